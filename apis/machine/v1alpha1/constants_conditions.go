@@ -1,0 +1,91 @@
+package v1alpha1
+
+// MachineDeploymentConditionType is the type of a MachineDeployment's condition.
+type MachineDeploymentConditionType string
+
+const (
+	// MachineDeploymentAvailable is True while enough machines are available.
+	MachineDeploymentAvailable MachineDeploymentConditionType = "Available"
+	// MachineDeploymentProgressing is True while a rollout gets on, and when it is complete.
+	MachineDeploymentProgressing MachineDeploymentConditionType = "Progressing"
+	// MachineDeploymentReplicaFailure is True while a MachineSet cannot create or delete machines. Else it is not there.
+	MachineDeploymentReplicaFailure MachineDeploymentConditionType = "ReplicaFailure"
+	// MachineDeploymentFrozen is True while a MachineSet may not create machines because there are too many. Else it is
+	// not there.
+	MachineDeploymentFrozen MachineDeploymentConditionType = "Frozen"
+	// MachineDeploymentValid is False while the spec cannot work. Else it is not there. MCM does not have it.
+	MachineDeploymentValid MachineDeploymentConditionType = "Valid"
+)
+
+// MachineSetConditionType is the type of a MachineSet's condition.
+type MachineSetConditionType string
+
+const (
+	// MachineSetReplicaFailure is True while the set cannot create or delete machines. Else it is not there.
+	MachineSetReplicaFailure MachineSetConditionType = "ReplicaFailure"
+	// MachineSetFrozen is True while the set may not create machines because there are too many. Else it is not there.
+	MachineSetFrozen MachineSetConditionType = "Frozen"
+	// MachineSetValid is False while the spec cannot work. Else it is not there. MCM does not have it.
+	MachineSetValid MachineSetConditionType = "Valid"
+)
+
+// Reasons of MachineDeploymentAvailable.
+const (
+	// ReasonMinimumReplicasAvailable means that enough machines are available.
+	ReasonMinimumReplicasAvailable = "MinimumReplicasAvailable"
+	// ReasonMinimumReplicasUnavailable means that too few machines are available.
+	ReasonMinimumReplicasUnavailable = "MinimumReplicasUnavailable"
+)
+
+// Reasons of MachineDeploymentProgressing.
+const (
+	// ReasonNewMachineSetCreated (True) means that the new MachineSet was made.
+	ReasonNewMachineSetCreated = "NewMachineSetCreated"
+	// ReasonFoundNewMachineSet (True) means that there was a MachineSet of the wanted template already.
+	ReasonFoundNewMachineSet = "FoundNewMachineSet"
+	// ReasonMachineSetUpdated (True) means that the rollout got on. Its lastUpdateTime is what the progress deadline is
+	// measured from.
+	ReasonMachineSetUpdated = "MachineSetUpdated"
+	// ReasonNewMachineSetAvailable (True) means that the rollout is complete. Only then, or while the deployment is paused,
+	// does the cluster-autoscaler scale down.
+	ReasonNewMachineSetAvailable = "NewMachineSetAvailable"
+	// ReasonProgressDeadlineExceeded (False) means that the rollout made no progress for progressDeadlineSeconds.
+	ReasonProgressDeadlineExceeded = "ProgressDeadlineExceeded"
+	// ReasonMachineSetCreateError (False) means that the new MachineSet could not be made. It is the reason of the Event,
+	// too.
+	ReasonMachineSetCreateError = "MachineSetCreateError"
+	// ReasonDeploymentPaused (Unknown) means that the deployment is paused.
+	ReasonDeploymentPaused = "DeploymentPaused"
+	// ReasonDeploymentResumed (Unknown) means that the deployment was paused.
+	ReasonDeploymentResumed = "DeploymentResumed"
+	// ReasonRolloutNotSupported (False) means that the template has changed and that this version of the fleet does not
+	// replace machines. MCM does not have it.
+	ReasonRolloutNotSupported = "RolloutNotSupported"
+)
+
+// Reasons of the ReplicaFailure conditions, and of Events on MachineSets.
+const (
+	// ReasonFailedCreate means that a machine could not be created.
+	ReasonFailedCreate = "FailedCreate"
+	// ReasonFailedDelete means that a machine could not be deleted.
+	ReasonFailedDelete = "FailedDelete"
+)
+
+// Reasons of the Frozen conditions.
+const (
+	// ReasonOverShootingReplicaCount means that a MachineSet has more machines than it could have asked for.
+	ReasonOverShootingReplicaCount = "OverShootingReplicaCount"
+	// ReasonMachineDeploymentStateSync means that the deployment is frozen because one of its MachineSets is.
+	ReasonMachineDeploymentStateSync = "MachineDeploymentStateSync"
+)
+
+// Reasons of the Valid conditions. MCM does not have them.
+const (
+	// ReasonInvalidSpec means that the spec breaks a rule; the message says which.
+	ReasonInvalidSpec = "InvalidSpec"
+	// ReasonSelectorMatchesNothing means that the selector does not match the labels of the template, or is not there, so
+	// that a machine made from the template would not be found again.
+	ReasonSelectorMatchesNothing = "SelectorMatchesNothing"
+	// ReasonSelectorMatchesEverything means that the selector is empty, so that it would find everybody's machines.
+	ReasonSelectorMatchesEverything = "SelectorMatchesEverything"
+)

@@ -1,0 +1,223 @@
+package v1alpha1
+
+import (
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+)
+
+// MachineDeployment keeps a number of machines of one template running, and replaces them when the template changes.
+//
+// +genclient
+// +genclient:method=GetScale,verb=get,subresource=scale,result=k8s.io/api/autoscaling/v1.Scale
+// +genclient:method=UpdateScale,verb=update,subresource=scale,input=k8s.io/api/autoscaling/v1.Scale,result=k8s.io/api/autoscaling/v1.Scale
+// +k8s:deepcopy-gen:interfaces=k8s.io/apimachinery/pkg/runtime.Object
+// +kubebuilder:object:root=true
+// +kubebuilder:resource:scope=Namespaced,path=machinedeployments,shortName=mcd
+// +kubebuilder:subresource:status
+// +kubebuilder:subresource:scale:specpath=.spec.replicas,statuspath=.status.replicas,selectorpath=.status.selector
+// +kubebuilder:printcolumn:name="Ready",type=integer,JSONPath=`.status.readyReplicas`,description="Machines that are Running"
+// +kubebuilder:printcolumn:name="Desired",type=integer,JSONPath=`.spec.replicas`,description="Machines wanted"
+// +kubebuilder:printcolumn:name="Up-to-date",type=integer,JSONPath=`.status.updatedReplicas`,description="Machines of the current template"
+// +kubebuilder:printcolumn:name="Available",type=integer,JSONPath=`.status.availableReplicas`,description="Machines that can be used"
+// +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`,description="Time since creation"
+type MachineDeployment struct {
+	metav1.TypeMeta `json:",inline"`
+	// +optional
+	metav1.ObjectMeta `json:"metadata,omitempty"`
+
+	// Spec is what is wanted.
+	// +optional
+	Spec MachineDeploymentSpec `json:"spec,omitempty,omitzero"`
+	// Status is what was last seen.
+	// +optional
+	Status MachineDeploymentStatus `json:"status,omitempty,omitzero"`
+}
+
+// MachineDeploymentList is a list of MachineDeployments.
+//
+// +kubebuilder:object:root=true
+type MachineDeploymentList struct {
+	metav1.TypeMeta `json:",inline"`
+	// +optional
+	metav1.ListMeta `json:"metadata,omitempty"`
+	Items           []MachineDeployment `json:"items"`
+}
+
+// MachineDeploymentSpec says how many machines are wanted, of what kind, and how they are replaced.
+//
+// +kubebuilder:validation:XValidation:rule=`has(self.selector) || oldSelf.hasValue() && !oldSelf.?selector.hasValue()`,optionalOldSelf=true,fieldPath=".selector",reason=FieldValueRequired,message="must be there, to find the machines again"
+// +kubebuilder:validation:XValidation:rule=`!has(self.selector) || !has(self.selector.matchLabels) || self.selector.matchLabels.all(k, self.?template.?metadata.?labels[?k].orValue("") == self.selector.matchLabels[k] || (oldSelf.?selector.?matchLabels[?k].orValue("") == self.selector.matchLabels[k] && oldSelf.?template.?metadata.?labels[?k].orValue("") != self.selector.matchLabels[k]))`,optionalOldSelf=true,fieldPath=".selector.matchLabels",message="is not matching with spec.template.metadata.labels: the template must carry every label of the selector"
+type MachineDeploymentSpec struct {
+	// Replicas is the number of machines wanted.
+	// +optional
+	// +kubebuilder:default=0
+	// +kubebuilder:validation:Minimum=0
+	Replicas int32 `json:"replicas,omitempty"`
+	// Selector finds the deployment's MachineSets and machines by their labels. The template's labels must match it.
+	// +optional
+	// +kubebuilder:validation:XValidation:rule=`self.?matchLabels.orValue({}).size() + self.?matchExpressions.orValue([]).size() > 0`,message="must not be empty: it would select every machine"
+	Selector *metav1.LabelSelector `json:"selector,omitempty"`
+	// Template is what new machines are made from. A change of its labels, its annotations or its class' name or API
+	// group replaces the machines; every other change is carried over to those that run.
+	Template MachineTemplateSpec `json:"template"`
+	// Strategy says how machines are replaced. Empty means RollingUpdate with maxSurge 1 and maxUnavailable 0.
+	// +optional
+	Strategy MachineDeploymentStrategy `json:"strategy,omitempty,omitzero"`
+	// MinReadySeconds is copied to the MachineSets. It has no effect, as in MCM.
+	// +optional
+	MinReadySeconds int32 `json:"minReadySeconds,omitempty"`
+	// RevisionHistoryLimit is the number of old MachineSets to keep for a rollback. Nil keeps all.
+	// +optional
+	RevisionHistoryLimit *int32 `json:"revisionHistoryLimit,omitempty"`
+	// Paused stops rollouts. Scaling goes on.
+	// +optional
+	Paused bool `json:"paused,omitempty"`
+	// RollbackTo asks for a rollback, once. The controller clears it.
+	// +optional
+	RollbackTo *RollbackConfig `json:"rollbackTo,omitempty"`
+	// ProgressDeadlineSeconds is how long a rollout may go without progress before the condition Progressing becomes
+	// False. Nil means for ever.
+	// +optional
+	ProgressDeadlineSeconds *int32 `json:"progressDeadlineSeconds,omitempty"`
+	// AutoPreserveFailedMachineMax is the number of failed machines to preserve without being asked. 0 means none.
+	// +optional
+	AutoPreserveFailedMachineMax int32 `json:"autoPreserveFailedMachineMax,omitempty"`
+}
+
+// MachineDeploymentStrategy says how machines are replaced. Only what belongs to the type in force is checked.
+//
+// +kubebuilder:validation:XValidation:rule=`self.?type.orValue("") != "RollingUpdate" || (self.?rollingUpdate.?maxSurge.hasValue() && self.?rollingUpdate.?maxUnavailable.hasValue())`,message="type RollingUpdate needs rollingUpdate with maxSurge and maxUnavailable"
+// +kubebuilder:validation:XValidation:rule=`self.?type.orValue("") != "InPlaceUpdate" || (self.?inPlaceUpdate.?maxSurge.hasValue() && self.?inPlaceUpdate.?maxUnavailable.hasValue())`,message="type InPlaceUpdate needs inPlaceUpdate with maxSurge and maxUnavailable"
+// +kubebuilder:validation:XValidation:rule=`self.?type.orValue("") != "InPlaceUpdate" || self.?inPlaceUpdate.?orchestrationType.orValue("") in ["Auto", "Manual"]`,message="orchestrationType must be either Auto or Manual"
+// +kubebuilder:validation:XValidation:rule=`self.?type.orValue("") != "" || !has(self.inPlaceUpdate)`,message="inPlaceUpdate needs type InPlaceUpdate: without a type machines are replaced one by one"
+// +kubebuilder:validation:XValidation:rule=`!(self.?type.orValue("") in ["", "RollingUpdate"]) || [self.?rollingUpdate.?maxSurge.orValue(0), self.?rollingUpdate.?maxUnavailable.orValue(0)].all(limit, type(limit) == int ? limit >= 0 : limit.matches("^[+]?[0-9]+%$"))`,message="maxSurge and maxUnavailable of rollingUpdate must be numbers that are not negative, or percentages such as 25%"
+// +kubebuilder:validation:XValidation:rule=`self.?type.orValue("") != "InPlaceUpdate" || [self.?inPlaceUpdate.?maxSurge.orValue(0), self.?inPlaceUpdate.?maxUnavailable.orValue(0)].all(limit, type(limit) == int ? limit >= 0 : limit.matches("^[+]?[0-9]+%$"))`,message="maxSurge and maxUnavailable of inPlaceUpdate must be numbers that are not negative, or percentages such as 25%"
+type MachineDeploymentStrategy struct {
+	// Type of the strategy: Recreate, RollingUpdate or InPlaceUpdate.
+	// +optional
+	Type MachineDeploymentStrategyType `json:"type,omitempty"`
+	// RollingUpdate holds the limits of a RollingUpdate.
+	// +optional
+	RollingUpdate *RollingUpdateMachineDeployment `json:"rollingUpdate,omitempty"`
+	// InPlaceUpdate holds the limits of an InPlaceUpdate.
+	// +optional
+	InPlaceUpdate *InPlaceUpdateMachineDeployment `json:"inPlaceUpdate,omitempty"`
+}
+
+// MachineDeploymentStrategyType is a way to replace machines.
+//
+// +kubebuilder:validation:Enum="";Recreate;RollingUpdate;InPlaceUpdate
+type MachineDeploymentStrategyType string
+
+const (
+	// RecreateMachineDeploymentStrategyType deletes all old machines before it makes new ones.
+	RecreateMachineDeploymentStrategyType MachineDeploymentStrategyType = "Recreate"
+	// RollingUpdateMachineDeploymentStrategyType replaces old machines by new ones little by little.
+	RollingUpdateMachineDeploymentStrategyType MachineDeploymentStrategyType = "RollingUpdate"
+	// InPlaceUpdateMachineDeploymentStrategyType updates the machines without replacing their VMs.
+	InPlaceUpdateMachineDeploymentStrategyType MachineDeploymentStrategyType = "InPlaceUpdate"
+)
+
+// UpdateConfiguration limits how many machines are replaced at a time. If both limits come to 0, maxUnavailable is 1. A
+// negative one, which may be left over from MCM, counts as 0.
+type UpdateConfiguration struct {
+	// MaxUnavailable is how many of the wanted machines may be unavailable: a number, or a percentage of replicas,
+	// rounded down.
+	// +optional
+	// +kubebuilder:validation:XValidation:rule=`type(self) != int || (self >= -2147483648 && self <= 2147483647)`,message="must be a 32-bit number"
+	MaxUnavailable *intstr.IntOrString `json:"maxUnavailable,omitempty"`
+	// MaxSurge is how many machines there may be beyond the wanted ones: a number, or a percentage of replicas, rounded
+	// up.
+	// +optional
+	// +kubebuilder:validation:XValidation:rule=`type(self) != int || (self >= -2147483648 && self <= 2147483647)`,message="must be a 32-bit number"
+	MaxSurge *intstr.IntOrString `json:"maxSurge,omitempty"`
+}
+
+// RollingUpdateMachineDeployment holds the limits of a RollingUpdate.
+type RollingUpdateMachineDeployment struct {
+	UpdateConfiguration `json:",inline"`
+}
+
+// InPlaceUpdateMachineDeployment holds the limits of an InPlaceUpdate.
+type InPlaceUpdateMachineDeployment struct {
+	UpdateConfiguration `json:",inline"`
+	// OrchestrationType says who chooses the machines to be updated next.
+	// +optional
+	OrchestrationType OrchestrationType `json:"orchestrationType,omitempty"`
+}
+
+// OrchestrationType says who chooses the machines to be updated in place next.
+type OrchestrationType string
+
+const (
+	// OrchestrationTypeAuto leaves the choice to the controller.
+	OrchestrationTypeAuto OrchestrationType = "Auto"
+	// OrchestrationTypeManual leaves the choice to the user, who labels Nodes.
+	OrchestrationTypeManual OrchestrationType = "Manual"
+)
+
+// RollbackConfig asks for a rollback.
+type RollbackConfig struct {
+	// Revision to go back to. 0 means the one before the current.
+	// +optional
+	Revision int64 `json:"revision,omitempty"`
+}
+
+// MachineDeploymentStatus is what was last seen of a deployment's machines.
+type MachineDeploymentStatus struct {
+	// ObservedGeneration is the generation of the spec that this status belongs to.
+	// +optional
+	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
+	// Replicas is the number of machines there are, those being deleted included.
+	// +optional
+	Replicas int32 `json:"replicas,omitempty"`
+	// UpdatedReplicas is the number of machines of the current template.
+	// +optional
+	UpdatedReplicas int32 `json:"updatedReplicas,omitempty"`
+	// ReadyReplicas is the number of machines in phase Running.
+	// +optional
+	ReadyReplicas int32 `json:"readyReplicas,omitempty"`
+	// AvailableReplicas is the number of machines in phase Available or Running.
+	// +optional
+	AvailableReplicas int32 `json:"availableReplicas,omitempty"`
+	// PreservedFailedReplicas is the number of failed machines that are preserved.
+	// +optional
+	PreservedFailedReplicas int32 `json:"preservedFailedReplicas,omitempty"`
+	// UnavailableReplicas is the number of machines that the MachineSets are to have and that are not available.
+	// +optional
+	UnavailableReplicas int32 `json:"unavailableReplicas,omitempty"`
+	// Selector is the spec's selector as a string, for the scale subresource. Filled by the controller. MCM's objects do
+	// not have it: MCM's definitions prune it, and nothing in the fleet reads it.
+	// +optional
+	Selector string `json:"selector,omitempty"`
+	// Conditions of the deployment, one of each type.
+	// +optional
+	Conditions []MachineDeploymentCondition `json:"conditions,omitempty"`
+	// CollisionCount is how often the name of a new MachineSet was already taken. It goes into the next name.
+	// +optional
+	CollisionCount *int32 `json:"collisionCount,omitempty"`
+	// FailedMachines are the machines whose last operation failed, those that are preserved left out.
+	// +optional
+	FailedMachines []*MachineSummary `json:"failedMachines,omitempty"`
+}
+
+// MachineDeploymentCondition is one aspect of a deployment's state.
+type MachineDeploymentCondition struct {
+	// Type says which aspect.
+	Type MachineDeploymentConditionType `json:"type"`
+	// Status is True, False or Unknown.
+	Status corev1.ConditionStatus `json:"status"`
+	// LastUpdateTime is when the condition was last written.
+	// +optional
+	LastUpdateTime metav1.Time `json:"lastUpdateTime,omitempty,omitzero"`
+	// LastTransitionTime is when Status last changed.
+	// +optional
+	LastTransitionTime metav1.Time `json:"lastTransitionTime,omitempty,omitzero"`
+	// Reason is one word for programs.
+	// +optional
+	Reason string `json:"reason,omitempty"`
+	// Message is a sentence for people.
+	// +optional
+	Message string `json:"message,omitempty"`
+}

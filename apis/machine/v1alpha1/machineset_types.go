@@ -1,0 +1,127 @@
+package v1alpha1
+
+import (
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// MachineSet keeps a number of machines of one template running. MachineDeployments make MachineSets; a user may make
+// one that stands alone.
+//
+// +genclient
+// +genclient:method=GetScale,verb=get,subresource=scale,result=k8s.io/api/autoscaling/v1.Scale
+// +genclient:method=UpdateScale,verb=update,subresource=scale,input=k8s.io/api/autoscaling/v1.Scale,result=k8s.io/api/autoscaling/v1.Scale
+// +k8s:deepcopy-gen:interfaces=k8s.io/apimachinery/pkg/runtime.Object
+// +kubebuilder:object:root=true
+// +kubebuilder:resource:scope=Namespaced,path=machinesets,shortName=mcs
+// +kubebuilder:subresource:status
+// +kubebuilder:subresource:scale:specpath=.spec.replicas,statuspath=.status.replicas,selectorpath=.status.selector
+// +kubebuilder:printcolumn:name="Desired",type=integer,JSONPath=`.spec.replicas`,description="Machines wanted"
+// +kubebuilder:printcolumn:name="Current",type=integer,JSONPath=`.status.replicas`,description="Machines there are"
+// +kubebuilder:printcolumn:name="Ready",type=integer,JSONPath=`.status.readyReplicas`,description="Machines that are Running"
+// +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`,description="Time since creation"
+type MachineSet struct {
+	metav1.TypeMeta `json:",inline"`
+	// +optional
+	metav1.ObjectMeta `json:"metadata,omitempty"`
+
+	// Spec is what is wanted.
+	// +optional
+	Spec MachineSetSpec `json:"spec,omitempty,omitzero"`
+	// Status is what was last seen.
+	// +optional
+	Status MachineSetStatus `json:"status,omitempty,omitzero"`
+}
+
+// MachineSetList is a list of MachineSets.
+//
+// +kubebuilder:object:root=true
+type MachineSetList struct {
+	metav1.TypeMeta `json:",inline"`
+	// +optional
+	metav1.ListMeta `json:"metadata,omitempty"`
+	Items           []MachineSet `json:"items"`
+}
+
+// MachineSetSpec says how many machines are wanted, and of what kind.
+//
+// +kubebuilder:validation:XValidation:rule=`has(self.selector) || oldSelf.hasValue() && !oldSelf.?selector.hasValue()`,optionalOldSelf=true,fieldPath=".selector",reason=FieldValueRequired,message="must be there, to find the machines again"
+// +kubebuilder:validation:XValidation:rule=`!has(self.selector) || !has(self.selector.matchLabels) || self.selector.matchLabels.all(k, self.?template.?metadata.?labels[?k].orValue("") == self.selector.matchLabels[k] || (oldSelf.?selector.?matchLabels[?k].orValue("") == self.selector.matchLabels[k] && oldSelf.?template.?metadata.?labels[?k].orValue("") != self.selector.matchLabels[k]))`,optionalOldSelf=true,fieldPath=".selector.matchLabels",message="is not matching with spec.template.metadata.labels: the template must carry every label of the selector"
+type MachineSetSpec struct {
+	// Replicas is the number of machines wanted.
+	// +optional
+	// +kubebuilder:default=0
+	// +kubebuilder:validation:Minimum=0
+	Replicas int32 `json:"replicas,omitempty"`
+	// Selector finds the set's machines by their labels. The template's labels must match it.
+	// +optional
+	// +kubebuilder:validation:XValidation:rule=`self.?matchLabels.orValue({}).size() + self.?matchExpressions.orValue([]).size() > 0`,message="must not be empty: it would select every machine"
+	Selector *metav1.LabelSelector `json:"selector,omitempty"`
+	// MachineClass has no effect; it is kept for the metric that shows it. The class in use is the template's.
+	// +optional
+	MachineClass ClassSpec `json:"machineClass,omitempty,omitzero"`
+	// Template is what new machines are made from.
+	// +optional
+	Template MachineTemplateSpec `json:"template,omitempty,omitzero"`
+	// MinReadySeconds is copied from the MachineDeployment. It has no effect, as in MCM.
+	// +optional
+	MinReadySeconds int32 `json:"minReadySeconds,omitempty"`
+	// AutoPreserveFailedMachineMax is the number of failed machines to preserve without being asked. 0 means none.
+	// +optional
+	AutoPreserveFailedMachineMax int32 `json:"autoPreserveFailedMachineMax,omitempty"`
+}
+
+// MachineSetStatus is what was last seen of a set's machines.
+type MachineSetStatus struct {
+	// Replicas is the number of machines there are, those being deleted included.
+	// +optional
+	Replicas int32 `json:"replicas,omitempty"`
+	// FullyLabeledReplicas is the number of machines that carry all labels of the template.
+	// +optional
+	FullyLabeledReplicas int32 `json:"fullyLabeledReplicas,omitempty"`
+	// ReadyReplicas is the number of machines in phase Running.
+	// +optional
+	ReadyReplicas int32 `json:"readyReplicas,omitempty"`
+	// AvailableReplicas is the number of machines in phase Available or Running.
+	// +optional
+	AvailableReplicas int32 `json:"availableReplicas,omitempty"`
+	// PreservedFailedReplicas is the number of failed machines that are preserved.
+	// +optional
+	PreservedFailedReplicas int32 `json:"preservedFailedReplicas,omitempty"`
+	// ObservedGeneration is the generation of the spec that this status belongs to.
+	// +optional
+	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
+	// Selector is the spec's selector as a string, for the scale subresource. Filled by the controller. MCM's objects do
+	// not have it: MCM's definitions prune it, and nothing in the fleet reads it.
+	// +optional
+	Selector string `json:"selector,omitempty"`
+	// Conditions of the set, one of each type. The name on the wire is MCM's.
+	// +optional
+	Conditions []MachineSetCondition `json:"machineSetCondition,omitempty"`
+	// LastOperation is the last thing that was done, or tried, with a machine of the set.
+	// +optional
+	LastOperation LastOperation `json:"lastOperation,omitempty,omitzero"`
+	// FailedMachines are the machines whose last operation failed, those that are preserved left out.
+	// +optional
+	FailedMachines *[]MachineSummary `json:"failedMachines,omitempty"`
+	// AutoPreserveFailedMachineCount is the number of machines that are preserved without having been asked for.
+	// +optional
+	AutoPreserveFailedMachineCount int32 `json:"autoPreserveFailedMachineCount,omitempty"`
+}
+
+// MachineSetCondition is one aspect of a set's state.
+type MachineSetCondition struct {
+	// Type says which aspect.
+	Type MachineSetConditionType `json:"type"`
+	// Status is True, False or Unknown.
+	Status corev1.ConditionStatus `json:"status"`
+	// LastTransitionTime is when Status last changed.
+	// +optional
+	LastTransitionTime metav1.Time `json:"lastTransitionTime,omitempty,omitzero"`
+	// Reason is one word for programs.
+	// +optional
+	Reason string `json:"reason,omitempty"`
+	// Message is a sentence for people.
+	// +optional
+	Message string `json:"message,omitempty"`
+}

@@ -1,0 +1,120 @@
+package validation
+
+import (
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	metav1validation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
+)
+
+// ValidateMachineDeployment returns what keeps the deployment from working, or nothing.
+func ValidateMachineDeployment(d *v1alpha1.MachineDeployment) field.ErrorList {
+	spec := field.NewPath("spec")
+	errs := validateReplicas(d.Spec.Replicas, spec.Child("replicas"))
+	errs = append(errs, validateSelector(d.Spec.Selector, d.Spec.Template.Labels, spec.Child("selector"))...)
+	errs = append(errs, validateStrategy(&d.Spec, spec.Child("strategy"))...)
+	return append(errs, validateClass(d.Spec.Template.Spec.Class, spec.Child("template", "spec", "class"))...)
+}
+
+// ValidateMachineSet returns what keeps the set from working, or nothing.
+func ValidateMachineSet(s *v1alpha1.MachineSet) field.ErrorList {
+	spec := field.NewPath("spec")
+	errs := validateReplicas(s.Spec.Replicas, spec.Child("replicas"))
+	errs = append(errs, validateSelector(s.Spec.Selector, s.Spec.Template.Labels, spec.Child("selector"))...)
+	return append(errs, validateClass(s.Spec.Template.Spec.Class, spec.Child("template", "spec", "class"))...)
+}
+
+// ValidateMachine returns what keeps the machine from working, or nothing.
+func ValidateMachine(m *v1alpha1.Machine) field.ErrorList {
+	return validateClass(m.Spec.Class, field.NewPath("spec", "class"))
+}
+
+// ValidateMachineClass returns what keeps machines of the class from working, or nothing. The provider's own spec is
+// for its driver to check.
+func ValidateMachineClass(c *v1alpha1.MachineClass) field.ErrorList {
+	if c.NodeTemplate == nil {
+		return nil
+	}
+	var errs field.ErrorList
+	path := field.NewPath("nodeTemplate")
+	for _, resource := range []corev1.ResourceName{corev1.ResourceCPU, "gpu", corev1.ResourceMemory} {
+		if _, ok := c.NodeTemplate.Capacity[resource]; !ok {
+			errs = append(errs, field.Required(path.Child("capacity").Key(string(resource)), "cpu, gpu and memory are required"))
+		}
+	}
+	for _, text := range []struct{ name, value string }{
+		{"instanceType", c.NodeTemplate.InstanceType},
+		{"region", c.NodeTemplate.Region},
+		{"zone", c.NodeTemplate.Zone},
+	} {
+		if text.value == "" {
+			errs = append(errs, field.Required(path.Child(text.name), "must not be empty"))
+		}
+	}
+	return errs
+}
+
+// Reason returns the reason of the Valid condition for what one of the functions above found: that of the first error
+// that has one of its own, else ReasonInvalidSpec; "" for no errors.
+func Reason(errs field.ErrorList) string {
+	for _, err := range errs {
+		switch err.Origin {
+		case v1alpha1.ReasonSelectorMatchesNothing, v1alpha1.ReasonSelectorMatchesEverything:
+			return err.Origin
+		}
+	}
+	if len(errs) > 0 {
+		return v1alpha1.ReasonInvalidSpec
+	}
+	return ""
+}
+
+func validateReplicas(replicas int32, path *field.Path) field.ErrorList {
+	if replicas < 0 {
+		return field.ErrorList{field.Invalid(path, replicas, "must not be negative")}
+	}
+	return nil
+}
+
+// validateSelector makes sure that a machine made from the template is found again, and nobody else's machine is.
+func validateSelector(selector *metav1.LabelSelector, template map[string]string, path *field.Path) field.ErrorList {
+	if selector == nil {
+		missing := field.Required(path, "must be there, to find the machines again")
+		return field.ErrorList{missing.WithOrigin(v1alpha1.ReasonSelectorMatchesNothing)}
+	}
+	if errs := metav1validation.ValidateLabelSelector(selector, metav1validation.LabelSelectorValidationOptions{}, path); len(errs) > 0 {
+		// It goes through a map: unsorted, the message of a condition would change with every look.
+		slices.SortFunc(errs, func(a, b *field.Error) int { return strings.Compare(a.Error(), b.Error()) })
+		return errs
+	}
+	parsed, err := metav1.LabelSelectorAsSelector(selector)
+	if err != nil {
+		return field.ErrorList{field.Invalid(path, field.OmitValueType{}, err.Error())}
+	}
+	if parsed.Empty() {
+		greedy := field.Invalid(path, "", "must not be empty: it would select every machine")
+		return field.ErrorList{greedy.WithOrigin(v1alpha1.ReasonSelectorMatchesEverything)}
+	}
+	if !parsed.Matches(labels.Set(template)) {
+		blind := field.Invalid(path, parsed.String(), "is not matching with spec.template.metadata.labels")
+		return field.ErrorList{blind.WithOrigin(v1alpha1.ReasonSelectorMatchesNothing)}
+	}
+	return nil
+}
+
+func validateClass(class v1alpha1.ClassSpec, path *field.Path) field.ErrorList {
+	var errs field.ErrorList
+	if class.Kind == "" {
+		errs = append(errs, field.Required(path.Child("kind"), "Kind is required"))
+	}
+	if class.Name == "" {
+		errs = append(errs, field.Required(path.Child("name"), "Name is required"))
+	}
+	return errs
+}

@@ -1,0 +1,49 @@
+#!/usr/bin/env bash
+# Generates what follows from the API types in apis/: deep copies, CRDs, typed client, listers, informers.
+# Running it again changes nothing, and a generator that fails leaves everything as it was. The generators are pinned in
+# tools/go.mod.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+module=$(go list -m)
+types=apis/machine/v1alpha1
+new=$(mktemp -d)
+trap 'rm -rf "$new"' EXIT
+
+run() { go tool -modfile=tools/go.mod "$@"; }
+
+deepcopy() { run controller-gen object paths="./$types" output:object:dir="$new/deepcopy"; }
+
+definitions() {
+  # Labels and annotations of templates get a schema, so that a number where a string must be is refused at once, and
+  # does not break every client that reads the list later.
+  run controller-gen crd:generateEmbeddedObjectMeta=true paths="./$types" output:crd:dir="$new/crds"
+  # The API server takes the rule that compares selector and template only if it can tell what that costs at most.
+  # Markers cannot put limits on the fields of a type that is not ours. A longer value is no label.
+  sed -i -e '/^ *matchLabels:$/,/^ *type: object$/ {
+    s/^\( *\)type: string$/\1maxLength: 63\n&/
+    s/^\( *\)type: object$/\1maxProperties: 1000\n&/
+  }' "$new"/crds/*.yaml
+}
+
+client() {
+  local client=$module/client
+  run client-gen --clientset-name versioned --input-base "$module/apis" --input machine/v1alpha1 \
+    --output-pkg "$client/clientset" --output-dir "$new/client/clientset"
+  run lister-gen "$module/$types" --output-pkg "$client/listers" --output-dir "$new/client/listers"
+  run informer-gen "$module/$types" --versioned-clientset-package "$client/clientset/versioned" \
+    --listers-package "$client/listers" --output-pkg "$client/informers" --output-dir "$new/client/informers"
+}
+
+replace() {
+  mv "$new"/deepcopy/*.go "$types/"
+  rm -f "$types"/crds/*.yaml
+  mv "$new"/crds/*.yaml "$types/crds/"
+  rm -rf client/clientset client/listers client/informers
+  mv "$new"/client/* client/
+}
+
+deepcopy
+definitions
+client
+replace
