@@ -1,0 +1,16 @@
+// Package driver is the contract between the fleet and a cloud.
+//
+// A Driver makes, finds and removes the VM of one Machine at a time. The fleet holds one Driver for each
+// provider name and picks it by MachineClass.provider, so one fleet serves several clouds at once.
+//
+// Guarantees that every driver gives, checked by the conformance suite in drivertest:
+//
+//   - Every method can be repeated. A create carries the Machine's UID as the cloud's idempotency token and finds
+//     an existing VM before it makes one; a delete of nothing succeeds.
+//   - Every error is an *Error with a Code. What the cloud did not answer is never reported as absent: only a clear
+//     "there is none" of the cloud becomes NotFound.
+//   - A method makes a bounded number of requests and returns when its context ends. It does not wait for a VM to
+//     boot or to stop: the fleet looks again.
+//
+// Not guaranteed: any order among VMs, and any bound on how old the answer of ListMachines is.
+package driver

@@ -1,0 +1,124 @@
+package driver
+
+import (
+	"context"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
+)
+
+// Driver is one cloud. Implementations are safe for concurrent use. See the package comment for what holds for all
+// methods; each method's comment adds what is its own.
+type Driver interface {
+	// CreateMachine makes the VM of req.Machine, or finds the one that carries the Machine's UID already.
+	// Repeating it, also at the same time or after an answer was lost, leaves one VM.
+	// It returns as soon as the cloud has accepted the VM; the VM may still be booting.
+	// Errors: InvalidArgument for a provider spec or secret that cannot work, ResourceExhausted for quota and
+	// capacity, AlreadyExists when the cloud holds the name or the token with other parameters.
+	CreateMachine(ctx context.Context, req CreateMachineRequest) (CreateMachineResponse, error)
+
+	// InitializeMachine does what the cloud needs after a create and before the VM is of use. It is called after each
+	// create and whenever GetMachineStatus says Uninitialized. Drivers without such a step return Unimplemented.
+	InitializeMachine(ctx context.Context, req InitializeMachineRequest) (InitializeMachineResponse, error)
+
+	// DeleteMachine removes the VM and all that belongs to it. With a provider ID it removes that VM and no other;
+	// without one it finds the VM by the Machine's UID. No VM is success with Gone set.
+	// It returns when the cloud has accepted the deletion; Gone says whether the VM has ended, too. While Gone is
+	// false the fleet calls again.
+	DeleteMachine(ctx context.Context, req DeleteMachineRequest) (DeleteMachineResponse, error)
+
+	// GetMachineStatus looks for the VM of req.Machine and changes nothing.
+	// Errors: NotFound when the cloud says that there is none (one that has ended, or is ending, is none),
+	// OutOfRange when there are several, Uninitialized, together with a filled response, when InitializeMachine has
+	// to be called.
+	GetMachineStatus(ctx context.Context, req GetMachineStatusRequest) (GetMachineStatusResponse, error)
+
+	// ListMachines returns every VM in the scope of the class (the class' cluster, so that several classes may return
+	// the same VMs), all pages of it, or an error: never a part.
+	ListMachines(ctx context.Context, req ListMachinesRequest) (ListMachinesResponse, error)
+
+	// GetVolumeIDs returns the cloud's IDs of those volumes that this driver knows, and skips the others.
+	GetVolumeIDs(ctx context.Context, req GetVolumeIDsRequest) (GetVolumeIDsResponse, error)
+}
+
+// Target is what nearly every request names: a machine, its class, and the class' credentials.
+type Target struct {
+	// Machine is read only. For the removal of orphans it has nothing but name, namespace and provider ID.
+	Machine *v1alpha1.Machine
+	// Class is read only.
+	Class *v1alpha1.MachineClass
+	// Secret is the class' secretRef data overlaid by its credentialsSecretRef data.
+	Secret map[string][]byte
+}
+
+// CreateMachineRequest asks for a VM.
+type CreateMachineRequest struct {
+	Target
+	// UserData is what the VM boots with, all placeholders filled in.
+	UserData []byte
+}
+
+// CreateMachineResponse describes the VM that now exists.
+type CreateMachineResponse struct {
+	VM
+	// LastKnownState is kept in the Machine's status and handed back unread; "" for drivers without such a thing.
+	LastKnownState string
+}
+
+// VM is what a cloud tells of a machine.
+type VM struct {
+	// ProviderID equals spec.providerID of the Node that the VM becomes.
+	ProviderID string
+	// NodeName is the name under which the VM joins as a Node.
+	NodeName string
+	// Addresses of the VM, as far as the cloud knows them yet.
+	Addresses []corev1.NodeAddress
+}
+
+// InitializeMachineRequest asks for the post-create step.
+type InitializeMachineRequest struct{ Target }
+
+// InitializeMachineResponse describes the VM after it.
+type InitializeMachineResponse struct{ VM }
+
+// DeleteMachineRequest asks for the removal of a VM.
+type DeleteMachineRequest struct{ Target }
+
+// DeleteMachineResponse says how far the removal is.
+type DeleteMachineResponse struct {
+	// Gone is true when nothing of the VM is left. False means: accepted, call again.
+	Gone bool
+	// LastKnownState as in CreateMachineResponse.
+	LastKnownState string
+}
+
+// GetMachineStatusRequest asks for a VM's state.
+type GetMachineStatusRequest struct{ Target }
+
+// GetMachineStatusResponse describes the VM that was found.
+type GetMachineStatusResponse struct{ VM }
+
+// ListMachinesRequest asks for all VMs in the scope of a class.
+type ListMachinesRequest struct {
+	Class  *v1alpha1.MachineClass
+	Secret map[string][]byte
+}
+
+// ListMachinesResponse holds the VMs.
+type ListMachinesResponse struct {
+	// Machines maps provider ID to machine name.
+	Machines map[string]string
+}
+
+// GetVolumeIDsRequest names volumes.
+type GetVolumeIDsRequest struct {
+	Volumes []*corev1.PersistentVolumeSpec
+}
+
+// GetVolumeIDsResponse holds the cloud's names of them.
+type GetVolumeIDsResponse struct{ IDs []string }
+
+// MaxRetryAfter caps a cloud's retry-after: a larger one is taken as a fault of the cloud.
+const MaxRetryAfter = time.Hour

@@ -1,0 +1,126 @@
+package driver
+
+import (
+	"errors"
+	"fmt"
+	"time"
+)
+
+// Code says what kind of failure an Error is. The numbers and the texts are those of Machine Controller Manager: the
+// text stands in the errorCode of a Machine's lastOperation, where the cluster-autoscaler reads it.
+type Code uint8
+
+// The codes. Which of them the fleet retries soon, and which later, is decided in controllers/machine/lifecycle.
+const (
+	OK Code = iota
+	Canceled
+	Unknown
+	InvalidArgument
+	DeadlineExceeded
+	NotFound
+	AlreadyExists
+	PermissionDenied
+	ResourceExhausted
+	FailedPrecondition
+	Aborted
+	OutOfRange
+	Unimplemented
+	Internal
+	Unavailable
+	DataLoss
+	Unauthenticated
+	Uninitialized
+)
+
+// Codes lists all codes, in the order of their numbers.
+func Codes() []Code {
+	all := make([]Code, len(codeTexts))
+	for i := range codeTexts {
+		all[i] = Code(i)
+	}
+	return all
+}
+
+var codeTexts = [...]string{
+	OK: "OK", Canceled: "Canceled", Unknown: "Unknown", InvalidArgument: "InvalidArgument",
+	DeadlineExceeded: "DeadlineExceeded", NotFound: "NotFound", AlreadyExists: "AlreadyExists",
+	PermissionDenied: "PermissionDenied", ResourceExhausted: "ResourceExhausted", FailedPrecondition: "FailedPrecondition",
+	Aborted: "Aborted", OutOfRange: "OutOfRange", Unimplemented: "Unimplemented", Internal: "Internal",
+	Unavailable: "Unavailable", DataLoss: "DataLoss", Unauthenticated: "Unauthenticated", Uninitialized: "Uninitialized",
+}
+
+// String returns the textual code, or Code(n) for a number that is none.
+func (c Code) String() string {
+	if int(c) < len(codeTexts) {
+		return codeTexts[c]
+	}
+	return fmt.Sprintf("Code(%d)", uint8(c))
+}
+
+// ParseCode returns the code with that text; ok is false when there is none.
+func ParseCode(text string) (code Code, ok bool) {
+	for i, t := range codeTexts {
+		if t == text {
+			return Code(i), true
+		}
+	}
+	return Unknown, false
+}
+
+// Op names a method of Driver in errors, metrics and spans.
+type Op string
+
+// The operations.
+const (
+	OpCreate     Op = "create_machine"
+	OpInitialize Op = "initialize_machine"
+	OpDelete     Op = "delete_machine"
+	OpStatus     Op = "get_machine_status"
+	OpList       Op = "list_machines"
+	OpVolumeIDs  Op = "get_volume_ids"
+)
+
+// Error is the only kind of error that a Driver returns.
+type Error struct {
+	Code Code
+	Op   Op
+	// RetryAfter is how long the cloud asks to be left alone; 0 when it did not say.
+	RetryAfter time.Duration
+	// Err is the cause, and carries the message for people.
+	Err error
+}
+
+// Error tells operation, code and cause.
+func (e *Error) Error() string {
+	if e.Err == nil {
+		return fmt.Sprintf("%s: %s", e.Op, e.Code)
+	}
+	return fmt.Sprintf("%s: %s: %v", e.Op, e.Code, e.Err)
+}
+
+// Unwrap returns the cause.
+func (e *Error) Unwrap() error { return e.Err }
+
+// Errorf makes an Error whose cause is the formatted text; %w wraps.
+func Errorf(op Op, code Code, format string, args ...any) *Error {
+	return &Error{Code: code, Op: op, Err: fmt.Errorf(format, args...)}
+}
+
+// CodeOf returns the code of err: OK for nil, and Unknown for an error that no driver made.
+func CodeOf(err error) Code {
+	if err == nil {
+		return OK
+	}
+	if de, ok := errors.AsType[*Error](err); ok {
+		return de.Code
+	}
+	return Unknown
+}
+
+// RetryAfterOf returns how long the cloud asked to be left alone, at most MaxRetryAfter, and 0 when it did not say.
+func RetryAfterOf(err error) time.Duration {
+	if de, ok := errors.AsType[*Error](err); ok {
+		return min(max(de.RetryAfter, 0), MaxRetryAfter)
+	}
+	return 0
+}

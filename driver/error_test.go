@@ -1,0 +1,80 @@
+package driver
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+)
+
+// The numbers and texts are those that users and the cluster-autoscaler know from Machine Controller Manager.
+func TestCodes(t *testing.T) {
+	want := []string{
+		"OK", "Canceled", "Unknown", "InvalidArgument", "DeadlineExceeded", "NotFound", "AlreadyExists", "PermissionDenied",
+		"ResourceExhausted", "FailedPrecondition", "Aborted", "OutOfRange", "Unimplemented", "Internal", "Unavailable", "DataLoss",
+		"Unauthenticated", "Uninitialized",
+	}
+	all := Codes()
+	if len(all) != len(want) {
+		t.Fatalf("%d codes, want %d", len(all), len(want))
+	}
+	for i, text := range want {
+		if all[i] != Code(i) || all[i].String() != text {
+			t.Errorf("code %d is %v, want %s", i, all[i], text)
+		}
+		if code, ok := ParseCode(text); !ok || code != all[i] {
+			t.Errorf("ParseCode(%q) = %v, %t", text, code, ok)
+		}
+	}
+	if code, ok := ParseCode("Nonsense"); ok || code != Unknown {
+		t.Errorf("ParseCode of no code = %v, %t", code, ok)
+	}
+	if got := Code(99).String(); got != "Code(99)" {
+		t.Errorf("a number that is no code reads %q", got)
+	}
+}
+
+func TestCodeOf(t *testing.T) {
+	quota := Errorf(OpCreate, ResourceExhausted, "quota of %d", 5)
+	for name, c := range map[string]struct {
+		err  error
+		want Code
+	}{
+		"nil":              {nil, OK},
+		"of a driver":      {quota, ResourceExhausted},
+		"wrapped":          {fmt.Errorf("machine a: %w", quota), ResourceExhausted},
+		"joined":           {errors.Join(errors.New("x"), quota), ResourceExhausted},
+		"of somebody else": {errors.New("machine codes error: code = [NotFound]"), Unknown},
+	} {
+		if got := CodeOf(c.err); got != c.want {
+			t.Errorf("%s: %v, want %v", name, got, c.want)
+		}
+	}
+}
+
+func TestError(t *testing.T) {
+	err := Errorf(OpDelete, DeadlineExceeded, "no answer: %w", context.DeadlineExceeded)
+	if want := "delete_machine: DeadlineExceeded: no answer: context deadline exceeded"; err.Error() != want {
+		t.Errorf("%q, want %q", err.Error(), want)
+	}
+	if !errors.Is(err, context.DeadlineExceeded) {
+		t.Error("the cause is lost")
+	}
+	if want := "get_machine_status: NotFound"; (&Error{Code: NotFound, Op: OpStatus}).Error() != want {
+		t.Errorf("without a cause: want %q", want)
+	}
+}
+
+func TestRetryAfterOf(t *testing.T) {
+	for given, want := range map[time.Duration]time.Duration{
+		0: 0, -time.Second: 0, time.Minute: time.Minute, MaxRetryAfter: MaxRetryAfter, 1000 * time.Hour: MaxRetryAfter,
+	} {
+		if got := RetryAfterOf(fmt.Errorf("x: %w", &Error{Code: Unavailable, RetryAfter: given})); got != want {
+			t.Errorf("%v: %v, want %v", given, got, want)
+		}
+	}
+	if got := RetryAfterOf(errors.New("x")); got != 0 {
+		t.Errorf("of somebody else: %v, want 0", got)
+	}
+}

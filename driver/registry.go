@@ -1,0 +1,30 @@
+package driver
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+)
+
+// Registry finds the driver of a provider. It does not change after it was made.
+type Registry struct{ drivers map[string]Driver }
+
+// NewRegistry returns a registry of drivers by provider name, as it stands in MachineClass.provider.
+func NewRegistry(drivers map[string]Driver) *Registry {
+	return &Registry{maps.Clone(drivers)}
+}
+
+// Get returns the driver of a provider. The error for an unknown one names those that there are.
+func (r *Registry) Get(provider string) (Driver, error) {
+	if found, ok := r.drivers[provider]; ok {
+		return found, nil
+	}
+	if len(r.drivers) == 0 {
+		return nil, fmt.Errorf("unknown provider %q: no driver is registered", provider)
+	}
+	return nil, fmt.Errorf("unknown provider %q; registered are %s", provider, strings.Join(r.Providers(), ", "))
+}
+
+// Providers returns the names of all providers, in order.
+func (r *Registry) Providers() []string { return slices.Sorted(maps.Keys(r.drivers)) }

@@ -1,0 +1,5 @@
+// Package telemetry sets up what operators look at: tracing, and the spans around calls of drivers.
+//
+// Tracing follows the standard OTEL_* environment variables. With no endpoint set nothing is started, and every span is
+// the no-op span.
+package telemetry

@@ -1,0 +1,85 @@
+package telemetry
+
+import (
+	"context"
+	"errors"
+
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/codes"
+	"go.opentelemetry.io/otel/trace"
+
+	"github.com/machine-controller-fleet/machine-controller-fleet/driver"
+)
+
+// TracedDriver puts a span around every call of a driver.
+type TracedDriver struct {
+	driver.Driver
+	Provider string
+	Tracer   trace.Tracer
+}
+
+// call runs f in a span, and makes sure that what it returns is a *driver.Error or nil.
+func call[Resp any](ctx context.Context, d *TracedDriver, name string, op driver.Op, t driver.Target, f func(context.Context) (Resp, error)) (Resp, error) {
+	attributes := []attribute.KeyValue{attribute.String("provider", d.Provider)}
+	if t.Machine != nil {
+		attributes = append(attributes,
+			attribute.String("k8s.namespace.name", t.Machine.Namespace),
+			attribute.String("machine.name", t.Machine.Name),
+			attribute.String("machine.uid", string(t.Machine.UID)))
+	}
+	ctx, span := d.Tracer.Start(ctx, "driver."+name, trace.WithSpanKind(trace.SpanKindClient), trace.WithAttributes(attributes...))
+	defer span.End()
+	resp, err := f(ctx)
+	if err == nil {
+		return resp, nil
+	}
+	if _, typed := errors.AsType[*driver.Error](err); !typed {
+		err = &driver.Error{Code: driver.Unknown, Op: op, Err: err}
+	}
+	span.RecordError(err)
+	span.SetAttributes(attribute.String("driver.code", driver.CodeOf(err).String()))
+	span.SetStatus(codes.Error, err.Error())
+	return resp, err
+}
+
+// CreateMachine calls the driver in a span.
+func (d *TracedDriver) CreateMachine(ctx context.Context, req driver.CreateMachineRequest) (driver.CreateMachineResponse, error) {
+	return call(ctx, d, "CreateMachine", driver.OpCreate, req.Target, func(ctx context.Context) (driver.CreateMachineResponse, error) {
+		return d.Driver.CreateMachine(ctx, req)
+	})
+}
+
+// InitializeMachine calls the driver in a span.
+func (d *TracedDriver) InitializeMachine(ctx context.Context, req driver.InitializeMachineRequest) (driver.InitializeMachineResponse, error) {
+	return call(ctx, d, "InitializeMachine", driver.OpInitialize, req.Target, func(ctx context.Context) (driver.InitializeMachineResponse, error) {
+		return d.Driver.InitializeMachine(ctx, req)
+	})
+}
+
+// DeleteMachine calls the driver in a span.
+func (d *TracedDriver) DeleteMachine(ctx context.Context, req driver.DeleteMachineRequest) (driver.DeleteMachineResponse, error) {
+	return call(ctx, d, "DeleteMachine", driver.OpDelete, req.Target, func(ctx context.Context) (driver.DeleteMachineResponse, error) {
+		return d.Driver.DeleteMachine(ctx, req)
+	})
+}
+
+// GetMachineStatus calls the driver in a span.
+func (d *TracedDriver) GetMachineStatus(ctx context.Context, req driver.GetMachineStatusRequest) (driver.GetMachineStatusResponse, error) {
+	return call(ctx, d, "GetMachineStatus", driver.OpStatus, req.Target, func(ctx context.Context) (driver.GetMachineStatusResponse, error) {
+		return d.Driver.GetMachineStatus(ctx, req)
+	})
+}
+
+// ListMachines calls the driver in a span.
+func (d *TracedDriver) ListMachines(ctx context.Context, req driver.ListMachinesRequest) (driver.ListMachinesResponse, error) {
+	return call(ctx, d, "ListMachines", driver.OpList, driver.Target{}, func(ctx context.Context) (driver.ListMachinesResponse, error) {
+		return d.Driver.ListMachines(ctx, req)
+	})
+}
+
+// GetVolumeIDs calls the driver in a span.
+func (d *TracedDriver) GetVolumeIDs(ctx context.Context, req driver.GetVolumeIDsRequest) (driver.GetVolumeIDsResponse, error) {
+	return call(ctx, d, "GetVolumeIDs", driver.OpVolumeIDs, driver.Target{}, func(ctx context.Context) (driver.GetVolumeIDsResponse, error) {
+		return d.Driver.GetVolumeIDs(ctx, req)
+	})
+}
