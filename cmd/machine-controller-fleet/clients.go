@@ -1,0 +1,75 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/metadata"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+
+	machineclientset "github.com/machine-controller-fleet/machine-controller-fleet/client/clientset/versioned"
+)
+
+// inClusterConfig as a value of --control-kubeconfig means the cluster that the process runs in.
+const inClusterConfig = "inClusterConfig"
+
+// clients are the connections to both clusters.
+type clients struct {
+	control  kubernetes.Interface
+	machines machineclientset.Interface
+	metadata metadata.Interface
+	target   kubernetes.Interface
+}
+
+func connect(o options) (clients, error) {
+	controlFile := o.controlKubeconfig
+	if controlFile == "" {
+		controlFile = o.targetKubeconfig
+	}
+	control, err := restConfig(o, controlFile)
+	if err != nil {
+		return clients{}, fmt.Errorf("control cluster: %w", err)
+	}
+	target, err := restConfig(o, o.targetKubeconfig)
+	if err != nil {
+		return clients{}, fmt.Errorf("target cluster: %w", err)
+	}
+	var c clients
+	var errs [4]error
+	c.control, errs[0] = kubernetes.NewForConfig(protobuf(control))
+	c.machines, errs[1] = machineclientset.NewForConfig(control)
+	c.metadata, errs[2] = metadata.NewForConfig(control)
+	c.target, errs[3] = kubernetes.NewForConfig(protobuf(target))
+	return c, errors.Join(errs[:]...)
+}
+
+// restConfig reads a kubeconfig; an empty name means the cluster that the process runs in.
+func restConfig(o options, file string) (*rest.Config, error) {
+	var config *rest.Config
+	var err error
+	if file == "" || file == inClusterConfig {
+		config, err = rest.InClusterConfig()
+	} else {
+		config, err = clientcmd.BuildConfigFromFlags("", file)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read the kubeconfig: %w", err)
+	}
+	config.UserAgent = "machine-controller-fleet/" + o.replicaName
+	config.QPS, config.Burst = o.qps, o.burst
+	if o.qps == 0 {
+		config.QPS = -1 // no limit
+	}
+	return config, nil
+}
+
+// protobuf is the smaller encoding, for the kinds that are built into Kubernetes.
+func protobuf(config *rest.Config) *rest.Config {
+	c := rest.CopyConfig(config)
+	c.ContentType = runtime.ContentTypeProtobuf
+	c.AcceptContentTypes = runtime.ContentTypeProtobuf + "," + runtime.ContentTypeJSON
+	return c
+}

@@ -1,0 +1,101 @@
+package machine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"k8s.io/klog/v2"
+
+	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machine/lifecycle"
+	"github.com/machine-controller-fleet/machine-controller-fleet/driver"
+)
+
+// callDriver makes one call of the driver and notes the answer in the world. An error of the cloud is a fact like any
+// other; the end of our own context is not, and ends the pass.
+func (c *Controller) callDriver(ctx context.Context, p *pass, action lifecycle.Action) error {
+	call, cancel := context.WithTimeout(ctx, driverTimeout)
+	defer cancel()
+	target := driver.Target{Machine: p.world.Machine, Class: p.world.Class.Class, Secret: p.data}
+	var err error
+	switch action { //nolint:exhaustive // only the driver's actions come here
+	case lifecycle.FindVM:
+		err = c.findVM(call, p, target)
+	case lifecycle.CreateVM:
+		err = c.createVM(call, p, target)
+	case lifecycle.InitializeVM:
+		err = initializeVM(call, p, target)
+	case lifecycle.DeleteVM:
+		err = deleteVM(call, p, target)
+	}
+	if err == nil {
+		return nil
+	}
+	if ctx.Err() != nil {
+		return fmt.Errorf("%s: %w", action, ctx.Err())
+	}
+	klog.FromContext(ctx).V(2).Info("The cloud failed", "action", action, "err", err)
+	p.world.Failure = &lifecycle.Failure{Code: driver.CodeOf(err), RetryAfter: driver.RetryAfterOf(err), Message: err.Error()}
+	if typed, ok := errors.AsType[*driver.Error](err); ok {
+		p.world.Failure.Op = typed.Op
+		if typed.Err != nil {
+			p.world.Failure.Message = typed.Err.Error()
+		}
+	}
+	return nil
+}
+
+func (c *Controller) findVM(ctx context.Context, p *pass, target driver.Target) error {
+	resp, err := p.driver.GetMachineStatus(ctx, driver.GetMachineStatusRequest{Target: target})
+	fact := lifecycle.VMFact{State: lifecycle.VMPresent, VM: resp.VM}
+	switch code := driver.CodeOf(err); {
+	case code == driver.Uninitialized:
+		fact.State = lifecycle.VMUninitialized
+	case code == driver.NotFound || code == driver.Unimplemented: // a create finds the VM by the machine's UID
+		fact = lifecycle.VMFact{State: lifecycle.VMAbsent}
+	case err != nil:
+		return err
+	}
+	return c.noteVM(p, fact)
+}
+
+func (c *Controller) createVM(ctx context.Context, p *pass, target driver.Target) error {
+	resp, err := p.driver.CreateMachine(ctx, driver.CreateMachineRequest{
+		Target:   target,
+		UserData: fillUserData(p.world.Secret.UserData, p.token, p.world.Machine.Name),
+	})
+	if err != nil {
+		return err
+	}
+	return c.noteVM(p, lifecycle.VMFact{State: lifecycle.VMUninitialized, VM: resp.VM, LastKnownState: resp.LastKnownState})
+}
+
+func initializeVM(ctx context.Context, p *pass, target driver.Target) error {
+	_, err := p.driver.InitializeMachine(ctx, driver.InitializeMachineRequest{Target: target})
+	if err != nil && driver.CodeOf(err) != driver.Unimplemented {
+		return err
+	}
+	p.world.VM.State = lifecycle.VMPresent
+	return nil
+}
+
+func deleteVM(ctx context.Context, p *pass, target driver.Target) error {
+	resp, err := p.driver.DeleteMachine(ctx, driver.DeleteMachineRequest{Target: target})
+	if err != nil && driver.CodeOf(err) != driver.NotFound {
+		return err
+	}
+	p.world.VM = lifecycle.VMFact{State: lifecycle.VMEnding, LastKnownState: resp.LastKnownState}
+	if resp.Gone || err != nil {
+		p.world.VM.State = lifecycle.VMAbsent
+	}
+	return nil
+}
+
+// noteVM puts the VM into the world, with the Node that has its name.
+func (c *Controller) noteVM(p *pass, fact lifecycle.VMFact) error {
+	p.world.VM = fact
+	if fact.NodeName == "" {
+		return nil
+	}
+	return c.observeNode(p, fact.NodeName)
+}

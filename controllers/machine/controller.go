@@ -1,0 +1,202 @@
+package machine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"go.opentelemetry.io/otel/trace"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
+	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/client-go/tools/events"
+	"k8s.io/klog/v2"
+	"k8s.io/utils/clock"
+
+	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
+	machineclient "github.com/machine-controller-fleet/machine-controller-fleet/client/clientset/versioned/typed/machine/v1alpha1"
+	machineinformers "github.com/machine-controller-fleet/machine-controller-fleet/client/informers/externalversions/machine/v1alpha1"
+	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/commit"
+	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machine/lifecycle"
+	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/runner"
+	"github.com/machine-controller-fleet/machine-controller-fleet/driver"
+	"github.com/machine-controller-fleet/machine-controller-fleet/target"
+)
+
+// Name of the controller in metrics, logs and spans.
+const Name = "machine"
+
+// driverTimeout bounds one call of a driver. Clouds answer in seconds; one that does not is asked again later.
+const driverTimeout = time.Minute
+
+// maxActions bounds one pass. A machine's whole life has fewer actions; more would be a cycle in lifecycle.Decide.
+const maxActions = 32
+
+// Config is what the controller needs. All but Gate, Workers, Metrics and Tracer are required.
+type Config struct {
+	// Machines and Secrets write to the control cluster.
+	Machines machineclient.MachineV1alpha1Interface
+	Secrets  corev1client.SecretsGetter
+	// Informers of the control cluster.
+	Informers machineinformers.Interface
+	Targets   target.Resolver
+	Drivers   *driver.Registry
+	Events    events.EventRecorder
+	Limits    lifecycle.Limits
+	// BootstrapTokenGroups are the auth-extra-groups of bootstrap tokens; "" means none.
+	BootstrapTokenGroups string
+	Clock                clock.WithTicker
+	Gate                 runner.Gate[types.NamespacedName]
+	Workers              int
+	Metrics              *runner.Metrics
+	Tracer               trace.Tracer
+}
+
+// Controller reconciles Machines. Make one with New, before the informers start.
+type Controller struct {
+	cfg      Config
+	runner   *runner.Runner[types.NamespacedName]
+	machines *commit.Committer[*v1alpha1.Machine]
+	classes  *commit.Committer[*v1alpha1.MachineClass]
+	byKey    cache.Indexer
+	secrets  *secretReader
+
+	holding sync.Mutex // one at a time puts finalizers on classes and secrets
+
+	mu       sync.Mutex
+	attempts map[types.UID]attempt
+}
+
+// attempt is what this process remembers of the last failure of a machine's VM.
+type attempt struct {
+	retryAt time.Time
+	inputs  string // versions of class and secrets that it came from
+}
+
+// New makes the controller and has the informers enqueue what concerns it.
+func New(cfg Config) (*Controller, error) {
+	c := &Controller{
+		cfg: cfg, attempts: map[types.UID]attempt{},
+		machines: commit.New(func(ns string) commit.Patcher[*v1alpha1.Machine] { return cfg.Machines.Machines(ns) }),
+		classes:  commit.New(func(ns string) commit.Patcher[*v1alpha1.MachineClass] { return cfg.Machines.MachineClasses(ns) }),
+		secrets:  newSecretReader(cfg.Secrets, cfg.Clock),
+	}
+	var err error
+	c.runner, err = runner.New(runner.Config[types.NamespacedName]{
+		Name: Name, Reconcile: c.reconcile, Workers: cfg.Workers, Gate: cfg.Gate,
+		Clock: cfg.Clock, Metrics: cfg.Metrics, Tracer: cfg.Tracer,
+	})
+	if err != nil {
+		return nil, err
+	}
+	return c, c.watch()
+}
+
+// Run reconciles until ctx ends.
+func (c *Controller) Run(ctx context.Context) { c.runner.Run(ctx) }
+
+// reconcile runs one pass over one machine.
+func (c *Controller) reconcile(ctx context.Context, key types.NamespacedName) (runner.Result, error) {
+	cached, err := c.cfg.Informers.Machines().Lister().Machines(key.Namespace).Get(key.Name)
+	if apierrors.IsNotFound(err) {
+		return runner.Result{}, nil
+	}
+	if err != nil {
+		return runner.Result{}, fmt.Errorf("read machine %s from the cache: %w", key, err)
+	}
+	p, err := c.observe(c.machines.Newest(cached))
+	if err != nil {
+		return runner.Result{}, err
+	}
+	log := klog.FromContext(ctx)
+	for range maxActions {
+		verdict := lifecycle.Decide(p.world)
+		log.V(4).Info("Decided", "action", verdict.Do, "phase", p.world.Machine.Status.CurrentStatus.Phase)
+		p.world.Failure = nil
+		if verdict.Do == lifecycle.Rest {
+			return runner.Result{RequeueAfter: verdict.Wake}, c.rest(ctx, p, verdict)
+		}
+		if err := c.act(ctx, p, verdict); err != nil {
+			return runner.Result{}, err
+		}
+		p.world.Now = c.cfg.Clock.Now()
+	}
+	return runner.Result{}, fmt.Errorf("machine %s: %d actions in one pass and no end: a defect of the lifecycle", key, maxActions)
+}
+
+// rest writes what the pass came to.
+func (c *Controller) rest(ctx context.Context, p *pass, verdict lifecycle.Verdict) error {
+	if err := c.save(ctx, p, verdict); err != nil {
+		return err
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if verdict.RetryAt.IsZero() {
+		delete(c.attempts, p.world.Machine.UID)
+	} else {
+		c.attempts[p.world.Machine.UID] = attempt{retryAt: verdict.RetryAt, inputs: p.inputs()}
+	}
+	return nil
+}
+
+// save writes the machine as the verdict has it, and tells the user.
+func (c *Controller) save(ctx context.Context, p *pass, verdict lifecycle.Verdict) error {
+	if verdict.Machine != nil {
+		written, err := c.machines.Commit(ctx, p.world.Machine, verdict.Machine)
+		p.world.Machine = written
+		if apierrors.IsNotFound(err) {
+			return nil // it is gone, and with it all that was to be said of it
+		}
+		if err != nil {
+			return err
+		}
+	}
+	c.tell(p.world.Machine, verdict.Event)
+	return nil
+}
+
+func (c *Controller) tell(m *v1alpha1.Machine, event *lifecycle.Event) {
+	if event == nil {
+		return
+	}
+	kind := corev1.EventTypeNormal
+	if event.Warning {
+		kind = corev1.EventTypeWarning
+	}
+	c.cfg.Events.Eventf(m, nil, kind, event.Reason, "Reconcile", "%s", event.Message)
+}
+
+// act carries one action out and notes in the world what came of it. Errors are those of API servers; a cloud's are
+// facts, and go into the world.
+func (c *Controller) act(ctx context.Context, p *pass, verdict lifecycle.Verdict) error {
+	switch verdict.Do {
+	case lifecycle.Rest:
+		return nil
+	case lifecycle.Save:
+		return c.save(ctx, p, verdict)
+	case lifecycle.ReadSecret:
+		return c.readSecret(ctx, p)
+	case lifecycle.Hold:
+		return c.hold(ctx, p)
+	case lifecycle.FindVM, lifecycle.CreateVM, lifecycle.InitializeVM, lifecycle.DeleteVM:
+		return c.callDriver(ctx, p, verdict.Do)
+	case lifecycle.MakeToken:
+		return c.makeToken(ctx, p)
+	case lifecycle.DropToken:
+		return c.dropToken(ctx, p)
+	case lifecycle.FindNode:
+		return c.findNode(ctx, p)
+	case lifecycle.ClaimNode:
+		return c.claimNode(ctx, p)
+	case lifecycle.DeleteNode:
+		return c.deleteNode(ctx, p)
+	case lifecycle.DeleteMachine:
+		c.tell(p.world.Machine, verdict.Event)
+		return c.deleteMachine(ctx, p)
+	}
+	return errors.New("lifecycle.Decide named an action that the controller does not know: " + string(verdict.Do))
+}

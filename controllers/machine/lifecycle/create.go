@@ -1,0 +1,184 @@
+package lifecycle
+
+import (
+	"fmt"
+	"path"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
+	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1/validation"
+	"github.com/machine-controller-fleet/machine-controller-fleet/driver"
+)
+
+// decideCreate brings a machine to its VM: check the inputs, hold them, look for the VM, make it, write it down.
+func decideCreate(w World) Verdict {
+	if w.Failure != nil {
+		return cloudFailed(w)
+	}
+	if v, wrong := checkInputs(w); wrong {
+		return v
+	}
+	if at, wait := waiting(w, v1alpha1.MachineOperationCreate); wait && w.VM.State == VMUnknown {
+		return waitForCloud(w, at)
+	}
+	switch {
+	case !w.Class.Held:
+		return do(Hold)
+	case w.VM.State == VMUnknown:
+		return do(FindVM)
+	case w.VM.State == VMAbsent && w.Machine.Spec.ProviderID != "":
+		return failCreate(w, w.Machine.DeepCopy(), driver.NotFound,
+			fmt.Sprintf("the cloud has no VM %s, which spec.providerID names; delete the machine to have a new one made", w.Machine.Spec.ProviderID))
+	case w.VM.State == VMAbsent && w.Token == TokenUnknown:
+		return do(MakeToken)
+	case w.VM.State == VMAbsent:
+		return do(CreateVM)
+	case w.VM.State == VMUninitialized:
+		return do(InitializeVM)
+	}
+	return recordVM(w)
+}
+
+// checkInputs reads what the VM is made from and says what is wrong with it.
+func checkInputs(w World) (Verdict, bool) {
+	wrong := func(code driver.Code, format string, args ...any) (Verdict, bool) {
+		return failCreate(w, w.Machine.DeepCopy(), code, fmt.Sprintf(format, args...)), true
+	}
+	if errs := validation.ValidateMachine(w.Machine); len(errs) > 0 {
+		return wrong(driver.InvalidArgument, "the machine cannot work: %v", errs.ToAggregate())
+	}
+	class := w.Class.Class
+	if class == nil {
+		return wrong(driver.NotFound, "MachineClass %q does not exist in namespace %q; create it, or correct spec.class.name",
+			w.Machine.Spec.Class.Name, w.Machine.Namespace)
+	}
+	if errs := validation.ValidateMachineClass(class); len(errs) > 0 {
+		return wrong(driver.InvalidArgument, "MachineClass %q cannot work: %v", class.Name, errs.ToAggregate())
+	}
+	if w.Class.ProviderError != nil {
+		return wrong(driver.InvalidArgument, "MachineClass %q: %v", class.Name, w.Class.ProviderError)
+	}
+	if !w.Secret.Read {
+		return do(ReadSecret), true
+	}
+	if w.Secret.Missing != "" {
+		v, _ := wrong(driver.NotFound, "Secret %q, which MachineClass %q names, does not exist; create it", w.Secret.Missing, class.Name)
+		v.Wake = SecretRetry
+		return v, true
+	}
+	if len(w.Secret.UserData) == 0 {
+		v, _ := wrong(driver.InvalidArgument, "the secrets of MachineClass %q have no key %q; add it with what the VM is to boot with",
+			class.Name, v1alpha1.SecretKeyUserData)
+		v.Wake = SecretRetry
+		return v, true
+	}
+	return Verdict{}, false
+}
+
+// recordVM writes down the VM that exists now, and begins to wait for its Node.
+func recordVM(w World) Verdict {
+	m := w.Machine.DeepCopy()
+	if w.VM.NodeName == "" || w.VM.ProviderID == "" {
+		return failCreate(w, m, driver.Internal, fmt.Sprintf(
+			"the driver returned provider ID %q and node name %q for the VM, and both are needed", w.VM.ProviderID, w.VM.NodeName))
+	}
+	noteVM(m, w.VM)
+	if isForeign(m, w.Node) {
+		return failCreate(w, m, driver.Internal, foreignNodeMessage(m, w.Node.Node))
+	}
+	setPhase(w, m, v1alpha1.MachinePending, true)
+	setOperation(w, m, v1alpha1.LastOperation{
+		Type: v1alpha1.MachineOperationCreate, State: v1alpha1.MachineStateProcessing,
+		Description: "Creating machine on cloud provider: the VM exists, its Node is awaited",
+	})
+	return Verdict{
+		Do: Save, Machine: m,
+		Event: &Event{Reason: v1alpha1.EventVMCreated, Message: "VM " + m.Spec.ProviderID + " exists, its Node is awaited"},
+	}
+}
+
+// noteVM copies what the cloud said of the VM to the machine.
+func noteVM(m *v1alpha1.Machine, vm VMFact) {
+	if m.Labels == nil {
+		m.Labels = map[string]string{}
+	}
+	m.Labels[v1alpha1.LabelNode] = vm.NodeName
+	m.Spec.ProviderID = vm.ProviderID
+	if m.Annotations[v1alpha1.AnnotationPriority] == "" {
+		if m.Annotations == nil {
+			m.Annotations = map[string]string{}
+		}
+		m.Annotations[v1alpha1.AnnotationPriority] = v1alpha1.PriorityDefault
+	}
+	if vm.LastKnownState != "" {
+		m.Status.LastKnownState = vm.LastKnownState
+	}
+}
+
+// isForeign says that the Node belongs to another VM. A Node without a provider ID belongs to whoever has its name. Only
+// the last element is compared: clouds and drivers differ in what they put before the VM's ID.
+func isForeign(m *v1alpha1.Machine, node NodeFact) bool {
+	return node.State == NodePresent && node.Node.Spec.ProviderID != "" && m.Spec.ProviderID != "" &&
+		path.Base(node.Node.Spec.ProviderID) != path.Base(m.Spec.ProviderID)
+}
+
+func foreignNodeMessage(m *v1alpha1.Machine, node *corev1.Node) string {
+	return fmt.Sprintf("Node %q belongs to another VM, %s, so that this machine's VM, %s, cannot join; delete that Node if its VM is gone",
+		node.Name, node.Spec.ProviderID, m.Spec.ProviderID)
+}
+
+// cloudFailed writes down an error of the cloud, with what is known of the VM, and when it is tried again.
+func cloudFailed(w World) Verdict {
+	m := w.Machine.DeepCopy()
+	if w.VM.State == VMUninitialized && w.VM.ProviderID != "" {
+		noteVM(m, w.VM)
+	}
+	f := w.Failure
+	return failCreate(w, m, f.Code, fmt.Sprintf("Cloud provider message - machine codes error: code = [%s] message = [%s]", f.Code, f.Message))
+}
+
+// waitForCloud leaves the cloud alone until at, and gives the machine up when its time is over before that.
+func waitForCloud(w World, at time.Time) Verdict {
+	last := w.Machine.Status.LastOperation
+	code, _ := driver.ParseCode(last.ErrorCode)
+	deadline := creationDeadline(w)
+	switch {
+	case sharedByReplacement(code) || deadline.After(at):
+		return Verdict{Do: Rest, Wake: until(w, at), RetryAt: at}
+	case deadline.After(w.Now):
+		return Verdict{Do: Rest, Wake: until(w, deadline), RetryAt: at}
+	}
+	return failCreate(w, w.Machine.DeepCopy(), code, last.Description)
+}
+
+// failCreate writes down why there is no VM, or no Node of its own, and when to look again. The machine is given up when
+// its time is over and a replacement could do better.
+func failCreate(w World, m *v1alpha1.Machine, code driver.Code, message string) Verdict {
+	deadline := creationDeadline(w)
+	givenUp := !sharedByReplacement(code) && !w.Now.Before(deadline)
+	setPhase(w, m, v1alpha1.MachineCrashLoopBackOff, false)
+	if givenUp {
+		setPhase(w, m, v1alpha1.MachineFailed, false)
+	}
+	known := failedWith(m, v1alpha1.MachineOperationCreate, code)
+	setOperation(w, m, v1alpha1.LastOperation{
+		Type: v1alpha1.MachineOperationCreate, State: v1alpha1.MachineStateFailed, ErrorCode: code.String(), Description: message,
+	})
+	v := Verdict{Do: Rest, Machine: m}
+	if !known {
+		v.Event = &Event{Reason: v1alpha1.EventCreateFailed, Warning: true, Message: message}
+	}
+	if givenUp {
+		return v
+	}
+	if w.Failure != nil || w.VM.State != VMUnknown {
+		v.RetryAt = retryAt(w, m.Status.LastOperation.LastUpdateTime.Time, code)
+		v.Wake = until(w, v.RetryAt)
+	} // else the cloud was not asked: what is wrong is in our reach, and its change wakes us
+	if !sharedByReplacement(code) && (v.Wake == 0 || until(w, deadline) < v.Wake) {
+		v.Wake = until(w, deadline)
+	}
+	return v
+}

@@ -1,0 +1,88 @@
+package lifecycle
+
+import (
+	"slices"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
+	"github.com/machine-controller-fleet/machine-controller-fleet/driver"
+)
+
+// Decide says what to do next. It is total: every world has a verdict.
+func Decide(w World) Verdict {
+	switch {
+	case w.Machine.DeletionTimestamp != nil:
+		return decideDelete(w)
+	case !hasFinalizer(w.Machine):
+		m := w.Machine.DeepCopy()
+		m.Finalizers = append(m.Finalizers, v1alpha1.FinalizerName)
+		return Verdict{Do: Save, Machine: m}
+	case isBeingMade(w.Machine):
+		return decideCreate(w)
+	default:
+		return decideHealth(w)
+	}
+}
+
+// isBeingMade says that the VM, or what the machine should know of it, is not complete. A machine that has failed is
+// given up: nothing is made for it any more.
+func isBeingMade(m *v1alpha1.Machine) bool {
+	phase := m.Status.CurrentStatus.Phase
+	incomplete := m.Spec.ProviderID == "" || NodeName(m) == "" || phase == "" || phase == v1alpha1.MachineCrashLoopBackOff
+	return incomplete && phase != v1alpha1.MachineFailed
+}
+
+// NodeName returns the name of the machine's Node; "" when it is not known yet.
+func NodeName(m *v1alpha1.Machine) string { return m.Labels[v1alpha1.LabelNode] }
+
+func hasFinalizer(m *v1alpha1.Machine) bool {
+	return slices.Contains(m.Finalizers, v1alpha1.FinalizerName)
+}
+
+// CreationTimeout is how long the machine may take to become a healthy Node. The machine's annotation goes before its
+// spec, and that before the fleet's setting.
+func CreationTimeout(m *v1alpha1.Machine, limits Limits) time.Duration {
+	if d, err := time.ParseDuration(m.Annotations[v1alpha1.AnnotationEffectiveCreationTimeout]); err == nil {
+		return d
+	}
+	if c := m.Spec.MachineConfiguration; c != nil && c.MachineCreationTimeout != nil {
+		return c.MachineCreationTimeout.Duration
+	}
+	return limits.CreationTimeout
+}
+
+// creationDeadline is when a machine that is not a healthy Node by then has failed.
+func creationDeadline(w World) time.Time {
+	return w.Machine.CreationTimestamp.Add(CreationTimeout(w.Machine, w.Limits))
+}
+
+// setPhase enters a phase; entering the one that the machine is in changes nothing.
+func setPhase(w World, m *v1alpha1.Machine, phase v1alpha1.MachinePhase, timeoutActive bool) {
+	s := &m.Status.CurrentStatus
+	if s.Phase != phase {
+		s.LastUpdateTime = metav1.NewTime(w.Now)
+	}
+	s.Phase, s.TimeoutActive = phase, timeoutActive
+}
+
+// setOperation notes what was done, or tried. The time is kept while type, state and code are, so that it tells since
+// when a failure lasts.
+func setOperation(w World, m *v1alpha1.Machine, op v1alpha1.LastOperation) {
+	old := m.Status.LastOperation
+	op.LastUpdateTime = metav1.NewTime(w.Now)
+	if old.Type == op.Type && old.State == op.State && old.ErrorCode == op.ErrorCode {
+		op.LastUpdateTime = old.LastUpdateTime
+	}
+	m.Status.LastOperation = op
+}
+
+// failedWith says that the machine's last operation is a failure of that kind and code already.
+func failedWith(m *v1alpha1.Machine, op v1alpha1.MachineOperationType, code driver.Code) bool {
+	last := m.Status.LastOperation
+	return last.Type == op && last.State == v1alpha1.MachineStateFailed && last.ErrorCode == code.String()
+}
+
+// until is the time left to t, and at least a moment, so that a deadline is never slept over.
+func until(w World, t time.Time) time.Duration { return max(t.Sub(w.Now), time.Millisecond) }

@@ -1,0 +1,131 @@
+package lifecycle
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
+	"github.com/machine-controller-fleet/machine-controller-fleet/driver"
+)
+
+// EndingRetry is when the cloud is asked again about a VM whose deletion it has accepted.
+const EndingRetry = firstRetry / 5
+
+// decideDelete takes a machine apart: its token, its VM, its Node, and last our finalizer.
+func decideDelete(w World) Verdict {
+	if !hasFinalizer(w.Machine) {
+		return rest(0)
+	}
+	if w.Machine.Status.CurrentStatus.Phase != v1alpha1.MachineTerminating {
+		return beginDelete(w)
+	}
+	if w.Failure != nil {
+		f := w.Failure
+		return failDelete(w, f.Code, fmt.Sprintf("Cloud provider message - machine codes error: code = [%s] message = [%s]", f.Code, f.Message))
+	}
+	if v, wait := removeVM(w); wait {
+		return v
+	}
+	return removeNode(w)
+}
+
+// beginDelete says that the machine is being deleted. What a joining VM would need goes first, while the machine still
+// tells that it has not joined.
+func beginDelete(w World) Verdict {
+	if neverJoined(w.Machine) && w.Token != TokenAbsent {
+		return do(DropToken)
+	}
+	m := w.Machine.DeepCopy()
+	setPhase(w, m, v1alpha1.MachineTerminating, false)
+	m.Status.CurrentStatus.PreserveExpiryTime = nil
+	setOperation(w, m, v1alpha1.LastOperation{
+		Type: v1alpha1.MachineOperationDelete, State: v1alpha1.MachineStateProcessing,
+		Description: "Deleting machine from cloud provider",
+	})
+	return Verdict{Do: Save, Machine: m}
+}
+
+// removeVM has the VM deleted; wait is false when there is none, or none any more.
+func removeVM(w World) (v Verdict, wait bool) {
+	m := w.Machine
+	if w.VM.State == VMAbsent {
+		return Verdict{}, false
+	}
+	if missing := missingForCloud(w); missing != "" {
+		if m.Spec.ProviderID == "" {
+			// Class and secrets are held before a VM is made and until the machine is gone. Where they are missing and
+			// no VM was ever noted, none was made.
+			return Verdict{}, false
+		}
+		return failDelete(w, driver.NotFound, fmt.Sprintf("VM %s cannot be deleted: %s", m.Spec.ProviderID, missing)), true
+	}
+	if !w.Secret.Read {
+		return do(ReadSecret), true
+	}
+	if at, wait := waiting(w, v1alpha1.MachineOperationDelete); wait && w.VM.State == VMUnknown {
+		return Verdict{Do: Rest, Wake: until(w, at), RetryAt: at}, true
+	}
+	switch {
+	case w.VM.State == VMEnding:
+		return rest(EndingRetry), true
+	case m.Spec.ProviderID != "":
+		return do(DeleteVM), true
+	case w.VM.State == VMUnknown:
+		// A create may have been broken off after the cloud made the VM and before it was written down.
+		return do(FindVM), true
+	}
+	found := m.DeepCopy()
+	noteVM(found, w.VM)
+	return Verdict{Do: Save, Machine: found}, true
+}
+
+// missingForCloud names what is needed to talk to the cloud and is not there; "" when all is there or was not looked for.
+func missingForCloud(w World) string {
+	class := w.Machine.Spec.Class.Name
+	switch {
+	case w.Class.Class == nil:
+		return fmt.Sprintf("MachineClass %q does not exist; create it again", class)
+	case w.Class.ProviderError != nil:
+		return fmt.Sprintf("MachineClass %q: %v", class, w.Class.ProviderError)
+	case w.Secret.Missing != "":
+		return fmt.Sprintf("Secret %q, which MachineClass %q names, does not exist; create it again", w.Secret.Missing, class)
+	}
+	return ""
+}
+
+// removeNode removes the Node, which nothing stands behind any more, and then lets the machine go.
+func removeNode(w World) Verdict {
+	if NodeName(w.Machine) != "" {
+		switch {
+		case w.Node.State == NodeUnseen:
+			return do(FindNode)
+		case w.Node.State == NodePresent && !isForeign(w.Machine, w.Node):
+			return do(DeleteNode)
+		}
+	}
+	m := w.Machine.DeepCopy()
+	m.Finalizers = slices.DeleteFunc(m.Finalizers, func(f string) bool { return f == v1alpha1.FinalizerName })
+	return Verdict{Do: Rest, Machine: m}
+}
+
+// failDelete writes down why the VM is still there, and when it is tried again.
+func failDelete(w World, code driver.Code, message string) Verdict {
+	m := w.Machine.DeepCopy()
+	known := failedWith(m, v1alpha1.MachineOperationDelete, code)
+	setOperation(w, m, v1alpha1.LastOperation{
+		Type: v1alpha1.MachineOperationDelete, State: v1alpha1.MachineStateFailed, ErrorCode: code.String(), Description: message,
+	})
+	v := Verdict{Do: Rest, Machine: m}
+	if !known {
+		v.Event = &Event{Reason: v1alpha1.EventDeleteFailed, Warning: true, Message: message}
+	}
+	if w.Failure == nil {
+		if w.Secret.Missing != "" {
+			v.Wake = SecretRetry
+		}
+		return v
+	}
+	v.RetryAt = retryAt(w, m.Status.LastOperation.LastUpdateTime.Time, code)
+	v.Wake = until(w, v.RetryAt)
+	return v
+}

@@ -1,0 +1,157 @@
+package lifecycle
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
+	"github.com/machine-controller-fleet/machine-controller-fleet/driver"
+)
+
+// decideHealth follows the Node of a machine that has a VM: it waits for it to join, mirrors its conditions, and notes
+// when it becomes unhealthy and when it recovers.
+func decideHealth(w World) Verdict {
+	phase := w.Machine.Status.CurrentStatus.Phase
+	switch w.Node.State {
+	case NodeUnseen:
+		if phase == v1alpha1.MachineRunning {
+			return do(FindNode)
+		}
+		return waitForNode(w, w.Machine.DeepCopy())
+	case NodeAbsent:
+		return nodeMissing(w)
+	case NodePresent:
+	}
+	if isForeign(w.Machine, w.Node) {
+		return failCreate(w, w.Machine.DeepCopy(), driver.Internal, foreignNodeMessage(w.Machine, w.Node.Node))
+	}
+	if w.Node.Node.DeletionTimestamp != nil {
+		return Verdict{Do: DeleteMachine, Event: &Event{
+			Reason: v1alpha1.EventNodeDeleted, Message: fmt.Sprintf("Node %q was deleted, and its machine goes with it", w.Node.Node.Name),
+		}}
+	}
+	if needsClaim(w.Machine, w.Node.Node) {
+		return do(ClaimNode)
+	}
+	m := w.Machine.DeepCopy()
+	mirror(m, w.Node.Node)
+	reason, healthy := health(w)
+	switch {
+	case !healthy && phase == v1alpha1.MachineRunning:
+		return becameUnhealthy(w, m, fmt.Sprintf("Node %q is not healthy: %s", w.Node.Node.Name, reason))
+	case !healthy:
+		return waitForNode(w, m)
+	case phase == v1alpha1.MachineRunning:
+		return Verdict{Do: Rest, Machine: m}
+	case neverJoined(m) && w.Token != TokenAbsent:
+		return do(DropToken)
+	}
+	return becameHealthy(w, m)
+}
+
+// needsClaim says that the Node lacks our finalizer or the machine's name.
+func needsClaim(m *v1alpha1.Machine, node *corev1.Node) bool {
+	return node.Labels[v1alpha1.LabelMachineName] != m.Name || !slices.Contains(node.Finalizers, v1alpha1.NodeFinalizerName)
+}
+
+// neverJoined says that the machine has not been a healthy Node yet, so that its bootstrap token may still be there.
+func neverJoined(m *v1alpha1.Machine) bool {
+	last := m.Status.LastOperation
+	return last.Type == "" || last.Type == v1alpha1.MachineOperationCreate && last.State != v1alpha1.MachineStateSuccessful
+}
+
+// waitForNode rests until the Node changes, or gives a machine up that has waited for longer than it may.
+func waitForNode(w World, m *v1alpha1.Machine) Verdict {
+	if m.Status.CurrentStatus.Phase != v1alpha1.MachinePending {
+		return Verdict{Do: Rest, Machine: m}
+	}
+	deadline := creationDeadline(w)
+	if w.Now.Before(deadline) {
+		return Verdict{Do: Rest, Machine: m, Wake: until(w, deadline)}
+	}
+	message := fmt.Sprintf("the VM exists and did not become a healthy Node within %s of the machine's creation",
+		deadline.Sub(m.CreationTimestamp.Time))
+	setPhase(w, m, v1alpha1.MachineFailed, false)
+	setOperation(w, m, v1alpha1.LastOperation{
+		Type: v1alpha1.MachineOperationCreate, State: v1alpha1.MachineStateFailed,
+		ErrorCode: driver.DeadlineExceeded.String(), Description: message,
+	})
+	return Verdict{Do: Rest, Machine: m, Event: &Event{Reason: v1alpha1.EventJoinTimedOut, Warning: true, Message: message}}
+}
+
+func nodeMissing(w World) Verdict {
+	m := w.Machine.DeepCopy()
+	if m.Status.CurrentStatus.Phase != v1alpha1.MachineRunning {
+		return waitForNode(w, m)
+	}
+	return becameUnhealthy(w, m, fmt.Sprintf("Node %q does not exist any more", NodeName(m)))
+}
+
+func becameUnhealthy(w World, m *v1alpha1.Machine, message string) Verdict {
+	setPhase(w, m, v1alpha1.MachineUnknown, true)
+	setOperation(w, m, v1alpha1.LastOperation{
+		Type: v1alpha1.MachineOperationHealthCheck, State: v1alpha1.MachineStateProcessing, Description: message,
+	})
+	return Verdict{Do: Rest, Machine: m, Event: &Event{Reason: v1alpha1.EventNodeUnhealthy, Warning: true, Message: message}}
+}
+
+func becameHealthy(w World, m *v1alpha1.Machine) Verdict {
+	event := &Event{Reason: v1alpha1.EventNodeHealthy, Message: fmt.Sprintf("Node %q is healthy again", w.Node.Node.Name)}
+	op := v1alpha1.LastOperation{
+		Type: v1alpha1.MachineOperationHealthCheck, State: v1alpha1.MachineStateSuccessful,
+		Description: fmt.Sprintf("Machine %s successfully re-joined the cluster", m.Name),
+	}
+	if neverJoined(m) {
+		event = &Event{Reason: v1alpha1.EventJoined, Message: fmt.Sprintf("Node %q has joined and is healthy", w.Node.Node.Name)}
+		op.Type, op.Description = v1alpha1.MachineOperationCreate, fmt.Sprintf("Machine %s successfully joined the cluster", m.Name)
+	}
+	setPhase(w, m, v1alpha1.MachineRunning, false)
+	setOperation(w, m, op)
+	return Verdict{Do: Rest, Machine: m, Event: event}
+}
+
+// health judges the Node: Ready must be True, none of the listed conditions may be other than False, and a machine that
+// has not been running yet also waits for the critical components.
+func health(w World) (reason string, healthy bool) {
+	node := w.Node.Node
+	bad := w.Limits.NodeConditions
+	if c := w.Machine.Spec.MachineConfiguration; c != nil && c.NodeConditions != nil {
+		bad = strings.Split(*c.NodeConditions, ",")
+	}
+	ready := false
+	for _, c := range node.Status.Conditions {
+		switch {
+		case c.Type == corev1.NodeReady:
+			ready = c.Status == corev1.ConditionTrue
+			if !ready {
+				reason = "Ready is " + string(c.Status)
+			}
+		case c.Status != corev1.ConditionFalse && slices.Contains(bad, string(c.Type)):
+			return fmt.Sprintf("%s is %s", c.Type, c.Status), false
+		}
+	}
+	if !ready {
+		return cmp.Or(reason, "it has no Ready condition"), false
+	}
+	if w.Machine.Status.CurrentStatus.Phase == v1alpha1.MachinePending && slices.ContainsFunc(node.Spec.Taints, func(t corev1.Taint) bool {
+		return t.Key == v1alpha1.TaintCriticalComponentsNotReady
+	}) {
+		return "it has the taint " + v1alpha1.TaintCriticalComponentsNotReady, false
+	}
+	return "", true
+}
+
+// mirror copies the Node's conditions when any appeared, went, or changed its status or reason. Heartbeats alone are
+// not worth a write.
+func mirror(m *v1alpha1.Machine, node *corev1.Node) {
+	same := slices.EqualFunc(m.Status.Conditions, node.Status.Conditions, func(a, b corev1.NodeCondition) bool {
+		return a.Type == b.Type && a.Status == b.Status && a.Reason == b.Reason
+	})
+	if !same {
+		m.Status.Conditions = slices.Clone(node.Status.Conditions)
+	}
+}

@@ -1,0 +1,264 @@
+package lifecycle
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"pgregory.net/rapid"
+
+	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
+	"github.com/machine-controller-fleet/machine-controller-fleet/driver"
+)
+
+// life is a small model of all that a machine has to do with. Passes run over it as the controller runs them, and are
+// broken off anywhere.
+type life struct {
+	t       *rapid.T
+	now     time.Time
+	machine *v1alpha1.Machine // as stored; nil when it is gone
+	held    bool
+	vms     int // at the cloud, with this machine's UID
+	made    int // VMs ever made
+	node    *corev1.Node
+	token   bool
+	retryAt time.Time
+	faulty  bool
+}
+
+func (l *life) world() World {
+	w := World{
+		Now: l.now, Limits: limits(), Machine: l.machine, RetryAt: l.retryAt,
+		Class:  ClassFact{Class: &v1alpha1.MachineClass{}, Held: l.held},
+		Secret: SecretFact{Read: true, UserData: []byte("boot")},
+	}
+	l.see(&w)
+	return w
+}
+
+// see puts what the cache has of the Node into the world; the cache may not show it yet.
+func (l *life) see(w *World) {
+	if l.node != nil && NodeName(l.machine) != "" && (!l.faulty || rapid.Bool().Draw(l.t, "cached")) {
+		w.Node = NodeFact{State: NodePresent, Node: l.node}
+	}
+}
+
+// pass runs one pass, and says whether it came to its end.
+func (l *life) pass() {
+	w := l.world()
+	for range 32 {
+		v := Decide(w)
+		w.Failure = nil
+		if l.faulty && rapid.IntRange(0, 9).Draw(l.t, "dies") == 0 {
+			return // the process dies before the action
+		}
+		if v.Machine != nil {
+			l.store(v.Machine)
+			if l.machine == nil {
+				return
+			}
+			w.Machine = l.machine
+		}
+		l.act(&w, v)
+		if v.Do == Rest {
+			l.retryAt = v.RetryAt
+			return
+		}
+		if l.machine == nil || l.faulty && rapid.IntRange(0, 9).Draw(l.t, "dies") == 0 {
+			return // the process dies after the action
+		}
+	}
+	l.t.Fatalf("32 actions and no end: %+v", w)
+}
+
+func (l *life) store(m *v1alpha1.Machine) {
+	if m.DeletionTimestamp != nil && !slices.Contains(m.Finalizers, v1alpha1.FinalizerName) {
+		if l.vms > 0 {
+			l.t.Fatalf("the machine is let go and %d VMs are left", l.vms)
+		}
+		if l.node != nil {
+			l.t.Fatal("the machine is let go and its Node is left")
+		}
+		l.machine = nil
+		return
+	}
+	l.machine = m
+}
+
+// cloudFails draws whether a call fails, and whether it takes effect all the same.
+func (l *life) cloudFails(w *World) (fails, effect bool) {
+	if !l.faulty || rapid.IntRange(0, 3).Draw(l.t, "call") > 0 {
+		return false, true
+	}
+	codes := []driver.Code{driver.Internal, driver.Unavailable, driver.DeadlineExceeded, driver.ResourceExhausted, driver.InvalidArgument}
+	w.Failure = &Failure{Code: rapid.SampledFrom(codes).Draw(l.t, "code")}
+	return true, w.Failure.Code == driver.DeadlineExceeded && rapid.Bool().Draw(l.t, "effect")
+}
+
+func (l *life) act(w *World, v Verdict) {
+	vm := driver.VM{ProviderID: "cloud:///i-1", NodeName: "m"}
+	switch v.Do {
+	case Hold:
+		l.held, w.Class.Held = true, true
+	case MakeToken:
+		l.token, w.Token = true, TokenPresent
+	case DropToken:
+		l.token, w.Token = false, TokenAbsent
+	case FindVM:
+		if fails, _ := l.cloudFails(w); fails {
+			return
+		}
+		w.VM = VMFact{State: VMAbsent}
+		if l.vms > 0 {
+			w.VM = VMFact{State: VMPresent, VM: vm}
+		}
+	case CreateVM:
+		l.mayCreate(w)
+		fails, effect := l.cloudFails(w)
+		if effect && l.vms == 0 {
+			l.vms++
+			l.made++
+		}
+		if !fails {
+			w.VM = VMFact{State: VMUninitialized, VM: vm}
+		}
+	case InitializeVM:
+		if fails, _ := l.cloudFails(w); !fails {
+			w.VM.State = VMPresent
+		}
+	case DeleteVM:
+		fails, effect := l.cloudFails(w)
+		if effect {
+			l.vms = 0
+		}
+		if !fails {
+			w.VM = VMFact{State: VMAbsent}
+		}
+	case FindNode:
+		w.Node = NodeFact{State: NodeAbsent}
+		if l.node != nil {
+			w.Node = NodeFact{State: NodePresent, Node: l.node}
+		}
+	case ClaimNode:
+		l.node = l.node.DeepCopy()
+		l.node.Labels = map[string]string{v1alpha1.LabelMachineName: "m"}
+		l.node.Finalizers = []string{v1alpha1.NodeFinalizerName}
+		w.Node.Node = l.node
+	case DeleteNode:
+		if l.vms > 0 {
+			l.t.Fatal("the Node is deleted before its VM")
+		}
+		l.node, w.Node = nil, NodeFact{State: NodeAbsent}
+	case DeleteMachine:
+		l.delete()
+		w.Machine = l.machine
+	case Rest, Save, ReadSecret:
+	}
+}
+
+// mayCreate checks all that has to hold before a VM is made.
+func (l *life) mayCreate(w *World) {
+	switch {
+	case !slices.Contains(l.machine.Finalizers, v1alpha1.FinalizerName):
+		l.t.Fatal("a VM is made before the machine has our finalizer")
+	case !l.held:
+		l.t.Fatal("a VM is made before its class is held")
+	case w.VM.State != VMAbsent:
+		l.t.Fatal("a VM is made before the cloud has said that there is none")
+	case !l.token:
+		l.t.Fatal("a VM is made without a token")
+	case l.machine.DeletionTimestamp != nil:
+		l.t.Fatal("a VM is made for a machine that is being deleted")
+	}
+}
+
+func (l *life) delete() {
+	if l.machine.DeletionTimestamp == nil {
+		l.machine = l.machine.DeepCopy()
+		now := metav1.NewTime(l.now)
+		l.machine.DeletionTimestamp = &now
+		if len(l.machine.Finalizers) == 0 {
+			l.machine = nil
+		}
+	}
+}
+
+func (l *life) boot() {
+	if l.vms > 0 && l.node == nil {
+		l.node = &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "m"}, Spec: corev1.NodeSpec{ProviderID: "cloud:///i-1"}}
+	}
+	if l.node != nil {
+		l.node = l.node.DeepCopy()
+		l.node.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}
+	}
+}
+
+// rounds of rapid's 100 worlds each: the rare interleavings that have shown defects need about 200.
+const rounds = 20
+
+func TestALifeEndsRight(t *testing.T) {
+	for range rounds {
+		rapid.Check(t, aLife)
+	}
+}
+
+func aLife(t *rapid.T) {
+	w := fresh()
+	w.Machine.Finalizers = nil
+	l := &life{t: t, now: born, machine: w.Machine, faulty: true}
+	for range rapid.IntRange(0, 30).Draw(t, "steps") {
+		if l.machine == nil {
+			return
+		}
+		switch rapid.IntRange(0, 9).Draw(t, "event") {
+		case 0:
+			l.boot()
+		case 1:
+			if l.node != nil {
+				l.node = l.node.DeepCopy()
+				l.node.Status.Conditions = nil
+			}
+		case 2:
+			l.retryAt = time.Time{} // another process takes over
+		case 3:
+			if rapid.IntRange(0, 3).Draw(t, "deletes") == 0 {
+				l.delete()
+			}
+		default:
+			l.now = l.now.Add(time.Duration(rapid.IntRange(0, 400).Draw(t, "seconds")) * time.Second)
+			l.pass()
+		}
+		if l.vms > 1 || l.made > 1 && l.machine != nil && l.machine.DeletionTimestamp == nil {
+			t.Fatalf("%d VMs, %d made", l.vms, l.made)
+		}
+	}
+	l.settle()
+}
+
+// settle lets all faults end, and has the machine become what it should be.
+func (l *life) settle() {
+	l.faulty = false
+	for range 40 {
+		if l.machine == nil {
+			if l.vms > 0 || l.node != nil || l.token {
+				l.t.Fatalf("the machine is gone and left %d VMs, Node %v, token %v", l.vms, l.node != nil, l.token)
+			}
+			return
+		}
+		l.now = l.now.Add(3 * time.Minute)
+		l.boot()
+		l.pass()
+		if l.machine != nil && l.machine.DeletionTimestamp == nil {
+			switch l.machine.Status.CurrentStatus.Phase { //nolint:exhaustive // the two ends
+			case v1alpha1.MachineRunning, v1alpha1.MachineFailed:
+				if l.machine.Status.CurrentStatus.Phase == v1alpha1.MachineRunning && l.token {
+					l.t.Fatal("the machine runs and its token is left")
+				}
+				l.delete()
+			}
+		}
+	}
+	l.t.Fatalf("the machine does not come to an end: %+v", l.machine.Status)
+}

@@ -1,0 +1,70 @@
+package lifecycle
+
+import (
+	"time"
+
+	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
+)
+
+// Action is one thing to do.
+type Action string
+
+// The actions.
+const (
+	// Rest ends the pass: the machine is written as Verdict.Machine says.
+	Rest Action = "Rest"
+	// Save writes the machine as Verdict.Machine says, because what follows needs it written.
+	Save Action = "Save"
+	// ReadSecret reads the class' secrets.
+	ReadSecret Action = "ReadSecret"
+	// Hold puts our finalizers on class and secrets.
+	Hold Action = "Hold"
+	// FindVM asks the cloud for the machine's VM.
+	FindVM Action = "FindVM"
+	// MakeToken makes the machine's bootstrap token, or reads the one that it has.
+	MakeToken Action = "MakeToken"
+	// DropToken removes the machine's bootstrap token.
+	DropToken Action = "DropToken"
+	// CreateVM has the cloud make the VM.
+	CreateVM Action = "CreateVM"
+	// InitializeVM has the cloud set up a VM that was made.
+	InitializeVM Action = "InitializeVM"
+	// DeleteVM has the cloud remove the VM.
+	DeleteVM Action = "DeleteVM"
+	// FindNode reads the Node from the API server, past all caches.
+	FindNode Action = "FindNode"
+	// ClaimNode puts our finalizer and the machine's name on the Node.
+	ClaimNode Action = "ClaimNode"
+	// DeleteNode removes our finalizer from the Node, and the Node.
+	DeleteNode Action = "DeleteNode"
+	// DeleteMachine deletes the Machine object, because its Node was deleted.
+	DeleteMachine Action = "DeleteMachine"
+)
+
+// Verdict is a decision.
+type Verdict struct {
+	Do Action
+	// Machine as it should stand, with Rest and Save; nil means as it is.
+	Machine *v1alpha1.Machine
+	// Wake is when to look again, from now, with Rest; 0 means when something happens.
+	Wake time.Duration
+	// RetryAt is when the cloud may be asked again; set together with a failure of the cloud.
+	RetryAt time.Time
+	// Event tells the user what has changed; nil when there is nothing to tell.
+	Event *Event
+}
+
+// Event is something that a user should see on the machine.
+type Event struct {
+	// Reason in one word, one of the constants of the API.
+	Reason string
+	// Warning is true when something is wrong.
+	Warning bool
+	Message string
+}
+
+// rest ends the pass with nothing to write.
+func rest(wake time.Duration) Verdict { return Verdict{Do: Rest, Wake: wake} }
+
+// do names an action.
+func do(action Action) Verdict { return Verdict{Do: action} }

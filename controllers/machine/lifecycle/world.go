@@ -1,0 +1,126 @@
+package lifecycle
+
+import (
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
+	"github.com/machine-controller-fleet/machine-controller-fleet/driver"
+)
+
+// World is all that a decision about one machine rests on. Everything in it is read only.
+type World struct {
+	// Now is the time of the decision.
+	Now time.Time
+	// Limits are the fleet's settings.
+	Limits Limits
+	// Machine as it stands.
+	Machine *v1alpha1.Machine
+	// Class that the machine names.
+	Class ClassFact
+	// Secret is the class' credentials and user data.
+	Secret SecretFact
+	// VM at the cloud.
+	VM VMFact
+	// Node in the target cluster.
+	Node NodeFact
+	// Token with which the VM joins.
+	Token TokenFact
+	// Failure is the cloud's answer to the last action of this pass, when that was an error.
+	Failure *Failure
+	// RetryAt is when the cloud may be asked again after its last failure. Zero when this process does not know: the
+	// time is then derived from the machine's last operation.
+	RetryAt time.Time
+	// InputsChanged says that class or secret are not those that the last failure came from, so that waiting on is
+	// pointless.
+	InputsChanged bool
+}
+
+// Limits are the fleet's settings, each overridden by the machine's own where it has one.
+type Limits struct {
+	// CreationTimeout is how long a machine may take to become a healthy Node, counted from its creation.
+	CreationTimeout time.Duration
+	// ResourceExhaustedRetry is the wait after the cloud had no quota or capacity.
+	ResourceExhaustedRetry time.Duration
+	// NodeConditions are the types of Node conditions that must be False on a healthy Node, beside Ready.
+	NodeConditions []string
+}
+
+// ClassFact is what is known of the machine's class.
+type ClassFact struct {
+	// Class is nil when there is none of that name.
+	Class *v1alpha1.MachineClass
+	// ProviderError says why the class' provider cannot be used; nil when there is a driver for it.
+	ProviderError error
+	// Held says that class and secrets carry our finalizers, so that they outlive the machine.
+	Held bool
+}
+
+// SecretFact is what is known of the class' secrets.
+type SecretFact struct {
+	// Read is false until the secrets were looked for.
+	Read bool
+	// Missing names the secret that does not exist; "" when none is missing.
+	Missing string
+	// UserData is what a VM boots with; nil when the secrets have none.
+	UserData []byte
+}
+
+// VMState is what is known of the VM.
+type VMState int
+
+// The states. VMUnknown is the zero value: nobody has asked the cloud, or it did not answer.
+const (
+	VMUnknown VMState = iota
+	VMAbsent
+	VMUninitialized
+	VMPresent
+	// VMEnding means that the cloud has accepted the deletion and is not done with it.
+	VMEnding
+)
+
+// VMFact is what is known of the VM.
+type VMFact struct {
+	State VMState
+	// VM is set in the states VMUninitialized and VMPresent.
+	driver.VM
+	// LastKnownState is the driver's note of the last answer; "" when it left none.
+	LastKnownState string
+}
+
+// NodeState is what is known of the Node.
+type NodeState int
+
+// The states. NodeUnseen is the zero value: the cache does not show it, which proves nothing.
+const (
+	NodeUnseen NodeState = iota
+	// NodeAbsent means that a live read found none.
+	NodeAbsent
+	NodePresent
+)
+
+// NodeFact is what is known of the Node.
+type NodeFact struct {
+	State NodeState
+	// Node is set in the state NodePresent.
+	Node *corev1.Node
+}
+
+// TokenFact is what is known of the machine's bootstrap token.
+type TokenFact int
+
+// The facts. TokenUnknown is the zero value.
+const (
+	TokenUnknown TokenFact = iota
+	TokenPresent
+	TokenAbsent
+)
+
+// Failure is an error of the cloud.
+type Failure struct {
+	Code       driver.Code
+	Op         driver.Op
+	RetryAfter time.Duration
+	Message    string
+}

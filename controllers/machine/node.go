@@ -1,0 +1,101 @@
+package machine
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
+	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machine/lifecycle"
+)
+
+// findNode reads the Node past the cache.
+func (c *Controller) findNode(ctx context.Context, p *pass) error {
+	name := lifecycle.NodeName(p.world.Machine)
+	node, err := p.cluster.Client.CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{})
+	switch {
+	case apierrors.IsNotFound(err):
+		p.world.Node = lifecycle.NodeFact{State: lifecycle.NodeAbsent}
+	case err != nil:
+		return fmt.Errorf("read Node %s: %w", name, err)
+	default:
+		p.world.Node = lifecycle.NodeFact{State: lifecycle.NodePresent, Node: node}
+	}
+	return nil
+}
+
+// claimNode puts our finalizer and the machine's name on the Node.
+func (c *Controller) claimNode(ctx context.Context, p *pass) error {
+	_, err := c.patchNode(ctx, p, map[string]any{
+		"finalizers": []string{v1alpha1.NodeFinalizerName},
+		"labels":     map[string]string{v1alpha1.LabelMachineName: p.world.Machine.Name},
+	})
+	return err
+}
+
+// deleteNode lets the Node go and deletes it.
+func (c *Controller) deleteNode(ctx context.Context, p *pass) error {
+	node := p.world.Node.Node
+	if slices.Contains(node.Finalizers, v1alpha1.NodeFinalizerName) {
+		patched, err := c.patchNode(ctx, p, map[string]any{"$deleteFromPrimitiveList/finalizers": []string{v1alpha1.NodeFinalizerName}})
+		if err != nil || !patched {
+			return err
+		}
+	}
+	err := p.cluster.Client.CoreV1().Nodes().Delete(ctx, node.Name, metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &node.UID}})
+	if apierrors.IsConflict(err) { // another Node has the name now
+		return c.findNode(ctx, p)
+	}
+	if err != nil && !apierrors.IsNotFound(err) {
+		return fmt.Errorf("delete Node %s: %w", node.Name, err)
+	}
+	p.world.Node = lifecycle.NodeFact{State: lifecycle.NodeAbsent}
+	return nil
+}
+
+// patchNode changes the Node's metadata, by a strategic merge patch, which adds and removes single finalizers: a Node has
+// many writers, and whatever else they write may stay. The patch is for this Node only, not for a later one of the same
+// name; when there is such a one, or none, the world is told and patched is false.
+func (c *Controller) patchNode(ctx context.Context, p *pass, metadata map[string]any) (patched bool, err error) {
+	node := p.world.Node.Node
+	metadata["uid"] = node.UID
+	data, err := json.Marshal(map[string]any{"metadata": metadata})
+	if err != nil {
+		return false, fmt.Errorf("encode patch of Node %s: %w", node.Name, err)
+	}
+	written, err := p.cluster.Client.CoreV1().Nodes().Patch(ctx, node.Name, types.StrategicMergePatchType, data, metav1.PatchOptions{})
+	switch {
+	case apierrors.IsConflict(err):
+		return false, c.findNode(ctx, p)
+	case apierrors.IsNotFound(err):
+		p.world.Node = lifecycle.NodeFact{State: lifecycle.NodeAbsent}
+		return false, nil
+	case err != nil:
+		return false, fmt.Errorf("patch Node %s: %w", node.Name, err)
+	}
+	p.world.Node.Node = written
+	return true, nil
+}
+
+// deleteMachine deletes the Machine object; the next pass takes it apart.
+func (c *Controller) deleteMachine(ctx context.Context, p *pass) error {
+	m := p.world.Machine
+	err := c.cfg.Machines.Machines(m.Namespace).Delete(ctx, m.Name, metav1.DeleteOptions{
+		Preconditions: &metav1.Preconditions{UID: &m.UID, ResourceVersion: &m.ResourceVersion},
+	})
+	if err != nil && !apierrors.IsNotFound(err) {
+		return fmt.Errorf("delete machine %s/%s: %w", m.Namespace, m.Name, err)
+	}
+	fresh, err := c.cfg.Machines.Machines(m.Namespace).Get(ctx, m.Name, metav1.GetOptions{})
+	if err != nil {
+		return fmt.Errorf("read machine %s/%s after its deletion: %w", m.Namespace, m.Name, err)
+	}
+	c.machines.Wrote(fresh)
+	p.world.Machine = fresh
+	return nil
+}

@@ -1,0 +1,118 @@
+package machine
+
+import (
+	"regexp"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes/fake"
+	clocktesting "k8s.io/utils/clock/testing"
+
+	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
+	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machine/lifecycle"
+	"github.com/machine-controller-fleet/machine-controller-fleet/target"
+)
+
+var now = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+
+// tokenBench is a controller with nothing but a target cluster, and a pass over the machine of that UID.
+func tokenBench(t *testing.T, cluster *fake.Clientset, uid types.UID) (*Controller, *pass) {
+	t.Helper()
+	c := &Controller{cfg: Config{Clock: clocktesting.NewFakeClock(now), Limits: lifecycle.Limits{CreationTimeout: 20 * time.Minute}}}
+	p := &pass{cluster: &target.Cluster{Client: cluster}}
+	p.world.Machine = &v1alpha1.Machine{ObjectMeta: metav1.ObjectMeta{Name: "m", Namespace: "n", UID: uid}}
+	return c, p
+}
+
+func tokens(t *testing.T, cluster *fake.Clientset) []string {
+	t.Helper()
+	list, err := cluster.CoreV1().Secrets(tokenNamespace).List(t.Context(), metav1.ListOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var names []string
+	for _, s := range list.Items {
+		names = append(names, s.Name)
+	}
+	return names
+}
+
+func TestAMachineHasOneToken(t *testing.T) {
+	cluster := fake.NewClientset()
+	c, p := tokenBench(t, cluster, "u")
+	if err := c.makeToken(t.Context(), p); err != nil {
+		t.Fatal(err)
+	}
+	if !regexp.MustCompile(`^[a-z0-9]{6}\.[a-z0-9]{16}$`).MatchString(p.token) {
+		t.Errorf("the token is %q", p.token)
+	}
+	first := p.token
+	if err := c.makeToken(t.Context(), p); err != nil { // another process, after the first was killed
+		t.Fatal(err)
+	}
+	if p.token != first || len(tokens(t, cluster)) != 1 {
+		t.Errorf("a second token: %s and %s, Secrets %v", first, p.token, tokens(t, cluster))
+	}
+	secret, err := cluster.CoreV1().Secrets(tokenNamespace).Get(t.Context(), tokens(t, cluster)[0], metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := string(secret.Data["expiration"]); got != "2026-01-02T03:24:05Z" {
+		t.Errorf("it expires at %s", got)
+	}
+	for range 2 { // once more is no error
+		if err := c.dropToken(t.Context(), p); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if left := tokens(t, cluster); len(left) != 0 {
+		t.Errorf("left: %v", left)
+	}
+}
+
+func TestATokenOfAnotherIsLeftAlone(t *testing.T) {
+	cluster := fake.NewClientset()
+	c, p := tokenBench(t, cluster, "u")
+	foreign := c.tokenSecret(p.world.Machine, tokenID("u", 0))
+	foreign.Annotations[v1alpha1.AnnotationMachineUID] = "other"
+	if _, err := cluster.CoreV1().Secrets(tokenNamespace).Create(t.Context(), foreign, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.makeToken(t.Context(), p); err != nil {
+		t.Fatal(err)
+	}
+	if len(tokens(t, cluster)) != 2 {
+		t.Errorf("Secrets %v, want the other's and ours", tokens(t, cluster))
+	}
+	if err := c.dropToken(t.Context(), p); err != nil {
+		t.Fatal(err)
+	}
+	if left := tokens(t, cluster); len(left) != 1 || left[0] != foreign.Name {
+		t.Errorf("left: %v, want %s", left, foreign.Name)
+	}
+}
+
+func TestTokenIDsDiffer(t *testing.T) {
+	seen := map[string]bool{}
+	for try := range 1000 {
+		seen[tokenID("u", try)] = true
+	}
+	if len(seen) < 1000 {
+		t.Errorf("%d of 1000 IDs differ", len(seen))
+	}
+}
+
+func TestUserData(t *testing.T) {
+	for _, tc := range []struct{ name, given, want string }{
+		{"plain", "--token <<BOOTSTRAP_TOKEN>> --name <<MACHINE_NAME>>", "--token a.b --name m"},
+		{"twice", "<<MACHINE_NAME>><<MACHINE_NAME>>", "mm"},
+		{"URL-encoded", "t=%3C%3CBOOTSTRAP_TOKEN%3E%3E&n=%3C%3CMACHINE_NAME%3E%3E", "t=a.b&n=m"},
+		{"none", "#!/bin/sh", "#!/bin/sh"},
+	} {
+		if got := string(fillUserData([]byte(tc.given), "a.b", "m")); got != tc.want {
+			t.Errorf("%s: %q, want %q", tc.name, got, tc.want)
+		}
+	}
+}

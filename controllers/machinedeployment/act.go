@@ -1,0 +1,148 @@
+package machinedeployment
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
+	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machinedeployment/rollout"
+	"github.com/machine-controller-fleet/machine-controller-fleet/telemetry"
+)
+
+// act carries one action out and notes in the world what came of it.
+func (c *Controller) act(ctx context.Context, w *rollout.World, verdict rollout.Verdict) error {
+	switch verdict.Do {
+	case rollout.Rest:
+		return nil
+	case rollout.Save:
+		written, err := c.deployments.Commit(ctx, w.Deployment, verdict.Deployment)
+		if err != nil {
+			return err
+		}
+		w.Deployment, w.Done.Collided = written, false
+		return nil
+	case rollout.ListLive:
+		return c.listLive(ctx, w)
+	case rollout.Adopt:
+		return c.adopt(ctx, w, verdict.Sets)
+	case rollout.Release:
+		return c.release(ctx, w, verdict.Sets)
+	case rollout.Create:
+		return c.create(ctx, w, verdict.Sets[0])
+	case rollout.Update:
+		return c.update(ctx, w, verdict.Sets)
+	case rollout.Delete:
+		return c.delete(ctx, w, verdict.Sets)
+	}
+	return errors.New("rollout.Decide named an action that the controller does not know: " + string(verdict.Do))
+}
+
+// listLive asks the API server for the deployment's sets.
+func (c *Controller) listLive(ctx context.Context, w *rollout.World) error {
+	list, err := c.cfg.Metadata.Resource(v1alpha1.SchemeGroupVersion.WithResource("machinesets")).Namespace(w.Deployment.Namespace).
+		List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return fmt.Errorf("list the MachineSets of namespace %s: %w", w.Deployment.Namespace, err)
+	}
+	w.Live = map[types.UID]bool{}
+	for i := range list.Items {
+		if owner := metav1.GetControllerOfNoCopy(&list.Items[i]); owner != nil && owner.UID == w.Deployment.UID {
+			w.Live[list.Items[i].UID] = true
+		}
+	}
+	return nil
+}
+
+// create makes the new set. A set of the deployment that has the name and the template already was made by a pass that did
+// not live to see it; any other set with the name is a collision.
+func (c *Controller) create(ctx context.Context, w *rollout.World, set *v1alpha1.MachineSet) error {
+	if parent := telemetry.Traceparent(ctx); parent != "" {
+		set.Annotations[v1alpha1.AnnotationTraceparent] = parent
+	}
+	made, err := c.cfg.Machines.MachineSets(set.Namespace).Create(ctx, set, metav1.CreateOptions{})
+	if apierrors.IsAlreadyExists(err) {
+		made, err = c.cfg.Machines.MachineSets(set.Namespace).Get(ctx, set.Name, metav1.GetOptions{})
+		if err == nil && !rollout.IsNewSet(w.Deployment, made) {
+			w.Done.Collided = true
+			return nil
+		}
+	}
+	if err != nil {
+		w.Done.CreateError = fmt.Sprintf("Failed to create new machine set %q: %v", set.Name, err)
+		return fmt.Errorf("create MachineSet %s: %w", set.Name, err)
+	}
+	w.Owned = append(w.Owned, made)
+	return nil
+}
+
+// update writes sets as they should stand.
+func (c *Controller) update(ctx context.Context, w *rollout.World, wanted []*v1alpha1.MachineSet) error {
+	for _, set := range wanted {
+		i := slices.IndexFunc(w.Owned, func(s *v1alpha1.MachineSet) bool { return s.UID == set.UID })
+		if i < 0 {
+			continue
+		}
+		written, err := c.sets.Commit(ctx, w.Owned[i], set)
+		if err != nil {
+			return err
+		}
+		w.Owned[i] = written
+	}
+	return nil
+}
+
+// delete deletes sets. One that has changed since it was looked at is left for the next pass.
+func (c *Controller) delete(ctx context.Context, w *rollout.World, sets []*v1alpha1.MachineSet) error {
+	for _, set := range sets {
+		err := c.cfg.Machines.MachineSets(set.Namespace).Delete(ctx, set.Name, metav1.DeleteOptions{
+			Preconditions: &metav1.Preconditions{UID: &set.UID, ResourceVersion: &set.ResourceVersion},
+		})
+		if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
+			return fmt.Errorf("delete MachineSet %s: %w", set.Name, err)
+		}
+		w.Done.Deleted[set.UID] = true // or tried: the event of what has changed starts the next pass
+	}
+	return nil
+}
+
+// adopt makes the deployment the controller of sets, after a live read has shown that it is still there.
+func (c *Controller) adopt(ctx context.Context, w *rollout.World, sets []*v1alpha1.MachineSet) error {
+	d, err := c.cfg.Machines.MachineDeployments(w.Deployment.Namespace).Get(ctx, w.Deployment.Name, metav1.GetOptions{})
+	if err != nil {
+		return fmt.Errorf("read MachineDeployment %s before it adopts: %w", w.Deployment.Name, err)
+	}
+	if d.UID != w.Deployment.UID || d.DeletionTimestamp != nil {
+		return fmt.Errorf("MachineDeployment %s/%s is being deleted or was replaced and adopts nothing", d.Namespace, d.Name)
+	}
+	return c.rewrite(ctx, w, sets, func(s *v1alpha1.MachineSet) {
+		owner := *metav1.NewControllerRef(w.Deployment, v1alpha1.SchemeGroupVersion.WithKind("MachineDeployment"))
+		s.OwnerReferences = append([]metav1.OwnerReference{owner}, s.OwnerReferences...) // first: others read only that one
+	})
+}
+
+// release takes sets from the deployment.
+func (c *Controller) release(ctx context.Context, w *rollout.World, sets []*v1alpha1.MachineSet) error {
+	return c.rewrite(ctx, w, sets, func(s *v1alpha1.MachineSet) {
+		s.OwnerReferences = slices.DeleteFunc(s.OwnerReferences, func(o metav1.OwnerReference) bool { return o.UID == w.Deployment.UID })
+	})
+}
+
+// rewrite changes sets and commits them. What has changed meanwhile, or is gone, is left for its own event.
+func (c *Controller) rewrite(ctx context.Context, w *rollout.World, sets []*v1alpha1.MachineSet, change func(*v1alpha1.MachineSet)) error {
+	for _, set := range sets {
+		w.Done.Moved[set.UID] = true
+		wanted := set.DeepCopy()
+		change(wanted)
+		_, err := c.sets.Commit(ctx, set, wanted)
+		if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
+			return err
+		}
+	}
+	return nil
+}

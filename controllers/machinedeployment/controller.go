@@ -1,0 +1,171 @@
+package machinedeployment
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"go.opentelemetry.io/otel/trace"
+	corev1 "k8s.io/api/core/v1"
+	apiequality "k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/metadata"
+	"k8s.io/client-go/tools/events"
+	"k8s.io/klog/v2"
+	"k8s.io/utils/clock"
+
+	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
+	machineclient "github.com/machine-controller-fleet/machine-controller-fleet/client/clientset/versioned/typed/machine/v1alpha1"
+	machineinformers "github.com/machine-controller-fleet/machine-controller-fleet/client/informers/externalversions/machine/v1alpha1"
+	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/commit"
+	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machinedeployment/rollout"
+	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/runner"
+)
+
+// Name of the controller in metrics, logs and spans.
+const Name = "machinedeployment"
+
+// statusPace is how long the status may lag behind the sets. It is longer than a set's own pace, so that the first change
+// of a set is told together with what led to it.
+const statusPace = 700 * time.Millisecond
+
+// maxActions bounds one pass: more would be a cycle in rollout.Decide.
+const maxActions = 32
+
+// Config is what the controller needs. All but Gate, Workers, Metrics and Tracer are required.
+type Config struct {
+	// Machines writes to the control cluster; Metadata lists there, past all caches.
+	Machines machineclient.MachineV1alpha1Interface
+	Metadata metadata.Interface
+	// Informers of the control cluster.
+	Informers machineinformers.Interface
+	Events    events.EventRecorder
+	Clock     clock.WithTicker
+	Gate      runner.Gate[types.NamespacedName]
+	Workers   int
+	Metrics   *runner.Metrics
+	Tracer    trace.Tracer
+}
+
+// Controller reconciles MachineDeployments. Make one with New, before the informers start.
+type Controller struct {
+	cfg         Config
+	runner      *runner.Runner[types.NamespacedName]
+	deployments *commit.Committer[*v1alpha1.MachineDeployment]
+	sets        *commit.Committer[*v1alpha1.MachineSet]
+	pace        *commit.Pace
+}
+
+// New makes the controller and has the informers enqueue what concerns it.
+func New(cfg Config) (*Controller, error) {
+	c := &Controller{
+		cfg: cfg, pace: commit.NewPace(statusPace),
+		deployments: commit.New(func(ns string) commit.Patcher[*v1alpha1.MachineDeployment] {
+			return cfg.Machines.MachineDeployments(ns)
+		}),
+		sets: commit.New(func(ns string) commit.Patcher[*v1alpha1.MachineSet] { return cfg.Machines.MachineSets(ns) }),
+	}
+	var err error
+	c.runner, err = runner.New(runner.Config[types.NamespacedName]{
+		Name: Name, Reconcile: c.reconcile, Workers: cfg.Workers, Gate: cfg.Gate,
+		Clock: cfg.Clock, Metrics: cfg.Metrics, Tracer: cfg.Tracer,
+	})
+	if err != nil {
+		return nil, err
+	}
+	return c, c.watch()
+}
+
+// Run reconciles until ctx ends.
+func (c *Controller) Run(ctx context.Context) { c.runner.Run(ctx) }
+
+// reconcile runs one pass over one deployment.
+func (c *Controller) reconcile(ctx context.Context, key types.NamespacedName) (runner.Result, error) {
+	cached, err := c.cfg.Informers.MachineDeployments().Lister().MachineDeployments(key.Namespace).Get(key.Name)
+	if apierrors.IsNotFound(err) {
+		return runner.Result{}, nil
+	}
+	if err != nil {
+		return runner.Result{}, fmt.Errorf("read MachineDeployment %s from the cache: %w", key, err)
+	}
+	w, err := c.observe(c.deployments.Newest(cached))
+	if err != nil {
+		return runner.Result{}, err
+	}
+	var failed error
+	for range maxActions {
+		verdict := rollout.Decide(w)
+		klog.FromContext(ctx).V(4).Info("Decided", "action", verdict.Do)
+		if verdict.Do == rollout.Rest {
+			wait, err := c.rest(ctx, w, verdict)
+			return runner.Result{RequeueAfter: wait}, errors.Join(failed, err)
+		}
+		err := c.act(ctx, &w, verdict)
+		switch {
+		case err == nil:
+			c.tell(w.Deployment, verdict.Events)
+		case verdict.Do == rollout.Create:
+			failed = err // the status tells of it before the key is tried again
+		default:
+			return runner.Result{}, err
+		}
+	}
+	return runner.Result{}, fmt.Errorf("MachineDeployment %s: %d actions in one pass and no end: a defect of rollout", key, maxActions)
+}
+
+func (c *Controller) tell(d *v1alpha1.MachineDeployment, events []rollout.Event) {
+	for _, event := range events {
+		kind := corev1.EventTypeNormal
+		if event.Warning {
+			kind = corev1.EventTypeWarning
+		}
+		c.cfg.Events.Eventf(d, nil, kind, event.Reason, "Reconcile", "%s", event.Message)
+	}
+}
+
+// rest writes what the pass came to, the status when its time has come.
+func (c *Controller) rest(ctx context.Context, w rollout.World, verdict rollout.Verdict) (wait time.Duration, err error) {
+	if verdict.Deployment == nil {
+		return 0, nil
+	}
+	wanted := verdict.Deployment
+	changed := !apiequality.Semantic.DeepEqual(w.Deployment.Status, wanted.Status)
+	if wait = c.pace.Wait(w.Deployment, changed, c.cfg.Clock.Now()); wait > 0 {
+		wanted.Status = w.Deployment.Status
+	}
+	_, err = c.deployments.Commit(ctx, w.Deployment, wanted)
+	if apierrors.IsNotFound(err) {
+		return 0, nil // its last finalizer is gone, and it with it
+	}
+	if err == nil && wait == 0 {
+		c.tell(w.Deployment, verdict.Events)
+	}
+	return wait, err
+}
+
+// observe gathers what the caches know of a deployment.
+func (c *Controller) observe(d *v1alpha1.MachineDeployment) (rollout.World, error) {
+	w := rollout.World{Now: c.cfg.Clock.Now(), Deployment: d, Done: rollout.Done{Moved: map[types.UID]bool{}, Deleted: map[types.UID]bool{}}}
+	var err error
+	if w.Owned, err = c.setsBy(indexByController, string(d.UID)); err != nil {
+		return w, err
+	}
+	w.Orphans, err = c.setsBy(indexOrphans, d.Namespace)
+	return w, err
+}
+
+func (c *Controller) setsBy(index, value string) ([]*v1alpha1.MachineSet, error) {
+	objs, err := c.cfg.Informers.MachineSets().Informer().GetIndexer().ByIndex(index, value)
+	if err != nil {
+		return nil, fmt.Errorf("read MachineSets from the cache: %w", err)
+	}
+	sets := make([]*v1alpha1.MachineSet, 0, len(objs))
+	for _, obj := range objs {
+		if set, ok := obj.(*v1alpha1.MachineSet); ok {
+			sets = append(sets, c.sets.Newest(set))
+		}
+	}
+	return sets, nil
+}

@@ -1,0 +1,313 @@
+package rollout
+
+import (
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"pgregory.net/rapid"
+
+	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
+)
+
+var born = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+
+func deployment(replicas int32) *v1alpha1.MachineDeployment {
+	labels := map[string]string{v1alpha1.LabelName: "d"}
+	return &v1alpha1.MachineDeployment{
+		ObjectMeta: metav1.ObjectMeta{
+			Name: "d", Namespace: "n", UID: "d-uid", Generation: 1,
+			Finalizers: []string{v1alpha1.FinalizerName}, Annotations: map[string]string{v1alpha1.AnnotationRevision: "1", "mine": "yes"},
+		},
+		Spec: v1alpha1.MachineDeploymentSpec{
+			Replicas: replicas, Selector: &metav1.LabelSelector{MatchLabels: labels},
+			Template: v1alpha1.MachineTemplateSpec{
+				ObjectMeta: metav1.ObjectMeta{Labels: labels},
+				Spec:       v1alpha1.MachineSpec{Class: v1alpha1.ClassSpec{Kind: "MachineClass", Name: "c"}},
+			},
+		},
+	}
+}
+
+func worldOf(d *v1alpha1.MachineDeployment, sets ...*v1alpha1.MachineSet) World {
+	return World{Now: born, Deployment: d, Owned: sets, Done: Done{Moved: map[types.UID]bool{}, Deleted: map[types.UID]bool{}}}
+}
+
+// setOf is the set that the deployment's template makes, as it is after it was made.
+func setOf(d *v1alpha1.MachineDeployment, uid types.UID, replicas, running int32) *v1alpha1.MachineSet {
+	set := makeSet(worldOf(d))
+	set.UID = uid
+	set.Spec.Replicas = replicas
+	set.Status = v1alpha1.MachineSetStatus{Replicas: replicas, ReadyReplicas: running, AvailableReplicas: running}
+	return set
+}
+
+// older is a set of another template.
+func older(uid types.UID, age time.Duration, replicas int32) *v1alpha1.MachineSet {
+	d := deployment(replicas)
+	d.Spec.Template.Spec.Class.Name = "class-of-" + string(uid)
+	set := setOf(d, uid, replicas, replicas)
+	set.CreationTimestamp = metav1.NewTime(born.Add(-age))
+	return set
+}
+
+func condition(s v1alpha1.MachineDeploymentStatus, t v1alpha1.MachineDeploymentConditionType) string {
+	for _, c := range s.Conditions {
+		if c.Type == t {
+			return string(c.Status) + "/" + c.Reason
+		}
+	}
+	return ""
+}
+
+func TestDecide(t *testing.T) {
+	d := deployment(3)
+	now := metav1.NewTime(born)
+	for _, tc := range []struct {
+		name        string
+		world       World
+		want        Action
+		progressing string
+		valid       string
+	}{
+		{name: "no finalizer", world: worldOf(func() *v1alpha1.MachineDeployment {
+			d := deployment(3)
+			d.Finalizers = nil
+			return d
+		}()), want: Save},
+		{name: "no set, the cache may be late", world: worldOf(d), want: ListLive},
+		{name: "no set, the cache is late", world: func() World {
+			w := worldOf(d)
+			w.Live = map[types.UID]bool{"s": true}
+			return w
+		}(), want: Rest},
+		{name: "no set", world: func() World {
+			w := worldOf(d)
+			w.Live = map[types.UID]bool{}
+			return w
+		}(), want: Create},
+		{name: "the set could not be made", world: func() World {
+			w := worldOf(d)
+			w.Done.CreateError = "no"
+			return w
+		}(), want: Rest, progressing: "False/MachineSetCreateError"},
+		{name: "the name is taken", world: func() World {
+			w := worldOf(d)
+			w.Done.Collided = true
+			return w
+		}(), want: Save},
+		{name: "set too small", world: worldOf(d, setOf(d, "s", 2, 2)), want: Update},
+		{name: "machines on their way", world: worldOf(d, setOf(d, "s", 3, 1)), want: Rest, progressing: "True/NewMachineSetCreated"},
+		{name: "complete", world: worldOf(d, setOf(d, "s", 3, 3)), want: Rest, progressing: "True/NewMachineSetAvailable"},
+		{name: "template changed", world: worldOf(d, older("o", time.Hour, 3), setOf(d, "s", 0, 0)), want: Save}, // revision 2
+		{name: "empty selector", world: worldOf(func() *v1alpha1.MachineDeployment {
+			d := deployment(3)
+			d.Spec.Selector = &metav1.LabelSelector{}
+			return d
+		}()), want: Rest, valid: "False/SelectorMatchesEverything"},
+		{name: "no selector", world: worldOf(func() *v1alpha1.MachineDeployment {
+			d := deployment(3)
+			d.Spec.Selector = nil
+			return d
+		}()), want: Rest, valid: "False/SelectorMatchesNothing"},
+		{name: "orphan", world: func() World {
+			w := worldOf(d)
+			w.Orphans = []*v1alpha1.MachineSet{setOf(d, "s", 3, 3)}
+			return w
+		}(), want: Adopt},
+		{name: "stranger", world: func() World {
+			set := setOf(d, "s", 3, 3)
+			set.Labels = map[string]string{"other": "label"}
+			return worldOf(d, set)
+		}(), want: Release},
+		{name: "deletion, sets left", world: func() World {
+			w := worldOf(deployment(3), setOf(d, "s", 3, 3))
+			w.Deployment.DeletionTimestamp = &now
+			return w
+		}(), want: Delete},
+		{name: "deletion, the cache may be late", world: func() World {
+			w := worldOf(deployment(3))
+			w.Deployment.DeletionTimestamp = &now
+			return w
+		}(), want: ListLive},
+		{name: "deletion, nothing left", world: func() World {
+			w := worldOf(deployment(3))
+			w.Deployment.DeletionTimestamp, w.Live = &now, map[types.UID]bool{}
+			return w
+		}(), want: Rest},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			v := Decide(tc.world)
+			if v.Do != tc.want {
+				t.Fatalf("Do = %s, want %s", v.Do, tc.want)
+			}
+			if tc.progressing != "" {
+				if got := condition(v.Deployment.Status, v1alpha1.MachineDeploymentProgressing); got != tc.progressing {
+					t.Errorf("Progressing is %s, want %s", got, tc.progressing)
+				}
+			}
+			if tc.valid != "" {
+				if got := condition(v.Deployment.Status, v1alpha1.MachineDeploymentValid); got != tc.valid {
+					t.Errorf("Valid is %s, want %s", got, tc.valid)
+				}
+			}
+		})
+	}
+}
+
+func TestAChangedTemplateIsNotRolled(t *testing.T) {
+	d := deployment(3)
+	d.Annotations[v1alpha1.AnnotationRevision] = "2"
+	old, fresh := older("o", time.Hour, 3), setOf(d, "s", 0, 0)
+	fresh.Annotations[v1alpha1.AnnotationRevision] = "2"
+	v := Decide(worldOf(d, old, fresh))
+	if v.Do == Update { // the old set's annotations are brought up to date first
+		v = Decide(worldOf(d, v.Sets[0], fresh))
+	}
+	if got := condition(v.Deployment.Status, v1alpha1.MachineDeploymentProgressing); v.Do != Rest || got != "False/RolloutNotSupported" {
+		t.Errorf("Do = %s, Progressing is %s", v.Do, got)
+	}
+}
+
+func TestTargets(t *testing.T) {
+	for _, tc := range []struct {
+		name     string
+		wanted   int32
+		old, mid int32 // replicas of two older sets
+		fresh    int32
+		want     [3]int32
+	}{
+		{"only the new one", 5, 0, 0, 3, [3]int32{0, 0, 5}},
+		{"none has any", 5, 0, 0, 0, [3]int32{0, 0, 5}},
+		{"an old one grows", 5, 3, 0, 0, [3]int32{5, 0, 0}},
+		{"an old one shrinks", 2, 3, 0, 0, [3]int32{2, 0, 0}},
+		{"the younger of two grows", 6, 2, 3, 0, [3]int32{2, 4, 0}},
+		{"the younger of two shrinks first", 1, 2, 3, 0, [3]int32{1, 0, 0}},
+		{"all go", 0, 2, 3, 1, [3]int32{0, 0, 0}},
+	} {
+		d := deployment(tc.wanted)
+		fresh := setOf(d, "s", tc.fresh, tc.fresh)
+		fresh.CreationTimestamp = metav1.NewTime(born)
+		got := targets(worldOf(d, older("o", 2*time.Hour, tc.old), older("m", time.Hour, tc.mid), fresh), fresh)
+		if got["o"] != tc.want[0] || got["m"] != tc.want[1] || got["s"] != tc.want[2] {
+			t.Errorf("%s: %v, want %v", tc.name, got, tc.want)
+		}
+	}
+}
+
+func TestTargetsAddUp(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		d := deployment(rapid.Int32Range(0, 20).Draw(t, "wanted"))
+		fresh := setOf(d, "s", rapid.Int32Range(0, 9).Draw(t, "new"), 0)
+		w := worldOf(d, fresh)
+		for i := range rapid.IntRange(0, 4).Draw(t, "others") {
+			w.Owned = append(w.Owned, older(types.UID(rune('a'+i)), time.Duration(i)*time.Hour, rapid.Int32Range(0, 9).Draw(t, "old")))
+		}
+		sum := int32(0)
+		for uid, size := range targets(w, fresh) {
+			if size < 0 {
+				t.Fatalf("set %s has size %d", uid, size)
+			}
+			sum += size
+		}
+		if sum != d.Spec.Replicas {
+			t.Fatalf("the sets add up to %d, wanted are %d", sum, d.Spec.Replicas)
+		}
+	})
+}
+
+func TestNothingOfTheSpecIsEverWritten(t *testing.T) {
+	d := deployment(3)
+	for _, w := range []World{worldOf(d), worldOf(d, setOf(d, "s", 3, 3)), worldOf(d, older("o", time.Hour, 3))} {
+		if v := Decide(w); v.Deployment != nil && v.Deployment.Generation != d.Generation {
+			t.Error("the generation has changed")
+		} else if v.Deployment != nil && v.Deployment.Spec.Strategy.Type != "" {
+			t.Error("the strategy that was left open was filled in")
+		}
+	}
+}
+
+func TestTheNewSet(t *testing.T) {
+	d := deployment(3)
+	set := makeSet(worldOf(d))
+	hash := set.Labels[v1alpha1.LabelMachineTemplateHash]
+	if hash == "" || set.Spec.Selector.MatchLabels[v1alpha1.LabelMachineTemplateHash] != hash || set.Spec.Template.Labels[v1alpha1.LabelMachineTemplateHash] != hash {
+		t.Errorf("the hash is not on labels, selector and template: %+v", set)
+	}
+	if set.Annotations["mine"] != "yes" || set.Annotations[v1alpha1.AnnotationDesiredReplicas] != "3" || set.Annotations[v1alpha1.AnnotationMaxReplicas] != "4" {
+		t.Errorf("annotations %v", set.Annotations)
+	}
+	if !IsNewSet(d, set) {
+		t.Error("the new set is not recognised")
+	}
+	d.Spec.Template.Spec.NodeTemplateSpec.Labels = map[string]string{"a": "b"}
+	if !IsNewSet(d, set) {
+		t.Error("a Node template that has changed makes a new set")
+	}
+	d.Spec.Template.Annotations = map[string]string{"a": "b"}
+	if IsNewSet(d, set) {
+		t.Error("a template annotation that has changed makes no new set")
+	}
+	if got := setName("a-very-long-name-of-a-machine-deployment-that-does-not-fit-into-a-label", "2415498538"); len(got) > maxSetName {
+		t.Errorf("the name %s has %d characters", got, len(got))
+	}
+}
+
+// The hash is frozen: a set is recognised by its template, but a name that changes would be surprising.
+func TestHashIsStable(t *testing.T) {
+	d := deployment(3)
+	if got := templateHash(&d.Spec.Template, nil); got != "4249605837" {
+		t.Errorf("the hash is %s", got)
+	}
+	one := int32(1)
+	if templateHash(&d.Spec.Template, nil) == templateHash(&d.Spec.Template, &one) {
+		t.Error("the collision count does not change the hash")
+	}
+}
+
+func TestFencePosts(t *testing.T) {
+	percent := func(unavailable, surge string) *v1alpha1.MachineDeployment {
+		d := deployment(10)
+		a, b := intstr.Parse(unavailable), intstr.Parse(surge)
+		d.Spec.Strategy = v1alpha1.MachineDeploymentStrategy{
+			Type: v1alpha1.RollingUpdateMachineDeploymentStrategyType,
+			RollingUpdate: &v1alpha1.RollingUpdateMachineDeployment{
+				UpdateConfiguration: v1alpha1.UpdateConfiguration{MaxUnavailable: &a, MaxSurge: &b},
+			},
+		}
+		return d
+	}
+	for _, tc := range []struct {
+		d                  *v1alpha1.MachineDeployment
+		surge, unavailable int
+	}{
+		{deployment(10), 1, 0},
+		{percent("25%", "25%"), 3, 2}, // 2.5 is rounded up for the surge, down for the missing
+		{percent("0", "0"), 0, 1},     // one of them has to move
+		{percent("100", "0"), 0, 10},
+		{percent("-1", "-1"), 0, 1}, // stored before it was refused
+	} {
+		if got := maxSurge(tc.d); got != tc.surge {
+			t.Errorf("%+v: surge %d, want %d", tc.d.Spec.Strategy.RollingUpdate, got, tc.surge)
+		}
+		if got := maxUnavailable(tc.d); got != tc.unavailable {
+			t.Errorf("%+v: unavailable %d, want %d", tc.d.Spec.Strategy.RollingUpdate, got, tc.unavailable)
+		}
+	}
+}
+
+func TestAPlainResizeStaysComplete(t *testing.T) {
+	d := deployment(3)
+	complete := Decide(worldOf(d, setOf(d, "s", 3, 3))).Deployment
+	complete.Spec.Replicas = 5
+	v := Decide(worldOf(complete, setOf(complete, "s", 5, 3)))
+	if got := condition(v.Deployment.Status, v1alpha1.MachineDeploymentProgressing); got != "True/NewMachineSetAvailable" {
+		t.Errorf("Progressing is %s", got)
+	}
+	if got := condition(v.Deployment.Status, v1alpha1.MachineDeploymentAvailable); got != string(corev1.ConditionFalse)+"/MinimumReplicasUnavailable" {
+		t.Errorf("Available is %s", got)
+	}
+}

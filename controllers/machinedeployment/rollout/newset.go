@@ -1,0 +1,153 @@
+package rollout
+
+import (
+	"encoding/json"
+	"hash/fnv"
+	"maps"
+	"strconv"
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/apimachinery/pkg/util/rand"
+
+	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
+)
+
+const (
+	hashLength = 5
+	// maxSetName leaves room for the suffix of a machine in the 63 characters of a host's name.
+	maxSetName = 57
+)
+
+// templateHash names a template. The collision count is part of it: where two templates have the same hash, or a foreign
+// set has the name, another one is taken. It has to be stable, and need not equal anybody else's: a set is recognised by
+// its template, not by its hash.
+func templateHash(t *v1alpha1.MachineTemplateSpec, collisions *int32) string {
+	h := fnv.New32a()
+	text, err := json.Marshal(essence(t))
+	if err != nil { // a template came from JSON and always encodes
+		text = nil
+	}
+	_, _ = h.Write(text) // never fails
+	if collisions != nil {
+		_, _ = h.Write([]byte(strconv.Itoa(int(*collisions))))
+	}
+	return strconv.FormatUint(uint64(h.Sum32()), 10)
+}
+
+// setName is the deployment's name, cut to fit, and five characters of the hash in an alphabet that makes no words.
+func setName(deployment, hash string) string {
+	suffix := rand.SafeEncodeString(hash)
+	suffix = suffix[:min(hashLength, len(suffix))]
+	if limit := maxSetName - len(suffix) - 1; len(deployment) > limit {
+		deployment = strings.TrimRight(deployment[:limit], "-.")
+	}
+	return deployment + "-" + suffix
+}
+
+// makeSet makes the object of the new set, without replicas.
+func makeSet(w World) *v1alpha1.MachineSet {
+	d := w.Deployment
+	hash := templateHash(&d.Spec.Template, d.Status.CollisionCount)
+	template := d.Spec.Template.DeepCopy()
+	template.CreationTimestamp = metav1.Time{}
+	template.Labels = withHash(template.Labels, hash)
+	selector := d.Spec.Selector.DeepCopy()
+	selector.MatchLabels = withHash(selector.MatchLabels, hash)
+	set := &v1alpha1.MachineSet{
+		ObjectMeta: metav1.ObjectMeta{
+			Name: setName(d.Name, hash), Namespace: d.Namespace,
+			Labels:          maps.Clone(template.Labels),
+			Finalizers:      []string{v1alpha1.FinalizerName},
+			OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(d, v1alpha1.SchemeGroupVersion.WithKind("MachineDeployment"))},
+		},
+		Spec: v1alpha1.MachineSetSpec{Selector: selector, Template: *template},
+	}
+	syncNew(w, set)
+	noteScale(w, set)
+	return set
+}
+
+func withHash(labels map[string]string, hash string) map[string]string {
+	labels = maps.Clone(labels)
+	if labels == nil {
+		labels = map[string]string{}
+	}
+	labels[v1alpha1.LabelMachineTemplateHash] = hash
+	return labels
+}
+
+// syncNew copies to the new set what the deployment says and what needs no new machines.
+func syncNew(w World, set *v1alpha1.MachineSet) {
+	d := w.Deployment
+	if set.Annotations == nil {
+		set.Annotations = map[string]string{}
+	}
+	for key, value := range d.Annotations {
+		if !staysOnDeployment(key) {
+			set.Annotations[key] = value
+		}
+	}
+	old := set.Annotations[v1alpha1.AnnotationRevision]
+	next := strconv.FormatInt(newRevision(w, set), 10)
+	if old != "" && old != next {
+		history := set.Annotations[v1alpha1.AnnotationRevisionHistory]
+		if history != "" {
+			history += ","
+		}
+		set.Annotations[v1alpha1.AnnotationRevisionHistory] = history + old
+	}
+	set.Annotations[v1alpha1.AnnotationRevision] = next
+	set.Spec.MinReadySeconds = d.Spec.MinReadySeconds
+	set.Spec.AutoPreserveFailedMachineMax = d.Spec.AutoPreserveFailedMachineMax
+	set.Spec.Template.Spec.NodeTemplateSpec = *d.Spec.Template.Spec.NodeTemplateSpec.DeepCopy()
+	set.Spec.Template.Spec.MachineConfiguration = d.Spec.Template.Spec.MachineConfiguration.DeepCopy()
+	set.Spec.Template.Spec.Class.Kind = d.Spec.Template.Spec.Class.Kind
+}
+
+// staysOnDeployment lists the annotations that are never copied to a set.
+func staysOnDeployment(key string) bool {
+	switch key {
+	case "kubectl.kubernetes.io/last-applied-configuration", v1alpha1.AnnotationRevision, v1alpha1.AnnotationRevisionHistory,
+		v1alpha1.AnnotationDesiredReplicas, v1alpha1.AnnotationMaxReplicas, v1alpha1.AnnotationPreferNoSchedule,
+		v1alpha1.AnnotationUnfreeze, v1alpha1.AnnotationTriggerDeletion:
+		return true
+	}
+	return false
+}
+
+// noteScale writes on a set what it was scaled for, from which later changes are told.
+func noteScale(w World, set *v1alpha1.MachineSet) {
+	if set.Annotations == nil {
+		set.Annotations = map[string]string{}
+	}
+	replicas := w.Deployment.Spec.Replicas
+	set.Annotations[v1alpha1.AnnotationDesiredReplicas] = strconv.Itoa(int(replicas))
+	set.Annotations[v1alpha1.AnnotationMaxReplicas] = strconv.Itoa(int(replicas) + maxSurge(w.Deployment))
+}
+
+// maxSurge is how many machines beyond its replicas a rolling update may have. A deployment without a strategy is rolled
+// with a surge of 1.
+func maxSurge(d *v1alpha1.MachineDeployment) int {
+	surge := intstr.FromInt32(1)
+	switch d.Spec.Strategy.Type {
+	case "":
+	case v1alpha1.RollingUpdateMachineDeploymentStrategyType:
+		if r := d.Spec.Strategy.RollingUpdate; r != nil && r.MaxSurge != nil {
+			surge = *r.MaxSurge
+		}
+	case v1alpha1.RecreateMachineDeploymentStrategyType, v1alpha1.InPlaceUpdateMachineDeploymentStrategyType:
+		return 0
+	}
+	n, err := intstr.GetScaledValueFromIntOrPercent(&surge, int(d.Spec.Replicas), true)
+	if err != nil {
+		return 0 // validation has refused it
+	}
+	return max(n, 0)
+}
+
+// IsNewSet says that a set which has the name of the deployment's new set is it.
+func IsNewSet(d *v1alpha1.MachineDeployment, set *v1alpha1.MachineSet) bool {
+	return metav1.IsControlledBy(set, d) && set.DeletionTimestamp == nil && sameTemplate(&set.Spec.Template, &d.Spec.Template)
+}

@@ -1,0 +1,76 @@
+package rollout
+
+import (
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
+)
+
+// World is all that a decision about one deployment rests on. Everything in it is read only.
+type World struct {
+	Now        time.Time
+	Deployment *v1alpha1.MachineDeployment
+	// Owned are the sets, as the cache shows them or as this pass has written them, whose controller is the deployment.
+	Owned []*v1alpha1.MachineSet
+	// Orphans are the sets of the namespace, as the cache shows them, that have no controller.
+	Orphans []*v1alpha1.MachineSet
+	// Live are the UIDs of the deployment's sets as the API server has them; nil when it was not asked in this pass.
+	Live map[types.UID]bool
+	// Done is what this pass has done.
+	Done Done
+}
+
+// Done is what a pass has done already.
+type Done struct {
+	// Moved are the sets whose adoption or release was tried.
+	Moved map[types.UID]bool
+	// Deleted are the sets whose deletion was accepted.
+	Deleted map[types.UID]bool
+	// Collided says that the name of the new set belongs to another set.
+	Collided bool
+	// CreateError says why the new set could not be made; "" when it could.
+	CreateError string
+}
+
+// Action is one thing to do.
+type Action string
+
+// The actions.
+const (
+	// Rest ends the pass: the deployment is written as Verdict.Deployment says.
+	Rest Action = "Rest"
+	// Save writes the deployment as Verdict.Deployment says, because what follows needs it written.
+	Save Action = "Save"
+	// ListLive asks the API server for the deployment's sets.
+	ListLive Action = "ListLive"
+	// Adopt makes the deployment the controller of Verdict.Sets.
+	Adopt Action = "Adopt"
+	// Release takes Verdict.Sets, which do not match the selector any more, from the deployment.
+	Release Action = "Release"
+	// Create makes Verdict.Sets[0].
+	Create Action = "Create"
+	// Update writes Verdict.Sets, each as it should stand.
+	Update Action = "Update"
+	// Delete deletes Verdict.Sets.
+	Delete Action = "Delete"
+)
+
+// Verdict is a decision.
+type Verdict struct {
+	Do Action
+	// Deployment as it should stand, with Rest and Save; nil means as it is.
+	Deployment *v1alpha1.MachineDeployment
+	// Sets that the action is about.
+	Sets []*v1alpha1.MachineSet
+	// Events tell the user what has changed.
+	Events []Event
+}
+
+// Event is something that a user should see on the deployment.
+type Event struct {
+	Reason  string
+	Warning bool
+	Message string
+}

@@ -1,0 +1,216 @@
+package machineset
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
+	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machineset/scale"
+	"github.com/machine-controller-fleet/machine-controller-fleet/telemetry"
+)
+
+// parallel bounds the requests that one set has on their way at a time.
+const parallel = 32
+
+// listLive asks the API server for the machines that match the set's selector: one list of metadata, whatever their
+// number.
+func (c *Controller) listLive(ctx context.Context, w *scale.World) error {
+	selector, err := metav1.LabelSelectorAsSelector(w.Set.Spec.Selector)
+	if err != nil {
+		return fmt.Errorf("spec.selector of MachineSet %s: %w", w.Set.Name, err)
+	}
+	list, err := c.cfg.Metadata.Resource(v1alpha1.SchemeGroupVersion.WithResource("machines")).Namespace(w.Set.Namespace).
+		List(ctx, metav1.ListOptions{LabelSelector: selector.String()})
+	if err != nil {
+		return fmt.Errorf("list the machines of namespace %s: %w", w.Set.Namespace, err)
+	}
+	w.Live = &scale.Live{Owned: map[types.UID]bool{}, Names: map[string]bool{}}
+	for i := range list.Items {
+		w.Live.Names[list.Items[i].Name] = true
+		if owner := metav1.GetControllerOfNoCopy(&list.Items[i]); owner != nil && owner.UID == w.Set.UID {
+			w.Live.Owned[list.Items[i].UID] = true
+		}
+	}
+	return nil
+}
+
+// create makes the machines of the ordinals.
+func (c *Controller) create(ctx context.Context, w *scale.World, ordinals []int64) error {
+	var mu sync.Mutex
+	made := 0
+	err := each(ordinals, func(ordinal int64) error {
+		taken, err := c.createOne(ctx, w.Set, ordinal)
+		mu.Lock()
+		defer mu.Unlock()
+		switch {
+		case err != nil:
+			return err
+		case taken:
+			w.Done.Taken[ordinal] = true
+		default:
+			w.Done.Created[ordinal] = true
+			made++
+		}
+		return nil
+	})
+	if made > 0 {
+		c.cfg.Events.Eventf(w.Set, nil, corev1.EventTypeNormal, v1alpha1.EventSuccessfulCreate, "Create", "Created %d machines", made)
+	}
+	if err != nil {
+		w.Done.CreateError = err.Error()
+		c.cfg.Events.Eventf(w.Set, nil, corev1.EventTypeWarning, v1alpha1.ReasonFailedCreate, "Create", "%s", err)
+	}
+	return err
+}
+
+// createOne makes one machine; taken is true when its name belongs to another. A machine that is there already with this
+// set and ordinal was made by a pass that did not live to see it.
+func (c *Controller) createOne(ctx context.Context, set *v1alpha1.MachineSet, ordinal int64) (taken bool, err error) {
+	machine := newMachine(ctx, set, ordinal)
+	_, err = c.cfg.Machines.Machines(set.Namespace).Create(ctx, machine, metav1.CreateOptions{})
+	if err == nil {
+		return false, nil
+	}
+	if !apierrors.IsAlreadyExists(err) {
+		return false, fmt.Errorf("create machine %s: %w", machine.Name, err)
+	}
+	other, err := c.cfg.Machines.Machines(set.Namespace).Get(ctx, machine.Name, metav1.GetOptions{})
+	if err != nil {
+		return false, fmt.Errorf("read machine %s, which exists already: %w", machine.Name, err)
+	}
+	theirs, known := scale.Ordinal(other)
+	owner := metav1.GetControllerOfNoCopy(other)
+	return owner == nil || owner.UID != set.UID || !known || theirs != ordinal, nil
+}
+
+// newMachine makes the object of a machine.
+func newMachine(ctx context.Context, set *v1alpha1.MachineSet, ordinal int64) *v1alpha1.Machine {
+	template := set.Spec.Template.DeepCopy()
+	m := &v1alpha1.Machine{
+		ObjectMeta: metav1.ObjectMeta{
+			Name: scale.Name(set.Name, set.UID, ordinal), Namespace: set.Namespace,
+			Labels: template.Labels, Annotations: template.Annotations, Finalizers: template.Finalizers,
+			OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(set, v1alpha1.SchemeGroupVersion.WithKind("MachineSet"))},
+		},
+		Spec: template.Spec,
+	}
+	if !slices.Contains(m.Finalizers, v1alpha1.FinalizerName) {
+		m.Finalizers = append(m.Finalizers, v1alpha1.FinalizerName)
+	}
+	ours := map[string]string{
+		v1alpha1.AnnotationPriority: v1alpha1.PriorityDefault,
+		v1alpha1.AnnotationOrdinal:  strconv.FormatInt(ordinal, 10),
+	}
+	if parent := telemetry.Traceparent(ctx); parent != "" {
+		ours[v1alpha1.AnnotationTraceparent] = parent
+	}
+	if timeout := set.Annotations[v1alpha1.AnnotationEffectiveCreationTimeout]; timeout != "" {
+		ours[v1alpha1.AnnotationEffectiveCreationTimeout] = timeout
+		if d, err := time.ParseDuration(timeout); err == nil {
+			if m.Spec.MachineConfiguration == nil {
+				m.Spec.MachineConfiguration = &v1alpha1.MachineConfiguration{}
+			}
+			m.Spec.MachineCreationTimeout = &metav1.Duration{Duration: d}
+		}
+	}
+	if m.Annotations == nil {
+		m.Annotations = map[string]string{}
+	}
+	maps.Copy(m.Annotations, ours)
+	return m
+}
+
+// delete deletes machines. One that has changed since it was looked at is left for the next pass.
+func (c *Controller) delete(ctx context.Context, w *scale.World, machines []*v1alpha1.Machine) error {
+	var mu sync.Mutex
+	deleted := 0
+	err := each(machines, func(m *v1alpha1.Machine) error {
+		err := c.cfg.Machines.Machines(m.Namespace).Delete(ctx, m.Name, metav1.DeleteOptions{
+			Preconditions: &metav1.Preconditions{UID: &m.UID, ResourceVersion: &m.ResourceVersion},
+		})
+		if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
+			return fmt.Errorf("delete machine %s: %w", m.Name, err)
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		if err != nil && apierrors.IsConflict(err) {
+			w.Done.Refused[m.UID] = true
+			return nil
+		}
+		w.Done.Deleted[m.UID] = true
+		deleted++
+		return nil
+	})
+	if deleted > 0 {
+		c.cfg.Events.Eventf(w.Set, nil, corev1.EventTypeNormal, v1alpha1.EventSuccessfulDelete, "Delete", "Deleted %d machines", deleted)
+	}
+	if err != nil {
+		w.Done.DeleteError = err.Error()
+		c.cfg.Events.Eventf(w.Set, nil, corev1.EventTypeWarning, v1alpha1.ReasonFailedDelete, "Delete", "%s", err)
+	}
+	return err
+}
+
+// adopt makes the set the controller of machines, after a live read has shown that the set is still there.
+func (c *Controller) adopt(ctx context.Context, w *scale.World, machines []*v1alpha1.Machine) error {
+	set, err := c.cfg.Machines.MachineSets(w.Set.Namespace).Get(ctx, w.Set.Name, metav1.GetOptions{})
+	if err != nil {
+		return fmt.Errorf("read MachineSet %s before it adopts: %w", w.Set.Name, err)
+	}
+	if set.UID != w.Set.UID || set.DeletionTimestamp != nil {
+		return fmt.Errorf("MachineSet %s/%s is being deleted or was replaced and adopts nothing", set.Namespace, set.Name)
+	}
+	return c.rewrite(ctx, w, machines, func(m *v1alpha1.Machine) {
+		owner := *metav1.NewControllerRef(w.Set, v1alpha1.SchemeGroupVersion.WithKind("MachineSet"))
+		m.OwnerReferences = append([]metav1.OwnerReference{owner}, m.OwnerReferences...) // first: others read only that one
+	})
+}
+
+// release takes machines from the set.
+func (c *Controller) release(ctx context.Context, w *scale.World, machines []*v1alpha1.Machine) error {
+	return c.rewrite(ctx, w, machines, func(m *v1alpha1.Machine) {
+		m.OwnerReferences = slices.DeleteFunc(m.OwnerReferences, func(o metav1.OwnerReference) bool { return o.UID == w.Set.UID })
+	})
+}
+
+// rewrite changes machines and commits them. What has changed meanwhile, or is gone, is left for its own event.
+func (c *Controller) rewrite(ctx context.Context, w *scale.World, machines []*v1alpha1.Machine, change func(*v1alpha1.Machine)) error {
+	for _, m := range machines {
+		w.Done.Adopted[m.UID] = true
+		wanted := m.DeepCopy()
+		change(wanted)
+		_, err := c.machines.Commit(ctx, m, wanted)
+		if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
+			return err
+		}
+		c.machines.Forget(m.UID) // the machine controller reads its machines itself
+	}
+	return nil
+}
+
+// each runs f over all items, some at a time, and returns all errors.
+func each[T any](items []T, f func(T) error) error {
+	errs := make([]error, len(items))
+	var running sync.WaitGroup
+	slots := make(chan struct{}, parallel)
+	for i, item := range items {
+		slots <- struct{}{}
+		running.Go(func() {
+			defer func() { <-slots }()
+			errs[i] = f(item)
+		})
+	}
+	running.Wait()
+	return errors.Join(errs...)
+}

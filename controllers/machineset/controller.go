@@ -1,0 +1,219 @@
+package machineset
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"sync"
+	"time"
+
+	"go.opentelemetry.io/otel/trace"
+	apiequality "k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/metadata"
+	"k8s.io/client-go/tools/events"
+	"k8s.io/klog/v2"
+	"k8s.io/utils/clock"
+
+	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
+	machineclient "github.com/machine-controller-fleet/machine-controller-fleet/client/clientset/versioned/typed/machine/v1alpha1"
+	machineinformers "github.com/machine-controller-fleet/machine-controller-fleet/client/informers/externalversions/machine/v1alpha1"
+	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/commit"
+	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machineset/scale"
+	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/runner"
+)
+
+// Name of the controller in metrics, logs and spans.
+const Name = "machineset"
+
+// statusPace is how long the status may lag behind the machines.
+const statusPace = 400 * time.Millisecond
+
+// maxActions bounds one pass: more would be a cycle in scale.Decide.
+const maxActions = 32
+
+// Config is what the controller needs. All but Gate, Workers, Metrics and Tracer are required.
+type Config struct {
+	// Machines writes to the control cluster; Metadata lists there, past all caches.
+	Machines machineclient.MachineV1alpha1Interface
+	Metadata metadata.Interface
+	// Informers of the control cluster.
+	Informers machineinformers.Interface
+	Events    events.EventRecorder
+	Clock     clock.WithTicker
+	Gate      runner.Gate[types.NamespacedName]
+	Workers   int
+	Metrics   *runner.Metrics
+	Tracer    trace.Tracer
+}
+
+// Controller reconciles MachineSets. Make one with New, before the informers start.
+type Controller struct {
+	cfg      Config
+	runner   *runner.Runner[types.NamespacedName]
+	sets     *commit.Committer[*v1alpha1.MachineSet]
+	machines *commit.Committer[*v1alpha1.Machine]
+	pace     *commit.Pace
+
+	mu   sync.Mutex
+	done map[types.UID]*done
+}
+
+// done is what this process has done for a set and the cache does not show yet. It saves requests that would come to
+// nothing; that they would is taken care of by names and preconditions.
+type done struct {
+	created map[int64]bool
+	deleted map[types.UID]bool
+}
+
+// New makes the controller and has the informers enqueue what concerns it.
+func New(cfg Config) (*Controller, error) {
+	c := &Controller{
+		cfg: cfg, pace: commit.NewPace(statusPace), done: map[types.UID]*done{},
+		sets:     commit.New(func(ns string) commit.Patcher[*v1alpha1.MachineSet] { return cfg.Machines.MachineSets(ns) }),
+		machines: commit.New(func(ns string) commit.Patcher[*v1alpha1.Machine] { return cfg.Machines.Machines(ns) }),
+	}
+	var err error
+	c.runner, err = runner.New(runner.Config[types.NamespacedName]{
+		Name: Name, Reconcile: c.reconcile, Workers: cfg.Workers, Gate: cfg.Gate,
+		Clock: cfg.Clock, Metrics: cfg.Metrics, Tracer: cfg.Tracer,
+	})
+	if err != nil {
+		return nil, err
+	}
+	return c, c.watch()
+}
+
+// Run reconciles until ctx ends.
+func (c *Controller) Run(ctx context.Context) { c.runner.Run(ctx) }
+
+// reconcile runs one pass over one set.
+func (c *Controller) reconcile(ctx context.Context, key types.NamespacedName) (runner.Result, error) {
+	cached, err := c.cfg.Informers.MachineSets().Lister().MachineSets(key.Namespace).Get(key.Name)
+	if apierrors.IsNotFound(err) {
+		return runner.Result{}, nil
+	}
+	if err != nil {
+		return runner.Result{}, fmt.Errorf("read MachineSet %s from the cache: %w", key, err)
+	}
+	w, err := c.observe(c.sets.Newest(cached))
+	if err != nil {
+		return runner.Result{}, err
+	}
+	var failed []error
+	for range maxActions {
+		verdict := scale.Decide(w)
+		klog.FromContext(ctx).V(4).Info("Decided", "action", verdict.Do)
+		if verdict.Do == scale.Rest {
+			wait, err := c.rest(ctx, w, verdict)
+			return runner.Result{RequeueAfter: wait}, errors.Join(append(failed, err)...)
+		}
+		err := c.act(ctx, &w, verdict)
+		switch {
+		case err == nil:
+		case verdict.Do == scale.Create || verdict.Do == scale.Delete:
+			failed = append(failed, err) // the status tells of it before the key is tried again
+		default:
+			return runner.Result{}, err
+		}
+	}
+	return runner.Result{}, fmt.Errorf("MachineSet %s: %d actions in one pass and no end: a defect of scale", key, maxActions)
+}
+
+// rest writes what the pass came to, the status when its time has come.
+func (c *Controller) rest(ctx context.Context, w scale.World, verdict scale.Verdict) (wait time.Duration, err error) {
+	if verdict.Set == nil {
+		return 0, nil
+	}
+	wanted := verdict.Set
+	changed := !apiequality.Semantic.DeepEqual(w.Set.Status, wanted.Status)
+	if wait = c.pace.Wait(w.Set, changed, c.cfg.Clock.Now()); wait > 0 {
+		wanted.Status = w.Set.Status
+	}
+	_, err = c.sets.Commit(ctx, w.Set, wanted)
+	if apierrors.IsNotFound(err) {
+		return 0, nil // its last finalizer is gone, and it with it
+	}
+	return wait, err
+}
+
+// observe gathers what the caches and this process know of a set.
+func (c *Controller) observe(set *v1alpha1.MachineSet) (scale.World, error) {
+	w := scale.World{Now: c.cfg.Clock.Now(), Set: set, Done: scale.Done{
+		Taken: map[int64]bool{}, Refused: map[types.UID]bool{}, Adopted: map[types.UID]bool{},
+	}}
+	var err error
+	if w.Owned, err = c.machinesBy(indexByController, string(set.UID)); err != nil {
+		return w, err
+	}
+	if w.Orphans, err = c.machinesBy(indexOrphans, set.Namespace); err != nil {
+		return w, err
+	}
+	known := c.remember(set.UID, w.Owned)
+	w.Done.Created, w.Done.Deleted = known.created, known.deleted
+	return w, nil
+}
+
+// remember returns what this process has done for the set, without what the cache shows by now. A set is reconciled by
+// one worker at a time, which may go on to note in it what it does.
+func (c *Controller) remember(set types.UID, owned []*v1alpha1.Machine) *done {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	known := c.done[set]
+	if known == nil {
+		known = &done{created: map[int64]bool{}, deleted: map[types.UID]bool{}}
+		c.done[set] = known
+		return known
+	}
+	standing := map[types.UID]bool{}
+	for _, m := range owned {
+		if ordinal, ok := scale.Ordinal(m); ok {
+			delete(known.created, ordinal)
+		}
+		standing[m.UID] = m.DeletionTimestamp == nil
+	}
+	maps.DeleteFunc(known.deleted, func(uid types.UID, _ bool) bool { return !standing[uid] })
+	return known
+}
+
+func (c *Controller) machinesBy(index, value string) ([]*v1alpha1.Machine, error) {
+	objs, err := c.cfg.Informers.Machines().Informer().GetIndexer().ByIndex(index, value)
+	if err != nil {
+		return nil, fmt.Errorf("read machines from the cache: %w", err)
+	}
+	machines := make([]*v1alpha1.Machine, 0, len(objs))
+	for _, obj := range objs {
+		if m, ok := obj.(*v1alpha1.Machine); ok {
+			machines = append(machines, m)
+		}
+	}
+	return machines, nil
+}
+
+// act carries one action out and notes in the world what came of it.
+func (c *Controller) act(ctx context.Context, w *scale.World, verdict scale.Verdict) error {
+	switch verdict.Do {
+	case scale.Rest:
+		return nil
+	case scale.Save:
+		written, err := c.sets.Commit(ctx, w.Set, verdict.Set)
+		if err != nil {
+			return err
+		}
+		w.Set = written
+		return nil
+	case scale.ListLive:
+		return c.listLive(ctx, w)
+	case scale.Adopt:
+		return c.adopt(ctx, w, verdict.Machines)
+	case scale.Release:
+		return c.release(ctx, w, verdict.Machines)
+	case scale.Create:
+		return c.create(ctx, w, verdict.Ordinals)
+	case scale.Delete:
+		return c.delete(ctx, w, verdict.Machines)
+	}
+	return errors.New("scale.Decide named an action that the controller does not know: " + string(verdict.Do))
+}

@@ -1,0 +1,66 @@
+package scale
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
+)
+
+// Intents are the decisions of a set that are not seen done yet. They are kept in one annotation of the set.
+type Intents struct {
+	// Next is the ordinal that the next new machine gets. It only grows.
+	Next int64 `json:"next"`
+	// Create holds the ordinals of machines that are to exist.
+	Create []int64 `json:"create,omitempty"`
+	// Delete holds the machines that are to go.
+	Delete []Doomed `json:"delete,omitempty"`
+}
+
+// Doomed names a machine that is to be deleted.
+type Doomed struct {
+	Name string    `json:"name"`
+	UID  types.UID `json:"uid"`
+}
+
+// ReadIntents reads the intents of a set; a set without any has the zero value. Errors: an annotation that somebody else
+// has written.
+func ReadIntents(set *v1alpha1.MachineSet) (Intents, error) {
+	var in Intents
+	text, ok := set.Annotations[v1alpha1.AnnotationIntents]
+	if !ok {
+		return in, nil
+	}
+	if err := json.Unmarshal([]byte(text), &in); err != nil {
+		return Intents{}, fmt.Errorf("annotation %s: expected JSON like {\"next\":3,\"create\":[2]}, got %q: %w; remove the annotation to have it written anew",
+			v1alpha1.AnnotationIntents, text, err)
+	}
+	if in.Next < 0 || slices.ContainsFunc(in.Create, func(o int64) bool { return o < 0 }) {
+		return Intents{}, fmt.Errorf("annotation %s: ordinals must not be negative, got %q; remove the annotation to have it written anew",
+			v1alpha1.AnnotationIntents, text)
+	}
+	return in, nil
+}
+
+// write puts the intents on a set.
+func (in Intents) write(set *v1alpha1.MachineSet) {
+	text, err := json.Marshal(in)
+	if err != nil { // integers and strings always encode
+		return
+	}
+	if set.Annotations == nil {
+		set.Annotations = map[string]string{}
+	}
+	set.Annotations[v1alpha1.AnnotationIntents] = string(text)
+}
+
+func (in Intents) clone() Intents {
+	return Intents{Next: in.Next, Create: slices.Clone(in.Create), Delete: slices.Clone(in.Delete)}
+}
+
+func (in Intents) dooms(uid types.UID) bool {
+	return slices.ContainsFunc(in.Delete, func(d Doomed) bool { return d.UID == uid })
+}

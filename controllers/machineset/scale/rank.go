@@ -1,0 +1,126 @@
+package scale
+
+import (
+	"cmp"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
+)
+
+// defaultPriority of a machine without a valid priority annotation.
+const defaultPriority = 3
+
+// rankKey is all that the order of deletion depends on, worked out once for each machine.
+type rankKey struct {
+	preserved int // 0 not, 1 automatically, 2 by somebody
+	expiry    time.Time
+	priority  int
+	marked    time.Time // zero: not marked
+	phase     int
+	created   time.Time
+	name      string
+}
+
+// rule is one line of the order. It returns a negative number when a goes before b.
+type rule struct {
+	name    string
+	compare func(a, b rankKey) int
+}
+
+// rules are the order of deletion: the first rule that tells two machines apart decides.
+func rules() []rule {
+	return []rule{
+		{"1 not preserved, then preserved automatically, then preserved by somebody", func(a, b rankKey) int { return cmp.Compare(a.preserved, b.preserved) }},
+		{"2 preservation that ends earlier", func(a, b rankKey) int { return a.expiry.Compare(b.expiry) }},
+		{"3 lower priority annotation", func(a, b rankKey) int { return cmp.Compare(a.priority, b.priority) }},
+		{"4 marked for deletion, the earlier mark first", compareMarks},
+		{"5 phase, the least useful first", func(a, b rankKey) int { return cmp.Compare(a.phase, b.phase) }},
+		{"6 older", func(a, b rankKey) int { return a.created.Compare(b.created) }},
+		{"7 name", func(a, b rankKey) int { return strings.Compare(a.name, b.name) }},
+	}
+}
+
+func compareMarks(a, b rankKey) int {
+	if a.marked.IsZero() != b.marked.IsZero() {
+		if a.marked.IsZero() {
+			return 1
+		}
+		return -1
+	}
+	return a.marked.Compare(b.marked)
+}
+
+// rank sorts machines into the order in which they are deleted.
+func rank(machines []*v1alpha1.Machine, now time.Time) []*v1alpha1.Machine {
+	type ranked struct {
+		key     rankKey
+		machine *v1alpha1.Machine
+	}
+	all := make([]ranked, len(machines))
+	for i, m := range machines {
+		all[i] = ranked{keyOf(m, now), m}
+	}
+	order := rules()
+	slices.SortFunc(all, func(a, b ranked) int {
+		for _, r := range order {
+			if c := r.compare(a.key, b.key); c != 0 {
+				return c
+			}
+		}
+		return 0
+	})
+	sorted := make([]*v1alpha1.Machine, len(all))
+	for i, r := range all {
+		sorted[i] = r.machine
+	}
+	return sorted
+}
+
+func keyOf(m *v1alpha1.Machine, now time.Time) rankKey {
+	key := rankKey{priority: defaultPriority, phase: phaseRank(m.Status.CurrentStatus.Phase), created: m.CreationTimestamp.Time, name: m.Name}
+	if isPreserved(m, now) {
+		key.preserved, key.expiry = 2, m.Status.CurrentStatus.PreserveExpiryTime.Time
+		if m.Annotations[v1alpha1.AnnotationPreserve] == v1alpha1.PreserveAuto {
+			key.preserved = 1
+		}
+	}
+	if p, err := strconv.Atoi(m.Annotations[v1alpha1.AnnotationPriority]); err == nil {
+		key.priority = p
+	}
+	if t, err := time.Parse(time.RFC3339, m.Annotations[v1alpha1.AnnotationMarkedForDeletionTime]); err == nil {
+		key.marked = t
+	}
+	return key
+}
+
+// isPreserved says that the machine is kept until a time that has not come.
+func isPreserved(m *v1alpha1.Machine, now time.Time) bool {
+	expiry := m.Status.CurrentStatus.PreserveExpiryTime
+	return expiry != nil && expiry.After(now)
+}
+
+// phaseRank orders phases by how useful the machine is. A machine that has no phase yet has no VM and goes early, before
+// one that is being made; one that is updated in place is as good as one that waits for its Node.
+func phaseRank(phase v1alpha1.MachinePhase) int {
+	switch phase {
+	case v1alpha1.MachineTerminating:
+		return 0
+	case v1alpha1.MachineFailed:
+		return 1
+	case v1alpha1.MachineCrashLoopBackOff, "":
+		return 2
+	case v1alpha1.MachineUnknown, v1alpha1.MachineInPlaceUpdateFailed:
+		return 3
+	case v1alpha1.MachinePending, v1alpha1.MachineInPlaceUpdating:
+		return 4
+	case v1alpha1.MachineAvailable, v1alpha1.MachineInPlaceUpdateSuccessful:
+		return 5
+	case v1alpha1.MachineRunning:
+		return 6
+	default:
+		return 0
+	}
+}

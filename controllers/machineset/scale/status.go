@@ -1,0 +1,99 @@
+package scale
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+
+	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
+)
+
+// status works out the set's status from its machines.
+func status(w World) v1alpha1.MachineSetStatus {
+	s := *w.Set.Status.DeepCopy()
+	s.ObservedGeneration = w.Set.Generation
+	s.Selector = metav1.FormatLabelSelector(w.Set.Spec.Selector)
+	s.Replicas, s.FullyLabeledReplicas, s.AvailableReplicas, s.ReadyReplicas, s.PreservedFailedReplicas = 0, 0, 0, 0, 0
+	template := labels.SelectorFromSet(w.Set.Spec.Template.Labels)
+	var failed []v1alpha1.MachineSummary
+	var firstProblem *v1alpha1.Machine
+	for _, m := range w.Owned {
+		s.Replicas++
+		if template.Matches(labels.Set(m.Labels)) {
+			s.FullyLabeledReplicas++
+		}
+		switch m.Status.CurrentStatus.Phase { //nolint:exhaustive // only these count
+		case v1alpha1.MachineRunning:
+			s.ReadyReplicas++
+			s.AvailableReplicas++
+		case v1alpha1.MachineAvailable:
+			s.AvailableReplicas++
+		}
+		preserved := m.Status.CurrentStatus.PreserveExpiryTime != nil
+		if preserved && m.Status.CurrentStatus.Phase == v1alpha1.MachineFailed {
+			s.PreservedFailedReplicas++
+		}
+		if m.Status.LastOperation.State == v1alpha1.MachineStateFailed && !preserved {
+			failed = append(failed, v1alpha1.MachineSummary{
+				Name: m.Name, ProviderID: m.Spec.ProviderID, LastOperation: m.Status.LastOperation, OwnerRef: w.Set.Name,
+			})
+			if m.Status.LastOperation.Type == v1alpha1.MachineOperationCreate && (firstProblem == nil || m.Name < firstProblem.Name) {
+				firstProblem = m
+			}
+		}
+	}
+	slices.SortFunc(failed, func(a, b v1alpha1.MachineSummary) int { return strings.Compare(a.Name, b.Name) })
+	s.FailedMachines = nil
+	if len(failed) > 0 {
+		s.FailedMachines = &failed
+	}
+	dropCondition(&s, v1alpha1.MachineSetValid)
+	setReplicaFailure(w, &s, firstProblem)
+	return s
+}
+
+// setReplicaFailure says why machines are missing or left over; the API server's refusals go before the cloud's.
+func setReplicaFailure(w World, s *v1alpha1.MachineSetStatus, firstProblem *v1alpha1.Machine) {
+	condition := v1alpha1.MachineSetCondition{Type: v1alpha1.MachineSetReplicaFailure, Status: corev1.ConditionTrue}
+	switch {
+	case w.Done.CreateError != "":
+		condition.Reason, condition.Message = v1alpha1.ReasonFailedCreate, w.Done.CreateError
+	case w.Done.DeleteError != "":
+		condition.Reason, condition.Message = v1alpha1.ReasonFailedDelete, w.Done.DeleteError
+	case firstProblem != nil:
+		op := firstProblem.Status.LastOperation
+		condition.Reason = v1alpha1.ReasonFailedCreate
+		condition.Message = fmt.Sprintf("Machine %s: %s: %s", firstProblem.Name, op.ErrorCode, op.Description)
+	default:
+		dropCondition(s, v1alpha1.MachineSetReplicaFailure)
+		return
+	}
+	setCondition(w, s, condition)
+}
+
+// setCondition puts a condition into the status; the time of transition is kept while the status is.
+func setCondition(w World, s *v1alpha1.MachineSetStatus, c v1alpha1.MachineSetCondition) {
+	c.LastTransitionTime = metav1.NewTime(w.Now)
+	for i, old := range s.Conditions {
+		if old.Type != c.Type {
+			continue
+		}
+		if old.Status == c.Status {
+			c.LastTransitionTime = old.LastTransitionTime
+		}
+		s.Conditions[i] = c
+		return
+	}
+	s.Conditions = append(s.Conditions, c)
+}
+
+func dropCondition(s *v1alpha1.MachineSetStatus, t v1alpha1.MachineSetConditionType) {
+	s.Conditions = slices.DeleteFunc(s.Conditions, func(c v1alpha1.MachineSetCondition) bool { return c.Type == t })
+	if len(s.Conditions) == 0 {
+		s.Conditions = nil
+	}
+}

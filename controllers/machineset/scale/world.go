@@ -1,0 +1,82 @@
+package scale
+
+import (
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
+)
+
+// World is all that a decision about one set rests on. Everything in it is read only.
+type World struct {
+	Now time.Time
+	Set *v1alpha1.MachineSet
+	// Owned are the machines, as the cache shows them, whose controller is the set.
+	Owned []*v1alpha1.Machine
+	// Orphans are the machines of the namespace, as the cache shows them, that have no controller.
+	Orphans []*v1alpha1.Machine
+	// Live is what the API server itself says; nil when it was not asked in this pass.
+	Live *Live
+	// Done is what this pass has done.
+	Done Done
+}
+
+// Live is a list of the API server, past all caches.
+type Live struct {
+	// Owned are the UIDs of all machines whose controller is the set.
+	Owned map[types.UID]bool
+	// Names of all machines of the namespace that match the set's selector or belong to it.
+	Names map[string]bool
+}
+
+// Done is what a pass has done already.
+type Done struct {
+	// Created are the ordinals whose machines exist now.
+	Created map[int64]bool
+	// Taken are the ordinals whose names belong to machines that are not the set's.
+	Taken map[int64]bool
+	// Deleted are the machines whose deletion the API server has accepted.
+	Deleted map[types.UID]bool
+	// Refused are the machines whose deletion the API server has refused because they have changed since they were
+	// looked at. The event of that change starts the next pass.
+	Refused map[types.UID]bool
+	// Adopted are the orphans that were tried; whether it worked shows in the cache.
+	Adopted map[types.UID]bool
+	// CreateError and DeleteError say why not all of it worked; "" when it did.
+	CreateError, DeleteError string
+}
+
+// Action is one thing to do.
+type Action string
+
+// The actions.
+const (
+	// Rest ends the pass: the set is written as Verdict.Set says.
+	Rest Action = "Rest"
+	// Save writes the set as Verdict.Set says, because what follows needs it written.
+	Save Action = "Save"
+	// ListLive asks the API server for the set's machines.
+	ListLive Action = "ListLive"
+	// Adopt makes the set the controller of Verdict.Machines.
+	Adopt Action = "Adopt"
+	// Release takes Verdict.Machines, which do not match the selector any more, from the set.
+	Release Action = "Release"
+	// Create makes the machines of Verdict.Ordinals.
+	Create Action = "Create"
+	// Delete deletes Verdict.Machines.
+	Delete Action = "Delete"
+)
+
+// Verdict is a decision.
+type Verdict struct {
+	Do Action
+	// Set as it should stand, with Rest and Save; nil means as it is.
+	Set *v1alpha1.MachineSet
+	// Machines that the action is about.
+	Machines []*v1alpha1.Machine
+	// Ordinals of the machines to make.
+	Ordinals []int64
+	// Problem says why the set cannot work as it is; "" when it can.
+	Problem string
+}

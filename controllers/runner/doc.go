@@ -1,0 +1,14 @@
+// Package runner runs a reconcile function over keys. It is the only place with a work queue in it: it owns the queue,
+// the workers, back-off, panics, metrics and the tracing span of every controller.
+//
+// Guarantees:
+//
+//   - One key is never reconciled twice at the same time, and a key that is enqueued while it is being reconciled runs
+//     again afterwards.
+//   - No key is given up. A failing key backs off exponentially up to Config.MaxBackoff and shows in a metric.
+//   - A panic of the reconcile function is an error of that key and of no other.
+//   - Before each key the Gate is asked. What it refuses is forgotten: whoever opens the gate enqueues again.
+//   - Run returns when its context has ended and every key in work is finished.
+//
+// Not guaranteed: any order among keys.
+package runner

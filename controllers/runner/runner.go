@@ -1,0 +1,221 @@
+package runner
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime/debug"
+	"sync"
+	"time"
+
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/codes"
+	"go.opentelemetry.io/otel/trace"
+	"go.opentelemetry.io/otel/trace/noop"
+	"k8s.io/client-go/util/workqueue"
+	"k8s.io/klog/v2"
+	"k8s.io/utils/clock"
+)
+
+// Back-off of failing keys, where Config leaves it out. Most failures are conflicts with a cache that is a moment late,
+// so the first step is short; the cap keeps a key that cannot succeed from being seen as forgotten.
+const (
+	DefaultMinBackoff = 20 * time.Millisecond
+	DefaultMaxBackoff = time.Minute
+)
+
+// Result says when a key that was reconciled without an error is looked at again.
+type Result struct {
+	// RequeueAfter is when, from now; 0 means when something enqueues it.
+	RequeueAfter time.Duration
+}
+
+// Gate decides whether a key may be reconciled now. The runner calls done, once, when the work of an admitted key has
+// ended. owned carries whatever the work needs to be allowed to act; it ends when the permission does.
+type Gate[K comparable] interface {
+	Admit(ctx context.Context, key K) (owned context.Context, done func(), ok bool)
+}
+
+// Open is the gate that admits every key.
+type Open[K comparable] struct{}
+
+// Admit admits.
+func (Open[K]) Admit(ctx context.Context, _ K) (context.Context, func(), bool) {
+	return ctx, func() {}, true
+}
+
+// Config describes a Runner. Name and Reconcile are required.
+type Config[K comparable] struct {
+	// Name of the controller in metrics, logs and spans.
+	Name string
+	// Reconcile brings the object of one key closer to what is wanted.
+	Reconcile func(ctx context.Context, key K) (Result, error)
+	// Workers is how many keys are reconciled at the same time; default 1. A worker is a goroutine that costs nothing
+	// while it is idle and is held by a key for one request to a cloud at the longest.
+	Workers int
+	// Gate is asked before each key; default Open.
+	Gate Gate[K]
+	// MinBackoff and MaxBackoff bound the wait after failures, which doubles each time.
+	MinBackoff, MaxBackoff time.Duration
+	// Clock for waits; default the real one.
+	Clock clock.WithTicker
+	// Metrics are shared by the runners of a process; nil means none.
+	Metrics *Metrics
+	// Tracer for the span of each reconcile; nil means none.
+	Tracer trace.Tracer
+}
+
+// Runner is a queue of keys with workers. Make one with New.
+type Runner[K comparable] struct {
+	cfg   Config[K]
+	queue workqueue.TypedRateLimitingInterface[K]
+
+	mu      sync.Mutex
+	failing map[K]time.Time // since when
+}
+
+// New checks the configuration and makes a Runner, which takes keys at once and works on them when Run is called.
+func New[K comparable](cfg Config[K]) (*Runner[K], error) {
+	if cfg.Name == "" || cfg.Reconcile == nil {
+		return nil, fmt.Errorf("runner: Name and Reconcile are required, got Name %q", cfg.Name)
+	}
+	if cfg.Workers < 0 {
+		return nil, fmt.Errorf("runner %s: Workers must not be negative, got %d", cfg.Name, cfg.Workers)
+	}
+	cfg.Workers = max(cfg.Workers, 1)
+	if cfg.MinBackoff == 0 {
+		cfg.MinBackoff = DefaultMinBackoff
+	}
+	if cfg.MaxBackoff == 0 {
+		cfg.MaxBackoff = DefaultMaxBackoff
+	}
+	if cfg.Gate == nil {
+		cfg.Gate = Open[K]{}
+	}
+	if cfg.Clock == nil {
+		cfg.Clock = clock.RealClock{}
+	}
+	if cfg.Tracer == nil {
+		cfg.Tracer = noop.NewTracerProvider().Tracer("")
+	}
+	r := &Runner[K]{cfg: cfg, failing: map[K]time.Time{}}
+	queueConfig := workqueue.TypedRateLimitingQueueConfig[K]{Name: cfg.Name, Clock: cfg.Clock}
+	if cfg.Metrics != nil {
+		queueConfig.MetricsProvider = cfg.Metrics.queues
+		cfg.Metrics.watch(cfg.Name, cfg.Workers, r.oldestFailure)
+	}
+	limiter := workqueue.NewTypedItemExponentialFailureRateLimiter[K](cfg.MinBackoff, cfg.MaxBackoff)
+	r.queue = workqueue.NewTypedRateLimitingQueueWithConfig(limiter, queueConfig)
+	return r, nil
+}
+
+// Enqueue has the key reconciled soon. Keys that wait already are not doubled.
+func (r *Runner[K]) Enqueue(key K) { r.queue.Add(key) }
+
+// EnqueueAfter has the key reconciled after d, or sooner if something else enqueues it for sooner.
+func (r *Runner[K]) EnqueueAfter(key K, d time.Duration) { r.queue.AddAfter(key, d) }
+
+// Run works on keys until ctx ends, then finishes those in work and returns. It is called once.
+func (r *Runner[K]) Run(ctx context.Context) {
+	var workers sync.WaitGroup
+	for range r.cfg.Workers {
+		workers.Go(func() {
+			for r.next(ctx) {
+			}
+		})
+	}
+	<-ctx.Done()
+	r.queue.ShutDown()
+	workers.Wait()
+}
+
+// next takes one key and reconciles it; false means that the queue has been shut down.
+func (r *Runner[K]) next(ctx context.Context) bool {
+	key, down := r.queue.Get()
+	if down {
+		return false
+	}
+	defer r.queue.Done(key)
+	if ctx.Err() != nil {
+		return true
+	}
+	owned, done, ok := r.cfg.Gate.Admit(ctx, key)
+	if !ok {
+		r.forget(key)
+		return true
+	}
+	defer done()
+	result, err := r.reconcile(owned, key)
+	switch {
+	case err == nil:
+		r.forget(key)
+		if result.RequeueAfter > 0 {
+			r.queue.AddAfter(key, result.RequeueAfter)
+		}
+	case ctx.Err() != nil: // shutting down: the next process starts from the objects
+	default:
+		r.fail(key)
+		r.queue.AddRateLimited(key)
+	}
+	return true
+}
+
+// reconcile runs one key inside its span, its logger and its metrics.
+func (r *Runner[K]) reconcile(ctx context.Context, key K) (result Result, err error) {
+	ctx, span := r.cfg.Tracer.Start(ctx, "reconcile "+r.cfg.Name,
+		trace.WithAttributes(attribute.String("key", fmt.Sprint(key))))
+	defer span.End()
+	logger := klog.FromContext(ctx).WithValues("controller", r.cfg.Name, "key", key)
+	if id := span.SpanContext(); id.IsValid() {
+		logger = logger.WithValues("traceID", id.TraceID().String())
+	}
+	start := r.cfg.Clock.Now()
+	defer func() {
+		if p := recover(); p != nil {
+			err = &PanicError{Value: p, Stack: debug.Stack()}
+		}
+		r.cfg.Metrics.observe(r.cfg.Name, r.cfg.Clock.Since(start), result, err)
+		if err != nil && !errors.Is(err, context.Canceled) {
+			span.RecordError(err)
+			span.SetStatus(codes.Error, err.Error())
+			logger.Error(err, "Reconcile failed, will be tried again")
+		}
+	}()
+	r.cfg.Metrics.active(r.cfg.Name, 1)
+	defer r.cfg.Metrics.active(r.cfg.Name, -1)
+	return r.cfg.Reconcile(klog.NewContext(ctx, logger), key)
+}
+
+func (r *Runner[K]) fail(key K) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if _, known := r.failing[key]; !known {
+		r.failing[key] = r.cfg.Clock.Now()
+	}
+}
+
+func (r *Runner[K]) forget(key K) {
+	r.queue.Forget(key)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	delete(r.failing, key)
+}
+
+// oldestFailure returns how long the key that has failed for longest has done so, and how many keys fail.
+func (r *Runner[K]) oldestFailure() (age time.Duration, keys int) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, since := range r.failing {
+		age = max(age, r.cfg.Clock.Since(since))
+	}
+	return age, len(r.failing)
+}
+
+// PanicError is a panic of a reconcile function, made an error.
+type PanicError struct {
+	Value any
+	Stack []byte
+}
+
+// Error tells the panic's value and where it happened.
+func (e *PanicError) Error() string { return fmt.Sprintf("panic: %v\n%s", e.Value, e.Stack) }
