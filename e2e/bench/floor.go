@@ -1,0 +1,217 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
+	"github.com/machine-controller-fleet/machine-controller-fleet/driver"
+	"github.com/machine-controller-fleet/machine-controller-fleet/driver/simulated"
+	"github.com/machine-controller-fleet/machine-controller-fleet/e2e/harness"
+)
+
+// Writes of the plain loop for one machine.
+const (
+	floorCreateWrites = 5 // Machine, provider ID, Pending, Node, Running
+	floorTokenWrites  = 2 // made, removed
+	floorDeleteWrites = 5 // Machine, Terminating, Node's finalizer, Node, Machine's finalizer
+)
+
+// floor does by hand what the fleet does: the same calls and writes, all machines at once, nothing decided.
+type floor struct {
+	lab       *harness.Lab
+	driver    driver.Driver
+	class     *v1alpha1.MachineClass
+	namespace string
+
+	mu    sync.Mutex
+	ready map[string]chan struct{} // by name of Node
+}
+
+// measureFloor stops the fleet, so that nobody else touches the machines, and runs the plain loop.
+func measureFloor(ctx context.Context, lab *harness.Lab, namespace string, s sample) (err error) {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	if err := lab.Prepare(ctx, namespace, ""); err != nil {
+		return err
+	}
+	if err := lab.Do(ctx, harness.Fleet, "stop"); err != nil {
+		return err
+	}
+	defer func() {
+		ctx := context.WithoutCancel(ctx)
+		err = errors.Join(err, lab.Do(ctx, harness.Fleet, "start"), lab.Ready(ctx, harness.Fleet))
+	}()
+	d, err := simulated.New(simulated.Config{Endpoint: lab.Endpoint("cloudsim"), UserAgent: fmt.Sprintf("floor/%d", os.Getpid())})
+	if err != nil {
+		return fmt.Errorf("floor: %w", err)
+	}
+	f := &floor{lab: lab, driver: d, class: harness.Class(namespace, ""), namespace: namespace, ready: map[string]chan struct{}{}}
+	stop, err := f.watchNodes(ctx)
+	if err != nil {
+		return err
+	}
+	defer stop()
+	note := func(name string, value float64) {
+		p := s[name]
+		p.floor = value
+		s[name] = p
+	}
+	made := make([]*v1alpha1.Machine, total)
+	start := time.Now()
+	if err := f.all(func(i int) (err error) { made[i], err = f.create(ctx, i); return err }); err != nil {
+		return err
+	}
+	note("create_100_seconds", time.Since(start).Seconds())
+	start = time.Now()
+	if err := f.all(func(i int) error { return f.delete(ctx, made[i]) }); err != nil {
+		return err
+	}
+	note("delete_100_seconds", time.Since(start).Seconds())
+	note("create_writes_per_machine", floorCreateWrites)
+	note("create_token_writes_per_machine", floorTokenWrites)
+	note("delete_writes_per_machine", floorDeleteWrites)
+	return nil
+}
+
+// all does f for all machines at once.
+func (f *floor) all(do func(i int) error) error {
+	errs := make([]error, total)
+	var running sync.WaitGroup
+	for i := range total {
+		running.Go(func() { errs[i] = do(i) })
+	}
+	running.Wait()
+	return errors.Join(errs...)
+}
+
+// watchNodes notes the Nodes that become ready.
+func (f *floor) watchNodes(ctx context.Context) (stop func(), err error) {
+	watcher, err := f.lab.Target.CoreV1().Nodes().Watch(ctx, metav1.ListOptions{})
+	if err != nil {
+		return nil, fmt.Errorf("watch Nodes: %w", err)
+	}
+	go func() {
+		for event := range watcher.ResultChan() {
+			node, ok := event.Object.(*corev1.Node)
+			if !ok {
+				continue
+			}
+			for _, c := range node.Status.Conditions {
+				if c.Type == corev1.NodeReady && c.Status == corev1.ConditionTrue {
+					f.note(node.Name)
+				}
+			}
+		}
+	}()
+	return watcher.Stop, nil
+}
+
+func (f *floor) note(node string) {
+	ready := f.readiness(node)
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	select {
+	case <-ready:
+	default:
+		close(ready)
+	}
+}
+
+func (f *floor) readiness(node string) chan struct{} {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.ready[node] == nil {
+		f.ready[node] = make(chan struct{})
+	}
+	return f.ready[node]
+}
+
+func (f *floor) create(ctx context.Context, i int) (*v1alpha1.Machine, error) {
+	api := f.lab.Machines.MachineV1alpha1().Machines(f.namespace)
+	m, err := api.Create(ctx, &v1alpha1.Machine{
+		ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("%s-%03d", f.namespace, i), Finalizers: []string{v1alpha1.FinalizerName}},
+		Spec:       v1alpha1.MachineSpec{Class: v1alpha1.ClassSpec{Kind: "MachineClass", Name: harness.ClassName}},
+	}, metav1.CreateOptions{})
+	if err != nil {
+		return nil, fmt.Errorf("floor: %w", err)
+	}
+	id := fmt.Sprintf("%06x", (os.Getpid()*1000+i)%(1<<24))
+	token := &corev1.Secret{
+		ObjectMeta: metav1.ObjectMeta{Name: "bootstrap-token-" + id}, Type: corev1.SecretTypeBootstrapToken,
+		StringData: map[string]string{"token-id": id, "token-secret": "0123456789abcdef", "usage-bootstrap-authentication": "true"},
+	}
+	secrets := f.lab.Target.CoreV1().Secrets(metav1.NamespaceSystem)
+	if _, err := secrets.Create(ctx, token, metav1.CreateOptions{}); err != nil {
+		return nil, fmt.Errorf("floor: %w", err)
+	}
+	userData := strings.ReplaceAll(harness.UserData, v1alpha1.PlaceholderBootstrapToken, id+".0123456789abcdef")
+	vm, err := f.driver.CreateMachine(ctx, driver.CreateMachineRequest{Target: driver.Target{Machine: m, Class: f.class}, UserData: []byte(userData)})
+	if err != nil {
+		return nil, fmt.Errorf("floor: %w", err)
+	}
+	m.Spec.ProviderID = vm.ProviderID
+	err = errors.Join(
+		f.patch(ctx, m, fmt.Sprintf(`{"metadata":{"labels":{"node":%q}},"spec":{"providerID":%q}}`, vm.NodeName, vm.ProviderID)),
+		f.patch(ctx, m, `{"status":{"currentStatus":{"phase":"Pending"}}}`, "status"),
+	)
+	if err != nil {
+		return nil, err
+	}
+	select {
+	case <-ctx.Done():
+		return nil, fmt.Errorf("floor: wait for Node %s: %w", vm.NodeName, ctx.Err())
+	case <-f.readiness(vm.NodeName):
+	}
+	err = errors.Join(
+		f.patchNode(ctx, m.Name, fmt.Sprintf(`{"metadata":{"finalizers":[%q],"labels":{%q:%q}}}`, v1alpha1.NodeFinalizerName, v1alpha1.LabelMachineName, m.Name)),
+		secrets.Delete(ctx, token.Name, metav1.DeleteOptions{}),
+		f.patch(ctx, m, `{"status":{"currentStatus":{"phase":"Running"}}}`, "status"),
+	)
+	return m, err
+}
+
+func (f *floor) delete(ctx context.Context, m *v1alpha1.Machine) error {
+	api := f.lab.Machines.MachineV1alpha1().Machines(f.namespace)
+	err := errors.Join(
+		api.Delete(ctx, m.Name, metav1.DeleteOptions{}),
+		f.patch(ctx, m, `{"status":{"currentStatus":{"phase":"Terminating"}}}`, "status"),
+	)
+	if err != nil {
+		return fmt.Errorf("floor: %w", err)
+	}
+	if _, err := f.driver.DeleteMachine(ctx, driver.DeleteMachineRequest{Target: driver.Target{Machine: m, Class: f.class}}); err != nil {
+		return fmt.Errorf("floor: %w", err)
+	}
+	return errors.Join(
+		f.patchNode(ctx, m.Name, `{"metadata":{"finalizers":null}}`),
+		f.lab.Target.CoreV1().Nodes().Delete(ctx, m.Name, metav1.DeleteOptions{}),
+		f.patch(ctx, m, `{"metadata":{"finalizers":null}}`),
+	)
+}
+
+func (f *floor) patch(ctx context.Context, m *v1alpha1.Machine, patch string, subresource ...string) error {
+	_, err := f.lab.Machines.MachineV1alpha1().Machines(f.namespace).
+		Patch(ctx, m.Name, types.MergePatchType, []byte(patch), metav1.PatchOptions{}, subresource...)
+	if err != nil {
+		return fmt.Errorf("floor: %w", err)
+	}
+	return nil
+}
+
+func (f *floor) patchNode(ctx context.Context, name, patch string) error {
+	_, err := f.lab.Target.CoreV1().Nodes().Patch(ctx, name, types.MergePatchType, []byte(patch), metav1.PatchOptions{})
+	if err != nil {
+		return fmt.Errorf("floor: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,108 @@
+package main
+
+import (
+	_ "embed"
+	"encoding/json"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"text/tabwriter"
+)
+
+// pair is one figure of one run: the fleet's and the floor's.
+type pair struct{ value, floor float64 }
+
+// sample is what one run has measured, by name of the row.
+type sample map[string]pair
+
+// row is one line of the table, and one object of bench.json.
+type row struct {
+	Name  string  `json:"name"`
+	Value float64 `json:"value"`
+	Floor float64 `json:"floor"`
+	Ratio float64 `json:"ratio"`
+	Unit  string  `json:"unit"`
+	Bar   float64 `json:"bar"`
+}
+
+//go:embed bars.json
+var barsFile []byte
+
+// report takes the median of each figure over all runs.
+func report(samples []sample) ([]row, error) {
+	bars := map[string]float64{}
+	if err := json.Unmarshal(barsFile, &bars); err != nil {
+		return nil, fmt.Errorf("bars.json: %w", err)
+	}
+	var names []string
+	for name := range samples[0] {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	var rows []row
+	for _, name := range names {
+		bar, known := bars[name]
+		if !known {
+			return nil, fmt.Errorf("bars.json has no bar for %s", name)
+		}
+		unit := "writes"
+		if strings.HasSuffix(name, "_seconds") {
+			unit = "s"
+		}
+		value := median(samples, func(s sample) float64 { return s[name].value })
+		floor := median(samples, func(s sample) float64 { return s[name].floor })
+		r := row{Name: name, Value: round(value), Floor: round(floor), Unit: unit, Bar: bar}
+		if floor > 0 {
+			r.Ratio = round(value / floor)
+		}
+		rows = append(rows, r)
+	}
+	return rows, nil
+}
+
+func median(samples []sample, of func(sample) float64) float64 {
+	var values []float64
+	for _, s := range samples {
+		values = append(values, of(s))
+	}
+	slices.Sort(values)
+	middle := len(values) / 2
+	if len(values)%2 == 0 {
+		return (values[middle-1] + values[middle]) / 2
+	}
+	return values[middle]
+}
+
+func round(x float64) float64 { return float64(int64(x*100+0.5)) / 100 }
+
+// anyMissed says that a value is above its bar.
+func anyMissed(rows []row) bool {
+	return slices.ContainsFunc(rows, func(r row) bool { return r.Value > r.Bar })
+}
+
+func table(rows []row) string {
+	var text strings.Builder
+	w := tabwriter.NewWriter(&text, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(w, "NAME\tVALUE\tFLOOR\tRATIO\tUNIT\tBAR\t")
+	for _, r := range rows {
+		verdict := ""
+		if r.Value > r.Bar {
+			verdict = "MISSED"
+		}
+		fmt.Fprintf(w, "%s\t%.2f\t%.2f\t%.2f\t%s\t%g\t%s\n", r.Name, r.Value, r.Floor, r.Ratio, r.Unit, r.Bar, verdict)
+	}
+	_ = w.Flush() // a strings.Builder takes everything
+	return text.String()
+}
+
+func write(rows []row, file string) error {
+	text, err := json.MarshalIndent(rows, "", "  ")
+	if err != nil {
+		return fmt.Errorf("encode the table: %w", err)
+	}
+	if err := os.WriteFile(file, append(text, '\n'), 0o644); err != nil {
+		return fmt.Errorf("write the table: %w", err)
+	}
+	return nil
+}

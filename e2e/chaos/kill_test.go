@@ -1,0 +1,184 @@
+//go:build e2e
+
+package chaos
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"os/signal"
+	"strconv"
+	"syscall"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/machine-controller-fleet/machine-controller-fleet/e2e/harness"
+)
+
+const (
+	kills      = 50
+	killsShort = 10
+	// atLeast is how many machines are in creation, and in deletion, at every kill.
+	atLeast = 20
+	// between two kills the fleet runs for up to this long, uniformly drawn: about the life of a machine here, so that
+	// every step of it is hit.
+	between = 3 * time.Second
+	// patience bounds the wait for everything to end right.
+	patience = 3 * time.Minute
+)
+
+// cloudFlags make a machine's life short, with every step long enough to be hit.
+const cloudFlags = "--create-latency=300ms --create-latency-spread=200ms --delete-latency=600ms --delete-latency-spread=300ms --boot-time=1500ms --boot-time-spread=500ms"
+
+func seed(t *testing.T) uint64 {
+	t.Helper()
+	text := os.Getenv("SEED")
+	if text == "" {
+		text = time.Now().UTC().Format("20060102")
+	}
+	s, err := strconv.ParseUint(text, 10, 64)
+	if err != nil {
+		t.Fatalf("SEED: expected a number, got %q", text)
+	}
+	t.Logf("SEED=%d", s)
+	return s
+}
+
+// startLab starts a lab of the test's own, which is stopped whatever happens.
+func startLab(t *testing.T, flags string) (context.Context, *harness.Lab) {
+	t.Helper()
+	ctx, stop := signal.NotifyContext(t.Context(), os.Interrupt, syscall.SIGTERM)
+	t.Cleanup(stop)
+	dir, err := os.MkdirTemp("", "chaos-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	lab, err := harness.Up(ctx, harness.Options{Dir: dir, Clusters: 2, CloudsimFlags: flags})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := lab.Down(context.Background()); err != nil {
+			t.Error(err)
+		}
+		if t.Failed() {
+			t.Logf("the lab's logs are in %s/logs", dir)
+		} else if err := os.RemoveAll(dir); err != nil {
+			t.Error(err)
+		}
+	})
+	return ctx, lab
+}
+
+// TestKill kills the fleet at random moments of a busy life and starts it again each time: no machine is stuck, no VM is
+// there twice, none is lost.
+func TestKill(t *testing.T) {
+	random := rand.New(rand.NewPCG(seed(t), 0))
+	n := kills
+	if testing.Short() {
+		n = killsShort
+	}
+	ctx, lab := startLab(t, cloudFlags)
+	const namespace = "chaos"
+	if err := lab.Prepare(ctx, namespace, ""); err != nil {
+		t.Fatal(err)
+	}
+	scene, err := observe(ctx, lab, namespace)
+	if err != nil {
+		t.Fatal(err)
+	}
+	churn := startChurn(ctx, lab, scene, namespace)
+	defer churn.stop()
+	var hits []blow
+	for range n {
+		if err := scene.busy(ctx); err != nil {
+			t.Fatal(err)
+		}
+		moment := time.Duration(random.Int64N(int64(between)))
+		select {
+		case <-ctx.Done():
+			t.Fatal(ctx.Err())
+		case <-time.After(moment):
+		}
+		if err := scene.busy(ctx); err != nil {
+			t.Fatal(err)
+		}
+		at := time.Now()
+		hit := scene.snapshot()
+		if err := lab.Do(ctx, harness.Fleet, "kill"); err != nil {
+			t.Fatal(err)
+		}
+		hits = append(hits, blow{at: at, after: moment, hit: hit})
+		if err := lab.Do(ctx, harness.Fleet, "start"); err != nil {
+			t.Fatal(err)
+		}
+		if err := lab.Ready(ctx, harness.Fleet); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := churn.stop(); err != nil {
+		t.Fatal(err)
+	}
+	endRight(ctx, t, lab, namespace)
+	report(t, lab, hits)
+}
+
+// endRight waits until all machines run with a VM each, and then, after their deletion, until nothing is left.
+func endRight(ctx context.Context, t *testing.T, lab *harness.Lab, namespace string) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	start := time.Now()
+	if err := harness.Eventually(ctx, "every machine runs and has one VM", func(ctx context.Context) error {
+		return oneVMEach(ctx, lab, namespace)
+	}); err != nil {
+		t.Fatal(err)
+	}
+	t.Logf("all machines run, %.1f s after the load has ended", time.Since(start).Seconds())
+	api := lab.Machines.MachineV1alpha1().MachineDeployments(namespace)
+	if err := api.DeleteCollection(ctx, metav1.DeleteOptions{}, metav1.ListOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	if err := harness.Eventually(ctx, "nothing is left", func(ctx context.Context) error { return nothingLeft(ctx, lab, namespace) }); err != nil {
+		t.Fatal(err)
+	}
+	if err := noSecondVM(lab); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func nothingLeft(ctx context.Context, lab *harness.Lab, namespace string) error {
+	machines, err := lab.Machines.MachineV1alpha1().Machines(namespace).List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return err
+	}
+	if n := len(machines.Items); n > 0 {
+		m := machines.Items[0]
+		return fmt.Errorf("%d machines, such as %s: %s: %s", n, m.Name, m.Status.CurrentStatus.Phase, m.Status.LastOperation.Description)
+	}
+	vms, err := lab.Cloud.VMs(ctx, "")
+	if err != nil {
+		return err
+	}
+	if n := len(vms); n > 0 {
+		return fmt.Errorf("%d VMs without a machine, such as %s (%s)", n, vms[0].Name, vms[0].ID)
+	}
+	nodes, err := lab.Target.CoreV1().Nodes().List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return err
+	}
+	if n := len(nodes.Items); n > 0 {
+		return fmt.Errorf("%d Nodes, such as %s", n, nodes.Items[0].Name)
+	}
+	tokens, err := lab.Target.CoreV1().Secrets(metav1.NamespaceSystem).List(ctx, metav1.ListOptions{FieldSelector: "type=bootstrap.kubernetes.io/token"})
+	if err != nil {
+		return err
+	}
+	if n := len(tokens.Items); n > 0 {
+		return fmt.Errorf("%d bootstrap tokens, such as %s", n, tokens.Items[0].Name)
+	}
+	return nil
+}

@@ -1,0 +1,255 @@
+//go:build e2e
+
+package chaos
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/client-go/tools/cache"
+
+	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
+	machineinformers "github.com/machine-controller-fleet/machine-controller-fleet/client/informers/externalversions"
+	machinelisters "github.com/machine-controller-fleet/machine-controller-fleet/client/listers/machine/v1alpha1"
+	"github.com/machine-controller-fleet/machine-controller-fleet/driver/simulated"
+	"github.com/machine-controller-fleet/machine-controller-fleet/driver/simulated/cloudapi"
+	"github.com/machine-controller-fleet/machine-controller-fleet/e2e/harness"
+)
+
+// scene shows the machines of a namespace as they are now.
+type scene struct {
+	machines machinelisters.MachineNamespaceLister
+}
+
+func observe(ctx context.Context, lab *harness.Lab, namespace string) (*scene, error) {
+	factory := machineinformers.NewSharedInformerFactoryWithOptions(lab.Machines, 0, machineinformers.WithNamespace(namespace))
+	machines := factory.Machine().V1alpha1().Machines()
+	informer := machines.Informer()
+	factory.Start(ctx.Done())
+	if !cache.WaitForCacheSync(ctx.Done(), informer.HasSynced) {
+		return nil, errors.New("the machines could not be listed")
+	}
+	return &scene{machines: machines.Lister().Machines(namespace)}, nil
+}
+
+// snapshot is a count of machines by the step of life that they are in.
+type snapshot map[string]int
+
+func (s snapshot) String() string {
+	var parts []string
+	for _, step := range slices.Sorted(maps.Keys(s)) {
+		parts = append(parts, fmt.Sprintf("%s %d", step, s[step]))
+	}
+	return strings.Join(parts, ", ")
+}
+
+func (s *scene) snapshot() snapshot {
+	all, err := s.machines.List(labels.Everything())
+	if err != nil {
+		return snapshot{err.Error(): 1} // a lister of a started informer does not fail
+	}
+	counts := snapshot{}
+	for _, m := range all {
+		counts[step(m)]++
+	}
+	return counts
+}
+
+// step names where in its life a machine is.
+func step(m *v1alpha1.Machine) string {
+	phase := m.Status.CurrentStatus.Phase
+	switch {
+	case m.DeletionTimestamp != nil && phase != v1alpha1.MachineTerminating:
+		return "deleting: begun"
+	case m.DeletionTimestamp != nil:
+		return "deleting: terminating"
+	case phase == v1alpha1.MachineRunning:
+		return "running"
+	case m.Spec.ProviderID == "":
+		return "creating: no VM noted"
+	case phase == "":
+		return "creating: VM noted"
+	default:
+		return "creating: " + string(phase)
+	}
+}
+
+func (s snapshot) count(prefix string) int {
+	n := 0
+	for step, count := range s {
+		if strings.HasPrefix(step, prefix) {
+			n += count
+		}
+	}
+	return n
+}
+
+// busy waits until enough machines are in creation and in deletion.
+func (s *scene) busy(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	return harness.Eventually(ctx, "enough machines are in creation and in deletion", func(context.Context) error {
+		now := s.snapshot()
+		if now.count("creating") < atLeast || now.count("deleting") < atLeast {
+			return fmt.Errorf("%s", now)
+		}
+		return nil
+	})
+}
+
+// churn keeps machines in creation and in deletion: it makes MachineDeployments, and deletes the oldest ones.
+type churn struct {
+	lab       *harness.Lab
+	scene     *scene
+	namespace string
+
+	cancel context.CancelFunc
+	ended  chan struct{}
+	once   sync.Once
+	err    error
+	live   []string
+	serial int
+}
+
+const (
+	churnSize = 10
+	// ahead is how many more machines than needed are in creation and in deletion, so that there are enough while the
+	// fleet is away.
+	ahead = 30
+	// most machines that may run at a time.
+	mostRunning = 60
+)
+
+func startChurn(ctx context.Context, lab *harness.Lab, s *scene, namespace string) *churn {
+	ctx, cancel := context.WithCancel(ctx)
+	c := &churn{lab: lab, scene: s, namespace: namespace, cancel: cancel, ended: make(chan struct{})}
+	go func() {
+		defer close(c.ended)
+		tick := time.NewTicker(100 * time.Millisecond)
+		defer tick.Stop()
+		for c.err == nil {
+			select {
+			case <-ctx.Done():
+				return
+			case <-tick.C:
+				c.err = c.step(ctx)
+			}
+		}
+	}()
+	return c
+}
+
+func (c *churn) step(ctx context.Context) error {
+	api := c.lab.Machines.MachineV1alpha1().MachineDeployments(c.namespace)
+	now := c.scene.snapshot()
+	if now.count("creating") < atLeast+ahead && len(c.live)*churnSize < mostRunning+atLeast+ahead {
+		c.serial++
+		name := fmt.Sprintf("load-%d", c.serial)
+		if _, err := api.Create(ctx, harness.Deployment(c.namespace, name, churnSize), metav1.CreateOptions{}); err != nil {
+			return ignoreEnd(ctx, err)
+		}
+		c.live = append(c.live, name)
+	}
+	if now.count("deleting") < atLeast+ahead && len(c.live) > (atLeast+ahead)/churnSize {
+		if err := api.Delete(ctx, c.live[0], metav1.DeleteOptions{}); err != nil {
+			return ignoreEnd(ctx, err)
+		}
+		c.live = c.live[1:]
+	}
+	return nil
+}
+
+func ignoreEnd(ctx context.Context, err error) error {
+	if ctx.Err() != nil {
+		return nil
+	}
+	return err
+}
+
+// stop ends the load, and returns what went wrong with it.
+func (c *churn) stop() error {
+	c.once.Do(c.cancel)
+	<-c.ended
+	return c.err
+}
+
+// blow is one kill: when it was, how long after all was busy, and what it hit.
+type blow struct {
+	at    time.Time
+	after time.Duration
+	hit   snapshot
+}
+
+// report says what each kill hit: the machines by step of life, and the calls that the cloud was at.
+func report(t *testing.T, lab *harness.Lab, blows []blow) {
+	t.Helper()
+	calls, err := lab.Cloud.Calls()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, b := range blows {
+		inFlight := snapshot{}
+		for _, call := range calls {
+			if call.Start.Before(b.at) && call.End.After(b.at) {
+				inFlight[string(call.Operation)]++
+			}
+		}
+		t.Logf("kill %2d, %4d ms after all was busy: %s; calls in flight: %s", i+1, b.after.Milliseconds(), b.hit, inFlight)
+	}
+}
+
+// oneVMEach compares machines and VMs.
+func oneVMEach(ctx context.Context, lab *harness.Lab, namespace string) error {
+	machines, err := lab.Machines.MachineV1alpha1().Machines(namespace).List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return err
+	}
+	vms, err := lab.Cloud.VMs(ctx, namespace)
+	if err != nil {
+		return err
+	}
+	byMachine := map[string][]string{}
+	for _, vm := range vms {
+		uid := vm.Tags[simulated.TagMachineUID]
+		byMachine[uid] = append(byMachine[uid], vm.ProviderID)
+	}
+	for _, m := range machines.Items {
+		if m.Status.CurrentStatus.Phase != v1alpha1.MachineRunning || m.DeletionTimestamp != nil {
+			return fmt.Errorf("machine %s: %s: %s", m.Name, step(&m), m.Status.LastOperation.Description)
+		}
+		if ids := byMachine[string(m.UID)]; len(ids) != 1 || ids[0] != m.Spec.ProviderID {
+			return fmt.Errorf("machine %s has provider ID %s and VMs %v", m.Name, m.Spec.ProviderID, ids)
+		}
+		delete(byMachine, string(m.UID))
+	}
+	if len(byMachine) > 0 {
+		return fmt.Errorf("VMs without a machine, by its UID: %v", byMachine)
+	}
+	return nil
+}
+
+// noSecondVM looks through the call log for a machine that got a second VM.
+func noSecondVM(lab *harness.Lab) error {
+	calls, err := lab.Cloud.Calls()
+	if err != nil {
+		return err
+	}
+	made := map[string]int{}
+	for _, call := range calls {
+		if call.Operation == cloudapi.OpCreateInstance && call.Changed {
+			if made[call.Token]++; made[call.Token] > 1 {
+				return fmt.Errorf("machine %s got %d VMs", call.Machine, made[call.Token])
+			}
+		}
+	}
+	return nil
+}

@@ -1,0 +1,102 @@
+package harness
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+)
+
+// Request is one request to an API server, as its audit log has it.
+type Request struct {
+	User        string
+	Verb        string
+	Group       string
+	Resource    string
+	Subresource string
+	Namespace   string
+	Name        string
+	UserAgent   string
+	Code        int
+}
+
+// IsWrite says that the request could have changed something.
+func (r Request) IsWrite() bool {
+	switch r.Verb {
+	case "create", "update", "patch", "delete", "deletecollection":
+		return true
+	}
+	return false
+}
+
+// IsFleet says that a replica of the fleet has made the request, other than to tell (Events) or to stay alive (Leases).
+func (r Request) IsFleet() bool {
+	return strings.HasPrefix(r.User, "fleet-") && r.Resource != "events" && r.Resource != "leases"
+}
+
+// IsToken says that the request was about a bootstrap token.
+func (r Request) IsToken() bool { return r.Resource == "secrets" && r.Namespace == "kube-system" }
+
+// AuditMark is a moment in the audit logs.
+type AuditMark map[string]int64
+
+// auditLogs names the logs of all the lab's API servers.
+func (l *Lab) auditLogs() []string {
+	logs := []string{filepath.Join(l.Dir, "audit.log")}
+	if target := filepath.Join(l.Dir, "target-audit.log"); exists(target) {
+		logs = append(logs, target)
+	}
+	return logs
+}
+
+func exists(file string) bool {
+	_, err := os.Stat(file)
+	return err == nil
+}
+
+// MarkAudit remembers how far the audit logs have come.
+func (l *Lab) MarkAudit() (AuditMark, error) {
+	mark := AuditMark{}
+	for _, log := range l.auditLogs() {
+		info, err := os.Stat(log)
+		if err != nil {
+			return nil, fmt.Errorf("audit log: %w", err)
+		}
+		mark[log] = info.Size()
+	}
+	return mark, nil
+}
+
+// Requests returns what was requested since the mark, of all API servers.
+func (l *Lab) Requests(since AuditMark) ([]Request, error) {
+	var requests []Request
+	for _, log := range l.auditLogs() {
+		err := eachLine(log, since[log], func(line []byte) error {
+			var entry struct {
+				Stage     string
+				Verb      string
+				UserAgent string
+				User      struct{ Username string }
+				ObjectRef *struct{ APIGroup, Resource, Subresource, Namespace, Name string }
+				Response  struct{ Code int } `json:"responseStatus"`
+			}
+			if err := json.Unmarshal(line, &entry); err != nil {
+				return err
+			}
+			if entry.Stage != "ResponseComplete" || entry.ObjectRef == nil {
+				return nil
+			}
+			ref := entry.ObjectRef
+			requests = append(requests, Request{
+				User: entry.User.Username, Verb: entry.Verb, UserAgent: entry.UserAgent, Code: entry.Response.Code,
+				Group: ref.APIGroup, Resource: ref.Resource, Subresource: ref.Subresource, Namespace: ref.Namespace, Name: ref.Name,
+			})
+			return nil
+		})
+		if err != nil {
+			return nil, err
+		}
+	}
+	return requests, nil
+}

@@ -1,0 +1,211 @@
+package harness
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+
+	machineclientset "github.com/machine-controller-fleet/machine-controller-fleet/client/clientset/versioned"
+)
+
+// Fleet is the name of the lab's replica.
+const Fleet = "fleet-0"
+
+// Options describe a lab.
+type Options struct {
+	// Dir is the lab's folder.
+	Dir string
+	// Clusters is 1 or 2; 0 means 1.
+	Clusters int
+	// CloudsimFlags and FleetFlags are passed on.
+	CloudsimFlags, FleetFlags string
+	// Output gets what `lab up` says; nil means that it is shown only when it fails.
+	Output io.Writer
+}
+
+// Lab is a running lab.
+type Lab struct {
+	Dir string
+	// Control is the cluster with the Machine objects, Target the one that the VMs join.
+	Control, Target kubernetes.Interface
+	// Machines is the control cluster's machine API.
+	Machines machineclientset.Interface
+	// Config is the administrator's access to the control cluster.
+	Config *rest.Config
+	Cloud  *Cloud
+
+	endpoints map[string]string
+}
+
+// Repository returns the folder of the repository that the working folder is in.
+func Repository() (string, error) {
+	dir, err := os.Getwd()
+	if err != nil {
+		return "", fmt.Errorf("find the repository: %w", err)
+	}
+	for {
+		if _, err := os.Stat(filepath.Join(dir, "go.mod")); err == nil {
+			return dir, nil
+		}
+		parent := filepath.Dir(dir)
+		if parent == dir {
+			return "", errors.New("find the repository: run this inside it")
+		}
+		dir = parent
+	}
+}
+
+// Bin returns the folder of the binaries: BIN, or bin in the repository.
+func Bin() (string, error) {
+	if dir := os.Getenv("BIN"); dir != "" {
+		return dir, nil
+	}
+	dir, err := Repository()
+	return filepath.Join(dir, "bin"), err
+}
+
+// run runs bin/lab.
+func run(ctx context.Context, output io.Writer, args ...string) error {
+	bin, err := Bin()
+	if err != nil {
+		return err
+	}
+	var said strings.Builder
+	cmd := exec.CommandContext(ctx, filepath.Join(bin, "lab"), args...)
+	cmd.Stdout = io.Writer(&said)
+	if output != nil {
+		cmd.Stdout = output
+	}
+	cmd.Stderr = cmd.Stdout
+	// An interrupt lets `lab up` undo what it has done. It comes from here alone: a Ctrl-C, which a terminal sends to a
+	// whole group of processes, would else end `lab down` half-way.
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
+	cmd.WaitDelay = time.Minute
+	if err := cmd.Run(); err != nil {
+		return fmt.Errorf("lab %s: %w\n%s(`make build` makes bin/lab)", args[0], err, said.String())
+	}
+	return nil
+}
+
+// Up starts a lab and connects to it.
+func Up(ctx context.Context, o Options) (*Lab, error) {
+	err := run(ctx, o.Output, "up", "--dir", o.Dir, "--clusters", strconv.Itoa(max(o.Clusters, 1)),
+		"--cloudsim-flags", o.CloudsimFlags, "--fleet-flags", o.FleetFlags)
+	if err != nil {
+		return nil, err
+	}
+	return Open(o.Dir)
+}
+
+// Open connects to a lab that runs.
+func Open(dir string) (*Lab, error) {
+	lab := &Lab{Dir: dir}
+	text, err := os.ReadFile(filepath.Join(dir, "endpoints.json"))
+	if err != nil {
+		return nil, fmt.Errorf("open lab %s, see `make lab-up`: %w", dir, err)
+	}
+	if err := json.Unmarshal(text, &lab.endpoints); err != nil {
+		return nil, fmt.Errorf("read endpoints.json of lab %s: %w", dir, err)
+	}
+	if lab.Config, err = config(dir, "admin.kubeconfig"); err != nil {
+		return nil, err
+	}
+	target, err := config(dir, "target.kubeconfig")
+	if err != nil {
+		return nil, err
+	}
+	lab.Cloud = &Cloud{endpoint: lab.endpoints["cloudsim"], log: filepath.Join(dir, "cloudsim-calls.jsonl")}
+	var errs [3]error
+	lab.Control, errs[0] = kubernetes.NewForConfig(lab.Config)
+	lab.Target, errs[1] = kubernetes.NewForConfig(target)
+	lab.Machines, errs[2] = machineclientset.NewForConfig(lab.Config)
+	return lab, errors.Join(errs[:]...)
+}
+
+func config(dir, file string) (*rest.Config, error) {
+	c, err := clientcmd.BuildConfigFromFlags("", filepath.Join(dir, file))
+	if err != nil {
+		return nil, fmt.Errorf("lab %s: %w", dir, err)
+	}
+	c.QPS = -1 // no limit
+	return c, nil
+}
+
+// Down stops the lab. It does so also when ctx has ended.
+func (l *Lab) Down(ctx context.Context) error { return Down(ctx, l.Dir) }
+
+// Down stops whatever runs of the lab in a folder, half of one, too. It does so also when ctx has ended.
+func Down(ctx context.Context, dir string) error {
+	return run(context.WithoutCancel(ctx), nil, "down", "--dir", dir)
+}
+
+// Pids returns the processes of the lab that live, by name, as pids.json has them.
+func (l *Lab) Pids() (map[string]int, error) {
+	text, err := os.ReadFile(filepath.Join(l.Dir, "pids.json"))
+	if err != nil {
+		return nil, fmt.Errorf("processes of lab %s: %w", l.Dir, err)
+	}
+	var pids map[string]int
+	if err := json.Unmarshal(text, &pids); err != nil {
+		return nil, fmt.Errorf("read pids.json of lab %s: want one flat object, name to process number: %w", l.Dir, err)
+	}
+	return pids, nil
+}
+
+// Kubectl runs kubectl against the control cluster and returns what it prints.
+func (l *Lab) Kubectl(ctx context.Context, args ...string) (string, error) {
+	bin, err := Bin()
+	if err != nil {
+		return "", err
+	}
+	var said, complained strings.Builder
+	cmd := exec.CommandContext(ctx, filepath.Join(bin, "kubectl"), args...)
+	cmd.Env = append(os.Environ(), "KUBECONFIG="+filepath.Join(l.Dir, "admin.kubeconfig"))
+	cmd.Stdout, cmd.Stderr = &said, &complained
+	if err := cmd.Run(); err != nil {
+		return said.String(), fmt.Errorf("kubectl %s: %w\n%s", strings.Join(args, " "), err, complained.String())
+	}
+	return said.String(), nil
+}
+
+// Do has the launcher do something to one of its processes: start, stop, kill, pause, resume or restart.
+func (l *Lab) Do(ctx context.Context, process, action string) error {
+	url := fmt.Sprintf("%s/v1/processes/%s/%s", l.endpoints["launcher"], process, action)
+	return send(ctx, http.MethodPost, url, nil, nil)
+}
+
+// Restart ends a replica's process at once, starts it again, and waits until it is ready.
+func (l *Lab) Restart(ctx context.Context, replica string) error {
+	if err := l.Do(ctx, replica, "kill"); err != nil {
+		return err
+	}
+	if err := l.Do(ctx, replica, "start"); err != nil {
+		return err
+	}
+	return l.Ready(ctx, replica)
+}
+
+// Ready waits until a replica says that it is ready.
+func (l *Lab) Ready(ctx context.Context, replica string) error {
+	return Eventually(ctx, replica+" is ready", func(ctx context.Context) error {
+		return send(ctx, http.MethodGet, l.endpoints[replica]+"/readyz", nil, nil)
+	})
+}
+
+// Endpoint returns the URL of a process, by name, as in endpoints.json.
+func (l *Lab) Endpoint(name string) string { return l.endpoints[name] }

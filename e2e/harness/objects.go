@@ -1,0 +1,94 @@
+package harness
+
+import (
+	"context"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
+	"github.com/machine-controller-fleet/machine-controller-fleet/driver/simulated"
+)
+
+// TagCluster is the tag of a VM with the namespace of its class.
+const TagCluster = simulated.TagCluster
+
+// UserData is what the VMs of tests boot with.
+const UserData = "#!/bin/sh\njoin --token <<BOOTSTRAP_TOKEN>> --name <<MACHINE_NAME>>\n"
+
+// ClassName is the name of the class, and of its Secret, that Prepare makes.
+const ClassName = "simulated"
+
+// Prepare makes a namespace with a class and its Secret; providerSpec is the class' JSON, "" for defaults.
+func (l *Lab) Prepare(ctx context.Context, namespace, providerSpec string) error {
+	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}}
+	if _, err := l.Control.CoreV1().Namespaces().Create(ctx, ns, metav1.CreateOptions{}); err != nil {
+		return fmt.Errorf("prepare namespace %s: %w", namespace, err)
+	}
+	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: ClassName}, StringData: map[string]string{v1alpha1.SecretKeyUserData: UserData}}
+	if _, err := l.Control.CoreV1().Secrets(namespace).Create(ctx, secret, metav1.CreateOptions{}); err != nil {
+		return fmt.Errorf("prepare namespace %s: %w", namespace, err)
+	}
+	if _, err := l.Machines.MachineV1alpha1().MachineClasses(namespace).Create(ctx, Class(namespace, providerSpec), metav1.CreateOptions{}); err != nil {
+		return fmt.Errorf("prepare namespace %s: %w", namespace, err)
+	}
+	return nil
+}
+
+// Class is a class of simulated machines.
+func Class(namespace, providerSpec string) *v1alpha1.MachineClass {
+	if providerSpec == "" {
+		providerSpec = "{}"
+	}
+	return &v1alpha1.MachineClass{
+		ObjectMeta:   metav1.ObjectMeta{Name: ClassName, Namespace: namespace},
+		Provider:     simulated.Provider,
+		ProviderSpec: runtime.RawExtension{Raw: []byte(providerSpec)},
+		SecretRef:    &corev1.SecretReference{Name: ClassName, Namespace: namespace},
+	}
+}
+
+// Deployment is a MachineDeployment of the class, as Gardener makes them: the label name carries its own name.
+func Deployment(namespace, name string, replicas int32) *v1alpha1.MachineDeployment {
+	labels := map[string]string{v1alpha1.LabelName: name}
+	return &v1alpha1.MachineDeployment{
+		ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: namespace},
+		Spec: v1alpha1.MachineDeploymentSpec{
+			Replicas: replicas,
+			Selector: &metav1.LabelSelector{MatchLabels: labels},
+			Template: v1alpha1.MachineTemplateSpec{
+				ObjectMeta: metav1.ObjectMeta{Labels: labels},
+				Spec:       v1alpha1.MachineSpec{Class: v1alpha1.ClassSpec{Kind: "MachineClass", Name: ClassName}},
+			},
+		},
+	}
+}
+
+// Phases counts the machines of a namespace by phase.
+func (l *Lab) Phases(ctx context.Context, namespace string) (map[v1alpha1.MachinePhase]int, error) {
+	list, err := l.Machines.MachineV1alpha1().Machines(namespace).List(ctx, metav1.ListOptions{ResourceVersion: "0"})
+	if err != nil {
+		return nil, fmt.Errorf("list machines: %w", err)
+	}
+	phases := map[v1alpha1.MachinePhase]int{}
+	for _, m := range list.Items {
+		phases[m.Status.CurrentStatus.Phase]++
+	}
+	return phases, nil
+}
+
+// Running waits until a namespace has exactly n machines, and all of them run.
+func (l *Lab) Running(ctx context.Context, namespace string, n int) error {
+	return Eventually(ctx, fmt.Sprintf("%d machines run in %s", n, namespace), func(ctx context.Context) error {
+		phases, err := l.Phases(ctx, namespace)
+		if err != nil {
+			return err
+		}
+		if phases[v1alpha1.MachineRunning] != n || len(phases) > min(n, 1) {
+			return fmt.Errorf("machines by phase: %v", phases)
+		}
+		return nil
+	})
+}
