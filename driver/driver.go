@@ -14,7 +14,9 @@ import (
 type Driver interface {
 	// CreateMachine makes the VM of req.Machine, or finds the one that carries the Machine's UID already.
 	// Repeating it, also at the same time or after an answer was lost, leaves one VM.
-	// It returns as soon as the cloud has accepted the VM; the VM may still be booting.
+	// It returns as soon as the cloud has accepted the VM; the VM may still be booting. It never returns one that has
+	// ended: where the cloud still knows a VM that was made for this Machine and has ended, the driver makes another or
+	// fails with Aborted.
 	// Errors: InvalidArgument for a provider spec or secret that cannot work, ResourceExhausted for quota and
 	// capacity, AlreadyExists when the cloud holds the name or the token with other parameters.
 	CreateMachine(ctx context.Context, req CreateMachineRequest) (CreateMachineResponse, error)

@@ -9,6 +9,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
+	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/family"
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machine/lifecycle"
 )
 
@@ -71,10 +72,7 @@ func (c *Controller) enqueue(obj any) {
 
 // forget drops what is remembered of a machine that is gone.
 func (c *Controller) forget(obj any) {
-	if unknown, ok := obj.(cache.DeletedFinalStateUnknown); ok {
-		obj = unknown.Obj
-	}
-	m, ok := obj.(*v1alpha1.Machine)
+	m, ok := family.Last[*v1alpha1.Machine](obj)
 	if !ok {
 		return
 	}

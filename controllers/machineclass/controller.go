@@ -22,6 +22,7 @@ import (
 	machineclient "github.com/machine-controller-fleet/machine-controller-fleet/client/clientset/versioned/typed/machine/v1alpha1"
 	machineinformers "github.com/machine-controller-fleet/machine-controller-fleet/client/informers/externalversions/machine/v1alpha1"
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/commit"
+	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/family"
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/runner"
 )
 
@@ -212,10 +213,7 @@ func (c *Controller) enqueue(obj any) {
 
 // machineGone has a class looked at whose last machine, as the cache shows it, is gone.
 func (c *Controller) machineGone(obj any) {
-	if unknown, ok := obj.(cache.DeletedFinalStateUnknown); ok {
-		obj = unknown.Obj
-	}
-	m, ok := obj.(*v1alpha1.Machine)
+	m, ok := family.Last[*v1alpha1.Machine](obj)
 	if !ok {
 		return
 	}
@@ -241,10 +239,7 @@ func (c *Controller) classUpdated(before, after any) {
 }
 
 func (c *Controller) classGone(obj any) {
-	if unknown, ok := obj.(cache.DeletedFinalStateUnknown); ok {
-		obj = unknown.Obj
-	}
-	class, ok := obj.(*v1alpha1.MachineClass)
+	class, ok := family.Last[*v1alpha1.MachineClass](obj)
 	if !ok {
 		return
 	}

@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
+	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/family"
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machinedeployment/rollout"
 	"github.com/machine-controller-fleet/machine-controller-fleet/telemetry"
 )
@@ -121,16 +122,13 @@ func (c *Controller) adopt(ctx context.Context, w *rollout.World, sets []*v1alph
 		return fmt.Errorf("MachineDeployment %s/%s is being deleted or was replaced and adopts nothing", d.Namespace, d.Name)
 	}
 	return c.rewrite(ctx, w, sets, func(s *v1alpha1.MachineSet) {
-		owner := *metav1.NewControllerRef(w.Deployment, v1alpha1.SchemeGroupVersion.WithKind("MachineDeployment"))
-		s.OwnerReferences = append([]metav1.OwnerReference{owner}, s.OwnerReferences...) // first: others read only that one
+		family.Adopt(s, w.Deployment, v1alpha1.SchemeGroupVersion.WithKind("MachineDeployment"))
 	})
 }
 
 // release takes sets from the deployment.
 func (c *Controller) release(ctx context.Context, w *rollout.World, sets []*v1alpha1.MachineSet) error {
-	return c.rewrite(ctx, w, sets, func(s *v1alpha1.MachineSet) {
-		s.OwnerReferences = slices.DeleteFunc(s.OwnerReferences, func(o metav1.OwnerReference) bool { return o.UID == w.Deployment.UID })
-	})
+	return c.rewrite(ctx, w, sets, func(s *v1alpha1.MachineSet) { family.Release(s, w.Deployment.UID) })
 }
 
 // rewrite changes sets and commits them. What has changed meanwhile, or is gone, is left for its own event.

@@ -20,6 +20,7 @@ import (
 	machineclient "github.com/machine-controller-fleet/machine-controller-fleet/client/clientset/versioned/typed/machine/v1alpha1"
 	machineinformers "github.com/machine-controller-fleet/machine-controller-fleet/client/informers/externalversions/machine/v1alpha1"
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/commit"
+	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/family"
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machinedeployment/rollout"
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/runner"
 )
@@ -56,6 +57,7 @@ type Controller struct {
 	deployments *commit.Committer[*v1alpha1.MachineDeployment]
 	sets        *commit.Committer[*v1alpha1.MachineSet]
 	pace        *commit.Pace
+	children    *family.Children[*v1alpha1.MachineSet]
 }
 
 // New makes the controller and has the informers enqueue what concerns it.
@@ -148,24 +150,13 @@ func (c *Controller) rest(ctx context.Context, w rollout.World, verdict rollout.
 // observe gathers what the caches know of a deployment.
 func (c *Controller) observe(d *v1alpha1.MachineDeployment) (rollout.World, error) {
 	w := rollout.World{Now: c.cfg.Clock.Now(), Deployment: d, Done: rollout.Done{Moved: map[types.UID]bool{}, Deleted: map[types.UID]bool{}}}
-	var err error
-	if w.Owned, err = c.setsBy(indexByController, string(d.UID)); err != nil {
+	owned, err := c.children.Of(d.UID)
+	if err != nil {
 		return w, err
 	}
-	w.Orphans, err = c.setsBy(indexOrphans, d.Namespace)
+	for _, set := range owned {
+		w.Owned = append(w.Owned, c.sets.Newest(set))
+	}
+	w.Orphans, err = c.children.Orphans(d.Namespace)
 	return w, err
-}
-
-func (c *Controller) setsBy(index, value string) ([]*v1alpha1.MachineSet, error) {
-	objs, err := c.cfg.Informers.MachineSets().Informer().GetIndexer().ByIndex(index, value)
-	if err != nil {
-		return nil, fmt.Errorf("read MachineSets from the cache: %w", err)
-	}
-	sets := make([]*v1alpha1.MachineSet, 0, len(objs))
-	for _, obj := range objs {
-		if set, ok := obj.(*v1alpha1.MachineSet); ok {
-			sets = append(sets, c.sets.Newest(set))
-		}
-	}
-	return sets, nil
 }

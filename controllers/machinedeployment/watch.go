@@ -1,7 +1,6 @@
 package machinedeployment
 
 import (
-	"errors"
 	"fmt"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -10,53 +9,36 @@ import (
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
+	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/family"
 )
 
-// Indexes of the MachineSets' informer.
-const (
-	indexByController = "machineset-controller-uid" // UID of the controlling owner
-	indexOrphans      = "machineset-orphans"        // namespace, of those without a controller
-)
-
-// watch adds the indexes and the event handlers.
-func (c *Controller) watch() error {
-	sets := c.cfg.Informers.MachineSets().Informer()
-	errs := []error{sets.AddIndexers(cache.Indexers{
-		indexByController: func(obj any) ([]string, error) {
-			if owner := controllerOf(obj); owner != nil {
-				return []string{string(owner.UID)}, nil
-			}
-			return nil, nil
-		},
-		indexOrphans: func(obj any) ([]string, error) {
-			if set, ok := obj.(*v1alpha1.MachineSet); ok && controllerOf(set) == nil {
-				return []string{set.Namespace}, nil
-			}
-			return nil, nil
-		},
-	})}
-	_, err := sets.AddEventHandler(cache.ResourceEventHandlerFuncs{
-		AddFunc:    c.setChanged,
-		UpdateFunc: c.setUpdated,
-		DeleteFunc: c.setGone,
+// watch adds the event handlers.
+func (c *Controller) watch() (err error) {
+	c.children, err = family.Follow[*v1alpha1.MachineSet](c.cfg.Informers.MachineSets().Informer(), Name, family.Parents{
+		Enqueue: c.runner.Enqueue, Selectors: c.selectors, Gone: c.sets.Forget,
 	})
-	errs = append(errs, err)
+	if err != nil {
+		return err
+	}
 	_, err = c.cfg.Informers.MachineDeployments().Informer().AddEventHandler(cache.ResourceEventHandlerFuncs{
 		AddFunc:    c.enqueue,
 		UpdateFunc: func(_, obj any) { c.enqueue(obj) },
 		DeleteFunc: c.forget,
 	})
-	if err := errors.Join(append(errs, err)...); err != nil {
+	if err != nil {
 		return fmt.Errorf("machinedeployment controller: %w", err)
 	}
 	return nil
 }
 
-func controllerOf(obj any) *metav1.OwnerReference {
-	if set, ok := obj.(*v1alpha1.MachineSet); ok {
-		return metav1.GetControllerOfNoCopy(set)
+// selectors returns the selectors of all deployments of a namespace. A lister of a started informer does not fail.
+func (c *Controller) selectors(namespace string) map[string]*metav1.LabelSelector {
+	deployments, _ := c.cfg.Informers.MachineDeployments().Lister().MachineDeployments(namespace).List(labels.Everything())
+	selectors := map[string]*metav1.LabelSelector{}
+	for _, d := range deployments {
+		selectors[d.Name] = d.Spec.Selector
 	}
-	return nil
+	return selectors
 }
 
 func (c *Controller) enqueue(obj any) {
@@ -65,52 +47,10 @@ func (c *Controller) enqueue(obj any) {
 	}
 }
 
+// forget drops what is remembered of a deployment that is gone.
 func (c *Controller) forget(obj any) {
-	if unknown, ok := obj.(cache.DeletedFinalStateUnknown); ok {
-		obj = unknown.Obj
-	}
-	if d, ok := obj.(*v1alpha1.MachineDeployment); ok {
+	if d, ok := family.Last[*v1alpha1.MachineDeployment](obj); ok {
 		c.deployments.Forget(d.UID)
 		c.pace.Forget(d.UID)
 	}
-}
-
-// setChanged has the set's deployment looked at, or every deployment that could adopt it.
-func (c *Controller) setChanged(obj any) {
-	set, ok := obj.(*v1alpha1.MachineSet)
-	if !ok {
-		return
-	}
-	if owner := controllerOf(set); owner != nil {
-		c.runner.Enqueue(types.NamespacedName{Namespace: set.Namespace, Name: owner.Name})
-		return
-	}
-	deployments, err := c.cfg.Informers.MachineDeployments().Lister().MachineDeployments(set.Namespace).List(labels.Everything())
-	if err != nil {
-		return // a lister of a started informer does not fail
-	}
-	for _, d := range deployments {
-		if selector, err := metav1.LabelSelectorAsSelector(d.Spec.Selector); err == nil && selector.Matches(labels.Set(set.Labels)) {
-			c.enqueue(d)
-		}
-	}
-}
-
-// setUpdated looks at the old owner, too, when the owner has changed.
-func (c *Controller) setUpdated(before, after any) {
-	was, is := controllerOf(before), controllerOf(after)
-	if was != nil && (is == nil || is.UID != was.UID) {
-		c.setChanged(before)
-	}
-	c.setChanged(after)
-}
-
-func (c *Controller) setGone(obj any) {
-	if unknown, ok := obj.(cache.DeletedFinalStateUnknown); ok {
-		obj = unknown.Obj
-	}
-	if set, ok := obj.(*v1alpha1.MachineSet); ok {
-		c.sets.Forget(set.UID)
-	}
-	c.setChanged(obj)
 }

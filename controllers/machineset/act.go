@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
+	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/family"
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machineset/scale"
 	"github.com/machine-controller-fleet/machine-controller-fleet/telemetry"
 )
@@ -172,16 +173,13 @@ func (c *Controller) adopt(ctx context.Context, w *scale.World, machines []*v1al
 		return fmt.Errorf("MachineSet %s/%s is being deleted or was replaced and adopts nothing", set.Namespace, set.Name)
 	}
 	return c.rewrite(ctx, w, machines, func(m *v1alpha1.Machine) {
-		owner := *metav1.NewControllerRef(w.Set, v1alpha1.SchemeGroupVersion.WithKind("MachineSet"))
-		m.OwnerReferences = append([]metav1.OwnerReference{owner}, m.OwnerReferences...) // first: others read only that one
+		family.Adopt(m, w.Set, v1alpha1.SchemeGroupVersion.WithKind("MachineSet"))
 	})
 }
 
 // release takes machines from the set.
 func (c *Controller) release(ctx context.Context, w *scale.World, machines []*v1alpha1.Machine) error {
-	return c.rewrite(ctx, w, machines, func(m *v1alpha1.Machine) {
-		m.OwnerReferences = slices.DeleteFunc(m.OwnerReferences, func(o metav1.OwnerReference) bool { return o.UID == w.Set.UID })
-	})
+	return c.rewrite(ctx, w, machines, func(m *v1alpha1.Machine) { family.Release(m, w.Set.UID) })
 }
 
 // rewrite changes machines and commits them. What has changed meanwhile, or is gone, is left for its own event.

@@ -21,6 +21,7 @@ import (
 	machineclient "github.com/machine-controller-fleet/machine-controller-fleet/client/clientset/versioned/typed/machine/v1alpha1"
 	machineinformers "github.com/machine-controller-fleet/machine-controller-fleet/client/informers/externalversions/machine/v1alpha1"
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/commit"
+	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/family"
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machineset/scale"
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/runner"
 )
@@ -56,6 +57,7 @@ type Controller struct {
 	sets     *commit.Committer[*v1alpha1.MachineSet]
 	machines *commit.Committer[*v1alpha1.Machine]
 	pace     *commit.Pace
+	children *family.Children[*v1alpha1.Machine]
 
 	mu   sync.Mutex
 	done map[types.UID]*done
@@ -145,10 +147,10 @@ func (c *Controller) observe(set *v1alpha1.MachineSet) (scale.World, error) {
 		Taken: map[int64]bool{}, Refused: map[types.UID]bool{}, Adopted: map[types.UID]bool{},
 	}}
 	var err error
-	if w.Owned, err = c.machinesBy(indexByController, string(set.UID)); err != nil {
+	if w.Owned, err = c.children.Of(set.UID); err != nil {
 		return w, err
 	}
-	if w.Orphans, err = c.machinesBy(indexOrphans, set.Namespace); err != nil {
+	if w.Orphans, err = c.children.Orphans(set.Namespace); err != nil {
 		return w, err
 	}
 	known := c.remember(set.UID, w.Owned)
@@ -176,20 +178,6 @@ func (c *Controller) remember(set types.UID, owned []*v1alpha1.Machine) *done {
 	}
 	maps.DeleteFunc(known.deleted, func(uid types.UID, _ bool) bool { return !standing[uid] })
 	return known
-}
-
-func (c *Controller) machinesBy(index, value string) ([]*v1alpha1.Machine, error) {
-	objs, err := c.cfg.Informers.Machines().Informer().GetIndexer().ByIndex(index, value)
-	if err != nil {
-		return nil, fmt.Errorf("read machines from the cache: %w", err)
-	}
-	machines := make([]*v1alpha1.Machine, 0, len(objs))
-	for _, obj := range objs {
-		if m, ok := obj.(*v1alpha1.Machine); ok {
-			machines = append(machines, m)
-		}
-	}
-	return machines, nil
 }
 
 // act carries one action out and notes in the world what came of it.

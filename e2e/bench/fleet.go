@@ -120,9 +120,9 @@ func timed(ctx context.Context, lab *harness.Lab, namespace string, end func(map
 	for _, m := range list.Items {
 		phases[m.Name] = m.Status.CurrentStatus.Phase
 	}
-	watcher, err := api.Watch(ctx, metav1.ListOptions{ResourceVersion: list.ResourceVersion})
+	watcher, err := harness.Watch(ctx, list.ResourceVersion, api.Watch)
 	if err != nil {
-		return pair{}, fmt.Errorf("watch machines: %w", err)
+		return pair{}, err
 	}
 	defer watcher.Stop()
 	start := time.Now()

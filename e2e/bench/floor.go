@@ -96,9 +96,14 @@ func (f *floor) all(do func(i int) error) error {
 
 // watchNodes notes the Nodes that become ready.
 func (f *floor) watchNodes(ctx context.Context) (stop func(), err error) {
-	watcher, err := f.lab.Target.CoreV1().Nodes().Watch(ctx, metav1.ListOptions{})
+	nodes := f.lab.Target.CoreV1().Nodes()
+	list, err := nodes.List(ctx, metav1.ListOptions{Limit: 1})
 	if err != nil {
-		return nil, fmt.Errorf("watch Nodes: %w", err)
+		return nil, fmt.Errorf("list Nodes: %w", err)
+	}
+	watcher, err := harness.Watch(ctx, list.ResourceVersion, nodes.Watch)
+	if err != nil {
+		return nil, err
 	}
 	go func() {
 		for event := range watcher.ResultChan() {

@@ -32,10 +32,8 @@ func main() {
 }
 
 func bench(ctx context.Context, dir string, runs int) (missed bool, err error) {
-	lab, err := harness.Open(dir)
-	if err == nil {
-		err = lab.Ready(ctx, harness.Fleet)
-	} else {
+	lab, err := harness.Open(ctx, dir)
+	if err != nil {
 		fmt.Println("Starting a lab in", dir)
 		lab, err = harness.Up(ctx, harness.Options{Dir: dir})
 		if err == nil {

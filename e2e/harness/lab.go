@@ -109,11 +109,14 @@ func Up(ctx context.Context, o Options) (*Lab, error) {
 	if err != nil {
 		return nil, err
 	}
-	return Open(o.Dir)
+	return Open(ctx, o.Dir)
 }
 
+// answerTime bounds the question whether a lab runs.
+const answerTime = 5 * time.Second
+
 // Open connects to a lab that runs.
-func Open(dir string) (*Lab, error) {
+func Open(ctx context.Context, dir string) (*Lab, error) {
 	lab := &Lab{Dir: dir}
 	text, err := os.ReadFile(filepath.Join(dir, "endpoints.json"))
 	if err != nil {
@@ -121,6 +124,11 @@ func Open(dir string) (*Lab, error) {
 	}
 	if err := json.Unmarshal(text, &lab.endpoints); err != nil {
 		return nil, fmt.Errorf("read endpoints.json of lab %s: %w", dir, err)
+	}
+	asked, cancel := context.WithTimeout(ctx, answerTime)
+	defer cancel()
+	if err := send(asked, http.MethodGet, lab.endpoints["launcher"]+"/v1/processes", nil, nil); err != nil {
+		return nil, fmt.Errorf("lab %s does not run, see `make lab-up`: %w", dir, err)
 	}
 	if lab.Config, err = config(dir, "admin.kubeconfig"); err != nil {
 		return nil, err

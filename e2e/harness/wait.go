@@ -4,6 +4,11 @@ import (
 	"context"
 	"fmt"
 	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/tools/cache"
+	watchtools "k8s.io/client-go/tools/watch"
 )
 
 // pollInterval of Eventually. Short, because benchmarks measure with it, too.
@@ -33,4 +38,13 @@ func EventuallyEvery(ctx context.Context, interval time.Duration, what string, c
 		case <-tick.C:
 		}
 	}
+}
+
+// Watch watches from a resourceVersion on, and goes on when the API server ends a watch early, as it may at any time.
+func Watch(ctx context.Context, from string, begin func(context.Context, metav1.ListOptions) (watch.Interface, error)) (watch.Interface, error) {
+	w, err := watchtools.NewRetryWatcherWithContext(ctx, from, &cache.ListWatch{WatchFuncWithContext: begin})
+	if err != nil {
+		return nil, fmt.Errorf("watch: %w", err)
+	}
+	return w, nil
 }

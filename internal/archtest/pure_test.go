@@ -1,0 +1,128 @@
+package archtest
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"go/ast"
+	"go/types"
+	"os/exec"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// pure are the packages that decide without doing: values in, values out.
+var pure = []string{
+	"apis/machine/v1alpha1/validation",
+	"controllers/machine/lifecycle",
+	"controllers/machinedeployment/rollout",
+	"controllers/machineset/scale",
+}
+
+// pureStandardLibrary is what of the standard library a pure package may import: nothing that waits, reads, writes,
+// logs or draws lots.
+var pureStandardLibrary = []string{
+	"bytes", "cmp", "encoding/base32", "encoding/base64", "encoding/binary", "encoding/hex", "encoding/json", "errors",
+	"fmt", "hash/fnv", "iter", "maps", "math", "math/bits", "net/url", "path", "regexp", "slices", "sort", "strconv", "strings",
+	"time", "unicode", "unicode/utf8",
+}
+
+// pureTrees are what else a pure package may import, with everything below it.
+var pureTrees = []string{"./apis", "k8s.io/api", "k8s.io/apimachinery"}
+
+// driverContract is the one impure package that a pure one may import, and not what is below it: a driver's error
+// codes are facts to decide on.
+const driverContract = "./driver"
+
+// foreignImpure are the trees that a pure package may not even reach through others. Of this repository it may reach
+// nothing but what it may import.
+var foreignImpure = []string{"k8s.io/client-go", "go.opentelemetry.io/otel", "github.com/prometheus/client_golang"}
+
+func isPure(folder string) bool { return slices.Contains(pure, folder) }
+
+// mayBePureImport says whether a pure package may import a path (in the form of goFile.imports).
+func mayBePureImport(imported string) bool {
+	return imported == driverContract || slices.Contains(pureStandardLibrary, imported) ||
+		slices.Contains(pure, strings.TrimPrefix(imported, "./")) ||
+		slices.ContainsFunc(pureTrees, func(tree string) bool { return within(imported, tree) })
+}
+
+func pureImports(files []goFile) (findings []string) {
+	return forbiddenImports(files, func(f goFile, imported string) string {
+		if isPure(f.folder()) && !f.isTest() && !mayBePureImport(imported) {
+			return "a pure package takes what it needs as values; pure_test.go lists what it may import"
+		}
+		return ""
+	})
+}
+
+// pureSignatures: no context, logger or clock comes in through a parameter or a field either, nor a function that
+// tells the time.
+func pureSignatures(files []goFile) (findings []string) {
+	forbidden := []string{"context.Context", "logr.Logger", "klog.Logger", "*slog.Logger", "clock.", "func() time.Time", "func() metav1.Time"}
+	for _, f := range files {
+		if !isPure(f.folder()) || f.isTest() {
+			continue
+		}
+		ast.Inspect(f.syntax, func(n ast.Node) bool {
+			field, ok := n.(*ast.Field)
+			if !ok {
+				return true
+			}
+			text := types.ExprString(field.Type)
+			if slices.ContainsFunc(forbidden, func(prefix string) bool { return strings.HasPrefix(text, prefix) }) {
+				findings = append(findings, fmt.Sprintf("%s takes %s: pass a value, for example the time", f.at(field), text))
+			}
+			return true
+		})
+	}
+	return findings
+}
+
+// TestPurePackagesReachNothingImpure follows imports all the way, and notices a pure package that is gone.
+func TestPurePackagesReachNothingImpure(t *testing.T) {
+	arguments := []string{"list", "-json=ImportPath,Deps"}
+	for _, folder := range pure {
+		arguments = append(arguments, "./"+folder)
+	}
+	list := exec.CommandContext(t.Context(), "go", arguments...)
+	list.Dir = root
+	var complaints strings.Builder
+	list.Stderr = &complaints
+	output, err := list.Output()
+	if err != nil {
+		t.Fatalf("go list of the pure packages: %v\n%s", err, complaints.String())
+	}
+	for decoder := json.NewDecoder(bytes.NewReader(output)); decoder.More(); {
+		var pkg struct {
+			ImportPath string
+			Deps       []string
+		}
+		if err := decoder.Decode(&pkg); err != nil {
+			t.Fatalf("answer of go list: %v", err)
+		}
+		for _, dep := range pkg.Deps {
+			if !mayBeReached(dep) {
+				t.Errorf("%s is pure and reaches %s", pkg.ImportPath, dep)
+			}
+		}
+	}
+}
+
+// mayBeReached says whether a pure package may depend on a path, directly or not.
+func mayBeReached(dep string) bool {
+	if within(dep, module) {
+		return mayBePureImport(inRepository(dep))
+	}
+	return !slices.ContainsFunc(foreignImpure, func(tree string) bool { return within(dep, tree) })
+}
+
+func TestLinterKnowsThePurePackages(t *testing.T) {
+	config := string(read(t, ".golangci.yml"))
+	for _, folder := range pure {
+		if pattern := "**/" + folder + "/**"; !strings.Contains(config, pattern) {
+			t.Errorf(".golangci.yml: want %q in the files of depguard's rule pure-core", pattern)
+		}
+	}
+}

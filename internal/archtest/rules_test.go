@@ -1,0 +1,98 @@
+package archtest
+
+import (
+	"strings"
+	"testing"
+)
+
+// rule is one sentence that holds for all Go code of the repository.
+type rule struct {
+	name  string
+	check func(files []goFile) (findings []string)
+	// bad are pieces of code that break the rule, each once.
+	bad []snippet
+}
+
+// snippet is a file that does not exist.
+type snippet struct{ path, source string }
+
+func rules() []rule {
+	return []rule{
+		{"controllers stand alone", controllersStandAlone, []snippet{
+			{"controllers/machine/a.go", importing("machine", module+"/controllers/machineset")},
+			{"controllers/machine/a.go", importing("machine", module+"/shard/ring")},
+			{"controllers/runner/a.go", importing("runner", module+"/controllers/machine")},
+			{"controllers/runner/a.go", importing("runner", module+"/membership")},
+		}},
+		{"nobody imports a binary", binariesAreLeaves, []snippet{
+			{"target/a.go", importing("target", module+"/cmd/machine-controller-fleet")},
+		}},
+		{"product code knows neither lab nor e2e", productStandsAlone, []snippet{
+			{"driver/a.go", importing("driver", module+"/lab/cloudsim")},
+			{"cmd/x/a.go", importing("main", module+"/e2e")},
+		}},
+		{"only the runner has queues", onlyRunnerQueues, []snippet{
+			{"controllers/machine/a.go", importing("machine", "k8s.io/client-go/util/workqueue")},
+		}},
+		{"pure packages import little", pureImports, []snippet{
+			{"controllers/machine/lifecycle/a.go", importing("lifecycle", "os")},
+			{"controllers/machine/lifecycle/a.go", importing("lifecycle", "k8s.io/klog/v2")},
+			{"controllers/machine/lifecycle/a.go", importing("lifecycle", module+"/driver/simulated")},
+		}},
+		{"pure signatures take values", pureSignatures, []snippet{
+			{"controllers/machine/lifecycle/a.go", "package lifecycle\nfunc Decide(now func() time.Time) {}\n"},
+			{"controllers/machine/lifecycle/a.go", "package lifecycle\ntype World struct { Clock clock.PassiveClock }\n"},
+		}},
+		{"names of the API are written once", apiNamesWrittenOnce, []snippet{
+			{"target/a.go", "package target\nconst label = \"node.machine.sapcloud.io/preserve\"\n"},
+		}},
+		{"nothing is decided on the text of a message", noMeaningInMessages, []snippet{
+			{"target/a.go", "package target\nfunc f(err error) bool { return strings.Contains(err.Error(), \"gone\") }\n"},
+			{"target/a.go", "package target\nfunc f(o op) bool { return strings.HasPrefix(o.Description, \"Creating\") }\n"},
+		}},
+		{"files are short", filesAreShort, []snippet{
+			{"target/a.go", "package target\n" + strings.Repeat("// more\n", maxFileLines)},
+		}},
+		{"functions are short", functionsAreShort, []snippet{
+			{"target/a.go", "package target\nfunc f() {" + strings.Repeat("\n", maxFunctionLines) + "}\n"},
+		}},
+		{"names of packages say something", packagesHaveNames, []snippet{
+			{"target/util/a.go", "package util\n"},
+		}},
+		{"packages have a comment", packagesHaveComments, []snippet{
+			{"target/a.go", "package target\n"},
+		}},
+	}
+}
+
+// importing is the source of a file with one import.
+func importing(pkg, imported string) string {
+	return "package " + pkg + "\nimport _ \"" + imported + "\"\n"
+}
+
+func TestRules(t *testing.T) {
+	files := load(t)
+	for _, r := range rules() {
+		t.Run(r.name, func(t *testing.T) {
+			for _, finding := range r.check(files) {
+				t.Error(finding)
+			}
+		})
+	}
+}
+
+func TestRulesFindWhatBreaksThem(t *testing.T) {
+	for _, r := range rules() {
+		for _, bad := range r.bad {
+			t.Run(r.name, func(t *testing.T) {
+				file, err := parse(bad.path, []byte(bad.source))
+				if err != nil {
+					t.Fatal(err)
+				}
+				if findings := r.check([]goFile{file}); len(findings) != 1 {
+					t.Errorf("want one finding in %q, got %q", bad.source, findings)
+				}
+			})
+		}
+	}
+}

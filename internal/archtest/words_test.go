@@ -1,0 +1,140 @@
+package archtest
+
+import (
+	"fmt"
+	"go/ast"
+	"go/token"
+	"slices"
+	"strings"
+)
+
+const (
+	// A file that is longer has more than one subject.
+	maxFileLines = 500
+	// A function that is longer has more than one step. Tests are tables, and may be longer.
+	maxFunctionLines = 80
+)
+
+// apiDomains stand in the names of labels, annotations, finalizers and groups.
+var apiDomains = []string{"machine.sapcloud.io", "node.gardener.cloud"}
+
+// apiNamesWrittenOnce: constants of apis/ are the only place, so that a name cannot be misspelt elsewhere. Tests write
+// names out, to see what a user sees.
+func apiNamesWrittenOnce(files []goFile) (findings []string) {
+	for _, f := range files {
+		if f.inside("apis") || f.isTest() || f.isGenerated() {
+			continue
+		}
+		ast.Inspect(f.syntax, func(n ast.Node) bool {
+			literal, ok := n.(*ast.BasicLit)
+			if ok && literal.Kind == token.STRING && slices.ContainsFunc(apiDomains, func(domain string) bool {
+				return strings.Contains(literal.Value, domain)
+			}) {
+				findings = append(findings, fmt.Sprintf("%s writes %s: use the constant of apis/machine/v1alpha1", f.at(literal), literal.Value))
+			}
+			return true
+		})
+	}
+	return findings
+}
+
+// noMeaningInMessages: an error or a status says in a code what programs need; its text is for people, and may change.
+func noMeaningInMessages(files []goFile) (findings []string) {
+	for _, f := range files {
+		if f.isTest() || f.isGenerated() {
+			continue
+		}
+		ast.Inspect(f.syntax, func(n ast.Node) bool {
+			call, ok := n.(*ast.CallExpr)
+			if ok && searchesText(call) && slices.ContainsFunc(call.Args, isMessage) {
+				findings = append(findings, f.at(call)+" decides on the text of a message: use errors.As, a code or a reason")
+			}
+			return true
+		})
+	}
+	return findings
+}
+
+// searchesText says whether a call looks for something in a string.
+func searchesText(call *ast.CallExpr) bool {
+	function, ok := call.Fun.(*ast.SelectorExpr)
+	if !ok {
+		return false
+	}
+	pkg, ok := function.X.(*ast.Ident)
+	return ok && pkg.Name == "strings" &&
+		slices.Contains([]string{"Contains", "ContainsAny", "HasPrefix", "HasSuffix", "EqualFold", "Index", "Count", "Cut"}, function.Sel.Name)
+}
+
+// isMessage says whether an expression is the text of an error or a status.
+func isMessage(e ast.Expr) bool {
+	switch e := e.(type) {
+	case *ast.CallExpr:
+		method, ok := e.Fun.(*ast.SelectorExpr)
+		return ok && method.Sel.Name == "Error"
+	case *ast.SelectorExpr:
+		return e.Sel.Name == "Message" || e.Sel.Name == "Description"
+	}
+	return false
+}
+
+func filesAreShort(files []goFile) (findings []string) {
+	for _, f := range files {
+		if f.lines > maxFileLines && !f.isGenerated() {
+			findings = append(findings, fmt.Sprintf("%s has %d lines, more than %d", f.path, f.lines, maxFileLines))
+		}
+	}
+	return findings
+}
+
+func functionsAreShort(files []goFile) (findings []string) {
+	for _, f := range files {
+		if f.isTest() || f.isGenerated() {
+			continue
+		}
+		for _, declaration := range f.syntax.Decls {
+			function, ok := declaration.(*ast.FuncDecl)
+			if !ok {
+				continue
+			}
+			lines := f.fset.Position(function.End()).Line - f.fset.Position(function.Pos()).Line + 1
+			if lines > maxFunctionLines {
+				findings = append(findings, fmt.Sprintf("%s: %s has %d lines, more than %d", f.at(function), function.Name.Name, lines, maxFunctionLines))
+			}
+		}
+	}
+	return findings
+}
+
+// packagesHaveNames: a package named after nothing collects everything.
+func packagesHaveNames(files []goFile) (findings []string) {
+	for _, f := range files {
+		name := strings.TrimSuffix(f.syntax.Name.Name, "_test")
+		if slices.Contains([]string{"util", "utils", "common", "helper", "helpers", "base", "types", "misc", "shared"}, name) {
+			findings = append(findings, fmt.Sprintf("%s: package %s: name it after what it gives", f.path, name))
+		}
+	}
+	return findings
+}
+
+// packagesHaveComments: purpose, guarantees and what is not guaranteed stand above the package clause, once.
+func packagesHaveComments(files []goFile) (findings []string) {
+	commented := map[string][]string{}
+	for _, f := range files {
+		if f.isGenerated() || strings.HasSuffix(f.syntax.Name.Name, "_test") {
+			continue
+		}
+		by := commented[f.folder()]
+		if f.syntax.Doc != nil {
+			by = append(by, f.path)
+		}
+		commented[f.folder()] = by
+	}
+	for folder, by := range commented {
+		if len(by) != 1 {
+			findings = append(findings, fmt.Sprintf("%s: want one package comment, got %d %v", folder, len(by), by))
+		}
+	}
+	slices.Sort(findings)
+	return findings
+}
