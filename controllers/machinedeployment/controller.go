@@ -30,7 +30,7 @@ const Name = "machinedeployment"
 
 // statusPace is how long the status may lag behind the sets. It is longer than a set's own pace, so that the first change
 // of a set is told together with what led to it.
-const statusPace = 700 * time.Millisecond
+const statusPace = time.Second
 
 // maxActions bounds one pass: more would be a cycle in rollout.Decide.
 const maxActions = 32

@@ -30,7 +30,7 @@ import (
 const Name = "machineset"
 
 // statusPace is how long the status may lag behind the machines.
-const statusPace = 400 * time.Millisecond
+const statusPace = 500 * time.Millisecond
 
 // maxActions bounds one pass: more would be a cycle in scale.Decide.
 const maxActions = 32

@@ -1,0 +1,109 @@
+package family
+
+import (
+	"slices"
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/cache"
+
+	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
+)
+
+var setKind = schema.GroupVersionKind{Group: "g", Version: "v", Kind: "MachineSet"}
+
+func machine(name string, parent *v1alpha1.MachineSet) *v1alpha1.Machine {
+	m := &v1alpha1.Machine{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "n", UID: types.UID(name), Labels: map[string]string{"a": "b"}}}
+	if parent != nil {
+		Adopt(m, parent, setKind)
+	}
+	return m
+}
+
+func set(name string) *v1alpha1.MachineSet {
+	return &v1alpha1.MachineSet{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "n", UID: types.UID(name)}}
+}
+
+// bench follows machines of sets, of which one selects a=b and one something else.
+func bench(t *testing.T) (c *Children[*v1alpha1.Machine], looked func() []string) {
+	t.Helper()
+	var names []string
+	informer := cache.NewSharedIndexInformer(&cache.ListWatch{}, &v1alpha1.Machine{}, 0, cache.Indexers{})
+	c, err := Follow[*v1alpha1.Machine](informer, "test", Parents{
+		Enqueue: func(key types.NamespacedName) { names = append(names, key.Name) },
+		Selectors: func(string) map[string]*metav1.LabelSelector {
+			return map[string]*metav1.LabelSelector{
+				"fits":      {MatchLabels: map[string]string{"a": "b"}},
+				"other":     {MatchLabels: map[string]string{"a": "c"}},
+				"nothing":   nil,
+				"senseless": {MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "a", Operator: "Near"}}},
+			}
+		},
+		Gone: func(child types.UID) { names = append(names, "gone:"+string(child)) },
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c, func() []string {
+		defer func() { names = nil }()
+		return names
+	}
+}
+
+func TestWhoIsLookedAt(t *testing.T) {
+	one, two := set("one"), set("two")
+	c, looked := bench(t)
+	for _, tc := range []struct {
+		name  string
+		event func()
+		want  []string
+	}{
+		{"child of one", func() { c.changed(machine("m", one)) }, []string{"one"}},
+		{"orphan", func() { c.changed(machine("m", nil)) }, []string{"fits"}},
+		{"same parent", func() { c.updated(machine("m", one), machine("m", one)) }, []string{"one"}},
+		{"other parent", func() { c.updated(machine("m", one), machine("m", two)) }, []string{"one", "two"}},
+		{"released", func() { c.updated(machine("m", one), machine("m", nil)) }, []string{"one", "fits"}},
+		{"gone", func() { c.gone(machine("m", one)) }, []string{"gone:m", "one"}},
+		{"gone unseen", func() { c.gone(cache.DeletedFinalStateUnknown{Obj: machine("m", one)}) }, []string{"gone:m", "one"}},
+		{"something else", func() { c.gone("?"); c.changed("?"); c.updated("?", "?") }, nil},
+	} {
+		if tc.event(); !slices.Equal(looked(), tc.want) {
+			tc.event()
+			t.Errorf("%s: looked at %v, want %v", tc.name, looked(), tc.want)
+		}
+	}
+}
+
+func TestIndexes(t *testing.T) {
+	c, _ := bench(t)
+	one := set("one")
+	for _, m := range []*v1alpha1.Machine{machine("a", one), machine("b", one), machine("c", nil)} {
+		if err := c.indexer.Add(m); err != nil {
+			t.Fatal(err)
+		}
+	}
+	owned, err := c.Of("one")
+	if err != nil || len(owned) != 2 {
+		t.Errorf("%d children, %v", len(owned), err)
+	}
+	orphans, err := c.Orphans("n")
+	if err != nil || len(orphans) != 1 {
+		t.Errorf("%d orphans, %v", len(orphans), err)
+	}
+}
+
+func TestAdoptAndRelease(t *testing.T) {
+	one := set("one")
+	m := machine("m", nil)
+	m.OwnerReferences = []metav1.OwnerReference{{Name: "witness", UID: "w"}}
+	Adopt(m, one, setKind)
+	if len(m.OwnerReferences) != 2 || m.OwnerReferences[0].UID != "one" || !metav1.IsControlledBy(m, one) {
+		t.Errorf("owners %v", m.OwnerReferences)
+	}
+	Release(m, "one")
+	if len(m.OwnerReferences) != 1 || m.OwnerReferences[0].UID != "w" {
+		t.Errorf("owners %v", m.OwnerReferences)
+	}
+}

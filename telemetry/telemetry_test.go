@@ -1,0 +1,106 @@
+package telemetry
+
+import (
+	"context"
+	"errors"
+	"testing"
+
+	sdktrace "go.opentelemetry.io/otel/sdk/trace"
+	"go.opentelemetry.io/otel/sdk/trace/tracetest"
+	"go.opentelemetry.io/otel/trace/noop"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
+	"github.com/machine-controller-fleet/machine-controller-fleet/driver"
+)
+
+func TestNothingConfiguredNothingSpent(t *testing.T) {
+	for name, env := range map[string]map[string]string{
+		"no endpoint": {},
+		"disabled":    {"OTEL_EXPORTER_OTLP_ENDPOINT": "http://127.0.0.1:4317", "OTEL_SDK_DISABLED": "true"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			for key, value := range env {
+				t.Setenv(key, value)
+			}
+			provider, flush, err := NewTracerProvider(t.Context(), "r")
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, idle := provider.(noop.TracerProvider); !idle {
+				t.Errorf("got %T", provider)
+			}
+			if err := flush(t.Context()); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+func TestAnEndpointIsEnough(t *testing.T) {
+	for _, protocol := range []string{"", "grpc", "http/protobuf"} {
+		t.Setenv("OTEL_EXPORTER_OTLP_ENDPOINT", "http://127.0.0.1:9") // nobody listens, and nobody minds
+		t.Setenv("OTEL_EXPORTER_OTLP_PROTOCOL", protocol)
+		provider, flush, err := NewTracerProvider(t.Context(), "r")
+		if err != nil {
+			t.Fatalf("%q: %v", protocol, err)
+		}
+		if _, ok := provider.(*sdktrace.TracerProvider); !ok {
+			t.Errorf("%q: got %T", protocol, provider)
+		}
+		if err := flush(t.Context()); err != nil {
+			t.Errorf("%q: %v", protocol, err)
+		}
+	}
+	t.Setenv("OTEL_EXPORTER_OTLP_PROTOCOL", "smoke")
+	if _, _, err := NewTracerProvider(t.Context(), "r"); err == nil {
+		t.Error("no error for an unknown protocol")
+	}
+}
+
+// broken fails every create with an error that is not the contract's.
+type broken struct{ driver.Driver }
+
+func (broken) CreateMachine(context.Context, driver.CreateMachineRequest) (driver.CreateMachineResponse, error) {
+	return driver.CreateMachineResponse{}, errors.New("bare")
+}
+
+func (broken) ListMachines(context.Context, driver.ListMachinesRequest) (driver.ListMachinesResponse, error) {
+	return driver.ListMachinesResponse{}, nil
+}
+
+func TestEachCallHasASpanAndATypedError(t *testing.T) {
+	recorder := tracetest.NewSpanRecorder()
+	tracer := sdktrace.NewTracerProvider(sdktrace.WithSpanProcessor(recorder)).Tracer("test")
+	d := &TracedDriver{Driver: broken{}, Provider: "p", Tracer: tracer}
+	machine := &v1alpha1.Machine{ObjectMeta: metav1.ObjectMeta{Name: "m", Namespace: "n", UID: "u"}}
+	_, err := d.CreateMachine(t.Context(), driver.CreateMachineRequest{Target: driver.Target{Machine: machine}})
+	if typed, ok := errors.AsType[*driver.Error](err); !ok || typed.Code != driver.Unknown || typed.Op != driver.OpCreate {
+		t.Errorf("error %#v", err)
+	}
+	if _, err := d.ListMachines(t.Context(), driver.ListMachinesRequest{}); err != nil {
+		t.Error(err)
+	}
+	spans := recorder.Ended()
+	if len(spans) != 2 || spans[0].Name() != "driver.CreateMachine" || spans[1].Name() != "driver.ListMachines" {
+		t.Fatalf("spans %v", spans)
+	}
+	found := map[string]string{}
+	for _, a := range spans[0].Attributes() {
+		found[string(a.Key)] = a.Value.Emit()
+	}
+	if found["machine.name"] != "m" || found["driver.code"] != "Unknown" || found["provider"] != "p" {
+		t.Errorf("attributes %v", found)
+	}
+}
+
+func TestTraceparent(t *testing.T) {
+	if got := Traceparent(t.Context()); got != "" {
+		t.Errorf("without a span: %q", got)
+	}
+	ctx, span := sdktrace.NewTracerProvider().Tracer("test").Start(t.Context(), "s")
+	defer span.End()
+	if got := Traceparent(ctx); len(got) != len("00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01") {
+		t.Errorf("with a span: %q", got)
+	}
+}
