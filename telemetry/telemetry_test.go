@@ -87,7 +87,7 @@ func TestEachCallHasASpanAndATypedError(t *testing.T) {
 	}
 	found := map[string]string{}
 	for _, a := range spans[0].Attributes() {
-		found[string(a.Key)] = a.Value.Emit()
+		found[string(a.Key)] = a.Value.String()
 	}
 	if found["machine.name"] != "m" || found["driver.code"] != "Unknown" || found["provider"] != "p" {
 		t.Errorf("attributes %v", found)

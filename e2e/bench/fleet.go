@@ -73,7 +73,7 @@ func count(ctx context.Context, lab *harness.Lab, mark harness.AuditMark, s samp
 	select {
 	case <-ctx.Done():
 		return nil, fmt.Errorf("count the writes: %w", ctx.Err())
-	case <-time.After(settled): //nolint:forbidigo // lets the last writes come
+	case <-time.After(settled):
 	}
 	requests, err := lab.Requests(mark)
 	if err != nil {

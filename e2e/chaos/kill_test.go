@@ -52,7 +52,7 @@ func startLab(t *testing.T, flags string) (context.Context, *harness.Lab) {
 	t.Helper()
 	ctx, stop := signal.NotifyContext(t.Context(), os.Interrupt, syscall.SIGTERM)
 	t.Cleanup(stop)
-	dir, err := os.MkdirTemp("", "chaos-")
+	dir, err := os.MkdirTemp("", "chaos-") //nolint:usetesting // it stays when the test fails, for its logs
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -91,7 +91,7 @@ func TestKill(t *testing.T) {
 		t.Fatal(err)
 	}
 	churn := startChurn(ctx, lab, scene, namespace)
-	defer churn.stop()
+	t.Cleanup(func() { _ = churn.stop() }) // what went wrong with it is told below, once
 	var hits []blow
 	for range n {
 		if err := scene.busy(ctx); err != nil {

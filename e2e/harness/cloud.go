@@ -103,7 +103,7 @@ func eachLine(file string, offset int64, f func(line []byte) error) error {
 	lines := bufio.NewReaderSize(in, 1<<20)
 	for {
 		line, err := lines.ReadBytes('\n')
-		if err == io.EOF { //nolint:errorlint // ReadBytes returns it bare
+		if err == io.EOF {
 			return nil
 		}
 		if err != nil {
