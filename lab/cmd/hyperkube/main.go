@@ -1,0 +1,67 @@
+// Command hyperkube is Kubernetes in one binary: etcd, kube-apiserver, kube-controller-manager, kube-scheduler, kubectl,
+// and a kubelet that runs containers as local processes. Which of them it is, the name says that it is called by, or
+// else its first argument.
+package main
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"go.etcd.io/etcd/server/v3/etcdmain"
+	_ "k8s.io/client-go/plugin/pkg/client/auth"
+	"k8s.io/component-base/cli"
+	_ "k8s.io/component-base/metrics/prometheus/clientgo"
+	_ "k8s.io/component-base/metrics/prometheus/version"
+	"k8s.io/kubectl/pkg/cmd"
+	"k8s.io/kubectl/pkg/cmd/util"
+	apiserver "k8s.io/kubernetes/cmd/kube-apiserver/app"
+	controllermanager "k8s.io/kubernetes/cmd/kube-controller-manager/app"
+	scheduler "k8s.io/kubernetes/cmd/kube-scheduler/app"
+)
+
+// A component gets its whole command line, its own name first, and answers with the exit code.
+type component func(args []string) int
+
+func main() {
+	components := map[string]component{
+		"etcd":                    runEtcd,
+		"kube-apiserver":          func([]string) int { return cli.Run(apiserver.NewAPIServerCommand()) },
+		"kube-controller-manager": func([]string) int { return cli.Run(controllermanager.NewControllerManagerCommand()) },
+		"kube-scheduler":          func([]string) int { return cli.Run(scheduler.NewSchedulerCommand()) },
+		"kubectl":                 runKubectl,
+		"kubelet":                 runKubelet,
+	}
+	name := filepath.Base(os.Args[0])
+	run, ok := components[name]
+	if !ok && len(os.Args) > 1 {
+		// The components read os.Args themselves.
+		os.Args = os.Args[1:]
+		name = os.Args[0]
+		run, ok = components[name]
+	}
+	if !ok {
+		names := make([]string, 0, len(components))
+		for name := range components {
+			names = append(names, name)
+		}
+		slices.Sort(names)
+		fmt.Fprintf(os.Stderr, "usage: hyperkube %s [flags]\n", strings.Join(names, "|"))
+		os.Exit(2)
+	}
+	os.Exit(run(os.Args))
+}
+
+func runEtcd(args []string) int {
+	etcdmain.Main(args)
+	return 0
+}
+
+func runKubectl([]string) int {
+	if err := cli.RunNoErrOutput(cmd.NewDefaultKubectlCommand()); err != nil {
+		util.CheckErr(err) // Prints it as kubectl does, and exits.
+	}
+	return 0
+}

@@ -1,0 +1,80 @@
+package controlplane
+
+import (
+	"fmt"
+	"path/filepath"
+	"time"
+
+	"github.com/machine-controller-fleet/machine-controller-fleet/lab/pki"
+	"github.com/machine-controller-fleet/machine-controller-fleet/lab/supervise"
+)
+
+// Programs says where things are: the multi-call binary, and the folder of the lab.
+type Programs struct {
+	// Hyperkube is the path of the multi-call binary.
+	Hyperkube string
+	// Dir is the folder of the lab. Secrets go into pki/, logs into logs/, etcd's data into etcd/.
+	Dir string
+}
+
+func (p Programs) spec(name, component string, flags ...string) supervise.Spec {
+	return supervise.Spec{
+		Name: name,
+		Path: p.Hyperkube,
+		Args: append([]string{component}, flags...),
+		Log:  filepath.Join(p.Dir, "logs", name+".log"),
+	}
+}
+
+// Etcd is the store of all clusters of a lab.
+type Etcd struct {
+	url    string
+	client pairFiles
+	ca     string
+	spec   supervise.Spec
+}
+
+// NewEtcd makes etcd's secrets. It serves clients at one port of the loopback interface; nobody uses the other one,
+// which is for peers.
+func NewEtcd(programs Programs, port, peerPort int, now time.Time) (*Etcd, error) {
+	secrets, err := newFolder(programs.Dir, "pki", "etcd")
+	if err != nil {
+		return nil, err
+	}
+	ca, err := pki.NewCA("lab-etcd-ca", now)
+	if err != nil {
+		return nil, err
+	}
+	caFiles, err := secrets.writePair("ca", ca.Pair)
+	if err != nil {
+		return nil, err
+	}
+	issue := func(name string, subject pki.Subject) (pairFiles, error) {
+		pair, err := ca.Issue(subject, now)
+		if err != nil {
+			return pairFiles{}, err
+		}
+		return secrets.writePair(name, pair)
+	}
+	server, err := issue("server", pki.Subject{User: "etcd", Hosts: []string{"127.0.0.1"}})
+	if err != nil {
+		return nil, err
+	}
+	client, err := issue("client", pki.Subject{User: "kube-apiserver"})
+	if err != nil {
+		return nil, err
+	}
+	url := fmt.Sprintf("https://127.0.0.1:%d", port)
+	peerURL := fmt.Sprintf("http://127.0.0.1:%d", peerPort)
+	return &Etcd{url: url, client: client, ca: caFiles.cert, spec: programs.spec("etcd", "etcd",
+		"--data-dir="+filepath.Join(programs.Dir, "etcd"),
+		"--listen-client-urls="+url, "--advertise-client-urls="+url,
+		"--listen-peer-urls="+peerURL, "--initial-advertise-peer-urls="+peerURL, "--initial-cluster=default="+peerURL,
+		"--cert-file="+server.cert, "--key-file="+server.key, "--trusted-ca-file="+caFiles.cert, "--client-cert-auth",
+		"--unsafe-no-fsync", // A lab's data is worth less than its speed.
+		"--log-level=warn",
+	)}, nil
+}
+
+// Spec says how to start etcd.
+func (e *Etcd) Spec() supervise.Spec { return e.spec }

@@ -1,0 +1,116 @@
+//go:build linux
+
+package kubelet
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"os"
+	"os/signal"
+	"syscall"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+	utilfeature "k8s.io/apiserver/pkg/util/feature"
+	"k8s.io/kubernetes/cmd/kubelet/app"
+	"k8s.io/kubernetes/cmd/kubelet/app/options"
+	"k8s.io/kubernetes/pkg/kubelet"
+	"k8s.io/kubernetes/pkg/kubelet/cm"
+	"k8s.io/kubernetes/pkg/util/oom"
+	"k8s.io/kubernetes/pkg/volume/util/subpath"
+	"k8s.io/mount-utils"
+	"k8s.io/utils/clock"
+
+	"github.com/machine-controller-fleet/machine-controller-fleet/lab/cri"
+	"github.com/machine-controller-fleet/machine-controller-fleet/lab/vm"
+)
+
+const (
+	runtimeSocket = "/run/cri.sock"
+	containersDir = "/run/containers"
+)
+
+// Main runs a kubelet in the machine that it finds itself in, until SIGTERM.
+func Main(ctx context.Context) error {
+	ctx, stop := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	machine, err := vm.ReadConfig(vm.ConfigPath)
+	if err != nil {
+		return err
+	}
+	listener, err := (&net.ListenConfig{}).Listen(ctx, "unix", runtimeSocket)
+	if err != nil {
+		return fmt.Errorf("listening for the kubelet: %w", err)
+	}
+	runtime := cri.NewServer(cri.Config{
+		Dir: containersDir, PodIP: machine.NodeIP, ForcedEnv: machine.ForcedEnv, Images: machine.Images, Clock: clock.RealClock{},
+	})
+	group, groupCtx := errgroup.WithContext(ctx)
+	group.Go(func() error { return runtime.Serve(groupCtx, listener) })
+	group.Go(func() error { return run(groupCtx, machine) })
+	return group.Wait()
+}
+
+func run(ctx context.Context, machine vm.Config) error {
+	server, err := configure(machine)
+	if err != nil {
+		return err
+	}
+	deps, err := app.UnsecuredDependencies(ctx, server, utilfeature.DefaultFeatureGate)
+	if err != nil {
+		return fmt.Errorf("preparing the kubelet: %w", err)
+	}
+	replace(deps, machine)
+	return app.Run(ctx, server, deps, utilfeature.DefaultFeatureGate)
+}
+
+// replace replaces what would look at the host, or change it.
+func replace(deps *kubelet.Dependencies, machine vm.Config) {
+	deps.CAdvisorInterface = hardware{cores: machine.CPU, memory: uint64(machine.MemoryMiB) << 20, id: machine.ProviderID}
+	deps.ContainerManager = cm.NewStubContainerManager()
+	deps.OOMAdjuster = oom.NewFakeOOMAdjuster()
+	// The host's systemd would mount on the host.
+	deps.Mounter = mount.NewWithoutSystemd("")
+	deps.Subpather = subpath.New(deps.Mounter)
+}
+
+// configure makes the kubelet's configuration.
+func configure(machine vm.Config) (*options.KubeletServer, error) {
+	flags := options.NewKubeletFlags()
+	config, err := options.NewKubeletConfiguration()
+	if err != nil {
+		return nil, fmt.Errorf("the kubelet's defaults: %w", err)
+	}
+	flags.RootDirectory = vm.KubeletDir
+	flags.CertDirectory = vm.KubeletDir + "/pki"
+	flags.KubeConfig = vm.KubeletDir + "/kubeconfig"
+	flags.BootstrapKubeconfig = vm.BootstrapKubeconfigPath
+	flags.HostnameOverride = machine.Name
+	flags.NodeLabels = machine.Labels
+	// A kubelet refuses to report a loopback address. Its cloud does not mind.
+	flags.CloudProvider = "external"
+
+	config.ProviderID = machine.ProviderID
+	config.Address, config.Port = machine.NodeIP, int32(machine.Port)
+	config.ReadOnlyPort, config.HealthzPort = 0, 0
+	config.Authentication.X509.ClientCAFile = vm.ClientCAPath
+	config.Authentication.Anonymous.Enabled = false
+	config.RotateCertificates = true
+	config.ContainerRuntimeEndpoint = "unix://" + runtimeSocket
+	config.VolumePluginDir = vm.KubeletDir + "/volume-plugins"
+	config.PodLogsDir = vm.PodLogsDir
+	// Nobody serves names here. Without an address the kubelet complains for each pod.
+	config.ResolverConfig, config.ClusterDNS, config.ClusterDomain = "", []string{"10.0.0.10"}, "cluster.local"
+	config.SerializeImagePulls = false
+
+	// There are no control groups, and no disk to measure.
+	config.CgroupsPerQOS = false
+	config.EnforceNodeAllocatable = nil
+	config.FailCgroupV1, config.FailSwapOn = false, false
+	config.LocalStorageCapacityIsolation = false
+	config.EvictionHard = map[string]string{}
+
+	config.NodeStatusUpdateFrequency.Duration = 5 * time.Second
+	return &options.KubeletServer{KubeletFlags: *flags, KubeletConfiguration: *config}, nil
+}

@@ -1,0 +1,374 @@
+package launcher
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1/crds"
+	"github.com/machine-controller-fleet/machine-controller-fleet/lab/controlplane"
+	"github.com/machine-controller-fleet/machine-controller-fleet/lab/kubeapi"
+	"github.com/machine-controller-fleet/machine-controller-fleet/lab/manifests"
+	"github.com/machine-controller-fleet/machine-controller-fleet/lab/pki"
+	"github.com/machine-controller-fleet/machine-controller-fleet/lab/supervise"
+)
+
+const (
+	cloudsimName = "cloudsim"
+	fleetPrefix  = "fleet-"
+	fleetGroup   = "machine-controller-fleet"
+	targetPrefix = "target-"
+
+	awaitInterval = 50 * time.Millisecond
+	probeTimeout  = 2 * time.Second
+)
+
+var errEnded = errors.New("it ended before it was ready")
+
+// culprit is the failure of a boot that is one process's fault.
+type culprit struct {
+	name string
+	log  string
+	err  error
+}
+
+func (c *culprit) Error() string {
+	text := fmt.Sprintf("%s: %v", c.name, c.err)
+	if last := tail(c.log, 15); last != "" {
+		text += "\nThe end of " + c.log + ":\n" + last
+	}
+	return text
+}
+
+func (c *culprit) Unwrap() error { return c.err }
+
+// boot starts everything and waits until it is ready.
+func (l *Launcher) boot(ctx context.Context) error {
+	control, target, err := l.clusters(ctx)
+	if err != nil {
+		return err
+	}
+	l.say("certificates and kubeconfigs are made")
+	clusters := []*controlplane.Cluster{control}
+	if target != control {
+		clusters = append(clusters, target)
+	}
+	group, groupCtx := errgroup.WithContext(ctx)
+	for _, cluster := range clusters {
+		group.Go(func() error { return l.bootCluster(groupCtx, cluster) })
+	}
+	if err := group.Wait(); err != nil {
+		return err
+	}
+
+	if err := l.install(ctx, control, target); err != nil {
+		return err
+	}
+	l.say("custom resources and access rules are installed")
+	ports, err := freePorts(ctx, 1+l.options.Replicas)
+	if err != nil {
+		return err
+	}
+	if err := l.bootCloudsim(ctx, ports[0]); err != nil {
+		return err
+	}
+	for i, port := range ports[1:] {
+		if err := l.bootFleet(ctx, fleetPrefix+strconv.Itoa(i), port); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// clusters makes the secrets of the control and the target cluster, and starts etcd. There may be one cluster that is both.
+func (l *Launcher) clusters(ctx context.Context) (control, target *controlplane.Cluster, err error) {
+	ports, err := freePorts(ctx, 8)
+	if err != nil {
+		return nil, nil, err
+	}
+	programs := controlplane.Programs{Hyperkube: l.options.binary(hyperkubeBinary), Dir: l.options.Dir}
+	now := l.clock.Now()
+	etcd, err := controlplane.NewEtcd(programs, ports[0], ports[1], now)
+	if err != nil {
+		return nil, nil, err
+	}
+	if err := l.launch(etcd.Spec()); err != nil {
+		return nil, nil, err
+	}
+	controlPorts := controlplane.Ports{APIServer: ports[2], ControllerManager: ports[3], Scheduler: ports[4]}
+	control, err = controlplane.NewCluster("control", "", programs, controlPorts, etcd, now)
+	if err != nil {
+		return nil, nil, err
+	}
+	target = control
+	if l.options.twoClusters() {
+		targetPorts := controlplane.Ports{APIServer: ports[5], ControllerManager: ports[6], Scheduler: ports[7]}
+		target, err = controlplane.NewCluster("target", targetPrefix, programs, targetPorts, etcd, now)
+		if err != nil {
+			return nil, nil, err
+		}
+	}
+	return control, target, l.writeKubeconfigs(control, target)
+}
+
+func (l *Launcher) writeKubeconfigs(control, target *controlplane.Cluster) error {
+	admin := pki.Subject{User: "admin", Groups: []string{controlplane.MastersGroup}}
+	write := func(name string, cluster *controlplane.Cluster, user pki.Subject) error {
+		kubeconfig, err := cluster.Kubeconfig(user)
+		if err != nil {
+			return err
+		}
+		return l.options.folder().writeFile(name, kubeconfig)
+	}
+	errs := []error{
+		write(adminKubeconfig, control, admin),
+		write(targetKubeconfig, target, admin),
+		write(cloudsimKubeconfig, target, pki.Subject{User: cloudsimName}),
+	}
+	for i := range l.options.Replicas {
+		name := fleetPrefix + strconv.Itoa(i)
+		user := pki.Subject{User: name, Groups: []string{fleetGroup}}
+		errs = append(errs, write(name+".control.kubeconfig", control, user), write(name+".target.kubeconfig", target, user))
+	}
+	return errors.Join(errs...)
+}
+
+// bootCluster starts a cluster's components, and waits until they work.
+func (l *Launcher) bootCluster(ctx context.Context, cluster *controlplane.Cluster) error {
+	specs := cluster.Specs()
+	apiServer, others := specs[0], specs[1:]
+	if err := l.bootComponent(ctx, cluster, controlplane.APIServer, apiServer); err != nil {
+		return err
+	}
+	// The others would give up if they came before the API server.
+	group, groupCtx := errgroup.WithContext(ctx)
+	for i, component := range []string{controlplane.ControllerManager, controlplane.Scheduler} {
+		group.Go(func() error { return l.bootComponent(groupCtx, cluster, component, others[i]) })
+	}
+	return group.Wait()
+}
+
+func (l *Launcher) bootComponent(ctx context.Context, cluster *controlplane.Cluster, component string, spec supervise.Spec) error {
+	client, path, err := cluster.Probe(component)
+	if err != nil {
+		return err
+	}
+	url := ""
+	if component == controlplane.APIServer {
+		url = cluster.Server()
+	}
+	return l.bootProcess(ctx, spec, url, func(ctx context.Context) error {
+		_, err := client.Get(ctx, path)
+		return err
+	})
+}
+
+// install applies what the clusters need, and waits until it is in force.
+func (l *Launcher) install(ctx context.Context, control, target *controlplane.Cluster) error {
+	controlClient, err := control.Admin()
+	if err != nil {
+		return err
+	}
+	defer controlClient.Close()
+	targetClient, err := target.Admin()
+	if err != nil {
+		return err
+	}
+	defer targetClient.Close()
+
+	// Made by the API server, and by the controller manager; without them rules cannot be applied, and pods not be made.
+	for _, path := range []string{"/api/v1/namespaces/kube-system", "/api/v1/namespaces/kube-node-lease", "/api/v1/namespaces/default/serviceaccounts/default"} {
+		for _, client := range []*kubeapi.Client{controlClient, targetClient} {
+			if err := l.await(ctx, path, nil, func(ctx context.Context) error {
+				_, err := client.Get(ctx, path)
+				return err
+			}); err != nil {
+				return err
+			}
+		}
+	}
+	if err := targetClient.Apply(ctx, manifests.Target()); err != nil {
+		return fmt.Errorf("access rules of the target cluster: %w", err)
+	}
+	if err := controlClient.Apply(ctx, manifests.Control()); err != nil {
+		return fmt.Errorf("access rules of the control cluster: %w", err)
+	}
+	return l.installCRDs(ctx, controlClient)
+}
+
+func (l *Launcher) installCRDs(ctx context.Context, client *kubeapi.Client) error {
+	paths, err := fs.Glob(crds.FS, "*.yaml")
+	if err != nil {
+		return fmt.Errorf("looking for custom resource definitions: %w", err)
+	}
+	for _, path := range paths {
+		manifest, err := fs.ReadFile(crds.FS, path)
+		if err != nil {
+			return fmt.Errorf("reading custom resource definition: %w", err)
+		}
+		if err := client.Apply(ctx, manifest); err != nil {
+			return fmt.Errorf("installing %s: %w", path, err)
+		}
+	}
+	return l.await(ctx, "custom resource definitions", nil, func(ctx context.Context) error { return established(ctx, client) })
+}
+
+// established says which custom resource definition is not served yet.
+func established(ctx context.Context, client *kubeapi.Client) error {
+	body, err := client.Get(ctx, "/apis/apiextensions.k8s.io/v1/customresourcedefinitions")
+	if err != nil {
+		return err
+	}
+	var list struct {
+		Items []struct {
+			Metadata struct{ Name string }
+			Status   struct {
+				Conditions []struct{ Type, Status string }
+			}
+		}
+	}
+	if err := json.Unmarshal(body, &list); err != nil {
+		return fmt.Errorf("the list of custom resource definitions: %w", err)
+	}
+	for _, crd := range list.Items {
+		served := false
+		for _, condition := range crd.Status.Conditions {
+			served = served || condition.Type == "Established" && condition.Status == "True"
+		}
+		if !served {
+			return fmt.Errorf("%s is not established", crd.Metadata.Name)
+		}
+	}
+	return nil
+}
+
+func (l *Launcher) bootCloudsim(ctx context.Context, port int) error {
+	folder := l.options.folder()
+	args := []string{
+		"--listen=" + loopback(port),
+		"--state-dir=" + folder.path("cloudsim"),
+		"--call-log=" + folder.path(cloudsimCalls),
+		"--kubeconfig=" + folder.path(cloudsimKubeconfig),
+	}
+	command, err := l.kubeletCommand(ctx)
+	if err != nil {
+		return err
+	}
+	if command != "" {
+		args = append(args, "--kubelet-command="+command)
+	}
+	url := "http://" + loopback(port)
+	spec := l.spec(cloudsimName, cloudsimBinary, append(args, strings.Fields(l.options.CloudsimFlags)...))
+	return l.bootProcess(ctx, spec, url, httpProbe(url+"/healthz"))
+}
+
+func (l *Launcher) bootFleet(ctx context.Context, name string, port int) error {
+	folder := l.options.folder()
+	l.mu.Lock()
+	cloud := l.endpoints[cloudsimName]
+	l.mu.Unlock()
+	args := []string{
+		"--control-kubeconfig=" + folder.path(name+".control.kubeconfig"),
+		"--target-kubeconfig=" + folder.path(name+".target.kubeconfig"),
+		"--namespace=",
+		"--address=127.0.0.1", "--port=" + strconv.Itoa(port),
+		"--replica-name=" + name,
+		"--simulated-cloud-endpoint=" + cloud,
+	}
+	url := "http://" + loopback(port)
+	spec := l.spec(name, fleetBinary, append(args, strings.Fields(l.options.FleetFlags)...))
+	return l.bootProcess(ctx, spec, url, httpProbe(url+"/readyz"))
+}
+
+func (l *Launcher) spec(name, binary string, args []string) supervise.Spec {
+	return supervise.Spec{Name: name, Path: l.options.binary(binary), Args: args, Log: l.options.folder().Log(name)}
+}
+
+// bootProcess starts a process and waits until it answers.
+func (l *Launcher) bootProcess(ctx context.Context, spec supervise.Spec, url string, p probe) error {
+	if err := l.launch(spec); err != nil {
+		return err
+	}
+	l.endpoint(spec.Name, url, p)
+	ended, err := l.supervisor.Ended(spec.Name)
+	if err != nil {
+		return err
+	}
+	err = l.await(ctx, spec.Name, ended, p)
+	if errors.Is(err, errEnded) {
+		if last, getErr := l.supervisor.Get(spec.Name); getErr == nil {
+			err = fmt.Errorf("%w: %s", err, last.Exit)
+		}
+	}
+	if err != nil {
+		return &culprit{name: spec.Name, log: spec.Log, err: err}
+	}
+	l.say(spec.Name + " is ready")
+	return nil
+}
+
+func (l *Launcher) launch(spec supervise.Spec) error {
+	if err := l.supervisor.Launch(spec); err != nil {
+		return &culprit{name: spec.Name, log: spec.Log, err: err}
+	}
+	return nil
+}
+
+// await asks again and again until p has no error. It gives up when ctx or the process ends.
+func (l *Launcher) await(ctx context.Context, what string, ended <-chan struct{}, p probe) error {
+	ticker := l.clock.NewTicker(awaitInterval)
+	defer ticker.Stop()
+	for {
+		attempt, cancel := context.WithTimeout(ctx, probeTimeout)
+		err := p(attempt)
+		cancel()
+		if err == nil {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("waiting for %s: %w (it last said: %w)", what, ctx.Err(), err)
+		case <-ended:
+			return errEnded
+		case <-ticker.C():
+		}
+	}
+}
+
+func httpProbe(url string) probe {
+	return func(ctx context.Context) error {
+		req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+		if err != nil {
+			return fmt.Errorf("%s: %w", url, err)
+		}
+		resp, err := http.DefaultClient.Do(req)
+		if err != nil {
+			return err // It names method and URL.
+		}
+		_ = resp.Body.Close()
+		if resp.StatusCode != http.StatusOK {
+			return fmt.Errorf("%s: %s", url, resp.Status)
+		}
+		return nil
+	}
+}
+
+// tail is the last lines of a file; "" if it cannot be read.
+func tail(path string, lines int) string {
+	data, err := os.ReadFile(filepath.Clean(path))
+	if err != nil {
+		return ""
+	}
+	all := strings.Split(strings.TrimRight(string(data), "\n"), "\n")
+	return strings.Join(all[max(0, len(all)-lines):], "\n")
+}

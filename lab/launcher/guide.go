@@ -1,0 +1,23 @@
+package launcher
+
+import (
+	"fmt"
+	"io"
+)
+
+// Guide tells how to use a lab that is up.
+func Guide(options Options, out io.Writer) error {
+	folder := options.folder()
+	var endpoints map[string]string
+	if err := folder.readJSON(endpointsFile, &endpoints); err != nil {
+		return err
+	}
+	fmt.Fprintf(out, "\nThe lab is up. To look around:\n\n  export KUBECONFIG=%s\n  %s get mcd,mcs,mc,nodes\n", folder.path(adminKubeconfig), options.binary("kubectl"))
+	if options.twoClusters() {
+		fmt.Fprintf(out, "  %s --kubeconfig=%s get nodes   # in the target cluster\n", options.binary("kubectl"), folder.path(targetKubeconfig))
+	}
+	self := options.binary("lab")
+	fmt.Fprintf(out, "  curl %s/v1/instances\n\n  %s status --dir=%s\n  %s down --dir=%s\n\nLogs are in %s.\n",
+		endpoints[cloudsimName], self, options.Dir, self, options.Dir, folder.path(logsDir))
+	return nil
+}

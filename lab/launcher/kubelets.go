@@ -1,0 +1,37 @@
+package launcher
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"strings"
+)
+
+// RequireKubeletVariable is an environment variable; with the value 1 a lab does not start where real kubelets cannot.
+const RequireKubeletVariable = "LAB_REQUIRE_KUBELET"
+
+// kubeletCommand is what cloudsim runs to boot a VM with a real kubelet. It is "" where the machine does not allow it.
+func (l *Launcher) kubeletCommand(ctx context.Context) (string, error) {
+	self, err := os.Executable()
+	if err != nil {
+		return "", fmt.Errorf("finding this program, which boots VMs: %w", err)
+	}
+	output, err := exec.CommandContext(ctx, self, "vm", "--check").CombinedOutput()
+	reason := strings.TrimSpace(string(output))
+	switch _, ran := errors.AsType[*exec.ExitError](err); {
+	case err != nil && !ran:
+		return "", fmt.Errorf("asking whether real kubelets can run: %w", err)
+	case err == nil && strings.ContainsAny(self, " \t\n"):
+		reason = "cloudsim splits its command at spaces, and there are some in " + self
+	case err == nil:
+		return self + " vm", nil
+	}
+	why := "real kubelets cannot run here, so all Nodes are simulated: " + reason
+	if os.Getenv(RequireKubeletVariable) == "1" {
+		return "", fmt.Errorf("%s=1: %s", RequireKubeletVariable, why)
+	}
+	l.say(why)
+	return "", nil
+}

@@ -1,0 +1,194 @@
+package launcher
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"net"
+	"net/http"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"k8s.io/utils/clock"
+
+	"github.com/machine-controller-fleet/machine-controller-fleet/lab/process"
+	"github.com/machine-controller-fleet/machine-controller-fleet/lab/supervise"
+)
+
+const (
+	// bootTimeout bounds the whole boot. It takes 5 seconds, but the machine may be busy.
+	bootTimeout = 2 * time.Minute
+	// stopPatience is how long a process may take to end when it is asked to.
+	stopPatience = 5 * time.Second
+)
+
+// Launcher is the process behind a lab.
+type Launcher struct {
+	options    Options
+	clock      clock.WithTicker
+	log        *slog.Logger
+	supervisor *supervise.Supervisor
+	// say tells whoever waits for the boot what has happened.
+	say func(string)
+
+	mu        sync.Mutex
+	state     State
+	endpoints map[string]string
+	probes    map[string]probe
+}
+
+// A probe finds out whether a process answers.
+type probe func(context.Context) error
+
+// Serve is the life of a launcher: it starts what the state file of the folder asks for, says ready when everything is,
+// and ends everything when ctx ends or a part of the boot fails, which it returns.
+func Serve(ctx context.Context, folder Folder, clk clock.WithTicker, log *slog.Logger, say func(string), ready func()) error {
+	state, err := folder.ReadState()
+	if err != nil {
+		return fmt.Errorf("reading what to start: %w", err)
+	}
+	l := &Launcher{
+		options: state.Options, clock: clk, log: log, say: say,
+		state: state, endpoints: map[string]string{}, probes: map[string]probe{},
+	}
+	l.supervisor = supervise.New(supervise.Config{
+		Env:      []string{IDVariable + "=" + state.ID},
+		Patience: stopPatience, Changed: l.changed, Clock: clk,
+	})
+	// Ending things has its own time, after ctx has ended.
+	defer l.shutdown(context.WithoutCancel(ctx))
+	l.changed(nil) // The launcher itself is there.
+
+	closeAPI, err := l.listen(ctx)
+	if err != nil {
+		return err
+	}
+	defer closeAPI()
+	bootCtx, cancel := context.WithTimeout(ctx, bootTimeout)
+	defer cancel()
+	if err := l.boot(bootCtx); err != nil {
+		return err
+	}
+	l.mu.Lock()
+	l.state.Ready = true
+	l.save()
+	l.mu.Unlock()
+	ready()
+	<-ctx.Done()
+	return nil
+}
+
+// listen serves the launcher's API, until the returned function is called.
+func (l *Launcher) listen(ctx context.Context) (func(), error) {
+	ports, err := freePorts(ctx, 1)
+	if err != nil {
+		return nil, err
+	}
+	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", loopback(ports[0]))
+	if err != nil {
+		return nil, fmt.Errorf("listening for the launcher's API: %w", err)
+	}
+	server := &http.Server{Handler: l, ReadHeaderTimeout: 10 * time.Second}
+	served := make(chan struct{})
+	go func() {
+		defer close(served)
+		if err := server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
+			l.log.Error("the launcher's API ended", "err", err)
+		}
+	}()
+	l.endpoint(launcherName, "http://"+listener.Addr().String(), nil)
+	return func() {
+		_ = server.Close()
+		<-served
+	}, nil
+}
+
+// endpoint notes where a process answers, and how to find out whether it does.
+func (l *Launcher) endpoint(name, url string, p probe) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if url != "" {
+		l.endpoints[name] = url
+	}
+	if p != nil {
+		l.probes[name] = p
+	}
+	if err := l.options.folder().writeJSON(endpointsFile, l.endpoints); err != nil {
+		l.log.Error("endpoints are not on disk", "err", err)
+	}
+}
+
+// changed keeps the files about processes right.
+func (l *Launcher) changed(live map[string]process.ID) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	self, err := process.Identify(os.Getpid())
+	if err != nil {
+		l.log.Error("the launcher does not find itself", "err", err)
+		return
+	}
+	l.state.Processes = map[string]process.ID{launcherName: self}
+	maps.Copy(l.state.Processes, live)
+	l.save()
+}
+
+// save writes the state; l.mu is held.
+func (l *Launcher) save() {
+	// First what Down needs, then what others read.
+	if err := l.options.folder().writeJSON(stateFile, l.state); err != nil {
+		l.log.Error("the state is not on disk", "err", err)
+	}
+	if err := l.options.folder().writeJSON(pidsFile, pids(l.state.Processes)); err != nil {
+		l.log.Error("the process numbers are not on disk", "err", err)
+	}
+}
+
+func pids(processes map[string]process.ID) map[string]int {
+	numbers := map[string]int{}
+	for name, id := range processes {
+		numbers[name] = id.PID
+	}
+	return numbers
+}
+
+// shutdown ends everything: the processes that it started, the last first, and then what these have left behind. The
+// control plane is not asked: it would tidy up what nobody will look at.
+func (l *Launcher) shutdown(ctx context.Context) {
+	for _, p := range slices.Backward(l.supervisor.List()) {
+		end := l.supervisor.Stop
+		if isControlPlane(p.Name) {
+			end = func(_ context.Context, name string) error { return l.supervisor.Kill(name) }
+		}
+		if err := end(ctx, p.Name); err != nil {
+			l.log.Error("a process does not end", "process", p.Name, "err", err)
+		}
+	}
+	ctx, cancel := context.WithTimeout(ctx, endTimeout)
+	defer cancel()
+	find := func() ([]process.ID, error) { return process.WithEnv(IDVariable, l.state.ID) }
+	if _, err := process.End(ctx, l.clock, vmPatience, find); err != nil {
+		l.log.Error("not everything has ended", "err", err)
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.state.Processes, l.state.Ready = nil, false
+	l.save()
+	if err := l.options.folder().writeJSON(endpointsFile, map[string]string{}); err != nil {
+		l.log.Error("the endpoints are still on disk", "err", err)
+	}
+}
+
+func isControlPlane(name string) bool {
+	return name != cloudsimName && !strings.HasPrefix(name, fleetPrefix)
+}
+
+const (
+	// vmPatience is short: a VM whose cluster is gone has nothing left to do.
+	vmPatience = 100 * time.Millisecond
+	endTimeout = 20 * time.Second
+)

@@ -1,0 +1,97 @@
+package launcher
+
+import (
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+)
+
+// Options say what a lab consists of.
+type Options struct {
+	// Dir is the folder of the lab.
+	Dir string `json:"dir"`
+	// Bin is the folder with hyperkube, cloudsim, machine-controller-fleet, and this program.
+	Bin string `json:"bin"`
+	// Clusters is 1, or 2 for a target cluster that is not the control cluster.
+	Clusters int `json:"clusters"`
+	// Replicas of the fleet.
+	Replicas int `json:"replicas"`
+	// CloudsimFlags and FleetFlags are passed on, split at spaces.
+	CloudsimFlags string `json:"cloudsimFlags"`
+	FleetFlags    string `json:"fleetFlags"`
+}
+
+// Bind makes the options flags, and sets their defaults.
+func (o *Options) Bind(flags *flag.FlagSet) {
+	flags.IntVar(&o.Clusters, "clusters", 1, "`number` of clusters: 1, or 2 for a target cluster of its own")
+	flags.IntVar(&o.Replicas, "replicas", 1, "`number` of replicas of the fleet")
+	flags.StringVar(&o.CloudsimFlags, "cloudsim-flags", "", "`flags` for cloudsim, split at spaces")
+	flags.StringVar(&o.FleetFlags, "fleet-flags", "", "`flags` for the fleet, split at spaces")
+	flags.StringVar(&o.Bin, "bin", "", "`folder` of the binaries (default: the one of this program)")
+}
+
+// Complete makes paths absolute and fills in what was left open.
+func (o *Options) Complete() error {
+	if o.Bin == "" {
+		self, err := os.Executable()
+		if err != nil {
+			return fmt.Errorf("finding the folder of this program (give it with --bin): %w", err)
+		}
+		o.Bin = filepath.Dir(self)
+	}
+	for _, path := range []*string{&o.Bin, &o.Dir} {
+		absolute, err := filepath.Abs(*path)
+		if err != nil {
+			return fmt.Errorf("the absolute path of %q: %w", *path, err)
+		}
+		*path = absolute
+	}
+	return nil
+}
+
+// Validate says what is wrong with the options.
+func (o *Options) Validate() error {
+	var errs []error
+	if o.Clusters != 1 && o.Clusters != 2 {
+		errs = append(errs, fmt.Errorf("--clusters=%d: it must be 1 or 2", o.Clusters))
+	}
+	if o.Replicas < 1 {
+		errs = append(errs, fmt.Errorf("--replicas=%d: it must be at least 1", o.Replicas))
+	}
+	if o.Replicas > 1 { // Everything else in the lab is ready for more.
+		errs = append(errs, fmt.Errorf("--replicas=%d: a fleet of several replicas is not there yet, since replicas do not know of each other; use 1", o.Replicas))
+	}
+	for _, name := range []string{hyperkubeBinary, cloudsimBinary, fleetBinary} {
+		if _, err := os.Stat(o.binary(name)); err != nil {
+			errs = append(errs, fmt.Errorf("the binary %s is missing (make build): %w", name, err))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+const (
+	hyperkubeBinary = "hyperkube"
+	cloudsimBinary  = "cloudsim"
+	fleetBinary     = "machine-controller-fleet"
+)
+
+func (o *Options) binary(name string) string { return filepath.Join(o.Bin, name) }
+
+func (o *Options) folder() Folder { return Folder(o.Dir) }
+
+func (o *Options) twoClusters() bool { return o.Clusters == 2 }
+
+// String is what a user would have to give for a lab like this.
+func (o *Options) String() string {
+	text := []string{fmt.Sprintf("--clusters=%d --replicas=%d", o.Clusters, o.Replicas)}
+	if o.CloudsimFlags != "" {
+		text = append(text, fmt.Sprintf("--cloudsim-flags=%q", o.CloudsimFlags))
+	}
+	if o.FleetFlags != "" {
+		text = append(text, fmt.Sprintf("--fleet-flags=%q", o.FleetFlags))
+	}
+	return strings.Join(text, " ")
+}

@@ -1,0 +1,197 @@
+package supervise
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"slices"
+	"sync"
+	"syscall"
+	"time"
+
+	"k8s.io/utils/clock"
+
+	"github.com/machine-controller-fleet/machine-controller-fleet/lab/process"
+)
+
+// What an action can find wrong.
+var (
+	// ErrUnknown: there is no process of that name.
+	ErrUnknown = errors.New("unknown process")
+	// ErrRunning: a process is to be started that runs already.
+	ErrRunning = errors.New("runs already")
+	// ErrNotRunning: a process is to be paused or resumed that does not run.
+	ErrNotRunning = errors.New("does not run")
+)
+
+// Config is what a Supervisor needs.
+type Config struct {
+	// Env is added to the environment of each process.
+	Env []string
+	// Patience is how long Stop waits after SIGTERM before it sends SIGKILL.
+	Patience time.Duration
+	// Changed is told which processes live, by name, whenever that has changed. Calls follow each other.
+	Changed func(map[string]process.ID)
+	// Clock times the patience.
+	Clock clock.Clock
+}
+
+// Supervisor holds processes by name.
+type Supervisor struct {
+	config Config
+
+	mu       sync.Mutex
+	children map[string]*child
+	order    []string // in which they were first started
+
+	telling sync.Mutex
+}
+
+// New makes a Supervisor of nothing.
+func New(config Config) *Supervisor {
+	return &Supervisor{config: config, children: map[string]*child{}}
+}
+
+// Spec says how to start a process.
+type Spec struct {
+	Name string
+	// Path of the program, and its arguments.
+	Path string
+	Args []string
+	// Log is the file that gets both outputs, appended.
+	Log string
+}
+
+// Launch makes a process known by its name and starts it.
+func (s *Supervisor) Launch(spec Spec) error {
+	s.mu.Lock()
+	_, known := s.children[spec.Name]
+	if !known {
+		s.children[spec.Name] = &child{spec: spec, clock: s.config.Clock}
+		s.order = append(s.order, spec.Name)
+	}
+	s.mu.Unlock()
+	if known {
+		return fmt.Errorf("launching %q a second time: %w", spec.Name, ErrRunning)
+	}
+	return s.Start(spec.Name)
+}
+
+// Start starts a process that has ended.
+func (s *Supervisor) Start(name string) error {
+	return s.act(name, s.start)
+}
+
+// Stop asks a process to end (SIGTERM), and makes it after the patience or when ctx ends. One that does not run is fine.
+func (s *Supervisor) Stop(ctx context.Context, name string) error {
+	return s.act(name, func(c *child) error { return c.stop(ctx, s.config.Patience) })
+}
+
+// Kill ends a process at once (SIGKILL). One that does not run is fine.
+func (s *Supervisor) Kill(name string) error {
+	return s.act(name, func(c *child) error { return c.kill() })
+}
+
+// Pause makes a process stand still (SIGSTOP).
+func (s *Supervisor) Pause(name string) error {
+	return s.act(name, func(c *child) error { return c.current().signal(syscall.SIGSTOP) })
+}
+
+// Resume ends a pause.
+func (s *Supervisor) Resume(name string) error {
+	return s.act(name, func(c *child) error { return c.current().signal(syscall.SIGCONT) })
+}
+
+// Restart stops a process, if it runs, and starts it.
+func (s *Supervisor) Restart(ctx context.Context, name string) error {
+	return s.act(name, func(c *child) error {
+		if err := c.stop(ctx, s.config.Patience); err != nil {
+			return err
+		}
+		return s.start(c)
+	})
+}
+
+// List describes all processes, in the order of their first start.
+func (s *Supervisor) List() []Process {
+	var list []Process
+	for _, name := range s.names() {
+		if p, err := s.Get(name); err == nil {
+			list = append(list, p)
+		}
+	}
+	return list
+}
+
+// Get describes one process.
+func (s *Supervisor) Get(name string) (Process, error) {
+	c, err := s.child(name)
+	if err != nil {
+		return Process{}, err
+	}
+	return c.describe(), nil
+}
+
+// Ended is closed when the present life of the process has ended.
+func (s *Supervisor) Ended(name string) (<-chan struct{}, error) {
+	c, err := s.child(name)
+	if err != nil {
+		return nil, err
+	}
+	if l := c.current(); l != nil {
+		return l.ended, nil
+	}
+	return nil, fmt.Errorf("process %q: %w", name, ErrNotRunning)
+}
+
+func (s *Supervisor) names() []string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Clone(s.order)
+}
+
+func (s *Supervisor) child(name string) (*child, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	c, ok := s.children[name]
+	if !ok {
+		return nil, fmt.Errorf("process %q: %w; there are %q", name, ErrUnknown, s.order)
+	}
+	return c, nil
+}
+
+func (s *Supervisor) act(name string, action func(*child) error) error {
+	c, err := s.child(name)
+	if err != nil {
+		return err
+	}
+	c.acting.Lock()
+	defer c.acting.Unlock()
+	if err := action(c); err != nil {
+		return fmt.Errorf("process %q: %w", name, err)
+	}
+	return nil
+}
+
+func (s *Supervisor) start(c *child) error {
+	cmd := exec.Command(c.spec.Path, c.spec.Args...) //nolint:noctx // Its life is not bound to that of a request.
+	cmd.Env = append(os.Environ(), s.config.Env...)
+	return c.start(cmd, s.tell)
+}
+
+// tell passes on which processes live.
+func (s *Supervisor) tell() {
+	s.telling.Lock()
+	defer s.telling.Unlock()
+	live := map[string]process.ID{}
+	for _, name := range s.names() {
+		if c, err := s.child(name); err == nil {
+			if l := c.current(); !l.over() {
+				live[name] = l.id
+			}
+		}
+	}
+	s.config.Changed(live)
+}

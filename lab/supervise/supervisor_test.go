@@ -1,0 +1,208 @@
+package supervise
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"go.uber.org/goleak"
+	"k8s.io/utils/clock"
+
+	"github.com/machine-controller-fleet/machine-controller-fleet/lab/process"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// told keeps what Config.Changed was last told.
+type told struct {
+	mu   sync.Mutex
+	live map[string]process.ID
+}
+
+func (t *told) change(live map[string]process.ID) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.live = live
+}
+
+func (t *told) pid(name string) int {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.live[name].PID
+}
+
+// launch starts a shell script under a new supervisor, and waits until it has written a line to its log.
+func launch(t *testing.T, script string) (*Supervisor, *told) {
+	t.Helper()
+	changes := &told{}
+	s := New(Config{Env: []string{"SUPERVISE_TEST=yes"}, Patience: 100 * time.Millisecond, Changed: changes.change, Clock: clock.RealClock{}})
+	spec := Spec{Name: "it", Path: "/bin/sh", Args: []string{"-c", script}, Log: filepath.Join(t.TempDir(), "it.log")}
+	if err := s.Launch(spec); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := s.Stop(context.WithoutCancel(t.Context()), "it"); err != nil {
+			t.Error(err)
+		}
+	})
+	waitFor(t, func() bool {
+		data, err := os.ReadFile(spec.Log)
+		return err == nil && len(data) > 0
+	})
+	return s, changes
+}
+
+func waitFor(t *testing.T, condition func() bool) {
+	t.Helper()
+	deadline := time.After(10 * time.Second)
+	ticker := time.NewTicker(5 * time.Millisecond)
+	defer ticker.Stop()
+	for !condition() {
+		select {
+		case <-deadline:
+			t.Fatal("waited for 10 s")
+		case <-ticker.C:
+		}
+	}
+}
+
+func get(t *testing.T, s *Supervisor) Process {
+	t.Helper()
+	p, err := s.Get("it")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+const (
+	obedient = "echo up; exec sleep 60"
+	stubborn = "trap '' TERM; echo up; while :; do sleep 60; done"
+)
+
+func TestEnds(t *testing.T) {
+	stop := func(s *Supervisor) error { return s.Stop(context.Background(), "it") }
+	kill := func(s *Supervisor) error { return s.Kill("it") }
+	pauseAndStop := func(s *Supervisor) error { return errors.Join(s.Pause("it"), stop(s)) }
+	tests := map[string]struct {
+		script string
+		end    func(*Supervisor) error
+		exit   string
+	}{
+		"stop":                   {obedient, stop, "signal: terminated"},
+		"stop the stubborn":      {stubborn, stop, "signal: killed"},
+		"stop the paused":        {obedient, pauseAndStop, "signal: terminated"},
+		"stop, impatient caller": {stubborn, func(s *Supervisor) error { return s.Stop(cancelled(), "it") }, "signal: killed"},
+		"kill":                   {obedient, kill, "signal: killed"},
+		"kill the paused":        {obedient, func(s *Supervisor) error { return errors.Join(s.Pause("it"), kill(s)) }, "signal: killed"},
+		"stop twice":             {obedient, func(s *Supervisor) error { return errors.Join(stop(s), stop(s)) }, "signal: terminated"},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			s, changes := launch(t, test.script)
+			if pid := changes.pid("it"); pid == 0 || pid != get(t, s).PID {
+				t.Errorf("told of process %d, it is %d", pid, get(t, s).PID)
+			}
+			if err := test.end(s); err != nil {
+				t.Fatal(err)
+			}
+			if pid := changes.pid("it"); pid != 0 {
+				t.Errorf("still told of process %d", pid)
+			}
+			got := get(t, s)
+			want := Process{Name: "it", State: Exited, Starts: 1, StartedAt: got.StartedAt, Exit: test.exit, Log: got.Log}
+			if diff := cmp.Diff(want, got); diff != "" {
+				t.Errorf("process (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func cancelled() context.Context {
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	return ctx
+}
+
+func TestPauseAndResume(t *testing.T) {
+	s, _ := launch(t, obedient)
+	if err := s.Pause("it"); err != nil {
+		t.Fatal(err)
+	}
+	waitFor(t, func() bool { return get(t, s).State == Paused })
+	if err := s.Resume("it"); err != nil {
+		t.Fatal(err)
+	}
+	waitFor(t, func() bool { return get(t, s).State == Running })
+}
+
+func TestRestart(t *testing.T) {
+	s, changes := launch(t, obedient)
+	first := get(t, s)
+	if err := s.Start("it"); !errors.Is(err, ErrRunning) {
+		t.Errorf("starting what runs: %v, want %v", err, ErrRunning)
+	}
+	if err := s.Restart(t.Context(), "it"); err != nil {
+		t.Fatal(err)
+	}
+	second := get(t, s)
+	if second.PID == first.PID || second.Starts != 2 || second.State != Running || changes.pid("it") != second.PID {
+		t.Errorf("after the restart: %+v (before: %+v), told of process %d", second, first, changes.pid("it"))
+	}
+}
+
+// What ends by itself stays ended, and is told of.
+func TestUnexpectedEnd(t *testing.T) {
+	s, changes := launch(t, "echo up; exit 3")
+	ended, err := s.Ended("it")
+	if err != nil {
+		t.Fatal(err)
+	}
+	<-ended
+	waitFor(t, func() bool { return changes.pid("it") == 0 })
+	if got := get(t, s); got.State != Exited || got.Exit != "exit status 3" {
+		t.Errorf("process: %+v", got)
+	}
+	if err := s.Pause("it"); !errors.Is(err, ErrNotRunning) {
+		t.Errorf("pausing it: %v, want %v", err, ErrNotRunning)
+	}
+	if err := s.Start("it"); err != nil {
+		t.Errorf("starting it again: %v", err)
+	}
+}
+
+func TestRefusals(t *testing.T) {
+	s, _ := launch(t, obedient)
+	if err := s.Kill("other"); !errors.Is(err, ErrUnknown) {
+		t.Errorf("killing an unknown process: %v, want %v", err, ErrUnknown)
+	}
+	if err := s.Launch(Spec{Name: "it"}); !errors.Is(err, ErrRunning) {
+		t.Errorf("launching twice: %v, want %v", err, ErrRunning)
+	}
+	err := s.Launch(Spec{Name: "absent", Path: filepath.Join(t.TempDir(), "absent"), Log: os.DevNull})
+	if !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("launching a program that does not exist: %v, want %v", err, os.ErrNotExist)
+	}
+	if p, err := s.Get("absent"); err != nil || p.State != Exited {
+		t.Errorf("what could not be started: %+v, %v", p, err)
+	}
+}
+
+func TestEnvironmentAndLog(t *testing.T) {
+	s, _ := launch(t, "echo mark $SUPERVISE_TEST; echo error >&2; exec sleep 60")
+	var data []byte
+	waitFor(t, func() bool {
+		var err error
+		data, err = os.ReadFile(get(t, s).Log)
+		return err == nil && strings.Contains(string(data), "error\n")
+	})
+	if got, want := string(data), "mark yes\nerror\n"; got != want {
+		t.Errorf("log %q, want %q", got, want)
+	}
+}

@@ -1,0 +1,172 @@
+package vm
+
+import (
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+)
+
+// Commands of the lab binary.
+const (
+	Command     = "vm"
+	InitCommand = "vm-init"
+)
+
+// Paths inside of a machine.
+const (
+	// KubeletDir is the kubelet's folder.
+	KubeletDir = "/var/lib/kubelet"
+	// PodLogsDir has the logs of containers.
+	PodLogsDir = "/var/log/pods"
+	// BootstrapKubeconfigPath, ClientCAPath and ConfigPath are what the cloud gives a machine along.
+	BootstrapKubeconfigPath = KubeletDir + "/bootstrap.kubeconfig"
+	ClientCAPath            = KubeletDir + "/client-ca.crt"
+	ConfigPath              = KubeletDir + "/machine.json"
+)
+
+// Config is what a machine is made of.
+type Config struct {
+	// Dir is its disk. A machine that boots from a disk again is the same one: it has its certificate already.
+	Dir string `json:"dir"`
+	// Name of the host and of the Node.
+	Name string `json:"name"`
+	// ProviderID becomes the Node's spec.providerID.
+	ProviderID string `json:"providerID"`
+	// NodeIP is the address on which the kubelet listens, and that of the pods. A loopback address is fine: the kubelet
+	// does not report addresses, its cloud does.
+	NodeIP string `json:"nodeIP"`
+	// Port of the kubelet's API.
+	Port int `json:"port"`
+	// CPU and MemoryMiB are the Node's capacity. They limit nothing else.
+	CPU       int   `json:"cpu"`
+	MemoryMiB int64 `json:"memoryMiB"`
+	// Labels of the Node.
+	Labels map[string]string `json:"labels"`
+	// ForcedEnv is put into the environment of each container, over whatever is there: the address of the API server,
+	// which Kubernetes would else give as that of a Service, and nothing here leads to one.
+	ForcedEnv map[string]string `json:"forcedEnv"`
+	// Images are commands by image name, for containers that have none. See package cri.
+	Images map[string][]string `json:"images"`
+
+	// BootstrapKubeconfig and ClientCAFile are paths outside of the machine.
+	BootstrapKubeconfig string `json:"-"`
+	ClientCAFile        string `json:"-"`
+	imagesFile          string
+}
+
+// Bind makes the configuration flags.
+func (c *Config) Bind(flags *flag.FlagSet) {
+	flags.StringVar(&c.Dir, "dir", "", "`folder` that is the machine's disk")
+	flags.StringVar(&c.Name, "name", "", "`name` of the Node")
+	flags.StringVar(&c.ProviderID, "provider-id", "", "provider `ID` of the Node")
+	flags.StringVar(&c.NodeIP, "node-ip", "", "`address` on which the kubelet listens, and that of its pods")
+	flags.IntVar(&c.Port, "port", 0, "`port` of the kubelet's API")
+	flags.IntVar(&c.CPU, "cpu", 0, "`cores` of the Node")
+	flags.Int64Var(&c.MemoryMiB, "memory-mib", 0, "memory of the Node, in `MiB`")
+	flags.Func("labels", "labels of the Node, as in `k=v,k=v`", pairs(&c.Labels))
+	flags.StringVar(&c.BootstrapKubeconfig, "bootstrap-kubeconfig", "", "`file` with which the kubelet asks for a certificate")
+	flags.StringVar(&c.ClientCAFile, "client-ca-file", "", "`file` with the authority of those who may use the kubelet's API")
+	flags.Func("forced-env", "environment of all containers, as in `K=V,K=V`", pairs(&c.ForcedEnv))
+	flags.StringVar(&c.imagesFile, "images", "", "JSON `file` with an object, image name → list of strings: the command that it runs")
+}
+
+// pairs parses k=v,k=v.
+func pairs(into *map[string]string) func(string) error {
+	return func(text string) error {
+		result := map[string]string{}
+		for pair := range strings.SplitSeq(text, ",") {
+			if pair == "" {
+				continue
+			}
+			key, value, ok := strings.Cut(pair, "=")
+			if !ok || key == "" {
+				return fmt.Errorf("%q is not of the form key=value", pair)
+			}
+			result[key] = value
+		}
+		*into = result
+		return nil
+	}
+}
+
+// Validate says what is missing or wrong.
+func (c *Config) Validate() error {
+	var errs []error
+	for name, value := range map[string]string{
+		"dir": c.Dir, "name": c.Name, "provider-id": c.ProviderID, "bootstrap-kubeconfig": c.BootstrapKubeconfig, "client-ca-file": c.ClientCAFile,
+	} {
+		if value == "" {
+			errs = append(errs, fmt.Errorf("--%s is missing", name))
+		}
+	}
+	if net.ParseIP(c.NodeIP) == nil {
+		errs = append(errs, fmt.Errorf("--node-ip=%q is no IP address", c.NodeIP))
+	}
+	if c.Port < 1 || c.Port > 65535 {
+		errs = append(errs, fmt.Errorf("--port=%d is no port", c.Port))
+	}
+	if c.CPU < 1 {
+		errs = append(errs, fmt.Errorf("--cpu=%d: it must be at least 1", c.CPU))
+	}
+	if c.MemoryMiB < 1 {
+		errs = append(errs, fmt.Errorf("--memory-mib=%d: it must be at least 1", c.MemoryMiB))
+	}
+	return errors.Join(errs...)
+}
+
+// The folders of a disk, which become KubeletDir and PodLogsDir.
+func (c *Config) kubeletDir() string { return filepath.Join(c.Dir, "kubelet") }
+func (c *Config) podLogsDir() string { return filepath.Join(c.Dir, "pods") }
+
+// writeDisk makes the disk, or completes it, and puts on it what the machine is given along.
+func (c *Config) writeDisk() error {
+	if c.imagesFile != "" {
+		data, err := os.ReadFile(c.imagesFile)
+		if err != nil {
+			return fmt.Errorf("reading the table of images: %w", err)
+		}
+		if err := json.Unmarshal(data, &c.Images); err != nil {
+			return fmt.Errorf("the table of images, %s: %w", c.imagesFile, err)
+		}
+	}
+	for _, dir := range []string{c.kubeletDir(), c.podLogsDir()} {
+		if err := os.MkdirAll(dir, 0o700); err != nil {
+			return fmt.Errorf("making the disk: %w", err)
+		}
+	}
+	for source, path := range map[string]string{c.BootstrapKubeconfig: BootstrapKubeconfigPath, c.ClientCAFile: ClientCAPath} {
+		data, err := os.ReadFile(source)
+		if err != nil {
+			return fmt.Errorf("reading what to put on the disk: %w", err)
+		}
+		if err := os.WriteFile(filepath.Join(c.kubeletDir(), filepath.Base(path)), data, 0o600); err != nil {
+			return fmt.Errorf("writing to the disk: %w", err)
+		}
+	}
+	data, err := json.MarshalIndent(c, "", "  ")
+	if err != nil {
+		return fmt.Errorf("encoding the machine's configuration: %w", err)
+	}
+	if err := os.WriteFile(filepath.Join(c.kubeletDir(), filepath.Base(ConfigPath)), data, 0o600); err != nil {
+		return fmt.Errorf("writing to the disk: %w", err)
+	}
+	return nil
+}
+
+// ReadConfig reads the configuration back, inside of the machine.
+func ReadConfig(path string) (Config, error) {
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return Config{}, fmt.Errorf("reading the machine's configuration: %w", err)
+	}
+	var c Config
+	if err := json.Unmarshal(data, &c); err != nil {
+		return Config{}, fmt.Errorf("the machine's configuration, %s: %w", path, err)
+	}
+	return c, nil
+}

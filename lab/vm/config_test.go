@@ -1,0 +1,120 @@
+package vm
+
+import (
+	"flag"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+)
+
+// parse parses a command line of `lab vm`.
+func parse(args ...string) (*Config, error) {
+	flags := flag.NewFlagSet("vm", flag.ContinueOnError)
+	flags.SetOutput(io.Discard)
+	var c Config
+	c.Bind(flags)
+	return &c, flags.Parse(args)
+}
+
+// complete is a command line with all that is needed, and the files that it names.
+func complete(t *testing.T) []string {
+	t.Helper()
+	dir := t.TempDir()
+	for name, content := range map[string]string{"kubeconfig": "K", "ca": "CA", "images.json": `{"app":["run","it"]}`} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return []string{
+		"--dir=" + filepath.Join(dir, "disk"), "--name=vm-0", "--provider-id=simulated:///r/z/vm-0", "--node-ip=127.0.0.1", "--port=10250",
+		"--cpu=4", "--memory-mib=8192", "--labels=a=b,c/d=e", "--forced-env=HOST=127.0.0.1,EMPTY=",
+		"--bootstrap-kubeconfig=" + filepath.Join(dir, "kubeconfig"), "--client-ca-file=" + filepath.Join(dir, "ca"),
+		"--images=" + filepath.Join(dir, "images.json"),
+	}
+}
+
+// What is said on the command line outside arrives inside.
+func TestDisk(t *testing.T) {
+	c, err := parse(complete(t)...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Validate(); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 { // The second time as after a reboot.
+		if err := c.writeDisk(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	got, err := ReadConfig(filepath.Join(c.Dir, "kubelet", "machine.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := Config{
+		Dir: c.Dir, Name: "vm-0", ProviderID: "simulated:///r/z/vm-0", NodeIP: "127.0.0.1", Port: 10250, CPU: 4, MemoryMiB: 8192,
+		Labels: map[string]string{"a": "b", "c/d": "e"}, ForcedEnv: map[string]string{"HOST": "127.0.0.1", "EMPTY": ""},
+		Images: map[string][]string{"app": {"run", "it"}},
+	}
+	if diff := cmp.Diff(want, got, cmpopts.IgnoreUnexported(Config{})); diff != "" {
+		t.Errorf("configuration (-want +got):\n%s", diff)
+	}
+	for name, want := range map[string]string{"bootstrap.kubeconfig": "K", "client-ca.crt": "CA"} {
+		if data, err := os.ReadFile(filepath.Join(c.Dir, "kubelet", name)); err != nil || string(data) != want {
+			t.Errorf("%s: %q, %v; want %q", name, data, err, want)
+		}
+	}
+}
+
+func TestRefusals(t *testing.T) {
+	for name, test := range map[string]struct {
+		flag string
+		want string
+	}{
+		"no name":         {"--name=", "--name"},
+		"no disk":         {"--dir=", "--dir"},
+		"no address":      {"--node-ip=localhost", "--node-ip"},
+		"port too high":   {"--port=65536", "--port"},
+		"no cores":        {"--cpu=0", "--cpu"},
+		"negative memory": {"--memory-mib=-1", "--memory-mib"},
+		"broken labels":   {"--labels=a=b,c", "labels"},
+		"nameless env":    {"--forced-env==x", "forced-env"},
+		"no image table":  {"--images=/does/not/exist", "images"},
+		"no kubeconfig":   {"--bootstrap-kubeconfig=/does/not/exist", "/does/not/exist"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c, err := parse(append(complete(t), test.flag)...)
+			if err == nil {
+				err = c.Validate()
+			}
+			if err == nil {
+				err = c.writeDisk()
+			}
+			if err == nil || !strings.Contains(err.Error(), test.want) {
+				t.Errorf("error %v, want one about %s", err, test.want)
+			}
+		})
+	}
+}
+
+func FuzzPairs(f *testing.F) {
+	for _, seed := range []string{"", "a=b", "a=b,c=d=e", ",,", "=", "a", "a=b,"} {
+		f.Add(seed)
+	}
+	f.Fuzz(func(t *testing.T, text string) {
+		var got map[string]string
+		if err := pairs(&got)(text); err != nil {
+			return
+		}
+		for key, value := range got {
+			if key == "" || !strings.Contains(","+text+",", ","+key+"="+value+",") {
+				t.Errorf("%q became %q", text, got)
+			}
+		}
+	})
+}

@@ -1,0 +1,124 @@
+package vm
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"syscall"
+
+	"k8s.io/utils/clock"
+)
+
+// Main is the commands Command and InitCommand. It returns when the machine is off.
+func Main(ctx context.Context, command string, args []string, out io.Writer) error {
+	flags := flag.NewFlagSet("lab "+command, flag.ContinueOnError)
+	var c Config
+	var check bool
+	hyperkube := siblingOfSelf("hyperkube")
+	flags.BoolVar(&check, "check", false, "only find out whether machines can run here")
+	flags.StringVar(&hyperkube, "hyperkube", hyperkube, "`path` of the binary with the kubelet")
+	c.Bind(flags)
+	if err := flags.Parse(args); err != nil {
+		return err
+	}
+	switch {
+	case command == InitCommand && check:
+		return tryMachine(c.Dir)
+	case command == InitCommand:
+		return boot(c.Dir, hyperkube, clock.RealClock{})
+	case check:
+		return Check(ctx)
+	}
+	if err := c.Validate(); err != nil {
+		return err
+	}
+	return run(ctx, &c, hyperkube, out)
+}
+
+func siblingOfSelf(name string) string {
+	self, err := os.Executable()
+	if err != nil {
+		return name
+	}
+	return filepath.Join(filepath.Dir(self), name)
+}
+
+// run is the hull: it starts init in namespaces of its own, passes on the wish to shut down, and waits.
+func run(ctx context.Context, c *Config, hyperkube string, out io.Writer) error {
+	dir, err := filepath.Abs(c.Dir)
+	if err != nil {
+		return fmt.Errorf("the absolute path of the disk: %w", err)
+	}
+	c.Dir = dir
+	if err := c.writeDisk(); err != nil {
+		return err
+	}
+	cmd, err := initCommand("--dir="+c.Dir, "--hyperkube="+hyperkube)
+	if err != nil {
+		return err
+	}
+	cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr
+	// Init dies with the thread that has started it, so this one has to live on.
+	runtime.LockOSThread()
+	if err := cmd.Start(); err != nil {
+		return fmt.Errorf("starting the machine: %w", err)
+	}
+	fmt.Fprintf(out, "machine %s boots, its first process is %d\n", c.Name, cmd.Process.Pid)
+	stop := context.AfterFunc(ctx, func() { _ = cmd.Process.Signal(syscall.SIGTERM) })
+	defer stop()
+	if err := cmd.Wait(); err != nil {
+		return fmt.Errorf("the machine ended: %w", err)
+	}
+	return nil
+}
+
+// Check says why machines cannot run here, if they cannot.
+func Check(ctx context.Context) error {
+	dir, err := os.MkdirTemp("", "lab-vm-check-")
+	if err != nil {
+		return fmt.Errorf("making a folder: %w", err)
+	}
+	defer func() { _ = os.RemoveAll(dir) }()
+	cmd, err := initCommand("--dir="+dir, "--check")
+	if err != nil {
+		return err
+	}
+	stop := context.AfterFunc(ctx, func() { _ = cmd.Cancel() })
+	defer stop()
+	output, err := cmd.CombinedOutput()
+	if _, ok := errors.AsType[*exec.ExitError](err); ok {
+		return fmt.Errorf("no machine can boot: %s", output)
+	}
+	if err != nil {
+		return fmt.Errorf("this system lets nobody make namespaces (neither root nor user namespaces help): %w", err)
+	}
+	return nil
+}
+
+// initCommand is the first process of a machine, in namespaces of its own.
+func initCommand(args ...string) (*exec.Cmd, error) {
+	self, err := os.Executable()
+	if err != nil {
+		return nil, fmt.Errorf("finding this program, which is the machine's first process too: %w", err)
+	}
+	cmd := exec.Command(self, append([]string{InitCommand}, args...)...) //nolint:noctx // SIGKILL is not how it ends.
+	cmd.SysProcAttr = &syscall.SysProcAttr{
+		Cloneflags: syscall.CLONE_NEWPID | syscall.CLONE_NEWNS | syscall.CLONE_NEWUTS | syscall.CLONE_NEWIPC,
+		// When the hull is killed, the machine is off.
+		Pdeathsig: syscall.SIGKILL,
+		// Ctrl-C is for the hull, which passes it on in its own way.
+		Setsid: true,
+	}
+	if uid, gid := os.Geteuid(), os.Getegid(); uid != 0 {
+		cmd.SysProcAttr.Cloneflags |= syscall.CLONE_NEWUSER
+		cmd.SysProcAttr.UidMappings = []syscall.SysProcIDMap{{ContainerID: 0, HostID: uid, Size: 1}}
+		cmd.SysProcAttr.GidMappings = []syscall.SysProcIDMap{{ContainerID: 0, HostID: gid, Size: 1}}
+	}
+	return cmd, nil
+}

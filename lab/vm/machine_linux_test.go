@@ -1,0 +1,167 @@
+package vm
+
+import (
+	"bufio"
+	"context"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// The test binary stands for the lab binary, which a machine starts again as its first process, and for hyperkube.
+func TestMain(m *testing.M) {
+	if len(os.Args) > 1 && (os.Args[1] == Command || os.Args[1] == InitCommand) {
+		ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
+		err := Main(ctx, os.Args[1], os.Args[2:], os.Stdout)
+		stop()
+		if err != nil {
+			_, _ = os.Stderr.WriteString(err.Error() + "\n")
+			os.Exit(1)
+		}
+		return
+	}
+	os.Exit(m.Run())
+}
+
+// start boots a machine whose kubelet is a script, and returns when the script says "up".
+func start(t *testing.T, script string) (hull *exec.Cmd, output *bufio.Reader) {
+	t.Helper()
+	if err := Check(t.Context()); err != nil {
+		if os.Getenv("LAB_REQUIRE_KUBELET") == "1" {
+			t.Fatal(err)
+		}
+		t.Skip(err)
+	}
+	hyperkube := filepath.Join(t.TempDir(), "hyperkube")
+	if err := os.WriteFile(hyperkube, []byte("#!/bin/sh\n"+script), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	hull = exec.CommandContext(t.Context(), self, append([]string{Command, "--hyperkube=" + hyperkube}, complete(t)...)...)
+	hull.Stderr = os.Stderr
+	pipe, err := hull.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := hull.Start(); err != nil {
+		t.Fatal(err)
+	}
+	output = bufio.NewReader(pipe)
+	if _, err := output.ReadString('\n'); err != nil { // The hull says hello.
+		t.Fatal(err)
+	}
+	expect(t, output, "up")
+	return hull, output
+}
+
+func expect(t *testing.T, output *bufio.Reader, want string) {
+	t.Helper()
+	line, err := output.ReadString('\n')
+	if err != nil || strings.TrimSpace(line) != want {
+		t.Fatalf("the machine says %q (%v), want %q", line, err, want)
+	}
+}
+
+// expectOff waits until nobody is left who could write.
+func expectOff(t *testing.T, output *bufio.Reader) {
+	t.Helper()
+	if line, err := output.ReadString('\n'); err == nil {
+		t.Fatalf("the machine says %q, and should be off", line)
+	}
+}
+
+func TestInside(t *testing.T) {
+	t.Parallel()
+	hull, output := start(t, `echo up
+hostname
+cat /var/lib/kubelet/bootstrap.kubeconfig; echo
+touch /var/lib/kubelet/remembered /var/forgotten /run/forgotten
+echo "$@"
+`)
+	for _, want := range []string{"vm-0", "K", "kubelet"} {
+		expect(t, output, want)
+	}
+	expectOff(t, output)
+	if err := hull.Wait(); err == nil {
+		t.Error("a machine whose kubelet ends ends well")
+	}
+	if _, err := os.Stat("/var/forgotten"); err == nil {
+		t.Error("the machine wrote to the host's /var")
+	}
+}
+
+// Whatever runs in it, a machine that is switched off is off.
+func TestPowerOff(t *testing.T) {
+	t.Parallel()
+	hull, output := start(t, "trap '' TERM\n(setsid sleep 1000 &)\necho up\nsleep 1000")
+	if err := hull.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	expectOff(t, output)
+	_ = hull.Wait()
+}
+
+func TestShutDown(t *testing.T) {
+	t.Parallel()
+	hull, output := start(t, `trap 'echo bye; exit 1' TERM
+(trap 'echo pod; exit' TERM; echo up; while :; do sleep 0.01; done) &
+wait`)
+	if err := hull.Process.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	said := map[string]bool{}
+	for range 2 {
+		line, err := output.ReadString('\n')
+		if err != nil {
+			t.Fatal(err)
+		}
+		said[strings.TrimSpace(line)] = true
+	}
+	if !said["bye"] || !said["pod"] {
+		t.Errorf("the machine said %v on its way down", said)
+	}
+	expectOff(t, output)
+	if err := hull.Wait(); err != nil {
+		t.Errorf("a machine that is shut down: %v", err)
+	}
+}
+
+// Orphans are reaped: nobody else would.
+func TestReaping(t *testing.T) {
+	t.Parallel()
+	_, output := start(t, `echo up
+for i in 1 2 3 4 5; do (sh -c 'exit 3' & ) ; done
+for i in $(seq 500); do
+  zombies=0
+  for stat in /proc/[0-9]*/stat; do case "$(cat $stat 2>/dev/null)" in *') Z '*) zombies=$((zombies+1));; esac; done
+  if [ $zombies = 0 ]; then echo none; exit; fi
+  sleep 0.01
+done
+echo $zombies`)
+	expect(t, output, "none")
+}
+
+// One that does not want to end when the machine is shut down is made to.
+func TestShutDownOfTheStubborn(t *testing.T) {
+	t.Parallel()
+	hull, output := start(t, "trap '' TERM; echo up; while :; do sleep 1; done")
+	begin := time.Now()
+	if err := hull.Process.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	expectOff(t, output)
+	if err := hull.Wait(); err != nil {
+		t.Errorf("a machine that is shut down: %v", err)
+	}
+	if took := time.Since(begin); took < shutdownTime {
+		t.Errorf("it got %v to end, of %v", took, shutdownTime)
+	}
+}
