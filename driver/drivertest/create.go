@@ -1,0 +1,145 @@
+package drivertest
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/machine-controller-fleet/machine-controller-fleet/driver"
+)
+
+// concurrency is how many calls are made at the same time.
+const concurrency = 8
+
+// lostAfter is how long a caller waits for an answer that does not come.
+const lostAfter = 300 * time.Millisecond
+
+func testCreate(s *suite) {
+	m := s.machine()
+	s.wantStatus(m, driver.NotFound, "before the create")
+	vm := s.mustCreate(m)
+	s.wantVMs(m, 1, "after the create")
+	if got := s.wantStatus(m, driver.OK, "by UID"); got.ProviderID != vm.ProviderID || got.NodeName != vm.NodeName {
+		s.t.Errorf("GetMachineStatus by UID returned another VM than CreateMachine:\n%s", cmp.Diff(vm, got))
+	}
+	if got := s.wantStatus(made(m, vm), driver.OK, "by provider ID"); got.ProviderID != vm.ProviderID || got.NodeName != vm.NodeName {
+		s.t.Errorf("GetMachineStatus by provider ID returned another VM than CreateMachine:\n%s", cmp.Diff(vm, got))
+	}
+}
+
+func testCreateTwice(s *suite) {
+	m := s.machine()
+	first, second := s.mustCreate(m), s.mustCreate(m)
+	if first.ProviderID != second.ProviderID {
+		s.t.Errorf("the second create returned %s, the first %s", second.ProviderID, first.ProviderID)
+	}
+	s.wantVMs(m, 1, "after two creates")
+}
+
+func testCreateConcurrently(s *suite) {
+	m := s.machine()
+	ids := make([]string, concurrency)
+	var wg sync.WaitGroup
+	for i := range ids {
+		wg.Go(func() {
+			ctx, cancel := s.bounded()
+			defer cancel()
+			// A create that meets another one may fail. The fleet would call again; what counts is that there is one VM.
+			if vm, code := s.create(ctx, m); code == driver.OK {
+				ids[i] = vm.ProviderID
+			}
+		})
+	}
+	wg.Wait()
+	want := s.mustCreate(m).ProviderID
+	for _, id := range ids {
+		if id != "" && id != want {
+			s.t.Errorf("concurrent creates returned %s and %s", id, want)
+		}
+	}
+	s.wantVMs(m, 1, "after concurrent creates")
+}
+
+func testCreateAfterLostAnswer(s *suite) {
+	m := s.machine()
+	heal := s.fail(LostAnswer)
+	ctx, cancel := context.WithTimeout(s.t.Context(), lostAfter)
+	defer cancel()
+	if _, code := s.create(ctx, m); !outcomeUnknown(code) {
+		s.t.Errorf("CreateMachine without an answer: code %v, want one that says that the outcome is not known", code)
+	}
+	heal()
+	s.wantVMs(m, 1, "after the answer was lost")
+	s.mustCreate(m)
+	s.wantVMs(m, 1, "after the create was repeated")
+}
+
+// Bootstrap tokens end and are made anew, and classes are changed, while a create is retried.
+func testCreateWithOtherUserData(s *suite) {
+	m := s.machine()
+	first := s.mustCreate(m)
+	s.UserData = append([]byte("# changed\n"), s.UserData...)
+	if second := s.mustCreate(m); second.ProviderID != first.ProviderID {
+		s.t.Errorf("with other user data the create returned %s, before %s", second.ProviderID, first.ProviderID)
+	}
+	s.wantVMs(m, 1, "after a create with other user data")
+}
+
+func testCreateAfterEnd(s *suite) {
+	if s.EndVM == nil {
+		s.t.Skip("Env.EndVM is not set")
+	}
+	m := s.machine()
+	first := s.mustCreate(m)
+	s.EndVM(s.t, first.ProviderID)
+	ctx, cancel := s.bounded()
+	defer cancel()
+	// Whether a Machine may have a second VM is the driver's choice.
+	vm, code := s.create(ctx, m)
+	if code == driver.OK && vm.ProviderID == first.ProviderID {
+		s.t.Errorf("CreateMachine returned %s, which has ended", vm.ProviderID)
+	}
+	want := 0
+	if code == driver.OK {
+		want = 1
+	}
+	s.wantVMs(m, want, "after a create that followed the end of the VM")
+}
+
+func testBadSpecs(s *suite) {
+	if len(s.BadSpecs) == 0 {
+		s.t.Skip("Env.BadSpecs is not set")
+	}
+	for name, spec := range s.BadSpecs {
+		m := s.machine()
+		ctx, cancel := s.bounded()
+		_, err := s.Driver.CreateMachine(ctx, driver.CreateMachineRequest{Target: s.withSpec(m, spec), UserData: s.UserData})
+		cancel()
+		if code := s.check(driver.OpCreate, err); code != driver.InvalidArgument {
+			s.t.Errorf("%s: CreateMachine: code %v, want InvalidArgument", name, code)
+		}
+		s.wantVMs(m, 0, name)
+	}
+}
+
+func testInitialize(s *suite) {
+	m := s.machine()
+	vm := s.mustCreate(m)
+	for _, m := range []driver.Target{s.target(m), s.target(made(m, vm)), s.target(made(m, vm))} {
+		ctx, cancel := s.bounded()
+		resp, err := s.Driver.InitializeMachine(ctx, driver.InitializeMachineRequest{Target: m})
+		cancel()
+		switch s.check(driver.OpInitialize, err) {
+		case driver.OK:
+			if resp.ProviderID != vm.ProviderID {
+				s.t.Errorf("InitializeMachine returned %s, want %s", resp.ProviderID, vm.ProviderID)
+			}
+		case driver.Unimplemented:
+		default:
+			s.t.Errorf("InitializeMachine: %v", err)
+		}
+	}
+	s.wantStatus(made(m, vm), driver.OK, "after InitializeMachine")
+}

@@ -1,0 +1,147 @@
+package drivertest
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
+	"github.com/machine-controller-fleet/machine-controller-fleet/driver"
+)
+
+// Env is a driver and a cloud in which a subtest does as it likes.
+type Env struct {
+	// Driver under test.
+	Driver driver.Driver
+	// Class whose provider spec works, and Secret and UserData to go with it.
+	Class    *v1alpha1.MachineClass
+	Secret   map[string][]byte
+	UserData []byte
+	// VMs returns what is really there: every VM of the cloud that has not ended. Required.
+	VMs func(t *testing.T) []VM
+
+	// Fail makes all calls of the cloud fail in that way until heal is called. It returns nil for what it cannot do.
+	Fail func(t *testing.T, how Failure) (heal func())
+	// EndVM ends a VM behind the driver's back.
+	EndVM func(t *testing.T, providerID string)
+	// DoubleVM makes a second VM that looks as if the driver had made it for the same machine.
+	DoubleVM func(t *testing.T, m *v1alpha1.Machine)
+	// MoreThanAPage is a number of VMs that the cloud does not list in one page; 0 when it has no pages.
+	MoreThanAPage int
+	// BadSpecs are provider specs that cannot work, by what is wrong with them.
+	BadSpecs map[string]string
+	// Volumes that the driver knows, by the cloud's ID.
+	Volumes map[string]*corev1.PersistentVolumeSpec
+	// Patience is how long a call may take; 0 means 10 s.
+	Patience time.Duration
+}
+
+// VM is a VM at the cloud.
+type VM struct {
+	ProviderID string
+	// MachineUID is that of the Machine for which the driver made it.
+	MachineUID types.UID
+}
+
+// Failure is a way in which a cloud fails.
+type Failure string
+
+// The failures. Env.Fail does as many of them as it can.
+const (
+	// Unreachable: no connection can be made.
+	Unreachable Failure = "Unreachable"
+	// NoAnswer: calls are neither carried out nor answered, for as long as the caller waits.
+	NoAnswer Failure = "NoAnswer"
+	// LostAnswer: calls are carried out, and not answered for as long as the caller waits.
+	LostAnswer Failure = "LostAnswer"
+	// ServerError: calls are answered by an error of the server.
+	ServerError Failure = "ServerError"
+	// Nonsense: calls are answered by something that is not the cloud, as a broken proxy does: 404 with a page of HTML.
+	Nonsense Failure = "Nonsense"
+	// Throttled: calls are refused for now, with ThrottledFor as time to wait.
+	Throttled Failure = "Throttled"
+	// QuotaExceeded and NoCapacity: creates are refused.
+	QuotaExceeded Failure = "QuotaExceeded"
+	NoCapacity    Failure = "NoCapacity"
+	// BadCredentials: the caller is not known. Forbidden: it is, and must not do this.
+	BadCredentials Failure = "BadCredentials"
+	Forbidden      Failure = "Forbidden"
+	// SecondPage: all pages of a list but the first are answered by an error of the server.
+	SecondPage Failure = "SecondPage"
+)
+
+// ThrottledFor is the time to wait that comes with Throttled.
+const ThrottledFor = 7 * time.Second
+
+// suite is one subtest's Env with what makes it handy.
+type suite struct {
+	Env
+	t        *testing.T
+	machines int
+}
+
+// machine returns a new Machine, which has a UID and no provider ID.
+func (s *suite) machine() *v1alpha1.Machine {
+	s.machines++
+	name := fmt.Sprintf("conformance-%d", s.machines)
+	return &v1alpha1.Machine{
+		ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: s.Class.Namespace, UID: types.UID("uid-of-" + name)},
+		Spec:       v1alpha1.MachineSpec{Class: v1alpha1.ClassSpec{Kind: "MachineClass", Name: s.Class.Name}},
+	}
+}
+
+func (s *suite) target(m *v1alpha1.Machine) driver.Target {
+	return driver.Target{Machine: m, Class: s.Class, Secret: s.Secret}
+}
+
+// withSpec returns the target with another provider spec.
+func (s *suite) withSpec(m *v1alpha1.Machine, spec string) driver.Target {
+	class := s.Class.DeepCopy()
+	class.ProviderSpec = runtime.RawExtension{Raw: []byte(spec)}
+	return driver.Target{Machine: m, Class: class, Secret: s.Secret}
+}
+
+// fail makes the cloud fail, or skips the test. The cloud is healed when the test ends, or before by heal.
+func (s *suite) fail(how Failure) (heal func()) {
+	s.t.Helper()
+	if s.Fail == nil {
+		s.t.Skip("Env.Fail is not set")
+	}
+	heal = s.Fail(s.t, how)
+	if heal == nil {
+		s.t.Skipf("Env.Fail cannot do %s", how)
+	}
+	return heal
+}
+
+// vmsOf counts the machine's VMs at the cloud.
+func (s *suite) vmsOf(m *v1alpha1.Machine) int {
+	s.t.Helper()
+	count := 0
+	for _, vm := range s.VMs(s.t) {
+		if vm.MachineUID == m.UID {
+			count++
+		}
+	}
+	return count
+}
+
+// wantVMs fails the test unless the machine has that many VMs.
+func (s *suite) wantVMs(m *v1alpha1.Machine, want int, when string) {
+	s.t.Helper()
+	if got := s.vmsOf(m); got != want {
+		s.t.Fatalf("%s: the cloud has %d VMs of machine %s, want %d", when, got, m.Name, want)
+	}
+}
+
+// made is the Machine as it is once the fleet has noted its VM.
+func made(m *v1alpha1.Machine, vm driver.VM) *v1alpha1.Machine {
+	noted := m.DeepCopy()
+	noted.Spec.ProviderID = vm.ProviderID
+	return noted
+}

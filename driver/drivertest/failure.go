@@ -1,0 +1,138 @@
+package drivertest
+
+import (
+	"context"
+	"slices"
+
+	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
+	"github.com/machine-controller-fleet/machine-controller-fleet/driver"
+)
+
+// outcomeUnknown says whether a code leaves open what the cloud has done.
+func outcomeUnknown(code driver.Code) bool {
+	switch code {
+	case driver.Unknown, driver.DeadlineExceeded, driver.Aborted, driver.Unavailable, driver.Internal, driver.Canceled:
+		return true
+	case driver.OK, driver.InvalidArgument, driver.NotFound, driver.AlreadyExists, driver.PermissionDenied,
+		driver.ResourceExhausted, driver.FailedPrecondition, driver.OutOfRange, driver.Unimplemented, driver.DataLoss,
+		driver.Unauthenticated, driver.Uninitialized:
+	}
+	return false
+}
+
+// each tries failures of the cloud, one after the other, and leaves out those that the Env cannot do.
+func (s *suite) each(failures []Failure, try func(s *suite, how Failure)) {
+	for _, how := range failures {
+		heal := func() {}
+		if s.Fail != nil {
+			heal = s.Fail(s.t, how)
+		}
+		if s.Fail == nil || heal == nil {
+			s.t.Logf("not tried: Env.Fail cannot do %s", how)
+			continue
+		}
+		try(s, how)
+		heal()
+	}
+}
+
+func testUnknownIsNotAbsent(s *suite) {
+	if s.Fail == nil {
+		s.t.Skip("Env.Fail is not set")
+	}
+	m := s.machine()
+	there := made(m, s.mustCreate(m))
+	s.each([]Failure{Unreachable, NoAnswer, ServerError, Nonsense, Throttled}, func(s *suite, how Failure) {
+		for _, m := range []*v1alpha1.Machine{m, there} {
+			ctx, cancel := context.WithTimeout(s.t.Context(), lostAfter)
+			if _, code := s.status(ctx, m); !outcomeUnknown(code) {
+				s.t.Errorf("%s: GetMachineStatus of a VM that is there: code %v, want one that says that nothing is known", how, code)
+			}
+			cancel()
+			ctx, cancel = context.WithTimeout(s.t.Context(), lostAfter)
+			if gone, code := s.remove(ctx, m); gone || !outcomeUnknown(code) {
+				s.t.Errorf("%s: DeleteMachine: gone=%t, code %v; want one that says that nothing is known", how, gone, code)
+			}
+			cancel()
+		}
+		ctx, cancel := context.WithTimeout(s.t.Context(), lostAfter)
+		defer cancel()
+		if machines, code := s.list(ctx); len(machines) > 0 || !outcomeUnknown(code) {
+			s.t.Errorf("%s: ListMachines: %d VMs, code %v; want none, and a code that says that nothing is known", how, len(machines), code)
+		}
+	})
+	s.wantVMs(there, 1, "after calls that the cloud did not carry out")
+}
+
+func testCodes(s *suite) {
+	if s.Fail == nil {
+		s.t.Skip("Env.Fail is not set")
+	}
+	for how, want := range map[Failure][]driver.Code{
+		QuotaExceeded:  {driver.ResourceExhausted},
+		NoCapacity:     {driver.ResourceExhausted},
+		BadCredentials: {driver.Unauthenticated},
+		Forbidden:      {driver.PermissionDenied},
+		ServerError:    {driver.Internal, driver.Unavailable},
+		Throttled:      {driver.Unavailable, driver.Aborted},
+	} {
+		s.each([]Failure{how}, func(s *suite, how Failure) {
+			m := s.machine()
+			ctx, cancel := s.bounded()
+			defer cancel()
+			_, err := s.Driver.CreateMachine(ctx, driver.CreateMachineRequest{Target: s.target(m), UserData: s.UserData})
+			if code := s.check(driver.OpCreate, err); !slices.Contains(want, code) {
+				s.t.Errorf("%s: CreateMachine: code %v, want one of %v", how, code, want)
+			}
+			if after := driver.RetryAfterOf(err); how == Throttled && after != ThrottledFor {
+				s.t.Errorf("%s: RetryAfter %v, want %v", how, after, ThrottledFor)
+			}
+			s.wantVMs(m, 0, string(how))
+		})
+	}
+}
+
+func testContexts(s *suite) {
+	m := s.machine()
+	there := made(m, s.mustCreate(m))
+	defer s.fail(NoAnswer)()
+	for name, call := range map[driver.Op]func(ctx context.Context) driver.Code{
+		driver.OpCreate: func(ctx context.Context) driver.Code { _, code := s.create(ctx, s.machine()); return code },
+		driver.OpStatus: func(ctx context.Context) driver.Code { _, code := s.status(ctx, there); return code },
+		driver.OpDelete: func(ctx context.Context) driver.Code { _, code := s.remove(ctx, there); return code },
+		driver.OpList:   func(ctx context.Context) driver.Code { _, code := s.list(ctx); return code },
+	} {
+		before, cancel := context.WithCancel(s.t.Context())
+		cancel()
+		s.returns(string(name)+" with a context that has ended", driver.Canceled, before, call)
+
+		deadline, cancelDeadline := context.WithTimeout(s.t.Context(), lostAfter)
+		s.returns(string(name)+" with a deadline", driver.DeadlineExceeded, deadline, call)
+		cancelDeadline()
+
+		during, cancel := context.WithCancel(s.t.Context())
+		later, cancelLater := context.WithTimeout(s.t.Context(), lostAfter)
+		stop := context.AfterFunc(later, cancel)
+		s.returns(string(name)+" with a context that is cancelled", driver.Canceled, during, call)
+		stop()
+		cancelLater()
+		cancel()
+	}
+}
+
+// returns fails the test unless the call returns soon after its context has ended, with that code.
+func (s *suite) returns(what string, want driver.Code, ctx context.Context, call func(ctx context.Context) driver.Code) { //nolint:revive // the context is what is tested
+	s.t.Helper()
+	codes := make(chan driver.Code, 1)
+	go func() { codes <- call(ctx) }()
+	patience, cancel := s.bounded()
+	defer cancel()
+	select {
+	case code := <-codes:
+		if code != want {
+			s.t.Errorf("%s: code %v, want %v", what, code, want)
+		}
+	case <-patience.Done():
+		s.t.Fatalf("%s does not return", what)
+	}
+}

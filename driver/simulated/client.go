@@ -1,0 +1,197 @@
+package simulated
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"time"
+
+	"github.com/machine-controller-fleet/machine-controller-fleet/driver"
+	"github.com/machine-controller-fleet/machine-controller-fleet/driver/simulated/cloudapi"
+)
+
+const (
+	// requestTimeout bounds a request whose context has no deadline.
+	requestTimeout = 30 * time.Second
+	// maxAnswer bounds what is read of an answer; a full page of VMs is far below.
+	maxAnswer = 64 << 20
+)
+
+// Keys in the data of the Secrets that a MachineClass names. Both are optional.
+const (
+	// SecretEndpoint overrides Config.Endpoint.
+	SecretEndpoint = "endpoint"
+	// SecretToken is the credential that the cloud asks for.
+	SecretToken = "token"
+)
+
+// call is one request to the cloud.
+type call struct {
+	op     driver.Op
+	secret map[string][]byte
+	method string
+	path   string
+	query  url.Values
+	body   any // nil for none
+}
+
+// do makes a request and decodes the answer into out.
+func (d *Driver) do(ctx context.Context, c call, out any) error {
+	if _, bounded := ctx.Deadline(); !bounded {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, requestTimeout)
+		defer cancel()
+	}
+	req, err := d.request(ctx, c)
+	if err != nil {
+		return err
+	}
+	resp, err := d.client.Do(req)
+	if err != nil {
+		return transportError(ctx, c.op, err)
+	}
+	defer resp.Body.Close()
+	answer, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswer))
+	if err != nil {
+		return transportError(ctx, c.op, err)
+	}
+	if resp.StatusCode != http.StatusOK {
+		return answerError(c.op, resp.StatusCode, resp.Header, answer)
+	}
+	if err := json.Unmarshal(answer, out); err != nil {
+		return driver.Errorf(c.op, driver.Unknown, "the cloud's answer cannot be read, so what it did is not known: %w", err)
+	}
+	return nil
+}
+
+// request makes the HTTP request of a call.
+func (d *Driver) request(ctx context.Context, c call) (*http.Request, error) {
+	endpoint := d.endpoint
+	if own := c.secret[SecretEndpoint]; len(own) > 0 {
+		var err error
+		if endpoint, err = parseEndpoint(string(bytes.TrimSpace(own))); err != nil {
+			return nil, driver.Errorf(c.op, driver.InvalidArgument, "secret key %q: %w", SecretEndpoint, err)
+		}
+	}
+	if endpoint == nil {
+		return nil, driver.Errorf(c.op, driver.InvalidArgument, "the cloud's endpoint is not known: set it in the secret, key %q, or for the whole fleet", SecretEndpoint)
+	}
+	var body io.Reader
+	if c.body != nil {
+		raw, err := json.Marshal(c.body)
+		if err != nil {
+			return nil, driver.Errorf(c.op, driver.Internal, "encode the request: %w", err)
+		}
+		body = bytes.NewReader(raw)
+	}
+	to := endpoint.JoinPath(c.path)
+	to.RawQuery = c.query.Encode()
+	req, err := http.NewRequestWithContext(ctx, c.method, to.String(), body)
+	if err != nil {
+		return nil, driver.Errorf(c.op, driver.InvalidArgument, "make the request: %w", err)
+	}
+	req.Header.Set("Content-Type", "application/json")
+	if d.userAgent != "" {
+		req.Header.Set("User-Agent", d.userAgent)
+	}
+	if token := bytes.TrimSpace(c.secret[SecretToken]); len(token) > 0 {
+		req.Header.Set("Authorization", "Bearer "+string(token))
+	}
+	return req, nil
+}
+
+// parseEndpoint reads the URL of a cloud.
+func parseEndpoint(text string) (*url.URL, error) {
+	endpoint, err := url.Parse(text)
+	if err != nil {
+		return nil, fmt.Errorf("parse the endpoint: %w", err)
+	}
+	if endpoint.Scheme != "http" && endpoint.Scheme != "https" || endpoint.Host == "" {
+		return nil, fmt.Errorf("the endpoint is %q; expected http://host:port or https://host:port", text)
+	}
+	return endpoint, nil
+}
+
+// transportError is for a request that got no answer, or half of one: whether it took effect is not known.
+func transportError(ctx context.Context, op driver.Op, err error) *driver.Error {
+	code := driver.Unavailable
+	var timeout net.Error
+	switch {
+	case errors.Is(ctx.Err(), context.Canceled):
+		code = driver.Canceled
+	case ctx.Err() != nil, errors.As(err, &timeout) && timeout.Timeout():
+		code = driver.DeadlineExceeded
+	}
+	return driver.Errorf(op, code, "the cloud did not answer: %w", err)
+}
+
+// answerError is for an answer that is no success.
+func answerError(op driver.Op, status int, header http.Header, answer []byte) *driver.Error {
+	var body cloudapi.ErrorBody
+	if err := json.Unmarshal(answer, &body); err != nil || body.Code == "" {
+		return driver.Errorf(op, codeOfStatus(status), "something that is not the cloud answered %d %s", status, http.StatusText(status))
+	}
+	failure := driver.Errorf(op, codeOf(body.Code), "%s: %s", body.Code, body.Message)
+	failure.RetryAfter = retryAfter(header, body)
+	return failure
+}
+
+// codeOf translates the cloud's error codes.
+func codeOf(code cloudapi.ErrorCode) driver.Code {
+	switch code {
+	case cloudapi.CodeInvalidParameter:
+		return driver.InvalidArgument
+	case cloudapi.CodeUnauthorized:
+		return driver.Unauthenticated
+	case cloudapi.CodeForbidden:
+		return driver.PermissionDenied
+	case cloudapi.CodeNotFound:
+		return driver.NotFound
+	case cloudapi.CodeIdempotencyMismatch:
+		return driver.AlreadyExists
+	case cloudapi.CodeConflict:
+		return driver.Aborted // The VM is in a state that passes.
+	case cloudapi.CodeQuotaExceeded, cloudapi.CodeNoCapacity:
+		return driver.ResourceExhausted
+	case cloudapi.CodeThrottled, cloudapi.CodeUnavailable:
+		return driver.Unavailable
+	case cloudapi.CodeInternal:
+		return driver.Internal
+	}
+	return driver.Unknown
+}
+
+// codeOfStatus judges an answer that did not come from the cloud, but from a proxy on the way, say. What it says about
+// VMs counts for nothing: a 404 is not the absence of one.
+func codeOfStatus(status int) driver.Code {
+	switch status {
+	case http.StatusUnauthorized, http.StatusProxyAuthRequired:
+		return driver.Unauthenticated
+	case http.StatusForbidden:
+		return driver.PermissionDenied
+	case http.StatusTooManyRequests, http.StatusBadGateway, http.StatusServiceUnavailable:
+		return driver.Unavailable
+	case http.StatusRequestTimeout, http.StatusGatewayTimeout:
+		return driver.DeadlineExceeded
+	}
+	return driver.Unknown
+}
+
+// retryAfter is how long the cloud asks to be left alone. The body is finer than the header, which has whole seconds.
+func retryAfter(header http.Header, body cloudapi.ErrorBody) time.Duration {
+	seconds := body.RetryAfterSeconds
+	if seconds <= 0 {
+		whole, err := time.ParseDuration(header.Get("Retry-After") + "s")
+		if err != nil || whole < 0 {
+			return 0
+		}
+		return min(whole, driver.MaxRetryAfter)
+	}
+	return time.Duration(min(seconds, driver.MaxRetryAfter.Seconds()) * float64(time.Second))
+}

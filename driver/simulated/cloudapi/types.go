@@ -1,0 +1,434 @@
+package cloudapi
+
+import "time"
+
+// Paths of the cloud's API. Names in braces are path parameters.
+const (
+	// PathInstances: POST creates (CreateInstanceRequest → Instance), GET lists (ListInstances… → InstanceList).
+	PathInstances = "/v1/instances"
+	// PathInstance: GET describes (→ Instance), DELETE terminates (→ Instance, state stopping or terminated).
+	PathInstance = "/v1/instances/{id}"
+	// PathInstanceAttributes: PATCH changes attributes that can only be set after a create (InstanceAttributes → Instance).
+	PathInstanceAttributes = "/v1/instances/{id}/attributes"
+	// PathVolumes: POST creates (CreateVolumeRequest → Volume), GET lists (→ VolumeList).
+	PathVolumes = "/v1/volumes"
+	// PathVolume: GET describes (→ Volume), DELETE removes.
+	PathVolume = "/v1/volumes/{id}"
+	// PathVolumeAttachment: PUT attaches the volume (AttachVolumeRequest → Volume), DELETE detaches it (→ Volume). Doing
+	// either again changes nothing.
+	PathVolumeAttachment = "/v1/volumes/{id}/attachment"
+	// PathRegions: GET lists regions with their zones (→ RegionList).
+	PathRegions = "/v1/regions"
+	// PathInstanceTypes: GET (→ InstanceTypeList).
+	PathInstanceTypes = "/v1/instance-types"
+	// PathImages: GET (→ ImageList).
+	PathImages = "/v1/images"
+	// PathNetworks: GET (→ NetworkList).
+	PathNetworks = "/v1/networks"
+	// PathHealth: GET answers 200 when the cloud serves.
+	PathHealth = "/healthz"
+
+	// PathSettings: GET reads and PATCH (a JSON merge patch) changes Settings while the cloud runs.
+	PathSettings = "/admin/v1/settings"
+	// PathInstanceActions: POST does something to one VM (InstanceAction → Instance).
+	PathInstanceActions = "/admin/v1/instances/{id}/actions"
+	// PathAllInstances: GET (→ InstanceList) shows every VM that is not forgotten, ended ones too, in one page. It is for
+	// those who check the cloud: without latency, without faults, and not in the call log.
+	PathAllInstances = "/admin/v1/instances"
+)
+
+// Query parameters of GET PathInstances.
+const (
+	// QueryTag filters by a tag, "key=value" or "key"; may be repeated, all must match.
+	QueryTag = "tag"
+	// QueryName filters by the exact name of the VM.
+	QueryName = "name"
+	// QueryState filters by state; may be repeated, one must match. Without it ended VMs are left out.
+	QueryState = "state"
+	// QueryPageSize is the number of items in a page, 1 to MaxPageSize; default DefaultPageSize.
+	QueryPageSize = "pageSize"
+	// QueryPageToken continues a list; from InstanceList.NextPageToken.
+	QueryPageToken = "pageToken"
+)
+
+// Sizes of list pages.
+const (
+	DefaultPageSize = 100
+	MaxPageSize     = 1000
+)
+
+// What the VMs of the cloud and their volumes are called in Kubernetes.
+const (
+	// ProviderIDPrefix begins every provider ID.
+	ProviderIDPrefix = "simulated:///"
+	// CSIDriver is the CSI driver of the cloud's volumes; the volumeHandle of a PersistentVolume is the volume's ID.
+	CSIDriver = "csi.simulated.cloud"
+	// AnnotationPodTermination on a pod of a simulated Node overrides Settings.PodTerminationTime for that pod.
+	AnnotationPodTermination = "simulated.cloud/pod-termination-time"
+)
+
+// The defaults that the cloud takes for what a create leaves out.
+const (
+	DefaultRegion       = "sim-1"
+	DefaultZone         = "sim-1a"
+	DefaultInstanceType = "standard-4"
+	DefaultImage        = "linux-1"
+	DefaultNetwork      = "default"
+)
+
+// InstanceState is where a VM is in its life.
+type InstanceState string
+
+// The states. A VM goes pending → running → stopping → terminated, and may skip the ones in the middle.
+const (
+	StatePending    InstanceState = "pending"
+	StateRunning    InstanceState = "running"
+	StateStopping   InstanceState = "stopping"
+	StateTerminated InstanceState = "terminated"
+)
+
+// BootMode says what a VM becomes when it boots.
+type BootMode string
+
+// The boot modes; the empty one is BootSimulated.
+const (
+	// BootSimulated: the cloud registers a Node and plays its kubelet.
+	BootSimulated BootMode = "simulated"
+	// BootKubelet: a real kubelet process joins through TLS bootstrap.
+	BootKubelet BootMode = "kubelet"
+)
+
+// CreateInstanceRequest asks for one VM. Only Name is required.
+type CreateInstanceRequest struct {
+	// Name of the VM, and of the host: the Node that it becomes has this name. A DNS-1123 subdomain.
+	// As with most clouds, several VMs may have the same name.
+	Name string `json:"name"`
+	// ClientToken makes the create idempotent: the same token with the same parameters gives the same VM, as long as
+	// that VM has not been forgotten; with other parameters it is refused with CodeIdempotencyMismatch.
+	ClientToken  string            `json:"clientToken,omitempty"`
+	Region       string            `json:"region,omitempty"`
+	Zone         string            `json:"zone,omitempty"`
+	InstanceType string            `json:"instanceType,omitempty"`
+	Image        string            `json:"image,omitempty"`
+	Network      string            `json:"network,omitempty"`
+	Tags         map[string]string `json:"tags,omitempty"`
+	// Boot is the boot mode.
+	Boot BootMode `json:"boot,omitempty"`
+	// UserData is handed to the VM as it is. The VM looks for a bootstrap token (6 characters, a dot, 16 characters of
+	// a–z and 0–9) in it; without one it boots and never joins.
+	UserData []byte `json:"userData,omitempty"`
+	// DataVolumes are made with the VM, attached to it, and removed with it.
+	DataVolumes []DataVolume `json:"dataVolumes,omitempty"`
+}
+
+// DataVolume is a volume that lives and ends with its VM.
+type DataVolume struct {
+	Name    string `json:"name"`
+	SizeGiB int64  `json:"sizeGiB"`
+}
+
+// Instance is a VM.
+type Instance struct {
+	ID string `json:"id"`
+	// ProviderID is "simulated:///<region>/<zone>/<id>"; the Node's spec.providerID is the same.
+	ProviderID   string            `json:"providerID"`
+	Name         string            `json:"name"`
+	Region       string            `json:"region"`
+	Zone         string            `json:"zone"`
+	InstanceType string            `json:"instanceType"`
+	Image        string            `json:"image"`
+	Network      string            `json:"network"`
+	Tags         map[string]string `json:"tags,omitempty"`
+	Boot         BootMode          `json:"boot"`
+	State        InstanceState     `json:"state"`
+	// StateReason says in words why the VM is in this state; "" when there is nothing to say.
+	StateReason string `json:"stateReason,omitempty"`
+	// Console is what the VM would show on its console: the last lines of how its boot and join went.
+	Console     []string  `json:"console,omitempty"`
+	PrivateIP   string    `json:"privateIP,omitempty"`
+	CreatedAt   time.Time `json:"createdAt"`
+	ClientToken string    `json:"clientToken,omitempty"`
+	// VolumeIDs of the volumes that were made with the VM.
+	VolumeIDs []string `json:"volumeIDs,omitempty"`
+	// SourceDestCheck is an attribute that can only be changed after the create; true on a new VM.
+	SourceDestCheck bool `json:"sourceDestCheck"`
+}
+
+// InstanceAttributes are changed by PATCH PathInstanceAttributes; nil leaves an attribute as it is.
+type InstanceAttributes struct {
+	SourceDestCheck *bool `json:"sourceDestCheck,omitempty"`
+}
+
+// InstanceList is one page.
+type InstanceList struct {
+	Items []Instance `json:"items"`
+	// NextPageToken is "" on the last page.
+	NextPageToken string `json:"nextPageToken,omitempty"`
+}
+
+// CreateVolumeRequest asks for a volume that has a life of its own.
+type CreateVolumeRequest struct {
+	Name    string            `json:"name"`
+	Region  string            `json:"region,omitempty"`
+	Zone    string            `json:"zone,omitempty"`
+	SizeGiB int64             `json:"sizeGiB"`
+	Tags    map[string]string `json:"tags,omitempty"`
+}
+
+// Volume is a block device.
+type Volume struct {
+	ID      string            `json:"id"`
+	Name    string            `json:"name"`
+	Region  string            `json:"region"`
+	Zone    string            `json:"zone"`
+	SizeGiB int64             `json:"sizeGiB"`
+	Tags    map[string]string `json:"tags,omitempty"`
+	// AttachedTo is the ID of a VM, or "".
+	AttachedTo string `json:"attachedTo,omitempty"`
+}
+
+// AttachVolumeRequest names the VM. It has to be in the volume's zone; a volume is attached to one VM at a time.
+type AttachVolumeRequest struct {
+	InstanceID string `json:"instanceID"`
+}
+
+// VolumeList holds all volumes.
+type VolumeList struct {
+	Items []Volume `json:"items"`
+}
+
+// Region is a place with zones.
+type Region struct {
+	Name  string   `json:"name"`
+	Zones []string `json:"zones"`
+}
+
+// RegionList holds all regions.
+type RegionList struct {
+	Items []Region `json:"items"`
+}
+
+// InstanceType is a size of VM.
+type InstanceType struct {
+	Name      string `json:"name"`
+	CPU       int64  `json:"cpu"`
+	MemoryMiB int64  `json:"memoryMiB"`
+	GPU       int64  `json:"gpu"`
+}
+
+// InstanceTypeList holds all instance types.
+type InstanceTypeList struct {
+	Items []InstanceType `json:"items"`
+}
+
+// Image is what a VM boots from.
+type Image struct {
+	Name string `json:"name"`
+}
+
+// ImageList holds all images.
+type ImageList struct {
+	Items []Image `json:"items"`
+}
+
+// Network is what a VM is attached to.
+type Network struct {
+	Name   string `json:"name"`
+	Region string `json:"region"`
+	CIDR   string `json:"cidr"`
+}
+
+// NetworkList holds all networks.
+type NetworkList struct {
+	Items []Network `json:"items"`
+}
+
+// ErrorCode is the cloud's own name of a failure.
+type ErrorCode string
+
+// The cloud's error codes, each with the HTTP status that it comes with.
+const (
+	CodeInvalidParameter    ErrorCode = "InvalidParameter"             // 400
+	CodeUnauthorized        ErrorCode = "Unauthorized"                 // 401
+	CodeForbidden           ErrorCode = "Forbidden"                    // 403
+	CodeQuotaExceeded       ErrorCode = "QuotaExceeded"                // 403
+	CodeNotFound            ErrorCode = "NotFound"                     // 404
+	CodeConflict            ErrorCode = "Conflict"                     // 409
+	CodeIdempotencyMismatch ErrorCode = "IdempotencyParameterMismatch" // 409
+	CodeThrottled           ErrorCode = "Throttled"                    // 429, with Retry-After
+	CodeInternal            ErrorCode = "InternalError"                // 500
+	CodeNoCapacity          ErrorCode = "InsufficientCapacity"         // 503
+	CodeUnavailable         ErrorCode = "ServiceUnavailable"           // 503
+)
+
+// CallTimeout stands in Call.Error for a call that was never answered.
+const CallTimeout = "Timeout"
+
+// ErrorBody is the body of every answer that is not 2xx.
+type ErrorBody struct {
+	Code    ErrorCode `json:"code"`
+	Message string    `json:"message"`
+	// RetryAfterSeconds, as in the Retry-After header; 0 when the cloud does not say.
+	RetryAfterSeconds float64 `json:"retryAfterSeconds,omitempty"`
+}
+
+// Operation names a call in settings and in the call log.
+type Operation string
+
+// The operations.
+const (
+	OpCreateInstance  Operation = "CreateInstance"
+	OpDeleteInstance  Operation = "DeleteInstance"
+	OpGetInstance     Operation = "GetInstance"
+	OpListInstances   Operation = "ListInstances"
+	OpModifyInstance  Operation = "ModifyInstance"
+	OpCreateVolume    Operation = "CreateVolume"
+	OpDeleteVolume    Operation = "DeleteVolume"
+	OpGetVolume       Operation = "GetVolume"
+	OpListVolumes     Operation = "ListVolumes"
+	OpAttachVolume    Operation = "AttachVolume"
+	OpDetachVolume    Operation = "DetachVolume"
+	OpDescribeCatalog Operation = "DescribeCatalog"
+)
+
+// Settings are what can be set while the cloud runs. Durations are Go duration strings.
+type Settings struct {
+	// Latency of each operation; what is not named has none.
+	Latency map[Operation]Latency `json:"latency,omitempty"`
+	// BootTime is how long a VM is pending, counted from the answer to its create.
+	BootTime Latency `json:"bootTime"`
+	// StopTime is how long a VM is stopping.
+	StopTime Latency `json:"stopTime"`
+	// ForgetAfter is how long an ended VM can still be described, and its client token is still known; 0 means 1h.
+	ForgetAfter Duration `json:"forgetAfter,omitempty"`
+	// PodTerminationTime is how long a pod of a simulated Node takes to end, at most its grace period; negative means
+	// that it never ends.
+	PodTerminationTime Duration `json:"podTerminationTime"`
+	// Quotas bounds the VMs that exist, by region and by instance type; what is not named is unbounded.
+	Quotas Quotas `json:"quotas"`
+	// Faults are applied in order; the first that matches and whose dice fall decides.
+	Faults []Fault `json:"faults,omitempty"`
+	// FailedZones neither take creates (InsufficientCapacity) nor keep their VMs' Nodes alive. Their VMs go on when the
+	// zone is taken off the list.
+	FailedZones []string `json:"failedZones,omitempty"`
+	// VMFaults say what goes wrong with new VMs.
+	VMFaults VMFaults `json:"vmFaults"`
+	// Credentials, when set, is the token that every call has to bring as "Authorization: Bearer <token>".
+	Credentials string `json:"credentials,omitempty"`
+}
+
+// Latency is a normal distribution, cut off at 0.
+type Latency struct {
+	Mean   Duration `json:"mean"`
+	Spread Duration `json:"spread,omitempty"`
+}
+
+// Quotas bound numbers of VMs.
+type Quotas struct {
+	InstancesByRegion map[string]int `json:"instancesByRegion,omitempty"`
+	InstancesByType   map[string]int `json:"instancesByType,omitempty"`
+}
+
+// FaultKind says how a call fails.
+type FaultKind string
+
+// The kinds of fault.
+const (
+	FaultThrottled     FaultKind = "throttled"
+	FaultQuota         FaultKind = "quota"
+	FaultNoCapacity    FaultKind = "capacity"
+	FaultInternal      FaultKind = "internal"
+	FaultUnavailable   FaultKind = "unavailable"
+	FaultUnauthorized  FaultKind = "unauthorized"
+	FaultForbidden     FaultKind = "forbidden"
+	FaultTimeoutBefore FaultKind = "timeout-before" // no answer, nothing done
+	FaultTimeoutAfter  FaultKind = "timeout-after"  // no answer, but the call took effect
+)
+
+// Fault makes calls fail.
+type Fault struct {
+	// Operations it applies to; empty means all.
+	Operations []Operation `json:"operations,omitempty"`
+	// Zones it applies to; empty means all. A call about a VM is about the VM's zone; calls about no zone, such as lists,
+	// match only the empty list.
+	Zones []string  `json:"zones,omitempty"`
+	Kind  FaultKind `json:"kind"`
+	// Rate is the share of matching calls that fail, 0 to 1.
+	Rate float64 `json:"rate"`
+	// RetryAfter is sent along with throttling.
+	RetryAfter Duration `json:"retryAfter,omitempty"`
+	// Hold is how long the caller of a timeout is kept waiting before its connection is cut; 0 means until it goes away,
+	// at most a minute.
+	Hold Duration `json:"hold,omitempty"`
+}
+
+// VMFaults are shares, 0 to 1, of new VMs.
+type VMFaults struct {
+	// NeverJoin is the share that boots and never becomes a Node.
+	NeverJoin float64 `json:"neverJoin,omitempty"`
+	// JoinLate is the share that joins JoinDelay after its boot.
+	JoinLate  float64  `json:"joinLate,omitempty"`
+	JoinDelay Duration `json:"joinDelay,omitempty"`
+	// Die is the share that ends by itself DieAfter its boot.
+	Die      float64  `json:"die,omitempty"`
+	DieAfter Duration `json:"dieAfter,omitempty"`
+	// LoseReady is the share whose Node turns not Ready LoseReadyAfter its boot.
+	LoseReady      float64  `json:"loseReady,omitempty"`
+	LoseReadyAfter Duration `json:"loseReadyAfter,omitempty"`
+}
+
+// Action is something that happens to one VM.
+type Action string
+
+// The actions.
+const (
+	// ActionDie ends the VM at once, as if its host had failed.
+	ActionDie Action = "die"
+	// ActionLoseReady makes the VM's kubelet report that it is not ready. A real kubelet is frozen instead.
+	ActionLoseReady Action = "lose-ready"
+	// ActionFreeze stops the VM in its tracks: its kubelet reports nothing more, and no pod on it starts or ends.
+	ActionFreeze Action = "freeze"
+	// ActionRecover undoes ActionLoseReady and ActionFreeze.
+	ActionRecover Action = "recover"
+)
+
+// InstanceAction is the body of POST PathInstanceActions.
+type InstanceAction struct {
+	Action Action `json:"action"`
+}
+
+// Call is one line of the call log, written before the answer is sent. Effects that a killed cloud had no time to answer
+// are logged when it starts again, as timeouts.
+type Call struct {
+	// ID is unique; a line that was written twice around a crash of the cloud has the same ID.
+	ID    uint64    `json:"id"`
+	Start time.Time `json:"start"`
+	End   time.Time `json:"end"`
+	// Caller is the User-Agent.
+	Caller    string    `json:"caller"`
+	Operation Operation `json:"operation"`
+	// Token is the client token of a create.
+	Token string `json:"token,omitempty"`
+	// Machine is the name of the VM that the call is about, as far as it is known.
+	Machine string `json:"machine,omitempty"`
+	// Instance is the ID of that VM.
+	Instance string `json:"instance,omitempty"`
+	Status   int    `json:"status"`
+	// Error is the cloud's error code; empty on success, CallTimeout for a call that was never answered.
+	Error string `json:"error,omitempty"`
+	// Changed says whether the call changed anything: false for a repeated create or delete.
+	Changed bool `json:"changed"`
+}
+
+// Duration is a time.Duration that is written as a Go duration string.
+type Duration time.Duration
+
+// MarshalText writes the Go duration string.
+func (d Duration) MarshalText() ([]byte, error) { return []byte(time.Duration(d).String()), nil }
+
+// UnmarshalText reads a Go duration string.
+func (d *Duration) UnmarshalText(text []byte) error {
+	v, err := time.ParseDuration(string(text))
+	*d = Duration(v)
+	return err
+}

@@ -1,0 +1,13 @@
+// Package simulated is the driver of the simulated cloud (lab/cloudsim). It is a driver like any other: it knows the
+// cloud's HTTP API, in package cloudapi, and nothing of how the cloud works.
+//
+// How machines and VMs belong together:
+//
+//   - A VM has the name of its Machine, and so has its Node.
+//   - The Machine's UID is the client token of its create, and a tag. A create that was answered or not, once or often,
+//     leaves one VM. As long as the cloud remembers an ended VM, its Machine gets no second one.
+//   - The namespace of the MachineClass is a tag, too, and the scope of ListMachines: all classes of a namespace show the
+//     same VMs.
+//
+// Each method makes one request, except where its comment says more, and ListMachines, which makes one for each page.
+package simulated

@@ -1,0 +1,197 @@
+package simulated
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"net/http"
+	"net/url"
+
+	"github.com/machine-controller-fleet/machine-controller-fleet/driver"
+	"github.com/machine-controller-fleet/machine-controller-fleet/driver/simulated/cloudapi"
+)
+
+// Provider is the name in MachineClass.provider.
+const Provider = "simulated"
+
+// Config is what a Driver is made of.
+type Config struct {
+	// Endpoint is the URL of the cloud, for classes whose Secret has none; "" when all have.
+	Endpoint string
+	// HTTPClient makes the requests. Nil takes one with many idle connections to the cloud.
+	HTTPClient *http.Client
+	// UserAgent names the caller in the cloud's call log.
+	UserAgent string
+}
+
+// Driver is the driver of the simulated cloud. It has no state.
+type Driver struct {
+	endpoint  *url.URL // nil when there is none
+	client    *http.Client
+	userAgent string
+}
+
+var _ driver.Driver = (*Driver)(nil)
+
+// New returns a Driver. It makes no request.
+func New(cfg Config) (*Driver, error) {
+	d := &Driver{client: cfg.HTTPClient, userAgent: cfg.UserAgent}
+	if cfg.Endpoint != "" {
+		var err error
+		if d.endpoint, err = parseEndpoint(cfg.Endpoint); err != nil {
+			return nil, err
+		}
+	}
+	if d.client == nil {
+		transport, ok := http.DefaultTransport.(*http.Transport)
+		if !ok {
+			return nil, fmt.Errorf("http.DefaultTransport is a %T; set HTTPClient", http.DefaultTransport)
+		}
+		transport = transport.Clone()
+		transport.MaxIdleConnsPerHost = 100 // All requests go to one host; the default of 2 closes most connections.
+		d.client = &http.Client{Transport: transport}
+	}
+	return d, nil
+}
+
+// CreateMachine makes the VM. The client token makes the cloud find an earlier one, so that no request looks for it first;
+// only when the cloud answers that the parameters of the earlier create were others, which happens when the class or the
+// bootstrap token has changed in between, a second request finds that VM by its tag.
+// A VM that has been made for the Machine before, and has ended since, is Aborted: no request will ever give this Machine
+// another one.
+func (d *Driver) CreateMachine(ctx context.Context, req driver.CreateMachineRequest) (driver.CreateMachineResponse, error) {
+	m := req.Machine
+	if m.UID == "" {
+		return driver.CreateMachineResponse{}, driver.Errorf(driver.OpCreate, driver.InvalidArgument, "the Machine has no UID")
+	}
+	spec, err := ParseProviderSpec(req.Class.ProviderSpec.Raw)
+	if err != nil {
+		return driver.CreateMachineResponse{}, driver.Errorf(driver.OpCreate, driver.InvalidArgument, "%w", err)
+	}
+	tags := maps.Clone(spec.Tags)
+	if tags == nil {
+		tags = map[string]string{}
+	}
+	tags[TagCluster], tags[TagMachine], tags[TagMachineUID] = req.Class.Namespace, m.Name, string(m.UID)
+	var made cloudapi.Instance
+	err = d.do(ctx, call{
+		op: driver.OpCreate, secret: req.Secret, method: http.MethodPost, path: cloudapi.PathInstances,
+		body: cloudapi.CreateInstanceRequest{
+			Name: m.Name, ClientToken: string(m.UID), Region: spec.Region, Zone: spec.Zone, InstanceType: spec.InstanceType,
+			Image: spec.Image, Network: spec.Network, Tags: tags, Boot: spec.Boot, UserData: req.UserData, DataVolumes: spec.DataVolumes,
+		},
+	}, &made)
+	if driver.CodeOf(err) == driver.AlreadyExists {
+		mismatch := err
+		if made, err = d.findByUID(ctx, driver.OpCreate, req.Target); driver.CodeOf(err) == driver.NotFound {
+			err = mismatch
+		}
+	}
+	switch {
+	case err != nil:
+		return driver.CreateMachineResponse{}, err
+	case !alive(made):
+		return driver.CreateMachineResponse{}, driver.Errorf(driver.OpCreate, driver.Aborted,
+			"VM %s, which was made for this Machine, is %s: %s; a Machine gets one VM in its life", made.ProviderID, made.State, made.StateReason)
+	}
+	return driver.CreateMachineResponse{VM: describe(made)}, nil
+}
+
+// InitializeMachine sets what can only be set after the create. A provider spec that asks for none of that is Unimplemented.
+// It makes a second request when the Machine's provider ID is not known yet.
+func (d *Driver) InitializeMachine(ctx context.Context, req driver.InitializeMachineRequest) (driver.InitializeMachineResponse, error) {
+	spec, err := ParseProviderSpec(req.Class.ProviderSpec.Raw)
+	if err != nil {
+		return driver.InitializeMachineResponse{}, driver.Errorf(driver.OpInitialize, driver.InvalidArgument, "%w", err)
+	}
+	if spec.SourceDestCheck == nil {
+		return driver.InitializeMachineResponse{}, driver.Errorf(driver.OpInitialize, driver.Unimplemented, "the provider spec asks for nothing to be set after the create")
+	}
+	id, err := d.instanceID(ctx, driver.OpInitialize, req.Target)
+	if err != nil {
+		return driver.InitializeMachineResponse{}, err
+	}
+	var vm cloudapi.Instance
+	if err := d.do(ctx, call{
+		op: driver.OpInitialize, secret: req.Secret, method: http.MethodPatch, path: instancePath(cloudapi.PathInstanceAttributes, id),
+		body: cloudapi.InstanceAttributes{SourceDestCheck: spec.SourceDestCheck},
+	}, &vm); err != nil {
+		return driver.InitializeMachineResponse{}, err
+	}
+	return driver.InitializeMachineResponse{VM: describe(vm)}, nil
+}
+
+// DeleteMachine removes the VM with the Machine's provider ID or, when that is not known, all with its UID, for which it
+// makes one request more, and one for each VM. The provider spec does not matter: a broken one keeps nobody from deleting.
+func (d *Driver) DeleteMachine(ctx context.Context, req driver.DeleteMachineRequest) (driver.DeleteMachineResponse, error) {
+	var ids []string
+	if req.Machine.Spec.ProviderID != "" {
+		id, err := parseProviderID(driver.OpDelete, req.Machine.Spec.ProviderID)
+		if err != nil {
+			return driver.DeleteMachineResponse{}, err
+		}
+		ids = []string{id}
+	} else {
+		vms, err := d.listByUID(ctx, driver.OpDelete, req.Target, cloudapi.StatePending, cloudapi.StateRunning, cloudapi.StateStopping)
+		if err != nil {
+			return driver.DeleteMachineResponse{}, err
+		}
+		for _, vm := range vms {
+			ids = append(ids, vm.ID)
+		}
+	}
+	gone := true
+	for _, id := range ids {
+		var vm cloudapi.Instance
+		err := d.do(ctx, call{
+			op: driver.OpDelete, secret: req.Secret, method: http.MethodDelete, path: instancePath(cloudapi.PathInstance, id),
+		}, &vm)
+		switch {
+		case driver.CodeOf(err) == driver.NotFound:
+		case err != nil:
+			return driver.DeleteMachineResponse{}, err
+		case vm.State != cloudapi.StateTerminated:
+			gone = false
+		}
+	}
+	return driver.DeleteMachineResponse{Gone: gone}, nil
+}
+
+// GetMachineStatus looks for the VM with the Machine's provider ID or, when that is not known, with its UID.
+// A provider spec that cannot be read asks for no initialization: it must not hide a VM that exists.
+func (d *Driver) GetMachineStatus(ctx context.Context, req driver.GetMachineStatusRequest) (driver.GetMachineStatusResponse, error) {
+	vm, err := d.find(ctx, driver.OpStatus, req.Target)
+	if err != nil {
+		return driver.GetMachineStatusResponse{}, err
+	}
+	resp := driver.GetMachineStatusResponse{VM: describe(vm)}
+	spec, err := ParseProviderSpec(req.Class.ProviderSpec.Raw)
+	if err == nil && spec.SourceDestCheck != nil && *spec.SourceDestCheck != vm.SourceDestCheck {
+		return resp, driver.Errorf(driver.OpStatus, driver.Uninitialized, "sourceDestCheck of VM %s is %t", vm.ProviderID, vm.SourceDestCheck)
+	}
+	return resp, nil
+}
+
+// ListMachines returns the VMs that have not begun to end, of all classes in the namespace of the class.
+func (d *Driver) ListMachines(ctx context.Context, req driver.ListMachinesRequest) (driver.ListMachinesResponse, error) {
+	vms, err := d.list(ctx, driver.OpList, req.Secret, TagCluster+"="+req.Class.Namespace, cloudapi.StatePending, cloudapi.StateRunning)
+	if err != nil {
+		return driver.ListMachinesResponse{}, err
+	}
+	machines := make(map[string]string, len(vms))
+	for _, vm := range vms {
+		machines[vm.ProviderID] = vm.Name
+	}
+	return driver.ListMachinesResponse{Machines: machines}, nil
+}
+
+// GetVolumeIDs knows the volumes of the cloud's CSI driver. It makes no request.
+func (d *Driver) GetVolumeIDs(_ context.Context, req driver.GetVolumeIDsRequest) (driver.GetVolumeIDsResponse, error) {
+	var ids []string
+	for _, v := range req.Volumes {
+		if v != nil && v.CSI != nil && v.CSI.Driver == cloudapi.CSIDriver && v.CSI.VolumeHandle != "" {
+			ids = append(ids, v.CSI.VolumeHandle)
+		}
+	}
+	return driver.GetVolumeIDsResponse{IDs: ids}, nil
+}

@@ -1,0 +1,126 @@
+package cloudsim
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"k8s.io/utils/clock"
+
+	"github.com/machine-controller-fleet/machine-controller-fleet/driver/simulated/cloudapi"
+	"github.com/machine-controller-fleet/machine-controller-fleet/lab/cloudsim/guest"
+)
+
+// Config is what a Cloud is made of.
+type Config struct {
+	// StateDir is the folder of the state; it is made if missing. One Cloud at a time may use it.
+	StateDir string
+	// CallLog is the file that calls are appended to.
+	CallLog string
+	// Settings are those to start with. They give way to settings that were changed at run time in an earlier life of
+	// this StateDir, provided that the cloud was started with the same Settings then.
+	Settings cloudapi.Settings
+	// Seed decides all that is left to chance. The fate of the n-th VM depends on the seed and n alone.
+	Seed uint64
+	// Hosts run the VMs, by boot mode. A create with a mode that is missing is refused; VMs of such a mode from an earlier
+	// life stay as they are.
+	Hosts map[cloudapi.BootMode]guest.Host
+	// Clock is the real one when nil.
+	Clock clock.WithTicker
+	// Log is slog's default when nil.
+	Log *slog.Logger
+}
+
+// DefaultSettings are a cloud without faults: creates and deletes take 200 ms, reads 5 ms, a boot 3 s.
+func DefaultSettings() cloudapi.Settings {
+	const write, read = cloudapi.Duration(200 * time.Millisecond), cloudapi.Duration(5 * time.Millisecond)
+	return cloudapi.Settings{
+		Latency: map[cloudapi.Operation]cloudapi.Latency{
+			cloudapi.OpCreateInstance: {Mean: write},
+			cloudapi.OpDeleteInstance: {Mean: write},
+			cloudapi.OpModifyInstance: {Mean: read},
+			cloudapi.OpGetInstance:    {Mean: read},
+			cloudapi.OpListInstances:  {Mean: read},
+			cloudapi.OpCreateVolume:   {Mean: write},
+			cloudapi.OpDeleteVolume:   {Mean: write},
+			cloudapi.OpGetVolume:      {Mean: read},
+			cloudapi.OpListVolumes:    {Mean: read},
+			cloudapi.OpAttachVolume:   {Mean: write},
+			cloudapi.OpDetachVolume:   {Mean: write},
+		},
+		BootTime:           cloudapi.Latency{Mean: cloudapi.Duration(3 * time.Second)},
+		PodTerminationTime: cloudapi.Duration(time.Second),
+	}
+}
+
+func (c *Config) complete() error {
+	if c.StateDir == "" || c.CallLog == "" {
+		return errors.New("cloudsim.Config: StateDir and CallLog are required")
+	}
+	if c.Clock == nil {
+		c.Clock = clock.RealClock{}
+	}
+	if c.Log == nil {
+		c.Log = slog.Default()
+	}
+	return validate(c.Settings, newCatalog())
+}
+
+// validate says what is wrong with settings.
+func validate(s cloudapi.Settings, offers catalog) error {
+	var errs []error
+	wrong := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
+	share := func(name string, value float64) {
+		if value < 0 || value > 1 {
+			wrong("%s is %v; expected a share from 0 to 1", name, value)
+		}
+	}
+	for op, latency := range s.Latency {
+		if !known(op) {
+			wrong("latency of unknown operation %q; there are %v", op, operations())
+		}
+		checkLatency(wrong, "latency of "+string(op), latency)
+	}
+	checkLatency(wrong, "bootTime", s.BootTime)
+	checkLatency(wrong, "stopTime", s.StopTime)
+	if s.ForgetAfter < 0 {
+		wrong("forgetAfter is %v; expected 0 or more", time.Duration(s.ForgetAfter))
+	}
+	for i, fault := range s.Faults {
+		name := fmt.Sprintf("faults[%d]", i)
+		share(name+".rate", fault.Rate)
+		if !knownFault(fault.Kind) {
+			wrong("%s.kind is %q, which is no kind of fault", name, fault.Kind)
+		}
+		if fault.RetryAfter < 0 || fault.Hold < 0 {
+			wrong("%s: retryAfter and hold cannot be negative", name)
+		}
+		for _, op := range fault.Operations {
+			if !known(op) {
+				wrong("%s: unknown operation %q; there are %v", name, op, operations())
+			}
+		}
+		for _, zone := range fault.Zones {
+			if !offers.hasZone(zone) {
+				wrong("%s: unknown zone %q", name, zone)
+			}
+		}
+	}
+	for _, zone := range s.FailedZones {
+		if !offers.hasZone(zone) {
+			wrong("failedZones: unknown zone %q", zone)
+		}
+	}
+	share("vmFaults.neverJoin", s.VMFaults.NeverJoin)
+	share("vmFaults.joinLate", s.VMFaults.JoinLate)
+	share("vmFaults.die", s.VMFaults.Die)
+	share("vmFaults.loseReady", s.VMFaults.LoseReady)
+	return errors.Join(errs...)
+}
+
+func checkLatency(wrong func(string, ...any), name string, l cloudapi.Latency) {
+	if l.Mean < 0 || l.Spread < 0 {
+		wrong("%s is %v ± %v; expected 0 or more", name, time.Duration(l.Mean), time.Duration(l.Spread))
+	}
+}

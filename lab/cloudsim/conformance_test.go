@@ -1,0 +1,238 @@
+package cloudsim_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
+	"github.com/machine-controller-fleet/machine-controller-fleet/driver/drivertest"
+	"github.com/machine-controller-fleet/machine-controller-fleet/driver/simulated"
+	"github.com/machine-controller-fleet/machine-controller-fleet/driver/simulated/cloudapi"
+	"github.com/machine-controller-fleet/machine-controller-fleet/lab/cloudsim"
+)
+
+// The driver of the simulated cloud keeps the promises of package driver.
+func TestDriverConformance(t *testing.T) {
+	for name, stop := range map[string]time.Duration{"VMs stop at once": 0, "VMs take time to stop": 50 * time.Millisecond} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			drivertest.Run(t, func(t *testing.T) drivertest.Env {
+				t.Helper()
+				return newEnv(t, cloudapi.Duration(stop))
+			})
+		})
+	}
+}
+
+func newEnv(t *testing.T, stop cloudapi.Duration) drivertest.Env {
+	t.Helper()
+	site := serve(t, cloudapi.Settings{StopTime: cloudapi.Latency{Mean: stop}})
+	way := &brokenWay{}
+	cloud, err := simulated.New(simulated.Config{
+		Endpoint: site.url, UserAgent: "conformance",
+		HTTPClient: &http.Client{Transport: way},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(way.transport.CloseIdleConnections)
+	return drivertest.Env{
+		Driver:        cloud,
+		Class:         &v1alpha1.MachineClass{ObjectMeta: metav1.ObjectMeta{Namespace: "shoot--a", Name: "class"}, Provider: simulated.Provider},
+		UserData:      []byte("token: abcdef.0123456789abcdef"),
+		VMs:           site.vms,
+		Fail:          func(t *testing.T, how drivertest.Failure) func() { t.Helper(); return site.fail(t, way, how) },
+		EndVM:         func(t *testing.T, providerID string) { t.Helper(); site.end(t, providerID) },
+		DoubleVM:      func(t *testing.T, m *v1alpha1.Machine) { t.Helper(); site.double(t, m) },
+		MoreThanAPage: 2*pageSize + 1,
+		BadSpecs: map[string]string{
+			"unknown field":  `{"machineType": "large"}`,
+			"no object":      `"standard-4"`,
+			"no such zone":   `{"zone": "moon-1"}`,
+			"reserved tag":   `{"tags": {"machine-uid": "x"}}`,
+			"volume of 0":    `{"dataVolumes": [{"name": "data"}]}`,
+			"unknown boot":   `{"boot": "magic"}`,
+			"boot not there": `{"boot": "kubelet"}`,
+		},
+		Volumes: map[string]*corev1.PersistentVolumeSpec{"vol-1": {PersistentVolumeSource: corev1.PersistentVolumeSource{
+			CSI: &corev1.CSIPersistentVolumeSource{Driver: cloudapi.CSIDriver, VolumeHandle: "vol-1"},
+		}}},
+	}
+}
+
+// site is a cloud that serves.
+type site struct {
+	url   string
+	cloud *cloudsim.Cloud
+}
+
+// serve runs a cloud until the test ends.
+func serve(t *testing.T, settings cloudapi.Settings) *site {
+	t.Helper()
+	cloud, err := cloudsim.Open(config(t.TempDir(), settings))
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := httptest.NewServer(cloud.Handler())
+	ended := make(chan error, 1)
+	go func() { ended <- cloud.Run(t.Context()) }()
+	t.Cleanup(func() {
+		server.CloseClientConnections()
+		server.Close()
+		if err := errors.Join(<-ended, cloud.Close()); err != nil {
+			t.Error(err)
+		}
+	})
+	return &site{url: server.URL, cloud: cloud}
+}
+
+// call makes a request that has to work.
+func (s *site) call(t *testing.T, method, path string, body, into any) {
+	t.Helper()
+	raw, err := json.Marshal(body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	req, err := http.NewRequestWithContext(t.Context(), method, s.url+path, bytes.NewReader(raw))
+	if err != nil {
+		t.Fatal(err)
+	}
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	answer, err := io.ReadAll(resp.Body)
+	if err != nil || resp.StatusCode != http.StatusOK {
+		t.Fatalf("%s %s: %s %s (%v)", method, path, resp.Status, answer, err)
+	}
+	if into != nil {
+		if err := json.Unmarshal(answer, into); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func (s *site) all(t *testing.T) []cloudapi.Instance {
+	t.Helper()
+	var list cloudapi.InstanceList
+	s.call(t, http.MethodGet, cloudapi.PathAllInstances, nil, &list)
+	return list.Items
+}
+
+func (s *site) vms(t *testing.T) []drivertest.VM {
+	t.Helper()
+	var vms []drivertest.VM
+	for _, i := range s.all(t) {
+		if i.State == cloudapi.StatePending || i.State == cloudapi.StateRunning {
+			vms = append(vms, drivertest.VM{ProviderID: i.ProviderID, MachineUID: types.UID(i.Tags[simulated.TagMachineUID])})
+		}
+	}
+	return vms
+}
+
+func (s *site) end(t *testing.T, providerID string) {
+	t.Helper()
+	id := providerID[strings.LastIndex(providerID, "/")+1:]
+	path := strings.Replace(cloudapi.PathInstanceActions, "{id}", id, 1)
+	s.call(t, http.MethodPost, path, cloudapi.InstanceAction{Action: cloudapi.ActionDie}, nil)
+}
+
+func (s *site) double(t *testing.T, m *v1alpha1.Machine) {
+	t.Helper()
+	for _, i := range s.all(t) {
+		if i.Tags[simulated.TagMachineUID] == string(m.UID) {
+			s.call(t, http.MethodPost, cloudapi.PathInstances, cloudapi.CreateInstanceRequest{Name: i.Name, Tags: i.Tags}, nil)
+			return
+		}
+	}
+	t.Fatalf("machine %s has no VM to double", m.Name)
+}
+
+// patch changes the settings.
+func (s *site) patch(t *testing.T, settings string) {
+	t.Helper()
+	s.call(t, http.MethodPatch, cloudapi.PathSettings, json.RawMessage(settings), nil)
+}
+
+// fail makes the cloud, or the way to it, fail.
+func (s *site) fail(t *testing.T, way *brokenWay, how drivertest.Failure) (heal func()) {
+	t.Helper()
+	fault := cloudapi.Fault{Rate: 1}
+	switch how {
+	case drivertest.NoAnswer:
+		fault.Kind = cloudapi.FaultTimeoutBefore
+	case drivertest.LostAnswer:
+		fault.Kind = cloudapi.FaultTimeoutAfter
+	case drivertest.ServerError:
+		fault.Kind = cloudapi.FaultInternal
+	case drivertest.Throttled:
+		fault.Kind, fault.RetryAfter = cloudapi.FaultThrottled, cloudapi.Duration(drivertest.ThrottledFor)
+	case drivertest.QuotaExceeded:
+		fault.Kind = cloudapi.FaultQuota
+	case drivertest.NoCapacity:
+		fault.Kind = cloudapi.FaultNoCapacity
+	case drivertest.BadCredentials:
+		fault.Kind = cloudapi.FaultUnauthorized
+	case drivertest.Forbidden:
+		fault.Kind = cloudapi.FaultForbidden
+	case drivertest.Unreachable, drivertest.Nonsense, drivertest.SecondPage:
+		way.how.Store(how)
+		return func() { way.how.Store(drivertest.Failure("")) }
+	default:
+		return nil
+	}
+	raw, err := json.Marshal(map[string]any{"faults": []cloudapi.Fault{fault}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.patch(t, string(raw))
+	return func() { s.patch(t, `{"faults": null}`) }
+}
+
+// pageSize is that of all lists, whatever the driver asks for, so that a test of pages needs few VMs.
+const pageSize = 5
+
+// brokenWay is a way to the cloud that fails in those ways that a cloud cannot.
+type brokenWay struct {
+	how       atomic.Value
+	transport http.Transport
+}
+
+func (w *brokenWay) RoundTrip(r *http.Request) (*http.Response, error) {
+	how, _ := w.how.Load().(drivertest.Failure)
+	switch {
+	case how == drivertest.Unreachable:
+		return nil, errors.New("connection refused")
+	case how == drivertest.Nonsense:
+		return reply(r, http.StatusNotFound, "<html>not found</html>"), nil
+	case how == drivertest.SecondPage && r.URL.Query().Has(cloudapi.QueryPageToken):
+		return reply(r, http.StatusInternalServerError, `{"code": "InternalError", "message": "the page is lost"}`), nil
+	}
+	if query := r.URL.Query(); query.Has(cloudapi.QueryPageSize) {
+		query.Set(cloudapi.QueryPageSize, strconv.Itoa(pageSize))
+		r = r.Clone(r.Context())
+		r.URL.RawQuery = query.Encode()
+	}
+	return w.transport.RoundTrip(r)
+}
+
+func reply(r *http.Request, status int, body string) *http.Response {
+	return &http.Response{
+		StatusCode: status, Status: http.StatusText(status), Header: http.Header{}, Request: r,
+		Body: io.NopCloser(strings.NewReader(body)),
+	}
+}

@@ -1,0 +1,284 @@
+package cloudsim
+
+import (
+	"encoding/base64"
+	"fmt"
+	"maps"
+	"net/url"
+	"slices"
+	"strconv"
+	"time"
+
+	"k8s.io/apimachinery/pkg/util/validation"
+
+	"github.com/machine-controller-fleet/machine-controller-fleet/driver/simulated/cloudapi"
+)
+
+// kubeletIP is the address of VMs that are kubelet processes: they share this host's network.
+const kubeletIP = "127.0.0.1"
+
+// createInstance makes a VM, or finds the one that its token made. The answer follows after latency.
+func (c *Cloud) createInstance(req cloudapi.CreateInstanceRequest, latency time.Duration, call *cloudapi.Call) (cloudapi.Instance, error) {
+	params, err := c.checkCreate(&req)
+	if err != nil {
+		return cloudapi.Instance{}, err
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if id, used := c.byToken[req.ClientToken]; used {
+		i := c.instances[id]
+		about(call, i)
+		if i.Params != params {
+			return cloudapi.Instance{}, refuse(cloudapi.CodeIdempotencyMismatch, "client token %q has made %s with other parameters", req.ClientToken, id)
+		}
+		return i.API, nil
+	}
+	if err := c.checkRoom(req); err != nil {
+		return cloudapi.Instance{}, err
+	}
+	made, volumes, err := c.newInstance(req, params, latency)
+	if err != nil {
+		return cloudapi.Instance{}, err
+	}
+	about(call, made)
+	call.Changed = true
+	if err := c.commit(change{instances: []*instance{made}, volumes: volumes, call: call}); err != nil {
+		return cloudapi.Instance{}, err
+	}
+	c.life.Wake(made.API.ID)
+	return made.API, nil
+}
+
+// checkCreate fills in what the request leaves out and returns the digest of it.
+func (c *Cloud) checkCreate(req *cloudapi.CreateInstanceRequest) (params string, err error) {
+	if problems := validation.IsDNS1123Subdomain(req.Name); len(problems) > 0 {
+		return "", invalid("name %q: %s", req.Name, problems[0])
+	}
+	if err := c.offers.complete(req); err != nil {
+		return "", err
+	}
+	if _, ok := c.cfg.Hosts[req.Boot]; !ok {
+		return "", invalid("this cloud cannot boot VMs in mode %q; it can in %v%s", req.Boot, slices.Sorted(maps.Keys(c.cfg.Hosts)), kubeletHint(req.Boot))
+	}
+	for at, v := range req.DataVolumes {
+		if v.Name == "" || v.SizeGiB <= 0 {
+			return "", invalid("dataVolumes[%d]: expected a name and a positive sizeGiB, got %q and %d", at, v.Name, v.SizeGiB)
+		}
+	}
+	return digest(*req)
+}
+
+func kubeletHint(mode cloudapi.BootMode) string {
+	if mode == cloudapi.BootKubelet {
+		return " (start it with --kubelet-command and --kubeconfig)"
+	}
+	return ""
+}
+
+// checkRoom says why there is no room for another VM. c.mu is held.
+func (c *Cloud) checkRoom(req cloudapi.CreateInstanceRequest) error {
+	settings := c.settings.Current
+	if slices.Contains(settings.FailedZones, req.Zone) {
+		return refuse(cloudapi.CodeNoCapacity, "zone %s has failed", req.Zone)
+	}
+	ofRegion, hasRegion := settings.Quotas.InstancesByRegion[req.Region]
+	ofType, hasType := settings.Quotas.InstancesByType[req.InstanceType]
+	if !hasRegion && !hasType {
+		return nil
+	}
+	inRegion, thatType := 0, 0
+	for _, i := range c.instances {
+		if i.ended() {
+			continue
+		}
+		if i.API.Region == req.Region {
+			inRegion++
+		}
+		if i.API.InstanceType == req.InstanceType {
+			thatType++
+		}
+	}
+	if hasRegion && inRegion >= ofRegion {
+		return refuse(cloudapi.CodeQuotaExceeded, "region %s has %d VMs; its quota is %d", req.Region, inRegion, ofRegion)
+	}
+	if hasType && thatType >= ofType {
+		return refuse(cloudapi.CodeQuotaExceeded, "there are %d VMs of type %s; the quota is %d", thatType, req.InstanceType, ofType)
+	}
+	return nil
+}
+
+// newInstance decides what the new VM is like. c.mu is held.
+func (c *Cloud) newInstance(req cloudapi.CreateInstanceRequest, params string, latency time.Duration) (*instance, []*cloudapi.Volume, error) {
+	number, err := c.store.sequence(bucketInstances)
+	if err != nil {
+		return nil, nil, err
+	}
+	now, id := c.cfg.Clock.Now(), fmt.Sprintf("i-%012x", number)
+	ip := kubeletIP
+	if network, _ := c.offers.network(req.Region, req.Network); req.Boot != cloudapi.BootKubelet {
+		if ip, err = address(network, number); err != nil {
+			return nil, nil, err
+		}
+	}
+	made := &instance{
+		API: cloudapi.Instance{
+			ID: id, ProviderID: cloudapi.ProviderIDPrefix + req.Region + "/" + req.Zone + "/" + id, Name: req.Name,
+			Region: req.Region, Zone: req.Zone, InstanceType: req.InstanceType, Image: req.Image, Network: req.Network,
+			Tags: req.Tags, Boot: req.Boot, State: cloudapi.StatePending, PrivateIP: ip, CreatedAt: now,
+			ClientToken: req.ClientToken, SourceDestCheck: true,
+		},
+		Params:         params,
+		BootstrapToken: findBootstrapToken(req.UserData),
+		Fate:           newDice(c.cfg.Seed, number).fate(c.settings.Current, now, latency),
+	}
+	var volumes []*cloudapi.Volume
+	for at, v := range req.DataVolumes {
+		volume := &cloudapi.Volume{
+			ID: fmt.Sprintf("vol-%012x-%d", number, at), Name: v.Name, Region: req.Region, Zone: req.Zone,
+			SizeGiB: v.SizeGiB, Tags: req.Tags, AttachedTo: id,
+		}
+		made.API.VolumeIDs = append(made.API.VolumeIDs, volume.ID)
+		volumes = append(volumes, volume)
+	}
+	return made, volumes, nil
+}
+
+// deleteInstance begins to end a VM.
+func (c *Cloud) deleteInstance(id string, call *cloudapi.Call) (cloudapi.Instance, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	i, err := c.lookUp(id, call)
+	if err != nil {
+		return cloudapi.Instance{}, err
+	}
+	if !i.alive() {
+		return i.API, nil
+	}
+	now, after := c.cfg.Clock.Now(), i.clone()
+	const reason = "its deletion was asked for"
+	if stop := c.dice.duration(c.settings.Current.StopTime); stop > 0 {
+		after.API.State, after.API.StateReason = cloudapi.StateStopping, reason
+		after.StopAt = now.Add(stop)
+		after.say(now, "shutting down")
+	} else {
+		after.end(now, reason)
+	}
+	call.Changed = true
+	ch := c.replace(after)
+	ch.call = call
+	if err := c.commit(ch); err != nil {
+		return cloudapi.Instance{}, err
+	}
+	c.tellHost(after, now)
+	c.life.Wake(id)
+	return after.API, nil
+}
+
+// getInstance describes a VM.
+func (c *Cloud) getInstance(id string, call *cloudapi.Call) (cloudapi.Instance, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	i, err := c.lookUp(id, call)
+	if err != nil {
+		return cloudapi.Instance{}, err
+	}
+	return i.API, nil
+}
+
+// modifyInstance changes attributes of a VM.
+func (c *Cloud) modifyInstance(id string, attributes cloudapi.InstanceAttributes, call *cloudapi.Call) (cloudapi.Instance, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	i, err := c.lookUp(id, call)
+	if err != nil {
+		return cloudapi.Instance{}, err
+	}
+	if !i.alive() {
+		return cloudapi.Instance{}, refuse(cloudapi.CodeConflict, "%s is %s", id, i.API.State)
+	}
+	if attributes.SourceDestCheck == nil || *attributes.SourceDestCheck == i.API.SourceDestCheck {
+		return i.API, nil
+	}
+	after := i.clone()
+	after.API.SourceDestCheck = *attributes.SourceDestCheck
+	call.Changed = true
+	if err := c.commit(change{instances: []*instance{after}, call: call}); err != nil {
+		return cloudapi.Instance{}, err
+	}
+	return after.API, nil
+}
+
+// lookUp finds a VM for a call. c.mu is held.
+func (c *Cloud) lookUp(id string, call *cloudapi.Call) (*instance, error) {
+	call.Instance = id
+	i := c.instances[id]
+	if i == nil {
+		return nil, refuse(cloudapi.CodeNotFound, "there is no VM %q", id)
+	}
+	about(call, i)
+	return i, nil
+}
+
+func about(call *cloudapi.Call, i *instance) { call.Instance, call.Machine = i.API.ID, i.API.Name }
+
+// listInstances returns a page of VMs in the order in which they were made. A page token names the last VM of the page
+// before, so that VMs that come and go in between make no other one appear twice or not at all.
+func (c *Cloud) listInstances(query url.Values) (cloudapi.InstanceList, error) {
+	size := cloudapi.DefaultPageSize
+	if text := query.Get(cloudapi.QueryPageSize); text != "" {
+		var err error
+		if size, err = strconv.Atoi(text); err != nil || size < 1 || size > cloudapi.MaxPageSize {
+			return cloudapi.InstanceList{}, invalid("%s is %q; expected 1 to %d", cloudapi.QueryPageSize, text, cloudapi.MaxPageSize)
+		}
+	}
+	last, err := base64.RawURLEncoding.DecodeString(query.Get(cloudapi.QueryPageToken))
+	if err != nil {
+		return cloudapi.InstanceList{}, invalid("%s is none that this cloud gave", cloudapi.QueryPageToken)
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	list := cloudapi.InstanceList{Items: []cloudapi.Instance{}}
+	candidates := c.candidates(query[cloudapi.QueryTag])
+	from, found := slices.BinarySearch(candidates, string(last))
+	if found {
+		from++
+	}
+	for _, id := range candidates[from:] {
+		i := c.instances[id]
+		if !i.matches(query) {
+			continue
+		}
+		if len(list.Items) == size {
+			list.NextPageToken = base64.RawURLEncoding.EncodeToString([]byte(list.Items[size-1].ID))
+			break
+		}
+		list.Items = append(list.Items, i.API)
+	}
+	return list, nil
+}
+
+// candidates returns the IDs of the VMs that have all tags, in order. c.mu is held, and longer than the result is used.
+func (c *Cloud) candidates(tags []string) []string {
+	if len(tags) == 0 {
+		return c.order
+	}
+	var ids []string
+	for id := range c.byTag[tags[0]] {
+		if !slices.ContainsFunc(tags[1:], func(tag string) bool { _, has := c.byTag[tag][id]; return !has }) {
+			ids = append(ids, id)
+		}
+	}
+	slices.Sort(ids)
+	return ids
+}
+
+// matches says whether the VM has the name and one of the states that the query asks for.
+func (i *instance) matches(query url.Values) bool {
+	if name := query.Get(cloudapi.QueryName); name != "" && name != i.API.Name {
+		return false
+	}
+	if states := query[cloudapi.QueryState]; len(states) > 0 {
+		return slices.Contains(states, string(i.API.State))
+	}
+	return !i.ended()
+}

@@ -1,0 +1,320 @@
+package realkubelet
+
+import (
+	"context"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes/fake"
+	"k8s.io/client-go/rest"
+
+	"github.com/machine-controller-fleet/machine-controller-fleet/lab/cloudsim/guest"
+	"github.com/machine-controller-fleet/machine-controller-fleet/lab/process"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// script stands for a VM: it notes its arguments, has a child in another session, and ends when it is told to.
+const script = `#!/bin/sh
+printf '%s\n' "$@" >> args
+setsid sleep 600 &
+trap 'echo shut down >> ended; exit 0' TERM
+while [ ! -e crash ]; do sleep 0.05; done
+`
+
+// site is a Host at work.
+type site struct {
+	t      *testing.T
+	host   *Host
+	client *fake.Clientset
+	cloud  *cloud
+	dir    string
+	stop   func()
+}
+
+type cloud struct {
+	mu      sync.Mutex
+	joined  []string
+	console []string
+	died    []string
+}
+
+func (c *cloud) Joined(id, _ string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.joined = append(c.joined, id)
+}
+
+func (c *cloud) Console(_, line string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.console = append(c.console, line)
+}
+
+func (c *cloud) Died(id, _ string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.died = append(c.died, id)
+}
+
+func (c *cloud) PodTerminationTime() time.Duration { return 0 }
+
+func newSite(t *testing.T) *site {
+	t.Helper()
+	s := &site{t: t, dir: t.TempDir(), client: fake.NewClientset(&corev1.ConfigMap{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: "extension-apiserver-authentication"},
+		Data:       map[string]string{"client-ca-file": "CLIENT CA"},
+	})}
+	if err := os.WriteFile(filepath.Join(s.dir, "vm.sh"), []byte(script), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	s.cloud = &cloud{}
+	s.start()
+	t.Cleanup(func() {
+		s.stop()
+		if err := remove(context.WithoutCancel(t.Context()), s.host.cfg.Clock, s.vmDir(), 0); err != nil {
+			t.Error(err)
+		}
+	})
+	return s
+}
+
+// start makes a Host and runs it.
+func (s *site) start(vms ...guest.VM) {
+	s.t.Helper()
+	var err error
+	s.host, err = New(Config{
+		Command: []string{"/bin/sh", filepath.Join(s.dir, "vm.sh")}, Dir: filepath.Join(s.dir, "vms"), Client: s.client,
+		Cluster: &rest.Config{Host: "https://127.0.0.1:6443", TLSClientConfig: rest.TLSClientConfig{CAData: []byte("SERVER CA")}},
+		Log:     slog.New(slog.DiscardHandler),
+	})
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	for _, vm := range vms {
+		s.host.PowerOn(vm)
+	}
+	ctx, cancel := context.WithCancel(s.t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- s.host.Run(ctx, s.cloud) }()
+	s.stop = sync.OnceFunc(func() {
+		cancel()
+		if err := <-ended; err != nil {
+			s.t.Errorf("Run: %v", err)
+		}
+	})
+}
+
+func aVM() guest.VM {
+	return guest.VM{
+		ID: "i-1", Name: "a", ProviderID: "simulated:///r/z/i-1", Region: "r", Zone: "z", InstanceType: "standard-4",
+		IP: "127.0.0.1", CPU: 4, MemoryMiB: 16384, BootstrapToken: "abcdef.0123456789abcdef",
+	}
+}
+
+func (s *site) vmDir() string { return filepath.Join(s.dir, "vms", "i-1") }
+
+// eventually waits until a condition holds.
+func (s *site) eventually(what string, holds func() bool) {
+	s.t.Helper()
+	for deadline := time.Now().Add(20 * time.Second); !holds(); time.Sleep(10 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			s.t.Fatalf("not in 20 s: %s; console: %q", what, s.cloud.console)
+		}
+	}
+}
+
+// running returns the VM's processes.
+func (s *site) running() []process.ID {
+	s.t.Helper()
+	all, err := process.WithEnv(dirVariable, s.vmDir())
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return all
+}
+
+func (s *site) read(name string) string {
+	raw, _ := os.ReadFile(filepath.Join(s.vmDir(), name))
+	return string(raw)
+}
+
+func TestPowerOnAndOff(t *testing.T) {
+	s := newSite(t)
+	s.host.PowerOn(aVM())
+	s.host.PowerOn(aVM())
+	s.eventually("the VM runs", func() bool { return strings.Contains(s.read("args"), "--forced-env") && len(s.running()) >= 2 })
+	args := strings.Split(strings.TrimSpace(s.read("args")), "\n")
+	for flag, want := range map[string]string{
+		"--dir": s.vmDir(), "--name": "a", "--provider-id": "simulated:///r/z/i-1", "--node-ip": "127.0.0.1", "--cpu": "4",
+		"--memory-mib": "16384", "--bootstrap-kubeconfig": filepath.Join(s.vmDir(), bootstrapFile),
+		"--forced-env": "KUBERNETES_SERVICE_HOST=127.0.0.1,KUBERNETES_SERVICE_PORT=6443",
+	} {
+		if at := slices.Index(args, flag); at < 0 || args[at+1] != want {
+			t.Errorf("arguments %q; want %s %s", args, flag, want)
+		}
+	}
+	if got := s.read(clientCAFile); got != "CLIENT CA" {
+		t.Errorf("authority for clients: %q", got)
+	}
+	for _, want := range []string{"token: abcdef.0123456789abcdef", "server: https://127.0.0.1:6443"} {
+		if got := s.read(bootstrapFile); !strings.Contains(got, want) {
+			t.Errorf("bootstrap kubeconfig: %s\nwant in it: %s", got, want)
+		}
+	}
+	s.host.PowerOff("i-1", 0)
+	s.eventually("nothing is left of the VM", func() bool {
+		_, err := os.Stat(s.vmDir())
+		return os.IsNotExist(err) && len(s.running()) == 0
+	})
+}
+
+// A kind end that takes too long is made short by a second call.
+func TestPowerOffInAHurry(t *testing.T) {
+	s := newSite(t)
+	stubborn := strings.Replace(script, "trap 'echo shut down >> ended; exit 0' TERM", "trap '' TERM", 1)
+	if err := os.WriteFile(filepath.Join(s.dir, "vm.sh"), []byte(stubborn), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	s.host.PowerOn(aVM())
+	s.eventually("the VM runs", func() bool { return s.read("args") != "" })
+	s.host.PowerOff("i-1", time.Hour)
+	time.Sleep(2 * pollInterval)
+	if len(s.running()) == 0 {
+		t.Fatal("the VM has ended already")
+	}
+	s.host.PowerOff("i-1", 0)
+	s.eventually("the VM has ended", func() bool { return len(s.running()) == 0 })
+}
+
+func TestVMOutlivesTheHost(t *testing.T) {
+	s := newSite(t)
+	s.host.PowerOn(aVM())
+	s.eventually("the VM runs", func() bool { return len(s.running()) >= 2 })
+	before := s.running()
+	s.stop()
+	resumed := aVM()
+	resumed.Resumed = true
+	s.start(resumed)
+	s.eventually("the VM was found", func() bool {
+		s.host.mu.Lock()
+		defer s.host.mu.Unlock()
+		return s.host.byID["i-1"] != nil
+	})
+	time.Sleep(2 * pollInterval)
+	// The oldest is the VM itself, the script; its children come and go.
+	if after := s.running(); !slices.Contains(after, before[0]) || len(s.cloud.died) > 0 {
+		t.Errorf("processes before %v, after %v; died: %v", before, after, s.cloud.died)
+	}
+	if n := strings.Count(s.read("args"), "--dir"); n != 1 {
+		t.Errorf("the VM was started %d times", n)
+	}
+	s.stop()
+	for _, id := range before {
+		_ = id.Signal(9)
+	}
+	s.eventually("the VM's processes have ended", func() bool { return len(s.running()) == 0 })
+	s.start(resumed)
+	s.eventually("the VM is known to have died", func() bool {
+		s.cloud.mu.Lock()
+		defer s.cloud.mu.Unlock()
+		return slices.Contains(s.cloud.died, "i-1")
+	})
+}
+
+// The cloud was killed after it noted that the VM has ended, and before its processes had.
+func TestLeftoversAreSwept(t *testing.T) {
+	s := newSite(t)
+	s.host.PowerOn(aVM())
+	s.eventually("the VM runs", func() bool { return len(s.running()) >= 2 })
+	s.stop()
+	s.start()
+	s.eventually("nothing is left of the VM", func() bool {
+		_, err := os.Stat(s.vmDir())
+		return os.IsNotExist(err) && len(s.running()) == 0
+	})
+}
+
+func TestCrash(t *testing.T) {
+	s := newSite(t)
+	s.host.PowerOn(aVM())
+	s.eventually("the VM runs", func() bool { return s.read("args") != "" })
+	if err := os.WriteFile(filepath.Join(s.vmDir(), "crash"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	s.eventually("the VM is known to have died", func() bool {
+		s.cloud.mu.Lock()
+		defer s.cloud.mu.Unlock()
+		return len(s.cloud.died) == 1
+	})
+}
+
+func TestFreeze(t *testing.T) {
+	s := newSite(t)
+	s.host.PowerOn(aVM())
+	s.eventually("the VM runs", func() bool { return s.read("args") != "" })
+	for health, stopped := range map[guest.Health]bool{guest.Frozen: true, guest.Healthy: false, guest.NotReady: true} {
+		s.host.SetHealth("i-1", health)
+		s.eventually("all its processes are stopped, or none", func() bool {
+			return !slices.ContainsFunc(s.running(), func(id process.ID) bool { return id.State().Stopped() != stopped })
+		})
+	}
+	s.host.PowerOff("i-1", 0)
+	s.eventually("the VM has ended", func() bool { return len(s.running()) == 0 })
+}
+
+// What a cloud controller manager does for a new Node.
+func TestNodeIsInitialized(t *testing.T) {
+	s := newSite(t)
+	s.host.PowerOn(aVM())
+	s.eventually("the VM runs", func() bool { return s.read("args") != "" })
+	nodes := s.client.CoreV1().Nodes()
+	if _, err := nodes.Create(t.Context(), &corev1.Node{
+		ObjectMeta: metav1.ObjectMeta{Name: "a"},
+		Spec: corev1.NodeSpec{ProviderID: "simulated:///r/z/i-1", Taints: []corev1.Taint{
+			{Key: taintUninitialized, Effect: corev1.TaintEffectNoSchedule}, {Key: "mine", Effect: corev1.TaintEffectNoSchedule},
+		}},
+		Status: corev1.NodeStatus{Addresses: []corev1.NodeAddress{{Type: corev1.NodeHostName, Address: "a"}}},
+	}, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	s.eventually("it has joined", func() bool {
+		s.cloud.mu.Lock()
+		defer s.cloud.mu.Unlock()
+		return len(s.cloud.joined) == 1
+	})
+	node, err := nodes.Get(t.Context(), "a", metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(node.Spec.Taints) != 1 || node.Spec.Taints[0].Key != "mine" || node.Labels[corev1.LabelTopologyZone] != "z" || node.Labels[corev1.LabelInstanceTypeStable] != "standard-4" {
+		t.Errorf("taints %v, labels %v", node.Spec.Taints, node.Labels)
+	}
+	if !slices.Contains(node.Status.Addresses, corev1.NodeAddress{Type: corev1.NodeInternalIP, Address: "127.0.0.1"}) {
+		t.Errorf("addresses %v", node.Status.Addresses)
+	}
+}
+
+func TestNothingToStart(t *testing.T) {
+	s := newSite(t)
+	vm := aVM()
+	vm.BootstrapToken = ""
+	s.host.PowerOn(vm)
+	s.eventually("it says why", func() bool {
+		s.cloud.mu.Lock()
+		defer s.cloud.mu.Unlock()
+		return len(s.cloud.console) == 1 && strings.Contains(s.cloud.console[0], "no bootstrap token")
+	})
+	if len(s.running()) > 0 {
+		t.Error("it was started")
+	}
+}

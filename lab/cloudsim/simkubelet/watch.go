@@ -1,0 +1,187 @@
+package simkubelet
+
+import (
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	coreinformers "k8s.io/client-go/informers/core/v1"
+	"k8s.io/client-go/tools/cache"
+
+	"github.com/machine-controller-fleet/machine-controller-fleet/driver/simulated/cloudapi"
+	"github.com/machine-controller-fleet/machine-controller-fleet/lab/cloudsim/guest"
+)
+
+// indexNode finds pods by the name of their Node.
+const indexNode = "node"
+
+// watch prepares the informers on Nodes and on pods that have one, both trimmed to what is used here.
+func (h *Host) watch() error {
+	h.nodes = coreinformers.NewNodeInformer(h.cfg.Client, 0, cache.Indexers{})
+	h.bound = coreinformers.NewFilteredPodInformer(h.cfg.Client, metav1.NamespaceAll, 0,
+		cache.Indexers{indexNode: nodeOfPod},
+		func(o *metav1.ListOptions) {
+			o.FieldSelector = fields.OneTermNotEqualSelector("spec.nodeName", "").String()
+		})
+	if err := h.nodes.SetTransform(trimNode); err != nil {
+		return fmt.Errorf("set the transform of Nodes: %w", err)
+	}
+	if err := h.bound.SetTransform(trimPod); err != nil {
+		return fmt.Errorf("set the transform of pods: %w", err)
+	}
+	_, err := h.nodes.AddEventHandler(cache.ResourceEventHandlerFuncs{
+		AddFunc:    h.sawNode,
+		UpdateFunc: func(_, obj any) { h.sawNode(obj) },
+		DeleteFunc: h.sawNodeDeleted,
+	})
+	if err != nil {
+		return fmt.Errorf("watch Nodes: %w", err)
+	}
+	_, err = h.bound.AddEventHandler(cache.ResourceEventHandlerFuncs{
+		AddFunc:    h.sawPod,
+		UpdateFunc: func(_, obj any) { h.sawPod(obj) },
+		DeleteFunc: h.sawPodDeleted,
+	})
+	if err != nil {
+		return fmt.Errorf("watch pods: %w", err)
+	}
+	return nil
+}
+
+// sawNode wakes the VM whose readiness somebody else has changed.
+func (h *Host) sawNode(obj any) {
+	node, ok := obj.(*corev1.Node)
+	if !ok {
+		return
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	v := h.byName[node.Name]
+	if v != nil && v.nodeUID == node.UID && v.health != guest.Frozen && ready(node) != readiness(v.health) {
+		h.wake(v)
+	}
+}
+
+// sawNodeDeleted ends the reports for the Node.
+func (h *Host) sawNodeDeleted(obj any) {
+	if last, ok := obj.(cache.DeletedFinalStateUnknown); ok {
+		obj = last.Obj
+	}
+	node, ok := obj.(*corev1.Node)
+	if !ok {
+		return
+	}
+	h.mu.Lock()
+	v := h.byName[node.Name]
+	lost := v != nil && v.nodeUID == node.UID
+	h.mu.Unlock()
+	if lost {
+		h.lostNode(v)
+	}
+}
+
+func (h *Host) sawPod(obj any) {
+	if pod, ok := obj.(*corev1.Pod); ok && h.reportsFor(pod.Spec.NodeName) {
+		h.pods.Wake(cache.MetaObjectToName(pod).String())
+	}
+}
+
+func (h *Host) sawPodDeleted(obj any) {
+	if last, ok := obj.(cache.DeletedFinalStateUnknown); ok {
+		obj = last.Obj
+	}
+	pod, ok := obj.(*corev1.Pod)
+	if !ok {
+		return
+	}
+	h.mu.Lock()
+	delete(h.ending, pod.UID)
+	v := h.byName[pod.Spec.NodeName]
+	h.mu.Unlock()
+	if v != nil && v.volumes.uses(pod) {
+		h.pods.Wake(cache.MetaObjectToName(pod).String())
+	}
+}
+
+func (h *Host) reportsFor(node string) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.byName[node] != nil
+}
+
+// wakePods makes all pods of a Node due.
+func (h *Host) wakePods(node string) {
+	keys, err := h.bound.GetIndexer().IndexKeys(indexNode, node)
+	if err != nil {
+		h.cfg.Log.Error("Pods were not found by their Node", "node", node, "err", err)
+		return
+	}
+	for _, key := range keys {
+		h.pods.Wake(key)
+	}
+}
+
+func nodeOfPod(obj any) ([]string, error) {
+	pod, ok := obj.(*corev1.Pod)
+	if !ok {
+		return nil, fmt.Errorf("expected a pod, got %T", obj)
+	}
+	return []string{pod.Spec.NodeName}, nil
+}
+
+// trimNode keeps of a Node what is read here.
+func trimNode(obj any) (any, error) {
+	node, ok := obj.(*corev1.Node)
+	if !ok {
+		return obj, nil
+	}
+	small := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: node.Name, UID: node.UID, ResourceVersion: node.ResourceVersion}}
+	for _, c := range node.Status.Conditions {
+		if c.Type == corev1.NodeReady {
+			small.Status.Conditions = []corev1.NodeCondition{{Type: c.Type, Status: c.Status}}
+		}
+	}
+	return small, nil
+}
+
+// trimPod keeps of a pod what is read here.
+func trimPod(obj any) (any, error) {
+	pod, ok := obj.(*corev1.Pod)
+	if !ok {
+		return obj, nil
+	}
+	small := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: pod.Namespace, Name: pod.Name, UID: pod.UID, ResourceVersion: pod.ResourceVersion,
+			DeletionTimestamp: pod.DeletionTimestamp, DeletionGracePeriodSeconds: pod.DeletionGracePeriodSeconds,
+		},
+		Spec: corev1.PodSpec{
+			NodeName: pod.Spec.NodeName, HostNetwork: pod.Spec.HostNetwork,
+			Containers: trimContainers(pod.Spec.Containers), InitContainers: trimContainers(pod.Spec.InitContainers),
+		},
+		Status: corev1.PodStatus{Phase: pod.Status.Phase},
+	}
+	if value, set := pod.Annotations[cloudapi.AnnotationPodTermination]; set {
+		small.Annotations = map[string]string{cloudapi.AnnotationPodTermination: value}
+	}
+	for _, volume := range pod.Spec.Volumes {
+		if volume.PersistentVolumeClaim != nil {
+			small.Spec.Volumes = append(small.Spec.Volumes, volume)
+		}
+	}
+	for _, c := range pod.Status.Conditions {
+		if c.Type == corev1.PodReady {
+			small.Status.Conditions = []corev1.PodCondition{{Type: c.Type, Status: c.Status}}
+		}
+	}
+	return small, nil
+}
+
+func trimContainers(all []corev1.Container) []corev1.Container {
+	var small []corev1.Container
+	for _, c := range all {
+		small = append(small, corev1.Container{Name: c.Name, Image: c.Image, RestartPolicy: c.RestartPolicy})
+	}
+	return small
+}

@@ -1,0 +1,92 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"time"
+
+	"github.com/spf13/pflag"
+
+	"github.com/machine-controller-fleet/machine-controller-fleet/driver/simulated/cloudapi"
+	"github.com/machine-controller-fleet/machine-controller-fleet/lab/cloudsim"
+)
+
+// options are what the flags say.
+type options struct {
+	listen         string
+	stateDir       string
+	callLog        string
+	kubeconfig     string
+	kubeletCommand string
+	seed           uint64
+	settings       cloudapi.Settings
+}
+
+// parse reads the flags. --help is an error, too.
+func parse(args []string, out io.Writer) (options, error) {
+	opts := options{settings: cloudsim.DefaultSettings()}
+	fs := pflag.NewFlagSet("cloudsim", pflag.ContinueOnError)
+	fs.SetOutput(out)
+	fs.SortFlags = false
+	fs.StringVar(&opts.listen, "listen", "127.0.0.1:9797", "address to serve on")
+	fs.StringVar(&opts.stateDir, "state-dir", "", "folder of the state (required)")
+	fs.StringVar(&opts.callLog, "call-log", "", "file to which each call is appended as a line of JSON (required)")
+	fs.StringVar(&opts.kubeconfig, "kubeconfig", "", "cluster that VMs join; without it they boot and join nothing")
+	fs.StringVar(&opts.kubeletCommand, "kubelet-command", "", "command that is a VM with a real kubelet, split at spaces; without it such VMs are refused")
+	fs.Uint64Var(&opts.seed, "seed", 0, "decides all that is left to chance; 0 takes a new one")
+
+	latencies := addLatencies(fs, &opts.settings)
+	podTermination := fs.Duration("pod-termination-time", time.Duration(opts.settings.PodTerminationTime), "how long a pod of a simulated Node takes to end; negative is for ever")
+	forgetAfter := fs.Duration("forget-after", time.Hour, "how long an ended VM is remembered, and its client token")
+	fs.StringVar(&opts.settings.Credentials, "credentials", "", "bearer token that every call has to bring; empty means none")
+	if err := fs.Parse(args); err != nil {
+		return options{}, err
+	}
+	if fs.NArg() > 0 {
+		return options{}, fmt.Errorf("unexpected arguments %q", fs.Args())
+	}
+	if opts.stateDir == "" || opts.callLog == "" {
+		return options{}, errors.New("--state-dir and --call-log are required")
+	}
+	latencies()
+	opts.settings.PodTerminationTime = cloudapi.Duration(*podTermination)
+	opts.settings.ForgetAfter = cloudapi.Duration(*forgetAfter)
+	if opts.seed == 0 {
+		opts.seed = rand.Uint64() //nolint:gosec // it decides faults, and guards nothing
+	}
+	return opts, nil
+}
+
+// addLatencies adds a pair of flags for each time that takes its value from a distribution. What it returns puts the
+// values into the settings.
+func addLatencies(fs *pflag.FlagSet, settings *cloudapi.Settings) (apply func()) {
+	type latencyFlag struct {
+		mean, spread *time.Duration
+		set          func(cloudapi.Latency)
+	}
+	var all []latencyFlag
+	add := func(name, what string, value cloudapi.Latency, set func(cloudapi.Latency)) {
+		all = append(all, latencyFlag{
+			mean:   fs.Duration(name, time.Duration(value.Mean), what),
+			spread: fs.Duration(name+"-spread", time.Duration(value.Spread), "standard deviation of --"+name),
+			set:    set,
+		})
+	}
+	operation := func(name string, op cloudapi.Operation) {
+		add(name+"-latency", "time until "+string(op)+" is answered", settings.Latency[op], func(l cloudapi.Latency) { settings.Latency[op] = l })
+	}
+	operation("create", cloudapi.OpCreateInstance)
+	operation("delete", cloudapi.OpDeleteInstance)
+	operation("modify", cloudapi.OpModifyInstance)
+	operation("get", cloudapi.OpGetInstance)
+	operation("list", cloudapi.OpListInstances)
+	add("boot-time", "time from the answer to a create until the VM runs", settings.BootTime, func(l cloudapi.Latency) { settings.BootTime = l })
+	add("stop-time", "time that a VM takes to stop", settings.StopTime, func(l cloudapi.Latency) { settings.StopTime = l })
+	return func() {
+		for _, f := range all {
+			f.set(cloudapi.Latency{Mean: cloudapi.Duration(*f.mean), Spread: cloudapi.Duration(*f.spread)})
+		}
+	}
+}
