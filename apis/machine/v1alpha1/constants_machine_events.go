@@ -2,8 +2,6 @@ package v1alpha1
 
 // Reasons of Events on Machines. Machine Controller Manager has no Events on Machines; these are ours.
 const (
-	// EventVMCreated says that the cloud has made the VM.
-	EventVMCreated = "VMCreated"
 	// EventCreateFailed says why a machine has no VM, or no Node of its own. It comes once for each error code, however often the
 	// creation is tried.
 	EventCreateFailed = "CreateFailed"

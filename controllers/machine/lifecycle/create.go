@@ -93,10 +93,7 @@ func recordVM(w World) Verdict {
 		Type: v1alpha1.MachineOperationCreate, State: v1alpha1.MachineStateProcessing,
 		Description: "Creating machine on cloud provider: the VM exists, its Node is awaited",
 	})
-	return Verdict{
-		Do: Save, Machine: m,
-		Event: &Event{Reason: v1alpha1.EventVMCreated, Message: "VM " + m.Spec.ProviderID + " exists, its Node is awaited"},
-	}
+	return Verdict{Do: Save, Machine: m} // no Event: the phase says it, and Events of a hundred machines are a hundred writes
 }
 
 // noteVM copies what the cloud said of the VM to the machine.

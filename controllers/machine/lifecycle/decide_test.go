@@ -118,7 +118,7 @@ func TestDecide(t *testing.T) {
 		{name: "no VM, no token", given: []func(*World){vm(VMAbsent)}, want: MakeToken},
 		{name: "no VM, token", given: []func(*World){vm(VMAbsent), func(w *World) { w.Token = TokenPresent }}, want: CreateVM},
 		{name: "VM made", given: []func(*World){vm(VMUninitialized)}, want: InitializeVM},
-		{name: "VM complete", given: []func(*World){vm(VMPresent)}, want: Save, phase: v1alpha1.MachinePending, reason: v1alpha1.EventVMCreated},
+		{name: "VM complete", given: []func(*World){vm(VMPresent)}, want: Save, phase: v1alpha1.MachinePending},
 		{name: "the VM that spec names is gone", given: []func(*World){made, phase(""), vm(VMAbsent)}, want: Rest, phase: v1alpha1.MachineCrashLoopBackOff, code: "NotFound", wake: 5 * time.Second, reason: v1alpha1.EventCreateFailed},
 
 		{name: "class missing", given: []func(*World){func(w *World) { w.Class = ClassFact{} }}, want: Rest, phase: v1alpha1.MachineCrashLoopBackOff, code: "NotFound", reason: v1alpha1.EventCreateFailed},
