@@ -1,0 +1,114 @@
+# Everything here works from a fresh clone on Linux with Go, git, make and a C compiler (the race detector's).
+# Steps longer than a line live in hack/. `make help` lists the targets and the variables that they take.
+
+SHELL := bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+MAKEFLAGS += --no-print-directory
+# Targets share bin/ and the machine; Go itself builds and tests in parallel.
+.NOTPARALLEL:
+
+# -trimpath everywhere: with and without it Go keeps two sets of cache entries, and one costs minutes.
+GOFLAGS ?= $(shell go env GOFLAGS 2>/dev/null)
+override GOFLAGS := $(strip $(GOFLAGS) $(if $(filter -trimpath,$(GOFLAGS)),,-trimpath))
+export GOFLAGS
+
+LAB_DIR ?= .lab
+REPLICAS ?= 1
+CLUSTERS ?= 1
+CLOUDSIM_FLAGS ?=
+FLEET_FLAGS ?=
+FUZZTIME ?= 30s
+KEEP ?=
+
+##@ General
+
+.PHONY: help
+help: ## Show this list
+	@awk 'BEGIN {FS = ":.*## "; print "usage: make <target> [VARIABLE=value ...]"} \
+	  /^##@ / {printf "\n%s\n", substr($$0, 5)} \
+	  /^[a-z0-9-]+:.*## / {printf "  %-12s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
+
+.PHONY: build
+build: build-fleet build-lab ## Build everything into bin/ (the first time takes minutes: Kubernetes is part of it)
+
+.PHONY: build-fleet
+build-fleet:
+	@go build -o bin/ ./cmd/machine-controller-fleet
+
+.PHONY: build-lab
+build-lab:
+	@hack/build-lab.sh
+
+.PHONY: clean
+clean: ## Remove what was built; labs stay, stop them with lab-down
+	@rm -rf bin
+
+##@ Try it
+
+.PHONY: demo
+demo: build ## Watch a fleet at work on a control plane of its own; KEEP=1 leaves it running
+	@go build -o bin/ ./e2e/demo
+	@exec bin/demo $(if $(filter-out 0 false no,$(KEEP)),--keep)
+
+.PHONY: lab-up
+lab-up: build ## Start a lab in LAB_DIR (.lab): REPLICAS (1), CLUSTERS (1), CLOUDSIM_FLAGS, FLEET_FLAGS
+	@bin/lab up --dir "$(LAB_DIR)" --replicas "$(REPLICAS)" --clusters "$(CLUSTERS)" \
+	  --cloudsim-flags "$(CLOUDSIM_FLAGS)" --fleet-flags "$(FLEET_FLAGS)"
+
+.PHONY: lab-status
+lab-status: bin/lab ## Show what runs in LAB_DIR
+	@bin/lab status --dir "$(LAB_DIR)"
+
+.PHONY: lab-down
+lab-down: bin/lab ## Stop what runs in LAB_DIR, and nothing else
+	@bin/lab down --dir "$(LAB_DIR)"
+
+# Looking at a lab and stopping it works with the launcher that started it, whatever state the sources are in.
+bin/lab:
+	@hack/build-lab.sh
+
+##@ Change it
+
+.PHONY: generate
+generate: ## Generate deepcopy, CRDs and the typed client from the API types
+	@hack/generate.sh
+
+.PHONY: fmt
+fmt: ## Format all Go code
+	@hack/lint.sh fmt
+
+.PHONY: lint
+lint: ## Lint both modules; the lab only when it changed
+	@hack/lint.sh root lab
+
+.PHONY: verify
+verify: ## Check what must hold before a commit: generated code, modules, lint, rules of the repository
+	@hack/verify.sh
+
+##@ Test it
+
+.PHONY: test
+test: build ## All tests, the long faults in a short form (12 minutes once everything is built)
+	@hack/test.sh unit e2e chaos-short
+
+.PHONY: test-unit
+test-unit: ## Unit tests of both modules, with the race detector
+	@hack/test.sh unit
+
+.PHONY: test-e2e
+test-e2e: build ## End-to-end tests, each against a lab of its own
+	@hack/test.sh e2e
+
+.PHONY: chaos
+chaos: build ## The faults in their long form; SEED repeats a run
+	@hack/test.sh chaos
+
+.PHONY: fuzz
+fuzz: ## Run every fuzz target for FUZZTIME (30s)
+	@hack/fuzz.sh "$(FUZZTIME)"
+
+.PHONY: bench
+bench: build ## Measure against the floor in LAB_DIR; a missed bar makes it fail
+	@go build -o bin/ ./e2e/bench
+	@exec bin/bench --lab-dir "$(LAB_DIR)"

@@ -1,0 +1,49 @@
+#!/usr/bin/env bash
+# Runs tests and tells how long each part took. usage: hack/test.sh unit|e2e|chaos-short|chaos ...
+#
+# SEED makes a fault run repeatable; it is the day (UTC) when it is not given, and it is always printed.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+SEED=${SEED:-$(date -u +%Y%m%d)}
+
+# tests runs go test, and says nothing of packages without tests.
+tests() { go test "$@" | { grep -v '\[no test files\]$' || true; }; }
+
+unit() {
+  tests -race -shuffle=on ./...
+  cd lab
+  # What links Kubernetes is tested without the race detector, which would have all of Kubernetes compiled once more.
+  local own kubernetes
+  mapfile -t own < <(go list -f '{{.ImportPath}} {{join .Deps " "}}' ./... | awk '!/ k8s\.io\/kubernetes\// {print $1}')
+  mapfile -t kubernetes < <(go list -f '{{.ImportPath}} {{join .Deps " "}}' ./... | awk '/ k8s\.io\/kubernetes\// {print $1}')
+  tests -race -shuffle=on "${own[@]}"
+  tests -shuffle=on "${kubernetes[@]}"
+}
+
+# The lab itself, and then the fleet in it. The tests start and stop labs of their own.
+e2e() {
+  local packages
+  mapfile -t packages < <(go list -tags e2e ./e2e/... | grep -v '/e2e/chaos$')
+  (cd lab && tests -tags e2e -count=1 -timeout 10m ./smoke)
+  tests -tags e2e -count=1 -timeout 20m "${packages[@]}"
+}
+
+chaos() {
+  echo "chaos: SEED=$SEED"
+  SEED=$SEED go test -tags e2e -count=1 -timeout 2h -v "$@" ./e2e/chaos
+}
+
+chaos-short() { chaos -short; }
+
+times=()
+for part in "$@"; do
+  [[ $part =~ ^(unit|e2e|chaos-short|chaos)$ ]] ||
+    { echo "hack/test.sh: want unit, e2e, chaos-short or chaos, got '$part'" >&2; exit 2; }
+  echo "== $part"
+  start=$SECONDS
+  trap 'echo "== $part failed after $((SECONDS - start)) s" >&2' ERR
+  ("$part")
+  times+=("$(printf '%-12s %4d s' "$part" $((SECONDS - start)))")
+done
+printf '%s\n' "== passed" "${times[@]}"

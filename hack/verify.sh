@@ -1,0 +1,45 @@
+#!/usr/bin/env bash
+# Checks what must hold before a commit. Runs everything, so that one go shows all that is wrong.
+set -uo pipefail
+cd "$(dirname "$0")/.." || exit 1
+
+# Every Go module of the repository.
+modules() { find . -name go.mod -not -path './bin/*' -printf '%h\n' | sort; }
+
+modules_are_tidy() {
+  local module failed=0
+  for module in $(modules); do
+    (cd "$module" && go mod tidy -diff) || { echo "$module: run 'go mod tidy' there"; failed=1; }
+  done
+  return $failed
+}
+
+checksums() { find apis client -type f -print0 | sort -z | xargs -0 sha256sum; }
+
+# Generates in place: what was stale is then ready to be committed.
+generated_code_is_current() {
+  local before after
+  before=$(checksums)
+  hack/generate.sh >/dev/null || return 1
+  after=$(checksums)
+  [[ $before == "$after" ]] && return
+  echo "generated code was not current; it is now, commit it:"
+  diff <(echo "$before") <(echo "$after") | awk '/^[<>]/ {print "  " $3}' | sort -u
+  return 1
+}
+
+repository_rules_hold() { go test ./internal/archtest; }
+scripts_parse() { bash -n hack/*.sh .ci/run; }
+root_is_lint_free() { hack/lint.sh root; }
+lab_is_lint_free() { hack/lint.sh lab; }
+
+failed=()
+for check in scripts_parse modules_are_tidy generated_code_is_current repository_rules_hold root_is_lint_free lab_is_lint_free; do
+  start=$SECONDS
+  if $check; then verdict=ok; else verdict=FAILED && failed+=("$check"); fi
+  printf '%-28s %-6s %4ds\n' "$check" "$verdict" $((SECONDS - start))
+done
+if ((${#failed[@]})); then
+  echo "verify failed: ${failed[*]}" >&2
+  exit 1
+fi
