@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"net/http"
 	"os"
 	"os/exec"
@@ -24,6 +25,9 @@ import (
 
 // Fleet is the name of the lab's replica.
 const Fleet = "fleet-0"
+
+// downTimeout is longer than what `lab down` gives itself, in steps, for processes that do not want to end.
+const downTimeout = 2 * time.Minute
 
 // Options describe a lab.
 type Options struct {
@@ -72,7 +76,7 @@ func Repository() (string, error) {
 // Bin returns the folder of the binaries: BIN, or bin in the repository.
 func Bin() (string, error) {
 	if dir := os.Getenv("BIN"); dir != "" {
-		return dir, nil
+		return filepath.Abs(dir)
 	}
 	dir, err := Repository()
 	return filepath.Join(dir, "bin"), err
@@ -96,8 +100,11 @@ func run(ctx context.Context, output io.Writer, args ...string) error {
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
 	cmd.WaitDelay = time.Minute
-	if err := cmd.Run(); err != nil {
-		return fmt.Errorf("lab %s: %w\n%s(`make build` makes bin/lab)", args[0], err, said.String())
+	switch err := cmd.Run(); {
+	case errors.Is(err, fs.ErrNotExist):
+		return fmt.Errorf("lab %s: %w; `make build` makes it", args[0], err)
+	case err != nil:
+		return fmt.Errorf("lab %s: %w\n%s", args[0], err, said.String())
 	}
 	return nil
 }
@@ -159,7 +166,9 @@ func (l *Lab) Down(ctx context.Context) error { return Down(ctx, l.Dir) }
 
 // Down stops whatever runs of the lab in a folder, half of one, too. It does so also when ctx has ended.
 func Down(ctx context.Context, dir string) error {
-	return run(context.WithoutCancel(ctx), nil, "down", "--dir", dir)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), downTimeout)
+	defer cancel()
+	return run(ctx, nil, "down", "--dir", dir)
 }
 
 // Pids returns the processes of the lab that live, by name, as pids.json has them.

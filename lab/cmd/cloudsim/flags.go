@@ -34,7 +34,7 @@ func parse(args []string, out io.Writer) (options, error) {
 	fs.StringVar(&opts.stateDir, "state-dir", "", "folder of the state (required)")
 	fs.StringVar(&opts.callLog, "call-log", "", "file to which each call is appended as a line of JSON (required)")
 	fs.StringVar(&opts.kubeconfig, "kubeconfig", "", "cluster that VMs join; without it they boot and join nothing")
-	fs.StringVar(&opts.kubeletCommand, "kubelet-command", "", "command that is a VM with a real kubelet, split at spaces; without it such VMs are refused")
+	fs.StringVar(&opts.kubeletCommand, "kubelet-command", "", "command that is a VM with a real kubelet, split at spaces; without it such VMs are simulated")
 	fs.Uint64Var(&opts.seed, "seed", 0, "decides all that is left to chance; 0 takes a new one")
 
 	latencies := addLatencies(fs, &opts.settings)

@@ -57,20 +57,22 @@ func newHosts(opts options, joined *cluster, log *slog.Logger) (map[cloudapi.Boo
 	if err != nil {
 		return nil, err
 	}
-	simulated, err := simkubelet.New(simkubelet.Config{Client: joined.client, Prove: prove, Log: log})
+	simulate := simkubelet.Config{Client: joined.client, Prove: prove, Log: log}
+	simulated, err := simkubelet.New(simulate)
 	if err != nil {
 		return nil, err
 	}
-	hosts := map[cloudapi.BootMode]guest.Host{cloudapi.BootSimulated: simulated}
+	var kubelets guest.Host
 	if opts.kubeletCommand == "" {
-		return hosts, nil
+		// Simulated, too, but a host of its own: each is run once.
+		kubelets, err = simkubelet.New(simulate)
+	} else {
+		kubelets, err = realkubelet.New(realkubelet.Config{
+			Command: strings.Fields(opts.kubeletCommand), Dir: filepath.Join(opts.stateDir, "vms"), Cluster: joined.config, Client: joined.client, Log: log,
+		})
 	}
-	kubelets, err := realkubelet.New(realkubelet.Config{
-		Command: strings.Fields(opts.kubeletCommand), Dir: filepath.Join(opts.stateDir, "vms"), Cluster: joined.config, Client: joined.client, Log: log,
-	})
 	if err != nil {
 		return nil, err
 	}
-	hosts[cloudapi.BootKubelet] = kubelets
-	return hosts, nil
+	return map[cloudapi.BootMode]guest.Host{cloudapi.BootSimulated: simulated, cloudapi.BootKubelet: kubelets}, nil
 }

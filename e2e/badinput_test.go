@@ -1,0 +1,294 @@
+//go:build e2e
+
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
+	"github.com/machine-controller-fleet/machine-controller-fleet/driver"
+	"github.com/machine-controller-fleet/machine-controller-fleet/e2e/harness"
+)
+
+// mistake is something wrong in what a user has written. Class, Secret, MachineDeployment and a stand-alone Machine have
+// its name.
+type mistake struct {
+	name string
+	// class is a merge patch of a good class; "" leaves the class out.
+	class string
+	// noSecret leaves the Secret out, noUserData what it is there for.
+	noSecret, noUserData bool
+	// again makes the mistake in another way: a merge patch of the class or, where there is none, of the Machine. "" skips it.
+	again string
+	// mend is a merge patch of the class; "" makes what was left out.
+	mend string
+
+	code driver.Code
+	// says is part of the message; saysAgain is after the mistake was made in another way.
+	says, saysAgain string
+}
+
+var mistakes = []mistake{
+	{
+		name: "no-class", again: `{"spec":{"class":{"name":"no-class-either"}}}`,
+		code: driver.NotFound, says: `MachineClass "no-class" does not exist`, saysAgain: `MachineClass "no-class-either" does not exist`,
+	},
+	{
+		name: "unknown-provider", class: `{"provider":"nobody"}`, again: `{"provider":"no one"}`, mend: `{"provider":"simulated"}`,
+		code: driver.InvalidArgument, says: `"nobody"`, saysAgain: `"no one"`,
+	},
+	{
+		name: "no-secret", class: `{}`, noSecret: true,
+		code: driver.NotFound, says: `Secret "no-secret"`,
+	},
+	{
+		name: "wrong-secret", class: `{"secretRef":{"name":"lost"}}`, again: `{"secretRef":{"name":"gone"}}`, mend: `{"secretRef":{"name":"wrong-secret"}}`,
+		code: driver.NotFound, says: `Secret "lost"`, saysAgain: `Secret "gone"`,
+	},
+	{
+		name: "no-secret-named", class: `{"secretRef":null}`, mend: `{"secretRef":{"name":"no-secret-named"}}`,
+		code: driver.InvalidArgument, says: `have no key "userData"`,
+	},
+	{
+		name: "no-user-data", class: `{}`, noUserData: true,
+		code: driver.InvalidArgument, says: `have no key "userData"`,
+	},
+	{
+		name: "unknown-field", class: `{"providerSpec":{"colour":"red"}}`, again: `{"providerSpec":{"colour":null,"flavour":"sweet"}}`, mend: `{"providerSpec":{"flavour":null}}`,
+		code: driver.InvalidArgument, says: `"colour"`, saysAgain: `"flavour"`,
+	},
+	{
+		name: "wrong-type", class: `{"providerSpec":{"zone":1}}`, again: `{"providerSpec":{"zone":null,"tags":"many"}}`, mend: `{"providerSpec":{"tags":null}}`,
+		code: driver.InvalidArgument, says: `zone`, saysAgain: `tags`,
+	},
+	{
+		name: "refused-by-the-cloud", class: `{"providerSpec":{"instanceType":"huge-1"}}`, again: `{"providerSpec":{"instanceType":"huge-2"}}`, mend: `{"providerSpec":{"instanceType":"small-1"}}`,
+		code: driver.InvalidArgument, says: `"huge-1"`, saysAgain: `"huge-2"`,
+	},
+}
+
+// TestMistakes makes all mistakes in one namespace, at the same time, beside something that is right.
+func TestMistakes(t *testing.T) {
+	t.Parallel()
+	s := newSpace(t, shared(t), "mistakes", "")
+	s.deploy("right", 1)
+	s.running("right", 1)
+
+	each := func(name string, f func(*space, mistake)) {
+		t.Run(name, func(t *testing.T) {
+			for _, m := range mistakes {
+				t.Run(m.name, func(t *testing.T) {
+					t.Parallel()
+					f(s.in(t), m)
+				})
+			}
+		})
+	}
+	each("Make", (*space).makeMistake)
+	s.scale("right", 3)
+	s.running("right", 3)
+	s.reports("right", 3)
+	each("Mend", (*space).mendMistake)
+
+	s.must(s.api().MachineDeployments(s.name).DeleteCollection(t.Context(), metav1.DeleteOptions{}, metav1.ListOptions{}))
+	s.gone()
+}
+
+// makeMistake makes everything that belongs to a mistake, and looks at what the fleet says of it, before and after it was
+// made again.
+func (s *space) makeMistake(m mistake) {
+	switch {
+	case m.noUserData:
+		s.createSecret(m.name, nil)
+	case !m.noSecret:
+		s.createSecret(m.name, map[string]string{v1alpha1.SecretKeyUserData: harness.UserData})
+	}
+	if m.class != "" {
+		s.createClass(m.name)
+		s.patch("machineclasses", m.name, m.class)
+	}
+	s.deploy(m.name, 2, func(d *v1alpha1.MachineDeployment) { d.Spec.Template.Spec.Class.Name = m.name })
+	alone := s.createMachine(s.aloneIn(m), func(alone *v1alpha1.Machine) {
+		alone.Spec.Class.Name = m.name
+		// Its time is over at once. What a replacement would fail at, too, is no reason to give a machine up.
+		alone.Spec.MachineConfiguration = &v1alpha1.MachineConfiguration{MachineCreationTimeout: &metav1.Duration{Duration: time.Millisecond}}
+	})
+	s.fails(m.name, 2, m.code, m.says)
+	s.failsAlone(alone.Name, m.code, m.says)
+	if m.again == "" {
+		return
+	}
+	if m.class != "" {
+		s.patch("machineclasses", m.name, m.again)
+	} else {
+		s.patch("machines", alone.Name, m.again)
+	}
+	s.failsAlone(alone.Name, m.code, m.saysAgain)
+	s.oneEvent(alone.UID, v1alpha1.EventCreateFailed)
+}
+
+func (s *space) aloneIn(m mistake) string { return s.name + "-" + m.name }
+
+func (s *space) createSecret(name string, data map[string]string) {
+	s.Helper()
+	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: name}, StringData: data}
+	_, err := s.lab.Control.CoreV1().Secrets(s.name).Create(s.Context(), secret, metav1.CreateOptions{})
+	s.must(err)
+}
+
+// createClass makes a good class with a Secret of the same name.
+func (s *space) createClass(name string) {
+	s.Helper()
+	class := harness.Class(s.name, "")
+	class.Name, class.SecretRef.Name = name, name
+	_, err := s.api().MachineClasses(s.name).Create(s.Context(), class, metav1.CreateOptions{})
+	s.must(err)
+}
+
+// mendMistake deletes the stand-alone Machine, corrects the mistake, and waits until the machines that failed run: the
+// same, nobody has replaced them. By then each has been tried more than once, and its user was told once.
+func (s *space) mendMistake(m mistake) {
+	s.remove("machines", s.aloneIn(m))
+	before := s.uids(m.name)
+	switch {
+	case m.class == "":
+		s.createClass(m.name)
+	case m.noSecret:
+		s.createSecret(m.name, map[string]string{v1alpha1.SecretKeyUserData: harness.UserData})
+	case m.noUserData:
+		_, err := s.lab.Control.CoreV1().Secrets(s.name).Patch(s.Context(), m.name, types.MergePatchType,
+			[]byte(`{"stringData":{"userData":"`+v1alpha1.PlaceholderBootstrapToken+`"}}`), metav1.PatchOptions{})
+		s.must(err)
+	default:
+		s.patch("machineclasses", m.name, m.mend)
+	}
+	s.running(m.name, 2)
+	s.reports(m.name, 2) // and of no failure any more
+	if after := s.uids(m.name); !slices.Equal(before, after) {
+		s.Errorf("machines %v were replaced by %v", before, after)
+	}
+	for _, uid := range before {
+		s.oneEvent(uid, v1alpha1.EventCreateFailed)
+	}
+	s.eventually("the stand-alone machine is gone", func(ctx context.Context) error {
+		machines, err := s.machines(ctx, "")
+		if err == nil && slices.ContainsFunc(machines, func(other v1alpha1.Machine) bool { return other.Name == s.aloneIn(m) }) {
+			err = fmt.Errorf("%s is still there", s.aloneIn(m))
+		}
+		return err
+	})
+}
+
+// uids of a pool's machines, sorted.
+func (s *space) uids(pool string) []types.UID {
+	s.Helper()
+	machines, err := s.machines(s.Context(), pool)
+	s.must(err)
+	var uids []types.UID
+	for _, m := range machines {
+		uids = append(uids, m.UID)
+	}
+	slices.Sort(uids)
+	return uids
+}
+
+// fails waits until n machines of a MachineDeployment cannot be made, and until that stands wherever a user may look.
+func (s *space) fails(pool string, n int, code driver.Code, says string) {
+	s.Helper()
+	s.eventually(fmt.Sprintf("the machines of %s fail with %s", pool, code), func(ctx context.Context) error {
+		machines, err := s.machines(ctx, pool)
+		if err != nil {
+			return err
+		}
+		var wrong complaints
+		failed := 0
+		for _, m := range machines {
+			if err := checkFailed(m, code, says); err != nil {
+				wrong = append(wrong, err)
+			} else {
+				failed++
+			}
+		}
+		if failed < n {
+			return fmt.Errorf("%d of %d machines fail: %w", failed, len(machines), wrong.err())
+		}
+		set, err := s.api().MachineSets(s.name).Get(ctx, metav1.GetControllerOf(&machines[0]).Name, metav1.GetOptions{})
+		if err != nil {
+			return err
+		}
+		d, err := s.api().MachineDeployments(s.name).Get(ctx, pool, metav1.GetOptions{})
+		if err != nil {
+			return err
+		}
+		wrong = nil
+		wrong.unless(slices.ContainsFunc(set.Status.Conditions, func(c v1alpha1.MachineSetCondition) bool {
+			return c.Type == v1alpha1.MachineSetReplicaFailure && c.Status == corev1.ConditionTrue &&
+				c.Reason == v1alpha1.ReasonFailedCreate && strings.Contains(c.Message, says)
+		}), "conditions of MachineSet %s: %v", set.Name, set.Status.Conditions)
+		wrong.unless(slices.ContainsFunc(d.Status.Conditions, func(c v1alpha1.MachineDeploymentCondition) bool {
+			return c.Type == v1alpha1.MachineDeploymentReplicaFailure && c.Status == corev1.ConditionTrue &&
+				c.Reason == v1alpha1.ReasonFailedCreate && strings.Contains(c.Message, says)
+		}), "conditions of MachineDeployment %s: %v", d.Name, d.Status.Conditions)
+		wrong.unless(len(d.Status.FailedMachines) == failed, "MachineDeployment %s lists %d failed machines", d.Name, len(d.Status.FailedMachines))
+		return wrong.err()
+	})
+}
+
+// failsAlone waits until one machine cannot be made.
+func (s *space) failsAlone(name string, code driver.Code, says string) {
+	s.Helper()
+	s.eventually(fmt.Sprintf("machine %s fails with %s", name, code), func(ctx context.Context) error {
+		m, err := s.api().Machines(s.name).Get(ctx, name, metav1.GetOptions{})
+		if err != nil {
+			return err
+		}
+		s.seen.note(*m)
+		return checkFailed(*m, code, says)
+	})
+}
+
+// checkFailed compares a machine with one that cannot be made and is not given up.
+func checkFailed(m v1alpha1.Machine, code driver.Code, says string) error {
+	op, phase := m.Status.LastOperation, m.Status.CurrentStatus.Phase
+	var wrong complaints
+	wrong.unless(phase == v1alpha1.MachineCrashLoopBackOff, "%s: phase %q", m.Name, phase)
+	wrong.unless(op.Type == v1alpha1.MachineOperationCreate && op.State == v1alpha1.MachineStateFailed && op.ErrorCode == code.String() &&
+		strings.Contains(op.Description, says), "%s: last operation %+v", m.Name, op)
+	return wrong.err()
+}
+
+// oneEvent makes sure that exactly one Event with the reason tells of a machine.
+func (s *space) oneEvent(machine types.UID, reason string) {
+	s.Helper()
+	told := 0
+	s.eventually(fmt.Sprintf("an Event %s tells of machine %s", reason, machine), func(ctx context.Context) error {
+		list, err := s.lab.Control.EventsV1().Events(s.name).List(ctx, metav1.ListOptions{})
+		if err != nil {
+			return err
+		}
+		for _, e := range list.Items {
+			if e.Regarding.UID == machine && e.Reason == reason {
+				told++
+				if e.Series != nil {
+					told += int(e.Series.Count)
+				}
+			}
+		}
+		if told == 0 {
+			return fmt.Errorf("none of %d does", len(list.Items))
+		}
+		return nil
+	})
+	if told > 1 {
+		s.Errorf("%d Events %s tell of machine %s, want one", told, reason, machine)
+	}
+}

@@ -1,0 +1,222 @@
+//go:build e2e
+
+package e2e
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
+	"github.com/machine-controller-fleet/machine-controller-fleet/driver"
+	"github.com/machine-controller-fleet/machine-controller-fleet/driver/simulated/cloudapi"
+)
+
+// faults are what goes wrong at the shared lab's cloud, by zone. Each test has a zone of its own, so that they do not
+// disturb each other.
+var faults = struct {
+	sync.Mutex
+	byZone map[string]cloudapi.Fault
+}{byZone: map[string]cloudapi.Fault{}}
+
+// fault has every create in the zone fail, until the returned function is called or the test ends.
+func (s *space) fault(zone string, kind cloudapi.FaultKind) (end func()) {
+	s.Helper()
+	set := func(ctx context.Context, change func(map[string]cloudapi.Fault)) error {
+		faults.Lock()
+		defer faults.Unlock()
+		change(faults.byZone)
+		patch, err := json.Marshal(map[string]any{"faults": slices.Collect(maps.Values(faults.byZone))})
+		if err != nil {
+			return err
+		}
+		return s.lab.Cloud.Set(ctx, string(patch))
+	}
+	end = func() {
+		s.Helper()
+		if err := set(context.WithoutCancel(s.Context()), func(all map[string]cloudapi.Fault) { delete(all, zone) }); err != nil {
+			s.Error(err)
+		}
+	}
+	s.must(set(s.Context(), func(all map[string]cloudapi.Fault) {
+		all[zone] = cloudapi.Fault{
+			Operations: []cloudapi.Operation{cloudapi.OpCreateInstance}, Zones: []string{zone}, Kind: kind, Rate: 1,
+			RetryAfter: cloudapi.Duration(time.Second), Hold: cloudapi.Duration(time.Second),
+		}
+	}))
+	s.Cleanup(end)
+	return end
+}
+
+// TestCloudFails has creates fail for a while, and then as many VMs as machines.
+func TestCloudFails(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct {
+		kind cloudapi.FaultKind
+		zone string
+		code driver.Code
+		vms  int // that the cloud has made although the creates failed
+	}{
+		{cloudapi.FaultTimeoutAfter, "sim-1b", driver.Unavailable, 3},
+		{cloudapi.FaultThrottled, "sim-1c", driver.Unavailable, 0},
+		{cloudapi.FaultInternal, "sim-2a", driver.Internal, 0},
+	} {
+		t.Run(string(test.kind), func(t *testing.T) {
+			t.Parallel()
+			s := newSpace(t, shared(t), "cloud-fails", fmt.Sprintf(`{"zone":%q}`, test.zone))
+			end := s.fault(test.zone, test.kind)
+			s.deploy("pool", 3)
+			s.fails("pool", 3, test.code, "code = ["+test.code.String()+"]")
+			if got := len(s.history()); got != test.vms {
+				t.Errorf("the cloud has made %d VMs while it failed, want %d", got, test.vms)
+			}
+			end()
+			s.running("pool", 3)
+			s.joined()
+			s.reports("pool", 3)
+			if got := len(s.history()); got != 3 {
+				t.Errorf("the cloud has made %d VMs, want 3", got)
+			}
+			s.remove("machinedeployments", "pool")
+			s.gone()
+		})
+	}
+}
+
+// history lists all VMs that the cloud has made for the namespace.
+func (s *space) history() []cloudapi.Instance {
+	s.Helper()
+	vms, err := s.lab.Cloud.History(s.Context(), s.name)
+	s.must(err)
+	return vms
+}
+
+// TestQuota tells of a lack of quota in the form that the cluster-autoscaler reads, and lets it take the machine away again
+// that cannot be had.
+func TestQuota(t *testing.T) {
+	t.Parallel()
+	s := newSpace(t, shared(t), "quota", `{"instanceType":"gpu-8"}`)
+	quota := func(ctx context.Context, n string) error {
+		return s.lab.Cloud.Set(ctx, `{"quotas":{"instancesByType":{"gpu-8":`+n+`}}}`)
+	}
+	s.must(quota(t.Context(), "1"))
+	t.Cleanup(func() {
+		if err := quota(context.WithoutCancel(t.Context()), "null"); err != nil {
+			t.Error(err)
+		}
+	})
+	s.deploy("pool", 1)
+	s.running("pool", 1)
+	before := s.joined()
+
+	s.scale("pool", 3)
+	const form = "Cloud provider message - machine codes error: code = [ResourceExhausted] message = ["
+	s.fails("pool", 2, driver.ResourceExhausted, form)
+	machines, err := s.machines(t.Context(), "pool")
+	s.must(err)
+	for _, m := range machines {
+		if op := m.Status.LastOperation; op.ErrorCode != "" && (!strings.HasPrefix(op.Description, form) || !strings.HasSuffix(op.Description, "]")) {
+			t.Errorf("machine %s: want a description of the form %s…], got %q", m.Name, form, op.Description)
+		}
+	}
+
+	s.scale("pool", 1)
+	s.running("pool", 1)
+	if after := s.joined(); !maps.Equal(before, after) {
+		t.Errorf("machines and their VMs were %v and are %v", before, after)
+	}
+	s.must(quota(t.Context(), "2"))
+	s.scale("pool", 2)
+	s.running("pool", 2)
+	s.remove("machinedeployments", "pool")
+	s.gone()
+}
+
+// TestNodeLosesReadiness follows a Node that is not ready for a while.
+func TestNodeLosesReadiness(t *testing.T) {
+	t.Parallel()
+	s := newSpace(t, shared(t), "not-ready", "")
+	d := s.deploy("pool", 2)
+	s.running("pool", 2)
+	before := s.joined()
+	vm := before[slices.Min(slices.Collect(maps.Keys(before)))]
+
+	s.must(s.lab.Cloud.Act(t.Context(), vm, cloudapi.ActionLoseReady))
+	m := s.unhealthy(vm)
+	s.oneEvent(m.UID, v1alpha1.EventNodeUnhealthy)
+	s.reportsReady(d.Name, 1)
+	s.must(s.lab.Cloud.Act(t.Context(), vm, cloudapi.ActionRecover))
+	s.running("pool", 2)
+	s.reports("pool", 2)
+	if after := s.joined(); !maps.Equal(before, after) {
+		t.Errorf("machines and their VMs were %v and are %v", before, after)
+	}
+	s.oneEvent(m.UID, v1alpha1.EventNodeHealthy)
+	s.remove("machinedeployments", "pool")
+	s.gone()
+}
+
+// TestVMDies has the cloud lose a VM. That shows when its Node has not been heard of for a while.
+func TestVMDies(t *testing.T) {
+	t.Parallel()
+	s := newSpace(t, shared(t), "vm-dies", "")
+	s.deploy("pool", 2)
+	s.running("pool", 2)
+	before := s.joined()
+	vm := before[slices.Min(slices.Collect(maps.Keys(before)))]
+	s.must(s.lab.Cloud.Act(t.Context(), vm, cloudapi.ActionDie))
+	s.unhealthy(vm)
+	s.reportsReady("pool", 1)
+	s.remove("machinedeployments", "pool")
+	s.gone()
+}
+
+// unhealthy waits until the machine of the VM is Unknown.
+func (s *space) unhealthy(vm string) *v1alpha1.Machine {
+	s.Helper()
+	var found v1alpha1.Machine
+	s.eventually("the machine of "+vm+" is Unknown", func(ctx context.Context) error {
+		machines, err := s.machines(ctx, "")
+		if err != nil {
+			return err
+		}
+		for _, m := range machines {
+			op := m.Status.LastOperation
+			if m.Status.CurrentStatus.Phase == v1alpha1.MachineUnknown && strings.HasSuffix(m.Spec.ProviderID, "/"+vm) &&
+				op.Type == v1alpha1.MachineOperationHealthCheck && op.State == v1alpha1.MachineStateProcessing {
+				found = m
+				return nil
+			}
+		}
+		return fmt.Errorf("none of %d machines is", len(machines))
+	})
+	return &found
+}
+
+// reportsReady waits until the set of a MachineDeployment and itself tell of n ready machines.
+func (s *space) reportsReady(pool string, n int32) {
+	s.Helper()
+	set := s.set(pool).Name
+	s.eventually(fmt.Sprintf("the status of %s tells of %d ready machines", pool, n), func(ctx context.Context) error {
+		set, err := s.api().MachineSets(s.name).Get(ctx, set, metav1.GetOptions{})
+		if err != nil {
+			return err
+		}
+		d, err := s.api().MachineDeployments(s.name).Get(ctx, pool, metav1.GetOptions{})
+		if err != nil {
+			return err
+		}
+		if set.Status.ReadyReplicas != n || d.Status.ReadyReplicas != n || d.Status.AvailableReplicas != n {
+			return fmt.Errorf("they tell of %d and %d", set.Status.ReadyReplicas, d.Status.ReadyReplicas)
+		}
+		return nil
+	})
+}

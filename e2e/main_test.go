@@ -1,0 +1,122 @@
+//go:build e2e
+
+package e2e
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/machine-controller-fleet/machine-controller-fleet/e2e/harness"
+)
+
+const (
+	// labVariable names the folder of the lab that the tests share. When it is set, that lab has to run already.
+	labVariable = "LAB_DIR"
+	// labsVariable is set for the process that runs the tests: the folder for labs that tests start themselves.
+	labsVariable = "E2E_LABS"
+	// parallelTests is many, because tests wait far more than they compute.
+	parallelTests = "16"
+)
+
+// TestMain runs the tests in a process of their own. This one owns the labs, and outlives whatever ends the other one, a
+// panic or an interrupt, too. So it can stop all labs in the end.
+func TestMain(m *testing.M) {
+	flag.Parse()
+	if os.Getenv(labsVariable) == "" {
+		os.Exit(own())
+	}
+	if err := flag.Set("test.parallel", parallelTests); err != nil {
+		fmt.Fprintln(os.Stderr, "e2e:", err)
+		os.Exit(1)
+	}
+	os.Exit(m.Run())
+}
+
+// own starts the shared lab, has the tests run, and stops all labs. It returns the exit code of the tests.
+func own() int {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	labs, err := os.MkdirTemp("", "e2e-")
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "e2e:", err)
+		return 1
+	}
+	err = runTests(ctx, labs)
+	err = errors.Join(err, stopLabs(ctx, labs))
+	if err == nil {
+		err = os.RemoveAll(labs)
+	}
+	if err == nil {
+		return 0
+	}
+	fmt.Fprintf(os.Stderr, "e2e: %v\ne2e: the labs' logs are in %s\n", err, labs)
+	if lab := os.Getenv(labVariable); lab != "" {
+		fmt.Fprintln(os.Stderr, "e2e: and in", lab)
+	}
+	if failed, ok := errors.AsType[*exec.ExitError](err); ok && failed.ExitCode() > 0 {
+		return failed.ExitCode()
+	}
+	return 1
+}
+
+func runTests(ctx context.Context, labs string) error {
+	shared := os.Getenv(labVariable)
+	if shared == "" {
+		started := time.Now()
+		shared = filepath.Join(labs, "shared")
+		if _, err := harness.Up(ctx, harness.Options{Dir: shared, Clusters: 2}); err != nil {
+			return err
+		}
+		fmt.Printf("e2e: a lab with two clusters is up after %.1f s\n", time.Since(started).Seconds())
+	}
+	tests := exec.CommandContext(ctx, os.Args[0], os.Args[1:]...)
+	tests.Env = append(os.Environ(), labVariable+"="+shared, labsVariable+"="+labs)
+	tests.Stdout, tests.Stderr = os.Stdout, os.Stderr
+	return tests.Run()
+}
+
+// stopLabs stops every lab below the folder, those that tests have forgotten, too.
+func stopLabs(ctx context.Context, labs string) error {
+	dirs, err := filepath.Glob(filepath.Join(labs, "*"))
+	for _, dir := range dirs {
+		err = errors.Join(err, harness.Down(ctx, dir))
+	}
+	return err
+}
+
+// sharedLab is the lab of all tests that do not need one of their own: control and target cluster are two.
+var sharedLab = sync.OnceValues(func() (*harness.Lab, error) { return harness.Open(context.Background(), os.Getenv(labVariable)) })
+
+func shared(t *testing.T) *harness.Lab {
+	t.Helper()
+	lab, err := sharedLab()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return lab
+}
+
+// startLab starts a lab for one test, with one cluster.
+func startLab(t *testing.T, name string) *harness.Lab {
+	t.Helper()
+	lab, err := harness.Up(t.Context(), harness.Options{Dir: filepath.Join(os.Getenv(labsVariable), name), Clusters: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := lab.Down(t.Context()); err != nil {
+			t.Error(err)
+		}
+	})
+	return lab
+}

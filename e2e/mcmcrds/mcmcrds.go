@@ -1,0 +1,93 @@
+// Package mcmcrds makes, from the fleet's CustomResourceDefinitions, ones that are as lenient as MCM's: Gardener installs
+// MCM's, and the fleet must work on them. They take the place of the originals in tests.
+//
+// What they lack, as MCM's do: rules, limits and defaults of any kind, the selector of the scale subresource with the
+// status field that it needs, selection of machines by class, and a schema for the metadata of templates. Patterns stay:
+// MCM's definitions have them for quantities.
+package mcmcrds
+
+import (
+	"fmt"
+	"io/fs"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/yaml"
+
+	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1/crds"
+)
+
+// Fleet returns the fleet's own definitions, one for each kind.
+func Fleet() ([]*unstructured.Unstructured, error) {
+	files, err := fs.Glob(crds.FS, "*.yaml")
+	if err != nil {
+		return nil, fmt.Errorf("list the embedded definitions: %w", err)
+	}
+	var definitions []*unstructured.Unstructured
+	for _, file := range files {
+		content, err := crds.FS.ReadFile(file)
+		if err != nil {
+			return nil, fmt.Errorf("read the embedded definition %s: %w", file, err)
+		}
+		definition := &unstructured.Unstructured{}
+		if err := yaml.Unmarshal(content, &definition.Object); err != nil {
+			return nil, fmt.Errorf("definition %s: want YAML: %w", file, err)
+		}
+		definitions = append(definitions, definition)
+	}
+	return definitions, nil
+}
+
+// Lenient returns definitions of the same kinds, as lenient as MCM's.
+func Lenient() ([]*unstructured.Unstructured, error) {
+	definitions, err := Fleet()
+	if err != nil {
+		return nil, err
+	}
+	for _, definition := range definitions {
+		versions, _, err := unstructured.NestedSlice(definition.Object, "spec", "versions")
+		if err != nil {
+			return nil, fmt.Errorf("definition %s: %w", definition.GetName(), err)
+		}
+		for _, version := range versions {
+			if version, ok := version.(map[string]any); ok {
+				loosen(version)
+			}
+		}
+		if err := unstructured.SetNestedSlice(definition.Object, versions, "spec", "versions"); err != nil {
+			return nil, fmt.Errorf("definition %s: %w", definition.GetName(), err)
+		}
+	}
+	return definitions, nil
+}
+
+func loosen(version map[string]any) {
+	delete(version, "selectableFields")
+	unstructured.RemoveNestedField(version, "subresources", "scale", "labelSelectorPath")
+	unstructured.RemoveNestedField(version, "schema", "openAPIV3Schema", "properties", "status", "properties", "selector")
+	if schema, ok, _ := unstructured.NestedFieldNoCopy(version, "schema", "openAPIV3Schema"); ok {
+		loosenSchema(schema)
+	}
+}
+
+// loosenSchema drops every limit of a schema and of those inside it.
+func loosenSchema(node any) {
+	schema, ok := node.(map[string]any)
+	if !ok {
+		return
+	}
+	for _, limit := range []string{
+		"x-kubernetes-validations", "default", "enum", "minimum", "maximum", "minLength", "maxLength",
+		"minItems", "maxItems", "minProperties", "maxProperties",
+	} {
+		delete(schema, limit)
+	}
+	properties, _ := schema["properties"].(map[string]any)
+	for name, property := range properties {
+		loosenSchema(property)
+		if property, ok := property.(map[string]any); ok && name == "metadata" {
+			delete(property, "properties")
+		}
+	}
+	loosenSchema(schema["items"])
+	loosenSchema(schema["additionalProperties"])
+}

@@ -1,0 +1,150 @@
+//go:build e2e
+
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"k8s.io/client-go/dynamic"
+
+	"github.com/machine-controller-fleet/machine-controller-fleet/driver/simulated/cloudapi"
+	"github.com/machine-controller-fleet/machine-controller-fleet/e2e/harness"
+	"github.com/machine-controller-fleet/machine-controller-fleet/e2e/mcmcrds"
+)
+
+// TestPromises looks at what a lab promises to those who use it, with a fleet at work.
+func TestPromises(t *testing.T) {
+	t.Parallel()
+	newSpace(t, shared(t), "promises", "").promises()
+}
+
+// TestSmallLab has a lab with one cluster beside the shared one, and to itself: a fleet that shall be idle must not be
+// busy with other tests.
+func TestSmallLab(t *testing.T) {
+	t.Parallel()
+	lab := startLab(t, "small")
+	t.Run("Promises", func(t *testing.T) { newSpace(t, lab, "promises", "").promises() })
+	t.Run("MainJob", func(t *testing.T) { newSpace(t, lab, "main-job", "").mainJob() })
+	t.Run("Idle", func(t *testing.T) {
+		s := newSpace(t, lab, "idle", "")
+		s.deploy("pool", 3)
+		s.running("pool", 3)
+		s.reports("pool", 3)
+		s.idle(5 * time.Second)
+	})
+	t.Run("MCMsDefinitions", func(t *testing.T) {
+		installMCMs(t, lab)
+		t.Run("MainJob", func(t *testing.T) { onMCMs(t, lab, "main-job").mainJob() })
+		t.Run("Mistakes", func(t *testing.T) { onMCMs(t, lab, "mistakes").lenientMistakes() })
+	})
+}
+
+// promises makes sure that a lab has the files that others rely on.
+func (s *space) promises() {
+	name := s.name + "-vm"
+	s.createMachine(name)
+	s.running("", 1)
+	s.joined()
+
+	for _, file := range []string{"admin.kubeconfig", "target.kubeconfig", "endpoints.json", "logs/fleet-0.log", "logs/cloudsim.log", "logs/etcd.log"} {
+		if _, err := os.Stat(filepath.Join(s.lab.Dir, file)); err != nil {
+			s.Error(err)
+		}
+	}
+	pids, err := s.lab.Pids()
+	s.must(err)
+	alive := map[int]bool{}
+	for p := range processes(s.T) {
+		alive[p.pid] = true
+	}
+	for _, process := range []string{"launcher", "etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "cloudsim", "fleet-0"} {
+		if !alive[pids[process]] {
+			s.Errorf("pids.json names %d for %s, and that does not live", pids[process], process)
+		}
+	}
+	requests, err := s.lab.Requests(harness.AuditMark{})
+	s.must(err)
+	if !slices.ContainsFunc(requests, func(r harness.Request) bool {
+		return r.User == harness.Fleet && r.IsWrite() && r.Resource == "machines" && r.Namespace == s.name && r.Name == name
+	}) {
+		s.Errorf("none of %d requests in the audit log is a write of %s to machine %s", len(requests), harness.Fleet, name)
+	}
+	calls, err := s.lab.Cloud.Calls()
+	s.must(err)
+	made := slices.DeleteFunc(calls, func(c cloudapi.Call) bool {
+		return c.Operation != cloudapi.OpCreateInstance || c.Machine != name || !c.Changed
+	})
+	if len(made) != 1 || !strings.Contains(made[0].Caller, harness.Fleet) || made[0].Token == "" || !made[0].End.After(made[0].Start) {
+		s.Errorf("want one create of %s in the call log, with caller, token and times, got %+v", name, made)
+	}
+	s.remove("machines", name)
+	s.gone()
+}
+
+// idle makes sure that the fleet comes to rest: that for a span it writes nothing and reads next to nothing.
+func (s *space) idle(span time.Duration) {
+	s.Helper()
+	s.eventually("the fleet rests", func(ctx context.Context) error {
+		mark, err := s.lab.MarkAudit()
+		if err != nil {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(span):
+		}
+		requests, err := s.lab.Requests(mark)
+		if err != nil {
+			return err
+		}
+		var wrong complaints
+		reads := map[string]int{}
+		for _, r := range requests {
+			what := strings.TrimSuffix(fmt.Sprintf("%s %s/%s/%s", r.Verb, r.Resource, r.Name, r.Subresource), "/")
+			wrong.unless(!r.IsFleet() || !r.IsWrite(), "in %s it wrote: %s", span, what)
+			if r.IsFleet() && !r.IsWrite() {
+				reads[what]++
+			}
+		}
+		// A watch may come to its end, and is begun anew.
+		wrong.unless(len(reads) <= 2, "in %s it read %v", span, reads)
+		for what, times := range reads {
+			wrong.unless(times == 1, "in %s it read %d times: %s", span, times, what)
+		}
+		return wrong.err()
+	})
+}
+
+// installMCMs puts MCM's definitions in the place of the fleet's, and starts the fleet anew on them.
+func installMCMs(t *testing.T, lab *harness.Lab) {
+	t.Helper()
+	client, err := dynamic.NewForConfig(lab.Config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	definitions, err := mcmcrds.Lenient()
+	if err != nil {
+		t.Fatal(err)
+	}
+	replaceDefinitions(t, client, definitions)
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	if err := lab.Restart(ctx, harness.Fleet); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func onMCMs(t *testing.T, lab *harness.Lab, name string) *space {
+	t.Helper()
+	s := newSpace(t, lab, name, "")
+	s.lenient = true
+	return s
+}
