@@ -1,0 +1,78 @@
+package main
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/machine-controller-fleet/machine-controller-fleet/e2e/harness"
+)
+
+// end tells how it went, and clears up: everything, everything but the logs of a failure, or nothing with --keep. It
+// returns the exit code.
+func (d *demo) end(ctx context.Context, err error) int {
+	interrupted := ctx.Err() != nil
+	ctx = context.WithoutCancel(ctx)
+	switch {
+	case interrupted:
+		d.screen.say("", "Interrupted. Stopping everything …")
+	case err != nil:
+		d.complain(ctx, err)
+	case d.keep:
+		d.lookAround()
+		return 0
+	}
+	if downErr := harness.Down(ctx, d.dir); downErr != nil {
+		d.screen.say("The lab does not stop: "+downErr.Error(), "Its folder is "+d.dir)
+		return exitFailed
+	}
+	if err != nil && !interrupted {
+		d.screen.say("Everything is stopped. The logs are in " + filepath.Join(d.dir, "logs"))
+		return exitFailed
+	}
+	if err := os.RemoveAll(d.dir); err != nil {
+		d.screen.say("Everything is stopped, but the folder stays: " + err.Error())
+		return exitFailed
+	}
+	d.screen.say("Everything is stopped, and " + d.dir + " is removed.")
+	if interrupted {
+		return exitInterrupted
+	}
+	return 0
+}
+
+// complaintTimeout bounds the search for reasons.
+const complaintTimeout = 20 * time.Second
+
+// complain says what failed, and what the lab knows about it.
+func (d *demo) complain(ctx context.Context, err error) {
+	d.screen.say("", d.screen.ink.red("Failed: ")+err.Error())
+	if d.lab == nil {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, complaintTimeout)
+	defer cancel()
+	for _, line := range reasons(ctx, d.lab) {
+		d.screen.note("%s", line)
+	}
+}
+
+// lookAround tells what can be done with a lab that stays.
+func (d *demo) lookAround() {
+	bin := filepath.Dir(d.kubectl.program)
+	d.screen.say("The lab stays up. To look around, and to go on where the demo has stopped:", "")
+	for _, command := range []string{
+		"export KUBECONFIG=" + filepath.Join(d.dir, "admin.kubeconfig") + ` PATH="` + bin + `:$PATH"`,
+		"kubectl get mcd,mcs,mc,nodes",
+		"kubectl get pods -o wide",
+		"curl " + d.lab.Endpoint("cloudsim") + "/v1/instances    # the VMs",
+		"kubectl scale mcd/workers-a --replicas=8",
+		"kubectl delete -f " + podsManifest + " -f " + deploymentsManifest,
+		"",
+		"lab status --dir " + d.dir,
+		"lab down --dir " + d.dir + " && rm -r " + d.dir,
+	} {
+		d.screen.note("%s", command)
+	}
+}

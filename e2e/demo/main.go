@@ -1,0 +1,55 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"syscall"
+	"time"
+)
+
+// The exit codes, beside 0.
+const (
+	exitFailed      = 1
+	exitUsage       = 2
+	exitInterrupted = 130
+)
+
+func main() {
+	// SIGPIPE, too: when nobody reads any more, there is nothing left to show, and the lab has to be ended.
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGPIPE)
+	code := run(ctx, os.Args[1:], os.Stdout, os.Stderr)
+	stop() // Not before: a second Ctrl-C must not end the clearing up.
+	os.Exit(code)
+}
+
+func run(ctx context.Context, args []string, out *os.File, complaints io.Writer) int {
+	flags := flag.NewFlagSet("demo", flag.ContinueOnError)
+	flags.SetOutput(complaints)
+	keep := flags.Bool("keep", false, "leave everything running at the end, and tell how to look around")
+	if err := flags.Parse(args); err != nil {
+		if errors.Is(err, flag.ErrHelp) {
+			return 0
+		}
+		return exitUsage
+	}
+	if flags.NArg() > 0 {
+		fmt.Fprintf(complaints, "demo: it takes no arguments, got %q\n", flags.Args())
+		return exitUsage
+	}
+	kubectl, err := findKubectl()
+	if err != nil {
+		fmt.Fprintln(complaints, "demo:", err)
+		return exitFailed
+	}
+	if kubectl.lab, err = os.MkdirTemp("", "fleet-demo-"); err != nil {
+		fmt.Fprintln(complaints, "demo: make a folder for the lab:", err)
+		return exitFailed
+	}
+	d := &demo{dir: kubectl.lab, keep: *keep, kubectl: kubectl, screen: newScreen(out, os.Getenv), began: time.Now()}
+	return d.end(ctx, d.play(ctx))
+}

@@ -1,0 +1,122 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
+	"github.com/machine-controller-fleet/machine-controller-fleet/driver/simulated/cloudapi"
+	"github.com/machine-controller-fleet/machine-controller-fleet/e2e/harness"
+)
+
+// namespace is where the demo's objects are.
+const namespace = metav1.NamespaceDefault
+
+// simulatedRuntime begins what a simulated Node says about its container runtime.
+const simulatedRuntime = "simulated:"
+
+// observe takes a picture of a lab. It reads what is written, not what a cache has, so that a goal is not taken for
+// reached before a wish has arrived.
+func observe(ctx context.Context, lab *harness.Lab) (picture, error) {
+	var p picture
+	var err error
+	if p.Deployments, err = observeMachines(ctx, lab); err != nil {
+		return picture{}, err
+	}
+	if p.Nodes, err = observeNodes(ctx, lab); err != nil {
+		return picture{}, err
+	}
+	vms, err := lab.Cloud.AllVMs(ctx)
+	if err != nil {
+		return picture{}, err
+	}
+	for _, v := range vms {
+		if v.State != cloudapi.StateTerminated {
+			p.VMs = append(p.VMs, vm{Zone: v.Zone, State: v.State})
+		}
+	}
+	p.Pods, err = observePods(ctx, lab)
+	return p, err
+}
+
+func observeMachines(ctx context.Context, lab *harness.Lab) ([]deployment, error) {
+	api := lab.Machines.MachineV1alpha1()
+	wishes, err := api.MachineDeployments(namespace).List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return nil, fmt.Errorf("list MachineDeployments: %w", err)
+	}
+	machines, err := api.Machines(namespace).List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return nil, fmt.Errorf("list Machines: %w", err)
+	}
+	found := map[string]deployment{}
+	for _, w := range wishes.Items {
+		d := deployment{Name: w.Name, Wanted: int(w.Spec.Replicas), Ending: w.DeletionTimestamp != nil, Phases: map[v1alpha1.MachinePhase]int{}}
+		if d.Ending {
+			d.Wanted = 0
+		}
+		found[w.Name] = d
+	}
+	for _, m := range machines.Items {
+		name := m.Labels[v1alpha1.LabelName]
+		if _, ok := found[name]; !ok {
+			found[name] = deployment{Name: name, Phases: map[v1alpha1.MachinePhase]int{}}
+		}
+		found[name].Phases[m.Status.CurrentStatus.Phase]++
+	}
+	return slices.SortedFunc(maps.Values(found), func(a, b deployment) int { return cmp.Compare(a.Name, b.Name) }), nil
+}
+
+func observeNodes(ctx context.Context, lab *harness.Lab) ([]node, error) {
+	list, err := lab.Target.CoreV1().Nodes().List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return nil, fmt.Errorf("list Nodes: %w", err)
+	}
+	var nodes []node
+	for _, n := range list.Items {
+		kind := kubeletNode
+		if strings.HasPrefix(n.Status.NodeInfo.ContainerRuntimeVersion, simulatedRuntime) {
+			kind = simulatedNode
+		}
+		nodes = append(nodes, node{Name: n.Name, Zone: n.Labels[corev1.LabelTopologyZone], Kind: kind, Ready: isReady(&n)})
+	}
+	return nodes, nil
+}
+
+func isReady(n *corev1.Node) bool {
+	return slices.ContainsFunc(n.Status.Conditions, func(c corev1.NodeCondition) bool {
+		return c.Type == corev1.NodeReady && c.Status == corev1.ConditionTrue
+	})
+}
+
+func observePods(ctx context.Context, lab *harness.Lab) (pods, error) {
+	wishes, err := lab.Target.AppsV1().Deployments(namespace).List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return pods{}, fmt.Errorf("list Deployments: %w", err)
+	}
+	var p pods
+	for _, w := range wishes.Items {
+		if w.DeletionTimestamp == nil && w.Spec.Replicas != nil {
+			p.Wanted += int(*w.Spec.Replicas)
+		}
+	}
+	list, err := lab.Target.CoreV1().Pods(namespace).List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return pods{}, fmt.Errorf("list pods: %w", err)
+	}
+	for _, pod := range list.Items {
+		if pod.Status.Phase == corev1.PodRunning && pod.DeletionTimestamp == nil {
+			p.Running++
+		} else {
+			p.Others++
+		}
+	}
+	return p, nil
+}

@@ -1,0 +1,209 @@
+package main
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
+	"github.com/machine-controller-fleet/machine-controller-fleet/driver/simulated/cloudapi"
+)
+
+// picture is what there is at one moment: in the API, and at the cloud.
+type picture struct {
+	Deployments []deployment // by name
+	Nodes       []node       // by name
+	VMs         []vm
+	Pods        pods
+}
+
+// deployment is a MachineDeployment with its machines, or machines whose MachineDeployment is gone.
+type deployment struct {
+	Name string
+	// Wanted is how many machines there should be; none, once it is being deleted.
+	Wanted int
+	// Ending says that the object is still there although it has been deleted.
+	Ending bool
+	Phases map[v1alpha1.MachinePhase]int
+}
+
+// node is a Node.
+type node struct {
+	Name, Zone string
+	Kind       nodeKind
+	Ready      bool
+}
+
+// nodeKind says what is behind a Node.
+type nodeKind string
+
+const (
+	simulatedNode nodeKind = "simulated"
+	kubeletNode   nodeKind = "real kubelet"
+)
+
+// vm is a VM that has not ended.
+type vm struct {
+	Zone  string
+	State cloudapi.InstanceState
+}
+
+// pods are those of the user.
+type pods struct {
+	Wanted, Running, Others int
+}
+
+func (d deployment) machines() (n int) {
+	for _, count := range d.Phases {
+		n += count
+	}
+	return n
+}
+
+func (p picture) wanted() (n int) {
+	for _, d := range p.Deployments {
+		n += d.Wanted
+	}
+	return n
+}
+
+func (p picture) machines() (n int) {
+	for _, d := range p.Deployments {
+		n += d.machines()
+	}
+	return n
+}
+
+// running are the machines that run and are wanted.
+func (p picture) running() (n int) {
+	for _, d := range p.Deployments {
+		n += min(d.Phases[v1alpha1.MachineRunning], d.Wanted)
+	}
+	return n
+}
+
+func (p picture) readyNodes() (n int) {
+	for _, node := range p.Nodes {
+		if node.Ready {
+			n++
+		}
+	}
+	return n
+}
+
+// fits says that each MachineDeployment has as many machines as it wants, and that none is about to go.
+func (p picture) fits() bool {
+	return !slices.ContainsFunc(p.Deployments, func(d deployment) bool { return d.Ending || d.machines() != d.Wanted })
+}
+
+// fact is a row: what it is about, a symbol for each machine, and words.
+type fact struct {
+	Label   string
+	Symbols []v1alpha1.MachinePhase
+	Text    string
+}
+
+// machineFacts tell of machines, and of the Nodes and VMs that belong to them.
+func (p picture) machineFacts() []fact {
+	var rows []fact
+	for _, d := range p.Deployments {
+		var symbols []v1alpha1.MachinePhase
+		for _, phase := range inLifeOrder(d.Phases) {
+			symbols = append(symbols, slices.Repeat([]v1alpha1.MachinePhase{phase}, d.Phases[phase])...)
+		}
+		rows = append(rows, fact{Label: d.Name, Symbols: symbols, Text: d.text()})
+	}
+	return append(rows, p.nodeFact(), p.vmFact())
+}
+
+// podFacts tell of pods, and of the Nodes that they run on.
+func (p picture) podFacts() []fact {
+	return []fact{p.nodeFact(), {Label: "pods", Text: p.Pods.text()}}
+}
+
+// lifeOrder is the order in which a machine's phases are shown: those that have come furthest first.
+var lifeOrder = []v1alpha1.MachinePhase{
+	v1alpha1.MachineRunning, v1alpha1.MachineAvailable, v1alpha1.MachinePending, "", v1alpha1.MachineUnknown,
+	v1alpha1.MachineCrashLoopBackOff, v1alpha1.MachineFailed, v1alpha1.MachineTerminating,
+}
+
+func inLifeOrder(phases map[v1alpha1.MachinePhase]int) []v1alpha1.MachinePhase {
+	return slices.SortedFunc(maps.Keys(phases), func(a, b v1alpha1.MachinePhase) int {
+		return cmp.Or(cmp.Compare(slices.Index(lifeOrder, a), slices.Index(lifeOrder, b)), cmp.Compare(a, b))
+	})
+}
+
+func (d deployment) text() string {
+	var words []string
+	for _, phase := range inLifeOrder(d.Phases) {
+		words = append(words, fmt.Sprintf("%d %s", d.Phases[phase], cmp.Or(string(phase), "new")))
+	}
+	return listed(words)
+}
+
+func (p picture) nodeFact() fact {
+	ready, notReady := map[nodeKind]int{}, 0
+	for _, n := range p.Nodes {
+		if n.Ready {
+			ready[n.Kind]++
+		} else {
+			notReady++
+		}
+	}
+	var words []string
+	switch n := ready[kubeletNode]; n {
+	case 0:
+	case 1:
+		words = append(words, "1 real kubelet")
+	default:
+		words = append(words, fmt.Sprintf("%d real kubelets", n))
+	}
+	if n := ready[simulatedNode]; n > 0 {
+		words = append(words, fmt.Sprintf("%d simulated", n))
+	}
+	if notReady > 0 {
+		words = append(words, fmt.Sprintf("%d not Ready", notReady))
+	}
+	return fact{Label: "Nodes", Text: listed(words)}
+}
+
+func (p picture) vmFact() fact {
+	zones, states := map[string]int{}, map[string]int{}
+	for _, v := range p.VMs {
+		zones[v.Zone]++
+		if v.State != cloudapi.StateRunning {
+			states[string(v.State)]++
+		}
+	}
+	text := listed(counted(zones, "%d in %s"))
+	if len(states) > 0 {
+		text += " (" + listed(counted(states, "%d %s")) + ")"
+	}
+	return fact{Label: "VMs", Text: text}
+}
+
+func (p pods) text() string {
+	var words []string
+	if p.Running > 0 {
+		words = append(words, fmt.Sprintf("%d Running", p.Running))
+	}
+	if p.Others > 0 {
+		words = append(words, fmt.Sprintf("%d starting or ending", p.Others))
+	}
+	return listed(words)
+}
+
+// counted formats numbers by name, in the order of the names.
+func counted(numbers map[string]int, format string) []string {
+	var words []string
+	for _, name := range slices.Sorted(maps.Keys(numbers)) {
+		words = append(words, fmt.Sprintf(format, numbers[name], name))
+	}
+	return words
+}
+
+func listed(words []string) string {
+	return cmp.Or(strings.Join(words, ", "), "none")
+}
