@@ -65,6 +65,7 @@ type Controller struct {
 	byKey    cache.Indexer
 	secrets  *secretReader
 
+	tokens  sync.Map   // bootstrap token Secrets that this process has made, by UID of the machine
 	holding sync.Mutex // one at a time puts finalizers on classes and secrets
 
 	mu       sync.Mutex

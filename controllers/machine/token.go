@@ -74,6 +74,7 @@ func (c *Controller) makeToken(ctx context.Context, p *pass) error {
 		if secret.Annotations[v1alpha1.AnnotationMachineUID] != string(m.UID) {
 			continue // somebody else's
 		}
+		c.tokens.Store(m.UID, secret)
 		p.token = string(secret.Data["token-id"]) + "." + string(secret.Data["token-secret"])
 		p.world.Token = lifecycle.TokenPresent
 		return nil
@@ -108,6 +109,14 @@ func (c *Controller) tokenSecret(m *v1alpha1.Machine, id string) *corev1.Secret 
 func (c *Controller) dropToken(ctx context.Context, p *pass) error {
 	m := p.world.Machine
 	secrets := p.cluster.Client.CoreV1().Secrets(tokenNamespace)
+	if made, ok := c.tokens.LoadAndDelete(m.UID); ok { // this process has made it, and need not look for it
+		secret, _ := made.(*corev1.Secret)
+		err := secrets.Delete(ctx, secret.Name, metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &secret.UID}})
+		if err == nil {
+			p.world.Token = lifecycle.TokenAbsent
+			return nil
+		}
+	}
 	for try := range tokenIDAttempts {
 		name := "bootstrap-token-" + tokenID(m.UID, try)
 		secret, err := secrets.Get(ctx, name, metav1.GetOptions{})

@@ -77,6 +77,7 @@ func (c *Controller) forget(obj any) {
 		return
 	}
 	c.machines.Forget(m.UID)
+	c.tokens.Delete(m.UID)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	delete(c.attempts, m.UID)

@@ -147,14 +147,15 @@ func TestDecide(t *testing.T) {
 
 		{name: "Node awaited", given: []func(*World){made}, want: Rest, phase: v1alpha1.MachinePending, wake: 20 * time.Minute},
 		{name: "Node awaited for too long", given: []func(*World){made, at(20 * time.Minute)}, want: Rest, phase: v1alpha1.MachineFailed, code: "DeadlineExceeded", reason: v1alpha1.EventJoinTimedOut},
-		{name: "Node not claimed", given: []func(*World){made, node(func(n *corev1.Node) { n.Finalizers = nil })}, want: ClaimNode},
+		{name: "running, Node not claimed", given: []func(*World){made, phase(v1alpha1.MachineRunning), node(func(n *corev1.Node) { n.Finalizers = nil })}, want: ClaimNode},
+		{name: "Node neither ready nor claimed", given: []func(*World){made, node(notReady, func(n *corev1.Node) { n.Finalizers = nil })}, want: ClaimNode},
 		{name: "Node of another VM", given: []func(*World){made, node(func(n *corev1.Node) { n.Spec.ProviderID = "cloud:///i-2" })}, want: Rest, phase: v1alpha1.MachineCrashLoopBackOff, code: "Internal", wake: 20 * time.Minute, reason: v1alpha1.EventCreateFailed},
 		{name: "Node not ready yet", given: []func(*World){made, node(notReady)}, want: Rest, phase: v1alpha1.MachinePending, wake: 20 * time.Minute},
 		{name: "critical components not ready yet", given: []func(*World){made, node(func(n *corev1.Node) {
 			n.Spec.Taints = []corev1.Taint{{Key: v1alpha1.TaintCriticalComponentsNotReady}}
 		})}, want: Rest, phase: v1alpha1.MachinePending, wake: 20 * time.Minute},
 		{name: "Node ready, token left", given: []func(*World){made, node()}, want: DropToken},
-		{name: "joined", given: []func(*World){made, node(), func(w *World) { w.Token = TokenAbsent }}, want: Rest, phase: v1alpha1.MachineRunning, reason: v1alpha1.EventJoined},
+		{name: "joined", given: []func(*World){made, node(), func(w *World) { w.Token = TokenAbsent }}, want: Save, phase: v1alpha1.MachineRunning, reason: v1alpha1.EventJoined},
 		{name: "running", given: []func(*World){made, phase(v1alpha1.MachineRunning), node()}, want: Rest, phase: v1alpha1.MachineRunning},
 		{name: "running, Node not ready", given: []func(*World){made, phase(v1alpha1.MachineRunning), node(notReady)}, want: Rest, phase: v1alpha1.MachineUnknown, reason: v1alpha1.EventNodeUnhealthy},
 		{name: "running, bad condition", given: []func(*World){made, phase(v1alpha1.MachineRunning), node(func(n *corev1.Node) {
@@ -164,7 +165,7 @@ func TestDecide(t *testing.T) {
 		{name: "running, Node gone", given: []func(*World){made, phase(v1alpha1.MachineRunning), func(w *World) { w.Node.State = NodeAbsent }}, want: Rest, phase: v1alpha1.MachineUnknown, reason: v1alpha1.EventNodeUnhealthy},
 		{name: "unknown, Node ready again", given: []func(*World){made, phase(v1alpha1.MachineUnknown), func(w *World) {
 			w.Machine.Status.LastOperation.Type = v1alpha1.MachineOperationHealthCheck
-		}, node()}, want: Rest, phase: v1alpha1.MachineRunning, reason: v1alpha1.EventNodeHealthy},
+		}, node()}, want: Save, phase: v1alpha1.MachineRunning, reason: v1alpha1.EventNodeHealthy},
 		{name: "Node is being deleted", given: []func(*World){made, phase(v1alpha1.MachineRunning), node(func(n *corev1.Node) {
 			now := metav1.NewTime(born)
 			n.DeletionTimestamp = &now

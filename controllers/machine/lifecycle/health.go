@@ -34,20 +34,25 @@ func decideHealth(w World) Verdict {
 			Reason: v1alpha1.EventNodeDeleted, Message: fmt.Sprintf("Node %q was deleted, and its machine goes with it", w.Node.Node.Name),
 		}}
 	}
-	if needsClaim(w.Machine, w.Node.Node) {
-		return do(ClaimNode)
-	}
 	m := w.Machine.DeepCopy()
 	mirror(m, w.Node.Node)
 	reason, healthy := health(w)
 	switch {
-	case !healthy && phase == v1alpha1.MachineRunning:
-		return becameUnhealthy(w, m, fmt.Sprintf("Node %q is not healthy: %s", w.Node.Node.Name, reason))
-	case !healthy:
-		return waitForNode(w, m)
-	case phase == v1alpha1.MachineRunning:
+	case healthy && phase != v1alpha1.MachineRunning:
+		return join(w, m) // before the claim: whoever waits for the machine waits for this
+	case needsClaim(w.Machine, w.Node.Node):
+		return do(ClaimNode)
+	case healthy:
 		return Verdict{Do: Rest, Machine: m}
-	case neverJoined(m) && w.Token != TokenAbsent:
+	case phase == v1alpha1.MachineRunning:
+		return becameUnhealthy(w, m, fmt.Sprintf("Node %q is not healthy: %s", w.Node.Node.Name, reason))
+	}
+	return waitForNode(w, m)
+}
+
+// join has the machine run. Its token goes first, while the machine still tells that it has one.
+func join(w World, m *v1alpha1.Machine) Verdict {
+	if neverJoined(m) && w.Token != TokenAbsent {
 		return do(DropToken)
 	}
 	return becameHealthy(w, m)
@@ -111,7 +116,7 @@ func becameHealthy(w World, m *v1alpha1.Machine) Verdict {
 	}
 	setPhase(w, m, v1alpha1.MachineRunning, false)
 	setOperation(w, m, op)
-	return Verdict{Do: Rest, Machine: m, Event: event}
+	return Verdict{Do: Save, Machine: m, Event: event}
 }
 
 // health judges the Node: Ready must be True, none of the listed conditions may be other than False, and a machine that
