@@ -29,6 +29,6 @@ ticker() {
 ticker &
 ticker=$!
 trap 'kill "$ticker" && wait "$ticker" || true; [[ ! -t 2 ]] || printf "\r\e[K" >&2' EXIT
-go build -trimpath -o ../bin/ ./cmd/lab ./cmd/cloudsim
-go build -trimpath -ldflags "$stamp" -o ../bin/ ./cmd/hyperkube
+go build -trimpath -buildvcs=false -o ../bin/ ./cmd/lab ./cmd/cloudsim
+go build -trimpath -buildvcs=false -ldflags "$stamp" -o ../bin/ ./cmd/hyperkube
 ln -sfn hyperkube ../bin/kubectl

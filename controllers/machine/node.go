@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"slices"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -38,16 +37,15 @@ func (c *Controller) claimNode(ctx context.Context, p *pass) error {
 	return err
 }
 
-// deleteNode lets the Node go and deletes it.
+// deleteNode lets the Node go and deletes it. Our finalizer is taken off unasked: a cache that does not show it yet is no
+// proof that it is not there, and a Node that is deleted with it would stay for ever.
 func (c *Controller) deleteNode(ctx context.Context, p *pass) error {
 	node := p.world.Node.Node
-	if slices.Contains(node.Finalizers, v1alpha1.NodeFinalizerName) {
-		patched, err := c.patchNode(ctx, p, map[string]any{"$deleteFromPrimitiveList/finalizers": []string{v1alpha1.NodeFinalizerName}})
-		if err != nil || !patched {
-			return err
-		}
+	patched, err := c.patchNode(ctx, p, map[string]any{"$deleteFromPrimitiveList/finalizers": []string{v1alpha1.NodeFinalizerName}})
+	if err != nil || !patched {
+		return err
 	}
-	err := p.cluster.Client.CoreV1().Nodes().Delete(ctx, node.Name, metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &node.UID}})
+	err = p.cluster.Client.CoreV1().Nodes().Delete(ctx, node.Name, metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &node.UID}})
 	if apierrors.IsConflict(err) { // another Node has the name now
 		return c.findNode(ctx, p)
 	}
