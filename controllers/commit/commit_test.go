@@ -186,3 +186,14 @@ func TestPace(t *testing.T) {
 	p.Forget("u")
 	at(7*time.Second, true, deletingInterval)
 }
+
+func TestEndsAreForgottenInTheEnd(t *testing.T) {
+	l := NewLatest[*v1alpha1.Machine]()
+	now := metav1.NewTime(time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC))
+	for i := range 3 * mostEnded {
+		l.Wrote(&v1alpha1.Machine{ObjectMeta: metav1.ObjectMeta{UID: types.UID(strconv.Itoa(i)), DeletionTimestamp: &now}})
+	}
+	if len(l.ended) != mostEnded || len(l.endings) != mostEnded {
+		t.Errorf("%d and %d ends are remembered, want %d", len(l.ended), len(l.endings), mostEnded)
+	}
+}

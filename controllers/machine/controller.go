@@ -62,6 +62,7 @@ type Controller struct {
 	runner   *runner.Runner[types.NamespacedName]
 	machines *commit.Committer[*v1alpha1.Machine]
 	classes  *commit.Committer[*v1alpha1.MachineClass]
+	nodes    *commit.Latest[*corev1.Node]
 	byKey    cache.Indexer
 	secrets  *secretReader
 
@@ -84,6 +85,7 @@ func New(cfg Config) (*Controller, error) {
 		cfg: cfg, attempts: map[types.UID]attempt{},
 		machines: commit.New(func(ns string) commit.Patcher[*v1alpha1.Machine] { return cfg.Machines.Machines(ns) }),
 		classes:  commit.New(func(ns string) commit.Patcher[*v1alpha1.MachineClass] { return cfg.Machines.MachineClasses(ns) }),
+		nodes:    commit.NewLatest[*corev1.Node](),
 		secrets:  newSecretReader(cfg.Secrets, cfg.Clock),
 	}
 	var err error

@@ -76,6 +76,7 @@ func (c *Controller) patchNode(ctx context.Context, p *pass, metadata map[string
 	case err != nil:
 		return false, fmt.Errorf("patch Node %s: %w", node.Name, err)
 	}
+	c.nodes.Wrote(written)
 	p.world.Node.Node = written
 	return true, nil
 }

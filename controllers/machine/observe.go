@@ -80,7 +80,7 @@ func (c *Controller) observeNode(p *pass, name string) error {
 	if err != nil {
 		return fmt.Errorf("read Node %s from the cache: %w", name, err)
 	}
-	p.world.Node = lifecycle.NodeFact{State: lifecycle.NodePresent, Node: node}
+	p.world.Node = lifecycle.NodeFact{State: lifecycle.NodePresent, Node: c.nodes.Newest(node)}
 	return nil
 }
 

@@ -106,6 +106,7 @@ func (c *Controller) enqueueIndexed(index, value string) {
 func (c *Controller) nodeChanged(before, after *corev1.Node) {
 	switch {
 	case after == nil:
+		c.nodes.Forget(before.UID)
 		c.enqueueIndexed(indexByNode, before.Name)
 	case before == nil || concernsMachine(before, after):
 		c.enqueueIndexed(indexByNode, after.Name)

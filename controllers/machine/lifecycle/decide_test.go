@@ -62,6 +62,12 @@ func phase(p v1alpha1.MachinePhase) func(*World) {
 	return func(w *World) { w.Machine.Status.CurrentStatus.Phase = p }
 }
 
+// joined is a machine that runs.
+func joined(w *World) {
+	w.Machine.Status.CurrentStatus.Phase = v1alpha1.MachineRunning
+	w.Machine.Status.LastOperation.State = v1alpha1.MachineStateSuccessful
+}
+
 func failed(code driver.Code) func(*World) {
 	return func(w *World) { w.Failure = &Failure{Code: code, Message: "no"} }
 }
@@ -147,14 +153,16 @@ func TestDecide(t *testing.T) {
 
 		{name: "Node awaited", given: []func(*World){made}, want: Rest, phase: v1alpha1.MachinePending, wake: 20 * time.Minute},
 		{name: "Node awaited for too long", given: []func(*World){made, at(20 * time.Minute)}, want: Rest, phase: v1alpha1.MachineFailed, code: "DeadlineExceeded", reason: v1alpha1.EventJoinTimedOut},
-		{name: "running, Node not claimed", given: []func(*World){made, phase(v1alpha1.MachineRunning), node(func(n *corev1.Node) { n.Finalizers = nil })}, want: ClaimNode},
+		{name: "Node ready, not claimed", given: []func(*World){made, node(func(n *corev1.Node) { n.Finalizers = nil })}, want: Save, phase: v1alpha1.MachineRunning, reason: v1alpha1.EventJoined},
+		{name: "running, Node not claimed, token left", given: []func(*World){made, joined, node(func(n *corev1.Node) { n.Finalizers = nil })}, want: DropToken},
+		{name: "running, Node not claimed", given: []func(*World){made, joined, node(func(n *corev1.Node) { n.Finalizers = nil }), func(w *World) { w.Token = TokenAbsent }}, want: ClaimNode},
 		{name: "Node neither ready nor claimed", given: []func(*World){made, node(notReady, func(n *corev1.Node) { n.Finalizers = nil })}, want: ClaimNode},
 		{name: "Node of another VM", given: []func(*World){made, node(func(n *corev1.Node) { n.Spec.ProviderID = "cloud:///i-2" })}, want: Rest, phase: v1alpha1.MachineCrashLoopBackOff, code: "Internal", wake: 20 * time.Minute, reason: v1alpha1.EventCreateFailed},
 		{name: "Node not ready yet", given: []func(*World){made, node(notReady)}, want: Rest, phase: v1alpha1.MachinePending, wake: 20 * time.Minute},
 		{name: "critical components not ready yet", given: []func(*World){made, node(func(n *corev1.Node) {
 			n.Spec.Taints = []corev1.Taint{{Key: v1alpha1.TaintCriticalComponentsNotReady}}
 		})}, want: Rest, phase: v1alpha1.MachinePending, wake: 20 * time.Minute},
-		{name: "Node ready, token left", given: []func(*World){made, node()}, want: DropToken},
+		{name: "Node ready, claimed before, token left", given: []func(*World){made, node()}, want: DropToken},
 		{name: "joined", given: []func(*World){made, node(), func(w *World) { w.Token = TokenAbsent }}, want: Save, phase: v1alpha1.MachineRunning, reason: v1alpha1.EventJoined},
 		{name: "running", given: []func(*World){made, phase(v1alpha1.MachineRunning), node()}, want: Rest, phase: v1alpha1.MachineRunning},
 		{name: "running, Node not ready", given: []func(*World){made, phase(v1alpha1.MachineRunning), node(notReady)}, want: Rest, phase: v1alpha1.MachineUnknown, reason: v1alpha1.EventNodeUnhealthy},
@@ -174,7 +182,8 @@ func TestDecide(t *testing.T) {
 		{name: "deletion, never joined", given: []func(*World){made, deleted, phase(v1alpha1.MachinePending), func(w *World) {
 			w.Machine.Status.LastOperation.Type = v1alpha1.MachineOperationCreate
 		}}, want: DropToken},
-		{name: "deletion begins", given: []func(*World){made, deleted, phase(v1alpha1.MachineRunning)}, want: Save, phase: v1alpha1.MachineTerminating},
+		{name: "deletion, joined, Node not claimed", given: []func(*World){made, deleted, phase(v1alpha1.MachineRunning)}, want: DropToken},
+		{name: "deletion begins", given: []func(*World){made, deleted, phase(v1alpha1.MachineRunning), node()}, want: Save, phase: v1alpha1.MachineTerminating},
 		{name: "deletion, VM", given: []func(*World){made, deleted}, want: DeleteVM},
 		{name: "deletion, VM ending", given: []func(*World){made, deleted, vm(VMEnding)}, want: Rest, wake: EndingRetry},
 		{name: "deletion, VM not written down", given: []func(*World){deleted}, want: FindVM},

@@ -29,10 +29,10 @@ func decideDelete(w World) Verdict {
 	return removeNode(w)
 }
 
-// beginDelete says that the machine is being deleted. What a joining VM would need goes first, while the machine still
-// tells that it has not joined.
+// beginDelete says that the machine is being deleted. The token of a VM that has not joined goes first, while the machine
+// still tells of it.
 func beginDelete(w World) Verdict {
-	if neverJoined(w.Machine) && w.Token != TokenAbsent {
+	if mayHaveToken(w) {
 		return do(DropToken)
 	}
 	m := w.Machine.DeepCopy()

@@ -38,9 +38,13 @@ func decideHealth(w World) Verdict {
 	mirror(m, w.Node.Node)
 	reason, healthy := health(w)
 	switch {
+	case healthy && phase != v1alpha1.MachineRunning && mayHaveToken(w) && isClaimed(w):
+		return do(DropToken)
 	case healthy && phase != v1alpha1.MachineRunning:
-		return join(w, m) // before the claim: whoever waits for the machine waits for this
-	case needsClaim(w.Machine, w.Node.Node):
+		return becameHealthy(w, m) // before the claim: whoever waits for the machine waits for this
+	case !isClaimed(w) && !neverJoined(m) && mayHaveToken(w):
+		return do(DropToken)
+	case !isClaimed(w):
 		return do(ClaimNode)
 	case healthy:
 		return Verdict{Do: Rest, Machine: m}
@@ -50,20 +54,19 @@ func decideHealth(w World) Verdict {
 	return waitForNode(w, m)
 }
 
-// join has the machine run. Its token goes first, while the machine still tells that it has one.
-func join(w World, m *v1alpha1.Machine) Verdict {
-	if neverJoined(m) && w.Token != TokenAbsent {
-		return do(DropToken)
-	}
-	return becameHealthy(w, m)
+// isClaimed says that the Node has our finalizer and the machine's name.
+func isClaimed(w World) bool {
+	return w.Node.State == NodePresent && w.Node.Node.Labels[v1alpha1.LabelMachineName] == w.Machine.Name &&
+		slices.Contains(w.Node.Node.Finalizers, v1alpha1.NodeFinalizerName)
 }
 
-// needsClaim says that the Node lacks our finalizer or the machine's name.
-func needsClaim(m *v1alpha1.Machine, node *corev1.Node) bool {
-	return node.Labels[v1alpha1.LabelMachineName] != m.Name || !slices.Contains(node.Finalizers, v1alpha1.NodeFinalizerName)
+// mayHaveToken says that the bootstrap token may still be there. It goes before the machine says that it has joined, or
+// before its Node is claimed, whichever comes later: so a machine that has joined and whose Node is claimed has none.
+func mayHaveToken(w World) bool {
+	return w.Token != TokenAbsent && (neverJoined(w.Machine) || !isClaimed(w))
 }
 
-// neverJoined says that the machine has not been a healthy Node yet, so that its bootstrap token may still be there.
+// neverJoined says that the machine has not been a healthy Node yet.
 func neverJoined(m *v1alpha1.Machine) bool {
 	last := m.Status.LastOperation
 	return last.Type == "" || last.Type == v1alpha1.MachineOperationCreate && last.State != v1alpha1.MachineStateSuccessful
