@@ -123,7 +123,7 @@ func (f *fleet) controllers(o options) ([]controller, error) {
 		Clock:                wall, Workers: o.concurrentSyncs, Metrics: f.metrics, Tracer: f.tracer,
 	})
 	classes, err4 := machineclass.New(machineclass.Config{
-		Machines: api, Secrets: f.control.CoreV1(), Informers: informers,
+		Machines: api, Secrets: f.control.CoreV1(), Metadata: f.metadata, Informers: informers, Namespace: o.namespace,
 		Clock: wall, Workers: o.concurrentSyncs, Metrics: f.metrics, Tracer: f.tracer,
 	})
 	return []controller{deployments, sets, machines, classes}, errors.Join(err1, err2, err3, err4)

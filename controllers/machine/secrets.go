@@ -81,6 +81,15 @@ func (r *secretReader) get(ctx context.Context, class *v1alpha1.MachineClass) (s
 	return secrets, "", nil
 }
 
+// drop forgets what was read of the class' secrets.
+func (r *secretReader) drop(class *v1alpha1.MachineClass) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, key := range class.SecretKeys() {
+		delete(r.read, key)
+	}
+}
+
 // note remembers a Secret, and forgets those that nobody has asked for in a while.
 func (r *secretReader) note(secret *corev1.Secret) {
 	r.mu.Lock()
@@ -131,6 +140,7 @@ func (c *Controller) hold(ctx context.Context, p *pass) error {
 			return fmt.Errorf("put our finalizer on MachineClass: %w", err)
 		}
 		class = written
+		c.secrets.drop(class) // they were let go before the class was
 	}
 	p.world.Class.Class = class
 	secrets, fresh := c.secrets.cached(class)
@@ -145,6 +155,7 @@ func (c *Controller) hold(ctx context.Context, p *pass) error {
 		held.Finalizers = append(held.Finalizers, v1alpha1.SecretFinalizerName)
 		written, err := c.cfg.Secrets.Secrets(secret.Namespace).Update(ctx, held, metav1.UpdateOptions{})
 		if err != nil {
+			c.secrets.drop(class)
 			return fmt.Errorf("put our finalizer on Secret %s/%s: %w", secret.Namespace, secret.Name, err)
 		}
 		c.secrets.note(written)

@@ -15,7 +15,9 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
+	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/tools/cache"
+	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
@@ -37,7 +39,10 @@ type Config struct {
 	// Machines and Secrets read and write in the control cluster, past all caches.
 	Machines  machineclient.MachineV1alpha1Interface
 	Secrets   corev1client.SecretsGetter
+	Metadata  metadata.Interface
 	Informers machineinformers.Interface
+	// Namespace is the only one that is served; "" means all.
+	Namespace string
 	Clock     clock.WithTicker
 	Gate      runner.Gate[types.NamespacedName]
 	Workers   int
@@ -79,6 +84,9 @@ func (c *Controller) Run(ctx context.Context) {
 	var running sync.WaitGroup
 	running.Go(func() { c.byClass.Run(ctx) })
 	running.Go(func() { c.secrets.Run(ctx) })
+	if err := c.sweep(ctx); err != nil && ctx.Err() == nil {
+		klog.FromContext(ctx).Error(err, "A Secret that no class names may keep our finalizer until the next start")
+	}
 	running.Wait()
 }
 
@@ -92,6 +100,9 @@ func (c *Controller) reconcileClass(ctx context.Context, key types.NamespacedNam
 		return runner.Result{}, fmt.Errorf("read MachineClass %s from the cache: %w", key, err)
 	}
 	class := c.classes.Newest(cached)
+	if c.hasVMs(key) {
+		return runner.Result{}, c.keep(ctx, class)
+	}
 	if !slices.Contains(class.Finalizers, v1alpha1.FinalizerName) {
 		return runner.Result{}, nil
 	}
@@ -111,6 +122,67 @@ func (c *Controller) reconcileClass(ctx context.Context, key types.NamespacedNam
 		return runner.Result{}, fmt.Errorf("take our finalizer off the MachineClass: %w", err)
 	}
 	return runner.Result{}, nil
+}
+
+// hasVMs says whether the cache shows a machine of the class with a VM, which cannot be deleted without class and Secrets.
+func (c *Controller) hasVMs(class types.NamespacedName) bool {
+	cached, err := c.cfg.Informers.Machines().Informer().GetIndexer().ByIndex(indexUsers, class.String())
+	return err == nil && slices.ContainsFunc(cached, func(obj any) bool {
+		m, ok := obj.(*v1alpha1.Machine)
+		return ok && m.Spec.ProviderID != ""
+	})
+}
+
+// keep puts our finalizers back on a class with VMs, and on the Secrets that it names by now: somebody has taken them off,
+// or the class names another Secret than when its machines were made.
+func (c *Controller) keep(ctx context.Context, class *v1alpha1.MachineClass) error {
+	if class.DeletionTimestamp != nil {
+		return nil // nothing can be held any more, and what is, is
+	}
+	if !slices.Contains(class.Finalizers, v1alpha1.FinalizerName) {
+		held := class.DeepCopy()
+		held.Finalizers = append(held.Finalizers, v1alpha1.FinalizerName)
+		if _, err := c.classes.Commit(ctx, class, held); err != nil {
+			return fmt.Errorf("put our finalizer back on the MachineClass: %w", err)
+		}
+	}
+	for _, key := range class.SecretKeys() {
+		secret, err := c.cfg.Secrets.Secrets(key.Namespace).Get(ctx, key.Name, metav1.GetOptions{})
+		if apierrors.IsNotFound(err) {
+			continue
+		}
+		if err != nil {
+			return fmt.Errorf("read Secret %s: %w", key, err)
+		}
+		if secret.DeletionTimestamp != nil || slices.Contains(secret.Finalizers, v1alpha1.SecretFinalizerName) {
+			continue
+		}
+		secret.Finalizers = append(secret.Finalizers, v1alpha1.SecretFinalizerName)
+		if _, err := c.cfg.Secrets.Secrets(key.Namespace).Update(ctx, secret, metav1.UpdateOptions{}); err != nil {
+			return fmt.Errorf("put our finalizer on Secret %s: %w", key, err)
+		}
+	}
+	return nil
+}
+
+// sweep has every Secret looked at that carries our finalizer: a class may have stopped to name it while nobody watched.
+func (c *Controller) sweep(ctx context.Context) error {
+	secrets := c.cfg.Metadata.Resource(corev1.SchemeGroupVersion.WithResource("secrets")).Namespace(c.cfg.Namespace)
+	options := metav1.ListOptions{Limit: 500}
+	for {
+		list, err := secrets.List(ctx, options)
+		if err != nil {
+			return fmt.Errorf("look for Secrets that no class names any more: %w", err)
+		}
+		for i := range list.Items {
+			if slices.Contains(list.Items[i].Finalizers, v1alpha1.SecretFinalizerName) {
+				c.secrets.Enqueue(types.NamespacedName{Namespace: list.Items[i].Namespace, Name: list.Items[i].Name})
+			}
+		}
+		if options.Continue = list.Continue; options.Continue == "" {
+			return nil
+		}
+	}
 }
 
 // isUsed says whether there is a machine of the class: by the cache, and where that shows none by a live list.

@@ -5,5 +5,6 @@
 // Guarantees: a class keeps the finalizer while a live list of the API server shows a machine of it, and a Secret while
 // one shows a class with a finalizer that names it. The Secrets go first, so that a class that is broken off in the
 // middle is found again.
-// Not guaranteed: that the finalizer comes back when somebody else takes it off while machines exist.
+// A class with VMs that lacks the finalizer, or names a Secret that lacks it, gets it at the class' next event. A Secret
+// that a class stopped to name while no fleet ran is let go when one starts.
 package machineclass
