@@ -25,6 +25,7 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/runner"
 	"github.com/machine-controller-fleet/machine-controller-fleet/driver"
 	"github.com/machine-controller-fleet/machine-controller-fleet/target"
+	"github.com/machine-controller-fleet/machine-controller-fleet/telemetry"
 )
 
 // Name of the controller in metrics, logs and spans.
@@ -170,7 +171,7 @@ func (c *Controller) tell(m *v1alpha1.Machine, event *lifecycle.Event) {
 	if event.Warning {
 		kind = corev1.EventTypeWarning
 	}
-	c.cfg.Events.Eventf(m, nil, kind, event.Reason, "Reconcile", "%s", event.Message)
+	c.cfg.Events.Eventf(m, nil, kind, event.Reason, "Reconcile", "%s", telemetry.Note(event.Message))
 }
 
 // act carries one action out and notes in the world what came of it. Errors are those of API servers; a cloud's are

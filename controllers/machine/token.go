@@ -74,12 +74,32 @@ func (c *Controller) makeToken(ctx context.Context, p *pass) error {
 		if secret.Annotations[v1alpha1.AnnotationMachineUID] != string(m.UID) {
 			continue // somebody else's
 		}
+		if secret, err = c.prolong(ctx, p, secret, wanted); err != nil {
+			return err
+		}
 		c.tokens.Store(m.UID, secret)
 		p.token = string(secret.Data["token-id"]) + "." + string(secret.Data["token-secret"])
 		p.world.Token = lifecycle.TokenPresent
 		return nil
 	}
 	return fmt.Errorf("make bootstrap token: the %d IDs of machine %s/%s all belong to other tokens", tokenIDAttempts, m.Namespace, m.Name)
+}
+
+// prolong gives a token that was made for an earlier try as much time as a new one has, when little of its own is left: a
+// VM that boots with a token that has run out never joins.
+func (c *Controller) prolong(ctx context.Context, p *pass, secret, wanted *corev1.Secret) (*corev1.Secret, error) {
+	expiry, err := time.Parse(time.RFC3339, string(secret.Data["expiration"]))
+	half := lifecycle.CreationTimeout(p.world.Machine, c.cfg.Limits) / 2
+	if err == nil && expiry.After(c.cfg.Clock.Now().Add(half)) {
+		return secret, nil
+	}
+	longer := secret.DeepCopy()
+	longer.Data["expiration"] = wanted.Data["expiration"]
+	secret, err = p.cluster.Client.CoreV1().Secrets(tokenNamespace).Update(ctx, longer, metav1.UpdateOptions{})
+	if err != nil {
+		return nil, fmt.Errorf("prolong bootstrap token %s: %w", longer.Name, err)
+	}
+	return secret, nil
 }
 
 func (c *Controller) tokenSecret(m *v1alpha1.Machine, id string) *corev1.Secret {

@@ -74,6 +74,26 @@ func TestAMachineHasOneToken(t *testing.T) {
 	}
 }
 
+func TestATokenThatRunsOutIsProlonged(t *testing.T) {
+	cluster := fake.NewClientset()
+	c, p := tokenBench(t, cluster, "u")
+	if err := c.makeToken(t.Context(), p); err != nil {
+		t.Fatal(err)
+	}
+	first := p.token
+	c.cfg.Clock = clocktesting.NewFakeClock(now.Add(19 * time.Minute)) // 20 minutes is all it has
+	if err := c.makeToken(t.Context(), p); err != nil {
+		t.Fatal(err)
+	}
+	secret, err := cluster.CoreV1().Secrets(tokenNamespace).Get(t.Context(), tokens(t, cluster)[0], metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := string(secret.Data["expiration"]); got != "2026-01-02T03:43:05Z" || p.token != first {
+		t.Errorf("it expires at %s, and the token is %s, was %s", got, p.token, first)
+	}
+}
+
 func TestATokenOfAnotherIsLeftAlone(t *testing.T) {
 	cluster := fake.NewClientset()
 	c, p := tokenBench(t, cluster, "u")

@@ -119,7 +119,7 @@ func concernsMachine(before, after *corev1.Node) bool {
 		(before.DeletionTimestamp == nil) != (after.DeletionTimestamp == nil) ||
 		len(before.Finalizers) != len(after.Finalizers) ||
 		before.Labels[v1alpha1.LabelMachineName] != after.Labels[v1alpha1.LabelMachineName] ||
-		len(before.Spec.Taints) != len(after.Spec.Taints) ||
+		lifecycle.AwaitsComponents(before) != lifecycle.AwaitsComponents(after) ||
 		len(before.Status.Conditions) != len(after.Status.Conditions) {
 		return true
 	}

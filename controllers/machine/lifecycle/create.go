@@ -29,8 +29,9 @@ func decideCreate(w World) Verdict {
 	case w.VM.State == VMUnknown:
 		return do(FindVM)
 	case w.VM.State == VMAbsent && w.Machine.Spec.ProviderID != "":
-		return failCreate(w, w.Machine.DeepCopy(), driver.NotFound,
-			fmt.Sprintf("the cloud has no VM %s, which spec.providerID names; delete the machine to have a new one made", w.Machine.Spec.ProviderID))
+		// Aborted, and not NotFound: nobody can mend it, and a replacement fares better.
+		return failCreate(w, w.Machine.DeepCopy(), driver.Aborted,
+			fmt.Sprintf("the cloud has no VM %s any more; a machine gets one VM in its life, delete it to have another one made", w.Machine.Spec.ProviderID))
 	case w.VM.State == VMAbsent && w.Token == TokenUnknown:
 		return do(MakeToken)
 	case w.VM.State == VMAbsent:
@@ -104,21 +105,31 @@ func noteVM(m *v1alpha1.Machine, vm VMFact) {
 	m.Labels[v1alpha1.LabelNode] = vm.NodeName
 	m.Spec.ProviderID = vm.ProviderID
 	if m.Annotations[v1alpha1.AnnotationPriority] == "" {
-		if m.Annotations == nil {
-			m.Annotations = map[string]string{}
-		}
-		m.Annotations[v1alpha1.AnnotationPriority] = v1alpha1.PriorityDefault
+		annotate(m, v1alpha1.AnnotationPriority, v1alpha1.PriorityDefault)
 	}
 	if vm.LastKnownState != "" {
 		m.Status.LastKnownState = vm.LastKnownState
 	}
 }
 
-// isForeign says that the Node belongs to another VM. A Node without a provider ID belongs to whoever has its name. Only
-// the last element is compared: clouds and drivers differ in what they put before the VM's ID.
+func annotate(m *v1alpha1.Machine, key, value string) {
+	if m.Annotations == nil {
+		m.Annotations = map[string]string{}
+	}
+	m.Annotations[key] = value
+}
+
+// isForeign says that the Node belongs to another VM. Of the provider IDs only the last element is compared: clouds and
+// drivers differ in what they put before the VM's ID. A Node without one belongs to the VM that has its name; a machine
+// without a VM has no Node but one that says so itself.
 func isForeign(m *v1alpha1.Machine, node NodeFact) bool {
-	return node.State == NodePresent && node.Node.Spec.ProviderID != "" && m.Spec.ProviderID != "" &&
-		path.Base(node.Node.Spec.ProviderID) != path.Base(m.Spec.ProviderID)
+	switch {
+	case node.State != NodePresent:
+		return false
+	case node.Node.Spec.ProviderID != "":
+		return m.Spec.ProviderID == "" || path.Base(node.Node.Spec.ProviderID) != path.Base(m.Spec.ProviderID)
+	}
+	return m.Spec.ProviderID == "" && node.Node.Labels[v1alpha1.LabelMachineName] != m.Name
 }
 
 func foreignNodeMessage(m *v1alpha1.Machine, node *corev1.Node) string {
@@ -133,6 +144,9 @@ func cloudFailed(w World) Verdict {
 		noteVM(m, w.VM)
 	}
 	f := w.Failure
+	if f.Op == driver.OpCreate {
+		annotate(m, v1alpha1.AnnotationCreateSent, "true")
+	}
 	return failCreate(w, m, f.Code, fmt.Sprintf("Cloud provider message - machine codes error: code = [%s] message = [%s]", f.Code, f.Message))
 }
 
@@ -155,10 +169,11 @@ func waitForCloud(w World, at time.Time) Verdict {
 func failCreate(w World, m *v1alpha1.Machine, code driver.Code, message string) Verdict {
 	deadline := creationDeadline(w)
 	givenUp := !sharedByReplacement(code) && !w.Now.Before(deadline)
-	setPhase(w, m, v1alpha1.MachineCrashLoopBackOff, false)
+	phase := v1alpha1.MachineCrashLoopBackOff
 	if givenUp {
-		setPhase(w, m, v1alpha1.MachineFailed, false)
+		phase = v1alpha1.MachineFailed
 	}
+	setPhase(w, m, phase, false)
 	known := failedWith(m, v1alpha1.MachineOperationCreate, code)
 	setOperation(w, m, v1alpha1.LastOperation{
 		Type: v1alpha1.MachineOperationCreate, State: v1alpha1.MachineStateFailed, ErrorCode: code.String(), Description: message,

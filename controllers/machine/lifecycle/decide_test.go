@@ -125,7 +125,7 @@ func TestDecide(t *testing.T) {
 		{name: "no VM, token", given: []func(*World){vm(VMAbsent), func(w *World) { w.Token = TokenPresent }}, want: CreateVM},
 		{name: "VM made", given: []func(*World){vm(VMUninitialized)}, want: InitializeVM},
 		{name: "VM complete", given: []func(*World){vm(VMPresent)}, want: Save, phase: v1alpha1.MachinePending},
-		{name: "the VM that spec names is gone", given: []func(*World){made, phase(""), vm(VMAbsent)}, want: Rest, phase: v1alpha1.MachineCrashLoopBackOff, code: "NotFound", wake: 5 * time.Second, reason: v1alpha1.EventCreateFailed},
+		{name: "the VM that spec names is gone", given: []func(*World){made, phase(""), vm(VMAbsent)}, want: Rest, phase: v1alpha1.MachineCrashLoopBackOff, code: "Aborted", wake: 5 * time.Second, reason: v1alpha1.EventCreateFailed},
 
 		{name: "class missing", given: []func(*World){func(w *World) { w.Class = ClassFact{} }}, want: Rest, phase: v1alpha1.MachineCrashLoopBackOff, code: "NotFound", reason: v1alpha1.EventCreateFailed},
 		{name: "class missing for a day", given: []func(*World){func(w *World) { w.Class = ClassFact{} }, at(24 * time.Hour)}, want: Rest, phase: v1alpha1.MachineCrashLoopBackOff, code: "NotFound", reason: v1alpha1.EventCreateFailed},
@@ -195,6 +195,19 @@ func TestDecide(t *testing.T) {
 		{name: "deletion fails", given: []func(*World){made, deleted, failed(driver.Internal)}, want: Rest, code: "Internal", wake: 5 * time.Second, reason: v1alpha1.EventDeleteFailed},
 		{name: "deletion, class gone", given: []func(*World){made, deleted, func(w *World) { w.Class = ClassFact{} }}, want: Rest, code: "NotFound", reason: v1alpha1.EventDeleteFailed},
 		{name: "deletion, class never was", given: []func(*World){deleted, func(w *World) { w.Class = ClassFact{} }}, want: Rest},
+		{name: "deletion, class gone, VM perhaps made", given: []func(*World){deleted, func(w *World) {
+			w.Class = ClassFact{}
+			w.Machine.Annotations = map[string]string{v1alpha1.AnnotationCreateSent: "true"}
+		}}, want: Rest, code: "NotFound", reason: v1alpha1.EventDeleteFailed},
+		{name: "deletion, no VM, Node of somebody else's", given: []func(*World){deleted, vm(VMAbsent), node(), func(w *World) {
+			w.Machine.Labels = map[string]string{v1alpha1.LabelNode: "m"}
+		}}, want: Rest},
+		{name: "failed, no VM, Node of somebody else's", given: []func(*World){phase(v1alpha1.MachineFailed), node(), func(w *World) {
+			w.Machine.Labels = map[string]string{v1alpha1.LabelNode: "m"}
+		}}, want: Rest, phase: v1alpha1.MachineFailed},
+		{name: "VM made after the deadline", given: []func(*World){made, at(21 * time.Minute), func(w *World) {
+			w.Machine.Status.CurrentStatus.LastUpdateTime = metav1.NewTime(born.Add(21 * time.Minute))
+		}}, want: Rest, phase: v1alpha1.MachinePending, wake: 20 * time.Minute},
 		{name: "deletion, secret gone", given: []func(*World){made, deleted, func(w *World) { w.Secret = SecretFact{Read: true, Missing: "s"} }}, want: Rest, code: "NotFound", wake: SecretRetry, reason: v1alpha1.EventDeleteFailed},
 		{name: "deletion, finalizer gone", given: []func(*World){made, deleted, func(w *World) { w.Machine.Finalizers = nil }}, want: Rest},
 	} {

@@ -52,12 +52,11 @@ func removeVM(w World) (v Verdict, wait bool) {
 		return Verdict{}, false
 	}
 	if missing := missingForCloud(w); missing != "" {
-		if m.Spec.ProviderID == "" {
-			// Class and secrets are held before a VM is made and until the machine is gone. Where they are missing and
-			// no VM was ever noted, none was made.
+		if m.Spec.ProviderID == "" && m.Annotations[v1alpha1.AnnotationCreateSent] == "" {
+			// The cloud was never asked for a VM, or said at once that it made one and that was written down.
 			return Verdict{}, false
 		}
-		return failDelete(w, driver.NotFound, fmt.Sprintf("VM %s cannot be deleted: %s", m.Spec.ProviderID, missing)), true
+		return failDelete(w, driver.NotFound, "the VM cannot be looked for and deleted: "+missing), true
 	}
 	if !w.Secret.Read {
 		return do(ReadSecret), true

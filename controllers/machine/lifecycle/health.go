@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -27,6 +28,9 @@ func decideHealth(w World) Verdict {
 	case NodePresent:
 	}
 	if isForeign(w.Machine, w.Node) {
+		if phase == v1alpha1.MachineFailed {
+			return rest(0) // given up already
+		}
 		return failCreate(w, w.Machine.DeepCopy(), driver.Internal, foreignNodeMessage(w.Machine, w.Node.Node))
 	}
 	if w.Node.Node.DeletionTimestamp != nil {
@@ -77,18 +81,27 @@ func waitForNode(w World, m *v1alpha1.Machine) Verdict {
 	if m.Status.CurrentStatus.Phase != v1alpha1.MachinePending {
 		return Verdict{Do: Rest, Machine: m}
 	}
-	deadline := creationDeadline(w)
+	deadline := joinDeadline(w)
 	if w.Now.Before(deadline) {
 		return Verdict{Do: Rest, Machine: m, Wake: until(w, deadline)}
 	}
-	message := fmt.Sprintf("the VM exists and did not become a healthy Node within %s of the machine's creation",
-		deadline.Sub(m.CreationTimestamp.Time))
+	message := fmt.Sprintf("the VM exists and did not become a healthy Node within the creation timeout of %s", CreationTimeout(m, w.Limits))
 	setPhase(w, m, v1alpha1.MachineFailed, false)
 	setOperation(w, m, v1alpha1.LastOperation{
 		Type: v1alpha1.MachineOperationCreate, State: v1alpha1.MachineStateFailed,
 		ErrorCode: driver.DeadlineExceeded.String(), Description: message,
 	})
 	return Verdict{Do: Rest, Machine: m, Event: &Event{Reason: v1alpha1.EventJoinTimedOut, Warning: true, Message: message}}
+}
+
+// joinDeadline is the creation deadline, or, for a VM that was made only after that, one timeout later: what kept the
+// machine from its VM for so long is over, and the VM that it has got at last deserves its time.
+func joinDeadline(w World) time.Time {
+	deadline, pending := creationDeadline(w), w.Machine.Status.CurrentStatus.LastUpdateTime.Time
+	if pending.Before(deadline) {
+		return deadline
+	}
+	return pending.Add(CreationTimeout(w.Machine, w.Limits))
 }
 
 func nodeMissing(w World) Verdict {
@@ -145,12 +158,15 @@ func health(w World) (reason string, healthy bool) {
 	if !ready {
 		return cmp.Or(reason, "it has no Ready condition"), false
 	}
-	if w.Machine.Status.CurrentStatus.Phase == v1alpha1.MachinePending && slices.ContainsFunc(node.Spec.Taints, func(t corev1.Taint) bool {
-		return t.Key == v1alpha1.TaintCriticalComponentsNotReady
-	}) {
+	if w.Machine.Status.CurrentStatus.Phase == v1alpha1.MachinePending && AwaitsComponents(node) {
 		return "it has the taint " + v1alpha1.TaintCriticalComponentsNotReady, false
 	}
 	return "", true
+}
+
+// AwaitsComponents says that critical components are not ready on the Node yet.
+func AwaitsComponents(node *corev1.Node) bool {
+	return slices.ContainsFunc(node.Spec.Taints, func(t corev1.Taint) bool { return t.Key == v1alpha1.TaintCriticalComponentsNotReady })
 }
 
 // mirror copies the Node's conditions when any appeared, went, or changed its status or reason. Heartbeats alone are

@@ -18,6 +18,7 @@ func ValidateMachineDeployment(d *v1alpha1.MachineDeployment) field.ErrorList {
 	spec := field.NewPath("spec")
 	errs := validateReplicas(d.Spec.Replicas, spec.Child("replicas"))
 	errs = append(errs, validateSelector(d.Spec.Selector, d.Spec.Template.Labels, spec.Child("selector"))...)
+	errs = append(errs, validateNotOurs(d.Spec.Selector, spec.Child("selector"), v1alpha1.LabelNode, v1alpha1.LabelMachineTemplateHash)...)
 	errs = append(errs, validateStrategy(&d.Spec, spec.Child("strategy"))...)
 	return append(errs, validateClass(d.Spec.Template.Spec.Class, spec.Child("template", "spec", "class"))...)
 }
@@ -27,6 +28,7 @@ func ValidateMachineSet(s *v1alpha1.MachineSet) field.ErrorList {
 	spec := field.NewPath("spec")
 	errs := validateReplicas(s.Spec.Replicas, spec.Child("replicas"))
 	errs = append(errs, validateSelector(s.Spec.Selector, s.Spec.Template.Labels, spec.Child("selector"))...)
+	errs = append(errs, validateNotOurs(s.Spec.Selector, spec.Child("selector"), v1alpha1.LabelNode)...)
 	return append(errs, validateClass(s.Spec.Template.Spec.Class, spec.Child("template", "spec", "class"))...)
 }
 
@@ -106,6 +108,27 @@ func validateSelector(selector *metav1.LabelSelector, template map[string]string
 		return field.ErrorList{blind.WithOrigin(v1alpha1.ReasonSelectorMatchesNothing)}
 	}
 	return nil
+}
+
+// validateNotOurs makes sure that nobody selects by labels which the controllers write: what they make would not match any
+// more, be let go, and be made again without end.
+func validateNotOurs(selector *metav1.LabelSelector, path *field.Path, ours ...string) field.ErrorList {
+	if selector == nil {
+		return nil
+	}
+	var errs field.ErrorList
+	const reason = "is written by the controllers and cannot be selected by"
+	for _, label := range ours {
+		if _, selected := selector.MatchLabels[label]; selected {
+			errs = append(errs, field.Forbidden(path.Child("matchLabels").Key(label), reason))
+		}
+		for i, requirement := range selector.MatchExpressions {
+			if requirement.Key == label {
+				errs = append(errs, field.Forbidden(path.Child("matchExpressions").Index(i).Child("key"), reason))
+			}
+		}
+	}
+	return errs
 }
 
 func validateClass(class v1alpha1.ClassSpec, path *field.Path) field.ErrorList {
