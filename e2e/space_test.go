@@ -216,10 +216,21 @@ func (c *complaints) err() error { return errors.Join(*c...) }
 // returns the VM of each machine.
 func (s *space) joined() map[string]string {
 	s.Helper()
-	machines, err := s.machines(s.Context(), "")
-	s.must(err)
-	found, err := s.lab.Cloud.VMs(s.Context(), s.name)
-	s.must(err)
+	var joined map[string]string
+	s.eventually("machines, Nodes and VMs agree", func(ctx context.Context) (err error) { // a Node is claimed a moment after its machine runs
+		joined, err = s.agree(ctx)
+		return err
+	})
+	return joined
+}
+
+// agree compares machines with their Nodes and VMs, and returns the VMs' IDs by machine.
+func (s *space) agree(ctx context.Context) (map[string]string, error) {
+	machines, err1 := s.machines(ctx, "")
+	found, err2 := s.lab.Cloud.VMs(ctx, s.name)
+	if err := errors.Join(err1, err2); err != nil {
+		return nil, err
+	}
 	vms := map[string]cloudapi.Instance{}
 	for _, vm := range found {
 		vms[vm.ID] = vm
@@ -232,15 +243,14 @@ func (s *space) joined() map[string]string {
 		joined[m.Name] = id
 		vm, ok := vms[id]
 		wrong.unless(ok && vm.Tags[simulated.TagMachineUID] == string(m.UID), "%s: its provider ID is %s, and the cloud has %v", m.Name, m.Spec.ProviderID, found)
-		node, err := s.lab.Target.CoreV1().Nodes().Get(s.Context(), m.Labels[v1alpha1.LabelNode], metav1.GetOptions{})
+		node, err := s.lab.Target.CoreV1().Nodes().Get(ctx, m.Labels[v1alpha1.LabelNode], metav1.GetOptions{})
 		if err != nil {
 			wrong.unless(false, "%s: %w", m.Name, err)
 			continue
 		}
 		wrong = append(wrong, checkNode(m, node)...)
 	}
-	s.must(wrong.err())
-	return joined
+	return joined, wrong.err()
 }
 
 // checkNode compares a running machine with its Node.

@@ -3,7 +3,9 @@ package telemetry
 import (
 	"context"
 	"errors"
+	"strings"
 	"testing"
+	"unicode/utf8"
 
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 	"go.opentelemetry.io/otel/sdk/trace/tracetest"
@@ -102,5 +104,20 @@ func TestTraceparent(t *testing.T) {
 	defer span.End()
 	if got := Traceparent(ctx); len(got) != len("00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01") {
 		t.Errorf("with a span: %q", got)
+	}
+}
+
+func TestNoteFits(t *testing.T) {
+	for _, text := range []string{"", "short", strings.Repeat("x", maxNote), strings.Repeat("x", 5000), strings.Repeat("ä", 5000), "x" + strings.Repeat("𝄞", 5000)} {
+		got := Note(text)
+		if len(got) > maxNote || !utf8.ValidString(got) {
+			t.Errorf("%d bytes became %d, valid %v", len(text), len(got), utf8.ValidString(got))
+		}
+		if len(text) <= maxNote && got != text {
+			t.Errorf("%q became %q", text, got)
+		}
+		if len(text) > maxNote && len(got) < maxNote-8 {
+			t.Errorf("only %d bytes are left of %d", len(got), len(text))
+		}
 	}
 }

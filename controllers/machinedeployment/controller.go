@@ -23,6 +23,7 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/family"
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machinedeployment/rollout"
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/runner"
+	"github.com/machine-controller-fleet/machine-controller-fleet/telemetry"
 )
 
 // Name of the controller in metrics, logs and spans.
@@ -123,7 +124,7 @@ func (c *Controller) tell(d *v1alpha1.MachineDeployment, events []rollout.Event)
 		if event.Warning {
 			kind = corev1.EventTypeWarning
 		}
-		c.cfg.Events.Eventf(d, nil, kind, event.Reason, "Reconcile", "%s", event.Message)
+		c.cfg.Events.Eventf(d, nil, kind, event.Reason, "Reconcile", "%s", telemetry.Note(event.Message))
 	}
 }
 

@@ -2,9 +2,9 @@ package machineset
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"maps"
+	"runtime/debug"
 	"slices"
 	"strconv"
 	"sync"
@@ -25,14 +25,18 @@ import (
 const parallel = 32
 
 // listLive asks the API server for the machines that match the set's selector: one list of metadata, whatever their
-// number.
+// number. A set that is being deleted asks for all of the namespace, so that it leaves none that has lost its labels.
 func (c *Controller) listLive(ctx context.Context, w *scale.World) error {
-	selector, err := metav1.LabelSelectorAsSelector(w.Set.Spec.Selector)
-	if err != nil {
-		return fmt.Errorf("spec.selector of MachineSet %s: %w", w.Set.Name, err)
+	options := metav1.ListOptions{}
+	if w.Set.DeletionTimestamp == nil {
+		selector, err := metav1.LabelSelectorAsSelector(w.Set.Spec.Selector)
+		if err != nil {
+			return fmt.Errorf("spec.selector of MachineSet %s: %w", w.Set.Name, err)
+		}
+		options.LabelSelector = selector.String()
 	}
 	list, err := c.cfg.Metadata.Resource(v1alpha1.SchemeGroupVersion.WithResource("machines")).Namespace(w.Set.Namespace).
-		List(ctx, metav1.ListOptions{LabelSelector: selector.String()})
+		List(ctx, options)
 	if err != nil {
 		return fmt.Errorf("list the machines of namespace %s: %w", w.Set.Namespace, err)
 	}
@@ -70,7 +74,7 @@ func (c *Controller) create(ctx context.Context, w *scale.World, ordinals []int6
 	}
 	if err != nil {
 		w.Done.CreateError = err.Error()
-		c.cfg.Events.Eventf(w.Set, nil, corev1.EventTypeWarning, v1alpha1.ReasonFailedCreate, "Create", "%s", err)
+		c.cfg.Events.Eventf(w.Set, nil, corev1.EventTypeWarning, v1alpha1.ReasonFailedCreate, "Create", "%s", telemetry.Note(err.Error()))
 	}
 	return err
 }
@@ -158,7 +162,7 @@ func (c *Controller) delete(ctx context.Context, w *scale.World, machines []*v1a
 	}
 	if err != nil {
 		w.Done.DeleteError = err.Error()
-		c.cfg.Events.Eventf(w.Set, nil, corev1.EventTypeWarning, v1alpha1.ReasonFailedDelete, "Delete", "%s", err)
+		c.cfg.Events.Eventf(w.Set, nil, corev1.EventTypeWarning, v1alpha1.ReasonFailedDelete, "Delete", "%s", telemetry.Note(err.Error()))
 	}
 	return err
 }
@@ -197,7 +201,8 @@ func (c *Controller) rewrite(ctx context.Context, w *scale.World, machines []*v1
 	return nil
 }
 
-// each runs f over all items, some at a time, and returns all errors.
+// each runs f over all items, some at a time, and returns the first error, with the number of the others: a hundred
+// machines that are refused are refused for the same reason.
 func each[T any](items []T, f func(T) error) error {
 	errs := make([]error, len(items))
 	var running sync.WaitGroup
@@ -206,9 +211,21 @@ func each[T any](items []T, f func(T) error) error {
 		slots <- struct{}{}
 		running.Go(func() {
 			defer func() { <-slots }()
+			defer func() {
+				if p := recover(); p != nil { // the runner sees to its own goroutine only
+					errs[i] = fmt.Errorf("panic: %v\n%s", p, debug.Stack())
+				}
+			}()
 			errs[i] = f(item)
 		})
 	}
 	running.Wait()
-	return errors.Join(errs...)
+	failed := slices.DeleteFunc(errs, func(err error) bool { return err == nil })
+	switch len(failed) {
+	case 0:
+		return nil
+	case 1:
+		return failed[0]
+	}
+	return fmt.Errorf("%w (and %d more like it)", failed[0], len(failed)-1)
 }

@@ -67,8 +67,12 @@ type Controller struct {
 // nothing; that they would is taken care of by names and preconditions.
 type done struct {
 	created map[int64]bool
+	since   map[int64]time.Time // of created
 	deleted map[types.UID]bool
 }
+
+// lateCache is how late a cache may be. What it does not show by then has come and gone in between, and is looked at anew.
+const lateCache = 30 * time.Second
 
 // New makes the controller and has the informers enqueue what concerns it.
 func New(cfg Config) (*Controller, error) {
@@ -110,6 +114,9 @@ func (c *Controller) reconcile(ctx context.Context, key types.NamespacedName) (r
 		klog.FromContext(ctx).V(4).Info("Decided", "action", verdict.Do)
 		if verdict.Do == scale.Rest {
 			wait, err := c.rest(ctx, w, verdict)
+			if len(w.Done.Created) > 0 && wait == 0 {
+				wait = lateCache + time.Second // should the cache never show them
+			}
 			return runner.Result{RequeueAfter: wait}, errors.Join(append(failed, err)...)
 		}
 		err := c.act(ctx, &w, verdict)
@@ -165,9 +172,17 @@ func (c *Controller) remember(set types.UID, owned []*v1alpha1.Machine) *done {
 	defer c.mu.Unlock()
 	known := c.done[set]
 	if known == nil {
-		known = &done{created: map[int64]bool{}, deleted: map[types.UID]bool{}}
+		known = &done{created: map[int64]bool{}, since: map[int64]time.Time{}, deleted: map[types.UID]bool{}}
 		c.done[set] = known
 		return known
+	}
+	now := c.cfg.Clock.Now()
+	for ordinal := range known.created {
+		if since, noted := known.since[ordinal]; !noted {
+			known.since[ordinal] = now
+		} else if now.Sub(since) > lateCache {
+			delete(known.created, ordinal)
+		}
 	}
 	standing := map[types.UID]bool{}
 	for _, m := range owned {
@@ -176,6 +191,7 @@ func (c *Controller) remember(set types.UID, owned []*v1alpha1.Machine) *done {
 		}
 		standing[m.UID] = m.DeletionTimestamp == nil
 	}
+	maps.DeleteFunc(known.since, func(ordinal int64, _ time.Time) bool { return !known.created[ordinal] })
 	maps.DeleteFunc(known.deleted, func(uid types.UID, _ bool) bool { return !standing[uid] })
 	return known
 }

@@ -1,7 +1,6 @@
 package scale
 
 import (
-	"cmp"
 	"fmt"
 	"slices"
 	"strconv"
@@ -103,6 +102,7 @@ func decideScale(w World, in Intents) Verdict {
 	expected := awaited(w, next)
 	standing = doom(w, &next, standing, isToBeReplaced)
 	diff := int(w.Set.Spec.Replicas) - len(standing) - len(expected)
+	withdrawn := 0
 	switch {
 	case diff > 0 && isFrozen(w.Set):
 	case diff > 0 && w.Live == nil:
@@ -119,18 +119,36 @@ func decideScale(w World, in Intents) Verdict {
 			next.Next++
 		}
 	case diff < 0:
+		withdrawn = withdraw(w, &next, -diff)
+		diff += withdrawn
 		victims := rank(standing, w.Now)
 		for _, m := range victims[:min(-diff, burst, len(victims))] {
 			next.Delete = append(next.Delete, Doomed{Name: m.Name, UID: m.UID})
 		}
 	}
 	set := w.Set.DeepCopy()
-	if grew(in, next) || settled(next) && !settled(in) || isStale(w, in) {
+	if grew(in, next) || settled(next) && !settled(in) || isStale(w, in) || withdrawn > 0 {
 		next.write(set)
 		return Verdict{Do: Save, Set: set}
 	}
 	set.Status = status(w)
 	return Verdict{Do: Rest, Set: set}
+}
+
+// withdraw takes back up to most creates that the API server refuses, and returns how many. Their ordinals are not used
+// again, so that one which takes effect late is a machine too many, and goes.
+func withdraw(w World, in *Intents, most int) (withdrawn int) {
+	if w.Done.CreateError == "" {
+		return 0
+	}
+	in.Create = slices.DeleteFunc(in.Create, func(o int64) bool {
+		if withdrawn == most || w.Done.Created[o] {
+			return false
+		}
+		withdrawn++
+		return true
+	})
+	return withdrawn
 }
 
 // settle strikes off what is seen done: machines that the cache shows, and machines that are ending or gone.
@@ -271,5 +289,5 @@ func invalid(w World, reason, problem string) Verdict {
 		Type: v1alpha1.MachineSetValid, Status: corev1.ConditionFalse, Reason: reason,
 		Message: fmt.Sprintf("The MachineSet is not acted on until it is corrected: %s", problem),
 	})
-	return Verdict{Do: Rest, Set: set, Problem: cmp.Or(problem, reason)}
+	return Verdict{Do: Rest, Set: set}
 }

@@ -26,7 +26,7 @@ type World struct {
 type Live struct {
 	// Owned are the UIDs of all machines whose controller is the set.
 	Owned map[types.UID]bool
-	// Names of all machines of the namespace that match the set's selector or belong to it.
+	// Names of these machines, and of others that match the set's selector.
 	Names map[string]bool
 }
 
@@ -77,6 +77,4 @@ type Verdict struct {
 	Machines []*v1alpha1.Machine
 	// Ordinals of the machines to make.
 	Ordinals []int64
-	// Problem says why the set cannot work as it is; "" when it can.
-	Problem string
 }

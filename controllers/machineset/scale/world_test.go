@@ -316,3 +316,32 @@ func FuzzReadIntents(f *testing.F) {
 		}
 	})
 }
+
+// Creates that the API server refuses are taken back when they are not wanted any more.
+func TestRefusedCreatesAreWithdrawn(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		c := newCluster(t)
+		c.set.Finalizers = []string{v1alpha1.FinalizerName}
+		asked, wanted := rapid.IntRange(1, 20).Draw(t, "asked"), rapid.IntRange(0, 20).Draw(t, "wanted")
+		in := Intents{Next: int64(asked)}
+		for o := range asked {
+			in.Create = append(in.Create, int64(o))
+		}
+		in.write(c.set)
+		c.scale(wanted)
+		w := c.observe(true)
+		w.Done.CreateError = "no"
+		w.Live = &Live{}
+		v := Decide(w)
+		if wanted == asked {
+			if v.Do != Rest {
+				t.Fatalf("Do = %s", v.Do)
+			}
+			return
+		}
+		out, err := ReadIntents(v.Set)
+		if err != nil || v.Do != Save || len(out.Create) != wanted || out.Next < in.Next {
+			t.Fatalf("Do = %s, intents %+v, %v; %d were asked for and %d are wanted", v.Do, out, err, asked, wanted)
+		}
+	})
+}
