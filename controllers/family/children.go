@@ -3,11 +3,9 @@ package family
 import (
 	"errors"
 	"fmt"
-	"slices"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/cache"
 )
@@ -133,18 +131,4 @@ func Last[T metav1.Object](obj any) (last T, ok bool) {
 	}
 	last, ok = obj.(T)
 	return last, ok
-}
-
-// Adopt makes the parent the controller of the child. It becomes the first of the owners: the cluster-autoscaler reads
-// no other.
-func Adopt(child, parent metav1.Object, kind schema.GroupVersionKind) {
-	owner := *metav1.NewControllerRef(parent, kind)
-	child.SetOwnerReferences(append([]metav1.OwnerReference{owner}, child.GetOwnerReferences()...))
-}
-
-// Release takes the child from the parent.
-func Release(child metav1.Object, parent types.UID) {
-	child.SetOwnerReferences(slices.DeleteFunc(slices.Clone(child.GetOwnerReferences()), func(o metav1.OwnerReference) bool {
-		return o.UID == parent
-	}))
 }

@@ -1,9 +1,12 @@
 package family
 
 import (
+	"context"
+	"errors"
 	"slices"
 	"testing"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
@@ -105,5 +108,37 @@ func TestAdoptAndRelease(t *testing.T) {
 	Release(m, "one")
 	if len(m.OwnerReferences) != 1 || m.OwnerReferences[0].UID != "w" {
 		t.Errorf("owners %v", m.OwnerReferences)
+	}
+}
+
+func TestRewriteLeavesWhatHasChanged(t *testing.T) {
+	kind := schema.GroupResource{Resource: "machines"}
+	answers := map[string]error{
+		"changed": apierrors.NewConflict(kind, "changed", errors.New("no")),
+		"gone":    apierrors.NewNotFound(kind, "gone"),
+		"broken":  errors.New("no"),
+	}
+	commit := func(_ context.Context, _, wanted *v1alpha1.Machine) (*v1alpha1.Machine, error) {
+		return wanted, answers[wanted.Name]
+	}
+	tried := map[types.UID]bool{}
+	fine := []*v1alpha1.Machine{machine("fine", nil), machine("changed", nil), machine("gone", nil)}
+	if err := Rewrite(t.Context(), commit, fine, tried, func(m *v1alpha1.Machine) { m.Labels = nil }); err != nil || len(tried) != 3 {
+		t.Errorf("%v, tried %v", err, tried)
+	}
+	if fine[0].Labels == nil {
+		t.Error("the object as observed was changed")
+	}
+	if err := Rewrite(t.Context(), commit, []*v1alpha1.Machine{machine("broken", nil)}, tried, func(*v1alpha1.Machine) {}); err == nil {
+		t.Error("no error")
+	}
+}
+
+func TestMayAdopt(t *testing.T) {
+	now := metav1.Now()
+	ending := set("one")
+	ending.DeletionTimestamp = &now
+	if MayAdopt(set("one"), set("one")) != nil || MayAdopt(set("one"), set("two")) == nil || MayAdopt(set("one"), ending) == nil {
+		t.Error("only the parent itself may adopt, and only while it stays")
 	}
 }

@@ -114,33 +114,19 @@ func (c *Controller) delete(ctx context.Context, w *rollout.World, sets []*v1alp
 
 // adopt makes the deployment the controller of sets, after a live read has shown that it is still there.
 func (c *Controller) adopt(ctx context.Context, w *rollout.World, sets []*v1alpha1.MachineSet) error {
-	d, err := c.cfg.Machines.MachineDeployments(w.Deployment.Namespace).Get(ctx, w.Deployment.Name, metav1.GetOptions{})
+	live, err := c.cfg.Machines.MachineDeployments(w.Deployment.Namespace).Get(ctx, w.Deployment.Name, metav1.GetOptions{})
 	if err != nil {
 		return fmt.Errorf("read MachineDeployment %s before it adopts: %w", w.Deployment.Name, err)
 	}
-	if d.UID != w.Deployment.UID || d.DeletionTimestamp != nil {
-		return fmt.Errorf("MachineDeployment %s/%s is being deleted or was replaced and adopts nothing", d.Namespace, d.Name)
+	if err := family.MayAdopt(w.Deployment, live); err != nil {
+		return err
 	}
-	return c.rewrite(ctx, w, sets, func(s *v1alpha1.MachineSet) {
+	return family.Rewrite(ctx, c.sets.Commit, sets, w.Done.Moved, func(s *v1alpha1.MachineSet) {
 		family.Adopt(s, w.Deployment, v1alpha1.SchemeGroupVersion.WithKind("MachineDeployment"))
 	})
 }
 
 // release takes sets from the deployment.
 func (c *Controller) release(ctx context.Context, w *rollout.World, sets []*v1alpha1.MachineSet) error {
-	return c.rewrite(ctx, w, sets, func(s *v1alpha1.MachineSet) { family.Release(s, w.Deployment.UID) })
-}
-
-// rewrite changes sets and commits them. What has changed meanwhile, or is gone, is left for its own event.
-func (c *Controller) rewrite(ctx context.Context, w *rollout.World, sets []*v1alpha1.MachineSet, change func(*v1alpha1.MachineSet)) error {
-	for _, set := range sets {
-		w.Done.Moved[set.UID] = true
-		wanted := set.DeepCopy()
-		change(wanted)
-		_, err := c.sets.Commit(ctx, set, wanted)
-		if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
-			return err
-		}
-	}
-	return nil
+	return family.Rewrite(ctx, c.sets.Commit, sets, w.Done.Moved, func(s *v1alpha1.MachineSet) { family.Release(s, w.Deployment.UID) })
 }

@@ -169,36 +169,21 @@ func (c *Controller) delete(ctx context.Context, w *scale.World, machines []*v1a
 
 // adopt makes the set the controller of machines, after a live read has shown that the set is still there.
 func (c *Controller) adopt(ctx context.Context, w *scale.World, machines []*v1alpha1.Machine) error {
-	set, err := c.cfg.Machines.MachineSets(w.Set.Namespace).Get(ctx, w.Set.Name, metav1.GetOptions{})
+	live, err := c.cfg.Machines.MachineSets(w.Set.Namespace).Get(ctx, w.Set.Name, metav1.GetOptions{})
 	if err != nil {
 		return fmt.Errorf("read MachineSet %s before it adopts: %w", w.Set.Name, err)
 	}
-	if set.UID != w.Set.UID || set.DeletionTimestamp != nil {
-		return fmt.Errorf("MachineSet %s/%s is being deleted or was replaced and adopts nothing", set.Namespace, set.Name)
+	if err := family.MayAdopt(w.Set, live); err != nil {
+		return err
 	}
-	return c.rewrite(ctx, w, machines, func(m *v1alpha1.Machine) {
+	return family.Rewrite(ctx, c.machines.Commit, machines, w.Done.Adopted, func(m *v1alpha1.Machine) {
 		family.Adopt(m, w.Set, v1alpha1.SchemeGroupVersion.WithKind("MachineSet"))
 	})
 }
 
 // release takes machines from the set.
 func (c *Controller) release(ctx context.Context, w *scale.World, machines []*v1alpha1.Machine) error {
-	return c.rewrite(ctx, w, machines, func(m *v1alpha1.Machine) { family.Release(m, w.Set.UID) })
-}
-
-// rewrite changes machines and commits them. What has changed meanwhile, or is gone, is left for its own event.
-func (c *Controller) rewrite(ctx context.Context, w *scale.World, machines []*v1alpha1.Machine, change func(*v1alpha1.Machine)) error {
-	for _, m := range machines {
-		w.Done.Adopted[m.UID] = true
-		wanted := m.DeepCopy()
-		change(wanted)
-		_, err := c.machines.Commit(ctx, m, wanted)
-		if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
-			return err
-		}
-		c.machines.Forget(m.UID) // the machine controller reads its machines itself
-	}
-	return nil
+	return family.Rewrite(ctx, c.machines.Commit, machines, w.Done.Adopted, func(m *v1alpha1.Machine) { family.Release(m, w.Set.UID) })
 }
 
 // each runs f over all items, some at a time, and returns the first error, with the number of the others: a hundred

@@ -15,7 +15,7 @@ import (
 // watch adds the event handlers.
 func (c *Controller) watch() (err error) {
 	c.children, err = family.Follow[*v1alpha1.Machine](c.cfg.Informers.Machines().Informer(), Name, family.Parents{
-		Enqueue: c.runner.Enqueue, Selectors: c.selectors,
+		Enqueue: c.runner.Enqueue, Selectors: c.selectors, Gone: c.machines.Forget,
 	})
 	if err != nil {
 		return err

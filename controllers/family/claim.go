@@ -1,0 +1,59 @@
+package family
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// Object is an object that can be copied.
+type Object[T any] interface {
+	metav1.Object
+	DeepCopy() T
+}
+
+// MayAdopt says whether a parent may adopt: live, as the API server has it now, has to be the one that was observed, and
+// must not be on its way out.
+func MayAdopt(observed, live metav1.Object) error {
+	if live.GetUID() == observed.GetUID() && live.GetDeletionTimestamp() == nil {
+		return nil
+	}
+	return fmt.Errorf("%s/%s is being deleted or was replaced, and adopts nothing", observed.GetNamespace(), observed.GetName())
+}
+
+// Adopt makes the parent the controller of the child. It becomes the first of the owners: the cluster-autoscaler reads
+// no other.
+func Adopt(child, parent metav1.Object, kind schema.GroupVersionKind) {
+	owner := *metav1.NewControllerRef(parent, kind)
+	child.SetOwnerReferences(append([]metav1.OwnerReference{owner}, child.GetOwnerReferences()...))
+}
+
+// Release takes the child from the parent.
+func Release(child metav1.Object, parent types.UID) {
+	child.SetOwnerReferences(slices.DeleteFunc(slices.Clone(child.GetOwnerReferences()), func(o metav1.OwnerReference) bool {
+		return o.UID == parent
+	}))
+}
+
+// Rewrite changes children and commits them, and notes each as tried. One that has changed meanwhile, or is gone, is left
+// for its own event.
+func Rewrite[T Object[T]](
+	ctx context.Context, commit func(ctx context.Context, observed, wanted T) (T, error),
+	children []T, tried map[types.UID]bool, change func(T),
+) error {
+	for _, child := range children {
+		tried[child.GetUID()] = true
+		wanted := child.DeepCopy()
+		change(wanted)
+		_, err := commit(ctx, child, wanted)
+		if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
+			return err
+		}
+	}
+	return nil
+}
