@@ -60,7 +60,8 @@ func (r *secretReader) cached(class *v1alpha1.MachineClass) ([]*corev1.Secret, b
 	return secrets, true
 }
 
-// get reads the class' secrets. missing names the first one that does not exist.
+// get reads the class' secrets. missing names the first one that does not exist, or that is being deleted without our
+// finalizer: no finalizer can be added to it any more.
 func (r *secretReader) get(ctx context.Context, class *v1alpha1.MachineClass) (secrets []*corev1.Secret, missing string, err error) {
 	r.reading.Lock()
 	defer r.reading.Unlock()
@@ -69,7 +70,7 @@ func (r *secretReader) get(ctx context.Context, class *v1alpha1.MachineClass) (s
 	}
 	for _, key := range class.SecretKeys() {
 		secret, err := r.client.Secrets(key.Namespace).Get(ctx, key.Name, metav1.GetOptions{})
-		if apierrors.IsNotFound(err) {
+		if apierrors.IsNotFound(err) || err == nil && secret.DeletionTimestamp != nil && !slices.Contains(secret.Finalizers, v1alpha1.SecretFinalizerName) {
 			return secrets, key.Name, nil
 		}
 		if err != nil {

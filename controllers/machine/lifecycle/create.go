@@ -3,6 +3,7 @@ package lifecycle
 import (
 	"fmt"
 	"path"
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -55,6 +56,9 @@ func checkInputs(w World) (Verdict, bool) {
 		return wrong(driver.NotFound, "MachineClass %q does not exist in namespace %q; create it, or correct spec.class.name",
 			w.Machine.Spec.Class.Name, w.Machine.Namespace)
 	}
+	if class.DeletionTimestamp != nil && !slices.Contains(class.Finalizers, v1alpha1.FinalizerName) {
+		return wrong(driver.FailedPrecondition, "MachineClass %q is being deleted and cannot be held any more; create it again when it is gone", class.Name)
+	}
 	if errs := validation.ValidateMachineClass(class); len(errs) > 0 {
 		return wrong(driver.InvalidArgument, "MachineClass %q cannot work: %v", class.Name, errs.ToAggregate())
 	}
@@ -65,7 +69,7 @@ func checkInputs(w World) (Verdict, bool) {
 		return do(ReadSecret), true
 	}
 	if w.Secret.Missing != "" {
-		v, _ := wrong(driver.NotFound, "Secret %q, which MachineClass %q names, does not exist; create it", w.Secret.Missing, class.Name)
+		v, _ := wrong(driver.NotFound, "Secret %q, which MachineClass %q names, does not exist or is being deleted; create it", w.Secret.Missing, class.Name)
 		v.Wake = SecretRetry
 		return v, true
 	}

@@ -130,6 +130,14 @@ func TestDecide(t *testing.T) {
 		{name: "class missing", given: []func(*World){func(w *World) { w.Class = ClassFact{} }}, want: Rest, phase: v1alpha1.MachineCrashLoopBackOff, code: "NotFound", reason: v1alpha1.EventCreateFailed},
 		{name: "class missing for a day", given: []func(*World){func(w *World) { w.Class = ClassFact{} }, at(24 * time.Hour)}, want: Rest, phase: v1alpha1.MachineCrashLoopBackOff, code: "NotFound", reason: v1alpha1.EventCreateFailed},
 		{name: "class without a name", given: []func(*World){func(w *World) { w.Machine.Spec.Class.Name = "" }}, want: Rest, phase: v1alpha1.MachineCrashLoopBackOff, code: "InvalidArgument", reason: v1alpha1.EventCreateFailed},
+		{name: "class is being deleted", given: []func(*World){func(w *World) {
+			now := metav1.NewTime(born)
+			w.Class.Class.DeletionTimestamp = &now
+		}}, want: Rest, phase: v1alpha1.MachineCrashLoopBackOff, code: "FailedPrecondition", reason: v1alpha1.EventCreateFailed},
+		{name: "class is being deleted and held", given: []func(*World){func(w *World) {
+			now := metav1.NewTime(born)
+			w.Class.Class.DeletionTimestamp, w.Class.Class.Finalizers = &now, []string{v1alpha1.FinalizerName}
+		}}, want: FindVM},
 		{name: "bad nodeTemplate", given: []func(*World){func(w *World) { w.Class.Class.NodeTemplate = &v1alpha1.NodeTemplate{} }}, want: Rest, phase: v1alpha1.MachineCrashLoopBackOff, code: "InvalidArgument", reason: v1alpha1.EventCreateFailed},
 		{name: "unknown provider", given: []func(*World){func(w *World) { w.Class.ProviderError = errors.New("no driver") }}, want: Rest, phase: v1alpha1.MachineCrashLoopBackOff, code: "InvalidArgument", reason: v1alpha1.EventCreateFailed},
 		{name: "secret missing", given: []func(*World){func(w *World) { w.Secret = SecretFact{Read: true, Missing: "s"} }}, want: Rest, phase: v1alpha1.MachineCrashLoopBackOff, code: "NotFound", wake: SecretRetry, reason: v1alpha1.EventCreateFailed},

@@ -61,7 +61,7 @@ type ClassFact struct {
 type SecretFact struct {
 	// Read is false until the secrets were looked for.
 	Read bool
-	// Missing names the secret that does not exist; "" when none is missing.
+	// Missing names the secret that does not exist, or is going and cannot be held any more; "" when none is missing.
 	Missing string
 	// UserData is what a VM boots with; nil when the secrets have none.
 	UserData []byte
