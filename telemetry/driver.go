@@ -36,10 +36,19 @@ func call[Resp any](ctx context.Context, d *TracedDriver, name string, op driver
 	if _, typed := errors.AsType[*driver.Error](err); !typed {
 		err = &driver.Error{Code: driver.Unknown, Op: op, Err: err}
 	}
-	span.RecordError(err)
-	span.SetAttributes(attribute.String("driver.code", driver.CodeOf(err).String()))
-	span.SetStatus(codes.Error, err.Error())
+	code := driver.CodeOf(err)
+	span.SetAttributes(attribute.String("driver.code", code.String()))
+	if !isAnswer(code) {
+		span.RecordError(err)
+		span.SetStatus(codes.Error, err.Error())
+	}
 	return resp, err
+}
+
+// isAnswer says that a code tells how things are, and not that anything went wrong: every machine's life has some of
+// these, and a trace full of errors shows none.
+func isAnswer(code driver.Code) bool {
+	return code == driver.NotFound || code == driver.Unimplemented || code == driver.Uninitialized
 }
 
 // CreateMachine calls the driver in a span.

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"unicode/utf8"
 
+	"go.opentelemetry.io/otel/codes"
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 	"go.opentelemetry.io/otel/sdk/trace/tracetest"
 	"go.opentelemetry.io/otel/trace/noop"
@@ -67,6 +68,10 @@ func (broken) CreateMachine(context.Context, driver.CreateMachineRequest) (drive
 	return driver.CreateMachineResponse{}, errors.New("bare")
 }
 
+func (broken) GetMachineStatus(context.Context, driver.GetMachineStatusRequest) (driver.GetMachineStatusResponse, error) {
+	return driver.GetMachineStatusResponse{}, driver.Errorf(driver.OpStatus, driver.NotFound, "none")
+}
+
 func (broken) ListMachines(context.Context, driver.ListMachinesRequest) (driver.ListMachinesResponse, error) {
 	return driver.ListMachinesResponse{}, nil
 }
@@ -83,8 +88,14 @@ func TestEachCallHasASpanAndATypedError(t *testing.T) {
 	if _, err := d.ListMachines(t.Context(), driver.ListMachinesRequest{}); err != nil {
 		t.Error(err)
 	}
+	if _, err := d.GetMachineStatus(t.Context(), driver.GetMachineStatusRequest{}); driver.CodeOf(err) != driver.NotFound {
+		t.Error(err)
+	}
 	spans := recorder.Ended()
-	if len(spans) != 2 || spans[0].Name() != "driver.CreateMachine" || spans[1].Name() != "driver.ListMachines" {
+	if len(spans) == 3 && spans[2].Status().Code == codes.Error {
+		t.Error("that there is no VM is an answer, and no error")
+	}
+	if len(spans) != 3 || spans[0].Name() != "driver.CreateMachine" || spans[1].Name() != "driver.ListMachines" {
 		t.Fatalf("spans %v", spans)
 	}
 	found := map[string]string{}

@@ -14,6 +14,7 @@ import (
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
 
+	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 	"github.com/machine-controller-fleet/machine-controller-fleet/client/clientset/versioned/scheme"
 	machineinformers "github.com/machine-controller-fleet/machine-controller-fleet/client/informers/externalversions"
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machine"
@@ -109,16 +110,16 @@ func (f *fleet) controllers(o options) ([]controller, error) {
 	wall := clock.RealClock{}
 	recorder := func(source string) events.EventRecorder { return f.broadcaster.NewRecorder(scheme.Scheme, source) }
 	deployments, err1 := machinedeployment.New(machinedeployment.Config{
-		Machines: api, Metadata: f.metadata, Informers: informers, Events: recorder(machinedeployment.Name + "-controller"),
+		Machines: api, Metadata: f.metadata, Informers: informers, Events: recorder(v1alpha1.EventSourceMachineDeployment),
 		Clock: wall, Workers: o.concurrentSyncs, Metrics: f.metrics, Tracer: f.tracer,
 	})
 	sets, err2 := machineset.New(machineset.Config{
-		Machines: api, Metadata: f.metadata, Informers: informers, Events: recorder(machineset.Name + "-controller"),
+		Machines: api, Metadata: f.metadata, Informers: informers, Events: recorder(v1alpha1.EventSourceMachineSet),
 		Clock: wall, Workers: o.concurrentSyncs, Metrics: f.metrics, Tracer: f.tracer,
 	})
 	machines, err3 := machine.New(machine.Config{
 		Machines: api, Secrets: f.control.CoreV1(), Informers: informers, Targets: target.Single{Cluster: f.cluster},
-		Drivers: f.drivers, Events: recorder(machine.Name + "-controller"), Limits: o.limits(),
+		Drivers: f.drivers, Events: recorder(v1alpha1.EventSourceMachine), Limits: o.limits(),
 		BootstrapTokenGroups: o.bootstrapTokenGroups,
 		Clock:                wall, Workers: o.concurrentSyncs, Metrics: f.metrics, Tracer: f.tracer,
 	})
