@@ -1,0 +1,190 @@
+package check
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/machine-controller-fleet/machine-controller-fleet/driver/simulated/cloudapi"
+)
+
+// Write is a request to an API server that could change something, and was answered.
+type Write struct {
+	At      time.Time // when it was answered
+	Caller  string    // User-Agent
+	Verb    string
+	Object  Object
+	Code    int  // of the answer
+	Guarded bool // the kind is written with a resourceVersion, so that an old decision is refused
+}
+
+// Object names an object of an API server.
+type Object struct{ Resource, Namespace, Name string }
+
+// Count is how many machines a MachineDeployment had at a moment.
+type Count struct {
+	At         time.Time
+	Deployment string
+	// Wanted is spec.replicas, Surge what a rollout may have beyond that.
+	Wanted, Surge int
+	// Machines without deletionTimestamp.
+	Machines int
+}
+
+// Reset is the moment when a slot's epochs began anew: its Lease was deleted, or etcd restored.
+type Reset struct {
+	At   time.Time
+	Slot int // -1 means all
+}
+
+// History is what a run has left behind.
+type History struct {
+	Calls  []cloudapi.Call
+	Writes []Write
+	Counts []Count
+	Resets []Reset
+}
+
+// Report is what was found.
+type Report struct {
+	// Faults are sentences about what must not be.
+	Faults []string
+	// LateCalls are calls to the cloud, and LateWrites requests to API servers, of a session after a later one had begun
+	// to work on the same object, and that changed nothing.
+	LateCalls, LateWrites int
+	// Calls and Writes are how many were looked at.
+	Calls, Writes int
+	// Sessions are all that have acted.
+	Sessions int
+}
+
+// Check looks through a history.
+func Check(h History) Report {
+	c := checker{resets: h.Resets, sessions: map[string]bool{}}
+	calls := slices.Clone(h.Calls)
+	slices.SortStableFunc(calls, func(a, b cloudapi.Call) int { return a.End.Compare(b.End) })
+	calls = slices.CompactFunc(calls, func(a, b cloudapi.Call) bool { return a.ID == b.ID && a.ID != 0 })
+	c.calls(calls)
+	writes := slices.Clone(h.Writes)
+	slices.SortStableFunc(writes, func(a, b Write) int { return a.At.Compare(b.At) })
+	c.writes(writes)
+	counts := slices.Clone(h.Counts)
+	slices.SortStableFunc(counts, func(a, b Count) int {
+		return cmp.Or(cmp.Compare(a.Deployment, b.Deployment), a.At.Compare(b.At))
+	})
+	c.counts(counts)
+	c.report.Calls, c.report.Writes, c.report.Sessions = len(calls), len(writes), len(c.sessions)
+	return c.report
+}
+
+type checker struct {
+	resets   []Reset
+	sessions map[string]bool
+	report   Report
+}
+
+func (c *checker) fault(format string, args ...any) {
+	c.report.Faults = append(c.report.Faults, fmt.Sprintf(format, args...))
+}
+
+// actor notes who acts. A change that names nobody went past the fence.
+func (c *checker) actor(caller, what string) (Actor, bool) {
+	actor, known := ParseActor(caller)
+	if !known || actor.Slot < 0 && !actor.Leader {
+		c.fault("%s by %q, which names no ownership", what, caller)
+		return actor, false
+	}
+	c.sessions[actor.Session] = true
+	return actor, true
+}
+
+// tenure is the latest epoch that has worked on an object, and by whom.
+type tenure struct {
+	actor Actor
+	at    time.Time
+}
+
+// isLate says that the actor works on what a later epoch has begun with, and notes who is the latest.
+func (c *checker) isLate(latest map[string]tenure, object string, actor Actor, at time.Time) bool {
+	if actor.Leader {
+		return false
+	}
+	last, known := latest[object]
+	if known && last.actor.Slot == actor.Slot && actor.Epoch < last.actor.Epoch && !c.resetBetween(actor.Slot, last.at, at) {
+		return true
+	}
+	latest[object] = tenure{actor: actor, at: at}
+	return false
+}
+
+func (c *checker) resetBetween(slot int, from, to time.Time) bool {
+	return slices.ContainsFunc(c.resets, func(r Reset) bool {
+		return (r.Slot == slot || r.Slot < 0) && !r.At.Before(from) && !r.At.After(to)
+	})
+}
+
+// calls checks that the cloud was changed once for each purpose.
+func (c *checker) calls(calls []cloudapi.Call) {
+	created, deleted := map[string]cloudapi.Call{}, map[string]cloudapi.Call{}
+	latest := map[string]tenure{}
+	for _, call := range calls {
+		if call.Operation != cloudapi.OpCreateInstance && call.Operation != cloudapi.OpDeleteInstance {
+			continue
+		}
+		what := fmt.Sprintf("call %d, %s of %s,", call.ID, call.Operation, cmp.Or(call.Machine, call.Instance, call.Token))
+		actor, known := c.actor(call.Caller, what)
+		if known && c.isLate(latest, cmp.Or(call.Machine, call.Instance), actor, call.End) && !call.Changed {
+			c.report.LateCalls++
+		}
+		if !call.Changed {
+			continue
+		}
+		purposes, purpose, fault := created, call.Token, "%s is the second VM of machine %s; the first was made by call %d"
+		if call.Operation == cloudapi.OpDeleteInstance {
+			purposes, purpose, fault = deleted, call.Instance, "%s has deleted VM %s a second time, after call %d"
+		}
+		if first, again := purposes[purpose]; again && purpose != "" {
+			c.fault(fault, what, purpose, first.ID)
+			continue
+		}
+		purposes[purpose] = call
+	}
+}
+
+// writes checks that nobody changes an object that a later epoch has begun to work on.
+func (c *checker) writes(writes []Write) {
+	latest := map[string]tenure{}
+	for _, w := range writes {
+		object := fmt.Sprintf("%s %s/%s", w.Object.Resource, w.Object.Namespace, w.Object.Name)
+		what := fmt.Sprintf("%s of %s at %s", w.Verb, object, w.At.Format(time.RFC3339Nano))
+		actor, known := c.actor(w.Caller, what)
+		if !known || w.Object.Name == "" {
+			continue // a create by generateName, or of a kind without one: nothing to compare with
+		}
+		before := latest[object]
+		switch late := c.isLate(latest, object, actor, w.At); {
+		case !late:
+		case w.Code/100 == 2 && w.Guarded:
+			c.fault("%s by session %s, epoch %d, went through after session %s had begun with epoch %d",
+				what, actor.Session, actor.Epoch, before.actor.Session, before.actor.Epoch)
+		default:
+			c.report.LateWrites++
+		}
+	}
+}
+
+// counts checks that there were never more machines than had been asked for since they were last as many as wanted.
+func (c *checker) counts(counts []Count) {
+	allowed := map[string]int{}
+	for _, n := range counts {
+		if n.Machines == n.Wanted {
+			allowed[n.Deployment] = 0
+		}
+		allowed[n.Deployment] = max(allowed[n.Deployment], n.Wanted+n.Surge)
+		if n.Machines > allowed[n.Deployment] {
+			c.fault("MachineDeployment %s had %d machines at %s, and at most %d were asked for since they were last equal",
+				n.Deployment, n.Machines, n.At.Format(time.RFC3339Nano), allowed[n.Deployment])
+		}
+	}
+}

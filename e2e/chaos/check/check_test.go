@@ -1,0 +1,136 @@
+package check
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/machine-controller-fleet/machine-controller-fleet/driver/simulated/cloudapi"
+)
+
+var start = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+
+func at(seconds int) time.Time { return start.Add(time.Duration(seconds) * time.Second) }
+
+// User-Agents of two sessions that hold slot 7 one after the other.
+const (
+	first  = "machine-controller-fleet/fleet-0 (session=fleet-0_aaaaa; slot=7; epoch=1)"
+	second = "machine-controller-fleet/fleet-1 (session=fleet-1_bbbbb; slot=7; epoch=2)"
+)
+
+func create(id uint64, caller, machine string, changed bool, end int) cloudapi.Call {
+	return cloudapi.Call{
+		ID: id, Caller: caller, Operation: cloudapi.OpCreateInstance, Machine: machine, Token: "uid-of-" + machine,
+		Instance: "i-" + machine, Changed: changed, Start: at(end - 1), End: at(end), Status: 200,
+	}
+}
+
+func remove(id uint64, caller, machine string, changed bool, end int) cloudapi.Call {
+	call := create(id, caller, machine, changed, end)
+	call.Operation, call.Token = cloudapi.OpDeleteInstance, ""
+	return call
+}
+
+func write(caller, verb string, code, second int) Write {
+	return Write{At: at(second), Caller: caller, Verb: verb, Code: code, Guarded: true, Object: Object{Resource: "machines", Namespace: "n", Name: "m"}}
+}
+
+func count(second, wanted, surge, machines int) Count {
+	return Count{At: at(second), Deployment: "n/d", Wanted: wanted, Surge: surge, Machines: machines}
+}
+
+// Each history with a planted fault has one of the same shape without.
+func TestCheck(t *testing.T) {
+	node := func(w Write) Write { w.Object.Resource, w.Guarded = "nodes", false; return w }
+	for _, tc := range []struct {
+		name    string
+		history History
+		faults  []string // a part of each
+		late    int      // calls and writes
+	}{
+		{name: "nothing"},
+		{name: "a life under two epochs", history: History{
+			Calls:  []cloudapi.Call{create(1, first, "m", true, 1), remove(2, second, "m", true, 9)},
+			Writes: []Write{write(first, "patch", 200, 2), write(second, "delete", 200, 8)},
+		}},
+		{name: "the same create again, without effect", history: History{
+			Calls: []cloudapi.Call{create(1, first, "m", true, 1), create(2, second, "m", false, 2)},
+		}},
+		{name: "a late create without effect", late: 1, history: History{
+			Calls: []cloudapi.Call{create(1, second, "m", true, 1), create(2, first, "m", false, 2)},
+		}},
+		{name: "a second VM", faults: []string{"call 2, CreateInstance of m, is the second VM of machine uid-of-m; the first was made by call 1"}, history: History{
+			Calls: []cloudapi.Call{create(1, first, "m", true, 1), create(2, second, "m", true, 2)},
+		}},
+		{name: "a line that was logged twice", history: History{
+			Calls: []cloudapi.Call{create(1, first, "m", true, 1), create(1, first, "m", true, 1)},
+		}},
+		{name: "a VM deleted twice", faults: []string{"deleted VM i-m a second time"}, history: History{
+			Calls: []cloudapi.Call{remove(1, first, "m", true, 1), remove(2, second, "m", true, 2)},
+		}},
+		{name: "a call past the fence", faults: []string{"names no ownership"}, history: History{
+			Calls: []cloudapi.Call{create(1, "machine-controller-fleet/fleet-0 (session=fleet-0_aaaaa)", "m", true, 1)},
+		}},
+		{name: "a write past the fence", faults: []string{"names no ownership"}, history: History{
+			Writes: []Write{write("machine-controller-fleet/fleet-0", "patch", 200, 1)},
+		}},
+		{name: "a late write that is refused", late: 1, history: History{
+			Writes: []Write{write(second, "patch", 200, 1), write(first, "patch", 409, 2)},
+		}},
+		{name: "a late write that goes through", faults: []string{"session fleet-0_aaaaa, epoch 1, went through after session fleet-1_bbbbb had begun with epoch 2"}, history: History{
+			Writes: []Write{write(second, "patch", 200, 1), write(first, "patch", 200, 2)},
+		}},
+		{name: "a late write of a Node, which says what it said before", late: 1, history: History{
+			Writes: []Write{node(write(second, "patch", 200, 1)), node(write(first, "patch", 200, 2))},
+		}},
+		{name: "epochs that begin anew", history: History{
+			Writes: []Write{write(second, "patch", 200, 1), write(first, "patch", 200, 3)},
+			Resets: []Reset{{At: at(2), Slot: 7}},
+		}},
+		{name: "epochs of another slot that begin anew", faults: []string{"went through"}, history: History{
+			Writes: []Write{write(second, "patch", 200, 1), write(first, "patch", 200, 3)},
+			Resets: []Reset{{At: at(2), Slot: 8}},
+		}},
+		{name: "scaled down, not there yet", history: History{Counts: []Count{count(1, 5, 0, 5), count(2, 2, 0, 5), count(3, 2, 0, 2)}}},
+		{name: "one machine too many", faults: []string{"had 6 machines", "had 3 machines"}, history: History{
+			Counts: []Count{count(1, 5, 0, 5), count(2, 5, 0, 6), count(3, 2, 0, 2), count(4, 2, 0, 3)},
+		}},
+		{name: "within the surge", history: History{Counts: []Count{count(1, 5, 1, 5), count(2, 5, 1, 6)}}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			report := Check(tc.history)
+			if len(report.Faults) != len(tc.faults) {
+				t.Fatalf("faults %q, want %d", report.Faults, len(tc.faults))
+			}
+			for i, want := range tc.faults {
+				if !strings.Contains(report.Faults[i], want) {
+					t.Errorf("fault %q, want it to say %q", report.Faults[i], want)
+				}
+			}
+			if late := report.LateCalls + report.LateWrites; late != tc.late {
+				t.Errorf("%d late, want %d", late, tc.late)
+			}
+		})
+	}
+}
+
+func TestParseActor(t *testing.T) {
+	for _, tc := range []struct {
+		text  string
+		want  Actor
+		known bool
+	}{
+		{first, Actor{Replica: "fleet-0", Session: "fleet-0_aaaaa", Slot: 7, Epoch: 1}, true},
+		{"machine-controller-fleet/fleet-0 (session=fleet-0_aaaaa; leader)", Actor{Replica: "fleet-0", Session: "fleet-0_aaaaa", Slot: -1, Leader: true}, true},
+		{"machine-controller-fleet/fleet-0 (session=fleet-0_aaaaa)", Actor{Replica: "fleet-0", Session: "fleet-0_aaaaa", Slot: -1}, true},
+		{"kubectl/v1.37.1 (linux/amd64)", Actor{}, false},
+		{"", Actor{}, false},
+	} {
+		got, known := ParseActor(tc.text)
+		if diff := cmp.Diff(tc.want, got); diff != "" || known != tc.known {
+			t.Errorf("%q: known %t, -want +got:\n%s", tc.text, known, diff)
+		}
+	}
+}
