@@ -52,7 +52,7 @@ func own() int {
 		return 1
 	}
 	err = runTests(ctx, labs)
-	err = errors.Join(err, stopLabs(ctx, labs))
+	err = errors.Join(err, stopLabs(ctx, labs), forbidden(labs))
 	if err == nil {
 		err = os.RemoveAll(labs)
 	}
@@ -90,6 +90,15 @@ func stopLabs(ctx context.Context, labs string) error {
 	dirs, err := filepath.Glob(filepath.Join(labs, "*"))
 	for _, dir := range dirs {
 		err = errors.Join(err, harness.Down(ctx, dir))
+	}
+	return err
+}
+
+// forbidden returns what replicas of any lab below the folder were not allowed to do: the chart's access rules are theirs.
+func forbidden(labs string) error {
+	logs, err := filepath.Glob(filepath.Join(labs, "*", "audit.log"))
+	for _, log := range logs {
+		err = errors.Join(err, harness.Forbidden(filepath.Dir(log)))
 	}
 	return err
 }

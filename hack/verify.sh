@@ -14,13 +14,13 @@ modules_are_tidy() {
   return $failed
 }
 
-checksums() { find apis client -type f -print0 | sort -z | xargs -0 sha256sum; }
+checksums() { find apis client charts lab/manifests -type f -print0 | sort -z | xargs -0 sha256sum; }
 
 # Generates in place: what was stale is then ready to be committed.
 generated_code_is_current() {
   local before after
   before=$(checksums)
-  hack/generate.sh >/dev/null || return 1
+  hack/generate.sh >/dev/null && hack/render-chart.sh || return 1
   after=$(checksums)
   [[ $before == "$after" ]] && return
   echo "generated code was not current; it is now, commit it:"
@@ -29,12 +29,13 @@ generated_code_is_current() {
 }
 
 repository_rules_hold() { go test ./internal/archtest; }
+chart_is_sound() { hack/chart-lint.sh; }
 scripts_parse() { bash -n hack/*.sh .ci/run; }
 root_is_lint_free() { hack/lint.sh root; }
 lab_is_lint_free() { hack/lint.sh lab; }
 
 failed=()
-for check in scripts_parse modules_are_tidy generated_code_is_current repository_rules_hold root_is_lint_free lab_is_lint_free; do
+for check in scripts_parse modules_are_tidy generated_code_is_current repository_rules_hold chart_is_sound root_is_lint_free lab_is_lint_free; do
   start=$SECONDS
   if $check; then verdict=ok; else verdict=FAILED && failed+=("$check"); fi
   printf '%-28s %-6s %4ds\n' "$check" "$verdict" $((SECONDS - start))

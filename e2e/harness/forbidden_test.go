@@ -1,0 +1,62 @@
+package harness
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// TestForbidden finds what access rules refuse to replicas, and nothing else that looks like it.
+func TestForbidden(t *testing.T) {
+	const (
+		allowed   = `{"stage":"ResponseComplete","verb":"get","requestURI":"/1","user":{"username":"fleet-0"},"objectRef":{"resource":"nodes"},"annotations":{"authorization.k8s.io/decision":"allow"}}`
+		admission = `{"stage":"ResponseComplete","verb":"create","requestURI":"/2","user":{"username":"fleet-0"},"objectRef":{"resource":"events"},"responseStatus":{"code":403},"annotations":{"authorization.k8s.io/decision":"allow"}}`
+		others    = `{"stage":"ResponseComplete","verb":"get","requestURI":"/3","user":{"username":"system:node:a"},"objectRef":{"resource":"pods"},"annotations":{"authorization.k8s.io/decision":"forbid"}}`
+		refused   = `{"stage":"ResponseComplete","verb":"patch","requestURI":"/4","user":{"username":"fleet-1"},"objectRef":{"apiGroup":"coordination.k8s.io","resource":"leases","namespace":"a"},"annotations":{"authorization.k8s.io/decision":"forbid"}}`
+		noObject  = `{"stage":"ResponseComplete","verb":"get","requestURI":"/metrics","user":{"username":"fleet-0"},"annotations":{"authorization.k8s.io/decision":"forbid"}}`
+	)
+	for _, test := range []struct {
+		name         string
+		audit        []string
+		target, want []string
+	}{
+		{name: "in order", audit: []string{allowed, admission, others}},
+		{name: "each once", audit: []string{refused, allowed, refused}, want: []string{"fleet-1 may not patch leases.coordination.k8s.io"}},
+		{name: "both clusters", audit: []string{noObject}, target: []string{refused}, want: []string{"/metrics", "fleet-1 may not patch leases"}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			dir := t.TempDir()
+			write(t, filepath.Join(dir, "audit.log"), test.audit)
+			if test.target != nil {
+				write(t, filepath.Join(dir, "target-audit.log"), test.target)
+			}
+			var got []string
+			if err := Forbidden(dir); err != nil {
+				got = strings.Split(err.Error(), "\n")
+			}
+			if len(got) != len(test.want) {
+				t.Fatalf("want %d complaints, got %q", len(test.want), got)
+			}
+			for i, want := range test.want {
+				if !strings.Contains(got[i], want) {
+					t.Errorf("complaint %d: want %q in it, got %q", i, want, got[i])
+				}
+			}
+		})
+	}
+}
+
+// TestForbiddenNeedsALog: where nothing is recorded, nothing is proved.
+func TestForbiddenNeedsALog(t *testing.T) {
+	if err := Forbidden(t.TempDir()); err == nil {
+		t.Error("want an error for a folder without an audit log, got none")
+	}
+}
+
+func write(t *testing.T, file string, lines []string) {
+	t.Helper()
+	if err := os.WriteFile(file, []byte(strings.Join(lines, "\n")+"\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}

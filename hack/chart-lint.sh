@@ -1,0 +1,50 @@
+#!/usr/bin/env bash
+# Lints and renders the chart with every file in its folder ci/, and makes sure that it refuses what makes no sense.
+# Whether an API server takes what is rendered is for the end-to-end tests.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+hack/build-helm.sh
+chart=charts/machine-controller-fleet
+
+for values in "$chart"/ci/*.yaml; do
+  bin/helm lint --strict --quiet -f "$values" "$chart"
+  bin/helm template fleet "$chart" --namespace machine-controller-fleet -f "$values" >/dev/null
+done
+
+# Each line: a value that must be refused, and what the refusal must name.
+failed=0
+while read -r value named; do
+  if said=$(bin/helm template fleet "$chart" -f "$chart/ci/one-cluster.yaml" --set-json "$value" 2>&1); then
+    echo "$chart: want $value refused, but it is taken" >&2
+    failed=1
+  elif [[ $said != *"$named"* ]]; then
+    printf '%s: want %s refused with a word about %s, got:\n%s\n' "$chart" "$value" "$named" "$said" >&2
+    failed=1
+  fi
+done <<'VALUES'
+replica=3                                            replica
+install.crd=true                                     crd
+install.crds="yes"                                   /install/crds
+replicas=-1                                          /replicas
+replicas="3"                                         /replicas
+image.repository=""                                  image.repository
+image.repository="a@sha256:1"                        /image/repository
+image.digest="sha256:1"                              /image/digest
+slots=0                                              /slots
+slots=4097                                           /slots
+shardBy="machine"                                    /shardBy
+namespace="One,Two"                                  /namespace
+target.kubeconfig="x"                                kubeconfig
+target.kubeconfigSecret.key=""                       /target/kubeconfigSecret/key
+extraFlags=["v=4"]                                   /extraFlags
+otel.JAEGER_ENDPOINT="x"                             JAEGER_ENDPOINT
+otel.OTEL_TRACES_SAMPLER_ARG=0.1                     OTEL_TRACES_SAMPLER_ARG
+port=80                                              /port
+rbac.subjects=[{"kind":"group","name":"x"}]          /rbac/subjects
+rbac.subjects=[{"kind":"ServiceAccount","name":"x"}] namespace
+terminationGracePeriodSeconds=30                     /terminationGracePeriodSeconds
+podDisruptionBudget.maxUnavailable=0                 /podDisruptionBudget/maxUnavailable
+topologySpreadConstraints=[{"topologyKey":"zone"}]   /topologySpreadConstraints
+VALUES
+exit $failed

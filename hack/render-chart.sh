@@ -1,0 +1,17 @@
+#!/usr/bin/env bash
+# Copies into the chart what it carries, and renders from it what the lab applies: its replicas run under the access
+# that the chart gives. Running it again changes nothing.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+hack/build-helm.sh
+chart=charts/machine-controller-fleet
+
+mkdir -p "$chart/definitions"
+rm -f "$chart"/definitions/*.yaml
+cp apis/machine/v1alpha1/crds/*.yaml "$chart/definitions/"
+
+for cluster in control target; do
+  rendered=$(bin/helm template fleet "$chart" --namespace machine-controller-fleet -f "$chart/ci/lab.yaml" --show-only "templates/$cluster-access.yaml")
+  printf '# Rendered from the chart by hack/render-chart.sh; change the chart.\n%s\n' "$rendered" >"lab/manifests/fleet-$cluster.yaml"
+done
