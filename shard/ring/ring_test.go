@@ -1,0 +1,186 @@
+package ring
+
+import (
+	"flag"
+	"fmt"
+	"math"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"pgregory.net/rapid"
+)
+
+var rewrite = flag.Bool("rewrite", false, "write testdata/ring.golden anew; every line that changes moves machines to another slot, and needs a new Version and a decision in docs/adr")
+
+// TestGolden holds the slots of 1,000 keys and the tables of some fleets fast.
+func TestGolden(t *testing.T) {
+	var got strings.Builder
+	fmt.Fprintf(&got, "version %s\n\n# slot of a key: by deployment of 256, by deployment of 1000, by namespace of 256\n", Version)
+	byDeployment, many, byNamespace := newSlots(t, 256, Deployment), newSlots(t, 1000, Deployment), newSlots(t, 256, Namespace)
+	for i := range 1000 {
+		namespace, name := fmt.Sprintf("shoot--project-%d--cluster", i%37), fmt.Sprintf("worker-%d-z%d", i/3, i%3)
+		fmt.Fprintf(&got, "%s/%s %d %d %d\n", namespace, name, byDeployment.Of(namespace, name), many.Of(namespace, name), byNamespace.Of(namespace, name))
+	}
+	for _, fleet := range [][]string{{"fleet-0"}, names("fleet", 2), names("fleet", 3), names("fleet", 12), {"a", "b-1", "b-11"}} {
+		fmt.Fprintf(&got, "\n# table of 256 slots: %s\n", strings.Join(fleet, " "))
+		for row := range slices.Chunk(Table(256, fleet), 16) {
+			fmt.Fprintln(&got, strings.Join(row, " "))
+		}
+	}
+	const golden = "testdata/ring.golden"
+	if *rewrite {
+		if err := os.WriteFile(golden, []byte(got.String()), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(golden)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(string(want), got.String()); diff != "" {
+		t.Errorf("machines would change their slot (-want +got):\n%s", diff)
+	}
+}
+
+func TestNewSlots(t *testing.T) {
+	for _, bad := range []int{-1, 0, MaxSlots + 1} {
+		if _, err := NewSlots(bad, Deployment); err == nil {
+			t.Errorf("%d slots: want an error", bad)
+		}
+	}
+	for _, good := range []int{1, 256, MaxSlots} {
+		if s := newSlots(t, good, Namespace); s.Count() != good || s.By() != Namespace {
+			t.Errorf("want %d slots by namespace, got %+v", good, s)
+		}
+	}
+	if _, err := NewSlots(256, "node"); err == nil {
+		t.Error("sharding by node: want an error")
+	}
+	if by, err := ParseShardBy("namespace"); err != nil || by != Namespace {
+		t.Errorf("want namespace, got %q, %v", by, err)
+	}
+	if got := (Slots{}).Of("a", "b"); got != 0 {
+		t.Errorf("the zero value has slot 0 alone, got %d", got)
+	}
+}
+
+// TestKeysOfANamespace: by namespace they share a slot, by deployment they are spread.
+func TestKeysOfANamespace(t *testing.T) {
+	count := func(s Slots) int {
+		seen := map[int]bool{}
+		for i := range 1000 {
+			seen[s.Of("default", fmt.Sprint("worker-", i))] = true
+		}
+		return len(seen)
+	}
+	if got := count(newSlots(t, 256, Namespace)); got != 1 {
+		t.Errorf("by namespace: want 1 slot, got %d", got)
+	}
+	// Of 256 slots, 256 × (1 - (255/256)^1000) = 251 are expected to get at least one of 1,000 keys.
+	if got := count(newSlots(t, 256, Deployment)); got < 240 {
+		t.Errorf("by deployment: want about 251 slots, got %d", got)
+	}
+}
+
+func TestOfMakesNoGarbage(t *testing.T) {
+	s := newSlots(t, 256, Deployment)
+	if got := testing.AllocsPerRun(100, func() { s.Of("shoot--a-long-project--a-long-cluster", "a-long-name-of-a-machine-deployment") }); got != 0 {
+		t.Errorf("want no allocation, got %v", got)
+	}
+}
+
+func TestTableOfNobody(t *testing.T) {
+	if diff := cmp.Diff([]string{"", "", ""}, Table(3, nil)); diff != "" {
+		t.Errorf("three slots, no replica: %s", diff)
+	}
+	if got := Table(0, []string{"a"}); len(got) != 0 {
+		t.Errorf("no slots: want an empty table, got %v", got)
+	}
+}
+
+// TestTable: for fleets of any size, names that are prefixes of each other among them, more replicas than slots too.
+func TestTable(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		slots := rapid.IntRange(1, 300).Draw(t, "slots")
+		fleet := rapid.SliceOfNDistinct(rapid.StringMatching(`[ab](-[0-9]{1,2})?|x-1{1,4}`), 1, 60, rapid.ID).Draw(t, "fleet")
+		table := Table(slots, fleet)
+
+		shuffled := append(rapid.Permutation(fleet).Draw(t, "shuffled"), fleet[0])
+		if diff := cmp.Diff(table, Table(slots, shuffled)); diff != "" {
+			t.Fatalf("another order, a name twice: %s", diff)
+		}
+		limit := int(math.Ceil(float64(slots) / float64(len(fleet)) * load))
+		for name, n := range counted(table) {
+			if !slices.Contains(fleet, name) || n > limit {
+				t.Fatalf("%q has %d slots; want at most %d, of %v", name, n, limit, fleet)
+			}
+		}
+	})
+}
+
+// TestJoin: a replica that joins n others takes about 1/(n+1) of the slots, and little else moves.
+func TestJoin(t *testing.T) {
+	const slots = 4096 // many, to measure the table and not chance
+	for n := 1; n < 20; n++ {
+		before, after := Table(slots, names("fleet", n)), Table(slots, names("fleet", n+1))
+		newcomer := fmt.Sprintf("fleet-%d", n)
+		taken, sideways := 0, 0
+		for slot := range after {
+			switch {
+			case after[slot] == newcomer:
+				taken++
+			case after[slot] != before[slot]:
+				sideways++
+			}
+		}
+		if share := slots / (n + 1); taken < share*2/3 || taken > share*5/4+1 {
+			t.Errorf("%d and one more: it takes %d of %d slots; want about %d", n, taken, slots, share)
+		}
+		if sideways > slots/50 {
+			t.Errorf("%d and one more: %d of %d slots move between the others; want at most 2 of 100", n, sideways, slots)
+		}
+	}
+}
+
+func BenchmarkOf(b *testing.B) {
+	s := newSlots(b, 256, Deployment)
+	b.ReportAllocs()
+	for b.Loop() {
+		s.Of("shoot--project--cluster", "worker-z1")
+	}
+}
+
+func BenchmarkTable(b *testing.B) {
+	fleet := names("fleet", 50)
+	for b.Loop() {
+		Table(256, fleet)
+	}
+}
+
+func newSlots(tb testing.TB, count int, by ShardBy) Slots {
+	tb.Helper()
+	s, err := NewSlots(count, by)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return s
+}
+
+func names(prefix string, n int) []string {
+	all := make([]string, n)
+	for i := range all {
+		all[i] = fmt.Sprintf("%s-%d", prefix, i)
+	}
+	return all
+}
+
+func counted(table []string) map[string]int {
+	count := map[string]int{}
+	for _, name := range table {
+		count[name]++
+	}
+	return count
+}
