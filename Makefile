@@ -14,12 +14,14 @@ override GOFLAGS := $(strip $(GOFLAGS) $(if $(filter -trimpath,$(GOFLAGS)),,-tri
 export GOFLAGS
 
 LAB_DIR ?= .lab
-REPLICAS ?= 1
+REPLICAS ?= 3
 CLUSTERS ?= 1
 CLOUDSIM_FLAGS ?=
 FLEET_FLAGS ?=
+TRACING ?=
 FUZZTIME ?= 30s
 KEEP ?=
+tracing := $(filter-out 0 false no,$(TRACING))
 
 ##@ General
 
@@ -40,6 +42,11 @@ build-fleet:
 build-lab:
 	@hack/build-lab.sh
 
+# Only for labs with tracing.
+.PHONY: build-jaeger
+build-jaeger:
+	@hack/build-jaeger.sh
+
 .PHONY: clean
 clean: ## Remove what was built; labs stay, stop them with lab-down
 	@rm -rf bin
@@ -52,9 +59,9 @@ demo: build ## Watch a fleet at work on a control plane of its own; KEEP=1 leave
 	@exec bin/demo $(if $(filter-out 0 false no,$(KEEP)),--keep)
 
 .PHONY: lab-up
-lab-up: build ## Start a lab in LAB_DIR (.lab): REPLICAS (1), CLUSTERS (1), CLOUDSIM_FLAGS, FLEET_FLAGS
+lab-up: build $(if $(tracing),build-jaeger) ## Start a lab in LAB_DIR (.lab): REPLICAS (3), CLUSTERS (1), TRACING=1, CLOUDSIM_FLAGS, FLEET_FLAGS
 	@bin/lab up --dir "$(LAB_DIR)" --replicas "$(REPLICAS)" --clusters "$(CLUSTERS)" \
-	  --cloudsim-flags "$(CLOUDSIM_FLAGS)" --fleet-flags "$(FLEET_FLAGS)"
+	  --cloudsim-flags "$(CLOUDSIM_FLAGS)" --fleet-flags "$(FLEET_FLAGS)" $(if $(tracing),--tracing)
 
 .PHONY: lab-status
 lab-status: bin/lab ## Show what runs in LAB_DIR
@@ -71,8 +78,9 @@ bin/lab:
 ##@ Change it
 
 .PHONY: generate
-generate: ## Generate deepcopy, CRDs and the typed client from the API types
+generate: ## Generate deepcopy, CRDs and the typed client from the API types, and what the chart and the lab share
 	@hack/generate.sh
+	@hack/render-chart.sh
 
 .PHONY: fmt
 fmt: ## Format all Go code
@@ -82,6 +90,10 @@ fmt: ## Format all Go code
 lint: ## Lint both modules; the lab only when it changed
 	@hack/lint.sh root lab
 
+.PHONY: chart-lint
+chart-lint: ## Lint and render the Helm chart, and try values that it must refuse
+	@hack/chart-lint.sh
+
 .PHONY: verify
 verify: ## Check what must hold before a commit: generated code, modules, lint, rules of the repository
 	@hack/verify.sh
@@ -89,7 +101,7 @@ verify: ## Check what must hold before a commit: generated code, modules, lint, 
 ##@ Test it
 
 .PHONY: test
-test: build ## All tests, the long faults in a short form (12 minutes once everything is built)
+test: build build-jaeger ## All tests, the long faults in a short form (12 minutes once everything is built)
 	@hack/test.sh unit e2e chaos-short
 
 .PHONY: test-unit
@@ -97,7 +109,7 @@ test-unit: ## Unit tests of both modules, with the race detector
 	@hack/test.sh unit
 
 .PHONY: test-e2e
-test-e2e: build ## End-to-end tests, each against a lab of its own
+test-e2e: build build-jaeger ## End-to-end tests, each against a lab of its own
 	@hack/test.sh e2e
 
 .PHONY: chaos

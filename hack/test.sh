@@ -24,6 +24,7 @@ unit() {
 # The lab itself, and then the fleet in it. The tests start and stop labs of their own.
 e2e() {
   local packages
+  hack/build-helm.sh
   mapfile -t packages < <(go list -tags e2e ./e2e/... | grep -v '/e2e/chaos$')
   (cd lab && tests -tags e2e -count=1 -timeout 10m ./smoke)
   tests -tags e2e -count=1 -timeout 20m "${packages[@]}"

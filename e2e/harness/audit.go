@@ -6,10 +6,13 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"time"
 )
 
 // Request is one request to an API server, as its audit log has it.
 type Request struct {
+	// At is when it was answered, by the API server's clock; of one of Watches, when that began.
+	At          time.Time
 	User        string
 	Verb        string
 	Group       string
@@ -18,7 +21,9 @@ type Request struct {
 	Namespace   string
 	Name        string
 	UserAgent   string
-	Code        int
+	// URI has the selectors of a list or watch.
+	URI  string
+	Code int
 }
 
 // IsWrite says that the request could have changed something.
@@ -68,15 +73,28 @@ func (l *Lab) MarkAudit() (AuditMark, error) {
 	return mark, nil
 }
 
-// Requests returns what was requested since the mark, of all API servers.
-func (l *Lab) Requests(since AuditMark) ([]Request, error) {
+// The stages of a request that the audit logs have.
+const (
+	started  = "ResponseStarted" // of what goes on for long: watches
+	complete = "ResponseComplete"
+)
+
+// Requests returns what was requested since the mark, of all API servers, and has been answered to the end.
+func (l *Lab) Requests(since AuditMark) ([]Request, error) { return l.audited(since, complete) }
+
+// Watches returns the watches that were begun since the mark, at all API servers, also those that go on.
+func (l *Lab) Watches(since AuditMark) ([]Request, error) { return l.audited(since, started) }
+
+func (l *Lab) audited(since AuditMark, stage string) ([]Request, error) {
 	var requests []Request
 	for _, log := range l.auditLogs() {
 		err := eachLine(log, since[log], func(line []byte) error {
 			var entry struct {
 				Stage     string
+				At        time.Time `json:"stageTimestamp"`
 				Verb      string
 				UserAgent string
+				URI       string `json:"requestURI"`
 				User      struct{ Username string }
 				ObjectRef *struct{ APIGroup, Resource, Subresource, Namespace, Name string }
 				Response  struct{ Code int } `json:"responseStatus"`
@@ -84,12 +102,12 @@ func (l *Lab) Requests(since AuditMark) ([]Request, error) {
 			if err := json.Unmarshal(line, &entry); err != nil {
 				return err
 			}
-			if entry.Stage != "ResponseComplete" || entry.ObjectRef == nil {
+			if entry.Stage != stage || entry.ObjectRef == nil {
 				return nil
 			}
 			ref := entry.ObjectRef
 			requests = append(requests, Request{
-				User: entry.User.Username, Verb: entry.Verb, UserAgent: entry.UserAgent, Code: entry.Response.Code,
+				At: entry.At, User: entry.User.Username, Verb: entry.Verb, UserAgent: entry.UserAgent, URI: entry.URI, Code: entry.Response.Code,
 				Group: ref.APIGroup, Resource: ref.Resource, Subresource: ref.Subresource, Namespace: ref.Namespace, Name: ref.Name,
 			})
 			return nil

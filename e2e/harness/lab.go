@@ -23,7 +23,7 @@ import (
 	machineclientset "github.com/machine-controller-fleet/machine-controller-fleet/client/clientset/versioned"
 )
 
-// Fleet is the name of the lab's replica.
+// Fleet is the name of the lab's first replica.
 const Fleet = "fleet-0"
 
 // downTimeout is longer than what `lab down` gives itself, in steps, for processes that do not want to end.
@@ -35,6 +35,12 @@ type Options struct {
 	Dir string
 	// Clusters is 1 or 2; 0 means 1.
 	Clusters int
+	// Replicas of the fleet; 0 means 1.
+	Replicas int
+	// NoRestart leaves a replica's process ended that ends unasked. Without, it comes back as under a kubelet.
+	NoRestart bool
+	// Tracing adds a Jaeger; bin/jaeger has to be built.
+	Tracing bool
 	// CloudsimFlags and FleetFlags are passed on.
 	CloudsimFlags, FleetFlags string
 	// Output gets what `lab up` says; nil means that it is shown only when it fails.
@@ -52,7 +58,7 @@ type Lab struct {
 	Config *rest.Config
 	Cloud  *Cloud
 
-	endpoints map[string]string
+	launcher string // its URL
 }
 
 // Repository returns the folder of the repository that the working folder is in.
@@ -111,9 +117,14 @@ func run(ctx context.Context, output io.Writer, args ...string) error {
 
 // Up starts a lab and connects to it.
 func Up(ctx context.Context, o Options) (*Lab, error) {
-	err := run(ctx, o.Output, "up", "--dir", o.Dir, "--clusters", strconv.Itoa(max(o.Clusters, 1)),
-		"--cloudsim-flags", o.CloudsimFlags, "--fleet-flags", o.FleetFlags)
-	if err != nil {
+	args := []string{
+		"up", "--dir", o.Dir, "--clusters", strconv.Itoa(max(o.Clusters, 1)), "--replicas", strconv.Itoa(max(o.Replicas, 1)),
+		"--cloudsim-flags", o.CloudsimFlags, "--fleet-flags", o.FleetFlags, "--tracing=" + strconv.FormatBool(o.Tracing),
+	}
+	if o.NoRestart {
+		args = append(args, "--restart=never")
+	}
+	if err := run(ctx, o.Output, args...); err != nil {
 		return nil, err
 	}
 	return Open(ctx, o.Dir)
@@ -125,16 +136,14 @@ const answerTime = 5 * time.Second
 // Open connects to a lab that runs.
 func Open(ctx context.Context, dir string) (*Lab, error) {
 	lab := &Lab{Dir: dir}
-	text, err := os.ReadFile(filepath.Join(dir, "endpoints.json"))
+	endpoints, err := lab.endpoints()
 	if err != nil {
 		return nil, fmt.Errorf("open lab %s, see `make lab-up`: %w", dir, err)
 	}
-	if err := json.Unmarshal(text, &lab.endpoints); err != nil {
-		return nil, fmt.Errorf("read endpoints.json of lab %s: %w", dir, err)
-	}
+	lab.launcher = endpoints["launcher"]
 	asked, cancel := context.WithTimeout(ctx, answerTime)
 	defer cancel()
-	if err := send(asked, http.MethodGet, lab.endpoints["launcher"]+"/v1/processes", nil, nil); err != nil {
+	if err := send(asked, http.MethodGet, lab.launcher+"/v1/processes", nil, nil); err != nil {
 		return nil, fmt.Errorf("lab %s does not run, see `make lab-up`: %w", dir, err)
 	}
 	if lab.Config, err = config(dir, "admin.kubeconfig"); err != nil {
@@ -144,7 +153,7 @@ func Open(ctx context.Context, dir string) (*Lab, error) {
 	if err != nil {
 		return nil, err
 	}
-	lab.Cloud = &Cloud{endpoint: lab.endpoints["cloudsim"], log: filepath.Join(dir, "cloudsim-calls.jsonl")}
+	lab.Cloud = &Cloud{endpoint: endpoints["cloudsim"], log: filepath.Join(dir, "cloudsim-calls.jsonl")}
 	var errs [3]error
 	lab.Control, errs[0] = kubernetes.NewForConfig(lab.Config)
 	lab.Target, errs[1] = kubernetes.NewForConfig(target)
@@ -200,29 +209,24 @@ func (l *Lab) Kubectl(ctx context.Context, args ...string) (string, error) {
 	return said.String(), nil
 }
 
-// Do has the launcher do something to one of its processes: start, stop, kill, pause, resume or restart.
-func (l *Lab) Do(ctx context.Context, process, action string) error {
-	url := fmt.Sprintf("%s/v1/processes/%s/%s", l.endpoints["launcher"], process, action)
-	return send(ctx, http.MethodPost, url, nil, nil)
-}
-
-// Restart ends a replica's process at once, starts it again, and waits until it is ready.
-func (l *Lab) Restart(ctx context.Context, replica string) error {
-	if err := l.Do(ctx, replica, "kill"); err != nil {
-		return err
+// endpoints are the URLs of the processes, by name. They change with the fleet.
+func (l *Lab) endpoints() (map[string]string, error) {
+	text, err := os.ReadFile(filepath.Join(l.Dir, "endpoints.json"))
+	if err != nil {
+		return nil, err // It names the path.
 	}
-	if err := l.Do(ctx, replica, "start"); err != nil {
-		return err
+	var endpoints map[string]string
+	if err := json.Unmarshal(text, &endpoints); err != nil {
+		return nil, fmt.Errorf("read endpoints.json of lab %s: %w", l.Dir, err)
 	}
-	return l.Ready(ctx, replica)
+	return endpoints, nil
 }
 
-// Ready waits until a replica says that it is ready.
-func (l *Lab) Ready(ctx context.Context, replica string) error {
-	return Eventually(ctx, replica+" is ready", func(ctx context.Context) error {
-		return send(ctx, http.MethodGet, l.endpoints[replica]+"/readyz", nil, nil)
-	})
+// Endpoint returns the URL of a process, by name, as in endpoints.json; "" when there is none.
+func (l *Lab) Endpoint(name string) string {
+	endpoints, err := l.endpoints()
+	if err != nil {
+		return ""
+	}
+	return endpoints[name]
 }
-
-// Endpoint returns the URL of a process, by name, as in endpoints.json.
-func (l *Lab) Endpoint(name string) string { return l.endpoints[name] }

@@ -315,7 +315,7 @@ func TestCallLog(t *testing.T) {
 		b.remove(vm.ID)
 		b.refused(http.MethodGet, path("i-none"), nil)
 		b.refused(http.MethodPost, cloudapi.PathInstances, cloudapi.CreateInstanceRequest{Name: "B"})
-		common := cloudapi.Call{Caller: "bubble", Status: 200, Machine: "a", Instance: vm.ID}
+		common := cloudapi.Call{Caller: "bubble", Status: 200, Machine: "a", MachineUID: "t", Instance: vm.ID}
 		call := func(op cloudapi.Operation, change func(c *cloudapi.Call)) cloudapi.Call {
 			c := common
 			c.Operation = op
@@ -328,10 +328,10 @@ func TestCallLog(t *testing.T) {
 			call(cloudapi.OpDeleteInstance, func(c *cloudapi.Call) { c.Changed = true }),
 			call(cloudapi.OpDeleteInstance, func(*cloudapi.Call) {}),
 			call(cloudapi.OpGetInstance, func(c *cloudapi.Call) {
-				c.Machine, c.Instance, c.Status, c.Error = "", "i-none", 404, string(cloudapi.CodeNotFound)
+				c.Machine, c.MachineUID, c.Instance, c.Status, c.Error = "", "", "i-none", 404, string(cloudapi.CodeNotFound)
 			}),
 			call(cloudapi.OpCreateInstance, func(c *cloudapi.Call) {
-				c.Machine, c.Instance, c.Status, c.Error = "B", "", 400, string(cloudapi.CodeInvalidParameter)
+				c.Machine, c.MachineUID, c.Instance, c.Status, c.Error = "B", "", "", 400, string(cloudapi.CodeInvalidParameter)
 			}),
 		}
 		got := b.calls()

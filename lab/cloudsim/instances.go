@@ -219,7 +219,9 @@ func (c *Cloud) lookUp(id string, call *cloudapi.Call) (*instance, error) {
 	return i, nil
 }
 
-func about(call *cloudapi.Call, i *instance) { call.Instance, call.Machine = i.API.ID, i.API.Name }
+func about(call *cloudapi.Call, i *instance) {
+	call.Instance, call.Machine, call.MachineUID = i.API.ID, i.API.Name, i.API.ClientToken
+}
 
 // listInstances returns a page of VMs in the order in which they were made. A page token names the last VM of the page
 // before, so that VMs that come and go in between make no other one appear twice or not at all.

@@ -137,11 +137,16 @@ func (c *Cluster) AuditLog() string { return filepath.Join(c.programs.Dir, c.pre
 
 // Kubeconfig makes a user, and a kubeconfig for it.
 func (c *Cluster) Kubeconfig(user pki.Subject) ([]byte, error) {
+	return c.KubeconfigVia(c.Server(), user)
+}
+
+// KubeconfigVia is Kubeconfig for another URL of the API server, that of a proxy on the loopback interface.
+func (c *Cluster) KubeconfigVia(server string, user pki.Subject) ([]byte, error) {
 	pair, err := c.ca.Issue(user, c.now)
 	if err != nil {
 		return nil, err
 	}
-	return pki.Kubeconfig(c.Server(), c.ca.Cert, pair)
+	return pki.Kubeconfig(server, c.ca.Cert, pair)
 }
 
 // Admin makes a client that may do everything, for the API server.

@@ -3,6 +3,7 @@ package controlplane
 import (
 	"fmt"
 	"path/filepath"
+	"strconv"
 	"time"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/lab/pki"
@@ -26,12 +27,17 @@ func (p Programs) spec(name, component string, flags ...string) supervise.Spec {
 	}
 }
 
+// EtcdName is the name of etcd's process.
+const EtcdName = "etcd"
+
 // Etcd is the store of all clusters of a lab.
 type Etcd struct {
-	url    string
-	client pairFiles
-	ca     string
-	spec   supervise.Spec
+	url     string
+	peerURL string
+	client  pairFiles
+	ca      string
+	dataDir string
+	spec    supervise.Spec
 }
 
 // NewEtcd makes etcd's secrets. It serves clients at one port of the loopback interface; nobody uses the other one,
@@ -66,8 +72,9 @@ func NewEtcd(programs Programs, port, peerPort int, now time.Time) (*Etcd, error
 	}
 	url := fmt.Sprintf("https://127.0.0.1:%d", port)
 	peerURL := fmt.Sprintf("http://127.0.0.1:%d", peerPort)
-	return &Etcd{url: url, client: client, ca: caFiles.cert, spec: programs.spec("etcd", "etcd",
-		"--data-dir="+filepath.Join(programs.Dir, "etcd"),
+	dataDir := filepath.Join(programs.Dir, "etcd")
+	return &Etcd{url: url, peerURL: peerURL, client: client, ca: caFiles.cert, dataDir: dataDir, spec: programs.spec(EtcdName, "etcd",
+		"--data-dir="+dataDir,
 		"--listen-client-urls="+url, "--advertise-client-urls="+url,
 		"--listen-peer-urls="+peerURL, "--initial-advertise-peer-urls="+peerURL, "--initial-cluster=default="+peerURL,
 		"--cert-file="+server.cert, "--key-file="+server.key, "--trusted-ca-file="+caFiles.cert, "--client-cert-auth",
@@ -78,3 +85,16 @@ func NewEtcd(programs Programs, port, peerPort int, now time.Time) (*Etcd, error
 
 // Spec says how to start etcd.
 func (e *Etcd) Spec() supervise.Spec { return e.spec }
+
+// DataDir is the folder of its data.
+func (e *Etcd) DataDir() string { return e.dataDir }
+
+// SaveCommand is the command line of hyperkube that saves what etcd holds to a file.
+func (e *Etcd) SaveCommand(file string) []string {
+	return []string{"etcd-snapshot", "save", "--endpoint=" + e.url, "--cert=" + e.client.cert, "--key=" + e.client.key, "--ca=" + e.ca, file}
+}
+
+// RestoreCommand is the command line of hyperkube that makes a data folder of such a file.
+func (e *Etcd) RestoreCommand(file, dataDir string, bumpRevision uint64) []string {
+	return []string{"etcd-snapshot", "restore", "--data-dir=" + dataDir, "--peer-url=" + e.peerURL, "--bump-revision=" + strconv.FormatUint(bumpRevision, 10), file}
+}

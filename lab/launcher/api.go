@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"sync"
 
+	"github.com/machine-controller-fleet/machine-controller-fleet/lab/proxy"
 	"github.com/machine-controller-fleet/machine-controller-fleet/lab/supervise"
 )
 
@@ -33,11 +34,20 @@ type ErrorBody struct {
 //	GET  /v1/processes/{name}           → supervise.Process
 //	POST /v1/processes/{name}/{action}  → supervise.Process, as it is afterwards
 //	GET  /v1/health                     → Health
+//	GET  /v1/pods                       → PodList
+//	PUT  /v1/replicas        Scale      → PodList
+//	POST /v1/replicas/{name}/replace    → PodList
+//	POST /v1/replicas/{name}/double     → PodList; ?pod=new gives the second process a pod of its own
+//	GET  /v1/links                      → LinkList
+//	PUT  /v1/links/{process}/{link}  proxy.Fault → Link
+//	POST /v1/etcd/save       Snapshot   → Snapshot
+//	POST /v1/etcd/restore    Snapshot   → Snapshot
 //
-// The actions are start, stop (SIGTERM, and SIGKILL after 5 s), kill (SIGKILL), pause (SIGSTOP), resume and restart. When
-// an action that ends a process is answered, the process has been reaped and is no longer in pids.json; when one that
-// starts is answered, the process runs, but need not be ready. An unknown process or action is 404, and an action that
-// does not fit (start what runs, pause what does not) is 409.
+// The actions are start, stop (SIGTERM, and SIGKILL after 5 s, or 30 s for replicas), kill (SIGKILL), crash (SIGKILL too,
+// but a replica comes back as under a kubelet), pause (SIGSTOP), resume and restart. When an action that ends a process is
+// answered, the process has been reaped and is no longer in pids.json; when one that starts is answered, the process runs,
+// but need not be ready. An unknown process or action is 404, an action that does not fit (start what runs, pause what
+// does not) is 409, and a body that cannot be followed is 400.
 func (l *Launcher) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /v1/processes", func(w http.ResponseWriter, _ *http.Request) {
@@ -50,6 +60,8 @@ func (l *Launcher) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	mux.HandleFunc("GET /v1/health", func(w http.ResponseWriter, r *http.Request) {
 		answer(w, http.StatusOK, l.health(r.Context()))
 	})
+	l.handleFleet(mux)
+	l.handleEtcd(mux)
 	mux.ServeHTTP(w, r)
 }
 
@@ -62,6 +74,7 @@ func actions(s *supervise.Supervisor) map[string]func(context.Context, string) e
 		"start":   atOnce(s.Start),
 		"stop":    s.Stop,
 		"kill":    atOnce(s.Kill),
+		"crash":   atOnce(s.Crash),
 		"pause":   atOnce(s.Pause),
 		"resume":  atOnce(s.Resume),
 		"restart": s.Restart,
@@ -87,16 +100,25 @@ func (l *Launcher) answerProcess(w http.ResponseWriter, name string, err error) 
 	if err == nil {
 		err = getErr
 	}
-	switch {
-	case err == nil:
-		answer(w, http.StatusOK, p)
-	case errors.Is(err, supervise.ErrUnknown):
-		answer(w, http.StatusNotFound, ErrorBody{Error: err.Error()})
-	case errors.Is(err, supervise.ErrRunning), errors.Is(err, supervise.ErrNotRunning):
-		answer(w, http.StatusConflict, ErrorBody{Error: err.Error()})
-	default:
-		answer(w, http.StatusInternalServerError, ErrorBody{Error: err.Error()})
+	if err != nil {
+		fail(w, err)
+		return
 	}
+	answer(w, http.StatusOK, p)
+}
+
+// fail answers with an error.
+func fail(w http.ResponseWriter, err error) {
+	status := http.StatusInternalServerError
+	switch {
+	case errors.Is(err, supervise.ErrUnknown), errors.Is(err, proxy.ErrUnknown):
+		status = http.StatusNotFound
+	case errors.Is(err, supervise.ErrRunning), errors.Is(err, supervise.ErrNotRunning):
+		status = http.StatusConflict
+	case errors.Is(err, errBadRequest):
+		status = http.StatusBadRequest
+	}
+	answer(w, status, ErrorBody{Error: err.Error()})
 }
 
 // health asks all processes at once.

@@ -9,7 +9,6 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"time"
 
@@ -25,8 +24,6 @@ import (
 
 const (
 	cloudsimName = "cloudsim"
-	fleetPrefix  = "fleet-"
-	fleetGroup   = "machine-controller-fleet"
 	targetPrefix = "target-"
 
 	awaitInterval = 50 * time.Millisecond
@@ -54,74 +51,71 @@ func (c *culprit) Unwrap() error { return c.err }
 
 // boot starts everything and waits until it is ready.
 func (l *Launcher) boot(ctx context.Context) error {
-	control, target, err := l.clusters(ctx)
-	if err != nil {
+	if err := l.makeClusters(ctx); err != nil {
 		return err
 	}
 	l.say("certificates and kubeconfigs are made")
-	clusters := []*controlplane.Cluster{control}
-	if target != control {
-		clusters = append(clusters, target)
-	}
 	group, groupCtx := errgroup.WithContext(ctx)
-	for _, cluster := range clusters {
+	for _, cluster := range l.clusterList() {
 		group.Go(func() error { return l.bootCluster(groupCtx, cluster) })
 	}
 	if err := group.Wait(); err != nil {
 		return err
 	}
 
-	if err := l.install(ctx, control, target); err != nil {
+	if err := l.install(ctx, l.control, l.target); err != nil {
 		return err
 	}
 	l.say("custom resources and access rules are installed")
-	ports, err := freePorts(ctx, 1+l.options.Replicas)
-	if err != nil {
+	if err := l.bootCloudsim(ctx); err != nil {
 		return err
 	}
-	if err := l.bootCloudsim(ctx, ports[0]); err != nil {
-		return err
-	}
-	for i, port := range ports[1:] {
-		if err := l.bootFleet(ctx, fleetPrefix+strconv.Itoa(i), port); err != nil {
+	if l.options.Tracing {
+		if err := l.bootJaeger(ctx); err != nil {
 			return err
 		}
 	}
-	return nil
+	return l.bootFleet(ctx)
 }
 
-// clusters makes the secrets of the control and the target cluster, and starts etcd. There may be one cluster that is both.
-func (l *Launcher) clusters(ctx context.Context) (control, target *controlplane.Cluster, err error) {
+// clusterList has the control cluster, and the target cluster if that is another.
+func (l *Launcher) clusterList() []*controlplane.Cluster {
+	if l.target == l.control {
+		return []*controlplane.Cluster{l.control}
+	}
+	return []*controlplane.Cluster{l.control, l.target}
+}
+
+// makeClusters makes the secrets of the control and the target cluster, and starts etcd. There may be one cluster that is
+// both.
+func (l *Launcher) makeClusters(ctx context.Context) error {
 	ports, err := freePorts(ctx, 8)
 	if err != nil {
-		return nil, nil, err
+		return err
 	}
 	programs := controlplane.Programs{Hyperkube: l.options.binary(hyperkubeBinary), Dir: l.options.Dir}
 	now := l.clock.Now()
-	etcd, err := controlplane.NewEtcd(programs, ports[0], ports[1], now)
-	if err != nil {
-		return nil, nil, err
+	if l.etcd, err = controlplane.NewEtcd(programs, ports[0], ports[1], now); err != nil {
+		return err
 	}
-	if err := l.launch(etcd.Spec()); err != nil {
-		return nil, nil, err
+	if err := l.launch(l.etcd.Spec()); err != nil {
+		return err
 	}
 	controlPorts := controlplane.Ports{APIServer: ports[2], ControllerManager: ports[3], Scheduler: ports[4]}
-	control, err = controlplane.NewCluster("control", "", programs, controlPorts, etcd, now)
-	if err != nil {
-		return nil, nil, err
+	if l.control, err = controlplane.NewCluster("control", "", programs, controlPorts, l.etcd, now); err != nil {
+		return err
 	}
-	target = control
+	l.target = l.control
 	if l.options.twoClusters() {
 		targetPorts := controlplane.Ports{APIServer: ports[5], ControllerManager: ports[6], Scheduler: ports[7]}
-		target, err = controlplane.NewCluster("target", targetPrefix, programs, targetPorts, etcd, now)
-		if err != nil {
-			return nil, nil, err
+		if l.target, err = controlplane.NewCluster("target", targetPrefix, programs, targetPorts, l.etcd, now); err != nil {
+			return err
 		}
 	}
-	return control, target, l.writeKubeconfigs(control, target)
+	return l.writeKubeconfigs()
 }
 
-func (l *Launcher) writeKubeconfigs(control, target *controlplane.Cluster) error {
+func (l *Launcher) writeKubeconfigs() error {
 	admin := pki.Subject{User: "admin", Groups: []string{controlplane.MastersGroup}}
 	write := func(name string, cluster *controlplane.Cluster, user pki.Subject) error {
 		kubeconfig, err := cluster.Kubeconfig(user)
@@ -130,17 +124,11 @@ func (l *Launcher) writeKubeconfigs(control, target *controlplane.Cluster) error
 		}
 		return l.options.folder().writeFile(name, kubeconfig)
 	}
-	errs := []error{
-		write(adminKubeconfig, control, admin),
-		write(targetKubeconfig, target, admin),
-		write(cloudsimKubeconfig, target, pki.Subject{User: cloudsimName}),
-	}
-	for i := range l.options.Replicas {
-		name := fleetPrefix + strconv.Itoa(i)
-		user := pki.Subject{User: name, Groups: []string{fleetGroup}}
-		errs = append(errs, write(name+".control.kubeconfig", control, user), write(name+".target.kubeconfig", target, user))
-	}
-	return errors.Join(errs...)
+	return errors.Join(
+		write(adminKubeconfig, l.control, admin),
+		write(targetKubeconfig, l.target, admin),
+		write(cloudsimKubeconfig, l.target, pki.Subject{User: cloudsimName}),
+	)
 }
 
 // bootCluster starts a cluster's components, and waits until they work.
@@ -252,10 +240,15 @@ func established(ctx context.Context, client *kubeapi.Client) error {
 	return nil
 }
 
-func (l *Launcher) bootCloudsim(ctx context.Context, port int) error {
+func (l *Launcher) bootCloudsim(ctx context.Context) error {
+	ports, err := freePorts(ctx, 1)
+	if err != nil {
+		return err
+	}
+	address := loopback(ports[0])
 	folder := l.options.folder()
 	args := []string{
-		"--listen=" + loopback(port),
+		"--listen=" + address,
 		"--state-dir=" + folder.path("cloudsim"),
 		"--call-log=" + folder.path(cloudsimCalls),
 		"--kubeconfig=" + folder.path(cloudsimKubeconfig),
@@ -267,27 +260,9 @@ func (l *Launcher) bootCloudsim(ctx context.Context, port int) error {
 	if command != "" {
 		args = append(args, "--kubelet-command="+command)
 	}
-	url := "http://" + loopback(port)
+	url := "http://" + address
 	spec := l.spec(cloudsimName, cloudsimBinary, append(args, strings.Fields(l.options.CloudsimFlags)...))
 	return l.bootProcess(ctx, spec, url, httpProbe(url+"/healthz"))
-}
-
-func (l *Launcher) bootFleet(ctx context.Context, name string, port int) error {
-	folder := l.options.folder()
-	l.mu.Lock()
-	cloud := l.endpoints[cloudsimName]
-	l.mu.Unlock()
-	args := []string{
-		"--control-kubeconfig=" + folder.path(name+".control.kubeconfig"),
-		"--target-kubeconfig=" + folder.path(name+".target.kubeconfig"),
-		"--namespace=",
-		"--address=127.0.0.1", "--port=" + strconv.Itoa(port),
-		"--replica-name=" + name,
-		"--simulated-cloud-endpoint=" + cloud,
-	}
-	url := "http://" + loopback(port)
-	spec := l.spec(name, fleetBinary, append(args, strings.Fields(l.options.FleetFlags)...))
-	return l.bootProcess(ctx, spec, url, httpProbe(url+"/readyz"))
 }
 
 func (l *Launcher) spec(name, binary string, args []string) supervise.Spec {
@@ -300,13 +275,21 @@ func (l *Launcher) bootProcess(ctx context.Context, spec supervise.Spec, url str
 		return err
 	}
 	l.endpoint(spec.Name, url, p)
+	return l.ready(ctx, spec)
+}
+
+// ready waits until a process answers that has been started.
+func (l *Launcher) ready(ctx context.Context, spec supervise.Spec) error {
+	l.mu.Lock()
+	p := l.probes[spec.Name]
+	l.mu.Unlock()
 	ended, err := l.supervisor.Ended(spec.Name)
 	if err != nil {
 		return err
 	}
 	err = l.await(ctx, spec.Name, ended, p)
 	if errors.Is(err, errEnded) {
-		if last, getErr := l.supervisor.Get(spec.Name); getErr == nil {
+		if last, getErr := l.supervisor.Get(spec.Name); getErr == nil && last.Exit != "" {
 			err = fmt.Errorf("%w: %s", err, last.Exit)
 		}
 	}

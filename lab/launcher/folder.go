@@ -19,13 +19,15 @@ import (
 // Folder is the folder of a lab (LAB_DIR). In it:
 //
 //	admin.kubeconfig, target.kubeconfig   for people and tests, with all rights; the same server if there is one cluster
-//	cloudsim.kubeconfig, fleet-<n>.control.kubeconfig, fleet-<n>.target.kubeconfig
+//	cloudsim.kubeconfig
+//	fleet-<n>.control.kubeconfig, fleet-<n>.target.kubeconfig   through the replica's proxies
 //	pids.json              one flat object, name → process number, of what lives now
 //	endpoints.json         one flat object, name → URL
 //	logs/<name>.log        what each process says
 //	audit.log, target-audit.log           of the API servers
 //	cloudsim-calls.jsonl   written by cloudsim
 //	state.json             what Down needs, in its own format
+//	pods/<replica>_<uid>/  a folder for each pod of the fleet
 //	pki/, etcd/, cloudsim/ secrets and data
 type Folder string
 
@@ -43,7 +45,7 @@ const (
 
 // remains are what a run leaves behind, and the next one removes. Nothing else in the folder is ever removed.
 var remains = []string{
-	"*.kubeconfig", "pki", "etcd", "cloudsim", "flexvolumes", logsDir, "*audit*.log", cloudsimCalls, pidsFile, endpointsFile, stateFile,
+	"*.kubeconfig", "pki", "etcd", "etcd.restored", "pods", "cloudsim", "flexvolumes", logsDir, "*audit*.log", cloudsimCalls, pidsFile, endpointsFile, stateFile,
 }
 
 // State is what has to be known to end a lab, or to tell what it is.

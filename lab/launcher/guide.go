@@ -17,6 +17,9 @@ func Guide(options Options, out io.Writer) error {
 		fmt.Fprintf(out, "  %s --kubeconfig=%s get nodes   # in the target cluster\n", options.binary("kubectl"), folder.path(targetKubeconfig))
 	}
 	self := options.binary("lab")
+	if jaeger := endpoints[jaegerName]; jaeger != "" {
+		fmt.Fprintf(out, "  curl '%s/api/traces?service=machine-controller-fleet'\n", jaeger)
+	}
 	fmt.Fprintf(out, "  curl %s/v1/instances\n\n  %s status --dir=%s\n  %s down --dir=%s\n\nLogs are in %s.\n",
 		endpoints[cloudsimName], self, options.Dir, self, options.Dir, folder.path(logsDir))
 	return nil

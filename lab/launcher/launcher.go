@@ -10,13 +10,14 @@ import (
 	"net/http"
 	"os"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
 	"k8s.io/utils/clock"
 
+	"github.com/machine-controller-fleet/machine-controller-fleet/lab/controlplane"
 	"github.com/machine-controller-fleet/machine-controller-fleet/lab/process"
+	"github.com/machine-controller-fleet/machine-controller-fleet/lab/proxy"
 	"github.com/machine-controller-fleet/machine-controller-fleet/lab/supervise"
 )
 
@@ -33,13 +34,22 @@ type Launcher struct {
 	clock      clock.WithTicker
 	log        *slog.Logger
 	supervisor *supervise.Supervisor
+	proxies    *proxy.Set
 	// say tells whoever waits for the boot what has happened.
 	say func(string)
+
+	// Set while booting, and not changed afterwards.
+	etcd            *controlplane.Etcd
+	control, target *controlplane.Cluster // may be one
+	tracing         []string              // environment of those who send traces
+
+	scaling sync.Mutex // held by whoever makes or removes pods, or restores etcd
 
 	mu        sync.Mutex
 	state     State
 	endpoints map[string]string
 	probes    map[string]probe
+	pods      map[string]Pod
 }
 
 // A probe finds out whether a process answers.
@@ -53,8 +63,8 @@ func Serve(ctx context.Context, folder Folder, clk clock.WithTicker, log *slog.L
 		return fmt.Errorf("reading what to start: %w", err)
 	}
 	l := &Launcher{
-		options: state.Options, clock: clk, log: log, say: say,
-		state: state, endpoints: map[string]string{}, probes: map[string]probe{},
+		options: state.Options, clock: clk, log: log, say: say, proxies: proxy.NewSet(),
+		state: state, endpoints: map[string]string{}, probes: map[string]probe{}, pods: map[string]Pod{},
 	}
 	l.supervisor = supervise.New(supervise.Config{
 		Env:      []string{IDVariable + "=" + state.ID},
@@ -156,18 +166,19 @@ func pids(processes map[string]process.ID) map[string]int {
 	return numbers
 }
 
-// shutdown ends everything: the processes that it started, the last first, and then what these have left behind. The
-// control plane is not asked: it would tidy up what nobody will look at.
+// shutdown ends everything: the processes that it started, the last first, and then what these have left behind. Only the
+// cloud is asked. The others would hand over, and tidy up, what nobody will look at.
 func (l *Launcher) shutdown(ctx context.Context) {
 	for _, p := range slices.Backward(l.supervisor.List()) {
-		end := l.supervisor.Stop
-		if isControlPlane(p.Name) {
-			end = func(_ context.Context, name string) error { return l.supervisor.Kill(name) }
+		end := func(_ context.Context, name string) error { return l.supervisor.Kill(name) }
+		if p.Name == cloudsimName {
+			end = l.supervisor.Stop
 		}
 		if err := end(ctx, p.Name); err != nil {
 			l.log.Error("a process does not end", "process", p.Name, "err", err)
 		}
 	}
+	l.proxies.CloseAll()
 	ctx, cancel := context.WithTimeout(ctx, endTimeout)
 	defer cancel()
 	find := func() ([]process.ID, error) { return process.WithEnv(IDVariable, l.state.ID) }
@@ -181,10 +192,6 @@ func (l *Launcher) shutdown(ctx context.Context) {
 	if err := l.options.folder().writeJSON(endpointsFile, map[string]string{}); err != nil {
 		l.log.Error("the endpoints are still on disk", "err", err)
 	}
-}
-
-func isControlPlane(name string) bool {
-	return name != cloudsimName && !strings.HasPrefix(name, fleetPrefix)
 }
 
 const (

@@ -22,6 +22,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/lab/process"
+	"github.com/machine-controller-fleet/machine-controller-fleet/lab/proxy"
 	"github.com/machine-controller-fleet/machine-controller-fleet/lab/supervise"
 )
 
@@ -41,8 +42,8 @@ func newLauncher(t *testing.T) (*Launcher, Folder) {
 	t.Helper()
 	folder := newFolder(t)
 	l := &Launcher{
-		options: Options{Dir: string(folder)}, clock: clock.RealClock{}, log: slog.New(slog.DiscardHandler), say: func(string) {},
-		state: State{ID: t.Name() + folder.path("")}, endpoints: map[string]string{}, probes: map[string]probe{},
+		options: Options{Dir: string(folder)}, clock: clock.RealClock{}, log: slog.New(slog.DiscardHandler), say: func(string) {}, proxies: proxy.NewSet(),
+		state: State{ID: t.Name() + folder.path("")}, endpoints: map[string]string{}, probes: map[string]probe{}, pods: map[string]Pod{},
 	}
 	l.supervisor = supervise.New(supervise.Config{
 		Env: []string{IDVariable + "=" + l.state.ID}, Patience: time.Second, Changed: l.changed, Clock: clock.RealClock{},
@@ -83,6 +84,7 @@ func TestAPI(t *testing.T) {
 		fails  string
 	}{
 		{action: "start", fails: "runs already"},
+		{action: "crash", want: supervise.Exited, starts: 1},
 		{action: "kill", want: supervise.Exited, starts: 1},
 		{action: "pause", fails: "does not run"},
 		{action: "start", want: supervise.Running, starts: 2},
@@ -306,11 +308,12 @@ func TestValidate(t *testing.T) {
 		options Options
 		want    string
 	}{
-		"fine":             {Options{Bin: bin, Clusters: 2, Replicas: 1}, ""},
-		"three clusters":   {Options{Bin: bin, Clusters: 3, Replicas: 1}, "--clusters=3"},
-		"no replica":       {Options{Bin: bin, Clusters: 1}, "--replicas=0"},
-		"several replicas": {Options{Bin: bin, Clusters: 1, Replicas: 2}, "several replicas"},
-		"nothing built":    {Options{Bin: t.TempDir(), Clusters: 1, Replicas: 1}, "make build"},
+		"fine":           {Options{Bin: bin, Clusters: 2, Replicas: 3, Restart: RestartAlways}, ""},
+		"three clusters": {Options{Bin: bin, Clusters: 3, Replicas: 1, Restart: RestartNever}, "--clusters=3"},
+		"no replica":     {Options{Bin: bin, Clusters: 1, Restart: RestartAlways}, "--replicas=0"},
+		"no such policy": {Options{Bin: bin, Clusters: 1, Replicas: 2, Restart: "sometimes"}, "--restart="},
+		"nothing built":  {Options{Bin: t.TempDir(), Clusters: 1, Replicas: 1, Restart: RestartAlways}, "make build"},
+		"no Jaeger":      {Options{Bin: bin, Clusters: 1, Replicas: 1, Restart: RestartAlways, Tracing: true}, "build-jaeger"},
 	} {
 		if err := test.options.Validate(); (err == nil) != (test.want == "") || err != nil && !strings.Contains(err.Error(), test.want) {
 			t.Errorf("%s: %v, want %q", name, err, test.want)

@@ -48,6 +48,9 @@ func Status(ctx context.Context, folder Folder, out io.Writer) error {
 		if p.Exit != "" {
 			what += " (" + p.Exit + ")"
 		}
+		if p.Returns {
+			what += ", comes back"
+		}
 		fmt.Fprintf(table, "%s\t%s\t%s\t%d\t%s\t%s\t%s\n", p.Name, pid, what, p.Starts, mebibytes(p.RSSBytes), endpoints[p.Name], health[p.Name])
 	}
 	if err := table.Flush(); err != nil {

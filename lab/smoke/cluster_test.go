@@ -33,8 +33,10 @@ func testRights(t *testing.T, l lab) {
 	for request, want := range map[string]bool{
 		"create machine.sapcloud.io machines default":            true,
 		"patch machine.sapcloud.io machinesets default":          true,
-		"update coordination.k8s.io leases default":              true,
-		"create /v1 events default":                              true,
+		"update coordination.k8s.io leases " + fleetNamespace:    true,
+		"patch coordination.k8s.io leases " + fleetNamespace:     false,
+		"list coordination.k8s.io leases default":                false,
+		"create events.k8s.io events default":                    true,
 		"create /v1 secrets kube-system":                         true,
 		"create /v1 nodes ":                                      false,
 		"delete apps deployments default":                        false,
@@ -84,7 +86,7 @@ func testAuditLog(t *testing.T, l lab) {
 	if err := lines.Err(); err != nil {
 		t.Fatal(err)
 	}
-	for _, user := range []string{"fleet-0", "cloudsim", "system:kube-scheduler"} {
+	for _, user := range []string{"fleet-0", "fleet-2", "cloudsim", "system:kube-scheduler"} {
 		if !users[user] {
 			t.Errorf("%s is not in the audit log; these are: %v", user, users)
 		}

@@ -4,8 +4,10 @@ package smoke
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -23,10 +25,12 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/lab/process"
 )
 
-// binary is the path of a binary of the repository.
+const fleetNamespace = "machine-controller-fleet"
+
+// binary is the path of a binary: of BIN, or else of bin in the repository.
 func binary(t *testing.T, name string) string {
 	t.Helper()
-	path, err := filepath.Abs(filepath.Join("..", "..", "bin", name))
+	path, err := filepath.Abs(filepath.Join(bin(), name))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -35,6 +39,8 @@ func binary(t *testing.T, name string) string {
 	}
 	return path
 }
+
+func bin() string { return cmp.Or(os.Getenv("BIN"), filepath.Join("..", "..", "bin")) }
 
 // lab is the folder of a lab. When the test ends, so does the lab, and nothing may be left of it.
 type lab string
@@ -58,7 +64,7 @@ func newLab(t *testing.T) lab {
 }
 
 func (l lab) command(command string, args ...string) *exec.Cmd {
-	path, _ := filepath.Abs(filepath.Join("..", "..", "bin", "lab"))
+	path, _ := filepath.Abs(filepath.Join(bin(), "lab"))
 	return exec.Command(path, append([]string{command, "--dir=" + string(l)}, args...)...)
 }
 
@@ -151,10 +157,10 @@ func (l lab) client(t *testing.T, kubeconfig string) *kubernetes.Clientset {
 	return client
 }
 
-// eventually asks until there is no error, for half a minute.
+// eventually asks until there is no error, for a minute: a slot takes 15 s to be taken over.
 func eventually(t *testing.T, what string, condition func(context.Context) error) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	ticker := time.NewTicker(50 * time.Millisecond)
 	defer ticker.Stop()
@@ -177,12 +183,12 @@ func TestOneCluster(t *testing.T) {
 	said := l.run(t, "up")
 	t.Logf("up after %v:\n%s", time.Since(started), said)
 	pids := l.pids(t)
-	for _, name := range []string{"launcher", "etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "cloudsim", "fleet-0"} {
+	for _, name := range []string{"launcher", "etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "cloudsim", "fleet-0", "fleet-1", "fleet-2"} {
 		if _, err := process.Identify(pids[name]); err != nil {
 			t.Errorf("process of %s: %v", name, err)
 		}
 	}
-	if len(pids) != 7 {
+	if len(pids) != 9 {
 		t.Errorf("processes: %v", pids)
 	}
 	if said := l.run(t, "up"); !strings.Contains(said, "up already") {
@@ -194,6 +200,9 @@ func TestOneCluster(t *testing.T) {
 	t.Run("rights", func(t *testing.T) { testRights(t, l) })
 	t.Run("audit log", func(t *testing.T) { testAuditLog(t, l) })
 	t.Run("actions", func(t *testing.T) { testActions(t, l) })
+	t.Run("links", func(t *testing.T) { testLinks(t, l) })
+	t.Run("snapshot", func(t *testing.T) { testSnapshot(t, l) })
+	t.Run("scale", func(t *testing.T) { testScale(t, l) })
 	t.Run("machine", func(t *testing.T) { testMachine(t, l) })
 }
 
@@ -219,7 +228,7 @@ func TestTwoClusters(t *testing.T) {
 	}
 	two.run(t, "down")
 	two.expectGone(t)
-	if output := one.run(t, "status"); strings.Count(output, "running") != 7 || strings.Count(output, "  ok") < 6 {
+	if output := one.run(t, "status"); strings.Count(output, "running") != 9 || strings.Count(output, "  ok") < 8 {
 		t.Errorf("the other lab:\n%s", output)
 	}
 }
@@ -290,8 +299,8 @@ func TestUpFails(t *testing.T) {
 		t.Errorf("up: %v: %s", err, output)
 	}
 	l.expectGone(t)
-	if output, err := l.command("up", "--replicas=2").CombinedOutput(); err == nil || !strings.Contains(string(output), "--replicas=2") {
-		t.Errorf("up with two replicas: %v: %s", err, output)
+	if output, err := l.command("up", "--replicas=0").CombinedOutput(); err == nil || !strings.Contains(string(output), "--replicas=0") {
+		t.Errorf("up without replicas: %v: %s", err, output)
 	}
 }
 
@@ -320,12 +329,23 @@ func testActions(t *testing.T, l lab) {
 	if after == 0 || after == before {
 		t.Errorf("process %s before and %s after", strconv.Itoa(before), strconv.Itoa(after))
 	}
-	eventually(t, "fleet-0 answers", func(context.Context) error {
-		for line := range strings.Lines(l.run(t, "status")) {
-			if strings.HasPrefix(line, "fleet-0") && strings.HasSuffix(strings.TrimSpace(line), " ok") {
+	l.run(t, "crash", "fleet-0")
+	l.answers(t, "fleet-0")
+	if again := l.pids(t)["fleet-0"]; again == after {
+		t.Errorf("process %d before the crash and after it", again)
+	}
+}
+
+// answers waits until a process does.
+func (l lab) answers(t *testing.T, name string) {
+	t.Helper()
+	eventually(t, name+" answers", func(context.Context) error {
+		status := l.run(t, "status")
+		for line := range strings.Lines(status) {
+			if strings.HasPrefix(line, name+" ") && strings.HasSuffix(strings.TrimSpace(line), " ok") {
 				return nil
 			}
 		}
-		return os.ErrInvalid
+		return errors.New(status)
 	})
 }

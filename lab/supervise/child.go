@@ -37,6 +37,8 @@ type Process struct {
 	StartedAt time.Time `json:"startedAt"`
 	// Exit says how it ended, as in "exit status 1" or "signal: killed"; "" while it lives.
 	Exit string `json:"exit,omitempty"`
+	// Returns says that it ended unasked and will be started again, after its back-off.
+	Returns bool `json:"returns,omitempty"`
 	// RSSBytes is its resident memory.
 	RSSBytes int64 `json:"rssBytes"`
 	// Log is the path of its log.
@@ -52,6 +54,8 @@ type child struct {
 	mu     sync.Mutex
 	life   *life // the present or last one; nil before the first
 	starts int
+	// restarts since it was last started by somebody, or last ran long enough.
+	restarts int
 }
 
 // life is a process from its start to its end.
@@ -63,6 +67,26 @@ type life struct {
 	exit  string
 	// told is closed when the supervisor has told so.
 	told chan struct{}
+
+	settle sync.Once
+	// settled is closed when somebody has decided what comes after this life: an end, or a start.
+	settled chan struct{}
+}
+
+// decide says that what comes after this life is not up to the restart policy.
+func (l *life) decide() {
+	if l != nil {
+		l.settle.Do(func() { close(l.settled) })
+	}
+}
+
+func (l *life) isSettled() bool {
+	select {
+	case <-l.settled:
+		return true
+	default:
+		return false
+	}
 }
 
 // over says whether there is no life (any more).
@@ -96,9 +120,10 @@ func (c *child) current() *life {
 	return c.life
 }
 
-// start begins a life. changed is called when it has begun, and when it is over.
-func (c *child) start(cmd *exec.Cmd, changed func()) error {
-	if !c.current().over() {
+// start begins a life. changed is called when it has begun, and when it is over; then ended is called too.
+func (c *child) start(cmd *exec.Cmd, changed func(), ended func(*life)) error {
+	last := c.current()
+	if !last.over() {
 		return ErrRunning
 	}
 	log, err := os.OpenFile(c.spec.Log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
@@ -118,7 +143,8 @@ func (c *child) start(cmd *exec.Cmd, changed func()) error {
 		_ = cmd.Wait()
 		return fmt.Errorf("starting it: %w", err)
 	}
-	l := &life{id: id, startedAt: c.clock.Now(), ended: make(chan struct{}), told: make(chan struct{})}
+	l := &life{id: id, startedAt: c.clock.Now(), ended: make(chan struct{}), told: make(chan struct{}), settled: make(chan struct{})}
+	last.decide()
 	c.mu.Lock()
 	c.life = l
 	c.starts++
@@ -130,12 +156,14 @@ func (c *child) start(cmd *exec.Cmd, changed func()) error {
 		close(l.ended)
 		changed()
 		close(l.told)
+		ended(l)
 	}()
 	return nil
 }
 
 func (c *child) stop(ctx context.Context, patience time.Duration) error {
 	l := c.current()
+	l.decide()
 	if err := l.signal(syscall.SIGTERM); err == nil {
 		_ = l.signal(syscall.SIGCONT) // A paused process would not notice. An error means that it has ended.
 		timer := c.clock.NewTimer(patience)
@@ -150,6 +178,12 @@ func (c *child) stop(ctx context.Context, patience time.Duration) error {
 }
 
 func (c *child) kill() error {
+	c.current().decide()
+	return c.crash()
+}
+
+// crash is kill without a word about what comes next.
+func (c *child) crash() error {
 	l := c.current()
 	if l == nil {
 		return nil
@@ -171,7 +205,7 @@ func (c *child) describe() Process {
 	}
 	p.StartedAt = l.startedAt
 	if l.over() {
-		p.Exit = l.exit
+		p.Exit, p.Returns = l.exit, c.spec.Restart != nil && !l.isSettled()
 		return p
 	}
 	p.PID, p.State, p.RSSBytes = l.id.PID, Running, l.id.RSS()

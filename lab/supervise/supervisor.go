@@ -1,6 +1,7 @@
 package supervise
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -30,7 +31,7 @@ var (
 type Config struct {
 	// Env is added to the environment of each process.
 	Env []string
-	// Patience is how long Stop waits after SIGTERM before it sends SIGKILL.
+	// Patience is how long Stop waits after SIGTERM before it sends SIGKILL, unless the process's Spec says otherwise.
 	Patience time.Duration
 	// Changed is told which processes live, by name, whenever that has changed. Calls follow each other.
 	Changed func(map[string]process.ID)
@@ -60,8 +61,14 @@ type Spec struct {
 	// Path of the program, and its arguments.
 	Path string
 	Args []string
+	// Env is added to the environment, after that of the Config.
+	Env []string
 	// Log is the file that gets both outputs, appended.
 	Log string
+	// Patience, unless 0, is this process's own.
+	Patience time.Duration
+	// Restart says when it is started again after it has ended unasked; nil means never.
+	Restart *Backoff
 }
 
 // Launch makes a process known by its name and starts it.
@@ -79,19 +86,43 @@ func (s *Supervisor) Launch(spec Spec) error {
 	return s.Start(spec.Name)
 }
 
+// Forget removes a process that has ended; its name can be launched again. ErrRunning if it runs.
+func (s *Supervisor) Forget(name string) error {
+	return s.act(name, func(c *child) error {
+		if !c.current().over() {
+			return ErrRunning
+		}
+		c.current().decide()
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		delete(s.children, name)
+		s.order = slices.DeleteFunc(s.order, func(other string) bool { return other == name })
+		return nil
+	})
+}
+
 // Start starts a process that has ended.
 func (s *Supervisor) Start(name string) error {
-	return s.act(name, s.start)
+	return s.act(name, func(c *child) error {
+		c.calm()
+		return s.start(c)
+	})
 }
 
 // Stop asks a process to end (SIGTERM), and makes it after the patience or when ctx ends. One that does not run is fine.
+// It stays ended.
 func (s *Supervisor) Stop(ctx context.Context, name string) error {
-	return s.act(name, func(c *child) error { return c.stop(ctx, s.config.Patience) })
+	return s.act(name, func(c *child) error { return c.stop(ctx, s.patience(c)) })
 }
 
-// Kill ends a process at once (SIGKILL). One that does not run is fine.
+// Kill ends a process at once (SIGKILL). One that does not run is fine. It stays ended.
 func (s *Supervisor) Kill(name string) error {
 	return s.act(name, func(c *child) error { return c.kill() })
+}
+
+// Crash ends a process at once (SIGKILL), as if it had died by itself: its Spec says whether it comes back.
+func (s *Supervisor) Crash(name string) error {
+	return s.act(name, func(c *child) error { return c.crash() })
 }
 
 // Pause makes a process stand still (SIGSTOP).
@@ -107,9 +138,10 @@ func (s *Supervisor) Resume(name string) error {
 // Restart stops a process, if it runs, and starts it.
 func (s *Supervisor) Restart(ctx context.Context, name string) error {
 	return s.act(name, func(c *child) error {
-		if err := c.stop(ctx, s.config.Patience); err != nil {
+		if err := c.stop(ctx, s.patience(c)); err != nil {
 			return err
 		}
+		c.calm()
 		return s.start(c)
 	})
 }
@@ -177,8 +209,12 @@ func (s *Supervisor) act(name string, action func(*child) error) error {
 
 func (s *Supervisor) start(c *child) error {
 	cmd := exec.Command(c.spec.Path, c.spec.Args...) //nolint:noctx // Its life is not bound to that of a request.
-	cmd.Env = append(os.Environ(), s.config.Env...)
-	return c.start(cmd, s.tell)
+	cmd.Env = slices.Concat(os.Environ(), s.config.Env, c.spec.Env)
+	return c.start(cmd, s.tell, func(l *life) { s.comeBack(c, l) })
+}
+
+func (s *Supervisor) patience(c *child) time.Duration {
+	return cmp.Or(c.spec.Patience, s.config.Patience)
 }
 
 // tell passes on which processes live.

@@ -206,3 +206,81 @@ func TestEnvironmentAndLog(t *testing.T) {
 		t.Errorf("log %q, want %q", got, want)
 	}
 }
+
+// restarting launches a shell script that is restarted by the policy.
+func restarting(t *testing.T, policy *Backoff, script string) *Supervisor {
+	t.Helper()
+	s := New(Config{Patience: time.Minute, Changed: func(map[string]process.ID) {}, Clock: clock.RealClock{}})
+	spec := Spec{Name: "it", Path: "/bin/sh", Args: []string{"-c", script}, Log: filepath.Join(t.TempDir(), "it.log"), Patience: 100 * time.Millisecond, Restart: policy}
+	if err := s.Launch(spec); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := s.Stop(context.WithoutCancel(t.Context()), "it"); err != nil {
+			t.Error(err)
+		}
+	})
+	return s
+}
+
+// What ends unasked comes back, at once and then later; what is ended does not, whether it ran or waited.
+func TestComesBack(t *testing.T) {
+	s := restarting(t, &Backoff{First: time.Hour, Max: time.Hour, Calm: time.Hour}, obedient)
+	if err := s.Crash("it"); err != nil {
+		t.Fatal(err)
+	}
+	waitFor(t, func() bool { return get(t, s).Starts == 2 })
+	if err := s.Crash("it"); err != nil {
+		t.Fatal(err)
+	}
+	if p := get(t, s); p.State != Exited || !p.Returns {
+		t.Errorf("after the second crash: %+v, want it to wait", p)
+	}
+	if err := s.Kill("it"); err != nil {
+		t.Fatal(err)
+	}
+	if p := get(t, s); p.Returns {
+		t.Errorf("ended while it waited: %+v", p)
+	}
+	for _, end := range []func() error{func() error { return s.Kill("it") }, func() error { return s.Stop(t.Context(), "it") }} {
+		if err := errors.Join(s.Start("it"), end()); err != nil {
+			t.Fatal(err)
+		}
+		if p := get(t, s); p.State != Exited || p.Returns {
+			t.Errorf("ended: %+v", p)
+		}
+	}
+	// Somebody has started it, so the next crash is a first one again.
+	starts := get(t, s).Starts
+	if err := errors.Join(s.Start("it"), s.Crash("it")); err != nil {
+		t.Fatal(err)
+	}
+	waitFor(t, func() bool { return get(t, s).Starts == starts+2 })
+}
+
+func TestBackoff(t *testing.T) {
+	var got []time.Duration
+	for restarts := range 8 {
+		got = append(got, Kubelet().wait(restarts)/time.Second)
+	}
+	if diff := cmp.Diff([]time.Duration{0, 10, 20, 40, 80, 160, 300, 300}, got); diff != "" {
+		t.Errorf("seconds (-want +got):\n%s", diff)
+	}
+}
+
+func TestForget(t *testing.T) {
+	s, _ := launch(t, obedient)
+	if err := s.Forget("it"); !errors.Is(err, ErrRunning) {
+		t.Errorf("forgetting what runs: %v, want %v", err, ErrRunning)
+	}
+	if err := errors.Join(s.Kill("it"), s.Forget("it")); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.Get("it"); !errors.Is(err, ErrUnknown) {
+		t.Errorf("it is still known: %v", err)
+	}
+	// The name is free.
+	if err := s.Launch(Spec{Name: "it", Path: "/bin/sh", Args: []string{"-c", obedient}, Log: os.DevNull}); err != nil {
+		t.Error(err)
+	}
+}

@@ -1,9 +1,10 @@
 // Command hyperkube is Kubernetes in one binary: etcd, kube-apiserver, kube-controller-manager, kube-scheduler, kubectl,
-// and a kubelet that runs containers as local processes. Which of them it is, the name says that it is called by, or
-// else its first argument.
+// a kubelet that runs containers as local processes, and etcd-snapshot, which saves and restores an etcd. Which of them
+// it is, the name says that it is called by, or else its first argument.
 package main
 
 import (
+	"context"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -20,6 +21,8 @@ import (
 	apiserver "k8s.io/kubernetes/cmd/kube-apiserver/app"
 	controllermanager "k8s.io/kubernetes/cmd/kube-controller-manager/app"
 	scheduler "k8s.io/kubernetes/cmd/kube-scheduler/app"
+
+	"github.com/machine-controller-fleet/machine-controller-fleet/lab/etcdsnapshot"
 )
 
 // A component gets its whole command line, its own name first, and answers with the exit code.
@@ -28,6 +31,7 @@ type component func(args []string) int
 func main() {
 	components := map[string]component{
 		"etcd":                    runEtcd,
+		etcdsnapshot.Command:      runSnapshot,
 		"kube-apiserver":          func([]string) int { return cli.Run(apiserver.NewAPIServerCommand()) },
 		"kube-controller-manager": func([]string) int { return cli.Run(controllermanager.NewControllerManagerCommand()) },
 		"kube-scheduler":          func([]string) int { return cli.Run(scheduler.NewSchedulerCommand()) },
@@ -56,6 +60,14 @@ func main() {
 
 func runEtcd(args []string) int {
 	etcdmain.Main(args)
+	return 0
+}
+
+func runSnapshot(args []string) int {
+	if err := etcdsnapshot.Main(context.Background(), args[1:]); err != nil {
+		fmt.Fprintln(os.Stderr, args[0]+":", err)
+		return 1
+	}
 	return 0
 }
 

@@ -11,6 +11,7 @@ import (
 	"log/slog"
 	"os"
 	"os/signal"
+	"strconv"
 	"syscall"
 	"time"
 
@@ -25,8 +26,22 @@ const usage = `usage: lab <command> [flags]
   up       start a lab in --dir, and return when it is ready
   down     end everything that belongs to it
   status   show what lives and what answers
-  start, stop, kill, pause, resume, restart NAME
-           do so with one process; the names are those of lab status
+  start, stop, kill, crash, pause, resume, restart NAME
+           do so with one process; the names are those of lab status. What is
+           killed stays ended until it is started, what crashes comes back
+
+  scale N          have so many replicas
+  replace REPLICA  delete its pod; the next one has another UID and an empty folder
+  double REPLICA   start a second process in its pod (--new-pod: in one of its own)
+
+  links                         show the proxies of the replicas
+  cut, refuse, heal NAME [LINK] lose everything, refuse connections, or neither;
+                                LINK is control, target or cloud, default all
+  delay NAME [LINK] --by=1s     pass on everything later, in each direction
+  limit NAME [LINK] --to=64     pass on so many kB/s
+
+  snapshot FILE    save what etcd holds
+  restore FILE     make etcd hold that again
 
 lab <command> -h tells the flags.
 `
@@ -48,23 +63,37 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 		return errors.New("a command is missing (lab help lists them)")
 	}
 	command, args := args[0], args[1:]
-	var options launcher.Options
-	flags := flag.NewFlagSet("lab "+command, flag.ContinueOnError)
-	flags.StringVar(&options.Dir, "dir", ".lab", "`folder` of the lab")
+	c := &invocation{flags: flag.NewFlagSet("lab "+command, flag.ContinueOnError), out: out}
+	c.flags.StringVar(&c.options.Dir, "dir", ".lab", "`folder` of the lab")
 	switch command {
 	case "up":
-		options.Bind(flags)
-		return parsed(flags, args, &options, 0, func() error { return up(ctx, options, out) })
+		c.options.Bind(c.flags)
+		return c.run(args, 0, 0, func() error { return up(ctx, c.options, out) })
 	case "down":
-		return parsed(flags, args, &options, 0, func() error {
-			return launcher.Down(ctx, launcher.Folder(options.Dir), clock.RealClock{}, sayTo(out))
-		})
+		return c.run(args, 0, 0, func() error { return launcher.Down(ctx, c.folder(), clock.RealClock{}, sayTo(out)) })
 	case "status":
-		return parsed(flags, args, &options, 0, func() error { return launcher.Status(ctx, launcher.Folder(options.Dir), out) })
-	case "start", "stop", "kill", "pause", "resume", "restart":
-		return parsed(flags, args, &options, 1, func() error { return act(ctx, options, flags.Arg(0), command, out) })
+		return c.run(args, 0, 0, func() error { return launcher.Status(ctx, c.folder(), out) })
+	case "start", "stop", "kill", "crash", "pause", "resume", "restart":
+		return c.run(args, 1, 1, func() error { return c.act(ctx, command) })
+	case "scale":
+		return c.run(args, 1, 1, func() error { return c.scale(ctx) })
+	case "replace":
+		return c.run(args, 1, 1, func() error { return c.replace(ctx) })
+	case "double":
+		newPod := c.flags.Bool("new-pod", false, "in a pod of its own, as after a deletion by force")
+		return c.run(args, 1, 1, func() error { return c.double(ctx, *newPod) })
+	case "links":
+		return c.run(args, 0, 0, func() error { return c.links(ctx) })
+	case "cut", "refuse", "heal", "delay", "limit":
+		fault := faultFlags(c.flags, command)
+		return c.run(args, 1, 2, func() error { return c.fault(ctx, fault()) })
+	case "snapshot":
+		return c.run(args, 1, 1, func() error { return c.snapshot(ctx) })
+	case "restore":
+		bump := c.flags.Uint64("bump-revision", 0, "how much to `raise` etcd's revision, as one should; without, what was lost is given out again")
+		return c.run(args, 1, 1, func() error { return c.restore(ctx, *bump) })
 	case "serve": // started by up
-		return parsed(flags, args, &options, 0, func() error { return serve(ctx, options) })
+		return c.run(args, 0, 0, func() error { return serve(ctx, c.options) })
 	case vm.Command, vm.InitCommand: // started by cloudsim, and by itself
 		return vm.Main(ctx, command, args, out)
 	case "help", "-h", "--help":
@@ -74,25 +103,40 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	return fmt.Errorf("unknown command %q (lab help lists those that there are)", command)
 }
 
-// parsed parses flags, wants so many arguments beside them, and goes on. Flags may stand behind an argument.
-func parsed(flags *flag.FlagSet, args []string, options *launcher.Options, arguments int, then func() error) error {
-	if err := flags.Parse(args); err != nil {
-		return err
-	}
-	if flags.NArg() > arguments && arguments > 0 {
-		name := flags.Arg(0)
-		if err := flags.Parse(append(flags.Args()[1:], name)); err != nil {
+// invocation is one call of a command.
+type invocation struct {
+	flags   *flag.FlagSet
+	options launcher.Options
+	args    []string // without the flags
+	out     io.Writer
+}
+
+// run parses flags, which may stand between arguments, wants least to most of these, and goes on.
+func (c *invocation) run(args []string, least, most int, then func() error) error {
+	for len(args) > 0 {
+		if err := c.flags.Parse(args); err != nil {
 			return err
 		}
+		if args = c.flags.Args(); len(args) > 0 {
+			c.args, args = append(c.args, args[0]), args[1:]
+		}
 	}
-	if flags.NArg() != arguments {
-		return fmt.Errorf("%s takes %d arguments, not %q", flags.Name(), arguments, flags.Args())
+	if len(c.args) < least || len(c.args) > most {
+		wanted := strconv.Itoa(least)
+		if most > least {
+			wanted += " to " + strconv.Itoa(most)
+		}
+		return fmt.Errorf("%s takes %s arguments, not %q", c.flags.Name(), wanted, c.args)
 	}
-	if err := options.Complete(); err != nil {
+	if err := c.options.Complete(); err != nil {
 		return err
 	}
 	return then()
 }
+
+func (c *invocation) folder() launcher.Folder { return launcher.Folder(c.options.Dir) }
+
+func (c *invocation) client() launcher.Client { return launcher.NewClient(c.folder()) }
 
 func sayTo(out io.Writer) func(string) {
 	return func(text string) { fmt.Fprintln(out, text) }
@@ -107,8 +151,8 @@ func up(ctx context.Context, options launcher.Options, out io.Writer) error {
 	return launcher.Guide(options, out)
 }
 
-func act(ctx context.Context, options launcher.Options, name, action string, out io.Writer) error {
-	p, err := launcher.NewClient(launcher.Folder(options.Dir)).Act(ctx, name, action)
+func (c *invocation) act(ctx context.Context, action string) error {
+	p, err := c.client().Act(ctx, c.args[0], action)
 	if err != nil {
 		return err
 	}
@@ -119,7 +163,7 @@ func act(ctx context.Context, options launcher.Options, name, action string, out
 	if p.Exit != "" {
 		text += ", " + p.Exit
 	}
-	fmt.Fprintln(out, text)
+	fmt.Fprintln(c.out, text)
 	return nil
 }
 

@@ -1,0 +1,140 @@
+package harness
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/url"
+)
+
+// What can be done to a process; see Do.
+const (
+	// Kill ends it at once, and it stays ended until Start.
+	Kill  = "kill"
+	Start = "start"
+	// Stop is SIGTERM, with 30 s of grace for replicas. It stays ended.
+	Stop = "stop"
+	// Crash ends it at once, and a replica comes back as under a kubelet: immediately at first, later after a back-off.
+	Crash = "crash"
+	// Pause is SIGSTOP.
+	Pause   = "pause"
+	Resume  = "resume"
+	Restart = "restart"
+)
+
+// Pod is a pod of the fleet, as its kubelet would have it.
+type Pod struct {
+	// Name is that of the process. It is the replica's, unless the pod is a double.
+	Name    string `json:"name"`
+	Replica string `json:"replica"`
+	UID     string `json:"uid"`
+	// Dir is the pod's own volume.
+	Dir string `json:"dir"`
+	URL string `json:"url"`
+}
+
+type podList struct {
+	Pods []Pod `json:"pods"`
+}
+
+// Do has the launcher do something to one of its processes. When it returns, the process has ended and been reaped, or
+// runs, but need not be ready.
+func (l *Lab) Do(ctx context.Context, process, action string) error {
+	return l.ask(ctx, http.MethodPost, "/v1/processes/"+url.PathEscape(process)+"/"+action, nil, nil)
+}
+
+// Restart ends a replica's process at once, starts it again, and waits until it is ready.
+func (l *Lab) Restart(ctx context.Context, replica string) error {
+	if err := l.Do(ctx, replica, Kill); err != nil {
+		return err
+	}
+	if err := l.Do(ctx, replica, Start); err != nil {
+		return err
+	}
+	return l.Ready(ctx, replica)
+}
+
+// Ready waits until a replica says that it is ready.
+func (l *Lab) Ready(ctx context.Context, replica string) error {
+	return Eventually(ctx, replica+" is ready", func(ctx context.Context) error {
+		return send(ctx, http.MethodGet, l.Endpoint(replica)+"/readyz", nil, nil)
+	})
+}
+
+// Pods returns the fleet's pods, doubles among them, by replica.
+func (l *Lab) Pods(ctx context.Context) ([]Pod, error) {
+	var list podList
+	err := l.ask(ctx, http.MethodGet, "/v1/pods", nil, &list)
+	return list.Pods, err
+}
+
+// Replicas returns the names of all replicas.
+func (l *Lab) Replicas(ctx context.Context) ([]string, error) {
+	pods, err := l.Pods(ctx)
+	var names []string
+	for _, pod := range pods {
+		if pod.Name == pod.Replica {
+			names = append(names, pod.Name)
+		}
+	}
+	return names, err
+}
+
+// Scale makes the fleet have so many replicas, as a StatefulSet does, and waits until all are ready. Those with the
+// highest numbers go first, all at once, with 30 s of grace.
+func (l *Lab) Scale(ctx context.Context, replicas int) error {
+	if err := l.ask(ctx, http.MethodPut, "/v1/replicas", map[string]int{"replicas": replicas}, nil); err != nil {
+		return err
+	}
+	for i := range replicas {
+		if err := l.Ready(ctx, fmt.Sprintf("fleet-%d", i)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Replace deletes a replica's pod, with grace, and starts the next one: with another UID and an empty folder.
+func (l *Lab) Replace(ctx context.Context, replica string) error {
+	return l.ask(ctx, http.MethodPost, "/v1/replicas/"+url.PathEscape(replica)+"/replace", nil, nil)
+}
+
+// Double starts a second process of a replica, with the same pod UID and folder, and returns its name. It has proxies of
+// its own, and nobody starts it again.
+func (l *Lab) Double(ctx context.Context, replica string) (string, error) {
+	return replica + "-double", l.ask(ctx, http.MethodPost, "/v1/replicas/"+url.PathEscape(replica)+"/double", nil, nil)
+}
+
+// DoubleInNewPod is Double with a pod of its own, as happens when a pod is deleted by force and its process lives on.
+func (l *Lab) DoubleInNewPod(ctx context.Context, replica string) (string, error) {
+	return replica + "-double", l.ask(ctx, http.MethodPost, "/v1/replicas/"+url.PathEscape(replica)+"/double?pod=new", nil, nil)
+}
+
+// DebugSlots reads what a replica's process says of its slots into out, as JSON.
+func (l *Lab) DebugSlots(ctx context.Context, process string, out any) error {
+	return send(ctx, http.MethodGet, l.Endpoint(process)+"/debug/slots", nil, out)
+}
+
+// Save saves what etcd holds to a new file, an absolute path.
+func (l *Lab) Save(ctx context.Context, file string) error {
+	return l.ask(ctx, http.MethodPost, "/v1/etcd/save", map[string]any{"file": file}, nil)
+}
+
+// Restore makes etcd hold again what it held at Save, and waits for the control plane, which ends for it. Revisions are
+// given out a second time, unless they are raised by bump: watches that go on from a lost one miss what is new.
+func (l *Lab) Restore(ctx context.Context, file string, bump uint64) error {
+	return l.ask(ctx, http.MethodPost, "/v1/etcd/restore", map[string]any{"file": file, "bumpRevision": bump}, nil)
+}
+
+// ask asks the launcher.
+func (l *Lab) ask(ctx context.Context, method, path string, body, out any) error {
+	var content bytes.Buffer
+	if body != nil {
+		if err := json.NewEncoder(&content).Encode(body); err != nil {
+			return fmt.Errorf("%s %s: encode what to do: %w", method, path, err)
+		}
+	}
+	return send(ctx, method, l.launcher+path, &content, out)
+}

@@ -1,0 +1,87 @@
+package harness
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
+)
+
+// What the lab calls its fleet, and where that has its Leases.
+const (
+	FleetName      = "fleet"
+	FleetNamespace = "machine-controller-fleet"
+)
+
+// Holders returns who holds each slot: session by name of the slot Lease, "" for nobody.
+func (l *Lab) Holders(ctx context.Context) (map[string]string, error) {
+	leases, err := l.fleetLeases(ctx)
+	if err != nil {
+		return nil, err
+	}
+	holders := map[string]string{}
+	for _, lease := range leases {
+		if lease.Labels[v1alpha1.LabelLease] == v1alpha1.LeaseOfSlot {
+			holders[lease.Name] = holder(lease)
+		}
+	}
+	return holders, nil
+}
+
+// WaitHeld waits until so many slots are all held by sessions that live. A fresh fleet takes about 15 s for it, since a new
+// slot Lease is in quarantine first.
+func (l *Lab) WaitHeld(ctx context.Context, slots int) error {
+	return Eventually(ctx, fmt.Sprintf("all %d slots are held", slots), func(ctx context.Context) error {
+		leases, err := l.fleetLeases(ctx)
+		if err != nil {
+			return err
+		}
+		return allHeld(leases, slots)
+	})
+}
+
+func (l *Lab) fleetLeases(ctx context.Context) ([]coordinationv1.Lease, error) {
+	list, err := l.Control.CoordinationV1().Leases(FleetNamespace).List(ctx, metav1.ListOptions{LabelSelector: v1alpha1.LabelFleet + "=" + FleetName})
+	if err != nil {
+		return nil, fmt.Errorf("list the fleet's Leases: %w", err)
+	}
+	return list.Items, nil
+}
+
+// allHeld says which slots are not held by a session that has its session Lease.
+func allHeld(leases []coordinationv1.Lease, slots int) error {
+	live := map[string]bool{}
+	for _, lease := range leases {
+		if lease.Labels[v1alpha1.LabelLease] == v1alpha1.LeaseOfSession {
+			live[holder(lease)] = true
+		}
+	}
+	delete(live, "") // a session Lease that was emptied
+	held := 0
+	var errs []error
+	for _, lease := range leases {
+		if lease.Labels[v1alpha1.LabelLease] != v1alpha1.LeaseOfSlot {
+			continue
+		}
+		if session := holder(lease); live[session] {
+			held++
+		} else {
+			errs = append(errs, fmt.Errorf("%s is held by %q, which is no live session", lease.Name, session))
+		}
+	}
+	if held != slots {
+		errs = append(errs, fmt.Errorf("expected %d slots held by %d live sessions, got %d", slots, len(live), held))
+	}
+	return errors.Join(errs...)
+}
+
+func holder(lease coordinationv1.Lease) string {
+	if lease.Spec.HolderIdentity == nil {
+		return ""
+	}
+	return *lease.Spec.HolderIdentity
+}

@@ -1,0 +1,12 @@
+#!/usr/bin/env bash
+# Builds Jaeger into bin/jaeger, where a lab with tracing finds it. The first time takes minutes. Its web pages are not part
+# of the Go module: what it has collected is read through its query API, or with a build of the pages of one's own.
+set -euo pipefail
+cd "$(dirname "$0")/../tools/jaeger"
+
+# Its own version goes into its answers only; "dev" would do, but people ask.
+package=github.com/jaegertracing/jaeger
+version=$(go list -m -f '{{.Version}}' "$package")
+stamp="-s -w -X $package/pkg/version.latestVersion=$version"
+[[ -x ../../bin/jaeger ]] || echo "building Jaeger $version for the lab (the first time takes 1 to 3 minutes)" >&2
+go build -trimpath -buildvcs=false -ldflags "$stamp" -o ../../bin/jaeger "$package/cmd/all-in-one"

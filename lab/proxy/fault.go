@@ -1,0 +1,123 @@
+package proxy
+
+import (
+	"encoding/json"
+	"fmt"
+	"time"
+)
+
+// Kind says what a fault is.
+type Kind string
+
+// The kinds of faults.
+const (
+	// None is no fault.
+	None Kind = ""
+	// Cut lets nothing through, and says nothing: connections stay open, new ones are accepted, and all wait. What was
+	// sent meanwhile is lost, and its connections are closed when the cut is over.
+	Cut Kind = "cut"
+	// Refuse closes all connections and refuses new ones.
+	Refuse Kind = "refuse"
+	// Delay passes everything on later by DelayMillis. What waits when the delay is over is passed on then.
+	Delay Kind = "delay"
+	// Limit passes on KBPerSecond thousand bytes in a second, for each connection. Its connections are closed when the limit
+	// is over.
+	Limit Kind = "limit"
+)
+
+// Direction is one of the two that a connection has, as seen by who has opened it.
+type Direction string
+
+// The directions.
+const (
+	Both     Direction = ""
+	Requests Direction = "requests"
+	Answers  Direction = "answers"
+)
+
+// maxDelay bounds a delay. What is to take longer is a cut.
+const maxDelay = 10 * time.Minute
+
+// Fault is what a proxy does to what passes through it. The zero value is no fault.
+type Fault struct {
+	Kind Kind `json:"kind,omitempty"`
+	// Only restricts a cut, delay or limit to one direction. With Answers cut, requests take effect and nobody hears of it.
+	Only Direction `json:"only,omitempty"`
+	// DelayMillis is more than 0 for a delay. Without Only a question and its answer take twice as long.
+	DelayMillis int64 `json:"delayMillis,omitempty"`
+	// KBPerSecond is more than 0 for a limit; thousands of bytes.
+	KBPerSecond int64 `json:"kbPerSecond,omitempty"`
+}
+
+// Validate says what is wrong with a fault.
+func (f Fault) Validate() error {
+	switch f.Kind {
+	case None, Cut, Refuse, Delay, Limit:
+	default:
+		return fmt.Errorf("kind %q: expected cut, refuse, delay, limit, or none", f.Kind)
+	}
+	switch f.Only {
+	case Both, Requests, Answers:
+	default:
+		return fmt.Errorf("only %q: expected requests, answers, or nothing for both", f.Only)
+	}
+	if f.Only != Both && (f.Kind == None || f.Kind == Refuse) {
+		return fmt.Errorf("only %q: a fault of kind %q has no direction", f.Only, f.Kind)
+	}
+	if delayed := f.Kind == Delay; delayed != (f.DelayMillis != 0) || f.DelayMillis < 0 || f.DelayMillis > maxDelay.Milliseconds() {
+		return fmt.Errorf("delayMillis %d: expected 1 to %d for a delay, and 0 for anything else", f.DelayMillis, maxDelay.Milliseconds())
+	}
+	if limited := f.Kind == Limit; limited != (f.KBPerSecond != 0) || f.KBPerSecond < 0 {
+		return fmt.Errorf("kbPerSecond %d: expected more than 0 for a limit, and 0 for anything else", f.KBPerSecond)
+	}
+	return nil
+}
+
+// String describes a fault for people.
+func (f Fault) String() string {
+	text := string(f.Kind)
+	switch f.Kind {
+	case None:
+		return "-"
+	case Delay:
+		text += " " + (time.Duration(f.DelayMillis) * time.Millisecond).String()
+	case Limit:
+		text += fmt.Sprintf(" %d kB/s", f.KBPerSecond)
+	case Cut, Refuse:
+	}
+	if f.Only != Both {
+		text += " (" + string(f.Only) + " only)"
+	}
+	return text
+}
+
+// toxic is what makes the fault in one direction, as toxiproxy's own API has it; nil if nothing does.
+func (f Fault) toxic(direction Direction) []byte {
+	if f.Only != Both && f.Only != direction {
+		return nil
+	}
+	type attributes map[string]int64
+	switch f.Kind {
+	case Cut:
+		return toxic("timeout", direction, attributes{"timeout": 0}) // 0 is for ever.
+	case Delay:
+		return toxic("latency", direction, attributes{"latency": f.DelayMillis})
+	case Limit:
+		return toxic("bandwidth", direction, attributes{"rate": f.KBPerSecond})
+	case None, Refuse:
+	}
+	return nil
+}
+
+// toxic encodes a toxic, which is called as its direction is.
+func toxic(kind string, direction Direction, attributes map[string]int64) []byte {
+	stream := "downstream"
+	if direction == Requests {
+		stream = "upstream"
+	}
+	body, err := json.Marshal(map[string]any{"name": kind + "-" + string(direction), "type": kind, "stream": stream, "attributes": attributes})
+	if err != nil { // Strings and numbers can be encoded.
+		return nil
+	}
+	return body
+}

@@ -1,0 +1,64 @@
+package supervise
+
+import "time"
+
+// Backoff is how long a process that ends again and again stays ended each time: not at all the first time, then First,
+// then twice as long as the time before, at most Max. Whoever has run for Calm begins anew.
+type Backoff struct {
+	First, Max, Calm time.Duration
+}
+
+// Kubelet is how kubelets restart containers.
+func Kubelet() *Backoff {
+	return &Backoff{First: 10 * time.Second, Max: 5 * time.Minute, Calm: 10 * time.Minute}
+}
+
+// wait is the time before the next restart, after so many.
+func (b *Backoff) wait(restarts int) time.Duration {
+	if restarts == 0 {
+		return 0
+	}
+	wait := b.First
+	for range restarts - 1 {
+		if wait *= 2; wait >= b.Max {
+			break
+		}
+	}
+	return min(wait, b.Max)
+}
+
+// calm forgets about restarts.
+func (c *child) calm() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.restarts = 0
+}
+
+// nextWait counts a restart after a life that has ended, and says when it is due.
+func (c *child) nextWait(l *life) time.Duration {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.clock.Since(l.startedAt) >= c.spec.Restart.Calm {
+		c.restarts = 0
+	}
+	c.restarts++
+	return c.spec.Restart.wait(c.restarts - 1)
+}
+
+// comeBack starts a process again whose life has ended, unless somebody else decides about it.
+func (s *Supervisor) comeBack(c *child, l *life) {
+	for c.spec.Restart != nil && !l.isSettled() {
+		timer := c.clock.NewTimer(c.nextWait(l))
+		select {
+		case <-l.settled:
+		case <-timer.C():
+			// What cannot be started now (its program is just being replaced, say) is tried again after the next wait.
+			c.acting.Lock()
+			if !l.isSettled() {
+				_ = s.start(c)
+			}
+			c.acting.Unlock()
+		}
+		timer.Stop()
+	}
+}
