@@ -8,3 +8,74 @@ const (
 	// although no provider ID is known. Its value is "true".
 	AnnotationCreateSent = FleetDomain + "create-sent"
 )
+
+// LabelSlot is the slot label: the number of the slot, decimal and without padding, on the metadata of every root,
+// MachineSet, Machine and Node of the slot. It never enters a template or a selector.
+const LabelSlot = FleetDomain + "slot"
+
+// The two Leases that Machine Controller Manager holds in each namespace that it serves. The fleet holds them in the
+// namespaces that it serves, so that neither it nor a second fleet does.
+const (
+	// LeaseManager is held by whoever reconciles MachineDeployments and MachineSets.
+	LeaseManager = "machine-controller-manager"
+	// LeaseMachineController is held by whoever reconciles Machines.
+	LeaseMachineController = "machine-controller"
+)
+
+// Labels of the fleet's Leases.
+const (
+	// LabelFleet is on every Lease of a fleet: the fleet's name.
+	LabelFleet = FleetDomain + "fleet"
+	// LabelLease is on session and slot Leases: LeaseOfSession or LeaseOfSlot.
+	LabelLease = FleetDomain + "lease"
+	// LeaseOfSession is the value of LabelLease on the Lease that proves that a session lives.
+	LeaseOfSession = "session"
+	// LeaseOfSlot is the value of LabelLease on the Lease that says who holds a slot.
+	LeaseOfSlot = "slot"
+)
+
+// Annotations of session Leases.
+const (
+	// AnnotationCreated is on a session Lease that was created, not updated, by the session that holds it. For some time
+	// it proves nothing about earlier sessions of its replica: they may not have noticed yet that theirs is gone. Its
+	// value is that session.
+	AnnotationCreated = FleetDomain + "created"
+	// AnnotationPodUID is the UID of the pod that the session runs in, if it holds the lock in the pod's volume.
+	AnnotationPodUID = FleetDomain + "pod-uid"
+	// AnnotationCapacity is how much the replica wants to hold in relation to others, as a positive decimal number.
+	AnnotationCapacity = FleetDomain + "capacity"
+	// AnnotationWeights are the weights of the slots that the session holds: "<slot>:<weight>,...".
+	AnnotationWeights = FleetDomain + "weights"
+	// AnnotationConfirmed lists the UIDs of new slot Leases of which the session has nothing in flight: "<UID>,...".
+	AnnotationConfirmed = FleetDomain + "confirmed"
+	// AnnotationLeaving says that the session hands its slots over and exits. Its value is "true".
+	AnnotationLeaving = FleetDomain + "leaving"
+)
+
+// Annotations of slot Leases.
+const (
+	// AnnotationPreferredHolder is the replica that should hold the slot. Only the leader writes it.
+	AnnotationPreferredHolder = FleetDomain + "preferred-holder"
+	// AnnotationHome is the replica that has left and that the slot goes back to when it returns soon.
+	AnnotationHome = FleetDomain + "home"
+	// AnnotationWeight is the slot's weight when it was last released.
+	AnnotationWeight = FleetDomain + "weight"
+	// AnnotationLeaseUID is the UID of the Lease that carries it. A Lease without, or with another's, is new, restored or
+	// copied: it is in quarantine until the leader has listed the sessions.
+	AnnotationLeaseUID = FleetDomain + "lease-uid"
+	// AnnotationQuarantine lists the sessions that must confirm, or be dead, before the slot can be acquired: "<session>,...".
+	AnnotationQuarantine = FleetDomain + "quarantine"
+)
+
+// Annotations of the leader Lease: what is fixed when the fleet is installed.
+const (
+	// AnnotationSlots is the number of slots.
+	AnnotationSlots = FleetDomain + "slots"
+	// AnnotationShardBy is what of a root's key decides its slot: "deployment" or "namespace".
+	AnnotationShardBy = FleetDomain + "shard-by"
+	// AnnotationRingVersion is the version of the hash and of the consistent-hash table.
+	AnnotationRingVersion = FleetDomain + "ring-version"
+)
+
+// EventNotAlone on a MachineDeployment says that somebody else holds the Leases of its namespace, so that it is not served.
+const EventNotAlone = "NotAlone"
