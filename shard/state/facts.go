@@ -1,0 +1,79 @@
+package state
+
+import (
+	"time"
+
+	member "github.com/machine-controller-fleet/machine-controller-fleet/membership/state"
+	"github.com/machine-controller-fleet/machine-controller-fleet/shard/plan"
+)
+
+// Facts is what a session knows, for people and metrics to look at.
+type Facts struct {
+	Session string `json:"session"`
+	// Fence is the moment after which nothing may be started; zero: nothing may be now.
+	Fence     member.Moment `json:"fence"`
+	Suspended bool          `json:"suspended"`
+	Leaving   bool          `json:"leaving"`
+	// Observing says that our own renewals come back through the watch, so that the silence of others counts.
+	Observing bool           `json:"observing"`
+	Sessions  []SessionFacts `json:"sessions"`
+	Slots     []SlotFacts    `json:"slots"`
+	// Outstanding counts the requests that are not answered yet.
+	Outstanding int  `json:"outstanding"`
+	Leads       bool `json:"leads"`
+	// Planned is the leader's last plan.
+	Planned plan.Verdict `json:"planned"`
+}
+
+// SessionFacts is what is known of a replica's session Lease.
+type SessionFacts struct {
+	Replica string `json:"replica"`
+	// Session is the holder; "" is nobody.
+	Session  string  `json:"session"`
+	Leaving  bool    `json:"leaving,omitempty"`
+	Capacity float64 `json:"capacity"`
+	// Silence is for how long nothing was seen of it while it would have been.
+	Silence time.Duration `json:"silence"`
+}
+
+// SlotFacts is what is known of a slot.
+type SlotFacts struct {
+	Slot      int    `json:"slot"`
+	Holder    string `json:"holder,omitempty"`
+	Epoch     int64  `json:"epoch"`
+	Preferred string `json:"preferred,omitempty"`
+	Home      string `json:"home,omitempty"`
+	Weight    int64  `json:"weight"`
+	// Quarantine are the sessions that have to confirm before the slot can be acquired.
+	Quarantine []string `json:"quarantine,omitempty"`
+	// Phase is what this session does with the slot: free, held, stopping, cancelled or releasing.
+	Phase string `json:"phase"`
+	// Busy says that something of the slot may be in flight here.
+	Busy bool `json:"busy,omitempty"`
+	// Owned says that the holder's session lives, as far as we have seen.
+	Owned bool `json:"owned"`
+	// Missing says that there is no slot Lease.
+	Missing bool `json:"missing,omitempty"`
+}
+
+// Facts returns all that the session knows.
+func (r *Replica) Facts(now member.Moment) Facts {
+	_, observing := r.others.Observing()
+	f := Facts{
+		Session: r.settings.Session, Fence: r.Fence(), Suspended: r.Suspended(), Leaving: r.notes.Leaving,
+		Observing: observing, Outstanding: len(r.pending), Leads: r.leads, Planned: r.planned,
+	}
+	for _, p := range r.others.Peers() {
+		silence, _ := r.others.Silence(now, p.Replica)
+		f.Sessions = append(f.Sessions, SessionFacts{
+			Replica: p.Replica, Session: p.Session, Leaving: p.Leaving, Capacity: p.Capacity, Silence: silence,
+		})
+	}
+	for _, s := range r.slots {
+		f.Slots = append(f.Slots, SlotFacts{
+			Slot: s.number, Holder: s.holder, Epoch: member.Transitions(s.lease), Preferred: s.preferred, Home: s.home, Weight: s.weight,
+			Quarantine: s.quarantine, Phase: s.phase.String(), Busy: s.busy, Owned: r.owner(s) != "", Missing: s.lease == nil,
+		})
+	}
+	return f
+}

@@ -1,0 +1,211 @@
+package state
+
+import (
+	"fmt"
+	"strconv"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
+	member "github.com/machine-controller-fleet/machine-controller-fleet/membership/state"
+)
+
+// takeSlot takes in a version of a slot Lease, nil if there is none: the session holds the slot exactly as long as its
+// Lease shows the write by which it has acquired it.
+func (r *Replica) takeSlot(now member.Moment, s *slot, l *coordinationv1.Lease, asked uint64) {
+	if !s.take(now, r.steps, r.settings.Fleet, l, asked) {
+		return
+	}
+	r.dirty = true
+	switch {
+	case s.phase == free:
+		r.claim(s)
+	case s.lease == nil || s.lease.UID != s.uid || !s.isOurs(r.settings.Session, s.acquired):
+		r.lose(now, s)
+	case s.phase == releasing && s.lease.ResourceVersion != s.released:
+		s.phase, s.uncertain = stopping, false // a newer version that still names us: the release has come too late
+	}
+}
+
+// claim holds the slot if its Lease shows one of our attempts, whether or not it was answered.
+func (r *Replica) claim(s *slot) {
+	for _, acquired := range s.attempts {
+		if s.lease != nil && s.lease.UID == s.attempted.UID && s.isOurs(r.settings.Session, acquired) {
+			s.phase, s.busy, s.attempts = held, true, nil
+			s.uid, s.acquired, s.epoch = s.lease.UID, acquired, member.Transitions(s.lease)
+			r.change(Change{Slot: s.number, Epoch: s.epoch, Kind: Acquired})
+			return
+		}
+	}
+	if len(s.attempts) > 0 && (s.lease == nil || s.lease.ResourceVersion != s.attempted.ResourceVersion) {
+		s.attempts = nil // they would replace a version that is replaced already
+	}
+}
+
+// lose notes that the session does not hold the slot any more.
+func (r *Replica) lose(now member.Moment, s *slot) {
+	s.phase, s.busy, s.ticket, s.since, s.uncertain = free, true, r.ticket(), now, false
+	r.change(Change{Slot: s.number, Epoch: s.epoch, Kind: Lost, Ticket: s.ticket})
+}
+
+// decideSlots moves every slot on.
+func (r *Replica) decideSlots(now member.Moment) {
+	for _, s := range r.slots {
+		if r.expired(now, s) || r.activity != active {
+			continue
+		}
+		if s.mustRead {
+			if r.mayAsk(now, s) {
+				r.askSlot(s, member.Request{Verb: member.Get, Need: member.NeedNothing}, question{})
+			}
+			continue
+		}
+		switch s.phase {
+		case free:
+			r.decideFree(now, s)
+		case held:
+			if !r.wants(now, s) {
+				r.stop(now, s)
+			}
+		case stopping, cancelled:
+			r.decideStopping(now, s)
+		case releasing:
+			r.release(now, s)
+		}
+	}
+}
+
+// expired ends a process that cannot stop what is in flight of a slot that it has lost or gives up. Its session Lease is
+// left as it is: whoever waits for it to be taken waits for longer than anything can be in flight.
+func (r *Replica) expired(now member.Moment, s *slot) bool {
+	if !s.busy || s.phase != cancelled && s.phase != free {
+		return false
+	}
+	deadline := s.since.Add(r.settings.Config.ExitAfterCancel)
+	if !now.Reached(deadline) {
+		r.later(deadline)
+		return false
+	}
+	r.exit(Exit{Reason: ReasonInFlight, Message: fmt.Sprintf(
+		"slot %d: expected nothing in flight %v after it was cancelled, got no word of that; start a new session", s.number, r.settings.Config.ExitAfterCancel)})
+	return true
+}
+
+// wants says that the session should go on holding a slot that it holds.
+func (r *Replica) wants(now member.Moment, s *slot) bool {
+	if s.preferred != "" && s.preferred != r.settings.Replica {
+		return false
+	}
+	return !r.leavesUnasked(now)
+}
+
+// stop begins a hand-over: no more keys are taken, and what is in flight goes on.
+func (r *Replica) stop(now member.Moment, s *slot) {
+	s.phase, s.ticket, s.since = stopping, r.ticket(), now
+	r.change(Change{Slot: s.number, Epoch: s.epoch, Kind: Stopped, Ticket: s.ticket})
+	r.later(now.Add(r.settings.Config.HandOverTimeout))
+}
+
+// cancel ends what is in flight of a slot that is handed over.
+func (r *Replica) cancel(now member.Moment, s *slot) {
+	s.phase, s.ticket, s.since = cancelled, r.ticket(), now
+	r.change(Change{Slot: s.number, Epoch: s.epoch, Kind: Cancelled, Ticket: s.ticket})
+	r.later(now.Add(r.settings.Config.ExitAfterCancel))
+}
+
+// decideStopping goes on with a hand-over, or takes it back.
+func (r *Replica) decideStopping(now member.Moment, s *slot) {
+	switch timeout := s.since.Add(r.settings.Config.HandOverTimeout); {
+	case r.wants(now, s):
+		s.phase, s.busy = held, true
+		r.change(Change{Slot: s.number, Epoch: s.epoch, Kind: Resumed})
+	case !s.busy:
+		r.release(now, s)
+	case s.phase == cancelled:
+	case now.Reached(timeout):
+		r.cancel(now, s)
+	default:
+		r.later(timeout)
+	}
+}
+
+// release clears the holder. From its send nothing starts for the slot, because it may have taken effect, until a newer
+// version of the Lease is seen that still names us.
+func (r *Replica) release(now member.Moment, s *slot) {
+	if !r.mayAsk(now, s) {
+		return
+	}
+	s.phase, s.released = releasing, s.lease.ResourceVersion
+	r.askSlot(s, member.Request{Verb: member.Update, Lease: r.vacated(now, s), Need: member.NeedFence}, question{releases: true})
+}
+
+// vacated returns the slot's Lease without a holder. It notes the slot's weight, and its home where the session leaves
+// without a leader that could.
+func (r *Replica) vacated(now member.Moment, s *slot) *coordinationv1.Lease {
+	l := r.written(now, s)
+	l.Spec.HolderIdentity = nil
+	if weight, known := r.weights[s.number]; known {
+		member.Annotate(l, v1alpha1.AnnotationWeight, strconv.FormatInt(weight, 10))
+	}
+	if r.notes.Leaving && s.home == "" && s.preferred == r.settings.Replica {
+		member.Annotate(l, v1alpha1.AnnotationHome, r.settings.Replica)
+	}
+	return l
+}
+
+// written returns a copy of the slot's Lease to change, with the time of the change for people to read.
+func (r *Replica) written(now member.Moment, s *slot) *coordinationv1.Lease {
+	l := s.lease.DeepCopy()
+	renew := metav1.NewMicroTime(r.timestamp(now))
+	l.Spec.RenewTime = &renew
+	return l
+}
+
+// decideFree acquires a slot that the session does not hold, if it may.
+func (r *Replica) decideFree(now member.Moment, s *slot) {
+	if s.lease == nil || s.busy {
+		return
+	}
+	if s.holder == r.settings.Session && len(s.attempts) == 0 || r.notes.Leaving && len(s.attempts) > 0 {
+		// Somebody has written our name, or a restored etcd shows it. Whoever held the slot until then may not know yet, so
+		// we do not act on it. Or we leave, and an attempt may be under way still: this write makes it too late.
+		if r.mayAsk(now, s) {
+			r.askSlot(s, member.Request{Verb: member.Update, Lease: r.vacated(now, s), Need: member.NeedFence}, question{})
+		}
+		return
+	}
+	if r.notes.Leaving || s.preferred != r.settings.Replica || r.quarantined(now, s) {
+		return
+	}
+	if s.holder != "" && s.holder != r.settings.Session && !r.isDead(now, s, s.holder) {
+		return
+	}
+	if r.mayAsk(now, s) {
+		r.acquire(now, s)
+	}
+}
+
+// acquire writes our session and the next epoch, by compare and swap.
+func (r *Replica) acquire(now member.Moment, s *slot) {
+	l := r.written(now, s)
+	holder, epoch, acquired := r.settings.Session, int32(member.Transitions(s.lease)+1), *l.Spec.RenewTime
+	l.Spec.HolderIdentity, l.Spec.LeaseTransitions, l.Spec.AcquireTime = &holder, &epoch, &acquired
+	member.Annotate(l, v1alpha1.AnnotationQuarantine, "")
+	if s.home == r.settings.Replica {
+		member.Annotate(l, v1alpha1.AnnotationHome, "")
+	}
+	s.newAttempt(acquired.Time)
+	r.askSlot(s, member.Request{Verb: member.Update, Lease: l, Need: member.NeedFence}, question{acquired: acquired.Time})
+}
+
+// timestamp returns the time for a Lease, which tells our writes apart: no two are the same.
+func (r *Replica) timestamp(now member.Moment) time.Time {
+	t := now.Wall.Truncate(time.Microsecond)
+	if !t.After(r.lastTime) {
+		t = r.lastTime.Add(time.Microsecond)
+	}
+	r.lastTime = t
+	return t
+}

@@ -1,0 +1,303 @@
+package state
+
+import (
+	"testing"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+
+	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
+	member "github.com/machine-controller-fleet/machine-controller-fleet/membership/state"
+)
+
+// holding is a replica that holds slot 0.
+func holding(t *testing.T) (s *stage, name string) {
+	t.Helper()
+	s = newStage(t, 8)
+	name = s.slot(0, "", "r-0")
+	s.changes(Change{Slot: 0, Epoch: 1, Kind: Acquired})
+	s.entitled(0, true)
+	s.holder(name, me)
+	return s, name
+}
+
+// on has requests of a verb for a Lease end in an outcome.
+func on(name string, verb member.Verb, outcome member.Outcome, takesEffect bool) func(member.Request) (member.Outcome, bool) {
+	return func(r member.Request) (member.Outcome, bool) {
+		if r.Name == name && r.Verb == verb {
+			return outcome, takesEffect
+		}
+		return member.Done, true
+	}
+}
+
+func TestAcquire(t *testing.T) {
+	t.Run("not what another replica should hold", func(t *testing.T) {
+		s := newStage(t, 8)
+		s.holder(s.slot(0, "", "r-1"), "")
+		s.holder(s.slot(1, "", ""), "")
+		s.changes()
+	})
+	t.Run("not from a session that lives", func(t *testing.T) {
+		s := newStage(t, 8)
+		s.write("fleet-session-r-1", holder(another))
+		s.holder(s.slot(0, another, "r-0"), another)
+		s.run(time.Minute)
+		s.changes()
+	})
+	t.Run("from a session whose Lease is empty, or another's", func(t *testing.T) {
+		for _, now := range []string{"", "r-1_ccccc"} {
+			s := newStage(t, 8)
+			s.write("fleet-session-r-1", holder(now))
+			s.holder(s.slot(0, another, "r-0"), me)
+		}
+	})
+	t.Run("a live read decides, and not what the watch shows", func(t *testing.T) {
+		s := newStage(t, 8)
+		s.write("fleet-session-r-1", holder(""))
+		stored := s.leases["fleet-session-r-1"].DeepCopy()
+		holder(another)(stored)
+		s.put(stored) // and the watch lags
+		s.holder(s.slot(0, another, "r-0"), another)
+		s.run(time.Minute)
+		s.changes()
+	})
+	t.Run("from a session without a Lease, 15 s after a read has shown that", func(t *testing.T) {
+		s := newStage(t, 8)
+		name := s.slot(0, another, "r-0")
+		s.run(14 * time.Second)
+		s.holder(name, another)
+		s.run(2 * time.Second)
+		s.holder(name, me)
+	})
+	t.Run("from what is no session", func(t *testing.T) {
+		s := newStage(t, 8)
+		s.holder(s.slot(0, "written by hand", "r-0"), me)
+	})
+	t.Run("without an answer", func(t *testing.T) {
+		s := newStage(t, 8)
+		s.fate = on("fleet-slot-000", member.Update, member.Unanswered, true)
+		s.slot(0, "", "r-0")
+		s.changes(Change{Slot: 0, Epoch: 1, Kind: Acquired})
+		s.entitled(0, true)
+	})
+	t.Run("refused, and again", func(t *testing.T) {
+		s := newStage(t, 8)
+		s.fate = on("fleet-slot-000", member.Update, member.Refused, false)
+		name := s.slot(0, "", "r-0")
+		s.holder(name, "")
+		s.fate = nil
+		s.run(time.Second)
+		s.holder(name, me)
+	})
+	t.Run("our name on a Lease that we have not acquired is cleared, and then acquired", func(t *testing.T) {
+		s := newStage(t, 8)
+		name := s.slot(0, me, "r-1")
+		s.holder(name, "")
+		s.entitled(0, false)
+		s.changes()
+	})
+	t.Run("not without a live session Lease", func(t *testing.T) {
+		s := newStage(t, 8)
+		s.fate = on("fleet-session-r-0", member.Update, member.Unanswered, false)
+		s.run(10 * time.Second)
+		s.holder(s.slot(0, "", "r-0"), "")
+		s.entitled(0, false)
+	})
+}
+
+func TestHandOver(t *testing.T) {
+	stopped := Change{Slot: 0, Epoch: 1, Kind: Stopped}
+	t.Run("stopped, idle, released", func(t *testing.T) {
+		s, name := holding(t)
+		s.step(Weighed{map[int]int64{0: 7}})
+		s.write(name, prefer("r-1"))
+		s.changes(stopped, Change{Slot: 0, Epoch: 1, Kind: Lost})
+		s.holder(name, "")
+		s.entitled(0, false)
+		if got := s.leases[name].Annotations[v1alpha1.AnnotationWeight]; got != "7" {
+			t.Errorf("weight: want 7, got %q", got)
+		}
+	})
+	t.Run("what is in flight goes on, is cancelled after 30 s, and ends the process after another 15 s", func(t *testing.T) {
+		s, name := holding(t)
+		s.idle = false
+		s.write(name, prefer("r-1"))
+		s.changes(stopped)
+		s.run(29 * time.Second)
+		s.entitled(0, true)
+		s.run(2 * time.Second)
+		s.changes(Change{Slot: 0, Epoch: 1, Kind: Cancelled})
+		s.entitled(0, false)
+		s.run(15 * time.Second)
+		s.exits(ReasonInFlight, false)
+		s.holder(name, me)
+		s.holder("fleet-session-r-0", me)
+	})
+	t.Run("taken back, and an answer to the first stop does not count for the second", func(t *testing.T) {
+		s, name := holding(t)
+		s.idle = false
+		s.write(name, prefer("r-1"))
+		first := s.told[0].Ticket
+		s.write(name, prefer("r-0"))
+		s.write(name, prefer("r-1"))
+		second := s.told[2].Ticket
+		s.changes(stopped, Change{Slot: 0, Epoch: 1, Kind: Resumed}, stopped)
+		s.step(Idle{Slot: 0, Ticket: first})
+		s.holder(name, me)
+		s.step(Idle{Slot: 0, Ticket: second})
+		s.holder(name, "")
+	})
+	t.Run("a release without an answer: nothing starts until a newer version names us", func(t *testing.T) {
+		s, name := holding(t)
+		s.fate = on(name, member.Update, member.Unanswered, false)
+		s.write(name, prefer("r-1"))
+		s.run(time.Second)
+		s.entitled(0, false)
+		s.fate = func(r member.Request) (member.Outcome, bool) { // none of the next ones is sent
+			if r.Name == name && r.Verb == member.Update {
+				return member.Refused, false
+			}
+			return member.Done, true
+		}
+		s.run(3 * time.Second)
+		s.entitled(0, false)
+		s.told = nil
+		s.write(name, prefer("r-0"))
+		s.entitled(0, true)
+		s.changes(Change{Slot: 0, Epoch: 1, Kind: Resumed})
+	})
+	t.Run("a release without an answer that took effect", func(t *testing.T) {
+		s, name := holding(t)
+		s.fate = on(name, member.Update, member.Unanswered, true)
+		s.write(name, prefer("r-1"))
+		s.changes(stopped, Change{Slot: 0, Epoch: 1, Kind: Lost})
+	})
+}
+
+func TestLose(t *testing.T) {
+	lost := Change{Slot: 0, Epoch: 1, Kind: Lost}
+	t.Run("the slot Lease is deleted", func(t *testing.T) {
+		s, name := holding(t)
+		s.remove(name)
+		s.changes(lost)
+		s.run(time.Minute)
+		if s.leases[name] != nil {
+			t.Error("its holder has made it again")
+		}
+	})
+	t.Run("it has another holder, or is another Lease with the same", func(t *testing.T) {
+		for _, change := range []func(*coordinationv1.Lease){holder(another), func(l *coordinationv1.Lease) { l.UID = "restored" }} {
+			s, name := holding(t)
+			s.write(name, change)
+			s.changes(lost)
+			s.entitled(0, false)
+		}
+	})
+	t.Run("what is in flight of a lost slot ends the process", func(t *testing.T) {
+		s, name := holding(t)
+		s.idle = false
+		s.remove(name)
+		s.run(16 * time.Second)
+		s.exits(ReasonInFlight, false)
+	})
+	t.Run("the session is lost", func(t *testing.T) {
+		s, _ := holding(t)
+		s.write("fleet-session-r-0", holder(""))
+		s.run(3 * time.Second)
+		s.exits(ReasonLost, false)
+	})
+	t.Run("other settings than the fleet's", func(t *testing.T) {
+		s, _ := holding(t)
+		s.write("fleet-leader", func(l *coordinationv1.Lease) { l.Annotations = map[string]string{v1alpha1.AnnotationSlots: "512"} })
+		s.exits(ReasonMismatch, false)
+	})
+}
+
+func TestSuspend(t *testing.T) {
+	suspended := Change{Slot: Everything, Kind: Suspended}
+	away := on("fleet-session-r-0", member.Update, member.Unanswered, false)
+	t.Run("at the fence, and on again", func(t *testing.T) {
+		s, _ := holding(t)
+		s.fate = away
+		s.run(8 * time.Second)
+		s.entitled(0, true)
+		s.run(2 * time.Second)
+		s.changes(suspended)
+		s.entitled(0, false)
+		s.run(time.Minute)
+		s.fate = nil
+		s.run(3 * time.Second)
+		s.changes(Change{Slot: 0, Epoch: 1, Kind: Resumed})
+		s.entitled(0, true)
+	})
+	t.Run("not on again before the slot Leases are read", func(t *testing.T) {
+		s, name := holding(t)
+		s.fate = away
+		s.run(10 * time.Second)
+		holder(another)(s.leases[name]) // and the watch does not show it
+		s.put(s.leases[name].DeepCopy())
+		s.fate = on("", member.List, member.Unanswered, false)
+		s.run(3 * time.Second)
+		s.entitled(0, false)
+		s.fate = nil
+		s.run(3 * time.Second)
+		s.changes(suspended, Change{Slot: 0, Epoch: 1, Kind: Lost})
+	})
+	t.Run("what is in flight 2 s after the fence ends the process", func(t *testing.T) {
+		s, _ := holding(t)
+		s.fate, s.idle = away, false
+		s.run(10 * time.Second)
+		if s.exit != nil {
+			t.Fatalf("exit %+v", s.exit)
+		}
+		s.run(2 * time.Second)
+		s.exits(ReasonInFlight, false)
+	})
+	t.Run("a suspended machine", func(t *testing.T) {
+		s, _ := holding(t)
+		later := member.Moment{Monotonic: s.now + time.Millisecond, Wall: at(s.now + time.Hour).Wall}
+		out := s.replica.Step(later, Woke{})
+		if len(out.Changes) != 1 || out.Changes[0].Kind != Suspended {
+			t.Errorf("want it suspended by the wall clock, got %+v", out.Changes)
+		}
+		s.entitled(0, false)
+	})
+}
+
+func TestLeave(t *testing.T) {
+	t.Run("the leader plans its slots elsewhere", func(t *testing.T) {
+		s, name := holding(t)
+		s.step(Leaving{})
+		s.run(time.Second)
+		if s.leases["fleet-session-r-0"].Annotations[v1alpha1.AnnotationLeaving] == "" {
+			t.Error("it is not announced")
+		}
+		s.holder(name, me)
+		s.write(name, prefer("r-1"))
+		s.exits(ReasonLeft, true)
+		s.holder("fleet-session-r-0", "")
+	})
+	t.Run("without a leader", func(t *testing.T) {
+		s, name := holding(t)
+		s.step(Leaving{})
+		s.run(6 * time.Second)
+		s.exits(ReasonLeft, true)
+		s.holder(name, "")
+		if got := s.leases[name].Annotations[v1alpha1.AnnotationHome]; got != "r-0" {
+			t.Errorf("home: want r-0, got %q", got)
+		}
+	})
+	t.Run("without an API server", func(t *testing.T) {
+		s, _ := holding(t)
+		s.fate = func(member.Request) (member.Outcome, bool) { return member.Unanswered, false }
+		s.step(Leaving{})
+		s.run(time.Minute)
+		s.exits(ReasonLeft, false)
+	})
+	t.Run("before it has begun", func(t *testing.T) {
+		s := newStage(t, 8)
+		s.step(Leaving{})
+		s.exits(ReasonLeft, true)
+	})
+}

@@ -1,0 +1,261 @@
+package state
+
+import (
+	"strconv"
+	"testing"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+
+	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
+	member "github.com/machine-controller-fleet/machine-controller-fleet/membership/state"
+)
+
+// leads is a leader of a fleet with another session.
+func leads(t *testing.T) *stage {
+	t.Helper()
+	s := newStage(t, 8)
+	s.live = []string{another}
+	s.write("fleet-session-r-1", holder(another))
+	s.step(Elected{})
+	return s
+}
+
+func (s *stage) preferred(slot int) string {
+	return s.leases[member.SlotLeaseName("fleet", slot, 8)].Annotations[v1alpha1.AnnotationPreferredHolder]
+}
+
+func TestInstall(t *testing.T) {
+	s := leads(t)
+	for slot := range 8 {
+		l := s.leases[member.SlotLeaseName("fleet", slot, 8)]
+		if l == nil || l.Annotations[v1alpha1.AnnotationQuarantine] != me+","+another || l.Annotations[v1alpha1.AnnotationLeaseUID] != string(l.UID) {
+			t.Fatalf("slot %d: want a Lease in quarantine with both sessions listed, got %+v", slot, l)
+		}
+	}
+	s.run(16 * time.Second)
+	count := map[string]int{}
+	for slot := range 8 {
+		count[s.preferred(slot)]++
+	}
+	if count["r-0"] != 4 || count["r-1"] != 4 {
+		t.Errorf("want 4 slots for each of r-0 and r-1, got %v", count)
+	}
+	s.changes() // the other session has not confirmed
+	s.run(30 * time.Second)
+	s.changes()
+	s.write("fleet-session-r-1", func(l *coordinationv1.Lease) {
+		confirmed := ""
+		for slot := range 8 {
+			confirmed += string(s.leases[member.SlotLeaseName("fleet", slot, 8)].UID) + ","
+		}
+		member.Annotate(l, v1alpha1.AnnotationConfirmed, confirmed)
+	})
+	held := 0
+	for slot := range 8 {
+		if _, ok := s.replica.Entitled(slot); ok {
+			held++
+		}
+	}
+	if held == 0 {
+		t.Error("nothing is acquired although all have confirmed")
+	}
+}
+
+func TestQuarantine(t *testing.T) {
+	// listed has a leader elsewhere make the slot's Lease anew and list the sessions on it.
+	listed := func(s *stage, name, sessions string) {
+		s.write(name, func(l *coordinationv1.Lease) {
+			*l = *newLease("fleet", "ns", name)
+			l.UID = "made-again"
+			prefer("r-0")(l)
+		})
+		s.run(20 * time.Second)
+		s.holder(name, "") // a list that is late starts the time when it comes
+		s.write(name, func(l *coordinationv1.Lease) {
+			member.Annotate(l, v1alpha1.AnnotationLeaseUID, string(l.UID))
+			member.Annotate(l, v1alpha1.AnnotationQuarantine, sessions)
+		})
+		s.run(14 * time.Second)
+		s.holder(name, "")
+		s.run(2 * time.Second)
+	}
+	t.Run("15 s after the list", func(t *testing.T) {
+		s, name := holding(t)
+		s.remove(name)
+		listed(s, name, me)
+		s.holder(name, me)
+	})
+	t.Run("a listed session that is dead does not have to confirm", func(t *testing.T) {
+		s, name := holding(t)
+		s.write("fleet-session-r-1", holder(""))
+		s.remove(name)
+		listed(s, name, me+","+another)
+		s.holder(name, me)
+	})
+	t.Run("a listed session that lives has to", func(t *testing.T) {
+		s, name := holding(t)
+		s.write("fleet-session-r-1", holder(another))
+		s.remove(name)
+		listed(s, name, me+","+another)
+		s.holder(name, "")
+		s.write("fleet-session-r-1", func(l *coordinationv1.Lease) { member.Annotate(l, v1alpha1.AnnotationConfirmed, "made-again") })
+		s.holder(name, me)
+	})
+	t.Run("confirmed only when nothing is in flight", func(t *testing.T) {
+		s, name := holding(t)
+		s.idle = false
+		s.write("fleet-session-r-1", holder(another))
+		s.remove(name)
+		ticket := s.told[len(s.told)-1].Ticket
+		s.write(name, func(l *coordinationv1.Lease) {
+			*l = *newLease("fleet", "ns", name)
+			l.UID = "made-again"
+			member.Annotate(l, v1alpha1.AnnotationLeaseUID, string(l.UID))
+			member.Annotate(l, v1alpha1.AnnotationQuarantine, me)
+		})
+		s.run(5 * time.Second)
+		if got := s.leases["fleet-session-r-0"].Annotations[v1alpha1.AnnotationConfirmed]; got != "" {
+			t.Errorf("confirmed %q with something in flight", got)
+		}
+		s.step(Idle{Slot: 0, Ticket: ticket})
+		if got := s.leases["fleet-session-r-0"].Annotations[v1alpha1.AnnotationConfirmed]; got != "made-again" {
+			t.Errorf("want it confirmed, got %q", got)
+		}
+	})
+}
+
+func TestDeclareDead(t *testing.T) {
+	t.Run("after 15 s of silence, and its slots go to another", func(t *testing.T) {
+		s := leads(t)
+		name := s.slot(0, another, "r-1")
+		s.run(30 * time.Second)
+		s.live = nil
+		s.run(13 * time.Second)
+		s.holder("fleet-session-r-1", another)
+		s.run(3 * time.Second)
+		s.holder("fleet-session-r-1", "")
+		s.holder(name, me)
+	})
+	t.Run("with the version that was silent, and no other", func(t *testing.T) {
+		s := leads(t)
+		s.run(30 * time.Second)
+		s.live = nil
+		renewed := s.put(s.leases["fleet-session-r-1"].DeepCopy()) // and the watch lags
+		s.run(20 * time.Second)
+		s.holder("fleet-session-r-1", another)
+		s.step(Seen{renewed})
+		s.run(20 * time.Second)
+		s.holder("fleet-session-r-1", "")
+	})
+	t.Run("by the leader alone", func(t *testing.T) {
+		s := leads(t)
+		s.step(Deposed{})
+		s.live = nil
+		s.run(time.Minute)
+		s.holder("fleet-session-r-1", another)
+	})
+}
+
+func TestPlan(t *testing.T) {
+	t.Run("a replica that leaves is planned away, and its slots remember it for 10 minutes", func(t *testing.T) {
+		s := leads(t)
+		s.slot(0, another, "r-1")
+		s.run(20 * time.Second)
+		s.write("fleet-session-r-1", func(l *coordinationv1.Lease) { member.Annotate(l, v1alpha1.AnnotationLeaving, "true") })
+		s.run(2 * time.Second)
+		home := func() string { return s.leases["fleet-slot-000"].Annotations[v1alpha1.AnnotationHome] }
+		if s.preferred(0) != "r-0" || home() != "r-1" {
+			t.Fatalf("want it for r-0 with the home r-1, got %s and %q", s.preferred(0), home())
+		}
+		s.live = nil
+		s.write("fleet-session-r-1", holder(""))
+		s.run(11 * time.Minute)
+		if home() != "" {
+			t.Errorf("want no home after 10 minutes, got %q", home())
+		}
+	})
+	t.Run("a slot that its preferred holder does not take goes to another", func(t *testing.T) {
+		s := leads(t)
+		s.run(20 * time.Second)
+		name := s.slot(0, "", "r-1")
+		s.run(4 * time.Second)
+		s.holder(name, "")
+		s.run(3 * time.Second)
+		s.holder(name, me)
+	})
+	t.Run("not before the view is warm", func(t *testing.T) {
+		s := leads(t)
+		s.slot(0, "", "")
+		s.run(13 * time.Second)
+		if got := s.preferred(0); got != "" {
+			t.Errorf("planned for %q", got)
+		}
+		s.run(3 * time.Second)
+		if got := s.preferred(0); got == "" {
+			t.Error("not planned")
+		}
+	})
+	t.Run("a slot Lease without its labels gets them back", func(t *testing.T) {
+		s := leads(t)
+		s.slot(0, another, "r-1")
+		if s.write("fleet-slot-000", func(l *coordinationv1.Lease) { l.Labels = nil }); s.leases["fleet-slot-000"].Labels[v1alpha1.LabelFleet] != "fleet" {
+			t.Errorf("got %v", s.leases["fleet-slot-000"].Labels)
+		}
+	})
+}
+
+func TestRecord(t *testing.T) {
+	s := settings(8)
+	if err := CheckRecord(s, Record(s)); err != nil {
+		t.Error(err)
+	}
+	if err := CheckRecord(s, nil); err != nil {
+		t.Errorf("nothing is recorded yet: %v", err)
+	}
+	for key := range Record(s) {
+		if err := CheckRecord(s, map[string]string{key: "other"}); err == nil {
+			t.Errorf("%s: want an error", key)
+		}
+	}
+}
+
+func TestSettings(t *testing.T) {
+	for name, change := range map[string]func(*Settings){
+		"session":  func(s *Settings) { s.Session = "r-1_aaaaa" },
+		"fleet":    func(s *Settings) { s.Fleet = "" },
+		"slots":    func(s *Settings) { s.Slots = 0 },
+		"capacity": func(s *Settings) { s.Capacity = -1 },
+		"config":   func(s *Settings) { s.Config.Fence = 0 },
+		"plan":     func(s *Settings) { s.Plan.Window = 0 },
+	} {
+		s := settings(8)
+		if change(&s); s.Validate() == nil {
+			t.Errorf("%s: want an error", name)
+		}
+	}
+}
+
+// BenchmarkSeenRenewal is what a replica pays for each renewal of another: 50 replicas renew every 2 s.
+func BenchmarkSeenRenewal(b *testing.B) {
+	r, err := NewReplica(settings(256))
+	if err != nil {
+		b.Fatal(err)
+	}
+	var leases []*coordinationv1.Lease
+	for i := range 50 {
+		l := &coordinationv1.Lease{}
+		l.Name = member.SessionLeaseName("fleet", "r-"+strconv.Itoa(i+1))
+		holder(member.Identity("r-"+strconv.Itoa(i+1), "aaaaa"))(l)
+		leases = append(leases, l)
+	}
+	r.Step(at(time.Second), Listed{leases})
+	b.ReportAllocs()
+	version := 0
+	for b.Loop() {
+		version++
+		l := *leases[version%50]
+		l.ResourceVersion = strconv.Itoa(version)
+		r.Step(at(time.Second), Seen{&l})
+	}
+}

@@ -1,0 +1,56 @@
+package state
+
+import (
+	"strconv"
+	"strings"
+
+	member "github.com/machine-controller-fleet/machine-controller-fleet/membership/state"
+)
+
+// leavesUnasked says that a session that leaves has waited long enough for the leader to plan its slots elsewhere.
+func (r *Replica) leavesUnasked(now member.Moment) bool {
+	if !r.notes.Leaving {
+		return false
+	}
+	deadline := r.leavingAt.Add(r.settings.Config.LeaveUnasked)
+	if now.Reached(deadline) {
+		return true
+	}
+	r.later(deadline)
+	return false
+}
+
+// decideLeave gives up the session Lease when nothing is held and nothing in flight.
+func (r *Replica) decideLeave(now member.Moment) {
+	if !r.notes.Leaving {
+		return
+	}
+	for _, s := range r.slots {
+		if s.phase != free || s.busy || s.asked || s.mustRead || len(s.attempts) > 0 {
+			return
+		}
+	}
+	r.own.Release(now)
+}
+
+// writeNotes puts on the session Lease what the others have to know.
+func (r *Replica) writeNotes(now member.Moment) {
+	var confirmed, weights []string
+	for _, s := range r.slots {
+		if r.confirms(s) {
+			confirmed = append(confirmed, string(s.lease.UID))
+		}
+		if weight, known := r.weights[s.number]; known && s.phase != free {
+			weights = append(weights, strconv.Itoa(s.number)+":"+strconv.FormatInt(weight, 10))
+		}
+	}
+	r.notes.Confirmed = strings.Join(confirmed, ",")
+	if text := strings.Join(weights, ","); text != r.notes.Weights {
+		if next := r.weighedAt.Add(r.settings.Config.WeighEvery); r.weighedAt.IsZero() || now.Reached(next) {
+			r.notes.Weights, r.weighedAt = text, now
+		} else {
+			r.later(next)
+		}
+	}
+	r.own.Note(r.notes)
+}

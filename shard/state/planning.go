@@ -1,0 +1,168 @@
+package state
+
+import (
+	"maps"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
+	member "github.com/machine-controller-fleet/machine-controller-fleet/membership/state"
+	"github.com/machine-controller-fleet/machine-controller-fleet/shard/plan"
+)
+
+// planSlots plans, once the view is warm: before that a dead replica could look alive and get slots, and one that starts
+// along with us would be planned without.
+func (r *Replica) planSlots(now member.Moment) {
+	if !r.others.Warm(now) {
+		if since, observing := r.others.Observing(); observing {
+			r.later(since.Add(r.settings.Config.TakeOver))
+		}
+		return
+	}
+	if now.Since(r.planAgain) < 0 {
+		r.later(r.planAgain)
+		return
+	}
+	r.planAgain = now.Add(r.settings.Config.PlanEvery)
+	r.planned = plan.Plan(r.settings.Plan, r.world(now))
+	for _, move := range r.planned.Moves {
+		s := r.slots[move.Slot]
+		s.target, s.targetHome = move.To, move.Home
+		if move.Calm() {
+			s.movedAt = now
+		}
+		if move.PassOver() {
+			if s.passed == nil {
+				s.passed = map[string]time.Duration{}
+			}
+			s.passed[move.From] = now.Monotonic + r.settings.Plan.PassOverFor
+		}
+	}
+	if again := r.planned.Again; again > now.Monotonic {
+		r.later(latest(r.planAgain, now.Add(again-now.Monotonic)))
+	}
+}
+
+// world is what the plan rests on.
+func (r *Replica) world(now member.Moment) plan.World {
+	w := plan.World{Now: now.Monotonic, Slots: make([]plan.Slot, 0, len(r.slots))}
+	weights := map[string]map[int]int64{}
+	for _, peer := range r.others.Peers() {
+		leaving := peer.Leaving || peer.Session == r.settings.Session && r.notes.Leaving
+		if peer.Session != "" || leaving {
+			w.Replicas = append(w.Replicas, plan.Replica{Name: peer.Replica, Capacity: peer.Capacity, Leaving: leaving})
+		}
+		weights[peer.Replica] = readWeights(peer.Weights)
+	}
+	for _, s := range r.slots {
+		maps.DeleteFunc(s.passed, func(_ string, until time.Duration) bool { return until <= now.Monotonic })
+		one := plan.Slot{
+			Weight: s.weight, Holder: r.owner(s), Preferred: s.preferred, Home: s.home,
+			UnownedSince: s.ownerless.Monotonic, Moved: s.movedAt.Monotonic, Passed: s.passed,
+		}
+		if s.target != "" {
+			one.Preferred, one.Home = s.target, s.targetHome
+		}
+		if one.Home != "" {
+			one.HomeUntil = s.homeSince.Add(r.settings.Plan.HomeFor).Monotonic
+			if s.home != one.Home {
+				one.HomeUntil = now.Add(r.settings.Plan.HomeFor).Monotonic
+			}
+		}
+		if weight, known := weights[one.Holder][s.number]; known {
+			one.Weight = weight
+		}
+		w.Slots = append(w.Slots, one)
+	}
+	return w
+}
+
+// owner returns the replica whose session holds the slot and, as far as we have seen, lives; "" if there is none.
+func (r *Replica) owner(s *slot) string {
+	replica, ok := member.ReplicaOf(s.holder)
+	if !ok || s.lease == nil || !s.genuine || r.others.Peer(replica).Session != s.holder {
+		return ""
+	}
+	return replica
+}
+
+// isTakeable says that nothing keeps the preferred holder from acquiring the slot, as far as we have seen.
+func (r *Replica) isTakeable(now member.Moment, s *slot) bool {
+	if s.lease == nil || !s.genuine || s.preferred == "" || r.owner(s) != "" {
+		return false
+	}
+	if s.holder != "" && !r.looksDead(now, s.holder) {
+		return false
+	}
+	if len(s.quarantine) == 0 {
+		return true
+	}
+	if end := s.listed.Add(r.settings.Config.TakeOver); now.Since(end) < 0 {
+		r.later(end)
+		return false
+	}
+	for _, session := range s.quarantine {
+		if !r.confirmed(s, session) && !r.looksDead(now, session) {
+			return false
+		}
+	}
+	return true
+}
+
+func (r *Replica) looksDead(now member.Moment, session string) bool {
+	at, dead := r.others.Death(now, session)
+	if dead && now.Since(at) < 0 {
+		r.later(at)
+		return false
+	}
+	return dead
+}
+
+// timeOwnerless notes since when nobody holds a slot that its preferred holder could take.
+func (r *Replica) timeOwnerless(now member.Moment, s *slot) {
+	switch {
+	case !r.isTakeable(now, s):
+		s.ownerless, s.candidate = member.Moment{}, ""
+	case s.candidate != s.preferred:
+		s.ownerless, s.candidate = now, s.preferred
+	}
+}
+
+// writePlan writes the preferred holders that are planned and not yet written, and takes away home notes that have had
+// their time.
+func (r *Replica) writePlan(now member.Moment) {
+	for _, s := range r.slots {
+		if s.target == "" && s.home != "" && s.preferred != "" {
+			if until := s.homeSince.Add(r.settings.Plan.HomeFor); now.Since(until) < 0 {
+				r.later(until)
+			} else {
+				s.target, s.targetHome = s.preferred, ""
+			}
+		}
+		if s.target == s.preferred && s.targetHome == s.home {
+			s.target, s.targetHome = "", ""
+		}
+		if s.target == "" || s.lease == nil || s.mustRead || !r.mayAsk(now, s) {
+			continue
+		}
+		l := r.written(now, s)
+		member.Annotate(l, v1alpha1.AnnotationPreferredHolder, s.target)
+		member.Annotate(l, v1alpha1.AnnotationHome, s.targetHome)
+		r.askSlot(s, member.Request{Verb: member.Update, Lease: l, Need: member.NeedLeadership}, question{})
+	}
+}
+
+// readWeights reads the weights that a session reports. What cannot be read is left out.
+func readWeights(text string) map[int]int64 {
+	weights := map[int]int64{}
+	for entry := range strings.SplitSeq(text, ",") {
+		number, value, _ := strings.Cut(entry, ":")
+		slot, err := strconv.Atoi(number)
+		weight, err2 := strconv.ParseInt(value, 10, 64)
+		if err == nil && err2 == nil {
+			weights[slot] = weight
+		}
+	}
+	return weights
+}
