@@ -1,0 +1,247 @@
+package simulation
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+
+	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
+	member "github.com/machine-controller-fleet/machine-controller-fleet/membership/state"
+	"github.com/machine-controller-fleet/machine-controller-fleet/shard/state"
+)
+
+// checker sees all at once, and remembers the first thing that was wrong.
+type checker struct {
+	w         *world
+	violation string
+	at        time.Duration
+	stuck     bool // it is that the fleet does not come to rest
+	// created are the sessions that have made their Lease, with the request; held those that have ever held one; tampered are
+	// the Leases that were changed or removed by hand.
+	created        map[string]uint64
+	held, tampered map[string]bool
+	restored       time.Duration // when etcd was; zero: never
+	epochs         map[string]int64
+	tally          tally
+}
+
+// tally counts what happened in a run, so that it shows that a run was worth its time.
+type tally struct {
+	Acts, Late, Acquired, TakenOver, Suspended, Declared int
+	Exits                                                map[state.Reason]int
+}
+
+func newChecker(w *world) checker {
+	return checker{
+		w: w, created: map[string]uint64{}, held: map[string]bool{}, tampered: map[string]bool{}, epochs: map[string]int64{},
+		tally: tally{Exits: map[state.Reason]int{}},
+	}
+}
+
+func (c *checker) fail(format string, args ...any) {
+	if c.violation == "" {
+		c.violation, c.at = fmt.Sprintf(format, args...), c.w.now
+		c.w.tell("VIOLATION: %s", c.violation)
+	}
+}
+
+// afterRestore: for a while after etcd was restored, its contents contradict what has happened since.
+func (c *checker) afterRestore() bool {
+	return c.restored != 0 && c.w.now-c.restored < 4*c.w.config.TakeOver
+}
+
+// stepped: nobody else is entitled to what the process is entitled to.
+func (c *checker) stepped(p *process) {
+	c.tally.Suspended += p.suspensions
+	p.suspensions = 0
+	for slot := range p.entitled {
+		if !p.owns(slot) {
+			continue
+		}
+		if other := c.otherOwner(p, slot); other != nil {
+			c.fail("slot %d: %s (epoch %d) and %s (epoch %d) are both entitled", slot, p.session, p.epochs[slot], other.session, other.epochs[slot])
+		}
+	}
+}
+
+func (c *checker) otherOwner(p *process, slot int) *process {
+	for _, other := range c.w.processes {
+		if other != p && other.owns(slot) {
+			return other
+		}
+	}
+	return nil
+}
+
+// acts: the process has checked that it may start a side effect.
+func (c *checker) acts(p *process, slot int) {
+	c.tally.Acts++
+	if other := c.otherOwner(p, slot); other != nil {
+		c.fail("slot %d: %s acts while %s is entitled", slot, p.session, other.session)
+	}
+}
+
+// lands: the side effect is sent. Only a process that was stopped since its check may be late.
+func (c *checker) lands(p *process, slot int, began time.Duration) {
+	if c.otherOwner(p, slot) == nil {
+		return
+	}
+	c.tally.Late++
+	if p.resumed < began {
+		c.fail("slot %d: what %s began at %v lands late, and it was running all the time", slot, p.session, began)
+	}
+}
+
+// preconditions of an update, as it arrives.
+func (c *checker) preconditions(by *process, req member.Request) {
+	if req.Lease.UID == "" || req.Lease.ResourceVersion == "" {
+		c.fail("%s updates %s without UID or resourceVersion", by.session, req.Name)
+	}
+}
+
+// written: a version of a Lease is about to be stored; by is nil for people.
+func (c *checker) written(by *process, old, l *coordinationv1.Lease, req member.Request) {
+	if by == nil {
+		c.w.tell("somebody edits %s", brief(l))
+		return
+	}
+	if c.w.story != nil {
+		c.w.tell("%s: %s %s", by.session, req.Verb, brief(l))
+	}
+	if slot, ok := member.SlotOfLease(fleetName, l.Name, c.w.slots); ok {
+		c.slotWritten(by, slot, old, l, req)
+	} else if replica, ok := member.ReplicaOfLease(fleetName, l.Name); ok {
+		c.sessionWritten(by, replica, old, l, req)
+	}
+}
+
+func (c *checker) slotWritten(by *process, slot int, old, l *coordinationv1.Lease, req member.Request) {
+	before, after := member.Holder(old), member.Holder(l)
+	if preferred := v1alpha1.AnnotationPreferredHolder; (old == nil || old.Annotations[preferred] != l.Annotations[preferred]) &&
+		l.Annotations[preferred] != "" && req.Need != member.NeedLeadership {
+		c.fail("slot %d: %s writes the preferred holder and needs %s for it", slot, by.session, req.Need)
+	}
+	if before == after {
+		return
+	}
+	if after == "" {
+		if before != by.session && !c.isDead(before) && !c.tampered[l.Name] && !c.afterRestore() {
+			c.fail("slot %d: %s clears its holder %s, which is not dead", slot, by.session, before)
+		}
+		return
+	}
+	c.tally.Acquired++
+	if after != by.session || req.Need != member.NeedFence {
+		c.fail("slot %d: %s writes %s as its holder and needs %s for it", slot, by.session, after, req.Need)
+	}
+	if before != "" {
+		c.tally.TakenOver++
+		if !c.isDead(before) && !c.afterRestore() {
+			c.fail("slot %d: %s takes it from %s, which is not dead", slot, by.session, before)
+		}
+	}
+	if epoch := member.Transitions(l); epoch <= c.epochs[string(l.UID)] && !c.afterRestore() {
+		c.fail("slot %d: %s acquires it with epoch %d, after %d", slot, by.session, epoch, c.epochs[string(l.UID)])
+	}
+	c.epochs[string(l.UID)] = member.Transitions(l)
+	for _, other := range c.w.processes {
+		if other != by && other.mode == running && len(other.work[slot].calls) > 0 && c.w.now-other.resumed > c.w.config.TakeOver {
+			c.fail("slot %d: %s acquires it while %s, which was running all the time, has something of it in flight", slot, by.session, other.session)
+		}
+	}
+}
+
+// isDead says that a session does not hold its Lease.
+func (c *checker) isDead(session string) bool {
+	replica, ok := member.ReplicaOf(session)
+	return !ok || member.Holder(c.w.api.leases[member.SessionLeaseName(fleetName, replica)]) != session
+}
+
+func (c *checker) sessionWritten(by *process, replica string, old, l *coordinationv1.Lease, req member.Request) {
+	before, after := member.Holder(old), member.Holder(l)
+	if old == nil {
+		if first, again := c.created[by.session]; again && first != req.ID { // the network may repeat the first
+			c.fail("%s makes its session Lease twice", by.session)
+		}
+		c.created[by.session] = req.ID
+	}
+	if before == after {
+		return
+	}
+	if after != "" && (after != by.session || replica != by.pod.name) {
+		c.fail("%s puts %s on %s", by.session, after, l.Name)
+	}
+	c.held[after] = true
+	if before != "" && before != by.session {
+		c.tally.Declared++
+		if c.w.faults.onlyOutages {
+			c.fail("%s declares %s dead, and nothing but the API server was away", by.session, before)
+		}
+	}
+}
+
+// exited: a process ends by itself.
+func (c *checker) exited(p *process, e *state.Exit) {
+	c.tally.Exits[e.Reason]++
+	lease := c.w.api.leases[member.SessionLeaseName(fleetName, p.pod.name)]
+	holds := member.Holder(lease) == p.session
+	switch e.Reason {
+	case state.ReasonLeft:
+		if !p.leaving {
+			c.fail("%s leaves, and nobody has asked it to: %s", p.session, e.Message)
+		}
+		if e.Empty && holds && !c.afterRestore() {
+			c.fail("%s says that its session Lease is empty, and it is not", p.session)
+		}
+		for slot := range c.w.slots {
+			name := member.SlotLeaseName(fleetName, slot, c.w.slots)
+			if e.Empty && member.Holder(c.w.api.leases[name]) == p.session && !c.tampered[name] && !c.afterRestore() {
+				c.fail("%s has left, and holds slot %d", p.session, slot)
+			}
+		}
+	case state.ReasonLost:
+		if holds && p.active && !c.tampered[lease.Name] && c.restored == 0 {
+			c.fail("%s says that it has lost its session Lease, and it has not: %s", p.session, e.Message)
+		}
+	case state.ReasonInFlight:
+		busy := slices.ContainsFunc(p.work, func(w work) bool { return len(w.calls) > 0 })
+		if !busy && c.w.now-p.resumed > time.Second { // what goes on finds the time past before it finds the answer
+			c.fail("%s exits because of what is in flight, and nothing is: %s", p.session, e.Message)
+		}
+		if e.Empty {
+			c.fail("%s exits because of what is in flight, and has emptied its session Lease", p.session)
+		}
+	case state.ReasonMismatch:
+		c.fail("%s exits: %s", p.session, e.Message)
+	}
+	if c.w.faults.onlyOutages && c.held[p.session] {
+		c.fail("%s exits, and nothing but the API server was away: %s", p.session, e.Message)
+	}
+}
+
+// atRest says that every slot is held by a session that lives, is preferred and works; or what is missing.
+func (c *checker) atRest() (missing string) {
+	for slot := range c.w.slots {
+		l := c.w.api.leases[member.SlotLeaseName(fleetName, slot, c.w.slots)]
+		holder := member.Holder(l)
+		owner := slices.IndexFunc(c.w.processes, func(p *process) bool { return p.session == holder && p.mode == running })
+		switch {
+		case owner < 0:
+			return fmt.Sprintf("slot %d has no holder that lives: %s", slot, brief(l))
+		case l.Annotations[v1alpha1.AnnotationPreferredHolder] != c.w.processes[owner].pod.name:
+			return fmt.Sprintf("slot %d has not the preferred holder: %s", slot, brief(l))
+		case !c.w.processes[owner].owns(slot):
+			return fmt.Sprintf("%s holds slot %d and is not entitled to it", holder, slot)
+		case !c.w.processes[owner].work[slot].open || c.w.processes[owner].work[slot].stopping:
+			return fmt.Sprintf("%s holds slot %d and takes no keys", holder, slot)
+		}
+	}
+	for _, p := range c.w.processes {
+		if p.mode == running && p.machine.Suspended() {
+			return p.session + " is suspended"
+		}
+	}
+	return ""
+}

@@ -1,0 +1,478 @@
+package simulation
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
+	member "github.com/machine-controller-fleet/machine-controller-fleet/membership/state"
+	"github.com/machine-controller-fleet/machine-controller-fleet/shard/state"
+)
+
+// faults are what may go wrong in a run, and what is going wrong just now.
+type faults struct {
+	w           *world
+	on          bool
+	kinds       []func()
+	onlyOutages bool
+
+	lossOneIn, repeatOneIn, refusalOneIn, lateOneIn, longCallOneIn int
+	drift                                                          float64
+	delayMost, lagMost                                             time.Duration
+	cut, stuck, held                                               map[*process]time.Duration // until when
+}
+
+// promises are what the protocol rests on, and what an environment of a test breaks.
+type promises struct {
+	fenceFromAnswer  bool // the time of a send is taken when the answer comes, which is waited for
+	noCompare        bool // the API server does not compare resourceVersions
+	noUID            bool // it does not compare UIDs, and makes what is missing
+	staleReads       bool // reads are answered from a cache
+	createdForgotten bool // that a session Lease was created is not stored
+	idleAtOnce       bool // the shell says that nothing is in flight when something is
+	lockForAll       bool // every process gets the file lock
+	lossIsRefusal    bool // a write without an answer is taken for one without effect
+	quickRestore     bool // etcd is restored within less than the fence
+	fastClocks       bool // clocks drift more than is allowed
+	blindWall        bool // the wall clock stands still while the machine is suspended
+}
+
+// weather changes what was drawn for a run; nil changes nothing.
+type weather func(w *world, f *faults)
+
+// nothingButOutages of the API server.
+func nothingButOutages(w *world, f *faults) {
+	*f = faults{w: w, onlyOutages: true, kinds: []func(){w.outage}, delayMost: f.delayMost, lagMost: f.lagMost, drift: f.drift, cut: f.cut, stuck: f.stuck, held: f.held}
+}
+
+// newFaults draws what kinds of faults a run has.
+func newFaults(w *world) faults {
+	f := faults{
+		w: w, cut: map[*process]time.Duration{}, stuck: map[*process]time.Duration{}, held: map[*process]time.Duration{},
+		delayMost: 50 * time.Millisecond, lagMost: 100 * time.Millisecond, drift: 0.02,
+	}
+	if w.broken.fastClocks {
+		f.drift = 0.6
+	}
+	// A wall clock that is set back while its machine is suspended hides the suspension from both clocks: no run has both.
+	clocks := w.setClock
+	if w.chance(2) {
+		clocks = w.sleep
+	}
+	for _, kind := range []func(){
+		w.outage, w.pause, w.pause, clocks, w.crash, w.crash, w.replacePod, w.twin, w.cutOff, w.fade, w.sticky, w.breakWatch, w.deleteLease, w.editLease,
+		w.restoreBackup, w.restart, w.restart, w.scale,
+	} {
+		if w.chance(3) {
+			f.kinds = append(f.kinds, kind)
+		}
+	}
+	rates := []int{0, 0, 100, 20}
+	f.lossOneIn, f.repeatOneIn = rates[w.random.IntN(4)], rates[w.random.IntN(4)]
+	f.refusalOneIn, f.lateOneIn = rates[w.random.IntN(4)], rates[w.random.IntN(4)]
+	f.longCallOneIn = rates[w.random.IntN(4)]
+	if w.chance(3) {
+		f.delayMost = 3 * time.Second
+	}
+	if w.chance(3) {
+		f.lagMost = 5 * time.Second
+	}
+	return f
+}
+
+func (f *faults) lost(p *process) bool {
+	return f.w.now < f.cut[p] || f.on && f.w.chance(f.lossOneIn)
+}
+
+func (f *faults) repeated() bool   { return f.on && f.w.chance(f.repeatOneIn) }
+func (f *faults) turnedAway() bool { return f.on && f.w.chance(f.refusalOneIn) }
+
+func (f *faults) delay() time.Duration {
+	if !f.on {
+		return f.w.between(0, 20*time.Millisecond)
+	}
+	if f.w.chance(f.lateOneIn) {
+		return f.w.between(time.Second, 60*time.Second)
+	}
+	if f.w.chance(10) {
+		return f.w.between(0, f.delayMost)
+	}
+	return f.w.between(0, 20*time.Millisecond)
+}
+
+// answer is the delay of an answer.
+func (f *faults) answer(p *process) time.Duration {
+	return f.delay() + max(0, f.held[p]-f.w.now)
+}
+
+func (f *faults) lag(*process) time.Duration {
+	if f.on && f.w.chance(10) {
+		return f.w.between(0, f.lagMost)
+	}
+	return f.w.between(0, 20*time.Millisecond)
+}
+
+func (f *faults) watchStuck(p *process) bool {
+	return f.w.now < f.cut[p] || f.w.now < f.stuck[p] || f.w.api.away()
+}
+
+// clock of a new process's machine: wall clocks differ by up to an hour.
+func (f *faults) clock() clock {
+	return clock{
+		rate: 1 + f.drift*(2*f.w.random.Float64()-1), blind: f.w.broken.blindWall,
+		wall: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC).Add(f.w.between(-time.Hour, time.Hour)),
+	}
+}
+
+// begin lets faults happen until they are ended.
+func (f *faults) begin() {
+	f.on = true
+	if len(f.kinds) == 0 {
+		return
+	}
+	var next func()
+	next = func() {
+		if f.on {
+			f.kinds[f.w.random.IntN(len(f.kinds))]()
+			f.w.after(f.w.between(500*time.Millisecond, 30*time.Second), next)
+		}
+	}
+	f.w.after(f.w.between(0, 60*time.Second), next)
+}
+
+// end heals everything: of each replica that is wanted, one process runs; the others are gone.
+func (f *faults) end() {
+	w := f.w
+	w.tell("all faults end")
+	f.on = false
+	if w.api.backAt = 0; w.checker.restored != 0 && !w.broken.quickRestore {
+		w.api.backAt = w.checker.restored + w.config.Fence + 2*time.Second
+	}
+	clear(f.cut)
+	clear(f.stuck)
+	clear(f.held)
+	newest := map[*pod]bool{}
+	for _, p := range slices.Backward(w.processes) {
+		if p.mode == gone {
+			continue
+		}
+		if newest[p.pod] || !p.pod.wanted && !p.leaving {
+			p.die()
+			continue
+		}
+		newest[p.pod] = true
+		p.goOn()
+	}
+	wanted := 0
+	for _, name := range sortedPods(w.pods) {
+		pod := w.pods[name]
+		if pod.wanted {
+			wanted++
+		}
+		if pod.wanted && !newest[pod] {
+			w.start(pod)
+		}
+	}
+	if wanted == 0 {
+		w.join()
+	}
+}
+
+// elect says who leads, from time to time: client-go's election, with all that may happen to it.
+func (w *world) elect() {
+	var leaders, others []*process
+	for _, p := range w.processes {
+		switch {
+		case p.mode == gone:
+		case p.leads:
+			leaders = append(leaders, p)
+		case p.mode == running && !p.machine.Suspended():
+			others = append(others, p)
+		}
+	}
+	depose := func(p *process) {
+		p.leads = false
+		w.tell("%s does not lead any more", p.session)
+		p.soon(0, func() { p.post(state.Deposed{}) })
+	}
+	for _, p := range leaders {
+		if len(leaders) > 1 || p.machine.Suspended() && p.mode == running || w.faults.on && w.chance(30) {
+			depose(p)
+		}
+	}
+	if (len(leaders) == 0 && w.chance(2) || w.faults.on && w.chance(50)) && len(others) > 0 {
+		p := others[w.random.IntN(len(others))]
+		p.leads = true
+		w.tell("%s leads", p.session)
+		p.post(state.Elected{})
+	}
+	w.after(w.between(time.Second, 5*time.Second), w.elect)
+}
+
+// ended starts a pod's next process, as the kubelet does.
+func (f *faults) ended(p *process) {
+	w := f.w
+	w.after(w.between(100*time.Millisecond, 5*time.Second), func() {
+		if !p.pod.wanted || slices.ContainsFunc(w.processes, func(other *process) bool { return other.mode != gone && other.podUID == p.pod.uid }) {
+			return
+		}
+		if p.leaving && p.podUID == p.pod.uid {
+			p.pod.renew()
+		}
+		w.start(p.pod)
+	})
+}
+
+func (p *pod) renew() {
+	var name string
+	var generation int
+	_, _ = fmt.Sscanf(strings.ReplaceAll(p.uid, "/", " "), "%s %d", &name, &generation)
+	p.uid = fmt.Sprintf("%s/%d", p.name, generation+1)
+}
+
+func sortedPods(pods map[string]*pod) []string {
+	names := make([]string, 0, len(pods))
+	for name := range pods {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	return names
+}
+
+// join makes the StatefulSet one larger.
+func (w *world) join() {
+	for i := 0; ; i++ {
+		name := fmt.Sprintf("r-%d", i)
+		there := w.pods[name]
+		if there == nil {
+			w.pods[name] = &pod{name: name, uid: name + "/0", wanted: true}
+			w.start(w.pods[name])
+			return
+		}
+		if !there.wanted {
+			there.wanted = true
+			if !slices.ContainsFunc(w.processes, func(p *process) bool { return p.pod == there && p.mode != gone }) {
+				there.renew()
+				w.start(there)
+			}
+			return
+		}
+	}
+}
+
+// someone is a process that lives.
+func (w *world) someone() *process {
+	var alive []*process
+	for _, p := range w.processes {
+		if p.mode != gone {
+			alive = append(alive, p)
+		}
+	}
+	if len(alive) == 0 {
+		return nil
+	}
+	return alive[w.random.IntN(len(alive))]
+}
+
+// The kinds of faults.
+
+func (w *world) outage() {
+	w.api.goAway(w.between(time.Second, 90*time.Second))
+}
+
+func (w *world) pause() {
+	p, d := w.someone(), w.between(100*time.Millisecond, 60*time.Second)
+	switch {
+	case p == nil:
+	case w.chance(2):
+		p.trap = d
+	default:
+		p.stop()
+		w.after(d, p.goOn)
+	}
+}
+
+func (w *world) sleep() {
+	if p := w.someone(); p != nil && p.mode == running {
+		w.tell("the machine of %s is suspended", p.session)
+		p.stop()
+		p.clock.sleep(w.now)
+		w.after(w.between(time.Second, 60*time.Second), p.goOn)
+	}
+}
+
+func (w *world) crash() {
+	if p := w.someone(); p != nil {
+		p.die()
+	}
+}
+
+// replacePod makes a new pod of the same name while the old one's process may still run.
+func (w *world) replacePod() {
+	p := w.someone()
+	if p == nil || p.podUID != p.pod.uid || !p.pod.wanted {
+		return
+	}
+	w.tell("pod %s is replaced by force", p.pod.name)
+	p.pod.renew()
+	switch w.random.IntN(3) {
+	case 0:
+		p.stop()
+	case 1:
+		w.faults.cut[p] = w.now + w.between(time.Second, 60*time.Second)
+	}
+	w.after(w.between(time.Second, 60*time.Second), p.die)
+	w.start(p.pod)
+}
+
+// twin starts a second process in the same pod.
+func (w *world) twin() {
+	if p := w.someone(); p != nil && p.pod.wanted {
+		twin := w.start(p.pod)
+		if twin != nil {
+			w.after(w.between(time.Second, 60*time.Second), twin.die)
+		}
+	}
+}
+
+func (w *world) cutOff() {
+	if p := w.someone(); p != nil {
+		d := w.between(time.Second, 60*time.Second)
+		w.tell("%s is cut off for %v", p.session, d)
+		w.faults.cut[p] = w.now + d
+	}
+}
+
+// fade holds the answers to a process back, lets them through for a moment, and cuts it off.
+func (w *world) fade() {
+	if p := w.someone(); p != nil {
+		d := w.between(time.Second, 30*time.Second)
+		w.tell("the answers to %s are held back for %v", p.session, d)
+		w.faults.held[p] = w.now + d
+		w.after(d+w.between(0, 200*time.Millisecond), func() {
+			if w.faults.on {
+				w.faults.cut[p] = w.now + w.between(time.Second, 60*time.Second)
+			}
+		})
+	}
+}
+
+func (w *world) sticky() {
+	if p := w.someone(); p != nil {
+		d := w.between(time.Second, 60*time.Second)
+		w.tell("the watch of %s is stuck for %v", p.session, d)
+		w.faults.stuck[p] = w.now + d
+	}
+}
+
+func (w *world) breakWatch() {
+	if p := w.someone(); p != nil && p.watch != nil {
+		w.tell("the watch of %s breaks", p.session)
+		p.watch.close()
+	}
+}
+
+// anyLease is one that exists.
+func (w *world) anyLease() string {
+	all := sorted(w.api.leases)
+	if len(all) == 0 {
+		return ""
+	}
+	return all[w.random.IntN(len(all))].Name
+}
+
+func (w *world) deleteLease() {
+	if name := w.anyLease(); name != "" && !w.api.away() {
+		w.tell("somebody deletes %s", name)
+		w.checker.tampered[name] = true
+		w.api.remove(name)
+	}
+}
+
+// editLease changes what people may change; not holders, by which they would give a slot to two.
+func (w *world) editLease() {
+	name := w.anyLease()
+	if name == "" || w.api.away() {
+		return
+	}
+	w.checker.tampered[name] = true
+	w.api.edit(name, func(l *coordinationv1.Lease) {
+		switch w.random.IntN(6) {
+		case 0:
+			renewed := metav1.NewMicroTime(time.Date(2020, 1, 1, 0, 0, 0, 0, time.UTC))
+			l.Spec.RenewTime = &renewed
+		case 1:
+			l.Spec.RenewTime, l.Spec.AcquireTime = nil, nil
+		case 2:
+			member.Annotate(l, v1alpha1.AnnotationPreferredHolder, fmt.Sprintf("r-%d", w.random.IntN(9)))
+		case 3:
+			l.Annotations = nil
+		case 4:
+			l.Labels = nil
+		case 5:
+			member.Annotate(l, v1alpha1.AnnotationWeights, "nonsense")
+			member.Annotate(l, v1alpha1.AnnotationHome, "nobody")
+			member.Annotate(l, v1alpha1.AnnotationCapacity, "NaN")
+		}
+	})
+}
+
+// restoreBackup takes a backup, and goes back to it later. Nobody can do that while the API server runs; that it is away
+// for longer than the fence is a promise.
+func (w *world) restoreBackup() {
+	if w.api.backup != nil {
+		return
+	}
+	w.tell("etcd is backed up")
+	w.api.save()
+	w.after(w.between(5*time.Second, 60*time.Second), func() {
+		if !w.faults.on {
+			return
+		}
+		bump := w.chance(2)
+		w.tell("etcd is restored (later resourceVersions: %v)", bump)
+		w.checker.restored, w.checker.epochs = w.now, map[string]int64{}
+		if !w.broken.quickRestore {
+			w.api.goAway(w.config.Fence + w.between(2*time.Second, 30*time.Second))
+		}
+		w.api.restore(bump)
+	})
+}
+
+// restart is one step of a rolling restart.
+func (w *world) restart() {
+	if p := w.someone(); p != nil && !p.leaving && p.mode == running {
+		w.leave(p)
+	}
+}
+
+func (w *world) leave(p *process) {
+	w.tell("%s is asked to leave", p.session)
+	p.leaving = true
+	p.post(state.Leaving{})
+	w.after(90*time.Second, p.die) // the grace period
+}
+
+// scale takes a replica away for good, or adds one.
+func (w *world) scale() {
+	if w.chance(2) {
+		w.join()
+		return
+	}
+	if p := w.someone(); p != nil && p.mode == running && !p.leaving {
+		p.pod.wanted = false
+		w.leave(p)
+	}
+}
+
+func (w *world) setClock() {
+	if p := w.someone(); p != nil {
+		p.clock.wall = p.clock.wall.Add(w.between(-time.Hour, time.Hour))
+		w.tell("the wall clock of %s is set", p.session)
+	}
+}

@@ -1,0 +1,349 @@
+package simulation
+
+import (
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	member "github.com/machine-controller-fleet/machine-controller-fleet/membership/state"
+	"github.com/machine-controller-fleet/machine-controller-fleet/shard/ring"
+	"github.com/machine-controller-fleet/machine-controller-fleet/shard/state"
+)
+
+// beat is the longest time between two steps, as in the real shell.
+const beat = time.Second
+
+// pod is where processes of one replica run, one after the other if all is well.
+type pod struct {
+	name   string
+	uid    string
+	wanted bool // by the StatefulSet
+}
+
+// mode of a process.
+type mode int
+
+const (
+	running mode = iota
+	stopped
+	gone
+)
+
+// process is one session: the real machine, in a shell that does what the real shell does.
+type process struct {
+	w       *world
+	pod     *pod
+	podUID  string
+	session string
+	clock   clock
+	machine *state.Replica
+	mode    mode
+	resumed time.Duration // when it last was stopped
+
+	mail     []state.Event
+	stepping bool
+	deferred []func() // what a stopped process will find to do
+	timer    int      // of which generation the timer is that counts
+	watch    *watch
+
+	leads  bool
+	active bool // it has been
+	// As read after the last step.
+	fence    member.Moment
+	entitled []bool
+	epochs   []int64
+
+	work    []work
+	weighed time.Duration
+	leaving bool
+	// trap stops the process for so long between its next check and the send.
+	trap        time.Duration
+	suspensions int
+}
+
+// start runs a new process in a pod.
+func (w *world) start(p *pod) *process {
+	session := member.Identity(p.name, suffix(len(w.processes)))
+	lockFree := !slices.ContainsFunc(w.processes, func(other *process) bool { return other.mode != gone && other.podUID == p.uid })
+	settings := state.Settings{
+		Config: w.config, Plan: w.plan, Fleet: fleetName, Namespace: namespace, Replica: p.name, Session: session, PodUID: p.uid,
+		Exclusive: lockFree || w.broken.lockForAll, Slots: w.slots, ShardBy: string(ring.Deployment), RingVersion: ring.Version,
+	}
+	machine, err := state.NewReplica(settings)
+	if err != nil {
+		w.checker.fail("settings: %v", err)
+		return nil
+	}
+	c := &process{
+		w: w, pod: p, podUID: p.uid, session: session, machine: machine, resumed: w.now, clock: w.faults.clock(),
+		entitled: make([]bool, w.slots), epochs: make([]int64, w.slots), work: make([]work, w.slots),
+	}
+	w.processes = append(w.processes, c)
+	w.tell("%s starts in pod %s (lock %v)", session, p.uid, settings.Exclusive)
+	c.post(state.Started{})
+	c.list()
+	c.soon(w.between(0, 500*time.Millisecond), c.labour)
+	return c
+}
+
+func suffix(n int) string {
+	text := strconv.FormatInt(int64(n), 36)
+	return strings.Repeat("0", 5-len(text)) + text
+}
+
+func (p *process) moment() member.Moment { return p.clock.read(p.w.now) }
+
+// soon does something in the process after a while: when it is stopped then, as soon as it goes on, and never when it is
+// gone.
+func (p *process) soon(d time.Duration, do func()) {
+	p.w.after(d, func() {
+		switch p.mode {
+		case running:
+			do()
+		case stopped:
+			p.deferred = append(p.deferred, do)
+		case gone:
+		}
+	})
+}
+
+// post puts an event into the mail.
+func (p *process) post(e state.Event) {
+	p.mail = append(p.mail, e)
+	p.read()
+}
+
+// read takes the mail.
+func (p *process) read() {
+	if p.stepping {
+		return
+	}
+	p.stepping = true
+	for len(p.mail) > 0 && p.mode == running && p.w.checker.violation == "" {
+		event := p.mail[0]
+		p.mail = p.mail[1:]
+		p.step(event)
+	}
+	p.stepping = false
+}
+
+func (p *process) step(event state.Event) {
+	out := p.machine.Step(p.moment(), event)
+	for _, change := range out.Changes {
+		p.end(change)
+	}
+	p.follow()
+	p.w.checker.stepped(p)
+	if out.Exit != nil {
+		p.exit(out.Exit)
+		return
+	}
+	for _, request := range out.Requests {
+		p.ask(request)
+	}
+	for _, change := range out.Changes {
+		p.begin(change)
+	}
+	p.arm(out.WakeAt)
+}
+
+// follow copies what the machine says of our ownership.
+func (p *process) follow() {
+	p.fence = p.machine.Fence()
+	p.active = p.active || !p.machine.Suspended()
+	for slot := range p.entitled {
+		p.epochs[slot], p.entitled[slot] = p.machine.Entitled(slot)
+	}
+}
+
+// passed says that the fence has passed, by our own clock.
+func (p *process) passed() bool { return p.fence.IsZero() || p.moment().Reached(p.fence) }
+
+// owns is the check before each side effect.
+func (p *process) owns(slot int) bool { return p.mode != gone && p.entitled[slot] && !p.passed() }
+
+// arm sets the timer.
+func (p *process) arm(at member.Moment) {
+	wait := beat
+	if !at.IsZero() {
+		wait = min(wait, max(at.Since(p.moment()), 0))
+	}
+	p.timer++
+	generation := p.timer
+	p.soon(p.clock.until(wait), func() {
+		if generation == p.timer {
+			p.post(state.Woke{})
+		}
+	})
+}
+
+// ask sends a request: first the time is taken, then the need is checked, then the request goes. A process can be stopped
+// in between.
+func (p *process) ask(req member.Request) {
+	p.call(req, func() {}, func(reply member.Reply) { p.post(state.Replied{Reply: reply}) })
+}
+
+// call sends a request and has answer called once.
+func (p *process) call(req member.Request, atServer func(), answer func(member.Reply)) {
+	sent := p.moment()
+	open := true
+	once := func(reply member.Reply) {
+		if !open {
+			return
+		}
+		open = false
+		reply.ID, reply.Sent = req.ID, sent
+		if p.w.broken.fenceFromAnswer {
+			reply.Sent = p.moment()
+		}
+		if p.w.broken.lossIsRefusal && reply.Outcome == member.Unanswered && req.Verb == member.Update {
+			reply.Outcome = member.Refused
+		}
+		if p.w.story != nil && (reply.Outcome != member.Done || req.Verb != member.Update) {
+			p.w.tell("%s: %s %s: %s %s", p.session, req.Verb, req.Name, reply.Outcome, brief(reply.Lease))
+		}
+		answer(reply)
+	}
+	if !p.has(req.Need) {
+		p.soon(0, func() { once(member.Reply{Outcome: member.Refused}) })
+		return
+	}
+	p.soon(p.w.between(0, time.Millisecond), func() {
+		p.w.transmit(p, req, atServer, func(reply member.Reply) { p.soon(0, func() { once(reply) }) })
+	})
+	timeout := p.w.config.RequestTimeout
+	if p.w.broken.fenceFromAnswer {
+		timeout = time.Minute
+	}
+	p.soon(p.clock.until(timeout), func() { once(member.Reply{Outcome: member.Unanswered}) })
+}
+
+func (p *process) has(need member.Need) bool {
+	switch need {
+	case member.NeedNothing:
+		return true
+	case member.NeedFence:
+		return !p.passed()
+	case member.NeedLeadership:
+		return p.leads && !p.passed()
+	}
+	return false
+}
+
+// transmit is the network between a process and the API server: it delays, loses and repeats.
+func (w *world) transmit(p *process, req member.Request, atServer func(), answer func(member.Reply)) {
+	if w.faults.lost(p) {
+		return
+	}
+	w.after(w.faults.delay(), func() {
+		if w.api.away() {
+			return
+		}
+		if w.faults.turnedAway() {
+			w.after(w.faults.delay(), func() { answer(member.Reply{Outcome: member.Refused}) })
+			return
+		}
+		reply := w.api.handle(p, req)
+		atServer()
+		if w.faults.repeated() {
+			w.after(w.faults.delay(), func() {
+				if !w.api.away() {
+					w.api.handle(p, req)
+				}
+			})
+		}
+		if !w.faults.lost(p) {
+			w.after(w.faults.answer(p), func() { answer(reply) })
+		}
+	})
+}
+
+// list begins to watch.
+func (p *process) list() {
+	if p.mode == gone {
+		return
+	}
+	if p.mode == stopped {
+		p.deferred = append(p.deferred, p.list)
+		return
+	}
+	connection := &watch{w: p.w, p: p}
+	p.call(member.Request{Verb: member.List, Need: member.NeedNothing}, func() {
+		if !connection.closed {
+			p.w.api.watches = append(p.w.api.watches, connection) // shows what comes after the list
+		}
+	}, func(reply member.Reply) {
+		if reply.Outcome != member.Done {
+			connection.closed = true
+			p.w.api.watches = slices.DeleteFunc(p.w.api.watches, func(other *watch) bool { return other == connection })
+			p.soon(time.Second, p.list)
+			return
+		}
+		p.post(state.Listed{Leases: reply.Leases})
+		connection.ready, p.watch = true, connection
+		connection.pump()
+	})
+}
+
+// notice takes what the watch shows. A stopped process finds it later.
+func (p *process) notice(n notice) {
+	if n.gone {
+		p.post(state.Gone{Lease: n.lease})
+		return
+	}
+	p.post(state.Seen{Lease: n.lease})
+}
+
+// stop and goOn are SIGSTOP and SIGCONT.
+func (p *process) stop() {
+	if p.mode == running {
+		p.mode = stopped
+		p.w.tell("%s is stopped", p.session)
+	}
+}
+
+func (p *process) goOn() {
+	if p.mode != stopped {
+		return
+	}
+	p.clock.wakeUp(p.w.now)
+	p.mode, p.resumed = running, p.w.now
+	p.w.tell("%s goes on", p.session)
+	waiting := p.deferred
+	p.deferred = nil
+	p.w.random.Shuffle(len(waiting), func(i, j int) { waiting[i], waiting[j] = waiting[j], waiting[i] })
+	if p.w.chance(2) {
+		p.read()
+	}
+	for _, do := range waiting {
+		p.soon(p.w.between(0, 20*time.Millisecond), do)
+	}
+	p.soon(time.Millisecond, p.read)
+}
+
+// exit ends the process because its machine says so, die because of anything else.
+func (p *process) exit(e *state.Exit) {
+	p.w.tell("%s exits: %s (empty %v): %s", p.session, e.Reason, e.Empty, e.Message)
+	p.w.checker.exited(p, e)
+	p.vanish()
+}
+
+func (p *process) die() {
+	if p.mode != gone {
+		p.w.tell("%s is killed", p.session)
+		p.vanish()
+	}
+}
+
+// vanish is the end of a process. What it has sent may still arrive.
+func (p *process) vanish() {
+	p.mode, p.leads = gone, false
+	if p.watch != nil {
+		p.watch.close()
+	}
+	for slot := range p.entitled {
+		p.entitled[slot] = false
+	}
+	p.w.faults.ended(p)
+}

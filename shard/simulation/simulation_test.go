@@ -1,0 +1,151 @@
+package simulation
+
+import (
+	"flag"
+	"math/rand/v2"
+	"runtime"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	member "github.com/machine-controller-fleet/machine-controller-fleet/membership/state"
+	"github.com/machine-controller-fleet/machine-controller-fleet/shard/plan"
+)
+
+var (
+	oneSeed = flag.Int64("seed", -1, "run this seed alone, and tell its story")
+	howMany = flag.Int("seeds", 2000, "how many seeds to run")
+	first   = flag.Uint64("first", 0, "the first seed")
+	lines   = flag.Int("lines", 400, "how many lines of a story to show at most; 0 is all")
+)
+
+// patience is how long a fleet may take, after the last fault, until every slot is held: a call that does not end is
+// cancelled after 30 s and its process exits after another 15 s, the next session waits 15 s for the old one's silence, a
+// slot Lease that was deleted waits 15 s, and each of these may follow another.
+const patience = 4 * time.Minute
+
+// run is one run of a seed.
+func run(seed uint64, broken promises, change weather, story *strings.Builder) *world {
+	w := &world{
+		seed: seed, random: rand.New(rand.NewPCG(seed, 1)), broken: broken, config: member.DefaultConfig(), plan: plan.DefaultConfig(),
+		pods: map[string]*pod{}, story: story,
+	}
+	w.slots = []int{1, 2, 5}[w.random.IntN(3)]
+	w.api, w.checker = newServer(w), newChecker(w)
+	w.faults = newFaults(w)
+	if change != nil {
+		change(w, &w.faults)
+	}
+	for range 1 + w.random.IntN(4) {
+		w.after(w.between(0, 5*time.Second), w.join)
+	}
+	w.after(time.Second, w.elect)
+	w.faults.begin()
+	w.run(w.between(40*time.Second, 200*time.Second), func() bool { return false })
+	if w.checker.violation != "" {
+		return w
+	}
+	w.faults.end()
+	w.settle()
+	return w
+}
+
+// settle waits until the fleet is at rest, and stays so for a little.
+func (w *world) settle() {
+	calm, end := time.Duration(0), w.now+patience
+	w.run(end, func() bool {
+		if w.checker.atRest() != "" {
+			calm = 0
+			return false
+		}
+		if calm == 0 {
+			calm = w.now
+		}
+		return w.now-calm > 2*time.Second
+	})
+	if missing := w.checker.atRest(); missing != "" {
+		w.checker.stuck = w.checker.violation == ""
+		w.checker.fail("%v after the last fault: %s", patience, missing)
+	}
+}
+
+// TestFaults runs many seeds.
+func TestFaults(t *testing.T) {
+	if *oneSeed >= 0 {
+		tellStory(t, uint64(*oneSeed), nil)
+		return
+	}
+	total := runAll(t, *howMany, nil)
+	t.Logf("%+v", total)
+	if total.Acts == 0 || total.TakenOver == 0 || total.Late == 0 || total.Declared == 0 || len(total.Exits) < 3 {
+		t.Errorf("want runs in which all sorts of things happen, got %+v", total)
+	}
+}
+
+// TestOutages: however long the API server is away, when it comes back no session has ended.
+func TestOutages(t *testing.T) {
+	if *oneSeed >= 0 {
+		tellStory(t, uint64(*oneSeed), nothingButOutages)
+		return
+	}
+	t.Logf("%+v", runAll(t, *howMany/10, nothingButOutages))
+}
+
+func tellStory(t *testing.T, seed uint64, change weather) {
+	t.Helper()
+	var story strings.Builder
+	w := run(seed, promises{}, change, &story)
+	told := strings.SplitAfter(story.String(), "\n")
+	if *lines > 0 && len(told) > *lines {
+		told = told[len(told)-*lines:]
+	}
+	t.Logf("seed %d: %d slots, rests at %v, %+v\n%s", seed, w.slots, w.now, w.checker.tally, strings.Join(told, ""))
+	if w.checker.violation != "" {
+		t.Errorf("seed %d: at %v: %s", seed, w.checker.at, w.checker.violation)
+	}
+}
+
+// runAll runs seeds side by side and reports those that fail.
+func runAll(t *testing.T, seeds int, change weather) tally {
+	t.Helper()
+	total := newChecker(nil).tally
+	var lock sync.Mutex
+	var next atomic.Uint64
+	var group sync.WaitGroup
+	failed := 0
+	for range runtime.GOMAXPROCS(0) {
+		group.Go(func() {
+			for i := next.Add(1) - 1; i < uint64(seeds); i = next.Add(1) - 1 {
+				seed := *first + i
+				w := run(seed, promises{}, change, nil)
+				lock.Lock()
+				total.add(w.checker.tally)
+				if w.checker.violation != "" {
+					if failed++; failed <= 20 {
+						t.Errorf("seed %d: at %v: %s (replay: go test ./shard/simulation -run %s -seed=%d)", seed, w.checker.at, w.checker.violation, t.Name(), seed)
+					}
+				}
+				lock.Unlock()
+			}
+		})
+	}
+	group.Wait()
+	if failed > 0 {
+		t.Errorf("%d of %d seeds fail", failed, seeds)
+	}
+	return total
+}
+
+func (t *tally) add(other tally) {
+	t.Acts += other.Acts
+	t.Late += other.Late
+	t.Acquired += other.Acquired
+	t.TakenOver += other.TakenOver
+	t.Suspended += other.Suspended
+	t.Declared += other.Declared
+	for reason, n := range other.Exits {
+		t.Exits[reason] += n
+	}
+}

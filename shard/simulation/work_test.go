@@ -1,0 +1,179 @@
+package simulation
+
+import (
+	"time"
+
+	"github.com/machine-controller-fleet/machine-controller-fleet/shard/state"
+)
+
+// work is what a process does for one slot.
+type work struct {
+	held, open, stopping bool
+	acquired             int // how often
+	calls                []*call
+	whenIdle             []func()
+}
+
+// call is something in flight: a pass that sends one thing after the other, or one long call.
+type call struct {
+	slot      int
+	epoch     int64
+	deaf      bool // it goes on when it is cancelled
+	cancelled bool
+	over      bool
+}
+
+// labour begins calls, for ever.
+func (p *process) labour() {
+	if slot := p.w.random.IntN(p.w.slots); p.work[slot].held && p.work[slot].open && !p.work[slot].stopping && p.owns(slot) {
+		p.beginCall(slot)
+	}
+	if now := p.w.now; now-p.weighed > p.w.config.WeighEvery {
+		p.weighed = now
+		weights := map[int]int64{}
+		for slot := range p.work {
+			if p.work[slot].held {
+				weights[slot] = int64(slot + p.w.random.IntN(3))
+			}
+		}
+		p.post(state.Weighed{Weights: weights})
+	}
+	p.soon(p.w.between(200*time.Millisecond, 600*time.Millisecond), p.labour)
+}
+
+func (p *process) beginCall(slot int) {
+	c := &call{slot: slot, epoch: p.epochs[slot]}
+	w := &p.work[slot]
+	w.calls = append(w.calls, c)
+	duration := p.w.between(5*time.Millisecond, 2*time.Second)
+	if p.w.faults.on && p.w.chance(p.w.faults.longCallOneIn) {
+		duration, c.deaf = p.w.between(time.Second, 100*time.Second), p.w.chance(2)
+	}
+	p.send(c)
+	p.soon(duration/2, func() {
+		if !c.over && p.owns(slot) && p.epochs[slot] == c.epoch {
+			p.send(c)
+		}
+	})
+	p.soon(duration, func() { p.finish(c) })
+}
+
+// send starts a side effect, which has just been checked, and lands it: at once, unless the process is stopped between.
+func (p *process) send(c *call) {
+	p.w.checker.acts(p, c.slot)
+	began := p.w.now
+	if p.trap != 0 {
+		p.stop()
+		p.w.after(p.trap, p.goOn)
+		p.trap = 0
+	}
+	p.soon(p.w.between(0, time.Millisecond), func() { p.w.checker.lands(p, c.slot, began) })
+}
+
+func (p *process) finish(c *call) {
+	if c.over {
+		return
+	}
+	c.over = true
+	w := &p.work[c.slot]
+	for i, other := range w.calls {
+		if other == c {
+			w.calls = append(w.calls[:i], w.calls[i+1:]...)
+			break
+		}
+	}
+	p.tellIdle(c.slot)
+}
+
+// tellIdle calls those that wait until nothing is in flight, of the slot or at all.
+func (p *process) tellIdle(slot int) {
+	w := &p.work[slot]
+	if len(w.calls) > 0 {
+		return
+	}
+	waiting := w.whenIdle
+	w.whenIdle = nil
+	for _, idle := range waiting {
+		idle()
+	}
+}
+
+// onIdle calls idle once nothing is in flight.
+func (p *process) onIdle(slot int, idle func()) {
+	if p.w.broken.idleAtOnce {
+		idle()
+		return
+	}
+	if slot == state.Everything {
+		left := len(p.work)
+		for slot := range p.work {
+			p.onIdle(slot, func() {
+				if left--; left == 0 {
+					idle()
+				}
+			})
+		}
+		return
+	}
+	p.work[slot].whenIdle = append(p.work[slot].whenIdle, idle)
+	p.tellIdle(slot)
+}
+
+// end carries out the part of a change that stops something.
+func (p *process) end(change state.Change) {
+	p.w.tell("%s: slot %d %s (epoch %d, ticket %d)", p.session, change.Slot, change.Kind, change.Epoch, change.Ticket)
+	each := func(do func(*work)) {
+		for slot := range p.work {
+			if change.Slot == slot || change.Slot == state.Everything {
+				do(&p.work[slot])
+			}
+		}
+	}
+	if change.Kind == state.Suspended {
+		p.suspensions++
+	}
+	switch change.Kind {
+	case state.Stopped:
+		each(func(w *work) { w.stopping = true })
+	case state.Cancelled, state.Suspended:
+		each(func(w *work) { w.stopping = true; p.cancel(w) })
+	case state.Lost:
+		each(func(w *work) { w.held, w.open = false, false; p.cancel(w) })
+	case state.Acquired, state.Resumed:
+	}
+	if change.Ticket != 0 {
+		p.onIdle(change.Slot, func() { p.post(state.Idle{Slot: change.Slot, Ticket: change.Ticket}) })
+	}
+}
+
+func (p *process) cancel(w *work) {
+	for _, c := range w.calls {
+		if !c.cancelled && !c.deaf {
+			c.cancelled = true
+			p.soon(p.w.between(0, 50*time.Millisecond), func() { p.finish(c) })
+		}
+	}
+}
+
+// begin carries out the part that lets keys in.
+func (p *process) begin(change state.Change) {
+	switch change.Kind {
+	case state.Acquired:
+		w := &p.work[change.Slot]
+		w.held, w.open, w.stopping = true, false, false
+		w.acquired++
+		life := w.acquired
+		p.soon(p.w.between(20*time.Millisecond, 2*time.Second), func() { // a consistent first list
+			if w.acquired == life && w.held {
+				w.open = true
+			}
+		})
+	case state.Resumed:
+		for slot := range p.work {
+			if change.Slot == slot || change.Slot == state.Everything {
+				p.work[slot].stopping = false
+			}
+		}
+	case state.Stopped, state.Cancelled, state.Suspended, state.Lost:
+	}
+}
