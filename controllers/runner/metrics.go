@@ -26,7 +26,7 @@ func NewMetrics(registerer prometheus.Registerer) *Metrics {
 		queues:     newQueueMetrics(registerer),
 		total: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "controller_runtime_reconcile_total",
-			Help: "Reconciles by controller and result: success, requeue_after or error.",
+			Help: "Reconciles by controller and result: success, requeue_after, error, or not_ours when the key was lost meanwhile.",
 		}, []string{"controller", "result"}),
 		errors: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "controller_runtime_reconcile_errors_total",
@@ -54,8 +54,8 @@ func NewMetrics(registerer prometheus.Registerer) *Metrics {
 	return m
 }
 
-// watch makes the gauges of one runner. failure is asked at each scrape.
-func (m *Metrics) watch(controller string, workers int, failure func() (age time.Duration, keys int)) {
+// watch makes the gauges of one runner. failure and waiting are asked at each scrape.
+func (m *Metrics) watch(controller string, workers int, failure func() (age time.Duration, keys int), waiting func() time.Duration) {
 	m.maxConcurrent.WithLabelValues(controller).Set(float64(workers))
 	labels := prometheus.Labels{"controller": controller}
 	m.registerer.MustRegister(
@@ -67,6 +67,10 @@ func (m *Metrics) watch(controller string, workers int, failure func() (age time
 			Name: "fleet_failing_keys", ConstLabels: labels,
 			Help: "Keys whose last reconcile failed.",
 		}, func() float64 { _, keys := failure(); return float64(keys) }),
+		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+			Name: "fleet_oldest_waiting_key_seconds", ConstLabels: labels,
+			Help: "How long the key that has waited for a worker for longest has done so; 0 when none waits.",
+		}, func() float64 { return waiting().Seconds() }),
 	)
 }
 
@@ -78,6 +82,8 @@ func (m *Metrics) observe(controller string, took time.Duration, result Result, 
 	m.seconds.WithLabelValues(controller).Observe(took.Seconds())
 	outcome := "success"
 	switch {
+	case NotOurs(err):
+		outcome = "not_ours"
 	case err != nil:
 		outcome = "error"
 		m.errors.WithLabelValues(controller).Inc()

@@ -15,6 +15,8 @@ import (
 	"k8s.io/client-go/util/workqueue"
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
+
+	"github.com/machine-controller-fleet/machine-controller-fleet/telemetry"
 )
 
 // Back-off of failing keys, where Config leaves it out. Most failures are conflicts with a cache that is a moment late,
@@ -36,6 +38,12 @@ type Gate[K comparable] interface {
 	Admit(ctx context.Context, key K) (owned context.Context, done func(), ok bool)
 }
 
+// Grouper is a Gate that knows what work belongs together.
+type Grouper[K comparable] interface {
+	Gate[K]
+	Group(key K) int
+}
+
 // Open is the gate that admits every key.
 type Open[K comparable] struct{}
 
@@ -55,6 +63,9 @@ type Config[K comparable] struct {
 	Workers int
 	// Gate is asked before each key; default Open.
 	Gate Gate[K]
+	// Group of a key: groups take turns, so that a lot of work in one does not delay another. Default: that of the Gate if
+	// it is a Grouper, else all are one.
+	Group func(key K) int
 	// MinBackoff and MaxBackoff bound the wait after failures, which doubles each time.
 	MinBackoff, MaxBackoff time.Duration
 	// Clock for waits; default the real one.
@@ -67,8 +78,9 @@ type Config[K comparable] struct {
 
 // Runner is a queue of keys with workers. Make one with New.
 type Runner[K comparable] struct {
-	cfg   Config[K]
-	queue workqueue.TypedRateLimitingInterface[K]
+	cfg     Config[K]
+	queue   workqueue.TypedRateLimitingInterface[K]
+	waiting *fairQueue[K] // what queue keeps its keys in
 
 	mu      sync.Mutex
 	failing map[K]time.Time // since when
@@ -92,21 +104,41 @@ func New[K comparable](cfg Config[K]) (*Runner[K], error) {
 	if cfg.Gate == nil {
 		cfg.Gate = Open[K]{}
 	}
+	if cfg.Group == nil {
+		cfg.Group = groupOf(cfg.Gate)
+	}
 	if cfg.Clock == nil {
 		cfg.Clock = clock.RealClock{}
 	}
 	if cfg.Tracer == nil {
 		cfg.Tracer = noop.NewTracerProvider().Tracer("")
 	}
-	r := &Runner[K]{cfg: cfg, failing: map[K]time.Time{}}
-	queueConfig := workqueue.TypedRateLimitingQueueConfig[K]{Name: cfg.Name, Clock: cfg.Clock}
-	if cfg.Metrics != nil {
-		queueConfig.MetricsProvider = cfg.Metrics.queues
-		cfg.Metrics.watch(cfg.Name, cfg.Workers, r.oldestFailure)
-	}
-	limiter := workqueue.NewTypedItemExponentialFailureRateLimiter[K](cfg.MinBackoff, cfg.MaxBackoff)
-	r.queue = workqueue.NewTypedRateLimitingQueueWithConfig(limiter, queueConfig)
+	r := &Runner[K]{cfg: cfg, waiting: newFairQueue(cfg.Group, cfg.Clock), failing: map[K]time.Time{}}
+	r.queue = r.newQueue()
 	return r, nil
+}
+
+func groupOf[K comparable](gate Gate[K]) func(K) int {
+	if grouper, ok := gate.(Grouper[K]); ok {
+		return grouper.Group
+	}
+	return func(K) int { return 0 }
+}
+
+func (r *Runner[K]) newQueue() workqueue.TypedRateLimitingInterface[K] {
+	queue := workqueue.TypedQueueConfig[K]{Name: r.cfg.Name, Clock: r.cfg.Clock, Queue: r.waiting}
+	if r.cfg.Metrics != nil {
+		queue.MetricsProvider = r.cfg.Metrics.queues
+		r.cfg.Metrics.watch(r.cfg.Name, r.cfg.Workers, r.oldestFailure, r.waiting.oldest)
+	}
+	limiter := workqueue.NewTypedItemExponentialFailureRateLimiter[K](r.cfg.MinBackoff, r.cfg.MaxBackoff)
+	return workqueue.NewTypedRateLimitingQueueWithConfig(limiter, workqueue.TypedRateLimitingQueueConfig[K]{
+		Name: r.cfg.Name, Clock: r.cfg.Clock, MetricsProvider: queue.MetricsProvider,
+		DelayingQueue: workqueue.NewTypedDelayingQueueWithConfig(workqueue.TypedDelayingQueueConfig[K]{
+			Name: r.cfg.Name, Clock: r.cfg.Clock, MetricsProvider: queue.MetricsProvider,
+			Queue: workqueue.NewTypedWithConfig(queue),
+		}),
+	})
 }
 
 // Enqueue has the key reconciled soon. Keys that wait already are not doubled.
@@ -153,6 +185,8 @@ func (r *Runner[K]) next(ctx context.Context) bool {
 			r.queue.AddAfter(key, result.RequeueAfter)
 		}
 	case ctx.Err() != nil: // shutting down: the next process starts from the objects
+	case owned.Err() != nil || NotOurs(err): // whoever owns the key now goes on; if that is us again, it is enqueued again
+		r.forget(key)
 	default:
 		r.fail(key)
 		r.queue.AddRateLimited(key)
@@ -163,7 +197,8 @@ func (r *Runner[K]) next(ctx context.Context) bool {
 // reconcile runs one key inside its span, its logger and its metrics.
 func (r *Runner[K]) reconcile(ctx context.Context, key K) (result Result, err error) {
 	ctx, span := r.cfg.Tracer.Start(ctx, "reconcile "+r.cfg.Name,
-		trace.WithAttributes(attribute.String("key", fmt.Sprint(key))))
+		trace.WithAttributes(attribute.String("key", fmt.Sprint(key))),
+		trace.WithAttributes(telemetry.OwnerAttributes(ctx)...))
 	defer span.End()
 	logger := klog.FromContext(ctx).WithValues("controller", r.cfg.Name, "key", key)
 	if id := span.SpanContext(); id.IsValid() {
@@ -175,7 +210,7 @@ func (r *Runner[K]) reconcile(ctx context.Context, key K) (result Result, err er
 			err = &PanicError{Value: p, Stack: debug.Stack()}
 		}
 		r.cfg.Metrics.observe(r.cfg.Name, r.cfg.Clock.Since(start), result, err)
-		if err != nil && !errors.Is(err, context.Canceled) {
+		if err != nil && !errors.Is(err, context.Canceled) && !NotOurs(err) {
 			span.RecordError(err)
 			span.SetStatus(codes.Error, err.Error())
 			logger.Error(err, "Reconcile failed, will be tried again")
@@ -209,6 +244,16 @@ func (r *Runner[K]) oldestFailure() (age time.Duration, keys int) {
 		age = max(age, r.cfg.Clock.Since(since))
 	}
 	return age, len(r.failing)
+}
+
+// NotOurs says whether an error, or one that it wraps, tells that work was not begun because it is somebody else's now: such
+// an error has a method NotOurs that returns true. It is no failure of the key.
+func NotOurs(err error) bool {
+	refusal, ok := errors.AsType[interface {
+		error
+		NotOurs() bool
+	}](err)
+	return ok && refusal.NotOurs()
 }
 
 // PanicError is a panic of a reconcile function, made an error.

@@ -3,6 +3,7 @@ package runner
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -196,6 +197,31 @@ func TestTheGateIsAskedBeforeEachKey(t *testing.T) {
 		elapse(time.Hour)
 		if gate.admitted != 2 || gate.in != 0 || runs.Load() != 2 {
 			t.Errorf("admitted %d, still in %d, runs %d", gate.admitted, gate.in, runs.Load())
+		}
+	})
+}
+
+// notOursError is what a fence answers.
+type notOursError struct{}
+
+func (notOursError) Error() string { return "not ours" }
+func (notOursError) NotOurs() bool { return true }
+
+func TestWhatIsNotOursIsNoFailure(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		metrics := NewMetrics(prometheus.NewRegistry())
+		var runs atomic.Int32
+		r := start(t, Config[string]{Metrics: metrics, Reconcile: func(context.Context, string) (Result, error) {
+			runs.Add(1)
+			return Result{}, fmt.Errorf("patch: %w", notOursError{})
+		}})
+		r.Enqueue("key")
+		elapse(time.Hour)
+		if got := runs.Load(); got != 1 {
+			t.Errorf("%d runs of a key that is somebody else's, want 1", got)
+		}
+		if _, keys := r.oldestFailure(); keys != 0 {
+			t.Error("it counts as failing")
 		}
 	})
 }

@@ -1,6 +1,7 @@
 package simulated
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"maps"
@@ -20,6 +21,8 @@ type Config struct {
 	Endpoint string
 	// HTTPClient makes the requests. Nil takes one with many idle connections to the cloud.
 	HTTPClient *http.Client
+	// Wrap, if set, is put before the connections, as rest.Config.Wrap does for Kubernetes.
+	Wrap func(http.RoundTripper) http.RoundTripper
 	// UserAgent names the caller in the cloud's call log.
 	UserAgent string
 }
@@ -50,6 +53,11 @@ func New(cfg Config) (*Driver, error) {
 		transport = transport.Clone()
 		transport.MaxIdleConnsPerHost = 100 // All requests go to one host; the default of 2 closes most connections.
 		d.client = &http.Client{Transport: transport}
+	}
+	if cfg.Wrap != nil {
+		wrapped := *d.client
+		wrapped.Transport = cfg.Wrap(cmp.Or(d.client.Transport, http.DefaultTransport))
+		d.client = &wrapped
 	}
 	return d, nil
 }

@@ -1,0 +1,81 @@
+package shard
+
+import (
+	"context"
+
+	"github.com/machine-controller-fleet/machine-controller-fleet/telemetry"
+)
+
+// Gate admits keys of one kind to a runner.
+type Gate[K comparable] struct {
+	fence  *Fence
+	slotOf func(key K) (slot int, ok bool)
+}
+
+// NewGate makes a Gate. slotOf finds the slot of a key's object; not ok means that there is none yet, or that it is not
+// known here, and the key is not admitted.
+func NewGate[K comparable](f *Fence, slotOf func(key K) (slot int, ok bool)) *Gate[K] {
+	return &Gate[K]{fence: f, slotOf: slotOf}
+}
+
+// Admit lets a key in whose slot is held and open, while the fence has not passed. The context carries the ownership. It
+// ends when the slot is lost, when a hand-over has lasted too long, and at the fence; the slot is not idle before done.
+func (g *Gate[K]) Admit(ctx context.Context, key K) (context.Context, func(), bool) {
+	slot, ok := g.slotOf(key)
+	if !ok {
+		return nil, nil, false
+	}
+	return g.fence.Admit(ctx, slot)
+}
+
+// Group is the slot of a key, so that slots take turns; keys without a slot are one group.
+func (g *Gate[K]) Group(key K) int {
+	if slot, ok := g.slotOf(key); ok {
+		return slot
+	}
+	return -1
+}
+
+// Admit begins work of a slot that no runner knows of, as a Gate does.
+func (f *Fence) Admit(ctx context.Context, slot int) (context.Context, func(), bool) {
+	if slot < 0 || slot >= len(f.slots) {
+		return nil, nil, false
+	}
+	return f.admit(ctx, Ownership{kind: ofSlot, slot: slot})
+}
+
+// Lead begins work of the leader.
+func (f *Fence) Lead(ctx context.Context) (context.Context, func(), bool) {
+	return f.admit(ctx, Ownership{kind: ofLeader})
+}
+
+func (f *Fence) admit(ctx context.Context, o Ownership) (context.Context, func(), bool) {
+	h := f.holding(o)
+	if f.passed(o.kind, pass) {
+		return nil, nil, false
+	}
+	owned, cancel := context.WithCancelCause(ctx)
+	o, ok := h.admit(o, &cancel)
+	if !ok {
+		cancel(nil)
+		return nil, nil, false
+	}
+	owned = telemetry.WithOwner(withOwnership(owned, o), telemetry.Owner{
+		Replica: f.replica, Session: f.session, Slot: o.slot, Epoch: o.epoch, Leader: o.kind == ofLeader,
+	})
+	return owned, func() {
+		cancel(nil)
+		h.leave(&cancel, f.time.Now())
+	}, true
+}
+
+// Holds says whether a slot is held and open.
+func (f *Fence) Holds(slot int) bool {
+	if slot < 0 || slot >= len(f.slots) {
+		return false
+	}
+	h := f.slots[slot]
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.held && h.open
+}

@@ -1,0 +1,157 @@
+package shard
+
+import (
+	"context"
+	"sync"
+	"time"
+)
+
+// holding is a slot, or the leadership, as this session has it.
+type holding struct {
+	mu       sync.Mutex
+	epoch    int64
+	held     bool // the machine says that it is ours
+	open     bool // what there is to know of it is known
+	stopping bool // no pass and no call of a driver begins
+
+	// For people and measurements: when it was last opened, and when the first pass after that had ended.
+	opened, served time.Time
+
+	inFlight int
+	whenIdle []func() // called once when nothing is in flight
+	passes   map[*context.CancelCauseFunc]Ownership
+}
+
+func (h *holding) begin(epoch int64, a action) (done func(), why Refusal) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	switch {
+	case !h.held || h.epoch != epoch:
+		return nil, Lost
+	case h.stopping && a != write:
+		return nil, Stopping
+	}
+	h.inFlight++
+	return sync.OnceFunc(h.done), ""
+}
+
+func (h *holding) done() {
+	h.mu.Lock()
+	h.inFlight--
+	var waiting []func()
+	if h.inFlight == 0 {
+		waiting, h.whenIdle = h.whenIdle, nil
+	}
+	h.mu.Unlock()
+	for _, idle := range waiting {
+		idle()
+	}
+}
+
+// admit begins a pass, and returns its ownership, of the epoch that the slot has. cancel is called with the reason when the
+// pass may not go on.
+func (h *holding) admit(o Ownership, cancel *context.CancelCauseFunc) (owned Ownership, ok bool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if !h.held || !h.open || h.stopping {
+		return o, false
+	}
+	o.epoch = h.epoch
+	h.inFlight++
+	if h.passes == nil {
+		h.passes = map[*context.CancelCauseFunc]Ownership{}
+	}
+	h.passes[cancel] = o
+	return o, true
+}
+
+// leave ends a pass.
+func (h *holding) leave(cancel *context.CancelCauseFunc, now time.Time) {
+	h.mu.Lock()
+	delete(h.passes, cancel)
+	if h.served.IsZero() {
+		h.served = now
+	}
+	h.mu.Unlock()
+	h.done()
+}
+
+// set says whether the slot is held and under which epoch. What began before is cancelled. A slot that is doubted for a
+// moment and then confirmed under the same epoch is as open as it was.
+func (h *holding) set(epoch int64, held bool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.held == held && (!held || h.epoch == epoch) {
+		return
+	}
+	h.cancelLocked(Lost)
+	if h.held = held; held && h.epoch != epoch {
+		h.epoch, h.open, h.stopping = epoch, false, false
+	}
+}
+
+// letIn lets passes in.
+func (h *holding) letIn(now time.Time) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.open, h.opened, h.served = true, now, time.Time{}
+}
+
+// shut lets no pass in until letIn.
+func (h *holding) shut() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.open = false
+}
+
+// stop lets no pass in any more.
+func (h *holding) stop() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.stopping = true
+}
+
+// onIdle calls idle once, as soon as nothing is in flight.
+func (h *holding) onIdle(idle func()) {
+	h.mu.Lock()
+	now := h.inFlight == 0
+	if !now {
+		h.whenIdle = append(h.whenIdle, idle)
+	}
+	h.mu.Unlock()
+	if now {
+		idle()
+	}
+}
+
+// resume takes a stop back.
+func (h *holding) resume() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.stopping = false
+}
+
+// cancel ends the contexts of all passes.
+func (h *holding) cancel(why Refusal) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.cancelLocked(why)
+}
+
+func (h *holding) cancelLocked(why Refusal) {
+	for cancel, o := range h.passes {
+		(*cancel)(&RefusedError{What: "the rest of a pass", Under: o.String(), Why: why})
+	}
+}
+
+func (h *holding) isHeld() bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.held
+}
+
+func (h *holding) busy() int {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.inFlight
+}

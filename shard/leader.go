@@ -1,0 +1,246 @@
+package shard
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"sync"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/tools/leaderelection"
+	"k8s.io/client-go/tools/leaderelection/resourcelock"
+	"k8s.io/klog/v2"
+
+	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
+	member "github.com/machine-controller-fleet/machine-controller-fleet/membership/state"
+	"github.com/machine-controller-fleet/machine-controller-fleet/shard/state"
+)
+
+// leaderLock is the leader Lease for client-go's election. It differs from client-go's own lock in what a fence needs: an
+// update carries the UID, the fence counts from the send and not from the answer, and a session that may start nothing
+// does not stand for election.
+type leaderLock struct {
+	*Replica
+
+	mu    sync.Mutex
+	lease *coordinationv1.Lease // as last read or written
+}
+
+var _ resourcelock.Interface = (*leaderLock)(nil)
+
+// elect stands for election until ctx ends, again after each time in office. It begins when the session may act.
+func (r *Replica) elect(ctx context.Context) {
+	select {
+	case <-r.held:
+	case <-ctx.Done():
+		return
+	}
+	lock := &leaderLock{Replica: r}
+	durations := r.cfg.Settings.Config
+	// The election logs each attempt; what matters is logged here.
+	quiet := klog.NewContext(ctx, klog.FromContext(ctx).V(4))
+	for ctx.Err() == nil {
+		office := &office{Replica: r}
+		elector, err := leaderelection.NewLeaderElector(leaderelection.LeaderElectionConfig{
+			Lock: lock, Name: member.LeaderLeaseName(r.cfg.Settings.Fleet), ReleaseOnCancel: true,
+			LeaseDuration: durations.TakeOver, RenewDeadline: durations.Fence, RetryPeriod: durations.RenewEvery,
+			Callbacks: leaderelection.LeaderCallbacks{
+				OnStartedLeading: office.take,
+				OnStoppedLeading: func() { office.leave(ctx) },
+				OnNewLeader:      func(identity string) { r.leaderIs(ctx, identity) },
+			},
+		})
+		if err != nil { // Config.Validate is stricter
+			klog.FromContext(ctx).Error(err, "Cannot stand for election")
+			return
+		}
+		elector.Run(quiet)
+	}
+}
+
+// leaderIs tells who leads.
+func (r *Replica) leaderIs(ctx context.Context, identity string) {
+	klog.FromContext(ctx).Info("The fleet has a leader", "leader", identity, "self", identity == r.cfg.Settings.Session)
+}
+
+// office is one time as leader. The callbacks come in any order.
+type office struct {
+	*Replica
+
+	mu sync.Mutex
+	in bool
+}
+
+// take begins the time in office, unless it is over already.
+func (o *office) take(ctx context.Context) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if ctx.Err() != nil {
+		return
+	}
+	o.in = true
+	o.cfg.Fence.lead()
+	o.post(state.Elected{})
+}
+
+// leave ends it.
+func (o *office) leave(ctx context.Context) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if !o.in {
+		return
+	}
+	o.in = false
+	o.cfg.Fence.follows()
+	o.post(state.Deposed{})
+	klog.FromContext(ctx).Info("This session does not lead any more")
+}
+
+// lead gives the session the leadership.
+func (f *Fence) lead() {
+	h := f.leadership
+	h.mu.Lock()
+	next := h.epoch + 1
+	h.mu.Unlock()
+	h.set(next, true)
+	h.letIn(f.time.Now())
+}
+
+// follows takes it away.
+func (f *Fence) follows() {
+	f.leadership.set(0, false)
+	f.leaderUntil.Store(&member.Moment{})
+}
+
+// Get reads the leader Lease, and checks that the fleet was installed with our settings.
+func (l *leaderLock) Get(ctx context.Context) (*resourcelock.LeaderElectionRecord, []byte, error) {
+	lease, err := l.readLeader(ctx)
+	if err != nil {
+		return nil, nil, err
+	}
+	l.remember(lease)
+	// Any write is a sign of life, also one that leaves the record as it is.
+	return resourcelock.LeaseSpecToLeaderElectionRecord(&lease.Spec), []byte(string(lease.UID) + "/" + lease.ResourceVersion), nil
+}
+
+// Create makes the leader Lease, with our settings on it.
+func (l *leaderLock) Create(ctx context.Context, record resourcelock.LeaderElectionRecord) error {
+	lease := &coordinationv1.Lease{
+		ObjectMeta: metav1.ObjectMeta{
+			Name: member.LeaderLeaseName(l.cfg.Settings.Fleet), Namespace: l.cfg.Settings.Namespace,
+			Labels:      map[string]string{v1alpha1.LabelFleet: l.cfg.Settings.Fleet},
+			Annotations: state.Record(l.cfg.Settings),
+		},
+		Spec: resourcelock.LeaderElectionRecordToLeaseSpec(&record),
+	}
+	return l.write(ctx, member.Create, lease)
+}
+
+// Update writes the leader Lease as it was last read.
+func (l *leaderLock) Update(ctx context.Context, record resourcelock.LeaderElectionRecord) error {
+	l.mu.Lock()
+	last := l.lease
+	l.mu.Unlock()
+	if last == nil {
+		return errors.New("expected the leader Lease to be read before it is updated")
+	}
+	lease := last.DeepCopy()
+	lease.Spec = resourcelock.LeaderElectionRecordToLeaseSpec(&record)
+	if lease.Annotations == nil {
+		lease.Annotations = map[string]string{}
+	}
+	maps.Copy(lease.Annotations, state.Record(l.cfg.Settings))
+	return l.write(ctx, member.Update, lease)
+}
+
+// write sends a leader Lease and, when that makes this session the leader or keeps it so, moves the leadership's fence.
+func (l *leaderLock) write(ctx context.Context, verb member.Verb, lease *coordinationv1.Lease) error {
+	need := member.NeedFence
+	holder := lease.Spec.HolderIdentity
+	if holder == nil || *holder == "" {
+		need = member.NeedNothing // giving it up harms nobody
+	}
+	reply := l.ask(ctx, member.Request{Verb: verb, Name: lease.Name, Lease: lease, Need: need})
+	if reply.Outcome != member.Done {
+		return l.failure(verb, reply.Outcome)
+	}
+	l.remember(reply.Lease)
+	if need == member.NeedFence {
+		until := reply.Sent.Add(l.cfg.Settings.Config.Fence)
+		l.cfg.Fence.leaderUntil.Store(&until)
+	}
+	return nil
+}
+
+func (l *leaderLock) remember(lease *coordinationv1.Lease) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.lease = lease
+}
+
+// failure makes the errors that client-go's election tells apart.
+func (r *Replica) failure(verb member.Verb, outcome member.Outcome) error {
+	name, resource := member.LeaderLeaseName(r.cfg.Settings.Fleet), coordinationv1.Resource("leases")
+	switch outcome { //nolint:exhaustive // the others are all the same to it
+	case member.NotFound:
+		return apierrors.NewNotFound(resource, name)
+	case member.Conflict:
+		return apierrors.NewConflict(resource, name, errors.New("somebody else wrote it"))
+	case member.Exists:
+		return apierrors.NewAlreadyExists(resource, name)
+	}
+	return fmt.Errorf("%s of leader Lease %s/%s: %s", verb, r.cfg.Settings.Namespace, name, outcome)
+}
+
+// RecordEvent is of no use: elections are logged.
+func (*leaderLock) RecordEvent(string) {}
+
+// Identity is the session's.
+func (l *leaderLock) Identity() string { return l.cfg.Settings.Session }
+
+// Describe names the Lease in client-go's logs.
+func (l *leaderLock) Describe() string {
+	return l.cfg.Settings.Namespace + "/" + member.LeaderLeaseName(l.cfg.Settings.Fleet)
+}
+
+// readLeader reads the leader Lease live, and compares what it records with our settings. A session whose settings are
+// not the fleet's ends.
+func (r *Replica) readLeader(ctx context.Context) (*coordinationv1.Lease, error) {
+	reply := r.ask(ctx, member.Request{Verb: member.Get, Name: member.LeaderLeaseName(r.cfg.Settings.Fleet), Need: member.NeedNothing})
+	if reply.Outcome != member.Done {
+		return nil, r.failure(member.Get, reply.Outcome)
+	}
+	if err := state.CheckRecord(r.cfg.Settings, reply.Lease.Annotations); err != nil {
+		mismatch := &ExitError{state.Exit{Reason: state.ReasonMismatch, Message: err.Error()}}
+		r.mail.put(letter{exit: mismatch})
+		return nil, mismatch
+	}
+	return reply.Lease, nil
+}
+
+// checkRecord reads the leader Lease before anything else is done, for as long as that takes. Errors: other settings, or
+// that of ctx.
+func (r *Replica) checkRecord(ctx context.Context) error {
+	for first := true; ; first = false {
+		_, err := r.readLeader(ctx)
+		if mismatch, ok := errors.AsType[*ExitError](err); ok {
+			return mismatch
+		}
+		if err == nil || apierrors.IsNotFound(err) {
+			return nil
+		}
+		if first {
+			klog.FromContext(ctx).Error(err, "The leader Lease cannot be read yet, it is tried until it can")
+		}
+		timer := r.cfg.Time.NewTimer(r.cfg.Settings.Config.RenewEvery)
+		select {
+		case <-timer.C():
+		case <-ctx.Done():
+			timer.Stop()
+			return ctx.Err()
+		}
+	}
+}

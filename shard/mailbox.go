@@ -1,0 +1,43 @@
+package shard
+
+import (
+	"sync"
+
+	"github.com/machine-controller-fleet/machine-controller-fleet/shard/state"
+)
+
+// letter is one thing for the loop: an event, something to do there, or the reason to end it.
+type letter struct {
+	event state.Event
+	do    func()
+	exit  *ExitError
+}
+
+// mailbox holds letters in their order. Putting one in never waits: whoever does so may hold a lock that the loop needs
+// to get on.
+type mailbox struct {
+	filled chan struct{} // has something in it after letters came
+
+	mu      sync.Mutex
+	letters []letter
+}
+
+func newMailbox() *mailbox { return &mailbox{filled: make(chan struct{}, 1)} }
+
+func (m *mailbox) put(l letter) {
+	m.mu.Lock()
+	m.letters = append(m.letters, l)
+	m.mu.Unlock()
+	select {
+	case m.filled <- struct{}{}:
+	default:
+	}
+}
+
+func (m *mailbox) take() []letter {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	letters := m.letters
+	m.letters = nil
+	return letters
+}

@@ -1,0 +1,85 @@
+package shard
+
+import (
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/machine-controller-fleet/machine-controller-fleet/shard/state"
+)
+
+// Metrics of one replica's part in the fleet.
+type Metrics struct {
+	owned, unowned, leads, suspended prometheus.Gauge
+	imbalance, sessions, inFlight    prometheus.Gauge
+	suspensions                      prometheus.Counter
+	refusals                         *prometheus.CounterVec
+	handOver, takeOver               prometheus.Histogram
+}
+
+// NewMetrics makes the metrics and registers them.
+func NewMetrics(registerer prometheus.Registerer) *Metrics {
+	gauge := func(name, help string) prometheus.Gauge {
+		return prometheus.NewGauge(prometheus.GaugeOpts{Name: name, Help: help})
+	}
+	seconds := func(name, help string) prometheus.Histogram {
+		return prometheus.NewHistogram(prometheus.HistogramOpts{Name: name, Help: help, Buckets: prometheus.ExponentialBuckets(0.01, 2, 14)})
+	}
+	m := &Metrics{
+		owned:     gauge("fleet_owned_slots", "Slots that this replica holds."),
+		unowned:   gauge("fleet_unowned_slots", "Slots that nobody holds, as this replica sees it: what has such a slot is not looked after."),
+		leads:     gauge("fleet_leader", "1 if this replica leads the fleet."),
+		suspended: gauge("fleet_suspended", "1 if this replica may start nothing."),
+		imbalance: gauge("fleet_imbalance_ratio", "Weight of the busiest replica by that of the average one, as this replica sees it."),
+		sessions:  gauge("fleet_sessions", "Sessions that live, as this replica sees it."),
+		inFlight:  gauge("fleet_in_flight", "Passes, requests and calls of drivers that are in flight under an ownership."),
+		suspensions: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "fleet_suspensions_total", Help: "How often the fence passed.",
+		}),
+		refusals: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "fleet_refused_total", Help: "Requests and calls of drivers that were not begun, by reason: unowned, lost, stopping or fenced.",
+		}, []string{"reason"}),
+		handOver: seconds("fleet_hand_over_seconds", "From this replica being preferred for a slot of a live session to the slot being open here."),
+		takeOver: seconds("fleet_take_over_seconds", "From the last sign of life of a dead session to its slot being open here."),
+	}
+	registerer.MustRegister(m.owned, m.unowned, m.leads, m.suspended, m.imbalance, m.sessions, m.inFlight,
+		m.suspensions, m.refusals, m.handOver, m.takeOver)
+	return m
+}
+
+// refused counts a refusal.
+func (m *Metrics) refused(why Refusal) { m.refusals.WithLabelValues(string(why)).Inc() }
+
+// observe takes over what the session knows.
+func (m *Metrics) observe(facts *state.Facts, inFlight int) {
+	owned, unowned, total, busiest := 0, 0, int64(0), int64(0)
+	weights := map[string]int64{}
+	for _, slot := range facts.Slots {
+		switch {
+		case !slot.Owned:
+			unowned++
+		case slot.Holder == facts.Session:
+			owned++
+		}
+		if slot.Owned {
+			weights[slot.Holder] += slot.Weight
+			busiest = max(busiest, weights[slot.Holder])
+			total += slot.Weight
+		}
+	}
+	m.owned.Set(float64(owned))
+	m.unowned.Set(float64(unowned))
+	m.leads.Set(number(facts.Leads))
+	m.suspended.Set(number(facts.Suspended))
+	m.sessions.Set(float64(len(facts.Sessions)))
+	m.inFlight.Set(float64(inFlight))
+	m.imbalance.Set(0)
+	if live := len(facts.Sessions); total > 0 && live > 0 {
+		m.imbalance.Set(float64(busiest) * float64(live) / float64(total))
+	}
+}
+
+func number(yes bool) float64 {
+	if yes {
+		return 1
+	}
+	return 0
+}

@@ -1,0 +1,349 @@
+package shard
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"go.opentelemetry.io/otel/trace"
+	"go.opentelemetry.io/otel/trace/noop"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	"k8s.io/klog/v2"
+
+	"github.com/machine-controller-fleet/machine-controller-fleet/membership"
+	member "github.com/machine-controller-fleet/machine-controller-fleet/membership/state"
+	"github.com/machine-controller-fleet/machine-controller-fleet/shard/state"
+)
+
+// beat is the longest time between two steps, so that a wall clock that was set is noticed, and a loop that hangs too.
+const beat = time.Second
+
+// Grants is what shows this replica the objects of its slots. Its methods return at once.
+type Grants interface {
+	// Add begins to list and watch the objects of slots that were just acquired, and has ready called once when all of
+	// them are there. They stay silent until Open.
+	Add(slots []int, ready func(slots []int))
+	// Drop forgets the objects of slots that were lost. ready is not called for them any more.
+	Drop(slots []int)
+	// Open announces the objects of the slots, as additions; if it is called again, again.
+	Open(slots []int)
+}
+
+// Config describes a Replica. All but Weigh and Tracer are required.
+type Config struct {
+	Settings state.Settings
+	Leases   *membership.Store
+	Fence    *Fence
+	Time     *Time
+	Grants   Grants
+	Metrics  *Metrics
+	// Weigh tells the weights of slots by number, of those that are held and maybe others; what is missing weighs 1, and nil
+	// means that all do. It is called by the loop, and has to be quick.
+	Weigh func() map[int]int64
+	// Tracer for the spans of hand-overs and take-overs.
+	Tracer trace.Tracer
+}
+
+// Replica runs the protocol. Make one with New, and run it once.
+type Replica struct {
+	cfg     Config
+	machine *state.Replica
+	mail    *mailbox
+
+	// Of the loop alone:
+	opening map[int]*opening // slots that are held
+	arrival *arrivals
+	changes changeLog
+	wakeAt  member.Moment // when the machine wants to be woken; zero: it does not
+	begun   bool          // held is closed
+	ticked  time.Duration // when tick was last due
+	weighed time.Duration // when the weights were last told
+
+	beaten atomic.Pointer[member.Moment]
+	held   chan struct{} // closed when the session has its Lease
+	sent   sync.WaitGroup
+}
+
+// opening is a slot from its acquisition to its loss. It is ready when its objects are known.
+type opening struct{ ready bool }
+
+// New checks the settings. Errors: what is wrong with them.
+func New(cfg Config) (*Replica, error) {
+	if cfg.Tracer == nil {
+		cfg.Tracer = noop.NewTracerProvider().Tracer("")
+	}
+	machine, err := state.NewReplica(cfg.Settings)
+	if err != nil {
+		return nil, fmt.Errorf("settings of the fleet: %w", err)
+	}
+	r := &Replica{
+		cfg: cfg, machine: machine, mail: newMailbox(), held: make(chan struct{}),
+		opening: map[int]*opening{}, arrival: newArrivals(cfg.Settings, cfg.Tracer, cfg.Metrics), changes: changeLog{},
+	}
+	now := cfg.Time.Moment()
+	r.beaten.Store(&now)
+	return r, nil
+}
+
+// ExitError says why a session has ended that was not asked to.
+type ExitError struct{ state.Exit }
+
+// Error tells reason and message.
+func (e *ExitError) Error() string {
+	return fmt.Sprintf("the session has ended (%s): %s", e.Reason, e.Message)
+}
+
+// Run begins a session, and returns when it has ended: nil when it has left because leave was closed, a *ExitError when
+// it cannot go on and the process has to start anew, and the error of ctx when that ended it halfway. Whatever it says,
+// nothing may be started any more.
+func (r *Replica) Run(ctx context.Context, leave <-chan struct{}) error {
+	if err := r.checkRecord(ctx); err != nil {
+		return err
+	}
+	inner, cancel := context.WithCancel(ctx)
+	var around sync.WaitGroup
+	defer func() {
+		cancel()
+		around.Wait()
+		r.sent.Wait()
+	}()
+	around.Go(func() { r.cfg.Leases.Watch(inner, observer{r}) })
+	around.Go(func() { r.elect(inner) })
+	r.post(state.Started{})
+	timer := r.cfg.Time.NewTimer(0)
+	defer timer.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			r.cfg.Fence.close()
+			return ctx.Err()
+		case <-leave:
+			leave = nil
+			klog.FromContext(ctx).Info("Leaving: the slots are handed over")
+			r.post(state.Leaving{})
+		case <-r.mail.filled:
+		case <-timer.C():
+			r.post(state.Woke{})
+		}
+		wake, ended, err := r.work(inner)
+		if ended {
+			r.cfg.Fence.close()
+			return err
+		}
+		timer.Stop()
+		timer.Reset(wake)
+	}
+}
+
+// work takes the mail, and returns after what time to go on without any, or how the session has ended.
+func (r *Replica) work(ctx context.Context) (wake time.Duration, ended bool, err error) {
+	for _, l := range r.mail.take() {
+		switch {
+		case l.exit != nil:
+			return 0, true, l.exit
+		case l.do != nil:
+			l.do()
+		default:
+			out := r.machine.Step(r.cfg.Time.Moment(), l.event)
+			r.wakeAt = out.WakeAt
+			r.carryOut(ctx, out)
+			if out.Exit != nil && out.Exit.Reason == state.ReasonLeft {
+				return 0, true, nil
+			}
+			if out.Exit != nil {
+				return 0, true, &ExitError{*out.Exit}
+			}
+		}
+	}
+	now := r.cfg.Time.Moment()
+	r.beaten.Store(&now)
+	r.tick(ctx, now)
+	wake = beat
+	if !r.wakeAt.IsZero() {
+		wake = min(wake, max(r.wakeAt.Since(now), 0))
+	}
+	return wake, false, nil
+}
+
+// carryOut does what a step asks for: first what ends, then what the session is entitled to, and only then what is sent.
+func (r *Replica) carryOut(ctx context.Context, out state.Output) {
+	for _, change := range out.Changes {
+		r.end(change)
+	}
+	r.cfg.Fence.follow(r.machine)
+	if !r.machine.Suspended() && !r.begun {
+		r.begun = true
+		close(r.held)
+	}
+	for _, request := range out.Requests {
+		r.sent.Go(func() {
+			reply := r.ask(ctx, request)
+			if reply.Lease != nil { // it may be acted on before the watch shows it
+				observer{r}.note(reply.Lease)
+			}
+			r.post(state.Replied{Reply: reply})
+		})
+	}
+	for _, change := range out.Changes {
+		r.show(ctx, change)
+	}
+}
+
+// ask sends a request about a Lease.
+func (r *Replica) ask(ctx context.Context, req member.Request) member.Reply {
+	return r.cfg.Leases.Do(withOwnership(ctx, Ownership{kind: ofProtocol, need: req.Need}), req)
+}
+
+// end carries out the part of a change that stops something.
+func (r *Replica) end(change state.Change) {
+	fence := r.cfg.Fence
+	switch change.Kind {
+	case state.Stopped:
+		fence.slots[change.Slot].stop()
+	case state.Cancelled:
+		fence.slots[change.Slot].stop()
+		fence.slots[change.Slot].cancel(Stopping)
+	case state.Suspended:
+		fence.suspend()
+		r.cfg.Metrics.suspensions.Inc()
+	case state.Lost:
+		fence.slots[change.Slot].shut()
+		fence.slots[change.Slot].cancel(Lost)
+	case state.Acquired, state.Resumed:
+	}
+	if change.Ticket != 0 {
+		idle := func() { r.post(state.Idle{Slot: change.Slot, Ticket: change.Ticket}) }
+		fence.onIdle(change.Slot, idle)
+	}
+}
+
+// show carries out the part of a change that concerns what is seen of a slot.
+func (r *Replica) show(ctx context.Context, change state.Change) {
+	r.changes.add(change)
+	switch change.Kind {
+	case state.Acquired:
+		o := &opening{}
+		r.opening[change.Slot] = o
+		r.cfg.Fence.slots[change.Slot].resume()
+		r.arrival.acquired(change.Slot, change.Epoch)
+		r.cfg.Grants.Add([]int{change.Slot}, func(slots []int) {
+			r.mail.put(letter{do: func() {
+				for _, slot := range slots {
+					if r.opening[slot] == o {
+						r.open(ctx, slot)
+					}
+				}
+			}})
+		})
+	case state.Lost:
+		delete(r.opening, change.Slot)
+		r.arrival.forget(change.Slot)
+		r.cfg.Grants.Drop([]int{change.Slot})
+	case state.Resumed:
+		r.resume(change.Slot)
+	case state.Stopped, state.Cancelled, state.Suspended:
+	}
+}
+
+// open lets keys of a slot in, whose objects are all known.
+func (r *Replica) open(ctx context.Context, slot int) {
+	r.opening[slot].ready = true
+	r.cfg.Fence.slots[slot].letIn(r.cfg.Time.Now())
+	r.cfg.Grants.Open([]int{slot})
+	r.arrival.opened(ctx, slot, r.cfg.Time.Moment())
+}
+
+// resume lets keys in again that were turned away meanwhile and have been forgotten.
+func (r *Replica) resume(slot int) {
+	if slot == state.Everything {
+		for slot := range r.opening {
+			r.resume(slot)
+		}
+		return
+	}
+	r.cfg.Fence.slots[slot].resume()
+	if o := r.opening[slot]; o != nil && o.ready {
+		r.cfg.Grants.Open([]int{slot})
+	}
+}
+
+// tick does what is due from time to time.
+func (r *Replica) tick(ctx context.Context, now member.Moment) {
+	if now.Monotonic-r.ticked < beat {
+		return
+	}
+	r.ticked = now.Monotonic
+	r.changes.flush(ctx)
+	r.arrival.prune(now)
+	facts := r.machine.Facts(now)
+	r.cfg.Metrics.observe(&facts, r.cfg.Fence.Busy())
+	if r.cfg.Weigh != nil && now.Monotonic-r.weighed >= r.cfg.Settings.Config.WeighEvery {
+		r.weighed = now.Monotonic
+		r.post(state.Weighed{Weights: r.cfg.Weigh()})
+	}
+}
+
+func (r *Replica) post(event state.Event) { r.mail.put(letter{event: event}) }
+
+// Beat is when the loop has last answered.
+func (r *Replica) Beat() member.Moment { return *r.beaten.Load() }
+
+// Ready says whether the session may act, and what there is to know of its slots is known. Errors: what is missing.
+func (r *Replica) Ready(ctx context.Context) error {
+	return r.inLoop(ctx, func() error {
+		if r.machine.Suspended() {
+			return errors.New("the session does not hold its Lease, or its fence has passed")
+		}
+		for slot, o := range r.opening {
+			if !o.ready {
+				return fmt.Errorf("the objects of slot %d are not complete yet", slot)
+			}
+		}
+		return nil
+	})
+}
+
+// inLoop has the loop run f and waits for it. Errors: those of f, or that the loop does not answer.
+func (r *Replica) inLoop(ctx context.Context, f func() error) error {
+	answer := make(chan error, 1)
+	r.mail.put(letter{do: func() { answer <- f() }})
+	select {
+	case err := <-answer:
+		return err
+	case <-ctx.Done():
+		return fmt.Errorf("the loop of the session does not answer: %w", ctx.Err())
+	}
+}
+
+// observer makes events of what the watch shows.
+type observer struct{ *Replica }
+
+var _ membership.Observer = observer{}
+
+// Listed is an event.
+func (o observer) Listed(leases []*coordinationv1.Lease) {
+	o.note(leases...)
+	o.post(state.Listed{Leases: leases})
+}
+
+// Seen is an event.
+func (o observer) Seen(lease *coordinationv1.Lease) {
+	o.note(lease)
+	o.post(state.Seen{Lease: lease})
+}
+
+// note measures by what has come.
+func (o observer) note(leases ...*coordinationv1.Lease) {
+	at := o.cfg.Time.Moment()
+	o.mail.put(letter{do: func() {
+		for _, lease := range leases {
+			o.arrival.seen(lease, at)
+		}
+	}})
+}
+
+// Gone is an event.
+func (o observer) Gone(lease *coordinationv1.Lease) { o.post(state.Gone{Lease: lease}) }

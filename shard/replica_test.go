@@ -1,0 +1,303 @@
+package shard
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+	"k8s.io/utils/clock"
+
+	"github.com/machine-controller-fleet/machine-controller-fleet/membership"
+	"github.com/machine-controller-fleet/machine-controller-fleet/membership/leasetest"
+	member "github.com/machine-controller-fleet/machine-controller-fleet/membership/state"
+	"github.com/machine-controller-fleet/machine-controller-fleet/shard/plan"
+	"github.com/machine-controller-fleet/machine-controller-fleet/shard/ring"
+	"github.com/machine-controller-fleet/machine-controller-fleet/shard/state"
+)
+
+const fleetSlots = 16
+
+// process is a replica that runs.
+type process struct {
+	*Replica
+
+	fence    *Fence
+	metrics  *Metrics
+	registry *prometheus.Registry
+	leave    chan struct{}
+	ended    chan error
+}
+
+// counted is how often a histogram has observed something.
+func (p *process) counted(t *testing.T, histogram string) uint64 {
+	t.Helper()
+	families, err := p.registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, family := range families {
+		if family.GetName() == histogram {
+			return family.GetMetric()[0].GetHistogram().GetSampleCount()
+		}
+	}
+	t.Fatalf("no metric %s", histogram)
+	return 0
+}
+
+// instantGrants knows all there is to know at once.
+type instantGrants struct{}
+
+func (instantGrants) Add(slots []int, ready func([]int)) { ready(slots) }
+func (instantGrants) Drop([]int)                         {}
+func (instantGrants) Open([]int)                         {}
+
+// begin starts a replica; change may change its settings. It is killed when the test is over.
+func begin(t *testing.T, server *leasetest.Server, name string, change ...func(*state.Settings)) *process {
+	t.Helper()
+	settings := state.Settings{
+		Config: member.DefaultConfig(), Plan: plan.DefaultConfig(), Fleet: "fleet", Namespace: "fleet-system",
+		Replica: name, Session: member.Identity(name, "abcde"), Capacity: 1, Slots: fleetSlots,
+		ShardBy: string(ring.Deployment), RingVersion: ring.Version,
+	}
+	for _, f := range change {
+		f(&settings)
+	}
+	registry := prometheus.NewRegistry()
+	now, metrics := NewTime(clock.RealClock{}), NewMetrics(registry)
+	p := &process{
+		fence: NewFence(name, settings.Session, settings.Slots, now, metrics, nil), metrics: metrics, registry: registry,
+		leave: make(chan struct{}), ended: make(chan error, 1),
+	}
+	config, err := p.fence.Guard(server.Config())
+	if err != nil {
+		t.Fatal(err)
+	}
+	store, err := membership.NewStore(membership.Config{
+		Client: config, Namespace: settings.Namespace, Fleet: settings.Fleet, Timeout: 2 * time.Second, Quiet: 6 * time.Second,
+		Clock: now, Now: now.Moment,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.Replica, err = New(Config{Settings: settings, Leases: store, Fence: p.fence, Time: now, Grants: instantGrants{}, Metrics: metrics})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, kill := context.WithCancel(t.Context())
+	ended := make(chan struct{})
+	go func() {
+		p.ended <- p.Run(ctx, p.leave)
+		close(ended)
+	}()
+	t.Cleanup(func() {
+		kill()
+		<-ended
+	})
+	return p
+}
+
+// open are the slots of which a replica takes keys.
+func (p *process) open() []int {
+	var open []int
+	for slot := range p.fence.slots {
+		_, done, ok := p.fence.Admit(context.Background(), slot)
+		if ok {
+			done()
+			open = append(open, slot)
+		}
+	}
+	return open
+}
+
+// wantAll checks, now and then for a time, that no slot is open twice, and at its end that each is open once.
+func wantAll(t *testing.T, within time.Duration, processes ...*process) {
+	t.Helper()
+	for begun := time.Now(); time.Since(begun) < within; time.Sleep(50 * time.Millisecond) {
+		wantOnce(t, processes...)
+	}
+	if n := wantOnce(t, processes...); n != fleetSlots {
+		t.Fatalf("%d slots are open after %s, want all %d", n, within, fleetSlots)
+	}
+}
+
+func wantOnce(t *testing.T, processes ...*process) int {
+	t.Helper()
+	by := map[int]string{}
+	for _, p := range processes {
+		for _, slot := range p.open() {
+			if other, taken := by[slot]; taken {
+				t.Fatalf("slot %d is open at %s and at %s", slot, other, p.cfg.Settings.Replica)
+			}
+			by[slot] = p.cfg.Settings.Replica
+		}
+	}
+	return len(by)
+}
+
+// cut keeps a replica's requests from the server.
+func cut(server *leasetest.Server, replica string) {
+	server.Fault(func(r *http.Request) error {
+		if strings.Contains(r.Header.Get("User-Agent"), "/"+replica+" ") {
+			<-r.Context().Done()
+			return r.Context().Err()
+		}
+		return nil
+	})
+}
+
+func TestAFreshFleetHoldsAllSlots(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		server := leasetest.NewServer()
+		a := begin(t, server, "fleet-0")
+		wantAll(t, 25*time.Second, a)
+		if err := a.Ready(t.Context()); err != nil {
+			t.Errorf("it holds all and is not ready: %v", err)
+		}
+		time.Sleep(2 * time.Second)
+		if owned, leads := testutil.ToFloat64(a.metrics.owned), testutil.ToFloat64(a.metrics.leads); owned != fleetSlots || leads != 1 {
+			t.Errorf("metrics: %v slots owned, leader %v", owned, leads)
+		}
+	})
+}
+
+func TestANewcomerGetsItsShareAndALeaverHandsItOver(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		server := leasetest.NewServer()
+		a := begin(t, server, "fleet-0")
+		wantAll(t, 25*time.Second, a)
+		b := begin(t, server, "fleet-1")
+		wantAll(t, 3*time.Minute, a, b)
+		if n := len(b.open()); n < fleetSlots/4 {
+			t.Errorf("the newcomer has %d of %d slots", n, fleetSlots)
+		}
+		if moved, want := b.counted(t, "fleet_hand_over_seconds"), uint64(len(b.open())); moved != want {
+			t.Errorf("%d hand-overs were measured, want %d", moved, want)
+		}
+		close(a.leave)
+		select {
+		case err := <-a.ended:
+			if err != nil {
+				t.Errorf("it was asked to leave, and ended with: %v", err)
+			}
+		case <-time.After(30 * time.Second):
+			t.Fatal("it was asked to leave, and has not after 30 s")
+		}
+		wantAll(t, 25*time.Second, b)
+		if holder := member.Holder(server.Leases()["fleet-session-fleet-0"]); holder != "" {
+			t.Errorf("the session Lease of the leaver is held by %q", holder)
+		}
+	})
+}
+
+func TestALeaverWaitsForWhatIsInFlight(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		server := leasetest.NewServer()
+		a, b := begin(t, server, "fleet-0"), begin(t, server, "fleet-1")
+		wantAll(t, time.Minute, a, b)
+		slot := a.open()[0]
+		ctx, done, ok := a.fence.Admit(t.Context(), slot)
+		if !ok {
+			t.Fatal("an open slot admits nobody")
+		}
+		close(a.leave)
+		time.Sleep(20 * time.Second)
+		if open := b.open(); len(open) != fleetSlots-1 || ctx.Err() != nil {
+			t.Errorf("%d slots were handed over while one has work in flight; the work ended: %v", len(open), ctx.Err())
+		}
+		done()
+		time.Sleep(time.Second)
+		if n := len(b.open()); n != fleetSlots {
+			t.Errorf("%d slots were handed over when nothing was in flight any more, want all", n)
+		}
+		if err := <-a.ended; err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+func TestTheSlotsOfADeadReplicaAreTakenOver(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		server := leasetest.NewServer()
+		a, b := begin(t, server, "fleet-0"), begin(t, server, "fleet-1")
+		wantAll(t, time.Minute, a, b)
+		mine := len(a.open())
+		cut(server, "fleet-0")
+		begun := time.Now()
+		for len(b.open()) < fleetSlots && time.Since(begun) < time.Minute {
+			time.Sleep(50 * time.Millisecond)
+			wantOnce(t, a, b)
+		}
+		if took := time.Since(begun); took > 22*time.Second {
+			t.Errorf("the take-over took %s", took)
+		}
+		if n := len(a.open()); n > 0 {
+			t.Errorf("the dead replica has %d open slots", n)
+		}
+		if taken := b.counted(t, "fleet_take_over_seconds"); taken != uint64(mine) {
+			t.Errorf("%d take-overs were measured, want %d", taken, mine)
+		}
+		server.Fault(nil)
+		err := <-a.ended
+		if exit, ok := errors.AsType[*ExitError](err); !ok || exit.Reason != state.ReasonLost {
+			t.Errorf("the replica whose session Lease was taken ended with: %v", err)
+		}
+	})
+}
+
+func TestAServerThatWasAwayKillsNobody(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		server := leasetest.NewServer()
+		a, b := begin(t, server, "fleet-0"), begin(t, server, "fleet-1")
+		wantAll(t, time.Minute, a, b)
+		before := fmt.Sprint(a.open(), b.open())
+		ctx, done, ok := a.fence.Admit(t.Context(), a.open()[0])
+		if !ok {
+			t.Fatal("an open slot admits nobody")
+		}
+		server.Away(true)
+		time.Sleep(9 * time.Second)
+		synctest.Wait()
+		if ctx.Err() == nil {
+			t.Error("the fence has passed and a pass has not been cancelled")
+		}
+		done()
+		time.Sleep(50 * time.Second)
+		if n := len(a.open()) + len(b.open()); n > 0 {
+			t.Errorf("%d slots are open after the fence", n)
+		}
+		server.Away(false)
+		wantAll(t, 30*time.Second, a, b)
+		if after := fmt.Sprint(a.open(), b.open()); after != before {
+			t.Errorf("slots before %s, after %s", before, after)
+		}
+		if n := testutil.ToFloat64(a.metrics.suspensions); n != 1 {
+			t.Errorf("%v suspensions counted, want 1", n)
+		}
+	})
+}
+
+func TestOtherSettingsThanTheFleetsAreRefused(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		server := leasetest.NewServer()
+		a := begin(t, server, "fleet-0")
+		wantAll(t, 25*time.Second, a)
+		for name, change := range map[string]func(*state.Settings){
+			"slots":    func(s *state.Settings) { s.Slots = 2 * fleetSlots },
+			"shard-by": func(s *state.Settings) { s.ShardBy = string(ring.Namespace) },
+		} {
+			b := begin(t, server, "fleet-1", change)
+			err := <-b.ended
+			exit, ok := errors.AsType[*ExitError](err)
+			if !ok || exit.Reason != state.ReasonMismatch || !strings.Contains(exit.Message, name) {
+				t.Errorf("other %s: ended with %v", name, err)
+			}
+		}
+	})
+}

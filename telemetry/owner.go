@@ -1,0 +1,36 @@
+package telemetry
+
+import (
+	"context"
+
+	"go.opentelemetry.io/otel/attribute"
+)
+
+// Owner tells spans under which ownership something is done.
+type Owner struct {
+	Replica, Session string
+	Slot             int
+	Epoch            int64
+	// Leader is true for work of the leader, which has no slot.
+	Leader bool
+}
+
+type ownerKey struct{}
+
+// WithOwner returns a context whose spans are to name the owner.
+func WithOwner(ctx context.Context, o Owner) context.Context {
+	return context.WithValue(ctx, ownerKey{}, o)
+}
+
+// OwnerAttributes are the attributes of a span for the owner in ctx; none when there is no owner.
+func OwnerAttributes(ctx context.Context) []attribute.KeyValue {
+	o, ok := ctx.Value(ownerKey{}).(Owner)
+	if !ok {
+		return nil
+	}
+	attributes := []attribute.KeyValue{attribute.String("replica", o.Replica), attribute.String("session", o.Session)}
+	if o.Leader {
+		return append(attributes, attribute.Bool("leader", true))
+	}
+	return append(attributes, attribute.Int("slot", o.Slot), attribute.Int64("epoch", o.Epoch))
+}
