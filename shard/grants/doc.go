@@ -1,0 +1,14 @@
+// Package grants shows a replica the objects of the slots that it holds, and no others.
+//
+// A grant is the slots that a session acquired together, with one set of watches, one for each kind of objects. The API
+// server filters: the watches select by the slot label. A Set keeps few grants: what is acquired within a moment becomes
+// one, and grants are merged in the background, so that a replica with many slots does not need many watches.
+//
+// Guarantees:
+//
+//   - The slots of a grant are ready only after every kind was listed, by consistent reads that began after Add.
+//   - The objects of a slot are silent until Open, and gone at once with Drop.
+//   - Of each slot only one grant's events count, and a merged grant takes over without a gap, and without an event twice.
+//
+// Not guaranteed: that an object that goes was deleted. If it has no deletionTimestamp it may have left the slot.
+package grants
