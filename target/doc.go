@@ -3,6 +3,6 @@
 // A Resolver tells which target cluster a namespace of the control cluster belongs to. All that the controllers read or
 // write in a target cluster goes through the Cluster that they get from it.
 //
-// Guarantees: a Cluster's Nodes are complete once Start has returned, and drop managedFields.
-// Not guaranteed: that they are current. What is missing in them may exist; only a live read proves absence.
+// Not guaranteed: that a Cluster's Nodes are complete or current. What is missing in them may exist; only a live read
+// proves absence.
 package target

@@ -11,43 +11,48 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 
 	machineclientset "github.com/machine-controller-fleet/machine-controller-fleet/client/clientset/versioned"
+	"github.com/machine-controller-fleet/machine-controller-fleet/shard"
 )
 
 // inClusterConfig as a value of --control-kubeconfig means the cluster that the process runs in.
 const inClusterConfig = "inClusterConfig"
 
-// clients are the connections to both clusters.
+// clients are the connections to both clusters. All of them have the Fence below them.
 type clients struct {
+	leases   *rest.Config // for a client of the control cluster with connections of its own
 	control  kubernetes.Interface
 	machines machineclientset.Interface
 	metadata metadata.Interface
 	target   kubernetes.Interface
+
+	targetMetadata metadata.Interface
 }
 
-func connect(o options) (clients, error) {
+func connect(o options, fence *shard.Fence) (clients, error) {
 	controlFile := o.controlKubeconfig
 	if controlFile == "" {
 		controlFile = o.targetKubeconfig
 	}
-	control, err := restConfig(o, controlFile)
+	control, err := restConfig(o, controlFile, fence)
 	if err != nil {
 		return clients{}, fmt.Errorf("control cluster: %w", err)
 	}
-	target, err := restConfig(o, o.targetKubeconfig)
+	target, err := restConfig(o, o.targetKubeconfig, fence)
 	if err != nil {
 		return clients{}, fmt.Errorf("target cluster: %w", err)
 	}
-	var c clients
-	var errs [4]error
+	c := clients{leases: control}
+	var errs [5]error
 	c.control, errs[0] = kubernetes.NewForConfig(protobuf(control))
 	c.machines, errs[1] = machineclientset.NewForConfig(control)
 	c.metadata, errs[2] = metadata.NewForConfig(control)
 	c.target, errs[3] = kubernetes.NewForConfig(protobuf(target))
+	c.targetMetadata, errs[4] = metadata.NewForConfig(target)
 	return c, errors.Join(errs[:]...)
 }
 
 // restConfig reads a kubeconfig; an empty name means the cluster that the process runs in.
-func restConfig(o options, file string) (*rest.Config, error) {
+func restConfig(o options, file string, fence *shard.Fence) (*rest.Config, error) {
 	var config *rest.Config
 	var err error
 	if file == "" || file == inClusterConfig {
@@ -58,12 +63,11 @@ func restConfig(o options, file string) (*rest.Config, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read the kubeconfig: %w", err)
 	}
-	config.UserAgent = "machine-controller-fleet/" + o.replicaName
 	config.QPS, config.Burst = o.qps, o.burst
 	if o.qps == 0 {
 		config.QPS = -1 // no limit
 	}
-	return config, nil
+	return fence.Guard(config)
 }
 
 // protobuf is the smaller encoding, for the kinds that are built into Kubernetes.

@@ -13,6 +13,16 @@ import (
 )
 
 func main() {
+	if len(os.Args) > 1 && os.Args[1] == leaveCommand {
+		ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
+		err := runLeave(ctx, os.Args[2:])
+		stop()
+		if err != nil {
+			fmt.Fprintf(os.Stderr, "machine-controller-fleet %s: %v\n", leaveCommand, err)
+			os.Exit(1)
+		}
+		return
+	}
 	opts, err := parse(os.Args[1:])
 	if errors.Is(err, pflag.ErrHelp) {
 		return

@@ -30,6 +30,7 @@ type options struct {
 	nodeConditions                      string
 	bootstrapTokenGroups                string
 	simulatedCloudEndpoint              string
+	fleet                               fleetOptions
 }
 
 // parse reads the command line. pflag.ErrHelp means that the help was printed.
@@ -49,7 +50,8 @@ func parse(args []string) (options, error) {
 	fs.StringVar(&o.namespace, "namespace", "", "the only namespace of the control cluster to serve; empty means all")
 	fs.StringVar(&o.address, "address", "0.0.0.0", "IP address to serve metrics and health on")
 	fs.IntVar(&o.port, "port", 10258, "port to serve metrics and health on")
-	fs.StringVar(&o.replicaName, "replica-name", hostname, "name of this replica in traces and at the API servers")
+	fs.StringVar(&o.replicaName, "replica-name", hostname, "name of this replica, which it keeps when it is restarted; no other of the fleet has it")
+	o.fleet.addFlags(fs)
 	fs.IntVar(&o.concurrentSyncs, "concurrent-syncs", 200, "how many objects of a kind are worked on at the same time")
 	fs.Float32Var(&o.qps, "kube-api-qps", 0, "requests a second to each API server; 0 leaves the pace to the server's priority and fairness")
 	fs.IntVar(&o.burst, "kube-api-burst", 30, "requests that may be made at once beyond --kube-api-qps")
@@ -84,7 +86,7 @@ func (o *options) validate() error {
 	check(o.burst >= 0, "--kube-api-burst: must not be negative, got %d", o.burst)
 	check(o.creationTimeout > 0, "--machine-creation-timeout: expected more than 0, got %s", o.creationTimeout)
 	check(o.resourceExhaustedRetry >= 0, "--resource-exhausted-retry: must not be negative, got %s", o.resourceExhaustedRetry)
-	return errors.Join(errs...)
+	return errors.Join(append(errs, o.fleet.validate())...)
 }
 
 // limits are the settings that the decisions about machines need.

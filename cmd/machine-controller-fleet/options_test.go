@@ -41,6 +41,12 @@ func TestWrongFlagsAreNamed(t *testing.T) {
 		{"--kube-api-qps=-1", "--kube-api-qps"},
 		{"--machine-creation-timeout=0", "--machine-creation-timeout"},
 		{"--resource-exhausted-retry=-1s", "--resource-exhausted-retry"},
+		{"--slots=0", "--slots"},
+		{"--shard-by=weather", "--shard-by"},
+		{"--capacity=0", "--capacity"},
+		{"--fleet-name=", "--fleet-name"},
+		{"--lease-fence=15s", "--lease-fence"},
+		{"--lease-take-over=5s", "--lease-take-over"},
 		{"--no-such-flag", "no-such-flag"},
 		{"word", "word"},
 	} {

@@ -10,13 +10,13 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"go.opentelemetry.io/otel/trace"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 	"github.com/machine-controller-fleet/machine-controller-fleet/client/clientset/versioned/scheme"
-	machineinformers "github.com/machine-controller-fleet/machine-controller-fleet/client/informers/externalversions"
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machine"
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machineclass"
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machinedeployment"
@@ -24,7 +24,9 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/runner"
 	"github.com/machine-controller-fleet/machine-controller-fleet/driver"
 	"github.com/machine-controller-fleet/machine-controller-fleet/driver/simulated"
-	"github.com/machine-controller-fleet/machine-controller-fleet/internal/trim"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/objects"
+	"github.com/machine-controller-fleet/machine-controller-fleet/shard"
+	"github.com/machine-controller-fleet/machine-controller-fleet/shard/label"
 	"github.com/machine-controller-fleet/machine-controller-fleet/target"
 	"github.com/machine-controller-fleet/machine-controller-fleet/telemetry"
 )
@@ -35,7 +37,7 @@ const tracerName = "github.com/machine-controller-fleet/machine-controller-fleet
 // flushTimeout bounds how long the end waits for the last spans to be sent.
 const flushTimeout = 3 * time.Second
 
-// run connects, wires and runs the replica until ctx ends.
+// run connects, wires and runs the replica until it has left, which it does when ctx ends.
 func run(ctx context.Context, o options) error {
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
@@ -50,55 +52,60 @@ func run(ctx context.Context, o options) error {
 			klog.FromContext(ctx).Error(err, "The last spans were not sent")
 		}
 	}()
-	server, err := serve(ctx, o, registry)
-	if err != nil {
+	f := &fleet{metrics: runner.NewMetrics(registry), tracer: provider.Tracer(tracerName)}
+	if f.session, err = newSession(o, registry); err != nil {
 		return err
 	}
-	defer server.close()
-	c, err := connect(o)
-	if err != nil {
+	defer f.session.close()
+	if f.clients, err = connect(o, f.session.fence); err != nil {
 		return err
 	}
-	drivers, err := makeDrivers(o, provider.Tracer(tracerName))
-	if err != nil {
+	if f.drivers, err = makeDrivers(o, f.session.fence, f.tracer); err != nil {
 		return err
 	}
-	f := &fleet{
-		clients: c, drivers: drivers, metrics: runner.NewMetrics(registry), tracer: provider.Tracer(tracerName),
-		cluster: target.New(c.target),
-		informers: machineinformers.NewSharedInformerFactoryWithOptions(c.machines, 0,
-			machineinformers.WithNamespace(o.namespace), machineinformers.WithTransform(trim.ManagedFields)),
-		broadcaster: events.NewBroadcaster(&events.EventSinkImpl{Interface: c.control.EventsV1()}),
-	}
+	f.cluster = target.New(f.target)
+	f.view = objects.NewView()
+	f.broadcaster = events.NewBroadcaster(&events.EventSinkImpl{Interface: f.control.EventsV1()})
 	running, err := f.controllers(o)
 	if err != nil {
 		return err
 	}
-	return f.run(ctx, running, server)
+	if err := f.session.protocol(f.clients, f.slots, f.tracer); err != nil {
+		return err
+	}
+	server, err := serve(ctx, o, registry, f.session)
+	if err != nil {
+		return err
+	}
+	defer server.close()
+	return f.run(ctx, running)
 }
 
 // makeDrivers makes the drivers that the flags ask for.
-func makeDrivers(o options, tracer trace.Tracer) (*driver.Registry, error) {
+func makeDrivers(o options, fence *shard.Fence, tracer trace.Tracer) (*driver.Registry, error) {
 	if o.simulatedCloudEndpoint == "" {
 		return driver.NewRegistry(nil), nil
 	}
-	d, err := simulated.New(simulated.Config{Endpoint: o.simulatedCloudEndpoint, UserAgent: "machine-controller-fleet/" + o.replicaName})
+	d, err := simulated.New(simulated.Config{Endpoint: o.simulatedCloudEndpoint, Wrap: fence.Transport})
 	if err != nil {
 		return nil, fmt.Errorf("--simulated-cloud-endpoint: %w", err)
 	}
 	return driver.NewRegistry(map[string]driver.Driver{
-		simulated.Provider: &telemetry.TracedDriver{Driver: d, Provider: simulated.Provider, Tracer: tracer},
+		simulated.Provider: &telemetry.TracedDriver{Driver: fence.Driver(d), Provider: simulated.Provider, Tracer: tracer},
 	}), nil
 }
 
 // fleet is one replica, wired.
 type fleet struct {
 	clients
+
+	session     *session
+	slots       *slots
+	view        *objects.View
 	drivers     *driver.Registry
 	metrics     *runner.Metrics
 	tracer      trace.Tracer
 	cluster     *target.Cluster
-	informers   machineinformers.SharedInformerFactory
 	broadcaster events.EventBroadcaster
 }
 
@@ -106,63 +113,65 @@ type controller interface{ Run(ctx context.Context) }
 
 // controllers makes all controllers; their order does not matter.
 func (f *fleet) controllers(o options) ([]controller, error) {
-	api, informers := f.machines.MachineV1alpha1(), f.informers.Machine().V1alpha1()
-	wall := clock.RealClock{}
+	spread, err := o.fleet.spread()
+	if err != nil {
+		return nil, err
+	}
+	if f.slots, err = newSlots(o, f, spread); err != nil {
+		return nil, err
+	}
+	api, wall := f.machines.MachineV1alpha1(), clock.RealClock{}
 	recorder := func(source string) events.EventRecorder { return f.broadcaster.NewRecorder(scheme.Scheme, source) }
+	var deployments *machinedeployment.Controller
+	var sets *machineset.Controller
+	var machines *machine.Controller
 	deployments, err1 := machinedeployment.New(machinedeployment.Config{
-		Machines: api, Metadata: f.metadata, Informers: informers, Events: recorder(v1alpha1.EventSourceMachineDeployment),
+		Machines: api, Metadata: f.metadata, View: f.view, Events: recorder(v1alpha1.EventSourceMachineDeployment),
+		Gate:  f.slots.gate(label.Deployment, func(key types.NamespacedName) { deployments.Enqueue(key) }),
 		Clock: wall, Workers: o.concurrentSyncs, Metrics: f.metrics, Tracer: f.tracer,
 	})
 	sets, err2 := machineset.New(machineset.Config{
-		Machines: api, Metadata: f.metadata, Informers: informers, Events: recorder(v1alpha1.EventSourceMachineSet),
+		Machines: api, Metadata: f.metadata, View: f.view, Events: recorder(v1alpha1.EventSourceMachineSet),
+		Gate:  f.slots.gate(label.Set, func(key types.NamespacedName) { sets.Enqueue(key) }),
 		Clock: wall, Workers: o.concurrentSyncs, Metrics: f.metrics, Tracer: f.tracer,
 	})
 	machines, err3 := machine.New(machine.Config{
-		Machines: api, Secrets: f.control.CoreV1(), Informers: informers, Targets: target.Single{Cluster: f.cluster},
-		Drivers: f.drivers, Events: recorder(v1alpha1.EventSourceMachine), Limits: o.limits(),
+		Machines: api, Secrets: f.control.CoreV1(), View: f.view, Targets: target.Single{Cluster: f.cluster},
+		Drivers: f.drivers, Events: recorder(v1alpha1.EventSourceMachine), Limits: o.limits(), IsStray: f.slots.strayNode,
 		BootstrapTokenGroups: o.bootstrapTokenGroups,
+		Gate:                 f.slots.gate(label.Machine, func(key types.NamespacedName) { machines.Enqueue(key) }),
 		Clock:                wall, Workers: o.concurrentSyncs, Metrics: f.metrics, Tracer: f.tracer,
 	})
 	classes, err4 := machineclass.New(machineclass.Config{
-		Machines: api, Secrets: f.control.CoreV1(), Metadata: f.metadata, Informers: informers, Namespace: o.namespace,
-		Clock: wall, Workers: o.concurrentSyncs, Metrics: f.metrics, Tracer: f.tracer,
+		Machines: api, Secrets: f.control.CoreV1(), Metadata: f.metadata, View: f.view, Namespace: o.namespace,
+		Gate: f.slots.sharedGate(), Clock: wall, Workers: o.concurrentSyncs, Metrics: f.metrics, Tracer: f.tracer,
 	})
-	return []controller{deployments, sets, machines, classes}, errors.Join(err1, err2, err3, err4)
+	if err := errors.Join(err1, err2, err3, err4); err != nil {
+		return nil, err
+	}
+	f.slots.showClasses(o, f, classes)
+	return []controller{deployments, sets, machines, classes}, f.slots.onStrayNode(machines.NodeAppeared)
 }
 
-// run starts the watches, waits until they are complete, and runs the controllers until ctx ends.
-func (f *fleet) run(ctx context.Context, controllers []controller, server *server) error {
-	watching, stop := context.WithCancel(ctx)
-	defer f.informers.Shutdown()
-	defer f.cluster.Stop()
+// run lives the session, with the watches and the controllers around it, until it has left or cannot go on.
+func (f *fleet) run(ctx context.Context, controllers []controller) error {
+	// What the session needs to hand its slots over goes on after it was asked to leave.
+	working, stop := context.WithCancel(context.WithoutCancel(ctx))
+	var running sync.WaitGroup
+	defer running.Wait()
 	defer stop()
-	if err := f.broadcaster.StartRecordingToSinkWithContext(watching); err != nil {
+	if err := f.broadcaster.StartRecordingToSinkWithContext(working); err != nil {
 		return fmt.Errorf("start to record Events: %w", err)
 	}
 	defer f.broadcaster.Shutdown()
-	f.informers.Start(watching.Done())
-	if err := f.cluster.Start(watching); err != nil {
-		return ended(ctx, err)
-	}
-	for kind, synced := range f.informers.WaitForCacheSync(watching.Done()) {
-		if !synced {
-			return ended(ctx, fmt.Errorf("the objects of kind %s could not be listed", kind))
-		}
-	}
-	klog.FromContext(ctx).Info("The caches are complete, the controllers start")
-	server.ready()
-	var running sync.WaitGroup
+	running.Go(func() { f.session.watch(working) })
+	running.Go(func() { f.slots.Run(working) })
 	for _, c := range controllers {
-		running.Go(func() { c.Run(ctx) })
+		running.Go(func() { c.Run(working) })
 	}
-	running.Wait()
-	return nil
-}
-
-// ended turns an error into nil that came only because the process was asked to end.
-func ended(ctx context.Context, err error) error {
-	if ctx.Err() != nil {
-		return nil //nolint:nilerr // the end was asked for
+	err := f.session.run(working, ctx.Done())
+	if err != nil && ctx.Err() == nil {
+		f.session.pause(ctx)
 	}
 	return err
 }

@@ -7,7 +7,6 @@ import (
 	"net"
 	"net/http"
 	"strconv"
-	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -15,27 +14,24 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// server answers for metrics and health.
-type server struct {
-	http    *http.Server
-	isReady atomic.Bool
-}
+// answerTimeout is how long the loop of the session may take to say whether it is ready.
+const answerTimeout = time.Second
+
+// server answers for metrics, health and debugging.
+type server struct{ http *http.Server }
 
 // serve listens at once, so that liveness can be asked for while the caches fill. Errors: the address is taken.
-func serve(ctx context.Context, o options, metrics prometheus.Gatherer) (*server, error) {
+func serve(ctx context.Context, o options, metrics prometheus.Gatherer, session *session) (*server, error) {
 	s := &server{}
 	mux := http.NewServeMux()
 	mux.Handle("/metrics", promhttp.HandlerFor(metrics, promhttp.HandlerOpts{}))
-	alive := func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "OK") }
+	alive := answer(func(context.Context) error { return session.alive() })
 	mux.HandleFunc("/healthz", alive)
 	mux.HandleFunc("/livez", alive)
-	mux.HandleFunc("/readyz", func(w http.ResponseWriter, _ *http.Request) {
-		if !s.isReady.Load() {
-			http.Error(w, "the caches are not complete yet", http.StatusServiceUnavailable)
-			return
-		}
-		fmt.Fprintln(w, "OK")
-	})
+	mux.HandleFunc("/readyz", answer(session.ready))
+	for path, page := range session.handlers() {
+		mux.Handle(path, page)
+	}
 	address := net.JoinHostPort(o.address, strconv.Itoa(o.port))
 	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", address)
 	if err != nil {
@@ -50,7 +46,17 @@ func serve(ctx context.Context, o options, metrics prometheus.Gatherer) (*server
 	return s, nil
 }
 
-// ready says that the controllers run.
-func (s *server) ready() { s.isReady.Store(true) }
+// answer is OK, or what is wrong.
+func answer(ask func(context.Context) error) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		ctx, cancel := context.WithTimeout(r.Context(), answerTimeout)
+		defer cancel()
+		if err := ask(ctx); err != nil {
+			http.Error(w, err.Error(), http.StatusServiceUnavailable)
+			return
+		}
+		fmt.Fprintln(w, "OK")
+	}
+}
 
 func (s *server) close() { _ = s.http.Close() }

@@ -10,9 +10,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/tools/cache"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/objects"
 )
 
 var setKind = schema.GroupVersionKind{Group: "g", Version: "v", Kind: "MachineSet"}
@@ -33,8 +33,8 @@ func set(name string) *v1alpha1.MachineSet {
 func bench(t *testing.T) (c *Children[*v1alpha1.Machine], looked func() []string) {
 	t.Helper()
 	var names []string
-	informer := cache.NewSharedIndexInformer(&cache.ListWatch{}, &v1alpha1.Machine{}, 0, cache.Indexers{})
-	c, err := Follow[*v1alpha1.Machine](informer, "test", Parents{
+	all := objects.New[*v1alpha1.Machine]()
+	c, err := Follow(all, "test", Parents{
 		Enqueue: func(key types.NamespacedName) { names = append(names, key.Name) },
 		Selectors: func(string) map[string]*metav1.LabelSelector {
 			return map[string]*metav1.LabelSelector{
@@ -63,14 +63,12 @@ func TestWhoIsLookedAt(t *testing.T) {
 		event func()
 		want  []string
 	}{
-		{"child of one", func() { c.changed(machine("m", one)) }, []string{"one"}},
-		{"orphan", func() { c.changed(machine("m", nil)) }, []string{"fits"}},
-		{"same parent", func() { c.updated(machine("m", one), machine("m", one)) }, []string{"one"}},
-		{"other parent", func() { c.updated(machine("m", one), machine("m", two)) }, []string{"one", "two"}},
-		{"released", func() { c.updated(machine("m", one), machine("m", nil)) }, []string{"one", "fits"}},
-		{"gone", func() { c.gone(machine("m", one)) }, []string{"gone:m", "one"}},
-		{"gone unseen", func() { c.gone(cache.DeletedFinalStateUnknown{Obj: machine("m", one)}) }, []string{"gone:m", "one"}},
-		{"something else", func() { c.gone("?"); c.changed("?"); c.updated("?", "?") }, nil},
+		{"child of one", func() { c.changed(nil, machine("m", one)) }, []string{"one"}},
+		{"orphan", func() { c.changed(nil, machine("m", nil)) }, []string{"fits"}},
+		{"same parent", func() { c.changed(machine("m", one), machine("m", one)) }, []string{"one"}},
+		{"other parent", func() { c.changed(machine("m", one), machine("m", two)) }, []string{"one", "two"}},
+		{"released", func() { c.changed(machine("m", one), machine("m", nil)) }, []string{"one", "fits"}},
+		{"gone", func() { c.changed(machine("m", one), nil) }, []string{"gone:m", "one"}},
 	} {
 		if tc.event(); !slices.Equal(looked(), tc.want) {
 			tc.event()
@@ -83,17 +81,10 @@ func TestIndexes(t *testing.T) {
 	c, _ := bench(t)
 	one := set("one")
 	for _, m := range []*v1alpha1.Machine{machine("a", one), machine("b", one), machine("c", nil)} {
-		if err := c.indexer.Add(m); err != nil {
-			t.Fatal(err)
-		}
+		c.all.Apply(m, false)
 	}
-	owned, err := c.Of("one")
-	if err != nil || len(owned) != 2 {
-		t.Errorf("%d children, %v", len(owned), err)
-	}
-	orphans, err := c.Orphans("n")
-	if err != nil || len(orphans) != 1 {
-		t.Errorf("%d orphans, %v", len(orphans), err)
+	if owned, orphans := c.Of("one"), c.Orphans("n"); len(owned) != 2 || len(orphans) != 1 {
+		t.Errorf("%d children, %d orphans", len(owned), len(orphans))
 	}
 }
 
@@ -105,9 +96,26 @@ func TestAdoptAndRelease(t *testing.T) {
 	if len(m.OwnerReferences) != 2 || m.OwnerReferences[0].UID != "one" || !metav1.IsControlledBy(m, one) {
 		t.Errorf("owners %v", m.OwnerReferences)
 	}
+	m.Labels[v1alpha1.LabelSlot] = "7"
 	Release(m, "one")
 	if len(m.OwnerReferences) != 1 || m.OwnerReferences[0].UID != "w" {
 		t.Errorf("owners %v", m.OwnerReferences)
+	}
+	if len(m.Labels) != 1 {
+		t.Errorf("labels %v: it keeps the slot of the parent", m.Labels)
+	}
+}
+
+func TestAChildIsInTheSlotOfItsParent(t *testing.T) {
+	parent, child := set("one"), machine("m", nil)
+	child.Labels[v1alpha1.LabelSlot] = "9" // of a template
+	if InSlotOf(child, parent); child.Labels[v1alpha1.LabelSlot] != "" || child.Labels["a"] != "b" {
+		t.Errorf("labels %v", child.Labels)
+	}
+	parent.Labels = map[string]string{v1alpha1.LabelSlot: "7"}
+	child.Labels = nil
+	if InSlotOf(child, parent); child.Labels[v1alpha1.LabelSlot] != "7" {
+		t.Errorf("labels %v", child.Labels)
 	}
 }
 

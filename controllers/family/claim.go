@@ -3,16 +3,20 @@ package family
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 )
 
 // Object is an object that can be copied.
 type Object[T any] interface {
+	comparable
 	metav1.Object
 	DeepCopy() T
 }
@@ -33,11 +37,29 @@ func Adopt(child, parent metav1.Object, kind schema.GroupVersionKind) {
 	child.SetOwnerReferences(append([]metav1.OwnerReference{owner}, child.GetOwnerReferences()...))
 }
 
-// Release takes the child from the parent.
+// Release takes the child from the parent, and from the slot that it was in for the parent's sake: it is offered to
+// others, or becomes a root of its own.
 func Release(child metav1.Object, parent types.UID) {
+	labels := maps.Clone(child.GetLabels())
+	delete(labels, v1alpha1.LabelSlot)
+	child.SetLabels(labels)
 	child.SetOwnerReferences(slices.DeleteFunc(slices.Clone(child.GetOwnerReferences()), func(o metav1.OwnerReference) bool {
 		return o.UID == parent
 	}))
+}
+
+// InSlotOf puts a child that is about to be made into the slot of its parent, whatever its template says of slots: the
+// label is no part of a template.
+func InSlotOf(child, parent metav1.Object) {
+	labels := maps.Clone(child.GetLabels())
+	delete(labels, v1alpha1.LabelSlot)
+	if slot, ok := parent.GetLabels()[v1alpha1.LabelSlot]; ok {
+		if labels == nil {
+			labels = map[string]string{}
+		}
+		labels[v1alpha1.LabelSlot] = slot
+	}
+	child.SetLabels(labels)
 }
 
 // Rewrite changes children and commits them, and notes each as tried. One that has changed meanwhile, or is gone, is left

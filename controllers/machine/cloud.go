@@ -8,6 +8,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machine/lifecycle"
+	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/runner"
 	"github.com/machine-controller-fleet/machine-controller-fleet/driver"
 )
 
@@ -33,6 +34,9 @@ func (c *Controller) callDriver(ctx context.Context, p *pass, action lifecycle.A
 	}
 	if ctx.Err() != nil {
 		return fmt.Errorf("%s: %w", action, ctx.Err())
+	}
+	if runner.NotOurs(err) {
+		return fmt.Errorf("%s: %w", action, err)
 	}
 	klog.FromContext(ctx).V(2).Info("The cloud failed", "action", action, "err", err)
 	p.world.Failure = &lifecycle.Failure{Code: driver.CodeOf(err), RetryAfter: driver.RetryAfterOf(err), Message: err.Error()}
@@ -97,5 +101,6 @@ func (c *Controller) noteVM(p *pass, fact lifecycle.VMFact) error {
 	if fact.NodeName == "" {
 		return nil
 	}
-	return c.observeNode(p, fact.NodeName)
+	c.observeNode(p, fact.NodeName)
+	return nil
 }

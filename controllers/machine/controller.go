@@ -12,18 +12,17 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
-	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 	machineclient "github.com/machine-controller-fleet/machine-controller-fleet/client/clientset/versioned/typed/machine/v1alpha1"
-	machineinformers "github.com/machine-controller-fleet/machine-controller-fleet/client/informers/externalversions/machine/v1alpha1"
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/commit"
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machine/lifecycle"
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/runner"
 	"github.com/machine-controller-fleet/machine-controller-fleet/driver"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/objects"
 	"github.com/machine-controller-fleet/machine-controller-fleet/target"
 	"github.com/machine-controller-fleet/machine-controller-fleet/telemetry"
 )
@@ -42,12 +41,15 @@ type Config struct {
 	// Machines and Secrets write to the control cluster.
 	Machines machineclient.MachineV1alpha1Interface
 	Secrets  corev1client.SecretsGetter
-	// Informers of the control cluster.
-	Informers machineinformers.Interface
-	Targets   target.Resolver
-	Drivers   *driver.Registry
-	Events    events.EventRecorder
-	Limits    lifecycle.Limits
+	// View shows the objects of the control cluster that are this process's to work on.
+	View    *objects.View
+	Targets target.Resolver
+	Drivers *driver.Registry
+	Events  events.EventRecorder
+	Limits  lifecycle.Limits
+	// IsStray says whether the target cluster has a Node of that name that is in no slot; nil means that there never is.
+	// Whoever knows tells of such a Node by NodeAppeared.
+	IsStray func(node string) bool
 	// BootstrapTokenGroups are the auth-extra-groups of bootstrap tokens; "" means none.
 	BootstrapTokenGroups string
 	Clock                clock.WithTicker
@@ -57,16 +59,16 @@ type Config struct {
 	Tracer               trace.Tracer
 }
 
-// Controller reconciles Machines. Make one with New, before the informers start.
+// Controller reconciles Machines. Make one with New, before the View is fed.
 type Controller struct {
 	cfg      Config
 	runner   *runner.Runner[types.NamespacedName]
 	machines *commit.Committer[*v1alpha1.Machine]
 	classes  *commit.Committer[*v1alpha1.MachineClass]
 	nodes    *commit.Latest[*corev1.Node]
-	byKey    cache.Indexer
 	secrets  *secretReader
 
+	claims  sync.Map   // Nodes that this process has claimed and the cache does not show yet, by name
 	tokens  sync.Map   // bootstrap token Secrets that this process has made, by UID of the machine
 	holding sync.Mutex // one at a time puts finalizers on classes and secrets
 
@@ -80,7 +82,7 @@ type attempt struct {
 	inputs  string // versions of class and secrets that it came from
 }
 
-// New makes the controller and has the informers enqueue what concerns it.
+// New makes the controller and has the View enqueue what concerns it.
 func New(cfg Config) (*Controller, error) {
 	c := &Controller{
 		cfg: cfg, attempts: map[types.UID]attempt{},
@@ -100,19 +102,22 @@ func New(cfg Config) (*Controller, error) {
 	return c, c.watch()
 }
 
+// Enqueue has a key reconciled soon, for those who open the gate.
+func (c *Controller) Enqueue(key types.NamespacedName) { c.runner.Enqueue(key) }
+
 // Run reconciles until ctx ends.
 func (c *Controller) Run(ctx context.Context) { c.runner.Run(ctx) }
 
 // reconcile runs one pass over one machine.
 func (c *Controller) reconcile(ctx context.Context, key types.NamespacedName) (runner.Result, error) {
-	cached, err := c.cfg.Informers.Machines().Lister().Machines(key.Namespace).Get(key.Name)
-	if apierrors.IsNotFound(err) {
+	cached, known := c.cfg.View.Machines.Get(key)
+	if !known {
 		return runner.Result{}, nil
 	}
-	if err != nil {
-		return runner.Result{}, fmt.Errorf("read machine %s from the cache: %w", key, err)
-	}
 	p, err := c.observe(c.machines.Newest(cached))
+	if err == nil && p.world.Class.Class == nil {
+		err = c.findClass(ctx, p)
+	}
 	if err != nil {
 		return runner.Result{}, err
 	}

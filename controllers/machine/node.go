@@ -1,6 +1,7 @@
 package machine
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -15,10 +16,11 @@ import (
 
 // findNode reads the Node past the cache.
 func (c *Controller) findNode(ctx context.Context, p *pass) error {
-	name := lifecycle.NodeName(p.world.Machine)
+	name := cmp.Or(lifecycle.NodeName(p.world.Machine), p.world.VM.NodeName)
 	node, err := p.cluster.Client.CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{})
 	switch {
 	case apierrors.IsNotFound(err):
+		c.claims.Delete(name)
 		p.world.Node = lifecycle.NodeFact{State: lifecycle.NodeAbsent}
 	case err != nil:
 		return fmt.Errorf("read Node %s: %w", name, err)
@@ -28,12 +30,17 @@ func (c *Controller) findNode(ctx context.Context, p *pass) error {
 	return nil
 }
 
-// claimNode puts our finalizer and the machine's name on the Node.
+// claimNode puts our finalizer, the machine's name and its slot on the Node. The answer is the Node, so nobody waits for
+// the cache.
 func (c *Controller) claimNode(ctx context.Context, p *pass) error {
-	_, err := c.patchNode(ctx, p, map[string]any{
-		"finalizers": []string{v1alpha1.NodeFinalizerName},
-		"labels":     map[string]string{v1alpha1.LabelMachineName: p.world.Machine.Name},
-	})
+	labels := map[string]any{v1alpha1.LabelMachineName: p.world.Machine.Name, v1alpha1.LabelSlot: nil}
+	if slot, ok := p.world.Machine.Labels[v1alpha1.LabelSlot]; ok {
+		labels[v1alpha1.LabelSlot] = slot
+	}
+	patched, err := c.patchNode(ctx, p, map[string]any{"finalizers": []string{v1alpha1.NodeFinalizerName}, "labels": labels})
+	if patched {
+		c.claims.Store(p.world.Node.Node.Name, claim{node: p.world.Node.Node, at: c.cfg.Clock.Now()})
+	}
 	return err
 }
 

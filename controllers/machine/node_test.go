@@ -8,9 +8,11 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
+	clocktesting "k8s.io/utils/clock/testing"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machine/lifecycle"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/objects"
 )
 
 // A cache that is late shows the Node without our finalizer. Deleting it then would leave it for ever.
@@ -40,4 +42,39 @@ func TestANodeIsNotDeletedWithOurFinalizer(t *testing.T) {
 	if p.world.Node.State != lifecycle.NodeAbsent {
 		t.Errorf("the Node is in state %d", p.world.Node.State)
 	}
+}
+
+// Whoever has claimed a Node need not wait until the cache, which follows labelled Nodes only, shows it.
+func TestAClaimedNodeIsKnownAtOnce(t *testing.T) {
+	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "m", UID: "node"}}
+	cluster := fake.NewClientset(node)
+	c, p := tokenBench(t, cluster, "u")
+	wall := clocktesting.NewFakeClock(now)
+	c.cfg.Clock, c.cfg.IsStray = wall, func(string) bool { return true }
+	p.cluster.Nodes = objects.New[*corev1.Node]()
+	p.world.Machine.Labels = map[string]string{v1alpha1.LabelSlot: "7", v1alpha1.LabelNode: "m"}
+	expect := func(when string, want lifecycle.NodeState) {
+		t.Helper()
+		if c.observeNode(p, "m"); p.world.Node.State != want {
+			t.Errorf("%s: the Node is in state %d, want %d", when, p.world.Node.State, want)
+		}
+	}
+	expect("before", lifecycle.NodeNamed)
+	if err := c.findNode(t.Context(), p); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.claimNode(t.Context(), p); err != nil {
+		t.Fatal(err)
+	}
+	claimed := p.world.Node.Node
+	if claimed.Labels[v1alpha1.LabelSlot] != "7" || claimed.Labels[v1alpha1.LabelMachineName] != "m" {
+		t.Errorf("labels %v", claimed.Labels)
+	}
+	expect("claimed", lifecycle.NodePresent)
+	c.NodeAppeared("m", "node")
+	expect("late news of it", lifecycle.NodePresent)
+	wall.Step(lateCache)
+	expect("never shown by the cache", lifecycle.NodeNamed)
+	p.cluster.Nodes.Apply(claimed, false)
+	expect("shown by the cache", lifecycle.NodePresent)
 }

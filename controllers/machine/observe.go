@@ -1,13 +1,17 @@
 package machine
 
 import (
+	"context"
 	"fmt"
 	"maps"
 	"slices"
 	"strings"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machine/lifecycle"
@@ -37,27 +41,20 @@ func (p *pass) inputs() string {
 	return versions.String()
 }
 
-// observe gathers what is known without asking anybody: the caches and this process' memory.
+// observe gathers what is known without asking anybody: the View and this process' memory.
 func (c *Controller) observe(m *v1alpha1.Machine) (*pass, error) {
 	cluster, err := c.cfg.Targets.For(m.Namespace)
 	if err != nil {
 		return nil, fmt.Errorf("find the target cluster of namespace %s: %w", m.Namespace, err)
 	}
 	p := &pass{cluster: cluster, world: lifecycle.World{Now: c.cfg.Clock.Now(), Limits: c.cfg.Limits, Machine: m}}
-	class, err := c.cfg.Informers.MachineClasses().Lister().MachineClasses(m.Namespace).Get(m.Spec.Class.Name)
-	switch {
-	case err == nil:
-		p.world.Class.Class = c.classes.Newest(class)
-		p.driver, p.world.Class.ProviderError = c.cfg.Drivers.Get(class.Provider)
-	case !apierrors.IsNotFound(err):
-		return nil, fmt.Errorf("read MachineClass %s/%s from the cache: %w", m.Namespace, m.Spec.Class.Name, err)
+	if class, known := c.cfg.View.Classes.Get(classKey(m)); known {
+		c.noteClass(p, c.classes.Newest(class))
 	}
 	if secrets, ok := c.secrets.cached(p.world.Class.Class); ok {
 		c.noteSecrets(p, secrets, "")
 	}
-	if err := c.observeNode(p, lifecycle.NodeName(m)); err != nil {
-		return nil, err
-	}
+	c.observeNode(p, lifecycle.NodeName(m))
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if last, known := c.attempts[m.UID]; known {
@@ -67,22 +64,64 @@ func (c *Controller) observe(m *v1alpha1.Machine) (*pass, error) {
 	return p, nil
 }
 
-// observeNode looks the Node up in the cache.
-func (c *Controller) observeNode(p *pass, name string) error {
-	p.world.Node = lifecycle.NodeFact{}
-	if name == "" {
-		return nil
-	}
-	node, err := p.cluster.Nodes.Get(name)
+func classKey(m *v1alpha1.Machine) types.NamespacedName {
+	return types.NamespacedName{Namespace: m.Namespace, Name: m.Spec.Class.Name}
+}
+
+// noteClass puts the class into the world, and its driver into the hands.
+func (c *Controller) noteClass(p *pass, class *v1alpha1.MachineClass) {
+	p.world.Class.Class = class
+	p.driver, p.world.Class.ProviderError = c.cfg.Drivers.Get(class.Provider)
+}
+
+// findClass reads the class past the cache, which begins to show the classes of a namespace when it shows its machines.
+func (c *Controller) findClass(ctx context.Context, p *pass) error {
+	m := p.world.Machine
+	class, err := c.cfg.Machines.MachineClasses(m.Namespace).Get(ctx, m.Spec.Class.Name, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
 		return nil
 	}
 	if err != nil {
-		return fmt.Errorf("read Node %s from the cache: %w", name, err)
+		return fmt.Errorf("read MachineClass %s: %w", classKey(m), err)
 	}
-	p.world.Node = lifecycle.NodeFact{State: lifecycle.NodePresent, Node: c.nodes.Newest(node)}
+	c.noteClass(p, class)
+	if secrets, ok := c.secrets.cached(class); ok {
+		c.noteSecrets(p, secrets, "")
+	}
 	return nil
 }
+
+// observeNode looks the Node up in the cache.
+func (c *Controller) observeNode(p *pass, name string) {
+	p.world.Node = lifecycle.NodeFact{}
+	if name == "" {
+		return
+	}
+	if node, known := p.cluster.Nodes.Get(types.NamespacedName{Name: name}); known {
+		c.claims.Delete(name)
+		p.world.Node = lifecycle.NodeFact{State: lifecycle.NodePresent, Node: c.nodes.Newest(node)}
+		return
+	}
+	if claimed, ok := c.claims.Load(name); ok {
+		if claim, _ := claimed.(claim); c.cfg.Clock.Since(claim.at) < lateCache {
+			p.world.Node = lifecycle.NodeFact{State: lifecycle.NodePresent, Node: claim.node}
+			return
+		}
+		c.claims.Delete(name)
+	}
+	if c.cfg.IsStray != nil && c.cfg.IsStray(name) {
+		p.world.Node.State = lifecycle.NodeNamed
+	}
+}
+
+// claim is a Node as it came back from being claimed. It stands in for the cache, which follows a Node only from then on.
+type claim struct {
+	node *corev1.Node
+	at   time.Time
+}
+
+// lateCache is how late the cache may be with a Node that was claimed. What it does not show by then is gone again.
+const lateCache = 30 * time.Second
 
 // noteSecrets puts what was read of the class' secrets into the world.
 func (c *Controller) noteSecrets(p *pass, secrets []*corev1.Secret, missing string) {

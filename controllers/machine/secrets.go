@@ -128,11 +128,10 @@ func (c *Controller) lastAttempt(uid types.UID) (attempt, bool) {
 func (c *Controller) hold(ctx context.Context, p *pass) error {
 	c.holding.Lock()
 	defer c.holding.Unlock()
-	cached, err := c.cfg.Informers.MachineClasses().Lister().MachineClasses(p.world.Machine.Namespace).Get(p.world.Machine.Spec.Class.Name)
-	if err != nil { // it was there when the pass began
-		return fmt.Errorf("read MachineClass %s again: %w", p.world.Machine.Spec.Class.Name, err)
+	class := p.world.Class.Class
+	if cached, known := c.cfg.View.Classes.Get(classKey(p.world.Machine)); known {
+		class = c.classes.Newest(cached) // others may have held it while this pass waited
 	}
-	class := c.classes.Newest(cached) // others may have held it while this pass waited
 	if !slices.Contains(class.Finalizers, v1alpha1.FinalizerName) {
 		held := class.DeepCopy()
 		held.Finalizers = append(held.Finalizers, v1alpha1.FinalizerName)

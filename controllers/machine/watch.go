@@ -6,14 +6,13 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/tools/cache"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
-	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/family"
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machine/lifecycle"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/objects"
 )
 
-// Indexes of the Machines' informer.
+// Indexes of the machines.
 const (
 	indexByClass = "machine-class" // namespace/name of the class
 	indexByNode  = "machine-node"  // name of the Node
@@ -21,85 +20,57 @@ const (
 
 // watch adds the indexes and the event handlers.
 func (c *Controller) watch() error {
-	machines := c.cfg.Informers.Machines().Informer()
-	c.byKey = machines.GetIndexer()
-	errs := []error{machines.AddIndexers(cache.Indexers{
-		indexByClass: func(obj any) ([]string, error) {
-			if m, ok := obj.(*v1alpha1.Machine); ok {
-				return []string{m.Namespace + "/" + m.Spec.Class.Name}, nil
-			}
-			return nil, nil
-		},
-		indexByNode: func(obj any) ([]string, error) {
-			if m, ok := obj.(*v1alpha1.Machine); ok && lifecycle.NodeName(m) != "" {
-				return []string{lifecycle.NodeName(m)}, nil
-			}
-			return nil, nil
-		},
-	})}
-	_, err := machines.AddEventHandler(cache.ResourceEventHandlerFuncs{
-		AddFunc:    func(obj any) { c.enqueue(obj) },
-		UpdateFunc: func(_, obj any) { c.enqueue(obj) },
-		DeleteFunc: c.forget,
-	})
-	errs = append(errs, err)
-	_, err = c.cfg.Informers.MachineClasses().Informer().AddEventHandler(cache.ResourceEventHandlerFuncs{
-		AddFunc: func(obj any) { c.enqueueUsers(obj) },
-		UpdateFunc: func(before, after any) {
-			old, ok := before.(*v1alpha1.MachineClass)
-			class, ok2 := after.(*v1alpha1.MachineClass)
-			if ok && ok2 && old.Generation != class.Generation {
-				c.enqueueUsers(class)
-			}
-		},
-	})
-	errs = append(errs, err)
-	cluster, err := c.cfg.Targets.For("")
-	if err == nil {
-		err = cluster.OnNode(c.nodeChanged)
+	machines := c.cfg.View.Machines
+	err1 := machines.AddIndex(indexByClass, func(m *v1alpha1.Machine) []string { return []string{classKey(m).String()} })
+	err2 := machines.AddIndex(indexByNode, func(m *v1alpha1.Machine) []string { return []string{lifecycle.NodeName(m)} })
+	machines.OnChange(c.changed)
+	c.cfg.View.Classes.OnChange(c.classChanged)
+	cluster, err3 := c.cfg.Targets.For("")
+	if err3 == nil {
+		cluster.Nodes.OnChange(c.nodeChanged)
 	}
-	if err := errors.Join(append(errs, err)...); err != nil {
+	if err := errors.Join(err1, err2, err3); err != nil {
 		return fmt.Errorf("machine controller: %w", err)
 	}
 	return nil
 }
 
-func (c *Controller) enqueue(obj any) {
-	if m, ok := obj.(*v1alpha1.Machine); ok {
-		c.runner.Enqueue(types.NamespacedName{Namespace: m.Namespace, Name: m.Name})
-	}
-}
-
-// forget drops what is remembered of a machine that is gone.
-func (c *Controller) forget(obj any) {
-	m, ok := family.Last[*v1alpha1.Machine](obj)
-	if !ok {
+// changed has a machine looked at, or drops what is remembered of one that is gone.
+func (c *Controller) changed(before, after *v1alpha1.Machine) {
+	if after != nil {
+		c.runner.Enqueue(objects.Key(after))
 		return
 	}
-	c.machines.Forget(m.UID)
-	c.tokens.Delete(m.UID)
+	c.machines.Forget(before.UID)
+	c.tokens.Delete(before.UID)
+	c.claims.Delete(lifecycle.NodeName(before))
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	delete(c.attempts, m.UID)
+	delete(c.attempts, before.UID)
 }
 
-// enqueueUsers has the machines of a class looked at: they may have waited for it.
-func (c *Controller) enqueueUsers(obj any) {
-	class, ok := obj.(*v1alpha1.MachineClass)
-	if !ok {
-		return
+// classChanged has the machines of a class looked at: they may have waited for it.
+func (c *Controller) classChanged(before, after *v1alpha1.MachineClass) {
+	if after != nil && (before == nil || before.Generation != after.Generation) {
+		c.enqueueIndexed(indexByClass, objects.Key(after).String())
 	}
-	c.enqueueIndexed(indexByClass, class.Namespace+"/"+class.Name)
 }
 
 func (c *Controller) enqueueIndexed(index, value string) {
-	users, err := c.byKey.ByIndex(index, value)
-	if err != nil {
-		return // the index was added by watch, and cannot be missing
+	for _, m := range c.cfg.View.Machines.By(index, value) {
+		c.runner.Enqueue(objects.Key(m))
 	}
-	for _, m := range users {
-		c.enqueue(m)
+}
+
+// NodeAppeared has the machine looked at whose Node, by its name, is one that is in no slot.
+func (c *Controller) NodeAppeared(name string, uid types.UID) {
+	if claimed, ok := c.claims.Load(name); ok {
+		if claim, _ := claimed.(claim); claim.node.UID == uid {
+			return // late news of a Node that was claimed since
+		}
+		c.claims.Delete(name)
 	}
+	c.enqueueIndexed(indexByNode, name)
 }
 
 // nodeChanged has the machine of a Node looked at when anything changed that it is judged by.
@@ -107,6 +78,7 @@ func (c *Controller) nodeChanged(before, after *corev1.Node) {
 	switch {
 	case after == nil:
 		c.nodes.Forget(before.UID)
+		c.claims.Delete(before.Name)
 		c.enqueueIndexed(indexByNode, before.Name)
 	case before == nil || concernsMachine(before, after):
 		c.enqueueIndexed(indexByNode, after.Name)
@@ -119,6 +91,7 @@ func concernsMachine(before, after *corev1.Node) bool {
 		(before.DeletionTimestamp == nil) != (after.DeletionTimestamp == nil) ||
 		len(before.Finalizers) != len(after.Finalizers) ||
 		before.Labels[v1alpha1.LabelMachineName] != after.Labels[v1alpha1.LabelMachineName] ||
+		before.Labels[v1alpha1.LabelSlot] != after.Labels[v1alpha1.LabelSlot] ||
 		lifecycle.AwaitsComponents(before) != lifecycle.AwaitsComponents(after) ||
 		len(before.Status.Conditions) != len(after.Status.Conditions) {
 		return true

@@ -6,26 +6,23 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"time"
 
 	"go.opentelemetry.io/otel/trace"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
-	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/metadata"
-	"k8s.io/client-go/tools/cache"
-	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 	machineclient "github.com/machine-controller-fleet/machine-controller-fleet/client/clientset/versioned/typed/machine/v1alpha1"
-	machineinformers "github.com/machine-controller-fleet/machine-controller-fleet/client/informers/externalversions/machine/v1alpha1"
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/commit"
-	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/family"
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/runner"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/objects"
 )
 
 // Names of the two runners in metrics, logs and spans.
@@ -37,10 +34,10 @@ const (
 // Config is what the controller needs. All but Gate, Workers, Metrics and Tracer are required.
 type Config struct {
 	// Machines and Secrets read and write in the control cluster, past all caches.
-	Machines  machineclient.MachineV1alpha1Interface
-	Secrets   corev1client.SecretsGetter
-	Metadata  metadata.Interface
-	Informers machineinformers.Interface
+	Machines machineclient.MachineV1alpha1Interface
+	Secrets  corev1client.SecretsGetter
+	Metadata metadata.Interface
+	View     *objects.View
 	// Namespace is the only one that is served; "" means all.
 	Namespace string
 	Clock     clock.WithTicker
@@ -50,19 +47,21 @@ type Config struct {
 	Tracer    trace.Tracer
 }
 
-// Controller reconciles MachineClasses, and Secrets that a class has stopped to name. Make one with New, before the
-// informers start.
+// Controller reconciles MachineClasses, and Secrets that a class has stopped to name. Make one with New, before
+// anything is fed to the View.
 type Controller struct {
 	cfg     Config
 	classes *commit.Committer[*v1alpha1.MachineClass]
 	byClass *runner.Runner[types.NamespacedName]
 	secrets *runner.Runner[types.NamespacedName]
+	opened  chan struct{} // holds one when slots were
 }
 
-// New makes the controller and has the informers enqueue what concerns it.
+// New makes the controller and has the View enqueue what concerns it.
 func New(cfg Config) (*Controller, error) {
 	c := &Controller{
 		cfg:     cfg,
+		opened:  make(chan struct{}, 1),
 		classes: commit.New(func(ns string) commit.Patcher[*v1alpha1.MachineClass] { return cfg.Machines.MachineClasses(ns) }),
 	}
 	base := runner.Config[types.NamespacedName]{
@@ -79,27 +78,24 @@ func New(cfg Config) (*Controller, error) {
 	return c, c.watch()
 }
 
+// Enqueue has a MachineClass reconciled soon, for those who open the gate.
+func (c *Controller) Enqueue(class types.NamespacedName) { c.byClass.Enqueue(class) }
+
 // Run reconciles until ctx ends.
 func (c *Controller) Run(ctx context.Context) {
 	var running sync.WaitGroup
 	running.Go(func() { c.byClass.Run(ctx) })
 	running.Go(func() { c.secrets.Run(ctx) })
-	if err := c.sweep(ctx); err != nil && ctx.Err() == nil {
-		klog.FromContext(ctx).Error(err, "A Secret that no class names may keep our finalizer until the next start")
-	}
+	c.runSweeps(ctx)
 	running.Wait()
 }
 
 // reconcileClass lets a class go that no machine uses.
 func (c *Controller) reconcileClass(ctx context.Context, key types.NamespacedName) (runner.Result, error) {
-	cached, err := c.cfg.Informers.MachineClasses().Lister().MachineClasses(key.Namespace).Get(key.Name)
-	if apierrors.IsNotFound(err) {
-		return runner.Result{}, nil
+	class, err := c.find(ctx, key)
+	if err != nil || class == nil {
+		return runner.Result{}, err
 	}
-	if err != nil {
-		return runner.Result{}, fmt.Errorf("read MachineClass %s from the cache: %w", key, err)
-	}
-	class := c.classes.Newest(cached)
 	if c.hasVMs(key) {
 		return runner.Result{}, c.keep(ctx, class)
 	}
@@ -107,8 +103,11 @@ func (c *Controller) reconcileClass(ctx context.Context, key types.NamespacedNam
 		return runner.Result{}, nil
 	}
 	used, err := c.isUsed(ctx, key)
-	if err != nil || used {
+	if err != nil {
 		return runner.Result{}, err
+	}
+	if used {
+		return waitForUsers(class), nil
 	}
 	for _, secret := range class.SecretKeys() {
 		if err := c.releaseSecret(ctx, secret, class.UID); err != nil {
@@ -124,12 +123,36 @@ func (c *Controller) reconcileClass(ctx context.Context, key types.NamespacedNam
 	return runner.Result{}, nil
 }
 
+// userPoll is how often it is asked whether machines still use a class that is to go. Nobody tells when the last one has
+// gone that is another replica's.
+const userPoll = 5 * time.Second
+
+func waitForUsers(class *v1alpha1.MachineClass) runner.Result {
+	if class.DeletionTimestamp == nil {
+		return runner.Result{}
+	}
+	return runner.Result{RequeueAfter: userPoll}
+}
+
+// find returns a class; nil when there is none. Its content is shown only where this process has machines.
+func (c *Controller) find(ctx context.Context, key types.NamespacedName) (*v1alpha1.MachineClass, error) {
+	if cached, known := c.cfg.View.Classes.Get(key); known {
+		return c.classes.Newest(cached), nil
+	}
+	live, err := c.cfg.Machines.MachineClasses(key.Namespace).Get(ctx, key.Name, metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read MachineClass %s: %w", key, err)
+	}
+	return live, nil
+}
+
 // hasVMs says whether the cache shows a machine of the class with a VM, which cannot be deleted without class and Secrets.
 func (c *Controller) hasVMs(class types.NamespacedName) bool {
-	cached, err := c.cfg.Informers.Machines().Informer().GetIndexer().ByIndex(indexUsers, class.String())
-	return err == nil && slices.ContainsFunc(cached, func(obj any) bool {
-		m, ok := obj.(*v1alpha1.Machine)
-		return ok && m.Spec.ProviderID != ""
+	return slices.ContainsFunc(c.cfg.View.Machines.By(indexUsers, class.String()), func(m *v1alpha1.Machine) bool {
+		return m.Spec.ProviderID != ""
 	})
 }
 
@@ -165,31 +188,10 @@ func (c *Controller) keep(ctx context.Context, class *v1alpha1.MachineClass) err
 	return nil
 }
 
-// sweep has every Secret looked at that carries our finalizer: a class may have stopped to name it while nobody watched.
-func (c *Controller) sweep(ctx context.Context) error {
-	secrets := c.cfg.Metadata.Resource(corev1.SchemeGroupVersion.WithResource("secrets")).Namespace(c.cfg.Namespace)
-	options := metav1.ListOptions{Limit: 500}
-	for {
-		list, err := secrets.List(ctx, options)
-		if err != nil {
-			return fmt.Errorf("look for Secrets that no class names any more: %w", err)
-		}
-		for i := range list.Items {
-			if slices.Contains(list.Items[i].Finalizers, v1alpha1.SecretFinalizerName) {
-				c.secrets.Enqueue(types.NamespacedName{Namespace: list.Items[i].Namespace, Name: list.Items[i].Name})
-			}
-		}
-		if options.Continue = list.Continue; options.Continue == "" {
-			return nil
-		}
-	}
-}
-
 // isUsed says whether there is a machine of the class: by the cache, and where that shows none by a live list.
 func (c *Controller) isUsed(ctx context.Context, class types.NamespacedName) (bool, error) {
-	cached, err := c.cfg.Informers.Machines().Informer().GetIndexer().ByIndex(indexUsers, class.String())
-	if err != nil || len(cached) > 0 {
-		return true, err
+	if len(c.cfg.View.Machines.By(indexUsers, class.String())) > 0 {
+		return true, nil
 	}
 	machines := c.cfg.Machines.Machines(class.Namespace)
 	list, err := machines.List(ctx, metav1.ListOptions{FieldSelector: fields.OneTermEqualSelector("spec.class.name", class.Name).String(), Limit: 1})
@@ -216,11 +218,7 @@ func (c *Controller) releaseSecret(ctx context.Context, key types.NamespacedName
 	holds := func(class *v1alpha1.MachineClass) bool {
 		return class.UID != except && slices.Contains(class.Finalizers, v1alpha1.FinalizerName) && slices.Contains(class.SecretKeys(), key)
 	}
-	cached, err := c.cfg.Informers.MachineClasses().Lister().List(labels.Everything())
-	if err != nil {
-		return fmt.Errorf("read MachineClasses from the cache: %w", err)
-	}
-	if slices.ContainsFunc(cached, holds) {
+	if slices.ContainsFunc(c.cfg.View.Classes.All(), holds) {
 		return nil
 	}
 	secret, err := c.cfg.Secrets.Secrets(key.Namespace).Get(ctx, key.Name, metav1.GetOptions{})
@@ -252,71 +250,48 @@ func (c *Controller) updateSecret(ctx context.Context, secret *corev1.Secret) er
 	return nil
 }
 
-// indexUsers is the index of the Machines' informer by namespace/name of the class.
+// indexUsers is the index of the machines by namespace/name of the class.
 const indexUsers = "machineclass-users"
 
 // watch adds the index and the event handlers.
 func (c *Controller) watch() error {
-	machines := c.cfg.Informers.Machines().Informer()
-	errs := []error{machines.AddIndexers(cache.Indexers{indexUsers: func(obj any) ([]string, error) {
-		if m, ok := obj.(*v1alpha1.Machine); ok {
-			return []string{m.Namespace + "/" + m.Spec.Class.Name}, nil
-		}
-		return nil, nil
-	}})}
-	_, err := machines.AddEventHandler(cache.ResourceEventHandlerFuncs{DeleteFunc: c.machineGone})
-	errs = append(errs, err)
-	_, err = c.cfg.Informers.MachineClasses().Informer().AddEventHandler(cache.ResourceEventHandlerFuncs{
-		AddFunc:    c.enqueue,
-		UpdateFunc: c.classUpdated,
-		DeleteFunc: c.classGone,
+	err := c.cfg.View.Machines.AddIndex(indexUsers, func(m *v1alpha1.Machine) []string {
+		return []string{m.Namespace + "/" + m.Spec.Class.Name}
 	})
-	if err := errors.Join(append(errs, err)...); err != nil {
+	if err != nil {
 		return fmt.Errorf("machineclass controller: %w", err)
 	}
+	c.cfg.View.Machines.OnChange(c.machineChanged)
+	c.cfg.View.Classes.OnChange(c.classChanged)
 	return nil
 }
 
-func (c *Controller) enqueue(obj any) {
-	if class, ok := obj.(*v1alpha1.MachineClass); ok {
-		c.byClass.Enqueue(types.NamespacedName{Namespace: class.Namespace, Name: class.Name})
-	}
-}
-
-// machineGone has a class looked at whose last machine, as the cache shows it, is gone.
-func (c *Controller) machineGone(obj any) {
-	m, ok := family.Last[*v1alpha1.Machine](obj)
-	if !ok {
+// machineChanged has a class looked at whose last machine, as it is shown here, is gone.
+func (c *Controller) machineChanged(before, after *v1alpha1.Machine) {
+	if after != nil {
 		return
 	}
-	class := types.NamespacedName{Namespace: m.Namespace, Name: m.Spec.Class.Name}
-	if left, err := c.cfg.Informers.Machines().Informer().GetIndexer().ByIndex(indexUsers, class.String()); err == nil && len(left) == 0 {
+	class := types.NamespacedName{Namespace: before.Namespace, Name: before.Spec.Class.Name}
+	if len(c.cfg.View.Machines.By(indexUsers, class.String())) == 0 {
 		c.byClass.Enqueue(class)
 	}
 }
 
-// classUpdated also looks at the Secrets that the class named before and does not name any more.
-func (c *Controller) classUpdated(before, after any) {
-	old, ok := before.(*v1alpha1.MachineClass)
-	class, ok2 := after.(*v1alpha1.MachineClass)
-	if !ok || !ok2 {
+// classChanged looks at a class, and at the Secrets that it named before and does not name any more.
+func (c *Controller) classChanged(before, after *v1alpha1.MachineClass) {
+	var named []types.NamespacedName
+	if after != nil {
+		c.byClass.Enqueue(objects.Key(after))
+		named = after.SecretKeys()
+	} else {
+		c.classes.Forget(before.UID)
+	}
+	if before == nil {
 		return
 	}
-	for _, key := range old.SecretKeys() {
-		if !slices.Contains(class.SecretKeys(), key) {
+	for _, key := range before.SecretKeys() {
+		if !slices.Contains(named, key) {
 			c.secrets.Enqueue(key)
 		}
-	}
-	c.enqueue(class)
-}
-
-func (c *Controller) classGone(obj any) {
-	class, ok := family.Last[*v1alpha1.MachineClass](obj)
-	if !ok {
-		return
-	}
-	c.classes.Forget(class.UID)
-	for _, key := range class.SecretKeys() {
-		c.secrets.Enqueue(key)
 	}
 }

@@ -6,5 +6,8 @@
 // one shows a class with a finalizer that names it. The Secrets go first, so that a class that is broken off in the
 // middle is found again.
 // A class with VMs that lacks the finalizer, or names a Secret that lacks it, gets it at the class' next event. A Secret
-// that a class stopped to name while no fleet ran is let go when one starts.
+// that a class stopped to name while nobody held its slot is let go when somebody does.
+//
+// Not guaranteed: that a class is let go at once. While it is not to be deleted, the end of another replica's last machine
+// of it is noticed when the class is next looked at.
 package machineclass

@@ -8,6 +8,7 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
@@ -51,11 +52,40 @@ func (c *Controller) listLive(ctx context.Context, w *rollout.World) error {
 	if err != nil {
 		return fmt.Errorf("list the MachineSets of namespace %s: %w", w.Deployment.Namespace, err)
 	}
-	w.Live = map[types.UID]bool{}
+	live := map[types.UID]bool{}
 	for i := range list.Items {
-		if owner := metav1.GetControllerOfNoCopy(&list.Items[i]); owner != nil && owner.UID == w.Deployment.UID {
-			w.Live[list.Items[i].UID] = true
+		owner := metav1.GetControllerOfNoCopy(&list.Items[i])
+		switch {
+		case owner == nil:
+			if err := c.addOrphan(ctx, w, &list.Items[i]); err != nil {
+				return err
+			}
+		case owner.UID == w.Deployment.UID:
+			live[list.Items[i].UID] = true
 		}
+	}
+	w.Live, w.MustLook = live, false
+	c.looked.Store(w.Deployment.UID, metav1.FormatLabelSelector(w.Deployment.Spec.Selector))
+	return nil
+}
+
+// addOrphan puts a set without a controller into the world that the cache does not show, because it is in another slot or
+// in none.
+func (c *Controller) addOrphan(ctx context.Context, w *rollout.World, found metav1.Object) error {
+	selector, err := metav1.LabelSelectorAsSelector(w.Deployment.Spec.Selector)
+	known := slices.ContainsFunc(w.Orphans, func(s *v1alpha1.MachineSet) bool { return s.UID == found.GetUID() })
+	if known || err != nil || !selector.Matches(labels.Set(found.GetLabels())) || w.Deployment.DeletionTimestamp != nil {
+		return nil //nolint:nilerr // a selector that cannot be read is told of elsewhere
+	}
+	orphan, err := c.cfg.Machines.MachineSets(found.GetNamespace()).Get(ctx, found.GetName(), metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("read MachineSet %s, which has no controller: %w", found.GetName(), err)
+	}
+	if metav1.GetControllerOfNoCopy(orphan) == nil {
+		w.Orphans = append(w.Orphans, orphan)
 	}
 	return nil
 }
@@ -66,6 +96,7 @@ func (c *Controller) create(ctx context.Context, w *rollout.World, set *v1alpha1
 	if parent := telemetry.Traceparent(ctx); parent != "" {
 		set.Annotations[v1alpha1.AnnotationTraceparent] = parent
 	}
+	family.InSlotOf(set, w.Deployment)
 	made, err := c.cfg.Machines.MachineSets(set.Namespace).Create(ctx, set, metav1.CreateOptions{})
 	if apierrors.IsAlreadyExists(err) {
 		made, err = c.cfg.Machines.MachineSets(set.Namespace).Get(ctx, set.Name, metav1.GetOptions{})
@@ -121,6 +152,7 @@ func (c *Controller) adopt(ctx context.Context, w *rollout.World, sets []*v1alph
 	if err := family.MayAdopt(w.Deployment, live); err != nil {
 		return err
 	}
+	w.Live = nil // from before they were the deployment's
 	return family.Rewrite(ctx, c.sets.Commit, sets, w.Done.Moved, func(s *v1alpha1.MachineSet) {
 		family.Adopt(s, w.Deployment, v1alpha1.SchemeGroupVersion.WithKind("MachineDeployment"))
 	})

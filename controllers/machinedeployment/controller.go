@@ -4,12 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"time"
 
 	"go.opentelemetry.io/otel/trace"
 	corev1 "k8s.io/api/core/v1"
 	apiequality "k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/tools/events"
@@ -18,11 +20,11 @@ import (
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 	machineclient "github.com/machine-controller-fleet/machine-controller-fleet/client/clientset/versioned/typed/machine/v1alpha1"
-	machineinformers "github.com/machine-controller-fleet/machine-controller-fleet/client/informers/externalversions/machine/v1alpha1"
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/commit"
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/family"
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machinedeployment/rollout"
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/runner"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/objects"
 	"github.com/machine-controller-fleet/machine-controller-fleet/telemetry"
 )
 
@@ -41,17 +43,17 @@ type Config struct {
 	// Machines writes to the control cluster; Metadata lists there, past all caches.
 	Machines machineclient.MachineV1alpha1Interface
 	Metadata metadata.Interface
-	// Informers of the control cluster.
-	Informers machineinformers.Interface
-	Events    events.EventRecorder
-	Clock     clock.WithTicker
-	Gate      runner.Gate[types.NamespacedName]
-	Workers   int
-	Metrics   *runner.Metrics
-	Tracer    trace.Tracer
+	// View shows the objects of the control cluster that are this process's to work on.
+	View    *objects.View
+	Events  events.EventRecorder
+	Clock   clock.WithTicker
+	Gate    runner.Gate[types.NamespacedName]
+	Workers int
+	Metrics *runner.Metrics
+	Tracer  trace.Tracer
 }
 
-// Controller reconciles MachineDeployments. Make one with New, before the informers start.
+// Controller reconciles MachineDeployments. Make one with New, before the View is fed.
 type Controller struct {
 	cfg         Config
 	runner      *runner.Runner[types.NamespacedName]
@@ -59,9 +61,10 @@ type Controller struct {
 	sets        *commit.Committer[*v1alpha1.MachineSet]
 	pace        *commit.Pace
 	children    *family.Children[*v1alpha1.MachineSet]
+	looked      sync.Map // selectors for which orphans of any slot were looked for, by UID of the deployment
 }
 
-// New makes the controller and has the informers enqueue what concerns it.
+// New makes the controller and has the View enqueue what concerns it.
 func New(cfg Config) (*Controller, error) {
 	c := &Controller{
 		cfg: cfg, pace: commit.NewPace(statusPace),
@@ -81,22 +84,19 @@ func New(cfg Config) (*Controller, error) {
 	return c, c.watch()
 }
 
+// Enqueue has a key reconciled soon, for those who open the gate.
+func (c *Controller) Enqueue(key types.NamespacedName) { c.runner.Enqueue(key) }
+
 // Run reconciles until ctx ends.
 func (c *Controller) Run(ctx context.Context) { c.runner.Run(ctx) }
 
 // reconcile runs one pass over one deployment.
 func (c *Controller) reconcile(ctx context.Context, key types.NamespacedName) (runner.Result, error) {
-	cached, err := c.cfg.Informers.MachineDeployments().Lister().MachineDeployments(key.Namespace).Get(key.Name)
-	if apierrors.IsNotFound(err) {
+	cached, known := c.cfg.View.Deployments.Get(key)
+	if !known {
 		return runner.Result{}, nil
 	}
-	if err != nil {
-		return runner.Result{}, fmt.Errorf("read MachineDeployment %s from the cache: %w", key, err)
-	}
-	w, err := c.observe(c.deployments.Newest(cached))
-	if err != nil {
-		return runner.Result{}, err
-	}
+	w := c.observe(c.deployments.Newest(cached))
 	var failed error
 	for range maxActions {
 		verdict := rollout.Decide(w)
@@ -149,15 +149,17 @@ func (c *Controller) rest(ctx context.Context, w rollout.World, verdict rollout.
 }
 
 // observe gathers what the caches know of a deployment.
-func (c *Controller) observe(d *v1alpha1.MachineDeployment) (rollout.World, error) {
+func (c *Controller) observe(d *v1alpha1.MachineDeployment) rollout.World {
 	w := rollout.World{Now: c.cfg.Clock.Now(), Deployment: d, Done: rollout.Done{Moved: map[types.UID]bool{}, Deleted: map[types.UID]bool{}}}
-	owned, err := c.children.Of(d.UID)
-	if err != nil {
-		return w, err
-	}
-	for _, set := range owned {
+	for _, set := range c.children.Of(d.UID) {
 		w.Owned = append(w.Owned, c.sets.Newest(set))
 	}
-	w.Orphans, err = c.children.Orphans(d.Namespace)
-	return w, err
+	selector := metav1.FormatLabelSelector(d.Spec.Selector)
+	if d.Generation == d.Status.ObservedGeneration { // whoever wrote that has looked
+		c.looked.Store(d.UID, selector)
+	}
+	last, _ := c.looked.Load(d.UID)
+	w.MustLook = last != selector
+	w.Orphans = c.children.Orphans(d.Namespace)
+	return w
 }

@@ -1,56 +1,38 @@
 package machinedeployment
 
 import (
-	"fmt"
-
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/labels"
-	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/tools/cache"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/family"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/objects"
 )
 
 // watch adds the event handlers.
 func (c *Controller) watch() (err error) {
-	c.children, err = family.Follow[*v1alpha1.MachineSet](c.cfg.Informers.MachineSets().Informer(), Name, family.Parents{
+	c.children, err = family.Follow(c.cfg.View.Sets, Name, family.Parents{
 		Enqueue: c.runner.Enqueue, Selectors: c.selectors, Gone: c.sets.Forget,
 	})
-	if err != nil {
-		return err
-	}
-	_, err = c.cfg.Informers.MachineDeployments().Informer().AddEventHandler(cache.ResourceEventHandlerFuncs{
-		AddFunc:    c.enqueue,
-		UpdateFunc: func(_, obj any) { c.enqueue(obj) },
-		DeleteFunc: c.forget,
-	})
-	if err != nil {
-		return fmt.Errorf("machinedeployment controller: %w", err)
-	}
-	return nil
+	c.cfg.View.Deployments.OnChange(c.changed)
+	return err
 }
 
-// selectors returns the selectors of all deployments of a namespace. A lister of a started informer does not fail.
+// selectors returns the selectors of all deployments of a namespace.
 func (c *Controller) selectors(namespace string) map[string]*metav1.LabelSelector {
-	deployments, _ := c.cfg.Informers.MachineDeployments().Lister().MachineDeployments(namespace).List(labels.Everything())
 	selectors := map[string]*metav1.LabelSelector{}
-	for _, d := range deployments {
+	for _, d := range c.cfg.View.Deployments.In(namespace) {
 		selectors[d.Name] = d.Spec.Selector
 	}
 	return selectors
 }
 
-func (c *Controller) enqueue(obj any) {
-	if d, ok := obj.(*v1alpha1.MachineDeployment); ok {
-		c.runner.Enqueue(types.NamespacedName{Namespace: d.Namespace, Name: d.Name})
+// changed has a deployment looked at, or drops what is remembered of one that is gone.
+func (c *Controller) changed(before, after *v1alpha1.MachineDeployment) {
+	if after != nil {
+		c.runner.Enqueue(objects.Key(after))
+		return
 	}
-}
-
-// forget drops what is remembered of a deployment that is gone.
-func (c *Controller) forget(obj any) {
-	if d, ok := family.Last[*v1alpha1.MachineDeployment](obj); ok {
-		c.deployments.Forget(d.UID)
-		c.pace.Forget(d.UID)
-	}
+	c.deployments.Forget(before.UID)
+	c.looked.Delete(before.UID)
+	c.pace.Forget(before.UID)
 }

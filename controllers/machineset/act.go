@@ -40,12 +40,41 @@ func (c *Controller) listLive(ctx context.Context, w *scale.World) error {
 	if err != nil {
 		return fmt.Errorf("list the machines of namespace %s: %w", w.Set.Namespace, err)
 	}
-	w.Live = &scale.Live{Owned: map[types.UID]bool{}, Names: map[string]bool{}}
+	live := &scale.Live{Owned: map[types.UID]bool{}, Names: map[string]bool{}}
 	for i := range list.Items {
-		w.Live.Names[list.Items[i].Name] = true
-		if owner := metav1.GetControllerOfNoCopy(&list.Items[i]); owner != nil && owner.UID == w.Set.UID {
-			w.Live.Owned[list.Items[i].UID] = true
+		found := &list.Items[i]
+		live.Names[found.Name] = true
+		owner := metav1.GetControllerOfNoCopy(found)
+		switch {
+		case owner == nil:
+			if err := c.addOrphan(ctx, w, found); err != nil {
+				return err
+			}
+		case owner.UID == w.Set.UID:
+			live.Owned[found.UID] = true
 		}
+	}
+	w.Live, w.MustLook = live, false
+	c.looked(w.Set)
+	return nil
+}
+
+// addOrphan puts a machine without a controller into the world that the cache does not show, because it is in another
+// slot or in none.
+func (c *Controller) addOrphan(ctx context.Context, w *scale.World, found metav1.Object) error {
+	known := slices.ContainsFunc(w.Orphans, func(m *v1alpha1.Machine) bool { return m.UID == found.GetUID() })
+	if known || w.Set.DeletionTimestamp != nil {
+		return nil
+	}
+	orphan, err := c.cfg.Machines.Machines(found.GetNamespace()).Get(ctx, found.GetName(), metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("read machine %s, which has no controller: %w", found.GetName(), err)
+	}
+	if metav1.GetControllerOfNoCopy(orphan) == nil {
+		w.Orphans = append(w.Orphans, orphan)
 	}
 	return nil
 }
@@ -133,6 +162,7 @@ func newMachine(ctx context.Context, set *v1alpha1.MachineSet, ordinal int64) *v
 		m.Annotations = map[string]string{}
 	}
 	maps.Copy(m.Annotations, ours)
+	family.InSlotOf(m, set)
 	return m
 }
 
@@ -176,6 +206,7 @@ func (c *Controller) adopt(ctx context.Context, w *scale.World, machines []*v1al
 	if err := family.MayAdopt(w.Set, live); err != nil {
 		return err
 	}
+	w.Live = nil // from before they were the set's
 	return family.Rewrite(ctx, c.machines.Commit, machines, w.Done.Adopted, func(m *v1alpha1.Machine) {
 		family.Adopt(m, w.Set, v1alpha1.SchemeGroupVersion.WithKind("MachineSet"))
 	})

@@ -11,6 +11,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 	apiequality "k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/tools/events"
@@ -19,11 +20,11 @@ import (
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 	machineclient "github.com/machine-controller-fleet/machine-controller-fleet/client/clientset/versioned/typed/machine/v1alpha1"
-	machineinformers "github.com/machine-controller-fleet/machine-controller-fleet/client/informers/externalversions/machine/v1alpha1"
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/commit"
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/family"
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machineset/scale"
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/runner"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/objects"
 )
 
 // Name of the controller in metrics, logs and spans.
@@ -40,17 +41,17 @@ type Config struct {
 	// Machines writes to the control cluster; Metadata lists there, past all caches.
 	Machines machineclient.MachineV1alpha1Interface
 	Metadata metadata.Interface
-	// Informers of the control cluster.
-	Informers machineinformers.Interface
-	Events    events.EventRecorder
-	Clock     clock.WithTicker
-	Gate      runner.Gate[types.NamespacedName]
-	Workers   int
-	Metrics   *runner.Metrics
-	Tracer    trace.Tracer
+	// View shows the objects of the control cluster that are this process's to work on.
+	View    *objects.View
+	Events  events.EventRecorder
+	Clock   clock.WithTicker
+	Gate    runner.Gate[types.NamespacedName]
+	Workers int
+	Metrics *runner.Metrics
+	Tracer  trace.Tracer
 }
 
-// Controller reconciles MachineSets. Make one with New, before the informers start.
+// Controller reconciles MachineSets. Make one with New, before the View is fed.
 type Controller struct {
 	cfg      Config
 	runner   *runner.Runner[types.NamespacedName]
@@ -69,12 +70,13 @@ type done struct {
 	created map[int64]bool
 	since   map[int64]time.Time // of created
 	deleted map[types.UID]bool
+	looked  string // selector for which orphans were looked for
 }
 
 // lateCache is how late a cache may be. What it does not show by then has come and gone in between, and is looked at anew.
 const lateCache = 30 * time.Second
 
-// New makes the controller and has the informers enqueue what concerns it.
+// New makes the controller and has the View enqueue what concerns it.
 func New(cfg Config) (*Controller, error) {
 	c := &Controller{
 		cfg: cfg, pace: commit.NewPace(statusPace), done: map[types.UID]*done{},
@@ -92,22 +94,19 @@ func New(cfg Config) (*Controller, error) {
 	return c, c.watch()
 }
 
+// Enqueue has a key reconciled soon, for those who open the gate.
+func (c *Controller) Enqueue(key types.NamespacedName) { c.runner.Enqueue(key) }
+
 // Run reconciles until ctx ends.
 func (c *Controller) Run(ctx context.Context) { c.runner.Run(ctx) }
 
 // reconcile runs one pass over one set.
 func (c *Controller) reconcile(ctx context.Context, key types.NamespacedName) (runner.Result, error) {
-	cached, err := c.cfg.Informers.MachineSets().Lister().MachineSets(key.Namespace).Get(key.Name)
-	if apierrors.IsNotFound(err) {
+	cached, known := c.cfg.View.Sets.Get(key)
+	if !known {
 		return runner.Result{}, nil
 	}
-	if err != nil {
-		return runner.Result{}, fmt.Errorf("read MachineSet %s from the cache: %w", key, err)
-	}
-	w, err := c.observe(c.sets.Newest(cached))
-	if err != nil {
-		return runner.Result{}, err
-	}
+	w := c.observe(c.sets.Newest(cached))
 	var failed []error
 	for range maxActions {
 		verdict := scale.Decide(w)
@@ -149,20 +148,28 @@ func (c *Controller) rest(ctx context.Context, w scale.World, verdict scale.Verd
 }
 
 // observe gathers what the caches and this process know of a set.
-func (c *Controller) observe(set *v1alpha1.MachineSet) (scale.World, error) {
+func (c *Controller) observe(set *v1alpha1.MachineSet) scale.World {
 	w := scale.World{Now: c.cfg.Clock.Now(), Set: set, Done: scale.Done{
 		Taken: map[int64]bool{}, Refused: map[types.UID]bool{}, Adopted: map[types.UID]bool{},
 	}}
-	var err error
-	if w.Owned, err = c.children.Of(set.UID); err != nil {
-		return w, err
-	}
-	if w.Orphans, err = c.children.Orphans(set.Namespace); err != nil {
-		return w, err
-	}
+	w.Owned, w.Orphans = c.children.Of(set.UID), c.children.Orphans(set.Namespace)
 	known := c.remember(set.UID, w.Owned)
 	w.Done.Created, w.Done.Deleted = known.created, known.deleted
-	return w, nil
+	selector := metav1.FormatLabelSelector(set.Spec.Selector)
+	if set.Generation == set.Status.ObservedGeneration { // whoever wrote that has looked
+		known.looked = selector
+	}
+	w.MustLook = known.looked != selector
+	return w
+}
+
+// looked notes that orphans of any slot were looked for with the set's selector.
+func (c *Controller) looked(set *v1alpha1.MachineSet) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if known := c.done[set.UID]; known != nil {
+		known.looked = metav1.FormatLabelSelector(set.Spec.Selector)
+	}
 }
 
 // remember returns what this process has done for the set, without what the cache shows by now. A set is reconciled by

@@ -64,7 +64,7 @@ func TestBenchmarksAreExplained(t *testing.T) {
 // looksLikePath says whether a code span is the path of a file or folder of the repository.
 func looksLikePath(span string) bool {
 	top, rest, found := strings.Cut(span, "/")
-	return found && !strings.ContainsAny(rest, " <>*{}$…=") && exists(top) && top != "bin"
+	return found && top != "" && !strings.ContainsAny(rest, " <>*{}$…=") && exists(top) && top != "bin"
 }
 
 func exists(name string) bool {

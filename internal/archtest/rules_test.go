@@ -34,6 +34,10 @@ func rules() []rule {
 		{"only the runner has queues", onlyRunnerQueues, []snippet{
 			{"controllers/machine/a.go", importing("machine", "k8s.io/client-go/util/workqueue")},
 		}},
+		{"clients are made with the fence below them", clientsAreFenced, []snippet{
+			{"controllers/machine/a.go", "package machine\nvar c = kubernetes.NewForConfigOrDie(nil)\n"},
+			{"target/a.go", "package target\nfunc f() { rest.InClusterConfig() }\n"},
+		}},
 		{"pure packages import little", pureImports, []snippet{
 			{"controllers/machine/lifecycle/a.go", importing("lifecycle", "os")},
 			{"controllers/machine/lifecycle/a.go", importing("lifecycle", "k8s.io/klog/v2")},

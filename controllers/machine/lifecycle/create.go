@@ -90,6 +90,9 @@ func recordVM(w World) Verdict {
 			"the driver returned provider ID %q and node name %q for the VM, and both are needed", w.VM.ProviderID, w.VM.NodeName))
 	}
 	noteVM(m, w.VM)
+	if w.Node.State == NodeNamed {
+		return do(FindNode) // it may be another VM's
+	}
 	if isForeign(m, w.Node) {
 		return failCreate(w, m, driver.Internal, foreignNodeMessage(m, w.Node.Node))
 	}

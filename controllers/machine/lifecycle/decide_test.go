@@ -160,10 +160,13 @@ func TestDecide(t *testing.T) {
 		{name: "failed machines are given up", given: []func(*World){lastFailed("Create", driver.Internal, born), phase(v1alpha1.MachineFailed)}, want: Rest, code: "Internal"},
 
 		{name: "Node awaited", given: []func(*World){made}, want: Rest, phase: v1alpha1.MachinePending, wake: 20 * time.Minute},
-		{name: "Node awaited for too long", given: []func(*World){made, at(20 * time.Minute)}, want: Rest, phase: v1alpha1.MachineFailed, code: "DeadlineExceeded", reason: v1alpha1.EventJoinTimedOut},
-		{name: "Node ready, not claimed", given: []func(*World){made, node(func(n *corev1.Node) { n.Finalizers = nil })}, want: Save, phase: v1alpha1.MachineRunning, reason: v1alpha1.EventJoined},
-		{name: "running, Node not claimed, token left", given: []func(*World){made, joined, node(func(n *corev1.Node) { n.Finalizers = nil })}, want: DropToken},
-		{name: "running, Node not claimed", given: []func(*World){made, joined, node(func(n *corev1.Node) { n.Finalizers = nil }), func(w *World) { w.Token = TokenAbsent }}, want: ClaimNode},
+		{name: "Node awaited for too long, by the cache", given: []func(*World){made, at(20 * time.Minute)}, want: FindNode},
+		{name: "Node awaited for too long", given: []func(*World){made, at(20 * time.Minute), func(w *World) { w.Node.State = NodeAbsent }}, want: Rest, phase: v1alpha1.MachineFailed, code: "DeadlineExceeded", reason: v1alpha1.EventJoinTimedOut},
+		{name: "Node in no slot yet", given: []func(*World){made, func(w *World) { w.Node.State = NodeNamed }}, want: FindNode},
+		{name: "VM found, Node of its name in no slot", given: []func(*World){vm(VMPresent), func(w *World) { w.Node.State = NodeNamed }}, want: FindNode},
+		{name: "Node ready, not claimed", given: []func(*World){made, node(func(n *corev1.Node) { n.Finalizers = nil })}, want: ClaimNode},
+		{name: "Node in another slot", given: []func(*World){made, node(func(n *corev1.Node) { n.Labels[v1alpha1.LabelSlot] = "8" })}, want: ClaimNode},
+		{name: "running, Node not claimed", given: []func(*World){made, joined, node(func(n *corev1.Node) { n.Finalizers = nil })}, want: ClaimNode},
 		{name: "Node neither ready nor claimed", given: []func(*World){made, node(notReady, func(n *corev1.Node) { n.Finalizers = nil })}, want: ClaimNode},
 		{name: "Node of another VM", given: []func(*World){made, node(func(n *corev1.Node) { n.Spec.ProviderID = "cloud:///i-2" })}, want: Rest, phase: v1alpha1.MachineCrashLoopBackOff, code: "Internal", wake: 20 * time.Minute, reason: v1alpha1.EventCreateFailed},
 		{name: "Node not ready yet", given: []func(*World){made, node(notReady)}, want: Rest, phase: v1alpha1.MachinePending, wake: 20 * time.Minute},
@@ -190,7 +193,8 @@ func TestDecide(t *testing.T) {
 		{name: "deletion, never joined", given: []func(*World){made, deleted, phase(v1alpha1.MachinePending), func(w *World) {
 			w.Machine.Status.LastOperation.Type = v1alpha1.MachineOperationCreate
 		}}, want: DropToken},
-		{name: "deletion, joined, Node not claimed", given: []func(*World){made, deleted, phase(v1alpha1.MachineRunning)}, want: DropToken},
+		{name: "deletion, token left", given: []func(*World){deleted, made}, want: DropToken},
+		{name: "deletion, Node in no slot", given: []func(*World){made, deleted, vm(VMAbsent), func(w *World) { w.Node.State = NodeNamed }}, want: FindNode},
 		{name: "deletion begins", given: []func(*World){made, deleted, phase(v1alpha1.MachineRunning), node()}, want: Save, phase: v1alpha1.MachineTerminating},
 		{name: "deletion, VM", given: []func(*World){made, deleted}, want: DeleteVM},
 		{name: "deletion, VM ending", given: []func(*World){made, deleted, vm(VMEnding)}, want: Rest, wake: EndingRetry},

@@ -96,7 +96,7 @@ func missingForCloud(w World) string {
 func removeNode(w World) Verdict {
 	if NodeName(w.Machine) != "" {
 		switch {
-		case w.Node.State == NodeUnseen:
+		case w.Node.State == NodeUnseen || w.Node.State == NodeNamed:
 			return do(FindNode)
 		case w.Node.State == NodePresent && !isForeign(w.Machine, w.Node):
 			return do(DeleteNode)

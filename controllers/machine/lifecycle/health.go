@@ -18,9 +18,11 @@ import (
 func decideHealth(w World) Verdict {
 	phase := w.Machine.Status.CurrentStatus.Phase
 	switch w.Node.State {
+	case NodeNamed:
+		return do(FindNode)
 	case NodeUnseen:
-		if phase == v1alpha1.MachineRunning {
-			return do(FindNode)
+		if phase == v1alpha1.MachineRunning || isOverdue(w) {
+			return do(FindNode) // what follows needs more than a cache that does not show it
 		}
 		return waitForNode(w, w.Machine.DeepCopy())
 	case NodeAbsent:
@@ -42,14 +44,12 @@ func decideHealth(w World) Verdict {
 	mirror(m, w.Node.Node)
 	reason, healthy := health(w)
 	switch {
-	case healthy && phase != v1alpha1.MachineRunning && mayHaveToken(w) && isClaimed(w):
+	case !isClaimed(w):
+		return do(ClaimNode) // first of all: the slot label is what has the Node followed
+	case healthy && phase != v1alpha1.MachineRunning && mayHaveToken(w):
 		return do(DropToken)
 	case healthy && phase != v1alpha1.MachineRunning:
-		return becameHealthy(w, m) // before the claim: whoever waits for the machine waits for this
-	case !isClaimed(w) && !neverJoined(m) && mayHaveToken(w):
-		return do(DropToken)
-	case !isClaimed(w):
-		return do(ClaimNode)
+		return becameHealthy(w, m)
 	case healthy:
 		return Verdict{Do: Rest, Machine: m}
 	case phase == v1alpha1.MachineRunning:
@@ -58,17 +58,20 @@ func decideHealth(w World) Verdict {
 	return waitForNode(w, m)
 }
 
-// isClaimed says that the Node has our finalizer and the machine's name.
+// isClaimed says that the Node has our finalizer, the machine's name and its slot.
 func isClaimed(w World) bool {
-	return w.Node.State == NodePresent && w.Node.Node.Labels[v1alpha1.LabelMachineName] == w.Machine.Name &&
-		slices.Contains(w.Node.Node.Finalizers, v1alpha1.NodeFinalizerName)
+	if w.Node.State != NodePresent {
+		return false
+	}
+	node := w.Node.Node
+	return node.Labels[v1alpha1.LabelMachineName] == w.Machine.Name &&
+		node.Labels[v1alpha1.LabelSlot] == w.Machine.Labels[v1alpha1.LabelSlot] &&
+		slices.Contains(node.Finalizers, v1alpha1.NodeFinalizerName)
 }
 
-// mayHaveToken says that the bootstrap token may still be there. It goes before the machine says that it has joined, or
-// before its Node is claimed, whichever comes later: so a machine that has joined and whose Node is claimed has none.
-func mayHaveToken(w World) bool {
-	return w.Token != TokenAbsent && (neverJoined(w.Machine) || !isClaimed(w))
-}
+// mayHaveToken says that the bootstrap token may still be there. It goes before the machine says that it has joined: so a
+// machine that says so has none.
+func mayHaveToken(w World) bool { return w.Token != TokenAbsent && neverJoined(w.Machine) }
 
 // neverJoined says that the machine has not been a healthy Node yet.
 func neverJoined(m *v1alpha1.Machine) bool {
@@ -81,9 +84,8 @@ func waitForNode(w World, m *v1alpha1.Machine) Verdict {
 	if m.Status.CurrentStatus.Phase != v1alpha1.MachinePending {
 		return Verdict{Do: Rest, Machine: m}
 	}
-	deadline := joinDeadline(w)
-	if w.Now.Before(deadline) {
-		return Verdict{Do: Rest, Machine: m, Wake: until(w, deadline)}
+	if !isOverdue(w) {
+		return Verdict{Do: Rest, Machine: m, Wake: until(w, joinDeadline(w))}
 	}
 	message := fmt.Sprintf("the VM exists and did not become a healthy Node within the creation timeout of %s", CreationTimeout(m, w.Limits))
 	setPhase(w, m, v1alpha1.MachineFailed, false)
@@ -92,6 +94,11 @@ func waitForNode(w World, m *v1alpha1.Machine) Verdict {
 		ErrorCode: driver.DeadlineExceeded.String(), Description: message,
 	})
 	return Verdict{Do: Rest, Machine: m, Event: &Event{Reason: v1alpha1.EventJoinTimedOut, Warning: true, Message: message}}
+}
+
+// isOverdue says that the machine has waited for its Node for as long as it may.
+func isOverdue(w World) bool {
+	return w.Machine.Status.CurrentStatus.Phase == v1alpha1.MachinePending && !w.Now.Before(joinDeadline(w))
 }
 
 // joinDeadline is the creation deadline, or, for a VM that was made only after that, one timeout later: what kept the

@@ -40,8 +40,15 @@ func (l *life) world() World {
 
 // see puts what the cache has of the Node into the world; the cache may not show it yet.
 func (l *life) see(w *World) {
-	if l.node != nil && NodeName(l.machine) != "" && (!l.faulty || rapid.Bool().Draw(l.t, "cached")) {
+	if l.node == nil || NodeName(l.machine) == "" {
+		return
+	}
+	switch labelled := l.node.Labels[v1alpha1.LabelSlot] != ""; {
+	case l.faulty && rapid.Bool().Draw(l.t, "cache lags"):
+	case labelled:
 		w.Node = NodeFact{State: NodePresent, Node: l.node}
+	default:
+		w.Node = NodeFact{State: NodeNamed}
 	}
 }
 
@@ -85,6 +92,9 @@ func (l *life) store(m *v1alpha1.Machine) {
 		return
 	}
 	l.machine = m
+	if m.Status.CurrentStatus.Phase == v1alpha1.MachineRunning && l.token {
+		l.t.Fatal("the machine is said to run and its token is left")
+	}
 }
 
 // cloudFails draws whether a call fails, and whether it takes effect all the same.
@@ -143,7 +153,7 @@ func (l *life) act(w *World, v Verdict) {
 		}
 	case ClaimNode:
 		l.node = l.node.DeepCopy()
-		l.node.Labels = map[string]string{v1alpha1.LabelMachineName: "m"}
+		l.node.Labels = map[string]string{v1alpha1.LabelMachineName: "m", v1alpha1.LabelSlot: l.machine.Labels[v1alpha1.LabelSlot]}
 		l.node.Finalizers = []string{v1alpha1.NodeFinalizerName}
 		w.Node.Node = l.node
 	case DeleteNode:
@@ -207,6 +217,7 @@ func TestALifeEndsRight(t *testing.T) {
 func aLife(t *rapid.T) {
 	w := fresh()
 	w.Machine.Finalizers = nil
+	w.Machine.Labels = map[string]string{v1alpha1.LabelSlot: "7"}
 	l := &life{t: t, now: born, machine: w.Machine, faulty: true}
 	for range rapid.IntRange(0, 30).Draw(t, "steps") {
 		if l.machine == nil {
@@ -253,9 +264,6 @@ func (l *life) settle() {
 		if l.machine != nil && l.machine.DeletionTimestamp == nil {
 			switch l.machine.Status.CurrentStatus.Phase { //nolint:exhaustive // the two ends
 			case v1alpha1.MachineRunning, v1alpha1.MachineFailed:
-				if l.machine.Status.CurrentStatus.Phase == v1alpha1.MachineRunning && l.token {
-					l.t.Fatal("the machine runs and its token is left")
-				}
 				l.delete()
 			}
 		}

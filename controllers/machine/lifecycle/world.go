@@ -95,6 +95,8 @@ type NodeState int
 // The states. NodeUnseen is the zero value: the cache does not show it, which proves nothing.
 const (
 	NodeUnseen NodeState = iota
+	// NodeNamed means that there is one of that name whose contents nobody has looked at: it is in no slot yet.
+	NodeNamed
 	// NodeAbsent means that a live read found none.
 	NodeAbsent
 	NodePresent

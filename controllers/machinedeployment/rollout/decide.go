@@ -19,6 +19,9 @@ import (
 // Decide says what to do next. It is total: every world has a verdict.
 func Decide(w World) Verdict {
 	d := w.Deployment
+	if d.Labels[v1alpha1.LabelSlot] == "" {
+		return Verdict{Do: Rest} // in no slot, and so nobody's: its sets would be nobody's either
+	}
 	if d.DeletionTimestamp != nil {
 		return decideDelete(w)
 	}
@@ -28,6 +31,9 @@ func Decide(w World) Verdict {
 	selector, err := metav1.LabelSelectorAsSelector(d.Spec.Selector)
 	if err != nil {
 		return invalid(w, v1alpha1.ReasonInvalidSpec, "spec.selector: "+err.Error())
+	}
+	if w.MustLook {
+		return Verdict{Do: ListLive}
 	}
 	if v, moved := claim(w, selector); moved {
 		return v
@@ -197,6 +203,13 @@ func targets(w World, newSet *v1alpha1.MachineSet) map[types.UID]int32 {
 // resize brings all sets to their sizes, and the new set to what the deployment says beyond the template.
 func resize(w World, newSet *v1alpha1.MachineSet) (Verdict, bool) {
 	size := targets(w, newSet)
+	grows := slices.ContainsFunc(w.Owned, func(s *v1alpha1.MachineSet) bool { return size[s.UID] > s.Spec.Replicas })
+	switch { // a set that the cache does not show has machines that count
+	case grows && w.Live == nil:
+		return Verdict{Do: ListLive}, true
+	case grows && unseen(w):
+		return Verdict{Do: Rest}, true // the cache will show it, and wake us
+	}
 	v := Verdict{Do: Update}
 	for _, set := range oldestFirst(w.Owned) {
 		if set.DeletionTimestamp != nil {

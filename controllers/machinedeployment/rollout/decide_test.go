@@ -19,7 +19,7 @@ func deployment(replicas int32) *v1alpha1.MachineDeployment {
 	labels := map[string]string{v1alpha1.LabelName: "d"}
 	return &v1alpha1.MachineDeployment{
 		ObjectMeta: metav1.ObjectMeta{
-			Name: "d", Namespace: "n", UID: "d-uid", Generation: 1,
+			Name: "d", Namespace: "n", UID: "d-uid", Generation: 1, Labels: map[string]string{v1alpha1.LabelSlot: "7"},
 			Finalizers: []string{v1alpha1.FinalizerName}, Annotations: map[string]string{v1alpha1.AnnotationRevision: "1", "mine": "yes"},
 		},
 		Spec: v1alpha1.MachineDeploymentSpec{
@@ -99,7 +99,27 @@ func TestDecide(t *testing.T) {
 			w.Done.Collided = true
 			return w
 		}(), want: Save},
-		{name: "set too small", world: worldOf(d, setOf(d, "s", 2, 2)), want: Update},
+		{name: "in no slot", world: func() World {
+			d := deployment(3)
+			d.Labels = nil
+			return worldOf(d)
+		}(), want: Rest},
+		{name: "set too small, by the cache", world: worldOf(d, setOf(d, "s", 2, 2)), want: ListLive},
+		{name: "set too small", world: func() World {
+			w := worldOf(d, setOf(d, "s", 2, 2))
+			w.Live = map[types.UID]bool{w.Owned[0].UID: true}
+			return w
+		}(), want: Update},
+		{name: "set too small, another is not shown", world: func() World {
+			w := worldOf(d, setOf(d, "s", 2, 2))
+			w.Live = map[types.UID]bool{w.Owned[0].UID: true, "in another slot": true}
+			return w
+		}(), want: Rest},
+		{name: "new, or with another selector", world: func() World {
+			w := worldOf(d, setOf(d, "s", 3, 3))
+			w.MustLook = true
+			return w
+		}(), want: ListLive},
 		{name: "machines on their way", world: worldOf(d, setOf(d, "s", 3, 1)), want: Rest, progressing: "True/NewMachineSetCreated"},
 		{name: "complete", world: worldOf(d, setOf(d, "s", 3, 3)), want: Rest, progressing: "True/NewMachineSetAvailable"},
 		{name: "template changed", world: worldOf(d, older("o", time.Hour, 3), setOf(d, "s", 0, 0)), want: Save}, // revision 2

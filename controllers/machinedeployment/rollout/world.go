@@ -16,6 +16,8 @@ type World struct {
 	Owned []*v1alpha1.MachineSet
 	// Orphans are the sets of the namespace, as the cache shows them, that have no controller.
 	Orphans []*v1alpha1.MachineSet
+	// MustLook says that the deployment is new or has changed its selector: orphans may match that are in other slots.
+	MustLook bool
 	// Live are the UIDs of the deployment's sets as the API server has them; nil when it was not asked in this pass.
 	Live map[types.UID]bool
 	// Done is what this pass has done.

@@ -18,6 +18,9 @@ const burst = 100
 
 // Decide says what to do next. It is total: every world has a verdict.
 func Decide(w World) Verdict {
+	if w.Set.Labels[v1alpha1.LabelSlot] == "" {
+		return Verdict{Do: Rest} // in no slot, and so nobody's: its machines would be nobody's either
+	}
 	if w.Set.DeletionTimestamp != nil {
 		return decideDelete(w)
 	}
@@ -36,6 +39,9 @@ func Decide(w World) Verdict {
 		set := w.Set.DeepCopy()
 		set.Finalizers = append(set.Finalizers, v1alpha1.FinalizerName)
 		return Verdict{Do: Save, Set: set}
+	}
+	if w.MustLook {
+		return Verdict{Do: ListLive}
 	}
 	if v, moved := claim(w, selector); moved {
 		return v

@@ -16,6 +16,8 @@ type World struct {
 	Owned []*v1alpha1.Machine
 	// Orphans are the machines of the namespace, as the cache shows them, that have no controller.
 	Orphans []*v1alpha1.Machine
+	// MustLook says that the set is new or has changed its selector: orphans may match that are in other slots.
+	MustLook bool
 	// Live is what the API server itself says; nil when it was not asked in this pass.
 	Live *Live
 	// Done is what this pass has done.

@@ -207,7 +207,7 @@ func (c *cluster) scale(replicas int) {
 
 func newCluster(t *rapid.T) *cluster {
 	return &cluster{t: t, dying: true, history: []map[types.UID]*v1alpha1.Machine{{}}, set: &v1alpha1.MachineSet{
-		ObjectMeta: metav1.ObjectMeta{Name: "s", UID: types.UID(rapid.StringMatching(`[a-f0-9]{8}`).Draw(t, "uid"))},
+		ObjectMeta: metav1.ObjectMeta{Name: "s", Labels: map[string]string{v1alpha1.LabelSlot: "7"}, UID: types.UID(rapid.StringMatching(`[a-f0-9]{8}`).Draw(t, "uid"))},
 		Spec: v1alpha1.MachineSetSpec{
 			Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"a": "b"}},
 			Template: v1alpha1.MachineTemplateSpec{

@@ -1,0 +1,86 @@
+package main
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"os"
+	"time"
+
+	"github.com/spf13/pflag"
+
+	member "github.com/machine-controller-fleet/machine-controller-fleet/membership/state"
+	"github.com/machine-controller-fleet/machine-controller-fleet/shard/plan"
+	"github.com/machine-controller-fleet/machine-controller-fleet/shard/ring"
+	"github.com/machine-controller-fleet/machine-controller-fleet/shard/state"
+)
+
+// defaultFleetNamespace is where the Leases are when nothing says otherwise.
+const defaultFleetNamespace = "machine-controller-fleet"
+
+// fleetOptions are the flags of this replica's part in the fleet.
+type fleetOptions struct {
+	name, namespace string
+	podUID          string
+	stateDir        string
+	debugHooks      bool
+	capacity        float64
+	slots           int
+	shardBy         string
+	durations       member.Config
+}
+
+func (o *fleetOptions) addFlags(fs *pflag.FlagSet) {
+	o.durations = member.DefaultConfig()
+	fs.StringVar(&o.name, "fleet-name", "fleet", "name of the fleet, the prefix of its Leases")
+	fs.StringVar(&o.namespace, "fleet-namespace", cmp.Or(os.Getenv("POD_NAMESPACE"), defaultFleetNamespace), "namespace of the control cluster with the fleet's Leases")
+	fs.IntVar(&o.slots, "slots", 256, "number of slots that the work is divided into; fixed when the fleet is installed")
+	fs.StringVar(&o.shardBy, "shard-by", string(ring.Deployment), "what stays together in one slot: deployment or namespace; fixed when the fleet is installed")
+	fs.Float64Var(&o.capacity, "capacity", 1, "how much this replica wants to hold, in relation to the others")
+	fs.StringVar(&o.podUID, "pod-uid", "", "UID of the pod that this runs in; with --state-dir it lets a restarted process take its slots back at once")
+	fs.StringVar(&o.stateDir, "state-dir", "", "folder in the pod's own volume, for a file lock that proves the end of an earlier process of the pod; empty means none")
+	fs.DurationVar(&o.durations.RenewEvery, "lease-renew-interval", o.durations.RenewEvery, "time between two renewals of the session Lease; the same in the whole fleet, as the next three")
+	fs.DurationVar(&o.durations.Fence, "lease-fence", o.durations.Fence, "how long after its last renewal a replica may start something")
+	fs.DurationVar(&o.durations.TakeOver, "lease-take-over", o.durations.TakeOver, "how long after its last renewal a replica is declared dead")
+	fs.DurationVar(&o.durations.HandOverTimeout, "hand-over-timeout", o.durations.HandOverTimeout, "how long a hand-over waits for work in flight before it cancels it")
+	fs.BoolVar(&o.debugHooks, "debug-hooks", false, "serve /debug/hold, which stops requests on their way; for tests of the fleet only")
+}
+
+func (o *fleetOptions) validate() error {
+	errs := []error{}
+	if o.name == "" || o.namespace == "" {
+		errs = append(errs, fmt.Errorf("--fleet-name and --fleet-namespace: must not be empty, got %q and %q", o.name, o.namespace))
+	}
+	if o.capacity <= 0 {
+		errs = append(errs, fmt.Errorf("--capacity: expected more than 0, got %g", o.capacity))
+	}
+	if _, err := o.spread(); err != nil {
+		errs = append(errs, fmt.Errorf("--slots, --shard-by: %w", err))
+	}
+	if err := o.durations.Validate(); err != nil {
+		errs = append(errs, fmt.Errorf("--lease-renew-interval, --lease-fence, --lease-take-over, --hand-over-timeout: %w", err))
+	}
+	return errors.Join(errs...)
+}
+
+// spread finds the slot of a key.
+func (o *fleetOptions) spread() (ring.Slots, error) {
+	by, err := ring.ParseShardBy(o.shardBy)
+	if err != nil {
+		return ring.Slots{}, err
+	}
+	return ring.NewSlots(o.slots, by)
+}
+
+// settings are what the protocol needs to know of this process.
+func (o *fleetOptions) settings(replica, session string, exclusive bool) state.Settings {
+	return state.Settings{
+		Config: o.durations, Plan: plan.DefaultConfig(), Fleet: o.name, Namespace: o.namespace,
+		Replica: replica, Session: session, PodUID: o.podUID, Exclusive: exclusive, Capacity: o.capacity,
+		Slots: o.slots, ShardBy: o.shardBy, RingVersion: ring.Version,
+	}
+}
+
+// restartDelay is how long a process at most waits before it ends because its session has: replicas that lose theirs
+// together do not all come back at once.
+const restartDelay = 2 * time.Second

@@ -1,0 +1,145 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"net/http"
+	"net/http/pprof"
+	"os"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"go.opentelemetry.io/otel/trace"
+	"k8s.io/klog/v2"
+	"k8s.io/utils/clock"
+
+	"github.com/machine-controller-fleet/machine-controller-fleet/membership"
+	member "github.com/machine-controller-fleet/machine-controller-fleet/membership/state"
+	"github.com/machine-controller-fleet/machine-controller-fleet/shard"
+	"github.com/machine-controller-fleet/machine-controller-fleet/shard/state"
+)
+
+const (
+	// quietWatch is after how many renewals of which nothing comes back the watch of the Leases is replaced.
+	quietWatch = 3
+	// loopSilence is for how long the loop of the session may not answer before the process ends. A step takes microseconds.
+	loopSilence = 30 * time.Second
+)
+
+// session is one life of this replica.
+type session struct {
+	settings state.Settings
+	time     *shard.Time
+	metrics  *shard.Metrics
+	fence    *shard.Fence
+	hold     *shard.Hold // nil without --debug-hooks
+	lock     *membership.Lock
+	replica  *shard.Replica
+}
+
+// newSession begins to prepare a session: nothing may be done under it before it runs. Errors: the state folder.
+func newSession(o options, registry prometheus.Registerer) (*session, error) {
+	s := &session{time: shard.NewTime(clock.RealClock{}), metrics: shard.NewMetrics(registry)}
+	if o.fleet.stateDir != "" {
+		var err error
+		if s.lock, err = membership.TakeLock(o.fleet.stateDir); err != nil {
+			return nil, err
+		}
+	}
+	if o.fleet.debugHooks {
+		s.hold = shard.NewHold()
+	}
+	identity := member.Identity(o.replicaName, randomSuffix())
+	s.settings = o.fleet.settings(o.replicaName, identity, s.lock != nil)
+	s.fence = shard.NewFence(o.replicaName, identity, o.fleet.slots, s.time, s.metrics, s.hold)
+	return s, nil
+}
+
+// randomSuffix tells the sessions of a replica apart.
+func randomSuffix() string {
+	const letters = "abcdefghijklmnopqrstuvwxyz0123456789"
+	suffix := make([]byte, 5)
+	for i := range suffix {
+		suffix[i] = letters[rand.IntN(len(letters))] //nolint:gosec // it is a name, and no secret
+	}
+	return string(suffix)
+}
+
+// protocol makes the replica that the session is of. Errors: settings that are not valid.
+func (s *session) protocol(c clients, slots *slots, tracer trace.Tracer) error {
+	durations := s.settings.Config
+	store, err := membership.NewStore(membership.Config{
+		Client: c.leases, Namespace: s.settings.Namespace, Fleet: s.settings.Fleet, Timeout: durations.RequestTimeout,
+		Quiet: quietWatch * durations.RenewEvery, Clock: s.time, Now: s.time.Moment,
+	})
+	if err != nil {
+		return err
+	}
+	s.replica, err = shard.New(shard.Config{
+		Settings: s.settings, Leases: store, Fence: s.fence, Time: s.time, Grants: slots, Metrics: s.metrics,
+		Weigh: slots.weigh, Tracer: tracer,
+	})
+	return err
+}
+
+// watch has the process ended when what should have ended has not.
+func (s *session) watch(ctx context.Context) {
+	dog := membership.Watchdog{
+		Clock: s.time, Now: s.time.Moment, Fence: s.fence.Until, Busy: s.fence.Busy, Beat: s.replica.Beat,
+		After: s.settings.Config.ExitAfterFence, Silence: loopSilence, Exit: die,
+	}
+	dog.Run(ctx)
+}
+
+// run lives the session until it has left, or cannot go on.
+func (s *session) run(ctx context.Context, leave <-chan struct{}) error {
+	klog.FromContext(ctx).Info("The session begins", "session", s.settings.Session, "slots", s.settings.Slots, "shardBy", s.settings.ShardBy, "fileLock", s.lock != nil)
+	err := s.replica.Run(ctx, leave)
+	exit, ended := errors.AsType[*shard.ExitError](err)
+	if ended && exit.Reason == state.ReasonInFlight {
+		die(exit.Error()) // what is in flight ends with the process, and so nothing is waited for
+	}
+	return err
+}
+
+// pause lets some time go by before the process ends, and is started again.
+func (s *session) pause(ctx context.Context) {
+	timer := s.time.NewTimer(rand.N(restartDelay)) //nolint:gosec // it spreads restarts
+	defer timer.Stop()
+	select {
+	case <-timer.C():
+	case <-ctx.Done():
+	}
+}
+
+func (s *session) close() { _ = s.lock.Close() }
+
+// die ends the process at once.
+func die(reason string) {
+	klog.Background().Error(nil, "The process ends at once", "reason", reason)
+	klog.Flush()
+	os.Exit(1)
+}
+
+// ready answers /readyz.
+func (s *session) ready(ctx context.Context) error { return s.replica.Ready(ctx) }
+
+// alive answers /livez.
+func (s *session) alive() error {
+	if silence := s.time.Moment().Since(s.replica.Beat()); silence > loopSilence/3 {
+		return errors.New("the loop of the session has not answered for " + silence.String())
+	}
+	return nil
+}
+
+// handlers are the pages for debugging.
+func (s *session) handlers() map[string]http.Handler {
+	pages := map[string]http.Handler{"/debug/slots": http.HandlerFunc(s.replica.ServeSlots)}
+	if s.hold != nil {
+		pages["/debug/hold"] = s.hold
+		pages["/debug/pprof/"] = http.HandlerFunc(pprof.Index)
+		pages["/debug/pprof/profile"] = http.HandlerFunc(pprof.Profile)
+	}
+	return pages
+}

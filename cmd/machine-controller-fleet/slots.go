@@ -1,0 +1,188 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"sync"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/clock"
+
+	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
+	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machineclass"
+	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/runner"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/objects"
+	"github.com/machine-controller-fleet/machine-controller-fleet/shard"
+	"github.com/machine-controller-fleet/machine-controller-fleet/shard/alone"
+	"github.com/machine-controller-fleet/machine-controller-fleet/shard/grants"
+	"github.com/machine-controller-fleet/machine-controller-fleet/shard/label"
+	"github.com/machine-controller-fleet/machine-controller-fleet/shard/ring"
+	"github.com/machine-controller-fleet/machine-controller-fleet/shard/strays"
+)
+
+// slots is what this replica sees of the slots that it holds, and of what is in none.
+type slots struct {
+	*grants.Set
+
+	spread  ring.Slots
+	fence   *shard.Fence
+	view    *objects.View
+	nodes   *objects.Nodes
+	strays  *strays.Watch
+	labeler *strays.Labeler
+	alone   *alone.Alone
+
+	classes   *grants.Classes
+	ofClasses *machineclass.Controller
+}
+
+var _ shard.Grants = (*slots)(nil)
+
+// newSlots wires what feeds the view. Errors: watches that cannot be prepared.
+func newSlots(o options, f *fleet, spread ring.Slots) (*slots, error) {
+	api := f.machines.MachineV1alpha1()
+	s := &slots{spread: spread, fence: f.session.fence, view: f.view, nodes: f.cluster.Nodes}
+	s.Set = grants.New(clock.RealClock{},
+		grants.KindOf("MachineDeployments", grants.From(api.MachineDeployments(o.namespace)), f.view.Deployments),
+		grants.KindOf("MachineSets", grants.From(api.MachineSets(o.namespace)), f.view.Sets),
+		grants.KindOf("Machines", grants.From(api.Machines(o.namespace)), f.view.Machines),
+		grants.KindOf("Nodes", grants.From(f.target.CoreV1().Nodes()), f.cluster.Nodes),
+	)
+	var err, err2, err3 error
+	s.strays, err = strays.NewWatch(f.metadata, f.targetMetadata, o.namespace, spread.Count())
+	if err != nil {
+		return nil, err
+	}
+	s.labeler, err2 = strays.New(strays.Config{
+		Control: f.metadata, Target: f.targetMetadata, Machines: api, Watch: s.strays,
+		Slots: label.Slots{Count: spread.Count(), Of: spread.Of}, Known: s.known,
+		Served: func(namespace string, slot int) bool { return s.alone.Served(namespace, slot) },
+		Gate:   shard.NewGate(f.session.fence, func(key strays.Key) (int, bool) { return key.Slot, true }),
+		Clock:  clock.RealClock{}, Metrics: f.metrics, Tracer: f.tracer,
+	})
+	tellLabeler(s.labeler, label.Deployment, f.view.Deployments)
+	tellLabeler(s.labeler, label.Set, f.view.Sets)
+	tellLabeler(s.labeler, label.Machine, f.view.Machines)
+	s.alone, err3 = newAlone(o, f, s)
+	return s, errors.Join(err2, err3)
+}
+
+// tellLabeler shows the labeler the objects of our slots.
+func tellLabeler[T interface {
+	comparable
+	metav1.Object
+}](labeler *strays.Labeler, kind label.Kind, all *objects.Objects[T]) {
+	var none T
+	all.OnChange(func(before, after T) {
+		if after == none {
+			labeler.Left(kind, objects.Key(before))
+			return
+		}
+		labeler.Seen(kind, after)
+	})
+}
+
+// Open has the controllers hear of the objects of slots, and the labeler of what should be in them.
+func (s *slots) Open(slots []int) {
+	s.Set.Open(slots)
+	s.labeler.Opened(slots)
+	s.alone.Opened(slots)
+	s.classes.Open(slots)
+	s.ofClasses.Opened()
+}
+
+// showClasses has the controller of MachineClasses see them.
+func (s *slots) showClasses(o options, f *fleet, controller *machineclass.Controller) {
+	s.ofClasses = controller
+	s.classes = grants.NewClasses(grants.ClassesConfig{
+		Machines: f.machines.MachineV1alpha1(), Metadata: f.metadata, View: f.view, Namespace: o.namespace,
+		Look: controller.Enqueue, Clock: clock.RealClock{},
+	})
+}
+
+// Run watches and labels until ctx ends.
+func (s *slots) Run(ctx context.Context) {
+	var running sync.WaitGroup
+	running.Go(func() { s.Set.Run(ctx) })
+	running.Go(func() { s.classes.Run(ctx) })
+	running.Go(func() {
+		if err := s.alone.Start(ctx); err == nil {
+			s.alone.Run(ctx)
+		}
+	})
+	running.Go(func() {
+		if err := s.strays.Start(ctx); err == nil {
+			s.labeler.Run(ctx)
+		}
+	})
+	running.Wait()
+}
+
+// known finds an object of our slots.
+func (s *slots) known(kind label.Kind, key types.NamespacedName) (metav1.Object, bool) {
+	switch kind {
+	case label.Deployment:
+		return s.view.Deployments.Get(key)
+	case label.Set:
+		return s.view.Sets.Get(key)
+	case label.Machine:
+		return s.view.Machines.Get(key)
+	case label.Node:
+		return s.nodes.Get(key)
+	}
+	return nil, false
+}
+
+// gate admits keys of a kind whose objects say by their label in which slot they are. enqueue has a key looked at again.
+func (s *slots) gate(kind label.Kind, enqueue func(types.NamespacedName)) runner.Gate[types.NamespacedName] {
+	inner := shard.NewGate(s.fence, func(key types.NamespacedName) (int, bool) {
+		obj, known := s.known(kind, key)
+		if !known {
+			return 0, false
+		}
+		return label.Read(obj.GetLabels()[v1alpha1.LabelSlot], s.spread.Count())
+	})
+	return s.labeler.Doors().Gate(kind, inner, enqueue)
+}
+
+// changing is what a machine weighs while it is made, deleted or unhealthy: it is worked on several times, and a quiet one
+// hardly ever.
+const changing = 4
+
+// weigh tells the weights of our slots.
+func (s *slots) weigh() map[int]int64 {
+	weights := map[int]int64{}
+	for _, m := range s.view.Machines.All() {
+		slot, labelled := label.Read(m.Labels[v1alpha1.LabelSlot], s.spread.Count())
+		switch {
+		case !labelled:
+		case m.DeletionTimestamp != nil || m.Status.CurrentStatus.Phase != v1alpha1.MachineRunning:
+			weights[slot] += changing
+		default:
+			weights[slot]++
+		}
+	}
+	return weights
+}
+
+// sharedGate admits keys of objects that several roots share: their own key decides their slot.
+func (s *slots) sharedGate() runner.Gate[types.NamespacedName] {
+	return shard.NewGate(s.fence, func(key types.NamespacedName) (int, bool) {
+		return s.spread.Of(key.Namespace, key.Name), true
+	})
+}
+
+// strayNode says whether the target cluster has a Node of that name that is in no slot.
+func (s *slots) strayNode(name string) bool {
+	return s.strays.Has(label.Node, types.NamespacedName{Name: name})
+}
+
+// onStrayNode has f told of every Node in no slot that appears or changes.
+func (s *slots) onStrayNode(f func(name string, uid types.UID)) error {
+	return s.strays.OnChange(func(o label.Object, gone bool) {
+		if o.Kind == label.Node && !gone {
+			f(o.Name, o.UID)
+		}
+	})
+}

@@ -1,0 +1,35 @@
+package archtest
+
+import (
+	"fmt"
+	"go/ast"
+	"slices"
+)
+
+// clientConstructors make what can reach an API server.
+var clientConstructors = []string{
+	"NewForConfig", "NewForConfigOrDie", "NewForConfigAndClient", "NewForConfigAndClientOrDie",
+	"HTTPClientFor", "TransportFor", "RESTClientFor", "RESTClientForConfigAndClient", "UnversionedRESTClientFor",
+	"InClusterConfig", "BuildConfigFromFlags", "BuildConfigFromKubeconfigGetter",
+}
+
+// clientsAreFenced: cmd makes all clients, and puts the Fence below each. The store of Leases makes its own from a
+// configuration that has it already, to have connections of its own.
+func clientsAreFenced(files []goFile) (findings []string) {
+	for _, f := range files {
+		if f.inside("cmd") || f.inside("lab") || f.inside("e2e") || f.isTest() || f.isGenerated() || f.path == "membership/store.go" {
+			continue
+		}
+		ast.Inspect(f.syntax, func(n ast.Node) bool {
+			call, ok := n.(*ast.CallExpr)
+			if !ok {
+				return true
+			}
+			if function, ok := call.Fun.(*ast.SelectorExpr); ok && slices.Contains(clientConstructors, function.Sel.Name) {
+				findings = append(findings, fmt.Sprintf("%s calls %s: take a client that cmd has made, with the Fence below it", f.at(call), function.Sel.Name))
+			}
+			return true
+		})
+	}
+	return findings
+}

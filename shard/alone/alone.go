@@ -1,0 +1,342 @@
+package alone
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"strconv"
+	"sync"
+	"time"
+
+	"go.opentelemetry.io/otel/trace"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/client-go/informers"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/metadata"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/klog/v2"
+	"k8s.io/utils/clock"
+
+	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
+	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/runner"
+	"github.com/machine-controller-fleet/machine-controller-fleet/shard/alone/claim"
+)
+
+// Name of the runner in metrics, logs and spans.
+const Name = "alone"
+
+const (
+	// forGood is the duration that the fleet claims a Lease for. It is written once, and ends when the fleet gives it up.
+	forGood = math.MaxInt32 * time.Second
+	// lookAgain is how often a namespace that is served is looked at for whether it still has a root, and retry when a
+	// write is tried again that came too late.
+	lookAgain, retry = 10 * time.Minute, time.Second
+)
+
+// names of the two Leases, in the order of claim.World.
+func names() [2]string {
+	return [2]string{v1alpha1.LeaseManager, v1alpha1.LeaseMachineController}
+}
+
+// Key is the work of the holder of one slot for one namespace.
+type Key struct {
+	Namespace string
+	Slot      int
+}
+
+// String is the key in logs and traces.
+func (k Key) String() string { return k.Namespace + "/slot " + strconv.Itoa(k.Slot) }
+
+// Config is what Alone needs. All but Namespace, Metrics and Tracer are required.
+type Config struct {
+	// Client reads and writes Leases, Metadata lists roots, in the control cluster.
+	Client   kubernetes.Interface
+	Metadata metadata.Interface
+	// Namespace is the only one that is served; "" means all.
+	Namespace string
+	// Fleet is the holderIdentity of the fleet: the same for all replicas, and no other fleet's.
+	Fleet string
+	// SlotOf returns the slot of a namespace's name.
+	SlotOf func(namespace string) int
+	// Gate admits the work of a slot, with its ownership in the context.
+	Gate runner.Gate[Key]
+	// Changed is told of every namespace whose Leases have changed hands: it may be served now, or not any more.
+	Changed func(namespace string)
+	// Refused is told, once for each, of a namespace with a root of ours that another holder keeps us out of.
+	Refused func(namespace, other string)
+	Clock   clock.WithTicker
+	Metrics *runner.Metrics
+	Tracer  trace.Tracer
+}
+
+// Alone sees to the Leases. Make one with New.
+type Alone struct {
+	cfg       Config
+	runner    *runner.Runner[Key]
+	informers [2]cache.SharedIndexInformer
+
+	mu    sync.Mutex
+	since [2]map[string]time.Time // when each Lease was first seen as it is, by namespace
+	told  map[string]string       // who keeps us out of a namespace
+}
+
+// New makes an Alone, which watches from Start on.
+func New(cfg Config) (*Alone, error) {
+	a := &Alone{cfg: cfg, told: map[string]string{}}
+	var errs []error
+	for i, name := range names() {
+		a.since[i] = map[string]time.Time{}
+		a.informers[i] = informers.NewSharedInformerFactoryWithOptions(cfg.Client, 0, informers.WithNamespace(cfg.Namespace),
+			informers.WithTweakListOptions(func(options *metav1.ListOptions) {
+				options.FieldSelector = fields.OneTermEqualSelector(metav1.ObjectNameField, name).String()
+			})).Coordination().V1().Leases().Informer()
+		_, err := a.informers[i].AddEventHandler(cache.ResourceEventHandlerFuncs{
+			AddFunc:    func(obj any) { a.changed(i, nil, obj) },
+			UpdateFunc: func(before, after any) { a.changed(i, before, after) },
+			DeleteFunc: func(obj any) { a.changed(i, obj, nil) },
+		})
+		errs = append(errs, err)
+	}
+	run, err := runner.New(runner.Config[Key]{
+		Name: Name, Reconcile: a.reconcile, Workers: 4, Gate: cfg.Gate, Clock: cfg.Clock, Metrics: cfg.Metrics, Tracer: cfg.Tracer,
+	})
+	a.runner = run
+	return a, errors.Join(append(errs, err)...)
+}
+
+// Start begins to watch, until ctx ends. It returns when the Leases are known, or ctx has ended.
+func (a *Alone) Start(ctx context.Context) error {
+	for _, informer := range a.informers {
+		go informer.RunWithContext(ctx)
+	}
+	for i, informer := range a.informers {
+		if !cache.WaitForCacheSync(ctx.Done(), informer.HasSynced) {
+			return fmt.Errorf("the Leases %s could not be listed in time", names()[i])
+		}
+	}
+	return nil
+}
+
+// Run takes and gives up Leases until ctx ends.
+func (a *Alone) Run(ctx context.Context) { a.runner.Run(ctx) }
+
+// Opened has the namespaces looked at whose slots this replica has begun to serve.
+func (a *Alone) Opened(slots []int) {
+	opened := map[int]bool{}
+	for _, slot := range slots {
+		opened[slot] = true
+	}
+	for _, informer := range a.informers {
+		for _, obj := range informer.GetStore().List() {
+			if lease, ok := obj.(*coordinationv1.Lease); ok && opened[a.cfg.SlotOf(lease.Namespace)] {
+				a.runner.Enqueue(Key{lease.Namespace, a.cfg.SlotOf(lease.Namespace)})
+			}
+		}
+	}
+}
+
+// Served says whether the fleet may work in a namespace. slot is the one in which there is something to do: if the
+// namespace is not served, its holder asks for it.
+func (a *Alone) Served(namespace string, slot int) bool {
+	leases := a.see(namespace)
+	if claim.Served(a.cfg.Fleet, leases) {
+		return true
+	}
+	if !leases[0].Exists && !leases[1].Exists {
+		a.runner.Enqueue(Key{namespace, slot})
+	}
+	a.tell(namespace, claim.Decide(claim.World{Now: a.cfg.Clock.Now(), Fleet: a.cfg.Fleet, Leases: leases, Roots: true}).Other)
+	return false
+}
+
+// tell says once who keeps us out; "" means nobody any more.
+func (a *Alone) tell(namespace, other string) {
+	a.mu.Lock()
+	known := a.told[namespace]
+	if other == "" {
+		delete(a.told, namespace)
+	} else {
+		a.told[namespace] = other
+	}
+	a.mu.Unlock()
+	if other != "" && other != known {
+		a.cfg.Refused(namespace, other)
+	}
+}
+
+// CountRefused returns how many namespaces with roots of ours others keep us out of.
+func (a *Alone) CountRefused() int {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return len(a.told)
+}
+
+// changed notes when a Lease was seen to change. A renewal starts the time anew; more is looked at only when the Lease
+// came, went, or changed hands.
+func (a *Alone) changed(which int, before, after any) {
+	was, is := leaseOf(before), leaseOf(after)
+	if was == nil && is == nil {
+		return
+	}
+	namespace := cmp.Or(is, was).Namespace
+	moved := was == nil || is == nil || holderOf(was) != holderOf(is)
+	a.mu.Lock()
+	if moved {
+		delete(a.told, namespace)
+	}
+	switch {
+	case is == nil:
+		delete(a.since[which], namespace)
+	case was == nil || was.ResourceVersion != is.ResourceVersion:
+		a.since[which][namespace] = a.cfg.Clock.Now()
+	}
+	a.mu.Unlock()
+	if moved {
+		a.runner.Enqueue(Key{namespace, a.cfg.SlotOf(namespace)})
+		a.cfg.Changed(namespace)
+	}
+}
+
+func leaseOf(obj any) *coordinationv1.Lease {
+	if unknown, ok := obj.(cache.DeletedFinalStateUnknown); ok {
+		obj = unknown.Obj
+	}
+	lease, _ := obj.(*coordinationv1.Lease)
+	return lease
+}
+
+func holderOf(lease *coordinationv1.Lease) string {
+	if lease.Spec.HolderIdentity == nil {
+		return ""
+	}
+	return *lease.Spec.HolderIdentity
+}
+
+// cached returns a Lease as the watch shows it; nil when it shows none.
+func (a *Alone) cached(which int, namespace string) *coordinationv1.Lease {
+	obj, _, err := a.informers[which].GetStore().GetByKey(namespace + "/" + names()[which])
+	if err != nil {
+		return nil
+	}
+	return leaseOf(obj)
+}
+
+func (a *Alone) see(namespace string) (leases [2]claim.Lease) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for i := range leases {
+		lease := a.cached(i, namespace)
+		if lease == nil {
+			continue
+		}
+		leases[i] = claim.Lease{Exists: true, Holder: holderOf(lease), Since: a.since[i][namespace]}
+		if lease.Spec.LeaseDurationSeconds != nil {
+			leases[i].Duration = time.Duration(*lease.Spec.LeaseDurationSeconds) * time.Second
+		}
+		if leases[i].Since.IsZero() { // the handler is about to hear of it
+			leases[i].Since = a.cfg.Clock.Now()
+		}
+	}
+	return leases
+}
+
+// reconcile asks for a namespace, or, as the holder of the slot of its name, takes it or gives it up.
+func (a *Alone) reconcile(ctx context.Context, key Key) (runner.Result, error) {
+	leases := a.see(key.Namespace)
+	if key.Slot != a.cfg.SlotOf(key.Namespace) {
+		if leases[0].Exists || leases[1].Exists {
+			return runner.Result{}, nil
+		}
+		return runner.Result{}, a.ask(ctx, key.Namespace)
+	}
+	w := claim.World{Now: a.cfg.Clock.Now(), Fleet: a.cfg.Fleet, Leases: leases, Roots: true}
+	verdict := claim.Decide(w)
+	served := claim.Served(a.cfg.Fleet, leases)
+	if verdict.Do == claim.Take || served {
+		var err error
+		if w.Roots, err = a.hasRoots(ctx, key.Namespace); err != nil {
+			return runner.Result{}, err
+		}
+		verdict = claim.Decide(w)
+	}
+	again := verdict.Wake
+	if served && verdict.Do == claim.Rest {
+		again = lookAgain
+	}
+	for i, concerned := range verdict.Which {
+		if !concerned {
+			continue
+		}
+		done, err := a.write(ctx, i, key.Namespace, verdict.Do)
+		if err != nil {
+			return runner.Result{}, err
+		}
+		if !done {
+			again = retry
+		}
+	}
+	return runner.Result{RequeueAfter: again}, nil
+}
+
+// ask makes a Lease without a holder, which has the holder of the slot of the namespace's name look at it.
+func (a *Alone) ask(ctx context.Context, namespace string) error {
+	_, err := a.cfg.Client.CoordinationV1().Leases(namespace).Create(ctx,
+		&coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: v1alpha1.LeaseManager}}, metav1.CreateOptions{})
+	if err != nil && !apierrors.IsAlreadyExists(err) && !apierrors.IsNotFound(err) && !apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause) {
+		return fmt.Errorf("ask for namespace %s: %w", namespace, err)
+	}
+	return nil
+}
+
+// write takes a Lease or gives it up; done is false when it has changed since it was seen.
+func (a *Alone) write(ctx context.Context, which int, namespace string, do claim.Action) (done bool, err error) {
+	name := names()[which]
+	lease, cached := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}, a.cached(which, namespace)
+	if cached != nil {
+		lease = cached.DeepCopy()
+	}
+	holder, duration, now := a.cfg.Fleet, int32(forGood/time.Second), metav1.NewMicroTime(a.cfg.Clock.Now())
+	if do == claim.Give {
+		holder, duration = "", 1 // as Machine Controller Manager's own elector leaves it
+	}
+	lease.Spec.HolderIdentity, lease.Spec.LeaseDurationSeconds = &holder, &duration
+	lease.Spec.AcquireTime, lease.Spec.RenewTime = &now, &now
+	leases := a.cfg.Client.CoordinationV1().Leases(namespace)
+	if cached == nil {
+		_, err = leases.Create(ctx, lease, metav1.CreateOptions{})
+	} else {
+		_, err = leases.Update(ctx, lease, metav1.UpdateOptions{})
+	}
+	switch {
+	case apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) || apierrors.IsNotFound(err):
+		a.mu.Lock()
+		a.since[which][namespace] = a.cfg.Clock.Now() // it has changed, and the watch is about to show it
+		a.mu.Unlock()
+		return false, nil
+	case err != nil:
+		return false, fmt.Errorf("write Lease %s/%s: %w", namespace, name, err)
+	}
+	klog.FromContext(ctx).Info("A Lease of Machine Controller Manager has changed hands", "namespace", namespace, "lease", name, "holder", holder)
+	return true, nil
+}
+
+// hasRoots says whether there is anything in a namespace that has or is a root.
+func (a *Alone) hasRoots(ctx context.Context, namespace string) (bool, error) {
+	for _, resource := range []string{"machinedeployments", "machinesets", "machines"} {
+		list, err := a.cfg.Metadata.Resource(v1alpha1.SchemeGroupVersion.WithResource(resource)).Namespace(namespace).
+			List(ctx, metav1.ListOptions{Limit: 1})
+		if err != nil {
+			return false, fmt.Errorf("look for %s in namespace %s: %w", resource, namespace, err)
+		}
+		if len(list.Items) > 0 {
+			return true, nil
+		}
+	}
+	return false, nil
+}

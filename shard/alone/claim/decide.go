@@ -1,0 +1,90 @@
+package claim
+
+import (
+	"time"
+)
+
+// Unchanged is how long a Lease that names another holder has to be unchanged, at the least, before it is taken.
+const Unchanged = 15 * time.Second
+
+// Lease is one of the two Leases of a namespace, as it is seen.
+type Lease struct {
+	// Exists is false when there is none of that name.
+	Exists bool
+	// Holder is its holderIdentity; "" when nobody holds it.
+	Holder string
+	// Since is when, by our own clock, it was first seen as it is now.
+	Since time.Time
+	// Duration is for how long its holder claims it after a change. Machine Controller Manager says 15 s and renews; a
+	// fleet says once that it stays.
+	Duration time.Duration
+}
+
+// World is what a decision about one namespace rests on.
+type World struct {
+	Now time.Time
+	// Fleet is the holderIdentity of the fleet.
+	Fleet string
+	// Leases are the two, in any order.
+	Leases [2]Lease
+	// Roots says whether the namespace has a root.
+	Roots bool
+}
+
+// Action is what to do with the Leases.
+type Action int
+
+// The actions.
+const (
+	// Rest leaves them as they are.
+	Rest Action = iota
+	// Take makes the fleet the holder of those in Verdict.Which.
+	Take
+	// Give empties those in Verdict.Which.
+	Give
+)
+
+// Verdict is a decision.
+type Verdict struct {
+	Do Action
+	// Which of the two Leases the action is about.
+	Which [2]bool
+	// Other is the holder that keeps the fleet out; "" when nobody does.
+	Other string
+	// Wake is when to look again, from now; 0 means when a Lease changes.
+	Wake time.Duration
+}
+
+// Served says whether the fleet may work in the namespace: it holds both Leases.
+func Served(fleet string, leases [2]Lease) bool {
+	return leases[0].isOf(fleet) && leases[1].isOf(fleet)
+}
+
+// Decide says what to do with the Leases of a namespace.
+func Decide(w World) Verdict {
+	var v Verdict
+	var held [2]bool
+	for i, lease := range w.Leases {
+		held[i] = lease.isOf(w.Fleet)
+		if held[i] || !lease.Exists || lease.Holder == "" {
+			continue
+		}
+		if left := max(Unchanged, lease.Duration) - w.Now.Sub(lease.Since); left > 0 {
+			v.Other, v.Wake = lease.Holder, max(v.Wake, left)
+		}
+	}
+	switch {
+	case !w.Roots || v.Other != "":
+		if held[0] || held[1] {
+			v.Do, v.Which = Give, held
+		}
+		if !w.Roots {
+			v.Other, v.Wake = "", 0 // nobody is kept out who does not want in
+		}
+	case !held[0] || !held[1]:
+		v.Do, v.Which = Take, [2]bool{!held[0], !held[1]}
+	}
+	return v
+}
+
+func (l Lease) isOf(holder string) bool { return l.Exists && l.Holder == holder }

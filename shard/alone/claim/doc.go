@@ -1,0 +1,8 @@
+// Package claim decides whether the fleet is alone in a namespace, from the two Leases that Machine Controller Manager
+// holds where it works. It is pure: the time is a value.
+//
+// Guarantees: a Lease that somebody else renews is never taken; both are taken or none; what is held is given up when the
+// other is somebody else's.
+// Not guaranteed: that a Lease is as it was seen. Every write carries the resourceVersion, and of a Lease that is taken
+// from somebody it is the one that was seen for the whole time.
+package claim

@@ -1,0 +1,174 @@
+package label
+
+import (
+	"cmp"
+	"slices"
+
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// Slots is how keys fall into slots.
+type Slots struct {
+	// Count of the slots.
+	Count int
+	// Of returns the slot of a root, from 0 to Count-1.
+	Of func(namespace, root string) int
+}
+
+// Fit says how an object's label stands to the slot of its root.
+type Fit int
+
+// The fits.
+const (
+	Fits Fit = iota
+	// Stray has no label, or one that no slot has.
+	Stray
+	// Misfit names another slot.
+	Misfit
+)
+
+// Judge compares a label with the slot that it should name. actor is the slot whose holder may write it.
+func (s Slots) Judge(value string, want int) (fit Fit, actor int) {
+	switch named, ok := Read(value, s.Count); {
+	case !ok:
+		return Stray, want
+	case named != want:
+		return Misfit, named
+	}
+	return Fits, want
+}
+
+// Forest is what one live read showed of a namespace, with the Nodes of its Machines.
+type Forest struct {
+	objects []Object
+	byUID   map[types.UID]Object
+	nodes   map[string]Object
+}
+
+// Plant makes a Forest of the objects of a namespace and of Nodes, of which those that no Machine names are left out.
+func Plant(objects, nodes []Object) Forest {
+	f := Forest{objects: objects, byUID: map[types.UID]Object{}, nodes: map[string]Object{}}
+	for _, o := range objects {
+		f.byUID[o.UID] = o
+	}
+	for _, n := range nodes {
+		f.nodes[n.Name] = n
+	}
+	return f
+}
+
+// Root returns the root of an object of the forest. ok is false when a parent is missing: the garbage collector is about
+// to take such an object apart or to make a root of it, and until then whatever label it has is good.
+func (f Forest) Root(o Object) (root Object, ok bool) {
+	for range Kinds() {
+		if o.Parent == "" {
+			return o, true
+		}
+		parent, known := f.byUID[o.Parent]
+		if !known {
+			return o, false
+		}
+		o = parent
+	}
+	return o, false // more levels than there are kinds
+}
+
+// Tree is what of a root and of all below it does not fit.
+type Tree struct {
+	// Root of the tree. A MachineDeployment, MachineSet and Machine of one name are one tree: they share a slot.
+	Root types.NamespacedName
+	// Slot that all of the tree should name.
+	Slot  int
+	unfit []unfit
+}
+
+type unfit struct {
+	Object
+	actor int  // the slot whose holder labels it
+	moves bool // from one slot to another
+}
+
+// Trees returns the trees of the forest that do not fit, in the order of their roots.
+func (f Forest) Trees(slots Slots) []Tree {
+	byRoot := map[types.NamespacedName]*Tree{}
+	for _, o := range f.objects {
+		top, whole := f.Root(o)
+		want := slots.Of(top.Namespace, top.Name)
+		fit, actor := slots.Judge(o.Slot, want)
+		if fit == Misfit && !whole {
+			continue
+		}
+		tree := byRoot[top.Key()]
+		if tree == nil {
+			tree = &Tree{Root: top.Key(), Slot: want}
+			byRoot[top.Key()] = tree
+		}
+		if fit != Fits {
+			tree.unfit = append(tree.unfit, unfit{Object: o, actor: actor, moves: fit == Misfit})
+		}
+		// Nobody but the holder of its Machine acts on a Node, whatever slot it names: that holder labels it.
+		if node, known := f.nodes[o.NodeName]; known && o.Kind == Machine && node.Slot != Value(want) {
+			tree.unfit = append(tree.unfit, unfit{Object: node, actor: actor})
+		}
+	}
+	var trees []Tree
+	for _, tree := range byRoot {
+		if !tree.Fits() {
+			trees = append(trees, *tree)
+		}
+	}
+	slices.SortFunc(trees, func(a, b Tree) int { return cmp.Compare(a.Root.String(), b.Root.String()) })
+	return trees
+}
+
+// Done returns the tree without an object that was labelled.
+func (t Tree) Done(o Object) Tree {
+	t.unfit = slices.DeleteFunc(slices.Clone(t.unfit), func(u unfit) bool { return u.Kind == o.Kind && u.Name == o.Name })
+	return t
+}
+
+// Fits says that nothing is left to be labelled.
+func (t Tree) Fits() bool { return len(t.unfit) == 0 }
+
+// Next returns what the holder of the acting slot labels now: its objects of the lowest kind that has any to be labelled,
+// in any order. There are none when the tree fits, and when other holders have to act first.
+func (t Tree) Next(acting int) []Object {
+	for _, kind := range Kinds() {
+		var mine []Object
+		open := false
+		for _, o := range t.unfit {
+			if o.Kind == kind {
+				open = true
+				if o.actor == acting {
+					mine = append(mine, o.Object)
+				}
+			}
+		}
+		if open {
+			return mine
+		}
+	}
+	return nil
+}
+
+// Moving returns what the holder of the acting slot gives to another: it has to see to it that nothing is in flight for
+// these objects before it labels anything of the tree.
+func (t Tree) Moving(acting int) []Object {
+	var moving []Object
+	for _, o := range t.unfit {
+		if o.moves && o.actor == acting {
+			moving = append(moving, o.Object)
+		}
+	}
+	return moving
+}
+
+// Actors returns the slots whose holders have something to label, in order.
+func (t Tree) Actors() []int {
+	var actors []int
+	for _, o := range t.unfit {
+		actors = append(actors, o.actor)
+	}
+	slices.Sort(actors)
+	return slices.Compact(actors)
+}

@@ -1,0 +1,411 @@
+package strays
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"go.opentelemetry.io/otel/trace"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/metadata"
+	"k8s.io/client-go/util/flowcontrol"
+	"k8s.io/utils/clock"
+
+	machineclient "github.com/machine-controller-fleet/machine-controller-fleet/client/clientset/versioned/typed/machine/v1alpha1"
+	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/runner"
+	"github.com/machine-controller-fleet/machine-controller-fleet/shard/label"
+)
+
+// Name of the runner in metrics, logs and spans.
+const Name = "slot-labels"
+
+const (
+	// DefaultPace is how many labels a replica writes in a second: 10,000 machines with their Nodes are 20,000 writes, which
+	// are to be done within a minute.
+	DefaultPace = 500
+	// defaultWorkers is how many slots of a replica are labelled at a time, and parallel how many objects of each.
+	defaultWorkers, parallel = 32, 8
+	// passTime bounds one pass, so that a slot is handed over before all of it is labelled.
+	passTime = 2 * time.Second
+	// lookAgain is when a tree is read again for which other holders have to act first, should no event tell.
+	lookAgain = 5 * time.Second
+)
+
+// Config is what a Labeler needs. All but Served, Workers, Pace, Metrics and Tracer are required.
+type Config struct {
+	// Control and Target read and write metadata of the two clusters; Machines lists parents with their selectors.
+	Control, Target metadata.Interface
+	Machines        machineclient.MachineV1alpha1Interface
+	Watch           *Watch
+	Slots           label.Slots
+	// Known returns an object of the slots of this replica, as its caches show it.
+	Known func(kind label.Kind, key types.NamespacedName) (metav1.Object, bool)
+	// Served says whether a namespace may be touched, and is told in which of our slots there is something to do; nil means
+	// every one.
+	Served func(namespace string, slot int) bool
+	// Gate admits the work of a slot, with its ownership in the context.
+	Gate runner.Gate[Key]
+	// Workers is how many slots are labelled at a time; default 32. Pace is writes a second; default DefaultPace.
+	Workers, Pace int
+	Clock         clock.WithTicker
+	Metrics       *runner.Metrics
+	Tracer        trace.Tracer
+}
+
+// Labeler labels strays, and gives misfits to the slots that they belong to. Make one with New, before the Watch starts.
+type Labeler struct {
+	cfg    Config
+	doors  *Doors
+	runner *runner.Runner[Key]
+	reader *reader
+	pace   flowcontrol.RateLimiter
+
+	mu       sync.Mutex
+	suspects map[Key]map[object]bool // own objects that seem to name the wrong slot
+	closing  map[Key]map[object]bool // those behind closed doors
+}
+
+// New makes a Labeler.
+func New(cfg Config) (*Labeler, error) {
+	if cfg.Workers == 0 {
+		cfg.Workers = defaultWorkers
+	}
+	if cfg.Pace == 0 {
+		cfg.Pace = DefaultPace
+	}
+	l := &Labeler{
+		cfg:      cfg,
+		reader:   &reader{metadata: cfg.Control, rounds: map[string]*round{}},
+		pace:     flowcontrol.NewTokenBucketRateLimiterWithClock(float32(cfg.Pace), parallel, cfg.Clock),
+		suspects: map[Key]map[object]bool{}, closing: map[Key]map[object]bool{},
+	}
+	l.doors = NewDoors(l.mayEnter)
+	var err error
+	l.runner, err = runner.New(runner.Config[Key]{
+		Name: Name, Reconcile: l.reconcile, Workers: cfg.Workers, Gate: cfg.Gate,
+		Clock: cfg.Clock, Metrics: cfg.Metrics, Tracer: cfg.Tracer,
+	})
+	if err != nil {
+		return nil, err
+	}
+	return l, cfg.Watch.OnChange(l.strayChanged)
+}
+
+// Doors returns the doors that the gates of the controllers of MachineDeployments, MachineSets and Machines go through.
+func (l *Labeler) Doors() *Doors { return l.doors }
+
+// Run labels until ctx ends.
+func (l *Labeler) Run(ctx context.Context) { l.runner.Run(ctx) }
+
+// Opened has the strays of slots looked at that this replica has begun to serve.
+func (l *Labeler) Opened(slots []int) {
+	for _, kind := range label.Kinds() {
+		if kind == label.Node {
+			continue
+		}
+		for _, stray := range l.cfg.Watch.all(kind) {
+			for _, key := range l.keys(stray) {
+				if slices.Contains(slots, key.Slot) {
+					l.runner.Enqueue(key)
+				}
+			}
+		}
+	}
+}
+
+// NamespaceChanged has a namespace looked at that may be served now.
+func (l *Labeler) NamespaceChanged(namespace string) {
+	for _, stray := range l.cfg.Watch.in(namespace) {
+		l.strayChanged(stray, false)
+	}
+	l.doors.Retry(namespace)
+}
+
+// Seen is told of every object of the slots of this replica that appears or changes.
+func (l *Labeler) Seen(kind label.Kind, meta metav1.Object) {
+	o := label.Of(kind, meta)
+	root, known := l.root(o)
+	named, labelled := label.Read(o.Slot, l.cfg.Slots.Count)
+	switch {
+	case !labelled:
+		return // its slot was lost; the Watch tells of it
+	case known && l.cfg.Slots.Of(root.Namespace, root.Name) == named:
+		l.doors.Open(kind, o.Key())
+	default:
+		key := Key{o.Namespace, named}
+		l.mu.Lock()
+		note(l.suspects, key, object{kind, o.Key()})
+		l.mu.Unlock()
+		l.runner.EnqueueAfter(key, time.Second) // its parent may come into the cache a moment later
+	}
+	if kind == label.Set { // the parent without which nothing was known of a stray
+		for _, stray := range l.cfg.Watch.in(o.Namespace) {
+			if stray.Parent == o.UID {
+				l.strayChanged(stray, false)
+			}
+		}
+	}
+}
+
+// Left is told of every object of the slots of this replica that is gone or has left them.
+func (l *Labeler) Left(kind label.Kind, key types.NamespacedName) { l.doors.Forget(kind, key) }
+
+func note(in map[Key]map[object]bool, key Key, o object) {
+	if in[key] == nil {
+		in[key] = map[object]bool{}
+	}
+	in[key][o] = true
+}
+
+// strayChanged has a stray labelled by whoever may have to. Nodes are labelled with their machines.
+func (l *Labeler) strayChanged(stray label.Object, gone bool) {
+	if stray.Kind == label.Node {
+		return
+	}
+	if gone {
+		if len(l.cfg.Watch.in(stray.Namespace)) == 0 {
+			l.doors.Retry(stray.Namespace)
+		}
+		return
+	}
+	for _, key := range l.keys(stray) {
+		l.runner.Enqueue(key)
+	}
+}
+
+// keys are the slots whose holder may have to label a stray: that of its root. While the caches do not show a parent,
+// which then is in the slot of another replica or gone, the holder of the slot of the stray's own name looks, live.
+func (l *Labeler) keys(stray label.Object) []Key {
+	own := Key{stray.Namespace, l.cfg.Slots.Of(stray.Namespace, stray.Name)}
+	root, known := l.root(stray)
+	if !known {
+		return []Key{own}
+	}
+	keys := []Key{{root.Namespace, l.cfg.Slots.Of(root.Namespace, root.Name)}}
+	if stray.Kind == label.Set && stray.Parent != "" {
+		if _, ok := l.find(label.Deployment, root, stray.Parent); !ok {
+			keys = append(keys, own)
+		}
+	}
+	return keys
+}
+
+// root climbs to the root of an object, as far as the caches show it. The name of a MachineDeployment is known without.
+func (l *Labeler) root(o label.Object) (root types.NamespacedName, known bool) {
+	parent := types.NamespacedName{Namespace: o.Namespace, Name: o.ParentName}
+	switch {
+	case o.Parent == "":
+		return o.Key(), true
+	case o.Kind == label.Set:
+		return parent, true
+	}
+	set, ok := l.find(label.Set, parent, o.Parent)
+	if !ok {
+		return root, false
+	}
+	return l.root(set)
+}
+
+func (l *Labeler) find(kind label.Kind, key types.NamespacedName, uid types.UID) (label.Object, bool) {
+	o, ok := l.cfg.Watch.get(kind, key)
+	if !ok {
+		meta, known := l.cfg.Known(kind, key)
+		if !known {
+			return label.Object{}, false
+		}
+		o = label.Of(kind, meta)
+	}
+	return o, o.UID == uid
+}
+
+// mayEnter keeps controllers out of namespaces that are not served, and from roots with strays below.
+func (l *Labeler) mayEnter(kind label.Kind, key types.NamespacedName) bool {
+	if l.cfg.Served != nil && !l.cfg.Served(key.Namespace, l.cfg.Slots.Of(key.Namespace, key.Name)) {
+		return false
+	}
+	if kind == label.Machine { // its Node is no stray that could be below it: it labels that itself
+		return true
+	}
+	return !slices.ContainsFunc(l.cfg.Watch.in(key.Namespace), func(stray label.Object) bool {
+		root, known := l.root(stray)
+		return known && root == key
+	})
+}
+
+// concerns says whether the caches show anything that the holder of the slot may have to label.
+func (l *Labeler) concerns(key Key) bool {
+	l.mu.Lock()
+	suspects := slices.Collect(maps.Keys(l.suspects[key]))
+	l.mu.Unlock()
+	if slices.ContainsFunc(suspects, l.seemsMisfit) {
+		return true
+	}
+	l.clear(key)
+	return slices.ContainsFunc(l.cfg.Watch.in(key.Namespace), func(stray label.Object) bool {
+		return slices.Contains(l.keys(stray), key)
+	})
+}
+
+// seemsMisfit says that the caches show an object, and not that its label fits.
+func (l *Labeler) seemsMisfit(o object) bool {
+	meta, known := l.cfg.Known(o.kind, o.key)
+	if !known {
+		return false
+	}
+	found := label.Of(o.kind, meta)
+	root, known := l.root(found)
+	return !known || label.Value(l.cfg.Slots.Of(root.Namespace, root.Name)) != found.Slot
+}
+
+// clear drops the suspicion of all objects of a key.
+func (l *Labeler) clear(key Key) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	delete(l.suspects, key)
+}
+
+// reconcile labels what the holder of a slot has to label in a namespace.
+func (l *Labeler) reconcile(ctx context.Context, key Key) (runner.Result, error) {
+	if !l.concerns(key) {
+		l.closeDoors(key, nil)
+		return runner.Result{}, nil
+	}
+	if l.cfg.Served != nil && !l.cfg.Served(key.Namespace, key.Slot) {
+		return runner.Result{}, nil // NamespaceChanged tells when it is
+	}
+	objects, err := l.reader.read(ctx, key.Namespace)
+	if err != nil {
+		return runner.Result{}, err
+	}
+	forest := label.Plant(objects, l.nodes(objects))
+	adopted, err := l.offer(ctx, forest.Offered(l.cfg.Slots, key.Slot))
+	if err != nil || adopted {
+		return runner.Result{RequeueAfter: time.Millisecond}, err // what is adopted belongs to another tree now
+	}
+	var trees []label.Tree
+	for _, tree := range forest.Trees(l.cfg.Slots) {
+		if slices.Contains(tree.Actors(), key.Slot) {
+			trees = append(trees, tree)
+		}
+	}
+	if len(trees) == 0 {
+		l.clear(key) // whatever the caches made of it
+	}
+	if !l.closeDoors(key, trees) {
+		return runner.Result{RequeueAfter: lookAgain}, nil // the end of the passes that run wakes us
+	}
+	again, err := l.labelTrees(ctx, key, trees)
+	l.doors.Retry(key.Namespace)
+	return runner.Result{RequeueAfter: again}, err
+}
+
+// nodes returns the Nodes that Machines name and that may have to be labelled: strays, and those of our own slots.
+func (l *Labeler) nodes(objects []label.Object) (nodes []label.Object) {
+	for _, o := range objects {
+		if o.NodeName == "" {
+			continue
+		}
+		key := types.NamespacedName{Name: o.NodeName}
+		if stray, ok := l.cfg.Watch.get(label.Node, key); ok {
+			nodes = append(nodes, stray)
+		} else if meta, ok := l.cfg.Known(label.Node, key); ok {
+			nodes = append(nodes, label.Of(label.Node, meta))
+		}
+	}
+	return nodes
+}
+
+// closeDoors keeps passes from what the holder of the slot gives to others, and says whether none runs. What it had
+// closed before and does not give any more is opened again.
+func (l *Labeler) closeDoors(key Key, trees []label.Tree) (quiet bool) {
+	l.mu.Lock()
+	before := l.closing[key]
+	delete(l.closing, key)
+	for _, tree := range trees {
+		for _, o := range tree.Moving(key.Slot) {
+			note(l.closing, key, object{o.Kind, o.Key()})
+		}
+	}
+	now := l.closing[key]
+	l.mu.Unlock()
+	for o := range before {
+		if !now[o] {
+			l.doors.Open(o.kind, o.key)
+		}
+	}
+	quiet = true
+	for o := range now {
+		quiet = l.doors.Close(o.kind, o.key, func() { l.runner.Enqueue(key) }) && quiet
+	}
+	return quiet
+}
+
+// labelTrees labels the trees, one after the other, until the time of a pass is over. again is when to go on; 0 when all
+// is done.
+func (l *Labeler) labelTrees(ctx context.Context, key Key, trees []label.Tree) (again time.Duration, err error) {
+	end := l.cfg.Clock.Now().Add(passTime)
+	var errs []error
+	for _, tree := range trees {
+		for next := tree.Next(key.Slot); len(next) > 0; next = tree.Next(key.Slot) {
+			done, err := l.write(ctx, next, tree.Slot, end)
+			errs = append(errs, err)
+			for _, o := range done {
+				tree = tree.Done(o)
+				l.moved(key, object{o.Kind, o.Key()})
+			}
+			if len(done) < len(next) {
+				break
+			}
+		}
+		switch {
+		case l.cfg.Clock.Now().After(end):
+			return time.Millisecond, errors.Join(errs...)
+		case !tree.Fits():
+			again = lookAgain
+		}
+	}
+	return again, errors.Join(errs...)
+}
+
+// moved leaves the door of an object closed that belongs to another slot now, until the caches show that.
+func (l *Labeler) moved(key Key, o object) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	delete(l.closing[key], o)
+}
+
+// write labels objects, some at a time, until end, and returns those that need it no more.
+func (l *Labeler) write(ctx context.Context, objects []label.Object, slot int, end time.Time) (done []label.Object, err error) {
+	var mu sync.Mutex
+	var errs []error
+	var running sync.WaitGroup
+	turns := make(chan struct{}, parallel)
+	for _, o := range objects {
+		turns <- struct{}{}
+		if err := l.pace.Wait(ctx); err != nil || l.cfg.Clock.Now().After(end) {
+			break
+		}
+		running.Go(func() {
+			defer func() { <-turns }()
+			written, err := l.writeOne(ctx, o, slot)
+			mu.Lock()
+			defer mu.Unlock()
+			if err != nil {
+				errs = append(errs, fmt.Errorf("label %s %s: %w", o.Kind, o.Key(), err))
+			}
+			if written {
+				done = append(done, o)
+			}
+		})
+	}
+	running.Wait()
+	if len(errs) > 1 { // what fails for many fails for one reason
+		return done, fmt.Errorf("%w (and %d more like it)", errs[0], len(errs)-1)
+	}
+	return done, errors.Join(errs...)
+}

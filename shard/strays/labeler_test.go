@@ -1,0 +1,303 @@
+package strays
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"go.uber.org/goleak"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/watch"
+	metadatafake "k8s.io/client-go/metadata/fake"
+	clienttesting "k8s.io/client-go/testing"
+	"k8s.io/utils/clock"
+
+	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
+	machinefake "github.com/machine-controller-fleet/machine-controller-fleet/client/clientset/versioned/fake"
+	"github.com/machine-controller-fleet/machine-controller-fleet/shard/label"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// slots of four; a root has that of the digit that it is named after.
+func slots() label.Slots {
+	return label.Slots{Count: 4, Of: func(_, root string) int { return int(root[0]-'0') % 4 }}
+}
+
+// bench is a Labeler between two clusters, for a replica that holds the slots in held.
+type bench struct {
+	t       *testing.T
+	control *metadatafake.FakeMetadataClient
+	target  *metadatafake.FakeMetadataClient
+	labeler *Labeler
+
+	mu     sync.Mutex
+	held   map[int]bool
+	order  []string // of the writes
+	served bool
+}
+
+func (b *bench) Admit(ctx context.Context, key Key) (context.Context, func(), bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return ctx, func() {}, b.held[key.Slot]
+}
+
+// meta makes the metadata of an object; parent is of the kind above.
+func meta(kind label.Kind, name, slot, parent string) *metav1.PartialObjectMetadata {
+	m := &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{
+		Namespace: "n", Name: name, UID: types.UID(name), ResourceVersion: "1", Labels: map[string]string{"pool": "a"},
+	}}
+	m.APIVersion, m.Kind = v1alpha1.SchemeGroupVersion.String(), kind.String()
+	if kind == label.Node {
+		m.APIVersion, m.Namespace = "v1", ""
+	}
+	if kind == label.Machine {
+		m.Labels[v1alpha1.LabelNode] = "node-" + name
+	}
+	if slot != "" {
+		m.Labels[v1alpha1.LabelSlot] = slot
+	}
+	if parent != "" {
+		yes := true
+		m.OwnerReferences = []metav1.OwnerReference{{Kind: (kind + 1).String(), Name: parent, UID: types.UID(parent), Controller: &yes}}
+	}
+	return m
+}
+
+// fakeCluster is a metadata client whose watches obey label selectors, as an API server's do.
+func fakeCluster(objects ...*metav1.PartialObjectMetadata) *metadatafake.FakeMetadataClient {
+	scheme := metadatafake.NewTestScheme()
+	if err := metav1.AddMetaToScheme(scheme); err != nil {
+		panic(err)
+	}
+	var all []runtime.Object
+	for _, o := range objects {
+		all = append(all, o)
+	}
+	client := metadatafake.NewSimpleMetadataClient(scheme, all...)
+	client.PrependWatchReactor("*", func(action clienttesting.Action) (bool, watch.Interface, error) {
+		w, err := client.Tracker().Watch(action.GetResource(), action.GetNamespace())
+		selector := action.(clienttesting.WatchAction).GetWatchRestrictions().Labels //nolint:errcheck,forcetypeassert // all actions of watches are
+		return true, watch.Filter(w, func(in watch.Event) (watch.Event, bool) {
+			if o, ok := in.Object.(metav1.Object); ok && !selector.Matches(labels.Set(o.GetLabels())) {
+				in.Type = watch.Deleted
+			}
+			return in, true
+		}), err
+	})
+	return client
+}
+
+func newBench(t *testing.T, held []int, objects ...*metav1.PartialObjectMetadata) *bench {
+	t.Helper()
+	b := &bench{t: t, held: map[int]bool{}, served: true}
+	for _, slot := range held {
+		b.held[slot] = true
+	}
+	var control, nodes []*metav1.PartialObjectMetadata
+	for _, o := range objects {
+		if o.Kind == label.Node.String() {
+			nodes = append(nodes, o)
+		} else {
+			control = append(control, o)
+		}
+	}
+	b.control, b.target = fakeCluster(control...), fakeCluster(nodes...)
+	for _, client := range []*metadatafake.FakeMetadataClient{b.control, b.target} {
+		client.PrependReactor("patch", "*", func(action clienttesting.Action) (bool, runtime.Object, error) {
+			b.mu.Lock()
+			defer b.mu.Unlock()
+			b.order = append(b.order, action.(clienttesting.PatchAction).GetName()) //nolint:errcheck,forcetypeassert // it is one
+			return false, nil, nil
+		})
+	}
+	w, err := NewWatch(b.control, b.target, "", 4)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b.labeler, err = New(Config{
+		Control: b.control, Target: b.target, Machines: machinefake.NewSimpleClientset(
+			&v1alpha1.MachineSet{ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: "1-set", UID: "1-set"}, Spec: v1alpha1.MachineSetSpec{
+				Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"pool": "a"}},
+			}}).MachineV1alpha1(),
+		Watch: w, Slots: slots(), Known: b.known, Gate: b, Clock: clock.RealClock{},
+		Served: func(string, int) bool { return b.served },
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	if err := w.Start(ctx); err != nil {
+		t.Fatal(err)
+	}
+	var running sync.WaitGroup
+	running.Go(func() { b.labeler.Run(ctx) })
+	t.Cleanup(func() { stop(); running.Wait() })
+	return b
+}
+
+// known shows what the replica's caches would: the objects in the slots that it holds.
+func (b *bench) known(kind label.Kind, key types.NamespacedName) (metav1.Object, bool) {
+	client := b.control
+	if kind == label.Node {
+		client = b.target
+	}
+	o, err := client.Resource(resource(kind)).Namespace(key.Namespace).Get(context.Background(), key.Name, metav1.GetOptions{})
+	if err != nil {
+		return nil, false
+	}
+	slot, ok := label.Read(o.Labels[v1alpha1.LabelSlot], 4)
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return o, ok && b.held[slot]
+}
+
+// labels returns the slot labels of all objects, by name.
+func (b *bench) labels() map[string]string {
+	found := map[string]string{}
+	for _, kind := range label.Kinds() {
+		client := b.control
+		if kind == label.Node {
+			client = b.target
+		}
+		list, err := client.Resource(resource(kind)).List(context.Background(), metav1.ListOptions{})
+		if err != nil {
+			b.t.Fatal(err)
+		}
+		for i := range list.Items {
+			found[list.Items[i].Name] = list.Items[i].Labels[v1alpha1.LabelSlot]
+		}
+	}
+	return found
+}
+
+// becomes waits until the labels are as wanted.
+func (b *bench) becomes(want map[string]string) {
+	b.t.Helper()
+	var diff string
+	for end := time.Now().Add(20 * time.Second); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
+		if diff = cmp.Diff(want, b.labels()); diff == "" {
+			return
+		}
+	}
+	b.t.Fatalf("labels (-want +got):\n%s", diff)
+}
+
+func TestATreeIsLabelledByTheHolderOfItsSlot(t *testing.T) {
+	b := newBench(t, []int{1},
+		meta(label.Deployment, "1", "", ""), meta(label.Set, "s", "", "1"), meta(label.Machine, "m", "nonsense", "s"),
+		meta(label.Deployment, "2", "", ""),
+		meta(label.Node, "node-m", "", ""), meta(label.Node, "foreign", "", ""))
+	b.becomes(map[string]string{"1": "1", "s": "1", "m": "1", "node-m": "1", "2": "", "foreign": ""})
+	if want := []string{"node-m", "m", "s", "1"}; !slices.Equal(b.order, want) {
+		t.Errorf("written in the order %v, want %v", b.order, want)
+	}
+	b.mu.Lock()
+	b.held[2] = true
+	b.mu.Unlock()
+	b.labeler.Opened([]int{2})
+	b.becomes(map[string]string{"1": "1", "s": "1", "m": "1", "node-m": "1", "2": "2", "foreign": ""})
+}
+
+func TestARootWaitsUntilItsTreeFits(t *testing.T) {
+	b := newBench(t, nil, meta(label.Deployment, "1", "1", ""), meta(label.Set, "s", "", "1"))
+	if b.labeler.mayEnter(label.Deployment, types.NamespacedName{Namespace: "n", Name: "1"}) {
+		t.Error("the root may be reconciled although its set is in no slot")
+	}
+	if !b.labeler.mayEnter(label.Deployment, types.NamespacedName{Namespace: "n", Name: "2"}) {
+		t.Error("another root may not be reconciled")
+	}
+	b.served = false
+	if b.labeler.mayEnter(label.Machine, types.NamespacedName{Namespace: "n", Name: "m"}) {
+		t.Error("a machine may be reconciled in a namespace that is not served")
+	}
+}
+
+func TestAnOrphanIsOfferedBeforeItIsARoot(t *testing.T) {
+	stranger := meta(label.Machine, "3-stranger", "", "")
+	stranger.Labels["pool"] = "b"
+	b := newBench(t, []int{1, 2, 3}, meta(label.Set, "1-set", "1", ""), meta(label.Machine, "2-orphan", "", ""), stranger)
+	b.becomes(map[string]string{"1-set": "1", "2-orphan": "1", "3-stranger": "3"})
+	orphan, ok := b.known(label.Machine, types.NamespacedName{Namespace: "n", Name: "2-orphan"})
+	if !ok || metav1.GetControllerOf(orphan) == nil || metav1.GetControllerOf(orphan).UID != "1-set" {
+		t.Errorf("the orphan was not adopted: %v", orphan)
+	}
+}
+
+func TestAMisfitIsGivenAwayWhenNothingIsInFlight(t *testing.T) {
+	b := newBench(t, []int{2},
+		meta(label.Deployment, "1", "1", ""), meta(label.Set, "s", "1", "1"), meta(label.Machine, "m", "2", "s"),
+		meta(label.Node, "node-m", "2", ""))
+	key := types.NamespacedName{Namespace: "n", Name: "m"}
+	gate := b.labeler.Doors().Gate(label.Machine, openGate{}, func(types.NamespacedName) {})
+	_, done, ok := gate.Admit(t.Context(), key)
+	if !ok {
+		t.Fatal("not admitted")
+	}
+	machine, _ := b.known(label.Machine, key)
+	b.labeler.Seen(label.Machine, machine)
+	for closed := false; !closed; time.Sleep(5 * time.Millisecond) {
+		if _, leave, ok := gate.Admit(t.Context(), key); ok {
+			leave()
+		} else {
+			closed = true
+		}
+	}
+	if got := b.labels()["m"]; got != "2" {
+		t.Errorf("the machine was given to slot %s while a pass of it runs", got)
+	}
+	done()
+	b.becomes(map[string]string{"1": "1", "s": "1", "m": "1", "node-m": "1"})
+	if _, _, ok := gate.Admit(t.Context(), key); ok {
+		t.Error("the machine is another's, and admitted before the caches show it")
+	}
+}
+
+type openGate struct{}
+
+func (openGate) Admit(ctx context.Context, _ types.NamespacedName) (context.Context, func(), bool) {
+	return ctx, func() {}, true
+}
+
+func TestReadsAreSharedButNeverOlderThanTheQuestion(t *testing.T) {
+	client := fakeCluster(meta(label.Deployment, "1", "", ""))
+	var mu sync.Mutex
+	lists := 0
+	hold := make(chan struct{})
+	client.PrependReactor("list", "machines", func(clienttesting.Action) (bool, runtime.Object, error) {
+		mu.Lock()
+		lists++
+		mu.Unlock()
+		<-hold
+		return false, nil, nil
+	})
+	r := &reader{metadata: client, rounds: map[string]*round{}}
+	var running sync.WaitGroup
+	for range 20 {
+		running.Go(func() {
+			if objects, err := r.read(t.Context(), "n"); err != nil || len(objects) != 1 {
+				t.Errorf("%v, %v", objects, err)
+			}
+		})
+	}
+	for begun := false; !begun; time.Sleep(time.Millisecond) {
+		mu.Lock()
+		begun = lists > 0
+		mu.Unlock()
+	}
+	close(hold)
+	running.Wait()
+	if lists > 3 {
+		t.Errorf("%d lists for 20 who asked at once", lists)
+	}
+	if len(r.rounds) > 0 {
+		t.Error("a round is left")
+	}
+}

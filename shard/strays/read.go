@@ -1,0 +1,88 @@
+package strays
+
+import (
+	"context"
+	"fmt"
+	"sync"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/metadata"
+
+	"github.com/machine-controller-fleet/machine-controller-fleet/shard/label"
+)
+
+// page is how many objects one request of a list asks for.
+const page = 1000
+
+// reader reads the objects of namespaces from the API server. Many who ask for one namespace at a time share a read, so
+// that a namespace with objects of all slots is not read for each of them; but nobody gets a read that had begun before
+// he asked.
+type reader struct {
+	metadata metadata.Interface
+
+	mu     sync.Mutex
+	rounds map[string]*round // the last of each namespace, which may not have begun
+}
+
+// round is one read of a namespace.
+type round struct {
+	begun   bool // guarded by reader.mu
+	done    chan struct{}
+	objects []label.Object
+	err     error
+}
+
+// read returns the MachineDeployments, MachineSets and Machines of a namespace as they were after the call.
+func (r *reader) read(ctx context.Context, namespace string) ([]label.Object, error) {
+	r.mu.Lock()
+	last := r.rounds[namespace]
+	if last != nil && !last.begun {
+		r.mu.Unlock()
+		return last.wait(ctx)
+	}
+	mine := &round{done: make(chan struct{})}
+	r.rounds[namespace] = mine
+	r.mu.Unlock()
+	if last != nil { // meanwhile others may join
+		_, _ = last.wait(ctx)
+	}
+	r.mu.Lock()
+	mine.begun = true
+	r.mu.Unlock()
+	mine.objects, mine.err = r.list(ctx, namespace)
+	close(mine.done)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.rounds[namespace] == mine {
+		delete(r.rounds, namespace)
+	}
+	return mine.objects, mine.err
+}
+
+func (r *round) wait(ctx context.Context) ([]label.Object, error) {
+	select {
+	case <-r.done:
+		return r.objects, r.err
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
+
+func (r *reader) list(ctx context.Context, namespace string) (objects []label.Object, err error) {
+	for _, kind := range []label.Kind{label.Machine, label.Set, label.Deployment} {
+		options := metav1.ListOptions{Limit: page}
+		for {
+			list, err := r.metadata.Resource(resource(kind)).Namespace(namespace).List(ctx, options)
+			if err != nil {
+				return nil, fmt.Errorf("list the %s of namespace %s: %w", kind.Resource(), namespace, err)
+			}
+			for i := range list.Items {
+				objects = append(objects, label.Of(kind, &list.Items[i]))
+			}
+			if options.Continue = list.Continue; options.Continue == "" {
+				break
+			}
+		}
+	}
+	return objects, nil
+}

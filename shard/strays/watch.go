@@ -1,0 +1,197 @@
+package strays
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/metadata"
+	"k8s.io/client-go/metadata/metadatainformer"
+	"k8s.io/client-go/tools/cache"
+
+	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
+	"github.com/machine-controller-fleet/machine-controller-fleet/shard/label"
+)
+
+// Watch follows the objects that are in no slot. Make one with NewWatch.
+type Watch struct {
+	informers map[label.Kind]cache.SharedIndexInformer
+}
+
+// NewWatch makes a Watch of a fleet with so many slots. control is the cluster of the Machines, of which namespace is the
+// only one that is served, "" means all; target is the cluster of the Nodes.
+func NewWatch(control, target metadata.Interface, namespace string, slots int) (*Watch, error) {
+	w := &Watch{informers: map[label.Kind]cache.SharedIndexInformer{}}
+	selector := inNoSlot(slots)
+	var errs []error
+	for _, kind := range label.Kinds() {
+		client, in := control, namespace
+		if kind == label.Node {
+			client, in = target, metav1.NamespaceAll
+		}
+		informer := metadatainformer.NewFilteredMetadataInformer(client, resource(kind), in, 0,
+			cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc},
+			func(options *metav1.ListOptions) { options.LabelSelector = selector }).Informer()
+		errs = append(errs, informer.SetTransform(essential))
+		w.informers[kind] = informer
+	}
+	if err := errors.Join(errs...); err != nil {
+		return nil, fmt.Errorf("watch what is in no slot: %w", err)
+	}
+	return w, nil
+}
+
+// inNoSlot is the selector of what has no slot label, or one that none of so many slots has.
+func inNoSlot(slots int) string {
+	values := make([]string, slots)
+	for i := range values {
+		values[i] = label.Value(i)
+	}
+	return v1alpha1.LabelSlot + " notin (" + strings.Join(values, ",") + ")"
+}
+
+func resource(kind label.Kind) schema.GroupVersionResource {
+	if kind == label.Node {
+		return corev1.SchemeGroupVersion.WithResource(kind.Resource())
+	}
+	return v1alpha1.SchemeGroupVersion.WithResource(kind.Resource())
+}
+
+// essential is the informers' transform: it keeps what decides the slot. Of a Node that is its name.
+func essential(obj any) (any, error) {
+	whole, ok := obj.(*metav1.PartialObjectMetadata)
+	if !ok {
+		return obj, nil
+	}
+	kept := &metav1.PartialObjectMetadata{TypeMeta: whole.TypeMeta, ObjectMeta: metav1.ObjectMeta{
+		Namespace: whole.Namespace, Name: whole.Name, UID: whole.UID, ResourceVersion: whole.ResourceVersion,
+		DeletionTimestamp: whole.DeletionTimestamp, OwnerReferences: whole.OwnerReferences,
+	}}
+	for _, key := range []string{v1alpha1.LabelSlot, v1alpha1.LabelNode} {
+		if value, labelled := whole.Labels[key]; labelled {
+			if kept.Labels == nil {
+				kept.Labels = map[string]string{}
+			}
+			kept.Labels[key] = value
+		}
+	}
+	return kept, nil
+}
+
+// OnChange has f called with every stray that appears or changes, and, with gone set, that goes: it was labelled, or
+// deleted. It is called before Run.
+func (w *Watch) OnChange(f func(o label.Object, gone bool)) error {
+	var errs []error
+	for kind, informer := range w.informers {
+		tell := func(obj any, gone bool) {
+			if unknown, ok := obj.(cache.DeletedFinalStateUnknown); ok {
+				obj = unknown.Obj
+			}
+			if meta, ok := obj.(metav1.Object); ok {
+				f(label.Of(kind, meta), gone)
+			}
+		}
+		_, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
+			AddFunc:    func(obj any) { tell(obj, false) },
+			UpdateFunc: func(_, obj any) { tell(obj, false) },
+			DeleteFunc: func(obj any) { tell(obj, true) },
+		})
+		errs = append(errs, err)
+	}
+	if err := errors.Join(errs...); err != nil {
+		return fmt.Errorf("watch what is in no slot: %w", err)
+	}
+	return nil
+}
+
+// Start begins to watch, until ctx ends. It returns when all strays are known, or ctx has ended.
+func (w *Watch) Start(ctx context.Context) error {
+	for _, kind := range label.Kinds() {
+		go w.informers[kind].RunWithContext(ctx)
+	}
+	for _, kind := range label.Kinds() {
+		if !cache.WaitForCacheSync(ctx.Done(), w.informers[kind].HasSynced) {
+			return fmt.Errorf("the %s in no slot could not be listed in time", kind.Resource())
+		}
+	}
+	return nil
+}
+
+// Has says whether there is a stray of that kind, namespace and name.
+func (w *Watch) Has(kind label.Kind, key types.NamespacedName) bool {
+	_, ok := w.get(kind, key)
+	return ok
+}
+
+func (w *Watch) get(kind label.Kind, key types.NamespacedName) (o label.Object, ok bool) {
+	name := key.Name
+	if key.Namespace != "" {
+		name = key.String()
+	}
+	obj, known, err := w.informers[kind].GetStore().GetByKey(name)
+	meta, isObject := obj.(metav1.Object)
+	if err != nil || !known || !isObject {
+		return label.Object{}, false
+	}
+	return label.Of(kind, meta), true
+}
+
+// in returns the strays of a namespace, without Nodes.
+func (w *Watch) in(namespace string) (strays []label.Object) {
+	for _, kind := range label.Kinds() {
+		if kind == label.Node {
+			continue
+		}
+		objs, err := w.informers[kind].GetIndexer().ByIndex(cache.NamespaceIndex, namespace)
+		if err != nil {
+			continue // the index was added by NewWatch, and cannot be missing
+		}
+		strays = append(strays, objects(kind, objs)...)
+	}
+	return strays
+}
+
+// all returns all strays of a kind.
+func (w *Watch) all(kind label.Kind) []label.Object {
+	return objects(kind, w.informers[kind].GetStore().List())
+}
+
+func objects(kind label.Kind, objs []any) (strays []label.Object) {
+	for _, obj := range objs {
+		if meta, ok := obj.(metav1.Object); ok {
+			strays = append(strays, label.Of(kind, meta))
+		}
+	}
+	return strays
+}
+
+// Deployments returns references to the MachineDeployments of a namespace that are in no slot.
+func (w *Watch) Deployments(namespace string) (refs []corev1.ObjectReference) {
+	for _, stray := range w.in(namespace) {
+		if stray.Kind == label.Deployment {
+			refs = append(refs, corev1.ObjectReference{
+				APIVersion: v1alpha1.SchemeGroupVersion.String(), Kind: stray.Kind.String(),
+				Namespace: stray.Namespace, Name: stray.Name, UID: stray.UID,
+			})
+		}
+	}
+	return refs
+}
+
+// Count returns how many strays of a kind there are. All Nodes that nobody manages count.
+func (w *Watch) Count(kind label.Kind) int { return len(w.informers[kind].GetStore().ListKeys()) }
+
+// Key is the work of the holder of one slot in one namespace.
+type Key struct {
+	Namespace string
+	Slot      int
+}
+
+// String is the key in logs and traces.
+func (k Key) String() string { return k.Namespace + "/slot " + strconv.Itoa(k.Slot) }
