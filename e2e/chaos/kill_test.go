@@ -48,7 +48,7 @@ func seed(t *testing.T) uint64 {
 }
 
 // startLab starts a lab of the test's own, which is stopped whatever happens.
-func startLab(t *testing.T, flags string) (context.Context, *harness.Lab) {
+func startLab(t *testing.T, options harness.Options) (context.Context, *harness.Lab) {
 	t.Helper()
 	ctx, stop := signal.NotifyContext(t.Context(), os.Interrupt, syscall.SIGTERM)
 	t.Cleanup(stop)
@@ -56,7 +56,8 @@ func startLab(t *testing.T, flags string) (context.Context, *harness.Lab) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	lab, err := harness.Up(ctx, harness.Options{Dir: dir, Clusters: 2, CloudsimFlags: flags})
+	options.Dir, options.Clusters = dir, 2
+	lab, err := harness.Up(ctx, options)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -81,7 +82,7 @@ func TestKill(t *testing.T) {
 	if testing.Short() {
 		n = killsShort
 	}
-	ctx, lab := startLab(t, cloudFlags)
+	ctx, lab := startLab(t, harness.Options{CloudsimFlags: cloudFlags})
 	const namespace = "chaos"
 	if err := lab.Prepare(ctx, namespace, ""); err != nil {
 		t.Fatal(err)

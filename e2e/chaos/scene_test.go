@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/client-go/tools/cache"
@@ -118,6 +119,7 @@ type churn struct {
 	err    error
 	live   []string
 	serial int
+	failed int // requests in a row
 }
 
 const (
@@ -141,7 +143,7 @@ func startChurn(ctx context.Context, lab *harness.Lab, s *scene, namespace strin
 			case <-ctx.Done():
 				return
 			case <-tick.C:
-				c.err = c.step(ctx)
+				c.note(ctx, c.step(ctx))
 			}
 		}
 	}()
@@ -154,25 +156,33 @@ func (c *churn) step(ctx context.Context) error {
 	if now.count("creating") < atLeast+ahead && len(c.live)*churnSize < mostRunning+atLeast+ahead {
 		c.serial++
 		name := fmt.Sprintf("load-%d", c.serial)
+		c.live = append(c.live, name) // also when there is no answer: it may be there
 		if _, err := api.Create(ctx, harness.Deployment(c.namespace, name, churnSize), metav1.CreateOptions{}); err != nil {
-			return ignoreEnd(ctx, err)
+			return err
 		}
-		c.live = append(c.live, name)
 	}
 	if now.count("deleting") < atLeast+ahead && len(c.live) > (atLeast+ahead)/churnSize {
-		if err := api.Delete(ctx, c.live[0], metav1.DeleteOptions{}); err != nil {
-			return ignoreEnd(ctx, err)
+		if err := api.Delete(ctx, c.live[0], metav1.DeleteOptions{}); err != nil && !apierrors.IsNotFound(err) {
+			return err
 		}
 		c.live = c.live[1:]
 	}
 	return nil
 }
 
-func ignoreEnd(ctx context.Context, err error) error {
-	if ctx.Err() != nil {
-		return nil //nolint:nilerr // the end was asked for
+// mostFailures is how often in a row a request may fail: the API server is away for a while in some runs.
+const mostFailures = 600
+
+// note remembers an error that does not pass.
+func (c *churn) note(ctx context.Context, err error) {
+	switch {
+	case err == nil:
+		c.failed = 0
+	case ctx.Err() == nil:
+		if c.failed++; c.failed > mostFailures {
+			c.err = err
+		}
 	}
-	return err
 }
 
 // stop ends the load, and returns what went wrong with it.

@@ -1,0 +1,157 @@
+//go:build e2e
+
+package chaos
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"strings"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/machine-controller-fleet/machine-controller-fleet/e2e/harness"
+)
+
+// slots is the default number of slots, which the labs here have.
+const slots = 256
+
+// bed is a fleet of several replicas under load, to break things in.
+type bed struct {
+	ctx       context.Context
+	lab       *harness.Lab
+	namespace string
+	random    *rand.Rand
+	scene     *scene
+	churn     *churn
+	recorder  *recorder
+	// restarted says that an API server was: until it knows its rules again, it forbids everything.
+	restarted bool
+}
+
+// newBed starts a lab with a fleet of n replicas, and a load that is recorded.
+func newBed(t *testing.T, n int) *bed {
+	t.Helper()
+	b := &bed{namespace: "chaos", random: rand.New(rand.NewPCG(seed(t), 1))}
+	b.ctx, b.lab = startLab(t, harness.Options{Replicas: n, CloudsimFlags: cloudFlags})
+	if err := b.lab.Prepare(b.ctx, b.namespace, ""); err != nil {
+		t.Fatal(err)
+	}
+	if err := b.lab.WaitHeld(b.ctx, slots); err != nil {
+		t.Fatal(err)
+	}
+	var err error
+	if b.scene, err = observe(b.ctx, b.lab, b.namespace); err != nil {
+		t.Fatal(err)
+	}
+	b.recorder = record(b.ctx, t, b.lab, b.namespace)
+	return b
+}
+
+// load keeps machines in creation and in deletion until the test is over.
+func (b *bed) load(t *testing.T) {
+	t.Helper()
+	b.churn = startChurn(b.ctx, b.lab, b.scene, b.namespace)
+	t.Cleanup(func() { _ = b.churn.stop() }) // what went wrong with it is told by end, once
+	if err := b.scene.busy(b.ctx); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// end stops the load, waits until everything has ended right, and checks the logs.
+func (b *bed) end(t *testing.T) {
+	t.Helper()
+	if b.churn != nil {
+		if err := b.churn.stop(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	b.held(t)
+	endRight(b.ctx, t, b.lab, b.namespace)
+	b.recorder.verdict(t)
+	if err := harness.Forbidden(b.lab.Dir); err != nil && !b.restarted {
+		t.Error(err)
+	}
+}
+
+// held waits until every slot is held by a session that lives, and says how long that took.
+func (b *bed) held(t *testing.T) {
+	t.Helper()
+	start := time.Now()
+	ctx, cancel := context.WithTimeout(b.ctx, patience)
+	defer cancel()
+	if err := b.lab.WaitHeld(ctx, slots); err != nil {
+		t.Fatal(err)
+	}
+	t.Logf("all slots are held after %.1f s", time.Since(start).Seconds())
+}
+
+// do acts on a process and fails the test when that is not possible.
+func (b *bed) do(t *testing.T, process, action string) {
+	t.Helper()
+	if err := b.lab.Do(b.ctx, process, action); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// wait lets real time go by: faults last for so long.
+func (b *bed) wait(t *testing.T, d time.Duration) {
+	t.Helper()
+	select {
+	case <-b.ctx.Done():
+		t.Fatal(b.ctx.Err())
+	case <-time.After(d):
+	}
+}
+
+// replica picks one at random.
+func (b *bed) replica(t *testing.T) string {
+	t.Helper()
+	names, err := b.lab.Replicas(b.ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return names[b.random.IntN(len(names))]
+}
+
+// leader returns the replica that leads.
+func (b *bed) leader(t *testing.T) string {
+	t.Helper()
+	var replica string
+	if err := harness.Eventually(b.ctx, "there is a leader", func(ctx context.Context) error {
+		lease, err := b.lab.Control.CoordinationV1().Leases(harness.FleetNamespace).Get(ctx, harness.FleetName+"-leader", metav1.GetOptions{})
+		if err != nil {
+			return err
+		}
+		if lease.Spec.HolderIdentity == nil || *lease.Spec.HolderIdentity == "" {
+			return errors.New("nobody leads")
+		}
+		replica = replicaOf(*lease.Spec.HolderIdentity)
+		return nil
+	}); err != nil {
+		t.Fatal(err)
+	}
+	return replica
+}
+
+// replicaOf cuts the random part off a session.
+func replicaOf(session string) string {
+	at := strings.LastIndexByte(session, '_')
+	return session[:max(at, 0)]
+}
+
+// shares returns how many slots each replica holds.
+func (b *bed) shares(t *testing.T) map[string]int {
+	t.Helper()
+	holders, err := b.lab.Holders(b.ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	shares := map[string]int{}
+	for _, session := range holders {
+		shares[replicaOf(session)]++
+	}
+	return shares
+}

@@ -1,0 +1,247 @@
+//go:build e2e
+
+package chaos
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
+	"github.com/machine-controller-fleet/machine-controller-fleet/e2e/harness"
+)
+
+// fault breaks something and mends it again. short ones are part of every run, the others of long runs only.
+type fault struct {
+	name  string
+	short bool
+	do    func(t *testing.T, b *bed)
+}
+
+// TestFaults breaks one thing after the other under load. After each, every slot is held by a live session; after all,
+// every machine runs with one VM, and the logs show nothing that must not be.
+func TestFaults(t *testing.T) {
+	b := newBed(t, 3)
+	b.load(t)
+	for _, f := range faults() {
+		if testing.Short() && !f.short {
+			continue
+		}
+		passed := t.Run(f.name, func(t *testing.T) {
+			start := time.Now()
+			f.do(t, b)
+			t.Logf("the fault lasted %.1f s", time.Since(start).Seconds())
+			b.held(t)
+		})
+		if !passed {
+			t.FailNow() // the next faults would hit a fleet that is broken already
+		}
+	}
+	b.end(t)
+}
+
+func faults() []fault {
+	list := []fault{
+		{"kill", true, func(t *testing.T, b *bed) { b.do(t, b.replica(t), harness.Crash) }},
+		{"kill the leader", true, func(t *testing.T, b *bed) { b.do(t, b.leader(t), harness.Crash) }},
+		{"kill for longer than a take-over", true, killForLong},
+		{"pause in the middle of a cloud call", false, pauseInCall},
+		{"a request held back past its fence", true, func(t *testing.T, b *bed) { late(t, b, "PATCH /apis/machine.sapcloud.io/", 20*time.Second) }},
+		{"a create held back past its fence", false, func(t *testing.T, b *bed) { late(t, b, "CreateMachine", 20*time.Second) }},
+		{"a second process of a pod", true, double},
+		{"a pod replaced by force", false, doubleInNewPod},
+		{"API server away for 10 s", true, func(t *testing.T, b *bed) { apiServerAway(t, b, 10*time.Second) }},
+		{"API server away for 30 s", false, func(t *testing.T, b *bed) { apiServerAway(t, b, 30*time.Second) }},
+		{"slot Leases deleted", false, slotLeasesDeleted},
+		{"session Lease deleted", false, func(t *testing.T, b *bed) {
+			b.leases(t, "delete", harness.FleetName+"-session-"+b.replica(t))
+		}},
+		{"slot Lease emptied by hand", true, func(t *testing.T, b *bed) { b.leases(t, "empty", b.slotLease(b.random.IntN(slots))) }},
+		{"session Lease emptied by hand", false, func(t *testing.T, b *bed) {
+			b.leases(t, "empty", harness.FleetName+"-session-"+b.replica(t))
+		}},
+		{"labels edited by hand", true, labelsEdited},
+	}
+	for _, d := range []time.Duration{5 * time.Second, 12 * time.Second, 40 * time.Second, 2 * time.Minute} {
+		list = append(list, fault{fmt.Sprintf("pause for %s", d), d == 12*time.Second, func(t *testing.T, b *bed) { pause(t, b, d) }})
+	}
+	for _, link := range []string{harness.LinkControl, harness.LinkTarget, harness.LinkCloud} {
+		for _, cut := range []harness.Fault{harness.Cut(harness.Both), harness.Cut(harness.Answers), harness.Refuse()} {
+			name := fmt.Sprintf("link to %s: %s %s", link, cut.Kind, cut.Only)
+			list = append(list, fault{name, link == harness.LinkControl && cut.Only == harness.Answers, func(t *testing.T, b *bed) {
+				b.link(t, link, cut, 20*time.Second)
+			}})
+		}
+	}
+	return list
+}
+
+// killForLong keeps a replica away until others have its slots.
+func killForLong(t *testing.T, b *bed) {
+	name := b.replica(t)
+	b.do(t, name, harness.Kill)
+	b.held(t)
+	b.do(t, name, harness.Start)
+	b.ready(t, name)
+}
+
+func pause(t *testing.T, b *bed, d time.Duration) {
+	name := b.replica(t)
+	b.do(t, name, harness.Pause)
+	b.wait(t, d)
+	b.do(t, name, harness.Resume)
+}
+
+// pauseInCall pauses a replica while the cloud works on what it has asked for, for longer than a take-over.
+func pauseInCall(t *testing.T, b *bed) {
+	b.cloud(t, `{"latency":{"CreateInstance":{"mean":"3s","spread":"0s"}}}`)
+	defer b.cloud(t, `{"latency":{"CreateInstance":{"mean":"300ms","spread":"200ms"}}}`)
+	b.wait(t, 3*time.Second) // by now creates are in flight, everywhere
+	pause(t, b, 25*time.Second)
+}
+
+// late has a request stop between its check and its send, stops the whole process for d, so that another one has taken
+// its slots, and lets the request go out then.
+func late(t *testing.T, b *bed, match string, d time.Duration) {
+	name := b.replica(t)
+	what, err := b.lab.Hold(b.ctx, name, match)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Logf("%s holds %s back", name, what)
+	b.do(t, name, harness.Pause)
+	b.wait(t, d)
+	// Asked for while it cannot answer, so that it goes out before the process notices how late it is.
+	released := make(chan error, 1)
+	go func() { released <- b.lab.Release(b.ctx, name) }()
+	b.wait(t, 100*time.Millisecond)
+	b.do(t, name, harness.Resume)
+	if err := <-released; err != nil {
+		t.Logf("the process did not live to answer: %v", err)
+	}
+}
+
+// double starts a second process in the pod of a replica. It gets nothing while the first one lives.
+func double(t *testing.T, b *bed) {
+	name := b.replica(t)
+	second, err := b.lab.Double(b.ctx, name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b.wait(t, 5*time.Second)
+	b.do(t, second, harness.Kill)
+}
+
+// doubleInNewPod starts another process with a replica's name in a pod of its own, as when a pod was deleted by force.
+func doubleInNewPod(t *testing.T, b *bed) {
+	name := b.replica(t)
+	second, err := b.lab.DoubleInNewPod(b.ctx, name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b.wait(t, 20*time.Second)
+	b.do(t, second, harness.Kill)
+}
+
+func apiServerAway(t *testing.T, b *bed, d time.Duration) {
+	const server = "kube-apiserver"
+	b.restarted = true
+	b.do(t, server, harness.Kill)
+	b.wait(t, d)
+	b.do(t, server, harness.Start)
+	if err := harness.Eventually(b.ctx, "the API server is back", b.answers); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// slotLeasesDeleted deletes the Leases of a few slots. Their holders stop at once, and the leader makes them again.
+func slotLeasesDeleted(t *testing.T, b *bed) {
+	for range 5 {
+		slot := b.random.IntN(slots)
+		b.recorder.reset(slot)
+		b.leases(t, "delete", b.slotLease(slot))
+	}
+}
+
+// labelsEdited gives machines and MachineSets labels that are wrong, nonsense, or none.
+func labelsEdited(t *testing.T, b *bed) {
+	api := b.lab.Machines.MachineV1alpha1()
+	machines, err := api.Machines(b.namespace).List(b.ctx, metav1.ListOptions{Limit: 9})
+	if err != nil {
+		t.Fatal(err)
+	}
+	values := []string{`"` + fmt.Sprint(b.random.IntN(slots)) + `"`, `"nonsense"`, "null"}
+	patch := func(value string) []byte {
+		return fmt.Appendf(nil, `{"metadata":{"labels":{%q:%s}}}`, v1alpha1.LabelSlot, value)
+	}
+	for i, m := range machines.Items {
+		_, err := api.Machines(b.namespace).Patch(b.ctx, m.Name, types.MergePatchType, patch(values[i%3]), metav1.PatchOptions{})
+		if err != nil {
+			t.Logf("%s: %v", m.Name, err) // it may be gone by now
+		}
+	}
+	sets, err := api.MachineSets(b.namespace).List(b.ctx, metav1.ListOptions{Limit: 3})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, set := range sets.Items {
+		_, err := api.MachineSets(b.namespace).Patch(b.ctx, set.Name, types.MergePatchType, patch(values[i%3]), metav1.PatchOptions{})
+		if err != nil {
+			t.Logf("%s: %v", set.Name, err)
+		}
+	}
+}
+
+// link makes a fault on one link of a replica for a while.
+func (b *bed) link(t *testing.T, link string, f harness.Fault, d time.Duration) {
+	t.Helper()
+	name := b.replica(t)
+	if err := b.lab.SetFault(b.ctx, name, link, f); err != nil {
+		t.Fatal(err)
+	}
+	b.wait(t, d)
+	if err := b.lab.Heal(b.ctx, name); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func (b *bed) cloud(t *testing.T, settings string) {
+	t.Helper()
+	if err := b.lab.Cloud.Set(b.ctx, settings); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func (b *bed) ready(t *testing.T, replica string) {
+	t.Helper()
+	if err := b.lab.Ready(b.ctx, replica); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func (b *bed) slotLease(slot int) string { return fmt.Sprintf("%s-slot-%03d", harness.FleetName, slot) }
+
+// leases deletes a Lease, or empties its holder, by hand.
+func (b *bed) leases(t *testing.T, what, name string) {
+	t.Helper()
+	api := b.lab.Control.CoordinationV1().Leases(harness.FleetNamespace)
+	err := error(nil)
+	if what == "delete" {
+		err = api.Delete(b.ctx, name, metav1.DeleteOptions{})
+	} else {
+		_, err = api.Patch(b.ctx, name, types.MergePatchType, []byte(`{"spec":{"holderIdentity":null}}`), metav1.PatchOptions{})
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// answers says whether the API server does.
+func (b *bed) answers(ctx context.Context) error {
+	_, err := b.lab.Holders(ctx)
+	return err
+}

@@ -1,0 +1,216 @@
+//go:build e2e
+
+package chaos
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"path/filepath"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
+	"github.com/machine-controller-fleet/machine-controller-fleet/e2e/harness"
+)
+
+// TestRollingRestart replaces the pods of all replicas, one after the other. The slots end where they were.
+func TestRollingRestart(t *testing.T) {
+	b := newBed(t, 3)
+	b.load(t)
+	before := b.places(t)
+	for i := range 3 {
+		name := fmt.Sprintf("fleet-%d", i)
+		if err := b.lab.Replace(b.ctx, name); err != nil {
+			t.Fatal(err)
+		}
+		b.ready(t, name)
+		b.held(t)
+	}
+	ctx, cancel := context.WithTimeout(b.ctx, patience)
+	defer cancel()
+	if err := harness.Eventually(ctx, "the slots are where they were", func(context.Context) error {
+		after, moved := b.places(t), 0
+		for slot, replica := range before {
+			if after[slot] != replica {
+				moved++
+			}
+		}
+		if moved > 0 {
+			return fmt.Errorf("%d slots are elsewhere", moved)
+		}
+		return nil
+	}); err != nil {
+		t.Error(err)
+	}
+	b.end(t)
+}
+
+// places returns the replica that holds each slot.
+func (b *bed) places(t *testing.T) map[string]string {
+	t.Helper()
+	holders, err := b.lab.Holders(b.ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	places := map[string]string{}
+	for slot, session := range holders {
+		places[slot] = replicaOf(session)
+	}
+	return places
+}
+
+// TestLeaderKilledWhileItMovesSlots kills the leader at several stages of what a replica that joins sets off.
+func TestLeaderKilledWhileItMovesSlots(t *testing.T) {
+	stages := []time.Duration{0, 500 * time.Millisecond, time.Second, 2 * time.Second, 5 * time.Second}
+	if testing.Short() {
+		t.Skip("part of long runs")
+	}
+	b := newBed(t, 2)
+	b.load(t)
+	for _, stage := range stages {
+		if err := b.lab.Scale(b.ctx, 3); err != nil {
+			t.Fatal(err)
+		}
+		b.wait(t, stage)
+		b.do(t, b.leader(t), harness.Crash)
+		b.held(t)
+		if err := b.lab.Scale(b.ctx, 2); err != nil {
+			t.Fatal(err)
+		}
+		b.held(t)
+	}
+	b.end(t)
+}
+
+// TestScaleTheFleetDuringAScaleUp has the fleet grow from 1 to 5 replicas and shrink to 2 while it makes machines.
+func TestScaleTheFleetDuringAScaleUp(t *testing.T) {
+	b := newBed(t, 1)
+	machines := 500
+	if testing.Short() {
+		machines = 100
+	}
+	const deployments = 10
+	for i := range deployments {
+		d := harness.Deployment(b.namespace, fmt.Sprintf("grow-%d", i), 0)
+		if _, err := b.lab.Machines.MachineV1alpha1().MachineDeployments(b.namespace).Create(b.ctx, d, metav1.CreateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for i := range deployments {
+		if err := replicas(b.ctx, b.lab, b.namespace, fmt.Sprintf("grow-%d", i), machines/deployments); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, n := range []int{5, 2} {
+		if err := b.lab.Scale(b.ctx, n); err != nil {
+			t.Fatal(err)
+		}
+		b.held(t)
+		t.Logf("%d replicas hold %v", n, b.shares(t))
+	}
+	b.end(t)
+}
+
+// TestOrphans deletes MachineSets and leaves their machines; the sets that come in their place adopt them, and no machine
+// is made or lost.
+func TestOrphans(t *testing.T) {
+	b := newBed(t, 3)
+	api := b.lab.Machines.MachineV1alpha1()
+	const deployments, each = 6, 3
+	for i := range deployments {
+		d := harness.Deployment(b.namespace, fmt.Sprintf("family-%d", i), each)
+		if _, err := api.MachineDeployments(b.namespace).Create(b.ctx, d, metav1.CreateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	b.running(t, deployments*each)
+	before := b.uids(t)
+	orphan := metav1.DeletePropagationOrphan
+	if err := api.MachineSets(b.namespace).DeleteCollection(b.ctx, metav1.DeleteOptions{PropagationPolicy: &orphan}, metav1.ListOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	if err := harness.Eventually(b.ctx, "every machine has a MachineSet again", func(ctx context.Context) error {
+		list, err := api.Machines(b.namespace).List(ctx, metav1.ListOptions{})
+		if err != nil {
+			return err
+		}
+		for i := range list.Items {
+			owner := metav1.GetControllerOf(&list.Items[i])
+			if owner == nil {
+				return fmt.Errorf("machine %s has none", list.Items[i].Name)
+			}
+			if set, err := api.MachineSets(b.namespace).Get(ctx, owner.Name, metav1.GetOptions{}); err != nil || set.UID != owner.UID {
+				return fmt.Errorf("machine %s has one that is gone", list.Items[i].Name)
+			}
+		}
+		return nil
+	}); err != nil {
+		t.Fatal(err)
+	}
+	if after := b.uids(t); !maps.Equal(before, after) {
+		t.Errorf("machines before %v, after %v", before, after)
+	}
+	b.end(t)
+}
+
+// running waits until n machines run.
+func (b *bed) running(t *testing.T, n int) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(b.ctx, patience)
+	defer cancel()
+	if err := harness.Eventually(ctx, fmt.Sprintf("%d machines run", n), func(ctx context.Context) error {
+		phases, err := b.lab.Phases(ctx, b.namespace)
+		if err == nil && phases[v1alpha1.MachineRunning] != n {
+			err = fmt.Errorf("%v", phases)
+		}
+		return err
+	}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// uids returns the UIDs of all machines, by name.
+func (b *bed) uids(t *testing.T) map[string]string {
+	t.Helper()
+	list, err := b.lab.Machines.MachineV1alpha1().Machines(b.namespace).List(b.ctx, metav1.ListOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	uids := map[string]string{}
+	for _, m := range list.Items {
+		uids[m.Name] = string(m.UID)
+	}
+	return uids
+}
+
+// TestRestoredEtcd puts etcd back to what it held a while ago. What is promised is that every slot gets an owner, and every
+// machine that there is then a VM; VMs of machines that were forgotten stay, and so there is no check of the logs.
+func TestRestoredEtcd(t *testing.T) {
+	if testing.Short() {
+		t.Skip("part of long runs")
+	}
+	b := newBed(t, 3)
+	api := b.lab.Machines.MachineV1alpha1().MachineDeployments(b.namespace)
+	create := func(name string) {
+		if _, err := api.Create(b.ctx, harness.Deployment(b.namespace, name, 5), metav1.CreateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	create("before")
+	b.running(t, 5)
+	file := filepath.Join(t.TempDir(), "snapshot")
+	if err := b.lab.Save(b.ctx, file); err != nil {
+		t.Fatal(err)
+	}
+	create("after")
+	b.running(t, 10)
+	if err := b.lab.Restore(b.ctx, file, 0); err != nil {
+		t.Fatal(err)
+	}
+	b.held(t)
+	create("again")
+	b.running(t, 10)
+}

@@ -1,0 +1,164 @@
+//go:build e2e
+
+package chaos
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/tools/cache"
+
+	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
+	machineinformers "github.com/machine-controller-fleet/machine-controller-fleet/client/informers/externalversions"
+	"github.com/machine-controller-fleet/machine-controller-fleet/e2e/chaos/check"
+	"github.com/machine-controller-fleet/machine-controller-fleet/e2e/harness"
+)
+
+// recorder counts machines while faults go on, and hands all that a run has left behind to the checker. It reads past the
+// proxies, which faults concern.
+type recorder struct {
+	lab  *harness.Lab
+	mark harness.AuditMark
+
+	mu       sync.Mutex
+	wanted   map[string]int
+	machines map[string]map[string]bool // by deployment, those without deletionTimestamp
+	counts   []check.Count
+	resets   []check.Reset
+}
+
+// record begins to count the machines of a namespace whose label name is their MachineDeployment's, as harness.Deployment
+// makes them.
+func record(ctx context.Context, t *testing.T, lab *harness.Lab, namespace string) *recorder {
+	t.Helper()
+	mark, err := lab.MarkAudit()
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := &recorder{lab: lab, mark: mark, wanted: map[string]int{}, machines: map[string]map[string]bool{}}
+	factory := machineinformers.NewSharedInformerFactoryWithOptions(lab.Machines, 0, machineinformers.WithNamespace(namespace))
+	informers := factory.Machine().V1alpha1()
+	deployments, machines := informers.MachineDeployments().Informer(), informers.Machines().Informer()
+	for informer, handle := range map[cache.SharedIndexInformer]func(obj any, there bool){
+		deployments: r.deployment, machines: r.machine,
+	} {
+		if _, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
+			AddFunc:    func(obj any) { handle(obj, true) },
+			UpdateFunc: func(_, obj any) { handle(obj, true) },
+			DeleteFunc: func(obj any) { handle(obj, false) },
+		}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	factory.Start(ctx.Done())
+	if !cache.WaitForCacheSync(ctx.Done(), deployments.HasSynced, machines.HasSynced) {
+		t.Fatal("machines and MachineDeployments could not be listed")
+	}
+	return r
+}
+
+func (r *recorder) deployment(obj any, there bool) {
+	d, ok := obj.(*v1alpha1.MachineDeployment)
+	if !ok || !there {
+		return // its machines are counted until they are gone
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.wanted[d.Name] = int(d.Spec.Replicas)
+	r.count(d.Name)
+}
+
+func (r *recorder) machine(obj any, there bool) {
+	if unknown, missed := obj.(cache.DeletedFinalStateUnknown); missed {
+		obj = unknown.Obj
+	}
+	m, ok := obj.(*v1alpha1.Machine)
+	if !ok || m.Labels[v1alpha1.LabelName] == "" {
+		return
+	}
+	name := m.Labels[v1alpha1.LabelName]
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.machines[name] == nil {
+		r.machines[name] = map[string]bool{}
+	}
+	before := len(r.machines[name])
+	delete(r.machines[name], m.Name)
+	if there && m.DeletionTimestamp == nil {
+		r.machines[name][m.Name] = true
+	}
+	if len(r.machines[name]) != before {
+		r.count(name)
+	}
+}
+
+// count notes how many machines there are now; r.mu is held.
+func (r *recorder) count(deployment string) {
+	wanted, known := r.wanted[deployment]
+	if !known {
+		return // the two watches are not ordered: the next change counts
+	}
+	r.counts = append(r.counts, check.Count{At: time.Now(), Deployment: deployment, Wanted: wanted, Surge: 1, Machines: len(r.machines[deployment])})
+}
+
+// reset notes that the epochs of a slot begin anew; -1 means all.
+func (r *recorder) reset(slot int) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.resets = append(r.resets, check.Reset{At: time.Now(), Slot: slot})
+}
+
+// verdict checks what the run has left, and fails the test for every fault.
+func (r *recorder) verdict(t *testing.T) check.Report {
+	t.Helper()
+	calls, err := r.lab.Cloud.Calls()
+	if err != nil {
+		t.Fatal(err)
+	}
+	requests, err := r.lab.Requests(r.mark)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	report := check.Check(check.History{Calls: calls, Writes: writes(requests), Counts: r.counts, Resets: r.resets})
+	for _, fault := range report.Faults {
+		t.Error(fault)
+	}
+	t.Logf("checked %d calls to the cloud and %d writes of %d sessions: %d calls and %d writes came late and changed nothing",
+		report.Calls, report.Writes, report.Sessions, report.LateCalls, report.LateWrites)
+	return report
+}
+
+// writes picks the fleet's writes from the audit log. Nodes are written without resourceVersion: what is said of one twice
+// changes it once. Secrets of bootstrap tokens belong to no slot's object.
+func writes(requests []harness.Request) (picked []check.Write) {
+	for _, q := range requests {
+		if !q.IsWrite() || !q.IsFleet() {
+			continue
+		}
+		picked = append(picked, check.Write{
+			At: q.At, Caller: q.UserAgent, Verb: q.Verb, Code: q.Code, Guarded: q.Group == v1alpha1.GroupName,
+			Object: check.Object{Resource: q.Resource, Namespace: q.Namespace, Name: q.Name},
+		})
+	}
+	return picked
+}
+
+// replicas scales a MachineDeployment.
+func replicas(ctx context.Context, lab *harness.Lab, namespace, name string, n int) error {
+	api := lab.Machines.MachineV1alpha1().MachineDeployments(namespace)
+	scale, err := api.GetScale(ctx, name, metav1.GetOptions{})
+	if err != nil {
+		return fmt.Errorf("scale %s: %w", name, err)
+	}
+	scale.Spec.Replicas = int32(n)
+	if _, err := api.UpdateScale(ctx, name, scale, metav1.UpdateOptions{}); err != nil {
+		return fmt.Errorf("scale %s: %w", name, err)
+	}
+	return nil
+}
