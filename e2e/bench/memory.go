@@ -1,0 +1,132 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"regexp"
+	"strconv"
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
+	"github.com/machine-controller-fleet/machine-controller-fleet/e2e/harness"
+)
+
+// measureMemory compares the live heap of replicas with the number of machines that each owns, for several sizes of the
+// fleet. fixed is that of a replica of a fleet without machines, in bytes.
+func measureMemory(ctx context.Context, lab *harness.Lab, fixed float64, sizes []int, s sample) error {
+	var cost float64 // of a machine, from the fleet of one
+	for _, size := range sizes {
+		if err := lab.Scale(ctx, size); err != nil {
+			return err
+		}
+		mark, err := lab.MarkAudit()
+		if err != nil {
+			return err
+		}
+		if err := rebalanced(ctx, lab); err != nil {
+			return err
+		}
+		owned, err := ownedMachines(ctx, lab)
+		if err != nil {
+			return err
+		}
+		for i := range size {
+			replica := fmt.Sprintf("fleet-%d", i)
+			heap, err := liveHeap(ctx, lab, replica)
+			if err != nil {
+				return err
+			}
+			if size == 1 {
+				cost = (heap - fixed) / float64(owned[replica])
+				s["heap_per_machine_kb"] = pair{value: cost / 1e3}
+			}
+			rest := (heap - float64(owned[replica])*cost) / 1e6
+			name := fmt.Sprintf("heap_fixed_mb_of_%d", size)
+			s[name] = pair{value: max(s[name].value, rest)}
+			_, answers, err := lab.ProxyBytes(ctx, replica, harness.LinkControl)
+			if err != nil {
+				return err
+			}
+			fmt.Printf("%d replicas: %s owns %d machines, %.1f MB live heap, %.1f MB beyond its machines; %.1f MB came from the control cluster\n",
+				size, replica, owned[replica], heap/1e6, rest, float64(answers)/1e6)
+		}
+		if err := onlyOwn(lab, mark); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// ownedMachines counts machines by the replica that holds their slot.
+func ownedMachines(ctx context.Context, lab *harness.Lab) (map[string]int, error) {
+	holders, err := lab.Holders(ctx)
+	if err != nil {
+		return nil, err
+	}
+	owned := map[string]int{}
+	options := metav1.ListOptions{Limit: 1000}
+	for {
+		list, err := lab.Machines.MachineV1alpha1().Machines("").List(ctx, options)
+		if err != nil {
+			return nil, fmt.Errorf("list machines: %w", err)
+		}
+		for _, m := range list.Items {
+			slot, err := strconv.Atoi(m.Labels[v1alpha1.LabelSlot])
+			if err != nil {
+				return nil, fmt.Errorf("machine %s has no slot: %w", m.Name, err)
+			}
+			replica, _, _ := strings.Cut(holders[fmt.Sprintf("%s-slot-%03d", harness.FleetName, slot)], "_")
+			owned[replica]++
+		}
+		if options.Continue = list.Continue; options.Continue == "" {
+			return owned, nil
+		}
+	}
+}
+
+var heapAlloc = regexp.MustCompile(`(?m)^# HeapAlloc = (\d+)$`)
+
+// liveHeap has a replica collect its garbage and returns what is left, in bytes.
+func liveHeap(ctx context.Context, lab *harness.Lab, replica string) (float64, error) {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, lab.Endpoint(replica)+"/debug/pprof/heap?gc=1&debug=1", nil)
+	if err != nil {
+		return 0, fmt.Errorf("ask %s for its heap: %w", replica, err)
+	}
+	answer, err := http.DefaultClient.Do(request)
+	if err != nil {
+		return 0, fmt.Errorf("ask %s for its heap: %w", replica, err)
+	}
+	defer answer.Body.Close()
+	text, err := io.ReadAll(answer.Body)
+	if err != nil {
+		return 0, fmt.Errorf("ask %s for its heap: %w", replica, err)
+	}
+	found := heapAlloc.FindSubmatch(text)
+	if found == nil {
+		return 0, fmt.Errorf("%s does not tell its heap: %s: %.200s", replica, answer.Status, text)
+	}
+	return strconv.ParseFloat(string(found[1]), 64)
+}
+
+// onlyOwn checks in the audit log that what replicas watch of machines and Nodes is selected by slots, or metadata of what
+// has no slot.
+func onlyOwn(lab *harness.Lab, mark harness.AuditMark) error {
+	watches, err := lab.Watches(mark)
+	if err != nil {
+		return err
+	}
+	for _, w := range watches {
+		selects := strings.Contains(w.URI, "labelSelector="+strings.ReplaceAll(v1alpha1.LabelSlot, "/", "%2F"))
+		switch w.Resource {
+		case "machinedeployments", "machinesets", "machines", "nodes":
+			if w.IsFleet() && !selects {
+				return fmt.Errorf("%s watches %s of others: %s", w.User, w.Resource, w.URI)
+			}
+		}
+	}
+	return nil
+}
