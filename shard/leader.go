@@ -46,7 +46,7 @@ func (r *Replica) elect(ctx context.Context) {
 		office := &office{Replica: r}
 		elector, err := leaderelection.NewLeaderElector(leaderelection.LeaderElectionConfig{
 			Lock: lock, Name: member.LeaderLeaseName(r.cfg.Settings.Fleet), ReleaseOnCancel: true,
-			LeaseDuration: durations.TakeOver, RenewDeadline: durations.Fence, RetryPeriod: durations.RenewEvery,
+			LeaseDuration: durations.TakeOver, RenewDeadline: durations.Fence, RetryPeriod: durations.RenewEvery / 2,
 			Callbacks: leaderelection.LeaderCallbacks{
 				OnStartedLeading: office.take,
 				OnStoppedLeading: func() { office.leave(ctx) },

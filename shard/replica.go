@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -169,6 +170,8 @@ func (r *Replica) work(ctx context.Context) (wake time.Duration, ended bool, err
 }
 
 // carryOut does what a step asks for: first what ends, then what the session is entitled to, and only then what is sent.
+// One step may resume a slot and stop it again: the last change of a slot has the last word, and only what is in flight
+// after that answers its ticket.
 func (r *Replica) carryOut(ctx context.Context, out state.Output) {
 	for _, change := range out.Changes {
 		r.end(change)
@@ -178,6 +181,18 @@ func (r *Replica) carryOut(ctx context.Context, out state.Output) {
 		r.begun = true
 		close(r.held)
 	}
+	for _, change := range out.Changes {
+		r.show(ctx, change)
+	}
+	for i, change := range out.Changes {
+		isLast := !slices.ContainsFunc(out.Changes[i+1:], func(later state.Change) bool { return later.Slot == change.Slot })
+		if isLast && change.Slot != state.Everything {
+			r.end(change)
+		}
+		if change.Ticket != 0 {
+			r.cfg.Fence.onIdle(change.Slot, func() { r.post(state.Idle{Slot: change.Slot, Ticket: change.Ticket}) })
+		}
+	}
 	for _, request := range out.Requests {
 		r.sent.Go(func() {
 			reply := r.ask(ctx, request)
@@ -186,9 +201,6 @@ func (r *Replica) carryOut(ctx context.Context, out state.Output) {
 			}
 			r.post(state.Replied{Reply: reply})
 		})
-	}
-	for _, change := range out.Changes {
-		r.show(ctx, change)
 	}
 }
 
@@ -213,10 +225,6 @@ func (r *Replica) end(change state.Change) {
 		fence.slots[change.Slot].shut()
 		fence.slots[change.Slot].cancel(Lost)
 	case state.Acquired, state.Resumed:
-	}
-	if change.Ticket != 0 {
-		idle := func() { r.post(state.Idle{Slot: change.Slot, Ticket: change.Ticket}) }
-		fence.onIdle(change.Slot, idle)
 	}
 }
 

@@ -301,3 +301,43 @@ func TestOtherSettingsThanTheFleetsAreRefused(t *testing.T) {
 		}
 	})
 }
+
+// A step may resume a slot and stop it again. What it says last holds, or keys would be let in while the slot is given up.
+func TestTheLastChangeOfASlotHasTheLastWord(t *testing.T) {
+	for _, tc := range []struct {
+		name    string
+		changes []state.Change
+		want    bool // the slot is stopped
+	}{
+		{"resumed and stopped", []state.Change{{Slot: 3, Kind: state.Resumed}, {Slot: 3, Kind: state.Stopped, Ticket: 9}}, true},
+		{"acquired and stopped", []state.Change{{Slot: 3, Epoch: 1, Kind: state.Acquired}, {Slot: 3, Epoch: 1, Kind: state.Stopped, Ticket: 9}}, true},
+		{"stopped and resumed", []state.Change{{Slot: 3, Kind: state.Stopped, Ticket: 9}, {Slot: 3, Kind: state.Resumed}}, false},
+		{"another slot", []state.Change{{Slot: 3, Kind: state.Resumed}, {Slot: 4, Kind: state.Stopped, Ticket: 9}}, false},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			registry := prometheus.NewRegistry()
+			now, metrics := NewTime(clock.RealClock{}), NewMetrics(registry)
+			fence := NewFence("fleet-0", "fleet-0_abcde", fleetSlots, now, metrics, nil)
+			r, err := New(Config{Fence: fence, Time: now, Metrics: metrics, Grants: instantGrants{}, Settings: state.Settings{
+				Config: member.DefaultConfig(), Plan: plan.DefaultConfig(), Fleet: "fleet", Namespace: "fleet-system",
+				Replica: "fleet-0", Session: "fleet-0_abcde", Capacity: 1, Slots: fleetSlots, ShardBy: string(ring.Deployment), RingVersion: ring.Version,
+			}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			r.carryOut(t.Context(), state.Output{Changes: tc.changes})
+			if got := fence.slots[3].view(3).Stopping; got != tc.want {
+				t.Errorf("the slot is stopped: %t, want %t", got, tc.want)
+			}
+			answers := 0
+			for _, l := range r.mail.take() {
+				if idle, ok := l.event.(state.Idle); ok && idle.Ticket == 9 {
+					answers++
+				}
+			}
+			if answers != 1 {
+				t.Errorf("the ticket was answered %d times", answers)
+			}
+		})
+	}
+}

@@ -24,7 +24,10 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	// The fakes' filter of watches may be about to send its last event when the watch ends.
+	goleak.VerifyTestMain(m, goleak.IgnoreAnyFunction("k8s.io/apimachinery/pkg/watch.(*filteredWatch).loop"))
+}
 
 // bench is an Alone before an API server with Leases that obeys field selectors and resourceVersions.
 type bench struct {

@@ -12,6 +12,7 @@ import (
 	"go.uber.org/goleak"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
 
@@ -19,7 +20,12 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/objects"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	for i := range utilruntime.ErrorHandlers { // one of them waits by a clock that no bubble should share with another
+		utilruntime.ErrorHandlers[i] = func(context.Context, error, string, ...any) {}
+	}
+	goleak.VerifyTestMain(m)
+}
 
 const namespace = "n"
 

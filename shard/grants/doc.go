@@ -10,5 +10,10 @@
 //   - The objects of a slot are silent until Open, and gone at once with Drop.
 //   - Of each slot only one grant's events count, and a merged grant takes over without a gap, and without an event twice.
 //
-// Not guaranteed: that an object that goes was deleted. If it has no deletionTimestamp it may have left the slot.
+// Classes do the same for MachineClasses, which are in no slot: by namespace, and by name.
+//
+// Not guaranteed: that an object that goes was deleted. If it has no deletionTimestamp it may have left the slot. And one
+// that was given to another slot of ours and then deleted comes back for a moment where the watch that it has left is late.
+//
+// Handlers must not call a Set: they run while it is locked.
 package grants

@@ -172,15 +172,12 @@ func (s *sink[T]) replace(list []T, version string) {
 	}
 }
 
-// takeOver has the events of a merged grant count from now on, instead of those of the grants that it is made of.
+// takeOver has the events of a merged grant count from now on, instead of those of the grants that it is made of. What
+// these have taken over themselves is older than its list, which began when they were ready.
 func (s *sink[T]) takeOver() {
 	for slot, old := range s.holder {
-		if !s.grant.replaces(old.grant) {
-			continue
-		}
-		s.holder[slot], s.past[slot] = s, old.upTo
-		if past, tookOver := old.past[slot]; tookOver && objects.Newer(past, old.upTo) {
-			s.past[slot] = past
+		if s.grant.replaces(old.grant) {
+			s.holder[slot], s.past[slot] = s, old.upTo
 		}
 	}
 }

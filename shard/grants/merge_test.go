@@ -106,10 +106,13 @@ func TestAllDroppedWhileMerging(t *testing.T) {
 		b.expectWatches(0)
 		b.expectMachines()
 		release()
-		b.add(1)
-		within(moment)
+		for slot := 1; slot <= 3; slot++ {
+			b.add(slot)
+			within(moment)
+		}
+		b.expectMachines(1, 2, 3)
+		within(settle)
 		b.expectWatches(1)
-		b.expectMachines(1)
 	})
 }
 

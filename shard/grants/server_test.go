@@ -3,6 +3,7 @@ package grants
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"log"
@@ -41,7 +42,8 @@ type server struct {
 	held    map[string]bool // verb and selector of what does not get through
 	open    map[string]int  // watches, by kind
 	most    int             // watches at a time, of all kinds
-	lists   int             // that began
+	lists   int             // pages that were asked for
+	streams int             // lists that were to be streamed
 	closed  chan struct{}   // ends the watches
 }
 
@@ -212,14 +214,17 @@ func (s *server) ServeHTTP(w http.ResponseWriter, web *http.Request) {
 	if len(path) == 3 {
 		r.namespace = path[1]
 	}
-	if r.selector, err = labels.Parse(query.Get("labelSelector")); err != nil || query.Get("sendInitialEvents") != "" {
-		r.refuse(http.StatusUnprocessableEntity, metav1.StatusReasonInvalid)
-		return
-	}
+	r.selector, err = labels.Parse(query.Get("labelSelector"))
 	s.mu.Lock()
 	away := s.away
+	if query.Get("sendInitialEvents") != "" {
+		s.streams++
+		err = errors.ErrUnsupported
+	}
 	s.mu.Unlock()
 	switch {
+	case err != nil:
+		r.refuse(http.StatusUnprocessableEntity, metav1.StatusReasonInvalid)
 	case away:
 		r.refuse(http.StatusServiceUnavailable, metav1.StatusReasonServiceUnavailable)
 	case query.Get("watch") != "":

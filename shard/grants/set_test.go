@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
 // within lets time go by, and everything that is due happen.
@@ -60,19 +61,49 @@ func TestListsAreConsistent(t *testing.T) {
 		b.change(func() { b.away = false })
 		within(time.Minute)
 		b.expectMachines(1)
+		if b.streams > 0 {
+			b.Errorf("%d lists were to be streamed", b.streams)
+		}
 	})
 }
 
+// Those of a grant whose first list was short, too.
 func TestListsComeInPages(t *testing.T) {
 	inBubble(t, func(b *bench) {
-		for i := range 2*page + 1 {
-			b.put("machines", key(fmt.Sprint("m", i)), inSlot(1))
-		}
+		b.put("machines", key("first"), inSlot(1))
 		b.add(1)
 		within(moment)
+		for i := range 2 * page {
+			b.put("machines", key(fmt.Sprint("m", i)), inSlot(1))
+		}
+		synctest.Wait()
+		b.change(func() { b.away = true })
+		b.breakOff()
+		b.change(func() { b.lists = 0 })
+		within(time.Second)
+		b.change(func() { b.away = false })
+		within(time.Minute)
 		b.expectMachines(1)
-		if b.lists != 4 {
-			b.Errorf("%d lists, want 3 pages of machines and 1 of MachineSets", b.lists)
+		if b.lists != 3+1 {
+			b.Errorf("%d pages, want 3 of machines and 1 of MachineSets", b.lists)
+		}
+	})
+}
+
+func TestManagedFieldsAreDropped(t *testing.T) {
+	inBubble(t, func(b *bench) {
+		content := inSlot(1)
+		content.ManagedFields = []metav1.ManagedFieldsEntry{{Manager: "somebody"}}
+		b.put("machines", key("listed"), content)
+		b.add(1)
+		within(moment)
+		b.put("machines", key("watched"), content)
+		synctest.Wait()
+		b.expectMachines(1)
+		for _, m := range b.view.Machines.All() {
+			if m.ManagedFields != nil {
+				b.Errorf("%s has managed fields", m.Name)
+			}
 		}
 	})
 }
@@ -124,21 +155,21 @@ func TestDropIsImmediate(t *testing.T) {
 func TestDroppedBeforeReady(t *testing.T) {
 	inBubble(t, func(b *bench) {
 		release := b.hold("list", "")
-		b.add(1, 2)
+		b.add(1, 2, 3)
 		b.drop(1)
 		within(moment)
 		b.add(1)
-		within(moment)
 		b.drop(2)
-		b.add(3)
-		b.drop(3)
+		within(moment)
+		b.add(4)
+		b.drop(4)
 		within(moment)
 		release()
 		within(moment)
-		if !slices.Equal(b.ready, []int{1}) {
-			b.Errorf("ready: %v, want slot 1", b.ready)
+		if slices.Sort(b.ready); !slices.Equal(b.ready, []int{1, 3}) {
+			b.Errorf("ready: %v, want slots 1 and 3", b.ready)
 		}
-		b.expectWatches(1)
+		b.expectWatches(2)
 	})
 }
 
@@ -195,6 +226,19 @@ func TestMovesBetweenOpenAndSilent(t *testing.T) {
 		b.set.Open([]int{2})
 		b.heard.expect("goes >3")
 		b.expectMachines(1, 2)
+	})
+}
+
+func TestWhatComesWithinAMomentIsOneGrant(t *testing.T) {
+	inBubble(t, func(b *bench) {
+		b.add(1)
+		within(gather - time.Millisecond)
+		b.add(2)
+		within(time.Millisecond)
+		b.expectWatches(1)
+		if got := b.set.Grants(); len(got) != 1 || !slices.Equal(got[0], []int{1, 2}) {
+			b.Errorf("grants %v, want one of slots 1 and 2", got)
+		}
 	})
 }
 

@@ -121,9 +121,17 @@ func (f Forest) Trees(slots Slots) []Tree {
 	return trees
 }
 
-// Done returns the tree without an object that was labelled.
-func (t Tree) Done(o Object) Tree {
-	t.unfit = slices.DeleteFunc(slices.Clone(t.unfit), func(u unfit) bool { return u.Kind == o.Kind && u.Name == o.Name })
+// Done returns the tree without objects that were labelled.
+func (t Tree) Done(objects ...Object) Tree {
+	type name struct {
+		kind Kind
+		name string
+	}
+	done := map[name]bool{}
+	for _, o := range objects {
+		done[name{o.Kind, o.Name}] = true
+	}
+	t.unfit = slices.DeleteFunc(slices.Clone(t.unfit), func(u unfit) bool { return done[name{u.Kind, u.Name}] })
 	return t
 }
 

@@ -161,7 +161,7 @@ func (f *faults) end() {
 		if p.mode == gone {
 			continue
 		}
-		if newest[p.pod] || !p.pod.wanted && !p.leaving {
+		if newest[p.pod] || p.podUID != p.pod.uid || !p.pod.wanted && !p.leaving {
 			p.die()
 			continue
 		}

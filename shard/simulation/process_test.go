@@ -131,6 +131,10 @@ func (p *process) read() {
 func (p *process) step(event state.Event) {
 	out := p.machine.Step(p.moment(), event)
 	for _, change := range out.Changes {
+		p.w.tell("%s: slot %d %s (epoch %d, ticket %d)", p.session, change.Slot, change.Kind, change.Epoch, change.Ticket)
+		if change.Kind == state.Suspended {
+			p.suspensions++
+		}
 		p.end(change)
 	}
 	p.follow()
@@ -144,6 +148,14 @@ func (p *process) step(event state.Event) {
 	}
 	for _, change := range out.Changes {
 		p.begin(change)
+	}
+	for i, change := range out.Changes {
+		if !slices.ContainsFunc(out.Changes[i+1:], func(later state.Change) bool { return later.Slot == change.Slot }) {
+			p.end(change) // what ends has the last word
+		}
+		if change.Ticket != 0 {
+			p.onIdle(change.Slot, func() { p.post(state.Idle{Slot: change.Slot, Ticket: change.Ticket}) })
+		}
 	}
 	p.arm(out.WakeAt)
 }

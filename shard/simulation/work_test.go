@@ -121,16 +121,12 @@ func (p *process) onIdle(slot int, idle func()) {
 
 // end carries out the part of a change that stops something.
 func (p *process) end(change state.Change) {
-	p.w.tell("%s: slot %d %s (epoch %d, ticket %d)", p.session, change.Slot, change.Kind, change.Epoch, change.Ticket)
 	each := func(do func(*work)) {
 		for slot := range p.work {
 			if change.Slot == slot || change.Slot == state.Everything {
 				do(&p.work[slot])
 			}
 		}
-	}
-	if change.Kind == state.Suspended {
-		p.suspensions++
 	}
 	switch change.Kind {
 	case state.Stopped:
@@ -140,9 +136,6 @@ func (p *process) end(change state.Change) {
 	case state.Lost:
 		each(func(w *work) { w.held, w.open = false, false; p.cancel(w) })
 	case state.Acquired, state.Resumed:
-	}
-	if change.Ticket != 0 {
-		p.onIdle(change.Slot, func() { p.post(state.Idle{Slot: change.Slot, Ticket: change.Ticket}) })
 	}
 }
 

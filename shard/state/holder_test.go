@@ -265,6 +265,19 @@ func TestSuspend(t *testing.T) {
 	})
 }
 
+func TestRestoredEtcd(t *testing.T) {
+	s, name := holding(t)
+	old := s.leases[name].DeepCopy()
+	old.ResourceVersion = "50"
+	holder("")(old)
+	prefer("r-1")(old)
+	s.step(Listed{[]*coordinationv1.Lease{old, s.leases["fleet-session-r-0"]}})
+	s.entitled(0, true) // a list that began before our write was answered shows the same
+	s.leases[name] = old
+	s.step(Listed{[]*coordinationv1.Lease{old, s.leases["fleet-session-r-0"]}})
+	s.changes(Change{Slot: 0, Epoch: 1, Kind: Lost})
+}
+
 func TestLeave(t *testing.T) {
 	t.Run("the leader plans its slots elsewhere", func(t *testing.T) {
 		s, name := holding(t)
@@ -294,6 +307,19 @@ func TestLeave(t *testing.T) {
 		s.step(Leaving{})
 		s.run(time.Minute)
 		s.exits(ReasonLeft, false)
+	})
+	t.Run("while an attempt to acquire may be under way still", func(t *testing.T) {
+		s := newStage(t, 8)
+		s.fate = on("fleet-slot-000", member.Update, member.Unanswered, false)
+		name := s.slot(0, "", "r-0")
+		attempt := s.leases[name].ResourceVersion
+		s.fate = nil
+		s.step(Leaving{})
+		s.run(time.Second)
+		s.exits(ReasonLeft, true)
+		if s.leases[name].ResourceVersion == attempt {
+			t.Error("the attempt could take effect after the exit")
+		}
 	})
 	t.Run("before it has begun", func(t *testing.T) {
 		s := newStage(t, 8)

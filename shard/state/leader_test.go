@@ -148,6 +148,15 @@ func TestDeclareDead(t *testing.T) {
 		s.run(20 * time.Second)
 		s.holder("fleet-session-r-1", "")
 	})
+	t.Run("also if a restored etcd shows it older than it was", func(t *testing.T) {
+		s := leads(t)
+		s.run(30 * time.Second)
+		s.live = nil
+		s.leases["fleet-session-r-1"] = s.leases["fleet-session-r-1"].DeepCopy()
+		s.leases["fleet-session-r-1"].ResourceVersion = "50"
+		s.run(34 * time.Second) // the write conflicts, the read starts the time again
+		s.holder("fleet-session-r-1", "")
+	})
 	t.Run("by the leader alone", func(t *testing.T) {
 		s := leads(t)
 		s.step(Deposed{})

@@ -28,10 +28,9 @@ const (
 	// DefaultPace is how many labels a replica writes in a second: 10,000 machines with their Nodes are 20,000 writes, which
 	// are to be done within a minute.
 	DefaultPace = 500
-	// defaultWorkers is how many slots of a replica are labelled at a time, and parallel how many objects of each.
-	defaultWorkers, parallel = 32, 8
-	// passTime bounds one pass, so that a slot is handed over before all of it is labelled.
-	passTime = 2 * time.Second
+	// defaultWorkers is how many slots of a replica are labelled at a time: they share what is read of a namespace. parallel
+	// is how many writes of all of them are on their way.
+	defaultWorkers, parallel = 256, 64
 	// lookAgain is when a tree is read again for which other holders have to act first, should no event tell.
 	lookAgain = 5 * time.Second
 )
@@ -48,9 +47,11 @@ type Config struct {
 	// Served says whether a namespace may be touched, and is told in which of our slots there is something to do; nil means
 	// every one.
 	Served func(namespace string, slot int) bool
-	// Gate admits the work of a slot, with its ownership in the context.
-	Gate runner.Gate[Key]
-	// Workers is how many slots are labelled at a time; default 32. Pace is writes a second; default DefaultPace.
+	// Gate admits the work of a slot, with its ownership in the context. Holds says whether it still would: labelling ends
+	// when a slot is to be handed over.
+	Gate  runner.Gate[Key]
+	Holds func(slot int) bool
+	// Workers is how many slots are labelled at a time; default 256. Pace is writes a second; default DefaultPace.
 	Workers, Pace int
 	Clock         clock.WithTicker
 	Metrics       *runner.Metrics
@@ -64,6 +65,7 @@ type Labeler struct {
 	runner *runner.Runner[Key]
 	reader *reader
 	pace   flowcontrol.RateLimiter
+	turns  chan struct{} // of the writes
 
 	mu       sync.Mutex
 	suspects map[Key]map[object]bool // own objects that seem to name the wrong slot
@@ -80,10 +82,11 @@ func New(cfg Config) (*Labeler, error) {
 	}
 	l := &Labeler{
 		cfg:      cfg,
-		reader:   &reader{metadata: cfg.Control, rounds: map[string]*round{}},
+		turns:    make(chan struct{}, parallel),
 		pace:     flowcontrol.NewTokenBucketRateLimiterWithClock(float32(cfg.Pace), parallel, cfg.Clock),
 		suspects: map[Key]map[object]bool{}, closing: map[Key]map[object]bool{},
 	}
+	l.reader = &reader{metadata: cfg.Control, plant: l.plant, rounds: map[string]*round{}}
 	l.doors = NewDoors(l.mayEnter)
 	var err error
 	l.runner, err = runner.New(runner.Config[Key]{
@@ -278,17 +281,16 @@ func (l *Labeler) reconcile(ctx context.Context, key Key) (runner.Result, error)
 	if l.cfg.Served != nil && !l.cfg.Served(key.Namespace, key.Slot) {
 		return runner.Result{}, nil // NamespaceChanged tells when it is
 	}
-	objects, err := l.reader.read(ctx, key.Namespace)
+	found, err := l.reader.read(ctx, key.Namespace)
 	if err != nil {
 		return runner.Result{}, err
 	}
-	forest := label.Plant(objects, l.nodes(objects))
-	adopted, err := l.offer(ctx, forest.Offered(l.cfg.Slots, key.Slot))
+	adopted, err := l.offer(ctx, found.forest.Offered(l.cfg.Slots, key.Slot))
 	if err != nil || adopted {
 		return runner.Result{RequeueAfter: time.Millisecond}, err // what is adopted belongs to another tree now
 	}
 	var trees []label.Tree
-	for _, tree := range forest.Trees(l.cfg.Slots) {
+	for _, tree := range found.trees {
 		if slices.Contains(tree.Actors(), key.Slot) {
 			trees = append(trees, tree)
 		}
@@ -302,6 +304,11 @@ func (l *Labeler) reconcile(ctx context.Context, key Key) (runner.Result, error)
 	again, err := l.labelTrees(ctx, key, trees)
 	l.doors.Retry(key.Namespace)
 	return runner.Result{RequeueAfter: again}, err
+}
+
+func (l *Labeler) plant(objects []label.Object) *snapshot {
+	forest := label.Plant(objects, l.nodes(objects))
+	return &snapshot{forest: forest, trees: forest.Trees(l.cfg.Slots)}
 }
 
 // nodes returns the Nodes that Machines name and that may have to be labelled: strays, and those of our own slots.
@@ -345,27 +352,22 @@ func (l *Labeler) closeDoors(key Key, trees []label.Tree) (quiet bool) {
 	return quiet
 }
 
-// labelTrees labels the trees, one after the other, until the time of a pass is over. again is when to go on; 0 when all
-// is done.
+// labelTrees labels the trees, one after the other. again is when to look again; 0 when all is done.
 func (l *Labeler) labelTrees(ctx context.Context, key Key, trees []label.Tree) (again time.Duration, err error) {
-	end := l.cfg.Clock.Now().Add(passTime)
 	var errs []error
 	for _, tree := range trees {
 		for next := tree.Next(key.Slot); len(next) > 0; next = tree.Next(key.Slot) {
-			done, err := l.write(ctx, next, tree.Slot, end)
+			done, err := l.write(ctx, key.Slot, next, tree.Slot)
 			errs = append(errs, err)
+			tree = tree.Done(done...)
 			for _, o := range done {
-				tree = tree.Done(o)
 				l.moved(key, object{o.Kind, o.Key()})
 			}
 			if len(done) < len(next) {
 				break
 			}
 		}
-		switch {
-		case l.cfg.Clock.Now().After(end):
-			return time.Millisecond, errors.Join(errs...)
-		case !tree.Fits():
+		if !tree.Fits() {
 			again = lookAgain
 		}
 	}
@@ -379,19 +381,18 @@ func (l *Labeler) moved(key Key, o object) {
 	delete(l.closing[key], o)
 }
 
-// write labels objects, some at a time, until end, and returns those that need it no more.
-func (l *Labeler) write(ctx context.Context, objects []label.Object, slot int, end time.Time) (done []label.Object, err error) {
+// write labels objects with a slot, some at a time, while the acting one is held, and returns those that need it no more.
+func (l *Labeler) write(ctx context.Context, acting int, objects []label.Object, slot int) (done []label.Object, err error) {
 	var mu sync.Mutex
 	var errs []error
 	var running sync.WaitGroup
-	turns := make(chan struct{}, parallel)
 	for _, o := range objects {
-		turns <- struct{}{}
-		if err := l.pace.Wait(ctx); err != nil || l.cfg.Clock.Now().After(end) {
+		if err := l.pace.Wait(ctx); err != nil || !l.cfg.Holds(acting) {
 			break
 		}
+		l.turns <- struct{}{}
 		running.Go(func() {
-			defer func() { <-turns }()
+			defer func() { <-l.turns }()
 			written, err := l.writeOne(ctx, o, slot)
 			mu.Lock()
 			defer mu.Unlock()

@@ -19,6 +19,8 @@ const page = 1000
 // he asked.
 type reader struct {
 	metadata metadata.Interface
+	// plant makes of the objects what all who ask for them share.
+	plant func(objects []label.Object) *snapshot
 
 	mu     sync.Mutex
 	rounds map[string]*round // the last of each namespace, which may not have begun
@@ -26,14 +28,20 @@ type reader struct {
 
 // round is one read of a namespace.
 type round struct {
-	begun   bool // guarded by reader.mu
-	done    chan struct{}
-	objects []label.Object
-	err     error
+	begun bool // guarded by reader.mu
+	done  chan struct{}
+	found *snapshot
+	err   error
+}
+
+// snapshot is a namespace as one read showed it. It is not changed any more.
+type snapshot struct {
+	forest label.Forest
+	trees  []label.Tree // that do not fit
 }
 
 // read returns the MachineDeployments, MachineSets and Machines of a namespace as they were after the call.
-func (r *reader) read(ctx context.Context, namespace string) ([]label.Object, error) {
+func (r *reader) read(ctx context.Context, namespace string) (*snapshot, error) {
 	r.mu.Lock()
 	last := r.rounds[namespace]
 	if last != nil && !last.begun {
@@ -49,20 +57,23 @@ func (r *reader) read(ctx context.Context, namespace string) ([]label.Object, er
 	r.mu.Lock()
 	mine.begun = true
 	r.mu.Unlock()
-	mine.objects, mine.err = r.list(ctx, namespace)
+	objects, err := r.list(ctx, namespace)
+	if mine.err = err; err == nil {
+		mine.found = r.plant(objects)
+	}
 	close(mine.done)
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.rounds[namespace] == mine {
 		delete(r.rounds, namespace)
 	}
-	return mine.objects, mine.err
+	return mine.found, mine.err
 }
 
-func (r *round) wait(ctx context.Context) ([]label.Object, error) {
+func (r *round) wait(ctx context.Context) (*snapshot, error) {
 	select {
 	case <-r.done:
-		return r.objects, r.err
+		return r.found, r.err
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	}
