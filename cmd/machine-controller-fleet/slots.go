@@ -59,6 +59,7 @@ func newSlots(o options, f *fleet, spread ring.Slots) (*slots, error) {
 		Slots: label.Slots{Count: spread.Count(), Of: spread.Of}, Known: s.known,
 		Served: func(namespace string, slot int) bool { return s.alone.Served(namespace, slot) },
 		Gate:   shard.NewGate(f.session.fence, func(key strays.Key) (int, bool) { return key.Slot, true }),
+		Holds:  f.session.fence.Holds,
 		Clock:  clock.RealClock{}, Metrics: f.metrics, Tracer: f.tracer,
 	})
 	tellLabeler(s.labeler, label.Deployment, f.view.Deployments)

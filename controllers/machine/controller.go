@@ -114,6 +114,7 @@ func (c *Controller) reconcile(ctx context.Context, key types.NamespacedName) (r
 	if !known {
 		return runner.Result{}, nil
 	}
+	telemetry.LinkTo(ctx, cached.Annotations[v1alpha1.AnnotationTraceparent])
 	p, err := c.observe(c.machines.Newest(cached))
 	if err == nil && p.world.Class.Class == nil {
 		err = c.findClass(ctx, p)

@@ -130,7 +130,15 @@ func (c *Controller) hold(ctx context.Context, p *pass) error {
 	defer c.holding.Unlock()
 	class := p.world.Class.Class
 	if cached, known := c.cfg.View.Classes.Get(classKey(p.world.Machine)); known {
-		class = c.classes.Newest(cached) // others may have held it while this pass waited
+		class = cached
+	}
+	class = c.classes.Newest(class) // others may have held it while this pass waited
+	if !slices.Contains(class.Finalizers, v1alpha1.FinalizerName) {
+		live, err := c.cfg.Machines.MachineClasses(class.Namespace).Get(ctx, class.Name, metav1.GetOptions{})
+		if err != nil {
+			return fmt.Errorf("read MachineClass %s before it is held: %w", class.Name, err)
+		}
+		class = live // machines of other replicas use it, too
 	}
 	if !slices.Contains(class.Finalizers, v1alpha1.FinalizerName) {
 		held := class.DeepCopy()

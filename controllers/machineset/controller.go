@@ -25,6 +25,7 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machineset/scale"
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/runner"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/objects"
+	"github.com/machine-controller-fleet/machine-controller-fleet/telemetry"
 )
 
 // Name of the controller in metrics, logs and spans.
@@ -106,6 +107,7 @@ func (c *Controller) reconcile(ctx context.Context, key types.NamespacedName) (r
 	if !known {
 		return runner.Result{}, nil
 	}
+	telemetry.LinkTo(ctx, cached.Annotations[v1alpha1.AnnotationTraceparent])
 	w := c.observe(c.sets.Newest(cached))
 	var failed []error
 	for range maxActions {

@@ -84,11 +84,13 @@ type Alone struct {
 	mu    sync.Mutex
 	since [2]map[string]time.Time // when each Lease was first seen as it is, by namespace
 	told  map[string]string       // who keeps us out of a namespace
+	// ending are the namespaces in which nothing can be made any more, as far as we have tried.
+	ending map[string]bool
 }
 
 // New makes an Alone, which watches from Start on.
 func New(cfg Config) (*Alone, error) {
-	a := &Alone{cfg: cfg, told: map[string]string{}}
+	a := &Alone{cfg: cfg, told: map[string]string{}, ending: map[string]bool{}}
 	var errs []error
 	for i, name := range names() {
 		a.since[i] = map[string]time.Time{}
@@ -145,10 +147,10 @@ func (a *Alone) Opened(slots []int) {
 // namespace is not served, its holder asks for it.
 func (a *Alone) Served(namespace string, slot int) bool {
 	leases := a.see(namespace)
-	if claim.Served(a.cfg.Fleet, leases) {
+	if claim.Served(a.cfg.Fleet, leases, a.isEnding(namespace)) {
 		return true
 	}
-	if !leases[0].Exists && !leases[1].Exists {
+	if !leases[0].Exists || !leases[1].Exists {
 		a.runner.Enqueue(Key{namespace, slot})
 	}
 	a.tell(namespace, claim.Decide(claim.World{Now: a.cfg.Clock.Now(), Fleet: a.cfg.Fleet, Leases: leases, Roots: true}).Other)
@@ -193,6 +195,9 @@ func (a *Alone) changed(which int, before, after any) {
 	switch {
 	case is == nil:
 		delete(a.since[which], namespace)
+	case was == nil && a.ending[namespace]: // another namespace of that name
+		delete(a.ending, namespace)
+		a.since[which][namespace] = a.cfg.Clock.Now()
 	case was == nil || was.ResourceVersion != is.ResourceVersion:
 		a.since[which][namespace] = a.cfg.Clock.Now()
 	}
@@ -250,14 +255,11 @@ func (a *Alone) see(namespace string) (leases [2]claim.Lease) {
 func (a *Alone) reconcile(ctx context.Context, key Key) (runner.Result, error) {
 	leases := a.see(key.Namespace)
 	if key.Slot != a.cfg.SlotOf(key.Namespace) {
-		if leases[0].Exists || leases[1].Exists {
-			return runner.Result{}, nil
-		}
-		return runner.Result{}, a.ask(ctx, key.Namespace)
+		return runner.Result{}, a.ask(ctx, key.Namespace, leases)
 	}
 	w := claim.World{Now: a.cfg.Clock.Now(), Fleet: a.cfg.Fleet, Leases: leases, Roots: true}
 	verdict := claim.Decide(w)
-	served := claim.Served(a.cfg.Fleet, leases)
+	served := claim.Served(a.cfg.Fleet, leases, a.isEnding(key.Namespace))
 	if verdict.Do == claim.Take || served {
 		var err error
 		if w.Roots, err = a.hasRoots(ctx, key.Namespace); err != nil {
@@ -284,14 +286,40 @@ func (a *Alone) reconcile(ctx context.Context, key Key) (runner.Result, error) {
 	return runner.Result{RequeueAfter: again}, nil
 }
 
-// ask makes a Lease without a holder, which has the holder of the slot of the namespace's name look at it.
-func (a *Alone) ask(ctx context.Context, namespace string) error {
-	_, err := a.cfg.Client.CoordinationV1().Leases(namespace).Create(ctx,
-		&coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: v1alpha1.LeaseManager}}, metav1.CreateOptions{})
-	if err != nil && !apierrors.IsAlreadyExists(err) && !apierrors.IsNotFound(err) && !apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause) {
-		return fmt.Errorf("ask for namespace %s: %w", namespace, err)
+// ask makes a Lease that is missing, without a holder, which has the holder of the slot of the namespace's name look at it.
+func (a *Alone) ask(ctx context.Context, namespace string, leases [2]claim.Lease) error {
+	for i, lease := range leases {
+		if lease.Exists {
+			continue
+		}
+		_, err := a.cfg.Client.CoordinationV1().Leases(namespace).Create(ctx,
+			&coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: names()[i]}}, metav1.CreateOptions{})
+		switch {
+		case apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause):
+			a.ends(namespace)
+		case err != nil && !apierrors.IsAlreadyExists(err) && !apierrors.IsNotFound(err):
+			return fmt.Errorf("ask for namespace %s: %w", namespace, err)
+		}
+		return nil
 	}
 	return nil
+}
+
+// ends notes that nothing can be made in a namespace any more.
+func (a *Alone) ends(namespace string) {
+	a.mu.Lock()
+	news := !a.ending[namespace]
+	a.ending[namespace] = true
+	a.mu.Unlock()
+	if news {
+		a.cfg.Changed(namespace)
+	}
+}
+
+func (a *Alone) isEnding(namespace string) bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.ending[namespace]
 }
 
 // write takes a Lease or gives it up; done is false when it has changed since it was seen.
@@ -319,6 +347,9 @@ func (a *Alone) write(ctx context.Context, which int, namespace string, do claim
 		a.since[which][namespace] = a.cfg.Clock.Now() // it has changed, and the watch is about to show it
 		a.mu.Unlock()
 		return false, nil
+	case apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause):
+		a.ends(namespace)
+		return true, nil
 	case err != nil:
 		return false, fmt.Errorf("write Lease %s/%s: %w", namespace, name, err)
 	}

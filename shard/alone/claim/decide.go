@@ -55,9 +55,11 @@ type Verdict struct {
 	Wake time.Duration
 }
 
-// Served says whether the fleet may work in the namespace: it holds both Leases.
-func Served(fleet string, leases [2]Lease) bool {
-	return leases[0].isOf(fleet) && leases[1].isOf(fleet)
+// Served says whether the fleet may work in the namespace: it holds both Leases. In a namespace that is ending those that
+// are gone count as ours: nobody can make them again, and what is left there has to be taken apart.
+func Served(fleet string, leases [2]Lease, ending bool) bool {
+	mine := func(l Lease) bool { return l.isOf(fleet) || ending && !l.Exists }
+	return mine(leases[0]) && mine(leases[1])
 }
 
 // Decide says what to do with the Leases of a namespace.

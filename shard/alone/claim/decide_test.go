@@ -63,9 +63,28 @@ func TestOneIsServed(t *testing.T) {
 					leases[i].Holder = who
 				}
 			}
-			if Served("one", leases) && Served("two", leases) {
+			if Served("one", leases, false) && Served("two", leases, false) {
 				t.Fatal("two are served")
 			}
 		}
 	})
+}
+
+func TestAnEndingNamespaceIsServedWithoutLeases(t *testing.T) {
+	ours, other, empty := Lease{Exists: true, Holder: "fleet"}, Lease{Exists: true, Holder: "other"}, Lease{Exists: true}
+	for _, tc := range []struct {
+		name         string
+		leases       [2]Lease
+		ends, stands bool
+	}{
+		{"both gone", [2]Lease{}, true, false},
+		{"one gone", [2]Lease{ours, {}}, true, false},
+		{"both ours", [2]Lease{ours, ours}, true, true},
+		{"another's", [2]Lease{other, {}}, false, false},
+		{"nobody's", [2]Lease{empty, {}}, false, false},
+	} {
+		if Served("fleet", tc.leases, true) != tc.ends || Served("fleet", tc.leases, false) != tc.stands {
+			t.Errorf("%s: not served as it should be", tc.name)
+		}
+	}
 }
