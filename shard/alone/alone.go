@@ -150,10 +150,11 @@ func (a *Alone) Served(namespace string, slot int) bool {
 	if claim.Served(a.cfg.Fleet, leases, a.isEnding(namespace)) {
 		return true
 	}
-	if !leases[0].Exists || !leases[1].Exists {
+	other := claim.Decide(claim.World{Now: a.cfg.Clock.Now(), Fleet: a.cfg.Fleet, Leases: leases, Roots: true}).Other
+	if other == "" && (!leases[0].Exists || !leases[1].Exists) {
 		a.runner.Enqueue(Key{namespace, slot})
 	}
-	a.tell(namespace, claim.Decide(claim.World{Now: a.cfg.Clock.Now(), Fleet: a.cfg.Fleet, Leases: leases, Roots: true}).Other)
+	a.tell(namespace, other)
 	return false
 }
 
