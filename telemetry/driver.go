@@ -27,6 +27,7 @@ func call[Resp any](ctx context.Context, d *TracedDriver, name string, op driver
 			attribute.String("machine.name", t.Machine.Name),
 			attribute.String("machine.uid", string(t.Machine.UID)))
 	}
+	attributes = append(attributes, OwnerAttributes(ctx)...)
 	ctx, span := d.Tracer.Start(ctx, "driver."+name, trace.WithSpanKind(trace.SpanKindClient), trace.WithAttributes(attributes...))
 	defer span.End()
 	resp, err := f(ctx)

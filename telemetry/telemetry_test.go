@@ -81,7 +81,8 @@ func TestEachCallHasASpanAndATypedError(t *testing.T) {
 	tracer := sdktrace.NewTracerProvider(sdktrace.WithSpanProcessor(recorder)).Tracer("test")
 	d := &TracedDriver{Driver: broken{}, Provider: "p", Tracer: tracer}
 	machine := &v1alpha1.Machine{ObjectMeta: metav1.ObjectMeta{Name: "m", Namespace: "n", UID: "u"}}
-	_, err := d.CreateMachine(t.Context(), driver.CreateMachineRequest{Target: driver.Target{Machine: machine}})
+	ctx := WithOwner(t.Context(), Owner{Replica: "r", Slot: 7})
+	_, err := d.CreateMachine(ctx, driver.CreateMachineRequest{Target: driver.Target{Machine: machine}})
 	if typed, ok := errors.AsType[*driver.Error](err); !ok || typed.Code != driver.Unknown || typed.Op != driver.OpCreate {
 		t.Errorf("error %#v", err)
 	}
@@ -102,7 +103,7 @@ func TestEachCallHasASpanAndATypedError(t *testing.T) {
 	for _, a := range spans[0].Attributes() {
 		found[string(a.Key)] = a.Value.String()
 	}
-	if found["machine.name"] != "m" || found["driver.code"] != "Unknown" || found["provider"] != "p" {
+	if found["machine.name"] != "m" || found["driver.code"] != "Unknown" || found["provider"] != "p" || found["replica"] != "r" || found["slot"] != "7" {
 		t.Errorf("attributes %v", found)
 	}
 }
@@ -115,6 +116,24 @@ func TestTraceparent(t *testing.T) {
 	defer span.End()
 	if got := Traceparent(ctx); len(got) != len("00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01") {
 		t.Errorf("with a span: %q", got)
+	}
+}
+
+func TestLinkTo(t *testing.T) {
+	const origin = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
+	LinkTo(t.Context(), origin) // no span, no harm
+	for traceparent, want := range map[string]string{origin: "4bf92f3577b34da6a3ce929d0e0e4736/00f067aa0ba902b7", "": "", "nonsense": ""} {
+		recorder := tracetest.NewSpanRecorder()
+		ctx, span := sdktrace.NewTracerProvider(sdktrace.WithSpanProcessor(recorder)).Tracer("test").Start(t.Context(), "s")
+		LinkTo(ctx, traceparent)
+		span.End()
+		got := ""
+		for _, link := range recorder.Ended()[0].Links() {
+			got += link.SpanContext.TraceID().String() + "/" + link.SpanContext.SpanID().String()
+		}
+		if got != want {
+			t.Errorf("LinkTo(%q): links %q, want %q", traceparent, got, want)
+		}
 	}
 }
 

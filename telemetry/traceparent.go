@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"go.opentelemetry.io/otel/propagation"
+	"go.opentelemetry.io/otel/trace"
 )
 
 // Traceparent returns the W3C traceparent of the span in ctx, to be noted on objects that the span makes; "" when there
@@ -12,4 +13,18 @@ func Traceparent(ctx context.Context) string {
 	carrier := propagation.MapCarrier{}
 	propagation.TraceContext{}.Inject(ctx, carrier)
 	return carrier.Get("traceparent")
+}
+
+// LinkTo links the span in ctx to the one that a W3C traceparent names, such as one that was noted on an object when it
+// was made. Nothing happens when there is no span, or no traceparent that can be read.
+func LinkTo(ctx context.Context, traceparent string) {
+	span := trace.SpanFromContext(ctx)
+	if !span.IsRecording() {
+		return
+	}
+	carrier := propagation.MapCarrier{"traceparent": traceparent}
+	// Without one that can be read the span stays what it is: one of this process, and not remote.
+	if origin := trace.SpanContextFromContext(propagation.TraceContext{}.Extract(ctx, carrier)); origin.IsRemote() {
+		span.AddLink(trace.Link{SpanContext: origin})
+	}
 }
