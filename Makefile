@@ -54,9 +54,9 @@ clean: ## Remove what was built; labs stay, stop them with lab-down
 ##@ Try it
 
 .PHONY: demo
-demo: build ## Watch a fleet at work on a control plane of its own; KEEP=1 leaves it running
+demo: build ## Watch a fleet at work on a control plane of its own: REPLICAS (3); KEEP=1 leaves it running
 	@go build -o bin/ ./e2e/demo
-	@exec bin/demo $(if $(filter-out 0 false no,$(KEEP)),--keep)
+	@exec bin/demo --replicas "$(REPLICAS)" $(if $(filter-out 0 false no,$(KEEP)),--keep)
 
 .PHONY: lab-up
 lab-up: build $(if $(tracing),build-jaeger) ## Start a lab in LAB_DIR (.lab): REPLICAS (3), CLUSTERS (1), TRACING=1, CLOUDSIM_FLAGS, FLEET_FLAGS
@@ -101,7 +101,7 @@ verify: ## Check what must hold before a commit: generated code, modules, lint, 
 ##@ Test it
 
 .PHONY: test
-test: build build-jaeger ## All tests, the long faults in a short form (12 minutes once everything is built)
+test: build ## All tests, the long faults in a short form (12 minutes once everything is built)
 	@hack/test.sh unit e2e chaos-short
 
 .PHONY: test-unit
@@ -109,7 +109,7 @@ test-unit: ## Unit tests of both modules, with the race detector
 	@hack/test.sh unit
 
 .PHONY: test-e2e
-test-e2e: build build-jaeger ## End-to-end tests, each against a lab of its own
+test-e2e: build ## End-to-end tests, each against a lab of its own
 	@hack/test.sh e2e
 
 .PHONY: chaos

@@ -116,9 +116,13 @@ func shared(t *testing.T) *harness.Lab {
 }
 
 // startLab starts a lab for one test, with one cluster.
-func startLab(t *testing.T, name string) *harness.Lab {
+func startLab(t *testing.T, name string, change ...func(*harness.Options)) *harness.Lab {
 	t.Helper()
-	lab, err := harness.Up(t.Context(), harness.Options{Dir: filepath.Join(os.Getenv(labsVariable), name), Clusters: 1})
+	options := harness.Options{Dir: filepath.Join(os.Getenv(labsVariable), name), Clusters: 1}
+	for _, f := range change {
+		f(&options)
+	}
+	lab, err := harness.Up(t.Context(), options)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -25,6 +25,7 @@ unit() {
 e2e() {
   local packages
   hack/build-helm.sh
+  hack/build-jaeger.sh
   mapfile -t packages < <(go list -tags e2e ./e2e/... | grep -v '/e2e/chaos$')
   (cd lab && tests -tags e2e -count=1 -timeout 10m ./smoke)
   tests -tags e2e -count=1 -timeout 20m "${packages[@]}"

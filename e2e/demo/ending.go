@@ -60,14 +60,15 @@ func (d *demo) complain(ctx context.Context, err error) {
 
 // lookAround tells what can be done with a lab that stays.
 func (d *demo) lookAround() {
-	bin := filepath.Dir(d.kubectl.program)
 	d.screen.say("The lab stays up. To look around, and to go on where the demo has stopped:", "")
 	for _, command := range []string{
-		"export KUBECONFIG=" + filepath.Join(d.dir, "admin.kubeconfig") + ` PATH="` + bin + `:$PATH"`,
+		"export KUBECONFIG=" + filepath.Join(d.dir, "admin.kubeconfig") + ` PATH="` + d.tools.bin + `:$PATH"`,
 		"kubectl get mcd,mcs,mc,nodes",
 		"kubectl get pods -o wide",
 		"curl " + d.lab.Endpoint("cloudsim") + "/v1/instances    # the VMs",
+		"kubectl get leases -n " + harness.FleetNamespace + "    # who holds which slot",
 		"kubectl scale mcd/workers-a --replicas=8",
+		"lab scale 5 --dir " + d.dir,
 		"kubectl delete -f " + podsManifest + " -f " + deploymentsManifest,
 		"",
 		"lab status --dir " + d.dir,

@@ -1,6 +1,11 @@
 package main
 
-import "fmt"
+import (
+	"fmt"
+	"slices"
+
+	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
+)
 
 // progress is how far a wish has come true.
 type progress struct {
@@ -19,6 +24,23 @@ type goal struct {
 	reach func(picture) progress
 	// facts are what of a picture belongs to it.
 	facts func(picture) []fact
+	// always is what has to hold all the time, if anything.
+	always func(picture) error
+}
+
+// scene shows a picture. Errors: what has to hold all the time does not.
+func (g goal) scene(p picture) (scene, error) {
+	s := scene{progress: g.reach(p), facts: g.facts(p)}
+	if s.progress.Reached {
+		s.outcome = reached
+	}
+	if g.always != nil {
+		if err := g.always(p); err != nil {
+			s.outcome = missed
+			return s, err
+		}
+	}
+	return s, nil
 }
 
 // settled is reached when there is what is wanted and nothing else: as Machines that run, as Nodes that are Ready, and
@@ -50,4 +72,53 @@ func podsGone(before int) goal {
 		left := p.Pods.Running + p.Pods.Others
 		return progress{Done: max(before-left, 0), Total: before, What: "pods are gone", Reached: p.Pods == pods{}}
 	}}
+}
+
+// shared is reached when so many replicas hold all slots, each of them some.
+func shared(replicas int) goal { return heldBy(replicaNames(replicas), "") }
+
+// replicaNames are those of a fleet of n.
+func replicaNames(n int) []string {
+	var names []string
+	for i := range n {
+		names = append(names, fmt.Sprintf("fleet-%d", i))
+	}
+	return names
+}
+
+// heldBy is reached when the replicas hold all slots, each of them some, and none is on its way. dead is a session that was
+// killed: what it holds is held by nobody.
+func heldBy(replicas []string, dead string) goal {
+	return goal{
+		facts: func(p picture) []fact { return p.Fleet.facts(dead) },
+		reach: func(p picture) progress {
+			held, each := p.Fleet.heldBy(replicas, dead)
+			return progress{Done: held, Total: slots, What: "slots are held by " + several(len(replicas), "replica"), Reached: each && held == slots}
+		},
+	}
+}
+
+// undisturbed is the goal, while the machines are those of before and all run, with a Node and a VM each.
+func (g goal) undisturbed(before picture) goal {
+	facts := g.facts
+	g.facts = func(p picture) []fact {
+		return append(facts(p), fact{Label: "machines", Text: fmt.Sprintf("%d of %d have run all the time", p.running(), len(before.Machines))})
+	}
+	g.always = func(p picture) error {
+		for _, m := range before.Machines {
+			i := slices.IndexFunc(p.Machines, func(now machine) bool { return now.Name == m.Name })
+			if i < 0 {
+				return fmt.Errorf("machine %s was to be left alone, and is gone", m.Name)
+			}
+			if phase := p.Machines[i].Phase; phase != v1alpha1.MachineRunning {
+				return fmt.Errorf("machine %s was to be left alone, and is %q", m.Name, phase)
+			}
+		}
+		n := len(before.Machines)
+		if len(p.Machines) != n || p.readyNodes() != n || len(p.VMs) != n {
+			return fmt.Errorf("expected %d machines, Ready Nodes and VMs as before, got %d, %d and %d", n, len(p.Machines), p.readyNodes(), len(p.VMs))
+		}
+		return nil
+	}
+	return g
 }

@@ -1,7 +1,9 @@
 package main
 
 import (
+	"fmt"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -81,6 +83,62 @@ func TestPodGoals(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			if diff := cmp.Diff(test.want, test.goal.reach(picture{Pods: test.pods})); diff != "" {
 				t.Errorf("progress (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestShared(t *testing.T) {
+	j := newJournal()
+	j.see(lease("session-fleet-0", session0, ""), time.Time{})
+	j.see(lease("session-fleet-1", session1, ""), time.Time{})
+	want := func(done int, reached bool) {
+		t.Helper()
+		p := progress{Done: done, Total: slots, What: "slots are held by 2 replicas", Reached: reached}
+		if diff := cmp.Diff(p, shared(2).reach(picture{Fleet: j.fleet(nil)})); diff != "" {
+			t.Errorf("progress (-want +got):\n%s", diff)
+		}
+	}
+	want(0, false)
+	for i := range slots {
+		j.see(lease(fmt.Sprintf("slot-%03d", i), session0, "fleet-0"), time.Time{})
+	}
+	want(slots, false) // one of them has none
+	j.see(lease("slot-000", session1, "fleet-1"), time.Time{})
+	want(slots, true)
+	j.see(lease("slot-001", session0, "fleet-1"), time.Time{})
+	want(slots-1, false)
+}
+
+func TestUndisturbed(t *testing.T) {
+	named := func(phase v1alpha1.MachinePhase, names ...string) picture {
+		p := running(len(names))
+		for _, name := range names {
+			p.Machines = append(p.Machines, machine{Name: name, Phase: phase})
+		}
+		return p
+	}
+	before := named(v1alpha1.MachineRunning, "a", "b")
+	lessAVM := named(v1alpha1.MachineRunning, "a", "b")
+	lessAVM.VMs = lessAVM.VMs[1:]
+	for name, test := range map[string]struct {
+		now  picture
+		want string
+	}{
+		"as before":         {before, ""},
+		"one is gone":       {named(v1alpha1.MachineRunning, "b"), "machine a was to be left alone, and is gone"},
+		"another one":       {named(v1alpha1.MachineRunning, "b", "c"), "machine a was to be left alone, and is gone"},
+		"one more":          {named(v1alpha1.MachineRunning, "a", "b", "c"), "expected 2 machines, Ready Nodes and VMs as before, got 3, 3 and 3"},
+		"they do not run":   {named(v1alpha1.MachineUnknown, "a", "b"), `machine a was to be left alone, and is "Unknown"`},
+		"a VM has vanished": {lessAVM, "expected 2 machines, Ready Nodes and VMs as before, got 2, 2 and 1"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			scene, err := podsRun().undisturbed(before).scene(test.now)
+			if got := fmt.Sprint(err); err != nil && got != test.want || err == nil && test.want != "" {
+				t.Errorf("scene = %v, want %q", err, test.want)
+			}
+			if (scene.outcome == missed) != (err != nil) {
+				t.Errorf("outcome = %d with %v", scene.outcome, err)
 			}
 		})
 	}

@@ -10,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/driver/simulated/cloudapi"
+	"github.com/machine-controller-fleet/machine-controller-fleet/e2e/chaos/check"
 	"github.com/machine-controller-fleet/machine-controller-fleet/e2e/harness"
 )
 
@@ -32,10 +33,12 @@ func leftovers(ctx context.Context, lab *harness.Lab) ([]finding, error) {
 	nodes, errNodes := core.Nodes().List(ctx, metav1.ListOptions{})
 	tokens, errTokens := core.Secrets(metav1.NamespaceSystem).List(ctx, metav1.ListOptions{FieldSelector: "type=" + string(corev1.SecretTypeBootstrapToken)})
 	vms, errVMs := lab.Cloud.AllVMs(ctx)
-	if err := errors.Join(errDeployments, errSets, errMachines, errClasses, errNodes, errTokens, errVMs); err != nil {
+	calls, errCalls := lab.Cloud.Calls()
+	if err := errors.Join(errDeployments, errSets, errMachines, errClasses, errNodes, errTokens, errVMs, errCalls); err != nil {
 		return nil, fmt.Errorf("look for what is left: %w", err)
 	}
 	left, twice := vmsLeft(vms)
+	report := check.Check(check.History{Calls: calls})
 	return []finding{
 		{Kind: "MachineDeployments", Left: names(deployments.Items)},
 		{Kind: "MachineSets", Left: names(sets.Items)},
@@ -45,6 +48,7 @@ func leftovers(ctx context.Context, lab *harness.Lab) ([]finding, error) {
 		{Kind: "bootstrap tokens", Left: names(tokens.Items)},
 		{Kind: "VMs at the cloud", Remark: fmt.Sprintf("%d were made, %d have ended", len(vms), len(vms)-len(left)), Left: left},
 		{Kind: "machines with a second VM", Left: twice},
+		{Kind: "calls to the cloud that did something twice, or under no slot", Remark: fmt.Sprintf("%d by %s", report.Calls, several(report.Sessions, "session")), Left: report.Faults},
 	}, nil
 }
 

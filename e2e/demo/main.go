@@ -31,6 +31,7 @@ func run(ctx context.Context, args []string, out *os.File, complaints io.Writer)
 	flags := flag.NewFlagSet("demo", flag.ContinueOnError)
 	flags.SetOutput(complaints)
 	keep := flags.Bool("keep", false, "leave everything running at the end, and tell how to look around")
+	replicas := flags.Int("replicas", 3, "how many replicas the fleet begins with")
 	if err := flags.Parse(args); err != nil {
 		if errors.Is(err, flag.ErrHelp) {
 			return 0
@@ -41,15 +42,19 @@ func run(ctx context.Context, args []string, out *os.File, complaints io.Writer)
 		fmt.Fprintf(complaints, "demo: it takes no arguments, got %q\n", flags.Args())
 		return exitUsage
 	}
-	kubectl, err := findKubectl()
+	if *replicas < 1 {
+		fmt.Fprintf(complaints, "demo: --replicas must be at least 1, got %d\n", *replicas)
+		return exitUsage
+	}
+	tools, err := findTools()
 	if err != nil {
 		fmt.Fprintln(complaints, "demo:", err)
 		return exitFailed
 	}
-	if kubectl.lab, err = os.MkdirTemp("", "fleet-demo-"); err != nil {
+	if tools.lab, err = os.MkdirTemp("", "fleet-demo-"); err != nil {
 		fmt.Fprintln(complaints, "demo: make a folder for the lab:", err)
 		return exitFailed
 	}
-	d := &demo{dir: kubectl.lab, keep: *keep, kubectl: kubectl, screen: newScreen(out, os.Getenv), began: time.Now()}
+	d := &demo{dir: tools.lab, replicas: *replicas, keep: *keep, tools: tools, screen: newScreen(out, os.Getenv), began: time.Now()}
 	return d.end(ctx, d.play(ctx))
 }

@@ -23,13 +23,15 @@ const namespace = metav1.NamespaceDefault
 const simulatedRuntime = "simulated:"
 
 // observe takes a picture of a lab. It reads what is written, not what a cache has, so that a goal is not taken for
-// reached before a wish has arrived.
-func observe(ctx context.Context, lab *harness.Lab) (picture, error) {
+// reached before a wish has arrived. Only who holds what comes from a watch, which may be late: what is asked of that is
+// never true too early.
+func observe(ctx context.Context, lab *harness.Lab, leases *follower) (picture, error) {
 	var p picture
 	var err error
-	if p.Deployments, err = observeMachines(ctx, lab); err != nil {
+	if p.Deployments, p.Machines, err = observeMachines(ctx, lab); err != nil {
 		return picture{}, err
 	}
+	p.Fleet = leases.fleet(p.Machines)
 	if p.Nodes, err = observeNodes(ctx, lab); err != nil {
 		return picture{}, err
 	}
@@ -46,15 +48,15 @@ func observe(ctx context.Context, lab *harness.Lab) (picture, error) {
 	return p, err
 }
 
-func observeMachines(ctx context.Context, lab *harness.Lab) ([]deployment, error) {
+func observeMachines(ctx context.Context, lab *harness.Lab) ([]deployment, []machine, error) {
 	api := lab.Machines.MachineV1alpha1()
 	wishes, err := api.MachineDeployments(namespace).List(ctx, metav1.ListOptions{})
 	if err != nil {
-		return nil, fmt.Errorf("list MachineDeployments: %w", err)
+		return nil, nil, fmt.Errorf("list MachineDeployments: %w", err)
 	}
-	machines, err := api.Machines(namespace).List(ctx, metav1.ListOptions{})
+	list, err := api.Machines(namespace).List(ctx, metav1.ListOptions{})
 	if err != nil {
-		return nil, fmt.Errorf("list Machines: %w", err)
+		return nil, nil, fmt.Errorf("list Machines: %w", err)
 	}
 	found := map[string]deployment{}
 	for _, w := range wishes.Items {
@@ -64,14 +66,17 @@ func observeMachines(ctx context.Context, lab *harness.Lab) ([]deployment, error
 		}
 		found[w.Name] = d
 	}
-	for _, m := range machines.Items {
+	var machines []machine
+	for _, m := range list.Items {
+		machines = append(machines, machine{Name: m.Name, Phase: m.Status.CurrentStatus.Phase, Slot: m.Labels[v1alpha1.LabelSlot]})
 		name := m.Labels[v1alpha1.LabelName]
 		if _, ok := found[name]; !ok {
 			found[name] = deployment{Name: name, Phases: map[v1alpha1.MachinePhase]int{}}
 		}
 		found[name].Phases[m.Status.CurrentStatus.Phase]++
 	}
-	return slices.SortedFunc(maps.Values(found), func(a, b deployment) int { return cmp.Compare(a.Name, b.Name) }), nil
+	byName := func(a, b deployment) int { return cmp.Compare(a.Name, b.Name) }
+	return slices.SortedFunc(maps.Values(found), byName), machines, nil
 }
 
 func observeNodes(ctx context.Context, lab *harness.Lab) ([]node, error) {

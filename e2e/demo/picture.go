@@ -14,9 +14,11 @@ import (
 // picture is what there is at one moment: in the API, and at the cloud.
 type picture struct {
 	Deployments []deployment // by name
-	Nodes       []node       // by name
+	Machines    []machine
+	Nodes       []node // by name
 	VMs         []vm
 	Pods        pods
+	Fleet       fleet
 }
 
 // deployment is a MachineDeployment with its machines, or machines whose MachineDeployment is gone.
@@ -98,7 +100,7 @@ func (p picture) fits() bool {
 	return !slices.ContainsFunc(p.Deployments, func(d deployment) bool { return d.Ending || d.machines() != d.Wanted })
 }
 
-// fact is a row: what it is about, a symbol for each machine, and words.
+// fact is a row: what it is about, a symbol for each machine, and words. Symbols are nil where there could be none.
 type fact struct {
 	Label   string
 	Symbols []v1alpha1.MachinePhase
@@ -115,7 +117,7 @@ func (p picture) machineFacts() []fact {
 		}
 		rows = append(rows, fact{Label: d.Name, Symbols: symbols, Text: d.text()})
 	}
-	return append(rows, p.nodeFact(), p.vmFact())
+	return append(rows, p.nodeFact(), p.vmFact(), p.Fleet.ownersFact())
 }
 
 // podFacts tell of pods, and of the Nodes that they run on.
@@ -130,9 +132,11 @@ var lifeOrder = []v1alpha1.MachinePhase{
 }
 
 func inLifeOrder(phases map[v1alpha1.MachinePhase]int) []v1alpha1.MachinePhase {
-	return slices.SortedFunc(maps.Keys(phases), func(a, b v1alpha1.MachinePhase) int {
-		return cmp.Or(cmp.Compare(slices.Index(lifeOrder, a), slices.Index(lifeOrder, b)), cmp.Compare(a, b))
-	})
+	return slices.SortedFunc(maps.Keys(phases), byLife)
+}
+
+func byLife(a, b v1alpha1.MachinePhase) int {
+	return cmp.Or(cmp.Compare(slices.Index(lifeOrder, a), slices.Index(lifeOrder, b)), cmp.Compare(a, b))
 }
 
 func (d deployment) text() string {

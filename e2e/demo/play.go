@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -15,17 +16,21 @@ const (
 	patience = 3 * time.Minute
 	// interval of the looks at the lab.
 	interval = 200 * time.Millisecond
+	// quiet is how long no slot has changed hands when it is told which have: those that go together are told together.
+	quiet = 500 * time.Millisecond
 )
 
 // demo is one performance.
 type demo struct {
-	dir     string // of the lab
-	keep    bool
-	kubectl kubectl
-	screen  *screen
-	began   time.Time
-	lab     *harness.Lab // nil before it is up
-	timings []timing
+	dir      string // of the lab
+	replicas int
+	keep     bool
+	tools    tools
+	screen   *screen
+	began    time.Time
+	lab      *harness.Lab // nil before it is up
+	leases   *follower
+	timings  []timing
 }
 
 // step is a part of the play.
@@ -37,6 +42,7 @@ type step struct {
 func (d *demo) steps() []step {
 	steps := []step{
 		{"Start a lab", d.startLab},
+		{"Share the work", d.shareTheWork},
 		{"Ask for machines", d.askForMachines},
 		{"Ask for more", d.askForMore},
 		{"Run pods on them", d.runPods},
@@ -45,6 +51,10 @@ func (d *demo) steps() []step {
 		return steps
 	}
 	return append(steps,
+		step{"Kill a replica that comes back", d.killAndComeBack},
+		step{"Add two replicas", d.addReplicas},
+		step{"Remove one", d.removeReplica},
+		step{"Lose one", d.loseReplica},
 		step{"Ask for fewer", d.askForFewer},
 		step{"Ask for none", d.askForNone},
 		step{"Look for what is left", d.lookForRest},
@@ -55,6 +65,7 @@ func (d *demo) steps() []step {
 func (d *demo) play(ctx context.Context) error {
 	d.screen.say(d.screen.ink.bold("machine-controller-fleet") + ": MachineDeployments become VMs, and VMs become Nodes.")
 	d.screen.say("Everything happens on this machine, in " + d.dir)
+	defer func() { d.leases.stop() }()
 	for i, s := range d.steps() {
 		d.screen.title(i+1, s.title)
 		start := time.Now()
@@ -83,9 +94,30 @@ func bounded(ctx context.Context, do func(context.Context) error) error {
 // kubectlCommand shows a command, runs it, and shows its answer.
 func (d *demo) kubectlCommand(ctx context.Context, args ...string) error {
 	d.screen.command("kubectl " + strings.Join(args, " "))
-	output, err := d.kubectl.run(ctx, args...)
+	output, err := d.tools.kubectl(ctx, args...)
 	d.screen.quote(output)
 	return err
+}
+
+// labCommand shows a command, and runs it while it waits for what is to come of it.
+func (d *demo) labCommand(ctx context.Context, g goal, args ...string) error {
+	d.screen.command("lab " + strings.Join(args, " "))
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	d.leases.do()
+	done := make(chan error, 1)
+	go func() {
+		err := d.tools.manage(ctx, args...)
+		if err != nil {
+			cancel(err)
+		}
+		done <- err
+	}()
+	err := d.wait(ctx, g)
+	if err != nil {
+		cancel(err)
+	}
+	return cmp.Or(err, <-done)
 }
 
 // wait shows the lab until the goal is reached.
@@ -95,16 +127,16 @@ func (d *demo) wait(ctx context.Context, g goal) error {
 	var now scene
 	var silence error // Why the lab does not answer. For a moment that is no reason to give up.
 	for start := time.Now(); ; {
-		p, err := observe(ctx, d.lab)
+		p, err := observe(ctx, d.lab, d.leases)
 		if err == nil {
-			now = scene{progress: g.reach(p), facts: g.facts(p), elapsed: time.Since(start)}
-			if now.progress.Reached {
-				now.outcome = reached
-			}
+			var broken error
+			now, broken = g.scene(p)
+			now.elapsed = time.Since(start)
+			d.tellMoves(p, now)
 			d.screen.show(now)
-		}
-		if now.outcome == reached {
-			return nil
+			if broken != nil || now.outcome == reached {
+				return broken
+			}
 		}
 		if ctx.Err() == nil {
 			silence = err
@@ -112,7 +144,7 @@ func (d *demo) wait(ctx context.Context, g goal) error {
 		select {
 		case <-ctx.Done():
 			if errors.Is(ctx.Err(), context.Canceled) {
-				return ctx.Err()
+				return context.Cause(ctx)
 			}
 			now.outcome, now.elapsed = missed, time.Since(start)
 			d.screen.show(now)
@@ -120,4 +152,17 @@ func (d *demo) wait(ctx context.Context, g goal) error {
 		case <-ticker.C:
 		}
 	}
+}
+
+// tellMoves tells what has changed hands: soon, and at the end of a wait in any case.
+func (d *demo) tellMoves(p picture, now scene) {
+	after := quiet
+	if now.outcome != waiting {
+		after = 0
+	}
+	var lines []string
+	for _, story := range stories(d.leases.take(after), p.Machines) {
+		lines = append(lines, fmt.Sprintf("%s%7s  %s", margin, seconds(now.elapsed), story))
+	}
+	d.screen.log(lines...)
 }

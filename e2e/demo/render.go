@@ -49,7 +49,7 @@ func frame(k ink, s scene) []string {
 	}
 	for _, row := range s.facts {
 		line := fmt.Sprintf("%s  %-*s  ", margin, labels, row.Label)
-		if len(row.Symbols) > 0 {
+		if row.Symbols != nil && symbols > 0 {
 			line += symbolsOf(k, row.Symbols) + strings.Repeat(" ", symbols-len(row.Symbols)) + "  "
 		}
 		lines = append(lines, line+k.dim(row.Text))

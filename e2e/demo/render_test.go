@@ -32,6 +32,11 @@ func growing() picture {
 			{Zone: "sim-1b", State: cloudapi.StatePending},
 		},
 		Pods: pods{Wanted: 4, Running: 2, Others: 1},
+		Fleet: fleet{Replicas: []replica{
+			{Name: "fleet-0", Machines: make([]v1alpha1.MachinePhase, 2)},
+			{Name: "fleet-1"},
+			{Name: "fleet-2", Machines: make([]v1alpha1.MachinePhase, 3)},
+		}},
 	}
 }
 
@@ -50,6 +55,7 @@ func TestFrame(t *testing.T) {
 				"      workers-b   ●○●  1 Running, 1 new, 1 CrashLoopBackOff",
 				"      Nodes       1 real kubelet, 1 simulated, 1 not Ready",
 				"      VMs         1 in sim-1a, 2 in sim-1b (1 pending)",
+				"      owners      fleet-0 of 2, fleet-2 of 3",
 			},
 		},
 		"reached": {
@@ -60,12 +66,26 @@ func TestFrame(t *testing.T) {
 				"      pods   2 Running, 1 starting or ending",
 			},
 		},
+		"replicas": {
+			scene{progress: progress{What: "slots are held"}, facts: []fact{
+				{Label: "fleet-0", Symbols: []v1alpha1.MachinePhase{}, Text: "9 slots"},
+				{Label: "fleet-1", Symbols: []v1alpha1.MachinePhase{v1alpha1.MachineRunning, v1alpha1.MachineRunning}, Text: "8 slots"},
+				{Label: "machines", Text: "2 of 2"},
+			}, outcome: reached},
+			[]string{
+				"    ✓ 0 of 0 slots are held  0.0 s",
+				"      fleet-0       9 slots",
+				"      fleet-1   ●●  8 slots",
+				"      machines  2 of 2",
+			},
+		},
 		"missed, and nothing there": {
 			scene{progress: progress{Done: 0, Total: 3, What: "machines run"}, facts: picture{}.machineFacts(), elapsed: time.Minute, outcome: missed},
 			[]string{
 				"    ✗ 0 of 3 machines run  60.0 s",
-				"      Nodes  none",
-				"      VMs    none",
+				"      Nodes   none",
+				"      VMs     none",
+				"      owners  none",
 			},
 		},
 	} {

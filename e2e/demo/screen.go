@@ -78,6 +78,22 @@ func (s *screen) quote(text string) {
 	}
 }
 
+// log prints lines above a scene that is being shown. The scene has to be shown again.
+func (s *screen) log(lines ...string) {
+	if len(lines) == 0 {
+		return
+	}
+	var text strings.Builder
+	if s.drawn > 0 {
+		fmt.Fprintf(&text, "\x1b[%dA\r\x1b[J", s.drawn)
+		s.drawn = 0
+	}
+	for _, line := range lines {
+		text.WriteString(line + "\n")
+	}
+	_, _ = io.WriteString(s.out, text.String())
+}
+
 // show shows a scene, in place of the one before if nothing was said between them.
 func (s *screen) show(now scene) {
 	if s.width == nil {

@@ -76,6 +76,20 @@ func TestOnATerminalScenesAreDrawnInPlace(t *testing.T) {
 	}
 }
 
+func TestLogIsPrintedAboveTheScene(t *testing.T) {
+	var out strings.Builder
+	s := &screen{out: &out, width: func() int { return 80 }}
+	s.log("before it")
+	s.show(at(0, 0, "none"))
+	out.Reset()
+	s.log()
+	s.log("one", "two")
+	s.show(at(200, 0, "none"))
+	if want := "\x1b[2A\r\x1b[Jone\ntwo\n\r    "; !strings.HasPrefix(out.String(), want) {
+		t.Errorf("want the scene replaced and drawn below, %q, got %q", want, out.String())
+	}
+}
+
 func TestScreenAfterAnInterruptedScene(t *testing.T) {
 	var out strings.Builder
 	s := &screen{out: &out, width: func() int { return 80 }}
@@ -134,6 +148,7 @@ func TestRefusals(t *testing.T) {
 		"help":                   {[]string{"-h"}, ".", 0},
 		"unknown flag":           {[]string{"--kepe"}, ".", exitUsage},
 		"argument":               {[]string{"up"}, ".", exitUsage},
+		"no replicas":            {[]string{"--replicas=0"}, ".", exitUsage},
 		"outside the repository": {nil, t.TempDir(), exitFailed},
 	} {
 		t.Run(name, func(t *testing.T) {

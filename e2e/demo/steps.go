@@ -3,6 +3,8 @@ package main
 import (
 	"context"
 	"fmt"
+	"slices"
+	"strconv"
 	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -19,8 +21,18 @@ const (
 
 func (d *demo) startLab(ctx context.Context) (err error) {
 	d.screen.note("A lab is a Kubernetes control plane, a simulated cloud and the fleet, as local processes.")
-	d.lab, err = harness.Up(ctx, harness.Options{Dir: d.dir, Output: &labOutput{screen: d.screen}})
+	d.lab, err = harness.Up(ctx, harness.Options{Dir: d.dir, Replicas: d.replicas, Output: &labOutput{screen: d.screen}})
+	if err != nil {
+		return err
+	}
+	d.leases, err = follow(context.WithoutCancel(ctx), d.lab) // for all steps, not for this one
 	return err
+}
+
+func (d *demo) shareTheWork(ctx context.Context) error {
+	d.screen.note("The work is cut into %d slots, and a replica acts only on what is in a slot that it holds.", slots)
+	d.screen.note("A slot that is new is held by nobody for 15 s, in case it is not as new as it looks.")
+	return d.wait(ctx, shared(d.replicas))
 }
 
 // labOutput passes on what `lab up` says, up to the first empty line: what follows is for those who start labs by hand.
@@ -51,7 +63,7 @@ func (d *demo) askForMachines(ctx context.Context) error {
 }
 
 func (d *demo) askForMore(ctx context.Context) error {
-	before, err := observe(ctx, d.lab)
+	before, err := observe(ctx, d.lab, d.leases)
 	if err != nil {
 		return err
 	}
@@ -98,8 +110,60 @@ func (d *demo) showPods(ctx context.Context) error {
 	return nil
 }
 
+func (d *demo) killAndComeBack(ctx context.Context) error {
+	before, victim, err := d.choose(ctx)
+	if err != nil {
+		return err
+	}
+	d.screen.note("Its kubelet starts it again. The new process proves that the old one is gone, and goes on.")
+	goal := heldBy(replicaNames(d.replicas), victim.Session).undisturbed(before)
+	return d.labCommand(ctx, goal, "crash", victim.Name)
+}
+
+func (d *demo) addReplicas(ctx context.Context) error {
+	before, err := observe(ctx, d.lab, d.leases)
+	if err != nil {
+		return err
+	}
+	d.screen.note("Each newcomer is handed its share, slot by slot: the old holder finishes what it does, then lets go.")
+	return d.scaleFleet(ctx, before, d.replicas+2)
+}
+
+func (d *demo) removeReplica(ctx context.Context) error {
+	before, err := observe(ctx, d.lab, d.leases)
+	if err != nil {
+		return err
+	}
+	d.screen.note("It hands over what it has before it ends.")
+	return d.scaleFleet(ctx, before, d.replicas+1)
+}
+
+func (d *demo) scaleFleet(ctx context.Context, before picture, replicas int) error {
+	return d.labCommand(ctx, shared(replicas).undisturbed(before), "scale", strconv.Itoa(replicas))
+}
+
+func (d *demo) loseReplica(ctx context.Context) error {
+	before, victim, err := d.choose(ctx)
+	if err != nil {
+		return err
+	}
+	others := slices.DeleteFunc(replicaNames(d.replicas+1), func(name string) bool { return name == victim.Name })
+	d.screen.note("Nothing tells the others that it is dead, only its silence. After 15 s they take over.")
+	return d.labCommand(ctx, heldBy(others, victim.Session).undisturbed(before), "kill", victim.Name)
+}
+
+// choose looks at the lab, and chooses a replica to kill.
+func (d *demo) choose(ctx context.Context) (picture, replica, error) {
+	p, err := observe(ctx, d.lab, d.leases)
+	if err != nil {
+		return picture{}, replica{}, err
+	}
+	victim, err := p.Fleet.busiest()
+	return p, victim, err
+}
+
 func (d *demo) askForFewer(ctx context.Context) error {
-	before, err := observe(ctx, d.lab)
+	before, err := observe(ctx, d.lab, d.leases)
 	if err != nil {
 		return err
 	}
@@ -117,7 +181,7 @@ func (d *demo) askForFewer(ctx context.Context) error {
 }
 
 func (d *demo) askForNone(ctx context.Context) error {
-	before, err := observe(ctx, d.lab)
+	before, err := observe(ctx, d.lab, d.leases)
 	if err != nil {
 		return err
 	}
@@ -128,6 +192,7 @@ func (d *demo) askForNone(ctx context.Context) error {
 }
 
 func (d *demo) lookForRest(ctx context.Context) error {
+	d.screen.note("A MachineClass goes last: every 5 s its holder looks whether a machine uses it.")
 	var found []finding
 	err := harness.Eventually(ctx, "nothing is left", func(ctx context.Context) (err error) {
 		if found, err = leftovers(ctx, d.lab); err != nil {

@@ -1,0 +1,82 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/informers"
+	"k8s.io/client-go/tools/cache"
+
+	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
+	"github.com/machine-controller-fleet/machine-controller-fleet/e2e/harness"
+)
+
+// follower keeps a journal up to date.
+type follower struct {
+	mu      sync.Mutex
+	journal *journal
+	end     func()
+}
+
+// follow watches the Leases of a lab's fleet until stop, or until ctx ends. A look at them now and then would not do: most
+// slots change hands in less time than passes between two looks.
+func follow(ctx context.Context, lab *harness.Lab) (*follower, error) {
+	factory := informers.NewSharedInformerFactoryWithOptions(lab.Control, 0,
+		informers.WithNamespace(harness.FleetNamespace),
+		informers.WithTweakListOptions(func(o *metav1.ListOptions) { o.LabelSelector = v1alpha1.LabelFleet + "=" + harness.FleetName }))
+	ctx, cancel := context.WithCancel(ctx)
+	f := &follower{journal: newJournal(), end: func() {
+		cancel()
+		factory.Shutdown()
+	}}
+	leases := factory.Coordination().V1().Leases().Informer()
+	if _, err := leases.AddEventHandler(cache.ResourceEventHandlerFuncs{
+		AddFunc:    func(obj any) { f.see(obj) },
+		UpdateFunc: func(_, obj any) { f.see(obj) },
+	}); err != nil {
+		cancel()
+		return nil, fmt.Errorf("watch the fleet's Leases: %w", err)
+	}
+	factory.StartWithContext(ctx)
+	return f, nil
+}
+
+// stop ends it. A nil follower has not begun.
+func (f *follower) stop() {
+	if f != nil {
+		f.end()
+	}
+}
+
+func (f *follower) see(obj any) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if lease, ok := obj.(*coordinationv1.Lease); ok {
+		f.journal.see(lease, time.Now())
+	}
+}
+
+// do notes that something is done to the fleet now.
+func (f *follower) do() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.journal.deed = time.Now()
+}
+
+// fleet says who holds what.
+func (f *follower) fleet(machines []machine) fleet {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.journal.fleet(machines)
+}
+
+// take returns what has changed hands, and nobody has been told yet, once nothing has for some time.
+func (f *follower) take(quiet time.Duration) []move {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.journal.take(time.Now(), quiet)
+}

@@ -1,0 +1,120 @@
+package main
+
+import (
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+
+	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
+	"github.com/machine-controller-fleet/machine-controller-fleet/e2e/harness"
+	member "github.com/machine-controller-fleet/machine-controller-fleet/membership/state"
+)
+
+// slots is how many a lab's fleet has by default.
+const slots = 256
+
+// journal follows the fleet's Leases: who holds what, and what changes hands. Make one with newJournal, and have it see
+// every version of every Lease, in order.
+type journal struct {
+	sessions map[string]string // by replica, "" once it has ended
+	leader   string            // a session
+	slots    map[int]slotLease
+	moves    []move // those that nobody has taken
+	// deed is when something was done to the fleet last: a kill, for example.
+	deed time.Time
+}
+
+// slotLease is what is known of a slot.
+type slotLease struct {
+	holder    string // a session; "" is nobody
+	last      string // the last session that held it
+	preferred string // a replica
+	// asked is since when the preferred replica has been asked for it; zero when that holds it.
+	asked time.Time
+}
+
+// move is a slot that has come from one session to another.
+type move struct {
+	slot     int
+	from, to string // replicas
+	how      manner
+	at       time.Time
+	// took is the time since the new replica was asked for the slot or, when the old session did not give it up, since
+	// something was done to the fleet.
+	took time.Duration
+}
+
+// manner is how a slot has changed hands.
+type manner string
+
+const (
+	handedOver manner = "handed over"
+	takenOver  manner = "taken over"
+	// takenBack is by a new session of the same replica.
+	takenBack manner = "taken back"
+)
+
+func newJournal() *journal {
+	return &journal{sessions: map[string]string{}, slots: map[int]slotLease{}}
+}
+
+// see takes in a version of a Lease.
+func (j *journal) see(lease *coordinationv1.Lease, at time.Time) {
+	holder := member.Holder(lease)
+	if replica, ok := member.ReplicaOfLease(harness.FleetName, lease.Name); ok {
+		j.sessions[replica] = holder
+		return
+	}
+	if lease.Name == member.LeaderLeaseName(harness.FleetName) {
+		j.leader = holder
+		return
+	}
+	number, ok := member.SlotOfLease(harness.FleetName, lease.Name, slots)
+	if !ok {
+		return
+	}
+	before := j.slots[number]
+	now := slotLease{holder: holder, last: before.last, preferred: lease.Annotations[v1alpha1.AnnotationPreferredHolder], asked: before.asked}
+	if holder != "" {
+		if before.last != "" && before.last != holder {
+			j.moves = append(j.moves, j.move(number, before, holder, at))
+		}
+		now.last = holder
+	}
+	if now.atRest() {
+		now.asked = time.Time{}
+	} else if now.asked.IsZero() {
+		now.asked = at
+	}
+	j.slots[number] = now
+}
+
+func (j *journal) move(number int, before slotLease, holder string, at time.Time) move {
+	m := move{slot: number, from: replicaOf(before.last), to: replicaOf(holder), how: takenOver, at: at, took: at.Sub(j.deed)}
+	switch {
+	case before.holder == "":
+		m.how, m.took = handedOver, at.Sub(before.asked)
+	case m.from == m.to:
+		m.how = takenBack
+	}
+	return m
+}
+
+// atRest says that the slot is held by the replica that should hold it.
+func (s slotLease) atRest() bool { return s.holder != "" && replicaOf(s.holder) == s.preferred }
+
+// replicaOf returns the replica of a session; "" for what is none.
+func replicaOf(session string) string {
+	replica, _ := member.ReplicaOf(session)
+	return replica
+}
+
+// take returns the moves that nobody has taken, once none has come for some time.
+func (j *journal) take(now time.Time, quiet time.Duration) []move {
+	if len(j.moves) == 0 || now.Sub(j.moves[len(j.moves)-1].at) < quiet {
+		return nil
+	}
+	moves := j.moves
+	j.moves = nil
+	return moves
+}

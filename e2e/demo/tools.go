@@ -1,0 +1,68 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/machine-controller-fleet/machine-controller-fleet/e2e/harness"
+)
+
+// tools runs kubectl and lab as a user of a lab would, in the repository's folder.
+type tools struct {
+	bin, repository string
+	// lab is the lab's folder.
+	lab string
+}
+
+// findTools looks for the programs, before anything is started that would have to be stopped.
+func findTools() (tools, error) {
+	repository, err := harness.Repository()
+	if err != nil {
+		return tools{}, err
+	}
+	bin, err := harness.Bin()
+	if err != nil {
+		return tools{}, err
+	}
+	for _, program := range []string{"kubectl", "lab"} {
+		if _, err := os.Stat(filepath.Join(bin, program)); err != nil {
+			return tools{}, fmt.Errorf("find %s, which `make build` makes: %w", program, err)
+		}
+	}
+	return tools{bin: bin, repository: repository}, nil
+}
+
+// kubectl returns what kubectl prints.
+func (t tools) kubectl(ctx context.Context, args ...string) (string, error) {
+	return t.run(ctx, "kubectl", args)
+}
+
+// manage has `lab` do something to the fleet.
+func (t tools) manage(ctx context.Context, args ...string) error {
+	_, err := t.run(ctx, "lab", append(args, "--dir", t.lab))
+	return err
+}
+
+func (t tools) run(ctx context.Context, program string, args []string) (string, error) {
+	cmd := exec.CommandContext(ctx, filepath.Join(t.bin, program), args...)
+	cmd.Dir = t.repository
+	cmd.Env = append(os.Environ(),
+		"KUBECONFIG="+filepath.Join(t.lab, "admin.kubeconfig"),
+		// Nothing of the user's own settings, and nothing left behind among them.
+		"KUBERC=off", "KUBECACHEDIR="+filepath.Join(t.lab, "kubectl-cache"),
+	)
+	// A Ctrl-C comes through ctx, and not from the terminal as well.
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	cmd.WaitDelay = time.Second
+	output, err := cmd.CombinedOutput()
+	if err != nil {
+		return "", fmt.Errorf("%s %s: %w\n%s", program, strings.Join(args, " "), err, output)
+	}
+	return string(output), nil
+}

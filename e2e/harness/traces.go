@@ -1,0 +1,84 @@
+package harness
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/url"
+
+	"github.com/machine-controller-fleet/machine-controller-fleet/telemetry"
+)
+
+// Span is a span of the fleet, as Jaeger has it.
+type Span struct {
+	ID string
+	// Parent is the ID of the span that it is a part of, "" if it is a trace's first.
+	Parent string
+	// Links are the spans that it refers to without being a part of them, as <trace>/<span>.
+	Links []string
+	// Tags are attributes, as text.
+	Tags map[string]string
+}
+
+// maxTraces bounds the answer to one question.
+const maxTraces = "10000"
+
+// Spans returns the spans of a lab with tracing that have the name and the tags. Replicas send theirs every 5 s.
+func (l *Lab) Spans(ctx context.Context, name string, tags map[string]string) ([]Span, error) {
+	wanted, err := json.Marshal(tags)
+	if err != nil {
+		return nil, fmt.Errorf("encode the tags: %w", err)
+	}
+	query := url.Values{"service": {telemetry.ServiceName}, "operation": {name}, "tags": {string(wanted)}, "limit": {maxTraces}}
+	var answer struct {
+		Data []struct{ Spans []jaegerSpan }
+	}
+	if err := send(ctx, http.MethodGet, l.Endpoint("jaeger")+"/api/traces?"+query.Encode(), nil, &answer); err != nil {
+		return nil, err
+	}
+	// The answer has the whole traces of the spans that were asked for.
+	var spans []Span
+	for _, trace := range answer.Data {
+		for _, found := range trace.Spans {
+			if span := found.span(); found.OperationName == name && span.has(tags) {
+				spans = append(spans, span)
+			}
+		}
+	}
+	return spans, nil
+}
+
+// jaegerSpan is a span as Jaeger's query API has it.
+type jaegerSpan struct {
+	SpanID, OperationName string
+	References            []struct{ RefType, TraceID, SpanID string }
+	Tags                  []struct {
+		Key   string
+		Value any
+	}
+}
+
+func (j jaegerSpan) span() Span {
+	s := Span{ID: j.SpanID, Tags: map[string]string{}}
+	for _, r := range j.References {
+		if r.RefType == "CHILD_OF" {
+			s.Parent = r.SpanID
+		} else {
+			s.Links = append(s.Links, r.TraceID+"/"+r.SpanID)
+		}
+	}
+	for _, t := range j.Tags {
+		s.Tags[t.Key] = fmt.Sprint(t.Value)
+	}
+	return s
+}
+
+func (s Span) has(tags map[string]string) bool {
+	for key, value := range tags {
+		if s.Tags[key] != value {
+			return false
+		}
+	}
+	return true
+}

@@ -1,0 +1,168 @@
+//go:build e2e
+
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
+	"github.com/machine-controller-fleet/machine-controller-fleet/e2e/harness"
+	member "github.com/machine-controller-fleet/machine-controller-fleet/membership/state"
+)
+
+// TestTraces has a slot handed over and taken over, and reads back what Jaeger has of that, and of the life of a machine
+// under three owners.
+func TestTraces(t *testing.T) {
+	t.Parallel()
+	lab := startLab(t, "traces", func(o *harness.Options) { o.Replicas, o.Tracing = 3, true })
+	s := &traced{space: newSpace(t, lab, "traces", "")}
+	s.deploy("pool", 2)
+	s.running("pool", 2)
+	s.findSlot()
+
+	first := s.holder("")
+	s.must(lab.Do(t.Context(), first.replica, harness.Stop))
+	second := s.holder(first.replica)
+	s.finds("hand-over", second, tags{"from": first.session})
+	set, machine := s.family()
+	s.finds("reconcile machine", second, machine.key()) // sent, and does not die with its sender
+	s.finds("reconcile machineset", second, set.key())
+	s.finds("reconcile machinedeployment", second, tags{"key": s.name + "/pool"})
+	s.must(lab.Do(t.Context(), second.replica, harness.Kill))
+	third := s.holder(second.replica)
+	s.finds("take-over", third, tags{"from": second.session})
+
+	for _, owner := range []owner{first, second, third} {
+		s.finds("reconcile machinedeployment", owner, tags{"key": s.name + "/pool"})
+		s.finds("reconcile machineset", owner, set.key(), set.linked)
+		s.finds("reconcile machine", owner, machine.key(), machine.linked)
+	}
+	create := s.finds("driver.CreateMachine", first, tags{"machine.name": machine.name})
+	s.finds("reconcile machine", first, machine.key(), func(s harness.Span) bool { return s.ID == create.Parent })
+	// What the links of all owners lead to.
+	s.finds("reconcile machineset", first, set.key(), machine.made)
+	s.finds("reconcile machinedeployment", first, tags{"key": s.name + "/pool"}, set.made)
+}
+
+// traced is a namespace whose objects are in one slot.
+type traced struct {
+	*space
+
+	slot int
+}
+
+// findSlot waits until the slot is known.
+func (s *traced) findSlot() {
+	s.Helper()
+	s.eventually("the slot label is there", func(ctx context.Context) error {
+		d, err := s.api().MachineDeployments(s.name).Get(ctx, "pool", metav1.GetOptions{})
+		if err != nil {
+			return err
+		}
+		s.slot, err = strconv.Atoi(d.Labels[v1alpha1.LabelSlot])
+		return err
+	})
+}
+
+// owner is who holds the slot.
+type owner struct {
+	replica, session string
+	epoch            int64
+}
+
+// holder waits until a replica holds the slot that is not the one before.
+func (s *traced) holder(before string) (now owner) {
+	s.Helper()
+	const slots = 256 // a lab's
+	name := member.SlotLeaseName(harness.FleetName, s.slot, slots)
+	s.eventually("another replica holds the slot", func(ctx context.Context) error {
+		lease, err := s.lab.Control.CoordinationV1().Leases(harness.FleetNamespace).Get(ctx, name, metav1.GetOptions{})
+		if err != nil {
+			return err
+		}
+		session := member.Holder(lease)
+		replica, held := member.ReplicaOf(session)
+		if !held || replica == before {
+			return fmt.Errorf("%s is held by %q", name, session)
+		}
+		now = owner{replica: replica, session: session, epoch: member.Transitions(lease)}
+		return nil
+	})
+	return now
+}
+
+// child is an object that the fleet has made.
+type child struct{ namespace, name, traceparent string }
+
+// family returns the MachineSet and one of its machines.
+func (s *traced) family() (set, machine child) {
+	s.Helper()
+	sets, err := s.api().MachineSets(s.name).List(s.Context(), metav1.ListOptions{})
+	s.must(err)
+	machines, err := s.machines(s.Context(), "pool")
+	s.must(err)
+	if len(sets.Items) != 1 || len(machines) == 0 {
+		s.Fatalf("expected one MachineSet and some machines, got %d and %d", len(sets.Items), len(machines))
+	}
+	return childOf(&sets.Items[0]), childOf(&machines[0])
+}
+
+func childOf(o metav1.Object) child {
+	return child{namespace: o.GetNamespace(), name: o.GetName(), traceparent: o.GetAnnotations()[v1alpha1.AnnotationTraceparent]}
+}
+
+// tags are attributes of spans.
+type tags map[string]string
+
+// key is the attribute of the child's reconciles.
+func (c child) key() tags { return tags{"key": c.namespace + "/" + c.name} }
+
+// made says that a span is the one that made the child.
+func (c child) made(s harness.Span) bool {
+	_, id := c.origin()
+	return s.ID == id
+}
+
+// linked says that a span is linked to the one that made the child.
+func (c child) linked(s harness.Span) bool {
+	trace, id := c.origin()
+	return slices.Contains(s.Links, trace+"/"+id)
+}
+
+// origin is the span that made the child: version-trace-span-flags is how it is noted.
+func (c child) origin() (trace, span string) {
+	parts := strings.Split(c.traceparent, "-")
+	if len(parts) != 4 {
+		return "", ""
+	}
+	return parts[1], parts[2]
+}
+
+// finds waits until Jaeger has a span with the name, owner and attributes, for which everything holds that is wanted.
+func (s *traced) finds(name string, by owner, with tags, wanted ...func(harness.Span) bool) (found harness.Span) {
+	s.Helper()
+	search := tags{"replica": by.replica, "session": by.session, "slot": strconv.Itoa(s.slot), "epoch": strconv.FormatInt(by.epoch, 10)}
+	maps.Copy(search, with)
+	s.eventually(fmt.Sprintf("Jaeger has a span %q with %v", name, search), func(ctx context.Context) error {
+		spans, err := s.lab.Spans(ctx, name, search)
+		if err != nil {
+			return err
+		}
+		for _, span := range spans {
+			if !slices.ContainsFunc(wanted, func(want func(harness.Span) bool) bool { return !want(span) }) {
+				found = span
+				return nil
+			}
+		}
+		return fmt.Errorf("it has %d, and none of them is what is wanted", len(spans))
+	})
+	return found
+}
