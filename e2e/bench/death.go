@@ -9,15 +9,25 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 	"github.com/machine-controller-fleet/machine-controller-fleet/e2e/harness"
+	"github.com/machine-controller-fleet/machine-controller-fleet/e2e/preload"
 )
 
 // slots is the lab's number of slots.
 const slots = 256
 
+// crowd is how many machines there are while replicas are killed.
+const crowd = 1000
+
 // measureDeaths kills replicas while 1,000 machines run, and measures until every slot is served again: after a take-over,
 // every other time from the leader, and after the same pod's process has been started again.
 func measureDeaths(ctx context.Context, lab *harness.Lab, kills int, s sample) error {
+	if err := standStill(ctx, lab, func() error {
+		return addMachines(ctx, lab, preload.Load{Namespace: "crowd", Deployments: crowd / machines, Machines: machines})
+	}); err != nil {
+		return err
+	}
 	var others, leaders, restarts []time.Duration
 	for i := range kills {
 		ofLeader := i%2 == 1
@@ -71,6 +81,73 @@ func measureDeaths(ctx context.Context, lab *harness.Lab, kills int, s sample) e
 	s["take_over_leader_max_seconds"] = pair{value: percentile(leaders, 100).Seconds()}
 	s["restart_max_seconds"] = pair{value: percentile(restarts, 100).Seconds()}
 	return nil
+}
+
+// standStill has something done while no replica runs. From then on the controller manager does not either: it would take
+// Nodes for lost whose Leases nobody renews.
+func standStill(ctx context.Context, lab *harness.Lab, do func() error) error {
+	replicas, err := lab.Replicas(ctx)
+	if err != nil {
+		return err
+	}
+	for _, replica := range replicas {
+		if err := lab.Do(ctx, replica, harness.Stop); err != nil {
+			return err
+		}
+	}
+	if err := lab.Do(ctx, "kube-controller-manager", harness.Pause); err != nil {
+		fmt.Println("the controller manager stands still already:", err)
+	}
+	if err := do(); err != nil {
+		return err
+	}
+	for _, replica := range replicas {
+		if err := lab.Do(ctx, replica, harness.Start); err != nil {
+			return err
+		}
+	}
+	if err := allLabelled(ctx, lab); err != nil {
+		return err
+	}
+	return rebalanced(ctx, lab)
+}
+
+// addMachines makes machines that run, in a namespace of their own.
+func addMachines(ctx context.Context, lab *harness.Lab, load preload.Load) error {
+	if err := lab.Prepare(ctx, load.Namespace, ""); err != nil {
+		return err
+	}
+	start := time.Now()
+	if err := load.Make(ctx, lab); err != nil {
+		return err
+	}
+	fmt.Printf("%d machines were made in %.0f s\n", load.Deployments*load.Machines, time.Since(start).Seconds())
+	return nil
+}
+
+// allLabelled waits until nothing is without a slot, and says how long that took.
+func allLabelled(ctx context.Context, lab *harness.Lab) error {
+	start := time.Now()
+	api := lab.Machines.MachineV1alpha1()
+	stray := metav1.ListOptions{LabelSelector: "!" + v1alpha1.LabelSlot, Limit: 1}
+	err := harness.Eventually(ctx, "everything has a slot", func(ctx context.Context) error {
+		machines, err := api.Machines("").List(ctx, stray)
+		if err != nil {
+			return err
+		}
+		deployments, err := api.MachineDeployments("").List(ctx, stray)
+		if err != nil {
+			return err
+		}
+		if n := len(machines.Items) + len(deployments.Items); n > 0 {
+			return errors.New("some machines or MachineDeployments have none")
+		}
+		return nil
+	})
+	if took := time.Since(start).Seconds(); took > 1 && err == nil {
+		fmt.Printf("everything had a slot %.1f s after the replicas were started\n", took)
+	}
+	return err
 }
 
 // pick returns a replica that leads, or one that does not.

@@ -4,9 +4,11 @@ import (
 	"context"
 	"flag"
 	"fmt"
+	"maps"
 	"os"
 	"os/signal"
 	"path/filepath"
+	"strings"
 	"syscall"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/e2e/harness"
@@ -15,13 +17,29 @@ import (
 // settings of the cloud during the measurements; the figures of MCM that we compare with were taken with the same.
 const settings = `{"latency":{"CreateInstance":{"mean":"200ms","spread":"0s"},"DeleteInstance":{"mean":"200ms","spread":"0s"}},"bootTime":{"mean":"3s","spread":"0s"},"stopTime":{"mean":"0s","spread":"0s"}}`
 
+// fleetSize is how many replicas a lab of our own has.
+const fleetSize = 3
+
+// options of a run.
+type options struct {
+	dir      string
+	runs     int
+	kills    int
+	machines int
+	parts    string
+}
+
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 	defer stop()
-	dir := flag.String("lab-dir", ".lab", "`folder` of the lab; one that does not run is started, and stopped at the end")
-	runs := flag.Int("runs", 3, "`number` of runs, of which the median counts")
+	var o options
+	flag.StringVar(&o.dir, "lab-dir", ".lab", "`folder` of the lab; one that does not run is started, and stopped at the end")
+	flag.IntVar(&o.runs, "runs", 3, "`number` of runs of making and deleting machines, of which the median counts")
+	flag.IntVar(&o.kills, "kills", 20, "`number` of replicas that are killed, every other one the leader")
+	flag.IntVar(&o.machines, "machines", 10000, "`number` of machines that memory is measured with")
+	flag.StringVar(&o.parts, "parts", "create,hand-over,take-over,memory", "what to measure, separated by commas; take-over and memory leave machines without VMs behind, and need a lab of their own")
 	flag.Parse()
-	missed, err := bench(ctx, *dir, *runs)
+	missed, err := bench(ctx, o)
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "bench:", err)
 	}
@@ -31,11 +49,12 @@ func main() {
 	}
 }
 
-func bench(ctx context.Context, dir string, runs int) (missed bool, err error) {
-	lab, err := harness.Open(ctx, dir)
-	if err != nil {
-		fmt.Println("Starting a lab in", dir)
-		lab, err = harness.Up(ctx, harness.Options{Dir: dir})
+func bench(ctx context.Context, o options) (missed bool, err error) {
+	lab, err := harness.Open(ctx, o.dir)
+	own := err != nil
+	if own {
+		fmt.Println("Starting a lab in", o.dir)
+		lab, err = harness.Up(ctx, harness.Options{Dir: o.dir, Replicas: fleetSize})
 		if err == nil {
 			defer func() {
 				if down := lab.Down(ctx); err == nil {
@@ -47,27 +66,61 @@ func bench(ctx context.Context, dir string, runs int) (missed bool, err error) {
 	if err != nil {
 		return false, err
 	}
+	if err := lab.WaitHeld(ctx, slots); err != nil {
+		return false, err
+	}
 	if err := lab.Cloud.Set(ctx, settings); err != nil {
 		return false, err
 	}
 	var measured []sample
-	for run := range runs {
-		fmt.Printf("run %d of %d: the fleet", run+1, runs)
-		s, err := measureFleet(ctx, lab, fmt.Sprintf("bench-%d-%d", os.Getpid(), run))
+	once := sample{}
+	for part := range strings.SplitSeq(o.parts, ",") {
+		switch {
+		case part == "create":
+			measured, err = measureCreates(ctx, lab, o.runs)
+		case part == "hand-over":
+			err = measureHandOvers(ctx, lab, once)
+		case !own:
+			fmt.Println("Left out:", part, "needs a lab of its own, see --lab-dir")
+		case part == "take-over":
+			err = measureDeaths(ctx, lab, o.kills, once)
+		case part == "memory":
+			err = measureMemory(ctx, lab, o.machines, once)
+		default:
+			err = fmt.Errorf("--parts: expected create, hand-over, take-over or memory, got %q", part)
+		}
 		if err != nil {
 			return false, err
 		}
-		fmt.Printf(" (%.2f s, %.2f s), the floor", s["create_100_seconds"].value, s["delete_100_seconds"].value)
-		if err := measureFloor(ctx, lab, fmt.Sprintf("floor-%d-%d", os.Getpid(), run), s); err != nil {
-			return false, err
-		}
-		fmt.Printf(" (%.2f s, %.2f s)\n", s["create_100_seconds"].floor, s["delete_100_seconds"].floor)
-		measured = append(measured, s)
+	}
+	if len(measured) == 0 {
+		measured = []sample{{}}
+	}
+	for _, s := range measured {
+		maps.Copy(s, once)
 	}
 	rows, err := report(measured)
 	if err != nil {
 		return false, err
 	}
 	fmt.Print(table(rows))
-	return anyMissed(rows), write(rows, filepath.Join(dir, "bench.json"))
+	return anyMissed(rows), write(rows, filepath.Join(o.dir, "bench.json"))
+}
+
+// measureCreates has the fleet make and delete the machines several times, each followed by the floor.
+func measureCreates(ctx context.Context, lab *harness.Lab, runs int) (measured []sample, err error) {
+	for run := range runs {
+		fmt.Printf("run %d of %d: the fleet", run+1, runs)
+		s, err := measureFleet(ctx, lab, fmt.Sprintf("bench-%d-%d", os.Getpid(), run))
+		if err != nil {
+			return nil, err
+		}
+		fmt.Printf(" (%.2f s, %.2f s), the floor", s["create_100_seconds"].value, s["delete_100_seconds"].value)
+		if err := measureFloor(ctx, lab, fmt.Sprintf("floor-%d-%d", os.Getpid(), run), s); err != nil {
+			return nil, err
+		}
+		fmt.Printf(" (%.2f s, %.2f s)\n", s["create_100_seconds"].floor, s["delete_100_seconds"].floor)
+		measured = append(measured, s)
+	}
+	return measured, nil
 }

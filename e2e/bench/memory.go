@@ -13,13 +13,36 @@ import (
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 	"github.com/machine-controller-fleet/machine-controller-fleet/e2e/harness"
+	"github.com/machine-controller-fleet/machine-controller-fleet/e2e/preload"
 )
 
-// measureMemory compares the live heap of replicas with the number of machines that each owns, for several sizes of the
-// fleet. fixed is that of a replica of a fleet without machines, in bytes.
-func measureMemory(ctx context.Context, lab *harness.Lab, fixed float64, sizes []int, s sample) error {
-	var cost float64 // of a machine, from the fleet of one
-	for _, size := range sizes {
+// perDeployment is how many machines each MachineDeployment has while memory is measured.
+const perDeployment = 50
+
+// measureMemory compares the live heap of replicas with the number of machines that each owns, for fleets of 1, 2 and 4.
+// What a machine costs is taken from a fleet of one, without and with machines.
+func measureMemory(ctx context.Context, lab *harness.Lab, count int, s sample) error {
+	if err := lab.Scale(ctx, 1); err != nil {
+		return err
+	}
+	if err := rebalanced(ctx, lab); err != nil {
+		return err
+	}
+	before, err := ownedMachines(ctx, lab)
+	if err != nil {
+		return err
+	}
+	fixed, err := liveHeap(ctx, lab, harness.Fleet)
+	if err != nil {
+		return err
+	}
+	if err := standStill(ctx, lab, func() error {
+		return addMachines(ctx, lab, preload.Load{Namespace: "many", Deployments: count / perDeployment, Machines: perDeployment})
+	}); err != nil {
+		return err
+	}
+	var cost float64
+	for _, size := range []int{1, 2, 4} {
 		if err := lab.Scale(ctx, size); err != nil {
 			return err
 		}
@@ -41,7 +64,7 @@ func measureMemory(ctx context.Context, lab *harness.Lab, fixed float64, sizes [
 				return err
 			}
 			if size == 1 {
-				cost = (heap - fixed) / float64(owned[replica])
+				cost = (heap - fixed) / float64(owned[replica]-before[replica])
 				s["heap_per_machine_kb"] = pair{value: cost / 1e3}
 			}
 			rest := (heap - float64(owned[replica])*cost) / 1e6

@@ -46,19 +46,28 @@ func report(samples []sample) ([]row, error) {
 		if !known {
 			return nil, fmt.Errorf("bars.json has no bar for %s", name)
 		}
-		unit := "writes"
-		if strings.HasSuffix(name, "_seconds") {
-			unit = "s"
-		}
 		value := median(samples, func(s sample) float64 { return s[name].value })
 		floor := median(samples, func(s sample) float64 { return s[name].floor })
-		r := row{Name: name, Value: round(value), Floor: round(floor), Unit: unit, Bar: bar}
+		r := row{Name: name, Value: round(value), Floor: round(floor), Unit: unit(name), Bar: bar}
 		if floor > 0 {
 			r.Ratio = round(value / floor)
 		}
 		rows = append(rows, r)
 	}
 	return rows, nil
+}
+
+// unit reads the unit of a row from its name.
+func unit(name string) string {
+	switch {
+	case strings.HasSuffix(name, "_seconds"):
+		return "s"
+	case strings.HasSuffix(name, "_kb"):
+		return "kB"
+	case strings.Contains(name, "_mb_"):
+		return "MB"
+	}
+	return "writes"
 }
 
 func median(samples []sample, of func(sample) float64) float64 {
