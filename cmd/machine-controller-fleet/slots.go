@@ -5,6 +5,7 @@ import (
 	"errors"
 	"sync"
 
+	"github.com/prometheus/client_golang/prometheus"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/clock"
@@ -89,7 +90,12 @@ func (s *slots) Open(slots []int) {
 	s.Set.Open(slots)
 	s.labeler.Opened(slots)
 	s.alone.Opened(slots)
-	s.classes.Open(slots)
+	s.lookAtClasses()
+}
+
+// lookAtClasses has MachineClasses and Secrets looked at that may be worked on now.
+func (s *slots) lookAtClasses() {
+	s.classes.Open(nil)
 	s.ofClasses.Opened()
 }
 
@@ -109,6 +115,7 @@ func (s *slots) Run(ctx context.Context) {
 	running.Go(func() { s.classes.Run(ctx) })
 	running.Go(func() {
 		if err := s.alone.Start(ctx); err == nil {
+			s.lookAtClasses()
 			s.alone.Run(ctx)
 		}
 	})
@@ -118,6 +125,20 @@ func (s *slots) Run(ctx context.Context) {
 		}
 	})
 	running.Wait()
+}
+
+// count registers metrics of what is not looked after although it is there.
+func (s *slots) count(registerer prometheus.Registerer) {
+	gauge := func(name, help string, labels prometheus.Labels, count func() int) {
+		registerer.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help, ConstLabels: labels},
+			func() float64 { return float64(count()) }))
+	}
+	for _, kind := range label.Kinds() {
+		gauge("fleet_stray_objects", "Objects in no slot, by kind; every Node that is no machine's counts.",
+			prometheus.Labels{"kind": kind.String()}, func() int { return s.strays.Count(kind) })
+	}
+	gauge("fleet_refused_namespaces", "Namespaces with something to do for this replica that another holder of MCM's Leases keeps it out of.",
+		nil, s.alone.CountRefused)
 }
 
 // known finds an object of our slots.
@@ -154,6 +175,11 @@ const changing = 4
 // weigh tells the weights of our slots.
 func (s *slots) weigh() map[int]int64 {
 	weights := map[int]int64{}
+	for slot := range s.spread.Count() {
+		if s.fence.Holds(slot) {
+			weights[slot] = 0 // said aloud: what is not said was not weighed yet
+		}
+	}
 	for _, m := range s.view.Machines.All() {
 		slot, labelled := label.Read(m.Labels[v1alpha1.LabelSlot], s.spread.Count())
 		switch {
@@ -167,10 +193,11 @@ func (s *slots) weigh() map[int]int64 {
 	return weights
 }
 
-// sharedGate admits keys of objects that several roots share: their own key decides their slot.
+// sharedGate admits keys of objects that several roots share: their own key decides their slot. They are nobody's business
+// where another serves the namespace.
 func (s *slots) sharedGate() runner.Gate[types.NamespacedName] {
 	return shard.NewGate(s.fence, func(key types.NamespacedName) (int, bool) {
-		return s.spread.Of(key.Namespace, key.Name), true
+		return s.spread.Of(key.Namespace, key.Name), !s.alone.KeptOut(key.Namespace)
 	})
 }
 

@@ -97,10 +97,15 @@ func eachLine(file string, offset int64, f func(line []byte) error) error {
 		return fmt.Errorf("read the log: %w", err)
 	}
 	defer in.Close()
-	if _, err := in.Seek(offset, io.SeekStart); err != nil {
+	if _, err := in.Seek(max(offset-1, 0), io.SeekStart); err != nil {
 		return fmt.Errorf("read the log: %w", err)
 	}
 	lines := bufio.NewReaderSize(in, 1<<20)
+	if offset > 0 { // the end of a line, or half of one that was being written then
+		if _, err := lines.ReadBytes('\n'); err != nil && err != io.EOF {
+			return fmt.Errorf("read %s: %w", file, err)
+		}
+	}
 	for {
 		line, err := lines.ReadBytes('\n')
 		if err == io.EOF {

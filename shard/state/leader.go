@@ -96,11 +96,11 @@ func (r *Replica) declareDead(now member.Moment) {
 	}
 }
 
-// buried returns a session Lease without a holder. That its session was leaving stays noted: its slots remember their home.
+// buried returns a session Lease without a holder. That its session was leaving stays noted: its slots remember their home;
+// and so do the weights of its slots, which are planned now.
 func buried(lease *coordinationv1.Lease) *coordinationv1.Lease {
 	l := lease.DeepCopy()
 	l.Spec.HolderIdentity = nil
-	member.Annotate(l, v1alpha1.AnnotationWeights, "")
 	member.Annotate(l, v1alpha1.AnnotationConfirmed, "")
 	return l
 }

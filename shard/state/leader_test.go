@@ -184,6 +184,32 @@ func TestPlan(t *testing.T) {
 			t.Errorf("want no home after 10 minutes, got %q", home())
 		}
 	})
+	t.Run("a slot weighs what was reported of it last, by whoever holds it, and by the dead", func(t *testing.T) {
+		s := leads(t)
+		name := s.slot(0, another, "r-1")
+		weighs := func() int64 { return s.replica.world(at(s.now)).Slots[0].Weight }
+		s.write(name, func(l *coordinationv1.Lease) { member.Annotate(l, v1alpha1.AnnotationWeight, "3") })
+		if got := weighs(); got != 3 {
+			t.Errorf("noted on its Lease: %d, want 3", got)
+		}
+		report := func(text string) {
+			s.write("fleet-session-r-1", func(l *coordinationv1.Lease) { member.Annotate(l, v1alpha1.AnnotationWeights, text) })
+		}
+		if report("0:7,1:2"); weighs() != 7 {
+			t.Errorf("reported: %d, want 7", weighs())
+		}
+		if report(""); weighs() != 7 {
+			t.Errorf("not reported yet by a new session: %d, want 7", weighs())
+		}
+		if report("0:0"); weighs() != 0 {
+			t.Errorf("reported as empty: %d, want 0", weighs())
+		}
+		report("0:9")
+		s.write("fleet-session-r-1", func(l *coordinationv1.Lease) { *l = *buried(l) })
+		if got := weighs(); got != 9 {
+			t.Errorf("reported by a dead one: %d, want 9", got)
+		}
+	})
 	t.Run("a slot that its preferred holder does not take goes to another", func(t *testing.T) {
 		s := leads(t)
 		s.run(20 * time.Second)

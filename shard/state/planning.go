@@ -58,7 +58,7 @@ func (r *Replica) world(now member.Moment) plan.World {
 	for _, s := range r.slots {
 		maps.DeleteFunc(s.passed, func(_ string, until time.Duration) bool { return until <= now.Monotonic })
 		one := plan.Slot{
-			Weight: s.weight, Holder: r.owner(s), Preferred: s.preferred, Home: s.home,
+			Weight: s.weighs(weights), Holder: r.owner(s), Preferred: s.preferred, Home: s.home,
 			UnownedSince: s.ownerless.Monotonic, Moved: s.movedAt.Monotonic, Passed: s.passed,
 		}
 		if s.target != "" {
@@ -70,12 +70,22 @@ func (r *Replica) world(now member.Moment) plan.World {
 				one.HomeUntil = now.Add(r.settings.Plan.HomeFor).Monotonic
 			}
 		}
-		if weight, known := weights[one.Holder][s.number]; known {
-			one.Weight = weight
-		}
 		w.Slots = append(w.Slots, one)
 	}
 	return w
+}
+
+// weighs returns the weight of a slot, from the weights that replicas report by name: what its holder reports, dead or
+// alive; if that has only just begun to hold it, what was reported last; and else what was noted when it was released.
+func (s *slot) weighs(weights map[string]map[int]int64) int64 {
+	holder, _ := member.ReplicaOf(s.holder)
+	if weight, known := weights[holder][s.number]; known {
+		s.reported, s.wasReported = weight, true
+	}
+	if s.wasReported {
+		return s.reported
+	}
+	return s.weight
 }
 
 // owner returns the replica whose session holds the slot and, as far as we have seen, lives; "" if there is none.

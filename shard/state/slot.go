@@ -111,6 +111,9 @@ type leading struct {
 	// homeSince is when the home note was first seen, movedAt when the slot was last planned for the sake of calm reasons.
 	homeSince, movedAt member.Moment
 	passed             map[string]time.Duration
+	// reported is the weight that a holder has reported last, if wasReported.
+	reported    int64
+	wasReported bool
 }
 
 // take notes a version of the slot Lease, nil if there is none, and says whether it is news. asked is the step in which a
