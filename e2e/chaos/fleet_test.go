@@ -4,12 +4,14 @@ package chaos
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"path/filepath"
 	"testing"
 	"time"
 
+	coordinationv1 "k8s.io/api/coordination/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
@@ -18,6 +20,9 @@ import (
 
 // TestRollingRestart replaces the pods of all replicas, one after the other. The slots end where they were.
 func TestRollingRestart(t *testing.T) {
+	if testing.Short() {
+		t.Skip("part of long runs")
+	}
 	b := newBed(t, 3)
 	b.load(t)
 	before := b.places(t)
@@ -62,20 +67,66 @@ func (b *bed) places(t *testing.T) map[string]string {
 	return places
 }
 
-// TestLeaderKilledWhileItMovesSlots kills the leader at several stages of what a replica that joins sets off.
+// TestLeaderKilledWhileItMovesSlots kills the leader at several stages of what a replica that joins sets off, each as soon
+// as it is seen on the slot Leases.
 func TestLeaderKilledWhileItMovesSlots(t *testing.T) {
-	stages := []time.Duration{0, 500 * time.Millisecond, time.Second, 2 * time.Second, 5 * time.Second}
 	if testing.Short() {
 		t.Skip("part of long runs")
+	}
+	const newcomer = "fleet-2"
+	count := func(leases []coordinationv1.Lease, is func(preferred, holder string) bool) (n int) {
+		for i := range leases {
+			holder := ""
+			if id := leases[i].Spec.HolderIdentity; id != nil {
+				holder = replicaOf(*id)
+			}
+			if is(leases[i].Annotations[v1alpha1.AnnotationPreferredHolder], holder) {
+				n++
+			}
+		}
+		return n
+	}
+	stages := []struct {
+		name    string
+		reached func(leases []coordinationv1.Lease) bool
+	}{
+		{"planned for the newcomer", func(leases []coordinationv1.Lease) bool {
+			return count(leases, func(preferred, holder string) bool { return preferred == newcomer && holder != newcomer }) > 0
+		}},
+		{"given up for the newcomer", func(leases []coordinationv1.Lease) bool {
+			return count(leases, func(preferred, holder string) bool {
+				return preferred == newcomer && holder != "fleet-0" && holder != "fleet-1"
+			}) > 0
+		}},
+		{"taken by the newcomer", func(leases []coordinationv1.Lease) bool {
+			return count(leases, func(_, holder string) bool { return holder == newcomer }) > 0
+		}},
+		{"half of the share taken", func(leases []coordinationv1.Lease) bool {
+			return count(leases, func(_, holder string) bool { return holder == newcomer }) > slots/6
+		}},
 	}
 	b := newBed(t, 2)
 	b.load(t)
 	for _, stage := range stages {
-		if err := b.lab.Scale(b.ctx, 3); err != nil {
+		leader := b.leader(t)
+		scaled := make(chan error, 1)
+		go func() { scaled <- b.lab.Scale(b.ctx, 3) }()
+		if err := harness.EventuallyEvery(b.ctx, 20*time.Millisecond, stage.name, func(ctx context.Context) error {
+			list, err := b.lab.Control.CoordinationV1().Leases(harness.FleetNamespace).List(ctx, metav1.ListOptions{
+				LabelSelector: v1alpha1.LabelLease + "=" + v1alpha1.LeaseOfSlot, ResourceVersion: "0",
+			})
+			if err == nil && !stage.reached(list.Items) {
+				err = errors.New("not yet")
+			}
+			return err
+		}); err != nil {
 			t.Fatal(err)
 		}
-		b.wait(t, stage)
-		b.do(t, b.leader(t), harness.Crash)
+		b.do(t, leader, harness.Crash)
+		t.Logf("killed %s, which led: %s", leader, stage.name)
+		if err := <-scaled; err != nil {
+			t.Fatal(err)
+		}
 		b.held(t)
 		if err := b.lab.Scale(b.ctx, 2); err != nil {
 			t.Fatal(err)
@@ -87,12 +138,11 @@ func TestLeaderKilledWhileItMovesSlots(t *testing.T) {
 
 // TestScaleTheFleetDuringAScaleUp has the fleet grow from 1 to 5 replicas and shrink to 2 while it makes machines.
 func TestScaleTheFleetDuringAScaleUp(t *testing.T) {
-	b := newBed(t, 1)
-	machines := 500
 	if testing.Short() {
-		machines = 100
+		t.Skip("part of long runs")
 	}
-	const deployments = 10
+	b := newBed(t, 1)
+	const machines, deployments = 500, 10
 	for i := range deployments {
 		d := harness.Deployment(b.namespace, fmt.Sprintf("grow-%d", i), 0)
 		if _, err := b.lab.Machines.MachineV1alpha1().MachineDeployments(b.namespace).Create(b.ctx, d, metav1.CreateOptions{}); err != nil {
@@ -108,15 +158,46 @@ func TestScaleTheFleetDuringAScaleUp(t *testing.T) {
 		if err := b.lab.Scale(b.ctx, n); err != nil {
 			t.Fatal(err)
 		}
+		b.spread(t, n)
 		b.held(t)
-		t.Logf("%d replicas hold %v", n, b.shares(t))
 	}
 	b.end(t)
+}
+
+// spread waits until each of n replicas, and nobody else, holds slots.
+func (b *bed) spread(t *testing.T, n int) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(b.ctx, patience)
+	defer cancel()
+	if err := harness.Eventually(ctx, fmt.Sprintf("%d replicas hold slots", n), func(context.Context) error {
+		if shares := b.shares(t); len(shares) != n {
+			return fmt.Errorf("%v", shares)
+		}
+		return nil
+	}); err != nil {
+		t.Fatal(err)
+	}
+	t.Logf("%d replicas hold %v", n, b.shares(t))
+}
+
+// shared waits until n replicas hold slots, and nobody else does.
+func (b *bed) shared(t *testing.T, n int) {
+	t.Helper()
+	if err := harness.Eventually(b.ctx, fmt.Sprintf("%d replicas share the slots", n), func(context.Context) error {
+		if shares := b.shares(t); len(shares) != n {
+			return fmt.Errorf("%v", shares)
+		}
+		return nil
+	}); err != nil {
+		t.Fatal(err)
+	}
+	t.Logf("%d replicas hold %v", n, b.shares(t))
 }
 
 // TestOrphans deletes MachineSets and leaves their machines; the sets that come in their place adopt them, and no machine
 // is made or lost.
 func TestOrphans(t *testing.T) {
+	t.Parallel()
 	b := newBed(t, 3)
 	api := b.lab.Machines.MachineV1alpha1()
 	const deployments, each = 6, 3

@@ -20,7 +20,7 @@ import (
 
 const (
 	kills      = 50
-	killsShort = 10
+	killsShort = 5
 	// atLeast is how many machines are in creation, and in deletion, at every kill.
 	atLeast = 20
 	// between two kills the fleet runs for up to this long, uniformly drawn: about the life of a machine here, so that
@@ -77,6 +77,7 @@ func startLab(t *testing.T, options harness.Options) (context.Context, *harness.
 // TestKill kills the fleet at random moments of a busy life and starts it again each time: no machine is stuck, no VM is
 // there twice, none is lost.
 func TestKill(t *testing.T) {
+	t.Parallel()
 	random := rand.New(rand.NewPCG(seed(t), 0))
 	n := kills
 	if testing.Short() {

@@ -28,6 +28,7 @@ type recorder struct {
 	wanted   map[string]int
 	machines map[string]map[string]bool // by deployment, those without deletionTimestamp
 	counts   []check.Count
+	endings  map[string]time.Time // when Machines were first seen to end, by UID
 	resets   []check.Reset
 }
 
@@ -39,7 +40,7 @@ func record(ctx context.Context, t *testing.T, lab *harness.Lab, namespace strin
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := &recorder{lab: lab, mark: mark, wanted: map[string]int{}, machines: map[string]map[string]bool{}}
+	r := &recorder{lab: lab, mark: mark, wanted: map[string]int{}, machines: map[string]map[string]bool{}, endings: map[string]time.Time{}}
 	factory := machineinformers.NewSharedInformerFactoryWithOptions(lab.Machines, 0, machineinformers.WithNamespace(namespace))
 	informers := factory.Machine().V1alpha1()
 	deployments, machines := informers.MachineDeployments().Informer(), informers.Machines().Informer()
@@ -86,6 +87,9 @@ func (r *recorder) machine(obj any, there bool) {
 	if r.machines[name] == nil {
 		r.machines[name] = map[string]bool{}
 	}
+	if _, known := r.endings[string(m.UID)]; !known && (!there || m.DeletionTimestamp != nil) {
+		r.endings[string(m.UID)] = time.Now()
+	}
 	before := len(r.machines[name])
 	delete(r.machines[name], m.Name)
 	if there && m.DeletionTimestamp == nil {
@@ -125,7 +129,11 @@ func (r *recorder) verdict(t *testing.T) check.Report {
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	report := check.Check(check.History{Calls: calls, Writes: writes(requests), Counts: r.counts, Resets: r.resets})
+	endings := []check.Ending{}
+	for uid, at := range r.endings {
+		endings = append(endings, check.Ending{At: at, MachineUID: uid})
+	}
+	report := check.Check(check.History{Calls: calls, Writes: writes(requests), Counts: r.counts, Endings: endings, Resets: r.resets})
 	for _, fault := range report.Faults {
 		t.Error(fault)
 	}

@@ -32,6 +32,12 @@ type Count struct {
 	Machines int
 }
 
+// Ending is the moment at which a Machine was first seen to be deleted, or gone.
+type Ending struct {
+	At         time.Time
+	MachineUID string
+}
+
 // Reset is the moment when a slot's epochs began anew: its Lease was deleted, or etcd restored.
 type Reset struct {
 	At   time.Time
@@ -43,7 +49,10 @@ type History struct {
 	Calls  []cloudapi.Call
 	Writes []Write
 	Counts []Count
-	Resets []Reset
+	// Endings are those of all Machines that were seen to end. Nil means that nobody has looked, and that VMs which were
+	// deleted under Machines that stay are not looked for.
+	Endings []Ending
+	Resets  []Reset
 }
 
 // Report is what was found.
@@ -61,7 +70,10 @@ type Report struct {
 
 // Check looks through a history.
 func Check(h History) Report {
-	c := checker{resets: h.Resets, sessions: map[string]bool{}}
+	c := checker{resets: h.Resets, sessions: map[string]bool{}, endings: map[string]time.Time{}, endingsKnown: h.Endings != nil}
+	for _, e := range h.Endings {
+		c.endings[e.MachineUID] = e.At
+	}
 	calls := slices.Clone(h.Calls)
 	slices.SortStableFunc(calls, func(a, b cloudapi.Call) int { return a.End.Compare(b.End) })
 	calls = slices.CompactFunc(calls, func(a, b cloudapi.Call) bool { return a.ID == b.ID && a.ID != 0 })
@@ -81,7 +93,10 @@ func Check(h History) Report {
 type checker struct {
 	resets   []Reset
 	sessions map[string]bool
-	report   Report
+	// endings say when each Machine was first seen to end, if anybody has looked.
+	endings      map[string]time.Time
+	endingsKnown bool
+	report       Report
 }
 
 func (c *checker) fault(format string, args ...any) {
@@ -144,12 +159,27 @@ func (c *checker) calls(calls []cloudapi.Call) {
 		if call.Operation == cloudapi.OpDeleteInstance {
 			purposes, purpose, fault = deleted, call.Instance, "%s has deleted VM %s a second time, after call %d"
 		}
+		if call.Operation == cloudapi.OpDeleteInstance && c.isLost(call) {
+			c.fault("%s has deleted the VM of a Machine that nobody had deleted", what)
+		}
 		if first, again := purposes[purpose]; again && purpose != "" {
 			c.fault(fault, what, purpose, first.ID)
 			continue
 		}
 		purposes[purpose] = call
 	}
+}
+
+// unordered is by how much the watch of Machines may be behind the call log: the two are not ordered.
+const unordered = 5 * time.Second
+
+// isLost says that a call has deleted the VM of a Machine that was not seen to end by then.
+func (c *checker) isLost(call cloudapi.Call) bool {
+	if !c.endingsKnown || call.MachineUID == "" {
+		return false
+	}
+	at, ended := c.endings[call.MachineUID]
+	return !ended || at.After(call.End.Add(unordered))
 }
 
 // writes checks that nobody changes an object that a later epoch has begun to work on.

@@ -29,7 +29,7 @@ func create(id uint64, caller, machine string, changed bool, end int) cloudapi.C
 
 func remove(id uint64, caller, machine string, changed bool, end int) cloudapi.Call {
 	call := create(id, caller, machine, changed, end)
-	call.Operation, call.Token = cloudapi.OpDeleteInstance, ""
+	call.Operation, call.Token, call.MachineUID = cloudapi.OpDeleteInstance, "", "uid-of-"+machine
 	return call
 }
 
@@ -69,6 +69,15 @@ func TestCheck(t *testing.T) {
 		}},
 		{name: "a VM deleted twice", faults: []string{"deleted VM i-m a second time"}, history: History{
 			Calls: []cloudapi.Call{remove(1, first, "m", true, 1), remove(2, second, "m", true, 2)},
+		}},
+		{name: "a VM deleted with its Machine", history: History{
+			Calls: []cloudapi.Call{remove(1, first, "m", true, 9)}, Endings: []Ending{{At: at(12), MachineUID: "uid-of-m"}},
+		}},
+		{name: "a VM lost", faults: []string{"call 1, DeleteInstance of m, has deleted the VM of a Machine that nobody had deleted"}, history: History{
+			Calls: []cloudapi.Call{remove(1, first, "m", true, 9)}, Endings: []Ending{},
+		}},
+		{name: "a VM lost before its Machine was deleted", faults: []string{"that nobody had deleted"}, history: History{
+			Calls: []cloudapi.Call{remove(1, first, "m", true, 9)}, Endings: []Ending{{At: at(60), MachineUID: "uid-of-m"}},
 		}},
 		{name: "a call past the fence", faults: []string{"names no ownership"}, history: History{
 			Calls: []cloudapi.Call{create(1, "machine-controller-fleet/fleet-0 (session=fleet-0_aaaaa)", "m", true, 1)},
