@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"strings"
 	"time"
 
@@ -23,7 +24,7 @@ const crowd = 1000
 // measureDeaths kills replicas while 1,000 machines run, and measures until every slot is served again: after a take-over,
 // every other time from the leader, and after the same pod's process has been started again.
 func measureDeaths(ctx context.Context, lab *harness.Lab, kills int, s sample) error {
-	if err := standStill(ctx, lab, func() error {
+	if _, err := standStill(ctx, lab, func() error {
 		return addMachines(ctx, lab, preload.Load{Namespace: "crowd", Deployments: crowd / machines, Machines: machines})
 	}); err != nil {
 		return err
@@ -85,31 +86,35 @@ func measureDeaths(ctx context.Context, lab *harness.Lab, kills int, s sample) e
 
 // standStill has something done while no replica runs. From then on the controller manager does not either: it would take
 // Nodes for lost whose Leases nobody renews.
-func standStill(ctx context.Context, lab *harness.Lab, do func() error) error {
+// It returns how long the fleet took, from its start, until everything had a slot.
+func standStill(ctx context.Context, lab *harness.Lab, do func() error) (labelled time.Duration, err error) {
 	replicas, err := lab.Replicas(ctx)
 	if err != nil {
-		return err
+		return 0, err
 	}
 	for _, replica := range replicas {
 		if err := lab.Do(ctx, replica, harness.Stop); err != nil {
-			return err
+			return 0, err
 		}
 	}
 	if err := lab.Do(ctx, "kube-controller-manager", harness.Pause); err != nil {
 		fmt.Println("the controller manager stands still already:", err)
 	}
 	if err := do(); err != nil {
-		return err
+		return 0, err
 	}
+	start := time.Now()
 	for _, replica := range replicas {
 		if err := lab.Do(ctx, replica, harness.Start); err != nil {
-			return err
+			return 0, err
 		}
 	}
 	if err := allLabelled(ctx, lab); err != nil {
-		return err
+		return 0, err
 	}
-	return rebalanced(ctx, lab)
+	labelled = time.Since(start)
+	fmt.Printf("everything had a slot %.1f s after the replicas were started\n", labelled.Seconds())
+	return labelled, rebalanced(ctx, lab)
 }
 
 // addMachines makes machines that run, in a namespace of their own.
@@ -125,12 +130,11 @@ func addMachines(ctx context.Context, lab *harness.Lab, load preload.Load) error
 	return nil
 }
 
-// allLabelled waits until nothing is without a slot, and says how long that took.
+// allLabelled waits until nothing is without a slot.
 func allLabelled(ctx context.Context, lab *harness.Lab) error {
-	start := time.Now()
 	api := lab.Machines.MachineV1alpha1()
 	stray := metav1.ListOptions{LabelSelector: "!" + v1alpha1.LabelSlot, Limit: 1}
-	err := harness.Eventually(ctx, "everything has a slot", func(ctx context.Context) error {
+	return harness.Eventually(ctx, "everything has a slot", func(ctx context.Context) error {
 		machines, err := api.Machines("").List(ctx, stray)
 		if err != nil {
 			return err
@@ -144,10 +148,6 @@ func allLabelled(ctx context.Context, lab *harness.Lab) error {
 		}
 		return nil
 	})
-	if took := time.Since(start).Seconds(); took > 1 && err == nil {
-		fmt.Printf("everything had a slot %.1f s after the replicas were started\n", took)
-	}
-	return err
 }
 
 // pick returns a replica that leads, or one that does not.
@@ -211,26 +211,33 @@ func allServed(ctx context.Context, lab *harness.Lab, start time.Time) (took tim
 	return took, err
 }
 
-// rebalanced waits until no slot is on its way for a while.
+// rebalanced waits until the slots are shared evenly, and none is on its way.
 func rebalanced(ctx context.Context, lab *harness.Lab) error {
-	if err := lab.WaitHeld(ctx, slots); err != nil {
+	replicas, err := lab.Replicas(ctx)
+	if err != nil {
 		return err
 	}
-	quiet := 0
-	before, err := lab.Holders(ctx)
-	for err == nil && quiet < 3 {
-		if err = pause(ctx, time.Second); err != nil {
+	var before map[string]string
+	return harness.EventuallyEvery(ctx, time.Second, "the slots are shared evenly", func(ctx context.Context) error {
+		holders, err := lab.Holders(ctx)
+		if err != nil {
 			return err
 		}
-		var after map[string]string
-		after, err = lab.Holders(ctx)
-		quiet++
-		for name, holder := range after {
-			if before[name] != holder {
-				quiet = 0
+		moved := !maps.Equal(before, holders)
+		before = holders
+		shares := map[string]int{}
+		for _, session := range holders {
+			replica, _, _ := strings.Cut(session, "_")
+			shares[replica]++
+		}
+		for _, replica := range replicas {
+			if 2*shares[replica]*len(replicas) < slots {
+				return fmt.Errorf("%s has less than half of its share: %v", replica, shares)
 			}
 		}
-		before = after
-	}
-	return err
+		if moved {
+			return errors.New("slots are on their way")
+		}
+		return nil
+	})
 }

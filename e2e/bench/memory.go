@@ -36,11 +36,13 @@ func measureMemory(ctx context.Context, lab *harness.Lab, count int, s sample) e
 	if err != nil {
 		return err
 	}
-	if err := standStill(ctx, lab, func() error {
+	labelled, err := standStill(ctx, lab, func() error {
 		return addMachines(ctx, lab, preload.Load{Namespace: "many", Deployments: count / perDeployment, Machines: perDeployment})
-	}); err != nil {
+	})
+	if err != nil {
 		return err
 	}
+	s["mcm_taken_over_seconds"] = pair{value: labelled.Seconds()}
 	var cost float64
 	for _, size := range []int{1, 2, 4} {
 		if err := lab.Scale(ctx, size); err != nil {
