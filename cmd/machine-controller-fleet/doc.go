@@ -1,6 +1,9 @@
 // Command machine-controller-fleet is one replica of the fleet: it makes machines at a cloud, follows them as Nodes, and
 // takes them away again, as the MachineDeployments, MachineSets and Machines of the control cluster say.
 //
-// It reads its flags, connects, wires the controllers, and runs them until SIGTERM or SIGINT; then it finishes what is in
-// work and exits 0. It exits 1 when it cannot start or a watch cannot be set up, and 2 for wrong flags.
+// It reads its flags, connects, wires the controllers, and lives one session of the replica. On SIGTERM or SIGINT it hands
+// its slots over and exits 0. It exits 1 when it cannot start and when its session has ended, to be started again as
+// another session, and 2 for wrong flags.
+//
+// With leave as its first argument it gives the machines of a stopped fleet back to Machine Controller Manager, and ends.
 package main
