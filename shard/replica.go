@@ -33,7 +33,7 @@ type Grants interface {
 	Open(slots []int)
 }
 
-// Config describes a Replica. All but Weigh and Tracer are required.
+// Config describes a Replica. All but Weigh, Unowned and Tracer are required.
 type Config struct {
 	Settings state.Settings
 	Leases   *membership.Store
@@ -44,6 +44,9 @@ type Config struct {
 	// Weigh tells the weights of slots by number, of those that are held and maybe others; what is missing weighs 1, and nil
 	// means that all do. It is called by the loop, and has to be quick.
 	Weigh func() map[int]int64
+	// Unowned tells whoever should know of slots that nobody has held for 30 s. The leader calls it once for each time that
+	// a slot is without a holder, with the leadership in the context, and again after an error.
+	Unowned func(ctx context.Context, slots []int) error
 	// Tracer for the spans of hand-overs and take-overs.
 	Tracer trace.Tracer
 }
@@ -56,8 +59,10 @@ type Replica struct {
 
 	// Of the loop alone:
 	opening map[int]*opening // slots that are held
+	news    []int            // slots whose objects are to be announced
 	arrival *arrivals
 	changes changeLog
+	outages outages
 	wakeAt  member.Moment // when the machine wants to be woken; zero: it does not
 	begun   bool          // held is closed
 	ticked  time.Duration // when tick was last due
@@ -82,7 +87,7 @@ func New(cfg Config) (*Replica, error) {
 	}
 	r := &Replica{
 		cfg: cfg, machine: machine, mail: newMailbox(), held: make(chan struct{}),
-		opening: map[int]*opening{}, arrival: newArrivals(cfg.Settings, cfg.Tracer, cfg.Metrics), changes: changeLog{},
+		opening: map[int]*opening{}, arrival: newArrivals(cfg.Settings, cfg.Tracer, cfg.Metrics), changes: changeLog{}, outages: outages{},
 	}
 	now := cfg.Time.Moment()
 	r.beaten.Store(&now)
@@ -158,6 +163,10 @@ func (r *Replica) work(ctx context.Context) (wake time.Duration, ended bool, err
 				return 0, true, &ExitError{*out.Exit}
 			}
 		}
+	}
+	if len(r.news) > 0 { // all at once: each time, whoever hears of it looks at much more than these slots
+		r.cfg.Grants.Open(r.news)
+		r.news = nil
 	}
 	now := r.cfg.Time.Moment()
 	r.beaten.Store(&now)
@@ -248,6 +257,7 @@ func (r *Replica) show(ctx context.Context, change state.Change) {
 		})
 	case state.Lost:
 		delete(r.opening, change.Slot)
+		r.news = slices.DeleteFunc(r.news, func(slot int) bool { return slot == change.Slot })
 		r.arrival.forget(change.Slot)
 		r.cfg.Grants.Drop([]int{change.Slot})
 	case state.Resumed:
@@ -260,7 +270,7 @@ func (r *Replica) show(ctx context.Context, change state.Change) {
 func (r *Replica) open(ctx context.Context, slot int) {
 	r.opening[slot].ready = true
 	r.cfg.Fence.slots[slot].letIn(r.cfg.Time.Now())
-	r.cfg.Grants.Open([]int{slot})
+	r.news = append(r.news, slot)
 	r.arrival.opened(ctx, slot, r.cfg.Time.Moment())
 }
 
@@ -274,7 +284,7 @@ func (r *Replica) resume(slot int) {
 	}
 	r.cfg.Fence.slots[slot].resume()
 	if o := r.opening[slot]; o != nil && o.ready {
-		r.cfg.Grants.Open([]int{slot})
+		r.news = append(r.news, slot)
 	}
 }
 
@@ -288,6 +298,7 @@ func (r *Replica) tick(ctx context.Context, now member.Moment) {
 	r.arrival.prune(now)
 	facts := r.machine.Facts(now)
 	r.cfg.Metrics.observe(&facts, r.cfg.Fence.Busy())
+	r.tellUnowned(ctx, now, facts.Slots)
 	if r.cfg.Weigh != nil && now.Monotonic-r.weighed >= r.cfg.Settings.Config.WeighEvery {
 		r.weighed = now.Monotonic
 		r.post(state.Weighed{Weights: r.cfg.Weigh()})

@@ -33,6 +33,22 @@ type process struct {
 	registry *prometheus.Registry
 	leave    chan struct{}
 	ended    chan error
+	told     chan unowned
+}
+
+// unowned are slots that nobody holds, and the ownership under which they were told.
+type unowned struct {
+	Slots []int
+	Under string
+}
+
+// hear is told of slots that nobody holds, and fails the first time.
+func (p *process) hear(ctx context.Context, slots []int) error {
+	p.told <- unowned{slots, ownershipOf(ctx).String()}
+	if len(p.told) == 1 {
+		return errors.New("nobody listens")
+	}
+	return nil
 }
 
 // counted is how often a histogram has observed something.
@@ -73,7 +89,7 @@ func begin(t *testing.T, server *leasetest.Server, name string, change ...func(*
 	now, metrics := NewTime(clock.RealClock{}), NewMetrics(registry)
 	p := &process{
 		fence: NewFence(name, settings.Session, settings.Slots, now, metrics, nil), metrics: metrics, registry: registry,
-		leave: make(chan struct{}), ended: make(chan error, 1),
+		leave: make(chan struct{}), ended: make(chan error, 1), told: make(chan unowned, 16),
 	}
 	config, err := p.fence.Guard(server.Config())
 	if err != nil {
@@ -86,7 +102,9 @@ func begin(t *testing.T, server *leasetest.Server, name string, change ...func(*
 	if err != nil {
 		t.Fatal(err)
 	}
-	p.Replica, err = New(Config{Settings: settings, Leases: store, Fence: p.fence, Time: now, Grants: instantGrants{}, Metrics: metrics})
+	p.Replica, err = New(Config{
+		Settings: settings, Leases: store, Fence: p.fence, Time: now, Grants: instantGrants{}, Metrics: metrics, Unowned: p.hear,
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -172,6 +190,12 @@ func TestANewcomerGetsItsShareAndALeaverHandsItOver(t *testing.T) {
 		server := leasetest.NewServer()
 		a := begin(t, server, "fleet-0")
 		wantAll(t, 25*time.Second, a)
+		server.Fault(func(r *http.Request) error {
+			if r.Method == http.MethodPut {
+				time.Sleep(time.Millisecond) // or slots are free before the newcomer's first list, and seen to come from nobody
+			}
+			return nil
+		})
 		b := begin(t, server, "fleet-1")
 		wantAll(t, 3*time.Minute, a, b)
 		if n := len(b.open()); n < fleetSlots/4 {

@@ -1,0 +1,78 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/metadata"
+	"k8s.io/client-go/tools/events"
+
+	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
+	member "github.com/machine-controller-fleet/machine-controller-fleet/membership/state"
+	"github.com/machine-controller-fleet/machine-controller-fleet/shard/label"
+	"github.com/machine-controller-fleet/machine-controller-fleet/telemetry"
+)
+
+// rootsPage is how many objects one request of a list asks for.
+const rootsPage = 500
+
+// unowned tells the roots of slots that nobody holds, so that whoever looks at one sees why nothing is done about it.
+type unowned struct {
+	metadata  metadata.Interface
+	namespace string // the only one that is served; "" means all
+	events    events.EventRecorder
+	// leaseOf names the Lease of a slot: <namespace>/<name>.
+	leaseOf func(slot string) string
+}
+
+func newUnowned(o options, f *fleet) *unowned {
+	return &unowned{
+		metadata: f.metadata, namespace: o.namespace, events: f.recorder(v1alpha1.EventSourceMachineDeployment),
+		leaseOf: func(slot string) string {
+			number, _ := label.Read(slot, o.fleet.slots)
+			return o.fleet.namespace + "/" + member.SlotLeaseName(o.fleet.name, number, o.fleet.slots)
+		},
+	}
+}
+
+// tell tells the roots of slots. It is for the leader; what has no slot label yet shows as a stray. Errors: the list.
+func (u *unowned) tell(ctx context.Context, slots []int) error {
+	values := make([]string, len(slots))
+	for i, slot := range slots {
+		values[i] = label.Value(slot)
+	}
+	selector := v1alpha1.LabelSlot + " in (" + strings.Join(values, ",") + ")"
+	for _, kind := range []label.Kind{label.Deployment, label.Set, label.Machine} {
+		list := u.metadata.Resource(v1alpha1.SchemeGroupVersion.WithResource(kind.Resource())).Namespace(u.namespace)
+		options := metav1.ListOptions{LabelSelector: selector, Limit: rootsPage}
+		for {
+			found, err := list.List(ctx, options)
+			if err != nil {
+				return fmt.Errorf("list the %s of slots that nobody holds: %w", kind.Resource(), err)
+			}
+			for i := range found.Items {
+				u.tellRoot(kind, &found.Items[i])
+			}
+			if options.Continue = found.Continue; options.Continue == "" {
+				break
+			}
+		}
+	}
+	return nil
+}
+
+// tellRoot tells an object, if it is a root.
+func (u *unowned) tellRoot(kind label.Kind, o metav1.Object) {
+	if metav1.GetControllerOf(o) != nil {
+		return
+	}
+	root := &corev1.ObjectReference{
+		APIVersion: v1alpha1.SchemeGroupVersion.String(), Kind: kind.String(), Namespace: o.GetNamespace(), Name: o.GetName(), UID: o.GetUID(),
+	}
+	slot := o.GetLabels()[v1alpha1.LabelSlot]
+	u.events.Eventf(root, nil, corev1.EventTypeWarning, v1alpha1.EventSlotUnowned, "Reconcile", "%s", telemetry.Note(
+		"Nobody has held slot "+slot+" for 30 s, and so nothing is done about this object; Lease "+u.leaseOf(slot)+" tells who should hold it"))
+}

@@ -1,0 +1,58 @@
+package main
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	metadatafake "k8s.io/client-go/metadata/fake"
+
+	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
+)
+
+// told keeps whom Events are about.
+type told []string
+
+// Eventf is events.EventRecorder's.
+func (e *told) Eventf(about, _ runtime.Object, eventtype, reason, _, _ string, _ ...any) {
+	if root, ok := about.(*corev1.ObjectReference); ok {
+		*e = append(*e, fmt.Sprintf("%s %s: %s/%s", eventtype, reason, root.Kind, root.Name))
+	}
+}
+
+func TestRootsOfASlotThatNobodyHoldsAreTold(t *testing.T) {
+	object := func(kind, name, slot string, controller ...string) *metav1.PartialObjectMetadata {
+		o := &metav1.PartialObjectMetadata{
+			TypeMeta:   metav1.TypeMeta{APIVersion: v1alpha1.SchemeGroupVersion.String(), Kind: kind},
+			ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: name, Labels: map[string]string{v1alpha1.LabelSlot: slot}},
+		}
+		for _, name := range controller {
+			is := true
+			o.OwnerReferences = append(o.OwnerReferences, metav1.OwnerReference{Name: name, Controller: &is})
+		}
+		return o
+	}
+	scheme := metadatafake.NewTestScheme()
+	if err := metav1.AddMetaToScheme(scheme); err != nil {
+		t.Fatal(err)
+	}
+	var got told
+	u := &unowned{
+		metadata: metadatafake.NewSimpleMetadataClient(scheme,
+			object("MachineDeployment", "d", "3"), object("MachineDeployment", "held", "4"),
+			object("MachineSet", "d-set", "3", "d"), object("MachineSet", "alone", "3"),
+			object("Machine", "d-set-m", "3", "d-set"), object("Machine", "alone", "5"), object("Machine", "held", "33"),
+		),
+		events: &got, leaseOf: func(slot string) string { return "fleet-slot-" + slot },
+	}
+	if err := u.tell(t.Context(), []int{3, 5}); err != nil {
+		t.Fatal(err)
+	}
+	want := told{"Warning SlotUnowned: MachineDeployment/d", "Warning SlotUnowned: MachineSet/alone", "Warning SlotUnowned: Machine/alone"}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("told (-want +got):\n%s", diff)
+	}
+}

@@ -1,0 +1,81 @@
+package shard
+
+import (
+	"errors"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	coordinationv1 "k8s.io/api/coordination/v1"
+
+	"github.com/machine-controller-fleet/machine-controller-fleet/membership/leasetest"
+	member "github.com/machine-controller-fleet/machine-controller-fleet/membership/state"
+	"github.com/machine-controller-fleet/machine-controller-fleet/shard/state"
+)
+
+func TestASlotIsToldOnceInAnOutage(t *testing.T) {
+	o := outages{}
+	for _, step := range []struct {
+		at      time.Duration
+		unowned []int
+		want    []int
+	}{
+		{at: 0, unowned: []int{1, 2}},
+		{at: 20 * time.Second, unowned: []int{1, 3}},
+		{at: 25 * time.Second, unowned: []int{1, 2, 3}},
+		{at: 31 * time.Second, unowned: []int{1, 2, 3}, want: []int{1}},
+		{at: 60 * time.Second, unowned: []int{1, 2, 3}, want: []int{2, 3}},
+		{at: 2 * time.Minute, unowned: []int{1, 2, 3}},
+		{at: 3 * time.Minute, unowned: []int{2, 3}},
+		{at: 4 * time.Minute, unowned: []int{1}},
+		{at: 5 * time.Minute, unowned: []int{1}, want: []int{1}},
+	} {
+		var facts []state.SlotFacts
+		for slot := range 4 {
+			facts = append(facts, state.SlotFacts{Slot: slot, Owned: !slices.Contains(step.unowned, slot)})
+		}
+		if diff := cmp.Diff(step.want, o.late(member.Moment{Monotonic: step.at}, facts)); diff != "" {
+			t.Errorf("at %s (-want +got):\n%s", step.at, diff)
+		}
+	}
+}
+
+// Somebody empties a slot Lease, and the API server refuses all who want the slot.
+func TestTheLeaderTellsOfASlotThatNobodyHolds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		server := leasetest.NewServer()
+		const lease, slot = "fleet-slot-003", 3
+		a := begin(t, server, "fleet-0")
+		wantAll(t, time.Minute, a)
+		b := begin(t, server, "fleet-1")
+		wantAll(t, time.Minute, a, b)
+		server.Fault(func(r *http.Request) error {
+			if r.Method == http.MethodPut && strings.HasSuffix(r.URL.Path, lease) {
+				return errors.New("refused")
+			}
+			return nil
+		})
+		if !server.Edit(lease, func(l *coordinationv1.Lease) { l.Spec.HolderIdentity = nil }) {
+			t.Fatal("there is no Lease " + lease)
+		}
+		time.Sleep(longUnowned - time.Second)
+		if n := len(a.told); n > 0 {
+			t.Errorf("told %d times too early", n)
+		}
+		time.Sleep(2 * time.Minute)
+		for range 2 { // in vain, and once more
+			if diff := cmp.Diff(unowned{[]int{slot}, "leader"}, <-a.told); diff != "" {
+				t.Errorf("told (-want +got):\n%s", diff)
+			}
+		}
+		if others, more := len(b.told), len(a.told); others+more > 0 {
+			t.Errorf("told %d times more, and %d times by a replica that does not lead", more, others)
+		}
+		server.Fault(nil)
+		wantAll(t, time.Minute, a, b)
+	})
+}
