@@ -20,6 +20,7 @@ CLOUDSIM_FLAGS ?=
 FLEET_FLAGS ?=
 TRACING ?=
 FUZZTIME ?= 30s
+MODEL_TIME ?= 30m
 KEEP ?=
 tracing := $(filter-out 0 false no,$(TRACING))
 
@@ -115,6 +116,11 @@ test-e2e: build ## End-to-end tests, each against a lab of its own
 .PHONY: chaos
 chaos: build ## The faults in their long form; SEED repeats a run
 	@hack/test.sh chaos
+
+# -timeout is for what hangs: MODEL_TIME ends it long before.
+.PHONY: model
+model: ## Explore the protocol with three replicas, MODEL_TIME (30m) for each of four scenarios, with up to 2 GB of memory
+	@MODEL_TIME="$(MODEL_TIME)" go test -count=1 -timeout 12h -v -run TestThreeReplicas ./shard/model
 
 .PHONY: fuzz
 fuzz: ## Run every fuzz target for FUZZTIME (30s)

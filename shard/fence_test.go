@@ -328,6 +328,14 @@ func TestTheGateOpensWhenAllIsKnown(t *testing.T) {
 		t.Error("a slot is open whose objects are not known")
 	}
 	s.slots[testSlot].letIn(s.time.Now())
+	s.slots[testSlot].stop()
+	if admits(held) || s.Holds(testSlot) {
+		t.Error("a slot is open that is to be handed over, or long work for it would go on")
+	}
+	s.slots[testSlot].resume()
+	if !admits(held) || !s.Holds(testSlot) {
+		t.Error("a slot is shut that is not to be handed over any more")
+	}
 	s.clock.Step(9 * time.Second)
 	if admits(held) {
 		t.Error("a key was admitted after the fence")

@@ -69,7 +69,7 @@ func (f *Fence) admit(ctx context.Context, o Ownership) (context.Context, func()
 	}, true
 }
 
-// Holds says whether a slot is held and open.
+// Holds says whether a slot is held and open, and not to be handed over.
 func (f *Fence) Holds(slot int) bool {
 	if slot < 0 || slot >= len(f.slots) {
 		return false
@@ -77,5 +77,5 @@ func (f *Fence) Holds(slot int) bool {
 	h := f.slots[slot]
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	return h.held && h.open
+	return h.held && h.open && !h.stopping
 }

@@ -40,8 +40,8 @@ func (r *Replica) elect(ctx context.Context) {
 	}
 	lock := &leaderLock{Replica: r}
 	durations := r.cfg.Settings.Config
-	// The election logs each attempt; what matters is logged here.
-	quiet := klog.NewContext(ctx, klog.FromContext(ctx).V(4))
+	// The election logs each attempt, and what is refused as an error; what matters is logged here.
+	quiet := klog.NewContext(ctx, klog.Logger{})
 	for ctx.Err() == nil {
 		office := &office{Replica: r}
 		elector, err := leaderelection.NewLeaderElector(leaderelection.LeaderElectionConfig{
@@ -161,7 +161,8 @@ func (l *leaderLock) write(ctx context.Context, verb member.Verb, lease *coordin
 	need := member.NeedFence
 	holder := lease.Spec.HolderIdentity
 	if holder == nil || *holder == "" {
-		need = member.NeedNothing // giving it up harms nobody
+		need = member.NeedNothing // giving it up harms nobody, and from its send the session leads no more
+		l.cfg.Fence.leaderUntil.Store(&member.Moment{})
 	}
 	reply := l.ask(ctx, member.Request{Verb: verb, Name: lease.Name, Lease: lease, Need: need})
 	if reply.Outcome != member.Done {
@@ -235,6 +236,8 @@ func (r *Replica) checkRecord(ctx context.Context) error {
 		if first {
 			klog.FromContext(ctx).Error(err, "The leader Lease cannot be read yet, it is tried until it can")
 		}
+		now := r.cfg.Time.Moment()
+		r.beaten.Store(&now) // it is the server that is silent, and not the loop
 		timer := r.cfg.Time.NewTimer(r.cfg.Settings.Config.RenewEvery)
 		select {
 		case <-timer.C():

@@ -7,7 +7,6 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
-	"github.com/machine-controller-fleet/machine-controller-fleet/client/clientset/versioned/scheme"
 	"github.com/machine-controller-fleet/machine-controller-fleet/shard"
 	"github.com/machine-controller-fleet/machine-controller-fleet/shard/alone"
 	"github.com/machine-controller-fleet/machine-controller-fleet/shard/label"
@@ -21,12 +20,15 @@ func newAlone(o options, f *fleet, s *slots) (*alone.Alone, error) {
 	if err != nil {
 		return nil, err
 	}
-	recorder := f.broadcaster.NewRecorder(scheme.Scheme, v1alpha1.EventSourceMachineDeployment)
+	recorder := f.recorder(v1alpha1.EventSourceMachineDeployment)
 	return alone.New(alone.Config{
 		Client: f.control, Metadata: f.metadata, Namespace: o.namespace, Fleet: fleetIdentity(o.fleet.namespace, o.fleet.name),
-		SlotOf:  func(namespace string) int { return byNamespace.Of(namespace, "") },
-		Gate:    shard.NewGate(f.session.fence, func(key alone.Key) (int, bool) { return key.Slot, true }),
-		Changed: func(namespace string) { s.labeler.NamespaceChanged(namespace) },
+		SlotOf: func(namespace string) int { return byNamespace.Of(namespace, "") },
+		Gate:   shard.NewGate(f.session.fence, func(key alone.Key) (int, bool) { return key.Slot, true }),
+		Changed: func(namespace string) {
+			s.labeler.NamespaceChanged(namespace)
+			s.lookAtClasses()
+		},
 		Refused: func(namespace, other string) { s.refused(recorder, namespace, other) },
 		Clock:   clock.RealClock{}, Metrics: f.metrics, Tracer: f.tracer,
 	})

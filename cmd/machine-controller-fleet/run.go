@@ -70,7 +70,8 @@ func run(ctx context.Context, o options) error {
 	if err != nil {
 		return err
 	}
-	if err := f.session.protocol(f.clients, f.slots, f.tracer); err != nil {
+	f.slots.count(registry)
+	if err := f.session.protocol(f.clients, f.slots, newUnowned(o, f), f.tracer); err != nil {
 		return err
 	}
 	server, err := serve(ctx, o, registry, f.session)
@@ -109,6 +110,10 @@ type fleet struct {
 	broadcaster events.EventBroadcaster
 }
 
+func (f *fleet) recorder(source string) events.EventRecorder {
+	return f.broadcaster.NewRecorder(scheme.Scheme, source)
+}
+
 type controller interface{ Run(ctx context.Context) }
 
 // controllers makes all controllers; their order does not matter.
@@ -121,23 +126,22 @@ func (f *fleet) controllers(o options) ([]controller, error) {
 		return nil, err
 	}
 	api, wall := f.machines.MachineV1alpha1(), clock.RealClock{}
-	recorder := func(source string) events.EventRecorder { return f.broadcaster.NewRecorder(scheme.Scheme, source) }
 	var deployments *machinedeployment.Controller
 	var sets *machineset.Controller
 	var machines *machine.Controller
 	deployments, err1 := machinedeployment.New(machinedeployment.Config{
-		Machines: api, Metadata: f.metadata, View: f.view, Events: recorder(v1alpha1.EventSourceMachineDeployment),
+		Machines: api, Metadata: f.metadata, View: f.view, Events: f.recorder(v1alpha1.EventSourceMachineDeployment),
 		Gate:  f.slots.gate(label.Deployment, func(key types.NamespacedName) { deployments.Enqueue(key) }),
 		Clock: wall, Workers: o.concurrentSyncs, Metrics: f.metrics, Tracer: f.tracer,
 	})
 	sets, err2 := machineset.New(machineset.Config{
-		Machines: api, Metadata: f.metadata, View: f.view, Events: recorder(v1alpha1.EventSourceMachineSet),
+		Machines: api, Metadata: f.metadata, View: f.view, Events: f.recorder(v1alpha1.EventSourceMachineSet),
 		Gate:  f.slots.gate(label.Set, func(key types.NamespacedName) { sets.Enqueue(key) }),
 		Clock: wall, Workers: o.concurrentSyncs, Metrics: f.metrics, Tracer: f.tracer,
 	})
 	machines, err3 := machine.New(machine.Config{
 		Machines: api, Secrets: f.control.CoreV1(), View: f.view, Targets: target.Single{Cluster: f.cluster},
-		Drivers: f.drivers, Events: recorder(v1alpha1.EventSourceMachine), Limits: o.limits(), IsStray: f.slots.strayNode,
+		Drivers: f.drivers, Events: f.recorder(v1alpha1.EventSourceMachine), Limits: o.limits(), IsStray: f.slots.strayNode,
 		BootstrapTokenGroups: o.bootstrapTokenGroups,
 		Gate:                 f.slots.gate(label.Machine, func(key types.NamespacedName) { machines.Enqueue(key) }),
 		Clock:                wall, Workers: o.concurrentSyncs, Metrics: f.metrics, Tracer: f.tracer,
@@ -157,6 +161,10 @@ func (f *fleet) controllers(o options) ([]controller, error) {
 func (f *fleet) run(ctx context.Context, controllers []controller) error {
 	// What the session needs to hand its slots over goes on after it was asked to leave.
 	working, stop := context.WithCancel(context.WithoutCancel(ctx))
+	// It outlives everything: what does not end with the session ends with the process.
+	watching, unwatch := context.WithCancel(context.WithoutCancel(ctx))
+	defer unwatch()
+	go f.session.watch(watching)
 	var running sync.WaitGroup
 	defer running.Wait()
 	defer stop()
@@ -164,7 +172,6 @@ func (f *fleet) run(ctx context.Context, controllers []controller) error {
 		return fmt.Errorf("start to record Events: %w", err)
 	}
 	defer f.broadcaster.Shutdown()
-	running.Go(func() { f.session.watch(working) })
 	running.Go(func() { f.slots.Run(working) })
 	for _, c := range controllers {
 		running.Go(func() { c.Run(working) })

@@ -67,7 +67,7 @@ func randomSuffix() string {
 }
 
 // protocol makes the replica that the session is of. Errors: settings that are not valid.
-func (s *session) protocol(c clients, slots *slots, tracer trace.Tracer) error {
+func (s *session) protocol(c clients, slots *slots, unowned *unowned, tracer trace.Tracer) error {
 	durations := s.settings.Config
 	store, err := membership.NewStore(membership.Config{
 		Client: c.leases, Namespace: s.settings.Namespace, Fleet: s.settings.Fleet, Timeout: durations.RequestTimeout,
@@ -78,7 +78,7 @@ func (s *session) protocol(c clients, slots *slots, tracer trace.Tracer) error {
 	}
 	s.replica, err = shard.New(shard.Config{
 		Settings: s.settings, Leases: store, Fence: s.fence, Time: s.time, Grants: slots, Metrics: s.metrics,
-		Weigh: slots.weigh, Tracer: tracer,
+		Weigh: slots.weigh, Unowned: unowned.tell, Tracer: tracer,
 	})
 	return err
 }

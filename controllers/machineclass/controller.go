@@ -90,24 +90,27 @@ func (c *Controller) Run(ctx context.Context) {
 	running.Wait()
 }
 
-// reconcileClass lets a class go that no machine uses.
+// reconcileClass lets a class go that no machine uses, and keeps one that is needed.
 func (c *Controller) reconcileClass(ctx context.Context, key types.NamespacedName) (runner.Result, error) {
 	class, err := c.find(ctx, key)
 	if err != nil || class == nil {
 		return runner.Result{}, err
 	}
-	if c.hasVMs(key) {
-		return runner.Result{}, c.keep(ctx, class)
+	held := slices.Contains(class.Finalizers, v1alpha1.FinalizerName)
+	if !held && class.DeletionTimestamp != nil {
+		return runner.Result{}, nil // and cannot be held any more
 	}
-	if !slices.Contains(class.Finalizers, v1alpha1.FinalizerName) {
-		return runner.Result{}, nil
-	}
-	used, err := c.isUsed(ctx, key)
+	found, err := c.use(ctx, key)
 	if err != nil {
 		return runner.Result{}, err
 	}
-	if used {
+	switch {
+	case found == needed:
+		return waitForUsers(class), c.keep(ctx, class)
+	case found == used:
 		return waitForUsers(class), nil
+	case !held:
+		return runner.Result{}, nil
 	}
 	for _, secret := range class.SecretKeys() {
 		if err := c.releaseSecret(ctx, secret, class.UID); err != nil {
@@ -149,13 +152,6 @@ func (c *Controller) find(ctx context.Context, key types.NamespacedName) (*v1alp
 	return live, nil
 }
 
-// hasVMs says whether the cache shows a machine of the class with a VM, which cannot be deleted without class and Secrets.
-func (c *Controller) hasVMs(class types.NamespacedName) bool {
-	return slices.ContainsFunc(c.cfg.View.Machines.By(indexUsers, class.String()), func(m *v1alpha1.Machine) bool {
-		return m.Spec.ProviderID != ""
-	})
-}
-
 // keep puts our finalizers back on a class with VMs, and on the Secrets that it names by now: somebody has taken them off,
 // or the class names another Secret than when its machines were made.
 func (c *Controller) keep(ctx context.Context, class *v1alpha1.MachineClass) error {
@@ -188,24 +184,53 @@ func (c *Controller) keep(ctx context.Context, class *v1alpha1.MachineClass) err
 	return nil
 }
 
-// isUsed says whether there is a machine of the class: by the cache, and where that shows none by a live list.
-func (c *Controller) isUsed(ctx context.Context, class types.NamespacedName) (bool, error) {
-	if len(c.cfg.View.Machines.By(indexUsers, class.String())) > 0 {
-		return true, nil
+// use says who uses a class.
+type use int
+
+const (
+	unused use = iota
+	used       // machines without a VM
+	needed     // machines with a VM, which cannot be deleted without class and Secrets
+)
+
+// by is the use of a class that a machine uses, too.
+func (u use) by(m *v1alpha1.Machine) use {
+	if m.Spec.ProviderID != "" {
+		return needed
 	}
-	machines := c.cfg.Machines.Machines(class.Namespace)
-	list, err := machines.List(ctx, metav1.ListOptions{FieldSelector: fields.OneTermEqualSelector("spec.class.name", class.Name).String(), Limit: 1})
-	if err == nil {
-		return len(list.Items) > 0, nil
+	return max(u, used)
+}
+
+// usersPage is how many machines are read at a time. The first ones nearly always tell.
+const usersPage = 50
+
+// use says who uses a class: by the cache, and where that shows none by live lists, of other replicas' machines.
+func (c *Controller) use(ctx context.Context, class types.NamespacedName) (found use, err error) {
+	for _, m := range c.cfg.View.Machines.By(indexUsers, class.String()) {
+		found = found.by(m)
 	}
-	if !apierrors.IsBadRequest(err) {
-		return true, fmt.Errorf("list the machines of MachineClass %s: %w", class, err)
+	if found != unused {
+		return found, nil
 	}
-	list, err = machines.List(ctx, metav1.ListOptions{}) // the cluster's CRD has no selectable fields
-	if err != nil {
-		return true, fmt.Errorf("list the machines of namespace %s: %w", class.Namespace, err)
+	options := metav1.ListOptions{FieldSelector: fields.OneTermEqualSelector("spec.class.name", class.Name).String(), Limit: usersPage}
+	for {
+		list, err := c.cfg.Machines.Machines(class.Namespace).List(ctx, options)
+		if apierrors.IsBadRequest(err) && options.FieldSelector != "" { // the cluster's CRD has no selectable fields
+			options.FieldSelector = ""
+			continue
+		}
+		if err != nil {
+			return unused, fmt.Errorf("list the machines of MachineClass %s: %w", class, err)
+		}
+		for i := range list.Items {
+			if list.Items[i].Spec.Class.Name == class.Name {
+				found = found.by(&list.Items[i])
+			}
+		}
+		if options.Continue = list.Continue; options.Continue == "" || found == needed {
+			return found, nil
+		}
 	}
-	return slices.ContainsFunc(list.Items, func(m v1alpha1.Machine) bool { return m.Spec.Class.Name == class.Name }), nil
 }
 
 // reconcileSecret lets a Secret go that no class names any more.

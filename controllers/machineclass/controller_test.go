@@ -2,6 +2,7 @@ package machineclass
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"testing"
 	"testing/synctest"
@@ -42,10 +43,6 @@ func bench(t *testing.T, secrets kubernetes.Interface, metadata metadata.Interfa
 // Another replica's machines may use a class. When it is to go, nobody tells that the last of them has gone.
 func TestAClassWaitsForUsersElsewhere(t *testing.T) {
 	key := types.NamespacedName{Namespace: "n", Name: "c"}
-	machine := &v1alpha1.Machine{
-		ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: "m"},
-		Spec:       v1alpha1.MachineSpec{Class: v1alpha1.ClassSpec{Name: "c"}},
-	}
 	for name, tc := range map[string]struct {
 		goes bool
 		wait time.Duration
@@ -58,12 +55,8 @@ func TestAClassWaitsForUsersElsewhere(t *testing.T) {
 			if tc.goes {
 				class.DeletionTimestamp = &metav1.Time{Time: time.Unix(1, 0)}
 			}
-			c, machines := bench(t, fake.NewClientset(), nil, class, machine)
-			defer func() { // its queues run from the start
-				ended, end := context.WithCancel(context.Background())
-				end()
-				c.Run(ended)
-			}()
+			c, machines := bench(t, fake.NewClientset(), nil, class, machine("m", "c", ""))
+			defer end(c)
 			if result, err := c.reconcileClass(t.Context(), key); err != nil || result.RequeueAfter != tc.wait {
 				t.Errorf("looked at again after %v (%v), want %v", result.RequeueAfter, err, tc.wait)
 			}
@@ -79,6 +72,61 @@ func TestAClassWaitsForUsersElsewhere(t *testing.T) {
 			}
 		})
 	}
+}
+
+// Somebody takes our finalizers off. The class' holder hears of it, also when all machines are other replicas'.
+func TestAClassWithVMsElsewhereIsHeldAgain(t *testing.T) {
+	key := types.NamespacedName{Namespace: "n", Name: "c"}
+	for name, tc := range map[string]struct {
+		machines []*v1alpha1.Machine
+		want     bool
+	}{
+		"unused":               {},
+		"used without a VM":    {machines: []*v1alpha1.Machine{machine("a", "c", "")}},
+		"VMs of another class": {machines: []*v1alpha1.Machine{machine("a", "other", "vm")}},
+		"with a VM":            {machines: []*v1alpha1.Machine{machine("a", "c", ""), machine("b", "c", "vm")}, want: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			objs := []runtime.Object{&v1alpha1.MachineClass{
+				ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: "c"},
+				SecretRef:  &corev1.SecretReference{Namespace: "n", Name: "s"},
+			}}
+			for _, m := range tc.machines {
+				objs = append(objs, m)
+			}
+			secrets := fake.NewClientset(&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: "s"}})
+			c, machines := bench(t, secrets, nil, objs...)
+			defer end(c)
+			if result, err := c.reconcileClass(t.Context(), key); err != nil || result.RequeueAfter != 0 {
+				t.Errorf("looked at again after %v (%v), want never", result.RequeueAfter, err)
+			}
+			class, err1 := machines.MachineV1alpha1().MachineClasses("n").Get(t.Context(), "c", metav1.GetOptions{})
+			secret, err2 := secrets.CoreV1().Secrets("n").Get(t.Context(), "s", metav1.GetOptions{})
+			if err := errors.Join(err1, err2); err != nil {
+				t.Fatal(err)
+			}
+			if held := len(class.Finalizers) > 0; held != tc.want {
+				t.Errorf("the class is held: %t, want %t", held, tc.want)
+			}
+			if held := len(secret.Finalizers) > 0; held != tc.want {
+				t.Errorf("the Secret is held: %t, want %t", held, tc.want)
+			}
+		})
+	}
+}
+
+func machine(name, class, vm string) *v1alpha1.Machine {
+	return &v1alpha1.Machine{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: name},
+		Spec:       v1alpha1.MachineSpec{Class: v1alpha1.ClassSpec{Name: class}, ProviderID: vm},
+	}
+}
+
+// end ends a controller that was never run: its queues run from the start.
+func end(c *Controller) {
+	ended, end := context.WithCancel(context.Background())
+	end()
+	c.Run(ended)
 }
 
 func TestSecretsAreSweptWhenSlotsWereOpened(t *testing.T) {

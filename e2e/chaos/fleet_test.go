@@ -223,8 +223,9 @@ func TestOrphans(t *testing.T) {
 			if owner == nil {
 				return fmt.Errorf("machine %s has none", list.Items[i].Name)
 			}
-			if set, err := api.MachineSets(b.namespace).Get(ctx, owner.Name, metav1.GetOptions{}); err != nil || set.UID != owner.UID {
-				return fmt.Errorf("machine %s has one that is gone", list.Items[i].Name)
+			set, err := api.MachineSets(b.namespace).Get(ctx, owner.Name, metav1.GetOptions{})
+			if err != nil || set.UID != owner.UID || set.DeletionTimestamp != nil {
+				return fmt.Errorf("machine %s has one that is gone, or about to go", list.Items[i].Name)
 			}
 		}
 		return nil

@@ -150,12 +150,28 @@ func (a *Alone) Served(namespace string, slot int) bool {
 	if claim.Served(a.cfg.Fleet, leases, a.isEnding(namespace)) {
 		return true
 	}
-	other := claim.Decide(claim.World{Now: a.cfg.Clock.Now(), Fleet: a.cfg.Fleet, Leases: leases, Roots: true}).Other
+	other := a.other(leases)
 	if other == "" && (!leases[0].Exists || !leases[1].Exists) {
 		a.runner.Enqueue(Key{namespace, slot})
 	}
 	a.tell(namespace, other)
 	return false
+}
+
+// KeptOut says whether another serves a namespace, or may do so: the Leases are not known yet. Where nobody does, there may
+// be work without any root, such as a MachineClass to let go.
+func (a *Alone) KeptOut(namespace string) bool {
+	for _, informer := range a.informers {
+		if !informer.HasSynced() {
+			return true
+		}
+	}
+	return a.other(a.see(namespace)) != ""
+}
+
+// other returns who keeps us out; "" is nobody.
+func (a *Alone) other(leases [2]claim.Lease) string {
+	return claim.Decide(claim.World{Now: a.cfg.Clock.Now(), Fleet: a.cfg.Fleet, Leases: leases, Roots: true}).Other
 }
 
 // tell says once who keeps us out; "" means nobody any more.

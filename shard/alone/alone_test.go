@@ -169,8 +169,8 @@ func TestAnEmptyNamespaceIsAskedForAndTaken(t *testing.T) {
 	if got := b.holders(); got != [2]string{"fleet", "fleet"} {
 		t.Errorf("holders %q", got)
 	}
-	if len(b.refused) > 0 {
-		t.Errorf("refused: %v", b.refused)
+	if len(b.refused) > 0 || b.alone.KeptOut("n") || b.alone.KeptOut("without-leases") {
+		t.Errorf("refused: %v, or kept out", b.refused)
 	}
 }
 
@@ -185,8 +185,8 @@ func TestWhoeverLivesKeepsUsOut(t *testing.T) {
 			lease := b.alone.cached(0, "n")
 			return lease.ResourceVersion == version && b.alone.see("n")[0].Since.Equal(b.clock.Now())
 		})
-		if b.clock.Step(2 * time.Second); b.alone.Served("n", 7) {
-			t.Fatal("served beside another")
+		if b.clock.Step(2 * time.Second); b.alone.Served("n", 7) || !b.alone.KeptOut("n") {
+			t.Fatal("served beside another, or not kept out")
 		}
 	}
 	if want := []string{"n by mcm"}; !slices.Equal(b.refused, want) || b.alone.CountRefused() != 1 {

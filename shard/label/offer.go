@@ -8,12 +8,15 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 )
 
-// Offered returns the orphans that the holder of the acting slot offers to parents before any of them becomes a root:
-// those without a slot whose own name falls into that one.
+// Offered returns the orphans that the holder of the acting slot offers to parents before it labels them as roots: strays,
+// and those that still name the slot of a parent that they have lost.
 func (f Forest) Offered(slots Slots, acting int) []Object {
 	var offered []Object
 	for _, o := range f.objects {
-		if _, labelled := Read(o.Slot, slots.Count); o.Orphan && !labelled && !o.Deleting && slots.Of(o.Namespace, o.Name) == acting {
+		if !o.Orphan || o.Deleting {
+			continue
+		}
+		if fit, actor := slots.Judge(o.Slot, slots.Of(o.Namespace, o.Name)); fit != Fits && actor == acting {
 			offered = append(offered, o)
 		}
 	}

@@ -3,6 +3,7 @@ package label
 import (
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
@@ -15,9 +16,15 @@ func TestWhoIsOffered(t *testing.T) {
 		{Kind: Machine, Name: "1-deleting", Orphan: true, Deleting: true},
 		{Kind: Machine, Name: "1-child", Parent: "p"},
 		{Kind: Set, Name: "2-orphan", Orphan: true},
+		{Kind: Machine, Name: "2-of-a-lost-parent", Orphan: true, Slot: "1"},
+		{Kind: Machine, Name: "1-of-a-lost-parent", Orphan: true, Slot: "2"},
 	}, nil)
-	if got := f.Offered(slots(), 1); len(got) != 1 || got[0].Name != "1-orphan" {
-		t.Errorf("offered by the holder of slot 1: %v", got)
+	var got []string
+	for _, o := range f.Offered(slots(), 1) {
+		got = append(got, o.Name)
+	}
+	if diff := cmp.Diff([]string{"1-orphan", "2-of-a-lost-parent"}, got); diff != "" {
+		t.Errorf("offered by the holder of slot 1 (-want +got):\n%s", diff)
 	}
 }
 

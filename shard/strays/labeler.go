@@ -171,7 +171,7 @@ func (l *Labeler) strayChanged(stray label.Object, gone bool) {
 		return
 	}
 	if gone {
-		if len(l.cfg.Watch.in(stray.Namespace)) == 0 {
+		if l.cfg.Watch.isEmpty(stray.Namespace) {
 			l.doors.Retry(stray.Namespace)
 		}
 		return
@@ -234,7 +234,12 @@ func (l *Labeler) mayEnter(kind label.Kind, key types.NamespacedName) bool {
 	if kind == label.Machine { // its Node is no stray that could be below it: it labels that itself
 		return true
 	}
+	elsewhere := map[types.UID]bool{} // parents whose root is another one, or not known
 	return !slices.ContainsFunc(l.cfg.Watch.in(key.Namespace), func(stray label.Object) bool {
+		if stray.Parent != "" && elsewhere[stray.Parent] {
+			return false
+		}
+		elsewhere[stray.Parent] = true
 		root, known := l.root(stray)
 		return known && root == key
 	})

@@ -226,11 +226,15 @@ func TestARootWaitsUntilItsTreeFits(t *testing.T) {
 func TestAnOrphanIsOfferedBeforeItIsARoot(t *testing.T) {
 	stranger := meta(label.Machine, "3-stranger", "", "")
 	stranger.Labels["pool"] = "b"
-	b := newBench(t, []int{1, 2, 3}, meta(label.Set, "1-set", "1", ""), meta(label.Machine, "2-orphan", "", ""), stranger)
-	b.becomes(map[string]string{"1-set": "1", "2-orphan": "1", "3-stranger": "3"})
-	orphan, ok := b.known(label.Machine, types.NamespacedName{Namespace: "n", Name: "2-orphan"})
-	if !ok || metav1.GetControllerOf(orphan) == nil || metav1.GetControllerOf(orphan).UID != "1-set" {
-		t.Errorf("the orphan was not adopted: %v", orphan)
+	lost := meta(label.Machine, "2-lost", "3", "") // its parent was in slot 3
+	b := newBench(t, []int{1, 2, 3}, meta(label.Set, "1-set", "1", ""), meta(label.Machine, "2-orphan", "", ""), lost, stranger)
+	b.labeler.Seen(label.Machine, lost)
+	b.becomes(map[string]string{"1-set": "1", "2-orphan": "1", "2-lost": "1", "3-stranger": "3"})
+	for _, name := range []string{"2-orphan", "2-lost"} {
+		orphan, ok := b.known(label.Machine, types.NamespacedName{Namespace: "n", Name: name})
+		if !ok || metav1.GetControllerOf(orphan) == nil || metav1.GetControllerOf(orphan).UID != "1-set" {
+			t.Errorf("the orphan was not adopted: %v", orphan)
+		}
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -155,6 +156,14 @@ func (w *Watch) in(namespace string) (strays []label.Object) {
 		strays = append(strays, objects(kind, objs)...)
 	}
 	return strays
+}
+
+// isEmpty says that a namespace has no strays.
+func (w *Watch) isEmpty(namespace string) bool {
+	return !slices.ContainsFunc(label.Kinds(), func(kind label.Kind) bool {
+		objs, err := w.informers[kind].GetIndexer().ByIndex(cache.NamespaceIndex, namespace)
+		return kind != label.Node && err == nil && len(objs) > 0
+	})
 }
 
 // all returns all strays of a kind.

@@ -42,6 +42,9 @@ func Decide(w World) Verdict {
 	if v, prepared := prepare(w, newSet); !prepared {
 		return v
 	}
+	if newSet == nil && slices.ContainsFunc(w.Owned, leavesOrphans) {
+		return Verdict{Do: Rest} // the next set is to adopt the machines, and not to make others beside them
+	}
 	if newSet == nil {
 		return createNew(w)
 	}
@@ -65,6 +68,12 @@ func claim(w World, selector labels.Selector) (Verdict, bool) {
 		return Verdict{Do: Release, Sets: strangers}, true
 	}
 	return Verdict{}, false
+}
+
+// leavesOrphans says that a set is being deleted without its machines: the garbage collector is about to take them from it,
+// and takes this finalizer off when it has.
+func leavesOrphans(set *v1alpha1.MachineSet) bool {
+	return set.DeletionTimestamp != nil && slices.Contains(set.Finalizers, metav1.FinalizerOrphanDependents)
 }
 
 // findNew returns the set that has the deployment's template; the oldest, should there be several.
@@ -249,6 +258,9 @@ func scaled(set *v1alpha1.MachineSet, from int32) Event {
 func decideDelete(w World) Verdict {
 	if !slices.Contains(w.Deployment.Finalizers, v1alpha1.FinalizerName) {
 		return Verdict{Do: Rest}
+	}
+	if slices.Contains(w.Deployment.Finalizers, metav1.FinalizerOrphanDependents) {
+		return Verdict{Do: Rest} // its sets are to stay: the garbage collector takes them from it, and then this finalizer off
 	}
 	left := slices.DeleteFunc(slices.Clone(w.Owned), func(s *v1alpha1.MachineSet) bool {
 		return s.DeletionTimestamp != nil || w.Done.Deleted[s.UID]

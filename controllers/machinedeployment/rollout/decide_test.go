@@ -148,6 +148,26 @@ func TestDecide(t *testing.T) {
 			w.Deployment.DeletionTimestamp = &now
 			return w
 		}(), want: Delete},
+		{name: "deletion, the sets are to stay", world: func() World {
+			w := worldOf(deployment(3), setOf(d, "s", 3, 3))
+			w.Deployment.DeletionTimestamp = &now
+			w.Deployment.Finalizers = append(w.Deployment.Finalizers, metav1.FinalizerOrphanDependents)
+			return w
+		}(), want: Rest},
+		{name: "set deleted, its machines are to stay", world: func() World {
+			w := worldOf(deployment(3), setOf(d, "s", 3, 3))
+			w.Deployment.Annotations[v1alpha1.AnnotationRevision] = "2"
+			w.Live = map[types.UID]bool{w.Owned[0].UID: true}
+			w.Owned[0].DeletionTimestamp, w.Owned[0].Finalizers = &now, []string{metav1.FinalizerOrphanDependents}
+			return w
+		}(), want: Rest},
+		{name: "set deleted with its machines", world: func() World {
+			w := worldOf(deployment(3), setOf(d, "s", 3, 3))
+			w.Deployment.Annotations[v1alpha1.AnnotationRevision] = "2"
+			w.Live = map[types.UID]bool{w.Owned[0].UID: true}
+			w.Owned[0].DeletionTimestamp, w.Owned[0].Finalizers = &now, []string{v1alpha1.FinalizerName}
+			return w
+		}(), want: Create},
 		{name: "deletion, the cache may be late", world: func() World {
 			w := worldOf(deployment(3))
 			w.Deployment.DeletionTimestamp = &now

@@ -267,6 +267,9 @@ func decideDelete(w World) Verdict {
 	if !slices.Contains(w.Set.Finalizers, v1alpha1.FinalizerName) {
 		return Verdict{Do: Rest}
 	}
+	if slices.Contains(w.Set.Finalizers, metav1.FinalizerOrphanDependents) {
+		return Verdict{Do: Rest} // its machines are to stay: the garbage collector takes them from it, and then this finalizer off
+	}
 	left := slices.DeleteFunc(slices.Clone(w.Owned), func(m *v1alpha1.Machine) bool {
 		return m.DeletionTimestamp != nil || w.Done.Deleted[m.UID]
 	})

@@ -281,6 +281,23 @@ func (c *cluster) settle() {
 	}
 }
 
+// A set that is deleted as kubectl delete --cascade=orphan does keeps its machines until they are taken from it.
+func TestMachinesOfASetThatLeavesOrphansStay(t *testing.T) {
+	now := metav1.NewTime(born)
+	set := &v1alpha1.MachineSet{ObjectMeta: metav1.ObjectMeta{
+		Name: "s", Namespace: "n", UID: "s-uid", Labels: map[string]string{v1alpha1.LabelSlot: "7"}, DeletionTimestamp: &now,
+		Finalizers: []string{v1alpha1.FinalizerName},
+	}}
+	w := World{Now: born, Set: set, Owned: []*v1alpha1.Machine{{ObjectMeta: metav1.ObjectMeta{Name: "m", UID: "m-uid"}}}}
+	if v := Decide(w); v.Do != Delete {
+		t.Errorf("deleted with its machines: %s, want %s", v.Do, Delete)
+	}
+	set.Finalizers = append(set.Finalizers, metav1.FinalizerOrphanDependents)
+	if v := Decide(w); v.Do != Rest || v.Set != nil {
+		t.Errorf("deleted without its machines: %s, want %s", v.Do, Rest)
+	}
+}
+
 func TestNamesAreOneToOne(t *testing.T) {
 	seen := map[string]int64{}
 	for ordinal := range int64(200_000) {

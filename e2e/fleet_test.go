@@ -1,0 +1,397 @@
+//go:build e2e
+
+package e2e
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/util/retry"
+
+	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
+	"github.com/machine-controller-fleet/machine-controller-fleet/e2e/harness"
+	member "github.com/machine-controller-fleet/machine-controller-fleet/membership/state"
+	"github.com/machine-controller-fleet/machine-controller-fleet/shard/ring"
+)
+
+// slots is the default number of slots, which the labs have.
+const slots = 256
+
+// fleetLab is a lab with three replicas. TestMain stops it.
+var fleetLab = sync.OnceValues(func() (*harness.Lab, error) {
+	ctx := context.Background()
+	lab, err := harness.Up(ctx, harness.Options{Dir: filepath.Join(os.Getenv(labsVariable), "fleet"), Replicas: 3})
+	if err != nil {
+		return nil, err
+	}
+	return lab, lab.WaitHeld(ctx, slots)
+})
+
+// fleetLock is held alone by tests that stop the fleet.
+var fleetLock sync.RWMutex
+
+// fleet returns the lab for a test that leaves the replicas as they are.
+func fleet(t *testing.T) *harness.Lab {
+	t.Helper()
+	fleetLock.RLock()
+	t.Cleanup(fleetLock.RUnlock)
+	return openFleet(t)
+}
+
+// fleetAlone returns the lab for a test that stops replicas, and has them run again when it ends.
+func fleetAlone(t *testing.T) *harness.Lab {
+	t.Helper()
+	fleetLock.Lock()
+	t.Cleanup(fleetLock.Unlock)
+	return openFleet(t)
+}
+
+func openFleet(t *testing.T) *harness.Lab {
+	t.Helper()
+	lab, err := fleetLab()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return lab
+}
+
+// inSlot returns a name that has a root of the namespace fall into a slot. Tests that share a fleet take slots of their own.
+func (s *space) inSlot(slot int) string {
+	s.Helper()
+	spread, err := ring.NewSlots(slots, ring.Deployment)
+	s.must(err)
+	for i := 0; ; i++ {
+		if name := fmt.Sprintf("pool-%d", i); spread.Of(s.name, name) == slot {
+			return name
+		}
+	}
+}
+
+func slotLease(slot int) string { return member.SlotLeaseName(harness.FleetName, slot, slots) }
+
+// TestOtherSettingsRefuseToStart starts replicas whose settings are not those that the fleet was installed with.
+func TestOtherSettingsRefuseToStart(t *testing.T) {
+	t.Parallel()
+	lab := fleet(t)
+	bin, err := harness.Bin()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, tc := range []struct{ flag, want, got string }{
+		{"--slots", strconv.Itoa(slots), "128"},
+		{"--shard-by", string(ring.Deployment), string(ring.Namespace)},
+	} {
+		t.Run(tc.flag, func(t *testing.T) {
+			ctx, cancel := context.WithTimeout(t.Context(), patience)
+			defer cancel()
+			replica := exec.CommandContext(ctx, filepath.Join(bin, "machine-controller-fleet"),
+				"--replica-name=other", "--address=127.0.0.1", "--port="+freePort(t), "--fleet-namespace="+harness.FleetNamespace,
+				"--control-kubeconfig="+filepath.Join(lab.Dir, "admin.kubeconfig"),
+				"--target-kubeconfig="+filepath.Join(lab.Dir, "target.kubeconfig"), tc.flag+"="+tc.got)
+			said, err := replica.CombinedOutput()
+			if failed, ok := errors.AsType[*exec.ExitError](err); !ok || failed.ExitCode() != 1 {
+				t.Fatalf("want it to exit 1, got %v:\n%s", err, said)
+			}
+			for _, part := range []string{tc.flag, tc.want, tc.got} {
+				if !strings.Contains(string(said), part) {
+					t.Errorf("want %q in its log, got:\n%s", part, said)
+				}
+			}
+		})
+	}
+	sessions, err := lab.Control.CoordinationV1().Leases(harness.FleetNamespace).List(t.Context(), metav1.ListOptions{LabelSelector: v1alpha1.LabelLease + "=" + v1alpha1.LeaseOfSession})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, session := range sessions.Items {
+		if strings.Contains(session.Name, "other") {
+			t.Errorf("it has begun a session: %s", session.Name)
+		}
+	}
+}
+
+func freePort(t *testing.T) string {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer listener.Close()
+	_, port, err := net.SplitHostPort(listener.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return port
+}
+
+// TestNamespaceIsServedAlone keeps the fleet out of a namespace by the Leases of Machine Controller Manager, for as long as
+// somebody renews them.
+func TestNamespaceIsServedAlone(t *testing.T) {
+	t.Parallel()
+	s := newSpace(t, fleet(t), "served-alone", "")
+	const other, takeOver = "mcm-of-somebody", 15 * time.Second
+	mark, err := s.lab.MarkAudit()
+	s.must(err)
+	stop := s.renew(s.name, other, nil, v1alpha1.LeaseManager, v1alpha1.LeaseMachineController)
+	begun := time.Now()
+	name := s.inSlot(7)
+	d := s.deploy(name, 2)
+	s.told(d, v1alpha1.EventNotAlone, other)
+	s.atLeastOne("fleet_refused_namespaces")
+
+	wait(t, time.Until(begun.Add(takeOver+3*time.Second))) // longer than an old holder is waited for
+	last := stop()
+	requests, err := s.lab.Requests(mark)
+	s.must(err)
+	for _, r := range requests {
+		if r.Namespace == s.name && strings.HasPrefix(r.User, "fleet-") && r.IsWrite() && r.Resource != "events" && r.Code < 300 {
+			t.Errorf("while another serves the namespace, %s did %s %s/%s", r.User, r.Verb, r.Resource, r.Name)
+		}
+	}
+	s.running(name, 2)
+	s.joined()
+	for _, lease := range s.leasesOfMCM(t.Context()) {
+		if holder := member.Holder(&lease); !strings.Contains(holder, harness.FleetName) {
+			t.Fatalf("Lease %s is held by %q, want the fleet", lease.Name, holder)
+		}
+		if waited := lease.Spec.AcquireTime.Sub(last); waited < takeOver {
+			t.Errorf("Lease %s was taken %s after its last renewal, want at least %s", lease.Name, waited, takeOver)
+		}
+	}
+}
+
+// renew makes Leases with a holder and renews them every second, until the returned function is called or the test ends.
+// It returns when the last renewal was begun.
+func (s *space) renew(namespace, holder string, meta *metav1.ObjectMeta, names ...string) (stop func() (last time.Time)) {
+	s.Helper()
+	ctx, cancel := context.WithCancel(s.Context())
+	leases := s.lab.Control.CoordinationV1().Leases(namespace)
+	held := make([]*coordinationv1.Lease, len(names))
+	for i, name := range names {
+		lease := &coordinationv1.Lease{}
+		if meta != nil {
+			lease.ObjectMeta = *meta
+		}
+		lease.Name = name
+		lease.Spec = coordinationv1.LeaseSpec{HolderIdentity: &holder, LeaseDurationSeconds: new(int32(15)), RenewTime: new(metav1.NowMicro())}
+		var err error
+		held[i], err = leases.Create(ctx, lease, metav1.CreateOptions{})
+		s.must(err)
+	}
+	last, renewed := time.Now(), make(chan error, 1)
+	go func() {
+		tick := time.NewTicker(time.Second)
+		defer tick.Stop()
+		for {
+			select {
+			case <-ctx.Done():
+				renewed <- nil
+				return
+			case <-tick.C:
+			}
+			last = time.Now()
+			for i, lease := range held {
+				lease.Spec.RenewTime = new(metav1.NowMicro())
+				written, err := leases.Update(context.WithoutCancel(ctx), lease, metav1.UpdateOptions{})
+				if err != nil {
+					renewed <- err
+					return
+				}
+				held[i] = written
+			}
+		}
+	}()
+	stop = sync.OnceValue(func() time.Time {
+		cancel()
+		if err := <-renewed; err != nil {
+			s.Errorf("renew a Lease: %v", err)
+		}
+		return last
+	})
+	s.Cleanup(func() { stop() })
+	return stop
+}
+
+// told waits until a Warning tells of an object, and names what it should.
+func (s *space) told(about metav1.Object, reason, part string) {
+	s.Helper()
+	s.eventually(fmt.Sprintf("an Event %s tells of %s", reason, about.GetName()), func(ctx context.Context) error {
+		list, err := s.lab.Control.EventsV1().Events(s.name).List(ctx, metav1.ListOptions{})
+		if err != nil {
+			return err
+		}
+		for _, e := range list.Items {
+			if e.Regarding.UID == about.GetUID() && e.Reason == reason && e.Type == corev1.EventTypeWarning && strings.Contains(e.Note, part) {
+				return nil
+			}
+		}
+		return fmt.Errorf("none of %d does and names %q", len(list.Items), part)
+	})
+}
+
+// atLeastOne waits until some replica counts something.
+func (s *space) atLeastOne(metric string) {
+	s.Helper()
+	s.eventually(metric+" shows it", func(ctx context.Context) error {
+		values, err := s.metrics(ctx, metric)
+		for _, value := range values {
+			if value >= 1 {
+				return nil
+			}
+		}
+		return errors.Join(err, fmt.Errorf("it is %v", values))
+	})
+}
+
+// metrics returns the values of a metric by replica.
+func (s *space) metrics(ctx context.Context, name string) (map[string]float64, error) {
+	replicas, err := s.lab.Replicas(ctx)
+	values := map[string]float64{}
+	for _, replica := range replicas {
+		value, err2 := s.lab.Metric(ctx, replica, name)
+		values[replica], err = value, errors.Join(err, err2)
+	}
+	return values, err
+}
+
+// leasesOfMCM returns the Leases by which the namespace is held.
+func (s *space) leasesOfMCM(ctx context.Context) (leases []coordinationv1.Lease) {
+	s.Helper()
+	for _, name := range []string{v1alpha1.LeaseManager, v1alpha1.LeaseMachineController} {
+		lease, err := s.lab.Control.CoordinationV1().Leases(s.name).Get(ctx, name, metav1.GetOptions{})
+		s.must(err)
+		leases = append(leases, *lease)
+	}
+	return leases
+}
+
+// wait lets real time go by.
+func wait(t *testing.T, d time.Duration) {
+	t.Helper()
+	select {
+	case <-t.Context().Done():
+		t.Fatal(t.Context().Err())
+	case <-time.After(d):
+	}
+}
+
+// TestHandOverByHand moves a slot as the leader would. Nothing of what is in it is written.
+func TestHandOverByHand(t *testing.T) {
+	t.Parallel()
+	s := newSpace(t, fleet(t), "by-hand", "")
+	const slot = 5
+	name := s.inSlot(slot)
+	s.deploy(name, 2)
+	s.running(name, 2)
+	s.reports(name, 2)
+	before := s.joined()
+	s.noTokens()
+	mark, err := s.lab.MarkAudit()
+	s.must(err)
+
+	leases := s.lab.Control.CoordinationV1().Leases(harness.FleetNamespace)
+	var to, from string
+	s.must(retry.RetryOnConflict(retry.DefaultRetry, func() error {
+		lease, err := leases.Get(t.Context(), slotLease(slot), metav1.GetOptions{})
+		if err != nil {
+			return err
+		}
+		from, to = member.Holder(lease), harness.Fleet
+		if strings.HasPrefix(from, to) {
+			to = "fleet-1"
+		}
+		lease.Annotations[v1alpha1.AnnotationPreferredHolder] = to
+		_, err = leases.Update(t.Context(), lease, metav1.UpdateOptions{})
+		return err
+	}))
+	s.eventually(to+" works on the slot", func(ctx context.Context) error {
+		var view struct {
+			Here []struct {
+				Slot   int
+				Served time.Time
+			}
+		}
+		if err := s.lab.DebugSlots(ctx, to, &view); err != nil {
+			return err
+		}
+		for _, here := range view.Here {
+			if here.Slot == slot && !here.Served.IsZero() {
+				return nil
+			}
+		}
+		return errors.New("it does not")
+	})
+	lease, err := leases.Get(t.Context(), slotLease(slot), metav1.GetOptions{})
+	s.must(err)
+	if holder := member.Holder(lease); !strings.HasPrefix(holder, to+"_") || holder == from {
+		t.Errorf("the slot went from %s to %q, want %s", from, holder, to)
+	}
+	wait(t, time.Second) // all that is in it has been looked at
+	requests, err := s.lab.Requests(mark)
+	s.must(err)
+	for _, r := range requests {
+		_, ofNode := before[r.Name]
+		if r.IsFleet() && r.IsWrite() && (r.Namespace == s.name || r.Resource == "nodes" && ofNode) {
+			t.Errorf("for a hand-over %s did %s %s/%s", r.User, r.Verb, r.Resource, r.Name)
+		}
+	}
+}
+
+// TestObjectOfAnUnownedSlotIsVisible keeps a slot in quarantine: a session lives that does not confirm that it has nothing
+// of the slot in flight.
+func TestObjectOfAnUnownedSlotIsVisible(t *testing.T) {
+	t.Parallel()
+	s := newSpace(t, fleet(t), "unowned", "")
+	const slot = 6
+	name := s.inSlot(slot)
+	d := s.deploy(name, 0)
+	s.eventually("the MachineDeployment is looked after", func(ctx context.Context) error {
+		sets, err := s.api().MachineSets(s.name).List(ctx, metav1.ListOptions{})
+		if err == nil && len(sets.Items) == 0 {
+			err = errors.New("it has no MachineSet")
+		}
+		return err
+	})
+
+	session := harness.FleetName + "-session-silent"
+	stop := s.renew(harness.FleetNamespace, "silent_abcde", &metav1.ObjectMeta{
+		Labels:      map[string]string{v1alpha1.LabelFleet: harness.FleetName, v1alpha1.LabelLease: v1alpha1.LeaseOfSession},
+		Annotations: map[string]string{v1alpha1.AnnotationLeaving: "true"}, // it is given no slots
+	}, session)
+	leases := s.lab.Control.CoordinationV1().Leases(harness.FleetNamespace)
+	s.must(leases.Delete(t.Context(), slotLease(slot), metav1.DeleteOptions{}))
+	s.atLeastOne("fleet_unowned_slots")
+	s.told(d, v1alpha1.EventSlotUnowned, harness.FleetNamespace+"/"+slotLease(slot))
+	s.oneEvent(d.UID, v1alpha1.EventSlotUnowned)
+
+	stop()
+	lease, err := leases.Get(t.Context(), session, metav1.GetOptions{})
+	s.must(err)
+	lease.Spec.HolderIdentity = nil
+	_, err = leases.Update(t.Context(), lease, metav1.UpdateOptions{})
+	s.must(err)
+	s.eventually("every slot is held again", func(ctx context.Context) error {
+		values, err := s.metrics(ctx, "fleet_unowned_slots")
+		for replica, value := range values {
+			if value > 0 {
+				err = errors.Join(err, fmt.Errorf("%s sees %v that are not", replica, value))
+			}
+		}
+		return err
+	})
+	s.scale(name, 1)
+	s.running(name, 1)
+}

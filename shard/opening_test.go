@@ -1,0 +1,96 @@
+package shard
+
+import (
+	"errors"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/prometheus/client_golang/prometheus"
+	"k8s.io/client-go/tools/leaderelection/resourcelock"
+	"k8s.io/utils/clock"
+
+	"github.com/machine-controller-fleet/machine-controller-fleet/membership/leasetest"
+	member "github.com/machine-controller-fleet/machine-controller-fleet/membership/state"
+	"github.com/machine-controller-fleet/machine-controller-fleet/shard/plan"
+	"github.com/machine-controller-fleet/machine-controller-fleet/shard/ring"
+	"github.com/machine-controller-fleet/machine-controller-fleet/shard/state"
+)
+
+// openings notes what is opened, and knows all objects at once.
+type openings struct {
+	instantGrants
+
+	calls [][]int
+}
+
+func (o *openings) Open(slots []int) { o.calls = append(o.calls, slices.Clone(slots)) }
+
+// Whoever hears of an opening looks at all strays: that has to be once, and not once for each of hundreds of slots.
+func TestSlotsThatComeTogetherAreOpenedTogether(t *testing.T) {
+	now, metrics, opened := NewTime(clock.RealClock{}), NewMetrics(prometheus.NewRegistry()), &openings{}
+	fence := NewFence("fleet-0", "fleet-0_abcde", fleetSlots, now, metrics, nil)
+	r, err := New(Config{Fence: fence, Time: now, Metrics: metrics, Grants: opened, Settings: state.Settings{
+		Config: member.DefaultConfig(), Plan: plan.DefaultConfig(), Fleet: "fleet", Namespace: "fleet-system",
+		Replica: "fleet-0", Session: "fleet-0_abcde", Capacity: 1, Slots: fleetSlots, ShardBy: string(ring.Deployment), RingVersion: ring.Version,
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	step := func(changes ...state.Change) {
+		r.carryOut(t.Context(), state.Output{Changes: changes})
+		if _, ended, err := r.work(t.Context()); ended || err != nil {
+			t.Fatalf("ended: %v", err)
+		}
+	}
+	step(state.Change{Slot: 3, Epoch: 1, Kind: state.Acquired}, state.Change{Slot: 4, Epoch: 1, Kind: state.Acquired})
+	step(state.Change{Slot: 3, Kind: state.Resumed}, state.Change{Slot: 4, Kind: state.Resumed}, state.Change{Slot: 4, Kind: state.Lost})
+	if diff := cmp.Diff([][]int{{3, 4}, {3}}, opened.calls); diff != "" {
+		t.Errorf("opened (-want +got):\n%s", diff)
+	}
+}
+
+func TestWhoeverResignsLeadsNoMore(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		server := leasetest.NewServer()
+		p := begin(t, server, "fleet-0")
+		time.Sleep(5 * time.Second)
+		synctest.Wait() // its own renewal of this second is over
+		if why := p.fence.mayAsk(member.NeedLeadership); why != "" {
+			t.Fatalf("the only one does not lead: %s", why)
+		}
+		var during []Refusal
+		server.Fault(func(r *http.Request) error {
+			if r.Method == http.MethodPut && strings.HasSuffix(r.URL.Path, "/fleet-leader") {
+				during = append(during, p.fence.mayAsk(member.NeedLeadership))
+			}
+			return nil
+		})
+		lock := &leaderLock{Replica: p.Replica}
+		if _, _, err := lock.Get(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if err := lock.Update(t.Context(), resourcelock.LeaderElectionRecord{LeaseDurationSeconds: 1}); err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff([]Refusal{Fenced}, during); diff != "" {
+			t.Errorf("requests of the leader while it resigns (-want +got):\n%s", diff)
+		}
+	})
+}
+
+func TestAServerThatIsAwayAtTheStartIsNoSilence(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		server := leasetest.NewServer()
+		server.Fault(func(*http.Request) error { return errors.New("away") })
+		p := begin(t, server, "fleet-0")
+		time.Sleep(time.Minute)
+		if silence := p.cfg.Time.Moment().Since(p.Beat()); silence > 5*time.Second {
+			t.Errorf("the loop has not answered for %s", silence)
+		}
+	})
+}
