@@ -163,7 +163,7 @@ func handOverOne(ctx context.Context, lab *harness.Lab, r root, replicas []strin
 	defer cancel()
 	served, err := servedAt(ctx, lab, next, slot)
 	if err != nil {
-		return 0, nil //nolint:nilerr // the leader has found a better place for it meanwhile, and this one does not count
+		return 0, nil // the leader has found a better place for it meanwhile, and this one does not count
 	}
 	return served.Sub(start), nil
 }

@@ -20,7 +20,7 @@ const slots = 256
 
 // bed is a fleet of several replicas under load, to break things in.
 type bed struct {
-	ctx       context.Context
+	ctx       context.Context //nolint:containedctx // it is the test's own, and every step of a fault needs it
 	lab       *harness.Lab
 	namespace string
 	random    *rand.Rand

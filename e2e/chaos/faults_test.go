@@ -239,7 +239,7 @@ func (b *bed) slotLease(slot int) string { return fmt.Sprintf("%s-slot-%03d", ha
 func (b *bed) leases(t *testing.T, what, name string) {
 	t.Helper()
 	api := b.lab.Control.CoordinationV1().Leases(harness.FleetNamespace)
-	err := error(nil)
+	var err error
 	if what == "delete" {
 		err = api.Delete(b.ctx, name, metav1.DeleteOptions{})
 	} else {

@@ -180,20 +180,6 @@ func (b *bed) spread(t *testing.T, n int) {
 	t.Logf("%d replicas hold %v", n, b.shares(t))
 }
 
-// shared waits until n replicas hold slots, and nobody else does.
-func (b *bed) shared(t *testing.T, n int) {
-	t.Helper()
-	if err := harness.Eventually(b.ctx, fmt.Sprintf("%d replicas share the slots", n), func(context.Context) error {
-		if shares := b.shares(t); len(shares) != n {
-			return fmt.Errorf("%v", shares)
-		}
-		return nil
-	}); err != nil {
-		t.Fatal(err)
-	}
-	t.Logf("%d replicas hold %v", n, b.shares(t))
-}
-
 // TestOrphans deletes MachineSets and leaves their machines; the sets that come in their place adopt them, and no machine
 // is made or lost.
 func TestOrphans(t *testing.T) {

@@ -70,8 +70,8 @@ func claim(w World, selector labels.Selector) (Verdict, bool) {
 	return Verdict{}, false
 }
 
-// leavesOrphans says that a set is being deleted without its machines: the garbage collector is about to take them from it,
-// and takes this finalizer off when it has.
+// leavesOrphans says that a set is being deleted without its machines: the garbage collector takes them from it, and then
+// this finalizer off.
 func leavesOrphans(set *v1alpha1.MachineSet) bool {
 	return set.DeletionTimestamp != nil && slices.Contains(set.Finalizers, metav1.FinalizerOrphanDependents)
 }
@@ -260,7 +260,7 @@ func decideDelete(w World) Verdict {
 		return Verdict{Do: Rest}
 	}
 	if slices.Contains(w.Deployment.Finalizers, metav1.FinalizerOrphanDependents) {
-		return Verdict{Do: Rest} // its sets are to stay: the garbage collector takes them from it, and then this finalizer off
+		return letGo(w) // its sets are to stay: the garbage collector takes them from it before it goes
 	}
 	left := slices.DeleteFunc(slices.Clone(w.Owned), func(s *v1alpha1.MachineSet) bool {
 		return s.DeletionTimestamp != nil || w.Done.Deleted[s.UID]
@@ -277,6 +277,12 @@ func decideDelete(w World) Verdict {
 	case len(w.Live) > 0:
 		return Verdict{Do: Rest} // the cache will show them, and wake us
 	}
+	return letGo(w)
+}
+
+// letGo takes our finalizer off.
+func letGo(w World) Verdict {
+	d := w.Deployment.DeepCopy()
 	d.Finalizers = slices.DeleteFunc(d.Finalizers, func(f string) bool { return f == v1alpha1.FinalizerName })
 	return Verdict{Do: Rest, Deployment: d}
 }

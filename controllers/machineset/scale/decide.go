@@ -268,7 +268,7 @@ func decideDelete(w World) Verdict {
 		return Verdict{Do: Rest}
 	}
 	if slices.Contains(w.Set.Finalizers, metav1.FinalizerOrphanDependents) {
-		return Verdict{Do: Rest} // its machines are to stay: the garbage collector takes them from it, and then this finalizer off
+		return letGo(w) // its machines are to stay: the garbage collector takes them from it before it goes
 	}
 	left := slices.DeleteFunc(slices.Clone(w.Owned), func(m *v1alpha1.Machine) bool {
 		return m.DeletionTimestamp != nil || w.Done.Deleted[m.UID]
@@ -285,6 +285,11 @@ func decideDelete(w World) Verdict {
 	case len(w.Live.Owned) > 0:
 		return Verdict{Do: Rest} // the cache will show them, and wake us
 	}
+	return letGo(w)
+}
+
+// letGo takes our finalizer off.
+func letGo(w World) Verdict {
 	set := w.Set.DeepCopy()
 	set.Finalizers = slices.DeleteFunc(set.Finalizers, func(f string) bool { return f == v1alpha1.FinalizerName })
 	return Verdict{Do: Rest, Set: set}
