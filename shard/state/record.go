@@ -8,8 +8,8 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 )
 
-// fixed is a setting that is fixed when the fleet is installed: the slots of two replicas that differ in it are not the
-// same slots.
+// fixed is a setting that is fixed when the fleet is installed. The slots of two replicas that differ in one are not the same
+// slots, or one of them could take what the other may still act on.
 type fixed struct{ annotation, flag, value string }
 
 func fixedSettings(s Settings) []fixed {
@@ -17,6 +17,8 @@ func fixedSettings(s Settings) []fixed {
 		{v1alpha1.AnnotationSlots, "--slots", strconv.Itoa(s.Slots)},
 		{v1alpha1.AnnotationShardBy, "--shard-by", s.ShardBy},
 		{v1alpha1.AnnotationRingVersion, "the ring's version", s.RingVersion},
+		{v1alpha1.AnnotationFence, "--lease-fence", s.Config.Fence.String()},
+		{v1alpha1.AnnotationTakeOver, "--lease-take-over", s.Config.TakeOver.String()},
 	}
 }
 

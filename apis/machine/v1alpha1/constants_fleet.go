@@ -75,6 +75,9 @@ const (
 	AnnotationShardBy = FleetDomain + "shard-by"
 	// AnnotationRingVersion is the version of the hash and of the consistent-hash table.
 	AnnotationRingVersion = FleetDomain + "ring-version"
+	// AnnotationFence and AnnotationTakeOver are the durations that have to fit each other in the whole fleet.
+	AnnotationFence    = FleetDomain + "fence"
+	AnnotationTakeOver = FleetDomain + "take-over"
 )
 
 // EventNotAlone on a MachineDeployment says that somebody else holds the Leases of its namespace, so that it is not served.
