@@ -2,6 +2,7 @@ package runner
 
 import (
 	"context"
+	"fmt"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -41,7 +42,7 @@ func TestLongWorkOfOneSlotDoesNotStarveAnother(t *testing.T) {
 		begun := time.Now()
 		var waited time.Duration
 		r := start(t, Config[string]{
-			Group: func(key string) int { return len(key) },
+			Group: func(key string) int { return int(key[0]) },
 			Reconcile: func(_ context.Context, key string) (Result, error) {
 				if key == "last" {
 					waited = time.Since(begun)
@@ -51,7 +52,7 @@ func TestLongWorkOfOneSlotDoesNotStarveAnother(t *testing.T) {
 			},
 		})
 		for i := range 100 {
-			r.Enqueue(string(rune('0' + i)))
+			r.Enqueue(fmt.Sprintf("many %d", i))
 		}
 		r.Enqueue("last")
 		elapse(10 * time.Minute)
