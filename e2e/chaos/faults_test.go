@@ -159,7 +159,7 @@ func doubleInNewPod(t *testing.T, b *bed) {
 
 func apiServerAway(t *testing.T, b *bed, d time.Duration) {
 	const server = "kube-apiserver"
-	b.restarted = true
+	b.restarted, b.recorder.blind = true, true
 	b.do(t, server, harness.Kill)
 	b.wait(t, d)
 	b.do(t, server, harness.Start)
