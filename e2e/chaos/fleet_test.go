@@ -18,13 +18,22 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/e2e/harness"
 )
 
-// TestRollingRestart replaces the pods of all replicas, one after the other. The slots end where they were.
+// TestRollingRestart replaces the pods of all replicas, one after the other. The slots end where they were. Nothing else
+// changes meanwhile: a load that comes and goes moves slots of its own accord.
 func TestRollingRestart(t *testing.T) {
 	if testing.Short() {
 		t.Skip("part of long runs")
 	}
 	b := newBed(t, 3)
-	b.load(t)
+	const deployments, each = 12, 3
+	for i := range deployments {
+		d := harness.Deployment(b.namespace, fmt.Sprintf("steady-%d", i), each)
+		if _, err := b.lab.Machines.MachineV1alpha1().MachineDeployments(b.namespace).Create(b.ctx, d, metav1.CreateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	b.running(t, deployments*each)
+	b.wait(t, 15*time.Second) // until the weights of the machines have been reported, and planned with
 	before := b.places(t)
 	for i := range 3 {
 		name := fmt.Sprintf("fleet-%d", i)
