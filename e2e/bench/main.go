@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"flag"
 	"fmt"
 	"maps"
@@ -107,6 +108,15 @@ func bench(ctx context.Context, o options) (missed bool, err error) {
 	return anyMissed(rows), write(rows, filepath.Join(o.dir, "bench.json"))
 }
 
+// toReplicas does something to all replicas.
+func toReplicas(ctx context.Context, lab *harness.Lab, action string) error {
+	replicas, err := lab.Replicas(ctx)
+	for _, replica := range replicas {
+		err = errors.Join(err, lab.Do(ctx, replica, action))
+	}
+	return err
+}
+
 // measureCreates has the fleet make and delete the machines several times, each followed by the floor.
 func measureCreates(ctx context.Context, lab *harness.Lab, runs int) (measured []sample, err error) {
 	for run := range runs {
@@ -116,7 +126,14 @@ func measureCreates(ctx context.Context, lab *harness.Lab, runs int) (measured [
 			return nil, err
 		}
 		fmt.Printf(" (%.2f s, %.2f s), the floor", s["create_100_seconds"].value, s["delete_100_seconds"].value)
-		if err := measureFloor(ctx, lab, fmt.Sprintf("floor-%d-%d", os.Getpid(), run), s); err != nil {
+		if err := toReplicas(ctx, lab, harness.Pause); err != nil { // they would take up the floor's objects
+			return nil, err
+		}
+		err = measureFloor(ctx, lab, fmt.Sprintf("floor-%d-%d", os.Getpid(), run), s)
+		if err := errors.Join(err, toReplicas(ctx, lab, harness.Resume)); err != nil {
+			return nil, err
+		}
+		if err := lab.WaitHeld(ctx, slots); err != nil {
 			return nil, err
 		}
 		fmt.Printf(" (%.2f s, %.2f s)\n", s["create_100_seconds"].floor, s["delete_100_seconds"].floor)
