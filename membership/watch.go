@@ -11,6 +11,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/tools/cache"
+
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/consistent"
 )
 
 // Observer is told what a watch shows, from one goroutine at a time. It must return soon.
@@ -25,7 +27,8 @@ type Observer interface {
 
 // Watch shows the observer the fleet's Leases until ctx ends, whatever becomes of connections and API servers.
 func (s *Store) Watch(ctx context.Context, o Observer) {
-	reflector := cache.NewReflectorWithOptions(&listerWatcher{s}, &coordinationv1.Lease{}, &sink{o}, cache.ReflectorOptions{
+	lists := &consistent.ListerWatcher{Source: s.source(), Selector: s.selector()}
+	reflector := cache.NewReflectorWithOptions(lists, &coordinationv1.Lease{}, &sink{o}, cache.ReflectorOptions{
 		Name: "leases of fleet " + s.cfg.Fleet, Clock: s.cfg.Clock,
 		// Nobody is taken over and nothing is handed over while the watch is away, so it is not away for long.
 		Backoff: &wait.Backoff{Duration: 100 * time.Millisecond, Factor: 2, Jitter: 0.5, Steps: 5, Cap: time.Second},
@@ -33,42 +36,22 @@ func (s *Store) Watch(ctx context.Context, o Observer) {
 	reflector.RunWithContext(ctx)
 }
 
-// listerWatcher lists consistently, whatever the reflector asks for: an API server's cache may be older than what this
-// process, or the one before it, has seen already.
-type listerWatcher struct{ *Store }
-
-var _ cache.ListerWatcherWithContext = (*listerWatcher)(nil)
-
-// IsWatchListSemanticsUnSupported keeps the reflector from streaming lists.
-func (*listerWatcher) IsWatchListSemanticsUnSupported() bool { return true }
-
-// List is part of an older interface.
-func (l *listerWatcher) List(options metav1.ListOptions) (runtime.Object, error) {
-	return l.ListWithContext(context.Background(), options) //nolint:forbidigo // the older interface has no context
-}
-
-// Watch is part of an older interface.
-func (l *listerWatcher) Watch(options metav1.ListOptions) (watch.Interface, error) {
-	return l.WatchWithContext(context.Background(), options) //nolint:forbidigo // the older interface has no context
-}
-
-// ListWithContext lists consistently.
-func (l *listerWatcher) ListWithContext(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
-	ctx, cancel := context.WithTimeout(ctx, l.cfg.Timeout)
-	defer cancel()
-	options.ResourceVersion, options.ResourceVersionMatch = "", ""
-	options.LabelSelector = l.selector()
-	return l.leases.List(ctx, options)
-}
-
-// WatchWithContext watches until nothing has come for too long.
-func (l *listerWatcher) WatchWithContext(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
-	options.LabelSelector = l.selector()
-	inner, err := l.leases.Watch(ctx, options)
-	if err != nil {
-		return nil, err
+// source lists within the timeout, and watches until nothing has come for too long.
+func (s *Store) source() consistent.Source {
+	return consistent.Source{
+		List: func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
+			ctx, cancel := context.WithTimeout(ctx, s.cfg.Timeout)
+			defer cancel()
+			return s.leases.List(ctx, options)
+		},
+		Watch: func(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
+			inner, err := s.leases.Watch(ctx, options)
+			if err != nil {
+				return nil, err
+			}
+			return s.whileBusy(inner), nil
+		},
 	}
-	return l.whileBusy(inner), nil
 }
 
 // whileBusy ends a watch that shows nothing: its connection may be dead, and nobody would tell.

@@ -13,6 +13,7 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machineclass"
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/runner"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/consistent"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/objects"
 	"github.com/machine-controller-fleet/machine-controller-fleet/shard"
 	"github.com/machine-controller-fleet/machine-controller-fleet/shard/alone"
@@ -45,10 +46,10 @@ func newSlots(o options, f *fleet, spread ring.Slots) (*slots, error) {
 	api := f.machines.MachineV1alpha1()
 	s := &slots{spread: spread, fence: f.session.fence, view: f.view, nodes: f.cluster.Nodes}
 	s.Set = grants.New(clock.RealClock{},
-		grants.KindOf("MachineDeployments", grants.From(api.MachineDeployments(o.namespace)), f.view.Deployments),
-		grants.KindOf("MachineSets", grants.From(api.MachineSets(o.namespace)), f.view.Sets),
-		grants.KindOf("Machines", grants.From(api.Machines(o.namespace)), f.view.Machines),
-		grants.KindOf("Nodes", grants.From(f.target.CoreV1().Nodes()), f.cluster.Nodes),
+		grants.KindOf("MachineDeployments", consistent.From(api.MachineDeployments(o.namespace)), f.view.Deployments),
+		grants.KindOf("MachineSets", consistent.From(api.MachineSets(o.namespace)), f.view.Sets),
+		grants.KindOf("Machines", consistent.From(api.Machines(o.namespace)), f.view.Machines),
+		grants.KindOf("Nodes", consistent.From(f.target.CoreV1().Nodes()), f.cluster.Nodes),
 	)
 	var err, err2, err3 error
 	s.strays, err = strays.NewWatch(f.metadata, f.targetMetadata, o.namespace, spread.Count())
@@ -95,7 +96,7 @@ func (s *slots) Open(slots []int) {
 
 // lookAtClasses has MachineClasses and Secrets looked at that may be worked on now.
 func (s *slots) lookAtClasses() {
-	s.classes.Open(nil)
+	s.classes.Opened()
 	s.ofClasses.Opened()
 }
 

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 	"github.com/machine-controller-fleet/machine-controller-fleet/e2e/harness"
@@ -57,7 +56,7 @@ func measureHandOvers(ctx context.Context, lab *harness.Lab, s sample) error {
 	}
 	var busy []time.Duration
 	for size := 0; len(busy) < handOvers; size = machines - size {
-		took, err := handOverSome(ctx, lab, roots, busyAtATime, func(root root) error { return scaleRoot(ctx, lab, namespace, root.name, size) })
+		took, err := handOverSome(ctx, lab, roots, busyAtATime, func(root root) error { return lab.ScaleDeployment(ctx, namespace, root.name, size) })
 		if err != nil {
 			return err
 		}
@@ -192,15 +191,6 @@ func servedAt(ctx context.Context, lab *harness.Lab, replica string, slot int) (
 	return served, err
 }
 
-func scaleRoot(ctx context.Context, lab *harness.Lab, namespace, name string, size int) error {
-	patch := fmt.Appendf(nil, `{"spec":{"replicas":%d}}`, size)
-	_, err := lab.Machines.MachineV1alpha1().MachineDeployments(namespace).Patch(ctx, name, types.MergePatchType, patch, metav1.PatchOptions{})
-	if err != nil {
-		return fmt.Errorf("scale %s: %w", name, err)
-	}
-	return nil
-}
-
 // settleAt scales all MachineDeployments of the namespace, and waits until they have so many machines, all running.
 func settleAt(ctx context.Context, lab *harness.Lab, namespace string, size int) error {
 	api := lab.Machines.MachineV1alpha1()
@@ -210,7 +200,7 @@ func settleAt(ctx context.Context, lab *harness.Lab, namespace string, size int)
 	}
 	for _, d := range list.Items {
 		if int(d.Spec.Replicas) != size {
-			if err := scaleRoot(ctx, lab, namespace, d.Name, size); err != nil {
+			if err := lab.ScaleDeployment(ctx, namespace, d.Name, size); err != nil {
 				return err
 			}
 		}

@@ -159,7 +159,7 @@ func TestScaleTheFleetDuringAScaleUp(t *testing.T) {
 		}
 	}
 	for i := range deployments {
-		if err := replicas(b.ctx, b.lab, b.namespace, fmt.Sprintf("grow-%d", i), machines/deployments); err != nil {
+		if err := b.lab.ScaleDeployment(b.ctx, b.namespace, fmt.Sprintf("grow-%d", i), machines/deployments); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -4,12 +4,10 @@ package chaos
 
 import (
 	"context"
-	"fmt"
 	"sync"
 	"testing"
 	"time"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
@@ -160,18 +158,4 @@ func writes(requests []harness.Request) (picked []check.Write) {
 		})
 	}
 	return picked
-}
-
-// replicas scales a MachineDeployment.
-func replicas(ctx context.Context, lab *harness.Lab, namespace, name string, n int) error {
-	api := lab.Machines.MachineV1alpha1().MachineDeployments(namespace)
-	scale, err := api.GetScale(ctx, name, metav1.GetOptions{})
-	if err != nil {
-		return fmt.Errorf("scale %s: %w", name, err)
-	}
-	scale.Spec.Replicas = int32(n)
-	if _, err := api.UpdateScale(ctx, name, scale, metav1.UpdateOptions{}); err != nil {
-		return fmt.Errorf("scale %s: %w", name, err)
-	}
-	return nil
 }

@@ -7,6 +7,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 	"github.com/machine-controller-fleet/machine-controller-fleet/driver/simulated"
@@ -64,6 +65,16 @@ func Deployment(namespace, name string, replicas int32) *v1alpha1.MachineDeploym
 			},
 		},
 	}
+}
+
+// ScaleDeployment sets the replicas of a MachineDeployment.
+func (l *Lab) ScaleDeployment(ctx context.Context, namespace, name string, replicas int) error {
+	patch := fmt.Appendf(nil, `{"spec":{"replicas":%d}}`, replicas)
+	_, err := l.Machines.MachineV1alpha1().MachineDeployments(namespace).Patch(ctx, name, types.MergePatchType, patch, metav1.PatchOptions{})
+	if err != nil {
+		return fmt.Errorf("scale MachineDeployment %s: %w", name, err)
+	}
+	return nil
 }
 
 // Phases counts the machines of a namespace by phase.

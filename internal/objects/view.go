@@ -2,7 +2,6 @@ package objects
 
 import (
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 )
@@ -17,8 +16,6 @@ type View struct {
 	Machines    *Objects[*v1alpha1.Machine]
 	// Classes are those that somebody here may need, whole. One that is missing is read from the API server.
 	Classes *Objects[*v1alpha1.MachineClass]
-	// ClassNames are all MachineClasses that carry our finalizer, of which no more is known than their names.
-	ClassNames *Objects[*metav1.PartialObjectMetadata]
 }
 
 // NewView makes an empty one.
@@ -28,6 +25,5 @@ func NewView() *View {
 		Sets:        New[*v1alpha1.MachineSet](),
 		Machines:    New[*v1alpha1.Machine](),
 		Classes:     New[*v1alpha1.MachineClass](),
-		ClassNames:  New[*metav1.PartialObjectMetadata](),
 	}
 }

@@ -17,6 +17,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/consistent"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/objects"
 )
 
@@ -114,8 +115,8 @@ func inBubble(t *testing.T, f func(b *bench)) {
 		api := client.MachineV1alpha1()
 		b.set = New(
 			clock.RealClock{},
-			KindOf("Machines", From(api.Machines("")), b.view.Machines),
-			KindOf("MachineSets", From(api.MachineSets("")), b.view.Sets),
+			KindOf("Machines", consistent.From(api.Machines("")), b.view.Machines),
+			KindOf("MachineSets", consistent.From(api.MachineSets("")), b.view.Sets),
 		)
 		ctx, stop := context.WithCancel(klog.NewContext(t.Context(), klog.Logger{}))
 		ended := make(chan struct{})

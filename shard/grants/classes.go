@@ -13,6 +13,7 @@ import (
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 	machineclient "github.com/machine-controller-fleet/machine-controller-fleet/client/clientset/versioned/typed/machine/v1alpha1"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/consistent"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/objects"
 )
 
@@ -36,8 +37,9 @@ type ClassesConfig struct {
 // Classes shows a replica the MachineClasses of the namespaces in which it has objects, and has those looked at whose slot
 // it may hold: of all others that carry our finalizer it knows the names. Make one with NewClasses.
 type Classes struct {
-	cfg  ClassesConfig
-	kick chan struct{}
+	cfg   ClassesConfig
+	kick  chan struct{}
+	names *objects.Objects[*metav1.PartialObjectMetadata] // of all classes that carry our finalizer
 
 	mu      sync.Mutex
 	watched map[string]*classWatch // by namespace; changed by Run alone
@@ -54,13 +56,13 @@ type classWatch struct {
 // NewClasses makes Classes. It is called before anything is fed to the View.
 func NewClasses(cfg ClassesConfig) *Classes {
 	c := &Classes{
-		cfg: cfg, kick: make(chan struct{}, 1),
+		cfg: cfg, kick: make(chan struct{}, 1), names: objects.New[*metav1.PartialObjectMetadata](),
 		watched: map[string]*classWatch{}, changed: map[string]bool{},
 	}
 	follow(c, cfg.View.Deployments)
 	follow(c, cfg.View.Sets)
 	follow(c, cfg.View.Machines)
-	cfg.View.ClassNames.OnChange(func(before, after *metav1.PartialObjectMetadata) {
+	c.names.OnChange(func(before, after *metav1.PartialObjectMetadata) {
 		if after == nil {
 			after = before
 		}
@@ -102,8 +104,8 @@ func (c *Classes) note(namespace string) {
 	again(c.kick)
 }
 
-// Open has the classes looked at whose slots were opened. It may name other slots too.
-func (c *Classes) Open([]int) {
+// Opened has all classes looked at: slots were opened, and the gate lets those in whose slot is held.
+func (c *Classes) Opened() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.opened = true
@@ -116,8 +118,8 @@ func (c *Classes) Run(ctx context.Context) {
 	defer running.Wait()
 	names := c.cfg.Metadata.Resource(v1alpha1.SchemeGroupVersion.WithResource("machineclasses")).Namespace(c.cfg.Namespace)
 	running.Go(func() {
-		watchOne(ctx, "names of MachineClasses", From(names), "", &mirror[*metav1.PartialObjectMetadata]{
-			all: c.cfg.View.ClassNames, mine: c.cfg.View.ClassNames.All, keep: nameOf,
+		watchOne(ctx, "names of MachineClasses", consistent.From(names), "", &mirror[*metav1.PartialObjectMetadata]{
+			all: c.names, mine: c.names.All, keep: nameOf,
 		})
 	})
 	ticker := c.cfg.Clock.NewTicker(lookAgain)
@@ -167,7 +169,7 @@ func (c *Classes) step(ctx context.Context, running *sync.WaitGroup) {
 		}
 	}
 	if opened {
-		for _, class := range c.cfg.View.ClassNames.All() {
+		for _, class := range c.names.All() {
 			c.cfg.Look(objects.Key(class))
 		}
 	}
@@ -188,7 +190,7 @@ func (c *Classes) enter(ctx context.Context, namespace string, running *sync.Wai
 	classes := c.cfg.View.Classes
 	running.Go(func() {
 		defer close(w.ended)
-		watchOne(inner, "MachineClasses of "+namespace, From(c.cfg.Machines.MachineClasses(namespace)), "", &mirror[*v1alpha1.MachineClass]{
+		watchOne(inner, "MachineClasses of "+namespace, consistent.From(c.cfg.Machines.MachineClasses(namespace)), "", &mirror[*v1alpha1.MachineClass]{
 			all: classes, mine: func() []*v1alpha1.MachineClass { return classes.In(namespace) },
 		})
 	})

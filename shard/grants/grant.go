@@ -12,6 +12,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/consistent"
 )
 
 // grant is slots with one set of watches.
@@ -74,8 +75,8 @@ func backoff() *wait.Backoff {
 const page = 500
 
 // watchOne lists and watches until ctx ends. All lists are in pages, those after a watch has broken off too.
-func watchOne(ctx context.Context, name string, from Source, selector string, into cache.ReflectorStore) {
-	reflector := cache.NewReflectorWithOptions(&consistent{Source: from, selector: selector}, nil, into,
+func watchOne(ctx context.Context, name string, from consistent.Source, selector string, into cache.ReflectorStore) {
+	reflector := cache.NewReflectorWithOptions(&consistent.ListerWatcher{Source: from, Selector: selector}, nil, into,
 		cache.ReflectorOptions{Name: name, TypeDescription: name, Backoff: backoff()})
 	reflector.WatchListPageSize = page
 	reflector.RunWithContext(ctx)

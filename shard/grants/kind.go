@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/consistent"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/objects"
 )
 
@@ -24,7 +25,7 @@ type Kind interface {
 // kind feeds the objects of one kind from all grants. Every object that it has fed is in a slot with a holder.
 type kind[T metav1.Object] struct {
 	name string
-	from Source
+	from consistent.Source
 	all  *objects.Objects[T]
 
 	mu     sync.Mutex
@@ -33,7 +34,7 @@ type kind[T metav1.Object] struct {
 }
 
 // KindOf makes a Kind whose objects go to all, which nobody else feeds. The name is for logs.
-func KindOf[T metav1.Object](name string, from Source, all *objects.Objects[T]) Kind {
+func KindOf[T metav1.Object](name string, from consistent.Source, all *objects.Objects[T]) Kind {
 	return &kind[T]{name: name, from: from, all: all, holder: map[int]*sink[T]{}, opened: map[int]bool{}}
 }
 

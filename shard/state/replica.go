@@ -9,6 +9,7 @@ import (
 
 	member "github.com/machine-controller-fleet/machine-controller-fleet/membership/state"
 	"github.com/machine-controller-fleet/machine-controller-fleet/shard/plan"
+	"github.com/machine-controller-fleet/machine-controller-fleet/shard/ring"
 )
 
 // Settings are what a replica is and what its fleet was installed with.
@@ -48,8 +49,8 @@ func (s Settings) Validate() error {
 	if s.Fleet == "" || s.Namespace == "" {
 		errs = append(errs, fmt.Errorf("expected a fleet and a namespace, got %q and %q", s.Fleet, s.Namespace))
 	}
-	if s.Slots < 1 || s.Slots > 10000 {
-		errs = append(errs, fmt.Errorf("slots: expected 1 to 10000, got %d", s.Slots))
+	if s.Slots < 1 || s.Slots > ring.MaxSlots {
+		errs = append(errs, fmt.Errorf("slots: expected 1 to %d, got %d", ring.MaxSlots, s.Slots))
 	}
 	if s.Capacity < 0 {
 		errs = append(errs, fmt.Errorf("capacity: expected more than 0, or 0 for the default of 1, got %v", s.Capacity))
