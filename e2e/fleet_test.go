@@ -148,8 +148,9 @@ func TestNamespaceIsServedAlone(t *testing.T) {
 	stop := s.renew(s.name, other, nil, v1alpha1.LeaseManager, v1alpha1.LeaseMachineController)
 	begun := time.Now()
 	name := s.inSlot(7)
-	d := s.deploy(name, 2)
+	d, bare := s.deploy(name, 2), s.createMachine(s.name+"-bare")
 	s.told(d, v1alpha1.EventNotAlone, other)
+	s.told(bare, v1alpha1.EventNotAlone, other)
 	s.atLeastOne("fleet_refused_namespaces")
 
 	wait(t, time.Until(begun.Add(takeOver+3*time.Second))) // longer than an old holder is waited for

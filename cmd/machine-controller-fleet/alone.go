@@ -2,6 +2,7 @@ package main
 
 import (
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
@@ -29,7 +30,7 @@ func newAlone(o options, f *fleet, s *slots) (*alone.Alone, error) {
 			s.labeler.NamespaceChanged(namespace)
 			s.lookAtClasses()
 		},
-		Refused: func(namespace, other string) { s.refused(recorder, namespace, other) },
+		Refused: func(refused alone.Key, other string) { s.refused(recorder, refused, other) },
 		Clock:   clock.RealClock{}, Metrics: f.metrics, Tracer: f.tracer,
 	})
 }
@@ -39,20 +40,39 @@ func fleetIdentity(namespace, fleet string) string {
 	return "machine-controller-fleet/" + namespace + "/" + fleet
 }
 
-// refused tells the MachineDeployments of our slots who keeps us out of their namespace.
-func (s *slots) refused(recorder events.EventRecorder, namespace, other string) {
-	klog.Background().Info("The namespace is not served, another holds the Leases there", "namespace", namespace, "holder", other)
-	refs := s.strays.Deployments(namespace)
-	for _, d := range s.view.Deployments.In(namespace) {
-		refs = append(refs, corev1.ObjectReference{
-			APIVersion: v1alpha1.SchemeGroupVersion.String(), Kind: label.Deployment.String(), Namespace: d.Namespace, Name: d.Name, UID: d.UID,
-		})
+// refused tells the roots of a slot, if it is ours, who keeps us out of their namespace.
+func (s *slots) refused(recorder events.EventRecorder, refused alone.Key, other string) {
+	if !s.fence.Holds(refused.Slot) {
+		return
 	}
+	namespace := refused.Namespace
+	klog.Background().Info("The namespace is not served, another holds the Leases there",
+		"namespace", namespace, "slot", refused.Slot, "holder", other)
+	refs := s.strays.Roots(namespace)
+	refs = append(refs, rootsAmong(label.Deployment, s.view.Deployments.In(namespace))...)
+	refs = append(refs, rootsAmong(label.Set, s.view.Sets.In(namespace))...)
+	refs = append(refs, rootsAmong(label.Machine, s.view.Machines.In(namespace))...)
 	for i := range refs {
-		if s.fence.Holds(s.spread.Of(refs[i].Namespace, refs[i].Name)) {
+		if s.spread.Of(refs[i].Namespace, refs[i].Name) == refused.Slot {
 			recorder.Eventf(&refs[i], nil, corev1.EventTypeWarning, v1alpha1.EventNotAlone, "Reconcile", "%s", telemetry.Note(
 				"The namespace is not served: "+other+" holds the Leases "+v1alpha1.LeaseManager+" and "+v1alpha1.LeaseMachineController+
 					" there; stop it and wait 15 s, or keep the fleet out with --namespace"))
 		}
+	}
+}
+
+// rootsAmong returns references to those objects that have no controller.
+func rootsAmong[T metav1.Object](kind label.Kind, objects []T) (refs []corev1.ObjectReference) {
+	for _, o := range objects {
+		if metav1.GetControllerOf(o) == nil {
+			refs = append(refs, rootRef(kind, o))
+		}
+	}
+	return refs
+}
+
+func rootRef(kind label.Kind, o metav1.Object) corev1.ObjectReference {
+	return corev1.ObjectReference{
+		APIVersion: v1alpha1.SchemeGroupVersion.String(), Kind: kind.String(), Namespace: o.GetNamespace(), Name: o.GetName(), UID: o.GetUID(),
 	}
 }

@@ -69,10 +69,8 @@ func (u *unowned) tellRoot(kind label.Kind, o metav1.Object) {
 	if metav1.GetControllerOf(o) != nil {
 		return
 	}
-	root := &corev1.ObjectReference{
-		APIVersion: v1alpha1.SchemeGroupVersion.String(), Kind: kind.String(), Namespace: o.GetNamespace(), Name: o.GetName(), UID: o.GetUID(),
-	}
+	root := rootRef(kind, o)
 	slot := o.GetLabels()[v1alpha1.LabelSlot]
-	u.events.Eventf(root, nil, corev1.EventTypeWarning, v1alpha1.EventSlotUnowned, "Reconcile", "%s", telemetry.Note(
+	u.events.Eventf(&root, nil, corev1.EventTypeWarning, v1alpha1.EventSlotUnowned, "Reconcile", "%s", telemetry.Note(
 		"Nobody has held slot "+slot+" for 30 s, and so nothing is done about this object; Lease "+u.leaseOf(slot)+" tells who should hold it"))
 }

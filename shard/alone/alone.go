@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"math"
 	"strconv"
 	"sync"
@@ -68,8 +69,8 @@ type Config struct {
 	Gate runner.Gate[Key]
 	// Changed is told of every namespace whose Leases have changed hands: it may be served now, or not any more.
 	Changed func(namespace string)
-	// Refused is told, once for each, of a namespace with a root of ours that another holder keeps us out of.
-	Refused func(namespace, other string)
+	// Refused is told, once for each, of a slot with roots in a namespace that another holder keeps us out of.
+	Refused func(refused Key, other string)
 	Clock   clock.WithTicker
 	Metrics *runner.Metrics
 	Tracer  trace.Tracer
@@ -83,14 +84,14 @@ type Alone struct {
 
 	mu    sync.Mutex
 	since [2]map[string]time.Time // when each Lease was first seen as it is, by namespace
-	told  map[string]string       // who keeps us out of a namespace
+	told  map[Key]string          // who keeps us out of a namespace, by the slots that had something to do there
 	// ending are the namespaces in which nothing can be made any more, as far as we have tried.
 	ending map[string]bool
 }
 
 // New makes an Alone, which watches from Start on.
 func New(cfg Config) (*Alone, error) {
-	a := &Alone{cfg: cfg, told: map[string]string{}, ending: map[string]bool{}}
+	a := &Alone{cfg: cfg, told: map[Key]string{}, ending: map[string]bool{}}
 	var errs []error
 	for i, name := range names() {
 		a.since[i] = map[string]time.Time{}
@@ -154,7 +155,7 @@ func (a *Alone) Served(namespace string, slot int) bool {
 	if other == "" && (!leases[0].Exists || !leases[1].Exists) {
 		a.runner.Enqueue(Key{namespace, slot})
 	}
-	a.tell(namespace, other)
+	a.tell(Key{namespace, slot}, other)
 	return false
 }
 
@@ -175,25 +176,34 @@ func (a *Alone) other(leases [2]claim.Lease) string {
 }
 
 // tell says once who keeps us out; "" means nobody any more.
-func (a *Alone) tell(namespace, other string) {
+func (a *Alone) tell(refused Key, other string) {
 	a.mu.Lock()
-	known := a.told[namespace]
+	known := a.told[refused]
 	if other == "" {
-		delete(a.told, namespace)
+		a.forget(refused.Namespace)
 	} else {
-		a.told[namespace] = other
+		a.told[refused] = other
 	}
 	a.mu.Unlock()
 	if other != "" && other != known {
-		a.cfg.Refused(namespace, other)
+		a.cfg.Refused(refused, other)
 	}
+}
+
+// forget drops who has kept us out of a namespace. The caller holds the lock.
+func (a *Alone) forget(namespace string) {
+	maps.DeleteFunc(a.told, func(key Key, _ string) bool { return key.Namespace == namespace })
 }
 
 // CountRefused returns how many namespaces with roots of ours others keep us out of.
 func (a *Alone) CountRefused() int {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	return len(a.told)
+	namespaces := map[string]bool{}
+	for key := range a.told {
+		namespaces[key.Namespace] = true
+	}
+	return len(namespaces)
 }
 
 // changed notes when a Lease was seen to change. A renewal starts the time anew; more is looked at only when the Lease
@@ -207,7 +217,7 @@ func (a *Alone) changed(which int, before, after any) {
 	moved := was == nil || is == nil || holderOf(was) != holderOf(is)
 	a.mu.Lock()
 	if moved {
-		delete(a.told, namespace)
+		a.forget(namespace)
 	}
 	switch {
 	case is == nil:

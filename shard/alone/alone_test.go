@@ -3,6 +3,7 @@ package alone
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"strconv"
 	"sync"
@@ -104,10 +105,10 @@ func newBench(t *testing.T, roots ...string) *bench {
 	var err error
 	b.alone, err = New(Config{
 		Client: b.client, Metadata: b.metadata, Fleet: "fleet", SlotOf: func(string) int { return 3 }, Gate: b, Clock: b.clock,
-		Changed: func(string) {}, Refused: func(namespace, other string) {
+		Changed: func(string) {}, Refused: func(refused Key, other string) {
 			b.mu.Lock()
 			defer b.mu.Unlock()
-			b.refused = append(b.refused, namespace+" by "+other)
+			b.refused = append(b.refused, fmt.Sprintf("%s by %s", refused, other))
 		},
 	})
 	if err != nil {
@@ -189,7 +190,8 @@ func TestWhoeverLivesKeepsUsOut(t *testing.T) {
 			t.Fatal("served beside another, or not kept out")
 		}
 	}
-	if want := []string{"n by mcm"}; !slices.Equal(b.refused, want) || b.alone.CountRefused() != 1 {
+	b.alone.Served("n", 8) // another slot with a root
+	if want := []string{"n/slot 7 by mcm", "n/slot 8 by mcm"}; !slices.Equal(b.refused, want) || b.alone.CountRefused() != 1 {
 		t.Errorf("refused %v, want %v", b.refused, want)
 	}
 	b.becomes("taken when it has died", func() bool {

@@ -73,6 +73,14 @@ func (f Forest) Root(o Object) (root Object, ok bool) {
 	return o, false // more levels than there are kinds
 }
 
+// IsWhole says that no object names a parent that is not in the forest.
+func (f Forest) IsWhole() bool {
+	return !slices.ContainsFunc(f.objects, func(o Object) bool {
+		_, known := f.byUID[o.Parent]
+		return o.Parent != "" && !known
+	})
+}
+
 // Tree is what of a root and of all below it does not fit.
 type Tree struct {
 	// Root of the tree. A MachineDeployment, MachineSet and Machine of one name are one tree: they share a slot.

@@ -310,3 +310,24 @@ func TestReadsAreSharedButNeverOlderThanTheQuestion(t *testing.T) {
 		t.Error("a round is left")
 	}
 }
+
+// A machine and its set that are made while a namespace is read show as a machine without a parent, at first.
+func TestAParentThatIsMadeDuringAReadIsFound(t *testing.T) {
+	set, machine := meta(label.Set, "set", "", ""), meta(label.Machine, "machine", "", "set")
+	client := fakeCluster(set, machine)
+	first := true
+	client.PrependReactor("list", "machinesets", func(clienttesting.Action) (bool, runtime.Object, error) {
+		if first {
+			first = false
+			return true, &metav1.List{}, nil
+		}
+		return false, nil, nil
+	})
+	r := &reader{metadata: client, rounds: map[string]*round{}, plant: func(objects []label.Object) *snapshot {
+		return &snapshot{forest: label.Plant(objects, nil)}
+	}}
+	found, err := r.read(t.Context(), "n")
+	if err != nil || !found.forest.IsWhole() {
+		t.Errorf("the set is missing; %v", err)
+	}
+}

@@ -2,7 +2,9 @@ package strays
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"slices"
 	"sync"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -79,21 +81,40 @@ func (r *round) wait(ctx context.Context) (*snapshot, error) {
 	}
 }
 
-func (r *reader) list(ctx context.Context, namespace string) (objects []label.Object, err error) {
-	for _, kind := range []label.Kind{label.Machine, label.Set, label.Deployment} {
-		options := metav1.ListOptions{Limit: page}
-		for {
-			list, err := r.metadata.Resource(resource(kind)).Namespace(namespace).List(ctx, options)
-			if err != nil {
-				return nil, fmt.Errorf("list the %s of namespace %s: %w", kind.Resource(), namespace, err)
-			}
-			for i := range list.Items {
-				objects = append(objects, label.Of(kind, &list.Items[i]))
-			}
-			if options.Continue = list.Continue; options.Continue == "" {
-				break
-			}
+// list lists the three kinds at the same time: each list waits until the API server's cache has caught up. A parent that is
+// missing then may have been made in between; so all is listed once more, children before parents.
+func (r *reader) list(ctx context.Context, namespace string) ([]label.Object, error) {
+	kinds := []label.Kind{label.Machine, label.Set, label.Deployment}
+	found, errs := make([][]label.Object, len(kinds)), make([]error, len(kinds))
+	var running sync.WaitGroup
+	for i, kind := range kinds {
+		running.Go(func() { found[i], errs[i] = r.listKind(ctx, namespace, kind) })
+	}
+	running.Wait()
+	if err := errors.Join(errs...); err != nil || label.Plant(slices.Concat(found...), nil).IsWhole() {
+		return slices.Concat(found...), err
+	}
+	for i, kind := range kinds {
+		var err error
+		if found[i], err = r.listKind(ctx, namespace, kind); err != nil {
+			return nil, err
 		}
 	}
-	return objects, nil
+	return slices.Concat(found...), nil
+}
+
+func (r *reader) listKind(ctx context.Context, namespace string, kind label.Kind) (objects []label.Object, err error) {
+	options := metav1.ListOptions{Limit: page}
+	for {
+		list, err := r.metadata.Resource(resource(kind)).Namespace(namespace).List(ctx, options)
+		if err != nil {
+			return nil, fmt.Errorf("list the %s of namespace %s: %w", kind.Resource(), namespace, err)
+		}
+		for i := range list.Items {
+			objects = append(objects, label.Of(kind, &list.Items[i]))
+		}
+		if options.Continue = list.Continue; options.Continue == "" {
+			return objects, nil
+		}
+	}
 }

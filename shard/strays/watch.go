@@ -180,10 +180,10 @@ func objects(kind label.Kind, objs []any) (strays []label.Object) {
 	return strays
 }
 
-// Deployments returns references to the MachineDeployments of a namespace that are in no slot.
-func (w *Watch) Deployments(namespace string) (refs []corev1.ObjectReference) {
+// Roots returns references to the roots of a namespace that are in no slot.
+func (w *Watch) Roots(namespace string) (refs []corev1.ObjectReference) {
 	for _, stray := range w.in(namespace) {
-		if stray.Kind == label.Deployment {
+		if stray.Parent == "" && stray.Kind != label.Node {
 			refs = append(refs, corev1.ObjectReference{
 				APIVersion: v1alpha1.SchemeGroupVersion.String(), Kind: stray.Kind.String(),
 				Namespace: stray.Namespace, Name: stray.Name, UID: stray.UID,

@@ -80,7 +80,7 @@ const (
 	AnnotationTakeOver = FleetDomain + "take-over"
 )
 
-// EventNotAlone on a MachineDeployment says that somebody else holds the Leases of its namespace, so that it is not served.
+// EventNotAlone on a root says that somebody else holds the Leases of its namespace, so that it is not served.
 const EventNotAlone = "NotAlone"
 
 // EventSlotUnowned on a root says that nobody has held its slot for some time, so that it is not looked after.
