@@ -1,0 +1,231 @@
+package lifecycle
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/yaml"
+
+	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
+	"github.com/machine-controller-fleet/machine-controller-fleet/driver"
+)
+
+// facts are what a scenario can say, by key. The comment beside each is an example.
+var facts = map[string]func(w *World, value string) error{
+	"now":     setNow,       // now: 20m
+	"machine": setMachine,   // machine: made; machine: {spec: {class: {name: ""}}} is merged into it
+	"deleted": setDeleted,   // deleted: 5m
+	"phase":   setPhaseFact, // phase: CrashLoopBackOff; phase: Pending since 21m
+	"last":    setLast,      // last: Create Failed Internal since 5s
+	"class":   setClass,     // class: none, not held, being deleted, without a driver; class: {nodeTemplate: {}}
+	"secret":  setSecret,    // secret: not read, missing, empty
+	"vm":      setVM,        // vm: absent, uninitialized, present, ending
+	"node":    setNode,      // node: named, absent, ready; more words change a Node that is there, see nodeWords
+	"token":   setToken,     // token: present, absent
+	"cloud":   setFailure,   // cloud: create_machine Internal; and retry-after 1m
+	"retryAt": setRetryAt,   // retryAt: 1s
+	"inputs":  setInputs,    // inputs: changed
+}
+
+func setNow(w *World, value string) (err error) {
+	w.Now, err = moment(value)
+	return err
+}
+
+// moment is a time, told as what has passed since the creation of the machine.
+func moment(value string) (time.Time, error) {
+	d, err := time.ParseDuration(value)
+	return born.Add(d), err
+}
+
+// machineWords are states in which machines are found again and again.
+var machineWords = map[string]func(*World){
+	"without our finalizer": func(w *World) { w.Machine.Finalizers = nil },
+	"made":                  made,   // its VM was written down; Pending
+	"joined":                joined, // made, and Running
+}
+
+func setMachine(w *World, value string) error {
+	if word, known := machineWords[value]; known {
+		word(w)
+		return nil
+	}
+	return merge(w.Machine, value)
+}
+
+// merge puts the fields of a piece of YAML into an object. Maps are merged, lists are replaced.
+func merge(into any, value string) error {
+	if err := yaml.UnmarshalStrict([]byte(value), into); err != nil {
+		return fmt.Errorf("expected a word that is known, or YAML, got %q: %w", value, err)
+	}
+	return nil
+}
+
+func setDeleted(w *World, value string) error {
+	at, err := moment(cmp.Or(value, "0s"))
+	w.Machine.DeletionTimestamp = &metav1.Time{Time: at}
+	return err
+}
+
+// since cuts "… since 5s" off a value; without one it is since the creation.
+func since(value string) (rest string, at time.Time, err error) {
+	rest, age, found := strings.Cut(value, " since ")
+	if !found {
+		return value, born, nil
+	}
+	at, err = moment(age)
+	return rest, at, err
+}
+
+func setPhaseFact(w *World, value string) error {
+	name, at, err := since(value)
+	if name == "none" {
+		name = ""
+	}
+	w.Machine.Status.CurrentStatus.Phase = v1alpha1.MachinePhase(name)
+	w.Machine.Status.CurrentStatus.LastUpdateTime = metav1.NewTime(at)
+	return err
+}
+
+func setLast(w *World, value string) error {
+	text, at, err := since(value)
+	words := append(strings.Fields(text), "", "")
+	if len(words) < 4 || len(words) > 5 {
+		return fmt.Errorf("expected type, state and perhaps a code, got %q", value)
+	}
+	w.Machine.Status.LastOperation = v1alpha1.LastOperation{
+		Type: v1alpha1.MachineOperationType(words[0]), State: v1alpha1.MachineState(words[1]), ErrorCode: words[2],
+		Description: "as before", LastUpdateTime: metav1.NewTime(at),
+	}
+	return err
+}
+
+func setClass(w *World, value string) error {
+	switch value {
+	case "none":
+		w.Class = ClassFact{}
+	case "not held":
+		w.Class.Held = false
+	case "being deleted":
+		w.Class.Class.DeletionTimestamp = &metav1.Time{Time: born}
+	case "without a driver":
+		w.Class.ProviderError = errors.New(`unknown provider "nobody"`)
+	default:
+		return merge(w.Class.Class, value)
+	}
+	return nil
+}
+
+func setSecret(w *World, value string) error {
+	switch value {
+	case "not read":
+		w.Secret = SecretFact{}
+	case "missing":
+		w.Secret = SecretFact{Read: true, Missing: "s"}
+	case "empty":
+		w.Secret = SecretFact{Read: true}
+	default:
+		return fmt.Errorf("expected not read, missing or empty, got %q", value)
+	}
+	return nil
+}
+
+func setVM(w *World, value string) error {
+	states := map[string]VMState{"absent": VMAbsent, "uninitialized": VMUninitialized, "present": VMPresent, "ending": VMEnding}
+	state, details, _ := strings.Cut(value, " ")
+	found, known := states[state]
+	if !known {
+		return fmt.Errorf("expected a state of a VM, got %q", value)
+	}
+	vm(found)(w)
+	if details == "" {
+		return nil
+	}
+	return merge(&w.VM, details)
+}
+
+// nodeWords change the Node that is there.
+var nodeWords = map[string]func(*World, *corev1.Node){
+	"ready":         func(*World, *corev1.Node) {},
+	"not ready":     func(_ *World, n *corev1.Node) { n.Status.Conditions[0].Status = corev1.ConditionFalse },
+	"not claimed":   func(_ *World, n *corev1.Node) { n.Finalizers = nil },
+	"in slot 8":     func(_ *World, n *corev1.Node) { n.Labels[v1alpha1.LabelSlot] = "8" },
+	"of another VM": func(_ *World, n *corev1.Node) { n.Spec.ProviderID = "cloud:///i-2" },
+	"of no VM":      func(_ *World, n *corev1.Node) { n.Spec.ProviderID = "" },
+	"of another machine": func(_ *World, n *corev1.Node) {
+		n.Labels[v1alpha1.LabelMachineName] = "other"
+	},
+	"awaits components": func(_ *World, n *corev1.Node) {
+		n.Spec.Taints = []corev1.Taint{{Key: v1alpha1.TaintCriticalComponentsNotReady}}
+	},
+	"being deleted": func(w *World, n *corev1.Node) { n.DeletionTimestamp = &metav1.Time{Time: w.Now} },
+	"silent":        func(_ *World, n *corev1.Node) { n.Status.Conditions = nil },
+	"under disk pressure": func(_ *World, n *corev1.Node) {
+		n.Status.Conditions = append(n.Status.Conditions, corev1.NodeCondition{Type: "DiskPressure", Status: corev1.ConditionTrue})
+	},
+}
+
+func setNode(w *World, value string) error {
+	switch value {
+	case "named":
+		w.Node = NodeFact{State: NodeNamed}
+		return nil
+	case "absent":
+		w.Node = NodeFact{State: NodeAbsent}
+		return nil
+	}
+	node()(w)
+	for word := range strings.SplitSeq(value, ", ") {
+		change, known := nodeWords[word]
+		if !known {
+			return fmt.Errorf("expected named, absent, or words for a Node, got %q", word)
+		}
+		change(w, w.Node.Node)
+	}
+	return nil
+}
+
+func setToken(w *World, value string) error {
+	states := map[string]TokenFact{"present": TokenPresent, "absent": TokenAbsent}
+	found, known := states[value]
+	if !known {
+		return fmt.Errorf("expected present or absent, got %q", value)
+	}
+	w.Token = found
+	return nil
+}
+
+func setFailure(w *World, value string) error {
+	words := strings.Fields(value)
+	if len(words) != 2 && (len(words) != 4 || words[2] != "retry-after") {
+		return fmt.Errorf("expected operation and code, and perhaps retry-after and a duration, got %q", value)
+	}
+	op, code := driver.Op(words[0]), words[1]
+	known, ok := driver.ParseCode(code)
+	if !ok || !slices.Contains([]driver.Op{driver.OpCreate, driver.OpInitialize, driver.OpDelete, driver.OpStatus}, op) {
+		return fmt.Errorf("expected an operation and a code of drivers, got %q", value)
+	}
+	w.Failure = &Failure{Code: known, Op: op, Message: "what the cloud says"}
+	if len(words) == 4 {
+		after, err := time.ParseDuration(words[3])
+		w.Failure.RetryAfter = after
+		return err
+	}
+	return nil
+}
+
+func setRetryAt(w *World, value string) (err error) {
+	w.RetryAt, err = moment(value)
+	return err
+}
+
+func setInputs(w *World, value string) error {
+	w.InputsChanged = value == "changed"
+	return nil
+}
