@@ -55,8 +55,11 @@ func (c *Controller) findVM(ctx context.Context, p *pass, target driver.Target) 
 	switch code := driver.CodeOf(err); {
 	case code == driver.Uninitialized:
 		fact.State = lifecycle.VMUninitialized
-	case code == driver.NotFound || code == driver.Unimplemented: // a create finds the VM by the machine's UID
+	case code == driver.NotFound:
 		fact = lifecycle.VMFact{State: lifecycle.VMAbsent}
+	case code == driver.Unimplemented:
+		m := p.world.Machine
+		fact = lifecycle.VMFact{State: lifecycle.VMHidden, VM: driver.VM{ProviderID: m.Spec.ProviderID, NodeName: lifecycle.NodeName(m)}}
 	case err != nil:
 		return err
 	}

@@ -71,21 +71,12 @@ type Controller struct {
 	claims  sync.Map   // Nodes that this process has claimed and the cache does not show yet, by name
 	tokens  sync.Map   // bootstrap token Secrets that this process has made, by UID of the machine
 	holding sync.Mutex // one at a time puts finalizers on classes and secrets
-
-	mu       sync.Mutex
-	attempts map[types.UID]attempt
-}
-
-// attempt is what this process remembers of the last failure of a machine's VM.
-type attempt struct {
-	retryAt time.Time
-	inputs  string // versions of class and secrets that it came from
 }
 
 // New makes the controller and has the View enqueue what concerns it.
 func New(cfg Config) (*Controller, error) {
 	c := &Controller{
-		cfg: cfg, attempts: map[types.UID]attempt{},
+		cfg:      cfg,
 		machines: commit.New(func(ns string) commit.Patcher[*v1alpha1.Machine] { return cfg.Machines.Machines(ns) }),
 		classes:  commit.New(func(ns string) commit.Patcher[*v1alpha1.MachineClass] { return cfg.Machines.MachineClasses(ns) }),
 		nodes:    commit.NewLatest[*corev1.Node](),
@@ -128,7 +119,7 @@ func (c *Controller) reconcile(ctx context.Context, key types.NamespacedName) (r
 		log.V(4).Info("Decided", "action", verdict.Do, "phase", p.world.Machine.Status.CurrentStatus.Phase)
 		p.world.Failure = nil
 		if verdict.Do == lifecycle.Rest {
-			return runner.Result{RequeueAfter: verdict.Wake}, c.rest(ctx, p, verdict)
+			return runner.Result{RequeueAfter: verdict.Wake}, c.save(ctx, p, verdict)
 		}
 		if err := c.act(ctx, p, verdict); err != nil {
 			return runner.Result{}, err
@@ -136,21 +127,6 @@ func (c *Controller) reconcile(ctx context.Context, key types.NamespacedName) (r
 		p.world.Now = c.cfg.Clock.Now()
 	}
 	return runner.Result{}, fmt.Errorf("machine %s: %d actions in one pass and no end: a defect of the lifecycle", key, maxActions)
-}
-
-// rest writes what the pass came to.
-func (c *Controller) rest(ctx context.Context, p *pass, verdict lifecycle.Verdict) error {
-	if err := c.save(ctx, p, verdict); err != nil {
-		return err
-	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if verdict.RetryAt.IsZero() {
-		delete(c.attempts, p.world.Machine.UID)
-	} else {
-		c.attempts[p.world.Machine.UID] = attempt{retryAt: verdict.RetryAt, inputs: p.inputs()}
-	}
-	return nil
 }
 
 // save writes the machine as the verdict has it, and tells the user.
@@ -205,8 +181,7 @@ func (c *Controller) act(ctx context.Context, p *pass, verdict lifecycle.Verdict
 	case lifecycle.DeleteNode:
 		return c.deleteNode(ctx, p)
 	case lifecycle.DeleteMachine:
-		c.tell(p.world.Machine, verdict.Event)
-		return c.deleteMachine(ctx, p)
+		return c.deleteMachine(ctx, p, verdict.Event)
 	}
 	return errors.New("lifecycle.Decide named an action that the controller does not know: " + string(verdict.Do))
 }

@@ -88,14 +88,17 @@ func (c *Controller) patchNode(ctx context.Context, p *pass, metadata map[string
 	return true, nil
 }
 
-// deleteMachine deletes the Machine object; the next pass takes it apart.
-func (c *Controller) deleteMachine(ctx context.Context, p *pass) error {
+// deleteMachine deletes the Machine object, and tells why; what follows takes it apart.
+func (c *Controller) deleteMachine(ctx context.Context, p *pass, why *lifecycle.Event) error {
 	m := p.world.Machine
 	err := c.cfg.Machines.Machines(m.Namespace).Delete(ctx, m.Name, metav1.DeleteOptions{
 		Preconditions: &metav1.Preconditions{UID: &m.UID, ResourceVersion: &m.ResourceVersion},
 	})
 	if err != nil && !apierrors.IsNotFound(err) {
 		return fmt.Errorf("delete machine %s/%s: %w", m.Namespace, m.Name, err)
+	}
+	if err == nil {
+		c.tell(m, why)
 	}
 	fresh, err := c.cfg.Machines.Machines(m.Namespace).Get(ctx, m.Name, metav1.GetOptions{})
 	if err != nil {

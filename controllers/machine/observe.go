@@ -24,24 +24,11 @@ type pass struct {
 	world   lifecycle.World
 	cluster *target.Cluster
 	driver  driver.Driver
-	secrets []*corev1.Secret  // that the class names, as read
-	data    map[string][]byte // of the secrets, overlaid
+	data    map[string][]byte // of the secrets that the class names, overlaid
 	token   string            // bootstrap token for the user data
 }
 
-// inputs identifies the versions of class and secrets.
-func (p *pass) inputs() string {
-	var versions strings.Builder
-	if class := p.world.Class.Class; class != nil {
-		fmt.Fprintf(&versions, "%s/%d", class.UID, class.Generation)
-	}
-	for _, s := range p.secrets {
-		versions.WriteString("," + s.ResourceVersion)
-	}
-	return versions.String()
-}
-
-// observe gathers what is known without asking anybody: the View and this process' memory.
+// observe gathers what is known without asking anybody.
 func (c *Controller) observe(m *v1alpha1.Machine) (*pass, error) {
 	cluster, err := c.cfg.Targets.For(m.Namespace)
 	if err != nil {
@@ -55,12 +42,6 @@ func (c *Controller) observe(m *v1alpha1.Machine) (*pass, error) {
 		c.noteSecrets(p, secrets, "")
 	}
 	c.observeNode(p, lifecycle.NodeName(m))
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if last, known := c.attempts[m.UID]; known {
-		p.world.RetryAt = last.retryAt
-		p.world.InputsChanged = p.world.Secret.Read && last.inputs != p.inputs()
-	}
 	return p, nil
 }
 
@@ -125,11 +106,15 @@ const lateCache = 30 * time.Second
 
 // noteSecrets puts what was read of the class' secrets into the world.
 func (c *Controller) noteSecrets(p *pass, secrets []*corev1.Secret, missing string) {
-	p.secrets, p.data = secrets, map[string][]byte{}
+	p.data = map[string][]byte{}
+	var versions []string
 	for _, s := range secrets {
 		maps.Copy(p.data, s.Data)
+		versions = append(versions, s.ResourceVersion)
 	}
-	p.world.Secret = lifecycle.SecretFact{Read: true, Missing: missing, UserData: p.data[v1alpha1.SecretKeyUserData]}
+	p.world.Secret = lifecycle.SecretFact{
+		Read: true, Missing: missing, UserData: p.data[v1alpha1.SecretKeyUserData], Versions: strings.Join(versions, ","),
+	}
 	p.world.Class.Held = missing == "" && p.world.Class.Class != nil &&
 		slices.Contains(p.world.Class.Class.Finalizers, v1alpha1.FinalizerName) &&
 		!slices.ContainsFunc(secrets, func(s *corev1.Secret) bool { return !slices.Contains(s.Finalizers, v1alpha1.SecretFinalizerName) })

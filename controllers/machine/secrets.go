@@ -110,17 +110,7 @@ func (c *Controller) readSecret(ctx context.Context, p *pass) error {
 		return err
 	}
 	c.noteSecrets(p, secrets, missing)
-	if last, known := c.lastAttempt(p.world.Machine.UID); known {
-		p.world.InputsChanged = last.inputs != p.inputs()
-	}
 	return nil
-}
-
-func (c *Controller) lastAttempt(uid types.UID) (attempt, bool) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	last, known := c.attempts[uid]
-	return last, known
 }
 
 // hold puts our finalizers on class and secrets. One pass at a time does so: the machines of a new class come together,

@@ -44,9 +44,6 @@ func (c *Controller) changed(before, after *v1alpha1.Machine) {
 	c.machines.Forget(before.UID)
 	c.tokens.Delete(before.UID)
 	c.claims.Delete(lifecycle.NodeName(before))
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	delete(c.attempts, before.UID)
 }
 
 // classChanged has the machines of a class looked at: they may have waited for it.

@@ -7,6 +7,9 @@ const (
 	// AnnotationCreateSent is on Machines whose VM the cloud was asked for without a clear answer: there may be a VM
 	// although no provider ID is known. Its value is "true".
 	AnnotationCreateSent = FleetDomain + "create-sent"
+	// AnnotationBackoff is on Machines at whose VM the cloud fails: when it may be asked again, and what the next wait
+	// follows from, as JSON. Without it the cloud is asked at once.
+	AnnotationBackoff = FleetDomain + "backoff"
 )
 
 // LabelSlot is the slot label: the number of the slot, decimal and without padding, on the metadata of every root,

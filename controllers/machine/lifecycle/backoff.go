@@ -1,7 +1,12 @@
 package lifecycle
 
 import (
+	"encoding/json"
+	"fmt"
+	"slices"
 	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 	"github.com/machine-controller-fleet/machine-controller-fleet/driver"
@@ -16,71 +21,94 @@ const (
 // SecretRetry is when a secret that was missing or incomplete is read again. Secrets are not watched.
 const SecretRetry = 10 * time.Second
 
-// nextAttempt returns the first attempt after now in the schedule of a failure that has lasted since since. The schedule
-// depends on nothing else, so a process that takes the machine over goes on with it.
-//
-// With waits of 5 s, 10 s, 20 s, … the attempts are 5 s, 15 s, 35 s, … after the first failure.
-func nextAttempt(since, now time.Time, code driver.Code, limits Limits) time.Time {
-	wait, longest := firstRetry, longestRetry
+// backoff is what is to be known of failures of the cloud that follow each other. It stands on the machine, so that
+// whoever takes the machine over neither asks too soon nor waits twice.
+type backoff struct {
+	// At is when the cloud may be asked again.
+	At time.Time `json:"at"`
+	// Step is the wait that led to At, unless the cloud has asked for a longer one. The next one is twice as long. It is 0
+	// after a lack of quota or capacity, which has a wait of its own.
+	Step metav1.Duration `json:"step"`
+	// Inputs are the versions of class and secrets that the cloud has failed with.
+	Inputs string `json:"inputs"`
+	// Codes of the failures so far: the user hears of each once.
+	Codes []string `json:"codes"`
+}
+
+// readBackoff returns what stands on the machine; the zero value when there is nothing, or nothing that makes sense.
+func readBackoff(w World) backoff {
+	var b backoff
+	if json.Unmarshal([]byte(w.Machine.Annotations[v1alpha1.AnnotationBackoff]), &b) != nil || b.At.After(w.Now.Add(longestWait(w.Limits))) {
+		return backoff{}
+	}
+	return b
+}
+
+// longestWait is what no wait exceeds.
+func longestWait(limits Limits) time.Duration {
+	return max(driver.MaxRetryAfter, limits.ResourceExhaustedRetry)
+}
+
+// failedAgain is the back-off after one more failure: 5 s, doubled each time up to 3 min; after a lack of quota or capacity
+// what the fleet's setting says; and longer if the cloud asks for it.
+func (b backoff) failedAgain(w World, code driver.Code) backoff {
+	next := backoff{Step: metav1.Duration{Duration: firstRetry}, Inputs: inputs(w), Codes: b.Codes}
+	if b.Step.Duration > 0 && b.Inputs == next.Inputs {
+		next.Step.Duration = min(2*b.Step.Duration, longestRetry)
+	}
+	wait := next.Step.Duration
 	if code == driver.ResourceExhausted {
-		wait = max(limits.ResourceExhaustedRetry, time.Second)
-		longest = wait
+		next.Step.Duration, wait = 0, max(w.Limits.ResourceExhaustedRetry, time.Second)
 	}
-	at := since.Add(wait)
-	for !at.After(now) {
-		if wait = min(2*wait, longest); wait == longest { // from here on in even steps: go to the last one before now
-			at = at.Add(now.Sub(at).Truncate(wait))
-		}
-		at = at.Add(wait)
+	if w.Failure != nil {
+		wait = max(wait, w.Failure.RetryAfter)
 	}
-	return at
+	next.At = w.Now.Add(wait).UTC()
+	if !b.knows(code) {
+		next.Codes = append(slices.Clone(b.Codes), code.String())
+	}
+	return next
 }
 
-// retryAt is when a call that has failed since since, and now once more, may be tried again: by the schedule, or later
-// if the cloud asks for it.
-func retryAt(w World, since time.Time, code driver.Code) time.Time {
-	at := nextAttempt(since, w.Now, code, w.Limits)
-	if w.Failure != nil && w.Now.Add(w.Failure.RetryAfter).After(at) {
-		return w.Now.Add(w.Failure.RetryAfter)
+func (b backoff) knows(code driver.Code) bool { return slices.Contains(b.Codes, code.String()) }
+
+// write puts the back-off on the machine.
+func (b backoff) write(m *v1alpha1.Machine) {
+	text, err := json.Marshal(b)
+	if err != nil { // times and strings always encode
+		return
 	}
-	return at
+	annotate(m, v1alpha1.AnnotationBackoff, string(text))
 }
 
-// waiting says whether the cloud has to be left alone after its last failure at op, and until when.
-func waiting(w World, op v1alpha1.MachineOperationType) (until time.Time, wait bool) {
-	last := w.Machine.Status.LastOperation
-	if last.Type != op || last.State != v1alpha1.MachineStateFailed || w.InputsChanged {
-		return time.Time{}, false
+// endBackoff takes it off: the cloud did what it was asked for, or is asked for something else now.
+func endBackoff(m *v1alpha1.Machine) { delete(m.Annotations, v1alpha1.AnnotationBackoff) }
+
+// inputs are the versions of what the cloud is asked with. When they change, waiting on is pointless.
+func inputs(w World) string {
+	if class := w.Class.Class; class != nil {
+		return fmt.Sprintf("%s/%d,%s", class.UID, class.Generation, w.Secret.Versions)
 	}
-	if !w.RetryAt.IsZero() {
-		return w.RetryAt, w.RetryAt.After(w.Now)
-	}
-	code, known := driver.ParseCode(last.ErrorCode)
-	if !known || mendedByUser(code) {
-		return time.Time{}, false
-	}
-	return nextAttempt(last.LastUpdateTime.Time, w.Now, code, w.Limits), true
+	return w.Secret.Versions
 }
 
-// mendedByUser says that an error of this code lasts until somebody changes class, secret or cloud account. A
-// replacement of the machine would meet it again, so the machine is never given up for it; and a new process tries at
-// once, since the change may have come while nobody looked.
-func mendedByUser(code driver.Code) bool {
+// waiting says whether the cloud has to be left alone after its last failure, and until when.
+func waiting(w World) (until time.Time, wait bool) {
+	b := readBackoff(w)
+	return b.At, b.At.After(w.Now) && b.Inputs == inputs(w)
+}
+
+// sharedByReplacement says that a new machine in this one's place would fail in the same way: a lack of quota or capacity,
+// and what lasts until somebody changes class, secret or cloud account. A machine is never given up for it.
+func sharedByReplacement(code driver.Code) bool {
 	switch code {
 	case driver.InvalidArgument, driver.NotFound, driver.PermissionDenied, driver.Unauthenticated,
-		driver.FailedPrecondition, driver.Unimplemented:
+		driver.FailedPrecondition, driver.Unimplemented, driver.ResourceExhausted:
 		return true
 	case driver.OK, driver.Canceled, driver.Unknown, driver.DeadlineExceeded, driver.AlreadyExists,
-		driver.ResourceExhausted, driver.Aborted, driver.OutOfRange, driver.Internal, driver.Unavailable,
-		driver.DataLoss, driver.Uninitialized:
+		driver.Aborted, driver.OutOfRange, driver.Internal, driver.Unavailable, driver.DataLoss, driver.Uninitialized:
 		return false
 	default:
 		return false
 	}
-}
-
-// sharedByReplacement says that a new machine in this one's place would fail in the same way: what the user has to mend,
-// and a lack of quota or capacity.
-func sharedByReplacement(code driver.Code) bool {
-	return mendedByUser(code) || code == driver.ResourceExhausted
 }

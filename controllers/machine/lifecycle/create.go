@@ -1,6 +1,7 @@
 package lifecycle
 
 import (
+	"cmp"
 	"fmt"
 	"path"
 	"slices"
@@ -21,26 +22,40 @@ func decideCreate(w World) Verdict {
 	if v, wrong := checkInputs(w); wrong {
 		return v
 	}
-	if at, wait := waiting(w, v1alpha1.MachineOperationCreate); wait && w.VM.State == VMUnknown {
+	if at, wait := waiting(w); wait && w.VM.State == VMUnknown {
 		return waitForCloud(w, at)
 	}
-	switch {
-	case !w.Class.Held:
+	if !w.Class.Held {
 		return do(Hold)
-	case w.VM.State == VMUnknown:
+	}
+	switch w.VM.State {
+	case VMUnknown:
 		return do(FindVM)
-	case w.VM.State == VMAbsent && w.Machine.Spec.ProviderID != "":
+	case VMAbsent, VMHidden:
+		return makeVM(w)
+	case VMUninitialized:
+		return do(InitializeVM)
+	case VMPresent:
+		return recordVM(w)
+	case VMEnding: // only VMs of machines that are to go are deleted
+	}
+	return rest(EndingRetry)
+}
+
+// makeVM makes the VM, unless the machine has had one: then it is set up again, if it is there.
+func makeVM(w World) Verdict {
+	had := w.Machine.Spec.ProviderID
+	switch {
+	case had != "" && w.VM.State == VMHidden:
+		return do(InitializeVM)
+	case had != "":
 		// Aborted, and not NotFound: nobody can mend it, and a replacement fares better.
 		return failCreate(w, w.Machine.DeepCopy(), driver.Aborted,
-			fmt.Sprintf("the cloud has no VM %s any more; a machine gets one VM in its life, delete it to have another one made", w.Machine.Spec.ProviderID))
-	case w.VM.State == VMAbsent && w.Token == TokenUnknown:
+			fmt.Sprintf("the cloud has no VM %s any more; a machine gets one VM in its life, delete it to have another one made", had))
+	case w.Token == TokenUnknown:
 		return do(MakeToken)
-	case w.VM.State == VMAbsent:
-		return do(CreateVM)
-	case w.VM.State == VMUninitialized:
-		return do(InitializeVM)
 	}
-	return recordVM(w)
+	return do(CreateVM)
 }
 
 // checkInputs reads what the VM is made from and says what is wrong with it.
@@ -85,17 +100,18 @@ func checkInputs(w World) (Verdict, bool) {
 // recordVM writes down the VM that exists now, and begins to wait for its Node.
 func recordVM(w World) Verdict {
 	m := w.Machine.DeepCopy()
+	noteVM(m, w.VM)
 	if w.VM.NodeName == "" || w.VM.ProviderID == "" {
 		return failCreate(w, m, driver.Internal, fmt.Sprintf(
 			"the driver returned provider ID %q and node name %q for the VM, and both are needed", w.VM.ProviderID, w.VM.NodeName))
 	}
-	noteVM(m, w.VM)
 	if w.Node.State == NodeNamed {
 		return do(FindNode) // it may be another VM's
 	}
 	if isForeign(m, w.Node) {
-		return failCreate(w, m, driver.Internal, foreignNodeMessage(m, w.Node.Node))
+		return staleNode(w, m)
 	}
+	endBackoff(m)
 	setPhase(w, m, v1alpha1.MachinePending, true)
 	setOperation(w, m, v1alpha1.LastOperation{
 		Type: v1alpha1.MachineOperationCreate, State: v1alpha1.MachineStateProcessing,
@@ -109,8 +125,10 @@ func noteVM(m *v1alpha1.Machine, vm VMFact) {
 	if m.Labels == nil {
 		m.Labels = map[string]string{}
 	}
-	m.Labels[v1alpha1.LabelNode] = vm.NodeName
-	m.Spec.ProviderID = vm.ProviderID
+	if vm.NodeName != "" {
+		m.Labels[v1alpha1.LabelNode] = vm.NodeName
+	}
+	m.Spec.ProviderID = cmp.Or(vm.ProviderID, m.Spec.ProviderID)
 	if m.Annotations[v1alpha1.AnnotationPriority] == "" {
 		annotate(m, v1alpha1.AnnotationPriority, v1alpha1.PriorityDefault)
 	}
@@ -127,21 +145,44 @@ func annotate(m *v1alpha1.Machine, key, value string) {
 }
 
 // isForeign says that the Node belongs to another VM. Of the provider IDs only the last element is compared: clouds and
-// drivers differ in what they put before the VM's ID. A Node without one belongs to the VM that has its name; a machine
-// without a VM has no Node but one that says so itself.
+// drivers differ in what they put before the VM's ID. A Node without one belongs to the VM that has its name, unless it was
+// another machine's before this one could join; a machine without a VM has no Node but one that says so itself.
 func isForeign(m *v1alpha1.Machine, node NodeFact) bool {
 	switch {
 	case node.State != NodePresent:
 		return false
 	case node.Node.Spec.ProviderID != "":
 		return m.Spec.ProviderID == "" || path.Base(node.Node.Spec.ProviderID) != path.Base(m.Spec.ProviderID)
+	case m.Spec.ProviderID == "":
+		return node.Node.Labels[v1alpha1.LabelMachineName] != m.Name
 	}
-	return m.Spec.ProviderID == "" && node.Node.Labels[v1alpha1.LabelMachineName] != m.Name
+	return neverJoined(m) && isOthers(m, node)
+}
+
+// isOthers says that a Node that does not tell its VM names another machine.
+func isOthers(m *v1alpha1.Machine, node NodeFact) bool {
+	if node.State != NodePresent || node.Node.Spec.ProviderID != "" {
+		return false
+	}
+	machine := node.Node.Labels[v1alpha1.LabelMachineName]
+	return machine != "" && machine != m.Name
+}
+
+// staleNode is for a VM whose Node cannot join because another VM's has its name. Where the cloud gives names of Nodes out
+// again, the next VM gets another one, so the machine is given up at once.
+func staleNode(w World, m *v1alpha1.Machine) Verdict {
+	v := failCreate(w, m, driver.Internal, foreignNodeMessage(m, w.Node.Node))
+	if w.VM.NodeName != m.Name {
+		setPhase(w, m, v1alpha1.MachineFailed, false)
+		endBackoff(m)
+		v.Wake = 0
+	}
+	return v
 }
 
 func foreignNodeMessage(m *v1alpha1.Machine, node *corev1.Node) string {
 	return fmt.Sprintf("Node %q belongs to another VM, %s, so that this machine's VM, %s, cannot join; delete that Node if its VM is gone",
-		node.Name, node.Spec.ProviderID, m.Spec.ProviderID)
+		node.Name, cmp.Or(node.Spec.ProviderID, "that of machine "+node.Labels[v1alpha1.LabelMachineName]), m.Spec.ProviderID)
 }
 
 // cloudFailed writes down an error of the cloud, with what is known of the VM, and when it is tried again.
@@ -164,9 +205,9 @@ func waitForCloud(w World, at time.Time) Verdict {
 	deadline := creationDeadline(w)
 	switch {
 	case sharedByReplacement(code) || deadline.After(at):
-		return Verdict{Do: Rest, Wake: until(w, at), RetryAt: at}
+		return rest(until(w, at))
 	case deadline.After(w.Now):
-		return Verdict{Do: Rest, Wake: until(w, deadline), RetryAt: at}
+		return rest(until(w, deadline))
 	}
 	return failCreate(w, w.Machine.DeepCopy(), code, last.Description)
 }
@@ -181,7 +222,8 @@ func failCreate(w World, m *v1alpha1.Machine, code driver.Code, message string) 
 		phase = v1alpha1.MachineFailed
 	}
 	setPhase(w, m, phase, false)
-	known := failedWith(m, v1alpha1.MachineOperationCreate, code)
+	before := readBackoff(w)
+	known := before.knows(code) || failedWith(m, v1alpha1.MachineOperationCreate, code)
 	setOperation(w, m, v1alpha1.LastOperation{
 		Type: v1alpha1.MachineOperationCreate, State: v1alpha1.MachineStateFailed, ErrorCode: code.String(), Description: message,
 	})
@@ -193,8 +235,9 @@ func failCreate(w World, m *v1alpha1.Machine, code driver.Code, message string) 
 		return v
 	}
 	if w.Failure != nil || w.VM.State != VMUnknown {
-		v.RetryAt = retryAt(w, m.Status.LastOperation.LastUpdateTime.Time, code)
-		v.Wake = until(w, v.RetryAt)
+		next := before.failedAgain(w, code)
+		next.write(m)
+		v.Wake = until(w, next.At)
 	} // else the cloud was not asked: what is wrong is in our reach, and its change wakes us
 	if !sharedByReplacement(code) && (v.Wake == 0 || until(w, deadline) < v.Wake) {
 		v.Wake = until(w, deadline)

@@ -1,6 +1,7 @@
 package lifecycle
 
 import (
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -35,30 +36,56 @@ func TestEveryBadInputSaysWhatToDo(t *testing.T) {
 	}
 }
 
-func TestNextAttempt(t *testing.T) {
-	for _, tc := range []struct {
-		code driver.Code
-		now  time.Duration // after the first failure
-		want time.Duration
+// TestBackoff lets the cloud fail in one way after the other.
+func TestBackoff(t *testing.T) {
+	type failure struct {
+		code  driver.Code
+		after time.Duration // that the cloud asks for
+	}
+	for name, tc := range map[string]struct {
+		failures []failure
+		waits    []time.Duration
 	}{
-		{driver.Internal, 0, 5 * time.Second},
-		{driver.Internal, 4 * time.Second, 5 * time.Second},
-		{driver.Internal, 5 * time.Second, 15 * time.Second},
-		{driver.Internal, 16 * time.Second, 35 * time.Second},
-		{driver.Internal, 40 * time.Second, 75 * time.Second},
-		{driver.Internal, 155 * time.Second, 315 * time.Second},
-		{driver.Internal, 315 * time.Second, 495 * time.Second}, // 180 s from here on
-		{driver.Internal, 495 * time.Second, 675 * time.Second},
-		{driver.ResourceExhausted, 0, 10 * time.Minute},
-		{driver.ResourceExhausted, 10 * time.Minute, 20 * time.Minute},
-		{driver.ResourceExhausted, 25 * time.Minute, 30 * time.Minute},
+		"it doubles": {
+			failures: slices.Repeat([]failure{{code: driver.Internal}}, 8),
+			waits:    seconds(5, 10, 20, 40, 80, 160, 180, 180),
+		},
+		"whatever the code": {
+			failures: []failure{{code: driver.Internal}, {code: driver.Unavailable}, {code: driver.Internal}, {code: driver.DeadlineExceeded}},
+			waits:    seconds(5, 10, 20, 40),
+		},
+		"a lack of quota has its own wait, always the same": {
+			failures: slices.Repeat([]failure{{code: driver.ResourceExhausted}}, 3),
+			waits:    seconds(600, 600, 600),
+		},
+		"and what follows it begins anew": {
+			failures: []failure{{code: driver.Internal}, {code: driver.Internal}, {code: driver.ResourceExhausted}, {code: driver.Internal}, {code: driver.Internal}},
+			waits:    seconds(5, 10, 600, 5, 10),
+		},
+		"the cloud asks for more, and for less": {
+			failures: []failure{{driver.Unavailable, time.Minute}, {driver.Unavailable, time.Minute}, {driver.Unavailable, time.Second}, {driver.ResourceExhausted, time.Second}, {driver.ResourceExhausted, time.Hour}},
+			waits:    seconds(60, 60, 20, 600, 3600),
+		},
 	} {
-		if got := nextAttempt(born, born.Add(tc.now), tc.code, limits()).Sub(born); got != tc.want {
-			t.Errorf("%s, %s after the first failure: next attempt at %s, want %s", tc.code, tc.now, got, tc.want)
-		}
+		t.Run(name, func(t *testing.T) {
+			w := fresh(vm(VMAbsent))
+			for i, failure := range tc.failures {
+				w.Failure = &Failure{Code: failure.code, Op: driver.OpCreate, RetryAfter: failure.after, Message: "no"}
+				v := Decide(w)
+				if got := readBackoff(World{Now: w.Now, Limits: w.Limits, Machine: v.Machine}).At.Sub(w.Now); got != tc.waits[i] {
+					t.Errorf("failure %d: the next try is in %s, want %s", i+1, got, tc.waits[i])
+				}
+				w.Machine = v.Machine
+				w.Now = w.Now.Add(tc.waits[i])
+			}
+		})
 	}
-	// It ends at once also when the failure is old.
-	if got := nextAttempt(born, born.Add(1000*time.Hour), driver.Internal, limits()); !got.After(born.Add(1000 * time.Hour)) {
-		t.Errorf("next attempt %s is not after now", got)
+}
+
+func seconds(n ...int) []time.Duration {
+	var all []time.Duration
+	for _, s := range n {
+		all = append(all, time.Duration(s)*time.Second)
 	}
+	return all
 }

@@ -36,6 +36,7 @@ func beginDelete(w World) Verdict {
 		return do(DropToken)
 	}
 	m := w.Machine.DeepCopy()
+	endBackoff(m)
 	setPhase(w, m, v1alpha1.MachineTerminating, false)
 	m.Status.CurrentStatus.PreserveExpiryTime = nil
 	setOperation(w, m, v1alpha1.LastOperation{
@@ -61,13 +62,13 @@ func removeVM(w World) (v Verdict, wait bool) {
 	if !w.Secret.Read {
 		return do(ReadSecret), true
 	}
-	if at, wait := waiting(w, v1alpha1.MachineOperationDelete); wait && w.VM.State == VMUnknown {
-		return Verdict{Do: Rest, Wake: until(w, at), RetryAt: at}, true
+	if at, wait := waiting(w); wait && w.VM.State == VMUnknown {
+		return rest(until(w, at)), true
 	}
 	switch {
 	case w.VM.State == VMEnding:
 		return rest(EndingRetry), true
-	case m.Spec.ProviderID != "":
+	case m.Spec.ProviderID != "", w.VM.State == VMHidden:
 		return do(DeleteVM), true
 	case w.VM.State == VMUnknown:
 		// A create may have been broken off after the cloud made the VM and before it was written down.
@@ -98,7 +99,7 @@ func removeNode(w World) Verdict {
 		switch {
 		case w.Node.State == NodeUnseen || w.Node.State == NodeNamed:
 			return do(FindNode)
-		case w.Node.State == NodePresent && !isForeign(w.Machine, w.Node):
+		case w.Node.State == NodePresent && !isForeign(w.Machine, w.Node) && !isOthers(w.Machine, w.Node):
 			return do(DeleteNode)
 		}
 	}
@@ -110,7 +111,8 @@ func removeNode(w World) Verdict {
 // failDelete writes down why the VM is still there, and when it is tried again.
 func failDelete(w World, code driver.Code, message string) Verdict {
 	m := w.Machine.DeepCopy()
-	known := failedWith(m, v1alpha1.MachineOperationDelete, code)
+	before := readBackoff(w)
+	known := before.knows(code) || failedWith(m, v1alpha1.MachineOperationDelete, code)
 	setOperation(w, m, v1alpha1.LastOperation{
 		Type: v1alpha1.MachineOperationDelete, State: v1alpha1.MachineStateFailed, ErrorCode: code.String(), Description: message,
 	})
@@ -124,7 +126,8 @@ func failDelete(w World, code driver.Code, message string) Verdict {
 		}
 		return v
 	}
-	v.RetryAt = retryAt(w, m.Status.LastOperation.LastUpdateTime.Time, code)
-	v.Wake = until(w, v.RetryAt)
+	next := before.failedAgain(w, code)
+	next.write(m)
+	v.Wake = until(w, next.At)
 	return v
 }

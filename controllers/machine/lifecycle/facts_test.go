@@ -25,12 +25,12 @@ var facts = map[string]func(w *World, value string) error{
 	"last":    setLast,      // last: Create Failed Internal since 5s
 	"class":   setClass,     // class: none, not held, being deleted, without a driver; class: {nodeTemplate: {}}
 	"secret":  setSecret,    // secret: not read, missing, empty
-	"vm":      setVM,        // vm: absent, uninitialized, present, ending
+	"vm":      setVM,        // vm: absent, uninitialized, present, ending, hidden; vm: present {NodeName: ""}
 	"node":    setNode,      // node: named, absent, ready; more words change a Node that is there, see nodeWords
 	"token":   setToken,     // token: present, absent
 	"cloud":   setFailure,   // cloud: create_machine Internal; and retry-after 1m
-	"retryAt": setRetryAt,   // retryAt: 1s
-	"inputs":  setInputs,    // inputs: changed
+	"backoff": setBackoff,   // backoff: until 15s, step 10s, after Internal Unavailable
+	"inputs":  setInputs,    // inputs: changed; class or secret, since the cloud failed
 }
 
 func setNow(w *World, value string) (err error) {
@@ -137,13 +137,18 @@ func setSecret(w *World, value string) error {
 }
 
 func setVM(w *World, value string) error {
-	states := map[string]VMState{"absent": VMAbsent, "uninitialized": VMUninitialized, "present": VMPresent, "ending": VMEnding}
+	states := map[string]VMState{
+		"absent": VMAbsent, "uninitialized": VMUninitialized, "present": VMPresent, "ending": VMEnding, "hidden": VMHidden,
+	}
 	state, details, _ := strings.Cut(value, " ")
 	found, known := states[state]
 	if !known {
 		return fmt.Errorf("expected a state of a VM, got %q", value)
 	}
 	vm(found)(w)
+	if found == VMHidden {
+		w.VM.VM = driver.VM{ProviderID: w.Machine.Spec.ProviderID, NodeName: NodeName(w.Machine)}
+	}
 	if details == "" {
 		return nil
 	}
@@ -220,12 +225,33 @@ func setFailure(w *World, value string) error {
 	return nil
 }
 
-func setRetryAt(w *World, value string) (err error) {
-	w.RetryAt, err = moment(value)
-	return err
+func setBackoff(w *World, value string) error {
+	var at, step, codes string
+	for part := range strings.SplitSeq(value, ", ") {
+		word, text, _ := strings.Cut(part, " ")
+		switch word {
+		case "until":
+			at = text
+		case "step":
+			step = text
+		case "after":
+			codes = text
+		default:
+			return fmt.Errorf("expected until, step or after, got %q", part)
+		}
+	}
+	until, err1 := moment(at)
+	wait, err2 := time.ParseDuration(cmp.Or(step, "0s"))
+	b := backoff{At: until, Inputs: inputs(*w), Codes: strings.Fields(codes)}
+	b.Step.Duration = wait
+	b.write(w.Machine)
+	return errors.Join(err1, err2)
 }
 
 func setInputs(w *World, value string) error {
-	w.InputsChanged = value == "changed"
+	if value != "changed" {
+		return fmt.Errorf("expected changed, got %q", value)
+	}
+	w.Secret.Versions += " and later"
 	return nil
 }

@@ -24,13 +24,12 @@ type life struct {
 	made    int // VMs ever made
 	node    *corev1.Node
 	token   bool
-	retryAt time.Time
 	faulty  bool
 }
 
 func (l *life) world() World {
 	w := World{
-		Now: l.now, Limits: limits(), Machine: l.machine, RetryAt: l.retryAt,
+		Now: l.now, Limits: limits(), Machine: l.machine,
 		Class:  ClassFact{Class: &v1alpha1.MachineClass{}, Held: l.held},
 		Secret: SecretFact{Read: true, UserData: []byte("boot")},
 	}
@@ -70,7 +69,6 @@ func (l *life) pass() {
 		}
 		l.act(&w, v)
 		if v.Do == Rest {
-			l.retryAt = v.RetryAt
 			return
 		}
 		if l.machine == nil || l.faulty && rapid.IntRange(0, 9).Draw(l.t, "dies") == 0 {
@@ -232,8 +230,6 @@ func aLife(t *rapid.T) {
 				l.node.Status.Conditions = nil
 			}
 		case 2:
-			l.retryAt = time.Time{} // another process takes over
-		case 3:
 			if rapid.IntRange(0, 3).Draw(t, "deletes") == 0 {
 				l.delete()
 			}

@@ -48,8 +48,6 @@ type Verdict struct {
 	Machine *v1alpha1.Machine
 	// Wake is when to look again, from now, with Rest; 0 means when something happens.
 	Wake time.Duration
-	// RetryAt is when the cloud may be asked again; set together with a failure of the cloud.
-	RetryAt time.Time
 	// Event tells the user what has changed; nil when there is nothing to tell.
 	Event *Event
 }

@@ -29,12 +29,6 @@ type World struct {
 	Token TokenFact
 	// Failure is the cloud's answer to the last action of this pass, when that was an error.
 	Failure *Failure
-	// RetryAt is when the cloud may be asked again after its last failure. Zero when this process does not know: the
-	// time is then derived from the machine's last operation.
-	RetryAt time.Time
-	// InputsChanged says that class or secret are not those that the last failure came from, so that waiting on is
-	// pointless.
-	InputsChanged bool
 }
 
 // Limits are the fleet's settings, each overridden by the machine's own where it has one.
@@ -65,6 +59,8 @@ type SecretFact struct {
 	Missing string
 	// UserData is what a VM boots with; nil when the secrets have none.
 	UserData []byte
+	// Versions identifies what was read: it differs when one of the secrets does.
+	Versions string
 }
 
 // VMState is what is known of the VM.
@@ -78,12 +74,14 @@ const (
 	VMPresent
 	// VMEnding means that the cloud has accepted the deletion and is not done with it.
 	VMEnding
+	// VMHidden means that the driver cannot look for a VM. Making and deleting it find one that is there.
+	VMHidden
 )
 
 // VMFact is what is known of the VM.
 type VMFact struct {
 	State VMState
-	// VM is set in the states VMUninitialized and VMPresent.
+	// VM is set in the states VMUninitialized and VMPresent; in the state VMHidden it is what the machine says.
 	driver.VM
 	// LastKnownState is the driver's note of the last answer; "" when it left none.
 	LastKnownState string
