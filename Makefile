@@ -79,7 +79,7 @@ bin/lab:
 ##@ Change it
 
 .PHONY: generate
-generate: ## Generate deepcopy, CRDs and the typed client from the API types, and what the chart and the lab share
+generate: ## Generate deepcopy, CRDs and the typed client from the API types, pages of docs/ from the code, and what the chart and the lab share
 	@hack/generate.sh
 	@hack/render-chart.sh
 

@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Generates what follows from the API types in apis/: deep copies, CRDs, typed client, listers, informers.
+# Generates what follows from the API types in apis/: deep copies, CRDs, typed client, listers, informers; and the pages in
+# docs/ that are made from code.
 # Running it again changes nothing, and a generator that fails leaves everything as it was. The generators are pinned in
 # tools/go.mod.
 set -euo pipefail
@@ -43,7 +44,13 @@ replace() {
   mv "$new"/client/* client/
 }
 
+# Tests compare these pages with the code; the same tests write them.
+pages() {
+  go test -count=1 ./apis/machine/v1alpha1 -run 'TestEventsPage' -args -update
+}
+
 deepcopy
 definitions
 client
 replace
+pages

@@ -139,7 +139,7 @@ func TestLinkTo(t *testing.T) {
 
 func TestNoteFits(t *testing.T) {
 	for _, text := range []string{"", "short", strings.Repeat("x", maxNote), strings.Repeat("x", 5000), strings.Repeat("ä", 5000), "x" + strings.Repeat("𝄞", 5000)} {
-		got := Note(text)
+		got := note(text)
 		if len(got) > maxNote || !utf8.ValidString(got) {
 			t.Errorf("%d bytes became %d, valid %v", len(text), len(got), utf8.ValidString(got))
 		}

@@ -54,9 +54,9 @@ func (s *slots) refused(recorder events.EventRecorder, refused alone.Key, other 
 	refs = append(refs, rootsAmong(label.Machine, s.view.Machines.In(namespace))...)
 	for i := range refs {
 		if s.spread.Of(refs[i].Namespace, refs[i].Name) == refused.Slot {
-			recorder.Eventf(&refs[i], nil, corev1.EventTypeWarning, v1alpha1.EventNotAlone, "Reconcile", "%s", telemetry.Note(
+			telemetry.Tell(recorder, &refs[i], v1alpha1.EventNotAlone,
 				"The namespace is not served: "+other+" holds the Leases "+v1alpha1.LeaseManager+" and "+v1alpha1.LeaseMachineController+
-					" there; stop it and wait 15 s, or keep the fleet out with --namespace"))
+					" there; stop it and wait 15 s, or keep the fleet out with --namespace")
 		}
 	}
 }

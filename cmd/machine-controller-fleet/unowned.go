@@ -38,12 +38,14 @@ func newUnowned(o options, f *fleet) *unowned {
 	}
 }
 
-// tell tells the roots of slots. It is for the leader; what has no slot label yet shows as a stray. Errors: the list.
+// tell tells the roots of slots, all or none of them. It is for the leader; what has no slot label yet shows as a stray.
+// Errors: the list.
 func (u *unowned) tell(ctx context.Context, slots []int) error {
 	values := make([]string, len(slots))
 	for i, slot := range slots {
 		values[i] = label.Value(slot)
 	}
+	roots := map[string][]corev1.ObjectReference{} // by slot label
 	selector := v1alpha1.LabelSlot + " in (" + strings.Join(values, ",") + ")"
 	for _, kind := range []label.Kind{label.Deployment, label.Set, label.Machine} {
 		list := u.metadata.Resource(v1alpha1.SchemeGroupVersion.WithResource(kind.Resource())).Namespace(u.namespace)
@@ -54,23 +56,21 @@ func (u *unowned) tell(ctx context.Context, slots []int) error {
 				return fmt.Errorf("list the %s of slots that nobody holds: %w", kind.Resource(), err)
 			}
 			for i := range found.Items {
-				u.tellRoot(kind, &found.Items[i])
+				if o := &found.Items[i]; metav1.GetControllerOf(o) == nil {
+					slot := o.Labels[v1alpha1.LabelSlot]
+					roots[slot] = append(roots[slot], rootRef(kind, o))
+				}
 			}
 			if options.Continue = found.Continue; options.Continue == "" {
 				break
 			}
 		}
 	}
-	return nil
-}
-
-// tellRoot tells an object, if it is a root.
-func (u *unowned) tellRoot(kind label.Kind, o metav1.Object) {
-	if metav1.GetControllerOf(o) != nil {
-		return
+	for _, slot := range values {
+		for i := range roots[slot] {
+			telemetry.Tell(u.events, &roots[slot][i], v1alpha1.EventSlotUnowned, "Nobody has held slot "+slot+
+				" for 30 s, and so nothing is done about this object; Lease "+u.leaseOf(slot)+" tells who should hold it")
+		}
 	}
-	root := rootRef(kind, o)
-	slot := o.GetLabels()[v1alpha1.LabelSlot]
-	u.events.Eventf(&root, nil, corev1.EventTypeWarning, v1alpha1.EventSlotUnowned, "Reconcile", "%s", telemetry.Note(
-		"Nobody has held slot "+slot+" for 30 s, and so nothing is done about this object; Lease "+u.leaseOf(slot)+" tells who should hold it"))
+	return nil
 }

@@ -146,14 +146,9 @@ func (c *Controller) save(ctx context.Context, p *pass, verdict lifecycle.Verdic
 }
 
 func (c *Controller) tell(m *v1alpha1.Machine, event *lifecycle.Event) {
-	if event == nil {
-		return
+	if event != nil {
+		telemetry.Tell(c.cfg.Events, m, event.Reason, event.Message)
 	}
-	kind := corev1.EventTypeNormal
-	if event.Warning {
-		kind = corev1.EventTypeWarning
-	}
-	c.cfg.Events.Eventf(m, nil, kind, event.Reason, "Reconcile", "%s", telemetry.Note(event.Message))
 }
 
 // act carries one action out and notes in the world what came of it. Errors are those of API servers; a cloud's are

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"go.opentelemetry.io/otel/trace"
-	corev1 "k8s.io/api/core/v1"
 	apiequality "k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -120,11 +119,7 @@ func (c *Controller) reconcile(ctx context.Context, key types.NamespacedName) (r
 
 func (c *Controller) tell(d *v1alpha1.MachineDeployment, events []rollout.Event) {
 	for _, event := range events {
-		kind := corev1.EventTypeNormal
-		if event.Warning {
-			kind = corev1.EventTypeWarning
-		}
-		c.cfg.Events.Eventf(d, nil, kind, event.Reason, "Reconcile", "%s", telemetry.Note(event.Message))
+		telemetry.Tell(c.cfg.Events, d, event.Reason, event.Message)
 	}
 }
 

@@ -10,7 +10,6 @@ import (
 	"sync"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -99,11 +98,10 @@ func (c *Controller) create(ctx context.Context, w *scale.World, ordinals []int6
 		return nil
 	})
 	if made > 0 {
-		c.cfg.Events.Eventf(w.Set, nil, corev1.EventTypeNormal, v1alpha1.EventSuccessfulCreate, "Create", "Created %d machines", made)
+		telemetry.Tell(c.cfg.Events, w.Set, v1alpha1.EventSuccessfulCreate, fmt.Sprintf("Created %d machines", made))
 	}
 	if err != nil {
 		w.Done.CreateError = err.Error()
-		c.cfg.Events.Eventf(w.Set, nil, corev1.EventTypeWarning, v1alpha1.ReasonFailedCreate, "Create", "%s", telemetry.Note(err.Error()))
 	}
 	return err
 }
@@ -188,11 +186,10 @@ func (c *Controller) delete(ctx context.Context, w *scale.World, machines []*v1a
 		return nil
 	})
 	if deleted > 0 {
-		c.cfg.Events.Eventf(w.Set, nil, corev1.EventTypeNormal, v1alpha1.EventSuccessfulDelete, "Delete", "Deleted %d machines", deleted)
+		telemetry.Tell(c.cfg.Events, w.Set, v1alpha1.EventSuccessfulDelete, fmt.Sprintf("Deleted %d machines", deleted))
 	}
 	if err != nil {
 		w.Done.DeleteError = err.Error()
-		c.cfg.Events.Eventf(w.Set, nil, corev1.EventTypeWarning, v1alpha1.ReasonFailedDelete, "Delete", "%s", telemetry.Note(err.Error()))
 	}
 	return err
 }

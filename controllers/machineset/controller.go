@@ -146,6 +146,9 @@ func (c *Controller) rest(ctx context.Context, w scale.World, verdict scale.Verd
 	if apierrors.IsNotFound(err) {
 		return 0, nil // its last finalizer is gone, and it with it
 	}
+	if reason, message := scale.News(w); reason != "" && err == nil && wait == 0 {
+		telemetry.Tell(c.cfg.Events, w.Set, reason, message)
+	}
 	return wait, err
 }
 

@@ -54,6 +54,9 @@ func rules() []rule {
 			{"target/a.go", "package target\nfunc f(err error) bool { return strings.Contains(err.Error(), \"gone\") }\n"},
 			{"target/a.go", "package target\nfunc f(o op) bool { return strings.HasPrefix(o.Description, \"Creating\") }\n"},
 		}},
+		{"Events are told in one way", eventsToldInOneWay, []snippet{
+			{"controllers/machine/a.go", "package machine\nfunc f() { recorder.Eventf(m, nil, \"Warning\", \"Reason\", \"Reconcile\", \"text\") }\n"},
+		}},
 		{"files are short", filesAreShort, []snippet{
 			{"target/a.go", "package target\n" + strings.Repeat("// more\n", maxFileLines)},
 		}},

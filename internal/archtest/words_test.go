@@ -78,6 +78,24 @@ func isMessage(e ast.Expr) bool {
 	return false
 }
 
+// eventsToldInOneWay: whether an Event is a warning follows from its reason, and what is too long for the API server is cut.
+func eventsToldInOneWay(files []goFile) (findings []string) {
+	for _, f := range files {
+		if f.isTest() || f.inside("telemetry") || f.inside("lab") {
+			continue
+		}
+		ast.Inspect(f.syntax, func(n ast.Node) bool {
+			if call, ok := n.(*ast.CallExpr); ok {
+				if method, ok := call.Fun.(*ast.SelectorExpr); ok && method.Sel.Name == "Eventf" {
+					findings = append(findings, f.at(call)+" records an Event: use telemetry.Tell")
+				}
+			}
+			return true
+		})
+	}
+	return findings
+}
+
 func filesAreShort(files []goFile) (findings []string) {
 	for _, f := range files {
 		if f.lines > maxFileLines && !f.isGenerated() {

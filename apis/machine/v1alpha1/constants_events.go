@@ -1,39 +1,68 @@
 package v1alpha1
 
-// Reasons of Events on MachineSets, beside ReasonFailedCreate and ReasonFailedDelete.
+// Reasons of Events on MachineSets and MachineDeployments, beside those that are reasons of conditions, too. What each means
+// stands in its row below.
 const (
-	// EventSuccessfulCreate says that a machine was created.
 	EventSuccessfulCreate = "SuccessfulCreate"
-	// EventSuccessfulDelete says that a machine was deleted.
 	EventSuccessfulDelete = "SuccessfulDelete"
-	// EventFrozeMachineSet says that the set may create no machines any more.
-	EventFrozeMachineSet = "FrozeMachineSet"
-	// EventUnfrozeMachineSet says that the set may create machines again.
-	EventUnfrozeMachineSet = "UnfrozeMachineSet"
-)
 
-// Reasons of Events on MachineDeployments, beside ReasonMachineSetCreateError.
-const (
-	// EventScalingMachineSet says that a MachineSet was scaled.
 	EventScalingMachineSet = "ScalingMachineSet"
-	// EventSelectingAll says that the selector is empty and nothing is done.
-	EventSelectingAll = "SelectingAll"
-	// EventRollbackRevisionNotFound says that there is no MachineSet of the revision to go back to.
-	EventRollbackRevisionNotFound = "DeploymentRollbackRevisionNotFound"
-	// EventRollbackTemplateUnchanged says that the revision to go back to is the current one.
-	EventRollbackTemplateUnchanged = "DeploymentRollbackTemplateUnchanged"
-	// EventRollback says that the deployment was rolled back.
-	EventRollback = "DeploymentRollback"
+	EventSelectingAll      = "SelectingAll"
 )
 
-// Names under which Events are recorded.
-const (
-	// EventSourceMachineDeployment records what happens to MachineDeployments.
-	EventSourceMachineDeployment = "machinedeployment-controller"
-	// EventSourceMachineSet records what happens to MachineSets.
-	EventSourceMachineSet = "machineset-controller"
-	// EventSourceMachine records what happens to Machines and Nodes.
-	EventSourceMachine = "machine-controller"
-	// EventSourceSafety records what the safety controller does.
-	EventSourceSafety = "machine-controller-manager"
-)
+func machineSetEvents() []EventReason {
+	set := []string{"MachineSet"}
+	return []EventReason{
+		{
+			EventSuccessfulCreate, false, set,
+			"The set has made Machines. The message says how many.",
+			"",
+		},
+		{
+			EventSuccessfulDelete, false, set,
+			"The set has deleted Machines. The message says how many.",
+			"",
+		},
+		{
+			ReasonFailedCreate, true, set,
+			"The API server refused a Machine of the set. It comes once, however often that is tried.",
+			"The message is the API server's: a quota of the namespace, a webhook, or a template that breaks a rule.",
+		},
+		{
+			ReasonFailedDelete, true, set,
+			"The API server refused to delete a Machine of the set. It comes once, however often that is tried.",
+			"The message is the API server's, mostly a webhook's or an admission policy's.",
+		},
+	}
+}
+
+func machineDeploymentEvents() []EventReason {
+	deployment := []string{"MachineDeployment"}
+	return []EventReason{
+		{
+			EventScalingMachineSet, false, deployment,
+			"A MachineSet of the deployment gets another number of replicas.",
+			"",
+		},
+		{
+			ReasonMachineSetCreateError, true, deployment,
+			"The API server refused the MachineSet of a new template. It comes once, however often that is tried.",
+			"The message is the API server's. The condition `Progressing` is False until it takes the set.",
+		},
+		{
+			EventSelectingAll, true, deployment,
+			"The selector is empty, so it would claim everybody's machines, and nothing is done.",
+			"Give it the labels of the template.",
+		},
+		{
+			ReasonSelectorMatchesNothing, true, deployment,
+			"The selector does not match the labels of the template, so machines would not be found again, and nothing is done.",
+			"Correct one of the two.",
+		},
+		{
+			ReasonInvalidSpec, true, deployment,
+			"The spec breaks a rule, and nothing is done.",
+			"The message names the field.",
+		},
+	}
+}

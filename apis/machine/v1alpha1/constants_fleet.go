@@ -82,9 +82,3 @@ const (
 	AnnotationFence    = FleetDomain + "fence"
 	AnnotationTakeOver = FleetDomain + "take-over"
 )
-
-// EventNotAlone on a root says that somebody else holds the Leases of its namespace, so that it is not served.
-const EventNotAlone = "NotAlone"
-
-// EventSlotUnowned on a root says that nobody has held its slot for some time, so that it is not looked after.
-const EventSlotUnowned = "SlotUnowned"

@@ -1,21 +1,66 @@
 package v1alpha1
 
-// Reasons of Events on Machines. Machine Controller Manager has no Events on Machines; these are ours.
+// Reasons of Events on Machines. Machine Controller Manager has no Events on Machines; these are ours. What each means stands
+// in its row below.
 const (
-	// EventCreateFailed says why a machine has no VM, or no Node of its own. It comes once for each error code, however often the
-	// creation is tried.
-	EventCreateFailed = "CreateFailed"
-	// EventJoined says that the Node has joined and is healthy.
-	EventJoined = "Joined"
-	// EventJoinTimedOut says that no healthy Node appeared within the creation timeout.
-	EventJoinTimedOut = "JoinTimedOut"
-	// EventNodeUnhealthy says that the Node has become unhealthy, or is missing.
+	EventCreateFailed  = "CreateFailed"
+	EventJoined        = "Joined"
+	EventJoinTimedOut  = "JoinTimedOut"
 	EventNodeUnhealthy = "NodeUnhealthy"
-	// EventNodeHealthy says that the Node is healthy again.
-	EventNodeHealthy = "NodeHealthy"
-	// EventNodeDeleted says that the machine is deleted because somebody deleted its Node.
-	EventNodeDeleted = "NodeDeleted"
-	// EventDeleteFailed says why the VM could not be removed. It comes once for each error code, however often the
-	// deletion is tried.
-	EventDeleteFailed = "DeleteFailed"
+	EventNodeHealthy   = "NodeHealthy"
+	EventNodeDeleted   = "NodeDeleted"
+	EventDeleteFailed  = "DeleteFailed"
+	EventSlotUnowned   = "SlotUnowned"
+	EventNotAlone      = "NotAlone"
 )
+
+func machineEvents() []EventReason {
+	machine, roots := []string{"Machine"}, []string{"MachineDeployment", "MachineSet", "Machine"}
+	return []EventReason{
+		{
+			EventCreateFailed, true, machine,
+			"The machine has no VM, or a VM whose Node cannot join. It comes once for each error code, however often the creation is tried.",
+			"The message says why, `status.lastOperation` has it as well: see [CrashLoopBackOff](troubleshooting.md#a-machine-is-in-crashloopbackoff).",
+		},
+		{
+			EventJoined, false, machine,
+			"The Node has joined and is healthy for the first time.",
+			"",
+		},
+		{
+			EventJoinTimedOut, true, machine,
+			"No healthy Node appeared within the creation timeout. The machine fails, and its MachineSet replaces it.",
+			"See [Pending](troubleshooting.md#a-machine-stays-in-pending).",
+		},
+		{
+			EventNodeUnhealthy, true, machine,
+			"The Node of a machine that was running has become unhealthy, or is missing. The message names the condition.",
+			"Look at the Node, and at its VM.",
+		},
+		{
+			EventNodeHealthy, false, machine,
+			"The Node is healthy again.",
+			"",
+		},
+		{
+			EventNodeDeleted, false, machine,
+			"Somebody has deleted the Node, and the machine goes with it.",
+			"To take a machine out of service, delete the Machine instead.",
+		},
+		{
+			EventDeleteFailed, true, machine,
+			"The VM of a machine that is to go could not be removed. It comes once for each error code, however often the deletion is tried.",
+			"The message says why: see [Terminating](troubleshooting.md#a-machine-stays-in-terminating).",
+		},
+		{
+			EventNotAlone, true, roots,
+			"Somebody else holds the Leases of the namespace, so that it is not served. It comes once for each holder.",
+			"The message names the holder: stop it, or keep the fleet out of the namespace; see [taking over](operations/take-over.md).",
+		},
+		{
+			EventSlotUnowned, true, roots,
+			"No replica has held the object's slot for 30 s, so nothing is done about it and what is below it. It comes once for each time that the slot is left.",
+			"See [a slot has no holder](operations/fleet.md#a-slot-has-no-holder).",
+		},
+	}
+}

@@ -229,7 +229,7 @@ func failCreate(w World, m *v1alpha1.Machine, code driver.Code, message string) 
 	})
 	v := Verdict{Do: Rest, Machine: m}
 	if !known {
-		v.Event = &Event{Reason: v1alpha1.EventCreateFailed, Warning: true, Message: message}
+		v.Event = &Event{Reason: v1alpha1.EventCreateFailed, Message: message}
 	}
 	if givenUp {
 		return v

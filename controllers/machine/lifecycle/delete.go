@@ -118,7 +118,7 @@ func failDelete(w World, code driver.Code, message string) Verdict {
 	})
 	v := Verdict{Do: Rest, Machine: m}
 	if !known {
-		v.Event = &Event{Reason: v1alpha1.EventDeleteFailed, Warning: true, Message: message}
+		v.Event = &Event{Reason: v1alpha1.EventDeleteFailed, Message: message}
 	}
 	if w.Failure == nil {
 		if w.Secret.Missing != "" {

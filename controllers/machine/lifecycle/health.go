@@ -93,7 +93,7 @@ func waitForNode(w World, m *v1alpha1.Machine) Verdict {
 		Type: v1alpha1.MachineOperationCreate, State: v1alpha1.MachineStateFailed,
 		ErrorCode: driver.DeadlineExceeded.String(), Description: message,
 	})
-	return Verdict{Do: Rest, Machine: m, Event: &Event{Reason: v1alpha1.EventJoinTimedOut, Warning: true, Message: message}}
+	return Verdict{Do: Rest, Machine: m, Event: &Event{Reason: v1alpha1.EventJoinTimedOut, Message: message}}
 }
 
 // isOverdue says that the machine has waited for its Node for as long as it may.
@@ -124,7 +124,7 @@ func becameUnhealthy(w World, m *v1alpha1.Machine, message string) Verdict {
 	setOperation(w, m, v1alpha1.LastOperation{
 		Type: v1alpha1.MachineOperationHealthCheck, State: v1alpha1.MachineStateProcessing, Description: message,
 	})
-	return Verdict{Do: Rest, Machine: m, Event: &Event{Reason: v1alpha1.EventNodeUnhealthy, Warning: true, Message: message}}
+	return Verdict{Do: Rest, Machine: m, Event: &Event{Reason: v1alpha1.EventNodeUnhealthy, Message: message}}
 }
 
 func becameHealthy(w World, m *v1alpha1.Machine) Verdict {

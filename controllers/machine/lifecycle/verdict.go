@@ -54,10 +54,8 @@ type Verdict struct {
 
 // Event is something that a user should see on the machine.
 type Event struct {
-	// Reason in one word, one of the constants of the API.
-	Reason string
-	// Warning is true when something is wrong.
-	Warning bool
+	// Reason is one of v1alpha1.EventReasons, which also says whether something is wrong.
+	Reason  string
 	Message string
 }
 

@@ -297,7 +297,7 @@ func invalid(w World, reason, problem string) Verdict {
 	})
 	v := Verdict{Do: Rest, Deployment: d}
 	if changed {
-		event := Event{Reason: reason, Warning: true, Message: message}
+		event := Event{Reason: reason, Message: message}
 		if reason == v1alpha1.ReasonSelectorMatchesEverything {
 			event.Reason = v1alpha1.EventSelectingAll
 		}

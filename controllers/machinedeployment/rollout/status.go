@@ -16,10 +16,17 @@ func finish(w World, newSet *v1alpha1.MachineSet) Verdict {
 	d := w.Deployment.DeepCopy()
 	d.Status = status(w, newSet)
 	v := Verdict{Do: Rest, Deployment: d}
-	if w.Done.CreateError != "" {
-		v.Events = []Event{{Reason: v1alpha1.ReasonMachineSetCreateError, Warning: true, Message: w.Done.CreateError}}
+	if w.Done.CreateError != "" && !isKnownToFail(w.Deployment) {
+		v.Events = []Event{{Reason: v1alpha1.ReasonMachineSetCreateError, Message: w.Done.CreateError}}
 	}
 	return v
+}
+
+// isKnownToFail says that the status tells already that the new set cannot be made.
+func isKnownToFail(d *v1alpha1.MachineDeployment) bool {
+	return slices.ContainsFunc(d.Status.Conditions, func(c v1alpha1.MachineDeploymentCondition) bool {
+		return c.Type == v1alpha1.MachineDeploymentProgressing && c.Status == corev1.ConditionFalse && c.Reason == v1alpha1.ReasonMachineSetCreateError
+	})
 }
 
 // status works out the deployment's status from its sets.

@@ -72,7 +72,7 @@ type Verdict struct {
 
 // Event is something that a user should see on the deployment.
 type Event struct {
+	// Reason is one of v1alpha1.EventReasons.
 	Reason  string
-	Warning bool
 	Message string
 }

@@ -75,6 +75,23 @@ func setReplicaFailure(w World, s *v1alpha1.MachineSetStatus, firstProblem *v1al
 	setCondition(w, s, condition)
 }
 
+// News says what the user is to be told of the API server's refusals in this pass, when the status is written. The reason is
+// "" when there was none, or the status tells of one already.
+func News(w World) (reason, message string) {
+	switch {
+	case w.Done.CreateError != "":
+		reason, message = v1alpha1.ReasonFailedCreate, w.Done.CreateError
+	case w.Done.DeleteError != "":
+		reason, message = v1alpha1.ReasonFailedDelete, w.Done.DeleteError
+	}
+	if slices.ContainsFunc(w.Set.Status.Conditions, func(c v1alpha1.MachineSetCondition) bool {
+		return c.Type == v1alpha1.MachineSetReplicaFailure && c.Status == corev1.ConditionTrue && c.Reason == reason
+	}) {
+		return "", ""
+	}
+	return reason, message
+}
+
 // setCondition puts a condition into the status; the time of transition is kept while the status is.
 func setCondition(w World, s *v1alpha1.MachineSetStatus, c v1alpha1.MachineSetCondition) {
 	c.LastTransitionTime = metav1.NewTime(w.Now)
