@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"testing"
 
@@ -9,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	metadatafake "k8s.io/client-go/metadata/fake"
+	clienttesting "k8s.io/client-go/testing"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 )
@@ -40,13 +42,21 @@ func TestRootsOfASlotThatNobodyHoldsAreTold(t *testing.T) {
 		t.Fatal(err)
 	}
 	var got told
-	u := &unowned{
-		metadata: metadatafake.NewSimpleMetadataClient(scheme,
-			object("MachineDeployment", "d", "3"), object("MachineDeployment", "held", "4"),
-			object("MachineSet", "d-set", "3", "d"), object("MachineSet", "alone", "3"),
-			object("Machine", "d-set-m", "3", "d-set"), object("Machine", "alone", "5"), object("Machine", "held", "33"),
-		),
-		events: &got, leaseOf: func(slot string) string { return "fleet-slot-" + slot },
+	client := metadatafake.NewSimpleMetadataClient(scheme,
+		object("MachineDeployment", "d", "3"), object("MachineDeployment", "held", "4"),
+		object("MachineSet", "d-set", "3", "d"), object("MachineSet", "alone", "3"),
+		object("Machine", "d-set-m", "3", "d-set"), object("Machine", "alone", "5"), object("Machine", "held", "33"),
+	)
+	failures := 100 // of the last list: those who were told of by the others are not told again and again
+	client.PrependReactor("list", "machines", func(clienttesting.Action) (bool, runtime.Object, error) {
+		failures--
+		return failures >= 0, nil, errors.New("not now")
+	})
+	u := &unowned{metadata: client, events: &got, leaseOf: func(slot string) string { return "fleet-slot-" + slot }}
+	for failures > 0 {
+		if err := u.tell(t.Context(), []int{3, 5}); err == nil {
+			t.Error("the list failed, and nobody says so")
+		}
 	}
 	if err := u.tell(t.Context(), []int{3, 5}); err != nil {
 		t.Fatal(err)

@@ -1,0 +1,100 @@
+package machine
+
+import (
+	"regexp"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
+	"github.com/machine-controller-fleet/machine-controller-fleet/driver"
+)
+
+func ops(calls []testCall) (names []driver.Op) {
+	for _, call := range calls {
+		names = append(names, call.op)
+	}
+	return names
+}
+
+func TestALifeFromEndToEnd(t *testing.T) {
+	onBench(t, func(b *bench) {
+		b.create()
+		if took := b.becomes(v1alpha1.MachineRunning, time.Minute); took > bootTime {
+			t.Errorf("it took %s to run, the VM boots in %s", took, bootTime)
+		}
+		calls := b.cloud.log("")
+		if want := []driver.Op{driver.OpStatus, driver.OpCreate, driver.OpInitialize}; !slices.Equal(ops(calls), want) {
+			t.Errorf("calls %v, want %v", ops(calls), want)
+		}
+		if !regexp.MustCompile(`^join [a-z0-9]{6}\.[a-z0-9]{16} as m$`).MatchString(calls[1].userData) {
+			t.Errorf("user data %q", calls[1].userData)
+		}
+		if left := b.left(); !slices.Equal(left, []string{"Node m"}) {
+			t.Errorf("in the target cluster are %v, want the Node, and no token any more", left)
+		}
+		b.delete()
+		b.pass(time.Second)
+		if now, ever := b.cloud.counts(); b.get() != nil || now != 0 || ever != 1 || len(b.left()) > 0 {
+			t.Errorf("left: machine %v, %d of %d VMs, %v", b.get(), now, ever, b.left())
+		}
+	})
+}
+
+// Nobody knows of a VM that its driver cannot look for, but the driver itself.
+func TestADriverThatCannotLookForVMs(t *testing.T) {
+	cannotLook := func(op driver.Op) *testFault {
+		if op == driver.OpStatus {
+			return &testFault{code: driver.Unimplemented}
+		}
+		return nil
+	}
+	for name, tc := range map[string]struct {
+		also   testFault
+		op     driver.Op
+		before time.Duration // the machine is deleted after that; 0 means when it runs
+	}{
+		"all goes well":        {op: "none"},
+		"the create times out": {testFault{code: driver.DeadlineExceeded, takesEffect: true}, driver.OpCreate, 2 * time.Second},
+		"the VM is not set up": {testFault{code: driver.Internal}, driver.OpInitialize, 2 * time.Second},
+	} {
+		t.Run(name, func(t *testing.T) {
+			onBench(t, func(b *bench) {
+				b.cloud.fault = func(op driver.Op) *testFault {
+					if op == tc.op {
+						return &tc.also
+					}
+					return cannotLook(op)
+				}
+				b.create(patient)
+				b.pass(tc.before)
+				if tc.before == 0 {
+					b.becomes(v1alpha1.MachineRunning, time.Minute)
+				}
+				b.takeOver(0) // what is not written down is not known
+				b.delete()
+				b.pass(time.Minute)
+				if now, ever := b.cloud.counts(); b.get() != nil || now != 0 || ever != 1 || len(b.left()) > 0 {
+					t.Errorf("left: machine %v, %d of %d VMs, %v", b.get(), now, ever, b.left())
+				}
+			})
+		})
+	}
+}
+
+// A machine that goes before its VM has joined takes the token along.
+func TestATokenGoesWithItsMachine(t *testing.T) {
+	onBench(t, func(b *bench) {
+		b.cloud.made = func(*testVM) {} // it never boots
+		b.create()
+		b.becomes(v1alpha1.MachinePending, time.Minute)
+		if left := b.left(); len(left) != 1 {
+			t.Errorf("in the target cluster are %v, want the token", left)
+		}
+		b.delete()
+		b.pass(time.Second)
+		if b.get() != nil || len(b.left()) > 0 {
+			t.Errorf("left: machine %v, %v", b.get(), b.left())
+		}
+	})
+}

@@ -1,0 +1,147 @@
+package machine
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
+	"github.com/machine-controller-fleet/machine-controller-fleet/driver"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/apitest"
+)
+
+// manyTimes is how often something is tried that is told once.
+const manyTimes = 100
+
+// plays have each Event of a Machine told, and then have whatever led to it happen again, manyTimes.
+var plays = map[string]func(b *bench){
+	v1alpha1.EventCreateFailed: func(b *bench) {
+		b.cloud.fails(testFault{code: driver.Internal}, driver.OpCreate)
+		b.create(patient)
+		b.tries(driver.OpCreate)
+	},
+	v1alpha1.EventDeleteFailed: func(b *bench) {
+		b.create()
+		b.becomes(v1alpha1.MachineRunning, time.Minute)
+		b.cloud.fails(testFault{code: driver.Unavailable}, driver.OpDelete)
+		b.delete()
+		b.tries(driver.OpDelete)
+	},
+	v1alpha1.EventJoined: func(b *bench) {
+		b.create()
+		b.becomes(v1alpha1.MachineRunning, time.Minute)
+		b.touches()
+	},
+	v1alpha1.EventJoinTimedOut: func(b *bench) {
+		b.cloud.made = func(*testVM) {} // it never boots
+		b.create()
+		b.becomes(v1alpha1.MachineFailed, time.Hour)
+		b.touches()
+	},
+	v1alpha1.EventNodeUnhealthy: func(b *bench) {
+		b.create()
+		b.becomes(v1alpha1.MachineRunning, time.Minute)
+		b.setReady(corev1.ConditionFalse)
+		b.becomes(v1alpha1.MachineUnknown, time.Second)
+		b.touches()
+	},
+	v1alpha1.EventNodeHealthy: func(b *bench) {
+		b.create()
+		b.becomes(v1alpha1.MachineRunning, time.Minute)
+		b.setReady(corev1.ConditionUnknown)
+		b.becomes(v1alpha1.MachineUnknown, time.Second)
+		b.setReady(corev1.ConditionTrue)
+		b.becomes(v1alpha1.MachineRunning, time.Second)
+		b.touches()
+	},
+	v1alpha1.EventNodeDeleted: func(b *bench) {
+		b.create()
+		b.becomes(v1alpha1.MachineRunning, time.Minute)
+		refused := 0
+		b.server.Refuse(func(r apitest.Request) error {
+			if r.Verb == "delete" && refused < manyTimes {
+				refused++
+				return errors.New("not now")
+			}
+			return nil
+		})
+		node, err := b.target.CoreV1().Nodes().Get(b.Context(), "m", metav1.GetOptions{})
+		b.must(err)
+		node.DeletionTimestamp = &metav1.Time{Time: time.Now()}
+		b.setNode(node)
+		b.pass(manyTimes * 2 * time.Minute)
+		if refused < manyTimes || b.get() != nil {
+			b.Errorf("the deletion was refused %d times, and the machine is %v", refused, b.get())
+		}
+	},
+}
+
+// toldByOthers are Events of Machines that another package tells: cmd/machine-controller-fleet.
+var toldByOthers = []string{v1alpha1.EventNotAlone, v1alpha1.EventSlotUnowned}
+
+// tries waits until the cloud was asked manyTimes.
+func (b *bench) tries(op driver.Op) {
+	b.Helper()
+	b.pass(manyTimes * 3 * time.Minute)
+	if tried := len(b.cloud.log(op)); tried < manyTimes {
+		b.Errorf("tried %d times, want %d", tried, manyTimes)
+	}
+}
+
+// touches has the machine looked at manyTimes, by process after process.
+func (b *bench) touches() {
+	b.Helper()
+	for i := range manyTimes {
+		if i%10 == 9 {
+			b.takeOver(time.Second)
+		}
+		_, err := b.server.Client().Machines("n").Patch(b.Context(), "m", types.MergePatchType,
+			fmt.Appendf(nil, `{"metadata":{"annotations":{"touched":"%d"}}}`, i), metav1.PatchOptions{})
+		b.must(err)
+		b.pass(time.Minute)
+	}
+}
+
+// TestEachEventIsToldOnce plays what leads to each Event of a Machine, and a hundred times more than once.
+func TestEachEventIsToldOnce(t *testing.T) {
+	for _, row := range v1alpha1.EventReasons() {
+		if !slices.Contains(row.On, "Machine") || slices.Contains(toldByOthers, row.Reason) {
+			continue
+		}
+		t.Run(row.Reason, func(t *testing.T) {
+			play, known := plays[row.Reason]
+			if !known {
+				t.Fatal("a reason without a play: add what leads to it to plays")
+			}
+			onBench(t, func(b *bench) {
+				play(b)
+				if n := b.told.Count(row); n != 1 {
+					t.Errorf("told %d times, want once; all that was told: %v", n, b.told.List())
+				}
+			})
+		})
+	}
+}
+
+// TestAHundredFailuresOfThreeKindsAreToldThreeTimes has the cloud fail in one way after the other.
+func TestAHundredFailuresOfThreeKindsAreToldThreeTimes(t *testing.T) {
+	onBench(t, func(b *bench) {
+		codes := []driver.Code{driver.Internal, driver.Unavailable, driver.DeadlineExceeded}
+		next := 0
+		b.cloud.fault = func(driver.Op) *testFault {
+			next++
+			return &testFault{code: codes[next%len(codes)]}
+		}
+		b.create(patient)
+		b.tries(driver.OpStatus)
+		if want := slices.Repeat([]string{"Warning " + v1alpha1.EventCreateFailed}, len(codes)); !slices.Equal(b.told.List(), want) {
+			t.Errorf("told %v, want %v", b.told.List(), want)
+		}
+	})
+}

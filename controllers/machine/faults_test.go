@@ -1,0 +1,212 @@
+package machine
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
+	"github.com/machine-controller-fleet/machine-controller-fleet/driver"
+)
+
+// outage is how long a cloud fails in these tests, but for quota, which is asked for every ten minutes only.
+func outage(code driver.Code) time.Duration {
+	if code == driver.ResourceExhausted {
+		return 35 * time.Minute
+	}
+	return 10 * time.Minute
+}
+
+// attempts are the times, counted from the first, at which a cloud that fails with a code is asked in an outage.
+func attempts(code driver.Code) []time.Duration {
+	if code == driver.ResourceExhausted {
+		return []time.Duration{0, 10 * time.Minute, 20 * time.Minute, 30 * time.Minute}
+	}
+	return []time.Duration{0, 5 * time.Second, 15 * time.Second, 35 * time.Second, 75 * time.Second, 155 * time.Second, 315 * time.Second, 495 * time.Second}
+}
+
+// longestStep is the longest wait for the next attempt, at the end of such an outage.
+func longestStep(code driver.Code) time.Duration {
+	if code == driver.ResourceExhausted {
+		return 10 * time.Minute
+	}
+	return 3 * time.Minute
+}
+
+// failedAt returns when calls failed, counted from the first of them.
+func failedAt(calls []testCall) (at []time.Duration) {
+	for _, call := range calls {
+		if call.failed {
+			at = append(at, call.at.Sub(calls[0].at))
+		}
+	}
+	return at
+}
+
+// harmless says that an error says what the cloud is asked for: that there is no VM, or nothing to set up.
+func harmless(op driver.Op, code driver.Code) bool {
+	switch op { //nolint:exhaustive // the others have no such answer
+	case driver.OpStatus:
+		return code == driver.NotFound || code == driver.Unimplemented || code == driver.Uninitialized
+	case driver.OpInitialize:
+		return code == driver.Unimplemented
+	case driver.OpDelete:
+		return code == driver.NotFound
+	}
+	return false
+}
+
+// TestCloudFails has each call fail in each way for a while, without effect and with it. There is one VM all the time or,
+// in the end, none; the cloud is asked less and less often; the machine says why, without a gap; and it goes on soon after.
+func TestCloudFails(t *testing.T) {
+	for _, code := range driver.Codes() {
+		for _, op := range []driver.Op{driver.OpStatus, driver.OpCreate, driver.OpInitialize, driver.OpDelete} {
+			if code == driver.OK || harmless(op, code) {
+				continue
+			}
+			for _, takesEffect := range []bool{false, true} {
+				if takesEffect && op == driver.OpStatus {
+					continue
+				}
+				t.Run(fmt.Sprintf("%s/%s/effect=%t", code, op, takesEffect), func(t *testing.T) {
+					onBench(t, func(b *bench) { b.outlasts(op, testFault{code: code, takesEffect: takesEffect}) })
+				})
+			}
+		}
+	}
+}
+
+// outlasts has the calls of an operation fail, and then work again.
+func (b *bench) outlasts(op driver.Op, fault testFault) {
+	b.Helper()
+	deletes := op == driver.OpDelete
+	want := v1alpha1.MachineOperationCreate
+	if deletes {
+		want = v1alpha1.MachineOperationDelete
+		b.create(patient)
+		b.becomes(v1alpha1.MachineRunning, time.Minute)
+	}
+	b.cloud.fails(fault, op)
+	if deletes {
+		b.delete()
+	} else {
+		b.create(patient)
+	}
+	if fault.takesEffect && (op == driver.OpCreate || op == driver.OpInitialize) { // the next attempt sees what the first has done
+		b.becomes(v1alpha1.MachineRunning, attempts(fault.code)[1]+bootTime)
+		if now, ever := b.cloud.counts(); now != 1 || ever != 1 || len(b.cloud.log(op)) != 1 {
+			b.Errorf("there are %d VMs of %d that were made, with %d calls; want one", now, ever, len(b.cloud.log(op)))
+		}
+		return
+	}
+	const look = 5 * time.Second
+	for range outage(fault.code) / look {
+		b.pass(look)
+		last := b.get().Status.LastOperation
+		if last.Type != want || last.State != v1alpha1.MachineStateFailed || last.ErrorCode != fault.code.String() {
+			b.Fatalf("the last operation is %+v, want a failed %s with %s", last, want, fault.code)
+		}
+	}
+	if diff := cmp.Diff(attempts(fault.code), failedAt(b.cloud.log(op))); diff != "" {
+		b.Errorf("attempts (-want +got):\n%s", diff)
+	}
+	b.cloud.works()
+	if deletes {
+		b.pass(longestStep(fault.code))
+		if now, _ := b.cloud.counts(); b.get() != nil || now != 0 || len(b.left()) > 0 {
+			b.Errorf("left: machine %v, %d VMs, %v", b.get(), now, b.left())
+		}
+	} else {
+		b.becomes(v1alpha1.MachineRunning, longestStep(fault.code)+bootTime)
+		if now, ever := b.cloud.counts(); now != 1 || ever != 1 {
+			b.Errorf("there are %d VMs of %d that were made, want one", now, ever)
+		}
+		if _, waits := b.get().Annotations[v1alpha1.AnnotationBackoff]; waits {
+			b.Errorf("the cloud works, and the machine is still to wait: %v", b.get().Annotations)
+		}
+	}
+}
+
+// TestCloudThrottles has the cloud ask for more time than it would be given, until it would be given more.
+func TestCloudThrottles(t *testing.T) {
+	onBench(t, func(b *bench) {
+		b.cloud.fails(testFault{code: driver.Unavailable, retryAfter: 45 * time.Second})
+		b.create(patient)
+		b.pass(10 * time.Minute)
+		want := []time.Duration{0, 45 * time.Second, 90 * time.Second, 135 * time.Second, 180 * time.Second, 260 * time.Second, 420 * time.Second, 600 * time.Second}
+		if diff := cmp.Diff(want, failedAt(b.cloud.log(""))); diff != "" {
+			t.Errorf("attempts (-want +got):\n%s", diff)
+		}
+		b.cloud.works()
+		b.becomes(v1alpha1.MachineRunning, 3*time.Minute+bootTime)
+	})
+}
+
+// TestTheWaitSurvivesAHandOver has process after process go on with one machine that the cloud has no room for.
+func TestTheWaitSurvivesAHandOver(t *testing.T) {
+	onBench(t, func(b *bench) {
+		b.cloud.fails(testFault{code: driver.ResourceExhausted}, driver.OpCreate)
+		b.create(patient)
+		b.pass(4 * time.Minute)
+		b.takeOver(15 * time.Second)
+		b.pass(7 * time.Minute) // 11:15, the second attempt was due at 10:00
+		b.cloud.fails(testFault{code: driver.ResourceExhausted, retryAfter: 25 * time.Minute}, driver.OpCreate)
+		b.pass(8 * time.Minute) // 19:15
+		b.takeOver(time.Minute) // nobody was there when the third attempt was due, at 20:00
+		b.pass(time.Second)     // it came at 20:15, and the cloud wants to be left alone until 45:15
+		b.takeOver(time.Minute)
+		b.pass(20 * time.Minute)
+		b.takeOver(0)
+		b.pass(5 * time.Minute)
+		want := []time.Duration{0, 10 * time.Minute, 20*time.Minute + 15*time.Second, 45*time.Minute + 15*time.Second}
+		if diff := cmp.Diff(want, failedAt(b.cloud.log(driver.OpCreate))); diff != "" {
+			t.Errorf("attempts (-want +got):\n%s", diff)
+		}
+	})
+}
+
+// TestAnotherClassIsTriedAtOnce has a user mend what the cloud refuses, while somebody looks and while nobody does.
+func TestAnotherClassIsTriedAtOnce(t *testing.T) {
+	for name, attended := range map[string]bool{"while the process lives": true, "between two processes": false} {
+		t.Run(name, func(t *testing.T) {
+			onBench(t, func(b *bench) {
+				b.cloud.fails(testFault{code: driver.InvalidArgument}, driver.OpStatus)
+				b.create(patient)
+				b.pass(10 * time.Minute) // the next attempt is due at 11:15
+				tried := len(b.cloud.log(driver.OpStatus))
+				b.takeOver(0)
+				b.pass(time.Second)
+				if got := len(b.cloud.log(driver.OpStatus)); got != tried {
+					t.Error("nothing has changed, and the cloud is asked again")
+				}
+				b.cloud.works()
+				if !attended {
+					b.end()
+				}
+				b.patchClass(`{"providerSpec":{"mended":true}}`)
+				if !attended {
+					b.start()
+				}
+				b.becomes(v1alpha1.MachineRunning, bootTime)
+			})
+		})
+	}
+}
+
+func TestAVMThatCannotBeSetUpIsNotMadeAgain(t *testing.T) {
+	onBench(t, func(b *bench) {
+		b.cloud.fails(testFault{code: driver.Internal}, driver.OpInitialize)
+		b.create(patient)
+		b.pass(time.Minute)
+		if m := b.get(); m.Spec.ProviderID == "" || m.Status.CurrentStatus.Phase != v1alpha1.MachineCrashLoopBackOff {
+			t.Errorf("the VM is not written down, or the phase is wrong: %+v", m)
+		}
+		b.cloud.works()
+		b.becomes(v1alpha1.MachineRunning, time.Minute)
+		if creates := b.cloud.log(driver.OpCreate); len(creates) != 1 {
+			t.Errorf("%d creates, want one", len(creates))
+		}
+	})
+}

@@ -1,0 +1,150 @@
+package machinedeployment
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/klog/v2"
+	"k8s.io/utils/clock"
+
+	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/apitest"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/objects"
+)
+
+// manyTimes is how often something is tried that is told once.
+const manyTimes = 100
+
+// bench is a whole controller before an API server in memory, in a bubble, where time passes when everybody rests.
+type bench struct {
+	*testing.T
+
+	server *apitest.Server
+	told   *apitest.EventLog
+}
+
+func onBench(t *testing.T, test func(b *bench)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		b := &bench{T: t, server: apitest.New(time.Now), told: &apitest.EventLog{}}
+		view := objects.NewView()
+		c, err := New(Config{Machines: b.server.Client(), Metadata: b.server.Metadata(), View: view, Events: b.told, Clock: clock.RealClock{}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		b.server.ShowIn(view)
+		ctx, end := context.WithCancel(klog.NewContext(t.Context(), klog.Logger{})) // what fails here is meant to
+		go c.Run(ctx)
+		defer end()
+		test(b)
+	})
+}
+
+// create makes a MachineDeployment of two machines.
+func (b *bench) create(change ...func(*v1alpha1.MachineDeploymentSpec)) {
+	b.Helper()
+	labels := map[string]string{v1alpha1.LabelName: "d"}
+	d := &v1alpha1.MachineDeployment{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: "d", Labels: map[string]string{v1alpha1.LabelSlot: "7"}},
+		Spec: v1alpha1.MachineDeploymentSpec{
+			Replicas: 2, Selector: &metav1.LabelSelector{MatchLabels: labels},
+			Strategy: v1alpha1.MachineDeploymentStrategy{Type: v1alpha1.RecreateMachineDeploymentStrategyType},
+			Template: v1alpha1.MachineTemplateSpec{
+				ObjectMeta: metav1.ObjectMeta{Labels: labels},
+				Spec:       v1alpha1.MachineSpec{Class: v1alpha1.ClassSpec{Kind: "MachineClass", Name: "c"}},
+			},
+		},
+	}
+	for _, f := range change {
+		f(&d.Spec)
+	}
+	if _, err := b.server.Client().MachineDeployments("n").Create(b.Context(), d, metav1.CreateOptions{}); err != nil {
+		b.Fatal(err)
+	}
+	b.pass(time.Minute)
+}
+
+func (b *bench) pass(d time.Duration) {
+	time.Sleep(d)
+	synctest.Wait()
+}
+
+func (b *bench) patch(format string, args ...any) {
+	b.Helper()
+	_, err := b.server.Client().MachineDeployments("n").Patch(b.Context(), "d", types.MergePatchType, fmt.Appendf(nil, format, args...), metav1.PatchOptions{})
+	if err != nil {
+		b.Fatal(err)
+	}
+}
+
+// touches has the deployment looked at manyTimes.
+func (b *bench) touches() {
+	b.Helper()
+	for i := range manyTimes {
+		b.patch(`{"metadata":{"annotations":{"touched":"%d"}}}`, i)
+		b.pass(time.Minute)
+	}
+}
+
+// plays have each Event of a MachineDeployment told, and then have whatever led to it happen again, manyTimes.
+var plays = map[string]func(b *bench){
+	v1alpha1.EventScalingMachineSet: func(b *bench) {
+		b.create() // from none to two
+		b.touches()
+	},
+	v1alpha1.ReasonMachineSetCreateError: func(b *bench) {
+		tried := 0
+		b.server.Refuse(func(r apitest.Request) error {
+			if r.Verb != "create" || r.Resource != "machinesets" {
+				return nil
+			}
+			tried++
+			return errors.New("not now")
+		})
+		b.create()
+		b.pass(manyTimes * 2 * time.Minute)
+		if tried < manyTimes {
+			b.Errorf("tried %d times, want %d", tried, manyTimes)
+		}
+	},
+	v1alpha1.EventSelectingAll: func(b *bench) {
+		b.create(func(d *v1alpha1.MachineDeploymentSpec) { d.Selector = &metav1.LabelSelector{} })
+		b.touches()
+	},
+	v1alpha1.ReasonSelectorMatchesNothing: func(b *bench) {
+		b.create(func(d *v1alpha1.MachineDeploymentSpec) { d.Selector = nil })
+		b.touches()
+	},
+	v1alpha1.ReasonInvalidSpec: func(b *bench) {
+		b.create(func(d *v1alpha1.MachineDeploymentSpec) { d.Strategy.Type = "Hope" })
+		b.touches()
+	},
+}
+
+// TestEachEventIsToldOnce plays what leads to each Event of a MachineDeployment, and a hundred times more than once.
+func TestEachEventIsToldOnce(t *testing.T) {
+	for _, row := range v1alpha1.EventReasons() {
+		if !slices.Equal(row.On, []string{"MachineDeployment"}) {
+			continue
+		}
+		t.Run(row.Reason, func(t *testing.T) {
+			play, known := plays[row.Reason]
+			if !known {
+				t.Fatal("a reason without a play: add what leads to it to plays")
+			}
+			onBench(t, func(b *bench) {
+				play(b)
+				if n := b.told.Count(row); n != 1 {
+					t.Errorf("told %d times, want once; all that was told: %v", n, b.told.List())
+				}
+			})
+		})
+	}
+}

@@ -1,0 +1,148 @@
+package machineset
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/klog/v2"
+	"k8s.io/utils/clock"
+
+	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/apitest"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/objects"
+)
+
+// manyTimes is how often something is tried that is told once.
+const manyTimes = 100
+
+// bench is a whole controller before an API server in memory, in a bubble, where time passes when everybody rests.
+type bench struct {
+	*testing.T
+
+	server *apitest.Server
+	told   *apitest.EventLog
+}
+
+func onBench(t *testing.T, test func(b *bench)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		b := &bench{T: t, server: apitest.New(time.Now), told: &apitest.EventLog{}}
+		view := objects.NewView()
+		c, err := New(Config{Machines: b.server.Client(), Metadata: b.server.Metadata(), View: view, Events: b.told, Clock: clock.RealClock{}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		b.server.ShowIn(view)
+		ctx, end := context.WithCancel(klog.NewContext(t.Context(), klog.Logger{})) // what fails here is meant to
+		go c.Run(ctx)
+		defer end()
+		test(b)
+	})
+}
+
+func (b *bench) create(replicas int32) {
+	b.Helper()
+	labels := map[string]string{v1alpha1.LabelName: "set"}
+	_, err := b.server.Client().MachineSets("n").Create(b.Context(), &v1alpha1.MachineSet{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: "set", Labels: map[string]string{v1alpha1.LabelSlot: "7"}},
+		Spec: v1alpha1.MachineSetSpec{
+			Replicas: replicas, Selector: &metav1.LabelSelector{MatchLabels: labels},
+			Template: v1alpha1.MachineTemplateSpec{
+				ObjectMeta: metav1.ObjectMeta{Labels: labels},
+				Spec:       v1alpha1.MachineSpec{Class: v1alpha1.ClassSpec{Kind: "MachineClass", Name: "c"}},
+			},
+		},
+	}, metav1.CreateOptions{})
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.pass(time.Minute)
+}
+
+func (b *bench) pass(d time.Duration) {
+	time.Sleep(d)
+	synctest.Wait()
+}
+
+func (b *bench) patch(format string, args ...any) {
+	b.Helper()
+	_, err := b.server.Client().MachineSets("n").Patch(b.Context(), "set", types.MergePatchType, fmt.Appendf(nil, format, args...), metav1.PatchOptions{})
+	if err != nil {
+		b.Fatal(err)
+	}
+}
+
+// touches has the set looked at manyTimes.
+func (b *bench) touches() {
+	b.Helper()
+	for i := range manyTimes {
+		b.patch(`{"metadata":{"annotations":{"touched":"%d"}}}`, i)
+		b.pass(time.Minute)
+	}
+}
+
+// refuses has the server refuse what is done to machines, until it was tried manyTimes.
+func (b *bench) refuses(verb string, do func()) {
+	b.Helper()
+	tried := 0
+	b.server.Refuse(func(r apitest.Request) error {
+		if r.Verb != verb || r.Resource != "machines" {
+			return nil
+		}
+		tried++
+		return errors.New("not now")
+	})
+	do()
+	b.pass(manyTimes * 2 * time.Minute)
+	if tried < manyTimes {
+		b.Errorf("tried %d times, want %d", tried, manyTimes)
+	}
+}
+
+// plays have each Event of a MachineSet told, and then have whatever led to it happen again, manyTimes.
+var plays = map[string]func(b *bench){
+	v1alpha1.EventSuccessfulCreate: func(b *bench) {
+		b.create(3)
+		b.touches()
+	},
+	v1alpha1.EventSuccessfulDelete: func(b *bench) {
+		b.create(3)
+		b.patch(`{"spec":{"replicas":1}}`)
+		b.touches()
+	},
+	v1alpha1.ReasonFailedCreate: func(b *bench) {
+		b.refuses("create", func() { b.create(3) })
+	},
+	v1alpha1.ReasonFailedDelete: func(b *bench) {
+		b.create(3)
+		b.refuses("delete", func() { b.patch(`{"spec":{"replicas":1}}`) })
+	},
+}
+
+// TestEachEventIsToldOnce plays what leads to each Event of a MachineSet, and a hundred times more than once.
+func TestEachEventIsToldOnce(t *testing.T) {
+	for _, row := range v1alpha1.EventReasons() {
+		if !slices.Equal(row.On, []string{"MachineSet"}) {
+			continue
+		}
+		t.Run(row.Reason, func(t *testing.T) {
+			play, known := plays[row.Reason]
+			if !known {
+				t.Fatal("a reason without a play: add what leads to it to plays")
+			}
+			onBench(t, func(b *bench) {
+				play(b)
+				if n := b.told.Count(row); n != 1 {
+					t.Errorf("told %d times, want once; all that was told: %v", n, b.told.List())
+				}
+			})
+		})
+	}
+}

@@ -1,0 +1,107 @@
+package apitest
+
+import (
+	"context"
+	"fmt"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/metadata"
+	clienttesting "k8s.io/client-go/testing"
+
+	machinefake "github.com/machine-controller-fleet/machine-controller-fleet/client/clientset/versioned/fake"
+	machineclient "github.com/machine-controller-fleet/machine-controller-fleet/client/clientset/versioned/typed/machine/v1alpha1"
+)
+
+// Client returns a client of the server.
+func (s *Server) Client() machineclient.MachineV1alpha1Interface {
+	client := &machinefake.Clientset{}
+	client.AddReactor("*", "*", s.answer)
+	return client.MachineV1alpha1()
+}
+
+// answer answers one request of a client.
+func (s *Server) answer(action clienttesting.Action) (handled bool, answer runtime.Object, err error) {
+	k := key{resource: action.GetResource().Resource}
+	k.Namespace, k.Name = action.GetNamespace(), nameIn(action)
+	if err := s.admit(Request{Verb: action.GetVerb(), Resource: k.resource, Subresource: action.GetSubresource(), Name: k.Name}); err != nil {
+		return true, s.kinds[k.resource].empty(), err
+	}
+	var found object
+	switch a := action.(type) {
+	case clienttesting.CreateActionImpl:
+		made, _ := a.GetObject().(object)
+		found, err = s.create(k, made)
+	case clienttesting.PatchActionImpl:
+		found, err = s.patch(k, a.GetPatch(), a.GetSubresource())
+	case clienttesting.DeleteActionImpl:
+		err = s.delete(k, a.GetDeleteOptions().Preconditions)
+	case clienttesting.GetActionImpl:
+		found, err = s.get(k)
+	default:
+		err = fmt.Errorf("apitest: nobody has asked for %s of %s before", action.GetVerb(), k.resource)
+	}
+	if found == nil {
+		found = s.kinds[k.resource].empty()
+	}
+	return true, found, err
+}
+
+func nameIn(action clienttesting.Action) string {
+	switch a := action.(type) {
+	case clienttesting.CreateActionImpl:
+		if made, ok := a.GetObject().(metav1.Object); ok {
+			return made.GetName()
+		}
+	case interface{ GetName() string }:
+		return a.GetName()
+	}
+	return ""
+}
+
+// Metadata returns a client of the server that lists metadata, and does nothing else.
+func (s *Server) Metadata() metadata.Interface { return &lister{server: s} }
+
+type lister struct {
+	metadata.Getter // nobody calls what is not implemented here
+
+	server              *Server
+	resource, namespace string
+}
+
+// Resource is metadata.Interface's.
+func (l *lister) Resource(resource schema.GroupVersionResource) metadata.Getter {
+	return &lister{server: l.server, resource: resource.Resource}
+}
+
+// Namespace is metadata.Getter's.
+func (l *lister) Namespace(namespace string) metadata.ResourceInterface {
+	return &lister{server: l.server, resource: l.resource, namespace: namespace}
+}
+
+// List returns all there are, in one page, whatever the options say.
+func (l *lister) List(context.Context, metav1.ListOptions) (*metav1.PartialObjectMetadataList, error) {
+	if err := l.server.admit(Request{Verb: "list", Resource: l.resource}); err != nil {
+		return nil, err
+	}
+	list := &metav1.PartialObjectMetadataList{}
+	for _, o := range l.server.list(l.resource, l.namespace) {
+		meta := metav1.PartialObjectMetadata{}
+		meta.Name, meta.Namespace, meta.UID = o.GetName(), o.GetNamespace(), o.GetUID()
+		meta.ResourceVersion, meta.Labels, meta.Annotations = o.GetResourceVersion(), o.GetLabels(), o.GetAnnotations()
+		meta.OwnerReferences, meta.DeletionTimestamp, meta.Finalizers = o.GetOwnerReferences(), o.GetDeletionTimestamp(), o.GetFinalizers()
+		list.Items = append(list.Items, meta)
+	}
+	return list, nil
+}
+
+// Object returns an object as it stands; nil when there is none.
+func (s *Server) Object(resource, namespace, name string) metav1.Object {
+	o, err := s.get(key{resource, types.NamespacedName{Namespace: namespace, Name: name}})
+	if err != nil {
+		return nil
+	}
+	return o
+}
