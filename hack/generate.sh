@@ -46,7 +46,8 @@ replace() {
 
 # Tests compare these pages with the code; the same tests write them.
 pages() {
-  go test -count=1 ./apis/machine/v1alpha1 -run 'TestEventsPage' -args -update
+  go test -count=1 ./apis/machine/v1alpha1 -run TestEventsPage -args -update
+  go test -count=1 ./controllers/machine/lifecycle -run TestDiagram -args -update
 }
 
 deepcopy

@@ -56,6 +56,7 @@ func (l *life) pass() {
 	w := l.world()
 	for range 32 {
 		v := Decide(w)
+		lived[stepOf(w, v)] = v.Do
 		w.Failure = nil
 		if l.faulty && rapid.IntRange(0, 9).Draw(l.t, "dies") == 0 {
 			return // the process dies before the action
@@ -210,6 +211,7 @@ func TestALifeEndsRight(t *testing.T) {
 	for range rounds {
 		rapid.Check(t, aLife)
 	}
+	everyStepIsTold(t)
 }
 
 func aLife(t *rapid.T) {
