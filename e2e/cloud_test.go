@@ -4,14 +4,11 @@ package e2e
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"maps"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
-	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -19,77 +16,6 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/driver"
 	"github.com/machine-controller-fleet/machine-controller-fleet/driver/simulated/cloudapi"
 )
-
-// faults are what goes wrong at the shared lab's cloud, by zone. Each test has a zone of its own, so that they do not
-// disturb each other.
-var faults = struct {
-	sync.Mutex
-	byZone map[string]cloudapi.Fault
-}{byZone: map[string]cloudapi.Fault{}}
-
-// fault has every create in the zone fail, until the returned function is called or the test ends.
-func (s *space) fault(zone string, kind cloudapi.FaultKind) (end func()) {
-	s.Helper()
-	set := func(ctx context.Context, change func(map[string]cloudapi.Fault)) error {
-		faults.Lock()
-		defer faults.Unlock()
-		change(faults.byZone)
-		patch, err := json.Marshal(map[string]any{"faults": slices.Collect(maps.Values(faults.byZone))})
-		if err != nil {
-			return err
-		}
-		return s.lab.Cloud.Set(ctx, string(patch))
-	}
-	end = func() {
-		s.Helper()
-		if err := set(context.WithoutCancel(s.Context()), func(all map[string]cloudapi.Fault) { delete(all, zone) }); err != nil {
-			s.Error(err)
-		}
-	}
-	s.must(set(s.Context(), func(all map[string]cloudapi.Fault) {
-		all[zone] = cloudapi.Fault{
-			Operations: []cloudapi.Operation{cloudapi.OpCreateInstance}, Zones: []string{zone}, Kind: kind, Rate: 1,
-			RetryAfter: cloudapi.Duration(time.Second), Hold: cloudapi.Duration(time.Second),
-		}
-	}))
-	s.Cleanup(end)
-	return end
-}
-
-// TestCloudFails has creates fail for a while, and then as many VMs as machines.
-func TestCloudFails(t *testing.T) {
-	t.Parallel()
-	for _, test := range []struct {
-		kind cloudapi.FaultKind
-		zone string
-		code driver.Code
-		vms  int // that the cloud has made although the creates failed
-	}{
-		{cloudapi.FaultTimeoutAfter, "sim-1b", driver.Unavailable, 3},
-		{cloudapi.FaultThrottled, "sim-1c", driver.Unavailable, 0},
-		{cloudapi.FaultInternal, "sim-2a", driver.Internal, 0},
-	} {
-		t.Run(string(test.kind), func(t *testing.T) {
-			t.Parallel()
-			s := newSpace(t, shared(t), "cloud-fails", fmt.Sprintf(`{"zone":%q}`, test.zone))
-			end := s.fault(test.zone, test.kind)
-			s.deploy("pool", 3)
-			s.fails("pool", 3, test.code, "code = ["+test.code.String()+"]")
-			if got := len(s.history()); got != test.vms {
-				t.Errorf("the cloud has made %d VMs while it failed, want %d", got, test.vms)
-			}
-			end()
-			s.running("pool", 3)
-			s.joined()
-			s.reports("pool", 3)
-			if got := len(s.history()); got != 3 {
-				t.Errorf("the cloud has made %d VMs, want 3", got)
-			}
-			s.remove("machinedeployments", "pool")
-			s.gone()
-		})
-	}
-}
 
 // history lists all VMs that the cloud has made for the namespace.
 func (s *space) history() []cloudapi.Instance {

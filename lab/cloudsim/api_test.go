@@ -303,6 +303,23 @@ func TestCatalog(t *testing.T) {
 	})
 }
 
+// A call that fails before it does anything is about something all the same.
+func TestCallLogOfFaults(t *testing.T) {
+	inBubble(t, cloudapi.Settings{}, func(b *bubble) {
+		vm := b.create(cloudapi.CreateInstanceRequest{Name: "a", ClientToken: "t"})
+		b.patch(`{"faults":[{"kind":"internal","rate":1}]}`)
+		b.refused(http.MethodPost, cloudapi.PathInstances, cloudapi.CreateInstanceRequest{Name: "b", ClientToken: "u"})
+		b.refused(http.MethodDelete, path(vm.ID), nil)
+		want := []cloudapi.Call{
+			{Caller: "bubble", Operation: cloudapi.OpCreateInstance, Token: "u", Machine: "b", Status: 500, Error: string(cloudapi.CodeInternal)},
+			{Caller: "bubble", Operation: cloudapi.OpDeleteInstance, Machine: "a", MachineUID: "t", Instance: vm.ID, Status: 500, Error: string(cloudapi.CodeInternal)},
+		}
+		if diff := cmp.Diff(want, b.calls()[1:], cmpopts.IgnoreFields(cloudapi.Call{}, "ID", "Start", "End")); diff != "" {
+			t.Errorf("call log (-want +got):\n%s", diff)
+		}
+	})
+}
+
 // Every call is one line; those of people who run the cloud are none.
 func TestCallLog(t *testing.T) {
 	inBubble(t, cloudapi.Settings{Latency: map[cloudapi.Operation]cloudapi.Latency{cloudapi.OpCreateInstance: {Mean: seconds(1)}}}, func(b *bubble) {

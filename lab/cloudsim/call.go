@@ -23,6 +23,9 @@ const (
 type request struct {
 	// zone that the call is about, for faults; "" for none.
 	zone string
+	// about notes in call what it is about, as far as the request says so; nil for calls about nothing. A call that fails
+	// by a fault gets no further.
+	about func(call *cloudapi.Call)
 	// do carries the call out and returns what the caller gets after latency. It notes in call what it was about, and
 	// whether it changed anything.
 	do func(latency time.Duration, call *cloudapi.Call) (any, error)
@@ -75,6 +78,9 @@ func (c *Cloud) carryOut(op cloudapi.Operation, read reader, r *http.Request, ca
 	req, err := read(r)
 	if err != nil {
 		return c.refused(err)
+	}
+	if req.about != nil {
+		req.about(call)
 	}
 	latency := c.dice.duration(settings.Latency[op])
 	fault := c.dice.fault(settings.Faults, op, req.zone)

@@ -21,6 +21,8 @@ func newCatalog() catalog {
 		regions: []cloudapi.Region{
 			{Name: cloudapi.DefaultRegion, Zones: []string{cloudapi.DefaultZone, "sim-1b", "sim-1c"}},
 			{Name: "sim-2", Zones: []string{"sim-2a", "sim-2b"}},
+			// Enough zones for each kind of fault to have its own.
+			{Name: "sim-3", Zones: []string{"sim-3a", "sim-3b", "sim-3c", "sim-3d", "sim-3e", "sim-3f", "sim-3g", "sim-3h", "sim-3i"}},
 		},
 		types: []cloudapi.InstanceType{
 			{Name: "small-1", CPU: 1, MemoryMiB: 2 << 10},
@@ -35,6 +37,7 @@ func newCatalog() catalog {
 			{Name: cloudapi.DefaultNetwork, Region: cloudapi.DefaultRegion, CIDR: "10.64.0.0/12"},
 			{Name: "other", Region: cloudapi.DefaultRegion, CIDR: "10.80.0.0/12"},
 			{Name: cloudapi.DefaultNetwork, Region: "sim-2", CIDR: "10.96.0.0/12"},
+			{Name: cloudapi.DefaultNetwork, Region: "sim-3", CIDR: "10.112.0.0/12"},
 		},
 	}
 }

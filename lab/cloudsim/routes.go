@@ -51,10 +51,13 @@ func (c *Cloud) readCreateInstance(r *http.Request) (request, error) {
 	if zone == "" {
 		zone = cloudapi.DefaultZone
 	}
-	return request{zone: zone, do: func(latency time.Duration, call *cloudapi.Call) (any, error) {
-		call.Token, call.Machine = body.ClientToken, body.Name
-		return c.createInstance(body, latency, call)
-	}}, nil
+	return request{
+		zone:  zone,
+		about: func(call *cloudapi.Call) { call.Token, call.Machine = body.ClientToken, body.Name },
+		do: func(latency time.Duration, call *cloudapi.Call) (any, error) {
+			return c.createInstance(body, latency, call)
+		},
+	}, nil
 }
 
 func (c *Cloud) readModifyInstance(r *http.Request) (request, error) {
@@ -71,7 +74,21 @@ func (c *Cloud) readModifyInstance(r *http.Request) (request, error) {
 func (c *Cloud) readInstance(do func(id string, call *cloudapi.Call) (cloudapi.Instance, error)) reader {
 	return func(r *http.Request) (request, error) {
 		id := r.PathValue("id")
-		return request{zone: c.zoneOf(id), do: func(_ time.Duration, call *cloudapi.Call) (any, error) { return do(id, call) }}, nil
+		return request{
+			zone:  c.zoneOf(id),
+			about: func(call *cloudapi.Call) { c.noteInstance(call, id) },
+			do:    func(_ time.Duration, call *cloudapi.Call) (any, error) { return do(id, call) },
+		}, nil
+	}
+}
+
+// noteInstance notes what VM a call is about.
+func (c *Cloud) noteInstance(call *cloudapi.Call, id string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	call.Instance = id
+	if i := c.instances[id]; i != nil {
+		about(call, i)
 	}
 }
 

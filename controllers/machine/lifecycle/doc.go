@@ -9,7 +9,8 @@
 // Guarantees, each of them tested with generated worlds:
 //
 //   - Nothing is made before the machine carries our finalizer, its class and secrets are held, and the cloud has said
-//     that there is no VM yet.
+//     that there is no VM yet, or that only a create can tell.
+//   - A cloud that has failed is asked again when the time has come that stands on the machine, whoever holds it by then.
 //   - "The cloud did not answer" is never taken for "there is no VM", and a Node that a cache does not show is looked up
 //     before anything follows from its absence.
 //   - The finalizer goes last: after the VM, and after its Node.

@@ -1,0 +1,384 @@
+//go:build e2e
+
+package e2e
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
+	"github.com/machine-controller-fleet/machine-controller-fleet/driver"
+	"github.com/machine-controller-fleet/machine-controller-fleet/driver/simulated"
+	"github.com/machine-controller-fleet/machine-controller-fleet/driver/simulated/cloudapi"
+	"github.com/machine-controller-fleet/machine-controller-fleet/e2e/harness"
+)
+
+// faults are what goes wrong at the clouds of labs, by lab and zone. Each test has a zone of its own, so that they do not
+// disturb each other; the zone "" is everywhere.
+var faults = struct {
+	sync.Mutex
+	byZone map[string]map[string]cloudapi.Fault
+}{byZone: map[string]map[string]cloudapi.Fault{}}
+
+// fault has every create in the zone fail, or what change makes of that, until the returned function is called or the test
+// ends.
+func (s *space) fault(zone string, kind cloudapi.FaultKind, change ...func(*cloudapi.Fault)) (end func()) {
+	s.Helper()
+	fault := cloudapi.Fault{
+		Operations: []cloudapi.Operation{cloudapi.OpCreateInstance}, Kind: kind, Rate: 1,
+		RetryAfter: cloudapi.Duration(time.Second), Hold: cloudapi.Duration(time.Second),
+	}
+	if zone != "" {
+		fault.Zones = []string{zone}
+	}
+	for _, f := range change {
+		f(&fault)
+	}
+	set := func(ctx context.Context, change func(map[string]cloudapi.Fault)) error {
+		faults.Lock()
+		defer faults.Unlock()
+		if faults.byZone[s.lab.Dir] == nil {
+			faults.byZone[s.lab.Dir] = map[string]cloudapi.Fault{}
+		}
+		change(faults.byZone[s.lab.Dir])
+		patch, err := json.Marshal(map[string]any{"faults": slices.Collect(maps.Values(faults.byZone[s.lab.Dir]))})
+		if err != nil {
+			return err
+		}
+		return s.lab.Cloud.Set(ctx, string(patch))
+	}
+	end = func() {
+		s.Helper()
+		if err := set(context.WithoutCancel(s.Context()), func(all map[string]cloudapi.Fault) { delete(all, zone) }); err != nil {
+			s.Error(err)
+		}
+	}
+	s.must(set(s.Context(), func(all map[string]cloudapi.Fault) { all[zone] = fault }))
+	s.Cleanup(end)
+	return end
+}
+
+func deletes(f *cloudapi.Fault) { f.Operations = []cloudapi.Operation{cloudapi.OpDeleteInstance} }
+
+const (
+	// quotaRetry is --resource-exhausted-retry in the lab of the faults: ten minutes are too long for a test.
+	quotaRetry = 20 * time.Second
+	// slack is how much later than it may the cloud is asked: this machine has much to do.
+	slack = 10 * time.Second
+)
+
+// faultKinds are all ways in which calls fail, each with a zone of its own.
+var faultKinds = []struct {
+	kind cloudapi.FaultKind
+	zone string
+	code driver.Code
+}{
+	{cloudapi.FaultThrottled, "sim-3a", driver.Unavailable},
+	{cloudapi.FaultInternal, "sim-3b", driver.Internal},
+	{cloudapi.FaultUnavailable, "sim-3c", driver.Unavailable},
+	{cloudapi.FaultUnauthorized, "sim-3d", driver.Unauthenticated},
+	{cloudapi.FaultForbidden, "sim-3e", driver.PermissionDenied},
+	{cloudapi.FaultTimeoutBefore, "sim-3f", driver.Unavailable},
+	{cloudapi.FaultTimeoutAfter, "sim-3g", driver.Unavailable},
+	{cloudapi.FaultQuota, "sim-3h", driver.ResourceExhausted},
+	{cloudapi.FaultNoCapacity, "sim-3i", driver.ResourceExhausted},
+}
+
+// TestCloudFaults has the cloud fail in each way, first at creates and then at deletes.
+func TestCloudFaults(t *testing.T) {
+	t.Parallel()
+	lab := startLab(t, "faults", func(o *harness.Options) { o.FleetFlags = "--resource-exhausted-retry=" + quotaRetry.String() })
+	t.Run("Kinds", func(t *testing.T) {
+		for _, f := range faultKinds {
+			t.Run(string(f.kind), func(t *testing.T) {
+				t.Parallel()
+				s := newSpace(t, lab, "fault-"+string(f.kind), fmt.Sprintf(`{"zone":%q}`, f.zone))
+				s.createsFail(f.zone, f.kind, f.code)
+				s.deletesFail(f.zone, f.kind, f.code)
+				s.toldOnce(v1alpha1.EventCreateFailed, v1alpha1.EventDeleteFailed)
+			})
+		}
+		t.Run("NotSetUp", func(t *testing.T) {
+			t.Parallel()
+			newSpace(t, lab, "not-set-up", `{"zone":"sim-2a","sourceDestCheck":false}`).notSetUp("sim-2a")
+		})
+		t.Run("ThrottledForMinutes", func(t *testing.T) {
+			t.Parallel()
+			newSpace(t, lab, "throttled", `{"zone":"sim-1b"}`).throttledForMinutes("sim-1b")
+		})
+	})
+	t.Run("WaitSurvivesARestart", func(t *testing.T) { newSpace(t, lab, "restart", "").waitSurvives() })
+	t.Run("Outage", func(t *testing.T) { newSpace(t, lab, "outage", "").outage() })
+}
+
+// createsFail has three creates fail for a while. There are three VMs in the end and never more, the cloud is asked less
+// and less often, and the machines come up within one step after it works again.
+func (s *space) createsFail(zone string, kind cloudapi.FaultKind, code driver.Code) {
+	s.Helper()
+	end := s.fault(zone, kind)
+	s.deploy("pool", 3)
+	s.fails("pool", 3, code, "code = ["+code.String()+"]")
+	tries, made := 4, 0
+	switch {
+	case kind == cloudapi.FaultTimeoutAfter: // the next try looks first, and finds what the one before has made
+		tries, made = 1, 3
+	case code == driver.ResourceExhausted:
+		tries = 2
+	}
+	failed := s.tried(cloudapi.OpCreateInstance, tries, s.ids("pool"))
+	s.spaced(failed, code)
+	if got := len(s.history()); got != made {
+		s.Errorf("the cloud has made %d VMs while it failed, want %d", got, made)
+	}
+	end()
+	ended := time.Now()
+	s.running("pool", 3)
+	s.joined()
+	s.reports("pool", 3)
+	if got := len(s.history()); got != 3 {
+		s.Errorf("the cloud has made %d VMs, want 3", got)
+	}
+	if made == 0 {
+		s.recovered(cloudapi.OpCreateInstance, failed, ended, code)
+	}
+}
+
+// deletesFail does the same with deletes: nothing is left in the end.
+func (s *space) deletesFail(zone string, kind cloudapi.FaultKind, code driver.Code) {
+	s.Helper()
+	end := s.fault(zone, kind, deletes)
+	uids := s.ids("pool")
+	s.remove("machinedeployments", "pool")
+	tries := 3
+	if code == driver.ResourceExhausted {
+		tries = 2
+	}
+	failed := s.tried(cloudapi.OpDeleteInstance, tries, uids)
+	s.spaced(failed, code)
+	s.eventually("the machines say why they are still there", func(ctx context.Context) error {
+		machines, err := s.machines(ctx, "pool")
+		if err != nil {
+			return err
+		}
+		var wrong complaints
+		wrong.unless(len(machines) == 3, "there are %d machines", len(machines))
+		for _, m := range machines {
+			op := m.Status.LastOperation
+			wrong.unless(op.Type == v1alpha1.MachineOperationDelete && op.State == v1alpha1.MachineStateFailed && op.ErrorCode == code.String(),
+				"%s: last operation %+v", m.Name, op)
+		}
+		return wrong.err()
+	})
+	end()
+	ended := time.Now()
+	s.gone()
+	s.recovered(cloudapi.OpDeleteInstance, failed, ended, code)
+}
+
+// ids of a pool's machines, as the call log has them.
+func (s *space) ids(pool string) []string {
+	s.Helper()
+	var ids []string
+	for _, uid := range s.uids(pool) {
+		ids = append(ids, string(uid))
+	}
+	return ids
+}
+
+// calls returns the calls of an operation for each of some machines, the first one first.
+func (s *space) calls(op cloudapi.Operation, uids []string) map[string][]cloudapi.Call {
+	s.Helper()
+	all, err := s.lab.Cloud.Calls()
+	s.must(err)
+	found := map[string][]cloudapi.Call{}
+	for _, call := range all {
+		if uid := max(call.MachineUID, call.Token); call.Operation == op && slices.Contains(uids, uid) {
+			found[uid] = append(found[uid], call)
+		}
+	}
+	return found
+}
+
+// tried waits until a call has failed as often for each machine, and returns the calls that have.
+func (s *space) tried(op cloudapi.Operation, tries int, uids []string) map[string][]cloudapi.Call {
+	s.Helper()
+	var failed map[string][]cloudapi.Call
+	s.eventually(fmt.Sprintf("%s has failed %d times for each machine", op, tries), func(context.Context) error {
+		failed = s.calls(op, uids)
+		var wrong complaints
+		for _, uid := range uids {
+			wrong.unless(len(failed[uid]) >= tries, "it has %d times for %s", len(failed[uid]), uid)
+			wrong.unless(!slices.ContainsFunc(failed[uid], func(c cloudapi.Call) bool { return c.Error == "" }), "it has worked for %s", uid)
+		}
+		return wrong.err()
+	})
+	return failed
+}
+
+// backoffStep is the wait after the failure with that number, counted from 0.
+func backoffStep(code driver.Code, n int) time.Duration {
+	if code == driver.ResourceExhausted {
+		return quotaRetry
+	}
+	return min(5*time.Second<<n, 3*time.Minute)
+}
+
+// spaced checks the times between calls that failed.
+func (s *space) spaced(failed map[string][]cloudapi.Call, code driver.Code) {
+	s.Helper()
+	for uid, calls := range failed {
+		for n := range len(calls) - 1 {
+			got, want := calls[n+1].Start.Sub(calls[n].End), backoffStep(code, n)
+			if got < want || got > want+slack {
+				s.Errorf("machine %s: try %d came %s after the one before had failed, want %s", uid, n+2, got, want)
+			}
+		}
+	}
+}
+
+// recovered checks that each machine's first call that did not fail came within one step, and that one call has changed
+// something.
+func (s *space) recovered(op cloudapi.Operation, failed map[string][]cloudapi.Call, ended time.Time, code driver.Code) {
+	s.Helper()
+	for uid, calls := range s.calls(op, slices.Collect(maps.Keys(failed))) {
+		works := slices.IndexFunc(calls, func(c cloudapi.Call) bool { return c.Error == "" })
+		if works < 0 {
+			s.Errorf("machine %s: no %s has worked", uid, op)
+			continue
+		}
+		if late := calls[works].Start.Sub(ended); late > backoffStep(code, works-1)+slack {
+			s.Errorf("machine %s: the cloud was asked %s after it worked again, want %s at most", uid, late, backoffStep(code, works-1))
+		}
+		changed := slices.DeleteFunc(slices.Clone(calls), func(c cloudapi.Call) bool { return !c.Changed })
+		if len(changed) != 1 {
+			s.Errorf("machine %s: %d calls have changed something, want one: %+v", uid, len(changed), calls)
+		}
+	}
+}
+
+// toldOnce checks that each machine of the namespace has told of each of the failures, that nothing was told twice of any,
+// and that the API server has of each Event what the fleet's documentation says of it.
+func (s *space) toldOnce(failures ...string) {
+	s.Helper()
+	list, err := s.lab.Control.EventsV1().Events(s.name).List(s.Context(), metav1.ListOptions{})
+	s.must(err)
+	told := map[string]int{}
+	for _, e := range list.Items {
+		row, known := v1alpha1.FindEventReason(e.Reason)
+		if !known || row.Warning != (e.Type == corev1.EventTypeWarning) || !slices.Contains(row.On, e.Regarding.Kind) {
+			s.Errorf("Event %s %s on %s %s: want one of v1alpha1.EventReasons, as it says: %+v", e.Type, e.Reason, e.Regarding.Kind, e.Regarding.Name, row)
+		}
+		if e.Regarding.Kind == "Machine" {
+			told[string(e.Regarding.UID)+" "+e.Reason]++
+			if e.Series != nil {
+				told[string(e.Regarding.UID)+" "+e.Reason] += int(e.Series.Count)
+			}
+		}
+	}
+	s.seen.mu.Lock()
+	defer s.seen.mu.Unlock()
+	for uid, name := range s.seen.machines {
+		for _, reason := range failures {
+			if n := told[string(uid)+" "+reason]; n != 1 {
+				s.Errorf("machine %s has told %d times of %s, want once", name, n, reason)
+			}
+		}
+	}
+	for what, n := range told {
+		if n > 1 {
+			s.Errorf("told %d times: machine %s", n, what)
+		}
+	}
+}
+
+// notSetUp has VMs be made and not set up. None is made again.
+func (s *space) notSetUp(zone string) {
+	s.Helper()
+	end := s.fault(zone, cloudapi.FaultInternal, func(f *cloudapi.Fault) { f.Operations = []cloudapi.Operation{cloudapi.OpModifyInstance} })
+	s.deploy("pool", 2)
+	s.fails("pool", 2, driver.Internal, "code = [Internal]")
+	s.spaced(s.tried(cloudapi.OpModifyInstance, 3, s.ids("pool")), driver.Internal)
+	end()
+	s.running("pool", 2)
+	s.joined()
+	if got := len(s.history()); got != 2 {
+		s.Errorf("the cloud has made %d VMs, want 2", got)
+	}
+	s.remove("machinedeployments", "pool")
+	s.gone()
+	s.toldOnce(v1alpha1.EventCreateFailed)
+}
+
+// throttledForMinutes has a cloud ask for more time than it would be given.
+func (s *space) throttledForMinutes(zone string) {
+	s.Helper()
+	const asked = 40 * time.Second
+	end := s.fault(zone, cloudapi.FaultThrottled, func(f *cloudapi.Fault) { f.RetryAfter = cloudapi.Duration(asked) })
+	s.deploy("pool", 2)
+	s.fails("pool", 2, driver.Unavailable, "Throttled")
+	for tries := range 4 { // patience bounds each wait
+		for uid, calls := range s.tried(cloudapi.OpCreateInstance, tries+1, s.ids("pool")) {
+			for n := range len(calls) - 1 {
+				if got := calls[n+1].Start.Sub(calls[n].End); got < asked || got > asked+slack {
+					s.Errorf("machine %s: try %d came after %s, the cloud had asked for %s", uid, n+2, got, asked)
+				}
+			}
+		}
+	}
+	end()
+	s.running("pool", 2)
+	s.joined()
+	s.remove("machinedeployments", "pool")
+	s.gone()
+}
+
+// waitSurvives kills the fleet in the middle of a wait.
+func (s *space) waitSurvives() {
+	s.Helper()
+	end := s.fault("", cloudapi.FaultQuota)
+	s.deploy("pool", 1)
+	s.fails("pool", 1, driver.ResourceExhausted, "code = [ResourceExhausted]")
+	s.must(s.lab.Do(s.Context(), harness.Fleet, harness.Crash))
+	s.spaced(s.tried(cloudapi.OpCreateInstance, 2, s.ids("pool")), driver.ResourceExhausted)
+	end()
+	s.running("pool", 1)
+	s.remove("machinedeployments", "pool")
+	s.gone()
+}
+
+// outage has the whole cloud be away while machines run and others are to come.
+func (s *space) outage() {
+	s.Helper()
+	s.deploy("old", 2)
+	s.running("old", 2)
+	before := s.joined()
+	end := s.fault("", cloudapi.FaultUnavailable, func(f *cloudapi.Fault) { f.Operations = nil })
+	s.deploy("new", 2)
+	s.fails("new", 2, driver.Unavailable, "ServiceUnavailable")
+	s.running("old", 2)
+	end()
+	s.running("new", 2)
+	after := s.joined()
+	for name, vm := range before {
+		if after[name] != vm {
+			s.Errorf("machine %s had VM %s and has %s", name, vm, after[name])
+		}
+	}
+	for _, vm := range s.history() {
+		if vm.State != cloudapi.StateRunning {
+			s.Errorf("VM %s of machine %s is %s", vm.ID, vm.Tags[simulated.TagMachineUID], vm.State)
+		}
+	}
+	s.remove("machinedeployments", "old")
+	s.remove("machinedeployments", "new")
+	s.gone()
+}
