@@ -126,13 +126,16 @@ func (s *space) createsFail(zone string, kind cloudapi.FaultKind, code driver.Co
 	s.Helper()
 	end := s.fault(zone, kind)
 	s.deploy("pool", 3)
-	s.fails("pool", 3, code, "code = ["+code.String()+"]")
 	tries, made := 4, 0
 	switch {
 	case kind == cloudapi.FaultTimeoutAfter: // the next try looks first, and finds what the one before has made
 		tries, made = 1, 3
+		s.counted("pool", 3)
 	case code == driver.ResourceExhausted:
 		tries = 2
+		fallthrough
+	default:
+		s.fails("pool", 3, code, "code = ["+code.String()+"]")
 	}
 	failed := s.tried(cloudapi.OpCreateInstance, tries, s.ids("pool"))
 	s.spaced(failed, code)
@@ -182,6 +185,18 @@ func (s *space) deletesFail(zone string, kind cloudapi.FaultKind, code driver.Co
 	ended := time.Now()
 	s.gone()
 	s.recovered(cloudapi.OpDeleteInstance, failed, ended, code)
+}
+
+// counted waits until a pool has n machines, whatever has become of them.
+func (s *space) counted(pool string, n int) {
+	s.Helper()
+	s.eventually(fmt.Sprintf("%s has %d machines", pool, n), func(ctx context.Context) error {
+		machines, err := s.machines(ctx, pool)
+		if err == nil && len(machines) != n {
+			err = fmt.Errorf("it has %d", len(machines))
+		}
+		return err
+	})
 }
 
 // ids of a pool's machines, as the call log has them.

@@ -26,6 +26,12 @@ var plays = map[string]func(b *bench){
 		b.create(patient)
 		b.tries(driver.OpCreate)
 	},
+	v1alpha1.EventCreateTimedOut: func(b *bench) {
+		b.cloud.fails(testFault{code: driver.Internal}, driver.OpCreate)
+		b.create()
+		b.becomes(v1alpha1.MachineFailed, time.Hour)
+		b.touches()
+	},
 	v1alpha1.EventDeleteFailed: func(b *bench) {
 		b.create()
 		b.becomes(v1alpha1.MachineRunning, time.Minute)

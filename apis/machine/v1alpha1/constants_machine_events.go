@@ -3,15 +3,16 @@ package v1alpha1
 // Reasons of Events on Machines. Machine Controller Manager has no Events on Machines; these are ours. What each means stands
 // in its row below.
 const (
-	EventCreateFailed  = "CreateFailed"
-	EventJoined        = "Joined"
-	EventJoinTimedOut  = "JoinTimedOut"
-	EventNodeUnhealthy = "NodeUnhealthy"
-	EventNodeHealthy   = "NodeHealthy"
-	EventNodeDeleted   = "NodeDeleted"
-	EventDeleteFailed  = "DeleteFailed"
-	EventSlotUnowned   = "SlotUnowned"
-	EventNotAlone      = "NotAlone"
+	EventCreateFailed   = "CreateFailed"
+	EventCreateTimedOut = "CreateTimedOut"
+	EventJoined         = "Joined"
+	EventJoinTimedOut   = "JoinTimedOut"
+	EventNodeUnhealthy  = "NodeUnhealthy"
+	EventNodeHealthy    = "NodeHealthy"
+	EventNodeDeleted    = "NodeDeleted"
+	EventDeleteFailed   = "DeleteFailed"
+	EventSlotUnowned    = "SlotUnowned"
+	EventNotAlone       = "NotAlone"
 )
 
 func machineEvents() []EventReason {
@@ -21,6 +22,11 @@ func machineEvents() []EventReason {
 			EventCreateFailed, true, machine,
 			"The machine has no VM, or a VM whose Node cannot join. It comes once for each error code, however often the creation is tried.",
 			"The message says why, `status.lastOperation` has it as well: see [CrashLoopBackOff](troubleshooting.md#a-machine-is-in-crashloopbackoff).",
+		},
+		{
+			EventCreateTimedOut, true, machine,
+			"The creation timeout is over, and the machine has no VM, or one that cannot join. It fails, and its MachineSet replaces it. The message is the last cause.",
+			"Mend the cause: the next machine may meet it again.",
 		},
 		{
 			EventJoined, false, machine,

@@ -228,11 +228,12 @@ func failCreate(w World, m *v1alpha1.Machine, code driver.Code, message string) 
 		Type: v1alpha1.MachineOperationCreate, State: v1alpha1.MachineStateFailed, ErrorCode: code.String(), Description: message,
 	})
 	v := Verdict{Do: Rest, Machine: m}
-	if !known {
-		v.Event = &Event{Reason: v1alpha1.EventCreateFailed, Message: message}
-	}
-	if givenUp {
+	switch {
+	case givenUp:
+		v.Event = &Event{Reason: v1alpha1.EventCreateTimedOut, Message: message}
 		return v
+	case !known:
+		v.Event = &Event{Reason: v1alpha1.EventCreateFailed, Message: message}
 	}
 	if w.Failure != nil || w.VM.State != VMUnknown {
 		next := before.failedAgain(w, code)
