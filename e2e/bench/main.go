@@ -120,6 +120,9 @@ func toReplicas(ctx context.Context, lab *harness.Lab, action string) error {
 // measureCreates has the fleet make and delete the machines several times, each followed by the floor.
 func measureCreates(ctx context.Context, lab *harness.Lab, runs int) (measured []sample, err error) {
 	for run := range runs {
+		if err := rebalanced(ctx, lab); err != nil { // slots that move have everything of them listed anew
+			return nil, err
+		}
 		fmt.Printf("run %d of %d: the fleet", run+1, runs)
 		s, err := measureFleet(ctx, lab, fmt.Sprintf("bench-%d-%d", os.Getpid(), run))
 		if err != nil {
@@ -131,9 +134,6 @@ func measureCreates(ctx context.Context, lab *harness.Lab, runs int) (measured [
 		}
 		err = measureFloor(ctx, lab, fmt.Sprintf("floor-%d-%d", os.Getpid(), run), s)
 		if err := errors.Join(err, toReplicas(ctx, lab, harness.Resume)); err != nil {
-			return nil, err
-		}
-		if err := lab.WaitHeld(ctx, slots); err != nil {
 			return nil, err
 		}
 		fmt.Printf(" (%.2f s, %.2f s)\n", s["create_100_seconds"].floor, s["delete_100_seconds"].floor)
