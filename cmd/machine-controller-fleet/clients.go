@@ -29,6 +29,9 @@ type clients struct {
 }
 
 func connect(o options, fence *shard.Fence) (clients, error) {
+	if o.targetKubeconfig == noTarget {
+		return clients{}, errors.New("--target-kubeconfig=" + noTarget + ": machines without a target cluster are not possible yet")
+	}
 	controlFile := o.controlKubeconfig
 	if controlFile == "" {
 		controlFile = o.targetKubeconfig
@@ -63,7 +66,7 @@ func restConfig(o options, file string, fence *shard.Fence) (*rest.Config, error
 	if err != nil {
 		return nil, fmt.Errorf("read the kubeconfig: %w", err)
 	}
-	config.QPS, config.Burst = o.qps, o.burst
+	config.QPS, config.Burst = float32(o.qps), o.burst
 	if o.qps == 0 {
 		config.QPS = -1 // no limit
 	}

@@ -1,14 +1,11 @@
 package main
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
-	"os"
 	"time"
 
-	"github.com/spf13/pflag"
-
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/flags"
 	member "github.com/machine-controller-fleet/machine-controller-fleet/membership/state"
 	"github.com/machine-controller-fleet/machine-controller-fleet/shard/plan"
 	"github.com/machine-controller-fleet/machine-controller-fleet/shard/ring"
@@ -30,29 +27,26 @@ type fleetOptions struct {
 	durations       member.Config
 }
 
-func (o *fleetOptions) addFlags(fs *pflag.FlagSet) {
+func (o *fleetOptions) declare(g *flags.Group, replica *string) {
 	o.durations = member.DefaultConfig()
-	fs.StringVar(&o.name, "fleet-name", "fleet", "name of the fleet, the prefix of its Leases")
-	fs.StringVar(&o.namespace, "fleet-namespace", cmp.Or(os.Getenv("POD_NAMESPACE"), defaultFleetNamespace), "namespace of the control cluster with the fleet's Leases")
-	fs.IntVar(&o.slots, "slots", 256, "number of slots that the work is divided into; fixed when the fleet is installed")
-	fs.StringVar(&o.shardBy, "shard-by", string(ring.Deployment), "what stays together in one slot: deployment or namespace; fixed when the fleet is installed")
-	fs.Float64Var(&o.capacity, "capacity", 1, "how much this replica wants to hold, in relation to the others")
-	fs.StringVar(&o.podUID, "pod-uid", "", "UID of the pod that this runs in; with --state-dir it lets a restarted process take its slots back at once")
-	fs.StringVar(&o.stateDir, "state-dir", "", "folder in the pod's own volume, for a file lock that proves the end of an earlier process of the pod; empty means none")
-	fs.DurationVar(&o.durations.RenewEvery, "lease-renew-interval", o.durations.RenewEvery, "time between two renewals of the session Lease; the same in the whole fleet, as the next three")
-	fs.DurationVar(&o.durations.Fence, "lease-fence", o.durations.Fence, "how long after its last renewal a replica may start something")
-	fs.DurationVar(&o.durations.TakeOver, "lease-take-over", o.durations.TakeOver, "how long after its last renewal a replica is declared dead")
-	fs.DurationVar(&o.durations.HandOverTimeout, "hand-over-timeout", o.durations.HandOverTimeout, "how long a hand-over waits for work in flight before it cancels it")
-	fs.BoolVar(&o.debugHooks, "debug-hooks", false, "serve /debug/hold, which stops requests on their way; for tests of the fleet only")
+	g.String(replica, "replica-name", "", "name of this replica, which it keeps when it is restarted; no other of the fleet has it; empty means the name of the host")
+	g.String(&o.name, "fleet-name", "fleet", "name of the fleet, the prefix of its Leases")
+	g.String(&o.namespace, "fleet-namespace", "", "namespace of the control cluster with the fleet's Leases; empty means $POD_NAMESPACE, and if there is none "+defaultFleetNamespace)
+	g.Int(&o.slots, "slots", 256, "number of slots that the work is divided into; fixed when the fleet is installed")
+	g.String(&o.shardBy, "shard-by", string(ring.Deployment), "what stays together in one slot: deployment or namespace; fixed when the fleet is installed")
+	g.Float(&o.capacity, "capacity", 1, "how much this replica wants to hold, in relation to the others")
+	g.String(&o.podUID, "pod-uid", "", "UID of the pod that this runs in; with --state-dir it lets a restarted process take its slots back at once")
+	g.String(&o.stateDir, "state-dir", "", "folder in the pod's own volume, for a file lock that proves the end of an earlier process of the pod; empty means none")
+	g.Duration(&o.durations.RenewEvery, "lease-renew-interval", o.durations.RenewEvery, "time between two renewals of the session Lease; the same in the whole fleet, as the next three")
+	g.Duration(&o.durations.Fence, "lease-fence", o.durations.Fence, "how long after its last renewal a replica may start something")
+	g.Duration(&o.durations.TakeOver, "lease-take-over", o.durations.TakeOver, "how long after its last renewal a replica is declared dead")
+	g.Duration(&o.durations.HandOverTimeout, "hand-over-timeout", o.durations.HandOverTimeout, "how long a hand-over waits for work in flight before it cancels it")
 }
 
 func (o *fleetOptions) validate() error {
 	errs := []error{}
-	if o.name == "" || o.namespace == "" {
-		errs = append(errs, fmt.Errorf("--fleet-name and --fleet-namespace: must not be empty, got %q and %q", o.name, o.namespace))
-	}
-	if o.capacity <= 0 {
-		errs = append(errs, fmt.Errorf("--capacity: expected more than 0, got %g", o.capacity))
+	if o.name == "" {
+		errs = append(errs, errors.New("--fleet-name: expected a name, got none; give one, or leave it out for fleet"))
 	}
 	if _, err := o.spread(); err != nil {
 		errs = append(errs, fmt.Errorf("--slots, --shard-by: %w", err))

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 
 	"github.com/spf13/pflag"
 	"k8s.io/client-go/kubernetes"
@@ -13,6 +12,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/utils/clock"
 
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/flags"
 	"github.com/machine-controller-fleet/machine-controller-fleet/shard/leave"
 )
 
@@ -25,35 +25,26 @@ type leaveOptions struct {
 	fleet, fleetNamespace, namespace    string
 }
 
-// parseLeave reads the command line after the command. pflag.ErrHelp means that the help was printed.
-func parseLeave(args []string) (leaveOptions, error) {
-	var o leaveOptions
-	fs := pflag.NewFlagSet(leaveCommand, pflag.ContinueOnError)
-	fs.SortFlags = false
-	fs.Usage = func() {
-		fmt.Fprintf(os.Stdout, "Gives the machines of a stopped fleet back to Machine Controller Manager.\n\nFlags:\n%s", fs.FlagUsages())
-	}
-	fs.StringVar(&o.controlKubeconfig, "control-kubeconfig", "", "kubeconfig of the cluster with the Machine objects; empty means that of the target, inClusterConfig means the one that this runs in")
-	fs.StringVar(&o.targetKubeconfig, "target-kubeconfig", "", "kubeconfig of the cluster with the Nodes; empty means the one that this runs in")
-	fs.StringVar(&o.fleet, "fleet-name", "fleet", "name of the fleet")
-	fs.StringVar(&o.fleetNamespace, "fleet-namespace", defaultFleetNamespace, "namespace of the control cluster with the fleet's Leases")
-	fs.StringVar(&o.namespace, "namespace", "", "the only namespace to leave, whose Nodes keep their slot labels; empty means all")
-	if err := fs.Parse(args); err != nil {
-		return o, err
-	}
-	if len(fs.Args()) > 0 {
-		return o, fmt.Errorf("expected flags only after %s, got %q", leaveCommand, fs.Args())
-	}
-	return o, nil
+// declare declares the flags.
+func (o *leaveOptions) declare() *flags.Set {
+	set := flags.New("machine-controller-fleet "+leaveCommand, "Gives the machines of a stopped fleet back to Machine Controller Manager.")
+	g := set.Group("Flags")
+	g.String(&o.controlKubeconfig, "control-kubeconfig", "", "kubeconfig of the cluster with the Machine objects; empty means that of the target, inClusterConfig means the one that this runs in")
+	g.String(&o.targetKubeconfig, "target-kubeconfig", "", "kubeconfig of the cluster with the Nodes; empty means the one that this runs in")
+	g.String(&o.fleet, "fleet-name", "fleet", "name of the fleet")
+	g.String(&o.fleetNamespace, "fleet-namespace", defaultFleetNamespace, "namespace of the control cluster with the fleet's Leases")
+	g.String(&o.namespace, "namespace", "", "the only namespace to leave, whose Nodes keep their slot labels; empty means all")
+	return set
 }
 
 // runLeave leaves, and tells what it has done.
 func runLeave(ctx context.Context, args []string) error {
-	o, err := parseLeave(args)
-	if errors.Is(err, pflag.ErrHelp) {
+	var o leaveOptions
+	set := o.declare()
+	if err := set.Parse(args); errors.Is(err, pflag.ErrHelp) {
+		fmt.Print(set.Help())
 		return nil
-	}
-	if err != nil {
+	} else if err != nil {
 		return err
 	}
 	cfg := leave.Config{

@@ -1,77 +1,114 @@
 package main
 
 import (
+	"cmp"
 	"errors"
 	"flag"
 	"fmt"
 	"net"
 	"os"
-	"strings"
-	"time"
 
 	"github.com/spf13/pflag"
 	"k8s.io/klog/v2"
 
-	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machine/lifecycle"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/flags"
 )
 
-// options are the flags. Names and defaults are those of Machine Controller Manager where it has the flag.
+// options are the flags. Names and defaults are those of Machine Controller Manager where it has the flag; where the
+// default is another one, the usage says so.
 type options struct {
 	controlKubeconfig, targetKubeconfig string
 	namespace                           string
-	address                             string
-	port                                int
-	replicaName                         string
-	concurrentSyncs                     int
-	qps                                 float32
+	qps                                 float64
 	burst                               int
-	creationTimeout                     time.Duration
-	resourceExhaustedRetry              time.Duration
-	nodeConditions                      string
-	bootstrapTokenGroups                string
-	simulatedCloudEndpoint              string
-	fleet                               fleetOptions
+
+	concurrentSyncs        int
+	simulatedCloudEndpoint string
+
+	replicaName string
+	fleet       fleetOptions
+	machine     machineOptions
+	health      healthOptions
+	drain       drainOptions
+	safety      safetyOptions
+
+	address                        string
+	port                           int
+	profiling, contentionProfiling bool
+
+	// remarks are the flags that were set and have no effect.
+	remarks []flags.Remark
 }
 
-// parse reads the command line. pflag.ErrHelp means that the help was printed.
+// noTarget as a value of --target-kubeconfig means that there is no target cluster.
+const noTarget = "none"
+
+// declare declares all flags. Nothing here depends on where the process runs: help is the same everywhere.
+func (o *options) declare() *flags.Set {
+	set := flags.New("machine-controller-fleet", "One replica of a fleet that makes machines at a cloud, follows them as Nodes, "+
+		"and takes them away again. All flags may stand in a file, see --config. With leave as its first argument it gives the "+
+		"machines of a stopped fleet back to Machine Controller Manager (MCM), see leave --help.")
+	set.Group("Configuration file").Config()
+	o.declareClusters(set.Group("Clusters"))
+	o.fleet.declare(set.Group("Fleet"), &o.replicaName)
+	o.machine.declare(set.Group("Machines"))
+	o.health.declare(set.Group("Health"))
+	o.drain.declare(set.Group("Drain"))
+	o.safety.declare(set.Group("Safety"))
+	o.declareServing(set.Group("Work, metrics and debugging"))
+	declareLogs(set.Group("Logs"))
+	declareIgnored(set.Group("Flags of Machine Controller Manager that are accepted and ignored"))
+	return set
+}
+
+func (o *options) declareClusters(g *flags.Group) {
+	g.String(&o.controlKubeconfig, "control-kubeconfig", "", "kubeconfig of the cluster with the Machine objects; empty means that of the target, inClusterConfig means the one that this runs in")
+	g.String(&o.targetKubeconfig, "target-kubeconfig", "", "kubeconfig of the cluster that the VMs join; empty means the one that this runs in, none means that there is no such cluster (not possible yet)")
+	g.String(&o.namespace, "namespace", "", "the only namespace of the control cluster to serve; empty means all (MCM: default)")
+	g.Float(&o.qps, "kube-api-qps", 0, "requests a second to each API server; 0 leaves the pace to the server's priority and fairness (MCM: 20)", flags.OrZero)
+	g.Int(&o.burst, "kube-api-burst", 30, "requests that may be made at once beyond --kube-api-qps", flags.OrZero)
+	g.String(&o.simulatedCloudEndpoint, "simulated-cloud-endpoint", "", "URL of a simulated cloud; empty means that there is no driver for provider simulated")
+}
+
+func (o *options) declareServing(g *flags.Group) {
+	g.Int(&o.concurrentSyncs, "concurrent-syncs", 200, "how many objects of a kind are worked on at the same time; no worker waits for a cloud to finish or a Node to drain, and so an idle one costs nothing (MCM: 10 and 50)")
+	g.String(&o.address, "address", "0.0.0.0", "IP address to serve metrics and health on")
+	g.Int(&o.port, "port", 10258, "port to serve metrics and health on (MCM: 10259 for the machine controller)")
+	g.Bool(&o.profiling, "profiling", false, "serve profiles of the process at /debug/pprof/")
+	g.Bool(&o.contentionProfiling, "contention-profiling", false, "profile where goroutines wait for locks, too; needs --profiling")
+	g.Bool(&o.fleet.debugHooks, "debug-hooks", false, "serve /debug/hold, which stops requests on their way, and profiles; for tests of the fleet only")
+}
+
+// declareLogs takes from klog what MCM takes.
+func declareLogs(g *flags.Group) {
+	all := flag.NewFlagSet("logs", flag.ContinueOnError)
+	klog.InitFlags(all)
+	g.Go(all.Lookup("v"), "how much is logged: 0 to 10")
+	g.Go(all.Lookup("vmodule"), "how much is logged from single source files: pattern=N, with commas between them")
+}
+
+// parse reads the command line, and the file that it names. pflag.ErrHelp means that the help was printed.
 func parse(args []string) (options, error) {
-	hostname, err := os.Hostname()
-	if err != nil {
-		hostname = "replica"
-	}
 	o := options{}
-	fs := pflag.NewFlagSet("machine-controller-fleet", pflag.ContinueOnError)
-	fs.SortFlags = false
-	fs.Usage = func() {
-		fmt.Fprintf(os.Stdout, "Makes machines at a cloud and follows them as Nodes.\n\nFlags:\n%s", fs.FlagUsages())
+	set := o.declare()
+	err := set.Parse(args)
+	if errors.Is(err, pflag.ErrHelp) {
+		fmt.Print(set.Help())
 	}
-	fs.StringVar(&o.controlKubeconfig, "control-kubeconfig", "", "kubeconfig of the cluster with the Machine objects; empty means that of the target, inClusterConfig means the one that this runs in")
-	fs.StringVar(&o.targetKubeconfig, "target-kubeconfig", "", "kubeconfig of the cluster that the VMs join; empty means the one that this runs in")
-	fs.StringVar(&o.namespace, "namespace", "", "the only namespace of the control cluster to serve; empty means all")
-	fs.StringVar(&o.address, "address", "0.0.0.0", "IP address to serve metrics and health on")
-	fs.IntVar(&o.port, "port", 10258, "port to serve metrics and health on")
-	fs.StringVar(&o.replicaName, "replica-name", hostname, "name of this replica, which it keeps when it is restarted; no other of the fleet has it")
-	o.fleet.addFlags(fs)
-	fs.IntVar(&o.concurrentSyncs, "concurrent-syncs", 200, "how many objects of a kind are worked on at the same time")
-	fs.Float32Var(&o.qps, "kube-api-qps", 0, "requests a second to each API server; 0 leaves the pace to the server's priority and fairness")
-	fs.IntVar(&o.burst, "kube-api-burst", 30, "requests that may be made at once beyond --kube-api-qps")
-	fs.DurationVar(&o.creationTimeout, "machine-creation-timeout", 20*time.Minute, "how long a machine may take to become a healthy Node before it has failed")
-	fs.DurationVar(&o.resourceExhaustedRetry, "resource-exhausted-retry", 10*time.Minute, "wait after the cloud had no quota or capacity; 0 means 10m")
-	fs.StringVar(&o.nodeConditions, "node-conditions", "KernelDeadlock,ReadonlyFilesystem,DiskPressure,NetworkUnavailable", "types of Node conditions, separated by commas, that must be False on a healthy Node")
-	fs.StringVar(&o.bootstrapTokenGroups, "bootstrap-token-auth-extra-groups", "", "groups, separated by commas, that bootstrap tokens put a joining VM into")
-	fs.StringVar(&o.simulatedCloudEndpoint, "simulated-cloud-endpoint", "", "URL of a simulated cloud; empty means that there is no driver for provider simulated")
-	logging := flag.NewFlagSet("logging", flag.ContinueOnError)
-	klog.InitFlags(logging)
-	fs.AddGoFlag(logging.Lookup("v"))
-	if err := fs.Parse(args); err != nil {
+	if err != nil {
 		return o, err
 	}
-	if len(fs.Args()) > 0 {
-		return o, fmt.Errorf("expected flags only, got %q", fs.Args())
+	if o.replicaName == "" {
+		if o.replicaName, err = os.Hostname(); err != nil {
+			return o, fmt.Errorf("--replica-name: expected a name, got none, and the host has none: %w; give one", err)
+		}
 	}
+	o.fleet.namespace = cmp.Or(o.fleet.namespace, os.Getenv("POD_NAMESPACE"), defaultFleetNamespace)
+	o.remarks = set.Remarks()
 	return o, o.validate()
 }
 
+// validate checks what the types of the flags do not.
 func (o *options) validate() error {
 	var errs []error
 	check := func(ok bool, format string, args ...any) {
@@ -79,26 +116,17 @@ func (o *options) validate() error {
 			errs = append(errs, fmt.Errorf(format, args...))
 		}
 	}
-	check(net.ParseIP(o.address) != nil, "--address: expected an IP address, got %q", o.address)
-	check(o.port >= 1 && o.port <= 65535, "--port: expected 1 to 65535, got %d", o.port)
-	check(o.concurrentSyncs > 0, "--concurrent-syncs: expected at least 1, got %d", o.concurrentSyncs)
-	check(o.qps >= 0, "--kube-api-qps: must not be negative, got %g", o.qps)
-	check(o.burst >= 0, "--kube-api-burst: must not be negative, got %d", o.burst)
-	check(o.creationTimeout > 0, "--machine-creation-timeout: expected more than 0, got %s", o.creationTimeout)
-	check(o.resourceExhaustedRetry >= 0, "--resource-exhausted-retry: must not be negative, got %s", o.resourceExhaustedRetry)
-	return errors.Join(append(errs, o.fleet.validate())...)
+	check(net.ParseIP(o.address) != nil, "--address: expected an IP address, got %q; 0.0.0.0 means all of this host", o.address)
+	check(o.port <= 65535, "--port: expected 1 to 65535, got %d; correct it, or leave it out for 10258", o.port)
+	check(o.profiling || !o.contentionProfiling, "--contention-profiling: expected --profiling with it, got none; set both or neither")
+	check(o.targetKubeconfig != noTarget || o.controlKubeconfig != "",
+		"--control-kubeconfig: expected a file or %s with --target-kubeconfig=%s, got none; say where the Machine objects are", inClusterConfig, noTarget)
+	return errors.Join(append(errs, o.fleet.validate(), o.machine.validate(), o.safety.validate())...)
 }
 
-// limits are the settings that the decisions about machines need.
-func (o *options) limits() lifecycle.Limits {
-	limits := lifecycle.Limits{CreationTimeout: o.creationTimeout, ResourceExhaustedRetry: o.resourceExhaustedRetry}
-	if limits.ResourceExhaustedRetry == 0 {
-		limits.ResourceExhaustedRetry = 10 * time.Minute
+// tellRemarks logs which flags were set in vain.
+func (o *options) tellRemarks(log klog.Logger) {
+	for _, remark := range o.remarks {
+		log.Info("The flag has no effect", "flag", remark.Flag, "why", remark.Why)
 	}
-	for condition := range strings.SplitSeq(o.nodeConditions, ",") {
-		if condition = strings.TrimSpace(condition); condition != "" {
-			limits.NodeConditions = append(limits.NodeConditions, condition)
-		}
-	}
-	return limits
 }

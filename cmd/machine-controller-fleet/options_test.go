@@ -2,6 +2,7 @@ package main
 
 import (
 	"errors"
+	"os"
 	"strings"
 	"testing"
 	"time"
@@ -34,27 +35,60 @@ func TestZeroRetryMeansTheDefault(t *testing.T) {
 }
 
 func TestWrongFlagsAreNamed(t *testing.T) {
-	for _, tc := range []struct{ flag, want string }{
-		{"--address=nowhere", "--address"},
-		{"--port=0", "--port"},
-		{"--concurrent-syncs=0", "--concurrent-syncs"},
-		{"--kube-api-qps=-1", "--kube-api-qps"},
-		{"--machine-creation-timeout=0", "--machine-creation-timeout"},
-		{"--resource-exhausted-retry=-1s", "--resource-exhausted-retry"},
+	for _, tc := range []struct{ args, want string }{
+		{"--address=nowhere", "--address: expected an IP address, got \"nowhere\""},
+		{"--port=0", "--port: expected more than 0, got \"0\"; correct it, or leave it out for 10258"},
+		{"--port=70000", "--port: expected 1 to 65535, got 70000"},
+		{"--port=http", "--port: expected a whole number, got \"http\""},
+		{"--concurrent-syncs=0", "--concurrent-syncs: expected more than 0"},
+		{"--kube-api-qps=-1", "--kube-api-qps: expected 0 or more"},
+		{"--kube-api-burst=-1", "--kube-api-burst: expected 0 or more"},
+		{"--contention-profiling", "--contention-profiling: expected --profiling with it"},
+		{"--target-kubeconfig=none", "--control-kubeconfig: expected a file or inClusterConfig"},
+		{"--machine-creation-timeout=0", "--machine-creation-timeout: expected more than 0, got \"0s\"; correct it, or leave it out for 20m"},
+		{"--machine-creation-timeout=20", "--machine-creation-timeout: expected a duration such as 30s, 10m or 1h30m, got \"20\""},
+		{"--machine-drain-timeout=-1s", "--machine-drain-timeout: expected more than 0"},
+		{"--machine-max-evict-retries=0", "--machine-max-evict-retries: expected more than 0"},
+		{"--machine-safety-apiserver-statuscheck-period=10s", "statuscheck-period: expected at least 30s"},
+		{"--safety-up=-1", "--safety-up: expected 0 or more"},
+		{"--resource-exhausted-retry=-1s", "--resource-exhausted-retry: expected 0 or more"},
+		{"--bootstrap-token-auth-extra-groups=system:masters", "--bootstrap-token-auth-extra-groups: expected groups that match"},
 		{"--slots=0", "--slots"},
+		{"--slots=5000", "--slots"},
 		{"--shard-by=weather", "--shard-by"},
-		{"--capacity=0", "--capacity"},
-		{"--fleet-name=", "--fleet-name"},
+		{"--capacity=0", "--capacity: expected more than 0"},
+		{"--fleet-name=", "--fleet-name: expected a name"},
 		{"--lease-fence=15s", "--lease-fence"},
 		{"--lease-take-over=5s", "--lease-take-over"},
-		{"--no-such-flag", "no-such-flag"},
-		{"word", "word"},
+		{"--leader-elect=perhaps", "--leader-elect: expected true or false, got \"perhaps\""},
+		{"--machine-drain-timeuot=2h", "there is no flag --machine-drain-timeuot; the nearest is --machine-drain-timeout"},
+		{"word", "expected flags only, got [\"word\"]"},
+		{"--port=0 --capacity=0 --address=nowhere", "--port"},
 	} {
-		if _, err := parse([]string{tc.flag}); err == nil || !strings.Contains(err.Error(), tc.want) {
-			t.Errorf("%s: error %v does not name %s", tc.flag, err, tc.want)
+		if _, err := parse(strings.Fields(tc.args)); err == nil || !strings.Contains(err.Error(), tc.want) {
+			t.Errorf("%s: want an error with %s, got: %v", tc.args, tc.want, err)
 		}
 	}
+}
+
+func TestHelpIsAskedFor(t *testing.T) {
 	if _, err := parse([]string{"--help"}); !errors.Is(err, pflag.ErrHelp) {
 		t.Errorf("--help: %v", err)
+	}
+}
+
+func TestNamesThatComeFromOutside(t *testing.T) {
+	t.Setenv("POD_NAMESPACE", "from-the-pod")
+	o, err := parse(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if hostname, _ := os.Hostname(); o.replicaName != hostname || o.fleet.namespace != "from-the-pod" {
+		t.Errorf("replica %q, namespace %q", o.replicaName, o.fleet.namespace)
+	}
+	t.Setenv("POD_NAMESPACE", "")
+	o, err = parse([]string{"--replica-name=fleet-0"})
+	if err != nil || o.replicaName != "fleet-0" || o.fleet.namespace != defaultFleetNamespace {
+		t.Errorf("replica %q, namespace %q, %v", o.replicaName, o.fleet.namespace, err)
 	}
 }

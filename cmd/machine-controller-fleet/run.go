@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"time"
 
@@ -39,6 +40,7 @@ const flushTimeout = 3 * time.Second
 
 // run connects, wires and runs the replica until it has left, which it does when ctx ends.
 func run(ctx context.Context, o options) error {
+	o.tellRemarks(klog.FromContext(ctx))
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	provider, flush, err := telemetry.NewTracerProvider(ctx, o.replicaName)
@@ -142,7 +144,7 @@ func (f *fleet) controllers(o options) ([]controller, error) {
 	machines, err3 := machine.New(machine.Config{
 		Machines: api, Secrets: f.control.CoreV1(), View: f.view, Targets: target.Single{Cluster: f.cluster},
 		Drivers: f.drivers, Events: f.recorder(v1alpha1.EventSourceMachine), Limits: o.limits(), IsStray: f.slots.strayNode,
-		BootstrapTokenGroups: o.bootstrapTokenGroups,
+		BootstrapTokenGroups: strings.Join(o.machine.bootstrapTokenGroups, ","),
 		Gate:                 f.slots.gate(label.Machine, func(key types.NamespacedName) { machines.Enqueue(key) }),
 		Clock:                wall, Workers: o.concurrentSyncs, Metrics: f.metrics, Tracer: f.tracer,
 	})

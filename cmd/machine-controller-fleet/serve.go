@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"net/http/pprof"
+	"runtime"
 	"strconv"
 	"time"
 
@@ -32,6 +34,12 @@ func serve(ctx context.Context, o options, metrics prometheus.Gatherer, session 
 	for path, page := range session.handlers() {
 		mux.Handle(path, page)
 	}
+	if o.profiling || o.fleet.debugHooks {
+		serveProfiles(mux)
+	}
+	if o.contentionProfiling {
+		runtime.SetBlockProfileRate(1)
+	}
 	address := net.JoinHostPort(o.address, strconv.Itoa(o.port))
 	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", address)
 	if err != nil {
@@ -44,6 +52,15 @@ func serve(ctx context.Context, o options, metrics prometheus.Gatherer, session 
 		}
 	}()
 	return s, nil
+}
+
+// serveProfiles serves what the process knows of itself. The index also serves every profile by its name.
+func serveProfiles(mux *http.ServeMux) {
+	mux.HandleFunc("/debug/pprof/", pprof.Index)
+	mux.HandleFunc("/debug/pprof/cmdline", pprof.Cmdline)
+	mux.HandleFunc("/debug/pprof/profile", pprof.Profile)
+	mux.HandleFunc("/debug/pprof/symbol", pprof.Symbol)
+	mux.HandleFunc("/debug/pprof/trace", pprof.Trace)
 }
 
 // answer is OK, or what is wrong.

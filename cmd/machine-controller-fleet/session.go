@@ -5,7 +5,6 @@ import (
 	"errors"
 	"math/rand/v2"
 	"net/http"
-	"net/http/pprof"
 	"os"
 	"time"
 
@@ -138,8 +137,6 @@ func (s *session) handlers() map[string]http.Handler {
 	pages := map[string]http.Handler{"/debug/slots": http.HandlerFunc(s.replica.ServeSlots)}
 	if s.hold != nil {
 		pages["/debug/hold"] = s.hold
-		pages["/debug/pprof/"] = http.HandlerFunc(pprof.Index)
-		pages["/debug/pprof/profile"] = http.HandlerFunc(pprof.Profile)
 	}
 	return pages
 }

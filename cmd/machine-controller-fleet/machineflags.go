@@ -1,0 +1,110 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"regexp"
+	"time"
+
+	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machine/lifecycle"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/flags"
+)
+
+// defaultResourceExhaustedRetry is also what 0 means, as in MCM.
+const defaultResourceExhaustedRetry = 10 * time.Minute
+
+// machineOptions are the flags of a machine's life. MachineDeployments and Machines may say otherwise for theirs.
+type machineOptions struct {
+	creationTimeout        time.Duration
+	inPlaceUpdateTimeout   time.Duration
+	preserveTimeout        time.Duration
+	resourceExhaustedRetry time.Duration
+	bootstrapTokenGroups   []string
+
+	scaleDownAnnotation bool
+}
+
+func (o *machineOptions) declare(g *flags.Group) {
+	g.Duration(&o.creationTimeout, "machine-creation-timeout", 20*time.Minute, "how long a machine may take to become a healthy Node before it has failed")
+	g.Duration(&o.inPlaceUpdateTimeout, "machine-inplace-update-timeout", 20*time.Minute, "how long an update in place may take before it has failed", flags.NoEffectYet)
+	g.Duration(&o.preserveTimeout, "machine-preserve-timeout", 96*time.Hour, "how long a machine is preserved", flags.NoEffectYet)
+	g.Duration(&o.resourceExhaustedRetry, "resource-exhausted-retry", defaultResourceExhaustedRetry, "wait after the cloud had no quota or capacity; 0 means 10m", flags.OrZero)
+	g.List(&o.bootstrapTokenGroups, "bootstrap-token-auth-extra-groups", nil, "groups, separated by commas, that bootstrap tokens put a joining VM into")
+	g.Bool(&o.scaleDownAnnotation, "autoscaler-scaledown-annotation-during-rollout", true, "keep the cluster-autoscaler from removing Nodes of a MachineDeployment while it rolls", flags.NoEffectYet)
+}
+
+// bootstrapGroup is what the API server takes as a group of a bootstrap token; with another one the token is worth nothing.
+const bootstrapGroup = `^system:bootstrappers:[a-z0-9:-]{0,255}[a-z0-9]$`
+
+func (o *machineOptions) validate() error {
+	var errs []error
+	for _, group := range o.bootstrapTokenGroups {
+		if !regexp.MustCompile(bootstrapGroup).MatchString(group) {
+			errs = append(errs, fmt.Errorf("--bootstrap-token-auth-extra-groups: expected groups that match %s, got %q; no VM could join with such a token, correct it", bootstrapGroup, group))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// limits are the settings that the decisions about machines need.
+func (o *options) limits() lifecycle.Limits {
+	limits := lifecycle.Limits{
+		CreationTimeout: o.machine.creationTimeout, ResourceExhaustedRetry: o.machine.resourceExhaustedRetry,
+		NodeConditions: o.health.nodeConditions,
+	}
+	if limits.ResourceExhaustedRetry == 0 {
+		limits.ResourceExhaustedRetry = defaultResourceExhaustedRetry
+	}
+	return limits
+}
+
+// healthOptions are the flags of telling healthy machines from others.
+type healthOptions struct {
+	timeout        time.Duration
+	nodeConditions []string
+}
+
+func (o *healthOptions) declare(g *flags.Group) {
+	g.Duration(&o.timeout, "machine-health-timeout", 10*time.Minute, "how long a machine may be unhealthy before it has failed and is replaced", flags.NoEffectYet)
+	g.List(&o.nodeConditions, "node-conditions", []string{"KernelDeadlock", "ReadonlyFilesystem", "DiskPressure", "NetworkUnavailable"}, "types of Node conditions, separated by commas, that must be False on a healthy Node")
+}
+
+// drainOptions are the flags of emptying a Node before its VM goes.
+type drainOptions struct {
+	timeout                        time.Duration
+	maxEvictRetries                int
+	detachTimeout, reattachTimeout time.Duration
+}
+
+func (o *drainOptions) declare(g *flags.Group) {
+	g.Duration(&o.timeout, "machine-drain-timeout", 2*time.Hour, "how long the drain of a Node may take, counted from the machine's deletion, before its pods are deleted by force", flags.NoEffectYet)
+	g.Int(&o.maxEvictRetries, "machine-max-evict-retries", 360, "how often the eviction of a pod is tried before it is deleted by force", flags.NoEffectYet)
+	g.Duration(&o.detachTimeout, "machine-pv-detach-timeout", 2*time.Minute, "how long the volumes of an evicted pod may take to be detached, beyond its grace period", flags.NoEffectYet)
+	g.Duration(&o.reattachTimeout, "machine-pv-reattach-timeout", 90*time.Second, "how long the volumes of an evicted pod are waited for to be attached to another Node", flags.NoEffectYet)
+}
+
+// safetyOptions are the flags of what is checked from time to time.
+type safetyOptions struct {
+	orphanVMsPeriod            time.Duration
+	statusCheckTimeout         time.Duration
+	statusCheckPeriod          time.Duration
+	overshootUp, overshootDown int
+	overshootPeriod            time.Duration
+}
+
+func (o *safetyOptions) declare(g *flags.Group) {
+	g.Duration(&o.orphanVMsPeriod, "machine-safety-orphan-vms-period", 15*time.Minute, "time between two searches for VMs that belong to no machine", flags.NoEffectYet)
+	g.Duration(&o.statusCheckTimeout, "machine-safety-apiserver-statuscheck-timeout", 30*time.Second, "how long an API server may be away before nothing is concluded from what it does not say", flags.NoEffectYet)
+	g.Duration(&o.statusCheckPeriod, "machine-safety-apiserver-statuscheck-period", time.Minute, "time between two looks at each API server; not less than its timeout", flags.NoEffectYet)
+	g.Int(&o.overshootUp, "safety-up", 2, "how many machines more than its replicas and surge freeze a MachineSet", flags.OrZero, flags.NoEffectYet)
+	g.Int(&o.overshootDown, "safety-down", 1, "how many machines fewer than that thaw it again", flags.OrZero, flags.NoEffectYet)
+	g.Duration(&o.overshootPeriod, "machine-safety-overshooting-period", time.Minute, "time between two counts of machines", flags.NoEffectYet)
+}
+
+func (o *safetyOptions) validate() error {
+	if o.statusCheckPeriod >= o.statusCheckTimeout {
+		return nil
+	}
+	return fmt.Errorf("--machine-safety-apiserver-statuscheck-period: expected at least %s, which is --machine-safety-apiserver-statuscheck-timeout, got %s; raise it or lower the timeout",
+		o.statusCheckTimeout, o.statusCheckPeriod)
+}

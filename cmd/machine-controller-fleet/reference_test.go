@@ -1,0 +1,85 @@
+package main
+
+import (
+	"flag"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"sigs.k8s.io/yaml"
+)
+
+var update = flag.Bool("update", false, "write the golden files and docs/flags.md anew")
+
+// golden compares a file of the repository with what the code says.
+func golden(t *testing.T, file, want string) {
+	t.Helper()
+	if *update {
+		if err := os.WriteFile(file, []byte(want), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	got, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(want, string(got)); diff != "" {
+		t.Errorf("%s is stale; look at the difference, then run: go test ./cmd/machine-controller-fleet -update\n(-code +file):\n%s", file, diff)
+	}
+}
+
+func TestHelp(t *testing.T) {
+	golden(t, "testdata/help.txt", new(options).declare().Help())
+	golden(t, "testdata/leave-help.txt", new(leaveOptions).declare().Help())
+}
+
+const referenceHead = `# Flags
+
+Made from the code by ` + "`go test ./cmd/machine-controller-fleet -update`" + `; do not edit. What ` + "`--help`" + ` prints, as tables. How to set flags in a file,
+and which defaults differ from Machine Controller Manager's, is in [configure](operations/configure.md).
+
+`
+
+func TestReference(t *testing.T) {
+	leave := strings.Replace(new(leaveOptions).declare().Markdown(), "## Flags", "## Flags of `machine-controller-fleet leave`", 1)
+	golden(t, "../../docs/flags.md", referenceHead+new(options).declare().Markdown()+"\n"+leave)
+}
+
+// The chart's flags are the binary's: those of its template, and those that its examples add.
+func TestChartPassesFlagsThatExist(t *testing.T) {
+	const chart = "../../charts/machine-controller-fleet/"
+	template, err := os.ReadFile(chart + "templates/statefulset.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	flags := regexp.MustCompile(`(?m)^ *- (--[a-z-]+)=`).FindAllStringSubmatch(string(template), -1)
+	if len(flags) < 10 {
+		t.Fatalf("the template passes %d flags; want at least 10, or another way to find them", len(flags))
+	}
+	help := new(options).declare().Help()
+	for _, found := range flags {
+		if !strings.Contains(help, "\n  "+found[1]+"=") {
+			t.Errorf("the chart passes %s, which does not exist", found[1])
+		}
+	}
+	examples, err := filepath.Glob(chart + "ci/*.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, example := range examples {
+		var values struct{ ExtraFlags []string }
+		content, err := os.ReadFile(example)
+		if err == nil {
+			err = yaml.Unmarshal(content, &values)
+		}
+		if err == nil {
+			_, err = parse(values.ExtraFlags)
+		}
+		if err != nil {
+			t.Errorf("%s: %v", example, err)
+		}
+	}
+}

@@ -1,0 +1,78 @@
+package flags
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/spf13/pflag"
+)
+
+// explain says of an error of pflag what was expected, what came and what to do.
+func (s *Set) explain(err error) error {
+	if unknown, ok := errors.AsType[*pflag.NotExistError](err); ok && unknown.GetSpecifiedShortnames() == "" {
+		name := unknown.GetSpecifiedName()
+		return fmt.Errorf("there is no flag --%s; the nearest is --%s", name, s.nearest(name))
+	}
+	if invalid, ok := errors.AsType[*pflag.InvalidValueError](err); ok {
+		d := s.find(invalid.GetFlag().Name)
+		return d.expected(d.expectation(), invalid.GetValue())
+	}
+	return err
+}
+
+// expectation describes the values that a flag takes.
+func (d *declared) expectation() string {
+	switch d.Value.Type() {
+	case "bool":
+		return "true or false"
+	case "int":
+		return "a whole number"
+	case "float64":
+		return "a number"
+	case "duration":
+		return "a duration such as 30s, 10m or 1h30m"
+	case "list":
+		return "words with commas between them, or a list of texts"
+	case "string":
+		return "a text, in quotes where it looks like something else"
+	}
+	return d.Usage
+}
+
+// nearest is the flag whose name looks most like the given one. Dashes, underscores and case make no difference: whoever
+// writes machineDrainTimeout means machine-drain-timeout.
+func (s *Set) nearest(name string) string {
+	var best string
+	least := -1
+	for _, d := range s.flags {
+		if distance := edits(plain(name), plain(d.Name)); least < 0 || distance < least {
+			best, least = d.Name, distance
+		}
+	}
+	return best
+}
+
+func plain(name string) string {
+	return strings.NewReplacer("-", "", "_", "").Replace(strings.ToLower(name))
+}
+
+// edits is how many bytes have to be added, removed or changed to make one name of the other.
+func edits(a, b string) int {
+	row := make([]int, len(b)+1)
+	for j := range row {
+		row[j] = j
+	}
+	for i := range len(a) {
+		diagonal := row[0]
+		row[0] = i + 1
+		for j := range len(b) {
+			cost := 1
+			if a[i] == b[j] {
+				cost = 0
+			}
+			diagonal, row[j+1] = row[j+1], min(row[j+1]+1, row[j]+1, diagonal+cost)
+		}
+	}
+	return row[len(b)]
+}

@@ -1,0 +1,208 @@
+package flags
+
+import (
+	"cmp"
+	"errors"
+	goflag "flag"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/spf13/pflag"
+)
+
+// Trait is something that sets a flag apart from others of its type.
+type Trait int
+
+const (
+	// OrZero lets a number or a duration be 0, which otherwise has to be more.
+	OrZero Trait = iota + 1
+	// NoEffectYet marks a flag whose value nobody uses yet. Take it off with the first use.
+	NoEffectYet
+	// Ignored marks a flag that is accepted for those who have it in their manifests, and has no meaning here. Its usage
+	// says what replaces it, or why it is not needed.
+	Ignored
+)
+
+// Set is the flags of a program. Make one with New, declare flags in its groups, and parse once.
+type Set struct {
+	program, about string
+	parser         *pflag.FlagSet
+	groups         []*Group
+	flags          []*declared
+	file           string
+}
+
+// declared is a flag with what pflag does not know of it.
+type declared struct {
+	*pflag.Flag
+
+	traits   []Trait
+	check    func() error // of the value; nil when every value of the type is good
+	fromFile string       // the file that the value came from; "" means the command line or the default
+}
+
+// Group is flags that belong together. Its flags are printed in the order in which they are declared.
+type Group struct {
+	title string
+	set   *Set
+	flags []*declared
+}
+
+// New makes a Set without flags. about says in a sentence or two what the program does.
+func New(program, about string) *Set {
+	s := &Set{program: program, about: about, parser: pflag.NewFlagSet(program, pflag.ContinueOnError)}
+	s.parser.SortFlags = false
+	s.parser.Usage = func() {} // the caller prints Help
+	return s
+}
+
+// Group begins a group.
+func (s *Set) Group(title string) *Group {
+	g := &Group{title: title, set: s}
+	s.groups = append(s.groups, g)
+	return g
+}
+
+// Bool declares a flag that is true or false.
+func (g *Group) Bool(p *bool, name string, value bool, usage string, traits ...Trait) {
+	g.set.parser.BoolVar(p, name, value, usage)
+	g.declare(name, traits)
+}
+
+// String declares a flag for text.
+func (g *Group) String(p *string, name, value, usage string, traits ...Trait) {
+	g.set.parser.StringVar(p, name, value, usage)
+	g.declare(name, traits)
+}
+
+// List declares a flag for words that are separated by commas. A file may give it a list of its own.
+func (g *Group) List(p *[]string, name string, value []string, usage string, traits ...Trait) {
+	*p = value
+	g.set.parser.Var((*list)(p), name, usage)
+	g.declare(name, traits)
+}
+
+// Int declares a flag for a whole number of more than 0.
+func (g *Group) Int(p *int, name string, value int, usage string, traits ...Trait) {
+	g.set.parser.IntVar(p, name, value, usage)
+	positive(g.declare(name, traits), p)
+}
+
+// Float declares a flag for a number of more than 0.
+func (g *Group) Float(p *float64, name string, value float64, usage string, traits ...Trait) {
+	g.set.parser.Float64Var(p, name, value, usage)
+	positive(g.declare(name, traits), p)
+}
+
+// Duration declares a flag for a duration of more than 0.
+func (g *Group) Duration(p *time.Duration, name string, value time.Duration, usage string, traits ...Trait) {
+	g.set.parser.DurationVar(p, name, value, usage)
+	positive(g.declare(name, traits), p)
+}
+
+// Go declares a flag of a package that has it already, with our own words for its usage.
+func (g *Group) Go(f *goflag.Flag, usage string) {
+	g.set.parser.AddGoFlag(f)
+	g.set.parser.Lookup(f.Name).Usage = usage
+	g.declare(f.Name, nil)
+}
+
+// Config declares --config, the file that flags are read from.
+func (g *Group) Config() {
+	g.String(&g.set.file, configFlag, "", "YAML file with flags that the command line does not have: their names, without dashes, as keys")
+}
+
+// declare keeps what pflag does not know.
+func (g *Group) declare(name string, traits []Trait) *declared {
+	d := &declared{Flag: g.set.parser.Lookup(name), traits: traits}
+	g.flags = append(g.flags, d)
+	g.set.flags = append(g.set.flags, d)
+	return d
+}
+
+// positive has a number checked.
+func positive[T cmp.Ordered](d *declared, p *T) {
+	var zero T
+	d.check = func() error {
+		switch {
+		case *p > zero, *p == zero && d.is(OrZero), d.is(Ignored):
+			return nil
+		case d.is(OrZero):
+			return d.expected("0 or more", d.Value.String())
+		}
+		return d.expected("more than 0", d.Value.String())
+	}
+}
+
+func (d *declared) is(trait Trait) bool { return slices.Contains(d.traits, trait) }
+
+// expected says what is wrong with a value, and what to do.
+func (d *declared) expected(what, got string) error {
+	without := ""
+	if value := defaultOf(d.Flag); value != "" {
+		without = " for " + value
+	}
+	return fmt.Errorf("%s: expected %s, got %q; correct it, or leave it out%s", d.place(), what, got, without)
+}
+
+// place is where the value came from.
+func (d *declared) place() string {
+	if d.fromFile != "" {
+		return d.fromFile + ": " + d.Name
+	}
+	return "--" + d.Name
+}
+
+// Parse reads the command line, then the file that it names, and checks the values. pflag.ErrHelp means that help was
+// asked for.
+func (s *Set) Parse(args []string) error {
+	if err := s.parser.Parse(args); err != nil {
+		return s.explain(err)
+	}
+	if rest := s.parser.Args(); len(rest) > 0 {
+		return fmt.Errorf("expected flags only, got %q; a value belongs to its flag with =, as in --flag=value", rest)
+	}
+	if s.file != "" {
+		if err := s.readFile(); err != nil {
+			return err
+		}
+	}
+	var errs []error
+	for _, d := range s.flags {
+		if d.check != nil {
+			errs = append(errs, d.check())
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// Remark is a flag that somebody has set and that has no effect.
+type Remark struct{ Flag, Why string }
+
+// Remarks tells which flags were set in vain.
+func (s *Set) Remarks() (remarks []Remark) {
+	for _, d := range s.flags {
+		switch {
+		case !d.Changed:
+		case d.is(Ignored):
+			remarks = append(remarks, Remark{Flag: d.place(), Why: d.Usage})
+		case d.is(NoEffectYet):
+			remarks = append(remarks, Remark{Flag: d.place(), Why: noEffectYet})
+		}
+	}
+	return remarks
+}
+
+// noEffectYet is said of flags with the trait of that name.
+const noEffectYet = "no effect yet"
+
+// find returns the flag of that name, nil when there is none.
+func (s *Set) find(name string) *declared {
+	for _, d := range s.flags {
+		if d.Name == name {
+			return d
+		}
+	}
+	return nil
+}
