@@ -33,7 +33,7 @@ func TestRollingRestart(t *testing.T) {
 		}
 	}
 	b.running(t, deployments*each)
-	b.wait(t, 15*time.Second) // until the weights of the machines have been reported, and planned with
+	b.even(t)
 	before := b.places(t)
 	for i := range 3 {
 		name := fmt.Sprintf("fleet-%d", i)
@@ -60,6 +60,39 @@ func TestRollingRestart(t *testing.T) {
 		t.Error(err)
 	}
 	b.end(t)
+}
+
+// even waits until no slot has moved for 15 s and nobody carries so much more than the others that one would: the weights
+// of the machines have been reported then, and planned with.
+func (b *bed) even(t *testing.T) {
+	t.Helper()
+	const uneven = 1.10 // see UnevenAbove in shard/plan
+	ctx, cancel := context.WithTimeout(b.ctx, patience)
+	defer cancel()
+	var before map[string]string
+	var since time.Time
+	if err := harness.EventuallyEvery(ctx, time.Second, "the slots are shared evenly, and stay where they are", func(ctx context.Context) error {
+		if now := b.places(t); !maps.Equal(now, before) {
+			before, since = now, time.Now()
+		}
+		for i := range 3 {
+			name := fmt.Sprintf("fleet-%d", i)
+			ratio, err := b.lab.Metric(ctx, name, "fleet_imbalance_ratio")
+			if err != nil {
+				return err
+			}
+			if ratio > uneven {
+				since = time.Now()
+				return fmt.Errorf("%s sees the busiest carry %.2f of the mean", name, ratio)
+			}
+		}
+		if quiet := time.Since(since); quiet < 15*time.Second {
+			return fmt.Errorf("a slot moved %s ago", quiet)
+		}
+		return nil
+	}); err != nil {
+		t.Fatal(err)
+	}
 }
 
 // places returns the replica that holds each slot.

@@ -17,7 +17,9 @@ func (l *Lab) Hold(ctx context.Context, process, match string) (what string, err
 	if err != nil {
 		return "", fmt.Errorf("encode the order: %w", err)
 	}
-	if err := send(ctx, http.MethodPost, l.holdURL(process), bytes.NewReader(order), nil); err != nil {
+	if err := Eventually(ctx, process+" takes the order", func(ctx context.Context) error { // it may be about to start
+		return send(ctx, http.MethodPost, l.holdURL(process), bytes.NewReader(order), nil)
+	}); err != nil {
 		return "", err
 	}
 	err = Eventually(ctx, "a request is held", func(ctx context.Context) error {
