@@ -27,6 +27,7 @@ type Fence struct {
 	leaderUntil atomic.Pointer[state.Moment] // the leadership's; the session's holds for it too
 	slots       []*holding
 	leadership  *holding
+	turnedAway  atomic.Bool // a key, at the fence, before the Replica knew that it had passed
 }
 
 // Time tells the time on both clocks of the machine: since the process started, and by the wall.
@@ -124,8 +125,9 @@ func (f *Fence) mayAsk(need state.Need) Refusal {
 	return Unowned
 }
 
-// follow takes over what the machine says about the fence and the slots.
-func (f *Fence) follow(m *protocol.Replica) {
+// follow takes over what the machine says about the fence and the slots. missed says that keys were turned away at a fence
+// that was moved on then, so that nothing was suspended and nothing resumes: they have to be let in again.
+func (f *Fence) follow(m *protocol.Replica) (missed bool) {
 	until := state.Moment{}
 	if !m.Suspended() {
 		until = m.Fence()
@@ -135,6 +137,7 @@ func (f *Fence) follow(m *protocol.Replica) {
 	for slot, h := range f.slots {
 		h.set(m.Entitled(slot))
 	}
+	return !m.Suspended() && f.turnedAway.Swap(false)
 }
 
 // suspend stops everything.

@@ -54,6 +54,31 @@ func TestSlotsThatComeTogetherAreOpenedTogether(t *testing.T) {
 	}
 }
 
+// A renewal may be answered after the fence has passed and before the Replica has looked at the clock: nothing is suspended
+// then, and so nothing resumes, but keys were turned away.
+func TestKeysThatAMovedFenceTurnedAwayAreLetInAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := begin(t, leasetest.NewServer(), "fleet-0")
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		past := p.fence.time.Moment()
+		p.fence.until.Store(&past)
+		if _, _, ok := p.fence.Admit(t.Context(), 3); ok {
+			t.Fatal("admitted behind the fence")
+		}
+		if missed := p.fence.follow(p.machine); !missed {
+			t.Error("nobody knows that a key was turned away")
+		}
+		if missed := p.fence.follow(p.machine); missed {
+			t.Error("it is let in more than once")
+		}
+		p.letInAgain()
+		if len(p.news) != fleetSlots {
+			t.Errorf("%d slots are looked at again, want %d", len(p.news), fleetSlots)
+		}
+	})
+}
+
 func TestWhoeverResignsLeadsNoMore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := leasetest.NewServer()

@@ -185,7 +185,9 @@ func (r *Replica) carryOut(ctx context.Context, out state.Output) {
 	for _, change := range out.Changes {
 		r.end(change)
 	}
-	r.cfg.Fence.follow(r.machine)
+	if missed := r.cfg.Fence.follow(r.machine); missed {
+		r.letInAgain()
+	}
 	if !r.machine.Suspended() && !r.begun {
 		r.begun = true
 		close(r.held)
@@ -285,6 +287,15 @@ func (r *Replica) resume(slot int) {
 	r.cfg.Fence.slots[slot].resume()
 	if o := r.opening[slot]; o != nil && o.ready {
 		r.news = append(r.news, slot)
+	}
+}
+
+// letInAgain has all keys enqueued once more. Slots that are being handed over turn them away as before.
+func (r *Replica) letInAgain() {
+	for slot, o := range r.opening {
+		if o.ready && !slices.Contains(r.news, slot) {
+			r.news = append(r.news, slot)
+		}
 	}
 }
 

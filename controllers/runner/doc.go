@@ -8,7 +8,8 @@
 //   - No key is given up. A failing key backs off exponentially up to Config.MaxBackoff and shows in a metric.
 //   - A panic of the reconcile function is an error of that key and of no other.
 //   - Before each key the Gate is asked. What it refuses is forgotten: whoever opens the gate enqueues again. So is a key
-//     whose permission ends, or whose work is refused with an error that is NotOurs: that is no failure.
+//     whose permission ends. One whose work is refused with an error that is NotOurs has not failed; the Gate is asked for
+//     it again after the same back-off, because the refusal may have been for a moment.
 //   - Groups of keys take turns: a lot of work in one group does not keep another waiting.
 //   - Run returns when its context has ended and every key in work is finished.
 //

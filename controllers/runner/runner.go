@@ -185,8 +185,10 @@ func (r *Runner[K]) next(ctx context.Context) bool {
 			r.queue.AddAfter(key, result.RequeueAfter)
 		}
 	case ctx.Err() != nil: // shutting down: the next process starts from the objects
-	case owned.Err() != nil || NotOurs(err): // whoever owns the key now goes on; if that is us again, it is enqueued again
+	case owned.Err() != nil: // whoever owns the key now goes on; if that is us again, it is enqueued again
 		r.forget(key)
+	case NotOurs(err): // nobody has told that the key is another's: it may be ours still, and the Gate knows
+		r.queue.AddRateLimited(key)
 	default:
 		r.fail(key)
 		r.queue.AddRateLimited(key)

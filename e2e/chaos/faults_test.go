@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
+	"github.com/machine-controller-fleet/machine-controller-fleet/driver"
 	"github.com/machine-controller-fleet/machine-controller-fleet/e2e/harness"
 )
 
@@ -51,7 +52,7 @@ func faults() []fault {
 		{"kill for longer than a take-over", true, killForLong},
 		{"pause in the middle of a cloud call", false, pauseInCall},
 		{"a request held back past its fence", true, func(t *testing.T, b *bed) { late(t, b, "PATCH /apis/machine.sapcloud.io/", 20*time.Second) }},
-		{"a create held back past its fence", false, func(t *testing.T, b *bed) { late(t, b, "CreateMachine", 20*time.Second) }},
+		{"a create held back past its fence", false, func(t *testing.T, b *bed) { late(t, b, string(driver.OpCreate), 20*time.Second) }},
 		{"a second process of a pod", true, double},
 		{"a pod replaced by force", false, doubleInNewPod},
 		{"API server away for 10 s", true, func(t *testing.T, b *bed) { apiServerAway(t, b, 10*time.Second) }},
@@ -118,7 +119,9 @@ func pauseInCall(t *testing.T, b *bed) {
 // its slots, and lets the request go out then.
 func late(t *testing.T, b *bed, match string, d time.Duration) {
 	name := b.replica(t)
-	what, err := b.lab.Hold(b.ctx, name, match)
+	ctx, cancel := context.WithTimeout(b.ctx, patience)
+	defer cancel()
+	what, err := b.lab.Hold(ctx, name, match)
 	if err != nil {
 		t.Fatal(err)
 	}
