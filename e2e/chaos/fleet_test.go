@@ -16,6 +16,8 @@ import (
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 	"github.com/machine-controller-fleet/machine-controller-fleet/e2e/harness"
+	member "github.com/machine-controller-fleet/machine-controller-fleet/membership/state"
+	"github.com/machine-controller-fleet/machine-controller-fleet/shard/ring"
 )
 
 // TestRollingRestart replaces the pods of all replicas, one after the other. The slots end where they were. Nothing else
@@ -25,14 +27,16 @@ func TestRollingRestart(t *testing.T) {
 		t.Skip("part of long runs")
 	}
 	b := newBed(t, 3)
-	const deployments, each = 12, 3
-	for i := range deployments {
-		d := harness.Deployment(b.namespace, fmt.Sprintf("steady-%d", i), each)
+	const perReplica, each = 4, 3
+	b.even(t)
+	names := b.evenly(t, 3, perReplica)
+	for _, name := range names {
+		d := harness.Deployment(b.namespace, name, each)
 		if _, err := b.lab.Machines.MachineV1alpha1().MachineDeployments(b.namespace).Create(b.ctx, d, metav1.CreateOptions{}); err != nil {
 			t.Fatal(err)
 		}
 	}
-	b.running(t, deployments*each)
+	b.running(t, len(names)*each)
 	b.even(t)
 	before := b.places(t)
 	for i := range 3 {
@@ -60,6 +64,26 @@ func TestRollingRestart(t *testing.T) {
 		t.Error(err)
 	}
 	b.end(t)
+}
+
+// evenly returns names of MachineDeployments, as many in the slots of each replica: the load of a few that fall anywhere is
+// uneven, and a slot that has moved rests for minutes before it moves again for that.
+func (b *bed) evenly(t *testing.T, replicas, perReplica int) (names []string) {
+	t.Helper()
+	spread, err := ring.NewSlots(slots, ring.Deployment)
+	if err != nil {
+		t.Fatal(err)
+	}
+	places, has := b.places(t), map[string]int{}
+	for i := 0; len(names) < replicas*perReplica; i++ {
+		name := fmt.Sprintf("steady-%d", i)
+		replica := places[member.SlotLeaseName(harness.FleetName, spread.Of(b.namespace, name), slots)]
+		if has[replica] < perReplica {
+			has[replica]++
+			names = append(names, name)
+		}
+	}
+	return names
 }
 
 // even waits until no slot has moved for 15 s and nobody carries so much more than the others that one would: the weights
