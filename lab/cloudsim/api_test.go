@@ -8,6 +8,7 @@ import (
 	"net/url"
 	"slices"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
@@ -253,20 +254,28 @@ func TestVolumes(t *testing.T) {
 			{http.MethodPut, there.ID, "", there.ID},
 			{http.MethodPut, there.ID, "", there.ID},
 			{http.MethodPut, vm.ID, cloudapi.CodeConflict, there.ID},
+			{http.MethodDelete, vm.ID, "", there.ID},
+			{http.MethodDelete, there.ID, "", ""},
+			{http.MethodPut, there.ID, "", there.ID},
 			{http.MethodDelete, "", "", ""},
 			{http.MethodDelete, "", "", ""},
 			{http.MethodPut, there.ID, "", there.ID},
 		} {
 			to := cloudapi.AttachVolumeRequest{InstanceID: c.vm}
+			attachment := one + "/attachment"
+			if c.method == http.MethodDelete {
+				attachment += "?instanceID=" + c.vm
+			}
 			if c.want != "" {
-				if code := b.refused(c.method, one+"/attachment", to); code != c.want {
+				if code := b.refused(c.method, attachment, to); code != c.want {
 					t.Errorf("%s %s: %s, want %s", c.method, c.vm, code, c.want)
 				}
-			} else if got := ok[cloudapi.Volume](b, c.method, one+"/attachment", to); got.AttachedTo != c.at {
+			} else if got := ok[cloudapi.Volume](b, c.method, attachment, to); got.AttachedTo != c.at {
 				t.Errorf("%s %s: attached to %q, want %q", c.method, c.vm, got.AttachedTo, c.at)
 			}
 		}
 		b.remove(there.ID)
+		synctest.Wait()
 		if got := ok[cloudapi.Volume](b, http.MethodGet, one, nil); got.AttachedTo != "" {
 			t.Errorf("after the end of the VM it is attached to %q", got.AttachedTo)
 		}

@@ -49,7 +49,8 @@ func inBubble(t *testing.T, settings cloudapi.Settings, test func(b *bubble)) {
 // start opens the cloud and runs it.
 func (b *bubble) start() {
 	b.t.Helper()
-	b.host = &recorder{on: map[string]guest.VM{}, health: map[string]guest.Health{}}
+	lingers := b.host != nil && b.host.lingers
+	b.host = &recorder{on: map[string]guest.VM{}, health: map[string]guest.Health{}, volumes: map[string][]string{}, lingers: lingers}
 	b.cfg.Hosts[cloudapi.BootSimulated] = b.host
 	cloud, err := cloudsim.Open(b.cfg)
 	if err != nil {
@@ -189,11 +190,13 @@ func readCalls(t *testing.T, path string) []cloudapi.Call {
 
 // recorder is a Host that notes what it is told.
 type recorder struct {
-	mu     sync.Mutex
-	cloud  guest.Cloud
-	on     map[string]guest.VM
-	health map[string]guest.Health
-	grace  []time.Duration
+	mu      sync.Mutex
+	cloud   guest.Cloud
+	on      map[string]guest.VM
+	health  map[string]guest.Health
+	grace   []time.Duration
+	lingers bool // what is switched off is not off yet, over restarts of the cloud too
+	volumes map[string][]string
 }
 
 func (r *recorder) PowerOn(vm guest.VM) {
@@ -204,13 +207,42 @@ func (r *recorder) PowerOn(vm guest.VM) {
 	}
 }
 
-func (r *recorder) PowerOff(id string, grace time.Duration) {
+func (r *recorder) PowerOff(id string, grace time.Duration) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if _, on := r.on[id]; on {
 		delete(r.on, id)
 		r.grace = append(r.grace, grace)
 	}
+	return !r.lingers
+}
+
+// linger makes VMs that are switched off go on, until letGo.
+func (r *recorder) linger() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.lingers = true
+}
+
+func (r *recorder) letGo(id string) {
+	r.mu.Lock()
+	r.lingers = false
+	cloud := r.cloud
+	r.mu.Unlock()
+	cloud.IsOff(id)
+}
+
+func (r *recorder) SetVolumes(id string, volumes []string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.volumes[id] = volumes
+}
+
+// seen are the volumes of a VM.
+func (r *recorder) seen(id string) []string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.volumes[id]
 }
 
 func (r *recorder) SetHealth(id string, health guest.Health) {

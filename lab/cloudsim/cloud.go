@@ -31,6 +31,7 @@ type Cloud struct {
 	cfg    Config
 	offers catalog
 	store  *store
+	disks  disks
 	log    *callLog
 	dice   *dice
 	life   *loop.Loop[string]
@@ -70,6 +71,7 @@ func Open(cfg Config) (*Cloud, error) {
 	if c.store, err = openStore(filepath.Join(cfg.StateDir, "state.db")); err != nil {
 		return nil, err
 	}
+	c.disks = disks(filepath.Join(cfg.StateDir, VolumesFolder))
 	if err = c.restore(); err != nil {
 		return nil, errors.Join(err, c.Close())
 	}
@@ -92,6 +94,9 @@ func (c *Cloud) restore() error {
 	}
 	for _, v := range all.volumes {
 		c.volumes[v.ID] = v
+	}
+	if err = c.disks.restore(c.volumes); err != nil {
+		return err
 	}
 	c.settings = savedSettings{Start: c.cfg.Settings, Current: c.cfg.Settings}
 	if all.settings != nil && sameSettings(all.settings.Start, c.cfg.Settings) {
@@ -202,6 +207,11 @@ func (c *Cloud) forget(id string) {
 // commit makes a change, on disk first. c.mu is held.
 func (c *Cloud) commit(ch change) error {
 	ch.logged = c.logged
+	for _, v := range ch.volumes {
+		if err := c.disks.provide(v.ID); err != nil {
+			return err
+		}
+	}
 	if err := c.store.apply(ch); err != nil {
 		return err
 	}
@@ -217,6 +227,9 @@ func (c *Cloud) commit(ch change) error {
 	}
 	for _, id := range ch.forgetVolumes {
 		delete(c.volumes, id)
+		if err := c.disks.remove(id); err != nil { // The next life of this cloud tries again.
+			c.cfg.Log.Error("The contents of a volume were not removed", "volume", id, "err", err)
+		}
 	}
 	if ch.settings != nil {
 		c.settings = *ch.settings

@@ -19,8 +19,7 @@ func (c *Cloud) step(_ context.Context, id string) time.Duration {
 		return loop.Never
 	}
 	if i.ended() {
-		c.tellHost(i, now)
-		return c.forgetLater(i, now)
+		return c.settle(i, now)
 	}
 	after, next := i.advance(now)
 	if after != i {
@@ -40,6 +39,19 @@ func (c *Cloud) step(_ context.Context, id string) time.Duration {
 	}
 }
 
+// settle frees the volumes of a VM that has ended, once nothing of it runs that could write to them, and drops the VM
+// later. c.mu is held.
+func (c *Cloud) settle(i *instance, now time.Time) time.Duration {
+	if off := c.tellHost(i, now); !off {
+		return loop.Never // The host wakes it.
+	}
+	if err := c.releaseVolumes(i); err != nil {
+		c.cfg.Log.Error("The volumes of an ended VM did not come free; trying again", "instance", i.API.ID, "err", err)
+		return retryWrite
+	}
+	return c.forgetLater(i, now)
+}
+
 // forgetLater drops a VM that ended long enough ago, and returns when else to look again. c.mu is held.
 func (c *Cloud) forgetLater(i *instance, now time.Time) time.Duration {
 	after := time.Duration(c.settings.Current.ForgetAfter)
@@ -56,39 +68,38 @@ func (c *Cloud) forgetLater(i *instance, now time.Time) time.Duration {
 	return loop.Never
 }
 
-// replace is the change to a new version of a VM. When the VM has ended, the volumes that were made with it end, too, and
-// the others come free. c.mu is held.
+// replace is the change to a new version of a VM. When the VM has ended, the volumes that were made with it end, too.
+// c.mu is held.
 func (c *Cloud) replace(i *instance) change {
 	ch := change{instances: []*instance{i}}
 	if !i.ended() {
 		return ch
 	}
-	for id, v := range c.volumes {
-		switch {
-		case slices.Contains(i.API.VolumeIDs, id):
+	for _, id := range i.API.VolumeIDs {
+		if c.volumes[id] != nil {
 			ch.forgetVolumes = append(ch.forgetVolumes, id)
-		case v.AttachedTo == i.API.ID:
-			free := *v
-			free.AttachedTo = ""
-			ch.volumes = append(ch.volumes, &free)
 		}
 	}
 	return ch
 }
 
-// tellHost makes what runs agree with what shall run. c.mu is held.
-func (c *Cloud) tellHost(i *instance, now time.Time) {
+// tellHost makes what runs agree with what shall run, and says whether nothing runs. c.mu is held.
+func (c *Cloud) tellHost(i *instance, now time.Time) (off bool) {
 	host := c.cfg.Hosts[i.API.Boot]
 	switch {
 	case host == nil:
+		return true
 	case i.poweredOn(now):
 		host.PowerOn(c.guestVM(i))
 		host.SetHealth(i.API.ID, c.health(i))
+		host.SetVolumes(i.API.ID, c.attachedTo(i.API.ID))
+		return false
 	case i.API.State == cloudapi.StateStopping:
-		host.PowerOff(i.API.ID, i.StopAt.Sub(now))
+		return host.PowerOff(i.API.ID, i.StopAt.Sub(now))
 	case i.ended():
-		host.PowerOff(i.API.ID, 0)
+		return host.PowerOff(i.API.ID, 0)
 	}
+	return true
 }
 
 // health is that of the VM or, if worse, of its zone. c.mu is held.
@@ -140,6 +151,9 @@ func (v hostView) Died(id, reason string) {
 		}
 	})
 }
+
+// IsOff has the VM looked at again.
+func (v hostView) IsOff(id string) { v.life.Wake(id) }
 
 // update changes a copy of a VM that has not ended. What a host reports is lost when it cannot be written; the host finds
 // it out again when the cloud starts again.

@@ -28,7 +28,7 @@ func (c *Cloud) Handler() http.Handler {
 	}))
 	on("DELETE", cloudapi.PathVolume, cloudapi.OpDeleteVolume, c.readVolume(c.deleteVolume))
 	on("PUT", cloudapi.PathVolumeAttachment, cloudapi.OpAttachVolume, c.readAttachVolume)
-	on("DELETE", cloudapi.PathVolumeAttachment, cloudapi.OpDetachVolume, c.readVolume(c.detachVolume))
+	on("DELETE", cloudapi.PathVolumeAttachment, cloudapi.OpDetachVolume, c.readDetachVolume)
 	on("GET", cloudapi.PathRegions, cloudapi.OpDescribeCatalog, plain(func() any { return cloudapi.RegionList{Items: c.offers.regions} }))
 	on("GET", cloudapi.PathInstanceTypes, cloudapi.OpDescribeCatalog, plain(func() any { return cloudapi.InstanceTypeList{Items: c.offers.types} }))
 	on("GET", cloudapi.PathImages, cloudapi.OpDescribeCatalog, plain(func() any { return cloudapi.ImageList{Items: c.offers.images} }))
@@ -119,6 +119,13 @@ func (c *Cloud) readAttachVolume(r *http.Request) (request, error) {
 	}
 	return c.readVolume(func(id string, call *cloudapi.Call) (cloudapi.Volume, error) {
 		return c.attachVolume(id, body.InstanceID, call)
+	})(r)
+}
+
+func (c *Cloud) readDetachVolume(r *http.Request) (request, error) {
+	from := r.URL.Query().Get(cloudapi.QueryInstanceID)
+	return c.readVolume(func(id string, call *cloudapi.Call) (cloudapi.Volume, error) {
+		return c.detachVolume(id, from, call)
 	})(r)
 }
 

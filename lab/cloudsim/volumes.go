@@ -93,33 +93,68 @@ func (c *Cloud) attachVolume(id, instanceID string, call *cloudapi.Call) (clouda
 	return c.moveVolume(v, instanceID, call)
 }
 
-// detachVolume detaches a volume from whichever VM it is attached to.
-func (c *Cloud) detachVolume(id string, call *cloudapi.Call) (cloudapi.Volume, error) {
+// detachVolume detaches a volume from a VM, or with "" from whichever it is attached to. Of a VM that has begun to end it
+// comes free when that has ended.
+func (c *Cloud) detachVolume(id, instanceID string, call *cloudapi.Call) (cloudapi.Volume, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	v, err := c.lookUpVolume(id)
 	if err != nil {
 		return cloudapi.Volume{}, err
 	}
-	if v.AttachedTo == "" {
+	if v.AttachedTo == "" || instanceID != "" && v.AttachedTo != instanceID {
 		return *v, nil
 	}
 	if i := c.instances[v.AttachedTo]; i != nil {
 		about(call, i)
-		if slices.Contains(i.API.VolumeIDs, id) {
+		switch {
+		case slices.Contains(i.API.VolumeIDs, id):
 			return cloudapi.Volume{}, refuse(cloudapi.CodeConflict, "volume %s was made with %s and stays attached to it", id, v.AttachedTo)
+		case !i.alive():
+			return cloudapi.Volume{}, refuse(cloudapi.CodeConflict, "%s is %s, and volume %s comes free when nothing of it runs any more", v.AttachedTo, i.API.State, id)
 		}
 	}
 	return c.moveVolume(v, "", call)
 }
 
-// moveVolume changes what a volume is attached to. c.mu is held.
+// attachedTo returns the volumes that are attached to a VM, in order. c.mu is held.
+func (c *Cloud) attachedTo(instanceID string) []string {
+	var ids []string
+	for id, v := range c.volumes {
+		if v.AttachedTo == instanceID {
+			ids = append(ids, id)
+		}
+	}
+	slices.Sort(ids)
+	return ids
+}
+
+// releaseVolumes detaches what is attached to a VM of which nothing runs any more. c.mu is held.
+func (c *Cloud) releaseVolumes(i *instance) error {
+	var ch change
+	for _, id := range c.attachedTo(i.API.ID) {
+		free := *c.volumes[id]
+		free.AttachedTo = ""
+		ch.volumes = append(ch.volumes, &free)
+	}
+	if len(ch.volumes) == 0 {
+		return nil
+	}
+	return c.commit(ch)
+}
+
+// moveVolume changes what a volume is attached to, and tells the VMs' hosts. c.mu is held.
 func (c *Cloud) moveVolume(v *cloudapi.Volume, to string, call *cloudapi.Call) (cloudapi.Volume, error) {
 	moved := *v
 	moved.AttachedTo = to
 	call.Changed = true
 	if err := c.commit(change{volumes: []*cloudapi.Volume{&moved}, call: call}); err != nil {
 		return cloudapi.Volume{}, err
+	}
+	for _, id := range []string{v.AttachedTo, to} {
+		if i := c.instances[id]; i != nil {
+			c.tellHost(i, c.cfg.Clock.Now())
+		}
 	}
 	return moved, nil
 }

@@ -27,6 +27,10 @@ const (
 	BootstrapKubeconfigPath = KubeletDir + "/bootstrap.kubeconfig"
 	ClientCAPath            = KubeletDir + "/client-ca.crt"
 	ConfigPath              = KubeletDir + "/machine.json"
+	// VolumesDir has the contents of the cloud's volumes, AttachedDir a file for each of those that are attached to the
+	// machine.
+	VolumesDir  = "/run/cloud/volumes"
+	AttachedDir = "/run/cloud/attached"
 )
 
 // Config is what a machine is made of.
@@ -53,6 +57,12 @@ type Config struct {
 	// Images are commands by image name, for containers that have none. See package cri.
 	Images map[string][]string `json:"images"`
 
+	// Volumes and Attached are paths outside of the machine. Volumes has a folder for each volume of the cloud, called by
+	// its ID, with its contents; Attached has a file for each volume that is attached to this machine, called by its ID,
+	// and changes while the machine runs. Without them the machine has no CSI driver.
+	Volumes  string `json:"volumes,omitempty"`
+	Attached string `json:"attached,omitempty"`
+
 	// BootstrapKubeconfig and ClientCAFile are paths outside of the machine.
 	BootstrapKubeconfig string `json:"-"`
 	ClientCAFile        string `json:"-"`
@@ -71,6 +81,8 @@ func (c *Config) Bind(flags *flag.FlagSet) {
 	flags.Func("labels", "labels of the Node, as in `k=v,k=v`", pairs(&c.Labels))
 	flags.StringVar(&c.BootstrapKubeconfig, "bootstrap-kubeconfig", "", "`file` with which the kubelet asks for a certificate")
 	flags.StringVar(&c.ClientCAFile, "client-ca-file", "", "`file` with the authority of those who may use the kubelet's API")
+	flags.StringVar(&c.Volumes, "volumes", "", "`folder` with the contents of all volumes of the cloud; goes with --attached")
+	flags.StringVar(&c.Attached, "attached", "", "`folder` with a file for each volume that is attached to the machine")
 	flags.Func("forced-env", "environment of all containers, as in `K=V,K=V`", pairs(&c.ForcedEnv))
 	flags.StringVar(&c.imagesFile, "images", "", "JSON `file` with an object, image name → list of strings: the command that it runs")
 }
@@ -116,12 +128,27 @@ func (c *Config) Validate() error {
 	if c.MemoryMiB < 1 {
 		errs = append(errs, fmt.Errorf("--memory-mib=%d: it must be at least 1", c.MemoryMiB))
 	}
+	if (c.Volumes == "") != (c.Attached == "") {
+		errs = append(errs, fmt.Errorf("--volumes=%q and --attached=%q: give both or neither", c.Volumes, c.Attached))
+	}
 	return errors.Join(errs...)
 }
+
+// InstanceID is the cloud's ID of the machine, the end of its provider ID.
+func (c *Config) InstanceID() string { return c.ProviderID[strings.LastIndex(c.ProviderID, "/")+1:] }
 
 // The folders of a disk, which become KubeletDir and PodLogsDir.
 func (c *Config) kubeletDir() string { return filepath.Join(c.Dir, "kubelet") }
 func (c *Config) podLogsDir() string { return filepath.Join(c.Dir, "pods") }
+
+// folders are what is mounted into the machine: paths outside by paths inside.
+func (c *Config) folders() map[string]string {
+	all := map[string]string{KubeletDir: c.kubeletDir(), PodLogsDir: c.podLogsDir()}
+	if c.Volumes != "" {
+		all[VolumesDir], all[AttachedDir] = c.Volumes, c.Attached
+	}
+	return all
+}
 
 // writeDisk makes the disk, or completes it, and puts on it what the machine is given along.
 func (c *Config) writeDisk() error {

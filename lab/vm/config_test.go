@@ -25,7 +25,14 @@ func parse(args ...string) (*Config, error) {
 func complete(t *testing.T) []string {
 	t.Helper()
 	dir := t.TempDir()
-	for name, content := range map[string]string{"kubeconfig": "K", "ca": "CA", "images.json": `{"app":["run","it"]}`} {
+	for _, folder := range []string{"volumes/vol-1", "attached"} {
+		if err := os.MkdirAll(filepath.Join(dir, folder), 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for name, content := range map[string]string{
+		"kubeconfig": "K", "ca": "CA", "images.json": `{"app":["run","it"]}`, "volumes/vol-1/file": "V", "attached/vol-1": "",
+	} {
 		if err := os.WriteFile(filepath.Join(dir, name), []byte(content), 0o600); err != nil {
 			t.Fatal(err)
 		}
@@ -33,6 +40,7 @@ func complete(t *testing.T) []string {
 	return []string{
 		"--dir=" + filepath.Join(dir, "disk"), "--name=vm-0", "--provider-id=simulated:///r/z/vm-0", "--node-ip=127.0.0.1", "--port=10250",
 		"--cpu=4", "--memory-mib=8192", "--labels=a=b,c/d=e", "--forced-env=HOST=127.0.0.1,EMPTY=",
+		"--volumes=" + filepath.Join(dir, "volumes"), "--attached=" + filepath.Join(dir, "attached"),
 		"--bootstrap-kubeconfig=" + filepath.Join(dir, "kubeconfig"), "--client-ca-file=" + filepath.Join(dir, "ca"),
 		"--images=" + filepath.Join(dir, "images.json"),
 	}
@@ -59,7 +67,11 @@ func TestDisk(t *testing.T) {
 	want := Config{
 		Dir: c.Dir, Name: "vm-0", ProviderID: "simulated:///r/z/vm-0", NodeIP: "127.0.0.1", Port: 10250, CPU: 4, MemoryMiB: 8192,
 		Labels: map[string]string{"a": "b", "c/d": "e"}, ForcedEnv: map[string]string{"HOST": "127.0.0.1", "EMPTY": ""},
-		Images: map[string][]string{"app": {"run", "it"}},
+		Images:  map[string][]string{"app": {"run", "it"}},
+		Volumes: filepath.Join(filepath.Dir(c.Dir), "volumes"), Attached: filepath.Join(filepath.Dir(c.Dir), "attached"),
+	}
+	if id := got.InstanceID(); id != "vm-0" {
+		t.Errorf("the cloud's ID is %q, want vm-0", id)
 	}
 	if diff := cmp.Diff(want, got, cmpopts.IgnoreUnexported(Config{})); diff != "" {
 		t.Errorf("configuration (-want +got):\n%s", diff)
@@ -82,6 +94,7 @@ func TestRefusals(t *testing.T) {
 		"port too high":   {"--port=65536", "--port"},
 		"no cores":        {"--cpu=0", "--cpu"},
 		"negative memory": {"--memory-mib=-1", "--memory-mib"},
+		"half of volumes": {"--attached=", "--attached"},
 		"broken labels":   {"--labels=a=b,c", "labels"},
 		"nameless env":    {"--forced-env==x", "forced-env"},
 		"no image table":  {"--images=/does/not/exist", "images"},

@@ -5,8 +5,9 @@
 // The machine is a set of Linux namespaces. `lab vm` (the hull, which the cloud starts and ends) starts `lab vm-init`,
 // the first process of a PID namespace, which dies with the hull, and with which the kernel ends everything inside. Init
 // has a mount namespace, in which /run and /var are the machine's own; /var/lib/kubelet and /var/log/pods are folders of
-// the machine's disk (Config.Dir) and survive a reboot. It starts `hyperkube kubelet`, reaps orphans, and on SIGTERM
-// shuts down as a machine does. If the kubelet ends, so does the machine.
+// the machine's disk (Config.Dir) and survive a reboot, and the volumes of its cloud are below /run/cloud. It starts
+// `hyperkube kubelet`, reaps orphans, and on SIGTERM shuts down as a machine does. If the kubelet ends, so does the
+// machine.
 //
 // It is no sandbox: apart from /run, /var and /proc the machine sees, and with root's rights writes, its host's files; it
 // shares the host's network, and knows no limits of memory and CPU.

@@ -83,10 +83,11 @@ func TestInside(t *testing.T) {
 	hull, output := start(t, `echo up
 hostname
 cat /var/lib/kubelet/bootstrap.kubeconfig; echo
+cat /run/cloud/volumes/$(ls /run/cloud/attached)/file; echo
 touch /var/lib/kubelet/remembered /var/forgotten /run/forgotten
 echo "$@"
 `)
-	for _, want := range []string{"vm-0", "K", "kubelet"} {
+	for _, want := range []string{"vm-0", "K", "V", "kubelet"} {
 		expect(t, output, want)
 	}
 	expectOff(t, output)

@@ -16,11 +16,7 @@ const hyperkubePath = "/run/hyperkube"
 // mountMachine makes the mount namespace of the caller that of a machine with a disk.
 func mountMachine(c *Config, hyperkube string) error {
 	// What is found by path now may be covered by then.
-	kubelet, err := clone(c.kubeletDir())
-	if err != nil {
-		return err
-	}
-	podLogs, err := clone(c.podLogsDir())
+	folders, err := cloneAll(c.folders())
 	if err != nil {
 		return err
 	}
@@ -43,9 +39,9 @@ func mountMachine(c *Config, hyperkube string) error {
 	if err := os.Symlink("/run", "/var/run"); err != nil {
 		return fmt.Errorf("populating /var: %w", err)
 	}
-	for path, tree := range map[string]int{KubeletDir: kubelet, PodLogsDir: podLogs} {
+	for path, tree := range folders {
 		if err := os.MkdirAll(path, 0o755); err != nil {
-			return fmt.Errorf("populating /var: %w", err)
+			return fmt.Errorf("populating /var and /run: %w", err)
 		}
 		if err := attach(tree, path); err != nil {
 			return err
@@ -55,6 +51,19 @@ func mountMachine(c *Config, hyperkube string) error {
 		return fmt.Errorf("populating /run: %w", err)
 	}
 	return attach(binary, hyperkubePath)
+}
+
+// cloneAll takes hold of what is at paths outside of the machine, by path inside.
+func cloneAll(outside map[string]string) (map[string]int, error) {
+	trees := map[string]int{}
+	for inside, path := range outside {
+		tree, err := clone(path)
+		if err != nil {
+			return nil, err
+		}
+		trees[inside] = tree
+	}
+	return trees, nil
 }
 
 // clone takes hold of what is at a path, to be attached elsewhere.

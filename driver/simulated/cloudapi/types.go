@@ -15,7 +15,8 @@ const (
 	// PathVolume: GET describes (→ Volume), DELETE removes.
 	PathVolume = "/v1/volumes/{id}"
 	// PathVolumeAttachment: PUT attaches the volume (AttachVolumeRequest → Volume), DELETE detaches it (→ Volume). Doing
-	// either again changes nothing.
+	// either again changes nothing. What is attached to a VM that has begun to end cannot be detached; it comes free when
+	// nothing of the VM runs any more, which may be a moment after it is terminated.
 	PathVolumeAttachment = "/v1/volumes/{id}/attachment"
 	// PathRegions: GET lists regions with their zones (→ RegionList).
 	PathRegions = "/v1/regions"
@@ -37,7 +38,7 @@ const (
 	PathAllInstances = "/admin/v1/instances"
 )
 
-// Query parameters of GET PathInstances.
+// Query parameters; of GET PathInstances, where nothing else is said.
 const (
 	// QueryTag filters by a tag, "key=value" or "key"; may be repeated, all must match.
 	QueryTag = "tag"
@@ -49,6 +50,9 @@ const (
 	QueryPageSize = "pageSize"
 	// QueryPageToken continues a list; from InstanceList.NextPageToken.
 	QueryPageToken = "pageToken"
+	// QueryInstanceID at DELETE PathVolumeAttachment is the VM to detach from. A volume that is attached elsewhere stays
+	// there. Without it the volume is detached from wherever it is.
+	QueryInstanceID = "instanceID"
 )
 
 // Sizes of list pages.

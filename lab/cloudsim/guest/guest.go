@@ -48,11 +48,14 @@ const (
 type Host interface {
 	// PowerOn starts a VM. It does nothing when the VM is on.
 	PowerOn(vm VM)
-	// PowerOff ends a VM: kindly within the grace period, then by force. Nothing of it is left afterwards, except what
-	// it wrote elsewhere: its Node stays. It does nothing when the VM is off.
-	PowerOff(id string, grace time.Duration)
+	// PowerOff ends a VM: kindly within the grace period, then by force. It says whether nothing of the VM runs any more;
+	// if something does, the Host calls Cloud.IsOff when that has ended, too. What the VM wrote elsewhere stays: its
+	// Node, and the contents of volumes.
+	PowerOff(id string, grace time.Duration) (off bool)
 	// SetHealth changes the health of a VM that is on.
 	SetHealth(id string, health Health)
+	// SetVolumes says which volumes are attached to a VM that is on, by ID.
+	SetVolumes(id string, volumes []string)
 	// Run does the work until ctx ends, and tells the cloud what happens. It leaves VMs on that can live without it.
 	Run(ctx context.Context, cloud Cloud) error
 }
@@ -65,6 +68,8 @@ type Cloud interface {
 	Console(id, line string)
 	// Died says that the VM has ended by itself.
 	Died(id, reason string)
+	// IsOff says that nothing of a VM runs any more that PowerOff could not end at once.
+	IsOff(id string)
 	// PodTerminationTime is how long pods take to end at present; negative means that they never do.
 	PodTerminationTime() time.Duration
 }

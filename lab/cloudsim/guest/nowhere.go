@@ -14,10 +14,13 @@ var _ Host = Nowhere{}
 func (Nowhere) PowerOn(VM) {}
 
 // PowerOff does nothing.
-func (Nowhere) PowerOff(string, time.Duration) {}
+func (Nowhere) PowerOff(string, time.Duration) bool { return true }
 
 // SetHealth does nothing.
 func (Nowhere) SetHealth(string, Health) {}
+
+// SetVolumes does nothing.
+func (Nowhere) SetVolumes(string, []string) {}
 
 // Run waits until ctx ends.
 func (Nowhere) Run(ctx context.Context, _ Cloud) error {

@@ -8,6 +8,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync"
 	"time"
 
@@ -35,6 +36,8 @@ type Config struct {
 	Command []string
 	// Dir has a folder for each VM.
 	Dir string
+	// Volumes has a folder for each of the cloud's volumes, called by its ID, with its contents. Required.
+	Volumes string
 	// Cluster is the API server that VMs join. Its credentials are not given to them.
 	Cluster *rest.Config
 	// Client has credentials for what a cloud controller manager does.
@@ -60,8 +63,8 @@ var _ guest.Host = (*Host)(nil)
 
 // New returns a Host on which nothing is on.
 func New(cfg Config) (*Host, error) {
-	if len(cfg.Command) == 0 || cfg.Dir == "" || cfg.Cluster == nil || cfg.Client == nil {
-		return nil, errors.New("realkubelet.Config: Command, Dir, Cluster and Client are required")
+	if len(cfg.Command) == 0 || cfg.Dir == "" || cfg.Volumes == "" || cfg.Cluster == nil || cfg.Client == nil {
+		return nil, errors.New("realkubelet.Config: Command, Dir, Volumes, Cluster and Client are required")
 	}
 	if cfg.Clock == nil {
 		cfg.Clock = clock.RealClock{}
@@ -70,11 +73,13 @@ func New(cfg Config) (*Host, error) {
 		cfg.Log = slog.Default()
 	}
 	var err error
-	if cfg.Dir, err = filepath.Abs(cfg.Dir); err != nil {
-		return nil, fmt.Errorf("find the folder of VMs: %w", err)
-	}
-	if err = os.MkdirAll(cfg.Dir, 0o700); err != nil {
-		return nil, fmt.Errorf("make the folder of VMs: %w", err)
+	for _, dir := range []*string{&cfg.Dir, &cfg.Volumes} {
+		if *dir, err = filepath.Abs(*dir); err != nil {
+			return nil, fmt.Errorf("find the folders of VMs and volumes: %w", err)
+		}
+		if err = os.MkdirAll(*dir, 0o700); err != nil {
+			return nil, fmt.Errorf("make the folders of VMs and volumes: %w", err)
+		}
 	}
 	server, err := url.Parse(cfg.Cluster.Host)
 	if err != nil || server.Host == "" {
@@ -122,23 +127,45 @@ func (h *Host) PowerOn(vm guest.VM) {
 	if h.byID[vm.ID] != nil {
 		return
 	}
-	h.byID[vm.ID] = &machine{VM: vm, dir: filepath.Join(h.cfg.Dir, vm.ID), health: vm.Health}
+	h.byID[vm.ID] = h.newMachine(vm)
 	h.loop.Wake(vm.ID)
 }
 
-// PowerOff ends a VM.
-func (h *Host) PowerOff(id string, grace time.Duration) {
+func (h *Host) newMachine(vm guest.VM) *machine {
+	return &machine{VM: vm, dir: filepath.Join(h.cfg.Dir, vm.ID), health: vm.Health}
+}
+
+// PowerOff ends a VM. As long as it has a folder, it may have processes, those of an earlier life of the cloud, too.
+func (h *Host) PowerOff(id string, grace time.Duration) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	m := h.byID[id]
-	if m == nil || m.off && grace >= m.grace {
-		return
+	if m == nil {
+		m = h.newMachine(guest.VM{ID: id})
+		if _, err := os.Lstat(m.dir); errors.Is(err, os.ErrNotExist) {
+			return true
+		}
+		h.byID[id] = m
+	}
+	if m.off && grace >= m.grace {
+		return false
 	}
 	m.off, m.grace = true, grace
 	if m.hurry != nil { // It is being shut down kindly, which takes too long now.
 		m.hurry()
 	}
 	h.loop.Wake(id)
+	return false
+}
+
+// SetVolumes attaches volumes to a VM and detaches the others.
+func (h *Host) SetVolumes(id string, volumes []string) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if m := h.byID[id]; m != nil && !slices.Equal(m.volumes, volumes) {
+		m.volumes = volumes
+		h.loop.Wake(id)
+	}
 }
 
 // SetHealth stops a VM or lets it continue.
@@ -159,21 +186,22 @@ func (h *Host) step(ctx context.Context, id string) time.Duration {
 		h.mu.Unlock()
 		return loop.Never
 	}
-	off, health := m.off, m.health
+	off, health, volumes := m.off, m.health, m.volumes
 	h.mu.Unlock()
 	if off {
 		return h.end(ctx, m)
 	}
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
-	if err := h.lookAfter(ctx, m, health); err != nil && ctx.Err() == nil {
+	if err := h.lookAfter(ctx, m, health, volumes); err != nil && ctx.Err() == nil {
 		h.say(m, err.Error())
 	}
 	return pollInterval
 }
 
-// lookAfter starts the VM, stops it or lets it continue, notices its death, and does the cloud's part of its joining.
-func (h *Host) lookAfter(ctx context.Context, m *machine, health guest.Health) error {
+// lookAfter starts the VM, stops it or lets it continue, notices its death, shows it its volumes, and does the cloud's part
+// of its joining.
+func (h *Host) lookAfter(ctx context.Context, m *machine, health guest.Health, volumes []string) error {
 	if m.dead || m.BootstrapToken == "" {
 		if m.BootstrapToken == "" {
 			h.say(m, "no bootstrap token in the user data: its kubelet cannot join and is not started")
@@ -195,6 +223,9 @@ func (h *Host) lookAfter(ctx context.Context, m *machine, health guest.Health) e
 			return err
 		}
 	}
+	if err := m.plug(volumes); err != nil {
+		return err
+	}
 	if m.Joined {
 		return nil
 	}
@@ -209,8 +240,17 @@ func (h *Host) say(m *machine, line string) {
 	}
 }
 
-// end ends the VM's processes and forgets the VM.
+// end ends the VM's processes, forgets the VM, and tells the cloud.
 func (h *Host) end(ctx context.Context, m *machine) time.Duration {
+	if again := h.forget(ctx, m); again != loop.Never {
+		return again
+	}
+	h.cloud.IsOff(m.ID)
+	return loop.Never
+}
+
+// forget ends the VM's processes and forgets the VM, or says when to try again.
+func (h *Host) forget(ctx context.Context, m *machine) time.Duration {
 	h.mu.Lock()
 	grace := m.grace
 	kindly, hurry := context.WithCancel(ctx)

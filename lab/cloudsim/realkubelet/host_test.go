@@ -2,6 +2,7 @@ package realkubelet
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -46,6 +47,7 @@ type cloud struct {
 	joined  []string
 	console []string
 	died    []string
+	off     []string
 }
 
 func (c *cloud) Joined(id, _ string) {
@@ -64,6 +66,19 @@ func (c *cloud) Died(id, _ string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.died = append(c.died, id)
+}
+
+func (c *cloud) IsOff(id string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.off = append(c.off, id)
+}
+
+// isOff says whether the cloud was told that a VM is off.
+func (c *cloud) isOff(id string) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return slices.Contains(c.off, id)
 }
 
 func (c *cloud) PodTerminationTime() time.Duration { return 0 }
@@ -93,7 +108,8 @@ func (s *site) start(vms ...guest.VM) {
 	s.t.Helper()
 	var err error
 	s.host, err = New(Config{
-		Command: []string{"/bin/sh", filepath.Join(s.dir, "vm.sh")}, Dir: filepath.Join(s.dir, "vms"), Client: s.client,
+		Command: []string{"/bin/sh", filepath.Join(s.dir, "vm.sh")}, Dir: filepath.Join(s.dir, "vms"),
+		Volumes: filepath.Join(s.dir, "volumes"), Client: s.client,
 		Cluster: &rest.Config{Host: "https://127.0.0.1:6443", TLSClientConfig: rest.TLSClientConfig{CAData: []byte("SERVER CA")}},
 		Log:     slog.New(slog.DiscardHandler),
 	})
@@ -171,11 +187,54 @@ func TestPowerOnAndOff(t *testing.T) {
 			t.Errorf("bootstrap kubeconfig: %s\nwant in it: %s", got, want)
 		}
 	}
-	s.host.PowerOff("i-1", 0)
-	s.eventually("nothing is left of the VM", func() bool {
-		_, err := os.Stat(s.vmDir())
-		return os.IsNotExist(err) && len(s.running()) == 0
-	})
+	if off := s.host.PowerOff("i-1", 0); off || s.cloud.isOff("i-1") {
+		t.Error("the VM is said to be off while its processes live")
+	}
+	s.eventually("the cloud knows that the VM is off", func() bool { return s.cloud.isOff("i-1") })
+	if _, err := os.Stat(s.vmDir()); !os.IsNotExist(err) || len(s.running()) > 0 {
+		t.Errorf("folder %v, processes %v; want nothing left", err, s.running())
+	}
+	if off := s.host.PowerOff("i-1", 0); !off {
+		t.Error("a VM of which nothing is left is not off")
+	}
+}
+
+// The VM sees what is attached to it while it runs, also what was attached or detached while the cloud was down.
+func TestVolumes(t *testing.T) {
+	s := newSite(t)
+	s.host.PowerOn(aVM())
+	s.host.SetVolumes("i-1", []string{"vol-1"})
+	sees := func(want ...string) {
+		t.Helper()
+		s.eventually(fmt.Sprintf("the VM sees %v", want), func() bool {
+			files, err := os.ReadDir(filepath.Join(s.vmDir(), attachedFolder))
+			got := []string{}
+			for _, f := range files {
+				got = append(got, f.Name())
+			}
+			return err == nil && slices.Equal(got, want)
+		})
+	}
+	sees("vol-1")
+	args := strings.Split(strings.TrimSpace(s.read("args")), "\n")
+	for flag, want := range map[string]string{"--volumes": filepath.Join(s.dir, "volumes"), "--attached": filepath.Join(s.vmDir(), attachedFolder)} {
+		if at := slices.Index(args, flag); at < 0 || args[at+1] != want {
+			t.Errorf("arguments %q; want %s %s", args, flag, want)
+		}
+	}
+	s.host.SetVolumes("i-1", []string{"vol-1", "vol-2"})
+	sees("vol-1", "vol-2")
+	s.host.SetVolumes("i-1", []string{"vol-2"})
+	sees("vol-2")
+
+	s.stop()
+	resumed := aVM()
+	resumed.Resumed = true
+	s.start(resumed)
+	s.host.SetVolumes("i-1", []string{"vol-3"})
+	sees("vol-3")
+	s.host.SetVolumes("i-1", nil)
+	sees()
 }
 
 // A kind end that takes too long is made short by a second call.
@@ -231,7 +290,24 @@ func TestVMOutlivesTheHost(t *testing.T) {
 	})
 }
 
-// The cloud was killed after it noted that the VM has ended, and before its processes had.
+// The cloud was killed after it noted that the VM has ended, and before its processes had. It asks for the end once more.
+func TestLeftoversAreEnded(t *testing.T) {
+	s := newSite(t)
+	s.host.PowerOn(aVM())
+	s.eventually("the VM runs", func() bool { return len(s.running()) >= 2 })
+	s.stop()
+	s.start()
+	if off := s.host.PowerOff("i-1", 0); off {
+		s.eventually("it was swept already", func() bool { return len(s.running()) == 0 })
+		return
+	}
+	s.eventually("the cloud knows that the VM is off", func() bool { return s.cloud.isOff("i-1") })
+	if len(s.running()) > 0 {
+		t.Errorf("processes %v; want none", s.running())
+	}
+}
+
+// As before, of a VM that the cloud does not know any more.
 func TestLeftoversAreSwept(t *testing.T) {
 	s := newSite(t)
 	s.host.PowerOn(aVM())

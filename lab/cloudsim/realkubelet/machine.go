@@ -31,15 +31,18 @@ const (
 	bootstrapFile = "bootstrap.kubeconfig"
 	clientCAFile  = "client-ca.crt"
 	consoleFile   = "console.log"
+	// attachedFolder has an empty file for each volume that is attached to the VM, called by its ID.
+	attachedFolder = "attached"
 )
 
 // machine is a VM that is on. The fields of the first group are guarded by Host.mu; the others are used by the steps of
 // this VM alone, which never overlap.
 type machine struct {
-	off    bool
-	grace  time.Duration
-	hurry  context.CancelFunc // ends a kind shutdown; nil when there is none
-	health guest.Health
+	off     bool
+	grace   time.Duration
+	hurry   context.CancelFunc // ends a kind shutdown; nil when there is none
+	health  guest.Health
+	volumes []string
 
 	guest.VM
 	dir     string
@@ -47,6 +50,8 @@ type machine struct {
 	started bool
 	dead    bool
 	frozen  bool
+	plugged bool
+	sees    []string // the volumes that were plugged in last
 	said    string
 }
 
@@ -116,7 +121,7 @@ func (m *machine) freeze(frozen bool) error {
 
 // furnish writes what the VM boots with into its folder.
 func (h *Host) furnish(ctx context.Context, m *machine) error {
-	if err := os.MkdirAll(m.dir, 0o700); err != nil {
+	if err := os.MkdirAll(m.file(attachedFolder), 0o700); err != nil {
 		return fmt.Errorf("make the VM's folder: %w", err)
 	}
 	// This is where the API server publishes who may call a kubelet.
@@ -176,6 +181,8 @@ func (h *Host) args(m *machine) ([]string, error) {
 		"--memory-mib", strconv.FormatInt(m.MemoryMiB, 10),
 		"--bootstrap-kubeconfig", m.file(bootstrapFile),
 		"--client-ca-file", m.file(clientCAFile),
+		"--volumes", h.cfg.Volumes,
+		"--attached", m.file(attachedFolder),
 		// What a Service network would do for pods: let them find the API server.
 		"--forced-env", "KUBERNETES_SERVICE_HOST=" + h.server.Hostname() + ",KUBERNETES_SERVICE_PORT=" + serverPort,
 	}, nil

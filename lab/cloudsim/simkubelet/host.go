@@ -139,18 +139,19 @@ func (h *Host) PowerOn(what guest.VM) {
 }
 
 // PowerOff ends a VM. A simulated VM needs no grace.
-func (h *Host) PowerOff(id string, _ time.Duration) {
+func (h *Host) PowerOff(id string, _ time.Duration) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	v := h.byID[id]
 	if v == nil {
-		return
+		return true
 	}
 	v.off = true
 	delete(h.byID, id)
 	if h.byName[v.Name] == v {
 		delete(h.byName, v.Name)
 	}
+	return true
 }
 
 // SetHealth changes a VM's health. Pods that waited for a better one go on.
@@ -167,6 +168,9 @@ func (h *Host) SetHealth(id string, health guest.Health) {
 		h.wakePods(v.Name)
 	}
 }
+
+// SetVolumes does nothing: a simulated kubelet believes its Node's status.
+func (h *Host) SetVolumes(string, []string) {}
 
 // wake makes a VM due in the loop that it is in. h.mu is held.
 func (h *Host) wake(v *vm) {

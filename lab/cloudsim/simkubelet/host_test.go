@@ -62,6 +62,8 @@ func (c *cloud) Console(_, line string) {
 
 func (c *cloud) Died(string, string) {}
 
+func (c *cloud) IsOff(string) {}
+
 func (c *cloud) PodTerminationTime() time.Duration {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -82,6 +82,8 @@ func addLatencies(fs *pflag.FlagSet, settings *cloudapi.Settings) (apply func())
 	operation("modify", cloudapi.OpModifyInstance)
 	operation("get", cloudapi.OpGetInstance)
 	operation("list", cloudapi.OpListInstances)
+	operation("attach", cloudapi.OpAttachVolume)
+	operation("detach", cloudapi.OpDetachVolume)
 	add("boot-time", "time from the answer to a create until the VM runs", settings.BootTime, func(l cloudapi.Latency) { settings.BootTime = l })
 	add("stop-time", "time that a VM takes to stop", settings.StopTime, func(l cloudapi.Latency) { settings.StopTime = l })
 	return func() {

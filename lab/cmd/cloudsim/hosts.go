@@ -13,6 +13,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/driver/simulated/cloudapi"
+	"github.com/machine-controller-fleet/machine-controller-fleet/lab/cloudsim"
 	"github.com/machine-controller-fleet/machine-controller-fleet/lab/cloudsim/guest"
 	"github.com/machine-controller-fleet/machine-controller-fleet/lab/cloudsim/realkubelet"
 	"github.com/machine-controller-fleet/machine-controller-fleet/lab/cloudsim/simkubelet"
@@ -68,7 +69,8 @@ func newHosts(opts options, joined *cluster, log *slog.Logger) (map[cloudapi.Boo
 		kubelets, err = simkubelet.New(simulate)
 	} else {
 		kubelets, err = realkubelet.New(realkubelet.Config{
-			Command: strings.Fields(opts.kubeletCommand), Dir: filepath.Join(opts.stateDir, "vms"), Cluster: joined.config, Client: joined.client, Log: log,
+			Command: strings.Fields(opts.kubeletCommand), Dir: filepath.Join(opts.stateDir, "vms"),
+			Volumes: filepath.Join(opts.stateDir, cloudsim.VolumesFolder), Cluster: joined.config, Client: joined.client, Log: log,
 		})
 	}
 	if err != nil {

@@ -24,13 +24,15 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 func TestParse(t *testing.T) {
 	required := []string{"--state-dir", "s", "--call-log", "c"}
-	got, err := parse(append(required, "--seed", "7", "--create-latency", "1s", "--create-latency-spread=100ms",
+	got, err := parse(append(required, "--seed", "7", "--create-latency", "1s", "--create-latency-spread=100ms", "--attach-latency=3s", "--detach-latency=2s",
 		"--boot-time", "5s", "--pod-termination-time=-1s", "--forget-after", "2h", "--kubelet-command", "bin/lab vm"), io.Discard)
 	if err != nil {
 		t.Fatal(err)
 	}
 	settings := cloudsim.DefaultSettings()
 	settings.Latency[cloudapi.OpCreateInstance] = cloudapi.Latency{Mean: cloudapi.Duration(time.Second), Spread: cloudapi.Duration(100 * time.Millisecond)}
+	settings.Latency[cloudapi.OpAttachVolume] = cloudapi.Latency{Mean: cloudapi.Duration(3 * time.Second)}
+	settings.Latency[cloudapi.OpDetachVolume] = cloudapi.Latency{Mean: cloudapi.Duration(2 * time.Second)}
 	settings.BootTime.Mean = cloudapi.Duration(5 * time.Second)
 	settings.PodTerminationTime = cloudapi.Duration(-time.Second)
 	settings.ForgetAfter = cloudapi.Duration(2 * time.Hour)
