@@ -17,7 +17,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/lab/cloudsim"
-	"github.com/machine-controller-fleet/machine-controller-fleet/lab/cloudsim/attacher"
+	"github.com/machine-controller-fleet/machine-controller-fleet/lab/csi/controller"
 )
 
 // shutdownTime is how long calls that are under way may take when cloudsim is asked to end.
@@ -61,7 +61,7 @@ func run(ctx context.Context, opts options, log *slog.Logger) error {
 	}
 	background := []func(context.Context) error{cloud.Run}
 	if joined != nil {
-		volumes, err := attacher.New(attacher.Config{
+		volumes, err := controller.New(controller.Config{
 			Client: joined.client, Cloud: "http://" + listener.Addr().String(), HTTPClient: &http.Client{},
 			Credentials: opts.settings.Credentials, Log: log,
 		})

@@ -1,4 +1,4 @@
-package attacher
+package controller
 
 import (
 	"context"
@@ -18,6 +18,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes/fake"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/driver/simulated/cloudapi"
@@ -25,18 +26,18 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// cloud notes calls, and fails as often as it is told.
-type cloud struct {
+// answers is a cloud that notes calls, and fails as often as it is told.
+type answers struct {
 	mu    sync.Mutex
 	calls []string
 	fail  []cloudapi.ErrorCode
 }
 
-func (c *cloud) RoundTrip(r *http.Request) (*http.Response, error) {
+func (c *answers) RoundTrip(r *http.Request) (*http.Response, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	body, _ := io.ReadAll(r.Body)
-	c.calls = append(c.calls, r.Method+" "+r.URL.Path+" "+string(body))
+	c.calls = append(c.calls, r.Method+" "+r.URL.RequestURI()+" "+string(body))
 	if len(c.fail) == 0 {
 		return &http.Response{StatusCode: http.StatusOK, Body: io.NopCloser(strings.NewReader("{}"))}, nil
 	}
@@ -56,10 +57,11 @@ func attachment(change func(va *storagev1.VolumeAttachment)) *storagev1.VolumeAt
 
 func deleting(va *storagev1.VolumeAttachment) {
 	va.DeletionTimestamp, va.Finalizers = new(metav1.Now()), []string{finalizer, "other"}
+	va.Annotations = map[string]string{annotationVolume: "vol-1", annotationInstance: "i-1"}
 }
 
 func TestAttacher(t *testing.T) {
-	const attach, detach = `PUT /v1/volumes/vol-1/attachment {"instanceID":"i-1"}`, `DELETE /v1/volumes/vol-1/attachment null`
+	const attach, detach = `PUT /v1/volumes/vol-1/attachment {"instanceID":"i-1"}`, `DELETE /v1/volumes/vol-1/attachment?instanceID=i-1 null`
 	for name, c := range map[string]struct {
 		va         *storagev1.VolumeAttachment
 		fail       []cloudapi.ErrorCode
@@ -78,7 +80,12 @@ func TestAttacher(t *testing.T) {
 		"PV is gone": {va: attachment(func(va *storagev1.VolumeAttachment) {
 			deleting(va)
 			va.Spec.Source.PersistentVolumeName = new("gone")
-		}), finalizers: []string{"other"}},
+		}), calls: []string{detach}, finalizers: []string{"other"}},
+		"Node is another VM by now": {va: attachment(func(va *storagev1.VolumeAttachment) {
+			va.Finalizers = []string{finalizer}
+			va.Annotations = map[string]string{annotationVolume: "vol-1", annotationInstance: "i-0"}
+		}), calls: []string{attach}, attached: true, finalizers: []string{finalizer}},
+		"Node is gone": {va: attachment(func(va *storagev1.VolumeAttachment) { va.Spec.NodeName = "gone" })},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -87,7 +94,7 @@ func TestAttacher(t *testing.T) {
 					&corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: "pv"}, Spec: corev1.PersistentVolumeSpec{PersistentVolumeSource: corev1.PersistentVolumeSource{
 						CSI: &corev1.CSIPersistentVolumeSource{Driver: cloudapi.CSIDriver, VolumeHandle: "vol-1"},
 					}}})
-				calls := &cloud{fail: slices.Clone(c.fail)}
+				calls := &answers{fail: slices.Clone(c.fail)}
 				a, err := New(Config{Client: client, Cloud: "http://cloud", HTTPClient: &http.Client{Transport: calls}, Log: slog.New(slog.DiscardHandler)})
 				if err != nil {
 					t.Fatal(err)
@@ -114,4 +121,72 @@ func TestAttacher(t *testing.T) {
 			})
 		})
 	}
+}
+
+// A volume is attached to one VM at a time, as long as the cloud's latency says, and a VolumeAttachment of a VM that has
+// lost it does not take it from another.
+func TestOneVMAtATime(t *testing.T) {
+	inBed(t, nil, func(b *bed) {
+		b.settings(`{"latency": {"AttachVolume": {"mean": "70s"}, "DetachVolume": {"mean": "40s"}}}`)
+		v := call[cloudapi.Volume](b, http.MethodPost, cloudapi.PathVolumes, cloudapi.CreateVolumeRequest{Name: "v", SizeGiB: 1})
+		must(b.client.CoreV1().PersistentVolumes().Create(b.Context(), &corev1.PersistentVolume{
+			ObjectMeta: metav1.ObjectMeta{Name: "pv"},
+			Spec: corev1.PersistentVolumeSpec{PersistentVolumeSource: corev1.PersistentVolumeSource{
+				CSI: &corev1.CSIPersistentVolumeSource{Driver: cloudapi.CSIDriver, VolumeHandle: v.ID},
+			}},
+		}, metav1.CreateOptions{}))(b)
+		vms := map[string]string{}
+		for _, name := range []string{"a", "b"} {
+			vm := call[cloudapi.Instance](b, http.MethodPost, cloudapi.PathInstances, cloudapi.CreateInstanceRequest{Name: name})
+			vms[name] = vm.ID
+			made := node(name, vm.Zone)
+			made.Spec.ProviderID = vm.ProviderID
+			must(b.client.CoreV1().Nodes().Create(b.Context(), made, metav1.CreateOptions{}))(b)
+		}
+		vas := b.client.StorageV1().VolumeAttachments()
+		attach := func(name string) {
+			b.Helper()
+			must(vas.Create(b.Context(), attachment(func(va *storagev1.VolumeAttachment) { va.Name, va.Spec.NodeName = name, name }), metav1.CreateOptions{}))(b)
+		}
+		expect := func(name string, attached bool, at string) {
+			b.Helper()
+			if va := must(vas.Get(b.Context(), name, metav1.GetOptions{}))(b); va.Status.Attached != attached {
+				b.Errorf("VolumeAttachment %s: attached %t, want %t", name, va.Status.Attached, attached)
+			}
+			if got := b.volumes()[0].AttachedTo; got != vms[at] {
+				b.Errorf("the volume is attached to %q, want %q", got, vms[at])
+			}
+		}
+		attach("a")
+		b.pass(69 * time.Second)
+		expect("a", false, "a")
+		b.pass(2 * time.Second)
+		expect("a", true, "a")
+		attach("b")
+		b.pass(10 * time.Minute)
+		expect("b", false, "a")
+
+		// The fake API server keeps no finalizers' promises: what a delete would do is done by hand.
+		remove := func(name string) {
+			b.Helper()
+			must(vas.Patch(b.Context(), name, types.MergePatchType, []byte(`{"metadata":{"deletionTimestamp":"2030-01-01T00:00:00Z"}}`), metav1.PatchOptions{}))(b)
+			b.pass(3 * time.Minute) // An attach may be under way, for 70 s.
+			if va, err := vas.Get(b.Context(), name, metav1.GetOptions{}); err == nil && len(va.Finalizers) > 0 {
+				b.Errorf("VolumeAttachment %s has finalizers %v", name, va.Finalizers)
+			}
+		}
+		remove("b")
+		expect("a", true, "a")
+		call[cloudapi.Instance](b, http.MethodDelete, strings.Replace(cloudapi.PathInstance, "{id}", vms["a"], 1), nil)
+		b.pass(time.Second)
+		must(vas.Create(b.Context(), attachment(func(va *storagev1.VolumeAttachment) { va.Name, va.Spec.NodeName = "b2", "b" }), metav1.CreateOptions{}))(b)
+		b.pass(75 * time.Second)
+		expect("b2", true, "b")
+		remove("a")
+		expect("b2", true, "b")
+		remove("b2")
+		if got := b.volumes()[0].AttachedTo; got != "" {
+			b.Errorf("the volume is attached to %q, want it free", got)
+		}
+	})
 }
