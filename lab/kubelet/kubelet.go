@@ -5,6 +5,7 @@ package kubelet
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"net"
 	"os"
 	"os/signal"
@@ -23,6 +24,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/lab/cri"
+	"github.com/machine-controller-fleet/machine-controller-fleet/lab/csi"
 	"github.com/machine-controller-fleet/machine-controller-fleet/lab/vm"
 )
 
@@ -48,6 +50,14 @@ func Main(ctx context.Context) error {
 	})
 	group, groupCtx := errgroup.WithContext(ctx)
 	group.Go(func() error { return runtime.Serve(groupCtx, listener) })
+	if machine.Volumes != "" {
+		group.Go(func() error {
+			return csi.Serve(groupCtx, csi.Config{
+				KubeletDir: vm.KubeletDir, NodeID: machine.InstanceID(), Volumes: vm.VolumesDir, Attached: vm.AttachedDir,
+				Mounter: mount.NewWithoutSystemd(""), Log: slog.Default(),
+			})
+		})
+	}
 	group.Go(func() error { return run(groupCtx, machine) })
 	return group.Wait()
 }

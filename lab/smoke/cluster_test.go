@@ -154,8 +154,8 @@ func insideMachine(t *testing.T, l lab) (ids []process.ID) {
 	return ids
 }
 
-// startMachine switches a machine on, as a cloud does.
-func startMachine(t *testing.T, l lab, client kubernetes.Interface, name string) *exec.Cmd {
+// bootstrapToken makes a token with which machines may join.
+func bootstrapToken(t *testing.T, client kubernetes.Interface) string {
 	t.Helper()
 	const id, secret = "abcdef", "0123456789abcdef"
 	if _, err := client.CoreV1().Secrets("kube-system").Create(t.Context(), &corev1.Secret{
@@ -165,11 +165,18 @@ func startMachine(t *testing.T, l lab, client kubernetes.Interface, name string)
 	}, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
+	return id + "." + secret
+}
+
+// startMachine switches a machine on, as a cloud does.
+func startMachine(t *testing.T, l lab, client kubernetes.Interface, name string) *exec.Cmd {
+	t.Helper()
+	token := bootstrapToken(t, client)
 	config := l.config(t, "target.kubeconfig")
 	bootstrap := filepath.Join(t.TempDir(), "bootstrap.kubeconfig")
 	if err := clientcmd.WriteToFile(clientcmdapi.Config{
 		Clusters:       map[string]*clientcmdapi.Cluster{"lab": {Server: config.Host, CertificateAuthorityData: config.CAData}},
-		AuthInfos:      map[string]*clientcmdapi.AuthInfo{"lab": {Token: id + "." + secret}},
+		AuthInfos:      map[string]*clientcmdapi.AuthInfo{"lab": {Token: token}},
 		Contexts:       map[string]*clientcmdapi.Context{"lab": {Cluster: "lab", AuthInfo: "lab"}},
 		CurrentContext: "lab",
 	}, bootstrap); err != nil {

@@ -160,7 +160,13 @@ func (l lab) client(t *testing.T, kubeconfig string) *kubernetes.Clientset {
 // eventually asks until there is no error, for a minute: a slot takes 15 s to be taken over.
 func eventually(t *testing.T, what string, condition func(context.Context) error) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	within(t, time.Minute, what, condition)
+}
+
+// within asks until there is no error, for as long as is said.
+func within(t *testing.T, patience time.Duration, what string, condition func(context.Context) error) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	ticker := time.NewTicker(50 * time.Millisecond)
 	defer ticker.Stop()
