@@ -207,7 +207,7 @@ func (s *Server) list(resource, namespace string) []object {
 			all = append(all, copied(o))
 		}
 	}
-	slices.SortFunc(all, func(a, b object) int { return compare(a, b) })
+	slices.SortFunc(all, compare)
 	return all
 }
 
