@@ -16,6 +16,8 @@ import (
 var pure = []string{
 	"apis/machine/v1alpha1/validation",
 	"controllers/machine/lifecycle",
+	"controllers/machine/nodesync",
+	"controllers/machine/preserve",
 	"controllers/machinedeployment/rollout",
 	"controllers/machineset/scale",
 	"shard/label",

@@ -1,0 +1,103 @@
+package nodesync
+
+import (
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	apiequality "k8s.io/apimachinery/pkg/api/equality"
+
+	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
+)
+
+// Patch is one strategic merge patch of a Node. It names what differs and nothing else, so that whatever other writers
+// put beside it stays.
+type Patch struct {
+	// Body is the patch, without UID and resourceVersion.
+	Body map[string]any `json:"body"`
+	// Status says that it is of the subresource status.
+	Status bool `json:"status,omitempty"`
+	// AsRead says that the patch is right only for the Node as it was read. A late one would bring back what is not asked for
+	// any more, and what nobody remembers to have asked for. A Node that nobody has claimed is known to nobody else, and it
+	// is a busy one, which has just joined: for it a patch is right whatever its version, unless it replaces a list.
+	AsRead bool `json:"asRead,omitempty"`
+}
+
+// Diff returns what leads from one version of a Node to another: of metadata and spec, and of the status. Nil means that
+// there is no difference. It sees labels, annotations, finalizers, taints, capacity and conditions.
+func Diff(before, after *corev1.Node) (main, status *Patch) {
+	isClaimed := slices.Contains(before.Finalizers, v1alpha1.NodeFinalizerName)
+	metadata := map[string]any{}
+	put(metadata, "labels", diffMap(before.Labels, after.Labels))
+	put(metadata, "annotations", diffMap(before.Annotations, after.Annotations))
+	if added := without(after.Finalizers, before.Finalizers); len(added) > 0 {
+		metadata["finalizers"] = added
+	}
+	if removed := without(before.Finalizers, after.Finalizers); len(removed) > 0 {
+		metadata["$deleteFromPrimitiveList/finalizers"] = removed
+	}
+	body := map[string]any{}
+	put(body, "metadata", metadata)
+	taints := !apiequality.Semantic.DeepEqual(before.Spec.Taints, after.Spec.Taints)
+	if taints {
+		body["spec"] = map[string]any{"taints": slices.Concat([]corev1.Taint{}, after.Spec.Taints)}
+	}
+	if len(body) > 0 {
+		main = &Patch{Body: body, AsRead: isClaimed || taints}
+	}
+	if body := diffStatus(&before.Status, &after.Status); len(body) > 0 {
+		status = &Patch{Body: map[string]any{"status": body}, Status: true, AsRead: true}
+	}
+	return main, status
+}
+
+func diffStatus(before, after *corev1.NodeStatus) map[string]any {
+	body, capacity := map[string]any{}, map[string]any{}
+	for name := range before.Capacity {
+		if _, still := after.Capacity[name]; !still {
+			capacity[string(name)] = nil
+		}
+	}
+	for name, quantity := range after.Capacity {
+		if was, there := before.Capacity[name]; !there || was.Cmp(quantity) != 0 {
+			capacity[string(name)] = quantity
+		}
+	}
+	put(body, "capacity", capacity)
+	var conditions []corev1.NodeCondition // merged by type
+	for _, c := range after.Conditions {
+		if !slices.ContainsFunc(before.Conditions, func(was corev1.NodeCondition) bool { return apiequality.Semantic.DeepEqual(was, c) }) {
+			conditions = append(conditions, c)
+		}
+	}
+	if len(conditions) > 0 {
+		body["conditions"] = conditions
+	}
+	return body
+}
+
+// diffMap is the merge patch between two maps.
+func diffMap(before, after map[string]string) map[string]any {
+	patch := map[string]any{}
+	for key := range before {
+		if _, still := after[key]; !still {
+			patch[key] = nil
+		}
+	}
+	for key, value := range after {
+		if was, there := before[key]; !there || was != value {
+			patch[key] = value
+		}
+	}
+	return patch
+}
+
+func put(into map[string]any, key string, part map[string]any) {
+	if len(part) > 0 {
+		into[key] = part
+	}
+}
+
+// without returns the items that others does not have.
+func without(items, others []string) []string {
+	return slices.DeleteFunc(slices.Clone(items), func(item string) bool { return slices.Contains(others, item) })
+}

@@ -1,0 +1,141 @@
+package nodesync
+
+import (
+	"encoding/json"
+	"flag"
+	"fmt"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/strategicpatch"
+	"sigs.k8s.io/yaml"
+
+	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/scenario"
+)
+
+var update = flag.Bool("update", false, "write the verdicts in testdata anew; read what has changed")
+
+// given is a Node of machine m in slot 7 that was claimed before and of which nothing is asked.
+func given() (*corev1.Node, Wanted) {
+	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{
+		Name: "m", Labels: map[string]string{v1alpha1.LabelMachineName: "m", v1alpha1.LabelSlot: "7"},
+		Finalizers: []string{v1alpha1.NodeFinalizerName},
+	}}
+	return node, Wanted{Machine: "m", Slot: "7", Template: &v1alpha1.NodeTemplateSpec{}, Class: &v1alpha1.MachineClass{}}
+}
+
+// TestScenarios tells in testdata what is written to Nodes. Each line of what is given changes given(), and is YAML:
+//
+//	new:                                     the Node has just joined, and carries nothing of ours
+//	node: {metadata: {labels: {a: b}}}       merged into the Node
+//	asked: {metadata: {labels: {a: b}}}      the Node says that its machine has asked for this
+//	capacity asked: {a: 1}                   and its class for this
+//	template: {metadata: {labels: {a: b}}}   what the machine asks for; unknown: nothing is known of it
+//	class: {virtualCapacity: {a: 1}}         the class' nodeTemplate; unknown: the class is not known
+//	slot: 8                                  of the machine; - means that it is in none
+//
+// The verdict is every request, one after the other, until there is nothing left to write: "if as read" stands where it is
+// for this version of the Node only.
+func TestScenarios(t *testing.T) {
+	scenario.Run(t, "testdata/*.txt", *update, func(t *testing.T, s scenario.Scenario) string {
+		t.Helper()
+		node, wanted := given()
+		for _, fact := range s.Given {
+			if err := tell(node, &wanted, fact); err != nil {
+				t.Fatalf("line %d: %v", fact.Line, err)
+			}
+		}
+		var out strings.Builder
+		for range 5 {
+			patch := next(node, wanted)
+			if patch == nil {
+				out.WriteString("done\n")
+				return out.String()
+			}
+			fmt.Fprintln(&out, describe(t, patch))
+			node = patched(t, node, patch)
+		}
+		t.Fatalf("it does not end:\n%s", out.String())
+		return ""
+	})
+}
+
+func tell(node *corev1.Node, wanted *Wanted, fact scenario.Fact) error {
+	value := []byte(fact.Value)
+	note := func(key string) error {
+		text, err := yaml.YAMLToJSON(value)
+		metav1.SetMetaDataAnnotation(&node.ObjectMeta, key, string(text))
+		return err
+	}
+	switch fact.Key {
+	case "new":
+		node.Labels, node.Finalizers = map[string]string{}, nil
+	case "node":
+		return yaml.UnmarshalStrict(value, node)
+	case "asked":
+		return note(v1alpha1.AnnotationLastAppliedNodeTemplate)
+	case "capacity asked":
+		return note(v1alpha1.AnnotationLastAppliedVirtualCapacity)
+	case "template":
+		if fact.Value == "unknown" {
+			wanted.Template = nil
+			return nil
+		}
+		return yaml.UnmarshalStrict(value, wanted.Template)
+	case "class":
+		if fact.Value == "unknown" {
+			wanted.Class = nil
+			return nil
+		}
+		wanted.Class.NodeTemplate = &v1alpha1.NodeTemplate{}
+		return yaml.UnmarshalStrict(value, wanted.Class.NodeTemplate)
+	case "slot":
+		wanted.Slot = strings.TrimPrefix(fact.Value, "-")
+	default:
+		return fmt.Errorf("expected a fact that TestScenarios lists, got %q", fact.Key)
+	}
+	return nil
+}
+
+// next is the next request; nil when nothing is left to do.
+func next(node *corev1.Node, wanted Wanted) *Patch {
+	main, status := Diff(node, wanted.Apply(node))
+	if main != nil {
+		return main
+	}
+	return status
+}
+
+func describe(t *testing.T, p *Patch) string {
+	t.Helper()
+	text, err := json.Marshal(p.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	line := "patch " + string(text)
+	if p.Status {
+		line = "patch of status " + string(text)
+	}
+	if p.AsRead {
+		line += " if as read"
+	}
+	return line
+}
+
+// patched is what an API server makes of a Node and a patch.
+func patched(t interface{ Fatal(args ...any) }, node *corev1.Node, patch *Patch) *corev1.Node {
+	before, err1 := json.Marshal(node)
+	change, err2 := json.Marshal(patch.Body)
+	after, err3 := strategicpatch.StrategicMergePatch(before, change, corev1.Node{})
+	n := &corev1.Node{}
+	err4 := json.Unmarshal(after, n)
+	for _, err := range []error{err1, err2, err3, err4} {
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	return n
+}

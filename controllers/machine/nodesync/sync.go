@@ -1,0 +1,156 @@
+package nodesync
+
+import (
+	"encoding/json"
+	"maps"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
+)
+
+// Wanted is what a Node is to carry.
+type Wanted struct {
+	// Machine is the name of the Node's machine.
+	Machine string
+	// Slot of the machine; "" means that it is in none.
+	Slot string
+	// Template is what the machine asks for. Nil means that it is not known, and nothing of it is changed.
+	Template *v1alpha1.NodeTemplateSpec
+	// Class of the machine, for its virtual capacity. Nil means that it is not known, and the capacity is not changed.
+	Class *v1alpha1.MachineClass
+}
+
+// Apply returns the Node as it should stand after the next request for its metadata and spec, and the next one for its
+// status. The Node that is given is not changed. When nothing is left to do, the two are equal.
+func (w Wanted) Apply(node *corev1.Node) *corev1.Node {
+	n := node.DeepCopy()
+	n.Labels, n.Annotations = orEmpty(n.Labels), orEmpty(n.Annotations)
+	w.tie(n)
+	if w.Template != nil {
+		applyTemplate(n, w.Template)
+	}
+	if w.Class != nil {
+		applyCapacity(n, virtualCapacity(w.Class))
+	}
+	return n
+}
+
+// IsTied says that the Node carries our finalizer, the machine's name and its slot.
+func (w Wanted) IsTied(node *corev1.Node) bool {
+	return node.Labels[v1alpha1.LabelMachineName] == w.Machine && node.Labels[v1alpha1.LabelSlot] == w.Slot &&
+		slices.Contains(node.Finalizers, v1alpha1.NodeFinalizerName)
+}
+
+// tie puts on the Node what makes it the machine's.
+func (w Wanted) tie(n *corev1.Node) {
+	n.Labels[v1alpha1.LabelMachineName] = w.Machine
+	if w.Slot == "" {
+		delete(n.Labels, v1alpha1.LabelSlot)
+	} else {
+		n.Labels[v1alpha1.LabelSlot] = w.Slot
+	}
+	if !slices.Contains(n.Finalizers, v1alpha1.NodeFinalizerName) {
+		n.Finalizers = append(n.Finalizers, v1alpha1.NodeFinalizerName)
+	}
+	delete(n.Annotations, v1alpha1.AnnotationNotManaged) // it has a machine
+}
+
+// isReserved says that a label, annotation or taint of that name is the controller's own, whatever a template says: it
+// would be taken away and put back without end.
+func isReserved(key string) bool {
+	switch key {
+	case v1alpha1.LabelMachineName, v1alpha1.LabelSlot, v1alpha1.AnnotationNotManaged,
+		v1alpha1.AnnotationLastAppliedNodeTemplate, v1alpha1.AnnotationLastAppliedVirtualCapacity, v1alpha1.TaintPreserved:
+		return true
+	}
+	return false
+}
+
+// applyTemplate merges labels, annotations and taints, and notes what was asked for.
+func applyTemplate(n *corev1.Node, template *v1alpha1.NodeTemplateSpec) {
+	last, known := lastTemplate(n)
+	mergeMap(n.Labels, last.Labels, template.Labels)
+	mergeMap(n.Annotations, last.Annotations, template.Annotations)
+	n.Spec.Taints = mergeTaints(n.Spec.Taints, last.Spec.Taints, template.Spec.Taints)
+	if sameTemplate(&last, template) && (known || isEmpty(template)) {
+		return // as it is noted, in whatever words
+	}
+	note(n, v1alpha1.AnnotationLastAppliedNodeTemplate, template)
+}
+
+// lastTemplate reads what was asked for last; known is false when that is not noted, or cannot be read. Then nothing is
+// taken away, and it is noted anew.
+func lastTemplate(n *corev1.Node) (last v1alpha1.NodeTemplateSpec, known bool) {
+	text, noted := n.Annotations[v1alpha1.AnnotationLastAppliedNodeTemplate]
+	if err := json.Unmarshal([]byte(text), &last); !noted || err != nil {
+		return v1alpha1.NodeTemplateSpec{}, false
+	}
+	return last, true
+}
+
+func isEmpty(t *v1alpha1.NodeTemplateSpec) bool {
+	return len(t.Labels) == 0 && len(t.Annotations) == 0 && len(t.Spec.Taints) == 0
+}
+
+// sameTemplate compares what of two templates reaches a Node.
+func sameTemplate(a, b *v1alpha1.NodeTemplateSpec) bool {
+	return maps.Equal(a.Labels, b.Labels) && maps.Equal(a.Annotations, b.Annotations) &&
+		slices.EqualFunc(a.Spec.Taints, b.Spec.Taints, sameTaint)
+}
+
+// mergeMap takes from have what was wanted last and is not any more, and puts in what is wanted.
+func mergeMap(have, last, want map[string]string) {
+	for key := range last {
+		if _, still := want[key]; !still && !isReserved(key) {
+			delete(have, key)
+		}
+	}
+	for key, value := range want {
+		if !isReserved(key) {
+			have[key] = value
+		}
+	}
+}
+
+// mergeTaints does the same with taints, which have no order, and of which a Node has one for each key and effect.
+func mergeTaints(have, last, want []corev1.Taint) []corev1.Taint {
+	merged := slices.DeleteFunc(slices.Clone(have), func(t corev1.Taint) bool {
+		return find(last, t) >= 0 && find(want, t) < 0 && !isReserved(t.Key)
+	})
+	for _, t := range want {
+		switch i := find(merged, t); {
+		case isReserved(t.Key):
+		case i < 0:
+			merged = append(merged, t)
+		case !sameTaint(merged[i], t):
+			merged[i] = t
+		}
+	}
+	return merged
+}
+
+// find returns the place of the taint with the key and effect of t; -1 when there is none.
+func find(taints []corev1.Taint, t corev1.Taint) int {
+	return slices.IndexFunc(taints, func(other corev1.Taint) bool { return other.Key == t.Key && other.Effect == t.Effect })
+}
+
+// sameTaint leaves the time out: others set it when they act on a taint.
+func sameTaint(a, b corev1.Taint) bool {
+	return a.Key == b.Key && a.Effect == b.Effect && a.Value == b.Value
+}
+
+// note writes a value as JSON. Templates and resource lists came from JSON and always encode.
+func note(n *corev1.Node, key string, value any) {
+	if text, err := json.Marshal(value); err == nil {
+		n.Annotations[key] = string(text)
+	}
+}
+
+func orEmpty(m map[string]string) map[string]string {
+	if m == nil {
+		return map[string]string{}
+	}
+	return m
+}

@@ -1,0 +1,144 @@
+package preserve
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apiequality "k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
+)
+
+// Parts of the condition's message. It ends with the time.
+const (
+	keptUntil   = "The machine is preserved until"
+	toBeDrained = "The Node of the failed machine is not drained yet."
+)
+
+// isMarked says that the Node carries what a preserved one does. The annotations for the autoscaler are not proof of it:
+// rollouts set them, too.
+func isMarked(n *corev1.Node) bool {
+	if n == nil {
+		return false
+	}
+	c := condition(n)
+	return isTainted(n) || c != nil && c.Status == corev1.ConditionTrue
+}
+
+// mark returns the Node as the next write should leave it, and whether it has to be drained now.
+func mark(w World, a asked, until time.Time) (node *corev1.Node, drain bool) {
+	n := w.Node.DeepCopy()
+	keepFromAutoscaler(n)
+	reason := v1alpha1.NodeReasonPreservedByUser
+	if a.value == v1alpha1.PreserveAuto {
+		reason = v1alpha1.NodeReasonPreservedByController
+	}
+	set := func(status corev1.ConditionStatus, beginning string) {
+		if beginning != "" {
+			beginning += " "
+		}
+		setCondition(w, n, status, reason, beginning+fmt.Sprintf("%s %s", keptUntil, until.UTC().Format(time.RFC3339)))
+	}
+	was := condition(n)
+	isTrue := was != nil && was.Status == corev1.ConditionTrue
+	switch {
+	case w.Machine.Status.CurrentStatus.Phase != v1alpha1.MachineFailed:
+		untaint(n)
+		set(corev1.ConditionTrue, "")
+	case !isTainted(n) && isTrue: // from before it failed; under the taint it would say that the Node is drained
+		set(corev1.ConditionFalse, toBeDrained)
+	case !isTainted(n):
+		n.Spec.Taints = append(n.Spec.Taints, corev1.Taint{
+			Key: v1alpha1.TaintPreserved, Effect: corev1.TaintEffectNoSchedule, TimeAdded: &metav1.Time{Time: w.Now},
+		})
+	case isTrue: // and drained, see the package comment
+	case w.Drain == DrainDone:
+		set(corev1.ConditionTrue, v1alpha1.PreservedNodeDrained)
+	case w.Drain == DrainOmitted:
+		set(corev1.ConditionTrue, "")
+	case w.Drain == DrainFailed:
+		set(corev1.ConditionFalse, v1alpha1.PreservedNodeNotDrained)
+		drain = true
+	default:
+		drain = true
+	}
+	return n, drain
+}
+
+// unmark takes off what mark has put on, and with forget what has asked for it.
+func unmark(w World, forget bool) *corev1.Node {
+	n := w.Node.DeepCopy()
+	if n.Annotations[v1alpha1.AnnotationScaleDownDisabledByUs] == "true" {
+		delete(n.Annotations, v1alpha1.AnnotationScaleDownDisabled)
+		delete(n.Annotations, v1alpha1.AnnotationScaleDownDisabledByUs)
+	}
+	if forget {
+		delete(n.Annotations, v1alpha1.AnnotationPreserve)
+	}
+	untaint(n)
+	if condition(n) != nil {
+		setCondition(w, n, corev1.ConditionFalse, v1alpha1.NodeReasonPreservationStopped, "The machine is not preserved any more.")
+	}
+	return n
+}
+
+// keepFromAutoscaler sets the annotation that the autoscaler reads, and beside it that it is ours. One that a user has set
+// is his, and stays when the preservation ends.
+func keepFromAutoscaler(n *corev1.Node) {
+	if n.Annotations[v1alpha1.AnnotationScaleDownDisabled] == "true" {
+		return
+	}
+	if n.Annotations == nil {
+		n.Annotations = map[string]string{}
+	}
+	n.Annotations[v1alpha1.AnnotationScaleDownDisabled] = "true"
+	n.Annotations[v1alpha1.AnnotationScaleDownDisabledByUs] = "true"
+}
+
+func isPreservedTaint(t corev1.Taint) bool {
+	return t.Key == v1alpha1.TaintPreserved && t.Effect == corev1.TaintEffectNoSchedule
+}
+
+func isTainted(n *corev1.Node) bool { return slices.ContainsFunc(n.Spec.Taints, isPreservedTaint) }
+
+func untaint(n *corev1.Node) { n.Spec.Taints = slices.DeleteFunc(n.Spec.Taints, isPreservedTaint) }
+
+// condition returns the Node's condition; nil when it has none.
+func condition(n *corev1.Node) *corev1.NodeCondition {
+	for i := range n.Status.Conditions {
+		if n.Status.Conditions[i].Type == v1alpha1.NodePreserved {
+			return &n.Status.Conditions[i]
+		}
+	}
+	return nil
+}
+
+// setCondition says how it stands; the time of transition is kept while the status is, and nothing changes that says the
+// same.
+func setCondition(w World, n *corev1.Node, status corev1.ConditionStatus, reason, message string) {
+	now := metav1.NewTime(w.Now)
+	next := corev1.NodeCondition{
+		Type: v1alpha1.NodePreserved, Status: status, Reason: reason, Message: message, LastHeartbeatTime: now, LastTransitionTime: now,
+	}
+	was := condition(n)
+	switch {
+	case was == nil:
+		n.Status.Conditions = append(n.Status.Conditions, next)
+	case was.Status == status && was.Reason == reason && was.Message == message:
+	default:
+		if was.Status == status {
+			next.LastTransitionTime = was.LastTransitionTime
+		}
+		*was = next
+	}
+}
+
+// sameMarks says that two versions of a Node carry the same.
+func sameMarks(a, b *corev1.Node) bool {
+	return apiequality.Semantic.DeepEqual(a.Annotations, b.Annotations) &&
+		apiequality.Semantic.DeepEqual(a.Spec.Taints, b.Spec.Taints) &&
+		apiequality.Semantic.DeepEqual(a.Status.Conditions, b.Status.Conditions)
+}
