@@ -7,7 +7,7 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/objects"
 )
 
-// Resolver finds the target cluster of a namespace.
+// Resolver finds the target cluster of a namespace. A nil Cluster without an error says that it has none.
 type Resolver interface {
 	For(namespace string) (*Cluster, error)
 }

@@ -17,7 +17,8 @@ import (
 // inClusterConfig as a value of --control-kubeconfig means the cluster that the process runs in.
 const inClusterConfig = "inClusterConfig"
 
-// clients are the connections to both clusters. All of them have the Fence below them.
+// clients are the connections to both clusters. All of them have the Fence below them. Those to the target cluster are nil
+// when there is none.
 type clients struct {
 	leases   *rest.Config // for a client of the control cluster with connections of its own
 	control  kubernetes.Interface
@@ -29,9 +30,6 @@ type clients struct {
 }
 
 func connect(o options, fence *shard.Fence) (clients, error) {
-	if o.targetKubeconfig == noTarget {
-		return clients{}, errors.New("--target-kubeconfig=" + noTarget + ": machines without a target cluster are not possible yet")
-	}
 	controlFile := o.controlKubeconfig
 	if controlFile == "" {
 		controlFile = o.targetKubeconfig
@@ -40,18 +38,30 @@ func connect(o options, fence *shard.Fence) (clients, error) {
 	if err != nil {
 		return clients{}, fmt.Errorf("control cluster: %w", err)
 	}
-	target, err := restConfig(o, o.targetKubeconfig, fence)
-	if err != nil {
-		return clients{}, fmt.Errorf("target cluster: %w", err)
-	}
 	c := clients{leases: control}
-	var errs [5]error
+	var errs [4]error
 	c.control, errs[0] = kubernetes.NewForConfig(protobuf(control))
 	c.machines, errs[1] = machineclientset.NewForConfig(control)
 	c.metadata, errs[2] = metadata.NewForConfig(control)
-	c.target, errs[3] = kubernetes.NewForConfig(protobuf(target))
-	c.targetMetadata, errs[4] = metadata.NewForConfig(target)
+	errs[3] = c.connectTarget(o, fence)
 	return c, errors.Join(errs[:]...)
+}
+
+func (c *clients) connectTarget(o options, fence *shard.Fence) error {
+	if o.targetKubeconfig == noTarget {
+		return nil
+	}
+	config, err := restConfig(o, o.targetKubeconfig, fence)
+	if err != nil {
+		return fmt.Errorf("target cluster: %w", err)
+	}
+	target, err := kubernetes.NewForConfig(protobuf(config))
+	if err != nil {
+		return fmt.Errorf("target cluster: %w", err)
+	}
+	c.target = target
+	c.targetMetadata, err = metadata.NewForConfig(config)
+	return err
 }
 
 // restConfig reads a kubeconfig; an empty name means the cluster that the process runs in.

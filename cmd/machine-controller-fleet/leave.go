@@ -30,7 +30,7 @@ func (o *leaveOptions) declare() *flags.Set {
 	set := flags.New("machine-controller-fleet "+leaveCommand, "Gives the machines of a stopped fleet back to Machine Controller Manager.")
 	g := set.Group("Flags")
 	g.String(&o.controlKubeconfig, "control-kubeconfig", "", "kubeconfig of the cluster with the Machine objects; empty means that of the target, inClusterConfig means the one that this runs in")
-	g.String(&o.targetKubeconfig, "target-kubeconfig", "", "kubeconfig of the cluster with the Nodes; empty means the one that this runs in")
+	g.String(&o.targetKubeconfig, "target-kubeconfig", "", "kubeconfig of the cluster with the Nodes; empty means the one that this runs in, none means that there is no such cluster")
 	g.String(&o.fleet, "fleet-name", "fleet", "name of the fleet")
 	g.String(&o.fleetNamespace, "fleet-namespace", defaultFleetNamespace, "namespace of the control cluster with the fleet's Leases")
 	g.String(&o.namespace, "namespace", "", "the only namespace to leave, whose Nodes keep their slot labels; empty means all")
@@ -55,15 +55,20 @@ func runLeave(ctx context.Context, args []string) error {
 	if controlFile == "" {
 		controlFile = o.targetKubeconfig
 	}
-	control, err1 := unfenced(controlFile)
-	target, err2 := unfenced(o.targetKubeconfig)
-	if err := errors.Join(err1, err2); err != nil {
+	control, err := unfenced(controlFile)
+	if err != nil {
 		return err
 	}
 	var errs [3]error
 	cfg.Client, errs[0] = kubernetes.NewForConfig(control)
 	cfg.Metadata, errs[1] = metadata.NewForConfig(control)
-	cfg.Target, errs[2] = metadata.NewForConfig(target)
+	if o.targetKubeconfig != noTarget {
+		target, err := unfenced(o.targetKubeconfig)
+		if err != nil {
+			return err
+		}
+		cfg.Target, errs[2] = metadata.NewForConfig(target)
+	}
 	if err := errors.Join(errs[:]...); err != nil {
 		return err
 	}

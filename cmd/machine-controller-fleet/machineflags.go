@@ -27,7 +27,7 @@ type machineOptions struct {
 func (o *machineOptions) declare(g *flags.Group) {
 	g.Duration(&o.creationTimeout, "machine-creation-timeout", 20*time.Minute, "how long a machine may take to become a healthy Node before it has failed")
 	g.Duration(&o.inPlaceUpdateTimeout, "machine-inplace-update-timeout", 20*time.Minute, "how long an update in place may take before it has failed", flags.NoEffectYet)
-	g.Duration(&o.preserveTimeout, "machine-preserve-timeout", 96*time.Hour, "how long a machine is preserved", flags.NoEffectYet)
+	g.Duration(&o.preserveTimeout, "machine-preserve-timeout", 96*time.Hour, "how long a machine is preserved")
 	g.Duration(&o.resourceExhaustedRetry, "resource-exhausted-retry", defaultResourceExhaustedRetry, "wait after the cloud had no quota or capacity; 0 means 10m", flags.OrZero)
 	g.List(&o.bootstrapTokenGroups, "bootstrap-token-auth-extra-groups", nil, "groups, separated by commas, that bootstrap tokens put a joining VM into")
 	g.Bool(&o.scaleDownAnnotation, "autoscaler-scaledown-annotation-during-rollout", true, "keep the cluster-autoscaler from removing Nodes of a MachineDeployment while it rolls", flags.NoEffectYet)

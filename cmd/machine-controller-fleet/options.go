@@ -63,7 +63,7 @@ func (o *options) declare() *flags.Set {
 
 func (o *options) declareClusters(g *flags.Group) {
 	g.String(&o.controlKubeconfig, "control-kubeconfig", "", "kubeconfig of the cluster with the Machine objects; empty means that of the target, inClusterConfig means the one that this runs in")
-	g.String(&o.targetKubeconfig, "target-kubeconfig", "", "kubeconfig of the cluster that the VMs join; empty means the one that this runs in, none means that there is no such cluster (not possible yet)")
+	g.String(&o.targetKubeconfig, "target-kubeconfig", "", "kubeconfig of the cluster that the VMs join; empty means the one that this runs in, none means that there is no such cluster")
 	g.String(&o.namespace, "namespace", "", "the only namespace of the control cluster to serve; empty means all (MCM: default)")
 	g.Float(&o.qps, "kube-api-qps", 0, "requests a second to each API server; 0 leaves the pace to the server's priority and fairness (MCM: 20)", flags.OrZero)
 	g.Int(&o.burst, "kube-api-burst", 30, "requests that may be made at once beyond --kube-api-qps", flags.OrZero)

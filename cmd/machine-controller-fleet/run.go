@@ -65,7 +65,11 @@ func run(ctx context.Context, o options) error {
 	if f.drivers, err = makeDrivers(o, f.session.fence, f.tracer); err != nil {
 		return err
 	}
-	f.cluster = target.New(f.target)
+	f.targets = target.None{}
+	if f.target != nil {
+		f.cluster = target.New(f.target)
+		f.targets = target.Single{Cluster: f.cluster}
+	}
 	f.view = objects.NewView()
 	f.broadcaster = events.NewBroadcaster(&events.EventSinkImpl{Interface: f.control.EventsV1()})
 	running, err := f.controllers(o)
@@ -108,7 +112,8 @@ type fleet struct {
 	drivers     *driver.Registry
 	metrics     *runner.Metrics
 	tracer      trace.Tracer
-	cluster     *target.Cluster
+	cluster     *target.Cluster // nil when there is none
+	targets     target.Resolver
 	broadcaster events.EventBroadcaster
 }
 
@@ -142,7 +147,7 @@ func (f *fleet) controllers(o options) ([]controller, error) {
 		Clock: wall, Workers: o.concurrentSyncs, Metrics: f.metrics, Tracer: f.tracer,
 	})
 	machines, err3 := machine.New(machine.Config{
-		Machines: api, Secrets: f.control.CoreV1(), View: f.view, Targets: target.Single{Cluster: f.cluster},
+		Machines: api, Secrets: f.control.CoreV1(), View: f.view, Targets: f.targets,
 		Drivers: f.drivers, Events: f.recorder(v1alpha1.EventSourceMachine), Limits: o.limits(), IsStray: f.slots.strayNode,
 		BootstrapTokenGroups: strings.Join(o.machine.bootstrapTokenGroups, ","),
 		Gate:                 f.slots.gate(label.Machine, func(key types.NamespacedName) { machines.Enqueue(key) }),

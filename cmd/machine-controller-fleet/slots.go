@@ -6,6 +6,7 @@ import (
 	"sync"
 
 	"github.com/prometheus/client_golang/prometheus"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/clock"
@@ -44,13 +45,17 @@ var _ shard.Grants = (*slots)(nil)
 // newSlots wires what feeds the view. Errors: watches that cannot be prepared.
 func newSlots(o options, f *fleet, spread ring.Slots) (*slots, error) {
 	api := f.machines.MachineV1alpha1()
-	s := &slots{spread: spread, fence: f.session.fence, view: f.view, nodes: f.cluster.Nodes}
-	s.Set = grants.New(clock.RealClock{},
+	s := &slots{spread: spread, fence: f.session.fence, view: f.view, nodes: objects.New[*corev1.Node]()}
+	kinds := []grants.Kind{
 		grants.KindOf("MachineDeployments", consistent.From(api.MachineDeployments(o.namespace)), f.view.Deployments),
 		grants.KindOf("MachineSets", consistent.From(api.MachineSets(o.namespace)), f.view.Sets),
 		grants.KindOf("Machines", consistent.From(api.Machines(o.namespace)), f.view.Machines),
-		grants.KindOf("Nodes", consistent.From(f.target.CoreV1().Nodes()), f.cluster.Nodes),
-	)
+	}
+	if f.cluster != nil {
+		s.nodes = f.cluster.Nodes
+		kinds = append(kinds, grants.KindOf("Nodes", consistent.From(f.target.CoreV1().Nodes()), s.nodes))
+	}
+	s.Set = grants.New(clock.RealClock{}, kinds...)
 	var err, err2, err3 error
 	s.strays, err = strays.NewWatch(f.metadata, f.targetMetadata, o.namespace, spread.Count())
 	if err != nil {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"k8s.io/klog/v2"
 
@@ -78,10 +79,11 @@ func (c *Controller) createVM(ctx context.Context, p *pass, target driver.Target
 }
 
 func initializeVM(ctx context.Context, p *pass, target driver.Target) error {
-	_, err := p.driver.InitializeMachine(ctx, driver.InitializeMachineRequest{Target: target})
+	resp, err := p.driver.InitializeMachine(ctx, driver.InitializeMachineRequest{Target: target})
 	if err != nil && driver.CodeOf(err) != driver.Unimplemented {
 		return err
 	}
+	p.world.VM.Addresses = slices.Concat(p.world.VM.Addresses, resp.Addresses)
 	p.world.VM.State = lifecycle.VMPresent
 	return nil
 }

@@ -71,6 +71,9 @@ type Controller struct {
 	claims  sync.Map   // Nodes that this process has claimed and the cache does not show yet, by name
 	tokens  sync.Map   // bootstrap token Secrets that this process has made, by UID of the machine
 	holding sync.Mutex // one at a time puts finalizers on classes and secrets
+	brake   *brake     // on writes of Nodes
+	refused sync.Map   // what the API server has refused to have Nodes carry, by UID of the machine
+	remarks sync.Map   // what was told last of what is told once, by UID of the machine
 }
 
 // New makes the controller and has the View enqueue what concerns it.
@@ -80,6 +83,7 @@ func New(cfg Config) (*Controller, error) {
 		machines: commit.New(func(ns string) commit.Patcher[*v1alpha1.Machine] { return cfg.Machines.Machines(ns) }),
 		classes:  commit.New(func(ns string) commit.Patcher[*v1alpha1.MachineClass] { return cfg.Machines.MachineClasses(ns) }),
 		nodes:    commit.NewLatest[*corev1.Node](),
+		brake:    newBrake(),
 		secrets:  newSecretReader(cfg.Secrets, cfg.Clock),
 	}
 	var err error
@@ -119,7 +123,7 @@ func (c *Controller) reconcile(ctx context.Context, key types.NamespacedName) (r
 		log.V(4).Info("Decided", "action", verdict.Do, "phase", p.world.Machine.Status.CurrentStatus.Phase)
 		p.world.Failure = nil
 		if verdict.Do == lifecycle.Rest {
-			return runner.Result{RequeueAfter: verdict.Wake}, c.save(ctx, p, verdict)
+			return runner.Result{RequeueAfter: verdict.Wake}, c.rest(ctx, p, verdict)
 		}
 		if err := c.act(ctx, p, verdict); err != nil {
 			return runner.Result{}, err
@@ -127,6 +131,15 @@ func (c *Controller) reconcile(ctx context.Context, key types.NamespacedName) (r
 		p.world.Now = c.cfg.Clock.Now()
 	}
 	return runner.Result{}, fmt.Errorf("machine %s: %d actions in one pass and no end: a defect of the lifecycle", key, maxActions)
+}
+
+// rest writes what the pass came to.
+func (c *Controller) rest(ctx context.Context, p *pass, verdict lifecycle.Verdict) error {
+	if err := c.save(ctx, p, verdict); err != nil {
+		return err
+	}
+	c.tellOnce(p.world.Machine, verdict.Remark)
+	return nil
 }
 
 // save writes the machine as the verdict has it, and tells the user.
@@ -151,6 +164,17 @@ func (c *Controller) tell(m *v1alpha1.Machine, event *lifecycle.Event) {
 	}
 }
 
+// tellOnce tells of something that lasts, when it begins or changes.
+func (c *Controller) tellOnce(m *v1alpha1.Machine, remark *lifecycle.Event) {
+	if remark == nil {
+		c.remarks.Delete(m.UID)
+		return
+	}
+	if told, known := c.remarks.Swap(m.UID, remark.Message); !known || told != remark.Message {
+		c.tell(m, remark)
+	}
+}
+
 // act carries one action out and notes in the world what came of it. Errors are those of API servers; a cloud's are
 // facts, and go into the world.
 func (c *Controller) act(ctx context.Context, p *pass, verdict lifecycle.Verdict) error {
@@ -172,7 +196,11 @@ func (c *Controller) act(ctx context.Context, p *pass, verdict lifecycle.Verdict
 	case lifecycle.FindNode:
 		return c.findNode(ctx, p)
 	case lifecycle.ClaimNode:
-		return c.claimNode(ctx, p)
+		return c.claimNode(ctx, p, verdict.Patch)
+	case lifecycle.PatchNode:
+		return c.writeNode(ctx, p, verdict.Patch)
+	case lifecycle.DrainPreserved:
+		return c.drainPreserved(ctx, p)
 	case lifecycle.DeleteNode:
 		return c.deleteNode(ctx, p)
 	case lifecycle.DeleteMachine:

@@ -12,6 +12,7 @@ import (
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machine/lifecycle"
+	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machine/nodesync"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/objects"
 )
 
@@ -63,7 +64,7 @@ func TestAClaimedNodeIsKnownAtOnce(t *testing.T) {
 	if err := c.findNode(t.Context(), p); err != nil {
 		t.Fatal(err)
 	}
-	if err := c.claimNode(t.Context(), p); err != nil {
+	if err := c.claimNode(t.Context(), p, claimPatch(p)); err != nil {
 		t.Fatal(err)
 	}
 	claimed := p.world.Node.Node
@@ -77,4 +78,12 @@ func TestAClaimedNodeIsKnownAtOnce(t *testing.T) {
 	expect("never shown by the cache", lifecycle.NodeNamed)
 	p.cluster.Nodes.Apply(claimed, false)
 	expect("shown by the cache", lifecycle.NodePresent)
+}
+
+// claimPatch is what lifecycle has claimed a Node with that its machine asks nothing of.
+func claimPatch(p *pass) *nodesync.Patch {
+	m := p.world.Machine
+	node := p.world.Node.Node
+	main, _ := nodesync.Diff(node, nodesync.Wanted{Machine: m.Name, Slot: m.Labels[v1alpha1.LabelSlot]}.Apply(node))
+	return main
 }

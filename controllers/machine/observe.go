@@ -34,7 +34,7 @@ func (c *Controller) observe(m *v1alpha1.Machine) (*pass, error) {
 	if err != nil {
 		return nil, fmt.Errorf("find the target cluster of namespace %s: %w", m.Namespace, err)
 	}
-	p := &pass{cluster: cluster, world: lifecycle.World{Now: c.cfg.Clock.Now(), Limits: c.cfg.Limits, Machine: m}}
+	p := &pass{cluster: cluster, world: lifecycle.World{Now: c.cfg.Clock.Now(), Limits: c.cfg.Limits, Machine: m, NoTarget: cluster == nil}}
 	if class, known := c.cfg.View.Classes.Get(classKey(m)); known {
 		c.noteClass(p, c.classes.Newest(class))
 	}
@@ -75,17 +75,17 @@ func (c *Controller) findClass(ctx context.Context, p *pass) error {
 // observeNode looks the Node up in the cache.
 func (c *Controller) observeNode(p *pass, name string) {
 	p.world.Node = lifecycle.NodeFact{}
-	if name == "" {
+	if name == "" || p.cluster == nil {
 		return
 	}
 	if node, known := p.cluster.Nodes.Get(types.NamespacedName{Name: name}); known {
 		c.claims.Delete(name)
-		p.world.Node = lifecycle.NodeFact{State: lifecycle.NodePresent, Node: c.nodes.Newest(node)}
+		c.noteNode(p, c.nodes.Newest(node))
 		return
 	}
 	if claimed, ok := c.claims.Load(name); ok {
 		if claim, _ := claimed.(claim); c.cfg.Clock.Since(claim.at) < lateCache {
-			p.world.Node = lifecycle.NodeFact{State: lifecycle.NodePresent, Node: claim.node}
+			c.noteNode(p, c.nodes.Newest(claim.node))
 			return
 		}
 		c.claims.Delete(name)

@@ -166,6 +166,9 @@ func fillUserData(userData []byte, token, machine string) []byte {
 		v1alpha1.PlaceholderBootstrapToken: token,
 		v1alpha1.PlaceholderMachineName:    machine,
 	} {
+		if value == "" {
+			continue // without a target cluster there is no token
+		}
 		pairs = append(pairs, placeholder, value, url.QueryEscape(placeholder), url.QueryEscape(value))
 	}
 	return []byte(strings.NewReplacer(pairs...).Replace(string(userData)))

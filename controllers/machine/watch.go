@@ -3,8 +3,10 @@ package machine
 import (
 	"errors"
 	"fmt"
+	"maps"
 
 	corev1 "k8s.io/api/core/v1"
+	apiequality "k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
@@ -26,7 +28,7 @@ func (c *Controller) watch() error {
 	machines.OnChange(c.changed)
 	c.cfg.View.Classes.OnChange(c.classChanged)
 	cluster, err3 := c.cfg.Targets.For("")
-	if err3 == nil {
+	if err3 == nil && cluster != nil {
 		cluster.Nodes.OnChange(c.nodeChanged)
 	}
 	if err := errors.Join(err1, err2, err3); err != nil {
@@ -44,12 +46,18 @@ func (c *Controller) changed(before, after *v1alpha1.Machine) {
 	c.machines.Forget(before.UID)
 	c.tokens.Delete(before.UID)
 	c.claims.Delete(lifecycle.NodeName(before))
+	c.refused.Delete(before.UID)
+	c.remarks.Delete(before.UID)
 }
 
 // classChanged has the machines of a class looked at: they may have waited for it.
 func (c *Controller) classChanged(before, after *v1alpha1.MachineClass) {
-	if after != nil && (before == nil || before.Generation != after.Generation) {
-		c.enqueueIndexed(indexByClass, objects.Key(after).String())
+	if after == nil || before != nil && before.Generation == after.Generation {
+		return
+	}
+	for _, m := range c.cfg.View.Machines.By(indexByClass, objects.Key(after).String()) {
+		c.refused.Delete(m.UID)
+		c.runner.Enqueue(objects.Key(m))
 	}
 }
 
@@ -75,6 +83,7 @@ func (c *Controller) nodeChanged(before, after *corev1.Node) {
 	switch {
 	case after == nil:
 		c.nodes.Forget(before.UID)
+		c.brake.forget(before.UID)
 		c.claims.Delete(before.Name)
 		c.enqueueIndexed(indexByNode, before.Name)
 	case before == nil || concernsMachine(before, after):
@@ -87,9 +96,9 @@ func concernsMachine(before, after *corev1.Node) bool {
 	if before.Spec.ProviderID != after.Spec.ProviderID ||
 		(before.DeletionTimestamp == nil) != (after.DeletionTimestamp == nil) ||
 		len(before.Finalizers) != len(after.Finalizers) ||
-		before.Labels[v1alpha1.LabelMachineName] != after.Labels[v1alpha1.LabelMachineName] ||
-		before.Labels[v1alpha1.LabelSlot] != after.Labels[v1alpha1.LabelSlot] ||
-		lifecycle.AwaitsComponents(before) != lifecycle.AwaitsComponents(after) ||
+		!maps.Equal(before.Labels, after.Labels) || !maps.Equal(before.Annotations, after.Annotations) ||
+		!apiequality.Semantic.DeepEqual(before.Spec.Taints, after.Spec.Taints) ||
+		!apiequality.Semantic.DeepEqual(before.Status.Capacity, after.Status.Capacity) ||
 		len(before.Status.Conditions) != len(after.Status.Conditions) {
 		return true
 	}

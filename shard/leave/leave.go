@@ -32,9 +32,9 @@ const (
 	rounds = 5
 )
 
-// Config says what to leave. All but Namespace are required.
+// Config says what to leave. All but Namespace and Target are required.
 type Config struct {
-	// Client and Metadata are connections to the control cluster, Target to the target cluster.
+	// Client and Metadata are connections to the control cluster, Target to the target cluster; nil when there is none.
 	Client           kubernetes.Interface
 	Metadata, Target metadata.Interface
 	// Fleet is the fleet's name, FleetNamespace where its Leases are, and Identity its holderIdentity on the Leases of
@@ -79,7 +79,7 @@ func Leave(ctx context.Context, cfg Config) (report Report, err error) {
 			return report, fmt.Errorf("clean the %s: %w", kind.Resource, err)
 		}
 	}
-	if cfg.Namespace == "" { // a Node does not say which namespace its machine is in
+	if cfg.Namespace == "" && cfg.Target != nil { // a Node does not say which namespace its machine is in
 		nodes := cfg.Target.Resource(corev1.SchemeGroupVersion.WithResource("nodes"))
 		n, err := clean(ctx, nodes, nodes, true)
 		if report.Objects += n; err != nil {

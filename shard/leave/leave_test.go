@@ -61,6 +61,15 @@ func config(t *testing.T, leases ...runtime.Object) Config {
 	}
 }
 
+func TestLeaveWithoutATargetCluster(t *testing.T) {
+	cfg := config(t)
+	cfg.Target = nil
+	report, err := Leave(t.Context(), cfg)
+	if want := (Report{Objects: 3}); err != nil || report != want {
+		t.Errorf("%+v, %v, want %+v", report, err, want)
+	}
+}
+
 func TestNothingOfTheFleetIsLeft(t *testing.T) {
 	cfg := config(t, lease("n", v1alpha1.LeaseManager, "us", nil), lease("other", v1alpha1.LeaseManager, "them", nil), lease("n", "unrelated", "us", nil))
 	report, err := Leave(t.Context(), cfg)

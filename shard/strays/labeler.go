@@ -37,7 +37,8 @@ const (
 
 // Config is what a Labeler needs. All but Served, Workers, Pace, Metrics and Tracer are required.
 type Config struct {
-	// Control and Target read and write metadata of the two clusters; Machines lists parents with their selectors.
+	// Control and Target read and write metadata of the two clusters, of which there may be no Target; Machines lists parents
+	// with their selectors.
 	Control, Target metadata.Interface
 	Machines        machineclient.MachineV1alpha1Interface
 	Watch           *Watch

@@ -26,7 +26,7 @@ type Watch struct {
 }
 
 // NewWatch makes a Watch of a fleet with so many slots. control is the cluster of the Machines, of which namespace is the
-// only one that is served, "" means all; target is the cluster of the Nodes.
+// only one that is served, "" means all; target is the cluster of the Nodes, nil when there is none.
 func NewWatch(control, target metadata.Interface, namespace string, slots int) (*Watch, error) {
 	w := &Watch{informers: map[label.Kind]cache.SharedIndexInformer{}}
 	selector := inNoSlot(slots)
@@ -35,6 +35,9 @@ func NewWatch(control, target metadata.Interface, namespace string, slots int) (
 		client, in := control, namespace
 		if kind == label.Node {
 			client, in = target, metav1.NamespaceAll
+		}
+		if client == nil {
+			continue
 		}
 		informer := metadatainformer.NewFilteredMetadataInformer(client, resource(kind), in, 0,
 			cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc},
@@ -113,11 +116,11 @@ func (w *Watch) OnChange(f func(o label.Object, gone bool)) error {
 
 // Start begins to watch, until ctx ends. It returns when all strays are known, or ctx has ended.
 func (w *Watch) Start(ctx context.Context) error {
-	for _, kind := range label.Kinds() {
-		go w.informers[kind].RunWithContext(ctx)
+	for _, informer := range w.informers {
+		go informer.RunWithContext(ctx)
 	}
-	for _, kind := range label.Kinds() {
-		if !cache.WaitForCacheSync(ctx.Done(), w.informers[kind].HasSynced) {
+	for kind, informer := range w.informers {
+		if !cache.WaitForCacheSync(ctx.Done(), informer.HasSynced) {
 			return fmt.Errorf("the %s in no slot could not be listed in time", kind.Resource())
 		}
 	}
@@ -135,7 +138,11 @@ func (w *Watch) get(kind label.Kind, key types.NamespacedName) (o label.Object, 
 	if key.Namespace != "" {
 		name = key.String()
 	}
-	obj, known, err := w.informers[kind].GetStore().GetByKey(name)
+	informer, watched := w.informers[kind]
+	if !watched {
+		return label.Object{}, false
+	}
+	obj, known, err := informer.GetStore().GetByKey(name)
 	meta, isObject := obj.(metav1.Object)
 	if err != nil || !known || !isObject {
 		return label.Object{}, false
@@ -161,8 +168,11 @@ func (w *Watch) in(namespace string) (strays []label.Object) {
 // isEmpty says that a namespace has no strays.
 func (w *Watch) isEmpty(namespace string) bool {
 	return !slices.ContainsFunc(label.Kinds(), func(kind label.Kind) bool {
+		if kind == label.Node {
+			return false
+		}
 		objs, err := w.informers[kind].GetIndexer().ByIndex(cache.NamespaceIndex, namespace)
-		return kind != label.Node && err == nil && len(objs) > 0
+		return err == nil && len(objs) > 0
 	})
 }
 
@@ -194,7 +204,13 @@ func (w *Watch) Roots(namespace string) (refs []corev1.ObjectReference) {
 }
 
 // Count returns how many strays of a kind there are. All Nodes that nobody manages count.
-func (w *Watch) Count(kind label.Kind) int { return len(w.informers[kind].GetStore().ListKeys()) }
+func (w *Watch) Count(kind label.Kind) int {
+	informer, watched := w.informers[kind]
+	if !watched {
+		return 0
+	}
+	return len(informer.GetStore().ListKeys())
+}
 
 // Key is the work of the holder of one slot in one namespace.
 type Key struct {

@@ -11,8 +11,14 @@ const (
 	EventNodeHealthy    = "NodeHealthy"
 	EventNodeDeleted    = "NodeDeleted"
 	EventDeleteFailed   = "DeleteFailed"
-	EventSlotUnowned    = "SlotUnowned"
-	EventNotAlone       = "NotAlone"
+	// Beside those on the way from VM to Node: what somebody asks for by annotations, and what does not work out on Nodes.
+	EventDeletionTriggered = "DeletionTriggered"
+	EventNodeRefused       = "NodeRefused"
+	EventPreserved         = "Preserved"
+	EventPreservationEnded = "PreservationEnded"
+	EventPreserveUnknown   = "PreserveUnknown"
+	EventSlotUnowned       = "SlotUnowned"
+	EventNotAlone          = "NotAlone"
 )
 
 func machineEvents() []EventReason {
@@ -57,6 +63,31 @@ func machineEvents() []EventReason {
 			EventDeleteFailed, true, machine,
 			"The VM of a machine that is to go could not be removed. It comes once for each error code, however often the deletion is tried.",
 			"The message says why: see [Terminating](troubleshooting.md#a-machine-stays-in-terminating).",
+		},
+		{
+			EventDeletionTriggered, false, machine,
+			"The machine is deleted because it, or its Node, has the annotation `node.machine.sapcloud.io/trigger-deletion-by-mcm=true`.",
+			"",
+		},
+		{
+			EventNodeRefused, true, machine,
+			"The API server does not accept what `nodeTemplate` and the class' `virtualCapacity` ask for on the Node, and so it has none of it. It comes once for each answer of the API server.",
+			"The message says what is wrong: see [Nodes](troubleshooting.md#a-node-does-not-carry-what-its-machine-asks-for).",
+		},
+		{
+			EventPreserved, false, machine,
+			"The machine is preserved from now on; the message says until when. Where it begins because the machine fails, the Event of that says so instead.",
+			"Look at it; see [keeping a machine](operations/preserve.md).",
+		},
+		{
+			EventPreservationEnded, false, machine,
+			"The machine is not preserved any more: its time is over, it has recovered, or nobody asks for it. If it has failed, its MachineSet replaces it.",
+			"",
+		},
+		{
+			EventPreserveUnknown, true, machine,
+			"The annotation `node.machine.sapcloud.io/preserve`, on the machine or on its Node, has a value that means nothing. It comes once for each value.",
+			"Correct it; see [keeping a machine](operations/preserve.md).",
 		},
 		{
 			EventNotAlone, true, roots,

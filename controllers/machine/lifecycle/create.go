@@ -52,7 +52,7 @@ func makeVM(w World) Verdict {
 		// Aborted, and not NotFound: nobody can mend it, and a replacement fares better.
 		return failCreate(w, w.Machine.DeepCopy(), driver.Aborted,
 			fmt.Sprintf("the cloud has no VM %s any more; a machine gets one VM in its life, delete it to have another one made", had))
-	case w.Token == TokenUnknown:
+	case w.Token == TokenUnknown && !w.NoTarget:
 		return do(MakeToken)
 	}
 	return do(CreateVM)
@@ -101,6 +101,9 @@ func checkInputs(w World) (Verdict, bool) {
 func recordVM(w World) Verdict {
 	m := w.Machine.DeepCopy()
 	noteVM(m, w.VM)
+	if w.NoTarget && w.VM.ProviderID != "" {
+		return recordTargetless(w, m)
+	}
 	if w.VM.NodeName == "" || w.VM.ProviderID == "" {
 		return failCreate(w, m, driver.Internal, fmt.Sprintf(
 			"the driver returned provider ID %q and node name %q for the VM, and both are needed", w.VM.ProviderID, w.VM.NodeName))

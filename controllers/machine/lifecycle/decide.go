@@ -19,18 +19,23 @@ func Decide(w World) Verdict {
 		m := w.Machine.DeepCopy()
 		m.Finalizers = append(m.Finalizers, v1alpha1.FinalizerName)
 		return Verdict{Do: Save, Machine: m}
-	case isBeingMade(w.Machine):
-		return decideCreate(w)
+	case isToBeDeleted(w):
+		return Verdict{Do: DeleteMachine, Event: deletionAskedFor(w)}
+	case isBeingMade(w):
+		return preserved(w, decideCreate(w))
+	case w.NoTarget:
+		return preserved(w, decideTargetless(w))
 	default:
-		return decideHealth(w)
+		return tend(w, decideHealth(w))
 	}
 }
 
 // isBeingMade says that the VM, or what the machine should know of it, is not complete. A machine that has failed is
 // given up: nothing is made for it any more.
-func isBeingMade(m *v1alpha1.Machine) bool {
+func isBeingMade(w World) bool {
+	m := w.Machine
 	phase := m.Status.CurrentStatus.Phase
-	incomplete := m.Spec.ProviderID == "" || NodeName(m) == "" || phase == "" || phase == v1alpha1.MachineCrashLoopBackOff
+	incomplete := m.Spec.ProviderID == "" || NodeName(m) == "" && !w.NoTarget || phase == "" || phase == v1alpha1.MachineCrashLoopBackOff
 	return incomplete && phase != v1alpha1.MachineFailed
 }
 

@@ -95,7 +95,7 @@ func missingForCloud(w World) string {
 
 // removeNode removes the Node, which nothing stands behind any more, and then lets the machine go.
 func removeNode(w World) Verdict {
-	if NodeName(w.Machine) != "" {
+	if NodeName(w.Machine) != "" && !w.NoTarget {
 		switch {
 		case w.Node.State == NodeUnseen || w.Node.State == NodeNamed:
 			return do(FindNode)

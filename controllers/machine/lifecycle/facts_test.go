@@ -27,6 +27,11 @@ var facts = map[string]func(w *World, value string) error{
 	"secret":  setSecret,    // secret: not read, missing, empty
 	"vm":      setVM,        // vm: absent, uninitialized, present, ending, hidden; vm: present {NodeName: ""}
 	"node":    setNode,      // node: named, absent, ready; more words change a Node that is there, see nodeWords
+	"on node": setOnNode,    // on node: {metadata: {labels: {a: b}}} is merged into the Node that is there
+	"refused": setRefused,   // refused: until 5m
+	"fought":  setFought,    // fought: until 5s, the Node was written too often
+	"target":  setTarget,    // target: none
+	"drained": setDrained,   // drained: running until 10s; see drainWords
 	"token":   setToken,     // token: present, absent
 	"cloud":   setFailure,   // cloud: create_machine Internal; and retry-after 1m
 	"backoff": setBackoff,   // backoff: until 15s, step 10s, after Internal Unavailable

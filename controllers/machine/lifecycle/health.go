@@ -63,15 +63,14 @@ func isClaimed(w World) bool {
 	if w.Node.State != NodePresent {
 		return false
 	}
-	node := w.Node.Node
-	return node.Labels[v1alpha1.LabelMachineName] == w.Machine.Name &&
-		node.Labels[v1alpha1.LabelSlot] == w.Machine.Labels[v1alpha1.LabelSlot] &&
-		slices.Contains(node.Finalizers, v1alpha1.NodeFinalizerName)
+	return wantedNode(w).IsTied(w.Node.Node)
 }
 
 // mayHaveToken says that the bootstrap token may still be there. It goes before the machine says that it has joined: so a
 // machine that says so has none.
-func mayHaveToken(w World) bool { return w.Token != TokenAbsent && neverJoined(w.Machine) }
+func mayHaveToken(w World) bool {
+	return w.Token != TokenAbsent && neverJoined(w.Machine) && !w.NoTarget
+}
 
 // neverJoined says that the machine has not been a healthy Node yet.
 func neverJoined(m *v1alpha1.Machine) bool {

@@ -10,6 +10,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
+	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machine/preserve"
 	"github.com/machine-controller-fleet/machine-controller-fleet/driver"
 )
 
@@ -150,11 +151,11 @@ func (l *life) act(w *World, v Verdict) {
 		if l.node != nil {
 			w.Node = NodeFact{State: NodePresent, Node: l.node}
 		}
-	case ClaimNode:
-		l.node = l.node.DeepCopy()
-		l.node.Labels = map[string]string{v1alpha1.LabelMachineName: "m", v1alpha1.LabelSlot: l.machine.Labels[v1alpha1.LabelSlot]}
-		l.node.Finalizers = []string{v1alpha1.NodeFinalizerName}
+	case ClaimNode, PatchNode:
+		l.node = patched(l.t, l.node, v.Patch)
 		w.Node.Node = l.node
+	case DrainPreserved:
+		w.PreservedDrain.State = preserve.DrainDone
 	case DeleteNode:
 		if l.vms > 0 {
 			l.t.Fatal("the Node is deleted before its VM")

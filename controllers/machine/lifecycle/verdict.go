@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
+	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machine/nodesync"
 )
 
 // Action is one thing to do.
@@ -33,11 +34,17 @@ const (
 	DeleteVM Action = "DeleteVM"
 	// FindNode reads the Node from the API server, past all caches.
 	FindNode Action = "FindNode"
-	// ClaimNode puts our finalizer and the machine's name on the Node.
+	// ClaimNode puts our finalizer, the machine's name and its slot on the Node, and whatever else it is to carry, as
+	// Verdict.Patch says.
 	ClaimNode Action = "ClaimNode"
+	// PatchNode brings a Node that is claimed in step with its machine, as Verdict.Patch says.
+	PatchNode Action = "PatchNode"
+	// DrainPreserved drains the Node of a failed machine that is preserved, as far as that goes without waiting, and says
+	// in World.PreservedDrain how far it has come.
+	DrainPreserved Action = "DrainPreserved"
 	// DeleteNode removes our finalizer from the Node, and the Node.
 	DeleteNode Action = "DeleteNode"
-	// DeleteMachine deletes the Machine object, because its Node was deleted.
+	// DeleteMachine deletes the Machine object, because its Node was deleted, or somebody asks for it.
 	DeleteMachine Action = "DeleteMachine"
 )
 
@@ -50,6 +57,10 @@ type Verdict struct {
 	Wake time.Duration
 	// Event tells the user what has changed; nil when there is nothing to tell.
 	Event *Event
+	// Patch of the Node, with ClaimNode and PatchNode.
+	Patch *nodesync.Patch
+	// Remark is told once by each process, however often it is said; nil when there is none.
+	Remark *Event
 }
 
 // Event is something that a user should see on the machine.

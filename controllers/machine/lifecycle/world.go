@@ -23,8 +23,12 @@ type World struct {
 	Secret SecretFact
 	// VM at the cloud.
 	VM VMFact
+	// NoTarget says that there is no target cluster: the machine becomes no Node, and is done when its VM is there.
+	NoTarget bool
 	// Node in the target cluster.
 	Node NodeFact
+	// PreservedDrain is how far the drain of the Node has come that a failed machine gets which is preserved.
+	PreservedDrain PreservedDrain
 	// Token with which the VM joins.
 	Token TokenFact
 	// Failure is the cloud's answer to the last action of this pass, when that was an error.
@@ -39,6 +43,8 @@ type Limits struct {
 	ResourceExhaustedRetry time.Duration
 	// NodeConditions are the types of Node conditions that must be False on a healthy Node, beside Ready.
 	NodeConditions []string
+	// PreserveTimeout is for how long a machine is preserved.
+	PreserveTimeout time.Duration
 }
 
 // ClassFact is what is known of the machine's class.
@@ -105,6 +111,13 @@ type NodeFact struct {
 	State NodeState
 	// Node is set in the state NodePresent.
 	Node *corev1.Node
+	// Refused says that the API server has lately refused, and why, to have the Node carry what machine and class ask for
+	// now; "" when it has not. RefusedUntil is when it is asked again.
+	Refused      string
+	RefusedUntil time.Time
+	// RestUntil is until when the Node is left as it is: this process has written it too often of late. Somebody else undoes
+	// what it writes.
+	RestUntil time.Time
 }
 
 // TokenFact is what is known of the machine's bootstrap token.

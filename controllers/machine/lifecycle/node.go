@@ -1,0 +1,171 @@
+package lifecycle
+
+import (
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apiequality "k8s.io/apimachinery/pkg/api/equality"
+
+	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
+	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machine/nodesync"
+	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machine/preserve"
+)
+
+// PreservedDrain is how far the drain of the Node has come that a failed machine gets which is preserved.
+type PreservedDrain struct {
+	// State of the drain. The zero value means that nobody has looked in this pass.
+	State preserve.Drain
+	// Again is when to look again; zero when an event tells.
+	Again time.Time
+}
+
+// isToBeDeleted says that somebody asks for the deletion of the machine by an annotation, on the Machine or on its Node.
+func isToBeDeleted(w World) bool {
+	if w.Machine.Annotations[v1alpha1.AnnotationTriggerDeletion] == "true" {
+		return true
+	}
+	node, _ := ownNode(w)
+	return node != nil && node.Annotations[v1alpha1.AnnotationTriggerDeletion] == "true"
+}
+
+func deletionAskedFor(w World) *Event {
+	return &Event{Reason: v1alpha1.EventDeletionTriggered, Message: fmt.Sprintf(
+		"The machine is deleted because it or its Node has the annotation %s", v1alpha1.AnnotationTriggerDeletion)}
+}
+
+// ownNode returns the machine's Node; nil when it has none. known is false when it was only not seen: then it may have one.
+func ownNode(w World) (node *corev1.Node, known bool) {
+	switch {
+	case w.NoTarget || NodeName(w.Machine) == "" || w.Node.State == NodeAbsent:
+		return nil, true
+	case w.Node.State != NodePresent:
+		return nil, false
+	case isForeign(w.Machine, w.Node):
+		return nil, true
+	}
+	return w.Node.Node, true
+}
+
+// wantedNode is what the Node is to carry for the sake of machine and class. What was refused is left out, so that a
+// template that cannot work keeps no Node from its machine.
+func wantedNode(w World) nodesync.Wanted {
+	wanted := nodesync.Wanted{Machine: w.Machine.Name, Slot: w.Machine.Labels[v1alpha1.LabelSlot]}
+	if w.Node.Refused == "" {
+		wanted.Template, wanted.Class = &w.Machine.Spec.NodeTemplateSpec, w.Class.Class
+	}
+	return wanted
+}
+
+// preserved adds to a verdict that writes a machine without a Node whether it is preserved.
+func preserved(w World, v Verdict) Verdict {
+	if v.Do != Rest && v.Do != Save {
+		return v
+	}
+	v, _ = addPreservation(w, v, nil)
+	return v
+}
+
+// tend adds to a verdict on the health of a machine what its Node is to carry. What health says is written first, and
+// then the Node, one request after the other, until it is as it should be.
+func tend(w World, v Verdict) Verdict {
+	node, known := ownNode(w)
+	switch {
+	case v.Do == ClaimNode:
+		main, _ := nodesync.Diff(node, wantedNode(w).Apply(node)) // that it is preserved is first said on the machine
+		return write(w, v, ClaimNode, main)
+	case v.Do != Rest && v.Do != Save:
+		return v
+	case !known && (preserve.Matters(w.Machine) || becomesFailed(w, v)):
+		return do(FindNode) // its Node may have the say
+	}
+	v, p := addPreservation(w, v, node)
+	if v.Do == Save || node == nil || node.DeletionTimestamp != nil || !isClaimed(w) {
+		return v
+	}
+	main, status := nodesync.Diff(node, wantedNode(w).Apply(p.Node))
+	drain := p.Drain && w.PreservedDrain.State == preserve.DrainUnknown
+	switch {
+	case main == nil && status == nil && !drain:
+		return wakeForNode(w, v, p)
+	case v.Machine != nil && !apiequality.Semantic.DeepEqual(v.Machine, w.Machine):
+		v.Do = Save
+		return v
+	case main != nil:
+		return write(w, v, PatchNode, main)
+	case status != nil:
+		return write(w, v, PatchNode, status)
+	}
+	return do(DrainPreserved)
+}
+
+func becomesFailed(w World, v Verdict) bool {
+	return v.Machine != nil && v.Machine.Status.CurrentStatus.Phase == v1alpha1.MachineFailed &&
+		w.Machine.Status.CurrentStatus.Phase != v1alpha1.MachineFailed
+}
+
+// write has the Node patched, unless it is to be left as it is for now.
+func write(w World, v Verdict, action Action, patch *nodesync.Patch) Verdict {
+	if w.Now.Before(w.Node.RestUntil) {
+		v.Do = Rest
+		return wakeAt(w, v, w.Node.RestUntil)
+	}
+	return Verdict{Do: action, Patch: patch}
+}
+
+// wakeForNode ends the pass, and looks again when time alone changes something.
+func wakeForNode(w World, v Verdict, p preserve.Verdict) Verdict {
+	if p.Drain {
+		v = wakeAt(w, v, w.PreservedDrain.Again)
+	}
+	if w.Node.Refused != "" {
+		v = wakeAt(w, v, w.Node.RefusedUntil)
+		v.Remark = &Event{Reason: v1alpha1.EventNodeRefused, Message: fmt.Sprintf(
+			"Node %q does not get what nodeTemplate and virtualCapacity ask for: %s", w.Node.Node.Name, w.Node.Refused)}
+	}
+	return v
+}
+
+// wakeAt looks again at t, or earlier if that was said already; a zero t says nothing.
+func wakeAt(w World, v Verdict, t time.Time) Verdict {
+	if !t.IsZero() && (v.Wake == 0 || until(w, t) < v.Wake) {
+		v.Wake = until(w, t)
+	}
+	return v
+}
+
+// addPreservation adds to a verdict that writes the machine whether it is preserved. A nil Node means that it has none.
+func addPreservation(w World, v Verdict, node *corev1.Node) (Verdict, preserve.Verdict) {
+	m := w.Machine
+	if v.Machine != nil {
+		m = v.Machine
+	}
+	p := preserve.Decide(preserve.World{
+		Now: w.Now, Timeout: w.Limits.PreserveTimeout, Machine: m, Node: node, Drain: w.PreservedDrain.State,
+	})
+	if v.Machine != nil || !apiequality.Semantic.DeepEqual(p.Machine, m) {
+		v.Machine = p.Machine
+	}
+	v = wakeAt(w, v, p.Until)
+	switch {
+	case p.Began:
+		v.Event = also(v.Event, v1alpha1.EventPreserved, fmt.Sprintf("The machine is preserved until %s", p.Until.UTC().Format(time.RFC3339)))
+	case p.Ended:
+		v.Event = also(v.Event, v1alpha1.EventPreservationEnded, "The machine is not preserved any more")
+	case p.Unknown != "":
+		v.Remark = &Event{Reason: v1alpha1.EventPreserveUnknown, Message: fmt.Sprintf(
+			"Annotation %s has the value %q, which means nothing; expected %s, %s or %s",
+			v1alpha1.AnnotationPreserve, p.Unknown, v1alpha1.PreserveNow, v1alpha1.PreserveWhenFailed, v1alpha1.PreserveFalse)}
+	}
+	return v, p
+}
+
+// also tells of something beside what is told already.
+func also(event *Event, reason, message string) *Event {
+	if event == nil {
+		return &Event{Reason: reason, Message: message}
+	}
+	both := *event
+	both.Message += ". " + message
+	return &both
+}

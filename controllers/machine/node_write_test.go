@@ -1,0 +1,173 @@
+package machine
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/kubernetes/fake"
+	clienttesting "k8s.io/client-go/testing"
+	clocktesting "k8s.io/utils/clock/testing"
+
+	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
+	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machine/lifecycle"
+	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machine/nodesync"
+)
+
+// nodeBench is a pass over machine m, which asks for a label, and its Node.
+func nodeBench(t *testing.T) (c *Controller, p *pass, cluster *fake.Clientset) {
+	t.Helper()
+	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "m", UID: "node", ResourceVersion: "5"}}
+	cluster = fake.NewClientset(node)
+	c, p = tokenBench(t, cluster, "u")
+	p.world.Machine.Spec.NodeTemplateSpec.Labels = map[string]string{"pool": "a"}
+	c.noteNode(p, node)
+	return c, p, cluster
+}
+
+// patch is a patch of the Node that says nothing of importance.
+func patch(asRead, status bool) *nodesync.Patch {
+	return &nodesync.Patch{Body: map[string]any{"metadata": map[string]any{"labels": map[string]any{"pool": "a"}}}, AsRead: asRead, Status: status}
+}
+
+func TestAPatchSaysWhichNodeItIsFor(t *testing.T) {
+	for _, tc := range []struct {
+		patch *nodesync.Patch
+		want  string
+		sub   string
+	}{
+		{patch(false, false), `{"metadata":{"labels":{"pool":"a"},"uid":"node"}}`, ""},
+		{patch(true, false), `{"metadata":{"labels":{"pool":"a"},"resourceVersion":"5","uid":"node"}}`, ""},
+		{patch(true, true), `{"metadata":{"labels":{"pool":"a"},"resourceVersion":"5","uid":"node"}}`, "status"},
+	} {
+		c, p, cluster := nodeBench(t)
+		if err := c.writeNode(t.Context(), p, tc.patch); err != nil {
+			t.Fatal(err)
+		}
+		sent, ok := cluster.Actions()[0].(clienttesting.PatchAction)
+		if !ok || string(sent.GetPatch()) != tc.want || sent.GetSubresource() != tc.sub {
+			t.Errorf("sent %s to %q, want %s to %q", sent.GetPatch(), sent.GetSubresource(), tc.want, tc.sub)
+		}
+		if _, given := tc.patch.Body["metadata"].(map[string]any)["uid"]; given {
+			t.Error("the patch that was decided on has changed")
+		}
+		if p.world.Node.Node.Labels["pool"] != "a" {
+			t.Errorf("the world has the labels %v", p.world.Node.Node.Labels)
+		}
+	}
+}
+
+// A Node that has changed is read anew, and nothing else happens.
+func TestAConflictReadsTheNodeAnew(t *testing.T) {
+	c, p, cluster := nodeBench(t)
+	gone := false
+	cluster.PrependReactor("patch", "nodes", func(clienttesting.Action) (bool, runtime.Object, error) {
+		return true, nil, apierrors.NewConflict(schema.GroupResource{Resource: "nodes"}, "m", errors.New("changed"))
+	})
+	cluster.PrependReactor("get", "nodes", func(clienttesting.Action) (bool, runtime.Object, error) {
+		if gone {
+			return true, nil, apierrors.NewNotFound(schema.GroupResource{Resource: "nodes"}, "m")
+		}
+		return true, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "m", UID: "node", ResourceVersion: "6"}}, nil
+	})
+	p.world.Machine.Labels = map[string]string{v1alpha1.LabelNode: "m"}
+	if err := c.writeNode(t.Context(), p, patch(true, false)); err != nil || p.world.Node.Node.ResourceVersion != "6" {
+		t.Errorf("%v, the world has %+v", err, p.world.Node)
+	}
+	gone = true
+	if err := c.writeNode(t.Context(), p, patch(true, false)); err != nil || p.world.Node.State != lifecycle.NodeAbsent {
+		t.Errorf("%v, the world has %+v", err, p.world.Node)
+	}
+}
+
+// What the API server does not accept is left out for a while, and tried again when the machine changes. A Node that is
+// refused even so is an error.
+func TestARefusalIsAFact(t *testing.T) {
+	c, p, cluster := nodeBench(t)
+	wall := clocktesting.NewFakeClock(now)
+	c.cfg.Clock = wall
+	cluster.PrependReactor("patch", "nodes", func(clienttesting.Action) (bool, runtime.Object, error) {
+		return true, nil, apierrors.NewInvalid(schema.GroupKind{Kind: "Node"}, "m", nil)
+	})
+	refused := func(when string, want bool) {
+		t.Helper()
+		c.noteNode(p, p.world.Node.Node)
+		if got := p.world.Node.Refused != ""; got != want {
+			t.Errorf("%s: refused is %v, want %v", when, got, want)
+		}
+	}
+	if err := c.claimNode(t.Context(), p, patch(false, false)); err != nil || p.world.Node.Refused == "" {
+		t.Fatalf("%v, refused: %q", err, p.world.Node.Refused)
+	}
+	if _, claimed := c.claims.Load("m"); claimed {
+		t.Error("a Node that was refused counts as claimed")
+	}
+	refused("in the next pass", true)
+	p.world.Machine.Generation++
+	refused("when the machine has changed", false)
+	p.world.Machine.Generation--
+	wall.Step(refusedRetry)
+	refused("later", false)
+
+	wall.SetTime(now)
+	refused("once more", true)
+	if err := c.writeNode(t.Context(), p, patch(false, false)); err == nil {
+		t.Error("no error although what is left was refused, too")
+	}
+	refused("after that", false)
+}
+
+func TestBrake(t *testing.T) {
+	b := newBrake()
+	for i := range brakeWrites {
+		if until := b.until("u", now); !until.IsZero() {
+			t.Fatalf("write %d has to wait until %s", i, until)
+		}
+		b.wrote("u", now)
+	}
+	if until := b.until("u", now.Add(time.Second)); !until.Equal(now.Add(brakeWindow)) {
+		t.Errorf("it may be written again at %s", until)
+	}
+	if until := b.until("other", now); !until.IsZero() {
+		t.Errorf("another one has to wait until %s", until)
+	}
+	if until := b.until("u", now.Add(brakeWindow)); !until.IsZero() || len(b.writes) > 0 {
+		t.Errorf("long after, it has to wait until %s, and %d are remembered", until, len(b.writes))
+	}
+	b.wrote("u", now)
+	b.forget("u")
+	if len(b.writes) > 0 {
+		t.Error("it is not forgotten")
+	}
+}
+
+func TestWhatConcernsTheMachine(t *testing.T) {
+	was := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "m", Labels: map[string]string{"a": "b"}}}
+	was.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}
+	for name, tc := range map[string]struct {
+		change func(*corev1.Node)
+		want   bool
+	}{
+		"heartbeat":  {func(n *corev1.Node) { n.Status.Conditions[0].LastHeartbeatTime = metav1.NewTime(now) }, false},
+		"images":     {func(n *corev1.Node) { n.Status.Images = []corev1.ContainerImage{{SizeBytes: 1}} }, false},
+		"label":      {func(n *corev1.Node) { n.Labels = map[string]string{"a": "c"} }, true},
+		"annotation": {func(n *corev1.Node) { n.Annotations = map[string]string{v1alpha1.AnnotationPreserve: "now"} }, true},
+		"taint":      {func(n *corev1.Node) { n.Spec.Taints = []corev1.Taint{{Key: "k"}} }, true},
+		"capacity": {func(n *corev1.Node) {
+			n.Status.Capacity = corev1.ResourceList{"example.com/dongle": resource.MustParse("4")}
+		}, true},
+		"condition": {func(n *corev1.Node) { n.Status.Conditions[0].Status = corev1.ConditionFalse }, true},
+	} {
+		is := was.DeepCopy()
+		tc.change(is)
+		if got := concernsMachine(was, is); got != tc.want {
+			t.Errorf("%s: %v, want %v", name, got, tc.want)
+		}
+	}
+}

@@ -1,0 +1,26 @@
+package strays
+
+import (
+	"testing"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/machine-controller-fleet/machine-controller-fleet/shard/label"
+)
+
+// Without a target cluster there are no Nodes, and everything else is as ever.
+func TestNoTargetCluster(t *testing.T) {
+	w, err := NewWatch(fakeCluster(meta(label.Machine, "1", "", "")), nil, "", 4)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := w.Start(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if w.Has(label.Node, types.NamespacedName{Name: "node-1"}) || w.Count(label.Node) != 0 {
+		t.Error("it knows Nodes")
+	}
+	if !w.Has(label.Machine, types.NamespacedName{Namespace: "n", Name: "1"}) || w.isEmpty("n") || len(w.in("n")) != 1 {
+		t.Error("it does not know the machine")
+	}
+}
