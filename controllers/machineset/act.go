@@ -8,7 +8,6 @@ import (
 	"slices"
 	"strconv"
 	"sync"
-	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -149,12 +148,7 @@ func newMachine(ctx context.Context, set *v1alpha1.MachineSet, ordinal int64) *v
 	}
 	if timeout := set.Annotations[v1alpha1.AnnotationEffectiveCreationTimeout]; timeout != "" {
 		ours[v1alpha1.AnnotationEffectiveCreationTimeout] = timeout
-		if d, err := time.ParseDuration(timeout); err == nil {
-			if m.Spec.MachineConfiguration == nil {
-				m.Spec.MachineConfiguration = &v1alpha1.MachineConfiguration{}
-			}
-			m.Spec.MachineCreationTimeout = &metav1.Duration{Duration: d}
-		}
+		m.Spec.MachineConfiguration = scale.Configuration(m.Spec.MachineConfiguration, timeout)
 	}
 	if m.Annotations == nil {
 		m.Annotations = map[string]string{}
@@ -192,6 +186,26 @@ func (c *Controller) delete(ctx context.Context, w *scale.World, machines []*v1a
 		w.Done.DeleteError = err.Error()
 	}
 	return err
+}
+
+// update writes machines. One that has changed since it was looked at is left for the next pass.
+func (c *Controller) update(ctx context.Context, w *scale.World, wanted []*v1alpha1.Machine) error {
+	place := make(map[types.UID]int, len(w.Owned))
+	for i, m := range w.Owned {
+		place[m.UID] = i
+	}
+	for _, m := range wanted {
+		w.Done.Updated[m.UID] = true
+	}
+	return each(wanted, func(m *v1alpha1.Machine) error {
+		i := place[m.UID]
+		written, err := c.machines.Commit(ctx, w.Owned[i], m)
+		w.Owned[i] = written // its own place, and nobody else's
+		if apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
+			return nil
+		}
+		return err
+	})
 }
 
 // adopt makes the set the controller of machines, after a live read has shown that the set is still there.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"slices"
 	"sync"
 	"time"
 
@@ -123,7 +124,7 @@ func (c *Controller) reconcile(ctx context.Context, key types.NamespacedName) (r
 		err := c.act(ctx, &w, verdict)
 		switch {
 		case err == nil:
-		case verdict.Do == scale.Create || verdict.Do == scale.Delete:
+		case verdict.Do == scale.Create || verdict.Do == scale.Delete || verdict.Do == scale.Update:
 			failed = append(failed, err) // the status tells of it before the key is tried again
 		default:
 			return runner.Result{}, err
@@ -155,9 +156,13 @@ func (c *Controller) rest(ctx context.Context, w scale.World, verdict scale.Verd
 // observe gathers what the caches and this process know of a set.
 func (c *Controller) observe(set *v1alpha1.MachineSet) scale.World {
 	w := scale.World{Now: c.cfg.Clock.Now(), Set: set, Done: scale.Done{
-		Taken: map[int64]bool{}, Refused: map[types.UID]bool{}, Adopted: map[types.UID]bool{},
+		Taken: map[int64]bool{}, Refused: map[types.UID]bool{}, Adopted: map[types.UID]bool{}, Updated: map[types.UID]bool{},
 	}}
 	w.Owned, w.Orphans = c.children.Of(set.UID), c.children.Orphans(set.Namespace)
+	for i, m := range w.Owned {
+		w.Owned[i] = c.machines.Newest(m)
+	}
+	w.Owned = slices.DeleteFunc(w.Owned, func(m *v1alpha1.Machine) bool { return !metav1.IsControlledBy(m, set) }) // let go since
 	known := c.remember(set.UID, w.Owned)
 	w.Done.Created, w.Done.Deleted = known.created, known.deleted
 	selector := metav1.FormatLabelSelector(set.Spec.Selector)
@@ -230,6 +235,8 @@ func (c *Controller) act(ctx context.Context, w *scale.World, verdict scale.Verd
 		return c.create(ctx, w, verdict.Ordinals)
 	case scale.Delete:
 		return c.delete(ctx, w, verdict.Machines)
+	case scale.Update:
+		return c.update(ctx, w, verdict.Machines)
 	}
 	return errors.New("scale.Decide named an action that the controller does not know: " + string(verdict.Do))
 }

@@ -105,8 +105,12 @@ func decideScale(w World, in Intents) Verdict {
 			standing = append(standing, m)
 		}
 	}
+	changing := autoPreserve(w, standing)
+	if open := untouched(w, changing); len(open) > 0 {
+		return Verdict{Do: Update, Machines: open} // before one of them is replaced
+	}
 	expected := awaited(w, next)
-	standing = doom(w, &next, standing, isToBeReplaced)
+	standing = doom(w, &next, standing, isToGo(changing))
 	diff := int(w.Set.Spec.Replicas) - len(standing) - len(expected)
 	withdrawn := 0
 	switch {
@@ -136,6 +140,9 @@ func decideScale(w World, in Intents) Verdict {
 	if grew(in, next) || settled(next) && !settled(in) || isStale(w, in) || withdrawn > 0 {
 		next.write(set)
 		return Verdict{Do: Save, Set: set}
+	}
+	if changed := outOfStep(w, standing); len(changed) > 0 {
+		return Verdict{Do: Update, Machines: changed}
 	}
 	set.Status = status(w)
 	return Verdict{Do: Rest, Set: set}
@@ -183,21 +190,6 @@ func doom(w World, in *Intents, standing []*v1alpha1.Machine, condition func(Wor
 		in.Delete = append(in.Delete, Doomed{Name: m.Name, UID: m.UID})
 		return true
 	})
-}
-
-// isToBeReplaced says that the machine has failed and nobody wants to keep it.
-func isToBeReplaced(w World, m *v1alpha1.Machine) bool {
-	if m.Status.CurrentStatus.Phase != v1alpha1.MachineFailed {
-		return false
-	}
-	if expiry := m.Status.CurrentStatus.PreserveExpiryTime; expiry != nil {
-		return !expiry.After(w.Now)
-	}
-	switch m.Annotations[v1alpha1.AnnotationPreserve] {
-	case v1alpha1.PreserveNow, v1alpha1.PreserveWhenFailed, v1alpha1.PreserveAuto:
-		return false
-	}
-	return true
 }
 
 // isFrozen says that the set must not make machines.

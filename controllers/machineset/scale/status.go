@@ -17,12 +17,16 @@ func status(w World) v1alpha1.MachineSetStatus {
 	s := *w.Set.Status.DeepCopy()
 	s.ObservedGeneration = w.Set.Generation
 	s.Selector = metav1.FormatLabelSelector(w.Set.Spec.Selector)
+	s.AutoPreserveFailedMachineCount = 0
 	s.Replicas, s.FullyLabeledReplicas, s.AvailableReplicas, s.ReadyReplicas, s.PreservedFailedReplicas = 0, 0, 0, 0, 0
 	template := labels.SelectorFromSet(w.Set.Spec.Template.Labels)
 	var failed []v1alpha1.MachineSummary
 	var firstProblem *v1alpha1.Machine
 	for _, m := range w.Owned {
 		s.Replicas++
+		if isAutoPreserved(m) {
+			s.AutoPreserveFailedMachineCount++
+		}
 		if template.Matches(labels.Set(m.Labels)) {
 			s.FullyLabeledReplicas++
 		}

@@ -45,6 +45,8 @@ type Done struct {
 	Refused map[types.UID]bool
 	// Adopted are the orphans that were tried; whether it worked shows in the cache.
 	Adopted map[types.UID]bool
+	// Updated are the machines that were to be changed, whether or not the API server has accepted it.
+	Updated map[types.UID]bool
 	// CreateError and DeleteError say why not all of it worked; "" when it did.
 	CreateError, DeleteError string
 }
@@ -68,6 +70,8 @@ const (
 	Create Action = "Create"
 	// Delete deletes Verdict.Machines.
 	Delete Action = "Delete"
+	// Update writes Verdict.Machines, which are as they should stand.
+	Update Action = "Update"
 )
 
 // Verdict is a decision.

@@ -57,6 +57,7 @@ func (c *cluster) observe(current bool) World {
 	}
 	w := World{Now: born, Set: c.set, Done: Done{
 		Created: map[int64]bool{}, Taken: map[int64]bool{}, Deleted: map[types.UID]bool{}, Refused: map[types.UID]bool{}, Adopted: map[types.UID]bool{},
+		Updated: map[types.UID]bool{},
 	}}
 	for _, m := range c.history[c.shown] {
 		w.Owned = append(w.Owned, m)
@@ -115,11 +116,29 @@ func (c *cluster) pass(current bool) {
 				c.delete(m.UID)
 				w.Done.Deleted[m.UID] = true
 			}
+		case Update:
+			for _, m := range v.Machines {
+				if c.dies() {
+					return
+				}
+				c.update(&w, m)
+			}
 		case Adopt, Release:
 			c.t.Fatalf("unexpected %s", v.Do)
 		}
 	}
 	c.t.Fatalf("32 actions and no end: %+v", w.Set.Annotations)
+}
+
+// update writes a machine, unless it has changed since the cache saw it.
+func (c *cluster) update(w *World, wanted *v1alpha1.Machine) {
+	w.Done.Updated[wanted.UID] = true
+	for i, m := range w.Owned {
+		if m.UID == wanted.UID && c.machines()[m.UID] == m {
+			c.change(func(all map[types.UID]*v1alpha1.Machine) { all[m.UID] = wanted })
+			w.Owned[i] = wanted
+		}
+	}
 }
 
 func (c *cluster) store(set *v1alpha1.MachineSet) {

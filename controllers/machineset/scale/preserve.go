@@ -1,0 +1,109 @@
+package scale
+
+import (
+	"cmp"
+	"slices"
+
+	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
+)
+
+// preserveValue is what was last said about preserving the machine. What its Node says, as noted on the machine, goes
+// before what the machine says.
+func preserveValue(m *v1alpha1.Machine) string {
+	return cmp.Or(m.Annotations[v1alpha1.AnnotationLastAppliedNodePreserveValue], m.Annotations[v1alpha1.AnnotationPreserve])
+}
+
+// isToBeReplaced says that the machine has failed and nobody wants to keep it. While it is preserved it has a time, and
+// when that has come nothing else counts.
+func isToBeReplaced(w World, m *v1alpha1.Machine) bool {
+	if m.Status.CurrentStatus.Phase != v1alpha1.MachineFailed {
+		return false
+	}
+	if expiry := m.Status.CurrentStatus.PreserveExpiryTime; expiry != nil {
+		return !expiry.After(w.Now)
+	}
+	switch preserveValue(m) {
+	case v1alpha1.PreserveNow, v1alpha1.PreserveWhenFailed, v1alpha1.PreserveAuto:
+		return false
+	}
+	return true
+}
+
+// autoPreserve returns failed machines that the set wants to have preserved although nobody has asked for it, as they
+// should stand: up to autoPreserveFailedMachineMax, the newest first. When there are too many, it is the oldest that it
+// does not want to have preserved any more.
+func autoPreserve(w World, standing []*v1alpha1.Machine) (changed []*v1alpha1.Machine) {
+	var kept, free []*v1alpha1.Machine
+	for _, m := range standing {
+		switch {
+		case isAutoPreserved(m):
+			kept = append(kept, m)
+		case mayBeAutoPreserved(w, m):
+			free = append(free, m)
+		}
+	}
+	room := int(w.Set.Spec.AutoPreserveFailedMachineMax) - len(kept)
+	switch {
+	case room > 0:
+		newest := byAge(free)
+		slices.Reverse(newest)
+		for _, m := range newest[:min(room, len(newest))] {
+			changed = append(changed, withPreserve(m, v1alpha1.PreserveAuto))
+		}
+	case room < 0:
+		for _, m := range byAge(kept)[:-room] {
+			changed = append(changed, withPreserve(m, ""))
+		}
+	}
+	return changed
+}
+
+// isToGo says that the machine is to be replaced, and is not among those that are about to be preserved. Whether that has
+// worked shows in the next pass.
+func isToGo(changing []*v1alpha1.Machine) func(World, *v1alpha1.Machine) bool {
+	return func(w World, m *v1alpha1.Machine) bool {
+		return isToBeReplaced(w, m) && !slices.ContainsFunc(changing, func(c *v1alpha1.Machine) bool { return c.UID == m.UID })
+	}
+}
+
+func isAutoPreserved(m *v1alpha1.Machine) bool {
+	return m.DeletionTimestamp == nil && m.Annotations[v1alpha1.AnnotationPreserve] == v1alpha1.PreserveAuto
+}
+
+// mayBeAutoPreserved says that the machine has failed, that nobody has said what is to become of it, and that its time is
+// not over.
+func mayBeAutoPreserved(w World, m *v1alpha1.Machine) bool {
+	expiry := m.Status.CurrentStatus.PreserveExpiryTime
+	if m.Status.CurrentStatus.Phase != v1alpha1.MachineFailed || expiry != nil && !expiry.After(w.Now) {
+		return false
+	}
+	switch preserveValue(m) {
+	case v1alpha1.PreserveNow, v1alpha1.PreserveWhenFailed, v1alpha1.PreserveAuto, v1alpha1.PreserveFalse:
+		return false
+	}
+	return true
+}
+
+// byAge returns machines, the oldest first.
+func byAge(machines []*v1alpha1.Machine) []*v1alpha1.Machine {
+	return slices.SortedFunc(slices.Values(machines), func(a, b *v1alpha1.Machine) int {
+		return cmp.Or(a.CreationTimestamp.Compare(b.CreationTimestamp.Time), cmp.Compare(a.Name, b.Name))
+	})
+}
+
+// withPreserve returns the machine with another value of the annotation; "" means without it.
+func withPreserve(m *v1alpha1.Machine, value string) *v1alpha1.Machine {
+	changed := m.DeepCopy()
+	if changed.Annotations == nil {
+		changed.Annotations = map[string]string{}
+	}
+	if changed.Annotations[v1alpha1.AnnotationPreserve] = value; value == "" {
+		delete(changed.Annotations, v1alpha1.AnnotationPreserve)
+	}
+	return changed
+}
+
+// untouched leaves out the machines that this pass has tried to change already.
+func untouched(w World, machines []*v1alpha1.Machine) []*v1alpha1.Machine {
+	return slices.DeleteFunc(slices.Clone(machines), func(m *v1alpha1.Machine) bool { return w.Done.Updated[m.UID] })
+}

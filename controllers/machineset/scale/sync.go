@@ -1,0 +1,48 @@
+package scale
+
+import (
+	"time"
+
+	apiequality "k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
+)
+
+// outOfStep returns machines whose set has changed what needs no new machine, as they should stand: nodeTemplate, machine
+// configuration and kind of class. Machines that have failed stay as they are: they are on their way out, or looked at.
+func outOfStep(w World, standing []*v1alpha1.Machine) (changed []*v1alpha1.Machine) {
+	template := &w.Set.Spec.Template.Spec
+	for _, m := range standing {
+		if m.Status.CurrentStatus.Phase == v1alpha1.MachineFailed {
+			continue
+		}
+		configuration := Configuration(template.MachineConfiguration, m.Annotations[v1alpha1.AnnotationEffectiveCreationTimeout])
+		if m.Spec.Class.Kind == template.Class.Kind &&
+			apiequality.Semantic.DeepEqual(m.Spec.NodeTemplateSpec, template.NodeTemplateSpec) &&
+			apiequality.Semantic.DeepEqual(m.Spec.MachineConfiguration, configuration) {
+			continue
+		}
+		m = m.DeepCopy()
+		m.Spec.Class.Kind = template.Class.Kind
+		m.Spec.NodeTemplateSpec = *template.NodeTemplateSpec.DeepCopy()
+		m.Spec.MachineConfiguration = configuration
+		changed = append(changed, m)
+	}
+	return untouched(w, changed)
+}
+
+// Configuration is the machine configuration of a machine: that of its set's template, with the creation timeout of the
+// annotation if it has one that is a duration.
+func Configuration(template *v1alpha1.MachineConfiguration, creationTimeout string) *v1alpha1.MachineConfiguration {
+	configuration := template.DeepCopy()
+	timeout, err := time.ParseDuration(creationTimeout)
+	if err != nil {
+		return configuration
+	}
+	if configuration == nil {
+		configuration = &v1alpha1.MachineConfiguration{}
+	}
+	configuration.MachineCreationTimeout = &metav1.Duration{Duration: timeout}
+	return configuration
+}
