@@ -93,6 +93,7 @@ func TestChartOnTwoClusters(t *testing.T) {
 			allowed: []authorizationv1.ResourceAttributes{
 				{Verb: "watch", Resource: "nodes"},
 				{Verb: "delete", Resource: "nodes"},
+				{Verb: "patch", Resource: "nodes", Subresource: "status"},
 				{Namespace: "kube-system", Verb: "create", Resource: "secrets"},
 			},
 			notAllowed: []authorizationv1.ResourceAttributes{
