@@ -50,7 +50,7 @@ func (o *machineOptions) validate() error {
 func (o *options) limits() lifecycle.Limits {
 	limits := lifecycle.Limits{
 		CreationTimeout: o.machine.creationTimeout, ResourceExhaustedRetry: o.machine.resourceExhaustedRetry,
-		NodeConditions: o.health.nodeConditions,
+		NodeConditions: o.health.nodeConditions, PreserveTimeout: o.machine.preserveTimeout,
 	}
 	if limits.ResourceExhaustedRetry == 0 {
 		limits.ResourceExhaustedRetry = defaultResourceExhaustedRetry

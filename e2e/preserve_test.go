@@ -1,0 +1,183 @@
+//go:build e2e
+
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
+	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machineset/scale"
+)
+
+// preservation is what machine and Node say of it.
+func preservation(m v1alpha1.Machine, n *corev1.Node) string {
+	words := []string{string(m.Status.CurrentStatus.Phase)}
+	add := func(is bool, word string) {
+		if is {
+			words = append(words, word)
+		}
+	}
+	add(m.Status.CurrentStatus.PreserveExpiryTime != nil, "preserved")
+	add(n.Annotations[v1alpha1.AnnotationScaleDownDisabled] == "true" && n.Annotations[v1alpha1.AnnotationScaleDownDisabledByUs] == "true", "annotated")
+	add(hasTaint(n, v1alpha1.TaintPreserved, ""), "tainted")
+	for _, c := range n.Status.Conditions {
+		if c.Type == v1alpha1.NodePreserved {
+			words = append(words, string(c.Status))
+		}
+	}
+	return strings.Join(words, " ")
+}
+
+// preserved waits until the only machine of a pool and its Node say what they should, and returns the machine.
+func (s *space) preserved(pool, want string) (m v1alpha1.Machine) {
+	s.Helper()
+	s.eventually("the machine is "+want, func(ctx context.Context) error {
+		machines, err := s.machines(ctx, pool)
+		if err != nil || len(machines) != 1 {
+			return fmt.Errorf("there are %d machines, %w", len(machines), err)
+		}
+		m = machines[0]
+		node, err := s.lab.Target.CoreV1().Nodes().Get(ctx, m.Labels[v1alpha1.LabelNode], metav1.GetOptions{})
+		if err != nil {
+			return err
+		}
+		if got := preservation(m, node); got != want {
+			return fmt.Errorf("it is %s", got)
+		}
+		return nil
+	})
+	return m
+}
+
+// preserve writes the annotation on a Node; "null" takes it off.
+func (s *space) preserve(node, value string) {
+	s.Helper()
+	if value != "null" {
+		value = fmt.Sprintf("%q", value)
+	}
+	s.patchNode(node, fmt.Sprintf(`{"metadata":{"annotations":{%q:%s}}}`, v1alpha1.AnnotationPreserve, value))
+}
+
+// sick is a condition that must not be on the Nodes of these machines.
+const sick = "Sick"
+
+func (s *space) sick(node string, status corev1.ConditionStatus) {
+	s.Helper()
+	s.patchNode(node, fmt.Sprintf(`{"status":{"conditions":[{"type":%q,"status":%q}]}}`, sick, status), "status")
+}
+
+// TestPreserve keeps a machine that has failed, because its Node asks for it, until it recovers; and one that runs, until
+// its time is over.
+func TestPreserve(t *testing.T) {
+	t.Parallel()
+	s := newSpace(t, shared(t), "preserve", "")
+	s.deploy("pool", 1, func(d *v1alpha1.MachineDeployment) {
+		conditions := sick
+		d.Spec.Template.Spec.MachineConfiguration = &v1alpha1.MachineConfiguration{
+			MachineCreationTimeout: &metav1.Duration{Duration: 20 * time.Second}, NodeConditions: &conditions,
+		}
+		// Without this it would run before it is found to be sick.
+		d.Spec.Template.Spec.NodeTemplateSpec.Spec.Taints = []corev1.Taint{{Key: v1alpha1.TaintCriticalComponentsNotReady, Effect: corev1.TaintEffectNoSchedule}}
+	})
+	first := s.preserved("pool", "Pending")
+	node := first.Labels[v1alpha1.LabelNode]
+	s.sick(node, corev1.ConditionTrue)
+	s.preserve(node, v1alpha1.PreserveWhenFailed)
+	if m := s.preserved("pool", "Failed preserved annotated tainted True"); m.UID != first.UID {
+		t.Fatalf("machine %s has replaced %s", m.Name, first.Name)
+	}
+	s.eventually("the MachineSet tells of it", func(ctx context.Context) error {
+		set, err := s.api().MachineSets(s.name).Get(ctx, s.set("pool").Name, metav1.GetOptions{})
+		if err == nil && (set.Status.PreservedFailedReplicas != 1 || set.Status.Replicas != 1) {
+			err = fmt.Errorf("status %+v", set.Status)
+		}
+		return err
+	})
+
+	s.sick(node, corev1.ConditionFalse)
+	s.preserved("pool", "Running False")
+	s.preserve(node, v1alpha1.PreserveNow)
+	m := s.preserved("pool", "Running preserved annotated True")
+	if left := time.Until(m.Status.CurrentStatus.PreserveExpiryTime.Time); left < 95*time.Hour || left > 97*time.Hour {
+		t.Errorf("it is preserved for %s", left)
+	}
+	past := metav1.NewTime(time.Now().Add(-time.Minute)).UTC().Format(time.RFC3339)
+	s.kubectl("patch", "machines", m.Name, "--subresource=status", "--type=merge", "-p", fmt.Sprintf(`{"status":{"currentStatus":{"preserveExpiryTime":%q}}}`, past))
+	if m := s.preserved("pool", "Running False"); m.UID != first.UID {
+		t.Errorf("machine %s has replaced %s", m.Name, first.Name)
+	}
+	after, err := s.lab.Target.CoreV1().Nodes().Get(t.Context(), node, metav1.GetOptions{})
+	s.must(err)
+	if value, asks := after.Annotations[v1alpha1.AnnotationPreserve]; asks {
+		t.Errorf("its time was over, and the Node asks for %q", value)
+	}
+	s.oneEvent(first.UID, v1alpha1.EventPreserved) // of the time before the Event is that it has failed
+	s.remove("machinedeployments", "pool")
+	s.gone()
+}
+
+// TestAutoPreserve keeps as many failed machines as the MachineDeployment says, and replaces the others.
+func TestAutoPreserve(t *testing.T) {
+	t.Parallel()
+	s := newSpace(t, shared(t), "auto-preserve", "")
+	s.deploy("pool", 0, func(d *v1alpha1.MachineDeployment) {
+		d.Spec.AutoPreserveFailedMachineMax = 1
+		d.Spec.Template.Spec.MachineConfiguration = &v1alpha1.MachineConfiguration{MachineCreationTimeout: &metav1.Duration{Duration: 15 * time.Second}}
+	})
+	var unlucky []string
+	s.eventually("it is known what the first machines will be called", func(ctx context.Context) error {
+		list, err := s.api().MachineSets(s.name).List(ctx, metav1.ListOptions{})
+		if err != nil || len(list.Items) == 0 {
+			return fmt.Errorf("there are %d MachineSets, %w", len(list.Items), err)
+		}
+		set := list.Items[0]
+		unlucky = []string{scale.Name(set.Name, set.UID, 0), scale.Name(set.Name, set.UID, 1)}
+		return nil
+	})
+	for _, name := range unlucky {
+		s.foreignNode(name)
+	}
+	s.scale("pool", 2)
+	var kept string
+	s.eventually("one of the failed machines is preserved, and the other replaced", func(ctx context.Context) error {
+		machines, err := s.machines(ctx, "pool")
+		if err != nil {
+			return err
+		}
+		var wrong complaints
+		wrong.unless(len(machines) == 2, "there are %d machines", len(machines))
+		kept = ""
+		for _, m := range machines {
+			if slices.Contains(unlucky, m.Name) {
+				kept += m.Name
+				wrong.unless(m.Annotations[v1alpha1.AnnotationPreserve] == v1alpha1.PreserveAuto && m.Status.CurrentStatus.PreserveExpiryTime != nil,
+					"%s: annotations %v, %+v", m.Name, m.Annotations, m.Status.CurrentStatus)
+				continue
+			}
+			wrong.unless(m.Status.CurrentStatus.Phase == v1alpha1.MachineRunning, "%s is %s", m.Name, m.Status.CurrentStatus.Phase)
+		}
+		wrong.unless(slices.Contains(unlucky, kept), "kept is %q", kept)
+		set, err := s.api().MachineSets(s.name).Get(ctx, s.set("pool").Name, metav1.GetOptions{})
+		if err != nil {
+			return err
+		}
+		wrong.unless(set.Status.AutoPreserveFailedMachineCount == 1 && set.Status.PreservedFailedReplicas == 1, "status %+v", set.Status)
+		return wrong.err()
+	})
+	s.patch("machinedeployments", "pool", `{"spec":{"autoPreserveFailedMachineMax":0}}`)
+	s.running("pool", 2)
+	machines, err := s.machines(t.Context(), "pool")
+	s.must(err)
+	if slices.ContainsFunc(machines, func(m v1alpha1.Machine) bool { return m.Name == kept }) {
+		t.Errorf("%s is there still", kept)
+	}
+	s.remove("machinedeployments", "pool")
+}
