@@ -26,8 +26,10 @@ func newBrake() *brake { return &brake{writes: map[types.UID][]time.Time{}} }
 func (b *brake) wrote(uid types.UID, now time.Time) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	last := append(b.writes[uid], now)
-	b.writes[uid] = last[max(0, len(last)-brakeWrites):]
+	b.writes[uid] = append(b.writes[uid], now)
+	if last := b.writes[uid]; len(last) > brakeWrites {
+		b.writes[uid] = last[1:]
+	}
 }
 
 // until is until when the object is to be left alone; zero when it may be written now.

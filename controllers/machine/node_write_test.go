@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -54,8 +55,8 @@ func TestAPatchSaysWhichNodeItIsFor(t *testing.T) {
 		if !ok || string(sent.GetPatch()) != tc.want || sent.GetSubresource() != tc.sub {
 			t.Errorf("sent %s to %q, want %s to %q", sent.GetPatch(), sent.GetSubresource(), tc.want, tc.sub)
 		}
-		if _, given := tc.patch.Body["metadata"].(map[string]any)["uid"]; given {
-			t.Error("the patch that was decided on has changed")
+		if diff := cmp.Diff(patch(false, false).Body, tc.patch.Body); diff != "" {
+			t.Errorf("the patch that was decided on has changed:\n%s", diff)
 		}
 		if p.world.Node.Node.Labels["pool"] != "a" {
 			t.Errorf("the world has the labels %v", p.world.Node.Node.Labels)

@@ -20,7 +20,7 @@ func Decide(w World) Verdict {
 		m.Finalizers = append(m.Finalizers, v1alpha1.FinalizerName)
 		return Verdict{Do: Save, Machine: m}
 	case isToBeDeleted(w):
-		return Verdict{Do: DeleteMachine, Event: deletionAskedFor(w)}
+		return Verdict{Do: DeleteMachine, Event: deletionAskedFor()}
 	case isBeingMade(w):
 		return preserved(w, decideCreate(w))
 	case w.NoTarget:

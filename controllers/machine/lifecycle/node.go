@@ -29,7 +29,7 @@ func isToBeDeleted(w World) bool {
 	return node != nil && node.Annotations[v1alpha1.AnnotationTriggerDeletion] == "true"
 }
 
-func deletionAskedFor(w World) *Event {
+func deletionAskedFor() *Event {
 	return &Event{Reason: v1alpha1.EventDeletionTriggered, Message: fmt.Sprintf(
 		"The machine is deleted because it or its Node has the annotation %s", v1alpha1.AnnotationTriggerDeletion)}
 }

@@ -215,7 +215,7 @@ func (f *flock) preserve() {
 		switch {
 		case wanted && s.PreserveExpiryTime == nil:
 			s.PreserveExpiryTime = &metav1.Time{Time: f.now.Add(4 * time.Hour)}
-		case !wanted && !(over && isFailed):
+		case !wanted && (!over || !isFailed):
 			s.PreserveExpiryTime = nil
 		}
 		if over {
