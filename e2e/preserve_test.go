@@ -12,6 +12,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machineset/scale"
@@ -66,6 +67,18 @@ func (s *space) preserve(node, value string) {
 	s.patchNode(node, fmt.Sprintf(`{"metadata":{"annotations":{%q:%s}}}`, v1alpha1.AnnotationPreserve, value))
 }
 
+// setTells waits until the status of the only MachineSet is as it should be.
+func (s *space) setTells(right func(v1alpha1.MachineSetStatus) bool) {
+	s.Helper()
+	s.eventually("the MachineSet tells of it", func(ctx context.Context) error {
+		list, err := s.api().MachineSets(s.name).List(ctx, metav1.ListOptions{})
+		if err != nil || len(list.Items) != 1 || !right(list.Items[0].Status) {
+			return fmt.Errorf("%+v, %w", list.Items, err)
+		}
+		return nil
+	})
+}
+
 // sick is a condition that must not be on the Nodes of these machines.
 const sick = "Sick"
 
@@ -94,12 +107,8 @@ func TestPreserve(t *testing.T) {
 	if m := s.preserved("pool", "Failed preserved annotated tainted True"); m.UID != first.UID {
 		t.Fatalf("machine %s has replaced %s", m.Name, first.Name)
 	}
-	s.eventually("the MachineSet tells of it", func(ctx context.Context) error {
-		set, err := s.api().MachineSets(s.name).Get(ctx, s.set("pool").Name, metav1.GetOptions{})
-		if err == nil && (set.Status.PreservedFailedReplicas != 1 || set.Status.Replicas != 1) {
-			err = fmt.Errorf("status %+v", set.Status)
-		}
-		return err
+	s.setTells(func(status v1alpha1.MachineSetStatus) bool {
+		return status.PreservedFailedReplicas == 1 && status.Replicas == 1
 	})
 
 	s.sick(node, corev1.ConditionFalse)
@@ -110,7 +119,9 @@ func TestPreserve(t *testing.T) {
 		t.Errorf("it is preserved for %s", left)
 	}
 	past := metav1.NewTime(time.Now().Add(-time.Minute)).UTC().Format(time.RFC3339)
-	s.kubectl("patch", "machines", m.Name, "--subresource=status", "--type=merge", "-p", fmt.Sprintf(`{"status":{"currentStatus":{"preserveExpiryTime":%q}}}`, past))
+	_, err := s.api().Machines(s.name).Patch(t.Context(), m.Name, types.MergePatchType,
+		fmt.Appendf(nil, `{"status":{"currentStatus":{"preserveExpiryTime":%q}}}`, past), metav1.PatchOptions{}, "status")
+	s.must(err)
 	if m := s.preserved("pool", "Running False"); m.UID != first.UID {
 		t.Errorf("machine %s has replaced %s", m.Name, first.Name)
 	}
@@ -165,12 +176,10 @@ func TestAutoPreserve(t *testing.T) {
 			wrong.unless(m.Status.CurrentStatus.Phase == v1alpha1.MachineRunning, "%s is %s", m.Name, m.Status.CurrentStatus.Phase)
 		}
 		wrong.unless(slices.Contains(unlucky, kept), "kept is %q", kept)
-		set, err := s.api().MachineSets(s.name).Get(ctx, s.set("pool").Name, metav1.GetOptions{})
-		if err != nil {
-			return err
-		}
-		wrong.unless(set.Status.AutoPreserveFailedMachineCount == 1 && set.Status.PreservedFailedReplicas == 1, "status %+v", set.Status)
 		return wrong.err()
+	})
+	s.setTells(func(status v1alpha1.MachineSetStatus) bool {
+		return status.AutoPreserveFailedMachineCount == 1 && status.PreservedFailedReplicas == 1
 	})
 	s.patch("machinedeployments", "pool", `{"spec":{"autoPreserveFailedMachineMax":0}}`)
 	s.running("pool", 2)
