@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
@@ -40,6 +41,9 @@ func measureHandOvers(ctx context.Context, lab *harness.Lab, s sample) error {
 	}
 	mark, err := lab.MarkAudit()
 	if err != nil {
+		return err
+	}
+	if err := rebalanced(ctx, lab); err != nil {
 		return err
 	}
 	var idle []time.Duration
@@ -155,7 +159,11 @@ func handOverOne(ctx context.Context, lab *harness.Lab, r root, replicas []strin
 	next := replicas[(at+1)%len(replicas)]
 	lease.Annotations[v1alpha1.AnnotationPreferredHolder] = next
 	start := time.Now()
-	if _, err := leases.Update(ctx, lease, metav1.UpdateOptions{}); err != nil {
+	_, err = leases.Update(ctx, lease, metav1.UpdateOptions{})
+	if apierrors.IsConflict(err) {
+		return 0, nil // the slot is on its way for another reason, and this one does not count
+	}
+	if err != nil {
 		return 0, fmt.Errorf("write another preferred holder: %w", err)
 	}
 	ctx, cancel := context.WithTimeout(ctx, arrived)
