@@ -35,16 +35,17 @@ type backoff struct {
 	Codes []string `json:"codes"`
 }
 
-// readBackoff returns what stands on the machine; the zero value when there is nothing, or nothing that makes sense.
+// readBackoff returns what stands on the machine; the zero value when there is nothing, or nothing that makes sense. Twice the
+// longest wait makes sense: whoever wrote it may have had another clock.
 func readBackoff(w World) backoff {
 	var b backoff
-	if json.Unmarshal([]byte(w.Machine.Annotations[v1alpha1.AnnotationBackoff]), &b) != nil || b.At.After(w.Now.Add(longestWait(w.Limits))) {
+	if json.Unmarshal([]byte(w.Machine.Annotations[v1alpha1.AnnotationBackoff]), &b) != nil || b.At.After(w.Now.Add(2*longestWait(w.Limits))) {
 		return backoff{}
 	}
 	return b
 }
 
-// longestWait is what no wait exceeds.
+// longestWait is what no wait exceeds, by the clock that it was begun on.
 func longestWait(limits Limits) time.Duration {
 	return max(driver.MaxRetryAfter, limits.ResourceExhaustedRetry)
 }
