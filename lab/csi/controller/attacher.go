@@ -146,7 +146,7 @@ func (a *attacher) instanceID(ctx context.Context, va *storagev1.VolumeAttachmen
 	}
 	id := node.Spec.ProviderID[strings.LastIndex(node.Spec.ProviderID, "/")+1:]
 	if !strings.HasPrefix(node.Spec.ProviderID, cloudapi.ProviderIDPrefix) || id == "" {
-		return "", fmt.Errorf("Node %s with provider ID %q is no VM of this cloud", node.Name, node.Spec.ProviderID)
+		return "", fmt.Errorf("provider ID %q of Node %s is none of this cloud", node.Spec.ProviderID, node.Name)
 	}
 	return id, nil
 }
