@@ -63,7 +63,9 @@ func onBench(t *testing.T, test func(b *bench)) {
 				ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: "s", ResourceVersion: "1"},
 				Data:       map[string][]byte{v1alpha1.SecretKeyUserData: []byte("join <<BOOTSTRAP_TOKEN>> as <<MACHINE_NAME>>")},
 			}),
-			limits: lifecycle.Limits{CreationTimeout: 20 * time.Minute, ResourceExhaustedRetry: 10 * time.Minute},
+			limits: lifecycle.Limits{
+				CreationTimeout: 20 * time.Minute, ResourceExhaustedRetry: 10 * time.Minute, PreserveTimeout: 96 * time.Hour,
+			},
 		}
 		b.cloud = &testCloud{made: b.boots}
 		b.target.PrependReactor("patch", "nodes", b.patchNode)
@@ -216,12 +218,31 @@ func (b *bench) setNode(node *corev1.Node) {
 	b.cluster.Nodes.Apply(node.DeepCopy(), false)
 }
 
-// setReady changes whether the machine's Node is ready.
-func (b *bench) setReady(status corev1.ConditionStatus) {
+// node returns the machine's Node.
+func (b *bench) node() *corev1.Node {
 	b.Helper()
 	node, err := b.target.CoreV1().Nodes().Get(b.Context(), "m", metav1.GetOptions{})
 	b.must(err)
-	node.Status.Conditions[0].Status = status
+	return node
+}
+
+// setReady changes whether the machine's Node is ready.
+func (b *bench) setReady(status corev1.ConditionStatus) {
+	b.Helper()
+	node := b.node()
+	for i := range node.Status.Conditions {
+		if c := &node.Status.Conditions[i]; c.Type == corev1.NodeReady {
+			c.Status = status
+		}
+	}
+	b.setNode(node)
+}
+
+// annotateNode has somebody put an annotation on the machine's Node.
+func (b *bench) annotateNode(key, value string) {
+	b.Helper()
+	node := b.node()
+	metav1.SetMetaDataAnnotation(&node.ObjectMeta, key, value)
 	b.setNode(node)
 }
 

@@ -73,7 +73,6 @@ type Controller struct {
 	holding sync.Mutex // one at a time puts finalizers on classes and secrets
 	brake   *brake     // on writes of Nodes
 	refused sync.Map   // what the API server has refused to have Nodes carry, by UID of the machine
-	remarks sync.Map   // what was told last of what is told once, by UID of the machine
 }
 
 // New makes the controller and has the View enqueue what concerns it.
@@ -123,7 +122,7 @@ func (c *Controller) reconcile(ctx context.Context, key types.NamespacedName) (r
 		log.V(4).Info("Decided", "action", verdict.Do, "phase", p.world.Machine.Status.CurrentStatus.Phase)
 		p.world.Failure = nil
 		if verdict.Do == lifecycle.Rest {
-			return runner.Result{RequeueAfter: verdict.Wake}, c.rest(ctx, p, verdict)
+			return runner.Result{RequeueAfter: verdict.Wake}, c.save(ctx, p, verdict)
 		}
 		if err := c.act(ctx, p, verdict); err != nil {
 			return runner.Result{}, err
@@ -131,15 +130,6 @@ func (c *Controller) reconcile(ctx context.Context, key types.NamespacedName) (r
 		p.world.Now = c.cfg.Clock.Now()
 	}
 	return runner.Result{}, fmt.Errorf("machine %s: %d actions in one pass and no end: a defect of the lifecycle", key, maxActions)
-}
-
-// rest writes what the pass came to.
-func (c *Controller) rest(ctx context.Context, p *pass, verdict lifecycle.Verdict) error {
-	if err := c.save(ctx, p, verdict); err != nil {
-		return err
-	}
-	c.tellOnce(p.world.Machine, verdict.Remark)
-	return nil
 }
 
 // save writes the machine as the verdict has it, and tells the user.
@@ -161,17 +151,6 @@ func (c *Controller) save(ctx context.Context, p *pass, verdict lifecycle.Verdic
 func (c *Controller) tell(m *v1alpha1.Machine, event *lifecycle.Event) {
 	if event != nil {
 		telemetry.Tell(c.cfg.Events, m, event.Reason, event.Message)
-	}
-}
-
-// tellOnce tells of something that lasts, when it begins or changes.
-func (c *Controller) tellOnce(m *v1alpha1.Machine, remark *lifecycle.Event) {
-	if remark == nil {
-		c.remarks.Delete(m.UID)
-		return
-	}
-	if told, known := c.remarks.Swap(m.UID, remark.Message); !known || told != remark.Message {
-		c.tell(m, remark)
 	}
 }
 

@@ -4,12 +4,17 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	clienttesting "k8s.io/client-go/testing"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 	"github.com/machine-controller-fleet/machine-controller-fleet/driver"
@@ -85,6 +90,44 @@ var plays = map[string]func(b *bench){
 		if refused < manyTimes || b.get() != nil {
 			b.Errorf("the deletion was refused %d times, and the machine is %v", refused, b.get())
 		}
+	},
+	v1alpha1.EventDeletionTriggered: func(b *bench) {
+		b.create()
+		b.becomes(v1alpha1.MachineRunning, time.Minute)
+		b.annotateNode(v1alpha1.AnnotationTriggerDeletion, "true")
+		b.pass(time.Minute)
+		if b.get() != nil {
+			b.Errorf("the machine is %v", b.get())
+		}
+	},
+	v1alpha1.EventNodeRefused: func(b *bench) {
+		b.target.PrependReactor("patch", "nodes", func(action clienttesting.Action) (bool, runtime.Object, error) {
+			patch, _ := action.(clienttesting.PatchAction)
+			bad := strings.Contains(string(patch.GetPatch()), "not a label")
+			return bad, nil, apierrors.NewInvalid(schema.GroupKind{Kind: "Node"}, "m", nil)
+		})
+		b.create(func(m *v1alpha1.Machine) { m.Spec.NodeTemplateSpec.Labels = map[string]string{"not a label": ""} })
+		b.becomes(v1alpha1.MachineRunning, time.Minute)
+		b.touches()
+	},
+	v1alpha1.EventPreserved: func(b *bench) {
+		b.create()
+		b.becomes(v1alpha1.MachineRunning, time.Minute)
+		b.annotateNode(v1alpha1.AnnotationPreserve, v1alpha1.PreserveNow)
+		b.touches()
+	},
+	v1alpha1.EventPreservationEnded: func(b *bench) {
+		b.create()
+		b.becomes(v1alpha1.MachineRunning, time.Minute)
+		b.annotateNode(v1alpha1.AnnotationPreserve, v1alpha1.PreserveNow)
+		b.pass(b.limits.PreserveTimeout + time.Minute)
+		b.touches()
+	},
+	v1alpha1.EventPreserveUnknown: func(b *bench) {
+		b.create()
+		b.becomes(v1alpha1.MachineRunning, time.Minute)
+		b.annotateNode(v1alpha1.AnnotationPreserve, "always")
+		b.touches()
 	},
 }
 

@@ -10,6 +10,9 @@ const (
 	// AnnotationBackoff is on Machines at whose VM the cloud fails: when it may be asked again, and what the next wait
 	// follows from, as JSON. Without it the cloud is asked at once.
 	AnnotationBackoff = FleetDomain + "backoff"
+	// AnnotationTold is on Machines with which something is wrong that lasts and shows in no status: which Event has told of it
+	// last, as its reason and a checksum of its message. It is told once.
+	AnnotationTold = FleetDomain + "told"
 )
 
 // LabelSlot is the slot label: the number of the slot, decimal and without padding, on the metadata of every root,

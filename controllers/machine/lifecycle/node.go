@@ -2,6 +2,7 @@ package lifecycle
 
 import (
 	"fmt"
+	"hash/fnv"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -62,8 +63,11 @@ func preserved(w World, v Verdict) Verdict {
 	if v.Do != Rest && v.Do != Save {
 		return v
 	}
-	v, _ = addPreservation(w, v, nil)
-	return v
+	v, p := addPreservation(w, v, nil)
+	if v.Do == Save {
+		return v
+	}
+	return remark(w, v, unknownValue(p))
 }
 
 // tend adds to a verdict on the health of a machine what its Node is to carry. What health says is written first, and
@@ -80,14 +84,19 @@ func tend(w World, v Verdict) Verdict {
 		return do(FindNode) // its Node may have the say
 	}
 	v, p := addPreservation(w, v, node)
-	if v.Do == Save || node == nil || node.DeletionTimestamp != nil || !isClaimed(w) {
+	switch {
+	case v.Do == Save || !known:
+		return v
+	case node == nil:
+		return remark(w, v, unknownValue(p))
+	case node.DeletionTimestamp != nil || !isClaimed(w):
 		return v
 	}
 	main, status := nodesync.Diff(node, wantedNode(w).Apply(p.Node))
 	drain := p.Drain && w.PreservedDrain.State == preserve.DrainUnknown
 	switch {
 	case main == nil && status == nil && !drain:
-		return wakeForNode(w, v, p)
+		return restWithNode(w, v, p)
 	case v.Machine != nil && !apiequality.Semantic.DeepEqual(v.Machine, w.Machine):
 		v.Do = Save
 		return v
@@ -113,15 +122,50 @@ func write(w World, v Verdict, action Action, patch *nodesync.Patch) Verdict {
 	return Verdict{Do: action, Patch: patch}
 }
 
-// wakeForNode ends the pass, and looks again when time alone changes something.
-func wakeForNode(w World, v Verdict, p preserve.Verdict) Verdict {
+// restWithNode ends the pass with a Node that is as it should be, or as it can be, and looks again when time alone changes
+// something.
+func restWithNode(w World, v Verdict, p preserve.Verdict) Verdict {
 	if p.Drain {
 		v = wakeAt(w, v, w.PreservedDrain.Again)
 	}
-	if w.Node.Refused != "" {
-		v = wakeAt(w, v, w.Node.RefusedUntil)
-		v.Remark = &Event{Reason: v1alpha1.EventNodeRefused, Message: fmt.Sprintf(
-			"Node %q does not get what nodeTemplate and virtualCapacity ask for: %s", w.Node.Node.Name, w.Node.Refused)}
+	if w.Node.Refused == "" {
+		return remark(w, v, unknownValue(p))
+	}
+	return remark(w, wakeAt(w, v, w.Node.RefusedUntil), &Event{Reason: v1alpha1.EventNodeRefused, Message: fmt.Sprintf(
+		"Node %q does not get what nodeTemplate and virtualCapacity ask for: %s", w.Node.Node.Name, w.Node.Refused)})
+}
+
+// unknownValue tells of a value that means nothing; nil when there is none.
+func unknownValue(p preserve.Verdict) *Event {
+	if p.Unknown == "" {
+		return nil
+	}
+	return &Event{Reason: v1alpha1.EventPreserveUnknown, Message: fmt.Sprintf(
+		"Annotation %s has the value %q, which means nothing; expected %s, %s or %s",
+		v1alpha1.AnnotationPreserve, p.Unknown, v1alpha1.PreserveNow, v1alpha1.PreserveWhenFailed, v1alpha1.PreserveFalse)}
+}
+
+// remark tells of something that lasts, when it begins or changes: what was told is noted on the machine, for whoever looks
+// at it next. Nil says that there is nothing.
+func remark(w World, v Verdict, r *Event) Verdict {
+	m := w.Machine
+	if v.Machine != nil {
+		m = v.Machine
+	}
+	told := ""
+	if r != nil {
+		sum := fnv.New32a()
+		_, _ = sum.Write([]byte(r.Message)) // never fails
+		told = fmt.Sprintf("%s %08x", r.Reason, sum.Sum32())
+	}
+	if m.Annotations[v1alpha1.AnnotationTold] == told || r != nil && v.Event != nil {
+		return v // else one of the two would be lost
+	}
+	v.Machine = m.DeepCopy()
+	if annotate(v.Machine, v1alpha1.AnnotationTold, told); told == "" {
+		delete(v.Machine.Annotations, v1alpha1.AnnotationTold)
+	} else {
+		v.Event = r
 	}
 	return v
 }
@@ -152,10 +196,6 @@ func addPreservation(w World, v Verdict, node *corev1.Node) (Verdict, preserve.V
 		v.Event = also(v.Event, v1alpha1.EventPreserved, fmt.Sprintf("The machine is preserved until %s", p.Until.UTC().Format(time.RFC3339)))
 	case p.Ended:
 		v.Event = also(v.Event, v1alpha1.EventPreservationEnded, "The machine is not preserved any more")
-	case p.Unknown != "":
-		v.Remark = &Event{Reason: v1alpha1.EventPreserveUnknown, Message: fmt.Sprintf(
-			"Annotation %s has the value %q, which means nothing; expected %s, %s or %s",
-			v1alpha1.AnnotationPreserve, p.Unknown, v1alpha1.PreserveNow, v1alpha1.PreserveWhenFailed, v1alpha1.PreserveFalse)}
 	}
 	return v, p
 }

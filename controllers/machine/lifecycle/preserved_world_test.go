@@ -16,7 +16,7 @@ import (
 )
 
 // keptWorlds is how many are generated, with the seeds 1, 2, 3 …: a failure names its own.
-const keptWorlds = 3000
+const keptWorlds = 2000
 
 // kept is a machine with a Node that people preserve, release, break and mend, while a MachineSet waits to replace it. Our
 // passes are broken off anywhere, also between the two halves of a write of the machine.

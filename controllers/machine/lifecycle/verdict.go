@@ -59,8 +59,6 @@ type Verdict struct {
 	Event *Event
 	// Patch of the Node, with ClaimNode and PatchNode.
 	Patch *nodesync.Patch
-	// Remark is told once by each process, however often it is said; nil when there is none.
-	Remark *Event
 }
 
 // Event is something that a user should see on the machine.
