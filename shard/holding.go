@@ -87,6 +87,7 @@ func (h *holding) set(epoch int64, held bool) {
 	h.cancelLocked(Lost)
 	if h.held = held; held && h.epoch != epoch {
 		h.epoch, h.open, h.stopping = epoch, false, false
+		h.opened, h.served = time.Time{}, time.Time{}
 	}
 }
 

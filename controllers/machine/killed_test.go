@@ -108,12 +108,18 @@ func TestKilledAtEveryWrite(t *testing.T) {
 				m.Spec.NodeTemplateSpec.Spec.Taints = []corev1.Taint{{Key: "gpu", Effect: corev1.TaintEffectNoSchedule}}
 			})
 		}, 10 * time.Minute, "Pending, label a" + taint},
-		{func(b *bench) { b.annotateNode(v1alpha1.AnnotationPreserve, v1alpha1.PreserveWhenFailed) }, 15 * time.Minute,
-			"Failed, label a, asked when-failed, preserved, annotated" + taint + ", taint " + v1alpha1.TaintPreserved + ", Preserved=True"},
-		{func(b *bench) { b.setReady(corev1.ConditionTrue) }, time.Minute,
-			"Running, label a, asked when-failed" + taint + ", Preserved=False"},
-		{func(b *bench) { b.annotateNode(v1alpha1.AnnotationPreserve, v1alpha1.PreserveNow) }, time.Minute,
-			"Running, label a, asked now, preserved, annotated" + taint + ", Preserved=True"},
+		{
+			func(b *bench) { b.annotateNode(v1alpha1.AnnotationPreserve, v1alpha1.PreserveWhenFailed) }, 15 * time.Minute,
+			"Failed, label a, asked when-failed, preserved, annotated" + taint + ", taint " + v1alpha1.TaintPreserved + ", Preserved=True",
+		},
+		{
+			func(b *bench) { b.setReady(corev1.ConditionTrue) }, time.Minute,
+			"Running, label a, asked when-failed" + taint + ", Preserved=False",
+		},
+		{
+			func(b *bench) { b.annotateNode(v1alpha1.AnnotationPreserve, v1alpha1.PreserveNow) }, time.Minute,
+			"Running, label a, asked now, preserved, annotated" + taint + ", Preserved=True",
+		},
 		{func(*bench) {}, 97 * time.Hour, "Running, label a" + taint + ", Preserved=False"},
 	}
 	for writes, killed := 0, true; killed; writes++ {

@@ -3,15 +3,14 @@ package v1alpha1
 // Reasons of Events on Machines. Machine Controller Manager has no Events on Machines; these are ours. What each means stands
 // in its row below.
 const (
-	EventCreateFailed   = "CreateFailed"
-	EventCreateTimedOut = "CreateTimedOut"
-	EventJoined         = "Joined"
-	EventJoinTimedOut   = "JoinTimedOut"
-	EventNodeUnhealthy  = "NodeUnhealthy"
-	EventNodeHealthy    = "NodeHealthy"
-	EventNodeDeleted    = "NodeDeleted"
-	EventDeleteFailed   = "DeleteFailed"
-	// Beside those on the way from VM to Node: what somebody asks for by annotations, and what does not work out on Nodes.
+	EventCreateFailed      = "CreateFailed"
+	EventCreateTimedOut    = "CreateTimedOut"
+	EventJoined            = "Joined"
+	EventJoinTimedOut      = "JoinTimedOut"
+	EventNodeUnhealthy     = "NodeUnhealthy"
+	EventNodeHealthy       = "NodeHealthy"
+	EventNodeDeleted       = "NodeDeleted"
+	EventDeleteFailed      = "DeleteFailed"
 	EventDeletionTriggered = "DeletionTriggered"
 	EventNodeRefused       = "NodeRefused"
 	EventPreserved         = "Preserved"
