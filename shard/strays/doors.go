@@ -2,6 +2,8 @@ package strays
 
 import (
 	"context"
+	"maps"
+	"slices"
 	"sync"
 
 	"k8s.io/apimachinery/pkg/types"
@@ -17,9 +19,9 @@ type Doors struct {
 	mayEnter func(kind label.Kind, key types.NamespacedName) bool
 
 	mu      sync.Mutex
-	inside  map[object]int    // passes that run
-	closed  map[object]func() // what to call when the last pass has ended; nil when nobody waits
-	knocked map[object]func() // enqueues the key again
+	inside  map[object]int              // passes that run
+	closed  map[object]func()           // what to call when the last pass has ended; nil when nobody waits
+	knocked map[object]map[*gate]func() // enqueues the key again, of each controller that was turned away
 }
 
 type object struct {
@@ -29,7 +31,7 @@ type object struct {
 
 // NewDoors makes Doors that let nobody in whom mayEnter refuses.
 func NewDoors(mayEnter func(kind label.Kind, key types.NamespacedName) bool) *Doors {
-	return &Doors{mayEnter: mayEnter, inside: map[object]int{}, closed: map[object]func(){}, knocked: map[object]func(){}}
+	return &Doors{mayEnter: mayEnter, inside: map[object]int{}, closed: map[object]func(){}, knocked: map[object]map[*gate]func(){}}
 }
 
 // Gate puts the doors of a kind before a gate. enqueue has a key looked at again that was turned away.
@@ -51,7 +53,7 @@ func (g *gate) Admit(ctx context.Context, key types.NamespacedName) (context.Con
 		return nil, nil, false
 	}
 	o := object{g.kind, key}
-	if !g.doors.enter(o, func() { g.enqueue(key) }) {
+	if !g.doors.enter(o, g) {
 		done()
 		return nil, nil, false
 	}
@@ -69,9 +71,12 @@ func (g *gate) Group(key types.NamespacedName) int {
 	return 0
 }
 
-func (d *Doors) enter(o object, again func()) bool {
+func (d *Doors) enter(o object, by *gate) bool {
 	d.mu.Lock()
-	d.knocked[o] = again // before mayEnter: what it waits for may come while it answers
+	if d.knocked[o] == nil {
+		d.knocked[o] = map[*gate]func(){}
+	}
+	d.knocked[o][by] = func() { by.enqueue(o.key) } // before mayEnter: what it waits for may come while it answers
 	d.mu.Unlock()
 	may := d.mayEnter(o.kind, o.key)
 	d.mu.Lock()
@@ -79,7 +84,9 @@ func (d *Doors) enter(o object, again func()) bool {
 	if _, closed := d.closed[o]; closed || !may {
 		return false
 	}
-	delete(d.knocked, o)
+	if delete(d.knocked[o], by); len(d.knocked[o]) == 0 {
+		delete(d.knocked, o)
+	}
 	d.inside[o]++
 	return true
 }
@@ -143,9 +150,9 @@ func (d *Doors) Forget(kind label.Kind, key types.NamespacedName) {
 func (d *Doors) retry(which func(object) bool) {
 	var again []func()
 	d.mu.Lock()
-	for o, enqueue := range d.knocked {
+	for o, knocks := range d.knocked {
 		if which(o) {
-			again = append(again, enqueue)
+			again = slices.AppendSeq(again, maps.Values(knocks))
 			delete(d.knocked, o)
 		}
 	}

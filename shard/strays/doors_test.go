@@ -51,6 +51,30 @@ func TestWhoIsTurnedAwayIsAskedAgain(t *testing.T) {
 	}
 }
 
+// Several controllers have a gate for one kind, and none takes the place of another.
+func TestEachWhoIsTurnedAwayIsAskedAgain(t *testing.T) {
+	h := newHall()
+	other := h.doors.Gate(label.Machine, runner.Open[types.NamespacedName]{}, func(key types.NamespacedName) {
+		h.again = append(h.again, "other "+key.Name)
+	})
+	h.open = false
+	h.admit("a")
+	key := types.NamespacedName{Namespace: "n", Name: "a"}
+	other.Admit(context.Background(), key)
+	h.open = true
+	if _, _, ok := other.Admit(context.Background(), key); !ok {
+		t.Fatal("not admitted")
+	}
+	other.Admit(context.Background(), key)
+	h.open = false
+	other.Admit(context.Background(), key)
+	h.doors.Retry("n")
+	slices.Sort(h.again)
+	if !slices.Equal(h.again, []string{"a", "other a"}) {
+		t.Errorf("asked again: %v, want each once", h.again)
+	}
+}
+
 func TestADoorIsClosedWhenTheRoomIsEmpty(t *testing.T) {
 	h := newHall()
 	first, _ := h.admit("a")
