@@ -33,7 +33,7 @@ type Grants interface {
 	Open(slots []int)
 }
 
-// Config describes a Replica. All but Weigh, Unowned and Tracer are required.
+// Config describes a Replica. All but Weigh, Count, Heard, Unowned and Tracer are required.
 type Config struct {
 	Settings state.Settings
 	Leases   *membership.Store
@@ -44,6 +44,11 @@ type Config struct {
 	// Weigh tells the weights of slots by number, of those that are held and maybe others; what is missing weighs 1, and nil
 	// means that all do. It is called by the loop, and has to be quick.
 	Weigh func() map[int]int64
+	// Count tells what this replica has to say to the others of its machines, at the same times; ok is false while it cannot
+	// say. Nobody here reads it. Heard is told about every second what all replicas say, while the session may act. Both are
+	// called by the loop, and have to be quick; nil means that there is nothing to say, and nobody who listens.
+	Count func() (text string, ok bool)
+	Heard func(state.Told)
 	// Unowned tells whoever should know of slots that nobody has held for 30 s. The leader calls it once for each time that
 	// a slot is without a holder, with the leadership in the context, and again after an error.
 	Unowned func(ctx context.Context, slots []int) error
@@ -310,10 +315,26 @@ func (r *Replica) tick(ctx context.Context, now member.Moment) {
 	facts := r.machine.Facts(now)
 	r.cfg.Metrics.observe(&facts, r.cfg.Fence.Busy())
 	r.tellUnowned(ctx, now, facts.Slots)
-	if r.cfg.Weigh != nil && now.Monotonic-r.weighed >= r.cfg.Settings.Config.WeighEvery {
+	if now.Monotonic-r.weighed >= r.cfg.Settings.Config.WeighEvery {
 		r.weighed = now.Monotonic
-		r.post(state.Weighed{Weights: r.cfg.Weigh()})
+		r.post(r.weigh())
 	}
+	if told, ok := r.machine.Told(); ok && r.cfg.Heard != nil {
+		r.cfg.Heard(told)
+	}
+}
+
+// weigh gathers what there is to say of our slots and machines.
+func (r *Replica) weigh() (said state.Weighed) {
+	if r.cfg.Weigh != nil {
+		said.Weights = r.cfg.Weigh()
+	}
+	if r.cfg.Count != nil {
+		if text, ok := r.cfg.Count(); ok {
+			said.Counts = &text
+		}
+	}
+	return said
 }
 
 func (r *Replica) post(event state.Event) { r.mail.put(letter{event: event}) }

@@ -4,8 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
+	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -34,6 +37,7 @@ type process struct {
 	leave    chan struct{}
 	ended    chan error
 	told     chan unowned
+	heard    atomic.Pointer[state.Told] // what was heard last
 }
 
 // unowned are slots that nobody holds, and the ownership under which they were told.
@@ -104,6 +108,8 @@ func begin(t *testing.T, server *leasetest.Server, name string, change ...func(*
 	}
 	p.Replica, err = New(Config{
 		Settings: settings, Leases: store, Fence: p.fence, Time: now, Grants: instantGrants{}, Metrics: metrics, Unowned: p.hear,
+		Count: func() (string, bool) { return "counted by " + name, len(p.open()) > 0 },
+		Heard: func(told state.Told) { p.heard.Store(&told) },
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -217,6 +223,36 @@ func TestANewcomerGetsItsShareAndALeaverHandsItOver(t *testing.T) {
 		if holder := member.Holder(server.Leases()["fleet-session-fleet-0"]); holder != "" {
 			t.Errorf("the session Lease of the leaver is held by %q", holder)
 		}
+	})
+}
+
+// What a replica has counted reaches the others within seconds, and stays its last word when it has left.
+func TestReplicasHearOfEachOther(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		server := leasetest.NewServer()
+		a, b := begin(t, server, "fleet-0"), begin(t, server, "fleet-1")
+		wantAll(t, time.Minute, a, b)
+		want := map[string]string{"fleet-0": "counted by fleet-0", "fleet-1": "counted by fleet-1"}
+		hears := func(p *process, holders ...string) {
+			t.Helper()
+			told := p.heard.Load()
+			if told == nil || !maps.Equal(told.Counts, want) {
+				t.Fatalf("heard %+v, want %v", told, want)
+			}
+			for slot, holder := range told.Holders {
+				if !slices.Contains(holders, holder) {
+					t.Errorf("slot %d is held by %q, want one of %v", slot, holder, holders)
+				}
+			}
+		}
+		hears(a, "fleet-0", "fleet-1")
+		hears(b, "fleet-0", "fleet-1")
+		close(a.leave)
+		if err := <-a.ended; err != nil {
+			t.Error(err)
+		}
+		time.Sleep(2 * time.Second)
+		hears(b, "fleet-1")
 	})
 }
 

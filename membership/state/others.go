@@ -19,8 +19,8 @@ type Peer struct {
 	Leaving bool
 	// Capacity is how much the replica wants to hold in relation to others, 1 if it does not say.
 	Capacity float64
-	// Weights and Confirmed are the values of the annotations of these names.
-	Weights, Confirmed string
+	// Weights, Confirmed and Counts are the values of the annotations of these names.
+	Weights, Confirmed, Counts string
 }
 
 // peer is a session Lease as it was last seen.
@@ -269,6 +269,7 @@ func readPeer(replica string, l *coordinationv1.Lease) Peer {
 		Leaving:   l.Annotations[v1alpha1.AnnotationLeaving] != "",
 		Weights:   l.Annotations[v1alpha1.AnnotationWeights],
 		Confirmed: l.Annotations[v1alpha1.AnnotationConfirmed],
+		Counts:    l.Annotations[v1alpha1.AnnotationCounts],
 	}
 	if capacity, err := strconv.ParseFloat(l.Annotations[v1alpha1.AnnotationCapacity], 64); err == nil && capacity > 0 {
 		p.Capacity = capacity

@@ -40,6 +40,9 @@ type Notes struct {
 	Leaving bool
 	// Weights and Confirmed are the values of the annotations of these names.
 	Weights, Confirmed string
+	// Counts is the value of that annotation. Nil leaves what is there: the last word of the replica, which stands until it
+	// can say more.
+	Counts *string
 }
 
 type phase int
@@ -175,7 +178,9 @@ func (o *Own) compose(now Moment) *coordinationv1.Lease {
 		l.Spec.HolderIdentity = nil
 		Annotate(l, v1alpha1.AnnotationWeights, "")
 		Annotate(l, v1alpha1.AnnotationConfirmed, "")
-		return l // it still says that the session has left, which is how its slots remember their home
+		// It still says that the session has left, which is how its slots remember their home, and how many machines it
+		// has counted, which stands until somebody else has counted them.
+		return l
 	}
 	if o.phase == starting {
 		holder, transitions, seconds := o.id.Session, int32(Transitions(o.lease)+1), int32(o.config.TakeOver.Seconds())
@@ -191,6 +196,9 @@ func (o *Own) compose(now Moment) *coordinationv1.Lease {
 	Annotate(l, v1alpha1.AnnotationLeaving, leaving)
 	Annotate(l, v1alpha1.AnnotationWeights, o.notes.Weights)
 	Annotate(l, v1alpha1.AnnotationConfirmed, o.notes.Confirmed)
+	if o.notes.Counts != nil {
+		Annotate(l, v1alpha1.AnnotationCounts, *o.notes.Counts)
+	}
 	Annotate(l, v1alpha1.AnnotationPodUID, o.id.provenPod())
 	Annotate(l, v1alpha1.AnnotationCapacity, strconv.FormatFloat(o.id.Capacity, 'g', -1, 64))
 	return l

@@ -412,3 +412,26 @@ func TestRelease(t *testing.T) {
 		left(t, l, false)
 	})
 }
+
+// What a replica has counted stands on its Lease until a session of it can say more, also when the Lease is empty.
+func TestTheLastCountStands(t *testing.T) {
+	counts := func(l *life) string { return l.stored.Annotations[v1alpha1.AnnotationCounts] }
+	l := newLife(t, Identification{})
+	l.store("", "u", map[string]string{v1alpha1.AnnotationCounts: "before"})
+	l.done(0, Get)
+	l.done(0, Update)
+	if counts(l) != "before" {
+		t.Fatalf("a session that has just begun says %q", counts(l))
+	}
+	said := "now"
+	l.own.Note(Notes{Weights: "1:2", Counts: &said})
+	l.done(2, Update)
+	if counts(l) != "now" {
+		t.Fatalf("it says %q, want now", counts(l))
+	}
+	l.own.Release(at(3))
+	l.done(3, Update)
+	if Holder(l.stored) != "" || counts(l) != "now" || l.stored.Annotations[v1alpha1.AnnotationWeights] != "" {
+		t.Errorf("left is %+v", l.stored)
+	}
+}

@@ -42,7 +42,11 @@ type Elected struct{}
 type Deposed struct{}
 
 // Weighed tells the weights of the slots that the session holds. Slots that are missing weigh 1.
-type Weighed struct{ Weights map[int]int64 }
+type Weighed struct {
+	Weights map[int]int64
+	// Counts is what the session tells the others of its machines, in a form that is theirs; nil while it cannot say.
+	Counts *string
+}
 
 // Leaving says that the process was asked to end: it hands its slots over, and the output's Exit comes when that is done.
 type Leaving struct{}

@@ -110,7 +110,7 @@ func TestHandOver(t *testing.T) {
 	stopped := Change{Slot: 0, Epoch: 1, Kind: Stopped}
 	t.Run("stopped, idle, released", func(t *testing.T) {
 		s, name := holding(t)
-		s.step(Weighed{map[int]int64{0: 7}})
+		s.step(Weighed{Weights: map[int]int64{0: 7}})
 		s.write(name, prefer("r-1"))
 		s.changes(stopped, Change{Slot: 0, Epoch: 1, Kind: Lost})
 		s.holder(name, "")

@@ -45,9 +45,10 @@ func (r *Replica) writeNotes(now member.Moment) {
 		}
 	}
 	r.notes.Confirmed = strings.Join(confirmed, ",")
-	if text := strings.Join(weights, ","); text != r.notes.Weights {
+	text := strings.Join(weights, ",")
+	if recounted := r.counts != nil && (r.notes.Counts == nil || *r.counts != *r.notes.Counts); recounted || text != r.notes.Weights {
 		if next := r.weighedAt.Add(r.settings.Config.WeighEvery); r.weighedAt.IsZero() || now.Reached(next) {
-			r.notes.Weights, r.weighedAt = text, now
+			r.notes.Weights, r.notes.Counts, r.weighedAt = text, r.counts, now
 		} else {
 			r.later(next)
 		}

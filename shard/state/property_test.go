@@ -66,7 +66,7 @@ func (w *wild) event() Event {
 	case "deposed":
 		return Deposed{}
 	case "weighed":
-		return Weighed{map[int]int64{0: int64(rapid.IntRange(0, 9).Draw(w.T, "weight"))}}
+		return Weighed{Weights: map[int]int64{0: int64(rapid.IntRange(0, 9).Draw(w.T, "weight"))}}
 	case "leaving":
 		if rapid.IntRange(0, 9).Draw(w.T, "leaves") == 0 {
 			return Leaving{}

@@ -82,6 +82,7 @@ type Replica struct {
 	restoring bool
 
 	weights   map[int]int64
+	counts    *string
 	weighedAt member.Moment
 	notes     member.Notes
 	leavingAt member.Moment
@@ -151,7 +152,7 @@ func (r *Replica) take(now member.Moment, event Event) {
 	case Idle:
 		r.takeIdle(e)
 	case Weighed:
-		r.weights, r.dirty = e.Weights, true
+		r.weights, r.counts, r.dirty = e.Weights, e.Counts, true
 	case Leaving:
 		if r.leavingAt.IsZero() {
 			r.leavingAt, r.notes.Leaving, r.dirty = now, true, true

@@ -52,6 +52,9 @@ const (
 	AnnotationCapacity = FleetDomain + "capacity"
 	// AnnotationWeights are the weights of the slots that the session holds: "<slot>:<weight>,...".
 	AnnotationWeights = FleetDomain + "weights"
+	// AnnotationCounts tells, as JSON, how many machines of each zone of each target cluster are Ready and how many are
+	// not, slot by slot. It stays when the Lease is emptied: it is the replica's last word on its machines.
+	AnnotationCounts = FleetDomain + "counts"
 	// AnnotationConfirmed lists the UIDs of new slot Leases of which the session has nothing in flight: "<UID>,...".
 	AnnotationConfirmed = FleetDomain + "confirmed"
 	// AnnotationLeaving says that the session hands its slots over and exits. Its value is "true".

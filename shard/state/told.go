@@ -1,0 +1,26 @@
+package state
+
+import member "github.com/machine-controller-fleet/machine-controller-fleet/membership/state"
+
+// Told is what the fleet says of the machines in its slots.
+type Told struct {
+	// Counts is what each replica has said last, by its name, also when it is absent by now.
+	Counts map[string]string
+	// Holders are the replicas that hold the slots, dead or alive; "" is nobody.
+	Holders []string
+}
+
+// Told returns what is known of that. ok is false until the session has held its Lease: before that it has not read all.
+func (r *Replica) Told() (told Told, ok bool) {
+	told = Told{Counts: map[string]string{}, Holders: make([]string, 0, len(r.slots))}
+	for _, peer := range r.others.Peers() {
+		if peer.Counts != "" {
+			told.Counts[peer.Replica] = peer.Counts
+		}
+	}
+	for _, s := range r.slots {
+		replica, _ := member.ReplicaOf(s.holder)
+		told.Holders = append(told.Holders, replica)
+	}
+	return told, !r.Suspended()
+}
