@@ -14,6 +14,8 @@ type Resolver interface {
 
 // Cluster is one target cluster. Make one with New.
 type Cluster struct {
+	// Name tells it from the fleet's other target clusters; "" where there is one only.
+	Name string
 	// Client for writes and live reads.
 	Client kubernetes.Interface
 	// Nodes that this process is shown.

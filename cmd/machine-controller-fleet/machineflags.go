@@ -49,24 +49,13 @@ func (o *machineOptions) validate() error {
 // limits are the settings that the decisions about machines need.
 func (o *options) limits() lifecycle.Limits {
 	limits := lifecycle.Limits{
-		CreationTimeout: o.machine.creationTimeout, ResourceExhaustedRetry: o.machine.resourceExhaustedRetry,
+		CreationTimeout: o.machine.creationTimeout, HealthTimeout: o.health.timeout, ResourceExhaustedRetry: o.machine.resourceExhaustedRetry,
 		NodeConditions: o.health.nodeConditions, PreserveTimeout: o.machine.preserveTimeout,
 	}
 	if limits.ResourceExhaustedRetry == 0 {
 		limits.ResourceExhaustedRetry = defaultResourceExhaustedRetry
 	}
 	return limits
-}
-
-// healthOptions are the flags of telling healthy machines from others.
-type healthOptions struct {
-	timeout        time.Duration
-	nodeConditions []string
-}
-
-func (o *healthOptions) declare(g *flags.Group) {
-	g.Duration(&o.timeout, "machine-health-timeout", 10*time.Minute, "how long a machine may be unhealthy before it has failed and is replaced", flags.NoEffectYet)
-	g.List(&o.nodeConditions, "node-conditions", []string{"KernelDeadlock", "ReadonlyFilesystem", "DiskPressure", "NetworkUnavailable"}, "types of Node conditions, separated by commas, that must be False on a healthy Node")
 }
 
 // drainOptions are the flags of emptying a Node before its VM goes.

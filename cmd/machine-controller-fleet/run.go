@@ -22,6 +22,7 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machineclass"
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machinedeployment"
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machineset"
+	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/replacement"
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/runner"
 	"github.com/machine-controller-fleet/machine-controller-fleet/driver"
 	"github.com/machine-controller-fleet/machine-controller-fleet/driver/simulated"
@@ -77,7 +78,8 @@ func run(ctx context.Context, o options) error {
 		return err
 	}
 	f.slots.count(registry)
-	if err := f.session.protocol(f.clients, f.slots, newUnowned(o, f), f.tracer); err != nil {
+	countHalts(registry, f.halts)
+	if err := f.session.protocol(f.clients, f.slots, f.halts, newUnowned(o, f), f.tracer); err != nil {
 		return err
 	}
 	server, err := serve(ctx, o, registry, f.session)
@@ -108,6 +110,7 @@ type fleet struct {
 
 	session     *session
 	slots       *slots
+	halts       *replacement.Halts
 	view        *objects.View
 	drivers     *driver.Registry
 	metrics     *runner.Metrics
@@ -136,6 +139,7 @@ func (f *fleet) controllers(o options) ([]controller, error) {
 	var deployments *machinedeployment.Controller
 	var sets *machineset.Controller
 	var machines *machine.Controller
+	replacements, err5 := newReplacements(o, f)
 	deployments, err1 := machinedeployment.New(machinedeployment.Config{
 		Machines: api, Metadata: f.metadata, View: f.view, Events: f.recorder(v1alpha1.EventSourceMachineDeployment),
 		Gate:  f.slots.gate(label.Deployment, func(key types.NamespacedName) { deployments.Enqueue(key) }),
@@ -157,11 +161,12 @@ func (f *fleet) controllers(o options) ([]controller, error) {
 		Machines: api, Secrets: f.control.CoreV1(), Metadata: f.metadata, View: f.view, Namespace: o.namespace,
 		Gate: f.slots.sharedGate(), Clock: wall, Workers: o.concurrentSyncs, Metrics: f.metrics, Tracer: f.tracer,
 	})
-	if err := errors.Join(err1, err2, err3, err4); err != nil {
+	if err := errors.Join(err1, err2, err3, err4, err5); err != nil {
 		return nil, err
 	}
 	f.slots.showClasses(o, f, classes)
-	return []controller{deployments, sets, machines, classes}, f.slots.onStrayNode(machines.NodeAppeared)
+	f.halts = replacements.Halts()
+	return []controller{deployments, sets, machines, classes, replacements}, f.slots.onStrayNode(machines.NodeAppeared)
 }
 
 // run lives the session, with the watches and the controllers around it, until it has left or cannot go on.

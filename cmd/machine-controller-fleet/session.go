@@ -13,6 +13,7 @@ import (
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
 
+	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/replacement"
 	"github.com/machine-controller-fleet/machine-controller-fleet/membership"
 	member "github.com/machine-controller-fleet/machine-controller-fleet/membership/state"
 	"github.com/machine-controller-fleet/machine-controller-fleet/shard"
@@ -66,7 +67,7 @@ func randomSuffix() string {
 }
 
 // protocol makes the replica that the session is of. Errors: settings that are not valid.
-func (s *session) protocol(c clients, slots *slots, unowned *unowned, tracer trace.Tracer) error {
+func (s *session) protocol(c clients, slots *slots, halts *replacement.Halts, unowned *unowned, tracer trace.Tracer) error {
 	durations := s.settings.Config
 	store, err := membership.NewStore(membership.Config{
 		Client: c.leases, Namespace: s.settings.Namespace, Fleet: s.settings.Fleet, Timeout: durations.RequestTimeout,
@@ -78,6 +79,7 @@ func (s *session) protocol(c clients, slots *slots, unowned *unowned, tracer tra
 	s.replica, err = shard.New(shard.Config{
 		Settings: s.settings, Leases: store, Fence: s.fence, Time: s.time, Grants: slots, Metrics: s.metrics,
 		Weigh: slots.weigh, Unowned: unowned.tell, Tracer: tracer,
+		Count: halts.Tell, Heard: func(told state.Told) { halts.Hear(told.Counts, told.Holders) },
 	})
 	return err
 }

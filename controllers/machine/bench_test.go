@@ -64,7 +64,8 @@ func onBench(t *testing.T, test func(b *bench)) {
 				Data:       map[string][]byte{v1alpha1.SecretKeyUserData: []byte("join <<BOOTSTRAP_TOKEN>> as <<MACHINE_NAME>>")},
 			}),
 			limits: lifecycle.Limits{
-				CreationTimeout: 20 * time.Minute, ResourceExhaustedRetry: 10 * time.Minute, PreserveTimeout: 96 * time.Hour,
+				CreationTimeout: 20 * time.Minute, HealthTimeout: 10 * time.Minute, ResourceExhaustedRetry: 10 * time.Minute,
+				PreserveTimeout: 96 * time.Hour,
 			},
 		}
 		b.cloud = &testCloud{made: b.boots}

@@ -71,6 +71,16 @@ var plays = map[string]func(b *bench){
 		b.becomes(v1alpha1.MachineRunning, time.Second)
 		b.touches()
 	},
+	v1alpha1.EventHealthTimedOut: func(b *bench) {
+		b.create()
+		b.becomes(v1alpha1.MachineRunning, time.Minute)
+		b.setReady(corev1.ConditionUnknown)
+		b.becomes(v1alpha1.MachineUnknown, time.Second)
+		b.pass(9 * time.Minute)
+		b.becomes(v1alpha1.MachineUnknown, time.Second)
+		b.becomes(v1alpha1.MachineFailed, time.Minute)
+		b.touches()
+	},
 	v1alpha1.EventNodeDeleted: func(b *bench) {
 		b.create()
 		b.becomes(v1alpha1.MachineRunning, time.Minute)

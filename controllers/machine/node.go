@@ -25,6 +25,7 @@ func (c *Controller) findNode(ctx context.Context, p *pass) error {
 		return fmt.Errorf("read Node %s: %w", name, err)
 	default:
 		c.noteNode(p, node)
+		p.world.Node.Live = true
 	}
 	return nil
 }

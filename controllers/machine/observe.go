@@ -42,6 +42,7 @@ func (c *Controller) observe(m *v1alpha1.Machine) (*pass, error) {
 		c.noteSecrets(p, secrets, "")
 	}
 	c.observeNode(p, lifecycle.NodeName(m))
+	p.world.Permit = c.permit(m)
 	return p, nil
 }
 

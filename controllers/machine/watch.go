@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
+	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/family"
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machine/lifecycle"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/objects"
 )
@@ -26,6 +27,7 @@ func (c *Controller) watch() error {
 	err1 := machines.AddIndex(indexByClass, func(m *v1alpha1.Machine) []string { return []string{classKey(m).String()} })
 	err2 := machines.AddIndex(indexByNode, func(m *v1alpha1.Machine) []string { return []string{lifecycle.NodeName(m)} })
 	machines.OnChange(c.changed)
+	family.OnPermit(c.cfg.View, c.runner.Enqueue)
 	c.cfg.View.Classes.OnChange(c.classChanged)
 	cluster, err3 := c.cfg.Targets.For("")
 	if err3 == nil && cluster != nil {

@@ -155,7 +155,7 @@ func (c *Controller) rest(ctx context.Context, w scale.World, verdict scale.Verd
 
 // observe gathers what the caches and this process know of a set.
 func (c *Controller) observe(set *v1alpha1.MachineSet) scale.World {
-	w := scale.World{Now: c.cfg.Clock.Now(), Set: set, Done: scale.Done{
+	w := scale.World{Now: c.cfg.Clock.Now(), Set: set, Permits: family.Permits(c.cfg.View, set), Done: scale.Done{
 		Taken: map[int64]bool{}, Refused: map[types.UID]bool{}, Adopted: map[types.UID]bool{}, Updated: map[types.UID]bool{},
 	}}
 	w.Owned, w.Orphans = c.children.Of(set.UID), c.children.Orphans(set.Namespace)

@@ -2,6 +2,7 @@ package machineset
 
 import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/family"
@@ -14,7 +15,17 @@ func (c *Controller) watch() (err error) {
 		Enqueue: c.runner.Enqueue, Selectors: c.selectors, Gone: c.machines.Forget,
 	})
 	c.cfg.View.Sets.OnChange(c.changed)
+	family.OnPermit(c.cfg.View, c.permitted)
 	return err
+}
+
+// permitted has the set of a machine looked at that has a permit: it may have failed already.
+func (c *Controller) permitted(machine types.NamespacedName) {
+	if m, known := c.cfg.View.Machines.Get(machine); known {
+		if set := metav1.GetControllerOfNoCopy(m); set != nil {
+			c.runner.Enqueue(types.NamespacedName{Namespace: m.Namespace, Name: set.Name})
+		}
+	}
 }
 
 // selectors returns the selectors of all sets of a namespace.

@@ -15,6 +15,7 @@ import (
 // pure are the packages that decide without doing: values in, values out.
 var pure = []string{
 	"apis/machine/v1alpha1/validation",
+	"controllers/brake",
 	"controllers/machine/lifecycle",
 	"controllers/machine/nodesync",
 	"controllers/machine/preserve",

@@ -15,6 +15,9 @@ const (
 	MachineDeploymentFrozen MachineDeploymentConditionType = "Frozen"
 	// MachineDeploymentValid is False while the spec cannot work. Else it is not there. MCM does not have it.
 	MachineDeploymentValid MachineDeploymentConditionType = "Valid"
+	// MachineDeploymentReplacementHalted is True while unhealthy machines of the deployment are not replaced because too
+	// many machines around them are not Ready. Else it is not there. MCM does not have it.
+	MachineDeploymentReplacementHalted MachineDeploymentConditionType = "ReplacementHalted"
 )
 
 // MachineSetConditionType is the type of a MachineSet's condition.
@@ -27,6 +30,9 @@ const (
 	MachineSetFrozen MachineSetConditionType = "Frozen"
 	// MachineSetValid is False while the spec cannot work. Else it is not there. MCM does not have it.
 	MachineSetValid MachineSetConditionType = "Valid"
+	// MachineSetReplacementHalted is what MachineDeploymentReplacementHalted is, on a set without a controller. MCM does not
+	// have it.
+	MachineSetReplacementHalted MachineSetConditionType = "ReplacementHalted"
 )
 
 // Reasons of MachineDeploymentAvailable.
@@ -88,4 +94,12 @@ const (
 	ReasonSelectorMatchesNothing = "SelectorMatchesNothing"
 	// ReasonSelectorMatchesEverything means that the selector is empty, so that it would find everybody's machines.
 	ReasonSelectorMatchesEverything = "SelectorMatchesEverything"
+)
+
+// Reasons of the ReplacementHalted conditions. MCM does not have them.
+const (
+	// ReasonZoneNotReady means that too many machines of a zone are not Ready.
+	ReasonZoneNotReady = "ZoneNotReady"
+	// ReasonTargetNotReady means that too many machines of the whole target cluster are not Ready.
+	ReasonTargetNotReady = "TargetNotReady"
 )

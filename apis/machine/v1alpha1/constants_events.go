@@ -8,6 +8,9 @@ const (
 
 	EventScalingMachineSet = "ScalingMachineSet"
 	EventSelectingAll      = "SelectingAll"
+
+	EventReplacementHalted  = "ReplacementHalted"
+	EventReplacementResumed = "ReplacementResumed"
 )
 
 func machineSetEvents() []EventReason {
@@ -63,6 +66,27 @@ func machineDeploymentEvents() []EventReason {
 			ReasonInvalidSpec, true, deployment,
 			"The spec breaks a rule, and nothing is done.",
 			"The message names the field.",
+		},
+	}
+}
+
+func replacementEvents() []EventReason {
+	roots := []string{"MachineDeployment", "MachineSet"}
+	return []EventReason{
+		{
+			EventHealthTimedOut, true, []string{"Machine"},
+			"The Node was unhealthy, or missing, for longer than the health timeout. The machine fails, and its MachineSet replaces it.",
+			"Look at the VM before it is gone, or have such machines [kept](operations/preserve.md).",
+		},
+		{
+			EventReplacementHalted, true, roots,
+			"Unhealthy machines are not replaced for now, because too many machines of their zone, or of their target cluster, are not Ready. The message has the numbers. It is on a MachineSet only where nobody controls that.",
+			"Look for what the machines have in common; see [Unknown](troubleshooting.md#a-machine-stays-in-unknown).",
+		},
+		{
+			EventReplacementResumed, false, roots,
+			"Unhealthy machines are replaced again.",
+			"",
 		},
 	}
 }

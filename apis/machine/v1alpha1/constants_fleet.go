@@ -15,6 +15,11 @@ const (
 	AnnotationTold = FleetDomain + "told"
 )
 
+// AnnotationReplacing on a MachineDeployment, or on a MachineSet without a controller, holds as JSON the permits: the
+// machines below it that may be replaced and are not gone yet. A machine is named here before it is given up, so that
+// whoever comes next finishes what was begun and gives no permit beside it.
+const AnnotationReplacing = FleetDomain + "replacing"
+
 // LabelSlot is the slot label: the number of the slot, decimal and without padding, on the metadata of every root,
 // MachineSet, Machine and Node of the slot. It never enters a template or a selector.
 const LabelSlot = FleetDomain + "slot"

@@ -9,6 +9,7 @@ const (
 	EventJoinTimedOut      = "JoinTimedOut"
 	EventNodeUnhealthy     = "NodeUnhealthy"
 	EventNodeHealthy       = "NodeHealthy"
+	EventHealthTimedOut    = "HealthTimedOut"
 	EventNodeDeleted       = "NodeDeleted"
 	EventDeleteFailed      = "DeleteFailed"
 	EventDeletionTriggered = "DeletionTriggered"

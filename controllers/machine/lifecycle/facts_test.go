@@ -32,6 +32,7 @@ var facts = map[string]func(w *World, value string) error{
 	"fought":  setFought,    // fought: until 5s, the Node was written too often
 	"target":  setTarget,    // target: none
 	"drained": setDrained,   // drained: running until 10s; see drainWords
+	"permit":  setPermit,    // permit: given, unneeded
 	"token":   setToken,     // token: present, absent
 	"cloud":   setFailure,   // cloud: create_machine Internal; and retry-after 1m
 	"backoff": setBackoff,   // backoff: until 15s, step 10s, after Internal Unavailable
@@ -176,6 +177,7 @@ var nodeWords = map[string]func(*World, *corev1.Node){
 	},
 	"being deleted": func(w *World, n *corev1.Node) { n.DeletionTimestamp = &metav1.Time{Time: w.Now} },
 	"silent":        func(_ *World, n *corev1.Node) { n.Status.Conditions = nil },
+	"read live":     func(w *World, _ *corev1.Node) { w.Node.Live = true },
 	"under disk pressure": func(_ *World, n *corev1.Node) {
 		n.Status.Conditions = append(n.Status.Conditions, corev1.NodeCondition{Type: "DiskPressure", Status: corev1.ConditionTrue})
 	},
@@ -198,6 +200,16 @@ func setNode(w *World, value string) error {
 		}
 		change(w, w.Node.Node)
 	}
+	return nil
+}
+
+func setPermit(w *World, value string) error {
+	permits := map[string]PermitFact{"given": PermitGiven, "unneeded": PermitUnneeded}
+	found, known := permits[value]
+	if !known {
+		return fmt.Errorf("expected given or unneeded, got %q", value)
+	}
+	w.Permit = found
 	return nil
 }
 

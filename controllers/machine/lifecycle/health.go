@@ -10,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
+	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/brake"
 	"github.com/machine-controller-fleet/machine-controller-fleet/driver"
 )
 
@@ -21,7 +22,7 @@ func decideHealth(w World) Verdict {
 	case NodeNamed:
 		return do(FindNode)
 	case NodeUnseen:
-		if phase == v1alpha1.MachineRunning || isOverdue(w) {
+		if phase == v1alpha1.MachineRunning || isOverdue(w) || isToBeGivenUp(w) {
 			return do(FindNode) // what follows needs more than a cache that does not show it
 		}
 		return waitForNode(w, w.Machine.DeepCopy())
@@ -46,6 +47,8 @@ func decideHealth(w World) Verdict {
 	switch {
 	case !isClaimed(w):
 		return do(ClaimNode) // first of all: the slot label is what has the Node followed
+	case isGivenUp(w):
+		return Verdict{Do: Rest, Machine: m}
 	case healthy && phase != v1alpha1.MachineRunning && mayHaveToken(w):
 		return do(DropToken)
 	case healthy && phase != v1alpha1.MachineRunning:
@@ -81,7 +84,7 @@ func neverJoined(m *v1alpha1.Machine) bool {
 // waitForNode rests until the Node changes, or gives a machine up that has waited for longer than it may.
 func waitForNode(w World, m *v1alpha1.Machine) Verdict {
 	if m.Status.CurrentStatus.Phase != v1alpha1.MachinePending {
-		return Verdict{Do: Rest, Machine: m}
+		return stayUnhealthy(w, m)
 	}
 	if !isOverdue(w) {
 		return Verdict{Do: Rest, Machine: m, Wake: until(w, joinDeadline(w))}
@@ -120,6 +123,7 @@ func nodeMissing(w World) Verdict {
 
 func becameUnhealthy(w World, m *v1alpha1.Machine, message string) Verdict {
 	setPhase(w, m, v1alpha1.MachineUnknown, true)
+	_, m.Status.CurrentStatus.TimeoutActive = brake.HealthDeadline(m, w.Limits.HealthTimeout)
 	setOperation(w, m, v1alpha1.LastOperation{
 		Type: v1alpha1.MachineOperationHealthCheck, State: v1alpha1.MachineStateProcessing, Description: message,
 	})
@@ -147,7 +151,7 @@ func health(w World) (reason string, healthy bool) {
 	node := w.Node.Node
 	bad := w.Limits.NodeConditions
 	if c := w.Machine.Spec.MachineConfiguration; c != nil && c.NodeConditions != nil {
-		bad = strings.Split(*c.NodeConditions, ",")
+		bad = NodeConditions(*c.NodeConditions)
 	}
 	ready := false
 	for _, c := range node.Status.Conditions {
@@ -168,6 +172,16 @@ func health(w World) (reason string, healthy bool) {
 		return "it has the taint " + v1alpha1.TaintCriticalComponentsNotReady, false
 	}
 	return "", true
+}
+
+// NodeConditions reads a list of types of Node conditions, separated by commas.
+func NodeConditions(list string) (types []string) {
+	for t := range strings.SplitSeq(list, ",") {
+		if t = strings.TrimSpace(t); t != "" {
+			types = append(types, t)
+		}
+	}
+	return types
 }
 
 // AwaitsComponents says that critical components are not ready on the Node yet.

@@ -29,6 +29,8 @@ type World struct {
 	Node NodeFact
 	// PreservedDrain is how far the drain of the Node has come that a failed machine gets which is preserved.
 	PreservedDrain PreservedDrain
+	// Permit to give the machine up for its health.
+	Permit PermitFact
 	// Token with which the VM joins.
 	Token TokenFact
 	// Failure is the cloud's answer to the last action of this pass, when that was an error.
@@ -39,6 +41,8 @@ type World struct {
 type Limits struct {
 	// CreationTimeout is how long a machine may take to become a healthy Node, counted from its creation.
 	CreationTimeout time.Duration
+	// HealthTimeout is how long a machine may be unhealthy before it is given up.
+	HealthTimeout time.Duration
 	// ResourceExhaustedRetry is the wait after the cloud had no quota or capacity.
 	ResourceExhaustedRetry time.Duration
 	// NodeConditions are the types of Node conditions that must be False on a healthy Node, beside Ready.
@@ -111,6 +115,8 @@ type NodeFact struct {
 	State NodeState
 	// Node is set in the state NodePresent.
 	Node *corev1.Node
+	// Live says that it was read from the API server in this pass.
+	Live bool
 	// Refused says that the API server has lately refused, and why, to have the Node carry what machine and class ask for
 	// now; "" when it has not. RefusedUntil is when it is asked again.
 	Refused      string

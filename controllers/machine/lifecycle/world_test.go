@@ -13,7 +13,10 @@ import (
 var born = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 
 func limits() Limits {
-	return Limits{CreationTimeout: 20 * time.Minute, ResourceExhaustedRetry: 10 * time.Minute, NodeConditions: []string{"DiskPressure"}, PreserveTimeout: 96 * time.Hour}
+	return Limits{
+		CreationTimeout: 20 * time.Minute, HealthTimeout: 10 * time.Minute, ResourceExhaustedRetry: 10 * time.Minute,
+		NodeConditions: []string{"DiskPressure"}, PreserveTimeout: 96 * time.Hour,
+	}
 }
 
 // fresh is the world of a machine that was just made and whose inputs are all right.

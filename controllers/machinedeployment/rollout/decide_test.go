@@ -351,3 +351,17 @@ func TestAPlainResizeStaysComplete(t *testing.T) {
 		t.Errorf("Available is %s", got)
 	}
 }
+
+// What a deployment's annotations say of itself alone is not copied to its sets.
+func TestAnnotationsThatStayOnTheDeployment(t *testing.T) {
+	d := &v1alpha1.MachineDeployment{ObjectMeta: metav1.ObjectMeta{Name: "d", Annotations: map[string]string{
+		"note": "copied", v1alpha1.AnnotationReplacing: "[]", v1alpha1.AnnotationTriggerDeletion: "m",
+	}}}
+	d.Spec.Selector = &metav1.LabelSelector{MatchLabels: map[string]string{"a": "b"}}
+	set := makeSet(World{Deployment: d})
+	for key, want := range map[string]string{"note": "copied", v1alpha1.AnnotationReplacing: "", v1alpha1.AnnotationTriggerDeletion: ""} {
+		if got := set.Annotations[key]; got != want {
+			t.Errorf("annotation %s: %q, want %q", key, got, want)
+		}
+	}
+}

@@ -111,7 +111,7 @@ func staysOnDeployment(key string) bool {
 	switch key {
 	case "kubectl.kubernetes.io/last-applied-configuration", v1alpha1.AnnotationRevision, v1alpha1.AnnotationRevisionHistory,
 		v1alpha1.AnnotationDesiredReplicas, v1alpha1.AnnotationMaxReplicas, v1alpha1.AnnotationPreferNoSchedule,
-		v1alpha1.AnnotationUnfreeze, v1alpha1.AnnotationTriggerDeletion:
+		v1alpha1.AnnotationUnfreeze, v1alpha1.AnnotationTriggerDeletion, v1alpha1.AnnotationReplacing:
 		return true
 	}
 	return false

@@ -73,12 +73,12 @@ func claim(w World, selector labels.Selector) (Verdict, bool) {
 // what is to come: until then the two together would be more than wanted.
 func carryOut(w World, in Intents) (Verdict, bool) {
 	doomed := slices.DeleteFunc(slices.Clone(w.Owned), func(m *v1alpha1.Machine) bool {
-		return m.DeletionTimestamp != nil || w.Done.Deleted[m.UID] || !in.dooms(m.UID)
+		return m.DeletionTimestamp != nil || w.Done.Deleted[m.UID] || !in.dooms(m.UID) || in.spares(m)
 	})
 	if open := untried(w, doomed); len(open) > 0 && w.Done.DeleteError == "" {
 		return Verdict{Do: Delete, Machines: open}, true
 	}
-	if len(doomed) > 0 || w.Done.CreateError != "" {
+	if len(doomed) > 0 || w.Done.CreateError != "" || spared(w, in) > 0 {
 		return Verdict{}, false
 	}
 	var missing []int64
@@ -129,7 +129,7 @@ func decideScale(w World, in Intents) Verdict {
 			next.Next++
 		}
 	case diff < 0:
-		withdrawn = withdraw(w, &next, -diff)
+		withdrawn = withdraw(w, &next, min(-diff, revocable(w, in)))
 		diff += withdrawn
 		victims := rank(standing, w.Now)
 		for _, m := range victims[:min(-diff, burst, len(victims))] {
@@ -137,7 +137,7 @@ func decideScale(w World, in Intents) Verdict {
 		}
 	}
 	set := w.Set.DeepCopy()
-	if grew(in, next) || settled(next) && !settled(in) || isStale(w, in) || withdrawn > 0 {
+	if grew(in, next) || settled(next) && !settled(in) || isStale(w, in) || withdrawn > 0 || spared(w, in) > 0 {
 		next.write(set)
 		return Verdict{Do: Save, Set: set}
 	}
@@ -148,29 +148,47 @@ func decideScale(w World, in Intents) Verdict {
 	return Verdict{Do: Rest, Set: set}
 }
 
-// withdraw takes back up to most creates that the API server refuses, and returns how many. Their ordinals are not used
-// again, so that one which takes effect late is a machine too many, and goes.
-func withdraw(w World, in *Intents, most int) (withdrawn int) {
-	if w.Done.CreateError == "" {
-		return 0
+// revocable is how many creates may be taken back: all that the API server refuses, and those in the place of machines that
+// were to go and have recovered.
+func revocable(w World, in Intents) (n int) {
+	if w.Done.CreateError != "" {
+		return len(in.Create)
 	}
-	in.Create = slices.DeleteFunc(in.Create, func(o int64) bool {
-		if withdrawn == most || w.Done.Created[o] {
-			return false
+	return spared(w, in)
+}
+
+// spared counts the machines that were to go because they had failed, and have recovered.
+func spared(w World, in Intents) (n int) {
+	for _, m := range w.Owned {
+		if in.spares(m) {
+			n++
 		}
-		withdrawn++
-		return true
-	})
+	}
+	return n
+}
+
+// withdraw takes back up to most creates, the last first, and returns how many. Their ordinals are not used again, so that one
+// which takes effect late is a machine too many, and goes.
+func withdraw(w World, in *Intents, most int) (withdrawn int) {
+	for i := len(in.Create) - 1; i >= 0 && withdrawn < most; i-- {
+		if !w.Done.Created[in.Create[i]] {
+			in.Create = slices.Delete(in.Create, i, i+1)
+			withdrawn++
+		}
+	}
 	return withdrawn
 }
 
-// settle strikes off what is seen done: machines that the cache shows, and machines that are ending or gone.
+// settle strikes off what is seen done: machines that the cache shows, and machines that are ending or gone; and machines
+// that were to go because they had failed, and have recovered.
 func settle(w World, in Intents) Intents {
 	out := in.clone()
 	seen := seenOrdinals(w.Owned)
 	out.Create = slices.DeleteFunc(out.Create, func(o int64) bool { return seen[o] || w.Done.Taken[o] })
 	out.Delete = slices.DeleteFunc(out.Delete, func(d Doomed) bool {
-		return !slices.ContainsFunc(w.Owned, func(m *v1alpha1.Machine) bool { return m.UID == d.UID && m.DeletionTimestamp == nil })
+		return !slices.ContainsFunc(w.Owned, func(m *v1alpha1.Machine) bool {
+			return m.UID == d.UID && m.DeletionTimestamp == nil && !d.spares(m)
+		})
 	})
 	return out
 }
@@ -187,7 +205,7 @@ func doom(w World, in *Intents, standing []*v1alpha1.Machine, condition func(Wor
 		if len(in.Delete) >= burst || !condition(w, m) {
 			return false
 		}
-		in.Delete = append(in.Delete, Doomed{Name: m.Name, UID: m.UID})
+		in.Delete = append(in.Delete, Doomed{Name: m.Name, UID: m.UID, Failed: true})
 		return true
 	})
 }

@@ -24,6 +24,14 @@ type Intents struct {
 type Doomed struct {
 	Name string    `json:"name"`
 	UID  types.UID `json:"uid"`
+	// Failed says that it is to go because it has failed. If it recovers before it is deleted it stays: then it has no permit
+	// to be replaced any more, and another may have one.
+	Failed bool `json:"failed,omitempty"`
+}
+
+// spares says that the machine, as it is now, does not have to go.
+func (d Doomed) spares(m *v1alpha1.Machine) bool {
+	return d.Failed && m.Status.CurrentStatus.Phase != v1alpha1.MachineFailed
 }
 
 // ReadIntents reads the intents of a set; a set without any has the zero value. Errors: an annotation that somebody else
@@ -63,4 +71,9 @@ func (in Intents) clone() Intents {
 
 func (in Intents) dooms(uid types.UID) bool {
 	return slices.ContainsFunc(in.Delete, func(d Doomed) bool { return d.UID == uid })
+}
+
+// spares says that the machine was to go and, as it is now, does not have to.
+func (in Intents) spares(m *v1alpha1.Machine) bool {
+	return m.DeletionTimestamp == nil && slices.ContainsFunc(in.Delete, func(d Doomed) bool { return d.UID == m.UID && d.spares(m) })
 }

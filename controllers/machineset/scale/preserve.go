@@ -5,28 +5,12 @@ import (
 	"slices"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
+	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/brake"
 )
 
-// preserveValue is what was last said about preserving the machine. What its Node says, as noted on the machine, goes
-// before what the machine says.
-func preserveValue(m *v1alpha1.Machine) string {
-	return cmp.Or(m.Annotations[v1alpha1.AnnotationLastAppliedNodePreserveValue], m.Annotations[v1alpha1.AnnotationPreserve])
-}
-
-// isToBeReplaced says that the machine has failed and nobody wants to keep it. While it is preserved it has a time, and
-// when that has come nothing else counts.
+// isToBeReplaced says that the machine has failed, that nobody wants to keep it, and that it has its permit.
 func isToBeReplaced(w World, m *v1alpha1.Machine) bool {
-	if m.Status.CurrentStatus.Phase != v1alpha1.MachineFailed {
-		return false
-	}
-	if expiry := m.Status.CurrentStatus.PreserveExpiryTime; expiry != nil {
-		return !expiry.After(w.Now)
-	}
-	switch preserveValue(m) {
-	case v1alpha1.PreserveNow, v1alpha1.PreserveWhenFailed, v1alpha1.PreserveAuto:
-		return false
-	}
-	return true
+	return m.Status.CurrentStatus.Phase == v1alpha1.MachineFailed && !brake.IsKept(m, w.Now) && brake.Permits(w.Permits, m)
 }
 
 // autoPreserve returns failed machines that the set wants to have preserved although nobody has asked for it, as they
@@ -77,7 +61,7 @@ func mayBeAutoPreserved(w World, m *v1alpha1.Machine) bool {
 	if m.Status.CurrentStatus.Phase != v1alpha1.MachineFailed || expiry != nil && !expiry.After(w.Now) {
 		return false
 	}
-	switch preserveValue(m) {
+	switch brake.PreserveValue(m) {
 	case v1alpha1.PreserveNow, v1alpha1.PreserveWhenFailed, v1alpha1.PreserveAuto, v1alpha1.PreserveFalse:
 		return false
 	}

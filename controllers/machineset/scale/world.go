@@ -6,6 +6,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
+	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/brake"
 )
 
 // World is all that a decision about one set rests on. Everything in it is read only.
@@ -18,6 +19,8 @@ type World struct {
 	Orphans []*v1alpha1.Machine
 	// MustLook says that the set is new or has changed its selector: orphans may match that are in other slots.
 	MustLook bool
+	// Permits stand on the set's root: the machines that may be replaced when they have failed.
+	Permits []brake.Permit
 	// Live is what the API server itself says; nil when it was not asked in this pass.
 	Live *Live
 	// Done is what this pass has done.

@@ -13,6 +13,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
+	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/brake"
 )
 
 var born = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
@@ -61,6 +62,9 @@ func (c *cluster) observe(current bool) World {
 	}}
 	for _, m := range c.history[c.shown] {
 		w.Owned = append(w.Owned, m)
+		if current || rapid.Bool().Draw(c.t, "permit") { // whoever gives them does so sooner or later
+			w.Permits = append(w.Permits, brake.Permit{UID: m.UID})
+		}
 	}
 	slices.SortFunc(w.Owned, func(a, b *v1alpha1.Machine) int { return a.CreationTimestamp.Compare(b.CreationTimestamp.Time) })
 	return w
@@ -191,7 +195,7 @@ func (c *cluster) delete(uid types.UID) {
 	}
 }
 
-// user deletes a machine, or lets one fail, or one that is ending be gone.
+// user deletes a machine, or lets one fail, or recover, or one that is ending be gone.
 func (c *cluster) disturb() {
 	uids := make([]types.UID, 0, len(c.machines()))
 	for uid := range c.machines() {
@@ -206,6 +210,12 @@ func (c *cluster) disturb() {
 	switch {
 	case m.DeletionTimestamp != nil:
 		c.change(func(all map[types.UID]*v1alpha1.Machine) { delete(all, uid) })
+	case m.Status.CurrentStatus.Phase == v1alpha1.MachineFailed:
+		c.change(func(all map[types.UID]*v1alpha1.Machine) {
+			recovered := m.DeepCopy()
+			recovered.Status.CurrentStatus.Phase = v1alpha1.MachineRunning
+			all[uid] = recovered
+		})
 	case rapid.Bool().Draw(c.t, "fails"):
 		c.change(func(all map[types.UID]*v1alpha1.Machine) {
 			failed := m.DeepCopy()
@@ -315,6 +325,81 @@ func TestMachinesOfASetThatLeavesOrphansStay(t *testing.T) {
 	set.Finalizers = append(set.Finalizers, metav1.FinalizerOrphanDependents)
 	if v := Decide(w); v.Do != Rest || slices.Contains(v.Set.Finalizers, v1alpha1.FinalizerName) || len(v.Set.Finalizers) != 1 {
 		t.Errorf("deleted without its machines: %s, want %s without our finalizer", v.Do, Rest)
+	}
+}
+
+// What has failed is replaced when it has its permit, and not before.
+func TestNothingIsReplacedWithoutAPermit(t *testing.T) {
+	for name, tc := range map[string]struct {
+		permits []brake.Permit
+		want    int
+	}{
+		"none":              {nil, 0},
+		"another's":         {[]brake.Permit{{Name: "m", UID: "other"}}, 0},
+		"its own":           {[]brake.Permit{{Name: "m", UID: "m-uid"}}, 1},
+		"its own, and kept": {[]brake.Permit{{Name: "kept", UID: "kept-uid"}}, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			set := &v1alpha1.MachineSet{ObjectMeta: metav1.ObjectMeta{
+				Name: "s", UID: "s-uid", Labels: map[string]string{v1alpha1.LabelSlot: "7"}, Finalizers: []string{v1alpha1.FinalizerName},
+			}}
+			set.Spec = v1alpha1.MachineSetSpec{Replicas: 2, Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"a": "b"}}, Template: v1alpha1.MachineTemplateSpec{
+				ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"a": "b"}},
+				Spec:       v1alpha1.MachineSpec{Class: v1alpha1.ClassSpec{Kind: "MachineClass", Name: "c"}},
+			}}
+			w := World{Now: born, Set: set, Permits: tc.permits, Live: &Live{Owned: map[types.UID]bool{"m-uid": true, "kept-uid": true}}}
+			for _, name := range []string{"m", "kept"} {
+				m := &v1alpha1.Machine{ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID(name + "-uid"), Labels: map[string]string{"a": "b"}}}
+				m.Status.CurrentStatus.Phase = v1alpha1.MachineFailed
+				w.Owned = append(w.Owned, m)
+			}
+			w.Owned[1].Annotations = map[string]string{v1alpha1.AnnotationPreserve: v1alpha1.PreserveWhenFailed}
+			in, err := ReadIntents(Decide(w).Set)
+			if err != nil || len(in.Delete) != tc.want || len(in.Create) != tc.want {
+				t.Errorf("intents %+v (%v), want %d to go and as many to come", in, err, tc.want)
+			}
+		})
+	}
+}
+
+// A machine that was to go because it had failed stays if it recovers before it is deleted, and nothing is made in its place.
+// One that was to go because it was not wanted any more goes.
+func TestWhatRecoversStays(t *testing.T) {
+	machine := func(phase v1alpha1.MachinePhase) *v1alpha1.Machine {
+		m := &v1alpha1.Machine{ObjectMeta: metav1.ObjectMeta{Name: "m", UID: "m-uid", Labels: map[string]string{"a": "b"}}}
+		m.Status.CurrentStatus.Phase = phase
+		return m
+	}
+	for name, tc := range map[string]struct {
+		phase  v1alpha1.MachinePhase
+		failed bool
+		want   Action
+	}{
+		"failed, and still has":     {v1alpha1.MachineFailed, true, Delete},
+		"failed, and has recovered": {v1alpha1.MachineRunning, true, Save},
+		"not wanted":                {v1alpha1.MachineRunning, false, Delete},
+	} {
+		t.Run(name, func(t *testing.T) {
+			set := &v1alpha1.MachineSet{ObjectMeta: metav1.ObjectMeta{
+				Name: "s", UID: "s-uid", Labels: map[string]string{v1alpha1.LabelSlot: "7"}, Finalizers: []string{v1alpha1.FinalizerName},
+			}}
+			set.Spec = v1alpha1.MachineSetSpec{Replicas: 1, Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"a": "b"}}, Template: v1alpha1.MachineTemplateSpec{
+				ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"a": "b"}},
+				Spec:       v1alpha1.MachineSpec{Class: v1alpha1.ClassSpec{Kind: "MachineClass", Name: "c"}},
+			}}
+			Intents{Next: 2, Create: []int64{1}, Delete: []Doomed{{Name: "m", UID: "m-uid", Failed: tc.failed}}}.write(set)
+			w := World{Now: born, Set: set, Owned: []*v1alpha1.Machine{machine(tc.phase)}, Done: Done{Created: map[int64]bool{}}}
+			v := Decide(w)
+			if v.Do != tc.want {
+				t.Fatalf("Do = %s, want %s", v.Do, tc.want)
+			}
+			if v.Do != Save {
+				return
+			}
+			if in, err := ReadIntents(v.Set); err != nil || in.Next != 2 || !settled(in) {
+				t.Errorf("intents %+v (%v), want none left", in, err)
+			}
+		})
 	}
 }
 

@@ -1,0 +1,76 @@
+package brake
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
+)
+
+// Permit allows that a machine is replaced. It stands on the machine's root until the machine is deleted, or healthy again.
+type Permit struct {
+	Name string    `json:"name"`
+	UID  types.UID `json:"uid"`
+	// Since is when the machine entered the phase in which it got the permit. A permit that a cache still shows after the
+	// machine has recovered is none for the next time.
+	Since metav1.Time `json:"since"`
+}
+
+// permitFor is the permit of a machine as it is now.
+func permitFor(m *v1alpha1.Machine) Permit {
+	return Permit{Name: m.Name, UID: m.UID, Since: m.Status.CurrentStatus.LastUpdateTime}
+}
+
+// ReadPermits reads the permits that stand on a root. Errors: an annotation that somebody else has written.
+func ReadPermits(root metav1.Object) ([]Permit, error) {
+	text, ok := root.GetAnnotations()[v1alpha1.AnnotationReplacing]
+	if !ok {
+		return nil, nil
+	}
+	var permits []Permit
+	if err := json.Unmarshal([]byte(text), &permits); err != nil {
+		return nil, fmt.Errorf("annotation %s: expected JSON like [{\"name\":\"m\",\"uid\":\"u\",\"since\":\"2026-01-02T03:04:05Z\"}], got %q: %w; remove the annotation to have it written anew",
+			v1alpha1.AnnotationReplacing, text, err)
+	}
+	return permits, nil
+}
+
+// WritePermits puts permits on a root.
+func WritePermits(root metav1.Object, permits []Permit) {
+	annotations := root.GetAnnotations()
+	if len(permits) == 0 {
+		delete(annotations, v1alpha1.AnnotationReplacing)
+		root.SetAnnotations(annotations)
+		return
+	}
+	text, err := json.Marshal(permits)
+	if err != nil { // strings and times of this century always encode
+		return
+	}
+	if annotations == nil {
+		annotations = map[string]string{}
+	}
+	annotations[v1alpha1.AnnotationReplacing] = string(text)
+	root.SetAnnotations(annotations)
+}
+
+// Permits says that one of the permits allows the machine to be replaced, as it is now.
+func Permits(permits []Permit, m *v1alpha1.Machine) bool {
+	return slices.ContainsFunc(permits, func(p Permit) bool { return p.UID == m.UID && p.holds(m) })
+}
+
+// holds says that the permit is good for the machine, which has the permit's UID, as it is now: in the phase in which it got
+// it, or failed, which is what the permit is for.
+func (p Permit) holds(m *v1alpha1.Machine) bool {
+	switch m.Status.CurrentStatus.Phase { //nolint:exhaustive // in all others it is not to be replaced
+	case v1alpha1.MachineUnknown:
+		return p.Since.Unix() == m.Status.CurrentStatus.LastUpdateTime.Unix() && !keepsItsHealth(m)
+	case v1alpha1.MachineFailed:
+		return true
+	}
+	return false
+}

@@ -1,0 +1,208 @@
+package brake
+
+import (
+	"fmt"
+	"maps"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"pgregory.net/rapid"
+)
+
+var (
+	zone1 = Scope{Zone: "z1"}
+	zone2 = Scope{Target: "t", Zone: "a/b"}
+)
+
+func TestWhatIsToldIsHeard(t *testing.T) {
+	own := Own{0: {}, 3: {zone1: {Ready: 5, NotReady: 1}, zone2: {NotReady: 2}}, 7: {{}: {Ready: 1}}}
+	text := Tell("r", own, Told{}, "")
+	want := `{"counts":{"/":{"7":[1,0]},"/z1":{"3":[5,1]},"t/a/b":{"3":[0,2]}},"empty":[0]}`
+	if text != want {
+		t.Errorf("told %s, want %s", text, want)
+	}
+	got, ok := read(text)
+	if diff := cmp.Diff(own, got); diff != "" || !ok {
+		t.Errorf("heard (-want +got), %v:\n%s", ok, diff)
+	}
+	for _, nonsense := range []string{"", "3:1", "[]", `{"counts":{"/z1":{"x":[1,2]}}}`} {
+		if _, ok := read(nonsense); ok {
+			t.Errorf("%q was heard", nonsense)
+		}
+	}
+}
+
+// A slot counts by the word of its holder; before that has counted it, by the worst word; and not at all when there is none.
+func TestWhoseWordCounts(t *testing.T) {
+	word := func(ready, notReady int) string {
+		return fmt.Sprintf(`{"counts":{"/z1":{"0":[%d,%d]}}}`, ready, notReady)
+	}
+	for _, tc := range []struct {
+		name     string
+		holder   string
+		texts    map[string]string
+		own      Own
+		want     Count
+		complete bool
+	}{
+		{name: "nobody has counted", holder: "a", texts: map[string]string{"a": `{"empty":[1]}`}},
+		{name: "the holder has", holder: "a", texts: map[string]string{"a": word(4, 1), "b": word(0, 9)}, want: Count{4, 1}, complete: true},
+		{name: "the holder has found none", holder: "a", texts: map[string]string{"a": `{"empty":[0]}`, "b": word(0, 9)}, complete: true},
+		{name: "the holder has not yet", holder: "a", texts: map[string]string{"a": "{}", "b": word(4, 1), "c": word(1, 2)}, want: Count{1, 2}, complete: true},
+		{name: "nobody holds it", texts: map[string]string{"b": word(4, 1), "c": word(3, 1)}, want: Count{3, 1}, complete: true},
+		{name: "we hold it", holder: "a", texts: map[string]string{"a": word(4, 1)}, own: Own{0: {zone1: {Ready: 5}}}, want: Count{5, 0}, complete: true},
+		{name: "nonsense was told", holder: "a", texts: map[string]string{"a": "nonsense"}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			total, complete := Sum(tc.own, Hear(tc.texts, []string{tc.holder}))
+			if total[zone1] != tc.want || total[Scope{}] != tc.want || complete != tc.complete {
+				t.Errorf("%+v and complete %v, want %+v and %v", total, complete, tc.want, tc.complete)
+			}
+		})
+	}
+	if _, complete := Sum(nil, Told{}); complete {
+		t.Error("complete although nobody has said which slots there are")
+	}
+}
+
+// What a replica has counted does not get lost when it loses the slot or ends, until its next holder has counted.
+func TestTheLastWordStands(t *testing.T) {
+	first := Tell("a", Own{0: {zone1: {NotReady: 5}}, 1: {}}, Hear(nil, []string{"a", "a"}), "")
+	anew := Hear(map[string]string{"a": first}, []string{"", "a"})
+	if got := Tell("a", Own{1: {}}, anew, ""); got != first {
+		t.Errorf("a new session tells %s, want %s", got, first)
+	}
+	if got := Tell("a", Own{1: {}}, Hear(map[string]string{"b": "{}"}, []string{"b", "a"}), first); got != first {
+		t.Errorf("before the next holder has counted it tells %s, want %s", got, first)
+	}
+	after := Hear(map[string]string{"b": `{"empty":[0]}`}, []string{"b", "a"})
+	if got := Tell("a", Own{1: {}}, after, first); got != `{"empty":[1]}` {
+		t.Errorf("after the next holder has counted it tells %s", got)
+	}
+}
+
+// A Lease must not become too large to be renewed. What is left out makes others see more trouble than there is.
+func TestTooMuchToTell(t *testing.T) {
+	fill := func(n int, count Count) Own {
+		own := Own{}
+		for slot := range n {
+			own[slot] = Counts{Scope{Target: strings.Repeat("t", 40), Zone: fmt.Sprint("z", slot)}: count}
+		}
+		return own
+	}
+	if _, complete := Sum(nil, Hear(map[string]string{"r": write(fill(50, Count{Ready: 1}))}, make([]string, 50))); !complete {
+		t.Error("50 slots are too many")
+	}
+	for name, tc := range map[string]struct {
+		own      Own
+		complete bool
+	}{
+		"all is well":     {fill(1000, Count{Ready: 1}), true},
+		"nothing is well": {fill(1000, Count{Ready: 1, NotReady: 1}), false},
+	} {
+		text := write(tc.own)
+		total, complete := Sum(nil, Hear(map[string]string{"r": text}, make([]string, 1000)))
+		if len(text) > maxText || complete != tc.complete || len(total) > 0 {
+			t.Errorf("%s: %d characters, complete %v, %d scopes", name, len(text), complete, len(total))
+		}
+	}
+}
+
+// fleet is a few replicas that move slots and tell of them, while the machines stay as they are.
+type fleet struct {
+	*rapid.T
+	truth   Own
+	holders []string
+	open    map[int]bool      // counted by its holder's session
+	texts   map[string]string // as they stand on the Leases
+	said    map[string]string // of a session
+}
+
+func (f *fleet) own(replica string) Own {
+	own := Own{}
+	for slot, holder := range f.holders {
+		if holder == replica && f.open[slot] {
+			own[slot] = f.truth[slot]
+		}
+	}
+	return own
+}
+
+// While no machine changes, everybody's sum is right or known to be incomplete, whoever holds what, and once something was
+// said of every slot it is complete for good.
+func TestSumsAreRight(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		f := &fleet{T: t, truth: Own{}, open: map[int]bool{}, texts: map[string]string{}, said: map[string]string{}}
+		slots, replicas := rapid.IntRange(1, 5).Draw(t, "slots"), []string{"a", "b", "c"}
+		want := map[Scope]Count{}
+		for slot := range slots {
+			counts := Counts{}
+			for _, scope := range []Scope{zone1, zone2, {}} {
+				n := Count{Ready: rapid.IntRange(0, 3).Draw(t, "ready"), NotReady: rapid.IntRange(0, 3).Draw(t, "not ready")}
+				if n == (Count{}) {
+					continue
+				}
+				counts[scope] = n
+				want[scope.cluster()] = want[scope.cluster()].Add(n)
+				if scope.Zone != "" {
+					want[scope] = want[scope].Add(n)
+				}
+			}
+			f.truth[slot] = counts
+			f.holders = append(f.holders, "")
+		}
+		was := false
+		for range rapid.IntRange(1, 60).Draw(t, "steps") {
+			f.step(slots, rapid.SampledFrom(replicas).Draw(t, "replica"))
+			for _, replica := range replicas {
+				total, complete := Sum(f.own(replica), Hear(f.texts, f.holders))
+				if diff := cmp.Diff(want, total); complete && diff != "" {
+					t.Fatalf("%s sums up (-want +got):\n%s\ntexts %v, holders %v", replica, diff, f.texts, f.holders)
+				}
+			}
+			_, complete := Sum(nil, Hear(f.texts, f.holders))
+			if was && !complete {
+				t.Fatalf("a word was lost: texts %v, holders %v", f.texts, f.holders)
+			}
+			was = complete
+		}
+	})
+}
+
+func (f *fleet) step(slots int, replica string) {
+	slot := rapid.IntRange(0, slots-1).Draw(f.T, "slot")
+	switch rapid.IntRange(0, 5).Draw(f.T, "event") {
+	case 0: // another holder, or none; the old one is gone at once
+		f.holders[slot] = rapid.SampledFrom([]string{"", "a", "b", "c"}).Draw(f.T, "holder")
+		delete(f.open, slot)
+	case 1, 2:
+		if f.holders[slot] != "" {
+			f.open[slot] = true
+		}
+	case 3: // a new session of the replica
+		delete(f.said, replica)
+		for s, holder := range f.holders {
+			if holder == replica {
+				delete(f.open, s)
+			}
+		}
+	default:
+		f.said[replica] = Tell(replica, f.own(replica), Hear(maps.Clone(f.texts), f.holders), f.said[replica])
+		f.texts[replica] = f.said[replica]
+	}
+}
+
+func FuzzHear(f *testing.F) {
+	for _, seed := range []string{"", "{}", `{"counts":{"/z1":{"3":[5,1]}},"empty":[0]}`, `{"empty":[-1]}`, `{"counts":{"z":{"-3":[-5,1]}}}`, "[]", "null"} {
+		f.Add(seed)
+	}
+	f.Fuzz(func(t *testing.T, text string) {
+		total, _ := Sum(nil, Hear(map[string]string{"r": text}, []string{"r", ""}))
+		for scope, n := range total {
+			if n.Ready < 0 || n.NotReady < 0 {
+				t.Errorf("%q: %+v in %s", text, n, scope)
+			}
+		}
+	})
+}

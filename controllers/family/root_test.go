@@ -1,0 +1,91 @@
+package family
+
+import (
+	"slices"
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
+	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/brake"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/objects"
+)
+
+func deployment(uid types.UID) *v1alpha1.MachineDeployment {
+	return &v1alpha1.MachineDeployment{ObjectMeta: metav1.ObjectMeta{Name: "d", Namespace: "n", UID: uid, ResourceVersion: "1"}}
+}
+
+// Owners lead from a machine to its root, whatever labels say.
+func TestRootOf(t *testing.T) {
+	kind := v1alpha1.SchemeGroupVersion.WithKind("MachineDeployment")
+	for name, tc := range map[string]struct {
+		owner *v1alpha1.MachineDeployment // of the set
+		shown []string
+		lone  bool
+		want  types.UID
+	}{
+		"a deployment":                        {owner: deployment("d-uid"), shown: []string{"set", "deployment"}, want: "d-uid"},
+		"a deployment that is not shown":      {owner: deployment("d-uid"), shown: []string{"set"}},
+		"another deployment of the same name": {owner: deployment("old-uid"), shown: []string{"set", "deployment"}},
+		"a set that is not shown":             {owner: deployment("d-uid"), shown: []string{"deployment"}},
+		"a set without a controller":          {shown: []string{"set"}, want: "one"},
+		"a machine without a controller":      {lone: true, shown: []string{"set"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			view, one := objects.NewView(), set("one")
+			if tc.owner != nil {
+				Adopt(one, tc.owner, kind)
+			}
+			m := machine("m", one)
+			if tc.lone {
+				m = machine("m", nil)
+			}
+			if slices.Contains(tc.shown, "set") {
+				view.Sets.Apply(one, false)
+			}
+			if slices.Contains(tc.shown, "deployment") {
+				view.Deployments.Apply(deployment("d-uid"), false)
+			}
+			root, ok := RootOf(view, m)
+			if ok != (tc.want != "") || ok && root.GetUID() != tc.want {
+				t.Errorf("root %v (%v), want %q", root, ok, tc.want)
+			}
+		})
+	}
+}
+
+func TestOnPermit(t *testing.T) {
+	view := objects.NewView()
+	var told []string
+	OnPermit(view, func(machine types.NamespacedName) { told = append(told, machine.Name) })
+	show := func(version string, permits ...string) []string {
+		told = nil
+		d := deployment("d-uid")
+		d.ResourceVersion = version
+		var all []brake.Permit
+		for _, name := range permits {
+			all = append(all, brake.Permit{Name: name})
+		}
+		brake.WritePermits(d, all)
+		view.Deployments.Apply(d, false)
+		return told
+	}
+	if got := show("1", "a"); !slices.Equal(got, []string{"a"}) {
+		t.Errorf("a has one: told of %v", got)
+	}
+	if got := show("2", "a"); len(got) > 0 {
+		t.Errorf("nothing has changed: told of %v", got)
+	}
+	if got := show("3", "b"); !slices.Equal(got, []string{"a", "b"}) {
+		t.Errorf("a has none any more, and b has one: told of %v", got)
+	}
+	if got := show("4"); !slices.Equal(got, []string{"b"}) {
+		t.Errorf("b has none any more: told of %v", got)
+	}
+	told = nil
+	view.Deployments.Remove(types.NamespacedName{Namespace: "n", Name: "d"}, "")
+	if len(told) > 0 {
+		t.Errorf("the root is gone: told of %v", told)
+	}
+}

@@ -1,0 +1,79 @@
+package lifecycle
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
+	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/brake"
+)
+
+// PermitFact is whether a machine may be given up for its health, which leads to its replacement.
+type PermitFact int
+
+// The facts. PermitAwaited is the zero value: whoever would replace the machine has not said that it may be.
+const (
+	PermitAwaited PermitFact = iota
+	PermitGiven
+	// PermitUnneeded means that nobody controls the machine, and so nobody replaces it.
+	PermitUnneeded
+)
+
+// untold is how long a machine may wait for its permit before it says so: mostly it comes at once.
+const untold = 10 * time.Second
+
+// isToBeGivenUp says that the machine's Node has been unhealthy for too long, and that nothing keeps the machine from being
+// given up. A permit is a decision that was taken, and is not taken again.
+func isToBeGivenUp(w World) bool {
+	deadline, may := brake.HealthDeadline(w.Machine, w.Limits.HealthTimeout)
+	return may && (w.Permit == PermitGiven || w.Permit == PermitUnneeded && !w.Now.Before(deadline))
+}
+
+// isGivenUp says that the machine has failed and is being replaced. Whatever becomes of its Node, it does not come back: its
+// set may be about to delete it, and if it counted as healthy until then another one could be replaced at the same time.
+func isGivenUp(w World) bool {
+	return w.Machine.Status.CurrentStatus.Phase == v1alpha1.MachineFailed && w.Permit == PermitGiven
+}
+
+// stayUnhealthy rests until the Node recovers or the health timeout is over. Before a machine is given up its Node is read
+// live: a cache that is late, or the way to an API server that is blocked, must not end a machine that is healthy.
+func stayUnhealthy(w World, m *v1alpha1.Machine) Verdict {
+	deadline, may := brake.HealthDeadline(w.Machine, w.Limits.HealthTimeout)
+	switch {
+	case isToBeGivenUp(w) && w.Node.State == NodePresent && !w.Node.Live:
+		return do(FindNode)
+	case isToBeGivenUp(w):
+		return failHealth(w, m)
+	case !may:
+		return Verdict{Do: Rest, Machine: m}
+	case w.Permit == PermitUnneeded:
+		return Verdict{Do: Rest, Machine: m, Wake: until(w, deadline)}
+	case w.Now.Before(deadline.Add(untold)):
+		return Verdict{Do: Rest, Machine: m, Wake: until(w, deadline.Add(untold))}
+	}
+	setOperation(w, m, v1alpha1.LastOperation{
+		Type: v1alpha1.MachineOperationHealthCheck, State: v1alpha1.MachineStateProcessing,
+		Description: fmt.Sprintf("%s, and for longer than the health timeout. The machine waits to be replaced until others of its MachineDeployment are, or while too many around it are not Ready",
+			ailment(w, m)),
+	})
+	return Verdict{Do: Rest, Machine: m}
+}
+
+// ailment says what is wrong with the Node.
+func ailment(w World, m *v1alpha1.Machine) string {
+	if w.Node.State != NodePresent {
+		return fmt.Sprintf("Node %q is missing", NodeName(m))
+	}
+	reason, _ := health(w)
+	return fmt.Sprintf("Node %q is not healthy: %s", w.Node.Node.Name, reason)
+}
+
+// failHealth gives the machine up.
+func failHealth(w World, m *v1alpha1.Machine) Verdict {
+	message := ailment(w, m) + ", and for longer than the health timeout; the machine is given up"
+	setPhase(w, m, v1alpha1.MachineFailed, false)
+	setOperation(w, m, v1alpha1.LastOperation{
+		Type: v1alpha1.MachineOperationHealthCheck, State: v1alpha1.MachineStateFailed, Description: message,
+	})
+	return Verdict{Do: Rest, Machine: m, Event: &Event{Reason: v1alpha1.EventHealthTimedOut, Message: message}}
+}

@@ -1,0 +1,192 @@
+package replacement
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"k8s.io/klog/v2"
+
+	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
+	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/brake"
+)
+
+// spacing is the least time between two counts. Machines change one after the other, and one count tells of many.
+const spacing = time.Second
+
+// Halts counts the machines of this process, tells and hears what others have counted, and knows where replacement is
+// halted. It is safe for concurrent use.
+type Halts struct {
+	cfg     Config
+	tree    *tree
+	changed func()
+	dirty   chan struct{}
+
+	mu       sync.Mutex
+	texts    map[string]string
+	holders  []string
+	said     string
+	state    brake.Halts
+	standing brake.Standing
+}
+
+func newHalts(cfg Config, t *tree) *Halts {
+	return &Halts{cfg: cfg, tree: t, dirty: make(chan struct{}, 1)}
+}
+
+// Tell returns what there is to tell the other replicas; ok is false before anything was counted. It returns at once, and
+// has everything counted anew, so that nothing is missed for long.
+func (h *Halts) Tell() (text string, ok bool) {
+	h.recount()
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.said, h.said != ""
+}
+
+// Hear takes in what the replicas tell, by their names, this one among them, and which of them holds each slot; "" is
+// nobody. It returns at once.
+func (h *Halts) Hear(texts map[string]string, holders []string) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if maps.Equal(texts, h.texts) && slices.Equal(holders, h.holders) {
+		return
+	}
+	h.texts, h.holders = texts, holders
+	h.recount()
+}
+
+// Standing returns where replacement is halted.
+func (h *Halts) Standing() brake.Standing {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.standing
+}
+
+// remember takes in that a root's status says, for a reason, that its replacement is halted; "" says that it is not.
+func (h *Halts) remember(reason string, machines []brake.Member) {
+	if reason == "" {
+		return
+	}
+	h.mu.Lock()
+	news := false
+	for _, member := range machines {
+		scope := member.Scope
+		switch {
+		case reason == v1alpha1.ReasonTargetNotReady:
+			scope.Zone = ""
+		case scope.Zone == "":
+			continue
+		}
+		news = h.state.Remember(scope) || news
+	}
+	h.standing = h.state.Standing()
+	h.mu.Unlock()
+	if news {
+		h.recount()
+		h.changed()
+	}
+}
+
+// recount has everything counted soon.
+func (h *Halts) recount() {
+	select {
+	case h.dirty <- struct{}{}:
+	default:
+	}
+}
+
+// run counts whenever something has changed, or has lasted long enough, until ctx ends.
+func (h *Halts) run(ctx context.Context) {
+	for {
+		again := h.count(ctx)
+		pause := h.cfg.Clock.NewTimer(spacing)
+		select {
+		case <-ctx.Done():
+			pause.Stop()
+			return
+		case <-pause.C():
+		}
+		if !h.wait(ctx, again) {
+			return
+		}
+	}
+}
+
+// wait waits until something has changed, or again has come; false means that ctx has ended.
+func (h *Halts) wait(ctx context.Context, again time.Time) bool {
+	var due <-chan time.Time
+	if !again.IsZero() {
+		timer := h.cfg.Clock.NewTimer(max(again.Sub(h.cfg.Clock.Now()), 0))
+		defer timer.Stop()
+		due = timer.C()
+	}
+	select {
+	case <-ctx.Done():
+		return false
+	case <-h.dirty:
+	case <-due:
+	}
+	return true
+}
+
+// count counts our own machines, adds what others have told, and notes what follows. It returns when to do so again if
+// nothing changes.
+func (h *Halts) count(ctx context.Context) (again time.Time) {
+	h.mu.Lock()
+	texts, holders := h.texts, h.holders
+	h.mu.Unlock()
+	if holders == nil {
+		return time.Time{} // nobody has said which slots there are
+	}
+	told, own := brake.Hear(texts, holders), h.own(len(holders))
+	total, complete := brake.Sum(own, told)
+	h.mu.Lock()
+	changed, again := h.state.Step(h.cfg.Clock.Now(), h.cfg.Limits.Thresholds, total, complete)
+	before := h.standing
+	h.standing, h.said = h.state.Standing(), brake.Tell(h.cfg.Replica, own, told, h.said)
+	after := h.standing
+	h.mu.Unlock()
+	if changed {
+		log(ctx, before, after)
+		h.changed()
+	}
+	return again
+}
+
+// own counts the machines of the slots that we hold and whose objects are all here.
+func (h *Halts) own(slots int) brake.Own {
+	own := brake.Own{}
+	for slot := range slots {
+		if h.cfg.Holds(slot) {
+			own[slot] = brake.Counts{}
+		}
+	}
+	for _, m := range h.tree.view.Machines.All() {
+		slot, labelled := h.cfg.SlotOf(m.Labels)
+		counts, ours := own[slot]
+		if !labelled || !ours {
+			continue
+		}
+		if n := brake.Of(m); n != (brake.Count{}) {
+			scope := h.tree.scopeOf(m)
+			counts[scope] = counts[scope].Add(n)
+		}
+	}
+	return own
+}
+
+// log says what has changed, for those who look for the reason of what happened.
+func log(ctx context.Context, before, after brake.Standing) {
+	for scope, n := range after.Halted {
+		if _, was := before.Halted[scope]; !was {
+			klog.FromContext(ctx).Info("Replacement is halted", "where", scope.String(), "ready", n.Ready, "notReady", n.NotReady)
+		}
+	}
+	for scope, n := range before.Halted {
+		if _, is := after.Halted[scope]; !is {
+			klog.FromContext(ctx).Info("Replacement goes on", "where", scope.String(), "ready", n.Ready, "notReady", n.NotReady)
+		}
+	}
+}

@@ -1,0 +1,78 @@
+package replacement
+
+import (
+	"errors"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
+	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/brake"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/objects"
+	"github.com/machine-controller-fleet/machine-controller-fleet/target"
+)
+
+// Indexes by the UID of the controller.
+const (
+	indexSets     = "replacement-sets"
+	indexMachines = "replacement-machines"
+)
+
+// tree finds what is below a root, and where it is.
+type tree struct {
+	view    *objects.View
+	targets target.Resolver
+}
+
+func newTree(cfg Config) (*tree, error) {
+	err := errors.Join(
+		cfg.View.Sets.AddIndex(indexSets, func(s *v1alpha1.MachineSet) []string { return controllerOf(s) }),
+		cfg.View.Machines.AddIndex(indexMachines, func(m *v1alpha1.Machine) []string { return controllerOf(m) }),
+	)
+	if err != nil {
+		return nil, fmt.Errorf("replacement: %w", err)
+	}
+	return &tree{view: cfg.View, targets: cfg.Targets}, nil
+}
+
+func controllerOf(obj metav1.Object) []string {
+	if owner := metav1.GetControllerOfNoCopy(obj); owner != nil {
+		return []string{string(owner.UID)}
+	}
+	return nil
+}
+
+// setsOf returns the sets of a deployment.
+func (t *tree) setsOf(d types.UID) []*v1alpha1.MachineSet {
+	return t.view.Sets.By(indexSets, string(d))
+}
+
+// members returns the machines of sets, and where each is.
+func (t *tree) members(sets []*v1alpha1.MachineSet) (members []brake.Member) {
+	for _, set := range sets {
+		for _, m := range t.view.Machines.By(indexMachines, string(set.UID)) {
+			members = append(members, brake.Member{Machine: m, Scope: t.scopeOf(m)})
+		}
+	}
+	return members
+}
+
+// scopeOf says where a machine is: in the zone that its Node is labelled with, else in that of its class.
+func (t *tree) scopeOf(m *v1alpha1.Machine) brake.Scope {
+	scope := brake.Scope{}
+	if cluster, err := t.targets.For(m.Namespace); err == nil && cluster != nil {
+		scope.Target = cluster.Name
+		if node, known := cluster.Nodes.Get(types.NamespacedName{Name: m.Labels[v1alpha1.LabelNode]}); known {
+			scope.Zone = node.Labels[corev1.LabelTopologyZone]
+		}
+	}
+	if scope.Zone == "" {
+		class, known := t.view.Classes.Get(types.NamespacedName{Namespace: m.Namespace, Name: m.Spec.Class.Name})
+		if known && class.NodeTemplate != nil {
+			scope.Zone = class.NodeTemplate.Zone
+		}
+	}
+	return scope
+}
