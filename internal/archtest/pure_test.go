@@ -16,6 +16,7 @@ import (
 var pure = []string{
 	"apis/machine/v1alpha1/validation",
 	"controllers/brake",
+	"controllers/machine/drain",
 	"controllers/machine/lifecycle",
 	"controllers/machine/nodesync",
 	"controllers/machine/preserve",

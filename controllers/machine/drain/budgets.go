@@ -1,0 +1,60 @@
+package drain
+
+import (
+	"cmp"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+)
+
+// guards returns the budgets that the eviction of a pod is measured by, by name. As at the API server, a pod that does
+// not run is guarded by none.
+func guards(f Facts, pod *corev1.Pod) []*policyv1.PodDisruptionBudget {
+	if pod.Status.Phase == corev1.PodPending || hasEnded(pod) || pod.DeletionTimestamp != nil {
+		return nil
+	}
+	var found []*policyv1.PodDisruptionBudget
+	for _, b := range f.Budgets {
+		selector, err := metav1.LabelSelectorAsSelector(b.Spec.Selector)
+		if err == nil && b.Namespace == pod.Namespace && selector.Matches(labels.Set(pod.Labels)) {
+			found = append(found, b)
+		}
+	}
+	slices.SortFunc(found, func(a, b *policyv1.PodDisruptionBudget) int { return cmp.Compare(a.Name, b.Name) })
+	return found
+}
+
+// isFree says that a pod may go without a disruption of the budget: it is not ready, and the budget does not mind.
+func isFree(pod *corev1.Pod, b *policyv1.PodDisruptionBudget) bool {
+	if isReady(pod) {
+		return false
+	}
+	always := b.Spec.UnhealthyPodEvictionPolicy != nil && *b.Spec.UnhealthyPodEvictionPolicy == policyv1.AlwaysAllow
+	return always || b.Status.CurrentHealthy >= b.Status.DesiredHealthy && b.Status.DesiredHealthy > 0
+}
+
+// allows says that a budget has a disruption left.
+func allows(b *policyv1.PodDisruptionBudget) bool {
+	return b.Status.ObservedGeneration >= b.Generation && b.Status.DisruptionsAllowed > 0
+}
+
+// holding returns those of a pod's budgets that do not let it go now.
+func holding(pod *corev1.Pod, guards []*policyv1.PodDisruptionBudget) []*policyv1.PodDisruptionBudget {
+	var held []*policyv1.PodDisruptionBudget
+	for _, b := range guards {
+		if !isFree(pod, b) && !allows(b) {
+			held = append(held, b)
+		}
+	}
+	return held
+}
+
+// isMisconfigured says that a budget holds its pods although all of them are healthy, so that waiting does not help.
+func isMisconfigured(b *policyv1.PodDisruptionBudget) bool {
+	s := b.Status
+	return s.ObservedGeneration == b.Generation && s.ExpectedPods > 0 && s.CurrentHealthy >= s.ExpectedPods &&
+		len(s.DisruptedPods) == 0 && s.DisruptionsAllowed == 0
+}

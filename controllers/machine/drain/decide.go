@@ -1,0 +1,114 @@
+package drain
+
+import (
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// batch is how many pods are removed before the pass looks again whether something else is more urgent.
+const batch = 20
+
+// Decide says what to do next. It is total: all facts have a verdict.
+func Decide(f Facts) Verdict {
+	force, next := forced(f)
+	v := decide(f, force, next)
+	if v.Memory.Attempts == nil {
+		v.Memory.Attempts = f.Memory.Attempts
+	}
+	if v.Memory.Volumes == nil {
+		v.Memory.Volumes = f.Memory.Volumes
+	}
+	if force != nil {
+		v.Cause = force.cause
+	}
+	v.Progress.Node, v.Progress.Deadline, v.Progress.Cause = f.Node.Name, f.Order.deadline(), v.Cause
+	return v
+}
+
+func decide(f Facts, force *force, next time.Time) Verdict {
+	left := leaving(f.Pods)
+	switch {
+	case f.Sight == Unseen:
+		return do(List)
+	case !f.Node.Spec.Unschedulable:
+		v := do(Cordon)
+		v.Release = len(left) == 0 && len(f.Node.Status.VolumesAttached) == 0 && f.Node.DeletionTimestamp == nil
+		return v
+	case len(left) == 0 && !f.Live:
+		return do(List)
+	case force != nil:
+		return finish(f, *force, left)
+	case len(left) == 0 && len(f.Node.Status.VolumesAttached) == 0 && f.Sight < Watched:
+		return Verdict{Do: Rest, State: Drained} // nothing was there, and nobody need watch for it
+	case f.Sight == Listed:
+		return do(Watch)
+	case f.Sight == Awaited:
+		return f.wait(Progress{Left: len(left)}, next)
+	}
+	return empty(f, left, next)
+}
+
+// wait rests until something happens, at the latest until next.
+func (f Facts) wait(p Progress, next time.Time) Verdict {
+	return Verdict{Do: Rest, State: Draining, Progress: p, Wake: f.until(next)}
+}
+
+// until is the time left to t, and at least a moment, so that a deadline is never slept over; 0 for none.
+func (f Facts) until(t time.Time) time.Duration {
+	if t.IsZero() {
+		return 0
+	}
+	return max(t.Sub(f.Now), time.Millisecond)
+}
+
+// empty removes the pods that may be removed now, and ends when all have left and their volumes, too.
+func empty(f Facts, left []*corev1.Pod, next time.Time) Verdict {
+	r := newRemoval(f)
+	for _, pod := range left {
+		r.consider(pod)
+	}
+	r.verdict.Memory = Memory{Attempts: f.remembered(), Volumes: r.traffic.memory}
+	switch {
+	case r.verdict.Do == Remove:
+		return r.verdict
+	case len(left) == 0 && len(r.traffic.detaching) == 0 && len(r.traffic.stuck) > 0:
+		v := detach(f, force{CauseVolumes, latest(r.traffic.stuck)}, r.traffic)
+		v.Moving, v.Memory, v.Cause = r.verdict.Moving, r.verdict.Memory, CauseVolumes
+		return v
+	case len(left) == 0 && len(r.traffic.detaching) == 0:
+		r.verdict.State = Drained
+		return r.verdict
+	}
+	r.progress.Left = len(left)
+	r.progress.Detaching = len(r.traffic.detaching)
+	r.verdict.Progress = r.progress
+	r.verdict.Wake = f.until(earliest(earliest(next, r.next), r.traffic.next))
+	return r.verdict
+}
+
+func latest(times map[string]time.Time) (last time.Time) {
+	for _, t := range times {
+		if t.After(last) {
+			last = t
+		}
+	}
+	return last
+}
+
+// remembered are the attempts at what is still there.
+func (f Facts) remembered() map[types.UID]Attempt {
+	kept := map[types.UID]Attempt{}
+	for _, pod := range f.Pods {
+		if a, ok := f.Memory.Attempts[pod.UID]; ok {
+			kept[pod.UID] = a
+		}
+	}
+	for _, a := range f.Volumes.Attachments {
+		if tried, ok := f.Memory.Attempts[a.UID]; ok {
+			kept[a.UID] = tried
+		}
+	}
+	return kept
+}

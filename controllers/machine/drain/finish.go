@@ -1,0 +1,110 @@
+package drain
+
+import (
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+)
+
+// finish ends a drain by force: pods are deleted without grace, and nobody waits for them.
+func finish(f Facts, by force, left []*corev1.Pod) Verdict {
+	v := Verdict{Do: Rest, State: Draining}
+	over := by.since.Add(forceTime)
+	next, refused := over, 0
+	for _, pod := range left {
+		switch a := f.Memory.Attempts[pod.UID]; {
+		case wasForced(pod), a.Forced && a.Accepted:
+		case a.Forced && !f.Now.Before(over): // the server does not want to, and that was tried for long enough
+		case pod.CreationTimestamp.After(by.since) && !f.Now.Before(over): // something makes them faster than they go
+		case a.Forced && f.Now.Before(a.NotBefore):
+			next, refused = earliest(next, a.NotBefore), refused+1
+			v.Progress.hold(pod, nil, a.Why)
+		case len(v.Pods) < batch:
+			v.Do, v.Pods = Remove, append(v.Pods, Removal{Pod: pod, How: Delete})
+		}
+	}
+	switch {
+	case v.Do == Remove:
+		v.Progress.Left = len(left)
+		return v
+	case refused > 0:
+		v.Progress.Left = refused
+		return f.wait(v.Progress, next)
+	}
+	return detach(f, by, follow(f, func(*corev1.Pod) bool { return true }))
+}
+
+// detach deletes attachments, so that the volumes are free before the VM is gone, and waits for them for a while.
+func detach(f Facts, by force, t traffic) Verdict {
+	over := by.since.Add(forceTime + f.Settings.DetachTimeout)
+	switch {
+	case f.Sight == Watched:
+	case len(f.Node.Status.VolumesAttached) == 0, !f.Now.Before(over):
+		return Verdict{Do: Rest, State: GivenUp}
+	case f.Sight == Listed:
+		return do(Watch)
+	default:
+		return f.wait(Progress{}, over)
+	}
+	v := Verdict{Do: Rest, State: Draining}
+	attached := detachable(f, by, t)
+	// On a Node that works, volumes are unmounted in good once their pods are gone.
+	if until := by.since.Add(f.Settings.DetachTimeout); by.cause == CauseTimeout && isReadyNode(f.Node) && f.Now.Before(until) && len(attached) > 0 {
+		return f.wait(Progress{Detaching: len(attached)}, until)
+	}
+	var next time.Time
+	for _, a := range attached {
+		wait, isDue := detachAt(f, a, over)
+		switch {
+		case isDue:
+			v.Do, v.Attachments = Remove, append(v.Attachments, a)
+		case !wait.IsZero():
+			next = earliest(next, wait)
+			v.Progress.Detaching++
+		}
+	}
+	switch {
+	case v.Do == Remove:
+		return v
+	case v.Progress.Detaching > 0:
+		return f.wait(v.Progress, next)
+	}
+	return Verdict{Do: Rest, State: GivenUp}
+}
+
+// detachable are the attachments that have to go: where the Node works, those of pods that stay are left alone.
+func detachable(f Facts, by force, t traffic) []*storagev1.VolumeAttachment {
+	isFine := by.cause == CauseTimeout || by.cause == CauseVolumes
+	var found []*storagev1.VolumeAttachment
+	for _, a := range f.Volumes.Attachments {
+		if a.Spec.NodeName != f.Node.Name {
+			continue
+		}
+		users := t.users[attachmentKey(a)]
+		if !isFine || len(users) == 0 || len(leaving(users)) > 0 {
+			found = append(found, a)
+		}
+	}
+	return found
+}
+
+// detachAt says whether an attachment is to be deleted now, or until when it is waited for; a zero time means that it is
+// not waited for any more.
+func detachAt(f Facts, a *storagev1.VolumeAttachment, over time.Time) (until time.Time, isDue bool) {
+	tried, isTried := f.Memory.Attempts[a.UID]
+	switch {
+	case a.DeletionTimestamp != nil:
+		until = a.DeletionTimestamp.Add(f.Settings.DetachTimeout)
+	case !isTried:
+		return time.Time{}, true
+	case tried.Accepted: // the watch is late
+		until = tried.At.Add(lateWatch)
+	case f.Now.Before(over):
+		return tried.NotBefore, !f.Now.Before(tried.NotBefore)
+	}
+	if !f.Now.Before(until) {
+		return time.Time{}, false
+	}
+	return until, false
+}

@@ -1,0 +1,154 @@
+package drain
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// named is how many of a kind are named; the rest is counted.
+const named = 3
+
+// Progress is how far a drain is, for people.
+type Progress struct {
+	Node string
+	// Left is how many pods have to leave, those included that are ending or waiting.
+	Left int
+	// Ending pods were asked to end.
+	Ending int
+	// Waiting pods have volumes and wait for those of others.
+	Waiting int
+	// Detaching volumes are used by no pod any more.
+	Detaching int
+	// Held pods could not be removed.
+	Held []Held
+	// Deadline is when what is left is deleted without grace.
+	Deadline time.Time
+	// Cause of the force, if the drain is forced.
+	Cause Cause
+}
+
+// Held is a pod that could not be removed.
+type Held struct {
+	Pod types.NamespacedName
+	// Budgets that do not let it go, by namespace and name.
+	Budgets []string
+	// IsMisconfigured says that one of them never will: all of its pods are healthy.
+	IsMisconfigured bool
+	// Why the API server refused, where it was no budget that is known.
+	Why string
+}
+
+func (p *Progress) hold(pod *corev1.Pod, by []*policyv1.PodDisruptionBudget, why string) {
+	held := Held{Pod: podKey(pod), Why: why}
+	for _, b := range by {
+		held.Budgets = append(held.Budgets, b.Namespace+"/"+b.Name)
+		held.IsMisconfigured = held.IsMisconfigured || isMisconfigured(b)
+	}
+	p.Held = append(p.Held, held)
+}
+
+// IsStuck says that somebody has to change a budget, or the drain will be forced.
+func (p Progress) IsStuck() bool {
+	for _, h := range p.Held {
+		if h.IsMisconfigured {
+			return true
+		}
+	}
+	return false
+}
+
+// String tells the progress in a sentence that does not change while nothing happens.
+func (p Progress) String() string {
+	parts := []string{fmt.Sprintf("Draining Node %s: %s left", p.Node, count(p.Left, "pod"))}
+	for _, part := range []struct {
+		count int
+		text  string
+	}{{p.Ending, "ending"}, {p.Waiting, "waiting until volumes of others have moved"}} {
+		if part.count > 0 {
+			parts[0] += fmt.Sprintf(", %d %s", part.count, part.text)
+		}
+	}
+	parts = append(parts, p.held()...)
+	if p.Detaching > 0 {
+		parts = append(parts, count(p.Detaching, "volume")+" detaching")
+	}
+	if p.Cause != "" {
+		return strings.Join(append(parts, "no grace is given: "+p.Cause.String()), "; ")
+	}
+	return strings.Join(append(parts, "what is left at "+p.Deadline.UTC().Format(time.RFC3339)+" is deleted without grace"), "; ")
+}
+
+// held tells what holds the pods, those together that are held by the same.
+func (p Progress) held() []string {
+	var causes []string
+	pods := map[string][]string{}
+	for _, h := range p.Held {
+		cause := h.cause()
+		if len(pods[cause]) == 0 {
+			causes = append(causes, cause)
+		}
+		pods[cause] = append(pods[cause], h.Pod.String())
+	}
+	var parts []string
+	for i, cause := range causes {
+		if i == named {
+			return append(parts, fmt.Sprintf("others are held for %s more", count(len(causes)-named, "reason")))
+		}
+		parts = append(parts, list(pods[cause])+" "+cause)
+	}
+	return parts
+}
+
+// cause tells what holds the pod.
+func (h Held) cause() string {
+	kind := "PodDisruptionBudget "
+	if len(h.Budgets) > 1 {
+		kind = "PodDisruptionBudgets "
+	}
+	switch {
+	case h.IsMisconfigured:
+		return "held by " + kind + list(h.Budgets) + ", although all pods there are healthy: change what it allows"
+	case len(h.Budgets) > 0:
+		return "held by " + kind + list(h.Budgets)
+	case h.Why != "":
+		return "not removed: " + h.Why
+	}
+	return "tried again soon"
+}
+
+// list joins names, the first ones.
+func list(names []string) string {
+	if len(names) > named {
+		return fmt.Sprintf("%s and %d more", strings.Join(names[:named], ", "), len(names)-named)
+	}
+	return strings.Join(names, " and ")
+}
+
+// String tells the cause in words.
+func (c Cause) String() string {
+	switch c {
+	case CauseOrder:
+		return "the machine is to be deleted by force"
+	case CauseTimeout:
+		return "the time for the drain is over"
+	case CauseNotReady:
+		return "the Node has not been ready for " + unhealthyTime.String()
+	case CauseReadonly:
+		return "the Node's file system has been read only for " + unhealthyTime.String()
+	case CauseVolumes:
+		return "volumes did not detach in time"
+	}
+	return ""
+}
+
+func count(n int, what string) string {
+	if n == 1 {
+		return "1 " + what
+	}
+	return fmt.Sprintf("%d %ss", n, what)
+}

@@ -1,0 +1,154 @@
+package drain
+
+import (
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// MaxDetaches is how many volumes of a target cluster one process has moving at a time.
+const MaxDetaches = 50
+
+const (
+	// evictAgain is when a pod is tried again that was refused for a reason that nobody tells of when it ends.
+	evictAgain = 20 * time.Second
+	// evictSeldom is when a pod is tried again although the budgets that hold it have not changed.
+	evictSeldom = 2 * time.Minute
+	// evictPause is how long a pod is left alone at least: news of budgets reach many drains at the same time.
+	evictPause = 2 * time.Second
+	// lateWatch is how late a watch may be with what the API server has accepted. What it does not show by then is tried
+	// again.
+	lateWatch = 10 * time.Second
+)
+
+// removal gathers which pods may be removed now, and why the others may not.
+type removal struct {
+	facts    Facts
+	traffic  traffic
+	verdict  Verdict
+	progress Progress
+	next     time.Time // when this may be different, with nothing else happening
+
+	going map[types.UID]bool
+	free  int  // volumes more that may begin to move
+	full  bool // no further pod with volumes may go
+}
+
+func newRemoval(f Facts) *removal {
+	r := &removal{facts: f, verdict: Verdict{Do: Rest, State: Draining}, going: map[types.UID]bool{}, free: f.FreeDetaches}
+	for _, pod := range f.Pods {
+		a := f.Memory.Attempts[pod.UID]
+		isAccepted := a.Accepted && f.Now.Before(a.At.Add(lateWatch))
+		if pod.DeletionTimestamp == nil && isAccepted {
+			r.next = earliest(r.next, a.At.Add(lateWatch))
+		}
+		r.going[pod.UID] = pod.DeletionTimestamp != nil || isAccepted
+	}
+	r.traffic = follow(f, func(pod *corev1.Pod) bool { return r.going[pod.UID] })
+	r.verdict.Moving = len(r.traffic.moving)
+	return r
+}
+
+// consider removes a pod if it is its turn.
+func (r *removal) consider(pod *corev1.Pod) {
+	if r.going[pod.UID] {
+		r.progress.Ending++
+		return
+	}
+	guards := guards(r.facts, pod)
+	held := holding(pod, guards)
+	if at, isDue := r.due(pod, len(held) == 0); !isDue {
+		r.next = earliest(r.next, at)
+		r.progress.hold(pod, held, r.facts.Memory.Attempts[pod.UID].Why)
+		return
+	}
+	how := r.how(pod, len(guards), len(held))
+	if how == "" {
+		r.next = earliest(r.next, r.evictUntil())
+		r.progress.hold(pod, held, "")
+		return
+	}
+	volumes := r.volumesWith(pod)
+	if len(volumes) > 0 && !r.mayMove(volumes) {
+		r.progress.Waiting++
+		return
+	}
+	if len(r.verdict.Pods) == batch {
+		return
+	}
+	removed := Removal{Pod: pod, How: how, Moves: len(volumes)}
+	if how == Take {
+		removed.Budgets = slices.DeleteFunc(guards, func(b *policyv1.PodDisruptionBudget) bool { return isFree(pod, b) })
+	}
+	r.verdict.Do, r.verdict.Pods = Remove, append(r.verdict.Pods, removed)
+	r.going[pod.UID] = true
+	r.free -= len(volumes)
+	for _, v := range volumes {
+		r.traffic.moving[v.key] = v.known
+	}
+}
+
+// how says how a pod is to be removed; "" means that its budgets have to change first.
+func (r *removal) how(pod *corev1.Pod, guards, held int) How {
+	_, tried := r.facts.Memory.Attempts[pod.UID]
+	switch isLate := !r.facts.Now.Before(r.evictUntil()); {
+	case isLate && (tried || held > 0 && guards > 1):
+		return Delete
+	case guards < 2:
+		return Evict
+	case held > 0:
+		return ""
+	}
+	return Take
+}
+
+// due says whether the API server may be asked for a pod now, or when at the latest. A pod that was refused is tried again
+// when its budgets allow it, and else after some time; after the time for evictions it is not asked for, but deleted.
+func (r *removal) due(pod *corev1.Pod, isAllowed bool) (at time.Time, isDue bool) {
+	a, tried := r.facts.Memory.Attempts[pod.UID]
+	if !tried || a.Accepted {
+		return time.Time{}, true
+	}
+	at = a.NotBefore
+	if again := earliest(a.At.Add(evictSeldom), r.evictUntil()); !isAllowed && again.After(at) {
+		at = again
+	}
+	return at, !r.facts.Now.Before(at)
+}
+
+// evictUntil is when pods that may not be evicted are deleted without grace, one by one.
+func (r *removal) evictUntil() time.Time { return r.facts.Order.Since.Add(r.facts.Order.EvictTime) }
+
+// volumesWith returns the volumes that begin to move when this pod goes: nobody else stays with them.
+func (r *removal) volumesWith(pod *corev1.Pod) []volume {
+	var with []volume
+	for _, v := range volumesOf(r.facts, pod) {
+		if goAll(r.traffic.users[v.key], func(user *corev1.Pod) bool { return user == pod || r.going[user.UID] }) {
+			with = append(with, v)
+		}
+	}
+	return with
+}
+
+// mayMove says whether volumes may begin to move. When those of a pod may not, those of the pods after it wait, too: it
+// would never have its turn.
+func (r *removal) mayMove(volumes []volume) bool {
+	most := max(r.facts.Settings.VolumeParallelism, 1)
+	for _, v := range volumes {
+		if !v.known {
+			most = 1
+		}
+	}
+	for _, known := range r.traffic.moving {
+		if !known {
+			most = 1
+		}
+	}
+	if len(r.traffic.moving) >= most || r.free < min(len(volumes), MaxDetaches) {
+		r.full = true
+	}
+	return !r.full
+}

@@ -1,0 +1,108 @@
+package drain
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// decide says what follows from the facts.
+func (s *story) decide() []string {
+	v := Decide(s.facts)
+	s.last, s.facts.Memory = v, v.Memory
+	switch v.Do {
+	case Rest:
+		text := "Rest, " + map[State]string{Draining: "draining", Drained: "drained", GivenUp: "given up"}[v.State]
+		if v.Cause != "" {
+			text += ", " + string(v.Cause)
+		}
+		if v.Wake > 0 {
+			text += fmt.Sprintf(", wake after %s", v.Wake)
+		}
+		lines := []string{text}
+		if v.State == Draining {
+			lines = append(lines, v.Progress.String())
+		}
+		return lines
+	case Remove:
+		var lines []string
+		for _, r := range v.Pods {
+			lines = append(lines, describe(r))
+		}
+		for _, a := range v.Attachments {
+			lines = append(lines, "Detach "+a.Name)
+		}
+		return lines
+	case Cordon, List, Watch:
+		if v.Release {
+			return []string{string(v.Do) + " and release"}
+		}
+		return []string{string(v.Do)}
+	}
+	return []string{"no such action: " + string(v.Do)}
+}
+
+func describe(r Removal) string {
+	text := fmt.Sprintf("%s %s", r.How, r.Pod.Name)
+	var budgets []string
+	for _, b := range r.Budgets {
+		budgets = append(budgets, b.Name)
+	}
+	if len(budgets) > 0 {
+		text += ", budgets " + strings.Join(budgets, " and ")
+	}
+	if r.Moves > 0 {
+		text += ", volumes " + fmt.Sprint(r.Moves)
+	}
+	return text
+}
+
+// do carries out the last verdict. What is refused is named: refuse=pod,pod. The server's wish comes with after=30s, and
+// reason=webhook says that it was no budget. shown=no leaves the watches behind.
+func (s *story) do(o options) {
+	refused := strings.Split(o["refuse"], ",")
+	attempts := maps.Clone(s.facts.Memory.Attempts)
+	if attempts == nil {
+		attempts = map[types.UID]Attempt{}
+	}
+	var after time.Duration
+	if o.has("after") {
+		after = mustDuration(o["after"])
+	}
+	for _, r := range s.last.Pods {
+		if slices.Contains(refused, r.Pod.Name) {
+			attempts[r.Pod.UID] = Refused(s.facts.Now, r.How, o["reason"] == "", after, "no, says the server")
+			continue
+		}
+		attempts[r.Pod.UID] = Accepted(s.facts.Now, r.How)
+		switch {
+		case o["shown"] == "no":
+		case r.How == Delete:
+			s.gone(r.Pod.Name, nil)
+		default:
+			s.pod(r.Pod.Name, options{"ending": ""})
+		}
+	}
+	for _, a := range s.last.Attachments {
+		attempts[a.UID] = Accepted(s.facts.Now, Delete)
+		if o["shown"] != "no" {
+			a.DeletionTimestamp = &metav1.Time{Time: s.facts.Now}
+		}
+	}
+	s.facts.Memory.Attempts = attempts
+	switch s.last.Do { //nolint:exhaustive // the others are done above
+	case Cordon:
+		s.facts.Node = s.facts.Node.DeepCopy()
+		s.facts.Node.Spec.Unschedulable, s.facts.Live = true, false
+	case List:
+		s.facts.Live, s.facts.Sight = true, max(s.facts.Sight, Listed)
+	case Watch:
+		s.facts.Sight = Awaited
+	}
+}

@@ -1,0 +1,203 @@
+package drain
+
+import (
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// volume is one that is attached to Nodes. Its key is the name of its PersistentVolume.
+type volume struct {
+	key string
+	// known says that it can be known when it is detached: the cluster knows its CSI driver, or the cloud's driver knows
+	// the volume.
+	known bool
+	// recreated says that it will be attached elsewhere.
+	recreated bool
+}
+
+// ClaimsOf names the claims of a pod, those of its generic ephemeral volumes, too.
+func ClaimsOf(pod *corev1.Pod) []types.NamespacedName {
+	var claims []types.NamespacedName
+	for _, v := range pod.Spec.Volumes {
+		if name := claimName(pod, v); name != "" {
+			claims = append(claims, types.NamespacedName{Namespace: pod.Namespace, Name: name})
+		}
+	}
+	return claims
+}
+
+func claimName(pod *corev1.Pod, v corev1.Volume) string {
+	switch {
+	case v.PersistentVolumeClaim != nil:
+		return v.PersistentVolumeClaim.ClaimName
+	case v.Ephemeral != nil:
+		return pod.Name + "-" + v.Name
+	}
+	return ""
+}
+
+// volumesOf returns the volumes of a pod that are attached to its Node. A pod that has ended uses none any more.
+func volumesOf(f Facts, pod *corev1.Pod) []volume {
+	if hasEnded(pod) {
+		return nil
+	}
+	var found []volume
+	for _, v := range pod.Spec.Volumes {
+		claim := f.Volumes.Claims[types.NamespacedName{Namespace: pod.Namespace, Name: claimName(pod, v)}]
+		if claim == nil || claim.Spec.VolumeName == "" {
+			continue
+		}
+		known, attachable := judge(f, claim.Spec.VolumeName)
+		if attachable {
+			recreated := v.PersistentVolumeClaim != nil && claim.DeletionTimestamp == nil && isRecreated(pod)
+			found = append(found, volume{key: claim.Spec.VolumeName, known: known, recreated: recreated})
+		}
+	}
+	return found
+}
+
+// judge says whether a volume is attached to Nodes at all, and whether it can be known when it is not any more.
+func judge(f Facts, key string) (known, attachable bool) {
+	pv := f.Volumes.PVs[key]
+	switch {
+	case f.Volumes.IDs[key] != "":
+		return true, true
+	case pv == nil:
+		return false, true
+	case pv.Spec.CSI != nil:
+		csi := f.Volumes.CSIDrivers[pv.Spec.CSI.Driver]
+		return csi != nil, csi == nil || csi.Spec.AttachRequired == nil || *csi.Spec.AttachRequired
+	}
+	s := pv.Spec.PersistentVolumeSource
+	isMounted := s.HostPath != nil || s.Local != nil || s.NFS != nil || s.CephFS != nil || s.Glusterfs != nil || s.Quobyte != nil || s.AzureFile != nil
+	return false, !isMounted
+}
+
+// attachmentKey names the volume of an attachment.
+func attachmentKey(a *storagev1.VolumeAttachment) string {
+	if a.Spec.Source.PersistentVolumeName != nil {
+		return *a.Spec.Source.PersistentVolumeName
+	}
+	return "attachment/" + a.Name // of an inline volume of a pod, which has no PersistentVolume
+}
+
+// isAttached says that the volume is attached to the Node, or on its way there or away.
+func isAttached(f Facts, key string) bool {
+	for _, a := range f.Volumes.Attachments {
+		if a.Spec.NodeName == f.Node.Name && attachmentKey(a) == key {
+			return true
+		}
+	}
+	pv, id := f.Volumes.PVs[key], f.Volumes.IDs[key]
+	for _, a := range f.Node.Status.VolumesAttached {
+		name := string(a.Name)
+		if pv != nil && pv.Spec.CSI != nil && name == "kubernetes.io/csi/"+pv.Spec.CSI.Driver+"^"+pv.Spec.CSI.VolumeHandle {
+			return true
+		}
+		if id != "" && endsWith(name, id) {
+			return true
+		}
+	}
+	return false
+}
+
+// endsWith says that the last part of a volume's name is the cloud's ID. What is before it differs from plugin to plugin.
+func endsWith(name, id string) bool {
+	before, found := strings.CutSuffix(name, id)
+	return found && (before == "" || strings.ContainsAny(before[len(before)-1:], "/^: "))
+}
+
+// isElsewhere says that the volume is attached to another Node.
+func isElsewhere(f Facts, key string) bool {
+	for _, a := range f.Volumes.Attachments {
+		if a.Spec.NodeName != f.Node.Name && attachmentKey(a) == key && a.Status.Attached && a.DeletionTimestamp == nil {
+			return true
+		}
+	}
+	return false
+}
+
+// traffic is what goes on with the volumes of a Node.
+type traffic struct {
+	users  map[string][]*corev1.Pod // of each volume
+	moving map[string]bool          // whether each volume that moves is known
+	// detaching are those of them that nobody uses any more and that are still attached.
+	detaching []string
+	stuck     map[string]time.Time // volumes that nobody uses and that do not detach; since when they should have
+	memory    map[string]VolumeMemory
+	next      time.Time // when this may be different, with nothing else happening
+}
+
+// follow finds out what the volumes do, and what to remember of them. isGoing says which pods are on their way.
+func follow(f Facts, isGoing func(*corev1.Pod) bool) traffic {
+	t := traffic{users: map[string][]*corev1.Pod{}, moving: map[string]bool{}, stuck: map[string]time.Time{}, memory: map[string]VolumeMemory{}}
+	for _, pod := range f.Pods {
+		for _, v := range volumesOf(f, pod) {
+			t.users[v.key] = append(t.users[v.key], pod)
+			m := t.memory[v.key]
+			m.Recreated = m.Recreated || v.recreated && !stays(pod)
+			t.memory[v.key] = m
+		}
+	}
+	for key, users := range t.users {
+		if goAll(users, isGoing) {
+			t.moving[key], _ = judge(f, key)
+		}
+	}
+	for _, a := range f.Volumes.Attachments {
+		if a.Spec.NodeName == f.Node.Name {
+			t.idle(f, attachmentKey(a))
+		}
+	}
+	for key := range f.Memory.Volumes {
+		t.idle(f, key)
+	}
+	return t
+}
+
+func goAll(pods []*corev1.Pod, isGoing func(*corev1.Pod) bool) bool {
+	for _, pod := range pods {
+		if !isGoing(pod) {
+			return false
+		}
+	}
+	return true
+}
+
+// idle follows a volume that no pod of the Node uses: it is detached, and then attached elsewhere.
+func (t *traffic) idle(f Facts, key string) {
+	if _, done := t.memory[key]; done { // also if it is in use
+		return
+	}
+	m, now := f.Memory.Volumes[key], f.Now
+	known, _ := judge(f, key)
+	switch {
+	case isAttached(f, key):
+		if m.IdleSince.IsZero() {
+			m.IdleSince = now
+		}
+		m.DetachedSince = time.Time{}
+		if until := m.IdleSince.Add(f.Settings.DetachTimeout); now.Before(until) {
+			t.moving[key], t.next = known, earliest(t.next, until)
+			t.detaching = append(t.detaching, key)
+		} else {
+			t.stuck[key] = until
+		}
+	case !m.Recreated || isElsewhere(f, key):
+		return // nothing more comes of it
+	default:
+		if m.DetachedSince.IsZero() {
+			m.DetachedSince = now
+		}
+		until := m.DetachedSince.Add(f.Settings.ReattachTimeout)
+		if !now.Before(until) {
+			return
+		}
+		t.moving[key], t.next = known, earliest(t.next, until)
+	}
+	t.memory[key] = m
+}
