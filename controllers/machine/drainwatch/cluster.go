@@ -1,0 +1,128 @@
+package drainwatch
+
+import (
+	"context"
+	"sync"
+
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/consistent"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/objects"
+)
+
+// Indexes of attachments.
+const (
+	byNode   = "node"
+	byVolume = "volume" // the PersistentVolume
+)
+
+// cluster is what the drains of one target cluster share, from the first one until the last one ends.
+type cluster struct {
+	client kubernetes.Interface
+
+	budgets     *objects.Objects[*policyv1.PodDisruptionBudget]
+	claims      *objects.Objects[*corev1.PersistentVolumeClaim]
+	volumes     *objects.Objects[*corev1.PersistentVolume]
+	attachments *objects.Objects[*storagev1.VolumeAttachment]
+	drivers     *objects.Objects[*storagev1.CSIDriver]
+
+	mu       sync.Mutex
+	ends     []func() // of its watches
+	unsynced int      // kinds that were not listed yet
+	sessions map[*Session]bool
+}
+
+// newCluster begins to watch a cluster.
+func newCluster(s *Set, client kubernetes.Interface) *cluster {
+	c := &cluster{
+		client: client, sessions: map[*Session]bool{},
+		budgets: objects.New[*policyv1.PodDisruptionBudget](), claims: objects.New[*corev1.PersistentVolumeClaim](),
+		volumes: objects.New[*corev1.PersistentVolume](), attachments: objects.New[*storagev1.VolumeAttachment](),
+		drivers: objects.New[*storagev1.CSIDriver](),
+	}
+	_ = c.attachments.AddIndex(byNode, func(a *storagev1.VolumeAttachment) []string { return []string{a.Spec.NodeName} })
+	_ = c.attachments.AddIndex(byVolume, func(a *storagev1.VolumeAttachment) []string { return []string{volumeOf(a)} })
+	c.budgets.OnChange(c.budgetChanged)
+	c.attachments.OnChange(c.attachmentChanged)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	share(s, c, "budgets", consistent.From(client.PolicyV1().PodDisruptionBudgets(metav1.NamespaceAll)), c.budgets, trimBudget)
+	share(s, c, "claims", consistent.From(client.CoreV1().PersistentVolumeClaims(metav1.NamespaceAll)), c.claims, trimClaim)
+	share(s, c, "volumes", consistent.From(client.CoreV1().PersistentVolumes()), c.volumes, trimVolume)
+	share(s, c, "attachments", consistent.From(client.StorageV1().VolumeAttachments()), c.attachments, trimAttachment)
+	share(s, c, "CSI drivers", consistent.From(client.StorageV1().CSIDrivers()), c.drivers, trimDriver)
+	return c
+}
+
+// share begins to watch one kind; c.mu is held.
+func share[T metav1.Object](s *Set, c *cluster, name string, from consistent.Source, all *objects.Objects[T], trim func(T) T) {
+	c.unsynced++
+	into := &sink[T]{all: all, trim: trim, synced: sync.OnceFunc(c.synced)}
+	c.ends = append(c.ends, s.begin(func(ctx context.Context) { reflect(ctx, name+" for drains", from, into) }))
+}
+
+func volumeOf(a *storagev1.VolumeAttachment) string {
+	if a.Spec.Source.PersistentVolumeName == nil {
+		return ""
+	}
+	return *a.Spec.Source.PersistentVolumeName
+}
+
+// synced takes in that one more kind was listed.
+func (c *cluster) synced() {
+	c.mu.Lock()
+	c.unsynced--
+	done := c.unsynced == 0
+	c.mu.Unlock()
+	if done {
+		c.wake(func(*Session) bool { return true })
+	}
+}
+
+func (c *cluster) isSynced() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.unsynced == 0
+}
+
+// wake has those drains looked at that something concerns.
+func (c *cluster) wake(concerns func(*Session) bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for session := range c.sessions {
+		if concerns(session) {
+			session.wake()
+		}
+	}
+}
+
+// budgetChanged wakes the drains that have pods in the budget's namespace.
+func (c *cluster) budgetChanged(before, after *policyv1.PodDisruptionBudget) {
+	if after == nil {
+		after = before
+	} else if before != nil && !differs(before, after) {
+		return
+	}
+	c.wake(func(s *Session) bool { return len(s.pods.In(after.Namespace)) > 0 })
+}
+
+// differs says whether something about a budget has changed that a drain asks for.
+func differs(a, b *policyv1.PodDisruptionBudget) bool {
+	return a.Generation != b.Generation || a.Status.ObservedGeneration != b.Status.ObservedGeneration ||
+		a.Status.DisruptionsAllowed != b.Status.DisruptionsAllowed || a.Status.CurrentHealthy != b.Status.CurrentHealthy ||
+		a.Status.DesiredHealthy != b.Status.DesiredHealthy || a.Status.ExpectedPods != b.Status.ExpectedPods ||
+		len(a.Status.DisruptedPods) != len(b.Status.DisruptedPods)
+}
+
+// attachmentChanged wakes the drain of the attachment's Node, and those that wait for its volume to be attached elsewhere.
+func (c *cluster) attachmentChanged(before, after *storagev1.VolumeAttachment) {
+	a := after
+	if a == nil {
+		a = before
+	}
+	c.wake(func(s *Session) bool { return s.node == a.Spec.NodeName || s.awaits(volumeOf(a)) })
+}

@@ -1,0 +1,167 @@
+package drainwatch
+
+import (
+	"context"
+	"maps"
+	"sync"
+
+	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/kubernetes"
+
+	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machine/drain"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/consistent"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/objects"
+)
+
+// Session is what one drain sees, from its begin to its end.
+type Session struct {
+	set     *Set
+	cluster *cluster
+	node    string
+	wake    func()
+	pods    *objects.Objects[*corev1.Pod]
+	end     func() // of the watch of the pods
+
+	mu      sync.Mutex
+	synced  bool
+	awaited map[string]bool // volumes
+}
+
+// OfNode selects the pods of a Node.
+func OfNode(node string) metav1.ListOptions {
+	return metav1.ListOptions{FieldSelector: fields.OneTermEqualSelector("spec.nodeName", node).String()}
+}
+
+// Begin begins to watch for the drain of a Node. wake is called, and must return soon, whenever something has changed for
+// it, until it ends.
+func (s *Set) Begin(client kubernetes.Interface, node string, wake func()) *Session {
+	session := &Session{set: s, node: node, wake: wake, pods: objects.New[*corev1.Pod](), awaited: map[string]bool{}}
+	session.pods.OnChange(func(before, after *corev1.Pod) {
+		if before == nil || after == nil || concerns(before, after) {
+			wake()
+		}
+	})
+	session.cluster = s.join(client, session)
+	into := &sink[*corev1.Pod]{all: session.pods, trim: trimPod, synced: sync.OnceFunc(session.podsSynced)}
+	session.end = s.begin(func(ctx context.Context) { reflect(ctx, "pods of Node "+node, podsOf(client, node), into) })
+	return session
+}
+
+// End ends the session. When it was the last one in its cluster, nothing is watched there any more.
+func (s *Session) End() {
+	s.end()
+	s.set.leave(s.cluster, s)
+}
+
+// podsOf lists and watches the pods of a Node.
+func podsOf(client kubernetes.Interface, node string) consistent.Source {
+	pods := client.CoreV1().Pods(metav1.NamespaceAll)
+	selector := OfNode(node).FieldSelector
+	return consistent.Source{
+		List: func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
+			options.FieldSelector = selector
+			return pods.List(ctx, options)
+		},
+		Watch: func(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
+			options.FieldSelector = selector
+			return pods.Watch(ctx, options)
+		},
+	}
+}
+
+// concerns leaves out what pods do all the time.
+func concerns(before, after *corev1.Pod) bool {
+	isReady := func(p *corev1.Pod) bool {
+		return len(p.Status.Conditions) > 0 && p.Status.Conditions[0].Status == corev1.ConditionTrue
+	}
+	return before.UID != after.UID || before.Status.Phase != after.Status.Phase || isReady(before) != isReady(after) ||
+		(before.DeletionTimestamp == nil) != (after.DeletionTimestamp == nil) || !maps.Equal(before.Labels, after.Labels)
+}
+
+func (s *Session) podsSynced() {
+	s.mu.Lock()
+	s.synced = true
+	s.mu.Unlock()
+	s.wake()
+}
+
+// Await has the drain woken when one of these volumes is attached elsewhere.
+func (s *Session) Await(volumes map[string]bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.awaited = volumes
+}
+
+func (s *Session) awaits(volume string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.awaited[volume]
+}
+
+// Show puts what is seen into the facts; the cloud's names of volumes are left to the caller. It shows nothing, and
+// returns false, before everything was listed. Pods that come from a live read of this pass are left as they are.
+func (s *Session) Show(f *drain.Facts) bool {
+	s.mu.Lock()
+	synced := s.synced
+	s.mu.Unlock()
+	if !synced || !s.cluster.isSynced() {
+		f.Sight = drain.Awaited
+		return false
+	}
+	f.Sight = drain.Watched
+	if !f.Live {
+		f.Pods = s.pods.All()
+	}
+	s.cluster.show(f, s.node)
+	return true
+}
+
+// show puts what concerns the pods in the facts there, too.
+func (c *cluster) show(f *drain.Facts, node string) {
+	f.Budgets = nil
+	f.Volumes = drain.Volumes{
+		Claims: map[types.NamespacedName]*corev1.PersistentVolumeClaim{}, PVs: map[string]*corev1.PersistentVolume{},
+		CSIDrivers: map[string]*storagev1.CSIDriver{},
+	}
+	namespaces := map[string]bool{}
+	volumes := map[string]bool{}
+	for _, pod := range f.Pods {
+		namespaces[pod.Namespace] = true
+		for _, key := range drain.ClaimsOf(pod) {
+			if claim, ok := c.claims.Get(key); ok {
+				f.Volumes.Claims[key] = claim
+				volumes[claim.Spec.VolumeName] = true
+			}
+		}
+	}
+	for namespace := range namespaces {
+		f.Budgets = append(f.Budgets, c.budgets.In(namespace)...)
+	}
+	for volume := range f.Memory.Volumes {
+		volumes[volume] = true
+	}
+	f.Volumes.Attachments = c.attachments.By(byNode, node)
+	for _, a := range f.Volumes.Attachments {
+		volumes[volumeOf(a)] = true
+	}
+	delete(volumes, "")
+	for volume := range volumes {
+		if pv, ok := c.volumes.Get(types.NamespacedName{Name: volume}); ok {
+			f.Volumes.PVs[volume] = pv
+		}
+		for _, a := range c.attachments.By(byVolume, volume) {
+			if a.Spec.NodeName != node {
+				f.Volumes.Attachments = append(f.Volumes.Attachments, a)
+			}
+		}
+	}
+	for _, d := range c.drivers.All() {
+		f.Volumes.CSIDrivers[d.Name] = d
+	}
+}

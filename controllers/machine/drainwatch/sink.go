@@ -1,0 +1,71 @@
+package drainwatch
+
+import (
+	"fmt"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/objects"
+)
+
+// sink takes in what one watch shows of one kind. It is the only one that feeds all.
+type sink[T metav1.Object] struct {
+	all    *objects.Objects[T]
+	trim   func(T) T // makes an object small
+	synced func()    // is called after each list
+}
+
+// Add takes in an object.
+func (s *sink[T]) Add(obj any) error { return s.Update(obj) }
+
+// Update takes in an object.
+func (s *sink[T]) Update(obj any) error {
+	seen, err := s.object(obj)
+	if err != nil {
+		return err
+	}
+	s.all.Apply(s.trim(seen), false)
+	return nil
+}
+
+// Delete takes in that an object has gone.
+func (s *sink[T]) Delete(obj any) error {
+	seen, err := s.object(obj)
+	if err != nil {
+		return err
+	}
+	s.all.Remove(objects.Key(seen), seen.GetResourceVersion())
+	return nil
+}
+
+// Replace takes in a list.
+func (s *sink[T]) Replace(list []any, _ string) error {
+	listed := map[types.NamespacedName]bool{}
+	for _, obj := range list {
+		seen, err := s.object(obj)
+		if err != nil {
+			return err
+		}
+		listed[objects.Key(seen)] = true
+		s.all.Apply(s.trim(seen), false)
+	}
+	for _, obj := range s.all.All() {
+		if key := objects.Key(obj); !listed[key] {
+			s.all.Remove(key, "")
+		}
+	}
+	s.synced()
+	return nil
+}
+
+// Resync does nothing.
+func (*sink[T]) Resync() error { return nil }
+
+func (*sink[T]) object(obj any) (T, error) {
+	typed, ok := obj.(T)
+	if !ok {
+		return typed, fmt.Errorf("watch: expected a %T, got %T", typed, obj)
+	}
+	return typed, nil
+}
