@@ -1,7 +1,10 @@
 package target
 
 import (
+	"context"
+
 	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/objects"
@@ -18,13 +21,15 @@ type Cluster struct {
 	Name string
 	// Client for writes and live reads.
 	Client kubernetes.Interface
+	// Evict asks the eviction API for a pod, once. An answer that names a time to come again is an error like others.
+	Evict func(ctx context.Context, eviction *policyv1.Eviction) error
 	// Nodes that this process is shown.
 	Nodes *objects.Nodes
 }
 
 // New makes a Cluster whose Nodes somebody else feeds.
 func New(client kubernetes.Interface) *Cluster {
-	return &Cluster{Client: client, Nodes: objects.New[*corev1.Node]()}
+	return &Cluster{Client: client, Evict: evictOnce(client), Nodes: objects.New[*corev1.Node]()}
 }
 
 // Single resolves every namespace to the same cluster.

@@ -6,6 +6,7 @@ import (
 	"regexp"
 	"time"
 
+	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machine/drain"
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machine/lifecycle"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/flags"
 )
@@ -50,7 +51,7 @@ func (o *machineOptions) validate() error {
 func (o *options) limits() lifecycle.Limits {
 	limits := lifecycle.Limits{
 		CreationTimeout: o.machine.creationTimeout, HealthTimeout: o.health.timeout, ResourceExhaustedRetry: o.machine.resourceExhaustedRetry,
-		NodeConditions: o.health.nodeConditions, PreserveTimeout: o.machine.preserveTimeout,
+		NodeConditions: o.health.nodeConditions, PreserveTimeout: o.machine.preserveTimeout, Drain: o.drain,
 	}
 	if limits.ResourceExhaustedRetry == 0 {
 		limits.ResourceExhaustedRetry = defaultResourceExhaustedRetry
@@ -58,18 +59,13 @@ func (o *options) limits() lifecycle.Limits {
 	return limits
 }
 
-// drainOptions are the flags of emptying a Node before its VM goes.
-type drainOptions struct {
-	timeout                        time.Duration
-	maxEvictRetries                int
-	detachTimeout, reattachTimeout time.Duration
-}
-
-func (o *drainOptions) declare(g *flags.Group) {
-	g.Duration(&o.timeout, "machine-drain-timeout", 2*time.Hour, "how long the drain of a Node may take, counted from the machine's deletion, before its pods are deleted by force", flags.NoEffectYet)
-	g.Int(&o.maxEvictRetries, "machine-max-evict-retries", 360, "how often the eviction of a pod is tried before it is deleted by force", flags.NoEffectYet)
-	g.Duration(&o.detachTimeout, "machine-pv-detach-timeout", 2*time.Minute, "how long the volumes of an evicted pod may take to be detached, beyond its grace period", flags.NoEffectYet)
-	g.Duration(&o.reattachTimeout, "machine-pv-reattach-timeout", 90*time.Second, "how long the volumes of an evicted pod are waited for to be attached to another Node", flags.NoEffectYet)
+// declareDrain declares the flags of emptying a Node before its VM goes.
+func declareDrain(g *flags.Group, o *drain.Settings) {
+	g.Duration(&o.Timeout, "machine-drain-timeout", 2*time.Hour, "how long the drain of a Node may take, counted from the machine's deletion, before its pods are deleted by force")
+	g.Int(&o.MaxEvictRetries, "machine-max-evict-retries", 360, "how often, every 20s, the eviction of a pod is tried before it is deleted by force")
+	g.Duration(&o.DetachTimeout, "machine-pv-detach-timeout", 2*time.Minute, "how long a volume may stay attached after its pods have left")
+	g.Duration(&o.ReattachTimeout, "machine-pv-reattach-timeout", 90*time.Second, "how long the next pods with volumes wait for a detached volume to be attached to another Node")
+	g.Int(&o.VolumeParallelism, "drain-volume-parallelism", 4, "how many volumes of a Node move at a time before the next pod with volumes waits; 1 where their driver is unknown (MCM: 1)")
 }
 
 // safetyOptions are the flags of what is checked from time to time.

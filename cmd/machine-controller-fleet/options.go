@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/pflag"
 	"k8s.io/klog/v2"
 
+	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machine/drain"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/flags"
 )
 
@@ -29,7 +30,7 @@ type options struct {
 	fleet       fleetOptions
 	machine     machineOptions
 	health      healthOptions
-	drain       drainOptions
+	drain       drain.Settings
 	safety      safetyOptions
 
 	address                        string
@@ -53,7 +54,7 @@ func (o *options) declare() *flags.Set {
 	o.fleet.declare(set.Group("Fleet"), &o.replicaName)
 	o.machine.declare(set.Group("Machines"))
 	o.health.declare(set.Group("Health"))
-	o.drain.declare(set.Group("Drain"))
+	declareDrain(set.Group("Drain"), &o.drain)
 	o.safety.declare(set.Group("Safety"))
 	o.declareServing(set.Group("Work, metrics and debugging"))
 	declareLogs(set.Group("Logs"))

@@ -21,6 +21,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
+	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machine/drain"
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machine/lifecycle"
 	"github.com/machine-controller-fleet/machine-controller-fleet/driver"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/apitest"
@@ -32,6 +33,9 @@ const (
 	testProvider = "test"
 	bootTime     = 3 * time.Second
 )
+
+// drainSettings are the usual ones.
+var drainSettings = drain.Settings{Timeout: 2 * time.Hour, MaxEvictRetries: 360, DetachTimeout: 2 * time.Minute, ReattachTimeout: 90 * time.Second, VolumeParallelism: 4}
 
 var nodes = schema.GroupVersionResource{Version: "v1", Resource: "nodes"}
 
@@ -49,7 +53,9 @@ type bench struct {
 
 	mu      sync.Mutex
 	cluster *target.Cluster
-	version int // of Nodes
+	version int                    // of Nodes
+	refusal func(pod string) error // of evictions; nil for none
+	evicted map[string]int         // pods, by name
 	end     func()
 }
 
@@ -65,7 +71,7 @@ func onBench(t *testing.T, test func(b *bench)) {
 			}),
 			limits: lifecycle.Limits{
 				CreationTimeout: 20 * time.Minute, HealthTimeout: 10 * time.Minute, ResourceExhaustedRetry: 10 * time.Minute,
-				PreserveTimeout: 96 * time.Hour,
+				PreserveTimeout: 96 * time.Hour, Drain: drainSettings,
 			},
 		}
 		b.cloud = &testCloud{made: b.boots}
@@ -89,6 +95,7 @@ func (b *bench) must(err error) {
 func (b *bench) start() {
 	b.Helper()
 	view, cluster := objects.NewView(), target.New(b.target)
+	cluster.Evict = b.evict
 	c, err := New(Config{
 		Machines: b.server.Client(), Secrets: b.secrets.CoreV1(), View: view, Targets: target.Single{Cluster: cluster},
 		Drivers: driver.NewRegistry(map[string]driver.Driver{testProvider: b.cloud}),

@@ -28,7 +28,7 @@ func (c *Controller) callDriver(ctx context.Context, p *pass, action lifecycle.A
 	case lifecycle.InitializeVM:
 		err = initializeVM(call, p, target)
 	case lifecycle.DeleteVM:
-		err = deleteVM(call, p, target)
+		err = c.deleteVM(call, p, target)
 	}
 	if err == nil {
 		return nil
@@ -88,7 +88,7 @@ func initializeVM(ctx context.Context, p *pass, target driver.Target) error {
 	return nil
 }
 
-func deleteVM(ctx context.Context, p *pass, target driver.Target) error {
+func (c *Controller) deleteVM(ctx context.Context, p *pass, target driver.Target) error {
 	resp, err := p.driver.DeleteMachine(ctx, driver.DeleteMachineRequest{Target: target})
 	if err != nil && driver.CodeOf(err) != driver.NotFound {
 		return err
@@ -97,6 +97,7 @@ func deleteVM(ctx context.Context, p *pass, target driver.Target) error {
 	if resp.Gone || err != nil {
 		p.world.VM.State = lifecycle.VMAbsent
 	}
+	c.drains.over(p.world.Machine.UID)
 	return nil
 }
 

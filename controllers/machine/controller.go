@@ -68,6 +68,7 @@ type Controller struct {
 	nodes    *commit.Latest[*corev1.Node]
 	secrets  *secretReader
 
+	drains  *drains
 	claims  sync.Map   // Nodes that this process has claimed and the cache does not show yet, by name
 	tokens  sync.Map   // bootstrap token Secrets that this process has made, by UID of the machine
 	holding sync.Mutex // one at a time puts finalizers on classes and secrets
@@ -84,6 +85,7 @@ func New(cfg Config) (*Controller, error) {
 		nodes:    commit.NewLatest[*corev1.Node](),
 		brake:    newBrake(),
 		secrets:  newSecretReader(cfg.Secrets, cfg.Clock),
+		drains:   newDrains(),
 	}
 	var err error
 	c.runner, err = runner.New(runner.Config[types.NamespacedName]{
@@ -100,7 +102,12 @@ func New(cfg Config) (*Controller, error) {
 func (c *Controller) Enqueue(key types.NamespacedName) { c.runner.Enqueue(key) }
 
 // Run reconciles until ctx ends.
-func (c *Controller) Run(ctx context.Context) { c.runner.Run(ctx) }
+func (c *Controller) Run(ctx context.Context) {
+	var watching sync.WaitGroup
+	defer watching.Wait()
+	watching.Go(func() { c.drains.watches.Run(ctx) })
+	c.runner.Run(ctx)
+}
 
 // reconcile runs one pass over one machine.
 func (c *Controller) reconcile(ctx context.Context, key types.NamespacedName) (runner.Result, error) {
@@ -173,7 +180,11 @@ func (c *Controller) act(ctx context.Context, p *pass, verdict lifecycle.Verdict
 	case lifecycle.DropToken:
 		return c.dropToken(ctx, p)
 	case lifecycle.FindNode:
-		return c.findNode(ctx, p)
+		return c.unanswered(ctx, p, c.findNode(ctx, p))
+	case lifecycle.MarkNode:
+		return c.unanswered(ctx, p, c.markNode(ctx, p))
+	case lifecycle.DrainNode:
+		return c.unanswered(ctx, p, c.drainNode(ctx, p))
 	case lifecycle.ClaimNode:
 		return c.claimNode(ctx, p, verdict.Patch)
 	case lifecycle.PatchNode:

@@ -44,6 +44,25 @@ var plays = map[string]func(b *bench){
 		b.delete()
 		b.tries(driver.OpDelete)
 	},
+	v1alpha1.EventDrainBlocked: func(b *bench) {
+		b.held()
+		b.drainBegins(10000*time.Hour, func() { b.pod("web", labelled("held")) })
+		b.saysSoon("held by PodDisruptionBudget a/never")
+		b.touches()
+	},
+	v1alpha1.EventDrained: func(b *bench) {
+		b.cloud.fails(testFault{code: driver.Unavailable}, driver.OpDelete)
+		b.drainBegins(time.Hour, func() { b.pod("web") })
+		b.tries(driver.OpDelete)
+		b.touches()
+	},
+	v1alpha1.EventDrainForced: func(b *bench) {
+		b.cloud.fails(testFault{code: driver.Unavailable}, driver.OpDelete)
+		b.drainBegins(time.Hour, func() { b.pod("web", endless) })
+		b.pass(2 * time.Hour)
+		b.tries(driver.OpDelete)
+		b.touches()
+	},
 	v1alpha1.EventJoined: func(b *bench) {
 		b.create()
 		b.becomes(v1alpha1.MachineRunning, time.Minute)

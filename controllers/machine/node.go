@@ -16,6 +16,9 @@ import (
 // findNode reads the Node past the cache.
 func (c *Controller) findNode(ctx context.Context, p *pass) error {
 	name := cmp.Or(lifecycle.NodeName(p.world.Machine), p.world.VM.NodeName)
+	if name == "" {
+		return c.findNodeByMachine(ctx, p)
+	}
 	node, err := p.cluster.Client.CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{})
 	switch {
 	case apierrors.IsNotFound(err):
@@ -30,17 +33,18 @@ func (c *Controller) findNode(ctx context.Context, p *pass) error {
 	return nil
 }
 
-// deleteNode lets the Node go and deletes it. Our finalizer is taken off unasked: a cache that does not show it yet is no
-// proof that it is not there, and a Node that is deleted with it would stay for ever.
+// deleteNode lets the Node go and deletes it. Our finalizer is taken off unasked, unless that was done while the Node was
+// drained: a cache that does not show it yet is no proof that it is not there, and a Node that is deleted with it would
+// stay for ever.
 func (c *Controller) deleteNode(ctx context.Context, p *pass) error {
 	node := p.world.Node.Node
-	patched, err := c.patchNode(ctx, p, &nodesync.Patch{Body: map[string]any{"metadata": map[string]any{
-		"$deleteFromPrimitiveList/finalizers": []string{v1alpha1.NodeFinalizerName},
-	}}})
-	if err != nil || !patched {
-		return err
+	if !c.drains.isReleased(p.world.Machine.UID, node.UID) {
+		patched, err := c.patchNode(ctx, p, &nodesync.Patch{Body: map[string]any{"metadata": withoutFinalizer()}})
+		if err != nil || !patched {
+			return err
+		}
 	}
-	err = p.cluster.Client.CoreV1().Nodes().Delete(ctx, node.Name, metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &node.UID}})
+	err := p.cluster.Client.CoreV1().Nodes().Delete(ctx, node.Name, metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &node.UID}})
 	if apierrors.IsConflict(err) { // another Node has the name now
 		return c.findNode(ctx, p)
 	}
@@ -49,6 +53,11 @@ func (c *Controller) deleteNode(ctx context.Context, p *pass) error {
 	}
 	p.world.Node = lifecycle.NodeFact{State: lifecycle.NodeAbsent}
 	return nil
+}
+
+// withoutFinalizer is the metadata of a patch that takes our finalizer off a Node, if it is there.
+func withoutFinalizer() map[string]any {
+	return map[string]any{"$deleteFromPrimitiveList/finalizers": []string{v1alpha1.NodeFinalizerName}}
 }
 
 // deleteMachine deletes the Machine object, and tells why; what follows takes it apart.

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	apiequality "k8s.io/apimachinery/pkg/api/equality"
@@ -46,6 +47,7 @@ func (c *Controller) changed(before, after *v1alpha1.Machine) {
 		return
 	}
 	c.machines.Forget(before.UID)
+	c.drains.forget(before.UID)
 	c.tokens.Delete(before.UID)
 	c.claims.Delete(lifecycle.NodeName(before))
 	c.refused.Delete(before.UID)
@@ -87,7 +89,7 @@ func (c *Controller) nodeChanged(before, after *corev1.Node) {
 		c.brake.forget(before.UID)
 		c.claims.Delete(before.Name)
 		c.enqueueIndexed(indexByNode, before.Name)
-	case before == nil || concernsMachine(before, after):
+	case before == nil || concernsMachine(before, after) || concernsDrain(before, after):
 		c.enqueueIndexed(indexByNode, after.Name)
 	}
 }
@@ -110,4 +112,10 @@ func concernsMachine(before, after *corev1.Node) bool {
 		}
 	}
 	return false
+}
+
+// concernsDrain is what changes on a Node while it is drained, and hardly ever else.
+func concernsDrain(before, after *corev1.Node) bool {
+	isMarked := slices.ContainsFunc(after.Status.Conditions, func(c corev1.NodeCondition) bool { return c.Type == v1alpha1.NodeTerminating })
+	return isMarked && (before.Spec.Unschedulable != after.Spec.Unschedulable || !slices.Equal(before.Status.VolumesAttached, after.Status.VolumesAttached))
 }

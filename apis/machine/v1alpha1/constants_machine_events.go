@@ -12,6 +12,9 @@ const (
 	EventHealthTimedOut    = "HealthTimedOut"
 	EventNodeDeleted       = "NodeDeleted"
 	EventDeleteFailed      = "DeleteFailed"
+	EventDrainBlocked      = "DrainBlocked"
+	EventDrained           = "Drained"
+	EventDrainForced       = "DrainForced"
 	EventDeletionTriggered = "DeletionTriggered"
 	EventNodeRefused       = "NodeRefused"
 	EventPreserved         = "Preserved"
@@ -58,6 +61,21 @@ func machineEvents() []EventReason {
 			EventNodeDeleted, false, machine,
 			"Somebody has deleted the Node, and the machine goes with it.",
 			"To take a machine out of service, delete the Machine instead.",
+		},
+		{
+			EventDrainBlocked, true, machine,
+			"The drain of the Node cannot get on before somebody mends something: a PodDisruptionBudget lets no pod go although all are healthy, or the target cluster does not answer. At the drain timeout it is ended by force.",
+			"The message says what: see [Terminating](troubleshooting.md#a-machine-stays-in-terminating).",
+		},
+		{
+			EventDrained, false, machine,
+			"The Node had pods or volumes that had to leave, and they have. The VM is deleted.",
+			"",
+		},
+		{
+			EventDrainForced, true, machine,
+			"The drain of the Node was ended by force, and the VM is deleted. The message says why: the drain timeout is over, the Node has been unhealthy for 5 min, the machine has the label `force-deletion`, or volumes were not detached.",
+			"Look at what did not leave in time, or raise `spec.drainTimeout`.",
 		},
 		{
 			EventDeleteFailed, true, machine,

@@ -45,7 +45,7 @@ func decide(f Facts, force *force, next time.Time) Verdict {
 	case f.Sight == Listed:
 		return do(Watch)
 	case f.Sight == Awaited:
-		return f.wait(Progress{Left: len(left)}, next)
+		return f.wait(Progress{IsUnknown: true}, next)
 	}
 	return empty(f, left, next)
 }
@@ -75,7 +75,7 @@ func empty(f Facts, left []*corev1.Pod, next time.Time) Verdict {
 		return r.verdict
 	case len(left) == 0 && len(r.traffic.detaching) == 0 && len(r.traffic.stuck) > 0:
 		v := detach(f, force{CauseVolumes, latest(r.traffic.stuck)}, r.traffic)
-		v.Moving, v.Memory, v.Cause = r.verdict.Moving, r.verdict.Memory, CauseVolumes
+		v.Memory, v.Cause = r.verdict.Memory, CauseVolumes
 		return v
 	case len(left) == 0 && len(r.traffic.detaching) == 0:
 		r.verdict.State = Drained

@@ -41,7 +41,7 @@ type Settings struct {
 	// Timeout is how long the pods have to leave before they are deleted without grace.
 	Timeout time.Duration
 	// MaxEvictRetries is how often the eviction of a pod is tried, every 20 s, before it is deleted without grace.
-	MaxEvictRetries int32
+	MaxEvictRetries int
 	// DetachTimeout is how long a volume that no pod uses any more may stay attached.
 	DetachTimeout time.Duration
 	// ReattachTimeout is how long the next pod with a volume waits for a detached one to be attached elsewhere.
@@ -75,7 +75,7 @@ func ForDeletion(m *v1alpha1.Machine, settings Settings) Order {
 			order.Timeout = c.MachineDrainTimeout.Duration
 		}
 		if c.MaxEvictRetries != nil {
-			retries = *c.MaxEvictRetries
+			retries = int(*c.MaxEvictRetries)
 		}
 	}
 	order.EvictTime = time.Duration(max(retries, 0)) * evictAgain

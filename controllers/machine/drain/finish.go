@@ -45,7 +45,7 @@ func detach(f Facts, by force, t traffic) Verdict {
 	case f.Sight == Listed:
 		return do(Watch)
 	default:
-		return f.wait(Progress{}, over)
+		return f.wait(Progress{IsUnknown: true}, over)
 	}
 	v := Verdict{Do: Rest, State: Draining}
 	attached := detachable(f, by, t)
@@ -57,18 +57,27 @@ func detach(f Facts, by force, t traffic) Verdict {
 	for _, a := range attached {
 		wait, isDue := detachAt(f, a, over)
 		switch {
-		case isDue:
+		case isDue && len(v.Attachments) < f.FreeDetaches:
 			v.Do, v.Attachments = Remove, append(v.Attachments, a)
-		case !wait.IsZero():
-			next = earliest(next, wait)
-			v.Progress.Detaching++
+			continue
+		case isDue && f.Now.Before(over): // there is no room for more
+			wait = over
+			v.Progress.Waiting++
+		case isDue, wait.IsZero():
+			continue
+		default:
+			v.Moving++
 		}
+		next = earliest(next, wait)
+		v.Progress.Detaching++
 	}
-	switch {
-	case v.Do == Remove:
+	if v.Do == Remove {
 		return v
-	case v.Progress.Detaching > 0:
-		return f.wait(v.Progress, next)
+	}
+	if v.Progress.Detaching > 0 {
+		rest := f.wait(v.Progress, next)
+		rest.Moving = v.Moving
+		return rest
 	}
 	return Verdict{Do: Rest, State: GivenUp}
 }

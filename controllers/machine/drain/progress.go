@@ -15,12 +15,14 @@ const named = 3
 
 // Progress is how far a drain is, for people.
 type Progress struct {
-	Node string
+	// IsUnknown says that not everything was seen yet, and that there is nothing to tell.
+	IsUnknown bool
+	Node      string
 	// Left is how many pods have to leave, those included that are ending or waiting.
 	Left int
 	// Ending pods were asked to end.
 	Ending int
-	// Waiting pods have volumes and wait for those of others.
+	// Waiting pods, or volumes of which all pods have left, wait until others have moved.
 	Waiting int
 	// Detaching volumes are used by no pod any more.
 	Detaching int
@@ -64,11 +66,14 @@ func (p Progress) IsStuck() bool {
 
 // String tells the progress in a sentence that does not change while nothing happens.
 func (p Progress) String() string {
+	if p.IsUnknown {
+		return ""
+	}
 	parts := []string{fmt.Sprintf("Draining Node %s: %s left", p.Node, count(p.Left, "pod"))}
 	for _, part := range []struct {
 		count int
 		text  string
-	}{{p.Ending, "ending"}, {p.Waiting, "waiting until volumes of others have moved"}} {
+	}{{p.Ending, "ending"}, {p.Waiting, "waiting until other volumes have moved"}} {
 		if part.count > 0 {
 			parts[0] += fmt.Sprintf(", %d %s", part.count, part.text)
 		}
@@ -141,7 +146,7 @@ func (c Cause) String() string {
 	case CauseReadonly:
 		return "the Node's file system has been read only for " + unhealthyTime.String()
 	case CauseVolumes:
-		return "volumes did not detach in time"
+		return "volumes were not detached in time"
 	}
 	return ""
 }

@@ -5,8 +5,12 @@ import (
 	"time"
 )
 
-// tellPause is how long a change of the progress waits at least after the one before. Each costs a write.
-const tellPause = 5 * time.Second
+const (
+	// tellPause is how long a change of the progress waits at least after the one before. Each costs a write.
+	tellPause = 5 * time.Second
+	// askAgain is when a target cluster is asked again that does not answer.
+	askAgain = 10 * time.Second
+)
 
 // Report is what the rest of a machine's life has to know of its drain.
 type Report struct {
@@ -31,19 +35,27 @@ type Told struct {
 // Next returns the report of a drain that goes on. It tells what was told before while that is not long ago, and has the
 // drain looked at when there may be news; that it is stuck is told at once.
 func (t Told) Next(now time.Time, v Verdict) (Told, Report) {
-	text, isStuck := v.Progress.String(), v.Progress.IsStuck()
-	r := Report{State: Draining, Text: text, IsStuck: isStuck, Wake: v.Wake}
+	return t.tell(now, Report{State: Draining, Text: v.Progress.String(), IsStuck: v.Progress.IsStuck(), Wake: v.Wake})
+}
+
+// Unanswered returns the report of a drain that goes on when the target cluster answers again.
+func (t Told) Unanswered(now time.Time, node string, why error) (Told, Report) {
+	text := fmt.Sprintf("Draining Node %s: the target cluster does not answer: %v", node, why)
+	return t.tell(now, Report{State: Draining, Text: text, IsStuck: true, Wake: askAgain})
+}
+
+func (t Told) tell(now time.Time, r Report) (Told, Report) {
 	switch until := t.at.Add(tellPause); {
-	case text == t.text:
+	case r.Text == t.text, r.Text == "":
 		return t, r
-	case isStuck == t.isStuck && now.Before(until) && !t.at.IsZero():
+	case r.IsStuck == t.isStuck && now.Before(until) && !t.at.IsZero():
 		r.Text = t.text
 		if wait := until.Sub(now); r.Wake == 0 || wait < r.Wake {
 			r.Wake = wait
 		}
 		return t, r
 	}
-	return Told{text: text, isStuck: isStuck, at: now}, r
+	return Told{text: r.Text, isStuck: r.IsStuck, at: now}, r
 }
 
 // Again returns the report of a drain that goes on at once, when others have had their turn.
@@ -53,18 +65,17 @@ func (t Told) Again() Report {
 
 // End returns the report of a drain that has ended. wasThere says that there was something to drain.
 func End(v Verdict, wasThere bool) Report {
-	r := Report{State: v.State, Ending: wasThere}
-	if v.State == Drained {
-		r.Text = fmt.Sprintf("Node %s is drained; its VM is deleted now", v.Progress.Node)
-	} else {
-		r.Text = fmt.Sprintf("Node %s was not drained, %s; its VM is deleted now", v.Progress.Node, v.Cause)
+	r := Report{State: v.State, Ending: wasThere, Text: fmt.Sprintf("Node %s is drained; its VM is deleted now", v.Progress.Node)}
+	if v.State != Drained {
+		r.Text = fmt.Sprintf("The drain of Node %s was ended by force, because %s; its VM is deleted now", v.Progress.Node, v.Cause)
 	}
 	return r
 }
 
-// Unanswered is the report of a drain that is forced while the target cluster does not answer: its Node cannot be drained.
-func Unanswered(node string) Report {
-	return Report{State: GivenUp, Ending: true, Text: fmt.Sprintf("Node %s was not drained: the target cluster does not answer, and nobody waits for it any longer", node)}
+// GiveUp is the report of a drain that is forced while the target cluster does not answer, so that nothing can be drained.
+func GiveUp(node string) Report {
+	text := "The drain of Node %s was ended by force, because nobody waits for it any longer and the target cluster does not answer; its VM is deleted now"
+	return Report{State: GivenUp, Ending: true, Text: fmt.Sprintf(text, node)}
 }
 
 // IsOver says that nobody waits for the pods any longer, whatever goes on at the Node.

@@ -26,8 +26,8 @@ func (s *story) decide() []string {
 			text += fmt.Sprintf(", wake after %s", v.Wake)
 		}
 		lines := []string{text}
-		if v.State == Draining {
-			lines = append(lines, v.Progress.String())
+		if told := v.Progress.String(); v.State == Draining && told != "" {
+			lines = append(lines, told)
 		}
 		return lines
 	case Remove:

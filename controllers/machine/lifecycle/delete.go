@@ -11,7 +11,7 @@ import (
 // EndingRetry is when the cloud is asked again about a VM whose deletion it has accepted.
 const EndingRetry = firstRetry / 5
 
-// decideDelete takes a machine apart: its token, its VM, its Node, and last our finalizer.
+// decideDelete takes a machine apart: its token, the pods on its Node, its VM, its Node, and last our finalizer.
 func decideDelete(w World) Verdict {
 	if !hasFinalizer(w.Machine) {
 		return rest(0)
@@ -22,6 +22,9 @@ func decideDelete(w World) Verdict {
 	if w.Failure != nil {
 		f := w.Failure
 		return failDelete(w, f.Code, fmt.Sprintf("Cloud provider message - machine codes error: code = [%s] message = [%s]", f.Code, f.Message))
+	}
+	if v, wait := drainNode(w); wait {
+		return v
 	}
 	if v, wait := removeVM(w); wait {
 		return v
@@ -34,6 +37,9 @@ func decideDelete(w World) Verdict {
 func beginDelete(w World) Verdict {
 	if mayHaveToken(w) {
 		return do(DropToken)
+	}
+	if v, wait := markNode(w); wait {
+		return v
 	}
 	m := w.Machine.DeepCopy()
 	endBackoff(m)

@@ -13,6 +13,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
+	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machine/drain"
 	"github.com/machine-controller-fleet/machine-controller-fleet/driver"
 )
 
@@ -36,6 +37,7 @@ var facts = map[string]func(w *World, value string) error{
 	"token":   setToken,     // token: present, absent
 	"cloud":   setFailure,   // cloud: create_machine Internal; and retry-after 1m
 	"backoff": setBackoff,   // backoff: until 15s, step 10s, after Internal Unavailable
+	"drain":   setDrain,     // drain: going on, stuck, drained, given up; and "…" what is told of it
 	"inputs":  setInputs,    // inputs: changed; class or secret, since the cloud failed
 }
 
@@ -176,8 +178,11 @@ var nodeWords = map[string]func(*World, *corev1.Node){
 		n.Spec.Taints = []corev1.Taint{{Key: v1alpha1.TaintCriticalComponentsNotReady}}
 	},
 	"being deleted": func(w *World, n *corev1.Node) { n.DeletionTimestamp = &metav1.Time{Time: w.Now} },
-	"silent":        func(_ *World, n *corev1.Node) { n.Status.Conditions = nil },
-	"read live":     func(w *World, _ *corev1.Node) { w.Node.Live = true },
+	"marked": func(_ *World, n *corev1.Node) {
+		n.Status.Conditions = append(n.Status.Conditions, corev1.NodeCondition{Type: v1alpha1.NodeTerminating, Status: corev1.ConditionTrue})
+	},
+	"silent":    func(_ *World, n *corev1.Node) { n.Status.Conditions = nil },
+	"read live": func(w *World, _ *corev1.Node) { w.Node.Live = true },
 	"under disk pressure": func(_ *World, n *corev1.Node) {
 		n.Status.Conditions = append(n.Status.Conditions, corev1.NodeCondition{Type: "DiskPressure", Status: corev1.ConditionTrue})
 	},
@@ -270,5 +275,22 @@ func setInputs(w *World, value string) error {
 		return fmt.Errorf("expected changed, got %q", value)
 	}
 	w.Secret.Versions += " and later"
+	return nil
+}
+
+func setDrain(w *World, value string) error {
+	reports := map[string]drain.Report{
+		"going on": {State: drain.Draining, Wake: time.Minute},
+		"stuck":    {State: drain.Draining, Wake: time.Minute, IsStuck: true},
+		"drained":  {State: drain.Drained},
+		"given up": {State: drain.GivenUp},
+	}
+	state, text, isTold := strings.Cut(value, " \"")
+	report, known := reports[state]
+	if !known {
+		return fmt.Errorf("expected going on, stuck, drained or given up, got %q", value)
+	}
+	w.Drain = report
+	w.Drain.Text, w.Drain.Ending = strings.TrimSuffix(text, "\""), isTold && report.State.Ended()
 	return nil
 }

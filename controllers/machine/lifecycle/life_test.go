@@ -10,6 +10,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
+	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machine/drain"
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machine/preserve"
 	"github.com/machine-controller-fleet/machine-controller-fleet/driver"
 )
@@ -26,13 +27,22 @@ type life struct {
 	node    *corev1.Node
 	token   bool
 	faulty  bool
+
+	pods    int  // on the Node
+	drained bool // this process knows that the drain has ended
 }
+
+// drainTimeout is how long pods have in the model.
+const drainTimeout = 10 * time.Minute
 
 func (l *life) world() World {
 	w := World{
 		Now: l.now, Limits: limits(), Machine: l.machine,
 		Class:  ClassFact{Class: &v1alpha1.MachineClass{}, Held: l.held},
 		Secret: SecretFact{Read: true, UserData: []byte("boot")},
+	}
+	if l.drained {
+		w.Drain.State = drain.Drained
 	}
 	l.see(&w)
 	return w
@@ -139,6 +149,9 @@ func (l *life) act(w *World, v Verdict) {
 			w.VM.State = VMPresent
 		}
 	case DeleteVM:
+		if l.pods > 0 && l.now.Before(l.machine.DeletionTimestamp.Add(drainTimeout)) {
+			l.t.Fatalf("the VM is deleted, and %d pods are on its Node", l.pods)
+		}
 		fails, effect := l.cloudFails(w)
 		if effect {
 			l.vms = 0
@@ -156,6 +169,14 @@ func (l *life) act(w *World, v Verdict) {
 		w.Node.Node = l.node
 	case DrainPreserved:
 		w.PreservedDrain.State = preserve.DrainDone
+	case MarkNode:
+		l.node = l.node.DeepCopy()
+		l.node.Status.Conditions = append(l.node.Status.Conditions, corev1.NodeCondition{
+			Type: v1alpha1.NodeTerminating, Status: corev1.ConditionTrue, Reason: NodeReason(l.machine),
+		})
+		w.Node.Node = l.node
+	case DrainNode:
+		l.drain(w)
 	case DeleteNode:
 		if l.vms > 0 {
 			l.t.Fatal("the Node is deleted before its VM")
@@ -166,6 +187,25 @@ func (l *life) act(w *World, v Verdict) {
 		w.Machine = l.machine
 	case Rest, Save, ReadSecret:
 	}
+}
+
+// drain has some pods leave, or all of them once all is well.
+func (l *life) drain(w *World) {
+	leave := l.pods
+	if l.faulty {
+		leave = rapid.IntRange(0, l.pods).Draw(l.t, "pods that leave")
+	}
+	wasThere := l.pods > 0
+	l.pods -= leave
+	switch {
+	case !l.now.Before(l.machine.DeletionTimestamp.Add(drainTimeout)):
+		w.Drain = drain.Report{State: drain.GivenUp, Ending: wasThere, Text: "not drained"}
+	case l.pods == 0:
+		w.Drain = drain.Report{State: drain.Drained, Ending: wasThere, Text: "drained"}
+	default:
+		w.Drain = drain.Report{State: drain.Draining, Text: "draining", IsStuck: rapid.Bool().Draw(l.t, "stuck"), Wake: time.Minute}
+	}
+	l.drained = w.Drain.State.Ended()
 }
 
 // mayCreate checks all that has to hold before a VM is made.
@@ -235,6 +275,12 @@ func aLife(t *rapid.T) {
 		case 2:
 			if rapid.IntRange(0, 3).Draw(t, "deletes") == 0 {
 				l.delete()
+			}
+		case 3:
+			l.drained = false // another process takes over
+		case 4:
+			if l.node != nil && l.machine.DeletionTimestamp == nil {
+				l.pods++
 			}
 		default:
 			l.now = l.now.Add(time.Duration(rapid.IntRange(0, 400).Draw(t, "seconds")) * time.Second)

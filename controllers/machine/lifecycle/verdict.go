@@ -42,6 +42,10 @@ const (
 	// DrainPreserved drains the Node of a failed machine that is preserved, as far as that goes without waiting, and says
 	// in World.PreservedDrain how far it has come.
 	DrainPreserved Action = "DrainPreserved"
+	// MarkNode says on the Node that its machine is being deleted.
+	MarkNode Action = "MarkNode"
+	// DrainNode goes on with the drain of the Node, as far as it goes now.
+	DrainNode Action = "DrainNode"
 	// DeleteNode removes our finalizer from the Node, and the Node.
 	DeleteNode Action = "DeleteNode"
 	// DeleteMachine deletes the Machine object, because its Node was deleted, or somebody asks for it.

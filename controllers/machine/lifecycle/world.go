@@ -6,6 +6,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
+	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machine/drain"
 	"github.com/machine-controller-fleet/machine-controller-fleet/driver"
 )
 
@@ -33,6 +34,8 @@ type World struct {
 	Permit PermitFact
 	// Token with which the VM joins.
 	Token TokenFact
+	// Drain of the Node, before its VM goes.
+	Drain drain.Report
 	// Failure is the cloud's answer to the last action of this pass, when that was an error.
 	Failure *Failure
 }
@@ -49,6 +52,8 @@ type Limits struct {
 	NodeConditions []string
 	// PreserveTimeout is for how long a machine is preserved.
 	PreserveTimeout time.Duration
+	// Drain are the settings for drains.
+	Drain drain.Settings
 }
 
 // ClassFact is what is known of the machine's class.

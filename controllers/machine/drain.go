@@ -1,0 +1,216 @@
+package machine
+
+import (
+	"context"
+	"fmt"
+	"path"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/klog/v2"
+
+	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
+	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machine/drain"
+	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machine/drainwatch"
+	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machine/lifecycle"
+	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machine/nodesync"
+	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/runner"
+	"github.com/machine-controller-fleet/machine-controller-fleet/driver"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/objects"
+)
+
+// maxDrainSteps bounds what one pass does for a drain, so that others have their turn.
+const maxDrainSteps = 8
+
+// drainNode goes on with the drain of the Node as far as it goes now. It waits for nothing: whatever it depends on is
+// watched, and wakes it.
+func (c *Controller) drainNode(ctx context.Context, p *pass) error {
+	m := p.world.Machine
+	d := c.drains.of(m.UID)
+	facts := drain.Facts{
+		Settings: c.cfg.Limits.Drain, Order: drain.ForDeletion(m, c.cfg.Limits.Drain), Node: p.world.Node.Node, Memory: d.memory,
+	}
+	for range maxDrainSteps {
+		facts.Now = c.cfg.Clock.Now()
+		c.look(ctx, p, d, &facts)
+		v := drain.Decide(facts)
+		d.memory, facts.Memory = v.Memory, v.Memory
+		klog.FromContext(ctx).V(4).Info("Decided on the drain", "action", v.Do, "pods", len(v.Pods), "attachments", len(v.Attachments))
+		c.drains.detaches.set(p.cluster, m.UID, v.Moving)
+		if v.Do == drain.Rest {
+			c.restDrain(p, d, v)
+			return nil
+		}
+		if err := c.drainStep(ctx, p, d, &facts, v); err != nil {
+			return err
+		}
+		if p.world.Node.State != lifecycle.NodePresent { // it has gone while it was drained
+			return nil
+		}
+		facts.Node = p.world.Node.Node
+	}
+	p.world.Drain = d.told.Again()
+	return nil
+}
+
+// look puts what is seen into the facts.
+func (c *Controller) look(ctx context.Context, p *pass, d *draining, facts *drain.Facts) {
+	facts.FreeDetaches = c.drains.detaches.free(p.cluster)
+	if session := d.seen(); session == nil || !session.Show(facts) {
+		return
+	}
+	facts.Volumes.IDs = c.volumeIDs(ctx, p, d, facts)
+}
+
+// volumeIDs returns the cloud's names of the volumes. Each is asked for once: one at a time, because the answer does not
+// say which volume it is for.
+func (c *Controller) volumeIDs(ctx context.Context, p *pass, d *draining, facts *drain.Facts) map[string]string {
+	if p.driver == nil {
+		return d.ids
+	}
+	call, cancel := context.WithTimeout(ctx, driverTimeout)
+	defer cancel()
+	for name, pv := range facts.Volumes.PVs {
+		if _, asked := d.ids[name]; asked {
+			continue
+		}
+		answer, err := p.driver.GetVolumeIDs(call, driver.GetVolumeIDsRequest{Volumes: []*corev1.PersistentVolumeSpec{&pv.Spec}})
+		switch {
+		case call.Err() != nil:
+			return d.ids
+		case err == nil && len(answer.IDs) > 0:
+			d.ids[name] = answer.IDs[0]
+			continue
+		case err != nil && driver.CodeOf(err) != driver.Unimplemented:
+			klog.FromContext(ctx).V(2).Info("The driver does not tell the ID of a volume", "volume", name, "err", err)
+		}
+		d.ids[name] = "" // it counts as unknown
+	}
+	return d.ids
+}
+
+// drainStep carries out one action of a drain.
+func (c *Controller) drainStep(ctx context.Context, p *pass, d *draining, facts *drain.Facts, v drain.Verdict) error {
+	switch v.Do {
+	case drain.Rest:
+	case drain.Cordon:
+		facts.Live = false
+		return c.cordon(ctx, p, d, v.Release)
+	case drain.List:
+		list, err := p.cluster.Client.CoreV1().Pods(metav1.NamespaceAll).List(ctx, drainwatch.OfNode(facts.Node.Name))
+		if err != nil {
+			return fmt.Errorf("list the pods of Node %s: %w", facts.Node.Name, err)
+		}
+		facts.Live, facts.Sight, facts.Pods = true, max(facts.Sight, drain.Listed), nil
+		for i := range list.Items {
+			facts.Pods = append(facts.Pods, &list.Items[i])
+		}
+	case drain.Watch:
+		facts.Sight = drain.Awaited
+		key := objects.Key(p.world.Machine)
+		d.begin(func() *drainwatch.Session {
+			return c.drains.watches.Begin(p.cluster.Client, facts.Node.Name, func() { c.runner.Enqueue(key) })
+		})
+	case drain.Remove:
+		return c.remove(ctx, p, d, facts, v)
+	}
+	return nil
+}
+
+// cordon marks the Node as unschedulable, and takes our finalizer off with the same write if the Node is released.
+func (c *Controller) cordon(ctx context.Context, p *pass, d *draining, release bool) error {
+	patch := map[string]any{"spec": map[string]any{"unschedulable": true}}
+	if release {
+		patch["metadata"] = withoutFinalizer()
+	}
+	patched, err := c.patchNode(ctx, p, &nodesync.Patch{Body: patch})
+	if patched && release {
+		d.release(p.world.Node.Node.UID)
+	}
+	return err
+}
+
+// restDrain notes how far the drain is, and what it waits for.
+func (c *Controller) restDrain(p *pass, d *draining, v drain.Verdict) {
+	if v.State.Ended() {
+		p.world.Drain = drain.End(v, d.wasThere())
+		d.end(v.State)
+		c.drains.detaches.forget(p.world.Machine.UID)
+		return
+	}
+	if v.Progress.Waiting > 0 {
+		key := objects.Key(p.world.Machine)
+		c.drains.detaches.await(p.cluster, p.world.Machine.UID, func() { c.runner.Enqueue(key) })
+	}
+	if session := d.seen(); session != nil {
+		awaited := map[string]bool{}
+		for volume, m := range v.Memory.Volumes {
+			awaited[volume] = !m.DetachedSince.IsZero()
+		}
+		session.Await(awaited)
+	}
+	d.told, p.world.Drain = d.told.Next(c.cfg.Clock.Now(), v)
+}
+
+// markNode says on the Node that its machine is being deleted, and why.
+func (c *Controller) markNode(ctx context.Context, p *pass) error {
+	now := metav1.NewTime(c.cfg.Clock.Now())
+	condition := corev1.NodeCondition{
+		Type: v1alpha1.NodeTerminating, Status: corev1.ConditionTrue, LastHeartbeatTime: now, LastTransitionTime: now,
+		Reason: lifecycle.NodeReason(p.world.Machine), Message: fmt.Sprintf("Machine %s/%s is being deleted.", p.world.Machine.Namespace, p.world.Machine.Name),
+	}
+	_, err := c.patchNode(ctx, p, &nodesync.Patch{
+		Body: map[string]any{"status": map[string]any{"conditions": []corev1.NodeCondition{condition}}}, Status: true,
+	})
+	return err
+}
+
+// findNodeByMachine looks for the Node of a machine that does not know its name, by what the Node says.
+func (c *Controller) findNodeByMachine(ctx context.Context, p *pass) error {
+	m := p.world.Machine
+	list, err := p.cluster.Client.CoreV1().Nodes().List(ctx, metav1.ListOptions{LabelSelector: v1alpha1.LabelMachineName + "=" + m.Name})
+	if err != nil {
+		return fmt.Errorf("look for the Node of machine %s/%s: %w", m.Namespace, m.Name, err)
+	}
+	p.world.Node = lifecycle.NodeFact{State: lifecycle.NodeAbsent}
+	for i := range list.Items {
+		if node := &list.Items[i]; path.Base(node.Spec.ProviderID) == path.Base(m.Spec.ProviderID) {
+			p.world.Node = lifecycle.NodeFact{State: lifecycle.NodePresent, Node: node}
+		}
+	}
+	return nil
+}
+
+// patience is how long a target cluster may fail before the machine tells of it.
+const patience = 5 * time.Second
+
+// unanswered takes an error of the target cluster for a fact about the drain of a machine that is being deleted: its user
+// is told, and a VM that nobody waits for any longer does not live on because its cluster does not answer.
+func (c *Controller) unanswered(ctx context.Context, p *pass, err error) error {
+	m := p.world.Machine
+	if m.DeletionTimestamp == nil || p.world.Drain.State.Ended() {
+		return err
+	}
+	d, now := c.drains.of(m.UID), c.cfg.Clock.Now()
+	switch {
+	case err == nil:
+		d.failing = time.Time{}
+		return nil
+	case ctx.Err() != nil || runner.NotOurs(err) || apierrors.IsConflict(err):
+		return err
+	case drain.ForDeletion(m, c.cfg.Limits.Drain).IsOver(now):
+		klog.FromContext(ctx).Error(err, "The Node cannot be drained any more, and its VM is deleted all the same", "node", lifecycle.NodeName(m))
+		p.world.Drain = drain.GiveUp(lifecycle.NodeName(m))
+		return nil
+	case d.failing.IsZero():
+		d.failing = now
+	}
+	if now.Sub(d.failing) < patience {
+		return err // it is tried again soon
+	}
+	klog.FromContext(ctx).V(1).Info("The Node cannot be drained now", "node", lifecycle.NodeName(m), "err", err)
+	d.told, p.world.Drain = d.told.Unanswered(now, lifecycle.NodeName(m), err)
+	return nil
+}

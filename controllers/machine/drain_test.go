@@ -1,0 +1,334 @@
+package machine
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes/fake"
+	clienttesting "k8s.io/client-go/testing"
+	clocktesting "k8s.io/utils/clock/testing"
+
+	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
+	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machine/drain"
+	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machine/lifecycle"
+	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/runner"
+	"github.com/machine-controller-fleet/machine-controller-fleet/target"
+)
+
+// drainBench is a controller with nothing but a target cluster, and a pass over a machine that was deleted just now.
+func drainBench(t *testing.T, objects ...runtime.Object) (*Controller, *pass, *fake.Clientset) {
+	t.Helper()
+	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "m", UID: "node"}}
+	cluster := fake.NewClientset(append(objects, node)...)
+	c, p := tokenBench(t, cluster, "u")
+	c.cfg.Limits.Drain = drain.Settings{Timeout: time.Hour, MaxEvictRetries: 180, DetachTimeout: time.Minute, ReattachTimeout: time.Minute, VolumeParallelism: 4}
+	var err error
+	c.runner, err = runner.New(runner.Config[types.NamespacedName]{
+		Name: "test", Reconcile: func(context.Context, types.NamespacedName) (runner.Result, error) { return runner.Result{}, nil },
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.world.Machine.DeletionTimestamp = &metav1.Time{Time: now}
+	p.world.Machine.Labels = map[string]string{v1alpha1.LabelNode: "m"}
+	p.world.Node = lifecycle.NodeFact{State: lifecycle.NodePresent, Node: node}
+	return c, p, cluster
+}
+
+func requests(cluster *fake.Clientset) []string {
+	var made []string
+	for _, a := range cluster.Actions() {
+		made = append(made, strings.TrimSuffix(a.GetVerb()+" "+a.GetResource().Resource+"/"+a.GetSubresource(), "/"))
+	}
+	return made
+}
+
+func podOn(node, name string, owner string) *corev1.Pod {
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "a", UID: types.UID(name)}, Spec: corev1.PodSpec{NodeName: node}}
+	if owner != "" {
+		pod.OwnerReferences = []metav1.OwnerReference{{Kind: owner, Controller: new(true)}}
+	}
+	return pod
+}
+
+// The second list is the one that counts; the first one saves a write.
+func TestAnEmptyNodeCostsOneWriteAndTwoLists(t *testing.T) {
+	c, p, cluster := drainBench(t, podOn("m", "proxy", "DaemonSet"))
+	if err := c.drainNode(t.Context(), p); err != nil {
+		t.Fatal(err)
+	}
+	if got, want := requests(cluster), []string{"list pods", "patch nodes", "list pods"}; !slices.Equal(got, want) {
+		t.Errorf("requests %q, want %q", got, want)
+	}
+	if r := p.world.Drain; r.State != drain.Drained || r.Ending {
+		t.Errorf("report %+v, want it drained, and nothing to tell", r)
+	}
+	if c.drains.state("u") != drain.Drained {
+		t.Error("the next pass would look again")
+	}
+	patch, _ := cluster.Actions()[1].(clienttesting.PatchAction)
+	want := `{"metadata":{"$deleteFromPrimitiveList/finalizers":["node.machine.sapcloud.io/machine-controller"],"uid":"node"},"spec":{"unschedulable":true}}`
+	if got := string(patch.GetPatch()); got != want {
+		t.Errorf("patch %s, want %s", got, want)
+	}
+	cluster.ClearActions()
+	if err := c.deleteNode(t.Context(), p); err != nil {
+		t.Fatal(err)
+	}
+	if got, want := requests(cluster), []string{"delete nodes"}; !slices.Equal(got, want) {
+		t.Errorf("to delete the Node: requests %q, want %q", got, want)
+	}
+}
+
+func TestANodeWithPodsIsWatched(t *testing.T) {
+	c, p, _ := drainBench(t, podOn("m", "web", ""))
+	if err := c.drainNode(t.Context(), p); err != nil {
+		t.Fatal(err)
+	}
+	if r := p.world.Drain; r.State != drain.Draining || r.Text != "" || r.Wake != time.Hour {
+		t.Errorf("report %+v", r)
+	}
+	d := c.drains.of("u")
+	if d.seen() == nil {
+		t.Fatal("nothing is watched")
+	}
+	c.drains.forget("u") // the machine is somebody else's now
+	if d.seen() != nil || len(c.drains.known) > 0 {
+		t.Error("it is watched although the machine is not ours any more")
+	}
+}
+
+func TestTheNodeSaysThatItsMachineGoes(t *testing.T) {
+	c, p, cluster := drainBench(t)
+	p.world.Machine.Status.CurrentStatus.Phase = v1alpha1.MachineFailed
+	if err := c.markNode(t.Context(), p); err != nil {
+		t.Fatal(err)
+	}
+	if got, want := requests(cluster), []string{"patch nodes/status"}; !slices.Equal(got, want) {
+		t.Errorf("requests %q, want %q", got, want)
+	}
+	conditions := p.world.Node.Node.Status.Conditions
+	if len(conditions) != 1 || conditions[0].Type != "Terminating" || conditions[0].Status != "True" || conditions[0].Reason != "Unhealthy" {
+		t.Errorf("conditions %+v", conditions)
+	}
+}
+
+func TestARefusedEvictionIsNotTriedBeforeTheServerWants(t *testing.T) {
+	c, p, _ := drainBench(t)
+	p.cluster.Evict = func(_ context.Context, e *policyv1.Eviction) error {
+		if e.Namespace != "a" || e.Name != "web" || *e.DeleteOptions.Preconditions.UID != "web" {
+			t.Errorf("evicted %+v", e)
+		}
+		return apierrors.NewTooManyRequests("not now", 30)
+	}
+	facts := drain.Facts{}
+	verdict := drain.Verdict{Pods: []drain.Removal{{Pod: podOn("m", "web", ""), How: drain.Evict}}}
+	if err := c.remove(t.Context(), p, c.drains.of("u"), &facts, verdict); err != nil {
+		t.Fatal(err)
+	}
+	if a := facts.Memory.Attempts["web"]; a.Accepted || a.NotBefore != now.Add(30*time.Second) || !strings.Contains(a.Why, "not now") {
+		t.Errorf("attempt %+v", a)
+	}
+}
+
+func TestOfSeveralBudgetsADisruptionIsTakenFromEach(t *testing.T) {
+	budget := func(name string) *policyv1.PodDisruptionBudget {
+		b := &policyv1.PodDisruptionBudget{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "a", UID: types.UID(name), ResourceVersion: "7"}}
+		b.Status.DisruptionsAllowed = 2
+		return b
+	}
+	one, two, pod := budget("one"), budget("two"), podOn("m", "web", "")
+	pod.ResourceVersion = "5"
+	c, p, cluster := drainBench(t, one, two, pod)
+	facts := drain.Facts{}
+	verdict := drain.Verdict{Pods: []drain.Removal{{Pod: pod, How: drain.Take, Budgets: []*policyv1.PodDisruptionBudget{one, two}}}}
+	if err := c.remove(t.Context(), p, c.drains.of("u"), &facts, verdict); err != nil {
+		t.Fatal(err)
+	}
+	want := []string{"patch poddisruptionbudgets/status", "patch poddisruptionbudgets/status", "delete pods"}
+	if got := requests(cluster); !slices.Equal(got, want) {
+		t.Fatalf("requests %q, want %q", got, want)
+	}
+	patch, _ := cluster.Actions()[0].(clienttesting.PatchAction)
+	if got, want := string(patch.GetPatch()), `{"metadata":{"resourceVersion":"7","uid":"one"},"status":{"disruptedPods":{"web":"2026-01-02T03:04:05Z"},"disruptionsAllowed":1}}`; got != want {
+		t.Errorf("patch %s, want %s", got, want)
+	}
+	deletion, _ := cluster.Actions()[2].(clienttesting.DeleteAction)
+	if o := deletion.GetDeleteOptions(); *o.Preconditions.UID != "web" || *o.Preconditions.ResourceVersion != "5" || o.GracePeriodSeconds != nil {
+		t.Errorf("deleted with %+v", o)
+	}
+}
+
+// When another drain was faster, the budget has another version, and the pod stays.
+func TestABudgetThatSomebodyElseHasTakenFromKeepsThePod(t *testing.T) {
+	one, pod := &policyv1.PodDisruptionBudget{ObjectMeta: metav1.ObjectMeta{Name: "one", Namespace: "a"}}, podOn("m", "web", "")
+	c, p, cluster := drainBench(t, one, pod)
+	cluster.PrependReactor("patch", "poddisruptionbudgets", func(clienttesting.Action) (bool, runtime.Object, error) {
+		return true, nil, apierrors.NewConflict(policyv1.Resource("poddisruptionbudgets"), "one", errors.New("newer"))
+	})
+	facts := drain.Facts{}
+	verdict := drain.Verdict{Pods: []drain.Removal{{Pod: pod, How: drain.Take, Budgets: []*policyv1.PodDisruptionBudget{one}}}}
+	if err := c.remove(t.Context(), p, c.drains.of("u"), &facts, verdict); err != nil {
+		t.Fatal(err)
+	}
+	if a := facts.Memory.Attempts["web"]; a.Accepted || a.NotBefore.After(now.Add(5*time.Second)) {
+		t.Errorf("attempt %+v, want it refused, to be tried again soon", a)
+	}
+	if slices.Contains(requests(cluster), "delete pods") {
+		t.Error("the pod was deleted")
+	}
+}
+
+func TestWhatIsDeletedIsDeletedByUID(t *testing.T) {
+	pod := podOn("m", "web", "")
+	attachment := &storagev1.VolumeAttachment{ObjectMeta: metav1.ObjectMeta{Name: "va", UID: "va-uid"}}
+	c, p, cluster := drainBench(t, pod, attachment)
+	facts := drain.Facts{}
+	verdict := drain.Verdict{
+		Pods:        []drain.Removal{{Pod: pod, How: drain.Delete}, {Pod: podOn("m", "gone", ""), How: drain.Delete}},
+		Attachments: []*storagev1.VolumeAttachment{attachment},
+	}
+	if err := c.remove(t.Context(), p, c.drains.of("u"), &facts, verdict); err != nil {
+		t.Fatal(err)
+	}
+	var uids []types.UID
+	for _, a := range cluster.Actions() {
+		deletion, _ := a.(clienttesting.DeleteAction)
+		o := deletion.GetDeleteOptions()
+		uids = append(uids, *o.Preconditions.UID)
+		if a.GetResource().Resource == "pods" && *o.GracePeriodSeconds != 0 {
+			t.Errorf("a pod has %d s", *o.GracePeriodSeconds)
+		}
+	}
+	if want := []types.UID{"web", "gone", "va-uid"}; !slices.Equal(uids, want) {
+		t.Errorf("deleted %v, want %v", uids, want)
+	}
+	for _, uid := range []types.UID{"web", "gone", "va-uid"} { // what is not there any more was removed, too
+		if a := facts.Memory.Attempts[uid]; !a.Accepted || !a.Forced {
+			t.Errorf("%s: attempt %+v", uid, a)
+		}
+	}
+}
+
+// A cloud is not asked for hundreds of detaches at a time, however many Nodes are drained.
+func TestVolumesOfAllDrainsAreCounted(t *testing.T) {
+	d, cluster, other := newDetaches(), &target.Cluster{}, &target.Cluster{}
+	if !d.take(cluster, "a", 30) || d.take(cluster, "b", 21) || !d.take(cluster, "b", 20) || d.free(cluster) != 0 {
+		t.Fatalf("%d free", d.free(cluster))
+	}
+	if !d.take(other, "c", 1) {
+		t.Error("another cluster is full, too")
+	}
+	woken := 0
+	d.await(cluster, "c", func() { woken++ })
+	d.set(cluster, "a", 30)
+	if woken > 0 {
+		t.Error("woken by nothing")
+	}
+	d.set(cluster, "a", 29)
+	d.set(cluster, "a", 28)
+	if woken != 1 || d.free(cluster) != 2 {
+		t.Errorf("woken %d times, %d free", woken, d.free(cluster))
+	}
+	d.forget("a")
+	d.forget("b")
+	if d.free(cluster) != drain.MaxDetaches {
+		t.Errorf("%d free after all drains have ended", d.free(cluster))
+	}
+	if !d.take(cluster, "a", drain.MaxDetaches+10) {
+		t.Error("a pod with more volumes than move at a time would never leave")
+	}
+}
+
+func TestAMachineWithoutTheNameOfItsNodeFindsIt(t *testing.T) {
+	labels := map[string]string{v1alpha1.LabelMachineName: "m"}
+	ours := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "ours", Labels: labels}, Spec: corev1.NodeSpec{ProviderID: "cloud:///zone/i-1"}}
+	older := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "older", Labels: labels}, Spec: corev1.NodeSpec{ProviderID: "cloud:///zone/i-0"}}
+	c, p, _ := drainBench(t, ours, older)
+	p.world.Machine.Labels, p.world.Machine.Spec.ProviderID = nil, "cloud:///i-1"
+	if err := c.findNode(t.Context(), p); err != nil {
+		t.Fatal(err)
+	}
+	if n := p.world.Node; n.State != lifecycle.NodePresent || n.Node.Name != "ours" {
+		t.Errorf("found %+v", n)
+	}
+}
+
+// No room means that the pod waits, and that nothing was asked of the API server.
+func TestAPodWaitsForRoom(t *testing.T) {
+	pod := podOn("m", "db", "")
+	c, p, cluster := drainBench(t, pod)
+	c.drains.detaches.set(p.cluster, "other", drain.MaxDetaches)
+	facts := drain.Facts{}
+	verdict := drain.Verdict{Pods: []drain.Removal{{Pod: pod, How: drain.Delete, Moves: 1}}}
+	if err := c.remove(t.Context(), p, c.drains.of("u"), &facts, verdict); err != nil {
+		t.Fatal(err)
+	}
+	if len(cluster.Actions()) > 0 || len(facts.Memory.Attempts) > 0 {
+		t.Errorf("requests %q, attempts %v", requests(cluster), facts.Memory.Attempts)
+	}
+}
+
+// A blip is tried again as any failure; after some seconds the machine tells of it.
+func TestATargetThatDoesNotAnswerIsTold(t *testing.T) {
+	c, p, cluster := drainBench(t)
+	wall := clocktesting.NewFakeClock(now)
+	c.cfg.Clock = wall
+	isDown := true
+	cluster.PrependReactor("*", "*", func(clienttesting.Action) (bool, runtime.Object, error) {
+		return isDown, nil, errors.New("no route to host")
+	})
+	drainNow := func() error {
+		p.world.Drain = drain.Report{}
+		return c.act(t.Context(), p, lifecycle.Verdict{Do: lifecycle.DrainNode})
+	}
+	if err := drainNow(); err == nil {
+		t.Errorf("at first: report %+v, want an error", p.world.Drain)
+	}
+	wall.Step(patience)
+	if err := drainNow(); err != nil || !p.world.Drain.IsStuck || !strings.Contains(p.world.Drain.Text, "no route to host") || p.world.Drain.Wake == 0 {
+		t.Errorf("after a while: report %+v, error %v", p.world.Drain, err)
+	}
+	isDown = false
+	if err := drainNow(); err != nil || p.world.Drain.State != drain.Drained {
+		t.Errorf("when it is back: report %+v, error %v", p.world.Drain, err)
+	}
+}
+
+func TestAForcedDrainEndsAlsoWhenTheTargetDoesNotAnswer(t *testing.T) {
+	for _, tc := range []struct {
+		name   string
+		change func(m *v1alpha1.Machine)
+		want   drain.State
+	}{
+		{"time is left", func(*v1alpha1.Machine) {}, drain.Unknown},
+		{"its time is over", func(m *v1alpha1.Machine) { m.DeletionTimestamp = &metav1.Time{Time: now.Add(-time.Hour)} }, drain.GivenUp},
+		{"by force", func(m *v1alpha1.Machine) { m.Labels[v1alpha1.LabelForceDeletion] = "true" }, drain.GivenUp},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			c, p, cluster := drainBench(t)
+			cluster.PrependReactor("*", "*", func(clienttesting.Action) (bool, runtime.Object, error) {
+				return true, nil, errors.New("no route to host")
+			})
+			tc.change(p.world.Machine)
+			for _, action := range []lifecycle.Action{lifecycle.FindNode, lifecycle.MarkNode, lifecycle.DrainNode} {
+				p.world.Drain = drain.Report{}
+				err := c.act(t.Context(), p, lifecycle.Verdict{Do: action})
+				if p.world.Drain.State != tc.want || (err == nil) != tc.want.Ended() {
+					t.Errorf("%s: report %+v, error %v", action, p.world.Drain, err)
+				}
+			}
+		})
+	}
+}

@@ -1,0 +1,263 @@
+package machine
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
+	"github.com/machine-controller-fleet/machine-controller-fleet/driver"
+)
+
+var pods = schema.GroupVersionResource{Version: "v1", Resource: "pods"}
+
+// grace is how long the pods of these tests take to end.
+const grace = 30 * time.Second
+
+// pod puts a pod on the machine's Node.
+func (b *bench) pod(name string, change ...func(*corev1.Pod)) {
+	b.Helper()
+	p := podOn("m", name, "")
+	p.Status.Phase = corev1.PodRunning
+	p.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}
+	for _, f := range change {
+		f(p)
+	}
+	b.must(b.target.Tracker().Add(p))
+}
+
+// endless is a pod that never ends by itself.
+func endless(p *corev1.Pod) { p.Annotations = map[string]string{"endless": ""} }
+
+func labelled(app string) func(*corev1.Pod) {
+	return func(p *corev1.Pod) { p.Labels = map[string]string{"app": app} }
+}
+
+// evict is the eviction API: the pod is being deleted from then on, and ends after its grace.
+func (b *bench) evict(_ context.Context, e *policyv1.Eviction) error {
+	b.mu.Lock()
+	refusal := b.refusal
+	b.mu.Unlock()
+	if refusal != nil {
+		if err := refusal(e.Name); err != nil {
+			return err
+		}
+	}
+	found, err := b.target.Tracker().Get(pods, e.Namespace, e.Name)
+	if err != nil {
+		return err
+	}
+	p, _ := found.(*corev1.Pod)
+	p = p.DeepCopy()
+	p.DeletionTimestamp, p.DeletionGracePeriodSeconds = &metav1.Time{Time: time.Now()}, new(int64(grace.Seconds()))
+	b.mu.Lock()
+	if b.evicted == nil {
+		b.evicted = map[string]int{}
+	}
+	b.evicted[e.Name]++
+	b.mu.Unlock()
+	if _, never := p.Annotations["endless"]; !never {
+		time.AfterFunc(grace, func() { _ = b.target.Tracker().Delete(pods, e.Namespace, e.Name) })
+	}
+	return b.target.Tracker().Update(pods, p, e.Namespace)
+}
+
+// held has the pod web held by a budget that is misconfigured, which selects pods of the app "held".
+func (b *bench) held() {
+	b.Helper()
+	b.must(b.target.Tracker().Add(&policyv1.PodDisruptionBudget{
+		ObjectMeta: metav1.ObjectMeta{Name: "never", Namespace: "a"},
+		Spec:       policyv1.PodDisruptionBudgetSpec{Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "held"}}},
+		Status:     policyv1.PodDisruptionBudgetStatus{CurrentHealthy: 1, DesiredHealthy: 1, ExpectedPods: 1},
+	}))
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.refusal = func(pod string) error {
+		if pod == "web" {
+			return apierrors.NewTooManyRequests("its budget does not allow it", 0)
+		}
+		return nil
+	}
+}
+
+// drainTimeout gives the pods of a machine so much time.
+func drainTimeout(d time.Duration) func(*v1alpha1.Machine) {
+	return func(m *v1alpha1.Machine) {
+		m.Spec.MachineConfiguration = &v1alpha1.MachineConfiguration{MachineDrainTimeout: &metav1.Duration{Duration: d}}
+	}
+}
+
+// says is what the machine's last operation tells.
+func (b *bench) says() string {
+	m := b.get()
+	if m == nil {
+		return "the machine is gone"
+	}
+	return fmt.Sprintf("%s: %s", m.Status.LastOperation.State, m.Status.LastOperation.Description)
+}
+
+// saysSoon waits until the last operation tells something.
+func (b *bench) saysSoon(text string) {
+	b.Helper()
+	for range 20 {
+		if b.pass(time.Second); strings.Contains(b.says(), text) {
+			return
+		}
+	}
+	b.Errorf("the machine says %q, want %q", b.says(), text)
+}
+
+// deletedAt returns when the VM was deleted, counted from a time.
+func (b *bench) deletedAt(from time.Time) time.Duration {
+	b.Helper()
+	calls := b.cloud.log(driver.OpDelete)
+	if len(calls) == 0 {
+		b.Fatal("the VM was not deleted")
+	}
+	return calls[0].at.Sub(from)
+}
+
+// drainBegins makes the machine with a pod or more, and deletes it.
+func (b *bench) drainBegins(timeout time.Duration, add func()) (deleted time.Time) {
+	b.Helper()
+	b.create(drainTimeout(timeout))
+	b.becomes(v1alpha1.MachineRunning, time.Minute)
+	add()
+	b.delete()
+	return time.Now()
+}
+
+func TestTheVMGoesWhenAllPodsHaveLeft(t *testing.T) {
+	onBench(t, func(b *bench) {
+		deleted := b.drainBegins(time.Hour, func() {
+			b.pod("web")
+			b.pod("db")
+			b.pod("proxy", func(p *corev1.Pod) {
+				p.OwnerReferences = []metav1.OwnerReference{{Kind: "DaemonSet", Controller: new(true)}}
+			})
+		})
+		b.saysSoon("Processing: Draining Node m: 2 pods left, 2 ending")
+		b.pass(time.Minute)
+		if at := b.deletedAt(deleted); at != grace {
+			t.Errorf("the VM was deleted after %s, want %s", at, grace)
+		}
+		if b.get() != nil || b.evicted["web"] != 1 || b.evicted["db"] != 1 || b.evicted["proxy"] != 0 {
+			t.Errorf("evicted %v, and %s", b.evicted, b.says())
+		}
+	})
+}
+
+func TestAnEmptyNodeIsDeletedAtOnce(t *testing.T) {
+	onBench(t, func(b *bench) {
+		deleted := b.drainBegins(time.Hour, func() {})
+		b.pass(time.Second)
+		if at := b.deletedAt(deleted); at > 0 || b.get() != nil {
+			t.Errorf("the VM was deleted after %s, and %s", at, b.says())
+		}
+	})
+}
+
+// Whatever moment a process ends in, the next one goes on: no pod is asked for twice, and the VM goes at the same time.
+func TestAnotherProcessGoesOnWithTheDrain(t *testing.T) {
+	for _, after := range []time.Duration{0, time.Second, grace - time.Second, grace} {
+		t.Run(after.String(), func(t *testing.T) {
+			onBench(t, func(b *bench) {
+				deleted := b.drainBegins(time.Hour, func() { b.pod("web") })
+				time.Sleep(after)
+				b.takeOver(500 * time.Millisecond)
+				b.pass(2 * grace)
+				if at := b.deletedAt(deleted); at < grace || at > grace+time.Second {
+					t.Errorf("the VM was deleted after %s, want %s", at, grace)
+				}
+				if b.get() != nil || b.evicted["web"] != 1 {
+					t.Errorf("evicted %v, and %s", b.evicted, b.says())
+				}
+			})
+		})
+	}
+}
+
+func TestTheDrainTimeoutIsKept(t *testing.T) {
+	const timeout = 10 * time.Minute
+	onBench(t, func(b *bench) {
+		b.held()
+		deleted := b.drainBegins(timeout, func() {
+			b.pod("web", labelled("held"))
+			b.pod("slow", labelled("other"), endless)
+		})
+		b.saysSoon("Failed: Draining Node m: 2 pods left, 1 ending; a/web held by PodDisruptionBudget a/never, although")
+		b.pass(timeout - time.Minute)
+		if calls := b.cloud.log(driver.OpDelete); len(calls) > 0 {
+			t.Fatalf("the VM was deleted after %s", b.deletedAt(deleted))
+		}
+		b.pass(time.Minute)
+		// Times on objects are whole seconds.
+		if at := b.deletedAt(deleted); at < timeout-time.Second || at > timeout+time.Second {
+			t.Errorf("the VM was deleted after %s, want %s", at, timeout)
+		}
+		if b.get() != nil {
+			t.Errorf("%s", b.says())
+		}
+		for _, told := range b.told.List() {
+			if strings.Contains(told, v1alpha1.EventDrained) {
+				t.Errorf("told %v: a drain that was not finished is no success", b.told.List())
+			}
+		}
+	})
+}
+
+func TestABudgetThatAllowsItLetsTheDrainGoOn(t *testing.T) {
+	onBench(t, func(b *bench) {
+		b.held()
+		b.drainBegins(time.Hour, func() { b.pod("web", labelled("held")) })
+		b.saysSoon("held by PodDisruptionBudget a/never")
+		b.pass(5 * time.Minute)
+		b.mu.Lock()
+		b.refusal = nil
+		b.mu.Unlock()
+		budgets := b.target.PolicyV1().PodDisruptionBudgets("a")
+		budget, err := budgets.Get(b.Context(), "never", metav1.GetOptions{})
+		b.must(err)
+		budget.Status.DisruptionsAllowed = 1
+		_, err = budgets.Update(b.Context(), budget, metav1.UpdateOptions{})
+		b.must(err)
+		b.pass(grace + time.Second)
+		if b.get() != nil {
+			t.Errorf("%s", b.says())
+		}
+	})
+}
+
+// Each of 100 machines that are drained costs a few writes, however many passes they take.
+func TestProgressIsWrittenSeldom(t *testing.T) {
+	onBench(t, func(b *bench) {
+		b.drainBegins(time.Hour, func() {
+			for i := range 40 {
+				b.pod(fmt.Sprint("p", i), func(p *corev1.Pod) { p.UID = types.UID(fmt.Sprint("p", i)) })
+			}
+		})
+		b.pass(10 * time.Minute)
+		if b.get() != nil {
+			t.Errorf("%s", b.says())
+		}
+		var written []string
+		for _, r := range b.server.Requests() {
+			if r.Verb == "patch" && r.Subresource == "status" {
+				written = append(written, r.Verb)
+			}
+		}
+		// Pending, Running, Terminating, and of the drain: its begin, perhaps its middle, and its end.
+		if len(written) > 6 {
+			t.Errorf("the status was written %d times", len(written))
+		}
+	})
+}

@@ -1,0 +1,142 @@
+package machine
+
+import (
+	"sync"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machine/drain"
+	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machine/drainwatch"
+)
+
+// drains are the drains that this process is about, by UID of the machine. What is in here may be lost at any time.
+type drains struct {
+	watches  *drainwatch.Set
+	detaches *detaches
+
+	mu    sync.Mutex
+	known map[types.UID]*draining
+}
+
+func newDrains() *drains {
+	return &drains{watches: drainwatch.New(), detaches: newDetaches(), known: map[types.UID]*draining{}}
+}
+
+// draining is one drain. Its fields belong to the pass of the machine, except where that is said.
+type draining struct {
+	memory  drain.Memory
+	ids     map[string]string // the cloud's names of volumes, "" where it knows none
+	told    drain.Told
+	removed bool      // something was removed
+	failing time.Time // since when the target cluster has not answered; zero while it does
+
+	mu       sync.Mutex // for what follows, which others may end
+	session  *drainwatch.Session
+	ended    drain.State
+	isOver   bool      // nobody may begin a session any more
+	released types.UID // the Node that our finalizer was taken off
+}
+
+// of returns the drain of a machine.
+func (d *drains) of(machine types.UID) *draining {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	one, ok := d.known[machine]
+	if !ok {
+		one = &draining{ids: map[string]string{}}
+		d.known[machine] = one
+	}
+	return one
+}
+
+// state returns how a machine's drain has ended, as far as this process knows.
+func (d *drains) state(machine types.UID) drain.State {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if one, ok := d.known[machine]; ok {
+		return one.state()
+	}
+	return drain.Unknown
+}
+
+// over notes that the VM goes: there is nothing to drain any more, if there was.
+func (d *drains) over(machine types.UID) {
+	if d.state(machine) == drain.Unknown {
+		d.of(machine).end(drain.Drained)
+		d.detaches.forget(machine)
+	}
+}
+
+// forget drops what is known of a machine that is gone, or somebody else's.
+func (d *drains) forget(machine types.UID) {
+	d.mu.Lock()
+	one, ok := d.known[machine]
+	delete(d.known, machine)
+	d.mu.Unlock()
+	if ok {
+		one.end(drain.Unknown)
+		d.detaches.forget(machine)
+	}
+}
+
+func (d *draining) state() drain.State {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.ended
+}
+
+// end notes how the drain has ended, and watches nothing for it any more.
+func (d *draining) end(state drain.State) {
+	d.mu.Lock()
+	session := d.session
+	d.session, d.isOver, d.ended = nil, true, state
+	d.mu.Unlock()
+	if session != nil {
+		session.End()
+	}
+}
+
+// begin begins a session, unless the drain has ended meanwhile.
+func (d *draining) begin(session func() *drainwatch.Session) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if !d.isOver && d.session == nil {
+		d.session = session()
+	}
+}
+
+// wasThere says that there was something to drain.
+func (d *draining) wasThere() bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.session != nil || d.removed
+}
+
+// seen returns the session, or nil.
+func (d *draining) seen() *drainwatch.Session {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.session
+}
+
+// release notes that our finalizer is off the Node.
+func (d *draining) release(node types.UID) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.released = node
+}
+
+// isReleased says that this process has taken our finalizer off the Node while it drained it. Nobody puts it on again:
+// only Nodes of machines that stay get it.
+func (d *drains) isReleased(machine, node types.UID) bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	one, ok := d.known[machine]
+	if !ok {
+		return false
+	}
+	one.mu.Lock()
+	defer one.mu.Unlock()
+	return one.released == node && node != ""
+}

@@ -1,0 +1,120 @@
+package lifecycle
+
+import (
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
+	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machine/drain"
+)
+
+// markNode says on the Node that its machine is being deleted, before anything else does: only until then does the phase
+// tell why. wait is false when it is said, or cannot be.
+func markNode(w World) (v Verdict, wait bool) {
+	if w.Drain.State != drain.Unknown { // nobody waits for a target cluster that does not answer
+		return Verdict{}, false
+	}
+	switch isUnknown, has := drainable(w); {
+	case isUnknown:
+		return do(FindNode), true
+	case !has || slices.ContainsFunc(w.Node.Node.Status.Conditions, isMark):
+		return Verdict{}, false
+	}
+	return do(MarkNode), true
+}
+
+// isMark says that the condition is that of a Node whose machine is being deleted.
+func isMark(c corev1.NodeCondition) bool {
+	return c.Type == v1alpha1.NodeTerminating && c.Status == corev1.ConditionTrue
+}
+
+// NodeReason is the reason of the condition with which a Node says that its machine is being deleted.
+func NodeReason(m *v1alpha1.Machine) string {
+	if m.Status.CurrentStatus.Phase == v1alpha1.MachineFailed {
+		return v1alpha1.NodeReasonUnhealthy
+	}
+	return v1alpha1.NodeReasonScaleDown
+}
+
+// drainable says whether the machine has a Node that is to be drained; isUnknown means that somebody has to look for it.
+// There is none when the VM is going already.
+func drainable(w World) (isUnknown, has bool) {
+	if w.NoTarget || w.Machine.Spec.ProviderID == "" && NodeName(w.Machine) == "" || w.VM.State == VMAbsent || w.VM.State == VMEnding {
+		return false, false
+	}
+	switch w.Node.State {
+	case NodeUnseen, NodeNamed:
+		return true, false
+	case NodeAbsent:
+		return false, false
+	case NodePresent:
+	}
+	return false, !isForeign(w.Machine, w.Node) && !isOthers(w.Machine, w.Node)
+}
+
+// drainNode empties the Node before its VM goes; wait is false when the VM may go.
+func drainNode(w World) (v Verdict, wait bool) {
+	switch {
+	case w.Drain.State.Ended():
+		return tellEnd(w)
+	case w.Drain.State == drain.Draining:
+		return tellProgress(w), true
+	}
+	switch isUnknown, has := drainable(w); {
+	case isUnknown:
+		return do(FindNode), true
+	case !has:
+		return Verdict{}, false
+	case NodeName(w.Machine) == "":
+		return nameNode(w), true
+	}
+	return do(DrainNode), true
+}
+
+// nameNode writes down the name of the Node of a machine that has lost it, or was given a VM by its user.
+func nameNode(w World) Verdict {
+	m := w.Machine.DeepCopy()
+	if m.Labels == nil {
+		m.Labels = map[string]string{}
+	}
+	m.Labels[v1alpha1.LabelNode] = w.Node.Node.Name
+	return Verdict{Do: Save, Machine: m}
+}
+
+// tellProgress rests until the drain goes on, and says how far it is.
+func tellProgress(w World) Verdict {
+	if w.Drain.Text == "" {
+		return rest(w.Drain.Wake)
+	}
+	m, last := w.Machine.DeepCopy(), w.Machine.Status.LastOperation
+	op := v1alpha1.LastOperation{Type: v1alpha1.MachineOperationDelete, State: v1alpha1.MachineStateProcessing, Description: w.Drain.Text}
+	if missing := missingForCloud(w); missing != "" {
+		op.Description += "; after that the VM cannot be deleted: " + missing
+	}
+	v := Verdict{Do: Rest, Machine: m, Wake: w.Drain.Wake}
+	if w.Drain.IsStuck {
+		op.State = v1alpha1.MachineStateFailed
+		if last.Type != op.Type || last.State != op.State {
+			v.Event = &Event{Reason: v1alpha1.EventDrainBlocked, Message: op.Description}
+		}
+	}
+	setOperation(w, m, op)
+	return v
+}
+
+// tellEnd says how the drain has ended, where there was something to drain.
+func tellEnd(w World) (v Verdict, wait bool) {
+	if !w.Drain.Ending || w.Machine.Status.LastOperation.Description == w.Drain.Text {
+		return Verdict{}, false
+	}
+	m := w.Machine.DeepCopy()
+	setOperation(w, m, v1alpha1.LastOperation{
+		Type: v1alpha1.MachineOperationDelete, State: v1alpha1.MachineStateProcessing, Description: w.Drain.Text,
+	})
+	event := &Event{Reason: v1alpha1.EventDrained, Message: w.Drain.Text}
+	if w.Drain.State != drain.Drained {
+		event = &Event{Reason: v1alpha1.EventDrainForced, Message: w.Drain.Text}
+	}
+	return Verdict{Do: Save, Machine: m, Event: event}, true
+}

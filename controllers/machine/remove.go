@@ -1,0 +1,119 @@
+package machine
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"time"
+
+	policyv1 "k8s.io/api/policy/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes"
+
+	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machine/drain"
+	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/runner"
+	"github.com/machine-controller-fleet/machine-controller-fleet/target"
+)
+
+// remove removes pods and attachments, and notes in the facts' memory what the API server said to each. Errors: our own
+// permission or time has ended.
+func (c *Controller) remove(ctx context.Context, p *pass, d *draining, facts *drain.Facts, v drain.Verdict) error {
+	attempts := maps.Clone(facts.Memory.Attempts)
+	if attempts == nil {
+		attempts = map[types.UID]drain.Attempt{}
+	}
+	defer func() {
+		facts.Memory.Attempts = attempts
+		d.memory = facts.Memory
+	}()
+	d.removed = true
+	note := func(uid types.UID, how drain.How, err error) error {
+		if err != nil && (ctx.Err() != nil || runner.NotOurs(err)) {
+			return err
+		}
+		attempts[uid] = c.attempt(how, err)
+		return nil
+	}
+	for _, r := range v.Pods {
+		if r.Moves > 0 && !c.drains.detaches.take(p.cluster, p.world.Machine.UID, r.Moves) {
+			return nil // others were faster; what is left is decided anew
+		}
+		if err := note(r.Pod.UID, r.How, removePod(ctx, p.cluster, r, c.cfg.Clock.Now())); err != nil {
+			return err
+		}
+	}
+	for _, a := range v.Attachments {
+		if !c.drains.detaches.take(p.cluster, p.world.Machine.UID, 1) {
+			return nil
+		}
+		if err := note(a.UID, drain.Delete, deleteAttachment(ctx, p.cluster.Client, a)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// attempt is what came of a request to remove something. What is not there any more, or is another of the same name, is
+// removed.
+func (c *Controller) attempt(how drain.How, err error) drain.Attempt {
+	now := c.cfg.Clock.Now()
+	if err == nil || apierrors.IsNotFound(err) || how != drain.Take && apierrors.IsConflict(err) {
+		return drain.Accepted(now, how)
+	}
+	isFull := apierrors.IsTooManyRequests(err) || apierrors.IsConflict(err)
+	seconds, _ := apierrors.SuggestsClientDelay(err)
+	return drain.Refused(now, how, isFull, time.Duration(seconds)*time.Second, err.Error())
+}
+
+func removePod(ctx context.Context, cluster *target.Cluster, r drain.Removal, now time.Time) error {
+	switch r.How {
+	case drain.Evict:
+		return cluster.Evict(ctx, &policyv1.Eviction{
+			ObjectMeta:    metav1.ObjectMeta{Name: r.Pod.Name, Namespace: r.Pod.Namespace},
+			DeleteOptions: &metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &r.Pod.UID}},
+		})
+	case drain.Take:
+		return take(ctx, cluster.Client, r, now)
+	case drain.Delete:
+		return cluster.Client.CoreV1().Pods(r.Pod.Namespace).Delete(ctx, r.Pod.Name, metav1.DeleteOptions{
+			GracePeriodSeconds: new(int64(0)), Preconditions: &metav1.Preconditions{UID: &r.Pod.UID},
+		})
+	}
+	return fmt.Errorf("drain.Decide named a way to remove pods that the controller does not know: %s", r.How)
+}
+
+// take does for several budgets what the eviction API does for one: it takes a disruption from each, and deletes the pod.
+// When it is broken off, the disruptions that were taken expire, as those of the eviction API do.
+func take(ctx context.Context, client kubernetes.Interface, r drain.Removal, now time.Time) error {
+	for _, b := range r.Budgets {
+		if _, taken := b.Status.DisruptedPods[r.Pod.Name]; taken {
+			continue
+		}
+		patch, err := json.Marshal(map[string]any{
+			"metadata": map[string]any{"uid": b.UID, "resourceVersion": b.ResourceVersion},
+			"status": map[string]any{
+				"disruptionsAllowed": b.Status.DisruptionsAllowed - 1,
+				"disruptedPods":      map[string]any{r.Pod.Name: metav1.NewTime(now)},
+			},
+		})
+		if err != nil {
+			return fmt.Errorf("encode a disruption of PodDisruptionBudget %s/%s: %w", b.Namespace, b.Name, err)
+		}
+		_, err = client.PolicyV1().PodDisruptionBudgets(b.Namespace).Patch(ctx, b.Name, types.MergePatchType, patch, metav1.PatchOptions{}, "status")
+		if err != nil {
+			return fmt.Errorf("take a disruption from PodDisruptionBudget %s/%s: %w", b.Namespace, b.Name, err)
+		}
+	}
+	// The version, too: a pod that has become ready meanwhile counts.
+	return client.CoreV1().Pods(r.Pod.Namespace).Delete(ctx, r.Pod.Name, metav1.DeleteOptions{
+		Preconditions: &metav1.Preconditions{UID: &r.Pod.UID, ResourceVersion: &r.Pod.ResourceVersion},
+	})
+}
+
+func deleteAttachment(ctx context.Context, client kubernetes.Interface, a *storagev1.VolumeAttachment) error {
+	return client.StorageV1().VolumeAttachments().Delete(ctx, a.Name, metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &a.UID}})
+}
