@@ -65,6 +65,8 @@ func measureFleet(ctx context.Context, lab *harness.Lab, namespace string) (samp
 		return nil, err
 	}
 	_, err = count(ctx, lab, mark, s, "delete")
+	life := s["create_writes_per_machine"].value + s["create_token_writes_per_machine"].value + s["delete_writes_per_machine"].value
+	s["life_writes_per_machine"] = pair{value: life}
 	return s, err
 }
 

@@ -23,7 +23,7 @@ import (
 const (
 	floorCreateWrites = 5 // Machine, provider ID, Pending, Node, Running
 	floorTokenWrites  = 2 // made, removed
-	floorDeleteWrites = 5 // Machine, Terminating, Node's finalizer, Node, Machine's finalizer
+	floorDeleteWrites = 6 // Machine, Terminating, Node's condition, cordon without finalizer, Node, Machine's finalizer
 )
 
 // floor does by hand what the fleet does: the same calls and writes, all machines at once, nothing decided.
@@ -80,6 +80,7 @@ func measureFloor(ctx context.Context, lab *harness.Lab, namespace string, s sam
 	note("create_writes_per_machine", floorCreateWrites)
 	note("create_token_writes_per_machine", floorTokenWrites)
 	note("delete_writes_per_machine", floorDeleteWrites)
+	note("life_writes_per_machine", floorCreateWrites+floorTokenWrites+floorDeleteWrites)
 	return nil
 }
 
@@ -189,16 +190,21 @@ func (f *floor) delete(ctx context.Context, m *v1alpha1.Machine) error {
 	api := f.lab.Machines.MachineV1alpha1().Machines(f.namespace)
 	err := errors.Join(
 		api.Delete(ctx, m.Name, metav1.DeleteOptions{}),
+		f.patchNode(ctx, m.Name, fmt.Sprintf(`{"status":{"conditions":[{"type":%q,"status":"True"}]}}`, v1alpha1.NodeTerminating), "status"),
 		f.patch(ctx, m, `{"status":{"currentStatus":{"phase":"Terminating"}}}`, "status"),
+		f.patchNode(ctx, m.Name, `{"metadata":{"finalizers":null},"spec":{"unschedulable":true}}`),
 	)
 	if err != nil {
+		return fmt.Errorf("floor: %w", err)
+	}
+	onNode := metav1.ListOptions{FieldSelector: "spec.nodeName=" + m.Name}
+	if _, err := f.lab.Target.CoreV1().Pods(metav1.NamespaceAll).List(ctx, onNode); err != nil {
 		return fmt.Errorf("floor: %w", err)
 	}
 	if _, err := f.driver.DeleteMachine(ctx, driver.DeleteMachineRequest{Target: driver.Target{Machine: m, Class: f.class}}); err != nil {
 		return fmt.Errorf("floor: %w", err)
 	}
 	return errors.Join(
-		f.patchNode(ctx, m.Name, `{"metadata":{"finalizers":null}}`),
 		f.lab.Target.CoreV1().Nodes().Delete(ctx, m.Name, metav1.DeleteOptions{}),
 		f.patch(ctx, m, `{"metadata":{"finalizers":null}}`),
 	)
@@ -213,8 +219,8 @@ func (f *floor) patch(ctx context.Context, m *v1alpha1.Machine, patch string, su
 	return nil
 }
 
-func (f *floor) patchNode(ctx context.Context, name, patch string) error {
-	_, err := f.lab.Target.CoreV1().Nodes().Patch(ctx, name, types.MergePatchType, []byte(patch), metav1.PatchOptions{})
+func (f *floor) patchNode(ctx context.Context, name, patch string, subresource ...string) error {
+	_, err := f.lab.Target.CoreV1().Nodes().Patch(ctx, name, types.StrategicMergePatchType, []byte(patch), metav1.PatchOptions{}, subresource...)
 	if err != nil {
 		return fmt.Errorf("floor: %w", err)
 	}
