@@ -54,7 +54,7 @@ func requests(cluster *fake.Clientset) []string {
 	return made
 }
 
-func podOn(node, name string, owner string) *corev1.Pod {
+func podOn(node, name, owner string) *corev1.Pod {
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "a", UID: types.UID(name)}, Spec: corev1.PodSpec{NodeName: node}}
 	if owner != "" {
 		pod.OwnerReferences = []metav1.OwnerReference{{Kind: owner, Controller: new(true)}}

@@ -19,7 +19,7 @@ func finish(f Facts, by force, left []*corev1.Pod) Verdict {
 		case pod.CreationTimestamp.After(by.since) && !f.Now.Before(over): // something makes them faster than they go
 		case a.Forced && f.Now.Before(a.NotBefore):
 			next, refused = earliest(next, a.NotBefore), refused+1
-			v.Progress.hold(pod, nil, a.Why)
+			v.Progress = hold(v.Progress, pod, nil, a.Why)
 		case len(v.Pods) < batch:
 			v.Do, v.Pods = Remove, append(v.Pods, Removal{Pod: pod, How: Delete})
 		}

@@ -45,13 +45,15 @@ type Held struct {
 	Why string
 }
 
-func (p *Progress) hold(pod *corev1.Pod, by []*policyv1.PodDisruptionBudget, why string) {
+// hold returns the progress with one more pod that could not be removed.
+func hold(p Progress, pod *corev1.Pod, by []*policyv1.PodDisruptionBudget, why string) Progress {
 	held := Held{Pod: podKey(pod), Why: why}
 	for _, b := range by {
 		held.Budgets = append(held.Budgets, b.Namespace+"/"+b.Name)
 		held.IsMisconfigured = held.IsMisconfigured || isMisconfigured(b)
 	}
 	p.Held = append(p.Held, held)
+	return p
 }
 
 // IsStuck says that somebody has to change a budget, or the drain will be forced.

@@ -62,13 +62,13 @@ func (r *removal) consider(pod *corev1.Pod) {
 	held := holding(pod, guards)
 	if at, isDue := r.due(pod, len(held) == 0); !isDue {
 		r.next = earliest(r.next, at)
-		r.progress.hold(pod, held, r.facts.Memory.Attempts[pod.UID].Why)
+		r.progress = hold(r.progress, pod, held, r.facts.Memory.Attempts[pod.UID].Why)
 		return
 	}
 	how := r.how(pod, len(guards), len(held))
 	if how == "" {
 		r.next = earliest(r.next, r.evictUntil())
-		r.progress.hold(pod, held, "")
+		r.progress = hold(r.progress, pod, held, "")
 		return
 	}
 	volumes := r.volumesWith(pod)

@@ -2,10 +2,12 @@ package drainwatch
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
@@ -128,6 +130,30 @@ func TestASessionShowsWhatADrainDependsOn(t *testing.T) {
 		}
 		if p := f.Pods[0]; len(p.Spec.Containers) > 0 || len(p.Annotations) > 0 || len(p.Spec.Volumes) != 1 || p.Labels["app"] != "x" {
 			b.Errorf("of a pod is kept %+v", p)
+		}
+		s.End()
+	})
+}
+
+// A pod would seem to have no budget where budgets are only late.
+func TestNothingIsShownBeforeAllIsThere(t *testing.T) {
+	inBench(t, []runtime.Object{pod("p", "n")}, func(b *bench) {
+		var there atomic.Bool
+		b.client.PrependReactor("list", "poddisruptionbudgets", func(clienttesting.Action) (bool, runtime.Object, error) {
+			return !there.Load(), nil, errors.New("not yet")
+		})
+		s, woken := b.drainOf("n")
+		synctest.Wait()
+		if s.Show(&drain.Facts{}) {
+			b.Error("it shows pods without budgets")
+		}
+		before := woken.Load()
+		there.Store(true)
+		// It is tried again: soon, but for an error handler of apimachinery that bubbles' early time confuses. It waits until
+		// the process' own.
+		time.Sleep(100 * 365 * 24 * time.Hour)
+		if woken.Load() == before || !s.Show(&drain.Facts{}) {
+			b.Error("it does not tell when the last kind is there")
 		}
 		s.End()
 	})
