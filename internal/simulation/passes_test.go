@@ -4,11 +4,13 @@ import (
 	"maps"
 	"strconv"
 
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/brake"
+	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machine/drain"
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machine/lifecycle"
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machineset/scale"
 	"github.com/machine-controller-fleet/machine-controller-fleet/driver"
@@ -67,6 +69,8 @@ func (p *process) reconcileSet(slot int) {
 					w.Live.Owned[m.UID], w.Live.Names[m.Name] = true, true
 				}
 			}
+		case scale.Update:
+			p.Fatalf("unexpected %s", v.Do)
 		case scale.Create:
 			for _, ordinal := range v.Ordinals {
 				if _, goOn := p.write(func() bool { p.create(&w, ordinal); return true }); !goOn {
@@ -187,7 +191,7 @@ func (p *process) act(w *lifecycle.World, action lifecycle.Action) bool {
 	v := p.vmOf(w.Machine)
 	switch action {
 	case lifecycle.Rest, lifecycle.Save:
-	case lifecycle.ReadSecret, lifecycle.Hold, lifecycle.DeleteMachine:
+	case lifecycle.ReadSecret, lifecycle.Hold, lifecycle.DeleteMachine, lifecycle.PatchNode, lifecycle.DrainPreserved:
 		p.Fatalf("unexpected %s", action)
 	case lifecycle.FindVM:
 		w.VM = lifecycle.VMFact{State: lifecycle.VMAbsent}
@@ -219,6 +223,12 @@ func (p *process) act(w *lifecycle.World, action lifecycle.Action) bool {
 		v.node.Labels[v1alpha1.LabelMachineName], v.node.Labels[v1alpha1.LabelSlot] = w.Machine.Name, w.Machine.Labels[v1alpha1.LabelSlot]
 		v.node.Spec.ProviderID = w.Machine.Spec.ProviderID
 		w.Node.Node = v.node
+	case lifecycle.MarkNode:
+		v.node = v.node.DeepCopy()
+		v.node.Status.Conditions = append(v.node.Status.Conditions, corev1.NodeCondition{Type: v1alpha1.NodeTerminating, Status: corev1.ConditionTrue})
+		w.Node.Node = v.node
+	case lifecycle.DrainNode: // its Nodes have no pods
+		w.Drain.State = drain.Drained
 	case lifecycle.DeleteNode:
 		w.Node = lifecycle.NodeFact{State: lifecycle.NodeAbsent}
 	default:

@@ -74,7 +74,8 @@ func replacementEvents() []EventReason {
 	roots := []string{"MachineDeployment", "MachineSet"}
 	return []EventReason{
 		{
-			EventHealthTimedOut, true, []string{"Machine"},
+			EventHealthTimedOut, true,
+			[]string{"Machine"},
 			"The Node was unhealthy, or missing, for longer than the health timeout. The machine fails, and its MachineSet replaces it.",
 			"Look at the VM before it is gone, or have such machines [kept](operations/preserve.md).",
 		},

@@ -63,21 +63,6 @@ func machineEvents() []EventReason {
 			"To take a machine out of service, delete the Machine instead.",
 		},
 		{
-			EventDrainBlocked, true, machine,
-			"The drain of the Node cannot get on before somebody mends something: a PodDisruptionBudget lets no pod go although all are healthy, or the target cluster does not answer. At the drain timeout it is ended by force.",
-			"The message says what: see [Terminating](troubleshooting.md#a-machine-stays-in-terminating).",
-		},
-		{
-			EventDrained, false, machine,
-			"The Node had pods or volumes that had to leave, and they have. The VM is deleted.",
-			"",
-		},
-		{
-			EventDrainForced, true, machine,
-			"The drain of the Node was ended by force, and the VM is deleted. The message says why: the drain timeout is over, the Node has been unhealthy for 5 min, the machine has the label `force-deletion`, or volumes were not detached.",
-			"Look at what did not leave in time, or raise `spec.drainTimeout`.",
-		},
-		{
 			EventDeleteFailed, true, machine,
 			"The VM of a machine that is to go could not be removed. It comes once for each error code, however often the deletion is tried.",
 			"The message says why: see [Terminating](troubleshooting.md#a-machine-stays-in-terminating).",
@@ -116,6 +101,27 @@ func machineEvents() []EventReason {
 			EventSlotUnowned, true, roots,
 			"No replica has held the object's slot for 30 s, so nothing is done about it and what is below it. It comes once for each time that the slot is left.",
 			"See [a slot has no holder](operations/fleet.md#a-slot-has-no-holder).",
+		},
+	}
+}
+
+func drainEvents() []EventReason {
+	machine := []string{"Machine"}
+	return []EventReason{
+		{
+			EventDrainBlocked, true, machine,
+			"The drain of the Node cannot get on before somebody mends something: a PodDisruptionBudget lets no pod go although all are healthy, or the target cluster does not answer. At the drain timeout it is ended by force.",
+			"The message says what: see [Terminating](troubleshooting.md#a-machine-stays-in-terminating).",
+		},
+		{
+			EventDrained, false, machine,
+			"The Node had pods or volumes that had to leave, and they have. The VM is deleted.",
+			"",
+		},
+		{
+			EventDrainForced, true, machine,
+			"The drain of the Node was ended by force, and the VM is deleted. The message says why: the drain timeout is over, the Node has been unhealthy for 5 min, the machine has the label `force-deletion`, or volumes were not detached.",
+			"Look at what did not leave in time, or raise `spec.drainTimeout`.",
 		},
 	}
 }

@@ -20,7 +20,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-var rewrite = flag.Bool("rewrite", false, "write the verdicts in testdata anew; look at every line that changes")
+var update = flag.Bool("update", false, "write the verdicts in testdata anew; look at every line that changes")
 
 // born is when the drains of all stories begin.
 var born = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
@@ -42,7 +42,7 @@ func TestStories(t *testing.T) {
 				t.Fatal(err)
 			}
 			told := tell(t, string(text))
-			if *rewrite {
+			if *update {
 				if err := os.WriteFile(file, []byte(told), 0o600); err != nil {
 					t.Fatal(err)
 				}
