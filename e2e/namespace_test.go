@@ -43,7 +43,8 @@ func TestOnlyTheNamespace(t *testing.T) {
 	places := []string{served, harness.FleetNamespace, metav1.NamespaceSystem} // the last for bootstrap tokens
 	inServed := 0
 	for _, r := range slices.Concat(requests, watches) {
-		if !strings.HasPrefix(r.User, harness.FleetName+"-") || r.Resource == "nodes" {
+		ofTarget := r.Resource == "nodes" || r.Resource == "pods" && strings.Contains(r.URI, "spec.nodeName") // Nodes, and what runs on them
+		if !strings.HasPrefix(r.User, harness.FleetName+"-") || ofTarget {
 			continue
 		}
 		if r.Namespace == served {
