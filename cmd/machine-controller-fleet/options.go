@@ -84,8 +84,8 @@ func (o *options) declareServing(g *flags.Group) {
 func declareLogs(g *flags.Group) {
 	all := flag.NewFlagSet("logs", flag.ContinueOnError)
 	klog.InitFlags(all)
-	g.Go(all.Lookup("v"), "how much is logged: 0 to 10")
-	g.Go(all.Lookup("vmodule"), "how much is logged from single source files: pattern=N, with commas between them")
+	g.Go(all.Lookup("v"), "0", "how much is logged: 0 to 10")
+	g.Go(all.Lookup("vmodule"), "", "how much is logged from single source files: pattern=N, with commas between them")
 }
 
 // parse reads the command line, and the file that it names. pflag.ErrHelp means that the help was printed.

@@ -101,8 +101,12 @@ func (g *Group) Duration(p *time.Duration, name string, value time.Duration, usa
 	positive(g.declare(name, traits), p)
 }
 
-// Go declares a flag of a package that has it already, with our own words for its usage.
-func (g *Group) Go(f *goflag.Flag, usage string) {
+// Go declares a flag of a package that has it already, with our own words for its usage. As with any other, declaring it
+// sets it to its default: what holds it may be one for the whole process.
+func (g *Group) Go(f *goflag.Flag, value, usage string) {
+	if err := f.Value.Set(value); err != nil {
+		panic(fmt.Sprintf("flag %s cannot have the default %q that the program gives it: %v", f.Name, value, err))
+	}
 	g.set.parser.AddGoFlag(f)
 	g.set.parser.Lookup(f.Name).Usage = usage
 	g.declare(f.Name, nil)

@@ -51,7 +51,7 @@ func declareWanted() (*wanted, *Set) {
 	g.Int(&w.Old, "old", 0, "replaced by --count", Ignored)
 	foreign := goflag.NewFlagSet("", goflag.ContinueOnError)
 	foreign.Var(&w.Level, "v", "")
-	g.Go(foreign.Lookup("v"), "how loud")
+	g.Go(foreign.Lookup("v"), "0", "how loud")
 	return w, set
 }
 
