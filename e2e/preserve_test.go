@@ -11,6 +11,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -102,10 +103,16 @@ func TestPreserve(t *testing.T) {
 	})
 	first := s.preserved("pool", "Pending")
 	node := first.Labels[v1alpha1.LabelNode]
+	s.workload()
+	s.podOn(node, "web", nil)
 	s.sick(node, corev1.ConditionTrue)
 	s.preserve(node, v1alpha1.PreserveWhenFailed)
 	if m := s.preserved("pool", "Failed preserved annotated tainted True"); m.UID != first.UID {
 		t.Fatalf("machine %s has replaced %s", m.Name, first.Name)
+	}
+	// True under the taint means that it was drained.
+	if _, err := s.lab.Target.CoreV1().Pods(s.name).Get(t.Context(), "web", metav1.GetOptions{}); !apierrors.IsNotFound(err) {
+		t.Errorf("the pod on the Node of a machine that has failed: want none, got %v", err)
 	}
 	s.setTells(func(status v1alpha1.MachineSetStatus) bool {
 		return status.PreservedFailedReplicas == 1 && status.Replicas == 1

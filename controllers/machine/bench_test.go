@@ -53,6 +53,7 @@ type bench struct {
 
 	mu      sync.Mutex
 	cluster *target.Cluster
+	process *Controller
 	version int                    // of Nodes
 	refusal func(pod string) error // of evictions; nil for none
 	evicted map[string]int         // pods, by name
@@ -103,7 +104,7 @@ func (b *bench) start() {
 	})
 	b.must(err)
 	b.mu.Lock()
-	b.cluster = cluster
+	b.cluster, b.process = cluster, c
 	b.mu.Unlock()
 	b.server.ShowIn(view)
 	list, err := b.target.CoreV1().Nodes().List(b.Context(), metav1.ListOptions{})

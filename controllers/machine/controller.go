@@ -20,6 +20,7 @@ import (
 	machineclient "github.com/machine-controller-fleet/machine-controller-fleet/client/clientset/versioned/typed/machine/v1alpha1"
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/commit"
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machine/lifecycle"
+	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machine/preserve"
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/runner"
 	"github.com/machine-controller-fleet/machine-controller-fleet/driver"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/objects"
@@ -129,6 +130,9 @@ func (c *Controller) reconcile(ctx context.Context, key types.NamespacedName) (r
 		log.V(4).Info("Decided", "action", verdict.Do, "phase", p.world.Machine.Status.CurrentStatus.Phase)
 		p.world.Failure = nil
 		if verdict.Do == lifecycle.Rest {
+			if p.world.PreservedDrain.State == preserve.DrainUnknown {
+				c.drains.forgetPreserved(cached.UID) // nobody has asked for it in this pass
+			}
 			return runner.Result{RequeueAfter: verdict.Wake}, c.save(ctx, p, verdict)
 		}
 		if err := c.act(ctx, p, verdict); err != nil {

@@ -24,35 +24,63 @@ import (
 // maxDrainSteps bounds what one pass does for a drain, so that others have their turn.
 const maxDrainSteps = 8
 
-// drainNode goes on with the drain of the Node as far as it goes now. It waits for nothing: whatever it depends on is
-// watched, and wakes it.
+// drainNode goes on with the drain of the Node of a machine that is being deleted.
 func (c *Controller) drainNode(ctx context.Context, p *pass) error {
 	m := p.world.Machine
+	c.drains.forgetPreserved(m.UID)
 	d := c.drains.of(m.UID)
-	facts := drain.Facts{
-		Settings: c.cfg.Limits.Drain, Order: drain.ForDeletion(m, c.cfg.Limits.Drain), Node: p.world.Node.Node, Memory: d.memory,
+	v, err := c.goOn(ctx, p, d, drain.ForDeletion(m, c.cfg.Limits.Drain))
+	switch {
+	case err != nil, p.world.Node.State != lifecycle.NodePresent: // it may have gone while it was drained
+		return err
+	case v.Do != drain.Rest:
+		p.world.Drain = d.told.Again()
+	case v.State.Ended():
+		p.world.Drain = drain.End(v, d.wasThere())
+		d.end(v.State)
+	default:
+		d.told, p.world.Drain = d.told.Next(c.cfg.Clock.Now(), v)
 	}
+	return nil
+}
+
+// drainPreserved goes on with the drain of the Node of a failed machine that is preserved.
+func (c *Controller) drainPreserved(ctx context.Context, p *pass) error {
+	m := p.world.Machine
+	d := c.drains.ofPreserved(m.UID)
+	v, err := c.goOn(ctx, p, d, drain.ForPreservation(m, c.cfg.Limits.Drain))
+	if err != nil || p.world.Node.State != lifecycle.NodePresent {
+		return err
+	}
+	p.world.PreservedDrain, d.told = lifecycle.PreservedDrainOf(c.cfg.Clock.Now(), d.told, v)
+	if v.State.Ended() {
+		c.drains.forgetPreserved(m.UID)
+	}
+	return nil
+}
+
+// goOn drains the Node as far as it goes now. It waits for nothing: whatever it depends on is watched, and wakes it. It
+// returns an action that was left undone if others are to have their turn.
+func (c *Controller) goOn(ctx context.Context, p *pass, d *draining, order drain.Order) (v drain.Verdict, err error) {
+	m := p.world.Machine
+	facts := drain.Facts{Settings: c.cfg.Limits.Drain, Order: order, Node: p.world.Node.Node, Memory: d.memory}
 	for range maxDrainSteps {
 		facts.Now = c.cfg.Clock.Now()
 		c.look(ctx, p, d, &facts)
-		v := drain.Decide(facts)
+		v = drain.Decide(facts)
 		d.memory, facts.Memory = v.Memory, v.Memory
 		klog.FromContext(ctx).V(4).Info("Decided on the drain", "action", v.Do, "pods", len(v.Pods), "attachments", len(v.Attachments))
 		c.drains.detaches.set(p.cluster, m.UID, v.Moving)
 		if v.Do == drain.Rest {
-			c.restDrain(p, d, v)
-			return nil
+			c.await(p, d, v)
+			return v, nil
 		}
-		if err := c.drainStep(ctx, p, d, &facts, v); err != nil {
-			return err
-		}
-		if p.world.Node.State != lifecycle.NodePresent { // it has gone while it was drained
-			return nil
+		if err := c.drainStep(ctx, p, d, &facts, v); err != nil || p.world.Node.State != lifecycle.NodePresent {
+			return v, err
 		}
 		facts.Node = p.world.Node.Node
 	}
-	p.world.Drain = d.told.Again()
-	return nil
+	return v, nil
 }
 
 // look puts what is seen into the facts.
@@ -132,11 +160,9 @@ func (c *Controller) cordon(ctx context.Context, p *pass, d *draining, release b
 	return err
 }
 
-// restDrain notes how far the drain is, and what it waits for.
-func (c *Controller) restDrain(p *pass, d *draining, v drain.Verdict) {
+// await notes what the drain waits for.
+func (c *Controller) await(p *pass, d *draining, v drain.Verdict) {
 	if v.State.Ended() {
-		p.world.Drain = drain.End(v, d.wasThere())
-		d.end(v.State)
 		c.drains.detaches.forget(p.world.Machine.UID)
 		return
 	}
@@ -151,7 +177,6 @@ func (c *Controller) restDrain(p *pass, d *draining, v drain.Verdict) {
 		}
 		session.Await(awaited)
 	}
-	d.told, p.world.Drain = d.told.Next(c.cfg.Clock.Now(), v)
 }
 
 // markNode says on the Node that its machine is being deleted, and why.

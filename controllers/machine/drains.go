@@ -10,17 +10,23 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machine/drainwatch"
 )
 
-// drains are the drains that this process is about, by UID of the machine. What is in here may be lost at any time.
+// drains are the drains that this process is about. What is in here may be lost at any time.
 type drains struct {
 	watches  *drainwatch.Set
 	detaches *detaches
 
 	mu    sync.Mutex
-	known map[types.UID]*draining
+	known map[errand]*draining
+}
+
+// errand is what a drain is for. That the Node of a preserved machine was drained says nothing when its VM is to go.
+type errand struct {
+	machine     types.UID
+	isPreserved bool
 }
 
 func newDrains() *drains {
-	return &drains{watches: drainwatch.New(), detaches: newDetaches(), known: map[types.UID]*draining{}}
+	return &drains{watches: drainwatch.New(), detaches: newDetaches(), known: map[errand]*draining{}}
 }
 
 // draining is one drain. Its fields belong to the pass of the machine, except where that is said.
@@ -38,23 +44,30 @@ type draining struct {
 	released types.UID // the Node that our finalizer was taken off
 }
 
-// of returns the drain of a machine.
-func (d *drains) of(machine types.UID) *draining {
+// of returns the drain of a machine that is being deleted.
+func (d *drains) of(machine types.UID) *draining { return d.draining(errand{machine: machine}) }
+
+// ofPreserved returns the drain of a machine that is preserved.
+func (d *drains) ofPreserved(machine types.UID) *draining {
+	return d.draining(errand{machine: machine, isPreserved: true})
+}
+
+func (d *drains) draining(e errand) *draining {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	one, ok := d.known[machine]
+	one, ok := d.known[e]
 	if !ok {
 		one = &draining{ids: map[string]string{}}
-		d.known[machine] = one
+		d.known[e] = one
 	}
 	return one
 }
 
-// state returns how a machine's drain has ended, as far as this process knows.
+// state returns how the drain of a machine that is being deleted has ended, as far as this process knows.
 func (d *drains) state(machine types.UID) drain.State {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if one, ok := d.known[machine]; ok {
+	if one, ok := d.known[errand{machine: machine}]; ok {
 		return one.state()
 	}
 	return drain.Unknown
@@ -70,13 +83,23 @@ func (d *drains) over(machine types.UID) {
 
 // forget drops what is known of a machine that is gone, or somebody else's.
 func (d *drains) forget(machine types.UID) {
+	d.drop(errand{machine: machine})
+	d.forgetPreserved(machine)
+}
+
+// forgetPreserved drops what is known of the drain of a preserved machine, which has ended or is not wanted any more.
+func (d *drains) forgetPreserved(machine types.UID) {
+	d.drop(errand{machine: machine, isPreserved: true})
+}
+
+func (d *drains) drop(e errand) {
 	d.mu.Lock()
-	one, ok := d.known[machine]
-	delete(d.known, machine)
+	one, ok := d.known[e]
+	delete(d.known, e)
 	d.mu.Unlock()
 	if ok {
 		one.end(drain.Unknown)
-		d.detaches.forget(machine)
+		d.detaches.forget(e.machine)
 	}
 }
 
@@ -132,7 +155,7 @@ func (d *draining) release(node types.UID) {
 func (d *drains) isReleased(machine, node types.UID) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	one, ok := d.known[machine]
+	one, ok := d.known[errand{machine: machine}]
 	if !ok {
 		return false
 	}

@@ -15,7 +15,6 @@ import (
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machine/lifecycle"
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machine/nodesync"
-	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machine/preserve"
 )
 
 // refusedRetry is when the API server is asked again for what it has refused. A change of machine or class is tried at once.
@@ -118,12 +117,4 @@ func encode(node *corev1.Node, patch *nodesync.Patch) ([]byte, error) {
 	body := maps.Clone(patch.Body)
 	body["metadata"] = metadata
 	return json.Marshal(body)
-}
-
-// drainPreserved drains the Node of a failed machine that is preserved, and says how far that has come. This is where the
-// drain of Nodes comes in: its deadline counts from status.currentStatus.lastUpdateTime, since when the machine has failed,
-// and the label force-drain forces it. Nobody drains Nodes yet, and so the condition does not claim it either.
-func (c *Controller) drainPreserved(_ context.Context, p *pass) error {
-	p.world.PreservedDrain = lifecycle.PreservedDrain{State: preserve.DrainOmitted}
-	return nil
 }

@@ -63,6 +63,8 @@ const (
 const (
 	// PreservedNodeDrained means that the drain succeeded.
 	PreservedNodeDrained = "Preserved node drained successfully."
+	// PreservedNodeForced means that all pods have gone, but not all of them in good. MCM says that the drain succeeded.
+	PreservedNodeForced = "Preserved node was drained by force."
 	// PreservedNodeNotDrained means that the drain failed.
 	PreservedNodeNotDrained = "Preserved node could not be drained."
 )

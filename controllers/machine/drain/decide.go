@@ -32,7 +32,7 @@ func decide(f Facts, force *force, next time.Time) Verdict {
 	switch {
 	case f.Sight == Unseen:
 		return do(List)
-	case !f.Node.Spec.Unschedulable:
+	case !f.Node.Spec.Unschedulable && !f.Order.Stays:
 		v := do(Cordon)
 		v.Release = len(left) == 0 && len(f.Node.Status.VolumesAttached) == 0 && f.Node.DeletionTimestamp == nil
 		return v
@@ -72,6 +72,9 @@ func empty(f Facts, left []*corev1.Pod, next time.Time) Verdict {
 	r.verdict.Memory = Memory{Attempts: f.remembered(), Volumes: r.traffic.memory}
 	switch {
 	case r.verdict.Do == Remove:
+		return r.verdict
+	case len(left) == 0 && len(r.traffic.detaching) == 0 && len(r.traffic.stuck) > 0 && f.Order.Stays:
+		r.verdict.State, r.verdict.Cause = GivenUp, CauseVolumes
 		return r.verdict
 	case len(left) == 0 && len(r.traffic.detaching) == 0 && len(r.traffic.stuck) > 0:
 		v := detach(f, force{CauseVolumes, latest(r.traffic.stuck)}, r.traffic)

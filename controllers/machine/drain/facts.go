@@ -61,15 +61,32 @@ type Order struct {
 	EvictTime time.Duration
 	// Force deletes all pods at once and without grace.
 	Force bool
+	// Stays says that the VM goes on running. Then something else keeps new pods away, and the Node is not cordoned; and
+	// attachments are not deleted, because nobody knows whether the VM still writes to their volumes.
+	Stays bool
 }
 
 // ForDeletion is the order to empty the Node of a machine that is being deleted.
 func ForDeletion(m *v1alpha1.Machine, settings Settings) Order {
-	order := Order{Timeout: settings.Timeout}
+	order := orderFor(m, settings)
 	if m.DeletionTimestamp != nil {
 		order.Since = m.DeletionTimestamp.Time
 	}
-	retries := settings.MaxEvictRetries
+	order.Force, _ = strconv.ParseBool(m.Labels[v1alpha1.LabelForceDeletion])
+	return order
+}
+
+// ForPreservation is the order to empty the Node of a machine that has failed and is preserved.
+func ForPreservation(m *v1alpha1.Machine, settings Settings) Order {
+	order := orderFor(m, settings)
+	order.Since, order.Stays = m.Status.CurrentStatus.LastUpdateTime.Time, true
+	order.Force, _ = strconv.ParseBool(m.Labels[v1alpha1.LabelForceDrain])
+	return order
+}
+
+// orderFor is what a machine's own configuration says of drains, or else the settings.
+func orderFor(m *v1alpha1.Machine, settings Settings) Order {
+	order, retries := Order{Timeout: settings.Timeout}, settings.MaxEvictRetries
 	if c := m.Spec.MachineConfiguration; c != nil {
 		if c.MachineDrainTimeout != nil {
 			order.Timeout = c.MachineDrainTimeout.Duration
@@ -79,7 +96,6 @@ func ForDeletion(m *v1alpha1.Machine, settings Settings) Order {
 		}
 	}
 	order.EvictTime = time.Duration(max(retries, 0)) * evictAgain
-	order.Force, _ = strconv.ParseBool(m.Labels[v1alpha1.LabelForceDeletion])
 	return order
 }
 

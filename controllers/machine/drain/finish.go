@@ -32,7 +32,28 @@ func finish(f Facts, by force, left []*corev1.Pod) Verdict {
 		v.Progress.Left = refused
 		return f.wait(v.Progress, next)
 	}
+	if f.Order.Stays {
+		return leave(f, by, left)
+	}
 	return detach(f, by, follow(f, func(*corev1.Pod) bool { return true }))
+}
+
+// leave waits for a while for pods that were deleted from a Node that stays, and leaves its volumes to the cluster.
+func leave(f Facts, by force, left []*corev1.Pod) Verdict {
+	over := by.since
+	for _, pod := range left {
+		if a := f.Memory.Attempts[pod.UID]; a.At.After(over) {
+			over = a.At
+		}
+	}
+	over = over.Add(forceTime)
+	switch {
+	case len(left) == 0, !f.Now.Before(over):
+		return Verdict{Do: Rest, State: GivenUp, Progress: Progress{Left: len(left)}}
+	case f.Sight == Listed:
+		return do(Watch)
+	}
+	return f.wait(Progress{Left: len(left), Ending: len(left)}, over)
 }
 
 // detach deletes attachments, so that the volumes are free before the VM is gone, and waits for them for a while.

@@ -140,7 +140,7 @@ func list(names []string) string {
 func (c Cause) String() string {
 	switch c {
 	case CauseOrder:
-		return "the machine is to be deleted by force"
+		return "a label of the machine asks for that"
 	case CauseTimeout:
 		return "the time for the drain is over"
 	case CauseNotReady:

@@ -164,7 +164,7 @@ func mustDuration(text string) time.Duration {
 }
 
 func (s *story) order(_ string, o options) {
-	s.facts.Order.Force = o.has("force")
+	s.facts.Order.Force, s.facts.Order.Stays = o.has("force"), o.has("stays")
 	if o.has("timeout") {
 		s.facts.Order.Timeout = mustDuration(o["timeout"])
 	}

@@ -2,11 +2,13 @@ package lifecycle
 
 import (
 	"slices"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machine/drain"
+	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machine/preserve"
 )
 
 // markNode says on the Node that its machine is being deleted, before anything else does: only until then does the phase
@@ -101,6 +103,35 @@ func tellProgress(w World) Verdict {
 	}
 	setOperation(w, m, op)
 	return v
+}
+
+// undrainedPause is when the drain of a preserved machine's Node is begun again that ended with pods left.
+const undrainedPause = time.Minute
+
+// PreservedDrainOf is what a verdict on the drain of a preserved machine's Node says to the rest of its life, and what was
+// told by then.
+func PreservedDrainOf(now time.Time, told drain.Told, v drain.Verdict) (PreservedDrain, drain.Told) {
+	var report drain.Report
+	switch {
+	case v.Do != drain.Rest:
+		report = told.Again()
+	case !v.State.Ended():
+		told, report = told.Next(now, v)
+	case v.State == drain.Drained:
+		return PreservedDrain{State: preserve.DrainDone}, told
+	case v.Progress.Left == 0:
+		return PreservedDrain{State: preserve.DrainForced, Text: "The cause: " + v.Cause.String() + "."}, told
+	default:
+		report = drain.Report{Text: v.Progress.String(), IsStuck: true, Wake: undrainedPause}
+	}
+	p := PreservedDrain{State: preserve.DrainRunning}
+	if report.IsStuck {
+		p.State, p.Text = preserve.DrainFailed, report.Text+"."
+	}
+	if report.Wake > 0 {
+		p.Again = now.Add(report.Wake)
+	}
+	return p, told
 }
 
 // tellEnd says how the drain has ended, where there was something to drain.

@@ -17,6 +17,8 @@ import (
 type PreservedDrain struct {
 	// State of the drain. The zero value means that nobody has looked in this pass.
 	State preserve.Drain
+	// Text of it for people, in sentences.
+	Text string
 	// Again is when to look again; zero when an event tells.
 	Again time.Time
 }
@@ -185,7 +187,8 @@ func addPreservation(w World, v Verdict, node *corev1.Node) (Verdict, preserve.V
 		m = v.Machine
 	}
 	p := preserve.Decide(preserve.World{
-		Now: w.Now, Timeout: w.Limits.PreserveTimeout, Machine: m, Node: node, Drain: w.PreservedDrain.State,
+		Now: w.Now, Timeout: w.Limits.PreserveTimeout, Machine: m, Node: node,
+		Drain: w.PreservedDrain.State, DrainText: w.PreservedDrain.Text,
 	})
 	if v.Machine != nil || !apiequality.Semantic.DeepEqual(p.Machine, m) {
 		v.Machine = p.Machine

@@ -34,7 +34,7 @@ func setTarget(w *World, value string) error {
 }
 
 var drainWords = map[string]preserve.Drain{
-	"running": preserve.DrainRunning, "done": preserve.DrainDone, "failed": preserve.DrainFailed, "omitted": preserve.DrainOmitted,
+	"running": preserve.DrainRunning, "done": preserve.DrainDone, "failed": preserve.DrainFailed, "forced": preserve.DrainForced,
 }
 
 func setDrained(w *World, value string) error {

@@ -18,8 +18,9 @@ type World struct {
 	Machine *v1alpha1.Machine
 	// Node of the machine; nil when it has none. A Node that was only not seen is not none.
 	Node *corev1.Node
-	// Drain of the Node.
-	Drain Drain
+	// Drain of the Node, and DrainText what is to be said of it.
+	Drain     Drain
+	DrainText string
 }
 
 // Drain is how far the drain of the Node has come, as far as that is not to be seen on the Node.
@@ -34,8 +35,8 @@ const (
 	DrainDone
 	// DrainFailed means that some pods could not be evicted, and that it is tried again.
 	DrainFailed
-	// DrainOmitted means that nobody drains the Node.
-	DrainOmitted
+	// DrainForced means that all pods have gone, but not all of them in good.
+	DrainForced
 )
 
 // Verdict is a decision.

@@ -3,6 +3,7 @@ package preserve
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -36,18 +37,17 @@ func mark(w World, a asked, until time.Time) (node *corev1.Node, drain bool) {
 	if a.value == v1alpha1.PreserveAuto {
 		reason = v1alpha1.NodeReasonPreservedByController
 	}
-	set := func(status corev1.ConditionStatus, beginning string) {
-		if beginning != "" {
-			beginning += " "
-		}
-		setCondition(w, n, status, reason, beginning+fmt.Sprintf("%s %s", keptUntil, until.UTC().Format(time.RFC3339)))
+	set := func(status corev1.ConditionStatus, beginning ...string) {
+		sentences := append(beginning, fmt.Sprintf("%s %s", keptUntil, until.UTC().Format(time.RFC3339)))
+		sentences = slices.DeleteFunc(sentences, func(s string) bool { return s == "" })
+		setCondition(w, n, status, reason, strings.Join(sentences, " "))
 	}
 	was := condition(n)
 	isTrue := was != nil && was.Status == corev1.ConditionTrue
 	switch {
 	case w.Machine.Status.CurrentStatus.Phase != v1alpha1.MachineFailed:
 		untaint(n)
-		set(corev1.ConditionTrue, "")
+		set(corev1.ConditionTrue)
 	case !isTainted(n) && isTrue: // from before it failed; under the taint it would say that the Node is drained
 		set(corev1.ConditionFalse, toBeDrained)
 	case !isTainted(n):
@@ -57,10 +57,13 @@ func mark(w World, a asked, until time.Time) (node *corev1.Node, drain bool) {
 	case isTrue: // and drained, see the package comment
 	case w.Drain == DrainDone:
 		set(corev1.ConditionTrue, v1alpha1.PreservedNodeDrained)
-	case w.Drain == DrainOmitted:
-		set(corev1.ConditionTrue, "")
+	case w.Drain == DrainForced:
+		set(corev1.ConditionTrue, v1alpha1.PreservedNodeForced, w.DrainText)
 	case w.Drain == DrainFailed:
-		set(corev1.ConditionFalse, v1alpha1.PreservedNodeNotDrained)
+		set(corev1.ConditionFalse, v1alpha1.PreservedNodeNotDrained, w.DrainText)
+		drain = true
+	case w.Drain == DrainRunning && was != nil:
+		set(corev1.ConditionFalse, toBeDrained)
 		drain = true
 	default:
 		drain = true

@@ -46,7 +46,7 @@ func running() World {
 //	tainted                         the Node has the taint
 //	condition: True                 of the Node; reason and message as they were; stopped: as at the end
 //	autoscaler: ours                the Node keeps the autoscaler away; or: users, or -
-//	drain: done                     unknown, running, done, failed, omitted
+//	drain: done                     unknown, running, done, failed, forced; and what is to be said of it
 //
 // The verdict is what changes in Machine and Node; "drain" if the Node is to be drained; and when to look again.
 func TestScenarios(t *testing.T) {
@@ -119,8 +119,9 @@ func tell(w *World, fact scenario.Fact) error {
 			w.Node.Annotations = map[string]string{}
 		}
 	case "drain":
-		drains := map[string]Drain{"unknown": DrainUnknown, "running": DrainRunning, "done": DrainDone, "failed": DrainFailed, "omitted": DrainOmitted}
-		w.Drain = drains[fact.Value]
+		drains := map[string]Drain{"unknown": DrainUnknown, "running": DrainRunning, "done": DrainDone, "failed": DrainFailed, "forced": DrainForced}
+		state, text, _ := strings.Cut(fact.Value, " ")
+		w.Drain, w.DrainText = drains[state], text
 	default:
 		return fmt.Errorf("expected a fact that TestScenarios lists, got %q", fact.Key)
 	}
