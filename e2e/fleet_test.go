@@ -318,23 +318,7 @@ func TestHandOverByHand(t *testing.T) {
 		_, err = leases.Update(t.Context(), lease, metav1.UpdateOptions{})
 		return err
 	}))
-	s.eventually(to+" works on the slot", func(ctx context.Context) error {
-		var view struct {
-			Here []struct {
-				Slot   int
-				Served time.Time
-			}
-		}
-		if err := s.lab.DebugSlots(ctx, to, &view); err != nil {
-			return err
-		}
-		for _, here := range view.Here {
-			if here.Slot == slot && !here.Served.IsZero() {
-				return nil
-			}
-		}
-		return errors.New("it does not")
-	})
+	s.serves(to, slot)
 	lease, err := leases.Get(t.Context(), slotLease(slot), metav1.GetOptions{})
 	s.must(err)
 	if holder := member.Holder(lease); !strings.HasPrefix(holder, to+"_") || holder == from {
@@ -395,4 +379,26 @@ func TestObjectOfAnUnownedSlotIsVisible(t *testing.T) {
 	})
 	s.scale(name, 1)
 	s.running(name, 1)
+}
+
+// serves waits until a replica works on a slot.
+func (s *space) serves(replica string, slot int) {
+	s.Helper()
+	s.eventually(fmt.Sprintf("%s works on slot %d", replica, slot), func(ctx context.Context) error {
+		var view struct {
+			Here []struct {
+				Slot   int
+				Served time.Time
+			}
+		}
+		if err := s.lab.DebugSlots(ctx, replica, &view); err != nil {
+			return err
+		}
+		for _, here := range view.Here {
+			if here.Slot == slot && !here.Served.IsZero() {
+				return nil
+			}
+		}
+		return errors.New("it does not")
+	})
 }

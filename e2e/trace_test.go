@@ -78,12 +78,13 @@ type owner struct {
 	epoch            int64
 }
 
-// holder waits until a replica holds the slot that is not the one before.
+// holder waits until a replica works on the slot that is not the one before, and that it stays there: a slot that moves
+// twice at once may have been nowhere long enough to be worked on.
 func (s *traced) holder(before string) (now owner) {
 	s.Helper()
 	const slots = 256 // a lab's
 	name := member.SlotLeaseName(harness.FleetName, s.slot, slots)
-	s.eventually("another replica holds the slot", func(ctx context.Context) error {
+	holds := func(ctx context.Context) error {
 		lease, err := s.lab.Control.CoordinationV1().Leases(harness.FleetNamespace).Get(ctx, name, metav1.GetOptions{})
 		if err != nil {
 			return err
@@ -95,7 +96,11 @@ func (s *traced) holder(before string) (now owner) {
 		}
 		now = owner{replica: replica, session: session, epoch: member.Transitions(lease)}
 		return nil
-	})
+	}
+	s.eventually("another replica holds the slot", holds)
+	s.must(s.lab.WaitAtRest(s.Context()))
+	s.must(holds(s.Context()))
+	s.serves(now.replica, s.slot)
 	return now
 }
 

@@ -1,6 +1,8 @@
 package shard
 
 import (
+	"slices"
+
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/shard/state"
@@ -50,8 +52,8 @@ func (m *Metrics) refused(why Refusal) { m.refusals.WithLabelValues(string(why))
 
 // observe takes over what the session knows.
 func (m *Metrics) observe(facts *state.Facts, inFlight int) {
-	owned, unowned, total, busiest := 0, 0, int64(0), int64(0)
-	weights := map[string]int64{}
+	owned, unowned := 0, 0
+	weights := map[string]float64{}
 	for _, slot := range facts.Slots {
 		switch {
 		case !slot.Owned:
@@ -60,21 +62,31 @@ func (m *Metrics) observe(facts *state.Facts, inFlight int) {
 			owned++
 		}
 		if slot.Owned {
-			weights[slot.Holder] += slot.Weight
-			busiest = max(busiest, weights[slot.Holder])
-			total += slot.Weight
+			weights[slot.Holder] += float64(slot.Weight)
 		}
 	}
 	m.owned.Set(float64(owned))
 	m.unowned.Set(float64(unowned))
 	m.leads.Set(number(facts.Leads))
 	m.suspended.Set(number(facts.Suspended))
-	m.sessions.Set(float64(len(facts.Sessions)))
 	m.inFlight.Set(float64(inFlight))
-	m.imbalance.Set(0)
-	if live := len(facts.Sessions); total > 0 && live > 0 {
-		m.imbalance.Set(float64(busiest) * float64(live) / float64(total))
+	live := slices.DeleteFunc(slices.Clone(facts.Sessions), func(s state.SessionFacts) bool { return s.Session == "" })
+	m.sessions.Set(float64(len(live)))
+	m.imbalance.Set(imbalance(live, weights))
+}
+
+// imbalance is the weight that the busiest session carries for its capacity, by what all would carry if they carried the
+// same; 0 if there is no weight.
+func imbalance(live []state.SessionFacts, weights map[string]float64) float64 {
+	total, capacity, busiest := 0.0, 0.0, 0.0
+	for _, s := range live {
+		total, capacity = total+weights[s.Session], capacity+s.Capacity
+		busiest = max(busiest, weights[s.Session]/s.Capacity)
 	}
+	if total == 0 {
+		return 0
+	}
+	return busiest * capacity / total
 }
 
 func number(yes bool) float64 {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -41,6 +42,23 @@ func (l *Lab) WaitHeld(ctx context.Context, slots int) error {
 			return err
 		}
 		return allHeld(leases, slots)
+	})
+}
+
+// WaitAtRest waits until no slot is on its way from one replica to another.
+func (l *Lab) WaitAtRest(ctx context.Context) error {
+	return Eventually(ctx, "all slots are where they should be", func(ctx context.Context) error {
+		leases, err := l.fleetLeases(ctx)
+		if err != nil {
+			return err
+		}
+		for _, lease := range leases {
+			preferred := lease.Annotations[v1alpha1.AnnotationPreferredHolder]
+			if replica, _, _ := strings.Cut(holder(lease), "_"); lease.Labels[v1alpha1.LabelLease] == v1alpha1.LeaseOfSlot && replica != preferred {
+				return fmt.Errorf("%s is held by %q and should be by %q", lease.Name, holder(lease), preferred)
+			}
+		}
+		return nil
 	})
 }
 

@@ -43,7 +43,8 @@ type SlotFacts struct {
 	Epoch     int64  `json:"epoch"`
 	Preferred string `json:"preferred,omitempty"`
 	Home      string `json:"home,omitempty"`
-	Weight    int64  `json:"weight"`
+	// Weight as the leader plans with it, as far as this replica knows it.
+	Weight int64 `json:"weight"`
 	// Quarantine are the sessions that have to confirm before the slot can be acquired.
 	Quarantine []string `json:"quarantine,omitempty"`
 	// Phase is what this session does with the slot: free, held, stopping, cancelled or releasing.
@@ -69,10 +70,11 @@ func (r *Replica) Facts(now member.Moment) Facts {
 			Replica: p.Replica, Session: p.Session, Leaving: p.Leaving, Capacity: p.Capacity, Silence: silence,
 		})
 	}
+	weights := r.reported()
 	for _, s := range r.slots {
 		f.Slots = append(f.Slots, SlotFacts{
-			Slot: s.number, Holder: s.holder, Epoch: member.Transitions(s.lease), Preferred: s.preferred, Home: s.home, Weight: s.weight,
-			Quarantine: s.quarantine, Phase: s.phase.String(), Busy: s.busy, Owned: r.owner(s) != "", Missing: s.lease == nil,
+			Slot: s.number, Holder: s.holder, Epoch: member.Transitions(s.lease), Preferred: s.preferred, Home: s.home,
+			Weight: s.weighs(weights), Quarantine: s.quarantine, Phase: s.phase.String(), Busy: s.busy, Owned: r.owner(s) != "", Missing: s.lease == nil,
 		})
 	}
 	return f

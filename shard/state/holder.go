@@ -196,6 +196,12 @@ func (r *Replica) acquire(now member.Moment, s *slot) {
 	if s.home == r.settings.Replica {
 		member.Annotate(l, v1alpha1.AnnotationHome, "")
 	}
+	// Who held it may have died without a word, and the next report under its name overwrites its last one.
+	if replica, dead := member.ReplicaOf(s.holder); dead {
+		if weight, known := readWeights(r.others.Peer(replica).Weights)[s.number]; known {
+			member.Annotate(l, v1alpha1.AnnotationWeight, strconv.FormatInt(weight, 10))
+		}
+	}
 	s.newAttempt(acquired.Time)
 	r.askSlot(s, member.Request{Verb: member.Update, Lease: l, Need: member.NeedFence}, question{acquired: acquired.Time})
 }

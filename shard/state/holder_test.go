@@ -52,6 +52,18 @@ func TestAcquire(t *testing.T) {
 			s.holder(s.slot(0, another, "r-0"), me)
 		}
 	})
+	t.Run("with the weight that the dead has reported last", func(t *testing.T) {
+		s := newStage(t, 8)
+		s.write("fleet-session-r-1", func(l *coordinationv1.Lease) {
+			holder("")(l)
+			member.Annotate(l, v1alpha1.AnnotationWeights, "0:7")
+		})
+		name := s.slot(0, another, "r-0")
+		s.holder(name, me)
+		if got := s.leases[name].Annotations[v1alpha1.AnnotationWeight]; got != "7" {
+			t.Errorf("weight: want 7, got %q", got)
+		}
+	})
 	t.Run("a live read decides, and not what the watch shows", func(t *testing.T) {
 		s := newStage(t, 8)
 		s.write("fleet-session-r-1", holder(""))

@@ -47,15 +47,15 @@ func (r *Replica) planSlots(now member.Moment) {
 // world is what the plan rests on.
 func (r *Replica) world(now member.Moment) plan.World {
 	w := plan.World{Now: now.Monotonic, Slots: make([]plan.Slot, 0, len(r.slots))}
-	weights := map[string]map[int]int64{}
+	weights := r.reported()
 	for _, peer := range r.others.Peers() {
 		leaving := peer.Leaving || peer.Session == r.settings.Session && r.notes.Leaving
 		if peer.Session != "" || leaving {
 			w.Replicas = append(w.Replicas, plan.Replica{Name: peer.Replica, Capacity: peer.Capacity, Leaving: leaving})
 		}
-		weights[peer.Replica] = readWeights(peer.Weights)
 	}
 	for _, s := range r.slots {
+		s.remember(weights)
 		maps.DeleteFunc(s.passed, func(_ string, until time.Duration) bool { return until <= now.Monotonic })
 		one := plan.Slot{
 			Weight: s.weighs(weights), Holder: r.owner(s), Preferred: s.preferred, Home: s.home,
@@ -75,14 +75,32 @@ func (r *Replica) world(now member.Moment) plan.World {
 	return w
 }
 
-// weighs returns the weight of a slot, from the weights that replicas report by name: what its holder reports, dead or
-// alive; if that has only just begun to hold it, what was reported last; and else what was noted when it was released.
-func (s *slot) weighs(weights map[string]map[int]int64) int64 {
+// reported are the weights of slots that replicas report, by name.
+func (r *Replica) reported() map[string]map[int]int64 {
+	weights := map[string]map[int]int64{}
+	for _, peer := range r.others.Peers() {
+		weights[peer.Replica] = readWeights(peer.Weights)
+	}
+	return weights
+}
+
+// remember keeps what the slot's holder reports, for when another has only just begun to hold it.
+func (s *slot) remember(weights map[string]map[int]int64) {
 	holder, _ := member.ReplicaOf(s.holder)
 	if weight, known := weights[holder][s.number]; known {
 		s.reported, s.wasReported = weight, true
 	}
-	if s.wasReported {
+}
+
+// weighs returns the weight of a slot: what its holder reports, dead or alive; else what was reported last; and else what
+// is noted on its Lease.
+func (s *slot) weighs(weights map[string]map[int]int64) int64 {
+	holder, _ := member.ReplicaOf(s.holder)
+	weight, known := weights[holder][s.number]
+	switch {
+	case known:
+		return weight
+	case s.wasReported:
 		return s.reported
 	}
 	return s.weight

@@ -72,7 +72,7 @@ const (
 	AnnotationPreferredHolder = FleetDomain + "preferred-holder"
 	// AnnotationHome is the replica that has left and that the slot goes back to when it returns soon.
 	AnnotationHome = FleetDomain + "home"
-	// AnnotationWeight is the slot's weight when it was last released.
+	// AnnotationWeight is the slot's weight when it was last released or acquired.
 	AnnotationWeight = FleetDomain + "weight"
 	// AnnotationLeaseUID is the UID of the Lease that carries it. A Lease without, or with another's, is new, restored or
 	// copied: it is in quarantine until the leader has listed the sessions.
