@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"path"
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -126,12 +127,16 @@ func (c *Controller) drainStep(ctx context.Context, p *pass, d *draining, facts 
 	case drain.Cordon:
 		facts.Live = false
 		return c.cordon(ctx, p, d, v.Release)
-	case drain.List:
-		list, err := p.cluster.Client.CoreV1().Pods(metav1.NamespaceAll).List(ctx, drainwatch.OfNode(facts.Node.Name))
+	case drain.Glance, drain.List:
+		options := drainwatch.OfNode(facts.Node.Name)
+		if v.Do == drain.Glance {
+			options.ResourceVersion = "0"
+		}
+		list, err := p.cluster.Client.CoreV1().Pods(metav1.NamespaceAll).List(ctx, options)
 		if err != nil {
 			return fmt.Errorf("list the pods of Node %s: %w", facts.Node.Name, err)
 		}
-		facts.Live, facts.Sight, facts.Pods = true, max(facts.Sight, drain.Listed), nil
+		facts.Live, facts.Sight, facts.Pods = v.Do == drain.List, max(facts.Sight, drain.Listed), nil
 		for i := range list.Items {
 			facts.Pods = append(facts.Pods, &list.Items[i])
 		}
@@ -147,13 +152,20 @@ func (c *Controller) drainStep(ctx context.Context, p *pass, d *draining, facts 
 	return nil
 }
 
-// cordon marks the Node as unschedulable, and takes our finalizer off with the same write if the Node is released.
+// cordon marks the Node as unschedulable, and takes our finalizer off with the same write if the Node is released. The
+// taint goes with the mark: the cluster's node controller would set it, by a read and a write of its own.
 func (c *Controller) cordon(ctx context.Context, p *pass, d *draining, release bool) error {
-	patch := map[string]any{"spec": map[string]any{"unschedulable": true}}
+	spec, taints := map[string]any{"unschedulable": true}, p.world.Node.Node.Spec.Taints
+	cordoned := corev1.Taint{Key: corev1.TaintNodeUnschedulable, Effect: corev1.TaintEffectNoSchedule}
+	isTainted := slices.ContainsFunc(taints, func(t corev1.Taint) bool { return t.MatchTaint(&cordoned) })
+	if !isTainted {
+		spec["taints"] = append(slices.Clone(taints), cordoned)
+	}
+	patch := map[string]any{"spec": spec}
 	if release {
 		patch["metadata"] = withoutFinalizer()
 	}
-	patched, err := c.patchNode(ctx, p, &nodesync.Patch{Body: patch})
+	patched, err := c.patchNode(ctx, p, &nodesync.Patch{Body: patch, AsRead: !isTainted})
 	if patched && release {
 		d.release(p.world.Node.Node.UID)
 	}

@@ -71,6 +71,9 @@ func TestAnEmptyNodeCostsOneWriteAndTwoLists(t *testing.T) {
 	if got, want := requests(cluster), []string{"list pods", "patch nodes", "list pods"}; !slices.Equal(got, want) {
 		t.Errorf("requests %q, want %q", got, want)
 	}
+	if glance, _ := cluster.Actions()[0].(clienttesting.ListActionImpl); glance.ListOptions.ResourceVersion != "0" {
+		t.Errorf("the first list wants version %q, and not whatever a cache has", glance.ListOptions.ResourceVersion)
+	}
 	if r := p.world.Drain; r.State != drain.Drained || r.Ending {
 		t.Errorf("report %+v, want it drained, and nothing to tell", r)
 	}
@@ -78,7 +81,8 @@ func TestAnEmptyNodeCostsOneWriteAndTwoLists(t *testing.T) {
 		t.Error("the next pass would look again")
 	}
 	patch, _ := cluster.Actions()[1].(clienttesting.PatchAction)
-	want := `{"metadata":{"$deleteFromPrimitiveList/finalizers":["node.machine.sapcloud.io/machine-controller"],"uid":"node"},"spec":{"unschedulable":true}}`
+	want := `{"metadata":{"$deleteFromPrimitiveList/finalizers":["node.machine.sapcloud.io/machine-controller"],"resourceVersion":"","uid":"node"},` +
+		`"spec":{"taints":[{"key":"node.kubernetes.io/unschedulable","effect":"NoSchedule"}],"unschedulable":true}}`
 	if got := string(patch.GetPatch()); got != want {
 		t.Errorf("patch %s, want %s", got, want)
 	}

@@ -28,11 +28,13 @@ func Decide(f Facts) Verdict {
 }
 
 func decide(f Facts, force *force, next time.Time) Verdict {
-	left := leaving(f.Pods)
+	left, toCordon := leaving(f.Pods), !f.Node.Spec.Unschedulable && !f.Order.Stays
 	switch {
+	case f.Sight == Unseen && toCordon:
+		return do(Glance)
 	case f.Sight == Unseen:
 		return do(List)
-	case !f.Node.Spec.Unschedulable && !f.Order.Stays:
+	case toCordon:
 		v := do(Cordon)
 		v.Release = len(left) == 0 && len(f.Node.Status.VolumesAttached) == 0 && f.Node.DeletionTimestamp == nil
 		return v

@@ -17,6 +17,9 @@ const (
 	Rest Action = "Rest"
 	// Cordon marks the Node as unschedulable. What was seen of its pods before is not live any more.
 	Cordon Action = "Cordon"
+	// Glance reads the Node's pods as a cache of the API server has them, which costs it little: what follows may be wrong
+	// and does no harm.
+	Glance Action = "Glance"
 	// List reads the Node's pods past all caches.
 	List Action = "List"
 	// Watch begins to watch what the drain depends on.

@@ -38,7 +38,7 @@ func (s *story) decide() []string {
 			lines = append(lines, "Detach "+a.Name)
 		}
 		return lines
-	case Cordon, List, Watch:
+	case Cordon, Glance, List, Watch:
 		if v.Release {
 			return []string{string(v.Do) + " and release"}
 		}
@@ -99,6 +99,8 @@ func (s *story) do(o options) {
 	case Cordon:
 		s.facts.Node = s.facts.Node.DeepCopy()
 		s.facts.Node.Spec.Unschedulable, s.facts.Live = true, false
+	case Glance:
+		s.facts.Sight = Listed
 	case List:
 		s.facts.Live, s.facts.Sight = true, max(s.facts.Sight, Listed)
 	case Watch:
