@@ -22,14 +22,14 @@ const slots = 256
 const crowd = 1000
 
 // measureDeaths kills replicas while 1,000 machines run, and measures until every slot is served again: after a take-over,
-// every other time from the leader, and after the same pod's process has been started again.
+// every other time from the leader, and after the only replica's process has been started again in its pod.
 func measureDeaths(ctx context.Context, lab *harness.Lab, kills int, s sample) error {
 	if _, err := standStill(ctx, lab, func() error {
 		return addMachines(ctx, lab, preload.Load{Namespace: "crowd", Deployments: crowd / machines, Machines: machines})
 	}); err != nil {
 		return err
 	}
-	var others, leaders, restarts []time.Duration
+	var others, leaders []time.Duration
 	for i := range kills {
 		ofLeader := i%2 == 1
 		victim, err := pick(ctx, lab, ofLeader)
@@ -57,31 +57,9 @@ func measureDeaths(ctx context.Context, lab *harness.Lab, kills int, s sample) e
 			return err
 		}
 	}
-	for range max(kills/2, 1) {
-		victim, err := pick(ctx, lab, false)
-		if err != nil {
-			return err
-		}
-		start := time.Now()
-		if err := lab.Do(ctx, victim, harness.Kill); err != nil {
-			return err
-		}
-		if err := lab.Do(ctx, victim, harness.Start); err != nil {
-			return err
-		}
-		took, err := allServed(ctx, lab, start)
-		if err != nil {
-			return err
-		}
-		restarts = append(restarts, took)
-		if err := rebalanced(ctx, lab); err != nil {
-			return err
-		}
-	}
 	s["take_over_max_seconds"] = pair{value: percentile(others, 100).Seconds()}
 	s["take_over_leader_max_seconds"] = pair{value: percentile(leaders, 100).Seconds()}
-	s["restart_max_seconds"] = pair{value: percentile(restarts, 100).Seconds()}
-	return nil
+	return measureRestarts(ctx, lab, max(kills/2, 1), s)
 }
 
 // standStill has something done while no replica runs. From then on the controller manager does not either: it would take

@@ -22,10 +22,7 @@ const perDeployment = 50
 // measureMemory compares the live heap of replicas with the number of machines that each owns, for fleets of 1, 2 and 4.
 // What a machine costs is taken from a fleet of one, without and with machines.
 func measureMemory(ctx context.Context, lab *harness.Lab, count int, s sample) error {
-	if err := lab.Scale(ctx, 1); err != nil {
-		return err
-	}
-	if err := rebalanced(ctx, lab); err != nil {
+	if err := scale(ctx, lab, 1); err != nil {
 		return err
 	}
 	before, err := ownedMachines(ctx, lab)
