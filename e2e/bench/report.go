@@ -66,6 +66,8 @@ func unit(name string) string {
 		return "kB"
 	case strings.Contains(name, "_mb_"):
 		return "MB"
+	case strings.Contains(name, "_ratio_"):
+		return "×"
 	}
 	return "writes"
 }

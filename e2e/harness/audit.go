@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 )
@@ -24,6 +25,8 @@ type Request struct {
 	// URI has the selectors of a list or watch.
 	URI  string
 	Code int
+
+	id string // of its entries in the audit log
 }
 
 // IsWrite says that the request could have changed something.
@@ -85,12 +88,27 @@ func (l *Lab) Requests(since AuditMark) ([]Request, error) { return l.audited(si
 // Watches returns the watches that were begun since the mark, at all API servers, also those that go on.
 func (l *Lab) Watches(since AuditMark) ([]Request, error) { return l.audited(since, started) }
 
+// OpenWatches returns the watches that were begun since the mark, and that have not ended.
+func (l *Lab) OpenWatches(since AuditMark) ([]Request, error) {
+	watches, err := l.Watches(since)
+	if err != nil {
+		return nil, err
+	}
+	answered, err := l.Requests(since)
+	ended := map[string]bool{}
+	for _, r := range answered {
+		ended[r.id] = true
+	}
+	return slices.DeleteFunc(watches, func(r Request) bool { return ended[r.id] }), err
+}
+
 func (l *Lab) audited(since AuditMark, stage string) ([]Request, error) {
 	var requests []Request
 	for _, log := range l.auditLogs() {
 		err := eachLine(log, since[log], func(line []byte) error {
 			var entry struct {
 				Stage     string
+				AuditID   string
 				At        time.Time `json:"stageTimestamp"`
 				Verb      string
 				UserAgent string
@@ -107,7 +125,7 @@ func (l *Lab) audited(since AuditMark, stage string) ([]Request, error) {
 			}
 			ref := entry.ObjectRef
 			requests = append(requests, Request{
-				At: entry.At, User: entry.User.Username, Verb: entry.Verb, UserAgent: entry.UserAgent, URI: entry.URI, Code: entry.Response.Code,
+				id: entry.AuditID, At: entry.At, User: entry.User.Username, Verb: entry.Verb, UserAgent: entry.UserAgent, URI: entry.URI, Code: entry.Response.Code,
 				Group: ref.APIGroup, Resource: ref.Resource, Subresource: ref.Subresource, Namespace: ref.Namespace, Name: ref.Name,
 			})
 			return nil

@@ -2,7 +2,6 @@ package harness
 
 import (
 	"context"
-	"fmt"
 	"net/http"
 	"net/url"
 	"time"
@@ -82,18 +81,4 @@ func (l *Lab) Heal(ctx context.Context, process string) error {
 		}
 	}
 	return nil
-}
-
-// ProxyBytes returns how many bytes have come through one link of a process since it was made: to the server, and from it.
-func (l *Lab) ProxyBytes(ctx context.Context, process, link string) (requests, answers int64, err error) {
-	links, err := l.Links(ctx)
-	if err != nil {
-		return 0, 0, err
-	}
-	for _, found := range links {
-		if found.Process == process && found.Link == link {
-			return found.RequestBytes, found.AnswerBytes, nil
-		}
-	}
-	return 0, 0, fmt.Errorf("expected a link %s of %s, found none among %d", link, process, len(links))
 }

@@ -1,0 +1,126 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
+	"github.com/machine-controller-fleet/machine-controller-fleet/e2e/harness"
+)
+
+const (
+	// changes is how many machines, and the Nodes of them, are changed to see who hears of it.
+	changes = 2000
+	// writers change them.
+	writers = 16
+)
+
+// traffic is how many bytes have come to a replica from the two clusters, through its proxies.
+type traffic struct{ control, target float64 }
+
+// heard changes machines and Nodes, and returns how many bytes come to a replica for each that it owns; of several
+// replicas, the most.
+func heard(ctx context.Context, lab *harness.Lab, size int) (most traffic, err error) {
+	list, err := lab.Machines.MachineV1alpha1().Machines(many).List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return most, fmt.Errorf("list machines: %w", err)
+	}
+	var changed []v1alpha1.Machine
+	for i := 0; i < len(list.Items); i += max(len(list.Items)/changes, 1) {
+		changed = append(changed, list.Items[i])
+	}
+	owned, err := ownedOf(ctx, lab, changed)
+	if err != nil {
+		return most, err
+	}
+	before, err := received(ctx, lab)
+	if err != nil {
+		return most, err
+	}
+	if err := touch(ctx, lab, changed); err != nil {
+		return most, err
+	}
+	if err := pause(ctx, settled); err != nil {
+		return most, err
+	}
+	after, err := received(ctx, lab)
+	if err != nil {
+		return most, err
+	}
+	for i := range size {
+		replica := replicaName(i)
+		if owned[replica] == 0 {
+			return most, fmt.Errorf("expected %s to own some of %d machines, got %v", replica, len(changed), owned)
+		}
+		each := traffic{
+			control: (after[replica].control - before[replica].control) / float64(owned[replica]),
+			target:  (after[replica].target - before[replica].target) / float64(owned[replica]),
+		}
+		fmt.Printf("%d replicas: %d machines and Nodes change, %d of them are %s's; for each of these %.2f kB come to it from the control cluster, %.2f kB from the target cluster\n",
+			size, len(changed), owned[replica], replica, each.control/1e3, each.target/1e3)
+		most = traffic{control: max(most.control, each.control), target: max(most.target, each.target)}
+	}
+	return most, nil
+}
+
+// received returns what has come to each replica since its proxies were made.
+func received(ctx context.Context, lab *harness.Lab) (map[string]traffic, error) {
+	links, err := lab.Links(ctx)
+	if err != nil {
+		return nil, err
+	}
+	all := map[string]traffic{}
+	for _, link := range links {
+		t := all[link.Process]
+		switch link.Link {
+		case harness.LinkControl:
+			t.control = float64(link.AnswerBytes)
+		case harness.LinkTarget:
+			t.target = float64(link.AnswerBytes)
+		}
+		all[link.Process] = t
+	}
+	return all, nil
+}
+
+// touch changes an annotation of machines and their Nodes that nobody asks for.
+func touch(ctx context.Context, lab *harness.Lab, machines []v1alpha1.Machine) error {
+	work := make(chan v1alpha1.Machine)
+	var mu sync.Mutex
+	var failed error
+	var running sync.WaitGroup
+	for range writers {
+		running.Go(func() {
+			for m := range work {
+				if err := touchOne(ctx, lab, m); err != nil {
+					mu.Lock()
+					failed = errors.Join(failed, err)
+					mu.Unlock()
+				}
+			}
+		})
+	}
+	for _, m := range machines {
+		work <- m
+	}
+	close(work)
+	running.Wait()
+	return failed
+}
+
+func touchOne(ctx context.Context, lab *harness.Lab, m v1alpha1.Machine) error {
+	patch := fmt.Appendf(nil, `{"metadata":{"annotations":{"bench/touched-at":%q}}}`, m.ResourceVersion)
+	if _, err := lab.Machines.MachineV1alpha1().Machines(m.Namespace).Patch(ctx, m.Name, types.MergePatchType, patch, metav1.PatchOptions{}); err != nil {
+		return fmt.Errorf("change machine %s: %w", m.Name, err)
+	}
+	node := m.Labels[v1alpha1.LabelNode]
+	if _, err := lab.Target.CoreV1().Nodes().Patch(ctx, node, types.MergePatchType, patch, metav1.PatchOptions{}); err != nil {
+		return fmt.Errorf("change Node %s: %w", node, err)
+	}
+	return nil
+}
