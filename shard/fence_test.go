@@ -16,6 +16,7 @@ import (
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/runner"
 	"github.com/machine-controller-fleet/machine-controller-fleet/driver"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/passes"
 	member "github.com/machine-controller-fleet/machine-controller-fleet/membership/state"
 )
 
@@ -132,9 +133,15 @@ func TestTheWallClockCountsToo(t *testing.T) {
 func TestASlotIsIdleWhenNothingIsInFlight(t *testing.T) {
 	s := newStand(t)
 	ctx, done := s.own(t)
+	if err := passes.MayGoOn(ctx); err != nil {
+		t.Errorf("a pass of a slot that stays has to end: %v", err)
+	}
 	idle := 0
 	s.slots[testSlot].stop()
 	s.onIdle(testSlot, func() { idle++ })
+	if err := passes.MayGoOn(ctx); err == nil || !runner.NotOurs(err) {
+		t.Errorf("a pass that could end early goes on: %v", err)
+	}
 	if _, _, ok := s.Admit(t.Context(), testSlot); ok {
 		t.Error("a slot that is handed over admits a pass")
 	}

@@ -35,6 +35,19 @@ func (h *holding) begin(epoch int64, a action) (done func(), why Refusal) {
 	return sync.OnceFunc(h.done), ""
 }
 
+// mayGoOn says why a pass of that epoch has to end after the step that it is at; "" if it may go on.
+func (h *holding) mayGoOn(epoch int64) Refusal {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	switch {
+	case !h.held || h.epoch != epoch:
+		return Lost
+	case h.stopping:
+		return Stopping
+	}
+	return ""
+}
+
 func (h *holding) done() {
 	h.mu.Lock()
 	h.inFlight--

@@ -23,6 +23,7 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machine/drain"
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machine/lifecycle"
+	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/runner"
 	"github.com/machine-controller-fleet/machine-controller-fleet/driver"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/apitest"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/objects"
@@ -54,9 +55,10 @@ type bench struct {
 	mu      sync.Mutex
 	cluster *target.Cluster
 	process *Controller
-	version int                    // of Nodes
-	refusal func(pod string) error // of evictions; nil for none
-	evicted map[string]int         // pods, by name
+	gate    runner.Gate[types.NamespacedName] // of processes that are started; nil lets all in
+	version int                               // of Nodes
+	refusal func(pod string) error            // of evictions; nil for none
+	evicted map[string]int                    // pods, by name
 	end     func()
 }
 
@@ -100,7 +102,7 @@ func (b *bench) start() {
 	c, err := New(Config{
 		Machines: b.server.Client(), Secrets: b.secrets.CoreV1(), View: view, Targets: target.Single{Cluster: cluster},
 		Drivers: driver.NewRegistry(map[string]driver.Driver{testProvider: b.cloud}),
-		Events:  b.told, Limits: b.limits, Clock: clock.RealClock{}, Workers: 4,
+		Events:  b.told, Limits: b.limits, Clock: clock.RealClock{}, Workers: 4, Gate: b.gate,
 	})
 	b.must(err)
 	b.mu.Lock()

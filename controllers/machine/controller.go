@@ -24,6 +24,7 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/runner"
 	"github.com/machine-controller-fleet/machine-controller-fleet/driver"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/objects"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/passes"
 	"github.com/machine-controller-fleet/machine-controller-fleet/target"
 	"github.com/machine-controller-fleet/machine-controller-fleet/telemetry"
 )
@@ -134,6 +135,11 @@ func (c *Controller) reconcile(ctx context.Context, key types.NamespacedName) (r
 				c.drains.forgetPreserved(cached.UID) // nobody has asked for it in this pass
 			}
 			return runner.Result{RequeueAfter: verdict.Wake}, c.save(ctx, p, verdict)
+		}
+		if verdict.Do != lifecycle.Save { // what has come of the step before is always written
+			if err := passes.MayGoOn(ctx); err != nil {
+				return runner.Result{}, err
+			}
 		}
 		if err := c.act(ctx, p, verdict); err != nil {
 			return runner.Result{}, err

@@ -1,0 +1,70 @@
+package machine
+
+import (
+	"context"
+	"fmt"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
+	"github.com/machine-controller-fleet/machine-controller-fleet/driver"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/passes"
+)
+
+// hurried lets in whoever comes, and ends one pass, before its next step, after so many steps of all.
+type hurried struct {
+	left  atomic.Int64
+	ended atomic.Bool
+}
+
+// over says that a pass has to end.
+type over struct{}
+
+func (over) Error() string { return "others wait" }
+func (over) NotOurs() bool { return true }
+
+func (h *hurried) Admit(ctx context.Context, _ types.NamespacedName) (context.Context, func(), bool) {
+	return passes.With(ctx, func() error {
+		if h.left.Add(-1) == 0 {
+			h.ended.Store(true)
+			return over{}
+		}
+		return nil
+	}), func() {}, true
+}
+
+func (*hurried) Group(types.NamespacedName) int { return 0 }
+
+// A slot that is handed over has its passes end after the step that they are at; whoever is next goes on from there.
+func TestAPassMayEndBeforeEachOfItsSteps(t *testing.T) {
+	steps := 0
+	for ended := true; ended; steps++ {
+		t.Run(fmt.Sprintf("after %d", steps), func(t *testing.T) {
+			onBench(t, func(b *bench) {
+				h := &hurried{}
+				h.left.Store(int64(steps + 1))
+				b.end()
+				b.gate = h
+				b.start()
+				b.create()
+				b.becomes(v1alpha1.MachineRunning, time.Minute)
+				b.pod("web")
+				b.delete()
+				b.pass(2 * grace)
+				if b.get() != nil || len(b.cloud.log(driver.OpCreate)) != 1 || b.evicted["web"] != 1 {
+					t.Errorf("%s; created %v, evicted %v", b.says(), b.cloud.log(driver.OpCreate), b.evicted)
+				}
+				ended = h.ended.Load()
+			})
+		})
+		if t.Failed() {
+			return
+		}
+	}
+	if steps < 10 {
+		t.Errorf("the life of a machine has %d steps; does anybody ask?", steps)
+	}
+}
