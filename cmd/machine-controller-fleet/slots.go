@@ -125,11 +125,7 @@ func (s *slots) Run(ctx context.Context) {
 			s.alone.Run(ctx)
 		}
 	})
-	running.Go(func() {
-		if err := s.strays.Start(ctx); err == nil {
-			s.labeler.Run(ctx)
-		}
-	})
+	running.Go(func() { _ = s.labeler.Run(ctx) }) // it ends when ctx does
 	running.Wait()
 }
 

@@ -167,22 +167,25 @@ func (d *demo) askForFewer(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	d.screen.note("The fleet does not drain Nodes yet, so the pods go first.")
-	if err := d.kubectlCommand(ctx, "delete", "-f", podsManifest); err != nil {
-		return err
-	}
-	if err := d.wait(ctx, podsGone(before.Pods.Running)); err != nil {
-		return err
-	}
+	d.screen.note("A Node is drained before its VM goes: its pods are evicted, and made anew elsewhere.")
 	if err := d.kubectlCommand(ctx, "scale", "mcd", "--all", "--replicas=1"); err != nil {
 		return err
 	}
-	return d.wait(ctx, settled(before.machines()))
+	if err := d.wait(ctx, settled(before.machines())); err != nil {
+		return err
+	}
+	return d.wait(ctx, podsRun())
 }
 
 func (d *demo) askForNone(ctx context.Context) error {
 	before, err := observe(ctx, d.lab, d.leases)
 	if err != nil {
+		return err
+	}
+	if err := d.kubectlCommand(ctx, "delete", "-f", podsManifest); err != nil {
+		return err
+	}
+	if err := d.wait(ctx, podsGone(before.Pods.Running)); err != nil {
 		return err
 	}
 	if err := d.kubectlCommand(ctx, "delete", "--wait=false", "-f", deploymentsManifest, "-f", classManifest); err != nil {

@@ -103,8 +103,13 @@ func New(cfg Config) (*Labeler, error) {
 // Doors returns the doors that the gates of the controllers of MachineDeployments, MachineSets and Machines go through.
 func (l *Labeler) Doors() *Doors { return l.doors }
 
-// Run labels until ctx ends.
-func (l *Labeler) Run(ctx context.Context) { l.runner.Run(ctx) }
+// Run watches and labels until ctx ends. Errors: ctx has ended before all strays were known.
+func (l *Labeler) Run(ctx context.Context) error {
+	everybody := func(object) bool { return true } // that has come too early
+	err := l.cfg.Watch.Start(ctx, func() { l.doors.retry(everybody) })
+	l.runner.Run(ctx)
+	return err
+}
 
 // Opened has the strays of slots looked at that this replica has begun to serve.
 func (l *Labeler) Opened(slots []int) {
@@ -227,8 +232,12 @@ func (l *Labeler) find(kind label.Kind, key types.NamespacedName, uid types.UID)
 	return o, o.UID == uid
 }
 
-// mayEnter keeps controllers out of namespaces that are not served, and from roots with strays below.
+// mayEnter keeps controllers out of namespaces that are not served, and from roots with strays below: all, as long as
+// strays may be there that are not known.
 func (l *Labeler) mayEnter(kind label.Kind, key types.NamespacedName) bool {
+	if kind != label.Machine && !l.cfg.Watch.knowsTrees() {
+		return false
+	}
 	if l.cfg.Served != nil && !l.cfg.Served(key.Namespace, l.cfg.Slots.Of(key.Namespace, key.Name)) {
 		return false
 	}

@@ -16,10 +16,12 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 	metadatafake "k8s.io/client-go/metadata/fake"
 	clienttesting "k8s.io/client-go/testing"
+	"k8s.io/client-go/tools/cache"
 	"k8s.io/utils/clock"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 	machinefake "github.com/machine-controller-fleet/machine-controller-fleet/client/clientset/versioned/fake"
+	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/runner"
 	"github.com/machine-controller-fleet/machine-controller-fleet/shard/label"
 )
 
@@ -100,6 +102,25 @@ func fakeCluster(objects ...*metav1.PartialObjectMetadata) *metadatafake.FakeMet
 
 func newBench(t *testing.T, held []int, objects ...*metav1.PartialObjectMetadata) *bench {
 	t.Helper()
+	b := stillBench(t, held, objects...)
+	b.run()
+	if !cache.WaitForCacheSync(t.Context().Done(), b.labeler.cfg.Watch.knowsTrees) {
+		t.Fatal("the strays are not known in time")
+	}
+	return b
+}
+
+// run has the labeler at work until the test is over.
+func (b *bench) run() {
+	ctx, stop := context.WithCancel(b.t.Context())
+	var running sync.WaitGroup
+	running.Go(func() { _ = b.labeler.Run(ctx) })
+	b.t.Cleanup(func() { stop(); running.Wait() })
+}
+
+// stillBench is a bench whose labeler does not run yet.
+func stillBench(t *testing.T, held []int, objects ...*metav1.PartialObjectMetadata) *bench {
+	t.Helper()
 	b := &bench{t: t, held: map[int]bool{}, served: true}
 	for _, slot := range held {
 		b.held[slot] = true
@@ -136,13 +157,6 @@ func newBench(t *testing.T, held []int, objects ...*metav1.PartialObjectMetadata
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx, stop := context.WithCancel(t.Context())
-	if err := w.Start(ctx); err != nil {
-		t.Fatal(err)
-	}
-	var running sync.WaitGroup
-	running.Go(func() { b.labeler.Run(ctx) })
-	t.Cleanup(func() { stop(); running.Wait() })
 	return b
 }
 
@@ -207,6 +221,29 @@ func TestATreeIsLabelledByTheHolderOfItsSlot(t *testing.T) {
 	b.mu.Unlock()
 	b.labeler.Opened([]int{2})
 	b.becomes(map[string]string{"1": "1", "s": "1", "m": "1", "node-m": "1", "2": "2", "foreign": ""})
+}
+
+func TestRootsWaitUntilAllStraysAreKnown(t *testing.T) {
+	b := stillBench(t, nil, meta(label.Deployment, "1", "1", ""))
+	listed := make(chan struct{})
+	b.control.PrependReactor("list", label.Set.Resource(), func(clienttesting.Action) (bool, runtime.Object, error) {
+		<-listed
+		return false, nil, nil
+	})
+	again := make(chan types.NamespacedName, 1)
+	gate := b.labeler.Doors().Gate(label.Deployment, runner.Open[types.NamespacedName]{}, func(key types.NamespacedName) { again <- key })
+	root := types.NamespacedName{Namespace: "n", Name: "1"}
+	b.run()
+	if _, _, ok := gate.Admit(t.Context(), root); ok {
+		t.Error("a root is reconciled while nobody knows what is below it")
+	}
+	close(listed)
+	if key := <-again; key != root {
+		t.Errorf("%s is asked to come again, want %s", key, root)
+	}
+	if _, _, ok := gate.Admit(t.Context(), root); !ok {
+		t.Error("it is not let in when all is known")
+	}
 }
 
 func TestARootWaitsUntilItsTreeFits(t *testing.T) {

@@ -14,7 +14,7 @@ func TestNoTargetCluster(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := w.Start(t.Context()); err != nil {
+	if err := w.Start(t.Context(), func() {}); err != nil {
 		t.Fatal(err)
 	}
 	if w.Has(label.Node, types.NamespacedName{Name: "node-1"}) || w.Count(label.Node) != 0 {

@@ -13,10 +13,10 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/metadata"
-	"k8s.io/client-go/metadata/metadatainformer"
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/consistent"
 	"github.com/machine-controller-fleet/machine-controller-fleet/shard/label"
 )
 
@@ -39,9 +39,9 @@ func NewWatch(control, target metadata.Interface, namespace string, slots int) (
 		if client == nil {
 			continue
 		}
-		informer := metadatainformer.NewFilteredMetadataInformer(client, resource(kind), in, 0,
-			cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc},
-			func(options *metav1.ListOptions) { options.LabelSelector = selector }).Informer()
+		source := consistent.From(client.Resource(resource(kind)).Namespace(in))
+		informer := cache.NewSharedIndexInformer(&consistent.ListerWatcher{Source: source, Selector: selector},
+			&metav1.PartialObjectMetadata{}, 0, cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc})
 		errs = append(errs, informer.SetTransform(essential))
 		w.informers[kind] = informer
 	}
@@ -114,17 +114,30 @@ func (w *Watch) OnChange(f func(o label.Object, gone bool)) error {
 	return nil
 }
 
-// Start begins to watch, until ctx ends. It returns when all strays are known, or ctx has ended.
-func (w *Watch) Start(ctx context.Context) error {
+// Start begins to watch, until ctx ends. It calls known when all strays of the control cluster are known, and returns when
+// those of the target cluster are, too, or ctx has ended.
+func (w *Watch) Start(ctx context.Context, known func()) error {
 	for _, informer := range w.informers {
 		go informer.RunWithContext(ctx)
 	}
-	for kind, informer := range w.informers {
-		if !cache.WaitForCacheSync(ctx.Done(), informer.HasSynced) {
-			return fmt.Errorf("the %s in no slot could not be listed in time", kind.Resource())
-		}
+	if !cache.WaitForCacheSync(ctx.Done(), w.knowsTrees) {
+		return errors.New("what is in no slot could not be listed in time")
+	}
+	known()
+	if nodes, watched := w.informers[label.Node]; watched && !cache.WaitForCacheSync(ctx.Done(), nodes.HasSynced) {
+		return errors.New("the Nodes in no slot could not be listed in time")
 	}
 	return nil
+}
+
+// knowsTrees says that all strays are known but Nodes, which are in another cluster and below no root.
+func (w *Watch) knowsTrees() bool {
+	for kind, informer := range w.informers {
+		if kind != label.Node && !informer.HasSynced() {
+			return false
+		}
+	}
+	return true
 }
 
 // Has says whether there is a stray of that kind, namespace and name.
