@@ -3,7 +3,9 @@ package model
 import (
 	"cmp"
 	"os"
+	"slices"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 )
@@ -22,54 +24,85 @@ const (
 	third  uint8 = 1 << 3
 )
 
+// The promises, as a finding names them.
+const (
+	twoOwners    = "are entitled at once"
+	killedByAway = "a living session was declared dead because the API server was away"
+	noProgress   = "no progress, though nothing goes wrong any more"
+	twoChildren  = "2 children where one is wanted"
+	lateVM       = "an owner makes a VM for a Machine that is gone"
+)
+
 // trial is a system, and the mutations that must be found in it.
 type trial struct {
-	name      string
-	explore   func(mutation, bounds) finding
-	mutations []mutation
+	name    string
+	explore func(mutation, bounds) finding
+	mutants []mutant
 }
 
-func ofFleet(f fleet, mutations ...mutation) trial {
+// mutant is a mutation, the promise that it breaks, and a step on the way there: the one that goes wrong without the rule.
+type mutant struct {
+	mutation mutation
+	breaks   string
+	by       string
+}
+
+func ofFleet(f fleet, mutants ...mutant) trial {
 	return trial{f.name, func(m mutation, limit bounds) finding {
 		f.mutation = m
 		return explore(f, limit)
-	}, mutations}
+	}, mutants}
 }
 
 func trials() []trial {
 	return []trial{
 		ofFleet(fleet{
 			name: "restarts and take-over", replicas: []uint8{a, a, b}, steady: third, faults: faults{crashes: 1, sleeps: 1},
-		}, takeOverWithoutCompare, deathFromCache),
+		},
+			mutant{takeOverWithoutCompare, twoOwners, "a session Lease is emptied by b1"},
+			mutant{deathFromCache, twoOwners, "b1 reads the session Lease that a1 had"}),
 		ofFleet(fleet{
 			name: "renewals", replicas: []uint8{a, b}, steady: second, held: true, once: true, attempts: 2, answers: true,
 			faults: faults{sleeps: 1, lostAnswers: 1, drops: 1},
-		}, fenceFromAnswer),
+		}, mutant{fenceFromAnswer, twoOwners, "a1 gets the answer to its renewal"}),
 		ofFleet(fleet{
 			name: "clocks", replicas: []uint8{a, b}, steady: second, held: true, once: true, attempts: 2,
 			faults: faults{drifts: 2, sleeps: 1, crashes: 1},
-		}, fenceOnMonotonicClock, takeOverEarly, readRestartsTimer),
+		},
+			mutant{fenceOnMonotonicClock, twoOwners, "a1 wakes up"},
+			mutant{takeOverEarly, twoOwners, "b1 sends: the session of A is dead"},
+			mutant{readRestartsTimer, noProgress, "b1 reads the session Lease that a1 had"}),
 		ofFleet(fleet{
 			name: "two sessions of one replica", replicas: []uint8{a, a, b}, steady: third, passive: first | second, held: true,
 			once: true, faults: faults{twins: 1, leaves: 1, leaseDeletions: 1},
-		}, createdProvesDeath, markGoesWithSession),
+		},
+			mutant{createdProvesDeath, twoOwners, "the session Lease of a2 is made"},
+			mutant{markGoesWithSession, twoOwners, "a session Lease is emptied by a2"}),
 		ofFleet(fleet{
 			name: "a session Lease is deleted", replicas: []uint8{a, b}, steady: second, once: true,
 			faults: faults{leaseDeletions: 1, repetitions: 1},
-		}, absenceProvesDeath, absenceTimedByWatch),
+		},
+			mutant{absenceProvesDeath, twoOwners, "b1 reads the session Lease that a1 had"},
+			mutant{absenceTimedByWatch, twoOwners, "b1 reads the session Lease that a1 had"}),
 		ofFleet(fleet{
 			name: "the slot Lease is deleted", replicas: []uint8{a, b}, steady: second, once: true, faults: faults{slotDeletions: 1},
-		}, quarantineListsFromCache, updateWithoutUID),
+		},
+			mutant{quarantineListsFromCache, twoOwners, "a1 lists the session Leases, and writes the list on the slot Lease"},
+			mutant{updateWithoutUID, twoOwners, "the slot is taken by a1"}),
 		ofFleet(fleet{
 			name: "both Leases are deleted", replicas: []uint8{a, b}, steady: second, held: true, once: true,
 			faults: faults{leaseDeletions: 1, slotDeletions: 1},
-		}, quarantineTimedFromLease, quarantineDoesNotWait),
+		},
+			mutant{quarantineTimedFromLease, twoOwners, "a1 lists the session Leases, and writes the list on the slot Lease"},
+			mutant{quarantineDoesNotWait, twoOwners, "a1 lists the session Leases, and writes the list on the slot Lease"}),
 		ofFleet(fleet{
 			name: "hand-over", replicas: []uint8{a, b}, steady: first | second, plan: true, faults: faults{flips: 3},
-		}, releaseForgotten),
+		}, mutant{releaseForgotten, twoOwners, "a1 waits no longer for the answer"}),
 		ofFleet(fleet{
 			name: "outage", replicas: []uint8{a, b}, held: true, prompt: true, faults: faults{outages: 2},
-		}, noComeBack, failureIsNoGap),
+		},
+			mutant{noComeBack, killedByAway, "the API server is back"},
+			mutant{failureIsNoGap, killedByAway, "the API server is back, and for B a little later"}),
 		ofFleet(fleet{
 			name: "hand-over when the holder may die", replicas: []uint8{a, b}, steady: second, held: true, plan: true,
 			faults: faults{flips: 2, crashes: 1},
@@ -77,10 +110,14 @@ func trials() []trial {
 		ofFleet(fleet{name: "two that watch each other", replicas: []uint8{a, b}, held: true}),
 		{"children", func(m mutation, limit bounds) finding {
 			return explore(children{changes: 3, losses: 2, mutation: m}, limit)
-		}, []mutation{childWithoutIntent, absenceFromCache, parentUnconditional}},
+		}, []mutant{
+			{childWithoutIntent, twoChildren, "A's child 1 is created"},
+			{absenceFromCache, twoChildren, "B sends: child 1 is to be created"},
+			{parentUnconditional, twoChildren, "A's update of the parent arrives"},
+		}},
 		{"a Machine and its VM", func(m mutation, limit bounds) finding {
 			return explore(cloud{changes: 3, mutation: m}, limit)
-		}, []mutation{firstListStale}},
+		}, []mutant{{firstListStale, lateVM, "B lists, and is told what was before"}}},
 	}
 }
 
@@ -99,12 +136,17 @@ func TestTheProtocolKeepsItsPromises(t *testing.T) {
 
 func TestTheCheckerFindsWhatARuleIsFor(t *testing.T) {
 	for _, trial := range trials() {
-		for _, m := range trial.mutations {
-			t.Run(string(m), func(t *testing.T) {
-				got := trial.explore(m, bounds{})
+		for _, m := range trial.mutants {
+			t.Run(string(m.mutation), func(t *testing.T) {
+				got := trial.explore(m.mutation, bounds{})
 				t.Log(got)
-				if got.broken == "" {
-					t.Errorf("want a broken promise in %q", trial.name)
+				if !strings.Contains(got.broken, m.breaks) {
+					t.Errorf("want a promise broken in %q: %s", trial.name, m.breaks)
+				}
+				// A way that never ends is told last: what is done again and again is there.
+				way := got.story[slices.Index(got.story, "  and now nothing goes wrong any more:")+1:]
+				if !slices.Contains(way, "  "+m.by) {
+					t.Errorf("want it broken by this step: %s", m.by)
 				}
 			})
 		}
