@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -332,6 +333,41 @@ func TestHandOverByHand(t *testing.T) {
 		if r.IsFleet() && r.IsWrite() && (r.Namespace == s.name || r.Resource == "nodes" && ofNode) {
 			t.Errorf("for a hand-over %s did %s %s/%s", r.User, r.Verb, r.Resource, r.Name)
 		}
+	}
+}
+
+// TestGrantsAreShown: what /debug/slots shows of a replica's watches is what it holds, each slot in one grant.
+func TestGrantsAreShown(t *testing.T) {
+	t.Parallel()
+	lab := fleet(t)
+	replicas, err := lab.Replicas(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, replica := range replicas {
+		eventually(t, replica+" shows the grants of its slots", func(ctx context.Context) error {
+			var view struct {
+				Here []struct {
+					Slot int
+					Held bool
+				}
+				Grants [][]int
+			}
+			if err := lab.DebugSlots(ctx, replica, &view); err != nil {
+				return err
+			}
+			var held []int
+			for _, here := range view.Here {
+				if here.Held {
+					held = append(held, here.Slot)
+				}
+			}
+			granted := slices.Sorted(slices.Values(slices.Concat(view.Grants...)))
+			if len(held) == 0 || len(view.Grants) > 8 || !slices.Equal(granted, held) {
+				return fmt.Errorf("it holds %v and has the grants %v", held, view.Grants)
+			}
+			return nil
+		})
 	}
 }
 

@@ -3,10 +3,16 @@
 package e2e
 
 import (
+	"context"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
+	"github.com/machine-controller-fleet/machine-controller-fleet/e2e/harness"
+	member "github.com/machine-controller-fleet/machine-controller-fleet/membership/state"
 )
 
 // TestKubectlGet prints the columns that users of MCM know, with what is in them.
@@ -43,6 +49,62 @@ func TestKubectlGet(t *testing.T) {
 		if diff := cmp.Diff(strings.Fields(test.head), head) + cmp.Diff(want, row); diff != "" {
 			t.Errorf("kubectl get %s (-want +got):\n%s", test.args, diff)
 		}
+	}
+}
+
+// TestKubectlGetLeases looks at the fleet as docs/operations/fleet.md says: who is there, who leads, and who holds each slot.
+func TestKubectlGetLeases(t *testing.T) {
+	t.Parallel()
+	lab := shared(t)
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	if err := lab.WaitHeld(ctx, slots); err != nil {
+		t.Fatal(err)
+	}
+	replicas, err := lab.Replicas(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	// leases returns the columns NAME and HOLDER of each row.
+	leases := func(args ...string) (rows [][2]string) {
+		t.Helper()
+		out, err := lab.Kubectl(ctx, append([]string{"-n", harness.FleetNamespace, "get", "leases"}, args...)...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i, line := range strings.Split(strings.TrimSpace(out), "\n") {
+			fields := strings.Fields(line)
+			if len(fields) != 3 || i == 0 && !slices.Equal(fields, []string{"NAME", "HOLDER", "AGE"}) {
+				t.Fatalf("kubectl get leases %v: want the head NAME HOLDER AGE and rows like it, got line %q", args, line)
+			}
+			if i > 0 {
+				rows = append(rows, [2]string{fields[0], fields[1]})
+			}
+		}
+		return rows
+	}
+	var sessions []string
+	for _, row := range leases("-l", v1alpha1.LabelLease+"="+v1alpha1.LeaseOfSession) {
+		replica, _ := member.ReplicaOfLease(harness.FleetName, row[0])
+		if of, _ := member.ReplicaOf(row[1]); of != replica || !slices.Contains(replicas, replica) {
+			t.Errorf("session Lease %s shows holder %s, want a session of its replica, one of %v", row[0], row[1], replicas)
+		}
+		sessions = append(sessions, row[1])
+	}
+	if len(sessions) != len(replicas) {
+		t.Errorf("sessions %v, want one for each of %v", sessions, replicas)
+	}
+	rows := leases("-l", v1alpha1.LabelLease+"="+v1alpha1.LeaseOfSlot)
+	for i, row := range rows {
+		if row[0] != slotLease(i) || !slices.Contains(sessions, row[1]) {
+			t.Errorf("row %d shows %s held by %s, want the slots in their order, and one of %v", i, row[0], row[1], sessions)
+		}
+	}
+	if len(rows) != slots {
+		t.Errorf("%d rows of slots, want %d", len(rows), slots)
+	}
+	if rows := leases(harness.FleetName + "-leader"); len(rows) != 1 || !slices.Contains(sessions, rows[0][1]) {
+		t.Errorf("the leader Lease shows %v, want one of %v", rows, sessions)
 	}
 }
 

@@ -78,6 +78,9 @@ func (instantGrants) Add(slots []int, ready func([]int)) { ready(slots) }
 func (instantGrants) Drop([]int)                         {}
 func (instantGrants) Open([]int)                         {}
 
+// Grants tells of some, which /debug/slots has to show.
+func (instantGrants) Grants() [][]int { return [][]int{{1, 2}, {3}} }
+
 // begin starts a replica; change may change its settings. It is killed when the test is over.
 func begin(t *testing.T, server *leasetest.Server, name string, change ...func(*state.Settings)) *process {
 	t.Helper()

@@ -292,11 +292,48 @@ func TestMetricsHaveTheUsualNames(t *testing.T) {
 		names = append(names, f.GetName())
 	}
 	all := strings.Join(names, " ")
-	for _, want := range []string{"workqueue_depth", "controller_runtime_max_concurrent_reconciles", "fleet_failing_keys"} {
+	for _, want := range []string{
+		"workqueue_depth", "controller_runtime_max_concurrent_reconciles",
+		"fleet_failing_keys", "fleet_oldest_failing_key_seconds", "fleet_oldest_waiting_key_seconds",
+	} {
 		if !strings.Contains(all, want) {
 			t.Errorf("no metric %s in %s", want, all)
 		}
 	}
+}
+
+// The only worker is stuck: how long the key behind it has waited shows, and not that of one which came later, nor the age
+// of what is in work.
+func TestTheOldestKeyThatWaitsIsShown(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		registry := prometheus.NewRegistry()
+		r := start(t, Config[string]{Workers: 1, Metrics: NewMetrics(registry), Reconcile: func(context.Context, string) (Result, error) {
+			time.Sleep(10 * time.Second)
+			return Result{}, nil
+		}})
+		shows := func(seconds string) {
+			t.Helper()
+			want := `
+# HELP fleet_oldest_waiting_key_seconds How long the key that has waited for a worker for longest has done so; 0 when none waits.
+# TYPE fleet_oldest_waiting_key_seconds gauge
+fleet_oldest_waiting_key_seconds{controller="test"} ` + seconds + "\n"
+			if err := testutil.GatherAndCompare(registry, strings.NewReader(want), "fleet_oldest_waiting_key_seconds"); err != nil {
+				t.Error(err)
+			}
+		}
+		r.Enqueue("stuck")
+		elapse(2 * time.Second)
+		shows("0")
+		r.Enqueue("behind it")
+		elapse(3 * time.Second)
+		r.Enqueue("later")
+		elapse(4 * time.Second)
+		shows("7")
+		elapse(2 * time.Second) // the first is through, and the second in work
+		shows("6")
+		elapse(time.Minute)
+		shows("0")
+	})
 }
 
 func TestNewSaysWhatIsWrong(t *testing.T) {

@@ -1,0 +1,61 @@
+package strays
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/machine-controller-fleet/machine-controller-fleet/shard/label"
+)
+
+// Every replica sees all Nodes that nobody manages, and all that is in no slot: what it keeps of them has to be little.
+func TestLittleIsKeptOfAStray(t *testing.T) {
+	large := func(m *metav1.PartialObjectMetadata) *metav1.PartialObjectMetadata {
+		m.Labels["zone"], m.Annotations = "z", map[string]string{"note": strings.Repeat("x", 10_000)}
+		m.Finalizers, m.GenerateName, m.Generation = []string{"keep"}, "m-", 7
+		m.CreationTimestamp = metav1.NewTime(time.Unix(1, 0))
+		m.ManagedFields = []metav1.ManagedFieldsEntry{{Manager: "kubelet", FieldsV1: &metav1.FieldsV1{Raw: []byte("{}")}}}
+		return m
+	}
+	// bare is an object with nothing but what decides its slot: its identity, its parent, and of its labels the slot and, of
+	// a machine, the name of its Node.
+	bare := func(kind label.Kind, name, slot, parent string) *metav1.PartialObjectMetadata {
+		m := meta(kind, name, slot, parent)
+		if delete(m.Labels, "pool"); len(m.Labels) == 0 {
+			m.Labels = nil
+		}
+		return m
+	}
+	for _, tc := range []struct {
+		name                 string
+		kind                 label.Kind
+		object, slot, parent string
+	}{
+		{"a foreign Node", label.Node, "foreign", "", ""},
+		{"a Node with a nonsensical slot", label.Node, "odd", "9", ""},
+		{"a machine", label.Machine, "m", "", "s"},
+		{"a MachineSet", label.Set, "s", "", "1"},
+		{"a MachineDeployment", label.Deployment, "1", "", ""},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			cluster := fakeCluster(large(meta(tc.kind, tc.object, tc.slot, tc.parent)))
+			w, err := NewWatch(cluster, cluster, "", 4)
+			if err != nil {
+				t.Fatal(err)
+			}
+			ctx, stop := context.WithCancel(t.Context())
+			defer stop()
+			if err := w.Start(ctx); err != nil {
+				t.Fatal(err)
+			}
+			want := []any{bare(tc.kind, tc.object, tc.slot, tc.parent)}
+			if diff := cmp.Diff(want, w.informers[tc.kind].GetStore().List()); diff != "" {
+				t.Errorf("kept (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
