@@ -176,14 +176,25 @@ func wantOnce(t *testing.T, processes ...*process) int {
 }
 
 // cut keeps a replica's requests from the server.
-func cut(server *leasetest.Server, replica string) {
-	server.Fault(func(r *http.Request) error {
+func cut(server *leasetest.Server, replica string) { server.Fault(unreachableFor(replica)) }
+
+// unreachableFor is the fault that a replica's requests get no answer.
+func unreachableFor(replica string) func(*http.Request) error {
+	return func(r *http.Request) error {
 		if strings.Contains(r.Header.Get("User-Agent"), "/"+replica+" ") {
 			<-r.Context().Done()
 			return r.Context().Err()
 		}
 		return nil
-	})
+	}
+}
+
+// noLeader is the fault that nobody can become the leader or stay it.
+func noLeader(r *http.Request) error {
+	if r.Method == http.MethodPut && strings.HasSuffix(r.URL.Path, "/fleet-leader") {
+		return errors.New("refused")
+	}
+	return nil
 }
 
 func TestAFreshFleetHoldsAllSlots(t *testing.T) {
@@ -386,6 +397,70 @@ func TestAServerThatWasAwayKillsNobody(t *testing.T) {
 		if n := testutil.ToFloat64(a.metrics.suspensions); n != 1 {
 			t.Errorf("%v suspensions counted, want 1", n)
 		}
+	})
+}
+
+// wantLeaderless checks, now and then for a time, that replicas have the same slots open as before, and that after the fence
+// of the last leader nobody leads.
+func wantLeaderless(t *testing.T, within time.Duration, before map[*process][]int) {
+	t.Helper()
+	for begun := time.Now(); time.Since(begun) < within; time.Sleep(50 * time.Millisecond) {
+		for p, slots := range before {
+			if open := p.open(); !slices.Equal(open, slots) {
+				t.Fatalf("%s had the slots %v open, and has %v after %s", p.cfg.Settings.Replica, slots, open, time.Since(begun))
+			}
+			if why := p.fence.mayAsk(member.NeedLeadership); why == "" && time.Since(begun) > member.DefaultConfig().Fence {
+				t.Fatalf("%s leads after %s", p.cfg.Settings.Replica, time.Since(begun))
+			}
+		}
+	}
+}
+
+func TestWithoutALeaderOwnersGoOnAndALeaverLetsGo(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		server := leasetest.NewServer()
+		a, b := begin(t, server, "fleet-0"), begin(t, server, "fleet-1")
+		wantAll(t, time.Minute, a, b)
+		ofA, ofB := a.open(), b.open()
+		server.Fault(noLeader)
+		wantLeaderless(t, time.Minute, map[*process][]int{a: ofA, b: ofB})
+
+		begun := time.Now()
+		close(b.leave)
+		if err := <-b.ended; err != nil {
+			t.Errorf("it was asked to leave, and ended with: %v", err)
+		}
+		if took := time.Since(begun); took < 5*time.Second || took > 6*time.Second {
+			t.Errorf("it left after %s, want it to wait 5 s for a leader and no longer", took)
+		}
+		for _, slot := range ofB {
+			lease := server.Leases()[member.SlotLeaseName("fleet", slot, fleetSlots)]
+			if holder := member.Holder(lease); holder != "" {
+				t.Errorf("slot %d of the leaver is held by %q", slot, holder)
+			}
+		}
+		wantLeaderless(t, time.Minute, map[*process][]int{a: ofA})
+		if unowned := testutil.ToFloat64(a.metrics.unowned); unowned != float64(len(ofB)) || len(a.told) > 0 {
+			t.Errorf("%v slots show as unowned, want %d; %d times somebody was told, which is the leader's", unowned, len(ofB), len(a.told))
+		}
+		server.Fault(nil)
+		wantAll(t, 30*time.Second, a)
+	})
+}
+
+func TestWithoutALeaderNothingIsTakenFromTheDead(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		server := leasetest.NewServer()
+		a, b := begin(t, server, "fleet-0"), begin(t, server, "fleet-1")
+		wantAll(t, time.Minute, a, b)
+		dead := unreachableFor("fleet-1")
+		server.Fault(func(r *http.Request) error { return errors.Join(noLeader(r), dead(r)) })
+		wantLeaderless(t, time.Minute, map[*process][]int{a: a.open()})
+		if open := b.open(); len(open) > 0 {
+			t.Errorf("whoever cannot renew has the slots %v open", open)
+		}
+		server.Fault(dead)
+		wantAll(t, 30*time.Second, a)
 	})
 }
 
