@@ -14,7 +14,6 @@ import (
 func TestOnlyOwn(t *testing.T) {
 	own := func(slots ...int) string { return v1alpha1.LabelSlot + " in (" + join(slots) + ")" }
 	none := v1alpha1.LabelSlot + " notin (" + join(upTo(slots)) + ")"
-	// Of 10 slots the replica has lost slots from 9 on, or fewer.
 	for name, test := range map[string]struct {
 		held    int // slots from 0 on
 		watches []string

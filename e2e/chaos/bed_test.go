@@ -6,7 +6,10 @@ import (
 	"context"
 	"errors"
 	"math/rand/v2"
+	"os"
+	"os/signal"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -27,15 +30,13 @@ type bed struct {
 	scene     *scene
 	churn     *churn
 	recorder  *recorder
-	// restarted says that an API server was: until it knows its rules again, it forbids everything.
-	restarted bool
 }
 
 // newBed starts a lab with a fleet of n replicas, and a load that is recorded.
 func newBed(t *testing.T, n int) *bed {
 	t.Helper()
 	b := &bed{namespace: "chaos", random: rand.New(rand.NewPCG(seed(t), 1))}
-	b.ctx, b.lab = startLab(t, harness.Options{Replicas: n, CloudsimFlags: cloudFlags})
+	b.startLab(t, harness.Options{Replicas: n, CloudsimFlags: cloudFlags})
 	if err := b.lab.Prepare(b.ctx, b.namespace, ""); err != nil {
 		t.Fatal(err)
 	}
@@ -48,6 +49,39 @@ func newBed(t *testing.T, n int) *bed {
 	}
 	b.recorder = record(b.ctx, t, b.lab, b.namespace)
 	return b
+}
+
+// startLab starts a lab of the test's own, which is stopped whatever happens, and looked at for what was forbidden.
+func (b *bed) startLab(t *testing.T, options harness.Options) {
+	t.Helper()
+	ctx, stop := signal.NotifyContext(t.Context(), os.Interrupt, syscall.SIGTERM)
+	t.Cleanup(stop)
+	dir, err := os.MkdirTemp("", "chaos-") //nolint:usetesting // it stays when the test fails, for its logs
+	if err != nil {
+		t.Fatal(err)
+	}
+	options.Dir, options.Clusters = dir, 2
+	b.ctx = ctx
+	if b.lab, err = harness.Up(ctx, options); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := b.lab.Down(context.Background()); err != nil {
+			t.Error(err)
+		}
+		var outages []harness.Outage
+		if b.recorder != nil {
+			outages = b.recorder.outages
+		}
+		if err := harness.Forbidden(dir, outages...); err != nil {
+			t.Error(err)
+		}
+		if t.Failed() {
+			t.Logf("the lab's logs are in %s/logs", dir)
+		} else if err := os.RemoveAll(dir); err != nil {
+			t.Error(err)
+		}
+	})
 }
 
 // load keeps machines in creation and in deletion until the test is over.
@@ -71,9 +105,6 @@ func (b *bed) end(t *testing.T) {
 	b.held(t)
 	endRight(b.ctx, t, b.lab, b.namespace)
 	b.recorder.verdict(t)
-	if err := harness.Forbidden(b.lab.Dir); err != nil && !b.restarted {
-		t.Error(err)
-	}
 }
 
 // held waits until every slot is held by a session that lives, and says how long that took.

@@ -162,13 +162,11 @@ func doubleInNewPod(t *testing.T, b *bed) {
 
 func apiServerAway(t *testing.T, b *bed, d time.Duration) {
 	const server = "kube-apiserver"
-	b.restarted, b.recorder.blind = true, true
-	b.do(t, server, harness.Kill)
-	b.wait(t, d)
-	b.do(t, server, harness.Start)
-	if err := harness.Eventually(b.ctx, "the API server is back", b.answers); err != nil {
-		t.Fatal(err)
-	}
+	b.recorder.outage(b.ctx, t, func() {
+		b.do(t, server, harness.Kill)
+		b.wait(t, d)
+		b.do(t, server, harness.Start)
+	})
 }
 
 // slotLeasesDeleted deletes the Leases of a few slots. Their holders stop at once, and the leader makes them again.
@@ -251,10 +249,4 @@ func (b *bed) leases(t *testing.T, what, name string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-}
-
-// answers says whether the API server does.
-func (b *bed) answers(ctx context.Context) error {
-	_, err := b.lab.Holders(ctx)
-	return err
 }

@@ -5,11 +5,8 @@ package chaos
 import (
 	"context"
 	"fmt"
-	"math/rand/v2"
 	"os"
-	"os/signal"
 	"strconv"
-	"syscall"
 	"testing"
 	"time"
 
@@ -47,85 +44,35 @@ func seed(t *testing.T) uint64 {
 	return s
 }
 
-// startLab starts a lab of the test's own, which is stopped whatever happens.
-func startLab(t *testing.T, options harness.Options) (context.Context, *harness.Lab) {
-	t.Helper()
-	ctx, stop := signal.NotifyContext(t.Context(), os.Interrupt, syscall.SIGTERM)
-	t.Cleanup(stop)
-	dir, err := os.MkdirTemp("", "chaos-") //nolint:usetesting // it stays when the test fails, for its logs
-	if err != nil {
-		t.Fatal(err)
-	}
-	options.Dir, options.Clusters = dir, 2
-	lab, err := harness.Up(ctx, options)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := lab.Down(context.Background()); err != nil {
-			t.Error(err)
-		}
-		if t.Failed() {
-			t.Logf("the lab's logs are in %s/logs", dir)
-		} else if err := os.RemoveAll(dir); err != nil {
-			t.Error(err)
-		}
-	})
-	return ctx, lab
-}
-
 // TestKill kills the fleet at random moments of a busy life and starts it again each time: no machine is stuck, no VM is
 // there twice, none is lost.
 func TestKill(t *testing.T) {
 	t.Parallel()
-	random := rand.New(rand.NewPCG(seed(t), 0))
 	n := kills
 	if testing.Short() {
 		n = killsShort
 	}
-	ctx, lab := startLab(t, harness.Options{CloudsimFlags: cloudFlags})
-	const namespace = "chaos"
-	if err := lab.Prepare(ctx, namespace, ""); err != nil {
-		t.Fatal(err)
-	}
-	scene, err := observe(ctx, lab, namespace)
-	if err != nil {
-		t.Fatal(err)
-	}
-	churn := startChurn(ctx, lab, scene, namespace)
-	t.Cleanup(func() { _ = churn.stop() }) // what went wrong with it is told below, once
+	b := newBed(t, 1)
+	b.load(t)
 	var hits []blow
 	for range n {
-		if err := scene.busy(ctx); err != nil {
+		if err := b.scene.busy(b.ctx); err != nil {
 			t.Fatal(err)
 		}
-		moment := time.Duration(random.Int64N(int64(between)))
-		select {
-		case <-ctx.Done():
-			t.Fatal(ctx.Err())
-		case <-time.After(moment):
-		}
-		if err := scene.busy(ctx); err != nil {
+		moment := time.Duration(b.random.Int64N(int64(between)))
+		b.wait(t, moment)
+		if err := b.scene.busy(b.ctx); err != nil {
 			t.Fatal(err)
 		}
 		at := time.Now()
-		hit := scene.snapshot()
-		if err := lab.Do(ctx, harness.Fleet, "kill"); err != nil {
-			t.Fatal(err)
-		}
+		hit := b.scene.snapshot()
+		b.do(t, harness.Fleet, harness.Kill)
 		hits = append(hits, blow{at: at, after: moment, hit: hit})
-		if err := lab.Do(ctx, harness.Fleet, "start"); err != nil {
-			t.Fatal(err)
-		}
-		if err := lab.Ready(ctx, harness.Fleet); err != nil {
-			t.Fatal(err)
-		}
+		b.do(t, harness.Fleet, harness.Start)
+		b.ready(t, harness.Fleet)
 	}
-	if err := churn.stop(); err != nil {
-		t.Fatal(err)
-	}
-	endRight(ctx, t, lab, namespace)
-	report(t, lab, hits)
+	b.end(t)
+	report(t, b.lab, hits)
 }
 
 // endRight waits until all machines run with a VM each, and then, after their deletion, until nothing is left.

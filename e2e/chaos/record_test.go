@@ -19,17 +19,19 @@ import (
 // recorder counts machines while faults go on, and hands all that a run has left behind to the checker. It reads past the
 // proxies, which faults concern.
 type recorder struct {
-	lab  *harness.Lab
-	mark harness.AuditMark
+	lab       *harness.Lab
+	namespace string
+	mark      harness.AuditMark
+	unwatch   func()
+	outages   []harness.Outage
 
 	mu       sync.Mutex
+	listed   bool // all that there was when the watches began has been seen
 	wanted   map[string]int
 	machines map[string]map[string]bool // by deployment, those without deletionTimestamp
 	counts   []check.Count
 	endings  map[string]time.Time // when Machines were first seen to end, by UID
 	resets   []check.Reset
-	// blind says that the API server was away, and our own watches with it: they come back late, and see ends late.
-	blind bool
 }
 
 // record begins to count the machines of a namespace whose label name is their MachineDeployment's, as harness.Deployment
@@ -40,26 +42,49 @@ func record(ctx context.Context, t *testing.T, lab *harness.Lab, namespace strin
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := &recorder{lab: lab, mark: mark, wanted: map[string]int{}, machines: map[string]map[string]bool{}, endings: map[string]time.Time{}}
-	factory := machineinformers.NewSharedInformerFactoryWithOptions(lab.Machines, 0, machineinformers.WithNamespace(namespace))
+	r := &recorder{lab: lab, namespace: namespace, mark: mark, unwatch: func() {}, endings: map[string]time.Time{}}
+	r.watch(ctx, t)
+	return r
+}
+
+// watch begins to watch MachineDeployments and Machines, and ends the watches that there were.
+func (r *recorder) watch(ctx context.Context, t *testing.T) {
+	t.Helper()
+	r.unwatch()
+	r.mu.Lock()
+	r.listed, r.wanted, r.machines = false, map[string]int{}, map[string]map[string]bool{}
+	r.mu.Unlock()
+	ctx, cancel := context.WithCancel(ctx)
+	factory := machineinformers.NewSharedInformerFactoryWithOptions(r.lab.Machines, 0, machineinformers.WithNamespace(r.namespace))
+	r.unwatch = func() {
+		cancel()
+		factory.Shutdown()
+	}
 	informers := factory.Machine().V1alpha1()
-	deployments, machines := informers.MachineDeployments().Informer(), informers.Machines().Informer()
+	var listed []cache.InformerSynced
 	for informer, handle := range map[cache.SharedIndexInformer]func(obj any, there bool){
-		deployments: r.deployment, machines: r.machine,
+		informers.MachineDeployments().Informer(): r.deployment, informers.Machines().Informer(): r.machine,
 	} {
-		if _, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
+		handler, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
 			AddFunc:    func(obj any) { handle(obj, true) },
 			UpdateFunc: func(_, obj any) { handle(obj, true) },
 			DeleteFunc: func(obj any) { handle(obj, false) },
-		}); err != nil {
+		})
+		if err != nil {
 			t.Fatal(err)
 		}
+		listed = append(listed, handler.HasSynced)
 	}
 	factory.Start(ctx.Done())
-	if !cache.WaitForCacheSync(ctx.Done(), deployments.HasSynced, machines.HasSynced) {
+	if !cache.WaitForCacheSync(ctx.Done(), listed...) {
 		t.Fatal("machines and MachineDeployments could not be listed")
 	}
-	return r
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.listed = true
+	for deployment := range r.wanted {
+		r.count(deployment)
+	}
 }
 
 func (r *recorder) deployment(obj any, there bool) {
@@ -103,7 +128,7 @@ func (r *recorder) machine(obj any, there bool) {
 // count notes how many machines there are now; r.mu is held.
 func (r *recorder) count(deployment string) {
 	wanted, known := r.wanted[deployment]
-	if !known {
+	if !known || !r.listed {
 		return // the two watches are not ordered: the next change counts
 	}
 	r.counts = append(r.counts, check.Count{At: time.Now(), Deployment: deployment, Wanted: wanted, Surge: 1, Machines: len(r.machines[deployment])})
@@ -115,6 +140,27 @@ func (r *recorder) reset(slot int) {
 	defer r.mu.Unlock()
 	r.resets = append(r.resets, check.Reset{At: time.Now(), Slot: slot})
 }
+
+// outage does what takes the API server away and brings it back. The watches begin anew then: those that there were would
+// come back half a minute later, and after a restore of etcd never.
+func (r *recorder) outage(ctx context.Context, t *testing.T, do func()) {
+	t.Helper()
+	from := time.Now()
+	do()
+	back, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	if err := harness.Eventually(back, "the API server is back", func(ctx context.Context) error {
+		_, err := r.lab.Holders(ctx)
+		return err
+	}); err != nil {
+		t.Fatal(err)
+	}
+	r.watch(ctx, t)
+	r.outages = append(r.outages, harness.Outage{From: from, To: time.Now().Add(settled)})
+}
+
+// settled is how long after an outage everything is taken to be as it was.
+const settled = 10 * time.Second
 
 // verdict checks what the run has left, and fails the test for every fault.
 func (r *recorder) verdict(t *testing.T) check.Report {
@@ -129,19 +175,22 @@ func (r *recorder) verdict(t *testing.T) check.Report {
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	var endings []check.Ending
-	if !r.blind {
-		endings = []check.Ending{}
-		for uid, at := range r.endings {
-			endings = append(endings, check.Ending{At: at, MachineUID: uid})
-		}
+	endings := []check.Ending{}
+	for uid, at := range r.endings {
+		endings = append(endings, check.Ending{At: at, MachineUID: uid})
 	}
-	report := check.Check(check.History{Calls: calls, Writes: writes(requests), Counts: r.counts, Endings: endings, Resets: r.resets})
+	var outages []check.Outage
+	for _, o := range r.outages {
+		outages = append(outages, check.Outage(o))
+	}
+	report := check.Check(check.History{
+		Calls: calls, Writes: writes(requests), Counts: r.counts, Endings: endings, Outages: outages, Resets: r.resets,
+	})
 	for _, fault := range report.Faults {
 		t.Error(fault)
 	}
-	t.Logf("checked %d calls to the cloud and %d writes of %d sessions: %d calls and %d writes came late and changed nothing",
-		report.Calls, report.Writes, report.Sessions, report.LateCalls, report.LateWrites)
+	t.Logf("checked %d calls to the cloud, %d writes and %d Machines that ended, of %d sessions: %d calls and %d writes came late and changed nothing",
+		report.Calls, report.Writes, len(endings), report.Sessions, report.LateCalls, report.LateWrites)
 	return report
 }
 

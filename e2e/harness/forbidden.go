@@ -4,15 +4,24 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
+	"time"
 )
+
+// Outage is a time during which an API server was away, or had only just come back.
+type Outage struct{ From, To time.Time }
+
+// Has says that a moment is within the outage.
+func (o Outage) Has(at time.Time) bool { return !at.Before(o.From) && !at.After(o.To) }
 
 // Forbidden returns an error that names what replicas have asked of the lab in a folder and may not do, each once: their
 // access rules and their code do not agree. It reads the audit logs, also those of a lab that has ended.
 //
 // The API server's own verdict counts, not the status 403: admission answers with that, too, for example to an Event in a
-// namespace that is being deleted.
-func Forbidden(dir string) error {
+// namespace that is being deleted. What was asked during an outage is passed over: until a server that has come back knows
+// its rules again, it forbids everything.
+func Forbidden(dir string, outages ...Outage) error {
 	seen := map[string]bool{}
 	var forbidden []error
 	for _, log := range (&Lab{Dir: dir}).auditLogs() {
@@ -24,12 +33,14 @@ func Forbidden(dir string) error {
 				User        struct{ Username string }
 				ObjectRef   struct{ APIGroup, Resource, Subresource, Namespace string } // empty for what is no object
 				Annotations map[string]string
+				At          time.Time `json:"requestReceivedTimestamp"`
 			}
 			if err := json.Unmarshal(line, &entry); err != nil {
 				return err
 			}
 			if entry.Stage != "ResponseComplete" || !strings.HasPrefix(entry.User.Username, "fleet-") ||
-				entry.Annotations["authorization.k8s.io/decision"] != "forbid" {
+				entry.Annotations["authorization.k8s.io/decision"] != "forbid" ||
+				slices.ContainsFunc(outages, func(o Outage) bool { return o.Has(entry.At) }) {
 				return nil
 			}
 			ref := entry.ObjectRef

@@ -44,6 +44,9 @@ type Reset struct {
 	Slot int // -1 means all
 }
 
+// Outage is a time during which Machines could not be watched, because an API server was away or had just come back.
+type Outage struct{ From, To time.Time }
+
 // History is what a run has left behind.
 type History struct {
 	Calls  []cloudapi.Call
@@ -52,6 +55,8 @@ type History struct {
 	// Endings are those of all Machines that were seen to end. Nil means that nobody has looked, and that VMs which were
 	// deleted under Machines that stay are not looked for.
 	Endings []Ending
+	// Outages make Endings late: what was deleted during one is not looked for.
+	Outages []Outage
 	Resets  []Reset
 }
 
@@ -70,7 +75,10 @@ type Report struct {
 
 // Check looks through a history.
 func Check(h History) Report {
-	c := checker{resets: h.Resets, sessions: map[string]bool{}, endings: map[string]time.Time{}, endingsKnown: h.Endings != nil}
+	c := checker{
+		resets: h.Resets, sessions: map[string]bool{},
+		endings: map[string]time.Time{}, endingsKnown: h.Endings != nil, outages: h.Outages,
+	}
 	for _, e := range h.Endings {
 		c.endings[e.MachineUID] = e.At
 	}
@@ -96,6 +104,7 @@ type checker struct {
 	// endings say when each Machine was first seen to end, if anybody has looked.
 	endings      map[string]time.Time
 	endingsKnown bool
+	outages      []Outage
 	report       Report
 }
 
@@ -175,7 +184,8 @@ const unordered = 5 * time.Second
 
 // isLost says that a call has deleted the VM of a Machine that was not seen to end by then.
 func (c *checker) isLost(call cloudapi.Call) bool {
-	if !c.endingsKnown || call.MachineUID == "" {
+	unseen := slices.ContainsFunc(c.outages, func(o Outage) bool { return !call.End.Before(o.From) && !call.End.After(o.To) })
+	if !c.endingsKnown || call.MachineUID == "" || unseen {
 		return false
 	}
 	at, ended := c.endings[call.MachineUID]

@@ -79,6 +79,17 @@ func TestCheck(t *testing.T) {
 		{name: "a VM lost before its Machine was deleted", faults: []string{"that nobody had deleted"}, history: History{
 			Calls: []cloudapi.Call{remove(1, first, "m", true, 9)}, Endings: []Ending{{At: at(60), MachineUID: "uid-of-m"}},
 		}},
+		{name: "a VM deleted while nobody could watch", history: History{
+			Calls: []cloudapi.Call{remove(1, first, "m", true, 9)}, Endings: []Ending{{At: at(60), MachineUID: "uid-of-m"}},
+			Outages: []Outage{{From: at(5), To: at(70)}},
+		}},
+		{name: "a VM lost after an outage", faults: []string{"that nobody had deleted"}, history: History{
+			Calls: []cloudapi.Call{remove(1, first, "m", true, 80)}, Endings: []Ending{}, Outages: []Outage{{From: at(5), To: at(70)}},
+		}},
+		{name: "a VM lost before an outage", faults: []string{"that nobody had deleted"}, history: History{
+			Calls: []cloudapi.Call{remove(1, first, "m", true, 4)}, Endings: []Ending{{At: at(60), MachineUID: "uid-of-m"}},
+			Outages: []Outage{{From: at(5), To: at(70)}},
+		}},
 		{name: "a call past the fence", faults: []string{"names no ownership"}, history: History{
 			Calls: []cloudapi.Call{create(1, "machine-controller-fleet/fleet-0 (session=fleet-0_aaaaa)", "m", true, 1)},
 		}},
