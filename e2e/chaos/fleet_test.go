@@ -227,6 +227,7 @@ func TestScaleTheFleetDuringAScaleUp(t *testing.T) {
 		b.spread(t, n)
 		b.held(t)
 	}
+	b.running(t, machines)
 	b.end(t)
 }
 

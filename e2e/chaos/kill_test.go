@@ -75,18 +75,18 @@ func TestKill(t *testing.T) {
 	report(t, b.lab, hits)
 }
 
-// endRight waits until all machines run with a VM each, and then, after their deletion, until nothing is left.
+// endRight waits until every MachineDeployment has what was asked for, each machine with a VM, and then, after their deletion, until nothing is left.
 func endRight(ctx context.Context, t *testing.T, lab *harness.Lab, namespace string) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	start := time.Now()
-	if err := harness.Eventually(ctx, "every machine runs and has one VM", func(ctx context.Context) error {
-		return oneVMEach(ctx, lab, namespace)
+	if err := harness.Eventually(ctx, "there are as many machines as wanted, and each runs and has one VM", func(ctx context.Context) error {
+		return converged(ctx, lab, namespace)
 	}); err != nil {
 		t.Fatal(err)
 	}
-	t.Logf("all machines run, %.1f s after the load has ended", time.Since(start).Seconds())
+	t.Logf("all is as wanted, %.1f s after the load has ended", time.Since(start).Seconds())
 	api := lab.Machines.MachineV1alpha1().MachineDeployments(namespace)
 	if err := api.DeleteCollection(ctx, metav1.DeleteOptions{}, metav1.ListOptions{}); err != nil {
 		t.Fatal(err)
@@ -107,6 +107,17 @@ func nothingLeft(ctx context.Context, lab *harness.Lab, namespace string) error 
 	if n := len(machines.Items); n > 0 {
 		m := machines.Items[0]
 		return fmt.Errorf("%d machines, such as %s: %s: %s", n, m.Name, m.Status.CurrentStatus.Phase, m.Status.LastOperation.Description)
+	}
+	sets, err := lab.Machines.MachineV1alpha1().MachineSets(namespace).List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return err
+	}
+	deployments, err := lab.Machines.MachineV1alpha1().MachineDeployments(namespace).List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return err
+	}
+	if len(sets.Items)+len(deployments.Items) > 0 {
+		return fmt.Errorf("%d MachineSets and %d MachineDeployments", len(sets.Items), len(deployments.Items))
 	}
 	vms, err := lab.Cloud.VMs(ctx, "")
 	if err != nil {

@@ -23,6 +23,7 @@ import (
 	machinelisters "github.com/machine-controller-fleet/machine-controller-fleet/client/listers/machine/v1alpha1"
 	"github.com/machine-controller-fleet/machine-controller-fleet/driver/simulated"
 	"github.com/machine-controller-fleet/machine-controller-fleet/driver/simulated/cloudapi"
+	"github.com/machine-controller-fleet/machine-controller-fleet/e2e/chaos/check"
 	"github.com/machine-controller-fleet/machine-controller-fleet/e2e/harness"
 )
 
@@ -217,8 +218,12 @@ func report(t *testing.T, lab *harness.Lab, blows []blow) {
 	}
 }
 
-// oneVMEach compares machines and VMs.
-func oneVMEach(ctx context.Context, lab *harness.Lab, namespace string) error {
+// converged compares MachineDeployments, machines and VMs.
+func converged(ctx context.Context, lab *harness.Lab, namespace string) error {
+	deployments, err := lab.Machines.MachineV1alpha1().MachineDeployments(namespace).List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return err
+	}
 	machines, err := lab.Machines.MachineV1alpha1().Machines(namespace).List(ctx, metav1.ListOptions{})
 	if err != nil {
 		return err
@@ -227,12 +232,16 @@ func oneVMEach(ctx context.Context, lab *harness.Lab, namespace string) error {
 	if err != nil {
 		return err
 	}
+	return errors.Join(check.Converged(deployments.Items, machines.Items), oneVMEach(machines.Items, vms))
+}
+
+func oneVMEach(machines []v1alpha1.Machine, vms []cloudapi.Instance) error {
 	byMachine := map[string][]string{}
 	for _, vm := range vms {
 		uid := vm.Tags[simulated.TagMachineUID]
 		byMachine[uid] = append(byMachine[uid], vm.ProviderID)
 	}
-	for _, m := range machines.Items {
+	for _, m := range machines {
 		if m.Status.CurrentStatus.Phase != v1alpha1.MachineRunning || m.DeletionTimestamp != nil {
 			return fmt.Errorf("machine %s: %s: %s", m.Name, step(&m), m.Status.LastOperation.Description)
 		}

@@ -5,7 +5,7 @@
 //
 // Guarantees: what it calls a fault is one, whatever was cut, paused or killed at the time. A late call that changed
 // nothing is no fault; it is counted, because it shows that a run has hit what it aimed at.
-// That every key converges in the end is not read from logs: the fault runs wait for it.
+// That every key converges in the end is not read from logs: the fault runs wait until Converged agrees.
 //
 // Not guaranteed: that a run without findings was free of faults that leave no trace in these logs.
 package check
