@@ -53,8 +53,8 @@ func faults() []fault {
 		{"pause in the middle of a cloud call", false, pauseInCall},
 		{"a request held back past its fence", true, func(t *testing.T, b *bed) { late(t, b, "PATCH /apis/machine.sapcloud.io/", 20*time.Second) }},
 		{"a create held back past its fence", false, func(t *testing.T, b *bed) { late(t, b, string(driver.OpCreate), 20*time.Second) }},
-		{"a second process of a pod", true, double},
-		{"a pod replaced by force", false, doubleInNewPod},
+		{"a second process of a pod", true, func(t *testing.T, b *bed) { twice(t, b, b.lab.Double, 5*time.Second) }},
+		{"a pod replaced by force", false, func(t *testing.T, b *bed) { twice(t, b, b.lab.DoubleInNewPod, 20*time.Second) }},
 		{"API server away for 10 s", true, func(t *testing.T, b *bed) { apiServerAway(t, b, 10*time.Second) }},
 		{"API server away for 30 s", false, func(t *testing.T, b *bed) { apiServerAway(t, b, 30*time.Second) }},
 		{"slot Leases deleted", false, slotLeasesDeleted},
@@ -136,28 +136,6 @@ func late(t *testing.T, b *bed, match string, d time.Duration) {
 	if err := <-released; err != nil {
 		t.Logf("the process did not live to answer: %v", err)
 	}
-}
-
-// double starts a second process in the pod of a replica. It gets nothing while the first one lives.
-func double(t *testing.T, b *bed) {
-	name := b.replica(t)
-	second, err := b.lab.Double(b.ctx, name)
-	if err != nil {
-		t.Fatal(err)
-	}
-	b.wait(t, 5*time.Second)
-	b.do(t, second, harness.Kill)
-}
-
-// doubleInNewPod starts another process with a replica's name in a pod of its own, as when a pod was deleted by force.
-func doubleInNewPod(t *testing.T, b *bed) {
-	name := b.replica(t)
-	second, err := b.lab.DoubleInNewPod(b.ctx, name)
-	if err != nil {
-		t.Fatal(err)
-	}
-	b.wait(t, 20*time.Second)
-	b.do(t, second, harness.Kill)
 }
 
 func apiServerAway(t *testing.T, b *bed, d time.Duration) {
