@@ -209,6 +209,7 @@ func TestScaleTheFleetDuringAScaleUp(t *testing.T) {
 	}
 	b := newBed(t, 1)
 	const machines, deployments = 500, 10
+	b.cloud(t, `{"latency":{"CreateInstance":{"mean":"10s","spread":"3s"}}}`) // so that it takes as long as the fleet needs
 	for i := range deployments {
 		d := harness.Deployment(b.namespace, fmt.Sprintf("grow-%d", i), 0)
 		if _, err := b.lab.Machines.MachineV1alpha1().MachineDeployments(b.namespace).Create(b.ctx, d, metav1.CreateOptions{}); err != nil {
@@ -225,10 +226,24 @@ func TestScaleTheFleetDuringAScaleUp(t *testing.T) {
 			t.Fatal(err)
 		}
 		b.spread(t, n)
+		b.growing(t, machines)
 		b.held(t)
 	}
 	b.running(t, machines)
 	b.end(t)
+}
+
+// growing fails the test unless less than n machines run, and tells how many do.
+func (b *bed) growing(t *testing.T, n int) {
+	t.Helper()
+	phases, err := b.lab.Phases(b.ctx, b.namespace)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Logf("of %d machines, %d run", n, phases[v1alpha1.MachineRunning])
+	if phases[v1alpha1.MachineRunning] >= n {
+		t.Fatalf("expected machines that are still being made, got %v", phases)
+	}
 }
 
 // spread waits until each of n replicas, and nobody else, holds slots.
