@@ -12,7 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
-	"github.com/machine-controller-fleet/machine-controller-fleet/driver"
+	"github.com/machine-controller-fleet/machine-controller-fleet/driver/simulated/cloudapi"
 	"github.com/machine-controller-fleet/machine-controller-fleet/e2e/harness"
 )
 
@@ -51,8 +51,8 @@ func faults() []fault {
 		{"kill the leader", true, func(t *testing.T, b *bed) { b.do(t, b.leader(t), harness.Crash) }},
 		{"kill for longer than a take-over", true, killForLong},
 		{"pause in the middle of a cloud call", false, pauseInCall},
-		{"a request held back past its fence", true, func(t *testing.T, b *bed) { late(t, b, "PATCH /apis/machine.sapcloud.io/", 20*time.Second) }},
-		{"a create held back past its fence", false, func(t *testing.T, b *bed) { late(t, b, string(driver.OpCreate), 20*time.Second) }},
+		{"a request held back past its fence", true, func(t *testing.T, b *bed) { late(t, b, "PATCH /apis/machine.sapcloud.io/", lateWrite) }},
+		{"a create held back past its fence", false, func(t *testing.T, b *bed) { late(t, b, "POST "+cloudapi.PathInstances, lateCreate) }},
 		{"a second process of a pod", true, func(t *testing.T, b *bed) { twice(t, b, b.lab.Double, 5*time.Second) }},
 		{"a pod replaced by force", false, func(t *testing.T, b *bed) { twice(t, b, b.lab.DoubleInNewPod, 20*time.Second) }},
 		{"API server away for 10 s", true, func(t *testing.T, b *bed) { apiServerAway(t, b, 10*time.Second) }},
@@ -105,37 +105,6 @@ func pause(t *testing.T, b *bed, d time.Duration) {
 	b.do(t, name, harness.Pause)
 	b.wait(t, d)
 	b.do(t, name, harness.Resume)
-}
-
-// pauseInCall pauses a replica while the cloud works on what it has asked for, for longer than a take-over.
-func pauseInCall(t *testing.T, b *bed) {
-	b.cloud(t, `{"latency":{"CreateInstance":{"mean":"3s","spread":"0s"}}}`)
-	defer b.cloud(t, `{"latency":{"CreateInstance":{"mean":"300ms","spread":"200ms"}}}`)
-	b.wait(t, 3*time.Second) // by now creates are in flight, everywhere
-	pause(t, b, 25*time.Second)
-}
-
-// late has a request stop between its check and its send, stops the whole process for d, so that another one has taken
-// its slots, and lets the request go out then.
-func late(t *testing.T, b *bed, match string, d time.Duration) {
-	name := b.replica(t)
-	ctx, cancel := context.WithTimeout(b.ctx, patience)
-	defer cancel()
-	what, err := b.lab.Hold(ctx, name, match)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Logf("%s holds %s back", name, what)
-	b.do(t, name, harness.Pause)
-	b.wait(t, d)
-	// Asked for while it cannot answer, so that it goes out before the process notices how late it is.
-	released := make(chan error, 1)
-	go func() { released <- b.lab.Release(b.ctx, name) }()
-	b.wait(t, 100*time.Millisecond)
-	b.do(t, name, harness.Resume)
-	if err := <-released; err != nil {
-		t.Logf("the process did not live to answer: %v", err)
-	}
 }
 
 func apiServerAway(t *testing.T, b *bed, d time.Duration) {

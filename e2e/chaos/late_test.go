@@ -1,0 +1,199 @@
+//go:build e2e
+
+package chaos
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/url"
+	"strings"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
+	"github.com/machine-controller-fleet/machine-controller-fleet/driver/simulated"
+	"github.com/machine-controller-fleet/machine-controller-fleet/driver/simulated/cloudapi"
+	"github.com/machine-controller-fleet/machine-controller-fleet/e2e/chaos/check"
+	"github.com/machine-controller-fleet/machine-controller-fleet/e2e/harness"
+)
+
+// trace finds what a session did in the logs: an actor for each time that it arrived between two moments. what is the name
+// of the request that was held.
+type trace func(b *bed, what string, from, to time.Time) ([]check.Actor, error)
+
+// late has a request stop between its check and its send, stops the whole process until others have its slots, and lets the
+// request go out then. That it arrives, from a session that has lost the slot, is shown by find.
+func late(t *testing.T, b *bed, match string, find trace) {
+	name := b.replica(t)
+	session := b.atWork(t, name)
+	ctx, cancel := context.WithTimeout(b.ctx, patience)
+	defer cancel()
+	what, err := b.lab.Hold(ctx, name, match)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Logf("%s holds %s back", name, what)
+	b.do(t, name, harness.Pause)
+	holders := b.takenOver(t, session)
+	// Asked for while it cannot answer, so that it goes out before the process notices how late it is.
+	from := time.Now()
+	released := make(chan error, 1)
+	go func() { released <- b.lab.Release(b.ctx, name) }()
+	b.wait(t, 100*time.Millisecond)
+	b.do(t, name, harness.Resume)
+	if err := <-released; err != nil {
+		t.Logf("the process did not live to answer: %v", err)
+	}
+	b.arrived(t, session, holders, func() ([]check.Actor, error) { return find(b, what, from, time.Now()) })
+}
+
+// lateWrite finds a request in the audit log, by when it was answered.
+func lateWrite(b *bed, what string, from, to time.Time) (actors []check.Actor, err error) {
+	requests, err := b.lab.Requests(b.recorder.mark)
+	for _, r := range requests {
+		uri, unreadable := url.Parse(r.URI)
+		if unreadable != nil || !r.IsWrite() || !strings.HasSuffix(what, " "+uri.Path) || r.At.Before(from) || r.At.After(to) {
+			continue
+		}
+		if actor, known := check.ParseActor(r.UserAgent); known {
+			actors = append(actors, actor)
+		}
+	}
+	return actors, err
+}
+
+// lateCreate finds a create in the cloud's log, by when it had its effect.
+func lateCreate(b *bed, _ string, from, to time.Time) (actors []check.Actor, err error) {
+	calls, err := b.lab.Cloud.Calls()
+	for _, call := range calls {
+		if call.Operation != cloudapi.OpCreateInstance || call.Start.Before(from) || call.Start.After(to) {
+			continue
+		}
+		if actor, known := check.ParseActor(call.Caller); known {
+			actors = append(actors, actor)
+		}
+	}
+	return actors, err
+}
+
+// longCall is a create that outlasts a take-over, also one from the leader, and not the driver's patience.
+const longCall = 28 * time.Second
+
+// pauseInCall pauses a replica while the cloud works on what it has asked for. Others have its slots before the cloud
+// answers, and the answer finds the replica still paused.
+func pauseInCall(t *testing.T, b *bed) {
+	b.cloud(t, fmt.Sprintf(`{"latency":{"CreateInstance":{"mean":%q,"spread":"0s"}}}`, longCall))
+	b.wait(t, 2*time.Second) // what was asked for before has been answered then
+	name, session := b.calling(t)
+	paused := time.Now()
+	b.do(t, name, harness.Pause)
+	b.cloud(t, `{"latency":{"CreateInstance":{"mean":"300ms","spread":"200ms"}}}`) // for all others
+	holders := b.takenOver(t, session)
+	taken := time.Now()
+	b.wait(t, time.Until(paused.Add(longCall+time.Second)))
+	b.do(t, name, harness.Resume)
+	b.arrived(t, session, holders, func() (actors []check.Actor, err error) {
+		calls, err := b.lab.Cloud.Calls()
+		for _, call := range calls {
+			if call.Operation != cloudapi.OpCreateInstance || !call.Start.Before(paused) || !call.End.After(taken) {
+				continue
+			}
+			if actor, known := check.ParseActor(call.Caller); known {
+				actors = append(actors, actor)
+			}
+		}
+		return actors, err
+	})
+}
+
+// calling waits until a replica has asked the cloud for a VM and not been answered: the VM is there, and its machine does
+// not know.
+func (b *bed) calling(t *testing.T) (replica, session string) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(b.ctx, patience)
+	defer cancel()
+	if err := harness.Eventually(ctx, "a replica waits for the cloud", func(ctx context.Context) error {
+		machines, err := b.lab.Machines.MachineV1alpha1().Machines(b.namespace).List(ctx, metav1.ListOptions{})
+		if err != nil {
+			return err
+		}
+		slots := map[string]string{}
+		for _, m := range machines.Items {
+			if m.Spec.ProviderID == "" && m.DeletionTimestamp == nil {
+				slots[string(m.UID)] = m.Labels[v1alpha1.LabelSlot]
+			}
+		}
+		vms, err := b.lab.Cloud.VMs(ctx, b.namespace)
+		if err != nil {
+			return err
+		}
+		holders, err := b.lab.Holders(ctx)
+		if err != nil {
+			return err
+		}
+		for _, vm := range vms {
+			var slot int
+			if _, err := fmt.Sscan(slots[vm.Tags[simulated.TagMachineUID]], &slot); err != nil {
+				continue // its machine knows of it
+			}
+			if session = holders[b.slotLease(slot)]; session != "" {
+				replica = replicaOf(session)
+				return nil
+			}
+		}
+		return fmt.Errorf("of %d VMs none is new", len(vms))
+	}); err != nil {
+		t.Fatal(err)
+	}
+	return replica, session
+}
+
+// takenOver waits until other sessions hold all slots, and returns which.
+func (b *bed) takenOver(t *testing.T, session string) (holders map[string]string) {
+	t.Helper()
+	start := time.Now()
+	ctx, cancel := context.WithTimeout(b.ctx, patience)
+	defer cancel()
+	if err := harness.Eventually(ctx, "others hold the slots of "+session, func(ctx context.Context) (err error) {
+		holders, err = b.lab.Holders(ctx)
+		left := 0
+		for _, holder := range holders {
+			if holder == session || holder == "" {
+				left++
+			}
+		}
+		if err == nil && left > 0 {
+			err = fmt.Errorf("%d slots are left", left)
+		}
+		return err
+	}); err != nil {
+		t.Fatal(err)
+	}
+	t.Logf("others hold the slots of %s after %.1f s", session, time.Since(start).Seconds())
+	return holders
+}
+
+// arrived waits until the logs show something of the session under a slot that another held already.
+func (b *bed) arrived(t *testing.T, session string, holders map[string]string, find func() ([]check.Actor, error)) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(b.ctx, 10*time.Second)
+	defer cancel()
+	if err := harness.Eventually(ctx, "what is late is in the logs", func(context.Context) error {
+		actors, err := find()
+		if err != nil {
+			return err
+		}
+		for _, actor := range actors {
+			if holder := holders[b.slotLease(actor.Slot)]; actor.Session == session && actor.Slot >= 0 && holder != session {
+				t.Logf("%s was late with slot %d, epoch %d, which %s held", session, actor.Slot, actor.Epoch, holder)
+				return nil
+			}
+		}
+		return errors.New("it is not")
+	}); err != nil {
+		t.Fatal(err)
+	}
+}
