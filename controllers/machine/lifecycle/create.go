@@ -185,7 +185,12 @@ func staleNode(w World, m *v1alpha1.Machine) Verdict {
 
 func foreignNodeMessage(m *v1alpha1.Machine, node *corev1.Node) string {
 	return fmt.Sprintf("Node %q belongs to another VM, %s, so that this machine's VM, %s, cannot join; delete that Node if its VM is gone",
-		node.Name, cmp.Or(node.Spec.ProviderID, "that of machine "+node.Labels[v1alpha1.LabelMachineName]), m.Spec.ProviderID)
+		node.Name, vmOf(node), m.Spec.ProviderID)
+}
+
+// vmOf says what VM a Node belongs to.
+func vmOf(node *corev1.Node) string {
+	return cmp.Or(node.Spec.ProviderID, "that of machine "+node.Labels[v1alpha1.LabelMachineName])
 }
 
 // cloudFailed writes down an error of the cloud, with what is known of the VM, and when it is tried again.

@@ -31,10 +31,7 @@ func decideHealth(w World) Verdict {
 	case NodePresent:
 	}
 	if isForeign(w.Machine, w.Node) {
-		if phase == v1alpha1.MachineFailed {
-			return rest(0) // given up already
-		}
-		return failCreate(w, w.Machine.DeepCopy(), driver.Internal, foreignNodeMessage(w.Machine, w.Node.Node))
+		return nodeForeign(w)
 	}
 	if w.Node.Node.DeletionTimestamp != nil {
 		return Verdict{Do: DeleteMachine, Event: &Event{
@@ -119,6 +116,21 @@ func nodeMissing(w World) Verdict {
 		return waitForNode(w, m)
 	}
 	return becameUnhealthy(w, m, fmt.Sprintf("Node %q does not exist any more", NodeName(m)))
+}
+
+// nodeForeign is for a machine under whose Node's name another VM has joined. To one that has run that is an ailment like any
+// other: it may pass, and it may have struck many.
+func nodeForeign(w World) Verdict {
+	m := w.Machine.DeepCopy()
+	switch m.Status.CurrentStatus.Phase { //nolint:exhaustive // all others have run
+	case v1alpha1.MachineFailed:
+		return rest(0) // given up already
+	case v1alpha1.MachinePending:
+		return failCreate(w, m, driver.Internal, foreignNodeMessage(m, w.Node.Node))
+	case v1alpha1.MachineRunning:
+		return becameUnhealthy(w, m, ailment(w, m))
+	}
+	return stayUnhealthy(w, m)
 }
 
 func becameUnhealthy(w World, m *v1alpha1.Machine, message string) Verdict {

@@ -30,7 +30,11 @@ type life struct {
 
 	pods    int  // on the Node
 	drained bool // this process knows that the drain has ended
+	permit  PermitFact
 }
+
+// ownVM is the machine's.
+var ownVM = driver.VM{ProviderID: "cloud:///i-1", NodeName: "m"}
 
 // drainTimeout is how long pods have in the model.
 const drainTimeout = 10 * time.Minute
@@ -44,6 +48,7 @@ func (l *life) world() World {
 	if l.drained {
 		w.Drain.State = drain.Drained
 	}
+	w.Permit = l.permit
 	l.see(&w)
 	return w
 }
@@ -68,6 +73,7 @@ func (l *life) pass() {
 	for range 32 {
 		v := Decide(w)
 		lived[stepOf(w, v)] = v.Do
+		l.mayGiveUp(w, stepOf(w, v))
 		w.Failure = nil
 		if l.faulty && rapid.IntRange(0, 9).Draw(l.t, "dies") == 0 {
 			return // the process dies before the action
@@ -95,7 +101,7 @@ func (l *life) store(m *v1alpha1.Machine) {
 		if l.vms > 0 {
 			l.t.Fatalf("the machine is let go and %d VMs are left", l.vms)
 		}
-		if l.node != nil {
+		if l.hasNode() {
 			l.t.Fatal("the machine is let go and its Node is left")
 		}
 		l.machine = nil
@@ -118,7 +124,6 @@ func (l *life) cloudFails(w *World) (fails, effect bool) {
 }
 
 func (l *life) act(w *World, v Verdict) {
-	vm := driver.VM{ProviderID: "cloud:///i-1", NodeName: "m"}
 	switch v.Do {
 	case Hold:
 		l.held, w.Class.Held = true, true
@@ -132,7 +137,7 @@ func (l *life) act(w *World, v Verdict) {
 		}
 		w.VM = VMFact{State: VMAbsent}
 		if l.vms > 0 {
-			w.VM = VMFact{State: VMPresent, VM: vm}
+			w.VM = VMFact{State: VMPresent, VM: ownVM}
 		}
 	case CreateVM:
 		l.mayCreate(w)
@@ -142,7 +147,7 @@ func (l *life) act(w *World, v Verdict) {
 			l.made++
 		}
 		if !fails {
-			w.VM = VMFact{State: VMUninitialized, VM: vm}
+			w.VM = VMFact{State: VMUninitialized, VM: ownVM}
 		}
 	case InitializeVM:
 		if fails, _ := l.cloudFails(w); !fails {
@@ -162,7 +167,7 @@ func (l *life) act(w *World, v Verdict) {
 	case FindNode:
 		w.Node = NodeFact{State: NodeAbsent}
 		if l.node != nil {
-			w.Node = NodeFact{State: NodePresent, Node: l.node}
+			w.Node = NodeFact{State: NodePresent, Node: l.node, Live: true}
 		}
 	case ClaimNode, PatchNode:
 		l.node = patched(l.t, l.node, v.Patch)
@@ -181,12 +186,35 @@ func (l *life) act(w *World, v Verdict) {
 		if l.vms > 0 {
 			l.t.Fatal("the Node is deleted before its VM")
 		}
+		if !l.hasNode() {
+			l.t.Fatal("a Node is deleted that is another VM's")
+		}
 		l.node, w.Node = nil, NodeFact{State: NodeAbsent}
 	case DeleteMachine:
 		l.delete()
 		w.Machine = l.machine
 	case Rest, Save, ReadSecret:
 	}
+}
+
+// mayGiveUp checks that a machine that has run goes by way of its health timeout, and with a permit.
+func (l *life) mayGiveUp(w World, s step) {
+	hasRun := s.from == v1alpha1.MachineRunning || s.from == v1alpha1.MachineUnknown
+	if !hasRun || s.to != v1alpha1.MachineFailed && s.to != v1alpha1.MachineCrashLoopBackOff {
+		return
+	}
+	if s.from != v1alpha1.MachineUnknown || s.to != v1alpha1.MachineFailed || w.Permit == PermitAwaited || w.Node.State == NodePresent && !w.Node.Live {
+		l.t.Fatalf("a machine that has run goes from %s to %s, with permit %d, by %+v", s.from, s.to, w.Permit, w.Node)
+	}
+}
+
+// hasNode says that there is a Node, and that it is not another VM's.
+func (l *life) hasNode() bool { return l.node != nil && l.node.Spec.ProviderID == ownVM.ProviderID }
+
+// displace has another VM join under the name of the machine's Node.
+func (l *life) displace() {
+	l.node = &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "m", Labels: map[string]string{v1alpha1.LabelSlot: "7"}}, Spec: corev1.NodeSpec{ProviderID: "cloud:///i-2"}}
+	l.pods = 0
 }
 
 // drain has some pods leave, or all of them once all is well.
@@ -237,7 +265,7 @@ func (l *life) delete() {
 
 func (l *life) boot() {
 	if l.vms > 0 && l.node == nil {
-		l.node = &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "m"}, Spec: corev1.NodeSpec{ProviderID: "cloud:///i-1"}}
+		l.node = &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "m"}, Spec: corev1.NodeSpec{ProviderID: ownVM.ProviderID}}
 	}
 	if l.node != nil {
 		l.node = l.node.DeepCopy()
@@ -264,7 +292,13 @@ func aLife(t *rapid.T) {
 		if l.machine == nil {
 			return
 		}
-		switch rapid.IntRange(0, 9).Draw(t, "event") {
+		switch rapid.IntRange(0, 11).Draw(t, "event") {
+		case 10:
+			if rapid.IntRange(0, 3).Draw(t, "displaced") == 0 {
+				l.displace()
+			}
+		case 11:
+			l.permit = rapid.SampledFrom([]PermitFact{PermitAwaited, PermitGiven, PermitUnneeded}).Draw(t, "permit")
 		case 0:
 			l.boot()
 		case 1:
@@ -279,7 +313,7 @@ func aLife(t *rapid.T) {
 		case 3:
 			l.drained = false // another process takes over
 		case 4:
-			if l.node != nil && l.machine.DeletionTimestamp == nil {
+			if l.hasNode() && l.machine.DeletionTimestamp == nil {
 				l.pods++
 			}
 		default:
@@ -295,11 +329,11 @@ func aLife(t *rapid.T) {
 
 // settle lets all faults end, and has the machine become what it should be.
 func (l *life) settle() {
-	l.faulty = false
+	l.faulty, l.permit = false, PermitGiven
 	for range 40 {
 		if l.machine == nil {
-			if l.vms > 0 || l.node != nil || l.token {
-				l.t.Fatalf("the machine is gone and left %d VMs, Node %v, token %v", l.vms, l.node != nil, l.token)
+			if l.vms > 0 || l.hasNode() || l.token {
+				l.t.Fatalf("the machine is gone and left %d VMs, Node %v, token %v", l.vms, l.hasNode(), l.token)
 			}
 			return
 		}

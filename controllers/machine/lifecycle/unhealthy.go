@@ -61,8 +61,11 @@ func stayUnhealthy(w World, m *v1alpha1.Machine) Verdict {
 
 // ailment says what is wrong with the Node.
 func ailment(w World, m *v1alpha1.Machine) string {
-	if w.Node.State != NodePresent {
+	switch {
+	case w.Node.State != NodePresent:
 		return fmt.Sprintf("Node %q is missing", NodeName(m))
+	case isForeign(m, w.Node):
+		return fmt.Sprintf("Node %q belongs to another VM, %s, and not to %s", w.Node.Node.Name, vmOf(w.Node.Node), m.Spec.ProviderID)
 	}
 	reason, _ := health(w)
 	return fmt.Sprintf("Node %q is not healthy: %s", w.Node.Node.Name, reason)
