@@ -188,7 +188,7 @@ func (c *Controller) act(ctx context.Context, p *pass, verdict lifecycle.Verdict
 	case lifecycle.MakeToken:
 		return c.makeToken(ctx, p)
 	case lifecycle.DropToken:
-		return c.dropToken(ctx, p)
+		return c.unanswered(ctx, p, c.leaveToken(ctx, p, c.dropToken(ctx, p)))
 	case lifecycle.FindNode:
 		return c.unanswered(ctx, p, c.findNode(ctx, p))
 	case lifecycle.MarkNode:

@@ -13,9 +13,12 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/klog/v2"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
+	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machine/drain"
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machine/lifecycle"
+	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/runner"
 )
 
 const (
@@ -155,6 +158,18 @@ func (c *Controller) dropToken(ctx context.Context, p *pass) error {
 		}
 		break
 	}
+	p.world.Token = lifecycle.TokenAbsent
+	return nil
+}
+
+// leaveToken leaves the token of a machine that nobody waits for any longer to its own end, if it cannot be removed: it
+// expires, and its cluster may be gone for good.
+func (c *Controller) leaveToken(ctx context.Context, p *pass, err error) error {
+	m := p.world.Machine
+	if err == nil || ctx.Err() != nil || runner.NotOurs(err) || m.DeletionTimestamp == nil || !drain.ForDeletion(m, c.cfg.Limits.Drain).IsOver(c.cfg.Clock.Now()) {
+		return err
+	}
+	klog.FromContext(ctx).Error(err, "The bootstrap token cannot be removed, and is left until it expires")
 	p.world.Token = lifecycle.TokenAbsent
 	return nil
 }

@@ -7,6 +7,9 @@ const (
 	// AnnotationCreateSent is on Machines whose VM the cloud was asked for without a clear answer: there may be a VM
 	// although no provider ID is known. Its value is "true".
 	AnnotationCreateSent = FleetDomain + "create-sent"
+	// AnnotationTokenLeft is on Machines that are being deleted and whose bootstrap token could not be removed before that
+	// began, because the target cluster did not answer. Its value is "true".
+	AnnotationTokenLeft = FleetDomain + "token-left"
 	// AnnotationBackoff is on Machines at whose VM the cloud fails: when it may be asked again, and what the next wait
 	// follows from, as JSON. Without it the cloud is asked at once.
 	AnnotationBackoff = FleetDomain + "backoff"

@@ -38,9 +38,13 @@ func (t Told) Next(now time.Time, v Verdict) (Told, Report) {
 	return t.tell(now, Report{State: Draining, Text: v.Progress.String(), IsStuck: v.Progress.IsStuck(), Wake: v.Wake})
 }
 
-// Unanswered returns the report of a drain that goes on when the target cluster answers again.
+// Unanswered returns the report of a drain that goes on when the target cluster answers again. Node is "" for a machine that
+// has none.
 func (t Told) Unanswered(now time.Time, node string, why error) (Told, Report) {
-	text := fmt.Sprintf("Draining Node %s: the target cluster does not answer: %v", node, why)
+	text := fmt.Sprintf("The target cluster does not answer: %v", why)
+	if node != "" {
+		text = fmt.Sprintf("Draining Node %s: the target cluster does not answer: %v", node, why)
+	}
 	return t.tell(now, Report{State: Draining, Text: text, IsStuck: true, Wake: askAgain})
 }
 

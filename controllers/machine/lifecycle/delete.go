@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
+	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machine/drain"
 	"github.com/machine-controller-fleet/machine-controller-fleet/driver"
 )
 
@@ -33,9 +34,9 @@ func decideDelete(w World) Verdict {
 }
 
 // beginDelete says that the machine is being deleted. The token of a VM that has not joined goes first, while the machine
-// still tells of it.
+// still tells of it; or last, if the target cluster does not answer, for which nobody waits.
 func beginDelete(w World) Verdict {
-	if mayHaveToken(w) {
+	if mayHaveToken(w) && w.Drain.State == drain.Unknown {
 		return do(DropToken)
 	}
 	if v, wait := markNode(w); wait {
@@ -43,6 +44,9 @@ func beginDelete(w World) Verdict {
 	}
 	m := w.Machine.DeepCopy()
 	endBackoff(m)
+	if mayHaveToken(w) {
+		annotate(m, v1alpha1.AnnotationTokenLeft, "true")
+	}
 	setPhase(w, m, v1alpha1.MachineTerminating, false)
 	m.Status.CurrentStatus.PreserveExpiryTime = nil
 	setOperation(w, m, v1alpha1.LastOperation{
@@ -99,7 +103,8 @@ func missingForCloud(w World) string {
 	return ""
 }
 
-// removeNode removes the Node, which nothing stands behind any more, and then lets the machine go.
+// removeNode removes the Node, which nothing stands behind any more, and what else is left in its cluster, and then lets the
+// machine go.
 func removeNode(w World) Verdict {
 	if NodeName(w.Machine) != "" && !w.NoTarget {
 		switch {
@@ -108,6 +113,9 @@ func removeNode(w World) Verdict {
 		case w.Node.State == NodePresent && !isForeign(w.Machine, w.Node) && !isOthers(w.Machine, w.Node):
 			return do(DeleteNode)
 		}
+	}
+	if w.Token != TokenAbsent && w.Machine.Annotations[v1alpha1.AnnotationTokenLeft] != "" && !w.NoTarget {
+		return do(DropToken)
 	}
 	m := w.Machine.DeepCopy()
 	m.Finalizers = slices.DeleteFunc(m.Finalizers, func(f string) bool { return f == v1alpha1.FinalizerName })

@@ -31,6 +31,7 @@ type life struct {
 	pods    int  // on the Node
 	drained bool // this process knows that the drain has ended
 	permit  PermitFact
+	broken  bool // the pass has ended with an error
 }
 
 // ownVM is the machine's.
@@ -70,6 +71,7 @@ func (l *life) see(w *World) {
 // pass runs one pass, and says whether it came to its end.
 func (l *life) pass() {
 	w := l.world()
+	l.broken = false
 	for range 32 {
 		v := Decide(w)
 		lived[stepOf(w, v)] = v.Do
@@ -89,7 +91,7 @@ func (l *life) pass() {
 		if v.Do == Rest {
 			return
 		}
-		if l.machine == nil || l.faulty && rapid.IntRange(0, 9).Draw(l.t, "dies") == 0 {
+		if l.machine == nil || l.broken || l.faulty && rapid.IntRange(0, 9).Draw(l.t, "dies") == 0 {
 			return // the process dies after the action
 		}
 	}
@@ -130,6 +132,10 @@ func (l *life) act(w *World, v Verdict) {
 	case MakeToken:
 		l.token, w.Token = true, TokenPresent
 	case DropToken:
+		if l.faulty && rapid.IntRange(0, 3).Draw(l.t, "no answer") == 0 {
+			l.unanswered(w)
+			return
+		}
 		l.token, w.Token = false, TokenAbsent
 	case FindVM:
 		if fails, _ := l.cloudFails(w); fails {
@@ -234,6 +240,15 @@ func (l *life) drain(w *World) {
 		w.Drain = drain.Report{State: drain.Draining, Text: "draining", IsStuck: rapid.Bool().Draw(l.t, "stuck"), Wake: time.Minute}
 	}
 	l.drained = w.Drain.State.Ended()
+}
+
+// unanswered is what becomes of an action that the target cluster does not answer: the pass ends, or, after a while, it goes on
+// and a machine that is to go says so.
+func (l *life) unanswered(w *World) {
+	l.broken = l.machine.DeletionTimestamp == nil || w.Drain.State.Ended() || rapid.Bool().Draw(l.t, "at first")
+	if !l.broken {
+		w.Drain = drain.Report{State: drain.Draining, Text: "no answer", IsStuck: true, Wake: time.Minute}
+	}
 }
 
 // mayCreate checks all that has to hold before a VM is made.

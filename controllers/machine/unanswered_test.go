@@ -1,0 +1,92 @@
+package machine
+
+import (
+	"errors"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	clienttesting "k8s.io/client-go/testing"
+
+	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
+	"github.com/machine-controller-fleet/machine-controller-fleet/driver"
+)
+
+// cutTarget has the target cluster not answer until it is mended. Lists of Nodes are the bench's own.
+func (b *bench) cutTarget() (mend func()) {
+	var mended atomic.Bool
+	b.target.PrependReactor("*", "*", func(action clienttesting.Action) (bool, runtime.Object, error) {
+		return !mended.Load() && !action.Matches("list", "nodes"), nil, errors.New("no route to host")
+	})
+	return func() { mended.Store(true) }
+}
+
+// neverJoins makes a machine whose VM never boots, so that its token stays.
+func (b *bench) neverJoins() {
+	b.Helper()
+	b.cloud.made = func(*testVM) {}
+	b.create()
+	b.becomes(v1alpha1.MachinePending, time.Minute)
+}
+
+// cannotBeMade makes a machine that has a token and no VM.
+func (b *bench) cannotBeMade() {
+	b.Helper()
+	b.cloud.fails(testFault{code: driver.Internal}, driver.OpCreate)
+	b.create(patient)
+	b.becomes(v1alpha1.MachineCrashLoopBackOff, time.Minute)
+	b.cloud.works()
+}
+
+func (b *bench) patchMachine(patch string) {
+	b.Helper()
+	_, err := b.server.Client().Machines("n").Patch(b.Context(), "m", types.MergePatchType, []byte(patch), metav1.PatchOptions{})
+	b.must(err)
+}
+
+// Nobody needs the token of a machine that goes. Its user, and its VM, do not wait for the cluster that has it.
+func TestATokenThatCannotBeRemovedHoldsNothingUp(t *testing.T) {
+	const force = `{"metadata":{"labels":{"` + v1alpha1.LabelForceDeletion + `":"true"}}}`
+	for name, tc := range map[string]struct {
+		begin func(b *bench)
+		// after the deletion
+		first func(b *bench)
+		vms   int // that are left then
+		gone  bool
+		left  int // what is left in the target cluster in the end
+	}{
+		"its Node may have pods":    {begin: (*bench).neverJoins, first: func(b *bench) { b.pass(time.Hour) }, vms: 1},
+		"its drain has timed out":   {begin: (*bench).neverJoins, first: func(b *bench) { b.pass(3 * time.Hour) }},
+		"it is deleted by force":    {begin: (*bench).neverJoins, first: func(b *bench) { b.patchMachine(force) }},
+		"it has no VM":              {begin: (*bench).cannotBeMade, first: func(*bench) {}},
+		"it has none, and is to go": {begin: (*bench).cannotBeMade, first: func(b *bench) { b.patchMachine(force) }, gone: true, left: 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			onBench(t, func(b *bench) {
+				tc.begin(b)
+				mend := b.cutTarget()
+				b.delete()
+				b.pass(2 * patience)
+				if m := b.get(); m.Status.CurrentStatus.Phase != v1alpha1.MachineTerminating ||
+					m.Status.LastOperation.State != v1alpha1.MachineStateFailed || !strings.Contains(m.Status.LastOperation.Description, "no route to host") {
+					t.Errorf("after some seconds it says nothing: %+v", m.Status)
+				}
+				tc.first(b)
+				b.takeOver(time.Second)
+				b.pass(2 * time.Minute)
+				if now, _ := b.cloud.counts(); now != tc.vms || (b.get() == nil) != tc.gone {
+					t.Errorf("%d VMs, want %d; the machine is %v", now, tc.vms, b.get())
+				}
+				mend()
+				b.pass(2 * time.Minute)
+				if now, _ := b.cloud.counts(); b.get() != nil || now != 0 || len(b.left()) != tc.left {
+					t.Errorf("in the end: %d VMs, left %v, machine %v", now, b.left(), b.get())
+				}
+			})
+		})
+	}
+}
