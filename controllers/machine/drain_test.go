@@ -174,6 +174,27 @@ func TestOfSeveralBudgetsADisruptionIsTakenFromEach(t *testing.T) {
 	}
 }
 
+// A disruption that was taken before is not taken twice, and does not expire before the pod is deleted.
+func TestADisruptionThatStandsIsUsed(t *testing.T) {
+	b := &policyv1.PodDisruptionBudget{ObjectMeta: metav1.ObjectMeta{Name: "one", Namespace: "a", UID: "one", ResourceVersion: "7"}}
+	b.Status = policyv1.PodDisruptionBudgetStatus{DisruptionsAllowed: 0, DisruptedPods: map[string]metav1.Time{"web": metav1.NewTime(now.Add(-time.Minute))}}
+	pod := podOn("m", "web", "")
+	c, p, cluster := drainBench(t, b, pod)
+	facts := drain.Facts{}
+	verdict := drain.Verdict{Pods: []drain.Removal{{Pod: pod, How: drain.Take, Budgets: []*policyv1.PodDisruptionBudget{b}}}}
+	if err := c.remove(t.Context(), p, c.drains.of("u"), &facts, verdict); err != nil {
+		t.Fatal(err)
+	}
+	patch, _ := cluster.Actions()[0].(clienttesting.PatchAction)
+	want := `{"metadata":{"resourceVersion":"7","uid":"one"},"status":{"disruptedPods":{"web":"2026-01-02T03:04:05Z"},"disruptionsAllowed":0}}`
+	if got := string(patch.GetPatch()); got != want {
+		t.Errorf("patch %s, want %s", got, want)
+	}
+	if !slices.Contains(requests(cluster), "delete pods") {
+		t.Error("the pod was not deleted")
+	}
+}
+
 // When another drain was faster, the budget has another version, and the pod stays.
 func TestABudgetThatSomebodyElseHasTakenFromKeepsThePod(t *testing.T) {
 	one, pod := &policyv1.PodDisruptionBudget{ObjectMeta: metav1.ObjectMeta{Name: "one", Namespace: "a"}}, podOn("m", "web", "")

@@ -87,16 +87,18 @@ func removePod(ctx context.Context, cluster *target.Cluster, r drain.Removal, no
 }
 
 // take does for several budgets what the eviction API does for one: it takes a disruption from each, and deletes the pod.
-// When it is broken off, the disruptions that were taken expire, as those of the eviction API do.
+// When it is broken off, the disruptions that were taken stand for the pod until they expire, as those of the eviction API
+// do; the next attempt has their time begin anew.
 func take(ctx context.Context, client kubernetes.Interface, r drain.Removal, now time.Time) error {
 	for _, b := range r.Budgets {
-		if _, taken := b.Status.DisruptedPods[r.Pod.Name]; taken {
-			continue
+		allowed := b.Status.DisruptionsAllowed
+		if _, taken := b.Status.DisruptedPods[r.Pod.Name]; !taken {
+			allowed--
 		}
 		patch, err := json.Marshal(map[string]any{
 			"metadata": map[string]any{"uid": b.UID, "resourceVersion": b.ResourceVersion},
 			"status": map[string]any{
-				"disruptionsAllowed": b.Status.DisruptionsAllowed - 1,
+				"disruptionsAllowed": allowed,
 				"disruptedPods":      map[string]any{r.Pod.Name: metav1.NewTime(now)},
 			},
 		})

@@ -41,11 +41,18 @@ func allows(b *policyv1.PodDisruptionBudget) bool {
 	return b.Status.ObservedGeneration >= b.Generation && b.Status.DisruptionsAllowed > 0
 }
 
+// isTaken says that a disruption of the budget stands for this pod already: its removal was broken off before all of its
+// budgets had given one. Only where there are several it need not give another: the eviction API asks for one each time.
+func isTaken(pod *corev1.Pod, b *policyv1.PodDisruptionBudget) bool {
+	_, is := b.Status.DisruptedPods[pod.Name]
+	return is && b.Status.ObservedGeneration >= b.Generation
+}
+
 // holding returns those of a pod's budgets that do not let it go now.
 func holding(pod *corev1.Pod, guards []*policyv1.PodDisruptionBudget) []*policyv1.PodDisruptionBudget {
 	var held []*policyv1.PodDisruptionBudget
 	for _, b := range guards {
-		if !isFree(pod, b) && !allows(b) {
+		if !isFree(pod, b) && !allows(b) && (len(guards) < 2 || !isTaken(pod, b)) {
 			held = append(held, b)
 		}
 	}

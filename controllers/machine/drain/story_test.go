@@ -307,6 +307,9 @@ func (s *story) budget(name string, o options) {
 	if o.has("stale") {
 		b.Generation = 2
 	}
+	if o.has("taken") {
+		b.Status.DisruptedPods = map[string]metav1.Time{o["taken"]: metav1.NewTime(s.facts.Now)}
+	}
 	if o.has("always") {
 		b.Spec.UnhealthyPodEvictionPolicy = new(policyv1.AlwaysAllow)
 	}
