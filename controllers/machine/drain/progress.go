@@ -2,6 +2,7 @@ package drain
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -90,11 +91,11 @@ func (p Progress) String() string {
 	return strings.Join(append(parts, "what is left at "+p.Deadline.UTC().Format(time.RFC3339)+" is deleted without grace"), "; ")
 }
 
-// held tells what holds the pods, those together that are held by the same.
+// held tells what holds the pods, those together that are held by the same: first what somebody has to change.
 func (p Progress) held() []string {
 	var causes []string
 	pods := map[string][]string{}
-	for _, h := range p.Held {
+	for _, h := range slices.SortedStableFunc(slices.Values(p.Held), stuckFirst) {
 		cause := h.cause()
 		if len(pods[cause]) == 0 {
 			causes = append(causes, cause)
@@ -109,6 +110,16 @@ func (p Progress) held() []string {
 		parts = append(parts, list(pods[cause])+" "+cause)
 	}
 	return parts
+}
+
+func stuckFirst(a, b Held) int {
+	switch {
+	case a.IsMisconfigured == b.IsMisconfigured:
+		return 0
+	case a.IsMisconfigured:
+		return -1
+	}
+	return 1
 }
 
 // cause tells what holds the pod.
