@@ -110,13 +110,18 @@ func (s *space) podsOf(ctx context.Context, app string) (ready []corev1.Pod, err
 		return nil, err
 	}
 	for _, p := range list.Items {
-		if p.DeletionTimestamp == nil && slices.ContainsFunc(p.Status.Conditions, func(c corev1.PodCondition) bool {
-			return c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue
-		}) {
+		if isReady(&p) {
 			ready = append(ready, p)
 		}
 	}
 	return ready, nil
+}
+
+// isReady says that the pod counts for its budgets.
+func isReady(p *corev1.Pod) bool {
+	return p.DeletionTimestamp == nil && slices.ContainsFunc(p.Status.Conditions, func(c corev1.PodCondition) bool {
+		return c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue
+	})
 }
 
 // ready waits until so many pods of a ReplicaSet are ready.

@@ -8,6 +8,7 @@ import (
 	"encoding/pem"
 	"errors"
 	"fmt"
+	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -16,7 +17,6 @@ import (
 
 	certificatesv1 "k8s.io/api/certificates/v1"
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/e2e/harness"
@@ -50,11 +50,13 @@ func TestRealKubelet(t *testing.T) {
 	}
 	s := newSpace(t, shared(t), "kubelet", realKubelet)
 	name := s.name + "-vm"
+	mark, err := s.lab.MarkAudit()
+	s.must(err)
 	s.createMachine(name)
 	s.running("", 1)
 	vm := s.joined()[name]
 	s.noTokens()
-	s.bootstrapped(name)
+	s.bootstrapped(name, mark)
 
 	s.podRuns(name)
 	before := family(processes(t), "/"+vm)
@@ -71,46 +73,62 @@ func TestRealKubelet(t *testing.T) {
 	})
 }
 
-// bootstrapped makes sure that the Node's kubelet has its certificate by a request with a bootstrap token, which was
-// approved and signed.
-func (s *space) bootstrapped(node string) {
+// bootstrapped makes sure that the Node's kubelet has its certificate by a request with a bootstrap token that the fleet
+// has made and removed again, and that Kubernetes itself has approved and signed it.
+func (s *space) bootstrapped(node string, since harness.AuditMark) {
 	s.Helper()
-	requests, err := s.lab.Target.CertificatesV1().CertificateSigningRequests().List(s.Context(), metav1.ListOptions{})
+	request := s.certificateRequest(node)
+	token, isToken := strings.CutPrefix(request.Spec.Username, "system:bootstrap:")
+	if !isToken || request.Spec.SignerName != certificatesv1.KubeAPIServerClientKubeletSignerName || len(request.Status.Certificate) == 0 {
+		s.Errorf("%s by %s, signer %s, certificate %q", request.Name, request.Spec.Username, request.Spec.SignerName, request.Status.Certificate)
+	}
+	requests, err := s.lab.Requests(since)
 	s.must(err)
-	for _, r := range requests.Items {
+	const controller, csrs = "system:serviceaccount:kube-system:certificate-controller", "certificatesigningrequests"
+	story := []struct{ user, verb, what string }{
+		{harness.Fleet, "create", "secrets/bootstrap-token-" + token},
+		{request.Spec.Username, "create", csrs}, // the API server gives it its name
+		{controller, "update", csrs + "/" + request.Name + "/approval"},
+		{controller, "update", csrs + "/" + request.Name + "/status"},
+		{"system:node:" + node, "create", "nodes/" + node},
+		{harness.Fleet, "delete", "secrets/bootstrap-token-" + token},
+	}
+	for _, r := range requests {
+		what := strings.TrimRight(r.Resource+"/"+r.Name+"/"+r.Subresource, "/")
+		if want := story[0]; r.User == want.user && r.Verb == want.verb && what == want.what && r.Code < http.StatusBadRequest {
+			if story = story[1:]; len(story) == 0 {
+				return
+			}
+		}
+	}
+	s.Errorf("Node %s was not made by what was to follow one after the other; missing, from here on: %+v", node, story)
+}
+
+// certificateRequest is that of a Node's kubelet.
+func (s *space) certificateRequest(node string) (found certificatesv1.CertificateSigningRequest) {
+	s.Helper()
+	all, err := s.lab.Target.CertificatesV1().CertificateSigningRequests().List(s.Context(), metav1.ListOptions{})
+	s.must(err)
+	for _, r := range all.Items {
 		block, _ := pem.Decode(r.Spec.Request)
 		if block == nil {
 			s.Fatalf("%s holds no PEM", r.Name)
 		}
 		request, err := x509.ParseCertificateRequest(block.Bytes)
 		s.must(err)
-		if request.Subject.CommonName == "system:node:"+node && strings.HasPrefix(r.Spec.Username, "system:bootstrap:") &&
-			r.Spec.SignerName == certificatesv1.KubeAPIServerClientKubeletSignerName && len(r.Status.Certificate) > 0 {
-			return
+		if request.Subject.CommonName == "system:node:"+node {
+			return r
 		}
 	}
-	s.Errorf("none of %d certificate requests has made a bootstrap token's bearer Node %s", len(requests.Items), node)
+	s.Fatalf("none of %d certificate requests is that of Node %s", len(all.Items), node)
+	return found
 }
 
 // podRuns has the scheduler put a pod on a Node, and reads what it says.
 func (s *space) podRuns(node string) {
 	s.Helper()
+	s.workload()
 	core := s.lab.Target.CoreV1()
-	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: s.name}}
-	if _, err := core.Namespaces().Create(s.Context(), namespace, metav1.CreateOptions{}); err == nil {
-		s.Cleanup(func() {
-			err := core.Namespaces().Delete(context.WithoutCancel(s.Context()), s.name, metav1.DeleteOptions{})
-			if err != nil {
-				s.Error(err)
-			}
-		})
-	} else if !apierrors.IsAlreadyExists(err) { // it does when the target cluster is the control cluster
-		s.Fatal(err)
-	}
-	s.eventually("pods can be made", func(ctx context.Context) error {
-		_, err := core.ServiceAccounts(s.name).Get(ctx, "default", metav1.GetOptions{})
-		return err
-	})
 	pod := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Name: "hello"},
 		Spec: corev1.PodSpec{
