@@ -49,7 +49,7 @@ func TestLittleIsKeptOfAStray(t *testing.T) {
 			}
 			ctx, stop := context.WithCancel(t.Context())
 			defer stop()
-			if err := w.Start(ctx); err != nil {
+			if err := w.Start(ctx, func() {}); err != nil {
 				t.Fatal(err)
 			}
 			want := []any{bare(tc.kind, tc.object, tc.slot, tc.parent)}
