@@ -31,7 +31,7 @@ type backoff struct {
 	Step metav1.Duration `json:"step"`
 	// Inputs are the versions of class and secrets that the cloud has failed with.
 	Inputs string `json:"inputs"`
-	// Codes of the failures so far: the user hears of each once.
+	// Codes of the failures so far, each once and the last failure's last: the user hears of each once.
 	Codes []string `json:"codes"`
 }
 
@@ -65,9 +65,8 @@ func (b backoff) failedAgain(w World, code driver.Code) backoff {
 		wait = max(wait, w.Failure.RetryAfter)
 	}
 	next.At = w.Now.Add(wait).UTC()
-	if !b.knows(code) {
-		next.Codes = append(slices.Clone(b.Codes), code.String())
-	}
+	others := slices.DeleteFunc(slices.Clone(b.Codes), func(c string) bool { return c == code.String() })
+	next.Codes = append(others, code.String())
 	return next
 }
 
@@ -93,10 +92,30 @@ func inputs(w World) string {
 	return w.Secret.Versions
 }
 
-// waiting says whether the cloud has to be left alone after its last failure, and until when.
-func waiting(w World) (until time.Time, wait bool) {
-	b := readBackoff(w)
-	return b.At, b.At.After(w.Now) && b.Inputs == inputs(w)
+// waiting says whether the cloud has to be left alone after its last failure.
+func waiting(w World) (b backoff, wait bool) {
+	b = readBackoff(w)
+	return b, b.At.After(w.Now) && b.Inputs == inputs(w)
+}
+
+// lastFailure is what the machine says of the failure that is waited after. The wait is written first, and then that: isLost
+// says that the second write has failed, so that the cloud's own words are lost, and nobody was told.
+func (b backoff) lastFailure(m *v1alpha1.Machine, op v1alpha1.MachineOperationType) (code driver.Code, message string, isLost bool) {
+	last := m.Status.LastOperation
+	if len(b.Codes) == 0 { // somebody else has written it
+		code, _ = driver.ParseCode(last.ErrorCode)
+		return code, last.Description, false
+	}
+	code, _ = driver.ParseCode(b.Codes[len(b.Codes)-1])
+	if failedWith(m, op, code) {
+		return code, last.Description, false
+	}
+	return code, cloudSays(code, "what the cloud said was lost before it was written down"), true
+}
+
+// cloudSays is how a failure of the cloud is told. The autoscaler reads it.
+func cloudSays(code driver.Code, message string) string {
+	return fmt.Sprintf("Cloud provider message - machine codes error: code = [%s] message = [%s]", code, message)
 }
 
 // sharedByReplacement says that a new machine in this one's place would fail in the same way: a lack of quota or capacity,

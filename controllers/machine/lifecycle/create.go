@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"path"
 	"slices"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -22,8 +21,8 @@ func decideCreate(w World) Verdict {
 	if v, wrong := checkInputs(w); wrong {
 		return v
 	}
-	if at, wait := waiting(w); wait && w.VM.State == VMUnknown {
-		return waitForCloud(w, at)
+	if b, wait := waiting(w); wait && w.VM.State == VMUnknown {
+		return waitForCloud(w, b)
 	}
 	if !w.Class.Held {
 		return do(Hold)
@@ -203,21 +202,24 @@ func cloudFailed(w World) Verdict {
 	if f.Op == driver.OpCreate {
 		annotate(m, v1alpha1.AnnotationCreateSent, "true")
 	}
-	return failCreate(w, m, f.Code, fmt.Sprintf("Cloud provider message - machine codes error: code = [%s] message = [%s]", f.Code, f.Message))
+	return failCreate(w, m, f.Code, cloudSays(f.Code, f.Message))
 }
 
-// waitForCloud leaves the cloud alone until at, and gives the machine up when its time is over before that.
-func waitForCloud(w World, at time.Time) Verdict {
-	last := w.Machine.Status.LastOperation
-	code, _ := driver.ParseCode(last.ErrorCode)
-	deadline := creationDeadline(w)
-	switch {
-	case sharedByReplacement(code) || deadline.After(at):
-		return rest(until(w, at))
-	case deadline.After(w.Now):
-		return rest(until(w, deadline))
+// waitForCloud leaves the cloud alone for now, and gives the machine up when its time is over before that.
+func waitForCloud(w World, b backoff) Verdict {
+	code, message, isLost := b.lastFailure(w.Machine, v1alpha1.MachineOperationCreate)
+	at, deadline := b.At, creationDeadline(w)
+	if !sharedByReplacement(code) && deadline.Before(at) {
+		at = deadline
 	}
-	return failCreate(w, w.Machine.DeepCopy(), code, last.Description)
+	if !isLost && at.After(w.Now) {
+		return rest(until(w, at))
+	}
+	v := failCreate(w, w.Machine.DeepCopy(), code, message)
+	if at.After(w.Now) {
+		v.Wake, v.Event = until(w, at), &Event{Reason: v1alpha1.EventCreateFailed, Message: message}
+	}
+	return v
 }
 
 // failCreate writes down why there is no VM, or no Node of its own, and when to look again. The machine is given up when

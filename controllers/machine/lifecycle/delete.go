@@ -22,7 +22,7 @@ func decideDelete(w World) Verdict {
 	}
 	if w.Failure != nil {
 		f := w.Failure
-		return failDelete(w, f.Code, fmt.Sprintf("Cloud provider message - machine codes error: code = [%s] message = [%s]", f.Code, f.Message))
+		return failDelete(w, f.Code, cloudSays(f.Code, f.Message))
 	}
 	if v, wait := drainNode(w); wait {
 		return v
@@ -72,8 +72,8 @@ func removeVM(w World) (v Verdict, wait bool) {
 	if !w.Secret.Read {
 		return do(ReadSecret), true
 	}
-	if at, wait := waiting(w); wait && w.VM.State == VMUnknown {
-		return rest(until(w, at)), true
+	if b, wait := waiting(w); wait && w.VM.State == VMUnknown {
+		return waitToDelete(w, b), true
 	}
 	switch {
 	case w.VM.State == VMEnding:
@@ -87,6 +87,17 @@ func removeVM(w World) (v Verdict, wait bool) {
 	found := m.DeepCopy()
 	noteVM(found, w.VM)
 	return Verdict{Do: Save, Machine: found}, true
+}
+
+// waitToDelete leaves the cloud alone for now.
+func waitToDelete(w World, b backoff) Verdict {
+	code, message, isLost := b.lastFailure(w.Machine, v1alpha1.MachineOperationDelete)
+	if !isLost {
+		return rest(until(w, b.At))
+	}
+	v := failDelete(w, code, message)
+	v.Wake, v.Event = until(w, b.At), &Event{Reason: v1alpha1.EventDeleteFailed, Message: message}
+	return v
 }
 
 // missingForCloud names what is needed to talk to the cloud and is not there; "" when all is there or was not looked for.

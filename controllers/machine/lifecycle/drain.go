@@ -134,9 +134,16 @@ func PreservedDrainOf(now time.Time, told drain.Told, v drain.Verdict) (Preserve
 	return p, told
 }
 
+// wasAfterVM says that the VM, or what is needed to delete it, has been asked for before: the drain had ended by then, and
+// somebody has told how.
+func wasAfterVM(w World) bool {
+	last := w.Machine.Status.LastOperation
+	return len(readBackoff(w).Codes) > 0 || last.Type == v1alpha1.MachineOperationDelete && last.ErrorCode != ""
+}
+
 // tellEnd says how the drain has ended, where there was something to drain.
 func tellEnd(w World) (v Verdict, wait bool) {
-	if !w.Drain.Ending || w.Machine.Status.LastOperation.Description == w.Drain.Text {
+	if !w.Drain.Ending || w.Machine.Status.LastOperation.Description == w.Drain.Text || wasAfterVM(w) {
 		return Verdict{}, false
 	}
 	m := w.Machine.DeepCopy()
