@@ -70,12 +70,14 @@ type Controller struct {
 	nodes    *commit.Latest[*corev1.Node]
 	secrets  *secretReader
 
-	drains  *drains
-	claims  sync.Map   // Nodes that this process has claimed and the cache does not show yet, by name
-	tokens  sync.Map   // bootstrap token Secrets that this process has made, by UID of the machine
-	holding sync.Mutex // one at a time puts finalizers on classes and secrets
-	brake   *brake     // on writes of Nodes
-	refused sync.Map   // what the API server has refused to have Nodes carry, by UID of the machine
+	drains *drains
+	// troubles are since when API servers have kept machines from getting on, by UID of the machine.
+	troubles sync.Map
+	claims   sync.Map   // Nodes that this process has claimed and the cache does not show yet, by name
+	tokens   sync.Map   // bootstrap token Secrets that this process has made, by UID of the machine
+	holding  sync.Mutex // one at a time puts finalizers on classes and secrets
+	brake    *brake     // on writes of Nodes
+	refused  sync.Map   // what the API server has refused to have Nodes carry, by UID of the machine
 }
 
 // New makes the controller and has the View enqueue what concerns it.
@@ -120,7 +122,7 @@ func (c *Controller) reconcile(ctx context.Context, key types.NamespacedName) (r
 	telemetry.LinkTo(ctx, cached.Annotations[v1alpha1.AnnotationTraceparent])
 	p, err := c.observe(c.machines.Newest(cached))
 	if err == nil && p.world.Class.Class == nil {
-		err = c.findClass(ctx, p)
+		err = c.complain(ctx, p, c.findClass(ctx, p))
 	}
 	if err != nil {
 		return runner.Result{}, err
@@ -134,7 +136,11 @@ func (c *Controller) reconcile(ctx context.Context, key types.NamespacedName) (r
 			if p.world.PreservedDrain.State == preserve.DrainUnknown {
 				c.drains.forgetPreserved(cached.UID) // nobody has asked for it in this pass
 			}
-			return runner.Result{RequeueAfter: verdict.Wake}, c.save(ctx, p, verdict)
+			if err := c.save(ctx, p, verdict); err != nil {
+				return runner.Result{}, c.complain(ctx, p, err)
+			}
+			c.troubles.Delete(cached.UID)
+			return runner.Result{RequeueAfter: verdict.Wake}, nil
 		}
 		if verdict.Do != lifecycle.Save { // what has come of the step before is always written
 			if err := passes.MayGoOn(ctx); err != nil {
@@ -142,7 +148,7 @@ func (c *Controller) reconcile(ctx context.Context, key types.NamespacedName) (r
 			}
 		}
 		if err := c.act(ctx, p, verdict); err != nil {
-			return runner.Result{}, err
+			return runner.Result{}, c.complain(ctx, p, err)
 		}
 		p.world.Now = c.cfg.Clock.Now()
 	}

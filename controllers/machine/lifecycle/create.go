@@ -115,11 +115,16 @@ func recordVM(w World) Verdict {
 	}
 	endBackoff(m)
 	setPhase(w, m, v1alpha1.MachinePending, true)
+	awaitNode(w, m)
+	return Verdict{Do: Save, Machine: m} // no Event: the phase says it, and Events of a hundred machines are a hundred writes
+}
+
+// awaitNode says that the Node is awaited.
+func awaitNode(w World, m *v1alpha1.Machine) {
 	setOperation(w, m, v1alpha1.LastOperation{
 		Type: v1alpha1.MachineOperationCreate, State: v1alpha1.MachineStateProcessing,
 		Description: "Creating machine on cloud provider: the VM exists, its Node is awaited",
 	})
-	return Verdict{Do: Save, Machine: m} // no Event: the phase says it, and Events of a hundred machines are a hundred writes
 }
 
 // noteVM copies what the cloud said of the VM to the machine.

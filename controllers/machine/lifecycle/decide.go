@@ -13,6 +13,8 @@ import (
 // Decide says what to do next. It is total: every world has a verdict.
 func Decide(w World) Verdict {
 	switch {
+	case w.Trouble != nil:
+		return tellTrouble(w)
 	case w.Machine.DeletionTimestamp != nil:
 		return decideDelete(w)
 	case !hasFinalizer(w.Machine):

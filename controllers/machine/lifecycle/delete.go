@@ -44,9 +44,7 @@ func beginDelete(w World) Verdict {
 	}
 	m := w.Machine.DeepCopy()
 	endBackoff(m)
-	if mayHaveToken(w) {
-		annotate(m, v1alpha1.AnnotationTokenLeft, "true")
-	}
+	noteToken(w, m)
 	setPhase(w, m, v1alpha1.MachineTerminating, false)
 	m.Status.CurrentStatus.PreserveExpiryTime = nil
 	setOperation(w, m, v1alpha1.LastOperation{
@@ -54,6 +52,13 @@ func beginDelete(w World) Verdict {
 		Description: "Deleting machine from cloud provider",
 	})
 	return Verdict{Do: Save, Machine: m}
+}
+
+// noteToken notes a token that is there still, before the machine says that it goes, and no more that it has not joined.
+func noteToken(w World, m *v1alpha1.Machine) {
+	if mayHaveToken(w) {
+		annotate(m, v1alpha1.AnnotationTokenLeft, "true")
+	}
 }
 
 // removeVM has the VM deleted; wait is false when there is none, or none any more.

@@ -37,6 +37,7 @@ var facts = map[string]func(w *World, value string) error{
 	"token":   setToken,     // token: present, absent
 	"cloud":   setFailure,   // cloud: create_machine Internal; and retry-after 1m
 	"backoff": setBackoff,   // backoff: until 15s, step 10s, after Internal Unavailable
+	"trouble": setTrouble,   // trouble: PermissionDenied; an API server refuses something
 	"drain":   setDrain,     // drain: going on, stuck, drained, given up; and "…" what is told of it
 	"inputs":  setInputs,    // inputs: changed; class or secret, since the cloud failed
 }
@@ -244,6 +245,15 @@ func setFailure(w *World, value string) error {
 		w.Failure.RetryAfter = after
 		return err
 	}
+	return nil
+}
+
+func setTrouble(w *World, value string) error {
+	code, ok := driver.ParseCode(value)
+	if !ok {
+		return fmt.Errorf("expected a code of drivers, got %q", value)
+	}
+	w.Trouble = &Trouble{Code: code, Message: "what the API server says"}
 	return nil
 }
 

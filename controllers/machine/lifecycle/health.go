@@ -84,6 +84,9 @@ func waitForNode(w World, m *v1alpha1.Machine) Verdict {
 		return stayUnhealthy(w, m)
 	}
 	if !isOverdue(w) {
+		if m.Status.LastOperation.State == v1alpha1.MachineStateFailed {
+			awaitNode(w, m) // what kept it from its Node is over
+		}
 		return Verdict{Do: Rest, Machine: m, Wake: until(w, joinDeadline(w))}
 	}
 	message := fmt.Sprintf("the VM exists and did not become a healthy Node within the creation timeout of %s", CreationTimeout(m, w.Limits))

@@ -1,6 +1,7 @@
 package lifecycle
 
 import (
+	"cmp"
 	"slices"
 	"testing"
 	"time"
@@ -91,6 +92,12 @@ func (l *life) pass() {
 		if v.Do == Rest {
 			return
 		}
+		if l.broken && rapid.Bool().Draw(l.t, "is told") {
+			w.Trouble = &Trouble{Code: driver.Unavailable, Message: "no answer"}
+			v := Decide(w)
+			lived[stepOf(w, v)] = v.Do
+			l.machine = cmp.Or(v.Machine, l.machine)
+		}
 		if l.machine == nil || l.broken || l.faulty && rapid.IntRange(0, 9).Draw(l.t, "dies") == 0 {
 			return // the process dies after the action
 		}
@@ -126,16 +133,17 @@ func (l *life) cloudFails(w *World) (fails, effect bool) {
 }
 
 func (l *life) act(w *World, v Verdict) {
+	atTarget := []Action{MakeToken, DropToken, FindNode, ClaimNode, PatchNode, MarkNode, DrainNode, DeleteNode}
+	if l.faulty && slices.Contains(atTarget, v.Do) && rapid.IntRange(0, 9).Draw(l.t, "no answer") == 0 {
+		l.unanswered(w)
+		return
+	}
 	switch v.Do {
 	case Hold:
 		l.held, w.Class.Held = true, true
 	case MakeToken:
 		l.token, w.Token = true, TokenPresent
 	case DropToken:
-		if l.faulty && rapid.IntRange(0, 3).Draw(l.t, "no answer") == 0 {
-			l.unanswered(w)
-			return
-		}
 		l.token, w.Token = false, TokenAbsent
 	case FindVM:
 		if fails, _ := l.cloudFails(w); fails {

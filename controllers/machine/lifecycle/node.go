@@ -130,6 +130,7 @@ func restWithNode(w World, v Verdict, p preserve.Verdict) Verdict {
 	if p.Drain {
 		v = wakeAt(w, v, w.PreservedDrain.Again)
 	}
+	v = troubleOver(w, v)
 	if w.Node.Refused == "" {
 		return remark(w, v, unknownValue(p))
 	}

@@ -36,6 +36,8 @@ type World struct {
 	Token TokenFact
 	// Drain of the Node, before its VM goes.
 	Drain drain.Report
+	// Trouble keeps the machine from getting on; nil while there is none. If there is, the verdict only tells of it.
+	Trouble *Trouble
 	// Failure is the cloud's answer to the last action of this pass, when that was an error.
 	Failure *Failure
 }

@@ -1,0 +1,61 @@
+package lifecycle
+
+import (
+	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
+	"github.com/machine-controller-fleet/machine-controller-fleet/driver"
+)
+
+// Trouble is an error of an API server with an action, which has lasted for a while. The action is tried again.
+type Trouble struct {
+	Code    driver.Code
+	Message string
+}
+
+// tellTrouble writes down what keeps a machine from getting on. No machine is given up for it: a replacement would meet the
+// same. One that is unhealthy or has failed goes on to say that.
+func tellTrouble(w World) Verdict {
+	m := w.Machine.DeepCopy()
+	switch phase := m.Status.CurrentStatus.Phase; {
+	case m.DeletionTimestamp != nil:
+		noteToken(w, m)
+		return Verdict{Do: Rest, Machine: m, Event: noteTrouble(w, m, v1alpha1.MachineOperationDelete, v1alpha1.EventDeleteFailed)}
+	case isBeingMade(w):
+		setPhase(w, m, v1alpha1.MachineCrashLoopBackOff, false)
+		return Verdict{Do: Rest, Machine: m, Event: noteTrouble(w, m, v1alpha1.MachineOperationCreate, v1alpha1.EventCreateFailed)}
+	case phase == v1alpha1.MachinePending:
+		return Verdict{Do: Rest, Machine: m, Event: noteTrouble(w, m, v1alpha1.MachineOperationCreate, v1alpha1.EventCreateFailed)}
+	case phase == v1alpha1.MachineRunning:
+		setOperation(w, m, v1alpha1.LastOperation{ // nothing has failed that its set should report
+			Type: v1alpha1.MachineOperationUpdate, State: v1alpha1.MachineStateProcessing, ErrorCode: w.Trouble.Code.String(), Description: w.Trouble.Message,
+		})
+		return Verdict{Do: Rest, Machine: m}
+	}
+	return rest(0)
+}
+
+// noteTrouble says that an operation fails, and returns the Event of that; nil if it was told.
+func noteTrouble(w World, m *v1alpha1.Machine, op v1alpha1.MachineOperationType, reason string) *Event {
+	known := failedWith(m, op, w.Trouble.Code)
+	setOperation(w, m, v1alpha1.LastOperation{
+		Type: op, State: v1alpha1.MachineStateFailed, ErrorCode: w.Trouble.Code.String(), Description: w.Trouble.Message,
+	})
+	if known {
+		return nil
+	}
+	return &Event{Reason: reason, Message: w.Trouble.Message}
+}
+
+// troubleOver adds to a verdict on a machine with a Node that is as it should be that what was in the way is over.
+func troubleOver(w World, v Verdict) Verdict {
+	last := w.Machine.Status.LastOperation
+	if last.Type != v1alpha1.MachineOperationUpdate || last.ErrorCode == "" || v.Machine != nil && v.Machine.Status.LastOperation != last {
+		return v
+	}
+	if v.Machine == nil {
+		v.Machine = w.Machine.DeepCopy()
+	}
+	setOperation(w, v.Machine, v1alpha1.LastOperation{
+		Type: v1alpha1.MachineOperationUpdate, State: v1alpha1.MachineStateSuccessful, Description: "The Node is as its machine asks for",
+	})
+	return v
+}

@@ -1,0 +1,47 @@
+package machine
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machine/lifecycle"
+	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/runner"
+	"github.com/machine-controller-fleet/machine-controller-fleet/driver"
+)
+
+// complain returns an error of an API server, so that the pass ends with it and is tried again. If that has gone on for a
+// while, the machine tells of it first.
+func (c *Controller) complain(ctx context.Context, p *pass, err error) error {
+	if err == nil || ctx.Err() != nil || runner.NotOurs(err) || apierrors.IsConflict(err) {
+		return err
+	}
+	m, now := p.world.Machine, c.cfg.Clock.Now()
+	begun, _ := c.troubles.LoadOrStore(m.UID, now)
+	if since, _ := begun.(time.Time); now.Sub(since) < patience {
+		return err
+	}
+	p.world.Now, p.world.Trouble = now, &lifecycle.Trouble{Code: codeOfAPI(err), Message: err.Error()}
+	return errors.Join(err, c.save(ctx, p, lifecycle.Decide(p.world)))
+}
+
+// codeOfAPI is an error of an API server in the words that machines have for those of clouds.
+func codeOfAPI(err error) driver.Code {
+	switch {
+	case apierrors.IsForbidden(err):
+		return driver.PermissionDenied
+	case apierrors.IsUnauthorized(err):
+		return driver.Unauthenticated
+	case apierrors.IsNotFound(err):
+		return driver.NotFound
+	case apierrors.IsInvalid(err), apierrors.IsBadRequest(err):
+		return driver.InvalidArgument
+	case apierrors.IsInternalError(err):
+		return driver.Internal
+	case apierrors.IsTimeout(err), apierrors.IsServerTimeout(err), errors.Is(err, context.DeadlineExceeded):
+		return driver.DeadlineExceeded
+	}
+	return driver.Unavailable
+}

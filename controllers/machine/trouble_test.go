@@ -1,0 +1,148 @@
+package machine
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/kubernetes/fake"
+	clienttesting "k8s.io/client-go/testing"
+
+	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
+	"github.com/machine-controller-fleet/machine-controller-fleet/driver"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/apitest"
+)
+
+// refuses has a cluster answer requests like "patch nodes" with an error, until it is mended.
+func refuses(cluster *fake.Clientset, verb, resource string, err error) (mend func()) {
+	var mended atomic.Bool
+	cluster.PrependReactor(verb, resource, func(clienttesting.Action) (bool, runtime.Object, error) {
+		return !mended.Load(), nil, err
+	})
+	return func() { mended.Store(true) }
+}
+
+func forbidden(resource string) error {
+	return apierrors.NewForbidden(corev1.Resource(resource), "it", errors.New("the fleet may not"))
+}
+
+// runs makes a machine that runs.
+func (b *bench) runs() {
+	b.Helper()
+	b.create()
+	b.becomes(v1alpha1.MachineRunning, time.Minute)
+}
+
+// TestWhatAnAPIServerRefusesIsTold has an API server refuse each of a machine's steps, a hundred times, and then no more.
+func TestWhatAnAPIServerRefusesIsTold(t *testing.T) {
+	const create, deletion, update = v1alpha1.MachineOperationCreate, v1alpha1.MachineOperationDelete, v1alpha1.MachineOperationUpdate
+	refusesControl := func(b *bench, verb, resource string) func() {
+		b.server.Refuse(func(r apitest.Request) error {
+			if r.Verb == verb && r.Resource == resource && r.Subresource == "" {
+				return forbidden(resource)
+			}
+			return nil
+		})
+		return func() { b.server.Refuse(nil) }
+	}
+	for name, tc := range map[string]struct {
+		before func(b *bench)
+		refuse func(b *bench) (mend func())
+		then   func(b *bench)
+		op     v1alpha1.MachineOperationType
+		state  v1alpha1.MachineState
+		code   driver.Code
+		phase  v1alpha1.MachinePhase
+		event  string                // "" for none
+		last   v1alpha1.MachinePhase // when it is mended; "" for gone
+	}{
+		"the Secret is not read": {
+			refuse: func(b *bench) func() { return refuses(b.secrets, "get", "secrets", forbidden("secrets")) }, then: func(b *bench) { b.create() },
+			op: create, state: v1alpha1.MachineStateFailed, code: driver.PermissionDenied, phase: v1alpha1.MachineCrashLoopBackOff, event: v1alpha1.EventCreateFailed, last: v1alpha1.MachineRunning,
+		},
+		"the class is not held": {
+			refuse: func(b *bench) func() { return refusesControl(b, "patch", "machineclasses") }, then: func(b *bench) { b.create() },
+			op: create, state: v1alpha1.MachineStateFailed, code: driver.PermissionDenied, phase: v1alpha1.MachineCrashLoopBackOff, event: v1alpha1.EventCreateFailed, last: v1alpha1.MachineRunning,
+		},
+		"the token is not made": {
+			refuse: func(b *bench) func() { return refuses(b.target, "create", "secrets", forbidden("secrets")) }, then: func(b *bench) { b.create() },
+			op: create, state: v1alpha1.MachineStateFailed, code: driver.PermissionDenied, phase: v1alpha1.MachineCrashLoopBackOff, event: v1alpha1.EventCreateFailed, last: v1alpha1.MachineRunning,
+		},
+		"the token is not removed": {
+			before: func(b *bench) {
+				b.create()
+				b.becomes(v1alpha1.MachinePending, time.Second)
+			},
+			refuse: func(b *bench) func() { return refuses(b.target, "*", "secrets", errors.New("no route to host")) }, then: func(*bench) {},
+			op: create, state: v1alpha1.MachineStateFailed, code: driver.Unavailable, phase: v1alpha1.MachinePending, event: v1alpha1.EventCreateFailed, last: v1alpha1.MachineRunning,
+		},
+		"the Node is not claimed": {
+			refuse: func(b *bench) func() { return refuses(b.target, "patch", "nodes", forbidden("nodes")) }, then: func(b *bench) { b.create() },
+			op: create, state: v1alpha1.MachineStateFailed, code: driver.PermissionDenied, phase: v1alpha1.MachinePending, event: v1alpha1.EventCreateFailed, last: v1alpha1.MachineRunning,
+		},
+		"the Node is not written": {
+			before: (*bench).runs, refuse: func(b *bench) func() { return refuses(b.target, "patch", "nodes", errors.New("no route to host")) },
+			then: func(b *bench) { b.patchMachine(`{"spec":{"nodeTemplate":{"metadata":{"labels":{"pool":"a"}}}}}`) },
+			op:   update, state: v1alpha1.MachineStateProcessing, code: driver.Unavailable, phase: v1alpha1.MachineRunning, last: v1alpha1.MachineRunning,
+		},
+		"the Node is not deleted": {
+			before: (*bench).runs, refuse: func(b *bench) func() { return refuses(b.target, "delete", "nodes", forbidden("nodes")) }, then: (*bench).delete,
+			op: deletion, state: v1alpha1.MachineStateFailed, code: driver.PermissionDenied, phase: v1alpha1.MachineTerminating, event: v1alpha1.EventDeleteFailed,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			onBench(t, func(b *bench) {
+				if tc.before != nil {
+					tc.before(b)
+				}
+				mend := tc.refuse(b)
+				told := len(b.told.List())
+				tc.then(b)
+				b.pass(bootTime + 3*patience)
+				m := b.get()
+				if last := m.Status.LastOperation; last.Type != tc.op || last.State != tc.state || last.ErrorCode != tc.code.String() || m.Status.CurrentStatus.Phase != tc.phase {
+					t.Errorf("it is %s with %+v, want %s with %s %s %s", m.Status.CurrentStatus.Phase, last, tc.phase, tc.op, tc.state, tc.code)
+				}
+				b.touches()
+				if again := b.get(); again.Status.LastOperation != m.Status.LastOperation {
+					t.Errorf("it says something else when it is tried again:\n%+v\n%+v", m.Status.LastOperation, again.Status.LastOperation)
+				}
+				want := []string{}
+				if tc.event != "" {
+					want = append(want, "Warning "+tc.event)
+				}
+				if got := b.told.List()[told:]; fmt.Sprint(got) != fmt.Sprint(want) {
+					t.Errorf("told %v, want %v", got, want)
+				}
+				mend()
+				b.pass(2 * time.Minute)
+				if m := b.get(); (m == nil) != (tc.last == "") || m != nil && m.Status.CurrentStatus.Phase != tc.last {
+					t.Errorf("when that is mended it is %+v", m)
+				}
+				if m := b.get(); m != nil && m.Status.LastOperation.State != v1alpha1.MachineStateSuccessful {
+					t.Errorf("when that is mended it says %+v", m.Status.LastOperation)
+				}
+			})
+		})
+	}
+}
+
+// A blip is tried again, and nobody hears of it.
+func TestABlipOfAnAPIServerIsNotTold(t *testing.T) {
+	onBench(t, func(b *bench) {
+		mend := refuses(b.target, "create", "secrets", errors.New("no route to host"))
+		b.create()
+		b.pass(patience / 2)
+		mend()
+		b.becomes(v1alpha1.MachineRunning, time.Minute)
+		if told := b.told.List(); len(told) != 1 || !strings.HasSuffix(told[0], v1alpha1.EventJoined) {
+			t.Errorf("told %v", told)
+		}
+	})
+}
