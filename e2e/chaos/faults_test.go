@@ -116,11 +116,13 @@ func apiServerAway(t *testing.T, b *bed, d time.Duration) {
 	})
 }
 
-// slotLeasesDeleted deletes the Leases of a few slots. Their holders stop at once, and the leader makes them again.
+// slotLeasesDeleted deletes the Leases of a few slots. Their holders stop as soon as they see it, and the leader makes them
+// again; what is new cannot be acquired for 15 s.
 func slotLeasesDeleted(t *testing.T, b *bed) {
+	const noticed = 5 * time.Second
 	for range 5 {
 		slot := b.random.IntN(slots)
-		b.recorder.reset(slot)
+		b.recorder.reset(slot, time.Now(), time.Now().Add(noticed))
 		b.leases(t, "delete", b.slotLease(slot))
 	}
 }

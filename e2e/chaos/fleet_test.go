@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"path/filepath"
 	"testing"
 	"time"
 
@@ -334,33 +333,4 @@ func (b *bed) uids(t *testing.T) map[string]string {
 		uids[m.Name] = string(m.UID)
 	}
 	return uids
-}
-
-// TestRestoredEtcd puts etcd back to what it held a while ago. What is promised is that every slot gets an owner, and every
-// machine that there is then a VM; VMs of machines that were forgotten stay, and so there is no check of the logs.
-func TestRestoredEtcd(t *testing.T) {
-	if testing.Short() {
-		t.Skip("part of long runs")
-	}
-	b := newBed(t, 3)
-	api := b.lab.Machines.MachineV1alpha1().MachineDeployments(b.namespace)
-	create := func(name string) {
-		if _, err := api.Create(b.ctx, harness.Deployment(b.namespace, name, 5), metav1.CreateOptions{}); err != nil {
-			t.Fatal(err)
-		}
-	}
-	create("before")
-	b.running(t, 5)
-	file := filepath.Join(t.TempDir(), "snapshot")
-	if err := b.lab.Save(b.ctx, file); err != nil {
-		t.Fatal(err)
-	}
-	create("after")
-	b.running(t, 10)
-	if err := b.lab.Restore(b.ctx, file, 0); err != nil {
-		t.Fatal(err)
-	}
-	b.held(t)
-	create("again")
-	b.running(t, 10)
 }

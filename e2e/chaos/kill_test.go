@@ -75,7 +75,8 @@ func TestKill(t *testing.T) {
 	report(t, b.lab, hits)
 }
 
-// endRight waits until every MachineDeployment has what was asked for, each machine with a VM, and then, after their deletion, until nothing is left.
+// endRight waits until every MachineDeployment has what was asked for, each machine with a VM, and then, after their
+// deletion, until nothing is left.
 func endRight(ctx context.Context, t *testing.T, lab *harness.Lab, namespace string) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(ctx, patience)

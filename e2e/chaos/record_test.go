@@ -135,15 +135,15 @@ func (r *recorder) count(deployment string) {
 }
 
 // reset notes that the epochs of a slot begin anew; -1 means all.
-func (r *recorder) reset(slot int) {
+func (r *recorder) reset(slot int, from, to time.Time) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.resets = append(r.resets, check.Reset{At: time.Now(), Slot: slot})
+	r.resets = append(r.resets, check.Reset{From: from, To: to, Slot: slot})
 }
 
 // outage does what takes the API server away and brings it back. The watches begin anew then: those that there were would
 // come back half a minute later, and after a restore of etcd never.
-func (r *recorder) outage(ctx context.Context, t *testing.T, do func()) {
+func (r *recorder) outage(ctx context.Context, t *testing.T, do func()) harness.Outage {
 	t.Helper()
 	from := time.Now()
 	do()
@@ -156,7 +156,9 @@ func (r *recorder) outage(ctx context.Context, t *testing.T, do func()) {
 		t.Fatal(err)
 	}
 	r.watch(ctx, t)
-	r.outages = append(r.outages, harness.Outage{From: from, To: time.Now().Add(settled)})
+	o := harness.Outage{From: from, To: time.Now().Add(settled)}
+	r.outages = append(r.outages, o)
+	return o
 }
 
 // settled is how long after an outage everything is taken to be as it was.

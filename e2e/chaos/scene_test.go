@@ -218,8 +218,9 @@ func report(t *testing.T, lab *harness.Lab, blows []blow) {
 	}
 }
 
-// converged compares MachineDeployments, machines and VMs.
-func converged(ctx context.Context, lab *harness.Lab, namespace string) error {
+// converged compares MachineDeployments, machines and VMs. Those of machines that were forgotten, by their UIDs, have to be
+// there, too.
+func converged(ctx context.Context, lab *harness.Lab, namespace string, forgotten ...string) error {
 	deployments, err := lab.Machines.MachineV1alpha1().MachineDeployments(namespace).List(ctx, metav1.ListOptions{})
 	if err != nil {
 		return err
@@ -232,10 +233,10 @@ func converged(ctx context.Context, lab *harness.Lab, namespace string) error {
 	if err != nil {
 		return err
 	}
-	return errors.Join(check.Converged(deployments.Items, machines.Items), oneVMEach(machines.Items, vms))
+	return errors.Join(check.Converged(deployments.Items, machines.Items), oneVMEach(machines.Items, vms, forgotten))
 }
 
-func oneVMEach(machines []v1alpha1.Machine, vms []cloudapi.Instance) error {
+func oneVMEach(machines []v1alpha1.Machine, vms []cloudapi.Instance, forgotten []string) error {
 	byMachine := map[string][]string{}
 	for _, vm := range vms {
 		uid := vm.Tags[simulated.TagMachineUID]
@@ -249,6 +250,12 @@ func oneVMEach(machines []v1alpha1.Machine, vms []cloudapi.Instance) error {
 			return fmt.Errorf("machine %s has provider ID %s and VMs %v", m.Name, m.Spec.ProviderID, ids)
 		}
 		delete(byMachine, string(m.UID))
+	}
+	for _, uid := range forgotten {
+		if ids := byMachine[uid]; len(ids) != 1 {
+			return fmt.Errorf("the machine with UID %s, which is forgotten, has VMs %v", uid, ids)
+		}
+		delete(byMachine, uid)
 	}
 	if len(byMachine) > 0 {
 		return fmt.Errorf("VMs without a machine, by its UID: %v", byMachine)

@@ -38,10 +38,11 @@ type Ending struct {
 	MachineUID string
 }
 
-// Reset is the moment when a slot's epochs began anew: its Lease was deleted, or etcd restored.
+// Reset says when a slot's epochs began anew, because its Lease was deleted or etcd restored: at a moment that is not known
+// more exactly.
 type Reset struct {
-	At   time.Time
-	Slot int // -1 means all
+	From, To time.Time
+	Slot     int // -1 means all
 }
 
 // Outage is a time during which Machines could not be watched, because an API server was away or had just come back.
@@ -144,7 +145,7 @@ func (c *checker) isLate(latest map[string]tenure, object string, actor Actor, a
 
 func (c *checker) resetBetween(slot int, from, to time.Time) bool {
 	return slices.ContainsFunc(c.resets, func(r Reset) bool {
-		return (r.Slot == slot || r.Slot < 0) && !r.At.Before(from) && !r.At.After(to)
+		return (r.Slot == slot || r.Slot < 0) && !r.To.Before(from) && !r.From.After(to)
 	})
 }
 

@@ -107,11 +107,23 @@ func TestCheck(t *testing.T) {
 		}},
 		{name: "epochs that begin anew", history: History{
 			Writes: []Write{write(second, "patch", 200, 1), write(first, "patch", 200, 3)},
-			Resets: []Reset{{At: at(2), Slot: 7}},
+			Resets: []Reset{{From: at(2), To: at(2), Slot: 7}},
+		}},
+		{name: "epochs that begin anew while a holder has not noticed", history: History{
+			Writes: []Write{write(second, "patch", 200, 3), write(first, "patch", 200, 20)},
+			Resets: []Reset{{From: at(2), To: at(4), Slot: 7}},
+		}},
+		{name: "epochs of all slots that begin anew", history: History{
+			Writes: []Write{write(second, "patch", 200, 1), write(first, "patch", 200, 20)},
+			Resets: []Reset{{From: at(2), To: at(4), Slot: -1}},
+		}},
+		{name: "epochs that began anew before", faults: []string{"went through"}, history: History{
+			Writes: []Write{write(second, "patch", 200, 5), write(first, "patch", 200, 6)},
+			Resets: []Reset{{From: at(2), To: at(4), Slot: -1}},
 		}},
 		{name: "epochs of another slot that begin anew", faults: []string{"went through"}, history: History{
 			Writes: []Write{write(second, "patch", 200, 1), write(first, "patch", 200, 3)},
-			Resets: []Reset{{At: at(2), Slot: 8}},
+			Resets: []Reset{{From: at(2), To: at(2), Slot: 8}},
 		}},
 		{name: "scaled down, not there yet", history: History{Counts: []Count{count(1, 5, 0, 5), count(2, 2, 0, 5), count(3, 2, 0, 2)}}},
 		{name: "one machine too many", faults: []string{"had 6 machines", "had 3 machines"}, history: History{
