@@ -37,7 +37,7 @@ func newBed(t *testing.T, n int) *bed {
 	t.Helper()
 	b := &bed{namespace: "chaos", random: rand.New(rand.NewPCG(seed(t), 1))}
 	b.startLab(t, harness.Options{Replicas: n, CloudsimFlags: cloudFlags})
-	if err := b.lab.Prepare(b.ctx, b.namespace, ""); err != nil {
+	if err := b.lab.Prepare(b.ctx, b.namespace, `{"sourceDestCheck":false}`); err != nil { // so that VMs are set up, too
 		t.Fatal(err)
 	}
 	if err := b.lab.WaitHeld(b.ctx, slots); err != nil {

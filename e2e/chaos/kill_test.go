@@ -28,7 +28,7 @@ const (
 )
 
 // cloudFlags make a machine's life short, with every step long enough to be hit.
-const cloudFlags = "--create-latency=300ms --create-latency-spread=200ms --delete-latency=600ms --delete-latency-spread=300ms --boot-time=1500ms --boot-time-spread=500ms"
+const cloudFlags = "--create-latency=300ms --create-latency-spread=200ms --delete-latency=600ms --delete-latency-spread=300ms --modify-latency=200ms --modify-latency-spread=100ms --boot-time=1500ms --boot-time-spread=500ms"
 
 func seed(t *testing.T) uint64 {
 	t.Helper()

@@ -149,34 +149,45 @@ func (c *checker) resetBetween(slot int, from, to time.Time) bool {
 	})
 }
 
+// again says of each operation of drivers that changes something what it is that must not happen twice, and with what.
+var again = map[cloudapi.Operation]struct {
+	fault string
+	what  func(cloudapi.Call) string
+}{
+	cloudapi.OpCreateInstance: {"is the second VM of machine %s, after", func(c cloudapi.Call) string { return c.Token }},
+	cloudapi.OpModifyInstance: {"has set up VM %s a second time, after", func(c cloudapi.Call) string { return c.Instance }},
+	cloudapi.OpDeleteInstance: {"has deleted VM %s a second time, after", func(c cloudapi.Call) string { return c.Instance }},
+}
+
 // calls checks that the cloud was changed once for each purpose.
 func (c *checker) calls(calls []cloudapi.Call) {
-	created, deleted := map[string]cloudapi.Call{}, map[string]cloudapi.Call{}
-	latest := map[string]tenure{}
+	type purpose struct {
+		operation cloudapi.Operation
+		what      string
+	}
+	latest, first := map[string]tenure{}, map[purpose]cloudapi.Call{}
 	for _, call := range calls {
-		if call.Operation != cloudapi.OpCreateInstance && call.Operation != cloudapi.OpDeleteInstance {
+		once, changes := again[call.Operation]
+		if !changes {
 			continue
 		}
-		what := fmt.Sprintf("call %d, %s of %s,", call.ID, call.Operation, cmp.Or(call.Machine, call.Instance, call.Token))
-		actor, known := c.actor(call.Caller, what)
+		text := fmt.Sprintf("call %d, %s of %s,", call.ID, call.Operation, cmp.Or(call.Machine, call.Instance, call.Token))
+		actor, known := c.actor(call.Caller, text)
 		if known && c.isLate(latest, cmp.Or(call.Machine, call.Instance), actor, call.End) && !call.Changed {
 			c.report.LateCalls++
 		}
 		if !call.Changed {
 			continue
 		}
-		purposes, purpose, fault := created, call.Token, "%s is the second VM of machine %s; the first was made by call %d"
-		if call.Operation == cloudapi.OpDeleteInstance {
-			purposes, purpose, fault = deleted, call.Instance, "%s has deleted VM %s a second time, after call %d"
-		}
 		if call.Operation == cloudapi.OpDeleteInstance && c.isLost(call) {
-			c.fault("%s has deleted the VM of a Machine that nobody had deleted", what)
+			c.fault("%s has deleted the VM of a Machine that nobody had deleted", text)
 		}
-		if first, again := purposes[purpose]; again && purpose != "" {
-			c.fault(fault, what, purpose, first.ID)
+		p := purpose{call.Operation, once.what(call)}
+		if before, twice := first[p]; twice && p.what != "" {
+			c.fault("%s "+once.fault+" call %d", text, p.what, before.ID)
 			continue
 		}
-		purposes[purpose] = call
+		first[p] = call
 	}
 }
 

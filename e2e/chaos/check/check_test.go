@@ -33,6 +33,12 @@ func remove(id uint64, caller, machine string, changed bool, end int) cloudapi.C
 	return call
 }
 
+func setUp(id uint64, caller, machine string, changed bool, end int) cloudapi.Call {
+	call := remove(id, caller, machine, changed, end)
+	call.Operation = cloudapi.OpModifyInstance
+	return call
+}
+
 func write(caller, verb string, code, second int) Write {
 	return Write{At: at(second), Caller: caller, Verb: verb, Code: code, Guarded: true, Object: Object{Resource: "machines", Namespace: "n", Name: "m"}}
 }
@@ -61,7 +67,7 @@ func TestCheck(t *testing.T) {
 		{name: "a late create without effect", late: 1, history: History{
 			Calls: []cloudapi.Call{create(1, second, "m", true, 1), create(2, first, "m", false, 2)},
 		}},
-		{name: "a second VM", faults: []string{"call 2, CreateInstance of m, is the second VM of machine uid-of-m; the first was made by call 1"}, history: History{
+		{name: "a second VM", faults: []string{"call 2, CreateInstance of m, is the second VM of machine uid-of-m, after call 1"}, history: History{
 			Calls: []cloudapi.Call{create(1, first, "m", true, 1), create(2, second, "m", true, 2)},
 		}},
 		{name: "a line that was logged twice", history: History{
@@ -69,6 +75,18 @@ func TestCheck(t *testing.T) {
 		}},
 		{name: "a VM deleted twice", faults: []string{"deleted VM i-m a second time"}, history: History{
 			Calls: []cloudapi.Call{remove(1, first, "m", true, 1), remove(2, second, "m", true, 2)},
+		}},
+		{name: "a VM set up, and again without effect", history: History{
+			Calls: []cloudapi.Call{create(1, first, "m", true, 1), setUp(2, first, "m", true, 2), setUp(3, second, "m", false, 3), remove(4, second, "m", true, 4)},
+		}},
+		{name: "a VM set up twice", faults: []string{"call 2, ModifyInstance of m, has set up VM i-m a second time, after call 1"}, history: History{
+			Calls: []cloudapi.Call{setUp(1, first, "m", true, 1), setUp(2, second, "m", true, 2)},
+		}},
+		{name: "a VM set up past the fence", faults: []string{"call 1, ModifyInstance of m, by \"curl\", which names no ownership"}, history: History{
+			Calls: []cloudapi.Call{setUp(1, "curl", "m", true, 1)},
+		}},
+		{name: "two VMs set up", history: History{
+			Calls: []cloudapi.Call{setUp(1, first, "m", true, 1), setUp(2, first, "n", true, 2)},
 		}},
 		{name: "a VM deleted with its Machine", history: History{
 			Calls: []cloudapi.Call{remove(1, first, "m", true, 9)}, Endings: []Ending{{At: at(12), MachineUID: "uid-of-m"}},
