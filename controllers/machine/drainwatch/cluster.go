@@ -62,7 +62,7 @@ func newCluster(s *Set, client kubernetes.Interface) *cluster {
 func share[T metav1.Object](s *Set, c *cluster, name string, from consistent.Source, all *objects.Objects[T], trim func(T) T) {
 	c.unsynced++
 	into := &sink[T]{all: all, trim: trim, synced: sync.OnceFunc(c.synced)}
-	c.ends = append(c.ends, s.begin(func(ctx context.Context) { reflect(ctx, name+" for drains", from, into) }))
+	c.ends = append(c.ends, s.watches.Begin(func(ctx context.Context) { reflect(ctx, name+" for drains", from, into) }))
 }
 
 func volumeOf(a *storagev1.VolumeAttachment) string {

@@ -49,7 +49,7 @@ func (s *Set) Begin(client kubernetes.Interface, node string, wake func()) *Sess
 	})
 	session.cluster = s.join(client, session)
 	into := &sink[*corev1.Pod]{all: session.pods, trim: trimPod, synced: sync.OnceFunc(session.podsSynced)}
-	session.end = s.begin(func(ctx context.Context) { reflect(ctx, "pods of Node "+node, podsOf(client, node), into) })
+	session.end = s.watches.Begin(func(ctx context.Context) { reflect(ctx, "pods of Node "+node, podsOf(client, node), into) })
 	return session
 }
 
