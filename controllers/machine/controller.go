@@ -21,6 +21,7 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/commit"
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machine/lifecycle"
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machine/preserve"
+	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machine/secretwatch"
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/runner"
 	"github.com/machine-controller-fleet/machine-controller-fleet/driver"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/objects"
@@ -69,6 +70,7 @@ type Controller struct {
 	classes  *commit.Committer[*v1alpha1.MachineClass]
 	nodes    *commit.Latest[*corev1.Node]
 	secrets  *secretReader
+	awaited  *secretwatch.Watches
 
 	drains *drains
 	// troubles are since when API servers have kept machines from getting on, by UID of the machine.
@@ -91,6 +93,9 @@ func New(cfg Config) (*Controller, error) {
 		secrets:  newSecretReader(cfg.Secrets, cfg.Clock),
 		drains:   newDrains(),
 	}
+	c.awaited = secretwatch.New(secretwatch.Config{
+		Client: cfg.Secrets, Clock: cfg.Clock, Changed: func(key types.NamespacedName) { c.secrets.forget(key) },
+	})
 	var err error
 	c.runner, err = runner.New(runner.Config[types.NamespacedName]{
 		Name: Name, Reconcile: c.reconcile, Workers: cfg.Workers, Gate: cfg.Gate,
@@ -110,6 +115,7 @@ func (c *Controller) Run(ctx context.Context) {
 	var watching sync.WaitGroup
 	defer watching.Wait()
 	watching.Go(func() { c.drains.watches.Run(ctx) })
+	watching.Go(func() { c.awaited.Run(ctx) })
 	c.runner.Run(ctx)
 }
 
@@ -136,6 +142,7 @@ func (c *Controller) reconcile(ctx context.Context, key types.NamespacedName) (r
 			if p.world.PreservedDrain.State == preserve.DrainUnknown {
 				c.drains.forgetPreserved(cached.UID) // nobody has asked for it in this pass
 			}
+			c.awaitSecrets(p, verdict)
 			if err := c.save(ctx, p, verdict); err != nil {
 				return runner.Result{}, c.complain(ctx, p, err)
 			}

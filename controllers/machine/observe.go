@@ -24,8 +24,9 @@ type pass struct {
 	world   lifecycle.World
 	cluster *target.Cluster
 	driver  driver.Driver
-	data    map[string][]byte // of the secrets that the class names, overlaid
-	token   string            // bootstrap token for the user data
+	data    map[string][]byte               // of the secrets that the class names, overlaid
+	prints  map[types.NamespacedName]string // of those secrets
+	token   string                          // bootstrap token for the user data
 }
 
 // observe gathers what is known without asking anybody.
@@ -39,7 +40,7 @@ func (c *Controller) observe(m *v1alpha1.Machine) (*pass, error) {
 		c.noteClass(p, c.classes.Newest(class))
 	}
 	if secrets, ok := c.secrets.cached(p.world.Class.Class); ok {
-		c.noteSecrets(p, secrets, "")
+		c.noteSecrets(p, secrets)
 	}
 	c.observeNode(p, lifecycle.NodeName(m))
 	p.world.Permit = c.permit(m)
@@ -69,7 +70,7 @@ func (c *Controller) findClass(ctx context.Context, p *pass) error {
 	}
 	c.noteClass(p, class)
 	if secrets, ok := c.secrets.cached(class); ok {
-		c.noteSecrets(p, secrets, "")
+		c.noteSecrets(p, secrets)
 	}
 	return nil
 }
@@ -107,17 +108,18 @@ type claim struct {
 const lateCache = 30 * time.Second
 
 // noteSecrets puts what was read of the class' secrets into the world.
-func (c *Controller) noteSecrets(p *pass, secrets []*corev1.Secret, missing string) {
-	p.data = map[string][]byte{}
-	var versions []string
-	for _, s := range secrets {
+func (c *Controller) noteSecrets(p *pass, secrets classSecrets) {
+	p.data, p.prints = map[string][]byte{}, secrets.prints
+	for _, s := range secrets.found {
 		maps.Copy(p.data, s.Data)
-		versions = append(versions, s.ResourceVersion)
+	}
+	var versions []string
+	for _, key := range p.world.Class.Class.SecretKeys() {
+		versions = append(versions, secrets.prints[key])
 	}
 	p.world.Secret = lifecycle.SecretFact{
-		Read: true, Missing: missing, UserData: p.data[v1alpha1.SecretKeyUserData], Versions: strings.Join(versions, ","),
+		Read: true, Missing: secrets.missing, UserData: p.data[v1alpha1.SecretKeyUserData], Versions: strings.Join(versions, ","),
 	}
-	p.world.Class.Held = missing == "" && p.world.Class.Class != nil &&
-		slices.Contains(p.world.Class.Class.Finalizers, v1alpha1.FinalizerName) &&
-		!slices.ContainsFunc(secrets, func(s *corev1.Secret) bool { return !slices.Contains(s.Finalizers, v1alpha1.SecretFinalizerName) })
+	p.world.Class.Held = secrets.missing == "" && slices.Contains(p.world.Class.Class.Finalizers, v1alpha1.FinalizerName) &&
+		!slices.ContainsFunc(secrets.found, func(s *corev1.Secret) bool { return !slices.Contains(s.Finalizers, v1alpha1.SecretFinalizerName) })
 }

@@ -48,6 +48,7 @@ func (c *Controller) changed(before, after *v1alpha1.Machine) {
 	}
 	c.machines.Forget(before.UID)
 	c.drains.forget(before.UID)
+	c.awaited.Forget(before.UID)
 	c.tokens.Delete(before.UID)
 	c.claims.Delete(lifecycle.NodeName(before))
 	c.refused.Delete(before.UID)

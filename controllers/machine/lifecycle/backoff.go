@@ -18,9 +18,6 @@ const (
 	longestRetry = 3 * time.Minute
 )
 
-// SecretRetry is when a secret that was missing or incomplete is read again. Secrets are not watched.
-const SecretRetry = 10 * time.Second
-
 // backoff is what is to be known of failures of the cloud that follow each other. It stands on the machine, so that
 // whoever takes the machine over neither asks too soon nor waits twice.
 type backoff struct {

@@ -83,15 +83,11 @@ func checkInputs(w World) (Verdict, bool) {
 		return do(ReadSecret), true
 	}
 	if w.Secret.Missing != "" {
-		v, _ := wrong(driver.NotFound, "Secret %q, which MachineClass %q names, does not exist or is being deleted; create it", w.Secret.Missing, class.Name)
-		v.Wake = SecretRetry
-		return v, true
+		return wrong(driver.NotFound, "Secret %q, which MachineClass %q names, does not exist or is being deleted; create it", w.Secret.Missing, class.Name)
 	}
 	if len(w.Secret.UserData) == 0 {
-		v, _ := wrong(driver.InvalidArgument, "the secrets of MachineClass %q have no key %q; add it with what the VM is to boot with",
+		return wrong(driver.InvalidArgument, "the secrets of MachineClass %q have no key %q; add it with what the VM is to boot with",
 			class.Name, v1alpha1.SecretKeyUserData)
-		v.Wake = SecretRetry
-		return v, true
 	}
 	return Verdict{}, false
 }

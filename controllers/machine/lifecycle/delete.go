@@ -150,10 +150,7 @@ func failDelete(w World, code driver.Code, message string) Verdict {
 	if !known {
 		v.Event = &Event{Reason: v1alpha1.EventDeleteFailed, Message: message}
 	}
-	if w.Failure == nil {
-		if w.Secret.Missing != "" {
-			v.Wake = SecretRetry
-		}
+	if w.Failure == nil { // the cloud was not asked: what is missing is in our reach, and wakes us when it is there
 		return v
 	}
 	next := before.failedAgain(w, code)

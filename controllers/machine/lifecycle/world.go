@@ -76,7 +76,7 @@ type SecretFact struct {
 	Missing string
 	// UserData is what a VM boots with; nil when the secrets have none.
 	UserData []byte
-	// Versions identifies what was read: it differs when one of the secrets does.
+	// Versions identifies what was read: it differs when the data of one of the secrets does.
 	Versions string
 }
 

@@ -1,0 +1,45 @@
+package lifecycle
+
+import "testing"
+
+func TestWhoWaitsForSecrets(t *testing.T) {
+	type given [][2]string // facts, see facts_test.go
+	backoff := [2]string{"backoff", "until 1m, step 40s, after Unauthenticated"}
+	deleted := given{{"machine", "made"}, {"deleted", ""}, {"phase", "Terminating"}, {"node", "absent"}}
+	for _, tc := range []struct {
+		name  string
+		given given
+		want  bool
+	}{
+		{"a Secret is missing", given{{"secret", "missing"}}, true},
+		{"there is no user data", given{{"secret", "empty"}}, true},
+		{"the Secrets have not been read", given{{"class", "none"}, {"secret", "not read"}}, false},
+		{"the provider is wrong, and the Secrets are not", given{{"class", "without a driver"}}, false},
+		{"the cloud has failed", given{{"phase", "CrashLoopBackOff"}, {"cloud", "create_machine Unauthenticated"}}, true},
+		{"the cloud is left alone", given{{"phase", "CrashLoopBackOff"}, {"last", "Create Failed Unauthenticated"}, backoff}, true},
+		{"something else is to be done first", given{{"phase", "CrashLoopBackOff"}}, false},
+		{"it waits for its Node", given{{"machine", "made"}}, false},
+		{"it runs", given{{"machine", "made"}, {"phase", "Running"}, {"node", "ready"}}, false},
+		{"it has failed for good", given{{"machine", "made"}, {"phase", "Failed"}, backoff}, false},
+		{"it is deleted, and a Secret is missing", append(deleted, [2]string{"secret", "missing"}), true},
+		{"it is deleted, which needs no user data", append(deleted, [2]string{"secret", "empty"}, [2]string{"vm", "ending"}), false},
+		{"it is deleted, and the cloud has failed", append(deleted, [2]string{"cloud", "delete_machine PermissionDenied"}), true},
+		{"it is deleted, and the cloud is left alone", append(deleted, backoff), true},
+		{"its Node is drained", append(deleted, [2]string{"secret", "missing"}, [2]string{"drain", "going on"}), false},
+		{"it is gone", append(deleted, [2]string{"machine", "without our finalizer"}, backoff), false},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			w := fresh()
+			for _, fact := range tc.given {
+				if err := facts[fact[0]](&w, fact[1]); err != nil {
+					t.Fatal(err)
+				}
+			}
+			v := Decide(w)
+			w.Failure = nil
+			if got := AwaitsSecrets(w, v); got != tc.want {
+				t.Errorf("waits: %t, want %t; the verdict is %s", got, tc.want, v.Do)
+			}
+		})
+	}
+}

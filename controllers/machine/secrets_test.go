@@ -1,0 +1,172 @@
+package machine
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
+	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machine/lifecycle"
+	"github.com/machine-controller-fleet/machine-controller-fleet/driver"
+)
+
+// patchSecret has somebody change the class' Secret.
+func (b *bench) patchSecret(patch string) {
+	b.Helper()
+	_, err := b.secrets.CoreV1().Secrets("n").Patch(b.Context(), "s", types.MergePatchType, []byte(patch), metav1.PatchOptions{})
+	b.must(err)
+}
+
+// asked counts the requests of a kind that were made for Secrets since the last time.
+func (b *bench) asked(verb string) (n int) {
+	for _, a := range b.secrets.Actions() {
+		if a.GetVerb() == verb {
+			n++
+		}
+	}
+	b.secrets.ClearActions()
+	return n
+}
+
+// TestOtherCredentialsAreTriedAtOnce has a user mend what the cloud refuses, while somebody looks and while nobody does.
+func TestOtherCredentialsAreTriedAtOnce(t *testing.T) {
+	for _, op := range []driver.Op{driver.OpCreate, driver.OpDelete} {
+		for name, attended := range map[string]bool{"while the process lives": true, "between two processes": false} {
+			t.Run(fmt.Sprintf("%s %s", op, name), func(t *testing.T) {
+				onBench(t, func(b *bench) {
+					b.create(patient)
+					if op == driver.OpDelete {
+						b.becomes(v1alpha1.MachineRunning, time.Minute)
+						b.cloud.fails(testFault{code: driver.Unauthenticated}, op)
+						b.delete()
+					} else {
+						b.cloud.fails(testFault{code: driver.Unauthenticated, retryAfter: 50 * time.Minute}, op)
+					}
+					b.pass(10 * time.Minute) // the next attempt is due after some minutes
+					tried := len(b.cloud.log(op))
+					b.takeOver(0)
+					b.pass(time.Second)
+					if got := len(b.cloud.log(op)); got != tried || tried == 0 {
+						t.Errorf("nothing has changed, and the cloud is asked again: %d times, %d before", got, tried)
+					}
+					b.cloud.works()
+					if !attended {
+						b.end()
+					}
+					b.patchSecret(`{"data":{"password":"bmV3"}}`)
+					if !attended {
+						b.start()
+					}
+					if op == driver.OpCreate {
+						b.becomes(v1alpha1.MachineRunning, bootTime)
+						return
+					}
+					b.pass(time.Second)
+					if b.get() != nil {
+						t.Errorf("left: %+v", b.get().Status)
+					}
+				})
+			})
+		}
+	}
+}
+
+// A Secret's labels and finalizers are nothing that the cloud is asked with.
+func TestOtherMetadataOfASecretEndsNoWait(t *testing.T) {
+	onBench(t, func(b *bench) {
+		b.cloud.fails(testFault{code: driver.ResourceExhausted}, driver.OpCreate)
+		b.create(patient)
+		b.pass(time.Minute)
+		b.patchSecret(`{"metadata":{"resourceVersion":"77","labels":{"a":"b"},"finalizers":["x","machine.sapcloud.io/machine-controller"]}}`)
+		b.pass(time.Minute)
+		b.takeOver(0) // whoever reads it anew sees the same data
+		b.pass(time.Minute)
+		if got := len(b.cloud.log(driver.OpCreate)); got != 1 {
+			t.Errorf("the cloud was asked %d times within 3 min, want once", got)
+		}
+	})
+}
+
+// Many machines wait for one Secret: it is read once by all of them, and then watched, as long as they wait.
+func TestAMissingSecretIsAwaited(t *testing.T) {
+	const machines = 20
+	onBench(t, func(b *bench) {
+		there, err := b.secrets.CoreV1().Secrets("n").Get(t.Context(), "s", metav1.GetOptions{})
+		b.must(err)
+		b.must(b.secrets.CoreV1().Secrets("n").Delete(t.Context(), "s", metav1.DeleteOptions{}))
+		b.asked("")
+		for i := range machines {
+			b.create(patient, func(m *v1alpha1.Machine) { m.Name = fmt.Sprint("m", i) })
+		}
+		b.pass(time.Second)
+		if got := b.process.awaited.Len(); got != 1 {
+			t.Errorf("%d watches, want one", got)
+		}
+		if got := b.asked("get"); got != 1 {
+			t.Errorf("the missing Secret was read %d times, want once", got)
+		}
+		b.pass(time.Hour)
+		if got := b.asked("get"); got > 0 {
+			t.Errorf("the missing Secret was read %d times more within an hour", got)
+		}
+		b.createSecret(there)
+		b.pass(bootTime)
+		for i := range machines {
+			m, _ := b.server.Object("machines", "n", fmt.Sprint("m", i)).(*v1alpha1.Machine)
+			if m.Status.CurrentStatus.Phase != v1alpha1.MachineRunning {
+				t.Errorf("%s: %+v", m.Name, m.Status)
+			}
+		}
+		if got := b.asked("get"); got > 2 {
+			t.Errorf("the Secret was read %d times by all of them", got)
+		}
+		if got := b.process.awaited.Len(); got > 0 {
+			t.Errorf("%d watches, and nobody waits", got)
+		}
+		b.must(b.secrets.CoreV1().Secrets("n").Delete(t.Context(), "s", metav1.DeleteOptions{}))
+		b.pass(time.Minute) // nobody remembers it
+		b.must(b.server.Client().Machines("n").Delete(t.Context(), "m0", metav1.DeleteOptions{}))
+		b.pass(time.Hour)
+		if m, _ := b.server.Object("machines", "n", "m0").(*v1alpha1.Machine); m == nil || m.Status.LastOperation.ErrorCode != driver.NotFound.String() {
+			t.Errorf("a VM cannot be deleted without its Secret, and the machine is %+v", m)
+		}
+		b.createSecret(there)
+		b.pass(time.Second)
+		if left := b.server.Object("machines", "n", "m0"); left != nil {
+			t.Errorf("left: %+v", left)
+		}
+	})
+}
+
+func (b *bench) createSecret(s *corev1.Secret) {
+	b.Helper()
+	_, err := b.secrets.CoreV1().Secrets("n").Create(b.Context(), s, metav1.CreateOptions{})
+	b.must(err)
+}
+
+// A machine that is gone, or somebody else's, waits for nothing.
+func TestNothingIsWatchedForAMachineThatIsGone(t *testing.T) {
+	onBench(t, func(b *bench) {
+		b.cloud.fails(testFault{code: driver.Unauthenticated}, driver.OpStatus)
+		b.create(patient)
+		b.pass(time.Second)
+		if got := b.process.awaited.Len(); got != 1 {
+			t.Errorf("%d watches while it waits, want one", got)
+		}
+		late, err := b.process.observe(b.get())
+		b.must(err)
+		b.must(b.process.readSecret(t.Context(), late))
+		b.process.cfg.View.Machines.Remove(types.NamespacedName{Namespace: "n", Name: "m"}, "")
+		if got := b.process.awaited.Len(); got > 0 {
+			t.Errorf("%d watches, and the machine is gone", got)
+		}
+		b.process.awaitSecrets(late, lifecycle.Verdict{Do: lifecycle.Rest}) // a pass that had begun before that
+		if got := b.process.awaited.Len(); got > 0 {
+			t.Errorf("%d watches after a pass that comes late", got)
+		}
+	})
+}

@@ -1,0 +1,106 @@
+package secretwatch
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/klog/v2"
+
+	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
+)
+
+// Pauses between two watches of a Secret: the first, doubled with each failure, up to the longest; and up to half of it
+// more, so that not all come back at the same time.
+const (
+	firstPause   = time.Second
+	longestPause = 30 * time.Second
+	jitter       = 0.5
+)
+
+// printLength of the checksum, in bytes.
+const printLength = 8
+
+// Print is short for the data of a Secret; "" for none, and for one that is going and cannot be held any more. It may be
+// shown: salted with the UID, it tells nobody of the data who may not read the Secret.
+func Print(s *corev1.Secret) string {
+	if s == nil || s.DeletionTimestamp != nil && !slices.Contains(s.Finalizers, v1alpha1.SecretFinalizerName) {
+		return ""
+	}
+	sum := sha256.New()
+	sum.Write([]byte(s.UID))
+	_ = json.NewEncoder(sum).Encode(s.Data) // bytes always encode, in the order of their keys
+	return hex.EncodeToString(sum.Sum(nil)[:printLength])
+}
+
+// run watches a Secret until ctx ends.
+func (w *Watches) run(ctx context.Context, s *watched) {
+	pause := firstPause
+	for {
+		err := w.follow(ctx, s)
+		if ctx.Err() != nil {
+			return
+		}
+		if err == nil {
+			pause = firstPause
+		} else {
+			klog.FromContext(ctx).Error(err, "A Secret that machines wait for cannot be watched, and is read now and then", "secret", s.key)
+			w.lost(s)
+		}
+		timer := w.cfg.Clock.NewTimer(wait.Jitter(pause, jitter))
+		select {
+		case <-ctx.Done():
+			timer.Stop()
+			return
+		case <-timer.C():
+		}
+		pause = min(2*pause, longestPause)
+	}
+}
+
+// follow watches a Secret until the API server ends that. A watch that is asked for without a version begins with what is
+// there, if there is something.
+func (w *Watches) follow(ctx context.Context, s *watched) error {
+	options := metav1.ListOptions{FieldSelector: fields.OneTermEqualSelector(metav1.ObjectNameField, s.key.Name).String()}
+	watcher, err := w.cfg.Client.Secrets(s.key.Namespace).Watch(ctx, options)
+	if err != nil {
+		return fmt.Errorf("watch Secret %s: %w", s.key, err)
+	}
+	defer watcher.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case event, isOpen := <-watcher.ResultChan():
+			if !isOpen {
+				return nil
+			}
+			if event.Type == watch.Error {
+				return fmt.Errorf("watch Secret %s: %w", s.key, apierrors.FromObject(event.Object))
+			}
+			w.take(s, event)
+		}
+	}
+}
+
+// take takes an event in.
+func (w *Watches) take(s *watched, event watch.Event) {
+	secret, ok := event.Object.(*corev1.Secret)
+	if !ok || secret.Name != s.key.Name {
+		return
+	}
+	if event.Type == watch.Deleted {
+		secret = nil
+	}
+	w.saw(s, Print(secret))
+}
