@@ -70,7 +70,7 @@ func TestTakeOverFromMCM(t *testing.T) {
 	s.must(err)
 	s.labelled(load.Deployments*(2+2*load.Machines), func(root string) string { return fmt.Sprint(spread.Of(s.name, root)) })
 	for i := range load.Deployments {
-		s.reports(fmt.Sprintf("load-%d", i), int32(load.Machines))
+		s.reports(load.Deployment(i), int32(load.Machines))
 	}
 	if diff := cmp.Diff(before, s.objects()); diff != "" {
 		t.Errorf("MachineDeployments, MachineSets and machines before and after (-want +got):\n%s", diff)

@@ -53,7 +53,7 @@ func (l Load) Make(ctx context.Context, lab *harness.Lab) error {
 // tasks makes the parents and hands out the making of the machines.
 func (l Load) tasks(ctx context.Context, lab *harness.Lab, do func(task func() error)) error {
 	for i := range l.Deployments {
-		set, err := l.parents(ctx, lab, fmt.Sprintf("load-%d", i))
+		set, err := l.parents(ctx, lab, l.Deployment(i))
 		if err != nil {
 			return err
 		}
@@ -63,6 +63,9 @@ func (l Load) tasks(ctx context.Context, lab *harness.Lab, do func(task func() e
 	}
 	return nil
 }
+
+// Deployment is the name of a MachineDeployment, by its number. Nodes are named after it, and have no namespace.
+func (l Load) Deployment(i int) string { return fmt.Sprintf("%s-%d", l.Namespace, i) }
 
 // parents makes a MachineDeployment and its only MachineSet.
 func (l Load) parents(ctx context.Context, lab *harness.Lab, name string) (*v1alpha1.MachineSet, error) {
