@@ -3,6 +3,7 @@ package machine
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"sync"
 	"testing"
@@ -10,17 +11,21 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/strategicpatch"
+	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
+	machineclient "github.com/machine-controller-fleet/machine-controller-fleet/client/clientset/versioned/typed/machine/v1alpha1"
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machine/drain"
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machine/lifecycle"
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/runner"
@@ -48,9 +53,14 @@ type bench struct {
 	server  *apitest.Server
 	secrets *fake.Clientset // of the control cluster
 	target  *fake.Clientset
+	tracker *testCluster // the same as target
 	cloud   *testCloud
 	told    *apitest.EventLog
 	limits  lifecycle.Limits
+	rewire  func(*wires)      // changes how processes that start from now on reach the world; nil leaves it
+	ends    func(*corev1.Pod) // hears of every pod that is gone; nil for nobody
+
+	changing sync.Mutex // Nodes that are read, changed and written
 
 	mu      sync.Mutex
 	cluster *target.Cluster
@@ -67,17 +77,19 @@ func onBench(t *testing.T, test func(b *bench)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		b := &bench{
-			T: t, server: apitest.New(time.Now), target: fake.NewClientset(), told: &apitest.EventLog{},
-			secrets: fake.NewClientset(&corev1.Secret{
-				ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: "s", ResourceVersion: "1"},
-				Data:       map[string][]byte{v1alpha1.SecretKeyUserData: []byte("join <<BOOTSTRAP_TOKEN>> as <<MACHINE_NAME>>")},
-			}),
+			T: t, server: apitest.New(time.Now), told: &apitest.EventLog{},
 			limits: lifecycle.Limits{
 				CreationTimeout: 20 * time.Minute, HealthTimeout: 10 * time.Minute, ResourceExhaustedRetry: 10 * time.Minute,
 				PreserveTimeout: 96 * time.Hour, Drain: drainSettings,
 			},
 		}
 		b.cloud = &testCloud{made: b.boots}
+		secrets, target := newTestCluster(), newTestCluster()
+		b.secrets, b.target, b.tracker = secrets.client, target.client, target
+		b.must(secrets.Add(&corev1.Secret{
+			ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: "s", ResourceVersion: "1"},
+			Data:       map[string][]byte{v1alpha1.SecretKeyUserData: []byte("join <<BOOTSTRAP_TOKEN>> as <<MACHINE_NAME>>")},
+		}))
 		b.target.PrependReactor("patch", "nodes", b.patchNode)
 		b.target.PrependReactor("delete", "nodes", b.deleteNode)
 		b.createClass()
@@ -94,14 +106,26 @@ func (b *bench) must(err error) {
 	}
 }
 
+// wires are what a process reaches the world by.
+type wires struct {
+	machines        machineclient.MachineV1alpha1Interface
+	secrets, target kubernetes.Interface
+	evict           func(context.Context, *policyv1.Eviction) error
+	cloud           driver.Driver
+}
+
 // start starts a process, which knows nothing but what the API servers show.
 func (b *bench) start() {
 	b.Helper()
-	view, cluster := objects.NewView(), target.New(b.target)
-	cluster.Evict = b.evict
+	w := wires{machines: b.server.Client(), secrets: b.secrets, target: b.target, evict: b.evict, cloud: b.cloud}
+	if b.rewire != nil {
+		b.rewire(&w)
+	}
+	view, cluster := objects.NewView(), target.New(w.target)
+	cluster.Evict = w.evict
 	c, err := New(Config{
-		Machines: b.server.Client(), Secrets: b.secrets.CoreV1(), View: view, Targets: target.Single{Cluster: cluster},
-		Drivers: driver.NewRegistry(map[string]driver.Driver{testProvider: b.cloud}),
+		Machines: w.machines, Secrets: w.secrets.CoreV1(), View: view, Targets: target.Single{Cluster: cluster},
+		Drivers: driver.NewRegistry(map[string]driver.Driver{testProvider: w.cloud}),
 		Events:  b.told, Limits: b.limits, Clock: clock.RealClock{}, Workers: 4, Gate: b.gate,
 	})
 	b.must(err)
@@ -222,9 +246,8 @@ func (b *bench) setNode(node *corev1.Node) {
 	defer b.mu.Unlock()
 	b.version++
 	node.ResourceVersion = fmt.Sprint(b.version)
-	tracker := b.target.Tracker()
-	if err := tracker.Update(nodes, node, ""); err != nil {
-		b.must(tracker.Create(nodes, node, ""))
+	if err := b.tracker.Update(nodes, node, ""); err != nil {
+		b.must(b.tracker.Create(nodes, node, ""))
 	}
 	b.cluster.Nodes.Apply(node.DeepCopy(), false)
 }
@@ -237,49 +260,95 @@ func (b *bench) node() *corev1.Node {
 	return node
 }
 
+// changeNode has somebody change the machine's Node, if there is one.
+func (b *bench) changeNode(change func(*corev1.Node)) {
+	b.Helper()
+	b.changing.Lock()
+	defer b.changing.Unlock()
+	if found, err := b.tracker.Get(nodes, "", "m"); err == nil {
+		node, _ := found.(*corev1.Node)
+		node = node.DeepCopy()
+		change(node)
+		b.setNode(node)
+	}
+}
+
 // setReady changes whether the machine's Node is ready.
 func (b *bench) setReady(status corev1.ConditionStatus) {
 	b.Helper()
-	node := b.node()
-	for i := range node.Status.Conditions {
-		if c := &node.Status.Conditions[i]; c.Type == corev1.NodeReady {
-			c.Status = status
+	b.changeNode(func(node *corev1.Node) {
+		for i := range node.Status.Conditions {
+			if c := &node.Status.Conditions[i]; c.Type == corev1.NodeReady {
+				c.Status, c.LastTransitionTime = status, metav1.Now()
+			}
 		}
-	}
-	b.setNode(node)
+	})
 }
 
 // annotateNode has somebody put an annotation on the machine's Node.
 func (b *bench) annotateNode(key, value string) {
 	b.Helper()
-	node := b.node()
-	metav1.SetMetaDataAnnotation(&node.ObjectMeta, key, value)
-	b.setNode(node)
+	b.changeNode(func(node *corev1.Node) { metav1.SetMetaDataAnnotation(&node.ObjectMeta, key, value) })
 }
 
 func (b *bench) patchNode(action clienttesting.Action) (bool, runtime.Object, error) {
+	b.changing.Lock()
+	defer b.changing.Unlock()
 	patch, _ := action.(clienttesting.PatchAction)
-	node, err := b.target.Tracker().Get(nodes, "", patch.GetName()) // the client is busy with this request
+	node, err := b.tracker.Get(nodes, "", patch.GetName()) // the client is busy with this request
 	if err != nil {
 		return true, nil, err
 	}
-	before, err1 := json.Marshal(node)
-	after, err2 := strategicpatch.StrategicMergePatch(before, patch.GetPatch(), node)
+	var wanted, is metav1.PartialObjectMetadata
+	found, err1 := json.Marshal(node)
+	if err := errors.Join(err1, json.Unmarshal(found, &is), json.Unmarshal(patch.GetPatch(), &wanted)); err != nil {
+		return true, nil, err
+	}
+	if wanted.UID != "" && wanted.UID != is.UID || wanted.ResourceVersion != "" && wanted.ResourceVersion != is.ResourceVersion {
+		return true, nil, apierrors.NewConflict(corev1.Resource("nodes"), is.Name, fmt.Errorf("it is %s of version %s", is.UID, is.ResourceVersion))
+	}
+	after, err2 := strategicpatch.StrategicMergePatch(found, patch.GetPatch(), node)
 	patched := &corev1.Node{}
-	if err := json.Unmarshal(after, patched); err1 != nil || err2 != nil || err != nil {
-		return true, nil, fmt.Errorf("patch: %w, %w, %w", err1, err2, err)
+	if err := errors.Join(err2, json.Unmarshal(after, patched)); err != nil {
+		return true, nil, fmt.Errorf("patch: %w", err)
+	}
+	if patched.DeletionTimestamp != nil && len(patched.Finalizers) == 0 {
+		return true, patched, b.dropNode(patched.Name)
 	}
 	b.setNode(patched)
 	return true, patched, nil
 }
 
+// deleteNode deletes a Node as an API server does: one with a finalizer stays until that is gone.
 func (b *bench) deleteNode(action clienttesting.Action) (bool, runtime.Object, error) {
+	b.changing.Lock()
+	defer b.changing.Unlock()
 	deletion, _ := action.(clienttesting.DeleteAction)
+	found, err := b.tracker.Get(nodes, "", deletion.GetName())
+	if err != nil {
+		return true, nil, err
+	}
+	node, _ := found.(*corev1.Node)
+	node = node.DeepCopy()
+	if p := deletion.GetDeleteOptions().Preconditions; p != nil && p.UID != nil && *p.UID != node.UID {
+		return true, nil, apierrors.NewConflict(corev1.Resource("nodes"), node.Name, fmt.Errorf("it is %s, and not %s", node.UID, *p.UID))
+	}
+	if len(node.Finalizers) == 0 {
+		return true, nil, b.dropNode(node.Name)
+	}
+	if node.DeletionTimestamp == nil {
+		node.DeletionTimestamp = &metav1.Time{Time: time.Now()}
+		b.setNode(node)
+	}
+	return true, nil, nil
+}
+
+func (b *bench) dropNode(name string) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	err := b.target.Tracker().Delete(nodes, "", deletion.GetName())
-	b.cluster.Nodes.Remove(types.NamespacedName{Name: deletion.GetName()}, "")
-	return true, nil, err
+	err := b.tracker.Delete(nodes, "", name)
+	b.cluster.Nodes.Remove(types.NamespacedName{Name: name}, "")
+	return err
 }
 
 // left returns what is left in the target cluster.

@@ -60,6 +60,7 @@ func TestADriverThatCannotLookForVMs(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			onBench(t, func(b *bench) {
+				b.cloud.remembers = true
 				b.cloud.fault = func(op driver.Op) *testFault {
 					if op == tc.op {
 						return &tc.also

@@ -32,7 +32,7 @@ func (b *bench) pod(name string, change ...func(*corev1.Pod)) {
 	for _, f := range change {
 		f(p)
 	}
-	b.must(b.target.Tracker().Add(p))
+	b.must(b.tracker.Add(p))
 }
 
 // endless is a pod that never ends by itself.
@@ -52,29 +52,41 @@ func (b *bench) evict(_ context.Context, e *policyv1.Eviction) error {
 			return err
 		}
 	}
-	found, err := b.target.Tracker().Get(pods, e.Namespace, e.Name)
+	found, err := b.tracker.Get(pods, e.Namespace, e.Name)
 	if err != nil {
 		return err
 	}
-	p, _ := found.(*corev1.Pod)
-	p = p.DeepCopy()
-	p.DeletionTimestamp, p.DeletionGracePeriodSeconds = &metav1.Time{Time: time.Now()}, new(int64(grace.Seconds()))
 	b.mu.Lock()
 	if b.evicted == nil {
 		b.evicted = map[string]int{}
 	}
 	b.evicted[e.Name]++
 	b.mu.Unlock()
+	p, _ := found.(*corev1.Pod)
+	return b.endPod(p)
+}
+
+// endPod has a pod end after its grace.
+func (b *bench) endPod(p *corev1.Pod) error {
+	p = p.DeepCopy()
+	p.DeletionTimestamp, p.DeletionGracePeriodSeconds = &metav1.Time{Time: time.Now()}, new(int64(grace.Seconds()))
 	if _, never := p.Annotations["endless"]; !never {
-		time.AfterFunc(grace, func() { _ = b.target.Tracker().Delete(pods, e.Namespace, e.Name) })
+		time.AfterFunc(grace, func() { b.dropPod(p) })
 	}
-	return b.target.Tracker().Update(pods, p, e.Namespace)
+	return b.tracker.Update(pods, p, p.Namespace)
+}
+
+// dropPod has a pod be gone.
+func (b *bench) dropPod(p *corev1.Pod) {
+	if b.tracker.Delete(pods, p.Namespace, p.Name) == nil && b.ends != nil {
+		b.ends(p)
+	}
 }
 
 // held has the pod web held by a budget that is misconfigured, which selects pods of the app "held".
 func (b *bench) held() {
 	b.Helper()
-	b.must(b.target.Tracker().Add(&policyv1.PodDisruptionBudget{
+	b.must(b.tracker.Add(&policyv1.PodDisruptionBudget{
 		ObjectMeta: metav1.ObjectMeta{Name: "never", Namespace: "a"},
 		Spec:       policyv1.PodDisruptionBudgetSpec{Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "held"}}},
 		Status:     policyv1.PodDisruptionBudgetStatus{CurrentHealthy: 1, DesiredHealthy: 1, ExpectedPods: 1},

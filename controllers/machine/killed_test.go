@@ -1,83 +1,239 @@
 package machine
 
 import (
-	"errors"
 	"fmt"
+	"maps"
+	"math/rand/v2"
+	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
-	clienttesting "k8s.io/client-go/testing"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
-	"github.com/machine-controller-fleet/machine-controller-fleet/internal/apitest"
 )
 
-// killer ends a process after so many writes: none that it sends after that arrives.
-type killer struct {
-	mu     sync.Mutex
-	writes int // that are let through
-	dead   bool
+// chapter is a part of a machine's life: what others do, and what has come of it after some time.
+type chapter struct {
+	do   func(b *bench)
+	time time.Duration
+	want string
 }
 
-// write says whether one more write arrives.
-func (k *killer) write() error {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	if k.writes--; k.writes >= 0 {
-		return nil
-	}
-	k.dead = true
-	return errors.New("the process is dead")
-}
+const (
+	asked  = ", label a, taint gpu" // what machines ask of their Node
+	oneVM  = ", 1 of 1 VMs"
+	thatIs = "gone, 0 of 1 VMs"
+)
 
-// watch has the killer see all writes but the making of the machine.
-func (k *killer) watch(b *bench) {
-	b.server.Refuse(func(r apitest.Request) error {
-		if r.Verb == "get" || r.Verb == "list" || r.Verb == "create" {
-			return nil
-		}
-		return k.write()
-	})
-	b.target.PrependReactor("*", "*", func(action clienttesting.Action) (bool, runtime.Object, error) {
-		if action.GetVerb() == "get" || action.GetVerb() == "list" {
-			return false, nil, nil
-		}
-		err := k.write()
-		return err != nil, nil, err
+// joins makes a machine that asks something of its Node.
+func joins(b *bench) {
+	b.create(func(m *v1alpha1.Machine) {
+		m.Spec.NodeTemplateSpec.Labels = map[string]string{"pool": "a"}
+		m.Spec.NodeTemplateSpec.Spec.Taints = []corev1.Taint{{Key: "gpu", Effect: corev1.TaintEffectNoSchedule}}
 	})
 }
 
-// replace starts another process if the one before was killed, and says whether it was.
-func (k *killer) replace(b *bench) bool {
-	k.mu.Lock()
-	dead := k.dead
-	if dead {
-		k.dead, k.writes = false, 1<<30
-	}
-	k.mu.Unlock()
-	if dead {
-		b.takeOver(time.Second)
-		b.pass(time.Minute)
-	}
-	return dead
+// falters has the Node lose its health.
+func falters(b *bench) { b.setReady(corev1.ConditionUnknown) }
+
+// joinsSick is joins, with a Node that is not ready.
+func joinsSick(b *bench) {
+	b.cloud.made = b.bootsSick
+	joins(b)
 }
 
-// state is what machine and Node say of all that this is about.
+// lives are lives of machines, which together make every call that the controller makes.
+var lives = []struct {
+	name     string
+	chapters []chapter
+}{
+	{"joins, falters, recovers, is drained", []chapter{
+		{joins, time.Minute, "Running" + oneVM + ", Node held" + asked},
+		{falters, time.Minute, "Unknown" + oneVM + ", Node held" + asked},
+		{func(b *bench) { b.setReady(corev1.ConditionTrue) }, time.Minute, "Running" + oneVM + ", Node held" + asked},
+		{func(b *bench) { b.works(); b.delete() }, 20 * time.Minute, thatIs},
+	}},
+	{"is given up, and drained by force", []chapter{
+		{joins, time.Minute, "Running" + oneVM + ", Node held" + asked},
+		{func(b *bench) { b.works().isKubeletDead = true; falters(b) }, 15 * time.Minute, "Failed" + oneVM + ", Node held" + asked},
+		{(*bench).delete, 5 * time.Minute, thatIs},
+	}},
+	{"never joins", []chapter{
+		{func(b *bench) { b.cloud.made = func(*testVM) {}; joins(b) }, 19 * time.Minute, "Pending" + oneVM + ", 1 token"},
+		{func(*bench) {}, 5 * time.Minute, "Failed" + oneVM + ", 1 token"},
+		{(*bench).delete, time.Minute, thatIs},
+	}},
+	{"is deleted while its VM is made", []chapter{
+		{func(b *bench) { b.cloud.made = func(vm *testVM) { b.delete(); b.boots(vm) }; joins(b) }, time.Minute, thatIs},
+	}},
+	{"goes with its Node", []chapter{
+		{joins, time.Minute, "Running" + oneVM + ", Node held" + asked},
+		{func(b *bench) { b.works(); b.deletes("m") }, 20 * time.Minute, thatIs},
+	}},
+	{"is preserved", []chapter{
+		{joinsSick, 10 * time.Minute, "Pending" + oneVM + ", 1 token, Node held" + asked},
+		{
+			func(b *bench) { b.annotateNode(v1alpha1.AnnotationPreserve, v1alpha1.PreserveWhenFailed) }, 15 * time.Minute,
+			"Failed" + oneVM + ", 1 token, asked when-failed, preserved, Node held, label a, annotated, taint gpu, taint " + v1alpha1.TaintPreserved + ", Preserved=True",
+		},
+		{
+			func(b *bench) { b.setReady(corev1.ConditionTrue) }, time.Minute,
+			"Running" + oneVM + ", asked when-failed, Node held" + asked + ", Preserved=False",
+		},
+		{
+			func(b *bench) { b.annotateNode(v1alpha1.AnnotationPreserve, v1alpha1.PreserveNow) }, time.Minute,
+			"Running" + oneVM + ", asked now, preserved, Node held, label a, annotated, taint gpu, Preserved=True",
+		},
+		{func(*bench) {}, 97 * time.Hour, "Running" + oneVM + ", Node held" + asked + ", Preserved=False"},
+		{(*bench).delete, time.Minute, thatIs},
+	}},
+}
+
+// everyCall are the writes and the calls of the cloud that machines' lives have.
+var everyCall = []string{
+	"create pods/eviction", "create secrets", "create_machine", "delete machines", "delete nodes", "delete pods", "delete secrets",
+	"delete volumeattachments", "delete_machine", "get_machine_status", "get_volume_ids", "initialize_machine", "patch machineclasses",
+	"patch machines", "patch machines/status", "patch nodes", "patch nodes/status", "patch poddisruptionbudgets/status", "update secrets",
+}
+
+// TestKilledAtEveryCall goes through each life again and again, and kills the process at each write and at each call of
+// the cloud, one after the other, before it arrives and after it took effect. The next process always comes to the same.
+func TestKilledAtEveryCall(t *testing.T) {
+	seen, lived := map[string]bool{}, 0
+	for _, l := range lives {
+		t.Run(l.name, func(t *testing.T) {
+			lived++
+			for _, when := range []moment{before, after} {
+				var calls []string
+				for n, killed := 0, true; killed; n++ {
+					t.Run(fmt.Sprintf("call %d %s", n, when), func(t *testing.T) {
+						calls, killed = live(t, l.chapters, func(call int) moment {
+							if call == n {
+								return when
+							}
+							return never
+						})
+					})
+					if t.Failed() {
+						return
+					}
+				}
+				t.Logf("killed %s, at each of %d calls: %v", when, len(calls), calls)
+				for _, call := range calls {
+					seen[call] = true
+				}
+			}
+		})
+	}
+	if got := slices.Sorted(maps.Keys(seen)); !t.Failed() && lived == len(lives) && !slices.Equal(got, everyCall) {
+		t.Errorf("the lives have the calls %q, want %q", got, everyCall)
+	}
+}
+
+// TestKilledOften kills process after process in the same life, at calls that are drawn from a seed.
+func TestKilledOften(t *testing.T) {
+	for seed := range uint64(20) {
+		for _, l := range lives {
+			t.Run(fmt.Sprintf("%s, seed %d", l.name, seed), func(t *testing.T) {
+				random := rand.New(rand.NewPCG(seed, 0))
+				live(t, l.chapters, func(int) moment {
+					return []moment{before, after, never, never, never, never}[random.IntN(6)]
+				})
+			})
+		}
+	}
+}
+
+// live goes through a life in which processes die as they are told to. It returns the calls that they have made, and
+// whether one was killed.
+func live(t *testing.T, chapters []chapter, dies func(call int) moment) (calls []string, killed bool) {
+	t.Helper()
+	onBench(t, func(b *bench) {
+		k := newKiller(b, dies)
+		defer func() {
+			if calls, killed = k.calls, len(k.deaths) > 0; b.Failed() {
+				b.Logf("killed %s", strings.Join(k.deaths, "; "))
+			}
+		}()
+		for i, c := range chapters {
+			c.do(b)
+			k.pass(c.time)
+			if got := b.state(); got != c.want {
+				b.Fatalf("chapter %d:\ngot  %s\nwant %s", i+1, got, c.want)
+			}
+		}
+		for pod, times := range b.evicted {
+			if times > 1 {
+				b.Errorf("pod %s was evicted %d times", pod, times)
+			}
+		}
+	})
+	return calls, killed
+}
+
+// deletes has somebody delete the machine's Node.
+func (b *bench) deletes(node string) {
+	b.Helper()
+	b.must(b.target.CoreV1().Nodes().Delete(b.Context(), node, metav1.DeleteOptions{}))
+}
+
+// state is what there is of the machine.
 func (b *bench) state() string {
-	m, n := b.get(), b.node()
-	words := []string{string(m.Status.CurrentStatus.Phase), "label " + n.Labels["pool"]}
-	if value := m.Annotations[v1alpha1.AnnotationLastAppliedNodePreserveValue]; value != "" {
-		words = append(words, "asked "+value)
+	b.Helper()
+	words := []string{"gone"}
+	m := b.get()
+	if m != nil {
+		words[0] = string(m.Status.CurrentStatus.Phase)
 	}
-	if m.Status.CurrentStatus.PreserveExpiryTime != nil {
-		words = append(words, "preserved")
+	now, ever := b.cloud.counts()
+	words = append(words, fmt.Sprintf("%d of %d VMs", now, ever))
+	if !b.cloud.areReady() {
+		words = append(words, "not set up")
 	}
+	if tokens := slices.DeleteFunc(b.left(), func(what string) bool { return strings.HasPrefix(what, "Node") }); len(tokens) > 0 {
+		words = append(words, fmt.Sprintf("%d token", len(tokens)))
+	}
+	if m != nil {
+		words = append(words, b.free()...)
+		if value := m.Annotations[v1alpha1.AnnotationLastAppliedNodePreserveValue]; value != "" {
+			words = append(words, "asked "+value)
+		}
+		if m.Status.CurrentStatus.PreserveExpiryTime != nil {
+			words = append(words, "preserved")
+		}
+	}
+	if found, err := b.tracker.Get(nodes, "", "m"); err == nil {
+		node, _ := found.(*corev1.Node)
+		words = append(words, says(node)...)
+	}
+	return strings.Join(words, ", ")
+}
+
+// free are those of class and secret that may go while there are machines.
+func (b *bench) free() (free []string) {
+	b.Helper()
+	secret, err := b.secrets.CoreV1().Secrets("n").Get(b.Context(), "s", metav1.GetOptions{})
+	b.must(err)
+	if !slices.Contains(secret.Finalizers, v1alpha1.SecretFinalizerName) {
+		free = append(free, "secret free")
+	}
+	if !slices.Contains(b.server.Object("machineclasses", "n", "c").GetFinalizers(), v1alpha1.FinalizerName) {
+		free = append(free, "class free")
+	}
+	return free
+}
+
+// says is what a Node has of its machine.
+func says(n *corev1.Node) []string {
+	words := []string{"Node"}
+	if slices.Contains(n.Finalizers, v1alpha1.NodeFinalizerName) {
+		words[0] = "Node held"
+	}
+	words = append(words, "label "+n.Labels["pool"])
 	if n.Annotations[v1alpha1.AnnotationScaleDownDisabledByUs] != "" {
 		words = append(words, "annotated")
 	}
@@ -89,60 +245,7 @@ func (b *bench) state() string {
 			words = append(words, "Preserved="+string(c.Status))
 		}
 	}
-	return strings.Join(words, ", ")
-}
-
-// TestKilledAtEveryWrite has a machine join, fail, be preserved, recover, be preserved again until its time is over, and
-// ask for something else of its Node, and its process killed after each of the writes that this takes, one after the other:
-// the next process always comes to the same.
-func TestKilledAtEveryWrite(t *testing.T) {
-	const taint = ", taint gpu"
-	steps := []struct {
-		do   func(b *bench)
-		time time.Duration
-		want string
-	}{
-		{func(b *bench) {
-			b.create(func(m *v1alpha1.Machine) {
-				m.Spec.NodeTemplateSpec.Labels = map[string]string{"pool": "a"}
-				m.Spec.NodeTemplateSpec.Spec.Taints = []corev1.Taint{{Key: "gpu", Effect: corev1.TaintEffectNoSchedule}}
-			})
-		}, 10 * time.Minute, "Pending, label a" + taint},
-		{
-			func(b *bench) { b.annotateNode(v1alpha1.AnnotationPreserve, v1alpha1.PreserveWhenFailed) }, 15 * time.Minute,
-			"Failed, label a, asked when-failed, preserved, annotated" + taint + ", taint " + v1alpha1.TaintPreserved + ", Preserved=True",
-		},
-		{
-			func(b *bench) { b.setReady(corev1.ConditionTrue) }, time.Minute,
-			"Running, label a, asked when-failed" + taint + ", Preserved=False",
-		},
-		{
-			func(b *bench) { b.annotateNode(v1alpha1.AnnotationPreserve, v1alpha1.PreserveNow) }, time.Minute,
-			"Running, label a, asked now, preserved, annotated" + taint + ", Preserved=True",
-		},
-		{func(*bench) {}, 97 * time.Hour, "Running, label a" + taint + ", Preserved=False"},
-	}
-	for writes, killed := 0, true; killed; writes++ {
-		t.Run(fmt.Sprintf("after %d writes", writes), func(t *testing.T) {
-			onBench(t, func(b *bench) {
-				b.cloud.made = func(vm *testVM) { b.bootsSick(vm) }
-				k := &killer{writes: writes}
-				k.watch(b)
-				killed = false
-				for i, step := range steps {
-					step.do(b)
-					b.pass(step.time)
-					killed = k.replace(b) || killed
-					if got := b.state(); got != step.want {
-						t.Fatalf("step %d:\ngot  %s\nwant %s", i+1, got, step.want)
-					}
-				}
-			})
-		})
-		if t.Failed() {
-			return
-		}
-	}
+	return words
 }
 
 // bootsSick has the VM become a Node that is not ready.

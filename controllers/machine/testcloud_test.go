@@ -16,7 +16,11 @@ import (
 
 // testCloud is a cloud in memory that fails as it is told to.
 type testCloud struct {
-	made func(*testVM) // hears of every new VM
+	made    func(*testVM) // hears of every new VM
+	deletes func()        // hears of every VM that is about to go; nil for nobody
+	// remembers has creates find the VM that there is. Without, each makes another one, so that nobody relies on that who
+	// can look.
+	remembers bool
 
 	mu    sync.Mutex
 	vms   map[types.UID]*testVM // by UID of the machine
@@ -37,12 +41,14 @@ type testFault struct {
 	retryAfter time.Duration
 	// takesEffect says that the call does what it should, and fails all the same.
 	takesEffect bool
+	// hangs says that nobody answers, and that the caller has to give up by itself.
+	hangs bool
 }
 
 // testCall is a call that the cloud got.
 type testCall struct {
 	op       driver.Op
-	at       time.Time
+	at       time.Time // when it began
 	failed   bool
 	userData string
 }
@@ -85,6 +91,18 @@ func (c *testCloud) counts() (now, ever int) {
 	return len(c.vms), c.ever
 }
 
+// areReady says that all VMs are set up.
+func (c *testCloud) areReady() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, vm := range c.vms {
+		if !vm.ready {
+			return false
+		}
+	}
+	return true
+}
+
 // boots says whether the VM is still there when it has booted.
 func (c *testCloud) boots(vm *testVM) bool {
 	c.mu.Lock()
@@ -92,8 +110,20 @@ func (c *testCloud) boots(vm *testVM) bool {
 	return slices.Contains(slices.Collect(maps.Values(c.vms)), vm)
 }
 
-// call carries out one call. effect may be nil for calls that change nothing.
-func (c *testCloud) call(op driver.Op, userData []byte, effect func() error) error {
+// call carries out one call, and fails if it is to.
+func (c *testCloud) call(ctx context.Context, op driver.Op, userData []byte, effect func() error) error {
+	fault, err := c.carryOut(op, userData, effect)
+	switch {
+	case fault == nil:
+		return err
+	case fault.hangs:
+		<-ctx.Done()
+		return &driver.Error{Code: driver.DeadlineExceeded, Op: op, Err: ctx.Err()}
+	}
+	return &driver.Error{Code: fault.code, Op: op, RetryAfter: fault.retryAfter, Err: errors.New("so it was told")}
+}
+
+func (c *testCloud) carryOut(op driver.Op, userData []byte, effect func() error) (*testFault, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	var fault *testFault
@@ -101,22 +131,19 @@ func (c *testCloud) call(op driver.Op, userData []byte, effect func() error) err
 		fault = c.fault(op)
 	}
 	var err error
-	if effect != nil && (fault == nil || fault.takesEffect) {
+	if fault == nil || fault.takesEffect {
 		err = effect()
 	}
 	c.calls = append(c.calls, testCall{op: op, at: time.Now(), failed: fault != nil, userData: string(userData)})
-	if fault != nil {
-		return &driver.Error{Code: fault.code, Op: op, RetryAfter: fault.retryAfter, Err: errors.New("so it was told")}
-	}
-	return err
+	return fault, err
 }
 
 // CreateMachine is driver.Driver's.
-func (c *testCloud) CreateMachine(_ context.Context, req driver.CreateMachineRequest) (driver.CreateMachineResponse, error) {
+func (c *testCloud) CreateMachine(ctx context.Context, req driver.CreateMachineRequest) (driver.CreateMachineResponse, error) {
 	var vm driver.VM
-	err := c.call(driver.OpCreate, req.UserData, func() error {
+	err := c.call(ctx, driver.OpCreate, req.UserData, func() error {
 		found, known := c.vms[req.Machine.UID]
-		if !known {
+		if !known || !c.remembers {
 			c.ever++
 			found = &testVM{VM: driver.VM{ProviderID: fmt.Sprintf("test:///i-%d", c.ever), NodeName: req.Machine.Name}}
 			if c.vms == nil {
@@ -135,8 +162,8 @@ func (c *testCloud) CreateMachine(_ context.Context, req driver.CreateMachineReq
 }
 
 // InitializeMachine is driver.Driver's.
-func (c *testCloud) InitializeMachine(_ context.Context, req driver.InitializeMachineRequest) (driver.InitializeMachineResponse, error) {
-	err := c.call(driver.OpInitialize, nil, func() error {
+func (c *testCloud) InitializeMachine(ctx context.Context, req driver.InitializeMachineRequest) (driver.InitializeMachineResponse, error) {
+	err := c.call(ctx, driver.OpInitialize, nil, func() error {
 		vm, known := c.vms[req.Machine.UID]
 		if !known {
 			return driver.Errorf(driver.OpInitialize, driver.NotFound, "no VM")
@@ -148,8 +175,11 @@ func (c *testCloud) InitializeMachine(_ context.Context, req driver.InitializeMa
 }
 
 // DeleteMachine is driver.Driver's.
-func (c *testCloud) DeleteMachine(_ context.Context, req driver.DeleteMachineRequest) (driver.DeleteMachineResponse, error) {
-	err := c.call(driver.OpDelete, nil, func() error {
+func (c *testCloud) DeleteMachine(ctx context.Context, req driver.DeleteMachineRequest) (driver.DeleteMachineResponse, error) {
+	err := c.call(ctx, driver.OpDelete, nil, func() error {
+		if _, known := c.vms[req.Machine.UID]; known && c.deletes != nil {
+			c.deletes()
+		}
 		delete(c.vms, req.Machine.UID)
 		return nil
 	})
@@ -157,9 +187,9 @@ func (c *testCloud) DeleteMachine(_ context.Context, req driver.DeleteMachineReq
 }
 
 // GetMachineStatus is driver.Driver's.
-func (c *testCloud) GetMachineStatus(_ context.Context, req driver.GetMachineStatusRequest) (driver.GetMachineStatusResponse, error) {
+func (c *testCloud) GetMachineStatus(ctx context.Context, req driver.GetMachineStatusRequest) (driver.GetMachineStatusResponse, error) {
 	var vm *testVM
-	err := c.call(driver.OpStatus, nil, func() error {
+	err := c.call(ctx, driver.OpStatus, nil, func() error {
 		vm = c.vms[req.Machine.UID]
 		return nil
 	})
@@ -179,7 +209,16 @@ func (c *testCloud) ListMachines(context.Context, driver.ListMachinesRequest) (d
 	return driver.ListMachinesResponse{}, driver.Errorf(driver.OpList, driver.Unimplemented, "nobody asks")
 }
 
-// GetVolumeIDs is driver.Driver's.
-func (c *testCloud) GetVolumeIDs(context.Context, driver.GetVolumeIDsRequest) (driver.GetVolumeIDsResponse, error) {
-	return driver.GetVolumeIDsResponse{}, driver.Errorf(driver.OpVolumeIDs, driver.Unimplemented, "nobody asks")
+// GetVolumeIDs is driver.Driver's. The cloud knows its own volumes, which are attached without CSI.
+func (c *testCloud) GetVolumeIDs(ctx context.Context, req driver.GetVolumeIDsRequest) (driver.GetVolumeIDsResponse, error) {
+	var ids []string
+	err := c.call(ctx, driver.OpVolumeIDs, nil, func() error {
+		for _, v := range req.Volumes {
+			if v.AWSElasticBlockStore != nil {
+				ids = append(ids, v.AWSElasticBlockStore.VolumeID)
+			}
+		}
+		return nil
+	})
+	return driver.GetVolumeIDsResponse{IDs: ids}, err
 }

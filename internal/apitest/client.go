@@ -22,11 +22,36 @@ func (s *Server) Client() machineclient.MachineV1alpha1Interface {
 	return client.MachineV1alpha1()
 }
 
+// Via is a way to the server: it passes a request on by send, or does not, and returns what the client gets to see of it.
+type Via func(r Request, send func() error) error
+
+// ClientVia returns a client of the server all of whose requests go this way.
+func (s *Server) ClientVia(via Via) machineclient.MachineV1alpha1Interface {
+	client := &machinefake.Clientset{}
+	client.AddReactor("*", "*", func(action clienttesting.Action) (handled bool, answer runtime.Object, err error) {
+		err = via(requestOf(action), func() (err error) {
+			_, answer, err = s.answer(action)
+			return err
+		})
+		if err != nil {
+			return true, nil, err
+		}
+		return true, answer, nil
+	})
+	return client.MachineV1alpha1()
+}
+
+func requestOf(action clienttesting.Action) Request {
+	return Request{
+		Verb: action.GetVerb(), Resource: action.GetResource().Resource, Subresource: action.GetSubresource(), Name: nameIn(action),
+	}
+}
+
 // answer answers one request of a client.
 func (s *Server) answer(action clienttesting.Action) (handled bool, answer runtime.Object, err error) {
 	k := key{resource: action.GetResource().Resource}
 	k.Namespace, k.Name = action.GetNamespace(), nameIn(action)
-	if err := s.admit(Request{Verb: action.GetVerb(), Resource: k.resource, Subresource: action.GetSubresource(), Name: k.Name}); err != nil {
+	if err := s.admit(requestOf(action)); err != nil {
 		return true, s.kinds[k.resource].empty(), err
 	}
 	var found object

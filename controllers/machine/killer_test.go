@@ -1,0 +1,234 @@
+package machine
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	policyv1 "k8s.io/api/policy/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/kubernetes/fake"
+	clienttesting "k8s.io/client-go/testing"
+
+	"github.com/machine-controller-fleet/machine-controller-fleet/driver"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/apitest"
+)
+
+// moment is when a process dies of a call.
+type moment string
+
+const (
+	never  moment = ""
+	before moment = "before it arrives"
+	after  moment = "after it took effect, with its answer lost"
+)
+
+// absence is how long there is nobody after a death.
+const absence = 2 * time.Second
+
+// errDead is what a dead process gets. It is one of the few errors that client-go's reflectors do not report to a handler
+// that is the same for all bubbles, and sleeps by the time of the last one.
+var errDead = apierrors.NewResourceExpired("the process is dead")
+
+// killer ends processes at their writes and at their calls of the cloud. Nothing that a dead process asks for arrives, and
+// it learns nothing more.
+type killer struct {
+	*bench
+
+	dies func(call int) moment // of the call with that number, counted from 0 over all processes
+	died chan struct{}
+
+	mu     sync.Mutex
+	calls  []string
+	deaths []string
+}
+
+// newKiller has it see all processes of the bench from the next one on, and starts that one.
+func newKiller(b *bench, dies func(call int) moment) *killer {
+	k := &killer{bench: b, dies: dies, died: make(chan struct{}, 1)}
+	b.rewire = func(w *wires) {
+		p := &process{killer: k}
+		cloud := w.cloud
+		evict := w.evict
+		w.machines = b.server.ClientVia(func(r apitest.Request, send func() error) error {
+			return p.call(nameOfCall(r.Verb, r.Resource, r.Subresource), isWrite(r.Verb), send)
+		})
+		w.secrets, w.target = p.through(b.secrets), p.through(b.target)
+		w.evict = func(ctx context.Context, e *policyv1.Eviction) error {
+			return p.call("create pods/eviction", true, func() error { return evict(ctx, e) })
+		}
+		w.cloud = &mortalDriver{process: p, next: cloud}
+	}
+	b.takeOver(0)
+	return k
+}
+
+// call counts a call and says how its process dies of it, if it does.
+func (k *killer) call(what string) moment {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	m := k.dies(len(k.calls))
+	k.calls = append(k.calls, what)
+	if m != never {
+		k.deaths = append(k.deaths, fmt.Sprintf("at %s, call %d, %s", what, len(k.calls)-1, m))
+	}
+	return m
+}
+
+// pass lets time pass, in which another process starts after each death.
+func (k *killer) pass(d time.Duration) {
+	k.Helper()
+	end := time.NewTimer(d)
+	defer end.Stop()
+	for {
+		select {
+		case <-k.died:
+			k.takeOver(absence)
+		case <-end.C:
+			k.bench.pass(0)
+			select {
+			case <-k.died:
+				k.takeOver(absence)
+				end.Reset(time.Minute)
+			default:
+				return
+			}
+		}
+	}
+}
+
+// process is one process, for which all its requests go through call.
+type process struct {
+	killer *killer
+
+	mu   sync.Mutex
+	dead bool
+}
+
+func (p *process) isDead() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.dead
+}
+
+func (p *process) die() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if !p.dead {
+		p.dead = true
+		p.killer.died <- struct{}{}
+	}
+}
+
+// call makes one call, unless the process is dead, or dies of it.
+func (p *process) call(what string, counts bool, do func() error) error {
+	if p.isDead() {
+		return errDead
+	}
+	m := never
+	if counts {
+		m = p.killer.call(what)
+	}
+	if m == before {
+		p.die()
+		return errDead
+	}
+	err := do()
+	if m == after {
+		p.die()
+	}
+	if p.isDead() {
+		return errDead
+	}
+	return err
+}
+
+func isWrite(verb string) bool { return !slices.Contains([]string{"get", "list", "watch"}, verb) }
+
+func nameOfCall(verb, resource, subresource string) string {
+	return strings.TrimSuffix(verb+" "+resource+"/"+subresource, "/")
+}
+
+// through is the client of a cluster that the process has.
+func (p *process) through(cluster *fake.Clientset) *fake.Clientset {
+	client := &fake.Clientset{}
+	client.AddReactor("*", "*", func(action clienttesting.Action) (_ bool, answer runtime.Object, err error) {
+		what := nameOfCall(action.GetVerb(), action.GetResource().Resource, action.GetSubresource())
+		err = p.call(what, isWrite(action.GetVerb()), func() (err error) {
+			answer, err = cluster.Invokes(action, nil)
+			return err
+		})
+		if err != nil {
+			return true, nil, err
+		}
+		return true, answer, nil
+	})
+	client.AddWatchReactor("*", func(action clienttesting.Action) (_ bool, w watch.Interface, err error) {
+		err = p.call("watch", false, func() (err error) {
+			w, err = cluster.InvokesWatch(action)
+			return err
+		})
+		if err != nil && w != nil {
+			w.Stop()
+		}
+		if err != nil {
+			return true, nil, err
+		}
+		return true, w, nil
+	})
+	return client
+}
+
+// mortalDriver is the driver that the process has. Each of its calls counts.
+type mortalDriver struct {
+	process *process
+	next    driver.Driver
+}
+
+func mortal[Req, Resp any](ctx context.Context, p *process, op driver.Op, do func(context.Context, Req) (Resp, error), req Req) (resp Resp, err error) {
+	var answer error
+	err = p.call(string(op), true, func() error {
+		resp, answer = do(ctx, req)
+		return nil
+	})
+	if err != nil {
+		var nothing Resp
+		return nothing, &driver.Error{Code: driver.Unavailable, Op: op, Err: err}
+	}
+	return resp, answer
+}
+
+// CreateMachine is driver.Driver's.
+func (d *mortalDriver) CreateMachine(ctx context.Context, req driver.CreateMachineRequest) (driver.CreateMachineResponse, error) {
+	return mortal(ctx, d.process, driver.OpCreate, d.next.CreateMachine, req)
+}
+
+// InitializeMachine is driver.Driver's.
+func (d *mortalDriver) InitializeMachine(ctx context.Context, req driver.InitializeMachineRequest) (driver.InitializeMachineResponse, error) {
+	return mortal(ctx, d.process, driver.OpInitialize, d.next.InitializeMachine, req)
+}
+
+// DeleteMachine is driver.Driver's.
+func (d *mortalDriver) DeleteMachine(ctx context.Context, req driver.DeleteMachineRequest) (driver.DeleteMachineResponse, error) {
+	return mortal(ctx, d.process, driver.OpDelete, d.next.DeleteMachine, req)
+}
+
+// GetMachineStatus is driver.Driver's.
+func (d *mortalDriver) GetMachineStatus(ctx context.Context, req driver.GetMachineStatusRequest) (driver.GetMachineStatusResponse, error) {
+	return mortal(ctx, d.process, driver.OpStatus, d.next.GetMachineStatus, req)
+}
+
+// ListMachines is driver.Driver's.
+func (d *mortalDriver) ListMachines(ctx context.Context, req driver.ListMachinesRequest) (driver.ListMachinesResponse, error) {
+	return mortal(ctx, d.process, driver.OpList, d.next.ListMachines, req)
+}
+
+// GetVolumeIDs is driver.Driver's.
+func (d *mortalDriver) GetVolumeIDs(ctx context.Context, req driver.GetVolumeIDsRequest) (driver.GetVolumeIDsResponse, error) {
+	return mortal(ctx, d.process, driver.OpVolumeIDs, d.next.GetVolumeIDs, req)
+}
