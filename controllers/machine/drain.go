@@ -18,7 +18,6 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machine/lifecycle"
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machine/nodesync"
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/runner"
-	"github.com/machine-controller-fleet/machine-controller-fleet/driver"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/objects"
 )
 
@@ -74,6 +73,9 @@ func (c *Controller) goOn(ctx context.Context, p *pass, d *draining, order drain
 		c.drains.detaches.set(p.cluster, m.UID, v.Moving)
 		if v.Do == drain.Rest {
 			c.await(p, d, v)
+			if wait := d.ids.wait(c.cfg.Clock.Now()); wait > 0 && (v.Wake == 0 || wait < v.Wake) {
+				v.Wake = wait
+			}
 			return v, nil
 		}
 		if err := c.drainStep(ctx, p, d, &facts, v); err != nil || p.world.Node.State != lifecycle.NodePresent {
@@ -91,33 +93,6 @@ func (c *Controller) look(ctx context.Context, p *pass, d *draining, facts *drai
 		return
 	}
 	facts.Volumes.IDs = c.volumeIDs(ctx, p, d, facts)
-}
-
-// volumeIDs returns the cloud's names of the volumes. Each is asked for once: one at a time, because the answer does not
-// say which volume it is for.
-func (c *Controller) volumeIDs(ctx context.Context, p *pass, d *draining, facts *drain.Facts) map[string]string {
-	if p.driver == nil {
-		return d.ids
-	}
-	call, cancel := context.WithTimeout(ctx, driverTimeout)
-	defer cancel()
-	for name, pv := range facts.Volumes.PVs {
-		if _, asked := d.ids[name]; asked {
-			continue
-		}
-		answer, err := p.driver.GetVolumeIDs(call, driver.GetVolumeIDsRequest{Volumes: []*corev1.PersistentVolumeSpec{&pv.Spec}})
-		switch {
-		case call.Err() != nil:
-			return d.ids
-		case err == nil && len(answer.IDs) > 0:
-			d.ids[name] = answer.IDs[0]
-			continue
-		case err != nil && driver.CodeOf(err) != driver.Unimplemented:
-			klog.FromContext(ctx).V(2).Info("The driver does not tell the ID of a volume", "volume", name, "err", err)
-		}
-		d.ids[name] = "" // it counts as unknown
-	}
-	return d.ids
 }
 
 // drainStep carries out one action of a drain.

@@ -32,7 +32,7 @@ func newDrains() *drains {
 // draining is one drain. Its fields belong to the pass of the machine, except where that is said.
 type draining struct {
 	memory  drain.Memory
-	ids     map[string]string // the cloud's names of volumes, "" where it knows none
+	ids     volumeIDs
 	told    drain.Told
 	removed bool      // something was removed
 	failing time.Time // since when the target cluster has not answered; zero while it does
@@ -57,7 +57,7 @@ func (d *drains) draining(e errand) *draining {
 	defer d.mu.Unlock()
 	one, ok := d.known[e]
 	if !ok {
-		one = &draining{ids: map[string]string{}}
+		one = &draining{ids: volumeIDs{told: map[string]string{}}}
 		d.known[e] = one
 	}
 	return one

@@ -2,6 +2,7 @@ package machine
 
 import (
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -54,27 +55,84 @@ func harmless(op driver.Op, code driver.Code) bool {
 		return code == driver.Unimplemented
 	case driver.OpDelete:
 		return code == driver.NotFound
+	case driver.OpVolumeIDs:
+		return code == driver.Unimplemented
 	}
 	return false
 }
+
+// operations are the calls that the controller makes. Nobody lists VMs yet.
+var operations = []driver.Op{driver.OpStatus, driver.OpCreate, driver.OpInitialize, driver.OpDelete, driver.OpVolumeIDs}
 
 // TestCloudFails has each call fail in each way for a while, without effect and with it. There is one VM all the time or,
 // in the end, none; the cloud is asked less and less often; the machine says why, without a gap; and it goes on soon after.
 func TestCloudFails(t *testing.T) {
 	for _, code := range driver.Codes() {
-		for _, op := range []driver.Op{driver.OpStatus, driver.OpCreate, driver.OpInitialize, driver.OpDelete} {
+		for _, op := range operations {
 			if code == driver.OK || harmless(op, code) {
 				continue
 			}
 			for _, takesEffect := range []bool{false, true} {
-				if takesEffect && op == driver.OpStatus {
-					continue
+				if takesEffect && (op == driver.OpStatus || op == driver.OpVolumeIDs) {
+					continue // they have none
 				}
 				t.Run(fmt.Sprintf("%s/%s/effect=%t", code, op, takesEffect), func(t *testing.T) {
-					onBench(t, func(b *bench) { b.outlasts(op, testFault{code: code, takesEffect: takesEffect}) })
+					onBench(t, func(b *bench) {
+						fault := testFault{code: code, takesEffect: takesEffect}
+						if op == driver.OpVolumeIDs {
+							b.drainOutlasts(fault)
+						} else {
+							b.outlasts(op, fault)
+						}
+					})
 				})
 			}
 		}
+	}
+}
+
+// drainOutlasts has the names of volumes not be told while a Node is drained. The pods go all the same, what waits for a
+// name gets it soon after, and the VM goes when that volume is detached.
+func (b *bench) drainOutlasts(fault testFault) {
+	b.Helper()
+	w := b.startsDrain(fault)
+	b.pass(outage(fault.code))
+	if diff := cmp.Diff(attempts(fault.code), failedAt(b.cloud.log(driver.OpVolumeIDs))); diff != "" {
+		b.Errorf("attempts (-want +got):\n%s", diff)
+	}
+	if left := w.left(); !slices.Equal(left, []string{"pod old", "volume kubernetes.io/aws-ebs/vol-old"}) {
+		b.Errorf("left on the Node are %v, want what is held", left)
+	}
+	w.works(longestStep(fault.code))
+}
+
+// startsDrain has a Node be drained of which a pod with a volume is held, while no name of a volume is told.
+func (b *bench) startsDrain(fault testFault) *workload {
+	b.Helper()
+	b.create()
+	b.becomes(v1alpha1.MachineRunning, time.Minute)
+	w := b.works()
+	w.isHeld = "old"
+	b.cloud.fails(fault, driver.OpVolumeIDs)
+	b.delete()
+	return w
+}
+
+// works has the cloud tell names again, and the pod be held no longer. The workload looks that the VM stays until then.
+func (w *workload) works(soon time.Duration) {
+	w.Helper()
+	w.cloud.works()
+	failed := len(w.cloud.log(driver.OpVolumeIDs))
+	w.pass(soon)
+	if told := len(w.cloud.log(driver.OpVolumeIDs)) - failed; told != 1 { // the other volume has moved, name or not
+		w.Errorf("the cloud was asked for %d names after it works again, want one", told)
+	}
+	w.mu.Lock()
+	w.isHeld = ""
+	w.mu.Unlock()
+	w.pass(10 * time.Minute)
+	if w.get() != nil {
+		w.Errorf("the machine says %q", w.says())
 	}
 }
 
@@ -131,17 +189,118 @@ func (b *bench) outlasts(op driver.Op, fault testFault) {
 
 // TestCloudThrottles has the cloud ask for more time than it would be given, until it would be given more.
 func TestCloudThrottles(t *testing.T) {
-	onBench(t, func(b *bench) {
-		b.cloud.fails(testFault{code: driver.Unavailable, retryAfter: 45 * time.Second})
-		b.create(patient)
-		b.pass(10 * time.Minute)
-		want := []time.Duration{0, 45 * time.Second, 90 * time.Second, 135 * time.Second, 180 * time.Second, 260 * time.Second, 420 * time.Second, 600 * time.Second}
-		if diff := cmp.Diff(want, failedAt(b.cloud.log(""))); diff != "" {
-			t.Errorf("attempts (-want +got):\n%s", diff)
+	want := []time.Duration{0, 45 * time.Second, 90 * time.Second, 135 * time.Second, 180 * time.Second, 260 * time.Second, 420 * time.Second, 600 * time.Second}
+	for _, op := range operations {
+		t.Run(string(op), func(t *testing.T) {
+			onBench(t, func(b *bench) {
+				fault := testFault{code: driver.Unavailable, retryAfter: 45 * time.Second}
+				w := b.meets(op, fault)
+				b.pass(10 * time.Minute)
+				if diff := cmp.Diff(want, failedAt(b.cloud.log(op))); diff != "" {
+					t.Errorf("attempts (-want +got):\n%s", diff)
+				}
+				b.recovers(op, w, 3*time.Minute)
+			})
+		})
+	}
+}
+
+// TestCloudHangs has calls never be answered, which take effect or not. The caller gives up after a minute, and holds no
+// worker meanwhile for longer than one call takes.
+func TestCloudHangs(t *testing.T) {
+	const gives = driverTimeout
+	want := []time.Duration{
+		0, gives + 5*time.Second, 2*gives + 15*time.Second, 3*gives + 35*time.Second, 4*gives + 75*time.Second, 5*gives + 155*time.Second,
+	}
+	for _, op := range operations {
+		for _, takesEffect := range []bool{false, true} {
+			changes := op != driver.OpStatus && op != driver.OpVolumeIDs
+			if takesEffect && !changes {
+				continue
+			}
+			t.Run(fmt.Sprintf("%s/effect=%t", op, takesEffect), func(t *testing.T) {
+				onBench(t, func(b *bench) {
+					w := b.meets(op, testFault{hangs: true, takesEffect: takesEffect})
+					if takesEffect && op != driver.OpDelete { // the next attempt sees what the first has done
+						b.becomes(v1alpha1.MachineRunning, want[1]+bootTime)
+					} else {
+						b.pass(10 * time.Minute)
+						if diff := cmp.Diff(want, failedAt(b.cloud.log(op))); diff != "" {
+							t.Errorf("attempts (-want +got):\n%s", diff)
+						}
+					}
+					b.recovers(op, w, gives+3*time.Minute)
+				})
+			})
 		}
-		b.cloud.works()
-		b.becomes(v1alpha1.MachineRunning, 3*time.Minute+bootTime)
-	})
+	}
+}
+
+// meets has a machine come to a call that fails.
+func (b *bench) meets(op driver.Op, fault testFault) *workload {
+	b.Helper()
+	switch op { //nolint:exhaustive // the others are met on the way to a VM
+	case driver.OpVolumeIDs:
+		return b.startsDrain(fault)
+	case driver.OpDelete:
+		b.create(patient)
+		b.becomes(v1alpha1.MachineRunning, time.Minute)
+		b.cloud.fails(fault, op)
+		b.delete()
+	default:
+		b.cloud.fails(fault, op)
+		b.create(patient)
+	}
+	return nil
+}
+
+// recovers has the cloud work again, and the machine come soon to where it should be.
+func (b *bench) recovers(op driver.Op, w *workload, soon time.Duration) {
+	b.Helper()
+	b.cloud.works()
+	switch op { //nolint:exhaustive // the others are met on the way to a VM
+	case driver.OpVolumeIDs:
+		w.works(soon)
+	case driver.OpDelete:
+		b.pass(soon)
+		if now, ever := b.cloud.counts(); b.get() != nil || now != 0 || ever != 1 || len(b.left()) > 0 {
+			b.Errorf("left: machine %v, %d of %d VMs, %v", b.get(), now, ever, b.left())
+		}
+	default:
+		b.becomes(v1alpha1.MachineRunning, soon+bootTime)
+		if now, ever := b.cloud.counts(); now != 1 || ever != 1 {
+			b.Errorf("there are %d VMs of %d that were made, want one", now, ever)
+		}
+	}
+}
+
+// TestNobodyForgetsAVM has a machine be deleted of whose VM only the cloud knows, while it does not answer to that.
+func TestNobodyForgetsAVM(t *testing.T) {
+	for _, code := range driver.Codes() {
+		if code == driver.OK || harmless(driver.OpStatus, code) {
+			continue
+		}
+		t.Run(code.String(), func(t *testing.T) {
+			onBench(t, func(b *bench) {
+				b.cloud.fails(testFault{code: driver.DeadlineExceeded, takesEffect: true}, driver.OpCreate)
+				b.create(patient)
+				b.pass(time.Second)
+				b.cloud.fails(testFault{code: code}, driver.OpStatus)
+				b.delete()
+				b.takeOver(time.Second)
+				b.pass(outage(code))
+				last := b.get().Status.LastOperation
+				if last.Type != v1alpha1.MachineOperationDelete || last.State != v1alpha1.MachineStateFailed || last.ErrorCode != code.String() {
+					t.Errorf("the last operation is %+v", last)
+				}
+				looked := b.cloud.log(driver.OpStatus)[1:] // the first was before the create
+				if diff := cmp.Diff(attempts(code), failedAt(looked)); diff != "" {
+					t.Errorf("attempts (-want +got):\n%s", diff)
+				}
+				b.recovers(driver.OpDelete, nil, longestStep(code))
+			})
+		})
+	}
 }
 
 // TestTheWaitSurvivesAHandOver has process after process go on with one machine that the cloud has no room for.

@@ -50,21 +50,30 @@ func longestWait(limits Limits) time.Duration {
 // failedAgain is the back-off after one more failure: 5 s, doubled each time up to 3 min; after a lack of quota or capacity
 // what the fleet's setting says; and longer if the cloud asks for it.
 func (b backoff) failedAgain(w World, code driver.Code) backoff {
-	next := backoff{Step: metav1.Duration{Duration: firstRetry}, Inputs: inputs(w), Codes: b.Codes}
-	if b.Step.Duration > 0 && b.Inputs == next.Inputs {
-		next.Step.Duration = min(2*b.Step.Duration, longestRetry)
+	next := backoff{Inputs: inputs(w), Codes: b.Codes}
+	if b.Inputs == next.Inputs {
+		next.Step = b.Step
 	}
-	wait := next.Step.Duration
-	if code == driver.ResourceExhausted {
-		next.Step.Duration, wait = 0, max(w.Limits.ResourceExhaustedRetry, time.Second)
-	}
+	var asked time.Duration
 	if w.Failure != nil {
-		wait = max(wait, w.Failure.RetryAfter)
+		asked = w.Failure.RetryAfter
 	}
+	var wait time.Duration
+	next.Step.Duration, wait = NextWait(next.Step.Duration, code, asked, w.Limits)
 	next.At = w.Now.Add(wait).UTC()
 	others := slices.DeleteFunc(slices.Clone(b.Codes), func(c string) bool { return c == code.String() })
 	next.Codes = append(others, code.String())
 	return next
+}
+
+// NextWait is how long the cloud is left alone after a failure. before is the step that came of the failure before it, 0 for
+// the first one, and asked what the cloud asks for; step is what to come with after the next one.
+func NextWait(before time.Duration, code driver.Code, asked time.Duration, limits Limits) (step, wait time.Duration) {
+	if code == driver.ResourceExhausted {
+		return 0, max(limits.ResourceExhaustedRetry, time.Second, asked)
+	}
+	step = min(max(2*before, firstRetry), longestRetry)
+	return step, max(step, asked)
 }
 
 func (b backoff) knows(code driver.Code) bool { return slices.Contains(b.Codes, code.String()) }
