@@ -62,7 +62,7 @@ func (o *options) limits() lifecycle.Limits {
 // declareDrain declares the flags of emptying a Node before its VM goes.
 func declareDrain(g *flags.Group, o *drain.Settings) {
 	g.Duration(&o.Timeout, "machine-drain-timeout", 2*time.Hour, "how long the drain of a Node may take, counted from the machine's deletion, before its pods are deleted by force")
-	g.Int(&o.MaxEvictRetries, "machine-max-evict-retries", 360, "how often, every 20s, the eviction of a pod is tried before it is deleted by force")
+	g.Int(&o.MaxEvictRetries, "machine-max-evict-retries", 360, "for how long a pod that may not be evicted is tried before it is deleted by force: 20s for each retry")
 	g.Duration(&o.DetachTimeout, "machine-pv-detach-timeout", 2*time.Minute, "how long a volume may stay attached after its pods have left")
 	g.Duration(&o.ReattachTimeout, "machine-pv-reattach-timeout", 90*time.Second, "how long the next pods with volumes wait for a detached volume to be attached to another Node")
 	g.Int(&o.VolumeParallelism, "drain-volume-parallelism", 4, "how many volumes of a Node move at a time before the next pod with volumes waits; 1 where their driver is unknown (MCM: 1)")

@@ -114,7 +114,8 @@ type MachineConfiguration struct {
 	// DisableHealthTimeout keeps a machine from failing, however long its Node is unhealthy. Nil means false.
 	// +optional
 	DisableHealthTimeout *bool `json:"disableHealthTimeout,omitempty"`
-	// MaxEvictRetries is how often the eviction of a pod is tried during a drain.
+	// MaxEvictRetries says for how long a pod that may not be evicted is tried during a drain before it is deleted by
+	// force: 20 s for each.
 	// +optional
 	MaxEvictRetries *int32 `json:"maxEvictRetries,omitempty"`
 	// NodeConditions are the types, separated by commas, of the Node conditions that must be False for the Node to be

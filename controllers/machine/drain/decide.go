@@ -17,6 +17,9 @@ func Decide(f Facts) Verdict {
 	if v.Memory.Attempts == nil {
 		v.Memory.Attempts = f.Memory.Attempts
 	}
+	if v.Memory.HeldSince == nil {
+		v.Memory.HeldSince = f.Memory.HeldSince
+	}
 	if v.Memory.Volumes == nil {
 		v.Memory.Volumes = f.Memory.Volumes
 	}
@@ -71,7 +74,7 @@ func empty(f Facts, left []*corev1.Pod, next time.Time) Verdict {
 	for _, pod := range left {
 		r.consider(pod)
 	}
-	r.verdict.Memory = Memory{Attempts: f.remembered(), Volumes: r.traffic.memory}
+	r.verdict.Memory = Memory{Attempts: f.remembered(), HeldSince: r.heldSince, Volumes: r.traffic.memory}
 	switch {
 	case r.verdict.Do == Remove:
 		return r.verdict

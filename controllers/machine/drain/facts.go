@@ -40,7 +40,7 @@ type Facts struct {
 type Settings struct {
 	// Timeout is how long the pods have to leave before they are deleted without grace.
 	Timeout time.Duration
-	// MaxEvictRetries is how often the eviction of a pod is tried, every 20 s, before it is deleted without grace.
+	// MaxEvictRetries says for how long the eviction of a pod is tried before it is deleted without grace: 20 s for each.
 	MaxEvictRetries int
 	// DetachTimeout is how long a volume that no pod uses any more may stay attached.
 	DetachTimeout time.Duration
@@ -57,7 +57,7 @@ type Order struct {
 	Since time.Time
 	// Timeout is how long pods have from then on.
 	Timeout time.Duration
-	// EvictTime is how long, from then on, a pod that may not be evicted is asked for in good.
+	// EvictTime is how long a pod is asked for in good, from the first time that it may not be evicted.
 	EvictTime time.Duration
 	// Force deletes all pods at once and without grace.
 	Force bool
@@ -134,6 +134,8 @@ type Volumes struct {
 type Memory struct {
 	// Attempts at pods and attachments, by UID.
 	Attempts map[types.UID]Attempt
+	// HeldSince is since when pods could have gone, had it not been for a budget or the API server, by UID.
+	HeldSince map[types.UID]time.Time
 	// Volumes by key.
 	Volumes map[string]VolumeMemory
 }

@@ -32,15 +32,25 @@ type removal struct {
 	progress Progress
 	next     time.Time // when this may be different, with nothing else happening
 
-	going map[types.UID]bool
-	free  int  // volumes more that may begin to move
-	full  bool // no further pod with volumes may go
+	going     map[types.UID]bool
+	heldSince map[types.UID]time.Time
+	free      int  // volumes more that may begin to move
+	full      bool // no further pod with volumes may go
 }
 
 func newRemoval(f Facts) *removal {
-	r := &removal{facts: f, verdict: Verdict{Do: Rest, State: Draining}, going: map[types.UID]bool{}, free: f.FreeDetaches}
+	r := &removal{
+		facts: f, verdict: Verdict{Do: Rest, State: Draining}, free: f.FreeDetaches,
+		going: map[types.UID]bool{}, heldSince: map[types.UID]time.Time{},
+	}
 	for _, pod := range f.Pods {
-		a := f.Memory.Attempts[pod.UID]
+		a, tried := f.Memory.Attempts[pod.UID]
+		switch since, isHeld := f.Memory.HeldSince[pod.UID]; {
+		case isHeld:
+			r.heldSince[pod.UID] = since
+		case tried && !a.Accepted:
+			r.heldSince[pod.UID] = a.At
+		}
 		isAccepted := a.Accepted && f.Now.Before(a.At.Add(lateWatch))
 		if pod.DeletionTimestamp == nil && isAccepted {
 			r.next = earliest(r.next, a.At.Add(lateWatch))
@@ -67,7 +77,8 @@ func (r *removal) consider(pod *corev1.Pod) {
 	}
 	how := r.how(pod, len(guards), len(held))
 	if how == "" {
-		r.next = earliest(r.next, r.evictUntil())
+		r.next = earliest(r.next, r.evictUntil(pod))
+		r.heldSince[pod.UID] = r.since(pod)
 		r.progress = hold(r.progress, pod, held, "")
 		return
 	}
@@ -93,9 +104,9 @@ func (r *removal) consider(pod *corev1.Pod) {
 
 // how says how a pod is to be removed; "" means that its budgets have to change first.
 func (r *removal) how(pod *corev1.Pod, guards, held int) How {
-	_, tried := r.facts.Memory.Attempts[pod.UID]
-	switch isLate := !r.facts.Now.Before(r.evictUntil()); {
-	case isLate && (tried || held > 0 && guards > 1):
+	_, isHeld := r.heldSince[pod.UID]
+	switch isLate := !r.facts.Now.Before(r.evictUntil(pod)); {
+	case isLate && (isHeld || held > 0 && guards > 1):
 		return Delete
 	case guards < 2:
 		return Evict
@@ -113,14 +124,25 @@ func (r *removal) due(pod *corev1.Pod, isAllowed bool) (at time.Time, isDue bool
 		return time.Time{}, true
 	}
 	at = a.NotBefore
-	if again := earliest(a.At.Add(evictSeldom), r.evictUntil()); !isAllowed && again.After(at) {
+	if again := earliest(a.At.Add(evictSeldom), r.evictUntil(pod)); !isAllowed && again.After(at) {
 		at = again
 	}
 	return at, !r.facts.Now.Before(at)
 }
 
-// evictUntil is when pods that may not be evicted are deleted without grace, one by one.
-func (r *removal) evictUntil() time.Time { return r.facts.Order.Since.Add(r.facts.Order.EvictTime) }
+// evictUntil is when a pod is deleted without grace that may still not be evicted. Each has its own time, which begins when
+// it is its turn: a pod with volumes may wait for hours until those of others have moved.
+func (r *removal) evictUntil(pod *corev1.Pod) time.Time {
+	return r.since(pod).Add(r.facts.Order.EvictTime)
+}
+
+// since is since when a pod is held: from now on, if it was not before.
+func (r *removal) since(pod *corev1.Pod) time.Time {
+	if since, isHeld := r.heldSince[pod.UID]; isHeld {
+		return since
+	}
+	return r.facts.Now
+}
 
 // volumesWith returns the volumes that begin to move when this pod goes: nobody else stays with them.
 func (r *removal) volumesWith(pod *corev1.Pod) []volume {

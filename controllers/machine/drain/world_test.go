@@ -23,6 +23,8 @@ type world struct {
 	shown Facts // as the watches show it
 	state State
 	calm  bool // no more faults
+	// refused is when pods were refused first.
+	refused map[types.UID]time.Time
 }
 
 func draw[T any](w *world, name string, from ...T) T { return rapid.SampledFrom(from).Draw(w.t, name) }
@@ -33,7 +35,7 @@ func (w *world) chance(name string, of int) bool {
 
 func newWorld(t *rapid.T) *world {
 	s := newStory()
-	w := &world{t: t, facts: s.facts}
+	w := &world{t: t, facts: s.facts, refused: map[types.UID]time.Time{}}
 	w.facts.Node.Spec.Unschedulable = w.chance("cordoned", 2)
 	w.facts.Settings.VolumeParallelism = rapid.IntRange(1, 4).Draw(t, "parallelism")
 	w.facts.Order.Timeout = draw(w, "timeout", 0, time.Minute, 20*time.Minute)
@@ -183,16 +185,16 @@ func (w *world) check(f Facts, v Verdict) string {
 	if v.Do == Rest && v.State == Draining && v.Wake == 0 {
 		return "it waits for ever"
 	}
-	return checkRemovals(f, v, isForced)
+	return w.checkRemovals(f, v, isForced)
 }
 
-func checkRemovals(f Facts, v Verdict, isForced bool) string {
+func (w *world) checkRemovals(f Facts, v Verdict, isForced bool) string {
 	moving, last := v.Moving, int32(1<<30)
 	for _, r := range v.Pods {
 		switch {
 		case stays(r.Pod):
 			return r.Pod.Name + " is to stay"
-		case r.How == Delete && !isForced && f.Now.Before(f.Order.Since.Add(f.Order.EvictTime)):
+		case r.How == Delete && !isForced && w.isEarly(f, r.Pod):
 			return r.Pod.Name + " is deleted before its time"
 		case r.How != Delete && isForced:
 			return r.Pod.Name + " is given grace"
@@ -213,6 +215,15 @@ func checkRemovals(f Facts, v Verdict, isForced bool) string {
 	return ""
 }
 
+// isEarly says that a pod has not been refused for as long as its machine says. One with several budgets is not asked for.
+func (w *world) isEarly(f Facts, pod *corev1.Pod) bool {
+	since, isRefused := w.refused[pod.UID]
+	if !isRefused && len(guards(f, pod)) > 1 {
+		since, isRefused = f.Order.Since, true
+	}
+	return !isRefused || f.Now.Before(since.Add(f.Order.EvictTime))
+}
+
 func usesUnknown(f Facts, pod *corev1.Pod) bool {
 	return slices.ContainsFunc(volumesOf(f, pod), func(v volume) bool { return !v.known })
 }
@@ -225,6 +236,9 @@ func (w *world) remove(v Verdict) {
 	}
 	for _, r := range v.Pods {
 		attempts[r.Pod.UID] = w.removePod(r)
+		if _, before := w.refused[r.Pod.UID]; !before && !attempts[r.Pod.UID].Accepted {
+			w.refused[r.Pod.UID] = w.facts.Now
+		}
 	}
 	for _, a := range v.Attachments {
 		if !w.calm && w.chance("refuses", 5) {
