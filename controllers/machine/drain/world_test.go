@@ -218,7 +218,7 @@ func (w *world) checkRemovals(f Facts, v Verdict, isForced bool) string {
 // isEarly says that a pod has not been refused for as long as its machine says. One with several budgets is not asked for.
 func (w *world) isEarly(f Facts, pod *corev1.Pod) bool {
 	since, isRefused := w.refused[pod.UID]
-	if !isRefused && len(guards(f, pod)) > 1 {
+	if len(guards(f, pod)) > 1 { // it may have been held before it was asked for
 		since, isRefused = f.Order.Since, true
 	}
 	return !isRefused || f.Now.Before(since.Add(f.Order.EvictTime))
@@ -236,7 +236,7 @@ func (w *world) remove(v Verdict) {
 	}
 	for _, r := range v.Pods {
 		attempts[r.Pod.UID] = w.removePod(r)
-		if _, before := w.refused[r.Pod.UID]; !before && !attempts[r.Pod.UID].Accepted {
+		if _, before := w.refused[r.Pod.UID]; !before && r.How != Delete && !attempts[r.Pod.UID].Accepted {
 			w.refused[r.Pod.UID] = w.facts.Now
 		}
 	}
