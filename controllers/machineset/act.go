@@ -24,7 +24,21 @@ const parallel = 32
 
 // listLive asks the API server for the machines that match the set's selector: one list of metadata, whatever their
 // number. A set that is being deleted asks for all of the namespace, so that it leaves none that has lost its labels.
+//
+// While the cache does not show yet what the last list has, that list will do: it says to wait, and news of each of a hundred
+// machines is no reason to ask a hundred times.
 func (c *Controller) listLive(ctx context.Context, w *scale.World) error {
+	if live := c.lastList(w); live != nil {
+		w.Live = live
+		return nil
+	}
+	select {
+	case c.listing <- struct{}{}:
+		defer func() { <-c.listing }()
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	begun := c.cfg.Clock.Now()
 	options := metav1.ListOptions{}
 	if w.Set.DeletionTimestamp == nil {
 		selector, err := metav1.LabelSelectorAsSelector(w.Set.Spec.Selector)
@@ -53,8 +67,19 @@ func (c *Controller) listLive(ctx context.Context, w *scale.World) error {
 		}
 	}
 	w.Live, w.MustLook = live, false
-	c.looked(w.Set)
+	c.looked(w, begun)
 	return nil
+}
+
+// lastList returns the last list if it has machines that the cache should show and does not; nil otherwise.
+func (c *Controller) lastList(w *scale.World) *scale.Live {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	known := c.done[w.Set.UID]
+	if known == nil || len(known.awaited) == 0 || w.MustLook || w.Set.DeletionTimestamp != nil || c.cfg.Clock.Since(known.listed) > lateCache {
+		return nil
+	}
+	return known.live
 }
 
 // addOrphan puts a machine without a controller into the world that the cache does not show, because it is in another

@@ -64,6 +64,8 @@ type Controller struct {
 
 	mu   sync.Mutex
 	done map[types.UID]*done
+
+	listing chan struct{} // has room for those who list
 }
 
 // done is what this process has done for a set and the cache does not show yet. It saves requests that would come to
@@ -73,7 +75,15 @@ type done struct {
 	since   map[int64]time.Time // of created
 	deleted map[types.UID]bool
 	looked  string // selector for which orphans were looked for
+
+	live    *scale.Live        // the last list
+	listed  time.Time          // when it was begun
+	awaited map[types.UID]bool // what it had that the cache has not shown since
 }
+
+// lists is how many lists of machines are asked for at a time. Each costs the API server a look at all machines of a
+// namespace: a replica that takes hundreds of sets over must not keep everybody from it.
+const lists = 4
 
 // lateCache is how late a cache may be. What it does not show by then has come and gone in between, and is looked at anew.
 const lateCache = 30 * time.Second
@@ -81,7 +91,7 @@ const lateCache = 30 * time.Second
 // New makes the controller and has the View enqueue what concerns it.
 func New(cfg Config) (*Controller, error) {
 	c := &Controller{
-		cfg: cfg, pace: commit.NewPace(statusPace), done: map[types.UID]*done{},
+		cfg: cfg, pace: commit.NewPace(statusPace), done: map[types.UID]*done{}, listing: make(chan struct{}, lists),
 		sets:     commit.New(func(ns string) commit.Patcher[*v1alpha1.MachineSet] { return cfg.Machines.MachineSets(ns) }),
 		machines: commit.New(func(ns string) commit.Patcher[*v1alpha1.Machine] { return cfg.Machines.Machines(ns) }),
 	}
@@ -116,7 +126,7 @@ func (c *Controller) reconcile(ctx context.Context, key types.NamespacedName) (r
 		klog.FromContext(ctx).V(4).Info("Decided", "action", verdict.Do)
 		if verdict.Do == scale.Rest {
 			wait, err := c.rest(ctx, w, verdict)
-			if len(w.Done.Created) > 0 && wait == 0 {
+			if wait == 0 && (len(w.Done.Created) > 0 || w.Live != nil && len(scale.Unseen(w)) > 0) {
 				wait = lateCache + time.Second // should the cache never show them
 			}
 			return runner.Result{RequeueAfter: wait}, errors.Join(append(failed, err)...)
@@ -173,12 +183,13 @@ func (c *Controller) observe(set *v1alpha1.MachineSet) scale.World {
 	return w
 }
 
-// looked notes that orphans of any slot were looked for with the set's selector.
-func (c *Controller) looked(set *v1alpha1.MachineSet) {
+// looked notes that the set's machines were listed, and with them orphans of any slot by its selector.
+func (c *Controller) looked(w *scale.World, begun time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if known := c.done[set.UID]; known != nil {
-		known.looked = metav1.FormatLabelSelector(set.Spec.Selector)
+	if known := c.done[w.Set.UID]; known != nil {
+		known.looked = metav1.FormatLabelSelector(w.Set.Spec.Selector)
+		known.live, known.listed, known.awaited = w.Live, begun, scale.Unseen(*w)
 	}
 }
 
@@ -206,6 +217,7 @@ func (c *Controller) remember(set types.UID, owned []*v1alpha1.Machine) *done {
 		if ordinal, ok := scale.Ordinal(m); ok {
 			delete(known.created, ordinal)
 		}
+		delete(known.awaited, m.UID)
 		standing[m.UID] = m.DeletionTimestamp == nil
 	}
 	maps.DeleteFunc(known.since, func(ordinal int64, _ time.Time) bool { return !known.created[ordinal] })

@@ -28,6 +28,7 @@ type bench struct {
 
 	server *apitest.Server
 	told   *apitest.EventLog
+	end    func() // of the process
 }
 
 func onBench(t *testing.T, test func(b *bench)) {
@@ -43,6 +44,7 @@ func onBench(t *testing.T, test func(b *bench)) {
 		ctx, end := context.WithCancel(klog.NewContext(t.Context(), klog.Logger{})) // what fails here is meant to
 		go c.Run(ctx)
 		defer end()
+		b.end = end
 		test(b)
 	})
 }

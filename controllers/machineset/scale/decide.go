@@ -2,12 +2,14 @@ package scale
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1/validation"
@@ -117,7 +119,7 @@ func decideScale(w World, in Intents) Verdict {
 	case diff > 0 && isFrozen(w.Set):
 	case diff > 0 && w.Live == nil:
 		return Verdict{Do: ListLive}
-	case diff > 0 && unseen(w) > 0:
+	case diff > 0 && len(Unseen(w)) > 0:
 		// The API server knows machines of the set that the cache does not show yet. They will come, and wake us.
 	case diff > 0:
 		next.Next = max(next.Next, highestOrdinal(w.Owned)+1)
@@ -216,15 +218,13 @@ func isFrozen(set *v1alpha1.MachineSet) bool {
 	return disabled || set.Labels[v1alpha1.LabelFreeze] == "True"
 }
 
-// unseen counts the set's machines that the API server knows and the cache does not show.
-func unseen(w World) int {
-	n := len(w.Live.Owned)
+// Unseen are the set's machines that the API server knows and the cache does not show.
+func Unseen(w World) map[types.UID]bool {
+	unseen := maps.Clone(w.Live.Owned)
 	for _, m := range w.Owned {
-		if w.Live.Owned[m.UID] {
-			n--
-		}
+		delete(unseen, m.UID)
 	}
-	return n
+	return unseen
 }
 
 // grew says that something new was decided.

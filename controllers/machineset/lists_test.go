@@ -1,0 +1,101 @@
+package machineset
+
+import (
+	"context"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/metadata"
+	"k8s.io/klog/v2"
+	"k8s.io/utils/clock"
+
+	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/objects"
+)
+
+// counting counts lists.
+type counting struct {
+	metadata.Interface
+
+	lists atomic.Int32
+}
+
+func (c *counting) Resource(resource schema.GroupVersionResource) metadata.Getter {
+	return &countingGetter{c.Interface.Resource(resource), c}
+}
+
+type countingGetter struct {
+	metadata.Getter
+
+	all *counting
+}
+
+func (g *countingGetter) Namespace(namespace string) metadata.ResourceInterface {
+	return &countingLister{g.Getter.Namespace(namespace), g.all}
+}
+
+type countingLister struct {
+	metadata.ResourceInterface
+
+	all *counting
+}
+
+func (l *countingLister) List(ctx context.Context, options metav1.ListOptions) (*metav1.PartialObjectMetadataList, error) {
+	l.all.lists.Add(1)
+	return l.ResourceInterface.List(ctx, options)
+}
+
+// A replica that takes a set over sees its machines come one by one. What it asks the API server meanwhile does not grow
+// with their number, and it makes none.
+func TestMachinesThatAreOnTheirWayAreAskedForOnce(t *testing.T) {
+	const machines = 50
+	onBench(t, func(b *bench) {
+		b.create(machines)
+		names := b.machines()
+		b.end()
+		view, source := objects.NewView(), &counting{Interface: b.server.Metadata()}
+		c, err := New(Config{Machines: b.server.Client(), Metadata: source, View: view, Events: b.told, Clock: clock.RealClock{}})
+		if err != nil {
+			b.Fatal(err)
+		}
+		ctx, end := context.WithCancel(klog.NewContext(b.Context(), klog.Logger{}))
+		go c.Run(ctx)
+		defer end()
+		set, err := b.server.Client().MachineSets("n").Get(b.Context(), "set", metav1.GetOptions{})
+		if err != nil {
+			b.Fatal(err)
+		}
+		view.Sets.Apply(set, false)
+		for _, name := range names {
+			b.pass(100 * time.Millisecond)
+			m, err := b.server.Client().Machines("n").Get(b.Context(), name, metav1.GetOptions{})
+			if err != nil {
+				b.Fatal(err)
+			}
+			view.Machines.Apply(m, false)
+		}
+		b.pass(time.Minute)
+		if lists := source.lists.Load(); lists > 1 {
+			b.Errorf("the machines were listed %d times", lists)
+		}
+		if after := b.machines(); len(after) != machines {
+			b.Errorf("there are %d machines, want %d", len(after), machines)
+		}
+	})
+}
+
+// machines are the names of all.
+func (b *bench) machines() (names []string) {
+	b.Helper()
+	list, err := b.server.Metadata().Resource(v1alpha1.SchemeGroupVersion.WithResource("machines")).Namespace("n").List(b.Context(), metav1.ListOptions{})
+	if err != nil {
+		b.Fatal(err)
+	}
+	for i := range list.Items {
+		names = append(names, list.Items[i].Name)
+	}
+	return names
+}
