@@ -215,6 +215,8 @@ func (c *Controller) unanswered(ctx context.Context, p *pass, err error) error {
 	case drain.ForDeletion(m, c.cfg.Limits.Drain).IsOver(now):
 		klog.FromContext(ctx).Error(err, "The Node cannot be drained any more, and its VM is deleted all the same", "node", lifecycle.NodeName(m))
 		p.world.Drain = drain.GiveUp(lifecycle.NodeName(m))
+		d.end(p.world.Drain.State)
+		c.drains.detaches.forget(m.UID)
 		return nil
 	case d.failing.IsZero():
 		d.failing = now

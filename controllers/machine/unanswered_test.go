@@ -2,6 +2,7 @@ package machine
 
 import (
 	"errors"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -46,6 +47,40 @@ func (b *bench) patchMachine(patch string) {
 	b.Helper()
 	_, err := b.server.Client().Machines("n").Patch(b.Context(), "m", types.MergePatchType, []byte(patch), metav1.PatchOptions{})
 	b.must(err)
+}
+
+// What has ended by force ends once: the target cluster is not asked again, and the user is not told again, however often the
+// cloud fails to delete the VM.
+func TestADrainThatNobodyAnswersIsGivenUpOnce(t *testing.T) {
+	for name, handOvers := range map[string]bool{"by one process": false, "by process after process": true} {
+		t.Run(name, func(t *testing.T) {
+			onBench(t, func(b *bench) {
+				b.runs()
+				b.cloud.fails(testFault{code: driver.Unavailable}, driver.OpDelete)
+				b.cutTarget()
+				b.delete()
+				b.pass(b.limits.Drain.Timeout + time.Minute)
+				asked := len(b.target.Actions())
+				if handOvers {
+					b.touches()
+				} else {
+					b.tries(driver.OpDelete)
+				}
+				want := []string{
+					"Normal " + v1alpha1.EventJoined, "Warning " + v1alpha1.EventDrainBlocked, "Warning " + v1alpha1.EventDrainForced, "Warning " + v1alpha1.EventDeleteFailed,
+				}
+				if told := b.told.List(); !slices.Equal(told, want) {
+					t.Errorf("told %q, want %q", told, want)
+				}
+				if again := len(b.target.Actions()) - asked; again > 0 && !handOvers {
+					t.Errorf("the target cluster was asked %d times more", again)
+				}
+				if last := b.get().Status.LastOperation; last.Type != v1alpha1.MachineOperationDelete || last.ErrorCode != driver.Unavailable.String() {
+					t.Errorf("in the end it says %+v", last)
+				}
+			})
+		})
+	}
 }
 
 // Nobody needs the token of a machine that goes. Its user, and its VM, do not wait for the cluster that has it.
