@@ -185,7 +185,22 @@ func (w *world) check(f Facts, v Verdict) string {
 	if v.Do == Rest && v.State == Draining && v.Wake == 0 {
 		return "it waits for ever"
 	}
+	if diff := checkHeld(f, v); diff != "" {
+		return diff
+	}
 	return w.checkRemovals(f, v, isForced)
+}
+
+// checkHeld looks at what is said to hold pods: never a disruption that was taken for the pod itself.
+func checkHeld(f Facts, v Verdict) string {
+	for _, h := range v.Progress.Held {
+		for _, b := range f.Budgets {
+			if _, taken := b.Status.DisruptedPods[h.Pod.Name]; taken && slices.Contains(h.Budgets, b.Namespace+"/"+b.Name) {
+				return fmt.Sprintf("%s is held by what was taken from %s for it", h.Pod.Name, b.Name)
+			}
+		}
+	}
+	return ""
 }
 
 func (w *world) checkRemovals(f Facts, v Verdict, isForced bool) string {
@@ -261,6 +276,9 @@ func (w *world) removePod(r Removal) Attempt {
 	switch {
 	case !w.calm && w.chance("refuses", 5):
 		return Refused(w.facts.Now, r.How, false, 0, "no")
+	case r.How == Take && len(held) == 0 && w.chance("is broken off", 2):
+		w.takeDisruption(r.Budgets[0].Name, pod.Name)
+		return Refused(w.facts.Now, r.How, true, 0, "conflict")
 	case r.How != Delete && len(held) > 0:
 		return Refused(w.facts.Now, r.How, true, draw(w, "retry after", 0, 10*time.Second), "no")
 	case r.How == Delete && w.chance("finalizer", 3):
@@ -281,6 +299,20 @@ func (w *world) removePod(r Removal) Attempt {
 		}
 	}
 	return Accepted(w.facts.Now, r.How)
+}
+
+// takeDisruption has one of several budgets give a disruption for a pod that then stays.
+func (w *world) takeDisruption(budget, pod string) {
+	for i, b := range w.facts.Budgets {
+		if _, taken := b.Status.DisruptedPods[pod]; b.Name != budget || taken {
+			continue
+		}
+		b = b.DeepCopy()
+		b.Status.DisruptionsAllowed--
+		b.Status.DisruptedPods = map[string]metav1.Time{pod: metav1.NewTime(w.facts.Now)}
+		w.facts.Budgets = slices.Clone(w.facts.Budgets)
+		w.facts.Budgets[i] = b
+	}
 }
 
 func (w *world) changeAttachment(a *storagev1.VolumeAttachment, f func(*storagev1.VolumeAttachment)) {
