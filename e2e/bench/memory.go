@@ -8,6 +8,7 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -62,6 +63,9 @@ func measureMemory(ctx context.Context, lab *harness.Lab, count int, s sample) e
 		}
 		for i := range size {
 			replica := replicaName(i)
+			if err := rests(ctx, lab, replica); err != nil {
+				return err
+			}
 			heap, err := liveHeap(ctx, lab, replica)
 			if err != nil {
 				return err
@@ -129,6 +133,26 @@ func ownedOf(ctx context.Context, lab *harness.Lab, machines []v1alpha1.Machine)
 }
 
 var heapAlloc = regexp.MustCompile(`(?m)^# HeapAlloc = (\d+)$`)
+
+// rests waits until a replica has had next to nothing in flight for some seconds: what it works with while it looks at
+// thousands of machines for the first time is not what they cost.
+func rests(ctx context.Context, lab *harness.Lab, replica string) error {
+	const few, seconds = 2, 5
+	quiet := 0
+	return harness.EventuallyEvery(ctx, time.Second, replica+" rests", func(ctx context.Context) error {
+		inFlight, err := lab.Metric(ctx, replica, "fleet_in_flight")
+		if err != nil {
+			return err
+		}
+		if quiet++; inFlight > few {
+			quiet = 0
+		}
+		if quiet < seconds {
+			return fmt.Errorf("%.0f requests and passes are in flight, at most %d were for %d s", inFlight, few, quiet)
+		}
+		return nil
+	})
+}
 
 // liveHeap has a replica collect its garbage and returns what is left, in bytes.
 func liveHeap(ctx context.Context, lab *harness.Lab, replica string) (float64, error) {

@@ -120,7 +120,9 @@ func decideScale(w World, in Intents) Verdict {
 	case diff > 0 && w.Live == nil:
 		return Verdict{Do: ListLive}
 	case diff > 0 && len(Unseen(w)) > 0:
-		// The API server knows machines of the set that the cache does not show yet. They will come, and wake us.
+		// The API server knows machines of the set that the cache does not show yet. They will come, and wake us; until
+		// then we know that we do not know how many there are.
+		return Verdict{Do: Rest}
 	case diff > 0:
 		next.Next = max(next.Next, highestOrdinal(w.Owned)+1)
 		for range min(diff, burst) {
