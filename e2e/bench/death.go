@@ -133,7 +133,7 @@ func addMachines(ctx context.Context, lab *harness.Lab, load preload.Load) error
 func allLabelled(ctx context.Context, lab *harness.Lab) error {
 	api := lab.Machines.MachineV1alpha1()
 	stray := metav1.ListOptions{LabelSelector: "!" + v1alpha1.LabelSlot, Limit: 1}
-	return harness.Eventually(ctx, "everything has a slot", func(ctx context.Context) error {
+	return harness.EventuallyEvery(ctx, time.Second, "everything has a slot", func(ctx context.Context) error {
 		machines, err := api.Machines("").List(ctx, stray)
 		if err != nil {
 			return err

@@ -241,7 +241,7 @@ func (l *Labeler) mayEnter(kind label.Kind, key types.NamespacedName) bool {
 	if l.cfg.Served != nil && !l.cfg.Served(key.Namespace, l.cfg.Slots.Of(key.Namespace, key.Name)) {
 		return false
 	}
-	if kind == label.Machine { // its Node is no stray that could be below it: it labels that itself
+	if kind == label.Machine || l.hasParent(kind, key) { // no root; a machine labels its Node itself
 		return true
 	}
 	elsewhere := map[types.UID]bool{} // parents whose root is another one, or not known
@@ -253,6 +253,12 @@ func (l *Labeler) mayEnter(kind label.Kind, key types.NamespacedName) bool {
 		root, known := l.root(stray)
 		return known && root == key
 	})
+}
+
+// hasParent says that an object is no root, as far as the caches show it.
+func (l *Labeler) hasParent(kind label.Kind, key types.NamespacedName) bool {
+	found, known := l.cfg.Known(kind, key)
+	return known && label.Of(kind, found).Parent != ""
 }
 
 // concerns says whether the caches show anything that the holder of the slot may have to label.
@@ -367,26 +373,36 @@ func (l *Labeler) closeDoors(key Key, trees []label.Tree) (quiet bool) {
 	return quiet
 }
 
-// labelTrees labels the trees, one after the other. again is when to look again; 0 when all is done.
+// labelTrees labels the trees, all at the same time: what fits is reconciled at once, and those that came later would have
+// to share the API server with that. again is when to look again; 0 when all is done.
 func (l *Labeler) labelTrees(ctx context.Context, key Key, trees []label.Tree) (again time.Duration, err error) {
-	var errs []error
-	for _, tree := range trees {
-		for next := tree.Next(key.Slot); len(next) > 0; next = tree.Next(key.Slot) {
-			done, err := l.write(ctx, key.Slot, next, tree.Slot)
-			errs = append(errs, err)
-			tree = tree.Done(done...)
-			for _, o := range done {
-				l.moved(key, object{o.Kind, o.Key()})
-			}
-			if len(done) < len(next) {
-				break
-			}
-		}
-		if !tree.Fits() {
-			again = lookAgain
-		}
+	fits, errs := make([]bool, len(trees)), make([]error, len(trees))
+	var running sync.WaitGroup
+	for i, tree := range trees {
+		running.Go(func() { fits[i], errs[i] = l.labelTree(ctx, key, tree) })
+	}
+	running.Wait()
+	if slices.Contains(fits, false) {
+		again = lookAgain
 	}
 	return again, errors.Join(errs...)
+}
+
+// labelTree labels a tree, from its leaves, and says whether it fits then.
+func (l *Labeler) labelTree(ctx context.Context, key Key, tree label.Tree) (fits bool, err error) {
+	var errs []error
+	for next := tree.Next(key.Slot); len(next) > 0; next = tree.Next(key.Slot) {
+		done, err := l.write(ctx, key.Slot, next, tree.Slot)
+		errs = append(errs, err)
+		tree = tree.Done(done...)
+		for _, o := range done {
+			l.moved(key, object{o.Kind, o.Key()})
+		}
+		if len(done) < len(next) {
+			break
+		}
+	}
+	return tree.Fits(), errors.Join(errs...)
 }
 
 // moved leaves the door of an object closed that belongs to another slot now, until the caches show that.
