@@ -9,10 +9,13 @@ import (
 	"fmt"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	apiequality "k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
@@ -194,8 +197,18 @@ func TestLeave(t *testing.T) {
 	t.Parallel()
 	lab := fleetAlone(t)
 	s := newSpace(t, lab, "leave", "")
-	s.deploy("pool", 3)
+	s.deploy("pool", 3, func(d *v1alpha1.MachineDeployment) {
+		template := &d.Spec.Template
+		template.Annotations = map[string]string{"of": "the template"}
+		template.Spec.NodeTemplateSpec.Labels = map[string]string{"tier": "a"}
+		template.Spec.MachineConfiguration = &v1alpha1.MachineConfiguration{MaxEvictRetries: new(int32(7))}
+	})
 	s.running("pool", 3)
+	// A template that was changed, and changed back, leaves a MachineSet that is not the current one.
+	s.patch("machinedeployments", "pool", `{"spec":{"template":{"metadata":{"annotations":{"changed":"yes"}}}}}`)
+	s.progressing(corev1.ConditionFalse, v1alpha1.ReasonRolloutNotSupported)
+	s.patch("machinedeployments", "pool", `{"spec":{"template":{"metadata":{"annotations":{"changed":null}}}}}`)
+	s.progressing(corev1.ConditionTrue, v1alpha1.ReasonNewMachineSetAvailable)
 	s.reports("pool", 3)
 	s.noTokens()
 	vms, before, calls := s.joined(), s.objects(), s.changes()
@@ -216,11 +229,13 @@ func TestLeave(t *testing.T) {
 		if diff := cmp.Diff(before, s.objects()); diff != "" {
 			t.Errorf("MachineDeployments, MachineSets and machines before and after leaving (-want +got):\n%s", diff)
 		}
+		s.mcmGoesOn("pool")
+		s.finalizersOfMCM()
 	})
 
 	spread, err := ring.NewSlots(slots, ring.Deployment)
 	s.must(err)
-	s.labelled(1+1+2*3, func(root string) string { return fmt.Sprint(spread.Of(s.name, root)) })
+	s.labelled(1+2+2*3, func(root string) string { return fmt.Sprint(spread.Of(s.name, root)) })
 	s.scale("pool", 4) // it is worked on again
 	s.running("pool", 4)
 	after := s.joined()
@@ -262,4 +277,95 @@ func (s *space) marks() (marked []string) {
 		}
 	})
 	return marked
+}
+
+// mcmNewSet is by which rule Machine Controller Manager knows the current MachineSet of a MachineDeployment: the oldest one
+// whose template is the same, apart from the hash and from what needs no new machines. If there is none, it makes one and
+// replaces every machine. The rule is written out here, so that no mistake of ours is shared.
+func mcmNewSet(d *v1alpha1.MachineDeployment, sets []v1alpha1.MachineSet) (current *v1alpha1.MachineSet) {
+	compared := func(template v1alpha1.MachineTemplateSpec) v1alpha1.MachineTemplateSpec {
+		template = *template.DeepCopy()
+		delete(template.Labels, "machine-template-hash")
+		template.Spec.NodeTemplateSpec, template.Spec.MachineConfiguration, template.Spec.Class.Kind = v1alpha1.NodeTemplateSpec{}, nil, ""
+		return template
+	}
+	for i := range sets {
+		same := apiequality.Semantic.DeepEqual(compared(sets[i].Spec.Template), compared(d.Spec.Template))
+		if same && (current == nil || sets[i].CreationTimestamp.Before(&current.CreationTimestamp)) {
+			current = &sets[i]
+		}
+	}
+	return current
+}
+
+// mcmGoesOn checks that Machine Controller Manager finds the MachineSet with all machines of a MachineDeployment to be the
+// current one, with nothing to do.
+func (s *space) mcmGoesOn(deployment string) {
+	s.Helper()
+	ctx := s.Context()
+	d, err1 := s.api().MachineDeployments(s.name).Get(ctx, deployment, metav1.GetOptions{})
+	sets, err2 := s.api().MachineSets(s.name).List(ctx, metav1.ListOptions{})
+	machines, err3 := s.machines(ctx, deployment)
+	s.must(errors.Join(err1, err2, err3))
+	current := mcmNewSet(d, sets.Items)
+	if current == nil {
+		s.Fatalf("MCM finds no current MachineSet for %s, and rolls: %+v, want one of these: %+v", deployment, d.Spec.Template, sets.Items)
+	}
+	if !metav1.IsControlledBy(current, d) || len(machines) != int(d.Spec.Replicas) {
+		s.Errorf("MachineSet %s is owned by %v, and there are %d machines, want %d", current.Name, current.OwnerReferences, len(machines), d.Spec.Replicas)
+	}
+	for _, set := range sets.Items {
+		want := int32(0)
+		if set.UID == current.UID {
+			want = d.Spec.Replicas
+		}
+		if set.Spec.Replicas != want {
+			s.Errorf("MCM scales MachineSet %s from %d to %d", set.Name, set.Spec.Replicas, want)
+		}
+	}
+	// Without the hash in all of these, MCM labels machines and MachineSet, which blocks it for up to two minutes.
+	hash := current.Labels["machine-template-hash"]
+	carriers := map[string]map[string]string{
+		"selector of the MachineSet": current.Spec.Selector.MatchLabels, "template of the MachineSet": current.Spec.Template.Labels,
+	}
+	for _, m := range machines {
+		carriers["machine "+m.Name] = m.Labels
+		if !metav1.IsControlledBy(&m, current) {
+			s.Errorf("machine %s is owned by %v, want MachineSet %s", m.Name, m.OwnerReferences, current.Name)
+		}
+	}
+	for carrier, labels := range carriers {
+		if got := labels["machine-template-hash"]; hash == "" || got != hash {
+			s.Errorf("the hash is %q on the MachineSet and %q on the %s, want the same", hash, got, carrier)
+		}
+	}
+
+	d.Spec.Template.Labels[v1alpha1.LabelSlot] = "7"
+	if found := mcmNewSet(d, sets.Items); found != nil {
+		s.Errorf("MCM's rule does not see a slot label in a template: it finds %s", found.Name)
+	}
+}
+
+// finalizersOfMCM checks that the objects of the namespace carry the finalizers that Machine Controller Manager takes off.
+func (s *space) finalizersOfMCM() {
+	s.Helper()
+	const ofMachines = "machine.sapcloud.io/machine-controller-manager"
+	want := map[string]string{
+		"MachineDeployment": ofMachines, "MachineSet": ofMachines, "Machine": ofMachines, "MachineClass": ofMachines,
+		"Secret": "machine.sapcloud.io/machine-controller", "Node": "node.machine.sapcloud.io/machine-controller",
+	}
+	seen := map[string]bool{}
+	check := func(kind string, o metav1.Object) {
+		seen[kind] = true
+		if got := o.GetFinalizers(); !slices.Equal(got, []string{want[kind]}) {
+			s.Errorf("%s %s has the finalizers %v, want %s", kind, o.GetName(), got, want[kind])
+		}
+	}
+	s.each(s.name, check)
+	secret, err := s.lab.Control.CoreV1().Secrets(s.name).Get(s.Context(), harness.ClassName, metav1.GetOptions{})
+	s.must(err)
+	check("Secret", secret)
+	if len(seen) != len(want) {
+		s.Errorf("finalizers were looked at on %v, want all kinds", seen)
+	}
 }
