@@ -3,6 +3,8 @@
 package e2e
 
 import (
+	"context"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -12,21 +14,31 @@ import (
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 	"github.com/machine-controller-fleet/machine-controller-fleet/e2e/harness"
+	"github.com/machine-controller-fleet/machine-controller-fleet/shard/ring"
 )
 
-// TestOnlyTheNamespace has a fleet serve one namespace of two, and ask for nothing of the other.
+// TestOnlyTheNamespace has a fleet serve one namespace of two, and ask for nothing of the other. It was installed with other
+// settings than all others are tested with: namespaces stay together, and there are so many slots that their numbers have
+// four digits.
 func TestOnlyTheNamespace(t *testing.T) {
 	t.Parallel()
-	const served = "served"
-	lab := startLab(t, "namespace", func(o *harness.Options) { o.FleetFlags = "--namespace=" + served })
+	const served, many = "served", 1024
+	lab := startLab(t, "namespace", func(o *harness.Options) {
+		o.FleetFlags = fmt.Sprintf("--namespace=%s --shard-by=namespace --slots=%d", served, many)
+	})
 	other := newSpace(t, lab, "other", "")
 	other.deploy("pool", 1)
 	s := &space{T: t, lab: lab, name: served, seen: &memory{machines: map[types.UID]string{}}}
 	s.must(lab.Prepare(t.Context(), s.name, ""))
 	s.deploy("pool", 1)
+	s.deploy("second", 1)
 	s.running("pool", 1)
+	s.running("second", 1)
 	s.joined()
+	s.fourDigits(many)
+	slot := s.together(many, "pool", "second")
 	s.remove("machinedeployments", "pool")
+	s.remove("machinedeployments", "second")
 	s.gone()
 
 	left, err := other.api().MachineDeployments(other.name).Get(t.Context(), "pool", metav1.GetOptions{})
@@ -49,6 +61,9 @@ func TestOnlyTheNamespace(t *testing.T) {
 		}
 		if r.Namespace == served {
 			inServed++
+			if r.IsFleet() && r.IsWrite() && !strings.Contains(r.UserAgent, slot) {
+				t.Errorf("%s %s %s/%s was done under %q, want %q", r.User, r.Verb, r.Resource, r.Name, r.UserAgent, slot)
+			}
 		}
 		if !slices.Contains(places, r.Namespace) {
 			t.Errorf("a replica asked for more than its namespace: %s %s", r.Verb, r.URI)
@@ -57,4 +72,38 @@ func TestOnlyTheNamespace(t *testing.T) {
 	if inServed == 0 {
 		t.Error("the audit log shows nothing of the namespace that is served")
 	}
+}
+
+// fourDigits checks that all slots are held, under names that sort.
+func (s *space) fourDigits(slots int) {
+	s.Helper()
+	ctx, cancel := context.WithTimeout(s.Context(), patience)
+	defer cancel()
+	s.must(s.lab.WaitHeld(ctx, slots))
+	holders, err := s.lab.Holders(ctx)
+	s.must(err)
+	for slot := range slots {
+		if name := fmt.Sprintf("fleet-slot-%04d", slot); holders[name] == "" {
+			s.Errorf("slot Lease %s is missing, or nobody holds it", name)
+		}
+	}
+}
+
+// together waits until everything of the namespace is in one slot, although the roots would be in several by their names. It
+// returns how the slot stands in the User-Agent of whoever works for it.
+func (s *space) together(slots int, roots ...string) (ownership string) {
+	s.Helper()
+	byNamespace, err := ring.NewSlots(slots, ring.Namespace)
+	s.must(err)
+	byName, err := ring.NewSlots(slots, ring.Deployment)
+	s.must(err)
+	want, apart := byNamespace.Of(s.name, ""), map[int]bool{}
+	for _, root := range roots {
+		apart[byName.Of(s.name, root)] = true
+	}
+	if len(apart) < len(roots) || apart[want] {
+		s.Fatalf("by their names the roots %v are in the slots %v: choose names that differ, and from %d", roots, apart, want)
+	}
+	s.labelled(4*len(roots), func(string) string { return fmt.Sprint(want) }) // the root, its set, a machine, its Node
+	return fmt.Sprintf("slot=%d;", want)
 }
