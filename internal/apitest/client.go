@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
@@ -68,7 +69,10 @@ func (s *Server) answer(action clienttesting.Action) (handled bool, answer runti
 	default:
 		err = fmt.Errorf("apitest: nobody has asked for %s of %s before", action.GetVerb(), k.resource)
 	}
-	if found == nil {
+	if err == nil {
+		err = s.answered(Request{Verb: action.GetVerb(), Resource: k.resource, Subresource: action.GetSubresource(), Name: k.Name})
+	}
+	if found == nil || err != nil {
 		found = s.kinds[k.resource].empty()
 	}
 	return true, found, err
@@ -106,13 +110,20 @@ func (l *lister) Namespace(namespace string) metadata.ResourceInterface {
 	return &lister{server: l.server, resource: l.resource, namespace: namespace}
 }
 
-// List returns all there are, in one page, whatever the options say.
-func (l *lister) List(context.Context, metav1.ListOptions) (*metav1.PartialObjectMetadataList, error) {
+// List returns all that the label selector matches, in one page; of the options it heeds nothing else.
+func (l *lister) List(_ context.Context, options metav1.ListOptions) (*metav1.PartialObjectMetadataList, error) {
 	if err := l.server.admit(Request{Verb: "list", Resource: l.resource}); err != nil {
 		return nil, err
 	}
+	selector, err := labels.Parse(options.LabelSelector)
+	if err != nil {
+		return nil, fmt.Errorf("label selector: %w", err)
+	}
 	list := &metav1.PartialObjectMetadataList{}
 	for _, o := range l.server.list(l.resource, l.namespace) {
+		if !selector.Matches(labels.Set(o.GetLabels())) {
+			continue
+		}
 		meta := metav1.PartialObjectMetadata{}
 		meta.Name, meta.Namespace, meta.UID = o.GetName(), o.GetNamespace(), o.GetUID()
 		meta.ResourceVersion, meta.Labels, meta.Annotations = o.GetResourceVersion(), o.GetLabels(), o.GetAnnotations()
@@ -129,4 +140,12 @@ func (s *Server) Object(resource, namespace, name string) metav1.Object {
 		return nil
 	}
 	return o
+}
+
+// All returns all objects of a resource in a namespace as they stand, by name.
+func (s *Server) All(resource, namespace string) (all []metav1.Object) {
+	for _, o := range s.list(resource, namespace) {
+		all = append(all, o)
+	}
+	return all
 }

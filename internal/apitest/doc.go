@@ -2,8 +2,9 @@
 //
 // It keeps MachineDeployments, MachineSets, Machines and MachineClasses as an API server does: UIDs, resourceVersions,
 // generations, finalizers, deletion in two steps, the status as a subresource, preconditions of patches and deletes. Every
-// change shows in a View before the request returns. Requests can be refused, and are counted.
+// change shows in a View before the request returns, or as late as a test likes. Requests can be refused and their answers
+// lost, and are counted.
 //
 // Guarantees: it is safe for concurrent use, and starts no goroutines. Not guaranteed: validation, admission, watches, field
-// and label selectors, other kinds.
+// selectors, other kinds.
 package apitest

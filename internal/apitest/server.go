@@ -32,6 +32,7 @@ type Server struct {
 	kinds    map[string]kind
 	objects  map[string]map[types.NamespacedName]object // by resource
 	refuse   func(Request) error
+	lose     func(Request) error
 	requests []Request
 }
 
@@ -58,6 +59,10 @@ func New(now func() time.Time) *Server {
 func (s *Server) ShowIn(view *objects.View) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.showIn(view)
+}
+
+func (s *Server) showIn(view *objects.View) {
 	s.kinds = map[string]kind{
 		"machinedeployments": {func() object { return &v1alpha1.MachineDeployment{} }, shownIn(view.Deployments)},
 		"machinesets":        {func() object { return &v1alpha1.MachineSet{} }, shownIn(view.Sets)},
@@ -89,6 +94,25 @@ func (s *Server) Refuse(f func(Request) error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.refuse = f
+}
+
+// Lose has f hear of every request of a Client that was carried out from now on, and answer it with an error, or not: then its
+// sender does not know that it has taken effect. Nil answers none.
+func (s *Server) Lose(f func(Request) error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.lose = f
+}
+
+// answered says whether the answer to a request that was carried out is lost.
+func (s *Server) answered(r Request) error {
+	s.mu.Lock()
+	lose := s.lose
+	s.mu.Unlock()
+	if lose == nil {
+		return nil
+	}
+	return lose(r)
 }
 
 // Requests returns what was requested so far, refused or not.
