@@ -6,6 +6,7 @@ import (
 	"regexp"
 	"time"
 
+	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machine/drain"
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machine/lifecycle"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/flags"
@@ -22,6 +23,7 @@ type machineOptions struct {
 	resourceExhaustedRetry time.Duration
 	bootstrapTokenGroups   []string
 
+	countMinReady       bool
 	scaleDownAnnotation bool
 }
 
@@ -31,6 +33,7 @@ func (o *machineOptions) declare(g *flags.Group) {
 	g.Duration(&o.preserveTimeout, "machine-preserve-timeout", 96*time.Hour, "how long a machine is preserved")
 	g.Duration(&o.resourceExhaustedRetry, "resource-exhausted-retry", defaultResourceExhaustedRetry, "wait after the cloud had no quota or capacity; 0 means 10m", flags.OrZero)
 	g.List(&o.bootstrapTokenGroups, "bootstrap-token-auth-extra-groups", nil, "groups, separated by commas, that bootstrap tokens put a joining VM into")
+	g.Bool(&o.countMinReady, "count-min-ready-seconds", false, "have a machine count as available only when it has been so for minReadySeconds; the annotation "+v1alpha1.AnnotationCountMinReady+" on a MachineDeployment goes before (MCM: ignores minReadySeconds)")
 	g.Bool(&o.scaleDownAnnotation, "autoscaler-scaledown-annotation-during-rollout", true, "keep the cluster-autoscaler from removing Nodes of a MachineDeployment while it rolls", flags.NoEffectYet)
 }
 

@@ -148,7 +148,7 @@ func (f *fleet) controllers(o options) ([]controller, error) {
 	sets, err2 := machineset.New(machineset.Config{
 		Machines: api, Metadata: f.metadata, View: f.view, Events: f.recorder(v1alpha1.EventSourceMachineSet),
 		Gate:  f.slots.gate(label.Set, func(key types.NamespacedName) { sets.Enqueue(key) }),
-		Clock: wall, Workers: o.concurrentSyncs, Metrics: f.metrics, Tracer: f.tracer,
+		Clock: wall, Workers: o.concurrentSyncs, Metrics: f.metrics, Tracer: f.tracer, CountMinReady: o.machine.countMinReady,
 	})
 	machines, err3 := machine.New(machine.Config{
 		Machines: api, Secrets: f.control.CoreV1(), View: f.view, Targets: f.targets,

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"maps"
-	"runtime/debug"
 	"slices"
 	"strconv"
 	"sync"
@@ -18,9 +17,6 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machineset/scale"
 	"github.com/machine-controller-fleet/machine-controller-fleet/telemetry"
 )
-
-// parallel bounds the requests that one set has on their way at a time.
-const parallel = 32
 
 // listLive asks the API server for the machines that match the set's selector: one list of metadata, whatever their
 // number. A set that is being deleted asks for all of the namespace, so that it leaves none that has lost its labels.
@@ -52,7 +48,7 @@ func (c *Controller) listLive(ctx context.Context, w *scale.World) error {
 	if err != nil {
 		return fmt.Errorf("list the machines of namespace %s: %w", w.Set.Namespace, err)
 	}
-	live := &scale.Live{Owned: map[types.UID]bool{}, Names: map[string]bool{}}
+	live := &scale.Live{Owned: map[types.UID]*metav1.ObjectMeta{}, Names: map[string]bool{}}
 	for i := range list.Items {
 		found := &list.Items[i]
 		live.Names[found.Name] = true
@@ -63,7 +59,7 @@ func (c *Controller) listLive(ctx context.Context, w *scale.World) error {
 				return err
 			}
 		case owner.UID == w.Set.UID:
-			live.Owned[found.UID] = true
+			live.Owned[found.UID] = &found.ObjectMeta
 		}
 	}
 	w.Live, w.MustLook = live, false
@@ -106,7 +102,7 @@ func (c *Controller) addOrphan(ctx context.Context, w *scale.World, found metav1
 func (c *Controller) create(ctx context.Context, w *scale.World, ordinals []int64) error {
 	var mu sync.Mutex
 	made := 0
-	err := each(ordinals, func(ordinal int64) error {
+	err := slowStart(ordinals, func(ordinal int64) error {
 		taken, err := c.createOne(ctx, w.Set, ordinal)
 		mu.Lock()
 		defer mu.Unlock()
@@ -126,6 +122,7 @@ func (c *Controller) create(ctx context.Context, w *scale.World, ordinals []int6
 	}
 	if err != nil {
 		w.Done.CreateError = err.Error()
+		w.Live = nil // from before: a create without an answer may have taken effect
 	}
 	return err
 }
@@ -251,33 +248,4 @@ func (c *Controller) adopt(ctx context.Context, w *scale.World, machines []*v1al
 // release takes machines from the set.
 func (c *Controller) release(ctx context.Context, w *scale.World, machines []*v1alpha1.Machine) error {
 	return family.Rewrite(ctx, c.machines.Commit, machines, w.Done.Adopted, func(m *v1alpha1.Machine) { family.Release(m, w.Set.UID) })
-}
-
-// each runs f over all items, some at a time, and returns the first error, with the number of the others: a hundred
-// machines that are refused are refused for the same reason.
-func each[T any](items []T, f func(T) error) error {
-	errs := make([]error, len(items))
-	var running sync.WaitGroup
-	slots := make(chan struct{}, parallel)
-	for i, item := range items {
-		slots <- struct{}{}
-		running.Go(func() {
-			defer func() { <-slots }()
-			defer func() {
-				if p := recover(); p != nil { // the runner sees to its own goroutine only
-					errs[i] = fmt.Errorf("panic: %v\n%s", p, debug.Stack())
-				}
-			}()
-			errs[i] = f(item)
-		})
-	}
-	running.Wait()
-	failed := slices.DeleteFunc(errs, func(err error) bool { return err == nil })
-	switch len(failed) {
-	case 0:
-		return nil
-	case 1:
-		return failed[0]
-	}
-	return fmt.Errorf("%w (and %d more like it)", failed[0], len(failed)-1)
 }

@@ -49,8 +49,10 @@ type Config struct {
 	Clock   clock.WithTicker
 	Gate    runner.Gate[types.NamespacedName]
 	Workers int
-	Metrics *runner.Metrics
-	Tracer  trace.Tracer
+	// CountMinReady has minReadySeconds count for sets whose root does not say whether it does.
+	CountMinReady bool
+	Metrics       *runner.Metrics
+	Tracer        trace.Tracer
 }
 
 // Controller reconciles MachineSets. Make one with New, before the View is fed.
@@ -76,9 +78,9 @@ type done struct {
 	deleted map[types.UID]bool
 	looked  string // selector for which orphans were looked for
 
-	live    *scale.Live        // the last list
-	listed  time.Time          // when it was begun
-	awaited map[types.UID]bool // what it had that the cache has not shown since
+	live    *scale.Live                      // the last list
+	listed  time.Time                        // when it was begun
+	awaited map[types.UID]*metav1.ObjectMeta // what it had that the cache has not shown since
 }
 
 // lists is how many lists of machines are asked for at a time. Each costs the API server a look at all machines of a
@@ -126,8 +128,8 @@ func (c *Controller) reconcile(ctx context.Context, key types.NamespacedName) (r
 		klog.FromContext(ctx).V(4).Info("Decided", "action", verdict.Do)
 		if verdict.Do == scale.Rest {
 			wait, err := c.rest(ctx, w, verdict)
-			if wait == 0 && (len(w.Done.Created) > 0 || w.Live != nil && len(scale.Unseen(w)) > 0) {
-				wait = lateCache + time.Second // should the cache never show them
+			if len(w.Done.Created) > 0 || w.Live != nil && len(scale.Unseen(w)) > 0 {
+				wait = sooner(wait, lateCache+time.Second) // should the cache never show them
 			}
 			return runner.Result{RequeueAfter: wait}, errors.Join(append(failed, err)...)
 		}
@@ -141,6 +143,14 @@ func (c *Controller) reconcile(ctx context.Context, key types.NamespacedName) (r
 		}
 	}
 	return runner.Result{}, fmt.Errorf("MachineSet %s: %d actions in one pass and no end: a defect of scale", key, maxActions)
+}
+
+// sooner returns the shorter one of two waits, of which 0 has no end.
+func sooner(a, b time.Duration) time.Duration {
+	if a == 0 || b > 0 && b < a {
+		return b
+	}
+	return a
 }
 
 // rest writes what the pass came to, the status when its time has come.
@@ -160,12 +170,12 @@ func (c *Controller) rest(ctx context.Context, w scale.World, verdict scale.Verd
 	if reason, message := scale.News(w); reason != "" && err == nil && wait == 0 {
 		telemetry.Tell(c.cfg.Events, w.Set, reason, message)
 	}
-	return wait, err
+	return sooner(wait, verdict.Wake), err
 }
 
 // observe gathers what the caches and this process know of a set.
 func (c *Controller) observe(set *v1alpha1.MachineSet) scale.World {
-	w := scale.World{Now: c.cfg.Clock.Now(), Set: set, Permits: family.Permits(c.cfg.View, set), Done: scale.Done{
+	w := scale.World{Now: c.cfg.Clock.Now(), Set: set, Permits: family.Permits(c.cfg.View, set), CountMinReady: c.countsMinReady(set), Done: scale.Done{
 		Taken: map[int64]bool{}, Refused: map[types.UID]bool{}, Adopted: map[types.UID]bool{}, Updated: map[types.UID]bool{},
 	}}
 	w.Owned, w.Orphans = c.children.Of(set.UID), c.children.Orphans(set.Namespace)
@@ -173,7 +183,7 @@ func (c *Controller) observe(set *v1alpha1.MachineSet) scale.World {
 		w.Owned[i] = c.machines.Newest(m)
 	}
 	w.Owned = slices.DeleteFunc(w.Owned, func(m *v1alpha1.Machine) bool { return !metav1.IsControlledBy(m, set) }) // let go since
-	known := c.remember(set.UID, w.Owned)
+	known := c.remember(set, w.Owned)
 	w.Done.Created, w.Done.Deleted = known.created, known.deleted
 	selector := metav1.FormatLabelSelector(set.Spec.Selector)
 	if set.Generation == set.Status.ObservedGeneration { // whoever wrote that has looked
@@ -195,13 +205,13 @@ func (c *Controller) looked(w *scale.World, begun time.Time) {
 
 // remember returns what this process has done for the set, without what the cache shows by now. A set is reconciled by
 // one worker at a time, which may go on to note in it what it does.
-func (c *Controller) remember(set types.UID, owned []*v1alpha1.Machine) *done {
+func (c *Controller) remember(set *v1alpha1.MachineSet, owned []*v1alpha1.Machine) *done {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	known := c.done[set]
+	known := c.done[set.UID]
 	if known == nil {
 		known = &done{created: map[int64]bool{}, since: map[int64]time.Time{}, deleted: map[types.UID]bool{}}
-		c.done[set] = known
+		c.done[set.UID] = known
 		return known
 	}
 	now := c.cfg.Clock.Now()
@@ -214,7 +224,7 @@ func (c *Controller) remember(set types.UID, owned []*v1alpha1.Machine) *done {
 	}
 	standing := map[types.UID]bool{}
 	for _, m := range owned {
-		if ordinal, ok := scale.Ordinal(m); ok {
+		if ordinal, ok := scale.OrdinalIn(set, m); ok {
 			delete(known.created, ordinal)
 		}
 		delete(known.awaited, m.UID)

@@ -26,20 +26,26 @@ const manyTimes = 100
 type bench struct {
 	*testing.T
 
-	server *apitest.Server
-	told   *apitest.EventLog
-	end    func() // of the process
+	server     *apitest.Server
+	told       *apitest.EventLog
+	controller *Controller
+	end        func() // of the process
 }
 
-func onBench(t *testing.T, test func(b *bench)) {
+func onBench(t *testing.T, test func(b *bench), settings ...func(*Config)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		b := &bench{T: t, server: apitest.New(time.Now), told: &apitest.EventLog{}}
 		view := objects.NewView()
-		c, err := New(Config{Machines: b.server.Client(), Metadata: b.server.Metadata(), View: view, Events: b.told, Clock: clock.RealClock{}})
+		cfg := Config{Machines: b.server.Client(), Metadata: b.server.Metadata(), View: view, Events: b.told, Clock: clock.RealClock{}}
+		for _, set := range settings {
+			set(&cfg)
+		}
+		c, err := New(cfg)
 		if err != nil {
 			t.Fatal(err)
 		}
+		b.controller = c
 		b.server.ShowIn(view)
 		ctx, end := context.WithCancel(klog.NewContext(t.Context(), klog.Logger{})) // what fails here is meant to
 		go c.Run(ctx)
@@ -49,10 +55,10 @@ func onBench(t *testing.T, test func(b *bench)) {
 	})
 }
 
-func (b *bench) create(replicas int32) {
+func (b *bench) create(replicas int32, changes ...func(*v1alpha1.MachineSet)) {
 	b.Helper()
 	labels := map[string]string{v1alpha1.LabelName: "set"}
-	_, err := b.server.Client().MachineSets("n").Create(b.Context(), &v1alpha1.MachineSet{
+	set := &v1alpha1.MachineSet{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: "set", Labels: map[string]string{v1alpha1.LabelSlot: "7"}},
 		Spec: v1alpha1.MachineSetSpec{
 			Replicas: replicas, Selector: &metav1.LabelSelector{MatchLabels: labels},
@@ -61,8 +67,11 @@ func (b *bench) create(replicas int32) {
 				Spec:       v1alpha1.MachineSpec{Class: v1alpha1.ClassSpec{Kind: "MachineClass", Name: "c"}},
 			},
 		},
-	}, metav1.CreateOptions{})
-	if err != nil {
+	}
+	for _, change := range changes {
+		change(set)
+	}
+	if _, err := b.server.Client().MachineSets("n").Create(b.Context(), set, metav1.CreateOptions{}); err != nil {
 		b.Fatal(err)
 	}
 	b.pass(time.Minute)
@@ -76,6 +85,33 @@ func (b *bench) pass(d time.Duration) {
 func (b *bench) patch(format string, args ...any) {
 	b.Helper()
 	_, err := b.server.Client().MachineSets("n").Patch(b.Context(), "set", types.MergePatchType, fmt.Appendf(nil, format, args...), metav1.PatchOptions{})
+	if err != nil {
+		b.Fatal(err)
+	}
+}
+
+func (b *bench) set() *v1alpha1.MachineSet {
+	b.Helper()
+	set, ok := b.server.Object("machinesets", "n", "set").(*v1alpha1.MachineSet)
+	if !ok {
+		b.Fatal("the set is gone")
+	}
+	return set
+}
+
+// machines are all there are, by name.
+func (b *bench) machines() (all []*v1alpha1.Machine) {
+	for _, o := range b.server.All("machines", "n") {
+		if m, ok := o.(*v1alpha1.Machine); ok {
+			all = append(all, m)
+		}
+	}
+	return all
+}
+
+func (b *bench) patchMachine(name, patch string, subresource ...string) {
+	b.Helper()
+	_, err := b.server.Client().Machines("n").Patch(b.Context(), name, types.MergePatchType, []byte(patch), metav1.PatchOptions{}, subresource...)
 	if err != nil {
 		b.Fatal(err)
 	}

@@ -15,6 +15,7 @@ func (c *Controller) watch() (err error) {
 		Enqueue: c.runner.Enqueue, Selectors: c.selectors, Gone: c.machines.Forget,
 	})
 	c.cfg.View.Sets.OnChange(c.changed)
+	c.cfg.View.Deployments.OnChange(c.deploymentChanged)
 	family.OnPermit(c.cfg.View, c.permitted)
 	return err
 }

@@ -63,10 +63,10 @@ func (p *process) reconcileSet(slot int) {
 				return
 			}
 		case scale.ListLive:
-			w.Live = &scale.Live{Owned: map[types.UID]bool{}, Names: map[string]bool{}}
+			w.Live = &scale.Live{Owned: map[types.UID]*metav1.ObjectMeta{}, Names: map[string]bool{}}
 			for _, m := range p.machines.now() {
 				if slotOf(m) == slot {
-					w.Live.Owned[m.UID], w.Live.Names[m.Name] = true, true
+					w.Live.Owned[m.UID], w.Live.Names[m.Name] = &m.ObjectMeta, true
 				}
 			}
 		case scale.Update:

@@ -23,6 +23,11 @@ const (
 // whoever comes next finishes what was begun and gives no permit beside it.
 const AnnotationReplacing = FleetDomain + "replacing"
 
+// AnnotationCountMinReady on a MachineDeployment, or on a MachineSet without a controller, with a true value (as
+// strconv.ParseBool reads it) has minReadySeconds count, which Machine Controller Manager ignores, and with a false one has it
+// ignored. Without it, or with another value, the fleet's setting holds.
+const AnnotationCountMinReady = FleetDomain + "count-min-ready-seconds"
+
 // LabelSlot is the slot label: the number of the slot, decimal and without padding, on the metadata of every root,
 // MachineSet, Machine and Node of the slot. It never enters a template or a selector.
 const LabelSlot = FleetDomain + "slot"

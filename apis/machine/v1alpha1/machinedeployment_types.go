@@ -64,7 +64,9 @@ type MachineDeploymentSpec struct {
 	// Strategy says how machines are replaced. Empty means RollingUpdate with maxSurge 1 and maxUnavailable 0.
 	// +optional
 	Strategy MachineDeploymentStrategy `json:"strategy,omitempty,omitzero"`
-	// MinReadySeconds is copied to the MachineSets. It has no effect, as in MCM.
+	// MinReadySeconds is copied to the MachineSets. MCM ignores it, and so does the fleet, unless --count-min-ready-seconds or
+	// the annotation fleet.machine.sapcloud.io/count-min-ready-seconds says otherwise: then a machine is available when it
+	// has been Running, or Available, for that long without a break.
 	// +optional
 	MinReadySeconds int32 `json:"minReadySeconds,omitempty"`
 	// RevisionHistoryLimit is the number of old MachineSets to keep for a rollback. Nil keeps all.

@@ -63,7 +63,7 @@ type MachineSetSpec struct {
 	// Template is what new machines are made from.
 	// +optional
 	Template MachineTemplateSpec `json:"template,omitempty,omitzero"`
-	// MinReadySeconds is copied from the MachineDeployment. It has no effect, as in MCM.
+	// MinReadySeconds is copied from the MachineDeployment. What it means is said there.
 	// +optional
 	MinReadySeconds int32 `json:"minReadySeconds,omitempty"`
 	// AutoPreserveFailedMachineMax is the number of failed machines to preserve without being asked. 0 means none.
@@ -79,10 +79,11 @@ type MachineSetStatus struct {
 	// FullyLabeledReplicas is the number of machines that carry all labels of the template.
 	// +optional
 	FullyLabeledReplicas int32 `json:"fullyLabeledReplicas,omitempty"`
-	// ReadyReplicas is the number of machines in phase Running.
+	// ReadyReplicas is the number of machines in phase Running that are not being deleted.
 	// +optional
 	ReadyReplicas int32 `json:"readyReplicas,omitempty"`
-	// AvailableReplicas is the number of machines in phase Available or Running.
+	// AvailableReplicas is the number of machines in phase Available or Running that are not being deleted, where
+	// minReadySeconds counts only of those that have been so for that long.
 	// +optional
 	AvailableReplicas int32 `json:"availableReplicas,omitempty"`
 	// PreservedFailedReplicas is the number of failed machines that are preserved.

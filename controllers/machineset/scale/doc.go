@@ -6,9 +6,13 @@
 // show it yet, or shows it still, changes no number: however stale the cache, there are never more machines than wanted,
 // and never fewer. Whoever finds an intent completes it and decides nothing beside it.
 //
+// Before machines are noted for creation, or chosen for deletion because they are too many, the API server is asked: what it
+// says goes before the cache.
+//
 // A machine's name is derived from the set's UID and an ordinal that is never used again in the set's life, so the same
 // intent carried out twice makes one machine.
 //
-// Guarantees, tested with generated worlds: counted machines never exceed spec.replicas by a decision of ours; a preserved
-// machine is deleted last; the finalizer goes only after a live list has shown no machine.
+// Guarantees, tested with generated worlds: counted machines never exceed spec.replicas by a decision of ours, nor fall below
+// it; a preserved machine is deleted last; a frozen set makes none; the finalizer goes only after a live list has shown no
+// machine.
 package scale

@@ -12,6 +12,9 @@ import (
 
 // Intents are the decisions of a set that are not seen done yet. They are kept in one annotation of the set.
 type Intents struct {
+	// Set is the UID of the set whose decisions these are. On another one they are a copy, and no intents: the set was
+	// restored from a backup, or made after another's likeness.
+	Set types.UID `json:"set,omitempty"`
 	// Next is the ordinal that the next new machine gets. It only grows.
 	Next int64 `json:"next"`
 	// Create holds the ordinals of machines that are to exist.
@@ -34,7 +37,7 @@ func (d Doomed) spares(m *v1alpha1.Machine) bool {
 	return d.Failed && m.Status.CurrentStatus.Phase != v1alpha1.MachineFailed
 }
 
-// ReadIntents reads the intents of a set; a set without any has the zero value. Errors: an annotation that somebody else
+// ReadIntents reads the intents of a set; a set without any, or with those of another, has the zero value. Errors: an annotation that somebody else
 // has written.
 func ReadIntents(set *v1alpha1.MachineSet) (Intents, error) {
 	var in Intents
@@ -50,11 +53,15 @@ func ReadIntents(set *v1alpha1.MachineSet) (Intents, error) {
 		return Intents{}, fmt.Errorf("annotation %s: ordinals must not be negative, got %q; remove the annotation to have it written anew",
 			v1alpha1.AnnotationIntents, text)
 	}
+	if in.Set != "" && in.Set != set.UID {
+		return Intents{}, nil
+	}
 	return in, nil
 }
 
 // write puts the intents on a set.
 func (in Intents) write(set *v1alpha1.MachineSet) {
+	in.Set = set.UID
 	text, err := json.Marshal(in)
 	if err != nil { // integers and strings always encode
 		return
@@ -66,7 +73,7 @@ func (in Intents) write(set *v1alpha1.MachineSet) {
 }
 
 func (in Intents) clone() Intents {
-	return Intents{Next: in.Next, Create: slices.Clone(in.Create), Delete: slices.Clone(in.Delete)}
+	return Intents{Set: in.Set, Next: in.Next, Create: slices.Clone(in.Create), Delete: slices.Clone(in.Delete)}
 }
 
 func (in Intents) dooms(uid types.UID) bool {

@@ -2,9 +2,13 @@ package scale
 
 import (
 	"hash/fnv"
+	"strconv"
 	"strings"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 )
 
 const (
@@ -36,4 +40,28 @@ func Name(set string, uid types.UID, ordinal int64) string {
 		set = strings.TrimRight(set[:limit], "-.")
 	}
 	return set + "-" + string(suffix)
+}
+
+// Ordinal returns the ordinal that the machine's name was derived from; ok is false for a machine that no set of ours
+// has made.
+func Ordinal(m metav1.Object) (ordinal int64, ok bool) {
+	o, err := strconv.ParseInt(m.GetAnnotations()[v1alpha1.AnnotationOrdinal], 10, 64)
+	return o, err == nil && o >= 0
+}
+
+// OrdinalIn returns the ordinal of a machine that this set has made. One that has come from another set keeps the ordinal
+// that it had there, which means nothing here.
+func OrdinalIn(set *v1alpha1.MachineSet, m metav1.Object) (ordinal int64, ok bool) {
+	ordinal, ok = Ordinal(m)
+	return ordinal, ok && m.GetName() == Name(set.Name, set.UID, ordinal)
+}
+
+func highestOrdinal(machines []*v1alpha1.Machine) int64 {
+	highest := int64(-1)
+	for _, m := range machines {
+		if o, ok := Ordinal(m); ok {
+			highest = max(highest, o)
+		}
+	}
+	return highest
 }

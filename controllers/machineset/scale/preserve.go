@@ -8,11 +8,6 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/brake"
 )
 
-// isToBeReplaced says that the machine has failed, that nobody wants to keep it, and that it has its permit.
-func isToBeReplaced(w World, m *v1alpha1.Machine) bool {
-	return m.Status.CurrentStatus.Phase == v1alpha1.MachineFailed && !brake.IsKept(m, w.Now) && brake.Permits(w.Permits, m)
-}
-
 // autoPreserve returns failed machines that the set wants to have preserved although nobody has asked for it, as they
 // should stand: up to autoPreserveFailedMachineMax, the newest first. When there are too many, it is the oldest that it
 // does not want to have preserved any more.
@@ -40,14 +35,6 @@ func autoPreserve(w World, standing []*v1alpha1.Machine) (changed []*v1alpha1.Ma
 		}
 	}
 	return changed
-}
-
-// isToGo says that the machine is to be replaced, and is not among those that are about to be preserved. Whether that has
-// worked shows in the next pass.
-func isToGo(changing []*v1alpha1.Machine) func(World, *v1alpha1.Machine) bool {
-	return func(w World, m *v1alpha1.Machine) bool {
-		return isToBeReplaced(w, m) && !slices.ContainsFunc(changing, func(c *v1alpha1.Machine) bool { return c.UID == m.UID })
-	}
 }
 
 func isAutoPreserved(m *v1alpha1.Machine) bool {

@@ -7,6 +7,8 @@ import (
 	"strings"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 )
 
@@ -54,14 +56,14 @@ func compareMarks(a, b rankKey) int {
 }
 
 // rank sorts machines into the order in which they are deleted.
-func rank(machines []*v1alpha1.Machine, now time.Time) []*v1alpha1.Machine {
+func rank(w World, machines []*v1alpha1.Machine) []*v1alpha1.Machine {
 	type ranked struct {
 		key     rankKey
 		machine *v1alpha1.Machine
 	}
 	all := make([]ranked, len(machines))
 	for i, m := range machines {
-		all[i] = ranked{keyOf(m, now), m}
+		all[i] = ranked{keyOf(w, m), m}
 	}
 	order := rules()
 	slices.SortFunc(all, func(a, b ranked) int {
@@ -79,21 +81,42 @@ func rank(machines []*v1alpha1.Machine, now time.Time) []*v1alpha1.Machine {
 	return sorted
 }
 
-func keyOf(m *v1alpha1.Machine, now time.Time) rankKey {
+func keyOf(w World, m *v1alpha1.Machine) rankKey {
+	annotations := w.newest(m).Annotations
 	key := rankKey{priority: defaultPriority, phase: phaseRank(m.Status.CurrentStatus.Phase), created: m.CreationTimestamp.Time, name: m.Name}
-	if isPreserved(m, now) {
+	if isPreserved(m, w.Now) {
 		key.preserved, key.expiry = 2, m.Status.CurrentStatus.PreserveExpiryTime.Time
-		if m.Annotations[v1alpha1.AnnotationPreserve] == v1alpha1.PreserveAuto {
+		if annotations[v1alpha1.AnnotationPreserve] == v1alpha1.PreserveAuto {
 			key.preserved = 1
 		}
 	}
-	if p, err := strconv.Atoi(m.Annotations[v1alpha1.AnnotationPriority]); err == nil {
+	if p, err := strconv.Atoi(annotations[v1alpha1.AnnotationPriority]); err == nil {
 		key.priority = p
 	}
-	if t, err := time.Parse(time.RFC3339, m.Annotations[v1alpha1.AnnotationMarkedForDeletionTime]); err == nil {
-		key.marked = t
-	}
+	key.marked = timeIn(annotations, v1alpha1.AnnotationMarkedForDeletionTime)
 	return key
+}
+
+// timeIn reads a time; what is none is the zero time.
+func timeIn(annotations map[string]string, name string) time.Time {
+	t, err := time.Parse(time.RFC3339, annotations[name])
+	if err != nil {
+		return time.Time{}
+	}
+	return t
+}
+
+// chosenUntil is up to when the cluster-autoscaler's choices are known to the set together with the replicas that they
+// belong to.
+func chosenUntil(set *v1alpha1.MachineSet) time.Time {
+	return timeIn(set.Annotations, v1alpha1.AnnotationLastReplicaChangeByScaler)
+}
+
+// isChosen says that the cluster-autoscaler has chosen the machine for deletion, and that the set has the replicas of after
+// that: before, it would be replaced.
+func isChosen(m *metav1.ObjectMeta, until time.Time) bool {
+	marked := timeIn(m.Annotations, v1alpha1.AnnotationMarkedForDeletionTime)
+	return m.Annotations[v1alpha1.AnnotationPriority] == v1alpha1.PriorityTriggered && !marked.IsZero() && !marked.After(until)
 }
 
 // isPreserved says that the machine is kept until a time that has not come.

@@ -30,11 +30,10 @@ func status(w World) v1alpha1.MachineSetStatus {
 		if template.Matches(labels.Set(m.Labels)) {
 			s.FullyLabeledReplicas++
 		}
-		switch m.Status.CurrentStatus.Phase { //nolint:exhaustive // only these count
-		case v1alpha1.MachineRunning:
+		if m.DeletionTimestamp == nil && m.Status.CurrentStatus.Phase == v1alpha1.MachineRunning {
 			s.ReadyReplicas++
-			s.AvailableReplicas++
-		case v1alpha1.MachineAvailable:
+		}
+		if available, _ := availability(w, m); available {
 			s.AvailableReplicas++
 		}
 		preserved := m.Status.CurrentStatus.PreserveExpiryTime != nil

@@ -3,6 +3,7 @@ package scale
 import (
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
@@ -21,6 +22,8 @@ type World struct {
 	MustLook bool
 	// Permits stand on the set's root: the machines that may be replaced when they have failed.
 	Permits []brake.Permit
+	// CountMinReady says that a machine is available only after it has been so for the set's minReadySeconds.
+	CountMinReady bool
 	// Live is what the API server itself says; nil when it was not asked in this pass.
 	Live *Live
 	// Done is what this pass has done.
@@ -29,8 +32,8 @@ type World struct {
 
 // Live is a list of the API server, past all caches.
 type Live struct {
-	// Owned are the UIDs of all machines whose controller is the set.
-	Owned map[types.UID]bool
+	// Owned is the metadata of all machines whose controller is the set and that match its selector, by UID.
+	Owned map[types.UID]*metav1.ObjectMeta
 	// Names of these machines, and of others that match the set's selector.
 	Names map[string]bool
 }
@@ -86,4 +89,23 @@ type Verdict struct {
 	Machines []*v1alpha1.Machine
 	// Ordinals of the machines to make.
 	Ordinals []int64
+	// Wake is when, from now, another verdict is due although nothing happens, with Rest; 0 means never.
+	Wake time.Duration
+}
+
+// live is what the API server itself has said of a machine: nil that it is not the set's any more, or gone. asked is false
+// when it was not asked.
+func (w World) live(m *v1alpha1.Machine) (meta *metav1.ObjectMeta, asked bool) {
+	if w.Live == nil {
+		return nil, false
+	}
+	return w.Live.Owned[m.UID], true
+}
+
+// newest is the newest metadata that is known of a machine.
+func (w World) newest(m *v1alpha1.Machine) *metav1.ObjectMeta {
+	if meta, _ := w.live(m); meta != nil {
+		return meta
+	}
+	return &m.ObjectMeta
 }

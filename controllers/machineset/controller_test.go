@@ -1,0 +1,256 @@
+package machineset
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/apitest"
+)
+
+// put makes a machine that nobody has made, with the labels of the set's machines.
+func (b *bench) put(name string, changes ...func(*v1alpha1.Machine)) {
+	b.Helper()
+	m := &v1alpha1.Machine{ObjectMeta: metav1.ObjectMeta{
+		Name: name, Namespace: "n", Labels: map[string]string{v1alpha1.LabelName: "set"}, Finalizers: []string{v1alpha1.FinalizerName},
+	}}
+	for _, change := range changes {
+		change(m)
+	}
+	if _, err := b.server.Client().Machines("n").Create(b.Context(), m, metav1.CreateOptions{}); err != nil {
+		b.Fatal(err)
+	}
+}
+
+func (b *bench) machine(name string) *v1alpha1.Machine {
+	b.Helper()
+	m, ok := b.server.Object("machines", "n", name).(*v1alpha1.Machine)
+	if !ok {
+		b.Fatalf("there is no machine %s", name)
+	}
+	return m
+}
+
+func (b *bench) delete(name string) {
+	b.Helper()
+	if err := b.server.Client().Machines("n").Delete(b.Context(), name, metav1.DeleteOptions{}); err != nil {
+		b.Fatal(err)
+	}
+}
+
+// A set adopts what Kubernetes' sets adopt: whatever matches its selector, has no controller, and stays.
+func TestAdoption(t *testing.T) {
+	labelled := func(value string) func(*v1alpha1.Machine) {
+		return func(m *v1alpha1.Machine) { m.Labels[v1alpha1.LabelName] = value }
+	}
+	owned := func(controller bool) func(*v1alpha1.Machine) {
+		return func(m *v1alpha1.Machine) {
+			m.OwnerReferences = []metav1.OwnerReference{{Kind: "Other", Name: "other", UID: "other", Controller: &controller}}
+		}
+	}
+	for _, tc := range []struct {
+		name    string
+		change  func(*v1alpha1.Machine)
+		ending  bool
+		adopted bool
+	}{
+		{"an orphan", func(*v1alpha1.Machine) {}, false, true},
+		{"one with an owner that does not control it", owned(false), false, true},
+		{"somebody else's", owned(true), false, false},
+		{"with other labels", labelled("other"), false, false},
+		{"on its way out", func(*v1alpha1.Machine) {}, true, false},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			onBench(t, func(b *bench) {
+				b.put("m", tc.change)
+				if tc.ending {
+					b.delete("m")
+				}
+				b.create(2)
+				m, set := b.machine("m"), b.set()
+				if got := metav1.IsControlledBy(m, set); got != tc.adopted {
+					t.Errorf("adopted: %v, want %v", got, tc.adopted)
+				}
+				if tc.adopted && m.OwnerReferences[0].UID != set.UID {
+					t.Errorf("owners %v: the cluster-autoscaler reads the first", m.OwnerReferences)
+				}
+				want := map[bool]int{true: 2, false: 3}[tc.adopted]
+				if got := len(b.machines()); got != want || set.Status.Replicas != 2 {
+					t.Errorf("%d machines, want %d; the set counts %d", got, want, set.Status.Replicas)
+				}
+			})
+		})
+	}
+}
+
+// What is adopted beyond what is wanted makes others go, or goes.
+func TestAdoptionOfTooMany(t *testing.T) {
+	onBench(t, func(b *bench) {
+		b.create(2)
+		for i := range 3 {
+			b.put(fmt.Sprint("m", i))
+		}
+		b.pass(time.Minute)
+		standing := 0
+		for _, m := range b.machines() {
+			if !metav1.IsControlledBy(m, b.set()) {
+				t.Errorf("%s was not adopted", m.Name)
+			}
+			if m.DeletionTimestamp == nil {
+				standing++
+			}
+		}
+		if standing != 2 {
+			t.Errorf("%d machines stand", standing)
+		}
+	})
+}
+
+// A set that is being deleted adopts nothing.
+func TestAnEndingSetAdoptsNothing(t *testing.T) {
+	onBench(t, func(b *bench) {
+		b.create(1)
+		if err := b.server.Client().MachineSets("n").Delete(b.Context(), "set", metav1.DeleteOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		b.put("m")
+		b.pass(time.Minute)
+		if owner := metav1.GetControllerOf(b.machine("m")); owner != nil {
+			t.Errorf("it was adopted by %s", owner.Name)
+		}
+	})
+}
+
+// A machine whose labels do not match any more is let go, with its slot, and another one is made in its place; when they
+// match again it is adopted once more.
+func TestRelease(t *testing.T) {
+	onBench(t, func(b *bench) {
+		b.create(2)
+		m := b.machines()[0]
+		b.patchMachine(m.Name, fmt.Sprintf(`{"metadata":{"labels":{%q:"quarantine"}}}`, v1alpha1.LabelName))
+		b.pass(time.Minute)
+		m = b.machine(m.Name)
+		if m.DeletionTimestamp != nil || len(m.OwnerReferences) > 0 || m.Labels[v1alpha1.LabelSlot] != "" {
+			t.Errorf("it was not let go: %+v", m.ObjectMeta)
+		}
+		if got := len(b.machines()); got != 3 || b.set().Status.Replicas != 2 {
+			t.Errorf("%d machines, want 3; the set counts %d", got, b.set().Status.Replicas)
+		}
+		b.patchMachine(m.Name, fmt.Sprintf(`{"metadata":{"labels":{%q:"set"}}}`, v1alpha1.LabelName))
+		b.pass(time.Minute)
+		if m = b.machine(m.Name); !metav1.IsControlledBy(m, b.set()) {
+			t.Error("it was not adopted again")
+		}
+	})
+}
+
+// Changes of nodeTemplate, configuration and class kind reach the machines that are there, in one write each, and without a
+// new machine; those that have failed stay as they are.
+func TestHotSync(t *testing.T) {
+	onBench(t, func(b *bench) {
+		b.create(10)
+		failed := b.machines()[3].Name
+		b.patchMachine(failed, `{"status":{"currentStatus":{"phase":"Failed"}}}`, "status")
+		b.pass(time.Minute)
+		conflicts := 0
+		b.server.Refuse(func(r apitest.Request) error { // somebody writes at the same time
+			if r.Resource == "machines" && r.Verb == "patch" && conflicts < 3 {
+				conflicts++
+				return errors.New("not now")
+			}
+			return nil
+		})
+		before := b.server.Writes()
+		b.patch(`{"spec":{"template":{"spec":{"nodeTemplate":{"metadata":{"labels":{"pool":"b"}}},"drainTimeout":"5m","class":{"kind":"OtherClass"}}}}}`)
+		b.pass(5 * time.Minute)
+		machines := b.machines()
+		if len(machines) != 10 {
+			t.Errorf("there are %d machines", len(machines))
+		}
+		for _, m := range machines {
+			is := m.Spec.NodeTemplateSpec.Labels["pool"] == "b" && m.Spec.Class.Kind == "OtherClass" &&
+				m.Spec.MachineConfiguration != nil && m.Spec.MachineDrainTimeout.Duration == 5*time.Minute
+			if is != (m.Name != failed) {
+				t.Errorf("%s: %+v", m.Name, m.Spec)
+			}
+		}
+		// The user's, nine machines, three that were refused, and the status for the generation.
+		if got := b.server.Writes() - before; got > 1+9+3+1 {
+			t.Errorf("%d writes", got)
+		}
+	})
+}
+
+// What minReadySeconds means is said by the flag, or by the root, which goes before.
+func TestWhereMinReadySecondsCounts(t *testing.T) {
+	for _, tc := range []struct {
+		name  string
+		flag  bool
+		says  string
+		count bool
+	}{
+		{"as Machine Controller Manager has it", false, "", false},
+		{"flag", true, "", true},
+		{"annotation", false, "true", true},
+		{"annotation against it", true, "false", false},
+		{"annotation that means nothing", true, "yes, please", true},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			onBench(t, func(b *bench) {
+				b.create(1, func(set *v1alpha1.MachineSet) {
+					set.Spec.MinReadySeconds = 500
+					set.Annotations = map[string]string{v1alpha1.AnnotationCountMinReady: tc.says}
+				})
+				b.runs(b.machines()[0].Name)
+				b.pass(499 * time.Second)
+				if got := b.set().Status.AvailableReplicas == 0; got != tc.count {
+					t.Errorf("minReadySeconds counts: %v, want %v", got, tc.count)
+				}
+				b.pass(2 * time.Second) // and the status is half a second late
+				if status := b.set().Status; status.AvailableReplicas != 1 || status.ReadyReplicas != 1 {
+					t.Errorf("after 501 s: %+v", status)
+				}
+			}, func(cfg *Config) { cfg.CountMinReady = tc.flag })
+		})
+	}
+}
+
+// runs has a machine begin to run.
+func (b *bench) runs(name string) {
+	b.Helper()
+	now := time.Now().UTC().Format(time.RFC3339)
+	b.patchMachine(name, fmt.Sprintf(`{"status":{"currentStatus":{"phase":"Running","lastUpdateTime":%q}}}`, now), "status")
+}
+
+// The MachineDeployment says it for all of its sets, and what it says is heard at once.
+func TestMinReadySecondsOfADeployment(t *testing.T) {
+	onBench(t, func(b *bench) {
+		d := &v1alpha1.MachineDeployment{ObjectMeta: metav1.ObjectMeta{Name: "d", Namespace: "n", UID: "d-uid"}}
+		if _, err := b.server.Client().MachineDeployments("n").Create(b.Context(), d, metav1.CreateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		b.create(1, func(set *v1alpha1.MachineSet) {
+			set.Spec.MinReadySeconds = 500
+			set.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(d, v1alpha1.SchemeGroupVersion.WithKind("MachineDeployment"))}
+		})
+		b.runs(b.machines()[0].Name)
+		var heard []int32
+		for _, says := range []string{"null", `"true"`, `"false"`, `"true"`, "null"} {
+			patch := fmt.Appendf(nil, `{"metadata":{"annotations":{%q:%s}}}`, v1alpha1.AnnotationCountMinReady, says)
+			if _, err := b.server.Client().MachineDeployments("n").Patch(b.Context(), "d", types.MergePatchType, patch, metav1.PatchOptions{}); err != nil {
+				t.Fatal(err)
+			}
+			b.pass(time.Second)
+			heard = append(heard, b.set().Status.AvailableReplicas)
+		}
+		if want := []int32{1, 0, 1, 0, 1}; !slices.Equal(heard, want) {
+			t.Errorf("available: %v, want %v", heard, want)
+		}
+	})
+}

@@ -1,0 +1,97 @@
+package machineset
+
+import (
+	"errors"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/apitest"
+)
+
+// TestSlowStart has requests take a second each, so that those of one batch are those of one second.
+func TestSlowStart(t *testing.T) {
+	for _, tc := range []struct {
+		name    string
+		items   int
+		refused int // the first item that fails; none if it is as many as there are
+		want    []int
+		says    string
+	}{
+		{"nothing", 0, 0, nil, ""},
+		{"one", 1, 1, []int{1}, ""},
+		{"a hundred, of which 32 at a time", 100, 100, []int{1, 2, 4, 8, 16, 32, 32, 5}, ""},
+		{"the first is refused", 100, 0, []int{1}, "no (99 more were not tried)"},
+		{"some are refused", 100, 5, []int{1, 2, 4}, "no (and 1 more like it) (93 more were not tried)"},
+		{"the last is refused", 100, 99, []int{1, 2, 4, 8, 16, 32, 32, 5}, "no"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				items := make([]int, tc.items)
+				for i := range items {
+					items[i] = i
+				}
+				start := time.Now()
+				var mu sync.Mutex
+				var batches []int
+				err := slowStart(items, func(i int) error {
+					mu.Lock()
+					for second := int(time.Since(start) / time.Second); len(batches) <= second; {
+						batches = append(batches, 0)
+					}
+					batches[len(batches)-1]++
+					mu.Unlock()
+					time.Sleep(time.Second)
+					if i >= tc.refused {
+						return errors.New("no")
+					}
+					return nil
+				})
+				if !slices.Equal(batches, tc.want) {
+					t.Errorf("batches of %v, want %v", batches, tc.want)
+				}
+				if said := text(err); said != tc.says {
+					t.Errorf("said %q, want %q", said, tc.says)
+				}
+			})
+		})
+	}
+}
+
+func text(err error) string {
+	if err == nil {
+		return ""
+	}
+	return strings.TrimSpace(err.Error())
+}
+
+// One machine is tried at a time while the API server refuses them, and it shows in the condition that the others wait.
+func TestRefusedMachinesAreTriedOneAtATime(t *testing.T) {
+	onBench(t, func(b *bench) {
+		tried := 0
+		b.server.Refuse(func(r apitest.Request) error {
+			if r.Verb != "create" || r.Resource != "machines" {
+				return nil
+			}
+			tried++
+			return errors.New("quota")
+		})
+		b.create(100)
+		b.pass(10 * time.Minute)
+		if tried < 5 || tried > 30 {
+			t.Errorf("tried %d times in ten minutes, want one machine in each pass", tried)
+		}
+		conditions := b.set().Status.Conditions
+		if len(conditions) != 1 || !strings.Contains(conditions[0].Message, "quota (99 more were not tried)") {
+			t.Errorf("conditions %+v", conditions)
+		}
+		b.server.Refuse(nil)
+		b.pass(10 * time.Minute)
+		if n := len(b.server.All("machines", "n")); n != 100 {
+			t.Errorf("%d machines were made in the end, want 100", n)
+		}
+	})
+}

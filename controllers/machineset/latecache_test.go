@@ -1,0 +1,275 @@
+package machineset
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"hash/fnv"
+	"math/rand/v2"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/klog/v2"
+	"k8s.io/utils/clock"
+
+	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
+	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/brake"
+	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machineset/scale"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/apitest"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/objects"
+)
+
+// lateWorlds is how many are generated, with the seeds 1, 2, 3 …: a failure names its own.
+const lateWorlds = 40
+
+// lateWorld is a controller before an API server that refuses requests, or does not answer them, with caches that show what
+// changes as late as the dice say. It is stopped, and another one begins.
+type lateWorld struct {
+	*bench
+
+	seed    uint64
+	dice    *rand.Rand
+	backlog *apitest.Backlog
+	stop    func()
+
+	mu     sync.Mutex
+	faults int            // of 100 requests, how many are refused; and as many are not answered
+	asked  map[string]int // how often, by request
+	story  []string
+
+	// most and fewest are how many machines were ever wanted since the last time that all was quiet; lost is how many others
+	// have taken away since.
+	most, fewest, lost int
+}
+
+// However late each cache is, whatever the API server refuses or does not answer, and wherever a process ends: there are
+// never more machines than were wanted, never fewer than were wanted and are left, and in the end as many as are wanted.
+func TestTheLatestCache(t *testing.T) {
+	for seed := range uint64(lateWorlds) {
+		t.Run(fmt.Sprintf("seed %d", seed+1), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newLateWorld(t, seed+1)
+				for range 10 + w.dice.IntN(40) {
+					w.step()
+				}
+				w.settle()
+				if t.Failed() {
+					t.Log("\n" + strings.Join(w.story, "\n"))
+				}
+			})
+		})
+	}
+}
+
+func newLateWorld(t *testing.T, seed uint64) *lateWorld {
+	t.Helper()
+	w := &lateWorld{
+		bench: &bench{T: t, server: apitest.New(time.Now), told: &apitest.EventLog{}},
+		seed:  seed, dice: rand.New(rand.NewPCG(seed, seed)), asked: map[string]int{},
+	}
+	w.server.Refuse(func(r apitest.Request) error { return w.fault(r, "refused") })
+	w.server.Lose(func(r apitest.Request) error {
+		w.look(r)
+		return w.fault(r, "not answered")
+	})
+	w.start()
+	w.create(0)
+	return w
+}
+
+// start begins with a controller whose caches begin with what there is.
+func (w *lateWorld) start() {
+	view := objects.NewView()
+	c, err := New(Config{Machines: w.server.Client(), Metadata: w.server.Metadata(), View: view, Events: w.told, Clock: clock.RealClock{}})
+	if err != nil {
+		w.Fatal(err)
+	}
+	w.backlog = w.server.ShowLate(view)
+	ctx, end := context.WithCancel(klog.NewContext(w.Context(), klog.Logger{})) // what fails here is meant to
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		c.Run(ctx)
+	}()
+	w.stop = func() {
+		end()
+		<-ended
+	}
+}
+
+func (w *lateWorld) note(format string, args ...any) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.story = append(w.story, fmt.Sprintf(format, args...))
+}
+
+// fault draws whether something happens to a request. Which one it is decides, and not when it comes: requests of one batch
+// are in no order.
+func (w *lateWorld) fault(r apitest.Request, what string) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	text := fmt.Sprint(w.seed, what, r.Verb, r.Resource, r.Subresource, r.Name)
+	w.asked[text]++
+	h := fnv.New64a()
+	_, _ = fmt.Fprint(h, text, w.asked[text])
+	if int(h.Sum64()>>8%100) >= w.faults {
+		return nil
+	}
+	w.story = append(w.story, fmt.Sprintf("  %s: %s %s %s%s", what, r.Verb, r.Name, r.Resource, r.Subresource))
+	return errors.New(what)
+}
+
+// look is what must hold whenever a machine was made or deleted.
+func (w *lateWorld) look(r apitest.Request) {
+	if r.Resource != "machines" || r.Verb != "create" && r.Verb != "delete" {
+		return
+	}
+	standing := len(w.standing())
+	w.note("  %s %s: %d stand", r.Verb, r.Name, standing)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	switch {
+	case r.Verb == "create" && standing > w.most:
+		w.Errorf("%d machines stand, and never more than %d were wanted", standing, w.most)
+	case r.Verb == "delete" && standing < w.fewest-w.lost:
+		w.Errorf("%d machines stand, never fewer than %d were wanted, and %d were taken away", standing, w.fewest, w.lost)
+	}
+}
+
+func (w *lateWorld) standing() (machines []*v1alpha1.Machine) {
+	for _, m := range w.machines() {
+		if m.DeletionTimestamp == nil {
+			machines = append(machines, m)
+		}
+	}
+	return machines
+}
+
+// step has one thing happen while nobody works, and then the caches move on, and the time.
+func (w *lateWorld) step() {
+	w.setFaults(0)
+	switch w.dice.IntN(10) {
+	case 0, 1, 2:
+		w.scale(w.dice.IntN(12))
+	case 3:
+		w.disturb()
+	case 4:
+		w.fail()
+	case 5:
+		freeze := [...]string{`"True"`, "null"}[w.dice.IntN(2)]
+		w.note("freeze: %s", freeze)
+		w.patch(`{"metadata":{"labels":{%q:%s}}}`, v1alpha1.LabelFreeze, freeze)
+	case 6:
+		w.note("another process begins")
+		w.stop()
+		w.start()
+	case 7:
+		w.quiet()
+	}
+	w.clean(2)
+	w.setFaults([...]int{0, 0, 20, 100}[w.dice.IntN(4)])
+	w.backlog.Show("machinesets", w.dice.IntN(w.backlog.Len("machinesets")+1))
+	w.backlog.Show("machines", w.dice.IntN(w.backlog.Len("machines")+1))
+	w.pass([...]time.Duration{0, time.Second, 10 * time.Second, 45 * time.Second, 2 * time.Minute}[w.dice.IntN(5)])
+}
+
+func (w *lateWorld) setFaults(percent int) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.faults = percent
+}
+
+func (w *lateWorld) scale(replicas int) {
+	w.note("%d are wanted", replicas)
+	w.most, w.fewest = max(w.most, replicas), min(w.fewest, replicas)
+	w.patch(`{"spec":{"replicas":%d}}`, replicas)
+}
+
+// disturb has somebody else delete a machine.
+func (w *lateWorld) disturb() {
+	if standing := w.standing(); len(standing) > 0 {
+		m := standing[w.dice.IntN(len(standing))]
+		w.note("%s is deleted by somebody else", m.Name)
+		w.lost++
+		if err := w.server.Client().Machines("n").Delete(w.Context(), m.Name, metav1.DeleteOptions{}); err != nil {
+			w.Fatal(err)
+		}
+	}
+}
+
+// fail has a machine fail, with a permit to be replaced; or one that has failed recover.
+func (w *lateWorld) fail() {
+	standing := w.standing()
+	if len(standing) == 0 {
+		return
+	}
+	m := standing[w.dice.IntN(len(standing))]
+	phase := v1alpha1.MachineFailed
+	if m.Status.CurrentStatus.Phase == v1alpha1.MachineFailed {
+		phase = v1alpha1.MachineRunning
+	}
+	w.note("%s is %s", m.Name, phase)
+	w.lost++
+	w.patchMachine(m.Name, fmt.Sprintf(`{"status":{"currentStatus":{"phase":%q}}}`, phase), "status")
+	root := &v1alpha1.MachineSet{}
+	brake.WritePermits(root, []brake.Permit{{Name: m.Name, UID: m.UID}})
+	w.patch(`{"metadata":{"annotations":{%q:%q}}}`, v1alpha1.AnnotationReplacing, root.Annotations[v1alpha1.AnnotationReplacing])
+}
+
+// clean lets about one of n machines go that are ending.
+func (w *lateWorld) clean(n int) {
+	for _, m := range w.machines() {
+		if m.DeletionTimestamp != nil && w.dice.IntN(n) == 0 {
+			w.patchMachine(m.Name, `{"metadata":{"finalizers":null}}`)
+		}
+	}
+}
+
+// quiet lets all that has begun end.
+func (w *lateWorld) quiet() {
+	for range 12 {
+		w.backlog.Show("machinesets", w.backlog.Len("machinesets"))
+		w.backlog.Show("machines", w.backlog.Len("machines"))
+		w.pass(2 * time.Minute)
+		w.clean(1)
+	}
+	replicas := int(w.set().Spec.Replicas)
+	w.note("all is quiet: %d stand, %d are wanted", len(w.standing()), replicas)
+	w.most, w.fewest, w.lost = replicas, min(replicas, len(w.standing())), 0
+}
+
+// settle lets all end, and looks at what the set comes to.
+func (w *lateWorld) settle() {
+	w.setFaults(0)
+	w.patch(`{"metadata":{"labels":{%q:null}}}`, v1alpha1.LabelFreeze)
+	w.quiet()
+	w.stop()
+	set := w.set()
+	if got := len(w.standing()); got != int(set.Spec.Replicas) {
+		w.Errorf("%d machines stand in the end, want %d", got, set.Spec.Replicas)
+	}
+	if in, err := scale.ReadIntents(set); err != nil || len(in.Create)+len(in.Delete) > 0 {
+		w.Errorf("intents %+v are left, %v", in, err)
+	}
+	if got := int(set.Status.Replicas); got != len(w.machines()) {
+		w.Errorf("status.replicas is %d, and there are %d", got, len(w.machines()))
+	}
+	for _, m := range w.standing() {
+		if m.Status.CurrentStatus.Phase == v1alpha1.MachineFailed && brake.Permits(permitsOf(w.T, set), m) {
+			w.Errorf("%s has failed, has a permit, and was not replaced", m.Name)
+		}
+	}
+}
+
+func permitsOf(t *testing.T, set *v1alpha1.MachineSet) []brake.Permit {
+	t.Helper()
+	permits, err := brake.ReadPermits(set)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return permits
+}

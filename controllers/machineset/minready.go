@@ -1,0 +1,40 @@
+package machineset
+
+import (
+	"strconv"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
+	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/family"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/objects"
+)
+
+// countsMinReady says whether minReadySeconds counts for a set: what stands on its root goes before the fleet's setting.
+func (c *Controller) countsMinReady(set *v1alpha1.MachineSet) bool {
+	if root, known := family.RootOfSet(c.cfg.View, set); known {
+		if counts, err := strconv.ParseBool(root.GetAnnotations()[v1alpha1.AnnotationCountMinReady]); err == nil {
+			return counts
+		}
+	}
+	return c.cfg.CountMinReady
+}
+
+// deploymentChanged has the sets of a deployment looked at when it says something else of minReadySeconds.
+func (c *Controller) deploymentChanged(before, after *v1alpha1.MachineDeployment) {
+	if after == nil || says(before) == says(after) {
+		return
+	}
+	for _, set := range c.cfg.View.Sets.In(after.Namespace) {
+		if metav1.IsControlledBy(set, after) {
+			c.runner.Enqueue(objects.Key(set))
+		}
+	}
+}
+
+func says(d *v1alpha1.MachineDeployment) string {
+	if d == nil {
+		return ""
+	}
+	return d.Annotations[v1alpha1.AnnotationCountMinReady]
+}

@@ -1,0 +1,161 @@
+package scale
+
+import (
+	"maps"
+	"slices"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
+	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/brake"
+)
+
+// burst is how many machines a set has decided to make, or to delete, at the most before the first of them are seen done.
+const burst = 100
+
+// balance compares what there will be with what is wanted, and writes new intents or the status.
+func balance(w World, in Intents) Verdict {
+	next := settle(w, in)
+	all := standing(w, next)
+	changing := autoPreserve(w, all)
+	if open := untouched(w, changing); len(open) > 0 {
+		return Verdict{Do: Update, Machines: open} // before one of them is replaced
+	}
+	all = doom(w, &next, all, changing)
+	frozen := isFrozen(w.Set)
+	if frozen && w.Live == nil && len(awaited(w, next)) > 0 {
+		return Verdict{Do: ListLive}
+	}
+	withdrawn := 0
+	if frozen && sees(w) {
+		withdrawn = withdraw(&next, len(next.Create), isUnmade(w))
+	}
+	wanted, coming := int(w.Set.Spec.Replicas), len(awaited(w, next))
+	own := slices.DeleteFunc(slices.Clone(all), func(m *v1alpha1.Machine) bool { return isTransferred(w, m) })
+	missing, excess := wanted-len(all)-coming, len(own)+coming-wanted
+	switch {
+	case missing > 0 && !frozen && hasRoomFor(missing, next):
+		if w.Live == nil {
+			return Verdict{Do: ListLive}
+		}
+		if sees(w) {
+			order(w, &next, min(missing, burst))
+		}
+	case excess > 0 && burst-len(next.Delete) >= min(excess, burst/2): // else what is on its way is seen first
+		if w.Live == nil {
+			return Verdict{Do: ListLive} // who goes first may have been said a moment ago
+		}
+		if sees(w) {
+			taken := withdraw(&next, excess, isUnmade(w)) // what is not there yet goes before what is
+			withdrawn += taken
+			discard(&next, rank(w, own), excess-taken)
+		}
+	}
+	if grew(in, next) || settled(next) && !settled(in) || isStale(w, in) || withdrawn > 0 || spared(w, in) > 0 {
+		set := w.Set.DeepCopy()
+		next.write(set)
+		return Verdict{Do: Save, Set: set}
+	}
+	if changed := outOfStep(w, all); len(changed) > 0 {
+		return Verdict{Do: Update, Machines: changed}
+	}
+	return rest(w)
+}
+
+// rest ends the pass with the status. While machines are known to be on their way into sight it would be wrong.
+func rest(w World) Verdict {
+	if w.Live != nil && !sees(w) {
+		return Verdict{Do: Rest, Wake: nextAvailable(w)}
+	}
+	set := w.Set.DeepCopy()
+	set.Status = status(w)
+	return Verdict{Do: Rest, Set: set, Wake: nextAvailable(w)}
+}
+
+// standing are the machines that neither end nor are about to. What the API server itself has said goes before the cache:
+// a machine that it does not show as the set's any more is gone, or has another set by now.
+func standing(w World, in Intents) (all []*v1alpha1.Machine) {
+	for _, m := range w.Owned {
+		if m.DeletionTimestamp != nil || in.dooms(m.UID) || w.Done.Deleted[m.UID] {
+			continue
+		}
+		if live, asked := w.live(m); asked && (live == nil || live.DeletionTimestamp != nil) {
+			continue
+		}
+		all = append(all, m)
+	}
+	return all
+}
+
+// doom marks those of the standing machines for deletion that go whatever their number, and returns the others. Those go
+// that have failed and are to be replaced, and those that the cluster-autoscaler has chosen. A machine that is about to be
+// preserved does not go; whether that has worked shows in the next pass.
+func doom(w World, in *Intents, standing, changing []*v1alpha1.Machine) []*v1alpha1.Machine {
+	until := chosenUntil(w.Set)
+	return slices.DeleteFunc(standing, func(m *v1alpha1.Machine) bool {
+		chosen := isChosen(w.newest(m), until)
+		failed := isToBeReplaced(w, m) && !slices.ContainsFunc(changing, func(c *v1alpha1.Machine) bool { return c.UID == m.UID })
+		if !chosen && !failed || len(in.Delete) >= burst {
+			return false
+		}
+		in.Delete = append(in.Delete, Doomed{Name: m.Name, UID: m.UID, Failed: !chosen})
+		return true
+	})
+}
+
+// isToBeReplaced says that the machine has failed, that nobody wants to keep it, and that it has its permit.
+func isToBeReplaced(w World, m *v1alpha1.Machine) bool {
+	return m.Status.CurrentStatus.Phase == v1alpha1.MachineFailed && !brake.IsKept(m, w.Now) && brake.Permits(w.Permits, m)
+}
+
+// isFrozen says that the set must not make machines.
+func isFrozen(set *v1alpha1.MachineSet) bool {
+	_, disabled := set.Labels[v1alpha1.LabelScaleUpDisabled]
+	return disabled || set.Labels[v1alpha1.LabelFreeze] == "True"
+}
+
+// isTransferred says that the machine was updated in place and has come from another set, which is about to give up a replica
+// for it. Until then it is no machine too many.
+func isTransferred(w World, m *v1alpha1.Machine) bool {
+	return w.newest(m).Labels[v1alpha1.LabelUpdateResult] == v1alpha1.UpdateResultSuccessful
+}
+
+// hasRoomFor says that so many machines may be ordered now. When they are more than a batch holds beside what is on its
+// way, all of that is seen first: each batch costs a write of the set, and a look at the API server.
+func hasRoomFor(missing int, in Intents) bool {
+	return len(in.Create) == 0 || missing <= burst-len(in.Create)
+}
+
+// order notes machines that are to be made. The ordinal of one whose name is taken, by a machine that is ending or is not
+// the set's, is left out.
+func order(w World, in *Intents, count int) {
+	in.Next = max(in.Next, highestOrdinal(w.Owned)+1)
+	for range count {
+		for w.Live.Names[Name(w.Set.Name, w.Set.UID, in.Next)] {
+			in.Next++
+		}
+		in.Create = append(in.Create, in.Next)
+		in.Next++
+	}
+}
+
+// discard notes the first of the machines for deletion, as many as are too many and fit into a batch.
+func discard(in *Intents, ranked []*v1alpha1.Machine, count int) {
+	for _, m := range ranked[:min(count, burst-len(in.Delete), len(ranked))] {
+		in.Delete = append(in.Delete, Doomed{Name: m.Name, UID: m.UID})
+	}
+}
+
+// sees says that the API server was asked, and that the cache shows all that it has said. Else that will come, and wake us;
+// meanwhile nothing is decided on it, which may be long ago by then.
+func sees(w World) bool { return w.Live != nil && len(Unseen(w)) == 0 }
+
+// Unseen are the set's machines that the API server knows and the cache does not show.
+func Unseen(w World) map[types.UID]*metav1.ObjectMeta {
+	unseen := maps.Clone(w.Live.Owned)
+	for _, m := range w.Owned {
+		delete(unseen, m.UID)
+	}
+	return unseen
+}

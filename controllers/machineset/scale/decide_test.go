@@ -1,0 +1,144 @@
+package scale
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
+	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/brake"
+)
+
+var born = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+
+// A set that is deleted as kubectl delete --cascade=orphan does keeps its machines, and goes as soon as they were taken from
+// it: then the next one has its name, and selects them.
+func TestMachinesOfASetThatLeavesOrphansStay(t *testing.T) {
+	now := metav1.NewTime(born)
+	set := &v1alpha1.MachineSet{ObjectMeta: metav1.ObjectMeta{
+		Name: "s", Namespace: "n", UID: "s-uid", Labels: map[string]string{v1alpha1.LabelSlot: "7"}, DeletionTimestamp: &now,
+		Finalizers: []string{v1alpha1.FinalizerName},
+	}}
+	w := World{Now: born, Set: set, Owned: []*v1alpha1.Machine{{ObjectMeta: metav1.ObjectMeta{Name: "m", UID: "m-uid"}}}}
+	if v := Decide(w); v.Do != Delete {
+		t.Errorf("deleted with its machines: %s, want %s", v.Do, Delete)
+	}
+	set.Finalizers = append(set.Finalizers, metav1.FinalizerOrphanDependents)
+	if v := Decide(w); v.Do != Rest || slices.Contains(v.Set.Finalizers, v1alpha1.FinalizerName) || len(v.Set.Finalizers) != 1 {
+		t.Errorf("deleted without its machines: %s, want %s without our finalizer", v.Do, Rest)
+	}
+}
+
+// What has failed is replaced when it has its permit, and not before.
+func TestNothingIsReplacedWithoutAPermit(t *testing.T) {
+	for name, tc := range map[string]struct {
+		permits []brake.Permit
+		want    int
+	}{
+		"none":              {nil, 0},
+		"another's":         {[]brake.Permit{{Name: "m", UID: "other"}}, 0},
+		"its own":           {[]brake.Permit{{Name: "m", UID: "m-uid"}}, 1},
+		"its own, and kept": {[]brake.Permit{{Name: "kept", UID: "kept-uid"}}, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			set := &v1alpha1.MachineSet{ObjectMeta: metav1.ObjectMeta{
+				Name: "s", UID: "s-uid", Labels: map[string]string{v1alpha1.LabelSlot: "7"}, Finalizers: []string{v1alpha1.FinalizerName},
+			}}
+			set.Spec = v1alpha1.MachineSetSpec{Replicas: 2, Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"a": "b"}}, Template: v1alpha1.MachineTemplateSpec{
+				ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"a": "b"}},
+				Spec:       v1alpha1.MachineSpec{Class: v1alpha1.ClassSpec{Kind: "MachineClass", Name: "c"}},
+			}}
+			w := World{Now: born, Set: set, Permits: tc.permits, Live: &Live{Owned: map[types.UID]*metav1.ObjectMeta{"m-uid": {}, "kept-uid": {}}}}
+			for _, name := range []string{"m", "kept"} {
+				m := &v1alpha1.Machine{ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID(name + "-uid"), Labels: map[string]string{"a": "b"}}}
+				m.Status.CurrentStatus.Phase = v1alpha1.MachineFailed
+				w.Owned = append(w.Owned, m)
+			}
+			w.Owned[1].Annotations = map[string]string{v1alpha1.AnnotationPreserve: v1alpha1.PreserveWhenFailed}
+			in, err := ReadIntents(Decide(w).Set)
+			if err != nil || len(in.Delete) != tc.want || len(in.Create) != tc.want {
+				t.Errorf("intents %+v (%v), want %d to go and as many to come", in, err, tc.want)
+			}
+		})
+	}
+}
+
+// A machine that was to go because it had failed stays if it recovers before it is deleted, and nothing is made in its place.
+// One that was to go because it was not wanted any more goes.
+func TestWhatRecoversStays(t *testing.T) {
+	machine := func(phase v1alpha1.MachinePhase) *v1alpha1.Machine {
+		m := &v1alpha1.Machine{ObjectMeta: metav1.ObjectMeta{Name: "m", UID: "m-uid", Labels: map[string]string{"a": "b"}}}
+		m.Status.CurrentStatus.Phase = phase
+		return m
+	}
+	for name, tc := range map[string]struct {
+		phase  v1alpha1.MachinePhase
+		failed bool
+		want   Action
+	}{
+		"failed, and still has":     {v1alpha1.MachineFailed, true, Delete},
+		"failed, and has recovered": {v1alpha1.MachineRunning, true, Save},
+		"not wanted":                {v1alpha1.MachineRunning, false, Delete},
+	} {
+		t.Run(name, func(t *testing.T) {
+			set := &v1alpha1.MachineSet{ObjectMeta: metav1.ObjectMeta{
+				Name: "s", UID: "s-uid", Labels: map[string]string{v1alpha1.LabelSlot: "7"}, Finalizers: []string{v1alpha1.FinalizerName},
+			}}
+			set.Spec = v1alpha1.MachineSetSpec{Replicas: 1, Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"a": "b"}}, Template: v1alpha1.MachineTemplateSpec{
+				ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"a": "b"}},
+				Spec:       v1alpha1.MachineSpec{Class: v1alpha1.ClassSpec{Kind: "MachineClass", Name: "c"}},
+			}}
+			Intents{Next: 2, Create: []int64{1}, Delete: []Doomed{{Name: "m", UID: "m-uid", Failed: tc.failed}}}.write(set)
+			w := World{Now: born, Set: set, Owned: []*v1alpha1.Machine{machine(tc.phase)}, Live: &Live{Owned: map[types.UID]*metav1.ObjectMeta{"m-uid": {}}}}
+			v := Decide(w)
+			if v.Do != tc.want {
+				t.Fatalf("Do = %s, want %s", v.Do, tc.want)
+			}
+			if v.Do != Save {
+				return
+			}
+			if in, err := ReadIntents(v.Set); err != nil || in.Next != 2 || !settled(in) {
+				t.Errorf("intents %+v (%v), want none left", in, err)
+			}
+		})
+	}
+}
+
+func TestNamesAreOneToOne(t *testing.T) {
+	seen := map[string]int64{}
+	for ordinal := range int64(200_000) {
+		name := Name("set", "4a1b2c3d-0000-1111-2222-333344445555", ordinal)
+		if other, ok := seen[name]; ok {
+			t.Fatalf("ordinals %d and %d have the name %s", ordinal, other, name)
+		}
+		seen[name] = ordinal
+	}
+	long := Name(string(make([]byte, 100)), "u", 1)
+	if len(long) > maxName {
+		t.Errorf("a name of %d characters", len(long))
+	}
+	if got := Name("worker-z1-68598", "4a1b2c3d-0000-1111-2222-333344445555", 7); got != Name("worker-z1-68598", "4a1b2c3d-0000-1111-2222-333344445555", 7) {
+		t.Errorf("the same ordinal has two names: %s", got)
+	}
+}
+
+func FuzzReadIntents(f *testing.F) {
+	for _, seed := range []string{"", "{}", `{"next":3,"create":[1,2]}`, `{"next":-1}`, `{"delete":[{"name":"m","uid":"u"}]}`, "[]", "null"} {
+		f.Add(seed)
+	}
+	f.Fuzz(func(t *testing.T, text string) {
+		set := &v1alpha1.MachineSet{}
+		set.Annotations = map[string]string{v1alpha1.AnnotationIntents: text}
+		in, err := ReadIntents(set)
+		if err != nil {
+			return
+		}
+		in.write(set)
+		if _, err := ReadIntents(set); err != nil {
+			t.Errorf("what was read from %q cannot be read again after it was written: %v", text, err)
+		}
+	})
+}
