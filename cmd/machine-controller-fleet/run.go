@@ -77,6 +77,7 @@ func run(ctx context.Context, o options) error {
 	if err != nil {
 		return err
 	}
+	registry.MustRegister(f.collectors...)
 	f.slots.count(registry)
 	countHalts(registry, f.halts)
 	if err := f.session.protocol(f.clients, f.slots, f.halts, newUnowned(o, f), f.tracer); err != nil {
@@ -114,6 +115,7 @@ type fleet struct {
 	view        *objects.View
 	drivers     *driver.Registry
 	metrics     *runner.Metrics
+	collectors  []prometheus.Collector // of the objects that are ours
 	tracer      trace.Tracer
 	cluster     *target.Cluster // nil when there is none
 	targets     target.Resolver
@@ -166,6 +168,7 @@ func (f *fleet) controllers(o options) ([]controller, error) {
 	}
 	f.slots.showClasses(o, f, classes)
 	f.halts = replacements.Halts()
+	f.collectors = []prometheus.Collector{sets.Collector()}
 	return []controller{deployments, sets, machines, classes, replacements}, f.slots.onStrayNode(machines.NodeAppeared)
 }
 

@@ -199,6 +199,9 @@ func (c *Controller) delete(ctx context.Context, w *scale.World, machines []*v1a
 		}
 		w.Done.Deleted[m.UID] = true
 		deleted++
+		if err == nil && isStale(m) {
+			c.stale.Inc()
+		}
 		return nil
 	})
 	if deleted > 0 {

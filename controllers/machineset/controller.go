@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"go.opentelemetry.io/otel/trace"
 	apiequality "k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -63,6 +64,7 @@ type Controller struct {
 	machines *commit.Committer[*v1alpha1.Machine]
 	pace     *commit.Pace
 	children *family.Children[*v1alpha1.Machine]
+	stale    prometheus.Counter
 
 	mu   sync.Mutex
 	done map[types.UID]*done
@@ -93,7 +95,7 @@ const lateCache = 30 * time.Second
 // New makes the controller and has the View enqueue what concerns it.
 func New(cfg Config) (*Controller, error) {
 	c := &Controller{
-		cfg: cfg, pace: commit.NewPace(statusPace), done: map[types.UID]*done{}, listing: make(chan struct{}, lists),
+		cfg: cfg, pace: commit.NewPace(statusPace), stale: newStale(), done: map[types.UID]*done{}, listing: make(chan struct{}, lists),
 		sets:     commit.New(func(ns string) commit.Patcher[*v1alpha1.MachineSet] { return cfg.Machines.MachineSets(ns) }),
 		machines: commit.New(func(ns string) commit.Patcher[*v1alpha1.Machine] { return cfg.Machines.Machines(ns) }),
 	}
