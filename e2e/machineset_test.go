@@ -1,0 +1,166 @@
+//go:build e2e
+
+package e2e
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
+)
+
+// TestMachineSet has a set hand its template to its machines, let those go that should go first, make none while it is
+// frozen, and count what it has.
+func TestMachineSet(t *testing.T) {
+	t.Parallel()
+	s := newSpace(t, shared(t), "set", "")
+	s.createSet("pool", 4)
+	s.running("pool", 4)
+	s.handsItsTemplate()
+	s.lettingGo()
+	s.freezing()
+	s.exported("pool", 2)
+	s.remove("machinesets", "pool")
+	s.gone()
+	s.exported("pool", -1)
+}
+
+// handsItsTemplate changes what needs no new machines.
+func (s *space) handsItsTemplate() {
+	s.Helper()
+	before := s.joined()
+	s.patch("machinesets", "pool", `{"spec":{"template":{"spec":{"drainTimeout":"5m","nodeTemplate":{`+
+		`"metadata":{"labels":{"set":"synced"}},"spec":{"taints":[{"key":"set","value":"synced","effect":"PreferNoSchedule"}]}}}}}}`)
+	s.onNodes("the Nodes have what the template asks for", "pool", func(n *corev1.Node, wrong *complaints) {
+		wrong.unless(n.Labels["set"] == "synced" && hasTaint(n, "set", "synced"), "%s: %v %v", n.Name, n.Labels, n.Spec.Taints)
+	})
+	machines, err := s.machines(s.Context(), "pool")
+	s.must(err)
+	for _, m := range machines {
+		if c := m.Spec.MachineConfiguration; c == nil || c.MachineDrainTimeout == nil || c.MachineDrainTimeout.Duration != 5*time.Minute {
+			s.Errorf("%s has the configuration %+v", m.Name, c)
+		}
+		if _, was := before[m.Name]; !was {
+			s.Errorf("%s is new", m.Name)
+		}
+	}
+}
+
+// lettingGo says of machines who should go first, and lowers the replicas at once.
+func (s *space) lettingGo() {
+	s.Helper()
+	machines, err := s.machines(s.Context(), "pool")
+	s.must(err)
+	slices.SortFunc(machines, func(a, b v1alpha1.Machine) int { return a.CreationTimestamp.Compare(b.CreationTimestamp.Time) })
+	kept, plain, second, first := machines[0], machines[1], machines[2], machines[3]
+	s.annotate(kept.Name, v1alpha1.AnnotationPreserve, v1alpha1.PreserveNow)
+	s.eventually("the oldest one is preserved", func(ctx context.Context) error {
+		m, err := s.api().Machines(s.name).Get(ctx, kept.Name, metav1.GetOptions{})
+		if err == nil && m.Status.CurrentStatus.PreserveExpiryTime == nil {
+			err = errors.New("it is not")
+		}
+		return err
+	})
+	s.annotate(kept.Name, v1alpha1.AnnotationPriority, "0")
+	s.annotate(second.Name, v1alpha1.AnnotationPriority, "2")
+	s.annotate(first.Name, v1alpha1.AnnotationPriority, "1")
+	s.patch("machinesets", "pool", `{"spec":{"replicas":3}}`)
+	s.left("priority 1 goes first", kept.UID, plain.UID, second.UID)
+	s.patch("machinesets", "pool", `{"spec":{"replicas":2}}`)
+	s.left("then priority 2", kept.UID, plain.UID)
+	s.patch("machinesets", "pool", `{"spec":{"replicas":1}}`)
+	s.left("a preserved one is the last", kept.UID)
+
+	// Chosen by the autoscaler it goes although there are no more than are wanted, and another one comes.
+	at := time.Now().UTC().Format(time.RFC3339)
+	s.annotate(kept.Name, v1alpha1.AnnotationPriority, v1alpha1.PriorityTriggered)
+	s.annotate(kept.Name, v1alpha1.AnnotationMarkedForDeletionTime, at)
+	s.patch("machinesets", "pool", fmt.Sprintf(`{"metadata":{"annotations":{%q:%q}}}`, v1alpha1.AnnotationLastReplicaChangeByScaler, at))
+	s.eventually("what was chosen is replaced", func(ctx context.Context) error {
+		machines, err := s.machines(ctx, "pool")
+		if err != nil || len(machines) != 1 || machines[0].UID == kept.UID {
+			return fmt.Errorf("there are %d machines, %w", len(machines), err)
+		}
+		return nil
+	})
+}
+
+func (s *space) annotate(machine, key, value string) {
+	s.Helper()
+	s.patch("machines", machine, fmt.Sprintf(`{"metadata":{"annotations":{%q:%q}}}`, key, value))
+}
+
+// left waits until exactly these machines are left.
+func (s *space) left(what string, want ...types.UID) {
+	s.Helper()
+	slices.Sort(want)
+	s.eventually(what, func(ctx context.Context) error {
+		machines, err := s.machines(ctx, "pool")
+		if err != nil {
+			return err
+		}
+		var got []types.UID
+		for _, m := range machines {
+			got = append(got, m.UID)
+		}
+		if slices.Sort(got); !slices.Equal(got, want) {
+			return fmt.Errorf("%v are left, want %v", got, want)
+		}
+		return nil
+	})
+}
+
+// freezing asks for another machine while there must be none.
+func (s *space) freezing() {
+	s.Helper()
+	s.patch("machinesets", "pool", fmt.Sprintf(`{"metadata":{"labels":{%q:"True"}},"spec":{"replicas":2}}`, v1alpha1.LabelFreeze))
+	s.eventually("the set has heard of it", func(ctx context.Context) error {
+		set, err := s.api().MachineSets(s.name).Get(ctx, "pool", metav1.GetOptions{})
+		if err == nil && set.Status.ObservedGeneration != set.Generation {
+			err = fmt.Errorf("it has seen generation %d of %d", set.Status.ObservedGeneration, set.Generation)
+		}
+		return err
+	})
+	machines, err := s.machines(s.Context(), "pool")
+	s.must(err)
+	if len(machines) != 1 {
+		s.Errorf("a frozen set has %d machines", len(machines))
+	}
+	s.patch("machinesets", "pool", fmt.Sprintf(`{"metadata":{"labels":{%q:null}}}`, v1alpha1.LabelFreeze))
+	s.running("pool", 2)
+}
+
+// exported waits until one replica exports the number of machines of a set, and no other does; or until none does when it is
+// negative.
+func (s *space) exported(set string, machines int) {
+	s.Helper()
+	name := fmt.Sprintf("mcm_machine_set_status_replicas{name=%q,namespace=%q}", set, s.name)
+	s.eventually("one replica exports "+name, func(ctx context.Context) error {
+		replicas, err := s.lab.Replicas(ctx)
+		if err != nil {
+			return err
+		}
+		var told []float64
+		for _, replica := range replicas {
+			if value, err := s.lab.Metric(ctx, replica, name); err == nil {
+				told = append(told, value)
+			}
+		}
+		want := []float64{float64(machines)}
+		if machines < 0 {
+			want = nil
+		}
+		if !slices.Equal(told, want) {
+			return fmt.Errorf("they say %v, want %v", told, want)
+		}
+		return nil
+	})
+}
