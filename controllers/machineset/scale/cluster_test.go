@@ -245,8 +245,8 @@ func (c *cluster) delete(uid types.UID) {
 	}
 	now := metav1.NewTime(born)
 	c.changeMachine(uid, func(m *v1alpha1.Machine) { m.DeletionTimestamp = &now })
-	if all, _ := c.standing(); all < c.fewest-c.lost {
-		c.t.Fatalf("%d machines stand, never less than %d were wanted, and %d were taken away", all, c.fewest, c.lost)
+	if all, transferred := c.standing(); all-transferred < c.fewest-c.lost {
+		c.t.Fatalf("%d machines stand, never less than %d were wanted, and %d were taken away", all-transferred, c.fewest, c.lost)
 	}
 }
 
@@ -359,7 +359,7 @@ func (c *cluster) quiet() {
 	}
 	c.dying = dying
 	if set := c.set(); set != nil {
-		all, _ := c.standing()
-		c.most, c.fewest, c.lost = int(set.Spec.Replicas), min(int(set.Spec.Replicas), all), 0
+		all, transferred := c.standing()
+		c.most, c.fewest, c.lost = int(set.Spec.Replicas), min(int(set.Spec.Replicas), all-transferred), 0
 	}
 }
