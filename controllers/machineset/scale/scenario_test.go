@@ -276,6 +276,10 @@ func (b *bench) describe(v Verdict) string {
 		lines = append(lines, differ("create", split(before.Create), split(after.Create))...)
 		lines = append(lines, differ("delete", names(before.Delete), names(after.Delete))...)
 	case Rest:
+		if v.Set == nil {
+			lines[0] += ": nothing is said of the machines"
+			break
+		}
 		lines[0] += fmt.Sprintf(": %d there, %d ready, %d available", v.Set.Status.Replicas, v.Set.Status.ReadyReplicas, v.Set.Status.AvailableReplicas)
 		if v.Wake > 0 {
 			lines[0] += fmt.Sprintf("; again in %s", v.Wake)
