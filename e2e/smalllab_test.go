@@ -39,6 +39,7 @@ func TestSmallLab(t *testing.T) {
 		s.reports("pool", 3)
 		s.idle(5 * time.Second)
 	})
+	t.Run("StopTime", func(t *testing.T) { newSpace(t, lab, "stop-time", "").stops() })
 	t.Run("MCMsDefinitions", func(t *testing.T) {
 		installMCMs(t, lab)
 		t.Run("MainJob", func(t *testing.T) { onMCMs(t, lab, "main-job").mainJob() })

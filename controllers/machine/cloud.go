@@ -90,14 +90,19 @@ func initializeVM(ctx context.Context, p *pass, target driver.Target) error {
 
 func (c *Controller) deleteVM(ctx context.Context, p *pass, target driver.Target) error {
 	resp, err := p.driver.DeleteMachine(ctx, driver.DeleteMachineRequest{Target: target})
-	if err != nil && driver.CodeOf(err) != driver.NotFound {
+	machine := p.world.Machine.UID
+	switch {
+	case err != nil && driver.CodeOf(err) != driver.NotFound:
+		c.endings.Delete(machine)
 		return err
+	case err != nil || resp.Gone:
+		c.endings.Delete(machine)
+		p.world.VM = lifecycle.VMFact{State: lifecycle.VMAbsent}
+	default:
+		p.world.VM = c.noteEnding(machine)
 	}
-	p.world.VM = lifecycle.VMFact{State: lifecycle.VMEnding, LastKnownState: resp.LastKnownState}
-	if resp.Gone || err != nil {
-		p.world.VM.State = lifecycle.VMAbsent
-	}
-	c.drains.over(p.world.Machine.UID)
+	p.world.VM.LastKnownState = resp.LastKnownState
+	c.drains.over(machine)
 	return nil
 }
 

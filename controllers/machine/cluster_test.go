@@ -95,7 +95,7 @@ func (c *testCluster) watch(action clienttesting.Action) (bool, watch.Interface,
 	if err != nil {
 		return true, nil, err
 	}
-	from, err := c.ObjectTracker.Watch(of.GetResource(), of.GetNamespace())
+	from, err := c.Watch(of.GetResource(), of.GetNamespace())
 	if err != nil {
 		return true, nil, err
 	}

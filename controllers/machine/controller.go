@@ -75,6 +75,7 @@ type Controller struct {
 	drains *drains
 	// troubles are since when API servers have kept machines from getting on, by UID of the machine.
 	troubles sync.Map
+	endings  sync.Map   // VMs that clouds are deleting, by UID of the machine
 	claims   sync.Map   // Nodes that this process has claimed and the cache does not show yet, by name
 	tokens   sync.Map   // bootstrap token Secrets that this process has made, by UID of the machine
 	holding  sync.Mutex // one at a time puts finalizers on classes and secrets

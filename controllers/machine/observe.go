@@ -43,6 +43,7 @@ func (c *Controller) observe(m *v1alpha1.Machine) (*pass, error) {
 		c.noteSecrets(p, secrets)
 	}
 	c.observeNode(p, lifecycle.NodeName(m))
+	c.observeEnding(p)
 	p.world.Permit = c.permit(m)
 	p.world.Drain.State = c.drains.state(m.UID)
 	return p, nil

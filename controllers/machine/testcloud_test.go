@@ -18,6 +18,7 @@ import (
 type testCloud struct {
 	made    func(*testVM) // hears of every new VM
 	deletes func()        // hears of every VM that is about to go; nil for nobody
+	stops   time.Duration // that a VM takes from its deletion to its end
 	// remembers has creates find the VM that there is. Without, each makes another one, so that nobody relies on that who
 	// can look.
 	remembers bool
@@ -32,7 +33,8 @@ type testCloud struct {
 type testVM struct {
 	driver.VM
 
-	ready bool // set up
+	ready bool      // set up
+	ends  time.Time // when it has stopped; zero while nobody has deleted it
 }
 
 // testFault is how a call fails.
@@ -176,14 +178,24 @@ func (c *testCloud) InitializeMachine(ctx context.Context, req driver.Initialize
 
 // DeleteMachine is driver.Driver's.
 func (c *testCloud) DeleteMachine(ctx context.Context, req driver.DeleteMachineRequest) (driver.DeleteMachineResponse, error) {
+	ends := time.Now()
 	err := c.call(ctx, driver.OpDelete, nil, func() error {
-		if _, known := c.vms[req.Machine.UID]; known && c.deletes != nil {
+		vm, known := c.vms[req.Machine.UID]
+		if known && c.deletes != nil {
 			c.deletes()
 		}
-		delete(c.vms, req.Machine.UID)
+		if known && c.stops > 0 {
+			if vm.ends.IsZero() {
+				vm.ends = ends.Add(c.stops)
+			}
+			ends = vm.ends
+		}
+		if !ends.After(time.Now()) {
+			delete(c.vms, req.Machine.UID)
+		}
 		return nil
 	})
-	return driver.DeleteMachineResponse{Gone: err == nil}, err
+	return driver.DeleteMachineResponse{Gone: err == nil && !ends.After(time.Now())}, err
 }
 
 // GetMachineStatus is driver.Driver's.
@@ -196,7 +208,7 @@ func (c *testCloud) GetMachineStatus(ctx context.Context, req driver.GetMachineS
 	switch {
 	case err != nil:
 		return driver.GetMachineStatusResponse{}, err
-	case vm == nil:
+	case vm == nil || !vm.ends.IsZero():
 		return driver.GetMachineStatusResponse{}, driver.Errorf(driver.OpStatus, driver.NotFound, "no VM")
 	case !vm.ready:
 		return driver.GetMachineStatusResponse{VM: vm.VM}, driver.Errorf(driver.OpStatus, driver.Uninitialized, "not set up")

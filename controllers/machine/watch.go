@@ -53,6 +53,7 @@ func (c *Controller) changed(before, after *v1alpha1.Machine) {
 	c.claims.Delete(lifecycle.NodeName(before))
 	c.refused.Delete(before.UID)
 	c.troubles.Delete(before.UID)
+	c.endings.Delete(before.UID)
 }
 
 // classChanged has the machines of a class looked at: they may have waited for it.

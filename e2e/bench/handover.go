@@ -25,7 +25,7 @@ type moves struct {
 	elsewhere int
 }
 
-func (m moves) String() string {
+func (m *moves) String() string {
 	return fmt.Sprintf("median %.3f s, slowest %.3f s; %d of %d left out, because the leader moved the slot elsewhere",
 		percentile(m.took, 50).Seconds(), percentile(m.took, 100).Seconds(), m.elsewhere, len(m.took)+m.elsewhere)
 }

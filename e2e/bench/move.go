@@ -68,8 +68,8 @@ func measureHandOvers(ctx context.Context, lab *harness.Lab, s sample) error {
 	s["hand_over_p99_seconds"] = pair{value: percentile(idle.took, 99).Seconds()}
 	s["hand_over_busy_p99_seconds"] = pair{value: percentile(busy.took, 99).Seconds(), floor: longestCall.Seconds()}
 	s["hand_over_machine_writes"] = pair{value: float64(writes)}
-	fmt.Println("hand-over:", idle)
-	fmt.Println("hand-over while the machines are at the cloud:", busy)
+	fmt.Println("hand-over:", &idle)
+	fmt.Println("hand-over while the machines are at the cloud:", &busy)
 	if err := lab.Machines.MachineV1alpha1().MachineDeployments(namespace).DeleteCollection(ctx, metav1.DeleteOptions{}, metav1.ListOptions{}); err != nil {
 		return fmt.Errorf("delete the MachineDeployments: %w", err)
 	}

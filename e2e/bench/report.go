@@ -68,6 +68,8 @@ func unit(name string) string {
 		return "MB"
 	case strings.Contains(name, "_ratio_"):
 		return "×"
+	case strings.Contains(name, "_calls_"):
+		return "calls"
 	}
 	return "writes"
 }

@@ -18,7 +18,7 @@ func TestLittleIsKeptOfAStray(t *testing.T) {
 		m.Labels["zone"], m.Annotations = "z", map[string]string{"note": strings.Repeat("x", 10_000)}
 		m.Finalizers, m.GenerateName, m.Generation = []string{"keep"}, "m-", 7
 		m.CreationTimestamp = metav1.NewTime(time.Unix(1, 0))
-		m.ManagedFields = []metav1.ManagedFieldsEntry{{Manager: "kubelet", FieldsV1: &metav1.FieldsV1{Raw: []byte("{}")}}}
+		m.ManagedFields = []metav1.ManagedFieldsEntry{{Manager: "kubelet", FieldsV1: metav1.NewFieldsV1("{}")}}
 		return m
 	}
 	// bare is an object with nothing but what decides its slot: its identity, its parent, and of its labels the slot and, of

@@ -62,7 +62,7 @@ func (b backoff) failedAgain(w World, code driver.Code) backoff {
 	next.Step.Duration, wait = NextWait(next.Step.Duration, code, asked, w.Limits)
 	next.At = w.Now.Add(wait).UTC()
 	others := slices.DeleteFunc(slices.Clone(b.Codes), func(c string) bool { return c == code.String() })
-	next.Codes = append(others, code.String())
+	next.Codes = slices.Concat(others, []string{code.String()})
 	return next
 }
 

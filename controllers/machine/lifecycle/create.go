@@ -38,7 +38,7 @@ func decideCreate(w World) Verdict {
 		return recordVM(w)
 	case VMEnding: // only VMs of machines that are to go are deleted
 	}
-	return rest(EndingRetry)
+	return rest(firstRetry)
 }
 
 // makeVM makes the VM, unless the machine has had one: then it is set up again, if it is there.

@@ -9,9 +9,6 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/driver"
 )
 
-// EndingRetry is when the cloud is asked again about a VM whose deletion it has accepted.
-const EndingRetry = firstRetry / 5
-
 // decideDelete takes a machine apart: its token, the pods on its Node, its VM, its Node, and last our finalizer.
 func decideDelete(w World) Verdict {
 	if !hasFinalizer(w.Machine) {
@@ -67,6 +64,9 @@ func removeVM(w World) (v Verdict, wait bool) {
 	if w.VM.State == VMAbsent {
 		return Verdict{}, false
 	}
+	if w.VM.State == VMEnding && w.Now.Before(w.VM.askAgain()) {
+		return rest(until(w, w.VM.askAgain())), true
+	}
 	if missing := missingForCloud(w); missing != "" {
 		if m.Spec.ProviderID == "" && m.Annotations[v1alpha1.AnnotationCreateSent] == "" {
 			// The cloud was never asked for a VM, or said at once that it made one and that was written down.
@@ -81,9 +81,7 @@ func removeVM(w World) (v Verdict, wait bool) {
 		return waitToDelete(w, b), true
 	}
 	switch {
-	case w.VM.State == VMEnding:
-		return rest(EndingRetry), true
-	case m.Spec.ProviderID != "", w.VM.State == VMHidden:
+	case m.Spec.ProviderID != "", w.VM.State == VMHidden, w.VM.State == VMEnding:
 		return do(DeleteVM), true
 	case w.VM.State == VMUnknown:
 		// A create may have been broken off after the cloud made the VM and before it was written down.

@@ -26,7 +26,7 @@ var facts = map[string]func(w *World, value string) error{
 	"last":    setLast,      // last: Create Failed Internal since 5s
 	"class":   setClass,     // class: none, not held, being deleted, without a driver; class: {nodeTemplate: {}}
 	"secret":  setSecret,    // secret: not read, missing, empty
-	"vm":      setVM,        // vm: absent, uninitialized, present, ending, hidden; vm: present {NodeName: ""}
+	"vm":      setVM,        // vm: absent, uninitialized, present, ending since 1s, asked 2s, hidden; vm: present {NodeName: ""}
 	"node":    setNode,      // node: named, absent, ready; more words change a Node that is there, see nodeWords
 	"on node": setOnNode,    // on node: {metadata: {labels: {a: b}}} is merged into the Node that is there
 	"refused": setRefused,   // refused: until 5m
@@ -160,6 +160,12 @@ func setVM(w *World, value string) error {
 	}
 	if details == "" {
 		return nil
+	}
+	if since, asked, isEnding := strings.Cut(details, ", asked "); isEnding {
+		var err1, err2 error
+		w.VM.EndingSince, err1 = moment(strings.TrimPrefix(since, "since "))
+		w.VM.AskedAt, err2 = moment(asked)
+		return errors.Join(err1, err2)
 	}
 	return merge(&w.VM, details)
 }

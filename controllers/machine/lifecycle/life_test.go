@@ -29,8 +29,9 @@ type life struct {
 	token   bool
 	faulty  bool
 
-	pods    int  // on the Node
-	drained bool // this process knows that the drain has ended
+	pods    int    // on the Node
+	drained bool   // this process knows that the drain has ended
+	ending  VMFact // that this process knows of
 	permit  PermitFact
 	broken  bool // the pass has ended with an error
 }
@@ -50,7 +51,7 @@ func (l *life) world() World {
 	if l.drained {
 		w.Drain.State = drain.Drained
 	}
-	w.Permit = l.permit
+	w.Permit, w.VM = l.permit, l.ending
 	l.see(&w)
 	return w
 }
@@ -172,10 +173,16 @@ func (l *life) act(w *World, v Verdict) {
 			l.t.Fatalf("the VM is deleted, and %d pods are on its Node", l.pods)
 		}
 		fails, effect := l.cloudFails(w)
-		if effect {
+		takesTime := l.faulty && rapid.Bool().Draw(l.t, "takes its time")
+		if effect && !takesTime {
 			l.vms = 0
 		}
-		if !fails {
+		l.ending = VMFact{}
+		switch {
+		case !fails && takesTime:
+			l.ending = VMFact{State: VMEnding, EndingSince: l.now, AskedAt: l.now}
+			w.VM = l.ending
+		case !fails:
 			w.VM = VMFact{State: VMAbsent}
 		}
 	case FindNode:
@@ -334,7 +341,7 @@ func aLife(t *rapid.T) {
 				l.delete()
 			}
 		case 3:
-			l.drained = false // another process takes over
+			l.drained, l.ending = false, VMFact{} // another process takes over
 		case 4:
 			if l.hasNode() && l.machine.DeletionTimestamp == nil {
 				l.pods++

@@ -100,6 +100,8 @@ type VMFact struct {
 	State VMState
 	// VM is set in the states VMUninitialized and VMPresent; in the state VMHidden it is what the machine says.
 	driver.VM
+	// EndingSince and AskedAt are set in the state VMEnding: when this process first saw the VM so, and when it last asked.
+	EndingSince, AskedAt time.Time
 	// LastKnownState is the driver's note of the last answer; "" when it left none.
 	LastKnownState string
 }

@@ -38,7 +38,7 @@ func mark(w World, a asked, until time.Time) (node *corev1.Node, drain bool) {
 		reason = v1alpha1.NodeReasonPreservedByController
 	}
 	set := func(status corev1.ConditionStatus, beginning ...string) {
-		sentences := append(beginning, fmt.Sprintf("%s %s", keptUntil, until.UTC().Format(time.RFC3339)))
+		sentences := slices.Concat(beginning, []string{fmt.Sprintf("%s %s", keptUntil, until.UTC().Format(time.RFC3339))})
 		sentences = slices.DeleteFunc(sentences, func(s string) bool { return s == "" })
 		setCondition(w, n, status, reason, strings.Join(sentences, " "))
 	}

@@ -68,7 +68,7 @@ func (w *Watches) Await(who types.UID, seen map[types.NamespacedName]string, wak
 		}
 	}
 	delete(w.awaited, who)
-	for key, print := range seen {
+	for key, fingerprint := range seen {
 		w.awaited[who] = append(w.awaited[who], key)
 		s := w.watch(key)
 		one, known := s.waiting[who]
@@ -76,7 +76,7 @@ func (w *Watches) Await(who types.UID, seen map[types.NamespacedName]string, wak
 			one = &waiter{}
 			s.waiting[who] = one
 		}
-		one.seen, one.wake = print, wake
+		one.seen, one.wake = fingerprint, wake
 		s.tell(one)
 	}
 }
@@ -120,9 +120,9 @@ func (s *watched) tell(one *waiter) {
 }
 
 // saw takes in what a Secret is now. What is remembered of it elsewhere goes first: whoever is woken has to read it anew.
-func (w *Watches) saw(s *watched, print string) {
+func (w *Watches) saw(s *watched, fingerprint string) {
 	w.mu.Lock()
-	isKnown := s.news > 0 && s.print == print
+	isKnown := s.news > 0 && s.print == fingerprint
 	w.mu.Unlock()
 	if isKnown {
 		return
@@ -130,7 +130,7 @@ func (w *Watches) saw(s *watched, print string) {
 	w.cfg.Changed(s.key)
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	s.news, s.print = s.news+1, print
+	s.news, s.print = s.news+1, fingerprint
 	for _, one := range s.waiting {
 		s.tell(one)
 	}

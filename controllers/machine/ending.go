@@ -1,0 +1,35 @@
+package machine
+
+import (
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machine/lifecycle"
+)
+
+// ending is a VM that the cloud is deleting, as this process has seen it. Whoever does not know asks once more.
+type ending struct{ since, asked time.Time }
+
+// observeEnding puts a VM that is ending into the world, so that the cloud is left alone for a while.
+func (c *Controller) observeEnding(p *pass) {
+	if found, ok := c.endings.Load(p.world.Machine.UID); ok {
+		e, _ := found.(ending)
+		p.world.VM = e.fact()
+	}
+}
+
+// noteEnding notes that the cloud goes on deleting a VM.
+func (c *Controller) noteEnding(machine types.UID) lifecycle.VMFact {
+	e := ending{since: c.cfg.Clock.Now(), asked: c.cfg.Clock.Now()}
+	if found, ok := c.endings.Load(machine); ok {
+		before, _ := found.(ending)
+		e.since = before.since
+	}
+	c.endings.Store(machine, e)
+	return e.fact()
+}
+
+func (e ending) fact() lifecycle.VMFact {
+	return lifecycle.VMFact{State: lifecycle.VMEnding, EndingSince: e.since, AskedAt: e.asked}
+}

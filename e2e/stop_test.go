@@ -1,0 +1,50 @@
+//go:build e2e
+
+package e2e
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/machine-controller-fleet/machine-controller-fleet/driver/simulated/cloudapi"
+)
+
+// stops deletes machines whose VMs take their time to end. The cloud answers at once, and is then asked less and less often.
+func (s *space) stops() {
+	const machines, stop = 10, 8 * time.Second
+	s.must(s.lab.Cloud.Set(s.Context(), fmt.Sprintf(`{"stopTime":{"mean":%q,"spread":"0s"}}`, stop)))
+	defer func() { s.must(s.lab.Cloud.Set(s.Context(), `{"stopTime":{"mean":"0s","spread":"0s"}}`)) }()
+	s.deploy("pool", machines)
+	s.running("pool", machines)
+	s.joined()
+	begin := time.Now()
+	s.remove("machinedeployments", "pool")
+	s.gone()
+	took := time.Since(begin)
+	s.Logf("%d machines whose VMs take %s to stop were gone after %s", machines, stop, took)
+	if most := stop + stop/4 + 3*time.Second; took < stop || took > most {
+		s.Errorf("the machines took %s to go, want %s to %s", took, stop, most)
+	}
+	for _, vm := range s.history() {
+		if vm.State != cloudapi.StateTerminated {
+			s.Errorf("VM %s is %s, and its machine is gone", vm.Name, vm.State)
+		}
+	}
+	calls, err := s.lab.Cloud.Calls()
+	s.must(err)
+	asked := map[string]int{}
+	for _, c := range calls {
+		if c.Operation == cloudapi.OpDeleteInstance && c.Start.After(begin) {
+			asked[c.Machine]++
+		}
+	}
+	s.Logf("calls for each: %v", asked)
+	for machine, times := range asked {
+		if times < 3 || times > 17 {
+			s.Errorf("the cloud was asked %d times to delete the VM of %s, want about 14", times, machine)
+		}
+	}
+	if len(asked) != machines {
+		s.Errorf("the cloud was asked to delete the VMs of %v, want %d", asked, machines)
+	}
+}
