@@ -84,12 +84,12 @@ func onBench(t *testing.T, test func(b *bench)) {
 			},
 		}
 		b.cloud = &testCloud{made: b.boots}
-		secrets, target := newTestCluster(), newTestCluster()
-		b.secrets, b.target, b.tracker = secrets.client, target.client, target
-		b.must(secrets.Add(&corev1.Secret{
+		target := newTestCluster()
+		b.target, b.tracker = target.client, target
+		b.secrets = fake.NewClientset(&corev1.Secret{
 			ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: "s", ResourceVersion: "1"},
 			Data:       map[string][]byte{v1alpha1.SecretKeyUserData: []byte("join <<BOOTSTRAP_TOKEN>> as <<MACHINE_NAME>>")},
-		}))
+		})
 		b.target.PrependReactor("patch", "nodes", b.patchNode)
 		b.target.PrependReactor("delete", "nodes", b.deleteNode)
 		b.createClass()
