@@ -30,6 +30,9 @@ func (c *Controller) callDriver(ctx context.Context, p *pass, action lifecycle.A
 	case lifecycle.DeleteVM:
 		err = c.deleteVM(call, p, target)
 	}
+	if p.world.VM.State == lifecycle.VMAbsent && p.world.Node.State == lifecycle.NodeAbsent {
+		p.world.Node = lifecycle.NodeFact{} // the VM may have joined since, before it went
+	}
 	if err == nil {
 		return nil
 	}

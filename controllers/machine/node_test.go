@@ -3,6 +3,7 @@ package machine
 import (
 	"slices"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -86,4 +87,24 @@ func claimPatch(p *pass) *nodesync.Patch {
 	node := p.world.Node.Node
 	main, _ := nodesync.Diff(node, nodesync.Wanted{Machine: m.Name, Slot: m.Labels[v1alpha1.LabelSlot]}.Apply(node))
 	return main
+}
+
+// A VM may become a Node between the look for its Node and its own end.
+func TestANodeThatComesWhileItsVMGoesIsDeleted(t *testing.T) {
+	onBench(t, func(b *bench) {
+		var booting *testVM
+		b.cloud.made = func(vm *testVM) { booting = vm }
+		b.cloud.deletes = func() {
+			b.setNode(&corev1.Node{
+				ObjectMeta: metav1.ObjectMeta{Name: booting.NodeName, UID: "late"}, Spec: corev1.NodeSpec{ProviderID: booting.ProviderID},
+			})
+		}
+		b.create()
+		b.pass(time.Second)
+		b.delete()
+		b.pass(time.Minute)
+		if left := b.left(); b.get() != nil || len(left) > 0 {
+			t.Errorf("left: %v; %s", left, b.says())
+		}
+	})
 }
