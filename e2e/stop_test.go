@@ -22,8 +22,8 @@ func (s *space) stops() {
 	s.gone()
 	took := time.Since(begin)
 	s.Logf("%d machines whose VMs take %s to stop were gone after %s", machines, stop, took)
-	if most := stop + stop/4 + 3*time.Second; took < stop || took > most {
-		s.Errorf("the machines took %s to go, want %s to %s", took, stop, most)
+	if took < stop {
+		s.Errorf("the machines were gone after %s, before their VMs can have been", took)
 	}
 	for _, vm := range s.history() {
 		if vm.State != cloudapi.StateTerminated {
