@@ -99,6 +99,13 @@ func onBench(t *testing.T, test func(b *bench)) {
 	})
 }
 
+// react has a cluster react to requests, also while a process makes some.
+func react(cluster *fake.Clientset, verb, resource string, reaction clienttesting.ReactionFunc) {
+	cluster.Lock()
+	defer cluster.Unlock()
+	cluster.PrependReactor(verb, resource, reaction)
+}
+
 func (b *bench) must(err error) {
 	b.Helper()
 	if err != nil {

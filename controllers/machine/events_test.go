@@ -130,7 +130,7 @@ var plays = map[string]func(b *bench){
 		}
 	},
 	v1alpha1.EventNodeRefused: func(b *bench) {
-		b.target.PrependReactor("patch", "nodes", func(action clienttesting.Action) (bool, runtime.Object, error) {
+		react(b.target, "patch", "nodes", func(action clienttesting.Action) (bool, runtime.Object, error) {
 			patch, _ := action.(clienttesting.PatchAction)
 			bad := strings.Contains(string(patch.GetPatch()), "not a label")
 			return bad, nil, apierrors.NewInvalid(schema.GroupKind{Kind: "Node"}, "m", nil)

@@ -10,6 +10,7 @@ import (
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 	"github.com/machine-controller-fleet/machine-controller-fleet/driver"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/objects"
 )
 
 // outage is how long a cloud fails in these tests, but for quota, which is asked for every ten minutes only.
@@ -286,8 +287,11 @@ func TestNobodyForgetsAVM(t *testing.T) {
 				b.create(patient)
 				b.pass(time.Second)
 				b.cloud.fails(testFault{code: code}, driver.OpStatus)
+				b.end() // or it may ask once more
+				b.server.ShowIn(objects.NewView())
 				b.delete()
-				b.takeOver(time.Second)
+				b.pass(time.Second)
+				b.start()
 				b.pass(outage(code))
 				last := b.get().Status.LastOperation
 				if last.Type != v1alpha1.MachineOperationDelete || last.State != v1alpha1.MachineStateFailed || last.ErrorCode != code.String() {

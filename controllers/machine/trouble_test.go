@@ -22,7 +22,7 @@ import (
 // refuses has a cluster answer requests like "patch nodes" with an error, until it is mended.
 func refuses(cluster *fake.Clientset, verb, resource string, err error) (mend func()) {
 	var mended atomic.Bool
-	cluster.PrependReactor(verb, resource, func(clienttesting.Action) (bool, runtime.Object, error) {
+	react(cluster, verb, resource, func(clienttesting.Action) (bool, runtime.Object, error) {
 		return !mended.Load(), nil, err
 	})
 	return func() { mended.Store(true) }

@@ -20,7 +20,7 @@ import (
 // cutTarget has the target cluster not answer until it is mended. Lists of Nodes are the bench's own.
 func (b *bench) cutTarget() (mend func()) {
 	var mended atomic.Bool
-	b.target.PrependReactor("*", "*", func(action clienttesting.Action) (bool, runtime.Object, error) {
+	react(b.target, "*", "*", func(action clienttesting.Action) (bool, runtime.Object, error) {
 		return !mended.Load() && !action.Matches("list", "nodes"), nil, errors.New("no route to host")
 	})
 	return func() { mended.Store(true) }

@@ -49,9 +49,9 @@ func (b *bench) works() *workload {
 			b.Errorf("the VM is deleted while its Node has %v; the machine says %q", left, b.says())
 		}
 	}
-	b.target.PrependReactor("delete", "pods", w.deletePod)
-	b.target.PrependReactor("delete", "volumeattachments", w.deleteAttachment)
-	b.target.PrependReactor("patch", "poddisruptionbudgets", w.disruptionTaken)
+	react(b.target, "delete", "pods", w.deletePod)
+	react(b.target, "delete", "volumeattachments", w.deleteAttachment)
+	react(b.target, "patch", "poddisruptionbudgets", w.disruptionTaken)
 	b.ends = w.podEnds
 	for _, name := range []string{"web", "one", "two"} {
 		app := map[string]string{"web": "web", "one": "twice", "two": "twice"}[name]
