@@ -17,6 +17,12 @@ func (s *space) stops() {
 	s.deploy("pool", machines)
 	s.running("pool", machines)
 	s.joined()
+	pool, err := s.machines(s.Context(), "pool")
+	s.must(err)
+	asked := map[string]int{}
+	for _, m := range pool {
+		asked[m.Name] = 0
+	}
 	begin := time.Now()
 	s.remove("machinedeployments", "pool")
 	s.gone()
@@ -32,9 +38,8 @@ func (s *space) stops() {
 	}
 	calls, err := s.lab.Cloud.Calls()
 	s.must(err)
-	asked := map[string]int{}
 	for _, c := range calls {
-		if c.Operation == cloudapi.OpDeleteInstance && c.Start.After(begin) {
+		if _, ours := asked[c.Machine]; ours && c.Operation == cloudapi.OpDeleteInstance && c.Start.After(begin) {
 			asked[c.Machine]++
 		}
 	}
@@ -43,8 +48,5 @@ func (s *space) stops() {
 		if times < 3 || times > 17 {
 			s.Errorf("the cloud was asked %d times to delete the VM of %s, want about 14", times, machine)
 		}
-	}
-	if len(asked) != machines {
-		s.Errorf("the cloud was asked to delete the VMs of %v, want %d", asked, machines)
 	}
 }

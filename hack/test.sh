@@ -30,6 +30,9 @@ e2e() {
   local packages
   hack/build-helm.sh
   hack/build-jaeger.sh
+  # Each process of a control plane watches its certificates by inotify, of which Linux gives a user 128 instances.
+  local instances=/proc/sys/fs/inotify/max_user_instances
+  if [[ -w $instances && $(<"$instances") -lt 1024 ]]; then echo 1024 >"$instances"; fi
   mapfile -t packages < <(go list -tags e2e ./e2e/... | grep -v '/e2e/chaos$')
   (cd lab && tests -tags e2e -count=1 -timeout 10m ./smoke)
   tests -tags e2e -count=1 -timeout 20m "${packages[@]}"
