@@ -37,10 +37,10 @@ type bench struct {
 	view    *objects.View
 	cluster *target.Cluster
 	api     *machinefake.Clientset
-	version int
 
-	mu   sync.Mutex
-	told []string
+	mu      sync.Mutex
+	version int
+	told    []string
 }
 
 // Eventf keeps what users are told.
@@ -87,8 +87,10 @@ func (b *bench) patch(action clienttesting.Action) (handled bool, obj runtime.Ob
 	return handled, obj, err
 }
 
-// feed shows a new version of an object.
+// feed shows a new version of an object. The test feeds, and so does what the controller writes.
 func (b *bench) feed(obj any) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
 	b.version++
 	if o, ok := obj.(metav1.Object); ok {
 		o.SetResourceVersion(strconv.Itoa(b.version))
