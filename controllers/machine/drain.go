@@ -121,6 +121,8 @@ func (c *Controller) drainStep(ctx context.Context, p *pass, d *draining, facts 
 		d.begin(func() *drainwatch.Session {
 			return c.drains.watches.Begin(p.cluster.Client, facts.Node.Name, func() { c.runner.Enqueue(key) })
 		})
+	case drain.Mark:
+		return c.mark(ctx, p, d, facts, v)
 	case drain.Remove:
 		return c.remove(ctx, p, d, facts, v)
 	}

@@ -174,6 +174,50 @@ func TestOfSeveralBudgetsADisruptionIsTakenFromEach(t *testing.T) {
 	}
 }
 
+// What was written meanwhile is not marked, and tried again.
+func TestBudgetsAreMarkedToBeCounted(t *testing.T) {
+	budget := func(name string) *policyv1.PodDisruptionBudget {
+		return &policyv1.PodDisruptionBudget{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "a", UID: types.UID(name), ResourceVersion: "7"}}
+	}
+	one, two, three := budget("one"), budget("two"), budget("three")
+	for name, tc := range map[string]struct {
+		fails error
+		why   string
+		tally string
+	}{
+		"all":       {},
+		"conflict":  {fails: apierrors.NewConflict(policyv1.Resource("poddisruptionbudgets"), "two", errors.New("newer")), tally: "unmarked"},
+		"forbidden": {fails: errors.New("forbidden"), why: "forbidden", tally: "unmarked"},
+		"gone":      {fails: apierrors.NewNotFound(policyv1.Resource("poddisruptionbudgets"), "two")},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c, p, cluster := drainBench(t, one, two, three)
+			cluster.PrependReactor("patch", "poddisruptionbudgets", func(a clienttesting.Action) (bool, runtime.Object, error) {
+				patch, _ := a.(clienttesting.PatchAction)
+				return patch.GetName() == "two" && tc.fails != nil, nil, tc.fails
+			})
+			facts := drain.Facts{Memory: drain.Memory{Recounts: map[types.UID]drain.Recount{
+				"web": {At: now, Marked: map[types.UID]string{"one": "7", "two": "7"}}, "db": {At: now, Marked: map[types.UID]string{"three": "7"}},
+			}}}
+			d := c.drains.of("u")
+			if err := c.mark(t.Context(), p, d, &facts, drain.Verdict{Budgets: []*policyv1.PodDisruptionBudget{one, two, three}}); err != nil {
+				t.Fatal(err)
+			}
+			if got := requests(cluster); len(got) != 3 || got[2] != "patch poddisruptionbudgets/status" {
+				t.Errorf("requests %q", got)
+			}
+			patch, _ := cluster.Actions()[0].(clienttesting.PatchAction)
+			if got, want := string(patch.GetPatch()), `{"metadata":{"resourceVersion":"7","uid":"one"},"status":{"observedGeneration":0}}`; got != want {
+				t.Errorf("patch %s, want %s", got, want)
+			}
+			web := d.memory.Recounts["web"]
+			if web.Tally != tc.tally || !strings.Contains(web.Why, tc.why) || (web.Why == "") != (tc.why == "") || d.memory.Recounts["db"].Tally != "" {
+				t.Errorf("memory %+v", d.memory.Recounts)
+			}
+		})
+	}
+}
+
 // A disruption that was taken before is not taken twice, and does not expire before the pod is deleted.
 func TestADisruptionThatStandsIsUsed(t *testing.T) {
 	b := &policyv1.PodDisruptionBudget{ObjectMeta: metav1.ObjectMeta{Name: "one", Namespace: "a", UID: "one", ResourceVersion: "7"}}

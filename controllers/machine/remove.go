@@ -57,6 +57,41 @@ func (c *Controller) remove(ctx context.Context, p *pass, d *draining, facts *dr
 	return nil
 }
 
+// mark has the disruption controller count budgets anew. Errors: our own permission or time has ended.
+func (c *Controller) mark(ctx context.Context, p *pass, d *draining, facts *drain.Facts, v drain.Verdict) error {
+	for _, b := range v.Budgets {
+		err := patchBudget(ctx, p.cluster.Client, b, map[string]any{"observedGeneration": 0})
+		if err != nil && (ctx.Err() != nil || runner.NotOurs(err)) {
+			d.memory.Recounts = nil // some are not marked
+			return err
+		}
+		switch {
+		case err == nil, apierrors.IsNotFound(err):
+		case apierrors.IsConflict(err):
+			facts.Memory = facts.Memory.Unmarked(b.UID, "")
+		default:
+			facts.Memory = facts.Memory.Unmarked(b.UID, err.Error())
+		}
+	}
+	d.memory = facts.Memory
+	return nil
+}
+
+// patchBudget changes the status of a budget, if it is still the version that was seen.
+func patchBudget(ctx context.Context, client kubernetes.Interface, b *policyv1.PodDisruptionBudget, status map[string]any) error {
+	patch, err := json.Marshal(map[string]any{
+		"metadata": map[string]any{"uid": b.UID, "resourceVersion": b.ResourceVersion}, "status": status,
+	})
+	if err != nil {
+		return fmt.Errorf("encode the status of PodDisruptionBudget %s/%s: %w", b.Namespace, b.Name, err)
+	}
+	_, err = client.PolicyV1().PodDisruptionBudgets(b.Namespace).Patch(ctx, b.Name, types.MergePatchType, patch, metav1.PatchOptions{}, "status")
+	if err != nil {
+		return fmt.Errorf("write the status of PodDisruptionBudget %s/%s: %w", b.Namespace, b.Name, err)
+	}
+	return nil
+}
+
 // attempt is what came of a request to remove something. What is not there any more, or is another of the same name, is
 // removed.
 func (c *Controller) attempt(how drain.How, err error) drain.Attempt {
@@ -95,19 +130,11 @@ func take(ctx context.Context, client kubernetes.Interface, r drain.Removal, now
 		if _, taken := b.Status.DisruptedPods[r.Pod.Name]; !taken {
 			allowed--
 		}
-		patch, err := json.Marshal(map[string]any{
-			"metadata": map[string]any{"uid": b.UID, "resourceVersion": b.ResourceVersion},
-			"status": map[string]any{
-				"disruptionsAllowed": allowed,
-				"disruptedPods":      map[string]any{r.Pod.Name: metav1.NewTime(now)},
-			},
+		err := patchBudget(ctx, client, b, map[string]any{
+			"disruptionsAllowed": allowed, "disruptedPods": map[string]any{r.Pod.Name: metav1.NewTime(now)},
 		})
 		if err != nil {
-			return fmt.Errorf("encode a disruption of PodDisruptionBudget %s/%s: %w", b.Namespace, b.Name, err)
-		}
-		_, err = client.PolicyV1().PodDisruptionBudgets(b.Namespace).Patch(ctx, b.Name, types.MergePatchType, patch, metav1.PatchOptions{}, "status")
-		if err != nil {
-			return fmt.Errorf("take a disruption from PodDisruptionBudget %s/%s: %w", b.Namespace, b.Name, err)
+			return fmt.Errorf("take a disruption: %w", err)
 		}
 	}
 	// The version, too: a pod that has become ready meanwhile counts.

@@ -3,6 +3,7 @@ package machine
 import (
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -13,6 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	clienttesting "k8s.io/client-go/testing"
 )
 
@@ -51,14 +53,16 @@ func (b *bench) works() *workload {
 	}
 	react(b.target, "delete", "pods", w.deletePod)
 	react(b.target, "delete", "volumeattachments", w.deleteAttachment)
-	react(b.target, "patch", "poddisruptionbudgets", w.disruptionTaken)
+	react(b.target, "patch", "poddisruptionbudgets", w.budgetWritten)
 	b.ends = w.podEnds
 	for _, name := range []string{"web", "one", "two"} {
 		app := map[string]string{"web": "web", "one": "twice", "two": "twice"}[name]
 		b.must(b.tracker.Add(&policyv1.PodDisruptionBudget{
-			ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "a"},
+			ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "a", UID: types.UID(name), Generation: 1, ResourceVersion: "0"},
 			Spec:       policyv1.PodDisruptionBudgetSpec{Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": app}}},
-			Status:     policyv1.PodDisruptionBudgetStatus{DisruptionsAllowed: 1, CurrentHealthy: 2, DesiredHealthy: 1, ExpectedPods: 2},
+			Status: policyv1.PodDisruptionBudgetStatus{
+				ObservedGeneration: 1, DisruptionsAllowed: 1, CurrentHealthy: 2, DesiredHealthy: 1, ExpectedPods: 2,
+			},
 		}))
 	}
 	b.mu.Lock()
@@ -179,7 +183,7 @@ func (w *workload) refuses(pod string) error {
 		return apierrors.NewTooManyRequests("its budget does not allow it", 0)
 	}
 	b.Status.DisruptionsAllowed = 0
-	return w.tracker.Update(budgets, b, "a")
+	return w.write(b)
 }
 
 func (w *workload) budget(name string) *policyv1.PodDisruptionBudget {
@@ -189,8 +193,23 @@ func (w *workload) budget(name string) *policyv1.PodDisruptionBudget {
 	return b.DeepCopy()
 }
 
-// disruptionTaken gives back, after some time, what was taken from a budget.
-func (w *workload) disruptionTaken(clienttesting.Action) (bool, runtime.Object, error) {
+// write writes a budget as its controller does. Who remembers the version before sees that it is another.
+func (w *workload) write(b *policyv1.PodDisruptionBudget) error {
+	version, err := strconv.Atoi(b.ResourceVersion)
+	w.must(err)
+	b.ResourceVersion, b.Status.ObservedGeneration = strconv.Itoa(version+1), b.Generation
+	return w.tracker.Update(budgets, b, "a")
+}
+
+// budgetWritten is what the controller of budgets does about what others write: one that is marked is counted soon, and what
+// was taken and not used is given back after some time.
+func (w *workload) budgetWritten(action clienttesting.Action) (bool, runtime.Object, error) {
+	patch, _ := action.(clienttesting.PatchAction)
+	time.AfterFunc(moves, func() {
+		if b := w.budget(patch.GetName()); b.Status.ObservedGeneration < b.Generation {
+			w.must(w.write(b))
+		}
+	})
 	time.AfterFunc(expires, func() { w.replenish("twice") })
 	return false, nil, nil
 }
@@ -201,7 +220,7 @@ func (w *workload) replenish(app string) {
 		b := w.budget(name)
 		if b.Spec.Selector.MatchLabels["app"] == app && b.Status.DisruptionsAllowed == 0 {
 			b.Status.DisruptionsAllowed, b.Status.DisruptedPods = 1, nil
-			w.must(w.tracker.Update(budgets, b, "a"))
+			w.must(w.write(b))
 		}
 	}
 }

@@ -36,16 +36,19 @@ func isFree(pod *corev1.Pod, b *policyv1.PodDisruptionBudget) bool {
 	return always || b.Status.CurrentHealthy >= b.Status.DesiredHealthy && b.Status.DesiredHealthy > 0
 }
 
+// isStale says that the budget is about to be counted: its spec has changed, or it was marked.
+func isStale(b *policyv1.PodDisruptionBudget) bool { return b.Status.ObservedGeneration < b.Generation }
+
 // allows says that a budget has a disruption left.
 func allows(b *policyv1.PodDisruptionBudget) bool {
-	return b.Status.ObservedGeneration >= b.Generation && b.Status.DisruptionsAllowed > 0
+	return !isStale(b) && b.Status.DisruptionsAllowed > 0
 }
 
 // isTaken says that a disruption of the budget stands for this pod already: its removal was broken off before all of its
 // budgets had given one. Only where there are several it need not give another: the eviction API asks for one each time.
 func isTaken(pod *corev1.Pod, b *policyv1.PodDisruptionBudget) bool {
 	_, is := b.Status.DisruptedPods[pod.Name]
-	return is && b.Status.ObservedGeneration >= b.Generation
+	return is && !isStale(b)
 }
 
 // holding returns those of a pod's budgets that do not let it go now.
@@ -62,6 +65,7 @@ func holding(pod *corev1.Pod, guards []*policyv1.PodDisruptionBudget) []*policyv
 // isMisconfigured says that a budget holds its pods although all of them are healthy, so that waiting does not help.
 func isMisconfigured(b *policyv1.PodDisruptionBudget) bool {
 	s := b.Status
-	return s.ObservedGeneration == b.Generation && s.ExpectedPods > 0 && s.CurrentHealthy >= s.ExpectedPods &&
+	isMarked := s.ObservedGeneration == 0 // the rest is what was counted before
+	return (isMarked || !isStale(b)) && s.ExpectedPods > 0 && s.CurrentHealthy >= s.ExpectedPods &&
 		len(s.DisruptedPods) == 0 && s.DisruptionsAllowed == 0
 }

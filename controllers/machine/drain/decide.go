@@ -20,6 +20,9 @@ func Decide(f Facts) Verdict {
 	if v.Memory.HeldSince == nil {
 		v.Memory.HeldSince = f.Memory.HeldSince
 	}
+	if v.Memory.Recounts == nil {
+		v.Memory.Recounts = f.Memory.Recounts
+	}
 	if v.Memory.Volumes == nil {
 		v.Memory.Volumes = f.Memory.Volumes
 	}
@@ -74,8 +77,11 @@ func empty(f Facts, left []*corev1.Pod, next time.Time) Verdict {
 	for _, pod := range left {
 		r.consider(pod)
 	}
-	r.verdict.Memory = Memory{Attempts: f.remembered(), HeldSince: r.heldSince, Volumes: r.traffic.memory}
+	r.verdict.Memory = Memory{Attempts: f.remembered(), HeldSince: r.heldSince, Recounts: r.recounts, Volumes: r.traffic.memory}
 	switch {
+	case len(r.verdict.Budgets) > 0: // the pods are decided on anew after that
+		r.verdict.Do, r.verdict.Pods = Mark, nil
+		return r.verdict
 	case r.verdict.Do == Remove:
 		return r.verdict
 	case len(left) == 0 && len(r.traffic.detaching) == 0 && len(r.traffic.stuck) > 0 && f.Order.Stays:

@@ -16,6 +16,7 @@
 //     refused, since when a volume is idle) costs time when it is lost, and nothing else.
 //   - A drain whose time was over before all had left is never Drained.
 //   - Every drain ends: at the latest some minutes after its time is over.
+//   - What several budgets say of one pod is believed only after they were counted for this drain.
 //   - A pod is deleted without grace only when the drain is forced, or when it could not be evicted for as long as its
 //     machine allows.
 //

@@ -136,6 +136,8 @@ type Memory struct {
 	Attempts map[types.UID]Attempt
 	// HeldSince is since when pods could have gone, had it not been for a budget or the API server, by UID.
 	HeldSince map[types.UID]time.Time
+	// Recounts of the budgets of pods that have several, by the pod's UID.
+	Recounts map[types.UID]Recount
 	// Volumes by key.
 	Volumes map[string]VolumeMemory
 }

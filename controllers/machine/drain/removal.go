@@ -34,6 +34,7 @@ type removal struct {
 
 	going     map[types.UID]bool
 	heldSince map[types.UID]time.Time
+	recounts  map[types.UID]Recount
 	free      int  // volumes more that may begin to move
 	full      bool // no further pod with volumes may go
 }
@@ -41,7 +42,7 @@ type removal struct {
 func newRemoval(f Facts) *removal {
 	r := &removal{
 		facts: f, verdict: Verdict{Do: Rest, State: Draining}, free: f.FreeDetaches,
-		going: map[types.UID]bool{}, heldSince: map[types.UID]time.Time{},
+		going: map[types.UID]bool{}, heldSince: map[types.UID]time.Time{}, recounts: map[types.UID]Recount{},
 	}
 	for _, pod := range f.Pods {
 		a, tried := f.Memory.Attempts[pod.UID]
@@ -70,12 +71,16 @@ func (r *removal) consider(pod *corev1.Pod) {
 	}
 	guards := guards(r.facts, pod)
 	held := holding(pod, guards)
+	how := r.how(pod, len(guards), len(held))
+	if len(guards) > 1 && how != Delete && !r.isCounted(pod, guards) {
+		r.awaitCount(pod, held)
+		return
+	}
 	if at, isDue := r.due(pod, len(held) == 0); !isDue {
 		r.next = earliest(r.next, at)
 		r.progress = hold(r.progress, pod, held, r.facts.Memory.Attempts[pod.UID].Why)
 		return
 	}
-	how := r.how(pod, len(guards), len(held))
 	if how == "" {
 		r.next = earliest(r.next, r.evictUntil(pod))
 		r.heldSince[pod.UID] = r.since(pod)

@@ -83,8 +83,9 @@ func tell(t *testing.T, text string) string {
 
 // story is a drain whose facts change.
 type story struct {
-	facts Facts
-	last  Verdict
+	facts   Facts
+	last    Verdict
+	written int // budgets
 }
 
 func newStory() *story {
@@ -137,7 +138,7 @@ func (s *story) take(command string, words []string) ([]string, error) {
 		o[key] = value
 	}
 	commands := map[string]func(string, options){
-		"order": s.order, "node": s.node, "pod": s.pod, "gone": s.gone, "budget": s.budget, "volume": s.volume,
+		"order": s.order, "node": s.node, "pod": s.pod, "gone": s.gone, "budget": s.budget, "counted": s.counted, "volume": s.volume,
 		"attached": s.attached, "detached": s.detached, "memory": s.forget, "see": s.see,
 	}
 	switch {
@@ -313,6 +314,8 @@ func (s *story) budget(name string, o options) {
 	if o.has("always") {
 		b.Spec.UnhealthyPodEvictionPolicy = new(policyv1.AlwaysAllow)
 	}
+	s.written++
+	b.UID, b.ResourceVersion = types.UID(name), fmt.Sprint(s.written)
 	for i, old := range s.facts.Budgets {
 		if old.Name == name {
 			s.facts.Budgets[i] = b
@@ -320,6 +323,28 @@ func (s *story) budget(name string, o options) {
 		}
 	}
 	s.facts.Budgets = append(s.facts.Budgets, b)
+}
+
+// counted has the disruption controller count all budgets that are marked; what they say has not changed.
+func (s *story) counted(string, options) {
+	for _, b := range s.facts.Budgets {
+		if isStale(b) {
+			s.write(b.Name, func(b *policyv1.PodDisruptionBudget) { b.Status.ObservedGeneration = b.Generation })
+		}
+	}
+}
+
+// write makes a new version of a budget.
+func (s *story) write(name string, change func(*policyv1.PodDisruptionBudget)) {
+	for i, b := range s.facts.Budgets {
+		if b.Name == name {
+			s.written++
+			b = b.DeepCopy()
+			b.ResourceVersion = fmt.Sprint(s.written)
+			change(b)
+			s.facts.Budgets[i] = b
+		}
+	}
 }
 
 func (s *story) attached(name string, o options) {

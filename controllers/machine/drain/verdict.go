@@ -24,6 +24,9 @@ const (
 	List Action = "List"
 	// Watch begins to watch what the drain depends on.
 	Watch Action = "Watch"
+	// Mark writes on budgets that their status is older than their spec, which has the disruption controller count anew.
+	// Until it has, they let no pod go. Those that could not be marked go to Memory.Unmarked.
+	Mark Action = "Mark"
 	// Remove removes pods and attachments, in the order given.
 	Remove Action = "Remove"
 )
@@ -76,6 +79,8 @@ type Verdict struct {
 	Release bool
 	// Pods to remove, the most important first.
 	Pods []Removal
+	// Budgets to mark.
+	Budgets []*policyv1.PodDisruptionBudget
 	// Attachments to delete.
 	Attachments []*storagev1.VolumeAttachment
 	// Wake is when to look again at the latest; 0 means when something happens.

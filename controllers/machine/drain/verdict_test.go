@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	policyv1 "k8s.io/api/policy/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 )
@@ -38,6 +39,8 @@ func (s *story) decide() []string {
 			lines = append(lines, "Detach "+a.Name)
 		}
 		return lines
+	case Mark:
+		return []string{"Mark " + strings.Join(budgetNames(v.Budgets), " and ")}
 	case Cordon, Glance, List, Watch:
 		if v.Release {
 			return []string{string(v.Do) + " and release"}
@@ -49,17 +52,20 @@ func (s *story) decide() []string {
 
 func describe(r Removal) string {
 	text := fmt.Sprintf("%s %s", r.How, r.Pod.Name)
-	var budgets []string
-	for _, b := range r.Budgets {
-		budgets = append(budgets, b.Name)
-	}
-	if len(budgets) > 0 {
-		text += ", budgets " + strings.Join(budgets, " and ")
+	if len(r.Budgets) > 0 {
+		text += ", budgets " + strings.Join(budgetNames(r.Budgets), " and ")
 	}
 	if r.Moves > 0 {
 		text += ", volumes " + fmt.Sprint(r.Moves)
 	}
 	return text
+}
+
+func budgetNames(budgets []*policyv1.PodDisruptionBudget) (names []string) {
+	for _, b := range budgets {
+		names = append(names, b.Name)
+	}
+	return names
 }
 
 // do carries out the last verdict. What is refused is named: refuse=pod,pod. The server's wish comes with after=30s, and
@@ -96,6 +102,14 @@ func (s *story) do(o options) {
 	}
 	s.facts.Memory.Attempts = attempts
 	switch s.last.Do { //nolint:exhaustive // the others are done above
+	case Mark:
+		for _, b := range s.last.Budgets {
+			if slices.Contains(refused, b.Name) {
+				s.facts.Memory = s.facts.Memory.Unmarked(b.UID, "no, says the server")
+				continue
+			}
+			s.write(b.Name, func(b *policyv1.PodDisruptionBudget) { b.Status.ObservedGeneration = 0 })
+		}
 	case Cordon:
 		s.facts.Node = s.facts.Node.DeepCopy()
 		s.facts.Node.Spec.Unschedulable, s.facts.Live = true, false

@@ -25,6 +25,9 @@ type world struct {
 	calm  bool // no more faults
 	// refused is when pods were refused first.
 	refused map[types.UID]time.Time
+	// written is how many versions of budgets there were, and counted are those that were counted since the process began.
+	written int
+	counted map[types.UID]bool
 }
 
 func draw[T any](w *world, name string, from ...T) T { return rapid.SampledFrom(from).Draw(w.t, name) }
@@ -35,7 +38,7 @@ func (w *world) chance(name string, of int) bool {
 
 func newWorld(t *rapid.T) *world {
 	s := newStory()
-	w := &world{t: t, facts: s.facts, refused: map[types.UID]time.Time{}}
+	w := &world{t: t, facts: s.facts, refused: map[types.UID]time.Time{}, counted: map[types.UID]bool{}}
 	w.facts.Node.Spec.Unschedulable = w.chance("cordoned", 2)
 	w.facts.Settings.VolumeParallelism = rapid.IntRange(1, 4).Draw(t, "parallelism")
 	w.facts.Order.Timeout = draw(w, "timeout", 0, time.Minute, 20*time.Minute)
@@ -118,7 +121,7 @@ func (w *world) pass() time.Duration {
 			w.t.Fatalf("%s\nverdict: %+v", diff, v)
 		}
 		if !w.calm && w.chance("dies", 15) {
-			w.facts.Memory, w.facts.Sight = Memory{}, Unseen
+			w.facts.Memory, w.facts.Sight, w.counted = Memory{}, Unseen, map[types.UID]bool{}
 			return time.Millisecond
 		}
 		w.facts.Memory = v.Memory
@@ -141,6 +144,8 @@ func (w *world) pass() time.Duration {
 			if w.calm {
 				w.facts.Sight = Watched
 			}
+		case Mark:
+			w.mark(v)
 		case Remove:
 			w.remove(v)
 		}
@@ -215,6 +220,8 @@ func (w *world) checkRemovals(f Facts, v Verdict, isForced bool) string {
 			return r.Pod.Name + " is given grace"
 		case r.How != Delete && f.Now.Before(f.Memory.Attempts[r.Pod.UID].NotBefore):
 			return r.Pod.Name + " is asked for before the server wants it"
+		case slices.ContainsFunc(r.Budgets, func(b *policyv1.PodDisruptionBudget) bool { return !w.counted[b.UID] }):
+			return r.Pod.Name + " goes before all of its budgets were counted"
 		case priority(r.Pod) > last:
 			return r.Pod.Name + " comes after one of less priority"
 		case r.Moves > 0 && moving >= f.Settings.VolumeParallelism:
@@ -266,6 +273,40 @@ func (w *world) remove(v Verdict) {
 	w.facts.Memory.Attempts = attempts
 }
 
+// mark marks budgets as an API server would have it, which refuses versions that are not the last.
+func (w *world) mark(v Verdict) {
+	for _, marked := range v.Budgets {
+		i := slices.IndexFunc(w.facts.Budgets, func(b *policyv1.PodDisruptionBudget) bool { return b.UID == marked.UID })
+		switch {
+		case w.facts.Budgets[i].ResourceVersion != marked.ResourceVersion:
+			w.facts.Memory = w.facts.Memory.Unmarked(marked.UID, "")
+		case !w.calm && w.chance("is not marked", 5):
+			w.facts.Memory = w.facts.Memory.Unmarked(marked.UID, "no")
+		default:
+			w.changeBudget(i, func(b *policyv1.PodDisruptionBudget) { b.Status.ObservedGeneration = 0 })
+		}
+	}
+}
+
+// count has budgets counted that are marked, some of them.
+func (w *world) count(some func(string, int) bool) {
+	for i, b := range w.facts.Budgets {
+		if isStale(b) && some("is counted", 2) {
+			w.counted[b.UID] = true
+			w.changeBudget(i, func(b *policyv1.PodDisruptionBudget) { b.Status.ObservedGeneration = b.Generation })
+		}
+	}
+}
+
+func (w *world) changeBudget(i int, change func(*policyv1.PodDisruptionBudget)) {
+	w.facts.Budgets = slices.Clone(w.facts.Budgets)
+	b := w.facts.Budgets[i].DeepCopy()
+	w.written++
+	b.ResourceVersion = fmt.Sprint("w", w.written)
+	change(b)
+	w.facts.Budgets[i] = b
+}
+
 func (w *world) removePod(r Removal) Attempt {
 	i := slices.IndexFunc(w.facts.Pods, func(p *corev1.Pod) bool { return p.UID == r.Pod.UID })
 	if i < 0 {
@@ -293,8 +334,9 @@ func (w *world) removePod(r Removal) Attempt {
 		w.facts.Pods[i] = pod
 		for j, b := range w.facts.Budgets {
 			if slices.ContainsFunc(guards(w.facts, r.Pod), func(g *policyv1.PodDisruptionBudget) bool { return g.Name == b.Name }) {
-				w.facts.Budgets[j] = b.DeepCopy()
-				w.facts.Budgets[j].Status.DisruptionsAllowed = max(0, b.Status.DisruptionsAllowed-1)
+				w.changeBudget(j, func(b *policyv1.PodDisruptionBudget) {
+					b.Status.DisruptionsAllowed = max(0, b.Status.DisruptionsAllowed-1)
+				})
 			}
 		}
 	}
@@ -335,10 +377,11 @@ func (w *world) happen() {
 	case 2:
 		if len(w.facts.Budgets) > 0 {
 			i := rapid.IntRange(0, len(w.facts.Budgets)-1).Draw(w.t, "budget")
-			w.facts.Budgets = slices.Clone(w.facts.Budgets)
-			w.facts.Budgets[i] = w.facts.Budgets[i].DeepCopy()
-			w.facts.Budgets[i].Status.DisruptionsAllowed = int32(rapid.IntRange(0, 1).Draw(w.t, "allowed"))
+			w.changeBudget(i, func(b *policyv1.PodDisruptionBudget) {
+				b.Status.DisruptionsAllowed = int32(rapid.IntRange(0, 1).Draw(w.t, "allowed"))
+			})
 		}
+		w.count(w.chance)
 	case 3:
 		w.reportAttached()
 	case 4:
@@ -416,6 +459,7 @@ func (w *world) settle() {
 			all := func(string, int) bool { return true }
 			w.endPods(all)
 			w.detachIdle(all)
+			w.count(all)
 			w.reportAttached()
 		}
 		w.watch()
