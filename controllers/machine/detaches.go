@@ -20,6 +20,7 @@ type moving struct {
 	total   int
 	drains  map[types.UID]int    // by machine
 	waiting map[types.UID]func() // drains that are to be woken when there is room
+	freed   int                  // how often there was more room than before
 }
 
 func newDetaches() *detaches { return &detaches{clusters: map[*target.Cluster]*moving{}} }
@@ -34,11 +35,12 @@ func (d *detaches) in(cluster *target.Cluster) *moving {
 	return m
 }
 
-// free is how many volumes more may begin to move.
-func (d *detaches) free(cluster *target.Cluster) int {
+// free is how many volumes more may begin to move. Whoever has to wait for more hands freed to await.
+func (d *detaches) free(cluster *target.Cluster) (volumes, freed int) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	return drain.MaxDetaches - d.in(cluster).total
+	m := d.in(cluster)
+	return drain.MaxDetaches - m.total, m.freed
 }
 
 // set says how many volumes move for a drain.
@@ -60,11 +62,16 @@ func (d *detaches) take(cluster *target.Cluster, machine types.UID, volumes int)
 	return true
 }
 
-// await has a drain woken, once, when there is more room.
-func (d *detaches) await(cluster *target.Cluster, machine types.UID, wake func()) {
+// await has a drain woken, once, when there is more room than free has said: at once if there was meanwhile.
+func (d *detaches) await(cluster *target.Cluster, machine types.UID, freed int, wake func()) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.in(cluster).waiting[machine] = wake
+	m := d.in(cluster)
+	if m.freed != freed {
+		wake()
+		return
+	}
+	m.waiting[machine] = wake
 }
 
 // forget says that a drain has ended.
@@ -87,6 +94,7 @@ func (m *moving) set(machine types.UID, volumes int) {
 	if volumes >= before {
 		return
 	}
+	m.freed++
 	for waiter, wake := range m.waiting {
 		delete(m.waiting, waiter)
 		wake()

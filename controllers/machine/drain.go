@@ -66,13 +66,13 @@ func (c *Controller) goOn(ctx context.Context, p *pass, d *draining, order drain
 	facts := drain.Facts{Settings: c.cfg.Limits.Drain, Order: order, Node: p.world.Node.Node, Memory: d.memory}
 	for range maxDrainSteps {
 		facts.Now = c.cfg.Clock.Now()
-		c.look(ctx, p, d, &facts)
+		freed := c.look(ctx, p, d, &facts)
 		v = drain.Decide(facts)
 		d.memory, facts.Memory = v.Memory, v.Memory
 		klog.FromContext(ctx).V(4).Info("Decided on the drain", "action", v.Do, "pods", len(v.Pods), "attachments", len(v.Attachments))
 		c.drains.detaches.set(p.cluster, m.UID, v.Moving)
 		if v.Do == drain.Rest {
-			c.await(p, d, v)
+			c.await(p, d, v, freed)
 			if wait := d.ids.wait(c.cfg.Clock.Now()); wait > 0 && (v.Wake == 0 || wait < v.Wake) {
 				v.Wake = wait
 			}
@@ -86,13 +86,17 @@ func (c *Controller) goOn(ctx context.Context, p *pass, d *draining, order drain
 	return v, nil
 }
 
-// look puts what is seen into the facts.
-func (c *Controller) look(ctx context.Context, p *pass, d *draining, facts *drain.Facts) {
-	facts.FreeDetaches = c.drains.detaches.free(p.cluster)
-	if session := d.seen(); session == nil || !session.Show(facts) {
-		return
+// look puts what is seen into the facts. What it returns is for whoever has to wait until more volumes may move.
+func (c *Controller) look(ctx context.Context, p *pass, d *draining, facts *drain.Facts) (freed int) {
+	facts.FreeDetaches, freed = c.drains.detaches.free(p.cluster)
+	session := d.seen()
+	if session == nil {
+		return freed
 	}
-	facts.Volumes.IDs = c.volumeIDs(ctx, p, d, facts)
+	if session.Show(facts) {
+		facts.Volumes.IDs = c.volumeIDs(ctx, p, d, facts)
+	}
+	return freed
 }
 
 // drainStep carries out one action of a drain.
@@ -150,14 +154,14 @@ func (c *Controller) cordon(ctx context.Context, p *pass, d *draining, release b
 }
 
 // await notes what the drain waits for.
-func (c *Controller) await(p *pass, d *draining, v drain.Verdict) {
+func (c *Controller) await(p *pass, d *draining, v drain.Verdict, freed int) {
 	if v.State.Ended() {
 		c.drains.detaches.forget(p.world.Machine.UID)
 		return
 	}
 	if v.Progress.Waiting > 0 {
 		key := objects.Key(p.world.Machine)
-		c.drains.detaches.await(p.cluster, p.world.Machine.UID, func() { c.runner.Enqueue(key) })
+		c.drains.detaches.await(p.cluster, p.world.Machine.UID, freed, func() { c.runner.Enqueue(key) })
 	}
 	if session := d.seen(); session != nil {
 		awaited := map[string]bool{}

@@ -23,6 +23,7 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machine/drain"
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machine/lifecycle"
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/runner"
+	"github.com/machine-controller-fleet/machine-controller-fleet/driver"
 	"github.com/machine-controller-fleet/machine-controller-fleet/target"
 )
 
@@ -293,31 +294,90 @@ func TestWhatIsDeletedIsDeletedByUID(t *testing.T) {
 // A cloud is not asked for hundreds of detaches at a time, however many Nodes are drained.
 func TestVolumesOfAllDrainsAreCounted(t *testing.T) {
 	d, cluster, other := newDetaches(), &target.Cluster{}, &target.Cluster{}
-	if !d.take(cluster, "a", 30) || d.take(cluster, "b", 21) || !d.take(cluster, "b", 20) || d.free(cluster) != 0 {
-		t.Fatalf("%d free", d.free(cluster))
+	isFree := func(want int) {
+		t.Helper()
+		if volumes, _ := d.free(cluster); volumes != want {
+			t.Errorf("%d free, want %d", volumes, want)
+		}
 	}
+	if !d.take(cluster, "a", 30) || d.take(cluster, "b", 21) || !d.take(cluster, "b", 20) {
+		t.Error("30 and 20 may move, and no more")
+	}
+	isFree(0)
 	if !d.take(other, "c", 1) {
 		t.Error("another cluster is full, too")
 	}
 	woken := 0
-	d.await(cluster, "c", func() { woken++ })
+	_, freed := d.free(cluster)
+	d.await(cluster, "c", freed, func() { woken++ })
 	d.set(cluster, "a", 30)
 	if woken > 0 {
 		t.Error("woken by nothing")
 	}
 	d.set(cluster, "a", 29)
 	d.set(cluster, "a", 28)
-	if woken != 1 || d.free(cluster) != 2 {
-		t.Errorf("woken %d times, %d free", woken, d.free(cluster))
+	isFree(2)
+	if woken != 1 {
+		t.Errorf("woken %d times", woken)
 	}
 	d.forget("a")
 	d.forget("b")
-	if d.free(cluster) != drain.MaxDetaches {
-		t.Errorf("%d free after all drains have ended", d.free(cluster))
-	}
+	isFree(drain.MaxDetaches)
 	if !d.take(cluster, "a", drain.MaxDetaches+10) {
 		t.Error("a pod with more volumes than move at a time would never leave")
 	}
+}
+
+// Another worker may free room between the look at it and the decision to wait.
+func TestRoomThatComesBeforeTheWaitWakes(t *testing.T) {
+	d, cluster, woken := newDetaches(), &target.Cluster{}, 0
+	wake := func() { woken++ }
+	d.take(cluster, "a", drain.MaxDetaches)
+	_, freed := d.free(cluster)
+	d.forget("a") // the last one: nobody else will make room
+	d.await(cluster, "b", freed, wake)
+	if woken != 1 {
+		t.Fatalf("woken %d times, want once", woken)
+	}
+	d.take(cluster, "c", 2)
+	_, freed = d.free(cluster)
+	d.take(cluster, "c", 1) // less room is no news
+	d.await(cluster, "b", freed, wake)
+	if woken != 1 {
+		t.Errorf("woken %d times although there is no more room", woken)
+	}
+	d.set(cluster, "c", 0)
+	if woken != 2 {
+		t.Errorf("woken %d times, want again", woken)
+	}
+}
+
+// The same of a whole drain: another one ends while this one looks. Nothing else happens for hours.
+func TestADrainHearsOfRoomThatComesWhileItDecides(t *testing.T) {
+	onBench(t, func(b *bench) {
+		b.create()
+		b.becomes(v1alpha1.MachineRunning, time.Minute)
+		w := &workload{bench: b}
+		w.volume("db", corev1.PersistentVolumeSource{CSI: &corev1.CSIPersistentVolumeSource{Driver: "csi.test", VolumeHandle: "db"}})
+		w.attach("db", "m")
+		detaches := b.process.drains.detaches
+		detaches.set(b.cluster, "another", drain.MaxDetaches)
+		b.cloud.mu.Lock()
+		b.cloud.fault = func(op driver.Op) *testFault {
+			if op == driver.OpVolumeIDs {
+				detaches.forget("another")
+			}
+			return nil
+		}
+		b.cloud.mu.Unlock()
+		b.delete()
+		b.pass(time.Minute)
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		if b.evicted["db"] == 0 {
+			t.Error("the pod waits although volumes may move")
+		}
+	})
 }
 
 func TestAMachineWithoutTheNameOfItsNodeFindsIt(t *testing.T) {
