@@ -65,7 +65,8 @@ type CreateMachineRequest struct {
 // CreateMachineResponse describes the VM that now exists.
 type CreateMachineResponse struct {
 	VM
-	// LastKnownState is kept in the Machine's status and handed back unread; "" for drivers without such a thing.
+	// LastKnownState is kept in the Machine's status and handed back unread, also when it comes with an error; "" leaves the
+	// one that is there.
 	LastKnownState string
 }
 

@@ -76,6 +76,7 @@ func (c *Controller) createVM(ctx context.Context, p *pass, target driver.Target
 		UserData: fillUserData(p.world.Secret.UserData, p.token, p.world.Machine.Name),
 	})
 	if err != nil {
+		p.world.VM.LastKnownState = resp.LastKnownState
 		return err
 	}
 	return c.noteVM(p, lifecycle.VMFact{State: lifecycle.VMUninitialized, VM: resp.VM, LastKnownState: resp.LastKnownState})
@@ -97,6 +98,7 @@ func (c *Controller) deleteVM(ctx context.Context, p *pass, target driver.Target
 	switch {
 	case err != nil && driver.CodeOf(err) != driver.NotFound:
 		c.endings.Delete(machine)
+		p.world.VM = lifecycle.VMFact{LastKnownState: resp.LastKnownState}
 		return err
 	case err != nil || resp.Gone:
 		c.endings.Delete(machine)

@@ -19,6 +19,7 @@ type testCloud struct {
 	made    func(*testVM) // hears of every new VM
 	deletes func()        // hears of every VM that is about to go; nil for nobody
 	stops   time.Duration // that a VM takes from its deletion to its end
+	notes   bool          // leaves a note with each answer to a create or a delete, an error too, and wants it back
 	// remembers has creates find the VM that there is. Without, each makes another one, so that nobody relies on that who
 	// can look.
 	remembers bool
@@ -53,6 +54,24 @@ type testCall struct {
 	at       time.Time // when it began
 	failed   bool
 	userData string
+	note     string // that was handed back
+}
+
+// note is what the driver leaves itself with its latest answer.
+func (c *testCloud) note() string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !c.notes {
+		return ""
+	}
+	return fmt.Sprintf("%d calls", len(c.calls))
+}
+
+// handedBack notes in the log what the latest call has brought.
+func (c *testCloud) handedBack(note string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.calls[len(c.calls)-1].note = note
 }
 
 // fails has calls of the operations fail from now on, all operations if none is given.
@@ -157,10 +176,11 @@ func (c *testCloud) CreateMachine(ctx context.Context, req driver.CreateMachineR
 		vm = found.VM
 		return nil
 	})
+	c.handedBack(req.Machine.Status.LastKnownState)
 	if err != nil {
-		return driver.CreateMachineResponse{}, err
+		return driver.CreateMachineResponse{LastKnownState: c.note()}, err
 	}
-	return driver.CreateMachineResponse{VM: vm}, nil
+	return driver.CreateMachineResponse{VM: vm, LastKnownState: c.note()}, nil
 }
 
 // InitializeMachine is driver.Driver's.
@@ -195,7 +215,8 @@ func (c *testCloud) DeleteMachine(ctx context.Context, req driver.DeleteMachineR
 		}
 		return nil
 	})
-	return driver.DeleteMachineResponse{Gone: err == nil && !ends.After(time.Now())}, err
+	c.handedBack(req.Machine.Status.LastKnownState)
+	return driver.DeleteMachineResponse{Gone: err == nil && !ends.After(time.Now()), LastKnownState: c.note()}, err
 }
 
 // GetMachineStatus is driver.Driver's.

@@ -135,9 +135,12 @@ func noteVM(m *v1alpha1.Machine, vm VMFact) {
 	if m.Annotations[v1alpha1.AnnotationPriority] == "" {
 		annotate(m, v1alpha1.AnnotationPriority, v1alpha1.PriorityDefault)
 	}
-	if vm.LastKnownState != "" {
-		m.Status.LastKnownState = vm.LastKnownState
-	}
+	keepNote(m, vm)
+}
+
+// keepNote keeps what the driver has left itself.
+func keepNote(m *v1alpha1.Machine, vm VMFact) {
+	m.Status.LastKnownState = cmp.Or(vm.LastKnownState, m.Status.LastKnownState)
 }
 
 func annotate(m *v1alpha1.Machine, key, value string) {
@@ -233,6 +236,7 @@ func failCreate(w World, m *v1alpha1.Machine, code driver.Code, message string) 
 		phase = v1alpha1.MachineFailed
 	}
 	setPhase(w, m, phase, false)
+	keepNote(m, w.VM)
 	before := readBackoff(w)
 	known := before.knows(code) || failedWith(m, v1alpha1.MachineOperationCreate, code)
 	setOperation(w, m, v1alpha1.LastOperation{

@@ -65,7 +65,9 @@ func removeVM(w World) (v Verdict, wait bool) {
 		return Verdict{}, false
 	}
 	if w.VM.State == VMEnding && w.Now.Before(w.VM.askAgain()) {
-		return rest(until(w, w.VM.askAgain())), true
+		kept := m.DeepCopy()
+		keepNote(kept, w.VM)
+		return Verdict{Do: Rest, Machine: kept, Wake: until(w, w.VM.askAgain())}, true
 	}
 	if missing := missingForCloud(w); missing != "" {
 		if m.Spec.ProviderID == "" && m.Annotations[v1alpha1.AnnotationCreateSent] == "" {
@@ -139,6 +141,7 @@ func removeNode(w World) Verdict {
 // failDelete writes down why the VM is still there, and when it is tried again.
 func failDelete(w World, code driver.Code, message string) Verdict {
 	m := w.Machine.DeepCopy()
+	keepNote(m, w.VM)
 	before := readBackoff(w)
 	known := before.knows(code) || failedWith(m, v1alpha1.MachineOperationDelete, code)
 	setOperation(w, m, v1alpha1.LastOperation{

@@ -27,6 +27,7 @@ var facts = map[string]func(w *World, value string) error{
 	"class":   setClass,     // class: none, not held, being deleted, without a driver; class: {nodeTemplate: {}}
 	"secret":  setSecret,    // secret: not read, missing, empty
 	"vm":      setVM,        // vm: absent, uninitialized, present, ending since 1s, asked 2s, hidden; vm: present {NodeName: ""}
+	"note":    setNote,      // note: half of it; the driver has left it with its last answer, which vm or cloud tells
 	"node":    setNode,      // node: named, absent, ready; more words change a Node that is there, see nodeWords
 	"on node": setOnNode,    // on node: {metadata: {labels: {a: b}}} is merged into the Node that is there
 	"refused": setRefused,   // refused: until 5m
@@ -168,6 +169,11 @@ func setVM(w *World, value string) error {
 		return errors.Join(err1, err2)
 	}
 	return merge(&w.VM, details)
+}
+
+func setNote(w *World, value string) error {
+	w.VM.LastKnownState = value
+	return nil
 }
 
 // nodeWords change the Node that is there.

@@ -102,7 +102,7 @@ type VMFact struct {
 	driver.VM
 	// EndingSince and AskedAt are set in the state VMEnding: when this process first saw the VM so, and when it last asked.
 	EndingSince, AskedAt time.Time
-	// LastKnownState is the driver's note of the last answer; "" when it left none.
+	// LastKnownState is the driver's note of the last answer, also of one that was an error; "" when it left none.
 	LastKnownState string
 }
 
