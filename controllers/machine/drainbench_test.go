@@ -3,6 +3,7 @@ package machine
 import (
 	"context"
 	"fmt"
+	"maps"
 	"strings"
 	"testing"
 	"time"
@@ -64,6 +65,13 @@ func (b *bench) evict(_ context.Context, e *policyv1.Eviction) error {
 	b.mu.Unlock()
 	p, _ := found.(*corev1.Pod)
 	return b.endPod(p)
+}
+
+// evictions says how often each pod was evicted.
+func (b *bench) evictions() map[string]int {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return maps.Clone(b.evicted)
 }
 
 // endPod has a pod end after its grace.

@@ -155,6 +155,8 @@ func live(t *testing.T, chapters []chapter, dies func(call int) moment) (calls [
 	onBench(t, func(b *bench) {
 		k := newKiller(b, dies)
 		defer func() {
+			k.mu.Lock()
+			defer k.mu.Unlock()
 			if calls, killed = k.calls, len(k.deaths) > 0; b.Failed() {
 				b.Logf("killed %s", strings.Join(k.deaths, "; "))
 			}
@@ -166,7 +168,7 @@ func live(t *testing.T, chapters []chapter, dies func(call int) moment) (calls [
 				b.Fatalf("chapter %d:\ngot  %s\nwant %s", i+1, got, c.want)
 			}
 		}
-		for pod, times := range b.evicted {
+		for pod, times := range b.evictions() {
 			if times > 1 {
 				b.Errorf("pod %s was evicted %d times", pod, times)
 			}
