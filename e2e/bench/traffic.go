@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -23,8 +24,8 @@ const (
 // traffic is how many bytes have come to a replica from the two clusters, through its proxies.
 type traffic struct{ control, target float64 }
 
-// heard changes machines and Nodes, and returns how many bytes come to a replica for each that it owns; of several
-// replicas, the most.
+// heard changes machines and Nodes, and returns how many bytes come to a replica for each that it owns, beside what comes
+// all the time; of several replicas, the most.
 func heard(ctx context.Context, lab *harness.Lab, size int) (most traffic, err error) {
 	list, err := lab.Machines.MachineV1alpha1().Machines(many).List(ctx, metav1.ListOptions{})
 	if err != nil {
@@ -38,17 +39,13 @@ func heard(ctx context.Context, lab *harness.Lab, size int) (most traffic, err e
 	if err != nil {
 		return most, err
 	}
-	before, err := received(ctx, lab)
+	always, quiet, err := during(ctx, lab, func() error { return pause(ctx, 5*time.Second) })
 	if err != nil {
 		return most, err
 	}
-	if err := touch(ctx, lab, changed); err != nil {
-		return most, err
-	}
-	if err := pause(ctx, settled); err != nil {
-		return most, err
-	}
-	after, err := received(ctx, lab)
+	came, busy, err := during(ctx, lab, func() error {
+		return errors.Join(touch(ctx, lab, changed), pause(ctx, settled))
+	})
 	if err != nil {
 		return most, err
 	}
@@ -57,15 +54,36 @@ func heard(ctx context.Context, lab *harness.Lab, size int) (most traffic, err e
 		if owned[replica] == 0 {
 			return most, fmt.Errorf("expected %s to own some of %d machines, got %v", replica, len(changed), owned)
 		}
+		longer, n := busy.Seconds()/quiet.Seconds(), float64(owned[replica])
 		each := traffic{
-			control: (after[replica].control - before[replica].control) / float64(owned[replica]),
-			target:  (after[replica].target - before[replica].target) / float64(owned[replica]),
+			control: (came[replica].control - longer*always[replica].control) / n,
+			target:  (came[replica].target - longer*always[replica].target) / n,
 		}
 		fmt.Printf("%d replicas: %d machines and Nodes change, %d of them are %s's; for each of these %.2f kB come to it from the control cluster, %.2f kB from the target cluster\n",
 			size, len(changed), owned[replica], replica, each.control/1e3, each.target/1e3)
 		most = traffic{control: max(most.control, each.control), target: max(most.target, each.target)}
 	}
 	return most, nil
+}
+
+// during returns what comes to each replica while something is done, and how long that takes.
+func during(ctx context.Context, lab *harness.Lab, do func() error) (came map[string]traffic, took time.Duration, err error) {
+	start := time.Now()
+	before, err := received(ctx, lab)
+	if err != nil {
+		return nil, 0, err
+	}
+	if err := do(); err != nil {
+		return nil, 0, err
+	}
+	after, err := received(ctx, lab)
+	if err != nil {
+		return nil, 0, err
+	}
+	for replica, t := range after {
+		after[replica] = traffic{control: t.control - before[replica].control, target: t.target - before[replica].target}
+	}
+	return after, time.Since(start), nil
 }
 
 // received returns what has come to each replica since its proxies were made.

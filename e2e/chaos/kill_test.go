@@ -20,8 +20,8 @@ const (
 	killsShort = 5
 	// atLeast is how many machines are in creation, and in deletion, at every kill.
 	atLeast = 20
-	// between two kills the fleet runs for up to this long, uniformly drawn: about the life of a machine here, so that
-	// every step of it is hit.
+	// between two kills the fleet is at work for up to this long, uniformly drawn: about the life of a machine here, so
+	// that every step of it is hit.
 	between = 3 * time.Second
 	// patience bounds the wait for everything to end right.
 	patience = 3 * time.Minute
@@ -69,7 +69,7 @@ func TestKill(t *testing.T) {
 		b.do(t, harness.Fleet, harness.Kill)
 		hits = append(hits, blow{at: at, after: moment, hit: hit})
 		b.do(t, harness.Fleet, harness.Start)
-		b.ready(t, harness.Fleet)
+		b.atWork(t, harness.Fleet)
 	}
 	b.end(t)
 	report(t, b.lab, hits)

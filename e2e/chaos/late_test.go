@@ -27,8 +27,7 @@ type trace func(b *bed, what string, from, to time.Time) ([]check.Actor, error)
 // late has a request stop between its check and its send, stops the whole process until others have its slots, and lets the
 // request go out then. That it arrives, from a session that has lost the slot, is shown by find.
 func late(t *testing.T, b *bed, match string, find trace) {
-	name := b.replica(t)
-	session := b.atWork(t, name)
+	name, session := b.worker(t)
 	ctx, cancel := context.WithTimeout(b.ctx, patience)
 	defer cancel()
 	what, err := b.lab.Hold(ctx, name, match)

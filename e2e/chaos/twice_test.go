@@ -4,6 +4,7 @@ package chaos
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"testing"
 	"time"
@@ -18,13 +19,25 @@ import (
 type slotsView struct {
 	Session   string
 	Suspended bool
-	Here      []struct{ Slot int }
+	Here      []struct {
+		Slot int
+		Open bool
+	}
+}
+
+// closed counts the slots of which the replica does not know all yet.
+func (v slotsView) closed() (n int) {
+	for _, slot := range v.Here {
+		if !slot.Open {
+			n++
+		}
+	}
+	return n
 }
 
 // twice starts a second process of a replica. It gets nothing while the first one lives, and that one keeps what it has.
 func twice(t *testing.T, b *bed, start func(ctx context.Context, replica string) (process string, err error), d time.Duration) {
-	name := b.replica(t)
-	before := b.atWork(t, name)
+	name, before := b.worker(t)
 	second, err := start(b.ctx, name)
 	if err != nil {
 		t.Fatal(err)
@@ -44,8 +57,8 @@ func twice(t *testing.T, b *bed, start func(ctx context.Context, replica string)
 		if len(view.Here) > 0 {
 			t.Fatalf("%s has got slots while %s lives: %v", second, name, view.Here)
 		}
-		if now := b.session(t, name); now != before {
-			t.Fatalf("the session of %s was %s, and is %q beside a second process", name, before, now)
+		if now, err := b.session(b.ctx, name); err != nil || now != before {
+			t.Fatalf("the session of %s was %s, and is %q beside a second process: %v", name, before, now, err)
 		}
 	}
 	b.do(t, second, harness.Kill)
@@ -54,37 +67,68 @@ func twice(t *testing.T, b *bed, start func(ctx context.Context, replica string)
 	}
 }
 
-// atWork waits until a replica holds slots and may act, and returns its session.
-func (b *bed) atWork(t *testing.T, replica string) string {
+// worker picks a replica that is at work, at random.
+func (b *bed) worker(t *testing.T) (replica, session string) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(b.ctx, patience)
-	defer cancel()
-	var view slotsView
-	if err := harness.Eventually(ctx, replica+" is at work", func(ctx context.Context) error {
-		view = slotsView{}
-		if err := b.lab.DebugSlots(ctx, replica, &view); err != nil {
-			return err
-		}
-		if session := b.session(t, replica); len(view.Here) == 0 || view.Suspended || view.Session != session {
-			return fmt.Errorf("it is session %s with %d slots (suspended: %t), and its Lease is held by %q", view.Session, len(view.Here), view.Suspended, session)
-		}
-		return nil
-	}); err != nil {
-		t.Fatal(err)
-	}
-	return view.Session
-}
-
-// session returns who holds the session Lease of a replica, "" for nobody.
-func (b *bed) session(t *testing.T, replica string) string {
-	t.Helper()
-	name := member.SessionLeaseName(harness.FleetName, replica)
-	lease, err := b.lab.Control.CoordinationV1().Leases(harness.FleetNamespace).Get(b.ctx, name, metav1.GetOptions{})
+	names, err := b.lab.Replicas(b.ctx)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if lease.Spec.HolderIdentity == nil {
-		return ""
+	b.random.Shuffle(len(names), func(i, j int) { names[i], names[j] = names[j], names[i] })
+	ctx, cancel := context.WithTimeout(b.ctx, patience)
+	defer cancel()
+	if err := harness.Eventually(ctx, "a replica is at work", func(ctx context.Context) error {
+		var errs []error
+		for _, replica = range names {
+			var err error
+			if session, err = b.isAtWork(ctx, replica); err == nil {
+				return nil
+			}
+			errs = append(errs, err)
+		}
+		return errors.Join(errs...)
+	}); err != nil {
+		t.Fatal(err)
 	}
-	return *lease.Spec.HolderIdentity
+	return replica, session
+}
+
+// atWork waits until a replica is at work, and returns its session.
+func (b *bed) atWork(t *testing.T, replica string) (session string) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(b.ctx, patience)
+	defer cancel()
+	if err := harness.Eventually(ctx, replica+" is at work", func(ctx context.Context) (err error) {
+		session, err = b.isAtWork(ctx, replica)
+		return err
+	}); err != nil {
+		t.Fatal(err)
+	}
+	return session
+}
+
+// isAtWork says whether a replica holds slots, knows all of them and may act.
+func (b *bed) isAtWork(ctx context.Context, replica string) (session string, err error) {
+	var view slotsView
+	if err := b.lab.DebugSlots(ctx, replica, &view); err != nil {
+		return "", err
+	}
+	holder, err := b.session(ctx, replica)
+	if err != nil {
+		return "", err
+	}
+	if len(view.Here) == 0 || view.closed() > 0 || view.Suspended || view.Session != holder {
+		return "", fmt.Errorf("%s is session %s with %d slots, %d of them not open (suspended: %t), and its Lease is held by %q",
+			replica, view.Session, len(view.Here), view.closed(), view.Suspended, holder)
+	}
+	return holder, nil
+}
+
+// session returns who holds the session Lease of a replica, "" for nobody.
+func (b *bed) session(ctx context.Context, replica string) (string, error) {
+	lease, err := b.lab.Control.CoordinationV1().Leases(harness.FleetNamespace).Get(ctx, member.SessionLeaseName(harness.FleetName, replica), metav1.GetOptions{})
+	if err != nil || lease.Spec.HolderIdentity == nil {
+		return "", err
+	}
+	return *lease.Spec.HolderIdentity, nil
 }
