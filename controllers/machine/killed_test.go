@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/worlds"
 )
 
 // chapter is a part of a machine's life: what others do, and what has come of it after some time.
@@ -103,13 +104,16 @@ var everyCall = []string{
 // TestKilledAtEveryCall goes through each life again and again, and kills the process at each write and at each call of
 // the cloud, one after the other, before it arrives and after it took effect. The next process always comes to the same.
 func TestKilledAtEveryCall(t *testing.T) {
-	seen, lived := map[string]bool{}, 0
+	seen, lived, stride := map[string]bool{}, 0, 1
+	if testing.Short() {
+		stride = 7
+	}
 	for _, l := range lives {
 		t.Run(l.name, func(t *testing.T) {
 			lived++
 			for _, when := range []moment{before, after} {
 				var calls []string
-				for n, killed := 0, true; killed; n++ {
+				for n, killed := 0, true; killed; n += stride {
 					t.Run(fmt.Sprintf("call %d %s", n, when), func(t *testing.T) {
 						calls, killed = live(t, l.chapters, func(call int) moment {
 							if call == n {
@@ -136,7 +140,7 @@ func TestKilledAtEveryCall(t *testing.T) {
 
 // TestKilledOften kills process after process in the same life, at calls that are drawn from a seed.
 func TestKilledOften(t *testing.T) {
-	for seed := range uint64(20) {
+	for seed := range uint64(worlds.Some(20)) {
 		for _, l := range lives {
 			t.Run(fmt.Sprintf("%s, seed %d", l.name, seed), func(t *testing.T) {
 				random := rand.New(rand.NewPCG(seed, 0))

@@ -13,6 +13,7 @@ import (
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/brake"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/worlds"
 )
 
 var (
@@ -164,8 +165,8 @@ func TestWithoutTheWiderBrake(t *testing.T) {
 // writes arrive long after. Of no deployment are ever more machines being replaced than its limit allows, and in the end
 // all machines run.
 func TestNeverTooManyReplacements(t *testing.T) {
-	given := 0
-	for seed := *first; seed < *first+uint64(*seeds); seed++ {
+	given, many := 0, worlds.Some(*seeds)
+	for seed := *first; seed < *first+uint64(many); seed++ {
 		w := newWorld(t, seed, 2, 4, 2)
 		w.fallible, w.wild = true, true
 		w.limits.Replacements = intstr.FromInt32(1 + w.dice.Int32N(2))
@@ -177,9 +178,9 @@ func TestNeverTooManyReplacements(t *testing.T) {
 			t.Fatalf("seed %d", seed)
 		}
 	}
-	t.Logf("seeds %d to %d: %d machines were given up", *first, *first+uint64(*seeds)-1, given)
-	if given < *seeds {
-		t.Errorf("%d machines were given up in %d worlds: too few to show anything", given, *seeds)
+	t.Logf("seeds %d to %d: %d machines were given up", *first, *first+uint64(many)-1, given)
+	if given < many {
+		t.Errorf("%d machines were given up in %d worlds: too few to show anything", given, many)
 	}
 }
 

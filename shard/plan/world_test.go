@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/worlds"
 	"github.com/machine-controller-fleet/machine-controller-fleet/shard/ring"
 )
 
@@ -138,7 +139,7 @@ func names(n int) []string {
 // empty. The busiest carries at most 1.15 times the mean, or the largest slot.
 func TestLoadOfRealFleets(t *testing.T) {
 	worst, most := 0.0, 0
-	for seed := range uint64(100) {
+	for seed := range uint64(worlds.Some(100)) {
 		f := newFleet(256, names(10)...)
 		f.settle(t)
 		f.weigh(rand.New(rand.NewPCG(seed, 0)), 1000)

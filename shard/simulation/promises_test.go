@@ -7,6 +7,9 @@ import "testing"
 // kept. The weather is what brings it out.
 func TestBrokenPromises(t *testing.T) {
 	const most = 2000
+	if testing.Short() {
+		t.Skip("finding something may take all worlds")
+	}
 	for name, test := range map[string]struct {
 		broken  promises
 		weather weather

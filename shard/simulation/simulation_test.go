@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/worlds"
 	member "github.com/machine-controller-fleet/machine-controller-fleet/membership/state"
 	"github.com/machine-controller-fleet/machine-controller-fleet/shard/plan"
 )
@@ -77,7 +78,7 @@ func TestFaults(t *testing.T) {
 		tellStory(t, uint64(*oneSeed), nil)
 		return
 	}
-	total := runAll(t, *howMany, nil)
+	total := runAll(t, worlds.Some(*howMany), nil)
 	t.Logf("%+v", total)
 	if total.Acts == 0 || total.TakenOver == 0 || total.Late == 0 || total.Declared == 0 || len(total.Exits) < 3 {
 		t.Errorf("want runs in which all sorts of things happen, got %+v", total)
@@ -90,7 +91,7 @@ func TestOutages(t *testing.T) {
 		tellStory(t, uint64(*oneSeed), nothingButOutages)
 		return
 	}
-	t.Logf("%+v", runAll(t, *howMany/10, nothingButOutages))
+	t.Logf("%+v", runAll(t, worlds.Some(*howMany/10), nothingButOutages))
 }
 
 func tellStory(t *testing.T, seed uint64, change weather) {

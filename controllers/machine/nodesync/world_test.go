@@ -14,10 +14,11 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/worlds"
 )
 
-// worlds is how many are generated, with the seeds 1, 2, 3 …: a failure names its own.
-const worlds = 2000
+// nodeWorlds is how many are generated, with the seeds 1, 2, 3 …: a failure names its own.
+const nodeWorlds = 2000
 
 // world is a Node that several write: we, who want what machine and class ask for; and somebody else, who has keys of his
 // own, and now and then changes what is ours; and those of us who were stopped before they sent. Keys that begin with "his" are his, those that begin with "asked" may be
@@ -42,7 +43,7 @@ type request struct {
 // TestTheNodeGetsWhatIsAskedForAndKeepsWhatIsNot lets everybody write for a while, and us die between our writes; and then
 // us alone, until we have nothing to write any more.
 func TestTheNodeGetsWhatIsAskedForAndKeepsWhatIsNot(t *testing.T) {
-	for seed := range uint64(worlds) {
+	for seed := range uint64(worlds.Some(nodeWorlds)) {
 		t.Run(fmt.Sprintf("seed %d", seed+1), func(t *testing.T) {
 			w := &world{T: t, random: rand.New(rand.NewPCG(seed+1, 0)), his: empty(), node: empty()}
 			_, w.wanted = given()
