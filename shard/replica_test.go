@@ -15,6 +15,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
+	"k8s.io/client-go/rest"
 	"k8s.io/utils/clock"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/membership"
@@ -35,6 +36,7 @@ type process struct {
 	metrics  *Metrics
 	registry *prometheus.Registry
 	leave    chan struct{}
+	kill     context.CancelFunc
 	ended    chan error
 	told     chan unowned
 	heard    atomic.Pointer[state.Told] // what was heard last
@@ -84,6 +86,12 @@ func (instantGrants) Grants() [][]int { return [][]int{{1, 2}, {3}} }
 // begin starts a replica; change may change its settings. It is killed when the test is over.
 func begin(t *testing.T, server *leasetest.Server, name string, change ...func(*state.Settings)) *process {
 	t.Helper()
+	return beginOn(t.Context(), t, server.Config(), name, change...)
+}
+
+// beginOn starts a replica under a context, with a way of its own to the API server.
+func beginOn(ctx context.Context, t *testing.T, way *rest.Config, name string, change ...func(*state.Settings)) *process {
+	t.Helper()
 	settings := state.Settings{
 		Config: member.DefaultConfig(), Plan: plan.DefaultConfig(), Fleet: "fleet", Namespace: "fleet-system",
 		Replica: name, Session: member.Identity(name, "abcde"), Capacity: 1, Slots: fleetSlots,
@@ -98,7 +106,7 @@ func begin(t *testing.T, server *leasetest.Server, name string, change ...func(*
 		fence: NewFence(name, settings.Session, settings.Slots, now, metrics, nil), metrics: metrics, registry: registry,
 		leave: make(chan struct{}), ended: make(chan error, 1), told: make(chan unowned, 16),
 	}
-	config, err := p.fence.Guard(server.Config())
+	config, err := p.fence.Guard(way)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -124,14 +132,14 @@ func begin(t *testing.T, server *leasetest.Server, name string, change ...func(*
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx, kill := context.WithCancel(t.Context())
+	ctx, p.kill = context.WithCancel(ctx)
 	ended := make(chan struct{})
 	go func() {
 		p.ended <- p.Run(ctx, p.leave)
 		close(ended)
 	}()
 	t.Cleanup(func() {
-		kill()
+		p.kill()
 		<-ended
 	})
 	return p
