@@ -14,6 +14,7 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 	"github.com/machine-controller-fleet/machine-controller-fleet/driver/simulated/cloudapi"
 	"github.com/machine-controller-fleet/machine-controller-fleet/e2e/harness"
+	member "github.com/machine-controller-fleet/machine-controller-fleet/membership/state"
 )
 
 // fault breaks something and mends it again. short ones are part of every run, the others of long runs only.
@@ -58,13 +59,9 @@ func faults() []fault {
 		{"API server away for 10 s", true, func(t *testing.T, b *bed) { apiServerAway(t, b, 10*time.Second) }},
 		{"API server away for 30 s", false, func(t *testing.T, b *bed) { apiServerAway(t, b, 30*time.Second) }},
 		{"slot Leases deleted", false, slotLeasesDeleted},
-		{"session Lease deleted", false, func(t *testing.T, b *bed) {
-			b.leases(t, "delete", harness.FleetName+"-session-"+b.replica(t))
-		}},
+		{"session Lease deleted", false, func(t *testing.T, b *bed) { loseSession(t, b, "delete") }},
 		{"slot Lease emptied by hand", true, func(t *testing.T, b *bed) { b.leases(t, "empty", b.slotLease(b.random.IntN(slots))) }},
-		{"session Lease emptied by hand", false, func(t *testing.T, b *bed) {
-			b.leases(t, "empty", harness.FleetName+"-session-"+b.replica(t))
-		}},
+		{"session Lease emptied by hand", false, func(t *testing.T, b *bed) { loseSession(t, b, "empty") }},
 		{"labels edited by hand", true, labelsEdited},
 	}
 	for _, d := range []time.Duration{5 * time.Second, 12 * time.Second, 40 * time.Second, 2 * time.Minute} {
@@ -114,6 +111,23 @@ func apiServerAway(t *testing.T, b *bed, d time.Duration) {
 		b.wait(t, d)
 		b.do(t, server, harness.Start)
 	})
+}
+
+// loseSession deletes the session Lease of a replica, or empties it. Its process ends as soon as it sees that, and the next
+// one begins a session of its own.
+func loseSession(t *testing.T, b *bed, what string) {
+	name, before := b.worker(t)
+	b.leases(t, what, member.SessionLeaseName(harness.FleetName, name))
+	if err := harness.Eventually(b.ctx, name+" has a new session", func(ctx context.Context) error {
+		now, err := b.session(ctx, name)
+		if err == nil && (now == "" || now == before) {
+			return fmt.Errorf("its Lease is held by %q", now)
+		}
+		return err
+	}); err != nil {
+		t.Fatal(err)
+	}
+	b.ready(t, name)
 }
 
 // slotLeasesDeleted deletes the Leases of a few slots. Their holders stop as soon as they see it, and the leader makes them
