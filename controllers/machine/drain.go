@@ -19,6 +19,7 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machine/nodesync"
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/runner"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/objects"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/passes"
 )
 
 // maxDrainSteps bounds what one pass does for a drain, so that others have their turn.
@@ -77,6 +78,9 @@ func (c *Controller) goOn(ctx context.Context, p *pass, d *draining, order drain
 				v.Wake = wait
 			}
 			return v, nil
+		}
+		if err := passes.MayGoOn(ctx); err != nil {
+			return v, err
 		}
 		if err := c.drainStep(ctx, p, d, &facts, v); err != nil || p.world.Node.State != lifecycle.NodePresent {
 			return v, err
