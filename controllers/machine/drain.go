@@ -97,6 +97,7 @@ func (c *Controller) look(ctx context.Context, p *pass, d *draining, facts *drai
 	if session == nil {
 		return freed
 	}
+	facts.Blind = session.Trouble()
 	if session.Show(facts) {
 		facts.Volumes.IDs = c.volumeIDs(ctx, p, d, facts)
 	}

@@ -110,7 +110,7 @@ func drainEvents() []EventReason {
 	return []EventReason{
 		{
 			EventDrainBlocked, true, machine,
-			"The drain of the Node cannot get on before somebody mends something: a PodDisruptionBudget lets no pod go although all are healthy, or the target cluster does not answer. At the drain timeout it is ended by force.",
+			"The drain of the Node cannot get on before somebody mends something: a PodDisruptionBudget lets no pod go although all are healthy, or the target cluster does not answer or does not show what the drain depends on. At the drain timeout it is ended by force.",
 			"The message says what: see [Terminating](troubleshooting.md#a-machine-stays-in-terminating).",
 		},
 		{

@@ -26,6 +26,7 @@ func Decide(f Facts) Verdict {
 	if v.Memory.Volumes == nil {
 		v.Memory.Volumes = f.Memory.Volumes
 	}
+	f.tellBlind(&v)
 	if force != nil {
 		v.Cause = force.cause
 	}
@@ -56,6 +57,29 @@ func decide(f Facts, force *force, next time.Time) Verdict {
 		return f.wait(Progress{IsUnknown: true}, next)
 	}
 	return empty(f, left, next)
+}
+
+// blindTime is how long something may not be seen before the user is told: a blip passes.
+const blindTime = 5 * time.Second
+
+// tellBlind adds to what a drain that waits says of itself that something cannot be seen, when that has lasted.
+func (f Facts) tellBlind(v *Verdict) {
+	if f.Blind == "" {
+		return
+	}
+	since := f.Memory.BlindSince
+	if since.IsZero() {
+		since = f.Now
+	}
+	v.Memory.BlindSince = since
+	tell := since.Add(blindTime)
+	switch {
+	case v.Do != Rest || v.State.Ended():
+	case !f.Now.Before(tell):
+		v.Progress.Blind = f.Blind
+	case v.Wake == 0 || f.until(tell) < v.Wake:
+		v.Wake = f.until(tell)
+	}
 }
 
 // wait rests until something happens, at the latest until next.

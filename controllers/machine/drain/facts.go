@@ -22,6 +22,8 @@ type Facts struct {
 	Node *corev1.Node
 	// Sight is how much was seen of what follows.
 	Sight Sight
+	// Blind says why some of what follows cannot be watched now, so that it is missing or may be old; "" when all is well.
+	Blind string
 	// Live says that the pods come from a read of this pass, past all caches: what is missing is not there.
 	Live bool
 	// Pods of the Node, all of them.
@@ -140,6 +142,8 @@ type Memory struct {
 	Recounts map[types.UID]Recount
 	// Volumes by key.
 	Volumes map[string]VolumeMemory
+	// BlindSince is since when something cannot be watched; zero while all can.
+	BlindSince time.Time
 }
 
 // Attempt is the last attempt to remove something, and what came of it.

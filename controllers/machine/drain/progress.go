@@ -16,9 +16,11 @@ const named = 3
 
 // Progress is how far a drain is, for people.
 type Progress struct {
-	// IsUnknown says that not everything was seen yet, and that there is nothing to tell.
+	// IsUnknown says that not everything was seen yet, and that nothing can be told of the pods.
 	IsUnknown bool
-	Node      string
+	// Blind says why not everything can be seen; "" while it can, or that has not lasted long.
+	Blind string
+	Node  string
 	// Left is how many pods have to leave, those included that are ending or waiting.
 	Left int
 	// Ending pods were asked to end.
@@ -57,8 +59,11 @@ func hold(p Progress, pod *corev1.Pod, by []*policyv1.PodDisruptionBudget, why s
 	return p
 }
 
-// IsStuck says that somebody has to change a budget, or the drain will be forced.
+// IsStuck says that somebody has to change something, or the drain will be forced.
 func (p Progress) IsStuck() bool {
+	if p.Blind != "" {
+		return true
+	}
 	for _, h := range p.Held {
 		if h.IsMisconfigured {
 			return true
@@ -69,8 +74,12 @@ func (p Progress) IsStuck() bool {
 
 // String tells the progress in a sentence that does not change while nothing happens.
 func (p Progress) String() string {
-	if p.IsUnknown {
+	blind := "what it depends on cannot be watched: " + p.Blind
+	switch {
+	case p.IsUnknown && p.Blind == "":
 		return ""
+	case p.IsUnknown:
+		return p.until([]string{fmt.Sprintf("Draining Node %s: %s", p.Node, blind)})
 	}
 	parts := []string{fmt.Sprintf("Draining Node %s: %s left", p.Node, count(p.Left, "pod"))}
 	for _, part := range []struct {
@@ -85,6 +94,14 @@ func (p Progress) String() string {
 	if p.Detaching > 0 {
 		parts = append(parts, count(p.Detaching, "volume")+" detaching")
 	}
+	if p.Blind != "" {
+		parts = append(parts, blind)
+	}
+	return p.until(parts)
+}
+
+// until ends the sentence with what follows if nothing happens.
+func (p Progress) until(parts []string) string {
 	if p.Cause != "" {
 		return strings.Join(append(parts, "no grace is given: "+p.Cause.String()), "; ")
 	}

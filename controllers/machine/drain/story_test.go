@@ -382,6 +382,7 @@ func (s *story) see(name string, o options) {
 	if o.has("live") {
 		s.facts.Live = true
 	}
+	s.facts.Blind = o["blind"]
 	if o.has("free") {
 		s.facts.FreeDetaches = int(o.number("free"))
 	}

@@ -109,6 +109,9 @@ func (w *world) seen() Facts {
 	if w.calm {
 		f.FreeDetaches = MaxDetaches
 	}
+	if w.chance("blind", 3) {
+		f.Blind = "no route to host"
+	}
 	return f
 }
 
@@ -189,6 +192,14 @@ func (w *world) check(f Facts, v Verdict) string {
 	}
 	if v.Do == Rest && v.State == Draining && v.Wake == 0 {
 		return "it waits for ever"
+	}
+	if f.Blind != "" && v.Do == Rest && v.State == Draining {
+		switch since := f.Memory.BlindSince; {
+		case since.IsZero() && v.Wake > blindTime:
+			return "nobody looks again whether it stays blind"
+		case !since.IsZero() && !f.Now.Before(since.Add(blindTime)) && (!v.Progress.IsStuck() || v.Progress.String() == ""):
+			return "it is blind and does not say so"
+		}
 	}
 	if diff := checkHeld(f, v); diff != "" {
 		return diff

@@ -29,6 +29,7 @@ type cluster struct {
 	volumes     *objects.Objects[*corev1.PersistentVolume]
 	attachments *objects.Objects[*storagev1.VolumeAttachment]
 	drivers     *objects.Objects[*storagev1.CSIDriver]
+	troubles    *troubles
 
 	mu       sync.Mutex
 	ends     []func() // of its watches
@@ -44,6 +45,7 @@ func newCluster(s *Set, client kubernetes.Interface) *cluster {
 		volumes: objects.New[*corev1.PersistentVolume](), attachments: objects.New[*storagev1.VolumeAttachment](),
 		drivers: objects.New[*storagev1.CSIDriver](),
 	}
+	c.troubles = newTroubles(func() { c.wake(func(*Session) bool { return true }) })
 	_ = c.attachments.AddIndex(byNode, func(a *storagev1.VolumeAttachment) []string { return []string{a.Spec.NodeName} })
 	_ = c.attachments.AddIndex(byVolume, func(a *storagev1.VolumeAttachment) []string { return []string{volumeOf(a)} })
 	c.budgets.OnChange(c.budgetChanged)
@@ -62,7 +64,7 @@ func newCluster(s *Set, client kubernetes.Interface) *cluster {
 func share[T metav1.Object](s *Set, c *cluster, name string, from consistent.Source, all *objects.Objects[T], trim func(T) T) {
 	c.unsynced++
 	into := &sink[T]{all: all, trim: trim, synced: sync.OnceFunc(c.synced)}
-	c.ends = append(c.ends, s.watches.Begin(func(ctx context.Context) { reflect(ctx, name+" for drains", from, into) }))
+	c.ends = append(c.ends, s.watches.Begin(func(ctx context.Context) { reflect(ctx, name+" for drains", c.troubles.follow(name, from), into) }))
 }
 
 func volumeOf(a *storagev1.VolumeAttachment) string {

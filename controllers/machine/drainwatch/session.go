@@ -28,6 +28,8 @@ type Session struct {
 	pods    *objects.Objects[*corev1.Pod]
 	end     func() // of the watch of the pods
 
+	troubles *troubles
+
 	mu      sync.Mutex
 	synced  bool
 	awaited map[string]bool // volumes
@@ -47,9 +49,12 @@ func (s *Set) Begin(client kubernetes.Interface, node string, wake func()) *Sess
 			wake()
 		}
 	})
+	session.troubles = newTroubles(wake)
 	session.cluster = s.join(client, session)
 	into := &sink[*corev1.Pod]{all: session.pods, trim: trimPod, synced: sync.OnceFunc(session.podsSynced)}
-	session.end = s.watches.Begin(func(ctx context.Context) { reflect(ctx, "pods of Node "+node, podsOf(client, node), into) })
+	session.end = s.watches.Begin(func(ctx context.Context) {
+		reflect(ctx, "pods of Node "+node, session.troubles.follow("pods", podsOf(client, node)), into)
+	})
 	return session
 }
 

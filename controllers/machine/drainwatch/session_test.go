@@ -147,6 +147,9 @@ func TestNothingIsShownBeforeAllIsThere(t *testing.T) {
 		if s.Show(&drain.Facts{}) {
 			b.Error("it shows pods without budgets")
 		}
+		if s.Trouble() != "not yet" {
+			b.Errorf("it does not tell why: %q", s.Trouble())
+		}
 		before := woken.Load()
 		there.Store(true)
 		// It is tried again: soon, but for an error handler of apimachinery that bubbles' early time confuses. It waits until
@@ -155,7 +158,57 @@ func TestNothingIsShownBeforeAllIsThere(t *testing.T) {
 		if woken.Load() == before || !s.Show(&drain.Facts{}) {
 			b.Error("it does not tell when the last kind is there")
 		}
+		if s.Trouble() != "" {
+			b.Errorf("all is there, and it tells %q", s.Trouble())
+		}
 		s.End()
+	})
+}
+
+// A drain is woken by trouble, with its own pods and with what it shares, and when that is over; once for each.
+func TestTroubleWakes(t *testing.T) {
+	inBench(t, nil, func(b *bench) {
+		s, woken := b.drainOf("n")
+		synctest.Wait()
+		other, unconcerned := b.drainOf("m")
+		synctest.Wait()
+		down := errors.New("no route to host")
+		for _, tc := range []struct {
+			name    string
+			of      *troubles
+			wakes   []string // the names of drains
+			what    string
+			err     error
+			trouble string
+		}{
+			{"its pods cannot be watched", s.troubles, []string{"n"}, "pods watch", down, down.Error()},
+			{"and cannot be listed", s.troubles, []string{"n"}, "pods list", errors.New("forbidden"), "forbidden"},
+			{"which goes on", s.troubles, nil, "pods list", errors.New("forbidden"), "forbidden"},
+			{"they can be listed again", s.troubles, []string{"n"}, "pods list", nil, down.Error()},
+			{"and watched", s.troubles, []string{"n"}, "pods watch", nil, ""},
+			{"all is well", s.troubles, nil, "pods watch", nil, ""},
+			{"nobody's budgets can be watched", s.cluster.troubles, []string{"n", "m"}, "budgets watch", down, down.Error()},
+			{"now they can", s.cluster.troubles, []string{"n", "m"}, "budgets watch", nil, ""},
+		} {
+			before := map[string]int32{"n": woken.Load(), "m": unconcerned.Load()}
+			tc.of.note(b.Context(), tc.what, tc.err)
+			for name, now := range map[string]int32{"n": woken.Load(), "m": unconcerned.Load()} {
+				if got := now > before[name]; got != slices.Contains(tc.wakes, name) {
+					b.Errorf("%s: the drain of %s is woken: %t", tc.name, name, got)
+				}
+			}
+			if got := s.Trouble(); got != tc.trouble {
+				b.Errorf("%s: it tells %q, want %q", tc.name, got, tc.trouble)
+			}
+		}
+		ended, end := context.WithCancel(b.Context())
+		end()
+		s.troubles.note(ended, "pods watch", down)
+		if s.Trouble() != "" {
+			b.Errorf("nobody watches any more, and it tells %q", s.Trouble())
+		}
+		s.End()
+		other.End()
 	})
 }
 

@@ -1,0 +1,75 @@
+package drainwatch
+
+import (
+	"cmp"
+	"context"
+	"maps"
+	"slices"
+	"sync"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/watch"
+
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/consistent"
+)
+
+// troubles are the last errors of sources that cannot be listed, or watched, now.
+type troubles struct {
+	// changed is called when there is the first trouble with something, or none any more.
+	changed func()
+
+	mu   sync.Mutex
+	errs map[string]error // by what could not be done
+}
+
+func newTroubles(changed func()) *troubles {
+	return &troubles{changed: changed, errs: map[string]error{}}
+}
+
+// note takes in how it went.
+func (t *troubles) note(ctx context.Context, what string, err error) {
+	if ctx.Err() != nil {
+		return // we have ended it
+	}
+	t.mu.Lock()
+	_, was := t.errs[what]
+	if err != nil {
+		t.errs[what] = err
+	} else {
+		delete(t.errs, what)
+	}
+	t.mu.Unlock()
+	if was != (err != nil) {
+		t.changed()
+	}
+}
+
+// say names one of the errors, the same while they stay; "" when there is none.
+func (t *troubles) say() string {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for _, what := range slices.Sorted(maps.Keys(t.errs)) {
+		return t.errs[what].Error()
+	}
+	return ""
+}
+
+// follow has the errors of a source noted, and what it lists and watches is the same.
+func (t *troubles) follow(name string, from consistent.Source) consistent.Source {
+	return consistent.Source{
+		List: func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
+			list, err := from.List(ctx, options)
+			t.note(ctx, name+" list", err)
+			return list, err
+		},
+		Watch: func(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
+			watcher, err := from.Watch(ctx, options)
+			t.note(ctx, name+" watch", err)
+			return watcher, err
+		},
+	}
+}
+
+// Trouble says why what the session shows is not complete, or may be old; "" while all goes well.
+func (s *Session) Trouble() string { return cmp.Or(s.troubles.say(), s.cluster.troubles.say()) }
