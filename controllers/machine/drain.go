@@ -27,12 +27,12 @@ const maxDrainSteps = 8
 
 // drainNode goes on with the drain of the Node of a machine that is being deleted.
 func (c *Controller) drainNode(ctx context.Context, p *pass) error {
-	m := p.world.Machine
+	m, node := p.world.Machine, p.world.Node.Node
 	c.drains.forgetPreserved(m.UID)
 	d := c.drains.of(m.UID)
 	v, err := c.goOn(ctx, p, d, drain.ForDeletion(m, c.cfg.Limits.Drain))
 	switch {
-	case err != nil, p.world.Node.State != lifecycle.NodePresent: // it may have gone while it was drained
+	case err != nil, !isAt(p, node):
 		return err
 	case v.Do != drain.Rest:
 		p.world.Drain = d.told.Again()
@@ -47,10 +47,10 @@ func (c *Controller) drainNode(ctx context.Context, p *pass) error {
 
 // drainPreserved goes on with the drain of the Node of a failed machine that is preserved.
 func (c *Controller) drainPreserved(ctx context.Context, p *pass) error {
-	m := p.world.Machine
+	m, node := p.world.Machine, p.world.Node.Node
 	d := c.drains.ofPreserved(m.UID)
 	v, err := c.goOn(ctx, p, d, drain.ForPreservation(m, c.cfg.Limits.Drain))
-	if err != nil || p.world.Node.State != lifecycle.NodePresent {
+	if err != nil || !isAt(p, node) {
 		return err
 	}
 	p.world.PreservedDrain, d.told = lifecycle.PreservedDrainOf(c.cfg.Clock.Now(), d.told, v)
@@ -58,6 +58,12 @@ func (c *Controller) drainPreserved(ctx context.Context, p *pass) error {
 		c.drains.forgetPreserved(m.UID)
 	}
 	return nil
+}
+
+// isAt says that the pass is still about this Node. It may go while it is drained, and another VM's may have its name then:
+// whether that is to be drained, too, is decided anew.
+func isAt(p *pass, node *corev1.Node) bool {
+	return p.world.Node.State == lifecycle.NodePresent && p.world.Node.Node.UID == node.UID
 }
 
 // goOn drains the Node as far as it goes now. It waits for nothing: whatever it depends on is watched, and wakes it. It
@@ -82,7 +88,7 @@ func (c *Controller) goOn(ctx context.Context, p *pass, d *draining, order drain
 		if err := passes.MayGoOn(ctx); err != nil {
 			return v, err
 		}
-		if err := c.drainStep(ctx, p, d, &facts, v); err != nil || p.world.Node.State != lifecycle.NodePresent {
+		if err := c.drainStep(ctx, p, d, &facts, v); err != nil || !isAt(p, facts.Node) {
 			return v, err
 		}
 		facts.Node = p.world.Node.Node

@@ -114,6 +114,37 @@ func TestANodeWithPodsIsWatched(t *testing.T) {
 	}
 }
 
+// The Node goes between the look at it and the cordon, and that of another VM gets its name.
+func TestTheNodeOfAnotherVMIsNotDrained(t *testing.T) {
+	c, p, cluster := drainBench(t, podOn("m", "web", ""))
+	p.world.Machine.Spec.ProviderID = "test:///ours"
+	other := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "m", UID: "other"}, Spec: corev1.NodeSpec{ProviderID: "test:///theirs"}}
+	replaced := false
+	cluster.PrependReactor("patch", "nodes", func(clienttesting.Action) (bool, runtime.Object, error) {
+		if replaced {
+			return false, nil, nil
+		}
+		replaced = true
+		if err := cluster.Tracker().Update(nodes, other, ""); err != nil {
+			t.Error(err)
+		}
+		return true, nil, apierrors.NewConflict(corev1.Resource("nodes"), "m", errors.New("another UID"))
+	})
+	if err := c.drainNode(t.Context(), p); err != nil {
+		t.Fatal(err)
+	}
+	if got, want := requests(cluster), []string{"list pods", "patch nodes", "get nodes"}; !slices.Equal(got, want) {
+		t.Errorf("requests %q, want %q", got, want)
+	}
+	if p.world.Node.Node.UID != "other" || p.world.Drain.State != drain.Unknown {
+		t.Errorf("the drain of Node %s is %+v; want the other Node, and nothing decided of it", p.world.Node.Node.UID, p.world.Drain)
+	}
+	p.world.Machine.Status.CurrentStatus.Phase = v1alpha1.MachineTerminating
+	if v := lifecycle.Decide(p.world); v.Do == lifecycle.DrainNode {
+		t.Error("then it is drained all the same")
+	}
+}
+
 func TestTheNodeSaysThatItsMachineGoes(t *testing.T) {
 	c, p, cluster := drainBench(t)
 	p.world.Machine.Status.CurrentStatus.Phase = v1alpha1.MachineFailed
