@@ -242,6 +242,8 @@ func (s *story) change(p *corev1.Pod, key, value string, o options) {
 		p.CreationTimestamp = o.when("created")
 	case "phase":
 		p.Status.Phase = corev1.PodPhase(value)
+	case "inline":
+		p.Spec.Volumes = append(p.Spec.Volumes, corev1.Volume{Name: "inline", VolumeSource: corev1.VolumeSource{Cinder: &corev1.CinderVolumeSource{}}})
 	case "ending":
 		p.DeletionTimestamp, p.DeletionGracePeriodSeconds = &metav1.Time{Time: s.facts.Now}, new(int64(30))
 	case "volumes", "ephemeral":
@@ -355,6 +357,10 @@ func (s *story) attached(name string, o options) {
 	a := &storagev1.VolumeAttachment{ObjectMeta: metav1.ObjectMeta{Name: node + "-" + name, UID: types.UID(node + "/" + name)}}
 	a.Spec = storagev1.VolumeAttachmentSpec{NodeName: node, Source: storagev1.VolumeAttachmentSource{PersistentVolumeName: &name}}
 	a.Status.Attached = true
+	if o.has("inline") {
+		a.Spec.Source.PersistentVolumeName = nil
+		name = attachmentKey(a)
+	}
 	if o.has("ending") {
 		a.DeletionTimestamp = &metav1.Time{Time: s.facts.Now}
 	}

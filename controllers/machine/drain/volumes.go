@@ -1,6 +1,7 @@
 package drain
 
 import (
+	"slices"
 	"strings"
 	"time"
 
@@ -77,6 +78,25 @@ func judge(f Facts, key string) (known, attachable bool) {
 	return false, !isMounted
 }
 
+// IsInline says that a pod's volume is attached to its Node without a PersistentVolume. These are all that there are: what
+// CSI drivers have inline is not attached.
+func IsInline(v corev1.Volume) bool {
+	s := v.VolumeSource
+	return s.AWSElasticBlockStore != nil || s.GCEPersistentDisk != nil || s.AzureDisk != nil || s.Cinder != nil ||
+		s.VsphereVolume != nil || s.PortworxVolume != nil
+}
+
+// inlineUsers are the pods that may use the attachments of inline volumes. Which of them uses which, nobody says.
+func inlineUsers(f Facts) []*corev1.Pod {
+	var users []*corev1.Pod
+	for _, pod := range f.Pods {
+		if !hasEnded(pod) && slices.ContainsFunc(pod.Spec.Volumes, IsInline) {
+			users = append(users, pod)
+		}
+	}
+	return users
+}
+
 // attachmentKey names the volume of an attachment.
 func attachmentKey(a *storagev1.VolumeAttachment) string {
 	if a.Spec.Source.PersistentVolumeName != nil {
@@ -141,6 +161,13 @@ func follow(f Facts, isGoing func(*corev1.Pod) bool) traffic {
 			m := t.memory[v.key]
 			m.Recreated = m.Recreated || v.recreated && !stays(pod)
 			t.memory[v.key] = m
+		}
+	}
+	if users := inlineUsers(f); len(users) > 0 {
+		for _, a := range f.Volumes.Attachments {
+			if key := attachmentKey(a); a.Spec.NodeName == f.Node.Name && a.Spec.Source.PersistentVolumeName == nil {
+				t.users[key], t.memory[key] = users, VolumeMemory{}
+			}
 		}
 	}
 	for key, users := range t.users {

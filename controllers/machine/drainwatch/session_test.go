@@ -91,8 +91,12 @@ func attachment(volume, node string) *storagev1.VolumeAttachment {
 func TestASessionShowsWhatADrainDependsOn(t *testing.T) {
 	others := claim("other")
 	others.Namespace = "b"
+	db := pod("db-0", "n", "data")
+	db.Spec.Volumes = append(db.Spec.Volumes,
+		corev1.Volume{Name: "inline", VolumeSource: corev1.VolumeSource{Cinder: &corev1.CinderVolumeSource{}}},
+		corev1.Volume{Name: "tmp", VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}})
 	inBench(t, []runtime.Object{
-		pod("db-0", "n", "data"), claim("data"), others,
+		db, claim("data"), others,
 		&corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: "pv-data"}},
 		&corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: "pv-other"}},
 		attachment("pv-data", "n"), attachment("pv-other", "m"), attachment("pv-left", "m"),
@@ -128,7 +132,7 @@ func TestASessionShowsWhatADrainDependsOn(t *testing.T) {
 		if diff := cmp.Diff(want, got); diff != "" {
 			b.Errorf("pods, budgets, attachments, volumes, claims, drivers (-want +got):\n%s", diff)
 		}
-		if p := f.Pods[0]; len(p.Spec.Containers) > 0 || len(p.Annotations) > 0 || len(p.Spec.Volumes) != 1 || p.Labels["app"] != "x" {
+		if p := f.Pods[0]; len(p.Spec.Containers) > 0 || len(p.Annotations) > 0 || len(p.Spec.Volumes) != 2 || p.Labels["app"] != "x" {
 			b.Errorf("of a pod is kept %+v", p)
 		}
 		s.End()

@@ -5,6 +5,8 @@ import (
 	policyv1 "k8s.io/api/policy/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machine/drain"
 )
 
 // meta is what of the metadata is looked at.
@@ -24,7 +26,7 @@ func trimPod(p *corev1.Pod) *corev1.Pod {
 	}
 	small.Spec = corev1.PodSpec{NodeName: p.Spec.NodeName, Priority: p.Spec.Priority}
 	for _, v := range p.Spec.Volumes {
-		if v.PersistentVolumeClaim != nil {
+		if v.PersistentVolumeClaim != nil || drain.IsInline(v) {
 			small.Spec.Volumes = append(small.Spec.Volumes, v)
 		}
 		if v.Ephemeral != nil {
