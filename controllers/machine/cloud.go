@@ -19,16 +19,17 @@ func (c *Controller) callDriver(ctx context.Context, p *pass, action lifecycle.A
 	call, cancel := context.WithTimeout(ctx, driverTimeout)
 	defer cancel()
 	target := driver.Target{Machine: p.world.Machine, Class: p.world.Class.Class, Secret: p.data}
+	var op driver.Op
 	var err error
 	switch action { //nolint:exhaustive // only the driver's actions come here
 	case lifecycle.FindVM:
-		err = c.findVM(call, p, target)
+		op, err = driver.OpStatus, c.findVM(call, p, target)
 	case lifecycle.CreateVM:
-		err = c.createVM(call, p, target)
+		op, err = driver.OpCreate, c.createVM(call, p, target)
 	case lifecycle.InitializeVM:
-		err = initializeVM(call, p, target)
+		op, err = driver.OpInitialize, initializeVM(call, p, target)
 	case lifecycle.DeleteVM:
-		err = c.deleteVM(call, p, target)
+		op, err = driver.OpDelete, c.deleteVM(call, p, target)
 	}
 	if p.world.VM.State == lifecycle.VMAbsent && p.world.Node.State == lifecycle.NodeAbsent {
 		p.world.Node = lifecycle.NodeFact{} // the VM may have joined since, before it went
@@ -43,12 +44,9 @@ func (c *Controller) callDriver(ctx context.Context, p *pass, action lifecycle.A
 		return fmt.Errorf("%s: %w", action, err)
 	}
 	klog.FromContext(ctx).V(2).Info("The cloud failed", "action", action, "err", err)
-	p.world.Failure = &lifecycle.Failure{Code: driver.CodeOf(err), RetryAfter: driver.RetryAfterOf(err), Message: err.Error()}
-	if typed, ok := errors.AsType[*driver.Error](err); ok {
-		p.world.Failure.Op = typed.Op
-		if typed.Err != nil {
-			p.world.Failure.Message = typed.Err.Error()
-		}
+	p.world.Failure = &lifecycle.Failure{Code: driver.CodeOf(err), Op: op, RetryAfter: driver.RetryAfterOf(err), Message: err.Error()}
+	if typed, ok := errors.AsType[*driver.Error](err); ok && typed.Err != nil {
+		p.world.Failure.Message = typed.Err.Error()
 	}
 	return nil
 }

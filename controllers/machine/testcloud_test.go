@@ -46,6 +46,8 @@ type testFault struct {
 	takesEffect bool
 	// hangs says that nobody answers, and that the caller has to give up by itself.
 	hangs bool
+	// isBare says that the driver passes on what its HTTP client says, and no code.
+	isBare bool
 }
 
 // testCall is a call that the cloud got.
@@ -137,6 +139,8 @@ func (c *testCloud) call(ctx context.Context, op driver.Op, userData []byte, eff
 	switch {
 	case fault == nil:
 		return err
+	case fault.isBare:
+		return errors.New("connection reset by peer")
 	case fault.hangs:
 		<-ctx.Done()
 		return &driver.Error{Code: driver.DeadlineExceeded, Op: op, Err: ctx.Err()}

@@ -1,0 +1,33 @@
+package machine
+
+import (
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
+	"github.com/machine-controller-fleet/machine-controller-fleet/driver"
+)
+
+// A create that was sent may have made a VM, whatever kind of error comes back: without the class to look for it, the machine
+// is not let go.
+func TestAnErrorOfNoKindMayLeaveAVM(t *testing.T) {
+	onBench(t, func(b *bench) {
+		b.cloud.fails(testFault{isBare: true, takesEffect: true}, driver.OpCreate)
+		b.create(patient)
+		b.becomes(v1alpha1.MachineCrashLoopBackOff, time.Minute)
+		b.patchClass(`{"metadata":{"finalizers":null}}`)
+		b.must(b.server.Client().MachineClasses("n").Delete(b.Context(), "c", metav1.DeleteOptions{}))
+		b.delete()
+		b.pass(time.Minute)
+		if now, _ := b.cloud.counts(); now != 1 || b.get() == nil {
+			t.Fatalf("%d VMs, machine %v; want both left", now, b.get())
+		}
+		b.createClass()
+		b.pass(time.Minute)
+		if now, _ := b.cloud.counts(); now != 0 || b.get() != nil {
+			t.Errorf("%d VMs, machine %v", now, b.get())
+		}
+	})
+}
