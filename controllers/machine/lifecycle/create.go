@@ -1,8 +1,10 @@
 package lifecycle
 
 import (
+	"bytes"
 	"cmp"
 	"fmt"
+	"net/url"
 	"path"
 	"slices"
 
@@ -119,8 +121,20 @@ func recordVM(w World) Verdict {
 func awaitNode(w World, m *v1alpha1.Machine) {
 	setOperation(w, m, v1alpha1.LastOperation{
 		Type: v1alpha1.MachineOperationCreate, State: v1alpha1.MachineStateProcessing,
-		Description: "Creating machine on cloud provider: the VM exists, its Node is awaited",
+		Description: "Creating machine on cloud provider: the VM exists, its Node is awaited" + withoutToken(w),
 	})
+}
+
+// withoutToken adds to what is said of a VM whose Node does not join that it got no bootstrap token, where that is known. It
+// may boot from something that has another way to join.
+func withoutToken(w World) string {
+	const token = v1alpha1.PlaceholderBootstrapToken
+	userData := w.Secret.UserData
+	if w.NoTarget || w.Node.State == NodePresent || len(userData) == 0 ||
+		bytes.Contains(userData, []byte(token)) || bytes.Contains(userData, []byte(url.QueryEscape(token))) {
+		return ""
+	}
+	return fmt.Sprintf("; the user data has no %s, so the VM needs another way to join", token)
 }
 
 // noteVM copies what the cloud said of the VM to the machine.

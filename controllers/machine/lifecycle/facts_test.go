@@ -25,7 +25,7 @@ var facts = map[string]func(w *World, value string) error{
 	"phase":   setPhaseFact, // phase: CrashLoopBackOff; phase: Pending since 21m
 	"last":    setLast,      // last: Create Failed Internal since 5s
 	"class":   setClass,     // class: none, not held, being deleted, without a driver; class: {nodeTemplate: {}}
-	"secret":  setSecret,    // secret: not read, missing, empty
+	"secret":  setSecret,    // secret: not read, missing, empty; boot with %3C%3CBOOTSTRAP_TOKEN%3E%3E is user data
 	"vm":      setVM,        // vm: absent, uninitialized, present, ending since 1s, asked 2s, hidden; vm: present {NodeName: ""}
 	"note":    setNote,      // note: half of it; the driver has left it with its last answer, which vm or cloud tells
 	"node":    setNode,      // node: named, absent, ready; more words change a Node that is there, see nodeWords
@@ -141,7 +141,7 @@ func setSecret(w *World, value string) error {
 	case "empty":
 		w.Secret = SecretFact{Read: true}
 	default:
-		return fmt.Errorf("expected not read, missing or empty, got %q", value)
+		w.Secret.UserData = []byte(value)
 	}
 	return nil
 }

@@ -89,7 +89,7 @@ func waitForNode(w World, m *v1alpha1.Machine) Verdict {
 		}
 		return Verdict{Do: Rest, Machine: m, Wake: until(w, joinDeadline(w))}
 	}
-	message := fmt.Sprintf("the VM exists and did not become a healthy Node within the creation timeout of %s", CreationTimeout(m, w.Limits))
+	message := fmt.Sprintf("the VM exists and did not become a healthy Node within the creation timeout of %s%s", CreationTimeout(m, w.Limits), withoutToken(w))
 	setPhase(w, m, v1alpha1.MachineFailed, false)
 	setOperation(w, m, v1alpha1.LastOperation{
 		Type: v1alpha1.MachineOperationCreate, State: v1alpha1.MachineStateFailed,
