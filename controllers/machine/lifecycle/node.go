@@ -78,7 +78,8 @@ func tend(w World, v Verdict) Verdict {
 	node, known := ownNode(w)
 	switch {
 	case v.Do == ClaimNode:
-		main, _ := nodesync.Diff(node, wantedNode(w).Apply(node)) // that it is preserved is first said on the machine
+		// It may be a Node whose name the machine does not know. That it is preserved is first said on the machine.
+		main, _ := nodesync.Diff(w.Node.Node, wantedNode(w).Apply(w.Node.Node))
 		return write(w, v, ClaimNode, main)
 	case v.Do != Rest && v.Do != Save:
 		return v

@@ -1,0 +1,144 @@
+package lifecycle
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
+	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machine/drain"
+	"github.com/machine-controller-fleet/machine-controller-fleet/driver"
+)
+
+// choice is one fact that a world can have, and what it is called.
+type choice struct {
+	name string
+	make func(*World)
+}
+
+// had is what was done last with a machine of a phase.
+var had = map[v1alpha1.MachinePhase]v1alpha1.LastOperation{
+	"":                               {},
+	v1alpha1.MachineCrashLoopBackOff: {Type: v1alpha1.MachineOperationCreate, State: v1alpha1.MachineStateFailed, ErrorCode: driver.Internal.String()},
+	v1alpha1.MachinePending:          {Type: v1alpha1.MachineOperationCreate, State: v1alpha1.MachineStateProcessing},
+	v1alpha1.MachineAvailable:        {Type: v1alpha1.MachineOperationCreate, State: v1alpha1.MachineStateSuccessful},
+	v1alpha1.MachineRunning:          {Type: v1alpha1.MachineOperationCreate, State: v1alpha1.MachineStateSuccessful},
+	v1alpha1.MachineUnknown:          {Type: v1alpha1.MachineOperationHealthCheck, State: v1alpha1.MachineStateProcessing},
+	v1alpha1.MachineFailed:           {Type: v1alpha1.MachineOperationHealthCheck, State: v1alpha1.MachineStateFailed},
+	v1alpha1.MachineTerminating:      {Type: v1alpha1.MachineOperationDelete, State: v1alpha1.MachineStateProcessing},
+}
+
+// phaseChoices are the phases that a machine can be in, deleted or not.
+func phaseChoices() (all []choice) {
+	for _, phase := range slices.Sorted(maps.Keys(had)) {
+		for _, deleted := range []bool{false, true} {
+			if phase == v1alpha1.MachineTerminating && !deleted {
+				continue
+			}
+			all = append(all, choice{fmt.Sprintf("phase: %s, deleted: %t", phaseName(phase), deleted), func(w *World) {
+				w.Machine.Status.CurrentStatus = v1alpha1.CurrentStatus{Phase: phase, LastUpdateTime: metav1.NewTime(born)}
+				w.Machine.Status.LastOperation = had[phase]
+				if deleted {
+					w.Machine.DeletionTimestamp = &metav1.Time{Time: born}
+				}
+			}})
+		}
+	}
+	return all
+}
+
+// identities are what a machine can know of its VM and its Node.
+func identities() (all []choice) {
+	for _, id := range []string{"", "cloud:///i-1"} {
+		for _, name := range []string{"", "m"} {
+			all = append(all, choice{fmt.Sprintf("VM: %q, Node: %q", id, name), func(w *World) {
+				w.Machine.Spec.ProviderID, w.Machine.Labels = id, map[string]string{v1alpha1.LabelNode: name}
+			}})
+		}
+	}
+	return all
+}
+
+// worded are choices in the words of scenarios; "" leaves the fact as it is.
+func worded(t *testing.T, key string, values ...string) (all []choice) {
+	t.Helper()
+	for _, value := range values {
+		all = append(all, choice{key + ": " + value, func(w *World) {
+			if value == "" {
+				return
+			}
+			if err := facts[key](w, value); err != nil {
+				t.Fatal(err)
+			}
+		}})
+	}
+	return all
+}
+
+// product has what there is to choose from for each fact that a phase can follow from.
+func product(t *testing.T) [][]choice {
+	t.Helper()
+	return [][]choice{
+		phaseChoices(),
+		identities(),
+		worded(t, "now", "5m", "10h"), // before and after all timeouts
+		worded(t, "node", "", "absent", "ready", "not ready, read live", "ready, not claimed", "of another VM, read live", "of no VM, of another machine", "ready, being deleted"),
+		worded(t, "vm", "", "absent", "uninitialized", "present", "hidden", "ending since 0s, asked 0s"),
+		worded(t, "permit", "", "given"),
+		worded(t, "target", "", "none"),
+		slices.Concat(
+			worded(t, "cloud", "", "create_machine Internal", "create_machine ResourceExhausted"), worded(t, "trouble", "Unavailable"), worded(t, "class", "none"),
+			[]choice{{"drained", func(w *World) { w.Drain.State = drain.Drained }}},
+		),
+	}
+}
+
+// eachWorld makes all worlds of the product, one after the other, with the choices that each is made by.
+func eachWorld(product [][]choice, chosen []choice, do func(chosen []choice, w World)) {
+	if len(product) == 0 {
+		w := fresh(func(w *World) { w.Token = TokenAbsent }) // that the token is there changes no phase
+		for _, c := range chosen {
+			c.make(&w)
+		}
+		do(chosen, w)
+		return
+	}
+	for _, c := range product[0] {
+		eachWorld(product[1:], append(chosen, c), do)
+	}
+}
+
+// TestEveryStepIsTold decides on all combinations of facts, also on those that no life comes to but by somebody's hand. A
+// step from a phase to another needs a scenario, which puts it on the page; and the product is large enough to have all steps
+// that scenarios tell of.
+func TestEveryStepIsTold(t *testing.T) {
+	if testing.Short() {
+		t.Skip("the short form is for the race detector, and here nothing runs beside anything")
+	}
+	steps, seen := toldSteps(t), map[step]bool{}
+	eachWorld(product(t), nil, func(chosen []choice, w World) {
+		v := Decide(w)
+		s := stepOf(w, v)
+		if !s.leads() || seen[s] {
+			return
+		}
+		seen[s] = true
+		if !slices.ContainsFunc(steps, func(told toldStep) bool { return told.step == s }) {
+			var names []string
+			for _, c := range chosen {
+				names = append(names, c.name)
+			}
+			t.Errorf("a machine goes from %s to %s (ends: %t) with %s, and no scenario in testdata tells of it: %s",
+				phaseName(s.from), phaseName(s.to), s.ends, v.Do, strings.Join(names, "; "))
+		}
+	})
+	for _, s := range steps {
+		if s.leads() && !seen[s.step] {
+			t.Errorf("no world of the product goes from %s to %s as %q does: it lacks a fact", phaseName(s.from), phaseName(s.to), s.scenario)
+		}
+	}
+}
