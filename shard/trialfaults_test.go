@@ -100,7 +100,7 @@ func (*trial) die(l *life) {
 func (r *trial) leave() {
 	if l := r.someone(); l != nil && !l.asked {
 		l.asked = true
-		close(l.process.leave)
+		close(l.leave)
 	}
 }
 
