@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-	"go.uber.org/goleak"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -19,11 +18,12 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/bubbles"
 	"github.com/machine-controller-fleet/machine-controller-fleet/membership/leasetest"
 	"github.com/machine-controller-fleet/machine-controller-fleet/membership/state"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { bubbles.Main(m) }
 
 const testNamespace = "fleet-system"
 
@@ -137,6 +137,39 @@ func (w *witness) Listed(leases []*coordinationv1.Lease) {
 }
 func (w *witness) Seen(lease *coordinationv1.Lease) { w.seen = append(w.seen, "seen "+lease.Name) }
 func (w *witness) Gone(lease *coordinationv1.Lease) { w.seen = append(w.seen, "gone "+lease.Name) }
+
+// An API server that takes a request for a watch and never answers it is asked again.
+func TestAWatchThatIsNotAnsweredIsAskedForAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		server := leasetest.NewServer()
+		watches := 0
+		server.Fault(func(r *http.Request) error {
+			if r.URL.Query().Get("watch") == "" {
+				return nil
+			}
+			if watches++; watches == 1 {
+				<-r.Context().Done()
+			}
+			return r.Context().Err()
+		})
+		store := newStore(t, server.Config())
+		ctx, stop := context.WithCancel(t.Context())
+		w, ended := &witness{}, make(chan struct{})
+		go func() {
+			store.Watch(ctx, w)
+			close(ended)
+		}()
+		time.Sleep(5 * time.Second)
+		store.Do(t.Context(), state.Request{Verb: state.Create, Lease: lease("a")})
+		time.Sleep(time.Second)
+		synctest.Wait()
+		if watches < 2 || w.seen[len(w.seen)-1] != "seen a" {
+			t.Errorf("asked %d times for a watch, saw %v", watches, w.seen)
+		}
+		stop()
+		<-ended
+	})
+}
 
 func TestTheWatchShowsAllAndIsReplacedWhenItIsQuiet(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

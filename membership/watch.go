@@ -36,7 +36,8 @@ func (s *Store) Watch(ctx context.Context, o Observer) {
 	reflector.RunWithContext(ctx)
 }
 
-// source lists within the timeout, and watches until nothing has come for too long.
+// source lists within the timeout, and watches until nothing has come for too long. A watch has to be answered within the
+// timeout, too.
 func (s *Store) source() consistent.Source {
 	return consistent.Source{
 		List: func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
@@ -45,21 +46,26 @@ func (s *Store) source() consistent.Source {
 			return s.leases.List(ctx, options)
 		},
 		Watch: func(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
+			ctx, cancel := context.WithCancel(ctx)
+			unanswered := time.AfterFunc(s.cfg.Timeout, cancel) // only until it is answered: the watch itself goes on
 			inner, err := s.leases.Watch(ctx, options)
+			unanswered.Stop()
 			if err != nil {
+				cancel()
 				return nil, err
 			}
-			return s.whileBusy(inner), nil
+			return s.whileBusy(inner, cancel), nil
 		},
 	}
 }
 
-// whileBusy ends a watch that shows nothing: its connection may be dead, and nobody would tell.
-func (s *Store) whileBusy(inner watch.Interface) watch.Interface {
+// whileBusy ends a watch, and its request, that shows nothing: its connection may be dead, and nobody would tell.
+func (s *Store) whileBusy(inner watch.Interface, end context.CancelFunc) watch.Interface {
 	events := make(chan watch.Event)
 	outer := watch.NewProxyWatcher(events)
 	go func() {
 		defer close(events)
+		defer end()
 		defer inner.Stop()
 		quiet := s.cfg.Clock.NewTimer(s.cfg.Quiet)
 		defer quiet.Stop()

@@ -11,22 +11,16 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"go.uber.org/goleak"
-	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	clocktesting "k8s.io/utils/clock/testing"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/runner"
 	"github.com/machine-controller-fleet/machine-controller-fleet/driver"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/bubbles"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/passes"
 	member "github.com/machine-controller-fleet/machine-controller-fleet/membership/state"
 )
 
-func TestMain(m *testing.M) {
-	for i := range utilruntime.ErrorHandlers { // one of them waits by a clock that no bubble should share with another
-		utilruntime.ErrorHandlers[i] = func(context.Context, error, string, ...any) {}
-	}
-	goleak.VerifyTestMain(m)
-}
+func TestMain(m *testing.M) { bubbles.Main(m) }
 
 // stand is a Fence with a clock that the test moves, and slot 7 held and open until the fence in 9 s.
 type stand struct {

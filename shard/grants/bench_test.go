@@ -9,24 +9,18 @@ import (
 	"testing/synctest"
 
 	"github.com/google/go-cmp/cmp"
-	"go.uber.org/goleak"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/bubbles"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/consistent"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/objects"
 )
 
-func TestMain(m *testing.M) {
-	for i := range utilruntime.ErrorHandlers { // one of them waits by a clock that no bubble should share with another
-		utilruntime.ErrorHandlers[i] = func(context.Context, error, string, ...any) {}
-	}
-	goleak.VerifyTestMain(m)
-}
+func TestMain(m *testing.M) { bubbles.Main(m) }
 
 const namespace = "n"
 

@@ -1,0 +1,16 @@
+package bubbles
+
+import (
+	"context"
+
+	"go.uber.org/goleak"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
+)
+
+// Main runs the tests of a package, and fails when they leave goroutines behind. It is for TestMain.
+func Main(m goleak.TestingM) {
+	for i := range utilruntime.ErrorHandlers {
+		utilruntime.ErrorHandlers[i] = func(context.Context, error, string, ...any) {}
+	}
+	goleak.VerifyTestMain(m)
+}
