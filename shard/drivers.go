@@ -33,7 +33,10 @@ func fenced[Req, Resp any](ctx context.Context, f *Fence, op driver.Op, a action
 		return nothing, &driver.Error{Code: driver.Canceled, Op: op, Err: f.refuse(what, owned, why)}
 	}
 	defer done()
-	return do(f.hold.here(ctx, what), req)
+	late, answered := f.hold.here(ctx, what, owned)
+	resp, err := do(late, req)
+	answered()
+	return resp, err
 }
 
 func nameOf(t driver.Target) string {

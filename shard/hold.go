@@ -10,64 +10,127 @@ import (
 	"sync"
 )
 
-// Hold stops work between its check and its send, for tests that want a request to be late. A nil Hold stops nothing.
+// Hold stops work between its check and its send, for tests that want a request to be late, or the process to end just
+// then. A nil Hold stops nothing.
 //
 //	POST   /debug/hold {"match": "DELETE /apis/"}   the next work whose name contains the text stops
 //	GET    /debug/hold                              what is waited for, and what is held
-//	DELETE /debug/hold                              all that is held goes on, whatever has become of its ownership
+//	PUT    /debug/hold {"answer": true}             the first that is held goes on; with answer, its answer is held then
+//	DELETE /debug/hold                              all that is held goes on, whatever has become of its ownership, and
+//	                                                nothing stops any more
 //
-// The name of a request is its method and path, that of a call of a driver its operation and namespace/name.
+// The name of a request is its method and path, that of a call of a driver its operation and namespace/name; the ownership
+// that it is made under follows. The name of an answer begins with "answer to ".
 type Hold struct {
 	mu      sync.Mutex
+	every   string // all work stops whose name contains it; "" means none
 	matches []string
-	held    []string
-	release chan struct{}
+	held    []*held
 }
 
-// NewHold makes a Hold that holds nothing.
-func NewHold() *Hold { return &Hold{release: make(chan struct{})} }
+// held is work, or the answer to it, that does not go on.
+type held struct {
+	what string
+	goes chan bool // also says whether the answer is to be held
+}
+
+// NewHold makes a Hold that stops all work whose name contains every; "" means none.
+func NewHold(every string) *Hold { return &Hold{every: every} }
 
 // here is called between a check and a send. What is held goes on when it is released, under a context that does not end:
-// the end of the ownership is what it is to be later than.
-func (h *Hold) here(ctx context.Context, what string) context.Context {
+// the end of the ownership is what it is to be later than. answered is called when there is an answer.
+func (h *Hold) here(ctx context.Context, what string, under Ownership) (late context.Context, answered func()) {
+	answered = func() {}
 	if h == nil {
-		return ctx
+		return ctx, answered
 	}
+	if owner := under.String(); owner != "" {
+		what += " under " + owner
+	}
+	goes := h.stop(what)
+	if goes == nil {
+		return ctx, answered
+	}
+	if <-goes {
+		answered = func() { h.answer(what) }
+	}
+	return context.WithoutCancel(ctx), answered
+}
+
+// stop holds work if it is to be held, and returns nil else.
+func (h *Hold) stop(what string) (goes chan bool) {
 	h.mu.Lock()
+	defer h.mu.Unlock()
 	i := slices.IndexFunc(h.matches, func(match string) bool { return strings.Contains(what, match) })
-	if i < 0 {
-		h.mu.Unlock()
-		return ctx
+	switch {
+	case i >= 0:
+		h.matches = slices.Delete(h.matches, i, i+1)
+	case h.every == "" || !strings.Contains(what, h.every):
+		return nil
 	}
-	h.matches = slices.Delete(h.matches, i, i+1)
-	h.held = append(h.held, what)
-	release := h.release
+	return h.add(what)
+}
+
+// add notes something as held; h.mu is held.
+func (h *Hold) add(what string) (goes chan bool) {
+	one := &held{what: what, goes: make(chan bool, 1)}
+	h.held = append(h.held, one)
+	return one.goes
+}
+
+// answer holds an answer until it is let go.
+func (h *Hold) answer(what string) {
+	h.mu.Lock()
+	goes := h.add("answer to " + what)
 	h.mu.Unlock()
-	<-release
-	return context.WithoutCancel(ctx)
+	<-goes
 }
 
 // ServeHTTP is the debug hook.
 func (h *Hold) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	var order struct {
+		Match  string `json:"match"`
+		Answer bool   `json:"answer"`
+	}
+	if r.Method == http.MethodPost || r.Method == http.MethodPut {
+		if err := json.NewDecoder(http.MaxBytesReader(w, r.Body, 1<<12)).Decode(&order); err != nil {
+			http.Error(w, fmt.Sprintf("the order cannot be read: %v", err), http.StatusBadRequest)
+			return
+		}
+	}
 	switch r.Method {
 	case http.MethodPost:
-		var order struct {
-			Match string `json:"match"`
-		}
-		if err := json.NewDecoder(http.MaxBytesReader(w, r.Body, 1<<12)).Decode(&order); err != nil || order.Match == "" {
-			http.Error(w, fmt.Sprintf(`expected {"match": "<part of a name>"}: %v`, err), http.StatusBadRequest)
+		if order.Match == "" {
+			http.Error(w, `expected {"match": "<part of a name>"}`, http.StatusBadRequest)
 			return
 		}
 		h.matches = append(h.matches, order.Match)
+	case http.MethodPut:
+		if len(h.held) == 0 {
+			http.Error(w, "nothing is held", http.StatusConflict)
+			return
+		}
+		h.held[0].goes <- order.Answer
+		h.held = h.held[1:]
 	case http.MethodDelete:
-		close(h.release)
-		h.release, h.held, h.matches = make(chan struct{}), nil, nil
+		for _, one := range h.held {
+			one.goes <- false
+		}
+		h.every, h.held, h.matches = "", nil, nil
 	case http.MethodGet:
 	default:
-		http.Error(w, "expected GET, POST or DELETE", http.StatusMethodNotAllowed)
+		http.Error(w, "expected GET, POST, PUT or DELETE", http.StatusMethodNotAllowed)
 		return
 	}
-	writeJSON(w, map[string][]string{"matches": h.matches, "held": h.held})
+	writeJSON(w, map[string][]string{"matches": h.matches, "held": h.names()})
+}
+
+// names are those of what is held, in the order in which it came; h.mu is held.
+func (h *Hold) names() (names []string) {
+	for _, one := range h.held {
+		names = append(names, one.what)
+	}
+	return names
 }

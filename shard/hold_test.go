@@ -2,8 +2,10 @@ package shard
 
 import (
 	"context"
+	"encoding/json"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -12,13 +14,13 @@ import (
 func TestWhatIsHeldIsSentLate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStand(t)
-		s.hold = NewHold()
+		s.hold = NewHold("")
 		ask := func(method, body string) string {
 			answer := httptest.NewRecorder()
 			s.hold.ServeHTTP(answer, httptest.NewRequest(method, "/debug/hold", strings.NewReader(body)))
 			return answer.Body.String()
 		}
-		if got := ask(http.MethodPost, "nonsense"); !strings.Contains(got, "expected") {
+		if got := ask(http.MethodPost, "nonsense"); !strings.Contains(got, "cannot be read") {
 			t.Errorf("nonsense was taken: %s", got)
 		}
 		ask(http.MethodPost, `{"match": "PATCH /apis/x/"}`)
@@ -56,9 +58,71 @@ func TestWhatIsHeldIsSentLate(t *testing.T) {
 	})
 }
 
+// TestWorkIsHeldStepByStep has two requests begin, and go on one after the other, the first one with its answer held, too.
+func TestWorkIsHeldStepByStep(t *testing.T) {
+	const thing = "/apis/x/v1/things/y under slot=7; epoch=3"
+	synctest.Test(t, func(t *testing.T) {
+		s := newStand(t)
+		s.hold = NewHold("under slot=")
+		ask := func(method, body string) string {
+			answer := httptest.NewRecorder()
+			s.hold.ServeHTTP(answer, httptest.NewRequest(method, "/debug/hold", strings.NewReader(body)))
+			synctest.Wait()
+			return strings.TrimSpace(answer.Body.String())
+		}
+		if got := ask(http.MethodPut, "{}"); got != "nothing is held" {
+			t.Errorf("before anything is held: %s", got)
+		}
+		ctx, done := s.own(t)
+		defer done()
+		ended := 0
+		for _, method := range []string{http.MethodPatch, http.MethodPost} {
+			go func() {
+				if answer, err := s.send(ctx, t, method); err == nil {
+					_ = answer.Body.Close()
+				}
+				ended++
+			}()
+			synctest.Wait()
+		}
+		for _, step := range []struct {
+			order string
+			held  []string
+			ended int
+		}{
+			{`{"answer": true}`, []string{"POST " + thing, "answer to PATCH " + thing}, 0},
+			{`{}`, []string{"answer to PATCH " + thing}, 1},
+			{`{}`, nil, 2},
+		} {
+			ask(http.MethodPut, step.order)
+			var state struct{ Held []string }
+			if err := json.Unmarshal([]byte(ask(http.MethodGet, "")), &state); err != nil {
+				t.Fatal(err)
+			}
+			if !slices.Equal(state.Held, step.held) || ended != step.ended {
+				t.Errorf("after %s: %d have ended, and held are %q", step.order, ended, state.Held)
+			}
+		}
+		go func() {
+			if answer, err := s.send(ctx, t, http.MethodPatch); err == nil {
+				_ = answer.Body.Close()
+			}
+			ended++
+		}()
+		synctest.Wait()
+		ask(http.MethodDelete, "")
+		other, err := s.send(ctx, t, http.MethodPatch)
+		if err != nil || ended != 3 {
+			t.Fatalf("something is held when nothing is to be: %v", err)
+		}
+		_ = other.Body.Close()
+	})
+}
+
 func TestNothingIsHeldWithoutTheHook(t *testing.T) {
 	var none *Hold
-	if ctx := context.Background(); none.here(ctx, "anything") != ctx {
+	ctx := context.Background()
+	if late, _ := none.here(ctx, "anything", Ownership{}); late != ctx {
 		t.Error("a Hold that is not there holds")
 	}
 }

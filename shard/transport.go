@@ -58,10 +58,12 @@ func (g *guard) RoundTrip(r *http.Request) (*http.Response, error) {
 		closeBody(r)
 		return nil, g.fence.refuse(what, owned, why)
 	}
-	if late := g.fence.hold.here(r.Context(), what); late != r.Context() {
+	late, answered := g.fence.hold.here(r.Context(), what, owned)
+	if late != r.Context() {
 		sent = sent.WithContext(late)
 	}
 	answer, err := g.next.RoundTrip(sent)
+	answered()
 	if err != nil {
 		done()
 		return nil, err

@@ -21,6 +21,7 @@ type fleetOptions struct {
 	podUID          string
 	stateDir        string
 	debugHooks      bool
+	debugHold       string
 	capacity        float64
 	slots           int
 	shardBy         string

@@ -78,6 +78,7 @@ func (o *options) declareServing(g *flags.Group) {
 	g.Bool(&o.profiling, "profiling", false, "serve profiles of the process at /debug/pprof/")
 	g.Bool(&o.contentionProfiling, "contention-profiling", false, "profile where goroutines wait for locks, too; needs --profiling")
 	g.Bool(&o.fleet.debugHooks, "debug-hooks", false, "serve /debug/hold, which stops requests on their way, and profiles; for tests of the fleet only")
+	g.String(&o.fleet.debugHold, "debug-hold", "", "with --debug-hooks, stop all work whose name contains this from the start on; empty stops none")
 }
 
 // declareLogs takes from klog what MCM takes.

@@ -48,7 +48,7 @@ func newSession(o options, registry prometheus.Registerer) (*session, error) {
 		}
 	}
 	if o.fleet.debugHooks {
-		s.hold = shard.NewHold()
+		s.hold = shard.NewHold(o.fleet.debugHold)
 	}
 	identity := member.Identity(o.replicaName, randomSuffix())
 	s.settings = o.fleet.settings(o.replicaName, identity, s.lock != nil)

@@ -11,7 +11,7 @@ import (
 
 // Hold has the next request or driver call of a replica, whose name contains the text, stop between its check and its
 // send, and waits until one has. The name of a request is its method and path, that of a driver call its operation and
-// the machine.
+// the machine; the ownership follows.
 func (l *Lab) Hold(ctx context.Context, process, match string) (what string, err error) {
 	order, err := json.Marshal(map[string]string{"match": match})
 	if err != nil {
@@ -23,20 +23,36 @@ func (l *Lab) Hold(ctx context.Context, process, match string) (what string, err
 		return "", err
 	}
 	err = Eventually(ctx, "a request is held", func(ctx context.Context) error {
-		var state struct{ Held []string }
-		if err := send(ctx, http.MethodGet, l.holdURL(process), nil, &state); err != nil {
-			return err
+		held, err := l.Held(ctx, process)
+		if err == nil && len(held) == 0 {
+			err = errors.New("nothing is")
 		}
-		if len(state.Held) == 0 {
-			return errors.New("nothing is")
+		if err == nil {
+			what = held[0]
 		}
-		what = state.Held[0]
-		return nil
+		return err
 	})
 	return what, err
 }
 
-// Release lets go on what a replica holds.
+// Held names what a replica holds, in the order in which it came: requests and driver calls, each with the ownership that
+// it is made under, and answers to them.
+func (l *Lab) Held(ctx context.Context, process string) ([]string, error) {
+	var state struct{ Held []string }
+	err := send(ctx, http.MethodGet, l.holdURL(process), nil, &state)
+	return state.Held, err
+}
+
+// LetGo lets the first go on of what a replica holds. With answer, its answer is held then.
+func (l *Lab) LetGo(ctx context.Context, process string, answer bool) error {
+	order, err := json.Marshal(map[string]bool{"answer": answer})
+	if err != nil {
+		return fmt.Errorf("encode the order: %w", err)
+	}
+	return send(ctx, http.MethodPut, l.holdURL(process), bytes.NewReader(order), nil)
+}
+
+// Release lets go on what a replica holds, and has it hold nothing more.
 func (l *Lab) Release(ctx context.Context, process string) error {
 	return send(ctx, http.MethodDelete, l.holdURL(process), nil, nil)
 }
