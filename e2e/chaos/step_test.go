@@ -1,0 +1,257 @@
+//go:build e2e
+
+package chaos
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
+	"github.com/machine-controller-fleet/machine-controller-fleet/driver"
+	"github.com/machine-controller-fleet/machine-controller-fleet/driver/simulated/cloudapi"
+	"github.com/machine-controller-fleet/machine-controller-fleet/e2e/harness"
+)
+
+const (
+	stepped = "stepped" // the machine whose calls are gone through, in the namespace of this name, with its class
+	other   = "other"   // the same for the machine on whose Node its pods find a place
+)
+
+// mostKills is more than a life takes. More would be a life that does not come to its end.
+const mostKills = 120
+
+// kill is when the process dies of a call.
+type kill int
+
+const (
+	notYet kill = iota
+	beforeIt
+	afterIt
+)
+
+func (k kill) String() string { return [...]string{"never at", "before", "after"}[k] }
+
+// shortCalls are how the names of those end that short runs kill after, with their answers lost: what the others make is
+// written down.
+var shortCalls = []string{"create_machine stepped/stepped", "POST secrets", "/eviction", "delete_machine stepped/stepped"}
+
+// everyCall is the same for long runs. There may be more: what a drain tells of itself is written if it is looked at then.
+var everyCall = append([]string{
+	"get_machine_status stepped/stepped", "initialize_machine stepped/stepped",
+	"PATCH machines/stepped", "PATCH machines/stepped/status", "PATCH machineclasses/simulated", "PUT secrets/simulated",
+	"PATCH nodes/stepped", "PATCH nodes/stepped/status", "DELETE nodes/stepped", "DELETE secrets/bootstrap-token",
+}, shortCalls...)
+
+// unspecific is what is left out of the names of requests: where the object is, and the id of a token.
+var unspecific = regexp.MustCompile(`/apis?/.*?v1(alpha1)?/(namespaces/[^/]+/)?|-[a-z0-9]{6}$`)
+
+// stepper goes through the life of a machine call by call: the process stops at each, and is killed there.
+type stepper struct {
+	*testing.T
+	*bed
+
+	uid       string
+	pods      []string        // that are on its Node when it is deleted
+	dies      map[string]kill // by call
+	kills     int
+	isDeleted bool
+}
+
+// TestKillAtEachCall has the process stop at each write and at each call of the cloud in the life of a machine whose Node
+// is drained, and kills it there: once before the call is sent, and once when it was answered and nobody has seen that yet.
+func TestKillAtEachCall(t *testing.T) {
+	t.Parallel()
+	s := &stepper{T: t, bed: &bed{namespace: stepped}, dies: map[string]kill{}}
+	s.startLab(t, harness.Options{
+		// Pods end so slowly that the next process, which needs less than a second to begin, sees them.
+		CloudsimFlags: "--create-latency=100ms --delete-latency=100ms --boot-time=500ms --pod-termination-time=2s",
+		FleetFlags:    "--debug-hold=slot= --slots=8",
+	})
+	s.release() // nothing stops yet
+	for _, namespace := range []string{other, stepped} {
+		s.must(s.lab.Prepare(s.ctx, namespace, `{"sourceDestCheck":false}`))
+	}
+	s.recorder = record(s.ctx, t, s.lab, metav1.NamespaceAll)
+	s.machine(other)
+	s.must(s.lab.Running(s.ctx, other, 1))
+	s.restart()
+	s.uid = s.machine(stepped)
+	began := time.Now()
+	for s.step() {
+	}
+	t.Logf("killed %d times in %.1f s", s.kills, time.Since(began).Seconds())
+	s.killedAtEach()
+	s.release()
+	s.oneVM()
+	s.evictedOnce()
+	s.idle()
+	s.must(s.lab.Machines.MachineV1alpha1().Machines(other).Delete(s.ctx, other, metav1.DeleteOptions{}))
+	ctx, cancel := context.WithTimeout(s.ctx, patience)
+	defer cancel()
+	s.must(harness.Eventually(ctx, "nothing is left", func(ctx context.Context) error {
+		return errors.Join(nothingLeft(ctx, s.lab, other), nothingLeft(ctx, s.lab, stepped))
+	}))
+	s.recorder.verdict(t)
+}
+
+func (s *stepper) must(err error) {
+	s.Helper()
+	if err != nil {
+		s.Fatal(err)
+	}
+}
+
+// machine makes a machine that nobody controls, in the namespace of its name, and returns its UID.
+func (s *stepper) machine(name string) string {
+	s.Helper()
+	m := &v1alpha1.Machine{
+		ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{v1alpha1.LabelName: name}},
+		Spec:       v1alpha1.MachineSpec{Class: v1alpha1.ClassSpec{Kind: "MachineClass", Name: harness.ClassName}},
+	}
+	made, err := s.lab.Machines.MachineV1alpha1().Machines(name).Create(s.ctx, m, metav1.CreateOptions{})
+	s.must(err)
+	return string(made.UID)
+}
+
+// release lets everything go on that stops.
+func (s *stepper) release() {
+	s.Helper()
+	s.must(harness.Eventually(s.ctx, "the process lets go", func(ctx context.Context) error { // it may be about to start
+		return s.lab.Release(ctx, harness.Fleet)
+	}))
+}
+
+// restart kills the process, and starts the next one, which stops at its first call.
+func (s *stepper) restart() {
+	s.Helper()
+	s.must(s.lab.Do(s.ctx, harness.Fleet, harness.Kill))
+	s.must(s.lab.Do(s.ctx, harness.Fleet, harness.Start))
+}
+
+// step waits until the process stops, or the machine can go on to its deletion, and does what is to be done then. It returns
+// false when the machine is gone, and nothing is held for it any more.
+func (s *stepper) step() bool {
+	s.Helper()
+	ctx, cancel := context.WithTimeout(s.ctx, patience)
+	defer cancel()
+	var m *v1alpha1.Machine
+	var free error
+	what := ""
+	s.must(harness.Eventually(ctx, "the process stops at a call", func(ctx context.Context) (err error) {
+		if m, err = s.lab.Machines.MachineV1alpha1().Machines(stepped).Get(ctx, stepped, metav1.GetOptions{}); apierrors.IsNotFound(err) {
+			m, err = nil, nil
+		}
+		if err != nil || s.mayGo(m) {
+			return err
+		}
+		if free = s.free(ctx); m == nil && free == nil {
+			return nil
+		}
+		held, err := s.lab.Held(ctx, harness.Fleet)
+		if err == nil && len(held) == 0 {
+			err = fmt.Errorf("it stops at nothing; the machine is %s; %w", story(m), free)
+		}
+		if err == nil {
+			what = held[0]
+		}
+		return err
+	}))
+	switch {
+	case what != "":
+		s.stops(m, what)
+	case m != nil:
+		s.delete()
+	}
+	return m != nil || what != ""
+}
+
+// mayGo says that the machine has come up, and is to be deleted next.
+func (s *stepper) mayGo(m *v1alpha1.Machine) bool {
+	return m != nil && m.Status.CurrentStatus.Phase == v1alpha1.MachineRunning && !s.isDeleted
+}
+
+// story says what the machine has come to.
+func story(m *v1alpha1.Machine) string {
+	if m == nil {
+		return "gone"
+	}
+	return fmt.Sprintf("%s: %s", m.Status.CurrentStatus.Phase, m.Status.LastOperation.Description)
+}
+
+// stops lets a call go on, or kills the process at it.
+func (s *stepper) stops(m *v1alpha1.Machine, what string) {
+	s.Helper()
+	call, _, _ := strings.Cut(what, " under ")
+	if strings.HasPrefix(call, string(driver.OpDelete)) {
+		s.isDrained()
+	}
+	key, counts := s.key(m, call)
+	switch {
+	case !counts || s.dies[key] == afterIt:
+		s.must(s.lab.LetGo(s.ctx, harness.Fleet, false))
+		return
+	case s.dies[key] == notYet && !testing.Short():
+		s.dies[key] = beforeIt
+	default:
+		s.dies[key] = afterIt
+		s.answered(call)
+	}
+	if s.kills++; s.kills > mostKills {
+		s.Fatalf("killed %d times, at last at %s, and there is no end", s.kills, key)
+	}
+	s.Logf("kill %d, %s it: %s", s.kills, s.dies[key], key)
+	s.restart()
+}
+
+// answered lets a call go on, with the requests that it makes, and waits for its answer.
+func (s *stepper) answered(call string) {
+	s.Helper()
+	s.must(s.lab.LetGo(s.ctx, harness.Fleet, true))
+	ctx, cancel := context.WithTimeout(s.ctx, patience)
+	defer cancel()
+	s.must(harness.Eventually(ctx, call+" is answered", func(ctx context.Context) error {
+		held, err := s.lab.Held(ctx, harness.Fleet)
+		if err != nil || len(held) > 0 && strings.HasPrefix(held[0], "answer to "+call) {
+			return err
+		}
+		if len(held) > 0 {
+			err = s.lab.LetGo(ctx, harness.Fleet, false)
+		}
+		return errors.Join(fmt.Errorf("held are %q", held), err)
+	}))
+}
+
+// key tells calls of the same name from each other, by what the machine has come to. counts says whether the process is to
+// die of it: not of the requests that a driver's call makes, nor of what is another machine's or nobody's.
+func (s *stepper) key(m *v1alpha1.Machine, call string) (key string, counts bool) {
+	for _, not := range []string{" " + cloudapi.PathInstances, "/" + other, "/leases"} {
+		if strings.Contains(call, not) {
+			return "", false
+		}
+	}
+	name := unspecific.ReplaceAllString(call, "")
+	if testing.Short() && !slices.ContainsFunc(shortCalls, func(some string) bool { return strings.HasSuffix(name, some) }) {
+		return "", false
+	}
+	if m == nil {
+		return "gone: " + name, true
+	}
+	return fmt.Sprintf("%s %s: %s", m.ResourceVersion, m.Status.CurrentStatus.Phase, name), true
+}
+
+// delete puts pods on the machine's Node of which one at a time may go, and deletes the machine.
+func (s *stepper) delete() {
+	s.Helper()
+	s.isDeleted = true
+	s.workload(2)
+	s.must(s.lab.Machines.MachineV1alpha1().Machines(stepped).Delete(s.ctx, stepped, metav1.DeleteOptions{}))
+}
