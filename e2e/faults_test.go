@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -71,7 +72,7 @@ func deletes(f *cloudapi.Fault) { f.Operations = []cloudapi.Operation{cloudapi.O
 
 const (
 	// quotaRetry is --resource-exhausted-retry in the lab of the faults: ten minutes are too long for a test.
-	quotaRetry = 20 * time.Second
+	quotaRetry = 10 * time.Second
 	// slack is how much later than it may the cloud is asked: this machine has much to do.
 	slack = 10 * time.Second
 )
@@ -93,7 +94,8 @@ var faultKinds = []struct {
 	{cloudapi.FaultNoCapacity, "sim-3i", driver.ResourceExhausted},
 }
 
-// TestCloudFaults has the cloud fail in each way, first at creates and then at deletes.
+// TestCloudFaults has the cloud fail in each way: at creates and at deletes, when VMs are set up, and when they are looked
+// for. Faults that last are for the controller's own tests, in which time costs nothing.
 func TestCloudFaults(t *testing.T) {
 	t.Parallel()
 	lab := startLab(t, "faults", func(o *harness.Options) { o.FleetFlags = "--resource-exhausted-retry=" + quotaRetry.String() })
@@ -107,16 +109,18 @@ func TestCloudFaults(t *testing.T) {
 				s.toldOnce(v1alpha1.EventCreateFailed, v1alpha1.EventDeleteFailed)
 			})
 		}
-		t.Run("NotSetUp", func(t *testing.T) {
+		for zone, kind := range map[string]cloudapi.FaultKind{"sim-2a": cloudapi.FaultInternal, "sim-2b": cloudapi.FaultTimeoutAfter} {
+			t.Run("NotSetUp/"+string(kind), func(t *testing.T) {
+				t.Parallel()
+				spec := fmt.Sprintf(`{"zone":%q,"sourceDestCheck":false}`, zone)
+				newSpace(t, lab, "not-set-up-"+string(kind), spec).notSetUp(zone, kind)
+			})
+		}
+		t.Run("AsksForTime", func(t *testing.T) {
 			t.Parallel()
-			newSpace(t, lab, "not-set-up", `{"zone":"sim-2a","sourceDestCheck":false}`).notSetUp("sim-2a")
-		})
-		t.Run("ThrottledForMinutes", func(t *testing.T) {
-			t.Parallel()
-			newSpace(t, lab, "throttled", `{"zone":"sim-1b"}`).throttledForMinutes("sim-1b")
+			newSpace(t, lab, "asks-for-time", `{"zone":"sim-1b"}`).asksForTime("sim-1b")
 		})
 	})
-	t.Run("WaitSurvivesARestart", func(t *testing.T) { newSpace(t, lab, "restart", "").waitSurvives() })
 	t.Run("Outage", func(t *testing.T) { newSpace(t, lab, "outage", "").outage() })
 }
 
@@ -126,19 +130,14 @@ func (s *space) createsFail(zone string, kind cloudapi.FaultKind, code driver.Co
 	s.Helper()
 	end := s.fault(zone, kind)
 	s.deploy("pool", 3)
-	tries, made := 4, 0
-	switch {
-	case kind == cloudapi.FaultTimeoutAfter: // the next try looks first, and finds what the one before has made
+	tries, made := 2, 0
+	if kind == cloudapi.FaultTimeoutAfter { // the next try looks first, and finds what the one before has made
 		tries, made = 1, 3
 		s.counted("pool", 3)
-	case code == driver.ResourceExhausted:
-		tries = 2
-		fallthrough
-	default:
+	} else {
 		s.fails("pool", 3, code, "code = ["+code.String()+"]")
 	}
 	failed := s.tried(cloudapi.OpCreateInstance, tries, s.ids("pool"))
-	s.spaced(failed, code)
 	if got := len(s.history()); got != made {
 		s.Errorf("the cloud has made %d VMs while it failed, want %d", got, made)
 	}
@@ -151,7 +150,7 @@ func (s *space) createsFail(zone string, kind cloudapi.FaultKind, code driver.Co
 		s.Errorf("the cloud has made %d VMs, want 3", got)
 	}
 	if made == 0 {
-		s.recovered(cloudapi.OpCreateInstance, failed, ended, code)
+		s.recovered(cloudapi.OpCreateInstance, failed, ended, usual(code))
 	}
 }
 
@@ -161,12 +160,7 @@ func (s *space) deletesFail(zone string, kind cloudapi.FaultKind, code driver.Co
 	end := s.fault(zone, kind, deletes)
 	uids := s.ids("pool")
 	s.remove("machinedeployments", "pool")
-	tries := 3
-	if code == driver.ResourceExhausted {
-		tries = 2
-	}
-	failed := s.tried(cloudapi.OpDeleteInstance, tries, uids)
-	s.spaced(failed, code)
+	failed := s.tried(cloudapi.OpDeleteInstance, 2, uids)
 	s.eventually("the machines say why they are still there", func(ctx context.Context) error {
 		machines, err := s.machines(ctx, "pool")
 		if err != nil {
@@ -184,7 +178,7 @@ func (s *space) deletesFail(zone string, kind cloudapi.FaultKind, code driver.Co
 	end()
 	ended := time.Now()
 	s.gone()
-	s.recovered(cloudapi.OpDeleteInstance, failed, ended, code)
+	s.recovered(cloudapi.OpDeleteInstance, failed, ended, usual(code))
 }
 
 // counted waits until a pool has n machines, whatever has become of them.
@@ -239,30 +233,33 @@ func (s *space) tried(op cloudapi.Operation, tries int, uids []string) map[strin
 	return failed
 }
 
-// backoffStep is the wait after the failure with that number, counted from 0.
-func backoffStep(code driver.Code, n int) time.Duration {
-	if code == driver.ResourceExhausted {
-		return quotaRetry
+// pace is the wait after the failure with that number, counted from 0.
+type pace func(n int) time.Duration
+
+// usual is the pace where the cloud does not ask for more time.
+func usual(code driver.Code) pace {
+	return func(n int) time.Duration {
+		if code == driver.ResourceExhausted {
+			return quotaRetry
+		}
+		return min(5*time.Second<<n, 3*time.Minute)
 	}
-	return min(5*time.Second<<n, 3*time.Minute)
 }
 
-// spaced checks the times between calls that failed.
-func (s *space) spaced(failed map[string][]cloudapi.Call, code driver.Code) {
+// spaced checks the times between calls of which all but the last one have failed.
+func (s *space) spaced(what string, calls []cloudapi.Call, pace pace) {
 	s.Helper()
-	for uid, calls := range failed {
-		for n := range len(calls) - 1 {
-			got, want := calls[n+1].Start.Sub(calls[n].End), backoffStep(code, n)
-			if got < want || got > want+slack {
-				s.Errorf("machine %s: try %d came %s after the one before had failed, want %s", uid, n+2, got, want)
-			}
+	for n := range len(calls) - 1 {
+		got, want := calls[n+1].Start.Sub(calls[n].End), pace(n)
+		if got < want || got > want+slack {
+			s.Errorf("%s: try %d came %s after the one before had failed, want %s", what, n+2, got, want)
 		}
 	}
 }
 
-// recovered checks that each machine's first call that did not fail came within one step, and that one call has changed
-// something.
-func (s *space) recovered(op cloudapi.Operation, failed map[string][]cloudapi.Call, ended time.Time, code driver.Code) {
+// recovered checks that each machine's calls kept the pace, that the first one that did not fail came within one step after
+// the cloud worked again, and that one has changed something. What has changed something and not said so counts.
+func (s *space) recovered(op cloudapi.Operation, failed map[string][]cloudapi.Call, ended time.Time, pace pace) {
 	s.Helper()
 	for uid, calls := range s.calls(op, slices.Collect(maps.Keys(failed))) {
 		works := slices.IndexFunc(calls, func(c cloudapi.Call) bool { return c.Error == "" })
@@ -270,13 +267,20 @@ func (s *space) recovered(op cloudapi.Operation, failed map[string][]cloudapi.Ca
 			s.Errorf("machine %s: no %s has worked", uid, op)
 			continue
 		}
-		if late := calls[works].Start.Sub(ended); late > backoffStep(code, works-1)+slack {
-			s.Errorf("machine %s: the cloud was asked %s after it worked again, want %s at most", uid, late, backoffStep(code, works-1))
-		}
+		s.spaced("machine "+uid, calls[:works+1], pace)
+		s.soon("machine "+uid, calls[works], ended, pace(works-1))
 		changed := slices.DeleteFunc(slices.Clone(calls), func(c cloudapi.Call) bool { return !c.Changed })
 		if len(changed) != 1 {
 			s.Errorf("machine %s: %d calls have changed something, want one: %+v", uid, len(changed), calls)
 		}
+	}
+}
+
+// soon checks that a call came within one step after the cloud worked again.
+func (s *space) soon(what string, call cloudapi.Call, ended time.Time, step time.Duration) {
+	s.Helper()
+	if late := call.Start.Sub(ended); late > step+slack {
+		s.Errorf("%s: the cloud was asked %s after it worked again, want %s at most", what, late, step)
 	}
 }
 
@@ -315,73 +319,79 @@ func (s *space) toldOnce(failures ...string) {
 	}
 }
 
-// notSetUp has VMs be made and not set up. None is made again.
-func (s *space) notSetUp(zone string) {
+// notSetUp has VMs be made and not set up, or not tell that they are. None is made again.
+func (s *space) notSetUp(zone string, kind cloudapi.FaultKind) {
 	s.Helper()
-	end := s.fault(zone, cloudapi.FaultInternal, func(f *cloudapi.Fault) { f.Operations = []cloudapi.Operation{cloudapi.OpModifyInstance} })
+	end := s.fault(zone, kind, func(f *cloudapi.Fault) { f.Operations = []cloudapi.Operation{cloudapi.OpModifyInstance} })
 	s.deploy("pool", 2)
-	s.fails("pool", 2, driver.Internal, "code = [Internal]")
-	s.spaced(s.tried(cloudapi.OpModifyInstance, 3, s.ids("pool")), driver.Internal)
+	tries := 2
+	if kind == cloudapi.FaultTimeoutAfter { // the next try looks first, and finds the VM set up
+		tries = 1
+		s.counted("pool", 2)
+	} else {
+		s.fails("pool", 2, driver.Internal, "code = [Internal]")
+	}
+	failed := s.tried(cloudapi.OpModifyInstance, tries, s.ids("pool"))
 	end()
+	ended := time.Now()
 	s.running("pool", 2)
 	s.joined()
 	if got := len(s.history()); got != 2 {
 		s.Errorf("the cloud has made %d VMs, want 2", got)
+	}
+	if tries > 1 {
+		s.recovered(cloudapi.OpModifyInstance, failed, ended, usual(driver.Internal))
 	}
 	s.remove("machinedeployments", "pool")
 	s.gone()
 	s.toldOnce(v1alpha1.EventCreateFailed)
 }
 
-// throttledForMinutes has a cloud ask for more time than it would be given.
-func (s *space) throttledForMinutes(zone string) {
+// asksForTime has a cloud ask for more time than it would be given.
+func (s *space) asksForTime(zone string) {
 	s.Helper()
-	const asked = 40 * time.Second
+	const asked = 15 * time.Second
 	end := s.fault(zone, cloudapi.FaultThrottled, func(f *cloudapi.Fault) { f.RetryAfter = cloudapi.Duration(asked) })
 	s.deploy("pool", 2)
 	s.fails("pool", 2, driver.Unavailable, "Throttled")
-	for tries := range 4 { // patience bounds each wait
-		for uid, calls := range s.tried(cloudapi.OpCreateInstance, tries+1, s.ids("pool")) {
-			for n := range len(calls) - 1 {
-				if got := calls[n+1].Start.Sub(calls[n].End); got < asked || got > asked+slack {
-					s.Errorf("machine %s: try %d came after %s, the cloud had asked for %s", uid, n+2, got, asked)
-				}
-			}
-		}
-	}
+	failed := s.tried(cloudapi.OpCreateInstance, 2, s.ids("pool"))
 	end()
+	ended := time.Now()
 	s.running("pool", 2)
 	s.joined()
+	s.recovered(cloudapi.OpCreateInstance, failed, ended, func(int) time.Duration { return asked })
 	s.remove("machinedeployments", "pool")
 	s.gone()
 }
 
-// waitSurvives kills the fleet in the middle of a wait.
-func (s *space) waitSurvives() {
-	s.Helper()
-	end := s.fault("", cloudapi.FaultQuota)
-	s.deploy("pool", 1)
-	s.fails("pool", 1, driver.ResourceExhausted, "code = [ResourceExhausted]")
-	s.must(s.lab.Do(s.Context(), harness.Fleet, harness.Crash))
-	s.spaced(s.tried(cloudapi.OpCreateInstance, 2, s.ids("pool")), driver.ResourceExhausted)
-	end()
-	s.running("pool", 1)
-	s.remove("machinedeployments", "pool")
-	s.gone()
-}
-
-// outage has the whole cloud be away while machines run and others are to come.
+// outage has the whole cloud be away while machines run and one is to come, and the fleet be killed in the middle of a wait.
 func (s *space) outage() {
 	s.Helper()
 	s.deploy("old", 2)
 	s.running("old", 2)
 	before := s.joined()
 	end := s.fault("", cloudapi.FaultUnavailable, func(f *cloudapi.Fault) { f.Operations = nil })
-	s.deploy("new", 2)
-	s.fails("new", 2, driver.Unavailable, "ServiceUnavailable")
+	began := time.Now()
+	s.deploy("new", 1)
+	s.fails("new", 1, driver.Unavailable, "ServiceUnavailable")
+	s.looked(began, 2)
+	s.eventually("the second wait is written down", func(ctx context.Context) error {
+		machines, err := s.machines(ctx, "new")
+		if err == nil && !strings.Contains(machines[0].Annotations[v1alpha1.AnnotationBackoff], `"step":"10s"`) {
+			err = fmt.Errorf("annotations %v", machines[0].Annotations)
+		}
+		return err
+	})
+	s.must(s.lab.Do(s.Context(), harness.Fleet, harness.Crash))
+	s.looked(began, 3)
 	s.running("old", 2)
 	end()
-	s.running("new", 2)
+	ended := time.Now()
+	s.running("new", 1)
+	looks := s.looked(began, 4)
+	works := slices.IndexFunc(looks, func(c cloudapi.Call) bool { return c.Error == "" })
+	s.spaced("looks for a VM", looks[:works+1], usual(driver.Unavailable))
+	s.soon("looks for a VM", looks[works], ended, usual(driver.Unavailable)(works-1))
 	after := s.joined()
 	for name, vm := range before {
 		if after[name] != vm {
@@ -396,4 +406,24 @@ func (s *space) outage() {
 	s.remove("machinedeployments", "old")
 	s.remove("machinedeployments", "new")
 	s.gone()
+}
+
+// looked waits until the fleet has looked for VMs so many times since then, and returns these calls. They do not say for
+// which machine they are.
+func (s *space) looked(since time.Time, times int) (looks []cloudapi.Call) {
+	s.Helper()
+	s.eventually(fmt.Sprintf("the fleet has looked for a VM %d times", times), func(context.Context) error {
+		all, err := s.lab.Cloud.Calls()
+		if err != nil {
+			return err
+		}
+		looks = slices.DeleteFunc(all, func(c cloudapi.Call) bool {
+			return c.Operation != cloudapi.OpListInstances || c.Start.Before(since) || !strings.HasPrefix(c.Caller, "machine-controller-fleet/")
+		})
+		if len(looks) < times {
+			return fmt.Errorf("it has %d times", len(looks))
+		}
+		return nil
+	})
+	return looks
 }
