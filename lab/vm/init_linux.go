@@ -21,6 +21,9 @@ func boot(dir, hyperkube string, clk clock.Clock) error {
 	if err != nil {
 		return err
 	}
+	if err := checkWatches(); err != nil {
+		return err
+	}
 	if err := mountMachine(&c, hyperkube); err != nil {
 		return err
 	}

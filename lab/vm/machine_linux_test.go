@@ -166,3 +166,25 @@ func TestShutDownOfTheStubborn(t *testing.T) {
 		t.Errorf("it got %v to end, of %v", took, shutdownTime)
 	}
 }
+
+// A machine in which nobody could watch files does not boot.
+func TestNoWatches(t *testing.T) {
+	t.Parallel()
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.CommandContext(t.Context(), "sh", "-c", `echo 3 > /proc/sys/user/max_inotify_instances && echo limited && "$0" vm --check`, self)
+	cmd.SysProcAttr = &syscall.SysProcAttr{
+		Cloneflags:  syscall.CLONE_NEWUSER,
+		UidMappings: []syscall.SysProcIDMap{{HostID: os.Geteuid(), Size: 1}},
+		GidMappings: []syscall.SysProcIDMap{{HostID: os.Getegid(), Size: 1}},
+	}
+	output, err := cmd.CombinedOutput()
+	if !strings.HasPrefix(string(output), "limited") {
+		t.Skipf("no user namespace with a limit of its own: %s%v", output, err)
+	}
+	if err == nil || !strings.Contains(string(output), "fs.inotify.max_user_instances") {
+		t.Errorf("it says %s(%v), want the limit to be named", output, err)
+	}
+}

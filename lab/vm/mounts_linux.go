@@ -86,6 +86,9 @@ func attach(tree int, path string) error {
 
 // tryMachine makes a machine, and runs a container in it.
 func tryMachine(dir string) error {
+	if err := checkWatches(); err != nil {
+		return err
+	}
 	c := &Config{Dir: dir}
 	for _, path := range []string{c.kubeletDir(), c.podLogsDir()} {
 		if err := os.Mkdir(path, 0o700); err != nil {
