@@ -11,130 +11,14 @@ import (
 	"testing"
 	"time"
 
-	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
-	policyv1 "k8s.io/api/policy/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 	"github.com/machine-controller-fleet/machine-controller-fleet/driver/simulated/cloudapi"
 	"github.com/machine-controller-fleet/machine-controller-fleet/e2e/harness"
 )
-
-// neverEnds has a pod of a simulated Node never end by itself.
-var neverEnds = map[string]string{cloudapi.AnnotationPodTermination: "-1s"}
-
-// workload prepares the test's namespace in the target cluster for pods.
-func (s *space) workload() {
-	s.Helper()
-	core := s.lab.Target.CoreV1()
-	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: s.name}}
-	if _, err := core.Namespaces().Create(s.Context(), namespace, metav1.CreateOptions{}); err == nil {
-		s.Cleanup(func() {
-			err := core.Namespaces().Delete(context.WithoutCancel(s.Context()), s.name, metav1.DeleteOptions{})
-			if err != nil && !apierrors.IsNotFound(err) {
-				s.Error(err)
-			}
-		})
-	} else if !apierrors.IsAlreadyExists(err) { // it does when the target cluster is the control cluster
-		s.Fatal(err)
-	}
-	s.eventually("pods can be made", func(ctx context.Context) error {
-		_, err := core.ServiceAccounts(s.name).Get(ctx, "default", metav1.GetOptions{})
-		return err
-	})
-}
-
-// pause is the spec of a pod that does nothing.
-func pause() corev1.PodSpec {
-	return corev1.PodSpec{Containers: []corev1.Container{{Name: "pause", Image: "pause"}}}
-}
-
-// podOn makes a pod on a Node.
-func (s *space) podOn(node, name string, annotations map[string]string) {
-	s.Helper()
-	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name, Annotations: annotations}, Spec: pause()}
-	pod.Spec.NodeName = node
-	_, err := s.lab.Target.CoreV1().Pods(s.name).Create(s.Context(), pod, metav1.CreateOptions{})
-	s.must(err)
-}
-
-// spread makes a ReplicaSet whose pods run on these Nodes only, one on each.
-func (s *space) spread(name string, replicas int32, nodes []string) {
-	s.Helper()
-	labels := map[string]string{"app": name}
-	set := &appsv1.ReplicaSet{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: appsv1.ReplicaSetSpec{
-		Replicas: &replicas, Selector: &metav1.LabelSelector{MatchLabels: labels},
-		Template: corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: labels}, Spec: pause()},
-	}}
-	set.Spec.Template.Spec.Affinity = &corev1.Affinity{
-		NodeAffinity: &corev1.NodeAffinity{RequiredDuringSchedulingIgnoredDuringExecution: &corev1.NodeSelector{
-			NodeSelectorTerms: []corev1.NodeSelectorTerm{{MatchExpressions: []corev1.NodeSelectorRequirement{{
-				Key: corev1.LabelHostname, Operator: corev1.NodeSelectorOpIn, Values: nodes,
-			}}}},
-		}},
-		PodAntiAffinity: &corev1.PodAntiAffinity{RequiredDuringSchedulingIgnoredDuringExecution: []corev1.PodAffinityTerm{{
-			LabelSelector: &metav1.LabelSelector{MatchLabels: labels}, TopologyKey: corev1.LabelHostname,
-		}}},
-	}
-	_, err := s.lab.Target.AppsV1().ReplicaSets(s.name).Create(s.Context(), set, metav1.CreateOptions{})
-	s.must(err)
-}
-
-// budget makes a PodDisruptionBudget for the pods of a ReplicaSet, and waits until it is in force.
-func (s *space) budget(name, app string, minAvailable, pods int32) {
-	s.Helper()
-	budgets := s.lab.Target.PolicyV1().PodDisruptionBudgets(s.name)
-	_, err := budgets.Create(s.Context(), &policyv1.PodDisruptionBudget{
-		ObjectMeta: metav1.ObjectMeta{Name: name},
-		Spec: policyv1.PodDisruptionBudgetSpec{
-			MinAvailable: new(intstr.FromInt32(minAvailable)), Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": app}},
-		},
-	}, metav1.CreateOptions{})
-	s.must(err)
-	s.eventually("budget "+name+" knows its pods", func(ctx context.Context) error {
-		b, err := budgets.Get(ctx, name, metav1.GetOptions{})
-		if err == nil && (b.Status.CurrentHealthy != pods || b.Status.ObservedGeneration != b.Generation) {
-			err = fmt.Errorf("status %+v", b.Status)
-		}
-		return err
-	})
-}
-
-// podsOf lists the pods of a ReplicaSet that run and are ready.
-func (s *space) podsOf(ctx context.Context, app string) (ready []corev1.Pod, err error) {
-	list, err := s.lab.Target.CoreV1().Pods(s.name).List(ctx, metav1.ListOptions{LabelSelector: "app=" + app})
-	if err != nil {
-		return nil, err
-	}
-	for _, p := range list.Items {
-		if isReady(&p) {
-			ready = append(ready, p)
-		}
-	}
-	return ready, nil
-}
-
-// isReady says that the pod counts for its budgets.
-func isReady(p *corev1.Pod) bool {
-	return p.DeletionTimestamp == nil && slices.ContainsFunc(p.Status.Conditions, func(c corev1.PodCondition) bool {
-		return c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue
-	})
-}
-
-// ready waits until so many pods of a ReplicaSet are ready.
-func (s *space) ready(app string, n int) {
-	s.Helper()
-	s.eventually(fmt.Sprintf("%d pods of %s are ready", n, app), func(ctx context.Context) error {
-		pods, err := s.podsOf(ctx, app)
-		if err == nil && len(pods) != n {
-			err = fmt.Errorf("%d are", len(pods))
-		}
-		return err
-	})
-}
 
 // stand makes stand-alone machines, and returns their names when they run.
 func (s *space) stand(n int, change ...func(*v1alpha1.Machine)) []string {
@@ -236,62 +120,121 @@ func (s *space) says(machine, text string) {
 func (s *space) tells(machine, reason string) {
 	s.Helper()
 	s.eventually(fmt.Sprintf("machine %s has the Event %s", machine, reason), func(ctx context.Context) error {
-		list, err := s.lab.Control.CoreV1().Events(s.name).List(ctx, metav1.ListOptions{FieldSelector: "involvedObject.name=" + machine})
-		if err != nil {
-			return err
-		}
-		var reasons []string
-		for _, e := range list.Items {
-			reasons = append(reasons, e.Reason)
-		}
-		if !slices.Contains(reasons, reason) {
-			return fmt.Errorf("it has %v", reasons)
-		}
-		return nil
-	})
-}
-
-// TestDrainIsForcedAtItsTimeout has a budget that never lets its pods go: that is said soon, and overridden in the end.
-func TestDrainIsForcedAtItsTimeout(t *testing.T) {
-	t.Parallel()
-	const timeout = 25 * time.Second
-	s := newSpace(t, shared(t), "drain-timeout", "")
-	s.workload()
-	names := s.stand(1, func(m *v1alpha1.Machine) {
-		m.Spec.MachineConfiguration = &v1alpha1.MachineConfiguration{MachineDrainTimeout: &metav1.Duration{Duration: timeout}}
-	})
-	s.spread("db", 1, names)
-	s.ready("db", 1)
-	s.budget("never", "db", 1, 1)
-	s.podOn(names[0], "plain", nil)
-	s.podOn(names[0], "forever", neverEnds)
-	vm := s.joined()[names[0]]
-	s.remove("machines", names[0])
-	deleted := time.Now()
-
-	m := &v1alpha1.Machine{}
-	s.eventually("the machine names the budget", func(ctx context.Context) (err error) {
-		m, err = s.api().Machines(s.name).Get(ctx, names[0], metav1.GetOptions{})
-		op := m.Status.LastOperation
-		if err == nil && (op.State != v1alpha1.MachineStateFailed || !strings.Contains(op.Description, "PodDisruptionBudget "+s.name+"/never")) {
-			err = fmt.Errorf("it says %s %q", op.State, op.Description)
+		told, err := s.eventsOf(ctx, machine)
+		if err == nil && !slices.Contains(told, reason) {
+			err = fmt.Errorf("it has %v", told)
 		}
 		return err
 	})
-	if took := time.Since(deleted); took > 10*time.Second {
-		s.Errorf("it names the budget after %s", took)
+}
+
+// eventsOf lists the reasons of a machine's Events.
+func (s *space) eventsOf(ctx context.Context, machine string) (reasons []string, err error) {
+	list, err := s.lab.Control.CoreV1().Events(s.name).List(ctx, metav1.ListOptions{FieldSelector: "involvedObject.name=" + machine})
+	if err != nil {
+		return nil, err
 	}
-	node, err := s.lab.Target.CoreV1().Nodes().Get(s.Context(), names[0], metav1.GetOptions{})
+	for _, e := range list.Items {
+		reasons = append(reasons, e.Reason)
+	}
+	return reasons, nil
+}
+
+// lost waits until a machine is gone.
+func (s *space) lost(machine string) {
+	s.Helper()
+	s.eventually("machine "+machine+" is gone", func(ctx context.Context) error {
+		m, err := s.api().Machines(s.name).Get(ctx, machine, metav1.GetOptions{})
+		if err == nil {
+			return fmt.Errorf("it says %q", m.Status.LastOperation.Description)
+		}
+		if apierrors.IsNotFound(err) {
+			return nil
+		}
+		return err
+	})
+}
+
+// TestDrainIsForcedAtItsTimeout has budgets that never let their pods go: that is said soon, and overridden in the end. The
+// Node has a real kubelet, where that is possible.
+func TestDrainIsForcedAtItsTimeout(t *testing.T) {
+	t.Parallel()
+	const timeout = 25 * time.Second
+	boot := ""
+	if kubeletsWork(t) {
+		boot = realKubelet
+	}
+	s := newSpace(t, shared(t), "drain-timeout", boot)
+	s.workload()
+	node := s.stand(1, func(m *v1alpha1.Machine) {
+		m.Spec.MachineConfiguration = &v1alpha1.MachineConfiguration{MachineDrainTimeout: &metav1.Duration{Duration: timeout}}
+	})[0]
+	s.podOn(node, "plain", pause(), nil)
+	s.podOn(node, "forever", forever(), neverEnds)
+	s.ready("forever", 1)
+	for _, app := range []string{"db", "stuck"} {
+		s.spread(app, 1, []string{node})
+		s.ready(app, 1)
+		s.budget(app, app, 1, 1)
+	}
+	s.budget("loose", "stuck", 0, 1)
+	vm := s.joined()[node]
+	mark, err := s.lab.MarkAudit()
 	s.must(err)
-	if !node.Spec.Unschedulable || !slices.ContainsFunc(node.Status.Conditions, func(c corev1.NodeCondition) bool {
+	s.remove("machines", node)
+	deleted := time.Now()
+
+	m := &v1alpha1.Machine{}
+	s.eventually("the machine names the budgets", func(ctx context.Context) (err error) {
+		m, err = s.api().Machines(s.name).Get(ctx, node, metav1.GetOptions{})
+		for _, budget := range []string{"db", "stuck"} {
+			text := fmt.Sprintf(" held by PodDisruptionBudget %s/%s, although all pods there are healthy: change what it allows", s.name, budget)
+			if op := m.Status.LastOperation; err == nil && (op.State != v1alpha1.MachineStateFailed || !strings.Contains(op.Description, text)) {
+				err = fmt.Errorf("it says %s %q", op.State, op.Description)
+			}
+		}
+		return err
+	})
+	if took := time.Since(deleted); took > 20*time.Second { // a second or two, but for a busy machine
+		s.Errorf("it names the budgets after %s", took)
+	}
+	found, err := s.lab.Target.CoreV1().Nodes().Get(s.Context(), node, metav1.GetOptions{})
+	s.must(err)
+	if !found.Spec.Unschedulable || !slices.ContainsFunc(found.Status.Conditions, func(c corev1.NodeCondition) bool {
 		return c.Type == v1alpha1.NodeTerminating && c.Status == corev1.ConditionTrue && c.Reason == v1alpha1.NodeReasonScaleDown
 	}) {
-		s.Errorf("unschedulable: %t, conditions %v", node.Spec.Unschedulable, node.Status.Conditions)
+		s.Errorf("unschedulable: %t, conditions %v", found.Spec.Unschedulable, found.Status.Conditions)
 	}
-	s.tells(names[0], v1alpha1.EventDrainBlocked)
+	s.tells(node, v1alpha1.EventDrainBlocked)
 	s.gone()
-	s.tells(names[0], v1alpha1.EventDrainForced)
-	s.deletedAfter(vm, m.DeletionTimestamp.Add(timeout))
+	s.tells(node, v1alpha1.EventDrainForced)
+	if told, err := s.eventsOf(s.Context(), node); err != nil || slices.Contains(told, v1alpha1.EventDrained) {
+		s.Errorf("a drain that was ended by force is told as %v (%v)", told, err)
+	}
+	until := m.DeletionTimestamp.Add(timeout)
+	s.deletedAfter(vm, until)
+	s.podsDeletedAfter(mark, until, "db-", "stuck-", "forever")
+}
+
+// podsDeletedAfter makes sure that the fleet has deleted the test's pods with these prefixes since the mark, and that it has
+// deleted, and not evicted, none before a time.
+func (s *space) podsDeletedAfter(mark harness.AuditMark, early time.Time, prefixes ...string) {
+	s.Helper()
+	requests, err := s.lab.Requests(mark)
+	s.must(err)
+	missing := slices.Clone(prefixes)
+	for _, r := range requests {
+		if !r.IsFleet() || r.Namespace != s.name || r.Resource != "pods" || r.Verb != "delete" {
+			continue
+		}
+		missing = slices.DeleteFunc(missing, func(prefix string) bool { return strings.HasPrefix(r.Name, prefix) })
+		if r.At.Before(early) {
+			s.Errorf("pod %s was deleted %s before its time", r.Name, early.Sub(r.At))
+		}
+	}
+	if len(missing) > 0 {
+		s.Errorf("no pods %v were deleted", missing)
+	}
 }
 
 // deletedAfter makes sure that the cloud was not asked to delete a VM before a time.
@@ -320,7 +263,7 @@ func TestDrainByForce(t *testing.T) {
 	s := newSpace(t, shared(t), "drain-force", "")
 	s.workload()
 	names := s.stand(1)
-	s.podOn(names[0], "forever", neverEnds)
+	s.podOn(names[0], "forever", pause(), neverEnds)
 	s.remove("machines", names[0])
 	s.says(names[0], "1 pod left, 1 ending")
 	s.patch("machines", names[0], `{"metadata":{"labels":{"force-deletion":"true"}}}`)
@@ -344,7 +287,7 @@ func TestDrainsDoNotHoldOthersUp(t *testing.T) {
 	machines, err := s.machines(t.Context(), "old")
 	s.must(err)
 	for _, m := range machines {
-		s.podOn(m.Labels[v1alpha1.LabelNode], m.Name, neverEnds)
+		s.podOn(m.Labels[v1alpha1.LabelNode], m.Name, pause(), neverEnds)
 	}
 	s.remove("machinedeployments", "old")
 	s.eventually("all of them are drained", func(ctx context.Context) error {

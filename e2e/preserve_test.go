@@ -104,7 +104,7 @@ func TestPreserve(t *testing.T) {
 	first := s.preserved("pool", "Pending")
 	node := first.Labels[v1alpha1.LabelNode]
 	s.workload()
-	s.podOn(node, "web", nil)
+	s.podOn(node, "web", pause(), nil)
 	s.sick(node, corev1.ConditionTrue)
 	s.preserve(node, v1alpha1.PreserveWhenFailed)
 	if m := s.preserved("pool", "Failed preserved annotated tainted True"); m.UID != first.UID {
