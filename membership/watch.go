@@ -36,8 +36,7 @@ func (s *Store) Watch(ctx context.Context, o Observer) {
 	reflector.RunWithContext(ctx)
 }
 
-// source lists within the timeout, and watches until nothing has come for too long. A watch has to be answered within the
-// timeout, too.
+// source lists within the timeout, and watches until nothing has come for too long.
 func (s *Store) source() consistent.Source {
 	return consistent.Source{
 		List: func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
@@ -46,17 +45,35 @@ func (s *Store) source() consistent.Source {
 			return s.leases.List(ctx, options)
 		},
 		Watch: func(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
-			ctx, cancel := context.WithCancel(ctx)
-			unanswered := time.AfterFunc(s.cfg.Timeout, cancel) // only until it is answered: the watch itself goes on
-			inner, err := s.leases.Watch(ctx, options)
-			unanswered.Stop()
+			inner, end, err := s.begin(ctx, options)
 			if err != nil {
-				cancel()
 				return nil, err
 			}
-			return s.whileBusy(inner, cancel), nil
+			return s.whileBusy(inner, end), nil
 		},
 	}
+}
+
+// begin has a watch begin within the timeout: over a dead connection, or from a server that hangs, no answer would ever come.
+// end ends its request.
+func (s *Store) begin(ctx context.Context, options metav1.ListOptions) (inner watch.Interface, end context.CancelFunc, err error) {
+	ctx, end = context.WithCancel(ctx)
+	answered := make(chan struct{})
+	defer close(answered)
+	go func() {
+		late := s.cfg.Clock.NewTimer(s.cfg.Timeout)
+		defer late.Stop()
+		select {
+		case <-answered:
+		case <-late.C():
+			end()
+		}
+	}()
+	inner, err = s.leases.Watch(ctx, options)
+	if err != nil {
+		end()
+	}
+	return inner, end, err
 }
 
 // whileBusy ends a watch, and its request, that shows nothing: its connection may be dead, and nobody would tell.
