@@ -62,7 +62,7 @@ func (h *holding) view(slot int) SlotView {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return SlotView{
-		Slot: slot, Epoch: h.epoch, Held: h.held, Open: h.open, Stopping: h.stopping, InFlight: h.inFlight,
+		Slot: slot, Epoch: h.epoch, Held: h.held, Open: h.isKnown(), Stopping: h.stopping, InFlight: h.inFlight,
 		Opened: h.opened, Served: h.served,
 	}
 }

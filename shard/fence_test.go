@@ -37,7 +37,7 @@ func newStand(t *testing.T) *stand {
 	s := &stand{clock: clock, Fence: NewFence("fleet-0", "fleet-0_abcde", 16, NewTime(clock), NewMetrics(prometheus.NewRegistry()), nil)}
 	s.renew(9 * time.Second)
 	s.slots[testSlot].set(3, true)
-	s.slots[testSlot].letIn(s.time.Now())
+	s.slots[testSlot].letIn(3, s.time.Now())
 	return s
 }
 
@@ -117,6 +117,27 @@ func TestOwnershipIsCheckedBeforeEachRequest(t *testing.T) {
 	refused("after the loss", ctx, Lost)
 }
 
+// A slot may be acquired, and what there is to know of it listed, while the session is suspended: the request was on its way.
+func TestASlotThatCameInASuspensionIsOpenAfterIt(t *testing.T) {
+	s := newStand(t)
+	const other = testSlot + 1
+	h := s.slots[other]
+	h.set(0, false) // nothing is entitled in a suspension
+	h.letIn(5, s.time.Now())
+	if s.Holds(other) {
+		t.Error("it is open in the suspension")
+	}
+	h.set(5, true)
+	if !s.Holds(other) {
+		t.Error("it is shut after the suspension")
+	}
+	h.set(0, false)
+	h.set(6, true)
+	if s.Holds(other) {
+		t.Error("it is open under another epoch, of which nothing is known")
+	}
+}
+
 // TestTheWallClockCountsToo: the monotonic clock stands still while a machine is suspended.
 func TestTheWallClockCountsToo(t *testing.T) {
 	s := newStand(t)
@@ -182,7 +203,7 @@ func TestWhoOwnsStandsInTheUserAgent(t *testing.T) {
 	ctx, done := s.own(t)
 	defer done()
 	s.leadership.set(1, true)
-	s.leadership.letIn(s.time.Now())
+	s.leadership.letIn(1, s.time.Now())
 	until := s.Until()
 	s.leaderUntil.Store(&until)
 	leading, end, ok := s.Lead(t.Context())
@@ -334,7 +355,7 @@ func TestTheGateOpensWhenAllIsKnown(t *testing.T) {
 	if admits(held) {
 		t.Error("a slot is open whose objects are not known")
 	}
-	s.slots[testSlot].letIn(s.time.Now())
+	s.slots[testSlot].letIn(3, s.time.Now())
 	s.slots[testSlot].stop()
 	if admits(held) || s.Holds(testSlot) {
 		t.Error("a slot is open that is to be handed over, or long work for it would go on")

@@ -85,5 +85,5 @@ func (f *Fence) Holds(slot int) bool {
 	h := f.slots[slot]
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	return h.held && h.open && !h.stopping
+	return h.isOpen()
 }

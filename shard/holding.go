@@ -11,7 +11,8 @@ type holding struct {
 	mu       sync.Mutex
 	epoch    int64
 	held     bool // the machine says that it is ours
-	open     bool // what there is to know of it is known
+	open     bool // what there is to know of it, as it was acquired under openAt, is known
+	openAt   int64
 	stopping bool // no pass and no call of a driver begins
 
 	// For people and measurements: when it was last opened, and when the first pass after that had ended.
@@ -66,7 +67,7 @@ func (h *holding) done() {
 func (h *holding) admit(o Ownership, cancel *context.CancelCauseFunc) (owned Ownership, ok bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if !h.held || !h.open || h.stopping {
+	if !h.isOpen() {
 		return o, false
 	}
 	o.epoch = h.epoch
@@ -89,8 +90,15 @@ func (h *holding) leave(cancel *context.CancelCauseFunc, now time.Time) {
 	h.done()
 }
 
+// isKnown says whether what there is to know is known; h.mu is held.
+func (h *holding) isKnown() bool { return h.held && h.open && h.openAt == h.epoch }
+
+// isOpen says whether passes are let in; h.mu is held.
+func (h *holding) isOpen() bool { return h.isKnown() && !h.stopping }
+
 // set says whether the slot is held and under which epoch. What began before is cancelled. A slot that is doubted for a
-// moment and then confirmed under the same epoch is as open as it was.
+// moment and then confirmed under the same epoch is as open as it was; so is one that was acquired, and letIn, while the
+// session was suspended.
 func (h *holding) set(epoch int64, held bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -99,23 +107,22 @@ func (h *holding) set(epoch int64, held bool) {
 	}
 	h.cancelLocked(Lost)
 	if h.held = held; held && h.epoch != epoch {
-		h.epoch, h.open, h.stopping = epoch, false, false
-		h.opened, h.served = time.Time{}, time.Time{}
+		h.epoch, h.stopping = epoch, false
 	}
 }
 
-// letIn lets passes in.
-func (h *holding) letIn(now time.Time) {
+// letIn lets passes in as long as the slot is held under this epoch.
+func (h *holding) letIn(epoch int64, now time.Time) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.open, h.opened, h.served = true, now, time.Time{}
+	h.open, h.openAt, h.opened, h.served = true, epoch, now, time.Time{}
 }
 
 // shut lets no pass in until letIn.
 func (h *holding) shut() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.open = false
+	h.open, h.opened, h.served = false, time.Time{}, time.Time{}
 }
 
 // stop lets no pass in any more.

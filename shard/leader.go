@@ -106,7 +106,7 @@ func (f *Fence) lead() {
 	next := h.epoch + 1
 	h.mu.Unlock()
 	h.set(next, true)
-	h.letIn(f.time.Now())
+	h.letIn(next, f.time.Now())
 }
 
 // follows takes it away.

@@ -79,7 +79,10 @@ type Replica struct {
 }
 
 // opening is a slot from its acquisition to its loss. It is ready when its objects are known.
-type opening struct{ ready bool }
+type opening struct {
+	epoch int64
+	ready bool
+}
 
 // New checks the settings. Errors: what is wrong with them.
 func New(cfg Config) (*Replica, error) {
@@ -249,7 +252,7 @@ func (r *Replica) show(ctx context.Context, change state.Change) {
 	r.changes.add(change)
 	switch change.Kind {
 	case state.Acquired:
-		o := &opening{}
+		o := &opening{epoch: change.Epoch}
 		r.opening[change.Slot] = o
 		r.cfg.Fence.slots[change.Slot].resume()
 		r.arrival.acquired(change.Slot, change.Epoch)
@@ -275,8 +278,9 @@ func (r *Replica) show(ctx context.Context, change state.Change) {
 
 // open lets keys of a slot in, whose objects are all known.
 func (r *Replica) open(ctx context.Context, slot int) {
-	r.opening[slot].ready = true
-	r.cfg.Fence.slots[slot].letIn(r.cfg.Time.Now())
+	o := r.opening[slot]
+	o.ready = true
+	r.cfg.Fence.slots[slot].letIn(o.epoch, r.cfg.Time.Now())
 	r.news = append(r.news, slot)
 	r.arrival.opened(ctx, slot, r.cfg.Time.Moment())
 }
