@@ -290,6 +290,26 @@ func wait(t *testing.T, d time.Duration) {
 	}
 }
 
+// handOver has a slot handed over, as the leader would, from the session that holds it to a replica.
+func (s *space) handOver(slot int) (from, to string) {
+	s.Helper()
+	leases := s.lab.Control.CoordinationV1().Leases(harness.FleetNamespace)
+	s.must(retry.RetryOnConflict(retry.DefaultRetry, func() error {
+		lease, err := leases.Get(s.Context(), slotLease(slot), metav1.GetOptions{})
+		if err != nil {
+			return err
+		}
+		from, to = member.Holder(lease), harness.Fleet
+		if strings.HasPrefix(from, to) {
+			to = "fleet-1"
+		}
+		lease.Annotations[v1alpha1.AnnotationPreferredHolder] = to
+		_, err = leases.Update(s.Context(), lease, metav1.UpdateOptions{})
+		return err
+	}))
+	return from, to
+}
+
 // TestHandOverByHand moves a slot as the leader would. Nothing of what is in it is written.
 func TestHandOverByHand(t *testing.T) {
 	t.Parallel()
@@ -304,23 +324,9 @@ func TestHandOverByHand(t *testing.T) {
 	mark, err := s.lab.MarkAudit()
 	s.must(err)
 
-	leases := s.lab.Control.CoordinationV1().Leases(harness.FleetNamespace)
-	var to, from string
-	s.must(retry.RetryOnConflict(retry.DefaultRetry, func() error {
-		lease, err := leases.Get(t.Context(), slotLease(slot), metav1.GetOptions{})
-		if err != nil {
-			return err
-		}
-		from, to = member.Holder(lease), harness.Fleet
-		if strings.HasPrefix(from, to) {
-			to = "fleet-1"
-		}
-		lease.Annotations[v1alpha1.AnnotationPreferredHolder] = to
-		_, err = leases.Update(t.Context(), lease, metav1.UpdateOptions{})
-		return err
-	}))
+	from, to := s.handOver(slot)
 	s.serves(to, slot)
-	lease, err := leases.Get(t.Context(), slotLease(slot), metav1.GetOptions{})
+	lease, err := s.lab.Control.CoordinationV1().Leases(harness.FleetNamespace).Get(t.Context(), slotLease(slot), metav1.GetOptions{})
 	s.must(err)
 	if holder := member.Holder(lease); !strings.HasPrefix(holder, to+"_") || holder == from {
 		t.Errorf("the slot went from %s to %q, want %s", from, holder, to)

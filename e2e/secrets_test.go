@@ -68,8 +68,8 @@ func TestASecretIsWatchedWhileAMachineWaits(t *testing.T) {
 			gets++
 		}
 	}
-	// By its machine: missing, and there. And by the class, which holds it.
-	if gets > 8 {
+	// By its machine, in a few passes, and by the class, which holds it. Whoever asked again and again would read it more often.
+	if gets > 20 {
 		t.Errorf("the Secret was read %d times", gets)
 	}
 	s.remove("machines", name)

@@ -29,9 +29,10 @@ func TestTraces(t *testing.T) {
 	s.findSlot()
 
 	first := s.holder("")
-	s.must(lab.Do(t.Context(), first.replica, harness.Stop))
-	second := s.holder(first.replica)
+	s.handOver(s.slot)
 	s.finds("hand-over", owner{}, tags{"from": first.session}, isSomebodys)
+	s.must(lab.Do(t.Context(), first.replica, harness.Stop)) // what it has to send is sent before it ends
+	second := s.holder(first.replica)
 	set, machine := s.family()
 	s.finds("reconcile machine", second, machine.key()) // sent, and does not die with its sender
 	s.finds("reconcile machineset", second, set.key())
