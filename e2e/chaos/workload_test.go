@@ -11,6 +11,7 @@ import (
 	policyv1 "k8s.io/api/policy/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/e2e/harness"
@@ -52,10 +53,8 @@ func (s *stepper) workload(n int32) {
 		}
 		return err
 	}))
-	set, err = apps.Get(s.ctx, set.Name, metav1.GetOptions{})
-	s.must(err)
-	set.Spec.Template.Spec.NodeSelector[corev1.LabelHostname] = other
-	_, err = apps.Update(s.ctx, set, metav1.UpdateOptions{})
+	elsewhere := fmt.Appendf(nil, `{"spec":{"template":{"spec":{"nodeSelector":{%q:%q}}}}}`, corev1.LabelHostname, other)
+	set, err = apps.Patch(s.ctx, set.Name, types.MergePatchType, elsewhere, metav1.PatchOptions{})
 	s.must(err)
 	alone := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "alone"}, Spec: set.Spec.Template.Spec}
 	alone.Spec.NodeName, alone.Spec.NodeSelector = stepped, nil
