@@ -94,7 +94,7 @@ func killForLong(t *testing.T, b *bed) {
 	t.Logf("its slots were taken over %.1f s after it was killed", time.Since(start).Seconds())
 	b.held(t)
 	b.do(t, name, harness.Start)
-	b.ready(t, name)
+	b.atWork(t, name) // it gets its share back
 }
 
 func pause(t *testing.T, b *bed, d time.Duration) {

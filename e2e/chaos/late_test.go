@@ -51,6 +51,7 @@ func late(t *testing.T, b *bed, match string, find trace) {
 
 // lateWrite finds a request in the audit log, by when it was answered.
 func lateWrite(b *bed, what string, from, to time.Time) (actors []check.Actor, err error) {
+	what, _, _ = strings.Cut(what, " under ")
 	requests, err := b.lab.Requests(b.recorder.mark)
 	for _, r := range requests {
 		uri, unreadable := url.Parse(r.URI)
@@ -84,6 +85,9 @@ const longCall = 28 * time.Second
 // pauseInCall pauses a replica while the cloud works on what it has asked for. Others have its slots before the cloud
 // answers, and the answer finds the replica still paused.
 func pauseInCall(t *testing.T, b *bed) {
+	if err := b.lab.WaitAtRest(b.ctx); err != nil { // a slot that moves takes its machines away from whoever is calling
+		t.Fatal(err)
+	}
 	b.cloud(t, fmt.Sprintf(`{"latency":{"CreateInstance":{"mean":%q,"spread":"0s"}}}`, longCall))
 	b.wait(t, 2*time.Second) // what was asked for before has been answered then
 	name, session := b.calling(t)
