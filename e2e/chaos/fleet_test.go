@@ -275,6 +275,9 @@ func TestOrphans(t *testing.T) {
 		}
 	}
 	b.running(t, deployments*each)
+	if err := b.lab.WaitCollected(b.ctx); err != nil {
+		t.Fatal(err)
+	}
 	before := b.uids(t)
 	orphan := metav1.DeletePropagationOrphan
 	if err := api.MachineSets(b.namespace).DeleteCollection(b.ctx, metav1.DeleteOptions{PropagationPolicy: &orphan}, metav1.ListOptions{}); err != nil {

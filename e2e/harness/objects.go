@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
@@ -101,5 +102,31 @@ func (l *Lab) Running(ctx context.Context, namespace string, n int) error {
 			return fmt.Errorf("machines by phase: %v", phases)
 		}
 		return nil
+	})
+}
+
+// WaitCollected waits until the garbage collector of the control cluster follows Machines, which it finds out within 30 s
+// of the CRD. Before that it deletes a MachineSet and knows of nothing to orphan, and deletes the machines when it has
+// heard of them.
+func (l *Lab) WaitCollected(ctx context.Context) error {
+	api := l.Machines.MachineV1alpha1().Machines(metav1.NamespaceDefault)
+	m, err := api.Create(ctx, &v1alpha1.Machine{
+		ObjectMeta: metav1.ObjectMeta{GenerateName: "collected-", OwnerReferences: []metav1.OwnerReference{{
+			APIVersion: v1alpha1.SchemeGroupVersion.String(), Kind: "MachineSet", Name: "gone", UID: "gone",
+		}}},
+		Spec: v1alpha1.MachineSpec{Class: v1alpha1.ClassSpec{Kind: "MachineClass", Name: "none"}},
+	}, metav1.CreateOptions{})
+	if err != nil {
+		return fmt.Errorf("create a machine to collect: %w", err)
+	}
+	return Eventually(ctx, "the garbage collector follows Machines", func(ctx context.Context) error {
+		_, err := api.Get(ctx, m.Name, metav1.GetOptions{})
+		if err == nil {
+			return fmt.Errorf("machine %s is still there", m.Name)
+		}
+		if apierrors.IsNotFound(err) {
+			return nil
+		}
+		return err
 	})
 }
