@@ -102,7 +102,7 @@ verify: ## Check what must hold before a commit: generated code, modules, lint, 
 ##@ Test it
 
 .PHONY: test
-test: build ## All tests, the long faults in a short form (12 minutes once everything is built)
+test: build ## All tests, the long faults in a short form (15 minutes once everything is built)
 	@hack/test.sh unit e2e chaos-short
 
 .PHONY: test-unit

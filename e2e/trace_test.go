@@ -29,8 +29,8 @@ func TestTraces(t *testing.T) {
 	s.findSlot()
 
 	first := s.holder("")
-	s.handOver(s.slot)
-	s.finds("hand-over", owner{}, tags{"from": first.session}, isSomebodys)
+	_, to := s.handOver(s.slot)
+	s.finds("hand-over", owner{}, first.next(), isSomebodys, func(s harness.Span) bool { return s.Tags["replica"] == to })
 	s.must(lab.Do(t.Context(), first.replica, harness.Stop)) // what it has to send is sent before it ends
 	second := s.holder(first.replica)
 	set, machine := s.family()
@@ -39,7 +39,7 @@ func TestTraces(t *testing.T) {
 	s.finds("reconcile machinedeployment", second, tags{"key": s.name + "/pool"})
 	s.must(lab.Do(t.Context(), second.replica, harness.Kill))
 	third := s.holder(second.replica)
-	s.finds("take-over", owner{}, tags{"from": second.session}, isSomebodys)
+	s.finds("take-over", owner{}, second.next(), isSomebodys)
 
 	for _, owner := range []owner{first, second, third} {
 		s.finds("reconcile machinedeployment", owner, tags{"key": s.name + "/pool"})
@@ -138,10 +138,15 @@ func (c child) made(s harness.Span) bool {
 	return s.ID == id
 }
 
-// isSomebodys says that a span tells whose it is. Whoever gets a slot first may have handed it on before the fleet comes to
-// rest.
+// next is what the span of the slot's next owner tells. Whoever that is may have handed it on before the fleet comes to rest.
+func (o owner) next() tags {
+	return tags{"from": o.session, "epoch": strconv.FormatInt(o.epoch+1, 10)}
+}
+
+// isSomebodys says that a span tells a replica and a session of its own.
 func isSomebodys(s harness.Span) bool {
-	return s.Tags["replica"] != "" && s.Tags["session"] != "" && s.Tags["epoch"] != ""
+	replica, ok := member.ReplicaOf(s.Tags["session"])
+	return ok && replica == s.Tags["replica"]
 }
 
 // linked says that a span is linked to the one that made the child.

@@ -145,7 +145,8 @@ func TestNothingIsShownBeforeAllIsThere(t *testing.T) {
 		})
 		s, woken := b.drainOf("n")
 		synctest.Wait()
-		if s.Show(&drain.Facts{}) {
+		f := drain.Facts{}
+		if s.Show(&f) || f.Sight != drain.Awaited {
 			b.Error("it shows pods without budgets")
 		}
 		if s.Trouble() != "not yet" {
