@@ -28,7 +28,8 @@ func newAlone(o options, f *fleet, s *slots) (*alone.Alone, error) {
 		Gate:   shard.NewGate(f.session.fence, func(key alone.Key) (int, bool) { return key.Slot, true }),
 		Changed: func(namespace string) {
 			s.labeler.NamespaceChanged(namespace)
-			s.lookAtClasses()
+			s.classes.NamespaceChanged(namespace)
+			s.ofClasses.Opened()
 		},
 		Refused: func(refused alone.Key, other string) { s.refused(recorder, refused, other) },
 		Clock:   clock.RealClock{}, Metrics: f.metrics, Tracer: f.tracer,

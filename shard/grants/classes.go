@@ -112,6 +112,13 @@ func (c *Classes) Opened() {
 	again(c.kick)
 }
 
+// NamespaceChanged has the classes of a namespace looked at: the gate may let them in now.
+func (c *Classes) NamespaceChanged(namespace string) {
+	for _, class := range c.names.In(namespace) {
+		c.cfg.Look(objects.Key(class))
+	}
+}
+
 // Run watches until ctx ends, and returns when all watches have ended.
 func (c *Classes) Run(ctx context.Context) {
 	var running sync.WaitGroup

@@ -148,6 +148,10 @@ func TestClassesAreLookedAt(t *testing.T) {
 		b.expectLooked()
 		b.putClass("b", true)
 		b.expectLooked("b/c")
+		b.classes.NamespaceChanged("a")
+		b.expectLooked()
+		b.classes.NamespaceChanged("b")
+		b.expectLooked("b/c")
 		names := b.classes.names.All()
 		if len(names) != 1 || len(names[0].Labels)+len(names[0].Finalizers) > 0 {
 			b.Errorf("kept: %v, want a name alone", names)
