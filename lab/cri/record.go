@@ -43,11 +43,12 @@ func (c *containerRecord) start(config container.Config) error {
 	if err := c.log.open(); err != nil {
 		return err
 	}
+	started := config.Clock.Now().UnixNano() // it may have ended by the time that it is known to have started
 	process, drained, err := startLogged(config, c.log)
 	if err != nil {
 		return errors.Join(err, c.log.close())
 	}
-	c.process, c.started = process, config.Clock.Now().UnixNano()
+	c.process, c.started = process, started
 	c.state = runtimeapi.ContainerState_CONTAINER_RUNNING
 	go func() {
 		<-process.Done()

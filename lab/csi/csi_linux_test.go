@@ -79,7 +79,9 @@ func (m *machine) serve() {
 func (m *machine) dial(socket string) *grpc.ClientConn {
 	m.Helper()
 	// It may not listen yet.
-	eager := grpc.WithConnectParams(grpc.ConnectParams{Backoff: backoff.Config{BaseDelay: time.Millisecond, Multiplier: 1, MaxDelay: time.Millisecond}})
+	eager := grpc.WithConnectParams(grpc.ConnectParams{
+		Backoff: backoff.Config{BaseDelay: time.Millisecond, Multiplier: 1, MaxDelay: time.Millisecond}, MinConnectTimeout: time.Minute,
+	})
 	conn, err := grpc.NewClient("unix://"+socket, grpc.WithTransportCredentials(insecure.NewCredentials()), eager)
 	if err != nil {
 		m.Fatal(err)

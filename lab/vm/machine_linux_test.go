@@ -3,6 +3,7 @@ package vm
 import (
 	"bufio"
 	"context"
+	"fmt"
 	"os"
 	"os/exec"
 	"os/signal"
@@ -28,14 +29,20 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
+// unfit ends a test that this machine cannot run.
+func unfit(t *testing.T, why any) {
+	t.Helper()
+	if os.Getenv("LAB_REQUIRE_KUBELET") == "1" {
+		t.Fatal(why)
+	}
+	t.Skip(why)
+}
+
 // start boots a machine whose kubelet is a script, and returns when the script says "up".
 func start(t *testing.T, script string) (hull *exec.Cmd, output *bufio.Reader) {
 	t.Helper()
 	if err := Check(t.Context()); err != nil {
-		if os.Getenv("LAB_REQUIRE_KUBELET") == "1" {
-			t.Fatal(err)
-		}
-		t.Skip(err)
+		unfit(t, err)
 	}
 	hyperkube := filepath.Join(t.TempDir(), "hyperkube")
 	if err := os.WriteFile(hyperkube, []byte("#!/bin/sh\n"+script), 0o755); err != nil {
@@ -182,7 +189,7 @@ func TestNoWatches(t *testing.T) {
 	}
 	output, err := cmd.CombinedOutput()
 	if !strings.HasPrefix(string(output), "limited") {
-		t.Skipf("no user namespace with a limit of its own: %s%v", output, err)
+		unfit(t, fmt.Sprintf("no user namespace with a limit of its own: %s%v", output, err))
 	}
 	if err == nil || !strings.Contains(string(output), "fs.inotify.max_user_instances") {
 		t.Errorf("it says %s(%v), want the limit to be named", output, err)
