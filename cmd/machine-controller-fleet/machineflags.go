@@ -34,7 +34,7 @@ func (o *machineOptions) declare(g *flags.Group) {
 	g.Duration(&o.resourceExhaustedRetry, "resource-exhausted-retry", defaultResourceExhaustedRetry, "wait after the cloud had no quota or capacity; 0 means 10m", flags.OrZero)
 	g.List(&o.bootstrapTokenGroups, "bootstrap-token-auth-extra-groups", nil, "groups, separated by commas, that bootstrap tokens put a joining VM into")
 	g.Bool(&o.countMinReady, "count-min-ready-seconds", false, "have a machine count as available only when it has been so for minReadySeconds; the annotation "+v1alpha1.AnnotationCountMinReady+" on a MachineDeployment goes before (MCM: ignores minReadySeconds)")
-	g.Bool(&o.scaleDownAnnotation, "autoscaler-scaledown-annotation-during-rollout", true, "keep the cluster-autoscaler from removing Nodes of a MachineDeployment while it rolls", flags.NoEffectYet)
+	g.Bool(&o.scaleDownAnnotation, "autoscaler-scaledown-annotation-during-rollout", true, "keep the cluster-autoscaler from removing Nodes of a MachineDeployment while its machines are replaced")
 }
 
 // bootstrapGroup is what the API server takes as a group of a bootstrap token; with another one the token is worth nothing.

@@ -1,9 +1,6 @@
 package family
 
 import (
-	"errors"
-	"fmt"
-
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
@@ -23,38 +20,22 @@ type Parents struct {
 
 // Children are the objects of one kind. Make them with Follow.
 type Children[T Object[T]] struct {
-	all                       *objects.Objects[T]
-	indexParents, indexOrphan string
-	parents                   Parents
+	all     *objects.Objects[T]
+	parents Parents
 }
 
-// Follow watches the children. name tells its indexes from those of others. It is called before anything is fed.
-func Follow[T Object[T]](all *objects.Objects[T], name string, parents Parents) (*Children[T], error) {
-	c := &Children[T]{all: all, parents: parents, indexParents: name + "-by-controller", indexOrphan: name + "-orphans"}
-	err := all.AddIndex(c.indexParents, func(child T) []string {
-		if owner := metav1.GetControllerOfNoCopy(child); owner != nil {
-			return []string{string(owner.UID)}
-		}
-		return nil
-	})
-	err2 := all.AddIndex(c.indexOrphan, func(child T) []string {
-		if metav1.GetControllerOfNoCopy(child) == nil {
-			return []string{child.GetNamespace()}
-		}
-		return nil
-	})
+// Follow watches the children. It is called before anything is fed.
+func Follow[T Object[T]](all *objects.Objects[T], parents Parents) *Children[T] {
+	c := &Children[T]{all: all, parents: parents}
 	all.OnChange(c.changed)
-	if err := errors.Join(err, err2); err != nil {
-		return nil, fmt.Errorf("follow the children of %s: %w", name, err)
-	}
-	return c, nil
+	return c
 }
 
 // Of returns the children whose controller is the parent.
-func (c *Children[T]) Of(parent types.UID) []T { return c.all.By(c.indexParents, string(parent)) }
+func (c *Children[T]) Of(parent types.UID) []T { return c.all.Under(parent) }
 
 // Orphans returns the objects of a namespace that have no controller.
-func (c *Children[T]) Orphans(namespace string) []T { return c.all.By(c.indexOrphan, namespace) }
+func (c *Children[T]) Orphans(namespace string) []T { return c.all.Orphans(namespace) }
 
 // changed has the parent looked at that the child has, and the one that it had.
 func (c *Children[T]) changed(before, after T) {

@@ -34,7 +34,7 @@ func bench(t *testing.T) (c *Children[*v1alpha1.Machine], looked func() []string
 	t.Helper()
 	var names []string
 	all := objects.New[*v1alpha1.Machine]()
-	c, err := Follow(all, "test", Parents{
+	c = Follow(all, Parents{
 		Enqueue: func(key types.NamespacedName) { names = append(names, key.Name) },
 		Selectors: func(string) map[string]*metav1.LabelSelector {
 			return map[string]*metav1.LabelSelector{
@@ -46,9 +46,6 @@ func bench(t *testing.T) (c *Children[*v1alpha1.Machine], looked func() []string
 		},
 		Gone: func(child types.UID) { names = append(names, "gone:"+string(child)) },
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
 	return c, func() []string {
 		defer func() { names = nil }()
 		return names

@@ -51,6 +51,10 @@ func Permits(view *objects.View, set *v1alpha1.MachineSet) []brake.Permit {
 	return permits
 }
 
+// SetOf returns the set that is the controller of a machine. ok is false for a machine without one, and where the view does not
+// show it.
+func SetOf(view *objects.View, m *v1alpha1.Machine) (set *v1alpha1.MachineSet, ok bool) { return ownerIn(view.Sets, m) }
+
 // HasPermit says that the machine, as it is now, may be replaced by what stands on its root.
 func HasPermit(view *objects.View, m *v1alpha1.Machine) bool {
 	set, ok := ownerIn(view.Sets, m)

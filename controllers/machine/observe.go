@@ -44,7 +44,7 @@ func (c *Controller) observe(m *v1alpha1.Machine) (*pass, error) {
 	}
 	c.observeNode(p, lifecycle.NodeName(m))
 	c.observeEnding(p)
-	p.world.Permit = c.permit(m)
+	p.world.Permit, p.world.Marks = c.permit(m), c.marks(m)
 	p.world.Drain.State = c.drains.state(m.UID)
 	return p, nil
 }

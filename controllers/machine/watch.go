@@ -29,6 +29,7 @@ func (c *Controller) watch() error {
 	err2 := machines.AddIndex(indexByNode, func(m *v1alpha1.Machine) []string { return []string{lifecycle.NodeName(m)} })
 	machines.OnChange(c.changed)
 	family.OnPermit(c.cfg.View, c.runner.Enqueue)
+	c.cfg.View.Sets.OnChange(c.setChanged)
 	c.cfg.View.Classes.OnChange(c.classChanged)
 	cluster, err3 := c.cfg.Targets.For("")
 	if err3 == nil && cluster != nil {

@@ -31,6 +31,8 @@ func (c *Controller) act(ctx context.Context, w *rollout.World, verdict rollout.
 		return nil
 	case rollout.ListLive:
 		return c.listLive(ctx, w)
+	case rollout.CountOld:
+		return c.countOld(ctx, w)
 	case rollout.Adopt:
 		return c.adopt(ctx, w, verdict.Sets)
 	case rollout.Release:
@@ -66,6 +68,30 @@ func (c *Controller) listLive(ctx context.Context, w *rollout.World) error {
 	}
 	w.Live, w.MustLook = live, false
 	c.looked.Store(w.Deployment.UID, metav1.FormatLabelSelector(w.Deployment.Spec.Selector))
+	if shown := len(w.Owned) >= len(live); shown && !slices.ContainsFunc(w.Owned, func(s *v1alpha1.MachineSet) bool { return !live[s.UID] }) {
+		c.confirmed.Store(w.Deployment.UID, nil)
+	}
+	return nil
+}
+
+// countOld asks the API server for the machines of the deployment's old sets: one list of metadata, whatever their number.
+func (c *Controller) countOld(ctx context.Context, w *rollout.World) error {
+	list, err := c.cfg.Metadata.Resource(v1alpha1.SchemeGroupVersion.WithResource("machines")).Namespace(w.Deployment.Namespace).
+		List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return fmt.Errorf("list the machines of namespace %s: %w", w.Deployment.Namespace, err)
+	}
+	old := map[types.UID]bool{}
+	for _, set := range w.Owned {
+		old[set.UID] = !rollout.IsNewSet(w.Deployment, set)
+	}
+	count := 0
+	for i := range list.Items {
+		if owner := metav1.GetControllerOfNoCopy(&list.Items[i]); owner != nil && old[owner.UID] {
+			count++
+		}
+	}
+	w.OldMachines = &count
 	return nil
 }
 
@@ -110,6 +136,7 @@ func (c *Controller) create(ctx context.Context, w *rollout.World, set *v1alpha1
 		return fmt.Errorf("create MachineSet %s: %w", set.Name, err)
 	}
 	w.Owned = append(w.Owned, made)
+	c.confirmed.Delete(w.Deployment.UID) // until the cache shows it
 	return nil
 }
 

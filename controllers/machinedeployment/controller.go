@@ -48,6 +48,8 @@ type Config struct {
 	Clock   clock.WithTicker
 	Gate    runner.Gate[types.NamespacedName]
 	Workers int
+	// KeepFromAutoscaler has the cluster-autoscaler kept from removing Nodes of a deployment while its machines are replaced.
+	KeepFromAutoscaler bool
 	Metrics *runner.Metrics
 	Tracer  trace.Tracer
 }
@@ -61,6 +63,7 @@ type Controller struct {
 	pace        *commit.Pace
 	children    *family.Children[*v1alpha1.MachineSet]
 	looked      sync.Map // selectors for which orphans of any slot were looked for, by UID of the deployment
+	confirmed   sync.Map // deployments of which the cache shows all sets, by UID
 }
 
 // New makes the controller and has the View enqueue what concerns it.
@@ -80,7 +83,8 @@ func New(cfg Config) (*Controller, error) {
 	if err != nil {
 		return nil, err
 	}
-	return c, c.watch()
+	c.watch()
+	return c, nil
 }
 
 // Enqueue has a key reconciled soon, for those who open the gate.
@@ -96,7 +100,7 @@ func (c *Controller) reconcile(ctx context.Context, key types.NamespacedName) (r
 		return runner.Result{}, nil
 	}
 	w := c.observe(c.deployments.Newest(cached))
-	var failed error
+	var failed error // to make the new set
 	for range maxActions {
 		verdict := rollout.Decide(w)
 		klog.FromContext(ctx).V(4).Info("Decided", "action", verdict.Do)
@@ -126,7 +130,7 @@ func (c *Controller) tell(d *v1alpha1.MachineDeployment, events []rollout.Event)
 // rest writes what the pass came to, the status when its time has come.
 func (c *Controller) rest(ctx context.Context, w rollout.World, verdict rollout.Verdict) (wait time.Duration, err error) {
 	if verdict.Deployment == nil {
-		return 0, nil
+		return verdict.Wake, nil
 	}
 	wanted := verdict.Deployment
 	changed := !apiequality.Semantic.DeepEqual(w.Deployment.Status, wanted.Status)
@@ -140,15 +144,28 @@ func (c *Controller) rest(ctx context.Context, w rollout.World, verdict rollout.
 	if err == nil && wait == 0 {
 		c.tell(w.Deployment, verdict.Events)
 	}
-	return wait, err
+	return sooner(wait, verdict.Wake), err
+}
+
+// sooner returns the shorter one of two waits, of which 0 has no end.
+func sooner(a, b time.Duration) time.Duration {
+	if a == 0 || b > 0 && b < a {
+		return b
+	}
+	return a
 }
 
 // observe gathers what the caches know of a deployment.
 func (c *Controller) observe(d *v1alpha1.MachineDeployment) rollout.World {
-	w := rollout.World{Now: c.cfg.Clock.Now(), Deployment: d, Done: rollout.Done{Moved: map[types.UID]bool{}, Deleted: map[types.UID]bool{}}}
+	w := rollout.World{
+		Now: c.cfg.Clock.Now(), Deployment: d, Machines: map[types.UID][]*v1alpha1.Machine{}, KeepFromAutoscaler: c.cfg.KeepFromAutoscaler,
+		Done: rollout.Done{Moved: map[types.UID]bool{}, Deleted: map[types.UID]bool{}},
+	}
 	for _, set := range c.children.Of(d.UID) {
 		w.Owned = append(w.Owned, c.sets.Newest(set))
+		w.Machines[set.UID] = c.cfg.View.Machines.Under(set.UID)
 	}
+	_, w.Confirmed = c.confirmed.Load(d.UID)
 	selector := metav1.FormatLabelSelector(d.Spec.Selector)
 	if d.Generation == d.Status.ObservedGeneration { // whoever wrote that has looked
 		c.looked.Store(d.UID, selector)

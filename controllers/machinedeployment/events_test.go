@@ -27,6 +27,7 @@ type bench struct {
 	*testing.T
 
 	server *apitest.Server
+	view   *objects.View
 	told   *apitest.EventLog
 }
 
@@ -35,6 +36,7 @@ func onBench(t *testing.T, test func(b *bench)) {
 	synctest.Test(t, func(t *testing.T) {
 		b := &bench{T: t, server: apitest.New(time.Now), told: &apitest.EventLog{}}
 		view := objects.NewView()
+		b.view = view
 		c, err := New(Config{Machines: b.server.Client(), Metadata: b.server.Metadata(), View: view, Events: b.told, Clock: clock.RealClock{}})
 		if err != nil {
 			t.Fatal(err)
@@ -50,9 +52,17 @@ func onBench(t *testing.T, test func(b *bench)) {
 // create makes a MachineDeployment of two machines.
 func (b *bench) create(change ...func(*v1alpha1.MachineDeploymentSpec)) {
 	b.Helper()
+	b.createStray(change...)
+	b.patch(`{"metadata":{"labels":{%q:"7"}}}`, v1alpha1.LabelSlot)
+	b.pass(time.Minute)
+}
+
+// createStray makes one that is in no slot yet.
+func (b *bench) createStray(change ...func(*v1alpha1.MachineDeploymentSpec)) {
+	b.Helper()
 	labels := map[string]string{v1alpha1.LabelName: "d"}
 	d := &v1alpha1.MachineDeployment{
-		ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: "d", Labels: map[string]string{v1alpha1.LabelSlot: "7"}},
+		ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: "d"},
 		Spec: v1alpha1.MachineDeploymentSpec{
 			Replicas: 2, Selector: &metav1.LabelSelector{MatchLabels: labels},
 			Strategy: v1alpha1.MachineDeploymentStrategy{Type: v1alpha1.RecreateMachineDeploymentStrategyType},
@@ -68,8 +78,10 @@ func (b *bench) create(change ...func(*v1alpha1.MachineDeploymentSpec)) {
 	if _, err := b.server.Client().MachineDeployments("n").Create(b.Context(), d, metav1.CreateOptions{}); err != nil {
 		b.Fatal(err)
 	}
-	b.pass(time.Minute)
 }
+
+// sets are the sets that there are.
+func (b *bench) sets() []*v1alpha1.MachineSet { return b.view.Sets.All() }
 
 func (b *bench) pass(d time.Duration) {
 	time.Sleep(d)
@@ -112,6 +124,37 @@ var plays = map[string]func(b *bench){
 		b.pass(manyTimes * 2 * time.Minute)
 		if tried < manyTimes {
 			b.Errorf("tried %d times, want %d", tried, manyTimes)
+		}
+	},
+	v1alpha1.EventRollback: func(b *bench) {
+		b.create()
+		b.patch(`{"spec":{"template":{"metadata":{"annotations":{"changed":"yes"}}}}}`)
+		b.pass(time.Minute)
+		b.patch(`{"spec":{"rollbackTo":{"revision":1}}}`)
+		b.touches()
+	},
+	v1alpha1.EventRollbackRevisionNotFound: func(b *bench) {
+		b.create()
+		b.patch(`{"spec":{"rollbackTo":{"revision":7}}}`)
+		b.touches()
+	},
+	v1alpha1.EventRollbackTemplateUnchanged: func(b *bench) {
+		b.create()
+		b.patch(`{"spec":{"rollbackTo":{"revision":1}}}`)
+		b.touches()
+	},
+	v1alpha1.ReasonNoStrategy: func(b *bench) {
+		b.createStray(func(d *v1alpha1.MachineDeploymentSpec) { d.Strategy.Type = "" })
+		b.pass(time.Hour) // in which nobody did anything about it
+		b.patch(`{"metadata":{"labels":{%q:"7"}}}`, v1alpha1.LabelSlot)
+		b.touches()
+		if sets := b.sets(); len(sets) > 0 {
+			b.Errorf("it has got sets: %v", sets)
+		}
+		b.patch(`{"spec":{"replicas":3}}`)
+		b.pass(time.Minute)
+		if sets := b.sets(); len(sets) != 1 || sets[0].Spec.Replicas != 3 {
+			b.Errorf("sets when its spec has changed: %v", sets)
 		}
 	},
 	v1alpha1.EventSelectingAll: func(b *bench) {

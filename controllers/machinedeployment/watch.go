@@ -2,6 +2,7 @@ package machinedeployment
 
 import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/family"
@@ -9,12 +10,49 @@ import (
 )
 
 // watch adds the event handlers.
-func (c *Controller) watch() (err error) {
-	c.children, err = family.Follow(c.cfg.View.Sets, Name, family.Parents{
+func (c *Controller) watch() {
+	c.children = family.Follow(c.cfg.View.Sets, family.Parents{
 		Enqueue: c.runner.Enqueue, Selectors: c.selectors, Gone: c.sets.Forget,
 	})
 	c.cfg.View.Deployments.OnChange(c.changed)
-	return err
+	c.cfg.View.Machines.OnChange(c.machineChanged)
+}
+
+// machineChanged has the deployment of a machine looked at when the machine counts in another way than before.
+func (c *Controller) machineChanged(before, after *v1alpha1.Machine) {
+	if before != nil && after != nil && countsAs(before) == countsAs(after) {
+		return
+	}
+	for _, m := range []*v1alpha1.Machine{before, after} {
+		if m == nil {
+			continue
+		}
+		if root, ok := family.RootOf(c.cfg.View, m); ok {
+			c.runner.Enqueue(objects.Key(root)) // a set that is a root is no deployment, and is not found
+		}
+	}
+}
+
+// standing is all of a machine that a rollout goes by.
+type standing struct {
+	set       types.UID
+	phase     v1alpha1.MachinePhase
+	operation v1alpha1.MachineOperationType
+	state     v1alpha1.MachineState
+	code      string
+	deleted   bool
+	preserved bool
+}
+
+func countsAs(m *v1alpha1.Machine) standing {
+	s := standing{
+		phase: m.Status.CurrentStatus.Phase, deleted: m.DeletionTimestamp != nil, preserved: m.Status.CurrentStatus.PreserveExpiryTime != nil,
+		operation: m.Status.LastOperation.Type, state: m.Status.LastOperation.State, code: m.Status.LastOperation.ErrorCode,
+	}
+	if set := metav1.GetControllerOfNoCopy(m); set != nil {
+		s.set = set.UID
+	}
+	return s
 }
 
 // selectors returns the selectors of all deployments of a namespace.
@@ -34,5 +72,6 @@ func (c *Controller) changed(before, after *v1alpha1.MachineDeployment) {
 	}
 	c.deployments.Forget(before.UID)
 	c.looked.Delete(before.UID)
+	c.confirmed.Delete(before.UID)
 	c.pace.Forget(before.UID)
 }

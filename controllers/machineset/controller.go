@@ -107,7 +107,8 @@ func New(cfg Config) (*Controller, error) {
 	if err != nil {
 		return nil, err
 	}
-	return c, c.watch()
+	c.watch()
+	return c, nil
 }
 
 // Enqueue has a key reconciled soon, for those who open the gate.

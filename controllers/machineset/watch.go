@@ -10,14 +10,13 @@ import (
 )
 
 // watch adds the event handlers.
-func (c *Controller) watch() (err error) {
-	c.children, err = family.Follow(c.cfg.View.Machines, Name, family.Parents{
+func (c *Controller) watch() {
+	c.children = family.Follow(c.cfg.View.Machines, family.Parents{
 		Enqueue: c.runner.Enqueue, Selectors: c.selectors, Gone: c.machines.Forget,
 	})
 	c.cfg.View.Sets.OnChange(c.changed)
 	c.cfg.View.Deployments.OnChange(c.deploymentChanged)
 	family.OnPermit(c.cfg.View, c.permitted)
-	return err
 }
 
 // permitted has the set of a machine looked at that has a permit: it may have failed already.

@@ -13,8 +13,12 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 )
 
-// indexBySlot is the index by the slot label.
-const indexBySlot = "slot"
+// The indexes that all kinds have: by the slot label, by the UID of the controller, and by the namespace of what has none.
+const (
+	indexBySlot       = "slot"
+	indexByController = "controller"
+	indexOrphans      = "orphans"
+)
 
 // Objects are the objects of one kind. Reading is safe for concurrent use, also from handlers; make one with New.
 type Objects[T metav1.Object] struct {
@@ -32,8 +36,24 @@ func New[T metav1.Object]() *Objects[T] {
 		indexer: cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{
 			cache.NamespaceIndex: cache.MetaNamespaceIndexFunc,
 			indexBySlot:          index(func(obj T) []string { return []string{obj.GetLabels()[v1alpha1.LabelSlot]} }),
+			indexByController:    index(controllerOf[T]),
+			indexOrphans:         index(orphaned[T]),
 		}),
 	}
+}
+
+func controllerOf[T metav1.Object](obj T) []string {
+	if owner := metav1.GetControllerOfNoCopy(obj); owner != nil {
+		return []string{string(owner.UID)}
+	}
+	return nil
+}
+
+func orphaned[T metav1.Object](obj T) []string {
+	if metav1.GetControllerOfNoCopy(obj) == nil {
+		return []string{obj.GetNamespace()}
+	}
+	return nil
 }
 
 func index[T metav1.Object](values func(obj T) []string) cache.IndexFunc {
@@ -90,6 +110,12 @@ func (o *Objects[T]) In(namespace string) []T { return o.By(cache.NamespaceIndex
 
 // Of returns the objects of a slot.
 func (o *Objects[T]) Of(slot int) []T { return o.By(indexBySlot, strconv.Itoa(slot)) }
+
+// Under returns the objects whose controller is the one of that UID.
+func (o *Objects[T]) Under(controller types.UID) []T { return o.By(indexByController, string(controller)) }
+
+// Orphans returns the objects of a namespace that have no controller.
+func (o *Objects[T]) Orphans(namespace string) []T { return o.By(indexOrphans, namespace) }
 
 // By returns the objects of which an index has the value; none when there is no such index.
 func (o *Objects[T]) By(index, value string) []T {

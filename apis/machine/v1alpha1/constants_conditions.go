@@ -18,6 +18,9 @@ const (
 	// MachineDeploymentReplacementHalted is True while unhealthy machines of the deployment are not replaced because too
 	// many machines around them are not Ready. Else it is not there. MCM does not have it.
 	MachineDeploymentReplacementHalted MachineDeploymentConditionType = "ReplacementHalted"
+	// MachineDeploymentRolloutStalled is True while a rollout does not move on, although it is not paused; the reason is the
+	// cause. Else it is not there. MCM does not have it.
+	MachineDeploymentRolloutStalled MachineDeploymentConditionType = "RolloutStalled"
 )
 
 // MachineSetConditionType is the type of a MachineSet's condition.
@@ -64,9 +67,23 @@ const (
 	ReasonDeploymentPaused = "DeploymentPaused"
 	// ReasonDeploymentResumed (Unknown) means that the deployment was paused.
 	ReasonDeploymentResumed = "DeploymentResumed"
-	// ReasonRolloutNotSupported (False) means that the template has changed and that this version of the fleet does not
-	// replace machines. MCM does not have it.
-	ReasonRolloutNotSupported = "RolloutNotSupported"
+)
+
+// Reasons of MachineDeploymentRolloutStalled. MCM does not have them.
+const (
+	// ReasonMachineCreateFailed means that a new machine could not be made; the message has the error.
+	ReasonMachineCreateFailed = "MachineCreateFailed"
+	// ReasonMachineSetFrozen means that the new MachineSet must not make machines.
+	ReasonMachineSetFrozen = "MachineSetFrozen"
+	// ReasonMachinesNotAvailable means that new machines have not become available for a minute.
+	ReasonMachinesNotAvailable = "MachinesNotAvailable"
+	// ReasonMachinesTerminating means that machines that are being deleted have not gone for a minute. They count until
+	// they have.
+	ReasonMachinesTerminating = "MachinesTerminating"
+	// ReasonMachinesPreserved means that machines that have failed and are preserved take up the place of new ones.
+	ReasonMachinesPreserved = "MachinesPreserved"
+	// ReasonInPlaceUpdateNotSupported means that this version of the fleet does not update machines in place.
+	ReasonInPlaceUpdateNotSupported = "InPlaceUpdateNotSupported"
 )
 
 // Reasons of the ReplicaFailure conditions, and of Events on MachineSets.
@@ -94,6 +111,9 @@ const (
 	ReasonSelectorMatchesNothing = "SelectorMatchesNothing"
 	// ReasonSelectorMatchesEverything means that the selector is empty, so that it would find everybody's machines.
 	ReasonSelectorMatchesEverything = "SelectorMatchesEverything"
+	// ReasonNoStrategy means that the MachineDeployment names no strategy, was ignored for it before the fleet came, and is
+	// left alone until its spec changes.
+	ReasonNoStrategy = "NoStrategy"
 )
 
 // Reasons of the ReplacementHalted conditions. MCM does not have them.

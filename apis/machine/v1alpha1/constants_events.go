@@ -9,6 +9,10 @@ const (
 	EventScalingMachineSet = "ScalingMachineSet"
 	EventSelectingAll      = "SelectingAll"
 
+	EventRollback                  = "DeploymentRollback"
+	EventRollbackRevisionNotFound  = "DeploymentRollbackRevisionNotFound"
+	EventRollbackTemplateUnchanged = "DeploymentRollbackTemplateUnchanged"
+
 	EventReplacementHalted  = "ReplacementHalted"
 	EventReplacementResumed = "ReplacementResumed"
 )
@@ -51,6 +55,26 @@ func machineDeploymentEvents() []EventReason {
 			ReasonMachineSetCreateError, true, deployment,
 			"The API server refused the MachineSet of a new template. It comes once, however often that is tried.",
 			"The message is the API server's. The condition `Progressing` is False until it takes the set.",
+		},
+		{
+			EventRollback, false, deployment,
+			"The deployment has the template of an earlier revision again, as `rollbackTo` has asked, and machines are replaced.",
+			"",
+		},
+		{
+			EventRollbackRevisionNotFound, true, deployment,
+			"There is no MachineSet of the revision that `rollbackTo` asks for, and nothing was changed.",
+			"The annotation `deployment.kubernetes.io/revision` of the MachineSets has the revisions. Those beyond `revisionHistoryLimit` are gone.",
+		},
+		{
+			EventRollbackTemplateUnchanged, true, deployment,
+			"The deployment has the template of the revision already that `rollbackTo` asks for, and nothing was changed.",
+			"Name another revision, if you meant one.",
+		},
+		{
+			ReasonNoStrategy, true, deployment,
+			"The deployment names no strategy, has no MachineSets, and was ignored for it before the fleet came. It is left alone until its spec changes.",
+			"Give it a strategy if you want its machines, or delete it.",
 		},
 		{
 			EventSelectingAll, true, deployment,

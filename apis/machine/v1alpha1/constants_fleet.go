@@ -28,6 +28,17 @@ const AnnotationReplacing = FleetDomain + "replacing"
 // ignored. Without it, or with another value, the fleet's setting holds.
 const AnnotationCountMinReady = FleetDomain + "count-min-ready-seconds"
 
+// AnnotationRolling on a MachineSet says whether the machines of its MachineDeployment are being replaced. While it is
+// RollingTrue, the Nodes of the set's machines carry AnnotationScaleDownDisabled; when it has become RollingFalse, they do so
+// no longer for the rollout's sake. Without it they are left as they are.
+const AnnotationRolling = FleetDomain + "rolling"
+
+// Values of AnnotationRolling.
+const (
+	RollingTrue  = "true"
+	RollingFalse = "false"
+)
+
 // LabelSlot is the slot label: the number of the slot, decimal and without padding, on the metadata of every root,
 // MachineSet, Machine and Node of the slot. It never enters a template or a selector.
 const LabelSlot = FleetDomain + "slot"

@@ -78,6 +78,8 @@ const (
 	AnnotationUnfreeze = "safety.machine.sapcloud.io/unfreeze"
 	// AnnotationPreferNoSchedule with value "True" on a MachineSet says that its Nodes carry TaintPreferNoSchedule.
 	AnnotationPreferNoSchedule = TaintPreferNoSchedule
+	// PreferNoScheduleTrue is the value of AnnotationPreferNoSchedule and of TaintPreferNoSchedule.
+	PreferNoScheduleTrue = "True"
 	// AnnotationEffectiveCreationTimeout is a Go duration that overrides creationTimeout for new machines. It is copied
 	// from MachineDeployment to MachineSet to Machine.
 	AnnotationEffectiveCreationTimeout = "node.machine.sapcloud.io/effective-creation-timeout"

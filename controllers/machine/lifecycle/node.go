@@ -53,7 +53,7 @@ func ownNode(w World) (node *corev1.Node, known bool) {
 // wantedNode is what the Node is to carry for the sake of machine and class. What was refused is left out, so that a
 // template that cannot work keeps no Node from its machine.
 func wantedNode(w World) nodesync.Wanted {
-	wanted := nodesync.Wanted{Machine: w.Machine.Name, Slot: w.Machine.Labels[v1alpha1.LabelSlot]}
+	wanted := nodesync.Wanted{Machine: w.Machine.Name, Slot: w.Machine.Labels[v1alpha1.LabelSlot], Marks: w.Marks}
 	if w.Node.Refused == "" {
 		wanted.Template, wanted.Class = &w.Machine.Spec.NodeTemplateSpec, w.Class.Class
 	}
@@ -95,7 +95,11 @@ func tend(w World, v Verdict) Verdict {
 	case node.DeletionTimestamp != nil || !isClaimed(w):
 		return v
 	}
-	main, status := nodesync.Diff(node, wantedNode(w).Apply(p.Node))
+	wanted := wantedNode(w)
+	if wanted.Marks != nil && !p.Until.IsZero() { // it is kept from the autoscaler for another reason
+		wanted.Marks = &nodesync.Marks{PreferNoSchedule: wanted.Marks.PreferNoSchedule}
+	}
+	main, status := nodesync.Diff(node, wanted.Apply(p.Node))
 	drain := p.Drain && w.PreservedDrain.State == preserve.DrainUnknown
 	switch {
 	case main == nil && status == nil && !drain:
@@ -189,7 +193,7 @@ func addPreservation(w World, v Verdict, node *corev1.Node) (Verdict, preserve.V
 		m = v.Machine
 	}
 	p := preserve.Decide(preserve.World{
-		Now: w.Now, Timeout: w.Limits.PreserveTimeout, Machine: m, Node: node,
+		Now: w.Now, Timeout: w.Limits.PreserveTimeout, Machine: m, Node: node, Rolling: w.Marks != nil && w.Marks.Autoscaler == nodesync.AutoscalerKept,
 		Drain: w.PreservedDrain.State, DrainText: w.PreservedDrain.Text,
 	})
 	if v.Machine != nil || !apiequality.Semantic.DeepEqual(p.Machine, m) {

@@ -7,6 +7,7 @@ import (
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machine/drain"
+	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machine/nodesync"
 	"github.com/machine-controller-fleet/machine-controller-fleet/driver"
 )
 
@@ -28,6 +29,8 @@ type World struct {
 	NoTarget bool
 	// Node in the target cluster.
 	Node NodeFact
+	// Marks that the Node is to carry while machines are replaced; nil when the machine's set is not seen.
+	Marks *nodesync.Marks
 	// PreservedDrain is how far the drain of the Node has come that a failed machine gets which is preserved.
 	PreservedDrain PreservedDrain
 	// Permit to give the machine up for its health.

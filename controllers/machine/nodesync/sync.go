@@ -18,6 +18,8 @@ type Wanted struct {
 	Slot string
 	// Template is what the machine asks for. Nil means that it is not known, and nothing of it is changed.
 	Template *v1alpha1.NodeTemplateSpec
+	// Marks that the Node carries while machines are replaced. Nil means that they are not known, and none is changed.
+	Marks *Marks
 	// Class of the machine, for its virtual capacity. Nil means that it is not known, and the capacity is not changed.
 	Class *v1alpha1.MachineClass
 }
@@ -28,6 +30,9 @@ func (w Wanted) Apply(node *corev1.Node) *corev1.Node {
 	n := node.DeepCopy()
 	n.Labels, n.Annotations = orEmpty(n.Labels), orEmpty(n.Annotations)
 	w.tie(n)
+	if w.Marks != nil {
+		w.Marks.apply(n)
+	}
 	if w.Template != nil {
 		applyTemplate(n, w.Template)
 	}
@@ -62,7 +67,8 @@ func (w Wanted) tie(n *corev1.Node) {
 func isReserved(key string) bool {
 	switch key {
 	case v1alpha1.LabelMachineName, v1alpha1.LabelSlot, v1alpha1.AnnotationNotManaged,
-		v1alpha1.AnnotationLastAppliedNodeTemplate, v1alpha1.AnnotationLastAppliedVirtualCapacity, v1alpha1.TaintPreserved:
+		v1alpha1.AnnotationLastAppliedNodeTemplate, v1alpha1.AnnotationLastAppliedVirtualCapacity,
+		v1alpha1.TaintPreserved, v1alpha1.TaintPreferNoSchedule:
 		return true
 	}
 	return false

@@ -18,6 +18,8 @@ type World struct {
 	Machine *v1alpha1.Machine
 	// Node of the machine; nil when it has none. A Node that was only not seen is not none.
 	Node *corev1.Node
+	// Rolling says that the Node is kept from the autoscaler anyway, because machines are replaced.
+	Rolling bool
 	// Drain of the Node, and DrainText what is to be said of it.
 	Drain     Drain
 	DrainText string

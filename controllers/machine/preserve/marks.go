@@ -11,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
+	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machine/nodesync"
 )
 
 // Parts of the condition's message. It ends with the time.
@@ -32,7 +33,7 @@ func isMarked(n *corev1.Node) bool {
 // mark returns the Node as the next write should leave it, and whether it has to be drained now.
 func mark(w World, a asked, until time.Time) (node *corev1.Node, drain bool) {
 	n := w.Node.DeepCopy()
-	keepFromAutoscaler(n)
+	nodesync.KeepFromAutoscaler(n)
 	reason := v1alpha1.NodeReasonPreservedByUser
 	if a.value == v1alpha1.PreserveAuto {
 		reason = v1alpha1.NodeReasonPreservedByController
@@ -74,9 +75,8 @@ func mark(w World, a asked, until time.Time) (node *corev1.Node, drain bool) {
 // unmark takes off what mark has put on, and with forget what has asked for it.
 func unmark(w World, forget bool) *corev1.Node {
 	n := w.Node.DeepCopy()
-	if n.Annotations[v1alpha1.AnnotationScaleDownDisabledByUs] == "true" {
-		delete(n.Annotations, v1alpha1.AnnotationScaleDownDisabled)
-		delete(n.Annotations, v1alpha1.AnnotationScaleDownDisabledByUs)
+	if !w.Rolling {
+		nodesync.LeaveToAutoscaler(n)
 	}
 	if forget {
 		delete(n.Annotations, v1alpha1.AnnotationPreserve)
@@ -86,19 +86,6 @@ func unmark(w World, forget bool) *corev1.Node {
 		setCondition(w, n, corev1.ConditionFalse, v1alpha1.NodeReasonPreservationStopped, "The machine is not preserved any more.")
 	}
 	return n
-}
-
-// keepFromAutoscaler sets the annotation that the autoscaler reads, and beside it that it is ours. One that a user has set
-// is his, and stays when the preservation ends.
-func keepFromAutoscaler(n *corev1.Node) {
-	if n.Annotations[v1alpha1.AnnotationScaleDownDisabled] == "true" {
-		return
-	}
-	if n.Annotations == nil {
-		n.Annotations = map[string]string{}
-	}
-	n.Annotations[v1alpha1.AnnotationScaleDownDisabled] = "true"
-	n.Annotations[v1alpha1.AnnotationScaleDownDisabledByUs] = "true"
 }
 
 func isPreservedTaint(t corev1.Taint) bool {

@@ -1,6 +1,7 @@
 package rollout
 
 import (
+	"fmt"
 	"testing"
 	"time"
 
@@ -8,7 +9,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/intstr"
-	"pgregory.net/rapid"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 )
@@ -19,7 +19,7 @@ func deployment(replicas int32) *v1alpha1.MachineDeployment {
 	labels := map[string]string{v1alpha1.LabelName: "d"}
 	return &v1alpha1.MachineDeployment{
 		ObjectMeta: metav1.ObjectMeta{
-			Name: "d", Namespace: "n", UID: "d-uid", Generation: 1, Labels: map[string]string{v1alpha1.LabelSlot: "7"},
+			Name: "d", Namespace: "n", UID: "d-uid", Generation: 1, CreationTimestamp: metav1.NewTime(born), Labels: map[string]string{v1alpha1.LabelSlot: "7"},
 			Finalizers: []string{v1alpha1.FinalizerName}, Annotations: map[string]string{v1alpha1.AnnotationRevision: "1", "mine": "yes"},
 		},
 		Spec: v1alpha1.MachineDeploymentSpec{
@@ -32,13 +32,31 @@ func deployment(replicas int32) *v1alpha1.MachineDeployment {
 	}
 }
 
+// worldOf is a world in which each set has the machines that its status tells of.
 func worldOf(d *v1alpha1.MachineDeployment, sets ...*v1alpha1.MachineSet) World {
-	return World{Now: born, Deployment: d, Owned: sets, Done: Done{Moved: map[types.UID]bool{}, Deleted: map[types.UID]bool{}}}
+	w := World{
+		Now: born, Deployment: d, Owned: sets, Confirmed: true, KeepFromAutoscaler: true, Machines: map[types.UID][]*v1alpha1.Machine{},
+		Done: Done{Moved: map[types.UID]bool{}, Deleted: map[types.UID]bool{}},
+	}
+	for _, set := range sets {
+		for i := range set.Status.Replicas {
+			m := &v1alpha1.Machine{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("%s-%d", set.UID, i)}}
+			m.Status.CurrentStatus.Phase = v1alpha1.MachinePending
+			if i < set.Status.ReadyReplicas {
+				m.Status.CurrentStatus.Phase = v1alpha1.MachineRunning
+			}
+			w.Machines[set.UID] = append(w.Machines[set.UID], m)
+		}
+	}
+	return w
 }
 
 // setOf is the set that the deployment's template makes, as it is after it was made.
 func setOf(d *v1alpha1.MachineDeployment, uid types.UID, replicas, running int32) *v1alpha1.MachineSet {
-	set := makeSet(worldOf(d))
+	w := worldOf(d)
+	s := &sets{limits: limitsOf(d), w: w, d: d, fresh: &tally{set: makeSet(w), size: replicas}}
+	set := s.newSet()
+	s.complement(s.fresh, set)
 	set.UID = uid
 	set.Spec.Replicas = replicas
 	set.Status = v1alpha1.MachineSetStatus{Replicas: replicas, ReadyReplicas: running, AvailableReplicas: running}
@@ -54,11 +72,10 @@ func older(uid types.UID, age time.Duration, replicas int32) *v1alpha1.MachineSe
 	return set
 }
 
-func condition(s v1alpha1.MachineDeploymentStatus, t v1alpha1.MachineDeploymentConditionType) string {
-	for _, c := range s.Conditions {
-		if c.Type == t {
-			return string(c.Status) + "/" + c.Reason
-		}
+// told is what a condition says; "" when there is none.
+func told(s v1alpha1.MachineDeploymentStatus, t v1alpha1.MachineDeploymentConditionType) string {
+	if c := condition(s, t); c != nil {
+		return string(c.Status) + "/" + c.Reason
 	}
 	return ""
 }
@@ -104,12 +121,12 @@ func TestDecide(t *testing.T) {
 			d.Labels = nil
 			return worldOf(d)
 		}(), want: Rest},
-		{name: "set too small, by the cache", world: worldOf(d, setOf(d, "s", 2, 2)), want: ListLive},
-		{name: "set too small", world: func() World {
+		{name: "set too small, nobody knows whether it is all", world: func() World {
 			w := worldOf(d, setOf(d, "s", 2, 2))
-			w.Live = map[types.UID]bool{w.Owned[0].UID: true}
+			w.Confirmed = false
 			return w
-		}(), want: Update},
+		}(), want: ListLive},
+		{name: "set too small", world: worldOf(d, setOf(d, "s", 2, 2)), want: Update},
 		{name: "set too small, another is not shown", world: func() World {
 			w := worldOf(d, setOf(d, "s", 2, 2))
 			w.Live = map[types.UID]bool{w.Owned[0].UID: true, "in another slot": true}
@@ -185,78 +202,17 @@ func TestDecide(t *testing.T) {
 				t.Fatalf("Do = %s, want %s", v.Do, tc.want)
 			}
 			if tc.progressing != "" {
-				if got := condition(v.Deployment.Status, v1alpha1.MachineDeploymentProgressing); got != tc.progressing {
+				if got := told(v.Deployment.Status, v1alpha1.MachineDeploymentProgressing); got != tc.progressing {
 					t.Errorf("Progressing is %s, want %s", got, tc.progressing)
 				}
 			}
 			if tc.valid != "" {
-				if got := condition(v.Deployment.Status, v1alpha1.MachineDeploymentValid); got != tc.valid {
+				if got := told(v.Deployment.Status, v1alpha1.MachineDeploymentValid); got != tc.valid {
 					t.Errorf("Valid is %s, want %s", got, tc.valid)
 				}
 			}
 		})
 	}
-}
-
-func TestAChangedTemplateIsNotRolled(t *testing.T) {
-	d := deployment(3)
-	d.Annotations[v1alpha1.AnnotationRevision] = "2"
-	old, fresh := older("o", time.Hour, 3), setOf(d, "s", 0, 0)
-	fresh.Annotations[v1alpha1.AnnotationRevision] = "2"
-	v := Decide(worldOf(d, old, fresh))
-	if v.Do == Update { // the old set's annotations are brought up to date first
-		v = Decide(worldOf(d, v.Sets[0], fresh))
-	}
-	if got := condition(v.Deployment.Status, v1alpha1.MachineDeploymentProgressing); v.Do != Rest || got != "False/RolloutNotSupported" {
-		t.Errorf("Do = %s, Progressing is %s", v.Do, got)
-	}
-}
-
-func TestTargets(t *testing.T) {
-	for _, tc := range []struct {
-		name     string
-		wanted   int32
-		old, mid int32 // replicas of two older sets
-		fresh    int32
-		want     [3]int32
-	}{
-		{"only the new one", 5, 0, 0, 3, [3]int32{0, 0, 5}},
-		{"none has any", 5, 0, 0, 0, [3]int32{0, 0, 5}},
-		{"an old one grows", 5, 3, 0, 0, [3]int32{5, 0, 0}},
-		{"an old one shrinks", 2, 3, 0, 0, [3]int32{2, 0, 0}},
-		{"the younger of two grows", 6, 2, 3, 0, [3]int32{2, 4, 0}},
-		{"the younger of two shrinks first", 1, 2, 3, 0, [3]int32{1, 0, 0}},
-		{"all go", 0, 2, 3, 1, [3]int32{0, 0, 0}},
-	} {
-		d := deployment(tc.wanted)
-		fresh := setOf(d, "s", tc.fresh, tc.fresh)
-		fresh.CreationTimestamp = metav1.NewTime(born)
-		got := targets(worldOf(d, older("o", 2*time.Hour, tc.old), older("m", time.Hour, tc.mid), fresh), fresh)
-		if got["o"] != tc.want[0] || got["m"] != tc.want[1] || got["s"] != tc.want[2] {
-			t.Errorf("%s: %v, want %v", tc.name, got, tc.want)
-		}
-	}
-}
-
-func TestTargetsAddUp(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
-		d := deployment(rapid.Int32Range(0, 20).Draw(t, "wanted"))
-		fresh := setOf(d, "s", rapid.Int32Range(0, 9).Draw(t, "new"), 0)
-		w := worldOf(d, fresh)
-		for i := range rapid.IntRange(0, 4).Draw(t, "others") {
-			w.Owned = append(w.Owned, older(types.UID(rune('a'+i)), time.Duration(i)*time.Hour, rapid.Int32Range(0, 9).Draw(t, "old")))
-		}
-		sum := int32(0)
-		for uid, size := range targets(w, fresh) {
-			if size < 0 {
-				t.Fatalf("set %s has size %d", uid, size)
-			}
-			sum += size
-		}
-		if sum != d.Spec.Replicas {
-			t.Fatalf("the sets add up to %d, wanted are %d", sum, d.Spec.Replicas)
-		}
-	})
 }
 
 func TestNothingOfTheSpecIsEverWritten(t *testing.T) {
@@ -272,7 +228,7 @@ func TestNothingOfTheSpecIsEverWritten(t *testing.T) {
 
 func TestTheNewSet(t *testing.T) {
 	d := deployment(3)
-	set := makeSet(worldOf(d))
+	set := setOf(d, "s", 3, 3)
 	hash := set.Labels[v1alpha1.LabelMachineTemplateHash]
 	if hash == "" || set.Spec.Selector.MatchLabels[v1alpha1.LabelMachineTemplateHash] != hash || set.Spec.Template.Labels[v1alpha1.LabelMachineTemplateHash] != hash {
 		t.Errorf("the hash is not on labels, selector and template: %+v", set)
@@ -308,33 +264,37 @@ func TestHashIsStable(t *testing.T) {
 	}
 }
 
-func TestFencePosts(t *testing.T) {
-	percent := func(unavailable, surge string) *v1alpha1.MachineDeployment {
+func TestLimits(t *testing.T) {
+	percent := func(kind v1alpha1.MachineDeploymentStrategyType, unavailable, surge string) *v1alpha1.MachineDeployment {
 		d := deployment(10)
 		a, b := intstr.Parse(unavailable), intstr.Parse(surge)
 		d.Spec.Strategy = v1alpha1.MachineDeploymentStrategy{
-			Type: v1alpha1.RollingUpdateMachineDeploymentStrategyType,
+			Type: kind,
 			RollingUpdate: &v1alpha1.RollingUpdateMachineDeployment{
 				UpdateConfiguration: v1alpha1.UpdateConfiguration{MaxUnavailable: &a, MaxSurge: &b},
 			},
 		}
 		return d
 	}
+	const rolling = v1alpha1.RollingUpdateMachineDeploymentStrategyType
+	none := deployment(0)
+	none.Spec.Strategy = percent(rolling, "3", "2").Spec.Strategy
 	for _, tc := range []struct {
-		d                  *v1alpha1.MachineDeployment
-		surge, unavailable int
+		d    *v1alpha1.MachineDeployment
+		want limits
 	}{
-		{deployment(10), 1, 0},
-		{percent("25%", "25%"), 3, 2}, // 2.5 is rounded up for the surge, down for the missing
-		{percent("0", "0"), 0, 1},     // one of them has to move
-		{percent("100", "0"), 0, 10},
-		{percent("-1", "-1"), 0, 1}, // stored before it was refused
+		{deployment(10), limits{10, 1, 0}},
+		{percent(rolling, "25%", "25%"), limits{10, 3, 2}}, // 2.5 is rounded up for the surge, down for the missing
+		{percent("", "25%", "25%"), limits{10, 3, 2}},
+		{percent(rolling, "0", "0"), limits{10, 0, 1}},  // one of them has to move
+		{percent(rolling, "5%", "0"), limits{10, 0, 1}}, // 0.5 is rounded down
+		{percent(rolling, "100", "0"), limits{10, 0, 10}},
+		{percent(rolling, "-1", "-1"), limits{10, 0, 1}}, // stored before it was refused
+		{percent(v1alpha1.RecreateMachineDeploymentStrategyType, "5", "5"), limits{10, 0, 0}},
+		{none, limits{0, 2, 0}},
 	} {
-		if got := maxSurge(tc.d); got != tc.surge {
-			t.Errorf("%+v: surge %d, want %d", tc.d.Spec.Strategy.RollingUpdate, got, tc.surge)
-		}
-		if got := maxUnavailable(tc.d); got != tc.unavailable {
-			t.Errorf("%+v: unavailable %d, want %d", tc.d.Spec.Strategy.RollingUpdate, got, tc.unavailable)
+		if got := limitsOf(tc.d); got != tc.want {
+			t.Errorf("%+v: %+v, want %+v", tc.d.Spec.Strategy, got, tc.want)
 		}
 	}
 }
@@ -344,10 +304,10 @@ func TestAPlainResizeStaysComplete(t *testing.T) {
 	complete := Decide(worldOf(d, setOf(d, "s", 3, 3))).Deployment
 	complete.Spec.Replicas = 5
 	v := Decide(worldOf(complete, setOf(complete, "s", 5, 3)))
-	if got := condition(v.Deployment.Status, v1alpha1.MachineDeploymentProgressing); got != "True/NewMachineSetAvailable" {
+	if got := told(v.Deployment.Status, v1alpha1.MachineDeploymentProgressing); got != "True/NewMachineSetAvailable" {
 		t.Errorf("Progressing is %s", got)
 	}
-	if got := condition(v.Deployment.Status, v1alpha1.MachineDeploymentAvailable); got != string(corev1.ConditionFalse)+"/MinimumReplicasUnavailable" {
+	if got := told(v.Deployment.Status, v1alpha1.MachineDeploymentAvailable); got != string(corev1.ConditionFalse)+"/MinimumReplicasUnavailable" {
 		t.Errorf("Available is %s", got)
 	}
 }
@@ -358,7 +318,7 @@ func TestAnnotationsThatStayOnTheDeployment(t *testing.T) {
 		"note": "copied", v1alpha1.AnnotationReplacing: "[]", v1alpha1.AnnotationTriggerDeletion: "m",
 	}}}
 	d.Spec.Selector = &metav1.LabelSelector{MatchLabels: map[string]string{"a": "b"}}
-	set := makeSet(World{Deployment: d})
+	set := setOf(d, "s", 0, 0)
 	for key, want := range map[string]string{"note": "copied", v1alpha1.AnnotationReplacing: "", v1alpha1.AnnotationTriggerDeletion: ""} {
 		if got := set.Annotations[key]; got != want {
 			t.Errorf("annotation %s: %q, want %q", key, got, want)

@@ -1,12 +1,22 @@
 // Package rollout decides which MachineSets a MachineDeployment has and how large they are. It is pure: Decide is a
 // function from what was observed (a World) to what to do (a Verdict).
 //
-// The deployment's new set is the one whose template equals the deployment's. A deployment without one gets one, under a
-// name made of the template's hash, so that making it twice makes one set.
+// The deployment's new set is the one whose template equals the deployment's; all others are old. A deployment without a new
+// set gets one, under a name made of the template's hash, so that making it twice makes one set. How replicas move from
+// the old sets to the new one is the strategy's:
 //
-// Rollouts are not built yet: a changed template makes the new set with 0 replicas, the old sets go on, and the condition
-// Progressing says so with the reason RolloutNotSupported.
+//	RollingUpdate  step by step: the new set grows while there is room, the old ones shrink while enough machines are available
+//	Recreate       the old sets shrink to nothing, and when a live list shows no machine of theirs the new one grows
+//	InPlaceUpdate  is not built yet: the old sets keep their machines
 //
-// Guarantees: the replicas of all sets add up to the deployment's; the finalizer goes only after a live list has shown no
-// set; nothing beyond MachineDeployment's metadata and status is written on it.
+// A change of the replicas in the middle of a rollout is handed on first, and the rollout goes on from there. A paused
+// deployment is resized, and makes no new set.
+//
+// Sets are counted by the machines that the cache shows and the sizes that they have been told, whichever is less favourable:
+// a machine counts until it is gone, and is available only while its set is not about to delete it. So nothing depends on
+// what was decided before, nor on how late the cache is.
+//
+// Guarantees, tested with generated worlds: no decision takes the available machines below replicas − maxUnavailable, nor all
+// of them above replicas + maxSurge; a rollout ends, and in the same way whatever comes first; the finalizer goes only after
+// a live list has shown no set.
 package rollout

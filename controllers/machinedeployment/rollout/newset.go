@@ -8,7 +8,6 @@ import (
 	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/apimachinery/pkg/util/rand"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
@@ -46,7 +45,7 @@ func setName(deployment, hash string) string {
 	return deployment + "-" + suffix
 }
 
-// makeSet makes the object of the new set, without replicas.
+// makeSet makes the object of the new set, without replicas and annotations.
 func makeSet(w World) *v1alpha1.MachineSet {
 	d := w.Deployment
 	hash := templateHash(&d.Spec.Template, d.Status.CollisionCount)
@@ -64,8 +63,6 @@ func makeSet(w World) *v1alpha1.MachineSet {
 		},
 		Spec: v1alpha1.MachineSetSpec{Selector: selector, Template: *template},
 	}
-	syncNew(w, set)
-	noteScale(w, set)
 	return set
 }
 
@@ -81,12 +78,9 @@ func withHash(labels map[string]string, hash string) map[string]string {
 // syncNew copies to the new set what the deployment says and what needs no new machines.
 func syncNew(w World, set *v1alpha1.MachineSet) {
 	d := w.Deployment
-	if set.Annotations == nil {
-		set.Annotations = map[string]string{}
-	}
 	for key, value := range d.Annotations {
 		if !staysOnDeployment(key) {
-			set.Annotations[key] = value
+			annotate(set, key, value)
 		}
 	}
 	old := set.Annotations[v1alpha1.AnnotationRevision]
@@ -96,9 +90,9 @@ func syncNew(w World, set *v1alpha1.MachineSet) {
 		if history != "" {
 			history += ","
 		}
-		set.Annotations[v1alpha1.AnnotationRevisionHistory] = history + old
+		annotate(set, v1alpha1.AnnotationRevisionHistory, history+old)
 	}
-	set.Annotations[v1alpha1.AnnotationRevision] = next
+	annotate(set, v1alpha1.AnnotationRevision, next)
 	set.Spec.MinReadySeconds = d.Spec.MinReadySeconds
 	set.Spec.AutoPreserveFailedMachineMax = d.Spec.AutoPreserveFailedMachineMax
 	set.Spec.Template.Spec.NodeTemplateSpec = *d.Spec.Template.Spec.NodeTemplateSpec.DeepCopy()
@@ -111,40 +105,16 @@ func staysOnDeployment(key string) bool {
 	switch key {
 	case "kubectl.kubernetes.io/last-applied-configuration", v1alpha1.AnnotationRevision, v1alpha1.AnnotationRevisionHistory,
 		v1alpha1.AnnotationDesiredReplicas, v1alpha1.AnnotationMaxReplicas, v1alpha1.AnnotationPreferNoSchedule,
-		v1alpha1.AnnotationUnfreeze, v1alpha1.AnnotationTriggerDeletion, v1alpha1.AnnotationReplacing:
+		v1alpha1.AnnotationUnfreeze, v1alpha1.AnnotationTriggerDeletion, v1alpha1.AnnotationReplacing, v1alpha1.AnnotationRolling:
 		return true
 	}
 	return false
 }
 
-// noteScale writes on a set what it was scaled for, from which later changes are told.
-func noteScale(w World, set *v1alpha1.MachineSet) {
-	if set.Annotations == nil {
-		set.Annotations = map[string]string{}
-	}
-	replicas := w.Deployment.Spec.Replicas
-	set.Annotations[v1alpha1.AnnotationDesiredReplicas] = strconv.Itoa(int(replicas))
-	set.Annotations[v1alpha1.AnnotationMaxReplicas] = strconv.Itoa(int(replicas) + maxSurge(w.Deployment))
-}
-
-// maxSurge is how many machines beyond its replicas a rolling update may have. A deployment without a strategy is rolled
-// with a surge of 1.
-func maxSurge(d *v1alpha1.MachineDeployment) int {
-	surge := intstr.FromInt32(1)
-	switch d.Spec.Strategy.Type {
-	case "":
-	case v1alpha1.RollingUpdateMachineDeploymentStrategyType:
-		if r := d.Spec.Strategy.RollingUpdate; r != nil && r.MaxSurge != nil {
-			surge = *r.MaxSurge
-		}
-	case v1alpha1.RecreateMachineDeploymentStrategyType, v1alpha1.InPlaceUpdateMachineDeploymentStrategyType:
-		return 0
-	}
-	n, err := intstr.GetScaledValueFromIntOrPercent(&surge, int(d.Spec.Replicas), true)
-	if err != nil {
-		return 0 // validation has refused it
-	}
-	return max(n, 0)
+// noteScale writes on a set what it was sized for, from which later changes are told.
+func (s *sets) noteScale(set *v1alpha1.MachineSet) {
+	annotate(set, v1alpha1.AnnotationDesiredReplicas, strconv.Itoa(int(s.replicas)))
+	annotate(set, v1alpha1.AnnotationMaxReplicas, strconv.Itoa(int(s.replicas+s.surge)))
 }
 
 // IsNewSet says that a set which has the name of the deployment's new set is it.

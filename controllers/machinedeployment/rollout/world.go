@@ -14,12 +14,23 @@ type World struct {
 	Deployment *v1alpha1.MachineDeployment
 	// Owned are the sets, as the cache shows them or as this pass has written them, whose controller is the deployment.
 	Owned []*v1alpha1.MachineSet
+	// Machines are the machines, as the cache shows them, of each set, by the set's UID.
+	Machines map[types.UID][]*v1alpha1.Machine
+	// CountMinReady has a machine be available only when it has been so for minReadySeconds.
+	CountMinReady bool
+	// KeepFromAutoscaler has the cluster-autoscaler kept from removing Nodes while machines are replaced.
+	KeepFromAutoscaler bool
 	// Orphans are the sets of the namespace, as the cache shows them, that have no controller.
 	Orphans []*v1alpha1.MachineSet
 	// MustLook says that the deployment is new or has changed its selector: orphans may match that are in other slots.
 	MustLook bool
 	// Live are the UIDs of the deployment's sets as the API server has them; nil when it was not asked in this pass.
 	Live map[types.UID]bool
+	// Confirmed says that the API server was asked before, and that the cache shows all sets since.
+	Confirmed bool
+	// OldMachines is how many machines of sets other than the new one the API server has; nil when it was not asked in this
+	// pass.
+	OldMachines *int
 	// Done is what this pass has done.
 	Done Done
 }
@@ -47,6 +58,8 @@ const (
 	Save Action = "Save"
 	// ListLive asks the API server for the deployment's sets.
 	ListLive Action = "ListLive"
+	// CountOld asks the API server for the machines of all sets but the new one.
+	CountOld Action = "CountOld"
 	// Adopt makes the deployment the controller of Verdict.Sets.
 	Adopt Action = "Adopt"
 	// Release takes Verdict.Sets, which do not match the selector any more, from the deployment.
@@ -68,6 +81,8 @@ type Verdict struct {
 	Sets []*v1alpha1.MachineSet
 	// Events tell the user what has changed.
 	Events []Event
+	// Wake is when to decide again although nothing happens, from now; 0 when time alone changes nothing.
+	Wake time.Duration
 }
 
 // Event is something that a user should see on the deployment.

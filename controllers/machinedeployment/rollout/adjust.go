@@ -1,0 +1,117 @@
+package rollout
+
+import (
+	"fmt"
+	"slices"
+
+	apiequality "k8s.io/apimachinery/pkg/api/equality"
+
+	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
+)
+
+// makeNew makes the new set, after the API server has confirmed that the cache misses none. making is false while the old
+// sets have to be seen to first, or when it was tried.
+func makeNew(s *sets) (v Verdict, making bool) {
+	switch w := s.w; {
+	case slices.ContainsFunc(w.Owned, leavesOrphans):
+		return Verdict{Do: Rest}, true // the next set is to adopt the machines, and not to make others beside them
+	case w.Done.CreateError != "", isRecreating(s.d) && !s.seemOldGone():
+		return Verdict{}, false
+	case w.Live == nil:
+		return Verdict{Do: ListLive}, true
+	case unseen(w):
+		return Verdict{Do: Rest}, true // the cache will show it, and wake us
+	case isRecreating(s.d) && len(s.old) > 0 && w.OldMachines == nil:
+		return Verdict{Do: CountOld}, true
+	case isRecreating(s.d) && !s.areOldGone():
+		return Verdict{}, false
+	}
+	s.fresh = count(s.w, makeSet(s.w))
+	if v := s.changes(); len(v.Sets) > 0 {
+		return v, true // the Nodes of the old machines are marked before the first new one comes
+	}
+	s.step()
+	set := s.newSet()
+	set.Spec.Replicas = s.fresh.size
+	s.complement(s.fresh, set)
+	v = Verdict{Do: Create, Sets: []*v1alpha1.MachineSet{set}}
+	if set.Spec.Replicas > 0 {
+		v.Events = []Event{scaled(set, 0)}
+	}
+	return v, true
+}
+
+// unseen says that the API server knows a set of the deployment that the cache does not show.
+func unseen(w World) bool {
+	for uid := range w.Live {
+		if !slices.ContainsFunc(w.Owned, func(s *v1alpha1.MachineSet) bool { return s.UID == uid }) {
+			return true
+		}
+	}
+	return false
+}
+
+// adjust brings all sets to their next sizes and keeps them in step with the deployment; when there is nothing to change it
+// deletes sets that nobody goes back to any more, and ends the pass.
+func adjust(s *sets) Verdict {
+	s.step()
+	grows := slices.ContainsFunc(s.all(), func(t *tally) bool { return t.size > t.set.Spec.Replicas })
+	switch { // a set that the cache does not show has machines that count
+	case grows && !s.w.Confirmed && s.w.Live == nil:
+		return Verdict{Do: ListLive}
+	case s.w.Live != nil && grows && unseen(s.w):
+		return Verdict{Do: Rest} // the cache will show it, and wake us
+	case isRecreating(s.d) && s.fresh != nil && s.fresh.size < s.replicas && s.seemOldGone() && len(s.old) > 0 && s.w.OldMachines == nil:
+		return Verdict{Do: CountOld}
+	}
+	if v := s.changes(); len(v.Sets) > 0 {
+		return v
+	}
+	if outdated := s.outdated(); len(outdated) > 0 {
+		return Verdict{Do: Delete, Sets: outdated}
+	}
+	return finish(s)
+}
+
+// changes returns the sets that are not as they should be, as they should stand. The new set is changed first.
+func (s *sets) changes() Verdict {
+	v := Verdict{Do: Update}
+	for _, t := range s.all() {
+		if t.set.DeletionTimestamp != nil || t.set.UID == "" {
+			continue
+		}
+		wanted := t.set.DeepCopy()
+		wanted.Spec.Replicas = t.size
+		s.complement(t, wanted)
+		if apiequality.Semantic.DeepEqual(t.set, wanted) {
+			continue
+		}
+		v.Sets = append(v.Sets, wanted)
+		if t.set.Spec.Replicas != wanted.Spec.Replicas {
+			v.Events = append(v.Events, scaled(wanted, t.set.Spec.Replicas))
+		}
+	}
+	return v
+}
+
+// complement puts on a set what belongs there beside its size.
+func (s *sets) complement(t *tally, wanted *v1alpha1.MachineSet) {
+	if t == s.fresh {
+		syncNew(s.w, wanted)
+	}
+	if t.size > 0 {
+		s.noteScale(wanted)
+	}
+	s.mark(t, wanted)
+}
+
+func scaled(set *v1alpha1.MachineSet, from int32) Event {
+	direction := "up"
+	if set.Spec.Replicas < from {
+		direction = "down"
+	}
+	return Event{
+		Reason:  v1alpha1.EventScalingMachineSet,
+		Message: fmt.Sprintf("Scaled %s machine set %s to %d", direction, set.Name, set.Spec.Replicas),
+	}
+}

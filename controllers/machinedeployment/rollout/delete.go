@@ -1,0 +1,66 @@
+package rollout
+
+import (
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
+)
+
+// decideDelete deletes all sets, and lets the deployment go when a live list shows none.
+func decideDelete(w World) Verdict {
+	if !slices.Contains(w.Deployment.Finalizers, v1alpha1.FinalizerName) {
+		return Verdict{Do: Rest}
+	}
+	if slices.Contains(w.Deployment.Finalizers, metav1.FinalizerOrphanDependents) {
+		return letGo(w) // its sets are to stay: the garbage collector takes them from it before it goes
+	}
+	left := slices.DeleteFunc(slices.Clone(w.Owned), func(s *v1alpha1.MachineSet) bool {
+		return s.DeletionTimestamp != nil || w.Done.Deleted[s.UID]
+	})
+	d := w.Deployment.DeepCopy()
+	switch {
+	case len(left) > 0:
+		return Verdict{Do: Delete, Sets: left}
+	case len(w.Owned) > 0:
+		d.Status = status(take(w))
+		return Verdict{Do: Rest, Deployment: d}
+	case w.Live == nil:
+		return Verdict{Do: ListLive}
+	case len(w.Live) > 0:
+		return Verdict{Do: Rest} // the cache will show them, and wake us
+	}
+	return letGo(w)
+}
+
+// letGo takes our finalizer off.
+func letGo(w World) Verdict {
+	d := w.Deployment.DeepCopy()
+	d.Finalizers = slices.DeleteFunc(d.Finalizers, func(f string) bool { return f == v1alpha1.FinalizerName })
+	return Verdict{Do: Rest, Deployment: d}
+}
+
+// invalid says what is wrong with the deployment, and touches nothing else.
+func invalid(w World, reason, problem string) Verdict {
+	return untouched(w, reason, "The MachineDeployment is not acted on until it is corrected: "+problem)
+}
+
+// untouched says why nothing is done with the deployment.
+func untouched(w World, reason, message string) Verdict {
+	d := w.Deployment.DeepCopy()
+	d.Status.ObservedGeneration = d.Generation
+	changed := setCondition(w, &d.Status, v1alpha1.MachineDeploymentCondition{
+		Type: v1alpha1.MachineDeploymentValid, Status: corev1.ConditionFalse, Reason: reason, Message: message,
+	})
+	v := Verdict{Do: Rest, Deployment: d}
+	if changed {
+		event := Event{Reason: reason, Message: message}
+		if reason == v1alpha1.ReasonSelectorMatchesEverything {
+			event.Reason = v1alpha1.EventSelectingAll
+		}
+		v.Events = []Event{event}
+	}
+	return v
+}

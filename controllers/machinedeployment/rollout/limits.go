@@ -1,0 +1,81 @@
+package rollout
+
+import (
+	"k8s.io/apimachinery/pkg/util/intstr"
+
+	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
+)
+
+// limits are what a rollout has to keep.
+type limits struct {
+	// replicas are wanted.
+	replicas int32
+	// surge is how many machines there may be beyond.
+	surge int32
+	// unavailable is how many of the replicas may be missing.
+	unavailable int32
+}
+
+// limitsOf works out the limits of a deployment. Percentages are of the replicas: those of the surge are rounded up, those
+// of the missing down. Where both come to 0 nothing could ever move, and one machine may be missing. Of 0 replicas none can.
+//
+//	replicas 10, maxSurge 25 %, maxUnavailable 25 %  →  surge ⌈2.5⌉ = 3, unavailable ⌊2.5⌋ = 2
+//	replicas  3, maxSurge  0,   maxUnavailable 10 %  →  surge 0, unavailable ⌊0.3⌋ = 0, and therefore 1
+//
+// Only a rolling update has limits: Recreate has no surge, and none of its replicas should be missing.
+func limitsOf(d *v1alpha1.MachineDeployment) limits {
+	l := limits{replicas: d.Spec.Replicas}
+	if !isRolling(d) {
+		return l
+	}
+	surge, unavailable := intstr.FromInt32(0), intstr.FromInt32(0)
+	if d.Spec.Strategy.Type == "" {
+		surge = intstr.FromInt32(1)
+	}
+	if r := d.Spec.Strategy.RollingUpdate; r != nil {
+		if r.MaxSurge != nil {
+			surge = *r.MaxSurge
+		}
+		if r.MaxUnavailable != nil {
+			unavailable = *r.MaxUnavailable
+		}
+	}
+	l.surge, l.unavailable = inMachines(surge, l.replicas, true), inMachines(unavailable, l.replicas, false)
+	if l.surge == 0 && l.unavailable == 0 {
+		l.unavailable = 1
+	}
+	l.unavailable = min(l.unavailable, l.replicas)
+	return l
+}
+
+// isRolling says that machines are replaced little by little. A deployment that leaves the strategy open is rolled.
+func isRolling(d *v1alpha1.MachineDeployment) bool {
+	return d.Spec.Strategy.Type == "" || d.Spec.Strategy.Type == v1alpha1.RollingUpdateMachineDeploymentStrategyType
+}
+
+// isRecreating says that all old machines go before new ones come.
+func isRecreating(d *v1alpha1.MachineDeployment) bool {
+	return d.Spec.Strategy.Type == v1alpha1.RecreateMachineDeploymentStrategyType
+}
+
+// inMachines is a limit as a number of machines. One that is negative, which may be left over from MCM, counts as 0.
+func inMachines(limit intstr.IntOrString, replicas int32, up bool) int32 {
+	n, err := intstr.GetScaledValueFromIntOrPercent(&limit, int(replicas), up)
+	if err != nil {
+		return 0 // validation has refused it
+	}
+	return int32(max(n, 0))
+}
+
+// most is how many machines the sets may have together.
+func (l limits) most() int32 {
+	if l.replicas == 0 {
+		return 0
+	}
+	return l.replicas + l.surge
+}
+
+// least is how many machines have to be available, while some that have failed are preserved.
+func (l limits) least(preserved int32) int32 {
+	return max(l.replicas-l.unavailable-preserved, 0)
+}

@@ -1,0 +1,31 @@
+package rollout
+
+import (
+	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
+)
+
+// mark puts on a set what the Nodes of its machines are to carry. Whoever sees to the Nodes reads it there, so that nobody
+// has to look at a Node for which nothing changes.
+//
+// While machines are rolled new pods keep off the Nodes of old machines where they can. A set that is the new one again has
+// no such mark.
+//
+// While machines are replaced, in whatever way, the cluster-autoscaler is to remove none of them, neither old nor new. The
+// mark says true from the first step until all is done, and then false: Nodes of a set without it are left as they are.
+func (s *sets) mark(t *tally, wanted *v1alpha1.MachineSet) {
+	underWay := s.isUnderWay()
+	switch {
+	case t == s.fresh:
+		delete(wanted.Annotations, v1alpha1.AnnotationPreferNoSchedule)
+	case underWay && !s.d.Spec.Paused && isRolling(s.d) && !t.isEmpty():
+		annotate(wanted, v1alpha1.AnnotationPreferNoSchedule, v1alpha1.PreferNoScheduleTrue)
+	}
+	marked := wanted.Annotations[v1alpha1.AnnotationRolling]
+	switch {
+	case t != s.fresh && t.isEmpty():
+	case underWay && s.w.KeepFromAutoscaler:
+		annotate(wanted, v1alpha1.AnnotationRolling, v1alpha1.RollingTrue)
+	case marked == v1alpha1.RollingTrue && (s.isComplete() || !s.w.KeepFromAutoscaler):
+		annotate(wanted, v1alpha1.AnnotationRolling, v1alpha1.RollingFalse)
+	}
+}

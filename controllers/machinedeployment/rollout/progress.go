@@ -1,0 +1,136 @@
+package rollout
+
+import (
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
+)
+
+// setProgressing says how far the deployment is on its way to the new set. A deployment that was complete and is only resized
+// stays so: that is what the cluster-autoscaler needs to scale it down.
+func (s *sets) setProgressing(st *v1alpha1.MachineDeploymentStatus) {
+	c := s.progress(*st)
+	if c == nil {
+		return
+	}
+	c.Type = v1alpha1.MachineDeploymentProgressing
+	setCondition(s.w, st, *c)
+	if c.Reason == v1alpha1.ReasonMachineSetUpdated { // each step counts
+		condition(*st, c.Type).LastUpdateTime = metav1.NewTime(s.w.Now)
+	}
+}
+
+// progress is what is new about the progress; nil leaves what was said as it is.
+func (s *sets) progress(st v1alpha1.MachineDeploymentStatus) *v1alpha1.MachineDeploymentCondition {
+	last := reasonOf(s.d.Status)
+	switch {
+	case s.fresh == nil && s.w.Done.CreateError != "":
+		return progressing(corev1.ConditionFalse, v1alpha1.ReasonMachineSetCreateError, s.w.Done.CreateError)
+	case s.d.Spec.Paused && last == v1alpha1.ReasonProgressDeadlineExceeded:
+		return nil
+	case s.d.Spec.Paused:
+		return progressing(corev1.ConditionUnknown, v1alpha1.ReasonDeploymentPaused, "Deployment is paused")
+	case s.isDone(st):
+		return progressing(corev1.ConditionTrue, v1alpha1.ReasonNewMachineSetAvailable,
+			fmt.Sprintf("MachineSet %q has successfully progressed.", s.newSet().Name))
+	case last == v1alpha1.ReasonNewMachineSetAvailable && s.fresh != nil && !s.isUnderWay():
+		return nil
+	case last == v1alpha1.ReasonDeploymentPaused:
+		return progressing(corev1.ConditionUnknown, v1alpha1.ReasonDeploymentResumed, "Deployment is resumed")
+	case s.begins(last):
+		return s.beginning()
+	case s.fresh != nil && hasMoved(s.d.Status, st):
+		return s.moved()
+	case s.isOverdue():
+		return progressing(corev1.ConditionFalse, v1alpha1.ReasonProgressDeadlineExceeded,
+			fmt.Sprintf("There was no progress for %d s", *s.d.Spec.ProgressDeadlineSeconds))
+	}
+	return nil
+}
+
+func progressing(status corev1.ConditionStatus, reason, message string) *v1alpha1.MachineDeploymentCondition {
+	return &v1alpha1.MachineDeploymentCondition{Status: status, Reason: reason, Message: message}
+}
+
+// isDone says that the sets tell that all machines are of the current template, and available.
+func (s *sets) isDone(st v1alpha1.MachineDeploymentStatus) bool {
+	return s.fresh != nil && !s.isUnderWay() &&
+		st.UpdatedReplicas == s.replicas && st.Replicas == s.replicas && st.AvailableReplicas == s.replicas
+}
+
+// begins says that the way to the new set was not spoken of yet: nothing was, or what was is about another one.
+func (s *sets) begins(last string) bool {
+	switch last {
+	case "", v1alpha1.ReasonNewMachineSetAvailable, v1alpha1.ReasonMachineSetCreateError:
+		return true
+	}
+	return s.d.Generation != s.d.Status.ObservedGeneration && s.fresh != nil && s.fresh.running == 0
+}
+
+func (s *sets) beginning() *v1alpha1.MachineDeploymentCondition {
+	newSet := s.newSet()
+	switch {
+	case newSet == nil:
+		return s.moved()
+	case newSet.Annotations[v1alpha1.AnnotationRevisionHistory] != "":
+		return progressing(corev1.ConditionTrue, v1alpha1.ReasonFoundNewMachineSet, fmt.Sprintf("Found new machine set %q", newSet.Name))
+	}
+	return progressing(corev1.ConditionTrue, v1alpha1.ReasonNewMachineSetCreated, fmt.Sprintf("Created new machine set %q", newSet.Name))
+}
+
+func (s *sets) moved() *v1alpha1.MachineDeploymentCondition {
+	message := "Old machines are deleted before there is a new machine set."
+	if newSet := s.newSet(); newSet != nil {
+		message = fmt.Sprintf("MachineSet %q is progressing.", newSet.Name)
+	}
+	return progressing(corev1.ConditionTrue, v1alpha1.ReasonMachineSetUpdated, message)
+}
+
+// hasMoved says that there are more new machines than before, or fewer old ones, or more that can be used.
+func hasMoved(before, now v1alpha1.MachineDeploymentStatus) bool {
+	return now.UpdatedReplicas > before.UpdatedReplicas ||
+		now.Replicas-now.UpdatedReplicas < before.Replicas-before.UpdatedReplicas ||
+		now.ReadyReplicas > before.ReadyReplicas || now.AvailableReplicas > before.AvailableReplicas
+}
+
+// deadline is when there was no progress for too long; ok is false where nobody waits for it.
+func (s *sets) deadline(st v1alpha1.MachineDeploymentStatus) (deadline time.Time, ok bool) {
+	c := condition(st, v1alpha1.MachineDeploymentProgressing)
+	if s.d.Spec.ProgressDeadlineSeconds == nil || s.d.Spec.Paused || c == nil || c.LastUpdateTime.IsZero() {
+		return time.Time{}, false
+	}
+	switch c.Reason {
+	case v1alpha1.ReasonNewMachineSetAvailable, v1alpha1.ReasonProgressDeadlineExceeded, v1alpha1.ReasonMachineSetCreateError:
+		return time.Time{}, false
+	}
+	return c.LastUpdateTime.Add(time.Duration(*s.d.Spec.ProgressDeadlineSeconds) * time.Second), true
+}
+
+func (s *sets) isOverdue() bool {
+	deadline, ok := s.deadline(s.d.Status)
+	return ok && s.w.Now.After(deadline)
+}
+
+// nextDeadline is when, from now, the status changes because nothing has happened; 0 means never.
+func (s *sets) nextDeadline(st v1alpha1.MachineDeploymentStatus) (next time.Duration) {
+	if deadline, ok := s.deadline(st); ok {
+		next = max(deadline.Sub(s.w.Now), 0) + time.Millisecond
+	}
+	if since, ok := s.stillSince(st); ok {
+		if wait := since.Add(stallAfter).Sub(s.w.Now); wait > 0 {
+			next = sooner(next, wait)
+		}
+	}
+	return next
+}
+
+func reasonOf(s v1alpha1.MachineDeploymentStatus) string {
+	if c := condition(s, v1alpha1.MachineDeploymentProgressing); c != nil {
+		return c.Reason
+	}
+	return ""
+}

@@ -1,0 +1,74 @@
+package rollout
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
+)
+
+// rollBack gives the deployment the template of an earlier revision, and strikes off that it was asked to, in one write.
+// What follows is a rollout like any other, to a set that exists already.
+func rollBack(w World) Verdict {
+	d := w.Deployment.DeepCopy()
+	d.Spec.RollbackTo = nil
+	v := Verdict{Do: Save, Deployment: d}
+	to, set := findRevision(w, w.Deployment.Spec.RollbackTo.Revision)
+	switch {
+	case set == nil:
+		v.Events = []Event{{Reason: v1alpha1.EventRollbackRevisionNotFound, Message: "There is no revision " + to + " to roll back to"}}
+	case sameTemplate(&set.Spec.Template, &d.Spec.Template):
+		v.Events = []Event{{Reason: v1alpha1.EventRollbackTemplateUnchanged, Message: "The template is that of revision " + to + " already"}}
+	default:
+		restore(d, set)
+		v.Events = []Event{{Reason: v1alpha1.EventRollback, Message: fmt.Sprintf("Rolled back to revision %s, machine set %s", to, set.Name)}}
+	}
+	return v
+}
+
+// findRevision returns the set of a revision, and what the revision is called; 0 is the one before the current. A set keeps
+// the revisions that it was before.
+func findRevision(w World, wanted int64) (called string, set *v1alpha1.MachineSet) {
+	standing := slices.DeleteFunc(slices.Clone(w.Owned), func(s *v1alpha1.MachineSet) bool { return s.DeletionTimestamp != nil })
+	if wanted == 0 {
+		slices.SortStableFunc(standing, func(a, b *v1alpha1.MachineSet) int {
+			return cmp.Or(cmp.Compare(revision(b), revision(a)), byAge(b, a))
+		})
+		if len(standing) < 2 {
+			return "before the current one", nil
+		}
+		return fmt.Sprint(revision(standing[1])), standing[1]
+	}
+	for _, s := range standing {
+		if revision(s) == wanted {
+			return fmt.Sprint(wanted), s
+		}
+	}
+	return fmt.Sprint(wanted), nil
+}
+
+// restore gives the deployment template and annotations of a set. Annotations that only the deployment has stay.
+func restore(d *v1alpha1.MachineDeployment, set *v1alpha1.MachineSet) {
+	template := set.Spec.Template.DeepCopy()
+	delete(template.Labels, v1alpha1.LabelMachineTemplateHash)
+	d.Spec.Template = *template
+	if d.Annotations == nil {
+		d.Annotations = map[string]string{}
+	}
+	earlier := maps.Clone(set.Annotations)
+	maps.DeleteFunc(earlier, func(key, _ string) bool { return staysOnDeployment(key) || staysOnSet(key) })
+	maps.Copy(d.Annotations, earlier)
+}
+
+// staysOnSet lists the annotations that a rollback does not bring back: those that are about the set itself, and the time of
+// the autoscaler's last word, which is not to be said once more.
+func staysOnSet(key string) bool {
+	switch key {
+	case v1alpha1.AnnotationIntents, v1alpha1.AnnotationTraceparent, v1alpha1.AnnotationRolling,
+		v1alpha1.AnnotationLastReplicaChangeByScaler:
+		return true
+	}
+	return false
+}

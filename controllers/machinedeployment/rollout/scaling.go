@@ -1,0 +1,161 @@
+package rollout
+
+import (
+	"cmp"
+	"math"
+	"slices"
+	"strconv"
+
+	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
+)
+
+// isResized says that the replicas have changed since the sets got their sizes.
+func (s *sets) isResized() bool {
+	if s.fresh == nil {
+		return false
+	}
+	active := s.active()
+	if len(active) == 0 {
+		return s.replicas > 0
+	}
+	return slices.ContainsFunc(active, func(t *tally) bool { return desiredOf(t.set) != s.replicas })
+}
+
+// desiredOf reads for how many replicas a set was sized; -1 when nobody has said.
+func desiredOf(set *v1alpha1.MachineSet) int32 { return noted(set, v1alpha1.AnnotationDesiredReplicas) }
+
+func noted(set *v1alpha1.MachineSet, annotation string) int32 {
+	n, err := strconv.ParseInt(set.Annotations[annotation], 10, 32)
+	if err != nil {
+		return -1
+	}
+	return int32(n)
+}
+
+// follow has the sets follow the replicas, without a step of the rollout.
+func (s *sets) follow() {
+	active := s.active()
+	switch {
+	case len(active) <= 1:
+		if only := s.main(active); only != nil {
+			only.size = s.replicas
+		}
+	case s.isSaturated():
+		for _, t := range s.old {
+			t.size = 0
+		}
+	case isRolling(s.d):
+		spread(s.limits, s.fresh, active, s.d.Status.Replicas)
+	}
+}
+
+// main is the one set that has machines, or, if none has, the one that is to have them: the new one, else the youngest.
+func (s *sets) main(active []*tally) *tally {
+	switch {
+	case len(active) > 0:
+		return active[0]
+	case s.fresh != nil:
+		return s.fresh
+	}
+	for _, t := range slices.Backward(s.old) {
+		if t.set.DeletionTimestamp == nil {
+			return t
+		}
+	}
+	return nil
+}
+
+// isSaturated says that the new set has all it is to have.
+func (s *sets) isSaturated() bool {
+	t := s.fresh
+	return t != nil && t.size == s.replicas && t.available() == s.replicas && desiredOf(t.set) == s.replicas
+}
+
+// spread changes the sizes of several sets to what their deployment may have now. What comes goes to the new set alone, or
+// the youngest where there is none. What goes is taken from all in proportion to their sizes, each rounded, the largest
+// first; the largest sets see to the rest. before is how many machines the deployment had, for sets that do not say for how
+// many they were sized.
+//
+//	replicas 10 → 5, surge 1, old 8, new 3, sized for 11: allowed 6, so 5 are to go
+//	  old ⌊8 × 6 / 11⌉ − 8 = 4 − 8 = −4, new ⌊3 × 6 / 11⌉ − 3 = 2 − 3 = −1  →  old 4, new 2
+func spread(l limits, fresh *tally, active []*tally, before int32) {
+	change := l.most()
+	for _, t := range active {
+		change -= t.size
+	}
+	if change >= 0 {
+		if fresh == nil {
+			fresh = active[len(active)-1]
+		}
+		fresh.size += change
+		return
+	}
+	byAge := slices.Clone(active)
+	slices.SortStableFunc(active, func(a, b *tally) int { return cmp.Compare(b.size, a.size) })
+	least, sizes := leastAfter(l, active), map[*tally]int32{}
+	for _, t := range active {
+		sizes[t] = t.size
+		part := max(fraction(l, t, before), change, -t.size)
+		t.size += part
+		change -= part
+	}
+	for _, t := range active {
+		part := max(change, -t.size)
+		t.size += part
+		change -= part
+	}
+	spare(least, byAge, sizes)
+}
+
+// fraction is by how much a set would shrink in proportion.
+func fraction(l limits, t *tally, before int32) int32 {
+	if l.replicas == 0 {
+		return -t.size
+	}
+	sizedFor := noted(t.set, v1alpha1.AnnotationMaxReplicas)
+	if sizedFor <= 0 {
+		sizedFor = before
+	}
+	if sizedFor <= 0 {
+		return 0
+	}
+	share := math.Round(float64(t.size) * float64(l.most()) / float64(sizedFor))
+	return min(int32(share)-t.size, 0)
+}
+
+// leastAfter is how many machines have to be available when the sets have shrunk: what the limits say, or what is there if
+// that is less.
+func leastAfter(l limits, active []*tally) int32 {
+	available, preserved := int32(0), int32(0)
+	for _, t := range active {
+		available += t.available()
+		preserved += t.preserved
+	}
+	return min(available, l.least(preserved))
+}
+
+// spare gives back to sets of available machines what others can do without: rounding must not cost an available machine
+// that has to stay. sizes are from before the change.
+func spare(least int32, active []*tally, sizes map[*tally]int32) {
+	for range len(active) * len(active) {
+		missing := least
+		for _, t := range active {
+			missing -= t.available()
+		}
+		giver, taker := (*tally)(nil), (*tally)(nil)
+		for _, t := range active {
+			if giver == nil && t.idle() > 0 {
+				giver = t
+			}
+			if taker == nil && t.running > t.available() && t.size < sizes[t] {
+				taker = t
+			}
+		}
+		if missing <= 0 || giver == nil || taker == nil {
+			return
+		}
+		part := min(missing, giver.idle(), sizes[taker]-taker.size)
+		giver.size -= part
+		taker.size += part
+	}
+}

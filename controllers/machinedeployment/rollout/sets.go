@@ -1,0 +1,120 @@
+package rollout
+
+import (
+	"slices"
+
+	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
+)
+
+// sets are the sets of a deployment, counted.
+type sets struct {
+	limits
+
+	w World
+	d *v1alpha1.MachineDeployment
+	// fresh is the new set; nil while there is none.
+	fresh *tally
+	// old are all others, the oldest first, those included that are being deleted.
+	old []*tally
+}
+
+// take counts the sets.
+func take(w World) *sets {
+	s := &sets{limits: limitsOf(w.Deployment), w: w, d: w.Deployment}
+	fresh := findNew(w)
+	for _, set := range oldestFirst(w.Owned) {
+		if t := count(w, set); fresh != nil && set.UID == fresh.UID {
+			s.fresh = t
+		} else {
+			s.old = append(s.old, t)
+		}
+	}
+	return s
+}
+
+// all returns all sets, the new one first.
+func (s *sets) all() []*tally {
+	if s.fresh == nil {
+		return s.old
+	}
+	return append([]*tally{s.fresh}, s.old...)
+}
+
+// active are the sets that are to have machines, the oldest first.
+func (s *sets) active() (active []*tally) {
+	for _, t := range append(slices.Clone(s.old), s.fresh) {
+		if t != nil && t.size > 0 {
+			active = append(active, t)
+		}
+	}
+	slices.SortStableFunc(active, func(a, b *tally) int { return byAge(a.set, b.set) })
+	return active
+}
+
+// newSet is the object of the new set; nil while there is none.
+func (s *sets) newSet() *v1alpha1.MachineSet {
+	if s.fresh == nil {
+		return nil
+	}
+	return s.fresh.set
+}
+
+// total is how many machines exist.
+func (s *sets) total() (n int32) {
+	for _, t := range s.all() {
+		n += t.exist
+	}
+	return n
+}
+
+// preserved is how many machines have failed and are kept.
+func (s *sets) preserved() (n int32) {
+	for _, t := range s.all() {
+		n += t.preserved
+	}
+	return n
+}
+
+// isUnderWay says that machines of an old template are left, and that there is a set to take their place.
+func (s *sets) isUnderWay() bool {
+	return s.fresh != nil && slices.ContainsFunc(s.old, func(t *tally) bool { return !t.isEmpty() })
+}
+
+// isComplete says that all machines are of the current template, can be used, and are as many as are wanted.
+func (s *sets) isComplete() bool {
+	return s.fresh != nil && !s.isUnderWay() &&
+		s.fresh.size == s.replicas && s.fresh.exist == s.replicas && s.fresh.available() == s.replicas
+}
+
+// step gives the sets their next sizes.
+func (s *sets) step() {
+	switch {
+	case s.d.Spec.Paused, s.isResized():
+		s.follow()
+	case isRecreating(s.d):
+		s.recreate()
+	case isRolling(s.d) && s.fresh != nil: // else the old ones stay as they are until it is made
+		s.fresh.size = rollUp(s.limits, s.total(), s.fresh.size)
+		rollDown(s.least(s.preserved()), s.fresh, s.old)
+	}
+}
+
+// recreate takes all machines from the old sets, and gives the new set its own when none of them is left.
+func (s *sets) recreate() {
+	for _, t := range s.old {
+		t.size = 0
+	}
+	if s.fresh != nil && (s.fresh.size > s.replicas || s.areOldGone()) {
+		s.fresh.size = s.replicas
+	}
+}
+
+// areOldGone says that no machine is left of the old sets. That the cache shows none proves nothing.
+func (s *sets) areOldGone() bool {
+	return s.seemOldGone() && (len(s.old) == 0 || s.w.OldMachines != nil && *s.w.OldMachines == 0)
+}
+
+// seemOldGone says that the cache shows no machine of the old sets.
+func (s *sets) seemOldGone() bool {
+	return !slices.ContainsFunc(s.old, func(t *tally) bool { return t.exist > 0 })
+}

@@ -1,0 +1,120 @@
+package rollout
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
+)
+
+// stallAfter is how long a rollout may stand still before somebody should know for what it waits. What is known to be wrong is
+// told at once.
+const stallAfter = time.Minute
+
+// setStalled says why a rollout does not move on.
+func (s *sets) setStalled(st *v1alpha1.MachineDeploymentStatus) {
+	reason, message := s.stalled(*st)
+	if reason == "" {
+		dropCondition(st, v1alpha1.MachineDeploymentRolloutStalled)
+		return
+	}
+	setCondition(s.w, st, v1alpha1.MachineDeploymentCondition{
+		Type: v1alpha1.MachineDeploymentRolloutStalled, Status: corev1.ConditionTrue, Reason: reason, Message: message,
+	})
+}
+
+// stillSince is when the rollout last moved; ok is false while there is none, or it is known why it stands still.
+func (s *sets) stillSince(st v1alpha1.MachineDeploymentStatus) (since time.Time, ok bool) {
+	c := condition(st, v1alpha1.MachineDeploymentProgressing)
+	if c == nil || s.d.Spec.Paused || s.d.DeletionTimestamp != nil {
+		return time.Time{}, false
+	}
+	switch c.Reason {
+	case v1alpha1.ReasonNewMachineSetAvailable, v1alpha1.ReasonMachineSetCreateError, v1alpha1.ReasonDeploymentPaused:
+		return time.Time{}, false
+	}
+	return c.LastUpdateTime.Time, true
+}
+
+// stalled finds the cause. The first one that holds is told: what is wrong with the new machines, what they wait for, and
+// what keeps the old ones.
+func (s *sets) stalled(st v1alpha1.MachineDeploymentStatus) (reason, message string) {
+	since, moves := s.stillSince(st)
+	if !moves {
+		return "", ""
+	}
+	if s.isUnderWay() && s.d.Spec.Strategy.Type == v1alpha1.InPlaceUpdateMachineDeploymentStrategyType {
+		return v1alpha1.ReasonInPlaceUpdateNotSupported, "Updates in place are not built yet; the machines stay as they are"
+	}
+	if s.fresh != nil && isFrozen(s.newSet()) && s.standing(s.fresh) < s.fresh.size {
+		return v1alpha1.ReasonMachineSetFrozen, fmt.Sprintf("MachineSet %s must not make machines", s.newSet().Name)
+	}
+	if m := s.first(s.fresh, hasFailedToCome); m != nil {
+		op := m.Status.LastOperation
+		return v1alpha1.ReasonMachineCreateFailed, fmt.Sprintf("Machine %s: %s: %s", m.Name, op.ErrorCode, op.Description)
+	}
+	if s.w.Now.Sub(since) < stallAfter {
+		return "", ""
+	}
+	if m := s.first(s.fresh, func(m *v1alpha1.Machine) bool { return !s.isUsable(m) && m.DeletionTimestamp == nil }); m != nil {
+		return v1alpha1.ReasonMachinesNotAvailable, fmt.Sprintf("New machine %s is not available yet, its phase is %q; its lastOperation says more",
+			m.Name, m.Status.CurrentStatus.Phase)
+	}
+	for _, t := range s.all() {
+		if m := s.first(t, func(m *v1alpha1.Machine) bool { return m.DeletionTimestamp != nil }); m != nil {
+			return v1alpha1.ReasonMachinesTerminating, fmt.Sprintf("Machine %s is being deleted and counts until it is gone; its lastOperation says for what it waits", m.Name)
+		}
+	}
+	if s.fresh != nil && s.standing(s.fresh) < s.fresh.size {
+		return v1alpha1.ReasonMachinesNotAvailable, fmt.Sprintf("MachineSet %s has %d of %d machines", s.newSet().Name, s.standing(s.fresh), s.fresh.size)
+	}
+	for _, t := range s.old {
+		if t.preserved > 0 {
+			return v1alpha1.ReasonMachinesPreserved, fmt.Sprintf("MachineSet %s has %d machines that have failed and are preserved", t.set.Name, t.preserved)
+		}
+	}
+	return "", ""
+}
+
+// isFrozen says that a set must not make machines.
+func isFrozen(set *v1alpha1.MachineSet) bool {
+	_, disabled := set.Labels[v1alpha1.LabelScaleUpDisabled]
+	return disabled || set.Labels[v1alpha1.LabelFreeze] == "True"
+}
+
+// hasFailedToCome says that the last try to make the machine has failed.
+func hasFailedToCome(m *v1alpha1.Machine) bool {
+	op := m.Status.LastOperation
+	return m.DeletionTimestamp == nil && op.Type == v1alpha1.MachineOperationCreate && op.State == v1alpha1.MachineStateFailed
+}
+
+func (s *sets) isUsable(m *v1alpha1.Machine) bool {
+	available, _ := availability(s.w, s.newSet(), m)
+	return available
+}
+
+// standing is how many machines of a set are not being deleted.
+func (s *sets) standing(t *tally) (n int32) {
+	for _, m := range s.w.Machines[t.set.UID] {
+		if m.DeletionTimestamp == nil {
+			n++
+		}
+	}
+	return n
+}
+
+// first returns the first machine of a set, by name, that a condition holds for; nil when there is none.
+func (s *sets) first(t *tally, holds func(*v1alpha1.Machine) bool) (found *v1alpha1.Machine) {
+	if t == nil {
+		return nil
+	}
+	for _, m := range s.w.Machines[t.set.UID] {
+		if holds(m) && (found == nil || strings.Compare(m.Name, found.Name) < 0) {
+			found = m
+		}
+	}
+	return found
+}

@@ -1,0 +1,91 @@
+package rollout
+
+import (
+	"time"
+
+	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
+)
+
+// tally is a set in numbers, from its machines as the cache shows them. Where that may be late, exist errs upwards and
+// available downwards.
+type tally struct {
+	set *v1alpha1.MachineSet
+	// size is how many machines the set is told to have. Decisions change it, in memory.
+	size int32
+	// exist is how many machines it has, those that are being deleted and those that it is about to make included.
+	exist int32
+	// running are the machines that can be used, whether or not the set is about to delete some of them.
+	running int32
+	// preserved are those that have failed and are kept. A set that shrinks deletes them last.
+	preserved int32
+}
+
+// count makes the tally of a set.
+func count(w World, set *v1alpha1.MachineSet) *tally {
+	t := &tally{set: set}
+	leaving, standing := int32(0), int32(0)
+	for _, m := range w.Machines[set.UID] {
+		if m.DeletionTimestamp != nil {
+			leaving++
+			continue
+		}
+		standing++
+		if available, _ := availability(w, set, m); available {
+			t.running++
+		}
+		if m.Status.CurrentStatus.Phase == v1alpha1.MachineFailed && m.Status.CurrentStatus.PreserveExpiryTime != nil {
+			t.preserved++
+		}
+	}
+	if set.DeletionTimestamp != nil { // all of its machines are about to go, and nobody scales it
+		t.exist, t.running, t.preserved = leaving+standing, 0, 0
+		return t
+	}
+	t.size = set.Spec.Replicas
+	t.exist = leaving + max(standing, t.size)
+	return t
+}
+
+// available are the machines that can be used and that the set does not delete to come to its size.
+func (t *tally) available() int32 { return min(t.running, max(t.size-t.preserved, 0)) }
+
+// idle are the machines that the set is to have and that are of no use to anybody.
+func (t *tally) idle() int32 { return max(t.size-t.available()-t.preserved, 0) }
+
+// isEmpty says that the set neither has machines nor is to have any.
+func (t *tally) isEmpty() bool { return t.size == 0 && t.exist == 0 }
+
+// availability says whether a machine is available; and if nothing but time is missing, how much of it.
+func availability(w World, set *v1alpha1.MachineSet, m *v1alpha1.Machine) (available bool, in time.Duration) {
+	is := m.Status.CurrentStatus
+	if m.DeletionTimestamp != nil || is.Phase != v1alpha1.MachineRunning && is.Phase != v1alpha1.MachineAvailable {
+		return false, 0
+	}
+	if w.CountMinReady {
+		in = max(is.LastUpdateTime.Add(time.Duration(set.Spec.MinReadySeconds)*time.Second).Sub(w.Now), 0)
+	}
+	return in == 0, in
+}
+
+// nextAvailable is when, from now, another machine is available unless something happens to it; 0 when none is about to be.
+func nextAvailable(w World) (next time.Duration) {
+	if !w.CountMinReady {
+		return 0
+	}
+	for _, set := range w.Owned {
+		for _, m := range w.Machines[set.UID] {
+			if _, in := availability(w, set, m); in > 0 {
+				next = sooner(next, in)
+			}
+		}
+	}
+	return next
+}
+
+// sooner returns the shorter one of two waits, of which 0 has no end.
+func sooner(a, b time.Duration) time.Duration {
+	if a == 0 || b > 0 && b < a {
+		return b
+	}
+	return a
+}
