@@ -4,63 +4,98 @@ package e2e
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
+	"slices"
+	"sync"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/watch"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 )
 
-// TestChangedTemplate touches no machine, says so, and goes on to scale the machines that there are.
-func TestChangedTemplate(t *testing.T) {
+// rollIt changes the template of the MachineDeployment pool, so that its machines are replaced.
+func (s *space) rollIt(to string) {
+	s.Helper()
+	s.patch("machinedeployments", "pool", fmt.Sprintf(`{"spec":{"template":{"metadata":{"annotations":{"template":%q}}}}}`, to))
+}
+
+// TestRollingUpdate replaces machines one by one: never one more than is allowed, never one less. Nodes say what they are
+// while it lasts, and nothing of it when it is over.
+func TestRollingUpdate(t *testing.T) {
 	t.Parallel()
-	s := newSpace(t, shared(t), "template", "")
-	s.deploy("pool", 2)
-	s.running("pool", 2)
-	s.reports("pool", 2)
-	old, before := s.set("pool").Name, s.joined()
-
-	s.patch("machinedeployments", "pool", `{"spec":{"template":{"metadata":{"annotations":{"changed":"yes"}}}}}`)
-	s.progressing(corev1.ConditionFalse, v1alpha1.ReasonRolloutNotSupported)
-	if diff := cmp.Diff(map[string]int32{old: 2, s.other(old): 0}, s.sizes()); diff != "" {
-		t.Errorf("sizes of the MachineSets (-want +got):\n%s", diff)
-	}
-	if diff := cmp.Diff(before, s.joined()); diff != "" {
-		t.Errorf("machines and their VMs before and after (-want +got):\n%s", diff)
-	}
-
-	s.scale("pool", 3)
+	s := newSpace(t, shared(t), "roll", "")
+	s.deploy("pool", 3)
 	s.running("pool", 3)
-	after := s.joined()
-	if diff := cmp.Diff(map[string]int32{old: 3, s.other(old): 0}, s.sizes()); diff != "" {
-		t.Errorf("sizes of the MachineSets (-want +got):\n%s", diff)
-	}
-	maps.DeleteFunc(after, func(name, _ string) bool { _, was := before[name]; return !was })
-	if diff := cmp.Diff(before, after); diff != "" {
-		t.Errorf("machines and their VMs before and after (-want +got):\n%s", diff)
-	}
-
-	s.patch("machinedeployments", "pool", `{"spec":{"template":{"metadata":{"annotations":null}}}}`)
 	s.progressing(corev1.ConditionTrue, v1alpha1.ReasonNewMachineSetAvailable)
+	before := s.joined()
+	within := s.watchLimits(3, 4)
+
+	s.rollIt("second")
+	s.eventually("old Nodes are marked", func(ctx context.Context) error {
+		marked, err := s.marked(ctx)
+		if err != nil {
+			return err
+		}
+		for name := range before {
+			if marked[name] == "kept, tainted" {
+				return nil
+			}
+		}
+		return fmt.Errorf("Nodes are marked %v", marked)
+	})
+	s.rolled("second", 3)
+	within()
+	for name := range s.joined() {
+		if _, old := before[name]; old {
+			t.Errorf("machine %s was not replaced", name)
+		}
+	}
+	s.unmarked()
+
 	s.remove("machinedeployments", "pool")
 	s.gone()
+}
+
+// rolled waits until n machines of the template run, and no others are left.
+func (s *space) rolled(template string, n int) {
+	s.Helper()
+	s.eventually(fmt.Sprintf("%d machines of the template %q run, and no others", n, template), func(ctx context.Context) error {
+		machines, err := s.machines(ctx, "pool")
+		if err != nil {
+			return err
+		}
+		var wrong complaints
+		wrong.unless(len(machines) == n, "there are %d machines", len(machines))
+		for _, m := range machines {
+			wrong.unless(m.Annotations["template"] == template && m.Status.CurrentStatus.Phase == v1alpha1.MachineRunning,
+				"%s: template %q, phase %q, %s", m.Name, m.Annotations["template"], m.Status.CurrentStatus.Phase, m.Status.LastOperation.Description)
+		}
+		return wrong.err()
+	})
+	s.progressing(corev1.ConditionTrue, v1alpha1.ReasonNewMachineSetAvailable)
 }
 
 // progressing waits until the MachineDeployment pool says so.
 func (s *space) progressing(status corev1.ConditionStatus, reason string) {
 	s.Helper()
-	s.eventually(fmt.Sprintf("Progressing is %s because of %s", status, reason), func(ctx context.Context) error {
+	s.concludes(v1alpha1.MachineDeploymentProgressing, status, reason)
+}
+
+// concludes waits until the MachineDeployment pool has a condition.
+func (s *space) concludes(condition v1alpha1.MachineDeploymentConditionType, status corev1.ConditionStatus, reason string) {
+	s.Helper()
+	s.eventually(fmt.Sprintf("%s is %s because of %s", condition, status, reason), func(ctx context.Context) error {
 		d, err := s.api().MachineDeployments(s.name).Get(ctx, "pool", metav1.GetOptions{})
 		if err != nil {
 			return err
 		}
 		for _, c := range d.Status.Conditions {
-			if c.Type == v1alpha1.MachineDeploymentProgressing && c.Status == status && c.Reason == reason && c.Message != "" &&
-				d.Status.ObservedGeneration == d.Generation {
+			if c.Type == condition && c.Status == status && c.Reason == reason && c.Message != "" && d.Status.ObservedGeneration == d.Generation {
 				return nil
 			}
 		}
@@ -68,25 +103,90 @@ func (s *space) progressing(status corev1.ConditionStatus, reason string) {
 	})
 }
 
-// sizes are the replicas that the MachineSets of the namespace shall have.
-func (s *space) sizes() map[string]int32 {
-	s.Helper()
-	sets, err := s.api().MachineSets(s.name).List(s.Context(), metav1.ListOptions{})
-	s.must(err)
-	sizes := map[string]int32{}
-	for _, set := range sets.Items {
-		sizes[set.Name] = set.Spec.Replicas
+// marked says of the Nodes of the namespace's machines what they carry for a rollout, by the machine's name; nothing of those
+// that carry none.
+func (s *space) marked(ctx context.Context) (map[string]string, error) {
+	machines, err1 := s.machines(ctx, "")
+	nodes, err2 := s.lab.Target.CoreV1().Nodes().List(ctx, metav1.ListOptions{})
+	if err := errors.Join(err1, err2); err != nil {
+		return nil, err
 	}
-	return sizes
-}
-
-// other returns the name of a MachineSet of the namespace that is not the given one; "" when there is none.
-func (s *space) other(than string) string {
-	s.Helper()
-	for name := range s.sizes() {
-		if name != than {
-			return name
+	of := map[string]string{}
+	for _, m := range machines {
+		of[m.Labels[v1alpha1.LabelNode]] = m.Name
+	}
+	marked := map[string]string{}
+	for _, n := range nodes.Items {
+		name, ours := of[n.Name]
+		if !ours {
+			continue
+		}
+		_, kept := n.Annotations[v1alpha1.AnnotationScaleDownDisabled]
+		_, byUs := n.Annotations[v1alpha1.AnnotationScaleDownDisabledByUs]
+		tainted := slices.ContainsFunc(n.Spec.Taints, func(t corev1.Taint) bool { return t.Key == v1alpha1.TaintPreferNoSchedule })
+		switch {
+		case kept && byUs && tainted:
+			marked[name] = "kept, tainted"
+		case kept && byUs:
+			marked[name] = "kept"
+		case kept || byUs || tainted:
+			marked[name] = fmt.Sprintf("%v, taints %v", n.Annotations, n.Spec.Taints)
 		}
 	}
-	return ""
+	return marked, nil
+}
+
+// unmarked waits until no Node carries anything for a rollout.
+func (s *space) unmarked() {
+	s.Helper()
+	s.eventually("Nodes are not marked any more", func(ctx context.Context) error {
+		marked, err := s.marked(ctx)
+		if err == nil && len(marked) > 0 {
+			return fmt.Errorf("these are %v", marked)
+		}
+		return err
+	})
+}
+
+// watchLimits looks at every change of the machines of the namespace from now on, until within is called: there must be at
+// least so many that run, and at most so many in all.
+func (s *space) watchLimits(least, most int) (within func()) {
+	s.Helper()
+	ctx, stop := context.WithCancel(s.Context())
+	list, err := s.api().Machines(s.name).List(ctx, metav1.ListOptions{})
+	s.must(err)
+	changes, err := s.api().Machines(s.name).Watch(ctx, metav1.ListOptions{ResourceVersion: list.ResourceVersion})
+	s.must(err)
+	machines := map[string]*v1alpha1.Machine{}
+	for i := range list.Items {
+		machines[list.Items[i].Name] = &list.Items[i]
+	}
+	var watching sync.WaitGroup
+	watching.Go(func() {
+		for change := range changes.ResultChan() {
+			m, ok := change.Object.(*v1alpha1.Machine)
+			if !ok {
+				s.Errorf("watch of the machines: %v", change.Object)
+				return
+			}
+			machines[m.Name] = m
+			if change.Type == watch.Deleted {
+				delete(machines, m.Name)
+			}
+			run := 0
+			for m := range maps.Values(machines) {
+				if m.Status.CurrentStatus.Phase == v1alpha1.MachineRunning && m.DeletionTimestamp == nil {
+					run++
+				}
+			}
+			if run < least || len(machines) > most {
+				s.Errorf("%s %s: %d machines of which %d run, want at most %d and at least %d that run", change.Type, m.Name, len(machines), run, most, least)
+			}
+		}
+	})
+	return func() {
+		stop()
+		changes.Stop()
+		watching.Wait()
+	}
 }

@@ -80,7 +80,7 @@ const (
 	// ReasonMachinesTerminating means that machines that are being deleted have not gone for a minute. They count until
 	// they have.
 	ReasonMachinesTerminating = "MachinesTerminating"
-	// ReasonMachinesPreserved means that machines that have failed and are preserved take up the place of new ones.
+	// ReasonMachinesPreserved means that a new machine has failed and is preserved, so that it is not replaced.
 	ReasonMachinesPreserved = "MachinesPreserved"
 	// ReasonInPlaceUpdateNotSupported means that this version of the fleet does not update machines in place.
 	ReasonInPlaceUpdateNotSupported = "InPlaceUpdateNotSupported"

@@ -30,7 +30,9 @@ func makeNew(s *sets) (v Verdict, making bool) {
 	if v := s.changes(); len(v.Sets) > 0 {
 		return v, true // the Nodes of the old machines are marked before the first new one comes
 	}
-	s.step()
+	if !s.isUnderWay() { // else it grows in a write of its own, which a late one cannot repeat
+		s.step()
+	}
 	set := s.newSet()
 	set.Spec.Replicas = s.fresh.size
 	s.complement(s.fresh, set)

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strconv"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 )
@@ -23,6 +24,8 @@ func rollBack(w World) Verdict {
 		v.Events = []Event{{Reason: v1alpha1.EventRollbackTemplateUnchanged, Message: "The template is that of revision " + to + " already"}}
 	default:
 		restore(d, set)
+		w.Deployment = d
+		annotate(d, v1alpha1.AnnotationRevision, strconv.FormatInt(newRevision(w, set), 10))
 		v.Events = []Event{{Reason: v1alpha1.EventRollback, Message: fmt.Sprintf("Rolled back to revision %s, machine set %s", to, set.Name)}}
 	}
 	return v

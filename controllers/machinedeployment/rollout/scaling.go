@@ -11,14 +11,7 @@ import (
 
 // isResized says that the replicas have changed since the sets got their sizes.
 func (s *sets) isResized() bool {
-	if s.fresh == nil {
-		return false
-	}
-	active := s.active()
-	if len(active) == 0 {
-		return s.replicas > 0
-	}
-	return slices.ContainsFunc(active, func(t *tally) bool { return desiredOf(t.set) != s.replicas })
+	return slices.ContainsFunc(s.active(), func(t *tally) bool { return desiredOf(t.set) != s.replicas })
 }
 
 // desiredOf reads for how many replicas a set was sized; -1 when nobody has said.

@@ -75,9 +75,9 @@ func (s *sets) preserved() (n int32) {
 	return n
 }
 
-// isUnderWay says that machines of an old template are left, and that there is a set to take their place.
+// isUnderWay says that machines of an old template are left, and are to be replaced.
 func (s *sets) isUnderWay() bool {
-	return s.fresh != nil && slices.ContainsFunc(s.old, func(t *tally) bool { return !t.isEmpty() })
+	return (s.fresh != nil || !s.d.Spec.Paused) && slices.ContainsFunc(s.old, func(t *tally) bool { return !t.isEmpty() })
 }
 
 // isComplete says that all machines are of the current template, can be used, and are as many as are wanted.
@@ -88,9 +88,10 @@ func (s *sets) isComplete() bool {
 
 // step gives the sets their next sizes.
 func (s *sets) step() {
-	switch {
-	case s.d.Spec.Paused, s.isResized():
+	switch holds := s.d.Spec.Paused || !isRolling(s.d) && !isRecreating(s.d); {
+	case s.fresh != nil && s.isResized(), holds && (s.isResized() || len(s.active()) <= 1):
 		s.follow()
+	case holds:
 	case isRecreating(s.d):
 		s.recreate()
 	case isRolling(s.d) && s.fresh != nil: // else the old ones stay as they are until it is made

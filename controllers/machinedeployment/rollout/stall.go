@@ -56,10 +56,13 @@ func (s *sets) stalled(st v1alpha1.MachineDeploymentStatus) (reason, message str
 		op := m.Status.LastOperation
 		return v1alpha1.ReasonMachineCreateFailed, fmt.Sprintf("Machine %s: %s: %s", m.Name, op.ErrorCode, op.Description)
 	}
-	if s.w.Now.Sub(since) < stallAfter {
+	if s.w.Now.Sub(since) < stallAfter && reasonOf(st) != v1alpha1.ReasonProgressDeadlineExceeded {
 		return "", ""
 	}
 	if m := s.first(s.fresh, func(m *v1alpha1.Machine) bool { return !s.isUsable(m) && m.DeletionTimestamp == nil }); m != nil {
+		if isPreserved(m) {
+			return v1alpha1.ReasonMachinesPreserved, fmt.Sprintf("New machine %s has failed and is preserved; it is replaced when that is over", m.Name)
+		}
 		return v1alpha1.ReasonMachinesNotAvailable, fmt.Sprintf("New machine %s is not available yet, its phase is %q; its lastOperation says more",
 			m.Name, m.Status.CurrentStatus.Phase)
 	}
@@ -70,11 +73,6 @@ func (s *sets) stalled(st v1alpha1.MachineDeploymentStatus) (reason, message str
 	}
 	if s.fresh != nil && s.standing(s.fresh) < s.fresh.size {
 		return v1alpha1.ReasonMachinesNotAvailable, fmt.Sprintf("MachineSet %s has %d of %d machines", s.newSet().Name, s.standing(s.fresh), s.fresh.size)
-	}
-	for _, t := range s.old {
-		if t.preserved > 0 {
-			return v1alpha1.ReasonMachinesPreserved, fmt.Sprintf("MachineSet %s has %d machines that have failed and are preserved", t.set.Name, t.preserved)
-		}
 	}
 	return "", ""
 }

@@ -33,7 +33,7 @@ func count(w World, set *v1alpha1.MachineSet) *tally {
 		if available, _ := availability(w, set, m); available {
 			t.running++
 		}
-		if m.Status.CurrentStatus.Phase == v1alpha1.MachineFailed && m.Status.CurrentStatus.PreserveExpiryTime != nil {
+		if isPreserved(m) {
 			t.preserved++
 		}
 	}
@@ -44,6 +44,11 @@ func count(w World, set *v1alpha1.MachineSet) *tally {
 	t.size = set.Spec.Replicas
 	t.exist = leaving + max(standing, t.size)
 	return t
+}
+
+// isPreserved says that a machine has failed and is kept.
+func isPreserved(m *v1alpha1.Machine) bool {
+	return m.Status.CurrentStatus.Phase == v1alpha1.MachineFailed && m.Status.CurrentStatus.PreserveExpiryTime != nil
 }
 
 // available are the machines that can be used and that the set does not delete to come to its size.

@@ -1,0 +1,317 @@
+package rollout
+
+import (
+	"flag"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/intstr"
+
+	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/scenario"
+)
+
+var update = flag.Bool("update", false, "write the verdicts in testdata anew; read what has changed")
+
+// TestStories tells in testdata/stories.txt what a pass does.
+//
+//	deployment: words                 replicas=3 surge=1 unavailable=0 template=b strategy=RollingUpdate revision=, autoscaler=true;
+//	                                  paused, rollback=, deadline=, history=
+//	progressing: True/Reason 5s       the condition, and how old it is; a minute if it is not told
+//	set: a size=3 words phases        of template a: for= how many replicas it was sized, the deployment's if it is not told,
+//	                                  revision=, kept and tainted (marks), frozen; and its machines
+//	left: 1                           machines of old sets that the API server has
+//
+// The status of the deployment is that of its sets, and those tell the truth. What is told is each action with what it writes,
+// then the conditions that have changed, and when to look again.
+func TestStories(t *testing.T) {
+	scenario.Run(t, "testdata/stories.txt", *update, func(t *testing.T, s scenario.Scenario) string {
+		t.Helper()
+		st := newStory(t)
+		for _, fact := range s.Given {
+			words := strings.Fields(fact.Value)
+			switch fact.Key {
+			case "deployment":
+				st.deployment(words)
+			case "progressing":
+				st.progressing(words)
+			case "set":
+				st.set(words)
+			case "left":
+				st.left, _ = strconv.Atoi(fact.Value)
+			default:
+				t.Fatalf("line %d: what is %q?", fact.Line, fact.Key)
+			}
+		}
+		return st.play()
+	})
+}
+
+// story is one scenario.
+type story struct {
+	*testing.T
+
+	w    World
+	left int
+	told []string
+}
+
+func newStory(t *testing.T) *story {
+	t.Helper()
+	d := deployment(3)
+	d.Spec.Template.Labels = map[string]string{v1alpha1.LabelName: "d"}
+	d.Spec.Template.Annotations = map[string]string{"template": "b"}
+	one, none := intstr.FromInt32(1), intstr.FromInt32(0)
+	d.Spec.Strategy = v1alpha1.MachineDeploymentStrategy{
+		Type: v1alpha1.RollingUpdateMachineDeploymentStrategyType,
+		RollingUpdate: &v1alpha1.RollingUpdateMachineDeployment{
+			UpdateConfiguration: v1alpha1.UpdateConfiguration{MaxSurge: &one, MaxUnavailable: &none},
+		},
+	}
+	return &story{T: t, w: worldOf(d)}
+}
+
+func (s *story) deployment(words []string) {
+	s.Helper()
+	d := s.w.Deployment
+	limits := &d.Spec.Strategy.RollingUpdate.UpdateConfiguration
+	for _, word := range words {
+		key, value, _ := strings.Cut(word, "=")
+		n, _ := strconv.ParseInt(value, 10, 32)
+		short := int32(n)
+		limit := intstr.FromInt32(short)
+		switch key {
+		case "replicas":
+			d.Spec.Replicas = short
+		case "surge":
+			limits.MaxSurge = &limit
+		case "unavailable":
+			limits.MaxUnavailable = &limit
+		case "template":
+			d.Spec.Template.Annotations["template"] = value
+		case "strategy":
+			d.Spec.Strategy.Type = v1alpha1.MachineDeploymentStrategyType(value)
+			if value == string(v1alpha1.InPlaceUpdateMachineDeploymentStrategyType) {
+				d.Spec.Strategy.InPlaceUpdate = &v1alpha1.InPlaceUpdateMachineDeployment{
+					UpdateConfiguration: *limits, OrchestrationType: v1alpha1.OrchestrationTypeAuto,
+				}
+			}
+		case "revision":
+			d.Annotations[v1alpha1.AnnotationRevision] = value
+		case "paused":
+			d.Spec.Paused = true
+		case "rollback":
+			d.Spec.RollbackTo = &v1alpha1.RollbackConfig{Revision: n}
+		case "deadline":
+			d.Spec.ProgressDeadlineSeconds = &short
+		case "history":
+			d.Spec.RevisionHistoryLimit = &short
+		case "autoscaler":
+			s.w.KeepFromAutoscaler = value == "true"
+		default:
+			s.Fatalf("what is %q of a deployment?", word)
+		}
+	}
+}
+
+func (s *story) progressing(words []string) {
+	s.Helper()
+	status, reason, _ := strings.Cut(words[0], "/")
+	age := time.Minute / 2
+	if len(words) > 1 {
+		var err error
+		if age, err = time.ParseDuration(words[1]); err != nil {
+			s.Fatal(err)
+		}
+	}
+	at := metav1.NewTime(born.Add(-age))
+	s.w.Deployment.Status.Conditions = []v1alpha1.MachineDeploymentCondition{{
+		Type: v1alpha1.MachineDeploymentProgressing, Status: corev1.ConditionStatus(status), Reason: reason, LastUpdateTime: at, LastTransitionTime: at,
+	}}
+	s.w.Deployment.Status.ObservedGeneration = s.w.Deployment.Generation
+}
+
+// set adds a set; the order in which they are told is that of their age.
+func (s *story) set(words []string) {
+	s.Helper()
+	d := s.w.Deployment.DeepCopy()
+	d.Spec.Template.Annotations = map[string]string{"template": words[0]}
+	set := makeSet(World{Deployment: d})
+	set.Name, set.UID = "d-"+words[0], types.UID(words[0])
+	set.CreationTimestamp = metav1.NewTime(born.Add(time.Duration(len(s.w.Owned)-100) * time.Minute))
+	set.Annotations = map[string]string{v1alpha1.AnnotationRevision: "1", "mine": "yes"}
+	sizedFor := int(d.Spec.Replicas)
+	for _, word := range words[1:] {
+		key, value, _ := strings.Cut(word, "=")
+		n, _ := strconv.Atoi(value)
+		switch key {
+		case "size":
+			set.Spec.Replicas = int32(n)
+		case "for":
+			sizedFor = n
+		case "revision":
+			set.Annotations[v1alpha1.AnnotationRevision] = value
+		case "kept":
+			set.Annotations[v1alpha1.AnnotationRolling] = v1alpha1.RollingTrue
+		case "tainted":
+			set.Annotations[v1alpha1.AnnotationPreferNoSchedule] = v1alpha1.PreferNoScheduleTrue
+		case "frozen":
+			set.Labels[v1alpha1.LabelFreeze] = "True"
+		default:
+			s.machine(set, word)
+		}
+	}
+	if set.Spec.Replicas > 0 {
+		sized := &sets{limits: limitsOf(d)}
+		sized.replicas = int32(sizedFor)
+		sized.noteScale(set)
+	}
+	s.w.Owned = append(s.w.Owned, set)
+}
+
+func (s *story) machine(set *v1alpha1.MachineSet, phase string) {
+	m := &v1alpha1.Machine{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("%s-%d", set.UID, len(s.w.Machines[set.UID]))}}
+	m.Status.CurrentStatus.Phase = v1alpha1.MachinePhase(phase)
+	now := metav1.NewTime(born)
+	set.Status.Replicas++
+	switch phase {
+	case "Running":
+		set.Status.ReadyReplicas++
+		set.Status.AvailableReplicas++
+	case "Terminating":
+		m.DeletionTimestamp = &now
+	case "Preserved":
+		m.Status.CurrentStatus = v1alpha1.CurrentStatus{Phase: v1alpha1.MachineFailed, PreserveExpiryTime: &now}
+		set.Status.PreservedFailedReplicas++
+	case "CreateFailed":
+		m.Status.CurrentStatus.Phase = v1alpha1.MachineCrashLoopBackOff
+		m.Status.LastOperation = v1alpha1.LastOperation{
+			Type: v1alpha1.MachineOperationCreate, State: v1alpha1.MachineStateFailed, ErrorCode: "ResourceExhausted", Description: "no quota",
+		}
+	}
+	s.w.Machines[set.UID] = append(s.w.Machines[set.UID], m)
+}
+
+// play carries out what is decided, until the pass rests.
+func (s *story) play() string {
+	s.Helper()
+	status := &s.w.Deployment.Status
+	for _, set := range s.w.Owned {
+		status.Replicas += set.Status.Replicas
+		status.ReadyReplicas += set.Status.ReadyReplicas
+		status.AvailableReplicas += set.Status.AvailableReplicas
+		status.PreservedFailedReplicas += set.Status.PreservedFailedReplicas
+		if set.Annotations[v1alpha1.AnnotationRevision] == s.w.Deployment.Annotations[v1alpha1.AnnotationRevision] {
+			status.UpdatedReplicas = set.Status.Replicas
+		}
+	}
+	for range 20 {
+		v := Decide(s.w)
+		s.do(v)
+		for _, e := range v.Events {
+			if e.Reason != v1alpha1.EventScalingMachineSet {
+				s.tell("  Event %s: %s", e.Reason, e.Message)
+			}
+		}
+		if v.Do == Rest {
+			s.rest(v)
+			return strings.Join(s.told, "\n")
+		}
+	}
+	return strings.Join(append(s.told, "and no end"), "\n")
+}
+
+func (s *story) tell(format string, args ...any) { s.told = append(s.told, fmt.Sprintf(format, args...)) }
+
+func (s *story) do(v Verdict) {
+	s.Helper()
+	switch v.Do {
+	case Rest:
+	case Save:
+		was, is := s.w.Deployment, v.Deployment
+		s.tell("save: revision %s, template %s", is.Annotations[v1alpha1.AnnotationRevision], is.Spec.Template.Annotations["template"])
+		if was.Spec.RollbackTo != nil && is.Spec.RollbackTo == nil {
+			s.tell("  it is not to be rolled back any more")
+		}
+		s.w.Deployment = is.DeepCopy()
+	case ListLive:
+		s.tell("list the sets")
+		s.w.Live = map[types.UID]bool{}
+		for _, set := range s.w.Owned {
+			s.w.Live[set.UID] = true
+		}
+	case CountOld:
+		s.tell("count the old machines: %d", s.left)
+		s.w.OldMachines = &s.left
+	case Create:
+		set := v.Sets[0].DeepCopy()
+		set.UID = types.UID(set.Spec.Template.Annotations["template"])
+		set.CreationTimestamp = metav1.NewTime(born)
+		s.tell("create %s", describe(&v1alpha1.MachineSet{}, set))
+		s.w.Owned = append(s.w.Owned, set)
+	case Update:
+		for _, set := range v.Sets {
+			i := slices.IndexFunc(s.w.Owned, func(o *v1alpha1.MachineSet) bool { return o.UID == set.UID })
+			s.tell("update %s", describe(s.w.Owned[i], set))
+			s.w.Owned[i] = set
+		}
+	case Delete:
+		for _, set := range v.Sets {
+			s.tell("delete %s", set.UID)
+			s.w.Done.Deleted[set.UID] = true
+		}
+	case Adopt, Release:
+		s.Fatalf("unexpected %s", v.Do)
+	}
+}
+
+// describe says what is another about a set.
+func describe(was, is *v1alpha1.MachineSet) string {
+	words := []string{string(is.UID)}
+	if was.Spec.Replicas != is.Spec.Replicas || was.UID == "" {
+		words = append(words, fmt.Sprintf("size=%d", is.Spec.Replicas))
+	}
+	short := map[string]string{
+		v1alpha1.AnnotationRolling: "kept", v1alpha1.AnnotationPreferNoSchedule: "tainted", v1alpha1.AnnotationRevision: "revision",
+		v1alpha1.AnnotationDesiredReplicas: "for", v1alpha1.AnnotationMaxReplicas: "max", v1alpha1.AnnotationRevisionHistory: "was", "mine": "mine",
+	}
+	for _, key := range slices.Sorted(maps.Keys(short)) {
+		before, had := was.Annotations[key]
+		now, has := is.Annotations[key]
+		switch {
+		case has && before != now:
+			words = append(words, short[key]+"="+now)
+		case had && !has:
+			words = append(words, "-"+short[key])
+		}
+	}
+	return strings.Join(words, " ")
+}
+
+func (s *story) rest(v Verdict) {
+	if v.Deployment == nil {
+		s.tell("rest")
+		return
+	}
+	s.tell("rest")
+	for _, c := range v.Deployment.Status.Conditions {
+		was := condition(s.w.Deployment.Status, c.Type)
+		switch {
+		case was == nil || was.Status != c.Status || was.Reason != c.Reason:
+			s.tell("  %s is %s/%s: %s", c.Type, c.Status, c.Reason, c.Message)
+		case was.LastUpdateTime != c.LastUpdateTime:
+			s.tell("  %s is %s/%s still, since now", c.Type, c.Status, c.Reason)
+		}
+	}
+	if v.Wake > 0 {
+		s.tell("  again in %s", v.Wake)
+	}
+}
