@@ -71,6 +71,9 @@ func unit(name string) string {
 	case strings.Contains(name, "_calls_"):
 		return "calls"
 	}
+	if strings.Contains(name, "_reads_") {
+		return "reads"
+	}
 	return "writes"
 }
 

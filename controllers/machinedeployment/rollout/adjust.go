@@ -30,7 +30,7 @@ func makeNew(s *sets) (v Verdict, making bool) {
 	if v := s.changes(); len(v.Sets) > 0 {
 		return v, true // the Nodes of the old machines are marked before the first new one comes
 	}
-	if !s.isUnderWay() { // else it grows in a write of its own, which a late one cannot repeat
+	if len(s.old) == 0 { // else it grows in a write of its own: one that takes effect late must not bring machines
 		s.step()
 	}
 	set := s.newSet()
@@ -75,10 +75,10 @@ func adjust(s *sets) Verdict {
 	return finish(s)
 }
 
-// changes returns the sets that are not as they should be, as they should stand. The new set is changed first.
+// changes returns the sets that are not as they should be, as they should stand. The new set is changed last.
 func (s *sets) changes() Verdict {
 	v := Verdict{Do: Update}
-	for _, t := range s.all() {
+	for _, t := range s.lastNew() {
 		if t.set.DeletionTimestamp != nil || t.set.UID == "" {
 			continue
 		}
@@ -101,8 +101,14 @@ func (s *sets) complement(t *tally, wanted *v1alpha1.MachineSet) {
 	if t == s.fresh {
 		syncNew(s.w, wanted)
 	}
-	if t.size > 0 {
+	switch {
+	case t == s.fresh || t.size > 0:
 		s.noteScale(wanted)
+	case s.wasNew(t):
+		// It is written once more, before another set grows in its place: so whatever a process that has ended was about to
+		// write on it comes too late.
+		delete(wanted.Annotations, v1alpha1.AnnotationDesiredReplicas)
+		delete(wanted.Annotations, v1alpha1.AnnotationMaxReplicas)
 	}
 	s.mark(t, wanted)
 }

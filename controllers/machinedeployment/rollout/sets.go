@@ -40,10 +40,23 @@ func (s *sets) all() []*tally {
 	return append([]*tally{s.fresh}, s.old...)
 }
 
+// lastNew returns all sets, the new one last.
+func (s *sets) lastNew() []*tally {
+	if s.fresh == nil {
+		return s.old
+	}
+	return append(slices.Clone(s.old), s.fresh)
+}
+
+// wasNew says that a set was the new one until the template changed.
+func (s *sets) wasNew(t *tally) bool {
+	return !slices.ContainsFunc(s.w.Owned, func(other *v1alpha1.MachineSet) bool { return revision(other) > revision(t.set) })
+}
+
 // active are the sets that are to have machines, the oldest first.
 func (s *sets) active() (active []*tally) {
-	for _, t := range append(slices.Clone(s.old), s.fresh) {
-		if t != nil && t.size > 0 {
+	for _, t := range s.lastNew() {
+		if t.size > 0 {
 			active = append(active, t)
 		}
 	}

@@ -1,0 +1,209 @@
+package simulation
+
+import (
+	"slices"
+	"strconv"
+
+	apiequality "k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
+	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machinedeployment/rollout"
+	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machineset/scale"
+)
+
+// newest is the newer one of what a cache shows and of what the owner has written of the same object.
+func newest[T object[T]](r *rolling, cached T) T {
+	if own, ok := r.shows[cached.GetName()].(T); ok && own.GetUID() == cached.GetUID() {
+		a, _ := strconv.Atoi(own.GetResourceVersion())
+		b, _ := strconv.Atoi(cached.GetResourceVersion())
+		if a > b {
+			return own
+		}
+	}
+	return cached
+}
+
+// put writes an object, and remembers what was written.
+func put[T object[T]](r *rolling, s *store[T], wanted T) (stored T, goOn bool) {
+	_, goOn = r.owner.write(func() (ok bool) {
+		owner := r.owner
+		if stored, ok = s.update(wanted); ok && owner == r.owner {
+			r.shows[wanted.GetName()] = stored
+		}
+		return ok
+	})
+	return stored, goOn
+}
+
+// passDeployment runs one pass over the deployment.
+func (r *rolling) passDeployment() {
+	c := r.owner.shown[0]
+	d := newest(r, catchUp(r.world, r.deployments, &c.deployments)[rolled])
+	w := rollout.World{
+		Now: r.owner.clock(), Deployment: d, Confirmed: r.sure, KeepFromAutoscaler: true, Machines: map[types.UID][]*v1alpha1.Machine{},
+		Done: rollout.Done{Moved: map[types.UID]bool{}, Deleted: map[types.UID]bool{}},
+	}
+	for _, set := range sorted(catchUp(r.world, r.sets, &c.sets)) {
+		w.Owned = append(w.Owned, newest(r, set))
+	}
+	for _, m := range sorted(catchUp(r.world, r.machines, &c.machines)) {
+		set := metav1.GetControllerOfNoCopy(m).UID
+		w.Machines[set] = append(w.Machines[set], m)
+	}
+	for range 32 {
+		v := rollout.Decide(w)
+		if v.Do == rollout.Rest {
+			if v.Deployment != nil && !apiequality.Semantic.DeepEqual(v.Deployment, w.Deployment) {
+				put(r, r.deployments, v.Deployment)
+			}
+			return
+		}
+		if !r.actOnDeployment(&w, v) {
+			return
+		}
+	}
+	r.Fatalf("seed %d: 32 actions of a deployment and no end:\n%s", r.seed, r.tale())
+}
+
+// actOnDeployment carries out one action, and says whether the pass goes on.
+func (r *rolling) actOnDeployment(w *rollout.World, v rollout.Verdict) (goOn bool) {
+	switch v.Do {
+	case rollout.Save:
+		stored, goOn := put(r, r.deployments, v.Deployment)
+		if goOn {
+			w.Deployment, w.Done.Collided = stored, false
+		}
+		return goOn
+	case rollout.ListLive:
+		w.Live = map[types.UID]bool{}
+		for _, set := range r.sets.now() {
+			w.Live[set.UID] = true
+		}
+		r.sure = len(w.Owned) >= len(w.Live)
+	case rollout.CountOld:
+		count := 0
+		for _, m := range r.machines.now() {
+			set := slices.IndexFunc(w.Owned, func(s *v1alpha1.MachineSet) bool { return metav1.IsControlledBy(m, s) })
+			if set >= 0 && !rollout.IsNewSet(w.Deployment, w.Owned[set]) {
+				count++
+			}
+		}
+		w.OldMachines = &count
+	case rollout.Create:
+		return r.createSet(w, v.Sets[0])
+	case rollout.Update:
+		for _, set := range v.Sets {
+			stored, goOn := put(r, r.sets, set)
+			if !goOn {
+				return false
+			}
+			w.Owned[slices.IndexFunc(w.Owned, func(s *v1alpha1.MachineSet) bool { return s.UID == set.UID })] = stored
+		}
+	case rollout.Delete:
+		for _, set := range v.Sets {
+			if _, goOn := r.owner.write(func() bool { return r.sets.delete(set, r.now) }); !goOn {
+				return false
+			}
+			w.Done.Deleted[set.UID] = true
+		}
+	case rollout.Rest, rollout.Adopt, rollout.Release:
+		r.Fatalf("unexpected %s", v.Do)
+	}
+	return !r.chance(100)
+}
+
+func (r *rolling) createSet(w *rollout.World, set *v1alpha1.MachineSet) (goOn bool) {
+	set = set.DeepCopy()
+	set.CreationTimestamp, set.Labels[v1alpha1.LabelSlot] = metav1.NewTime(r.now), "0"
+	_, goOn = r.owner.write(func() bool {
+		set.UID = types.UID("set-" + r.next())
+		r.sets.create(set)
+		return true
+	})
+	if !goOn {
+		return false
+	}
+	r.sure = false
+	is := r.sets.now()[set.Name]
+	if !rollout.IsNewSet(w.Deployment, is) {
+		w.Done.Collided = true
+		return true
+	}
+	w.Owned = append(w.Owned, is)
+	return true
+}
+
+// passSet runs one pass over a set.
+func (r *rolling) passSet(name string) {
+	c := r.owner.shown[0]
+	cached, known := catchUp(r.world, r.sets, &c.sets)[name]
+	if !known {
+		return
+	}
+	w := scale.World{Now: r.owner.clock(), Set: newest(r, cached), Done: scale.Done{
+		Created: map[int64]bool{}, Taken: map[int64]bool{}, Deleted: map[types.UID]bool{}, Refused: map[types.UID]bool{},
+		Adopted: map[types.UID]bool{}, Updated: map[types.UID]bool{},
+	}}
+	for _, m := range sorted(catchUp(r.world, r.machines, &c.machines)) {
+		if metav1.IsControlledBy(m, w.Set) {
+			w.Owned = append(w.Owned, m)
+		}
+	}
+	for range 32 {
+		v := scale.Decide(w)
+		if v.Do == scale.Rest {
+			if v.Set != nil && !apiequality.Semantic.DeepEqual(v.Set, w.Set) {
+				put(r, r.sets, v.Set)
+			}
+			return
+		}
+		if !r.actOnSet(&w, v) {
+			return
+		}
+	}
+	r.Fatalf("seed %d: 32 actions of a set and no end:\n%s", r.seed, r.tale())
+}
+
+// actOnSet carries out one action, and says whether the pass goes on.
+func (r *rolling) actOnSet(w *scale.World, v scale.Verdict) (goOn bool) {
+	switch v.Do {
+	case scale.Save:
+		stored, goOn := put(r, r.sets, v.Set)
+		if goOn {
+			w.Set = stored
+		}
+		return goOn
+	case scale.ListLive:
+		w.Live = &scale.Live{Owned: map[types.UID]bool{}, Names: map[string]bool{}}
+		for _, m := range r.machines.now() {
+			if metav1.IsControlledBy(m, w.Set) {
+				w.Live.Owned[m.UID], w.Live.Names[m.Name] = true, true
+			}
+		}
+	case scale.Create:
+		for _, ordinal := range v.Ordinals {
+			if _, goOn := r.owner.write(func() bool { r.owner.create(w, ordinal); return true }); !goOn {
+				return false
+			}
+		}
+	case scale.Delete:
+		for _, m := range v.Machines {
+			_, goOn := r.owner.write(func() bool {
+				if r.machines.delete(m, r.now) {
+					w.Done.Deleted[m.UID] = true
+				} else {
+					w.Done.Refused[m.UID] = true
+				}
+				return true
+			})
+			if !goOn {
+				return false
+			}
+		}
+	case scale.Rest, scale.Update, scale.Adopt, scale.Release:
+		r.Fatalf("unexpected %s", v.Do)
+	}
+	return !r.chance(100)
+}

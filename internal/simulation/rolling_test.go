@@ -1,0 +1,90 @@
+package simulation
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
+)
+
+func newDice(seed uint64) *rand.Rand { return rand.New(rand.NewPCG(seed, seed)) }
+
+// acts are what users do in the middle of a rollout.
+func (r *rolling) act() {
+	d := r.deployment()
+	switch r.dice.IntN(8) {
+	case 0, 1:
+		template := string(rune('a' + r.dice.IntN(3)))
+		r.note("the user wants template %s", template)
+		r.user(func(s *v1alpha1.MachineDeploymentSpec) { s.Template.Annotations = map[string]string{"template": template} })
+	case 2:
+		r.note("the user pauses it, or resumes it")
+		r.user(func(s *v1alpha1.MachineDeploymentSpec) { s.Paused = !s.Paused })
+	case 3:
+		if d.Spec.RollbackTo == nil {
+			r.note("the user wants the template before")
+			r.user(func(s *v1alpha1.MachineDeploymentSpec) { s.RollbackTo = &v1alpha1.RollbackConfig{} })
+		}
+	}
+}
+
+// TestRolloutsUnderFaults: whatever users do in the middle of a rollout, processes die, slots move, caches lag and writes come
+// late, there are never too few machines nor too many, and in the end all are of the template that is wanted last.
+func TestRolloutsUnderFaults(t *testing.T) {
+	recreate := v1alpha1.MachineDeploymentStrategy{Type: v1alpha1.RecreateMachineDeploymentStrategyType}
+	strategies := []v1alpha1.MachineDeploymentStrategy{
+		rollingUpdate("1", "0"), rollingUpdate("0", "1"), rollingUpdate("2", "1"), rollingUpdate("50%", "50%"), rollingUpdate("3", "0"), recreate, {},
+	}
+	for i := range *seeds {
+		seed := *first + uint64(i)
+		dice := newDice(seed * 7919)
+		strategy := strategies[dice.IntN(len(strategies))]
+		resizes := dice.IntN(3) == 0
+		t.Run(fmt.Sprintf("seed %d", seed), func(t *testing.T) {
+			r := newRolling(t, seed, strategy, int32(1+dice.IntN(6)))
+			r.user(func(s *v1alpha1.MachineDeploymentSpec) { s.Template.Annotations = map[string]string{"template": "b"} })
+			for range dice.IntN(6) {
+				r.storm(dice.IntN(150))
+				r.act()
+				if resizes && r.dice.IntN(3) == 0 {
+					replicas := int32(r.dice.IntN(8))
+					r.note("the user wants %d", replicas)
+					r.user(func(s *v1alpha1.MachineDeploymentSpec) { s.Replicas = replicas })
+				}
+			}
+			r.storm(300)
+			r.user(func(s *v1alpha1.MachineDeploymentSpec) { s.Paused = false })
+			r.calm(3 * time.Hour)
+			r.mustBeDone()
+		})
+	}
+}
+
+// TestABrokenTemplate: machines that do not come up take no others with them, and going back ends it.
+func TestABrokenTemplate(t *testing.T) {
+	for i := range *seeds {
+		seed := *first + uint64(i)
+		t.Run(fmt.Sprintf("seed %d", seed), func(t *testing.T) {
+			r := newRolling(t, seed, rollingUpdate("2", "1"), 5)
+			r.broken["b"] = true
+			r.user(func(s *v1alpha1.MachineDeploymentSpec) { s.Template.Annotations = map[string]string{"template": "b"} })
+			r.storm(300)
+			r.calm(time.Hour)
+			c := r.deployment().Status.Conditions
+			if got := r.outcome(); got != `replicas 5, template b
+Available True MinimumReplicasAvailable
+Progressing True MachineSetUpdated
+RolloutStalled True MachinesNotAvailable
+set of a: size 4, 4 run, 0 others, kept true, tainted true
+set of b: size 2, 0 run, 2 others, kept true, tainted false` {
+				t.Fatalf("seed %d: after an hour\n%s\n%v", seed, got, c)
+			}
+			r.user(func(s *v1alpha1.MachineDeploymentSpec) { s.RollbackTo = &v1alpha1.RollbackConfig{} })
+			r.storm(300)
+			r.calm(time.Hour)
+			r.mustBeDone()
+		})
+	}
+}
