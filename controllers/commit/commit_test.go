@@ -166,25 +166,34 @@ func TestAnErrorComesWithWhatIsWritten(t *testing.T) {
 }
 
 func TestPace(t *testing.T) {
-	p := NewPace(time.Second)
+	const second = time.Second
+	p := NewPace(second, 5*second)
 	m := &v1alpha1.Machine{ObjectMeta: metav1.ObjectMeta{UID: "u"}}
 	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
-	at := func(d time.Duration, changed bool, want time.Duration) {
+	at := func(seconds float64, change Change, want float64) {
 		t.Helper()
-		if got := p.Wait(m, changed, now.Add(d)); got != want {
-			t.Errorf("at %s: wait %s, want %s", d, got, want)
+		if got := p.Wait(m, change, now.Add(time.Duration(seconds*float64(second)))); got != time.Duration(want*float64(second)) {
+			t.Errorf("at %v s: wait %s, want %v s", seconds, got, want)
 		}
 	}
-	at(0, true, time.Second)                              // the first change is held back
-	at(400*time.Millisecond, true, 600*time.Millisecond)  // the next ones join it
-	at(time.Second, true, 0)                              // written
-	at(1100*time.Millisecond, true, time.Second)          // begins anew
-	at(1200*time.Millisecond, false, 0)                   // taken back
-	at(5*time.Second, true, time.Second)                  // so this is a first one again
-	m.DeletionTimestamp = &metav1.Time{Time: now}         // slower while it is deleted
-	at(6*time.Second, true, deletingInterval-time.Second) // counted from the first change
+	at(0, Unchanged, 0)
+	at(0, Counted, 1)      // the first change is held back
+	at(0.5, Counted, 0.5)  // the next ones join it
+	at(1, Counted, 0)      // written
+	at(1.5, Counted, 1)    // begins anew
+	at(1.75, Unchanged, 0) // taken back
+	at(2, Streaming, 2)    // soon after a write, for twice as long
+	at(4, Streaming, 0)    // written
+	at(5, Streaming, 4)    // and again
+	at(9, Streaming, 0)    //
+	at(10, Streaming, 5)   // never longer than that
+	at(10.5, Counted, 0.5) // told with what was held back already
+	at(11, Counted, 0)     //
+	at(20, Streaming, 1)   // after some quiet it is a first change again
+	m.DeletionTimestamp = &metav1.Time{Time: now}
+	at(20.5, Counted, 4.5) // slower while it is deleted, from the first change on
 	p.Forget("u")
-	at(7*time.Second, true, deletingInterval)
+	at(21, Counted, 5)
 }
 
 func TestEndsAreForgottenInTheEnd(t *testing.T) {

@@ -1,6 +1,8 @@
 package family
 
 import (
+	"strconv"
+
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -17,6 +19,14 @@ func RootOf(view *objects.View, m *v1alpha1.Machine) (root metav1.Object, ok boo
 		return nil, false
 	}
 	return RootOfSet(view, set)
+}
+
+// CountsMinReady says whether minReadySeconds counts below a root: what stands on the root goes before the fleet's setting.
+func CountsMinReady(root metav1.Object, otherwise bool) bool {
+	if counts, err := strconv.ParseBool(root.GetAnnotations()[v1alpha1.AnnotationCountMinReady]); err == nil {
+		return counts
+	}
+	return otherwise
 }
 
 // RootOfSet returns the root of a set.
@@ -53,7 +63,9 @@ func Permits(view *objects.View, set *v1alpha1.MachineSet) []brake.Permit {
 
 // SetOf returns the set that is the controller of a machine. ok is false for a machine without one, and where the view does not
 // show it.
-func SetOf(view *objects.View, m *v1alpha1.Machine) (set *v1alpha1.MachineSet, ok bool) { return ownerIn(view.Sets, m) }
+func SetOf(view *objects.View, m *v1alpha1.Machine) (set *v1alpha1.MachineSet, ok bool) {
+	return ownerIn(view.Sets, m)
+}
 
 // HasPermit says that the machine, as it is now, may be replaced by what stands on its root.
 func HasPermit(view *objects.View, m *v1alpha1.Machine) bool {

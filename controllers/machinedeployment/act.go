@@ -147,6 +147,9 @@ func (c *Controller) update(ctx context.Context, w *rollout.World, wanted []*v1a
 		if i < 0 {
 			continue
 		}
+		if c.cfg.Foresee != nil && set.Spec.Replicas != w.Owned[i].Spec.Replicas {
+			set = c.cfg.Foresee(ctx, set)
+		}
 		written, err := c.sets.Commit(ctx, w.Owned[i], set)
 		if err != nil {
 			return err

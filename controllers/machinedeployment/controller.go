@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -30,9 +31,12 @@ import (
 // Name of the controller in metrics, logs and spans.
 const Name = "machinedeployment"
 
-// statusPace is how long the status may lag behind the sets. It is longer than a set's own pace, so that the first change
-// of a set is told together with what led to it.
-const statusPace = time.Second
+// The status may lag behind the machines: by the pace, which is longer than a set's so that the sets are sized before it is
+// told of, and while machines are replaced one by one, by the slow pace.
+const (
+	statusPace     = time.Second
+	slowStatusPace = 10 * time.Second
+)
 
 // maxActions bounds one pass: more would be a cycle in rollout.Decide.
 const maxActions = 32
@@ -48,10 +52,15 @@ type Config struct {
 	Clock   clock.WithTicker
 	Gate    runner.Gate[types.NamespacedName]
 	Workers int
+	// Foresee returns a set, as it is about to be written, with what its own controller would write on it next, so that both are one
+	// write. Nil leaves it to that controller.
+	Foresee func(ctx context.Context, set *v1alpha1.MachineSet) *v1alpha1.MachineSet
+	// CountMinReady has minReadySeconds count for deployments that do not say whether it does.
+	CountMinReady bool
 	// KeepFromAutoscaler has the cluster-autoscaler kept from removing Nodes of a deployment while its machines are replaced.
 	KeepFromAutoscaler bool
-	Metrics *runner.Metrics
-	Tracer  trace.Tracer
+	Metrics            *runner.Metrics
+	Tracer             trace.Tracer
 }
 
 // Controller reconciles MachineDeployments. Make one with New, before the View is fed.
@@ -69,7 +78,7 @@ type Controller struct {
 // New makes the controller and has the View enqueue what concerns it.
 func New(cfg Config) (*Controller, error) {
 	c := &Controller{
-		cfg: cfg, pace: commit.NewPace(statusPace),
+		cfg: cfg, pace: commit.NewPace(statusPace, slowStatusPace),
 		deployments: commit.New(func(ns string) commit.Patcher[*v1alpha1.MachineDeployment] {
 			return cfg.Machines.MachineDeployments(ns)
 		}),
@@ -133,8 +142,7 @@ func (c *Controller) rest(ctx context.Context, w rollout.World, verdict rollout.
 		return verdict.Wake, nil
 	}
 	wanted := verdict.Deployment
-	changed := !apiequality.Semantic.DeepEqual(w.Deployment.Status, wanted.Status)
-	if wait = c.pace.Wait(w.Deployment, changed, c.cfg.Clock.Now()); wait > 0 {
+	if wait = c.pace.Wait(w.Deployment, change(w.Deployment.Status, wanted.Status, verdict.Replacing), c.cfg.Clock.Now()); wait > 0 {
 		wanted.Status = w.Deployment.Status
 	}
 	_, err = c.deployments.Commit(ctx, w.Deployment, wanted)
@@ -145,6 +153,22 @@ func (c *Controller) rest(ctx context.Context, w rollout.World, verdict rollout.
 		c.tell(w.Deployment, verdict.Events)
 	}
 	return sooner(wait, verdict.Wake), err
+}
+
+// change says how a status differs from the one before. A condition, or a machine that has failed, does not wait for what is
+// counted while machines are replaced.
+func change(before, after v1alpha1.MachineDeploymentStatus, replacing bool) commit.Change {
+	if apiequality.Semantic.DeepEqual(before, after) {
+		return commit.Unchanged
+	}
+	same := slices.EqualFunc(before.Conditions, after.Conditions, func(a, b v1alpha1.MachineDeploymentCondition) bool {
+		return a.Type == b.Type && a.Status == b.Status && a.Reason == b.Reason
+	})
+	if replacing && same && before.ObservedGeneration == after.ObservedGeneration &&
+		apiequality.Semantic.DeepEqual(before.FailedMachines, after.FailedMachines) {
+		return commit.Streaming
+	}
+	return commit.Counted
 }
 
 // sooner returns the shorter one of two waits, of which 0 has no end.
@@ -159,7 +183,8 @@ func sooner(a, b time.Duration) time.Duration {
 func (c *Controller) observe(d *v1alpha1.MachineDeployment) rollout.World {
 	w := rollout.World{
 		Now: c.cfg.Clock.Now(), Deployment: d, Machines: map[types.UID][]*v1alpha1.Machine{}, KeepFromAutoscaler: c.cfg.KeepFromAutoscaler,
-		Done: rollout.Done{Moved: map[types.UID]bool{}, Deleted: map[types.UID]bool{}},
+		CountMinReady: family.CountsMinReady(d, c.cfg.CountMinReady),
+		Done:          rollout.Done{Moved: map[types.UID]bool{}, Deleted: map[types.UID]bool{}},
 	}
 	for _, set := range c.children.Of(d.UID) {
 		w.Owned = append(w.Owned, c.sets.Newest(set))

@@ -33,8 +33,15 @@ import (
 // Name of the controller in metrics, logs and spans.
 const Name = "machineset"
 
-// statusPace is how long the status may lag behind the machines.
-const statusPace = 500 * time.Millisecond
+// The status may lag behind the machines: by the pace, and while they are replaced one by one, by the slow pace.
+const (
+	statusPace     = 500 * time.Millisecond
+	slowStatusPace = 10 * time.Second
+)
+
+// tidyAfter is how long intents that are seen done may stand on a set whose machines are replaced, to be struck off with the
+// next ones.
+const tidyAfter = 10 * time.Second
 
 // maxActions bounds one pass: more would be a cycle in scale.Decide.
 const maxActions = 32
@@ -75,6 +82,9 @@ type Controller struct {
 // done is what this process has done for a set and the cache does not show yet. It saves requests that would come to
 // nothing; that they would is taken care of by names and preconditions.
 type done struct {
+	busy   sync.Mutex // while somebody decides about the set
+	untidy time.Time  // since when intents stand there that are all seen done; zero when there are none
+
 	created map[int64]bool
 	since   map[int64]time.Time // of created
 	deleted map[types.UID]bool
@@ -95,7 +105,7 @@ const lateCache = 30 * time.Second
 // New makes the controller and has the View enqueue what concerns it.
 func New(cfg Config) (*Controller, error) {
 	c := &Controller{
-		cfg: cfg, pace: commit.NewPace(statusPace), stale: newStale(), done: map[types.UID]*done{}, listing: make(chan struct{}, lists),
+		cfg: cfg, pace: commit.NewPace(statusPace, slowStatusPace), stale: newStale(), done: map[types.UID]*done{}, listing: make(chan struct{}, lists),
 		sets:     commit.New(func(ns string) commit.Patcher[*v1alpha1.MachineSet] { return cfg.Machines.MachineSets(ns) }),
 		machines: commit.New(func(ns string) commit.Patcher[*v1alpha1.Machine] { return cfg.Machines.Machines(ns) }),
 	}
@@ -124,6 +134,7 @@ func (c *Controller) reconcile(ctx context.Context, key types.NamespacedName) (r
 		return runner.Result{}, nil
 	}
 	telemetry.LinkTo(ctx, cached.Annotations[v1alpha1.AnnotationTraceparent])
+	defer c.hold(cached.UID)()
 	w := c.observe(c.sets.Newest(cached))
 	var failed []error
 	for range maxActions {
@@ -131,6 +142,7 @@ func (c *Controller) reconcile(ctx context.Context, key types.NamespacedName) (r
 		klog.FromContext(ctx).V(4).Info("Decided", "action", verdict.Do)
 		if verdict.Do == scale.Rest {
 			wait, err := c.rest(ctx, w, verdict)
+			wait = sooner(wait, c.untidy(w.Set.UID, verdict.Untidy))
 			if len(w.Done.Created) > 0 || w.Live != nil && len(scale.Unseen(w)) > 0 {
 				wait = sooner(wait, lateCache+time.Second) // should the cache never show them
 			}
@@ -162,8 +174,7 @@ func (c *Controller) rest(ctx context.Context, w scale.World, verdict scale.Verd
 		return 0, nil
 	}
 	wanted := verdict.Set
-	changed := !apiequality.Semantic.DeepEqual(w.Set.Status, wanted.Status)
-	if wait = c.pace.Wait(w.Set, changed, c.cfg.Clock.Now()); wait > 0 {
+	if wait = c.pace.Wait(w.Set, change(w.Set, wanted.Status), c.cfg.Clock.Now()); wait > 0 {
 		wanted.Status = w.Set.Status
 	}
 	_, err = c.sets.Commit(ctx, w.Set, wanted)
@@ -174,6 +185,25 @@ func (c *Controller) rest(ctx context.Context, w scale.World, verdict scale.Verd
 		telemetry.Tell(c.cfg.Events, w.Set, reason, message)
 	}
 	return sooner(wait, verdict.Wake), err
+}
+
+// change says how a status differs from the one before. What is wrong does not wait for what is counted while machines are
+// replaced.
+func change(set *v1alpha1.MachineSet, after v1alpha1.MachineSetStatus) commit.Change {
+	before := set.Status
+	switch {
+	case apiequality.Semantic.DeepEqual(before, after):
+		return commit.Unchanged
+	case isRolling(set) && apiequality.Semantic.DeepEqual(before.Conditions, after.Conditions) &&
+		apiequality.Semantic.DeepEqual(before.FailedMachines, after.FailedMachines):
+		return commit.Streaming
+	}
+	return commit.Counted
+}
+
+// isRolling says that the machines of the set's deployment are being replaced.
+func isRolling(set *v1alpha1.MachineSet) bool {
+	return set.Annotations[v1alpha1.AnnotationRolling] == v1alpha1.RollingTrue
 }
 
 // observe gathers what the caches and this process know of a set.
@@ -188,6 +218,7 @@ func (c *Controller) observe(set *v1alpha1.MachineSet) scale.World {
 	w.Owned = slices.DeleteFunc(w.Owned, func(m *v1alpha1.Machine) bool { return !metav1.IsControlledBy(m, set) }) // let go since
 	known := c.remember(set, w.Owned)
 	w.Done.Created, w.Done.Deleted = known.created, known.deleted
+	w.TidyLater = isRolling(set) && (known.untidy.IsZero() || w.Now.Sub(known.untidy) < tidyAfter)
 	selector := metav1.FormatLabelSelector(set.Spec.Selector)
 	if set.Generation == set.Status.ObservedGeneration { // whoever wrote that has looked
 		known.looked = selector
@@ -211,12 +242,7 @@ func (c *Controller) looked(w *scale.World, begun time.Time) {
 func (c *Controller) remember(set *v1alpha1.MachineSet, owned []*v1alpha1.Machine) *done {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	known := c.done[set.UID]
-	if known == nil {
-		known = &done{created: map[int64]bool{}, since: map[int64]time.Time{}, deleted: map[types.UID]bool{}}
-		c.done[set.UID] = known
-		return known
-	}
+	known := c.known(set.UID)
 	now := c.cfg.Clock.Now()
 	for ordinal := range known.created {
 		if since, noted := known.since[ordinal]; !noted {

@@ -1,8 +1,6 @@
 package machineset
 
 import (
-	"strconv"
-
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
@@ -10,12 +8,10 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/objects"
 )
 
-// countsMinReady says whether minReadySeconds counts for a set: what stands on its root goes before the fleet's setting.
+// countsMinReady says whether minReadySeconds counts for a set.
 func (c *Controller) countsMinReady(set *v1alpha1.MachineSet) bool {
 	if root, known := family.RootOfSet(c.cfg.View, set); known {
-		if counts, err := strconv.ParseBool(root.GetAnnotations()[v1alpha1.AnnotationCountMinReady]); err == nil {
-			return counts
-		}
+		return family.CountsMinReady(root, c.cfg.CountMinReady)
 	}
 	return c.cfg.CountMinReady
 }

@@ -22,6 +22,7 @@ var pure = []string{
 	"controllers/machine/preserve",
 	"controllers/machinedeployment/rollout",
 	"controllers/machineset/scale",
+	"controllers/ready",
 	"shard/label",
 	"shard/alone/claim",
 	"membership/state",

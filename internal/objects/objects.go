@@ -112,7 +112,9 @@ func (o *Objects[T]) In(namespace string) []T { return o.By(cache.NamespaceIndex
 func (o *Objects[T]) Of(slot int) []T { return o.By(indexBySlot, strconv.Itoa(slot)) }
 
 // Under returns the objects whose controller is the one of that UID.
-func (o *Objects[T]) Under(controller types.UID) []T { return o.By(indexByController, string(controller)) }
+func (o *Objects[T]) Under(controller types.UID) []T {
+	return o.By(indexByController, string(controller))
+}
 
 // Orphans returns the objects of a namespace that have no controller.
 func (o *Objects[T]) Orphans(namespace string) []T { return o.By(indexOrphans, namespace) }

@@ -34,7 +34,7 @@ func (s *sets) progress(st v1alpha1.MachineDeploymentStatus) *v1alpha1.MachineDe
 		return nil
 	case s.d.Spec.Paused:
 		return progressing(corev1.ConditionUnknown, v1alpha1.ReasonDeploymentPaused, "Deployment is paused")
-	case s.isDone(st):
+	case s.isComplete():
 		return progressing(corev1.ConditionTrue, v1alpha1.ReasonNewMachineSetAvailable,
 			fmt.Sprintf("MachineSet %q has successfully progressed.", s.newSet().Name))
 	case last == v1alpha1.ReasonNewMachineSetAvailable && s.fresh != nil && !s.isUnderWay():
@@ -54,12 +54,6 @@ func (s *sets) progress(st v1alpha1.MachineDeploymentStatus) *v1alpha1.MachineDe
 
 func progressing(status corev1.ConditionStatus, reason, message string) *v1alpha1.MachineDeploymentCondition {
 	return &v1alpha1.MachineDeploymentCondition{Status: status, Reason: reason, Message: message}
-}
-
-// isDone says that the sets tell that all machines are of the current template, and available.
-func (s *sets) isDone(st v1alpha1.MachineDeploymentStatus) bool {
-	return s.fresh != nil && !s.isUnderWay() &&
-		st.UpdatedReplicas == s.replicas && st.Replicas == s.replicas && st.AvailableReplicas == s.replicas
 }
 
 // begins says that the way to the new set was not spoken of yet: nothing was, or what was is about another one.

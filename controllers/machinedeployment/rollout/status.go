@@ -13,7 +13,7 @@ import (
 func finish(s *sets) Verdict {
 	d := s.d.DeepCopy()
 	d.Status = status(s)
-	v := Verdict{Do: Rest, Deployment: d, Wake: sooner(nextAvailable(s.w), s.nextDeadline(d.Status))}
+	v := Verdict{Do: Rest, Deployment: d, Replacing: s.isUnderWay(), Wake: sooner(nextAvailable(s.w), s.nextDeadline(d.Status))}
 	if s.w.Done.CreateError != "" && !isKnownToFail(s.d) {
 		v.Events = []Event{{Reason: v1alpha1.ReasonMachineSetCreateError, Message: s.w.Done.CreateError}}
 	}
@@ -26,7 +26,7 @@ func isKnownToFail(d *v1alpha1.MachineDeployment) bool {
 	return c != nil && c.Status == corev1.ConditionFalse && c.Reason == v1alpha1.ReasonMachineSetCreateError
 }
 
-// status works out the deployment's status from that of its sets.
+// status works out the deployment's status from its machines. Which of them have failed is told by the sets.
 func status(s *sets) v1alpha1.MachineDeploymentStatus {
 	st := *s.d.Status.DeepCopy()
 	st.ObservedGeneration = s.d.Generation
@@ -34,20 +34,20 @@ func status(s *sets) v1alpha1.MachineDeploymentStatus {
 	st.Replicas, st.UpdatedReplicas, st.ReadyReplicas, st.AvailableReplicas, st.PreservedFailedReplicas = 0, 0, 0, 0, 0
 	st.FailedMachines = nil
 	wanted := int32(0)
-	for _, set := range oldestFirst(s.w.Owned) {
-		st.Replicas += set.Status.Replicas
-		st.ReadyReplicas += set.Status.ReadyReplicas
-		st.AvailableReplicas += set.Status.AvailableReplicas
-		st.PreservedFailedReplicas += set.Status.PreservedFailedReplicas
-		wanted += set.Spec.Replicas
-		if set.Status.FailedMachines != nil {
-			for _, failed := range *set.Status.FailedMachines {
+	for _, t := range s.lastNew() {
+		st.Replicas += t.seen.all
+		st.ReadyReplicas += t.seen.ready
+		st.AvailableReplicas += t.seen.available
+		st.PreservedFailedReplicas += t.seen.preserved
+		wanted += t.set.Spec.Replicas
+		if t.set.Status.FailedMachines != nil {
+			for _, failed := range *t.set.Status.FailedMachines {
 				st.FailedMachines = append(st.FailedMachines, failed.DeepCopy())
 			}
 		}
 	}
-	if newSet := s.newSet(); newSet != nil {
-		st.UpdatedReplicas = newSet.Status.Replicas
+	if s.fresh != nil {
+		st.UpdatedReplicas = s.fresh.seen.all
 	}
 	st.UnavailableReplicas = max(wanted-st.AvailableReplicas, 0)
 	dropCondition(&st, v1alpha1.MachineDeploymentValid)

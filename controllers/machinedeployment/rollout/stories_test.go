@@ -229,7 +229,9 @@ func (s *story) play() string {
 	return strings.Join(append(s.told, "and no end"), "\n")
 }
 
-func (s *story) tell(format string, args ...any) { s.told = append(s.told, fmt.Sprintf(format, args...)) }
+func (s *story) tell(format string, args ...any) {
+	s.told = append(s.told, fmt.Sprintf(format, args...))
+}
 
 func (s *story) do(v Verdict) {
 	s.Helper()

@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
+	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/ready"
 )
 
 // tally is a set in numbers, from its machines as the cache shows them. Where that may be late, exist errs upwards and
@@ -18,31 +19,39 @@ type tally struct {
 	running int32
 	// preserved are those that have failed and are kept. A set that shrinks deletes them last.
 	preserved int32
+	// seen is what the cache shows, for people.
+	seen seen
 }
+
+// seen are machines that the cache shows.
+type seen struct{ all, ready, available, preserved int32 }
 
 // count makes the tally of a set.
 func count(w World, set *v1alpha1.MachineSet) *tally {
 	t := &tally{set: set}
-	leaving, standing := int32(0), int32(0)
+	leaving := int32(0)
 	for _, m := range w.Machines[set.UID] {
+		t.seen.all++
 		if m.DeletionTimestamp != nil {
 			leaving++
 			continue
 		}
-		standing++
+		if m.Status.CurrentStatus.Phase == v1alpha1.MachineRunning {
+			t.seen.ready++
+		}
 		if available, _ := availability(w, set, m); available {
-			t.running++
+			t.seen.available++
 		}
 		if isPreserved(m) {
-			t.preserved++
+			t.seen.preserved++
 		}
 	}
+	t.exist = t.seen.all
 	if set.DeletionTimestamp != nil { // all of its machines are about to go, and nobody scales it
-		t.exist, t.running, t.preserved = leaving+standing, 0, 0
 		return t
 	}
-	t.size = set.Spec.Replicas
-	t.exist = leaving + max(standing, t.size)
+	t.size, t.running, t.preserved = set.Spec.Replicas, t.seen.available, t.seen.preserved
+	t.exist = leaving + max(t.seen.all-leaving, t.size)
 	return t
 }
 
@@ -62,14 +71,7 @@ func (t *tally) isEmpty() bool { return t.size == 0 && t.exist == 0 }
 
 // availability says whether a machine is available; and if nothing but time is missing, how much of it.
 func availability(w World, set *v1alpha1.MachineSet, m *v1alpha1.Machine) (available bool, in time.Duration) {
-	is := m.Status.CurrentStatus
-	if m.DeletionTimestamp != nil || is.Phase != v1alpha1.MachineRunning && is.Phase != v1alpha1.MachineAvailable {
-		return false, 0
-	}
-	if w.CountMinReady {
-		in = max(is.LastUpdateTime.Add(time.Duration(set.Spec.MinReadySeconds)*time.Second).Sub(w.Now), 0)
-	}
-	return in == 0, in
+	return ready.Available(m, ready.MinReady(set, w.CountMinReady), w.Now)
 }
 
 // nextAvailable is when, from now, another machine is available unless something happens to it; 0 when none is about to be.

@@ -81,6 +81,8 @@ type Verdict struct {
 	Sets []*v1alpha1.MachineSet
 	// Events tell the user what has changed.
 	Events []Event
+	// Replacing says that a rollout is under way, with Rest.
+	Replacing bool
 	// Wake is when to decide again although nothing happens, from now; 0 when time alone changes nothing.
 	Wake time.Duration
 }

@@ -52,7 +52,8 @@ func balance(w World, in Intents) Verdict {
 			discard(&next, rank(w, own), excess-taken)
 		}
 	}
-	if grew(in, next) || settled(next) && !settled(in) || isStale(w, in) || withdrawn > 0 || spared(w, in) > 0 {
+	untidy := settled(next) && !settled(in)
+	if grew(in, next) || untidy && !w.TidyLater || isStale(w, in) || withdrawn > 0 || spared(w, in) > 0 {
 		set := w.Set.DeepCopy()
 		next.write(set)
 		return Verdict{Do: Save, Set: set}
@@ -60,7 +61,9 @@ func balance(w World, in Intents) Verdict {
 	if changed := outOfStep(w, all); len(changed) > 0 {
 		return Verdict{Do: Update, Machines: changed}
 	}
-	return rest(w)
+	v := rest(w)
+	v.Untidy = untidy
+	return v
 }
 
 // rest ends the pass with the status. While machines are known to be on their way into sight it would be wrong.

@@ -4,18 +4,12 @@ import (
 	"time"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
+	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/ready"
 )
 
 // availability says whether a machine is available; and if nothing but time is missing, how much of it.
 func availability(w World, m *v1alpha1.Machine) (available bool, in time.Duration) {
-	is := m.Status.CurrentStatus
-	if m.DeletionTimestamp != nil || is.Phase != v1alpha1.MachineRunning && is.Phase != v1alpha1.MachineAvailable {
-		return false, 0
-	}
-	if w.CountMinReady {
-		in = max(is.LastUpdateTime.Add(time.Duration(w.Set.Spec.MinReadySeconds)*time.Second).Sub(w.Now), 0)
-	}
-	return in == 0, in
+	return ready.Available(m, ready.MinReady(w.Set, w.CountMinReady), w.Now)
 }
 
 // nextAvailable is when, from now, another machine is available unless something happens to it; 0 when none is about to be.

@@ -24,6 +24,9 @@ type World struct {
 	Permits []brake.Permit
 	// CountMinReady says that a machine is available only after it has been so for the set's minReadySeconds.
 	CountMinReady bool
+	// TidyLater says that intents which are all seen done are struck off with the next ones, or when this does not hold any more:
+	// a set whose machines are replaced one by one has new ones every few seconds.
+	TidyLater bool
 	// Live is what the API server itself says; nil when it was not asked in this pass.
 	Live *Live
 	// Done is what this pass has done.
@@ -91,6 +94,8 @@ type Verdict struct {
 	Ordinals []int64
 	// Wake is when, from now, another verdict is due although nothing happens, with Rest; 0 means never.
 	Wake time.Duration
+	// Untidy says that all intents are seen done and stand on the set still, with Rest.
+	Untidy bool
 }
 
 // live is what the API server itself has said of a machine: nil that it is not the set's any more, or gone. asked is false

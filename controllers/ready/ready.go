@@ -1,0 +1,28 @@
+package ready
+
+import (
+	"time"
+
+	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
+)
+
+// Available says whether a machine has been available for as long as it has to be, which is 0 where minReadySeconds does not
+// count; and if nothing but time is missing, how much of it.
+func Available(m *v1alpha1.Machine, minReady time.Duration, now time.Time) (available bool, in time.Duration) {
+	is := m.Status.CurrentStatus
+	if m.DeletionTimestamp != nil || is.Phase != v1alpha1.MachineRunning && is.Phase != v1alpha1.MachineAvailable {
+		return false, 0
+	}
+	if minReady > 0 {
+		in = max(is.LastUpdateTime.Add(minReady).Sub(now), 0)
+	}
+	return in == 0, in
+}
+
+// MinReady is for how long the machines of a set have to be available, if that counts.
+func MinReady(set *v1alpha1.MachineSet, counts bool) time.Duration {
+	if !counts {
+		return 0
+	}
+	return time.Duration(set.Spec.MinReadySeconds) * time.Second
+}
