@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -170,7 +171,7 @@ func (f *fleet) controllers(o options) ([]controller, error) {
 	}
 	f.slots.showClasses(o, f, classes)
 	f.halts = replacements.Halts()
-	f.collectors = []prometheus.Collector{sets.Collector()}
+	f.collectors = slices.Concat(deployments.Collectors(), sets.Collectors())
 	return []controller{deployments, sets, machines, classes, replacements}, f.slots.onStrayNode(machines.NodeAppeared)
 }
 

@@ -62,7 +62,7 @@ func TestMetrics(t *testing.T) {
 		t.Fatal(err)
 	}
 	registry := prometheus.NewPedanticRegistry()
-	registry.MustRegister(c.Collector())
+	registry.MustRegister(c.Collectors()...)
 	expect := func(want string) {
 		t.Helper()
 		if err := testutil.GatherAndCompare(registry, strings.NewReader(want)); err != nil {

@@ -48,6 +48,13 @@ func limitsOf(d *v1alpha1.MachineDeployment) limits {
 	return l
 }
 
+// Limits are how many machines a rolling update of the deployment may have beyond the replicas, and how many of those may be
+// missing; ok is false where machines are replaced in another way.
+func Limits(d *v1alpha1.MachineDeployment) (surge, unavailable int32, ok bool) {
+	l := limitsOf(d)
+	return l.surge, l.unavailable, isRolling(d)
+}
+
 // isRolling says that machines are replaced little by little. A deployment that leaves the strategy open is rolled.
 func isRolling(d *v1alpha1.MachineDeployment) bool {
 	return d.Spec.Strategy.Type == "" || d.Spec.Strategy.Type == v1alpha1.RollingUpdateMachineDeploymentStrategyType

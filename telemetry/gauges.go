@@ -1,0 +1,100 @@
+package telemetry
+
+import (
+	"fmt"
+
+	"github.com/prometheus/client_golang/prometheus"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
+)
+
+// Gauges are metrics of the objects of a kind. They are worked out at each scrape from the objects that are shown, so that one
+// that is gone has none.
+type Gauges[T metav1.Object] struct {
+	shown  func() []T
+	gauges []Gauge[T]
+}
+
+// Gauge is one of all objects together, or one that each object has some of, told with the labels beyond its name and
+// namespace. Make one with OfAll, OfEach or Number.
+type Gauge[T metav1.Object] struct {
+	description *prometheus.Desc
+	ofAll       func(all []T) float64
+	ofEach      func(obj T, tell Measure)
+}
+
+// Measure tells a value, with the labels that the gauge has beyond name and namespace.
+type Measure func(value float64, labels ...string)
+
+// NewGauges makes gauges of what shown returns.
+func NewGauges[T metav1.Object](shown func() []T, gauges ...Gauge[T]) *Gauges[T] {
+	return &Gauges[T]{shown: shown, gauges: gauges}
+}
+
+// OfAll is a gauge of all objects together.
+func OfAll[T metav1.Object](name, help string, of func(all []T) float64) Gauge[T] {
+	return Gauge[T]{description: prometheus.NewDesc(name, help, nil, nil), ofAll: of}
+}
+
+// OfEach is a gauge that each object may have several of.
+func OfEach[T metav1.Object](name, help string, tell func(obj T, tell Measure), labels ...string) Gauge[T] {
+	return Gauge[T]{description: prometheus.NewDesc(name, help, append([]string{"name", "namespace"}, labels...), nil), ofEach: tell}
+}
+
+// Number is a gauge that each object has one of.
+func Number[T metav1.Object](name, help string, of func(obj T) int32) Gauge[T] {
+	return OfEach(name, help, func(obj T, tell Measure) { tell(float64(of(obj))) })
+}
+
+// Describe is prometheus.Collector's.
+func (g *Gauges[T]) Describe(descriptions chan<- *prometheus.Desc) {
+	for _, gauge := range g.gauges {
+		descriptions <- gauge.description
+	}
+}
+
+// Collect is prometheus.Collector's.
+func (g *Gauges[T]) Collect(metrics chan<- prometheus.Metric) {
+	all := g.shown()
+	for _, gauge := range g.gauges {
+		if gauge.ofAll != nil {
+			metrics <- prometheus.MustNewConstMetric(gauge.description, prometheus.GaugeValue, gauge.ofAll(all))
+			continue
+		}
+		for _, obj := range all {
+			told := map[string]bool{} // twice the same would fail the whole scrape, and a status may have been written by anybody
+			gauge.ofEach(obj, func(value float64, labels ...string) {
+				labels = append([]string{obj.GetName(), obj.GetNamespace()}, labels...)
+				text := fmt.Sprintf("%q", labels)
+				if told[text] {
+					return
+				}
+				told[text] = true
+				metrics <- prometheus.MustNewConstMetric(gauge.description, prometheus.GaugeValue, value, labels...)
+			})
+		}
+	}
+}
+
+// TellCondition tells a condition as a number: 1 is True, 0 False, 2 Unknown.
+func TellCondition(tell Measure, condition string, status corev1.ConditionStatus) {
+	values := map[corev1.ConditionStatus]float64{corev1.ConditionTrue: 1, corev1.ConditionFalse: 0, corev1.ConditionUnknown: 2}
+	if value, known := values[status]; known {
+		tell(value, condition)
+	}
+}
+
+// FailedMachineLabels are those of a machine whose last operation has failed.
+func FailedMachineLabels() []string {
+	return []string{
+		"failed_machine_name", "failed_machine_provider_id", "failed_machine_owner_ref",
+		"failed_machine_last_operation_state", "failed_machine_last_operation_machine_operation_type",
+	}
+}
+
+// TellFailed tells of a machine whose last operation has failed.
+func TellFailed(tell Measure, m *v1alpha1.MachineSummary) {
+	tell(1, m.Name, m.ProviderID, m.OwnerRef, string(m.LastOperation.State), string(m.LastOperation.Type))
+}
