@@ -1,0 +1,280 @@
+//go:build e2e
+
+package e2e
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/util/retry"
+
+	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
+	"github.com/machine-controller-fleet/machine-controller-fleet/e2e/harness"
+	member "github.com/machine-controller-fleet/machine-controller-fleet/membership/state"
+)
+
+// rolls makes the MachineDeployment pool with three machines of template "first", and rolls it to "second" as far as that the
+// first new machine is there.
+func (s *space) rolls(change ...func(*v1alpha1.MachineDeployment)) (within func()) {
+	s.Helper()
+	s.deploy("pool", 3, append(change, func(d *v1alpha1.MachineDeployment) {
+		d.Spec.Template.Annotations = map[string]string{"template": "first"}
+	})...)
+	s.running("pool", 3)
+	s.progressing(corev1.ConditionTrue, v1alpha1.ReasonNewMachineSetAvailable)
+	within = s.watchLimits(3, 4)
+	s.rollIt("second")
+	s.has("second", 1)
+	return within
+}
+
+// has waits until there are at least n machines of a template.
+func (s *space) has(template string, n int) {
+	s.Helper()
+	s.eventually(fmt.Sprintf("%d machines of template %q are there", n, template), func(ctx context.Context) error {
+		found, err := s.templates(ctx)
+		if err == nil && found[template] < n {
+			err = fmt.Errorf("machines by template: %v", found)
+		}
+		return err
+	})
+}
+
+// templates counts the machines of pool by their template.
+func (s *space) templates(ctx context.Context) (map[string]int, error) {
+	machines, err := s.machines(ctx, "pool")
+	found := map[string]int{}
+	for _, m := range machines {
+		found[m.Annotations["template"]]++
+	}
+	return found, err
+}
+
+// TestRollBack goes back in the middle of a rollout, which ends with the machines that have not been replaced.
+func TestRollBack(t *testing.T) {
+	t.Parallel()
+	s := newSpace(t, shared(t), "back", "")
+	within := s.rolls()
+	before := s.standing("first")
+	s.patch("machinedeployments", "pool", `{"spec":{"rollbackTo":{"revision":1}}}`)
+	s.rolled("first", 3)
+	within()
+	s.unmarked()
+	kept := s.standing("first")
+	maps.DeleteFunc(kept, func(name string, _ bool) bool { return !before[name] })
+	if len(kept) < len(before)-1 { // one may have been on its way out
+		t.Errorf("of %v only %v are left, although they had the template that was gone back to", before, kept)
+	}
+	d, err := s.api().MachineDeployments(s.name).Get(t.Context(), "pool", metav1.GetOptions{})
+	s.must(err)
+	if d.Spec.RollbackTo != nil || d.Annotations[v1alpha1.AnnotationRevision] != "3" {
+		t.Errorf("rollbackTo is %v, the revision %s; want none, and 3", d.Spec.RollbackTo, d.Annotations[v1alpha1.AnnotationRevision])
+	}
+	s.remove("machinedeployments", "pool")
+	s.gone()
+}
+
+// standing names the machines of a template that are not on their way out.
+func (s *space) standing(template string) map[string]bool {
+	s.Helper()
+	machines, err := s.machines(s.Context(), "pool")
+	s.must(err)
+	names := map[string]bool{}
+	for _, m := range machines {
+		if m.Annotations["template"] == template && m.DeletionTimestamp == nil {
+			names[m.Name] = true
+		}
+	}
+	return names
+}
+
+// TestPausedInTheMiddle: a rollout that is paused replaces nothing, is resized all the same, and goes on when it is resumed.
+func TestPausedInTheMiddle(t *testing.T) {
+	t.Parallel()
+	s := newSpace(t, shared(t), "pause", "")
+	within := s.rolls()
+	s.patch("machinedeployments", "pool", `{"spec":{"paused":true}}`)
+	s.progressing(corev1.ConditionUnknown, v1alpha1.ReasonDeploymentPaused)
+	s.calms(3)
+	within()
+	before := s.joined()
+	s.scale("pool", 4)
+	s.calms(5)
+	after := s.joined()
+	for name := range before {
+		if _, still := after[name]; !still {
+			t.Errorf("machine %s was replaced while the deployment was paused", name)
+		}
+	}
+	s.patch("machinedeployments", "pool", `{"spec":{"paused":false}}`)
+	s.rolled("second", 4)
+	s.remove("machinedeployments", "pool")
+	s.gone()
+}
+
+// calms waits until there are at least n machines and all of them run.
+func (s *space) calms(n int) {
+	s.Helper()
+	s.eventually(fmt.Sprintf("at least %d machines are there, and all run", n), func(ctx context.Context) error {
+		machines, err := s.machines(ctx, "pool")
+		if err != nil {
+			return err
+		}
+		var wrong complaints
+		wrong.unless(len(machines) >= n, "there are %d", len(machines))
+		for _, m := range machines {
+			wrong.unless(m.DeletionTimestamp == nil && m.Status.CurrentStatus.Phase == v1alpha1.MachineRunning, "%s is %s", m.Name, m.Status.CurrentStatus.Phase)
+		}
+		return wrong.err()
+	})
+}
+
+// TestAnotherTemplateInTheMiddle: the machines of the template in between are replaced like those of the first.
+func TestAnotherTemplateInTheMiddle(t *testing.T) {
+	t.Parallel()
+	s := newSpace(t, shared(t), "another", "")
+	within := s.rolls(func(d *v1alpha1.MachineDeployment) { d.Spec.RevisionHistoryLimit = new(int32(1)) })
+	s.rollIt("third")
+	s.rolled("third", 3)
+	within()
+	s.unmarked()
+	s.eventually("one old MachineSet is kept", func(ctx context.Context) error {
+		sets, err := s.api().MachineSets(s.name).List(ctx, metav1.ListOptions{})
+		if err == nil && len(sets.Items) != 2 {
+			err = fmt.Errorf("there are %d MachineSets", len(sets.Items))
+		}
+		return err
+	})
+	s.remove("machinedeployments", "pool")
+	s.gone()
+}
+
+// TestDeletedInTheMiddle leaves nothing behind.
+func TestDeletedInTheMiddle(t *testing.T) {
+	t.Parallel()
+	s := newSpace(t, shared(t), "deleted", "")
+	s.rolls()()
+	s.remove("machinedeployments", "pool")
+	s.gone()
+}
+
+// TestRecreate has no machine of one template beside one of another.
+func TestRecreate(t *testing.T) {
+	t.Parallel()
+	s := newSpace(t, shared(t), "recreate", "")
+	s.deploy("pool", 3, func(d *v1alpha1.MachineDeployment) {
+		d.Spec.Strategy.Type = v1alpha1.RecreateMachineDeploymentStrategyType
+		d.Spec.Template.Annotations = map[string]string{"template": "first"}
+	})
+	s.running("pool", 3)
+	s.rollIt("second")
+	s.eventually("the machines are those of the second template", func(ctx context.Context) error {
+		found, err := s.templates(ctx)
+		if len(found) > 1 {
+			s.Fatalf("at the same time there are machines of templates %v", found)
+		}
+		if err == nil {
+			if diff := cmp.Diff(map[string]int{"second": 3}, found); diff != "" {
+				err = errors.New(diff)
+			}
+		}
+		return err
+	})
+	s.rolled("second", 3)
+	s.unmarked()
+	s.remove("machinedeployments", "pool")
+	s.gone()
+}
+
+// TestRolloutThatCannotMoveOn says so, with the cause, and ends when the cause has ended.
+func TestRolloutThatCannotMoveOn(t *testing.T) {
+	t.Parallel()
+	s := newSpace(t, shared(t), "stalled", "")
+	s.deploy("pool", 2, func(d *v1alpha1.MachineDeployment) { d.Spec.ProgressDeadlineSeconds = new(int32(10)) })
+	s.running("pool", 2)
+	s.progressing(corev1.ConditionTrue, v1alpha1.ReasonNewMachineSetAvailable)
+	within := s.watchLimits(2, 3)
+	s.patch("machinedeployments", "pool", `{"spec":{"template":{"spec":{"class":{"name":"missing"}}}}}`)
+	s.concludes(v1alpha1.MachineDeploymentRolloutStalled, corev1.ConditionTrue, v1alpha1.ReasonMachineCreateFailed)
+	s.progressing(corev1.ConditionFalse, v1alpha1.ReasonProgressDeadlineExceeded)
+	s.patch("machinedeployments", "pool", `{"spec":{"rollbackTo":{}}}`)
+	s.progressing(corev1.ConditionTrue, v1alpha1.ReasonNewMachineSetAvailable)
+	within()
+	s.running("pool", 2)
+	d, err := s.api().MachineDeployments(s.name).Get(t.Context(), "pool", metav1.GetOptions{})
+	s.must(err)
+	for _, c := range d.Status.Conditions {
+		if c.Type == v1alpha1.MachineDeploymentRolloutStalled {
+			t.Errorf("it says still that it does not move on: %v", c)
+		}
+	}
+	s.remove("machinedeployments", "pool")
+	s.gone()
+}
+
+// owner returns the replica that holds the slot of a MachineDeployment.
+func (s *space) owner(name string) (replica string, slot int) {
+	s.Helper()
+	d, err := s.api().MachineDeployments(s.name).Get(s.Context(), name, metav1.GetOptions{})
+	s.must(err)
+	_, err = fmt.Sscan(d.Labels[v1alpha1.LabelSlot], &slot)
+	s.must(err)
+	lease, err := s.lab.Control.CoordinationV1().Leases(harness.FleetNamespace).Get(s.Context(), slotLease(slot), metav1.GetOptions{})
+	s.must(err)
+	replica, _, _ = strings.Cut(member.Holder(lease), "_")
+	return replica, slot
+}
+
+// TestOwnerKilledInTheMiddle: whoever comes next goes on.
+func TestOwnerKilledInTheMiddle(t *testing.T) {
+	t.Parallel()
+	s := newSpace(t, fleetAlone(t), "killed", "")
+	within := s.rolls()
+	owner, _ := s.owner("pool")
+	s.must(s.lab.Do(t.Context(), owner, harness.Kill))
+	s.rolled("second", 3)
+	within()
+	s.unmarked()
+	s.must(s.lab.Do(t.Context(), owner, harness.Start))
+	s.must(s.lab.Ready(t.Context(), owner))
+	s.joined()
+	s.remove("machinedeployments", "pool")
+	s.gone()
+}
+
+// TestHandedOverInTheMiddle moves the slot back and forth while machines are replaced.
+func TestHandedOverInTheMiddle(t *testing.T) {
+	t.Parallel()
+	s := newSpace(t, fleet(t), "moved", "")
+	within := s.rolls()
+	for range 4 {
+		owner, slot := s.owner("pool")
+		to := "fleet-0"
+		if owner == to {
+			to = "fleet-1"
+		}
+		leases := s.lab.Control.CoordinationV1().Leases(harness.FleetNamespace)
+		s.must(retry.RetryOnConflict(retry.DefaultRetry, func() error {
+			lease, err := leases.Get(t.Context(), slotLease(slot), metav1.GetOptions{})
+			if err != nil {
+				return err
+			}
+			lease.Annotations[v1alpha1.AnnotationPreferredHolder] = to
+			_, err = leases.Update(t.Context(), lease, metav1.UpdateOptions{})
+			return err
+		}))
+		s.serves(to, slot)
+	}
+	s.rolled("second", 3)
+	within()
+	s.unmarked()
+	s.remove("machinedeployments", "pool")
+	s.gone()
+}
