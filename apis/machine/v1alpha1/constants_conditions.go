@@ -69,7 +69,7 @@ const (
 	ReasonDeploymentResumed = "DeploymentResumed"
 )
 
-// Reasons of MachineDeploymentRolloutStalled. MCM does not have them.
+// Reasons of MachineDeploymentRolloutStalled, beside those of the ReplicaFailure conditions. MCM does not have them.
 const (
 	// ReasonMachineCreateFailed means that a new machine could not be made; the message has the error.
 	ReasonMachineCreateFailed = "MachineCreateFailed"

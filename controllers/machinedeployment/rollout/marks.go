@@ -11,7 +11,8 @@ import (
 // no such mark.
 //
 // While machines are replaced, in whatever way, the cluster-autoscaler is to remove none of them, neither old nor new. The
-// mark says true from the first step until all is done, and then false: Nodes of a set without it are left as they are.
+// mark says true from the first step until all is done, and then false: Nodes of a set without it are left as they are. It
+// says false, too, when the end is all that was seen of the rollout: whoever began it has marked Nodes himself.
 func (s *sets) mark(t *tally, wanted *v1alpha1.MachineSet) {
 	underWay := s.isUnderWay()
 	switch {
@@ -25,7 +26,14 @@ func (s *sets) mark(t *tally, wanted *v1alpha1.MachineSet) {
 	case t != s.fresh && t.isEmpty():
 	case underWay && s.w.KeepFromAutoscaler:
 		annotate(wanted, v1alpha1.AnnotationRolling, v1alpha1.RollingTrue)
-	case marked == v1alpha1.RollingTrue && (s.isComplete() || !s.w.KeepFromAutoscaler):
+	case s.isComplete() && (marked == v1alpha1.RollingTrue || marked == "" && s.wasTakenOver()),
+		marked == v1alpha1.RollingTrue && !s.w.KeepFromAutoscaler:
 		annotate(wanted, v1alpha1.AnnotationRolling, v1alpha1.RollingFalse)
 	}
+}
+
+// wasTakenOver says that a rollout which somebody else began, and of which no old machine is left, is not said to be done yet.
+func (s *sets) wasTakenOver() bool {
+	last := reasonOf(s.d.Status)
+	return len(s.old) > 0 && !s.d.Spec.Paused && last != "" && last != v1alpha1.ReasonNewMachineSetAvailable
 }

@@ -56,6 +56,9 @@ func (s *sets) stalled(st v1alpha1.MachineDeploymentStatus) (reason, message str
 		op := m.Status.LastOperation
 		return v1alpha1.ReasonMachineCreateFailed, fmt.Sprintf("Machine %s: %s: %s", m.Name, op.ErrorCode, op.Description)
 	}
+	if refused, c := s.refused(); c != nil {
+		return c.Reason, fmt.Sprintf("MachineSet %s: %s", refused.Name, c.Message)
+	}
 	if s.w.Now.Sub(since) < stallAfter && reasonOf(st) != v1alpha1.ReasonProgressDeadlineExceeded {
 		return "", ""
 	}
@@ -75,6 +78,19 @@ func (s *sets) stalled(st v1alpha1.MachineDeploymentStatus) (reason, message str
 		return v1alpha1.ReasonMachinesNotAvailable, fmt.Sprintf("MachineSet %s has %d of %d machines", s.newSet().Name, s.standing(s.fresh), s.fresh.size)
 	}
 	return "", ""
+}
+
+// refused returns the first set, the new one before the others, that the API server lets make or delete no machines, and the
+// condition that says so; nil when there is none.
+func (s *sets) refused() (*v1alpha1.MachineSet, *v1alpha1.MachineSetCondition) {
+	for _, t := range s.all() {
+		for i, c := range t.set.Status.Conditions {
+			if c.Type == v1alpha1.MachineSetReplicaFailure && c.Status == corev1.ConditionTrue {
+				return t.set, &t.set.Status.Conditions[i]
+			}
+		}
+	}
+	return nil, nil
 }
 
 // isFrozen says that a set must not make machines.
