@@ -118,6 +118,7 @@ func (p *process) create(w *scale.World, ordinal int64) {
 		Spec: w.Set.Spec.Template.Spec,
 	}
 	maps.Copy(m.Labels, w.Set.Spec.Template.Labels)
+	maps.Copy(m.Annotations, w.Set.Spec.Template.Annotations)
 	if p.machines.create(m) || p.machines.now()[m.Name].Annotations[v1alpha1.AnnotationOrdinal] == m.Annotations[v1alpha1.AnnotationOrdinal] {
 		w.Done.Created[ordinal] = true
 	} else {

@@ -150,6 +150,7 @@ func (r *rolling) copy() *rolling {
 	w.machines.history = []map[string]*v1alpha1.Machine{r.machines.now()}
 	c := &rolling{
 		world: w, broken: r.broken, ends: map[types.UID]time.Time{}, least: r.least, most: r.most, resized: r.resized, steady: r.steady,
+		recreates: r.recreates, foresees: r.foresees,
 	}
 	c.takeOver()
 	return c

@@ -40,7 +40,11 @@ func put[T object[T]](r *rolling, s *store[T], wanted T) (stored T, goOn bool) {
 // passDeployment runs one pass over the deployment.
 func (r *rolling) passDeployment() {
 	c := r.owner.shown[0]
-	d := newest(r, catchUp(r.world, r.deployments, &c.deployments)[rolled])
+	cached, known := catchUp(r.world, r.deployments, &c.deployments)[rolled]
+	if !known {
+		return
+	}
+	d := newest(r, cached)
 	w := rollout.World{
 		Now: r.owner.clock(), Deployment: d, Confirmed: r.sure, KeepFromAutoscaler: true, Machines: map[types.UID][]*v1alpha1.Machine{},
 		Done: rollout.Done{Moved: map[types.UID]bool{}, Deleted: map[types.UID]bool{}},
@@ -95,6 +99,9 @@ func (r *rolling) actOnDeployment(w *rollout.World, v rollout.Verdict) (goOn boo
 		return r.createSet(w, v.Sets[0])
 	case rollout.Update:
 		for _, set := range v.Sets {
+			if i := slices.IndexFunc(w.Owned, func(s *v1alpha1.MachineSet) bool { return s.UID == set.UID }); set.Spec.Replicas != w.Owned[i].Spec.Replicas {
+				set = r.foresee(set)
+			}
 			stored, goOn := put(r, r.sets, set)
 			if !goOn {
 				return false
@@ -142,15 +149,7 @@ func (r *rolling) passSet(name string) {
 	if !known {
 		return
 	}
-	w := scale.World{Now: r.owner.clock(), Set: newest(r, cached), Done: scale.Done{
-		Created: map[int64]bool{}, Taken: map[int64]bool{}, Deleted: map[types.UID]bool{}, Refused: map[types.UID]bool{},
-		Adopted: map[types.UID]bool{}, Updated: map[types.UID]bool{},
-	}}
-	for _, m := range sorted(catchUp(r.world, r.machines, &c.machines)) {
-		if metav1.IsControlledBy(m, w.Set) {
-			w.Owned = append(w.Owned, m)
-		}
-	}
+	w := r.observeSet(newest(r, cached))
 	for range 32 {
 		v := scale.Decide(w)
 		if v.Do == scale.Rest {
@@ -166,6 +165,47 @@ func (r *rolling) passSet(name string) {
 	r.Fatalf("seed %d: 32 actions of a set and no end:\n%s", r.seed, r.tale())
 }
 
+// observeSet is what the owner knows of a set.
+func (r *rolling) observeSet(set *v1alpha1.MachineSet) scale.World {
+	w := scale.World{Now: r.owner.clock(), Set: set, Done: scale.Done{
+		Created: map[int64]bool{}, Taken: map[int64]bool{}, Deleted: map[types.UID]bool{}, Refused: map[types.UID]bool{},
+		Adopted: map[types.UID]bool{}, Updated: map[types.UID]bool{},
+	}}
+	for _, m := range sorted(catchUp(r.world, r.machines, &r.owner.shown[0].machines)) {
+		if metav1.IsControlledBy(m, w.Set) {
+			w.Owned = append(w.Owned, m)
+		}
+	}
+	return w
+}
+
+// foresee adds to a set, as it is about to be written, what would be written on it next.
+func (r *rolling) foresee(set *v1alpha1.MachineSet) *v1alpha1.MachineSet {
+	if !r.foresees {
+		return set
+	}
+	w := r.observeSet(set)
+	v := scale.Decide(w)
+	if v.Do == scale.ListLive {
+		r.listSet(&w)
+		v = scale.Decide(w)
+	}
+	if v.Do == scale.Save {
+		return v.Set
+	}
+	return set
+}
+
+// listSet asks the API server for the machines of a set.
+func (r *rolling) listSet(w *scale.World) {
+	w.Live = &scale.Live{Owned: map[types.UID]*metav1.ObjectMeta{}, Names: map[string]bool{}}
+	for _, m := range r.machines.now() {
+		if metav1.IsControlledBy(m, w.Set) {
+			w.Live.Owned[m.UID], w.Live.Names[m.Name] = &m.ObjectMeta, true
+		}
+	}
+}
+
 // actOnSet carries out one action, and says whether the pass goes on.
 func (r *rolling) actOnSet(w *scale.World, v scale.Verdict) (goOn bool) {
 	switch v.Do {
@@ -176,12 +216,7 @@ func (r *rolling) actOnSet(w *scale.World, v scale.Verdict) (goOn bool) {
 		}
 		return goOn
 	case scale.ListLive:
-		w.Live = &scale.Live{Owned: map[types.UID]*metav1.ObjectMeta{}, Names: map[string]bool{}}
-		for _, m := range r.machines.now() {
-			if metav1.IsControlledBy(m, w.Set) {
-				w.Live.Owned[m.UID], w.Live.Names[m.Name] = &m.ObjectMeta, true
-			}
-		}
+		r.listSet(w)
 	case scale.Create:
 		for _, ordinal := range v.Ordinals {
 			if _, goOn := r.owner.write(func() bool { r.createMachine(w, ordinal); return true }); !goOn {
@@ -211,7 +246,11 @@ func (r *rolling) actOnSet(w *scale.World, v scale.Verdict) (goOn bool) {
 // createMachine makes a machine. One that takes effect when it is not wanted any more is left out: docs/limits.md tells of that
 // machine too many.
 func (r *rolling) createMachine(w *scale.World, ordinal int64) {
-	in, err := scale.ReadIntents(r.sets.now()[w.Set.Name])
+	set, known := r.sets.now()[w.Set.Name]
+	if !known {
+		return
+	}
+	in, err := scale.ReadIntents(set)
 	if err != nil {
 		r.Fatal(err)
 	}

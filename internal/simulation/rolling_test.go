@@ -30,7 +30,21 @@ func (r *rolling) act() {
 			r.note("the user wants the template before")
 			r.user(func(s *v1alpha1.MachineDeploymentSpec) { s.RollbackTo = &v1alpha1.RollbackConfig{} })
 		}
+	case 4:
+		sets := sorted(r.sets.now())
+		r.freeze(sets[r.dice.IntN(len(sets))], r.dice.IntN(2) == 0)
 	}
+}
+
+// freeze has a set make no machines, or has it make some again.
+func (r *rolling) freeze(set *v1alpha1.MachineSet, frozen bool) {
+	r.note("%s is frozen: %v", set.Name, frozen)
+	set = set.DeepCopy()
+	delete(set.Labels, v1alpha1.LabelFreeze)
+	if frozen {
+		set.Labels[v1alpha1.LabelFreeze] = "True"
+	}
+	r.sets.update(set)
 }
 
 // TestRolloutsUnderFaults: whatever users do in the middle of a rollout, processes die, slots move, caches lag and writes come
@@ -47,6 +61,7 @@ func TestRolloutsUnderFaults(t *testing.T) {
 		resizes := dice.IntN(3) == 0
 		t.Run(fmt.Sprintf("seed %d", seed), func(t *testing.T) {
 			r := newRolling(t, seed, strategy, int32(1+dice.IntN(6)))
+			r.foresees = dice.IntN(2) == 0
 			r.user(func(s *v1alpha1.MachineDeploymentSpec) { s.Template.Annotations = map[string]string{"template": "b"} })
 			for range dice.IntN(6) {
 				r.storm(dice.IntN(150))
@@ -59,8 +74,32 @@ func TestRolloutsUnderFaults(t *testing.T) {
 			}
 			r.storm(300)
 			r.user(func(s *v1alpha1.MachineDeploymentSpec) { s.Paused = false })
+			for _, set := range sorted(r.sets.now()) {
+				r.freeze(set, false)
+			}
 			r.calm(3 * time.Hour)
 			r.mustBeDone()
+		})
+	}
+}
+
+// TestDeletedInTheMiddleOfARollout: whatever happens then, nothing is left in the end.
+func TestDeletedInTheMiddleOfARollout(t *testing.T) {
+	for i := range worlds.Some(*seeds) {
+		seed := *first + uint64(i)
+		t.Run(fmt.Sprintf("seed %d", seed), func(t *testing.T) {
+			r := newRolling(t, seed, rollingUpdate("1", "1"), 4)
+			r.foresees = seed%2 == 0
+			r.user(func(s *v1alpha1.MachineDeploymentSpec) { s.Template.Annotations = map[string]string{"template": "b"} })
+			r.storm(r.dice.IntN(300))
+			r.steady = false
+			r.note("the user deletes it")
+			r.deployments.delete(r.deployment(), r.now)
+			r.storm(300)
+			r.calm(time.Hour)
+			if n := len(r.deployments.now()) + len(r.sets.now()) + len(r.machines.now()); n > 0 {
+				t.Fatalf("seed %d: %d objects are left: %v %v:\n%s", seed, n, r.sets.now(), r.machines.now(), r.tale())
+			}
 		})
 	}
 }
@@ -76,12 +115,13 @@ func TestABrokenTemplate(t *testing.T) {
 			r.storm(300)
 			r.calm(time.Hour)
 			c := r.deployment().Status.Conditions
+			// There may be 5 + 2, and 5 − 1 have to run: those are old ones, and the other 3 are new ones.
 			if got := r.outcome(); got != `replicas 5, template b
 Available True MinimumReplicasAvailable
 Progressing True MachineSetUpdated
 RolloutStalled True MachinesNotAvailable
 set of a: size 4, 4 run, 0 others, kept true, tainted true
-set of b: size 2, 0 run, 2 others, kept true, tainted false` {
+set of b: size 3, 0 run, 3 others, kept true, tainted false` {
 				t.Fatalf("seed %d: after an hour\n%s\n%v", seed, got, c)
 			}
 			r.user(func(s *v1alpha1.MachineDeploymentSpec) { s.RollbackTo = &v1alpha1.RollbackConfig{} })

@@ -33,6 +33,8 @@ type rolling struct {
 	least, most int
 	resized     bool
 	steady      bool // all machines have run
+	recreates   bool
+	foresees    bool // what follows from a new size is written with it
 	checked     int  // of the history of the machines
 }
 
@@ -110,15 +112,19 @@ func (r *rolling) user(change func(spec *v1alpha1.MachineDeploymentSpec)) {
 // limit works out how many machines have to run and how many may be there. What was allowed before may be on its way still.
 func (r *rolling) limit(d *v1alpha1.MachineDeployment) {
 	surge, unavailable := 0, 0
-	if u := d.Spec.Strategy.RollingUpdate; u != nil {
+	switch u := d.Spec.Strategy.RollingUpdate; {
+	case u != nil:
 		surge, _ = intstr.GetScaledValueFromIntOrPercent(u.MaxSurge, int(d.Spec.Replicas), true)
 		unavailable, _ = intstr.GetScaledValueFromIntOrPercent(u.MaxUnavailable, int(d.Spec.Replicas), false)
 		if surge == 0 && unavailable == 0 {
 			unavailable = 1
 		}
-	} else {
+	case d.Spec.Strategy.Type == "":
+		surge = 1
+	default:
 		unavailable = int(d.Spec.Replicas)
 	}
+	r.recreates = d.Spec.Strategy.Type == v1alpha1.RecreateMachineDeploymentStrategyType
 	least, most := max(int(d.Spec.Replicas)-unavailable, 0), int(d.Spec.Replicas)+surge
 	if r.most == 0 {
 		r.least = least
@@ -233,14 +239,13 @@ func (r *rolling) checkLimits() {
 				run++
 			}
 		}
-		recreates := r.deployment().Spec.Strategy.Type == v1alpha1.RecreateMachineDeploymentStrategyType
 		switch {
 		case r.steady && run < r.least:
 			r.Fatalf("seed %d: %d machines run, and %d have to:\n%s", r.seed, run, r.least, r.tale())
 		case standing > r.most, len(machines) > r.most && !r.resized:
 			r.Fatalf("seed %d: there are %d machines, %d of them on their way out, and %d are allowed:\n%s",
 				r.seed, len(machines), len(machines)-standing, r.most, r.tale())
-		case recreates && len(templates) > 1:
+		case r.recreates && len(templates) > 1:
 			r.Fatalf("seed %d: there are machines of %d templates at a time:\n%s", r.seed, len(templates), r.tale())
 		}
 	}
