@@ -35,6 +35,8 @@ func given() (*corev1.Node, Wanted) {
 //	capacity asked: {a: 1}                   and its class for this
 //	template: {metadata: {labels: {a: b}}}   what the machine asks for; unknown: nothing is known of it
 //	class: {virtualCapacity: {a: 1}}         the class' nodeTemplate; unknown: the class is not known
+//	marks: tainted kept                      what its set says while machines are replaced: tainted, and kept or free; unknown: the
+//	                                         set is not seen; without this line it is not known either
 //	slot: 8                                  of the machine; - means that it is in none
 //
 // The verdict is every request, one after the other, until there is nothing left to write: "if as read" stands where it is
@@ -92,12 +94,33 @@ func tell(node *corev1.Node, wanted *Wanted, fact scenario.Fact) error {
 		}
 		wanted.Class.NodeTemplate = &v1alpha1.NodeTemplate{}
 		return yaml.UnmarshalStrict(value, wanted.Class.NodeTemplate)
+	case "marks":
+		wanted.Marks = marks(strings.Fields(fact.Value))
 	case "slot":
 		wanted.Slot = strings.TrimPrefix(fact.Value, "-")
 	default:
 		return fmt.Errorf("expected a fact that TestScenarios lists, got %q", fact.Key)
 	}
 	return nil
+}
+
+// marks reads what a set says of the Nodes of its machines.
+func marks(words []string) *Marks {
+	set := &v1alpha1.MachineSet{}
+	for _, word := range words {
+		switch word {
+		case "unknown":
+			return nil
+		case "tainted":
+			metav1.SetMetaDataAnnotation(&set.ObjectMeta, v1alpha1.AnnotationPreferNoSchedule, v1alpha1.PreferNoScheduleTrue)
+		case "kept":
+			metav1.SetMetaDataAnnotation(&set.ObjectMeta, v1alpha1.AnnotationRolling, v1alpha1.RollingTrue)
+		case "free":
+			metav1.SetMetaDataAnnotation(&set.ObjectMeta, v1alpha1.AnnotationRolling, v1alpha1.RollingFalse)
+		}
+	}
+	m := MarksOf(set)
+	return &m
 }
 
 // next is the next request; nil when nothing is left to do.

@@ -31,8 +31,7 @@ func rollBack(w World) Verdict {
 	return v
 }
 
-// findRevision returns the set of a revision, and what the revision is called; 0 is the one before the current. A set keeps
-// the revisions that it was before.
+// findRevision returns the set of a revision, and what the revision is called; 0 is the one before the current.
 func findRevision(w World, wanted int64) (called string, set *v1alpha1.MachineSet) {
 	standing := slices.DeleteFunc(slices.Clone(w.Owned), func(s *v1alpha1.MachineSet) bool { return s.DeletionTimestamp != nil })
 	if wanted == 0 {

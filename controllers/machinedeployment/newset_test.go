@@ -1,0 +1,87 @@
+package machinedeployment
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/apitest"
+)
+
+func (b *bench) deployment() *v1alpha1.MachineDeployment {
+	b.Helper()
+	d, ok := b.server.Object("machinedeployments", "n", "d").(*v1alpha1.MachineDeployment)
+	if !ok {
+		b.Fatal("the deployment is gone")
+	}
+	return d
+}
+
+// mine are the sets whose controller is the deployment.
+func (b *bench) mine() (mine []*v1alpha1.MachineSet) {
+	d := b.deployment()
+	for _, set := range b.sets() {
+		if metav1.IsControlledBy(set, d) {
+			mine = append(mine, set)
+		}
+	}
+	return mine
+}
+
+// TestASetOfSomebodyElseHasTheName: the new set gets another one, and what is there stays as it is.
+func TestASetOfSomebodyElseHasTheName(t *testing.T) {
+	name := ""
+	onBench(t, func(b *bench) {
+		b.create()
+		name = b.mine()[0].Name
+	})
+	onBench(t, func(b *bench) {
+		_, err := b.server.Client().MachineSets("n").Create(b.Context(), &v1alpha1.MachineSet{
+			ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: name, Labels: map[string]string{"other": "set"}},
+		}, metav1.CreateOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		b.create()
+		mine := b.mine()
+		if len(mine) != 1 || mine[0].Name == name || mine[0].Spec.Replicas != 2 {
+			t.Fatalf("the deployment's sets are %v, want one of another name than %s", mine, name)
+		}
+		if count := b.deployment().Status.CollisionCount; count == nil || *count != 1 {
+			t.Errorf("the collision count is %v, want 1", count)
+		}
+		foreign, ok := b.server.Object("machinesets", "n", name).(*v1alpha1.MachineSet)
+		if !ok || len(foreign.OwnerReferences) > 0 || len(foreign.Finalizers) > 0 || foreign.Spec.Replicas != 0 {
+			t.Errorf("the other set is now %+v", foreign)
+		}
+		b.touches()
+		if mine := b.mine(); len(mine) != 1 || *b.deployment().Status.CollisionCount != 1 {
+			t.Errorf("later there are %d sets, and the count is %d", len(mine), *b.deployment().Status.CollisionCount)
+		}
+	})
+}
+
+// TestTheNewSetWasMadeByARequestThatWasNotAnswered: it is taken for what it is.
+func TestTheNewSetWasMadeByARequestThatWasNotAnswered(t *testing.T) {
+	onBench(t, func(b *bench) {
+		lost := 0
+		b.server.Lose(func(r apitest.Request) error {
+			if r.Verb != "create" || r.Resource != "machinesets" || lost > 0 {
+				return nil
+			}
+			lost++
+			return errors.New("the connection is closed")
+		})
+		b.create()
+		b.pass(time.Minute)
+		if mine := b.mine(); lost != 1 || len(b.sets()) != 1 || len(mine) != 1 || mine[0].Spec.Replicas != 2 {
+			t.Errorf("%d answers were lost; there are %d sets, the deployment's are %v", lost, len(b.sets()), mine)
+		}
+		if count := b.deployment().Status.CollisionCount; count != nil {
+			t.Errorf("the collision count is %d", *count)
+		}
+	})
+}

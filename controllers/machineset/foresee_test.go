@@ -1,0 +1,115 @@
+package machineset
+
+import (
+	"reflect"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/apitest"
+)
+
+// TestForesee: a new size and the intents that follow from it are one write, and the machines come of it all the same.
+func TestForesee(t *testing.T) {
+	for name, tc := range map[string]struct {
+		replicas int32
+		want     string
+	}{
+		"more":  {4, `"create":[2,3]`},
+		"fewer": {1, `"delete":`},
+		"none":  {0, `"delete":`},
+		"same":  {2, ``},
+	} {
+		t.Run(name, func(t *testing.T) {
+			onBench(t, func(b *bench) {
+				b.create(2)
+				set := b.set().DeepCopy()
+				set.Spec.Replicas = tc.replicas
+				before := set.DeepCopy()
+				foreseen := b.controller.Foresee(b.Context(), set)
+				if !reflect.DeepEqual(set, before) {
+					t.Error("the set that was given has changed")
+				}
+				intents := foreseen.Annotations[v1alpha1.AnnotationIntents]
+				if !strings.Contains(intents, tc.want) || foreseen.Spec.Replicas != tc.replicas || foreseen.ResourceVersion != set.ResourceVersion {
+					t.Errorf("foreseen are %d replicas, version %s, and %s; want %s", foreseen.Spec.Replicas, foreseen.ResourceVersion, intents, tc.want)
+				}
+				var written atomic.Int32
+				b.server.Refuse(func(r apitest.Request) error {
+					if r.Resource == "machinesets" && r.Verb == "patch" && r.Subresource == "" {
+						written.Add(1)
+					}
+					return nil
+				})
+				b.patch(`{"metadata":{"resourceVersion":%q,"annotations":{%q:%q}},"spec":{"replicas":%d}}`,
+					foreseen.ResourceVersion, v1alpha1.AnnotationIntents, intents, tc.replicas)
+				b.pass(time.Minute)
+				if n := b.standing(); n != int(tc.replicas) {
+					t.Errorf("%d machines, want %d", n, tc.replicas)
+				}
+				if most := int32(2); written.Load() > most { // this one, and to strike the intents off
+					t.Errorf("the set was written %d times, want at most %d", written.Load(), most)
+				}
+			})
+		})
+	}
+}
+
+// standing is how many machines are not on their way out.
+func (b *bench) standing() (n int) {
+	for _, m := range b.machines() {
+		if m.DeletionTimestamp == nil {
+			n++
+		}
+	}
+	return n
+}
+
+// What somebody decides about at this moment is not foreseen.
+func TestASetThatIsBusyIsNotForeseen(t *testing.T) {
+	onBench(t, func(b *bench) {
+		b.create(2)
+		set := b.set().DeepCopy()
+		set.Spec.Replicas = 3
+		release := b.controller.hold(set.UID)
+		if got := b.controller.Foresee(b.Context(), set); got != set {
+			t.Errorf("foreseen is %v", got.Annotations)
+		}
+		release()
+		if got := b.controller.Foresee(b.Context(), set); got == set {
+			t.Error("nothing is foreseen when nobody decides about it any more")
+		}
+	})
+}
+
+// TestIntentsOfASetThatIsRolledAreStruckOffLater: with the next ones, or after a while.
+func TestIntentsOfASetThatIsRolledAreStruckOffLater(t *testing.T) {
+	for name, tc := range map[string]struct {
+		rolling string
+		stand   bool // after a moment
+	}{
+		"rolled":         {v1alpha1.RollingTrue, true},
+		"rolled before":  {v1alpha1.RollingFalse, false},
+		"nobody said it": {"", false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			onBench(t, func(b *bench) {
+				b.create(1, func(s *v1alpha1.MachineSet) {
+					s.Annotations = map[string]string{v1alpha1.AnnotationRolling: tc.rolling}
+				})
+				stand := func() bool { return strings.Contains(b.set().Annotations[v1alpha1.AnnotationIntents], "create") }
+				b.patch(`{"spec":{"replicas":2}}`)
+				b.pass(tidyAfter / 2)
+				if n := len(b.machines()); n != 2 || stand() != tc.stand {
+					t.Errorf("%d machines, intents stand: %v; want 2, %v", n, stand(), tc.stand)
+				}
+				b.pass(tidyAfter)
+				if stand() {
+					t.Errorf("they stand still: %s", b.set().Annotations[v1alpha1.AnnotationIntents])
+				}
+			})
+		})
+	}
+}
