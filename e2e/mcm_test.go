@@ -206,7 +206,7 @@ func TestLeave(t *testing.T) {
 	s.running("pool", 3)
 	// A template that was changed, and changed back, leaves a MachineSet that is not the current one.
 	s.patch("machinedeployments", "pool", `{"spec":{"template":{"metadata":{"annotations":{"changed":"yes"}}}}}`)
-	s.progressing(corev1.ConditionFalse, v1alpha1.ReasonRolloutNotSupported)
+	s.hasSets(2)
 	s.patch("machinedeployments", "pool", `{"spec":{"template":{"metadata":{"annotations":{"changed":null}}}}}`)
 	s.progressing(corev1.ConditionTrue, v1alpha1.ReasonNewMachineSetAvailable)
 	s.reports("pool", 3)

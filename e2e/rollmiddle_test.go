@@ -145,15 +145,21 @@ func TestAnotherTemplateInTheMiddle(t *testing.T) {
 	s.rolled("third", 3)
 	within()
 	s.unmarked()
-	s.eventually("one old MachineSet is kept", func(ctx context.Context) error {
+	s.hasSets(2) // one old one is kept
+	s.remove("machinedeployments", "pool")
+	s.gone()
+}
+
+// hasSets waits until there are n MachineSets.
+func (s *space) hasSets(n int) {
+	s.Helper()
+	s.eventually(fmt.Sprintf("there are %d MachineSets", n), func(ctx context.Context) error {
 		sets, err := s.api().MachineSets(s.name).List(ctx, metav1.ListOptions{})
-		if err == nil && len(sets.Items) != 2 {
+		if err == nil && len(sets.Items) != n {
 			err = fmt.Errorf("there are %d MachineSets", len(sets.Items))
 		}
 		return err
 	})
-	s.remove("machinedeployments", "pool")
-	s.gone()
 }
 
 // TestDeletedInTheMiddle leaves nothing behind.
