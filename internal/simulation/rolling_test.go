@@ -77,7 +77,7 @@ func TestRolloutsUnderFaults(t *testing.T) {
 			for _, set := range sorted(r.sets.now()) {
 				r.freeze(set, false)
 			}
-			r.calm(3 * time.Hour)
+			r.calm(90 * time.Minute)
 			r.mustBeDone()
 		})
 	}

@@ -60,7 +60,7 @@ func newRolling(t *testing.T, seed uint64, strategy v1alpha1.MachineDeploymentSt
 	w.deployments.create(d)
 	r.takeOver()
 	r.limit(d)
-	r.calm(time.Hour)
+	r.calm(10 * time.Minute)
 	r.mustBeDone()
 	r.steady = true
 	return r

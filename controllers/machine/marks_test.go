@@ -1,0 +1,103 @@
+package machine
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
+)
+
+// rolledBench is a machine that runs, of a set.
+type rolledBench struct{ *bench }
+
+func onRolledBench(t *testing.T, test func(b rolledBench)) {
+	t.Helper()
+	onBench(t, func(b *bench) {
+		set, err := b.server.Client().MachineSets("n").Create(b.Context(),
+			&v1alpha1.MachineSet{ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: "set"}}, metav1.CreateOptions{})
+		b.must(err)
+		b.create(func(m *v1alpha1.Machine) {
+			m.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(set, v1alpha1.SchemeGroupVersion.WithKind("MachineSet"))}
+		})
+		b.becomes(v1alpha1.MachineRunning, time.Minute)
+		b.pass(time.Minute)
+		test(rolledBench{b})
+	})
+}
+
+// says has the set say what Nodes of its machines are to carry, and returns the requests for Nodes that come of it.
+func (b rolledBench) says(preferNoSchedule, rolling string) (requests []string) {
+	b.Helper()
+	b.target.ClearActions()
+	annotation := func(value string) string {
+		if value == "" {
+			return "null"
+		}
+		return fmt.Sprintf("%q", value)
+	}
+	_, err := b.server.Client().MachineSets("n").Patch(b.Context(), "set", types.MergePatchType, fmt.Appendf(nil,
+		`{"metadata":{"annotations":{%q:%s,%q:%s}}}`, v1alpha1.AnnotationPreferNoSchedule, annotation(preferNoSchedule),
+		v1alpha1.AnnotationRolling, annotation(rolling)), metav1.PatchOptions{})
+	b.must(err)
+	b.pass(time.Hour)
+	for _, action := range b.target.Actions() {
+		if action.GetResource().Resource == "nodes" {
+			requests = append(requests, action.GetVerb())
+		}
+	}
+	return requests
+}
+
+// carries says what of a rollout is on the Node.
+func (b rolledBench) carries() string {
+	b.Helper()
+	node := b.node()
+	tainted := slices.ContainsFunc(node.Spec.Taints, func(t corev1.Taint) bool {
+		return t.Key == v1alpha1.TaintPreferNoSchedule && t.Effect == corev1.TaintEffectPreferNoSchedule
+	})
+	return fmt.Sprintf("tainted %v, kept %q, by us %q", tainted,
+		node.Annotations[v1alpha1.AnnotationScaleDownDisabled], node.Annotations[v1alpha1.AnnotationScaleDownDisabledByUs])
+}
+
+// TestNodesOfARolloutAreWrittenOnlyWhereTheyChange: one patch for each step, and not a single read.
+func TestNodesOfARolloutAreWrittenOnlyWhereTheyChange(t *testing.T) {
+	const yes, no = v1alpha1.RollingTrue, v1alpha1.RollingFalse
+	onRolledBench(t, func(b rolledBench) {
+		for _, step := range []struct {
+			tainted, rolling string
+			writes           int
+			want             string
+		}{
+			{"", "", 0, `tainted false, kept "", by us ""`},
+			{v1alpha1.PreferNoScheduleTrue, yes, 1, `tainted true, kept "true", by us "true"`},
+			{v1alpha1.PreferNoScheduleTrue, yes, 0, `tainted true, kept "true", by us "true"`},
+			{"", yes, 1, `tainted false, kept "true", by us "true"`}, // it is the new one again
+			{"", no, 1, `tainted false, kept "", by us ""`},
+			{"", no, 0, `tainted false, kept "", by us ""`},
+		} {
+			requests := b.says(step.tainted, step.rolling)
+			if want := slices.Repeat([]string{"patch"}, step.writes); !slices.Equal(requests, want) || b.carries() != step.want {
+				t.Errorf("set tainted %q and rolling %q: requests %v and the Node %s; want %v, %s",
+					step.tainted, step.rolling, requests, b.carries(), want, step.want)
+			}
+		}
+	})
+}
+
+// TestWhatAUserSaysToTheAutoscalerStays also when a rollout has ended.
+func TestWhatAUserSaysToTheAutoscalerStays(t *testing.T) {
+	onRolledBench(t, func(b rolledBench) {
+		b.annotateNode(v1alpha1.AnnotationScaleDownDisabled, "true")
+		for _, rolling := range []string{v1alpha1.RollingTrue, v1alpha1.RollingFalse} {
+			if requests := b.says("", rolling); len(requests) > 0 || b.carries() != `tainted false, kept "true", by us ""` {
+				t.Errorf("rolling %s: requests %v, and the Node %s", rolling, requests, b.carries())
+			}
+		}
+	})
+}
