@@ -101,7 +101,8 @@ func compute(t *testing.T, arithmetic string) float64 {
 			return map[token.Token]float64{token.ADD: a + b, token.SUB: a - b, token.MUL: a * b, token.QUO: a / b}[e.Op]
 		case *ast.CallExpr:
 			first := value(e.Args[0])
-			switch name := e.Fun.(*ast.Ident).Name; name {
+			name, _ := e.Fun.(*ast.Ident)
+			switch fmt.Sprint(name) {
 			case "min":
 				return min(first, value(e.Args[1]))
 			case "max":

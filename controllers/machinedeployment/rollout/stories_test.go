@@ -24,11 +24,11 @@ var update = flag.Bool("update", false, "write the verdicts in testdata anew; re
 // TestStories tells in testdata/stories.txt what a pass does.
 //
 //	deployment: words                 replicas=3 surge=1 unavailable=0 template=b strategy=RollingUpdate revision=, autoscaler=true;
-//	                                  paused, rollback=, deadline=, history=
+//	                                  paused, rollback=, deadline=, history=, minready= (which counts)
 //	progressing: True/Reason 5s       the condition, and how old it is; a minute if it is not told
 //	set: a size=3 words phases        of template a: for= how many replicas it was sized, the deployment's if it is not told,
 //	                                  revision=, kept and tainted (marks), frozen, refused= (why it cannot make or delete
-//	                                  machines); and its machines
+//	                                  machines); and its machines, Running:20s where it matters for how long
 //	left: 1                           machines of old sets that the API server has
 //
 // The status of the deployment is that of its sets, and those tell the truth. What is told is each action with what it writes,
@@ -113,6 +113,8 @@ func (s *story) deployment(words []string) {
 			d.Spec.RollbackTo = &v1alpha1.RollbackConfig{Revision: n}
 		case "deadline":
 			d.Spec.ProgressDeadlineSeconds = &short
+		case "minready":
+			d.Spec.MinReadySeconds, s.w.CountMinReady = short, true
 		case "history":
 			d.Spec.RevisionHistoryLimit = &short
 		case "autoscaler":
@@ -149,6 +151,7 @@ func (s *story) set(words []string) {
 	set.Name, set.UID = "d-"+words[0], types.UID(words[0])
 	set.CreationTimestamp = metav1.NewTime(born.Add(time.Duration(len(s.w.Owned)-100) * time.Minute))
 	set.Annotations = map[string]string{v1alpha1.AnnotationRevision: "1", "mine": "yes"}
+	set.Spec.MinReadySeconds = d.Spec.MinReadySeconds
 	sizedFor := int(d.Spec.Replicas)
 	for _, word := range words[1:] {
 		key, value, _ := strings.Cut(word, "=")
@@ -184,7 +187,11 @@ func (s *story) set(words []string) {
 
 func (s *story) machine(set *v1alpha1.MachineSet, phase string) {
 	m := &v1alpha1.Machine{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("%s-%d", set.UID, len(s.w.Machines[set.UID]))}}
+	phase, age, _ := strings.Cut(phase, ":")
 	m.Status.CurrentStatus.Phase = v1alpha1.MachinePhase(phase)
+	if since, err := time.ParseDuration(age); err == nil {
+		m.Status.CurrentStatus.LastUpdateTime = metav1.NewTime(born.Add(-since))
+	}
 	now := metav1.NewTime(born)
 	set.Status.Replicas++
 	switch phase {

@@ -1,0 +1,76 @@
+package rollout
+
+import (
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apiequality "k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
+)
+
+// ignored is a deployment without a strategy that nobody has ever worked on, as the API server has just been asked about it.
+func ignored() World {
+	d := deployment(3)
+	d.Finalizers, d.Annotations = nil, nil
+	w := worldOf(d)
+	w.Now, w.Live = born.Add(time.Hour), map[types.UID]bool{}
+	return w
+}
+
+// said has somebody have said of the deployment that it is left alone.
+func said(d *v1alpha1.MachineDeployment) {
+	d.Status.ObservedGeneration = d.Generation
+	d.Status.Conditions = []v1alpha1.MachineDeploymentCondition{{
+		Type: v1alpha1.MachineDeploymentValid, Status: corev1.ConditionFalse, Reason: v1alpha1.ReasonNoStrategy,
+	}}
+}
+
+// TestWhatWasIgnoredIsLeftAlone: without a strategy, without sets, and older than anybody's first look.
+func TestWhatWasIgnoredIsLeftAlone(t *testing.T) {
+	for name, tc := range map[string]struct {
+		change func(w *World)
+		want   Action
+		alone  bool
+	}{
+		"for an hour":                    {func(*World) {}, Rest, true},
+		"nobody has asked for its sets":  {func(w *World) { w.Live = nil }, ListLive, false},
+		"it has a set that is not shown": {func(w *World) { w.Live["s"] = true }, Save, false},
+		"it has a set": {func(w *World) {
+			set := setOf(w.Deployment, "s", 3, 3)
+			w.Owned, w.Live["s"] = append(w.Owned, set), true
+		}, Save, false},
+		"it was made a moment ago": {func(w *World) { w.Now = born.Add(ignoredFor - time.Second) }, Save, false},
+		"it names a strategy": {func(w *World) {
+			w.Deployment.Spec.Strategy.Type = v1alpha1.RecreateMachineDeploymentStrategyType
+		}, Save, false},
+		"somebody works on it":              {func(w *World) { w.Deployment.Finalizers = []string{v1alpha1.FinalizerName} }, Save, false},
+		"somebody has worked on it":         {func(w *World) { w.Deployment.Status.ObservedGeneration = 1 }, Save, false},
+		"it was said before":                {func(w *World) { said(w.Deployment) }, Rest, true},
+		"it was said before it was young":   {func(w *World) { said(w.Deployment); w.Now = born }, Rest, true},
+		"its spec has changed since":        {func(w *World) { said(w.Deployment); w.Deployment.Generation++ }, Save, false},
+		"it is being deleted, and nobody's": {func(w *World) { w.Deployment.DeletionTimestamp = &metav1.Time{Time: w.Now} }, Rest, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := ignored()
+			tc.change(&w)
+			v := Decide(w)
+			if v.Do != tc.want {
+				t.Fatalf("Do = %s, want %s", v.Do, tc.want)
+			}
+			if !tc.alone || v.Deployment == nil {
+				return
+			}
+			if got := told(v.Deployment.Status, v1alpha1.MachineDeploymentValid); got != "False/NoStrategy" || len(v.Events) != 1 {
+				t.Errorf("Valid is %s, Events %v", got, v.Events)
+			}
+			v.Deployment.Status = w.Deployment.Status
+			if !apiequality.Semantic.DeepEqual(v.Deployment, w.Deployment) {
+				t.Errorf("it is touched: %+v", v.Deployment)
+			}
+		})
+	}
+}
