@@ -31,13 +31,17 @@ type bench struct {
 	told   *apitest.EventLog
 }
 
-func onBench(t *testing.T, test func(b *bench)) {
+func onBench(t *testing.T, test func(b *bench), settings ...func(b *bench, cfg *Config)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		b := &bench{T: t, server: apitest.New(time.Now), told: &apitest.EventLog{}}
 		view := objects.NewView()
 		b.view = view
-		c, err := New(Config{Machines: b.server.Client(), Metadata: b.server.Metadata(), View: view, Events: b.told, Clock: clock.RealClock{}})
+		cfg := Config{Machines: b.server.Client(), Metadata: b.server.Metadata(), View: view, Events: b.told, Clock: clock.RealClock{}}
+		for _, set := range settings {
+			set(b, &cfg)
+		}
+		c, err := New(cfg)
 		if err != nil {
 			t.Fatal(err)
 		}

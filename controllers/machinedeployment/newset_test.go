@@ -57,7 +57,8 @@ func TestASetOfSomebodyElseHasTheName(t *testing.T) {
 		if !ok || len(foreign.OwnerReferences) > 0 || len(foreign.Finalizers) > 0 || foreign.Spec.Replicas != 0 {
 			t.Errorf("the other set is now %+v", foreign)
 		}
-		b.touches()
+		b.patch(`{"metadata":{"annotations":{"touched":"yes"}}}`)
+		b.pass(time.Minute)
 		if mine := b.mine(); len(mine) != 1 || *b.deployment().Status.CollisionCount != 1 {
 			t.Errorf("later there are %d sets, and the count is %d", len(mine), *b.deployment().Status.CollisionCount)
 		}
@@ -83,5 +84,29 @@ func TestTheNewSetWasMadeByARequestThatWasNotAnswered(t *testing.T) {
 		if count := b.deployment().Status.CollisionCount; count != nil {
 			t.Errorf("the collision count is %d", *count)
 		}
+	})
+}
+
+// TestTheNewSetIsThereByTheTimeItIsMade, because a request of before took effect just then: it is no collision.
+func TestTheNewSetIsThereByTheTimeItIsMade(t *testing.T) {
+	twice := 0
+	onBench(t, func(b *bench) {
+		b.create()
+		if mine := b.mine(); twice != 1 || len(b.sets()) != 1 || len(mine) != 1 || mine[0].Spec.Replicas != 2 {
+			t.Errorf("%d requests came twice; there are %d sets, the deployment's are %v", twice, len(b.sets()), mine)
+		}
+		if count := b.deployment().Status.CollisionCount; count != nil {
+			t.Errorf("the collision count is %d", *count)
+		}
+	}, func(b *bench, cfg *Config) {
+		cfg.Machines = b.server.ClientVia(func(r apitest.Request, send func() error) error {
+			if r.Verb == "create" && r.Resource == "machinesets" && twice == 0 {
+				twice++
+				if err := send(); err != nil {
+					return err
+				}
+			}
+			return send()
+		})
 	})
 }
