@@ -7,6 +7,8 @@ import (
 	"testing"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/apitest"
 )
@@ -112,4 +114,25 @@ func TestIntentsOfASetThatIsRolledAreStruckOffLater(t *testing.T) {
 			})
 		})
 	}
+}
+
+// TestAMachineOfASetThatIsRolledGoesAtOnce: another one comes, and not the same once more.
+func TestAMachineOfASetThatIsRolledGoesAtOnce(t *testing.T) {
+	onBench(t, func(b *bench) {
+		b.create(0, func(s *v1alpha1.MachineSet) {
+			s.Annotations = map[string]string{v1alpha1.AnnotationRolling: v1alpha1.RollingTrue}
+		})
+		b.patch(`{"spec":{"replicas":1}}`)
+		b.pass(time.Second)
+		first := b.machines()[0].Name
+		if err := b.server.Client().Machines("n").Delete(b.Context(), first, metav1.DeleteOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		b.pass(time.Second)
+		b.patchMachine(first, `{"metadata":{"finalizers":null}}`)
+		b.pass(time.Minute)
+		if left := b.machines(); len(left) != 1 || left[0].Name == first {
+			t.Errorf("there are %v, want one that is not %s", left, first)
+		}
+	})
 }

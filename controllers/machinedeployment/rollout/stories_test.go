@@ -28,7 +28,7 @@ var update = flag.Bool("update", false, "write the verdicts in testdata anew; re
 //	progressing: True/Reason 5s       the condition, and how old it is; a minute if it is not told
 //	set: a size=3 words phases        of template a: for= how many replicas it was sized, the deployment's if it is not told,
 //	                                  revision=, kept and tainted (marks), frozen, refused= (why it cannot make or delete
-//	                                  machines); and its machines, Running:20s where it matters for how long
+//	                                  machines), coming= (the ordinal of a machine that it is about to make); and its machines, Running:20s where it matters for how long
 //	left: 1                           machines of old sets that the API server has
 //
 // The status of the deployment is that of its sets, and those tell the truth. What is told is each action with what it writes,
@@ -167,6 +167,8 @@ func (s *story) set(words []string) {
 			set.Annotations[v1alpha1.AnnotationRolling] = v1alpha1.RollingTrue
 		case "tainted":
 			set.Annotations[v1alpha1.AnnotationPreferNoSchedule] = v1alpha1.PreferNoScheduleTrue
+		case "coming":
+			set.Annotations[v1alpha1.AnnotationIntents] = fmt.Sprintf(`{"set":%q,"next":9,"create":[%d]}`, set.UID, n)
 		case "refused":
 			set.Status.Conditions = []v1alpha1.MachineSetCondition{{
 				Type: v1alpha1.MachineSetReplicaFailure, Status: corev1.ConditionTrue, Reason: value, Message: "a webhook says no",

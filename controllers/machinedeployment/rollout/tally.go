@@ -13,7 +13,8 @@ type tally struct {
 	set *v1alpha1.MachineSet
 	// size is how many machines the set is told to have. Decisions change it, in memory.
 	size int32
-	// exist is how many machines it has, those that are being deleted and those that it is about to make included.
+	// exist is how many machines it has, those that are being deleted and those that it is about to make included: also such as
+	// it has decided to make when it was larger.
 	exist int32
 	// running are the machines that can be used, whether or not the set is about to delete some of them.
 	running int32
@@ -51,7 +52,7 @@ func count(w World, set *v1alpha1.MachineSet) *tally {
 		return t
 	}
 	t.size, t.running, t.preserved = set.Spec.Replicas, t.seen.available, t.seen.preserved
-	t.exist = leaving + max(t.seen.all-leaving, t.size)
+	t.exist = leaving + max(t.seen.all-leaving+ready.Coming(set, w.Machines[set.UID]), t.size)
 	return t
 }
 
