@@ -40,6 +40,7 @@ type bench struct {
 //	                       shows of it: "b:priority=1"
 //	refused                the API server refuses to create machines; not-deleted: to delete them
 //	minReadySeconds: 90    which counts
+//	tidy-later             what is seen done may stand for a while
 func newBench(t *testing.T, s scenario.Scenario) *bench {
 	t.Helper()
 	b := &bench{T: t, World: World{Now: born, Set: &v1alpha1.MachineSet{ObjectMeta: metav1.ObjectMeta{
@@ -73,6 +74,8 @@ func newBench(t *testing.T, s scenario.Scenario) *bench {
 			b.Done.CreateError = "no"
 		case "not-deleted":
 			b.Done.DeleteError = "no"
+		case "tidy-later":
+			b.TidyLater = true
 		case "minReadySeconds":
 			b.CountMinReady, b.Set.Spec.MinReadySeconds = true, int32(b.number(fact.Value))
 		default:
@@ -279,6 +282,9 @@ func (b *bench) describe(v Verdict) string {
 		if v.Set == nil {
 			lines[0] += ": nothing is said of the machines"
 			break
+		}
+		if v.Untidy {
+			lines = append(lines, "what is done stands still")
 		}
 		lines[0] += fmt.Sprintf(": %d there, %d ready, %d available", v.Set.Status.Replicas, v.Set.Status.ReadyReplicas, v.Set.Status.AvailableReplicas)
 		if v.Wake > 0 {
