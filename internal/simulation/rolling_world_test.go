@@ -163,10 +163,13 @@ func (r *rolling) live() {
 func (r *rolling) calm(d time.Duration) {
 	wild := r.wild
 	r.wild = false
-	for end := r.now.Add(d); r.now.Before(end); {
-		r.now = r.now.Add(5 * time.Second)
-		r.live()
-		r.work()
+	const step, glances = 5 * time.Second, 12 // a minute: that is how often time alone changes something
+	for i, end := 0, r.now.Add(d); r.now.Before(end); i++ {
+		r.now = r.now.Add(step)
+		before := r.versions
+		if r.live(); r.versions != before || i%glances == 0 {
+			r.work()
+		}
 		r.checkLimits()
 	}
 	r.wild = wild
