@@ -166,7 +166,9 @@ func (s *space) watchLimits(least, most int) (within func()) {
 		for change := range changes.ResultChan() {
 			m, ok := change.Object.(*v1alpha1.Machine)
 			if !ok {
-				s.Errorf("watch of the machines: %v", change.Object)
+				if ctx.Err() == nil { // else it was broken off, which may be told as an error
+					s.Errorf("watch of the machines: %v", change.Object)
+				}
 				return
 			}
 			machines[m.Name] = m
