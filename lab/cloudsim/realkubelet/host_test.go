@@ -164,12 +164,18 @@ func (s *site) read(name string) string {
 	return string(raw)
 }
 
+// runs waits until the VM runs, and returns its arguments.
+func (s *site) runs() []string {
+	s.t.Helper()
+	s.eventually("the VM runs", func() bool { return strings.Contains(s.read("args"), "--forced-env") && len(s.running()) >= 2 })
+	return strings.Split(strings.TrimSpace(s.read("args")), "\n")
+}
+
 func TestPowerOnAndOff(t *testing.T) {
 	s := newSite(t)
 	s.host.PowerOn(aVM())
 	s.host.PowerOn(aVM())
-	s.eventually("the VM runs", func() bool { return strings.Contains(s.read("args"), "--forced-env") && len(s.running()) >= 2 })
-	args := strings.Split(strings.TrimSpace(s.read("args")), "\n")
+	args := s.runs()
 	for flag, want := range map[string]string{
 		"--dir": s.vmDir(), "--name": "a", "--provider-id": "simulated:///r/z/i-1", "--node-ip": "127.0.0.1", "--cpu": "4",
 		"--memory-mib": "16384", "--bootstrap-kubeconfig": filepath.Join(s.vmDir(), bootstrapFile),
@@ -216,7 +222,7 @@ func TestVolumes(t *testing.T) {
 		})
 	}
 	sees("vol-1")
-	args := strings.Split(strings.TrimSpace(s.read("args")), "\n")
+	args := s.runs()
 	for flag, want := range map[string]string{"--volumes": filepath.Join(s.dir, "volumes"), "--attached": filepath.Join(s.vmDir(), attachedFolder)} {
 		if at := slices.Index(args, flag); at < 0 || args[at+1] != want {
 			t.Errorf("arguments %q; want %s %s", args, flag, want)
