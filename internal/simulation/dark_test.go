@@ -17,7 +17,7 @@ import (
 )
 
 var (
-	seeds = flag.Int("seeds", 100, "how many worlds to try")
+	seeds = flag.Int("seeds", 40, "how many worlds to try")
 	first = flag.Uint64("first", 1, "seed of the first world")
 )
 
