@@ -26,16 +26,16 @@ func TestOnlyTheNamespace(t *testing.T) {
 	lab := startLab(t, "namespace", func(o *harness.Options) {
 		o.FleetFlags = fmt.Sprintf("--namespace=%s --shard-by=namespace --slots=%d", served, many)
 	})
+	s := &space{T: t, lab: lab, name: served, seen: &memory{machines: map[types.UID]string{}}}
+	s.fourDigits(many)
 	other := newSpace(t, lab, "other", "")
 	other.deploy("pool", 1)
-	s := &space{T: t, lab: lab, name: served, seen: &memory{machines: map[types.UID]string{}}}
 	s.must(lab.Prepare(t.Context(), s.name, ""))
 	s.deploy("pool", 1)
 	s.deploy("second", 1)
 	s.running("pool", 1)
 	s.running("second", 1)
 	s.joined()
-	s.fourDigits(many)
 	slot := s.together(many, "pool", "second")
 	s.remove("machinedeployments", "pool")
 	s.remove("machinedeployments", "second")
@@ -74,10 +74,11 @@ func TestOnlyTheNamespace(t *testing.T) {
 	}
 }
 
-// fourDigits checks that all slots are held, under names that sort.
+// fourDigits waits until all slots are held, under names that sort. A fresh fleet makes so many Leases in seconds, and on a
+// machine that starts other labs meanwhile in minutes.
 func (s *space) fourDigits(slots int) {
 	s.Helper()
-	ctx, cancel := context.WithTimeout(s.Context(), patience)
+	ctx, cancel := context.WithTimeout(s.Context(), 2*patience)
 	defer cancel()
 	s.must(s.lab.WaitHeld(ctx, slots))
 	holders, err := s.lab.Holders(ctx)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -33,10 +34,13 @@ func (l *Lab) Holders(ctx context.Context) (map[string]string, error) {
 	return holders, nil
 }
 
+// leasesInterval is how often all Leases of a fleet are listed: hundreds of them, which costs an API server much.
+const leasesInterval = 250 * time.Millisecond
+
 // WaitHeld waits until so many slots are all held by sessions that live. A fresh fleet takes about 15 s for it, since a new
 // slot Lease is in quarantine first.
 func (l *Lab) WaitHeld(ctx context.Context, slots int) error {
-	return Eventually(ctx, fmt.Sprintf("all %d slots are held", slots), func(ctx context.Context) error {
+	return EventuallyEvery(ctx, leasesInterval, fmt.Sprintf("all %d slots are held", slots), func(ctx context.Context) error {
 		leases, err := l.fleetLeases(ctx)
 		if err != nil {
 			return err
@@ -47,7 +51,7 @@ func (l *Lab) WaitHeld(ctx context.Context, slots int) error {
 
 // WaitAtRest waits until no slot is on its way from one replica to another.
 func (l *Lab) WaitAtRest(ctx context.Context) error {
-	return Eventually(ctx, "all slots are where they should be", func(ctx context.Context) error {
+	return EventuallyEvery(ctx, leasesInterval, "all slots are where they should be", func(ctx context.Context) error {
 		leases, err := l.fleetLeases(ctx)
 		if err != nil {
 			return err
