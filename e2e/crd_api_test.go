@@ -6,7 +6,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"net/http"
 	"strings"
 	"testing"
 	"time"
@@ -29,7 +28,6 @@ type source func() ([]*unstructured.Unstructured, error)
 // happens to the objects.
 type api struct {
 	group   string
-	config  *rest.Config
 	client  dynamic.Interface
 	plurals map[string]string
 }
@@ -47,7 +45,6 @@ func install(t *testing.T, name string, from source) api {
 	}
 	a := api{
 		group:   fmt.Sprintf("%s-%x.example.com", name, time.Now().UnixNano()),
-		config:  config,
 		client:  client,
 		plurals: map[string]string{},
 	}
@@ -174,23 +171,14 @@ func merge(object, patch map[string]any) {
 
 func (a api) columns(t *testing.T, kind string) string {
 	t.Helper()
-	httpClient, err := rest.HTTPClientFor(a.config)
+	// This client asks again while the API server is not ready to list what has just been defined.
+	answer, err := shared(t).Control.Discovery().RESTClient().Get().AbsPath("/apis", a.group, "v1alpha1", a.plurals[kind]).
+		SetHeader("Accept", "application/json;as=Table;v=v1;g=meta.k8s.io").DoRaw(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
-	url := a.config.Host + "/apis/" + a.group + "/v1alpha1/" + a.plurals[kind]
-	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	request.Header.Set("Accept", "application/json;as=Table;v=v1;g=meta.k8s.io")
-	response, err := httpClient.Do(request)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer response.Body.Close()
 	var table metav1.Table
-	if err := json.NewDecoder(response.Body).Decode(&table); err != nil {
+	if err := json.Unmarshal(answer, &table); err != nil {
 		t.Fatal(err)
 	}
 	var columns []string
