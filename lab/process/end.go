@@ -26,7 +26,10 @@ func End(ctx context.Context, clk clock.WithTicker, patience time.Duration, find
 			return len(asked), err
 		}
 		if len(ids) == 0 {
-			return len(asked), nil
+			// Whoever was begun during the search, by one that has ended since, is found by another one.
+			if ids, err = find(); err != nil || len(ids) == 0 {
+				return len(asked), err
+			}
 		}
 		for _, id := range ids {
 			// A process that is gone by now needs no signal; one that cannot be signalled shows when ctx ends.
