@@ -23,6 +23,7 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/commit"
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/family"
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machinedeployment/rollout"
+	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/ready"
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/runner"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/objects"
 	"github.com/machine-controller-fleet/machine-controller-fleet/telemetry"
@@ -152,7 +153,7 @@ func (c *Controller) rest(ctx context.Context, w rollout.World, verdict rollout.
 	if err == nil && wait == 0 {
 		c.tell(w.Deployment, verdict.Events)
 	}
-	return sooner(wait, verdict.Wake), err
+	return ready.Sooner(wait, verdict.Wake), err
 }
 
 // change says how a status differs from the one before. A condition, or a machine that has failed, does not wait for what is
@@ -169,14 +170,6 @@ func change(before, after v1alpha1.MachineDeploymentStatus, replacing bool) comm
 		return commit.Streaming
 	}
 	return commit.Counted
-}
-
-// sooner returns the shorter one of two waits, of which 0 has no end.
-func sooner(a, b time.Duration) time.Duration {
-	if a == 0 || b > 0 && b < a {
-		return b
-	}
-	return a
 }
 
 // observe gathers what the caches know of a deployment.

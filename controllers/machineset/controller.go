@@ -25,6 +25,7 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/commit"
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/family"
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machineset/scale"
+	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/ready"
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/runner"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/objects"
 	"github.com/machine-controller-fleet/machine-controller-fleet/telemetry"
@@ -142,9 +143,9 @@ func (c *Controller) reconcile(ctx context.Context, key types.NamespacedName) (r
 		klog.FromContext(ctx).V(4).Info("Decided", "action", verdict.Do)
 		if verdict.Do == scale.Rest {
 			wait, err := c.rest(ctx, w, verdict)
-			wait = sooner(wait, c.untidy(w.Set.UID, verdict.Untidy))
+			wait = ready.Sooner(wait, c.untidy(w.Set.UID, verdict.Untidy))
 			if len(w.Done.Created) > 0 || w.Live != nil && len(scale.Unseen(w)) > 0 {
-				wait = sooner(wait, lateCache+time.Second) // should the cache never show them
+				wait = ready.Sooner(wait, lateCache+time.Second) // should the cache never show them
 			}
 			return runner.Result{RequeueAfter: wait}, errors.Join(append(failed, err)...)
 		}
@@ -158,14 +159,6 @@ func (c *Controller) reconcile(ctx context.Context, key types.NamespacedName) (r
 		}
 	}
 	return runner.Result{}, fmt.Errorf("MachineSet %s: %d actions in one pass and no end: a defect of scale", key, maxActions)
-}
-
-// sooner returns the shorter one of two waits, of which 0 has no end.
-func sooner(a, b time.Duration) time.Duration {
-	if a == 0 || b > 0 && b < a {
-		return b
-	}
-	return a
 }
 
 // rest writes what the pass came to, the status when its time has come.
@@ -184,7 +177,7 @@ func (c *Controller) rest(ctx context.Context, w scale.World, verdict scale.Verd
 	if reason, message := scale.News(w); reason != "" && err == nil && wait == 0 {
 		telemetry.Tell(c.cfg.Events, w.Set, reason, message)
 	}
-	return sooner(wait, verdict.Wake), err
+	return ready.Sooner(wait, verdict.Wake), err
 }
 
 // change says how a status differs from the one before. What is wrong does not wait for what is counted while machines are

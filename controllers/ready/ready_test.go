@@ -53,3 +53,11 @@ func TestMinReady(t *testing.T) {
 		t.Errorf("%s where it counts, %s where it does not", counts, not)
 	}
 }
+
+func TestSooner(t *testing.T) {
+	for _, tc := range []struct{ a, b, want time.Duration }{{0, 0, 0}, {0, 2, 2}, {2, 0, 2}, {1, 2, 1}, {2, 1, 1}} {
+		if got := Sooner(tc.a, tc.b); got != tc.want {
+			t.Errorf("of %d and %d: %d, want %d", tc.a, tc.b, got, tc.want)
+		}
+	}
+}

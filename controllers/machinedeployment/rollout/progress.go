@@ -8,6 +8,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
+	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/ready"
 )
 
 // setProgressing says how far the deployment is on its way to the new set. A deployment that was complete and is only resized
@@ -116,7 +117,7 @@ func (s *sets) nextDeadline(st v1alpha1.MachineDeploymentStatus) (next time.Dura
 	}
 	if since, ok := s.stillSince(st); ok {
 		if wait := since.Add(stallAfter).Sub(s.w.Now); wait > 0 {
-			next = sooner(next, wait)
+			next = ready.Sooner(next, wait)
 		}
 	}
 	return next

@@ -7,13 +7,14 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
+	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/ready"
 )
 
 // finish ends the pass with the status.
 func finish(s *sets) Verdict {
 	d := s.d.DeepCopy()
 	d.Status = status(s)
-	v := Verdict{Do: Rest, Deployment: d, Replacing: s.isUnderWay(), Wake: sooner(nextAvailable(s.w), s.nextDeadline(d.Status))}
+	v := Verdict{Do: Rest, Deployment: d, Replacing: s.isUnderWay(), Wake: ready.Sooner(nextAvailable(s.w), s.nextDeadline(d.Status))}
 	if s.w.Done.CreateError != "" && !isKnownToFail(s.d) {
 		v.Events = []Event{{Reason: v1alpha1.ReasonMachineSetCreateError, Message: s.w.Done.CreateError}}
 	}

@@ -83,17 +83,9 @@ func nextAvailable(w World) (next time.Duration) {
 	for _, set := range w.Owned {
 		for _, m := range w.Machines[set.UID] {
 			if _, in := availability(w, set, m); in > 0 {
-				next = sooner(next, in)
+				next = ready.Sooner(next, in)
 			}
 		}
 	}
 	return next
-}
-
-// sooner returns the shorter one of two waits, of which 0 has no end.
-func sooner(a, b time.Duration) time.Duration {
-	if a == 0 || b > 0 && b < a {
-		return b
-	}
-	return a
 }
