@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
+	"github.com/machine-controller-fleet/machine-controller-fleet/e2e/harness"
 )
 
 // rollIt changes the template of the MachineDeployment pool, so that its machines are replaced.
@@ -155,7 +156,7 @@ func (s *space) watchLimits(least, most int) (within func()) {
 	ctx, stop := context.WithCancel(s.Context())
 	list, err := s.api().Machines(s.name).List(ctx, metav1.ListOptions{})
 	s.must(err)
-	changes, err := s.api().Machines(s.name).Watch(ctx, metav1.ListOptions{ResourceVersion: list.ResourceVersion})
+	changes, err := harness.Watch(ctx, list.ResourceVersion, s.api().Machines(s.name).Watch)
 	s.must(err)
 	machines := map[string]*v1alpha1.Machine{}
 	for i := range list.Items {
