@@ -102,11 +102,11 @@ verify: ## Check what must hold before a commit: generated code, modules, lint, 
 ##@ Test it
 
 .PHONY: test
-test: build ## All tests, the long faults in a short form (15 minutes once everything is built)
+test: build ## All tests, the long faults in a short form (15 to 20 minutes once everything is built)
 	@hack/test.sh unit e2e chaos-short
 
 .PHONY: test-unit
-test-unit: ## Unit tests of both modules, with the race detector
+test-unit: ## Unit tests of both modules, with the race detector where things happen at the same time
 	@hack/test.sh unit
 
 .PHONY: test-e2e
