@@ -131,7 +131,7 @@ func (r *recorder) count(deployment string) {
 	if !known || !r.listed {
 		return // the two watches are not ordered: the next change counts
 	}
-	r.counts = append(r.counts, check.Count{At: time.Now(), Deployment: deployment, Wanted: wanted, Surge: 1, Machines: len(r.machines[deployment])})
+	r.counts = append(r.counts, check.Count{At: time.Now(), Deployment: deployment, Wanted: wanted, Machines: len(r.machines[deployment])})
 }
 
 // reset notes that the epochs of a slot begin anew; -1 means all.
