@@ -8,6 +8,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
+
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/worlds"
 )
 
 var (
@@ -132,7 +134,7 @@ func (f *fleet) own(replica string) Own {
 // While no machine changes, everybody's sum is right or known to be incomplete, whoever holds what, and once something was
 // said of every slot it is complete for good.
 func TestSumsAreRight(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
+	worlds.Check(t, 1, func(t *rapid.T) {
 		f := &fleet{T: t, truth: Own{}, open: map[int]bool{}, texts: map[string]string{}, said: map[string]string{}}
 		slots, replicas := rapid.IntRange(1, 5).Draw(t, "slots"), []string{"a", "b", "c"}
 		want := map[Scope]Count{}

@@ -1,6 +1,13 @@
 package worlds
 
-import "testing"
+import (
+	"flag"
+	"fmt"
+	"sync"
+	"testing"
+
+	"pgregory.net/rapid"
+)
 
 // Some returns how many of all worlds a test tries: all of them, and in the short form a tenth, but at least one.
 func Some(all int) int {
@@ -8,4 +15,49 @@ func Some(all int) int {
 		return all
 	}
 	return max(1, all/10)
+}
+
+// firstSeed is where rapid begins unless it is told otherwise. Any number does; 0 has rapid draw one.
+const firstSeed = 1
+
+// rapids keeps tests that run at the same time from changing rapid's flags for each other.
+var rapids sync.Mutex
+
+// Check has a property hold in rapid's worlds, as many rounds of -rapid.checks (100) as said, a fifth of them in the short
+// form. They are the same each time, so that a change fails for what it changes; -rapid.seed or RAPID_SEED tries others.
+func Check(t *testing.T, rounds int, property func(*rapid.T)) {
+	t.Helper()
+	rapids.Lock()
+	defer rapids.Unlock()
+	if value(t, "rapid.seed") == "0" {
+		defer set(t, "rapid.seed", firstSeed)()
+	}
+	var checks int
+	if _, err := fmt.Sscan(value(t, "rapid.checks"), &checks); err != nil {
+		t.Fatalf("-rapid.checks: %v", err)
+	}
+	defer set(t, "rapid.checks", rounds*checks)()
+	rapid.Check(t, property) //nolint:forbidigo // this is where others are sent
+}
+
+func value(t *testing.T, name string) string {
+	t.Helper()
+	known := flag.Lookup(name)
+	if known == nil {
+		t.Fatalf("rapid has no flag %s any more", name)
+	}
+	return known.Value.String()
+}
+
+// set sets a flag, and returns what sets it back.
+func set(t *testing.T, name string, to int) (back func()) {
+	t.Helper()
+	was := value(t, name)
+	change := func(to string) {
+		if err := flag.Set(name, to); err != nil {
+			t.Fatalf("-%s: %v", name, err)
+		}
+	}
+	change(fmt.Sprint(to))
+	return func() { change(was) }
 }

@@ -11,6 +11,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/worlds"
 )
 
 func TestRead(t *testing.T) {
@@ -192,7 +193,7 @@ func (w *world) write(t *rapid.T, o Object, acting, want int) {
 }
 
 func TestAllHoldersTogetherCompleteEveryTree(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
+	worlds.Check(t, 1, func(t *rapid.T) {
 		w := draw(t)
 		for range 200 {
 			trees := Plant(w.objects, w.nodes).Trees(slots())

@@ -17,7 +17,7 @@ import (
 // nobody is sent where he was passed over without need, the order of replicas is nothing, planning again repeats nothing,
 // and it comes to an end.
 func TestProperties(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
+	worlds.Check(t, 1, func(t *rapid.T) {
 		f := generate(t)
 		before := slices.Clone(f.Slots)
 		shuffled := f.World
@@ -110,7 +110,7 @@ func settled(t *rapid.T, slots int) *fleet {
 
 // TestJoin: a newcomer gets about its share, and nobody else gets anything.
 func TestJoin(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
+	worlds.Check(t, 1, func(t *rapid.T) {
 		f := settled(t, 256)
 		n := len(f.Replicas)
 		f.join("newcomer")
@@ -173,7 +173,7 @@ func TestSpread(t *testing.T) {
 
 // TestLeave: a leaver's slots, and only these, go to the others, which are even afterwards.
 func TestLeave(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
+	worlds.Check(t, 1, func(t *rapid.T) {
 		f := settled(t, 256)
 		if len(f.Replicas) == 1 {
 			t.Skip("nobody is left")
@@ -198,7 +198,7 @@ func TestLeave(t *testing.T) {
 
 // TestRollingRestart: each replica leaves and comes back, with time between and without. All slots are where they were.
 func TestRollingRestart(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
+	worlds.Check(t, 1, func(t *rapid.T) {
 		f := settled(t, 256)
 		want := f.preferred()
 		pause := rapid.SampledFrom([]time.Duration{0, time.Second, 30 * time.Second, 2 * time.Minute}).Draw(t, "pause")

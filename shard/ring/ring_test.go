@@ -11,6 +11,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
+
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/worlds"
 )
 
 var rewrite = flag.Bool("rewrite", false, "write testdata/ring.golden anew; every line that changes moves machines to another slot, and needs a new Version and a decision in docs/adr")
@@ -103,7 +105,7 @@ func TestTableOfNobody(t *testing.T) {
 
 // TestTable: for fleets of any size, names that are prefixes of each other among them, more replicas than slots too.
 func TestTable(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
+	worlds.Check(t, 1, func(t *rapid.T) {
 		slots := rapid.IntRange(1, 300).Draw(t, "slots")
 		fleet := rapid.SliceOfNDistinct(rapid.StringMatching(`[ab](-[0-9]{1,2})?|x-1{1,4}`), 1, 60, rapid.ID).Draw(t, "fleet")
 		table := Table(slots, fleet)

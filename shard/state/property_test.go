@@ -11,12 +11,13 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/worlds"
 	member "github.com/machine-controller-fleet/machine-controller-fleet/membership/state"
 )
 
 // TestAnyOrder feeds a replica events in any order, true or not, and checks what every step must keep.
 func TestAnyOrder(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
+	worlds.Check(t, 1, func(t *rapid.T) {
 		w := newWild(t)
 		for range rapid.IntRange(1, 120).Draw(t, "steps") {
 			w.now += rapid.SampledFrom([]time.Duration{0, 0, 0, 100 * time.Millisecond, time.Second, 2 * time.Second, 10 * time.Second}).Draw(t, "wait")

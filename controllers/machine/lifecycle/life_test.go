@@ -14,6 +14,7 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machine/drain"
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machine/preserve"
 	"github.com/machine-controller-fleet/machine-controller-fleet/driver"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/worlds"
 )
 
 // life is a small model of all that a machine has to do with. Passes run over it as the controller runs them, and are
@@ -307,9 +308,7 @@ func (l *life) boot() {
 const rounds = 20
 
 func TestALifeEndsRight(t *testing.T) {
-	for range rounds {
-		rapid.Check(t, aLife)
-	}
+	worlds.Check(t, rounds, aLife)
 	everyStepIsTold(t)
 }
 

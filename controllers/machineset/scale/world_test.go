@@ -10,6 +10,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/worlds"
 )
 
 // rounds of rapid's 100 worlds each.
@@ -18,30 +19,28 @@ const rounds = 20
 // However stale the caches and wherever processes die, there are never more machines than were wanted and never fewer than
 // were wanted and are left, none is made while the set is frozen, and in the end there are as many as are wanted.
 func TestScaling(t *testing.T) {
-	for range rounds {
-		rapid.Check(t, func(t *rapid.T) {
-			c := newCluster(t)
-			for range rapid.IntRange(1, 40).Draw(t, "steps") {
-				switch rapid.IntRange(0, 15).Draw(t, "event") {
-				case 0, 1:
-					c.scale(rapid.IntRange(0, 8).Draw(t, "replicas"))
-				case 2, 3, 4, 5:
-					c.disturb()
-				case 6:
-					c.freeze()
-				case 7:
-					c.moveIn()
-				case 8:
-					c.accept()
-				case 9:
-					c.quiet()
-				default:
-					c.pass(false)
-				}
+	worlds.Check(t, rounds, func(t *rapid.T) {
+		c := newCluster(t)
+		for range rapid.IntRange(1, 40).Draw(t, "steps") {
+			switch rapid.IntRange(0, 15).Draw(t, "event") {
+			case 0, 1:
+				c.scale(rapid.IntRange(0, 8).Draw(t, "replicas"))
+			case 2, 3, 4, 5:
+				c.disturb()
+			case 6:
+				c.freeze()
+			case 7:
+				c.moveIn()
+			case 8:
+				c.accept()
+			case 9:
+				c.quiet()
+			default:
+				c.pass(false)
 			}
-			c.settle()
-		})
-	}
+		}
+		c.settle()
+	})
 }
 
 // settle lets all disturbance end, and looks at what the set comes to.
@@ -80,35 +79,33 @@ func (c *cluster) settle() {
 // Which machines go depends on what was said of them before their number was, however late the caches hear of either, and
 // wherever processes die.
 func TestTheSameGoFromEveryInterleaving(t *testing.T) {
-	for range rounds / 4 {
-		rapid.Check(t, func(t *rapid.T) {
-			c := newCluster(t)
-			c.dying = false
-			c.scale(rapid.IntRange(1, 8).Draw(t, "replicas"))
-			c.quiet()
-			for _, uid := range slices.Sorted(maps.Keys(c.machines())) {
-				phases := []v1alpha1.MachinePhase{"", v1alpha1.MachinePending, v1alpha1.MachineUnknown, v1alpha1.MachineRunning}
-				c.changeMachine(uid, func(m *v1alpha1.Machine) { m.Status.CurrentStatus.Phase = rapid.SampledFrom(phases).Draw(t, "phase") })
-			}
-			c.quiet()
-			c.dying = true
-			for _, uid := range slices.Sorted(maps.Keys(c.machines())) {
-				c.say(uid)
-				if rapid.Bool().Draw(t, "pass") {
-					c.pass(false)
-				}
-			}
-			want := c.survivors(rapid.IntRange(0, len(c.machines())).Draw(t, "fewer"))
-			c.scale(len(want))
-			for range rapid.IntRange(0, 10).Draw(t, "passes") {
+	worlds.Check(t, rounds/4, func(t *rapid.T) {
+		c := newCluster(t)
+		c.dying = false
+		c.scale(rapid.IntRange(1, 8).Draw(t, "replicas"))
+		c.quiet()
+		for _, uid := range slices.Sorted(maps.Keys(c.machines())) {
+			phases := []v1alpha1.MachinePhase{"", v1alpha1.MachinePending, v1alpha1.MachineUnknown, v1alpha1.MachineRunning}
+			c.changeMachine(uid, func(m *v1alpha1.Machine) { m.Status.CurrentStatus.Phase = rapid.SampledFrom(phases).Draw(t, "phase") })
+		}
+		c.quiet()
+		c.dying = true
+		for _, uid := range slices.Sorted(maps.Keys(c.machines())) {
+			c.say(uid)
+			if rapid.Bool().Draw(t, "pass") {
 				c.pass(false)
 			}
-			c.quiet()
-			if got := slices.Sorted(maps.Keys(c.machines())); !slices.Equal(got, want) {
-				t.Fatalf("%v are left, want %v", got, want)
-			}
-		})
-	}
+		}
+		want := c.survivors(rapid.IntRange(0, len(c.machines())).Draw(t, "fewer"))
+		c.scale(len(want))
+		for range rapid.IntRange(0, 10).Draw(t, "passes") {
+			c.pass(false)
+		}
+		c.quiet()
+		if got := slices.Sorted(maps.Keys(c.machines())); !slices.Equal(got, want) {
+			t.Fatalf("%v are left, want %v", got, want)
+		}
+	})
 }
 
 // say says something about who should go first.
@@ -153,7 +150,7 @@ func (c *cluster) survivors(count int) []types.UID {
 
 // Creates that the API server refuses are taken back when they are not wanted any more.
 func TestRefusedCreatesAreWithdrawn(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
+	worlds.Check(t, 1, func(t *rapid.T) {
 		c := newCluster(t)
 		c.set().Finalizers = []string{v1alpha1.FinalizerName}
 		asked, wanted := rapid.IntRange(1, 20).Draw(t, "asked"), rapid.IntRange(0, 20).Draw(t, "wanted")

@@ -5,6 +5,8 @@ import (
 	"time"
 
 	"pgregory.net/rapid"
+
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/worlds"
 )
 
 var now = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
@@ -43,7 +45,7 @@ func TestDecide(t *testing.T) {
 
 // Two fleets and MCM, all at it at the same time: whoever is served is alone.
 func TestOneIsServed(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
+	worlds.Check(t, 1, func(t *rapid.T) {
 		var leases [2]Lease
 		clock := now
 		for range rapid.IntRange(0, 60).Draw(t, "steps") {
