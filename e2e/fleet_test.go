@@ -427,13 +427,8 @@ func TestObjectOfAnUnownedSlotIsVisible(t *testing.T) {
 func (s *space) serves(replica string, slot int) {
 	s.Helper()
 	s.eventually(fmt.Sprintf("%s works on slot %d", replica, slot), func(ctx context.Context) error {
-		var view struct {
-			Here []struct {
-				Slot   int
-				Served time.Time
-			}
-		}
-		if err := s.lab.DebugSlots(ctx, replica, &view); err != nil {
+		view, err := s.lab.Slots(ctx, replica)
+		if err != nil {
 			return err
 		}
 		for _, here := range view.Here {

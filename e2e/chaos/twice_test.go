@@ -15,26 +15,6 @@ import (
 	member "github.com/machine-controller-fleet/machine-controller-fleet/membership/state"
 )
 
-// slotsView is what /debug/slots says, as far as it is looked at here.
-type slotsView struct {
-	Session   string
-	Suspended bool
-	Here      []struct {
-		Slot int
-		Open bool
-	}
-}
-
-// closed counts the slots of which the replica does not know all yet.
-func (v slotsView) closed() (n int) {
-	for _, slot := range v.Here {
-		if !slot.Open {
-			n++
-		}
-	}
-	return n
-}
-
 // twice starts a second process of a replica. It gets nothing while the first one lives, and that one keeps what it has.
 func twice(t *testing.T, b *bed, start func(ctx context.Context, replica string) (process string, err error), d time.Duration) {
 	name, before := b.worker(t)
@@ -42,16 +22,18 @@ func twice(t *testing.T, b *bed, start func(ctx context.Context, replica string)
 	if err != nil {
 		t.Fatal(err)
 	}
-	var view slotsView
-	if err := harness.Eventually(b.ctx, second+" answers", func(ctx context.Context) error { return b.lab.DebugSlots(ctx, second, &view) }); err != nil {
+	var view harness.SlotsView
+	if err := harness.Eventually(b.ctx, second+" answers", func(ctx context.Context) (err error) {
+		view, err = b.lab.Slots(ctx, second)
+		return err
+	}); err != nil {
 		t.Fatal(err)
 	}
 	if view.Session == "" || view.Session == before {
 		t.Fatalf("%s is session %q; expected another one than %s, which is %s", second, view.Session, name, before)
 	}
 	for begun := time.Now(); time.Since(begun) < d; b.wait(t, 200*time.Millisecond) {
-		view = slotsView{}
-		if err := b.lab.DebugSlots(b.ctx, second, &view); err != nil {
+		if view, err = b.lab.Slots(b.ctx, second); err != nil {
 			t.Fatal(err)
 		}
 		if len(view.Here) > 0 {
@@ -109,17 +91,17 @@ func (b *bed) atWork(t *testing.T, replica string) (session string) {
 
 // isAtWork says whether a replica holds slots, knows all of them and may act.
 func (b *bed) isAtWork(ctx context.Context, replica string) (session string, err error) {
-	var view slotsView
-	if err := b.lab.DebugSlots(ctx, replica, &view); err != nil {
+	view, err := b.lab.Slots(ctx, replica)
+	if err != nil {
 		return "", err
 	}
 	holder, err := b.session(ctx, replica)
 	if err != nil {
 		return "", err
 	}
-	if len(view.Here) == 0 || view.closed() > 0 || view.Suspended || view.Session != holder {
+	if len(view.Here) == 0 || view.Closed() > 0 || view.Suspended || view.Session != holder {
 		return "", fmt.Errorf("%s is session %s with %d slots, %d of them not open (suspended: %t), and its Lease is held by %q",
-			replica, view.Session, len(view.Here), view.closed(), view.Suspended, holder)
+			replica, view.Session, len(view.Here), view.Closed(), view.Suspended, holder)
 	}
 	return holder, nil
 }

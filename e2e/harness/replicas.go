@@ -112,11 +112,6 @@ func (l *Lab) DoubleInNewPod(ctx context.Context, replica string) (string, error
 	return replica + "-double", l.ask(ctx, http.MethodPost, "/v1/replicas/"+url.PathEscape(replica)+"/double?pod=new", nil, nil)
 }
 
-// DebugSlots reads what a replica's process says of its slots into out, as JSON.
-func (l *Lab) DebugSlots(ctx context.Context, process string, out any) error {
-	return send(ctx, http.MethodGet, l.Endpoint(process)+"/debug/slots", nil, out)
-}
-
 // Save saves what etcd holds to a new file, an absolute path.
 func (l *Lab) Save(ctx context.Context, file string) error {
 	return l.ask(ctx, http.MethodPost, "/v1/etcd/save", map[string]any{"file": file}, nil)

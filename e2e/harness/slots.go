@@ -11,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
+	member "github.com/machine-controller-fleet/machine-controller-fleet/membership/state"
 )
 
 // What the lab calls its fleet, and where that has its Leases.
@@ -37,15 +38,23 @@ func (l *Lab) Holders(ctx context.Context) (map[string]string, error) {
 // leasesInterval is how often all Leases of a fleet are listed: hundreds of them, which costs an API server much.
 const leasesInterval = 250 * time.Millisecond
 
-// WaitHeld waits until so many slots are all held by sessions that live. A fresh fleet takes about 15 s for it, since a new
-// slot Lease is in quarantine first.
+// WaitHeld waits until so many slots are all held by sessions that live: their processes answer, may act, and say so
+// themselves. A session Lease alone shows nothing of one that was killed or paused a moment ago. A fresh fleet takes about
+// 15 s for it, since a new slot Lease is in quarantine first.
 func (l *Lab) WaitHeld(ctx context.Context, slots int) error {
 	return EventuallyEvery(ctx, leasesInterval, fmt.Sprintf("all %d slots are held", slots), func(ctx context.Context) error {
 		leases, err := l.fleetLeases(ctx)
 		if err != nil {
 			return err
 		}
-		return allHeld(leases, slots)
+		if err := allHeld(leases, slots); err != nil {
+			return err
+		}
+		views, err := l.everySlots(ctx)
+		if err != nil {
+			return err
+		}
+		return allSay(leases, slots, views)
 	})
 }
 
@@ -101,9 +110,26 @@ func allHeld(leases []coordinationv1.Lease, slots int) error {
 	return errors.Join(errs...)
 }
 
-func holder(lease coordinationv1.Lease) string {
-	if lease.Spec.HolderIdentity == nil {
-		return ""
+// allSay says which slots have a holder that does not say itself that it holds them, and may act.
+func allSay(leases []coordinationv1.Lease, slots int, views []SlotsView) error {
+	bySession := map[string]SlotsView{}
+	for _, view := range views {
+		if !view.Suspended {
+			bySession[view.Session] = view
+		}
 	}
-	return *lease.Spec.HolderIdentity
+	var errs []error
+	for _, lease := range leases {
+		slot, ok := member.SlotOfLease(FleetName, lease.Name, slots)
+		if !ok {
+			continue
+		}
+		view, acts := bySession[holder(lease)]
+		if _, holds := view.Holds(slot); !holds {
+			errs = append(errs, fmt.Errorf("%s names %s, which does not say that it holds it (it answers, and may act: %t)", lease.Name, holder(lease), acts))
+		}
+	}
+	return errors.Join(errs...)
 }
+
+func holder(lease coordinationv1.Lease) string { return member.Holder(&lease) }
