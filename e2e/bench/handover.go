@@ -15,19 +15,43 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
+	"github.com/machine-controller-fleet/machine-controller-fleet/driver/simulated/cloudapi"
+	"github.com/machine-controller-fleet/machine-controller-fleet/e2e/chaos/check"
 	"github.com/machine-controller-fleet/machine-controller-fleet/e2e/harness"
 )
 
+// move is a hand-over that was measured.
+type move struct {
+	slot int
+	// asked is when the other preferred holder was written, took until when the slot was served.
+	asked time.Time
+	took  time.Duration
+}
+
 // moves are hand-overs that were measured.
 type moves struct {
-	took []time.Duration
+	made []move
 	// elsewhere counts those that are left out, because the leader had found another place for the slot meanwhile.
 	elsewhere int
+	// idle counts those that are left out, because not all machines of the slot were at the cloud when it was asked for.
+	idle int
 }
 
 func (m *moves) String() string {
-	return fmt.Sprintf("median %.3f s, slowest %.3f s; %d of %d left out, because the leader moved the slot elsewhere",
-		percentile(m.took, 50).Seconds(), percentile(m.took, 100).Seconds(), m.elsewhere, len(m.took)+m.elsewhere)
+	text := fmt.Sprintf("median %.3f s, slowest %.3f s; of %d are left out: %d, because the leader moved the slot elsewhere",
+		m.percentile(50).Seconds(), m.percentile(100).Seconds(), len(m.made)+m.elsewhere+m.idle, m.elsewhere)
+	if m.idle > 0 {
+		text += fmt.Sprintf("; %d, because not all %d machines of the slot were at the cloud", m.idle, machines)
+	}
+	return text
+}
+
+func (m *moves) percentile(p int) time.Duration {
+	var took []time.Duration
+	for _, one := range m.made {
+		took = append(took, one.took)
+	}
+	return percentile(took, p)
 }
 
 // some hands a few slots over at the same time, after stir has set their machines in motion.
@@ -41,14 +65,14 @@ func (m *moves) some(ctx context.Context, lab *harness.Lab, roots []root, atATim
 	var running sync.WaitGroup
 	for _, i := range rand.Perm(len(roots))[:min(atATime, len(roots))] { //nolint:gosec // which one is of no interest to anybody
 		running.Go(func() {
-			took, there, err := handOverOne(ctx, lab, roots[i], replicas, stir)
+			made, there, err := handOverOne(ctx, lab, roots[i], replicas, stir)
 			mu.Lock()
 			defer mu.Unlock()
 			switch {
 			case err != nil:
 				failed = err
 			case there:
-				m.took = append(m.took, took)
+				m.made = append(m.made, made)
 			default:
 				m.elsewhere++
 			}
@@ -56,43 +80,68 @@ func (m *moves) some(ctx context.Context, lab *harness.Lab, roots []root, atATim
 	}
 	running.Wait()
 	if failed == nil && m.elsewhere > mostElsewhere {
-		failed = fmt.Errorf("of %d hand-overs the leader moved %d elsewhere, which is too many to leave out", len(m.took)+m.elsewhere, m.elsewhere)
+		failed = fmt.Errorf("of %d hand-overs the leader moved %d elsewhere, which is too many to leave out", len(m.made)+m.elsewhere, m.elsewhere)
 	}
 	return failed
 }
 
+// onlyBusy leaves out the hand-overs that were asked for when not all machines of the slot were at the cloud. The calls are
+// all that have ended; it is to be asked when those that were in flight have.
+func (m *moves) onlyBusy(calls []cloudapi.Call) error {
+	before := len(m.made)
+	m.made = slices.DeleteFunc(m.made, func(one move) bool { return atCloud(calls, one.slot, one.asked) < machines })
+	m.idle += before - len(m.made)
+	if m.idle > mostIdle {
+		return fmt.Errorf("of %d hand-overs only %d were asked for while all %d machines of the slot were at the cloud", m.idle+len(m.made), len(m.made), machines)
+	}
+	return nil
+}
+
+// atCloud counts the machines that the cloud was asked, under a slot, to make or to delete VMs of, and not answered at a
+// moment.
+func atCloud(calls []cloudapi.Call, slot int, at time.Time) int {
+	busy := map[string]bool{}
+	for _, call := range calls {
+		changes := call.Operation == cloudapi.OpCreateInstance || call.Operation == cloudapi.OpDeleteInstance
+		if !changes || call.Start.After(at) || !call.End.After(at) {
+			continue
+		}
+		if actor, known := check.ParseActor(call.Caller); known && actor.Slot == slot {
+			busy[call.Machine] = true
+		}
+	}
+	return len(busy)
+}
+
 // handOverOne writes another preferred holder, and asks it when it was done with the first key of the slot. If that is
 // not so after a while, it returns the time until then; there is false if the leader had other plans with the slot.
-func handOverOne(ctx context.Context, lab *harness.Lab, r root, replicas []string, stir func(root) error) (took time.Duration, there bool, err error) {
+func handOverOne(ctx context.Context, lab *harness.Lab, r root, replicas []string, stir func(root) error) (made move, there bool, err error) {
 	if stir != nil {
 		if err := stir(r); err != nil {
-			return 0, false, err
-		}
-		if err := pause(ctx, time.Duration(100+rand.IntN(200))*time.Millisecond); err != nil { //nolint:gosec // any moment will do
-			return 0, false, err
+			return made, false, err
 		}
 	}
-	slot, err := strconv.Atoi(r.slot)
-	if err != nil {
-		return 0, false, fmt.Errorf("slot label of %s: %w", r.name, err)
+	if made.slot, err = strconv.Atoi(r.slot); err != nil {
+		return made, false, fmt.Errorf("slot label of %s: %w", r.name, err)
 	}
-	next, start, err := preferNext(ctx, lab, slot, replicas)
+	next, err := preferNext(ctx, lab, &made, replicas)
 	if err != nil {
-		return 0, false, err
+		return made, false, err
 	}
 	waited, cancel := context.WithTimeout(ctx, arrived)
 	defer cancel()
-	served, late := servedAt(waited, lab, next, slot, start)
+	served, late := servedAt(waited, lab, next, made.slot, made.asked)
 	if late == nil {
-		return served.Sub(start), true, nil
+		made.took = served.Sub(made.asked)
+		return made, true, nil
 	}
-	took = time.Since(start)
-	lease, err := slotLease(ctx, lab, slot)
+	made.took = time.Since(made.asked)
+	lease, err := slotLease(ctx, lab, made.slot)
 	if err != nil || lease.Annotations[v1alpha1.AnnotationPreferredHolder] != next {
-		return 0, false, err
+		return made, false, err
 	}
-	fmt.Printf("a slow hand-over, of slot %d to %s: %v\n", slot, next, late)
-	return took, true, nil
+	fmt.Printf("a slow hand-over, of slot %d to %s: %v\n", made.slot, next, late)
+	return made, true, nil
 }
 
 func slotLease(ctx context.Context, lab *harness.Lab, slot int) (*coordinationv1.Lease, error) {
@@ -105,12 +154,12 @@ func slotLease(ctx context.Context, lab *harness.Lab, slot int) (*coordinationv1
 
 func slotLeaseName(slot int) string { return fmt.Sprintf("%s-slot-%03d", harness.FleetName, slot) }
 
-// preferNext waits until a slot is where it should be, and writes the next replica as its preferred holder.
-func preferNext(ctx context.Context, lab *harness.Lab, slot int, replicas []string) (next string, at time.Time, err error) {
+// preferNext waits until a slot is where it should be, writes the next replica as its preferred holder, and notes when.
+func preferNext(ctx context.Context, lab *harness.Lab, m *move, replicas []string) (next string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
-	err = harness.Eventually(ctx, fmt.Sprintf("another holder of slot %d is preferred", slot), func(ctx context.Context) error {
-		lease, err := slotLease(ctx, lab, slot)
+	err = harness.Eventually(ctx, fmt.Sprintf("another holder of slot %d is preferred", m.slot), func(ctx context.Context) error {
+		lease, err := slotLease(ctx, lab, m.slot)
 		if err != nil {
 			return err
 		}
@@ -120,24 +169,19 @@ func preferNext(ctx context.Context, lab *harness.Lab, slot int, replicas []stri
 		}
 		next = replicas[(slices.Index(replicas, now)+1)%len(replicas)]
 		lease.Annotations[v1alpha1.AnnotationPreferredHolder] = next
-		at = time.Now()
+		m.asked = time.Now()
 		_, err = lab.Control.CoordinationV1().Leases(harness.FleetNamespace).Update(ctx, lease, metav1.UpdateOptions{})
 		return err
 	})
-	return next, at, err
+	return next, err
 }
 
 // servedAt asks a replica when it was done with the first key of a slot that it has come to hold since start. It runs on
 // this machine, so that its clock is ours.
 func servedAt(ctx context.Context, lab *harness.Lab, replica string, slot int, start time.Time) (served time.Time, err error) {
 	err = harness.Eventually(ctx, fmt.Sprintf("%s serves slot %d", replica, slot), func(ctx context.Context) error {
-		var view struct {
-			Here []struct {
-				Slot   int
-				Served time.Time
-			}
-		}
-		if err := lab.DebugSlots(ctx, replica, &view); err != nil {
+		view, err := lab.Slots(ctx, replica)
+		if err != nil {
 			return err
 		}
 		for _, here := range view.Here {
