@@ -170,46 +170,6 @@ func pick(ctx context.Context, lab *harness.Lab, leads bool) (string, error) {
 	return "", fmt.Errorf("expected a replica that leads (%t) among %q", leads, replicas)
 }
 
-// allServed waits until every slot is open at some replica since start, and returns the moment when the last one was.
-func allServed(ctx context.Context, lab *harness.Lab, start time.Time) (took time.Duration, err error) {
-	ctx, cancel := context.WithTimeout(ctx, patience)
-	defer cancel()
-	err = harness.Eventually(ctx, "every slot is served", func(ctx context.Context) error {
-		replicas, err := lab.Replicas(ctx)
-		if err != nil {
-			return err
-		}
-		open := map[int]bool{}
-		last := start
-		for _, replica := range replicas {
-			var view struct {
-				Here []struct {
-					Slot   int
-					Open   bool
-					Opened time.Time
-				}
-			}
-			if err := lab.DebugSlots(ctx, replica, &view); err != nil {
-				continue // it is the one that was killed
-			}
-			for _, here := range view.Here {
-				if here.Open {
-					open[here.Slot] = true
-				}
-				if here.Open && here.Opened.After(last) {
-					last = here.Opened
-				}
-			}
-		}
-		if len(open) != slots {
-			return fmt.Errorf("%d of %d are", len(open), slots)
-		}
-		took = last.Sub(start)
-		return nil
-	})
-	return took, err
-}
-
 // unevenAbove is how much of the mean the busiest replica may carry when the fleet is taken for even. Ten slots of the same
 // weight on three replicas cannot be shared better than 1.2.
 const unevenAbove = 1.25
