@@ -196,15 +196,14 @@ func (r *recorder) verdict(t *testing.T) check.Report {
 	return report
 }
 
-// writes picks the fleet's writes from the audit log. Nodes are written without resourceVersion: what is said of one twice
-// changes it once. Secrets of bootstrap tokens belong to no slot's object.
+// writes picks the fleet's writes from the audit log.
 func writes(requests []harness.Request) (picked []check.Write) {
 	for _, q := range requests {
 		if !q.IsWrite() || !q.IsFleet() {
 			continue
 		}
 		picked = append(picked, check.Write{
-			At: q.At, Caller: q.UserAgent, Verb: q.Verb, Code: q.Code, Guarded: q.Group == v1alpha1.GroupName,
+			At: q.At, Caller: q.UserAgent, Verb: q.Verb, Subresource: q.Subresource, Code: q.Code, Body: q.Body,
 			Object: check.Object{Resource: q.Resource, Namespace: q.Namespace, Name: q.Name},
 		})
 	}

@@ -25,6 +25,8 @@ type Request struct {
 	// URI has the selectors of a list or watch.
 	URI  string
 	Code int
+	// Body is that of a patch of a Node; others are not logged.
+	Body json.RawMessage
 
 	id string // of its entries in the audit log
 }
@@ -116,6 +118,7 @@ func (l *Lab) audited(since AuditMark, stage string) ([]Request, error) {
 				User      struct{ Username string }
 				ObjectRef *struct{ APIGroup, Resource, Subresource, Namespace, Name string }
 				Response  struct{ Code int } `json:"responseStatus"`
+				Body      json.RawMessage    `json:"requestObject"`
 			}
 			if err := json.Unmarshal(line, &entry); err != nil {
 				return err
@@ -126,7 +129,7 @@ func (l *Lab) audited(since AuditMark, stage string) ([]Request, error) {
 			ref := entry.ObjectRef
 			requests = append(requests, Request{
 				id: entry.AuditID, At: entry.At, User: entry.User.Username, Verb: entry.Verb, UserAgent: entry.UserAgent, URI: entry.URI, Code: entry.Response.Code,
-				Group: ref.APIGroup, Resource: ref.Resource, Subresource: ref.Subresource, Namespace: ref.Namespace, Name: ref.Name,
+				Group: ref.APIGroup, Resource: ref.Resource, Subresource: ref.Subresource, Namespace: ref.Namespace, Name: ref.Name, Body: entry.Body,
 			})
 			return nil
 		})

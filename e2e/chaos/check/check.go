@@ -2,6 +2,7 @@ package check
 
 import (
 	"cmp"
+	"encoding/json"
 	"fmt"
 	"slices"
 	"time"
@@ -11,12 +12,15 @@ import (
 
 // Write is a request to an API server that could change something, and was answered.
 type Write struct {
-	At      time.Time // when it was answered
-	Caller  string    // User-Agent
-	Verb    string
-	Object  Object
-	Code    int  // of the answer
-	Guarded bool // the kind is written with a resourceVersion, so that an old decision is refused
+	At     time.Time // when it was answered
+	Caller string    // User-Agent
+	Verb   string
+	Object Object
+	// Subresource is "" for the object itself.
+	Subresource string
+	Code        int // of the answer
+	// Body is that of a patch, if the audit log has it.
+	Body json.RawMessage
 }
 
 // Object names an object of an API server.
@@ -66,7 +70,7 @@ type Report struct {
 	// Faults are sentences about what must not be.
 	Faults []string
 	// LateCalls are calls to the cloud, and LateWrites requests to API servers, of a session after a later one had begun
-	// to work on the same object, and that changed nothing.
+	// to work on the same object, and that changed nothing, as far as is known.
 	LateCalls, LateWrites int
 	// Calls and Writes are how many were looked at.
 	Calls, Writes int
@@ -77,7 +81,7 @@ type Report struct {
 // Check looks through a history.
 func Check(h History) Report {
 	c := checker{
-		resets: h.Resets, sessions: map[string]bool{},
+		resets: h.Resets, sessions: map[string]bool{}, tenants: map[term]tenure{},
 		endings: map[string]time.Time{}, endingsKnown: h.Endings != nil, outages: h.Outages,
 	}
 	for _, e := range h.Endings {
@@ -102,6 +106,7 @@ func Check(h History) Report {
 type checker struct {
 	resets   []Reset
 	sessions map[string]bool
+	tenants  map[term]tenure // the first that has acted
 	// endings say when each Machine was first seen to end, if anybody has looked.
 	endings      map[string]time.Time
 	endingsKnown bool
@@ -114,14 +119,32 @@ func (c *checker) fault(format string, args ...any) {
 }
 
 // actor notes who acts. A change that names nobody went past the fence.
-func (c *checker) actor(caller, what string) (Actor, bool) {
+func (c *checker) actor(caller, what string, at time.Time) (Actor, bool) {
 	actor, known := ParseActor(caller)
 	if !known || actor.Slot < 0 && !actor.Leader {
 		c.fault("%s by %q, which names no ownership", what, caller)
 		return actor, false
 	}
 	c.sessions[actor.Session] = true
+	if !actor.Leader {
+		c.alone(actor, what, at)
+	}
 	return actor, true
+}
+
+// term is the time for which a session holds a slot. No two sessions have the same.
+type term struct{ slot, epoch int }
+
+// alone checks that nobody else has acted under the same epoch of the slot.
+func (c *checker) alone(actor Actor, what string, at time.Time) {
+	key := term{actor.Slot, actor.Epoch}
+	first, known := c.tenants[key]
+	switch {
+	case !known || c.resetBetween(actor.Slot, first.at, at) || c.resetBetween(actor.Slot, at, first.at):
+		c.tenants[key] = tenure{actor: actor, at: at}
+	case first.actor.Session != actor.Session:
+		c.fault("%s by session %s under epoch %d of slot %d, which is that of session %s", what, actor.Session, actor.Epoch, actor.Slot, first.actor.Session)
+	}
 }
 
 // tenure is the latest epoch that has worked on an object, and by whom.
@@ -172,7 +195,7 @@ func (c *checker) calls(calls []cloudapi.Call) {
 			continue
 		}
 		text := fmt.Sprintf("call %d, %s of %s,", call.ID, call.Operation, cmp.Or(call.Machine, call.Instance, call.Token))
-		actor, known := c.actor(call.Caller, text)
+		actor, known := c.actor(call.Caller, text, call.End)
 		if known && c.isLate(latest, cmp.Or(call.Machine, call.Instance), actor, call.End) && !call.Changed {
 			c.report.LateCalls++
 		}
@@ -202,28 +225,6 @@ func (c *checker) isLost(call cloudapi.Call) bool {
 	}
 	at, ended := c.endings[call.MachineUID]
 	return !ended || at.After(call.End.Add(unordered))
-}
-
-// writes checks that nobody changes an object that a later epoch has begun to work on.
-func (c *checker) writes(writes []Write) {
-	latest := map[string]tenure{}
-	for _, w := range writes {
-		object := fmt.Sprintf("%s %s/%s", w.Object.Resource, w.Object.Namespace, w.Object.Name)
-		what := fmt.Sprintf("%s of %s at %s", w.Verb, object, w.At.Format(time.RFC3339Nano))
-		actor, known := c.actor(w.Caller, what)
-		if !known || w.Object.Name == "" {
-			continue // a create by generateName, or of a kind without one: nothing to compare with
-		}
-		before := latest[object]
-		switch late := c.isLate(latest, object, actor, w.At); {
-		case !late:
-		case w.Code/100 == 2 && w.Guarded:
-			c.fault("%s by session %s, epoch %d, went through after session %s had begun with epoch %d",
-				what, actor.Session, actor.Epoch, before.actor.Session, before.actor.Epoch)
-		default:
-			c.report.LateWrites++
-		}
-	}
 }
 
 // counts checks that there were never more machines than had been asked for since they were last as many as wanted.

@@ -1,6 +1,7 @@
 package check
 
 import (
+	"encoding/json"
 	"strings"
 	"testing"
 	"time"
@@ -18,6 +19,8 @@ func at(seconds int) time.Time { return start.Add(time.Duration(seconds) * time.
 const (
 	first  = "machine-controller-fleet/fleet-0 (session=fleet-0_aaaaa; slot=7; epoch=1)"
 	second = "machine-controller-fleet/fleet-1 (session=fleet-1_bbbbb; slot=7; epoch=2)"
+	// intruder acts under the epoch of the first.
+	intruder = "machine-controller-fleet/fleet-2 (session=fleet-2_ccccc; slot=7; epoch=1)"
 )
 
 func create(id uint64, caller, machine string, changed bool, end int) cloudapi.Call {
@@ -40,7 +43,20 @@ func setUp(id uint64, caller, machine string, changed bool, end int) cloudapi.Ca
 }
 
 func write(caller, verb string, code, second int) Write {
-	return Write{At: at(second), Caller: caller, Verb: verb, Code: code, Guarded: true, Object: Object{Resource: "machines", Namespace: "n", Name: "m"}}
+	return Write{At: at(second), Caller: caller, Verb: verb, Code: code, Object: Object{Resource: "machines", Namespace: "n", Name: "m"}}
+}
+
+func writeNode(caller string, code, second int, patch string) Write {
+	return Write{At: at(second), Caller: caller, Verb: "patch", Code: code, Object: Object{Resource: "nodes", Name: "m"}, Body: json.RawMessage(patch)}
+}
+
+// evict is a removal of a pod, by the subresource eviction, or by a delete.
+func evict(caller string, code, second int) Write {
+	return Write{At: at(second), Caller: caller, Verb: "create", Subresource: "eviction", Code: code, Object: Object{Resource: "pods", Namespace: "n", Name: "p"}}
+}
+
+func writeToken(caller, verb string, code, second int) Write {
+	return Write{At: at(second), Caller: caller, Verb: verb, Code: code, Object: Object{Resource: "secrets", Namespace: "kube-system", Name: "bootstrap-token-abcdef"}}
 }
 
 func count(second, wanted, surge, machines int) Count {
@@ -49,7 +65,13 @@ func count(second, wanted, surge, machines int) Count {
 
 // Each history with a planted fault has one of the same shape without.
 func TestCheck(t *testing.T) {
-	node := func(w Write) Write { w.Object.Resource, w.Guarded = "nodes", false; return w }
+	const (
+		claim                 = `{"metadata":{"uid":"u","finalizers":["f"],"labels":{"slot":"7"}}}`
+		claimOfAnotherVersion = `{"metadata":{"uid":"u","resourceVersion":"9","finalizers":["f"]}}`
+		letGo                 = `{"metadata":{"uid":"u","$deleteFromPrimitiveList/finalizers":["f"]}}`
+		cordon                = `{"metadata":{"uid":"u"},"spec":{"unschedulable":true}}`
+		uncordon              = `{"metadata":{"uid":"u"},"spec":{"unschedulable":null}}`
+	)
 	for _, tc := range []struct {
 		name    string
 		history History
@@ -121,7 +143,54 @@ func TestCheck(t *testing.T) {
 			Writes: []Write{write(second, "patch", 200, 1), write(first, "patch", 200, 2)},
 		}},
 		{name: "a late write of a Node, which says what it said before", late: 1, history: History{
-			Writes: []Write{node(write(second, "patch", 200, 1)), node(write(first, "patch", 200, 2))},
+			Writes: []Write{writeNode(first, 200, 1, claim), writeNode(second, 200, 2, cordon), writeNode(first, 200, 3, claim)},
+		}},
+		{name: "a late write of a Node, which says what the later one has said", late: 1, history: History{
+			Writes: []Write{writeNode(second, 200, 1, claim), writeNode(first, 200, 2, claimOfAnotherVersion)},
+		}},
+		{name: "a late write of a Node that is refused", late: 1, history: History{
+			Writes: []Write{writeNode(second, 200, 1, claim), writeNode(first, 409, 2, cordon)},
+		}},
+		{name: "a late write of a Node of which nobody knows what it says", late: 1, history: History{
+			Writes: []Write{writeNode(second, 200, 1, claim), writeNode(first, 200, 2, "")},
+		}},
+		{name: "a late write of a Node that says something new", faults: []string{"session fleet-0_aaaaa, epoch 1, went through after"}, history: History{
+			Writes: []Write{writeNode(second, 200, 1, claim), writeNode(first, 200, 2, cordon)},
+		}},
+		{name: "a late write of a Node that brings back what the later one has changed", faults: []string{"went through after"}, history: History{
+			Writes: []Write{writeNode(first, 200, 1, cordon), writeNode(second, 200, 2, uncordon), writeNode(first, 200, 3, cordon)},
+		}},
+		{name: "a late write of a Node that brings its finalizer back", faults: []string{"went through after"}, history: History{
+			Writes: []Write{writeNode(first, 200, 1, claim), writeNode(second, 200, 2, letGo), writeNode(first, 200, 3, claim)},
+		}},
+		{name: "a late eviction of a pod that was evicted", late: 1, history: History{
+			Writes: []Write{evict(second, 201, 1), evict(first, 201, 2)},
+		}},
+		{name: "a late eviction of a pod that the later one was refused", faults: []string{"create of pods n/p"}, history: History{
+			Writes: []Write{evict(second, 429, 1), evict(first, 201, 2)},
+		}},
+		{name: "a late token that is there already", late: 1, history: History{
+			Writes: []Write{writeToken(second, "create", 201, 1), writeToken(first, "create", 409, 2)},
+		}},
+		{name: "a late token that was removed", faults: []string{"create of secrets kube-system/bootstrap-token-abcdef"}, history: History{
+			Writes: []Write{writeToken(second, "create", 201, 1), writeToken(second, "delete", 200, 2), writeToken(first, "create", 201, 3)},
+		}},
+		{name: "a token that a late delete takes away", faults: []string{"delete of secrets"}, history: History{
+			Writes: []Write{writeToken(second, "update", 200, 1), writeToken(first, "delete", 200, 2)},
+		}},
+		{name: "a late delete of a token that is gone", late: 1, history: History{
+			Writes: []Write{writeToken(second, "delete", 200, 1), writeToken(first, "delete", 404, 2)},
+		}},
+		{name: "an epoch of two sessions", faults: []string{"by session fleet-2_ccccc under epoch 1 of slot 7, which is that of session fleet-0_aaaaa"}, history: History{
+			Writes: []Write{write(first, "patch", 200, 1), write(intruder, "patch", 409, 2)},
+		}},
+		{name: "an epoch of two sessions, at the cloud and at the API server", faults: []string{"which is that of session fleet-2_ccccc"}, history: History{
+			Calls:  []cloudapi.Call{create(1, intruder, "m", true, 9)},
+			Writes: []Write{write(first, "patch", 200, 1)},
+		}},
+		{name: "an epoch of two sessions, which has begun anew", history: History{
+			Writes: []Write{write(first, "patch", 200, 1), write(intruder, "patch", 200, 3)},
+			Resets: []Reset{{From: at(2), To: at(2), Slot: 7}},
 		}},
 		{name: "epochs that begin anew", history: History{
 			Writes: []Write{write(second, "patch", 200, 1), write(first, "patch", 200, 3)},
@@ -181,6 +250,28 @@ func TestParseActor(t *testing.T) {
 		got, known := ParseActor(tc.text)
 		if diff := cmp.Diff(tc.want, got); diff != "" || known != tc.known {
 			t.Errorf("%q: known %t, -want +got:\n%s", tc.text, known, diff)
+		}
+	}
+}
+
+// TestSayings: what a patch says of each field, whatever else it carries.
+func TestSayings(t *testing.T) {
+	for patch, want := range map[string]map[string]string{
+		`{}`: {},
+		`{"metadata":{"uid":"u","resourceVersion":"1","labels":{"a":"b","c":null}}}`: {"/metadata/labels/a": `"b"`, "/metadata/labels/c": "null"},
+		`{"metadata":{"finalizers":["a"],"$deleteFromPrimitiveList/finalizers":["b"]}}`: {
+			"/metadata/finalizers[a]": `"a"`, "/metadata/finalizers[b]": "null",
+		},
+		`{"status":{"$setElementOrder/conditions":[{"type":"A"}],"conditions":[{"type":"A","status":"True"},{"type":"B","$patch":"delete"}]}}`: {
+			"/status/conditions[A]": `{"status":"True","type":"A"}`, "/status/conditions[B]": "null",
+		},
+		`{"spec":{"unschedulable":true,"taints":[{"key":"k","effect":"NoSchedule"}]}}`: {
+			"/spec/unschedulable": "true", "/spec/taints[k]": `{"effect":"NoSchedule","key":"k"}`,
+		},
+		`[1]`: {"": "[1]"},
+	} {
+		if diff := cmp.Diff(want, sayings(json.RawMessage(patch))); diff != "" {
+			t.Errorf("%s: -want +got:\n%s", patch, diff)
 		}
 	}
 }
