@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -20,17 +21,23 @@ const (
 	FleetNamespace = "machine-controller-fleet"
 )
 
+// SlotLeases returns the Leases of all slots.
+func (l *Lab) SlotLeases(ctx context.Context) ([]coordinationv1.Lease, error) {
+	leases, err := l.fleetLeases(ctx)
+	return slices.DeleteFunc(leases, func(lease coordinationv1.Lease) bool {
+		return lease.Labels[v1alpha1.LabelLease] != v1alpha1.LeaseOfSlot
+	}), err
+}
+
 // Holders returns who holds each slot: session by name of the slot Lease, "" for nobody.
 func (l *Lab) Holders(ctx context.Context) (map[string]string, error) {
-	leases, err := l.fleetLeases(ctx)
+	leases, err := l.SlotLeases(ctx)
 	if err != nil {
 		return nil, err
 	}
 	holders := map[string]string{}
 	for _, lease := range leases {
-		if lease.Labels[v1alpha1.LabelLease] == v1alpha1.LeaseOfSlot {
-			holders[lease.Name] = holder(lease)
-		}
+		holders[lease.Name] = holder(lease)
 	}
 	return holders, nil
 }

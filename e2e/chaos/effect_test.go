@@ -1,0 +1,282 @@
+//go:build e2e
+
+package chaos
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/machine-controller-fleet/machine-controller-fleet/e2e/chaos/check"
+	"github.com/machine-controller-fleet/machine-controller-fleet/e2e/harness"
+	member "github.com/machine-controller-fleet/machine-controller-fleet/membership/state"
+)
+
+// suspensions is the metric that counts how often the fence of a process has passed.
+const suspensions = "fleet_suspensions_total"
+
+// standing is what a replica has before something is done to it.
+type standing struct {
+	replica, session string
+	suspensions      float64
+	slots            map[string]int64 // the epochs of the slots that the session holds, by slot Lease
+}
+
+// standing picks a replica that is at work, at random.
+func (b *bed) standing(t *testing.T) standing {
+	t.Helper()
+	replica, session := b.worker(t)
+	return standing{replica: replica, session: session, suspensions: b.suspensions(t, replica), slots: b.slotsOf(t, session)}
+}
+
+func (b *bed) suspensions(t *testing.T, replica string) float64 {
+	t.Helper()
+	n, err := b.lab.Metric(b.ctx, replica, suspensions)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
+
+// slotsOf returns the epochs of the slots that a session holds, by slot Lease.
+func (b *bed) slotsOf(t *testing.T, session string) map[string]int64 {
+	t.Helper()
+	leases, err := b.lab.SlotLeases(b.ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	epochs := map[string]int64{}
+	for _, lease := range leases {
+		if member.Holder(&lease) == session {
+			epochs[lease.Name] = member.Transitions(&lease)
+		}
+	}
+	return epochs
+}
+
+// goesOn: what was done was over before the fence, or was none of the Leases' business. The session is the same, and was
+// never suspended.
+func (b *bed) goesOn(t *testing.T, s standing) {
+	t.Helper()
+	if now := b.atWork(t, s.replica); now != s.session {
+		t.Errorf("session %s has ended, and %s is at work", s.session, now)
+	} else if n := b.suspensions(t, s.replica); n != s.suspensions {
+		t.Errorf("%s was suspended %v times, and %v times before: its fence should not have passed", s.session, n, s.suspensions)
+	}
+}
+
+// suspends waits until the process says that it may start nothing.
+func (b *bed) suspends(t *testing.T, s standing) {
+	t.Helper()
+	start := time.Now()
+	ctx, cancel := context.WithTimeout(b.ctx, 2*member.DefaultConfig().Fence)
+	defer cancel()
+	if err := harness.Eventually(ctx, s.replica+" is suspended", func(ctx context.Context) error {
+		view, err := b.lab.Slots(ctx, s.replica)
+		if err == nil && !view.Suspended {
+			err = fmt.Errorf("session %s may act", view.Session)
+		}
+		return err
+	}); err != nil {
+		t.Fatal(err)
+	}
+	t.Logf("%s was suspended after %.1f s", s.session, time.Since(start).Seconds())
+}
+
+// stands: nobody has taken anything of a session that was silent for less than a take-over.
+func (b *bed) stands(t *testing.T, s standing) {
+	t.Helper()
+	if now, err := b.session(b.ctx, s.replica); err != nil || now != s.session {
+		t.Errorf("the session Lease of %s is held by %q before a take-over is due (%v), want %s", s.replica, now, err, s.session)
+	}
+	now := b.slotsOf(t, s.session)
+	for lease, epoch := range s.slots {
+		if now[lease] != epoch {
+			t.Errorf("%s was taken from %s, which held it under epoch %d, before a take-over is due", lease, s.session, epoch)
+		}
+	}
+}
+
+// resumes: the fence has passed and nobody has taken anything, so that the session goes on. Its process may have ended with
+// what was in flight; then the next one does.
+func (b *bed) resumes(t *testing.T, s standing) {
+	t.Helper()
+	now := b.atWork(t, s.replica)
+	switch n := b.suspensions(t, s.replica); {
+	case now != s.session:
+		t.Logf("the process of %s has ended, and %s is at work", s.session, now)
+	case n <= s.suspensions:
+		t.Errorf("%s was suspended %v times, as before: its fence should have passed", s.session, n)
+	}
+}
+
+// loses waits until the session was declared dead, and others hold all its slots under later epochs.
+func (b *bed) loses(t *testing.T, s standing) {
+	t.Helper()
+	start := time.Now()
+	ctx, cancel := context.WithTimeout(b.ctx, patience)
+	defer cancel()
+	if err := harness.EventuallyEvery(ctx, 250*time.Millisecond, "others have what "+s.session+" had", func(ctx context.Context) error {
+		now, err := b.session(ctx, s.replica)
+		if err == nil && now != "" {
+			err = fmt.Errorf("its session Lease is held by %s", now)
+		}
+		leases, err2 := b.lab.SlotLeases(ctx)
+		if err := errors.Join(err, err2); err != nil {
+			return err
+		}
+		for _, lease := range leases {
+			epoch, had := s.slots[lease.Name]
+			holder := member.Holder(&lease)
+			if holder == s.session || had && (holder == "" || member.Transitions(&lease) <= epoch) {
+				return fmt.Errorf("%s is held by %q under epoch %d; %s had it under %d", lease.Name, holder, member.Transitions(&lease), s.session, epoch)
+			}
+		}
+		return nil
+	}); err != nil {
+		t.Fatal(err)
+	}
+	if len(s.slots) == 0 {
+		t.Errorf("%s held nothing that could be taken from it", s.session)
+	}
+	t.Logf("%d slots of %s were taken over %.1f s later", len(s.slots), s.session, time.Since(start).Seconds())
+}
+
+// startsAnew waits until another session of the replica is at work: one that was declared dead never is again.
+func (b *bed) startsAnew(t *testing.T, s standing) {
+	t.Helper()
+	if now := b.atWork(t, s.replica); now == s.session {
+		t.Errorf("session %s was declared dead, and is at work", s.session)
+	}
+}
+
+// pause stops the process of a replica for a while.
+func pause(t *testing.T, b *bed, d time.Duration) {
+	s := b.standing(t)
+	b.do(t, s.replica, harness.Pause)
+	paused := time.Now()
+	b.wait(t, 200*time.Millisecond) // what it had sent before has arrived then
+	s.slots = b.slotsOf(t, s.session)
+	config := member.DefaultConfig()
+	if d > config.TakeOver {
+		b.loses(t, s)
+	}
+	b.wait(t, time.Until(paused.Add(d)))
+	if d < config.TakeOver {
+		b.stands(t, s)
+	}
+	b.do(t, s.replica, harness.Resume)
+	switch {
+	case d < config.Fence:
+		b.goesOn(t, s)
+	case d < config.TakeOver:
+		b.resumes(t, s)
+	default:
+		b.startsAnew(t, s)
+	}
+}
+
+// cutOff cuts a replica off its Leases until its fence has passed, and, if it is to be for long, until others have its slots.
+func cutOff(t *testing.T, b *bed, cut harness.Fault, long bool) {
+	s := b.standing(t)
+	b.link(t, s.replica, harness.LinkControl, cut)
+	b.suspends(t, s)
+	if long {
+		b.loses(t, s)
+	} else if cut.Only != harness.Answers { // else what it has asked for before its fence has happened
+		b.stands(t, s)
+	}
+	b.heal(t, s.replica)
+	if long {
+		b.startsAnew(t, s)
+	} else {
+		b.resumes(t, s)
+	}
+}
+
+// cutFrom cuts a replica off the cloud, or the target cluster, for a while. It keeps its session and may act all the time:
+// what it cannot do there is no reason to give its slots up.
+func cutFrom(t *testing.T, b *bed, link string, cut harness.Fault, d time.Duration) {
+	s := b.standing(t)
+	b.link(t, s.replica, link, cut)
+	from := time.Now()
+	b.wait(t, d)
+	to := time.Now()
+	b.heal(t, s.replica)
+	b.goesOn(t, s)
+	there := b.requests(t, s.session, link)
+	switch between := count(there, from.Add(time.Second), to); {
+	case cut.Only == harness.Answers && count(there, from, to) == 0:
+		t.Errorf("no request of %s has reached the %s while only answers were cut off", s.session, link)
+	case cut.Only != harness.Answers && between > 0:
+		t.Errorf("%d requests of %s have reached the %s while it was cut off", between, s.session, link)
+	}
+	ctx, cancel := context.WithTimeout(b.ctx, patience)
+	defer cancel()
+	if err := harness.EventuallyEvery(ctx, time.Second, s.session+" reaches the "+link+" again", func(context.Context) error {
+		if count(b.requests(t, s.session, link), to, time.Now()) == 0 {
+			return errors.New("it does not")
+		}
+		return nil
+	}); err != nil {
+		t.Error(err)
+	}
+}
+
+// requests are the moments at which requests of a session arrived at the far end of a link.
+func (b *bed) requests(t *testing.T, session, link string) (at []time.Time) {
+	t.Helper()
+	by := func(caller string) bool {
+		actor, known := check.ParseActor(caller)
+		return known && actor.Session == session
+	}
+	if link == harness.LinkCloud {
+		calls, err := b.lab.Cloud.Calls()
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, call := range calls {
+			if by(call.Caller) {
+				at = append(at, call.Start)
+			}
+		}
+		return at
+	}
+	requests, err := b.lab.Requests(b.recorder.mark)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, r := range requests {
+		if r.Resource == "nodes" && r.Verb != "watch" && by(r.UserAgent) {
+			at = append(at, r.At)
+		}
+	}
+	return at
+}
+
+func count(at []time.Time, from, to time.Time) (n int) {
+	for _, moment := range at {
+		if moment.After(from) && moment.Before(to) {
+			n++
+		}
+	}
+	return n
+}
+
+// link makes a fault on one link of a replica.
+func (b *bed) link(t *testing.T, replica, link string, f harness.Fault) {
+	t.Helper()
+	if err := b.lab.SetFault(b.ctx, replica, link, f); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// heal ends all faults of a replica's links.
+func (b *bed) heal(t *testing.T, replica string) {
+	t.Helper()
+	if err := b.lab.Heal(b.ctx, replica); err != nil {
+		t.Fatal(err)
+	}
+}
