@@ -256,14 +256,37 @@ func (c *Controller) releaseSecret(ctx context.Context, key types.NamespacedName
 	if !slices.Contains(secret.Finalizers, v1alpha1.SecretFinalizerName) {
 		return nil
 	}
-	live, err := c.cfg.Machines.MachineClasses(key.Namespace).List(ctx, metav1.ListOptions{})
-	if err != nil {
-		return fmt.Errorf("list the MachineClasses of namespace %s: %w", key.Namespace, err)
-	}
-	if slices.ContainsFunc(live.Items, func(class v1alpha1.MachineClass) bool { return holds(&class) }) {
-		return nil
+	held, err := c.isHeld(ctx, key.Namespace, holds)
+	if err != nil || held {
+		return err
 	}
 	return c.updateSecret(ctx, secret)
+}
+
+// classesPage is how many classes are read at a time: a landscape has thousands, and one that holds ends the search.
+const classesPage = 100
+
+// isHeld says, by live lists, whether a class holds a Secret of that namespace. Any served namespace may have that class;
+// its own is looked through first, because nearly always that one has it.
+func (c *Controller) isHeld(ctx context.Context, namespace string, holds func(*v1alpha1.MachineClass) bool) (bool, error) {
+	places := []string{c.cfg.Namespace}
+	if c.cfg.Namespace == metav1.NamespaceAll {
+		places = []string{namespace, metav1.NamespaceAll}
+	}
+	for _, place := range places {
+		options := metav1.ListOptions{Limit: classesPage}
+		for first := true; first || options.Continue != ""; first = false {
+			live, err := c.cfg.Machines.MachineClasses(place).List(ctx, options)
+			if err != nil {
+				return false, fmt.Errorf("list the MachineClasses of namespace %q: %w", place, err)
+			}
+			if slices.ContainsFunc(live.Items, func(class v1alpha1.MachineClass) bool { return holds(&class) }) {
+				return true, nil
+			}
+			options.Continue = live.Continue
+		}
+	}
+	return false, nil
 }
 
 func (c *Controller) updateSecret(ctx context.Context, secret *corev1.Secret) error {

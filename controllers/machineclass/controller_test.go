@@ -115,6 +115,51 @@ func TestAClassWithVMsElsewhereIsHeldAgain(t *testing.T) {
 	}
 }
 
+// A class may name a Secret of another namespace. It goes with the last class that names it, wherever that one is.
+func TestASecretIsHeldByClassesOfAllNamespaces(t *testing.T) {
+	class := func(namespace string) *v1alpha1.MachineClass {
+		return &v1alpha1.MachineClass{
+			ObjectMeta: metav1.ObjectMeta{
+				Namespace: namespace, Name: "c", UID: types.UID("class-" + namespace), Finalizers: []string{v1alpha1.FinalizerName},
+				DeletionTimestamp: &metav1.Time{Time: time.Unix(1, 0)},
+			},
+			SecretRef: &corev1.SecretReference{Namespace: "third", Name: "s"},
+		}
+	}
+	for name, tc := range map[string]struct {
+		served string
+		goes   []string // the classes' namespaces, one after the other
+		want   []bool   // whether the Secret is held after each
+	}{
+		"all namespaces are served": {goes: []string{"first", "second"}, want: []bool{true, false}},
+		"one is":                    {served: "first", goes: []string{"first"}, want: []bool{false}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			secrets := fake.NewClientset(&corev1.Secret{
+				ObjectMeta: metav1.ObjectMeta{Namespace: "third", Name: "s", Finalizers: []string{v1alpha1.SecretFinalizerName}},
+			})
+			c, machines := bench(t, secrets, nil, class("first"), class("second"))
+			defer end(c)
+			c.cfg.Namespace = tc.served
+			for i, namespace := range tc.goes {
+				_, err1 := c.reconcileSecret(t.Context(), types.NamespacedName{Namespace: "third", Name: "s"})
+				_, err2 := c.reconcileClass(t.Context(), types.NamespacedName{Namespace: namespace, Name: "c"})
+				left, err3 := machines.MachineV1alpha1().MachineClasses(namespace).Get(t.Context(), "c", metav1.GetOptions{})
+				secret, err4 := secrets.CoreV1().Secrets("third").Get(t.Context(), "s", metav1.GetOptions{})
+				if err := errors.Join(err1, err2, err3, err4); err != nil {
+					t.Fatal(err)
+				}
+				if len(left.Finalizers) > 0 {
+					t.Errorf("the class of %s still has %v", namespace, left.Finalizers)
+				}
+				if held := len(secret.Finalizers) > 0; held != tc.want[i] {
+					t.Errorf("without the class of %s the Secret is held: %t, want %t", namespace, held, tc.want[i])
+				}
+			}
+		})
+	}
+}
+
 func machine(name, class, vm string) *v1alpha1.Machine {
 	return &v1alpha1.Machine{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: name},
