@@ -28,6 +28,8 @@ const (
 	asked  = ", label a, taint gpu" // what machines ask of their Node
 	oneVM  = ", 1 of 1 VMs"
 	thatIs = "gone, 0 of 1 VMs"
+	// whatever is a state that depends on where the process was killed.
+	whatever = ""
 )
 
 // joins makes a machine that asks something of its Node.
@@ -70,6 +72,10 @@ var lives = []struct {
 	}},
 	{"is deleted while its VM is made", []chapter{
 		{func(b *bench) { b.cloud.made = func(vm *testVM) { b.delete(); b.boots(vm) }; joins(b) }, time.Minute, thatIs},
+	}},
+	{"loses its class while its VM is made, and is deleted", []chapter{
+		{func(b *bench) { b.cloud.made = func(vm *testVM) { b.loseClass(); b.delete(); b.boots(vm) }; joins(b) }, time.Minute, whatever},
+		{func(b *bench) { b.createClass() }, time.Minute, thatIs},
 	}},
 	{"goes with its Node", []chapter{
 		{joins, time.Minute, "Running" + oneVM + ", Node held" + asked},
@@ -168,6 +174,9 @@ func live(t *testing.T, chapters []chapter, dies func(call int) moment) (calls [
 		for i, c := range chapters {
 			c.do(b)
 			k.pass(c.time)
+			if c.want == whatever {
+				continue
+			}
 			if got := b.state(); got != c.want {
 				b.Fatalf("chapter %d:\ngot  %s\nwant %s", i+1, got, c.want)
 			}
@@ -179,6 +188,13 @@ func live(t *testing.T, chapters []chapter, dies func(call int) moment) (calls [
 		}
 	})
 	return calls, killed
+}
+
+// loseClass has somebody remove the class in spite of its finalizer.
+func (b *bench) loseClass() {
+	b.Helper()
+	b.must(b.server.Client().MachineClasses("n").Delete(b.Context(), "c", metav1.DeleteOptions{}))
+	b.patchClass(`{"metadata":{"finalizers":null}}`)
 }
 
 // deletes has somebody delete the machine's Node.

@@ -4,8 +4,8 @@ package v1alpha1
 const (
 	// AnnotationMachineUID is on bootstrap token Secrets: the UID of the Machine that the token is for.
 	AnnotationMachineUID = FleetDomain + "machine-uid"
-	// AnnotationCreateSent is on Machines whose VM the cloud was asked for without a clear answer: there may be a VM
-	// although no provider ID is known. Its value is "true".
+	// AnnotationCreateSent is on Machines for which the cloud may have been asked for a VM, from before it is until the VM's
+	// provider ID is written down: there may be a VM although none is known. Its value is "true".
 	AnnotationCreateSent = FleetDomain + "create-sent"
 	// AnnotationTokenLeft is on Machines that are being deleted and whose bootstrap token could not be removed before that
 	// began, because the target cluster did not answer. Its value is "true".

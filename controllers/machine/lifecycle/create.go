@@ -15,6 +15,23 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/driver"
 )
 
+// begin puts our finalizer on a machine. If nothing is in the way of its VM, it says in the same write that the cloud is asked
+// for one.
+func begin(w World) Verdict {
+	m := w.Machine.DeepCopy()
+	m.Finalizers = append(m.Finalizers, v1alpha1.FinalizerName)
+	if m.Spec.ProviderID == "" && isBeingMade(w) && !isToBeDeleted(w) {
+		v, wrong := checkInputs(w)
+		if v.Do == ReadSecret {
+			return v
+		}
+		if !wrong {
+			annotate(m, v1alpha1.AnnotationCreateSent, "true")
+		}
+	}
+	return Verdict{Do: Save, Machine: m}
+}
+
 // decideCreate brings a machine to its VM: check the inputs, hold them, look for the VM, make it, write it down.
 func decideCreate(w World) Verdict {
 	if w.Failure != nil {
@@ -55,6 +72,11 @@ func makeVM(w World) Verdict {
 			fmt.Sprintf("the cloud has no VM %s any more; a machine gets one VM in its life, delete it to have another one made", had))
 	case w.Token == TokenUnknown && !w.NoTarget:
 		return do(MakeToken)
+	case w.Machine.Annotations[v1alpha1.AnnotationCreateSent] == "":
+		// Whoever finds the machine after this process has died in the call knows that there may be a VM.
+		m := w.Machine.DeepCopy()
+		annotate(m, v1alpha1.AnnotationCreateSent, "true")
+		return Verdict{Do: Save, Machine: m}
 	}
 	return do(CreateVM)
 }
@@ -145,7 +167,9 @@ func noteVM(m *v1alpha1.Machine, vm VMFact) {
 	if vm.NodeName != "" {
 		m.Labels[v1alpha1.LabelNode] = vm.NodeName
 	}
-	m.Spec.ProviderID = cmp.Or(vm.ProviderID, m.Spec.ProviderID)
+	if m.Spec.ProviderID = cmp.Or(vm.ProviderID, m.Spec.ProviderID); m.Spec.ProviderID != "" {
+		delete(m.Annotations, v1alpha1.AnnotationCreateSent)
+	}
 	if m.Annotations[v1alpha1.AnnotationPriority] == "" {
 		annotate(m, v1alpha1.AnnotationPriority, v1alpha1.PriorityDefault)
 	}
@@ -217,9 +241,6 @@ func cloudFailed(w World) Verdict {
 		noteVM(m, w.VM)
 	}
 	f := w.Failure
-	if f.Op == driver.OpCreate {
-		annotate(m, v1alpha1.AnnotationCreateSent, "true")
-	}
 	return failCreate(w, m, f.Code, cloudSays(f.Code, f.Message))
 }
 

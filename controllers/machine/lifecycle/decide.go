@@ -18,9 +18,7 @@ func Decide(w World) Verdict {
 	case w.Machine.DeletionTimestamp != nil:
 		return decideDelete(w)
 	case !hasFinalizer(w.Machine):
-		m := w.Machine.DeepCopy()
-		m.Finalizers = append(m.Finalizers, v1alpha1.FinalizerName)
-		return Verdict{Do: Save, Machine: m}
+		return begin(w)
 	case isToBeDeleted(w):
 		return Verdict{Do: DeleteMachine, Event: deletionAskedFor()}
 	case isBeingMade(w):

@@ -71,7 +71,7 @@ func removeVM(w World) (v Verdict, wait bool) {
 	}
 	if missing := missingForCloud(w); missing != "" {
 		if m.Spec.ProviderID == "" && m.Annotations[v1alpha1.AnnotationCreateSent] == "" {
-			// The cloud was never asked for a VM, or said at once that it made one and that was written down.
+			// The cloud was never asked for a VM.
 			return Verdict{}, false
 		}
 		return failDelete(w, driver.NotFound, "the VM cannot be looked for and deleted: "+missing), true

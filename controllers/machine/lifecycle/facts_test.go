@@ -57,8 +57,13 @@ func moment(value string) (time.Time, error) {
 // machineWords are states in which machines are found again and again.
 var machineWords = map[string]func(*World){
 	"without our finalizer": func(w *World) { w.Machine.Finalizers = nil },
-	"made":                  made,   // its VM was written down; Pending
-	"joined":                joined, // made, and Running
+	"asked for":             askedFor, // the cloud may have been asked for its VM
+	"made":                  made,     // its VM was written down; Pending
+	"joined":                joined,   // made, and Running
+}
+
+func askedFor(w *World) {
+	w.Machine.Annotations = map[string]string{v1alpha1.AnnotationCreateSent: "true"}
 }
 
 func setMachine(w *World, value string) error {
