@@ -33,6 +33,10 @@ func (c *Controller) act(ctx context.Context, w *rollout.World, verdict rollout.
 		return c.listLive(ctx, w)
 	case rollout.CountOld:
 		return c.countOld(ctx, w)
+	case rollout.ReadLive:
+		return c.readLive(ctx, w)
+	case rollout.Mark:
+		return c.mark(ctx, w, verdict.Machines)
 	case rollout.Adopt:
 		return c.adopt(ctx, w, verdict.Sets)
 	case rollout.Release:
@@ -76,10 +80,9 @@ func (c *Controller) listLive(ctx context.Context, w *rollout.World) error {
 
 // countOld asks the API server for the machines of the deployment's old sets: one list of metadata, whatever their number.
 func (c *Controller) countOld(ctx context.Context, w *rollout.World) error {
-	list, err := c.cfg.Metadata.Resource(v1alpha1.SchemeGroupVersion.WithResource("machines")).Namespace(w.Deployment.Namespace).
-		List(ctx, metav1.ListOptions{})
+	list, err := c.listMachines(ctx, w.Deployment.Namespace, metav1.ListOptions{})
 	if err != nil {
-		return fmt.Errorf("list the machines of namespace %s: %w", w.Deployment.Namespace, err)
+		return err
 	}
 	old := map[types.UID]bool{}
 	for _, set := range w.Owned {

@@ -70,6 +70,7 @@ type Controller struct {
 	runner      *runner.Runner[types.NamespacedName]
 	deployments *commit.Committer[*v1alpha1.MachineDeployment]
 	sets        *commit.Committer[*v1alpha1.MachineSet]
+	machines    *commit.Committer[*v1alpha1.Machine]
 	pace        *commit.Pace
 	children    *family.Children[*v1alpha1.MachineSet]
 	looked      sync.Map // selectors for which orphans of any slot were looked for, by UID of the deployment
@@ -83,7 +84,8 @@ func New(cfg Config) (*Controller, error) {
 		deployments: commit.New(func(ns string) commit.Patcher[*v1alpha1.MachineDeployment] {
 			return cfg.Machines.MachineDeployments(ns)
 		}),
-		sets: commit.New(func(ns string) commit.Patcher[*v1alpha1.MachineSet] { return cfg.Machines.MachineSets(ns) }),
+		sets:     commit.New(func(ns string) commit.Patcher[*v1alpha1.MachineSet] { return cfg.Machines.MachineSets(ns) }),
+		machines: commit.New(func(ns string) commit.Patcher[*v1alpha1.Machine] { return cfg.Machines.Machines(ns) }),
 	}
 	var err error
 	c.runner, err = runner.New(runner.Config[types.NamespacedName]{
@@ -143,22 +145,28 @@ func (c *Controller) rest(ctx context.Context, w rollout.World, verdict rollout.
 		return verdict.Wake, nil
 	}
 	wanted := verdict.Deployment
-	if wait = c.pace.Wait(w.Deployment, change(w.Deployment.Status, wanted.Status, verdict.Replacing), c.cfg.Clock.Now()); wait > 0 {
-		wanted.Status = w.Deployment.Status
+	if wait = c.pace.Wait(w.Deployment, change(w.Deployment, wanted, verdict.Replacing), c.cfg.Clock.Now()); wait > 0 {
+		// The names of machines that have gone wait with it: whatever else is written on a deployment may be a conflict to the
+		// cluster-autoscaler, which tries again seconds later.
+		return ready.Sooner(wait, verdict.Wake), nil
 	}
 	_, err = c.deployments.Commit(ctx, w.Deployment, wanted)
 	if apierrors.IsNotFound(err) {
 		return 0, nil // its last finalizer is gone, and it with it
 	}
-	if err == nil && wait == 0 {
+	if err == nil {
 		c.tell(w.Deployment, verdict.Events)
 	}
-	return ready.Sooner(wait, verdict.Wake), err
+	return verdict.Wake, err
 }
 
-// change says how a status differs from the one before. A condition, or a machine that has failed, does not wait for what is
-// counted while machines are replaced.
-func change(before, after v1alpha1.MachineDeploymentStatus, replacing bool) commit.Change {
+// change says how a deployment differs from before. A condition, or a machine that has failed, does not wait for what is counted
+// while machines are replaced. Names of machines that have gone do not, either.
+func change(was, is *v1alpha1.MachineDeployment, replacing bool) commit.Change {
+	before, after := was.Status, is.Status
+	if was.Annotations[v1alpha1.AnnotationTriggerDeletion] != is.Annotations[v1alpha1.AnnotationTriggerDeletion] {
+		return commit.Counted
+	}
 	if apiequality.Semantic.DeepEqual(before, after) {
 		return commit.Unchanged
 	}
@@ -188,8 +196,13 @@ func (c *Controller) observe(d *v1alpha1.MachineDeployment) rollout.World {
 	if d.Generation == d.Status.ObservedGeneration { // whoever wrote that has looked
 		c.looked.Store(d.UID, selector)
 	}
-	last, _ := c.looked.Load(d.UID)
-	w.MustLook = last != selector
+	w.MustLook = c.mustLook(d)
 	w.Orphans = c.children.Orphans(d.Namespace)
 	return w
+}
+
+// mustLook says that the deployment is new, or has another selector than when orphans were looked for.
+func (c *Controller) mustLook(d *v1alpha1.MachineDeployment) bool {
+	last, _ := c.looked.Load(d.UID)
+	return last != metav1.FormatLabelSelector(d.Spec.Selector)
 }

@@ -23,6 +23,9 @@ func (c *Controller) machineChanged(before, after *v1alpha1.Machine) {
 	if before != nil && after != nil && countsAs(before) == countsAs(after) {
 		return
 	}
+	if after == nil {
+		c.machines.Forget(before.UID)
+	}
 	for _, m := range []*v1alpha1.Machine{before, after} {
 		if m == nil {
 			continue

@@ -95,6 +95,10 @@ func (r *rolling) actOnDeployment(w *rollout.World, v rollout.Verdict) (goOn boo
 			}
 		}
 		w.OldMachines = &count
+	case rollout.ReadLive:
+		r.readLive(w)
+	case rollout.Mark:
+		return r.mark(w, v.Machines)
 	case rollout.Create:
 		return r.createSet(w, v.Sets[0])
 	case rollout.Update:
@@ -119,6 +123,52 @@ func (r *rolling) actOnDeployment(w *rollout.World, v rollout.Verdict) (goOn boo
 		r.Fatalf("unexpected %s", v.Do)
 	}
 	return !r.chance(100)
+}
+
+// readLive asks the API server for the deployment and its machines.
+func (r *rolling) readLive(w *rollout.World) {
+	w.Deployment = r.deployment()
+	r.shows[rolled] = w.Deployment
+	w.LiveMachines = map[types.UID][]*v1alpha1.Machine{}
+	for _, m := range sorted(r.machines.now()) {
+		set := metav1.GetControllerOfNoCopy(m).UID
+		w.LiveMachines[set] = append(w.LiveMachines[set], &v1alpha1.Machine{ObjectMeta: m.ObjectMeta})
+	}
+}
+
+// mark writes the metadata of machines. When one has changed since it was read, or has gone, all are read anew.
+func (r *rolling) mark(w *rollout.World, wanted []*v1alpha1.Machine) (goOn bool) {
+	for _, m := range wanted {
+		refused := false
+		_, goOn := r.owner.write(func() bool {
+			stored, ok := r.annotate(m)
+			refused = !ok
+			if machines := w.LiveMachines[metav1.GetControllerOfNoCopy(m).UID]; ok {
+				i := slices.IndexFunc(machines, func(o *v1alpha1.Machine) bool { return o.UID == m.UID })
+				machines[i] = &v1alpha1.Machine{ObjectMeta: stored.ObjectMeta}
+			}
+			return true
+		})
+		if !goOn || r.chance(30) {
+			return false
+		}
+		if refused {
+			w.LiveMachines = nil
+			return true
+		}
+	}
+	return true
+}
+
+// annotate writes the annotations of a machine, if it is as it was read.
+func (r *rolling) annotate(wanted *v1alpha1.Machine) (stored *v1alpha1.Machine, ok bool) {
+	is, exists := r.machines.now()[wanted.Name]
+	if !exists {
+		return nil, false
+	}
+	is = is.DeepCopy()
+	is.Annotations, is.ResourceVersion, is.UID = wanted.Annotations, wanted.ResourceVersion, wanted.UID
+	return r.machines.update(is)
 }
 
 func (r *rolling) createSet(w *rollout.World, set *v1alpha1.MachineSet) (goOn bool) {

@@ -43,11 +43,12 @@ func (s *store[T]) change(f func(all map[string]T)) {
 func about(obj any) string {
 	switch o := obj.(type) {
 	case *v1alpha1.Machine:
-		return fmt.Sprintf("%s since %s, deleted %v", o.Status.CurrentStatus.Phase, o.Status.CurrentStatus.LastUpdateTime.Sub(start), o.DeletionTimestamp != nil)
+		return fmt.Sprintf("%s since %s, deleted %v, priority %q, marked %q", o.Status.CurrentStatus.Phase, o.Status.CurrentStatus.LastUpdateTime.Sub(start),
+			o.DeletionTimestamp != nil, o.Annotations[v1alpha1.AnnotationPriority], o.Annotations[v1alpha1.AnnotationMarkedForDeletionTime])
 	case *v1alpha1.MachineDeployment:
-		return "permits " + o.Annotations[v1alpha1.AnnotationReplacing]
+		return fmt.Sprintf("replicas %d, permits %q, named %q", o.Spec.Replicas, o.Annotations[v1alpha1.AnnotationReplacing], o.Annotations[v1alpha1.AnnotationTriggerDeletion])
 	case *v1alpha1.MachineSet:
-		return "intents " + o.Annotations[v1alpha1.AnnotationIntents]
+		return fmt.Sprintf("size %d, heard %q, intents %s", o.Spec.Replicas, o.Annotations[v1alpha1.AnnotationLastReplicaChangeByScaler], o.Annotations[v1alpha1.AnnotationIntents])
 	}
 	return ""
 }

@@ -59,6 +59,8 @@ func adjust(s *sets) Verdict {
 	s.step()
 	grows := slices.ContainsFunc(s.all(), func(t *tally) bool { return t.size > t.set.Spec.Replicas })
 	switch { // a set that the cache does not show has machines that count
+	case s.blind:
+		return Verdict{Do: ReadLive}
 	case grows && !s.w.Confirmed && s.w.Live == nil:
 		return Verdict{Do: ListLive}
 	case s.w.Live != nil && grows && unseen(s.w):
@@ -110,6 +112,7 @@ func (s *sets) complement(t *tally, wanted *v1alpha1.MachineSet) {
 		delete(wanted.Annotations, v1alpha1.AnnotationDesiredReplicas)
 		delete(wanted.Annotations, v1alpha1.AnnotationMaxReplicas)
 	}
+	s.noteChange(t, wanted)
 	s.mark(t, wanted)
 }
 

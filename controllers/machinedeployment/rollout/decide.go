@@ -41,6 +41,9 @@ func Decide(w World) Verdict {
 	if v, prepared := prepare(w); !prepared {
 		return v
 	}
+	if v, heeding := heed(w); heeding {
+		return v
+	}
 	s := take(w)
 	switch {
 	case d.Spec.Paused:
@@ -111,7 +114,8 @@ func essence(t *v1alpha1.MachineTemplateSpec) *v1alpha1.MachineTemplateSpec {
 }
 
 // prepare writes on the deployment what has to be there before it has a set: our finalizer, the revision, and how often
-// the name of the new set was taken. While it is paused a template without a set has no revision yet.
+// the name of the new set was taken; and since when the autoscaler does not want the machines that it names. While it is paused a
+// template without a set has no revision yet.
 func prepare(w World) (Verdict, bool) {
 	d := w.Deployment.DeepCopy()
 	if !slices.Contains(d.Finalizers, v1alpha1.FinalizerName) {
@@ -120,6 +124,7 @@ func prepare(w World) (Verdict, bool) {
 	if newSet := findNew(w); newSet != nil || !d.Spec.Paused && d.Spec.RollbackTo == nil {
 		annotate(d, v1alpha1.AnnotationRevision, strconv.FormatInt(newRevision(w, newSet), 10))
 	}
+	upgradeNamed(w, d)
 	if w.Done.Collided {
 		count := int32(1)
 		if d.Status.CollisionCount != nil {

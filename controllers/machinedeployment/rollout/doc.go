@@ -12,6 +12,9 @@
 // A change of the replicas in the middle of a rollout is handed on first, and the rollout goes on from there. A paused
 // deployment is resized, and makes no new set.
 //
+// The cluster-autoscaler names machines and lowers the replicas in one write. What is named is marked first, and its set hears of
+// that together with the size that belongs to it: it deletes a marked machine not before, and no other one in its place.
+//
 // Sets are counted by the machines that the cache shows and the sizes that they have been told, whichever is less favourable:
 // a machine counts until it is gone, and is available only while its set is not about to delete it. So nothing depends on
 // what was decided before, nor on how late the cache is.

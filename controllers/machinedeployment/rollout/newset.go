@@ -100,12 +100,13 @@ func syncNew(w World, set *v1alpha1.MachineSet) {
 	set.Spec.Template.Spec.Class.Kind = d.Spec.Template.Spec.Class.Kind
 }
 
-// staysOnDeployment lists the annotations that are never copied to a set.
+// staysOnDeployment lists the annotations that are not copied to a set.
 func staysOnDeployment(key string) bool {
 	switch key {
 	case "kubectl.kubernetes.io/last-applied-configuration", v1alpha1.AnnotationRevision, v1alpha1.AnnotationRevisionHistory,
 		v1alpha1.AnnotationDesiredReplicas, v1alpha1.AnnotationMaxReplicas, v1alpha1.AnnotationPreferNoSchedule,
-		v1alpha1.AnnotationUnfreeze, v1alpha1.AnnotationTriggerDeletion, v1alpha1.AnnotationReplacing, v1alpha1.AnnotationRolling:
+		v1alpha1.AnnotationUnfreeze, v1alpha1.AnnotationTriggerDeletion, v1alpha1.AnnotationReplacing, v1alpha1.AnnotationRolling,
+		v1alpha1.AnnotationLastReplicaChangeByScaler: // sets hear of it with their sizes: noteChange
 		return true
 	}
 	return false

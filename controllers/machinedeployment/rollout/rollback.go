@@ -64,12 +64,10 @@ func restore(d *v1alpha1.MachineDeployment, set *v1alpha1.MachineSet) {
 	maps.Copy(d.Annotations, earlier)
 }
 
-// staysOnSet lists the annotations that a rollback does not bring back: those that are about the set itself, and the time of
-// the autoscaler's last word, which is not to be said once more.
+// staysOnSet lists the annotations that a rollback does not bring back: those that are about the set itself.
 func staysOnSet(key string) bool {
 	switch key {
-	case v1alpha1.AnnotationIntents, v1alpha1.AnnotationTraceparent, v1alpha1.AnnotationRolling,
-		v1alpha1.AnnotationLastReplicaChangeByScaler:
+	case v1alpha1.AnnotationIntents, v1alpha1.AnnotationTraceparent, v1alpha1.AnnotationRolling:
 		return true
 	}
 	return false

@@ -37,6 +37,8 @@ func (s *sets) follow() {
 		for _, t := range s.old {
 			t.size = 0
 		}
+	case s.w.LiveMachines == nil:
+		s.blind = true
 	case isRolling(s.d):
 		spread(s.limits, s.fresh, active, s.d.Status.Replicas)
 	}
@@ -67,16 +69,22 @@ func (s *sets) isSaturated() bool {
 // spread changes the sizes of several sets to what their deployment may have now. What comes goes to the new set alone, or
 // the youngest where there is none. What goes is taken from all in proportion to their sizes, each rounded, the largest
 // first; the largest sets see to the rest. before is how many machines the deployment had, for sets that do not say for how
-// many they were sized.
+// many they were sized. Before all that the sets shrink by those of their machines that the autoscaler has named.
 //
 //	replicas 10 → 5, surge 1, old 8, new 3, sized for 11: allowed 6, so 5 are to go
 //	  old ⌊8 × 6 / 11⌉ − 8 = 4 − 8 = −4, new ⌊3 × 6 / 11⌉ − 3 = 2 − 3 = −1  →  old 4, new 2
+//	replicas 10 → 8, surge 1, old 7, new 3 of which 2 are named: 8 are left, and 8 to 9 allowed  →  old 7, new 1
 func spread(l limits, fresh *tally, active []*tally, before int32) {
 	change := l.most()
 	for _, t := range active {
 		change -= t.size
 	}
-	if change >= 0 {
+	named := dropNamed(active)
+	change += named
+	switch {
+	case named > 0 && change >= 0 && change <= l.surge:
+		return // as many as are wanted: those that were named take nobody with them, and nobody comes for them
+	case change >= 0:
 		if fresh == nil {
 			fresh = active[len(active)-1]
 		}
@@ -98,6 +106,16 @@ func spread(l limits, fresh *tally, active []*tally, before int32) {
 		change -= part
 	}
 	spare(least, byAge, sizes)
+}
+
+// dropNamed takes from the sets those of their machines that the autoscaler has named.
+func dropNamed(active []*tally) (named int32) {
+	for _, t := range active {
+		part := min(t.named, t.size)
+		t.size -= part
+		named += part
+	}
+	return named
 }
 
 // fraction is by how much a set would shrink in proportion.

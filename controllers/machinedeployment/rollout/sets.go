@@ -16,14 +16,20 @@ type sets struct {
 	fresh *tally
 	// old are all others, the oldest first, those included that are being deleted.
 	old []*tally
+	// unwanted are the machines that the autoscaler has named.
+	unwanted []unwanted
+	// blind says that several sets are to be resized, and that it is not known which of their machines the autoscaler has named.
+	blind bool
 }
 
 // take counts the sets.
 func take(w World) *sets {
-	s := &sets{limits: limitsOf(w.Deployment), w: w, d: w.Deployment}
+	s := &sets{limits: limitsOf(w.Deployment), w: w, d: w.Deployment, unwanted: w.unwanted()}
 	fresh := findNew(w)
 	for _, set := range oldestFirst(w.Owned) {
-		if t := count(w, set); fresh != nil && set.UID == fresh.UID {
+		t := count(w, set)
+		t.named = s.countNamed(set)
+		if fresh != nil && set.UID == fresh.UID {
 			s.fresh = t
 		} else {
 			s.old = append(s.old, t)

@@ -14,6 +14,7 @@ import (
 func finish(s *sets) Verdict {
 	d := s.d.DeepCopy()
 	d.Status = status(s)
+	writeNamed(d, s.stillNamed())
 	v := Verdict{Do: Rest, Deployment: d, Replacing: s.isUnderWay(), Wake: ready.Sooner(nextAvailable(s.w), s.nextDeadline(d.Status))}
 	if s.w.Done.CreateError != "" && !isKnownToFail(s.d) {
 		v.Events = []Event{{Reason: v1alpha1.ReasonMachineSetCreateError, Message: s.w.Done.CreateError}}

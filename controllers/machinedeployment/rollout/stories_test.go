@@ -30,6 +30,9 @@ var update = flag.Bool("update", false, "write the verdicts in testdata anew; re
 //	                                  revision=, kept and tainted (marks), frozen, refused= (why it cannot make or delete
 //	                                  machines), coming= (the ordinal of a machine that it is about to make); and its machines, Running:20s where it matters for how long
 //	left: 1                           machines of old sets that the API server has
+//	named: a-0~5m b-1                 machines that the autoscaler names, and how long ago; changed: 5m is when it changed the replicas.
+//	                                  A set has heard=5m; a machine is marked, Running@5m, without the priority, Running@5m-, or has that alone, Running!
+//	unseen: a-3                       a machine that the cache does not show; vanished: a-0 one that only the cache shows
 //
 // The status of the deployment is that of its sets, and those tell the truth. What is told is each action with what it writes,
 // then the conditions that have changed, and when to look again.
@@ -48,6 +51,12 @@ func TestStories(t *testing.T) {
 				st.set(words)
 			case "left":
 				st.left, _ = strconv.Atoi(fact.Value)
+			case "named", "changed":
+				st.name(fact.Key, fact.Value)
+			case "unseen":
+				st.unseen = words
+			case "vanished":
+				st.vanished = words
 			default:
 				t.Fatalf("line %d: what is %q?", fact.Line, fact.Key)
 			}
@@ -60,9 +69,10 @@ func TestStories(t *testing.T) {
 type story struct {
 	*testing.T
 
-	w    World
-	left int
-	told []string
+	w                World
+	left             int
+	unseen, vanished []string
+	told             []string
 }
 
 func newStory(t *testing.T) *story {
@@ -173,6 +183,8 @@ func (s *story) set(words []string) {
 			set.Status.Conditions = []v1alpha1.MachineSetCondition{{
 				Type: v1alpha1.MachineSetReplicaFailure, Status: corev1.ConditionTrue, Reason: value, Message: "a webhook says no",
 			}}
+		case "heard":
+			annotate(set, v1alpha1.AnnotationLastReplicaChangeByScaler, s.ago(value))
 		case "frozen":
 			set.Labels[v1alpha1.LabelFreeze] = "True"
 		default:
@@ -189,6 +201,15 @@ func (s *story) set(words []string) {
 
 func (s *story) machine(set *v1alpha1.MachineSet, phase string) {
 	m := &v1alpha1.Machine{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("%s-%d", set.UID, len(s.w.Machines[set.UID]))}}
+	phase, mark, marked := strings.Cut(phase, "@")
+	mark, without := strings.CutSuffix(mark, "-")
+	if marked {
+		annotate(m, v1alpha1.AnnotationMarkedForDeletionTime, s.ago(mark))
+	}
+	phase, alone := strings.CutSuffix(phase, "!")
+	if marked && !without || alone {
+		annotate(m, v1alpha1.AnnotationPriority, v1alpha1.PriorityTriggered)
+	}
 	phase, age, _ := strings.Cut(phase, ":")
 	m.Status.CurrentStatus.Phase = v1alpha1.MachinePhase(phase)
 	if since, err := time.ParseDuration(age); err == nil {
@@ -205,6 +226,9 @@ func (s *story) machine(set *v1alpha1.MachineSet, phase string) {
 	case "Preserved":
 		m.Status.CurrentStatus = v1alpha1.CurrentStatus{Phase: v1alpha1.MachineFailed, PreserveExpiryTime: &now}
 		set.Status.PreservedFailedReplicas++
+	case "Kept":
+		m.Status.CurrentStatus.Phase = v1alpha1.MachineFailed
+		annotate(m, v1alpha1.AnnotationPreserve, v1alpha1.PreserveWhenFailed)
 	case "CreateFailed":
 		m.Status.CurrentStatus.Phase = v1alpha1.MachineCrashLoopBackOff
 		m.Status.LastOperation = v1alpha1.LastOperation{
@@ -254,6 +278,7 @@ func (s *story) do(v Verdict) {
 	case Save:
 		was, is := s.w.Deployment, v.Deployment
 		s.tell("save: revision %s, template %s", is.Annotations[v1alpha1.AnnotationRevision], is.Spec.Template.Annotations["template"])
+		s.tellNames(was, is)
 		if was.Spec.RollbackTo != nil && is.Spec.RollbackTo == nil {
 			s.tell("  it is not to be rolled back any more")
 		}
@@ -263,6 +288,13 @@ func (s *story) do(v Verdict) {
 		s.w.Live = map[types.UID]bool{}
 		for _, set := range s.w.Owned {
 			s.w.Live[set.UID] = true
+		}
+	case ReadLive:
+		s.tell("read the deployment and its machines")
+		s.readLive()
+	case Mark:
+		for _, m := range v.Machines {
+			s.mark(m)
 		}
 	case CountOld:
 		s.tell("count the old machines: %d", s.left)
@@ -298,10 +330,14 @@ func describe(was, is *v1alpha1.MachineSet) string {
 	short := map[string]string{
 		v1alpha1.AnnotationRolling: "kept", v1alpha1.AnnotationPreferNoSchedule: "tainted", v1alpha1.AnnotationRevision: "revision",
 		v1alpha1.AnnotationDesiredReplicas: "for", v1alpha1.AnnotationMaxReplicas: "max", v1alpha1.AnnotationRevisionHistory: "was", "mine": "mine",
+		v1alpha1.AnnotationLastReplicaChangeByScaler: "heard",
 	}
 	for _, key := range slices.Sorted(maps.Keys(short)) {
 		before, had := was.Annotations[key]
 		now, has := is.Annotations[key]
+		if short[key] == "heard" {
+			before, now = sinceBorn(before), sinceBorn(now)
+		}
 		switch {
 		case has && before != now:
 			words = append(words, short[key]+"="+now)
@@ -318,6 +354,7 @@ func (s *story) rest(v Verdict) {
 		return
 	}
 	s.tell("rest")
+	s.tellNames(s.w.Deployment, v.Deployment)
 	for _, c := range v.Deployment.Status.Conditions {
 		was := condition(s.w.Deployment.Status, c.Type)
 		switch {

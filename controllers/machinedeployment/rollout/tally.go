@@ -20,6 +20,9 @@ type tally struct {
 	running int32
 	// preserved are those that have failed and are kept. A set that shrinks deletes them last.
 	preserved int32
+	// named are machines that the autoscaler does not want any more, and that the size does not account for yet. They are counted
+	// when the API server was asked.
+	named int32
 	// seen is what the cache shows, for people.
 	seen seen
 }

@@ -31,6 +31,9 @@ type World struct {
 	// OldMachines is how many machines of sets other than the new one the API server has; nil when it was not asked in this
 	// pass.
 	OldMachines *int
+	// LiveMachines are the machines of each set as the API server has them, with their metadata alone, by the set's UID; nil when it
+	// was not asked in this pass. Where it was, Deployment is as the API server has it, too.
+	LiveMachines map[types.UID][]*v1alpha1.Machine
 	// Done is what this pass has done.
 	Done Done
 }
@@ -60,6 +63,10 @@ const (
 	ListLive Action = "ListLive"
 	// CountOld asks the API server for the machines of all sets but the new one.
 	CountOld Action = "CountOld"
+	// ReadLive asks the API server for the deployment as it is now, and for the machines of its sets.
+	ReadLive Action = "ReadLive"
+	// Mark writes Verdict.Machines, each with the metadata as they should stand.
+	Mark Action = "Mark"
 	// Adopt makes the deployment the controller of Verdict.Sets.
 	Adopt Action = "Adopt"
 	// Release takes Verdict.Sets, which do not match the selector any more, from the deployment.
@@ -79,6 +86,8 @@ type Verdict struct {
 	Deployment *v1alpha1.MachineDeployment
 	// Sets that the action is about.
 	Sets []*v1alpha1.MachineSet
+	// Machines that the action is about.
+	Machines []*v1alpha1.Machine
 	// Events tell the user what has changed.
 	Events []Event
 	// Replacing says that a rollout is under way, with Rest.

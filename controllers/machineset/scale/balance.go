@@ -22,6 +22,9 @@ func balance(w World, in Intents) Verdict {
 	if open := untouched(w, changing); len(open) > 0 {
 		return Verdict{Do: Update, Machines: open} // before one of them is replaced
 	}
+	if w.Live == nil && anyChosen(w, all) {
+		return Verdict{Do: ListLive} // whoever is new here reads who is to go before the first of them goes
+	}
 	all = doom(w, &next, all, changing)
 	frozen := isFrozen(w.Set)
 	if frozen && w.Live == nil && len(awaited(w, next)) > 0 {
@@ -47,9 +50,11 @@ func balance(w World, in Intents) Verdict {
 			return Verdict{Do: ListLive} // who goes first may have been said a moment ago
 		}
 		if sees(w) {
-			taken := withdraw(&next, excess, isUnmade(w)) // what is not there yet goes before what is
+			ranked := rank(w, own)
+			named := min(firstNamed(w, ranked), excess)
+			taken := withdraw(&next, excess-named, isUnmade(w)) // what is not there yet goes before what is and was not named
 			withdrawn += taken
-			discard(&next, rank(w, own), excess-taken)
+			discard(&next, ranked, excess-taken)
 		}
 	}
 	untidy := settled(next) && !settled(in)
@@ -105,6 +110,24 @@ func doom(w World, in *Intents, standing, changing []*v1alpha1.Machine) []*v1alp
 		in.Delete = append(in.Delete, Doomed{Name: m.Name, UID: m.UID, Failed: !chosen})
 		return true
 	})
+}
+
+// anyChosen says that the cluster-autoscaler has chosen one of the machines.
+func anyChosen(w World, machines []*v1alpha1.Machine) bool {
+	until := chosenUntil(w.Set)
+	return slices.ContainsFunc(machines, func(m *v1alpha1.Machine) bool { return isChosen(&m.ObjectMeta, until) })
+}
+
+// firstNamed is how many of the first machines, in the order in which they go, somebody wants to go: the cluster-autoscaler, which
+// has given them the priority and then lowered the replicas.
+func firstNamed(w World, ranked []*v1alpha1.Machine) (n int) {
+	for _, m := range ranked {
+		if w.newest(m).Annotations[v1alpha1.AnnotationPriority] != v1alpha1.PriorityTriggered {
+			break
+		}
+		n++
+	}
+	return n
 }
 
 // isToBeReplaced says that the machine has failed, that nobody wants to keep it, and that it has its permit.

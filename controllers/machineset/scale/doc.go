@@ -6,8 +6,8 @@
 // show it yet, or shows it still, changes no number: however stale the cache, there are never more machines than wanted,
 // and never fewer. Whoever finds an intent completes it and decides nothing beside it.
 //
-// Before machines are noted for creation, or chosen for deletion because they are too many, the API server is asked: what it
-// says goes before the cache.
+// Before machines are noted for creation, or for deletion because they are too many or were named by the cluster-autoscaler, the
+// API server is asked: what it says goes before the cache.
 //
 // A machine's name is derived from the set's UID and an ordinal that is never used again in the set's life, so the same
 // intent carried out twice makes one machine.

@@ -1,0 +1,89 @@
+package rollout
+
+import (
+	"slices"
+	"strings"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
+)
+
+// named is an entry of the list in which the cluster-autoscaler names the machines that it does not want any more.
+type named struct {
+	machine string
+	// at is when it was named, and since the same as text; an older autoscaler does not say, and both are zero.
+	at    time.Time
+	since string
+}
+
+// readNamed reads the list. What means nothing is left out, and so is a machine that is named once more.
+func readNamed(d *v1alpha1.MachineDeployment) (list []named) {
+	for entry := range strings.SplitSeq(d.Annotations[v1alpha1.AnnotationTriggerDeletion], ",") {
+		n := named{}
+		timed := false
+		n.machine, n.since, timed = strings.Cut(strings.TrimSpace(entry), "~")
+		if timed {
+			var err error
+			if n.at, err = time.Parse(time.RFC3339, n.since); err != nil {
+				continue
+			}
+		}
+		if n.machine != "" && !slices.ContainsFunc(list, func(o named) bool { return o.machine == n.machine }) {
+			list = append(list, n)
+		}
+	}
+	return list
+}
+
+// writeNamed puts the list on a deployment; an empty one takes the annotation off.
+func writeNamed(d *v1alpha1.MachineDeployment, list []named) {
+	if len(list) == 0 {
+		delete(d.Annotations, v1alpha1.AnnotationTriggerDeletion)
+		return
+	}
+	entries := make([]string, len(list))
+	for i, n := range list {
+		entries[i] = n.machine + "~" + n.since
+	}
+	annotate(d, v1alpha1.AnnotationTriggerDeletion, strings.Join(entries, ","))
+}
+
+// upgradeNamed gives entries without a time that of the last change of the replicas. Where the autoscaler does not tell that
+// one, either, both are now.
+func upgradeNamed(w World, d *v1alpha1.MachineDeployment) {
+	list := readNamed(d)
+	if !slices.ContainsFunc(list, func(n named) bool { return n.since == "" }) {
+		return
+	}
+	at, since := changedByScaler(d)
+	if since == "" {
+		at, since = w.Now, inWords(w.Now)
+		annotate(d, v1alpha1.AnnotationLastReplicaChangeByScaler, since)
+	}
+	for i, n := range list {
+		if n.since == "" {
+			list[i].at, list[i].since = at, since
+		}
+	}
+	writeNamed(d, list)
+}
+
+// changedByScaler is when the autoscaler last changed the replicas: on a deployment as it says itself, on a set as the set has
+// heard of it, with the size that belongs to it. It is zero and "" when nobody has said so.
+func changedByScaler(obj metav1.Object) (at time.Time, since string) {
+	return timeIn(obj, v1alpha1.AnnotationLastReplicaChangeByScaler)
+}
+
+// timeIn reads a time; what is none is zero and "".
+func timeIn(obj metav1.Object, annotation string) (at time.Time, text string) {
+	text = obj.GetAnnotations()[annotation]
+	at, err := time.Parse(time.RFC3339, text)
+	if err != nil {
+		return time.Time{}, ""
+	}
+	return at, text
+}
+
+func inWords(at time.Time) string { return at.UTC().Format(time.RFC3339) }

@@ -1,0 +1,138 @@
+package rollout
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
+)
+
+// ago is a time so long before the story begins, in words; what is no duration stays as it is.
+func (s *story) ago(text string) string {
+	d, err := time.ParseDuration(text)
+	if err != nil {
+		return text
+	}
+	return inWords(born.Add(-d))
+}
+
+// sinceBorn is a time in the words of a story; what is none stays as it is.
+func sinceBorn(text string) string {
+	at, err := time.Parse(time.RFC3339, text)
+	if err != nil {
+		return text
+	}
+	return strings.ReplaceAll(born.Sub(at).String(), "m0s", "m")
+}
+
+// name has the autoscaler name machines, or say when it has changed the replicas.
+func (s *story) name(key, value string) {
+	d := s.w.Deployment
+	if key == "changed" {
+		annotate(d, v1alpha1.AnnotationLastReplicaChangeByScaler, s.ago(value))
+		return
+	}
+	var entries []string
+	for _, word := range strings.Fields(value) {
+		machine, ago, timed := strings.Cut(word, "~")
+		if timed {
+			machine += "~" + s.ago(ago)
+		}
+		entries = append(entries, machine)
+	}
+	annotate(d, v1alpha1.AnnotationTriggerDeletion, strings.Join(entries, ","))
+}
+
+// tellNames tells what is another about who is named.
+func (s *story) tellNames(was, is *v1alpha1.MachineDeployment) {
+	before, had := was.Annotations[v1alpha1.AnnotationTriggerDeletion]
+	now, has := is.Annotations[v1alpha1.AnnotationTriggerDeletion]
+	switch {
+	case had && !has:
+		s.tell("  nobody is named any more")
+	case before != now:
+		var entries []string
+		for entry := range strings.SplitSeq(now, ",") {
+			machine, since, _ := strings.Cut(entry, "~")
+			entries = append(entries, machine+"~"+sinceBorn(since))
+		}
+		s.tell("  named are %s", strings.Join(entries, " "))
+	}
+	if since := is.Annotations[v1alpha1.AnnotationLastReplicaChangeByScaler]; since != was.Annotations[v1alpha1.AnnotationLastReplicaChangeByScaler] {
+		s.tell("  the replicas were changed %s ago", sinceBorn(since))
+	}
+}
+
+// readLive has the API server show what the cache shows, but for what is unseen or has vanished.
+func (s *story) readLive() {
+	s.w.LiveMachines = map[types.UID][]*v1alpha1.Machine{}
+	for _, set := range s.w.Owned {
+		for _, m := range s.w.Machines[set.UID] {
+			if !slices.Contains(s.vanished, m.Name) {
+				s.w.LiveMachines[set.UID] = append(s.w.LiveMachines[set.UID], &v1alpha1.Machine{ObjectMeta: *m.ObjectMeta.DeepCopy()})
+			}
+		}
+		for _, name := range s.unseen {
+			if strings.HasPrefix(name, string(set.UID)) {
+				m := &v1alpha1.Machine{}
+				m.Name = name
+				s.w.LiveMachines[set.UID] = append(s.w.LiveMachines[set.UID], m)
+			}
+		}
+	}
+}
+
+// mark writes the metadata of a machine.
+func (s *story) mark(wanted *v1alpha1.Machine) {
+	s.tell("mark %s: %s ago, priority %s", wanted.Name, sinceBorn(wanted.Annotations[v1alpha1.AnnotationMarkedForDeletionTime]),
+		wanted.Annotations[v1alpha1.AnnotationPriority])
+	for _, machines := range s.w.LiveMachines {
+		for i, m := range machines {
+			if m.Name == wanted.Name {
+				machines[i] = wanted
+			}
+		}
+	}
+}
+
+// What somebody has written by hand, or what is left of it, names those that can be understood, each once.
+func TestReadNamed(t *testing.T) {
+	const at = "2026-01-02T03:04:05Z"
+	for text, want := range map[string]string{
+		"":                            "",
+		"a":                           "a",
+		"a,b":                         "a b",
+		"a~" + at:                     "a~" + at,
+		" a~" + at + " , b":           "a~" + at + " b",
+		"a~" + at + ",a":              "a~" + at,
+		"a,a~" + at:                   "a",
+		"a~yesterday,b~" + at:         "b~" + at,
+		"a~,b":                        "b",
+		"~" + at + ",,b":              "b",
+		"a~" + at + "~" + at + ",b":   "b",
+		"a~2026-01-02T04:04:05+01:00": "a~2026-01-02T04:04:05+01:00",
+		"a~2026-01-02T03:04:05.5Z,b~1767323045,c": "a~2026-01-02T03:04:05.5Z c",
+	} {
+		d := deployment(1)
+		annotate(d, v1alpha1.AnnotationTriggerDeletion, text)
+		var got []string
+		for _, n := range readNamed(d) {
+			word := n.machine
+			if n.since != "" {
+				word += "~" + n.since
+			}
+			if n.at.IsZero() != (n.since == "") {
+				t.Errorf("%q: %s is since %v, %q", text, n.machine, n.at, n.since)
+			}
+			got = append(got, word)
+		}
+		if fmt.Sprint(strings.Join(got, " ")) != want {
+			t.Errorf("%q names %v, want %s", text, got, want)
+		}
+	}
+}

@@ -1,0 +1,218 @@
+package rollout
+
+import (
+	"time"
+
+	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
+	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/brake"
+	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/ready"
+)
+
+// unwanted is a machine that the autoscaler has named, and how far that has come.
+type unwanted struct {
+	named
+
+	stage stage
+	// set and machine are nil in the stages unsure and gone. Of the machine the metadata are the newest that are known.
+	set     *v1alpha1.MachineSet
+	machine *v1alpha1.Machine
+	// failed says that it has failed.
+	failed bool
+}
+
+// stage is how far it has come that a machine was named.
+type stage int
+
+const (
+	// unsure: the cache does not show it, and the API server was not asked.
+	unsure stage = iota
+	// gone: it is gone, or on its way out, or was never the deployment's.
+	gone
+	// excused: it has failed and is kept all the same.
+	excused
+	// unmarked: it does not carry yet that it is to go.
+	unmarked
+	// marked: it carries that; its set has not heard of it yet, nor has the size that belongs to it.
+	marked
+	// passedOn: the set has heard of it and sees to it; or the autoscaler has yet to tell the replicas that belong to it.
+	passedOn
+)
+
+// unwanted returns what has become of the machines that are named.
+func (w World) unwanted() (all []unwanted) {
+	list := readNamed(w.Deployment)
+	if len(list) == 0 {
+		return nil
+	}
+	known := w.known()
+	changed, _ := changedByScaler(w.Deployment)
+	for _, n := range list {
+		u := unwanted{named: n}
+		if found, ok := known[n.machine]; ok {
+			u = found
+			u.named = n
+		} else if w.LiveMachines != nil {
+			u.stage = gone
+		}
+		if u.stage == unmarked {
+			u.stage = u.markedStage(changed)
+		}
+		if u.stage == unmarked && u.failed && brake.IsKept(u.machine, w.Now) {
+			u.stage = excused
+		}
+		all = append(all, u)
+	}
+	return all
+}
+
+// markedStage is the stage of a machine that stands.
+func (u unwanted) markedStage(changed time.Time) stage {
+	mark := markOf(u.machine)
+	heard, _ := changedByScaler(u.set)
+	switch {
+	case mark.IsZero() || u.machine.Annotations[v1alpha1.AnnotationPriority] != v1alpha1.PriorityTriggered:
+		return unmarked
+	case mark.After(heard) && !u.at.After(changed):
+		return marked
+	}
+	return passedOn
+}
+
+func markOf(m *v1alpha1.Machine) time.Time {
+	at, _ := timeIn(m, v1alpha1.AnnotationMarkedForDeletionTime)
+	return at
+}
+
+// known are all machines of the deployment, by name: those that stand as unmarked, and the others as gone.
+func (w World) known() map[string]unwanted {
+	known := map[string]unwanted{}
+	for _, set := range w.Owned {
+		for _, m := range w.Machines[set.UID] {
+			known[m.Name] = unwanted{stage: stageOf(set, m), set: set, machine: m, failed: m.Status.CurrentStatus.Phase == v1alpha1.MachineFailed}
+		}
+	}
+	if w.LiveMachines == nil {
+		return known
+	}
+	cached := known
+	known = map[string]unwanted{}
+	for _, set := range w.Owned {
+		for _, m := range w.LiveMachines[set.UID] {
+			u := unwanted{stage: stageOf(set, m), set: set, machine: m}
+			if shown, ok := cached[m.Name]; ok && shown.machine.UID == m.UID {
+				u.machine = shown.machine.DeepCopy()
+				u.machine.ObjectMeta = m.ObjectMeta
+				u.failed = shown.failed
+			}
+			known[m.Name] = u
+		}
+	}
+	return known
+}
+
+func stageOf(set *v1alpha1.MachineSet, m *v1alpha1.Machine) stage {
+	if m.DeletionTimestamp != nil || set.DeletionTimestamp != nil {
+		return gone
+	}
+	return unmarked
+}
+
+// heed has the machines that are named marked, before any set hears of the replicas that belong to it: a set that shrinks
+// takes those that are marked. Whatever is still to do about them is decided on what the API server itself says.
+func heed(w World) (v Verdict, heeding bool) {
+	var open bool
+	for _, u := range w.unwanted() {
+		switch u.stage {
+		case unsure, marked:
+			open = true
+		case unmarked:
+			open = true
+			v.Machines = append(v.Machines, u.mark())
+		case gone, excused, passedOn:
+		}
+	}
+	switch {
+	case open && w.LiveMachines == nil:
+		return Verdict{Do: ReadLive}, true
+	case len(v.Machines) > 0:
+		v.Do = Mark
+		return v, true
+	}
+	return Verdict{}, false
+}
+
+// mark returns the machine as it should stand. The mark is the time that comes with the name, but one that the set cannot have
+// heard of yet: where the autoscaler has named another one within the same second, or its clock was set back, the set would
+// take the machine before it has the size that belongs to it, and make another one in its place.
+func (u unwanted) mark() *v1alpha1.Machine {
+	m := &v1alpha1.Machine{ObjectMeta: *u.machine.ObjectMeta.DeepCopy()}
+	since := u.since
+	if heard, _ := changedByScaler(u.set); !u.at.After(heard) {
+		since = inWords(heard.Add(time.Second))
+	}
+	if markOf(m).IsZero() {
+		annotate(m, v1alpha1.AnnotationMarkedForDeletionTime, since)
+	}
+	annotate(m, v1alpha1.AnnotationPriority, v1alpha1.PriorityTriggered)
+	return m
+}
+
+// stillNamed are the entries that remain on the deployment: of machines that stand, and that neither have failed nor are kept.
+func (s *sets) stillNamed() (list []named) {
+	for _, u := range s.unwanted {
+		if u.stage == gone || u.stage == excused || u.stage == passedOn && u.failed {
+			continue
+		}
+		list = append(list, u.named)
+	}
+	return list
+}
+
+// noteChange has a set hear, with the size that belongs to it, up to when its machines were marked that may go now. All that are
+// named are marked by then.
+func (s *sets) noteChange(t *tally, set *v1alpha1.MachineSet) {
+	if t != s.fresh && t.isEmpty() {
+		return
+	}
+	last, _ := changedByScaler(set)
+	hear := func(at time.Time, since string) {
+		if at.After(last) {
+			last = at
+			annotate(set, v1alpha1.AnnotationLastReplicaChangeByScaler, since)
+		}
+	}
+	hear(changedByScaler(s.d))
+	for _, u := range s.unwanted {
+		if u.stage == marked && u.set.UID == set.UID {
+			hear(timeIn(u.machine, v1alpha1.AnnotationMarkedForDeletionTime))
+		}
+	}
+}
+
+// countNamed is how many machines of a set were named that its size does not account for yet. It shrinks by these, should the
+// deployment shrink. A machine that carries the priority alone was named by an old autoscaler, which lowers the replicas next; if
+// the set is to delete some anyway, that one is among them.
+func (s *sets) countNamed(set *v1alpha1.MachineSet) (n int32) {
+	for _, u := range s.unwanted {
+		if u.stage == marked && u.set.UID == set.UID {
+			n++
+		}
+	}
+	live := s.w.LiveMachines[set.UID]
+	heard, _ := changedByScaler(set)
+	standing, leaving, alone := int32(0), int32(0), int32(0)
+	for _, m := range live {
+		mark := markOf(m)
+		switch triggered := m.Annotations[v1alpha1.AnnotationPriority] == v1alpha1.PriorityTriggered; {
+		case m.DeletionTimestamp != nil:
+			continue
+		case triggered && mark.IsZero():
+			alone++
+		case triggered && !mark.After(heard):
+			leaving++
+		}
+		standing++
+	}
+	excess := standing - leaving + ready.Coming(set, live) - set.Spec.Replicas
+	return n + max(alone-max(excess, 0), 0)
+}
