@@ -27,7 +27,7 @@ type Fence struct {
 	leaderUntil atomic.Pointer[state.Moment] // the leadership's; the session's holds for it too
 	slots       []*holding
 	leadership  *holding
-	turnedAway  atomic.Bool // a key, at the fence, before the Replica knew that it had passed
+	turnedAway  atomic.Bool // a key of a slot, at the fence, before the Replica knew that it had passed
 }
 
 // Time tells the time on both clocks of the machine: since the process started, and by the wall.

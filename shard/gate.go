@@ -53,7 +53,9 @@ func (f *Fence) Lead(ctx context.Context) (context.Context, func(), bool) {
 func (f *Fence) admit(ctx context.Context, o Ownership) (context.Context, func(), bool) {
 	h := f.holding(o)
 	if f.passed(o.kind, pass) {
-		f.turnedAway.Store(true)
+		if o.kind == ofSlot { // whoever asks whether he leads asks again by himself
+			f.turnedAway.Store(true)
+		}
 		return nil, nil, false
 	}
 	owned, cancel := context.WithCancelCause(ctx)

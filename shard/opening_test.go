@@ -79,6 +79,24 @@ func TestKeysThatAMovedFenceTurnedAwayAreLetInAgain(t *testing.T) {
 	})
 }
 
+// All replicas ask again and again whether they lead. That most of them do not has turned no key away: else all keys of all
+// slots would be looked at anew with each renewal.
+func TestWhoDoesNotLeadHasTurnedNoKeyAway(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := begin(t, leasetest.NewServer(), "fleet-0")
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		past := p.fence.time.Moment()
+		p.fence.leaderUntil.Store(&past)
+		if _, _, leads := p.fence.Lead(t.Context()); leads {
+			t.Fatal("it leads behind the fence of the leadership")
+		}
+		if missed := p.fence.follow(p.machine); missed {
+			t.Error("keys are let in again that were not turned away")
+		}
+	})
+}
+
 func TestWhoeverResignsLeadsNoMore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := leasetest.NewServer()
