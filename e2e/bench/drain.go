@@ -58,10 +58,7 @@ func measureDrains(ctx context.Context, lab *harness.Lab, draining int, s sample
 
 // createFresh measures how long a MachineDeployment takes until all of its machines run.
 func createFresh(ctx context.Context, lab *harness.Lab, namespace string) (pair, error) {
-	allRun := func(phases map[string]v1alpha1.MachinePhase) bool {
-		return byPhase(phases)[v1alpha1.MachineRunning] == fresh
-	}
-	return timed(ctx, lab, namespace, allRun, func() error {
+	return timed(ctx, lab, namespace, run(fresh), func() error {
 		_, err := lab.Machines.MachineV1alpha1().MachineDeployments(namespace).Create(ctx, harness.Deployment(namespace, "md", fresh), metav1.CreateOptions{})
 		return err
 	})

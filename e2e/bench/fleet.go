@@ -38,7 +38,7 @@ func measureFleet(ctx context.Context, lab *harness.Lab, namespace string) (samp
 		return nil, err
 	}
 	s := sample{}
-	s["create_100_seconds"], err = timed(ctx, lab, namespace, running, func() error {
+	s["create_100_seconds"], err = timed(ctx, lab, namespace, run(total), func() error {
 		for i := range deployments {
 			d := harness.Deployment(namespace, fmt.Sprintf("md-%d", i), machines)
 			if _, err := api.MachineDeployments(namespace).Create(ctx, d, metav1.CreateOptions{}); err != nil {
@@ -98,15 +98,17 @@ func count(ctx context.Context, lab *harness.Lab, mark harness.AuditMark, s samp
 	return lab.MarkAudit()
 }
 
-// running and gone are the ends that are waited for, by the phases of the machines that there are.
-func running(phases map[string]v1alpha1.MachinePhase) bool {
-	n := 0
-	for _, phase := range phases {
-		if phase == v1alpha1.MachineRunning {
-			n++
+// run and gone are the ends that are waited for, by the phases of the machines that there are.
+func run(wanted int) func(phases map[string]v1alpha1.MachinePhase) bool {
+	return func(phases map[string]v1alpha1.MachinePhase) bool {
+		n := 0
+		for _, phase := range phases {
+			if phase == v1alpha1.MachineRunning {
+				n++
+			}
 		}
+		return n == wanted
 	}
-	return n == total
 }
 
 func gone(phases map[string]v1alpha1.MachinePhase) bool { return len(phases) == 0 }

@@ -37,8 +37,8 @@ type floor struct {
 	ready map[string]chan struct{} // by name of Node
 }
 
-// measureFloor stops the fleet, so that nobody else touches the machines, and runs the plain loop.
-func measureFloor(ctx context.Context, lab *harness.Lab, namespace string, s sample) (err error) {
+// onFloor stops the fleet, so that nobody else touches the machines, and does something with a plain loop's hands.
+func onFloor(ctx context.Context, lab *harness.Lab, namespace string, do func(ctx context.Context, f *floor) error) (err error) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	if err := lab.Prepare(ctx, namespace, ""); err != nil {
@@ -61,27 +61,59 @@ func measureFloor(ctx context.Context, lab *harness.Lab, namespace string, s sam
 		return err
 	}
 	defer stop()
+	return do(ctx, f)
+}
+
+// measureFloor makes and deletes all machines at once.
+func measureFloor(ctx context.Context, lab *harness.Lab, namespace string, s sample) error {
 	note := func(name string, value float64) {
 		p := s[name]
 		p.floor = value
 		s[name] = p
 	}
-	made := make([]*v1alpha1.Machine, total)
-	start := time.Now()
-	if err := f.all(func(i int) (err error) { made[i], err = f.create(ctx, i); return err }); err != nil {
-		return err
-	}
-	note("create_100_seconds", time.Since(start).Seconds())
-	start = time.Now()
-	if err := f.all(func(i int) error { return f.delete(ctx, made[i]) }); err != nil {
-		return err
-	}
-	note("delete_100_seconds", time.Since(start).Seconds())
+	err := onFloor(ctx, lab, namespace, func(ctx context.Context, f *floor) error {
+		made := make([]*v1alpha1.Machine, total)
+		start := time.Now()
+		if err := f.all(func(i int) (err error) { made[i], err = f.create(ctx, i); return err }); err != nil {
+			return err
+		}
+		note("create_100_seconds", time.Since(start).Seconds())
+		start = time.Now()
+		if err := f.all(func(i int) error { return f.delete(ctx, made[i]) }); err != nil {
+			return err
+		}
+		note("delete_100_seconds", time.Since(start).Seconds())
+		return nil
+	})
 	note("create_writes_per_machine", floorCreateWrites)
 	note("create_token_writes_per_machine", floorTokenWrites)
 	note("delete_writes_per_machine", floorDeleteWrites)
 	note("life_writes_per_machine", floorCreateWrites+floorTokenWrites+floorDeleteWrites)
-	return nil
+	return err
+}
+
+// measureRollFloor makes machines and deletes them one after the other, as many at a time as there are MachineDeployments.
+func measureRollFloor(ctx context.Context, lab *harness.Lab, namespace string) (took time.Duration, err error) {
+	err = onFloor(ctx, lab, namespace, func(ctx context.Context, f *floor) error {
+		start := time.Now()
+		errs := make([]error, deployments)
+		var running sync.WaitGroup
+		for d := range deployments {
+			running.Go(func() {
+				for i := range machines {
+					m, err := f.create(ctx, d*machines+i)
+					if err == nil {
+						err = f.delete(ctx, m)
+					}
+					errs[d] = errors.Join(errs[d], err)
+				}
+			})
+		}
+		running.Wait()
+		took = time.Since(start)
+		return errors.Join(errs...)
+	})
+	return took, err
 }
 
 // all does f for all machines at once.

@@ -13,7 +13,9 @@ import (
 // Request is one request to an API server, as its audit log has it.
 type Request struct {
 	// At is when it was answered, by the API server's clock; of one of Watches, when that began.
-	At          time.Time
+	At time.Time
+	// Took is how long that was after it had come in.
+	Took        time.Duration
 	User        string
 	Verb        string
 	Group       string
@@ -111,6 +113,7 @@ func (l *Lab) audited(since AuditMark, stage string) ([]Request, error) {
 			var entry struct {
 				Stage     string
 				AuditID   string
+				CameIn    time.Time `json:"requestReceivedTimestamp"`
 				At        time.Time `json:"stageTimestamp"`
 				Verb      string
 				UserAgent string
@@ -128,7 +131,7 @@ func (l *Lab) audited(since AuditMark, stage string) ([]Request, error) {
 			}
 			ref := entry.ObjectRef
 			requests = append(requests, Request{
-				id: entry.AuditID, At: entry.At, User: entry.User.Username, Verb: entry.Verb, UserAgent: entry.UserAgent, URI: entry.URI, Code: entry.Response.Code,
+				id: entry.AuditID, At: entry.At, Took: entry.At.Sub(entry.CameIn), User: entry.User.Username, Verb: entry.Verb, UserAgent: entry.UserAgent, URI: entry.URI, Code: entry.Response.Code,
 				Group: ref.APIGroup, Resource: ref.Resource, Subresource: ref.Subresource, Namespace: ref.Namespace, Name: ref.Name, Body: entry.Body,
 			})
 			return nil

@@ -1,0 +1,45 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"time"
+
+	"k8s.io/apimachinery/pkg/util/intstr"
+
+	"github.com/machine-controller-fleet/machine-controller-fleet/e2e/harness"
+)
+
+// manyRolled is rolled to see whether it goes on evenly while there is more to do than the lab can at once.
+var manyRolled = load{deployments: 20, machines: 50, surge: intstr.FromString("20%")}
+
+// measureManyRolls has a thousand machines replaced, a fifth of them at a time, and measures how evenly that goes on.
+func measureManyRolls(ctx context.Context, lab *harness.Lab, s sample) error {
+	r, err := manyRolled.rollIn(ctx, lab, fmt.Sprintf("roll-many-%d", os.Getpid()))
+	if err != nil {
+		return err
+	}
+	finished, writes := r.replaced(), writeTimes(r.requests)
+	if len(writes) == 0 {
+		return fmt.Errorf("%d machines were replaced, and the audit logs have no write of the fleet", len(finished))
+	}
+	minutes := perMinute(finished)
+	fmt.Printf("%d machines were replaced in %.1f s; minutes from second to second: %v; %d writes, the median took %s\n",
+		len(finished), r.took().Seconds(), minutes, len(writes), percentile(writes, 50))
+	fmt.Print(kinds(r.requests, manyRolled.total()))
+	s["roll_1000_longest_pause_seconds"] = pair{value: longestPause(finished).Seconds()}
+	s["roll_1000_minutes_ratio_of_slowest"] = pair{value: unevenness(minutes)}
+	s["roll_1000_write_p99_seconds"] = pair{value: percentile(writes, 99).Seconds()}
+	return nil
+}
+
+// writeTimes are how long the API servers took for each of the fleet's own writes.
+func writeTimes(requests []harness.Request) (took []time.Duration) {
+	for _, r := range requests {
+		if r.IsFleet() && r.IsWrite() {
+			took = append(took, r.Took)
+		}
+	}
+	return took
+}
