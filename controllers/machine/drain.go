@@ -71,6 +71,10 @@ func isAt(p *pass, node *corev1.Node) bool {
 func (c *Controller) goOn(ctx context.Context, p *pass, d *draining, order drain.Order) (v drain.Verdict, err error) {
 	m := p.world.Machine
 	facts := drain.Facts{Settings: c.cfg.Limits.Drain, Order: order, Node: p.world.Node.Node, Memory: d.memory}
+	if seen := p.listed; seen != nil && seen.node == facts.Node.UID {
+		facts.Live, facts.Sight, facts.Pods = true, drain.Listed, seen.pods
+	}
+	p.listed = nil // it is of the moment
 	for range maxDrainSteps {
 		facts.Now = c.cfg.Clock.Now()
 		freed := c.look(ctx, p, d, &facts)
@@ -116,20 +120,13 @@ func (c *Controller) drainStep(ctx context.Context, p *pass, d *draining, facts 
 	case drain.Rest:
 	case drain.Cordon:
 		facts.Live = false
-		return c.cordon(ctx, p, d, v.Release)
-	case drain.Glance, drain.List:
-		options := drainwatch.OfNode(facts.Node.Name)
-		if v.Do == drain.Glance {
-			options.ResourceVersion = "0"
-		}
-		list, err := p.cluster.Client.CoreV1().Pods(metav1.NamespaceAll).List(ctx, options)
+		return c.cordon(ctx, p)
+	case drain.List:
+		pods, err := listPods(ctx, p)
 		if err != nil {
-			return fmt.Errorf("list the pods of Node %s: %w", facts.Node.Name, err)
+			return err
 		}
-		facts.Live, facts.Sight, facts.Pods = v.Do == drain.List, max(facts.Sight, drain.Listed), nil
-		for i := range list.Items {
-			facts.Pods = append(facts.Pods, &list.Items[i])
-		}
+		facts.Live, facts.Sight, facts.Pods = true, max(facts.Sight, drain.Listed), pods
 	case drain.Watch:
 		facts.Sight = drain.Awaited
 		key := objects.Key(p.world.Machine)
@@ -144,23 +141,29 @@ func (c *Controller) drainStep(ctx context.Context, p *pass, d *draining, facts 
 	return nil
 }
 
-// cordon marks the Node as unschedulable, and takes our finalizer off with the same write if the Node is released. The
-// taint goes with the mark: the cluster's node controller would set it, by a read and a write of its own.
-func (c *Controller) cordon(ctx context.Context, p *pass, d *draining, release bool) error {
+// listPods reads the pods of the Node past all caches.
+func listPods(ctx context.Context, p *pass) (pods []*corev1.Pod, err error) {
+	node := p.world.Node.Node.Name
+	list, err := p.cluster.Client.CoreV1().Pods(metav1.NamespaceAll).List(ctx, drainwatch.OfNode(node))
+	if err != nil {
+		return nil, fmt.Errorf("list the pods of Node %s: %w", node, err)
+	}
+	for i := range list.Items {
+		pods = append(pods, &list.Items[i])
+	}
+	return pods, nil
+}
+
+// cordon marks the Node as unschedulable. The taint goes with the mark: the cluster's node controller would set it, by a read
+// and a write of its own.
+func (c *Controller) cordon(ctx context.Context, p *pass) error {
 	spec, taints := map[string]any{"unschedulable": true}, p.world.Node.Node.Spec.Taints
 	cordoned := corev1.Taint{Key: corev1.TaintNodeUnschedulable, Effect: corev1.TaintEffectNoSchedule}
 	isTainted := slices.ContainsFunc(taints, func(t corev1.Taint) bool { return t.MatchTaint(&cordoned) })
 	if !isTainted {
 		spec["taints"] = append(slices.Clone(taints), cordoned)
 	}
-	patch := map[string]any{"spec": spec}
-	if release {
-		patch["metadata"] = withoutFinalizer()
-	}
-	patched, err := c.patchNode(ctx, p, &nodesync.Patch{Body: patch, AsRead: !isTainted})
-	if patched && release {
-		d.release(p.world.Node.Node.UID)
-	}
+	_, err := c.patchNode(ctx, p, &nodesync.Patch{Body: map[string]any{"spec": spec}, AsRead: !isTainted})
 	return err
 }
 
@@ -183,16 +186,35 @@ func (c *Controller) await(p *pass, d *draining, v drain.Verdict, freed int) {
 	}
 }
 
-// markNode says on the Node that its machine is being deleted, and why.
+// markNode says on the Node that its machine is being deleted, and why. Before that, in a step of its own, it is cordoned, and
+// then its pods are listed: where it is empty, our finalizer goes with the same write, and the drain need not look again in
+// this pass. Where they cannot be listed, the drain meets that.
 func (c *Controller) markNode(ctx context.Context, p *pass) error {
+	node := p.world.Node.Node
+	if !node.Spec.Unschedulable {
+		return c.cordon(ctx, p)
+	}
+	pods, err := listPods(ctx, p)
+	if err != nil {
+		klog.FromContext(ctx).V(2).Info("The Node is marked before its pods are seen", "node", node.Name, "err", err)
+	} else {
+		p.listed = &sighting{node: node.UID, pods: pods}
+	}
 	now := metav1.NewTime(c.cfg.Clock.Now())
 	condition := corev1.NodeCondition{
 		Type: v1alpha1.NodeTerminating, Status: corev1.ConditionTrue, LastHeartbeatTime: now, LastTransitionTime: now,
 		Reason: lifecycle.NodeReason(p.world.Machine), Message: fmt.Sprintf("Machine %s/%s is being deleted.", p.world.Machine.Namespace, p.world.Machine.Name),
 	}
-	_, err := c.patchNode(ctx, p, &nodesync.Patch{
-		Body: map[string]any{"status": map[string]any{"conditions": []corev1.NodeCondition{condition}}}, Status: true,
-	})
+	patch := &nodesync.Patch{Body: map[string]any{"status": map[string]any{"conditions": []corev1.NodeCondition{condition}}}, Status: true}
+	release := err == nil && drain.MayRelease(node, pods)
+	if release {
+		// Whatever its version: others answer to a cordon at once. Whoever deletes the Node in this moment has it go before its VM.
+		patch.Body["metadata"] = withoutFinalizer()
+	}
+	patched, err := c.patchNode(ctx, p, patch)
+	if patched && release && !slices.Contains(p.world.Node.Node.Finalizers, v1alpha1.NodeFinalizerName) {
+		c.drains.of(p.world.Machine.UID).release(node.UID)
+	}
 	return err
 }
 

@@ -63,17 +63,52 @@ func podOn(node, name, owner string) *corev1.Pod {
 	return pod
 }
 
-// The second list is the one that counts; the first one saves a write.
-func TestAnEmptyNodeCostsOneWriteAndTwoLists(t *testing.T) {
+// patches are the bodies of those that were sent.
+func patches(cluster *fake.Clientset) (sent []string) {
+	for _, a := range cluster.Actions() {
+		if patch, ok := a.(clienttesting.PatchAction); ok {
+			sent = append(sent, string(patch.GetPatch()))
+		}
+	}
+	return sent
+}
+
+// The list comes after the cordon, and before the mark, which lets an empty Node go: so the drain asks for nothing more.
+func TestAnEmptyNodeCostsTwoWritesAndOneList(t *testing.T) {
 	c, p, cluster := drainBench(t, podOn("m", "proxy", "DaemonSet"))
-	if err := c.drainNode(t.Context(), p); err != nil {
+	p.world.Node.Node.Finalizers = []string{v1alpha1.NodeFinalizerName}
+	if err := cluster.Tracker().Update(nodes, p.world.Node.Node, ""); err != nil {
 		t.Fatal(err)
 	}
-	if got, want := requests(cluster), []string{"list pods", "patch nodes", "list pods"}; !slices.Equal(got, want) {
-		t.Errorf("requests %q, want %q", got, want)
+	var sent []string
+	for _, step := range []struct {
+		do   func(context.Context, *pass) error
+		want []string
+	}{
+		{c.markNode, []string{"patch nodes"}},
+		{c.markNode, []string{"list pods", "patch nodes/status"}},
+		{c.drainNode, nil},
+		{c.deleteNode, []string{"delete nodes"}},
+	} {
+		cluster.ClearActions()
+		if err := step.do(t.Context(), p); err != nil {
+			t.Fatal(err)
+		}
+		if got := requests(cluster); !slices.Equal(got, step.want) {
+			t.Errorf("requests %q, want %q", got, step.want)
+		}
+		for _, a := range cluster.Actions() {
+			if list, ok := a.(clienttesting.ListActionImpl); ok && list.ListOptions.ResourceVersion != "" {
+				t.Errorf("the list wants version %q, and not the newest", list.ListOptions.ResourceVersion)
+			}
+		}
+		sent = append(sent, patches(cluster)...)
 	}
-	if glance, _ := cluster.Actions()[0].(clienttesting.ListActionImpl); glance.ListOptions.ResourceVersion != "0" {
-		t.Errorf("the first list wants version %q, and not whatever a cache has", glance.ListOptions.ResourceVersion)
+	cordon := `{"metadata":{"resourceVersion":"","uid":"node"},` +
+		`"spec":{"taints":[{"key":"node.kubernetes.io/unschedulable","effect":"NoSchedule"}],"unschedulable":true}}`
+	release := `{"metadata":{"$deleteFromPrimitiveList/finalizers":["node.machine.sapcloud.io/machine-controller"],"uid":"node"},"status":`
+	if len(sent) != 2 || sent[0] != cordon || !strings.HasPrefix(sent[1], release) {
+		t.Errorf("patches %q, want %s and %s…", sent, cordon, release)
 	}
 	if r := p.world.Drain; r.State != drain.Drained || r.Ending {
 		t.Errorf("report %+v, want it drained, and nothing to tell", r)
@@ -81,18 +116,85 @@ func TestAnEmptyNodeCostsOneWriteAndTwoLists(t *testing.T) {
 	if c.drains.state("u") != drain.Drained {
 		t.Error("the next pass would look again")
 	}
-	patch, _ := cluster.Actions()[1].(clienttesting.PatchAction)
-	want := `{"metadata":{"$deleteFromPrimitiveList/finalizers":["node.machine.sapcloud.io/machine-controller"],"resourceVersion":"","uid":"node"},` +
-		`"spec":{"taints":[{"key":"node.kubernetes.io/unschedulable","effect":"NoSchedule"}],"unschedulable":true}}`
-	if got := string(patch.GetPatch()); got != want {
-		t.Errorf("patch %s, want %s", got, want)
+}
+
+// What was listed when the Node was marked counts in that pass, and once.
+func TestTheNextPassLooksForItself(t *testing.T) {
+	c, p, cluster := drainBench(t, podOn("m", "web", ""))
+	for range 3 {
+		if err := c.markNode(t.Context(), p); err != nil {
+			t.Fatal(err)
+		}
 	}
-	cluster.ClearActions()
-	if err := c.deleteNode(t.Context(), p); err != nil {
+	if got, want := requests(cluster), []string{"patch nodes", "list pods", "patch nodes/status", "list pods", "patch nodes/status"}; !slices.Equal(got, want) {
+		t.Errorf("requests %q, want %q", got, want)
+	}
+	if err := c.drainNode(t.Context(), p); err != nil {
 		t.Fatal(err)
 	}
-	if got, want := requests(cluster), []string{"delete nodes"}; !slices.Equal(got, want) {
-		t.Errorf("to delete the Node: requests %q, want %q", got, want)
+	if p.listed != nil || c.drains.of("u").seen() == nil {
+		t.Errorf("%v is left, and watched is %v", p.listed, c.drains.of("u").seen())
+	}
+	if c.drains.isReleased("u", "node") {
+		t.Error("a Node with pods was let go")
+	}
+	c, p, cluster = drainBench(t)
+	p.listed = &sighting{node: "another", pods: nil}
+	if err := c.drainNode(t.Context(), p); err != nil {
+		t.Fatal(err)
+	}
+	if got, want := requests(cluster), []string{"patch nodes", "list pods"}; !slices.Equal(got, want) {
+		t.Errorf("after another Node was listed: requests %q, want %q", got, want)
+	}
+}
+
+// A Node whose finalizer is still there after all is let go when it is deleted.
+func TestANodeThatIsHeldIsLetGoAtLast(t *testing.T) {
+	for name, tc := range map[string]struct {
+		before func(c *Controller, p *pass, cluster *fake.Clientset)
+		want   []string
+	}{
+		"by a process that has ended": {func(c *Controller, p *pass, _ *fake.Clientset) { c.drains.forget("u") }, []string{"patch nodes", "delete nodes"}},
+		"by this one":                 {func(*Controller, *pass, *fake.Clientset) {}, []string{"delete nodes"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c, p, cluster := drainBench(t)
+			for range 2 {
+				if err := c.markNode(t.Context(), p); err != nil {
+					t.Fatal(err)
+				}
+			}
+			tc.before(c, p, cluster)
+			cluster.ClearActions()
+			if err := c.deleteNode(t.Context(), p); err != nil {
+				t.Fatal(err)
+			}
+			if got := requests(cluster); !slices.Equal(got, tc.want) {
+				t.Errorf("requests %q, want %q", got, tc.want)
+			}
+		})
+	}
+}
+
+// Pods that cannot be listed are the drain's trouble: the Node says all the same that it goes, and is held.
+func TestANodeIsMarkedWhosePodsCannotBeListed(t *testing.T) {
+	c, p, cluster := drainBench(t)
+	cluster.PrependReactor("list", "pods", func(clienttesting.Action) (bool, runtime.Object, error) {
+		return true, nil, apierrors.NewForbidden(corev1.Resource("pods"), "", errors.New("no"))
+	})
+	for range 2 {
+		if err := c.markNode(t.Context(), p); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if got, want := requests(cluster), []string{"patch nodes", "list pods", "patch nodes/status"}; !slices.Equal(got, want) {
+		t.Errorf("requests %q, want %q", got, want)
+	}
+	if c.drains.isReleased("u", "node") || p.listed != nil {
+		t.Error("it was let go, and nobody has seen its pods")
+	}
+	if err := c.drainNode(t.Context(), p); !apierrors.IsForbidden(err) {
+		t.Errorf("the drain says %v", err)
 	}
 }
 
@@ -133,7 +235,7 @@ func TestTheNodeOfAnotherVMIsNotDrained(t *testing.T) {
 	if err := c.drainNode(t.Context(), p); err != nil {
 		t.Fatal(err)
 	}
-	if got, want := requests(cluster), []string{"list pods", "patch nodes", "get nodes"}; !slices.Equal(got, want) {
+	if got, want := requests(cluster), []string{"patch nodes", "get nodes"}; !slices.Equal(got, want) {
 		t.Errorf("requests %q, want %q", got, want)
 	}
 	if p.world.Node.Node.UID != "other" || p.world.Drain.State != drain.Unknown {
@@ -148,10 +250,12 @@ func TestTheNodeOfAnotherVMIsNotDrained(t *testing.T) {
 func TestTheNodeSaysThatItsMachineGoes(t *testing.T) {
 	c, p, cluster := drainBench(t)
 	p.world.Machine.Status.CurrentStatus.Phase = v1alpha1.MachineFailed
-	if err := c.markNode(t.Context(), p); err != nil {
-		t.Fatal(err)
+	for range 2 {
+		if err := c.markNode(t.Context(), p); err != nil {
+			t.Fatal(err)
+		}
 	}
-	if got, want := requests(cluster), []string{"patch nodes/status"}; !slices.Equal(got, want) {
+	if got, want := requests(cluster), []string{"patch nodes", "list pods", "patch nodes/status"}; !slices.Equal(got, want) {
 		t.Errorf("requests %q, want %q", got, want)
 	}
 	conditions := p.world.Node.Node.Status.Conditions

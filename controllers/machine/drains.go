@@ -150,7 +150,7 @@ func (d *draining) release(node types.UID) {
 	d.released = node
 }
 
-// isReleased says that this process has taken our finalizer off the Node while it drained it. Nobody puts it on again:
+// isReleased says that this process has taken our finalizer off the Node when it marked it. Nobody puts it on again:
 // only Nodes of machines that stay get it.
 func (d *drains) isReleased(machine, node types.UID) bool {
 	d.mu.Lock()

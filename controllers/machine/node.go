@@ -33,8 +33,8 @@ func (c *Controller) findNode(ctx context.Context, p *pass) error {
 	return nil
 }
 
-// deleteNode lets the Node go and deletes it. Our finalizer is taken off unasked, unless that was done while the Node was
-// drained: a cache that does not show it yet is no proof that it is not there, and a Node that is deleted with it would
+// deleteNode lets the Node go and deletes it. Our finalizer is taken off unasked, unless that was done when the Node was
+// marked: a cache that does not show it yet is no proof that it is not there, and a Node that is deleted with it would
 // stay for ever.
 func (c *Controller) deleteNode(ctx context.Context, p *pass) error {
 	node := p.world.Node.Node

@@ -27,6 +27,13 @@ type pass struct {
 	data    map[string][]byte               // of the secrets that the class names, overlaid
 	prints  map[types.NamespacedName]string // of those secrets
 	token   string                          // bootstrap token for the user data
+	listed  *sighting                       // nil until it was done, or when it was used
+}
+
+// sighting is what was seen of a Node: its pods, as they were read in this pass, past all caches and after it was cordoned.
+type sighting struct {
+	node types.UID
+	pods []*corev1.Pod
 }
 
 // observe gathers what is known without asking anybody.

@@ -72,7 +72,7 @@ func TestAPassMayEndBeforeEachOfItsSteps(t *testing.T) {
 
 // So has a drain, which is a step of many requests.
 func TestADrainMayEndBeforeEachOfItsSteps(t *testing.T) {
-	c, p, cluster := drainBench(t)
+	c, p, cluster := drainBench(t, podOn("m", "web", ""))
 	left := 2
 	ctx := passes.With(t.Context(), func() error {
 		if left--; left < 0 {

@@ -35,16 +35,12 @@ func Decide(f Facts) Verdict {
 }
 
 func decide(f Facts, force *force, next time.Time) Verdict {
-	left, toCordon := leaving(f.Pods), !f.Node.Spec.Unschedulable && !f.Order.Stays
+	left := leaving(f.Pods)
 	switch {
-	case f.Sight == Unseen && toCordon:
-		return do(Glance)
+	case !f.Node.Spec.Unschedulable && !f.Order.Stays:
+		return do(Cordon)
 	case f.Sight == Unseen:
 		return do(List)
-	case toCordon:
-		v := do(Cordon)
-		v.Release = len(left) == 0 && len(f.Node.Status.VolumesAttached) == 0 && f.Node.DeletionTimestamp == nil
-		return v
 	case len(left) == 0 && !f.Live:
 		return do(List)
 	case force != nil:
@@ -57,6 +53,12 @@ func decide(f Facts, force *force, next time.Time) Verdict {
 		return f.wait(Progress{IsUnknown: true}, next)
 	}
 	return empty(f, left, next)
+}
+
+// MayRelease says of a Node of which these are all pods, listed after it was cordoned, that it need not be held by our finalizer
+// any more: it is empty, and nobody has asked to delete it.
+func MayRelease(node *corev1.Node, pods []*corev1.Pod) bool {
+	return node.Spec.Unschedulable && len(leaving(pods)) == 0 && len(node.Status.VolumesAttached) == 0 && node.DeletionTimestamp == nil
 }
 
 // blindTime is how long something may not be seen before the user is told: a blip passes.

@@ -17,9 +17,6 @@ const (
 	Rest Action = "Rest"
 	// Cordon marks the Node as unschedulable. What was seen of its pods before is not live any more.
 	Cordon Action = "Cordon"
-	// Glance reads the Node's pods as a cache of the API server has them, which costs it little: what follows may be wrong
-	// and does no harm.
-	Glance Action = "Glance"
 	// List reads the Node's pods past all caches.
 	List Action = "List"
 	// Watch begins to watch what the drain depends on.
@@ -74,9 +71,6 @@ func (s State) Ended() bool { return s == Drained || s == GivenUp }
 // Verdict is a decision.
 type Verdict struct {
 	Do Action
-	// Release says, with Cordon, that the Node need not be held by our finalizer any more: it looks empty, and nobody has
-	// asked to delete it. That saves a write of its own.
-	Release bool
 	// Pods to remove, the most important first.
 	Pods []Removal
 	// Budgets to mark.

@@ -41,10 +41,7 @@ func (s *story) decide() []string {
 		return lines
 	case Mark:
 		return []string{"Mark " + strings.Join(budgetNames(v.Budgets), " and ")}
-	case Cordon, Glance, List, Watch:
-		if v.Release {
-			return []string{string(v.Do) + " and release"}
-		}
+	case Cordon, List, Watch:
 		return []string{string(v.Do)}
 	}
 	return []string{"no such action: " + string(v.Do)}
@@ -113,8 +110,6 @@ func (s *story) do(o options) {
 	case Cordon:
 		s.facts.Node = s.facts.Node.DeepCopy()
 		s.facts.Node.Spec.Unschedulable, s.facts.Live = true, false
-	case Glance:
-		s.facts.Sight = Listed
 	case List:
 		s.facts.Live, s.facts.Sight = true, max(s.facts.Sight, Listed)
 	case Watch:

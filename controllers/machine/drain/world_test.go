@@ -138,11 +138,8 @@ func (w *world) pass() time.Duration {
 			node := w.facts.Node.DeepCopy()
 			node.Spec.Unschedulable = true
 			w.facts.Node, f.Node, f.Live = node, node, false
-		case Glance, List:
-			f.Pods, f.Live = slices.Clone(w.facts.Pods), v.Do == List
-			if v.Do == Glance && !w.calm && w.chance("late cache", 2) {
-				f.Pods = slices.Clone(w.shown.Pods)
-			}
+		case List:
+			f.Pods, f.Live = slices.Clone(w.facts.Pods), true
 			w.facts.Sight = max(w.facts.Sight, Listed)
 		case Watch:
 			w.facts.Sight = draw(w, "sight", Awaited, Watched)
@@ -180,7 +177,7 @@ func (w *world) check(f Facts, v Verdict) string {
 		}
 	}
 	switch {
-	case v.Do != Rest && v.Do != Cordon && v.Do != Glance && v.Do != List && !f.Node.Spec.Unschedulable && !f.Order.Stays:
+	case v.Do != Rest && v.Do != Cordon && v.Do != List && !f.Node.Spec.Unschedulable && !f.Order.Stays:
 		return "something is done before the Node is cordoned"
 	case f.Order.Stays && v.Do == Cordon:
 		return "the Node of a VM that stays is cordoned"

@@ -42,7 +42,7 @@ const (
 	// DrainPreserved drains the Node of a failed machine that is preserved, as far as that goes without waiting, and says
 	// in World.PreservedDrain how far it has come.
 	DrainPreserved Action = "DrainPreserved"
-	// MarkNode says on the Node that its machine is being deleted.
+	// MarkNode keeps new pods off the Node, and says on it that its machine is being deleted.
 	MarkNode Action = "MarkNode"
 	// DrainNode goes on with the drain of the Node, as far as it goes now.
 	DrainNode Action = "DrainNode"
