@@ -1,0 +1,153 @@
+package machine
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/kubernetes/fake"
+	clienttesting "k8s.io/client-go/testing"
+
+	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
+	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machine/drain"
+)
+
+// patches are the bodies of those that were sent.
+func patches(cluster *fake.Clientset) (sent []string) {
+	for _, a := range cluster.Actions() {
+		if patch, ok := a.(clienttesting.PatchAction); ok {
+			sent = append(sent, string(patch.GetPatch()))
+		}
+	}
+	return sent
+}
+
+// The list comes after the cordon, and before the mark, which lets an empty Node go: so the drain asks for nothing more.
+func TestAnEmptyNodeCostsTwoWritesAndOneList(t *testing.T) {
+	c, p, cluster := drainBench(t, podOn("m", "proxy", "DaemonSet"))
+	p.world.Node.Node.Finalizers = []string{v1alpha1.NodeFinalizerName}
+	if err := cluster.Tracker().Update(nodes, p.world.Node.Node, ""); err != nil {
+		t.Fatal(err)
+	}
+	var sent []string
+	for _, step := range []struct {
+		do   func(context.Context, *pass) error
+		want []string
+	}{
+		{c.markNode, []string{"patch nodes"}},
+		{c.markNode, []string{"list pods", "patch nodes/status"}},
+		{c.drainNode, nil},
+		{c.deleteNode, []string{"delete nodes"}},
+	} {
+		cluster.ClearActions()
+		if err := step.do(t.Context(), p); err != nil {
+			t.Fatal(err)
+		}
+		if got := requests(cluster); !slices.Equal(got, step.want) {
+			t.Errorf("requests %q, want %q", got, step.want)
+		}
+		for _, a := range cluster.Actions() {
+			if list, ok := a.(clienttesting.ListActionImpl); ok && list.ListOptions.ResourceVersion != "" {
+				t.Errorf("the list wants version %q, and not the newest", list.ListOptions.ResourceVersion)
+			}
+		}
+		sent = append(sent, patches(cluster)...)
+	}
+	cordon := `{"metadata":{"resourceVersion":"","uid":"node"},` +
+		`"spec":{"taints":[{"key":"node.kubernetes.io/unschedulable","effect":"NoSchedule"}],"unschedulable":true}}`
+	release := `{"metadata":{"$deleteFromPrimitiveList/finalizers":["node.machine.sapcloud.io/machine-controller"],"uid":"node"},"status":`
+	if len(sent) != 2 || sent[0] != cordon || !strings.HasPrefix(sent[1], release) {
+		t.Errorf("patches %q, want %s and %s…", sent, cordon, release)
+	}
+	if r := p.world.Drain; r.State != drain.Drained || r.Ending {
+		t.Errorf("report %+v, want it drained, and nothing to tell", r)
+	}
+	if c.drains.state("u") != drain.Drained {
+		t.Error("the next pass would look again")
+	}
+}
+
+// What was listed when the Node was marked counts in that pass, and once.
+func TestTheNextPassLooksForItself(t *testing.T) {
+	c, p, cluster := drainBench(t, podOn("m", "web", ""))
+	for range 3 {
+		if err := c.markNode(t.Context(), p); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if got, want := requests(cluster), []string{"patch nodes", "list pods", "patch nodes/status", "list pods", "patch nodes/status"}; !slices.Equal(got, want) {
+		t.Errorf("requests %q, want %q", got, want)
+	}
+	if err := c.drainNode(t.Context(), p); err != nil {
+		t.Fatal(err)
+	}
+	if p.listed != nil || c.drains.of("u").seen() == nil {
+		t.Errorf("%v is left, and watched is %v", p.listed, c.drains.of("u").seen())
+	}
+	if c.drains.isReleased("u", "node") {
+		t.Error("a Node with pods was let go")
+	}
+	c, p, cluster = drainBench(t)
+	p.listed = &sighting{node: "another", pods: nil}
+	if err := c.drainNode(t.Context(), p); err != nil {
+		t.Fatal(err)
+	}
+	if got, want := requests(cluster), []string{"patch nodes", "list pods"}; !slices.Equal(got, want) {
+		t.Errorf("after another Node was listed: requests %q, want %q", got, want)
+	}
+}
+
+// A Node whose finalizer is still there after all is let go when it is deleted.
+func TestANodeThatIsHeldIsLetGoAtLast(t *testing.T) {
+	for name, tc := range map[string]struct {
+		before func(c *Controller, p *pass, cluster *fake.Clientset)
+		want   []string
+	}{
+		"by a process that has ended": {func(c *Controller, p *pass, _ *fake.Clientset) { c.drains.forget("u") }, []string{"patch nodes", "delete nodes"}},
+		"by this one":                 {func(*Controller, *pass, *fake.Clientset) {}, []string{"delete nodes"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c, p, cluster := drainBench(t)
+			for range 2 {
+				if err := c.markNode(t.Context(), p); err != nil {
+					t.Fatal(err)
+				}
+			}
+			tc.before(c, p, cluster)
+			cluster.ClearActions()
+			if err := c.deleteNode(t.Context(), p); err != nil {
+				t.Fatal(err)
+			}
+			if got := requests(cluster); !slices.Equal(got, tc.want) {
+				t.Errorf("requests %q, want %q", got, tc.want)
+			}
+		})
+	}
+}
+
+// Pods that cannot be listed are the drain's trouble: the Node says all the same that it goes, and is held.
+func TestANodeIsMarkedWhosePodsCannotBeListed(t *testing.T) {
+	c, p, cluster := drainBench(t)
+	cluster.PrependReactor("list", "pods", func(clienttesting.Action) (bool, runtime.Object, error) {
+		return true, nil, apierrors.NewForbidden(corev1.Resource("pods"), "", errors.New("no"))
+	})
+	for range 2 {
+		if err := c.markNode(t.Context(), p); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if got, want := requests(cluster), []string{"patch nodes", "list pods", "patch nodes/status"}; !slices.Equal(got, want) {
+		t.Errorf("requests %q, want %q", got, want)
+	}
+	if c.drains.isReleased("u", "node") || p.listed != nil {
+		t.Error("it was let go, and nobody has seen its pods")
+	}
+	if err := c.drainNode(t.Context(), p); !apierrors.IsForbidden(err) {
+		t.Errorf("the drain says %v", err)
+	}
+}
