@@ -12,6 +12,7 @@ import (
 
 	machineclientset "github.com/machine-controller-fleet/machine-controller-fleet/client/clientset/versioned"
 	"github.com/machine-controller-fleet/machine-controller-fleet/shard"
+	"github.com/machine-controller-fleet/machine-controller-fleet/target"
 )
 
 // inClusterConfig as a value of --control-kubeconfig means the cluster that the process runs in.
@@ -55,11 +56,11 @@ func (c *clients) connectTarget(o options, fence *shard.Fence) error {
 	if err != nil {
 		return fmt.Errorf("target cluster: %w", err)
 	}
-	target, err := kubernetes.NewForConfig(protobuf(config))
+	client, err := kubernetes.NewForConfig(protobuf(target.SendOnce(config)))
 	if err != nil {
 		return fmt.Errorf("target cluster: %w", err)
 	}
-	c.target = target
+	c.target = client
 	c.targetMetadata, err = metadata.NewForConfig(config)
 	return err
 }

@@ -20,6 +20,7 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/runner"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/objects"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/passes"
+	"github.com/machine-controller-fleet/machine-controller-fleet/target"
 )
 
 // maxDrainSteps bounds what one pass does for a drain, so that others have their turn.
@@ -114,8 +115,9 @@ func (c *Controller) look(ctx context.Context, p *pass, d *draining, facts *drai
 	return freed
 }
 
-// drainStep carries out one action of a drain.
+// drainStep carries out one action of a drain. An API server that has too much to do does not hold the worker.
 func (c *Controller) drainStep(ctx context.Context, p *pass, d *draining, facts *drain.Facts, v drain.Verdict) error {
+	ctx = target.Once(ctx)
 	switch v.Do {
 	case drain.Rest:
 	case drain.Cordon:

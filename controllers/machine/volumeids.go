@@ -15,6 +15,10 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/driver"
 )
 
+// volumeIDsTimeout bounds how long a pass asks for names. Drivers mostly know them without their cloud, and the pass has pods
+// to remove; what was not told by then is asked for again.
+const volumeIDsTimeout = 5 * time.Second
+
 // volumeIDs are the cloud's names of the volumes of a Node that is drained. A volume whose name the cloud did not tell
 // counts as one that its driver does not know, and is asked for again: the pods do not wait for a cloud that fails.
 type volumeIDs struct {
@@ -39,7 +43,7 @@ func (c *Controller) volumeIDs(ctx context.Context, p *pass, d *draining, facts 
 	if p.driver == nil {
 		return d.ids.told
 	}
-	call, cancel := context.WithTimeout(ctx, driverTimeout)
+	call, cancel := context.WithTimeout(ctx, volumeIDsTimeout)
 	defer cancel()
 	for _, name := range slices.Sorted(maps.Keys(facts.Volumes.PVs)) {
 		if _, told := d.ids.told[name]; told {

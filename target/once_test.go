@@ -1,0 +1,39 @@
+package target
+
+import (
+	"net/http"
+	"net/http/httptest"
+	"testing"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+)
+
+// The server has too much to do, and says when to come again.
+func TestOnceWaitsForNobody(t *testing.T) {
+	asked := 0
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		if asked++; asked == 1 {
+			w.Header().Set("Retry-After", "0") // at once, so that nobody waits here
+			http.Error(w, "too many requests, please try again later", http.StatusTooManyRequests)
+			return
+		}
+		http.Error(w, "it is gone", http.StatusNotFound)
+	}))
+	defer server.Close()
+	client, err := kubernetes.NewForConfig(SendOnce(&rest.Config{Host: server.URL}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = client.CoreV1().Pods("a").Delete(Once(t.Context()), "web", metav1.DeleteOptions{})
+	if !apierrors.IsTooManyRequests(err) || asked != 1 {
+		t.Errorf("asked %d times: %v", asked, err)
+	}
+	asked = 0
+	err = client.CoreV1().Pods("a").Delete(t.Context(), "web", metav1.DeleteOptions{})
+	if !apierrors.IsNotFound(err) || asked != 2 {
+		t.Errorf("without Once, asked %d times: %v", asked, err)
+	}
+}
