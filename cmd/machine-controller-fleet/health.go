@@ -27,7 +27,7 @@ type healthOptions struct {
 
 func (o *healthOptions) declare(g *flags.Group) {
 	t := brake.DefaultThresholds()
-	g.Duration(&o.timeout, "machine-health-timeout", 10*time.Minute, "how long a machine may be unhealthy before it has failed and is replaced")
+	g.Duration(&o.timeout, "machine-health-timeout", 10*time.Minute, "how long a machine may be unhealthy before it has failed and is replaced; 0 means at once", flags.OrZero)
 	g.List(&o.nodeConditions, "node-conditions", []string{"KernelDeadlock", "ReadonlyFilesystem", "DiskPressure", "NetworkUnavailable"}, "types of Node conditions, separated by commas, that must be False on a healthy Node")
 	g.String(&o.replacements, "machine-max-replacements", "1", "how many machines of a MachineDeployment may be on their way out or in for an unhealthy one to be replaced: a number, or a percentage of its replicas, rounded down and at least 1")
 	g.Int(&o.thresholds.NotReady, "replacement-halt-not-ready", t.NotReady, "how many machines of a zone, or of a whole target cluster, have to be not Ready, and be more than --replacement-halt-percent of them, to halt the replacement of unhealthy machines there")

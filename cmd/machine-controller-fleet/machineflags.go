@@ -28,9 +28,9 @@ type machineOptions struct {
 }
 
 func (o *machineOptions) declare(g *flags.Group) {
-	g.Duration(&o.creationTimeout, "machine-creation-timeout", 20*time.Minute, "how long a machine may take to become a healthy Node before it has failed")
-	g.Duration(&o.inPlaceUpdateTimeout, "machine-inplace-update-timeout", 20*time.Minute, "how long an update in place may take before it has failed", flags.NoEffectYet)
-	g.Duration(&o.preserveTimeout, "machine-preserve-timeout", 96*time.Hour, "how long a machine is preserved")
+	g.Duration(&o.creationTimeout, "machine-creation-timeout", 20*time.Minute, "how long a machine may take to become a healthy Node before it has failed; 0 gives it no time at all", flags.OrZero)
+	g.Duration(&o.inPlaceUpdateTimeout, "machine-inplace-update-timeout", 20*time.Minute, "how long an update in place may take before it has failed", flags.OrZero, flags.NoEffectYet("machines are not updated in place"))
+	g.Duration(&o.preserveTimeout, "machine-preserve-timeout", 96*time.Hour, "how long a machine is preserved; 0 ends it at once", flags.OrZero)
 	g.Duration(&o.resourceExhaustedRetry, "resource-exhausted-retry", defaultResourceExhaustedRetry, "wait after the cloud had no quota or capacity; 0 means 10m", flags.OrZero)
 	g.List(&o.bootstrapTokenGroups, "bootstrap-token-auth-extra-groups", nil, "groups, separated by commas, that bootstrap tokens put a joining VM into")
 	g.Bool(&o.countMinReady, "count-min-ready-seconds", false, "have a machine count as available only when it has been so for minReadySeconds; the annotation "+v1alpha1.AnnotationCountMinReady+" on a MachineDeployment goes before (MCM: ignores minReadySeconds)")
@@ -64,10 +64,10 @@ func (o *options) limits() lifecycle.Limits {
 
 // declareDrain declares the flags of emptying a Node before its VM goes.
 func declareDrain(g *flags.Group, o *drain.Settings) {
-	g.Duration(&o.Timeout, "machine-drain-timeout", 2*time.Hour, "how long the drain of a Node may take, counted from the machine's deletion, before its pods are deleted by force")
-	g.Int(&o.MaxEvictRetries, "machine-max-evict-retries", 360, "for how long a pod that may not be evicted is tried before it is deleted by force: 20s for each retry")
-	g.Duration(&o.DetachTimeout, "machine-pv-detach-timeout", 2*time.Minute, "how long a volume may stay attached after its pods have left")
-	g.Duration(&o.ReattachTimeout, "machine-pv-reattach-timeout", 90*time.Second, "how long the next pods with volumes wait for a detached volume to be attached to another Node")
+	g.Duration(&o.Timeout, "machine-drain-timeout", 2*time.Hour, "how long the drain of a Node may take, counted from the machine's deletion, before its pods are deleted by force; 0 means at once", flags.OrZero)
+	g.Int(&o.MaxEvictRetries, "machine-max-evict-retries", 360, "for how long a pod that may not be evicted is tried before it is deleted by force: 20s for each retry; with 0 it is when it was refused once", flags.OrZero)
+	g.Duration(&o.DetachTimeout, "machine-pv-detach-timeout", 2*time.Minute, "how long a volume may stay attached after its pods have left; 0 waits for none", flags.OrZero)
+	g.Duration(&o.ReattachTimeout, "machine-pv-reattach-timeout", 90*time.Second, "how long the next pods with volumes wait for a detached volume to be attached to another Node; 0 waits for none", flags.OrZero)
 	g.Int(&o.VolumeParallelism, "drain-volume-parallelism", 4, "how many volumes of a Node move at a time before the next pod with volumes waits; 1 where their driver is unknown (MCM: 1)")
 }
 
@@ -81,12 +81,12 @@ type safetyOptions struct {
 }
 
 func (o *safetyOptions) declare(g *flags.Group) {
-	g.Duration(&o.orphanVMsPeriod, "machine-safety-orphan-vms-period", 15*time.Minute, "time between two searches for VMs that belong to no machine", flags.NoEffectYet)
-	g.Duration(&o.statusCheckTimeout, "machine-safety-apiserver-statuscheck-timeout", 30*time.Second, "how long an API server may be away before nothing is concluded from what it does not say", flags.NoEffectYet)
-	g.Duration(&o.statusCheckPeriod, "machine-safety-apiserver-statuscheck-period", time.Minute, "time between two looks at each API server; not less than its timeout", flags.NoEffectYet)
-	g.Int(&o.overshootUp, "safety-up", 2, "how many machines more than its replicas and surge freeze a MachineSet", flags.OrZero, flags.NoEffectYet)
-	g.Int(&o.overshootDown, "safety-down", 1, "how many machines fewer than that thaw it again", flags.OrZero, flags.NoEffectYet)
-	g.Duration(&o.overshootPeriod, "machine-safety-overshooting-period", time.Minute, "time between two counts of machines", flags.NoEffectYet)
+	g.Duration(&o.orphanVMsPeriod, "machine-safety-orphan-vms-period", 15*time.Minute, "time between two searches for VMs that belong to no machine", flags.OrZero, flags.NoEffectYet("nobody searches for them"))
+	g.Duration(&o.statusCheckTimeout, "machine-safety-apiserver-statuscheck-timeout", 30*time.Second, "how long an API server may be away before nothing is concluded from what it does not say", flags.OrZero, flags.NoEffectYet("nobody looks at API servers but those who need an answer"))
+	g.Duration(&o.statusCheckPeriod, "machine-safety-apiserver-statuscheck-period", time.Minute, "time between two looks at each API server; not less than its timeout", flags.OrZero, flags.NoEffectYet("see the timeout"))
+	g.Int(&o.overshootUp, "safety-up", 2, "how many machines more than its replicas and surge freeze a MachineSet", flags.OrZero, flags.NoEffectYet("nobody counts them"))
+	g.Int(&o.overshootDown, "safety-down", 1, "how many machines fewer than that thaw it again", flags.OrZero, flags.NoEffectYet("nobody counts them"))
+	g.Duration(&o.overshootPeriod, "machine-safety-overshooting-period", time.Minute, "time between two counts of machines", flags.OrZero, flags.NoEffectYet("nobody counts them"))
 }
 
 func (o *safetyOptions) validate() error {

@@ -13,8 +13,8 @@ type mcmFlag struct {
 	name, value string // its default there
 	// ours is our default where it differs on purpose; "-" means empty.
 	ours string
-	// ignored says that the flag is accepted and has no meaning.
-	ignored bool
+	// ignored says that the flag is accepted and has no meaning, and waits that it has none yet.
+	ignored, waits bool
 }
 
 // mcmFlags are all flags of MCM's two binaries. Where their defaults differ, both are there.
@@ -45,30 +45,33 @@ func mcmFlags() []mcmFlag {
 		{name: "vmodule"},
 		{name: "log-flush-frequency", value: "5s", ignored: true},
 
-		{name: "safety-up", value: "2"},
-		{name: "safety-down", value: "1"},
-		{name: "machine-safety-overshooting-period", value: "1m"},
+		{name: "safety-up", value: "2", waits: true},
+		{name: "safety-down", value: "1", waits: true},
+		{name: "machine-safety-overshooting-period", value: "1m", waits: true},
 		{name: "autoscaler-scaledown-annotation-during-rollout", value: "true"},
 
 		{name: "machine-creation-timeout", value: "20m"},
 		{name: "machine-health-timeout", value: "10m"},
 		{name: "machine-drain-timeout", value: "2h"},
-		{name: "machine-inplace-update-timeout", value: "20m"},
+		{name: "machine-inplace-update-timeout", value: "20m", waits: true},
 		{name: "machine-max-evict-retries", value: "360"},
 		{name: "machine-pv-detach-timeout", value: "2m"},
 		{name: "machine-pv-reattach-timeout", value: "1m30s"},
 		{name: "machine-preserve-timeout", value: "96h"},
-		{name: "machine-safety-apiserver-statuscheck-timeout", value: "30s"},
-		{name: "machine-safety-apiserver-statuscheck-period", value: "1m"},
-		{name: "machine-safety-orphan-vms-period", value: "15m"},
+		{name: "machine-safety-apiserver-statuscheck-timeout", value: "30s", waits: true},
+		{name: "machine-safety-apiserver-statuscheck-period", value: "1m", waits: true},
+		{name: "machine-safety-orphan-vms-period", value: "15m", waits: true},
 		{name: "node-conditions", value: "KernelDeadlock,ReadonlyFilesystem,DiskPressure,NetworkUnavailable"},
 		{name: "bootstrap-token-auth-extra-groups"},
 		{name: "resource-exhausted-retry", value: "10m"},
 	}
 }
 
-// remarkOnIgnored is what is logged when a flag is set that has no meaning.
-var remarkOnIgnored = regexp.MustCompile(`"The flag has no effect" flag="--[a-z-]+" why="(replaced by|not needed:) `)
+// What is logged when a flag is set that has no meaning, and one that has none yet. Each says why.
+var (
+	remarkOnIgnored = regexp.MustCompile(`"The flag has no effect" flag="--[a-z-]+" why="(replaced by|not needed:) [^"]+"`)
+	remarkOnWaiting = regexp.MustCompile(`"The flag has no effect" flag="--[a-z-]+" why="no effect yet: [^"]+"`)
+)
 
 func TestFlagsOfMCMAreTaken(t *testing.T) {
 	help := new(options).declare().Help()
@@ -82,6 +85,9 @@ func TestFlagsOfMCMAreTaken(t *testing.T) {
 		o.tellRemarks(textlogger.NewLogger(textlogger.NewConfig(textlogger.Output(&logs))))
 		if ignored := remarkOnIgnored.MatchString(logs.String()); ignored != f.ignored {
 			t.Errorf("%s: ignored %t, and logged is %q", argument, f.ignored, logs.String())
+		}
+		if waits := remarkOnWaiting.MatchString(logs.String()); waits != f.waits {
+			t.Errorf("%s: waits %t, and logged is %q", argument, f.waits, logs.String())
 		}
 		want := f.value
 		if f.ours != "" {

@@ -7,7 +7,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	"github.com/spf13/pflag"
+
+	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machine/lifecycle"
 )
 
 func TestDefaultsAreThoseOfMCM(t *testing.T) {
@@ -45,15 +48,15 @@ func TestWrongFlagsAreNamed(t *testing.T) {
 		{"--kube-api-burst=-1", "--kube-api-burst: expected 0 or more"},
 		{"--contention-profiling", "--contention-profiling: expected --profiling with it"},
 		{"--target-kubeconfig=none", "--control-kubeconfig: expected a file or inClusterConfig"},
-		{"--machine-creation-timeout=0", "--machine-creation-timeout: expected more than 0, got \"0s\"; correct it, or leave it out for 20m"},
+		{"--machine-creation-timeout=-1s", "--machine-creation-timeout: expected 0 or more, got \"-1s\"; correct it, or leave it out for 20m"},
 		{"--machine-creation-timeout=20", "--machine-creation-timeout: expected a duration such as 30s, 10m or 1h30m, got \"20\""},
-		{"--machine-drain-timeout=-1s", "--machine-drain-timeout: expected more than 0"},
-		{"--machine-max-evict-retries=0", "--machine-max-evict-retries: expected more than 0"},
+		{"--machine-drain-timeout=-1s", "--machine-drain-timeout: expected 0 or more"},
+		{"--machine-max-evict-retries=-1", "--machine-max-evict-retries: expected 0 or more"},
 		{"--machine-safety-apiserver-statuscheck-period=10s", "statuscheck-period: expected at least 30s"},
 		{"--safety-up=-1", "--safety-up: expected 0 or more"},
 		{"--resource-exhausted-retry=-1s", "--resource-exhausted-retry: expected 0 or more"},
 		{"--bootstrap-token-auth-extra-groups=system:masters", "--bootstrap-token-auth-extra-groups: expected groups that match"},
-		{"--machine-health-timeout=0", "--machine-health-timeout: expected more than 0"},
+		{"--machine-health-timeout=-1s", "--machine-health-timeout: expected 0 or more"},
 		{"--machine-max-replacements=0", "--machine-max-replacements: expected a number of at least 1"},
 		{"--machine-max-replacements=101%", "--machine-max-replacements: expected a number of at least 1"},
 		{"--machine-max-replacements=many", "--machine-max-replacements: expected a number of at least 1"},
@@ -76,6 +79,27 @@ func TestWrongFlagsAreNamed(t *testing.T) {
 		if _, err := parse(strings.Fields(tc.args)); err == nil || !strings.Contains(err.Error(), tc.want) {
 			t.Errorf("%s: want an error with %s, got: %v", tc.args, tc.want, err)
 		}
+	}
+}
+
+// MCM takes 0 for each of its durations and limits, and so do those who come from there.
+func TestZeroIsTakenWhereMCMTakesIt(t *testing.T) {
+	var line []string
+	for _, f := range mcmFlags() {
+		_, notADuration := time.ParseDuration(f.value)
+		isLimit := f.name == "machine-max-evict-retries" || f.name == "safety-up" || f.name == "safety-down"
+		if notADuration == nil && f.value != "0" || isLimit {
+			line = append(line, "--"+f.name+"=0")
+		}
+	}
+	o, err := parse(line)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := lifecycle.Limits{ResourceExhaustedRetry: 10 * time.Minute, NodeConditions: o.health.nodeConditions}
+	want.Drain.VolumeParallelism = 4
+	if diff := cmp.Diff(want, o.limits()); diff != "" || len(line) != 21 {
+		t.Errorf("%d flags are 0, and the limits are (-want +got):\n%s", len(line), diff)
 	}
 }
 

@@ -11,18 +11,24 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// Trait is something that sets a flag apart from others of its type.
-type Trait int
+// Trait is something that sets a flag apart from others of its type: OrZero, Ignored, or a NoEffectYet.
+type Trait interface{ trait() }
+
+type mark int
 
 const (
 	// OrZero lets a number or a duration be 0, which otherwise has to be more.
-	OrZero Trait = iota + 1
-	// NoEffectYet marks a flag whose value nobody uses yet. Take it off with the first use.
-	NoEffectYet
+	OrZero mark = iota + 1
 	// Ignored marks a flag that is accepted for those who have it in their manifests, and has no meaning here. Its usage
 	// says what replaces it, or why it is not needed.
 	Ignored
 )
+
+// NoEffectYet marks a flag whose value nobody uses yet, and says why. Take it off with the first use.
+type NoEffectYet string
+
+func (mark) trait()        {}
+func (NoEffectYet) trait() {}
 
 // Set is the flags of a program. Make one with New, declare flags in its groups, and parse once.
 type Set struct {
@@ -187,19 +193,26 @@ type Remark struct{ Flag, Why string }
 // Remarks tells which flags were set in vain.
 func (s *Set) Remarks() (remarks []Remark) {
 	for _, d := range s.flags {
-		switch {
+		switch why := d.noEffectYet(); {
 		case !d.Changed:
 		case d.is(Ignored):
 			remarks = append(remarks, Remark{Flag: d.place(), Why: d.Usage})
-		case d.is(NoEffectYet):
-			remarks = append(remarks, Remark{Flag: d.place(), Why: noEffectYet})
+		case why != "":
+			remarks = append(remarks, Remark{Flag: d.place(), Why: why})
 		}
 	}
 	return remarks
 }
 
-// noEffectYet is said of flags with the trait of that name.
-const noEffectYet = "no effect yet"
+// noEffectYet says why nobody uses the value yet; "" when somebody does.
+func (d *declared) noEffectYet() string {
+	for _, trait := range d.traits {
+		if why, ok := trait.(NoEffectYet); ok {
+			return "no effect yet: " + string(why)
+		}
+	}
+	return ""
+}
 
 // find returns the flag of that name, nil when there is none.
 func (s *Set) find(name string) *declared {

@@ -47,7 +47,7 @@ func declareWanted() (*wanted, *Set) {
 	g.Bool(&w.Loud, "loud", false, "shout")
 	g.Int(&w.Count, "count", 3, "how many")
 	g.Float(&w.Share, "share", 0, "a share", OrZero)
-	g.Duration(&w.Wait, "wait-time", 2*time.Hour, "how long", NoEffectYet)
+	g.Duration(&w.Wait, "wait-time", 2*time.Hour, "how long", NoEffectYet("nobody waits"))
 	g.Int(&w.Old, "old", 0, "replaced by --count", Ignored)
 	foreign := goflag.NewFlagSet("", goflag.ContinueOnError)
 	foreign.Var(&w.Level, "v", "")
@@ -151,10 +151,11 @@ func TestWrongFilesAreRefusedWithThePlace(t *testing.T) {
 
 func TestRemarksAreOnWhatWasSet(t *testing.T) {
 	_, set := declareWanted()
-	if err := set.Parse([]string{"--old=0", "--count=4"}); err != nil {
+	if err := set.Parse([]string{"--old=0", "--count=4", "--wait-time=1h"}); err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff([]Remark{{Flag: "--old", Why: "replaced by --count"}}, set.Remarks()); diff != "" {
+	want := []Remark{{Flag: "--wait-time", Why: "no effect yet: nobody waits"}, {Flag: "--old", Why: "replaced by --count"}}
+	if diff := cmp.Diff(want, set.Remarks()); diff != "" {
 		t.Errorf("remarks (-want +got):\n%s", diff)
 	}
 }
@@ -185,7 +186,7 @@ All types:
   --share=0
       a share
   --wait-time=2h
-      how long (no effect yet)
+      how long (no effect yet: nobody waits)
   --old=0
       replaced by --count
   --v=0

@@ -42,8 +42,8 @@ func (s *Set) Markdown() string {
 
 // describe is the usage, with what the traits add.
 func (d *declared) describe() string {
-	if d.is(NoEffectYet) {
-		return d.Usage + " (" + noEffectYet + ")"
+	if why := d.noEffectYet(); why != "" {
+		return d.Usage + " (" + why + ")"
 	}
 	return d.Usage
 }

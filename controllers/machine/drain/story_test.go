@@ -172,6 +172,12 @@ func (s *story) order(_ string, o options) {
 	if o.has("retries") {
 		s.facts.Order.EvictTime = time.Duration(o.number("retries")) * evictAgain
 	}
+	if o.has("detach") {
+		s.facts.Settings.DetachTimeout = mustDuration(o["detach"])
+	}
+	if o.has("reattach") {
+		s.facts.Settings.ReattachTimeout = mustDuration(o["reattach"])
+	}
 	if o.has("parallel") {
 		s.facts.Settings.VolumeParallelism = int(o.number("parallel"))
 	}
