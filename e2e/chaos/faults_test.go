@@ -58,7 +58,8 @@ func faults() []fault {
 		{"API server away for 30 s", false, func(t *testing.T, b *bed) { apiServerAway(t, b, 30*time.Second) }},
 		{"slot Leases deleted", false, slotLeasesDeleted},
 		{"session Lease deleted", false, func(t *testing.T, b *bed) { loseSession(t, b, b.deleteLease) }},
-		{"slot Lease emptied by hand", true, func(t *testing.T, b *bed) { b.patchLease(t, b.slotLease(b.random.IntN(slots)), emptied) }},
+		{"slot Lease emptied by hand", true, func(t *testing.T, b *bed) { slotLeaseEdited(t, b, handEdits()[:1]) }},
+		{"slot Leases edited by hand", false, func(t *testing.T, b *bed) { slotLeaseEdited(t, b, handEdits()[1:]) }},
 		{"session Lease emptied by hand", false, func(t *testing.T, b *bed) {
 			loseSession(t, b, func(t *testing.T, lease string) { b.patchLease(t, lease, emptied) })
 		}},

@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 	"github.com/machine-controller-fleet/machine-controller-fleet/e2e/harness"
 	member "github.com/machine-controller-fleet/machine-controller-fleet/membership/state"
 )
@@ -47,6 +48,124 @@ func slotLeasesDeleted(t *testing.T, b *bed) {
 		b.recorder.reset(slot, time.Now(), time.Now().Add(noticed))
 		b.deleteLease(t, b.slotLease(slot))
 	}
+}
+
+// handEdit is what people may write into a slot Lease, where only the fleet should write.
+type handEdit struct {
+	name string
+	// patch is made for the Lease as it is, and the session of another replica.
+	patch func(lease *coordinationv1.Lease, other string) string
+	// changesHands says that the holder loses the slot, so that somebody has to acquire it anew.
+	changesHands bool
+	// resets says that the epoch goes back.
+	resets bool
+}
+
+// handEdits are all, the mildest first.
+func handEdits() []handEdit {
+	holds := func(session string) string { return fmt.Sprintf(`{"spec":{"holderIdentity":%q}}`, session) }
+	prefers := func(replica string, epoch int64) string {
+		return fmt.Sprintf(`{"metadata":{"annotations":{%q:%q}},"spec":{"leaseTransitions":%d}}`, v1alpha1.AnnotationPreferredHolder, replica, epoch)
+	}
+	return []handEdit{
+		{"no holder", func(*coordinationv1.Lease, string) string { return emptied }, true, false},
+		{"a holder whose name is no session's", func(*coordinationv1.Lease, string) string { return holds("somebody") }, true, false},
+		{"a session that never was", func(*coordinationv1.Lease, string) string { return holds("ghost_abcde") }, true, false},
+		{"a session that lives", func(_ *coordinationv1.Lease, other string) string { return holds(other) }, true, false},
+		{"an earlier epoch, and no holder", func(*coordinationv1.Lease, string) string {
+			return `{"spec":{"holderIdentity":null,"leaseTransitions":0}}`
+		}, true, true},
+		{"a later epoch, and another preferred holder", func(lease *coordinationv1.Lease, other string) string {
+			return prefers(replicaOf(other), member.Transitions(lease)+1000)
+		}, false, false},
+		{"a preferred holder that is not there", func(lease *coordinationv1.Lease, _ string) string {
+			return prefers("ghost", member.Transitions(lease))
+		}, false, false},
+	}
+}
+
+// slotLeaseEdited writes into slot Leases by hand. Each time the slot has one holder in the end, the preferred one, which
+// has it under an epoch that is its own: whoever was written into a Lease has not got the slot by that. What two sessions
+// have done meanwhile is for the checker to judge.
+func slotLeaseEdited(t *testing.T, b *bed, edits []handEdit) {
+	for _, edit := range edits {
+		slot := b.random.IntN(slots)
+		before := b.oneHolder(t, slot)
+		patch := edit.patch(before, b.otherSession(t, member.Holder(before)))
+		if edit.resets {
+			b.recorder.reset(slot, time.Now(), time.Now().Add(noticed))
+		}
+		start := time.Now()
+		edited := b.patchLease(t, before.Name, patch)
+		least := member.Transitions(edited)
+		if edit.changesHands {
+			least++
+		}
+		if after := b.oneHolder(t, slot); member.Transitions(after) < least {
+			t.Errorf("%s: slot %d is held by %s under epoch %d, want at least %d", edit.name, slot, member.Holder(after), member.Transitions(after), least)
+		} else {
+			t.Logf("%s: slot %d, which %s held, is held by %s after %.1f s", edit.name, slot, member.Holder(before), member.Holder(after), time.Since(start).Seconds())
+		}
+	}
+}
+
+// oneHolder waits until a slot is held by the session of its preferred holder, and that session and nobody else says so,
+// under the epoch of the Lease. It returns the Lease.
+func (b *bed) oneHolder(t *testing.T, slot int) (lease *coordinationv1.Lease) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(b.ctx, patience)
+	defer cancel()
+	if err := harness.Eventually(ctx, fmt.Sprintf("slot %d has one holder", slot), func(ctx context.Context) (err error) {
+		api := b.lab.Control.CoordinationV1().Leases(harness.FleetNamespace)
+		if lease, err = api.Get(ctx, b.slotLease(slot), metav1.GetOptions{}); err != nil {
+			return err
+		}
+		holder := member.Holder(lease)
+		if holder == "" || replicaOf(holder) != lease.Annotations[v1alpha1.AnnotationPreferredHolder] {
+			return fmt.Errorf("it is held by %q and should be by %q", holder, lease.Annotations[v1alpha1.AnnotationPreferredHolder])
+		}
+		pods, err := b.lab.Pods(ctx)
+		if err != nil {
+			return err
+		}
+		held := false
+		for _, pod := range pods {
+			view, err := b.lab.Slots(ctx, pod.Name)
+			if err != nil {
+				return err
+			}
+			here, holds := view.Holds(slot)
+			switch {
+			case holds && view.Session != holder:
+				return fmt.Errorf("it is held by %s, and %s says that it holds it", holder, view.Session)
+			case holds:
+				held = here.Open && !view.Suspended && here.Epoch == member.Transitions(lease)
+			}
+		}
+		if !held {
+			return fmt.Errorf("%s does not say that it holds it and has it open, under epoch %d", holder, member.Transitions(lease))
+		}
+		return nil
+	}); err != nil {
+		t.Fatal(err)
+	}
+	return lease
+}
+
+// otherSession returns the session of another replica than that of a session.
+func (b *bed) otherSession(t *testing.T, than string) string {
+	t.Helper()
+	names, err := b.lab.Replicas(b.ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range names {
+		if session, err := b.session(b.ctx, name); err == nil && session != "" && session != than {
+			return session
+		}
+	}
+	t.Fatalf("expected another session than %s among replicas %q", than, names)
+	return ""
 }
 
 func (b *bed) slotLease(slot int) string { return member.SlotLeaseName(harness.FleetName, slot, slots) }

@@ -50,6 +50,11 @@ func nothingButOutages(w *world, f *faults) {
 	*f = faults{w: w, onlyOutages: true, kinds: []func(){w.outage}, delayMost: f.delayMost, lagMost: f.lagMost, drift: f.drift, cut: f.cut, stuck: f.stuck, held: f.held}
 }
 
+// peopleWriteHolders into slot Leases, again and again, while watches are late and replicas come and go.
+func peopleWriteHolders(w *world, f *faults) {
+	f.kinds = []func(){w.writeHolder, w.writeHolder, w.writeHolder, w.writeHolder, w.sticky, w.pause, w.crash, w.scale}
+}
+
 // newFaults draws what kinds of faults a run has.
 func newFaults(w *world) faults {
 	f := faults{
@@ -66,7 +71,7 @@ func newFaults(w *world) faults {
 	}
 	for _, kind := range []func(){
 		w.outage, w.pause, w.pause, clocks, w.crash, w.crash, w.replacePod, w.twin, w.cutOff, w.fade, w.sticky, w.breakWatch, w.deleteLease, w.editLease,
-		w.restoreBackup, w.restart, w.restart, w.scale,
+		w.writeHolder, w.restoreBackup, w.restart, w.restart, w.scale,
 	} {
 		if w.chance(3) {
 			f.kinds = append(f.kinds, kind)
@@ -394,7 +399,7 @@ func (w *world) deleteLease() {
 	}
 }
 
-// editLease changes what people may change; not holders, by which they would give a slot to two.
+// editLease changes what people may change.
 func (w *world) editLease() {
 	name := w.anyLease()
 	if name == "" || w.api.away() {
@@ -422,6 +427,38 @@ func (w *world) editLease() {
 	})
 }
 
+// writeHolder writes what only the fleet should into a slot Lease: a holder, who does not get the slot by that, or an epoch.
+func (w *world) writeHolder() {
+	slot := w.random.IntN(w.slots)
+	name := member.SlotLeaseName(fleetName, slot, w.slots)
+	if w.api.leases[name] == nil || w.api.away() {
+		return
+	}
+	w.checker.tampered[name] = true
+	holder, epoch := "", int32(w.random.IntN(1000))
+	switch someone := w.someone(); w.random.IntN(4) {
+	case 0:
+		holder = "somebody" // no session can have this name
+	case 1:
+		holder = member.Identity("r-8", "zzzzz") // and nobody has this one
+	case 2:
+		if someone != nil {
+			holder = someone.session
+		}
+	}
+	w.api.edit(name, func(l *coordinationv1.Lease) {
+		if w.chance(3) {
+			l.Spec.LeaseTransitions = &epoch
+			w.checker.epochs[string(l.UID)] = int64(epoch)
+			return
+		}
+		if l.Spec.HolderIdentity = &holder; holder == "" {
+			l.Spec.HolderIdentity = nil
+		}
+		w.checker.overwritten(slot)
+	})
+}
+
 // restoreBackup takes a backup, and goes back to it later. Nobody can do that while the API server runs; that it is away
 // for longer than the fence is a promise.
 func (w *world) restoreBackup() {
@@ -436,7 +473,10 @@ func (w *world) restoreBackup() {
 		}
 		bump := w.chance(2)
 		w.tell("etcd is restored (later resourceVersions: %v)", bump)
-		w.checker.restored, w.checker.epochs = w.now, map[string]int64{}
+		w.checker.restored, w.checker.epochs, w.checker.edits = w.now, map[string]int64{}, map[int]edit{}
+		for _, p := range w.processes {
+			clear(p.seen) // versions may be given out again
+		}
 		if !w.broken.quickRestore {
 			w.api.goAway(w.config.Fence + w.between(2*time.Second, 30*time.Second))
 		}

@@ -6,6 +6,8 @@ import (
 	"strings"
 	"time"
 
+	coordinationv1 "k8s.io/api/coordination/v1"
+
 	member "github.com/machine-controller-fleet/machine-controller-fleet/membership/state"
 	"github.com/machine-controller-fleet/machine-controller-fleet/shard/ring"
 	"github.com/machine-controller-fleet/machine-controller-fleet/shard/state"
@@ -53,6 +55,7 @@ type process struct {
 	fence    member.Moment
 	entitled []bool
 	epochs   []int64
+	seen     []int64 // the version of each slot Lease that the machine has been shown
 
 	work    []work
 	weighed time.Duration
@@ -77,7 +80,8 @@ func (w *world) start(p *pod) *process {
 	}
 	c := &process{
 		w: w, pod: p, podUID: p.uid, session: session, machine: machine, resumed: w.now, clock: w.faults.clock(),
-		entitled: make([]bool, w.slots), epochs: make([]int64, w.slots), work: make([]work, w.slots),
+		entitled: make([]bool, w.slots), epochs: make([]int64, w.slots),
+		seen: make([]int64, w.slots), work: make([]work, w.slots),
 	}
 	w.processes = append(w.processes, c)
 	w.tell("%s starts in pod %s (lock %v)", session, p.uid, settings.Exclusive)
@@ -130,6 +134,7 @@ func (p *process) read() {
 
 func (p *process) step(event state.Event) {
 	out := p.machine.Step(p.moment(), event)
+	p.look(event)
 	for _, change := range out.Changes {
 		p.w.tell("%s: slot %d %s (epoch %d, ticket %d)", p.session, change.Slot, change.Kind, change.Epoch, change.Ticket)
 		if change.Kind == state.Suspended {
@@ -158,6 +163,31 @@ func (p *process) step(event state.Event) {
 		}
 	}
 	p.arm(out.WakeAt)
+}
+
+// look notes which versions of slot Leases an event has shown.
+func (p *process) look(event state.Event) {
+	var leases []*coordinationv1.Lease
+	switch e := event.(type) {
+	case state.Seen:
+		leases = append(leases, e.Lease)
+	case state.Gone:
+		leases = append(leases, e.Lease)
+	case state.Listed:
+		leases = e.Leases
+	case state.Replied:
+		leases = append(slices.Clone(e.Reply.Leases), e.Reply.Lease)
+	}
+	for _, l := range leases {
+		if l == nil {
+			continue
+		}
+		slot, ok := member.SlotOfLease(fleetName, l.Name, p.w.slots)
+		version, err := strconv.ParseInt(l.ResourceVersion, 10, 64)
+		if ok && err == nil {
+			p.seen[slot] = max(p.seen[slot], version)
+		}
+	}
 }
 
 // follow copies what the machine says of our ownership.

@@ -94,6 +94,16 @@ func TestOutages(t *testing.T) {
 	t.Logf("%+v", runAll(t, worlds.Some(*howMany/10), nothingButOutages))
 }
 
+// TestHandWrittenHolders: whoever people write into slot Leases, everybody who has seen it acts as if alone, and the slot has
+// one holder in the end.
+func TestHandWrittenHolders(t *testing.T) {
+	if *oneSeed >= 0 {
+		tellStory(t, uint64(*oneSeed), peopleWriteHolders)
+		return
+	}
+	t.Logf("%+v", runAll(t, worlds.Some(*howMany/4), peopleWriteHolders))
+}
+
 func tellStory(t *testing.T, seed uint64, change weather) {
 	t.Helper()
 	var story strings.Builder

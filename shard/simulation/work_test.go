@@ -9,7 +9,8 @@ import (
 // work is what a process does for one slot.
 type work struct {
 	held, open, stopping bool
-	acquired             int // how often
+	acquired             int           // how often
+	since                time.Duration // when it was, the last time
 	calls                []*call
 	whenIdle             []func()
 }
@@ -155,6 +156,7 @@ func (p *process) begin(change state.Change) {
 		w := &p.work[change.Slot]
 		w.held, w.open, w.stopping = true, false, false
 		w.acquired++
+		w.since = p.w.now
 		life := w.acquired
 		p.soon(p.w.between(20*time.Millisecond, 2*time.Second), func() { // a consistent first list
 			if w.acquired == life && w.held {
