@@ -102,7 +102,7 @@ verify: ## Check what must hold before a commit: generated code, modules, lint, 
 ##@ Test it
 
 .PHONY: test
-test: build ## All tests, the long faults in a short form (15 to 20 minutes once everything is built)
+test: build ## All tests, the long faults in a short form of at most 4 minutes (15 to 20 minutes once everything is built)
 	@hack/test.sh unit e2e chaos-short
 
 .PHONY: test-unit
@@ -114,7 +114,7 @@ test-e2e: build ## End-to-end tests, each against a lab of its own
 	@hack/test.sh e2e
 
 .PHONY: chaos
-chaos: build ## The faults in their long form; SEED repeats a run
+chaos: build ## The faults in their long form, at most 40 minutes; SEED repeats a run
 	@hack/test.sh chaos
 
 # -timeout is for what hangs: MODEL_TIME ends it long before.

@@ -21,6 +21,9 @@ import (
 // slots is the default number of slots, which the labs here have.
 const slots = 256
 
+// cleanUp is how long before the end of the time for all tests they give up: whoever is ended at its end leaves its lab behind.
+const cleanUp = 20 * time.Second
+
 // bed is a fleet of several replicas under load, to break things in.
 type bed struct {
 	ctx       context.Context //nolint:containedctx // it is the test's own, and every step of a fault needs it
@@ -56,6 +59,11 @@ func (b *bed) startLab(t *testing.T, options harness.Options) {
 	t.Helper()
 	ctx, stop := signal.NotifyContext(t.Context(), os.Interrupt, syscall.SIGTERM)
 	t.Cleanup(stop)
+	if end, limited := t.Deadline(); limited {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithDeadline(ctx, end.Add(-cleanUp))
+		t.Cleanup(cancel)
+	}
 	dir, err := os.MkdirTemp("", "chaos-") //nolint:usetesting // it stays when the test fails, for its logs
 	if err != nil {
 		t.Fatal(err)

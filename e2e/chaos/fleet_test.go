@@ -22,6 +22,7 @@ import (
 // TestRollingRestart replaces the pods of all replicas, one after the other. The slots end where they were. Nothing else
 // changes meanwhile: a load that comes and goes moves slots of its own accord.
 func TestRollingRestart(t *testing.T) {
+	t.Parallel()
 	if testing.Short() {
 		t.Skip("part of long runs")
 	}
@@ -135,6 +136,7 @@ func (b *bed) places(t *testing.T) map[string]string {
 // TestLeaderKilledWhileItMovesSlots kills the leader at several stages of what a replica that joins sets off, each as soon
 // as it is seen on the slot Leases.
 func TestLeaderKilledWhileItMovesSlots(t *testing.T) {
+	t.Parallel()
 	if testing.Short() {
 		t.Skip("part of long runs")
 	}
@@ -203,6 +205,7 @@ func TestLeaderKilledWhileItMovesSlots(t *testing.T) {
 
 // TestScaleTheFleetDuringAScaleUp has the fleet grow from 1 to 5 replicas and shrink to 2 while it makes machines.
 func TestScaleTheFleetDuringAScaleUp(t *testing.T) {
+	t.Parallel()
 	if testing.Short() {
 		t.Skip("part of long runs")
 	}

@@ -16,6 +16,7 @@ import (
 // TestRestoredEtcd puts etcd back to what it held a while ago. What is promised is that every slot gets an owner, and every
 // machine that there is then keeps its VM, or gets one; VMs of machines that were forgotten stay.
 func TestRestoredEtcd(t *testing.T) {
+	t.Parallel()
 	if testing.Short() {
 		t.Skip("part of long runs")
 	}
