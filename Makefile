@@ -122,6 +122,10 @@ chaos: build ## The faults in their long form, at most 40 minutes; SEED repeats 
 model: ## Explore the protocol with three replicas, MODEL_TIME (30m) for each of four scenarios, with up to 2 GB of memory
 	@MODEL_TIME="$(MODEL_TIME)" go test -count=1 -timeout 12h -v -run TestThreeReplicas ./shard/model
 
+.PHONY: nightly
+nightly: build ## What takes hours: model (MODEL_TIME), simulation (SEEDS=500000), chaos; SEED repeats a night
+	@MODEL_TIME="$(MODEL_TIME)" hack/nightly.sh
+
 .PHONY: fuzz
 fuzz: ## Run every fuzz target for FUZZTIME (30s)
 	@hack/fuzz.sh "$(FUZZTIME)"

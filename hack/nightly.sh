@@ -1,0 +1,33 @@
+#!/usr/bin/env bash
+# What takes hours: the model to its nightly depth, the simulation with many seeds, the faults in their long form. Every part
+# runs, whatever becomes of the others, and any that fails makes this fail.
+#
+# MODEL_TIME is for each of the model's four scenarios, SEEDS how many worlds the simulation goes through. SEED is the day (UTC)
+# when it is not given: each night has worlds of its own.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+export MODEL_TIME=${MODEL_TIME:-30m} SEED=${SEED:-$(date -u +%Y%m%d)}
+SEEDS=${SEEDS:-500000}
+echo "nightly: SEED=$SEED SEEDS=$SEEDS MODEL_TIME=$MODEL_TIME"
+
+# More seeds than this in one night would be those of the next.
+most=1000000
+((SEEDS <= most)) || { echo "hack/nightly.sh: want at most $most SEEDS, got $SEEDS" >&2; exit 2; }
+
+model() { make model; }
+simulation() {
+  go test -count=1 -timeout 6h -run '^(TestFaults|TestOutages|TestHandWrittenHolders)$' ./shard/simulation \
+    -seeds="$SEEDS" -first="$((SEED * most))"
+}
+faults() { hack/test.sh chaos; }
+
+results=() status=0
+for part in model simulation faults; do
+  echo "== nightly: $part"
+  start=$SECONDS result=passed
+  "$part" || { result=FAILED status=1; }
+  results+=("$(printf '%-12s %-6s %6d s' "$part" "$result" $((SECONDS - start)))")
+done
+printf '%s\n' "== nightly: SEED=$SEED" "${results[@]}"
+exit "$status"
