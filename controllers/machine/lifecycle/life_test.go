@@ -7,6 +7,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apiequality "k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"pgregory.net/rapid"
 
@@ -35,7 +36,13 @@ type life struct {
 	ending  VMFact // that this process knows of
 	permit  PermitFact
 	broken  bool // the pass has ended with an error
+
+	lags bool      // the cache does not show the Node in this pass, and tells when it does
+	due  time.Time // when the controller looks at the machine next; zero means when something happens
 }
+
+// enqueue has the machine looked at: something has happened that the controller hears of.
+func (l *life) enqueue() { l.due = l.now }
 
 // ownVM is the machine's.
 var ownVM = driver.VM{ProviderID: "cloud:///i-1", NodeName: "m"}
@@ -64,6 +71,7 @@ func (l *life) see(w *World) {
 	}
 	switch labelled := l.node.Labels[v1alpha1.LabelSlot] != ""; {
 	case l.faulty && rapid.Bool().Draw(l.t, "cache lags"):
+		l.lags = true
 	case labelled:
 		w.Node = NodeFact{State: NodePresent, Node: l.node}
 	default:
@@ -71,28 +79,41 @@ func (l *life) see(w *World) {
 	}
 }
 
-// pass runs one pass, and says whether it came to its end.
+// pass runs one pass, and notes when the next one is due. One that was broken off is tried again, by this process or the
+// next; and what it has written comes back by a watch, as do the changes of others.
 func (l *life) pass() {
+	machine, node := l.machine, l.node
+	l.broken, l.lags, l.due = false, false, time.Time{}
+	wake, ended := l.run()
+	if wake > 0 {
+		l.due = l.now.Add(wake)
+	}
+	if !ended || l.lags || l.node != node || !apiequality.Semantic.DeepEqual(l.machine, machine) {
+		l.enqueue()
+	}
+}
+
+// run runs one pass. wake is that of its last verdict; ended is false for a pass that was broken off.
+func (l *life) run() (wake time.Duration, ended bool) {
 	w := l.world()
-	l.broken = false
 	for range 32 {
 		v := Decide(w)
 		lived[stepOf(w, v)] = v.Do
 		l.mayGiveUp(w, stepOf(w, v))
 		w.Failure = nil
 		if l.faulty && rapid.IntRange(0, 9).Draw(l.t, "dies") == 0 {
-			return // the process dies before the action
+			return 0, false // the process dies before the action
 		}
 		if v.Machine != nil {
 			l.store(v.Machine)
 			if l.machine == nil {
-				return
+				return 0, true
 			}
 			w.Machine = l.machine
 		}
 		l.act(&w, v)
 		if v.Do == Rest {
-			return
+			return v.Wake, true
 		}
 		if l.broken && rapid.Bool().Draw(l.t, "is told") {
 			w.Trouble = &Trouble{Code: driver.Unavailable, Message: "no answer"}
@@ -101,10 +122,11 @@ func (l *life) pass() {
 			l.machine = cmp.Or(v.Machine, l.machine)
 		}
 		if l.machine == nil || l.broken || l.faulty && rapid.IntRange(0, 9).Draw(l.t, "dies") == 0 {
-			return // the process dies after the action
+			return 0, false // the process dies after the action
 		}
 	}
 	l.t.Fatalf("32 actions and no end: %+v", w)
+	return 0, false
 }
 
 func (l *life) store(m *v1alpha1.Machine) {
@@ -237,11 +259,39 @@ func (l *life) hasNode() bool { return l.node != nil && l.node.Spec.ProviderID =
 func (l *life) displace() {
 	l.node = &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "m", Labels: map[string]string{v1alpha1.LabelSlot: "7"}}, Spec: corev1.NodeSpec{ProviderID: "cloud:///i-2"}}
 	l.pods = 0
+	l.tellNode()
 }
 
-// drain has some pods leave, or all of them once all is well.
+// tellNode has the machine looked at whose Node has changed, if the controller knows that it is its Node.
+func (l *life) tellNode() {
+	if NodeName(l.machine) != "" {
+		l.enqueue()
+	}
+}
+
+// setConditions changes the conditions of the Node. Of a Node that is in no slot the cache shows the name alone.
+func (l *life) setConditions(conditions ...corev1.NodeCondition) {
+	if slices.Equal(l.node.Status.Conditions, conditions) {
+		return
+	}
+	l.node = l.node.DeepCopy()
+	l.node.Status.Conditions = conditions
+	if l.node.Labels[v1alpha1.LabelSlot] != "" {
+		l.tellNode()
+	}
+}
+
+// setPermit has whoever decides on permits change its mind.
+func (l *life) setPermit(permit PermitFact) {
+	if l.permit != permit {
+		l.permit = permit
+		l.enqueue()
+	}
+}
+
+// drain has some pods leave, or one at a time once all is well.
 func (l *life) drain(w *World) {
-	leave := l.pods
+	leave := min(l.pods, 1)
 	if l.faulty {
 		leave = rapid.IntRange(0, l.pods).Draw(l.t, "pods that leave")
 	}
@@ -288,6 +338,7 @@ func (l *life) delete() {
 		l.machine = l.machine.DeepCopy()
 		now := metav1.NewTime(l.now)
 		l.machine.DeletionTimestamp = &now
+		l.enqueue()
 		if len(l.machine.Finalizers) == 0 {
 			l.machine = nil
 		}
@@ -297,10 +348,10 @@ func (l *life) delete() {
 func (l *life) boot() {
 	if l.vms > 0 && l.node == nil {
 		l.node = &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "m"}, Spec: corev1.NodeSpec{ProviderID: ownVM.ProviderID}}
+		l.tellNode()
 	}
 	if l.node != nil {
-		l.node = l.node.DeepCopy()
-		l.node.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}
+		l.setConditions(corev1.NodeCondition{Type: corev1.NodeReady, Status: corev1.ConditionTrue})
 	}
 }
 
@@ -317,6 +368,7 @@ func aLife(t *rapid.T) {
 	w.Machine.Finalizers = nil
 	w.Machine.Labels = map[string]string{v1alpha1.LabelSlot: "7"}
 	l := &life{t: t, now: born, machine: w.Machine, faulty: true}
+	l.enqueue()
 	for range rapid.IntRange(0, 30).Draw(t, "steps") {
 		if l.machine == nil {
 			return
@@ -327,13 +379,12 @@ func aLife(t *rapid.T) {
 				l.displace()
 			}
 		case 11:
-			l.permit = rapid.SampledFrom([]PermitFact{PermitAwaited, PermitGiven, PermitUnneeded}).Draw(t, "permit")
+			l.setPermit(rapid.SampledFrom([]PermitFact{PermitAwaited, PermitGiven, PermitUnneeded}).Draw(t, "permit"))
 		case 0:
 			l.boot()
 		case 1:
 			if l.node != nil {
-				l.node = l.node.DeepCopy()
-				l.node.Status.Conditions = nil
+				l.setConditions()
 			}
 		case 2:
 			if rapid.IntRange(0, 3).Draw(t, "deletes") == 0 {
@@ -341,6 +392,7 @@ func aLife(t *rapid.T) {
 			}
 		case 3:
 			l.drained, l.ending = false, VMFact{} // another process takes over
+			l.enqueue()
 		case 4:
 			if l.hasNode() && l.machine.DeletionTimestamp == nil {
 				l.pods++
@@ -356,9 +408,12 @@ func aLife(t *rapid.T) {
 	l.settle()
 }
 
-// settle lets all faults end, and has the machine become what it should be.
+// settle lets all faults end, of which nobody tells, and has the machine become what it should be. The controller looks at it
+// when something happens and when it said that it would, and never else.
 func (l *life) settle() {
-	l.faulty, l.permit = false, PermitGiven
+	l.faulty = false
+	l.setPermit(rapid.SampledFrom([]PermitFact{PermitGiven, PermitUnneeded}).Draw(l.t, "permit in the end"))
+	boots := rapid.Bool().Draw(l.t, "boots in the end")
 	for range 40 {
 		if l.machine == nil {
 			if l.vms > 0 || l.hasNode() || l.token {
@@ -366,15 +421,37 @@ func (l *life) settle() {
 			}
 			return
 		}
-		l.now = l.now.Add(3 * time.Minute)
-		l.boot()
-		l.pass()
-		if l.machine != nil && l.machine.DeletionTimestamp == nil {
-			switch l.machine.Status.CurrentStatus.Phase { //nolint:exhaustive // the two ends
-			case v1alpha1.MachineRunning, v1alpha1.MachineFailed:
-				l.delete()
-			}
+		if boots {
+			l.boot()
+		}
+		switch {
+		case !l.due.IsZero():
+			l.now = later(l.now, l.due)
+			l.pass()
+		case l.isSettled():
+			l.delete()
+		default:
+			l.t.Fatalf("nothing has the machine looked at again, and it is not at an end: %+v", l.machine.Status)
 		}
 	}
 	l.t.Fatalf("the machine does not come to an end: %+v", l.machine.Status)
+}
+
+// isSettled says that a machine that is not to go has become what it should be.
+func (l *life) isSettled() bool {
+	switch phase := l.machine.Status.CurrentStatus.Phase; {
+	case l.machine.DeletionTimestamp != nil:
+		return false
+	case phase == v1alpha1.MachineRunning:
+		return l.hasNode()
+	default:
+		return phase == v1alpha1.MachineFailed
+	}
+}
+
+func later(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
 }
