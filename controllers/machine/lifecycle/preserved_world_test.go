@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
+	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/brake"
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machine/preserve"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/worlds"
 )
@@ -209,12 +210,7 @@ func wanted(value string) bool {
 
 // replaced is the rule by which MachineSets replace machines.
 func (k *kept) replaced() bool {
-	s, a := k.machine.Status.CurrentStatus, k.machine.Annotations
-	if s.Phase != v1alpha1.MachineFailed || s.PreserveExpiryTime != nil {
-		return s.Phase == v1alpha1.MachineFailed && !s.PreserveExpiryTime.After(k.now)
-	}
-	last := a[v1alpha1.AnnotationLastAppliedNodePreserveValue]
-	return !wanted(last) && (last != "" || !wanted(a[v1alpha1.AnnotationPreserve]))
+	return k.machine.Status.CurrentStatus.Phase == v1alpha1.MachineFailed && !brake.IsKept(k.machine, k.now)
 }
 
 // look checks what stands after each write.
