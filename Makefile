@@ -123,7 +123,7 @@ model: ## Explore the protocol with three replicas, MODEL_TIME (30m) for each of
 	@MODEL_TIME="$(MODEL_TIME)" go test -count=1 -timeout 12h -v -run TestThreeReplicas ./shard/model
 
 .PHONY: nightly
-nightly: build ## What takes hours: model (MODEL_TIME), simulation (SEEDS=500000), chaos; SEED repeats a night
+nightly: build ## What takes hours: model (MODEL_TIME), simulation (SEEDS=500000), properties, chaos; SEED repeats a night
 	@MODEL_TIME="$(MODEL_TIME)" hack/nightly.sh
 
 .PHONY: fuzz

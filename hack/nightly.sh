@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# What takes hours: the model to its nightly depth, the simulation with many seeds, the faults in their long form. Every part
-# runs, whatever becomes of the others, and any that fails makes this fail.
+# What takes hours: the model to its nightly depth, the simulation with many seeds, properties in many more worlds, the faults in
+# their long form. Every part runs, whatever becomes of the others, and any that fails makes this fail.
 #
 # MODEL_TIME is for each of the model's four scenarios, SEEDS how many worlds the simulation goes through. SEED is the day (UTC)
 # when it is not given: each night has worlds of its own.
@@ -20,10 +20,15 @@ simulation() {
   go test -count=1 -timeout 6h -run '^(TestFaults|TestOutages|TestHandWrittenHolders)$' ./shard/simulation \
     -seeds="$SEEDS" -first="$((SEED * most))"
 }
+properties() {
+  local drawn
+  mapfile -t drawn < <(go list -f '{{.ImportPath}} {{join .TestImports " "}}' ./... | awk '/ pgregory.net\/rapid( |$)/ {print $1}')
+  RAPID_SEED=$SEED RAPID_CHECKS=${RAPID_CHECKS:-10000} go test -count=1 -timeout 3h "${drawn[@]}"
+}
 faults() { hack/test.sh chaos; }
 
 results=() status=0
-for part in model simulation faults; do
+for part in model simulation properties faults; do
   echo "== nightly: $part"
   start=$SECONDS result=passed
   "$part" || { result=FAILED status=1; }

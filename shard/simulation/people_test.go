@@ -1,0 +1,89 @@
+package simulation
+
+import (
+	"fmt"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
+	member "github.com/machine-controller-fleet/machine-controller-fleet/membership/state"
+)
+
+// anyLease is one that exists.
+func (w *world) anyLease() string {
+	all := sorted(w.api.leases)
+	if len(all) == 0 {
+		return ""
+	}
+	return all[w.random.IntN(len(all))].Name
+}
+
+func (w *world) deleteLease() {
+	if name := w.anyLease(); name != "" && !w.api.away() {
+		w.tell("somebody deletes %s", name)
+		w.checker.tampered[name] = true
+		w.api.remove(name)
+	}
+}
+
+// editLease changes what people may change.
+func (w *world) editLease() {
+	name := w.anyLease()
+	if name == "" || w.api.away() {
+		return
+	}
+	w.checker.tampered[name] = true
+	w.api.edit(name, func(l *coordinationv1.Lease) {
+		switch w.random.IntN(6) {
+		case 0:
+			renewed := metav1.NewMicroTime(time.Date(2020, 1, 1, 0, 0, 0, 0, time.UTC))
+			l.Spec.RenewTime = &renewed
+		case 1:
+			l.Spec.RenewTime, l.Spec.AcquireTime = nil, nil
+		case 2:
+			member.Annotate(l, v1alpha1.AnnotationPreferredHolder, fmt.Sprintf("r-%d", w.random.IntN(9)))
+		case 3:
+			l.Annotations = nil
+		case 4:
+			l.Labels = nil
+		case 5:
+			member.Annotate(l, v1alpha1.AnnotationWeights, "nonsense")
+			member.Annotate(l, v1alpha1.AnnotationHome, "nobody")
+			member.Annotate(l, v1alpha1.AnnotationCapacity, "NaN")
+		}
+	})
+}
+
+// writeHolder writes what only the fleet should into a slot Lease: a holder, who does not get the slot by that, or an epoch.
+func (w *world) writeHolder() {
+	slot := w.random.IntN(w.slots)
+	name := member.SlotLeaseName(fleetName, slot, w.slots)
+	if w.api.leases[name] == nil || w.api.away() {
+		return
+	}
+	w.checker.tampered[name] = true
+	holder, epoch := "", int32(w.random.IntN(1000))
+	switch someone := w.someone(); w.random.IntN(4) {
+	case 0:
+		holder = "somebody" // no session can have this name
+	case 1:
+		holder = member.Identity("r-8", "zzzzz") // and nobody has this one
+	case 2:
+		if someone != nil {
+			holder = someone.session
+		}
+	}
+	w.api.edit(name, func(l *coordinationv1.Lease) {
+		if w.chance(3) {
+			l.Spec.LeaseTransitions = &epoch
+			w.checker.epochs[string(l.UID)] = int64(epoch)
+			return
+		}
+		if l.Spec.HolderIdentity = &holder; holder == "" {
+			l.Spec.HolderIdentity = nil
+		}
+		w.checker.overwritten(slot)
+	})
+}
