@@ -176,7 +176,7 @@ func (p *process) look(event state.Event) {
 	case state.Listed:
 		leases = e.Leases
 	case state.Replied:
-		leases = append(slices.Clone(e.Reply.Leases), e.Reply.Lease)
+		leases = append(slices.Clone(e.Leases), e.Lease)
 	}
 	for _, l := range leases {
 		if l == nil {
