@@ -87,32 +87,24 @@ func slotLease(slot int) string { return member.SlotLeaseName(harness.FleetName,
 func TestOtherSettingsRefuseToStart(t *testing.T) {
 	t.Parallel()
 	lab := fleet(t)
-	bin, err := harness.Bin()
-	if err != nil {
-		t.Fatal(err)
-	}
+	config := member.DefaultConfig()
 	for _, tc := range []struct{ flag, want, got string }{
 		{"--slots", strconv.Itoa(slots), "128"},
 		{"--shard-by", string(ring.Deployment), string(ring.Namespace)},
+		{"--lease-fence", config.Fence.String(), "10s"},
+		{"--lease-take-over", config.TakeOver.String(), "20s"},
 	} {
 		t.Run(tc.flag, func(t *testing.T) {
-			ctx, cancel := context.WithTimeout(t.Context(), patience)
-			defer cancel()
-			replica := exec.CommandContext(ctx, filepath.Join(bin, "machine-controller-fleet"),
-				"--replica-name=other", "--address=127.0.0.1", "--port="+freePort(t), "--fleet-namespace="+harness.FleetNamespace,
-				"--control-kubeconfig="+filepath.Join(lab.Dir, "admin.kubeconfig"),
-				"--target-kubeconfig="+filepath.Join(lab.Dir, "target.kubeconfig"), tc.flag+"="+tc.got)
-			said, err := replica.CombinedOutput()
-			if failed, ok := errors.AsType[*exec.ExitError](err); !ok || failed.ExitCode() != 1 {
-				t.Fatalf("want it to exit 1, got %v:\n%s", err, said)
-			}
-			for _, part := range []string{tc.flag, tc.want, tc.got} {
-				if !strings.Contains(string(said), part) {
-					t.Errorf("want %q in its log, got:\n%s", part, said)
-				}
-			}
+			why := fmt.Sprintf("%s: the fleet was installed with %s, got %s", tc.flag, tc.want, tc.got)
+			refusesToStart(t, lab, why, "--fleet-namespace="+harness.FleetNamespace, tc.flag+"="+tc.got)
 		})
 	}
+	t.Run("the hash", func(t *testing.T) {
+		const elsewhere, older = "installed-with-another-hash", "0"
+		recordedElsewhere(t, lab, elsewhere, v1alpha1.AnnotationRingVersion, older)
+		why := fmt.Sprintf("the ring's version: the fleet was installed with %s, got %s", older, ring.Version)
+		refusesToStart(t, lab, why, "--fleet-namespace="+elsewhere)
+	})
 	sessions, err := lab.Control.CoordinationV1().Leases(harness.FleetNamespace).List(t.Context(), metav1.ListOptions{LabelSelector: v1alpha1.LabelLease + "=" + v1alpha1.LeaseOfSession})
 	if err != nil {
 		t.Fatal(err)
@@ -121,6 +113,51 @@ func TestOtherSettingsRefuseToStart(t *testing.T) {
 		if strings.Contains(session.Name, "other") {
 			t.Errorf("it has begun a session: %s", session.Name)
 		}
+	}
+}
+
+// refusesToStart starts a replica with flags of its own, and waits until it has ended and said why.
+func refusesToStart(t *testing.T, lab *harness.Lab, why string, flags ...string) {
+	t.Helper()
+	bin, err := harness.Bin()
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	replica := exec.CommandContext(ctx, filepath.Join(bin, "machine-controller-fleet"), append([]string{
+		"--replica-name=other", "--address=127.0.0.1", "--port=" + freePort(t),
+		"--control-kubeconfig=" + filepath.Join(lab.Dir, "admin.kubeconfig"),
+		"--target-kubeconfig=" + filepath.Join(lab.Dir, "target.kubeconfig"),
+	}, flags...)...)
+	said, err := replica.CombinedOutput()
+	if failed, ok := errors.AsType[*exec.ExitError](err); !ok || failed.ExitCode() != 1 {
+		t.Fatalf("want it to exit 1, got %v:\n%s", err, said)
+	}
+	if !strings.Contains(string(said), why) {
+		t.Errorf("want %q in its log, got:\n%s", why, said)
+	}
+}
+
+// recordedElsewhere makes a leader Lease in a namespace of its own that records what the lab's does, but for one setting.
+func recordedElsewhere(t *testing.T, lab *harness.Lab, namespace, annotation, value string) {
+	t.Helper()
+	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}}
+	if _, err := lab.Control.CoreV1().Namespaces().Create(t.Context(), ns, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	name := member.LeaderLeaseName(harness.FleetName)
+	recorded, err := lab.Control.CoordinationV1().Leases(harness.FleetNamespace).Get(t.Context(), name, metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if recorded.Annotations[annotation] == "" {
+		t.Fatalf("want the leader Lease to record %s, got %v", annotation, recorded.Annotations)
+	}
+	lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Name: name, Annotations: recorded.Annotations}}
+	lease.Annotations[annotation] = value
+	if _, err := lab.Control.CoordinationV1().Leases(namespace).Create(t.Context(), lease, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
 	}
 }
 
