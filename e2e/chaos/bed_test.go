@@ -5,6 +5,7 @@ package chaos
 import (
 	"context"
 	"errors"
+	"fmt"
 	"math/rand/v2"
 	"os"
 	"os/signal"
@@ -18,7 +19,7 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/e2e/harness"
 )
 
-// slots is the default number of slots, which the labs here have.
+// slots is the default number of slots, which nearly all labs here have.
 const slots = 256
 
 // cleanUp is how long before the end of the time for all tests they give up: whoever is ended at its end leaves its lab behind.
@@ -29,6 +30,7 @@ type bed struct {
 	ctx       context.Context //nolint:containedctx // it is the test's own, and every step of a fault needs it
 	lab       *harness.Lab
 	namespace string
+	slots     int
 	random    *rand.Rand
 	scene     *scene
 	churn     *churn
@@ -38,8 +40,14 @@ type bed struct {
 // newBed starts a lab with a fleet of n replicas, and a load that is recorded.
 func newBed(t *testing.T, n int) *bed {
 	t.Helper()
-	b := &bed{namespace: "chaos", random: rand.New(rand.NewPCG(seed(t), 1))}
-	b.startLab(t, harness.Options{Replicas: n, CloudsimFlags: cloudFlags})
+	return newBedWith(t, n, slots)
+}
+
+// newBedWith is newBed with another number of slots.
+func newBedWith(t *testing.T, n, slots int) *bed {
+	t.Helper()
+	b := &bed{namespace: "chaos", slots: slots, random: rand.New(rand.NewPCG(seed(t), 1))}
+	b.startLab(t, harness.Options{Replicas: n, CloudsimFlags: cloudFlags, FleetFlags: fmt.Sprintf("--slots=%d", slots)})
 	if err := b.lab.Prepare(b.ctx, b.namespace, `{"sourceDestCheck":false}`); err != nil { // so that VMs are set up, too
 		t.Fatal(err)
 	}
@@ -121,7 +129,7 @@ func (b *bed) held(t *testing.T) {
 	start := time.Now()
 	ctx, cancel := context.WithTimeout(b.ctx, patience)
 	defer cancel()
-	if err := b.lab.WaitHeld(ctx, slots); err != nil {
+	if err := b.lab.WaitHeld(ctx, b.slots); err != nil {
 		t.Fatal(err)
 	}
 	t.Logf("all slots are held after %.1f s", time.Since(start).Seconds())

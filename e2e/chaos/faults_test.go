@@ -53,6 +53,7 @@ func faults() []fault {
 		{"kill the leader", true, func(t *testing.T, b *bed) { b.do(t, b.leader(t), harness.Crash) }},
 		{"kill for longer than a take-over", false, killForLong},
 		{"pause in the middle of a cloud call", false, pauseInCall},
+		{"pause in the middle of a cloud call, shorter than the fence", false, pauseInShortCall},
 		{"a request held back past its fence", true, func(t *testing.T, b *bed) { late(t, b, "PATCH /apis/machine.sapcloud.io/", lateWrite) }},
 		{"a create held back past its fence", false, func(t *testing.T, b *bed) { late(t, b, "POST "+cloudapi.PathInstances, lateCreate) }},
 		{"a second process of a pod", true, func(t *testing.T, b *bed) { twice(t, b, b.lab.Double, 5*time.Second) }},

@@ -66,6 +66,36 @@ func TestRollingRestart(t *testing.T) {
 	b.end(t)
 }
 
+// TestRollingRestartUnderLoad does the same while machines come and go. Each replica leaves in time: what it held is handed
+// over, and nothing has to be taken over.
+func TestRollingRestartUnderLoad(t *testing.T) {
+	t.Parallel()
+	if testing.Short() {
+		t.Skip("part of long runs")
+	}
+	b := newBed(t, 3)
+	b.load(t)
+	for i := range 3 {
+		name := fmt.Sprintf("fleet-%d", i)
+		before := b.atWork(t, name)
+		if err := b.lab.Replace(b.ctx, name); err != nil {
+			t.Fatal(err)
+		}
+		b.held(t)
+		if now := b.atWork(t, name); now == before {
+			t.Errorf("session %s is at work after its pod was replaced", now)
+		}
+	}
+	for i := range 3 {
+		name := fmt.Sprintf("fleet-%d", i)
+		taken, err := b.lab.Metric(b.ctx, name, "fleet_take_over_seconds_count")
+		if err != nil || taken > 0 {
+			t.Errorf("%s has taken %v slots over from sessions that left (%v), want none", name, taken, err)
+		}
+	}
+	b.end(t)
+}
+
 // evenly returns names of MachineDeployments, as many in the slots of each replica: the load of a few that fall anywhere is
 // uneven, and a slot that has moved rests for minutes before it moves again for that.
 func (b *bed) evenly(t *testing.T, replicas, perReplica int) (names []string) {

@@ -101,24 +101,8 @@ func endRight(ctx context.Context, t *testing.T, lab *harness.Lab, namespace str
 }
 
 func nothingLeft(ctx context.Context, lab *harness.Lab, namespace string) error {
-	machines, err := lab.Machines.MachineV1alpha1().Machines(namespace).List(ctx, metav1.ListOptions{})
-	if err != nil {
+	if err := noObjects(ctx, lab, namespace); err != nil {
 		return err
-	}
-	if n := len(machines.Items); n > 0 {
-		m := machines.Items[0]
-		return fmt.Errorf("%d machines, such as %s: %s: %s", n, m.Name, m.Status.CurrentStatus.Phase, m.Status.LastOperation.Description)
-	}
-	sets, err := lab.Machines.MachineV1alpha1().MachineSets(namespace).List(ctx, metav1.ListOptions{})
-	if err != nil {
-		return err
-	}
-	deployments, err := lab.Machines.MachineV1alpha1().MachineDeployments(namespace).List(ctx, metav1.ListOptions{})
-	if err != nil {
-		return err
-	}
-	if len(sets.Items)+len(deployments.Items) > 0 {
-		return fmt.Errorf("%d MachineSets and %d MachineDeployments", len(sets.Items), len(deployments.Items))
 	}
 	vms, err := lab.Cloud.VMs(ctx, "")
 	if err != nil {
@@ -140,6 +124,30 @@ func nothingLeft(ctx context.Context, lab *harness.Lab, namespace string) error 
 	}
 	if n := len(tokens.Items); n > 0 {
 		return fmt.Errorf("%d bootstrap tokens, such as %s", n, tokens.Items[0].Name)
+	}
+	return nil
+}
+
+// noObjects returns an error while there are MachineDeployments, MachineSets or Machines.
+func noObjects(ctx context.Context, lab *harness.Lab, namespace string) error {
+	machines, err := lab.Machines.MachineV1alpha1().Machines(namespace).List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return err
+	}
+	if n := len(machines.Items); n > 0 {
+		m := machines.Items[0]
+		return fmt.Errorf("%d machines, such as %s: %s: %s", n, m.Name, m.Status.CurrentStatus.Phase, m.Status.LastOperation.Description)
+	}
+	sets, err := lab.Machines.MachineV1alpha1().MachineSets(namespace).List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return err
+	}
+	deployments, err := lab.Machines.MachineV1alpha1().MachineDeployments(namespace).List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return err
+	}
+	if len(sets.Items)+len(deployments.Items) > 0 {
+		return fmt.Errorf("%d MachineSets and %d MachineDeployments", len(sets.Items), len(deployments.Items))
 	}
 	return nil
 }

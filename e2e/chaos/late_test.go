@@ -112,6 +112,60 @@ func pauseInCall(t *testing.T, b *bed) {
 	})
 }
 
+// pauseInShortCall pauses a replica, for less than its fence, while the cloud works on what it has asked for, and answers. The
+// replica finds the answer when it goes on: its session is the same, and its machines have the VMs that it has asked for.
+func pauseInShortCall(t *testing.T, b *bed) {
+	const call, pause = 3 * time.Second, 5 * time.Second
+	b.cloud(t, fmt.Sprintf(`{"latency":{"CreateInstance":{"mean":%q,"spread":"0s"}}}`, call))
+	b.wait(t, 2*time.Second) // what was asked for before has been answered then
+	name, session := b.calling(t)
+	s := standing{replica: name, session: session, suspensions: b.suspensions(t, name)}
+	paused := time.Now()
+	b.do(t, name, harness.Pause)
+	b.wait(t, pause)
+	resumed := time.Now()
+	b.do(t, name, harness.Resume)
+	b.cloud(t, `{"latency":{"CreateInstance":{"mean":"300ms","spread":"200ms"}}}`)
+	b.goesOn(t, s)
+	calls, err := b.lab.Cloud.Calls()
+	if err != nil {
+		t.Fatal(err)
+	}
+	made := map[string]string{}
+	for _, call := range calls {
+		actor, known := check.ParseActor(call.Caller)
+		if known && actor.Session == session && call.Operation == cloudapi.OpCreateInstance && call.Start.Before(paused) && call.End.After(paused) && call.End.Before(resumed) {
+			made[call.Token] = call.Instance
+		}
+	}
+	if len(made) == 0 {
+		t.Fatalf("no create of %s was answered while it was paused", session)
+	}
+	t.Logf("%d creates of %s were answered while it was paused", len(made), session)
+	b.noted(t, made)
+}
+
+// noted waits until machines, by their UIDs, have these VMs, by their IDs. Those that are gone, or about to go, do not count.
+func (b *bed) noted(t *testing.T, made map[string]string) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(b.ctx, patience)
+	defer cancel()
+	if err := harness.Eventually(ctx, "machines have noted their VMs", func(ctx context.Context) error {
+		machines, err := b.lab.Machines.MachineV1alpha1().Machines(b.namespace).List(ctx, metav1.ListOptions{})
+		if err != nil {
+			return err
+		}
+		for _, m := range machines.Items {
+			if id := made[string(m.UID)]; id != "" && m.DeletionTimestamp == nil && !strings.HasSuffix(m.Spec.ProviderID, "/"+id) {
+				return fmt.Errorf("machine %s has provider ID %q, and %s was made for it", m.Name, m.Spec.ProviderID, id)
+			}
+		}
+		return nil
+	}); err != nil {
+		t.Fatal(err)
+	}
+}
+
 // calling waits until a replica has asked the cloud for a VM and not been answered: the VM is there, and its machine does
 // not know.
 func (b *bed) calling(t *testing.T) (replica, session string) {

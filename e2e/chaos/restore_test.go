@@ -4,8 +4,10 @@ package chaos
 
 import (
 	"context"
+	"fmt"
 	"path/filepath"
 	"testing"
+	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -58,6 +60,77 @@ func TestRestoredEtcd(t *testing.T) {
 		t.Error(err)
 	}
 	nothingDeleted(t, b.lab)
+	if err := noSecondVM(b.lab); err != nil {
+		t.Error(err)
+	}
+	b.recorder.verdict(t)
+}
+
+// TestRestoredEtcdUnderLoad does so while machines come and go, and as one should: revisions are not given out twice. Machines
+// that had gone are there again, and others are forgotten. Every slot gets an owner, who serves what is new, all that there
+// is can be deleted, and nobody but the forgotten leaves a VM behind.
+func TestRestoredEtcdUnderLoad(t *testing.T) {
+	t.Parallel()
+	if testing.Short() {
+		t.Skip("part of long runs")
+	}
+	b := newBed(t, 3)
+	b.load(t)
+	file := filepath.Join(t.TempDir(), "snapshot")
+	if err := b.lab.Save(b.ctx, file); err != nil {
+		t.Fatal(err)
+	}
+	then := b.uids(t)
+	b.wait(t, 20*time.Second)
+	if err := b.churn.stop(); err != nil { // the fleet is at work with what it has left
+		t.Fatal(err)
+	}
+	known := b.uids(t)
+	const raised = 1_000_000_000
+	away := b.recorder.outage(b.ctx, t, func() {
+		if err := b.lab.Restore(b.ctx, file, raised); err != nil {
+			t.Fatal(err)
+		}
+	})
+	b.recorder.reset(-1, away.From, away.To)
+	b.held(t)
+	gone, forgotten := missing(then, known), missing(known, b.uids(t))
+	t.Logf("since the snapshot %d machines had gone, and %d have come that are forgotten", len(gone), len(forgotten))
+	if len(gone) == 0 || len(forgotten) == 0 {
+		t.Fatal("want machines that had come and gone since")
+	}
+
+	api := b.lab.Machines.MachineV1alpha1().MachineDeployments(b.namespace)
+	const name, each = "new", 5
+	if _, err := api.Create(b.ctx, harness.Deployment(b.namespace, name, each), metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(b.ctx, 2*patience)
+	defer cancel()
+	if err := harness.Eventually(ctx, "what is new is served", func(ctx context.Context) error {
+		d, err := api.Get(ctx, name, metav1.GetOptions{})
+		if err == nil && d.Status.ReadyReplicas != each {
+			err = fmt.Errorf("of %d machines %d are ready", each, d.Status.ReadyReplicas)
+		}
+		return err
+	}); err != nil {
+		t.Error(err)
+	}
+	if err := api.DeleteCollection(ctx, metav1.DeleteOptions{}, metav1.ListOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	if err := harness.Eventually(ctx, "nothing is left", func(ctx context.Context) error { return noObjects(ctx, b.lab, b.namespace) }); err != nil {
+		t.Error(err)
+	}
+	vms, err := b.lab.Cloud.VMs(ctx, b.namespace)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, vm := range vms {
+		if vm.CreatedAt.After(away.To) {
+			t.Errorf("VM %s was made after the restore, and nobody has it", vm.Name)
+		}
+	}
 	if err := noSecondVM(b.lab); err != nil {
 		t.Error(err)
 	}
