@@ -23,6 +23,7 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machineclass"
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machinedeployment"
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machineset"
+	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/node"
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/replacement"
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/runner"
 	"github.com/machine-controller-fleet/machine-controller-fleet/driver"
@@ -174,7 +175,18 @@ func (f *fleet) controllers(o options) ([]controller, error) {
 	f.slots.showClasses(o, f, classes)
 	f.halts = replacements.Halts()
 	f.collectors = slices.Concat(deployments.Collectors(), sets.Collectors())
-	return []controller{deployments, sets, machines, classes, replacements}, f.slots.onStrayNode(machines.NodeAppeared)
+	all := []controller{deployments, sets, machines, classes, replacements}
+	if f.cluster != nil {
+		nodes, err := node.New(node.Config{
+			Machines: api, View: f.view, Cluster: f.cluster, Namespace: o.namespace,
+			Gate: f.slots.nodeGate(), Clock: wall, Workers: 1, Metrics: f.metrics, Tracer: f.tracer,
+		})
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, nodes)
+	}
+	return all, f.slots.onStrayNode(machines.NodeAppeared)
 }
 
 // run lives the session, with the watches and the controllers around it, until it has left or cannot go on.

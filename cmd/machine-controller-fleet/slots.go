@@ -203,6 +203,17 @@ func (s *slots) sharedGate() runner.Gate[types.NamespacedName] {
 	})
 }
 
+// nodeGate admits Nodes by their label. Their machines may be gone, and with them who serves their namespace.
+func (s *slots) nodeGate() runner.Gate[types.NamespacedName] {
+	return shard.NewGate(s.fence, func(key types.NamespacedName) (int, bool) {
+		node, known := s.nodes.Get(key)
+		if !known {
+			return 0, false
+		}
+		return label.Read(node.Labels[v1alpha1.LabelSlot], s.spread.Count())
+	})
+}
+
 // strayNode says whether the target cluster has a Node of that name that is in no slot.
 func (s *slots) strayNode(name string) bool {
 	return s.strays.Has(label.Node, types.NamespacedName{Name: name})

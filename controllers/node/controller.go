@@ -1,0 +1,157 @@
+package node
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"time"
+
+	"go.opentelemetry.io/otel/trace"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/klog/v2"
+	"k8s.io/utils/clock"
+
+	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
+	machineclient "github.com/machine-controller-fleet/machine-controller-fleet/client/clientset/versioned/typed/machine/v1alpha1"
+	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/runner"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/objects"
+	"github.com/machine-controller-fleet/machine-controller-fleet/target"
+)
+
+// Name of the controller in metrics, logs and spans.
+const Name = "node"
+
+// machinePoll is how often it is asked whether a Node that is to go still has a machine which is not shown here: nobody tells
+// when it goes.
+const machinePoll = time.Minute
+
+// Config is what the controller needs. All but Gate, Workers, Metrics and Tracer are required.
+type Config struct {
+	// Machines reads past all caches.
+	Machines machineclient.MachineV1alpha1Interface
+	View     *objects.View
+	Cluster  *target.Cluster
+	// Namespace is the only one that is served; "" means all.
+	Namespace string
+	Clock     clock.WithTicker
+	Gate      runner.Gate[types.NamespacedName]
+	Workers   int
+	Metrics   *runner.Metrics
+	Tracer    trace.Tracer
+}
+
+// Controller reconciles Nodes that are to go. Make one with New, before anything is fed to the View and the Cluster.
+type Controller struct {
+	cfg    Config
+	runner *runner.Runner[types.NamespacedName]
+}
+
+// New makes the controller and has it hear of Nodes and machines.
+func New(cfg Config) (*Controller, error) {
+	c := &Controller{cfg: cfg}
+	var err error
+	c.runner, err = runner.New(runner.Config[types.NamespacedName]{
+		Name: Name, Reconcile: c.reconcile, Workers: cfg.Workers, Gate: cfg.Gate, Clock: cfg.Clock, Metrics: cfg.Metrics, Tracer: cfg.Tracer,
+	})
+	if err != nil {
+		return nil, err
+	}
+	err = cfg.View.Machines.AddIndex(indexMachines, func(m *v1alpha1.Machine) []string { return []string{m.Labels[v1alpha1.LabelNode]} })
+	if err != nil {
+		return nil, fmt.Errorf("node controller: %w", err)
+	}
+	cfg.Cluster.Nodes.OnChange(c.nodeChanged)
+	cfg.View.Machines.OnChange(c.machineChanged)
+	return c, nil
+}
+
+// Run reconciles until ctx ends.
+func (c *Controller) Run(ctx context.Context) { c.runner.Run(ctx) }
+
+// indexMachines is the index of the machines by the name of their Node.
+const indexMachines = "node-machines"
+
+// isHeldBack says that a Node would go, but for our finalizer.
+func isHeldBack(node *corev1.Node) bool {
+	return node != nil && node.DeletionTimestamp != nil && slices.Contains(node.Finalizers, v1alpha1.NodeFinalizerName)
+}
+
+func (c *Controller) nodeChanged(before, after *corev1.Node) {
+	if isHeldBack(after) && !isHeldBack(before) {
+		c.runner.Enqueue(objects.Key(after))
+	}
+}
+
+// machineChanged looks at the Node of a machine that is gone, as it is shown here.
+func (c *Controller) machineChanged(before, after *v1alpha1.Machine) {
+	if after != nil {
+		return
+	}
+	for _, name := range []string{before.Labels[v1alpha1.LabelNode], before.Name} {
+		key := types.NamespacedName{Name: name}
+		if node, known := c.cfg.Cluster.Nodes.Get(key); known && isHeldBack(node) {
+			c.runner.Enqueue(key)
+		}
+	}
+}
+
+// reconcile lets a Node go that has no machine.
+func (c *Controller) reconcile(ctx context.Context, key types.NamespacedName) (runner.Result, error) {
+	node, known := c.cfg.Cluster.Nodes.Get(key)
+	if !known || !isHeldBack(node) || len(c.cfg.View.Machines.By(indexMachines, node.Name)) > 0 {
+		return runner.Result{}, nil // the machine's controller sees to it
+	}
+	hasMachine, err := c.hasMachine(ctx, node)
+	if err != nil {
+		return runner.Result{}, err
+	}
+	if hasMachine {
+		return runner.Result{RequeueAfter: machinePoll}, nil
+	}
+	return runner.Result{}, c.release(ctx, node)
+}
+
+// hasMachine says, by live lists, whether there is a machine that names the Node, or that the Node names.
+func (c *Controller) hasMachine(ctx context.Context, node *corev1.Node) (bool, error) {
+	machines := c.cfg.Machines.Machines(c.cfg.Namespace)
+	named, err := machines.List(ctx, metav1.ListOptions{LabelSelector: labels.Set{v1alpha1.LabelNode: node.Name}.String(), Limit: 1})
+	if err != nil {
+		return false, fmt.Errorf("look for the machine of Node %s: %w", node.Name, err)
+	}
+	name := node.Labels[v1alpha1.LabelMachineName]
+	if name == "" || len(named.Items) > 0 {
+		return len(named.Items) > 0, nil
+	}
+	selector := fields.OneTermEqualSelector(metav1.ObjectNameField, name).String()
+	list, err := machines.List(ctx, metav1.ListOptions{FieldSelector: selector})
+	if err != nil {
+		return false, fmt.Errorf("look for machine %s of Node %s: %w", name, node.Name, err)
+	}
+	return slices.ContainsFunc(list.Items, func(m v1alpha1.Machine) bool { return m.Name == name }), nil
+}
+
+// release takes our finalizer off the Node, as it was seen.
+func (c *Controller) release(ctx context.Context, node *corev1.Node) error {
+	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{
+		"uid": node.UID, "resourceVersion": node.ResourceVersion,
+		"$deleteFromPrimitiveList/finalizers": []string{v1alpha1.NodeFinalizerName},
+	}})
+	if err != nil {
+		return fmt.Errorf("encode patch of Node %s: %w", node.Name, err)
+	}
+	_, err = c.cfg.Cluster.Client.CoreV1().Nodes().Patch(ctx, node.Name, types.StrategicMergePatchType, patch, metav1.PatchOptions{})
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("take our finalizer off Node %s, which has no machine: %w", node.Name, err)
+	}
+	klog.FromContext(ctx).Info("A Node that is to go has no machine any more, and is let go", "node", node.Name)
+	return nil
+}
