@@ -29,6 +29,9 @@ const (
 	tokenIDLength   = 6
 	tokenKeyLength  = 16
 	tokenIDAttempts = 8
+	// freeTokenIDs is how many IDs without a token end the search for the machine's: one may have been another's when its was
+	// made.
+	freeTokenIDs = 2
 )
 
 // tokenID derives the ID of a machine's bootstrap token from its UID, so that a process that takes the machine over
@@ -140,11 +143,13 @@ func (c *Controller) dropToken(ctx context.Context, p *pass) error {
 			return nil
 		}
 	}
-	for try := range tokenIDAttempts {
+	free := 0
+	for try := 0; try < tokenIDAttempts && free < freeTokenIDs; try++ {
 		name := "bootstrap-token-" + tokenID(m.UID, try)
 		secret, err := secrets.Get(ctx, name, metav1.GetOptions{})
 		if apierrors.IsNotFound(err) {
-			break
+			free++
+			continue
 		}
 		if err != nil {
 			return fmt.Errorf("read bootstrap token %s: %w", name, err)
@@ -156,7 +161,6 @@ func (c *Controller) dropToken(ctx context.Context, p *pass) error {
 		if err != nil && !apierrors.IsNotFound(err) {
 			return fmt.Errorf("delete bootstrap token %s: %w", name, err)
 		}
-		break
 	}
 	p.world.Token = lifecycle.TokenAbsent
 	return nil

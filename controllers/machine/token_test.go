@@ -116,6 +116,30 @@ func TestATokenOfAnotherIsLeftAlone(t *testing.T) {
 	}
 }
 
+// The other's token, which had our first ID, is gone by the time that another process looks for ours.
+func TestATokenIsFoundBehindAFreeID(t *testing.T) {
+	for _, isMadeAnew := range []bool{false, true} {
+		cluster := fake.NewClientset()
+		c, p := tokenBench(t, cluster, "u")
+		second := c.tokenSecret(p.world.Machine, tokenID("u", 1))
+		if _, err := cluster.CoreV1().Secrets(tokenNamespace).Create(t.Context(), second, metav1.CreateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		if isMadeAnew {
+			if err := c.makeToken(t.Context(), p); err != nil {
+				t.Fatal(err)
+			}
+			c, p = tokenBench(t, cluster, "u") // another process once more
+		}
+		if err := c.dropToken(t.Context(), p); err != nil {
+			t.Fatal(err)
+		}
+		if left := tokens(t, cluster); len(left) != 0 {
+			t.Errorf("made anew %t: left %v", isMadeAnew, left)
+		}
+	}
+}
+
 func TestTokenIDsDiffer(t *testing.T) {
 	seen := map[string]bool{}
 	for try := range 1000 {
