@@ -73,7 +73,7 @@ type Controller struct {
 	awaited  *secretwatch.Watches
 
 	drains *drains
-	// troubles are since when API servers have kept machines from getting on, by UID of the machine.
+	// troubles are those that API servers keep machines in, by UID of the machine.
 	troubles sync.Map
 	endings  sync.Map   // VMs that clouds are deleting, by UID of the machine
 	claims   sync.Map   // Nodes that this process has claimed and the cache does not show yet, by name

@@ -12,6 +12,16 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/driver"
 )
 
+// troublePause is how long what a machine tells of its trouble stands at least. Each text is a write, which brings the machine
+// back at once: errors that differ each time would have it tried without end.
+const troublePause = time.Minute
+
+// trouble is what keeps a machine from getting on.
+type trouble struct {
+	since time.Time
+	told  time.Time // last; zero for not yet
+}
+
 // complain returns an error of an API server, so that the pass ends with it and is tried again. If that has gone on for a
 // while, the machine tells of it first.
 func (c *Controller) complain(ctx context.Context, p *pass, err error) error {
@@ -19,12 +29,18 @@ func (c *Controller) complain(ctx context.Context, p *pass, err error) error {
 		return err
 	}
 	m, now := p.world.Machine, c.cfg.Clock.Now()
-	begun, _ := c.troubles.LoadOrStore(m.UID, now)
-	if since, _ := begun.(time.Time); now.Sub(since) < patience {
+	known, _ := c.troubles.LoadOrStore(m.UID, trouble{since: now})
+	t, _ := known.(trouble)
+	if now.Sub(t.since) < patience || now.Sub(t.told) < troublePause {
 		return err
 	}
 	p.world.Now, p.world.Trouble = now, &lifecycle.Trouble{Code: codeOfAPI(err), Message: err.Error()}
-	return errors.Join(err, c.save(ctx, p, lifecycle.Decide(p.world)))
+	if failed := c.save(ctx, p, lifecycle.Decide(p.world)); failed != nil {
+		return errors.Join(err, failed)
+	}
+	t.told = now
+	c.troubles.Store(m.UID, t)
+	return err
 }
 
 // codeOfAPI is an error of an API server in the words that machines have for those of clouds.

@@ -3,6 +3,7 @@ package machine
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -143,6 +144,109 @@ func TestABlipOfAnAPIServerIsNotTold(t *testing.T) {
 		b.becomes(v1alpha1.MachineRunning, time.Minute)
 		if told := b.told.List(); len(told) != 1 || !strings.HasSuffix(told[0], v1alpha1.EventJoined) {
 			t.Errorf("told %v", told)
+		}
+	})
+}
+
+// refusesInTurns has a cluster answer requests with one error after the other.
+func refusesInTurns(cluster *fake.Clientset, verb, resource string, all ...error) {
+	var n atomic.Int64
+	react(cluster, verb, resource, func(clienttesting.Action) (bool, runtime.Object, error) {
+		return true, nil, all[int(n.Add(1))%len(all)]
+	})
+}
+
+// An API server that is in trouble answers in several ways. Each is told once, also by those who take the machine over.
+func TestErrorsInTurnsAreToldOnceEach(t *testing.T) {
+	for name, tc := range map[string]struct {
+		before func(b *bench)
+		refuse func(b *bench, all ...error)
+		then   func(b *bench)
+		event  string
+	}{
+		"of a machine that is made": {
+			refuse: func(b *bench, all ...error) { refusesInTurns(b.secrets, "get", "secrets", all...) },
+			then:   func(b *bench) { b.create() }, event: v1alpha1.EventCreateFailed,
+		},
+		"of a machine that joins": {
+			refuse: func(b *bench, all ...error) { refusesInTurns(b.target, "patch", "nodes", all...) },
+			then:   func(b *bench) { b.create(patient) }, event: v1alpha1.EventCreateFailed,
+		},
+		"of a machine that goes": {
+			before: (*bench).runs, refuse: func(b *bench, all ...error) { refusesInTurns(b.target, "delete", "nodes", all...) },
+			then: (*bench).delete, event: v1alpha1.EventDeleteFailed,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			onBench(t, func(b *bench) {
+				if tc.before != nil {
+					tc.before(b)
+				}
+				tc.refuse(b, forbidden("it"), errors.New("no route to host"), apierrors.NewTimeoutError("too slow", 1))
+				told := len(b.told.List())
+				tc.then(b)
+				b.pass(time.Minute)
+				b.touches()
+				want := slices.Repeat([]string{"Warning " + tc.event}, 3)
+				if got := b.told.List()[told:]; !slices.Equal(got, want) {
+					t.Errorf("told %v, want %v", got, want)
+				}
+			})
+		})
+	}
+}
+
+// The autoscaler reads that there is no quota. A machine that waits for that says so until it asks again.
+func TestALackOfQuotaIsToldUntilItIsAskedForAgain(t *testing.T) {
+	onBench(t, func(b *bench) {
+		b.limits.ResourceExhaustedRetry = time.Hour
+		b.takeOver(0)
+		b.cloud.fails(testFault{code: driver.ResourceExhausted}, driver.OpCreate)
+		b.create()
+		b.pass(time.Minute)
+		first := b.get().Status.LastOperation
+		mend := refuses(b.secrets, "get", "secrets", forbidden("secrets"))
+		for range 10 {
+			b.patchMachine(`{"metadata":{"annotations":{"touched":"` + time.Now().String() + `"}}}`)
+			b.pass(time.Minute)
+			if last := b.get().Status.LastOperation; last != first || last.ErrorCode != driver.ResourceExhausted.String() {
+				t.Fatalf("it says %+v, want %+v", last, first)
+			}
+		}
+		b.pass(time.Hour)
+		if last := b.get().Status.LastOperation; last.ErrorCode != driver.PermissionDenied.String() {
+			t.Errorf("when it is time to ask again it says %+v", last)
+		}
+		mend()
+		b.pass(2 * time.Minute)
+		if last := b.get().Status.LastOperation; last.ErrorCode != driver.ResourceExhausted.String() {
+			t.Errorf("when it has asked again it says %+v", last)
+		}
+		if got, want := b.told.List(), slices.Repeat([]string{"Warning " + v1alpha1.EventCreateFailed}, 2); !slices.Equal(got, want) {
+			t.Errorf("told %v, want %v", got, want)
+		}
+	})
+}
+
+// What an API server says may differ each time, as by the port of a connection. A text that is written brings the machine
+// back, and that must not have it tried at once.
+func TestWordsThatDifferAreWrittenOnceAMinute(t *testing.T) {
+	onBench(t, func(b *bench) {
+		var tries, writes atomic.Int64
+		react(b.target, "patch", "nodes", func(clienttesting.Action) (bool, runtime.Object, error) {
+			return true, nil, fmt.Errorf("read from port %d: connection reset by peer", min(tries.Add(1), 1000))
+		})
+		b.create(patient)
+		b.becomes(v1alpha1.MachinePending, time.Minute)
+		b.server.Refuse(func(r apitest.Request) error {
+			if r.Verb == "patch" && r.Resource == "machines" {
+				writes.Add(1)
+			}
+			return nil
+		})
+		b.pass(time.Hour)
+		if tries, writes := tries.Load(), writes.Load(); tries > 200 || writes > 60 || writes < 30 {
+			t.Errorf("in an hour the Node was tried %d times and the machine was written %d times", tries, writes)
 		}
 	})
 }

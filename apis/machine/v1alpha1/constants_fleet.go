@@ -10,8 +10,8 @@ const (
 	// AnnotationTokenLeft is on Machines that are being deleted and whose bootstrap token could not be removed before that
 	// began, because the target cluster did not answer. Its value is "true".
 	AnnotationTokenLeft = FleetDomain + "token-left"
-	// AnnotationBackoff is on Machines at whose VM the cloud fails: when it may be asked again, and what the next wait
-	// follows from, as JSON. Without it the cloud is asked at once.
+	// AnnotationBackoff is on Machines at whose VM the cloud fails: when it may be asked again, what the next wait follows
+	// from, and which error codes were told, as JSON. Without it the cloud is asked at once.
 	AnnotationBackoff = FleetDomain + "backoff"
 	// AnnotationTold is on Machines with which something is wrong that lasts and shows in no status: which Event has told of it
 	// last, as its reason and a checksum of its message. It is told once.

@@ -22,14 +22,16 @@ const (
 // whoever takes the machine over neither asks too soon nor waits twice.
 type backoff struct {
 	// At is when the cloud may be asked again.
-	At time.Time `json:"at"`
+	At time.Time `json:"at,omitzero"`
 	// Step is the wait that led to At, unless the cloud has asked for a longer one. The next one is twice as long. It is 0
 	// after a lack of quota or capacity, which has a wait of its own.
-	Step metav1.Duration `json:"step"`
+	Step metav1.Duration `json:"step,omitzero"`
 	// Inputs are the versions of class and secrets that the cloud has failed with.
-	Inputs string `json:"inputs"`
+	Inputs string `json:"inputs,omitempty"`
 	// Codes of the failures so far, each once and the last failure's last: the user hears of each once.
-	Codes []string `json:"codes"`
+	Codes []string `json:"codes,omitempty"`
+	// Told are the codes of other failures that the user has heard of, and that the last operation says no more.
+	Told []string `json:"told,omitempty"`
 }
 
 // readBackoff returns what stands on the machine; the zero value when there is nothing, or nothing that makes sense. Twice the
@@ -50,7 +52,7 @@ func longestWait(limits Limits) time.Duration {
 // failedAgain is the back-off after one more failure: 5 s, doubled each time up to 3 min; after a lack of quota or capacity
 // what the fleet's setting says; and longer if the cloud asks for it.
 func (b backoff) failedAgain(w World, code driver.Code) backoff {
-	next := backoff{Inputs: inputs(w), Codes: b.Codes}
+	next := backoff{Inputs: inputs(w), Codes: b.Codes, Told: b.Told}
 	if b.Inputs == next.Inputs {
 		next.Step = b.Step
 	}
@@ -76,7 +78,10 @@ func NextWait(before time.Duration, code driver.Code, asked time.Duration, limit
 	return step, max(step, asked)
 }
 
-func (b backoff) knows(code driver.Code) bool { return slices.Contains(b.Codes, code.String()) }
+// knows says that the user has heard of a code.
+func (b backoff) knows(code string) bool {
+	return slices.Contains(b.Codes, code) || slices.Contains(b.Told, code)
+}
 
 // write puts the back-off on the machine.
 func (b backoff) write(m *v1alpha1.Machine) {
@@ -117,6 +122,35 @@ func (b backoff) lastFailure(m *v1alpha1.Machine, op v1alpha1.MachineOperationTy
 		return code, last.Description, false
 	}
 	return code, cloudSays(code, "what the cloud said was lost before it was written down"), true
+}
+
+// isWaitedAfter says that the machine tells of a failure of the cloud, after which it waits.
+func isWaitedAfter(w World) bool {
+	b, op := readBackoff(w), v1alpha1.MachineOperationCreate
+	if w.Machine.DeletionTimestamp != nil {
+		op = v1alpha1.MachineOperationDelete
+	}
+	if len(b.Codes) == 0 || !b.At.After(w.Now) {
+		return false
+	}
+	_, _, isLost := b.lastFailure(w.Machine, op)
+	return !isLost
+}
+
+// noteFailure writes down that an operation fails, and says whether the user has heard of that code. What the last operation
+// says no more stands in the back-off, so that each code is told once, in whatever order they come.
+func noteFailure(w World, m *v1alpha1.Machine, op v1alpha1.MachineOperationType, code driver.Code, message string) (b backoff, known bool) {
+	last := m.Status.LastOperation
+	w.Machine = m
+	b = readBackoff(w)
+	known = b.knows(code.String()) || failedWith(m, op, code)
+	hasFailed := last.Type == op && last.State == v1alpha1.MachineStateFailed && last.ErrorCode != ""
+	if hasFailed && last.ErrorCode != code.String() && !b.knows(last.ErrorCode) {
+		b.Told = append(slices.Clone(b.Told), last.ErrorCode)
+		b.write(m)
+	}
+	setOperation(w, m, v1alpha1.LastOperation{Type: op, State: v1alpha1.MachineStateFailed, ErrorCode: code.String(), Description: message})
+	return b, known
 }
 
 // cloudSays is how a failure of the cloud is told. The autoscaler reads it.

@@ -272,11 +272,7 @@ func failCreate(w World, m *v1alpha1.Machine, code driver.Code, message string) 
 	}
 	setPhase(w, m, phase, false)
 	keepNote(m, w.VM)
-	before := readBackoff(w)
-	known := before.knows(code) || failedWith(m, v1alpha1.MachineOperationCreate, code)
-	setOperation(w, m, v1alpha1.LastOperation{
-		Type: v1alpha1.MachineOperationCreate, State: v1alpha1.MachineStateFailed, ErrorCode: code.String(), Description: message,
-	})
+	before, known := noteFailure(w, m, v1alpha1.MachineOperationCreate, code, message)
 	v := Verdict{Do: Rest, Machine: m}
 	switch {
 	case givenUp:

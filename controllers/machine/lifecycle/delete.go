@@ -142,11 +142,7 @@ func removeNode(w World) Verdict {
 func failDelete(w World, code driver.Code, message string) Verdict {
 	m := w.Machine.DeepCopy()
 	keepNote(m, w.VM)
-	before := readBackoff(w)
-	known := before.knows(code) || failedWith(m, v1alpha1.MachineOperationDelete, code)
-	setOperation(w, m, v1alpha1.LastOperation{
-		Type: v1alpha1.MachineOperationDelete, State: v1alpha1.MachineStateFailed, ErrorCode: code.String(), Description: message,
-	})
+	before, known := noteFailure(w, m, v1alpha1.MachineOperationDelete, code, message)
 	v := Verdict{Do: Rest, Machine: m}
 	if !known {
 		v.Event = &Event{Reason: v1alpha1.EventDeleteFailed, Message: message}

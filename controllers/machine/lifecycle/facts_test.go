@@ -37,7 +37,7 @@ var facts = map[string]func(w *World, value string) error{
 	"permit":  setPermit,    // permit: given, unneeded
 	"token":   setToken,     // token: present, absent
 	"cloud":   setFailure,   // cloud: create_machine Internal; and retry-after 1m
-	"backoff": setBackoff,   // backoff: until 15s, step 10s, after Internal Unavailable
+	"backoff": setBackoff,   // backoff: until 15s, step 10s, after Internal Unavailable, told NotFound
 	"trouble": setTrouble,   // trouble: PermissionDenied; an API server refuses something
 	"drain":   setDrain,     // drain: going on, stuck, drained, given up; and "…" what is told of it
 	"inputs":  setInputs,    // inputs: changed; class or secret, since the cloud failed
@@ -275,7 +275,7 @@ func setTrouble(w *World, value string) error {
 }
 
 func setBackoff(w *World, value string) error {
-	var at, step, codes string
+	var at, step, codes, known string
 	for part := range strings.SplitSeq(value, ", ") {
 		word, text, _ := strings.Cut(part, " ")
 		switch word {
@@ -285,13 +285,15 @@ func setBackoff(w *World, value string) error {
 			step = text
 		case "after":
 			codes = text
+		case "told":
+			known = text
 		default:
-			return fmt.Errorf("expected until, step or after, got %q", part)
+			return fmt.Errorf("expected until, step, after or told, got %q", part)
 		}
 	}
 	until, err1 := moment(at)
 	wait, err2 := time.ParseDuration(cmp.Or(step, "0s"))
-	b := backoff{At: until, Inputs: inputs(*w), Codes: strings.Fields(codes)}
+	b := backoff{At: until, Inputs: inputs(*w), Codes: strings.Fields(codes), Told: strings.Fields(known)}
 	b.Step.Duration = wait
 	b.write(w.Machine)
 	return errors.Join(err1, err2)

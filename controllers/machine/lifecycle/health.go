@@ -155,6 +155,7 @@ func becameHealthy(w World, m *v1alpha1.Machine) Verdict {
 		event = &Event{Reason: v1alpha1.EventJoined, Message: fmt.Sprintf("Node %q has joined and is healthy", w.Node.Node.Name)}
 		op.Type, op.Description = v1alpha1.MachineOperationCreate, fmt.Sprintf("Machine %s successfully joined the cluster", m.Name)
 	}
+	endBackoff(m)
 	setPhase(w, m, v1alpha1.MachineRunning, false)
 	setOperation(w, m, op)
 	return Verdict{Do: Save, Machine: m, Event: event}

@@ -16,8 +16,13 @@ type Trouble struct {
 func tellTrouble(w World) Verdict {
 	m := w.Machine.DeepCopy()
 	switch phase := m.Status.CurrentStatus.Phase; {
+	case isWaitedAfter(w):
+		return rest(0) // nothing but the wait is in its way, and the autoscaler reads what it waits for
 	case m.DeletionTimestamp != nil:
 		noteToken(w, m)
+		if m.Status.LastOperation.Type != v1alpha1.MachineOperationDelete {
+			endBackoff(m) // it is that of the creation
+		}
 		return Verdict{Do: Rest, Machine: m, Event: noteTrouble(w, m, v1alpha1.MachineOperationDelete, v1alpha1.EventDeleteFailed)}
 	case isBeingMade(w):
 		setPhase(w, m, v1alpha1.MachineCrashLoopBackOff, false)
@@ -35,11 +40,7 @@ func tellTrouble(w World) Verdict {
 
 // noteTrouble says that an operation fails, and returns the Event of that; nil if it was told.
 func noteTrouble(w World, m *v1alpha1.Machine, op v1alpha1.MachineOperationType, reason string) *Event {
-	known := failedWith(m, op, w.Trouble.Code)
-	setOperation(w, m, v1alpha1.LastOperation{
-		Type: op, State: v1alpha1.MachineStateFailed, ErrorCode: w.Trouble.Code.String(), Description: w.Trouble.Message,
-	})
-	if known {
+	if _, known := noteFailure(w, m, op, w.Trouble.Code, w.Trouble.Message); known {
 		return nil
 	}
 	return &Event{Reason: reason, Message: w.Trouble.Message}
