@@ -100,15 +100,15 @@ func (c *Controller) reconcileClass(ctx context.Context, key types.NamespacedNam
 	if !held && class.DeletionTimestamp != nil {
 		return runner.Result{}, nil // and cannot be held any more
 	}
-	found, err := c.use(ctx, key)
+	found, here, err := c.use(ctx, key)
 	if err != nil {
 		return runner.Result{}, err
 	}
 	switch {
 	case found == needed:
-		return waitForUsers(class), c.keep(ctx, class)
-	case found == used:
-		return waitForUsers(class), nil
+		return waitForUsers(class, here), c.keep(ctx, class)
+	case found == used && held:
+		return waitForUsers(class, here), nil
 	case !held:
 		return runner.Result{}, nil
 	}
@@ -126,15 +126,22 @@ func (c *Controller) reconcileClass(ctx context.Context, key types.NamespacedNam
 	return runner.Result{}, nil
 }
 
-// userPoll is how often it is asked whether machines still use a class that is to go. Nobody tells when the last one has
-// gone that is another replica's.
-const userPoll = 5 * time.Second
+// userPoll is how often it is asked whether machines still use a class that is to go, and calmPoll whether other replicas'
+// machines use one that is not. Nobody tells when the last of these has gone.
+const (
+	userPoll = 5 * time.Second
+	calmPoll = time.Minute
+)
 
-func waitForUsers(class *v1alpha1.MachineClass) runner.Result {
-	if class.DeletionTimestamp == nil {
+// waitForUsers says when to look again at a class that is used: by machines that are shown here, or only elsewhere.
+func waitForUsers(class *v1alpha1.MachineClass, here bool) runner.Result {
+	switch {
+	case class.DeletionTimestamp != nil:
+		return runner.Result{RequeueAfter: userPoll}
+	case here:
 		return runner.Result{}
 	}
-	return runner.Result{RequeueAfter: userPoll}
+	return runner.Result{RequeueAfter: calmPoll}
 }
 
 // find returns a class; nil when there is none. Its content is shown only where this process has machines.
@@ -204,13 +211,14 @@ func (u use) by(m *v1alpha1.Machine) use {
 // usersPage is how many machines are read at a time. The first ones nearly always tell.
 const usersPage = 50
 
-// use says who uses a class: by the cache, and where that shows none by live lists, of other replicas' machines.
-func (c *Controller) use(ctx context.Context, class types.NamespacedName) (found use, err error) {
+// use says who uses a class: by the cache, which shows machines that are here, and where that shows none by live lists, of other
+// replicas' machines.
+func (c *Controller) use(ctx context.Context, class types.NamespacedName) (found use, here bool, err error) {
 	for _, m := range c.cfg.View.Machines.By(indexUsers, class.String()) {
 		found = found.by(m)
 	}
 	if found != unused {
-		return found, nil
+		return found, true, nil
 	}
 	options := metav1.ListOptions{FieldSelector: fields.OneTermEqualSelector("spec.class.name", class.Name).String(), Limit: usersPage}
 	for {
@@ -220,7 +228,7 @@ func (c *Controller) use(ctx context.Context, class types.NamespacedName) (found
 			continue
 		}
 		if err != nil {
-			return unused, fmt.Errorf("list the machines of MachineClass %s: %w", class, err)
+			return unused, false, fmt.Errorf("list the machines of MachineClass %s: %w", class, err)
 		}
 		for i := range list.Items {
 			if list.Items[i].Spec.Class.Name == class.Name {
@@ -228,7 +236,7 @@ func (c *Controller) use(ctx context.Context, class types.NamespacedName) (found
 			}
 		}
 		if options.Continue = list.Continue; options.Continue == "" || found == needed {
-			return found, nil
+			return found, false, nil
 		}
 	}
 }
