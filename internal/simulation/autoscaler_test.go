@@ -22,8 +22,11 @@ type autoscaler struct {
 	generation int
 	// named are all machines that it has ever named, by UID, and what the Nodes of those were that it has cordoned.
 	named map[types.UID]string
-	// raised is by how much it has raised the replicas.
-	raised int
+	// raised is by how much it has raised the replicas, and beyond how many machines may come with them: what a rollout may have
+	// beyond the replicas.
+	raised, beyond int
+	// keeps is how many replicas it leaves.
+	keeps int
 	// lowering is by how much an old one lowers the replicas next, when it has given all their priority.
 	lowering int
 	// born are the machines that were there before it began; since then, looked says how far the history was looked at.
@@ -38,6 +41,7 @@ func newAutoscaler(r *rolling, generation int) *autoscaler {
 		a.born[m.UID] = true
 	}
 	r.steady, r.resized = false, true
+	r.most = 1000 // how many there may be is said in check
 	return a
 }
 
@@ -55,7 +59,6 @@ func (a *autoscaler) update(change func(d *v1alpha1.MachineDeployment)) {
 	if _, ok := a.deployments.update(d); !ok {
 		a.Fatal("the autoscaler is refused")
 	}
-	a.limit(d)
 }
 
 // act does what an autoscaler may do next.
@@ -84,7 +87,7 @@ func (a *autoscaler) lower(n int) {
 		}
 	}
 	a.dice.Shuffle(len(candidates), func(i, j int) { candidates[i], candidates[j] = candidates[j], candidates[i] })
-	candidates = candidates[:min(n, len(candidates), int(a.deployment().Spec.Replicas))]
+	candidates = candidates[:min(n, len(candidates), int(a.deployment().Spec.Replicas)-a.keeps)]
 	if len(candidates) == 0 {
 		return
 	}
@@ -148,7 +151,7 @@ func (a *autoscaler) check() {
 			a.born[m.UID] = a.born[m.UID] || false
 		}
 	}
-	if made := len(slices.DeleteFunc(slices.Collect(maps.Values(a.born)), func(before bool) bool { return before })); made > a.raised {
+	if made := len(slices.DeleteFunc(slices.Collect(maps.Values(a.born)), func(before bool) bool { return before })); made > a.raised && made > 0 && (a.raised == 0 || made > a.raised+a.beyond) {
 		a.Fatalf("seed %d: %d machines were made, and %d asked for:\n%s", a.seed, made, a.raised, a.tale())
 	}
 }
@@ -183,7 +186,7 @@ func (a *autoscaler) storm(times int) {
 }
 
 // mustHaveGone fails unless all machines have gone that were named, and none else.
-func (a *autoscaler) mustHaveGone(beyond int) {
+func (a *autoscaler) mustHaveGone() {
 	if left := a.standing(); len(left) > 0 {
 		a.Fatalf("seed %d: %v were named, and stay:\n%s", a.seed, left, a.tale())
 	}
@@ -191,7 +194,7 @@ func (a *autoscaler) mustHaveGone(beyond int) {
 	if list := d.Annotations[v1alpha1.AnnotationTriggerDeletion]; list != "" {
 		a.Fatalf("seed %d: %s are named still:\n%s", a.seed, list, a.tale())
 	}
-	if got, want := len(a.machines.now()), int(d.Spec.Replicas)+beyond; got != want {
+	if got, want := len(a.machines.now()), int(d.Spec.Replicas); got != want {
 		a.Fatalf("seed %d: %d machines are there, want %d:\n%s", a.seed, got, want, a.tale())
 	}
 }
@@ -220,7 +223,7 @@ func TestTheNamedOnesGo(t *testing.T) {
 		a := newAutoscaler(r, generation)
 		a.storm(1 + a.dice.IntN(8))
 		if generation > 1 || a.raised == 0 {
-			a.mustHaveGone(0)
+			a.mustHaveGone()
 		}
 		if left := a.standing(); len(left) > a.raised {
 			t.Fatalf("seed %d: %v were named, and stay, and the replicas were raised by %d:\n%s", seed, left, a.raised, a.tale())

@@ -31,7 +31,7 @@ func (s *sets) follow() {
 	switch {
 	case len(active) <= 1:
 		if only := s.main(active); only != nil {
-			only.size = s.replicas
+			s.followAlone(only)
 		}
 	case s.isSaturated():
 		for _, t := range s.old {
@@ -42,6 +42,33 @@ func (s *sets) follow() {
 	case isRolling(s.d):
 		spread(s.limits, s.fresh, active, s.d.Status.Replicas)
 	}
+}
+
+// followAlone sizes the only set that has machines. While a rollout is paused it may have some beyond the replicas: those stay
+// where the autoscaler has named the others, and go when it is resumed, or somebody resizes it without a word of who is to go.
+func (s *sets) followAlone(only *tally) {
+	rolled := only != s.fresh || s.isUnderWay() || only.size > desiredOf(only.set)
+	beyond := s.d.Spec.Paused && isRolling(s.d) && rolled && s.replicas > 0 && only.size > s.replicas
+	switch {
+	case beyond && !s.isResized():
+		only.size = min(only.size, s.most())
+	case beyond && s.w.LiveMachines == nil:
+		s.blind = true
+	case beyond && (only.named > 0 || s.wasJustAmong(only)):
+		only.size = min(max(only.size-only.named, s.replicas), s.most())
+	default:
+		only.size = s.replicas
+	}
+}
+
+// wasJustAmong says that another set has had machines a moment ago: some of them are there still, or it has heard of a change of the
+// replicas that this one has yet to hear of.
+func (s *sets) wasJustAmong(only *tally) bool {
+	heard, _ := changedByScaler(only.set)
+	return slices.ContainsFunc(s.all(), func(t *tally) bool {
+		later, _ := changedByScaler(t.set)
+		return t != only && (t.exist > 0 || later.After(heard))
+	})
 }
 
 // main is the one set that has machines, or, if none has, the one that is to have them: the new one, else the youngest.
@@ -79,15 +106,14 @@ func spread(l limits, fresh *tally, active []*tally, before int32) {
 	for _, t := range active {
 		change -= t.size
 	}
-	named := dropNamed(active)
-	change += named
+	change += dropNamed(active, l.surge-change)
+	if fresh == nil {
+		fresh = active[len(active)-1]
+	}
 	switch {
-	case named > 0 && change >= 0 && change <= l.surge:
-		return // as many as are wanted: those that were named take nobody with them, and nobody comes for them
+	case change >= 0 && change <= l.surge && desiredOf(fresh.set) > l.replicas:
+		return // as many as are wanted: where the replicas fall, nobody comes
 	case change >= 0:
-		if fresh == nil {
-			fresh = active[len(active)-1]
-		}
 		fresh.size += change
 		return
 	}
@@ -108,10 +134,11 @@ func spread(l limits, fresh *tally, active []*tally, before int32) {
 	spare(least, byAge, sizes)
 }
 
-// dropNamed takes from the sets those of their machines that the autoscaler has named.
-func dropNamed(active []*tally) (named int32) {
+// dropNamed takes from the sets those of their machines that the autoscaler has named, from the oldest set first, and no more than
+// are too many: others are to come in the place of the rest, in the same set.
+func dropNamed(active []*tally, most int32) (named int32) {
 	for _, t := range active {
-		part := min(t.named, t.size)
+		part := min(t.named, t.size, max(most-named, 0))
 		t.size -= part
 		named += part
 	}
