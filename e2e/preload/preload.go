@@ -129,7 +129,7 @@ func machine(ctx context.Context, lab *harness.Lab, set *v1alpha1.MachineSet, na
 		Conditions:    node.Status.Conditions,
 		CurrentStatus: v1alpha1.CurrentStatus{Phase: v1alpha1.MachineRunning, LastUpdateTime: now},
 		LastOperation: v1alpha1.LastOperation{
-			Type: v1alpha1.MachineOperationCreate, State: v1alpha1.MachineStateSuccessful, LastUpdateTime: now,
+			Type: v1alpha1.MachineOperationHealthCheck, State: v1alpha1.MachineStateSuccessful, LastUpdateTime: now,
 			Description: fmt.Sprintf("Machine %s successfully joined the cluster", name),
 		},
 	}

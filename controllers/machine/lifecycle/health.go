@@ -145,6 +145,8 @@ func becameUnhealthy(w World, m *v1alpha1.Machine, message string) Verdict {
 	return Verdict{Do: Rest, Machine: m, Event: &Event{Reason: v1alpha1.EventNodeUnhealthy, Message: message}}
 }
 
+// becameHealthy says that the Node is healthy, for the first time or again. Either is a health check: what the cluster-autoscaler
+// finds to be created has no Node yet.
 func becameHealthy(w World, m *v1alpha1.Machine) Verdict {
 	event := &Event{Reason: v1alpha1.EventNodeHealthy, Message: fmt.Sprintf("Node %q is healthy again", w.Node.Node.Name)}
 	op := v1alpha1.LastOperation{
@@ -153,7 +155,7 @@ func becameHealthy(w World, m *v1alpha1.Machine) Verdict {
 	}
 	if neverJoined(m) {
 		event = &Event{Reason: v1alpha1.EventJoined, Message: fmt.Sprintf("Node %q has joined and is healthy", w.Node.Node.Name)}
-		op.Type, op.Description = v1alpha1.MachineOperationCreate, fmt.Sprintf("Machine %s successfully joined the cluster", m.Name)
+		op.Description = fmt.Sprintf("Machine %s successfully joined the cluster", m.Name)
 	}
 	endBackoff(m)
 	setPhase(w, m, v1alpha1.MachineRunning, false)
