@@ -56,8 +56,10 @@ func (s *sets) followAlone(only *tally) {
 		s.blind = true
 	case beyond && (only.named > 0 || s.wasJustAmong(only)):
 		only.size = min(max(only.size-only.named, s.replicas), s.most())
-	default:
+	case s.isResized():
 		only.size = s.replicas
+	default: // a rollout that was paused when the last old machine was on its way out still waits for it
+		only.size = rollUp(s.limits, s.total(), only.size)
 	}
 }
 
