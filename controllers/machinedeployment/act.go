@@ -72,9 +72,7 @@ func (c *Controller) listLive(ctx context.Context, w *rollout.World) error {
 	}
 	w.Live, w.MustLook = live, false
 	c.looked.Store(w.Deployment.UID, metav1.FormatLabelSelector(w.Deployment.Spec.Selector))
-	if shown := len(w.Owned) >= len(live); shown && !slices.ContainsFunc(w.Owned, func(s *v1alpha1.MachineSet) bool { return !live[s.UID] }) {
-		c.confirmed.Store(w.Deployment.UID, nil)
-	}
+	c.asked(w)
 	return nil
 }
 
@@ -139,7 +137,7 @@ func (c *Controller) create(ctx context.Context, w *rollout.World, set *v1alpha1
 		return fmt.Errorf("create MachineSet %s: %w", set.Name, err)
 	}
 	w.Owned = append(w.Owned, made)
-	c.confirmed.Delete(w.Deployment.UID) // until the cache shows it
+	c.made(w.Deployment.UID, made.UID)
 	return nil
 }
 

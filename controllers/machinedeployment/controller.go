@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -74,7 +75,7 @@ type Controller struct {
 	pace        *commit.Pace
 	children    *family.Children[*v1alpha1.MachineSet]
 	looked      sync.Map // selectors for which orphans of any slot were looked for, by UID of the deployment
-	confirmed   sync.Map // deployments of which the cache shows all sets, by UID
+	unseen      sync.Map // what sees goes by, by UID of the deployment
 }
 
 // New makes the controller and has the View enqueue what concerns it.
@@ -191,7 +192,7 @@ func (c *Controller) observe(d *v1alpha1.MachineDeployment) rollout.World {
 		w.Owned = append(w.Owned, c.sets.Newest(set))
 		w.Machines[set.UID] = c.cfg.View.Machines.Under(set.UID)
 	}
-	_, w.Confirmed = c.confirmed.Load(d.UID)
+	w.Confirmed = c.sees(d.UID, w.Owned)
 	selector := metav1.FormatLabelSelector(d.Spec.Selector)
 	if d.Generation == d.Status.ObservedGeneration { // whoever wrote that has looked
 		c.looked.Store(d.UID, selector)
@@ -205,4 +206,42 @@ func (c *Controller) observe(d *v1alpha1.MachineDeployment) rollout.World {
 func (c *Controller) mustLook(d *v1alpha1.MachineDeployment) bool {
 	last, _ := c.looked.Load(d.UID)
 	return last != metav1.FormatLabelSelector(d.Spec.Selector)
+}
+
+// asked notes which sets of the deployment the API server has.
+func (c *Controller) asked(w *rollout.World) {
+	unseen := maps.Clone(w.Live)
+	for _, set := range w.Owned {
+		if !w.Live[set.UID] { // the cache is late
+			c.unseen.Delete(w.Deployment.UID)
+			return
+		}
+		delete(unseen, set.UID)
+	}
+	c.unseen.Store(w.Deployment.UID, unseen)
+}
+
+// made notes a set that there is from now on.
+func (c *Controller) made(deployment, set types.UID) {
+	if unseen, asked := c.unseenOf(deployment); asked {
+		unseen[set] = true
+	}
+}
+
+// sees says that the API server was asked for the deployment's sets, and that these, which the cache shows, are all that there
+// were and all that were made since.
+func (c *Controller) sees(deployment types.UID, shown []*v1alpha1.MachineSet) bool {
+	unseen, asked := c.unseenOf(deployment)
+	for _, set := range shown {
+		delete(unseen, set.UID)
+	}
+	return asked && len(unseen) == 0
+}
+
+// unseenOf returns the sets that there are and that the cache has not shown yet; asked is false where that is not known. A
+// deployment is reconciled by one worker at a time, which may change them.
+func (c *Controller) unseenOf(deployment types.UID) (unseen map[types.UID]bool, asked bool) {
+	found, asked := c.unseen.Load(deployment)
+	unseen, _ = found.(map[types.UID]bool)
+	return unseen, asked
 }

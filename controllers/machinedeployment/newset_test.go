@@ -6,8 +6,10 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
+	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machinedeployment/rollout"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/apitest"
 )
 
@@ -109,4 +111,57 @@ func TestTheNewSetIsThereByTheTimeItIsMade(t *testing.T) {
 			return send()
 		})
 	})
+}
+
+// TestSetsAreAskedForOnce: that the cache shows the set which was just made is enough to make it larger.
+func TestSetsAreAskedForOnce(t *testing.T) {
+	onBench(t, func(b *bench) {
+		lists := func() (n int) {
+			for _, r := range b.server.Requests() {
+				if r.Verb == "list" && r.Resource == "machinesets" {
+					n++
+				}
+			}
+			return n
+		}
+		b.create()
+		before := lists()
+		b.patch(`{"spec":{"replicas":3}}`)
+		b.pass(time.Minute)
+		if mine := b.mine(); len(mine) != 1 || mine[0].Spec.Replicas != 3 {
+			t.Fatalf("the deployment's sets are %v, want one of 3", mine)
+		}
+		if after := lists(); before == 0 || after != before {
+			t.Errorf("the sets were listed %d times before the one is made larger, and %d times with that", before, after)
+		}
+	})
+}
+
+// TestSees tells of sets that were found live, or made, and of what the cache shows of them.
+func TestSees(t *testing.T) {
+	sets := func(uids ...types.UID) (sets []*v1alpha1.MachineSet) {
+		for _, uid := range uids {
+			sets = append(sets, &v1alpha1.MachineSet{ObjectMeta: metav1.ObjectMeta{UID: uid}})
+		}
+		return sets
+	}
+	d := &v1alpha1.MachineDeployment{ObjectMeta: metav1.ObjectMeta{UID: "d"}}
+	c := &Controller{}
+	check := func(step string, want bool, shown ...types.UID) {
+		t.Helper()
+		if got := c.sees(d.UID, sets(shown...)); got != want {
+			t.Errorf("%s: all that there is is shown: %v, want %v", step, got, want)
+		}
+	}
+	c.made(d.UID, "a")
+	check("nobody has asked", false, "a")
+	c.asked(&rollout.World{Deployment: d, Live: map[types.UID]bool{"a": true, "b": true}, Owned: sets("a")})
+	check("one is missing", false, "a")
+	check("both are there", true, "a", "b")
+	c.made(d.UID, "c")
+	check("one was made", false, "a", "b")
+	check("and is shown", true, "a", "b", "c")
+	check("one has gone, which was seen", true, "a", "c")
+	c.asked(&rollout.World{Deployment: d, Live: map[types.UID]bool{"c": true}, Owned: sets("a", "c")})
+	check("the cache shows one that has gone", false, "a", "c")
 }

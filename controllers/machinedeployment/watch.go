@@ -75,6 +75,6 @@ func (c *Controller) changed(before, after *v1alpha1.MachineDeployment) {
 	}
 	c.deployments.Forget(before.UID)
 	c.looked.Delete(before.UID)
-	c.confirmed.Delete(before.UID)
+	c.unseen.Delete(before.UID)
 	c.pace.Forget(before.UID)
 }

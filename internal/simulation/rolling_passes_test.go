@@ -1,6 +1,7 @@
 package simulation
 
 import (
+	"maps"
 	"slices"
 	"strconv"
 
@@ -46,12 +47,14 @@ func (r *rolling) passDeployment() {
 	}
 	d := newest(r, cached)
 	w := rollout.World{
-		Now: r.owner.clock(), Deployment: d, Confirmed: r.sure, KeepFromAutoscaler: true, Machines: map[types.UID][]*v1alpha1.Machine{},
+		Now: r.owner.clock(), Deployment: d, KeepFromAutoscaler: true, Machines: map[types.UID][]*v1alpha1.Machine{},
 		Done: rollout.Done{Moved: map[types.UID]bool{}, Deleted: map[types.UID]bool{}},
 	}
 	for _, set := range sorted(catchUp(r.world, r.sets, &c.sets)) {
 		w.Owned = append(w.Owned, newest(r, set))
+		delete(r.unseen, set.UID)
 	}
+	w.Confirmed = r.unseen != nil && len(r.unseen) == 0
 	for _, m := range sorted(catchUp(r.world, r.machines, &c.machines)) {
 		set := metav1.GetControllerOfNoCopy(m).UID
 		w.Machines[set] = append(w.Machines[set], m)
@@ -85,7 +88,13 @@ func (r *rolling) actOnDeployment(w *rollout.World, v rollout.Verdict) (goOn boo
 		for _, set := range r.sets.now() {
 			w.Live[set.UID] = true
 		}
-		r.sure = len(w.Owned) >= len(w.Live)
+		r.unseen = maps.Clone(w.Live)
+		for _, set := range w.Owned {
+			if !w.Live[set.UID] {
+				r.unseen = nil // the cache is late
+			}
+			delete(r.unseen, set.UID)
+		}
 	case rollout.CountOld:
 		count := 0
 		for _, m := range r.machines.now() {
@@ -182,13 +191,15 @@ func (r *rolling) createSet(w *rollout.World, set *v1alpha1.MachineSet) (goOn bo
 	if !goOn {
 		return false
 	}
-	r.sure = false
 	is := r.sets.now()[set.Name]
 	if !rollout.IsNewSet(w.Deployment, is) {
 		w.Done.Collided = true
 		return true
 	}
 	w.Owned = append(w.Owned, is)
+	if r.unseen != nil {
+		r.unseen[is.UID] = true
+	}
 	return true
 }
 

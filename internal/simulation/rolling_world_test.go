@@ -21,10 +21,10 @@ type rolling struct {
 	*world
 
 	owner *process
-	// shows are what the owner has written of deployments and sets and its caches may not show yet, by name; sure says that
-	// it knows all sets.
+	// shows are what the owner has written of deployments and sets and its caches may not show yet, by name.
 	shows map[string]metav1.Object
-	sure  bool
+	// unseen are the sets that the owner has seen live, or made, and its caches have not shown; nil when it has not looked.
+	unseen map[types.UID]bool
 	// broken are templates whose machines do not come up.
 	broken map[string]bool
 	ends   map[types.UID]time.Time // when a machine comes up, or has gone
@@ -91,7 +91,7 @@ func (r *rolling) takeOver() {
 	r.note("a new owner")
 	r.owner = newProcess(r.world, "replica")
 	r.owner.take(0)
-	r.shows, r.sure = map[string]metav1.Object{}, false
+	r.shows, r.unseen = map[string]metav1.Object{}, nil
 }
 
 func (r *rolling) deployment() *v1alpha1.MachineDeployment { return r.deployments.now()[rolled] }

@@ -26,7 +26,8 @@ type World struct {
 	MustLook bool
 	// Live are the UIDs of the deployment's sets as the API server has them; nil when it was not asked in this pass.
 	Live map[types.UID]bool
-	// Confirmed says that the API server was asked before, and that the cache shows all sets since.
+	// Confirmed says that the API server was asked before, and that the cache shows all sets that there were, and that were
+	// made since.
 	Confirmed bool
 	// OldMachines is how many machines of sets other than the new one the API server has; nil when it was not asked in this
 	// pass.
