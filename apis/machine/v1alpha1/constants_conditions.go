@@ -10,8 +10,8 @@ const (
 	MachineDeploymentProgressing MachineDeploymentConditionType = "Progressing"
 	// MachineDeploymentReplicaFailure is True while a MachineSet cannot create or delete machines. Else it is not there.
 	MachineDeploymentReplicaFailure MachineDeploymentConditionType = "ReplicaFailure"
-	// MachineDeploymentFrozen is True while a MachineSet may not create machines because there are too many. Else it is
-	// not there.
+	// MachineDeploymentFrozen is True while one of its MachineSets has the label freeze=True, and may not create machines. Else
+	// it is not there.
 	MachineDeploymentFrozen MachineDeploymentConditionType = "Frozen"
 	// MachineDeploymentValid is False while the spec cannot work. Else it is not there. MCM does not have it.
 	MachineDeploymentValid MachineDeploymentConditionType = "Valid"

@@ -1,6 +1,7 @@
 package rollout
 
 import (
+	"fmt"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
@@ -56,6 +57,7 @@ func status(s *sets) v1alpha1.MachineDeploymentStatus {
 	setCondition(s.w, &st, s.availability(st))
 	s.setProgressing(&st)
 	s.setReplicaFailure(&st)
+	s.setFrozen(&st)
 	s.setStalled(&st)
 	return st
 }
@@ -86,6 +88,20 @@ func (s *sets) setReplicaFailure(st *v1alpha1.MachineDeploymentStatus) {
 		}
 	}
 	dropCondition(st, v1alpha1.MachineDeploymentReplicaFailure)
+}
+
+// setFrozen says which set is frozen, the new one before the others.
+func (s *sets) setFrozen(st *v1alpha1.MachineDeploymentStatus) {
+	for _, t := range s.all() {
+		if t.set.Labels[v1alpha1.LabelFreeze] == "True" {
+			setCondition(s.w, st, v1alpha1.MachineDeploymentCondition{
+				Type: v1alpha1.MachineDeploymentFrozen, Status: corev1.ConditionTrue, Reason: v1alpha1.ReasonMachineDeploymentStateSync,
+				Message: fmt.Sprintf("MachineSet %s is frozen", t.set.Name),
+			})
+			return
+		}
+	}
+	dropCondition(st, v1alpha1.MachineDeploymentFrozen)
 }
 
 // setCondition puts a condition into the status, and says whether it is another than before. One with the same status
