@@ -108,7 +108,7 @@ func TestANodeThatIsHeldIsLetGoAtLast(t *testing.T) {
 		before func(c *Controller, p *pass, cluster *fake.Clientset)
 		want   []string
 	}{
-		"by a process that has ended": {func(c *Controller, p *pass, _ *fake.Clientset) { c.drains.forget("u") }, []string{"patch nodes", "delete nodes"}},
+		"by a process that has ended": {func(c *Controller, _ *pass, _ *fake.Clientset) { c.drains.forget("u") }, []string{"patch nodes", "delete nodes"}},
 		"by this one":                 {func(*Controller, *pass, *fake.Clientset) {}, []string{"delete nodes"}},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -219,8 +219,8 @@ func TestCloudHangs(t *testing.T) {
 			gives = volumeIDsTimeout
 		}
 		var want []time.Duration
-		for i, waited := range []time.Duration{0, 5, 15, 35, 75, 155, 315, 495} {
-			if at := time.Duration(i)*gives + waited*time.Second; at < 10*time.Minute {
+		for i, seconds := range []int{0, 5, 15, 35, 75, 155, 315, 495} {
+			if at := time.Duration(i)*gives + time.Duration(seconds)*time.Second; at < 10*time.Minute {
 				want = append(want, at)
 			}
 		}

@@ -84,8 +84,10 @@ func TestWriteTimes(t *testing.T) {
 		requests = append(requests, harness.Request{User: "fleet-1", Verb: "patch", Resource: "machines", Took: time.Duration(i+1) * time.Millisecond})
 	}
 	for _, other := range []harness.Request{
-		{User: "fleet-1", Verb: "list", Resource: "machines"}, {User: "fleet-1", Verb: "watch", Resource: "machines"},
-		{User: "fleet-1", Verb: "update", Resource: "leases"}, {User: "fleet-1", Verb: "create", Resource: "events"},
+		{User: "fleet-1", Verb: "list", Resource: "machines"},
+		{User: "fleet-1", Verb: "watch", Resource: "machines"},
+		{User: "fleet-1", Verb: "update", Resource: "leases"},
+		{User: "fleet-1", Verb: "create", Resource: "events"},
 		{User: "admin", Verb: "patch", Resource: "machinedeployments"},
 	} {
 		other.Took = time.Hour

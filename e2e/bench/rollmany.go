@@ -11,12 +11,11 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/e2e/harness"
 )
 
-// manyRolled is rolled to see whether it goes on evenly while there is more to do than the lab can at once.
-var manyRolled = load{deployments: 20, machines: 50, surge: intstr.FromString("20%")}
-
-// measureManyRolls has a thousand machines replaced, a fifth of them at a time, and measures how evenly that goes on.
+// measureManyRolls has a thousand machines replaced, a fifth of them at a time, and measures how evenly that goes on while there is
+// more to do than the lab can at once.
 func measureManyRolls(ctx context.Context, lab *harness.Lab, s sample) error {
-	r, err := manyRolled.rollIn(ctx, lab, fmt.Sprintf("roll-many-%d", os.Getpid()))
+	many := load{deployments: 20, machines: 50, surge: intstr.FromString("20%")}
+	r, err := many.rollIn(ctx, lab, fmt.Sprintf("roll-many-%d", os.Getpid()))
 	if err != nil {
 		return err
 	}
@@ -27,7 +26,7 @@ func measureManyRolls(ctx context.Context, lab *harness.Lab, s sample) error {
 	minutes := perMinute(finished)
 	fmt.Printf("%d machines were replaced in %.1f s; minutes from second to second: %v; %d writes, the median took %s\n",
 		len(finished), r.took().Seconds(), minutes, len(writes), percentile(writes, 50))
-	fmt.Print(kinds(r.requests, manyRolled.total()))
+	fmt.Print(kinds(r.requests, many.total()))
 	s["roll_1000_longest_pause_seconds"] = pair{value: longestPause(finished).Seconds()}
 	s["roll_1000_minutes_ratio_of_slowest"] = pair{value: unevenness(minutes)}
 	s["roll_1000_write_p99_seconds"] = pair{value: percentile(writes, 99).Seconds()}

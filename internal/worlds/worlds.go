@@ -21,7 +21,7 @@ func Some(all int) int {
 const firstSeed = 1
 
 // rapids keeps tests that run at the same time from changing rapid's flags for each other.
-var rapids sync.Mutex
+var rapids sync.Mutex //nolint:gochecknoglobals // so are the flags
 
 // Check has a property hold in rapid's worlds, as many rounds of -rapid.checks (100) as said, a fifth of them in the short
 // form. They are the same each time, so that a change fails for what it changes; -rapid.seed or RAPID_SEED tries others.

@@ -21,9 +21,8 @@ type named struct {
 // readNamed reads the list. What means nothing is left out, and so is a machine that is named once more.
 func readNamed(d *v1alpha1.MachineDeployment) (list []named) {
 	for entry := range strings.SplitSeq(d.Annotations[v1alpha1.AnnotationTriggerDeletion], ",") {
-		n := named{}
-		timed := false
-		n.machine, n.since, timed = strings.Cut(strings.TrimSpace(entry), "~")
+		machine, since, timed := strings.Cut(strings.TrimSpace(entry), "~")
+		n := named{machine: machine, since: since}
 		if timed {
 			var err error
 			if n.at, err = time.Parse(time.RFC3339, n.since); err != nil {

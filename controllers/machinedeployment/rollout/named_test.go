@@ -38,7 +38,7 @@ func (s *story) name(key, value string) {
 		return
 	}
 	var entries []string
-	for _, word := range strings.Fields(value) {
+	for word := range strings.FieldsSeq(value) {
 		machine, ago, timed := strings.Cut(word, "~")
 		if timed {
 			machine += "~" + s.ago(ago)
