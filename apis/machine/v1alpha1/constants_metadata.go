@@ -148,6 +148,9 @@ const (
 	// AnnotationOrdinal on a Machine is the ordinal that its name was derived from. With the set's UID it tells a machine
 	// that was created before (success) from a stranger of the same name.
 	AnnotationOrdinal = FleetDomain + "ordinal"
+	// AnnotationUncordonAt on a Machine is when, RFC3339, its Node gets pods again: the cluster-autoscaler has named the machine and
+	// cordoned the Node, and the machine stays all the same.
+	AnnotationUncordonAt = FleetDomain + "uncordon-at"
 	// AnnotationTraceparent on an object that the fleet creates is the W3C trace context of its creation.
 	AnnotationTraceparent = "tracing.k8s.io/traceparent"
 )

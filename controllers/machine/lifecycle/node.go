@@ -54,6 +54,9 @@ func ownNode(w World) (node *corev1.Node, known bool) {
 // template that cannot work keeps no Node from its machine.
 func wantedNode(w World) nodesync.Wanted {
 	wanted := nodesync.Wanted{Machine: w.Machine.Name, Slot: w.Machine.Labels[v1alpha1.LabelSlot], Marks: w.Marks}
+	if at, asked := uncordonAt(w.Machine); asked {
+		wanted.Uncordon = !w.Now.Before(at)
+	}
 	if w.Node.Refused == "" {
 		wanted.Template, wanted.Class = &w.Machine.Spec.NodeTemplateSpec, w.Class.Class
 	}
@@ -135,12 +138,38 @@ func restWithNode(w World, v Verdict, p preserve.Verdict) Verdict {
 	if p.Drain {
 		v = wakeAt(w, v, w.PreservedDrain.Again)
 	}
-	v = troubleOver(w, v)
+	v = troubleOver(w, uncordoned(w, v))
 	if w.Node.Refused == "" {
 		return remark(w, v, unknownValue(p))
 	}
 	return remark(w, wakeAt(w, v, w.Node.RefusedUntil), &Event{Reason: v1alpha1.EventNodeRefused, Message: fmt.Sprintf(
 		"Node %q does not get what nodeTemplate and virtualCapacity ask for: %s", w.Node.Node.Name, w.Node.Refused)})
+}
+
+// uncordonAt is when the Node gets pods again that it does not get for nothing; asked is false where nobody wants that.
+func uncordonAt(m *v1alpha1.Machine) (at time.Time, asked bool) {
+	text, asked := m.Annotations[v1alpha1.AnnotationUncordonAt]
+	at, err := time.Parse(time.RFC3339, text)
+	if err != nil {
+		at = time.Time{} // now: it was written by hand
+	}
+	return at, asked
+}
+
+// uncordoned adds to a verdict on a machine whose Node is as it should be that it gets pods again, or when it does.
+func uncordoned(w World, v Verdict) Verdict {
+	at, asked := uncordonAt(w.Machine)
+	switch {
+	case !asked:
+		return v
+	case w.Now.Before(at):
+		return wakeAt(w, v, at)
+	case v.Machine == nil:
+		v.Machine = w.Machine
+	}
+	v.Machine = v.Machine.DeepCopy()
+	delete(v.Machine.Annotations, v1alpha1.AnnotationUncordonAt)
+	return v
 }
 
 // unknownValue tells of a value that means nothing; nil when there is none.

@@ -37,6 +37,7 @@ func given() (*corev1.Node, Wanted) {
 //	class: {virtualCapacity: {a: 1}}         the class' nodeTemplate; unknown: the class is not known
 //	marks: tainted kept                      what its set says while machines are replaced: tainted, and kept or free; unknown: the
 //	                                         set is not seen; without this line it is not known either
+//	uncordon:                                it is to get pods again
 //	slot: 8                                  of the machine; - means that it is in none
 //
 // The verdict is every request, one after the other, until there is nothing left to write: "if as read" stands where it is
@@ -96,6 +97,8 @@ func tell(node *corev1.Node, wanted *Wanted, fact scenario.Fact) error {
 		return yaml.UnmarshalStrict(value, wanted.Class.NodeTemplate)
 	case "marks":
 		wanted.Marks = marks(strings.Fields(fact.Value))
+	case "uncordon":
+		wanted.Uncordon = true
 	case "slot":
 		wanted.Slot = strings.TrimPrefix(fact.Value, "-")
 	default:

@@ -20,6 +20,8 @@ type Wanted struct {
 	Template *v1alpha1.NodeTemplateSpec
 	// Marks that the Node carries while machines are replaced. Nil means that they are not known, and none is changed.
 	Marks *Marks
+	// Uncordon has the Node get pods again, whoever has cordoned it.
+	Uncordon bool
 	// Class of the machine, for its virtual capacity. Nil means that it is not known, and the capacity is not changed.
 	Class *v1alpha1.MachineClass
 }
@@ -32,6 +34,9 @@ func (w Wanted) Apply(node *corev1.Node) *corev1.Node {
 	w.tie(n)
 	if w.Marks != nil {
 		w.Marks.apply(n)
+	}
+	if w.Uncordon {
+		n.Spec.Unschedulable = false
 	}
 	if w.Template != nil {
 		applyTemplate(n, w.Template)

@@ -89,8 +89,12 @@ func (s *story) readLive() {
 
 // mark writes the metadata of a machine.
 func (s *story) mark(wanted *v1alpha1.Machine) {
-	s.tell("mark %s: %s ago, priority %s", wanted.Name, sinceBorn(wanted.Annotations[v1alpha1.AnnotationMarkedForDeletionTime]),
-		wanted.Annotations[v1alpha1.AnnotationPriority])
+	if at, ok := wanted.Annotations[v1alpha1.AnnotationUncordonAt]; ok {
+		s.tell("spare %s: uncordon its Node in %s", wanted.Name, strings.TrimPrefix(sinceBorn(at), "-"))
+	} else {
+		s.tell("mark %s: %s ago, priority %s", wanted.Name, sinceBorn(wanted.Annotations[v1alpha1.AnnotationMarkedForDeletionTime]),
+			wanted.Annotations[v1alpha1.AnnotationPriority])
+	}
 	for _, machines := range s.w.LiveMachines {
 		for i, m := range machines {
 			if m.Name == wanted.Name {

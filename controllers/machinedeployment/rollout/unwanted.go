@@ -128,7 +128,12 @@ func heed(w World) (v Verdict, heeding bool) {
 		case unmarked:
 			open = true
 			v.Machines = append(v.Machines, u.mark())
-		case gone, excused, passedOn:
+		case excused:
+			if at, _ := timeIn(u.machine, v1alpha1.AnnotationUncordonAt); !at.After(w.Now) {
+				open = true
+				v.Machines = append(v.Machines, u.spare(w.Now))
+			}
+		case gone, passedOn:
 		}
 	}
 	switch {
@@ -154,6 +159,18 @@ func (u unwanted) mark() *v1alpha1.Machine {
 		annotate(m, v1alpha1.AnnotationMarkedForDeletionTime, since)
 	}
 	annotate(m, v1alpha1.AnnotationPriority, v1alpha1.PriorityTriggered)
+	delete(m.Annotations, v1alpha1.AnnotationUncordonAt)
+	return m
+}
+
+// cordoned is for how long the autoscaler may cordon the Node of a machine still that is not named any more: it looks at the names
+// every 10 s.
+const cordoned = 15 * time.Second
+
+// spare returns a machine that stays, as it should stand: its Node was cordoned for nothing.
+func (u unwanted) spare(now time.Time) *v1alpha1.Machine {
+	m := &v1alpha1.Machine{ObjectMeta: *u.machine.ObjectMeta.DeepCopy()}
+	annotate(m, v1alpha1.AnnotationUncordonAt, inWords(now.Add(cordoned)))
 	return m
 }
 
