@@ -1,0 +1,125 @@
+package machinedeployment
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/apitest"
+)
+
+// addMachines gives the deployment's set machines, by name, and returns the set.
+func (b *bench) addMachines(names ...string) *v1alpha1.MachineSet {
+	b.Helper()
+	set := b.mine()[0]
+	for _, name := range names {
+		m := &v1alpha1.Machine{ObjectMeta: metav1.ObjectMeta{
+			Namespace: "n", Name: name, Labels: map[string]string{v1alpha1.LabelName: "d"}, Finalizers: []string{v1alpha1.FinalizerName},
+			OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(set, v1alpha1.SchemeGroupVersion.WithKind("MachineSet"))},
+		}}
+		if _, err := b.server.Client().Machines("n").Create(b.Context(), m, metav1.CreateOptions{}); err != nil {
+			b.Fatal(err)
+		}
+	}
+	b.pass(time.Minute)
+	return set
+}
+
+// scaleDown is what the cluster-autoscaler writes.
+func (b *bench) scaleDown(replicas int, names ...string) {
+	b.Helper()
+	at := time.Now().UTC().Format(time.RFC3339)
+	b.patch(`{"spec":{"replicas":%d},"metadata":{"annotations":{%q:%q,%q:%q}}}`, replicas,
+		v1alpha1.AnnotationTriggerDeletion, strings.Join(names, "~"+at+",")+"~"+at, v1alpha1.AnnotationLastReplicaChangeByScaler, at)
+}
+
+// since are the requests of the controller after the first ones, in words.
+func (b *bench) since(first int) (requests []string) {
+	for _, r := range b.server.Requests()[first:] {
+		requests = append(requests, strings.TrimSpace(fmt.Sprint(r.Verb, " ", r.Resource, " ", r.Name, " ", r.Subresource)))
+	}
+	return requests
+}
+
+// TestNamedMachinesAreMarkedOnWhatTheServerSays: first the deployment and the machines are read past all caches, then the machines
+// are marked, and then the set has its size. When the machines are on their way out the names go in one write.
+func TestNamedMachinesAreMarkedOnWhatTheServerSays(t *testing.T) {
+	onBench(t, func(b *bench) {
+		b.create()
+		set := b.addMachines("a", "b", "c")
+		before := len(b.server.Requests()) + 1 // the autoscaler's own
+		b.scaleDown(1, "a", "c")
+		b.pass(time.Minute)
+		want := []string{"get machinedeployments d", "list machines", "patch machines a", "patch machines c", "patch machinesets " + set.Name, "patch machinedeployments d status"}
+		if got := b.since(before); !slices.Equal(got, want) {
+			t.Errorf("requests %v, want %v", got, want)
+		}
+		if size := b.mine()[0].Spec.Replicas; size != 1 {
+			t.Errorf("the set's size is %d", size)
+		}
+
+		before = len(b.server.Requests())
+		for _, name := range []string{"a", "c"} {
+			if err := b.server.Client().Machines("n").Delete(b.Context(), name, metav1.DeleteOptions{}); err != nil {
+				t.Fatal(err)
+			}
+			b.pass(statusPace / 4)
+		}
+		b.pass(time.Minute)
+		want = []string{"delete machines a", "delete machines c", "patch machinedeployments d"}
+		got := b.since(before)
+		got = slices.DeleteFunc(got, func(r string) bool { return r == "patch machinedeployments d status" })
+		if _, named := b.deployment().Annotations[v1alpha1.AnnotationTriggerDeletion]; named || !slices.Equal(got, want) {
+			t.Errorf("requests %v, want %v; named: %v", got, want, named)
+		}
+
+		before = len(b.server.Requests())
+		b.scaleDown(1, "a", "c") // once more
+		b.pass(time.Minute)
+		writes := slices.DeleteFunc(b.since(before+1), func(r string) bool { return strings.HasPrefix(r, "get") || strings.HasPrefix(r, "list") })
+		if slices.ContainsFunc(writes, func(r string) bool { return strings.Contains(r, "machines ") }) || b.mine()[0].Spec.Replicas != 1 {
+			t.Errorf("once more: requests %v, and the set has size %d", writes, b.mine()[0].Spec.Replicas)
+		}
+	})
+}
+
+// TestAMachineThatChangesWhileItIsMarked is read again, and the set does not shrink before it is marked.
+func TestAMachineThatChangesWhileItIsMarked(t *testing.T) {
+	conflicts := 0
+	onBench(t, func(b *bench) {
+		b.create()
+		b.addMachines("a", "b", "c")
+		b.server.Refuse(func(r apitest.Request) error {
+			if r.Verb == "patch" && r.Resource == "machinesets" && conflicts < 3 {
+				t.Errorf("the set is written, and the machine is not marked")
+			}
+			return nil
+		})
+		b.scaleDown(1, "a", "c")
+		b.pass(time.Minute)
+		c, ok := b.server.Object("machines", "n", "c").(*v1alpha1.Machine)
+		if !ok || c.Annotations[v1alpha1.AnnotationPriority] != v1alpha1.PriorityTriggered || c.Annotations[v1alpha1.AnnotationMarkedForDeletionTime] == "" {
+			t.Errorf("the machine is %+v", c)
+		}
+		if size := b.mine()[0].Spec.Replicas; size != 1 || conflicts != 3 {
+			t.Errorf("the set's size is %d, after %d changes", size, conflicts)
+		}
+	}, func(b *bench, cfg *Config) {
+		cfg.Machines = b.server.ClientVia(func(r apitest.Request, send func() error) error {
+			if r.Verb == "patch" && r.Name == "c" && conflicts < 3 {
+				conflicts++
+				_, err := b.server.Client().Machines("n").Patch(b.Context(), "c", "application/merge-patch+json",
+					fmt.Appendf(nil, `{"metadata":{"annotations":{"touched":"%d"}}}`, conflicts), metav1.PatchOptions{})
+				if err != nil {
+					return err
+				}
+			}
+			return send()
+		})
+	})
+}
