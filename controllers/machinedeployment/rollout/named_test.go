@@ -140,3 +140,27 @@ func TestReadNamed(t *testing.T) {
 		}
 	}
 }
+
+// Whatever the list says, what is written in its place names the same machines, each with a time, and says the same again.
+func FuzzReadNamed(f *testing.F) {
+	for _, seed := range []string{"", "a", "a,b", "a~2026-01-02T03:04:05Z,b", "a~b~c", "~,", " a , ~2026-01-02T03:04:05Z"} {
+		f.Add(seed)
+	}
+	f.Fuzz(func(t *testing.T, text string) {
+		d := deployment(1)
+		annotate(d, v1alpha1.AnnotationTriggerDeletion, text)
+		before := readNamed(d)
+		upgradeNamed(World{Now: born, Deployment: d}, d)
+		after := readNamed(d)
+		writeNamed(d, after)
+		again := readNamed(d)
+		if len(before) != len(after) || !slices.Equal(after, again) {
+			t.Fatalf("%q names %v, then %v, and then %v", text, before, after, again)
+		}
+		for i, n := range after {
+			if n.machine != before[i].machine || n.machine == "" || n.since == "" {
+				t.Errorf("%q names %+v, and then %+v", text, before[i], n)
+			}
+		}
+	})
+}
