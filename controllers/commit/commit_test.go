@@ -182,18 +182,16 @@ func TestPace(t *testing.T) {
 	at(1, Counted, 0)      // written
 	at(1.5, Counted, 1)    // begins anew
 	at(1.75, Unchanged, 0) // taken back
-	at(2, Streaming, 2)    // soon after a write, for twice as long
-	at(4, Streaming, 0)    // written
-	at(5, Streaming, 4)    // and again
-	at(9, Streaming, 0)    //
-	at(10, Streaming, 5)   // never longer than that
-	at(10.5, Counted, 0.5) // told with what was held back already
-	at(11, Counted, 0)     //
-	at(20, Streaming, 1)   // after some quiet it is a first change again
+	at(2, Streaming, 5)    // soon after a write, for as long as may be
+	at(7, Streaming, 0)    // written
+	at(8, Streaming, 5)    // and again
+	at(8.5, Counted, 0.5)  // told with what was held back already
+	at(9, Counted, 0)      //
+	at(18, Streaming, 1)   // after some quiet it is a first change again
 	m.DeletionTimestamp = &metav1.Time{Time: now}
-	at(20.5, Counted, 4.5) // slower while it is deleted, from the first change on
+	at(18.5, Counted, 4.5) // slower while it is deleted, from the first change on
 	p.Forget("u")
-	at(21, Counted, 5)
+	at(19, Counted, 5)
 }
 
 func TestEndsAreForgottenInTheEnd(t *testing.T) {

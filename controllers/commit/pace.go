@@ -10,8 +10,7 @@ import (
 
 // Pace collects changes that come in quick succession into one write. Counters in a status change with every child: the
 // first change is held back for the interval, and what has come by then is written at once. Where changes are known to go on for
-// long, each is held back for twice as long as the one before, up to the longest wait. Decisions are not delayed, only what is
-// told of them.
+// long, those that follow a write are held back for the longest wait. Decisions are not delayed, only what is told of them.
 type Pace struct {
 	interval, longest time.Duration
 
@@ -42,7 +41,7 @@ const (
 // deletingInterval is for objects that are being deleted: they have no audience in a hurry.
 const deletingInterval = 5 * time.Second
 
-// NewPace makes a Pace that holds changes back for the interval, and for no longer than longest where they stream.
+// NewPace makes a Pace that holds changes back for the interval, and for longest where they stream.
 func NewPace(interval, longest time.Duration) *Pace {
 	return &Pace{interval: interval, longest: longest, waits: map[types.UID]*wait{}}
 }
@@ -63,7 +62,7 @@ func (p *Pace) Wait(obj metav1.Object, change Change, now time.Time) time.Durati
 		w = &wait{length: p.interval}
 		p.waits[obj.GetUID()] = w
 	case w.since.IsZero() && change == Streaming && now.Sub(w.written) <= p.longest:
-		w.length = min(2*w.length, p.longest)
+		w.length = p.longest
 	case w.since.IsZero() || change == Counted:
 		w.length = p.interval
 	}
