@@ -19,6 +19,7 @@ import (
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 	"github.com/machine-controller-fleet/machine-controller-fleet/client/clientset/versioned/scheme"
+	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/commit"
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machine"
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machineclass"
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machinedeployment"
@@ -144,6 +145,7 @@ func (f *fleet) controllers(o options) ([]controller, error) {
 	var sets *machineset.Controller
 	var machines *machine.Controller
 	replacements, err5 := newReplacements(o, f)
+	written := commit.NewLatest[*v1alpha1.MachineSet]()
 	deployments, err1 := machinedeployment.New(machinedeployment.Config{
 		Machines: api, Metadata: f.metadata, View: f.view, Events: f.recorder(v1alpha1.EventSourceMachineDeployment),
 		Gate:  f.slots.gate(label.Deployment, func(key types.NamespacedName) { deployments.Enqueue(key) }),
@@ -151,12 +153,14 @@ func (f *fleet) controllers(o options) ([]controller, error) {
 		Foresee: func(ctx context.Context, set *v1alpha1.MachineSet) *v1alpha1.MachineSet {
 			return sets.Foresee(ctx, set)
 		},
+		Written: written,
 		Metrics: f.metrics, Tracer: f.tracer,
 	})
 	sets, err2 := machineset.New(machineset.Config{
 		Machines: api, Metadata: f.metadata, View: f.view, Events: f.recorder(v1alpha1.EventSourceMachineSet),
 		Gate:  f.slots.gate(label.Set, func(key types.NamespacedName) { sets.Enqueue(key) }),
 		Clock: wall, Workers: o.concurrentSyncs, Metrics: f.metrics, Tracer: f.tracer, CountMinReady: o.machine.countMinReady,
+		Written: written,
 	})
 	machines, err3 := machine.New(machine.Config{
 		Machines: api, Secrets: f.control.CoreV1(), View: f.view, Targets: f.targets,

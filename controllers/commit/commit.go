@@ -23,7 +23,13 @@ type Committer[T metav1.Object] struct {
 
 // New makes a Committer that writes through the client of an object's namespace.
 func New[T metav1.Object](client func(namespace string) Patcher[T]) *Committer[T] {
-	return &Committer[T]{Latest: NewLatest[T](), client: client}
+	return NewSharing(NewLatest[T](), client)
+}
+
+// NewSharing is New for one of several controllers that write objects of the same kind: what one of them has written, all know,
+// so that they do not run into each other before the informer shows it.
+func NewSharing[T metav1.Object](written *Latest[T], client func(namespace string) Patcher[T]) *Committer[T] {
+	return &Committer[T]{Latest: written, client: client}
 }
 
 // Commit writes the difference between the object as observed and as wanted, the status last, and returns the object as

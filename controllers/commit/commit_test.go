@@ -124,6 +124,23 @@ func TestNewestIsTheOwnWriteUntilTheCacheCatchesUp(t *testing.T) {
 	}
 }
 
+func TestWhatOneWritesAllKnowWhoShare(t *testing.T) {
+	s, _ := newServer(t)
+	client := func(string) Patcher[*v1alpha1.Machine] { return s }
+	written := NewLatest[*v1alpha1.Machine]()
+	one, other, stranger := NewSharing(written, client), NewSharing(written, client), New(client)
+	cached := s.machine.DeepCopy()
+	if _, err := one.Commit(t.Context(), cached, change(cached, func(m *v1alpha1.Machine) { m.Spec.ProviderID = "p" })); err != nil {
+		t.Fatal(err)
+	}
+	if got := other.Newest(cached); got.ResourceVersion != "8" || got.Spec.ProviderID != "p" {
+		t.Errorf("who shares knows version %s, want 8", got.ResourceVersion)
+	}
+	if got := stranger.Newest(cached); got != cached {
+		t.Errorf("who does not share knows version %s, want what is cached", got.ResourceVersion)
+	}
+}
+
 func TestAnObjectThatIsGoneStaysGone(t *testing.T) {
 	s, c := newServer(t)
 	now := metav1.NewTime(time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC))

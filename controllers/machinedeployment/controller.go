@@ -57,6 +57,8 @@ type Config struct {
 	// Foresee returns a set, as it is about to be written, with what its own controller would write on it next, so that both are one
 	// write. Nil leaves it to that controller.
 	Foresee func(ctx context.Context, set *v1alpha1.MachineSet) *v1alpha1.MachineSet
+	// Written is what this process has written of sets. Nil leaves out what their own controller has.
+	Written *commit.Latest[*v1alpha1.MachineSet]
 	// CountMinReady has minReadySeconds count for deployments that do not say whether it does.
 	CountMinReady bool
 	// KeepFromAutoscaler has the cluster-autoscaler kept from removing Nodes of a deployment while its machines are replaced.
@@ -80,12 +82,15 @@ type Controller struct {
 
 // New makes the controller and has the View enqueue what concerns it.
 func New(cfg Config) (*Controller, error) {
+	if cfg.Written == nil {
+		cfg.Written = commit.NewLatest[*v1alpha1.MachineSet]()
+	}
 	c := &Controller{
 		cfg: cfg, pace: commit.NewPace(statusPace, slowStatusPace),
 		deployments: commit.New(func(ns string) commit.Patcher[*v1alpha1.MachineDeployment] {
 			return cfg.Machines.MachineDeployments(ns)
 		}),
-		sets:     commit.New(func(ns string) commit.Patcher[*v1alpha1.MachineSet] { return cfg.Machines.MachineSets(ns) }),
+		sets:     commit.NewSharing(cfg.Written, func(ns string) commit.Patcher[*v1alpha1.MachineSet] { return cfg.Machines.MachineSets(ns) }),
 		machines: commit.New(func(ns string) commit.Patcher[*v1alpha1.Machine] { return cfg.Machines.Machines(ns) }),
 	}
 	var err error

@@ -58,6 +58,8 @@ type Config struct {
 	Clock   clock.WithTicker
 	Gate    runner.Gate[types.NamespacedName]
 	Workers int
+	// Written is what this process has written of sets. Nil leaves out what others than this controller have.
+	Written *commit.Latest[*v1alpha1.MachineSet]
 	// CountMinReady has minReadySeconds count for sets whose root does not say whether it does.
 	CountMinReady bool
 	Metrics       *runner.Metrics
@@ -105,9 +107,12 @@ const lateCache = 30 * time.Second
 
 // New makes the controller and has the View enqueue what concerns it.
 func New(cfg Config) (*Controller, error) {
+	if cfg.Written == nil {
+		cfg.Written = commit.NewLatest[*v1alpha1.MachineSet]()
+	}
 	c := &Controller{
 		cfg: cfg, pace: commit.NewPace(statusPace, slowStatusPace), stale: newStale(), done: map[types.UID]*done{}, listing: make(chan struct{}, lists),
-		sets:     commit.New(func(ns string) commit.Patcher[*v1alpha1.MachineSet] { return cfg.Machines.MachineSets(ns) }),
+		sets:     commit.NewSharing(cfg.Written, func(ns string) commit.Patcher[*v1alpha1.MachineSet] { return cfg.Machines.MachineSets(ns) }),
 		machines: commit.New(func(ns string) commit.Patcher[*v1alpha1.Machine] { return cfg.Machines.Machines(ns) }),
 	}
 	var err error
