@@ -29,7 +29,7 @@ type machineOptions struct {
 
 func (o *machineOptions) declare(g *flags.Group) {
 	g.Duration(&o.creationTimeout, "machine-creation-timeout", 20*time.Minute, "how long a machine may take to become a healthy Node before it has failed; 0 gives it no time at all", flags.OrZero)
-	g.Duration(&o.inPlaceUpdateTimeout, "machine-inplace-update-timeout", 20*time.Minute, "how long an update in place may take before it has failed", flags.OrZero, flags.NoEffectYet("machines are not updated in place"))
+	g.Duration(&o.inPlaceUpdateTimeout, "machine-inplace-update-timeout", 20*time.Minute, "how long an update in place may take, counted from the end of the drain, before it has failed; 0 gives it no time at all", flags.OrZero)
 	g.Duration(&o.preserveTimeout, "machine-preserve-timeout", 96*time.Hour, "how long a machine is preserved; 0 ends it at once", flags.OrZero)
 	g.Duration(&o.resourceExhaustedRetry, "resource-exhausted-retry", defaultResourceExhaustedRetry, "wait after the cloud had no quota or capacity; 0 means 10m", flags.OrZero)
 	g.List(&o.bootstrapTokenGroups, "bootstrap-token-auth-extra-groups", nil, "groups, separated by commas, that bootstrap tokens put a joining VM into")
@@ -54,7 +54,8 @@ func (o *machineOptions) validate() error {
 func (o *options) limits() lifecycle.Limits {
 	limits := lifecycle.Limits{
 		CreationTimeout: o.machine.creationTimeout, HealthTimeout: o.health.timeout, ResourceExhaustedRetry: o.machine.resourceExhaustedRetry,
-		NodeConditions: o.health.nodeConditions, PreserveTimeout: o.machine.preserveTimeout, Drain: o.drain,
+		NodeConditions: o.health.nodeConditions, PreserveTimeout: o.machine.preserveTimeout,
+		InPlaceUpdateTimeout: o.machine.inPlaceUpdateTimeout, Drain: o.drain,
 	}
 	if limits.ResourceExhaustedRetry == 0 {
 		limits.ResourceExhaustedRetry = defaultResourceExhaustedRetry

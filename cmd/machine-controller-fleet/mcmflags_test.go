@@ -53,7 +53,7 @@ func mcmFlags() []mcmFlag {
 		{name: "machine-creation-timeout", value: "20m"},
 		{name: "machine-health-timeout", value: "10m"},
 		{name: "machine-drain-timeout", value: "2h"},
-		{name: "machine-inplace-update-timeout", value: "20m", waits: true},
+		{name: "machine-inplace-update-timeout", value: "20m"},
 		{name: "machine-max-evict-retries", value: "360"},
 		{name: "machine-pv-detach-timeout", value: "2m"},
 		{name: "machine-pv-reattach-timeout", value: "1m30s"},

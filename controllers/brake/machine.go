@@ -7,16 +7,23 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 )
 
-// HealthDeadline is when a machine that is Unknown has been so for longer than it may. The machine's own timeout goes before
-// the fleet's. ok is false while it is not Unknown, or may be so for ever.
+// HealthDeadline is when a machine that is unhealthy has been so for longer than it may. The machine's own timeout goes before
+// the fleet's. ok is false while it is not unhealthy, or may be so for ever.
 func HealthDeadline(m *v1alpha1.Machine, timeout time.Duration) (deadline time.Time, ok bool) {
-	if m.Status.CurrentStatus.Phase != v1alpha1.MachineUnknown || keepsItsHealth(m) {
+	if !isUnhealthy(m) || keepsItsHealth(m) {
 		return time.Time{}, false
 	}
 	if c := m.Spec.MachineConfiguration; c != nil && c.MachineHealthTimeout != nil {
 		timeout = c.MachineHealthTimeout.Duration
 	}
 	return m.Status.CurrentStatus.LastUpdateTime.Add(timeout), true
+}
+
+// isUnhealthy says that the machine has run and waits to recover, or to be replaced: its Node is unhealthy, or could not be
+// updated in place.
+func isUnhealthy(m *v1alpha1.Machine) bool {
+	phase := m.Status.CurrentStatus.Phase
+	return phase == v1alpha1.MachineUnknown || phase == v1alpha1.MachineInPlaceUpdateFailed
 }
 
 // keepsItsHealth says that the machine is not to be given up for its health.
@@ -33,7 +40,7 @@ const (
 	steady stage = iota
 	// failed: it is given up, and its replacement has not begun.
 	failed
-	// coming: it is on its way to become a healthy Node.
+	// coming: it is on its way to become a healthy Node, for the first time or while it is updated in place.
 	coming
 	// leaving: it is being deleted.
 	leaving
@@ -50,7 +57,7 @@ func stageOf(m *v1alpha1.Machine, now time.Time) stage {
 		return aside
 	case phase == v1alpha1.MachineFailed:
 		return failed
-	case phase == v1alpha1.MachineRunning, phase == v1alpha1.MachineAvailable, phase == v1alpha1.MachineUnknown:
+	case phase == v1alpha1.MachineRunning, phase == v1alpha1.MachineAvailable, isUnhealthy(m):
 		return steady
 	}
 	return coming

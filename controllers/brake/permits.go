@@ -67,7 +67,7 @@ func Permits(permits []Permit, m *v1alpha1.Machine) bool {
 // it, or failed, which is what the permit is for.
 func (p Permit) holds(m *v1alpha1.Machine) bool {
 	switch m.Status.CurrentStatus.Phase { //nolint:exhaustive // in all others it is not to be replaced
-	case v1alpha1.MachineUnknown:
+	case v1alpha1.MachineUnknown, v1alpha1.MachineInPlaceUpdateFailed:
 		return p.Since.Unix() == m.Status.CurrentStatus.LastUpdateTime.Unix() && !keepsItsHealth(m)
 	case v1alpha1.MachineFailed:
 		return true

@@ -44,8 +44,9 @@ func (c Count) Add(other Count) Count {
 	return Count{Ready: c.Ready + other.Ready, NotReady: c.NotReady + other.NotReady}
 }
 
-// Of counts one machine. One that is being deleted, or has failed and is preserved, is out of it, and one that was never
-// healthy says nothing of the place that it is in.
+// Of counts one machine. One that is being deleted, is updated in place, or has failed and is preserved, is out of it, and one
+// that was never healthy says nothing of the place that it is in. One whose update in place has failed is not Ready: an update
+// that fails everywhere must not become a replacement of everything.
 func Of(m *v1alpha1.Machine) Count {
 	s := m.Status.CurrentStatus
 	switch {
@@ -53,7 +54,7 @@ func Of(m *v1alpha1.Machine) Count {
 		return Count{}
 	case s.Phase == v1alpha1.MachineRunning:
 		return Count{Ready: 1}
-	case s.Phase == v1alpha1.MachineUnknown, failedItsHealth(m) && s.PreserveExpiryTime == nil:
+	case isUnhealthy(m), failedItsHealth(m) && s.PreserveExpiryTime == nil:
 		return Count{NotReady: 1}
 	}
 	return Count{}

@@ -80,7 +80,7 @@ func onBench(t *testing.T, test func(b *bench)) {
 			T: t, server: apitest.New(time.Now), told: &apitest.EventLog{},
 			limits: lifecycle.Limits{
 				CreationTimeout: 20 * time.Minute, HealthTimeout: 10 * time.Minute, ResourceExhaustedRetry: 10 * time.Minute,
-				PreserveTimeout: 96 * time.Hour, Drain: drainSettings,
+				PreserveTimeout: 96 * time.Hour, InPlaceUpdateTimeout: 20 * time.Minute, Drain: drainSettings,
 			},
 		}
 		b.cloud = &testCloud{made: b.boots}

@@ -7,10 +7,11 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// A Node is written a few times when its machine joins, changes, or is preserved. One that is written more often is fought
+// A Node is written a few times when its machine joins, changes, or is preserved, and seven times when it is updated in
+// place. One that is written more often is fought
 // over: somebody else undoes each time what its machine asks for. Then it is written every now and then.
 const (
-	brakeWrites = 8
+	brakeWrites = 12
 	brakeWindow = 30 * time.Second
 )
 

@@ -20,7 +20,6 @@ import (
 	machineclient "github.com/machine-controller-fleet/machine-controller-fleet/client/clientset/versioned/typed/machine/v1alpha1"
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/commit"
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machine/lifecycle"
-	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machine/preserve"
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machine/secretwatch"
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/runner"
 	"github.com/machine-controller-fleet/machine-controller-fleet/driver"
@@ -140,9 +139,7 @@ func (c *Controller) reconcile(ctx context.Context, key types.NamespacedName) (r
 		log.V(4).Info("Decided", "action", verdict.Do, "phase", p.world.Machine.Status.CurrentStatus.Phase)
 		p.world.Failure = nil
 		if verdict.Do == lifecycle.Rest {
-			if p.world.PreservedDrain.State == preserve.DrainUnknown {
-				c.drains.forgetPreserved(cached.UID) // nobody has asked for it in this pass
-			}
+			c.dropUnwanted(p)
 			c.awaitSecrets(p, verdict)
 			if err := c.save(ctx, p, verdict); err != nil {
 				return runner.Result{}, c.complain(ctx, p, err)
@@ -215,6 +212,8 @@ func (c *Controller) act(ctx context.Context, p *pass, verdict lifecycle.Verdict
 		return c.writeNode(ctx, p, verdict.Patch)
 	case lifecycle.DrainPreserved:
 		return c.drainPreserved(ctx, p)
+	case lifecycle.DrainForUpdate:
+		return c.drainForUpdate(ctx, p)
 	case lifecycle.DeleteNode:
 		return c.deleteNode(ctx, p)
 	case lifecycle.DeleteMachine:

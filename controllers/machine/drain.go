@@ -15,8 +15,10 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machine/drain"
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machine/drainwatch"
+	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machine/inplace"
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machine/lifecycle"
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machine/nodesync"
+	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machine/preserve"
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/runner"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/objects"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/passes"
@@ -29,7 +31,8 @@ const maxDrainSteps = 8
 // drainNode goes on with the drain of the Node of a machine that is being deleted.
 func (c *Controller) drainNode(ctx context.Context, p *pass) error {
 	m, node := p.world.Machine, p.world.Node.Node
-	c.drains.forgetPreserved(m.UID)
+	c.drains.drop(m.UID, forPreservation)
+	c.drains.drop(m.UID, forUpdate)
 	d := c.drains.of(m.UID)
 	v, err := c.goOn(ctx, p, d, drain.ForDeletion(m, c.cfg.Limits.Drain))
 	switch {
@@ -49,16 +52,42 @@ func (c *Controller) drainNode(ctx context.Context, p *pass) error {
 // drainPreserved goes on with the drain of the Node of a failed machine that is preserved.
 func (c *Controller) drainPreserved(ctx context.Context, p *pass) error {
 	m, node := p.world.Machine, p.world.Node.Node
-	d := c.drains.ofPreserved(m.UID)
+	d := c.drains.with(m.UID, forPreservation)
 	v, err := c.goOn(ctx, p, d, drain.ForPreservation(m, c.cfg.Limits.Drain))
 	if err != nil || !isAt(p, node) {
 		return err
 	}
 	p.world.PreservedDrain, d.told = lifecycle.PreservedDrainOf(c.cfg.Clock.Now(), d.told, v)
 	if v.State.Ended() {
-		c.drains.forgetPreserved(m.UID)
+		c.drains.drop(m.UID, forPreservation)
 	}
 	return nil
+}
+
+// drainForUpdate goes on with the drain of the Node that is to be updated in place.
+func (c *Controller) drainForUpdate(ctx context.Context, p *pass) error {
+	m, node := p.world.Machine, p.world.Node.Node
+	d := c.drains.with(m.UID, forUpdate)
+	v, err := c.goOn(ctx, p, d, drain.ForUpdate(m, inplace.SelectedAt(node), c.cfg.Limits.Drain))
+	if err != nil || !isAt(p, node) {
+		return err
+	}
+	p.world.UpdateDrain, d.told = lifecycle.UpdateDrainOf(c.cfg.Clock.Now(), d.told, v)
+	if v.State.Ended() {
+		c.drains.drop(m.UID, forUpdate)
+	}
+	return nil
+}
+
+// dropUnwanted drops drains that nobody has asked for in a pass.
+func (c *Controller) dropUnwanted(p *pass) {
+	m := p.world.Machine.UID
+	if p.world.PreservedDrain.State == preserve.DrainUnknown {
+		c.drains.drop(m, forPreservation)
+	}
+	if p.world.UpdateDrain.State == drain.Unknown {
+		c.drains.drop(m, forUpdate)
+	}
 }
 
 // isAt says that the pass is still about this Node. It may go while it is drained, and another VM's may have its name then:

@@ -19,11 +19,20 @@ type drains struct {
 	known map[errand]*draining
 }
 
-// errand is what a drain is for. That the Node of a preserved machine was drained says nothing when its VM is to go.
+// errand is what a drain is for. That a Node was drained whose VM stays says nothing when its VM is to go.
 type errand struct {
-	machine     types.UID
-	isPreserved bool
+	machine types.UID
+	aim     aim
 }
+
+// aim is why a Node is drained.
+type aim string
+
+const (
+	forDeletion     aim = "deletion"
+	forPreservation aim = "preservation"
+	forUpdate       aim = "update in place"
+)
 
 func newDrains() *drains {
 	return &drains{watches: drainwatch.New(), detaches: newDetaches(), known: map[errand]*draining{}}
@@ -45,16 +54,13 @@ type draining struct {
 }
 
 // of returns the drain of a machine that is being deleted.
-func (d *drains) of(machine types.UID) *draining { return d.draining(errand{machine: machine}) }
+func (d *drains) of(machine types.UID) *draining { return d.with(machine, forDeletion) }
 
-// ofPreserved returns the drain of a machine that is preserved.
-func (d *drains) ofPreserved(machine types.UID) *draining {
-	return d.draining(errand{machine: machine, isPreserved: true})
-}
-
-func (d *drains) draining(e errand) *draining {
+// with returns the drain of a machine that has an aim.
+func (d *drains) with(machine types.UID, aim aim) *draining {
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	e := errand{machine, aim}
 	one, ok := d.known[e]
 	if !ok {
 		one = &draining{ids: volumeIDs{told: map[string]string{}}}
@@ -67,7 +73,7 @@ func (d *drains) draining(e errand) *draining {
 func (d *drains) state(machine types.UID) drain.State {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if one, ok := d.known[errand{machine: machine}]; ok {
+	if one, ok := d.known[errand{machine, forDeletion}]; ok {
 		return one.state()
 	}
 	return drain.Unknown
@@ -83,16 +89,14 @@ func (d *drains) over(machine types.UID) {
 
 // forget drops what is known of a machine that is gone, or somebody else's.
 func (d *drains) forget(machine types.UID) {
-	d.drop(errand{machine: machine})
-	d.forgetPreserved(machine)
+	for _, aim := range []aim{forDeletion, forPreservation, forUpdate} {
+		d.drop(machine, aim)
+	}
 }
 
-// forgetPreserved drops what is known of the drain of a preserved machine, which has ended or is not wanted any more.
-func (d *drains) forgetPreserved(machine types.UID) {
-	d.drop(errand{machine: machine, isPreserved: true})
-}
-
-func (d *drains) drop(e errand) {
+// drop drops what is known of a drain that has ended or is not wanted any more.
+func (d *drains) drop(machine types.UID, aim aim) {
+	e := errand{machine, aim}
 	d.mu.Lock()
 	one, ok := d.known[e]
 	delete(d.known, e)
@@ -155,7 +159,7 @@ func (d *draining) release(node types.UID) {
 func (d *drains) isReleased(machine, node types.UID) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	one, ok := d.known[errand{machine: machine}]
+	one, ok := d.known[errand{machine, forDeletion}]
 	if !ok {
 		return false
 	}

@@ -100,6 +100,22 @@ var plays = map[string]func(b *bench){
 		b.becomes(v1alpha1.MachineFailed, time.Minute)
 		b.touches()
 	},
+	v1alpha1.EventInPlaceUpdating: func(b *bench) {
+		b.isUpdated()
+		b.touches()
+	},
+	v1alpha1.EventInPlaceUpdated: func(b *bench) {
+		b.isUpdated()
+		b.labelNode(v1alpha1.LabelUpdateResult, v1alpha1.UpdateResultSuccessful)
+		b.becomes(v1alpha1.MachineRunning, time.Second)
+		b.touches()
+	},
+	v1alpha1.EventInPlaceFailed: func(b *bench) {
+		b.isUpdated()
+		b.labelNode(v1alpha1.LabelUpdateResult, v1alpha1.UpdateResultFailed)
+		b.becomes(v1alpha1.MachineInPlaceUpdateFailed, time.Second)
+		b.touches()
+	},
 	v1alpha1.EventNodeDeleted: func(b *bench) {
 		b.create()
 		b.becomes(v1alpha1.MachineRunning, time.Minute)

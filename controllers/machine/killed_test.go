@@ -81,6 +81,30 @@ var lives = []struct {
 		{joins, time.Minute, "Running" + oneVM + ", Node held" + asked},
 		{func(b *bench) { b.works(); b.deletes("m") }, 20 * time.Minute, thatIs},
 	}},
+	{"is updated in place, with failures", []chapter{
+		{joins, time.Minute, "Running" + oneVM + ", Node held" + asked},
+		{
+			func(b *bench) { b.works(); b.selects() }, 10 * time.Minute,
+			"InPlaceUpdating" + oneVM + ", Node held, cordoned" + asked + ", taint " + corev1.TaintNodeUnschedulable + ", InPlaceUpdate=ReadyForUpdate",
+		},
+		{
+			func(b *bench) { b.labelNode(v1alpha1.LabelUpdateResult, v1alpha1.UpdateResultFailed) }, time.Minute,
+			"InPlaceUpdateFailed" + oneVM + ", Node held, cordoned" + asked + ", taint " + corev1.TaintNodeUnschedulable + ", InPlaceUpdate=UpdateFailed",
+		},
+		{
+			func(b *bench) { b.labelNode(v1alpha1.LabelUpdateResult, "") }, time.Minute,
+			"InPlaceUpdating" + oneVM + ", Node held, cordoned" + asked + ", taint " + corev1.TaintNodeUnschedulable + ", InPlaceUpdate=ReadyForUpdate",
+		},
+		{
+			func(*bench) {}, 20 * time.Minute,
+			"InPlaceUpdateFailed" + oneVM + ", Node held, cordoned" + asked + ", taint " + corev1.TaintNodeUnschedulable + ", InPlaceUpdate=ReadyForUpdate",
+		},
+		{
+			func(b *bench) { b.labelNode(v1alpha1.LabelUpdateResult, v1alpha1.UpdateResultSuccessful) }, time.Minute,
+			"Running" + oneVM + ", Node held" + asked + ", taint " + v1alpha1.TaintCriticalComponentsNotReady + ", InPlaceUpdate=UpdateSuccessful",
+		},
+		{(*bench).delete, 5 * time.Minute, thatIs},
+	}},
 	{"is preserved", []chapter{
 		{joinsSick, 10 * time.Minute, "Pending" + oneVM + ", 1 token, Node held" + asked},
 		{
@@ -255,6 +279,9 @@ func says(n *corev1.Node) []string {
 	if slices.Contains(n.Finalizers, v1alpha1.NodeFinalizerName) {
 		words[0] = "Node held"
 	}
+	if n.Spec.Unschedulable {
+		words = append(words, "cordoned")
+	}
 	words = append(words, "label "+n.Labels["pool"])
 	if n.Annotations[v1alpha1.AnnotationScaleDownDisabledByUs] != "" {
 		words = append(words, "annotated")
@@ -265,6 +292,9 @@ func says(n *corev1.Node) []string {
 	for _, c := range n.Status.Conditions {
 		if c.Type == v1alpha1.NodePreserved {
 			words = append(words, "Preserved="+string(c.Status))
+		}
+		if c.Type == v1alpha1.NodeInPlaceUpdate {
+			words = append(words, "InPlaceUpdate="+c.Reason)
 		}
 	}
 	return words

@@ -17,6 +17,7 @@ var pure = []string{
 	"apis/machine/v1alpha1/validation",
 	"controllers/brake",
 	"controllers/machine/drain",
+	"controllers/machine/inplace",
 	"controllers/machine/lifecycle",
 	"controllers/machine/nodesync",
 	"controllers/machine/preserve",

@@ -20,6 +20,9 @@ const (
 	EventPreserved         = "Preserved"
 	EventPreservationEnded = "PreservationEnded"
 	EventPreserveUnknown   = "PreserveUnknown"
+	EventInPlaceUpdating   = "InPlaceUpdating"
+	EventInPlaceUpdated    = "InPlaceUpdated"
+	EventInPlaceFailed     = "InPlaceUpdateFailed"
 	EventSlotUnowned       = "SlotUnowned"
 	EventNotAlone          = "NotAlone"
 )
@@ -101,6 +104,27 @@ func machineEvents() []EventReason {
 			EventSlotUnowned, true, roots,
 			"No replica has held the object's slot for 30 s, so nothing is done about it and what is below it. It comes once for each time that the slot is left.",
 			"See [a slot has no holder](operations/fleet.md#a-slot-has-no-holder).",
+		},
+	}
+}
+
+func inPlaceEvents() []EventReason {
+	machine := []string{"Machine"}
+	return []EventReason{
+		{
+			EventInPlaceUpdating, false, machine,
+			"The Node was selected to be updated in place and is drained: whoever updates Nodes may begin. The message says how the drain has ended.",
+			"",
+		},
+		{
+			EventInPlaceUpdated, false, machine,
+			"The Node was updated in place. The machine runs again when the Node is healthy.",
+			"",
+		},
+		{
+			EventInPlaceFailed, true, machine,
+			"The Node could not be updated in place, or was not within the timeout. If that is not mended within the health timeout, the machine fails and is replaced, as far as its MachineDeployment allows.",
+			"The message says why: see [updates in place](operations/inplace.md#when-an-update-fails).",
 		},
 	}
 }

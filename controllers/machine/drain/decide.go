@@ -37,7 +37,7 @@ func Decide(f Facts) Verdict {
 func decide(f Facts, force *force, next time.Time) Verdict {
 	left := leaving(f.Pods)
 	switch {
-	case !f.Node.Spec.Unschedulable && !f.Order.Stays:
+	case !f.Node.Spec.Unschedulable && !f.Order.IsShut:
 		return do(Cordon)
 	case f.Sight == Unseen:
 		return do(List)

@@ -1,5 +1,5 @@
-// Package drain decides how a Node is emptied before its VM goes. It is pure: Decide is a function from what was observed
-// (Facts) to what to do now (a Verdict), with the time as a value, and it knows no cluster.
+// Package drain decides how a Node is emptied before its VM goes, or is updated in place. It is pure: Decide is a function
+// from what was observed (Facts) to what to do now (a Verdict), with the time as a value, and it knows no cluster.
 //
 // Pods without volumes are evicted at once, those of high priority first. Pods with volumes follow one another: while as
 // many volumes of the Node move as may, the next one waits. A volume moves from the eviction of its pod until it is

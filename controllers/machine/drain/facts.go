@@ -63,9 +63,11 @@ type Order struct {
 	EvictTime time.Duration
 	// Force deletes all pods at once and without grace.
 	Force bool
-	// Stays says that the VM goes on running. Then something else keeps new pods away, and the Node is not cordoned; and
-	// attachments are not deleted, because nobody knows whether the VM still writes to their volumes.
+	// Stays says that the VM goes on running. Then attachments are not deleted, because nobody knows whether the VM still
+	// writes to their volumes.
 	Stays bool
+	// IsShut says that something else keeps new pods away, so that the Node is not cordoned.
+	IsShut bool
 }
 
 // ForDeletion is the order to empty the Node of a machine that is being deleted.
@@ -81,7 +83,15 @@ func ForDeletion(m *v1alpha1.Machine, settings Settings) Order {
 // ForPreservation is the order to empty the Node of a machine that has failed and is preserved.
 func ForPreservation(m *v1alpha1.Machine, settings Settings) Order {
 	order := orderFor(m, settings)
-	order.Since, order.Stays = m.Status.CurrentStatus.LastUpdateTime.Time, true
+	order.Since, order.Stays, order.IsShut = m.Status.CurrentStatus.LastUpdateTime.Time, true, true
+	order.Force, _ = strconv.ParseBool(m.Labels[v1alpha1.LabelForceDrain])
+	return order
+}
+
+// ForUpdate is the order to empty a Node that is to be updated in place, and was selected for that at a time.
+func ForUpdate(m *v1alpha1.Machine, selected time.Time, settings Settings) Order {
+	order := orderFor(m, settings)
+	order.Since, order.Stays = selected, true
 	order.Force, _ = strconv.ParseBool(m.Labels[v1alpha1.LabelForceDrain])
 	return order
 }

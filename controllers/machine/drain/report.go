@@ -76,6 +76,15 @@ func End(v Verdict, wasThere bool) Report {
 	return r
 }
 
+// EndForUpdate returns the report of a drain that has ended, of a Node that is to be updated in place.
+func EndForUpdate(v Verdict) Report {
+	r := Report{State: v.State, Text: fmt.Sprintf("Node %s is drained", v.Progress.Node)}
+	if v.State != Drained {
+		r.Text = fmt.Sprintf("The drain of Node %s was ended by force, because %s", v.Progress.Node, v.Cause)
+	}
+	return r
+}
+
 // GiveUp is the report of a drain that is forced while the target cluster does not answer, so that nothing can be drained.
 func GiveUp(node string) Report {
 	text := "The drain of Node %s was ended by force, because nobody waits for it any longer and the target cluster does not answer; its VM is deleted now"

@@ -165,7 +165,7 @@ func mustDuration(text string) time.Duration {
 }
 
 func (s *story) order(_ string, o options) {
-	s.facts.Order.Force, s.facts.Order.Stays = o.has("force"), o.has("stays")
+	s.facts.Order.Force, s.facts.Order.Stays, s.facts.Order.IsShut = o.has("force"), o.has("stays"), o.has("shut")
 	if o.has("timeout") {
 		s.facts.Order.Timeout = mustDuration(o["timeout"])
 	}

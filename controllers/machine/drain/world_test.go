@@ -46,6 +46,7 @@ func newWorld(t *rapid.T) *world {
 	w.facts.Order.Timeout = draw(w, "timeout", 0, time.Minute, 20*time.Minute)
 	w.facts.Order.EvictTime = draw(w, "evict time", 0, time.Minute, time.Hour)
 	w.facts.Order.Force, w.facts.Order.Stays = w.chance("force", 10), w.chance("stays", 3)
+	w.facts.Order.IsShut = w.facts.Order.Stays && w.chance("shut", 2)
 	if w.chance("not ready", 5) {
 		w.facts.Node.Status.Conditions[0] = corev1.NodeCondition{Type: corev1.NodeReady, Status: corev1.ConditionUnknown, LastTransitionTime: metav1.NewTime(born)}
 	}
@@ -177,10 +178,10 @@ func (w *world) check(f Facts, v Verdict) string {
 		}
 	}
 	switch {
-	case v.Do != Rest && v.Do != Cordon && v.Do != List && !f.Node.Spec.Unschedulable && !f.Order.Stays:
+	case v.Do != Rest && v.Do != Cordon && v.Do != List && !f.Node.Spec.Unschedulable && !f.Order.IsShut:
 		return "something is done before the Node is cordoned"
-	case f.Order.Stays && v.Do == Cordon:
-		return "the Node of a VM that stays is cordoned"
+	case f.Order.IsShut && v.Do == Cordon:
+		return "a Node is cordoned that something else keeps pods from"
 	case f.Order.Stays && len(v.Attachments) > 0:
 		return "a volume is taken from a VM that stays"
 	case f.Order.Stays && v.Do == Rest && v.State == GivenUp && v.Progress.Left == 0 && len(leaving(w.facts.Pods)) > 0:

@@ -14,6 +14,7 @@
 //   - "The cloud did not answer" is never taken for "there is no VM", and a Node that a cache does not show is looked up
 //     before anything follows from its absence.
 //   - A VM goes only after the drain of its Node has ended, or when there is no Node.
+//   - Whoever updates a Node in place is told to begin only when the Node is drained and the machine says that it is updated.
 //   - The finalizer goes last: after the VM, and after its Node.
 //   - Decide ends: it never names the same action twice in a row for the same facts.
 //   - The verdict on the same facts is the same in every process, so a pass can be broken off anywhere and begun anew.

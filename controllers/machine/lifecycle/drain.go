@@ -105,7 +105,7 @@ func tellProgress(w World) Verdict {
 	return v
 }
 
-// undrainedPause is when the drain of a preserved machine's Node is begun again that ended with pods left.
+// undrainedPause is when the drain of a Node whose VM stays is begun again that ended with pods left.
 const undrainedPause = time.Minute
 
 // PreservedDrainOf is what a verdict on the drain of a preserved machine's Node says to the rest of its life, and what was
@@ -132,6 +132,21 @@ func PreservedDrainOf(now time.Time, told drain.Told, v drain.Verdict) (Preserve
 		p.Again = now.Add(report.Wake)
 	}
 	return p, told
+}
+
+// UpdateDrainOf is what a verdict on the drain of a Node that is to be updated in place says to the rest of its machine's life,
+// and what was told by then.
+func UpdateDrainOf(now time.Time, told drain.Told, v drain.Verdict) (drain.Report, drain.Told) {
+	switch {
+	case v.Do != drain.Rest:
+		return told.Again(), told
+	case !v.State.Ended():
+		told, report := told.Next(now, v)
+		return report, told
+	case v.Progress.Left > 0:
+		return drain.Report{State: drain.Draining, Text: v.Progress.String(), IsStuck: true, Wake: undrainedPause}, told
+	}
+	return drain.EndForUpdate(v), told
 }
 
 // wasAfterVM says that the VM, or what is needed to delete it, has been asked for before: the drain had ended by then, and

@@ -14,6 +14,7 @@ import (
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machine/drain"
+	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machine/nodesync"
 	"github.com/machine-controller-fleet/machine-controller-fleet/driver"
 )
 
@@ -41,6 +42,9 @@ var facts = map[string]func(w *World, value string) error{
 	"trouble": setTrouble,   // trouble: PermissionDenied; an API server refuses something
 	"drain":   setDrain,     // drain: going on, stuck, drained, given up; and "…" what is told of it
 	"inputs":  setInputs,    // inputs: changed; class or secret, since the cloud failed
+	"set":     setSet,       // set: old, new; without this line it is not seen
+	// drain for update: going on, stuck, drained, given up; and "…" what is told of it
+	"drain for update": setUpdateDrain,
 }
 
 func setNow(w *World, value string) (err error) {
@@ -199,8 +203,13 @@ var nodeWords = map[string]func(*World, *corev1.Node){
 	"marked": func(_ *World, n *corev1.Node) {
 		n.Status.Conditions = append(n.Status.Conditions, corev1.NodeCondition{Type: v1alpha1.NodeTerminating, Status: corev1.ConditionTrue})
 	},
-	"silent":    func(_ *World, n *corev1.Node) { n.Status.Conditions = nil },
-	"read live": func(w *World, _ *corev1.Node) { w.Node.Live = true },
+	"candidate":         func(_ *World, n *corev1.Node) { n.Labels[v1alpha1.LabelCandidateForUpdate] = "true" },
+	"selected":          func(_ *World, n *corev1.Node) { n.Labels[v1alpha1.LabelSelectedForUpdate] = "true" },
+	"updated":           func(_ *World, n *corev1.Node) { n.Labels[v1alpha1.LabelUpdateResult] = v1alpha1.UpdateResultSuccessful },
+	"not to be updated": func(_ *World, n *corev1.Node) { n.Labels[v1alpha1.LabelUpdateResult] = v1alpha1.UpdateResultFailed },
+	"cordoned":          func(_ *World, n *corev1.Node) { n.Spec.Unschedulable = true },
+	"silent":            func(_ *World, n *corev1.Node) { n.Status.Conditions = nil },
+	"read live":         func(w *World, _ *corev1.Node) { w.Node.Live = true },
 	"under disk pressure": func(_ *World, n *corev1.Node) {
 		n.Status.Conditions = append(n.Status.Conditions, corev1.NodeCondition{Type: "DiskPressure", Status: corev1.ConditionTrue})
 	},
@@ -218,6 +227,10 @@ func setNode(w *World, value string) error {
 	node()(w)
 	for word := range strings.SplitSeq(value, ", ") {
 		change, known := nodeWords[word]
+		if stage, isStage := strings.CutPrefix(word, "in stage "); isStage {
+			setStage(w, stage)
+			continue
+		}
 		if !known {
 			return fmt.Errorf("expected named, absent, or words for a Node, got %q", word)
 		}
@@ -307,7 +320,34 @@ func setInputs(w *World, value string) error {
 	return nil
 }
 
-func setDrain(w *World, value string) error {
+// setStage says how far the Node is with its update in place, since an hour after the machine was made.
+func setStage(w *World, stage string) {
+	w.Node.Node.Status.Conditions = append(w.Node.Node.Status.Conditions, corev1.NodeCondition{
+		Type: v1alpha1.NodeInPlaceUpdate, Status: corev1.ConditionTrue, Reason: stage, Message: "As before.",
+		LastTransitionTime: metav1.NewTime(born.Add(time.Hour)),
+	})
+}
+
+func setSet(w *World, value string) error {
+	if value != "old" && value != "new" {
+		return fmt.Errorf("expected old or new, got %q", value)
+	}
+	w.Marks = &nodesync.Marks{IsOld: value == "old"}
+	return nil
+}
+
+func setUpdateDrain(w *World, value string) (err error) {
+	w.UpdateDrain, err = report(value)
+	return err
+}
+
+func setDrain(w *World, value string) (err error) {
+	w.Drain, err = report(value)
+	return err
+}
+
+// report is a report of a drain, in words.
+func report(value string) (drain.Report, error) {
 	reports := map[string]drain.Report{
 		"going on": {State: drain.Draining, Wake: time.Minute},
 		"stuck":    {State: drain.Draining, Wake: time.Minute, IsStuck: true},
@@ -317,9 +357,8 @@ func setDrain(w *World, value string) error {
 	state, text, isTold := strings.Cut(value, " \"")
 	report, known := reports[state]
 	if !known {
-		return fmt.Errorf("expected going on, stuck, drained or given up, got %q", value)
+		return drain.Report{}, fmt.Errorf("expected going on, stuck, drained or given up, got %q", value)
 	}
-	w.Drain = report
-	w.Drain.Text, w.Drain.Ending = strings.TrimSuffix(text, "\""), isTold && report.State.Ended()
-	return nil
+	report.Text, report.Ending = strings.TrimSuffix(text, "\""), isTold && report.State.Ended()
+	return report, nil
 }

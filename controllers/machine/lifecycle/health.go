@@ -22,7 +22,7 @@ func decideHealth(w World) Verdict {
 	case NodeNamed:
 		return do(FindNode)
 	case NodeUnseen:
-		if phase == v1alpha1.MachineRunning || isOverdue(w) || isToBeGivenUp(w) {
+		if phase == v1alpha1.MachineRunning || isOverdue(w) || isUpdateOverdue(w) || isToBeGivenUp(w) {
 			return do(FindNode) // what follows needs more than a cache that does not show it
 		}
 		return waitForNode(w, w.Machine.DeepCopy())
@@ -46,6 +46,11 @@ func decideHealth(w World) Verdict {
 		return do(ClaimNode) // first of all: the slot label is what has the Node followed
 	case isGivenUp(w):
 		return Verdict{Do: Rest, Machine: m}
+	}
+	if v, isUpdated := decideUpdate(w, m, healthy); isUpdated {
+		return v
+	}
+	switch {
 	case healthy && phase != v1alpha1.MachineRunning && mayHaveToken(w):
 		return do(DropToken)
 	case healthy && phase != v1alpha1.MachineRunning:
@@ -80,7 +85,11 @@ func neverJoined(m *v1alpha1.Machine) bool {
 
 // waitForNode rests until the Node changes, or gives a machine up that has waited for longer than it may.
 func waitForNode(w World, m *v1alpha1.Machine) Verdict {
-	if m.Status.CurrentStatus.Phase != v1alpha1.MachinePending {
+	switch m.Status.CurrentStatus.Phase { //nolint:exhaustive // all others have run, and wait for nothing but their Node
+	case v1alpha1.MachinePending:
+	case v1alpha1.MachineInPlaceUpdating, v1alpha1.MachineInPlaceUpdateSuccessful:
+		return awaitUpdate(w, m)
+	default:
 		return stayUnhealthy(w, m)
 	}
 	if !isOverdue(w) {
@@ -133,7 +142,7 @@ func nodeForeign(w World) Verdict {
 	case v1alpha1.MachineRunning:
 		return becameUnhealthy(w, m, ailment(w, m))
 	}
-	return stayUnhealthy(w, m)
+	return waitForNode(w, m)
 }
 
 func becameUnhealthy(w World, m *v1alpha1.Machine, message string) Verdict {

@@ -157,7 +157,7 @@ func (l *life) cloudFails(w *World) (fails, effect bool) {
 }
 
 func (l *life) act(w *World, v Verdict) {
-	atTarget := []Action{MakeToken, DropToken, FindNode, ClaimNode, PatchNode, MarkNode, DrainNode, DeleteNode}
+	atTarget := []Action{MakeToken, DropToken, FindNode, ClaimNode, PatchNode, MarkNode, DrainNode, DrainForUpdate, DeleteNode}
 	if l.faulty && slices.Contains(atTarget, v.Do) && rapid.IntRange(0, 9).Draw(l.t, "no answer") == 0 {
 		l.unanswered(w)
 		return
@@ -216,6 +216,8 @@ func (l *life) act(w *World, v Verdict) {
 	case ClaimNode, PatchNode:
 		l.node = patched(l.t, l.node, v.Patch)
 		w.Node.Node = l.node
+	case DrainForUpdate:
+		l.drainForUpdate(w)
 	case DrainPreserved:
 		w.PreservedDrain.State = preserve.DrainDone
 	case MarkNode:
@@ -241,13 +243,41 @@ func (l *life) act(w *World, v Verdict) {
 	}
 }
 
+// drainForUpdate has some pods leave a Node that is to be updated in place.
+func (l *life) drainForUpdate(w *World) {
+	l.pods -= rapid.IntRange(0, l.pods).Draw(l.t, "pods that leave")
+	if w.UpdateDrain = (drain.Report{State: drain.Drained, Text: "drained"}); l.pods > 0 {
+		w.UpdateDrain = drain.Report{State: drain.Draining, Text: "draining", IsStuck: rapid.Bool().Draw(l.t, "stuck"), Wake: time.Minute}
+	}
+}
+
+// ask puts labels on the Node that have it updated in place, or say how that has ended.
+func (l *life) ask() {
+	if !l.hasNode() {
+		return
+	}
+	l.node = l.node.DeepCopy()
+	if l.node.Labels == nil {
+		l.node.Labels = map[string]string{}
+	}
+	l.node.Labels[v1alpha1.LabelCandidateForUpdate], l.node.Labels[v1alpha1.LabelSelectedForUpdate] = "true", "true"
+	result := rapid.SampledFrom([]string{"", "", v1alpha1.UpdateResultSuccessful, v1alpha1.UpdateResultFailed}).Draw(l.t, "result")
+	if l.node.Labels[v1alpha1.LabelUpdateResult] = result; result == "" {
+		delete(l.node.Labels, v1alpha1.LabelUpdateResult)
+	}
+	if l.node.Labels[v1alpha1.LabelSlot] != "" {
+		l.tellNode()
+	}
+}
+
 // mayGiveUp checks that a machine that has run goes by way of its health timeout, and with a permit.
 func (l *life) mayGiveUp(w World, s step) {
-	hasRun := s.from == v1alpha1.MachineRunning || s.from == v1alpha1.MachineUnknown
+	waits := s.from == v1alpha1.MachineUnknown || s.from == v1alpha1.MachineInPlaceUpdateFailed
+	hasRun := waits || s.from == v1alpha1.MachineRunning || s.from == v1alpha1.MachineInPlaceUpdating || s.from == v1alpha1.MachineInPlaceUpdateSuccessful
 	if !hasRun || s.to != v1alpha1.MachineFailed && s.to != v1alpha1.MachineCrashLoopBackOff {
 		return
 	}
-	if s.from != v1alpha1.MachineUnknown || s.to != v1alpha1.MachineFailed || w.Permit == PermitAwaited || w.Node.State == NodePresent && !w.Node.Live {
+	if !waits || s.to != v1alpha1.MachineFailed || w.Permit == PermitAwaited || w.Node.State == NodePresent && !w.Node.Live {
 		l.t.Fatalf("a machine that has run goes from %s to %s, with permit %d, by %+v", s.from, s.to, w.Permit, w.Node)
 	}
 }
@@ -271,6 +301,11 @@ func (l *life) tellNode() {
 
 // setConditions changes the conditions of the Node. Of a Node that is in no slot the cache shows the name alone.
 func (l *life) setConditions(conditions ...corev1.NodeCondition) {
+	for _, c := range l.node.Status.Conditions {
+		if c.Type == v1alpha1.NodeInPlaceUpdate { // ours
+			conditions = append(conditions, c)
+		}
+	}
 	if slices.Equal(l.node.Status.Conditions, conditions) {
 		return
 	}
@@ -373,7 +408,9 @@ func aLife(t *rapid.T) {
 		if l.machine == nil {
 			return
 		}
-		switch rapid.IntRange(0, 11).Draw(t, "event") {
+		switch rapid.IntRange(0, 12).Draw(t, "event") {
+		case 12:
+			l.ask()
 		case 10:
 			if rapid.IntRange(0, 3).Draw(t, "displaced") == 0 {
 				l.displace()

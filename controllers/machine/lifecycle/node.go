@@ -9,6 +9,8 @@ import (
 	apiequality "k8s.io/apimachinery/pkg/api/equality"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
+	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machine/drain"
+	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machine/inplace"
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machine/nodesync"
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machine/preserve"
 )
@@ -102,10 +104,11 @@ func tend(w World, v Verdict) Verdict {
 	if wanted.Marks != nil && !p.Until.IsZero() { // it is kept from the autoscaler for another reason
 		wanted.Marks = &nodesync.Marks{PreferNoSchedule: wanted.Marks.PreferNoSchedule}
 	}
-	main, status := nodesync.Diff(node, wanted.Apply(p.Node))
-	drain := p.Drain && w.PreservedDrain.State == preserve.DrainUnknown
+	u := updateInPlace(w, v, p.Node)
+	main, status := nodesync.Diff(node, wanted.Apply(u.Node))
+	toDrain := drainOf(w, p, u)
 	switch {
-	case main == nil && status == nil && !drain:
+	case main == nil && status == nil && toDrain == Rest:
 		return restWithNode(w, v, p)
 	case v.Machine != nil && !apiequality.Semantic.DeepEqual(v.Machine, w.Machine):
 		v.Do = Save
@@ -115,7 +118,18 @@ func tend(w World, v Verdict) Verdict {
 	case status != nil:
 		return write(w, v, PatchNode, status)
 	}
-	return do(DrainPreserved)
+	return do(toDrain)
+}
+
+// drainOf is the action that empties a Node whose VM stays; Rest when there is nothing to empty, or that was done in this pass.
+func drainOf(w World, p preserve.Verdict, u inplace.Verdict) Action {
+	switch {
+	case p.Drain && w.PreservedDrain.State == preserve.DrainUnknown:
+		return DrainPreserved
+	case u.Drain && w.UpdateDrain.State == drain.Unknown:
+		return DrainForUpdate
+	}
+	return Rest
 }
 
 func becomesFailed(w World, v Verdict) bool {
@@ -138,7 +152,7 @@ func restWithNode(w World, v Verdict, p preserve.Verdict) Verdict {
 	if p.Drain {
 		v = wakeAt(w, v, w.PreservedDrain.Again)
 	}
-	v = troubleOver(w, uncordoned(w, v))
+	v = tellUpdateDrain(w, troubleOver(w, uncordoned(w, v)))
 	if w.Node.Refused == "" {
 		return remark(w, v, unknownValue(p))
 	}

@@ -22,14 +22,17 @@ type choice struct {
 
 // had is what was done last with a machine of a phase.
 var had = map[v1alpha1.MachinePhase]v1alpha1.LastOperation{
-	"":                               {},
-	v1alpha1.MachineCrashLoopBackOff: {Type: v1alpha1.MachineOperationCreate, State: v1alpha1.MachineStateFailed, ErrorCode: driver.Internal.String()},
-	v1alpha1.MachinePending:          {Type: v1alpha1.MachineOperationCreate, State: v1alpha1.MachineStateProcessing},
-	v1alpha1.MachineAvailable:        {Type: v1alpha1.MachineOperationCreate, State: v1alpha1.MachineStateSuccessful},
-	v1alpha1.MachineRunning:          {Type: v1alpha1.MachineOperationCreate, State: v1alpha1.MachineStateSuccessful},
-	v1alpha1.MachineUnknown:          {Type: v1alpha1.MachineOperationHealthCheck, State: v1alpha1.MachineStateProcessing},
-	v1alpha1.MachineFailed:           {Type: v1alpha1.MachineOperationHealthCheck, State: v1alpha1.MachineStateFailed},
-	v1alpha1.MachineTerminating:      {Type: v1alpha1.MachineOperationDelete, State: v1alpha1.MachineStateProcessing},
+	"":                                      {},
+	v1alpha1.MachineCrashLoopBackOff:        {Type: v1alpha1.MachineOperationCreate, State: v1alpha1.MachineStateFailed, ErrorCode: driver.Internal.String()},
+	v1alpha1.MachinePending:                 {Type: v1alpha1.MachineOperationCreate, State: v1alpha1.MachineStateProcessing},
+	v1alpha1.MachineAvailable:               {Type: v1alpha1.MachineOperationCreate, State: v1alpha1.MachineStateSuccessful},
+	v1alpha1.MachineRunning:                 {Type: v1alpha1.MachineOperationCreate, State: v1alpha1.MachineStateSuccessful},
+	v1alpha1.MachineUnknown:                 {Type: v1alpha1.MachineOperationHealthCheck, State: v1alpha1.MachineStateProcessing},
+	v1alpha1.MachineInPlaceUpdating:         {Type: v1alpha1.MachineOperationInPlaceUpdate, State: v1alpha1.MachineStateProcessing},
+	v1alpha1.MachineInPlaceUpdateSuccessful: {Type: v1alpha1.MachineOperationInPlaceUpdate, State: v1alpha1.MachineStateSuccessful},
+	v1alpha1.MachineInPlaceUpdateFailed:     {Type: v1alpha1.MachineOperationInPlaceUpdate, State: v1alpha1.MachineStateFailed},
+	v1alpha1.MachineFailed:                  {Type: v1alpha1.MachineOperationHealthCheck, State: v1alpha1.MachineStateFailed},
+	v1alpha1.MachineTerminating:             {Type: v1alpha1.MachineOperationDelete, State: v1alpha1.MachineStateProcessing},
 }
 
 // phaseChoices are the phases that a machine can be in, deleted or not.
@@ -86,7 +89,8 @@ func product(t *testing.T) [][]choice {
 		phaseChoices(),
 		identities(),
 		worded(t, "now", "5m", "10h"), // before and after all timeouts
-		worded(t, "node", "", "absent", "ready", "not ready, read live", "ready, not claimed", "of another VM, read live", "of no VM, of another machine", "ready, being deleted"),
+		worded(t, "node", "", "absent", "ready", "not ready, read live", "ready, not claimed", "of another VM, read live", "of no VM, of another machine", "ready, being deleted",
+			"ready, candidate, selected, in stage DrainSuccessful", "not ready, candidate, selected, updated", "ready, candidate, selected, not to be updated", "ready, read live"),
 		worded(t, "vm", "", "absent", "uninitialized", "present", "hidden", "ending since 0s, asked 0s"),
 		worded(t, "permit", "", "given"),
 		worded(t, "target", "", "none"),

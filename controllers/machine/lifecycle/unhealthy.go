@@ -6,6 +6,7 @@ import (
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/brake"
+	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machine/inplace"
 )
 
 // PermitFact is whether a machine may be given up for its health, which leads to its replacement.
@@ -66,6 +67,9 @@ func ailment(w World, m *v1alpha1.Machine) string {
 		return fmt.Sprintf("Node %q is missing", NodeName(m))
 	case isForeign(m, w.Node):
 		return fmt.Sprintf("Node %q belongs to another VM, %s, and not to %s", w.Node.Node.Name, vmOf(w.Node.Node), m.Spec.ProviderID)
+	}
+	if m.Status.CurrentStatus.Phase == v1alpha1.MachineInPlaceUpdateFailed {
+		return fmt.Sprintf("Node %q is not updated in place%s", w.Node.Node.Name, inplace.WhyFailed(w.Node.Node))
 	}
 	reason, _ := health(w)
 	return fmt.Sprintf("Node %q is not healthy: %s", w.Node.Node.Name, reason)

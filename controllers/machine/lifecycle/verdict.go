@@ -42,6 +42,9 @@ const (
 	// DrainPreserved drains the Node of a failed machine that is preserved, as far as that goes without waiting, and says
 	// in World.PreservedDrain how far it has come.
 	DrainPreserved Action = "DrainPreserved"
+	// DrainForUpdate drains the Node that is to be updated in place, as far as that goes without waiting, and says in
+	// World.UpdateDrain how far it has come.
+	DrainForUpdate Action = "DrainForUpdate"
 	// MarkNode keeps new pods off the Node, and says on it that its machine is being deleted.
 	MarkNode Action = "MarkNode"
 	// DrainNode goes on with the drain of the Node, as far as it goes now.

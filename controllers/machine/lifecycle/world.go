@@ -33,6 +33,9 @@ type World struct {
 	Marks *nodesync.Marks
 	// PreservedDrain is how far the drain of the Node has come that a failed machine gets which is preserved.
 	PreservedDrain PreservedDrain
+	// UpdateDrain is how far the drain of the Node has come that is to be updated in place. Its zero value means that nobody has
+	// looked in this pass.
+	UpdateDrain drain.Report
 	// Permit to give the machine up for its health.
 	Permit PermitFact
 	// Token with which the VM joins.
@@ -55,6 +58,8 @@ type Limits struct {
 	ResourceExhaustedRetry time.Duration
 	// NodeConditions are the types of Node conditions that must be False on a healthy Node, beside Ready.
 	NodeConditions []string
+	// InPlaceUpdateTimeout is how long an update in place may take, counted from the end of the drain.
+	InPlaceUpdateTimeout time.Duration
 	// PreserveTimeout is for how long a machine is preserved.
 	PreserveTimeout time.Duration
 	// Drain are the settings for drains.

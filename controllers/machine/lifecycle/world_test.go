@@ -15,7 +15,7 @@ var born = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 func limits() Limits {
 	return Limits{
 		CreationTimeout: 20 * time.Minute, HealthTimeout: 10 * time.Minute, ResourceExhaustedRetry: 10 * time.Minute,
-		NodeConditions: []string{"DiskPressure"}, PreserveTimeout: 96 * time.Hour,
+		NodeConditions: []string{"DiskPressure"}, PreserveTimeout: 96 * time.Hour, InPlaceUpdateTimeout: 20 * time.Minute,
 	}
 }
 

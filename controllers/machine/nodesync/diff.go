@@ -23,7 +23,7 @@ type Patch struct {
 }
 
 // Diff returns what leads from one version of a Node to another: of metadata and spec, and of the status. Nil means that
-// there is no difference. It sees labels, annotations, finalizers, taints, the end of a cordon, capacity and conditions.
+// there is no difference. It sees labels, annotations, finalizers, taints, the cordon, capacity and conditions.
 func Diff(before, after *corev1.Node) (main, status *Patch) {
 	isClaimed := slices.Contains(before.Finalizers, v1alpha1.NodeFinalizerName)
 	metadata := map[string]any{}
@@ -37,13 +37,12 @@ func Diff(before, after *corev1.Node) (main, status *Patch) {
 	}
 	body := map[string]any{}
 	put(body, "metadata", metadata)
-	spec := map[string]any{}
-	taints := !apiequality.Semantic.DeepEqual(before.Spec.Taints, after.Spec.Taints)
+	spec, taints := map[string]any{}, !apiequality.Semantic.DeepEqual(before.Spec.Taints, after.Spec.Taints)
 	if taints {
 		spec["taints"] = slices.Concat([]corev1.Taint{}, after.Spec.Taints)
 	}
-	if before.Spec.Unschedulable && !after.Spec.Unschedulable {
-		spec["unschedulable"] = nil
+	if before.Spec.Unschedulable != after.Spec.Unschedulable {
+		spec["unschedulable"] = after.Spec.Unschedulable
 	}
 	put(body, "spec", spec)
 	if len(body) > 0 {

@@ -14,6 +14,9 @@ type Marks struct {
 	PreferNoSchedule bool
 	// Autoscaler says whether the cluster-autoscaler is kept from removing the Node.
 	Autoscaler Autoscaler
+	// IsOld says that the set is an old one, which its machines leave: what an update in place has left on a Node stays there
+	// until its machine has another set.
+	IsOld bool
 }
 
 // Autoscaler says whether the cluster-autoscaler is kept from removing a Node.
@@ -31,6 +34,8 @@ const (
 // MarksOf reads what the Nodes of a set's machines are to carry.
 func MarksOf(set *v1alpha1.MachineSet) Marks {
 	m := Marks{PreferNoSchedule: set.Annotations[v1alpha1.AnnotationPreferNoSchedule] == v1alpha1.PreferNoScheduleTrue}
+	_, isClosed := set.Labels[v1alpha1.LabelScaleUpDisabled]
+	m.IsOld = isClosed || m.PreferNoSchedule
 	switch set.Annotations[v1alpha1.AnnotationRolling] {
 	case v1alpha1.RollingTrue:
 		m.Autoscaler = AutoscalerKept

@@ -73,6 +73,7 @@ func isReserved(key string) bool {
 	switch key {
 	case v1alpha1.LabelMachineName, v1alpha1.LabelSlot, v1alpha1.AnnotationNotManaged,
 		v1alpha1.AnnotationLastAppliedNodeTemplate, v1alpha1.AnnotationLastAppliedVirtualCapacity,
+		v1alpha1.LabelCandidateForUpdate, v1alpha1.LabelSelectedForUpdate, v1alpha1.LabelUpdateResult,
 		v1alpha1.TaintPreserved, v1alpha1.TaintPreferNoSchedule:
 		return true
 	}

@@ -1,0 +1,147 @@
+package lifecycle
+
+import (
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
+	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/brake"
+	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machine/drain"
+	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machine/inplace"
+)
+
+// decideUpdate follows the update in place of the machine's Node, which the Node tells of; ok is false when its health has
+// the say. While it is updated, and when that has failed, the Node's health does not count: it may restart.
+func decideUpdate(w World, m *v1alpha1.Machine, healthy bool) (v Verdict, ok bool) {
+	phase, result := m.Status.CurrentStatus.Phase, inplace.Result(w.Node.Node)
+	isUpdating, hasFailed := phase == v1alpha1.MachineInPlaceUpdating, phase == v1alpha1.MachineInPlaceUpdateFailed
+	runs := phase == v1alpha1.MachineRunning
+	switch {
+	case result == v1alpha1.UpdateResultSuccessful && (isUpdating || hasFailed):
+		return updateSucceeded(w, m), true
+	case result == v1alpha1.UpdateResultFailed && (isUpdating || runs):
+		return updateFailed(w, m, fmt.Sprintf("Node %q could not be updated in place%s", w.Node.Node.Name, inplace.WhyFailed(w.Node.Node))), true
+	case inplace.IsDrained(w.Node.Node) && (runs && healthy || hasFailed):
+		return beginUpdate(w, m), true
+	case isUpdating, hasFailed:
+		return waitForNode(w, m), true
+	case phase == v1alpha1.MachineFailed && inplace.IsUnfinished(w.Node.Node):
+		return Verdict{Do: Rest, Machine: m}, true // healthy as it may be, it is not what it should be
+	}
+	return Verdict{}, false
+}
+
+// beginUpdate says that the Node is drained. When that is written, the Node tells whoever updates it to begin.
+func beginUpdate(w World, m *v1alpha1.Machine) Verdict {
+	message := inplace.Told(w.Node.Node) + " It is updated in place now"
+	setPhase(w, m, v1alpha1.MachineInPlaceUpdating, true)
+	setOperation(w, m, v1alpha1.LastOperation{
+		Type: v1alpha1.MachineOperationInPlaceUpdate, State: v1alpha1.MachineStateProcessing, Description: message,
+	})
+	return Verdict{Do: Save, Machine: m, Event: &Event{Reason: v1alpha1.EventInPlaceUpdating, Message: message}}
+}
+
+func updateSucceeded(w World, m *v1alpha1.Machine) Verdict {
+	message := fmt.Sprintf("Node %q was updated in place", w.Node.Node.Name)
+	setPhase(w, m, v1alpha1.MachineInPlaceUpdateSuccessful, true)
+	setOperation(w, m, v1alpha1.LastOperation{
+		Type: v1alpha1.MachineOperationInPlaceUpdate, State: v1alpha1.MachineStateSuccessful, Description: message,
+	})
+	return Verdict{Do: Save, Machine: m, Event: &Event{Reason: v1alpha1.EventInPlaceUpdated, Message: message}}
+}
+
+// updateFailed has the machine wait for somebody to mend it, or to be replaced as one that is unhealthy.
+func updateFailed(w World, m *v1alpha1.Machine, message string) Verdict {
+	setPhase(w, m, v1alpha1.MachineInPlaceUpdateFailed, true)
+	_, m.Status.CurrentStatus.TimeoutActive = brake.HealthDeadline(m, w.Limits.HealthTimeout)
+	setOperation(w, m, v1alpha1.LastOperation{
+		Type: v1alpha1.MachineOperationInPlaceUpdate, State: v1alpha1.MachineStateFailed, Description: message,
+	})
+	return Verdict{Do: Save, Machine: m, Event: &Event{Reason: v1alpha1.EventInPlaceFailed, Message: message}}
+}
+
+// awaitUpdate rests until the Node is updated, or is back after that, or that has taken too long. Before that follows, the Node
+// is read live: a cache that is late must not end an update that is done.
+func awaitUpdate(w World, m *v1alpha1.Machine) Verdict {
+	name, timeout := NodeName(m), InPlaceUpdateTimeout(m, w.Limits)
+	switch {
+	case !isUpdateOverdue(w):
+		return Verdict{Do: Rest, Machine: m, Wake: until(w, updateDeadline(w))}
+	case w.Node.State == NodePresent && !w.Node.Live:
+		return do(FindNode)
+	case m.Status.CurrentStatus.Phase == v1alpha1.MachineInPlaceUpdateSuccessful:
+		return becameUnhealthy(w, m, fmt.Sprintf("%s, %s after its update in place", ailment(w, m), timeout))
+	}
+	return updateFailed(w, m, fmt.Sprintf("Node %q was not updated in place within the timeout of %s", name, timeout))
+}
+
+// isUpdateOverdue says that the Node's update, or its return from that, has taken longer than it may.
+func isUpdateOverdue(w World) bool {
+	phase := w.Machine.Status.CurrentStatus.Phase
+	return (phase == v1alpha1.MachineInPlaceUpdating || phase == v1alpha1.MachineInPlaceUpdateSuccessful) && !w.Now.Before(updateDeadline(w))
+}
+
+// updateDeadline is until when the update, or the return from that, may take.
+func updateDeadline(w World) time.Time {
+	return w.Machine.Status.CurrentStatus.LastUpdateTime.Add(InPlaceUpdateTimeout(w.Machine, w.Limits))
+}
+
+// InPlaceUpdateTimeout is how long an update in place of the machine may take. The machine's own goes before the fleet's.
+func InPlaceUpdateTimeout(m *v1alpha1.Machine, limits Limits) time.Duration {
+	if c := m.Spec.MachineConfiguration; c != nil && c.MachineInPlaceUpdateTimeout != nil {
+		return c.MachineInPlaceUpdateTimeout.Duration
+	}
+	return limits.InPlaceUpdateTimeout
+}
+
+// updateInPlace is what the Node is to carry for its update in place.
+func updateInPlace(w World, v Verdict, node *corev1.Node) inplace.Verdict {
+	m := w.Machine
+	if v.Machine != nil {
+		m = v.Machine
+	}
+	drained := ""
+	if w.UpdateDrain.State.Ended() {
+		drained = w.UpdateDrain.Text
+	}
+	// Nobody moves a machine that nobody controls, and one whose set is not seen may be about to move.
+	inOldSet := w.Marks == nil && w.Permit != PermitUnneeded || w.Marks != nil && w.Marks.IsOld
+	return inplace.Decide(inplace.World{Now: w.Now, Machine: m, Node: node, InOldSet: inOldSet, Drained: drained})
+}
+
+// tellUpdateDrain adds to a verdict on a machine that runs how far the drain before its update is, and that it has ended
+// when the Node is not selected any more. One that is unhealthy goes on to say that.
+func tellUpdateDrain(w World, v Verdict) Verdict {
+	m, r := w.Machine, w.UpdateDrain
+	if v.Machine != nil {
+		m = v.Machine
+	}
+	op := v1alpha1.LastOperation{Type: v1alpha1.MachineOperationDrainNode, State: v1alpha1.MachineStateProcessing, Description: r.Text}
+	last := m.Status.LastOperation
+	if r.State == drain.Draining && r.Wake > 0 {
+		v = wakeAt(w, v, w.Now.Add(r.Wake))
+	}
+	switch {
+	case m.Status.CurrentStatus.Phase != v1alpha1.MachineRunning, v.Event != nil:
+		return v
+	case r.State == drain.Draining && r.Text != "":
+		if r.IsStuck {
+			op.State = v1alpha1.MachineStateFailed
+		}
+		if r.IsStuck && (last.Type != op.Type || last.State != op.State) {
+			v.Event = &Event{Reason: v1alpha1.EventDrainBlocked, Message: r.Text}
+		}
+	case r.State == drain.Unknown && last.Type == v1alpha1.MachineOperationDrainNode:
+		op.State, op.Description = v1alpha1.MachineStateSuccessful, "The Node is not to be drained any more"
+	default:
+		return v
+	}
+	if last.Type == op.Type && last.State == op.State && last.Description == op.Description {
+		return v
+	}
+	v.Machine = m.DeepCopy()
+	setOperation(w, v.Machine, op)
+	return v
+}
