@@ -51,6 +51,9 @@ func DefaultSettings() cloudapi.Settings {
 		},
 		BootTime:           cloudapi.Latency{Mean: cloudapi.Duration(3 * time.Second)},
 		PodTerminationTime: cloudapi.Duration(time.Second),
+		InPlaceUpdates: cloudapi.InPlaceUpdates{
+			Result: cloudapi.UpdateSuccessful, Time: cloudapi.Duration(3 * time.Second), ComponentsTime: cloudapi.Duration(time.Second),
+		},
 	}
 }
 
@@ -111,6 +114,14 @@ func validate(s cloudapi.Settings, offers catalog) error {
 		if !offers.hasZone(zone) {
 			wrong("failedZones: unknown zone %q", zone)
 		}
+	}
+	switch s.InPlaceUpdates.Result {
+	case "", cloudapi.UpdateSuccessful, cloudapi.UpdateFailed, cloudapi.UpdateNever:
+	default:
+		wrong("inPlaceUpdates.result is %q; expected %s, %s or %s", s.InPlaceUpdates.Result, cloudapi.UpdateSuccessful, cloudapi.UpdateFailed, cloudapi.UpdateNever)
+	}
+	if s.InPlaceUpdates.Time < 0 {
+		wrong("inPlaceUpdates.time is %v; expected 0 or more", time.Duration(s.InPlaceUpdates.Time))
 	}
 	share("vmFaults.neverJoin", s.VMFaults.NeverJoin)
 	share("vmFaults.joinLate", s.VMFaults.JoinLate)

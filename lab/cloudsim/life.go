@@ -130,6 +130,9 @@ func (v hostView) PodTerminationTime() time.Duration {
 	return time.Duration(v.currentSettings().PodTerminationTime)
 }
 
+// InPlaceUpdates are those in the settings.
+func (v hostView) InPlaceUpdates() cloudapi.InPlaceUpdates { return v.currentSettings().InPlaceUpdates }
+
 // Joined notes that the VM's Node exists.
 func (v hostView) Joined(id, line string) {
 	v.update(id, func(i *instance, now time.Time) {

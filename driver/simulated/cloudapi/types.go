@@ -317,6 +317,8 @@ type Settings struct {
 	FailedZones []string `json:"failedZones,omitempty"`
 	// VMFaults say what goes wrong with new VMs.
 	VMFaults VMFaults `json:"vmFaults"`
+	// InPlaceUpdates say how updates in place of VMs go that become simulated Nodes.
+	InPlaceUpdates InPlaceUpdates `json:"inPlaceUpdates"`
 	// Credentials, when set, is the token that every call has to bring as "Authorization: Bearer <token>".
 	Credentials string `json:"credentials,omitempty"`
 }
@@ -380,6 +382,28 @@ type VMFaults struct {
 	LoseReady      float64  `json:"loseReady,omitempty"`
 	LoseReadyAfter Duration `json:"loseReadyAfter,omitempty"`
 }
+
+// InPlaceUpdates say what the agent on a VM does when its Node is ready to be updated in place. What is changed while an update
+// goes on counts for it, too.
+type InPlaceUpdates struct {
+	// Result of the updates; "" is UpdateSuccessful.
+	Result UpdateResult `json:"result,omitempty"`
+	// Time of an update, in which the Node is not Ready.
+	Time Duration `json:"time"`
+	// ComponentsTime is how long the critical components of a Node take to start that was updated, until the taint is taken off
+	// that keeps pods away; negative means that they never do.
+	ComponentsTime Duration `json:"componentsTime"`
+}
+
+// UpdateResult is how updates in place end.
+type UpdateResult string
+
+// The results.
+const (
+	UpdateSuccessful UpdateResult = "successful"
+	UpdateFailed     UpdateResult = "failed"
+	UpdateNever      UpdateResult = "never" // the agent does nothing, and says nothing
+)
 
 // Action is something that happens to one VM.
 type Action string

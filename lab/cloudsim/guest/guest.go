@@ -4,6 +4,8 @@ package guest
 import (
 	"context"
 	"time"
+
+	"github.com/machine-controller-fleet/machine-controller-fleet/driver/simulated/cloudapi"
 )
 
 // VM is a machine that is switched on, as the software on it sees it.
@@ -72,4 +74,6 @@ type Cloud interface {
 	IsOff(id string)
 	// PodTerminationTime is how long pods take to end at present; negative means that they never do.
 	PodTerminationTime() time.Duration
+	// InPlaceUpdates says how updates of VMs in place go at present.
+	InPlaceUpdates() cloudapi.InPlaceUpdates
 }

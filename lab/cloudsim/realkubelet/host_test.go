@@ -18,6 +18,7 @@ import (
 	"k8s.io/client-go/kubernetes/fake"
 	"k8s.io/client-go/rest"
 
+	"github.com/machine-controller-fleet/machine-controller-fleet/driver/simulated/cloudapi"
 	"github.com/machine-controller-fleet/machine-controller-fleet/lab/cloudsim/guest"
 	"github.com/machine-controller-fleet/machine-controller-fleet/lab/process"
 )
@@ -82,6 +83,8 @@ func (c *cloud) isOff(id string) bool {
 }
 
 func (c *cloud) PodTerminationTime() time.Duration { return 0 }
+
+func (c *cloud) InPlaceUpdates() cloudapi.InPlaceUpdates { return cloudapi.InPlaceUpdates{} }
 
 func newSite(t *testing.T) *site {
 	t.Helper()

@@ -18,7 +18,7 @@ import (
 // leaseDuration is what kubelets write by default.
 const leaseDuration = 40 * time.Second
 
-// keepAlive renews the VM's Lease and reports its Node's status, each when it is due.
+// keepAlive renews the VM's Lease, reports its Node's status and updates it in place, each when it is due.
 func (h *Host) keepAlive(ctx context.Context, v *vm, health guest.Health) time.Duration {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
@@ -27,7 +27,16 @@ func (h *Host) keepAlive(ctx context.Context, v *vm, health guest.Health) time.D
 		v.renewAt = now.Add(spread(v.ID, resumeWithin))
 		v.reportAt = now.Add(spread(v.ID, reportInterval))
 	}
-	if err := h.report(ctx, v, health, now); err != nil {
+	shown, isUpdated, again := h.updateInPlace(v, health, now)
+	err := h.report(ctx, v, shown, now)
+	if err == nil && isUpdated {
+		err = h.tellUpdate(ctx, v)
+	}
+	components := loop.Never
+	if err == nil {
+		components, err = h.startComponents(ctx, v, shown, now)
+	}
+	if err != nil {
 		if ctx.Err() == nil {
 			h.cfg.Log.Warn("A simulated kubelet could not report; trying again", "node", v.Name, "err", err)
 		}
@@ -36,7 +45,13 @@ func (h *Host) keepAlive(ctx context.Context, v *vm, health guest.Health) time.D
 	if v, _ := h.working(v.ID, true); v == nil {
 		return loop.Never
 	}
-	return max(0, min(v.renewAt.Sub(now), v.reportAt.Sub(now)))
+	next := max(0, min(v.renewAt.Sub(now), v.reportAt.Sub(now)))
+	for _, wait := range []time.Duration{again, components} {
+		if wait != loop.Never {
+			next = min(next, wait)
+		}
+	}
+	return next
 }
 
 // report makes the reports that are due.

@@ -87,6 +87,9 @@ type vm struct {
 	renewAt     time.Time
 	reportAt    time.Time
 
+	update          update
+	componentsSince time.Time // since when the critical components of a Node that was updated start; zero when they do not
+
 	volumes volumes
 }
 

@@ -22,6 +22,7 @@ import (
 	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
 
+	"github.com/machine-controller-fleet/machine-controller-fleet/driver/simulated/cloudapi"
 	"github.com/machine-controller-fleet/machine-controller-fleet/lab/cloudsim/guest"
 )
 
@@ -45,6 +46,7 @@ type cloud struct {
 	joined      []string
 	console     []string
 	termination time.Duration
+	updates     cloudapi.InPlaceUpdates
 }
 
 func (c *cloud) Joined(id, line string) {
@@ -68,6 +70,12 @@ func (c *cloud) PodTerminationTime() time.Duration {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.termination
+}
+
+func (c *cloud) InPlaceUpdates() cloudapi.InPlaceUpdates {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.updates
 }
 
 func inCluster(t *testing.T, test func(c *cluster), objects ...runtime.Object) {

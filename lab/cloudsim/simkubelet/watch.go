@@ -9,6 +9,7 @@ import (
 	coreinformers "k8s.io/client-go/informers/core/v1"
 	"k8s.io/client-go/tools/cache"
 
+	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 	"github.com/machine-controller-fleet/machine-controller-fleet/driver/simulated/cloudapi"
 	"github.com/machine-controller-fleet/machine-controller-fleet/lab/cloudsim/guest"
 )
@@ -49,7 +50,7 @@ func (h *Host) watch() error {
 	return nil
 }
 
-// sawNode wakes the VM whose readiness somebody else has changed.
+// sawNode wakes the VM whose readiness somebody else has changed, or whose agent has something to do.
 func (h *Host) sawNode(obj any) {
 	node, ok := obj.(*corev1.Node)
 	if !ok {
@@ -58,7 +59,7 @@ func (h *Host) sawNode(obj any) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	v := h.byName[node.Name]
-	if v != nil && v.nodeUID == node.UID && v.health != guest.Frozen && ready(node) != readiness(v.health) {
+	if v != nil && v.nodeUID == node.UID && v.health != guest.Frozen && (ready(node) != readiness(v.health) || concernsAgent(node)) {
 		h.wake(v)
 	}
 }
@@ -138,8 +139,18 @@ func trimNode(obj any) (any, error) {
 	}
 	small := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: node.Name, UID: node.UID, ResourceVersion: node.ResourceVersion}}
 	for _, c := range node.Status.Conditions {
-		if c.Type == corev1.NodeReady {
-			small.Status.Conditions = []corev1.NodeCondition{{Type: c.Type, Status: c.Status}}
+		switch c.Type {
+		case corev1.NodeReady:
+			small.Status.Conditions = append(small.Status.Conditions, corev1.NodeCondition{Type: c.Type, Status: c.Status})
+		case v1alpha1.NodeInPlaceUpdate:
+			small.Status.Conditions = append(small.Status.Conditions, corev1.NodeCondition{
+				Type: c.Type, Status: c.Status, Reason: c.Reason, LastTransitionTime: c.LastTransitionTime,
+			})
+		}
+	}
+	for _, t := range node.Spec.Taints {
+		if isComponentsTaint(t) {
+			small.Spec.Taints = []corev1.Taint{t}
 		}
 	}
 	return small, nil

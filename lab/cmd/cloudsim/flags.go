@@ -39,6 +39,7 @@ func parse(args []string, out io.Writer) (options, error) {
 
 	latencies := addLatencies(fs, &opts.settings)
 	podTermination := fs.Duration("pod-termination-time", time.Duration(opts.settings.PodTerminationTime), "how long a pod of a simulated Node takes to end; negative is for ever")
+	updates := addUpdates(fs, opts.settings.InPlaceUpdates)
 	forgetAfter := fs.Duration("forget-after", time.Hour, "how long an ended VM is remembered, and its client token")
 	fs.StringVar(&opts.settings.Credentials, "credentials", "", "bearer token that every call has to bring; empty means none")
 	if err := fs.Parse(args); err != nil {
@@ -52,11 +53,24 @@ func parse(args []string, out io.Writer) (options, error) {
 	}
 	latencies()
 	opts.settings.PodTerminationTime = cloudapi.Duration(*podTermination)
+	opts.settings.InPlaceUpdates = updates()
 	opts.settings.ForgetAfter = cloudapi.Duration(*forgetAfter)
 	if opts.seed == 0 {
 		opts.seed = rand.Uint64() //nolint:gosec // it decides faults, and guards nothing
 	}
 	return opts, nil
+}
+
+// addUpdates adds the flags of updates in place. What it returns reads them.
+func addUpdates(fs *pflag.FlagSet, settings cloudapi.InPlaceUpdates) (read func() cloudapi.InPlaceUpdates) {
+	result := fs.String("update-result", string(settings.Result), "how updates in place of simulated Nodes end: successful, failed, or never")
+	takes := fs.Duration("update-time", time.Duration(settings.Time), "how long they take, and the Node is not Ready")
+	components := fs.Duration("components-time", time.Duration(settings.ComponentsTime), "how long critical components of an updated Node take to start; negative is for ever")
+	return func() cloudapi.InPlaceUpdates {
+		return cloudapi.InPlaceUpdates{
+			Result: cloudapi.UpdateResult(*result), Time: cloudapi.Duration(*takes), ComponentsTime: cloudapi.Duration(*components),
+		}
+	}
 }
 
 // addLatencies adds a pair of flags for each time that takes its value from a distribution. What it returns puts the
