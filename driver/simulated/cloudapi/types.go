@@ -69,6 +69,8 @@ const (
 	CSIDriver = "csi.simulated.cloud"
 	// AnnotationPodTermination on a pod of a simulated Node overrides Settings.PodTerminationTime for that pod.
 	AnnotationPodTermination = "simulated.cloud/pod-termination-time"
+	// AnnotationUpdateResult on a simulated Node overrides InPlaceUpdates.Result in the settings for that Node.
+	AnnotationUpdateResult = "simulated.cloud/update-result"
 )
 
 // The defaults that the cloud takes for what a create leaves out.

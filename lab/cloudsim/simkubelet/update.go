@@ -41,7 +41,7 @@ func (h *Host) updateInPlace(v *vm, health guest.Health, now time.Time) (shown g
 	switch {
 	case v.update.told:
 		return health, false, loop.Never
-	case how.Result == cloudapi.UpdateNever:
+	case h.result(v) == cloudapi.UpdateNever:
 		v.update.since = time.Time{}
 		return health, false, recheck
 	case v.update.since.IsZero():
@@ -54,11 +54,19 @@ func (h *Host) updateInPlace(v *vm, health guest.Health, now time.Time) (shown g
 	return health, health == guest.Healthy, recheck
 }
 
+// result is how updates of the VM's Node end.
+func (h *Host) result(v *vm) cloudapi.UpdateResult {
+	if node := h.seen(v); node != nil && node.Annotations[cloudapi.AnnotationUpdateResult] != "" {
+		return cloudapi.UpdateResult(node.Annotations[cloudapi.AnnotationUpdateResult])
+	}
+	return h.cloud.InPlaceUpdates().Result
+}
+
 // tellUpdate puts the result on the Node.
 func (h *Host) tellUpdate(ctx context.Context, v *vm) error {
 	metadata := map[string]any{"labels": map[string]string{v1alpha1.LabelUpdateResult: v1alpha1.UpdateResultSuccessful}}
 	line := "updated in place"
-	if h.cloud.InPlaceUpdates().Result == cloudapi.UpdateFailed {
+	if h.result(v) == cloudapi.UpdateFailed {
 		line = "the update in place has failed: that was asked for"
 		metadata = map[string]any{
 			"labels":      map[string]string{v1alpha1.LabelUpdateResult: v1alpha1.UpdateResultFailed},

@@ -125,6 +125,19 @@ func TestTheAgentDoesNothing(t *testing.T) {
 	})
 }
 
+// What a Node says itself goes before the settings.
+func TestTheAgentOfOneNodeFails(t *testing.T) {
+	inCluster(t, func(c *cluster) {
+		c.setUpdates(updates(cloudapi.UpdateSuccessful))
+		c.host.PowerOn(aVM())
+		synctest.Wait()
+		c.says(v1alpha1.NodeReasonReadyForUpdate, func(n *corev1.Node) {
+			metav1.SetMetaDataAnnotation(&n.ObjectMeta, cloudapi.AnnotationUpdateResult, string(cloudapi.UpdateFailed))
+		})
+		c.hears(11*time.Second, corev1.ConditionTrue, v1alpha1.UpdateResultFailed)
+	})
+}
+
 func TestAVMThatStandsStillIsNotUpdated(t *testing.T) {
 	inCluster(t, func(c *cluster) {
 		c.setUpdates(updates(""))

@@ -148,6 +148,9 @@ func trimNode(obj any) (any, error) {
 			})
 		}
 	}
+	if result, set := node.Annotations[cloudapi.AnnotationUpdateResult]; set {
+		small.Annotations = map[string]string{cloudapi.AnnotationUpdateResult: result}
+	}
 	for _, t := range node.Spec.Taints {
 		if isComponentsTaint(t) {
 			small.Spec.Taints = []corev1.Taint{t}

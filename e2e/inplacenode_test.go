@@ -1,0 +1,194 @@
+//go:build e2e
+
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
+	"github.com/machine-controller-fleet/machine-controller-fleet/driver/simulated/cloudapi"
+)
+
+// updating is what the agents on machines do, and how long that is waited for.
+func updating(result cloudapi.UpdateResult, timeout time.Duration) func(*v1alpha1.Machine) {
+	return func(m *v1alpha1.Machine) {
+		m.Spec.NodeTemplateSpec.Annotations = map[string]string{cloudapi.AnnotationUpdateResult: string(result)}
+		m.Spec.MachineConfiguration = &v1alpha1.MachineConfiguration{MachineInPlaceUpdateTimeout: &metav1.Duration{Duration: timeout}}
+	}
+}
+
+// asksForUpdate makes a Node a candidate for an update in place and selects it, as a user may.
+func (s *space) asksForUpdate(node string) {
+	s.Helper()
+	s.patchNode(node, fmt.Sprintf(`{"metadata":{"labels":{%q:"true",%q:"true"}}}`, v1alpha1.LabelCandidateForUpdate, v1alpha1.LabelSelectedForUpdate))
+}
+
+// stageOf is how far a Node is with its update in place.
+func stageOf(n *corev1.Node) string {
+	for _, c := range n.Status.Conditions {
+		if c.Type == v1alpha1.NodeInPlaceUpdate {
+			return c.Reason
+		}
+	}
+	return ""
+}
+
+// comesTo waits until a machine is in a phase and its Node in a stage of its update, and returns both.
+func (s *space) comesTo(machine string, phase v1alpha1.MachinePhase, stage string) (m *v1alpha1.Machine, n *corev1.Node) {
+	s.Helper()
+	s.eventually(fmt.Sprintf("machine %s is %s and its Node %s", machine, phase, stage), func(ctx context.Context) (err error) {
+		if m, err = s.api().Machines(s.name).Get(ctx, machine, metav1.GetOptions{}); err != nil {
+			return err
+		}
+		if n, err = s.lab.Target.CoreV1().Nodes().Get(ctx, m.Labels[v1alpha1.LabelNode], metav1.GetOptions{}); err != nil {
+			return err
+		}
+		if is := m.Status.CurrentStatus.Phase; is != phase || stageOf(n) != stage {
+			return fmt.Errorf("it is %s (%s), the Node %q", is, m.Status.LastOperation.Description, stageOf(n))
+		}
+		return nil
+	})
+	return m, n
+}
+
+// isBackFromUpdate waits until nothing of an update is left on a Node, and it takes pods again.
+func (s *space) isBackFromUpdate(machine string) {
+	s.Helper()
+	s.eventually("Node "+machine+" takes part again", func(ctx context.Context) error {
+		n, err := s.lab.Target.CoreV1().Nodes().Get(ctx, machine, metav1.GetOptions{})
+		if err != nil {
+			return err
+		}
+		var wrong complaints
+		for _, key := range []string{v1alpha1.LabelCandidateForUpdate, v1alpha1.LabelSelectedForUpdate, v1alpha1.LabelUpdateResult} {
+			_, left := n.Labels[key]
+			wrong.unless(!left, "it has the label %s", key)
+		}
+		wrong.unless(!n.Spec.Unschedulable && len(n.Spec.Taints) == 0, "cordoned: %v, taints %v", n.Spec.Unschedulable, n.Spec.Taints)
+		wrong.unless(stageOf(n) == v1alpha1.NodeReasonUpdateSuccessful, "it says %q", stageOf(n))
+		return wrong.err()
+	})
+}
+
+// TestInPlaceUpdate has three Nodes updated in place whose agents succeed, fail, and do nothing.
+func TestInPlaceUpdate(t *testing.T) {
+	t.Parallel()
+	s := newSpace(t, shared(t), "inplace", "")
+	s.workload()
+	names := []string{s.name + "-good", s.name + "-bad", s.name + "-lazy"}
+	s.createMachine(names[0], updating(cloudapi.UpdateSuccessful, 20*time.Minute))
+	s.createMachine(names[1], updating(cloudapi.UpdateFailed, 20*time.Minute))
+	s.createMachine(names[2], updating(cloudapi.UpdateNever, 10*time.Second))
+	s.running("", len(names))
+	vms := s.joined()
+	for name, test := range map[string]func(s *space, machine string){"good": updateSucceeds, "bad": updateFails, "lazy": updateIsLate} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := s.in(t)
+			test(s, s.name+"-"+name)
+			s.isBackFromUpdate(s.name + "-" + name)
+		})
+	}
+	t.Cleanup(func() {
+		if t.Failed() {
+			return
+		}
+		found, err := s.lab.Cloud.History(context.WithoutCancel(t.Context()), s.name)
+		if err != nil || len(found) != len(vms) {
+			t.Errorf("the cloud has made %d VMs for %d machines (%v): an update in place keeps them", len(found), len(vms), err)
+		}
+	})
+}
+
+// updateSucceeds has a Node with pods updated: they leave before, and the VM stays.
+func updateSucceeds(s *space, machine string) {
+	s.podOn(machine, "slow", pause(), map[string]string{cloudapi.AnnotationPodTermination: "5s"})
+	s.ready("slow", 1)
+	s.asksForUpdate(machine)
+	_, node := s.comesTo(machine, v1alpha1.MachineRunning, v1alpha1.NodeReasonSelectedForUpdate)
+	s.says(machine, "1 pod left")
+	s.comesTo(machine, v1alpha1.MachineInPlaceUpdating, v1alpha1.NodeReasonReadyForUpdate)
+	if _, err := s.lab.Target.CoreV1().Pods(s.name).Get(s.Context(), "slow", metav1.GetOptions{}); !apierrors.IsNotFound(err) {
+		s.Errorf("the pod on a Node that is updated: want none, got %v", err)
+	}
+	_, after := s.comesTo(machine, v1alpha1.MachineRunning, v1alpha1.NodeReasonUpdateSuccessful)
+	if after.UID != node.UID {
+		s.Errorf("Node %s became another one", machine)
+	}
+	for _, reason := range []string{v1alpha1.EventInPlaceUpdating, v1alpha1.EventInPlaceUpdated, v1alpha1.EventNodeHealthy} {
+		s.tells(machine, reason)
+	}
+	told, err := s.eventsOf(s.Context(), machine)
+	s.must(err)
+	if slices.Contains(told, v1alpha1.EventNodeUnhealthy) {
+		s.Errorf("a Node that restarts for its update is told as unhealthy: %v", told)
+	}
+}
+
+// updateFails has an update fail, and be tried again when its cause is mended.
+func updateFails(s *space, machine string) {
+	s.asksForUpdate(machine)
+	m, _ := s.comesTo(machine, v1alpha1.MachineInPlaceUpdateFailed, v1alpha1.NodeReasonUpdateFailed)
+	if op := m.Status.LastOperation; op.Type != v1alpha1.MachineOperationInPlaceUpdate || op.State != v1alpha1.MachineStateFailed {
+		s.Errorf("last operation %+v", op)
+	}
+	s.says(machine, "a fault that was asked for")
+	s.tells(machine, v1alpha1.EventInPlaceFailed)
+	s.agentBecomes(machine, cloudapi.UpdateSuccessful)
+	s.patchNode(machine, fmt.Sprintf(`{"metadata":{"labels":{%q:null}}}`, v1alpha1.LabelUpdateResult))
+	s.comesTo(machine, v1alpha1.MachineRunning, v1alpha1.NodeReasonUpdateSuccessful)
+}
+
+// updateIsLate has nobody do the update until its timeout is over.
+func updateIsLate(s *space, machine string) {
+	s.asksForUpdate(machine)
+	m, _ := s.comesTo(machine, v1alpha1.MachineInPlaceUpdating, v1alpha1.NodeReasonReadyForUpdate)
+	since := m.Status.CurrentStatus.LastUpdateTime
+	m, _ = s.comesTo(machine, v1alpha1.MachineInPlaceUpdateFailed, v1alpha1.NodeReasonReadyForUpdate)
+	if took := m.Status.CurrentStatus.LastUpdateTime.Sub(since.Time); took < 10*time.Second || took > 15*time.Second {
+		s.Errorf("the update has failed after %s, its timeout is 10s", took)
+	}
+	s.says(machine, "within the timeout of 10s")
+	s.agentBecomes(machine, cloudapi.UpdateSuccessful)
+	s.comesTo(machine, v1alpha1.MachineRunning, v1alpha1.NodeReasonUpdateSuccessful)
+}
+
+// agentBecomes changes what the agent of a machine does.
+func (s *space) agentBecomes(machine string, result cloudapi.UpdateResult) {
+	s.Helper()
+	s.patch("machines", machine, fmt.Sprintf(`{"spec":{"nodeTemplate":{"metadata":{"annotations":{%q:%q}}}}}`, cloudapi.AnnotationUpdateResult, result))
+	s.eventually("Node "+machine+" hears of it", func(ctx context.Context) error {
+		n, err := s.lab.Target.CoreV1().Nodes().Get(ctx, machine, metav1.GetOptions{})
+		if err == nil && n.Annotations[cloudapi.AnnotationUpdateResult] != string(result) {
+			err = fmt.Errorf("it has annotations %v", n.Annotations)
+		}
+		return err
+	})
+}
+
+// TestMachinesWhoseUpdateFailsAreReplaced one after the other.
+func TestMachinesWhoseUpdateFailsAreReplaced(t *testing.T) {
+	t.Parallel()
+	s := newSpace(t, shared(t), "inplace-failed", "")
+	s.deploy("pool", 2, func(d *v1alpha1.MachineDeployment) {
+		d.Spec.Template.Spec.NodeTemplateSpec.Annotations = map[string]string{cloudapi.AnnotationUpdateResult: string(cloudapi.UpdateFailed)}
+		d.Spec.Template.Spec.MachineConfiguration = &v1alpha1.MachineConfiguration{MachineHealthTimeout: &metav1.Duration{Duration: 5 * time.Second}}
+	})
+	s.running("pool", 2)
+	victims, err := s.machines(t.Context(), "pool")
+	s.must(err)
+	for _, m := range victims {
+		s.asksForUpdate(m.Labels[v1alpha1.LabelNode])
+	}
+	for _, m := range victims {
+		s.replaced("pool", m)
+	}
+}
