@@ -147,7 +147,7 @@ func (f *fleet) controllers(o options) ([]controller, error) {
 	replacements, err5 := newReplacements(o, f)
 	written := commit.NewLatest[*v1alpha1.MachineSet]()
 	deployments, err1 := machinedeployment.New(machinedeployment.Config{
-		Machines: api, Metadata: f.metadata, View: f.view, Events: f.recorder(v1alpha1.EventSourceMachineDeployment),
+		Machines: api, Metadata: f.metadata, View: f.view, Targets: f.targets, Events: f.recorder(v1alpha1.EventSourceMachineDeployment),
 		Gate:  f.slots.gate(label.Deployment, func(key types.NamespacedName) { deployments.Enqueue(key) }),
 		Clock: wall, Workers: o.concurrentSyncs, KeepFromAutoscaler: o.machine.scaleDownAnnotation, CountMinReady: o.machine.countMinReady,
 		Foresee: func(ctx context.Context, set *v1alpha1.MachineSet) *v1alpha1.MachineSet {

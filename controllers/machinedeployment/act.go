@@ -37,6 +37,12 @@ func (c *Controller) act(ctx context.Context, w *rollout.World, verdict rollout.
 		return c.readLive(ctx, w)
 	case rollout.Mark:
 		return c.mark(ctx, w, verdict.Machines)
+	case rollout.ListMachines:
+		return c.listHeld(ctx, w)
+	case rollout.WriteNodes:
+		return c.writeNodes(ctx, w, verdict.Nodes)
+	case rollout.WriteMachines:
+		return c.writeMachines(ctx, w, verdict.Machines)
 	case rollout.Adopt:
 		return c.adopt(ctx, w, verdict.Sets)
 	case rollout.Release:

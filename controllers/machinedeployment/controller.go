@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"go.opentelemetry.io/otel/trace"
+	corev1 "k8s.io/api/core/v1"
 	apiequality "k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -27,6 +28,7 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/ready"
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/runner"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/objects"
+	"github.com/machine-controller-fleet/machine-controller-fleet/target"
 	"github.com/machine-controller-fleet/machine-controller-fleet/telemetry"
 )
 
@@ -49,7 +51,9 @@ type Config struct {
 	Machines machineclient.MachineV1alpha1Interface
 	Metadata metadata.Interface
 	// View shows the objects of the control cluster that are this process's to work on.
-	View    *objects.View
+	View *objects.View
+	// Targets find the Nodes that are updated in place. Nil means that there are none.
+	Targets target.Resolver
 	Events  events.EventRecorder
 	Clock   clock.WithTicker
 	Gate    runner.Gate[types.NamespacedName]
@@ -74,6 +78,7 @@ type Controller struct {
 	deployments *commit.Committer[*v1alpha1.MachineDeployment]
 	sets        *commit.Committer[*v1alpha1.MachineSet]
 	machines    *commit.Committer[*v1alpha1.Machine]
+	nodes       *commit.Latest[*corev1.Node]
 	pace        *commit.Pace
 	children    *family.Children[*v1alpha1.MachineSet]
 	looked      sync.Map // selectors for which orphans of any slot were looked for, by UID of the deployment
@@ -92,6 +97,10 @@ func New(cfg Config) (*Controller, error) {
 		}),
 		sets:     commit.NewSharing(cfg.Written, func(ns string) commit.Patcher[*v1alpha1.MachineSet] { return cfg.Machines.MachineSets(ns) }),
 		machines: commit.New(func(ns string) commit.Patcher[*v1alpha1.Machine] { return cfg.Machines.Machines(ns) }),
+		nodes:    commit.NewLatest[*corev1.Node](),
+	}
+	if c.cfg.Targets == nil {
+		c.cfg.Targets = target.None{}
 	}
 	var err error
 	c.runner, err = runner.New(runner.Config[types.NamespacedName]{
@@ -101,8 +110,7 @@ func New(cfg Config) (*Controller, error) {
 	if err != nil {
 		return nil, err
 	}
-	c.watch()
-	return c, nil
+	return c, c.watch()
 }
 
 // Enqueue has a key reconciled soon, for those who open the gate.
@@ -117,7 +125,10 @@ func (c *Controller) reconcile(ctx context.Context, key types.NamespacedName) (r
 	if !known {
 		return runner.Result{}, nil
 	}
-	w := c.observe(c.deployments.Newest(cached))
+	w, err := c.observe(c.deployments.Newest(cached))
+	if err != nil {
+		return runner.Result{}, err
+	}
 	var failed error // to make the new set
 	for range maxActions {
 		verdict := rollout.Decide(w)
@@ -187,7 +198,7 @@ func change(was, is *v1alpha1.MachineDeployment, replacing bool) commit.Change {
 }
 
 // observe gathers what the caches know of a deployment.
-func (c *Controller) observe(d *v1alpha1.MachineDeployment) rollout.World {
+func (c *Controller) observe(d *v1alpha1.MachineDeployment) (rollout.World, error) {
 	w := rollout.World{
 		Now: c.cfg.Clock.Now(), Deployment: d, Machines: map[types.UID][]*v1alpha1.Machine{}, KeepFromAutoscaler: c.cfg.KeepFromAutoscaler,
 		CountMinReady: family.CountsMinReady(d, c.cfg.CountMinReady),
@@ -195,7 +206,9 @@ func (c *Controller) observe(d *v1alpha1.MachineDeployment) rollout.World {
 	}
 	for _, set := range c.children.Of(d.UID) {
 		w.Owned = append(w.Owned, c.sets.Newest(set))
-		w.Machines[set.UID] = c.cfg.View.Machines.Under(set.UID)
+		for _, m := range c.cfg.View.Machines.Under(set.UID) {
+			put(w.Machines, c.machines.Newest(m))
+		}
 	}
 	w.Confirmed = c.sees(d.UID, w.Owned)
 	selector := metav1.FormatLabelSelector(d.Spec.Selector)
@@ -204,7 +217,7 @@ func (c *Controller) observe(d *v1alpha1.MachineDeployment) rollout.World {
 	}
 	w.MustLook = c.mustLook(d)
 	w.Orphans = c.children.Orphans(d.Namespace)
-	return w
+	return w, c.observeNodes(&w)
 }
 
 // mustLook says that the deployment is new, or has another selector than when orphans were looked for.

@@ -29,6 +29,7 @@ type bench struct {
 	server *apitest.Server
 	view   *objects.View
 	told   *apitest.EventLog
+	nodes  *nodeServer
 }
 
 func onBench(t *testing.T, test func(b *bench), settings ...func(b *bench, cfg *Config)) {
@@ -115,6 +116,8 @@ var plays = map[string]func(b *bench){
 		b.create() // from none to two
 		b.touches()
 	},
+	v1alpha1.EventSelectedForUpdate: playInPlace,
+	v1alpha1.EventUpdatedInPlace:    playInPlace,
 	v1alpha1.ReasonMachineSetCreateError: func(b *bench) {
 		tried := 0
 		b.server.Refuse(func(r apitest.Request) error {
@@ -186,12 +189,14 @@ func TestEachEventIsToldOnce(t *testing.T) {
 			if !known {
 				t.Fatal("a reason without a play: add what leads to it to plays")
 			}
+			n := &nodeServer{}
 			onBench(t, func(b *bench) {
+				b.nodes = n
 				play(b)
 				if n := b.told.Count(row); n != 1 {
 					t.Errorf("told %d times, want once; all that was told: %v", n, b.told.List())
 				}
-			})
+			}, withNode(n))
 		})
 	}
 }

@@ -1,6 +1,9 @@
 package machinedeployment
 
 import (
+	"errors"
+	"fmt"
+
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -9,17 +12,32 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/objects"
 )
 
-// watch adds the event handlers.
-func (c *Controller) watch() {
+// indexByNode finds machines by the names of their Nodes.
+const indexByNode = "machinedeployment-node"
+
+// watch adds the index and the event handlers.
+func (c *Controller) watch() error {
 	c.children = family.Follow(c.cfg.View.Sets, family.Parents{
 		Enqueue: c.runner.Enqueue, Selectors: c.selectors, Gone: c.sets.Forget,
 	})
 	c.cfg.View.Deployments.OnChange(c.changed)
 	c.cfg.View.Machines.OnChange(c.machineChanged)
+	err1 := c.cfg.View.Machines.AddIndex(indexByNode, func(m *v1alpha1.Machine) []string { return []string{m.Labels[v1alpha1.LabelNode]} })
+	cluster, err2 := c.cfg.Targets.For("")
+	if err2 == nil && cluster != nil {
+		cluster.Nodes.OnChange(c.nodeChanged)
+	}
+	if err := errors.Join(err1, err2); err != nil {
+		return fmt.Errorf("machinedeployment controller: %w", err)
+	}
+	return nil
 }
 
 // machineChanged has the deployment of a machine looked at when the machine counts in another way than before.
 func (c *Controller) machineChanged(before, after *v1alpha1.Machine) {
+	if after == nil {
+		c.machines.Forget(before.UID)
+	}
 	if before != nil && after != nil && countsAs(before) == countsAs(after) {
 		return
 	}
@@ -45,11 +63,14 @@ type standing struct {
 	code      string
 	deleted   bool
 	preserved bool
+	node      string
+	updated   string
 }
 
 func countsAs(m *v1alpha1.Machine) standing {
 	s := standing{
 		phase: m.Status.CurrentStatus.Phase, deleted: m.DeletionTimestamp != nil, preserved: m.Status.CurrentStatus.PreserveExpiryTime != nil,
+		node: m.Labels[v1alpha1.LabelNode], updated: m.Labels[v1alpha1.LabelUpdateResult],
 		operation: m.Status.LastOperation.Type, state: m.Status.LastOperation.State, code: m.Status.LastOperation.ErrorCode,
 	}
 	if set := metav1.GetControllerOfNoCopy(m); set != nil {

@@ -5,28 +5,47 @@ import (
 	"slices"
 	"strconv"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 )
 
+// intents are what this package reads of those that stand on a set.
+type intents struct {
+	Set    types.UID `json:"set"`
+	Create []int64   `json:"create"`
+	Delete []struct {
+		UID types.UID `json:"uid"`
+	} `json:"delete"`
+}
+
+// read reads the intents of a set. Intents that cannot be read are none: the set makes no machines of those.
+func read(set *v1alpha1.MachineSet) (in intents) {
+	err := json.Unmarshal([]byte(set.Annotations[v1alpha1.AnnotationIntents]), &in)
+	if err != nil || in.Set != "" && in.Set != set.UID {
+		return intents{}
+	}
+	return in
+}
+
 // Coming is how many machines a set has decided to make, by the intents that stand on it, that are not among those that are
-// seen. They come even if the set is to be smaller by now, and then go again. Intents that cannot be read are none: the set makes
-// no machines of those.
-func Coming(set *v1alpha1.MachineSet, seen []*v1alpha1.Machine) (n int32) {
-	var intents struct {
-		Set    types.UID `json:"set"`
-		Create []int64   `json:"create"`
-	}
-	err := json.Unmarshal([]byte(set.Annotations[v1alpha1.AnnotationIntents]), &intents)
-	if err != nil || intents.Set != "" && intents.Set != set.UID {
-		return 0
-	}
-	for _, ordinal := range intents.Create {
+// seen. They come even if the set is to be smaller by now, and then go again.
+func Coming[T metav1.Object](set *v1alpha1.MachineSet, seen []T) (n int32) {
+	for _, ordinal := range read(set).Create {
 		text := strconv.FormatInt(ordinal, 10)
-		if !slices.ContainsFunc(seen, func(m *v1alpha1.Machine) bool { return m.Annotations[v1alpha1.AnnotationOrdinal] == text }) {
+		if !slices.ContainsFunc(seen, func(m T) bool { return m.GetAnnotations()[v1alpha1.AnnotationOrdinal] == text }) {
 			n++
 		}
 	}
 	return n
+}
+
+// Doomed are the machines that a set has decided to delete, by the intents that stand on it.
+func Doomed(set *v1alpha1.MachineSet) map[types.UID]bool {
+	doomed := map[types.UID]bool{}
+	for _, d := range read(set).Delete {
+		doomed[d.UID] = true
+	}
+	return doomed
 }

@@ -82,8 +82,14 @@ const (
 	ReasonMachinesTerminating = "MachinesTerminating"
 	// ReasonMachinesPreserved means that a new machine has failed and is preserved, so that it is not replaced.
 	ReasonMachinesPreserved = "MachinesPreserved"
-	// ReasonInPlaceUpdateNotSupported means that this version of the fleet does not update machines in place.
+	// ReasonInPlaceUpdateNotSupported means that there is no target cluster, and so no Node that could be updated in place.
 	ReasonInPlaceUpdateNotSupported = "InPlaceUpdateNotSupported"
+	// ReasonInPlaceUpdateFailed means that the update in place of a machine has failed; the message has the reason.
+	ReasonInPlaceUpdateFailed = "InPlaceUpdateFailed"
+	// ReasonMachinesUpdating means that the update in place of a machine has not ended for a minute.
+	ReasonMachinesUpdating = "MachinesUpdating"
+	// ReasonNodesNotSelected means that with orchestration type Manual Nodes wait for a user to select them.
+	ReasonNodesNotSelected = "NodesNotSelected"
 )
 
 // Reasons of the ReplicaFailure conditions, and of Events on MachineSets.

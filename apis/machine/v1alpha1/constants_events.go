@@ -9,6 +9,9 @@ const (
 	EventScalingMachineSet = "ScalingMachineSet"
 	EventSelectingAll      = "SelectingAll"
 
+	EventSelectedForUpdate = "SelectedForUpdate"
+	EventUpdatedInPlace    = "UpdatedInPlace"
+
 	EventRollback                  = "DeploymentRollback"
 	EventRollbackRevisionNotFound  = "DeploymentRollbackRevisionNotFound"
 	EventRollbackTemplateUnchanged = "DeploymentRollbackTemplateUnchanged"
@@ -49,6 +52,16 @@ func machineDeploymentEvents() []EventReason {
 		{
 			EventScalingMachineSet, false, deployment,
 			"A MachineSet of the deployment gets another number of replicas.",
+			"",
+		},
+		{
+			EventSelectedForUpdate, false, deployment,
+			"Nodes were selected for their update in place. The message names them.",
+			"",
+		},
+		{
+			EventUpdatedInPlace, false, deployment,
+			"Machines were updated in place, and belong to the MachineSet of their new template now. The message names them.",
 			"",
 		},
 		{

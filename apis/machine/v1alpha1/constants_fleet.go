@@ -39,6 +39,15 @@ const (
 	RollingFalse = "false"
 )
 
+// AnnotationUpdateTo on a Node that is a candidate for an update in place is the name of the MachineSet that its machine comes to
+// when that has succeeded: the one whose template was wanted when it was the Node's turn.
+const AnnotationUpdateTo = FleetDomain + "update-to"
+
+// AnnotationSelecting on a MachineDeployment holds as JSON the machines whose Nodes are about to be labelled with
+// LabelSelectedForUpdate. A machine is named here before that, so that whoever comes next finishes what was begun and selects
+// no other beside it, and is struck off when the label is seen.
+const AnnotationSelecting = FleetDomain + "selecting"
+
 // LabelSlot is the slot label: the number of the slot, decimal and without padding, on the metadata of every root,
 // MachineSet, Machine and Node of the slot. It never enters a template or a selector.
 const LabelSlot = FleetDomain + "slot"

@@ -56,6 +56,9 @@ func unseen(w World) bool {
 // adjust brings all sets to their next sizes and keeps them in step with the deployment; when there is nothing to change it
 // deletes sets that nobody goes back to any more, and ends the pass.
 func adjust(s *sets) Verdict {
+	if v, busy := s.update(); busy {
+		return v
+	}
 	s.step()
 	grows := slices.ContainsFunc(s.all(), func(t *tally) bool { return t.size > t.set.Spec.Replicas })
 	switch { // a set that the cache does not show has machines that count
@@ -69,6 +72,9 @@ func adjust(s *sets) Verdict {
 		return Verdict{Do: CountOld}
 	}
 	if v := s.changes(); len(v.Sets) > 0 {
+		return v
+	}
+	if v, busy := s.carryOn(); busy {
 		return v
 	}
 	if outdated := s.outdated(); len(outdated) > 0 {

@@ -7,7 +7,8 @@
 //
 //	RollingUpdate  step by step: the new set grows while there is room, the old ones shrink while enough machines are available
 //	Recreate       the old sets shrink to nothing, and when a live list shows no machine of theirs the new one grows
-//	InPlaceUpdate  is not built yet: the old sets keep their machines
+//	InPlaceUpdate  machines keep their VMs: Nodes of old machines are selected while enough machines are available, and a machine
+//	               whose update has succeeded goes from its old set to the new one
 //
 // A change of the replicas in the middle of a rollout is handed on first, and the rollout goes on from there. A paused
 // deployment is resized, and makes no new set.
@@ -18,6 +19,12 @@
 // Sets are counted by the machines that the cache shows and the sizes that they have been told, whichever is less favourable:
 // a machine counts until it is gone, and is available only while its set is not about to delete it. So nothing depends on
 // what was decided before, nor on how late the cache is.
+//
+// A machine that changes its set is never one too many nor one too few. Its old set is kept from making machines before that; it
+// carries a label while the new set's size does not tell of it yet; and sizes follow what the API server itself says of who has
+// which machines. Which Nodes are selected is an intent: it is written on the deployment before the first of them is labelled. To
+// which set a machine comes is noted on its Node before its update begins, so that another template in the middle makes no
+// machine one of a template that it does not have.
 //
 // Guarantees, tested with generated worlds: no decision takes the available machines below replicas − maxUnavailable, nor all
 // of them above replicas + maxSurge; a rollout ends, and in the same way whatever comes first; the finalizer goes only after

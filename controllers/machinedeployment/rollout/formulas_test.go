@@ -142,7 +142,7 @@ func (r *row) number(name string) int32 {
 	return int32(n)
 }
 
-// tallies reads what is left of what is given: names of sets, with size/running/preserved.
+// tallies reads what is left of what is given: names of sets, with size/running/preserved/updating.
 func (r *row) tallies() (names []string, all []*tally) {
 	r.Helper()
 	for i := 0; i < len(r.words); i += 2 {
@@ -151,7 +151,7 @@ func (r *row) tallies() (names []string, all []*tally) {
 			i--
 			continue
 		}
-		var n [3]int32
+		var n [4]int32
 		for k, text := range strings.Split(r.words[i+1], "/") {
 			v, err := strconv.ParseInt(text, 10, 32)
 			if err != nil {
@@ -160,7 +160,7 @@ func (r *row) tallies() (names []string, all []*tally) {
 			n[k] = int32(v)
 		}
 		set := &v1alpha1.MachineSet{ObjectMeta: metav1.ObjectMeta{Name: r.words[i], UID: types.UID(r.words[i])}}
-		names, all = append(names, r.words[i]), append(all, &tally{set: set, size: n[0], exist: n[0], running: n[1], preserved: n[2]})
+		names, all = append(names, r.words[i]), append(all, &tally{set: set, size: n[0], exist: n[0], running: n[1], preserved: n[2], updating: n[3]})
 	}
 	return names, all
 }
@@ -191,6 +191,14 @@ func TestTableOfLimits(t *testing.T) {
 			RollingUpdate: &v1alpha1.RollingUpdateMachineDeployment{
 				UpdateConfiguration: v1alpha1.UpdateConfiguration{MaxUnavailable: &unavailable, MaxSurge: &surge},
 			},
+		}
+		if who := r.text("in-place"); who != "" {
+			d.Spec.Strategy = v1alpha1.MachineDeploymentStrategy{
+				Type: v1alpha1.InPlaceUpdateMachineDeploymentStrategyType,
+				InPlaceUpdate: &v1alpha1.InPlaceUpdateMachineDeployment{
+					UpdateConfiguration: d.Spec.Strategy.RollingUpdate.UpdateConfiguration, OrchestrationType: v1alpha1.OrchestrationType(who),
+				},
+			}
 		}
 		l := limitsOf(d)
 		r.check("surge", l.surge)

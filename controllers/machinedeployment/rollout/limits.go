@@ -22,23 +22,26 @@ type limits struct {
 //	replicas 10, maxSurge 25 %, maxUnavailable 25 %  →  surge ⌈2.5⌉ = 3, unavailable ⌊2.5⌋ = 2
 //	replicas  3, maxSurge  0,   maxUnavailable 10 %  →  surge 0, unavailable ⌊0.3⌋ = 0, and therefore 1
 //
-// Only a rolling update has limits: Recreate has no surge, and none of its replicas should be missing.
+// Recreate has no limits: no surge, and none of its replicas should be missing. Where a user selects the Nodes that are updated in
+// place there is no surge either: he says how many are missing at a time, and no machine is made in their place.
 func limitsOf(d *v1alpha1.MachineDeployment) limits {
 	l := limits{replicas: d.Spec.Replicas}
-	if !isRolling(d) {
+	given, limited := givenLimits(d)
+	if !limited {
 		return l
 	}
 	surge, unavailable := intstr.FromInt32(0), intstr.FromInt32(0)
 	if d.Spec.Strategy.Type == "" {
 		surge = intstr.FromInt32(1)
 	}
-	if r := d.Spec.Strategy.RollingUpdate; r != nil {
-		if r.MaxSurge != nil {
-			surge = *r.MaxSurge
-		}
-		if r.MaxUnavailable != nil {
-			unavailable = *r.MaxUnavailable
-		}
+	if given.MaxSurge != nil {
+		surge = *given.MaxSurge
+	}
+	if given.MaxUnavailable != nil {
+		unavailable = *given.MaxUnavailable
+	}
+	if isManual(d) {
+		surge = intstr.FromInt32(0)
 	}
 	l.surge, l.unavailable = inMachines(surge, l.replicas, true), inMachines(unavailable, l.replicas, false)
 	if l.surge == 0 && l.unavailable == 0 {
@@ -46,6 +49,17 @@ func limitsOf(d *v1alpha1.MachineDeployment) limits {
 	}
 	l.unavailable = min(l.unavailable, l.replicas)
 	return l
+}
+
+// givenLimits are what the strategy says of limits; limited is false where it has none.
+func givenLimits(d *v1alpha1.MachineDeployment) (given v1alpha1.UpdateConfiguration, limited bool) {
+	switch strategy := d.Spec.Strategy; {
+	case isInPlace(d) && strategy.InPlaceUpdate != nil:
+		given = strategy.InPlaceUpdate.UpdateConfiguration
+	case isRolling(d) && strategy.RollingUpdate != nil:
+		given = strategy.RollingUpdate.UpdateConfiguration
+	}
+	return given, isInPlace(d) || isRolling(d)
 }
 
 // Limits are how many machines a rolling update of the deployment may have beyond the replicas, and how many of those may be
@@ -58,6 +72,17 @@ func Limits(d *v1alpha1.MachineDeployment) (surge, unavailable int32, ok bool) {
 // isRolling says that machines are replaced little by little. A deployment that leaves the strategy open is rolled.
 func isRolling(d *v1alpha1.MachineDeployment) bool {
 	return d.Spec.Strategy.Type == "" || d.Spec.Strategy.Type == v1alpha1.RollingUpdateMachineDeploymentStrategyType
+}
+
+// isInPlace says that the machines keep their VMs, and an agent on each updates it.
+func isInPlace(d *v1alpha1.MachineDeployment) bool {
+	return d.Spec.Strategy.Type == v1alpha1.InPlaceUpdateMachineDeploymentStrategyType
+}
+
+// isManual says that a user selects the Nodes that are updated in place.
+func isManual(d *v1alpha1.MachineDeployment) bool {
+	update := d.Spec.Strategy.InPlaceUpdate
+	return isInPlace(d) && update != nil && update.OrchestrationType == v1alpha1.OrchestrationTypeManual
 }
 
 // isRecreating says that all old machines go before new ones come.

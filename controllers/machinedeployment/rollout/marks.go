@@ -7,7 +7,7 @@ import (
 // mark puts on a set what the Nodes of its machines are to carry. Whoever sees to the Nodes reads it there, so that nobody
 // has to look at a Node for which nothing changes.
 //
-// While machines are rolled new pods keep off the Nodes of old machines where they can. A set that is the new one again has
+// While machines are rolled, or updated in place, new pods keep off the Nodes of old machines where they can. A set that is the new one again has
 // no such mark.
 //
 // While machines are replaced, in whatever way, the cluster-autoscaler is to remove none of them, neither old nor new. The
@@ -18,9 +18,10 @@ func (s *sets) mark(t *tally, wanted *v1alpha1.MachineSet) {
 	switch {
 	case t == s.fresh:
 		delete(wanted.Annotations, v1alpha1.AnnotationPreferNoSchedule)
-	case underWay && !s.d.Spec.Paused && isRolling(s.d) && !t.isEmpty():
+	case underWay && !s.d.Spec.Paused && (isRolling(s.d) || s.inPlace) && !t.isEmpty():
 		annotate(wanted, v1alpha1.AnnotationPreferNoSchedule, v1alpha1.PreferNoScheduleTrue)
 	}
+	s.closeOrOpen(t, wanted)
 	marked := wanted.Annotations[v1alpha1.AnnotationRolling]
 	switch {
 	case t != s.fresh && t.isEmpty():

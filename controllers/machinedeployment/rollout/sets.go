@@ -12,6 +12,8 @@ type sets struct {
 
 	w World
 	d *v1alpha1.MachineDeployment
+	// inPlace says that machines are updated in place, and that there are Nodes for it.
+	inPlace bool
 	// fresh is the new set; nil while there is none.
 	fresh *tally
 	// old are all others, the oldest first, those included that are being deleted.
@@ -24,7 +26,9 @@ type sets struct {
 
 // take counts the sets.
 func take(w World) *sets {
-	s := &sets{limits: limitsOf(w.Deployment), w: w, d: w.Deployment, unwanted: w.unwanted()}
+	s := &sets{
+		limits: limitsOf(w.Deployment), w: w, d: w.Deployment, inPlace: isInPlace(w.Deployment) && !w.NoTarget, unwanted: w.unwanted(),
+	}
 	fresh := findNew(w)
 	for _, set := range oldestFirst(w.Owned) {
 		t := count(w, set)
@@ -108,6 +112,8 @@ func (s *sets) isComplete() bool {
 // step gives the sets their next sizes.
 func (s *sets) step() {
 	switch holds := s.d.Spec.Paused || !isRolling(s.d) && !isRecreating(s.d); {
+	case s.inPlace && s.fresh != nil:
+		s.stepInPlace()
 	case s.fresh != nil && s.isResized(), holds && (s.isResized() || len(s.active()) <= 1):
 		s.follow()
 	case holds:

@@ -46,8 +46,11 @@ func (s *sets) stalled(st v1alpha1.MachineDeploymentStatus) (reason, message str
 	if !moves {
 		return "", ""
 	}
-	if s.isUnderWay() && s.d.Spec.Strategy.Type == v1alpha1.InPlaceUpdateMachineDeploymentStrategyType {
-		return v1alpha1.ReasonInPlaceUpdateNotSupported, "Updates in place are not built yet; the machines stay as they are"
+	if s.isUnderWay() && isInPlace(s.d) && s.w.NoTarget {
+		return v1alpha1.ReasonInPlaceUpdateNotSupported, "There is no target cluster, and so no Node to update in place; the machines stay as they are"
+	}
+	if m := s.firstOfAny(s.hasFailedInPlace); m != nil {
+		return v1alpha1.ReasonInPlaceUpdateFailed, fmt.Sprintf("Machine %s could not be updated in place: %s", m.Name, s.whyFailed(m))
 	}
 	if s.fresh != nil && isFrozen(s.newSet()) && s.standing(s.fresh) < s.fresh.size {
 		return v1alpha1.ReasonMachineSetFrozen, fmt.Sprintf("MachineSet %s must not make machines", s.newSet().Name)
@@ -69,15 +72,59 @@ func (s *sets) stalled(st v1alpha1.MachineDeploymentStatus) (reason, message str
 		return v1alpha1.ReasonMachinesNotAvailable, fmt.Sprintf("New machine %s is not available yet, its phase is %q; its lastOperation says more",
 			m.Name, m.Status.CurrentStatus.Phase)
 	}
-	for _, t := range s.all() {
-		if m := s.first(t, func(m *v1alpha1.Machine) bool { return m.DeletionTimestamp != nil }); m != nil {
-			return v1alpha1.ReasonMachinesTerminating, fmt.Sprintf("Machine %s is being deleted and counts until it is gone; its lastOperation says for what it waits", m.Name)
-		}
+	if m := s.firstOfAny(func(m *v1alpha1.Machine) bool { return m.DeletionTimestamp != nil }); m != nil {
+		return v1alpha1.ReasonMachinesTerminating, fmt.Sprintf("Machine %s is being deleted and counts until it is gone; its lastOperation says for what it waits", m.Name)
 	}
 	if s.fresh != nil && s.standing(s.fresh) < s.fresh.size {
 		return v1alpha1.ReasonMachinesNotAvailable, fmt.Sprintf("MachineSet %s has %d of %d machines", s.newSet().Name, s.standing(s.fresh), s.fresh.size)
 	}
+	return s.stalledInPlace()
+}
+
+// stalledInPlace finds what keeps old machines from being updated.
+func (s *sets) stalledInPlace() (reason, message string) {
+	if !s.inPlace || !s.isUnderWay() || s.fresh == nil {
+		return "", ""
+	}
+	if m := s.firstOfAny(s.w.isUpdating); m != nil {
+		return v1alpha1.ReasonMachinesUpdating, fmt.Sprintf("Machine %s is being updated in place: %s", m.Name, s.howFar(m))
+	}
+	if n := s.waiting(); n > 0 && isManual(s.d) {
+		return v1alpha1.ReasonNodesNotSelected, fmt.Sprintf("%d Nodes wait for the label %s=true", n, v1alpha1.LabelSelectedForUpdate)
+	}
+	for _, t := range s.old {
+		if m := s.first(t, func(m *v1alpha1.Machine) bool { return !s.mayBeSelected(t, m) }); m != nil {
+			return v1alpha1.ReasonMachinesNotAvailable, fmt.Sprintf("Old machine %s cannot be updated in place now, its phase is %q; its Node has to be there and "+
+				"to have the condition InPlaceUpdate", m.Name, m.Status.CurrentStatus.Phase)
+		}
+	}
 	return "", ""
+}
+
+// howFar says for what an update in place waits.
+func (s *sets) howFar(m *v1alpha1.Machine) string {
+	switch node := s.w.nodeOf(m); {
+	case node == nil || stage(node) == "":
+		return "its Node is not drained yet"
+	case !hasBegun(node) && awaitsComponents(node):
+		return "its Node has the taint " + v1alpha1.TaintCriticalComponentsNotReady + " until somebody has found it fit for pods"
+	default:
+		return "the condition InPlaceUpdate of its Node says " + stage(node)
+	}
+}
+
+// hasFailedInPlace says that the update of the machine's Node has failed.
+func (s *sets) hasFailedInPlace(m *v1alpha1.Machine) bool {
+	node := s.w.nodeOf(m)
+	return m.DeletionTimestamp == nil && node != nil && node.Labels[v1alpha1.LabelUpdateResult] == v1alpha1.UpdateResultFailed ||
+		m.DeletionTimestamp == nil && m.Status.CurrentStatus.Phase == v1alpha1.MachineInPlaceUpdateFailed
+}
+
+func (s *sets) whyFailed(m *v1alpha1.Machine) string {
+	if node := s.w.nodeOf(m); node != nil && node.Annotations[v1alpha1.AnnotationUpdateFailedReason] != "" {
+		return node.Annotations[v1alpha1.AnnotationUpdateFailedReason]
+	}
+	return m.Status.LastOperation.Description
 }
 
 // refused returns the first set, the new one before the others, that the API server lets make or delete no machines, and the
@@ -131,4 +178,14 @@ func (s *sets) first(t *tally, holds func(*v1alpha1.Machine) bool) (found *v1alp
 		}
 	}
 	return found
+}
+
+// firstOfAny returns the first machine that a condition holds for, of the new set before the others.
+func (s *sets) firstOfAny(holds func(*v1alpha1.Machine) bool) *v1alpha1.Machine {
+	for _, t := range s.all() {
+		if m := s.first(t, holds); m != nil {
+			return m
+		}
+	}
+	return nil
 }

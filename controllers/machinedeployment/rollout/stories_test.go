@@ -21,14 +21,17 @@ import (
 
 var update = flag.Bool("update", false, "write the verdicts in testdata anew; read what has changed")
 
-// TestStories tells in testdata/stories.txt what a pass does.
+// TestStories tells in testdata what a pass does.
 //
 //	deployment: words                 replicas=3 surge=1 unavailable=0 template=b strategy=RollingUpdate revision=, autoscaler=true;
-//	                                  paused, rollback=, deadline=, history=, minready= (which counts)
+//	                                  paused, rollback=, deadline=, history=, minready= (which counts), manual, selecting= (a machine
+//	                                  whose Node is about to be selected), notarget (there is no target cluster)
 //	progressing: True/Reason 5s       the condition, and how old it is; a minute if it is not told
 //	set: a size=3 words phases        of template a: for= how many replicas it was sized, the deployment's if it is not told,
 //	                                  revision=, kept and tainted (marks), frozen, refused= (why it cannot make or delete
-//	                                  machines), coming= (the ordinal of a machine that it is about to make); and its machines, Running:20s where it matters for how long
+//	                                  machines), coming= (the ordinal of a machine that it is about to make), closed (it must not make machines while
+//	                                  they are updated in place); and its machines, Running:20s where it matters for how long,
+//	                                  Running/selected where they have Nodes (see stories_inplace_test.go)
 //	left: 1                           machines of old sets that the API server has
 //	named: a-0~5m b-1                 machines that the autoscaler names, and how long ago; changed: 5m is when it changed the replicas.
 //	                                  A set has heard=5m; a machine is marked, Running@5m, without the priority, Running@5m-, or has that alone, Running!
@@ -37,7 +40,7 @@ var update = flag.Bool("update", false, "write the verdicts in testdata anew; re
 // The status of the deployment is that of its sets, and those tell the truth. What is told is each action with what it writes,
 // then the conditions that have changed, and when to look again.
 func TestStories(t *testing.T) {
-	scenario.Run(t, "testdata/stories.txt", *update, func(t *testing.T, s scenario.Scenario) string {
+	scenario.Run(t, "testdata/stories*.txt", *update, func(t *testing.T, s scenario.Scenario) string {
 		t.Helper()
 		st := newStory(t)
 		for _, fact := range s.Given {
@@ -73,6 +76,7 @@ type story struct {
 	left             int
 	unseen, vanished []string
 	told             []string
+	orchestration    v1alpha1.OrchestrationType
 }
 
 func newStory(t *testing.T) *story {
@@ -87,7 +91,9 @@ func newStory(t *testing.T) *story {
 			UpdateConfiguration: v1alpha1.UpdateConfiguration{MaxSurge: &one, MaxUnavailable: &none},
 		},
 	}
-	return &story{T: t, w: worldOf(d)}
+	st := &story{T: t, w: worldOf(d), orchestration: v1alpha1.OrchestrationTypeAuto}
+	st.w.Nodes = map[string]*corev1.Node{}
+	return st
 }
 
 func (s *story) deployment(words []string) {
@@ -110,11 +116,6 @@ func (s *story) deployment(words []string) {
 			d.Spec.Template.Annotations["template"] = value
 		case "strategy":
 			d.Spec.Strategy.Type = v1alpha1.MachineDeploymentStrategyType(value)
-			if value == string(v1alpha1.InPlaceUpdateMachineDeploymentStrategyType) {
-				d.Spec.Strategy.InPlaceUpdate = &v1alpha1.InPlaceUpdateMachineDeployment{
-					UpdateConfiguration: *limits, OrchestrationType: v1alpha1.OrchestrationTypeAuto,
-				}
-			}
 		case "revision":
 			d.Annotations[v1alpha1.AnnotationRevision] = value
 		case "paused":
@@ -130,8 +131,11 @@ func (s *story) deployment(words []string) {
 		case "autoscaler":
 			s.w.KeepFromAutoscaler = value == "true"
 		default:
-			s.Fatalf("what is %q of a deployment?", word)
+			s.ofInPlace(key, value)
 		}
+	}
+	if isInPlace(d) {
+		d.Spec.Strategy.InPlaceUpdate = &v1alpha1.InPlaceUpdateMachineDeployment{UpdateConfiguration: *limits, OrchestrationType: s.orchestration}
 	}
 }
 
@@ -187,6 +191,8 @@ func (s *story) set(words []string) {
 			annotate(set, v1alpha1.AnnotationLastReplicaChangeByScaler, s.ago(value))
 		case "frozen":
 			set.Labels[v1alpha1.LabelFreeze] = "True"
+		case "closed":
+			set.Labels[v1alpha1.LabelScaleUpDisabled] = "true"
 		default:
 			s.machine(set, word)
 		}
@@ -201,6 +207,10 @@ func (s *story) set(words []string) {
 
 func (s *story) machine(set *v1alpha1.MachineSet, phase string) {
 	m := &v1alpha1.Machine{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("%s-%d", set.UID, len(s.w.Machines[set.UID]))}}
+	phase, node, hasNode := strings.Cut(phase, "/")
+	if hasNode {
+		s.node(set, m, node)
+	}
 	phase, mark, marked := strings.Cut(phase, "@")
 	mark, without := strings.CutSuffix(mark, "-")
 	if marked {
@@ -279,6 +289,9 @@ func (s *story) do(v Verdict) {
 		was, is := s.w.Deployment, v.Deployment
 		s.tell("save: revision %s, template %s", is.Annotations[v1alpha1.AnnotationRevision], is.Spec.Template.Annotations["template"])
 		s.tellNames(was, is)
+		if before, after := selectingOf(was), selectingOf(is); before != after {
+			s.tell("  selecting %s, and before %s", after, before)
+		}
 		if was.Spec.RollbackTo != nil && is.Spec.RollbackTo == nil {
 			s.tell("  it is not to be rolled back any more")
 		}
@@ -316,6 +329,8 @@ func (s *story) do(v Verdict) {
 			s.tell("delete %s", set.UID)
 			s.w.Done.Deleted[set.UID] = true
 		}
+	case ListMachines, WriteNodes, WriteMachines:
+		s.doInPlace(v)
 	case Adopt, Release:
 		s.Fatalf("unexpected %s", v.Do)
 	}
@@ -344,6 +359,9 @@ func describe(was, is *v1alpha1.MachineSet) string {
 		case had && !has:
 			words = append(words, "-"+short[key])
 		}
+	}
+	if isClosed(was) != isClosed(is) {
+		words = append(words, map[bool]string{true: "closed", false: "-closed"}[isClosed(is)])
 	}
 	return strings.Join(words, " ")
 }

@@ -16,13 +16,18 @@ type tally struct {
 	// exist is how many machines it has, those that are being deleted and those that it is about to make included: also such as
 	// it has decided to make when it was larger.
 	exist int32
-	// running are the machines that can be used, whether or not the set is about to delete some of them.
+	// running are the machines that can be used, whether or not the set is about to delete some of them. Those are not among them
+	// whose turn it is to be updated in place.
 	running int32
 	// preserved are those that have failed and are kept. A set that shrinks deletes them last.
 	preserved int32
 	// named are machines that the autoscaler does not want any more, and that the size does not account for yet. They are counted
 	// when the API server was asked.
 	named int32
+	// updating are the machines whose turn it is to be updated in place, whether or not they look as if they could be used.
+	updating int32
+	// leaving are the machines that are being deleted, and standing all others, those that it has decided to make included.
+	leaving, standing int32
 	// seen is what the cache shows, for people.
 	seen seen
 }
@@ -33,18 +38,24 @@ type seen struct{ all, ready, available, preserved int32 }
 // count makes the tally of a set.
 func count(w World, set *v1alpha1.MachineSet) *tally {
 	t := &tally{set: set}
-	leaving := int32(0)
 	for _, m := range w.Machines[set.UID] {
 		t.seen.all++
 		if m.DeletionTimestamp != nil {
-			leaving++
+			t.leaving++
 			continue
 		}
 		if m.Status.CurrentStatus.Phase == v1alpha1.MachineRunning {
 			t.seen.ready++
 		}
-		if available, _ := availability(w, set, m); available {
+		available, _ := availability(w, set, m)
+		if available {
 			t.seen.available++
+		}
+		switch {
+		case w.isUpdating(m):
+			t.updating++
+		case available:
+			t.running++
 		}
 		if isPreserved(m) {
 			t.seen.preserved++
@@ -52,23 +63,29 @@ func count(w World, set *v1alpha1.MachineSet) *tally {
 	}
 	t.exist = t.seen.all
 	if set.DeletionTimestamp != nil { // all of its machines are about to go, and nobody scales it
+		t.running = 0
 		return t
 	}
-	t.size, t.running, t.preserved = set.Spec.Replicas, t.seen.available, t.seen.preserved
-	t.exist = leaving + max(t.seen.all-leaving+ready.Coming(set, w.Machines[set.UID]), t.size)
+	t.size, t.preserved = set.Spec.Replicas, t.seen.preserved
+	t.standing = t.seen.all - t.leaving + ready.Coming(set, w.Machines[set.UID])
+	t.recount()
 	return t
 }
+
+// recount says how many machines exist when the set has got another size.
+func (t *tally) recount() { t.exist = t.leaving + max(t.standing, t.size) }
 
 // isPreserved says that a machine has failed and is kept.
 func isPreserved(m *v1alpha1.Machine) bool {
 	return m.Status.CurrentStatus.Phase == v1alpha1.MachineFailed && m.Status.CurrentStatus.PreserveExpiryTime != nil
 }
 
-// available are the machines that can be used and that the set does not delete to come to its size.
-func (t *tally) available() int32 { return min(t.running, max(t.size-t.preserved, 0)) }
+// available are the machines that can be used and that the set does not delete to come to its size. It does not know which Nodes
+// are drained for an update in place, so it may keep those and delete others.
+func (t *tally) available() int32 { return min(t.running, max(t.size-t.preserved-t.updating, 0)) }
 
 // idle are the machines that the set is to have and that are of no use to anybody.
-func (t *tally) idle() int32 { return max(t.size-t.available()-t.preserved, 0) }
+func (t *tally) idle() int32 { return max(t.size-t.available()-t.preserved-t.updating, 0) }
 
 // isEmpty says that the set neither has machines nor is to have any.
 func (t *tally) isEmpty() bool { return t.size == 0 && t.exist == 0 }

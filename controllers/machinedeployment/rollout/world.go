@@ -3,6 +3,8 @@ package rollout
 import (
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
@@ -35,6 +37,14 @@ type World struct {
 	// LiveMachines are the machines of each set as the API server has them, with their metadata alone, by the set's UID; nil when it
 	// was not asked in this pass. Where it was, Deployment is as the API server has it, too.
 	LiveMachines map[types.UID][]*v1alpha1.Machine
+	// NoTarget says that there is no target cluster, so that no machine becomes a Node.
+	NoTarget bool
+	// Nodes are those of the machines, as the cache shows them or as this pass has written them, by name. Where machines are not
+	// updated in place those are missing that carry nothing of such an update.
+	Nodes map[string]*corev1.Node
+	// Held is the metadata of the machines that the API server has, by the UID of their set; nil when it was not asked since the
+	// last of them was written.
+	Held map[types.UID][]*metav1.ObjectMeta
 	// Done is what this pass has done.
 	Done Done
 }
@@ -68,6 +78,12 @@ const (
 	ReadLive Action = "ReadLive"
 	// Mark writes Verdict.Machines, each with the metadata as they should stand.
 	Mark Action = "Mark"
+	// ListMachines asks the API server which machines the sets have.
+	ListMachines Action = "ListMachines"
+	// WriteNodes writes Verdict.Nodes, each as it should stand.
+	WriteNodes Action = "WriteNodes"
+	// WriteMachines writes Verdict.Machines, each as it should stand.
+	WriteMachines Action = "WriteMachines"
 	// Adopt makes the deployment the controller of Verdict.Sets.
 	Adopt Action = "Adopt"
 	// Release takes Verdict.Sets, which do not match the selector any more, from the deployment.
@@ -87,7 +103,8 @@ type Verdict struct {
 	Deployment *v1alpha1.MachineDeployment
 	// Sets that the action is about.
 	Sets []*v1alpha1.MachineSet
-	// Machines that the action is about.
+	// Nodes and Machines that the action is about.
+	Nodes    []*corev1.Node
 	Machines []*v1alpha1.Machine
 	// Events tell the user what has changed.
 	Events []Event

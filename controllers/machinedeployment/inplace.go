@@ -1,0 +1,222 @@
+package machinedeployment
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	apiequality "k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
+	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/family"
+	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machinedeployment/rollout"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/objects"
+)
+
+// updateMarks are the labels of Nodes, and the annotations, that an update in place is about.
+func updateMarks() (labels, annotations []string) {
+	return []string{v1alpha1.LabelCandidateForUpdate, v1alpha1.LabelSelectedForUpdate, v1alpha1.LabelUpdateResult},
+		[]string{v1alpha1.AnnotationUpdateTo, v1alpha1.AnnotationUpdateFailedReason}
+}
+
+// isMarked says that a Node carries something of an update in place.
+func isMarked(node *corev1.Node) bool {
+	labels, annotations := updateMarks()
+	return slices.ContainsFunc(labels, func(key string) bool { return node.Labels[key] != "" }) ||
+		slices.ContainsFunc(annotations, func(key string) bool { return node.Annotations[key] != "" })
+}
+
+// observeNodes puts the Nodes into the world of which something follows.
+func (c *Controller) observeNodes(w *rollout.World) error {
+	cluster, err := c.cfg.Targets.For(w.Deployment.Namespace)
+	if err != nil {
+		return fmt.Errorf("find the target cluster of namespace %s: %w", w.Deployment.Namespace, err)
+	}
+	w.Nodes, w.NoTarget = map[string]*corev1.Node{}, cluster == nil
+	if w.NoTarget {
+		return nil
+	}
+	for _, machines := range w.Machines {
+		for _, m := range machines {
+			node, known := cluster.Nodes.Get(types.NamespacedName{Name: m.Labels[v1alpha1.LabelNode]})
+			if !known {
+				continue
+			}
+			if node = c.nodes.Newest(node); isInPlace(w.Deployment) || isMarked(node) {
+				w.Nodes[node.Name] = node
+			}
+		}
+	}
+	return nil
+}
+
+func isInPlace(d *v1alpha1.MachineDeployment) bool {
+	return d.Spec.Strategy.Type == v1alpha1.InPlaceUpdateMachineDeploymentStrategyType
+}
+
+// nodeChanged has the deployment of a Node's machine looked at when something of an update in place has changed, or when the Node
+// has come or gone and could be updated so.
+func (c *Controller) nodeChanged(before, after *corev1.Node) {
+	node := after
+	if after == nil {
+		c.nodes.Forget(before.UID)
+		node = before
+	}
+	came := before == nil || after == nil
+	if !came && !concernsUpdate(before, after) {
+		return
+	}
+	for _, m := range c.cfg.View.Machines.By(indexByNode, node.Name) {
+		root, known := family.RootOf(c.cfg.View, m)
+		if d, ok := root.(*v1alpha1.MachineDeployment); known && ok && (isInPlace(d) || isMarked(node) || !came) {
+			c.runner.Enqueue(objects.Key(d))
+		}
+	}
+}
+
+// concernsUpdate leaves out what every Node does all the time.
+func concernsUpdate(before, after *corev1.Node) bool {
+	labels, annotations := updateMarks()
+	return slices.ContainsFunc(append(labels, v1alpha1.LabelMachineName), func(key string) bool { return before.Labels[key] != after.Labels[key] }) ||
+		slices.ContainsFunc(annotations, func(key string) bool { return before.Annotations[key] != after.Annotations[key] }) ||
+		stage(before) != stage(after)
+}
+
+// stage is how far the update in place of a Node is; "" when there was none.
+func stage(node *corev1.Node) string {
+	for _, condition := range node.Status.Conditions {
+		if condition.Type == v1alpha1.NodeInPlaceUpdate {
+			return condition.Reason
+		}
+	}
+	return ""
+}
+
+// writeNodes has Nodes carry what an update in place asks for, or what ends it. One that has changed since it was looked at is read
+// anew, and decided about again.
+func (c *Controller) writeNodes(ctx context.Context, w *rollout.World, wanted []*corev1.Node) error {
+	cluster, err := c.cfg.Targets.For(w.Deployment.Namespace)
+	if err != nil {
+		return fmt.Errorf("find the target cluster of namespace %s: %w", w.Deployment.Namespace, err)
+	}
+	if cluster == nil {
+		return fmt.Errorf("write Nodes of namespace %s: it has no target cluster any more", w.Deployment.Namespace)
+	}
+	nodes := cluster.Client.CoreV1().Nodes()
+	for _, node := range wanted {
+		patch, err := nodePatch(w.Nodes[node.Name], node)
+		if err != nil {
+			return fmt.Errorf("encode patch of Node %s: %w", node.Name, err)
+		}
+		written, err := nodes.Patch(ctx, node.Name, types.MergePatchType, patch, metav1.PatchOptions{})
+		if apierrors.IsConflict(err) {
+			written, err = nodes.Get(ctx, node.Name, metav1.GetOptions{})
+		}
+		switch {
+		case apierrors.IsNotFound(err):
+			delete(w.Nodes, node.Name)
+			continue
+		case err != nil:
+			return fmt.Errorf("write Node %s: %w", node.Name, err)
+		}
+		c.nodes.Wrote(written)
+		w.Nodes[node.Name] = written
+	}
+	return nil
+}
+
+// nodePatch is the merge patch from a Node as it was observed to what is wanted, for this version of it only.
+func nodePatch(observed, wanted *corev1.Node) ([]byte, error) {
+	labels, annotations := updateMarks()
+	metadata := map[string]any{
+		"uid": observed.UID, "resourceVersion": observed.ResourceVersion,
+		"labels": values(wanted.Labels, labels), "annotations": values(wanted.Annotations, annotations),
+	}
+	patch, spec := map[string]any{"metadata": metadata}, map[string]any{}
+	if observed.Spec.Unschedulable != wanted.Spec.Unschedulable {
+		spec["unschedulable"] = wanted.Spec.Unschedulable
+	}
+	if !apiequality.Semantic.DeepEqual(observed.Spec.Taints, wanted.Spec.Taints) {
+		spec["taints"] = wanted.Spec.Taints
+	}
+	if len(spec) > 0 {
+		patch["spec"] = spec
+	}
+	return json.Marshal(patch)
+}
+
+// values are those of some keys, nil for those that are not there.
+func values(of map[string]string, keys []string) map[string]any {
+	found := map[string]any{}
+	for _, key := range keys {
+		if found[key] = nil; of[key] != "" {
+			found[key] = of[key]
+		}
+	}
+	return found
+}
+
+// writeMachines writes machines as they should stand, each in one write. One that has changed since it was looked at is read anew,
+// and decided about again.
+func (c *Controller) writeMachines(ctx context.Context, w *rollout.World, wanted []*v1alpha1.Machine) error {
+	w.Held = nil // from before
+	for _, m := range wanted {
+		observed := take(w.Machines, m.UID)
+		if observed == nil {
+			continue
+		}
+		written, err := c.machines.Commit(ctx, observed, m)
+		if apierrors.IsConflict(err) {
+			written, err = c.cfg.Machines.Machines(m.Namespace).Get(ctx, m.Name, metav1.GetOptions{})
+		}
+		if apierrors.IsNotFound(err) || err == nil && written.UID != m.UID {
+			continue
+		}
+		if err != nil {
+			put(w.Machines, observed)
+			return fmt.Errorf("write machine %s/%s: %w", m.Namespace, m.Name, err)
+		}
+		c.machines.Wrote(written)
+		put(w.Machines, written)
+	}
+	return nil
+}
+
+// put puts a machine to those of its set.
+func put(machines map[types.UID][]*v1alpha1.Machine, m *v1alpha1.Machine) {
+	if set := metav1.GetControllerOfNoCopy(m); set != nil {
+		machines[set.UID] = append(machines[set.UID], m)
+	}
+}
+
+// take takes a machine from those of its set; nil when it is not there.
+func take(machines map[types.UID][]*v1alpha1.Machine, uid types.UID) *v1alpha1.Machine {
+	for set, all := range machines {
+		if i := slices.IndexFunc(all, func(m *v1alpha1.Machine) bool { return m.UID == uid }); i >= 0 {
+			m := all[i]
+			machines[set] = slices.Delete(slices.Clone(all), i, i+1)
+			return m
+		}
+	}
+	return nil
+}
+
+// listHeld asks the API server which machines the sets have: one list of metadata, whatever their number.
+func (c *Controller) listHeld(ctx context.Context, w *rollout.World) error {
+	list, err := c.listMachines(ctx, w.Deployment.Namespace, metav1.ListOptions{})
+	if err != nil {
+		return err
+	}
+	w.Held = map[types.UID][]*metav1.ObjectMeta{}
+	for i := range list.Items {
+		if owner := metav1.GetControllerOfNoCopy(&list.Items[i]); owner != nil {
+			w.Held[owner.UID] = append(w.Held[owner.UID], &list.Items[i].ObjectMeta)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,212 @@
+package rollout
+
+import (
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
+	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/ready"
+)
+
+// update sees to what is known of updates in place, before sizes are decided: Nodes carry what they should, and machines that
+// were updated belong to the set of their new template. It does so whatever the strategy says by now, so that what was begun ends.
+func (s *sets) update() (v Verdict, busy bool) {
+	if nodes := s.nodesOutOfStep(); len(nodes) > 0 {
+		return Verdict{Do: WriteNodes, Nodes: nodes}, true
+	}
+	if v, moves := s.transfers(); moves {
+		return v, true
+	}
+	if !s.isUnsettled() {
+		return Verdict{}, false
+	}
+	if s.w.Held == nil {
+		return Verdict{Do: ListMachines}, true
+	}
+	s.settle()
+	return Verdict{}, false
+}
+
+// carryOn does what follows when all sets have their sizes.
+func (s *sets) carryOn() (v Verdict, busy bool) {
+	if arrived := s.arrived(); len(arrived) > 0 {
+		return Verdict{Do: WriteMachines, Machines: arrived}, true
+	}
+	return s.selectNodes()
+}
+
+// stepInPlace gives the sets their next sizes. The new set grows while there is room, and the old ones shrink only by machines
+// that are more than there may be: those beyond replicas + surge, and when the new set has its size, all that are left. While it
+// is paused no machine is made beyond the replicas, and none goes because it is old.
+//
+//	replicas 3, surge 1; old 3, new 0 of 0  →  room 3 + 1 − 3 = 1: new 1
+//	old 3, new 1 of 1: one is updated       →  old 2, new 2; then old 1, new 3
+//	old 1, new 3 of 3                       →  the last old one is not needed: old 0
+//
+// Machines that the autoscaler has named go from the sets that have them, before all that.
+func (s *sets) stepInPlace() {
+	l := s.limits
+	if s.isResized() && len(s.unwanted) > 0 {
+		if s.w.LiveMachines == nil {
+			s.blind = true
+			return
+		}
+		tooMany := -s.replicas
+		for _, t := range s.active() {
+			tooMany += t.size
+		}
+		dropNamed(s.active(), tooMany)
+	}
+	if s.d.Spec.Paused {
+		l.surge = 0
+	}
+	s.fresh.size = rollUp(l, s.total(), s.fresh.size)
+	most := max(s.most()-s.fresh.size, 0)
+	if s.fresh.size == s.replicas && !s.d.Spec.Paused {
+		most = 0
+	}
+	shed(most, s.least(s.preserved()), s.fresh, s.old)
+}
+
+// shed makes the old sets smaller until they have most machines together, the oldest first: at first by machines that nobody can
+// use, then by available ones while there are more than the least.
+//
+//	most 0, least 3; new 3 of which 2 are available; old 2 of which 1 is available
+//	  idle 2 − 1 = 1: old 1; spare 2 + 1 − 3 = 0: old 1
+func shed(most, least int32, fresh *tally, old []*tally) {
+	sizes, available := int32(0), fresh.available()
+	for _, t := range old {
+		sizes += t.size
+		available += t.available()
+	}
+	for _, spare := range []int32{0, max(available-least, 0)} {
+		for _, t := range old {
+			for sizes > most && t.size > 0 {
+				before := t.available()
+				t.size--
+				loss := before - t.available()
+				if loss > spare {
+					t.size++
+					break
+				}
+				spare -= loss
+				sizes--
+			}
+		}
+	}
+}
+
+// closeOrOpen has a set make no machines while its machines leave it for another: the places that they leave are theirs. The
+// new set of a rollback is kept from it, too, until those have come to their end that are updated to the template from before.
+func (s *sets) closeOrOpen(t *tally, wanted *v1alpha1.MachineSet) {
+	_, disabled := wanted.Labels[v1alpha1.LabelScaleUpDisabled]
+	isOld := t != s.fresh && s.fresh != nil && s.inPlace
+	switch {
+	case s.isLeft(t), isOld && s.isUnderWay() && !s.d.Spec.Paused && !t.isEmpty():
+		if !disabled {
+			if wanted.Labels == nil {
+				wanted.Labels = map[string]string{}
+			}
+			wanted.Labels[v1alpha1.LabelScaleUpDisabled] = "true"
+		}
+	case disabled && !isOld && ready.Coming(t.set, s.w.Machines[t.set.UID]) == 0: // else a machine would be made twice
+		delete(wanted.Labels, v1alpha1.LabelScaleUpDisabled)
+	}
+}
+
+// isLeft says that machines of the set are being updated to the template of another one, to which they go.
+func (s *sets) isLeft(t *tally) bool {
+	return slices.ContainsFunc(s.w.Machines[t.set.UID], func(m *v1alpha1.Machine) bool {
+		node := s.w.nodeOf(m)
+		if node == nil || m.DeletionTimestamp != nil || !hasBegun(node) {
+			return false
+		}
+		to := s.destination(t, node)
+		return to != nil && to != t
+	})
+}
+
+// destination is the set to which the machine of a Node comes, or has come: the one that is noted, else the new one. It is nil when
+// that set is not there any more.
+func (s *sets) destination(t *tally, node *corev1.Node) *tally {
+	name := node.Annotations[v1alpha1.AnnotationUpdateTo]
+	if name == "" { // of a rollout that somebody else has begun
+		return s.fresh
+	}
+	for _, other := range s.all() {
+		if other.set.Name == name && other.set.DeletionTimestamp == nil {
+			return other
+		}
+	}
+	if t.set.Name == name {
+		return t
+	}
+	return nil
+}
+
+// nodeOf returns the Node of a machine; nil when it is not shown, or not yet the machine's.
+func (w World) nodeOf(m *v1alpha1.Machine) *corev1.Node {
+	node := w.Nodes[m.Labels[v1alpha1.LabelNode]]
+	if node == nil || node.Labels[v1alpha1.LabelMachineName] != m.Name {
+		return nil
+	}
+	return node
+}
+
+// isUpdating says that it is the machine's turn to be updated in place, or about to be; and after that, until its Node is found fit
+// for pods. Where nobody does that, no second Node goes the same way.
+func (w World) isUpdating(m *v1alpha1.Machine) bool {
+	if slices.ContainsFunc(selecting(w.Deployment), func(c chosen) bool { return c.UID == m.UID }) {
+		return true
+	}
+	node := w.nodeOf(m)
+	return node != nil && (hasBegun(node) || awaitsComponents(node))
+}
+
+// awaitsComponents says that a Node is not found fit for pods yet.
+func awaitsComponents(node *corev1.Node) bool {
+	return slices.ContainsFunc(node.Spec.Taints, func(t corev1.Taint) bool { return t.Key == v1alpha1.TaintCriticalComponentsNotReady })
+}
+
+// hasBegun says that a Node's update is under way, or has ended and is not yet followed.
+func hasBegun(node *corev1.Node) bool {
+	return isCandidate(node) && node.Labels[v1alpha1.LabelSelectedForUpdate] == "true" || node.Labels[v1alpha1.LabelUpdateResult] != ""
+}
+
+func isCandidate(node *corev1.Node) bool {
+	return node.Labels[v1alpha1.LabelCandidateForUpdate] == "true"
+}
+
+// stage is how far the update of a Node is; "" when there was none.
+func stage(node *corev1.Node) string {
+	for _, c := range node.Status.Conditions {
+		if c.Type == v1alpha1.NodeInPlaceUpdate {
+			return c.Reason
+		}
+	}
+	return ""
+}
+
+// isUpdated says that the update has succeeded, and that whoever sees to the machine knows it.
+func isUpdated(m *v1alpha1.Machine, node *corev1.Node) bool {
+	if node.Labels[v1alpha1.LabelUpdateResult] != v1alpha1.UpdateResultSuccessful || stage(node) != v1alpha1.NodeReasonUpdateSuccessful {
+		return false
+	}
+	switch m.Status.CurrentStatus.Phase { //nolint:exhaustive // all others do not know it yet, or are on their way out
+	case v1alpha1.MachineInPlaceUpdateSuccessful, v1alpha1.MachineRunning, v1alpha1.MachineAvailable, v1alpha1.MachineUnknown:
+		return m.DeletionTimestamp == nil
+	}
+	return false
+}
+
+// byBirth are machines, the oldest first.
+func byBirth(machines []*v1alpha1.Machine) []*v1alpha1.Machine {
+	return slices.SortedFunc(slices.Values(machines), func(a, b *v1alpha1.Machine) int {
+		if c := a.CreationTimestamp.Compare(b.CreationTimestamp.Time); c != 0 {
+			return c
+		}
+		return strings.Compare(a.Name, b.Name)
+	})
+}

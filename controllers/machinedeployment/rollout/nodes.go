@@ -1,0 +1,64 @@
+package rollout
+
+import (
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	apiequality "k8s.io/apimachinery/pkg/api/equality"
+
+	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
+)
+
+// nodesOutOfStep returns the Nodes that do not carry what they should of an update in place, as they should stand.
+func (s *sets) nodesOutOfStep() (changed []*corev1.Node) {
+	for _, t := range s.all() {
+		for _, m := range byBirth(s.w.Machines[t.set.UID]) {
+			node := s.w.nodeOf(m)
+			if node == nil || m.DeletionTimestamp != nil || t.set.DeletionTimestamp != nil {
+				continue
+			}
+			if wanted := s.wantedNode(t, m, node); !apiequality.Semantic.DeepEqual(node, wanted) {
+				changed = append(changed, wanted)
+			}
+		}
+	}
+	return changed
+}
+
+// wantedNode is the Node of a machine as it should stand. A Node of an old machine is a candidate, and says for which set; when its
+// update has begun it says so for good. A Node whose machine has come to that set is set free, as is one that was updated for a
+// set that nobody has any more.
+func (s *sets) wantedNode(t *tally, m *v1alpha1.Machine, node *corev1.Node) *corev1.Node {
+	n := node.DeepCopy()
+	switch to := s.destination(t, node); {
+	case isUpdated(m, node) && (to == t || to == nil):
+		setFree(n)
+	case hasBegun(node):
+		if isOf := n.Annotations[v1alpha1.AnnotationUpdateTo]; isOf == "" && s.fresh != nil && t != s.fresh {
+			annotate(n, v1alpha1.AnnotationUpdateTo, s.fresh.set.Name)
+		}
+	case s.inPlace && t != s.fresh && s.d.Spec.Paused: // it is as it was when the rollout was stopped
+	case s.inPlace && t != s.fresh && s.fresh != nil:
+		n.Labels[v1alpha1.LabelCandidateForUpdate] = "true"
+		annotate(n, v1alpha1.AnnotationUpdateTo, s.fresh.set.Name)
+	default:
+		delete(n.Labels, v1alpha1.LabelCandidateForUpdate)
+		delete(n.Annotations, v1alpha1.AnnotationUpdateTo)
+	}
+	return n
+}
+
+// setFree takes everything of an update in place off a Node. Pods come when whoever sees to its critical components has found it
+// fit for them, as on a new Node.
+func setFree(n *corev1.Node) {
+	delete(n.Labels, v1alpha1.LabelCandidateForUpdate)
+	delete(n.Labels, v1alpha1.LabelSelectedForUpdate)
+	delete(n.Labels, v1alpha1.LabelUpdateResult)
+	delete(n.Annotations, v1alpha1.AnnotationUpdateFailedReason)
+	delete(n.Annotations, v1alpha1.AnnotationUpdateTo)
+	n.Spec.Unschedulable = false
+	n.Spec.Taints = slices.DeleteFunc(n.Spec.Taints, func(t corev1.Taint) bool {
+		return t.Key == v1alpha1.TaintPreferNoSchedule || t.Key == corev1.TaintNodeUnschedulable || t.Key == v1alpha1.TaintCriticalComponentsNotReady
+	})
+	n.Spec.Taints = append(n.Spec.Taints, corev1.Taint{Key: v1alpha1.TaintCriticalComponentsNotReady, Effect: corev1.TaintEffectNoSchedule})
+}

@@ -1,0 +1,169 @@
+package rollout
+
+import (
+	"encoding/json"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
+	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/ready"
+)
+
+// chosen is a machine whose Node is about to be selected for its update in place.
+type chosen struct {
+	Name string    `json:"name"`
+	UID  types.UID `json:"uid"`
+}
+
+// selecting reads the machines whose Nodes are about to be selected. What cannot be read is none.
+func selecting(d *v1alpha1.MachineDeployment) (all []chosen) {
+	text, noted := d.Annotations[v1alpha1.AnnotationSelecting]
+	if !noted {
+		return nil
+	}
+	if err := json.Unmarshal([]byte(text), &all); err != nil {
+		return nil
+	}
+	return all
+}
+
+// withSelecting is the deployment with other machines whose Nodes are about to be selected.
+func withSelecting(d *v1alpha1.MachineDeployment, all []chosen) *v1alpha1.MachineDeployment {
+	d = d.DeepCopy()
+	if len(all) == 0 {
+		delete(d.Annotations, v1alpha1.AnnotationSelecting)
+		return d
+	}
+	text, err := json.Marshal(all)
+	if err != nil { // names always encode
+		return d
+	}
+	annotate(d, v1alpha1.AnnotationSelecting, string(text))
+	return d
+}
+
+// selectNodes has Nodes updated in place. Which ones is written on the deployment first; whoever finds that completes it.
+func (s *sets) selectNodes() (v Verdict, busy bool) {
+	noted := selecting(s.d)
+	open := slices.DeleteFunc(slices.Clone(noted), s.isSelectedOrOver)
+	if nodes := s.labelled(open); len(nodes) > 0 {
+		return Verdict{Do: WriteNodes, Nodes: nodes}, true
+	}
+	if s.w.Held == nil && slices.ContainsFunc(open, func(c chosen) bool { return s.find(c.UID) == nil }) {
+		return Verdict{Do: ListMachines}, true // that the cache does not show it proves nothing
+	}
+	next := s.choose()
+	if len(next) == 0 && len(open) == len(noted) {
+		return Verdict{}, false
+	}
+	v = Verdict{Do: Save, Deployment: withSelecting(s.d, append(open, next...))}
+	if len(next) > 0 {
+		var names []string
+		for _, c := range next {
+			names = append(names, c.Name)
+		}
+		v.Events = []Event{{v1alpha1.EventSelectedForUpdate, "Selected for their update in place: " + strings.Join(names, ", ")}}
+	}
+	return v, true
+}
+
+// isSelectedOrOver says that the Node of a chosen machine is seen selected, or never will be: the machine goes, or has gone, or its
+// Node is no candidate any more, which a late write that selects it would be refused for.
+func (s *sets) isSelectedOrOver(c chosen) bool {
+	m := s.find(c.UID)
+	if m == nil {
+		return s.w.Held != nil && !s.isHeld(c.UID)
+	}
+	node := s.w.nodeOf(m)
+	return m.DeletionTimestamp != nil || node != nil && (hasBegun(node) || !isCandidate(node))
+}
+
+func (s *sets) isHeld(uid types.UID) bool {
+	for _, held := range s.w.Held {
+		if slices.ContainsFunc(held, func(m *metav1.ObjectMeta) bool { return m.UID == uid }) {
+			return true
+		}
+	}
+	return false
+}
+
+// find returns the machine of a UID; nil when the cache does not show it.
+func (s *sets) find(uid types.UID) *v1alpha1.Machine {
+	for _, machines := range s.w.Machines {
+		for _, m := range machines {
+			if m.UID == uid {
+				return m
+			}
+		}
+	}
+	return nil
+}
+
+// labelled are the Nodes of chosen machines, as they say that it is their turn.
+func (s *sets) labelled(open []chosen) (nodes []*corev1.Node) {
+	for _, c := range open {
+		m := s.find(c.UID)
+		if m == nil || s.w.nodeOf(m) == nil {
+			continue
+		}
+		node := s.w.nodeOf(m).DeepCopy()
+		node.Labels[v1alpha1.LabelSelectedForUpdate] = "true"
+		nodes = append(nodes, node)
+	}
+	return nodes
+}
+
+// choose returns the machines whose Nodes are selected next, those of the oldest set first.
+func (s *sets) choose() (next []chosen) {
+	if !s.inPlace || isManual(s.d) || s.d.Spec.Paused || s.fresh == nil {
+		return nil
+	}
+	available, updating := s.fresh.available(), int32(0)
+	for _, t := range s.old {
+		available += t.available()
+		updating += t.updating
+	}
+	most := mostSelected(s.limits, s.least(s.preserved()), available, s.fresh.size, updating)
+	for _, t := range s.old {
+		doomed := ready.Doomed(t.set)
+		for _, m := range byBirth(s.w.Machines[t.set.UID]) {
+			if int32(len(next)) < most && !doomed[m.UID] && s.mayBeSelected(t, m) {
+				next = append(next, chosen{m.Name, m.UID})
+			}
+		}
+	}
+	return next
+}
+
+// mostSelected is how many more Nodes may be selected: as many as there are available machines beyond the least, and no more than
+// the new set misses.
+//
+//	replicas 3, least 3: available 3 + 1 new, new 1, updating 0  →  min(4 − 3, 3 − 1 − 0) = 1
+//	replicas 3, least 2: available 2, new 0, updating 1          →  min(2 − 2, 3 − 0 − 1) = 0
+func mostSelected(l limits, least, available, fresh, updating int32) int32 {
+	return max(min(available-least, l.replicas-fresh-updating), 0)
+}
+
+// mayBeSelected says that a machine can be used, and that its Node waits for its turn: whoever sees to it has said so.
+func (s *sets) mayBeSelected(t *tally, m *v1alpha1.Machine) bool {
+	node := s.w.nodeOf(m)
+	available, _ := availability(s.w, t.set, m)
+	return available && node != nil && !s.w.isUpdating(m) && isCandidate(node) && stage(node) == v1alpha1.NodeReasonCandidateForUpdate &&
+		node.Annotations[v1alpha1.AnnotationUpdateTo] == s.fresh.set.Name
+}
+
+// waiting counts the Nodes that wait to be selected.
+func (s *sets) waiting() (n int32) {
+	for _, t := range s.old {
+		for _, m := range s.w.Machines[t.set.UID] {
+			if m.DeletionTimestamp == nil && s.mayBeSelected(t, m) {
+				n++
+			}
+		}
+	}
+	return n
+}

@@ -1,0 +1,137 @@
+package rollout
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
+	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/ready"
+)
+
+// transfers gives machines whose update has succeeded to the set of their new template. Sets that they leave are kept from making
+// machines before.
+func (s *sets) transfers() (v Verdict, moves bool) {
+	v = Verdict{Do: WriteMachines}
+	for _, t := range s.all() {
+		if t.set.DeletionTimestamp != nil || !isClosed(t.set) {
+			continue
+		}
+		doomed, gone := ready.Doomed(t.set), map[*tally][]string{}
+		for _, m := range byBirth(s.w.Machines[t.set.UID]) {
+			node := s.w.nodeOf(m)
+			if node == nil || doomed[m.UID] || !isUpdated(m, node) {
+				continue
+			}
+			if to := s.destination(t, node); to != nil && to != t {
+				v.Machines = append(v.Machines, transferred(m, t.set, to.set))
+				gone[to] = append(gone[to], m.Name)
+			}
+		}
+		for _, to := range s.all() {
+			if names := gone[to]; len(names) > 0 {
+				v.Events = append(v.Events, Event{v1alpha1.EventUpdatedInPlace, fmt.Sprintf(
+					"Updated in place, and of machine set %s now: %s", to.set.Name, strings.Join(names, ", "))})
+			}
+		}
+	}
+	return v, len(v.Machines) > 0
+}
+
+func isClosed(set *v1alpha1.MachineSet) bool {
+	_, disabled := set.Labels[v1alpha1.LabelScaleUpDisabled]
+	return disabled
+}
+
+// transferred is a machine as it stands in its new set: with what the template of that one says, and a label that keeps it from
+// being one too many there until the set has a place for it. Name, VM and slot stay.
+func transferred(m *v1alpha1.Machine, from, to *v1alpha1.MachineSet) *v1alpha1.Machine {
+	m = m.DeepCopy()
+	others := slices.DeleteFunc(m.OwnerReferences, func(o metav1.OwnerReference) bool { return o.UID == from.UID || o.UID == to.UID })
+	m.OwnerReferences = append([]metav1.OwnerReference{*metav1.NewControllerRef(to, v1alpha1.SchemeGroupVersion.WithKind("MachineSet"))}, others...)
+	m.Labels = exchange(m.Labels, from.Spec.Template.Labels, to.Spec.Template.Labels)
+	m.Labels = exchange(m.Labels, from.Spec.Selector.MatchLabels, to.Spec.Selector.MatchLabels)
+	m.Labels[v1alpha1.LabelUpdateResult] = v1alpha1.UpdateResultSuccessful
+	m.Annotations = exchange(m.Annotations, from.Spec.Template.Annotations, to.Spec.Template.Annotations)
+	delete(m.Annotations, v1alpha1.AnnotationOrdinal) // it counts the machines that the other set has made
+	m.Spec.Class = to.Spec.Template.Spec.Class
+	return m
+}
+
+// exchange takes from have what one template says, and puts in what another one says.
+func exchange(have, before, after map[string]string) map[string]string {
+	changed := maps.Clone(have)
+	if changed == nil {
+		changed = map[string]string{}
+	}
+	for key := range before {
+		delete(changed, key)
+	}
+	maps.Copy(changed, after)
+	return changed
+}
+
+// isUnsettled says that machines have changed their set, or have gone from a set that makes none in their place, and that a size
+// may not tell of it.
+func (s *sets) isUnsettled() bool {
+	return slices.ContainsFunc(s.all(), func(t *tally) bool {
+		return t.set.DeletionTimestamp == nil && (isClosed(t.set) && t.standing < t.size ||
+			slices.ContainsFunc(s.w.Machines[t.set.UID], func(m *v1alpha1.Machine) bool { return m.DeletionTimestamp == nil && hasJustCome(m) }))
+	})
+}
+
+// hasJustCome says that a machine has come from another set, whose new one may have no place for it yet.
+func hasJustCome(m metav1.Object) bool {
+	return m.GetLabels()[v1alpha1.LabelUpdateResult] == v1alpha1.UpdateResultSuccessful
+}
+
+// settle has the sizes follow the machines that have changed their set, by what the API server itself says: a set grows by those
+// that have come, as far as there are more than its size, and one that makes none in the place of those that have gone is as
+// large as what it has. What is told of a set's machines is later than its size, so a size is never changed for the same machine
+// twice; should the set have decided something meanwhile, the write is refused.
+//
+//	old 3 of which 2 are there, new 1 of which 2 are there, one of them has come
+//	  new 1 + min(1, 2 − 1) = 2; old 2
+func (s *sets) settle() {
+	for _, t := range s.all() {
+		if t.set.DeletionTimestamp != nil {
+			continue
+		}
+		held := s.w.Held[t.set.UID]
+		there, come := ready.Coming(t.set, held), int32(0)
+		for _, m := range held {
+			if m.DeletionTimestamp != nil {
+				continue
+			}
+			there++
+			if hasJustCome(m) {
+				come++
+			}
+		}
+		switch {
+		case there > t.size:
+			t.size += min(come, there-t.size)
+		case isClosed(t.set):
+			t.size = there
+		}
+		t.recount()
+	}
+}
+
+// arrived are the machines that have come to a set whose size tells of them, without the label that said so.
+func (s *sets) arrived() (arrived []*v1alpha1.Machine) {
+	for _, t := range s.all() {
+		for _, m := range byBirth(s.w.Machines[t.set.UID]) {
+			isHeld := func(held *metav1.ObjectMeta) bool { return held.UID == m.UID && hasJustCome(held) }
+			if hasJustCome(m) && m.DeletionTimestamp == nil && slices.ContainsFunc(s.w.Held[t.set.UID], isHeld) {
+				m = m.DeepCopy()
+				delete(m.Labels, v1alpha1.LabelUpdateResult)
+				arrived = append(arrived, m)
+			}
+		}
+	}
+	return arrived
+}
