@@ -27,8 +27,8 @@ type process struct {
 	seen  map[types.UID]bool
 }
 
-// caches are how far those of the three kinds have come.
-type caches struct{ deployments, sets, machines int }
+// caches are how far those of the kinds have come.
+type caches struct{ deployments, sets, machines, nodes int }
 
 func newProcess(w *world, name string) *process {
 	p := &process{world: w, name: name, shown: map[int]*caches{}, seen: map[types.UID]bool{}}
@@ -43,7 +43,7 @@ func (p *process) clock() time.Time { return p.now.Add(p.ahead) }
 // take begins to own a slot. Its caches begin with a read that began after that.
 func (p *process) take(slot int) {
 	p.slots = append(p.slots, slot)
-	p.shown[slot] = &caches{len(p.deployments.history) - 1, len(p.sets.history) - 1, len(p.machines.history) - 1}
+	p.shown[slot] = &caches{len(p.deployments.history) - 1, len(p.sets.history) - 1, len(p.machines.history) - 1, len(p.nodes.history) - 1}
 }
 
 // drop ends to own a slot.

@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
@@ -126,6 +126,9 @@ func (r *rolling) moves() (moves []move) {
 	for _, m := range sorted(r.machines.now()) {
 		moves = append(moves, move{m.Name, func(r *rolling) { r.turn(m.Name) }})
 	}
+	if r.manual {
+		moves = append(moves, move{"the user selects a Node", (*rolling).userSelects})
+	}
 	return moves
 }
 
@@ -135,8 +138,11 @@ func (r *rolling) turn(name string) {
 	switch {
 	case m.DeletionTimestamp != nil:
 		m.Finalizers = nil
-	case m.Status.CurrentStatus.Phase != v1alpha1.MachineRunning:
-		m.Status.CurrentStatus = v1alpha1.CurrentStatus{Phase: v1alpha1.MachineRunning, LastUpdateTime: metav1.NewTime(r.now)}
+	case m.Status.CurrentStatus.Phase == "":
+		r.comeUp(m)
+	default:
+		r.updateInPlace(name)
+		return
 	}
 	r.machines.update(m)
 }
@@ -148,9 +154,10 @@ func (r *rolling) copy() *rolling {
 	w.deployments.history = []map[string]*v1alpha1.MachineDeployment{r.deployments.now()}
 	w.sets.history = []map[string]*v1alpha1.MachineSet{r.sets.now()}
 	w.machines.history = []map[string]*v1alpha1.Machine{r.machines.now()}
+	w.nodes.history = []map[string]*corev1.Node{r.nodes.now()}
 	c := &rolling{
 		world: w, broken: r.broken, ends: map[types.UID]time.Time{}, least: r.least, most: r.most, resized: r.resized, steady: r.steady,
-		recreates: r.recreates, foresees: r.foresees,
+		recreates: r.recreates, foresees: r.foresees, inPlace: r.inPlace, manual: r.manual, instant: r.instant, fails: r.fails,
 	}
 	c.takeOver()
 	return c
@@ -164,10 +171,16 @@ func (r *rolling) state() string {
 		words = append(words, fmt.Sprintf("%s %s %s", c.Type, c.Status, c.Reason))
 	}
 	for _, set := range sorted(r.sets.now()) {
-		words = append(words, fmt.Sprintf("%s %d %v %v", set.Name, set.Spec.Replicas, set.DeletionTimestamp != nil, set.Annotations))
+		words = append(words, fmt.Sprintf("%s %d %v %v %s", set.Name, set.Spec.Replicas, set.DeletionTimestamp != nil, set.Annotations, set.Labels[v1alpha1.LabelScaleUpDisabled]))
 	}
 	for _, m := range sorted(r.machines.now()) {
 		words = append(words, fmt.Sprintf("%s %s %v", m.Name, m.Status.CurrentStatus.Phase, m.DeletionTimestamp != nil))
+		if r.inPlace {
+			words = append(words, fmt.Sprintf("%s of %s %v", m.Name, setOf(m), m.Labels))
+		}
+	}
+	for _, node := range sorted(r.nodes.now()) {
+		words = append(words, fmt.Sprintf("%s %s %v %v %d", node.Name, stageOf(node), node.Labels, node.Annotations, len(node.Spec.Taints)))
 	}
 	slices.Sort(words[1:])
 	return strings.Join(words, "\n")

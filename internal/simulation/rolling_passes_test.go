@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strconv"
 
+	corev1 "k8s.io/api/core/v1"
 	apiequality "k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -56,8 +57,13 @@ func (r *rolling) passDeployment() {
 	}
 	w.Confirmed = r.unseen != nil && len(r.unseen) == 0
 	for _, m := range sorted(catchUp(r.world, r.machines, &c.machines)) {
+		m = newest(r, m)
 		set := metav1.GetControllerOfNoCopy(m).UID
 		w.Machines[set] = append(w.Machines[set], m)
+	}
+	w.NoTarget, w.Nodes = !r.inPlace, map[string]*corev1.Node{}
+	for _, node := range sorted(catchUp(r.world, r.nodes, &c.nodes)) {
+		w.Nodes[node.Name] = newest(r, node)
 	}
 	for range 32 {
 		v := rollout.Decide(w)
@@ -108,6 +114,16 @@ func (r *rolling) actOnDeployment(w *rollout.World, v rollout.Verdict) (goOn boo
 		r.readLive(w)
 	case rollout.Mark:
 		return r.mark(w, v.Machines)
+	case rollout.ListMachines:
+		w.Held = map[types.UID][]*metav1.ObjectMeta{}
+		for _, m := range sorted(r.machines.now()) {
+			set := metav1.GetControllerOfNoCopy(m).UID
+			w.Held[set] = append(w.Held[set], &m.ObjectMeta)
+		}
+	case rollout.WriteNodes:
+		return r.writeNodes(w, v.Nodes)
+	case rollout.WriteMachines:
+		return r.writeMachines(w, v.Machines)
 	case rollout.Create:
 		return r.createSet(w, v.Sets[0])
 	case rollout.Update:

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/intstr"
@@ -32,6 +33,10 @@ type rolling struct {
 	// may be on their way out.
 	least, most int
 	resized     bool
+	inPlace     bool
+	manual      bool // users select Nodes
+	instant     bool // every order is tried, so nothing takes time
+	fails       int  // one update in place in so many fails; 0 means none
 	steady      bool // all machines have run
 	recreates   bool
 	foresees    bool // what follows from a new size is written with it
@@ -73,6 +78,7 @@ func newEmptyWorld(t *testing.T, seed uint64) *world {
 	w.deployments = newStore[*v1alpha1.MachineDeployment](w)
 	w.sets = newStore[*v1alpha1.MachineSet](w)
 	w.machines = newStore[*v1alpha1.Machine](w)
+	w.nodes = newStore[*corev1.Node](w)
 	return w
 }
 
@@ -112,7 +118,12 @@ func (r *rolling) user(change func(spec *v1alpha1.MachineDeploymentSpec)) {
 // limit works out how many machines have to run and how many may be there. What was allowed before may be on its way still.
 func (r *rolling) limit(d *v1alpha1.MachineDeployment) {
 	surge, unavailable := 0, 0
-	switch u := d.Spec.Strategy.RollingUpdate; {
+	u := d.Spec.Strategy.RollingUpdate
+	if update := d.Spec.Strategy.InPlaceUpdate; update != nil {
+		r.inPlace, r.manual = true, update.OrchestrationType == v1alpha1.OrchestrationTypeManual
+		u = &v1alpha1.RollingUpdateMachineDeployment{UpdateConfiguration: update.UpdateConfiguration}
+	}
+	switch {
 	case u != nil:
 		surge, _ = intstr.GetScaledValueFromIntOrPercent(u.MaxSurge, int(d.Spec.Replicas), true)
 		unavailable, _ = intstr.GetScaledValueFromIntOrPercent(u.MaxUnavailable, int(d.Spec.Replicas), false)
@@ -123,6 +134,9 @@ func (r *rolling) limit(d *v1alpha1.MachineDeployment) {
 		surge = 1
 	default:
 		unavailable = int(d.Spec.Replicas)
+	}
+	if r.manual { // users do as they like, and there is no surge
+		surge, unavailable = 0, int(d.Spec.Replicas)
 	}
 	r.recreates = d.Spec.Strategy.Type == v1alpha1.RecreateMachineDeploymentStrategyType
 	least, most := max(int(d.Spec.Replicas)-unavailable, 0), int(d.Spec.Replicas)+surge
@@ -151,11 +165,20 @@ func (r *rolling) live() {
 			r.ends[m.UID] = r.now.Add(time.Duration(20+r.dice.IntN(60)) * time.Second)
 			continue
 		case phase == v1alpha1.MachinePending && !r.now.Before(end) && !r.broken[m.Annotations["template"]]:
-			m.Status.CurrentStatus = v1alpha1.CurrentStatus{Phase: v1alpha1.MachineRunning, LastUpdateTime: metav1.NewTime(r.now)}
+			r.comeUp(m)
 		default:
+			r.updateInPlace(m.Name)
 			continue
 		}
 		r.machines.update(m)
+	}
+}
+
+// comeUp has a machine run, on a Node if there are some.
+func (r *rolling) comeUp(m *v1alpha1.Machine) {
+	m.Status.CurrentStatus = v1alpha1.CurrentStatus{Phase: v1alpha1.MachineRunning, LastUpdateTime: metav1.NewTime(r.now)}
+	if r.inPlace {
+		r.join(m)
 	}
 }
 
@@ -229,6 +252,7 @@ func (r *rolling) tale() string { return strings.Join(r.story, "\n") }
 
 // checkLimits looks at every state that the machines have been in since it last did.
 func (r *rolling) checkLimits() {
+	r.checkTemplates()
 	for ; r.checked < len(r.machines.history); r.checked++ {
 		machines, standing, run := r.machines.history[r.checked], 0, 0
 		templates := map[string]bool{}
@@ -238,7 +262,7 @@ func (r *rolling) checkLimits() {
 				continue
 			}
 			standing++
-			if m.Status.CurrentStatus.Phase == v1alpha1.MachineRunning {
+			if m.Status.CurrentStatus.Phase == v1alpha1.MachineRunning && !r.isSelected(m) {
 				run++
 			}
 		}

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/intstr"
@@ -39,7 +40,8 @@ type world struct {
 	deployments      *store[*v1alpha1.MachineDeployment]
 	sets             *store[*v1alpha1.MachineSet]
 	machines         *store[*v1alpha1.Machine]
-	made             map[string]bool // machines that were ever made
+	nodes            *store[*corev1.Node] // of machines that are updated in place
+	made             map[string]bool      // machines that were ever made
 	vms              map[types.UID]*vm
 	sick             map[string]bool // Nodes that are not Ready, by name
 
@@ -66,6 +68,7 @@ func newWorld(t *testing.T, seed uint64, deployments int, replicas int32, proces
 	w.deployments = newStore[*v1alpha1.MachineDeployment](w)
 	w.sets = newStore[*v1alpha1.MachineSet](w)
 	w.machines = newStore[*v1alpha1.Machine](w)
+	w.nodes = newStore[*corev1.Node](w)
 	for i := range processes {
 		w.owners = append(w.owners, newProcess(w, fmt.Sprint("replica-", i)))
 	}

@@ -1,0 +1,207 @@
+package simulation
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/worlds"
+)
+
+const (
+	auto   = v1alpha1.OrchestrationTypeAuto
+	manual = v1alpha1.OrchestrationTypeManual
+)
+
+// names are those of all machines.
+func (r *rolling) names() string {
+	var names []string
+	for _, m := range sorted(r.machines.now()) {
+		names = append(names, m.Name)
+	}
+	return strings.Join(names, " ")
+}
+
+// mustBeFree fails unless nothing of an update is left on Nodes, machines, sets and deployment.
+func (r *rolling) mustBeFree() {
+	for _, node := range r.nodes.now() {
+		if _, there := r.machines.now()[strings.TrimPrefix(node.Name, nodeName(""))]; !there {
+			continue
+		}
+		for _, key := range []string{v1alpha1.LabelCandidateForUpdate, v1alpha1.LabelSelectedForUpdate, v1alpha1.LabelUpdateResult} {
+			if node.Labels[key] != "" {
+				r.Errorf("seed %d: %s says %s=%s:\n%s", r.seed, node.Name, key, node.Labels[key], r.tale())
+			}
+		}
+		if node.Annotations[v1alpha1.AnnotationUpdateTo] != "" || node.Spec.Unschedulable {
+			r.Errorf("seed %d: %s is not free: %v", r.seed, node.Name, node)
+		}
+	}
+	for _, m := range r.machines.now() {
+		if m.Labels[v1alpha1.LabelUpdateResult] != "" {
+			r.Errorf("seed %d: %s has come, and nobody counts it:\n%s", r.seed, m.Name, r.tale())
+		}
+	}
+	if text := r.deployment().Annotations[v1alpha1.AnnotationSelecting]; text != "" {
+		r.Errorf("seed %d: about to be selected are still %s", r.seed, text)
+	}
+	for _, set := range r.sets.now() {
+		if _, disabled := set.Labels[v1alpha1.LabelScaleUpDisabled]; disabled && set.Spec.Replicas > 0 {
+			r.Errorf("seed %d: %s still may not make machines:\n%s", r.seed, set.Name, r.tale())
+		}
+	}
+}
+
+// TestInPlaceEveryMachineStays: without surge no machine is made and none deleted, and all are updated.
+func TestInPlaceEveryMachineStays(t *testing.T) {
+	for i := range worlds.Some(*seeds) {
+		seed := *first + uint64(i)
+		t.Run(fmt.Sprintf("seed %d", seed), func(t *testing.T) {
+			r := newRolling(t, seed, inPlaceUpdate("0", "1", auto), int32(1+seed%5))
+			before := r.names()
+			r.user(wants("b"))
+			r.storm(r.dice.IntN(600))
+			if got := r.names(); got != before {
+				t.Fatalf("seed %d: machines %s, want %s:\n%s", seed, got, before, r.tale())
+			}
+			r.calm(2 * time.Hour)
+			if got := r.names(); got != before {
+				t.Fatalf("seed %d: machines %s, want %s:\n%s", seed, got, before, r.tale())
+			}
+			r.mustBeDone()
+			r.mustBeFree()
+		})
+	}
+}
+
+// TestInPlaceUnderFaults: whatever users do in the middle of an update in place, processes die, slots move, caches lag and writes
+// come late, there are never too few machines nor too many, no machine is of a template that its VM does not have, and in the end
+// all are of the template that is wanted last.
+func TestInPlaceUnderFaults(t *testing.T) {
+	for i := range worlds.Some(*seeds) {
+		seed := *first + uint64(i)
+		dice := newDice(seed * 7919)
+		strategies := []v1alpha1.MachineDeploymentStrategy{
+			inPlaceUpdate("1", "0", auto), inPlaceUpdate("0", "1", auto), inPlaceUpdate("2", "1", auto), inPlaceUpdate("50%", "50%", auto),
+		}
+		strategy := strategies[dice.IntN(len(strategies))]
+		resizes := dice.IntN(3) == 0
+		t.Run(fmt.Sprintf("seed %d", seed), func(t *testing.T) {
+			r := newRolling(t, seed, strategy, int32(1+dice.IntN(6)))
+			r.foresees = dice.IntN(2) == 0
+			r.user(wants("b"))
+			for range dice.IntN(6) {
+				r.storm(dice.IntN(300))
+				r.act()
+				if resizes && r.dice.IntN(3) == 0 {
+					replicas := int32(r.dice.IntN(8))
+					r.note("the user wants %d", replicas)
+					r.user(func(s *v1alpha1.MachineDeploymentSpec) { s.Replicas = replicas })
+				}
+			}
+			r.storm(300)
+			r.user(func(s *v1alpha1.MachineDeploymentSpec) { s.Paused = false })
+			for _, set := range sorted(r.sets.now()) {
+				r.freeze(set, false)
+			}
+			r.calm(4 * time.Hour)
+			r.mustBeDone()
+			r.mustBeFree()
+		})
+	}
+}
+
+// TestEveryInterleavingOfAnUpdateInPlaceEndsTheSame has deployment, sets, machines and the agents on them take their turns in every
+// order there is, and a user change his mind at every moment. Whatever the order, the limits hold, it ends, and in the same way.
+func TestEveryInterleavingOfAnUpdateInPlaceEndsTheSame(t *testing.T) {
+	for name, tc := range map[string]struct {
+		strategy v1alpha1.MachineDeploymentStrategy
+		replicas int32
+		then     func(*v1alpha1.MachineDeploymentSpec) // what the user wants at any moment after the first change
+		changes  int
+	}{
+		"one missing":                   {inPlaceUpdate("0", "1", auto), 2, nil, 0},
+		"one beyond":                    {inPlaceUpdate("1", "0", auto), 2, nil, 0},
+		"two missing":                   {inPlaceUpdate("0", "2", auto), 2, nil, 0},
+		"by the user":                   {inPlaceUpdate("1", "1", manual), 2, nil, 0},
+		"another template in between":   {inPlaceUpdate("0", "1", auto), 2, wants("c"), 1},
+		"back in between":               {inPlaceUpdate("0", "1", auto), 2, wants("a"), 1},
+		"back in between, one beyond":   {inPlaceUpdate("1", "0", auto), 1, wants("a"), 1},
+		"paused in between and resumed": {inPlaceUpdate("0", "1", auto), 2, func(s *v1alpha1.MachineDeploymentSpec) { s.Paused = !s.Paused }, 2},
+		"fewer in between":              {inPlaceUpdate("0", "1", auto), 2, func(s *v1alpha1.MachineDeploymentSpec) { s.Replicas = 1 }, 1},
+		"more in between":               {inPlaceUpdate("1", "0", auto), 1, func(s *v1alpha1.MachineDeploymentSpec) { s.Replicas = 2 }, 1},
+		"rolled from some point on":     {inPlaceUpdate("0", "1", auto), 2, func(s *v1alpha1.MachineDeploymentSpec) { s.Strategy = rollingUpdate("0", "1") }, 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newRolling(t, 1, tc.strategy, tc.replicas)
+			r.instant = true
+			r.user(wants("b"))
+			e := &explorer{T: t, seen: map[string]bool{}, outcomes: map[string]string{}, onPath: map[string]bool{}}
+			e.explore(r, tc.then, tc.changes)
+			if len(e.outcomes) != 1 {
+				t.Errorf("%d ends: %v", len(e.outcomes), e.outcomes)
+			}
+			t.Logf("%d states", len(e.seen))
+		})
+	}
+}
+
+// TestInPlaceByTheUser: with orchestration type Manual the machines are updated whose Nodes a user selects, and no others.
+func TestInPlaceByTheUser(t *testing.T) {
+	for i := range worlds.Some(*seeds) {
+		seed := *first + uint64(i)
+		t.Run(fmt.Sprintf("seed %d", seed), func(t *testing.T) {
+			r := newRolling(t, seed, inPlaceUpdate("2", "1", manual), int32(1+seed%5))
+			before := r.names()
+			r.user(wants("b"))
+			r.storm(300)
+			r.calm(time.Hour)
+			for _, node := range r.nodes.now() {
+				if node.Annotations[has] != "a" {
+					t.Fatalf("seed %d: %s was updated, and nobody has asked for it:\n%s", seed, node.Name, r.tale())
+				}
+			}
+			for range 12 {
+				r.userSelects()
+				r.storm(r.dice.IntN(100))
+				r.calm(8 * time.Minute)
+			}
+			if got := r.names(); got != before {
+				t.Fatalf("seed %d: machines %s, want %s:\n%s", seed, got, before, r.tale())
+			}
+			r.mustBeDone()
+			r.mustBeFree()
+		})
+	}
+}
+
+// userSelects has a user select one of the Nodes that wait for it.
+func (r *rolling) userSelects() {
+	for _, node := range sorted(r.nodes.now()) {
+		if node.Labels[v1alpha1.LabelCandidateForUpdate] == "true" && node.Labels[v1alpha1.LabelSelectedForUpdate] == "" && (r.instant || r.dice.IntN(2) == 0) {
+			r.note("the user selects %s", node.Name)
+			node = node.DeepCopy()
+			node.Labels[v1alpha1.LabelSelectedForUpdate] = "true"
+			r.nodes.update(node)
+			return
+		}
+	}
+}
+
+// TestUpdatesInPlaceThatFail: their machines are replaced by new ones of the wanted template, and it comes to its end.
+func TestUpdatesInPlaceThatFail(t *testing.T) {
+	for i := range worlds.Some(*seeds) {
+		seed := *first + uint64(i)
+		t.Run(fmt.Sprintf("seed %d", seed), func(t *testing.T) {
+			r := newRolling(t, seed, inPlaceUpdate("1", "1", auto), 4)
+			r.fails, r.steady = 2, false
+			r.user(wants("b"))
+			r.storm(600)
+			r.calm(3 * time.Hour)
+			r.mustBeDone()
+			r.mustBeFree()
+		})
+	}
+}
