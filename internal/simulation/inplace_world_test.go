@@ -69,6 +69,10 @@ func (r *rolling) updateInPlace(name string) {
 	candidate, result := node.Labels[v1alpha1.LabelCandidateForUpdate] == "true", node.Labels[v1alpha1.LabelUpdateResult]
 	phase := m.Status.CurrentStatus.Phase
 	switch stage := stageOf(node); {
+	case phase == v1alpha1.MachineUnknown:
+		if r.takes(m, 20*time.Second) {
+			r.setPhase(m, v1alpha1.MachineRunning)
+		}
 	case len(node.Spec.Taints) > 0 && result == "":
 		if r.takes(m, time.Minute) { // its critical components are ready
 			node = node.DeepCopy()
@@ -103,6 +107,17 @@ func (r *rolling) updateInPlace(name string) {
 		if r.takes(m, 3*time.Minute) {
 			r.agent(node)
 		}
+	}
+}
+
+// fallIll has a machine become unhealthy for a while.
+func (r *rolling) fallIll() {
+	machines := sorted(r.machines.now())
+	if len(machines) == 0 {
+		return
+	}
+	if m := machines[r.dice.IntN(len(machines))]; m.DeletionTimestamp == nil && m.Status.CurrentStatus.Phase == v1alpha1.MachineRunning {
+		r.setPhase(m, v1alpha1.MachineUnknown)
 	}
 }
 

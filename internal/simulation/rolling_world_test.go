@@ -232,6 +232,9 @@ func (r *rolling) storm(steps int) {
 		default:
 			r.passSet(names[r.dice.IntN(len(names))])
 		}
+		if r.inPlace && r.chance(20) {
+			r.fallIll()
+		}
 		if r.chance(100) {
 			r.takeOver() // the last owner is dead, or stands still in the middle of something
 		}
@@ -262,8 +265,8 @@ func (r *rolling) checkLimits() {
 				continue
 			}
 			standing++
-			if m.Status.CurrentStatus.Phase == v1alpha1.MachineRunning && !r.isSelected(m) {
-				run++
+			if phase := m.Status.CurrentStatus.Phase; (phase == v1alpha1.MachineRunning || phase == v1alpha1.MachineUnknown) && !r.isSelected(m) {
+				run++ // nobody has taken away one that is unhealthy
 			}
 		}
 		switch {

@@ -71,19 +71,21 @@ func (s *sets) stepInPlace() {
 }
 
 // shed makes the old sets smaller until they have most machines together, the oldest first: at first by machines that nobody can
-// use, then by available ones while there are more than the least.
+// use, then by available ones while there are more than the least. New machines that are not available yet have as many old ones
+// stay: these may be of use again before those are.
 //
 //	most 0, least 3; new 3 of which 2 are available; old 2 of which 1 is available
-//	  idle 2 − 1 = 1: old 1; spare 2 + 1 − 3 = 0: old 1
+//	  budget 2 + 2 − 3 = 1; idle 2 − 1 = 1: old 2 − min(1, 1) = 1; spare 2 + 1 − 3 = 0: old 1
 func shed(most, least int32, fresh *tally, old []*tally) {
 	sizes, available := int32(0), fresh.available()
 	for _, t := range old {
 		sizes += t.size
 		available += t.available()
 	}
+	budget := min(sizes-most, sizes+fresh.available()-least)
 	for _, spare := range []int32{0, max(available-least, 0)} {
 		for _, t := range old {
-			for sizes > most && t.size > 0 {
+			for budget > 0 && t.size > 0 {
 				before := t.available()
 				t.size--
 				loss := before - t.available()
@@ -92,7 +94,7 @@ func shed(most, least int32, fresh *tally, old []*tally) {
 					break
 				}
 				spare -= loss
-				sizes--
+				budget--
 			}
 		}
 	}
