@@ -6,6 +6,8 @@ import (
 	"testing"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/worlds"
 )
@@ -203,5 +205,39 @@ func TestUpdatesInPlaceThatFail(t *testing.T) {
 			r.mustBeDone()
 			r.mustBeFree()
 		})
+	}
+}
+
+// TestASelectionThatComesLate: a process ends when it has sent that a Node is selected, and another one would select another Node by
+// now. It selects the one that was decided on, and when the late write arrives there is no second one.
+func TestASelectionThatComesLate(t *testing.T) {
+	r := newRolling(t, 1, inPlaceUpdate("0", "1", auto), 3)
+	r.user(wants("b"))
+	r.passDeployment()
+	machines := sorted(r.machines.now())
+	for _, m := range machines {
+		r.updateInPlace(m.Name) // it is seen that it is a candidate
+	}
+	r.setPhase(machines[0], v1alpha1.MachineUnknown) // it would be the first one
+	r.least--                                        // for it
+	r.holds = func(obj metav1.Object) bool { return obj.GetLabels()[v1alpha1.LabelSelectedForUpdate] != "" }
+	r.passDeployment()
+	if len(r.late) > 0 {
+		t.Fatalf("a Node is selected although a machine is missing:\n%s", r.tale())
+	}
+	r.user(func(s *v1alpha1.MachineDeploymentSpec) { s.Strategy = inPlaceUpdate("0", "2", auto) })
+	r.passDeployment()
+	if len(r.late) != 1 {
+		t.Fatalf("%d Nodes are about to be selected, want one:\n%s", len(r.late), r.tale())
+	}
+	r.user(func(s *v1alpha1.MachineDeploymentSpec) { s.Strategy = inPlaceUpdate("0", "1", auto) })
+	r.takeOver()
+	r.holds, r.least = nil, 2
+	r.setPhase(r.machines.now()[machines[0].Name], v1alpha1.MachineRunning)
+	r.passDeployment()
+	r.late[0]()
+	r.checkLimits()
+	if r.isSelected(machines[0]) || !r.isSelected(machines[1]) {
+		t.Errorf("selected is another one than was decided on:\n%s", r.tale())
 	}
 }

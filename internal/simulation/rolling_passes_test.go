@@ -29,6 +29,10 @@ func newest[T object[T]](r *rolling, cached T) T {
 
 // put writes an object, and remembers what was written.
 func put[T object[T]](r *rolling, s *store[T], wanted T) (stored T, goOn bool) {
+	if r.holds != nil && r.holds(wanted) {
+		r.late = append(r.late, func() { s.update(wanted) })
+		return stored, false
+	}
 	_, goOn = r.owner.write(func() (ok bool) {
 		owner := r.owner
 		if stored, ok = s.update(wanted); ok && owner == r.owner {

@@ -34,10 +34,11 @@ type rolling struct {
 	least, most int
 	resized     bool
 	inPlace     bool
-	manual      bool // users select Nodes
-	instant     bool // every order is tried, so nothing takes time
-	fails       int  // one update in place in so many fails; 0 means none
-	steady      bool // all machines have run
+	manual      bool                     // users select Nodes
+	holds       func(metav1.Object) bool // writes that come late, with the end of their process
+	instant     bool                     // every order is tried, so nothing takes time
+	fails       int                      // one update in place in so many fails; 0 means none
+	steady      bool                     // all machines have run
 	recreates   bool
 	foresees    bool // what follows from a new size is written with it
 	checked     int  // of the history of the machines

@@ -41,7 +41,7 @@ func (s *sets) wantedNode(t *tally, m *v1alpha1.Machine, node *corev1.Node) *cor
 	case s.inPlace && t != s.fresh && s.fresh != nil:
 		n.Labels[v1alpha1.LabelCandidateForUpdate] = "true"
 		annotate(n, v1alpha1.AnnotationUpdateTo, s.fresh.set.Name)
-	default:
+	case n.Annotations[v1alpha1.AnnotationUpdateTo] != "": // else somebody else has said so
 		delete(n.Labels, v1alpha1.LabelCandidateForUpdate)
 		delete(n.Annotations, v1alpha1.AnnotationUpdateTo)
 	}

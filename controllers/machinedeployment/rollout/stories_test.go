@@ -29,8 +29,8 @@ var update = flag.Bool("update", false, "write the verdicts in testdata anew; re
 //	progressing: True/Reason 5s       the condition, and how old it is; a minute if it is not told
 //	set: a size=3 words phases        of template a: for= how many replicas it was sized, the deployment's if it is not told,
 //	                                  revision=, kept and tainted (marks), frozen, refused= (why it cannot make or delete
-//	                                  machines), coming= (the ordinal of a machine that it is about to make), closed (it must not make machines while
-//	                                  they are updated in place); and its machines, Running:20s where it matters for how long,
+//	                                  machines), coming= (the ordinal of a machine that it is about to make), deleting= (a machine that it is about
+//	                                  to delete), closed (it must not make machines while they are updated in place); and its machines, Running:20s where it matters for how long,
 //	                                  Running/selected where they have Nodes (see stories_inplace_test.go)
 //	left: 1                           machines of old sets that the API server has
 //	named: a-0~5m b-1                 machines that the autoscaler names, and how long ago; changed: 5m is when it changed the replicas.
@@ -183,6 +183,8 @@ func (s *story) set(words []string) {
 			set.Annotations[v1alpha1.AnnotationPreferNoSchedule] = v1alpha1.PreferNoScheduleTrue
 		case "coming":
 			set.Annotations[v1alpha1.AnnotationIntents] = fmt.Sprintf(`{"set":%q,"next":9,"create":[%d]}`, set.UID, n)
+		case "deleting":
+			set.Annotations[v1alpha1.AnnotationIntents] = fmt.Sprintf(`{"set":%q,"next":9,"delete":[{"name":%q,"uid":%q}]}`, set.UID, value, value)
 		case "refused":
 			set.Status.Conditions = []v1alpha1.MachineSetCondition{{
 				Type: v1alpha1.MachineSetReplicaFailure, Status: corev1.ConditionTrue, Reason: value, Message: "a webhook says no",
