@@ -9,7 +9,10 @@ import (
 
 // finish ends a drain by force: pods are deleted without grace, and nobody waits for them.
 func finish(f Facts, by force, left []*corev1.Pod) Verdict {
-	v := Verdict{Do: Rest, State: Draining}
+	v, r := Verdict{Do: Rest, State: Draining}, newRemoval(f)
+	if by.cause == CauseTimeout {
+		v.Moving = r.verdict.Moving
+	}
 	over := by.since.Add(forceTime)
 	next, refused := over, 0
 	for _, pod := range left {
@@ -21,21 +24,42 @@ func finish(f Facts, by force, left []*corev1.Pod) Verdict {
 			next, refused = earliest(next, a.NotBefore), refused+1
 			v.Progress = hold(v.Progress, pod, nil, a.Why)
 		case len(v.Pods) < batch:
-			v.Do, v.Pods = Remove, append(v.Pods, Removal{Pod: pod, How: Delete})
+			moves, mayMove := r.force(pod, by)
+			if !mayMove {
+				v.Progress.Waiting++
+				continue
+			}
+			v.Do, v.Pods = Remove, append(v.Pods, Removal{Pod: pod, How: Delete, Moves: moves})
 		}
 	}
 	switch {
 	case v.Do == Remove:
 		v.Progress.Left = len(left)
 		return v
-	case refused > 0:
-		v.Progress.Left = refused
-		return f.wait(v.Progress, next)
+	case refused+v.Progress.Waiting > 0:
+		v.Progress.Left = refused + v.Progress.Waiting
+		return f.wait(v.Progress, next).with(v.Moving)
 	}
 	if f.Order.Stays {
-		return leave(f, by, left)
+		return leave(f, by, left).with(v.Moving)
 	}
 	return detach(f, by, follow(f, func(*corev1.Pod) bool { return true }))
+}
+
+// force says how many volumes begin to move when a pod is deleted without grace, and whether they may. A drain whose time is
+// over waits for that as any other, but not for longer than for what the API server refuses. One that is forced for another
+// reason does not wait: somebody wants that, or a Node that is not ready detaches nothing by itself.
+func (r *removal) force(pod *corev1.Pod, by force) (moves int, mayMove bool) {
+	if by.cause != CauseTimeout || r.going[pod.UID] || !r.facts.Now.Before(by.since.Add(forceTime)) {
+		return 0, true
+	}
+	volumes := r.volumesWith(pod)
+	if moves = len(volumes); moves > 0 && r.free < min(moves, MaxDetaches) {
+		return moves, false
+	}
+	r.going[pod.UID] = true
+	r.free -= moves
+	return moves, true
 }
 
 // leave waits for a while for pods that were deleted from a Node that stays, and leaves its volumes to the cluster.
@@ -72,7 +96,7 @@ func detach(f Facts, by force, t traffic) Verdict {
 	attached := detachable(f, by, t)
 	// On a Node that works, volumes are unmounted in good once their pods are gone.
 	if until := by.since.Add(f.Settings.DetachTimeout); by.cause == CauseTimeout && isReadyNode(f.Node) && f.Now.Before(until) && len(attached) > 0 {
-		return f.wait(Progress{Detaching: len(attached)}, until)
+		return f.wait(Progress{Detaching: len(attached)}, until).with(len(attached))
 	}
 	var next time.Time
 	for _, a := range attached {
@@ -96,9 +120,7 @@ func detach(f Facts, by force, t traffic) Verdict {
 		return v
 	}
 	if v.Progress.Detaching > 0 {
-		rest := f.wait(v.Progress, next)
-		rest.Moving = v.Moving
-		return rest
+		return f.wait(v.Progress, next).with(v.Moving)
 	}
 	return Verdict{Do: Rest, State: GivenUp}
 }

@@ -91,5 +91,11 @@ type Verdict struct {
 	Memory Memory
 }
 
+// with returns the verdict while so many volumes of the Node move.
+func (v Verdict) with(moving int) Verdict {
+	v.Moving = moving
+	return v
+}
+
 // do names an action.
 func do(action Action) Verdict { return Verdict{Do: action, State: Draining} }

@@ -22,6 +22,9 @@ func (s *story) decide() []string {
 		if v.Cause != "" {
 			text += ", " + string(v.Cause)
 		}
+		if v.Cause != "" && v.Moving > 0 {
+			text += fmt.Sprintf(", volumes %d", v.Moving)
+		}
 		if v.Wake > 0 {
 			text += fmt.Sprintf(", wake after %s", v.Wake)
 		}

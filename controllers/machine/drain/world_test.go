@@ -236,6 +236,7 @@ func (w *world) checkRemovals(f Facts, v Verdict, isForced bool) string {
 			return r.Pod.Name + " goes before all of its budgets were counted"
 		case priority(r.Pod) > last:
 			return r.Pod.Name + " comes after one of less priority"
+		case r.How == Delete: // it waits for no volume but for all those that move in the cluster
 		case r.Moves > 0 && moving >= f.Settings.VolumeParallelism:
 			return fmt.Sprintf("%s begins to move volumes while %d do", r.Pod.Name, moving)
 		case r.Moves > 0 && moving > 0 && usesUnknown(f, r.Pod):
@@ -246,7 +247,10 @@ func (w *world) checkRemovals(f Facts, v Verdict, isForced bool) string {
 	if moving-v.Moving > f.FreeDetaches {
 		return fmt.Sprintf("%d volumes begin to move where %d may", moving-v.Moving, f.FreeDetaches)
 	}
-	return ""
+	if len(v.Attachments) > f.FreeDetaches {
+		return fmt.Sprintf("%d attachments are deleted where %d may be", len(v.Attachments), f.FreeDetaches)
+	}
+	return checkOverdue(f, v)
 }
 
 // isEarly says that a pod has not been refused for as long as its machine says. One with several budgets is not asked for.
