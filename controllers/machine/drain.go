@@ -204,7 +204,7 @@ func (c *Controller) await(p *pass, d *draining, v drain.Verdict, freed int) {
 		c.drains.detaches.forget(p.world.Machine.UID)
 		return
 	}
-	if v.Progress.Waiting > 0 {
+	if len(v.Progress.Waiting) > 0 {
 		key := objects.Key(p.world.Machine)
 		c.drains.detaches.await(p.cluster, p.world.Machine.UID, freed, func() { c.runner.Enqueue(key) })
 	}

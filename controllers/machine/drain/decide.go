@@ -122,7 +122,7 @@ func empty(f Facts, left []*corev1.Pod, next time.Time) Verdict {
 		return r.verdict
 	}
 	r.progress.Left = len(left)
-	r.progress.Detaching = len(r.traffic.detaching)
+	r.progress.Detaching = r.traffic.detaching
 	r.verdict.Progress = r.progress
 	r.verdict.Wake = f.until(earliest(earliest(next, r.next), r.traffic.next))
 	return r.verdict

@@ -26,7 +26,7 @@ func finish(f Facts, by force, left []*corev1.Pod) Verdict {
 		case len(v.Pods) < batch:
 			moves, mayMove := r.force(pod, by)
 			if !mayMove {
-				v.Progress.Waiting++
+				v.Progress.Waiting = append(v.Progress.Waiting, podKey(pod).String())
 				continue
 			}
 			v.Do, v.Pods = Remove, append(v.Pods, Removal{Pod: pod, How: Delete, Moves: moves})
@@ -36,8 +36,8 @@ func finish(f Facts, by force, left []*corev1.Pod) Verdict {
 	case v.Do == Remove:
 		v.Progress.Left = len(left)
 		return v
-	case refused+v.Progress.Waiting > 0:
-		v.Progress.Left = refused + v.Progress.Waiting
+	case refused+len(v.Progress.Waiting) > 0:
+		v.Progress.Left = refused + len(v.Progress.Waiting)
 		return f.wait(v.Progress, next).with(v.Moving)
 	}
 	if f.Order.Stays {
@@ -96,7 +96,11 @@ func detach(f Facts, by force, t traffic) Verdict {
 	attached := detachable(f, by, t)
 	// On a Node that works, volumes are unmounted in good once their pods are gone.
 	if until := by.since.Add(f.Settings.DetachTimeout); by.cause == CauseTimeout && isReadyNode(f.Node) && f.Now.Before(until) && len(attached) > 0 {
-		return f.wait(Progress{Detaching: len(attached)}, until).with(len(attached))
+		var volumes []string
+		for _, a := range attached {
+			volumes = append(volumes, attachmentKey(a))
+		}
+		return f.wait(Progress{Detaching: volumes}, until).with(len(attached))
 	}
 	var next time.Time
 	for _, a := range attached {
@@ -107,19 +111,19 @@ func detach(f Facts, by force, t traffic) Verdict {
 			continue
 		case isDue && f.Now.Before(over): // there is no room for more
 			wait = over
-			v.Progress.Waiting++
+			v.Progress.Waiting = append(v.Progress.Waiting, attachmentKey(a))
 		case isDue, wait.IsZero():
 			continue
 		default:
 			v.Moving++
 		}
 		next = earliest(next, wait)
-		v.Progress.Detaching++
+		v.Progress.Detaching = append(v.Progress.Detaching, attachmentKey(a))
 	}
 	if v.Do == Remove {
 		return v
 	}
-	if v.Progress.Detaching > 0 {
+	if len(v.Progress.Detaching) > 0 {
 		return f.wait(v.Progress, next).with(v.Moving)
 	}
 	return Verdict{Do: Rest, State: GivenUp}

@@ -25,10 +25,12 @@ type Progress struct {
 	Left int
 	// Ending pods were asked to end.
 	Ending int
+	// Late pods are those of them whose grace was over some time ago.
+	Late []string
 	// Waiting pods, or volumes of which all pods have left, wait until others have moved.
-	Waiting int
+	Waiting []string
 	// Detaching volumes are used by no pod any more.
-	Detaching int
+	Detaching []string
 	// Held pods could not be removed.
 	Held []Held
 	// Deadline is when what is left is deleted without grace.
@@ -82,17 +84,18 @@ func (p Progress) String() string {
 		return p.until([]string{fmt.Sprintf("Draining Node %s: %s", p.Node, blind)})
 	}
 	parts := []string{fmt.Sprintf("Draining Node %s: %s left", p.Node, count(p.Left, "pod"))}
-	for _, part := range []struct {
-		count int
-		text  string
-	}{{p.Ending, "ending"}, {p.Waiting, "waiting until other volumes have moved"}} {
-		if part.count > 0 {
-			parts[0] += fmt.Sprintf(", %d %s", part.count, part.text)
-		}
+	if p.Ending > 0 {
+		parts[0] += fmt.Sprintf(", %d ending", p.Ending)
+	}
+	if n := len(p.Waiting); n > 0 {
+		parts[0] += fmt.Sprintf(", %d waiting until other volumes have moved (%s)", n, list(slices.Sorted(slices.Values(p.Waiting))))
 	}
 	parts = append(parts, p.held()...)
-	if p.Detaching > 0 {
-		parts = append(parts, count(p.Detaching, "volume")+" detaching")
+	if len(p.Late) > 0 {
+		parts = append(parts, list(slices.Sorted(slices.Values(p.Late)))+" not ended within the grace period")
+	}
+	if n := len(p.Detaching); n > 0 {
+		parts = append(parts, fmt.Sprintf("%s detaching (%s)", count(n, "volume"), list(slices.Sorted(slices.Values(p.Detaching)))))
 	}
 	if p.Blind != "" {
 		parts = append(parts, blind)

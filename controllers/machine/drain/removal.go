@@ -22,6 +22,8 @@ const (
 	// lateWatch is how late a watch may be with what the API server has accepted. What it does not show by then is tried
 	// again.
 	lateWatch = 10 * time.Second
+	// lateEnd is how long the grace of a pod is over before it is named. Until then its kubelet may just be slow.
+	lateEnd = 30 * time.Second
 )
 
 // removal gathers which pods may be removed now, and why the others may not.
@@ -67,6 +69,7 @@ func newRemoval(f Facts) *removal {
 func (r *removal) consider(pod *corev1.Pod) {
 	if r.going[pod.UID] {
 		r.progress.Ending++
+		r.noteLate(pod)
 		return
 	}
 	guards := guards(r.facts, pod)
@@ -89,7 +92,7 @@ func (r *removal) consider(pod *corev1.Pod) {
 	}
 	volumes := r.volumesWith(pod)
 	if len(volumes) > 0 && !r.mayMove(volumes) {
-		r.progress.Waiting++
+		r.progress.Waiting = append(r.progress.Waiting, podKey(pod).String())
 		return
 	}
 	if len(r.verdict.Pods) == batch {
@@ -105,6 +108,18 @@ func (r *removal) consider(pod *corev1.Pod) {
 	for _, v := range volumes {
 		r.traffic.moving[v.key] = v.known
 	}
+}
+
+// noteLate names a pod that has not ended although its grace is over, or looks again when it should have.
+func (r *removal) noteLate(pod *corev1.Pod) {
+	if pod.DeletionTimestamp == nil {
+		return
+	}
+	if late := pod.DeletionTimestamp.Add(lateEnd); r.facts.Now.Before(late) {
+		r.next = earliest(r.next, late)
+		return
+	}
+	r.progress.Late = append(r.progress.Late, podKey(pod).String())
 }
 
 // how says how a pod is to be removed; "" means that its budgets have to change first.
