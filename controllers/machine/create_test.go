@@ -3,8 +3,11 @@ package machine
 import (
 	"regexp"
 	"slices"
+	"strings"
 	"testing"
 	"time"
+
+	"github.com/google/go-cmp/cmp"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 	"github.com/machine-controller-fleet/machine-controller-fleet/driver"
@@ -37,6 +40,38 @@ func TestALifeFromEndToEnd(t *testing.T) {
 		b.pass(time.Second)
 		if now, ever := b.cloud.counts(); b.get() != nil || now != 0 || ever != 1 || len(b.left()) > 0 {
 			t.Errorf("left: machine %v, %d of %d VMs, %v", b.get(), now, ever, b.left())
+		}
+	})
+}
+
+// What a machine writes from its creation to its end, whatever it costs to hold its class and Secret, which others do not pay
+// again.
+func TestALifeTakesFewWrites(t *testing.T) {
+	onBench(t, func(b *bench) {
+		k := newKiller(b, func(int) moment { return never })
+		b.create()
+		b.becomes(v1alpha1.MachineRunning, time.Minute)
+		b.delete()
+		b.pass(time.Minute)
+		writes := slices.DeleteFunc(k.calls, func(call string) bool { return !strings.Contains(call, " ") }) // the cloud's have none
+		want := []string{
+			"patch machines",        // gets our finalizer
+			"patch machineclasses",  // is held
+			"update secrets",        // is held
+			"create secrets",        // the token
+			"patch machines",        // knows its VM
+			"patch machines/status", // is Pending
+			"patch nodes",           // is claimed
+			"delete secrets",        // the token
+			"patch machines/status", // is Running
+			"patch nodes",           // is cordoned
+			"patch nodes/status",    // says that its machine goes, and is let go
+			"patch machines/status", // is Terminating
+			"delete nodes",
+			"patch machines", // loses our finalizer
+		}
+		if diff := cmp.Diff(want, writes); diff != "" {
+			t.Errorf("writes (-want +got):\n%s", diff)
 		}
 	})
 }

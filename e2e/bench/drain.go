@@ -46,6 +46,7 @@ func measureDrains(ctx context.Context, lab *harness.Lab, draining int, s sample
 		return err
 	}
 	s["create_50_while_draining_seconds"] = pair{value: busy.value, floor: idle.value}
+	s["create_50_while_draining_ratio"] = pair{value: busy.value / idle.value}
 	left, err := lab.Phases(ctx, names["old"])
 	if err != nil {
 		return err

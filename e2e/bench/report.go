@@ -66,7 +66,7 @@ func unit(name string) string {
 		return "kB"
 	case strings.Contains(name, "_mb_"):
 		return "MB"
-	case strings.Contains(name, "_ratio_"):
+	case strings.Contains(name+"_", "_ratio_"):
 		return "×"
 	case strings.Contains(name, "_calls_"):
 		return "calls"
