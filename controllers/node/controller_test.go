@@ -68,6 +68,9 @@ func TestNodesThatHaveNoMachineAreLetGo(t *testing.T) {
 				}
 				b.cluster.Nodes.Apply(node(tc.change), false)
 				b.expect(tc.goes)
+				if asked := b.machines.Actions(); tc.shown != nil && len(asked) > 0 {
+					t.Errorf("asked %v for a machine that is shown", asked)
+				}
 			})
 		})
 	}
