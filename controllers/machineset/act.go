@@ -131,6 +131,9 @@ func (c *Controller) create(ctx context.Context, w *scale.World, ordinals []int6
 // set and ordinal was made by a pass that did not live to see it.
 func (c *Controller) createOne(ctx context.Context, set *v1alpha1.MachineSet, ordinal int64) (taken bool, err error) {
 	machine := newMachine(ctx, set, ordinal)
+	if _, known := c.cfg.View.Classes.Get(types.NamespacedName{Namespace: set.Namespace, Name: machine.Spec.Class.Name}); known {
+		machine.Annotations[v1alpha1.AnnotationCreateSent] = "true" // or its controller would write that before it makes the VM
+	}
 	_, err = c.cfg.Machines.Machines(set.Namespace).Create(ctx, machine, metav1.CreateOptions{})
 	if err == nil {
 		return false, nil

@@ -44,6 +44,26 @@ func (b *bench) delete(name string) {
 	}
 }
 
+// A machine whose class is there is born with the note that the cloud is asked for its VM: its controller need not write it.
+func TestMachinesAreBornWithTheNote(t *testing.T) {
+	for _, isThere := range []bool{true, false} {
+		onBench(t, func(b *bench) {
+			if isThere {
+				class := &v1alpha1.MachineClass{ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: "c"}}
+				if _, err := b.server.Client().MachineClasses("n").Create(b.Context(), class, metav1.CreateOptions{}); err != nil {
+					b.Fatal(err)
+				}
+			}
+			b.create(2)
+			for _, m := range b.machines() {
+				if noted := m.Annotations[v1alpha1.AnnotationCreateSent] != ""; noted != isThere {
+					b.Errorf("the class is there: %t, and it is noted: %t", isThere, noted)
+				}
+			}
+		})
+	}
+}
+
 // A set adopts what Kubernetes' sets adopt: whatever matches its selector, has no controller, and stays.
 func TestAdoption(t *testing.T) {
 	labelled := func(value string) func(*v1alpha1.Machine) {

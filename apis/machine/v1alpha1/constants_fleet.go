@@ -5,7 +5,8 @@ const (
 	// AnnotationMachineUID is on bootstrap token Secrets: the UID of the Machine that the token is for.
 	AnnotationMachineUID = FleetDomain + "machine-uid"
 	// AnnotationCreateSent is on Machines for which the cloud may have been asked for a VM, from before it is until the VM's
-	// provider ID is written down: there may be a VM although none is known. Its value is "true".
+	// provider ID is written down: there may be a VM although none is known. Machines whose class is there are made with it.
+	// Its value is "true".
 	AnnotationCreateSent = FleetDomain + "create-sent"
 	// AnnotationTokenLeft is on Machines that are being deleted and whose bootstrap token could not be removed before that
 	// began, because the target cluster did not answer. Its value is "true".

@@ -38,6 +38,9 @@ func decideCreate(w World) Verdict {
 		return cloudFailed(w)
 	}
 	if v, wrong := checkInputs(w); wrong {
+		if v.Machine != nil && !mayHaveVM(w) {
+			delete(v.Machine.Annotations, v1alpha1.AnnotationCreateSent)
+		}
 		return v
 	}
 	if b, wait := waiting(w); wait && w.VM.State == VMUnknown {
@@ -58,6 +61,14 @@ func decideCreate(w World) Verdict {
 	case VMEnding: // only VMs of machines that are to go are deleted
 	}
 	return rest(firstRetry)
+}
+
+// mayHaveVM says that the cloud may have been asked for a VM. It is noted before that, at the latest; and it is asked only when
+// class and secrets are held, which nobody ends while the class has machines.
+func mayHaveVM(w World) bool {
+	m, class := w.Machine, w.Class.Class
+	isNoted := m.Annotations[v1alpha1.AnnotationCreateSent] != ""
+	return m.Spec.ProviderID != "" || isNoted && (class == nil || slices.Contains(class.Finalizers, v1alpha1.FinalizerName))
 }
 
 // makeVM makes the VM, unless the machine has had one: then it is set up again, if it is there.

@@ -70,8 +70,7 @@ func removeVM(w World) (v Verdict, wait bool) {
 		return Verdict{Do: Rest, Machine: kept, Wake: until(w, w.VM.askAgain())}, true
 	}
 	if missing := missingForCloud(w); missing != "" {
-		if m.Spec.ProviderID == "" && m.Annotations[v1alpha1.AnnotationCreateSent] == "" {
-			// The cloud was never asked for a VM.
+		if !mayHaveVM(w) {
 			return Verdict{}, false
 		}
 		return failDelete(w, driver.NotFound, "the VM cannot be looked for and deleted: "+missing), true
