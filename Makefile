@@ -88,7 +88,7 @@ fmt: ## Format all Go code
 	@hack/lint.sh fmt
 
 .PHONY: lint
-lint: ## Lint both modules; the lab only when it changed
+lint: ## Lint all modules; the lab only when it changed
 	@hack/lint.sh root lab
 
 .PHONY: chart-lint
@@ -106,7 +106,7 @@ test: build ## All tests, the long faults in a short form of at most 4 minutes (
 	@hack/test.sh unit e2e chaos-short
 
 .PHONY: test-unit
-test-unit: ## Unit tests of both modules, with the race detector where things happen at the same time
+test-unit: ## Unit tests of all modules, with the race detector where things happen at the same time
 	@hack/test.sh unit
 
 .PHONY: test-e2e

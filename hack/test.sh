@@ -28,6 +28,8 @@ unit() {
   mapfile -t kubernetes < <(go list -f '{{.ImportPath}} {{join .Deps " "}}' ./... | awk '/ k8s\.io\/kubernetes\// {print $1}')
   tests -race -shuffle=on "${own[@]}"
   tests -shuffle=on "${kubernetes[@]}"
+  cd ../e2e/autoscaler # it only decides
+  tests -shuffle=on ./...
 }
 
 # The lab itself, and then the fleet in it. The tests start and stop labs of their own.
@@ -35,6 +37,7 @@ e2e() {
   local packages
   hack/build-helm.sh
   hack/build-jaeger.sh
+  (cd e2e/autoscaler && go build -o ../../bin/ .)
   # Each process of a control plane watches its certificates by inotify, of which Linux gives a user 128 instances.
   local instances=/proc/sys/fs/inotify/max_user_instances
   if [[ -w $instances && $(<"$instances") -lt 1024 ]]; then echo 1024 >"$instances"; fi

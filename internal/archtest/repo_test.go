@@ -20,7 +20,7 @@ const module = "github.com/machine-controller-fleet/machine-controller-fleet"
 // root is the repository's folder, seen from this package.
 const root = "../.."
 
-// goFile is a Go file of either module. Paths have slashes and start at the repository's folder.
+// goFile is a Go file of any module. Paths have slashes and start at the repository's folder.
 type goFile struct {
 	path   string
 	lines  int

@@ -1,0 +1,53 @@
+package main
+
+import (
+	"fmt"
+	"maps"
+
+	"github.com/gardener/machine-controller-manager/pkg/apis/machine/v1alpha1"
+	corev1 "k8s.io/api/core/v1"
+)
+
+// labelPool is the label of Nodes, and of the nodeTemplate, that names the pool of workers.
+const labelPool = "worker.gardener.cloud/pool"
+
+// template is what a new Node of a node group would be like.
+type template struct {
+	Capacity     corev1.ResourceList `json:"capacity"`
+	Labels       map[string]string   `json:"labels,omitempty"`
+	Taints       []corev1.Taint      `json:"taints,omitempty"`
+	InstanceType string              `json:"instanceType"`
+	Region       string              `json:"region"`
+	Zone         string              `json:"zone"`
+	// From is the Node that the capacity is taken from, "" when it is the class.
+	From string `json:"from,omitempty"`
+}
+
+// templateOf says what a Node of the MachineDeployment would be like: as one that the pool has already, of the same instance
+// type, or as its class says.
+func templateOf(d *v1alpha1.MachineDeployment, class *v1alpha1.MachineClass, nodes []corev1.Node) (*template, error) {
+	of := class.NodeTemplate
+	if of == nil {
+		return nil, fmt.Errorf("class %s has no nodeTemplate: %w", class.Name, errTemplate)
+	}
+	for _, name := range []corev1.ResourceName{corev1.ResourceCPU, corev1.ResourceMemory, "gpu"} {
+		if _, has := of.Capacity[name]; !has {
+			return nil, fmt.Errorf("class %s has no capacity of %s: %w", class.Name, name, errTemplate)
+		}
+	}
+	if of.InstanceType == "" || of.Region == "" || of.Zone == "" {
+		return nil, fmt.Errorf("class %s has instance type %q, region %q, zone %q: %w", class.Name, of.InstanceType, of.Region, of.Zone, errTemplate)
+	}
+	node := d.Spec.Template.Spec.NodeTemplateSpec
+	t := &template{
+		Capacity: maps.Clone(of.Capacity), Labels: node.Labels, Taints: node.Spec.Taints,
+		InstanceType: of.InstanceType, Region: of.Region, Zone: of.Zone,
+	}
+	for _, n := range nodes {
+		if n.Labels[labelPool] == node.Labels[labelPool] && n.Labels[corev1.LabelInstanceTypeStable] == of.InstanceType && n.Status.Capacity != nil {
+			t.Capacity, t.From = n.Status.Capacity, n.Name
+			break
+		}
+	}
+	return t, nil
+}
