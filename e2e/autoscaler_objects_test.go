@@ -1,0 +1,293 @@
+//go:build e2e
+
+package e2e
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
+	"github.com/machine-controller-fleet/machine-controller-fleet/e2e/harness"
+)
+
+const (
+	// machineBar is how many bytes of JSON a machine that runs may have, without managedFields, which the autoscaler's cache drops:
+	// its search for the group of a Node goes through all machines of the namespace.
+	machineBar = 3000
+	// adoptionBar is within which time a machine without an owner has one again: the next round of the cluster-autoscaler.
+	adoptionBar = 10 * time.Second
+)
+
+// autoscalerReadsObjects looks at what the autoscaler's whole-object writes and its lookups find.
+func (s *space) autoscalerReadsObjects() {
+	const pool = "pool"
+	s.deploy(pool, 2, func(d *v1alpha1.MachineDeployment) {
+		d.Spec.AutoPreserveFailedMachineMax = 1
+		d.Annotations = map[string]string{"autoscaler.gardener.cloud/scale-down-unneeded-time": "15m", v1alpha1.AnnotationCountMinReady: "true"}
+		d.Spec.Template.Spec.NodeTemplateSpec.Labels = map[string]string{"worker.gardener.cloud/pool": "pool", "node.kubernetes.io/role": "node"}
+	})
+	s.deploy("other", 1)
+	s.running("", 3)
+	s.reports(pool, 2)
+	s.joined()
+	names := s.machineNames(pool)
+
+	s.proves("CA-28", func(s *space) {
+		a := s.scaler(3, pool)
+		other := s.machineNames("other")[0]
+		var of grouped
+		if a.do(&of, "group-of-node", other); of != (grouped{"", other}) {
+			s.Errorf("a Node of another pool is of %+v", of)
+		}
+		s.scaler(1, pool).refuses(refusedOtherGroup, "group-of-node", other)
+		if a.do(&of, "group-of-node", names[0]); of != (grouped{pool, names[0]}) {
+			s.Errorf("Node %s is of %+v", names[0], of)
+		}
+		machines, err1 := s.machines(s.Context(), "")
+		sets, err2 := s.api().MachineSets(s.name).List(s.Context(), metav1.ListOptions{})
+		s.must(errors.Join(err1, err2))
+		kinds := map[string]string{}
+		for _, set := range sets.Items {
+			kinds[set.Name] = set.OwnerReferences[0].Kind + " " + set.OwnerReferences[0].Name
+		}
+		for _, m := range machines {
+			if got, want := kinds[m.OwnerReferences[0].Name], "MachineDeployment "+m.Labels[v1alpha1.LabelName]; got != want {
+				s.Errorf("machine %s is owned by %v, and that by %s, want %s", m.Name, m.OwnerReferences, got, want)
+			}
+		}
+	})
+	s.proves("CA-26", func(s *space) { s.survivesOlderTypes(pool) })
+	s.proves("CA-29", func(s *space) {
+		machines, err := s.machines(s.Context(), pool)
+		s.must(err)
+		for _, m := range machines {
+			m.ManagedFields = nil
+			text, err := json.Marshal(m)
+			s.must(err)
+			s.Logf("machine %s has %d bytes", m.Name, len(text))
+			if len(text) > machineBar {
+				s.Errorf("machine %s has %d bytes, want at most %d: %s", m.Name, len(text), machineBar, text)
+			}
+		}
+	})
+	s.proves("CA-30", func(s *space) {
+		a := s.scaler(3, pool)
+		film := s.film()
+		s.patch("machines", names[0], `{"metadata":{"ownerReferences":null}}`)
+		since := time.Now()
+		s.eventually("the Node has a group again", func(ctx context.Context) error {
+			var of grouped
+			refused, err := a.ask(ctx, &of, "group-of-node", names[0])
+			if err == nil && of != (grouped{pool, names[0]}) {
+				err = fmt.Errorf("it is of %+v, refused since %q", of, refused)
+			}
+			return err
+		})
+		if took := time.Since(since); took > adoptionBar {
+			s.Errorf("it took %s, want at most %s", took, adoptionBar)
+		}
+		s.orphaned(film, names[0])
+		s.running(pool, 2)
+		if after := s.machineNames(pool); !slices.Equal(names, after) {
+			s.Errorf("the machines were %v and are %v", names, after)
+		}
+	})
+	s.proves("CA-30/nobody's", func(s *space) {
+		a := s.scaler(3, pool)
+		m := s.createMachine(s.name + "-nobodys")
+		s.eventually("it runs", func(ctx context.Context) error {
+			got, err := s.api().Machines(s.name).Get(ctx, m.Name, metav1.GetOptions{})
+			if err == nil && got.Status.CurrentStatus.Phase != v1alpha1.MachineRunning {
+				err = fmt.Errorf("it is %s", got.Status.CurrentStatus.Phase)
+			}
+			return err
+		})
+		// Nobody can adopt it, and nobody may delete it: the error is the user's to mend.
+		a.refuses(refusedNoOwner, "group-of-node", m.Name)
+	})
+}
+
+// orphaned makes sure that a film shows a machine without an owner, and with one after that.
+func (s *space) orphaned(film *recording, name string) {
+	s.Helper()
+	machines, _ := shown[*v1alpha1.Machine](s, film)
+	alone, again := false, false
+	for _, m := range machines {
+		if m.Name == name {
+			alone, again = alone || len(m.OwnerReferences) == 0, alone && len(m.OwnerReferences) == 1
+		}
+	}
+	if !alone || !again {
+		s.Errorf("machine %s was alone: %t, and is no longer: %t", name, alone, again)
+	}
+}
+
+// survivesOlderTypes has a client write a MachineDeployment and a machine that does not know all of their fields.
+func (s *space) survivesOlderTypes(pool string) {
+	s.Helper()
+	own := func(of map[string]string) map[string]string {
+		found := map[string]string{}
+		for key, value := range of {
+			if strings.HasPrefix(key, v1alpha1.FleetDomain) || strings.HasPrefix(key, "autoscaler.gardener.cloud/") {
+				found[key] = value
+			}
+		}
+		return found
+	}
+	before, machines, film := s.deployment(pool), s.joined(), s.film()
+	a := s.scaler(3, pool)
+	a.resize("increase-size", pool, 1, 3)
+	s.running(pool, 3)
+	s.reports(pool, 3)
+	after := s.deployment(pool)
+	if after.Spec.AutoPreserveFailedMachineMax != 0 {
+		s.Fatal("the double knows all fields: it proves nothing")
+	}
+	if diff := cmp.Diff(own(before.Annotations), own(after.Annotations)) + cmp.Diff(before.Labels, after.Labels); diff != "" || len(own(before.Annotations)) != 2 || after.Labels[v1alpha1.LabelSlot] == "" {
+		s.Errorf("annotations and labels before and after (-want +got):\n%s", diff)
+	}
+	if len(after.Status.Conditions) != 2 || progress(after) != progressDone {
+		s.Errorf("conditions before and after: %v, %v", before.Status.Conditions, after.Status.Conditions)
+	}
+	var options map[string]string
+	if a.do(&options, "options", pool); options["scale-down-unneeded-time"] != "15m" {
+		s.Errorf("the autoscaler has the options %v", options)
+	}
+	s.turnover(film, pool, 1)
+	if now := s.joined(); !maps.Equal(machines, intersection(machines, now)) {
+		s.Errorf("machines and their VMs were %v and are %v", machines, now)
+	}
+	// The first generation writes machines, too; with what they do not know of, these go on until they are deleted.
+	s.hasSets(2)
+	last := slices.DeleteFunc(s.machineNames(pool), func(name string) bool { _, old := machines[name]; return old })[0]
+	s.scaler(1, pool).deletes(pool, sized{Replicas: 2, Deleted: []string{last}, Attempts: 1}, last)
+	s.turnover(film, pool, 1, last)
+	versions, _ := shown[*v1alpha1.Machine](s, film)
+	for _, m := range versions {
+		if m.Name == last && m.Annotations[v1alpha1.AnnotationPriority] == v1alpha1.PriorityTriggered && len(own(m.Annotations)) == 0 {
+			s.Errorf("machine %s has lost what the fleet had noted: %v", last, m.Annotations)
+		}
+	}
+}
+
+// intersection is what of a is also in b.
+func intersection(a, b map[string]string) map[string]string {
+	both := maps.Clone(a)
+	maps.DeleteFunc(both, func(key, value string) bool { return b[key] != value })
+	return both
+}
+
+// autoscalerMeetsALateFleet has the fleet hear of everything some time late, while the autoscaler changes its mind.
+func (s *space) autoscalerMeetsALateFleet() {
+	const pool, late = "pool", 300 * time.Millisecond
+	s.deploy(pool, 4)
+	s.running(pool, 4)
+	s.reports(pool, 4)
+	s.joined()
+	replicas, err := s.lab.Replicas(s.Context())
+	s.must(err)
+	for _, replica := range replicas {
+		s.must(s.lab.SetFault(s.Context(), replica, harness.LinkControl, harness.Delay(late, harness.Answers)))
+		s.Cleanup(func() { s.must(s.lab.Heal(context.WithoutCancel(s.Context()), replica)) })
+	}
+	s.proves("CA-12", func(s *space) {
+		a := s.scaler(3, pool)
+		film, names := s.film(), s.machineNames(pool)
+		// One more, one less, one more: those that are there but the one that was named, and two that are new.
+		a.resize("increase-size", pool, 1, 5)
+		a.deletes(pool, sized{Replicas: 4, Deleted: names[1:2], Attempts: 1}, names[1])
+		a.resize("increase-size", pool, 1, 5)
+		a.do(new(refreshed), "refresh")
+		s.turnover(film, pool, 2, names[1])
+		s.running(pool, 5)
+		// Two less, named one by one within a second, and one more.
+		a.deletes(pool, sized{Replicas: 4, Deleted: names[:1], Attempts: 1}, names[0])
+		a.deletes(pool, sized{Replicas: 3, Deleted: names[2:3], Attempts: 1}, names[2])
+		a.resize("increase-size", pool, 1, 4)
+		a.do(new(refreshed), "refresh")
+		s.turnover(film, pool, 3, names[:3]...)
+		s.running(pool, 4)
+		s.stands(pool, s.machineNames(pool)...)
+		s.joined()
+	})
+}
+
+type refreshed struct{ Cordoned []string }
+
+// autoscalerMeetsAHandOver moves the slot of a MachineDeployment while its machines are being deleted, and the process of its
+// owner is killed while others are.
+func (s *space) autoscalerMeetsAHandOver() {
+	const pool = "pool"
+	s.deploy(pool, 6)
+	s.running(pool, 6)
+	s.reports(pool, 6)
+	s.joined()
+	film, names := s.film(), s.machineNames(pool)
+	s.proves("CA-27", func(s *space) {
+		a := s.scaler(3, pool)
+		first := names[:2]
+		owner, slot := s.owner(pool)
+		held := make(chan error, 1)
+		go func() {
+			_, err := s.lab.Hold(s.Context(), owner, "DELETE /apis/machine.sapcloud.io/v1alpha1/namespaces/"+s.name+"/machines/")
+			held <- err
+		}()
+		a.deletes(pool, sized{Replicas: 4, Deleted: first, Attempts: 1}, first...)
+		s.must(<-held)
+		mark := s.mark()
+		_, to := s.handOver(slot)
+		s.must(s.lab.Release(s.Context(), owner))
+		s.serves(to, slot)
+		s.stands(pool, names[2:]...)
+		s.turnover(film, pool, 0, first...)
+		s.readsFirst(to, mark)
+	})
+	s.proves("CA-27/killed", func(s *space) {
+		a := s.scaler(3, pool)
+		next := names[2:4]
+		owner, _ := s.owner(pool)
+		held := make(chan error, 1)
+		go func() {
+			_, err := s.lab.Hold(s.Context(), owner, "DELETE /apis/machine.sapcloud.io/v1alpha1/namespaces/"+s.name+"/machines/")
+			held <- err
+		}()
+		a.deletes(pool, sized{Replicas: 2, Deleted: next, Attempts: 1}, next...)
+		s.must(<-held)
+		s.must(s.lab.Do(s.Context(), owner, harness.Crash))
+		s.stands(pool, names[4:]...)
+		s.turnover(film, pool, 0, append(next, names[:2]...)...)
+		s.must(s.lab.Ready(s.Context(), owner))
+	})
+}
+
+// readsFirst makes sure that a replica has read MachineDeployments and machines live since the mark, and only then deleted a
+// machine or written anything.
+func (s *space) readsFirst(replica string, since harness.AuditMark) {
+	s.Helper()
+	requests, err := s.lab.Requests(since)
+	s.must(err)
+	read := map[string]bool{}
+	for _, r := range requests {
+		if r.User != replica {
+			continue
+		}
+		switch {
+		case (r.Verb == "get" || r.Verb == "list") && !strings.Contains(r.URI, "resourceVersion=0"):
+			read[r.Resource] = true
+		case r.Namespace == s.name && r.IsWrite() && r.Resource == "machines" && (!read["machinedeployments"] || !read["machines"]):
+			s.Errorf("%s did %s %s/%s having read %v", replica, r.Verb, r.Resource, r.Name, read)
+		}
+	}
+	if !read["machinedeployments"] || !read["machines"] {
+		s.Errorf("%s has read %v, want MachineDeployments and machines", replica, read)
+	}
+}

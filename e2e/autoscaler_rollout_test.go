@@ -1,0 +1,231 @@
+//go:build e2e
+
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
+	"github.com/machine-controller-fleet/machine-controller-fleet/driver/simulated/cloudapi"
+)
+
+// autoscalerDuringRollout has a rollout that cannot move on, then one that does, and goes on resizing.
+func (s *space) autoscalerDuringRollout() {
+	const pool, zone = "pool", "sim-3g"
+	s.deploy(pool, 3, func(d *v1alpha1.MachineDeployment) {
+		d.Spec.Template.Annotations = map[string]string{"template": "first"}
+	})
+	s.running(pool, 3)
+	s.reports(pool, 3)
+	s.joined()
+	names := s.machineNames(pool)
+	users := names[2] // a user keeps its Node
+	s.patchNode(users, fmt.Sprintf(`{"metadata":{"annotations":{%q:"true"}}}`, v1alpha1.AnnotationScaleDownDisabled))
+
+	end := s.fault(zone, cloudapi.FaultInternal)
+	s.rollIt("second")
+	s.proves("CA-16", func(s *space) {
+		a := s.scaler(3, pool)
+		s.eventually("the rollout has begun", func(ctx context.Context) error {
+			d, err := s.api().MachineDeployments(s.name).Get(ctx, pool, metav1.GetOptions{})
+			if err == nil && (progress(d) == progressDone || progress(d) == "") {
+				err = fmt.Errorf("Progressing is %q", progress(d))
+			}
+			return err
+		})
+		film := s.film()
+		s.scaler(2, pool).refuses(refusedRolling, "delete-nodes", pool, names[0])
+		a.refuses(refusedRolling, "decrease-target-size", pool, "1")
+		a.resize("increase-size", pool, 1, 4)
+		s.turnover(film, pool, 1)
+	})
+	s.proves("CA-20", func(s *space) {
+		a := s.scaler(3, pool)
+		s.kept(names, users)
+		a.deletes(pool, sized{Replicas: 4, Skipped: map[string]string{names[0]: "its Node is not to be scaled down"}}, names[0])
+		end()
+		s.eventually("old and new Nodes are kept", func(ctx context.Context) error {
+			marked, err := s.marked(ctx)
+			if err != nil {
+				return err
+			}
+			var old, fresh int
+			for name, how := range marked {
+				switch {
+				case !strings.HasPrefix(how, "kept"): // or it has somebody else's annotation
+				case slices.Contains(names, name):
+					old++
+				default:
+					fresh++
+				}
+			}
+			if old == 0 || fresh == 0 {
+				return fmt.Errorf("%d old ones and %d new ones: %v", old, fresh, marked)
+			}
+			return nil
+		})
+		s.rolled("second", 4)
+		s.unmarked()
+	})
+	s.proves("CA-20/gone back on", func(s *space) {
+		names, film := s.machineNames(pool), s.film()
+		users := names[0]
+		s.patchNode(users, fmt.Sprintf(`{"metadata":{"annotations":{%q:"true"}}}`, v1alpha1.AnnotationScaleDownDisabled))
+		end := s.fault(zone, cloudapi.FaultInternal)
+		s.rollIt("third")
+		s.kept(names, users)
+		end()
+		s.rollIt("second")
+		s.rolled("second", 4)
+		s.eventually("only the user keeps a Node", func(ctx context.Context) error {
+			nodes, err := s.nodesOf(ctx, pool)
+			if err != nil {
+				return err
+			}
+			var wrong complaints
+			for _, n := range nodes {
+				want := ""
+				if n.Name == users {
+					want = "true"
+				}
+				got, byUs := n.Annotations[v1alpha1.AnnotationScaleDownDisabled], n.Annotations[v1alpha1.AnnotationScaleDownDisabledByUs]
+				wrong.unless(got == want && byUs == "", "%s is kept %q, by the fleet %q", n.Name, got, byUs)
+			}
+			return wrong.err()
+		})
+		if _, gone := s.comings(film, pool); slices.Contains(gone, users) {
+			s.Errorf("machine %s was replaced", users)
+		}
+	})
+}
+
+// kept waits until the fleet keeps the Nodes of these machines, but for that which a user keeps.
+func (s *space) kept(machines []string, users string) {
+	s.Helper()
+	s.eventually("the Nodes are kept", func(ctx context.Context) error {
+		var wrong complaints
+		for _, name := range machines {
+			n, err := s.lab.Target.CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{})
+			if err != nil {
+				return err
+			}
+			byUs := "true"
+			if name == users {
+				byUs = ""
+			}
+			got := n.Annotations[v1alpha1.AnnotationScaleDownDisabled] + "," + n.Annotations[v1alpha1.AnnotationScaleDownDisabledByUs]
+			wrong.unless(got == "true,"+byUs, "%s is kept %q, want true,%s", name, got, byUs)
+		}
+		return wrong.err()
+	})
+}
+
+// autoscalerDuringRecreate has all machines replaced at once.
+func (s *space) autoscalerDuringRecreate() {
+	const pool = "pool"
+	s.deploy(pool, 2, func(d *v1alpha1.MachineDeployment) {
+		d.Spec.Strategy.Type = v1alpha1.RecreateMachineDeploymentStrategyType
+		d.Spec.Template.Annotations = map[string]string{"template": "first"}
+	})
+	s.running(pool, 2)
+	s.progressing(corev1.ConditionTrue, v1alpha1.ReasonNewMachineSetAvailable)
+	old, film := s.machineNames(pool), s.film()
+	s.proves("CA-20/recreate", func(s *space) {
+		s.rollIt("second")
+		s.rolled("second", 2)
+		s.unmarked()
+		kept := map[string]bool{}
+		nodes, _ := shown[*corev1.Node](s, film)
+		for _, n := range nodes {
+			if n.Annotations[v1alpha1.AnnotationScaleDownDisabled] == "true" && n.Annotations[v1alpha1.AnnotationScaleDownDisabledByUs] == "true" {
+				kept[n.Name] = true
+			}
+		}
+		for _, name := range old {
+			if !kept[name] {
+				s.Errorf("Node %s was never kept", name)
+			}
+		}
+	})
+}
+
+// autoscalerResizesWhatIsPaused has a pool that is only resized, then one that is paused.
+func (s *space) autoscalerResizesWhatIsPaused() {
+	const pool = "pool"
+	s.deploy(pool, 4)
+	s.running(pool, 4)
+	s.reports(pool, 4)
+	s.joined()
+	s.proves("CA-17", func(s *space) {
+		a := s.scaler(3, pool)
+		names, film := s.machineNames(pool), s.film()
+		last := names[len(names)-1]
+		a.deletes(pool, sized{Replicas: 3, Deleted: []string{last}, Attempts: 1}, last)
+		s.turnover(film, pool, 0, last)
+		a.resize("increase-size", pool, 1, 4)
+		s.running(pool, 4)
+		s.always(film, "it is only resized", func(d *v1alpha1.MachineDeployment) bool { return progress(d) == progressDone })
+	})
+	s.proves("CA-18", func(s *space) {
+		a := s.scaler(3, pool)
+		s.patch("machinedeployments", pool, `{"spec":{"paused":true}}`)
+		s.progressing(corev1.ConditionUnknown, v1alpha1.ReasonDeploymentPaused)
+		names, film := s.machineNames(pool), s.film()
+		last := names[len(names)-1]
+		a.deletes(pool, sized{Replicas: 3, Deleted: []string{last}, Attempts: 1}, last)
+		s.turnover(film, pool, 0, last)
+		s.patch("machinedeployments", pool, `{"spec":{"paused":false}}`)
+		s.progressing(corev1.ConditionTrue, v1alpha1.ReasonNewMachineSetAvailable)
+	})
+}
+
+// autoscalerResizes has a pool that cannot grow and has a deadline, and one without any condition.
+func (s *space) autoscalerResizes() {
+	const pool = "pool"
+	s.deploy(pool, 2, func(d *v1alpha1.MachineDeployment) { d.Spec.ProgressDeadlineSeconds = new(int32(2)) })
+	s.running(pool, 2)
+	s.reports(pool, 2)
+	s.joined()
+	film := s.film()
+	s.proves("CA-17/cannot grow", func(s *space) {
+		a := s.scaler(3, pool)
+		end := s.fault("sim-3h", cloudapi.FaultInternal)
+		a.resize("increase-size", pool, 1, 3)
+		s.counted(pool, 3)
+		wait(s.T, 4*time.Second) // twice its deadline
+		end()
+		s.running(pool, 3)
+		s.reports(pool, 3)
+		s.always(film, "it is only resized", func(d *v1alpha1.MachineDeployment) bool { return progress(d) == progressDone })
+	})
+	s.proves("CA-19", func(s *space) {
+		a := s.scaler(3, pool)
+		s.withoutStatus(pool)
+		last := s.machineNames(pool)[2]
+		a.deletes(pool, sized{Replicas: 2, Deleted: []string{last}, Attempts: 1}, last)
+		s.stands(pool, s.machineNames(pool)[:2]...)
+		s.deploy("new", 1)
+		s.running("new", 1)
+		s.reports("new", 1)
+		s.always(film, "nothing fails", func(d *v1alpha1.MachineDeployment) bool {
+			p := progress(d)
+			return p == progressDone || p == "" || d.Name == "new" && strings.HasPrefix(p, "True/")
+		})
+	})
+}
+
+// withoutStatus takes away all that a MachineDeployment says, as when it was restored from a backup.
+func (s *space) withoutStatus(pool string) {
+	s.Helper()
+	d := s.deployment(pool)
+	d.Status = v1alpha1.MachineDeploymentStatus{}
+	_, err := s.api().MachineDeployments(s.name).UpdateStatus(s.Context(), d, metav1.UpdateOptions{})
+	s.must(err)
+}

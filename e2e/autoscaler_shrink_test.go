@@ -1,0 +1,297 @@
+//go:build e2e
+
+package e2e
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
+	"github.com/machine-controller-fleet/machine-controller-fleet/driver/simulated/cloudapi"
+)
+
+// stands waits until a pool has these machines and no others, all of them run, and nothing is left of what the autoscaler wrote:
+// neither a name on the MachineDeployment nor a mark or a cordon on what remains.
+func (s *space) stands(pool string, names ...string) {
+	s.Helper()
+	slices.Sort(names)
+	s.eventually(fmt.Sprintf("%s has the machines %v", pool, names), func(ctx context.Context) error {
+		machines, err1 := s.machines(ctx, pool)
+		nodes, err2 := s.nodesOf(ctx, pool)
+		d, err3 := s.api().MachineDeployments(s.name).Get(ctx, pool, metav1.GetOptions{})
+		if err := errors.Join(err1, err2, err3); err != nil {
+			return err
+		}
+		var wrong complaints
+		var found []string
+		for _, m := range machines {
+			found = append(found, m.Name)
+			wrong.unless(m.DeletionTimestamp == nil && m.Status.CurrentStatus.Phase == v1alpha1.MachineRunning, "%s is %s", m.Name, m.Status.CurrentStatus.Phase)
+			wrong.unless(m.Annotations[v1alpha1.AnnotationPriority] != v1alpha1.PriorityTriggered && m.Annotations[v1alpha1.AnnotationMarkedForDeletionTime] == "",
+				"%s is marked: %v", m.Name, m.Annotations)
+		}
+		slices.Sort(found)
+		wrong.unless(slices.Equal(found, names), "there are %v", found)
+		for _, n := range nodes {
+			wrong.unless(!n.Spec.Unschedulable, "Node %s is cordoned", n.Name)
+		}
+		named, are := d.Annotations[v1alpha1.AnnotationTriggerDeletion]
+		wrong.unless(!are, "the MachineDeployment names %q", named)
+		wrong.unless(progress(d) == progressDone, "Progressing is %s", progress(d))
+		return wrong.err()
+	})
+}
+
+// autoscalerShrinks has a pool shrink, and counts what that costs.
+func (s *space) autoscalerShrinks() {
+	const pool = "pool"
+	s.deploy(pool, 5)
+	s.running(pool, 5)
+	s.reports(pool, 5)
+	s.joined()
+	names := s.machineNames(pool)
+	a := s.scaler(3, pool)
+	film, mark := s.film(), s.mark()
+	first := []string{names[1], names[3]} // neither the oldest nor the newest ones, whatever the order
+	a.deletes(pool, sized{Replicas: 3, Deleted: first, Attempts: 1}, first...)
+	s.proves("CA-10", func(s *space) {
+		s.stands(pool, names[0], names[2], names[4])
+		s.reports(pool, 3)
+		s.turnover(film, pool, 0, first...)
+		s.always(film, "the size is what the autoscaler wants", func(d *v1alpha1.MachineDeployment) bool { return d.Spec.Replicas == 3 })
+		s.cordoned(film, first...)
+	})
+	s.proves("CA-11", func(s *space) {
+		a := s.scaler(3, pool)
+		a.deletes(pool, sized{Replicas: 2, Deleted: names[4:], Attempts: 1}, names[4])
+		var again sized // the Node may be gone already
+		if _, err := a.ask(s.Context(), &again, "delete-nodes", pool, names[4]); err == nil && (again.Replicas != 2 || again.Attempts != 0) {
+			s.Errorf("the same again came to %+v", again)
+		}
+		s.stands(pool, names[0], names[2])
+		// A list that comes late, from a cache of the autoscaler's, and has seen better days.
+		late := time.Now().UTC().Format(time.RFC3339)
+		s.patch("machinedeployments", pool, fmt.Sprintf(`{"metadata":{"annotations":{%q:"%s~%s,,nobody~%s,%s~never"}}}`,
+			v1alpha1.AnnotationTriggerDeletion, names[4], late, late, names[0]))
+		s.stands(pool, names[0], names[2])
+		s.turnover(film, pool, 0, names[1], names[3], names[4])
+	})
+	// What the fleet writes of a MachineDeployment may cost the autoscaler a conflict, and 5 s.
+	s.proves("writes", func(s *space) {
+		a := s.scaler(3, pool)
+		main, status, puts := s.deploymentWrites(mark)
+		s.Logf("for three scale-downs, one of them stale: %d writes of the fleet, %d of the status, %d of the autoscaler", main, status, puts)
+		if main > 3 || status > 12 || puts != 2 { // the list is emptied once for each scale-down
+			s.Errorf("for three scale-downs the fleet has written the MachineDeployment %d times, and its status %d times, the autoscaler %d times; want at most 3, 12, and 2", main, status, puts)
+		}
+		mark = s.mark()
+		a.resize("increase-size", pool, 1, 3)
+		s.running(pool, 3)
+		s.reports(pool, 3)
+		main, status, puts = s.deploymentWrites(mark)
+		s.Logf("for a machine more: %d writes of the fleet, %d of the status, %d of the autoscaler", main, status, puts)
+		if main != 0 || status > 4 || puts != 1 {
+			s.Errorf("for a machine more the fleet has written the MachineDeployment %d times, and its status %d times, the autoscaler %d times; want 0, at most 4, and 1", main, status, puts)
+		}
+		mark = s.mark()
+		wait(s.T, 3*time.Second)
+		if main, status, _ := s.deploymentWrites(mark); main+status > 0 {
+			s.Errorf("while nothing happens the fleet has written the MachineDeployment %d times", main+status)
+		}
+	})
+}
+
+// cordoned makes sure that a film shows the Nodes of these machines cordoned before they are gone, and no others of the namespace.
+func (s *space) cordoned(film *recording, machines ...string) {
+	s.Helper()
+	nodes, _ := shown[*corev1.Node](s, film)
+	seen := map[string]bool{}
+	for _, n := range nodes {
+		if n.Spec.Unschedulable {
+			seen[n.Name] = true
+		}
+	}
+	for _, name := range machines {
+		if !seen[name] {
+			s.Errorf("Node %s was not cordoned", name)
+		}
+	}
+	for _, m := range s.machineNames("") {
+		if seen[m] {
+			s.Errorf("Node %s was cordoned", m)
+		}
+	}
+}
+
+// olderAutoscalersShrink has autoscalers of the first two generations take machines away.
+func (s *space) olderAutoscalersShrink() {
+	for _, pool := range []string{"names", "priorities", "equal"} {
+		s.deploy(pool, 4)
+	}
+	s.running("", 12)
+	s.joined()
+	for _, pool := range []string{"names", "priorities", "equal"} {
+		s.reports(pool, 4)
+	}
+	film := s.film()
+	s.proves("CA-14", func(s *space) {
+		const pool = "names"
+		names := s.machineNames(pool)
+		first := []string{names[0], names[2]}
+		s.scaler(2, pool).deletes(pool, sized{Replicas: 2, Deleted: first, Attempts: 1}, first...)
+		s.stands(pool, names[1], names[3])
+		s.turnover(film, pool, 0, first...)
+		upgraded := false
+		s.always(film, "names are given times, and nothing else", func(d *v1alpha1.MachineDeployment) bool {
+			value, are := d.Annotations[v1alpha1.AnnotationTriggerDeletion]
+			if d.Name != pool || !are || value == strings.Join(first, ",") {
+				return true
+			}
+			entries := strings.Split(value, ",")
+			for _, entry := range entries {
+				name, at, _ := strings.Cut(entry, "~")
+				if _, err := time.Parse(time.RFC3339, at); err != nil || !slices.Contains(first, name) {
+					return false
+				}
+			}
+			upgraded = upgraded || len(entries) == 2
+			return true
+		})
+		if !upgraded {
+			s.Error("the names were never given times")
+		}
+	})
+	s.proves("CA-15", func(s *space) {
+		const pool = "priorities"
+		names := s.machineNames(pool)
+		last := names[3]
+		s.scaler(1, pool).deletes(pool, sized{Replicas: 3, Deleted: []string{last}, Attempts: 1}, last)
+		s.turnover(film, pool, 0, last)
+		s.stands(pool, names[:3]...)
+		// The two writes of the first generation are far from each other.
+		first := names[0]
+		s.annotate(first, v1alpha1.AnnotationPriority, v1alpha1.PriorityTriggered)
+		wait(s.T, 2*time.Second)
+		if _, gone := s.comings(film, pool); !slices.Equal(gone, []string{last}) {
+			s.Errorf("%v are gone before the replicas were lowered", gone)
+		}
+		s.scale(pool, 2)
+		s.stands(pool, names[1], names[2])
+		s.turnover(film, pool, 0, first, last)
+	})
+	s.proves("CA-13", func(s *space) {
+		const pool = "equal"
+		names := s.machineNames(pool)
+		at := time.Now().UTC().Format(time.RFC3339)
+		// As when another machine has failed and gone meanwhile, and a scale-up has come after the scale-down.
+		s.patch("machinedeployments", pool, fmt.Sprintf(`{"metadata":{"annotations":{%q:"%s~%s",%q:%q}}}`,
+			v1alpha1.AnnotationTriggerDeletion, names[1], at, v1alpha1.AnnotationLastReplicaChangeByScaler, at))
+		s.turnover(film, pool, 1, names[1])
+		came, _ := s.comings(film, pool)
+		s.stands(pool, append(came, names[0], names[2], names[3])...)
+	})
+}
+
+// autoscalerLeavesAlone has machines that the cluster-autoscaler takes for none of its business.
+func (s *space) autoscalerLeavesAlone() {
+	const pool = "pool"
+	s.deploy(pool, 4, func(d *v1alpha1.MachineDeployment) {
+		d.Spec.Template.Spec.MachineConfiguration = &v1alpha1.MachineConfiguration{MachineHealthTimeout: &metav1.Duration{Duration: 5 * time.Second}}
+	})
+	s.running(pool, 4)
+	s.reports(pool, 4)
+	vms := s.joined()
+	s.workload()
+	film := s.film()
+	s.proves("CA-21", func(s *space) {
+		a := s.scaler(3, pool)
+		names := s.machineNames(pool)
+		going, failed := names[0], names[1]
+		s.podOn(going, "stays", pause(), neverEnds)
+		s.remove("machines", going)
+		s.turnover(film, pool, 1)
+		a.deletes(pool, sized{Replicas: 4, Skipped: map[string]string{going: "it is being deleted"}}, going)
+		// It is named all the same, as by an autoscaler that has not heard of it.
+		at := time.Now().UTC().Format(time.RFC3339)
+		s.patch("machinedeployments", pool, fmt.Sprintf(`{"metadata":{"annotations":{%q:"%s~%s",%q:%q}}}`,
+			v1alpha1.AnnotationTriggerDeletion, going, at, v1alpha1.AnnotationLastReplicaChangeByScaler, at))
+		s.eventually("it is named no longer", func(ctx context.Context) error {
+			d, err := s.api().MachineDeployments(s.name).Get(ctx, pool, metav1.GetOptions{})
+			if err == nil && d.Annotations[v1alpha1.AnnotationTriggerDeletion] != "" {
+				err = fmt.Errorf("it is: %v", d.Annotations)
+			}
+			return err
+		})
+		s.force(going)
+		s.turnover(film, pool, 1, going)
+		s.running(pool, 4)
+		s.podOn(failed, "stays-too", pause(), neverEnds)
+		s.must(s.lab.Cloud.Act(s.Context(), vms[failed], cloudapi.ActionLoseReady))
+		s.turnover(film, pool, 2, going)
+		a.deletes(pool, sized{Replicas: 4, Skipped: map[string]string{failed: "it is being deleted"}}, failed)
+		s.force(failed)
+		s.turnover(film, pool, 2, going, failed)
+		came, _ := s.comings(film, pool)
+		s.stands(pool, append(came, names[2], names[3])...)
+		s.always(film, "nobody changes the size", func(d *v1alpha1.MachineDeployment) bool { return d.Spec.Replicas == 4 })
+	})
+	s.proves("CA-22", func(s *space) {
+		a := s.scaler(3, pool)
+		name := s.machineNames(pool)[0]
+		s.annotate(name, v1alpha1.AnnotationPreserve, v1alpha1.PreserveNow)
+		s.isPreserved(name, true)
+		a.deletes(pool, sized{Replicas: 4, Skipped: map[string]string{name: "it is preserved"}}, name)
+		end := time.Now().Add(3 * time.Second).Truncate(time.Second)
+		_, err := s.api().Machines(s.name).Patch(s.Context(), name, types.MergePatchType,
+			fmt.Appendf(nil, `{"status":{"currentStatus":{"preserveExpiryTime":%q}}}`, end.UTC().Format(time.RFC3339)), metav1.PatchOptions{}, "status")
+		s.must(err)
+		s.isPreserved(name, false)
+		machines, moments := shown[*v1alpha1.Machine](s, film)
+		was := false
+		for i, m := range machines {
+			is := m.Status.CurrentStatus.PreserveExpiryTime != nil
+			if late := moments[i].heard.Sub(end); m.Name == name && was && !is && (late < 0 || late > 5*time.Second) {
+				s.Errorf("the field went %s after the end of the preservation", late)
+			}
+			if m.Name == name {
+				was = is
+			}
+		}
+		a.deletes(pool, sized{Replicas: 3, Deleted: []string{name}, Attempts: 1}, name)
+		s.running(pool, 3)
+		if slices.Contains(s.machineNames(pool), name) {
+			s.Errorf("machine %s is still there", name)
+		}
+	})
+}
+
+// force has a machine deleted without regard for its pods.
+func (s *space) force(machine string) {
+	s.Helper()
+	s.patch("machines", machine, fmt.Sprintf(`{"metadata":{"labels":{%q:"True"}}}`, v1alpha1.LabelForceDeletion))
+}
+
+// isPreserved waits until a machine and its Node agree that it is preserved, or that it is not, in the eyes of the autoscaler.
+func (s *space) isPreserved(name string, want bool) {
+	s.Helper()
+	s.eventually(fmt.Sprintf("preserved: %t", want), func(ctx context.Context) error {
+		m, err1 := s.api().Machines(s.name).Get(ctx, name, metav1.GetOptions{})
+		n, err2 := s.lab.Target.CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{})
+		if err := errors.Join(err1, err2); err != nil {
+			return err
+		}
+		_, kept := n.Annotations[v1alpha1.AnnotationScaleDownDisabled]
+		if is := m.Status.CurrentStatus.PreserveExpiryTime != nil; is != want || kept != want {
+			return fmt.Errorf("it is %t, and its Node kept is %t", is, kept)
+		}
+		return nil
+	})
+}
