@@ -38,7 +38,7 @@ func TestUpdateInPlace(t *testing.T) {
 	s.deploy("pool", 3, inPlace(0, 1, v1alpha1.OrchestrationTypeAuto))
 	s.running("pool", 3)
 	s.progressing(corev1.ConditionTrue, v1alpha1.ReasonNewMachineSetAvailable)
-	before, nodes := s.identities(), s.nodes()
+	before, nodes := s.identities(), s.poolNodes()
 	within := s.watchLimits(2, 3)
 
 	s.rollIt("second")
@@ -83,7 +83,7 @@ func TestUpdateInPlaceByTheUser(t *testing.T) {
 	s.deploy("pool", 2, inPlace(1, 1, v1alpha1.OrchestrationTypeManual))
 	s.running("pool", 2)
 	s.progressing(corev1.ConditionTrue, v1alpha1.ReasonNewMachineSetAvailable)
-	before, nodes := s.identities(), s.nodes()
+	before, nodes := s.identities(), s.poolNodes()
 
 	s.rollIt("second")
 	for node := range nodes {
@@ -94,7 +94,7 @@ func TestUpdateInPlaceByTheUser(t *testing.T) {
 	if found, err := s.templates(t.Context()); err != nil || found["first"] != 1 {
 		t.Errorf("one Node was selected; machines by template: %v, %v", found, err)
 	}
-	for name, node := range s.nodes() {
+	for name, node := range s.poolNodes() {
 		if node.Labels[v1alpha1.LabelCandidateForUpdate] == "true" {
 			s.selects(name)
 		}
@@ -131,8 +131,8 @@ func (s *space) identities() map[string]types.UID {
 	return found
 }
 
-// nodes are the Nodes of the machines of pool, by name.
-func (s *space) nodes() map[string]*corev1.Node {
+// poolNodes are the Nodes of the machines of pool, by name.
+func (s *space) poolNodes() map[string]*corev1.Node {
 	s.Helper()
 	found, err := s.nodesOf(s.Context(), "pool")
 	s.must(err)
@@ -145,7 +145,7 @@ func (s *space) same(machines map[string]types.UID, nodes map[string]*corev1.Nod
 	if now := s.identities(); !maps.Equal(now, machines) {
 		s.Errorf("machines are %v, and were %v", now, machines)
 	}
-	for name, node := range s.nodes() {
+	for name, node := range s.poolNodes() {
 		was := nodes[name]
 		if was == nil || was.UID != node.UID {
 			s.Errorf("Node %s was not there before", name)

@@ -181,8 +181,8 @@ func isCandidate(node *corev1.Node) bool {
 	return node.Labels[v1alpha1.LabelCandidateForUpdate] == "true"
 }
 
-// stage is how far the update of a Node is; "" when there was none.
-func stage(node *corev1.Node) string {
+// updateStage is how far the update of a Node is; "" when there was none.
+func updateStage(node *corev1.Node) string {
 	for _, c := range node.Status.Conditions {
 		if c.Type == v1alpha1.NodeInPlaceUpdate {
 			return c.Reason
@@ -193,7 +193,7 @@ func stage(node *corev1.Node) string {
 
 // isUpdated says that the update has succeeded, and that whoever sees to the machine knows it.
 func isUpdated(m *v1alpha1.Machine, node *corev1.Node) bool {
-	if node.Labels[v1alpha1.LabelUpdateResult] != v1alpha1.UpdateResultSuccessful || stage(node) != v1alpha1.NodeReasonUpdateSuccessful {
+	if node.Labels[v1alpha1.LabelUpdateResult] != v1alpha1.UpdateResultSuccessful || updateStage(node) != v1alpha1.NodeReasonUpdateSuccessful {
 		return false
 	}
 	switch m.Status.CurrentStatus.Phase { //nolint:exhaustive // all others do not know it yet, or are on their way out

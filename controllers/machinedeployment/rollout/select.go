@@ -152,7 +152,7 @@ func mostSelected(l limits, least, available, fresh, updating int32) int32 {
 func (s *sets) mayBeSelected(t *tally, m *v1alpha1.Machine) bool {
 	node := s.w.nodeOf(m)
 	available, _ := availability(s.w, t.set, m)
-	return available && node != nil && !s.w.isUpdating(m) && isCandidate(node) && stage(node) == v1alpha1.NodeReasonCandidateForUpdate &&
+	return available && node != nil && !s.w.isUpdating(m) && isCandidate(node) && updateStage(node) == v1alpha1.NodeReasonCandidateForUpdate &&
 		node.Annotations[v1alpha1.AnnotationUpdateTo] == s.fresh.set.Name
 }
 

@@ -104,12 +104,12 @@ func (s *sets) stalledInPlace() (reason, message string) {
 // howFar says for what an update in place waits.
 func (s *sets) howFar(m *v1alpha1.Machine) string {
 	switch node := s.w.nodeOf(m); {
-	case node == nil || stage(node) == "":
+	case node == nil || updateStage(node) == "":
 		return "its Node is not drained yet"
 	case !hasBegun(node) && awaitsComponents(node):
 		return "its Node has the taint " + v1alpha1.TaintCriticalComponentsNotReady + " until somebody has found it fit for pods"
 	default:
-		return "the condition InPlaceUpdate of its Node says " + stage(node)
+		return "the condition InPlaceUpdate of its Node says " + updateStage(node)
 	}
 }
 
