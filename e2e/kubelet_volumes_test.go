@@ -133,6 +133,40 @@ func TestRealKubeletVolumes(t *testing.T) {
 	s.free(slices.Collect(maps.Values(vms)))
 }
 
+// TestRealKubeletVolumesOneByOne is the same for a fleet that lets one volume move at a time, as MCM does: the pod with the next
+// one is asked to end when the one before is attached elsewhere, and not sooner.
+func TestRealKubeletVolumesOneByOne(t *testing.T) {
+	t.Parallel()
+	if !kubeletsWork(t) {
+		t.Skip("the lab boots simulated Nodes only")
+	}
+	lab := startLab(t, "one-by-one", func(o *harness.Options) { o.FleetFlags = "--drain-volume-parallelism=1" })
+	s := newSpace(t, lab, "one-by-one", realKubelet)
+	s.workload()
+	machines := s.stand(2)
+	from, to := machines[0], machines[1]
+	s.open(from)
+	s.databases("archive", 3)
+	s.ready("archive", 3)
+	volumes := s.volumes()
+	film := s.record()
+
+	s.open(to)
+	s.remove("machines", from)
+	if seen := s.move(film, from, volumes); seen.most != 1 {
+		s.Errorf("%d volumes moved at a time, want one; they began in the order %v", seen.most, seen.order)
+	}
+	s.tells(from, v1alpha1.EventDrained)
+	s.ready("archive", 3)
+	for pod := range volumes {
+		s.remembers(pod, from, to)
+	}
+	s.neverForced(film, from)
+	s.patch("machines", to, `{"metadata":{"labels":{"force-deletion":"true"}}}`) // nobody waits for pods that find no place
+	s.remove("machines", to)
+	s.gone()
+}
+
 // remembers makes sure that a pod has in its volume what was written there on each of these Nodes.
 func (s *space) remembers(pod string, nodes ...string) {
 	s.Helper()
