@@ -91,6 +91,15 @@ func IsDrained(n *corev1.Node) bool {
 	return Stage(n) == v1alpha1.NodeReasonDrainSuccessful && isSelected(n) && Result(n) == ""
 }
 
+// IsShut says that the Node is to get no pods: it is emptied for an update, or the update is not over.
+func IsShut(n *corev1.Node) bool {
+	switch Stage(n) {
+	case v1alpha1.NodeReasonSelectedForUpdate, v1alpha1.NodeReasonDrainSuccessful, v1alpha1.NodeReasonReadyForUpdate, v1alpha1.NodeReasonUpdateFailed:
+		return true
+	}
+	return Result(n) != ""
+}
+
 // IsUnfinished says that the agent was told to begin and has not succeeded, or says that it cannot.
 func IsUnfinished(n *corev1.Node) bool {
 	result := Result(n)

@@ -98,9 +98,12 @@ func (u *updating) ready(status corev1.ConditionStatus) {
 // happen is what others do between two passes.
 func (u *updating) happen() {
 	u.now = u.now.Add(time.Duration(u.random.IntN(120)) * time.Second)
-	switch u.random.IntN(12) {
+	switch u.random.IntN(13) {
 	case 0:
 		u.rollout()
+	case 12: // the autoscaler had cordoned the Node, and does not want it gone any more
+		u.machine = u.machine.DeepCopy()
+		metav1.SetMetaDataAnnotation(&u.machine.ObjectMeta, v1alpha1.AnnotationUncordonAt, u.now.UTC().Format(time.RFC3339))
 	case 1:
 		u.label(v1alpha1.LabelSelectedForUpdate, "true")
 	case 2: // a user thinks better of it
@@ -145,13 +148,13 @@ func (u *updating) agent() {
 	if inplace.Stage(u.node) != v1alpha1.NodeReasonReadyForUpdate || u.node.Labels[v1alpha1.LabelUpdateResult] != "" {
 		return
 	}
-	switch {
-	case !u.steady && u.chance(3):
+	switch outcome := u.random.IntN(4); {
+	case !u.steady && outcome == 0:
 		u.change(func(n *corev1.Node) {
 			metav1.SetMetaDataAnnotation(&n.ObjectMeta, v1alpha1.AnnotationUpdateFailedReason, "why")
 		})
 		u.label(v1alpha1.LabelUpdateResult, v1alpha1.UpdateResultFailed)
-	case !u.steady && u.chance(3):
+	case !u.steady && outcome == 1:
 		u.ready(corev1.ConditionFalse)
 	default:
 		u.label(v1alpha1.LabelUpdateResult, v1alpha1.UpdateResultSuccessful)
@@ -174,11 +177,11 @@ func (u *updating) pass() {
 		Now: u.now, Limits: limits(), Machine: u.machine, Token: TokenAbsent, Class: ClassFact{Class: &v1alpha1.MachineClass{}},
 		Node: NodeFact{State: NodePresent, Node: u.node},
 	}
-	switch {
+	switch sight := u.random.IntN(5); {
 	case u.steady:
-	case u.chance(5):
+	case sight == 0:
 		w.Node = NodeFact{}
-	case u.chance(5):
+	case sight == 1:
 		w.Node.Node = u.before
 	}
 	if u.steady || !u.chance(5) {

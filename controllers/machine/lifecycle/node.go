@@ -105,6 +105,7 @@ func tend(w World, v Verdict) Verdict {
 		wanted.Marks = &nodesync.Marks{PreferNoSchedule: wanted.Marks.PreferNoSchedule}
 	}
 	u := updateInPlace(w, v, p.Node)
+	wanted.Uncordon = wanted.Uncordon && !inplace.IsShut(node)
 	main, status := nodesync.Diff(node, wanted.Apply(u.Node))
 	toDrain := drainOf(w, p, u)
 	switch {
