@@ -154,7 +154,7 @@ func (c *Controller) update(ctx context.Context, w *rollout.World, wanted []*v1a
 		if i < 0 {
 			continue
 		}
-		if c.cfg.Foresee != nil && set.Spec.Replicas != w.Owned[i].Spec.Replicas {
+		if c.cfg.Foresee != nil && concerns(w.Owned[i], set) {
 			set = c.cfg.Foresee(ctx, set)
 		}
 		written, err := c.sets.Commit(ctx, w.Owned[i], set)
@@ -164,6 +164,13 @@ func (c *Controller) update(ctx context.Context, w *rollout.World, wanted []*v1a
 		w.Owned[i] = written
 	}
 	return nil
+}
+
+// concerns says that the set's own controller has something to write, too, when it is told what is new: machines that are to
+// come or go, or that no more of them do for now.
+func concerns(before, after *v1alpha1.MachineSet) bool {
+	return before.Spec.Replicas != after.Spec.Replicas ||
+		before.Annotations[v1alpha1.AnnotationRolling] != after.Annotations[v1alpha1.AnnotationRolling]
 }
 
 // delete deletes sets. One that has changed since it was looked at is left for the next pass.

@@ -165,3 +165,27 @@ func TestSees(t *testing.T) {
 	c.asked(&rollout.World{Deployment: d, Live: map[types.UID]bool{"c": true}, Owned: sets("a", "c")})
 	check("the cache shows one that has gone", false, "a", "c")
 }
+
+// TestWhatConcernsASet: its own controller is asked when the size changes, and when a rollout begins or ends.
+func TestWhatConcernsASet(t *testing.T) {
+	set := func(replicas int32, rolling, other string) *v1alpha1.MachineSet {
+		return &v1alpha1.MachineSet{
+			ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{v1alpha1.AnnotationRolling: rolling, "other": other}},
+			Spec:       v1alpha1.MachineSetSpec{Replicas: replicas},
+		}
+	}
+	before := set(2, v1alpha1.RollingTrue, "a")
+	for name, tc := range map[string]struct {
+		after *v1alpha1.MachineSet
+		want  bool
+	}{
+		"as before":      {set(2, v1alpha1.RollingTrue, "a"), false},
+		"something else": {set(2, v1alpha1.RollingTrue, "b"), false},
+		"the size":       {set(3, v1alpha1.RollingTrue, "a"), true},
+		"the end":        {set(2, v1alpha1.RollingFalse, "a"), true},
+	} {
+		if got := concerns(before, tc.after); got != tc.want {
+			t.Errorf("%s: %v, want %v", name, got, tc.want)
+		}
+	}
+}

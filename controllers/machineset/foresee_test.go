@@ -107,6 +107,11 @@ func TestIntentsOfASetThatIsRolledAreStruckOffLater(t *testing.T) {
 				if n := len(b.machines()); n != 2 || stand() != tc.stand {
 					t.Errorf("%d machines, intents stand: %v; want 2, %v", n, stand(), tc.stand)
 				}
+				ended := b.set().DeepCopy()
+				ended.Annotations[v1alpha1.AnnotationRolling] = v1alpha1.RollingFalse
+				if foreseen := b.controller.Foresee(b.Context(), ended); strings.Contains(foreseen.Annotations[v1alpha1.AnnotationIntents], "create") {
+					t.Errorf("they are not struck off with the end of the rollout: %s", foreseen.Annotations[v1alpha1.AnnotationIntents])
+				}
 				b.pass(tidyAfter)
 				if stand() {
 					t.Errorf("they stand still: %s", b.set().Annotations[v1alpha1.AnnotationIntents])
