@@ -6,6 +6,7 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"slices"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -156,7 +157,10 @@ func (s *space) same(machines map[string]types.UID, nodes map[string]*corev1.Nod
 				s.Errorf("Node %s has still the label %s", name, key)
 			}
 		}
-		if node.Spec.Unschedulable || len(node.Spec.Taints) > len(was.Spec.Taints) || node.Annotations[v1alpha1.AnnotationUpdateTo] != "" {
+		marked := slices.ContainsFunc(node.Spec.Taints, func(t corev1.Taint) bool {
+			return t.Key == v1alpha1.TaintPreferNoSchedule || t.Key == v1alpha1.TaintCriticalComponentsNotReady || t.Key == corev1.TaintNodeUnschedulable
+		})
+		if marked || node.Spec.Unschedulable || node.Annotations[v1alpha1.AnnotationUpdateTo] != "" {
 			s.Errorf("Node %s is still marked: %v, taints %v", name, node.Annotations, node.Spec.Taints)
 		}
 	}
