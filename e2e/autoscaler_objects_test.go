@@ -236,11 +236,7 @@ func (s *space) autoscalerMeetsAHandOver() {
 		a := s.scaler(3, pool)
 		first := names[:2]
 		owner, slot := s.owner(pool)
-		held := make(chan error, 1)
-		go func() {
-			_, err := s.lab.Hold(s.Context(), owner, "DELETE /apis/machine.sapcloud.io/v1alpha1/namespaces/"+s.name+"/machines/")
-			held <- err
-		}()
+		held := s.holds(owner, "PATCH", first[0]) // it is marked
 		a.deletes(pool, sized{Replicas: 4, Deleted: first, Attempts: 1}, first...)
 		s.must(<-held)
 		mark := s.mark()
@@ -255,11 +251,7 @@ func (s *space) autoscalerMeetsAHandOver() {
 		a := s.scaler(3, pool)
 		next := names[2:4]
 		owner, _ := s.owner(pool)
-		held := make(chan error, 1)
-		go func() {
-			_, err := s.lab.Hold(s.Context(), owner, "DELETE /apis/machine.sapcloud.io/v1alpha1/namespaces/"+s.name+"/machines/")
-			held <- err
-		}()
+		held := s.holds(owner, "DELETE", next[0])
 		a.deletes(pool, sized{Replicas: 2, Deleted: next, Attempts: 1}, next...)
 		s.must(<-held)
 		s.must(s.lab.Do(s.Context(), owner, harness.Crash))
@@ -267,6 +259,18 @@ func (s *space) autoscalerMeetsAHandOver() {
 		s.turnover(film, pool, 0, append(next, names[:2]...)...)
 		s.must(s.lab.Ready(s.Context(), owner))
 	})
+}
+
+// holds has a replica stop before it writes a machine in the given way, and tells when it has.
+func (s *space) holds(replica, verb, machine string) <-chan error {
+	held := make(chan error, 1)
+	go func() {
+		ctx, cancel := context.WithTimeout(s.Context(), patience)
+		defer cancel()
+		_, err := s.lab.Hold(ctx, replica, verb+" /apis/machine.sapcloud.io/v1alpha1/namespaces/"+s.name+"/machines/"+machine)
+		held <- err
+	}()
+	return held
 }
 
 // readsFirst makes sure that a replica has read MachineDeployments and machines live since the mark, and only then deleted a
