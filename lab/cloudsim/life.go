@@ -125,13 +125,8 @@ type hostView struct{ *Cloud }
 
 var _ guest.Cloud = hostView{}
 
-// PodTerminationTime is the one in the settings.
-func (v hostView) PodTerminationTime() time.Duration {
-	return time.Duration(v.currentSettings().PodTerminationTime)
-}
-
-// InPlaceUpdates are those in the settings.
-func (v hostView) InPlaceUpdates() cloudapi.InPlaceUpdates { return v.currentSettings().InPlaceUpdates }
+// Settings are those of the moment.
+func (v hostView) Settings() cloudapi.Settings { return v.currentSettings() }
 
 // Joined notes that the VM's Node exists.
 func (v hostView) Joined(id, line string) {

@@ -72,8 +72,6 @@ type Cloud interface {
 	Died(id, reason string)
 	// IsOff says that nothing of a VM runs any more that PowerOff could not end at once.
 	IsOff(id string)
-	// PodTerminationTime is how long pods take to end at present; negative means that they never do.
-	PodTerminationTime() time.Duration
-	// InPlaceUpdates says how updates of VMs in place go at present.
-	InPlaceUpdates() cloudapi.InPlaceUpdates
+	// Settings are those of the moment. To a Host matter how long pods take to end, and how updates in place go.
+	Settings() cloudapi.Settings
 }

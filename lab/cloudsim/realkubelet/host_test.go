@@ -82,9 +82,7 @@ func (c *cloud) isOff(id string) bool {
 	return slices.Contains(c.off, id)
 }
 
-func (c *cloud) PodTerminationTime() time.Duration { return 0 }
-
-func (c *cloud) InPlaceUpdates() cloudapi.InPlaceUpdates { return cloudapi.InPlaceUpdates{} }
+func (c *cloud) Settings() cloudapi.Settings { return cloudapi.Settings{} }
 
 func newSite(t *testing.T) *site {
 	t.Helper()

@@ -66,16 +66,10 @@ func (c *cloud) Died(string, string) {}
 
 func (c *cloud) IsOff(string) {}
 
-func (c *cloud) PodTerminationTime() time.Duration {
+func (c *cloud) Settings() cloudapi.Settings {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.termination
-}
-
-func (c *cloud) InPlaceUpdates() cloudapi.InPlaceUpdates {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.updates
+	return cloudapi.Settings{PodTerminationTime: cloudapi.Duration(c.termination), InPlaceUpdates: c.updates}
 }
 
 func inCluster(t *testing.T, test func(c *cluster), objects ...runtime.Object) {

@@ -113,7 +113,7 @@ func (h *Host) startPod(ctx context.Context, v *vm, pod *corev1.Pod) (time.Durat
 
 // untilEnd returns how long to leave a pod alone that is being deleted, and 0 when it has ended.
 func (h *Host) untilEnd(pod *corev1.Pod) time.Duration {
-	takes := h.cloud.PodTerminationTime()
+	takes := time.Duration(h.cloud.Settings().PodTerminationTime)
 	if text, set := pod.Annotations[cloudapi.AnnotationPodTermination]; set {
 		if own, err := time.ParseDuration(text); err == nil {
 			takes = own

@@ -37,7 +37,7 @@ func (h *Host) updateInPlace(v *vm, health guest.Health, now time.Time) (shown g
 	if !v.update.asked.Equal(&asked.LastTransitionTime) {
 		v.update = update{asked: asked.LastTransitionTime}
 	}
-	how := h.cloud.InPlaceUpdates()
+	how := h.cloud.Settings().InPlaceUpdates
 	switch {
 	case v.update.told:
 		return health, false, loop.Never
@@ -59,7 +59,7 @@ func (h *Host) result(v *vm) cloudapi.UpdateResult {
 	if node := h.seen(v); node != nil && node.Annotations[cloudapi.AnnotationUpdateResult] != "" {
 		return cloudapi.UpdateResult(node.Annotations[cloudapi.AnnotationUpdateResult])
 	}
-	return h.cloud.InPlaceUpdates().Result
+	return h.cloud.Settings().InPlaceUpdates.Result
 }
 
 // tellUpdate puts the result on the Node.
@@ -89,7 +89,7 @@ func (h *Host) startComponents(ctx context.Context, v *vm, health guest.Health, 
 		v.componentsSince = time.Time{}
 		return loop.Never, nil
 	}
-	takes := time.Duration(h.cloud.InPlaceUpdates().ComponentsTime)
+	takes := time.Duration(h.cloud.Settings().InPlaceUpdates.ComponentsTime)
 	if v.componentsSince.IsZero() {
 		v.componentsSince = now
 	}

@@ -139,10 +139,7 @@ func trimNode(obj any) (any, error) {
 	}
 	small := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: node.Name, UID: node.UID, ResourceVersion: node.ResourceVersion}}
 	for _, c := range node.Status.Conditions {
-		switch c.Type {
-		case corev1.NodeReady:
-			small.Status.Conditions = append(small.Status.Conditions, corev1.NodeCondition{Type: c.Type, Status: c.Status})
-		case v1alpha1.NodeInPlaceUpdate:
+		if c.Type == corev1.NodeReady || c.Type == v1alpha1.NodeInPlaceUpdate {
 			small.Status.Conditions = append(small.Status.Conditions, corev1.NodeCondition{
 				Type: c.Type, Status: c.Status, Reason: c.Reason, LastTransitionTime: c.LastTransitionTime,
 			})
