@@ -124,16 +124,12 @@ func (b *bed) oneHolder(t *testing.T, slot int) (lease *coordinationv1.Lease) {
 		if holder == "" || replicaOf(holder) != lease.Annotations[v1alpha1.AnnotationPreferredHolder] {
 			return fmt.Errorf("it is held by %q and should be by %q", holder, lease.Annotations[v1alpha1.AnnotationPreferredHolder])
 		}
-		pods, err := b.lab.Pods(ctx)
+		views, err := b.lab.EverySlots(ctx)
 		if err != nil {
 			return err
 		}
 		held := false
-		for _, pod := range pods {
-			view, err := b.lab.Slots(ctx, pod.Name)
-			if err != nil {
-				return err
-			}
+		for _, view := range views {
 			here, holds := view.Holds(slot)
 			switch {
 			case holds && view.Session != holder:

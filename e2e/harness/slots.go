@@ -57,7 +57,7 @@ func (l *Lab) WaitHeld(ctx context.Context, slots int) error {
 		if err := allHeld(leases, slots); err != nil {
 			return err
 		}
-		views, err := l.everySlots(ctx)
+		views, err := l.EverySlots(ctx)
 		if err != nil {
 			return err
 		}

@@ -60,8 +60,8 @@ func (l *Lab) DebugSlots(ctx context.Context, process string, out any) error {
 // answersWithin is how long a process may take to say what it holds. One that is paused never does.
 const answersWithin = time.Second
 
-// everySlots asks all processes of the fleet, doubles among them, and leaves out those that do not answer.
-func (l *Lab) everySlots(ctx context.Context) (views []SlotsView, err error) {
+// EverySlots asks all processes of the fleet, doubles among them, and leaves out those that do not answer.
+func (l *Lab) EverySlots(ctx context.Context) (views []SlotsView, err error) {
 	pods, err := l.Pods(ctx)
 	if err != nil {
 		return nil, err
