@@ -40,15 +40,16 @@ const (
 
 func (k kill) String() string { return [...]string{"never at", "before", "after"}[k] }
 
-// shortCalls are how the names of those end that short runs kill after, with their answers lost: what the others make is
-// written down.
-var shortCalls = []string{"create_machine stepped/stepped", "POST secrets", "/eviction", "delete_machine stepped/stepped"}
+// shortCalls are how the names of those end that short runs kill at.
+var shortCalls = []string{
+	"create_machine stepped/stepped", "POST secrets", "/eviction", "delete_machine stepped/stepped",
+	"PATCH machines/stepped/status", "PATCH nodes/stepped/status", "DELETE nodes/stepped",
+}
 
 // everyCall is the same for long runs. There may be more: what a drain tells of itself is written if it is looked at then.
 var everyCall = append([]string{
 	"get_machine_status stepped/stepped", "initialize_machine stepped/stepped",
-	"PATCH machines/stepped", "PATCH machines/stepped/status", "PATCH machineclasses/simulated", "PUT secrets/simulated",
-	"PATCH nodes/stepped", "PATCH nodes/stepped/status", "DELETE nodes/stepped", "DELETE secrets/bootstrap-token",
+	"PATCH machines/stepped", "PATCH machineclasses/simulated", "PUT secrets/simulated", "PATCH nodes/stepped", "DELETE secrets/bootstrap-token",
 }, shortCalls...)
 
 // unspecific is what is left out of the names of requests: where the object is, and the id of a token.
@@ -199,7 +200,7 @@ func (s *stepper) stops(m *v1alpha1.Machine, what string) {
 	case !counts || s.dies[key] == afterIt:
 		s.must(s.lab.LetGo(s.ctx, harness.Fleet, false))
 		return
-	case s.dies[key] == notYet && !testing.Short():
+	case s.dies[key] == notYet:
 		s.dies[key] = beforeIt
 	default:
 		s.dies[key] = afterIt
