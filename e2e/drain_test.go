@@ -277,6 +277,7 @@ func TestDrainsDoNotHoldOthersUp(t *testing.T) {
 	lab := startLab(t, "drains", func(o *harness.Options) { o.FleetFlags = "--concurrent-syncs=5" })
 	s := newSpace(t, lab, "drains", "")
 	s.workload()
+	s.must(lab.WaitHeld(t.Context(), slots)) // a fleet that has just come does nothing yet
 	began := time.Now()
 	s.deploy("idle", fresh)
 	s.running("idle", fresh)

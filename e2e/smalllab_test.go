@@ -39,6 +39,7 @@ func TestSmallLab(t *testing.T) {
 		s.reports("pool", 3)
 		s.idle(5 * time.Second)
 	})
+	t.Run("Writes", func(t *testing.T) { newSpace(t, lab, "writes", "").fewWrites() })
 	t.Run("StopTime", func(t *testing.T) { newSpace(t, lab, "stop-time", "").stops() })
 	t.Run("MCMsDefinitions", func(t *testing.T) {
 		installMCMs(t, lab)
@@ -87,6 +88,38 @@ func (s *space) promises() {
 	}
 	s.remove("machines", name)
 	s.gone()
+}
+
+// fewWrites counts what the fleet writes from the creation of machines to their end: tokens, cordon and condition, and what
+// their set and its parent cost, are in it. What each write is for is told by TestALifeTakesFewWrites in controllers/machine.
+func (s *space) fewWrites() {
+	s.Helper()
+	const machines, most = 10, 15
+	mark, err := s.lab.MarkAudit()
+	s.must(err)
+	s.deploy("pool", machines)
+	s.running("pool", machines)
+	s.joined()
+	s.remove("machinedeployments", "pool")
+	s.gone()
+	requests, err := s.lab.Requests(mark)
+	s.must(err)
+	total, writes := 0, map[string]int{}
+	for _, r := range requests {
+		if r.IsFleet() && r.IsWrite() {
+			total++
+			writes[strings.TrimSuffix(r.Verb+" "+r.Resource+"/"+r.Subresource, "/")]++
+		}
+	}
+	if total > machines*most {
+		s.Errorf("%d machines took %d writes, want at most %d each: %v", machines, total, most, writes)
+	}
+	for _, what := range []string{"create secrets", "delete secrets", "patch nodes", "patch nodes/status", "patch machines", "patch machines/status", "delete nodes"} {
+		if writes[what] < machines {
+			s.Errorf("for %d machines there were %d of %q; is the log complete?", machines, writes[what], what)
+		}
+	}
+	s.Logf("%d machines took %d writes: %v", machines, total, writes)
 }
 
 // idle makes sure that the fleet comes to rest: that for a span it writes nothing and reads next to nothing.
