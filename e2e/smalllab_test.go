@@ -30,6 +30,8 @@ func TestPromises(t *testing.T) {
 func TestSmallLab(t *testing.T) {
 	t.Parallel()
 	lab := startLab(t, "small")
+	// First, because it counts all that is written.
+	t.Run("Writes", func(t *testing.T) { newSpace(t, lab, "writes", "").fewWrites() })
 	t.Run("Promises", func(t *testing.T) { newSpace(t, lab, "promises", "").promises() })
 	t.Run("MainJob", func(t *testing.T) { newSpace(t, lab, "main-job", "").mainJob() })
 	t.Run("Idle", func(t *testing.T) {
@@ -39,7 +41,6 @@ func TestSmallLab(t *testing.T) {
 		s.reports("pool", 3)
 		s.idle(5 * time.Second)
 	})
-	t.Run("Writes", func(t *testing.T) { newSpace(t, lab, "writes", "").fewWrites() })
 	t.Run("StopTime", func(t *testing.T) { newSpace(t, lab, "stop-time", "").stops() })
 	t.Run("MCMsDefinitions", func(t *testing.T) {
 		installMCMs(t, lab)
