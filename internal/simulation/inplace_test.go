@@ -82,37 +82,10 @@ func TestInPlaceEveryMachineStays(t *testing.T) {
 // come late, there are never too few machines nor too many, no machine is of a template that its VM does not have, and in the end
 // all are of the template that is wanted last.
 func TestInPlaceUnderFaults(t *testing.T) {
-	for i := range worlds.Some(*seeds) {
-		seed := *first + uint64(i)
-		dice := newDice(seed * 7919)
-		strategies := []v1alpha1.MachineDeploymentStrategy{
-			inPlaceUpdate("1", "0", auto), inPlaceUpdate("0", "1", auto), inPlaceUpdate("2", "1", auto), inPlaceUpdate("50%", "50%", auto),
-		}
-		strategy := strategies[dice.IntN(len(strategies))]
-		resizes := dice.IntN(3) == 0
-		t.Run(fmt.Sprintf("seed %d", seed), func(t *testing.T) {
-			r := newRolling(t, seed, strategy, int32(1+dice.IntN(6)))
-			r.foresees = dice.IntN(2) == 0
-			r.user(wants("b"))
-			for range dice.IntN(6) {
-				r.storm(dice.IntN(300))
-				r.act()
-				if resizes && r.dice.IntN(3) == 0 {
-					replicas := int32(r.dice.IntN(8))
-					r.note("the user wants %d", replicas)
-					r.user(func(s *v1alpha1.MachineDeploymentSpec) { s.Replicas = replicas })
-				}
-			}
-			r.storm(300)
-			r.user(func(s *v1alpha1.MachineDeploymentSpec) { s.Paused = false })
-			for _, set := range sorted(r.sets.now()) {
-				r.freeze(set, false)
-			}
-			r.calm(4 * time.Hour)
-			r.mustBeDone()
-			r.mustBeFree()
-		})
+	strategies := []v1alpha1.MachineDeploymentStrategy{
+		inPlaceUpdate("1", "0", auto), inPlaceUpdate("0", "1", auto), inPlaceUpdate("2", "1", auto), inPlaceUpdate("50%", "50%", auto),
 	}
+	underFaults(t, strategies, 300, 4*time.Hour, (*rolling).mustBeFree)
 }
 
 // TestEveryInterleavingOfAnUpdateInPlaceEndsTheSame has deployment, sets, machines and the agents on them take their turns in every

@@ -54,6 +54,13 @@ func TestRolloutsUnderFaults(t *testing.T) {
 	strategies := []v1alpha1.MachineDeploymentStrategy{
 		rollingUpdate("1", "0"), rollingUpdate("0", "1"), rollingUpdate("2", "1"), rollingUpdate("50%", "50%"), rollingUpdate("3", "0"), recreate, {},
 	}
+	underFaults(t, strategies, 150, 90*time.Minute, func(*rolling) {})
+}
+
+// underFaults has a rollout of one of the strategies go on under faults, with up to so many turns between what users do. When all
+// faults have ended it is done within some time, and the end is as it should be.
+func underFaults(t *testing.T, strategies []v1alpha1.MachineDeploymentStrategy, turns int, ends time.Duration, check func(*rolling)) {
+	t.Helper()
 	for i := range worlds.Some(*seeds) {
 		seed := *first + uint64(i)
 		dice := newDice(seed * 7919)
@@ -62,9 +69,9 @@ func TestRolloutsUnderFaults(t *testing.T) {
 		t.Run(fmt.Sprintf("seed %d", seed), func(t *testing.T) {
 			r := newRolling(t, seed, strategy, int32(1+dice.IntN(6)))
 			r.foresees = dice.IntN(2) == 0
-			r.user(func(s *v1alpha1.MachineDeploymentSpec) { s.Template.Annotations = map[string]string{"template": "b"} })
+			r.user(wants("b"))
 			for range dice.IntN(6) {
-				r.storm(dice.IntN(150))
+				r.storm(dice.IntN(turns))
 				r.act()
 				if resizes && r.dice.IntN(3) == 0 {
 					replicas := int32(r.dice.IntN(8))
@@ -77,8 +84,9 @@ func TestRolloutsUnderFaults(t *testing.T) {
 			for _, set := range sorted(r.sets.now()) {
 				r.freeze(set, false)
 			}
-			r.calm(90 * time.Minute)
+			r.calm(ends)
 			r.mustBeDone()
+			check(r)
 		})
 	}
 }
