@@ -150,7 +150,7 @@ func (s *space) autoscalerIsOutOfResources() {
 				s.Errorf("machine %s is tried again after %s, want 10 min", m.Name, wait)
 			}
 		}
-		a.deletes("pool", sized{Deleted: s.machineNames("pool"), Attempts: 1}, requested...)
+		a.deletes("pool", sized{Deleted: s.machineNames("pool"), Writes: 1}, requested...)
 		s.counted("pool", 0)
 		if made := len(s.history()); made != 0 {
 			s.Errorf("the cloud has made %d VMs", made)

@@ -169,7 +169,7 @@ func (s *space) survivesOlderTypes(pool string) {
 	// The first generation writes machines, too; with what they do not know of, these go on until they are deleted.
 	s.hasSets(2)
 	last := slices.DeleteFunc(s.machineNames(pool), func(name string) bool { _, old := machines[name]; return old })[0]
-	s.scaler(1, pool).deletes(pool, sized{Replicas: 2, Deleted: []string{last}, Attempts: 1}, last)
+	s.scaler(1, pool).deletes(pool, sized{Replicas: 2, Deleted: []string{last}, Writes: 1}, last)
 	s.turnover(film, pool, 1, last)
 	versions, _ := shown[*v1alpha1.Machine](s, film)
 	for _, m := range versions {
@@ -204,14 +204,14 @@ func (s *space) autoscalerMeetsALateFleet() {
 		film, names := s.film(), s.machineNames(pool)
 		// One more, one less, one more: those that are there but the one that was named, and two that are new.
 		a.resize("increase-size", pool, 1, 5)
-		a.deletes(pool, sized{Replicas: 4, Deleted: names[1:2], Attempts: 1}, names[1])
+		a.deletes(pool, sized{Replicas: 4, Deleted: names[1:2], Writes: 1}, names[1])
 		a.resize("increase-size", pool, 1, 5)
 		a.do(new(refreshed), "refresh")
 		s.turnover(film, pool, 2, names[1])
 		s.running(pool, 5)
 		// Two less, named one by one within a second, and one more.
-		a.deletes(pool, sized{Replicas: 4, Deleted: names[:1], Attempts: 1}, names[0])
-		a.deletes(pool, sized{Replicas: 3, Deleted: names[2:3], Attempts: 1}, names[2])
+		a.deletes(pool, sized{Replicas: 4, Deleted: names[:1], Writes: 1}, names[0])
+		a.deletes(pool, sized{Replicas: 3, Deleted: names[2:3], Writes: 1}, names[2])
 		a.resize("increase-size", pool, 1, 4)
 		a.do(new(refreshed), "refresh")
 		s.turnover(film, pool, 3, names[:3]...)
@@ -237,7 +237,7 @@ func (s *space) autoscalerMeetsAHandOver() {
 		first := names[:2]
 		owner, slot := s.owner(pool)
 		held := s.holds(owner, "PATCH", first[0]) // it is marked
-		a.deletes(pool, sized{Replicas: 4, Deleted: first, Attempts: 1}, first...)
+		a.deletes(pool, sized{Replicas: 4, Deleted: first, Writes: 1}, first...)
 		s.must(<-held)
 		mark := s.mark()
 		_, to := s.handOver(slot)
@@ -252,7 +252,7 @@ func (s *space) autoscalerMeetsAHandOver() {
 		next := names[2:4]
 		owner, _ := s.owner(pool)
 		held := s.holds(owner, "DELETE", next[0])
-		a.deletes(pool, sized{Replicas: 2, Deleted: next, Attempts: 1}, next...)
+		a.deletes(pool, sized{Replicas: 2, Deleted: next, Writes: 1}, next...)
 		s.must(<-held)
 		s.must(s.lab.Do(s.Context(), owner, harness.Crash))
 		s.stands(pool, names[4:]...)

@@ -167,7 +167,7 @@ func (s *space) autoscalerResizesWhatIsPaused() {
 		a := s.scaler(3, pool)
 		names, film := s.machineNames(pool), s.film()
 		last := names[len(names)-1]
-		a.deletes(pool, sized{Replicas: 3, Deleted: []string{last}, Attempts: 1}, last)
+		a.deletes(pool, sized{Replicas: 3, Deleted: []string{last}, Writes: 1}, last)
 		s.turnover(film, pool, 0, last)
 		a.resize("increase-size", pool, 1, 4)
 		s.running(pool, 4)
@@ -179,7 +179,7 @@ func (s *space) autoscalerResizesWhatIsPaused() {
 		s.progressing(corev1.ConditionUnknown, v1alpha1.ReasonDeploymentPaused)
 		names, film := s.machineNames(pool), s.film()
 		last := names[len(names)-1]
-		a.deletes(pool, sized{Replicas: 3, Deleted: []string{last}, Attempts: 1}, last)
+		a.deletes(pool, sized{Replicas: 3, Deleted: []string{last}, Writes: 1}, last)
 		s.turnover(film, pool, 0, last)
 		s.patch("machinedeployments", pool, `{"spec":{"paused":false}}`)
 		s.progressing(corev1.ConditionTrue, v1alpha1.ReasonNewMachineSetAvailable)
@@ -209,7 +209,7 @@ func (s *space) autoscalerResizes() {
 		a := s.scaler(3, pool)
 		s.withoutStatus(pool)
 		last := s.machineNames(pool)[2]
-		a.deletes(pool, sized{Replicas: 2, Deleted: []string{last}, Attempts: 1}, last)
+		a.deletes(pool, sized{Replicas: 2, Deleted: []string{last}, Writes: 1}, last)
 		s.stands(pool, s.machineNames(pool)[:2]...)
 		s.deploy("new", 1)
 		s.running("new", 1)

@@ -61,7 +61,7 @@ func (s *space) autoscalerShrinks() {
 	a := s.scaler(3, pool)
 	film, mark := s.film(), s.mark()
 	first := []string{names[1], names[3]} // neither the oldest nor the newest ones, whatever the order
-	a.deletes(pool, sized{Replicas: 3, Deleted: first, Attempts: 1}, first...)
+	a.deletes(pool, sized{Replicas: 3, Deleted: first, Writes: 1}, first...)
 	s.proves("CA-10", func(s *space) {
 		s.stands(pool, names[0], names[2], names[4])
 		s.reports(pool, 3)
@@ -71,9 +71,9 @@ func (s *space) autoscalerShrinks() {
 	})
 	s.proves("CA-11", func(s *space) {
 		a := s.scaler(3, pool)
-		a.deletes(pool, sized{Replicas: 2, Deleted: names[4:], Attempts: 1}, names[4])
+		a.deletes(pool, sized{Replicas: 2, Deleted: names[4:], Writes: 1}, names[4])
 		var again sized // the Node may be gone already
-		if _, err := a.ask(s.Context(), &again, "delete-nodes", pool, names[4]); err == nil && (again.Replicas != 2 || again.Attempts != 0) {
+		if _, err := a.ask(s.Context(), &again, "delete-nodes", pool, names[4]); err == nil && (again.Replicas != 2 || again.Writes != 0) {
 			s.Errorf("the same again came to %+v", again)
 		}
 		s.stands(pool, names[0], names[2])
@@ -146,7 +146,7 @@ func (s *space) olderAutoscalersShrink() {
 		const pool = "names"
 		names := s.machineNames(pool)
 		first := []string{names[0], names[2]}
-		s.scaler(2, pool).deletes(pool, sized{Replicas: 2, Deleted: first, Attempts: 1}, first...)
+		s.scaler(2, pool).deletes(pool, sized{Replicas: 2, Deleted: first, Writes: 1}, first...)
 		s.stands(pool, names[1], names[3])
 		s.turnover(film, pool, 0, first...)
 		upgraded := false
@@ -173,7 +173,7 @@ func (s *space) olderAutoscalersShrink() {
 		const pool = "priorities"
 		names := s.machineNames(pool)
 		last := names[3]
-		s.scaler(1, pool).deletes(pool, sized{Replicas: 3, Deleted: []string{last}, Attempts: 1}, last)
+		s.scaler(1, pool).deletes(pool, sized{Replicas: 3, Deleted: []string{last}, Writes: 1}, last)
 		s.turnover(film, pool, 0, last)
 		s.stands(pool, names[:3]...)
 		// The two writes of the first generation are far from each other.
@@ -265,7 +265,7 @@ func (s *space) autoscalerLeavesAlone() {
 				was = is
 			}
 		}
-		a.deletes(pool, sized{Replicas: 3, Deleted: []string{name}, Attempts: 1}, name)
+		a.deletes(pool, sized{Replicas: 3, Deleted: []string{name}, Writes: 1}, name)
 		s.running(pool, 3)
 		if slices.Contains(s.machineNames(pool), name) {
 			s.Errorf("machine %s is still there", name)

@@ -73,7 +73,7 @@ type (
 		Replicas int32
 		Deleted  []string
 		Skipped  map[string]string
-		Attempts int
+		Writes   int
 	}
 	instance struct {
 		ID, Machine string
@@ -167,7 +167,7 @@ func (a *scaler) resize(command, pool string, by int, want int32) {
 	a.Helper()
 	var got sized
 	a.do(&got, command, pool, fmt.Sprint(by))
-	if diff := cmp.Diff(sized{Replicas: want, Attempts: 1}, got); diff != "" {
+	if diff := cmp.Diff(sized{Replicas: want, Writes: 1}, got); diff != "" {
 		a.Errorf("%s %s %d (-want +got):\n%s", command, pool, by, diff)
 	}
 }

@@ -34,8 +34,8 @@ type sized struct {
 	Deleted []string `json:"deleted,omitempty"`
 	// Skipped says why others were not, by machine.
 	Skipped map[string]string `json:"skipped,omitempty"`
-	// Attempts counts the writes of the MachineDeployment.
-	Attempts int `json:"attempts"`
+	// Writes counts those of the MachineDeployment that were accepted. One that meets a write of the fleet is refused as a conflict.
+	Writes int `json:"writes"`
 }
 
 // resize changes the replicas in one write. They are not lowered while machines are being replaced.
@@ -61,12 +61,13 @@ func (s *scaler) resize(ctx context.Context, g group, by int) (*sized, error) {
 
 // put writes the whole MachineDeployment.
 func (s *scaler) put(ctx context.Context, d *v1alpha1.MachineDeployment, answer *sized) error {
-	answer.Attempts++
 	written, err := s.machineAPI.MachineDeployments(d.Namespace).Update(ctx, d, metav1.UpdateOptions{})
-	if err == nil {
-		answer.Replicas = written.Spec.Replicas
+	if err != nil {
+		return err
 	}
-	return err
+	answer.Writes++
+	answer.Replicas = written.Spec.Replicas
+	return nil
 }
 
 // retry tries again what failed, until it is refused or time is over.
