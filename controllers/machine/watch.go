@@ -12,8 +12,8 @@ import (
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/family"
-	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machine/inplace"
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machine/lifecycle"
+	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/nodeupdate"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/objects"
 )
 
@@ -122,5 +122,5 @@ func concernsMachine(before, after *corev1.Node) bool {
 // concernsDrain is what changes on a Node while it is drained, and hardly ever else.
 func concernsDrain(before, after *corev1.Node) bool {
 	isMarked := slices.ContainsFunc(after.Status.Conditions, func(c corev1.NodeCondition) bool { return c.Type == v1alpha1.NodeTerminating })
-	return (isMarked || inplace.Stage(after) == v1alpha1.NodeReasonSelectedForUpdate) && (before.Spec.Unschedulable != after.Spec.Unschedulable || !slices.Equal(before.Status.VolumesAttached, after.Status.VolumesAttached))
+	return (isMarked || nodeupdate.Stage(after) == v1alpha1.NodeReasonSelectedForUpdate) && (before.Spec.Unschedulable != after.Spec.Unschedulable || !slices.Equal(before.Status.VolumesAttached, after.Status.VolumesAttached))
 }

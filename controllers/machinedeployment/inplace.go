@@ -15,6 +15,7 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/family"
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machinedeployment/rollout"
+	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/nodeupdate"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/objects"
 )
 
@@ -84,17 +85,7 @@ func concernsUpdate(before, after *corev1.Node) bool {
 	labels, annotations := updateMarks()
 	return slices.ContainsFunc(append(labels, v1alpha1.LabelMachineName), func(key string) bool { return before.Labels[key] != after.Labels[key] }) ||
 		slices.ContainsFunc(annotations, func(key string) bool { return before.Annotations[key] != after.Annotations[key] }) ||
-		stage(before) != stage(after)
-}
-
-// stage is how far the update in place of a Node is; "" when there was none.
-func stage(node *corev1.Node) string {
-	for _, condition := range node.Status.Conditions {
-		if condition.Type == v1alpha1.NodeInPlaceUpdate {
-			return condition.Reason
-		}
-	}
-	return ""
+		nodeupdate.Stage(before) != nodeupdate.Stage(after)
 }
 
 // writeNodes has Nodes carry what an update in place asks for, or what ends it. One that has changed since it was looked at is read

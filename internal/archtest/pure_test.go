@@ -23,6 +23,7 @@ var pure = []string{
 	"controllers/machine/preserve",
 	"controllers/machinedeployment/rollout",
 	"controllers/machineset/scale",
+	"controllers/nodeupdate",
 	"controllers/ready",
 	"shard/label",
 	"shard/alone/claim",

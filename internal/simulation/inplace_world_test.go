@@ -10,6 +10,7 @@ import (
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machinedeployment/rollout"
+	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/nodeupdate"
 )
 
 // has is the annotation by which a Node tells which template its VM really has.
@@ -30,16 +31,6 @@ func nodeName(machine string) string { return "node-of-" + machine }
 func setOf(m *v1alpha1.Machine) string {
 	if owner := metav1.GetControllerOfNoCopy(m); owner != nil {
 		return owner.Name
-	}
-	return ""
-}
-
-// stageOf is how far the update of a Node is.
-func stageOf(node *corev1.Node) string {
-	for _, c := range node.Status.Conditions {
-		if c.Type == v1alpha1.NodeInPlaceUpdate {
-			return c.Reason
-		}
 	}
 	return ""
 }
@@ -68,7 +59,7 @@ func (r *rolling) updateInPlace(name string) {
 	}
 	candidate, result := node.Labels[v1alpha1.LabelCandidateForUpdate] == "true", node.Labels[v1alpha1.LabelUpdateResult]
 	phase := m.Status.CurrentStatus.Phase
-	switch stage := stageOf(node); {
+	switch stage := nodeupdate.Stage(node); {
 	case phase == v1alpha1.MachineUnknown:
 		if r.takes(m, 20*time.Second) {
 			r.setPhase(m, v1alpha1.MachineRunning)

@@ -1,13 +1,13 @@
 package inplace
 
 import (
-	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
+	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/nodeupdate"
 )
 
 // World is what the decision rests on. Everything in it is read only.
@@ -33,7 +33,7 @@ type Verdict struct {
 
 // Decide says what the Node should carry. It is total, and on what it says it says the same again.
 func Decide(w World) Verdict {
-	is := Stage(w.Node)
+	is := nodeupdate.Stage(w.Node)
 	if !takesPart(w.Machine) || is == "" && !isCandidate(w.Node) {
 		return Verdict{Node: w.Node}
 	}
@@ -44,9 +44,9 @@ func Decide(w World) Verdict {
 	}
 	switch {
 	case isTakenBack(w, is):
-		uncordon(n)
+		nodeupdate.Uncordon(n)
 	case isOver(w, is):
-		finish(n)
+		nodeupdate.Free(n)
 	}
 	return Verdict{Node: n, Drain: stage == v1alpha1.NodeReasonSelectedForUpdate}
 }
@@ -61,17 +61,9 @@ func takesPart(m *v1alpha1.Machine) bool {
 	return false
 }
 
-// Stage is how far the Node is; "" when it was never asked to be updated.
-func Stage(n *corev1.Node) string {
-	if c := condition(n); c != nil {
-		return c.Reason
-	}
-	return ""
-}
-
 // SelectedAt is since when the Node is to be drained, if it is.
 func SelectedAt(n *corev1.Node) time.Time {
-	if c := condition(n); c != nil {
+	if c := nodeupdate.Condition(n); c != nil {
 		return c.LastTransitionTime.Time
 	}
 	return time.Time{}
@@ -80,7 +72,7 @@ func SelectedAt(n *corev1.Node) time.Time {
 // Result is what the agent says of an update that was asked for; "" when it says nothing, or nothing that is known.
 func Result(n *corev1.Node) string {
 	result := n.Labels[v1alpha1.LabelUpdateResult]
-	if (result == v1alpha1.UpdateResultSuccessful || result == v1alpha1.UpdateResultFailed) && (isCandidate(n) || Stage(n) != "") {
+	if (result == v1alpha1.UpdateResultSuccessful || result == v1alpha1.UpdateResultFailed) && (isCandidate(n) || nodeupdate.Stage(n) != "") {
 		return result
 	}
 	return ""
@@ -88,12 +80,12 @@ func Result(n *corev1.Node) string {
 
 // IsDrained says that the Node was drained for its update, is wanted for it still, and has no result yet.
 func IsDrained(n *corev1.Node) bool {
-	return Stage(n) == v1alpha1.NodeReasonDrainSuccessful && isSelected(n) && Result(n) == ""
+	return nodeupdate.Stage(n) == v1alpha1.NodeReasonDrainSuccessful && isSelected(n) && Result(n) == ""
 }
 
 // IsShut says that the Node is to get no pods: it is emptied for an update, or the update is not over.
 func IsShut(n *corev1.Node) bool {
-	switch Stage(n) {
+	switch nodeupdate.Stage(n) {
 	case v1alpha1.NodeReasonSelectedForUpdate, v1alpha1.NodeReasonDrainSuccessful, v1alpha1.NodeReasonReadyForUpdate, v1alpha1.NodeReasonUpdateFailed:
 		return true
 	}
@@ -103,7 +95,7 @@ func IsShut(n *corev1.Node) bool {
 // IsUnfinished says that the agent was told to begin and has not succeeded, or says that it cannot.
 func IsUnfinished(n *corev1.Node) bool {
 	result := Result(n)
-	return result == v1alpha1.UpdateResultFailed || result == "" && Stage(n) == v1alpha1.NodeReasonReadyForUpdate
+	return result == v1alpha1.UpdateResultFailed || result == "" && nodeupdate.Stage(n) == v1alpha1.NodeReasonReadyForUpdate
 }
 
 func isCandidate(n *corev1.Node) bool { return n.Labels[v1alpha1.LabelCandidateForUpdate] == "true" }
@@ -165,37 +157,6 @@ func WhyFailed(n *corev1.Node) string {
 	return ""
 }
 
-// finish takes the traces of an update off the Node. Pods come when its critical components are ready, as on a new one.
-func finish(n *corev1.Node) {
-	delete(n.Labels, v1alpha1.LabelCandidateForUpdate)
-	delete(n.Labels, v1alpha1.LabelSelectedForUpdate)
-	delete(n.Labels, v1alpha1.LabelUpdateResult)
-	delete(n.Annotations, v1alpha1.AnnotationUpdateFailedReason)
-	uncordon(n)
-	awaits := corev1.Taint{Key: v1alpha1.TaintCriticalComponentsNotReady, Effect: corev1.TaintEffectNoSchedule}
-	if !slices.ContainsFunc(n.Spec.Taints, func(t corev1.Taint) bool { return t.MatchTaint(&awaits) }) {
-		n.Spec.Taints = append(n.Spec.Taints, awaits)
-	}
-}
-
-// uncordon lets pods on the Node. The taint goes with the cordon, as it has come with it.
-func uncordon(n *corev1.Node) {
-	n.Spec.Unschedulable = false
-	n.Spec.Taints = slices.DeleteFunc(n.Spec.Taints, func(t corev1.Taint) bool {
-		return t.Key == corev1.TaintNodeUnschedulable && t.Effect == corev1.TaintEffectNoSchedule
-	})
-}
-
-// condition returns the Node's condition; nil when it has none.
-func condition(n *corev1.Node) *corev1.NodeCondition {
-	for i := range n.Status.Conditions {
-		if n.Status.Conditions[i].Type == v1alpha1.NodeInPlaceUpdate {
-			return &n.Status.Conditions[i]
-		}
-	}
-	return nil
-}
-
 // setStage says on the Node how far it is. The time of transition is that of the stage: the status is always True.
 func setStage(w World, n *corev1.Node, stage, message string) {
 	now := metav1.NewTime(w.Now)
@@ -203,7 +164,7 @@ func setStage(w World, n *corev1.Node, stage, message string) {
 		Type: v1alpha1.NodeInPlaceUpdate, Status: corev1.ConditionTrue, Reason: stage, Message: message,
 		LastHeartbeatTime: now, LastTransitionTime: now,
 	}
-	was := condition(n)
+	was := nodeupdate.Condition(n)
 	switch {
 	case was == nil:
 		n.Status.Conditions = append(n.Status.Conditions, next)
@@ -218,7 +179,7 @@ func setStage(w World, n *corev1.Node, stage, message string) {
 
 // Told is what the condition says for people; "" without one.
 func Told(n *corev1.Node) string {
-	if c := condition(n); c != nil {
+	if c := nodeupdate.Condition(n); c != nil {
 		return c.Message
 	}
 	return ""

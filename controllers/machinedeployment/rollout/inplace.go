@@ -7,6 +7,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
+	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/nodeupdate"
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/ready"
 )
 
@@ -181,19 +182,9 @@ func isCandidate(node *corev1.Node) bool {
 	return node.Labels[v1alpha1.LabelCandidateForUpdate] == "true"
 }
 
-// updateStage is how far the update of a Node is; "" when there was none.
-func updateStage(node *corev1.Node) string {
-	for _, c := range node.Status.Conditions {
-		if c.Type == v1alpha1.NodeInPlaceUpdate {
-			return c.Reason
-		}
-	}
-	return ""
-}
-
 // isUpdated says that the update has succeeded, and that whoever sees to the machine knows it.
 func isUpdated(m *v1alpha1.Machine, node *corev1.Node) bool {
-	if node.Labels[v1alpha1.LabelUpdateResult] != v1alpha1.UpdateResultSuccessful || updateStage(node) != v1alpha1.NodeReasonUpdateSuccessful {
+	if node.Labels[v1alpha1.LabelUpdateResult] != v1alpha1.UpdateResultSuccessful || nodeupdate.Stage(node) != v1alpha1.NodeReasonUpdateSuccessful {
 		return false
 	}
 	switch m.Status.CurrentStatus.Phase { //nolint:exhaustive // all others do not know it yet, or are on their way out

@@ -1,12 +1,11 @@
 package rollout
 
 import (
-	"slices"
-
 	corev1 "k8s.io/api/core/v1"
 	apiequality "k8s.io/apimachinery/pkg/api/equality"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
+	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/nodeupdate"
 )
 
 // nodesOutOfStep returns the Nodes that do not carry what they should of an update in place, as they should stand.
@@ -32,7 +31,7 @@ func (s *sets) wantedNode(t *tally, m *v1alpha1.Machine, node *corev1.Node) *cor
 	n := node.DeepCopy()
 	switch to := s.destination(t, node); {
 	case isUpdated(m, node) && (to == t || to == nil):
-		setFree(n)
+		nodeupdate.Free(n)
 	case hasBegun(node):
 		if isOf := n.Annotations[v1alpha1.AnnotationUpdateTo]; isOf == "" && s.fresh != nil && t != s.fresh {
 			annotate(n, v1alpha1.AnnotationUpdateTo, s.fresh.set.Name)
@@ -46,19 +45,4 @@ func (s *sets) wantedNode(t *tally, m *v1alpha1.Machine, node *corev1.Node) *cor
 		delete(n.Annotations, v1alpha1.AnnotationUpdateTo)
 	}
 	return n
-}
-
-// setFree takes everything of an update in place off a Node. Pods come when whoever sees to its critical components has found it
-// fit for them, as on a new Node.
-func setFree(n *corev1.Node) {
-	delete(n.Labels, v1alpha1.LabelCandidateForUpdate)
-	delete(n.Labels, v1alpha1.LabelSelectedForUpdate)
-	delete(n.Labels, v1alpha1.LabelUpdateResult)
-	delete(n.Annotations, v1alpha1.AnnotationUpdateFailedReason)
-	delete(n.Annotations, v1alpha1.AnnotationUpdateTo)
-	n.Spec.Unschedulable = false
-	n.Spec.Taints = slices.DeleteFunc(n.Spec.Taints, func(t corev1.Taint) bool {
-		return t.Key == v1alpha1.TaintPreferNoSchedule || t.Key == corev1.TaintNodeUnschedulable || t.Key == v1alpha1.TaintCriticalComponentsNotReady
-	})
-	n.Spec.Taints = append(n.Spec.Taints, corev1.Taint{Key: v1alpha1.TaintCriticalComponentsNotReady, Effect: corev1.TaintEffectNoSchedule})
 }

@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
+	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/nodeupdate"
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/ready"
 )
 
@@ -152,7 +153,7 @@ func mostSelected(l limits, least, available, fresh, updating int32) int32 {
 func (s *sets) mayBeSelected(t *tally, m *v1alpha1.Machine) bool {
 	node := s.w.nodeOf(m)
 	available, _ := availability(s.w, t.set, m)
-	return available && node != nil && !s.w.isUpdating(m) && isCandidate(node) && updateStage(node) == v1alpha1.NodeReasonCandidateForUpdate &&
+	return available && node != nil && !s.w.isUpdating(m) && isCandidate(node) && nodeupdate.Stage(node) == v1alpha1.NodeReasonCandidateForUpdate &&
 		node.Annotations[v1alpha1.AnnotationUpdateTo] == s.fresh.set.Name
 }
 

@@ -8,6 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
+	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/nodeupdate"
 )
 
 // stallAfter is how long a rollout may stand still before somebody should know for what it waits. What is known to be wrong is
@@ -104,12 +105,12 @@ func (s *sets) stalledInPlace() (reason, message string) {
 // howFar says for what an update in place waits.
 func (s *sets) howFar(m *v1alpha1.Machine) string {
 	switch node := s.w.nodeOf(m); {
-	case node == nil || updateStage(node) == "":
+	case node == nil || nodeupdate.Stage(node) == "":
 		return "its Node is not drained yet"
 	case !hasBegun(node) && awaitsComponents(node):
 		return "its Node has the taint " + v1alpha1.TaintCriticalComponentsNotReady + " until somebody has found it fit for pods"
 	default:
-		return "the condition InPlaceUpdate of its Node says " + updateStage(node)
+		return "the condition InPlaceUpdate of its Node says " + nodeupdate.Stage(node)
 	}
 }
 
