@@ -163,6 +163,7 @@ func (c *Controller) update(ctx context.Context, w *rollout.World, wanted []*v1a
 		}
 		w.Owned[i] = written
 	}
+	c.observeMachines(w) // intents that were struck off with it rest on no older view
 	return nil
 }
 

@@ -200,16 +200,14 @@ func change(was, is *v1alpha1.MachineDeployment, replacing bool) commit.Change {
 // observe gathers what the caches know of a deployment.
 func (c *Controller) observe(d *v1alpha1.MachineDeployment) (rollout.World, error) {
 	w := rollout.World{
-		Now: c.cfg.Clock.Now(), Deployment: d, Machines: map[types.UID][]*v1alpha1.Machine{}, KeepFromAutoscaler: c.cfg.KeepFromAutoscaler,
+		Now: c.cfg.Clock.Now(), Deployment: d, KeepFromAutoscaler: c.cfg.KeepFromAutoscaler,
 		CountMinReady: family.CountsMinReady(d, c.cfg.CountMinReady),
 		Done:          rollout.Done{Moved: map[types.UID]bool{}, Deleted: map[types.UID]bool{}},
 	}
 	for _, set := range c.children.Of(d.UID) {
 		w.Owned = append(w.Owned, c.sets.Newest(set))
-		for _, m := range c.cfg.View.Machines.Under(set.UID) {
-			put(w.Machines, c.machines.Newest(m))
-		}
 	}
+	c.observeMachines(&w)
 	w.Confirmed = c.sees(d.UID, w.Owned)
 	selector := metav1.FormatLabelSelector(d.Spec.Selector)
 	if d.Generation == d.Status.ObservedGeneration { // whoever wrote that has looked
@@ -218,6 +216,16 @@ func (c *Controller) observe(d *v1alpha1.MachineDeployment) (rollout.World, erro
 	w.MustLook = c.mustLook(d)
 	w.Orphans = c.children.Orphans(d.Namespace)
 	return w, c.observeNodes(&w)
+}
+
+// observeMachines gathers what the caches know of the machines of a deployment's sets.
+func (c *Controller) observeMachines(w *rollout.World) {
+	w.Machines = map[types.UID][]*v1alpha1.Machine{}
+	for _, set := range w.Owned {
+		for _, m := range c.cfg.View.Machines.Under(set.UID) {
+			put(w.Machines, c.machines.Newest(m))
+		}
+	}
 }
 
 // mustLook says that the deployment is new, or has another selector than when orphans were looked for.

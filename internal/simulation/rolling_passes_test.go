@@ -52,7 +52,7 @@ func (r *rolling) passDeployment() {
 	}
 	d := newest(r, cached)
 	w := rollout.World{
-		Now: r.owner.clock(), Deployment: d, KeepFromAutoscaler: true, Machines: map[types.UID][]*v1alpha1.Machine{},
+		Now: r.owner.clock(), Deployment: d, KeepFromAutoscaler: true,
 		Done: rollout.Done{Moved: map[types.UID]bool{}, Deleted: map[types.UID]bool{}},
 	}
 	for _, set := range sorted(catchUp(r.world, r.sets, &c.sets)) {
@@ -60,11 +60,7 @@ func (r *rolling) passDeployment() {
 		delete(r.unseen, set.UID)
 	}
 	w.Confirmed = r.unseen != nil && len(r.unseen) == 0
-	for _, m := range sorted(catchUp(r.world, r.machines, &c.machines)) {
-		m = newest(r, m)
-		set := metav1.GetControllerOfNoCopy(m).UID
-		w.Machines[set] = append(w.Machines[set], m)
-	}
+	r.observeMachines(&w)
 	w.NoTarget, w.Nodes = !r.inPlace, map[string]*corev1.Node{}
 	for _, node := range sorted(catchUp(r.world, r.nodes, &c.nodes)) {
 		w.Nodes[node.Name] = newest(r, node)
@@ -82,6 +78,16 @@ func (r *rolling) passDeployment() {
 		}
 	}
 	r.Fatalf("seed %d: 32 actions of a deployment and no end:\n%s", r.seed, r.tale())
+}
+
+// observeMachines gathers what the cache knows of machines.
+func (r *rolling) observeMachines(w *rollout.World) {
+	w.Machines = map[types.UID][]*v1alpha1.Machine{}
+	for _, m := range sorted(catchUp(r.world, r.machines, &r.owner.shown[0].machines)) {
+		m = newest(r, m)
+		set := metav1.GetControllerOfNoCopy(m).UID
+		w.Machines[set] = append(w.Machines[set], m)
+	}
 }
 
 // actOnDeployment carries out one action, and says whether the pass goes on.
@@ -141,6 +147,7 @@ func (r *rolling) actOnDeployment(w *rollout.World, v rollout.Verdict) (goOn boo
 			}
 			w.Owned[slices.IndexFunc(w.Owned, func(s *v1alpha1.MachineSet) bool { return s.UID == set.UID })] = stored
 		}
+		r.observeMachines(w)
 	case rollout.Delete:
 		for _, set := range v.Sets {
 			if _, goOn := r.owner.write(func() bool { return r.sets.delete(set, r.now) }); !goOn {

@@ -220,6 +220,7 @@ func (r *rolling) storm(steps int) {
 	for range steps {
 		r.now = r.now.Add(time.Duration(r.dice.IntN(3000)) * time.Millisecond)
 		r.live()
+		r.checkLimits() // before somebody answers to it: a machine whose Node is drained does not count
 		names := slices.Collect(func(yield func(string) bool) {
 			for _, set := range sorted(r.sets.now()) {
 				if !yield(set.Name) {

@@ -27,7 +27,11 @@ func noted(set *v1alpha1.MachineSet, annotation string) int32 {
 
 // follow has the sets follow the replicas, without a step of the rollout.
 func (s *sets) follow() {
-	active := s.active()
+	active, before := s.active(), map[*tally]int32{}
+	for _, t := range s.all() {
+		before[t] = t.size
+	}
+	defer s.squeeze(before)
 	switch {
 	case len(active) <= 1:
 		if only := s.main(active); only != nil {
@@ -44,9 +48,27 @@ func (s *sets) follow() {
 	}
 }
 
+// squeeze lets no set grow into the place of machines that are to go and are there still. When they are on their way out it goes on.
+//
+//	replicas 4 → 6, surge 2, old 1 and 3 stand, new 2 → 7: 3 + 7 are 2 more than 8  →  new 5
+func (s *sets) squeeze(before map[*tally]int32) {
+	beyond := -s.most()
+	for _, t := range s.all() {
+		beyond += t.stands()
+	}
+	for _, t := range s.all() {
+		if part := min(beyond, t.size-before[t]); part > 0 {
+			t.size -= part
+			beyond -= part
+			s.crowded = true
+		}
+	}
+}
+
 // followAlone sizes the only set that has machines. While a rollout is paused it may have some beyond the replicas: those stay
 // where the autoscaler has named the others, and go when it is resumed, or somebody resizes it without a word of who is to go.
 func (s *sets) followAlone(only *tally) {
+	before := only.size
 	rolled := only != s.fresh || s.isUnderWay() || only.size > desiredOf(only.set)
 	beyond := s.d.Spec.Paused && isRolling(s.d) && rolled && s.replicas > 0 && only.size > s.replicas
 	switch {
@@ -61,6 +83,17 @@ func (s *sets) followAlone(only *tally) {
 	default: // a rollout that was paused when the last old machine was on its way out still waits for it
 		only.size = rollUp(s.limits, s.total(), only.size)
 	}
+	if isRecreating(s.d) && only.size > before && !s.isAlone(only) {
+		only.size, s.crowded = before, true
+	}
+}
+
+// isAlone says that no machine is left of any other set.
+func (s *sets) isAlone(only *tally) bool {
+	if only == s.fresh {
+		return s.areOldGone()
+	}
+	return !slices.ContainsFunc(s.all(), func(t *tally) bool { return t != only && t.exist > 0 })
 }
 
 // wasJustAmong says that another set has had machines a moment ago: some of them are there still, or it has heard of a change of the

@@ -22,6 +22,8 @@ type sets struct {
 	unwanted []unwanted
 	// blind says that several sets are to be resized, and that it is not known which of their machines the autoscaler has named.
 	blind bool
+	// crowded says that a set could not grow to the size that is due, because machines are there still that are to go.
+	crowded bool
 }
 
 // take counts the sets.
@@ -131,7 +133,7 @@ func (s *sets) recreate() {
 		t.size = 0
 	}
 	if s.fresh != nil && (s.fresh.size > s.replicas || s.areOldGone()) {
-		s.fresh.size = s.replicas
+		s.fresh.size = rollUp(s.limits, s.total(), s.fresh.size) // its own machines may be on their way out, from when it was an old set
 	}
 }
 

@@ -16,8 +16,8 @@ type tally struct {
 	// exist is how many machines it has, those that are being deleted and those that it is about to make included: also such as
 	// it has decided to make when it was larger.
 	exist int32
-	// running are the machines that can be used, whether or not the set is about to delete some of them. Those are not among them
-	// whose turn it is to be updated in place.
+	// running are the machines that can be used, whether or not the set is to become smaller. Those are not among them that it has
+	// decided to delete, nor those whose turn it is to be updated in place.
 	running int32
 	// preserved are those that have failed and are kept. A set that shrinks deletes them last.
 	preserved int32
@@ -26,8 +26,9 @@ type tally struct {
 	named int32
 	// updating are the machines whose turn it is to be updated in place, whether or not they look as if they could be used.
 	updating int32
-	// leaving are the machines that are being deleted, and standing all others, those that it has decided to make included.
-	leaving, standing int32
+	// leaving are the machines that are being deleted, and standing all others, those that it has decided to make included. Of
+	// those, doomed are the ones that it has decided to delete.
+	leaving, standing, doomed int32
 	// seen is what the cache shows, for people.
 	seen seen
 }
@@ -37,7 +38,7 @@ type seen struct{ all, ready, available, preserved int32 }
 
 // count makes the tally of a set.
 func count(w World, set *v1alpha1.MachineSet) *tally {
-	t := &tally{set: set}
+	t, doomed := &tally{set: set}, ready.Doomed(set)
 	for _, m := range w.Machines[set.UID] {
 		t.seen.all++
 		if m.DeletionTimestamp != nil {
@@ -51,10 +52,13 @@ func count(w World, set *v1alpha1.MachineSet) *tally {
 		if available {
 			t.seen.available++
 		}
+		if doomed[m.UID] {
+			t.doomed++
+		}
 		switch {
 		case w.isUpdating(m):
 			t.updating++
-		case available:
+		case available && !doomed[m.UID]:
 			t.running++
 		}
 		if isPreserved(m) {
@@ -73,7 +77,11 @@ func count(w World, set *v1alpha1.MachineSet) *tally {
 }
 
 // recount says how many machines exist when the set has got another size.
-func (t *tally) recount() { t.exist = t.leaving + max(t.standing, t.size) }
+func (t *tally) recount() { t.exist = t.leaving + t.stands() }
+
+// stands is how many machines are not being deleted when the set has come to its size. What it has decided to delete is there until
+// then, and does not count for the size.
+func (t *tally) stands() int32 { return max(t.standing, t.size+t.doomed) }
 
 // isPreserved says that a machine has failed and is kept.
 func isPreserved(m *v1alpha1.Machine) bool {
