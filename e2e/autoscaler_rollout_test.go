@@ -129,15 +129,25 @@ func (s *space) kept(machines []string, users string) {
 
 // autoscalerDuringRecreate has all machines replaced at once.
 func (s *space) autoscalerDuringRecreate() {
-	const pool = "pool"
-	s.deploy(pool, 2, func(d *v1alpha1.MachineDeployment) {
+	s.keepsWhatIsReplaced("CA-20/recreate", func(d *v1alpha1.MachineDeployment) {
 		d.Spec.Strategy.Type = v1alpha1.RecreateMachineDeploymentStrategyType
 		d.Spec.Template.Annotations = map[string]string{"template": "first"}
 	})
+}
+
+// autoscalerDuringUpdate has machines updated in place.
+func (s *space) autoscalerDuringUpdate() {
+	s.keepsWhatIsReplaced("CA-20/in place", inPlace(0, 1, v1alpha1.OrchestrationTypeAuto))
+}
+
+// keepsWhatIsReplaced rolls a pool in some way, and makes sure that all old Nodes were kept meanwhile, and none is in the end.
+func (s *space) keepsWhatIsReplaced(cases string, strategy func(*v1alpha1.MachineDeployment)) {
+	const pool = "pool"
+	s.deploy(pool, 2, strategy)
 	s.running(pool, 2)
 	s.progressing(corev1.ConditionTrue, v1alpha1.ReasonNewMachineSetAvailable)
 	old, film := s.machineNames(pool), s.film()
-	s.proves("CA-20/recreate", func(s *space) {
+	s.proves(cases, func(s *space) {
 		s.rollIt("second")
 		s.rolled("second", 2)
 		s.unmarked()

@@ -43,6 +43,7 @@ func TestAutoscaler(t *testing.T) {
 			"exempt":    {"", (*space).autoscalerLeavesAlone},
 			"roll":      {`{"zone":"sim-3g"}`, (*space).autoscalerDuringRollout},
 			"recreate":  {"", (*space).autoscalerDuringRecreate},
+			"in-place":  {"", (*space).autoscalerDuringUpdate},
 			"pause":     {"", (*space).autoscalerResizesWhatIsPaused},
 			"resize":    {`{"zone":"sim-3h"}`, (*space).autoscalerResizes},
 			"template":  {"", (*space).autoscalerReadsTemplates},

@@ -144,7 +144,8 @@ type RollingUpdateMachineDeployment struct {
 // InPlaceUpdateMachineDeployment holds the limits of an InPlaceUpdate.
 type InPlaceUpdateMachineDeployment struct {
 	UpdateConfiguration `json:",inline"`
-	// OrchestrationType says who chooses the machines to be updated next.
+	// OrchestrationType says who chooses the machines to be updated next. With Manual the user says how many at a time,
+	// too: no machine is made in their place, whatever maxSurge says.
 	// +optional
 	OrchestrationType OrchestrationType `json:"orchestrationType,omitempty"`
 }
