@@ -150,8 +150,8 @@ func (f *fleet) controllers(o options) ([]controller, error) {
 		Machines: api, Metadata: f.metadata, View: f.view, Targets: f.targets, Events: f.recorder(v1alpha1.EventSourceMachineDeployment),
 		Gate:  f.slots.gate(label.Deployment, func(key types.NamespacedName) { deployments.Enqueue(key) }),
 		Clock: wall, Workers: o.concurrentSyncs, KeepFromAutoscaler: o.machine.scaleDownAnnotation, CountMinReady: o.machine.countMinReady,
-		Foresee: func(ctx context.Context, set *v1alpha1.MachineSet) *v1alpha1.MachineSet {
-			return sets.Foresee(ctx, set)
+		Foresee: func(ctx context.Context, set *v1alpha1.MachineSet, fades bool) *v1alpha1.MachineSet {
+			return sets.Foresee(ctx, set, fades)
 		},
 		Written: written,
 		Metrics: f.metrics, Tracer: f.tracer,

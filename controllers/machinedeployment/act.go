@@ -155,7 +155,7 @@ func (c *Controller) update(ctx context.Context, w *rollout.World, wanted []*v1a
 			continue
 		}
 		if c.cfg.Foresee != nil && concerns(w.Owned[i], set) {
-			set = c.cfg.Foresee(ctx, set)
+			set = c.cfg.Foresee(ctx, set, rollout.Fades(w.Deployment, w.Owned[i], set))
 		}
 		written, err := c.sets.Commit(ctx, w.Owned[i], set)
 		if err != nil {

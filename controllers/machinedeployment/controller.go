@@ -59,8 +59,8 @@ type Config struct {
 	Gate    runner.Gate[types.NamespacedName]
 	Workers int
 	// Foresee returns a set, as it is about to be written, with what its own controller would write on it next, so that both are one
-	// write. Nil leaves it to that controller.
-	Foresee func(ctx context.Context, set *v1alpha1.MachineSet) *v1alpha1.MachineSet
+	// write. fades says what rollout.Fades does of it. Nil leaves it to that controller.
+	Foresee func(ctx context.Context, set *v1alpha1.MachineSet, fades bool) *v1alpha1.MachineSet
 	// Written is what this process has written of sets. Nil leaves out what their own controller has.
 	Written *commit.Latest[*v1alpha1.MachineSet]
 	// CountMinReady has minReadySeconds count for deployments that do not say whether it does.

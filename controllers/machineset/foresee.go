@@ -12,8 +12,8 @@ import (
 
 // Foresee returns a set, as somebody is about to write it, with the intents that this controller would write on it next. So a
 // new size and what follows from it are one write; it is as good as two, because it rests on the same version of the set.
-// Where it cannot be told yet what follows, the set is returned as it is given.
-func (c *Controller) Foresee(ctx context.Context, set *v1alpha1.MachineSet) *v1alpha1.MachineSet {
+// Where it cannot be told yet what follows, the set is returned as it is given. fades is scale.World.Fades.
+func (c *Controller) Foresee(ctx context.Context, set *v1alpha1.MachineSet, fades bool) *v1alpha1.MachineSet {
 	c.mu.Lock()
 	known := c.known(set.UID)
 	c.mu.Unlock()
@@ -22,6 +22,7 @@ func (c *Controller) Foresee(ctx context.Context, set *v1alpha1.MachineSet) *v1a
 	}
 	defer known.busy.Unlock()
 	w := c.observe(set)
+	w.Fades = fades
 	for range 2 {
 		verdict := scale.Decide(w)
 		switch verdict.Do { //nolint:exhaustive // what else there is to do comes first, and is for the set's own pass

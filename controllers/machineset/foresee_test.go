@@ -30,7 +30,7 @@ func TestForesee(t *testing.T) {
 				set := b.set().DeepCopy()
 				set.Spec.Replicas = tc.replicas
 				before := set.DeepCopy()
-				foreseen := b.controller.Foresee(b.Context(), set)
+				foreseen := b.controller.Foresee(b.Context(), set, false)
 				if !reflect.DeepEqual(set, before) {
 					t.Error("the set that was given has changed")
 				}
@@ -76,11 +76,11 @@ func TestASetThatIsBusyIsNotForeseen(t *testing.T) {
 		set := b.set().DeepCopy()
 		set.Spec.Replicas = 3
 		release := b.controller.hold(set.UID)
-		if got := b.controller.Foresee(b.Context(), set); got != set {
+		if got := b.controller.Foresee(b.Context(), set, false); got != set {
 			t.Errorf("foreseen is %v", got.Annotations)
 		}
 		release()
-		if got := b.controller.Foresee(b.Context(), set); got == set {
+		if got := b.controller.Foresee(b.Context(), set, false); got == set {
 			t.Error("nothing is foreseen when nobody decides about it any more")
 		}
 	})
@@ -109,7 +109,7 @@ func TestIntentsOfASetThatIsRolledAreStruckOffLater(t *testing.T) {
 				}
 				ended := b.set().DeepCopy()
 				ended.Annotations[v1alpha1.AnnotationRolling] = v1alpha1.RollingFalse
-				if foreseen := b.controller.Foresee(b.Context(), ended); strings.Contains(foreseen.Annotations[v1alpha1.AnnotationIntents], "create") {
+				if foreseen := b.controller.Foresee(b.Context(), ended, false); strings.Contains(foreseen.Annotations[v1alpha1.AnnotationIntents], "create") {
 					t.Errorf("they are not struck off with the end of the rollout: %s", foreseen.Annotations[v1alpha1.AnnotationIntents])
 				}
 				b.pass(tidyAfter)

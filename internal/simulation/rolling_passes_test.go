@@ -139,7 +139,7 @@ func (r *rolling) actOnDeployment(w *rollout.World, v rollout.Verdict) (goOn boo
 	case rollout.Update:
 		for _, set := range v.Sets {
 			if i := slices.IndexFunc(w.Owned, func(s *v1alpha1.MachineSet) bool { return s.UID == set.UID }); set.Spec.Replicas != w.Owned[i].Spec.Replicas {
-				set = r.foresee(set)
+				set = r.foresee(set, rollout.Fades(w.Deployment, w.Owned[i], set))
 			}
 			stored, goOn := put(r, r.sets, set)
 			if !goOn {
@@ -268,11 +268,12 @@ func (r *rolling) observeSet(set *v1alpha1.MachineSet) scale.World {
 }
 
 // foresee adds to a set, as it is about to be written, what would be written on it next.
-func (r *rolling) foresee(set *v1alpha1.MachineSet) *v1alpha1.MachineSet {
+func (r *rolling) foresee(set *v1alpha1.MachineSet, fades bool) *v1alpha1.MachineSet {
 	if !r.foresees {
 		return set
 	}
 	w := r.observeSet(set)
+	w.Fades = fades
 	v := scale.Decide(w)
 	if v.Do == scale.ListLive {
 		r.listSet(&w)

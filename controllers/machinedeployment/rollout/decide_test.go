@@ -325,3 +325,38 @@ func TestAnnotationsThatStayOnTheDeployment(t *testing.T) {
 		}
 	}
 }
+
+// TestFades: only an old set that a rollout replaces little by little goes without anybody being asked.
+func TestFades(t *testing.T) {
+	for name, tc := range map[string]struct {
+		is     bool
+		change func(d *v1alpha1.MachineDeployment, before, after *v1alpha1.MachineSet)
+	}{
+		"rolled":   {true, func(*v1alpha1.MachineDeployment, *v1alpha1.MachineSet, *v1alpha1.MachineSet) {}},
+		"paused":   {false, func(d *v1alpha1.MachineDeployment, _, _ *v1alpha1.MachineSet) { d.Spec.Paused = true }},
+		"the same": {false, func(_ *v1alpha1.MachineDeployment, _, after *v1alpha1.MachineSet) { after.Spec.Replicas = 3 }},
+		"in place": {false, func(d *v1alpha1.MachineDeployment, _, _ *v1alpha1.MachineSet) {
+			d.Spec.Strategy.Type = v1alpha1.InPlaceUpdateMachineDeploymentStrategyType
+		}},
+		"new": {false, func(d *v1alpha1.MachineDeployment, _, after *v1alpha1.MachineSet) {
+			after.Spec.Template = d.Spec.Template
+		}},
+		"resized": {false, func(_ *v1alpha1.MachineDeployment, _, after *v1alpha1.MachineSet) {
+			annotate(after, v1alpha1.AnnotationDesiredReplicas, "2")
+		}},
+		"are named": {false, func(_ *v1alpha1.MachineDeployment, _, after *v1alpha1.MachineSet) {
+			annotate(after, v1alpha1.AnnotationLastReplicaChangeByScaler, "2026-01-02T03:04:05Z")
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			d := deployment(3)
+			before := older("a", 0, 3)
+			after := before.DeepCopy()
+			after.Spec.Replicas = 2
+			tc.change(d, before, after)
+			if is := Fades(d, before, after); is != tc.is {
+				t.Errorf("it fades: %v", is)
+			}
+		})
+	}
+}

@@ -1,5 +1,7 @@
 package rollout
 
+import "github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
+
 // rollUp is the next size of the new set. total is how many machines exist, of all sets; one that is being deleted counts
 // until it is gone, so that there are never more VMs than the limit.
 //
@@ -11,6 +13,14 @@ func rollUp(l limits, total, size int32) int32 {
 	}
 	room := max(l.replicas+l.surge-total, 0)
 	return size + min(room, l.replicas-size)
+}
+
+// Fades says that a rollout which replaces machines makes an old set smaller, and will until it is empty. It is not said where
+// somebody has chosen machines that go first: the replicas have changed, or the cluster-autoscaler has named some.
+func Fades(d *v1alpha1.MachineDeployment, before, after *v1alpha1.MachineSet) bool {
+	same := func(annotation string) bool { return before.Annotations[annotation] == after.Annotations[annotation] }
+	return !d.Spec.Paused && !isInPlace(d) && !IsNewSet(d, after) && after.Spec.Replicas < before.Spec.Replicas &&
+		same(v1alpha1.AnnotationDesiredReplicas) && same(v1alpha1.AnnotationLastReplicaChangeByScaler)
 }
 
 // rollDown makes the old sets smaller. The sets may shrink by what they have together beyond the least that has to be

@@ -46,11 +46,12 @@ func balance(w World, in Intents) Verdict {
 			order(w, &next, min(missing, burst))
 		}
 	case excess > 0 && burst-len(next.Delete) >= min(excess, burst/2): // else what is on its way is seen first
-		if w.Live == nil {
+		switch ranked := rank(w, own); {
+		case w.Fades && coming == 0:
+			discard(&next, ranked, excess)
+		case w.Live == nil:
 			return Verdict{Do: ListLive} // who goes first may have been said a moment ago
-		}
-		if sees(w) {
-			ranked := rank(w, own)
+		case sees(w):
 			named := min(firstNamed(w, ranked), excess)
 			taken := withdraw(&next, excess-named, isUnmade(w)) // what is not there yet goes before what is and was not named
 			withdrawn += taken

@@ -41,6 +41,7 @@ type bench struct {
 //	refused                the API server refuses to create machines; not-deleted: to delete them
 //	minReadySeconds: 90    which counts
 //	tidy-later             what is seen done may stand for a while
+//	fades                  a rollout goes on to take all machines
 func newBench(t *testing.T, s scenario.Scenario) *bench {
 	t.Helper()
 	b := &bench{T: t, World: World{Now: born, Set: &v1alpha1.MachineSet{ObjectMeta: metav1.ObjectMeta{
@@ -76,6 +77,8 @@ func newBench(t *testing.T, s scenario.Scenario) *bench {
 			b.Done.DeleteError = "no"
 		case "tidy-later":
 			b.TidyLater = true
+		case "fades":
+			b.Fades = true
 		case "minReadySeconds":
 			b.CountMinReady, b.Set.Spec.MinReadySeconds = true, int32(b.number(fact.Value))
 		default:

@@ -27,6 +27,9 @@ type World struct {
 	// TidyLater says that intents which are all seen done are struck off with the next ones, or when this does not hold any more:
 	// a set whose machines are replaced one by one has new ones every few seconds.
 	TidyLater bool
+	// Fades says that a rollout takes machines of the set and goes on to take all of them: which go first makes no difference, so that the
+	// API server is not asked for it.
+	Fades bool
 	// Live is what the API server itself says; nil when it was not asked in this pass.
 	Live *Live
 	// Done is what this pass has done.
