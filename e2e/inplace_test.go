@@ -54,6 +54,33 @@ func TestUpdateInPlace(t *testing.T) {
 	s.gone()
 }
 
+// TestUpdateInPlaceInOtherHands: whoever holds the slot goes on, when its owner is killed, and while it is handed over.
+func TestUpdateInPlaceInOtherHands(t *testing.T) {
+	t.Parallel()
+	s := newSpace(t, fleetAlone(t), "in-place-moved", "")
+	s.deploy("pool", 3, inPlace(0, 1, v1alpha1.OrchestrationTypeAuto))
+	s.running("pool", 3)
+	s.progressing(corev1.ConditionTrue, v1alpha1.ReasonNewMachineSetAvailable)
+	before, nodes := s.identities(), s.poolNodes()
+	within := s.watchLimits(2, 3)
+
+	s.rollIt("second")
+	s.has("second", 1)
+	comesBack := s.losesOwner()
+	s.rolled("second", 3)
+	comesBack()
+
+	s.rollIt("third")
+	s.has("third", 1)
+	s.wanders(4)
+	s.rolled("third", 3)
+	within()
+	s.unmarked()
+	s.same(before, nodes)
+	s.remove("machinedeployments", "pool")
+	s.gone()
+}
+
 // TestUpdateInPlaceWithSurge: a new machine comes first, so that none is missing, and an old one goes in the end.
 func TestUpdateInPlaceWithSurge(t *testing.T) {
 	t.Parallel()

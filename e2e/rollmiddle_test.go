@@ -13,7 +13,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/util/retry"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 	"github.com/machine-controller-fleet/machine-controller-fleet/e2e/harness"
@@ -243,16 +242,25 @@ func TestOwnerKilledInTheMiddle(t *testing.T) {
 	t.Parallel()
 	s := newSpace(t, fleetAlone(t), "killed", "")
 	within := s.rolls()
-	owner, _ := s.owner("pool")
-	s.must(s.lab.Do(t.Context(), owner, harness.Kill))
+	comesBack := s.losesOwner()
 	s.rolled("second", 3)
 	within()
 	s.unmarked()
-	s.must(s.lab.Do(t.Context(), owner, harness.Start))
-	s.must(s.lab.Ready(t.Context(), owner))
+	comesBack()
 	s.joined()
 	s.remove("machinedeployments", "pool")
 	s.gone()
+}
+
+// losesOwner kills the replica that holds the slot of pool.
+func (s *space) losesOwner() (comesBack func()) {
+	s.Helper()
+	owner, _ := s.owner("pool")
+	s.must(s.lab.Do(s.Context(), owner, harness.Kill))
+	return func() {
+		s.must(s.lab.Do(s.Context(), owner, harness.Start))
+		s.must(s.lab.Ready(s.Context(), owner))
+	}
 }
 
 // TestHandedOverInTheMiddle moves the slot back and forth while machines are replaced.
@@ -260,27 +268,20 @@ func TestHandedOverInTheMiddle(t *testing.T) {
 	t.Parallel()
 	s := newSpace(t, fleet(t), "moved", "")
 	within := s.rolls()
-	for range 4 {
-		owner, slot := s.owner("pool")
-		to := "fleet-0"
-		if owner == to {
-			to = "fleet-1"
-		}
-		leases := s.lab.Control.CoordinationV1().Leases(harness.FleetNamespace)
-		s.must(retry.RetryOnConflict(retry.DefaultRetry, func() error {
-			lease, err := leases.Get(t.Context(), slotLease(slot), metav1.GetOptions{})
-			if err != nil {
-				return err
-			}
-			lease.Annotations[v1alpha1.AnnotationPreferredHolder] = to
-			_, err = leases.Update(t.Context(), lease, metav1.UpdateOptions{})
-			return err
-		}))
-		s.serves(to, slot)
-	}
+	s.wanders(4)
 	s.rolled("second", 3)
 	within()
 	s.unmarked()
 	s.remove("machinedeployments", "pool")
 	s.gone()
+}
+
+// wanders hands the slot of pool over so many times.
+func (s *space) wanders(times int) {
+	s.Helper()
+	_, slot := s.owner("pool")
+	for range times {
+		_, to := s.handOver(slot)
+		s.serves(to, slot)
+	}
 }
