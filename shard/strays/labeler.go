@@ -117,7 +117,7 @@ func (l *Labeler) Opened(slots []int) {
 		if kind == label.Node {
 			continue
 		}
-		for _, stray := range l.cfg.Watch.all(kind) {
+		for stray := range l.cfg.Watch.all(kind) {
 			for _, key := range l.keys(stray) {
 				if slices.Contains(slots, key.Slot) {
 					l.runner.Enqueue(key)
@@ -129,7 +129,7 @@ func (l *Labeler) Opened(slots []int) {
 
 // NamespaceChanged has a namespace looked at that may be served now.
 func (l *Labeler) NamespaceChanged(namespace string) {
-	for _, stray := range l.cfg.Watch.in(namespace) {
+	for stray := range l.cfg.Watch.in(namespace) {
 		l.strayChanged(stray, false)
 	}
 	l.doors.Retry(namespace)
@@ -153,7 +153,7 @@ func (l *Labeler) Seen(kind label.Kind, meta metav1.Object) {
 		l.runner.EnqueueAfter(key, time.Second) // its parent may come into the cache a moment later
 	}
 	if kind == label.Set { // the parent without which nothing was known of a stray
-		for _, stray := range l.cfg.Watch.in(o.Namespace) {
+		for stray := range l.cfg.Watch.in(o.Namespace) {
 			if stray.Parent == o.UID {
 				l.strayChanged(stray, false)
 			}
@@ -245,14 +245,16 @@ func (l *Labeler) mayEnter(kind label.Kind, key types.NamespacedName) bool {
 		return true
 	}
 	elsewhere := map[types.UID]bool{} // parents whose root is another one, or not known
-	return !slices.ContainsFunc(l.cfg.Watch.in(key.Namespace), func(stray label.Object) bool {
+	for stray := range l.cfg.Watch.in(key.Namespace) {
 		if stray.Parent != "" && elsewhere[stray.Parent] {
-			return false
+			continue
 		}
 		elsewhere[stray.Parent] = true
-		root, known := l.root(stray)
-		return known && root == key
-	})
+		if root, known := l.root(stray); known && root == key {
+			return false
+		}
+	}
+	return true
 }
 
 // hasParent says that an object is no root, as far as the caches show it.
@@ -270,9 +272,12 @@ func (l *Labeler) concerns(key Key) bool {
 		return true
 	}
 	l.clear(key)
-	return slices.ContainsFunc(l.cfg.Watch.in(key.Namespace), func(stray label.Object) bool {
-		return slices.Contains(l.keys(stray), key)
-	})
+	for stray := range l.cfg.Watch.in(key.Namespace) {
+		if slices.Contains(l.keys(stray), key) {
+			return true
+		}
+	}
+	return false
 }
 
 // seemsMisfit says that the caches show an object, and not that its label fits.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"iter"
 	"slices"
 	"strconv"
 	"strings"
@@ -163,49 +164,51 @@ func (w *Watch) get(kind label.Kind, key types.NamespacedName) (o label.Object, 
 	return label.Of(kind, meta), true
 }
 
-// in returns the strays of a namespace, without Nodes.
-func (w *Watch) in(namespace string) (strays []label.Object) {
-	for _, kind := range label.Kinds() {
-		if kind == label.Node {
-			continue
+// in are the strays of a namespace, without Nodes. There may be many, and it is asked often.
+func (w *Watch) in(namespace string) iter.Seq[label.Object] {
+	return func(yield func(label.Object) bool) {
+		for _, kind := range label.Kinds() {
+			if kind == label.Node {
+				continue
+			}
+			objs, err := w.informers[kind].GetIndexer().ByIndex(cache.NamespaceIndex, namespace)
+			if err != nil {
+				continue // the index was added by NewWatch, and cannot be missing
+			}
+			for stray := range objects(kind, objs) {
+				if !yield(stray) {
+					return
+				}
+			}
 		}
-		objs, err := w.informers[kind].GetIndexer().ByIndex(cache.NamespaceIndex, namespace)
-		if err != nil {
-			continue // the index was added by NewWatch, and cannot be missing
-		}
-		strays = append(strays, objects(kind, objs)...)
 	}
-	return strays
 }
 
 // isEmpty says that a namespace has no strays.
 func (w *Watch) isEmpty(namespace string) bool {
 	return !slices.ContainsFunc(label.Kinds(), func(kind label.Kind) bool {
-		if kind == label.Node {
-			return false
-		}
-		objs, err := w.informers[kind].GetIndexer().ByIndex(cache.NamespaceIndex, namespace)
-		return err == nil && len(objs) > 0
+		return kind != label.Node && slices.Contains(w.informers[kind].GetIndexer().ListIndexFuncValues(cache.NamespaceIndex), namespace)
 	})
 }
 
-// all returns all strays of a kind.
-func (w *Watch) all(kind label.Kind) []label.Object {
+// all are all strays of a kind.
+func (w *Watch) all(kind label.Kind) iter.Seq[label.Object] {
 	return objects(kind, w.informers[kind].GetStore().List())
 }
 
-func objects(kind label.Kind, objs []any) (strays []label.Object) {
-	for _, obj := range objs {
-		if meta, ok := obj.(metav1.Object); ok {
-			strays = append(strays, label.Of(kind, meta))
+func objects(kind label.Kind, objs []any) iter.Seq[label.Object] {
+	return func(yield func(label.Object) bool) {
+		for _, obj := range objs {
+			if meta, ok := obj.(metav1.Object); ok && !yield(label.Of(kind, meta)) {
+				return
+			}
 		}
 	}
-	return strays
 }
 
 // Roots returns references to the roots of a namespace that are in no slot.
 func (w *Watch) Roots(namespace string) (refs []corev1.ObjectReference) {
-	for _, stray := range w.in(namespace) {
+	for stray := range w.in(namespace) {
 		if stray.Parent == "" && stray.Kind != label.Node {
 			refs = append(refs, corev1.ObjectReference{
 				APIVersion: v1alpha1.SchemeGroupVersion.String(), Kind: stray.Kind.String(),
