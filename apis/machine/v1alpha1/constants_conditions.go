@@ -80,6 +80,9 @@ const (
 	// ReasonMachinesTerminating means that machines that are being deleted have not gone for a minute. They count until
 	// they have.
 	ReasonMachinesTerminating = "MachinesTerminating"
+	// ReasonMachinesNotDeleted means that an old MachineSet has kept machines for a minute that it is to give up, and that none of them is
+	// on its way out.
+	ReasonMachinesNotDeleted = "MachinesNotDeleted"
 	// ReasonMachinesPreserved means that a new machine has failed and is preserved, so that it is not replaced.
 	ReasonMachinesPreserved = "MachinesPreserved"
 	// ReasonInPlaceUpdateNotSupported means that there is no target cluster, and so no Node that could be updated in place.

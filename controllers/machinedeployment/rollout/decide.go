@@ -47,6 +47,10 @@ func Decide(w World) Verdict {
 	s := take(w)
 	switch {
 	case d.Spec.Paused:
+	case d.Spec.RollbackTo != nil && !w.Confirmed && w.Live == nil: // the revision before may be one that the cache does not show
+		return Verdict{Do: ListLive}
+	case d.Spec.RollbackTo != nil && w.Live != nil && unseen(w):
+		return Verdict{Do: Rest} // the cache will show it, and wake us
 	case d.Spec.RollbackTo != nil:
 		return rollBack(w)
 	case s.fresh == nil:

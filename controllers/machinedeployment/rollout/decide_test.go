@@ -81,7 +81,8 @@ func told(s v1alpha1.MachineDeploymentStatus, t v1alpha1.MachineDeploymentCondit
 }
 
 func TestDecide(t *testing.T) {
-	d := deployment(3)
+	d, rolledBack := deployment(3), deployment(3)
+	rolledBack.Spec.RollbackTo = &v1alpha1.RollbackConfig{}
 	now := metav1.NewTime(born)
 	for _, tc := range []struct {
 		name        string
@@ -132,6 +133,17 @@ func TestDecide(t *testing.T) {
 			w.Live = map[types.UID]bool{w.Owned[0].UID: true, "in another slot": true}
 			return w
 		}(), want: Rest},
+		{name: "to be rolled back, nobody knows whether all sets are shown", world: func() World {
+			w := worldOf(rolledBack, setOf(d, "s", 3, 3))
+			w.Confirmed = false
+			return w
+		}(), want: ListLive},
+		{name: "to be rolled back, another set is not shown", world: func() World {
+			w := worldOf(rolledBack, setOf(d, "s", 3, 3))
+			w.Live = map[types.UID]bool{"s": true, "made a moment ago": true}
+			return w
+		}(), want: Rest},
+		{name: "to be rolled back", world: worldOf(rolledBack, setOf(d, "s", 3, 3)), want: Save},
 		{name: "new, or with another selector", world: func() World {
 			w := worldOf(d, setOf(d, "s", 3, 3))
 			w.MustLook = true

@@ -118,6 +118,8 @@ func (s *sets) nextDeadline(st v1alpha1.MachineDeploymentStatus) (next time.Dura
 	if since, ok := s.stillSince(st); ok {
 		if wait := since.Add(stallAfter).Sub(s.w.Now); wait > 0 {
 			next = ready.Sooner(next, wait)
+		} else if s.w.OldMachines != nil && *s.w.OldMachines > 0 {
+			next = ready.Sooner(next, stallAfter) // no event tells of what the cache does not show
 		}
 	}
 	return next

@@ -79,7 +79,28 @@ func (s *sets) stalled(st v1alpha1.MachineDeploymentStatus) (reason, message str
 	if s.fresh != nil && s.standing(s.fresh) < s.fresh.size {
 		return v1alpha1.ReasonMachinesNotAvailable, fmt.Sprintf("MachineSet %s has %d of %d machines", s.newSet().Name, s.standing(s.fresh), s.fresh.size)
 	}
+	if reason, message := s.stalledByOld(); reason != "" {
+		return reason, message
+	}
 	return s.stalledInPlace()
+}
+
+// stalledByOld finds what old sets keep that they are to give up.
+func (s *sets) stalledByOld() (reason, message string) {
+	for _, t := range s.old {
+		for _, c := range t.set.Status.Conditions {
+			if c.Type == v1alpha1.MachineSetValid && c.Status == corev1.ConditionFalse && !t.isEmpty() {
+				return v1alpha1.ReasonMachinesNotDeleted, fmt.Sprintf("Old MachineSet %s is left as it is: %s", t.set.Name, c.Message)
+			}
+		}
+		if n := s.standing(t); n > t.set.Spec.Replicas && t.set.Generation == t.set.Status.ObservedGeneration {
+			return v1alpha1.ReasonMachinesNotDeleted, fmt.Sprintf("Old MachineSet %s has %d machines, is to have %d, and deletes none yet", t.set.Name, n, t.set.Spec.Replicas)
+		}
+	}
+	if s.w.OldMachines != nil && *s.w.OldMachines > 0 {
+		return v1alpha1.ReasonMachinesNotDeleted, fmt.Sprintf("Machines of old MachineSets that are not in view: %d; they are in no slot or in a wrong one, or have just gone", *s.w.OldMachines)
+	}
+	return "", ""
 }
 
 // stalledInPlace finds what keeps old machines from being updated.
@@ -129,11 +150,11 @@ func (s *sets) whyFailed(m *v1alpha1.Machine) string {
 }
 
 // refused returns the first set, the new one before the others, that the API server lets make or delete no machines, and the
-// condition that says so; nil when there is none.
+// condition that says so; nil when there is none. Old sets are not to make any, and what the cloud says of theirs is why they go.
 func (s *sets) refused() (*v1alpha1.MachineSet, *v1alpha1.MachineSetCondition) {
 	for _, t := range s.all() {
 		for i, c := range t.set.Status.Conditions {
-			if c.Type == v1alpha1.MachineSetReplicaFailure && c.Status == corev1.ConditionTrue {
+			if c.Type == v1alpha1.MachineSetReplicaFailure && c.Status == corev1.ConditionTrue && (t == s.fresh || c.Reason == v1alpha1.ReasonFailedDelete) {
 				return t.set, &t.set.Status.Conditions[i]
 			}
 		}

@@ -29,8 +29,8 @@ var update = flag.Bool("update", false, "write the verdicts in testdata anew; re
 //	progressing: True/Reason 5s       the condition, and how old it is; a minute if it is not told
 //	set: a size=3 words phases        of template a: for= how many replicas it was sized, the deployment's if it is not told,
 //	                                  revision=, kept and tainted (marks), frozen, refused= (why it cannot make or delete
-//	                                  machines), coming= (the ordinal of a machine that it is about to make), deleting= (a machine that it is about
-//	                                  to delete), closed (it must not make machines while they are updated in place); and its machines, Running:20s where it matters for how long,
+//	                                  machines), coming= (the ordinal of a machine that it is about to make), deleting= (machines that it is about
+//	                                  to delete: a-0,a-1), invalid, closed (it must not make machines while they are updated in place); and its machines, Running:20s where it matters for how long,
 //	                                  Running/selected where they have Nodes (see stories_inplace_test.go)
 //	left: 1                           machines of old sets that the API server has
 //	named: a-0~5m b-1                 machines that the autoscaler names, and how long ago; changed: 5m is when it changed the replicas.
@@ -184,10 +184,18 @@ func (s *story) set(words []string) {
 		case "coming":
 			set.Annotations[v1alpha1.AnnotationIntents] = fmt.Sprintf(`{"set":%q,"next":9,"create":[%d]}`, set.UID, n)
 		case "deleting":
-			set.Annotations[v1alpha1.AnnotationIntents] = fmt.Sprintf(`{"set":%q,"next":9,"delete":[{"name":%q,"uid":%q}]}`, set.UID, value, value)
+			var doomed []string
+			for name := range strings.SplitSeq(value, ",") {
+				doomed = append(doomed, fmt.Sprintf(`{"name":%q,"uid":%q}`, name, name))
+			}
+			set.Annotations[v1alpha1.AnnotationIntents] = fmt.Sprintf(`{"set":%q,"next":9,"delete":[%s]}`, set.UID, strings.Join(doomed, ","))
 		case "refused":
 			set.Status.Conditions = []v1alpha1.MachineSetCondition{{
 				Type: v1alpha1.MachineSetReplicaFailure, Status: corev1.ConditionTrue, Reason: value, Message: "a webhook says no",
+			}}
+		case "invalid":
+			set.Status.Conditions = []v1alpha1.MachineSetCondition{{
+				Type: v1alpha1.MachineSetValid, Status: corev1.ConditionFalse, Reason: v1alpha1.ReasonInvalidSpec, Message: "its intents cannot be read",
 			}}
 		case "heard":
 			annotate(set, v1alpha1.AnnotationLastReplicaChangeByScaler, s.ago(value))
@@ -324,6 +332,9 @@ func (s *story) do(v Verdict) {
 		for _, set := range v.Sets {
 			i := slices.IndexFunc(s.w.Owned, func(o *v1alpha1.MachineSet) bool { return o.UID == set.UID })
 			s.tell("update %s", describe(s.w.Owned[i], set))
+			if s.w.Owned[i].Spec.Replicas != set.Spec.Replicas {
+				set.Generation++
+			}
 			s.w.Owned[i] = set
 		}
 	case Delete:
