@@ -60,10 +60,6 @@ func (r *rolling) updateInPlace(name string) {
 	candidate, result := node.Labels[v1alpha1.LabelCandidateForUpdate] == "true", node.Labels[v1alpha1.LabelUpdateResult]
 	phase := m.Status.CurrentStatus.Phase
 	switch stage := nodeupdate.Stage(node); {
-	case phase == v1alpha1.MachineUnknown:
-		if r.takes(m, 20*time.Second) {
-			r.setPhase(m, v1alpha1.MachineRunning)
-		}
 	case len(node.Spec.Taints) > 0 && result == "":
 		if r.takes(m, time.Minute) { // its critical components are ready
 			node = node.DeepCopy()

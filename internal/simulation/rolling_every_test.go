@@ -46,24 +46,30 @@ func TestEveryInterleavingOfARolloutEndsTheSame(t *testing.T) {
 		"paused in between and resumed": {rollingUpdate("1", "0"), 2, func(s *v1alpha1.MachineDeploymentSpec) { s.Paused = !s.Paused }},
 		"fewer in between":              {rollingUpdate("1", "0"), 2, func(s *v1alpha1.MachineDeploymentSpec) { s.Replicas = 1 }},
 		"more in between":               {rollingUpdate("1", "0"), 1, func(s *v1alpha1.MachineDeploymentSpec) { s.Replicas = 2 }},
+		"rolled back in between": {rollingUpdate("1", "0"), 2, func(s *v1alpha1.MachineDeploymentSpec) {
+			s.RollbackTo = &v1alpha1.RollbackConfig{Revision: 1}
+		}},
 	} {
-		t.Run(name, func(t *testing.T) {
-			r := newRolling(t, 1, tc.strategy, tc.replicas)
-			r.user(wants("b"))
-			e := &explorer{T: t, seen: map[string]bool{}, outcomes: map[string]string{}, onPath: map[string]bool{}}
-			changes := 0
-			if tc.then != nil {
-				changes = 1
-			}
-			if strings.HasPrefix(name, "paused") {
-				changes = 2
-			}
-			e.explore(r, tc.then, changes)
-			if len(e.outcomes) != 1 {
-				t.Errorf("%d ends: %v", len(e.outcomes), e.outcomes)
-			}
-			t.Logf("%d states", len(e.seen))
-		})
+		for _, foresees := range []bool{false, true} { // alone, and as it is wired
+			t.Run(fmt.Sprintf("%s, foresees %v", name, foresees), func(t *testing.T) {
+				r := newRolling(t, 1, tc.strategy, tc.replicas)
+				r.foresees = foresees
+				r.user(wants("b"))
+				e := &explorer{T: t, seen: map[string]bool{}, outcomes: map[string]string{}, onPath: map[string]bool{}}
+				changes := 0
+				if tc.then != nil {
+					changes = 1
+				}
+				if strings.HasPrefix(name, "paused") {
+					changes = 2
+				}
+				e.explore(r, tc.then, changes)
+				if len(e.outcomes) != 1 {
+					t.Errorf("%d ends: %v", len(e.outcomes), e.outcomes)
+				}
+				t.Logf("%d states", len(e.seen))
+			})
+		}
 	}
 }
 
@@ -157,7 +163,7 @@ func (r *rolling) copy() *rolling {
 	w.machines.history = []map[string]*v1alpha1.Machine{r.machines.now()}
 	w.nodes.history = []map[string]*corev1.Node{r.nodes.now()}
 	c := &rolling{
-		world: w, broken: r.broken, ends: map[types.UID]time.Time{}, least: r.least, most: r.most, resized: r.resized, steady: r.steady,
+		world: w, broken: r.broken, tooLate: maps.Clone(r.tooLate), ends: map[types.UID]time.Time{}, least: r.least, most: r.most, resized: r.resized, steady: r.steady,
 		recreates: r.recreates, foresees: r.foresees, inPlace: r.inPlace, manual: r.manual, instant: r.instant, fails: r.fails,
 	}
 	c.takeOver()

@@ -332,8 +332,7 @@ func (r *rolling) actOnSet(w *scale.World, v scale.Verdict) (goOn bool) {
 	return !r.chance(100)
 }
 
-// createMachine makes a machine. One that takes effect when it is not wanted any more is left out: docs/limits.md tells of that
-// machine too many.
+// createMachine makes a machine, whether or not it takes effect when it is not wanted any more.
 func (r *rolling) createMachine(w *scale.World, ordinal int64) {
 	set, known := r.sets.now()[w.Set.Name]
 	if !known {
@@ -343,7 +342,9 @@ func (r *rolling) createMachine(w *scale.World, ordinal int64) {
 	if err != nil {
 		r.Fatal(err)
 	}
-	if slices.Contains(in.Create, ordinal) {
-		r.owner.create(w, ordinal)
+	name := scale.Name(set.Name, set.UID, ordinal)
+	if _, there := r.machines.now()[name]; !there && !slices.Contains(in.Create, ordinal) {
+		r.tooLate[name] = true
 	}
+	r.owner.create(w, ordinal)
 }

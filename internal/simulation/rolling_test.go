@@ -68,7 +68,7 @@ func underFaults(t *testing.T, strategies []v1alpha1.MachineDeploymentStrategy, 
 		resizes := dice.IntN(3) == 0
 		t.Run(fmt.Sprintf("seed %d", seed), func(t *testing.T) {
 			r := newRolling(t, seed, strategy, int32(1+dice.IntN(6)))
-			r.foresees = dice.IntN(2) == 0
+			r.foresees, r.sick = dice.IntN(2) == 0, !r.inPlace && dice.IntN(3) == 0
 			r.user(wants("b"))
 			for range dice.IntN(6) {
 				r.storm(dice.IntN(turns))
