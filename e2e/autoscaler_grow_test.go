@@ -6,6 +6,8 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"net/http"
+	"net/http/httptest"
 	"path"
 	"regexp"
 	"slices"
@@ -18,6 +20,7 @@ import (
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 	"github.com/machine-controller-fleet/machine-controller-fleet/driver"
+	"github.com/machine-controller-fleet/machine-controller-fleet/driver/simulated"
 	"github.com/machine-controller-fleet/machine-controller-fleet/driver/simulated/cloudapi"
 	"github.com/machine-controller-fleet/machine-controller-fleet/e2e/harness"
 )
@@ -163,17 +166,24 @@ func (s *space) autoscalerSeesErrors() {
 	kinds := map[string]struct {
 		providerSpec string
 		fault        cloudapi.FaultKind
+		endpoint     string
 		code         string
 	}{
-		"internal":     {`{"zone":"sim-3b"}`, cloudapi.FaultInternal, "Internal"},
-		"unavailable":  {`{"zone":"sim-3c"}`, cloudapi.FaultUnavailable, "Unavailable"},
-		"unauthorized": {`{"zone":"sim-3d"}`, cloudapi.FaultUnauthorized, "Unauthenticated"},
-		"forbidden":    {`{"zone":"sim-3e"}`, cloudapi.FaultForbidden, "PermissionDenied"},
-		"invalid":      {`{"instanceType":"huge-1"}`, "", "InvalidArgument"},
+		"internal":     {providerSpec: `{"zone":"sim-3b"}`, fault: cloudapi.FaultInternal, code: "Internal"},
+		"unavailable":  {providerSpec: `{"zone":"sim-3c"}`, fault: cloudapi.FaultUnavailable, code: "Unavailable"},
+		"unauthorized": {providerSpec: `{"zone":"sim-3d"}`, fault: cloudapi.FaultUnauthorized, code: "Unauthenticated"},
+		"forbidden":    {providerSpec: `{"zone":"sim-3e"}`, fault: cloudapi.FaultForbidden, code: "PermissionDenied"},
+		"invalid":      {providerSpec: `{"instanceType":"huge-1"}`, code: "InvalidArgument"},
+		"not-found":    {endpoint: s.refuser(http.StatusNotFound, fmt.Sprintf(`{"code":%q}`, cloudapi.CodeNotFound)), code: "NotFound"},
+		"too-late":     {endpoint: s.refuser(http.StatusGatewayTimeout, "a proxy says so"), code: "DeadlineExceeded"},
 	}
 	for pool, kind := range kinds {
 		class := harness.Class(s.name, kind.providerSpec)
 		class.Name = pool
+		if kind.endpoint != "" {
+			s.createSecret(pool, map[string]string{simulated.SecretEndpoint: kind.endpoint})
+			class.CredentialsSecretRef = &corev1.SecretReference{Name: pool, Namespace: s.name}
+		}
 		_, err := s.api().MachineClasses(s.name).Create(s.Context(), class, metav1.CreateOptions{})
 		s.must(err)
 		if kind.fault != "" {
@@ -197,6 +207,21 @@ func (s *space) autoscalerSeesErrors() {
 			})
 		}
 	})
+	s.must(s.api().MachineDeployments(s.name).DeleteCollection(s.Context(), metav1.DeleteOptions{}, metav1.ListOptions{}))
+	s.gone() // while there are those who refuse
+}
+
+// refuser starts a cloud that has no VM and refuses to make one, and returns its endpoint.
+func (s *space) refuser(status int, answer string) string {
+	cloud := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Method == http.MethodGet {
+			w.Write([]byte("{}"))
+			return
+		}
+		http.Error(w, answer, status)
+	}))
+	s.Cleanup(cloud.Close)
+	return cloud.URL
 }
 
 // autoscalerSeesFailed has a create fail again and again: between its tries it stays failed, or else a round of the

@@ -6,19 +6,34 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 	"github.com/machine-controller-fleet/machine-controller-fleet/driver"
 )
 
-// The autoscaler reads this text, and backs off by the code.
+// The autoscaler reads this text, and backs off by the code, which has the same name for it.
 func TestCreateErrorReadsAsTheAutoscalerExpects(t *testing.T) {
-	w := fresh(vm(VMAbsent))
-	w.Failure = &Failure{Code: driver.ResourceExhausted, Op: driver.OpCreate, Message: "no"}
-	v := Decide(w)
-	op := v.Machine.Status.LastOperation
-	want := "Cloud provider message - machine codes error: code = [ResourceExhausted] message = [no]"
-	if op.Type != v1alpha1.MachineOperationCreate || op.State != v1alpha1.MachineStateFailed || op.Description != want {
-		t.Errorf("lastOperation = %+v", op)
+	names := []string{
+		"Canceled", "Unknown", "InvalidArgument", "DeadlineExceeded", "NotFound", "AlreadyExists", "PermissionDenied", "ResourceExhausted",
+		"FailedPrecondition", "Aborted", "OutOfRange", "Unimplemented", "Internal", "Unavailable", "DataLoss", "Unauthenticated", "Uninitialized",
+	}
+	for i, code := range driver.Codes()[1:] { // OK is no failure
+		for op, state := range map[driver.Op]VMState{driver.OpStatus: VMUnknown, driver.OpCreate: VMAbsent, driver.OpInitialize: VMUninitialized} {
+			for _, age := range []time.Duration{0, limits().CreationTimeout} {
+				w := fresh(vm(state))
+				w.Now = w.Now.Add(age)
+				w.Failure = &Failure{Code: code, Op: op, Message: "no"}
+				want := v1alpha1.LastOperation{
+					Type: v1alpha1.MachineOperationCreate, State: v1alpha1.MachineStateFailed, ErrorCode: names[i], LastUpdateTime: metav1.NewTime(w.Now),
+					Description: "Cloud provider message - machine codes error: code = [" + names[i] + "] message = [no]",
+				}
+				if diff := cmp.Diff(want, Decide(w).Machine.Status.LastOperation); diff != "" {
+					t.Errorf("%s of %s after %s (-want +got):\n%s", code, op, age, diff)
+				}
+			}
+		}
 	}
 }
 
