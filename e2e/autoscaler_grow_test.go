@@ -254,7 +254,7 @@ func (s *space) autoscalerSeesFailed() {
 // autoscalerReadsTemplates grows a pool from nothing, and changes what its Nodes should be like.
 func (s *space) autoscalerReadsTemplates() {
 	class := `{"nodeTemplate":{"capacity":{"cpu":"4","gpu":"0","memory":"16Gi","example.com/dongle":"1"},"instanceType":"standard-4",` +
-		`"region":"sim-1","zone":"sim-1a","virtualCapacity":{"example.com/dongle":"2"},"ofTheFuture":{"is":"kept"}}}`
+		`"region":"sim-1","zone":"sim-1a","architecture":"arm64","virtualCapacity":{"example.com/dongle":"2"},"ofTheFuture":{"is":"kept"}}}`
 	s.patch("machineclasses", harness.ClassName, class)
 	s.deploy("pool", 0, func(d *v1alpha1.MachineDeployment) {
 		d.Spec.Template.Spec.NodeTemplateSpec.Labels = map[string]string{"worker.gardener.cloud/pool": s.name}
@@ -265,8 +265,9 @@ func (s *space) autoscalerReadsTemplates() {
 		a := s.scaler(3, "pool")
 		var of nodeLike
 		a.do(&of, "template-node", "pool")
-		if of.From != "" || of.Capacity.Cpu().String() != "4" || of.InstanceType != "standard-4" || of.Region != "sim-1" || of.Zone != "sim-1a" ||
-			of.Labels["worker.gardener.cloud/pool"] != s.name {
+		dongles := of.Capacity[dongle]
+		if of.From != "" || of.Capacity.Cpu().String() != "4" || dongles.String() != "2" || of.InstanceType != "standard-4" || of.Region != "sim-1" ||
+			of.Zone != "sim-1a" || of.Labels[corev1.LabelArchStable] != "arm64" || of.Labels["worker.gardener.cloud/pool"] != s.name {
 			s.Errorf("a Node would be like %+v", of)
 		}
 		a.resize("increase-size", "pool", 2, 2)

@@ -2,6 +2,7 @@ package main
 
 import (
 	"errors"
+	"fmt"
 	"testing"
 	"time"
 
@@ -193,19 +194,31 @@ func TestInstances(t *testing.T) {
 	}
 }
 
+func TestKindsOfClasses(t *testing.T) {
+	for kind, known := range map[string]bool{"MachineClass": true, "AWSMachineClass": false, "": false} {
+		d := &v1alpha1.MachineDeployment{}
+		d.Spec.Template.Spec.Class = v1alpha1.ClassSpec{Kind: kind, Name: "large"}
+		if name, err := classOf(d); (name == "large") != known || errors.Is(err, errKind) == known {
+			t.Errorf("kind %q: got %q, %v", kind, name, err)
+		}
+	}
+}
+
 func TestTemplate(t *testing.T) {
 	class := func(change func(*v1alpha1.NodeTemplate)) *v1alpha1.MachineClass {
 		of := &v1alpha1.NodeTemplate{
 			Capacity: corev1.ResourceList{
 				corev1.ResourceCPU: resource.MustParse("4"), corev1.ResourceMemory: resource.MustParse("8Gi"), "gpu": resource.MustParse("0"),
 			},
-			InstanceType: "large", Region: "eu", Zone: "eu-a",
+			VirtualCapacity: corev1.ResourceList{corev1.ResourceMemory: resource.MustParse("9Gi"), "dongle": resource.MustParse("2")},
+			InstanceType:    "large", Region: "eu", Zone: "eu-a",
 		}
 		change(of)
 		return &v1alpha1.MachineClass{NodeTemplate: of}
 	}
 	d := &v1alpha1.MachineDeployment{}
-	d.Spec.Template.Spec.NodeTemplateSpec.Labels = map[string]string{labelPool: "workers"}
+	labels := map[string]string{labelPool: "workers", corev1.LabelArchStable: "any"}
+	d.Spec.Template.Spec.NodeTemplateSpec.Labels = labels
 	node := func(pool, size string) corev1.Node {
 		return corev1.Node{
 			ObjectMeta: metav1.ObjectMeta{Name: "node", Labels: map[string]string{labelPool: pool, corev1.LabelInstanceTypeStable: size}},
@@ -213,26 +226,42 @@ func TestTemplate(t *testing.T) {
 		}
 	}
 	for name, tc := range map[string]struct {
-		change func(*v1alpha1.NodeTemplate)
-		nodes  []corev1.Node
-		cpu    string
+		change   func(*v1alpha1.NodeTemplate)
+		nodes    []corev1.Node
+		capacity string // cpu, memory, gpu and dongle
+		arch     string
 	}{
-		"from the class":    {func(*v1alpha1.NodeTemplate) {}, []corev1.Node{node("others", "large"), node("workers", "small")}, "4"},
-		"from a Node":       {func(*v1alpha1.NodeTemplate) {}, []corev1.Node{node("workers", "large")}, "3"},
-		"without a gpu key": {func(of *v1alpha1.NodeTemplate) { delete(of.Capacity, "gpu") }, nil, ""},
-		"without a zone":    {func(of *v1alpha1.NodeTemplate) { of.Zone = "" }, nil, ""},
-		"without a region":  {func(of *v1alpha1.NodeTemplate) { of.Region = "" }, nil, ""},
-		"without a type":    {func(of *v1alpha1.NodeTemplate) { of.InstanceType = "" }, nil, ""},
+		"from the class":    {func(*v1alpha1.NodeTemplate) {}, []corev1.Node{node("others", "large"), node("workers", "small")}, "4 9Gi 0 2", "amd64"},
+		"another processor": {func(of *v1alpha1.NodeTemplate) { of.Architecture = new("arm64") }, nil, "4 9Gi 0 2", "arm64"},
+		"nothing virtual":   {func(of *v1alpha1.NodeTemplate) { of.VirtualCapacity = nil }, nil, "4 8Gi 0 0", "amd64"},
+		"from a Node":       {func(*v1alpha1.NodeTemplate) {}, []corev1.Node{node("workers", "large")}, "3 0 0 0", "amd64"},
+		"without a gpu key": {change: func(of *v1alpha1.NodeTemplate) { delete(of.Capacity, "gpu") }},
+		"without a zone":    {change: func(of *v1alpha1.NodeTemplate) { of.Zone = "" }},
+		"without a region":  {change: func(of *v1alpha1.NodeTemplate) { of.Region = "" }},
+		"without a type":    {change: func(of *v1alpha1.NodeTemplate) { of.InstanceType = "" }},
 	} {
 		got, err := templateOf(d, class(tc.change), tc.nodes)
-		switch {
-		case tc.cpu == "":
+		if tc.capacity == "" {
 			if !errors.Is(err, errTemplate) {
 				t.Errorf("%s: got %+v, %v, want it refused", name, got, err)
 			}
-		case err != nil || got.Capacity.Cpu().String() != tc.cpu || (got.From == "") != (tc.cpu == "4") || got.Labels[labelPool] != "workers":
-			t.Errorf("%s: got %+v, %v, want %s cores", name, got, err, tc.cpu)
+			continue
 		}
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
+			continue
+		}
+		want := map[string]string{labelPool: "workers", corev1.LabelArchStable: tc.arch}
+		if diff := cmp.Diff(want, got.Labels); diff != "" {
+			t.Errorf("%s: labels (-want +got):\n%s", name, diff)
+		}
+		gpu, dongle := got.Capacity["gpu"], got.Capacity["dongle"]
+		if has := fmt.Sprint(got.Capacity.Cpu(), got.Capacity.Memory(), &gpu, &dongle); has != tc.capacity || (got.From == "") != (len(tc.nodes) != 1) {
+			t.Errorf("%s: it has %s and is from %q, want %s", name, has, got.From, tc.capacity)
+		}
+	}
+	if labels[corev1.LabelArchStable] != "any" {
+		t.Errorf("what was read has changed: %v", labels)
 	}
 	if got, err := templateOf(d, &v1alpha1.MachineClass{}, nil); !errors.Is(err, errTemplate) {
 		t.Errorf("without a nodeTemplate: got %+v, %v", got, err)

@@ -21,6 +21,7 @@ const (
 	errOtherGroup refusal = "the Node is of another node group"
 	errNoOwner    refusal = "the machine has no owner"
 	errTemplate   refusal = "the class says too little of its Nodes"
+	errKind       refusal = "the class is of another kind"
 )
 
 // group is a node group: a MachineDeployment, and between which sizes it is kept.

@@ -287,7 +287,11 @@ func (s *scaler) templateNode(ctx context.Context, g group) (*template, error) {
 	if err != nil {
 		return nil, err
 	}
-	class, err := s.machineAPI.MachineClasses(g.namespace).Get(ctx, d.Spec.Template.Spec.Class.Name, metav1.GetOptions{})
+	name, err := classOf(d)
+	if err != nil {
+		return nil, err
+	}
+	class, err := s.machineAPI.MachineClasses(g.namespace).Get(ctx, name, metav1.GetOptions{})
 	if err != nil {
 		return nil, err
 	}

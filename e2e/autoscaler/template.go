@@ -11,16 +11,34 @@ import (
 // labelPool is the label of Nodes, and of the nodeTemplate, that names the pool of workers.
 const labelPool = "worker.gardener.cloud/pool"
 
+const (
+	// kindMachineClass is the only kind of classes that the cluster-autoscaler knows.
+	kindMachineClass = "MachineClass"
+	// architecture is that of Nodes whose class does not say.
+	architecture = "amd64"
+)
+
 // template is what a new Node of a node group would be like.
 type template struct {
-	Capacity     corev1.ResourceList `json:"capacity"`
-	Labels       map[string]string   `json:"labels,omitempty"`
-	Taints       []corev1.Taint      `json:"taints,omitempty"`
-	InstanceType string              `json:"instanceType"`
-	Region       string              `json:"region"`
-	Zone         string              `json:"zone"`
+	// Capacity is that of the class, with the virtual one over it, or that of a Node that the pool has already.
+	Capacity corev1.ResourceList `json:"capacity"`
+	// Labels are those of the nodeTemplate, with the class's architecture over them.
+	Labels       map[string]string `json:"labels,omitempty"`
+	Taints       []corev1.Taint    `json:"taints,omitempty"`
+	InstanceType string            `json:"instanceType"`
+	Region       string            `json:"region"`
+	Zone         string            `json:"zone"`
 	// From is the Node that the capacity is taken from, "" when it is the class.
 	From string `json:"from,omitempty"`
+}
+
+// classOf is the name of the class of a MachineDeployment.
+func classOf(d *v1alpha1.MachineDeployment) (string, error) {
+	class := d.Spec.Template.Spec.Class
+	if class.Kind != kindMachineClass {
+		return "", fmt.Errorf("class %s is of kind %q: %w", class.Name, class.Kind, errKind)
+	}
+	return class.Name, nil
 }
 
 // templateOf says what a Node of the MachineDeployment would be like: as one that the pool has already, of the same instance
@@ -40,8 +58,14 @@ func templateOf(d *v1alpha1.MachineDeployment, class *v1alpha1.MachineClass, nod
 	}
 	node := d.Spec.Template.Spec.NodeTemplateSpec
 	t := &template{
-		Capacity: maps.Clone(of.Capacity), Labels: node.Labels, Taints: node.Spec.Taints,
+		Capacity: maps.Clone(of.Capacity), Labels: map[string]string{}, Taints: node.Spec.Taints,
 		InstanceType: of.InstanceType, Region: of.Region, Zone: of.Zone,
+	}
+	maps.Copy(t.Capacity, of.VirtualCapacity)
+	maps.Copy(t.Labels, node.Labels)
+	t.Labels[corev1.LabelArchStable] = architecture
+	if of.Architecture != nil {
+		t.Labels[corev1.LabelArchStable] = *of.Architecture
 	}
 	for _, n := range nodes {
 		if n.Labels[labelPool] == node.Labels[labelPool] && n.Labels[corev1.LabelInstanceTypeStable] == of.InstanceType && n.Status.Capacity != nil {
