@@ -110,30 +110,35 @@ func (a *autoscaler) lower(n int) {
 	}
 }
 
-// name puts machines on the list, and lowers the replicas. The list is sorted, and all entries get one time, as the autoscaler
-// does it.
+// name puts machines on the list, and lowers the replicas. What is on the list already stays as it is, with the time at which it
+// was named: entries come to have times of their own.
 func (a *autoscaler) name(d *v1alpha1.MachineDeployment, machines []*v1alpha1.Machine) {
-	names := map[string]bool{}
-	for entry := range strings.SplitSeq(d.Annotations[v1alpha1.AnnotationTriggerDeletion], ",") {
-		if name, _, _ := strings.Cut(entry, "~"); name != "" && a.generation == 3 {
-			names[name] = true
-		} else if entry != "" {
-			names[entry] = true
-		}
+	var entries []string
+	if list := d.Annotations[v1alpha1.AnnotationTriggerDeletion]; list != "" {
+		entries = strings.Split(list, ",")
+	}
+	since := ""
+	if a.generation == 3 {
+		at := a.clock(entries)
+		d.Annotations[v1alpha1.AnnotationLastReplicaChangeByScaler] = at
+		since = "~" + at
 	}
 	for _, m := range machines {
-		names[m.Name] = true
-	}
-	entries := slices.Sorted(maps.Keys(names))
-	if a.generation == 3 {
-		at := a.now.Add(time.Duration(a.dice.IntN(2000)-1000) * time.Millisecond).UTC().Format(time.RFC3339) // its clock is another one
-		for i := range entries {
-			entries[i] += "~" + at
-		}
-		d.Annotations[v1alpha1.AnnotationLastReplicaChangeByScaler] = at
+		entries = append(entries, m.Name+since)
 	}
 	d.Annotations[v1alpha1.AnnotationTriggerDeletion] = strings.Join(entries, ",")
 	d.Spec.Replicas -= int32(len(machines))
+}
+
+// clock is the time of an autoscaler, which is not that of the fleet, and may be set back; but not to before one that is on the list
+// still: that would say that the replicas of that one are yet to come.
+func (a *autoscaler) clock(entries []string) string {
+	at := a.now.Add(time.Duration(a.dice.IntN(2000)-1000) * time.Millisecond).UTC().Format(time.RFC3339)
+	for _, entry := range entries {
+		_, since, _ := strings.Cut(entry, "~")
+		at = max(at, since)
+	}
+	return at
 }
 
 // check looks at all states that the machines have been in since it last did: no machine goes that was not named, and none comes
