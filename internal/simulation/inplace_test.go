@@ -2,13 +2,17 @@ package simulation
 
 import (
 	"fmt"
+	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
+	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/nodeupdate"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/worlds"
 )
 
@@ -179,6 +183,86 @@ func TestUpdatesInPlaceThatFail(t *testing.T) {
 			r.mustBeFree()
 		})
 	}
+}
+
+// TestDeletedInTheMiddleOfAnUpdateInPlace: however far a Node is then, and whatever is on its way, nothing is left in the end, and no
+// Node is selected any more that was not about to be.
+func TestDeletedInTheMiddleOfAnUpdateInPlace(t *testing.T) {
+	for name, is := range map[string]moment{
+		"a Node is about to be selected": {writes: func(obj metav1.Object) bool { return obj.GetLabels()[v1alpha1.LabelSelectedForUpdate] != "" }},
+		"a Node is selected":             {shows: v1alpha1.NodeReasonSelectedForUpdate},
+		"a Node is updated":              {shows: v1alpha1.NodeReasonReadyForUpdate},
+		"an update has succeeded":        {shows: v1alpha1.NodeReasonUpdateSuccessful},
+		"an update has failed":           {shows: v1alpha1.NodeReasonUpdateFailed},
+		"a machine changes its set":      {writes: isTransfer},
+	} {
+		for i := range worlds.Some(*seeds) {
+			seed := *first + uint64(i)
+			t.Run(fmt.Sprintf("%s, seed %d", name, seed), func(t *testing.T) {
+				surge := string("01"[seed%2])
+				r := newRolling(t, seed, inPlaceUpdate(surge, "1", auto), int32(2+seed%3))
+				if is.shows == v1alpha1.NodeReasonUpdateFailed {
+					r.fails = 1
+				}
+				r.foresees = seed%4 < 2
+				r.user(wants("b"))
+				r.stormUntil(is)
+				r.deleteIt()
+				chosen := r.chosen()
+				r.storm(300)
+				r.calm(time.Hour)
+				r.mustBeGone()
+				for _, node := range sorted(r.nodes.now()) {
+					if node.Labels[v1alpha1.LabelSelectedForUpdate] == "true" && !slices.Contains(chosen, node.Name) {
+						t.Errorf("seed %d: %s was selected after that:\n%s", seed, node.Name, r.tale())
+					}
+				}
+			})
+		}
+	}
+}
+
+// moment is one in the middle of an update in place: an owner has sent a write, which comes late, and is no more; or a Node is in a
+// stage of its update.
+type moment struct {
+	writes func(metav1.Object) bool
+	shows  string
+}
+
+// isTransfer says that a machine is written as one that comes from another set.
+func isTransfer(obj metav1.Object) bool {
+	_, isMachine := obj.(*v1alpha1.Machine)
+	return isMachine && obj.GetLabels()[v1alpha1.LabelUpdateResult] != ""
+}
+
+// stormUntil is a storm that ends at some moment.
+func (r *rolling) stormUntil(is moment) {
+	reached := false
+	if is.writes != nil {
+		r.holds = func(obj metav1.Object) bool {
+			reached = reached || is.writes(obj)
+			return is.writes(obj)
+		}
+		defer func() { r.holds = nil }()
+	}
+	for range 3000 {
+		if reached = reached || slices.ContainsFunc(sorted(r.nodes.now()), func(n *corev1.Node) bool { return is.shows != "" && nodeupdate.Stage(n) == is.shows }); reached {
+			return
+		}
+		r.storm(1)
+	}
+	r.Fatalf("seed %d: it does not come to that moment:\n%s", r.seed, r.tale())
+}
+
+// chosen are the Nodes that are selected, or about to be.
+func (r *rolling) chosen() (names []string) {
+	noted := r.deployment().Annotations[v1alpha1.AnnotationSelecting]
+	for _, node := range sorted(r.nodes.now()) {
+		if node.Labels[v1alpha1.LabelSelectedForUpdate] == "true" || strings.Contains(noted, strconv.Quote(node.Labels[v1alpha1.LabelMachineName])) {
+			names = append(names, node.Name)
+		}
+	}
+	return names
 }
 
 // TestASelectionThatComesLate: a process ends when it has sent that a Node is selected, and another one would select another Node by

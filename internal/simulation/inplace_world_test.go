@@ -133,11 +133,13 @@ func (r *rolling) agent(node *corev1.Node) {
 		node.Annotations[v1alpha1.AnnotationUpdateFailedReason] = "no space left"
 	} else {
 		node.Labels[v1alpha1.LabelUpdateResult] = v1alpha1.UpdateResultSuccessful
-		set := r.sets.now()[node.Annotations[v1alpha1.AnnotationUpdateTo]]
-		if set == nil {
+		set, d := r.sets.now()[node.Annotations[v1alpha1.AnnotationUpdateTo]], r.deployment()
+		switch {
+		case set != nil:
+			node.Annotations[has] = set.Spec.Template.Annotations["template"]
+		case d != nil && d.DeletionTimestamp == nil:
 			r.Fatalf("seed %d: %s is updated for the set %q, which is not there:\n%s", r.seed, node.Name, node.Annotations[v1alpha1.AnnotationUpdateTo], r.tale())
 		}
-		node.Annotations[has] = set.Spec.Template.Annotations["template"]
 	}
 	r.nodes.update(node)
 }

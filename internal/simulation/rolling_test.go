@@ -98,17 +98,26 @@ func TestDeletedInTheMiddleOfARollout(t *testing.T) {
 		t.Run(fmt.Sprintf("seed %d", seed), func(t *testing.T) {
 			r := newRolling(t, seed, rollingUpdate("1", "1"), 4)
 			r.foresees = seed%2 == 0
-			r.user(func(s *v1alpha1.MachineDeploymentSpec) { s.Template.Annotations = map[string]string{"template": "b"} })
+			r.user(wants("b"))
 			r.storm(r.dice.IntN(300))
-			r.steady = false
-			r.note("the user deletes it")
-			r.deployments.delete(r.deployment(), r.now)
+			r.deleteIt()
 			r.storm(300)
 			r.calm(time.Hour)
-			if n := len(r.deployments.now()) + len(r.sets.now()) + len(r.machines.now()); n > 0 {
-				t.Fatalf("seed %d: %d objects are left: %v %v:\n%s", seed, n, r.sets.now(), r.machines.now(), r.tale())
-			}
+			r.mustBeGone()
 		})
+	}
+}
+
+// deleteIt has the user delete the deployment. From then on there may be as few machines as there are.
+func (r *rolling) deleteIt() {
+	r.note("the user deletes it")
+	r.steady = false
+	r.deployments.delete(r.deployment(), r.now)
+}
+
+func (r *rolling) mustBeGone() {
+	if n := len(r.deployments.now()) + len(r.sets.now()) + len(r.machines.now()); n > 0 {
+		r.Fatalf("seed %d: %d objects are left: %v %v:\n%s", r.seed, n, r.sets.now(), r.machines.now(), r.tale())
 	}
 }
 

@@ -152,8 +152,25 @@ func (r *rolling) limit(d *v1alpha1.MachineDeployment) {
 	r.least, r.most = min(r.least, least), max(r.most, most)
 }
 
+// collect deletes sets and machines of which the owner is gone, as the garbage collector does: a late write may have made a set once
+// more, or given a machine to one.
+func (r *rolling) collect() {
+	if r.deployment() != nil {
+		return
+	}
+	for _, set := range sorted(r.sets.now()) {
+		r.sets.delete(set, r.now)
+	}
+	for _, m := range sorted(r.machines.now()) {
+		if set := r.sets.now()[setOf(m)]; set == nil || !metav1.IsControlledBy(m, set) {
+			r.machines.delete(m, r.now)
+		}
+	}
+}
+
 // live has machines come up, and go.
 func (r *rolling) live() {
+	r.collect()
 	for _, m := range sorted(r.machines.now()) {
 		end, known := r.ends[m.UID]
 		m = m.DeepCopy()
