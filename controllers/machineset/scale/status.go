@@ -37,7 +37,7 @@ func status(w World) v1alpha1.MachineSetStatus {
 			s.AvailableReplicas++
 		}
 		preserved := m.Status.CurrentStatus.PreserveExpiryTime != nil
-		if preserved && m.Status.CurrentStatus.Phase == v1alpha1.MachineFailed {
+		if preserved && m.DeletionTimestamp == nil && m.Status.CurrentStatus.Phase == v1alpha1.MachineFailed {
 			s.PreservedFailedReplicas++
 		}
 		if m.Status.LastOperation.State == v1alpha1.MachineStateFailed && !preserved {

@@ -3,11 +3,124 @@ package scale
 import (
 	"slices"
 	"testing"
+	"time"
 
+	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 )
+
+// counts are the numbers of a status.
+type counts struct{ All, Labeled, Ready, Available, Preserved, Auto int32 }
+
+func countsOf(s v1alpha1.MachineSetStatus) counts {
+	return counts{s.Replicas, s.FullyLabeledReplicas, s.ReadyReplicas, s.AvailableReplicas, s.PreservedFailedReplicas, s.AutoPreserveFailedMachineCount}
+}
+
+// labeledSet selects less than its template gives to its machines.
+func labeledSet() *v1alpha1.MachineSet {
+	set := &v1alpha1.MachineSet{ObjectMeta: metav1.ObjectMeta{Name: "s"}}
+	set.Spec.Selector = &metav1.LabelSelector{MatchLabels: map[string]string{"a": "b"}}
+	set.Spec.Template.Labels = map[string]string{"a": "b", "c": "d"}
+	return set
+}
+
+// labeled is a machine with the labels of labeledSet's template.
+func labeled(name string, phase v1alpha1.MachinePhase, changes ...func(*v1alpha1.Machine)) *v1alpha1.Machine {
+	m := &v1alpha1.Machine{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{"a": "b", "c": "d"}}}
+	m.Status.CurrentStatus.Phase = phase
+	for _, change := range changes {
+		change(m)
+	}
+	return m
+}
+
+func ending(m *v1alpha1.Machine) { m.DeletionTimestamp = &metav1.Time{Time: born} }
+
+func unlabeled(m *v1alpha1.Machine) { delete(m.Labels, "c") }
+
+func kept(m *v1alpha1.Machine) { until(m, time.Hour) }
+
+func overdue(m *v1alpha1.Machine) { until(m, -time.Second) }
+
+func keptUnasked(m *v1alpha1.Machine) { m.Annotations = saying(v1alpha1.PreserveAuto) }
+
+// TestCounts: what each machine counts for, alone and together. No two of all counts are equal.
+func TestCounts(t *testing.T) {
+	var all []*v1alpha1.Machine
+	for _, tc := range []struct {
+		name    string
+		machine *v1alpha1.Machine
+		want    counts
+	}{
+		{"no phase", labeled("1", ""), counts{All: 1, Labeled: 1}},
+		{"pending", labeled("2", v1alpha1.MachinePending), counts{All: 1, Labeled: 1}},
+		{"available", labeled("3", v1alpha1.MachineAvailable), counts{All: 1, Labeled: 1, Available: 1}},
+		{"running", labeled("4", v1alpha1.MachineRunning), counts{All: 1, Labeled: 1, Ready: 1, Available: 1}},
+		{"running, with other labels", labeled("5", v1alpha1.MachineRunning, unlabeled), counts{All: 1, Ready: 1, Available: 1}},
+		{"running, and preserved", labeled("6", v1alpha1.MachineRunning, kept), counts{All: 1, Labeled: 1, Ready: 1, Available: 1}},
+		{"running, and ends", labeled("7", v1alpha1.MachineRunning, ending), counts{All: 1, Labeled: 1}},
+		{"unknown", labeled("8", v1alpha1.MachineUnknown), counts{All: 1, Labeled: 1}},
+		{"failed", labeled("9", v1alpha1.MachineFailed), counts{All: 1, Labeled: 1}},
+		{"failed, and preserved", labeled("10", v1alpha1.MachineFailed, kept), counts{All: 1, Labeled: 1, Preserved: 1}},
+		{"failed, and preserved unasked", labeled("11", v1alpha1.MachineFailed, kept, keptUnasked), counts{All: 1, Labeled: 1, Preserved: 1, Auto: 1}},
+		{"failed, and to be preserved unasked", labeled("12", v1alpha1.MachineFailed, keptUnasked), counts{All: 1, Labeled: 1, Auto: 1}},
+		{"failed, preserved unasked, and ends", labeled("13", v1alpha1.MachineFailed, kept, keptUnasked, ending), counts{All: 1, Labeled: 1}},
+		{"failed, and preserved, with other labels", labeled("14", v1alpha1.MachineFailed, kept, unlabeled), counts{All: 1, Preserved: 1}},
+		{"failed, and the time of its preservation is over", labeled("15", v1alpha1.MachineFailed, overdue), counts{All: 1, Labeled: 1, Preserved: 1}},
+		{"available, with other labels", labeled("16", v1alpha1.MachineAvailable, unlabeled), counts{All: 1, Available: 1}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			got := countsOf(status(World{Now: born, Set: labeledSet(), Owned: []*v1alpha1.Machine{tc.machine}}))
+			if diff := cmp.Diff(tc.want, got); diff != "" {
+				t.Errorf("counts (-want +got):\n%s", diff)
+			}
+		})
+		all = append(all, tc.machine)
+	}
+	set := labeledSet()
+	set.Status = v1alpha1.MachineSetStatus{ // of a pass before, of which nothing may be left
+		Replicas: 50, FullyLabeledReplicas: 50, ReadyReplicas: 50, AvailableReplicas: 50, PreservedFailedReplicas: 50, AutoPreserveFailedMachineCount: 50,
+	}
+	want := counts{All: 16, Labeled: 13, Ready: 3, Available: 5, Preserved: 4, Auto: 2}
+	if diff := cmp.Diff(want, countsOf(status(World{Now: born, Set: set, Owned: all}))); diff != "" {
+		t.Errorf("counts of all (-want +got):\n%s", diff)
+	}
+}
+
+// TestFailedMachines: the status lists the machines whose last operation has failed, whatever their phase, in the order of
+// their names. Those that are preserved are left out: somebody knows of them.
+func TestFailedMachines(t *testing.T) {
+	after := func(kind v1alpha1.MachineOperationType, state v1alpha1.MachineState) func(*v1alpha1.Machine) {
+		return func(m *v1alpha1.Machine) {
+			m.Spec.ProviderID = "cloud://" + m.Name
+			m.Status.LastOperation = v1alpha1.LastOperation{Type: kind, State: state, ErrorCode: "Code of " + m.Name, Description: "why"}
+		}
+	}
+	const create, remove = v1alpha1.MachineOperationCreate, v1alpha1.MachineOperationDelete
+	failed := v1alpha1.MachineStateFailed
+	w := World{Now: born, Set: labeledSet(), Owned: []*v1alpha1.Machine{
+		labeled("e", v1alpha1.MachineTerminating, ending, after(remove, failed)),
+		labeled("d", v1alpha1.MachineFailed, kept, after(create, failed)),
+		labeled("c", v1alpha1.MachineCrashLoopBackOff, after(create, failed)),
+		labeled("b", v1alpha1.MachineRunning, after(create, v1alpha1.MachineStateSuccessful)),
+		labeled("a", v1alpha1.MachinePending, after(create, v1alpha1.MachineStateProcessing)),
+	}}
+	summary := func(m *v1alpha1.Machine) v1alpha1.MachineSummary {
+		return v1alpha1.MachineSummary{Name: m.Name, ProviderID: "cloud://" + m.Name, LastOperation: m.Status.LastOperation, OwnerRef: "s"}
+	}
+	want := &[]v1alpha1.MachineSummary{summary(w.Owned[2]), summary(w.Owned[0])}
+	got := status(w)
+	if diff := cmp.Diff(want, got.FailedMachines); diff != "" {
+		t.Errorf("failedMachines (-want +got):\n%s", diff)
+	}
+	w.Set.Status, w.Owned = got, w.Owned[3:]
+	if got := status(w); got.FailedMachines != nil {
+		t.Errorf("nothing fails any more, and failedMachines are %v", *got.FailedMachines)
+	}
+}
 
 // TestFrozenEndsWithItsLabel: whoever froze the set has said why, and that stands for as long as the label does.
 func TestFrozenEndsWithItsLabel(t *testing.T) {
