@@ -11,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
+	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1/validation"
 	"github.com/machine-controller-fleet/machine-controller-fleet/driver"
 )
 
@@ -72,9 +73,10 @@ func (s *space) lenientMistakes() {
 	s.reports("no-selector", 1)
 }
 
-// invalidDeployment waits until a MachineDeployment says what is wrong with it.
+// invalidDeployment waits until a MachineDeployment says what is wrong with it, and an Event does.
 func (s *space) invalidDeployment(name, reason string) {
 	s.Helper()
+	var about *v1alpha1.MachineDeployment
 	s.eventually("MachineDeployment "+name+" says that it is invalid", func(ctx context.Context) error {
 		d, err := s.api().MachineDeployments(s.name).Get(ctx, name, metav1.GetOptions{})
 		if err != nil {
@@ -82,16 +84,19 @@ func (s *space) invalidDeployment(name, reason string) {
 		}
 		for _, c := range d.Status.Conditions {
 			if c.Type == v1alpha1.MachineDeploymentValid && c.Status == corev1.ConditionFalse && c.Reason == reason && c.Message != "" {
+				about = d
 				return nil
 			}
 		}
 		return fmt.Errorf("want reason %s, conditions are %v", reason, d.Status.Conditions)
 	})
+	s.told(about, validation.EventReason(reason), "")
 }
 
-// invalidSet waits until a MachineSet says what is wrong with it.
+// invalidSet waits until a MachineSet says what is wrong with it, and an Event does.
 func (s *space) invalidSet(name, reason string) {
 	s.Helper()
+	var about *v1alpha1.MachineSet
 	s.eventually("MachineSet "+name+" says that it is invalid", func(ctx context.Context) error {
 		set, err := s.api().MachineSets(s.name).Get(ctx, name, metav1.GetOptions{})
 		if err != nil {
@@ -99,9 +104,11 @@ func (s *space) invalidSet(name, reason string) {
 		}
 		for _, c := range set.Status.Conditions {
 			if c.Type == v1alpha1.MachineSetValid && c.Status == corev1.ConditionFalse && c.Reason == reason && c.Message != "" {
+				about = set
 				return nil
 			}
 		}
 		return fmt.Errorf("want reason %s, conditions are %v", reason, set.Status.Conditions)
 	})
+	s.told(about, validation.EventReason(reason), "")
 }

@@ -175,13 +175,20 @@ var plays = map[string]func(b *bench){
 	v1alpha1.ReasonInvalidSpec: func(b *bench) {
 		b.create(func(d *v1alpha1.MachineDeploymentSpec) { d.Strategy.Type = "Hope" })
 		b.touches()
+		b.patch(`{"spec":{"minReadySeconds":5}}`) // which is no mistake, and does not mend the other
+		b.touches()
 	},
+}
+
+// toldByOthers are Events of MachineDeployments that other packages tell.
+var toldByOthers = []string{
+	v1alpha1.EventNotAlone, v1alpha1.EventSlotUnowned, v1alpha1.EventReplacementHalted, v1alpha1.EventReplacementResumed,
 }
 
 // TestEachEventIsToldOnce plays what leads to each Event of a MachineDeployment, and a hundred times more than once.
 func TestEachEventIsToldOnce(t *testing.T) {
 	for _, row := range v1alpha1.EventReasons() {
-		if !slices.Equal(row.On, []string{"MachineDeployment"}) {
+		if !slices.Contains(row.On, "MachineDeployment") || slices.Contains(toldByOthers, row.Reason) {
 			continue
 		}
 		t.Run(row.Reason, func(t *testing.T) {
@@ -199,4 +206,22 @@ func TestEachEventIsToldOnce(t *testing.T) {
 			}, withNode(n))
 		})
 	}
+}
+
+// TestEachMistakeIsTold: a spec that is wrong in another way than before is told of, also where the condition says the same.
+func TestEachMistakeIsTold(t *testing.T) {
+	onBench(t, func(b *bench) {
+		b.create(func(d *v1alpha1.MachineDeploymentSpec) { d.Strategy.Type = "Hope" })
+		b.patch(`{"spec":{"strategy":{"type":"Faith"}}}`)
+		b.pass(time.Minute)
+		b.patch(`{"spec":{"strategy":{"type":"Recreate"}}}`)
+		b.pass(time.Minute)
+		b.patch(`{"spec":{"strategy":{"type":"Hope"}}}`)
+		b.pass(time.Minute)
+		invalid := "Warning " + v1alpha1.ReasonInvalidSpec
+		want := []string{invalid, invalid, "Normal " + v1alpha1.EventScalingMachineSet, invalid}
+		if got := b.told.List(); !slices.Equal(got, want) {
+			b.Errorf("told %v, want %v", got, want)
+		}
+	})
 }

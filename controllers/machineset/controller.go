@@ -179,7 +179,7 @@ func (c *Controller) rest(ctx context.Context, w scale.World, verdict scale.Verd
 	if apierrors.IsNotFound(err) {
 		return 0, nil // its last finalizer is gone, and it with it
 	}
-	if reason, message := scale.News(w); reason != "" && err == nil && wait == 0 {
+	if reason, message := scale.News(w, wanted.Status); reason != "" && err == nil && wait == 0 {
 		telemetry.Tell(c.cfg.Events, w.Set, reason, message)
 	}
 	return ready.Sooner(wait, verdict.Wake), err

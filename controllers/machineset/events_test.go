@@ -162,12 +162,31 @@ var plays = map[string]func(b *bench){
 		b.create(3)
 		b.refuses("delete", func() { b.patch(`{"spec":{"replicas":1}}`) })
 	},
+	v1alpha1.EventSelectingAll: func(b *bench) {
+		b.create(3, func(set *v1alpha1.MachineSet) { set.Spec.Selector = &metav1.LabelSelector{} })
+		b.touches()
+	},
+	v1alpha1.ReasonSelectorMatchesNothing: func(b *bench) {
+		b.create(3, func(set *v1alpha1.MachineSet) { set.Spec.Selector = nil })
+		b.touches()
+	},
+	v1alpha1.ReasonInvalidSpec: func(b *bench) {
+		b.create(3, func(set *v1alpha1.MachineSet) { set.Spec.Template.Spec.Class.Name = "" })
+		b.touches()
+		b.patch(`{"spec":{"minReadySeconds":5}}`) // which is no mistake, and does not mend the other
+		b.touches()
+	},
+}
+
+// toldByOthers are Events of MachineSets that other packages tell.
+var toldByOthers = []string{
+	v1alpha1.EventNotAlone, v1alpha1.EventSlotUnowned, v1alpha1.EventReplacementHalted, v1alpha1.EventReplacementResumed,
 }
 
 // TestEachEventIsToldOnce plays what leads to each Event of a MachineSet, and a hundred times more than once.
 func TestEachEventIsToldOnce(t *testing.T) {
 	for _, row := range v1alpha1.EventReasons() {
-		if !slices.Equal(row.On, []string{"MachineSet"}) {
+		if !slices.Contains(row.On, "MachineSet") || slices.Contains(toldByOthers, row.Reason) {
 			continue
 		}
 		t.Run(row.Reason, func(t *testing.T) {
@@ -183,4 +202,22 @@ func TestEachEventIsToldOnce(t *testing.T) {
 			})
 		})
 	}
+}
+
+// TestEachMistakeIsTold: a spec that is wrong in another way than before is told of, also where the condition says the same.
+func TestEachMistakeIsTold(t *testing.T) {
+	onBench(t, func(b *bench) {
+		b.create(1, func(set *v1alpha1.MachineSet) { set.Spec.Template.Spec.Class.Name = "" })
+		b.patch(`{"spec":{"replicas":-1}}`)
+		b.pass(time.Minute)
+		b.patch(`{"spec":{"replicas":1,"template":{"spec":{"class":{"name":"c"}}}}}`)
+		b.pass(time.Minute)
+		b.patch(`{"spec":{"replicas":-1}}`)
+		b.pass(time.Minute)
+		invalid := "Warning " + v1alpha1.ReasonInvalidSpec
+		want := []string{invalid, invalid, "Normal " + v1alpha1.EventSuccessfulCreate, invalid}
+		if got := b.told.List(); !slices.Equal(got, want) {
+			b.Errorf("told %v, want %v", got, want)
+		}
+	})
 }

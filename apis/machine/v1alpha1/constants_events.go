@@ -89,19 +89,25 @@ func machineDeploymentEvents() []EventReason {
 			"The deployment names no strategy, has no MachineSets, and was ignored for it before the fleet came. It is left alone until its spec changes.",
 			"Give it a strategy if you want its machines, or delete it.",
 		},
+	}
+}
+
+func invalidEvents() []EventReason {
+	parents := []string{"MachineDeployment", "MachineSet"}
+	return []EventReason{
 		{
-			EventSelectingAll, true, deployment,
+			EventSelectingAll, true, parents,
 			"The selector is empty, so it would claim everybody's machines, and nothing is done.",
 			"Give it the labels of the template.",
 		},
 		{
-			ReasonSelectorMatchesNothing, true, deployment,
+			ReasonSelectorMatchesNothing, true, parents,
 			"The selector does not match the labels of the template, so machines would not be found again, and nothing is done.",
 			"Correct one of the two.",
 		},
 		{
-			ReasonInvalidSpec, true, deployment,
-			"The spec breaks a rule, and nothing is done.",
+			ReasonInvalidSpec, true, parents,
+			"The spec breaks a rule, and nothing is done. It comes once for each mistake.",
 			"The message names the field.",
 		},
 	}

@@ -7,6 +7,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
+	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1/validation"
 )
 
 // decideDelete deletes all sets, and lets the deployment go when a live list shows none.
@@ -51,16 +52,13 @@ func invalid(w World, reason, problem string) Verdict {
 func untouched(w World, reason, message string) Verdict {
 	d := w.Deployment.DeepCopy()
 	d.Status.ObservedGeneration = d.Generation
+	before := condition(w.Deployment.Status, v1alpha1.MachineDeploymentValid)
 	changed := setCondition(w, &d.Status, v1alpha1.MachineDeploymentCondition{
 		Type: v1alpha1.MachineDeploymentValid, Status: corev1.ConditionFalse, Reason: reason, Message: message,
 	})
 	v := Verdict{Do: Rest, Deployment: d}
-	if changed {
-		event := Event{Reason: reason, Message: message}
-		if reason == v1alpha1.ReasonSelectorMatchesEverything {
-			event.Reason = v1alpha1.EventSelectingAll
-		}
-		v.Events = []Event{event}
+	if changed || before.Message != message {
+		v.Events = []Event{{Reason: validation.EventReason(reason), Message: message}}
 	}
 	return v
 }

@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
+	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1/validation"
 )
 
 // status works out the set's status from its machines.
@@ -81,21 +82,36 @@ func setReplicaFailure(w World, s *v1alpha1.MachineSetStatus, firstProblem *v1al
 	setCondition(w, s, condition)
 }
 
-// News says what the user is to be told of the API server's refusals in this pass, when the status is written. The reason is
-// "" when there was none, or the status tells of one already.
-func News(w World) (reason, message string) {
+// News says what the user is to be told when the status is written that the pass came to: what is wrong with the set, or that the
+// API server has refused something. The reason is "" when there was nothing, or the status tells of it already.
+func News(w World, written v1alpha1.MachineSetStatus) (reason, message string) {
+	if is := condition(written, v1alpha1.MachineSetValid); is != nil {
+		if before := condition(w.Set.Status, v1alpha1.MachineSetValid); before != nil && *before == *is {
+			return "", ""
+		}
+		return validation.EventReason(is.Reason), is.Message
+	}
 	switch {
 	case w.Done.CreateError != "":
 		reason, message = v1alpha1.ReasonFailedCreate, w.Done.CreateError
 	case w.Done.DeleteError != "":
 		reason, message = v1alpha1.ReasonFailedDelete, w.Done.DeleteError
 	}
-	if slices.ContainsFunc(w.Set.Status.Conditions, func(c v1alpha1.MachineSetCondition) bool {
-		return c.Type == v1alpha1.MachineSetReplicaFailure && c.Status == corev1.ConditionTrue && c.Reason == reason
-	}) {
+	before := condition(w.Set.Status, v1alpha1.MachineSetReplicaFailure)
+	if before != nil && before.Status == corev1.ConditionTrue && before.Reason == reason {
 		return "", ""
 	}
 	return reason, message
+}
+
+// condition returns the condition of a type; nil when there is none.
+func condition(s v1alpha1.MachineSetStatus, t v1alpha1.MachineSetConditionType) *v1alpha1.MachineSetCondition {
+	for i := range s.Conditions {
+		if s.Conditions[i].Type == t {
+			return &s.Conditions[i]
+		}
+	}
+	return nil
 }
 
 // setCondition puts a condition into the status; the time of transition is kept while the status is.

@@ -77,6 +77,14 @@ func Reason(errs field.ErrorList) string {
 	return ""
 }
 
+// EventReason returns the reason of the Event that tells of a reason of the Valid condition: MCM's, where that has one.
+func EventReason(reason string) string {
+	if reason == v1alpha1.ReasonSelectorMatchesEverything {
+		return v1alpha1.EventSelectingAll
+	}
+	return reason
+}
+
 func validateReplicas(replicas int32, path *field.Path) field.ErrorList {
 	if replicas < 0 {
 		return field.ErrorList{field.Invalid(path, replicas, "must not be negative")}
