@@ -134,8 +134,29 @@ func (s *space) freezing() {
 	if len(machines) != 1 {
 		s.Errorf("a frozen set has %d machines", len(machines))
 	}
-	s.patch("machinesets", "pool", fmt.Sprintf(`{"metadata":{"labels":{%q:null}}}`, v1alpha1.LabelFreeze))
+	s.frozen(true)
+	s.patch("machinesets", "pool", fmt.Sprintf(`{"metadata":{"annotations":{%q:"true"}}}`, v1alpha1.AnnotationUnfreeze))
 	s.running("pool", 2)
+	s.frozen(false)
+}
+
+// frozen waits until the set's label and its condition say whether it is frozen, and nobody asks to end that.
+func (s *space) frozen(want bool) {
+	s.Helper()
+	s.eventually(fmt.Sprintf("the set says that it is frozen: %v", want), func(ctx context.Context) error {
+		set, err := s.api().MachineSets(s.name).Get(ctx, "pool", metav1.GetOptions{})
+		if err != nil {
+			return err
+		}
+		says := slices.ContainsFunc(set.Status.Conditions, func(c v1alpha1.MachineSetCondition) bool {
+			return c.Type == v1alpha1.MachineSetFrozen && c.Status == corev1.ConditionTrue && c.Reason == v1alpha1.ReasonFreezeLabel
+		})
+		_, asked := set.Annotations[v1alpha1.AnnotationUnfreeze]
+		if labelled := set.Labels[v1alpha1.LabelFreeze] == "True"; labelled != want || says != want || asked {
+			return fmt.Errorf("labels %v, annotations %v, conditions %v", set.Labels, set.Annotations, set.Status.Conditions)
+		}
+		return nil
+	})
 }
 
 // exported waits until one replica exports the number of machines of a set, and no other does; or until none does when it is

@@ -29,7 +29,7 @@ type MachineSetConditionType string
 const (
 	// MachineSetReplicaFailure is True while the set cannot create or delete machines. Else it is not there.
 	MachineSetReplicaFailure MachineSetConditionType = "ReplicaFailure"
-	// MachineSetFrozen is True while the set may not create machines because there are too many. Else it is not there.
+	// MachineSetFrozen is True while the set has the label freeze=True, and may not create machines. Else it is not there.
 	MachineSetFrozen MachineSetConditionType = "Frozen"
 	// MachineSetValid is False while the spec cannot work. Else it is not there. MCM does not have it.
 	MachineSetValid MachineSetConditionType = "Valid"
@@ -109,6 +109,9 @@ const (
 	ReasonOverShootingReplicaCount = "OverShootingReplicaCount"
 	// ReasonMachineDeploymentStateSync means that the deployment is frozen because one of its MachineSets is.
 	ReasonMachineDeploymentStateSync = "MachineDeploymentStateSync"
+	// ReasonFreezeLabel means that a MachineSet has the label freeze=True, and that whoever put it there has not said why. MCM
+	// does not have it.
+	ReasonFreezeLabel = "FreezeLabel"
 )
 
 // Reasons of the Valid conditions. MCM does not have them.

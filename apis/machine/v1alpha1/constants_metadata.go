@@ -74,7 +74,8 @@ const (
 	// AnnotationLastReplicaChangeByScaler is when the cluster-autoscaler last changed the replicas, RFC3339. It is written
 	// on the MachineDeployment and copied to its MachineSets, which then may delete the machines marked up to that time.
 	AnnotationLastReplicaChangeByScaler = "machine.sapcloud.io/last-deployment-replica-change-by-scaler-time"
-	// AnnotationUnfreeze on a MachineDeployment or MachineSet, with any value, asks to end a freeze.
+	// AnnotationUnfreeze on a MachineDeployment or MachineSet, with any value, asks to end a freeze: of all its sets, or of its own.
+	// It goes with the freeze.
 	AnnotationUnfreeze = "safety.machine.sapcloud.io/unfreeze"
 	// AnnotationPreferNoSchedule with value "True" on a MachineSet says that its Nodes carry TaintPreferNoSchedule.
 	AnnotationPreferNoSchedule = TaintPreferNoSchedule

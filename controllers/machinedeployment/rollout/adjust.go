@@ -121,6 +121,7 @@ func (s *sets) complement(t *tally, wanted *v1alpha1.MachineSet) {
 	}
 	s.noteChange(t, wanted)
 	s.mark(t, wanted)
+	s.unfreeze(wanted)
 }
 
 func scaled(set *v1alpha1.MachineSet, from int32) Event {

@@ -1,7 +1,6 @@
 package rollout
 
 import (
-	"fmt"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
@@ -16,6 +15,7 @@ func finish(s *sets) Verdict {
 	d := s.d.DeepCopy()
 	d.Status = status(s)
 	writeNamed(d, s.stillNamed())
+	s.noteFreeze(d)
 	v := Verdict{Do: Rest, Deployment: d, Replacing: s.isUnderWay(), Wake: ready.Sooner(nextAvailable(s.w), s.nextDeadline(d.Status))}
 	if s.w.Done.CreateError != "" && !isKnownToFail(s.d) {
 		v.Events = []Event{{Reason: v1alpha1.ReasonMachineSetCreateError, Message: s.w.Done.CreateError}}
@@ -88,20 +88,6 @@ func (s *sets) setReplicaFailure(st *v1alpha1.MachineDeploymentStatus) {
 		}
 	}
 	dropCondition(st, v1alpha1.MachineDeploymentReplicaFailure)
-}
-
-// setFrozen says which set is frozen, the new one before the others.
-func (s *sets) setFrozen(st *v1alpha1.MachineDeploymentStatus) {
-	for _, t := range s.all() {
-		if t.set.Labels[v1alpha1.LabelFreeze] == "True" {
-			setCondition(s.w, st, v1alpha1.MachineDeploymentCondition{
-				Type: v1alpha1.MachineDeploymentFrozen, Status: corev1.ConditionTrue, Reason: v1alpha1.ReasonMachineDeploymentStateSync,
-				Message: fmt.Sprintf("MachineSet %s is frozen", t.set.Name),
-			})
-			return
-		}
-	}
-	dropCondition(st, v1alpha1.MachineDeploymentFrozen)
 }
 
 // setCondition puts a condition into the status, and says whether it is another than before. One with the same status

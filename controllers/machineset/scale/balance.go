@@ -136,12 +136,6 @@ func isToBeReplaced(w World, m *v1alpha1.Machine) bool {
 	return m.Status.CurrentStatus.Phase == v1alpha1.MachineFailed && !brake.IsKept(m, w.Now) && brake.Permits(w.Permits, m)
 }
 
-// isFrozen says that the set must not make machines.
-func isFrozen(set *v1alpha1.MachineSet) bool {
-	_, disabled := set.Labels[v1alpha1.LabelScaleUpDisabled]
-	return disabled || set.Labels[v1alpha1.LabelFreeze] == "True"
-}
-
 // isTransferred says that the machine was updated in place and has come from another set, which is about to give up a replica
 // for it. Until then it is no machine too many.
 func isTransferred(w World, m *v1alpha1.Machine) bool {

@@ -36,6 +36,9 @@ func Decide(w World) Verdict {
 		set.Finalizers = append(set.Finalizers, v1alpha1.FinalizerName)
 		return Verdict{Do: Save, Set: set}
 	}
+	if v, asked := unfreeze(w); asked {
+		return v
+	}
 	if w.MustLook {
 		return Verdict{Do: ListLive}
 	}

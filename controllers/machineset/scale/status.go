@@ -56,9 +56,7 @@ func status(w World) v1alpha1.MachineSetStatus {
 		s.FailedMachines = &failed
 	}
 	dropCondition(&s, v1alpha1.MachineSetValid)
-	if w.Set.Labels[v1alpha1.LabelFreeze] != "True" {
-		dropCondition(&s, v1alpha1.MachineSetFrozen) // of a freeze that has ended
-	}
+	setFrozen(w, &s)
 	setReplicaFailure(w, &s, firstProblem)
 	return s
 }

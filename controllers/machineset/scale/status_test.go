@@ -1,12 +1,10 @@
 package scale
 
 import (
-	"slices"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
@@ -119,20 +117,5 @@ func TestFailedMachines(t *testing.T) {
 	w.Set.Status, w.Owned = got, w.Owned[3:]
 	if got := status(w); got.FailedMachines != nil {
 		t.Errorf("nothing fails any more, and failedMachines are %v", *got.FailedMachines)
-	}
-}
-
-// TestFrozenEndsWithItsLabel: whoever froze the set has said why, and that stands for as long as the label does.
-func TestFrozenEndsWithItsLabel(t *testing.T) {
-	for label, want := range map[string]bool{"True": true, "true": false, "": false} {
-		set := &v1alpha1.MachineSet{}
-		set.Labels = map[string]string{v1alpha1.LabelFreeze: label}
-		frozen := v1alpha1.MachineSetCondition{
-			Type: v1alpha1.MachineSetFrozen, Status: corev1.ConditionTrue, Reason: v1alpha1.ReasonOverShootingReplicaCount, Message: "too many",
-		}
-		set.Status.Conditions = []v1alpha1.MachineSetCondition{frozen}
-		if got := slices.Contains(status(World{Set: set}).Conditions, frozen); got != want {
-			t.Errorf("freeze=%q: the condition is there: %v, want %v", label, got, want)
-		}
 	}
 }

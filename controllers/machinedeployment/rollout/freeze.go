@@ -1,0 +1,49 @@
+package rollout
+
+import (
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
+)
+
+// frozen returns the set that is frozen, the new one before the others; nil when none is.
+func (s *sets) frozen() *v1alpha1.MachineSet {
+	for _, t := range s.all() {
+		if t.set.Labels[v1alpha1.LabelFreeze] == "True" {
+			return t.set
+		}
+	}
+	return nil
+}
+
+// setFrozen says which set is frozen.
+func (s *sets) setFrozen(st *v1alpha1.MachineDeploymentStatus) {
+	set := s.frozen()
+	if set == nil {
+		dropCondition(st, v1alpha1.MachineDeploymentFrozen)
+		return
+	}
+	setCondition(s.w, st, v1alpha1.MachineDeploymentCondition{
+		Type: v1alpha1.MachineDeploymentFrozen, Status: corev1.ConditionTrue, Reason: v1alpha1.ReasonMachineDeploymentStateSync,
+		Message: fmt.Sprintf("MachineSet %s is frozen", set.Name),
+	})
+}
+
+// unfreeze ends the freeze of a set when somebody asks the deployment for it.
+func (s *sets) unfreeze(wanted *v1alpha1.MachineSet) {
+	if _, asked := s.d.Annotations[v1alpha1.AnnotationUnfreeze]; asked {
+		delete(wanted.Labels, v1alpha1.LabelFreeze)
+	}
+}
+
+// noteFreeze has the deployment's own label say whether one of its sets is frozen. By now a request to unfreeze them was met.
+func (s *sets) noteFreeze(d *v1alpha1.MachineDeployment) {
+	delete(d.Annotations, v1alpha1.AnnotationUnfreeze)
+	if s.frozen() == nil {
+		delete(d.Labels, v1alpha1.LabelFreeze)
+		return
+	}
+	d.Labels[v1alpha1.LabelFreeze] = "True" // it has labels: that of its slot
+}

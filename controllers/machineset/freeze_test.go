@@ -1,0 +1,36 @@
+package machineset
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
+)
+
+// TestUnfreeze: a frozen set makes no machines and says so, until somebody asks to end that: then nothing is left of it.
+func TestUnfreeze(t *testing.T) {
+	onBench(t, func(b *bench) {
+		b.create(2, func(set *v1alpha1.MachineSet) { set.Labels[v1alpha1.LabelFreeze] = "True" })
+		if n := len(b.machines()); n > 0 || !b.saysFrozen() {
+			b.Errorf("frozen: %d machines, conditions %v", n, b.set().Status.Conditions)
+		}
+		b.patch(`{"metadata":{"annotations":{%q:""}}}`, v1alpha1.AnnotationUnfreeze)
+		b.pass(time.Minute)
+		set := b.set()
+		_, labelled := set.Labels[v1alpha1.LabelFreeze]
+		_, asked := set.Annotations[v1alpha1.AnnotationUnfreeze]
+		if n := len(b.machines()); n != 2 || labelled || asked || b.saysFrozen() {
+			b.Errorf("unfrozen: %d machines, labels %v, annotations %v, conditions %v", n, set.Labels, set.Annotations, set.Status.Conditions)
+		}
+	})
+}
+
+func (b *bench) saysFrozen() bool {
+	b.Helper()
+	return slices.ContainsFunc(b.set().Status.Conditions, func(c v1alpha1.MachineSetCondition) bool {
+		return c.Type == v1alpha1.MachineSetFrozen && c.Status == corev1.ConditionTrue && c.Reason == v1alpha1.ReasonFreezeLabel
+	})
+}

@@ -1,0 +1,39 @@
+package scale
+
+import (
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
+)
+
+// isFrozen says that the set must not make machines.
+func isFrozen(set *v1alpha1.MachineSet) bool {
+	_, disabled := set.Labels[v1alpha1.LabelScaleUpDisabled]
+	return disabled || set.Labels[v1alpha1.LabelFreeze] == "True"
+}
+
+// unfreeze ends a freeze when somebody asks for it.
+func unfreeze(w World) (v Verdict, asked bool) {
+	if _, asked := w.Set.Annotations[v1alpha1.AnnotationUnfreeze]; !asked {
+		return Verdict{}, false
+	}
+	set := w.Set.DeepCopy()
+	delete(set.Labels, v1alpha1.LabelFreeze)
+	delete(set.Annotations, v1alpha1.AnnotationUnfreeze)
+	return Verdict{Do: Save, Set: set}, true
+}
+
+// setFrozen says that the set is frozen for as long as its label does. Whoever froze it may have said why.
+func setFrozen(w World, s *v1alpha1.MachineSetStatus) {
+	if w.Set.Labels[v1alpha1.LabelFreeze] != "True" {
+		dropCondition(s, v1alpha1.MachineSetFrozen)
+		return
+	}
+	if is := condition(*s, v1alpha1.MachineSetFrozen); is != nil && is.Status == corev1.ConditionTrue {
+		return
+	}
+	setCondition(w, s, v1alpha1.MachineSetCondition{
+		Type: v1alpha1.MachineSetFrozen, Status: corev1.ConditionTrue, Reason: v1alpha1.ReasonFreezeLabel,
+		Message: "The MachineSet has the label " + v1alpha1.LabelFreeze + "=True, and makes no machines",
+	})
+}
