@@ -27,10 +27,10 @@ func TestMachineSet(t *testing.T) {
 	s.handsItsTemplate()
 	s.lettingGo()
 	s.freezing()
-	s.exported("pool", 2)
+	s.exported("machine_set", "pool", 2)
 	s.remove("machinesets", "pool")
 	s.gone()
-	s.exported("pool", -1)
+	s.exported("machine_set", "pool", -1)
 }
 
 // handsItsTemplate changes what needs no new machines.
@@ -159,11 +159,11 @@ func (s *space) frozen(want bool) {
 	})
 }
 
-// exported waits until one replica exports the number of machines of a set, and no other does; or until none does when it is
-// negative.
-func (s *space) exported(set string, machines int) {
+// exported waits until one replica exports the number of machines of a "machine_set" or "machine_deployment", and no other does; or
+// until none does when it is negative.
+func (s *space) exported(kind, of string, machines int) {
 	s.Helper()
-	name := fmt.Sprintf("mcm_machine_set_status_replicas{name=%q,namespace=%q}", set, s.name)
+	name := fmt.Sprintf("mcm_%s_status_replicas{name=%q,namespace=%q}", kind, of, s.name)
 	s.eventually("one replica exports "+name, func(ctx context.Context) error {
 		replicas, err := s.lab.Replicas(ctx)
 		if err != nil {

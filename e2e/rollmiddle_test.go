@@ -246,8 +246,10 @@ func TestOwnerKilledInTheMiddle(t *testing.T) {
 	s.rolled("second", 3)
 	within()
 	s.unmarked()
+	s.allExported(3)
 	comesBack()
 	s.joined()
+	s.allExported(3)
 	s.remove("machinedeployments", "pool")
 	s.gone()
 }
@@ -272,8 +274,26 @@ func TestHandedOverInTheMiddle(t *testing.T) {
 	s.rolled("second", 3)
 	within()
 	s.unmarked()
+	s.allExported(3)
+	s.wanders(1)
+	s.allExported(3)
 	s.remove("machinedeployments", "pool")
 	s.gone()
+	s.exported("machine_deployment", "pool", -1)
+}
+
+// allExported waits until one replica exports the number of machines of pool, and one that of its set that has them.
+func (s *space) allExported(machines int) {
+	s.Helper()
+	s.exported("machine_deployment", "pool", machines)
+	d, err1 := s.api().MachineDeployments(s.name).Get(s.Context(), "pool", metav1.GetOptions{})
+	sets, err2 := s.api().MachineSets(s.name).List(s.Context(), metav1.ListOptions{})
+	s.must(errors.Join(err1, err2))
+	current := mcmNewSet(d, sets.Items)
+	if current == nil {
+		s.Fatalf("none of the sets is the current one: %+v", sets.Items)
+	}
+	s.exported("machine_set", current.Name, machines)
 }
 
 // wanders hands the slot of pool over so many times.

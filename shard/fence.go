@@ -186,5 +186,8 @@ func (f *Fence) Busy() int {
 	return busy
 }
 
+// Acts says that the session's fence has not passed: until then nobody else has what this session holds.
+func (f *Fence) Acts() bool { return !f.passed(ofSlot, write) }
+
 // Until is the session's fence; the zero Moment while it may start nothing.
 func (f *Fence) Until() state.Moment { return *f.until.Load() }

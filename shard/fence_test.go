@@ -138,6 +138,26 @@ func TestASlotThatCameInASuspensionIsOpenAfterIt(t *testing.T) {
 	}
 }
 
+// TestItActsUntilTheFence, and again after a renewal.
+func TestItActsUntilTheFence(t *testing.T) {
+	s := newStand(t)
+	s.clock.Step(9*time.Second - 1)
+	if !s.Acts() {
+		t.Error("it does not act before the fence")
+	}
+	s.clock.Step(1)
+	if s.Acts() {
+		t.Error("it acts at the fence")
+	}
+	s.renew(time.Second)
+	if !s.Acts() {
+		t.Error("it does not act after a renewal")
+	}
+	if s.suspend(); s.Acts() {
+		t.Error("it acts although it is suspended")
+	}
+}
+
 // TestTheWallClockCountsToo: the monotonic clock stands still while a machine is suspended.
 func TestTheWallClockCountsToo(t *testing.T) {
 	s := newStand(t)

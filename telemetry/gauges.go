@@ -13,6 +13,7 @@ import (
 // Gauges are metrics of the objects of a kind. They are worked out at each scrape from the objects that are shown, so that one
 // that is gone has none.
 type Gauges[T metav1.Object] struct {
+	acts   func() bool
 	shown  func() []T
 	gauges []Gauge[T]
 }
@@ -28,9 +29,9 @@ type Gauge[T metav1.Object] struct {
 // Measure tells a value, with the labels that the gauge has beyond name and namespace.
 type Measure func(value float64, labels ...string)
 
-// NewGauges makes gauges of what shown returns.
-func NewGauges[T metav1.Object](shown func() []T, gauges ...Gauge[T]) *Gauges[T] {
-	return &Gauges[T]{shown: shown, gauges: gauges}
+// NewGauges makes gauges of what shown returns. While acts says no that may be another process's by now, and no gauge is told.
+func NewGauges[T metav1.Object](acts func() bool, shown func() []T, gauges ...Gauge[T]) *Gauges[T] {
+	return &Gauges[T]{acts: acts, shown: shown, gauges: gauges}
 }
 
 // OfAll is a gauge of all objects together.
@@ -57,6 +58,9 @@ func (g *Gauges[T]) Describe(descriptions chan<- *prometheus.Desc) {
 
 // Collect is prometheus.Collector's.
 func (g *Gauges[T]) Collect(metrics chan<- prometheus.Metric) {
+	if !g.acts() {
+		return
+	}
 	all := g.shown()
 	for _, gauge := range g.gauges {
 		if gauge.ofAll != nil {

@@ -178,7 +178,8 @@ func (f *fleet) controllers(o options) ([]controller, error) {
 	}
 	f.slots.showClasses(o, f, classes)
 	f.halts = replacements.Halts()
-	f.collectors = slices.Concat(deployments.Collectors(), sets.Collectors())
+	acts := f.session.fence.Acts
+	f.collectors = slices.Concat(deployments.Collectors(acts), sets.Collectors(acts))
 	all := []controller{deployments, sets, machines, classes, replacements}
 	if f.cluster != nil {
 		nodes, err := node.New(node.Config{

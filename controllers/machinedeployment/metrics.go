@@ -12,8 +12,9 @@ import (
 
 // Collectors return the metrics of MachineDeployments that dashboards know from Machine Controller Manager. They are worked
 // out at each scrape from the deployments that are this process's, so that one that is gone, or another's by now, has none.
-func (c *Controller) Collectors() []prometheus.Collector {
-	return []prometheus.Collector{telemetry.NewGauges(c.cfg.View.Deployments.All, gauges()...)}
+// While acts says no this process may have lost them without having heard of it, and none has.
+func (c *Controller) Collectors(acts func() bool) []prometheus.Collector {
+	return []prometheus.Collector{telemetry.NewGauges(acts, c.cfg.View.Deployments.All, gauges()...)}
 }
 
 func gauges() []telemetry.Gauge[*v1alpha1.MachineDeployment] {

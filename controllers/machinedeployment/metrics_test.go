@@ -81,8 +81,8 @@ func TestMetrics(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	registry := prometheus.NewPedanticRegistry()
-	registry.MustRegister(c.Collectors()...)
+	acts, registry := true, prometheus.NewPedanticRegistry()
+	registry.MustRegister(c.Collectors(func() bool { return acts })...)
 	expect := func(want string) {
 		t.Helper()
 		if err := testutil.GatherAndCompare(registry, strings.NewReader(want)); err != nil {
@@ -118,6 +118,10 @@ func TestMetrics(t *testing.T) {
 	}
 	view.Deployments.Apply(d, false)
 	expect(scraped)
+
+	acts = false // and so it may be another replica's
+	expect("")
+	acts = true
 
 	// It is gone, or another replica's.
 	view.Deployments.Remove(objects.Key(d), "")

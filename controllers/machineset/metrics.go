@@ -11,8 +11,9 @@ import (
 
 // Collectors return the metrics of MachineSets that dashboards know from Machine Controller Manager. They are worked out at
 // each scrape from the sets that are this process's, so that a set that is gone, or another's by now, has none.
-func (c *Controller) Collectors() []prometheus.Collector {
-	return []prometheus.Collector{c.stale, telemetry.NewGauges(c.cfg.View.Sets.All, gauges()...)}
+// While acts says no this process may have lost them without having heard of it, and none has.
+func (c *Controller) Collectors(acts func() bool) []prometheus.Collector {
+	return []prometheus.Collector{c.stale, telemetry.NewGauges(acts, c.cfg.View.Sets.All, gauges()...)}
 }
 
 // newStale makes the counter of machines that were replaced for their health.
