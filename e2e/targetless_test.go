@@ -4,7 +4,9 @@ package e2e
 
 import (
 	"context"
+	"errors"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -13,17 +15,26 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/e2e/harness"
 )
 
-// TestNoTargetCluster makes machines that become no Nodes.
+// TestNoTargetCluster makes machines that become no Nodes. They are available when they have been there for minReadySeconds: the flag
+// is set that has them count.
 func TestNoTargetCluster(t *testing.T) {
 	t.Parallel()
-	lab := startLab(t, "targetless", func(o *harness.Options) { o.FleetFlags = "--target-kubeconfig=none" })
+	lab := startLab(t, "targetless", func(o *harness.Options) { o.FleetFlags = "--target-kubeconfig=none --count-min-ready-seconds" })
 	s := newSpace(t, lab, "targetless", "")
-	s.deploy("pool", 2)
+	const minReady = 5 * time.Second
+	s.deploy("pool", 2, func(d *v1alpha1.MachineDeployment) { d.Spec.MinReadySeconds = int32(minReady.Seconds()) })
 	s.eventually("2 machines are available", func(ctx context.Context) error {
 		machines, err1 := s.machines(ctx, "pool")
 		d, err2 := s.api().MachineDeployments(s.name).Get(ctx, "pool", metav1.GetOptions{})
-		s.must(err1)
-		s.must(err2)
+		sets, err3 := s.api().MachineSets(s.name).List(ctx, metav1.ListOptions{})
+		s.must(errors.Join(err1, err2, err3))
+		told := d.Status.AvailableReplicas
+		for _, set := range sets.Items {
+			told = max(told, set.Status.AvailableReplicas)
+		}
+		if old := oldEnough(machines, minReady); told > old {
+			s.Errorf("%d machines are told to be available, and %d have been there for %s", told, old, minReady)
+		}
 		var wrong complaints
 		wrong.unless(len(machines) == 2, "there are %d", len(machines))
 		for _, m := range machines {
@@ -46,6 +57,16 @@ func TestNoTargetCluster(t *testing.T) {
 	})
 	s.remove("machinedeployments", "pool")
 	s.gone()
+}
+
+// oldEnough counts the machines that have been in their phase for so long.
+func oldEnough(machines []v1alpha1.Machine, age time.Duration) (n int32) {
+	for _, m := range machines {
+		if time.Since(m.Status.CurrentStatus.LastUpdateTime.Time) >= age {
+			n++
+		}
+	}
+	return n
 }
 
 func hasAddress(m v1alpha1.Machine, kind corev1.NodeAddressType) bool {
