@@ -5,9 +5,13 @@ package e2e
 import (
 	"context"
 	"fmt"
+	"maps"
 	"testing"
 
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 )
@@ -54,6 +58,51 @@ func TestMachineSetAlone(t *testing.T) {
 	s.remove("machinesets", "pool")
 	s.remove("machines", s.name+"-stranger")
 	s.gone()
+}
+
+// TestDeploymentComesBack has a MachineDeployment go without its machines, as kubectl delete --cascade=orphan does it, and another one
+// of the same name adopt them. Later it replaces them.
+func TestDeploymentComesBack(t *testing.T) {
+	t.Parallel()
+	s := newSpace(t, shared(t), "comes-back", "")
+	first := s.deploy("pool", 2)
+	s.running("pool", 2)
+	vms := s.joined()
+	orphan := metav1.DeletePropagationOrphan
+	s.must(s.api().MachineDeployments(s.name).Delete(t.Context(), "pool", metav1.DeleteOptions{PropagationPolicy: &orphan}))
+	s.eventually("its MachineSet belongs to nobody", func(ctx context.Context) error {
+		_, err := s.api().MachineDeployments(s.name).Get(ctx, "pool", metav1.GetOptions{})
+		if !apierrors.IsNotFound(err) {
+			return fmt.Errorf("the MachineDeployment is still there: %w", err)
+		}
+		return s.onlySetOf(ctx, "")
+	})
+	second := s.deploy("pool", 2)
+	s.eventually("its MachineSet belongs to the other one", func(ctx context.Context) error { return s.onlySetOf(ctx, second.UID) })
+	s.progressing(corev1.ConditionTrue, v1alpha1.ReasonNewMachineSetAvailable)
+	if after := s.joined(); first.UID == second.UID || !maps.Equal(after, vms) {
+		t.Errorf("the VMs of machines were %v and are %v", vms, after)
+	}
+	s.rollIt("second")
+	s.rolled("second", 2)
+	s.remove("machinedeployments", "pool")
+	s.gone()
+}
+
+// onlySetOf says that there is one MachineSet, and whose it is: nobody's for "".
+func (s *space) onlySetOf(ctx context.Context, deployment types.UID) error {
+	sets, err := s.api().MachineSets(s.name).List(ctx, metav1.ListOptions{})
+	if err != nil || len(sets.Items) != 1 {
+		return fmt.Errorf("there are %d MachineSets: %w", len(sets.Items), err)
+	}
+	owner := types.UID("")
+	if c := metav1.GetControllerOf(&sets.Items[0]); c != nil {
+		owner = c.UID
+	}
+	if owner != deployment {
+		return fmt.Errorf("it belongs to %q, want %q", owner, deployment)
+	}
+	return nil
 }
 
 // createSet makes a MachineSet of the namespace's class.

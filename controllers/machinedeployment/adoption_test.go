@@ -1,0 +1,200 @@
+package machinedeployment
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/apitest"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/objects"
+)
+
+// put makes MachineSet s with one machine to have, in the labels and with the template of the deployment, but without a hash.
+func (b *bench) put(change func(*v1alpha1.MachineSet)) {
+	b.Helper()
+	labels := map[string]string{v1alpha1.LabelName: "d"}
+	set := &v1alpha1.MachineSet{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: "s", Labels: map[string]string{v1alpha1.LabelName: "d"}, Finalizers: []string{v1alpha1.FinalizerName}},
+		Spec: v1alpha1.MachineSetSpec{
+			Replicas: 1, Selector: &metav1.LabelSelector{MatchLabels: labels},
+			Template: v1alpha1.MachineTemplateSpec{
+				ObjectMeta: metav1.ObjectMeta{Labels: labels},
+				Spec:       v1alpha1.MachineSpec{Class: v1alpha1.ClassSpec{Kind: "MachineClass", Name: "c"}},
+			},
+		},
+	}
+	change(set)
+	if _, err := b.server.Client().MachineSets("n").Create(b.Context(), set, metav1.CreateOptions{}); err != nil {
+		b.Fatal(err)
+	}
+}
+
+// set is MachineSet s.
+func (b *bench) set() *v1alpha1.MachineSet {
+	b.Helper()
+	set, ok := b.server.Object("machinesets", "n", "s").(*v1alpha1.MachineSet)
+	if !ok {
+		b.Fatal("the set is gone")
+	}
+	return set
+}
+
+func (b *bench) patchSet(format string, args ...any) {
+	b.Helper()
+	_, err := b.server.Client().MachineSets("n").Patch(b.Context(), "s", types.MergePatchType, fmt.Appendf(nil, format, args...), metav1.PatchOptions{})
+	if err != nil {
+		b.Fatal(err)
+	}
+}
+
+// TestAdoption: a deployment adopts whatever set matches its selector, has no controller, and stays; it is one of its sets then, the
+// new one if it has the template. It does so also if the set is in another slot, which the cache does not show.
+func TestAdoption(t *testing.T) {
+	owned := func(controller bool) func(*v1alpha1.MachineSet) {
+		return func(s *v1alpha1.MachineSet) {
+			s.OwnerReferences = []metav1.OwnerReference{{Kind: "Other", Name: "other", UID: "other", Controller: &controller}}
+		}
+	}
+	for name, tc := range map[string]struct {
+		change  func(*v1alpha1.MachineSet)
+		ending  bool
+		adopted bool
+		sizes   []int32 // of the deployment's sets
+	}{
+		"an orphan":                      {func(*v1alpha1.MachineSet) {}, false, true, []int32{2}},
+		"of another template":            {func(s *v1alpha1.MachineSet) { s.Spec.Template.Spec.Class.Name = "old" }, false, true, []int32{0, 2}},
+		"an owner that does not control": {owned(false), false, true, []int32{2}},
+		"somebody else's":                {owned(true), false, false, []int32{2}},
+		"with other labels":              {func(s *v1alpha1.MachineSet) { s.Labels[v1alpha1.LabelName] = "other" }, false, false, []int32{2}},
+		"without labels":                 {func(s *v1alpha1.MachineSet) { s.Labels = nil }, false, false, []int32{2}},
+		"on its way out":                 {func(*v1alpha1.MachineSet) {}, true, false, []int32{2}},
+	} {
+		for _, shown := range []bool{true, false} {
+			t.Run(fmt.Sprintf("%s, shown: %v", name, shown), func(t *testing.T) {
+				onBench(t, func(b *bench) {
+					b.put(tc.change)
+					if tc.ending {
+						if err := b.server.Client().MachineSets("n").Delete(b.Context(), "s", metav1.DeleteOptions{}); err != nil {
+							t.Fatal(err)
+						}
+					}
+					if !shown {
+						b.view.Sets.Remove(objects.Key(b.set()), "")
+					}
+					b.create()
+					b.pass(time.Minute)
+					set, d := b.set(), b.deployment()
+					if got := metav1.IsControlledBy(set, d); got != tc.adopted {
+						t.Fatalf("adopted: %v, want %v", got, tc.adopted)
+					}
+					if tc.adopted && set.OwnerReferences[0].UID != d.UID {
+						t.Errorf("owners %v: the cluster-autoscaler reads the first", set.OwnerReferences)
+					}
+					var sizes []int32
+					for _, s := range b.mine() {
+						sizes = append(sizes, s.Spec.Replicas)
+					}
+					if slices.Sort(sizes); !slices.Equal(sizes, tc.sizes) {
+						t.Errorf("the deployment's sets are of sizes %v, want %v", sizes, tc.sizes)
+					}
+				})
+			})
+		}
+	}
+}
+
+// TestWhatComesLaterIsAdopted, too. It keeps its selector and template, without a hash, and its machines theirs.
+func TestWhatComesLaterIsAdopted(t *testing.T) {
+	onBench(t, func(b *bench) {
+		b.create()
+		b.put(func(s *v1alpha1.MachineSet) { s.Spec.Template.Spec.Class.Name = "old" })
+		spec := b.set().Spec
+		b.pass(time.Minute)
+		set := b.set()
+		if !metav1.IsControlledBy(set, b.deployment()) || set.Spec.Replicas != 0 {
+			t.Errorf("its size is %d, its owners are %v", set.Spec.Replicas, set.OwnerReferences)
+		}
+		for _, labels := range []map[string]string{set.Labels, set.Spec.Selector.MatchLabels, set.Spec.Template.Labels} {
+			if _, has := labels[v1alpha1.LabelMachineTemplateHash]; has || labels[v1alpha1.LabelName] != spec.Selector.MatchLabels[v1alpha1.LabelName] {
+				t.Errorf("labels %v", labels)
+			}
+		}
+	})
+}
+
+// TestADeploymentThatGoesAdoptsNothing, even if the cache does not show yet that it goes.
+func TestADeploymentThatGoesAdoptsNothing(t *testing.T) {
+	onBench(t, func(b *bench) {
+		b.create()
+		b.patch(`{"metadata":{"finalizers":[%q,"n.example/stay"]}}`, v1alpha1.FinalizerName)
+		b.pass(time.Minute)
+		shown := b.deployment()
+		if err := b.server.Client().MachineDeployments("n").Delete(b.Context(), "d", metav1.DeleteOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		b.view.Deployments.Remove(objects.Key(shown), "")
+		b.view.Deployments.Apply(shown, false)
+		b.put(func(*v1alpha1.MachineSet) {})
+		b.pass(time.Minute)
+		if owner := metav1.GetControllerOf(b.set()); owner != nil {
+			t.Errorf("it was adopted by %s", owner.Name)
+		}
+	})
+}
+
+// TestAdoptionThatIsRefused is tried again.
+func TestAdoptionThatIsRefused(t *testing.T) {
+	onBench(t, func(b *bench) {
+		refused := 0
+		b.server.Refuse(func(r apitest.Request) error {
+			if r.Verb != "patch" || r.Name != "s" || refused == 3 {
+				return nil
+			}
+			refused++
+			return errors.New("not now")
+		})
+		b.put(func(*v1alpha1.MachineSet) {})
+		b.create()
+		b.pass(10 * time.Minute)
+		if set := b.set(); refused != 3 || !metav1.IsControlledBy(set, b.deployment()) || len(b.mine()) != 1 {
+			t.Errorf("refused %d times; its owners are %v, the deployment has %d sets", refused, set.OwnerReferences, len(b.mine()))
+		}
+	})
+}
+
+// TestRelease: a set whose labels do not match any more is let go as it is, with its slot, and another one is made in its place; when
+// they match again it is adopted once more.
+func TestRelease(t *testing.T) {
+	onBench(t, func(b *bench) {
+		b.put(func(*v1alpha1.MachineSet) {})
+		b.create()
+		b.patchSet(`{"metadata":{"labels":{%q:"7"}}}`, v1alpha1.LabelSlot)
+		b.pass(time.Minute)
+		if !metav1.IsControlledBy(b.set(), b.deployment()) || len(b.mine()) != 1 {
+			t.Fatalf("at first the deployment's sets are %v", b.mine())
+		}
+
+		b.patchSet(`{"metadata":{"labels":{%q:"quarantine"}}}`, v1alpha1.LabelName)
+		b.pass(time.Minute)
+		set := b.set()
+		if set.DeletionTimestamp != nil || len(set.OwnerReferences) > 0 || set.Labels[v1alpha1.LabelSlot] != "" || set.Spec.Replicas != 2 {
+			t.Errorf("it was not let go as it is: %+v", set)
+		}
+		mine := b.mine()
+		if len(mine) != 1 || mine[0].Name == "s" || mine[0].Spec.Replicas != 2 {
+			t.Errorf("the deployment's sets are %v, want another one of 2", mine)
+		}
+
+		b.patchSet(`{"metadata":{"labels":{%q:"d"}}}`, v1alpha1.LabelName)
+		b.pass(time.Minute)
+		if mine := b.mine(); !metav1.IsControlledBy(b.set(), b.deployment()) || len(mine) != 2 {
+			t.Errorf("it was not adopted again: the deployment's sets are %v", mine)
+		}
+	})
+}
