@@ -52,22 +52,30 @@ func TestCounts(t *testing.T) {
 	}{
 		{
 			"in the middle of a rollout",
-			machines{1, "Available Running-ends"}, machines{3, "Running Running kept"}, &machines{7, "Running Available Pending Pending"},
+			machines{1, "Available Running-ends"},
+			machines{3, "Running Running kept"},
+			&machines{7, "Running Available Pending Pending"},
 			counts{All: 9, Updated: 4, Ready: 3, Available: 5, Preserved: 1, Unavailable: 6},
 		},
 		{
 			"the new set is not there yet",
-			machines{2, "Running"}, machines{4, "Running Unknown"}, nil,
+			machines{2, "Running"},
+			machines{4, "Running Unknown"},
+			nil,
 			counts{All: 3, Ready: 2, Available: 2, Unavailable: 4},
 		},
 		{
 			"more are available than the sets are to have",
-			machines{0, "Running"}, machines{1, "Running Available"}, &machines{1, "Running"},
+			machines{0, "Running"},
+			machines{1, "Running Available"},
+			&machines{1, "Running"},
 			counts{All: 4, Updated: 1, Ready: 3, Available: 4},
 		},
 		{
 			"what is preserved ends, what runs ends",
-			machines{1, "kept kept kept-ends"}, machines{0, ""}, &machines{3, "Running Running-ends Running-ends"},
+			machines{1, "kept kept kept-ends"},
+			machines{0, ""},
+			&machines{3, "Running Running-ends Running-ends"},
 			counts{All: 6, Updated: 3, Ready: 1, Available: 1, Preserved: 2, Unavailable: 3},
 		},
 	} {
