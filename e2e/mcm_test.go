@@ -62,6 +62,7 @@ func TestTakeOverFromMCM(t *testing.T) {
 	var mark harness.AuditMark
 	stopped(t, lab, func() {
 		s.must(load.Make(t.Context(), lab))
+		s.deploy("ignored", 2, asIgnored)
 		before = s.objects()
 		var err error
 		mark, err = lab.MarkAudit()
@@ -71,15 +72,21 @@ func TestTakeOverFromMCM(t *testing.T) {
 
 	spread, err := ring.NewSlots(slots, ring.Deployment)
 	s.must(err)
-	s.labelled(load.Deployments*(2+2*load.Machines), func(root string) string { return fmt.Sprint(spread.Of(s.name, root)) })
+	s.labelled(1+load.Deployments*(2+2*load.Machines), func(root string) string { return fmt.Sprint(spread.Of(s.name, root)) })
 	for i := range load.Deployments {
 		s.reports(load.Deployment(i), int32(load.Machines))
 	}
+	s.invalidDeployment("ignored", v1alpha1.ReasonNoStrategy)
 	if diff := cmp.Diff(before, s.objects()); diff != "" {
 		t.Errorf("MachineDeployments, MachineSets and machines before and after (-want +got):\n%s", diff)
 	}
 	if after := s.changes(); after != calls {
 		t.Errorf("the cloud was changed %d times", after-calls)
+	}
+	ignored, err := s.api().MachineDeployments(s.name).Get(t.Context(), "ignored", metav1.GetOptions{})
+	s.must(err)
+	if !slices.Equal(ignored.Finalizers, []string{v1alpha1.FinalizerName}) || len(ignored.Annotations) > 0 {
+		t.Errorf("what MCM had ignored is touched: %+v", ignored.ObjectMeta)
 	}
 	requests, err := lab.Requests(mark)
 	s.must(err)
@@ -88,6 +95,21 @@ func TestTakeOverFromMCM(t *testing.T) {
 			t.Errorf("%s did %s %s/%s", r.User, r.Verb, r.Resource, r.Name)
 		}
 	}
+	s.patch("machinedeployments", "ignored", `{"spec":{"replicas":0}}`)
+	s.eventually("it is worked on when its spec has changed", func(ctx context.Context) error {
+		sets, err := s.api().MachineSets(s.name).List(ctx, metav1.ListOptions{LabelSelector: v1alpha1.LabelName + "=ignored"})
+		if err == nil && len(sets.Items) != 1 {
+			err = fmt.Errorf("it has %d MachineSets", len(sets.Items))
+		}
+		return err
+	})
+}
+
+// asIgnored makes of a MachineDeployment one that lost its strategy after Machine Controller Manager had worked on it, and its
+// MachineSets after that.
+func asIgnored(d *v1alpha1.MachineDeployment) {
+	d.Spec.Strategy = v1alpha1.MachineDeploymentStrategy{}
+	d.Finalizers = []string{v1alpha1.FinalizerName}
 }
 
 // object is what of an object stays the same while nobody writes its spec.

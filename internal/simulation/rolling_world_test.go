@@ -60,6 +60,7 @@ func newRolling(t *testing.T, seed uint64, strategy v1alpha1.MachineDeploymentSt
 	d := &v1alpha1.MachineDeployment{ObjectMeta: metav1.ObjectMeta{
 		Name: rolled, Namespace: "n", UID: "uid-d", Finalizers: []string{v1alpha1.FinalizerName}, Generation: 1,
 		Labels: map[string]string{v1alpha1.LabelSlot: "0"}, CreationTimestamp: metav1.NewTime(w.now),
+		Annotations: map[string]string{v1alpha1.AnnotationStrategy: "RollingUpdate"}, // and so it is the fleet's
 	}}
 	d.Spec = v1alpha1.MachineDeploymentSpec{
 		Replicas: replicas, Strategy: strategy, Selector: &metav1.LabelSelector{MatchLabels: labels},

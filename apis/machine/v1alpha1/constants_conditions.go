@@ -124,7 +124,7 @@ const (
 	// ReasonSelectorMatchesEverything means that the selector is empty, so that it would find everybody's machines.
 	ReasonSelectorMatchesEverything = "SelectorMatchesEverything"
 	// ReasonNoStrategy means that the MachineDeployment names no strategy, was ignored for it before the fleet came, and is
-	// left alone until its spec changes.
+	// left alone until its spec changes. AnnotationStrategy is on those that are not.
 	ReasonNoStrategy = "NoStrategy"
 )
 

@@ -49,6 +49,10 @@ const AnnotationUpdateTo = FleetDomain + "update-to"
 // no other beside it, and is struck off when the label is seen.
 const AnnotationSelecting = FleetDomain + "selecting"
 
+// AnnotationStrategy on a MachineDeployment that names no strategy is the one that the fleet goes by, RollingUpdate. It is there from
+// when the fleet has taken the MachineDeployment up: Machine Controller Manager ignores it, and may have left it like that.
+const AnnotationStrategy = FleetDomain + "strategy"
+
 // LabelSlot is the slot label: the number of the slot, decimal and without padding, on the metadata of every root,
 // MachineSet, Machine and Node of the slot. It never enters a template or a selector.
 const LabelSlot = FleetDomain + "slot"

@@ -20,7 +20,7 @@ func deployment(replicas int32) *v1alpha1.MachineDeployment {
 	return &v1alpha1.MachineDeployment{
 		ObjectMeta: metav1.ObjectMeta{
 			Name: "d", Namespace: "n", UID: "d-uid", Generation: 1, CreationTimestamp: metav1.NewTime(born), Labels: map[string]string{v1alpha1.LabelSlot: "7"},
-			Finalizers: []string{v1alpha1.FinalizerName}, Annotations: map[string]string{v1alpha1.AnnotationRevision: "1", "mine": "yes"},
+			Finalizers: []string{v1alpha1.FinalizerName}, Annotations: map[string]string{v1alpha1.AnnotationRevision: "1", v1alpha1.AnnotationStrategy: "RollingUpdate", "mine": "yes"},
 		},
 		Spec: v1alpha1.MachineDeploymentSpec{
 			Replicas: replicas, Selector: &metav1.LabelSelector{MatchLabels: labels},

@@ -4,9 +4,8 @@ import (
 	"slices"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
-
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
+	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1/validation"
 )
 
 // ignoredFor is how long a deployment has existed, at the least, that somebody has ignored: a fleet that works meets a new
@@ -15,25 +14,40 @@ const ignoredFor = 5 * time.Minute
 
 // leaveAlone leaves a deployment as it is that Machine Controller Manager has ignored because it names no strategy, and that
 // has no sets. It has stood there without effect, and whoever lets the fleet take over does not expect machines of it. The
-// next change of its spec is one that was made for the fleet.
+// next change of its spec is one that was made for the fleet. left is false where the fleet works on it.
 func leaveAlone(w World) (v Verdict, left bool) {
 	d := w.Deployment
-	if d.Spec.Strategy.Type != "" {
+	if d.Spec.Strategy.Type != "" || d.Annotations[v1alpha1.AnnotationStrategy] != "" {
 		return Verdict{}, false
 	}
-	valid := condition(d.Status, v1alpha1.MachineDeploymentValid)
-	if valid != nil && valid.Status == corev1.ConditionFalse && valid.Reason == v1alpha1.ReasonNoStrategy {
-		return Verdict{Do: Rest}, d.Status.ObservedGeneration == d.Generation
-	}
-	isNew := d.Status.ObservedGeneration == 0 && !slices.Contains(d.Finalizers, v1alpha1.FinalizerName)
+	said := condition(d.Status, v1alpha1.MachineDeploymentValid) // by the fleet: Machine Controller Manager has no such condition
 	switch {
-	case !isNew || len(w.Owned) > 0 || w.Now.Sub(d.CreationTimestamp.Time) < ignoredFor:
-		return Verdict{}, false
+	case said != nil && said.Reason == v1alpha1.ReasonNoStrategy && d.Status.ObservedGeneration == d.Generation:
+		return Verdict{Do: Rest}, true
+	case said != nil, len(w.Owned) > 0, isFresh(w):
+		return takeUp(w)
 	case w.Live == nil:
 		return Verdict{Do: ListLive}, true
 	case len(w.Live) > 0:
+		return takeUp(w)
+	}
+	return untouched(w, v1alpha1.ReasonNoStrategy, "The MachineDeployment names no strategy, has no MachineSets, and was there before the "+
+		"fleet. It is left as it is until its spec changes: give it the strategy RollingUpdate, or delete it"), true
+}
+
+// isFresh says that the deployment was made a short while ago, and that nobody has worked on it.
+func isFresh(w World) bool {
+	d := w.Deployment
+	return d.Status.ObservedGeneration == 0 && !slices.Contains(d.Finalizers, v1alpha1.FinalizerName) && w.Now.Sub(d.CreationTimestamp.Time) < ignoredFor
+}
+
+// takeUp notes on a deployment without a strategy that the fleet works on it: what else is written before it has a set may be
+// Machine Controller Manager's. What is wrong with it otherwise is told elsewhere.
+func takeUp(w World) (v Verdict, left bool) {
+	if len(validation.ValidateMachineDeployment(w.Deployment)) > 0 {
 		return Verdict{}, false
 	}
-	return untouched(w, v1alpha1.ReasonNoStrategy, "The MachineDeployment names no strategy, has no machines, and is older than the fleet's "+
-		"first look at it. It is left as it is until its spec changes: give it the strategy RollingUpdate, or delete it"), true
+	v, _ = prepare(w) // in the same write
+	annotate(v.Deployment, v1alpha1.AnnotationStrategy, string(v1alpha1.RollingUpdateMachineDeploymentStrategyType))
+	return v, true
 }

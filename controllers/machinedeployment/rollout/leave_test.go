@@ -29,7 +29,39 @@ func said(d *v1alpha1.MachineDeployment) {
 	}}
 }
 
-// TestWhatWasIgnoredIsLeftAlone: without a strategy, without sets, and older than anybody's first look.
+// takenUp has the fleet work on the deployment.
+func takenUp(w *World) {
+	w.Deployment.Annotations = map[string]string{v1alpha1.AnnotationStrategy: "RollingUpdate"}
+}
+
+// TestWhatIsTakenUp says so, in the first write, and is not left alone any more whatever becomes of its sets.
+func TestWhatIsTakenUp(t *testing.T) {
+	w := ignored()
+	w.Now = born
+	v := Decide(w)
+	if v.Do != Save || v.Deployment.Annotations[v1alpha1.AnnotationStrategy] != "RollingUpdate" || len(v.Deployment.Finalizers) != 1 {
+		t.Fatalf("at first %s, %+v", v.Do, v.Deployment)
+	}
+	w.Deployment, w.Now = v.Deployment, born.Add(time.Hour)
+	if v = Decide(w); v.Do != Create {
+		t.Errorf("then %s, %+v", v.Do, v.Deployment)
+	}
+}
+
+// TestWhatIsInvalidIsNotTakenUp, without a strategy too.
+func TestWhatIsInvalidIsNotTakenUp(t *testing.T) {
+	w := ignored()
+	w.Now, w.Deployment.Spec.Template.Labels = born, nil
+	v := Decide(w)
+	if got := told(v.Deployment.Status, v1alpha1.MachineDeploymentValid); v.Do != Rest || got != "False/SelectorMatchesNothing" {
+		t.Errorf("%s, Valid is %s", v.Do, got)
+	}
+	if len(v.Deployment.Annotations) > 0 || len(v.Deployment.Finalizers) > 0 {
+		t.Errorf("it is touched: %+v", v.Deployment)
+	}
+}
+
+// TestWhatWasIgnoredIsLeftAlone: without a strategy, without sets, and older than anybody's first look or seen by somebody who was not the fleet.
 func TestWhatWasIgnoredIsLeftAlone(t *testing.T) {
 	for name, tc := range map[string]struct {
 		change func(w *World)
@@ -47,8 +79,19 @@ func TestWhatWasIgnoredIsLeftAlone(t *testing.T) {
 		"it names a strategy": {func(w *World) {
 			w.Deployment.Spec.Strategy.Type = v1alpha1.RecreateMachineDeploymentStrategyType
 		}, Save, false},
-		"somebody works on it":              {func(w *World) { w.Deployment.Finalizers = []string{v1alpha1.FinalizerName} }, Save, false},
-		"somebody has worked on it":         {func(w *World) { w.Deployment.Status.ObservedGeneration = 1 }, Save, false},
+		"somebody works on it":    {func(w *World) { w.Deployment.Finalizers = []string{v1alpha1.FinalizerName} }, Rest, true},
+		"somebody has seen it":    {func(w *World) { w.Deployment.Status.ObservedGeneration = 1 }, Rest, true},
+		"somebody saw it at once": {func(w *World) { w.Now, w.Deployment.Status.ObservedGeneration = born, 1 }, Rest, true},
+		"it was brought back as it was": {func(w *World) {
+			w.Now, w.Deployment.Finalizers = born, []string{v1alpha1.FinalizerName}
+		}, Rest, true},
+		"the fleet works on it":            {takenUp, Save, false},
+		"the fleet does, and it is paused": {func(w *World) { takenUp(w); w.Deployment.Spec.Paused = true }, Save, false},
+		"it was corrected": {func(w *World) {
+			said(w.Deployment)
+			w.Deployment.Status.Conditions[0].Reason = v1alpha1.ReasonInvalidSpec
+			w.Deployment.Generation++
+		}, Save, false},
 		"it was said before":                {func(w *World) { said(w.Deployment) }, Rest, true},
 		"it was said before it was young":   {func(w *World) { said(w.Deployment); w.Now = born }, Rest, true},
 		"its spec has changed since":        {func(w *World) { said(w.Deployment); w.Deployment.Generation++ }, Save, false},
