@@ -2,6 +2,7 @@ package simulation
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -181,6 +182,36 @@ func TestUpdatesInPlaceThatFail(t *testing.T) {
 			r.calm(3 * time.Hour)
 			r.mustBeDone()
 			r.mustBeFree()
+		})
+	}
+}
+
+// TestWritesOfADeploymentUpdatedInPlace: what is written of a deployment beside its status may cost the autoscaler a conflict. It is
+// the new revision, and for each selection that some Nodes are about to be selected, and then that they are.
+func TestWritesOfADeploymentUpdatedInPlace(t *testing.T) {
+	const replicas = 4
+	for _, unavailable := range []string{"1", "2", "100%"} {
+		t.Run(unavailable, func(t *testing.T) {
+			r := newRolling(t, 1, inPlaceUpdate("0", unavailable, auto), replicas)
+			r.user(wants("b"))
+			begin := len(r.deployments.history)
+			r.calm(time.Hour)
+			r.mustBeDone()
+			writes, selections := 0, 0
+			for i := begin; i < len(r.deployments.history); i++ {
+				was, is := r.deployments.history[i-1][rolled], r.deployments.history[i][rolled]
+				if maps.Equal(was.Annotations, is.Annotations) {
+					continue
+				}
+				writes++
+				if len(is.Annotations[v1alpha1.AnnotationSelecting]) > len(was.Annotations[v1alpha1.AnnotationSelecting]) {
+					selections++
+				}
+			}
+			t.Logf("%d writes for %d selections", writes, selections)
+			if selections < 1 || selections > replicas || writes > 1+2*selections {
+				t.Errorf("%d writes for %d selections of %d machines, want the revision and two for each selection:\n%s", writes, selections, replicas, r.tale())
+			}
 		})
 	}
 }

@@ -47,7 +47,9 @@ func withSelecting(d *v1alpha1.MachineDeployment, all []chosen) *v1alpha1.Machin
 	return d
 }
 
-// selectNodes has Nodes updated in place. Which ones is written on the deployment first; whoever finds that completes it.
+// selectNodes has Nodes updated in place. Which ones is written on the deployment first; whoever finds that completes it. It is
+// struck off when it is seen done, and not with the next selection only: a Node that is a candidate once more, for another template
+// or after its update has failed, would be selected by what was left, whatever the limits say by then.
 func (s *sets) selectNodes() (v Verdict, busy bool) {
 	noted := selecting(s.d)
 	open := slices.DeleteFunc(slices.Clone(noted), s.isSelectedOrOver)
