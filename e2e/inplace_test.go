@@ -4,10 +4,14 @@ package e2e
 
 import (
 	"context"
+	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -15,6 +19,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
+	"github.com/machine-controller-fleet/machine-controller-fleet/driver/simulated/cloudapi"
 )
 
 // inPlace has a MachineDeployment of template "first" update its machines in place.
@@ -54,29 +59,153 @@ func TestUpdateInPlace(t *testing.T) {
 	s.gone()
 }
 
-// TestUpdateInPlaceInOtherHands: whoever holds the slot goes on, when its owner is killed, and while it is handed over.
+// TestUpdateInPlaceInOtherHands: whoever holds the slot goes on, when its owner is killed, and while it is handed over, however far a
+// Node is then.
 func TestUpdateInPlaceInOtherHands(t *testing.T) {
 	t.Parallel()
 	s := newSpace(t, fleetAlone(t), "in-place-moved", "")
+	s.workload()
 	s.deploy("pool", 3, inPlace(0, 1, v1alpha1.OrchestrationTypeAuto))
 	s.running("pool", 3)
 	s.progressing(corev1.ConditionTrue, v1alpha1.ReasonNewMachineSetAvailable)
 	before, nodes := s.identities(), s.poolNodes()
 	within := s.watchLimits(2, 3)
 
+	s.agents(cloudapi.UpdateNever)
 	s.rollIt("second")
-	s.has("second", 1)
+	s.reaches(v1alpha1.NodeReasonReadyForUpdate)
 	comesBack := s.losesOwner()
+	s.agents("") // it ends while nobody owns it
+	s.reaches(v1alpha1.NodeReasonReadyForUpdate, v1alpha1.UpdateResultSuccessful)
 	s.rolled("second", 3)
 	comesBack()
 
+	s.agents(cloudapi.UpdateNever)
+	for node := range nodes {
+		s.podOn(node, "on-"+node, pause(), map[string]string{cloudapi.AnnotationPodTermination: "10s"})
+		s.ready("on-"+node, 1)
+	}
 	s.rollIt("third")
-	s.has("third", 1)
-	s.wanders(4)
+	s.movesAt(v1alpha1.NodeReasonSelectedForUpdate)
+	s.movesAt(v1alpha1.NodeReasonReadyForUpdate)
+	s.agents(cloudapi.UpdateFailed)
+	failed := s.movesAt(v1alpha1.NodeReasonUpdateFailed, v1alpha1.UpdateResultFailed)
+	s.agents("")
+	s.patchNode(failed, fmt.Sprintf(`{"metadata":{"labels":{%q:null}}}`, v1alpha1.LabelUpdateResult))
+	s.wanders(2)
 	s.rolled("third", 3)
 	within()
 	s.unmarked()
 	s.same(before, nodes)
+	s.remove("machinedeployments", "pool")
+	s.gone()
+}
+
+// agents says what the agents on the machines of pool do from now on; "" is what they mostly do.
+func (s *space) agents(result cloudapi.UpdateResult) {
+	s.Helper()
+	value := any(result)
+	if result == "" {
+		value = nil
+	}
+	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"annotations": map[string]any{cloudapi.AnnotationUpdateResult: value}}})
+	s.must(err)
+	for node := range s.poolNodes() {
+		s.patchNode(node, string(patch))
+	}
+}
+
+// reaches waits until a Node of pool is in a stage of its update, with a result if one is named, and returns its name.
+func (s *space) reaches(stage string, result ...string) (reached string) {
+	s.Helper()
+	s.eventually(fmt.Sprintf("a Node is %s %v", stage, result), func(ctx context.Context) error {
+		nodes, err := s.nodesOf(ctx, "pool")
+		for name, n := range nodes {
+			if isAt(n, stage, result...) {
+				reached = name
+				return nil
+			}
+			err = errors.Join(err, fmt.Errorf("%s is %s, labels %v", name, stageOf(n), n.Labels))
+		}
+		return err
+	})
+	return reached
+}
+
+// isAt says that a Node is selected and in a stage of its update, with a result if one is named, and with none if not.
+func isAt(n *corev1.Node, stage string, result ...string) bool {
+	return n.Labels[v1alpha1.LabelSelectedForUpdate] == "true" && stageOf(n) == stage && n.Labels[v1alpha1.LabelUpdateResult] == strings.Join(result, "")
+}
+
+// movesAt hands the slot of pool over while a Node is in a stage of its update, and makes sure that it is so still when the new owner
+// works. It returns the Node's name.
+func (s *space) movesAt(stage string, result ...string) string {
+	s.Helper()
+	name := s.reaches(stage, result...)
+	s.wanders(1)
+	if n := s.poolNodes()[name]; n == nil || !isAt(n, stage, result...) {
+		s.Errorf("Node %s was %s %v before its slot was handed over; after that it is %v", name, stage, result, n)
+	}
+	return name
+}
+
+// TestUpdateInPlaceDeletedInTheMiddle leaves nothing behind, however far a Node is.
+func TestUpdateInPlaceDeletedInTheMiddle(t *testing.T) {
+	t.Parallel()
+	s := newSpace(t, shared(t), "in-place-deleted", "")
+	s.deploy("pool", 2, inPlace(0, 1, v1alpha1.OrchestrationTypeAuto))
+	s.running("pool", 2)
+	s.progressing(corev1.ConditionTrue, v1alpha1.ReasonNewMachineSetAvailable)
+	s.agents(cloudapi.UpdateNever)
+	s.rollIt("second")
+	s.reaches(v1alpha1.NodeReasonReadyForUpdate)
+	film := s.film()
+	s.remove("machinedeployments", "pool")
+	s.gone()
+	selected := map[string]bool{}
+	nodes, _ := shown[*corev1.Node](s, film)
+	for _, n := range nodes {
+		if n.Labels[v1alpha1.LabelSelectedForUpdate] == "true" && s.isMine(n) {
+			selected[n.Name] = true
+		}
+	}
+	if len(selected) > 1 {
+		t.Errorf("one Node was selected when the MachineDeployment was deleted; selected were %v", selected)
+	}
+}
+
+// isMine says that a Node is that of a machine of the namespace.
+func (s *space) isMine(n *corev1.Node) bool {
+	s.seen.mu.Lock()
+	defer s.seen.mu.Unlock()
+	return slices.Contains(slices.Collect(maps.Values(s.seen.machines)), n.Labels[v1alpha1.LabelMachineName])
+}
+
+// TestUpdateInPlaceThatFails: of two machines the agent of one fails, and that of the other does nothing. New ones of the new template
+// come in their place, one after the other, and meanwhile the MachineDeployment says why it does not move on.
+func TestUpdateInPlaceThatFails(t *testing.T) {
+	t.Parallel()
+	s := newSpace(t, shared(t), "in-place-fails", "")
+	s.deploy("pool", 2, inPlace(0, 1, v1alpha1.OrchestrationTypeAuto), func(d *v1alpha1.MachineDeployment) {
+		d.Spec.Template.Spec.MachineConfiguration = &v1alpha1.MachineConfiguration{
+			MachineInPlaceUpdateTimeout: &metav1.Duration{Duration: 5 * time.Second}, MachineHealthTimeout: &metav1.Duration{Duration: 5 * time.Second},
+		}
+	})
+	s.running("pool", 2)
+	s.progressing(corev1.ConditionTrue, v1alpha1.ReasonNewMachineSetAvailable)
+	before := slices.Collect(maps.Keys(s.identities()))
+	for i, node := range slices.Sorted(maps.Keys(s.poolNodes())) {
+		result := []cloudapi.UpdateResult{cloudapi.UpdateFailed, cloudapi.UpdateNever}[i]
+		s.patchNode(node, fmt.Sprintf(`{"metadata":{"annotations":{%q:%q}}}`, cloudapi.AnnotationUpdateResult, result))
+	}
+	within, film := s.watchLimits(1, 2), s.film()
+
+	s.rollIt("second")
+	s.concludes(v1alpha1.MachineDeploymentRolloutStalled, corev1.ConditionTrue, v1alpha1.ReasonInPlaceUpdateFailed)
+	s.rolled("second", 2)
+	within()
+	s.unmarked()
+	s.oneByOne(film, before)
 	s.remove("machinedeployments", "pool")
 	s.gone()
 }

@@ -185,10 +185,37 @@ func TestMachinesWhoseUpdateFailsAreReplaced(t *testing.T) {
 	s.running("pool", 2)
 	victims, err := s.machines(t.Context(), "pool")
 	s.must(err)
+	film := s.film()
+	var names []string
 	for _, m := range victims {
+		names = append(names, m.Name)
 		s.asksForUpdate(m.Labels[v1alpha1.LabelNode])
 	}
 	for _, m := range victims {
 		s.replaced("pool", m)
+	}
+	s.oneByOne(film, names)
+}
+
+// oneByOne makes sure that a film shows all these machines to go, and never two of them on their way out.
+func (s *space) oneByOne(film *recording, names []string) {
+	s.Helper()
+	machines, moments := shown[*v1alpha1.Machine](s, film)
+	leaving, gone := map[string]bool{}, 0
+	for i, m := range machines {
+		switch {
+		case !slices.Contains(names, m.Name) || m.DeletionTimestamp == nil:
+		case moments[i].gone:
+			delete(leaving, m.Name)
+			gone++
+		default:
+			leaving[m.Name] = true
+		}
+		if len(leaving) > 1 {
+			s.Fatalf("these machines go at the same time: %v", leaving)
+		}
+	}
+	if gone != len(names) {
+		s.Errorf("%d machines of %v are gone", gone, names)
 	}
 }
