@@ -280,9 +280,9 @@ func (s *space) autoscalerMeetsAHandOver() {
 		a := s.scaler(3, pool)
 		first := names[:2]
 		owner, slot := s.owner(pool)
-		held := s.holds(owner, "PATCH", first[0]) // it is marked
+		held := s.holds(owner, "PATCH", "machines/"+first[0]) // it is marked
 		a.deletes(pool, sized{Replicas: 4, Deleted: first, Writes: 1}, first...)
-		s.must(<-held)
+		held()
 		mark := s.mark()
 		_, to := s.handOver(slot)
 		s.must(s.lab.Release(s.Context(), owner))
@@ -295,9 +295,9 @@ func (s *space) autoscalerMeetsAHandOver() {
 		a := s.scaler(3, pool)
 		next := names[2:4]
 		owner, _ := s.owner(pool)
-		held := s.holds(owner, "DELETE", next[0])
+		held := s.holds(owner, "DELETE", "machines/"+next[0])
 		a.deletes(pool, sized{Replicas: 2, Deleted: next, Writes: 1}, next...)
-		s.must(<-held)
+		held()
 		s.must(s.lab.Do(s.Context(), owner, harness.Crash))
 		s.stands(pool, names[4:]...)
 		s.turnover(film, pool, 0, append(next, names[:2]...)...)
@@ -305,16 +305,17 @@ func (s *space) autoscalerMeetsAHandOver() {
 	})
 }
 
-// holds has a replica stop before it writes a machine in the given way, and tells when it has.
-func (s *space) holds(replica, verb, machine string) <-chan error {
-	held := make(chan error, 1)
-	go func() {
+// holds has a replica stop before it writes something of the namespace in the given way, from now on; held waits until it has.
+func (s *space) holds(replica, verb, path string) (held func()) {
+	s.Helper()
+	s.must(s.lab.HoldNext(s.Context(), replica, verb+" /apis/machine.sapcloud.io/v1alpha1/namespaces/"+s.name+"/"+path))
+	return func() {
+		s.Helper()
 		ctx, cancel := context.WithTimeout(s.Context(), patience)
 		defer cancel()
-		_, err := s.lab.Hold(ctx, replica, verb+" /apis/machine.sapcloud.io/v1alpha1/namespaces/"+s.name+"/machines/"+machine)
-		held <- err
-	}()
-	return held
+		_, err := s.lab.IsHeld(ctx, replica)
+		s.must(err)
+	}
 }
 
 // readsFirst makes sure that a replica has read MachineDeployments and machines live since the mark, and only then deleted a

@@ -69,28 +69,41 @@ func (s *space) autoscalerShrinks() {
 		s.always(film, "the size is what the autoscaler wants", func(d *v1alpha1.MachineDeployment) bool { return d.Spec.Replicas == 3 })
 		s.cordoned(film, first...)
 	})
+	s.workload()
 	s.proves("CA-11", func(s *space) {
 		a := s.scaler(3, pool)
-		a.deletes(pool, sized{Replicas: 2, Deleted: names[4:], Writes: 1}, names[4])
-		var again sized // the Node may be gone already
-		if _, err := a.ask(s.Context(), &again, "delete-nodes", pool, names[4]); err == nil && (again.Replicas != 2 || again.Writes != 0) {
-			s.Errorf("the same again came to %+v", again)
-		}
+		last := names[4]
+		s.podOn(last, "stays", pause(), neverEnds)
+		owner, _ := s.owner(pool)
+		held := s.holds(owner, "DELETE", "machines/"+last)
+		a.deletes(pool, sized{Replicas: 2, Deleted: []string{last}, Writes: 1}, last)
+		held()
+		film, named := s.film(), s.deployment(pool)
+		a.deletes(pool, sized{Replicas: 2}, last) // it stands, and is named
+		s.namesAgain(named, time.Second)
+		s.must(s.lab.Release(s.Context(), owner))
+		s.unnamed(pool)
+		a.deletes(pool, sized{Replicas: 2, Skipped: map[string]string{last: "it is being deleted"}}, last)
+		s.namesAgain(named, 2*time.Second)
+		s.unnamed(pool)
+		s.turnover(film, pool, 0)
+		s.force(last)
 		s.stands(pool, names[0], names[2])
 		// A list that comes late, from a cache of the autoscaler's, and has seen better days.
 		late := time.Now().UTC().Format(time.RFC3339)
 		s.patch("machinedeployments", pool, fmt.Sprintf(`{"metadata":{"annotations":{%q:"%s~%s,,nobody~%s,%s~never"}}}`,
-			v1alpha1.AnnotationTriggerDeletion, names[4], late, late, names[0]))
+			v1alpha1.AnnotationTriggerDeletion, last, late, late, names[0]))
 		s.stands(pool, names[0], names[2])
-		s.turnover(film, pool, 0, names[1], names[3], names[4])
+		s.turnover(film, pool, 0, last)
+		s.always(film, "the size is what the autoscaler wants", func(d *v1alpha1.MachineDeployment) bool { return d.Spec.Replicas == 2 })
 	})
 	// What the fleet writes of a MachineDeployment may cost the autoscaler a conflict, and 5 s.
 	s.proves("writes", func(s *space) {
 		a := s.scaler(3, pool)
 		main, status, puts := s.deploymentWrites(mark)
-		s.Logf("for three scale-downs, one of them stale: %d writes of the fleet, %d of the status, %d of the autoscaler", main, status, puts)
-		if main > 3 || status > 12 || puts != 2 { // the list is emptied once for each scale-down
-			s.Errorf("for three scale-downs the fleet has written the MachineDeployment %d times, and its status %d times, the autoscaler %d times; want at most 3, 12, and 2", main, status, puts)
+		s.Logf("for four lists, two of them stale: %d writes of the fleet, %d of the status, %d of the autoscaler", main, status, puts)
+		if main > 4 || status > 12 || puts != 2 { // the list is emptied once for each time that it comes
+			s.Errorf("for four lists the fleet has written the MachineDeployment %d times, and its status %d times, the autoscaler %d times; want at most 4, 12, and 2", main, status, puts)
 		}
 		mark = s.mark()
 		a.resize("increase-size", pool, 1, 3)
@@ -106,6 +119,31 @@ func (s *space) autoscalerShrinks() {
 		if main, status, _ := s.deploymentWrites(mark); main+status > 0 {
 			s.Errorf("while nothing happens the fleet has written the MachineDeployment %d times", main+status)
 		}
+	})
+}
+
+// namesAgain writes once more what a MachineDeployment has said of its size and of the machines that are to go, as of a later time.
+func (s *space) namesAgain(d *v1alpha1.MachineDeployment, later time.Duration) {
+	s.Helper()
+	list := d.Annotations[v1alpha1.AnnotationTriggerDeletion]
+	at, err := time.Parse(time.RFC3339, d.Annotations[v1alpha1.AnnotationLastReplicaChangeByScaler])
+	s.must(err)
+	if list == "" {
+		s.Errorf("MachineDeployment %s names nobody", d.Name)
+	}
+	s.patch("machinedeployments", d.Name, fmt.Sprintf(`{"metadata":{"annotations":{%q:%q,%q:%q}},"spec":{"replicas":%d}}`,
+		v1alpha1.AnnotationTriggerDeletion, list, v1alpha1.AnnotationLastReplicaChangeByScaler, at.Add(later).Format(time.RFC3339), d.Spec.Replicas))
+}
+
+// unnamed waits until a MachineDeployment names no machine any more.
+func (s *space) unnamed(pool string) {
+	s.Helper()
+	s.eventually("nobody is named", func(ctx context.Context) error {
+		d, err := s.api().MachineDeployments(s.name).Get(ctx, pool, metav1.GetOptions{})
+		if err == nil && d.Annotations[v1alpha1.AnnotationTriggerDeletion] != "" {
+			err = fmt.Errorf("its annotations are %v", d.Annotations)
+		}
+		return err
 	})
 }
 
@@ -223,13 +261,7 @@ func (s *space) autoscalerLeavesAlone() {
 		at := time.Now().UTC().Format(time.RFC3339)
 		s.patch("machinedeployments", pool, fmt.Sprintf(`{"metadata":{"annotations":{%q:"%s~%s",%q:%q}}}`,
 			v1alpha1.AnnotationTriggerDeletion, going, at, v1alpha1.AnnotationLastReplicaChangeByScaler, at))
-		s.eventually("it is named no longer", func(ctx context.Context) error {
-			d, err := s.api().MachineDeployments(s.name).Get(ctx, pool, metav1.GetOptions{})
-			if err == nil && d.Annotations[v1alpha1.AnnotationTriggerDeletion] != "" {
-				err = fmt.Errorf("it is: %v", d.Annotations)
-			}
-			return err
-		})
+		s.unnamed(pool)
 		s.force(going)
 		s.turnover(film, pool, 1, going)
 		s.running(pool, 4)

@@ -13,15 +13,25 @@ import (
 // send, and waits until one has. The name of a request is its method and path, that of a driver call its operation and
 // the machine; the ownership follows.
 func (l *Lab) Hold(ctx context.Context, process, match string) (what string, err error) {
-	order, err := json.Marshal(map[string]string{"match": match})
-	if err != nil {
-		return "", fmt.Errorf("encode the order: %w", err)
-	}
-	if err := Eventually(ctx, process+" takes the order", func(ctx context.Context) error { // it may be about to start
-		return send(ctx, http.MethodPost, l.holdURL(process), bytes.NewReader(order), nil)
-	}); err != nil {
+	if err := l.HoldNext(ctx, process, match); err != nil {
 		return "", err
 	}
+	return l.IsHeld(ctx, process)
+}
+
+// HoldNext is the first half of Hold: whatever begins when it has returned is stopped.
+func (l *Lab) HoldNext(ctx context.Context, process, match string) error {
+	order, err := json.Marshal(map[string]string{"match": match})
+	if err != nil {
+		return fmt.Errorf("encode the order: %w", err)
+	}
+	return Eventually(ctx, process+" takes the order", func(ctx context.Context) error { // it may be about to start
+		return send(ctx, http.MethodPost, l.holdURL(process), bytes.NewReader(order), nil)
+	})
+}
+
+// IsHeld is the second half of Hold: it waits until something is held.
+func (l *Lab) IsHeld(ctx context.Context, process string) (what string, err error) {
 	err = Eventually(ctx, "a request is held", func(ctx context.Context) error {
 		held, err := l.Held(ctx, process)
 		if err == nil && len(held) == 0 {
