@@ -8,12 +8,15 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"net/http"
+	"net/url"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 	"github.com/machine-controller-fleet/machine-controller-fleet/e2e/harness"
@@ -283,13 +286,14 @@ func (s *space) autoscalerMeetsAHandOver() {
 		held := s.holds(owner, "PATCH", "machines/"+first[0]) // it is marked
 		a.deletes(pool, sized{Replicas: 4, Deleted: first, Writes: 1}, first...)
 		held()
-		mark := s.mark()
+		takenUp := s.takenUp(pool, first...)
 		_, to := s.handOver(slot)
+		s.stopping(owner, slot)
 		s.must(s.lab.Release(s.Context(), owner))
 		s.serves(to, slot)
 		s.stands(pool, names[2:]...)
 		s.turnover(film, pool, 0, first...)
-		s.readsFirst(to, mark)
+		takenUp()
 	})
 	s.proves("CA-27/killed", func(s *space) {
 		a := s.scaler(3, pool)
@@ -299,9 +303,23 @@ func (s *space) autoscalerMeetsAHandOver() {
 		a.deletes(pool, sized{Replicas: 2, Deleted: next, Writes: 1}, next...)
 		held()
 		s.must(s.lab.Do(s.Context(), owner, harness.Crash))
+		takenUp := s.takenUp(pool, next...)
 		s.stands(pool, names[4:]...)
 		s.turnover(film, pool, 0, append(next, names[:2]...)...)
+		takenUp()
 		s.must(s.lab.Ready(s.Context(), owner))
+	})
+}
+
+// stopping waits until a replica begins nothing any more in a slot that is to be handed over.
+func (s *space) stopping(replica string, slot int) {
+	s.Helper()
+	s.eventually(fmt.Sprintf("%s is stopping slot %d", replica, slot), func(ctx context.Context) error {
+		view, err := s.lab.Slots(ctx, replica)
+		if here, holds := view.Holds(slot); err == nil && !(holds && here.Stopping) {
+			err = fmt.Errorf("its view is %+v", here)
+		}
+		return err
 	})
 }
 
@@ -318,25 +336,60 @@ func (s *space) holds(replica, verb, path string) (held func()) {
 	}
 }
 
-// readsFirst makes sure that a replica has read MachineDeployments and machines live since the mark, and only then deleted a
-// machine or written anything.
-func (s *space) readsFirst(replica string, since harness.AuditMark) {
+// takenUp looks at the machines of a pool that are to go. What it returns makes sure that whoever holds the slot by then has since
+// read the MachineDeployment and these machines past all caches, before it wrote anything of the pool, and that it has deleted
+// all of them that were not on their way out.
+func (s *space) takenUp(pool string, names ...string) func() {
 	s.Helper()
-	requests, err := s.lab.Requests(since)
+	mark := s.mark()
+	machines, err := s.machines(s.Context(), pool)
 	s.must(err)
-	read := map[string]bool{}
-	for _, r := range requests {
-		if r.User != replica {
-			continue
-		}
-		switch {
-		case (r.Verb == "get" || r.Verb == "list") && !strings.Contains(r.URI, "resourceVersion=0"):
-			read[r.Resource] = true
-		case r.Namespace == s.name && r.IsWrite() && r.Resource == "machines" && (!read["machinedeployments"] || !read["machines"]):
-			s.Errorf("%s did %s %s/%s having read %v", replica, r.Verb, r.Resource, r.Name, read)
+	unread, undone := []metav1.Object{s.deployment(pool)}, map[string]bool{}
+	for _, m := range machines {
+		if slices.Contains(names, m.Name) && m.DeletionTimestamp == nil {
+			unread, undone[m.Name] = append(unread, &m), true
 		}
 	}
-	if !read["machinedeployments"] || !read["machines"] {
-		s.Errorf("%s has read %v, want MachineDeployments and machines", replica, read)
+	if len(undone) == 0 {
+		s.Fatal("nothing is left to take up")
 	}
+	return func() {
+		s.Helper()
+		_, slot := s.owner(pool)
+		session := s.holder(slot)
+		requests, err := s.lab.Requests(mark)
+		s.must(err)
+		for _, r := range requests {
+			if !strings.Contains(r.UserAgent, session) || r.Group != v1alpha1.GroupName {
+				continue
+			}
+			unread = slices.DeleteFunc(unread, func(o metav1.Object) bool { return reads(r, o) })
+			if !r.IsWrite() || r.Namespace != s.name || r.Resource == "machineclasses" {
+				continue
+			}
+			if len(unread) > 0 {
+				s.Errorf("%s did %s %s/%s, and had yet to read %d objects", session, r.Verb, r.Resource, r.Name, len(unread))
+			}
+			if r.Verb == "delete" && r.Resource == "machines" && r.Code == http.StatusOK {
+				delete(undone, r.Name)
+			}
+		}
+		if len(undone) > 0 {
+			s.Errorf("%s has not deleted %v", session, undone)
+		}
+	}
+}
+
+// reads says that a request gets an object, or lists what it is among, and not from a cache.
+func reads(r harness.Request, o metav1.Object) bool {
+	resource := "machines"
+	if _, is := o.(*v1alpha1.MachineDeployment); is {
+		resource = "machinedeployments"
+	}
+	asked, err := url.Parse(r.URI)
+	if err != nil || r.Resource != resource || r.Namespace != "" && r.Namespace != o.GetNamespace() || asked.Query().Get("resourceVersion") != "" {
+		return false
+	}
+	selector, err := labels.Parse(asked.Query().Get("labelSelector"))
+	return r.Verb == "get" && r.Name == o.GetName() || r.Verb == "list" && err == nil && selector.Matches(labels.Set(o.GetLabels()))
 }

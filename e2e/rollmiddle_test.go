@@ -227,14 +227,18 @@ func TestRolloutThatCannotMoveOn(t *testing.T) {
 // owner returns the replica that holds the slot of a MachineDeployment.
 func (s *space) owner(name string) (replica string, slot int) {
 	s.Helper()
-	d, err := s.api().MachineDeployments(s.name).Get(s.Context(), name, metav1.GetOptions{})
+	_, err := fmt.Sscan(s.deployment(name).Labels[v1alpha1.LabelSlot], &slot)
 	s.must(err)
-	_, err = fmt.Sscan(d.Labels[v1alpha1.LabelSlot], &slot)
-	s.must(err)
+	replica, _, _ = strings.Cut(s.holder(slot), "_")
+	return replica, slot
+}
+
+// holder returns the session that holds a slot.
+func (s *space) holder(slot int) string {
+	s.Helper()
 	lease, err := s.lab.Control.CoordinationV1().Leases(harness.FleetNamespace).Get(s.Context(), slotLease(slot), metav1.GetOptions{})
 	s.must(err)
-	replica, _, _ = strings.Cut(member.Holder(lease), "_")
-	return replica, slot
+	return member.Holder(lease)
 }
 
 // TestOwnerKilledInTheMiddle: whoever comes next goes on.

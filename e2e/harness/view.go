@@ -21,6 +21,8 @@ type SlotView struct {
 	Held  bool
 	// Open says that all objects of the slot are known.
 	Open bool
+	// Stopping says that the slot is about to be handed over: no pass and no driver call begins.
+	Stopping bool
 	// Opened is when they were, Served when the first pass after that had ended; zero: not yet.
 	Opened, Served time.Time
 }
