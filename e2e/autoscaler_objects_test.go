@@ -28,6 +28,8 @@ const (
 	machineBar = 3000
 	// adoptionBar is within which time a machine without an owner has one again: the next round of the cluster-autoscaler.
 	adoptionBar = 10 * time.Second
+	// burstBar is within which time the autoscaler changes its mind twice. Its double is a new process each time.
+	burstBar = 2 * time.Second
 )
 
 // autoscalerReadsObjects looks at what the autoscaler's whole-object writes and its lookups find.
@@ -249,17 +251,21 @@ func (s *space) autoscalerMeetsALateFleet() {
 	s.proves("CA-12", func(s *space) {
 		a := s.scaler(3, pool)
 		film, names := s.film(), s.machineNames(pool)
+		mark := s.mark()
 		// One more, one less, one more: those that are there but the one that was named, and two that are new.
 		a.resize("increase-size", pool, 1, 5)
 		a.deletes(pool, sized{Replicas: 4, Deleted: names[1:2], Writes: 1}, names[1])
 		a.resize("increase-size", pool, 1, 5)
+		s.inOneGo(mark, 3)
 		a.do(new(refreshed), "refresh")
 		s.turnover(film, pool, 2, names[1])
 		s.running(pool, 5)
-		// Two less, named one by one within a second, and one more.
+		mark = s.mark()
+		// Two less, named one by one, and one more.
 		a.deletes(pool, sized{Replicas: 4, Deleted: names[:1], Writes: 1}, names[0])
 		a.deletes(pool, sized{Replicas: 3, Deleted: names[2:3], Writes: 1}, names[2])
 		a.resize("increase-size", pool, 1, 4)
+		s.inOneGo(mark, 3)
 		a.do(new(refreshed), "refresh")
 		s.turnover(film, pool, 3, names[:3]...)
 		s.running(pool, 4)
@@ -269,6 +275,21 @@ func (s *space) autoscalerMeetsALateFleet() {
 }
 
 type refreshed struct{ Cordoned []string }
+
+// inOneGo makes sure that the autoscaler has written MachineDeployments so many times since the mark, and not much later than one
+// another.
+func (s *space) inOneGo(since harness.AuditMark, writes int) {
+	s.Helper()
+	_, _, puts := s.deploymentWrites(since)
+	if len(puts) != writes {
+		s.Fatalf("the autoscaler has written %d times, want %d", len(puts), writes)
+	}
+	took := puts[writes-1].Sub(puts[0])
+	s.Logf("the autoscaler has written %d times within %s", writes, took)
+	if took > burstBar {
+		s.Errorf("the autoscaler has written %d times within %s, want at most %s", writes, took, burstBar)
+	}
+}
 
 // autoscalerMeetsAHandOver moves the slot of a MachineDeployment while its machines are being deleted, and the process of its
 // owner is killed while others are.

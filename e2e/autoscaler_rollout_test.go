@@ -196,16 +196,15 @@ func (s *space) autoscalerResizesWhatIsPaused() {
 	})
 }
 
-// autoscalerResizes has a pool that cannot grow and has a deadline, and one without any condition.
+// autoscalerResizes has a pool that cannot grow and has a deadline.
 func (s *space) autoscalerResizes() {
 	const pool = "pool"
 	s.deploy(pool, 2, func(d *v1alpha1.MachineDeployment) { d.Spec.ProgressDeadlineSeconds = new(int32(2)) })
 	s.running(pool, 2)
 	s.reports(pool, 2)
 	s.joined()
-	film := s.film()
 	s.proves("CA-17/cannot grow", func(s *space) {
-		a := s.scaler(3, pool)
+		a, film := s.scaler(3, pool), s.film()
 		end := s.fault("sim-3h", cloudapi.FaultInternal)
 		a.resize("increase-size", pool, 1, 3)
 		s.counted(pool, 3)
@@ -215,27 +214,4 @@ func (s *space) autoscalerResizes() {
 		s.reports(pool, 3)
 		s.always(film, "it is only resized", func(d *v1alpha1.MachineDeployment) bool { return progress(d) == progressDone })
 	})
-	s.proves("CA-19", func(s *space) {
-		a := s.scaler(3, pool)
-		s.withoutStatus(pool)
-		last := s.machineNames(pool)[2]
-		a.deletes(pool, sized{Replicas: 2, Deleted: []string{last}, Writes: 1}, last)
-		s.stands(pool, s.machineNames(pool)[:2]...)
-		s.deploy("new", 1)
-		s.running("new", 1)
-		s.reports("new", 1)
-		s.always(film, "nothing fails", func(d *v1alpha1.MachineDeployment) bool {
-			p := progress(d)
-			return p == progressDone || p == "" || d.Name == "new" && strings.HasPrefix(p, "True/")
-		})
-	})
-}
-
-// withoutStatus takes away all that a MachineDeployment says, as when it was restored from a backup.
-func (s *space) withoutStatus(pool string) {
-	s.Helper()
-	d := s.deployment(pool)
-	d.Status = v1alpha1.MachineDeploymentStatus{}
-	_, err := s.api().MachineDeployments(s.name).UpdateStatus(s.Context(), d, metav1.UpdateOptions{})
-	s.must(err)
 }

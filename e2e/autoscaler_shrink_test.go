@@ -101,18 +101,18 @@ func (s *space) autoscalerShrinks() {
 	s.proves("writes", func(s *space) {
 		a := s.scaler(3, pool)
 		main, status, puts := s.deploymentWrites(mark)
-		s.Logf("for four lists, two of them stale: %d writes of the fleet, %d of the status, %d of the autoscaler", main, status, puts)
-		if main > 4 || status > 12 || puts != 2 { // the list is emptied once for each time that it comes
-			s.Errorf("for four lists the fleet has written the MachineDeployment %d times, and its status %d times, the autoscaler %d times; want at most 4, 12, and 2", main, status, puts)
+		s.Logf("for four lists, two of them stale: %d writes of the fleet, %d of the status, %d of the autoscaler", main, status, len(puts))
+		if main > 4 || status > 12 || len(puts) != 2 { // the list is emptied once for each time that it comes
+			s.Errorf("for four lists the fleet has written the MachineDeployment %d times, and its status %d times, the autoscaler %d times; want at most 4, 12, and 2", main, status, len(puts))
 		}
 		mark = s.mark()
 		a.resize("increase-size", pool, 1, 3)
 		s.running(pool, 3)
 		s.reports(pool, 3)
 		main, status, puts = s.deploymentWrites(mark)
-		s.Logf("for a machine more: %d writes of the fleet, %d of the status, %d of the autoscaler", main, status, puts)
-		if main != 0 || status > 4 || puts != 1 {
-			s.Errorf("for a machine more the fleet has written the MachineDeployment %d times, and its status %d times, the autoscaler %d times; want 0, at most 4, and 1", main, status, puts)
+		s.Logf("for a machine more: %d writes of the fleet, %d of the status, %d of the autoscaler", main, status, len(puts))
+		if main != 0 || status > 4 || len(puts) != 1 {
+			s.Errorf("for a machine more the fleet has written the MachineDeployment %d times, and its status %d times, the autoscaler %d times; want 0, at most 4, and 1", main, status, len(puts))
 		}
 		mark = s.mark()
 		wait(s.T, 3*time.Second)
@@ -120,6 +120,37 @@ func (s *space) autoscalerShrinks() {
 			s.Errorf("while nothing happens the fleet has written the MachineDeployment %d times", main+status)
 		}
 	})
+	// The fleet says again what it is asked for as soon as it is missing, so its answer has to be late.
+	s.proves("CA-19", func(s *space) {
+		a, film := s.scaler(3, pool), s.film()
+		names := s.machineNames(pool)
+		owner, _ := s.owner(pool)
+		held := s.holds(owner, "PATCH", "machinedeployments/"+pool+"/status")
+		s.withoutStatus(pool)
+		held()
+		a.deletes(pool, sized{Replicas: 2, Deleted: names[2:], Writes: 1}, names[2])
+		if says := progress(s.deployment(pool)); says != "" {
+			s.Errorf("Progressing is %s while the autoscaler decides, want none", says)
+		}
+		s.must(s.lab.Release(s.Context(), owner))
+		s.stands(pool, names[:2]...)
+		s.deploy("new", 1)
+		s.running("new", 1)
+		s.reports("new", 1)
+		s.always(film, "nothing fails", func(d *v1alpha1.MachineDeployment) bool {
+			p := progress(d)
+			return p == progressDone || p == "" || d.Name == "new" && strings.HasPrefix(p, "True/")
+		})
+	})
+}
+
+// withoutStatus takes away all that a MachineDeployment says, as when it was restored from a backup.
+func (s *space) withoutStatus(pool string) {
+	s.Helper()
+	d := s.deployment(pool)
+	d.Status = v1alpha1.MachineDeploymentStatus{}
+	_, err := s.api().MachineDeployments(s.name).UpdateStatus(s.Context(), d, metav1.UpdateOptions{})
+	s.must(err)
 }
 
 // namesAgain writes once more what a MachineDeployment has said of its size and of the machines that are to go, as of a later time.
@@ -266,7 +297,12 @@ func (s *space) autoscalerLeavesAlone() {
 		s.turnover(film, pool, 1, going)
 		s.running(pool, 4)
 		s.podOn(failed, "stays-too", pause(), neverEnds)
+		s.annotate(failed, v1alpha1.AnnotationPreserve, v1alpha1.PreserveWhenFailed)
 		s.must(s.lab.Cloud.Act(s.Context(), vms[failed], cloudapi.ActionLoseReady))
+		s.isPreserved(failed, true)
+		a.deletes(pool, sized{Replicas: 4, Skipped: map[string]string{failed: "it has failed"}}, failed)
+		s.turnover(film, pool, 1, going)
+		s.annotate(failed, v1alpha1.AnnotationPreserve, v1alpha1.PreserveFalse)
 		s.turnover(film, pool, 2, going)
 		a.deletes(pool, sized{Replicas: 4, Skipped: map[string]string{failed: "it is being deleted"}}, failed)
 		s.force(failed)

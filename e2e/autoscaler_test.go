@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
@@ -300,8 +301,8 @@ func progress(d *v1alpha1.MachineDeployment) string {
 const progressDone = "True/" + v1alpha1.ReasonNewMachineSetAvailable
 
 // deploymentWrites counts the writes of MachineDeployments of the namespace since the mark, that were accepted: by the fleet of
-// all but the status, by the fleet of the status, and by the autoscaler.
-func (s *space) deploymentWrites(since harness.AuditMark) (main, status, scaler int) {
+// all but the status, and of the status. Of those by the autoscaler it says when they were.
+func (s *space) deploymentWrites(since harness.AuditMark) (main, status int, scaler []time.Time) {
 	s.Helper()
 	requests, err := s.lab.Requests(since)
 	s.must(err)
@@ -311,7 +312,7 @@ func (s *space) deploymentWrites(since harness.AuditMark) (main, status, scaler 
 		}
 		switch {
 		case strings.HasPrefix(r.UserAgent, "cluster-autoscaler"):
-			scaler++
+			scaler = append(scaler, r.At)
 		case r.IsFleet() && r.Subresource == "status":
 			status++
 		case r.IsFleet():
