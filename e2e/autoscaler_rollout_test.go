@@ -29,7 +29,7 @@ func (s *space) autoscalerDuringRollout() {
 	users := names[2] // a user keeps its Node
 	s.patchNode(users, fmt.Sprintf(`{"metadata":{"annotations":{%q:"true"}}}`, v1alpha1.AnnotationScaleDownDisabled))
 
-	end := s.fault(zone, cloudapi.FaultInternal)
+	end, whole := s.fault(zone, cloudapi.FaultInternal), s.film()
 	s.rollIt("second")
 	s.proves("CA-16", func(s *space) {
 		a := s.scaler(3, pool)
@@ -73,6 +73,7 @@ func (s *space) autoscalerDuringRollout() {
 		})
 		s.rolled("second", 4)
 		s.unmarked()
+		s.shielded(whole, "second", users)
 	})
 	s.proves("CA-20/gone back on", func(s *space) {
 		names, film := s.machineNames(pool), s.film()
@@ -140,30 +141,113 @@ func (s *space) autoscalerDuringUpdate() {
 	s.keepsWhatIsReplaced("CA-20/in place", inPlace(0, 1, v1alpha1.OrchestrationTypeAuto))
 }
 
-// keepsWhatIsReplaced rolls a pool in some way, and makes sure that all old Nodes were kept meanwhile, and none is in the end.
+// keepsWhatIsReplaced rolls a pool in some way, and makes sure of what the autoscaler sees of that.
 func (s *space) keepsWhatIsReplaced(cases string, strategy func(*v1alpha1.MachineDeployment)) {
 	const pool = "pool"
 	s.deploy(pool, 2, strategy)
 	s.running(pool, 2)
 	s.progressing(corev1.ConditionTrue, v1alpha1.ReasonNewMachineSetAvailable)
-	old, film := s.machineNames(pool), s.film()
+	s.workload()
+	for _, name := range s.machineNames(pool) { // no machine leaves within the second for which its status may be late
+		s.podOn(name, name, pause(), map[string]string{cloudapi.AnnotationPodTermination: "3s"})
+	}
+	film := s.film()
 	s.proves(cases, func(s *space) {
 		s.rollIt("second")
 		s.rolled("second", 2)
 		s.unmarked()
-		kept := map[string]bool{}
-		nodes, _ := shown[*corev1.Node](s, film)
-		for _, n := range nodes {
-			if n.Annotations[v1alpha1.AnnotationScaleDownDisabled] == "true" && n.Annotations[v1alpha1.AnnotationScaleDownDisabledByUs] == "true" {
-				kept[n.Name] = true
-			}
-		}
-		for _, name := range old {
-			if !kept[name] {
-				s.Errorf("Node %s was never kept", name)
-			}
-		}
+		s.shielded(film, "second", "")
 	})
+}
+
+// shielded makes sure that a film of a whole rollout of pool shows nothing that lets the autoscaler take a machine away meanwhile.
+// users is a Node that a user keeps.
+func (s *space) shielded(film *recording, template, users string) {
+	s.Helper()
+	var r *shield
+	s.eventually("the rollout is over", func(context.Context) error {
+		moments, err := film.play()
+		r = &shield{template: template, users: users, old: map[string]bool{}, fresh: map[string]bool{}, kept: map[string]bool{}}
+		for _, m := range moments {
+			r.see(m)
+		}
+		if err == nil && !r.over {
+			err = fmt.Errorf("it has begun: %t; old machines: %v", r.begun, r.old)
+		}
+		return err
+	})
+	s.must(r.wrong.err())
+}
+
+// shield is what keeps the autoscaler from the machines of pool during a rollout: the condition Progressing from when it first
+// says so until it is over, and annotations on the Nodes, of old machines before they leave, and of new ones before it is over.
+type shield struct {
+	template, users string
+	begun, over     bool
+	// old and fresh are the machines that are there, by their template. One that is updated in place goes from one to the other.
+	old, fresh map[string]bool
+	// kept are the Nodes that there are or were, and whether the autoscaler is kept from them, or was for a time.
+	kept  map[string]bool
+	wrong complaints
+}
+
+func (r *shield) see(m moment) {
+	switch o := m.object.(type) {
+	case *v1alpha1.MachineDeployment:
+		r.seeProgress(progress(o))
+	case *v1alpha1.Machine:
+		r.seeMachine(o, m.gone)
+	case *corev1.Node:
+		if r.old[o.Name] || r.fresh[o.Name] {
+			r.seeNode(o)
+		}
+	}
+}
+
+func (r *shield) seeProgress(says string) {
+	switch done := says == progressDone || says == ""; {
+	case r.over, !r.begun && done:
+	case !done:
+		r.begun = true
+	case says == "" || len(r.old) > 0:
+		r.wrong.unless(false, "Progressing is %q while there are the old machines %v", says, r.old)
+	default:
+		r.over = true
+		for name := range r.fresh {
+			r.wrong.unless(r.kept[name], "the new Node %s was never kept", name)
+		}
+	}
+}
+
+func (r *shield) seeMachine(m *v1alpha1.Machine, gone bool) {
+	stays := !gone && m.Annotations["template"] != r.template
+	if kept, is := r.kept[m.Name]; is && stays && m.DeletionTimestamp != nil {
+		r.wrong.unless(kept, "machine %s is on its way out, and its Node was not kept", m.Name)
+	}
+	if r.old[m.Name] && !stays {
+		r.wrong.unless(r.begun, "the old machine %s has left before Progressing says that any does", m.Name)
+	}
+	delete(r.old, m.Name)
+	delete(r.fresh, m.Name)
+	switch {
+	case stays:
+		r.old[m.Name] = true
+	case !gone:
+		r.fresh[m.Name] = true
+	}
+}
+
+func (r *shield) seeNode(n *corev1.Node) {
+	byUs := "true"
+	if n.Name == r.users {
+		byUs = ""
+	}
+	kept := n.Annotations[v1alpha1.AnnotationScaleDownDisabled] == "true" && n.Annotations[v1alpha1.AnnotationScaleDownDisabledByUs] == byUs
+	r.wrong.unless(kept || !r.kept[n.Name] || len(r.old) == 0, "Node %s is kept no longer, and there are the old machines %v", n.Name, r.old)
+	if r.old[n.Name] && n.Labels[v1alpha1.LabelSelectedForUpdate] == "true" {
+		r.wrong.unless(r.kept[n.Name], "Node %s is selected for its update, and was not kept", n.Name)
+	}
+	r.kept[n.Name] = r.kept[n.Name] || kept
 }
 
 // autoscalerResizesWhatIsPaused has a pool that is only resized, then one that is paused.
