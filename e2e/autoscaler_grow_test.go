@@ -215,7 +215,7 @@ func (s *space) autoscalerSeesErrors() {
 func (s *space) refuser(status int, answer string) string {
 	cloud := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Method == http.MethodGet {
-			w.Write([]byte("{}"))
+			_, _ = w.Write([]byte("{}"))
 			return
 		}
 		http.Error(w, answer, status)

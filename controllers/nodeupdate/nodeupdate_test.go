@@ -23,7 +23,8 @@ func TestFree(t *testing.T) {
 			Annotations: map[string]string{"other": "stays", v1alpha1.AnnotationUpdateTo: "set", v1alpha1.AnnotationUpdateFailedReason: "once"},
 		},
 		Spec: corev1.NodeSpec{Unschedulable: true, Taints: []corev1.Taint{
-			{Key: corev1.TaintNodeUnschedulable, Effect: corev1.TaintEffectNoSchedule}, other,
+			{Key: corev1.TaintNodeUnschedulable, Effect: corev1.TaintEffectNoSchedule},
+			other,
 			{Key: v1alpha1.TaintPreferNoSchedule, Value: v1alpha1.PreferNoScheduleTrue, Effect: corev1.TaintEffectPreferNoSchedule},
 		}},
 		Status: corev1.NodeStatus{Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady}, updated}},
