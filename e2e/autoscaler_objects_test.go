@@ -337,7 +337,7 @@ func (s *space) stopping(replica string, slot int) {
 	s.Helper()
 	s.eventually(fmt.Sprintf("%s is stopping slot %d", replica, slot), func(ctx context.Context) error {
 		view, err := s.lab.Slots(ctx, replica)
-		if here, holds := view.Holds(slot); err == nil && !(holds && here.Stopping) {
+		if here, holds := view.Holds(slot); err == nil && (!holds || !here.Stopping) {
 			err = fmt.Errorf("its view is %+v", here)
 		}
 		return err

@@ -110,7 +110,6 @@ func (s *sets) complement(t *tally, wanted *v1alpha1.MachineSet) {
 		syncNew(s.w, wanted)
 	}
 	switch {
-	case s.crowded: // it is resized still
 	case t == s.fresh || t.size > 0:
 		s.noteScale(wanted)
 	case s.wasNew(t):

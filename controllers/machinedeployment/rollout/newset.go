@@ -115,8 +115,9 @@ func staysOnDeployment(key string) bool {
 
 // noteScale writes on a set what it was sized for, from which later changes are told.
 func (s *sets) noteScale(set *v1alpha1.MachineSet) {
-	annotate(set, v1alpha1.AnnotationDesiredReplicas, strconv.Itoa(int(s.replicas)))
-	annotate(set, v1alpha1.AnnotationMaxReplicas, strconv.Itoa(int(s.replicas+s.surge)))
+	sizedFor := s.replicas - s.squeezed
+	annotate(set, v1alpha1.AnnotationDesiredReplicas, strconv.Itoa(int(sizedFor)))
+	annotate(set, v1alpha1.AnnotationMaxReplicas, strconv.Itoa(int(sizedFor+s.surge)))
 }
 
 // IsNewSet says that a set which has the name of the deployment's new set is it.

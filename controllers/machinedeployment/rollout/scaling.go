@@ -60,7 +60,7 @@ func (s *sets) squeeze(before map[*tally]int32) {
 		if part := min(beyond, t.size-before[t]); part > 0 {
 			t.size -= part
 			beyond -= part
-			s.crowded = true
+			s.squeezed += part
 		}
 	}
 }
@@ -84,7 +84,7 @@ func (s *sets) followAlone(only *tally) {
 		only.size = rollUp(s.limits, s.total(), only.size)
 	}
 	if isRecreating(s.d) && only.size > before && !s.isAlone(only) {
-		only.size, s.crowded = before, true
+		only.size, s.squeezed = before, only.size-before
 	}
 }
 

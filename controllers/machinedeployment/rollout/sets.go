@@ -22,8 +22,9 @@ type sets struct {
 	unwanted []unwanted
 	// blind says that several sets are to be resized, and that it is not known which of their machines the autoscaler has named.
 	blind bool
-	// crowded says that a set could not grow to the size that is due, because machines are there still that are to go.
-	crowded bool
+	// squeezed is how many machines are due and have to wait, because others are there still that are to go. The sets are sized for as
+	// many fewer meanwhile.
+	squeezed int32
 }
 
 // take counts the sets.
