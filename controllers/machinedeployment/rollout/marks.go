@@ -25,13 +25,16 @@ func (s *sets) mark(t *tally, wanted *v1alpha1.MachineSet) {
 	marked := wanted.Annotations[v1alpha1.AnnotationRolling]
 	switch {
 	case t != s.fresh && t.isEmpty():
-	case underWay && s.w.KeepFromAutoscaler:
+	case (underWay || s.succeeds(t)) && s.w.KeepFromAutoscaler:
 		annotate(wanted, v1alpha1.AnnotationRolling, v1alpha1.RollingTrue)
 	case s.isComplete() && (marked == v1alpha1.RollingTrue || marked == "" && s.wasTakenOver()),
 		marked == v1alpha1.RollingTrue && !s.w.KeepFromAutoscaler:
 		annotate(wanted, v1alpha1.AnnotationRolling, v1alpha1.RollingFalse)
 	}
 }
+
+// succeeds says that a set is about to be made when all old machines have gone: its rollout ends with its own.
+func (s *sets) succeeds(t *tally) bool { return t == s.fresh && t.set.UID == "" && len(s.old) > 0 }
 
 // wasTakenOver says that a rollout which somebody else began, and of which no old machine is left, is not said to be done yet.
 func (s *sets) wasTakenOver() bool {
