@@ -201,7 +201,7 @@ func (s *space) survivesOlderTypes(pool string) {
 	if after.Spec.AutoPreserveFailedMachineMax != 0 {
 		s.Fatal("the double knows all fields: it proves nothing")
 	}
-	if diff := cmp.Diff(own(before.Annotations), own(after.Annotations)) + cmp.Diff(before.Labels, after.Labels); diff != "" || len(own(before.Annotations)) != 2 || after.Labels[v1alpha1.LabelSlot] == "" {
+	if diff := cmp.Diff(own(before.Annotations), own(after.Annotations)) + cmp.Diff(before.Labels, after.Labels); diff != "" || len(own(before.Annotations)) != 3 || after.Labels[v1alpha1.LabelSlot] == "" {
 		s.Errorf("annotations and labels before and after (-want +got):\n%s", diff)
 	}
 	if len(after.Status.Conditions) != 2 || progress(after) != progressDone {

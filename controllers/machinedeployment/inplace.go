@@ -85,7 +85,7 @@ func concernsUpdate(before, after *corev1.Node) bool {
 	labels, annotations := updateMarks()
 	return slices.ContainsFunc(append(labels, v1alpha1.LabelMachineName), func(key string) bool { return before.Labels[key] != after.Labels[key] }) ||
 		slices.ContainsFunc(annotations, func(key string) bool { return before.Annotations[key] != after.Annotations[key] }) ||
-		nodeupdate.Stage(before) != nodeupdate.Stage(after)
+		nodeupdate.Stage(before) != nodeupdate.Stage(after) || nodeupdate.AwaitsComponents(before) != nodeupdate.AwaitsComponents(after)
 }
 
 // writeNodes has Nodes carry what an update in place asks for, or what ends it. One that has changed since it was looked at is read

@@ -244,3 +244,34 @@ func TestNodesAreLeftAloneWhereNothingIsUpdatedInPlace(t *testing.T) {
 		}
 	}, withNode(n))
 }
+
+// TestWhatOfANodeConcernsItsUpdate: the next Node is selected as soon as the last one is fit for pods, and not when a timer ends.
+func TestWhatOfANodeConcernsItsUpdate(t *testing.T) {
+	for name, tc := range map[string]struct {
+		change   func(*corev1.Node)
+		concerns bool
+	}{
+		"a heartbeat": {func(n *corev1.Node) {
+			n.Status.Conditions = append(n.Status.Conditions, corev1.NodeCondition{Type: corev1.NodeReady, LastHeartbeatTime: metav1.Now()})
+		}, false},
+		"somebody's taint": {func(n *corev1.Node) {
+			n.Spec.Taints = append(n.Spec.Taints, corev1.Taint{Key: "his", Effect: corev1.TaintEffectNoSchedule})
+		}, false},
+		"its components are ready": {func(n *corev1.Node) { n.Spec.Taints = nil }, true},
+		"it is selected":           {func(n *corev1.Node) { n.Labels = map[string]string{v1alpha1.LabelSelectedForUpdate: "true"} }, true},
+		"its stage": {func(n *corev1.Node) {
+			n.Status.Conditions = []corev1.NodeCondition{{Type: v1alpha1.NodeInPlaceUpdate, Reason: v1alpha1.NodeReasonUpdateSuccessful}}
+		}, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			before := &corev1.Node{Spec: corev1.NodeSpec{Taints: []corev1.Taint{
+				{Key: v1alpha1.TaintCriticalComponentsNotReady, Effect: corev1.TaintEffectNoSchedule},
+			}}}
+			after := before.DeepCopy()
+			tc.change(after)
+			if got := concernsUpdate(before, after); got != tc.concerns {
+				t.Errorf("it concerns the update: %v", got)
+			}
+		})
+	}
+}

@@ -41,6 +41,11 @@ func Free(n *corev1.Node) {
 	}
 }
 
+// AwaitsComponents says that the Node is not found fit for pods yet.
+func AwaitsComponents(n *corev1.Node) bool {
+	return slices.ContainsFunc(n.Spec.Taints, func(t corev1.Taint) bool { return t.Key == v1alpha1.TaintCriticalComponentsNotReady })
+}
+
 // Uncordon lets pods on a Node. The taint of Kubernetes goes with the cordon, as it has come with it.
 func Uncordon(n *corev1.Node) {
 	n.Spec.Unschedulable = false

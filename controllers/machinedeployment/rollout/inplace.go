@@ -165,12 +165,7 @@ func (w World) isUpdating(m *v1alpha1.Machine) bool {
 		return true
 	}
 	node := w.nodeOf(m)
-	return node != nil && (hasBegun(node) || awaitsComponents(node))
-}
-
-// awaitsComponents says that a Node is not found fit for pods yet.
-func awaitsComponents(node *corev1.Node) bool {
-	return slices.ContainsFunc(node.Spec.Taints, func(t corev1.Taint) bool { return t.Key == v1alpha1.TaintCriticalComponentsNotReady })
+	return node != nil && (hasBegun(node) || nodeupdate.AwaitsComponents(node))
 }
 
 // hasBegun says that a Node's update is under way, or has ended and is not yet followed.

@@ -128,7 +128,7 @@ func (s *sets) howFar(m *v1alpha1.Machine) string {
 	switch node := s.w.nodeOf(m); {
 	case node == nil || nodeupdate.Stage(node) == "":
 		return "its Node is not drained yet"
-	case !hasBegun(node) && awaitsComponents(node):
+	case !hasBegun(node) && nodeupdate.AwaitsComponents(node):
 		return "its Node has the taint " + v1alpha1.TaintCriticalComponentsNotReady + " until somebody has found it fit for pods"
 	default:
 		return "the condition InPlaceUpdate of its Node says " + nodeupdate.Stage(node)
