@@ -221,8 +221,8 @@ func (r *shield) seeProgress(says string) {
 
 func (r *shield) seeMachine(m *v1alpha1.Machine, gone bool) {
 	stays := !gone && m.Annotations["template"] != r.template
-	if kept, is := r.kept[m.Name]; is && stays && m.DeletionTimestamp != nil {
-		r.wrong.unless(kept, "machine %s is on its way out, and its Node was not kept", m.Name)
+	if kept, is := r.kept[m.Name]; is && gone && r.old[m.Name] { // the autoscaler does not choose what is on its way out
+		r.wrong.unless(kept, "machine %s is gone, and its Node was never kept", m.Name)
 	}
 	if r.old[m.Name] && !stays {
 		r.wrong.unless(r.begun, "the old machine %s has left before Progressing says that any does", m.Name)
