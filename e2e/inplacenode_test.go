@@ -14,6 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
+	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/nodeupdate"
 	"github.com/machine-controller-fleet/machine-controller-fleet/driver/simulated/cloudapi"
 )
 
@@ -31,16 +32,6 @@ func (s *space) asksForUpdate(node string) {
 	s.patchNode(node, fmt.Sprintf(`{"metadata":{"labels":{%q:"true",%q:"true"}}}`, v1alpha1.LabelCandidateForUpdate, v1alpha1.LabelSelectedForUpdate))
 }
 
-// stageOf is how far a Node is with its update in place.
-func stageOf(n *corev1.Node) string {
-	for _, c := range n.Status.Conditions {
-		if c.Type == v1alpha1.NodeInPlaceUpdate {
-			return c.Reason
-		}
-	}
-	return ""
-}
-
 // comesTo waits until a machine is in a phase and its Node in a stage of its update, and returns both.
 func (s *space) comesTo(machine string, phase v1alpha1.MachinePhase, stage string) (m *v1alpha1.Machine, n *corev1.Node) {
 	s.Helper()
@@ -51,8 +42,8 @@ func (s *space) comesTo(machine string, phase v1alpha1.MachinePhase, stage strin
 		if n, err = s.lab.Target.CoreV1().Nodes().Get(ctx, m.Labels[v1alpha1.LabelNode], metav1.GetOptions{}); err != nil {
 			return err
 		}
-		if is := m.Status.CurrentStatus.Phase; is != phase || stageOf(n) != stage {
-			return fmt.Errorf("it is %s (%s), the Node %q", is, m.Status.LastOperation.Description, stageOf(n))
+		if is := m.Status.CurrentStatus.Phase; is != phase || nodeupdate.Stage(n) != stage {
+			return fmt.Errorf("it is %s (%s), the Node %q", is, m.Status.LastOperation.Description, nodeupdate.Stage(n))
 		}
 		return nil
 	})
@@ -73,7 +64,7 @@ func (s *space) isBackFromUpdate(machine string) {
 			wrong.unless(!left, "it has the label %s", key)
 		}
 		wrong.unless(!n.Spec.Unschedulable && len(n.Spec.Taints) == 0, "cordoned: %v, taints %v", n.Spec.Unschedulable, n.Spec.Taints)
-		wrong.unless(stageOf(n) == v1alpha1.NodeReasonUpdateSuccessful, "it says %q", stageOf(n))
+		wrong.unless(nodeupdate.Stage(n) == v1alpha1.NodeReasonUpdateSuccessful, "it says %q", nodeupdate.Stage(n))
 		return wrong.err()
 	})
 }

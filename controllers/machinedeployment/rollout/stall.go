@@ -9,6 +9,7 @@ import (
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/nodeupdate"
+	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/ready"
 )
 
 // stallAfter is how long a rollout may stand still before somebody should know for what it waits. What is known to be wrong is
@@ -53,7 +54,7 @@ func (s *sets) stalled(st v1alpha1.MachineDeploymentStatus) (reason, message str
 	if m := s.firstOfAny(s.hasFailedInPlace); m != nil {
 		return v1alpha1.ReasonInPlaceUpdateFailed, fmt.Sprintf("Machine %s could not be updated in place: %s", m.Name, s.whyFailed(m))
 	}
-	if s.fresh != nil && isFrozen(s.newSet()) && s.standing(s.fresh) < s.fresh.size {
+	if s.fresh != nil && ready.MakesNone(s.newSet()) && s.standing(s.fresh) < s.fresh.size {
 		return v1alpha1.ReasonMachineSetFrozen, fmt.Sprintf("MachineSet %s must not make machines", s.newSet().Name)
 	}
 	if m := s.first(s.fresh, hasFailedToCome); m != nil {
@@ -160,12 +161,6 @@ func (s *sets) refused() (*v1alpha1.MachineSet, *v1alpha1.MachineSetCondition) {
 		}
 	}
 	return nil, nil
-}
-
-// isFrozen says that a set must not make machines.
-func isFrozen(set *v1alpha1.MachineSet) bool {
-	_, disabled := set.Labels[v1alpha1.LabelScaleUpDisabled]
-	return disabled || set.Labels[v1alpha1.LabelFreeze] == "True"
 }
 
 // hasFailedToCome says that the last try to make the machine has failed.

@@ -9,6 +9,7 @@ import (
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/brake"
+	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/ready"
 )
 
 // burst is how many machines a set has decided to make, or to delete, at the most before the first of them are seen done.
@@ -26,7 +27,7 @@ func balance(w World, in Intents) Verdict {
 		return Verdict{Do: ListLive} // whoever is new here reads who is to go before the first of them goes
 	}
 	all = doom(w, &next, all, changing)
-	frozen := isFrozen(w.Set)
+	frozen := ready.MakesNone(w.Set)
 	if frozen && w.Live == nil && len(awaited(w, next)) > 0 {
 		return Verdict{Do: ListLive}
 	}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/brake"
+	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/ready"
 )
 
 // cluster is a small model of an API server with one set, caches that lag as they like, and processes that die anywhere.
@@ -138,7 +139,7 @@ func (c *cluster) pass(current bool) {
 		case ListLive:
 			w.Live = c.list()
 		case Create:
-			if isFrozen(w.Set) {
+			if ready.MakesNone(w.Set) {
 				c.t.Fatalf("machines %v are made for a set that is frozen", v.Ordinals)
 			}
 			for _, ordinal := range v.Ordinals {
@@ -331,7 +332,7 @@ func (c *cluster) scale(replicas int) {
 // freeze, or end the freeze.
 func (c *cluster) freeze() {
 	c.changeSet(func(set *v1alpha1.MachineSet) {
-		if isFrozen(set) {
+		if ready.MakesNone(set) {
 			delete(set.Labels, v1alpha1.LabelFreeze)
 			delete(set.Labels, v1alpha1.LabelScaleUpDisabled)
 			return

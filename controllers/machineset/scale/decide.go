@@ -10,6 +10,7 @@ import (
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1/validation"
+	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/ready"
 )
 
 // Decide says what to do next. It is total: every world has a verdict.
@@ -77,7 +78,7 @@ func carryOut(w World, in Intents) (Verdict, bool) {
 	if open := untried(w, doomed); len(open) > 0 && w.Done.DeleteError == "" {
 		return Verdict{Do: Delete, Machines: open}, true
 	}
-	if len(doomed) > 0 || w.Done.CreateError != "" || spared(w, in) > 0 || isFrozen(w.Set) {
+	if len(doomed) > 0 || w.Done.CreateError != "" || spared(w, in) > 0 || ready.MakesNone(w.Set) {
 		return Verdict{}, false
 	}
 	var missing []int64

@@ -4,13 +4,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
+	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/ready"
 )
-
-// isFrozen says that the set must not make machines.
-func isFrozen(set *v1alpha1.MachineSet) bool {
-	_, disabled := set.Labels[v1alpha1.LabelScaleUpDisabled]
-	return disabled || set.Labels[v1alpha1.LabelFreeze] == "True"
-}
 
 // unfreeze ends a freeze when somebody asks for it.
 func unfreeze(w World) (v Verdict, asked bool) {
@@ -25,7 +20,7 @@ func unfreeze(w World) (v Verdict, asked bool) {
 
 // setFrozen says that the set is frozen for as long as its label does. Whoever froze it may have said why.
 func setFrozen(w World, s *v1alpha1.MachineSetStatus) {
-	if w.Set.Labels[v1alpha1.LabelFreeze] != "True" {
+	if !ready.IsFrozen(w.Set) {
 		dropCondition(s, v1alpha1.MachineSetFrozen)
 		return
 	}

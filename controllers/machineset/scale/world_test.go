@@ -10,6 +10,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
+	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/ready"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/worlds"
 )
 
@@ -46,7 +47,7 @@ func TestScaling(t *testing.T) {
 // settle lets all disturbance end, and looks at what the set comes to.
 func (c *cluster) settle() {
 	c.dying = false
-	if isFrozen(c.set()) {
+	if ready.MakesNone(c.set()) {
 		c.freeze()
 	}
 	c.quiet()
