@@ -16,7 +16,8 @@ func (f Forest) Offered(slots Slots, acting int) []Object {
 		if !o.Orphan || o.Deleting {
 			continue
 		}
-		if fit, actor := slots.Judge(o.Slot, slots.Of(o.Namespace, o.Name)); fit != Fits && actor == acting {
+		own := slots.Of(o.Namespace, o.Name)
+		if slots.Judge(o.Slot, own) != Fits && f.actor(o, slots, own) == acting {
 			offered = append(offered, o)
 		}
 	}

@@ -27,15 +27,15 @@ const (
 	Misfit
 )
 
-// Judge compares a label with the slot that it should name. actor is the slot whose holder may write it.
-func (s Slots) Judge(value string, want int) (fit Fit, actor int) {
+// Judge compares a label with the slot that it should name.
+func (s Slots) Judge(value string, want int) Fit {
 	switch named, ok := Read(value, s.Count); {
 	case !ok:
-		return Stray, want
+		return Stray
 	case named != want:
-		return Misfit, named
+		return Misfit
 	}
-	return Fits, want
+	return Fits
 }
 
 // Forest is what one live read showed of a namespace, with the Nodes of its Machines.
@@ -73,6 +73,23 @@ func (f Forest) Root(o Object) (root Object, ok bool) {
 	return o, false // more levels than there are kinds
 }
 
+// actor returns the slot whose holder may label an object of the forest: the one that it names; while it names none, the one
+// that the nearest above it names, whose holder sees that one and so knows of what is below; else the one that it should
+// name.
+func (f Forest) actor(o Object, slots Slots, want int) int {
+	for range Kinds() {
+		if named, ok := Read(o.Slot, slots.Count); ok {
+			return named
+		}
+		parent, known := f.byUID[o.Parent]
+		if o.Parent == "" || !known {
+			break
+		}
+		o = parent
+	}
+	return want
+}
+
 // IsWhole says that no object names a parent that is not in the forest.
 func (f Forest) IsWhole() bool {
 	return !slices.ContainsFunc(f.objects, func(o Object) bool {
@@ -102,7 +119,7 @@ func (f Forest) Trees(slots Slots) []Tree {
 	for _, o := range f.objects {
 		top, whole := f.Root(o)
 		want := slots.Of(top.Namespace, top.Name)
-		fit, actor := slots.Judge(o.Slot, want)
+		fit, actor := slots.Judge(o.Slot, want), f.actor(o, slots, want)
 		if fit == Misfit && !whole {
 			continue
 		}

@@ -123,6 +123,26 @@ func TestATreeIsLabelledBottomUp(t *testing.T) {
 	}
 }
 
+// The holder of slot 1 does not see the set, and thus not that the machine is below its root.
+func TestStraysBelowAMisfitAreLabelledByWhoSeesIt(t *testing.T) {
+	objects := []Object{
+		{Kind: Deployment, Name: "1", UID: "d", Slot: "1"},
+		{Kind: Set, Name: "s", UID: "s", Parent: "d", Slot: "2"},
+		{Kind: Machine, Name: "m", UID: "m", Parent: "s"},
+	}
+	tree := tree(Plant(objects, nil), "1")
+	if diff := cmp.Diff([]int{2}, tree.Actors()); diff != "" {
+		t.Errorf("who acts: %s", diff)
+	}
+	for _, want := range []string{"m", "s"} {
+		next := tree.Next(2)
+		if len(next) != 1 || next[0].Name != want {
+			t.Errorf("next are %v, want %s", next, want)
+		}
+		tree = tree.Done(next...)
+	}
+}
+
 func TestWhatHasLostItsParentStaysOrIsLabelledByItsName(t *testing.T) {
 	dangling := Object{Kind: Machine, Name: "3", UID: "x", Parent: "gone"}
 	if got := tree(Plant([]Object{dangling}, nil), dangling.Name).Next(3); len(got) != 1 {

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-	"go.uber.org/goleak"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -22,13 +21,11 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 	machinefake "github.com/machine-controller-fleet/machine-controller-fleet/client/clientset/versioned/fake"
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/runner"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/bubbles"
 	"github.com/machine-controller-fleet/machine-controller-fleet/shard/label"
 )
 
-func TestMain(m *testing.M) {
-	// The fakes' filter of watches may be about to send its last event when the watch ends.
-	goleak.VerifyTestMain(m, goleak.IgnoreAnyFunction("k8s.io/apimachinery/pkg/watch.(*filteredWatch).loop"))
-}
+func TestMain(m *testing.M) { bubbles.Main(m) }
 
 // slots of four; a root has that of the digit that it is named after.
 func slots() label.Slots {
@@ -90,14 +87,35 @@ func fakeCluster(objects ...*metav1.PartialObjectMetadata) *metadatafake.FakeMet
 	client.PrependWatchReactor("*", func(action clienttesting.Action) (bool, watch.Interface, error) {
 		w, err := client.Tracker().Watch(action.GetResource(), action.GetNamespace())
 		selector := action.(clienttesting.WatchAction).GetWatchRestrictions().Labels //nolint:errcheck,forcetypeassert // all actions of watches are
-		return true, watch.Filter(w, func(in watch.Event) (watch.Event, bool) {
-			if o, ok := in.Object.(metav1.Object); ok && !selector.Matches(labels.Set(o.GetLabels())) {
-				in.Type = watch.Deleted
-			}
-			return in, true
-		}), err
+		return true, filtered(w, selector), err
 	})
 	return client
+}
+
+// filtered is a watch that shows as deleted what the selector does not match. That of apimachinery never ends if nobody
+// takes its last event.
+func filtered(in watch.Interface, selector labels.Selector) watch.Interface {
+	events := make(chan watch.Event)
+	out := watch.NewProxyWatcher(events)
+	go func() {
+		defer in.Stop()
+		for {
+			select {
+			case <-out.StopChan():
+				return
+			case event := <-in.ResultChan():
+				if o, ok := event.Object.(metav1.Object); ok && !selector.Matches(labels.Set(o.GetLabels())) {
+					event.Type = watch.Deleted
+				}
+				select {
+				case <-out.StopChan():
+					return
+				case events <- event:
+				}
+			}
+		}
+	}()
+	return out
 }
 
 func newBench(t *testing.T, held []int, objects ...*metav1.PartialObjectMetadata) *bench {
@@ -121,10 +139,6 @@ func (b *bench) run() {
 // stillBench is a bench whose labeler does not run yet.
 func stillBench(t *testing.T, held []int, objects ...*metav1.PartialObjectMetadata) *bench {
 	t.Helper()
-	b := &bench{t: t, held: map[int]bool{}, served: true}
-	for _, slot := range held {
-		b.held[slot] = true
-	}
 	var control, nodes []*metav1.PartialObjectMetadata
 	for _, o := range objects {
 		if o.Kind == label.Node.String() {
@@ -133,7 +147,17 @@ func stillBench(t *testing.T, held []int, objects ...*metav1.PartialObjectMetada
 			control = append(control, o)
 		}
 	}
-	b.control, b.target = fakeCluster(control...), fakeCluster(nodes...)
+	b := benchBetween(t, fakeCluster(control...), fakeCluster(nodes...))
+	for _, slot := range held {
+		b.hold(slot, true)
+	}
+	return b
+}
+
+// benchBetween is a bench between two clusters that others may use, too. It holds no slot.
+func benchBetween(t *testing.T, control, target *metadatafake.FakeMetadataClient) *bench {
+	t.Helper()
+	b := &bench{t: t, control: control, target: target, held: map[int]bool{}, served: true}
 	for _, client := range []*metadatafake.FakeMetadataClient{b.control, b.target} {
 		client.PrependReactor("patch", "*", func(action clienttesting.Action) (bool, runtime.Object, error) {
 			b.mu.Lock()
@@ -151,13 +175,25 @@ func stillBench(t *testing.T, held []int, objects ...*metav1.PartialObjectMetada
 			&v1alpha1.MachineSet{ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: "1-set", UID: "1-set"}, Spec: v1alpha1.MachineSetSpec{
 				Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"pool": "a"}},
 			}}).MachineV1alpha1(),
-		Watch: w, Slots: slots(), Known: b.known, Gate: b, Holds: func(int) bool { return true }, Clock: clock.RealClock{},
+		Watch: w, Slots: slots(), Known: b.known, Gate: b, Holds: b.holds, Clock: clock.RealClock{},
 		Served: func(string, int) bool { return b.served },
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
 	return b
+}
+
+func (b *bench) holds(slot int) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.held[slot]
+}
+
+func (b *bench) hold(slot int, holds bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.held[slot] = holds
 }
 
 // known shows what the replica's caches would: the objects in the slots that it holds.
@@ -216,9 +252,7 @@ func TestATreeIsLabelledByTheHolderOfItsSlot(t *testing.T) {
 	if want := []string{"node-m", "m", "s", "1"}; !slices.Equal(b.order, want) {
 		t.Errorf("written in the order %v, want %v", b.order, want)
 	}
-	b.mu.Lock()
-	b.held[2] = true
-	b.mu.Unlock()
+	b.hold(2, true)
 	b.labeler.Opened([]int{2})
 	b.becomes(map[string]string{"1": "1", "s": "1", "m": "1", "node-m": "1", "2": "2", "foreign": ""})
 }
