@@ -6,6 +6,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -135,6 +136,45 @@ func TestRewriteLeavesWhatHasChanged(t *testing.T) {
 		t.Error("the object as observed was changed")
 	}
 	if err := Rewrite(t.Context(), commit, []*v1alpha1.Machine{machine("broken", nil)}, tried, func(*v1alpha1.Machine) {}); err == nil {
+		t.Error("no error")
+	}
+}
+
+func TestAnOrphanIsLookedAtAgain(t *testing.T) {
+	at := func(name, version string) *v1alpha1.Machine {
+		m := machine(name, nil)
+		m.ResourceVersion = version
+		return m
+	}
+	taken := at("taken", "2")
+	Adopt(taken, set("one"), setKind)
+	live := map[string]*v1alpha1.Machine{"changed": at("changed", "2"), "new": at("new", "2"), "taken": taken}
+	orphans := []*v1alpha1.Machine{at("same", "1"), at("changed", "1"), at("gone", "1"), at("taken", "1")}
+	tried := map[types.UID]bool{"same": true, "changed": true}
+	for _, found := range []*v1alpha1.Machine{at("same", "1"), at("changed", "2"), at("gone", "2"), at("taken", "2"), at("new", "2")} {
+		var err error
+		orphans, err = LookAgain(orphans, tried, found, func(name string) (*v1alpha1.Machine, error) {
+			if m, there := live[name]; there {
+				return m, nil
+			}
+			return nil, apierrors.NewNotFound(schema.GroupResource{Resource: "machines"}, name)
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	var got []string
+	for _, o := range orphans {
+		got = append(got, o.Name+" "+o.ResourceVersion)
+	}
+	if diff := cmp.Diff([]string{"same 1", "changed 2", "new 2"}, got); diff != "" {
+		t.Errorf("orphans (-want +got):\n%s", diff)
+	}
+	if !tried["same"] || tried["changed"] {
+		t.Errorf("tried are %v: what has changed was not, as it is", tried)
+	}
+	_, err := LookAgain(orphans, tried, at("new", "3"), func(string) (*v1alpha1.Machine, error) { return nil, errors.New("no") })
+	if err == nil {
 		t.Error("no error")
 	}
 }

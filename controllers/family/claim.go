@@ -62,8 +62,30 @@ func InSlotOf(child, parent metav1.Object) {
 	child.SetLabels(labels)
 }
 
+// LookAgain puts an orphan that a live list has found among those that are known, as it stands now: of one that has changed
+// the cache shows what it was, and of one in another slot, or in none, nothing. What was tried with it before was tried
+// with another. One that is gone or has a controller by now is left out. get reads it.
+func LookAgain[T Object[T]](
+	orphans []T, tried map[types.UID]bool, found metav1.Object, get func(name string) (T, error),
+) ([]T, error) {
+	isIt := func(o T) bool { return o.GetUID() == found.GetUID() }
+	if at := slices.IndexFunc(orphans, isIt); at >= 0 && orphans[at].GetResourceVersion() == found.GetResourceVersion() {
+		return orphans, nil
+	}
+	live, err := get(found.GetName())
+	if err != nil && !apierrors.IsNotFound(err) {
+		return orphans, fmt.Errorf("read %s/%s, which has no controller: %w", found.GetNamespace(), found.GetName(), err)
+	}
+	orphans = slices.DeleteFunc(slices.Clone(orphans), isIt)
+	if err == nil && isIt(live) && metav1.GetControllerOfNoCopy(live) == nil {
+		delete(tried, live.GetUID())
+		orphans = append(orphans, live)
+	}
+	return orphans, nil
+}
+
 // Rewrite changes children and commits them, and notes each as tried. One that has changed meanwhile, or is gone, is left
-// for its own event.
+// for its own event, or until it is looked at again.
 func Rewrite[T Object[T]](
 	ctx context.Context, commit func(ctx context.Context, observed, wanted T) (T, error),
 	children []T, tried map[types.UID]bool, change func(T),

@@ -69,7 +69,7 @@ func (c *Controller) listLive(ctx context.Context, w *rollout.World) error {
 		owner := metav1.GetControllerOfNoCopy(&list.Items[i])
 		switch {
 		case owner == nil:
-			if err := c.addOrphan(ctx, w, &list.Items[i]); err != nil {
+			if err := c.lookAgain(ctx, w, &list.Items[i]); err != nil {
 				return err
 			}
 		case owner.UID == w.Deployment.UID:
@@ -102,25 +102,16 @@ func (c *Controller) countOld(ctx context.Context, w *rollout.World) error {
 	return nil
 }
 
-// addOrphan puts a set without a controller into the world that the cache does not show, because it is in another slot or
-// in none.
-func (c *Controller) addOrphan(ctx context.Context, w *rollout.World, found metav1.Object) error {
+// lookAgain has the deployment adopt a set without a controller as it is now.
+func (c *Controller) lookAgain(ctx context.Context, w *rollout.World, found metav1.Object) error {
 	selector, err := metav1.LabelSelectorAsSelector(w.Deployment.Spec.Selector)
-	known := slices.ContainsFunc(w.Orphans, func(s *v1alpha1.MachineSet) bool { return s.UID == found.GetUID() })
-	if known || err != nil || !selector.Matches(labels.Set(found.GetLabels())) || w.Deployment.DeletionTimestamp != nil {
+	if err != nil || !selector.Matches(labels.Set(found.GetLabels())) || w.Deployment.DeletionTimestamp != nil {
 		return nil //nolint:nilerr // a selector that cannot be read is told of elsewhere
 	}
-	orphan, err := c.cfg.Machines.MachineSets(found.GetNamespace()).Get(ctx, found.GetName(), metav1.GetOptions{})
-	if apierrors.IsNotFound(err) {
-		return nil
-	}
-	if err != nil {
-		return fmt.Errorf("read MachineSet %s, which has no controller: %w", found.GetName(), err)
-	}
-	if metav1.GetControllerOfNoCopy(orphan) == nil {
-		w.Orphans = append(w.Orphans, orphan)
-	}
-	return nil
+	w.Orphans, err = family.LookAgain(w.Orphans, w.Done.Moved, found, func(name string) (*v1alpha1.MachineSet, error) {
+		return c.cfg.Machines.MachineSets(w.Deployment.Namespace).Get(ctx, name, metav1.GetOptions{})
+	})
+	return err
 }
 
 // create makes the new set. A set of the deployment that has the name and the template already was made by a pass that did

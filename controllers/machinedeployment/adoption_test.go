@@ -168,6 +168,26 @@ func TestAdoptionThatIsRefused(t *testing.T) {
 	})
 }
 
+// TestASetThatHasChangedIsAdopted as it is, though the cache shows it as it was, and none is made in its place.
+func TestASetThatHasChangedIsAdopted(t *testing.T) {
+	onBench(t, func(b *bench) {
+		b.put(func(*v1alpha1.MachineSet) {})
+		shown := b.set()
+		_, err := b.server.Client().MachineSets("n").Patch(b.Context(), "s", types.MergePatchType,
+			[]byte(`{"metadata":{"labels":{"changed":"true"}}}`), metav1.PatchOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		b.view.Sets.Remove(objects.Key(shown), "")
+		b.view.Sets.Apply(shown, false)
+		b.create()
+		b.pass(time.Minute)
+		if set := b.set(); !metav1.IsControlledBy(set, b.deployment()) || len(b.mine()) != 1 {
+			t.Errorf("its owners are %v, the deployment has %d sets", set.OwnerReferences, len(b.mine()))
+		}
+	})
+}
+
 // TestRelease: a set whose labels do not match any more is let go as it is, with its slot, and another one is made in its place; when
 // they match again it is adopted once more.
 func TestRelease(t *testing.T) {

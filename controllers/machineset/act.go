@@ -55,7 +55,7 @@ func (c *Controller) listLive(ctx context.Context, w *scale.World) error {
 		owner := metav1.GetControllerOfNoCopy(found)
 		switch {
 		case owner == nil:
-			if err := c.addOrphan(ctx, w, found); err != nil {
+			if err := c.lookAgain(ctx, w, found); err != nil {
 				return err
 			}
 		case owner.UID == w.Set.UID:
@@ -78,24 +78,15 @@ func (c *Controller) lastList(w *scale.World) *scale.Live {
 	return known.live
 }
 
-// addOrphan puts a machine without a controller into the world that the cache does not show, because it is in another
-// slot or in none.
-func (c *Controller) addOrphan(ctx context.Context, w *scale.World, found metav1.Object) error {
-	known := slices.ContainsFunc(w.Orphans, func(m *v1alpha1.Machine) bool { return m.UID == found.GetUID() })
-	if known || w.Set.DeletionTimestamp != nil {
+// lookAgain has the set adopt a machine without a controller as it is now.
+func (c *Controller) lookAgain(ctx context.Context, w *scale.World, found metav1.Object) (err error) {
+	if w.Set.DeletionTimestamp != nil {
 		return nil
 	}
-	orphan, err := c.cfg.Machines.Machines(found.GetNamespace()).Get(ctx, found.GetName(), metav1.GetOptions{})
-	if apierrors.IsNotFound(err) {
-		return nil
-	}
-	if err != nil {
-		return fmt.Errorf("read machine %s, which has no controller: %w", found.GetName(), err)
-	}
-	if metav1.GetControllerOfNoCopy(orphan) == nil {
-		w.Orphans = append(w.Orphans, orphan)
-	}
-	return nil
+	w.Orphans, err = family.LookAgain(w.Orphans, w.Done.Adopted, found, func(name string) (*v1alpha1.Machine, error) {
+		return c.cfg.Machines.Machines(w.Set.Namespace).Get(ctx, name, metav1.GetOptions{})
+	})
+	return err
 }
 
 // create makes the machines of the ordinals.

@@ -12,6 +12,7 @@ import (
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/apitest"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/objects"
 )
 
 // put makes a machine that nobody has made, with the labels of the set's machines.
@@ -107,6 +108,22 @@ func TestAdoption(t *testing.T) {
 			})
 		})
 	}
+}
+
+// An orphan that is not any more as the cache shows it is adopted as it is, and none is made in its place.
+func TestAnOrphanThatHasChangedIsAdopted(t *testing.T) {
+	var view *objects.View
+	onBench(t, func(b *bench) {
+		b.put("m")
+		shown := b.machine("m")
+		b.patchMachine("m", `{"metadata":{"labels":{"changed":"true"}}}`)
+		view.Machines.Remove(objects.Key(shown), "")
+		view.Machines.Apply(shown, false)
+		b.create(1)
+		if got := len(b.machines()); got != 1 || !metav1.IsControlledBy(b.machine("m"), b.set()) {
+			t.Errorf("there are %d machines; the owners of the first are %v", got, b.machine("m").OwnerReferences)
+		}
+	}, func(cfg *Config) { view = cfg.View })
 }
 
 // What is adopted beyond what is wanted makes others go, or goes.

@@ -170,6 +170,8 @@ func (w *lateWorld) step() {
 		w.start()
 	case 7:
 		w.quiet()
+	case 8:
+		w.orphan()
 	}
 	w.clean(2)
 	w.setFaults([...]int{0, 0, 20, 100}[w.dice.IntN(4)])
@@ -200,6 +202,22 @@ func (w *lateWorld) disturb() {
 			w.Fatal(err)
 		}
 	}
+}
+
+// orphan has somebody else take a machine from the set, which is to take it back as it is, and make none in its place; or
+// change one that has none.
+func (w *lateWorld) orphan() {
+	standing := w.standing()
+	if len(standing) == 0 {
+		return
+	}
+	m := standing[w.dice.IntN(len(standing))]
+	patch := `{"metadata":{"ownerReferences":null}}`
+	if metav1.GetControllerOf(m) == nil {
+		patch = fmt.Sprintf(`{"metadata":{"labels":{"seen":"%d"}}}`, w.dice.IntN(1000))
+	}
+	w.note("%s: %s", m.Name, patch)
+	w.patchMachine(m.Name, patch)
 }
 
 // fail has a machine fail, with a permit to be replaced; or one that has failed recover.
