@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
+	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/brake"
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machinedeployment/rollout"
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machineset/scale"
 )
@@ -262,6 +263,11 @@ func (r *rolling) observeSet(set *v1alpha1.MachineSet) scale.World {
 	for _, m := range sorted(catchUp(r.world, r.machines, &r.owner.shown[0].machines)) {
 		if metav1.IsControlledBy(m, w.Set) {
 			w.Owned = append(w.Owned, m)
+		}
+	}
+	for _, m := range sorted(r.machines.now()) { // whatever fails may be replaced
+		if m.Status.CurrentStatus.Phase == v1alpha1.MachineFailed {
+			w.Permits = append(w.Permits, brake.Permit{Name: m.Name, UID: m.UID, Since: m.Status.CurrentStatus.LastUpdateTime})
 		}
 	}
 	return w

@@ -33,7 +33,22 @@ func (r *rolling) act() {
 	case 4:
 		sets := sorted(r.sets.now())
 		r.freeze(sets[r.dice.IntN(len(sets))], r.dice.IntN(2) == 0)
+	case 5:
+		if machines := sorted(r.machines.now()); len(machines) > 0 {
+			r.preserve(machines[r.dice.IntN(len(machines))], r.dice.IntN(3) > 0)
+		}
 	}
+}
+
+// preserve has a machine kept when it has failed, or not any more.
+func (r *rolling) preserve(m *v1alpha1.Machine, kept bool) {
+	r.note("%s is preserved: %v", m.Name, kept)
+	m = m.DeepCopy()
+	delete(m.Annotations, v1alpha1.AnnotationPreserve)
+	if kept {
+		m.Annotations[v1alpha1.AnnotationPreserve] = v1alpha1.PreserveWhenFailed
+	}
+	r.machines.update(m)
 }
 
 // freeze has a set make no machines, or has it make some again.
@@ -69,6 +84,7 @@ func underFaults(t *testing.T, strategies []v1alpha1.MachineDeploymentStrategy, 
 		t.Run(fmt.Sprintf("seed %d", seed), func(t *testing.T) {
 			r := newRolling(t, seed, strategy, int32(1+dice.IntN(6)))
 			r.foresees, r.sick = dice.IntN(2) == 0, !r.inPlace && dice.IntN(3) == 0
+			r.mortal = r.sick && dice.IntN(2) == 0
 			r.user(wants("b"))
 			for range dice.IntN(6) {
 				r.storm(dice.IntN(turns))
@@ -83,6 +99,9 @@ func underFaults(t *testing.T, strategies []v1alpha1.MachineDeploymentStrategy, 
 			r.user(func(s *v1alpha1.MachineDeploymentSpec) { s.Paused = false })
 			for _, set := range sorted(r.sets.now()) {
 				r.freeze(set, false)
+			}
+			for _, m := range sorted(r.machines.now()) {
+				r.preserve(m, false)
 			}
 			r.calm(ends)
 			r.mustBeDone()

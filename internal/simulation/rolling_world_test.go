@@ -44,6 +44,9 @@ type rolling struct {
 	// sick has machines fall ill and recover. Those that nobody can use go first, and may have recovered by then, so that fewer than
 	// have to may run.
 	sick bool
+	// mortal has some of those that fall ill fail; failed are those. They are replaced while they are on their way out.
+	mortal bool
+	failed map[types.UID]bool
 	// tooLate are machines whose creation took effect when their set had given it up. docs/limits.md tells of them.
 	tooLate map[string]bool
 	checked int // of the history of the machines
@@ -55,7 +58,7 @@ const rolled = "d"
 func newRolling(t *testing.T, seed uint64, strategy v1alpha1.MachineDeploymentStrategy, replicas int32) *rolling {
 	t.Helper()
 	w := newEmptyWorld(t, seed)
-	r := &rolling{world: w, shows: map[string]metav1.Object{}, broken: map[string]bool{}, tooLate: map[string]bool{}, ends: map[types.UID]time.Time{}}
+	r := &rolling{world: w, shows: map[string]metav1.Object{}, broken: map[string]bool{}, tooLate: map[string]bool{}, failed: map[types.UID]bool{}, ends: map[types.UID]time.Time{}}
 	labels := map[string]string{v1alpha1.LabelName: rolled}
 	d := &v1alpha1.MachineDeployment{ObjectMeta: metav1.ObjectMeta{
 		Name: rolled, Namespace: "n", UID: "uid-d", Finalizers: []string{v1alpha1.FinalizerName}, Generation: 1,
@@ -192,7 +195,12 @@ func (r *rolling) live() {
 			r.comeUp(m)
 		case phase == v1alpha1.MachineUnknown:
 			if r.takes(m, 20*time.Second) {
-				r.setPhase(m, v1alpha1.MachineRunning)
+				r.getWell(m, !r.mortal || r.dice.IntN(2) == 0)
+			}
+			continue
+		case phase == v1alpha1.MachineFailed:
+			if r.dice.IntN(2) == 0 && r.takes(m, time.Minute) { // it is kept, or nobody was fast enough
+				r.getWell(m, true)
 			}
 			continue
 		default:
@@ -201,6 +209,17 @@ func (r *rolling) live() {
 		}
 		r.machines.update(m)
 	}
+}
+
+// getWell has an ill machine run again, or fail.
+func (r *rolling) getWell(m *v1alpha1.Machine, runs bool) {
+	if !runs {
+		r.failed[m.UID] = true
+		r.setPhase(m, v1alpha1.MachineFailed)
+		return
+	}
+	delete(r.failed, m.UID)
+	r.setPhase(m, v1alpha1.MachineRunning)
 }
 
 // comeUp has a machine run, on a Node if there are some.
@@ -287,7 +306,7 @@ func (r *rolling) tale() string { return strings.Join(r.story, "\n") }
 func (r *rolling) checkLimits() {
 	r.checkTemplates()
 	for ; r.checked < len(r.machines.history); r.checked++ {
-		machines, standing, run, most := r.machines.history[r.checked], 0, 0, r.most
+		machines, standing, replaced, run, most := r.machines.history[r.checked], 0, 0, 0, r.most
 		templates := map[string]bool{}
 		for _, m := range machines {
 			if r.tooLate[m.Name] {
@@ -296,6 +315,9 @@ func (r *rolling) checkLimits() {
 				templates[m.Annotations["template"]] = true
 			}
 			if m.DeletionTimestamp != nil {
+				if r.failed[m.UID] {
+					replaced++
+				}
 				continue
 			}
 			standing++
@@ -306,7 +328,7 @@ func (r *rolling) checkLimits() {
 		switch {
 		case r.steady && !r.sick && run < r.least:
 			r.Fatalf("seed %d: %d machines run, and %d have to:\n%s", r.seed, run, r.least, r.tale())
-		case standing > most, len(machines) > most && !r.resized:
+		case standing > most, len(machines)-replaced > most && !r.resized:
 			r.Fatalf("seed %d: there are %d machines, %d of them on their way out, and %d are allowed:\n%s",
 				r.seed, len(machines), len(machines)-standing, most, r.tale())
 		case r.recreates && len(templates) > 1:
