@@ -308,10 +308,10 @@ func (s *space) autoscalerMeetsAHandOver() {
 		a.deletes(pool, sized{Replicas: 4, Deleted: first, Writes: 1}, first...)
 		held()
 		takenUp := s.takenUp(pool, first...)
-		_, to := s.handOver(slot)
+		m := s.handOver(slot)
 		s.stopping(owner, slot)
 		s.must(s.lab.Release(s.Context(), owner))
-		s.serves(to, slot)
+		s.arrives(m)
 		s.stands(pool, names[2:]...)
 		s.turnover(film, pool, 0, first...)
 		takenUp()
@@ -329,18 +329,6 @@ func (s *space) autoscalerMeetsAHandOver() {
 		s.turnover(film, pool, 0, append(next, names[:2]...)...)
 		takenUp()
 		s.must(s.lab.Ready(s.Context(), owner))
-	})
-}
-
-// stopping waits until a replica begins nothing any more in a slot that is to be handed over.
-func (s *space) stopping(replica string, slot int) {
-	s.Helper()
-	s.eventually(fmt.Sprintf("%s is stopping slot %d", replica, slot), func(ctx context.Context) error {
-		view, err := s.lab.Slots(ctx, replica)
-		if here, holds := view.Holds(slot); err == nil && (!holds || !here.Stopping) {
-			err = fmt.Errorf("its view is %+v", here)
-		}
-		return err
 	})
 }
 

@@ -20,7 +20,6 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/util/retry"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 	"github.com/machine-controller-fleet/machine-controller-fleet/e2e/harness"
@@ -327,56 +326,6 @@ func wait(t *testing.T, d time.Duration) {
 	}
 }
 
-// handOver has a slot handed over, as the leader would, from the session that holds it to a replica.
-func (s *space) handOver(slot int) (from, to string) {
-	s.Helper()
-	leases := s.lab.Control.CoordinationV1().Leases(harness.FleetNamespace)
-	s.must(retry.RetryOnConflict(retry.DefaultRetry, func() error {
-		lease, err := leases.Get(s.Context(), slotLease(slot), metav1.GetOptions{})
-		if err != nil {
-			return err
-		}
-		from, to = member.Holder(lease), harness.Fleet
-		if strings.HasPrefix(from, to) {
-			to = "fleet-1"
-		}
-		lease.Annotations[v1alpha1.AnnotationPreferredHolder] = to
-		_, err = leases.Update(s.Context(), lease, metav1.UpdateOptions{})
-		return err
-	}))
-	return from, to
-}
-
-// TestHandOverByHand moves a slot as the leader would. Nothing of what is in it is written.
-func TestHandOverByHand(t *testing.T) {
-	t.Parallel()
-	s := newSpace(t, fleet(t), "by-hand", "")
-	const slot = 5
-	name := s.inSlot(slot)
-	s.deploy(name, 2)
-	s.running(name, 2)
-	s.reports(name, 2)
-	before := s.joined()
-	s.noTokens()
-	mark, err := s.lab.MarkAudit()
-	s.must(err)
-
-	from, to := s.handOver(slot)
-	s.serves(to, slot)
-	if holder := s.holder(slot); !strings.HasPrefix(holder, to+"_") || holder == from {
-		t.Errorf("the slot went from %s to %q, want %s", from, holder, to)
-	}
-	wait(t, time.Second) // all that is in it has been looked at
-	requests, err := s.lab.Requests(mark)
-	s.must(err)
-	for _, r := range requests {
-		_, ofNode := before[r.Name]
-		if r.IsFleet() && r.IsWrite() && (r.Namespace == s.name || r.Resource == "nodes" && ofNode) {
-			t.Errorf("for a hand-over %s did %s %s/%s", r.User, r.Verb, r.Resource, r.Name)
-		}
-	}
-}
-
 // TestGrantsAreShown: what /debug/slots shows of a replica's watches is what it holds, each slot in one grant.
 func TestGrantsAreShown(t *testing.T) {
 	t.Parallel()
@@ -456,21 +405,4 @@ func TestObjectOfAnUnownedSlotIsVisible(t *testing.T) {
 	})
 	s.scale(name, 1)
 	s.running(name, 1)
-}
-
-// serves waits until a replica works on a slot.
-func (s *space) serves(replica string, slot int) {
-	s.Helper()
-	s.eventually(fmt.Sprintf("%s works on slot %d", replica, slot), func(ctx context.Context) error {
-		view, err := s.lab.Slots(ctx, replica)
-		if err != nil {
-			return err
-		}
-		for _, here := range view.Here {
-			if here.Slot == slot && !here.Served.IsZero() {
-				return nil
-			}
-		}
-		return errors.New("it does not")
-	})
 }

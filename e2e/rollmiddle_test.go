@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -236,9 +237,15 @@ func (s *space) owner(name string) (replica string, slot int) {
 // holder returns the session that holds a slot.
 func (s *space) holder(slot int) string {
 	s.Helper()
+	return member.Holder(s.lease(slot))
+}
+
+// lease returns the Lease of a slot.
+func (s *space) lease(slot int) *coordinationv1.Lease {
+	s.Helper()
 	lease, err := s.lab.Control.CoordinationV1().Leases(harness.FleetNamespace).Get(s.Context(), slotLease(slot), metav1.GetOptions{})
 	s.must(err)
-	return member.Holder(lease)
+	return lease
 }
 
 // TestOwnerKilledInTheMiddle: whoever comes next goes on.
@@ -305,7 +312,6 @@ func (s *space) wanders(times int) {
 	s.Helper()
 	_, slot := s.owner("pool")
 	for range times {
-		_, to := s.handOver(slot)
-		s.serves(to, slot)
+		s.arrives(s.handOver(slot))
 	}
 }

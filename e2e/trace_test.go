@@ -29,7 +29,7 @@ func TestTraces(t *testing.T) {
 	s.findSlot()
 
 	first := s.holder("")
-	_, to := s.handOver(s.slot)
+	to := s.handOver(s.slot).to
 	s.finds("hand-over", owner{}, first.next(), isSomebodys, func(s harness.Span) bool { return s.Tags["replica"] == to })
 	s.must(lab.Do(t.Context(), first.replica, harness.Stop)) // what it has to send is sent before it ends
 	second := s.holder(first.replica)
