@@ -206,6 +206,7 @@ func TestANamespaceWithoutRootsIsGivenUp(t *testing.T) {
 		b.holds(name, "fleet")
 	}
 	b.becomes("given up", func() bool { return b.holders() == [2]string{"", ""} })
+	b.becomes("seen to be given up", func() bool { return !b.alone.Served("n", 7) })
 	b.clock.Step(time.Hour)
 	if b.alone.Served("n", 7) {
 		t.Error("served without Leases")
