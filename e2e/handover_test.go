@@ -24,19 +24,22 @@ type move struct {
 }
 
 // handOver has a slot handed over, as the leader would, from the session that holds it to a replica, and waits until that has
-// begun. It asks once more where the leader has at once found a better place, and the slot stays: the leader leaves a slot
-// alone for 5 minutes that it has moved.
+// begun. It asks once more where the leader has at once found a better place, and the slot stays or goes there: the leader
+// leaves a slot alone for 5 minutes that it has moved.
 func (s *space) handOver(slot int) (m move) {
 	s.Helper()
 	first := s.lease(slot)
 	m = move{slot: slot, epoch: member.Transitions(first), to: harness.Fleet}
-	from, _ := member.ReplicaOf(member.Holder(first))
-	if from == m.to {
+	if from, _ := member.ReplicaOf(member.Holder(first)); from == m.to {
 		m.to = "fleet-1"
 	}
-	s.eventually(fmt.Sprintf("%s begins to hand slot %d over to %s", from, slot, m.to), func(ctx context.Context) error {
+	s.eventually(fmt.Sprintf("slot %d begins to go to %s", slot, m.to), func(ctx context.Context) error {
 		lease := s.lease(slot)
-		if member.Transitions(lease) != m.epoch {
+		from, _ := member.ReplicaOf(member.Holder(lease))
+		switch epoch := member.Transitions(lease); {
+		case epoch == m.epoch+1 && from != "" && from != m.to:
+			m.epoch = epoch // the leader has sent it elsewhere
+		case epoch != m.epoch:
 			return nil
 		}
 		if preferred := lease.Annotations[v1alpha1.AnnotationPreferredHolder]; preferred != m.to {
@@ -49,15 +52,16 @@ func (s *space) handOver(slot int) (m move) {
 	return m
 }
 
-// arrives waits until the hand-over is done and whoever holds the slot works on it. The leader may find at once that there is a
-// better place, be it the old one.
+// arrives waits until the slot has gone where it was to go, and whoever holds it then works on it. The leader may have sent it
+// on at once, be it to where it was.
 func (s *space) arrives(m move) {
 	s.Helper()
-	s.eventually(fmt.Sprintf("slot %d has left its epoch %d, and is worked on", m.slot, m.epoch), func(ctx context.Context) error {
+	s.eventually(fmt.Sprintf("slot %d has gone to %s, and is worked on", m.slot, m.to), func(ctx context.Context) error {
 		lease := s.lease(m.slot)
 		replica, held := member.ReplicaOf(member.Holder(lease))
-		if epoch := member.Transitions(lease); !held || epoch == m.epoch {
-			return fmt.Errorf("it is held by %q in epoch %d", member.Holder(lease), epoch)
+		epoch := member.Transitions(lease)
+		if !held || epoch == m.epoch || epoch == m.epoch+1 && replica != m.to {
+			return fmt.Errorf("it is held by %q in epoch %d, and was handed over in epoch %d", member.Holder(lease), epoch, m.epoch)
 		}
 		return s.isServed(ctx, replica, m.slot)
 	})
