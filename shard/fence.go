@@ -125,17 +125,17 @@ func (f *Fence) mayAsk(need state.Need) Refusal {
 	return Unowned
 }
 
-// follow takes over what the machine says about the fence and the slots. missed says that keys were turned away at a fence
+// follow takes over what the machine says about the fence, and about the slots of which it may say something else. missed says that keys were turned away at a fence
 // that was moved on then, so that nothing was suspended and nothing resumes: they have to be let in again.
-func (f *Fence) follow(m *protocol.Replica) (missed bool) {
+func (f *Fence) follow(m *protocol.Replica, slots []int) (missed bool) {
 	until := state.Moment{}
 	if !m.Suspended() {
 		until = m.Fence()
 		f.leadership.resume()
 	}
 	f.until.Store(&until)
-	for slot, h := range f.slots {
-		h.set(m.Entitled(slot))
+	for _, slot := range slots {
+		f.slots[slot].set(m.Entitled(slot))
 	}
 	return !m.Suspended() && f.turnedAway.Swap(false)
 }

@@ -66,10 +66,10 @@ func TestKeysThatAMovedFenceTurnedAwayAreLetInAgain(t *testing.T) {
 		if _, _, ok := p.fence.Admit(t.Context(), 3); ok {
 			t.Fatal("admitted behind the fence")
 		}
-		if missed := p.fence.follow(p.machine); !missed {
+		if missed := p.fence.follow(p.machine, nil); !missed {
 			t.Error("nobody knows that a key was turned away")
 		}
-		if missed := p.fence.follow(p.machine); missed {
+		if missed := p.fence.follow(p.machine, nil); missed {
 			t.Error("it is let in more than once")
 		}
 		p.letInAgain()
@@ -91,7 +91,7 @@ func TestWhoDoesNotLeadHasTurnedNoKeyAway(t *testing.T) {
 		if _, _, leads := p.fence.Lead(t.Context()); leads {
 			t.Fatal("it leads behind the fence of the leadership")
 		}
-		if missed := p.fence.follow(p.machine); missed {
+		if missed := p.fence.follow(p.machine, nil); missed {
 			t.Error("keys are let in again that were not turned away")
 		}
 	})

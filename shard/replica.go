@@ -193,7 +193,7 @@ func (r *Replica) carryOut(ctx context.Context, out state.Output) {
 	for _, change := range out.Changes {
 		r.end(change)
 	}
-	if missed := r.cfg.Fence.follow(r.machine); missed {
+	if missed := r.cfg.Fence.follow(r.machine, out.Slots); missed {
 		r.letInAgain()
 	}
 	if !r.machine.Suspended() && !r.begun {

@@ -58,7 +58,27 @@ func ReplicaOf(session string) (replica string, ok bool) {
 	isRandom := len(random) == suffixLength && strings.IndexFunc(random, func(r rune) bool {
 		return (r < 'a' || r > 'z') && (r < '0' || r > '9')
 	}) < 0
-	return replica, isRandom && len(validation.IsDNS1123Subdomain(replica)) == 0
+	return replica, isRandom && isSubdomain(replica)
+}
+
+// isSubdomain reports whether a name is a DNS subdomain by RFC 1123, as names of pods are. It is asked for every holder of
+// every Lease, which is too often for the regular expression of apimachinery.
+func isSubdomain(name string) bool {
+	if len(name) > validation.DNS1123SubdomainMaxLength {
+		return false
+	}
+	before := byte('.')
+	for i := range len(name) {
+		c := name[i]
+		switch {
+		case 'a' <= c && c <= 'z', '0' <= c && c <= '9':
+		case c == '-' && before != '.', c == '.' && before != '.' && before != '-':
+		default:
+			return false
+		}
+		before = c
+	}
+	return before != '.' && before != '-'
 }
 
 // Holder returns the Lease's holder, "" if it has none.

@@ -49,6 +49,10 @@ type Others struct {
 	// out are our renewals that have not come back, due is when the next one is.
 	out []attempt
 	due Moment
+
+	// news are the replicas whose Lease has changed since News was last called; lives says that a holder has.
+	news  []string
+	lives bool
 }
 
 // NewOthers returns what a session that has just started knows of the session Leases.
@@ -96,13 +100,23 @@ func (o *Others) Observe(now Moment, l *coordinationv1.Lease, watched bool) (cha
 	case p.lease.UID != l.UID:
 		p.seen, p.replaced = now, true
 	}
-	changed = p.lease == nil || !p.gone.IsZero() || p.lease.UID != l.UID || Holder(p.lease) != Holder(l) ||
-		!maps.Equal(p.lease.Annotations, l.Annotations)
+	lives := p.lease == nil || !p.gone.IsZero() || p.lease.UID != l.UID || Holder(p.lease) != Holder(l) ||
+		p.lease.Annotations[v1alpha1.AnnotationCreated] != l.Annotations[v1alpha1.AnnotationCreated]
+	changed = lives || !maps.Equal(p.lease.Annotations, l.Annotations)
 	p.lease, p.changed, p.gone = l, now, Moment{}
 	if changed {
 		p.Peer = readPeer(replica, l)
+		o.news, o.lives = append(o.news, replica), o.lives || lives
 	}
 	return changed
+}
+
+// News returns the replicas whose session Lease says something else than at the last call, beside the time of its renewal,
+// and reports whether what Death and Judge say of any session may differ. A replica may be named more than once.
+func (o *Others) News() (replicas []string, lives bool) {
+	replicas, lives = o.news, o.lives
+	o.news, o.lives = nil, false
+	return replicas, lives
 }
 
 // Correct takes in what a live read has shown, also if it is older than what we know: then etcd has been restored. If it
@@ -152,6 +166,7 @@ func (o *Others) Missed(now Moment, replica string) (changed bool) {
 		return false
 	}
 	p.gone, p.Peer = now, Peer{Replica: replica}
+	o.news, o.lives = append(o.news, replica), true
 	return true
 }
 

@@ -111,9 +111,9 @@ func (o *Own) Lost() string { return o.reason }
 // Left says that the session has given up its Lease, and whether it is known to be empty.
 func (o *Own) Left() (empty, ok bool) { return o.empty, o.phase == ended && o.reason == "" }
 
-// Note sets what the next renewal tells. That the session leaves, or what it confirms, is told at once.
+// Note sets what the next renewal reports. That the session leaves is reported at once.
 func (o *Own) Note(n Notes) {
-	if n.Leaving != o.notes.Leaving || n.Confirmed != o.notes.Confirmed {
+	if n.Leaving != o.notes.Leaving {
 		o.due = Moment{}
 	}
 	o.notes = n
@@ -139,12 +139,15 @@ func (o *Own) WakeAt() Moment {
 	return o.due
 }
 
+// IsDue reports whether Next has a request to send.
+func (o *Own) IsDue(now Moment) bool { return o.phase != ended && o.asked == "" && now.Reached(o.due) }
+
 // Next returns the request that is due, if one is. Its ID is the caller's to set.
 func (o *Own) Next(now Moment) (Request, bool) {
 	if o.phase == releasing && now.Reached(o.gaveUp) {
 		o.phase = ended
 	}
-	if o.phase == ended || o.asked != "" || !now.Reached(o.due) {
+	if !o.IsDue(now) {
 		return Request{}, false
 	}
 	request := Request{Verb: Get, Name: o.name, Need: NeedNothing}

@@ -40,6 +40,7 @@ type process struct {
 	session string
 	clock   clock
 	machine *state.Replica
+	all     *state.Replica // the same, but it decides all slots in each step; nil: nothing is compared
 	mode    mode
 	resumed time.Duration // when it last was stopped
 
@@ -78,8 +79,9 @@ func (w *world) start(p *pod) *process {
 		w.checker.fail("settings: %v", err)
 		return nil
 	}
+	all := w.decidesAll(settings)
 	c := &process{
-		w: w, pod: p, podUID: p.uid, session: session, machine: machine, resumed: w.now, clock: w.faults.clock(),
+		w: w, all: all, pod: p, podUID: p.uid, session: session, machine: machine, resumed: w.now, clock: w.faults.clock(),
 		entitled: make([]bool, w.slots), epochs: make([]int64, w.slots),
 		seen: make([]int64, w.slots), work: make([]work, w.slots),
 	}
@@ -133,7 +135,9 @@ func (p *process) read() {
 }
 
 func (p *process) step(event state.Event) {
-	out := p.machine.Step(p.moment(), event)
+	now := p.moment()
+	out := p.machine.Step(now, event)
+	p.compare(now, event, out)
 	p.look(event)
 	for _, change := range out.Changes {
 		p.w.tell("%s: slot %d %s (epoch %d, ticket %d)", p.session, change.Slot, change.Kind, change.Epoch, change.Ticket)
@@ -142,7 +146,7 @@ func (p *process) step(event state.Event) {
 		}
 		p.end(change)
 	}
-	p.follow()
+	p.follow(out)
 	p.w.checker.stepped(p)
 	if out.Exit != nil {
 		p.exit(out.Exit)
@@ -191,11 +195,16 @@ func (p *process) look(event state.Event) {
 }
 
 // follow copies what the machine says of our ownership.
-func (p *process) follow() {
+func (p *process) follow(out state.Output) {
 	p.fence = p.machine.Fence()
 	p.active = p.active || !p.machine.Suspended()
-	for slot := range p.entitled {
+	for _, slot := range out.Slots {
 		p.epochs[slot], p.entitled[slot] = p.machine.Entitled(slot)
+	}
+	for slot := range p.entitled {
+		if epoch, entitled := p.machine.Entitled(slot); out.Exit == nil && (entitled != p.entitled[slot] || entitled && epoch != p.epochs[slot]) {
+			p.w.checker.fail("%s: its entitlement to slot %d has changed, and the step does not name the slot", p.session, slot)
+		}
 	}
 }
 

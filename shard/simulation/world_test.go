@@ -22,9 +22,11 @@ type world struct {
 	seed   uint64
 	random *rand.Rand
 	broken promises
-	config member.Config
-	plan   plan.Config
-	slots  int
+	// compares says that each step is compared with one that decides all slots.
+	compares bool
+	config   member.Config
+	plan     plan.Config
+	slots    int
 
 	now   time.Duration
 	queue agenda

@@ -40,7 +40,8 @@ func (r *Replica) suspend(now member.Moment) {
 		r.fenced, r.restless = now, r.ticket()
 		r.change(Change{Slot: Everything, Kind: Suspended, Ticket: r.restless})
 	}
-	r.activity, r.dirty = passive, true
+	r.activity = passive
+	r.touchAll()
 }
 
 // activate has a session act that holds its session Lease, as soon as it has read the Leases of its slots live. It ends
@@ -95,6 +96,7 @@ func (r *Replica) takeReread(now member.Moment, q question, reply member.Reply) 
 	}
 	r.takeAll(now, reply.Leases, q.step)
 	r.activity, r.restless = active, 0
+	r.touchAll()
 	for _, s := range r.slots {
 		switch s.phase {
 		case held:
@@ -129,6 +131,7 @@ func (r *Replica) takeIdle(e Idle) {
 		return
 	}
 	if s := r.slots[e.Slot]; s.busy && s.phase != held && s.ticket == e.Ticket {
-		s.busy, r.dirty = false, true
+		s.busy = false
+		r.touch(s)
 	}
 }

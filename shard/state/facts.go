@@ -70,11 +70,10 @@ func (r *Replica) Facts(now member.Moment) Facts {
 			Replica: p.Replica, Session: p.Session, Leaving: p.Leaving, Capacity: p.Capacity, Silence: silence,
 		})
 	}
-	weights := r.reported()
 	for _, s := range r.slots {
 		f.Slots = append(f.Slots, SlotFacts{
 			Slot: s.number, Holder: s.holder, Epoch: member.Transitions(s.lease), Preferred: s.preferred, Home: s.home,
-			Weight: s.weighs(weights), Quarantine: s.quarantine, Phase: s.phase.String(), Busy: s.busy, Owned: r.owner(s) != "", Missing: s.lease == nil,
+			Weight: r.weighs(s), Quarantine: s.quarantine, Phase: s.phase.String(), Busy: s.busy, Owned: r.owner(s) != "", Missing: s.lease == nil,
 		})
 	}
 	return f

@@ -18,7 +18,7 @@ func (r *Replica) takeSlot(now member.Moment, s *slot, l *coordinationv1.Lease, 
 	if !s.take(now, r.steps, r.settings.Fleet, l, asked) {
 		return
 	}
-	r.dirty = true
+	r.touch(s)
 	switch {
 	case s.phase == free:
 		r.claim(s)
@@ -50,30 +50,29 @@ func (r *Replica) lose(now member.Moment, s *slot) {
 	r.change(Change{Slot: s.number, Epoch: s.epoch, Kind: Lost, Ticket: s.ticket})
 }
 
-// decideSlots moves every slot on.
-func (r *Replica) decideSlots(now member.Moment) {
-	for _, s := range r.slots {
-		if r.expired(now, s) || r.activity != active {
-			continue
+// decideSlot moves a slot on.
+func (r *Replica) decideSlot(now member.Moment, s *slot) {
+	if r.expired(now, s) || r.activity != active {
+		return
+	}
+	switch {
+	case s.mustRead:
+		if r.mayAsk(now, s) {
+			r.askSlot(s, member.Request{Verb: member.Get, Need: member.NeedNothing}, question{})
 		}
-		if s.mustRead {
-			if r.mayAsk(now, s) {
-				r.askSlot(s, member.Request{Verb: member.Get, Need: member.NeedNothing}, question{})
-			}
-			continue
+	case s.phase == free:
+		r.decideFree(now, s)
+	case s.phase == held:
+		if !r.wants(now, s) {
+			r.stop(now, s)
 		}
-		switch s.phase {
-		case free:
-			r.decideFree(now, s)
-		case held:
-			if !r.wants(now, s) {
-				r.stop(now, s)
-			}
-		case stopping, cancelled:
-			r.decideStopping(now, s)
-		case releasing:
-			r.release(now, s)
-		}
+	case s.phase == releasing:
+		r.release(now, s)
+	default: // stopping or cancelled
+		r.decideStopping(now, s)
+	}
+	if r.leads {
+		r.leadSlot(now, s)
 	}
 }
 
@@ -85,7 +84,7 @@ func (r *Replica) expired(now member.Moment, s *slot) bool {
 	}
 	deadline := s.since.Add(r.settings.Config.ExitAfterCancel)
 	if !now.Reached(deadline) {
-		r.later(deadline)
+		r.laterFor(s, deadline)
 		return false
 	}
 	r.exit(Exit{Reason: ReasonInFlight, Message: fmt.Sprintf(
@@ -98,21 +97,21 @@ func (r *Replica) wants(now member.Moment, s *slot) bool {
 	if s.preferred != "" && s.preferred != r.settings.Replica {
 		return false
 	}
-	return !r.leavesUnasked(now)
+	return !r.leavesUnasked(now, s)
 }
 
 // stop begins a hand-over: no more keys are taken, and what is in flight goes on.
 func (r *Replica) stop(now member.Moment, s *slot) {
 	s.phase, s.ticket, s.since = stopping, r.ticket(), now
 	r.change(Change{Slot: s.number, Epoch: s.epoch, Kind: Stopped, Ticket: s.ticket})
-	r.later(now.Add(r.settings.Config.HandOverTimeout))
+	r.laterFor(s, now.Add(r.settings.Config.HandOverTimeout))
 }
 
 // cancel ends what is in flight of a slot that is handed over.
 func (r *Replica) cancel(now member.Moment, s *slot) {
 	s.phase, s.ticket, s.since = cancelled, r.ticket(), now
 	r.change(Change{Slot: s.number, Epoch: s.epoch, Kind: Cancelled, Ticket: s.ticket})
-	r.later(now.Add(r.settings.Config.ExitAfterCancel))
+	r.laterFor(s, now.Add(r.settings.Config.ExitAfterCancel))
 }
 
 // decideStopping goes on with a hand-over, or takes it back.
@@ -127,7 +126,7 @@ func (r *Replica) decideStopping(now member.Moment, s *slot) {
 	case now.Reached(timeout):
 		r.cancel(now, s)
 	default:
-		r.later(timeout)
+		r.laterFor(s, timeout)
 	}
 }
 
@@ -197,10 +196,8 @@ func (r *Replica) acquire(now member.Moment, s *slot) {
 		member.Annotate(l, v1alpha1.AnnotationHome, "")
 	}
 	// Who held it may have died without a word, and the next report under its name overwrites its last one.
-	if replica, dead := member.ReplicaOf(s.holder); dead {
-		if weight, known := readWeights(r.others.Peer(replica).Weights)[s.number]; known {
-			member.Annotate(l, v1alpha1.AnnotationWeight, strconv.FormatInt(weight, 10))
-		}
+	if weight, known := r.reported(s); known {
+		member.Annotate(l, v1alpha1.AnnotationWeight, strconv.FormatInt(weight, 10))
 	}
 	s.newAttempt(acquired.Time)
 	r.askSlot(s, member.Request{Verb: member.Update, Lease: l, Need: member.NeedFence}, question{acquired: acquired.Time})

@@ -41,24 +41,30 @@ type death struct {
 
 // lead begins or ends the leadership. A leader knows only what it has seen and decided itself.
 func (r *Replica) lead(leads bool) {
-	r.leader, r.dirty = leader{leads: leads, deaths: map[string]*death{}}, true
+	r.leader = leader{leads: leads, deaths: map[string]*death{}}
 	for _, s := range r.slots {
 		s.leading = leading{homeSince: s.homeSince}
+		r.making.set(s.number, false)
+		r.open.set(s.number, false)
 	}
+	r.touchAll()
 }
 
-// decideLeader does what only the leader does.
+// decideLeader does what only the leader does, and concerns more than one slot.
 func (r *Replica) decideLeader(now member.Moment) {
 	if !r.leads || r.activity != active {
 		return
 	}
 	r.declareDead(now)
-	r.makeSlots(now)
-	for _, s := range r.slots {
-		r.timeOwnerless(now, s)
-	}
+	r.takeStock(now)
 	r.planSlots(now)
-	r.writePlan(now)
+}
+
+// leadSlot does what only the leader does with a slot.
+func (r *Replica) leadSlot(now member.Moment, s *slot) {
+	r.makeSlot(now, s)
+	r.timeOwnerless(now, s)
+	r.writePlan(now, s)
 }
 
 // declareDead empties the Leases of sessions that have been silent for the time of a take-over, by compare and swap with
@@ -121,30 +127,33 @@ func (r *Replica) takeDeath(now member.Moment, q question, reply member.Reply) {
 	}
 }
 
-// makeSlots makes the slot Leases that are missing, and ends their quarantine as far as that is the leader's part: after a
-// Lease is seen to exist, all sessions are listed live, and the list is written on it.
-func (r *Replica) makeSlots(now member.Moment) {
+// makeSlot makes a slot Lease that is missing, and ends its quarantine as far as that is the leader's part: after the Lease
+// is seen to exist, all sessions are listed live, and the list is written on it.
+func (r *Replica) makeSlot(now member.Moment, s *slot) {
 	open, making := false, false
-	for _, s := range r.slots {
-		switch {
-		case s.mustRead:
-		case s.lease == nil:
-			making = true
-			if r.mayAsk(now, s) {
-				r.askSlot(s, member.Request{
-					Verb: member.Create, Lease: newLease(r.settings.Fleet, r.settings.Namespace, s.name), Need: member.NeedLeadership,
-				}, question{})
-			}
-			making = making && now.Since(s.retry) >= 0 // one that is refused does not keep the others waiting
-		case s.genuine && s.labelled:
-		case !s.genuine && r.census.step < s.uidStep:
-			open = true
-		case r.mayAsk(now, s):
-			r.askSlot(s, member.Request{Verb: member.Update, Lease: r.vouched(now, s), Need: member.NeedLeadership}, question{})
-		}
-	}
 	switch {
-	case !open || making || r.census.asked:
+	case s.mustRead:
+	case s.lease == nil:
+		if r.mayAsk(now, s) {
+			r.askSlot(s, member.Request{
+				Verb: member.Create, Lease: newLease(r.settings.Fleet, r.settings.Namespace, s.name), Need: member.NeedLeadership,
+			}, question{})
+		}
+		making = now.Since(s.retry) >= 0 // one that is refused does not keep the others waiting
+	case s.genuine && s.labelled:
+	case !s.genuine && r.census.step < s.uidStep:
+		open = true
+	case r.mayAsk(now, s):
+		r.askSlot(s, member.Request{Verb: member.Update, Lease: r.vouched(now, s), Need: member.NeedLeadership}, question{})
+	}
+	r.open.set(s.number, open)
+	r.making.set(s.number, making)
+}
+
+// takeStock lists all sessions live when a slot waits for that, and none is about to be made that would wait, too.
+func (r *Replica) takeStock(now member.Moment) {
+	switch {
+	case r.open.isEmpty() || !r.making.isEmpty() || r.census.asked:
 	case now.Since(r.census.again) < 0:
 		r.later(r.census.again)
 	default:
@@ -180,4 +189,5 @@ func (r *Replica) takeCensus(now member.Moment, q question, reply member.Reply) 
 	}
 	slices.Sort(sessions)
 	r.census.step, r.census.sessions = q.step, slices.Compact(sessions)
+	r.touchAll()
 }

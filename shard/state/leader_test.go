@@ -119,6 +119,7 @@ func TestQuarantine(t *testing.T) {
 			t.Errorf("confirmed %q with something in flight", got)
 		}
 		s.step(Idle{Slot: 0, Ticket: ticket})
+		s.run(2 * time.Second) // with the next renewal
 		if got := s.leases["fleet-session-r-0"].Annotations[v1alpha1.AnnotationConfirmed]; got != "made-again" {
 			t.Errorf("want it confirmed, got %q", got)
 		}

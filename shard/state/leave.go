@@ -8,7 +8,7 @@ import (
 )
 
 // leavesUnasked says that a session that leaves has waited long enough for the leader to plan its slots elsewhere.
-func (r *Replica) leavesUnasked(now member.Moment) bool {
+func (r *Replica) leavesUnasked(now member.Moment, s *slot) bool {
 	if !r.notes.Leaving {
 		return false
 	}
@@ -16,24 +16,18 @@ func (r *Replica) leavesUnasked(now member.Moment) bool {
 	if now.Reached(deadline) {
 		return true
 	}
-	r.later(deadline)
+	r.laterFor(s, deadline)
 	return false
 }
 
 // decideLeave gives up the session Lease when nothing is held and nothing in flight.
 func (r *Replica) decideLeave(now member.Moment) {
-	if !r.notes.Leaving {
-		return
+	if r.notes.Leaving && r.engaged.isEmpty() {
+		r.own.Release(now)
 	}
-	for _, s := range r.slots {
-		if s.phase != free || s.busy || s.asked || s.mustRead || len(s.attempts) > 0 {
-			return
-		}
-	}
-	r.own.Release(now)
 }
 
-// writeNotes puts on the session Lease what the others have to know.
+// writeNotes puts on the session Lease, which is about to be renewed, what the others have to know.
 func (r *Replica) writeNotes(now member.Moment) {
 	var confirmed, weights []string
 	for _, s := range r.slots {
@@ -47,10 +41,8 @@ func (r *Replica) writeNotes(now member.Moment) {
 	r.notes.Confirmed = strings.Join(confirmed, ",")
 	text := strings.Join(weights, ",")
 	if recounted := r.counts != nil && (r.notes.Counts == nil || *r.counts != *r.notes.Counts); recounted || text != r.notes.Weights {
-		if next := r.weighedAt.Add(r.settings.Config.WeighEvery); r.weighedAt.IsZero() || now.Reached(next) {
+		if r.weighedAt.IsZero() || now.Reached(r.weighedAt.Add(r.settings.Config.WeighEvery)) {
 			r.notes.Weights, r.notes.Counts, r.weighedAt = text, r.counts, now
-		} else {
-			r.later(next)
 		}
 	}
 	r.own.Note(r.notes)

@@ -9,6 +9,8 @@ const Everything = -1
 // Output is what a step asks of the shell: to carry out the changes, in their order, then to send the requests, in any
 // order and without waiting for one another. Then Fence, Suspended and Entitled are to be read.
 type Output struct {
+	// Slots are those of which Entitled may say something else than before.
+	Slots    []int
 	Changes  []Change
 	Requests []member.Request
 	// Exit, if set, ends the process. The outputs of later steps are empty.

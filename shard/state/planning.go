@@ -29,6 +29,7 @@ func (r *Replica) planSlots(now member.Moment) {
 	for _, move := range r.planned.Moves {
 		s := r.slots[move.Slot]
 		s.target, s.targetHome = move.To, move.Home
+		r.touch(s)
 		if move.Calm() {
 			s.movedAt = now
 		}
@@ -47,7 +48,6 @@ func (r *Replica) planSlots(now member.Moment) {
 // world is what the plan rests on.
 func (r *Replica) world(now member.Moment) plan.World {
 	w := plan.World{Now: now.Monotonic, Slots: make([]plan.Slot, 0, len(r.slots))}
-	weights := r.reported()
 	for _, peer := range r.others.Peers() {
 		leaving := peer.Leaving || peer.Session == r.settings.Session && r.notes.Leaving
 		if peer.Session != "" || leaving {
@@ -55,10 +55,10 @@ func (r *Replica) world(now member.Moment) plan.World {
 		}
 	}
 	for _, s := range r.slots {
-		s.remember(weights)
+		r.remember(s)
 		maps.DeleteFunc(s.passed, func(_ string, until time.Duration) bool { return until <= now.Monotonic })
 		one := plan.Slot{
-			Weight: s.weighs(weights), Holder: r.owner(s), Preferred: s.preferred, Home: s.home,
+			Weight: r.weighs(s), Holder: r.owner(s), Preferred: s.preferred, Home: s.home,
 			UnownedSince: s.ownerless.Monotonic, Moved: s.movedAt.Monotonic, Passed: s.passed,
 		}
 		if s.target != "" {
@@ -75,28 +75,25 @@ func (r *Replica) world(now member.Moment) plan.World {
 	return w
 }
 
-// reported are the weights of slots that replicas report, by name.
-func (r *Replica) reported() map[string]map[int]int64 {
-	weights := map[string]map[int]int64{}
-	for _, peer := range r.others.Peers() {
-		weights[peer.Replica] = readWeights(peer.Weights)
+// reported returns the weight that the slot's holder reports.
+func (r *Replica) reported(s *slot) (weight int64, known bool) {
+	if w := r.words[s.replica]; s.isSession && w != nil {
+		weight, known = w.weightOf[s.number]
 	}
-	return weights
+	return weight, known
 }
 
 // remember keeps what the slot's holder reports, for when another has only just begun to hold it.
-func (s *slot) remember(weights map[string]map[int]int64) {
-	holder, _ := member.ReplicaOf(s.holder)
-	if weight, known := weights[holder][s.number]; known {
+func (r *Replica) remember(s *slot) {
+	if weight, known := r.reported(s); known {
 		s.reported, s.wasReported = weight, true
 	}
 }
 
 // weighs returns the weight of a slot: what its holder reports, dead or alive; else what was reported last; and else what
 // is noted on its Lease.
-func (s *slot) weighs(weights map[string]map[int]int64) int64 {
-	holder, _ := member.ReplicaOf(s.holder)
-	weight, known := weights[holder][s.number]
+func (r *Replica) weighs(s *slot) int64 {
+	weight, known := r.reported(s)
 	switch {
 	case known:
 		return weight
@@ -108,11 +105,10 @@ func (s *slot) weighs(weights map[string]map[int]int64) int64 {
 
 // owner returns the replica whose session holds the slot and, as far as we have seen, lives; "" if there is none.
 func (r *Replica) owner(s *slot) string {
-	replica, ok := member.ReplicaOf(s.holder)
-	if !ok || s.lease == nil || !s.genuine || r.others.Peer(replica).Session != s.holder {
+	if !s.isSession || s.lease == nil || !s.genuine || r.others.Peer(s.replica).Session != s.holder {
 		return ""
 	}
-	return replica
+	return s.replica
 }
 
 // isTakeable says that nothing keeps the preferred holder from acquiring the slot, as far as we have seen.
@@ -120,28 +116,28 @@ func (r *Replica) isTakeable(now member.Moment, s *slot) bool {
 	if s.lease == nil || !s.genuine || s.preferred == "" || r.owner(s) != "" {
 		return false
 	}
-	if s.holder != "" && !r.looksDead(now, s.holder) {
+	if s.holder != "" && !r.looksDead(now, s, s.holder) {
 		return false
 	}
 	if len(s.quarantine) == 0 {
 		return true
 	}
 	if end := s.listed.Add(r.settings.Config.TakeOver); now.Since(end) < 0 {
-		r.later(end)
+		r.laterFor(s, end)
 		return false
 	}
 	for _, session := range s.quarantine {
-		if !r.confirmed(s, session) && !r.looksDead(now, session) {
+		if !r.confirmed(s, session) && !r.looksDead(now, s, session) {
 			return false
 		}
 	}
 	return true
 }
 
-func (r *Replica) looksDead(now member.Moment, session string) bool {
+func (r *Replica) looksDead(now member.Moment, s *slot, session string) bool {
 	at, dead := r.others.Death(now, session)
 	if dead && now.Since(at) < 0 {
-		r.later(at)
+		r.laterFor(s, at)
 		return false
 	}
 	return dead
@@ -157,28 +153,25 @@ func (r *Replica) timeOwnerless(now member.Moment, s *slot) {
 	}
 }
 
-// writePlan writes the preferred holders that are planned and not yet written, and takes away home notes that have had
-// their time.
-func (r *Replica) writePlan(now member.Moment) {
-	for _, s := range r.slots {
-		if s.target == "" && s.home != "" && s.preferred != "" {
-			if until := s.homeSince.Add(r.settings.Plan.HomeFor); now.Since(until) < 0 {
-				r.later(until)
-			} else {
-				s.target, s.targetHome = s.preferred, ""
-			}
+// writePlan writes the preferred holder that is planned and not yet written, and takes away a home note that has had its time.
+func (r *Replica) writePlan(now member.Moment, s *slot) {
+	if s.target == "" && s.home != "" && s.preferred != "" {
+		if until := s.homeSince.Add(r.settings.Plan.HomeFor); now.Since(until) < 0 {
+			r.laterFor(s, until)
+		} else {
+			s.target, s.targetHome = s.preferred, ""
 		}
-		if s.target == s.preferred && s.targetHome == s.home {
-			s.target, s.targetHome = "", ""
-		}
-		if s.target == "" || s.lease == nil || s.mustRead || !r.mayAsk(now, s) {
-			continue
-		}
-		l := r.written(now, s)
-		member.Annotate(l, v1alpha1.AnnotationPreferredHolder, s.target)
-		member.Annotate(l, v1alpha1.AnnotationHome, s.targetHome)
-		r.askSlot(s, member.Request{Verb: member.Update, Lease: l, Need: member.NeedLeadership}, question{})
 	}
+	if s.target == s.preferred && s.targetHome == s.home {
+		s.target, s.targetHome = "", ""
+	}
+	if s.target == "" || s.lease == nil || s.mustRead || !r.mayAsk(now, s) {
+		return
+	}
+	l := r.written(now, s)
+	member.Annotate(l, v1alpha1.AnnotationPreferredHolder, s.target)
+	member.Annotate(l, v1alpha1.AnnotationHome, s.targetHome)
+	r.askSlot(s, member.Request{Verb: member.Update, Lease: l, Need: member.NeedLeadership}, question{})
 }
 
 // readWeights reads the weights that a session reports. What cannot be read is left out.

@@ -4,6 +4,8 @@ import (
 	"slices"
 	"strings"
 
+	"k8s.io/apimachinery/pkg/types"
+
 	member "github.com/machine-controller-fleet/machine-controller-fleet/membership/state"
 )
 
@@ -16,6 +18,8 @@ type proof struct {
 	// asked says that a read is not answered yet, and again when the next may be sent.
 	asked bool
 	again member.Moment
+	// waiting are the slots to be decided when the read is answered.
+	waiting slotSet
 }
 
 // isDead says that a session, which a slot Lease names, is proven dead: by a live read of its session Lease that began
@@ -27,24 +31,29 @@ func (r *Replica) isDead(now member.Moment, s *slot, session string) bool {
 	}
 	p := r.proofs[session]
 	if p == nil {
-		p = &proof{}
+		p = &proof{waiting: newSlotSet(len(r.slots))}
 		r.proofs[session] = p
 	}
 	if !p.dead.IsZero() && p.step >= s.holderStep {
 		if now.Since(p.dead) < 0 {
-			r.later(p.dead)
+			r.laterFor(s, p.dead)
 			return false
 		}
 		return true
 	}
-	if _, looks := r.others.Death(now, session); !looks || p.asked {
+	if p.asked {
+		p.waiting.set(s.number, true)
+		return false
+	}
+	if _, looks := r.others.Death(now, session); !looks {
 		return false
 	}
 	if now.Since(p.again) < 0 {
-		r.later(p.again)
+		r.laterFor(s, p.again)
 		return false
 	}
 	p.asked = true
+	p.waiting.set(s.number, true)
 	r.ask(member.Request{Verb: member.Get, Name: member.SessionLeaseName(r.settings.Fleet, replica), Need: member.NeedNothing},
 		question{about: aboutProof, session: session})
 	return false
@@ -55,6 +64,10 @@ func (r *Replica) isDead(now member.Moment, s *slot, session string) bool {
 func (r *Replica) takeProof(now member.Moment, q question, reply member.Reply) {
 	p := r.proofs[q.session]
 	p.asked, p.dead, p.step, p.again = false, member.Moment{}, q.step, now.Add(retryAfter)
+	for number := p.waiting.next(0); number >= 0; number = p.waiting.next(number + 1) {
+		p.waiting.set(number, false)
+		r.touch(r.slots[number])
+	}
 	switch reply.Outcome {
 	case member.Done, member.NotFound:
 		switch r.others.Judge(now, q.session, reply.Lease) {
@@ -79,7 +92,7 @@ func (r *Replica) quarantined(now member.Moment, s *slot) bool {
 		return false
 	}
 	if end := s.listed.Add(r.settings.Config.TakeOver); now.Since(end) < 0 {
-		r.later(end)
+		r.laterFor(s, end)
 		return true
 	}
 	open := false
@@ -94,9 +107,20 @@ func (r *Replica) quarantined(now member.Moment, s *slot) bool {
 // confirmed says that a session has confirmed on its Lease that it has nothing of the slot in flight. Once true this stays
 // so, because the Lease that it may have held is gone: what the watch shows is good enough.
 func (r *Replica) confirmed(s *slot, session string) bool {
-	replica, _ := member.ReplicaOf(session)
-	peer := r.others.Peer(replica)
-	return peer.Session == session && strings.Contains(peer.Confirmed, string(s.lease.UID))
+	_, confirmed := r.confirmations[session][s.lease.UID]
+	return confirmed
+}
+
+// readConfirmed reads the UIDs of the slot Leases that a session has confirmed.
+func readConfirmed(text string) map[types.UID]struct{} {
+	if text == "" {
+		return nil
+	}
+	uids := make(map[types.UID]struct{}, strings.Count(text, ",")+1)
+	for uid := range strings.SplitSeq(text, ",") {
+		uids[types.UID(uid)] = struct{}{}
+	}
+	return uids
 }
 
 // confirms says that this session has nothing in flight of a slot whose Lease is new.

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	member "github.com/machine-controller-fleet/machine-controller-fleet/membership/state"
 	"github.com/machine-controller-fleet/machine-controller-fleet/shard/plan"
@@ -87,6 +88,10 @@ type Replica struct {
 	notes     member.Notes
 	leavingAt member.Moment
 	proofs    map[string]*proof
+	// words are what the session Leases say, by replica; confirmations are the slot Leases that sessions have confirmed.
+	words         map[string]*words
+	confirmations map[string]map[types.UID]struct{}
+	agenda
 	leader
 }
 
@@ -105,6 +110,7 @@ func NewReplica(s Settings) (*Replica, error) {
 	r := &Replica{
 		settings: s, own: member.NewOwn(s.Config, id), others: member.NewOthers(s.Config, id),
 		pending: map[uint64]question{}, proofs: map[string]*proof{}, weights: map[int]int64{}, dirty: true,
+		words: map[string]*words{}, confirmations: map[string]map[types.UID]struct{}{}, agenda: newAgenda(s.Slots),
 	}
 	for number := range s.Slots {
 		r.slots = append(r.slots, &slot{number: number, name: member.SlotLeaseName(s.Fleet, number, s.Slots)})
@@ -124,6 +130,7 @@ func (r *Replica) Step(now member.Moment, event Event) Output {
 	r.others.Advance(now)
 	r.suspend(now)
 	r.take(now, event)
+	r.hear()
 	_, observing := r.others.Observing()
 	r.dirty = r.dirty || observing != observed
 	if r.out.Exit == nil {
@@ -133,7 +140,7 @@ func (r *Replica) Step(now member.Moment, event Event) Output {
 		r.exited = true
 		return Output{Exit: r.out.Exit, Changes: r.out.Changes}
 	}
-	r.out.WakeAt = member.Earliest(r.wake, r.own.WakeAt(), r.activationWake())
+	r.out.WakeAt = member.Earliest(r.wake, r.nextDue(now), r.own.WakeAt(), r.activationWake())
 	return r.out
 }
 
@@ -155,7 +162,9 @@ func (r *Replica) take(now member.Moment, event Event) {
 		r.weights, r.counts, r.dirty = e.Weights, e.Counts, true
 	case Leaving:
 		if r.leavingAt.IsZero() {
-			r.leavingAt, r.notes.Leaving, r.dirty = now, true, true
+			r.leavingAt, r.notes.Leaving = now, true
+			r.own.Note(r.notes)
+			r.touchAll()
 		}
 	case Elected:
 		r.lead(true)
@@ -230,11 +239,15 @@ func (r *Replica) decide(now member.Moment) {
 		return
 	}
 	r.activate(now)
+	r.touchDue(now)
+	r.decideSlots(now)
 	if r.dirty || !r.wake.IsZero() && now.Reached(r.wake) {
 		r.dirty, r.wake = false, member.Moment{}
-		r.decideSlots(now)
 		r.decideLeader(now)
 		r.decideLeave(now)
+		r.decideSlots(now) // those that the leader has planned
+	}
+	if r.own.IsDue(now) {
 		r.writeNotes(now)
 	}
 	if request, ok := r.own.Next(now); ok {

@@ -63,10 +63,13 @@ func (r *Replica) mayAsk(now member.Moment, s *slot) bool {
 	case s.asked || r.activity != active:
 		return false
 	case !now.Reached(s.retry):
-		r.later(s.retry)
+		r.laterFor(s, s.retry)
+		return false
+	case r.inUse >= mostRequests:
+		r.blocked.set(s.number, true) // an answer makes room
 		return false
 	}
-	return r.inUse < mostRequests // an answer makes room, and is a step
+	return true
 }
 
 // takeReply takes in the answer to a request of ours. Any other answer is ignored.
@@ -101,6 +104,7 @@ func (r *Replica) takeReply(now member.Moment, reply member.Reply) {
 // takeSlotReply takes in the answer about a slot Lease.
 func (r *Replica) takeSlotReply(now member.Moment, q question, reply member.Reply) {
 	s := q.slot
+	r.touch(s)
 	s.asked = false
 	r.inUse--
 	switch reply.Outcome {

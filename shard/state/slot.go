@@ -43,6 +43,9 @@ type note struct {
 	genuine    bool
 	quarantine []string
 	labelled   bool
+	// replica is the holder's, if isSession: if the holder is a session's identity.
+	replica   string
+	isSession bool
 }
 
 func readNote(fleet string, l *coordinationv1.Lease) note {
@@ -57,6 +60,7 @@ func readNote(fleet string, l *coordinationv1.Lease) note {
 	if weight, err := strconv.ParseInt(l.Annotations[v1alpha1.AnnotationWeight], 10, 64); err == nil && weight >= 0 {
 		n.weight = weight
 	}
+	n.replica, n.isSession = member.ReplicaOf(n.holder)
 	if sessions := l.Annotations[v1alpha1.AnnotationQuarantine]; sessions != "" {
 		n.quarantine = strings.Split(sessions, ",")
 	}

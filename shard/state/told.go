@@ -1,7 +1,5 @@
 package state
 
-import member "github.com/machine-controller-fleet/machine-controller-fleet/membership/state"
-
 // Told is what the fleet says of the machines in its slots.
 type Told struct {
 	// Counts is what each replica has said last, by its name, also when it is absent by now.
@@ -19,8 +17,7 @@ func (r *Replica) Told() (told Told, ok bool) {
 		}
 	}
 	for _, s := range r.slots {
-		replica, _ := member.ReplicaOf(s.holder)
-		told.Holders = append(told.Holders, replica)
+		told.Holders = append(told.Holders, s.replica)
 	}
 	return told, !r.Suspended()
 }

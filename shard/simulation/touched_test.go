@@ -1,0 +1,52 @@
+package simulation
+
+import (
+	"flag"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/worlds"
+	member "github.com/machine-controller-fleet/machine-controller-fleet/membership/state"
+	"github.com/machine-controller-fleet/machine-controller-fleet/shard/state"
+)
+
+var compareAll = flag.Bool("compare", false, "compare each step with one that decides all slots, in all tests")
+
+// comparing has all sessions compared with sessions that decide all slots.
+func comparing(w *world, _ *faults) { w.compares = true }
+
+// decidesAll returns the machine that a session's is compared with; nil where nothing is compared.
+func (w *world) decidesAll(settings state.Settings) *state.Replica {
+	if !w.compares && !*compareAll {
+		return nil
+	}
+	all, err := state.NewReplica(settings)
+	if err != nil {
+		w.checker.fail("settings: %v", err)
+		return nil
+	}
+	all.DecideAll()
+	return all
+}
+
+// compare checks that a step that decides only what was touched asks for the same as one that decides everything.
+func (p *process) compare(now member.Moment, event state.Event, out state.Output) {
+	if p.all == nil || p.w.checker.violation != "" {
+		return
+	}
+	want := p.all.Step(now, event)
+	want.Slots, out.Slots = nil, nil
+	if diff := cmp.Diff(want, out); diff != "" {
+		p.w.checker.fail("%s, after %T: a slot that was not touched has something to do (-all slots decided, +touched ones):\n%s", p.session, event, diff)
+	}
+}
+
+// TestASlotThatIsNotTouchedHasNothingToDo: in any history each step asks for the same as one that decides all slots.
+func TestASlotThatIsNotTouchedHasNothingToDo(t *testing.T) {
+	if *oneSeed >= 0 {
+		tellStory(t, uint64(*oneSeed), comparing)
+		return
+	}
+	t.Logf("%+v", runAll(t, worlds.Some(*howMany/10), comparing))
+}
