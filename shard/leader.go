@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"math"
 	"sync"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
@@ -146,6 +147,9 @@ func (l *leaderLock) Update(ctx context.Context, record resourcelock.LeaderElect
 	l.mu.Unlock()
 	if last == nil {
 		return errors.New("expected the leader Lease to be read before it is updated")
+	}
+	if record.LeaderTransitions > math.MaxInt32 {
+		record.LeaderTransitions = 1 // the API server refuses what does not fit
 	}
 	lease := last.DeepCopy()
 	lease.Spec = resourcelock.LeaderElectionRecordToLeaseSpec(&record)

@@ -18,6 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/rest"
 )
@@ -205,6 +206,9 @@ func (s *Server) createLocked(r *http.Request, namespace string) (any, error) {
 	if err != nil {
 		return nil, err
 	}
+	if err := validate(lease); err != nil {
+		return nil, err
+	}
 	key := namespace + "/" + lease.Name
 	if _, exists := s.leases[key]; exists {
 		return nil, apierrors.NewAlreadyExists(coordinationv1.Resource("leases"), lease.Name)
@@ -227,8 +231,21 @@ func (s *Server) updateLocked(r *http.Request, namespace, name string) (any, err
 	case lease.UID != before.UID || lease.ResourceVersion != before.ResourceVersion:
 		return nil, apierrors.NewConflict(resource, name, fmt.Errorf("it is %s/%s", before.UID, before.ResourceVersion))
 	}
+	if err := validate(lease); err != nil {
+		return nil, err
+	}
 	s.putLocked(key, watch.Modified, lease)
 	return lease, nil
+}
+
+// validate refuses what the API server refuses.
+func validate(lease *coordinationv1.Lease) error {
+	if n := lease.Spec.LeaseTransitions; n != nil && *n < 0 {
+		return apierrors.NewInvalid(coordinationv1.SchemeGroupVersion.WithKind("Lease").GroupKind(), lease.Name, field.ErrorList{
+			field.Invalid(field.NewPath("spec", "leaseTransitions"), *n, "must be greater than or equal to 0"),
+		})
+	}
+	return nil
 }
 
 // watch streams what has happened since the version that was asked for, until the request ends or the server goes away.

@@ -2,6 +2,7 @@ package state
 
 import (
 	"fmt"
+	"math"
 	"strconv"
 	"strings"
 
@@ -95,6 +96,17 @@ func Transitions(l *coordinationv1.Lease) int64 {
 		return 0
 	}
 	return int64(*l.Spec.LeaseTransitions)
+}
+
+// NextTransitions returns what whoever takes the Lease writes as its number of transitions: one more than there are. It
+// begins again with 1 after the largest number that a Lease can have, and after one that it cannot have. The result differs
+// from what the Lease says.
+func NextTransitions(l *coordinationv1.Lease) int32 {
+	n := Transitions(l)
+	if n < 0 || n >= math.MaxInt32 {
+		return 1
+	}
+	return int32(n) + 1
 }
 
 // IsOlder says that one version of a Lease is certainly older than another. What does not compare is not older.

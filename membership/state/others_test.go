@@ -1,6 +1,7 @@
 package state
 
 import (
+	"math"
 	"strconv"
 	"strings"
 	"testing"
@@ -9,8 +10,11 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/validation"
+	"pgregory.net/rapid"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/worlds"
 )
 
 func sessionLease(session string, uid types.UID, version int, annotations ...string) *coordinationv1.Lease {
@@ -231,4 +235,31 @@ func TestNames(t *testing.T) {
 			t.Errorf("%s: read as slot %d", name, slot)
 		}
 	}
+}
+
+func TestTheNumberOfTransitionsGoesOnFromAnyNumber(t *testing.T) {
+	if got := NextTransitions(nil); got != 1 {
+		t.Errorf("without a Lease: want 1, got %d", got)
+	}
+	for n, want := range map[int32]int32{0: 1, 1: 2, math.MaxInt32 - 1: math.MaxInt32, math.MaxInt32: 1, -1: 1, math.MinInt32: 1} {
+		l := &coordinationv1.Lease{Spec: coordinationv1.LeaseSpec{LeaseTransitions: &n}}
+		if got := NextTransitions(l); got != want {
+			t.Errorf("after %d: want %d, got %d", n, want, got)
+		}
+	}
+}
+
+// The names that ReplicaOf takes for replicas are those that apimachinery takes for names of pods.
+func TestReplicasHaveNamesOfPods(t *testing.T) {
+	worlds.Check(t, 1, func(t *rapid.T) {
+		name := rapid.OneOf(
+			rapid.StringOfN(rapid.SampledFrom([]rune("ab09-.-.A_é")), 0, 12, -1),
+			rapid.Map(rapid.IntRange(250, 256), func(n int) string { return strings.Repeat("a", n) }),
+		).Draw(t, "name")
+		if _, ok := ReplicaOf(name + "_abc12"); strings.Contains(name, "_") {
+			return // the session's suffix begins at the first
+		} else if want := len(validation.IsDNS1123Subdomain(name)) == 0; ok != want {
+			t.Errorf("%q: want %v, got %v", name, want, ok)
+		}
+	})
 }

@@ -186,7 +186,7 @@ func (o *Own) compose(now Moment) *coordinationv1.Lease {
 		return l
 	}
 	if o.phase == starting {
-		holder, transitions, seconds := o.id.Session, int32(Transitions(o.lease)+1), int32(o.config.TakeOver.Seconds())
+		holder, transitions, seconds := o.id.Session, NextTransitions(o.lease), int32(o.config.TakeOver.Seconds())
 		l.Spec.HolderIdentity, l.Spec.LeaseTransitions, l.Spec.LeaseDurationSeconds, l.Spec.AcquireTime = &holder, &transitions, &seconds, &renew
 	}
 	if o.lease != nil && now.Since(o.seen) >= o.config.TakeOver {

@@ -2,6 +2,7 @@ package simulation
 
 import (
 	"fmt"
+	"math"
 	"slices"
 	"time"
 
@@ -162,7 +163,7 @@ func (c *checker) slotWritten(by *process, slot int, old, l *coordinationv1.Leas
 			c.fail("slot %d: %s takes it from %s, which is not dead", slot, by.session, before)
 		}
 	}
-	if epoch := member.Transitions(l); epoch <= c.epochs[string(l.UID)] && !c.afterRestore() {
+	if epoch := member.Transitions(l); epoch <= c.epochs[string(l.UID)] && c.epochs[string(l.UID)] != math.MaxInt32 && !c.afterRestore() {
 		c.fail("slot %d: %s acquires it with epoch %d, after %d", slot, by.session, epoch, c.epochs[string(l.UID)])
 	}
 	c.epochs[string(l.UID)] = member.Transitions(l)

@@ -2,6 +2,7 @@ package simulation
 
 import (
 	"fmt"
+	"math"
 	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
@@ -65,6 +66,9 @@ func (w *world) writeHolder() {
 	}
 	w.checker.tampered[name] = true
 	holder, epoch := "", int32(w.random.IntN(1000))
+	if w.chance(3) {
+		epoch = math.MaxInt32
+	}
 	switch someone := w.someone(); w.random.IntN(4) {
 	case 0:
 		holder = "somebody" // no session can have this name

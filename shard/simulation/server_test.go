@@ -53,6 +53,9 @@ func (s *server) goAway(d time.Duration) {
 func (s *server) handle(by *process, req member.Request) (reply member.Reply) {
 	reply.Outcome = member.Done
 	stored := s.leases[req.Name]
+	if req.Lease != nil && member.Transitions(req.Lease) < 0 {
+		return member.Reply{Outcome: member.Refused} // it is not valid
+	}
 	switch req.Verb {
 	case member.Get:
 		if s.w.broken.staleReads && s.w.chance(2) {

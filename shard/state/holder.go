@@ -189,7 +189,7 @@ func (r *Replica) decideFree(now member.Moment, s *slot) {
 // acquire writes our session and the next epoch, by compare and swap.
 func (r *Replica) acquire(now member.Moment, s *slot) {
 	l := r.written(now, s)
-	holder, epoch, acquired := r.settings.Session, int32(member.Transitions(s.lease)+1), *l.Spec.RenewTime
+	holder, epoch, acquired := r.settings.Session, member.NextTransitions(s.lease), *l.Spec.RenewTime
 	l.Spec.HolderIdentity, l.Spec.LeaseTransitions, l.Spec.AcquireTime = &holder, &epoch, &acquired
 	member.Annotate(l, v1alpha1.AnnotationQuarantine, "")
 	if s.home == r.settings.Replica {
