@@ -34,6 +34,12 @@ type Config struct {
 	LeaveUnasked time.Duration
 	// PlanEvery is the shortest time between two plans; ten times that is the longest.
 	PlanEvery time.Duration
+	// OpenTimeout is how long the objects of an acquired slot may take to be known before the slot is released. Until it has
+	// been tried by another, the session leaves it alone for as long, and twice as long each further time.
+	OpenTimeout time.Duration
+	// BlindAfter is for how long the session's renewals may succeed without coming back through its watch, or all of its
+	// lists may fail, before it gives up what it cannot do without: its slots and the leadership.
+	BlindAfter time.Duration
 }
 
 // DefaultConfig returns the durations that the fleet uses unless it is told otherwise.
@@ -43,7 +49,7 @@ func DefaultConfig() Config {
 		TakeOver: 15 * time.Second, ComeBack: 4 * time.Second, ClockDrift: 0.05,
 		HandOverTimeout: 30 * time.Second, ExitAfterCancel: 15 * time.Second,
 		WeighEvery: 10 * time.Second, LeaveUnasked: 5 * time.Second,
-		PlanEvery: time.Second,
+		PlanEvery: time.Second, OpenTimeout: 30 * time.Second, BlindAfter: 15 * time.Second,
 	}
 }
 
@@ -66,6 +72,8 @@ func (c Config) Validate() error {
 		{"WeighEvery", c.WeighEvery},
 		{"LeaveUnasked", c.LeaveUnasked},
 		{"PlanEvery", c.PlanEvery},
+		{"OpenTimeout", c.OpenTimeout},
+		{"BlindAfter", c.BlindAfter},
 	} {
 		if d.value <= 0 {
 			errs = append(errs, fmt.Errorf("%s: expected more than 0, got %v", d.name, d.value))
@@ -80,6 +88,9 @@ func (c Config) Validate() error {
 	}
 	if least := 2*(c.RenewEvery+c.RequestTimeout) + c.ComeBack; c.TakeOver <= least {
 		errs = append(errs, fmt.Errorf("TakeOver: expected more than 2 × (RenewEvery + RequestTimeout) + ComeBack = %v, got %v", least, c.TakeOver))
+	}
+	if c.BlindAfter <= c.ComeBack {
+		errs = append(errs, fmt.Errorf("BlindAfter: expected more than ComeBack (%v), got %v", c.ComeBack, c.BlindAfter))
 	}
 	if least := 2 * (c.RenewEvery + c.RequestTimeout); c.Fence <= least {
 		errs = append(errs, fmt.Errorf("Fence: expected more than 2 × (RenewEvery + RequestTimeout) = %v, so that one lost renewal suspends nobody, got %v", least, c.Fence))

@@ -21,6 +21,8 @@ type Peer struct {
 	Capacity float64
 	// Weights, Confirmed and Counts are the values of the annotations of these names.
 	Weights, Confirmed, Counts string
+	// Fitness is what the session reports that it can do.
+	Fitness Fitness
 }
 
 // peer is a session Lease as it was last seen.
@@ -49,6 +51,9 @@ type Others struct {
 	// out are our renewals that have not come back, due is when the next one is.
 	out []attempt
 	due Moment
+	// unseen is since when our renewals have been acknowledged and none of them has come back in time; zero while they come
+	// back, or fail.
+	unseen Moment
 
 	// news are the replicas whose Lease has changed since News was last called; lives says that a holder has.
 	news  []string
@@ -79,7 +84,18 @@ func (o *Others) Advance(now Moment) {
 }
 
 // Interrupt notes that our own renewal has failed. Whatever was in its way may have been in the way of others.
-func (o *Others) Interrupt() { o.observing = false }
+func (o *Others) Interrupt() { o.observing, o.unseen = false, Moment{} }
+
+// Acknowledged notes that our own renewal has succeeded.
+func (o *Others) Acknowledged(now Moment) {
+	if o.unseen.IsZero() {
+		o.unseen = now
+	}
+}
+
+// Unseen returns since when our own renewals succeed and do not come back through the watch in time; the zero Moment while
+// they come back, and while they fail.
+func (o *Others) Unseen() Moment { return o.unseen }
 
 // Observe takes in a version of a session Lease. It says whether something has changed beside the time of its renewal.
 // watched says that it came through the watch.
@@ -154,6 +170,9 @@ func (o *Others) comeBack(now Moment, renewTime time.Time) {
 	}
 	inTime := !now.Reached(o.out[returned-1].sent.Add(o.config.ComeBack))
 	o.out = slices.Delete(o.out, 0, returned)
+	if inTime {
+		o.unseen = Moment{}
+	}
 	if inTime && !o.observing {
 		o.observing, o.since = true, now
 	}
@@ -286,6 +305,7 @@ func readPeer(replica string, l *coordinationv1.Lease) Peer {
 		Confirmed: l.Annotations[v1alpha1.AnnotationConfirmed],
 		Counts:    l.Annotations[v1alpha1.AnnotationCounts],
 	}
+	p.Fitness, _ = ParseFitness(l.Annotations[v1alpha1.AnnotationFitness]) // a report that is not valid is one of no fitness
 	if capacity, err := strconv.ParseFloat(l.Annotations[v1alpha1.AnnotationCapacity], 64); err == nil && capacity > 0 {
 		p.Capacity = capacity
 	}

@@ -38,8 +38,8 @@ func (id Identification) provenPod() string {
 type Notes struct {
 	// Leaving: the session hands its slots over and exits.
 	Leaving bool
-	// Weights and Confirmed are the values of the annotations of these names.
-	Weights, Confirmed string
+	// Weights, Confirmed and Fitness are the values of the annotations of these names.
+	Weights, Confirmed, Fitness string
 	// Counts is the value of that annotation. Nil leaves what is there: the last word of the replica, which stands until it
 	// can say more.
 	Counts *string
@@ -111,9 +111,9 @@ func (o *Own) Lost() string { return o.reason }
 // Left says that the session has given up its Lease, and whether it is known to be empty.
 func (o *Own) Left() (empty, ok bool) { return o.empty, o.phase == ended && o.reason == "" }
 
-// Note sets what the next renewal reports. That the session leaves is reported at once.
+// Note sets what the next renewal reports. That the session leaves and what it can do are reported at once.
 func (o *Own) Note(n Notes) {
-	if n.Leaving != o.notes.Leaving {
+	if n.Leaving != o.notes.Leaving || n.Fitness != o.notes.Fitness {
 		o.due = Moment{}
 	}
 	o.notes = n
@@ -181,6 +181,7 @@ func (o *Own) compose(now Moment) *coordinationv1.Lease {
 		l.Spec.HolderIdentity = nil
 		Annotate(l, v1alpha1.AnnotationWeights, "")
 		Annotate(l, v1alpha1.AnnotationConfirmed, "")
+		Annotate(l, v1alpha1.AnnotationFitness, "")
 		// It still says that the session has left, which is how its slots remember their home, and how many machines it
 		// has counted, which stands until somebody else has counted them.
 		return l
@@ -199,6 +200,7 @@ func (o *Own) compose(now Moment) *coordinationv1.Lease {
 	Annotate(l, v1alpha1.AnnotationLeaving, leaving)
 	Annotate(l, v1alpha1.AnnotationWeights, o.notes.Weights)
 	Annotate(l, v1alpha1.AnnotationConfirmed, o.notes.Confirmed)
+	Annotate(l, v1alpha1.AnnotationFitness, o.notes.Fitness)
 	if o.notes.Counts != nil {
 		Annotate(l, v1alpha1.AnnotationCounts, *o.notes.Counts)
 	}

@@ -49,8 +49,6 @@ type replica struct {
 	slots  int
 	weight int64
 	cost   int64
-	// held are the numbers of the slots that it is planned to hold, sorted.
-	held []int
 }
 
 func newBoard(c Config, w World) *board {
@@ -76,7 +74,6 @@ func newBoard(c Config, w World) *board {
 		if r, ok := b.index[known.Preferred]; ok {
 			s.at = r
 			b.replicas[r].add(&s, 1)
-			b.replicas[r].held = append(b.replicas[r].held, number)
 		}
 		b.slots = append(b.slots, s)
 		b.awaited = b.awaited || b.awaits(&s)
@@ -95,16 +92,10 @@ func (b *board) move(s, to int, why Reason) {
 	slot := &b.slots[s]
 	if slot.at != nobody {
 		b.replicas[slot.at].add(slot, -1)
-		held := &b.replicas[slot.at].held
-		at, _ := slices.BinarySearch(*held, s)
-		*held = slices.Delete(*held, at, at+1)
 	}
 	slot.at, slot.why = to, why
 	b.awaited = b.awaited || why == Leaving
 	b.replicas[to].add(slot, 1)
-	held := &b.replicas[to].held
-	at, _ := slices.BinarySearch(*held, s)
-	*held = slices.Insert(*held, at, s)
 }
 
 // load of a replica, with a slot more, and of a slot's replica without it.
@@ -163,20 +154,25 @@ func (b *board) awaits(s *slot) bool {
 
 func (b *board) passed(s *slot, r int) bool { return s.Passed[b.replicas[r].Name] > b.now }
 
+func (b *board) limit(s *slot, r int) Limit { return b.replicas[r].Limits[s.Target] }
+
+// mayTake reports whether the slot may move to a replica while there is a choice.
+func (b *board) mayTake(s *slot, r int) bool { return b.limit(s, r) == NoLimit && !b.passed(s, r) }
+
 // within says that the slot was moved for joining or load less than d ago.
 func (b *board) within(s *slot, d time.Duration) bool { return s.Moved != 0 && b.now-s.Moved < d }
 
 // improves says that with the move nobody will be as busy as the donor is. An empty slot changes too little for that: it
 // moves only to who has fewer slots.
 func (b *board) improves(s *slot, r int) bool {
-	donor, receiver := &b.replicas[s.at], &b.replicas[r]
+	donor, receiver := b.replicas[s.at], b.replicas[r]
 	fewer := float64(receiver.slots+1)/receiver.Capacity < float64(donor.slots)/donor.Capacity
 	return b.with(s, r) < b.load(s.at) && (s.Weight > 0 || fewer)
 }
 
 // mayJoin says that the slot may move to a newcomer.
 func (b *board) mayJoin(s *slot, r int) bool {
-	return s.why == "" && !b.within(s, b.config.Window) && !b.passed(s, r) && b.improves(s, r)
+	return s.why == "" && !b.within(s, b.config.Window) && b.mayTake(s, r) && b.improves(s, r)
 }
 
 // mayGive says that the slot may move for load.

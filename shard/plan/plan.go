@@ -18,6 +18,7 @@ func Plan(c Config, w World) Verdict {
 	}
 	b.goHome()
 	b.place()
+	b.probe()
 	b.fillNewcomers()
 	b.evenOut()
 	return b.verdict()
@@ -27,14 +28,14 @@ func Plan(c Config, w World) Verdict {
 func (b *board) goHome() {
 	for s := range b.slots {
 		slot := &b.slots[s]
-		if r, ok := b.index[b.homeOf(slot)]; ok && r != slot.at && !b.passed(slot, r) {
+		if r, ok := b.index[b.homeOf(slot)]; ok && r != slot.at && b.mayTake(slot, r) {
 			b.move(s, r, Home)
 		}
 	}
 }
 
-// place gives a preferred holder to every slot that has none, and another one to every slot that its own does not take.
-// The heaviest go first, while there is room to choose.
+// place gives a preferred holder to every slot that has none, and another one to every slot that its own does not take or
+// cannot serve. The heaviest go first, while there is room to choose.
 func (b *board) place() {
 	var homeless []int
 	for s := range b.slots {
@@ -46,21 +47,40 @@ func (b *board) place() {
 	slices.SortStableFunc(homeless, func(x, y int) int { return cmp.Compare(b.slots[y].cost, b.slots[x].cost) })
 	for _, s := range homeless {
 		slot := &b.slots[s]
-		if holder, ok := b.index[slot.Holder]; ok && slot.why != Unclaimed && !b.passed(slot, holder) {
-			b.move(s, holder, slot.why) // an earlier plan has not been carried out: then the slot stays
-			continue
-		}
-		r := b.receiver(slot)
-		if r == nobody && slot.why != Unclaimed {
-			slot.Passed = nil // all were passed over, and one it must be
-			r = b.receiver(slot)
-		}
+		r := b.placeFor(slot)
 		if r == nobody {
 			slot.why = "" // no other replica may take it: it waits
 			continue
 		}
 		b.move(s, r, slot.why)
 	}
+}
+
+// placeFor returns the replica that gets a slot which needs another preferred holder; nobody if it has to stay where it is.
+func (b *board) placeFor(slot *slot) int {
+	holder, lives := b.index[slot.Holder]
+	isForced := slot.why != Unclaimed && slot.why != Unfit
+	if lives && isForced && b.limit(slot, holder) < Evict && !b.passed(slot, holder) {
+		return holder // an earlier plan has not been carried out: then the slot stays
+	}
+	// Who may have it, the best first. A slot that nobody has served yet has nothing to lose.
+	choices := []func(r int) bool{
+		func(r int) bool {
+			return b.mayTake(slot, r) || slot.why == New && b.limit(slot, r) == Probe && !b.passed(slot, r)
+		},
+		func(r int) bool { return b.limit(slot, r) < Evict && !b.passed(slot, r) },
+		func(r int) bool { return b.limit(slot, r) < Evict },
+		func(int) bool { return true },
+	}
+	if !isForced {
+		choices = choices[:2]
+	}
+	for _, may := range choices {
+		if r := b.receiver(slot, may); r != nobody {
+			return r
+		}
+	}
+	return nobody
 }
 
 // whyHomeless says why a slot needs another preferred holder at once; "" when it does not.
@@ -77,32 +97,69 @@ func (b *board) whyHomeless(s int) Reason {
 		return Gone
 	case slot.UnownedSince != 0 && b.now-slot.UnownedSince >= b.config.UnclaimedAfter:
 		return Unclaimed
+	case b.limit(slot, slot.at) == Evict:
+		return Unfit
 	default:
 		return ""
 	}
 }
 
-// receiver of a slot: whom the table names if that does not make it too busy, else the one that is least busy with it.
-func (b *board) receiver(slot *slot) int {
-	best := b.leastBusy(slot)
+// receiver of a slot, of those that may have it: whom the table names if that does not make it too busy, else the one that is
+// least busy with it.
+func (b *board) receiver(slot *slot, may func(r int) bool) int {
+	best := b.leastBusy(slot, may)
 	if best == nobody {
 		return nobody
 	}
-	if named := b.named(slot); named != slot.at && !b.passed(slot, named) && b.with(slot, named) <= b.config.EvenBelow*b.mean {
+	if named := b.named(slot); named != slot.at && may(named) && b.with(slot, named) <= b.config.EvenBelow*b.mean {
 		return named
 	}
 	return best
 }
 
-// leastBusy is the replica that is least busy with the slot, of those that were not passed over for it.
-func (b *board) leastBusy(slot *slot) int {
+// leastBusy is the replica that is least busy with the slot, of those that may have it.
+func (b *board) leastBusy(slot *slot, may func(r int) bool) int {
 	best := nobody
 	for r := range b.replicas {
-		if r != slot.at && !b.passed(slot, r) && (best == nobody || b.with(slot, r) < b.with(slot, best)) {
+		if r != slot.at && may(r) && (best == nobody || b.with(slot, r) < b.with(slot, best)) {
 			best = r
 		}
 	}
 	return best
+}
+
+// probe gives one slot to each replica that has none and has to show first that it can serve it: the lightest, of a replica
+// that has others.
+func (b *board) probe() {
+	for r := range b.replicas {
+		if b.replicas[r].slots > 0 {
+			continue
+		}
+		lightest := nobody
+		for s := range b.slots {
+			slot := &b.slots[s]
+			limit := b.limit(slot, r)
+			if slot.why != "" || slot.at == nobody || limit != Probe && limit != Retry || b.passed(slot, r) ||
+				b.within(slot, b.config.Window) || b.replicas[slot.at].slots < 2 {
+				continue
+			}
+			if lightest == nobody || b.isBetterProbe(slot, &b.slots[lightest], r) {
+				lightest = s
+			}
+		}
+		if lightest != nobody {
+			b.move(lightest, r, Joined)
+		}
+	}
+}
+
+// isBetterProbe reports whether a slot is a better one than another to try a replica with: it has its home there, or is lighter.
+func (b *board) isBetterProbe(slot, than *slot, r int) bool {
+	name := b.replicas[r].Name
+	if home, other := b.homeOf(slot) == name, b.homeOf(than) == name; home != other {
+		return home
+	}
+	return slot.cost < than.cost
 }
 
 // A newcomer has less than half of its share of the slots, and less than half of the mean load; it is filled up to its
@@ -137,9 +194,8 @@ func (b *board) fillNewcomers() {
 			budget--
 		}
 	}
-	spent := map[[2]int]bool{}
 	for ; budget > 0; budget-- {
-		r, s := b.nextForNewcomer(newcomer, spent)
+		r, s := b.nextForNewcomer(newcomer)
 		if r == nobody {
 			return
 		}
@@ -147,11 +203,8 @@ func (b *board) fillNewcomers() {
 	}
 }
 
-// nextForNewcomer picks the newcomer that has least, and a slot of the busiest replica that has a fitting one. spent are the
-// pairs of a newcomer and a replica that has none for it. It never has one later, because all moves go to newcomers: the one
-// only gets busier, the other only less busy.
-func (b *board) nextForNewcomer(newcomer []bool, spent map[[2]int]bool) (receiver, number int) {
-	donors := b.byLoad(true)
+// nextForNewcomer picks the newcomer that has least, and a slot of the busiest replica that has a fitting one.
+func (b *board) nextForNewcomer(newcomer []bool) (receiver, number int) {
 	for _, r := range b.byLoad(false) {
 		if !newcomer[r] || b.load(r) >= (2-b.config.EvenBelow)*b.mean || float64(b.replicas[r].slots+1) > joinAtMost*b.fairSlots(r) {
 			continue
@@ -159,14 +212,14 @@ func (b *board) nextForNewcomer(newcomer []bool, spent map[[2]int]bool) (receive
 		// The slot that is nearest to what each of the missing ones weighs, so that both shares are reached together.
 		missing := max(1, b.fairSlots(r)-float64(b.replicas[r].slots))
 		ideal := (b.mean - b.load(r)) * b.replicas[r].Capacity / missing
-		for _, donor := range donors {
-			if newcomer[donor] || spent[[2]int{r, donor}] {
+		for _, donor := range b.byLoad(true) {
+			if newcomer[donor] {
 				continue
 			}
 			best, distance := nobody, 0.0
-			for _, s := range b.replicas[donor].held {
+			for s := range b.slots {
 				slot := &b.slots[s]
-				if !b.mayJoin(slot, r) || b.with(slot, r) > b.config.EvenBelow*b.mean {
+				if slot.at != donor || !b.mayJoin(slot, r) || b.with(slot, r) > b.config.EvenBelow*b.mean {
 					continue
 				}
 				if d := math.Abs(float64(slot.cost) - ideal); best == nobody || d < distance {
@@ -176,7 +229,6 @@ func (b *board) nextForNewcomer(newcomer []bool, spent map[[2]int]bool) (receive
 			if best != nobody {
 				return r, best
 			}
-			spent[[2]int{r, donor}] = true
 		}
 	}
 	return nobody, nobody
@@ -212,12 +264,12 @@ func (b *board) evenOut() {
 func (b *board) nextToGive(donor int) (number, receiver int) {
 	number = nobody
 	least := 0.0
-	for _, s := range b.replicas[donor].held {
+	for s := range b.slots {
 		slot := &b.slots[s]
-		if !b.mayGive(slot) {
+		if slot.at != donor || !b.mayGive(slot) {
 			continue
 		}
-		r := b.leastBusy(slot)
+		r := b.leastBusy(slot, func(r int) bool { return b.mayTake(slot, r) })
 		if r == nobody || !b.improves(slot, r) {
 			continue
 		}
@@ -228,5 +280,6 @@ func (b *board) nextToGive(donor int) (number, receiver int) {
 	if number == nobody {
 		return nobody, nobody
 	}
-	return number, b.receiver(&b.slots[number])
+	given := &b.slots[number]
+	return number, b.receiver(given, func(r int) bool { return b.mayTake(given, r) })
 }

@@ -20,10 +20,31 @@ type Replica struct {
 	Capacity float64
 	// Leaving: it gives its slots away and gets none.
 	Leaving bool
+	// Limits say, by target cluster, what it can be given of a target's slots; a missing one is NoLimit.
+	Limits map[string]Limit
 }
+
+// Limit is what a replica can be given of a target cluster's slots.
+type Limit int
+
+// The limits.
+const (
+	// NoLimit: as much as its share.
+	NoLimit Limit = iota
+	// Probe: it has not shown yet that it can serve them, or not again. If it has no slot it is given one, the lightest.
+	Probe
+	// Rest: nothing. What it has stays.
+	Rest
+	// Evict: nothing, and what it has goes to others that can be given more.
+	Evict
+	// Retry: it was evicted, and is given one slot, the lightest, to find out whether it can serve again. What it has stays.
+	Retry
+)
 
 // Slot is what is known about one slot.
 type Slot struct {
+	// Target is the target cluster of the slot's objects: a key of Replica.Limits.
+	Target string
 	// Weight is what the slot's holder says its work is worth, in machines. An empty slot has 0, which Plan takes for a
 	// little more than nothing. Less than 0 means 0.
 	Weight int64
@@ -58,6 +79,8 @@ const (
 	Home Reason = "Home"
 	// Unclaimed: its preferred holder lives and does not take it.
 	Unclaimed Reason = "Unclaimed"
+	// Unfit: its preferred holder lives and cannot serve it.
+	Unfit Reason = "Unfit"
 	// Joined: its new preferred holder has too few slots yet.
 	Joined Reason = "Joined"
 	// Load: its preferred holder carries too much.

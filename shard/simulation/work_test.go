@@ -161,6 +161,7 @@ func (p *process) begin(change state.Change) {
 		p.soon(p.w.between(20*time.Millisecond, 2*time.Second), func() { // a consistent first list
 			if w.acquired == life && w.held {
 				w.open = true
+				p.post(state.Opened{Slot: change.Slot, Epoch: change.Epoch})
 			}
 		})
 	case state.Resumed:

@@ -21,6 +21,9 @@ const (
 // activation is how a session comes to act, and how it stops at the fence.
 type activation struct {
 	activity activity
+	// stuck is why the session gives its Lease up, because its lists fail; "" if it does not. begun is when reading began.
+	stuck string
+	begun member.Moment
 	// since is the step in which reading began; rereading says that the read is not answered, and again when to repeat it.
 	since     uint64
 	rereading bool
@@ -42,6 +45,7 @@ func (r *Replica) suspend(now member.Moment) {
 	}
 	r.activity = passive
 	r.touchAll()
+	r.others.Interrupt() // whatever has kept us from renewing may have kept our renewals from coming back
 }
 
 // activate has a session act that holds its session Lease, as soon as it has read the Leases of its slots live. It ends
@@ -49,7 +53,7 @@ func (r *Replica) suspend(now member.Moment) {
 func (r *Replica) activate(now member.Moment) {
 	fence, holds := r.own.Fence()
 	if r.activity == passive && holds && !now.Reached(fence) {
-		r.activity, r.since, r.again = reading, r.steps, member.Moment{}
+		r.activity, r.since, r.again, r.begun = reading, r.steps, member.Moment{}, now
 	}
 	switch {
 	case r.activity == passive && r.restless != 0 && now.Reached(r.fenced.Add(r.settings.Config.ExitAfterFence)):
@@ -57,10 +61,28 @@ func (r *Replica) activate(now member.Moment) {
 			"expected nothing in flight %v after the fence, got no word of that; start a new session", r.settings.Config.ExitAfterFence)})
 	case r.isStranded() && now.Reached(r.leavingAt.Add(r.settings.Config.HandOverTimeout)):
 		r.exit(Exit{Reason: ReasonLeft, Message: "the session leaves, and its slots could not be handed over: its fence has passed"})
+	case r.cannotRead(now):
+		r.giveUp(now)
 	case r.activity == reading && !r.rereading && now.Reached(r.again):
 		r.rereading = true
 		r.ask(member.Request{Verb: member.List, Need: member.NeedNothing}, question{about: aboutReread})
 	}
+}
+
+// cannotRead reports whether the session has renewed its Lease for long and could not list the others.
+func (r *Replica) cannotRead(now member.Moment) bool {
+	return r.activity == reading && now.Reached(r.begun.Add(r.settings.Config.BlindAfter)) && r.stuck == ""
+}
+
+// giveUp has the session empty its Lease, so that others take its slots at once; or ends it with what is in flight.
+func (r *Replica) giveUp(now member.Moment) {
+	r.stuck = fmt.Sprintf("expected a list of the fleet's Leases within %v of holding the session Lease, got none; "+
+		"look at the way to the API server, and start a new session", r.settings.Config.BlindAfter)
+	if r.restless != 0 {
+		r.exit(Exit{Reason: ReasonInFlight, Message: r.stuck})
+		return
+	}
+	r.own.Release(now)
 }
 
 // isStranded says that the session is to leave, has nothing in flight, and can hand nothing over.
@@ -79,7 +101,9 @@ func (r *Replica) activationWake() (at member.Moment) {
 	case r.activity == passive || !holds:
 		return member.Moment{}
 	case r.activity == reading && !r.rereading:
-		return member.Earliest(fence, r.again)
+		return member.Earliest(fence, r.again, r.begun.Add(r.settings.Config.BlindAfter))
+	case r.activity == reading:
+		return member.Earliest(fence, r.begun.Add(r.settings.Config.BlindAfter))
 	}
 	return fence
 }
@@ -100,6 +124,7 @@ func (r *Replica) takeReread(now member.Moment, q question, reply member.Reply) 
 	for _, s := range r.slots {
 		switch s.phase {
 		case held:
+			r.opens(now, s)
 			r.change(Change{Slot: s.number, Epoch: s.epoch, Kind: Resumed})
 		case stopping, cancelled:
 			if s.busy { // its contexts were cancelled at the fence, and the answer to an earlier ticket is none to that

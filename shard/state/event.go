@@ -35,6 +35,20 @@ type Idle struct {
 	Ticket uint64
 }
 
+// Opened says that all objects of a slot that the session has acquired are known, and keys are taken.
+type Opened struct {
+	Slot int
+	// Epoch is that of the Change by which the slot was acquired.
+	Epoch int64
+}
+
+// Watched says what is wrong with the watches of the objects of the slots, each time that it changes.
+type Watched struct {
+	// Broken has, by target cluster, what has not been delivered for long, for people; nothing is wrong with one that is
+	// missing.
+	Broken map[string]string
+}
+
 // Elected says that the session leads. The leader Lease has been read by then: see CheckRecord.
 type Elected struct{}
 
@@ -58,6 +72,8 @@ func (Seen) isEvent()    {}
 func (Gone) isEvent()    {}
 func (Replied) isEvent() {}
 func (Idle) isEvent()    {}
+func (Opened) isEvent()  {}
+func (Watched) isEvent() {}
 func (Elected) isEvent() {}
 func (Deposed) isEvent() {}
 func (Weighed) isEvent() {}

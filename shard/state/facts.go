@@ -15,9 +15,11 @@ type Facts struct {
 	Suspended bool          `json:"suspended"`
 	Leaving   bool          `json:"leaving"`
 	// Observing says that our own renewals come back through the watch, so that the silence of others counts.
-	Observing bool           `json:"observing"`
-	Sessions  []SessionFacts `json:"sessions"`
-	Slots     []SlotFacts    `json:"slots"`
+	Observing bool `json:"observing"`
+	// Fitness is what the session reports that it can do.
+	Fitness  member.Fitness `json:"fitness"`
+	Sessions []SessionFacts `json:"sessions"`
+	Slots    []SlotFacts    `json:"slots"`
 	// Outstanding counts the requests that are not answered yet.
 	Outstanding int  `json:"outstanding"`
 	Leads       bool `json:"leads"`
@@ -34,6 +36,8 @@ type SessionFacts struct {
 	Capacity float64 `json:"capacity"`
 	// Silence is for how long nothing was seen of it while it would have been.
 	Silence time.Duration `json:"silence"`
+	// Fitness is what it reports that it can do.
+	Fitness member.Fitness `json:"fitness"`
 }
 
 // SlotFacts is what is known of a slot.
@@ -53,6 +57,8 @@ type SlotFacts struct {
 	Busy bool `json:"busy,omitempty"`
 	// Owned says that the holder's session lives, as far as we have seen.
 	Owned bool `json:"owned"`
+	// NotBefore is before when this session does not acquire the slot again, because it did not open.
+	NotBefore member.Moment `json:"notBefore,omitzero"`
 	// Missing says that there is no slot Lease.
 	Missing bool `json:"missing,omitempty"`
 }
@@ -62,18 +68,19 @@ func (r *Replica) Facts(now member.Moment) Facts {
 	_, observing := r.others.Observing()
 	f := Facts{
 		Session: r.settings.Session, Fence: r.Fence(), Suspended: r.Suspended(), Leaving: r.notes.Leaving,
-		Observing: observing, Outstanding: len(r.pending), Leads: r.leads, Planned: r.planned,
+		Observing: observing, Fitness: r.report, Outstanding: len(r.pending), Leads: r.leads, Planned: r.planned,
 	}
 	for _, p := range r.others.Peers() {
 		silence, _ := r.others.Silence(now, p.Replica)
 		f.Sessions = append(f.Sessions, SessionFacts{
-			Replica: p.Replica, Session: p.Session, Leaving: p.Leaving, Capacity: p.Capacity, Silence: silence,
+			Replica: p.Replica, Session: p.Session, Leaving: p.Leaving, Capacity: p.Capacity, Silence: silence, Fitness: p.Fitness,
 		})
 	}
 	for _, s := range r.slots {
 		f.Slots = append(f.Slots, SlotFacts{
 			Slot: s.number, Holder: s.holder, Epoch: member.Transitions(s.lease), Preferred: s.preferred, Home: s.home,
 			Weight: r.weighs(s), Quarantine: s.quarantine, Phase: s.phase.String(), Busy: s.busy, Owned: r.owner(s) != "", Missing: s.lease == nil,
+			NotBefore: s.closedUntil,
 		})
 	}
 	return f

@@ -21,7 +21,7 @@ func (r *Replica) takeSlot(now member.Moment, s *slot, l *coordinationv1.Lease, 
 	r.touch(s)
 	switch {
 	case s.phase == free:
-		r.claim(s)
+		r.claim(now, s)
 	case s.lease == nil || s.lease.UID != s.uid || !s.isOurs(r.settings.Session, s.acquired):
 		r.lose(now, s)
 	case s.phase == releasing && s.lease.ResourceVersion != s.released:
@@ -30,11 +30,13 @@ func (r *Replica) takeSlot(now member.Moment, s *slot, l *coordinationv1.Lease, 
 }
 
 // claim holds the slot if its Lease shows one of our attempts, whether or not it was answered.
-func (r *Replica) claim(s *slot) {
+func (r *Replica) claim(now member.Moment, s *slot) {
 	for _, acquired := range s.attempts {
 		if s.lease != nil && s.lease.UID == s.attempted.UID && s.isOurs(r.settings.Session, acquired) {
 			s.phase, s.busy, s.attempts = held, true, nil
 			s.uid, s.acquired, s.epoch = s.lease.UID, acquired, member.Transitions(s.lease)
+			s.opened = false
+			r.opens(now, s)
 			r.change(Change{Slot: s.number, Epoch: s.epoch, Kind: Acquired})
 			return
 		}
@@ -63,7 +65,7 @@ func (r *Replica) decideSlot(now member.Moment, s *slot) {
 	case s.phase == free:
 		r.decideFree(now, s)
 	case s.phase == held:
-		if !r.wants(now, s) {
+		if r.failsToOpen(now, s) || !r.wants(now, s) {
 			r.stop(now, s)
 		}
 	case s.phase == releasing:
@@ -94,7 +96,7 @@ func (r *Replica) expired(now member.Moment, s *slot) bool {
 
 // wants says that the session should go on holding a slot that it holds.
 func (r *Replica) wants(now member.Moment, s *slot) bool {
-	if s.preferred != "" && s.preferred != r.settings.Replica {
+	if s.preferred != "" && s.preferred != r.settings.Replica || r.blind || r.isClosed(now, s) {
 		return false
 	}
 	return !r.leavesUnasked(now, s)
@@ -119,6 +121,7 @@ func (r *Replica) decideStopping(now member.Moment, s *slot) {
 	switch timeout := s.since.Add(r.settings.Config.HandOverTimeout); {
 	case r.wants(now, s):
 		s.phase, s.busy = held, true
+		r.opens(now, s)
 		r.change(Change{Slot: s.number, Epoch: s.epoch, Kind: Resumed})
 	case !s.busy:
 		r.release(now, s)
@@ -175,7 +178,7 @@ func (r *Replica) decideFree(now member.Moment, s *slot) {
 		}
 		return
 	}
-	if r.notes.Leaving || s.preferred != r.settings.Replica || r.quarantined(now, s) {
+	if r.notes.Leaving || s.preferred != r.settings.Replica || r.blind || r.isClosed(now, s) || r.quarantined(now, s) {
 		return
 	}
 	if s.holder != "" && s.holder != r.settings.Session && !r.isDead(now, s, s.holder) {

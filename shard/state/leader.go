@@ -16,8 +16,12 @@ import (
 type leader struct {
 	leads  bool
 	census census
+	// writes is what its writes have met since the last that was answered.
+	writes struggle
 	// deaths are the session Leases that are being emptied, by their replicas.
 	deaths map[string]*death
+	// doubts are held against sessions that live, by their identities.
+	doubts map[string]*doubt
 	// planAgain is before when no plan is made, planned the last one.
 	planAgain member.Moment
 	planned   plan.Verdict
@@ -29,6 +33,8 @@ type census struct {
 	step     uint64
 	sessions []string
 	again    member.Moment
+	// failing is since when it fails; zero: it does not.
+	failing member.Moment
 }
 
 // death is a session Lease that is being emptied.
@@ -41,7 +47,7 @@ type death struct {
 
 // lead begins or ends the leadership. A leader knows only what it has seen and decided itself.
 func (r *Replica) lead(leads bool) {
-	r.leader = leader{leads: leads, deaths: map[string]*death{}}
+	r.leader = leader{leads: leads, deaths: map[string]*death{}, doubts: map[string]*doubt{}}
 	for _, s := range r.slots {
 		s.leading = leading{homeSince: s.homeSince}
 		r.making.set(s.number, false)
@@ -179,8 +185,10 @@ func (r *Replica) takeCensus(now member.Moment, q question, reply member.Reply) 
 	r.census.asked = false
 	if reply.Outcome != member.Done {
 		r.census.again = now.Add(retryAfter)
+		r.takeLeaderList(now, false)
 		return
 	}
+	r.takeLeaderList(now, true)
 	sessions := []string{r.settings.Session}
 	for _, l := range reply.Leases {
 		if _, ok := member.ReplicaOfLease(r.settings.Fleet, l.Name); ok && member.Holder(l) != "" {

@@ -38,6 +38,7 @@ func (r *Replica) planSlots(now member.Moment) {
 				s.passed = map[string]time.Duration{}
 			}
 			s.passed[move.From] = now.Monotonic + r.settings.Plan.PassOverFor
+			r.blame(now, r.doubtOf(r.others.Peer(move.From).Session))
 		}
 	}
 	if again := r.planned.Again; again > now.Monotonic {
@@ -48,17 +49,35 @@ func (r *Replica) planSlots(now member.Moment) {
 // world is what the plan rests on.
 func (r *Replica) world(now member.Moment) plan.World {
 	w := plan.World{Now: now.Monotonic, Slots: make([]plan.Slot, 0, len(r.slots))}
-	for _, peer := range r.others.Peers() {
+	peers, has := r.others.Peers(), map[string]possession{}
+	for _, s := range r.slots {
+		preferred := has[s.preferred]
+		preferred.assigned++
+		has[s.preferred] = preferred
+		if owner := r.owner(s); owner != "" {
+			holder := has[owner]
+			holder.holds = true
+			has[owner] = holder
+		}
+	}
+	r.forgetDoubts(peers)
+	for _, peer := range peers {
 		leaving := peer.Leaving || peer.Session == r.settings.Session && r.notes.Leaving
+		if peer.Session == r.settings.Session {
+			peer.Fitness = r.fitness(now) // what we have reported may be on its way still
+		}
 		if peer.Session != "" || leaving {
-			w.Replicas = append(w.Replicas, plan.Replica{Name: peer.Replica, Capacity: peer.Capacity, Leaving: leaving})
+			w.Replicas = append(w.Replicas, plan.Replica{
+				Name: peer.Replica, Capacity: peer.Capacity, Leaving: leaving,
+				Limits: map[string]plan.Limit{DefaultTarget: r.limit(now, peer, DefaultTarget, has[peer.Replica])},
+			})
 		}
 	}
 	for _, s := range r.slots {
 		r.remember(s)
 		maps.DeleteFunc(s.passed, func(_ string, until time.Duration) bool { return until <= now.Monotonic })
 		one := plan.Slot{
-			Weight: r.weighs(s), Holder: r.owner(s), Preferred: s.preferred, Home: s.home,
+			Target: s.cluster(), Weight: r.weighs(s), Holder: r.owner(s), Preferred: s.preferred, Home: s.home,
 			UnownedSince: s.ownerless.Monotonic, Moved: s.movedAt.Monotonic, Passed: s.passed,
 		}
 		if s.target != "" {

@@ -79,6 +79,7 @@ type Replica struct {
 	tickets  uint64
 
 	activation
+	ability
 	// restoring says that a list is asked for because etcd may have been restored.
 	restoring bool
 
@@ -111,6 +112,7 @@ func NewReplica(s Settings) (*Replica, error) {
 		settings: s, own: member.NewOwn(s.Config, id), others: member.NewOthers(s.Config, id),
 		pending: map[uint64]question{}, proofs: map[string]*proof{}, weights: map[int]int64{}, dirty: true,
 		words: map[string]*words{}, confirmations: map[string]map[types.UID]struct{}{}, agenda: newAgenda(s.Slots),
+		ability: ability{tried: map[string]member.Service{}},
 	}
 	for number := range s.Slots {
 		r.slots = append(r.slots, &slot{number: number, name: member.SlotLeaseName(s.Fleet, number, s.Slots)})
@@ -133,6 +135,7 @@ func (r *Replica) Step(now member.Moment, event Event) Output {
 	r.hear()
 	_, observing := r.others.Observing()
 	r.dirty = r.dirty || observing != observed
+	r.look(now)
 	if r.out.Exit == nil {
 		r.decide(now)
 	}
@@ -140,7 +143,7 @@ func (r *Replica) Step(now member.Moment, event Event) Output {
 		r.exited = true
 		return Output{Exit: r.out.Exit, Changes: r.out.Changes}
 	}
-	r.out.WakeAt = member.Earliest(r.wake, r.nextDue(now), r.own.WakeAt(), r.activationWake())
+	r.out.WakeAt = member.Earliest(r.wake, r.nextDue(now), r.own.WakeAt(), r.activationWake(), r.blindWake())
 	return r.out
 }
 
@@ -166,6 +169,10 @@ func (r *Replica) take(now member.Moment, event Event) {
 			r.own.Note(r.notes)
 			r.touchAll()
 		}
+	case Opened:
+		r.takeOpened(e)
+	case Watched:
+		r.broken, r.dirty = e.Broken, true
 	case Elected:
 		r.lead(true)
 	case Deposed:
@@ -235,7 +242,11 @@ func (r *Replica) decide(now member.Moment) {
 		return
 	}
 	if empty, left := r.own.Left(); left {
-		r.exit(Exit{Reason: ReasonLeft, Message: "the session has left", Empty: empty})
+		exit := Exit{Reason: ReasonLeft, Message: "the session has left", Empty: empty}
+		if r.stuck != "" {
+			exit.Reason, exit.Message = ReasonUnfit, r.stuck
+		}
+		r.exit(exit)
 		return
 	}
 	r.activate(now)
@@ -246,6 +257,7 @@ func (r *Replica) decide(now member.Moment) {
 		r.decideLeader(now)
 		r.decideLeave(now)
 		r.decideSlots(now) // those that the leader has planned
+		r.noteFitness(now)
 	}
 	if r.own.IsDue(now) {
 		r.writeNotes(now)

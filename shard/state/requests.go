@@ -38,13 +38,16 @@ type question struct {
 	// releases says that it clears the holder.
 	releases bool
 	session  string
+	// leads says that only the leader sends it, for the Lease of that name.
+	leads bool
+	name  string
 }
 
 // ask sends a request.
 func (r *Replica) ask(request member.Request, q question) {
 	r.nextID++
 	request.ID = r.nextID
-	q.step, q.verb = r.steps, request.Verb
+	q.step, q.verb, q.leads, q.name = r.steps, request.Verb, request.Need == member.NeedLeadership, request.Name
 	r.pending[request.ID] = q
 	r.out.Requests = append(r.out.Requests, request)
 }
@@ -80,10 +83,16 @@ func (r *Replica) takeReply(now member.Moment, reply member.Reply) {
 	}
 	delete(r.pending, reply.ID)
 	r.dirty = r.dirty || q.about != aboutOwn
+	if r.leads && q.leads && (q.verb == member.Create || q.verb == member.Update) {
+		r.takeLeaderWrite(now, q.name, reply.Outcome)
+	}
 	switch q.about {
 	case aboutOwn:
 		if q.verb != member.Get && (reply.Outcome == member.Unanswered || reply.Outcome == member.Refused) {
 			r.others.Interrupt()
+		}
+		if q.verb != member.Get && reply.Outcome == member.Done {
+			r.others.Acknowledged(now)
 		}
 		r.own.Replied(now, reply)
 	case aboutReread:

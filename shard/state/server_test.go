@@ -46,8 +46,11 @@ type stage struct {
 	fate func(member.Request) (outcome member.Outcome, takesEffect bool)
 	// live are other sessions, whose Leases are renewed.
 	live []string
-	// idle has changes answered at once.
-	idle bool
+	// idle has changes answered at once; stuck are slots that do not open.
+	idle  bool
+	stuck map[int]bool
+	// unwatched has the watch show nothing.
+	unwatched bool
 }
 
 func newStage(t *testing.T, slots int) *stage {
@@ -56,7 +59,7 @@ func newStage(t *testing.T, slots int) *stage {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := &stage{t: t, replica: replica, leases: map[string]*coordinationv1.Lease{}, version: 100, now: time.Second, idle: true}
+	s := &stage{t: t, replica: replica, leases: map[string]*coordinationv1.Lease{}, version: 100, now: time.Second, idle: true, stuck: map[int]bool{}}
 	s.step(Listed{})
 	return s
 }
@@ -69,6 +72,9 @@ func (s *stage) step(event Event) {
 		s.wake, s.exit = out.WakeAt, out.Exit
 		s.told = append(s.told, out.Changes...)
 		for _, change := range out.Changes {
+			if change.Kind == Acquired && !s.stuck[change.Slot] {
+				events = append(events, Opened{Slot: change.Slot, Epoch: change.Epoch})
+			}
 			if change.Ticket != 0 && s.idle {
 				events = append(events, Idle{Slot: change.Slot, Ticket: change.Ticket})
 			}
@@ -76,7 +82,7 @@ func (s *stage) step(event Event) {
 		for _, request := range out.Requests {
 			reply, seen := s.answer(request)
 			events = append(events, Replied{reply})
-			if seen != nil {
+			if seen != nil && !s.unwatched {
 				events = append(events, Seen{seen})
 			}
 		}
@@ -153,7 +159,9 @@ func (s *stage) write(name string, change func(l *coordinationv1.Lease)) {
 		l = stored.DeepCopy()
 	}
 	change(l)
-	s.step(Seen{s.put(l)})
+	if stored := s.put(l); !s.unwatched {
+		s.step(Seen{stored})
+	}
 }
 
 // remove deletes a Lease and shows it.

@@ -92,6 +92,12 @@ type slot struct {
 	// released is the resourceVersion that our release replaces; uncertain says that it may do so without an answer.
 	released  string
 	uncertain bool
+	// opened says that the objects of the slot are known, as it was acquired last; if they are not by openBy, the slot is
+	// released. failures counts how often that has happened, one after the other, and before closedUntil the session does not
+	// acquire the slot again.
+	opened              bool
+	openBy, closedUntil member.Moment
+	failures            int
 	// busy says that something of the slot may be in flight; ticket is that of the change that was to end it, at since.
 	busy   bool
 	ticket uint64

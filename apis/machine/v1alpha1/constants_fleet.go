@@ -95,6 +95,9 @@ const (
 	AnnotationCounts = FleetDomain + "counts"
 	// AnnotationConfirmed lists the UIDs of new slot Leases of which the session has nothing in flight: "<UID>,...".
 	AnnotationConfirmed = FleetDomain + "confirmed"
+	// AnnotationFitness has, as JSON, what the session can do beyond renewing its Lease: whether it acts, observes, and serves
+	// each target cluster, and since when not.
+	AnnotationFitness = FleetDomain + "fitness"
 	// AnnotationLeaving says that the session hands its slots over and exits. Its value is "true".
 	AnnotationLeaving = FleetDomain + "leaving"
 )
