@@ -17,6 +17,8 @@ type View struct {
 	Now member.Moment `json:"now"`
 	// Here are the slots that this session has anything to do with.
 	Here []SlotView `json:"here"`
+	// Unopened are the slots that are held and not open, with the kind of objects that is missing.
+	Unopened map[int]string `json:"unopened,omitempty"`
 	// Grants are the slots of each grant, if whoever has them tells.
 	Grants [][]int `json:"grants,omitempty"`
 	// Leadership is what is in flight for the leader.
@@ -41,6 +43,7 @@ func (r *Replica) ServeSlots(w http.ResponseWriter, request *http.Request) {
 	var view View
 	err := r.inLoop(request.Context(), func() error {
 		view = View{Facts: r.machine.Facts(r.cfg.Time.Moment()), Now: r.cfg.Time.Moment(), Leadership: r.cfg.Fence.leadership.view(state.Everything)}
+		view.Unopened = r.waiting()
 		for slot, h := range r.cfg.Fence.slots {
 			if v := h.view(slot); v.Held || v.InFlight > 0 {
 				view.Here = append(view.Here, v)

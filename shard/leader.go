@@ -32,7 +32,8 @@ type leaderLock struct {
 
 var _ resourcelock.Interface = (*leaderLock)(nil)
 
-// elect stands for election until ctx ends, again after each time in office. It begins when the session may act.
+// elect stands for election until ctx ends, again after each time in office. It begins when the session may act, resigns when
+// the session cannot observe the fleet any more, and stands again when it can.
 func (r *Replica) elect(ctx context.Context) {
 	select {
 	case <-r.held:
@@ -43,7 +44,8 @@ func (r *Replica) elect(ctx context.Context) {
 	durations := r.cfg.Settings.Config
 	// The election logs each attempt, and what is refused as an error; what matters is logged here.
 	quiet := klog.NewContext(ctx, klog.Logger{})
-	for ctx.Err() == nil {
+	for r.office.wait(ctx, true) {
+		term, end := context.WithCancel(quiet)
 		office := &office{Replica: r}
 		elector, err := leaderelection.NewLeaderElector(leaderelection.LeaderElectionConfig{
 			Lock: lock, Name: member.LeaderLeaseName(r.cfg.Settings.Fleet), ReleaseOnCancel: true,
@@ -55,10 +57,18 @@ func (r *Replica) elect(ctx context.Context) {
 			},
 		})
 		if err != nil { // Config.Validate is stricter
+			end()
 			klog.FromContext(ctx).Error(err, "Cannot stand for election")
 			return
 		}
-		elector.Run(quiet)
+		go func() {
+			if r.office.wait(term, false) {
+				klog.FromContext(ctx).Info("Resigning: this session cannot observe the fleet")
+				end()
+			}
+		}()
+		elector.Run(term)
+		end()
 	}
 }
 

@@ -1,10 +1,12 @@
 package shard
 
 import (
+	"maps"
 	"slices"
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	member "github.com/machine-controller-fleet/machine-controller-fleet/membership/state"
 	"github.com/machine-controller-fleet/machine-controller-fleet/shard/state"
 )
 
@@ -15,6 +17,7 @@ type Metrics struct {
 	suspensions                      prometheus.Counter
 	refusals                         *prometheus.CounterVec
 	handOver, takeOver               prometheus.Histogram
+	fit, unopened                    *prometheus.GaugeVec
 }
 
 // NewMetrics makes the metrics and registers them.
@@ -39,10 +42,18 @@ func NewMetrics(registerer prometheus.Registerer) *Metrics {
 		refusals: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "fleet_refused_total", Help: "Requests and calls of drivers that were not begun, by reason: unowned, lost, stopping or fenced.",
 		}, []string{"reason"}),
+		fit: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+			Name: "fleet_fit", Help: "1 if this replica can do its work, by aspect: acts (it has read all Leases, and its fence has not passed), " +
+				"observes (its renewals come back through its watch), serves (the slots that it acquires open, and their objects are watched).",
+		}, []string{"aspect"}),
+		unopened: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+			Name: "fleet_unopened_slots", Help: "Slots that this replica holds and whose objects it does not know yet, so that they are not reconciled, " +
+				"by reason: the kind of objects that was not listed, or Pending.",
+		}, []string{"reason"}),
 		handOver: seconds("fleet_hand_over_seconds", "From this replica being preferred for a slot of a live session to the slot being open here."),
 		takeOver: seconds("fleet_take_over_seconds", "From the last sign of life of a dead session to its slot being open here."),
 	}
-	registerer.MustRegister(m.owned, m.unowned, m.leads, m.suspended, m.imbalance, m.sessions, m.inFlight,
+	registerer.MustRegister(m.fit, m.unopened, m.owned, m.unowned, m.leads, m.suspended, m.imbalance, m.sessions, m.inFlight,
 		m.suspensions, m.refusals, m.handOver, m.takeOver)
 	return m
 }
@@ -73,6 +84,18 @@ func (m *Metrics) observe(facts *state.Facts, inFlight int) {
 	live := slices.DeleteFunc(slices.Clone(facts.Sessions), func(s state.SessionFacts) bool { return s.Session == "" })
 	m.sessions.Set(float64(len(live)))
 	m.imbalance.Set(imbalance(live, weights))
+}
+
+// observeFitness takes over what the session reports, and how many of its slots are not open, by reason.
+func (m *Metrics) observeFitness(f member.Fitness, unopened map[string]int) {
+	serves := !slices.Contains(slices.Collect(maps.Values(f.Serves)), member.Failing)
+	for aspect, is := range map[string]bool{"acts": f.Acts, "observes": f.Observes, "serves": serves} {
+		m.fit.WithLabelValues(aspect).Set(number(is))
+	}
+	m.unopened.Reset()
+	for reason, count := range unopened {
+		m.unopened.WithLabelValues(reason).Set(float64(count))
+	}
 }
 
 // imbalance is the weight that the busiest session carries for its capacity, by what all would carry if they carried the

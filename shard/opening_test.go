@@ -34,7 +34,8 @@ func (o *openings) Open(slots []int) { o.calls = append(o.calls, slices.Clone(sl
 func TestSlotsThatComeTogetherAreOpenedTogether(t *testing.T) {
 	now, metrics, opened := NewTime(clock.RealClock{}), NewMetrics(prometheus.NewRegistry()), &openings{}
 	fence := NewFence("fleet-0", "fleet-0_abcde", fleetSlots, now, metrics, nil)
-	r, err := New(Config{Fence: fence, Time: now, Metrics: metrics, Grants: opened, Settings: state.Settings{
+	store := storeOn(t, leasetest.NewServer().Config(), fence, now)
+	r, err := New(Config{Fence: fence, Leases: store, Time: now, Metrics: metrics, Grants: opened, Settings: state.Settings{
 		Config: member.DefaultConfig(), Plan: plan.DefaultConfig(), Fleet: "fleet", Namespace: "fleet-system",
 		Replica: "fleet-0", Session: "fleet-0_abcde", Capacity: 1, Slots: fleetSlots, ShardBy: string(ring.Deployment), RingVersion: ring.Version,
 	}})
@@ -49,6 +50,7 @@ func TestSlotsThatComeTogetherAreOpenedTogether(t *testing.T) {
 	}
 	step(state.Change{Slot: 3, Epoch: 1, Kind: state.Acquired}, state.Change{Slot: 4, Epoch: 1, Kind: state.Acquired})
 	step(state.Change{Slot: 3, Kind: state.Resumed}, state.Change{Slot: 4, Kind: state.Resumed}, state.Change{Slot: 4, Kind: state.Lost})
+	r.sent.Wait()
 	if diff := cmp.Diff([][]int{{3, 4}, {3}}, opened.calls); diff != "" {
 		t.Errorf("opened (-want +got):\n%s", diff)
 	}

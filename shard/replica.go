@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -31,9 +32,13 @@ type Grants interface {
 	Drop(slots []int)
 	// Open announces the objects of the slots, as additions; if it is called again, again.
 	Open(slots []int)
+	// Unlisted returns, by slot that is not ready, a kind of objects that is missing; "" while none was asked for.
+	Unlisted() map[int]string
+	// Broken returns, by target cluster, what has not been delivered for long.
+	Broken() map[string]string
 }
 
-// Config describes a Replica. All but Weigh, Count, Heard, Unowned and Tracer are required.
+// Config describes a Replica. All but Weigh, Count, Heard, Unowned, Unfit and Tracer are required.
 type Config struct {
 	Settings state.Settings
 	Leases   *membership.Store
@@ -52,6 +57,9 @@ type Config struct {
 	// Unowned tells whoever should know of slots that nobody has held for 30 s. The leader calls it once for each time that
 	// a slot is without a holder, with the leadership in the context, and again after an error.
 	Unowned func(ctx context.Context, slots []int) error
+	// Unfit reports replicas that renew their Leases and have been unable for some time to do their work. The leader calls it
+	// once for each time, with the leadership in the context, and again after an error.
+	Unfit func(ctx context.Context, unfit []state.SessionFacts) error
 	// Tracer for the spans of hand-overs and take-overs.
 	Tracer trace.Tracer
 }
@@ -67,7 +75,10 @@ type Replica struct {
 	news    []int            // slots whose objects are to be announced
 	arrival *arrivals
 	changes changeLog
-	outages outages
+	outages outages[int]
+	ailing  outages[string]   // sessions that are unfit, while this one leads
+	broken  map[string]string // as the machine was last given it
+	office  *candidacy
 	wakeAt  member.Moment // when the machine wants to be woken; zero: it does not
 	begun   bool          // held is closed
 	ticked  time.Duration // when tick was last due
@@ -95,7 +106,8 @@ func New(cfg Config) (*Replica, error) {
 	}
 	r := &Replica{
 		cfg: cfg, machine: machine, mail: newMailbox(), held: make(chan struct{}),
-		opening: map[int]*opening{}, arrival: newArrivals(cfg.Settings, cfg.Tracer, cfg.Metrics), changes: changeLog{}, outages: outages{},
+		opening: map[int]*opening{}, arrival: newArrivals(cfg.Settings, cfg.Tracer, cfg.Metrics), changes: changeLog{},
+		outages: outages[int]{}, ailing: outages[string]{}, office: newCandidacy(),
 	}
 	now := cfg.Time.Moment()
 	r.beaten.Store(&now)
@@ -178,6 +190,7 @@ func (r *Replica) work(ctx context.Context) (wake time.Duration, ended bool, err
 	}
 	now := r.cfg.Time.Moment()
 	r.beaten.Store(&now)
+	r.office.set(r.machine.MayLead(now))
 	r.tick(ctx, now)
 	wake = beat
 	if !r.wakeAt.IsZero() {
@@ -283,6 +296,7 @@ func (r *Replica) open(ctx context.Context, slot int) {
 	r.cfg.Fence.slots[slot].letIn(o.epoch, r.cfg.Time.Now())
 	r.news = append(r.news, slot)
 	r.arrival.opened(ctx, slot, r.cfg.Time.Moment())
+	r.post(state.Opened{Slot: slot, Epoch: o.epoch})
 }
 
 // resume lets keys in again that were turned away meanwhile and have been forgotten.
@@ -316,9 +330,14 @@ func (r *Replica) tick(ctx context.Context, now member.Moment) {
 	r.ticked = now.Monotonic
 	r.changes.flush(ctx)
 	r.arrival.prune(now)
+	if broken := r.cfg.Grants.Broken(); !maps.Equal(broken, r.broken) {
+		r.broken = broken
+		r.post(state.Watched{Broken: broken})
+	}
 	facts := r.machine.Facts(now)
 	r.cfg.Metrics.observe(&facts, r.cfg.Fence.Busy())
-	r.tellUnowned(ctx, now, facts.Slots)
+	r.cfg.Metrics.observeFitness(facts.Fitness, r.unopened())
+	r.report(ctx, now, &facts)
 	if now.Monotonic-r.weighed >= r.cfg.Settings.Config.WeighEvery {
 		r.weighed = now.Monotonic
 		r.post(r.weigh())
@@ -351,6 +370,9 @@ func (r *Replica) Ready(ctx context.Context) error {
 	return r.inLoop(ctx, func() error {
 		if r.machine.Suspended() {
 			return errors.New("the session does not hold its Lease, or its fence has passed")
+		}
+		if reason := r.machine.Fitness().Reason; reason != "" {
+			return errors.New("the replica cannot do its work: " + reason)
 		}
 		for slot, o := range r.opening {
 			if !o.ready {

@@ -17,7 +17,6 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/clock"
 
-	"github.com/machine-controller-fleet/machine-controller-fleet/membership"
 	"github.com/machine-controller-fleet/machine-controller-fleet/membership/leasetest"
 	member "github.com/machine-controller-fleet/machine-controller-fleet/membership/state"
 	"github.com/machine-controller-fleet/machine-controller-fleet/shard/plan"
@@ -38,6 +37,8 @@ type process struct {
 	kill     context.CancelFunc
 	ended    chan error
 	told     chan unowned
+	unfit    chan []state.SessionFacts
+	server   *leasetest.Server          // if begin was told one
 	heard    atomic.Pointer[state.Told] // what was heard last
 }
 
@@ -52,6 +53,15 @@ func (p *process) hear(ctx context.Context, slots []int) error {
 	p.told <- unowned{slots, ownershipOf(ctx).String()}
 	if len(p.told) == 1 {
 		return errors.New("nobody listens")
+	}
+	return nil
+}
+
+// hearUnfit is given unfit replicas, and fails the first time.
+func (p *process) hearUnfit(_ context.Context, unfit []state.SessionFacts) error {
+	p.unfit <- unfit
+	if len(p.unfit) == 1 {
+		return errors.New("not now")
 	}
 	return nil
 }
@@ -79,17 +89,29 @@ func (instantGrants) Add(slots []int, ready func([]int)) { ready(slots) }
 func (instantGrants) Drop([]int)                         {}
 func (instantGrants) Open([]int)                         {}
 
+func (instantGrants) Unlisted() map[int]string { return nil }
+
+func (instantGrants) Broken() map[string]string { return nil }
+
 // Grants tells of some, which /debug/slots has to show.
 func (instantGrants) Grants() [][]int { return [][]int{{1, 2}, {3}} }
 
 // begin starts a replica; change may change its settings. It is killed when the test is over.
 func begin(t *testing.T, server *leasetest.Server, name string, change ...func(*state.Settings)) *process {
 	t.Helper()
-	return beginOn(t.Context(), t, server.Config(), name, change...)
+	p := beginOn(t.Context(), t, server.Config(), name, change...)
+	p.server = server
+	return p
 }
 
 // beginOn starts a replica under a context, with a way of its own to the API server.
 func beginOn(ctx context.Context, t *testing.T, way *rest.Config, name string, change ...func(*state.Settings)) *process {
+	t.Helper()
+	return beginWith(ctx, t, way, name, instantGrants{}, change...)
+}
+
+// beginWith starts a replica that sees objects by grants of its own.
+func beginWith(ctx context.Context, t *testing.T, way *rest.Config, name string, grants Grants, change ...func(*state.Settings)) *process {
 	t.Helper()
 	settings := state.Settings{
 		Config: member.DefaultConfig(), Plan: plan.DefaultConfig(), Fleet: "fleet", Namespace: "fleet-system",
@@ -103,21 +125,11 @@ func beginOn(ctx context.Context, t *testing.T, way *rest.Config, name string, c
 	now, metrics := NewTime(clock.RealClock{}), NewMetrics(registry)
 	p := &process{
 		fence: NewFence(name, settings.Session, settings.Slots, now, metrics, nil), metrics: metrics, registry: registry,
-		leave: make(chan struct{}), ended: make(chan error, 1), told: make(chan unowned, 16),
+		leave: make(chan struct{}), ended: make(chan error, 1), told: make(chan unowned, 16), unfit: make(chan []state.SessionFacts, 16),
 	}
-	config, err := p.fence.Guard(way)
-	if err != nil {
-		t.Fatal(err)
-	}
-	store, err := membership.NewStore(membership.Config{
-		Client: config, Namespace: settings.Namespace, Fleet: settings.Fleet, Timeout: 2 * time.Second, Quiet: 6 * time.Second,
-		Clock: now, Now: now.Moment,
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	var err error
 	p.Replica, err = New(Config{
-		Settings: settings, Leases: store, Fence: p.fence, Time: now, Grants: instantGrants{}, Metrics: metrics, Unowned: p.hear,
+		Settings: settings, Leases: storeOn(t, way, p.fence, now), Fence: p.fence, Time: now, Grants: grants, Metrics: metrics, Unowned: p.hear, Unfit: p.hearUnfit,
 		Weigh: func() map[int]int64 {
 			weights := map[int]int64{}
 			for slot := range settings.Slots {
@@ -180,28 +192,6 @@ func wantOnce(t *testing.T, processes ...*process) int {
 		}
 	}
 	return len(by)
-}
-
-// cut keeps a replica's requests from the server.
-func cut(server *leasetest.Server, replica string) { server.Fault(unreachableFor(replica)) }
-
-// unreachableFor is the fault that a replica's requests get no answer.
-func unreachableFor(replica string) func(*http.Request) error {
-	return func(r *http.Request) error {
-		if strings.Contains(r.Header.Get("User-Agent"), "/"+replica+" ") {
-			<-r.Context().Done()
-			return r.Context().Err()
-		}
-		return nil
-	}
-}
-
-// noLeader is the fault that nobody can become the leader or stay it.
-func noLeader(r *http.Request) error {
-	if r.Method == http.MethodPut && strings.HasSuffix(r.URL.Path, "/fleet-leader") {
-		return errors.New("refused")
-	}
-	return nil
 }
 
 func TestAFreshFleetHoldsAllSlots(t *testing.T) {

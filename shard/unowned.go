@@ -1,7 +1,10 @@
 package shard
 
 import (
+	"cmp"
 	"context"
+	"maps"
+	"slices"
 	"time"
 
 	"k8s.io/klog/v2"
@@ -14,36 +17,36 @@ import (
 // by then, if all goes well.
 const longUnowned = 30 * time.Second
 
-// outages are the slots that nobody holds, as long as this session leads.
-type outages map[int]outage
+// outages are slots, or sessions, that something is wrong with, as long as this session leads.
+type outages[K cmp.Ordered] map[K]outage
 
 type outage struct {
 	since member.Moment
 	told  bool
 }
 
-// late returns the slots that nobody has held for long, each once in an outage.
-func (o outages) late(now member.Moment, slots []state.SlotFacts) (late []int) {
-	for _, s := range slots {
-		out, known := o[s.Slot]
+// lateOf returns, sorted, what something has been wrong with for longer than a duration, each once in an outage; wrong has what
+// something is wrong with now.
+func lateOf[K cmp.Ordered, V any](o outages[K], now member.Moment, after time.Duration, wrong map[K]V) (late []K) {
+	maps.DeleteFunc(o, func(key K, _ outage) bool { _, is := wrong[key]; return !is })
+	for _, key := range slices.Sorted(maps.Keys(wrong)) {
+		out, known := o[key]
 		switch {
-		case s.Owned:
-			delete(o, s.Slot)
 		case !known:
-			o[s.Slot] = outage{since: now}
-		case !out.told && now.Since(out.since) > longUnowned:
-			o[s.Slot] = outage{since: out.since, told: true}
-			late = append(late, s.Slot)
+			o[key] = outage{since: now}
+		case !out.told && now.Since(out.since) > after:
+			o[key] = outage{since: out.since, told: true}
+			late = append(late, key)
 		}
 	}
 	return late
 }
 
-// untold has slots returned by late once more, unless somebody holds them by now.
-func (o outages) untold(slots []int) {
-	for _, slot := range slots {
-		if out, known := o[slot]; known {
-			o[slot] = outage{since: out.since}
+// untold has keys returned by lateOf once more, unless nothing is wrong with them by now.
+func (o outages[K]) untold(keys []K) {
+	for _, key := range keys {
+		if out, known := o[key]; known {
+			o[key] = outage{since: out.since}
 		}
 	}
 }
@@ -58,7 +61,13 @@ func (r *Replica) tellUnowned(ctx context.Context, now member.Moment, slots []st
 		clear(r.outages) // whoever leads next sees for himself
 		return
 	}
-	late := r.outages.late(now, slots)
+	wrong := map[int]bool{}
+	for _, s := range slots {
+		if !s.Owned {
+			wrong[s.Slot] = true
+		}
+	}
+	late := lateOf(r.outages, now, longUnowned, wrong)
 	if len(late) == 0 {
 		done()
 		return

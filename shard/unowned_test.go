@@ -3,7 +3,6 @@ package shard
 import (
 	"errors"
 	"net/http"
-	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -14,11 +13,10 @@ import (
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/membership/leasetest"
 	member "github.com/machine-controller-fleet/machine-controller-fleet/membership/state"
-	"github.com/machine-controller-fleet/machine-controller-fleet/shard/state"
 )
 
 func TestASlotIsToldOnceInAnOutage(t *testing.T) {
-	o := outages{}
+	o := outages[int]{}
 	for _, step := range []struct {
 		at      time.Duration
 		unowned []int
@@ -34,11 +32,11 @@ func TestASlotIsToldOnceInAnOutage(t *testing.T) {
 		{at: 4 * time.Minute, unowned: []int{1}},
 		{at: 5 * time.Minute, unowned: []int{1}, want: []int{1}},
 	} {
-		var facts []state.SlotFacts
-		for slot := range 4 {
-			facts = append(facts, state.SlotFacts{Slot: slot, Owned: !slices.Contains(step.unowned, slot)})
+		wrong := map[int]bool{}
+		for _, slot := range step.unowned {
+			wrong[slot] = true
 		}
-		if diff := cmp.Diff(step.want, o.late(member.Moment{Monotonic: step.at}, facts)); diff != "" {
+		if diff := cmp.Diff(step.want, lateOf(o, member.Moment{Monotonic: step.at}, longUnowned, wrong)); diff != "" {
 			t.Errorf("at %s (-want +got):\n%s", step.at, diff)
 		}
 	}

@@ -78,7 +78,7 @@ func (s *session) protocol(c clients, slots *slots, halts *replacement.Halts, un
 	}
 	s.replica, err = shard.New(shard.Config{
 		Settings: s.settings, Leases: store, Fence: s.fence, Time: s.time, Grants: slots, Metrics: s.metrics,
-		Weigh: slots.weigh, Unowned: unowned.tell, Tracer: tracer,
+		Weigh: slots.weigh, Unowned: unowned.tell, Unfit: unowned.tellUnfit, Tracer: tracer,
 		Count: halts.Tell, Heard: func(told state.Told) { halts.Hear(told.Counts, told.Holders) },
 	})
 	return err

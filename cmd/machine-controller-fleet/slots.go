@@ -27,6 +27,7 @@ import (
 // slots is what this replica sees of the slots that it holds, and of what is in none.
 type slots struct {
 	*grants.Set
+	*watched
 
 	spread  ring.Slots
 	fence   *shard.Fence
@@ -45,15 +46,18 @@ var _ shard.Grants = (*slots)(nil)
 // newSlots wires what feeds the view. Errors: watches that cannot be prepared.
 func newSlots(o options, f *fleet, spread ring.Slots) (*slots, error) {
 	api := f.machines.MachineV1alpha1()
-	s := &slots{spread: spread, fence: f.session.fence, view: f.view, nodes: objects.New[*corev1.Node]()}
+	s := &slots{
+		watched: &watched{clock: clock.RealClock{}, after: o.fleet.durations.BlindAfter},
+		spread:  spread, fence: f.session.fence, view: f.view, nodes: objects.New[*corev1.Node](),
+	}
 	kinds := []grants.Kind{
-		grants.KindOf("MachineDeployments", consistent.From(api.MachineDeployments(o.namespace)), f.view.Deployments),
-		grants.KindOf("MachineSets", consistent.From(api.MachineSets(o.namespace)), f.view.Sets),
-		grants.KindOf("Machines", consistent.From(api.Machines(o.namespace)), f.view.Machines),
+		grants.KindOf("MachineDeployments", s.control("MachineDeployments", consistent.From(api.MachineDeployments(o.namespace))), f.view.Deployments),
+		grants.KindOf("MachineSets", s.control("MachineSets", consistent.From(api.MachineSets(o.namespace))), f.view.Sets),
+		grants.KindOf("Machines", s.control("Machines", consistent.From(api.Machines(o.namespace))), f.view.Machines),
 	}
 	if f.cluster != nil {
 		s.nodes = f.cluster.Nodes
-		kinds = append(kinds, grants.KindOf("Nodes", consistent.From(f.target.CoreV1().Nodes()), s.nodes))
+		kinds = append(kinds, grants.KindOf("Nodes", s.source("Nodes", "target", consistent.From(f.target.CoreV1().Nodes())), s.nodes))
 	}
 	s.Set = grants.New(clock.RealClock{}, kinds...)
 	var err, err2, err3 error

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strings"
 
+	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/metadata"
@@ -13,6 +14,7 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 	member "github.com/machine-controller-fleet/machine-controller-fleet/membership/state"
 	"github.com/machine-controller-fleet/machine-controller-fleet/shard/label"
+	"github.com/machine-controller-fleet/machine-controller-fleet/shard/state"
 	"github.com/machine-controller-fleet/machine-controller-fleet/telemetry"
 )
 
@@ -24,13 +26,29 @@ type unowned struct {
 	metadata  metadata.Interface
 	namespace string // the only one that is served; "" means all
 	events    events.EventRecorder
+	// fleetNamespace is where the fleet's Leases are, and sessionLease names that of a replica.
+	fleetNamespace string
+	sessionLease   func(replica string) string
 	// leaseOf names the Lease of a slot: <namespace>/<name>.
 	leaseOf func(slot string) string
+}
+
+// tellUnfit emits an Event on the session Lease of each replica that cannot do its work.
+func (u *unowned) tellUnfit(_ context.Context, unfit []state.SessionFacts) error {
+	for _, s := range unfit {
+		telemetry.Tell(u.events, &corev1.ObjectReference{
+			APIVersion: coordinationv1.SchemeGroupVersion.String(), Kind: "Lease", Namespace: u.fleetNamespace, Name: u.sessionLease(s.Replica),
+		}, v1alpha1.EventReplicaUnfit, "Replica "+s.Replica+" renews its Lease and cannot do its work: "+s.Fitness.Reason+
+			"; its slots are assigned to replicas that can; check its log and its connections to both clusters")
+	}
+	return nil
 }
 
 func newUnowned(o options, f *fleet) *unowned {
 	return &unowned{
 		metadata: f.metadata, namespace: o.namespace, events: f.recorder(v1alpha1.EventSourceMachineDeployment),
+		fleetNamespace: o.fleet.namespace,
+		sessionLease:   func(replica string) string { return member.SessionLeaseName(o.fleet.name, replica) },
 		leaseOf: func(slot string) string {
 			number, _ := label.Read(slot, o.fleet.slots)
 			return o.fleet.namespace + "/" + member.SlotLeaseName(o.fleet.name, number, o.fleet.slots)

@@ -13,6 +13,7 @@ import (
 	clienttesting "k8s.io/client-go/testing"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
+	"github.com/machine-controller-fleet/machine-controller-fleet/shard/state"
 )
 
 // told keeps whom Events are about.
@@ -22,6 +23,17 @@ type told []string
 func (e *told) Eventf(about, _ runtime.Object, eventtype, reason, _, _ string, _ ...any) {
 	if root, ok := about.(*corev1.ObjectReference); ok {
 		*e = append(*e, fmt.Sprintf("%s %s: %s/%s", eventtype, reason, root.Kind, root.Name))
+	}
+}
+
+func TestAReplicaThatIsUnfitIsReportedOnItsSessionLease(t *testing.T) {
+	var got told
+	u := &unowned{events: &got, fleetNamespace: "n", sessionLease: func(replica string) string { return "fleet-session-" + replica }}
+	if err := u.tellUnfit(t.Context(), []state.SessionFacts{{Replica: "fleet-1", Session: "fleet-1_abcde"}}); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(told{"Warning ReplicaUnfit: Lease/fleet-session-fleet-1"}, got); diff != "" {
+		t.Errorf("Events (-want +got):\n%s", diff)
 	}
 }
 

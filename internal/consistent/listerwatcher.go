@@ -13,6 +13,8 @@ import (
 type Source struct {
 	List  func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error)
 	Watch func(ctx context.Context, options metav1.ListOptions) (watch.Interface, error)
+	// Health, if set, is kept current by those that list and watch.
+	Health *Health
 }
 
 // From makes a Source of a typed client.
@@ -45,14 +47,27 @@ func (*ListerWatcher) IsWatchListSemanticsUnSupported() bool { return true }
 func (l *ListerWatcher) ListWithContext(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
 	options.ResourceVersion, options.ResourceVersionMatch = "", ""
 	options.LabelSelector = l.Selector
-	return l.Source.List(ctx, options)
+	l.Health.begin(l)
+	list, err := l.Source.List(ctx, options)
+	l.Health.failed(l, err)
+	return list, err
 }
 
 // WatchWithContext watches. Errors are the source's.
 func (l *ListerWatcher) WatchWithContext(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
 	options.LabelSelector = l.Selector
-	return l.Source.Watch(ctx, options)
+	l.Health.begin(l)
+	events, err := l.Source.Watch(ctx, options)
+	if err != nil {
+		l.Health.failed(l, err)
+		return nil, err
+	}
+	l.Health.forget(l)
+	return events, nil
 }
+
+// End notes that nothing is listed and watched any more.
+func (l *ListerWatcher) End() { l.Health.forget(l) }
 
 // List is part of an older interface.
 func (l *ListerWatcher) List(options metav1.ListOptions) (runtime.Object, error) {

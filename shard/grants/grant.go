@@ -24,7 +24,7 @@ type grant struct {
 	slots    map[int]bool // that are still held
 	size     int          // how many there were
 	calls    []call       // to be told when it is ready
-	unsynced int          // kinds that were not listed yet
+	unsynced []string     // kinds that were not listed yet
 	stop     context.CancelFunc
 }
 
@@ -76,7 +76,9 @@ const page = 500
 
 // watchOne lists and watches until ctx ends. All lists are in pages, those after a watch has broken off too.
 func watchOne(ctx context.Context, name string, from consistent.Source, selector string, into cache.ReflectorStore) {
-	reflector := cache.NewReflectorWithOptions(&consistent.ListerWatcher{Source: from, Selector: selector}, nil, into,
+	lists := &consistent.ListerWatcher{Source: from, Selector: selector}
+	defer lists.End()
+	reflector := cache.NewReflectorWithOptions(lists, nil, into,
 		cache.ReflectorOptions{Name: name, TypeDescription: name, Backoff: backoff()})
 	reflector.WatchListPageSize = page
 	reflector.RunWithContext(ctx)

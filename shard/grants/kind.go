@@ -20,6 +20,8 @@ type Kind interface {
 	watch(ctx context.Context, g *grant, synced func(), running *sync.WaitGroup)
 	open(slots []int)
 	drop(slots []int)
+	// called is the kind's name.
+	called() string
 }
 
 // kind feeds the objects of one kind from all grants. Every object that it has fed is in a slot with a holder.
@@ -50,6 +52,8 @@ func (k *kind[T]) watch(ctx context.Context, g *grant, synced func(), running *s
 	selected := selector(g.slots)
 	running.Go(func() { watchOne(ctx, k.name, k.from, selected, s) })
 }
+
+func (k *kind[T]) called() string { return k.name }
 
 func (k *kind[T]) open(slots []int) {
 	k.mu.Lock()

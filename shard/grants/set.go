@@ -102,6 +102,28 @@ func (s *Set) Grants() [][]int {
 	return all
 }
 
+// Unlisted returns, by slot that is not ready yet, a kind of objects that was not listed; "" while the list of all kinds has
+// not begun.
+func (s *Set) Unlisted() map[int]string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	unlisted := map[int]string{}
+	for _, c := range s.pending {
+		for _, slot := range c.slots {
+			unlisted[slot] = ""
+		}
+	}
+	for _, g := range s.grants {
+		if len(g.unsynced) == 0 || g == s.merged {
+			continue
+		}
+		for slot := range g.slots {
+			unlisted[slot] = g.unsynced[0]
+		}
+	}
+	return unlisted
+}
+
 // again wakes who waits for kick, now or when it waits again.
 func again(kick chan<- struct{}) {
 	select {
@@ -177,7 +199,7 @@ func (s *Set) endIdle() {
 // mergeable returns the grants that should become one, if there are any: thin ones, and small ones where there are many;
 // or all.
 func (s *Set) mergeable(all bool) (from []*grant) {
-	ready := slices.DeleteFunc(slices.Clone(s.grants), func(g *grant) bool { return g.unsynced > 0 })
+	ready := slices.DeleteFunc(slices.Clone(s.grants), func(g *grant) bool { return len(g.unsynced) > 0 })
 	slices.SortStableFunc(ready, func(a, b *grant) int { return cmp.Compare(len(a.slots), len(b.slots)) })
 	small := 0 // how many of the smallest are merged: the next one is spared while it is larger than all of them
 	switch {
@@ -212,19 +234,21 @@ func (s *Set) start(ctx context.Context, g *grant, running *sync.WaitGroup) {
 		return
 	}
 	ctx, g.stop = context.WithCancel(ctx)
-	g.unsynced = len(s.kinds)
+	for _, k := range s.kinds {
+		g.unsynced = append(g.unsynced, k.called())
+	}
 	s.grants = append(s.grants, g)
 	for _, k := range s.kinds {
-		k.watch(ctx, g, func() { s.synced(g) }, running)
+		k.watch(ctx, g, func() { s.synced(g, k.called()) }, running)
 	}
 }
 
 // synced takes in that one more kind of a grant was listed. When it was the last one, the slots are ready, or the grants
 // that it takes over from end.
-func (s *Set) synced(g *grant) {
+func (s *Set) synced(g *grant, kind string) {
 	s.mu.Lock()
-	g.unsynced--
-	if g.unsynced > 0 {
+	g.unsynced = slices.DeleteFunc(g.unsynced, func(other string) bool { return other == kind })
+	if len(g.unsynced) > 0 {
 		s.mu.Unlock()
 		return
 	}

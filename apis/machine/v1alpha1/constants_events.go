@@ -18,7 +18,20 @@ const (
 
 	EventReplacementHalted  = "ReplacementHalted"
 	EventReplacementResumed = "ReplacementResumed"
+
+	EventReplicaUnfit = "ReplicaUnfit"
 )
+
+func fleetEvents() []EventReason {
+	return []EventReason{
+		{
+			EventReplicaUnfit, true,
+			[]string{"Lease"},
+			"A replica renews its session Lease and has been unable for 10 s to do its work: it cannot list the fleet's Leases, its watch of them is silent, or the objects of its slots are not delivered. It comes once for each time, from the leader.",
+			"The message says what is missing; see [a replica is unfit](operations/fleet.md#a-replica-is-unfit).",
+		},
+	}
+}
 
 func machineSetEvents() []EventReason {
 	set := []string{"MachineSet"}

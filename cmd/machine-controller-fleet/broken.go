@@ -1,0 +1,47 @@
+package main
+
+import (
+	"time"
+
+	"k8s.io/utils/clock"
+
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/consistent"
+	"github.com/machine-controller-fleet/machine-controller-fleet/shard/state"
+)
+
+// watched follows whether the objects of our slots are delivered.
+type watched struct {
+	clock clock.PassiveClock
+	// after is for how long a kind may not be delivered before that is reported.
+	after time.Duration
+	kinds []watchedKind
+}
+
+// watchedKind is a kind of objects in one of the clusters.
+type watchedKind struct {
+	name, cluster string
+	health        *consistent.Health
+}
+
+// source returns a source of a kind that is followed.
+func (w *watched) source(name, cluster string, from consistent.Source) consistent.Source {
+	from.Health = consistent.NewHealth(w.clock)
+	w.kinds = append(w.kinds, watchedKind{name: name, cluster: cluster, health: from.Health})
+	return from
+}
+
+// control returns a source of a kind of the control cluster that is followed.
+func (w *watched) control(name string, from consistent.Source) consistent.Source {
+	return w.source(name, "control", from)
+}
+
+// Broken returns what has not been delivered for long, by target cluster. Without the objects of the control cluster no target
+// can be served.
+func (w *watched) Broken() map[string]string {
+	for _, kind := range w.kinds {
+		if since, _, broken := kind.health.Broken(); broken && w.clock.Since(since) >= w.after {
+			return map[string]string{state.DefaultTarget: "the " + kind.cluster + " cluster does not deliver " + kind.name}
+		}
+	}
+	return nil
+}

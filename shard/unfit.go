@@ -1,0 +1,85 @@
+package shard
+
+import (
+	"context"
+	"time"
+
+	"k8s.io/klog/v2"
+
+	member "github.com/machine-controller-fleet/machine-controller-fleet/membership/state"
+	"github.com/machine-controller-fleet/machine-controller-fleet/shard/state"
+)
+
+// longUnfit is for how long a session may report that it cannot do its work before that is reported: a session that has just
+// begun, or was suspended, needs a moment.
+const longUnfit = 10 * time.Second
+
+// pending is the reason of slots whose objects were not asked for yet.
+const pending = "Pending"
+
+// waiting returns the slots that are held and not open, with the kind of objects that is missing.
+func (r *Replica) waiting() map[int]string {
+	slots := map[int]string{}
+	unlisted := r.cfg.Grants.Unlisted()
+	for slot, o := range r.opening {
+		if o.ready {
+			continue
+		}
+		if slots[slot] = unlisted[slot]; slots[slot] == "" {
+			slots[slot] = pending
+		}
+	}
+	return slots
+}
+
+// unopened counts those slots by what is missing.
+func (r *Replica) unopened() map[string]int {
+	counts := map[string]int{}
+	for _, reason := range r.waiting() {
+		counts[reason]++
+	}
+	return counts
+}
+
+// report has the leader report what is not served, and by whom.
+func (r *Replica) report(ctx context.Context, now member.Moment, facts *state.Facts) {
+	r.tellUnowned(ctx, now, facts.Slots)
+	r.tellUnfit(ctx, now, facts.Sessions)
+}
+
+// tellUnfit has it reported, under the leadership, which sessions cannot do their work.
+func (r *Replica) tellUnfit(ctx context.Context, now member.Moment, sessions []state.SessionFacts) {
+	if r.cfg.Unfit == nil {
+		return
+	}
+	owned, done, leads := r.cfg.Fence.Lead(ctx)
+	if !leads {
+		clear(r.ailing)
+		return
+	}
+	unfit := map[string]state.SessionFacts{}
+	for _, s := range sessions {
+		if s.Session != "" && !s.Fitness.IsFit() {
+			unfit[s.Session] = s
+		}
+	}
+	late := lateOf(r.ailing, now, longUnfit, unfit)
+	if len(late) == 0 {
+		done()
+		return
+	}
+	var about []state.SessionFacts
+	for _, session := range late {
+		about = append(about, unfit[session])
+	}
+	r.sent.Go(func() {
+		defer done()
+		for _, s := range about {
+			klog.FromContext(owned).Info("Replica is unfit", "session", s.Session, "reason", s.Fitness.Reason)
+		}
+		if err := r.cfg.Unfit(owned, about); err != nil {
+			klog.FromContext(owned).Error(err, "Failed to report unfit replicas; retrying")
+			r.mail.put(letter{do: func() { r.ailing.untold(late) }})
+		}
+	})
+}
