@@ -49,6 +49,8 @@ type replica struct {
 	slots  int
 	weight int64
 	cost   int64
+	// held are the numbers of the slots that it is planned to hold, sorted.
+	held []int
 }
 
 func newBoard(c Config, w World) *board {
@@ -74,6 +76,7 @@ func newBoard(c Config, w World) *board {
 		if r, ok := b.index[known.Preferred]; ok {
 			s.at = r
 			b.replicas[r].add(&s, 1)
+			b.replicas[r].held = append(b.replicas[r].held, number)
 		}
 		b.slots = append(b.slots, s)
 		b.awaited = b.awaited || b.awaits(&s)
@@ -92,10 +95,16 @@ func (b *board) move(s, to int, why Reason) {
 	slot := &b.slots[s]
 	if slot.at != nobody {
 		b.replicas[slot.at].add(slot, -1)
+		held := &b.replicas[slot.at].held
+		at, _ := slices.BinarySearch(*held, s)
+		*held = slices.Delete(*held, at, at+1)
 	}
 	slot.at, slot.why = to, why
 	b.awaited = b.awaited || why == Leaving
 	b.replicas[to].add(slot, 1)
+	held := &b.replicas[to].held
+	at, _ := slices.BinarySearch(*held, s)
+	*held = slices.Insert(*held, at, s)
 }
 
 // load of a replica, with a slot more, and of a slot's replica without it.
@@ -165,7 +174,7 @@ func (b *board) within(s *slot, d time.Duration) bool { return s.Moved != 0 && b
 // improves says that with the move nobody will be as busy as the donor is. An empty slot changes too little for that: it
 // moves only to who has fewer slots.
 func (b *board) improves(s *slot, r int) bool {
-	donor, receiver := b.replicas[s.at], b.replicas[r]
+	donor, receiver := &b.replicas[s.at], &b.replicas[r]
 	fewer := float64(receiver.slots+1)/receiver.Capacity < float64(donor.slots)/donor.Capacity
 	return b.with(s, r) < b.load(s.at) && (s.Weight > 0 || fewer)
 }

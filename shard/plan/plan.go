@@ -194,8 +194,9 @@ func (b *board) fillNewcomers() {
 			budget--
 		}
 	}
+	spent := map[[2]int]bool{}
 	for ; budget > 0; budget-- {
-		r, s := b.nextForNewcomer(newcomer)
+		r, s := b.nextForNewcomer(newcomer, spent)
 		if r == nobody {
 			return
 		}
@@ -203,8 +204,11 @@ func (b *board) fillNewcomers() {
 	}
 }
 
-// nextForNewcomer picks the newcomer that has least, and a slot of the busiest replica that has a fitting one.
-func (b *board) nextForNewcomer(newcomer []bool) (receiver, number int) {
+// nextForNewcomer picks the newcomer that has least, and a slot of the busiest replica that has a fitting one. spent are the
+// pairs of a newcomer and a replica that has none for it. It never has one later, because all moves go to newcomers: the one
+// only gets busier, the other only less busy.
+func (b *board) nextForNewcomer(newcomer []bool, spent map[[2]int]bool) (receiver, number int) {
+	donors := b.byLoad(true)
 	for _, r := range b.byLoad(false) {
 		if !newcomer[r] || b.load(r) >= (2-b.config.EvenBelow)*b.mean || float64(b.replicas[r].slots+1) > joinAtMost*b.fairSlots(r) {
 			continue
@@ -212,14 +216,14 @@ func (b *board) nextForNewcomer(newcomer []bool) (receiver, number int) {
 		// The slot that is nearest to what each of the missing ones weighs, so that both shares are reached together.
 		missing := max(1, b.fairSlots(r)-float64(b.replicas[r].slots))
 		ideal := (b.mean - b.load(r)) * b.replicas[r].Capacity / missing
-		for _, donor := range b.byLoad(true) {
-			if newcomer[donor] {
+		for _, donor := range donors {
+			if newcomer[donor] || spent[[2]int{r, donor}] {
 				continue
 			}
 			best, distance := nobody, 0.0
-			for s := range b.slots {
+			for _, s := range b.replicas[donor].held {
 				slot := &b.slots[s]
-				if slot.at != donor || !b.mayJoin(slot, r) || b.with(slot, r) > b.config.EvenBelow*b.mean {
+				if !b.mayJoin(slot, r) || b.with(slot, r) > b.config.EvenBelow*b.mean {
 					continue
 				}
 				if d := math.Abs(float64(slot.cost) - ideal); best == nobody || d < distance {
@@ -229,6 +233,7 @@ func (b *board) nextForNewcomer(newcomer []bool) (receiver, number int) {
 			if best != nobody {
 				return r, best
 			}
+			spent[[2]int{r, donor}] = true
 		}
 	}
 	return nobody, nobody
@@ -264,9 +269,9 @@ func (b *board) evenOut() {
 func (b *board) nextToGive(donor int) (number, receiver int) {
 	number = nobody
 	least := 0.0
-	for s := range b.slots {
+	for _, s := range b.replicas[donor].held {
 		slot := &b.slots[s]
-		if slot.at != donor || !b.mayGive(slot) {
+		if !b.mayGive(slot) {
 			continue
 		}
 		r := b.leastBusy(slot, func(r int) bool { return b.mayTake(slot, r) })

@@ -1,6 +1,7 @@
 package plan
 
 import (
+	"fmt"
 	"math"
 	"strings"
 	"testing"
@@ -210,27 +211,37 @@ func TestValidate(t *testing.T) {
 }
 
 func BenchmarkPlan(b *testing.B) {
-	world := func(change func(*fleet)) World {
-		f := newFleet(256, names(50)...)
-		f.plan()
-		change(f)
-		return f.World
-	}
-	for name, w := range map[string]World{
-		"nothing to do": world(func(*fleet) {}),
-		"first":         world(func(f *fleet) { f.Slots = make([]Slot, 256) }),
-		"join":          world(func(f *fleet) { f.join("newcomer") }),
-		"leave":         world(func(f *fleet) { f.leave("fleet-7") }),
-		"uneven": world(func(f *fleet) {
-			for i := range f.Slots {
-				f.Slots[i].Weight = int64(i % 17 * i % 13)
-			}
-		}),
-	} {
-		b.Run(name, func(b *testing.B) {
-			for b.Loop() {
-				Plan(DefaultConfig(), w)
-			}
-		})
+	for _, size := range []struct{ slots, replicas int }{{256, 50}, {4096, 32}} {
+		world := func(change func(*fleet)) World {
+			f := newFleet(size.slots, names(size.replicas)...)
+			f.plan()
+			change(f)
+			return f.World
+		}
+		for name, w := range map[string]World{
+			"nothing to do": world(func(*fleet) {}),
+			"first":         world(func(f *fleet) { f.Slots = make([]Slot, size.slots) }),
+			"join":          world(func(f *fleet) { f.join("newcomer") }),
+			"leave":         world(func(f *fleet) { f.leave("fleet-7") }),
+			// Most of a large newcomer's share is not what the table names for it.
+			"large join": world(func(f *fleet) {
+				for i := range f.Slots {
+					f.Slots[i].Weight = int64(i % 17 * i % 13)
+				}
+				f.join("newcomer")
+				f.replica("newcomer").Capacity = float64(size.replicas)
+			}),
+			"uneven": world(func(f *fleet) {
+				for i := range f.Slots {
+					f.Slots[i].Weight = int64(i % 17 * i % 13)
+				}
+			}),
+		} {
+			b.Run(fmt.Sprintf("%d slots/%d replicas/%s", size.slots, size.replicas, name), func(b *testing.B) {
+				for b.Loop() {
+					Plan(DefaultConfig(), w)
+				}
+			})
+		}
 	}
 }
