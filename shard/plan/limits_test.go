@@ -1,0 +1,166 @@
+package plan
+
+import (
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"pgregory.net/rapid"
+
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/worlds"
+)
+
+// TestLimits: small worlds at one o'clock, in which not every replica can be given every slot.
+func TestLimits(t *testing.T) {
+	const now = time.Hour
+	replica := func(name string, limit Limit) Replica {
+		return Replica{Name: name, Limits: map[string]Limit{"x": limit}}
+	}
+	held := func(by string, weight int64) Slot { return Slot{Target: "x", Holder: by, Preferred: by, Weight: weight} }
+	unclaimed := func(by string) Slot { return Slot{Target: "x", Preferred: by, UnownedSince: now - 5*time.Second} }
+	tests := map[string]struct {
+		replicas []Replica
+		slots    []Slot
+		want     []Move
+	}{
+		"what an unfit replica has goes to a fit one": {
+			[]Replica{replica("a", Evict), replica("b", NoLimit)},
+			[]Slot{held("a", 5), held("b", 5)},
+			[]Move{{Slot: 0, From: "a", To: "b", Why: Unfit}},
+		},
+		"it keeps the slots of another target cluster": {
+			[]Replica{replica("a", Evict), replica("b", NoLimit)},
+			[]Slot{held("a", 5), {Target: "y", Holder: "a", Preferred: "a", Weight: 5}, held("b", 5)},
+			[]Move{{Slot: 0, From: "a", To: "b", Why: Unfit}},
+		},
+		"nobody is fit: everything stays": {
+			[]Replica{replica("a", Evict), replica("b", Evict), replica("c", Retry)}, []Slot{held("a", 5), held("b", 5), held("c", 5)}, nil,
+		},
+		"one that rests is better than one that is unfit": {
+			[]Replica{replica("a", Evict), replica("b", Rest)},
+			[]Slot{held("a", 5), held("b", 5)},
+			[]Move{{Slot: 0, From: "a", To: "b", Why: Unfit}},
+		},
+		"a dead one's slot goes to nobody who is unfit": {
+			[]Replica{replica("a", Evict), replica("b", NoLimit)},
+			[]Slot{{Target: "x", Preferred: "dead"}, held("b", 50)},
+			[]Move{{Slot: 0, From: "dead", To: "b", Why: Gone}},
+		},
+		"unless all are": {
+			[]Replica{replica("a", Evict)}, []Slot{{Target: "x", Preferred: "dead"}}, []Move{{Slot: 0, From: "dead", To: "a", Why: Gone}},
+		},
+		"an unfit one that holds a dead one's slot gives it up": {
+			[]Replica{replica("a", Evict), replica("b", NoLimit)},
+			[]Slot{{Target: "x", Holder: "a", Preferred: "dead", Weight: 5}, held("b", 5)},
+			[]Move{{Slot: 0, From: "dead", To: "b", Why: Gone}},
+		},
+		"an unclaimed slot does not go to one that rests, if another will do": {
+			[]Replica{replica("a", NoLimit), replica("b", Rest), replica("c", NoLimit)},
+			[]Slot{unclaimed("a"), held("b", 1), held("c", 9), held("a", 9)},
+			[]Move{{Slot: 0, From: "a", To: "c", Why: Unclaimed}},
+		},
+		"and goes there if none will": {
+			[]Replica{replica("a", NoLimit), replica("b", Rest)},
+			[]Slot{unclaimed("a"), held("b", 1), held("a", 1)},
+			[]Move{{Slot: 0, From: "a", To: "b", Why: Unclaimed}},
+		},
+		"home rests": {
+			[]Replica{replica("a", Rest), replica("b", NoLimit)},
+			[]Slot{held("a", 5), {Target: "x", Holder: "b", Preferred: "b", Weight: 5, Home: "a", HomeUntil: now + 1}},
+			nil,
+		},
+		"a new one is tried with the lightest slot, and gets no more": {
+			[]Replica{replica("a", NoLimit), replica("b", Probe)},
+			[]Slot{held("a", 2), held("a", 1), held("a", 2), held("a", 2)},
+			[]Move{{Slot: 1, From: "a", To: "b", Why: Joined}},
+		},
+		"with one that has its home there, if there is one": {
+			[]Replica{replica("a", NoLimit), replica("b", Probe)},
+			[]Slot{held("a", 1), {Target: "x", Holder: "a", Preferred: "a", Weight: 9, Home: "b", HomeUntil: now + 1}},
+			[]Move{{Slot: 1, From: "a", To: "b", Why: Joined}},
+		},
+		"so is one that was unfit": {
+			[]Replica{replica("a", NoLimit), replica("b", Retry)},
+			[]Slot{held("a", 2), held("a", 1)},
+			[]Move{{Slot: 1, From: "a", To: "b", Why: Joined}},
+		},
+		"one that is tried keeps what it has, and gets no more": {
+			[]Replica{replica("a", NoLimit), replica("b", Probe), replica("c", Retry)},
+			[]Slot{held("a", 2), held("a", 2), held("a", 2), held("b", 1), held("c", 1)},
+			nil,
+		},
+		"nobody's only slot is taken to try another": {
+			[]Replica{replica("a", NoLimit), replica("b", Probe)}, []Slot{held("a", 1)}, nil,
+		},
+		"what nobody has served yet is shared by all that are new": {
+			[]Replica{replica("a", Probe), replica("b", NoLimit)},
+			[]Slot{{Target: "x"}, {Target: "x"}},
+			[]Move{{Slot: 0, To: "a", Why: New}, {Slot: 1, To: "b", Why: New}},
+		},
+		"a replica that carries too much gives nothing to one that rests": {
+			[]Replica{replica("a", NoLimit), replica("b", Rest)},
+			[]Slot{held("a", 5), held("a", 5), held("a", 5), held("b", 1)},
+			nil,
+		},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			got := Plan(DefaultConfig(), World{Now: now, Replicas: test.replicas, Slots: test.slots})
+			if diff := cmp.Diff(test.want, got.Moves); diff != "" {
+				t.Errorf("moves (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// TestLimitsAreKept: whatever the world, nothing moves by choice to a replica that can be given nothing, one that is tried gets one
+// slot at most, and an unfit one keeps nothing that a fit one could be given.
+func TestLimitsAreKept(t *testing.T) {
+	worlds.Check(t, 1, func(t *rapid.T) {
+		f := generate(t)
+		limits, slots := map[string]Limit{}, map[string]int{}
+		someFit := false
+		for i := range f.Replicas {
+			r := &f.Replicas[i]
+			limits[r.Name] = rapid.SampledFrom([]Limit{NoLimit, NoLimit, Probe, Rest, Evict, Retry}).Draw(t, "limit")
+			r.Limits = map[string]Limit{"": limits[r.Name]}
+			someFit = someFit || limits[r.Name] == NoLimit && !r.Leaving
+		}
+		for _, s := range f.Slots {
+			slots[s.Preferred]++
+		}
+		before := append([]Slot(nil), f.Slots...)
+		moved, tried := map[int]bool{}, map[string]int{}
+		moves := Plan(f.config, f.World).Moves
+		for _, m := range moves {
+			slots[m.From]--
+			slots[m.To]++
+		}
+		for _, m := range moves {
+			moved[m.Slot] = true
+			if limit := limits[m.To]; m.Why == Joined && limit != NoLimit {
+				tried[m.To]++
+				if limit != Probe && limit != Retry || slots[m.To] > 1 || tried[m.To] > 1 {
+					t.Fatalf("%+v goes to one with %d slots and the limit %d", m, slots[m.To], limit)
+				}
+			} else if (m.Why == Home || m.Why == Load) && limit != NoLimit || (m.Why == Unfit || m.Why == Unclaimed) && limit >= Evict {
+				t.Fatalf("%+v goes to one with the limit %d", m, limit)
+			}
+		}
+		for i, s := range before {
+			if limits[s.Preferred] == Evict && someFit && !moved[i] && len(s.Passed) == 0 && isLive(f, s.Preferred) {
+				t.Fatalf("slot %d stays with an unfit replica: %+v", i, s)
+			}
+		}
+	})
+}
+
+// isLive reports whether a replica is there and does not leave.
+func isLive(f *fleet, name string) bool {
+	for _, r := range f.Replicas {
+		if r.Name == name {
+			return !r.Leaving
+		}
+	}
+	return false
+}
