@@ -68,6 +68,9 @@ func NewOthers(c Config, id Identification) *Others {
 // Renewing notes that our own renewal is about to be sent: it has to come back through the watch.
 func (o *Others) Renewing(now Moment, renewTime time.Time) {
 	o.out = append(o.out, attempt{renewTime: renewTime, sent: now})
+	if len(o.out) > mostAttempts {
+		o.out = slices.Delete(o.out, 1, 2) // the oldest says for how long nothing has come back
+	}
 	o.due = now.Add(o.config.RenewEvery)
 }
 
@@ -187,6 +190,25 @@ func (o *Others) Missed(now Moment, replica string) (changed bool) {
 	p.gone, p.Peer = now, Peer{Replica: replica}
 	o.news, o.lives = append(o.news, replica), true
 	return true
+}
+
+// Known returns how many replicas are remembered.
+func (o *Others) Known() int { return len(o.names) }
+
+// forgetAfter is how many times the time of a take-over a session Lease has been missing before its replica is forgotten.
+const forgetAfter = 40
+
+// Forget drops replicas whose session Lease has long been missing, unless keep reports that a Lease names a session of
+// theirs. What is left is what a session knows that has just started.
+func (o *Others) Forget(now Moment, keep func(replica string) bool) {
+	o.names = slices.DeleteFunc(o.names, func(replica string) bool {
+		p := o.peers[replica]
+		drop := !p.gone.IsZero() && now.Since(p.gone) >= forgetAfter*o.config.TakeOver && !keep(replica)
+		if drop {
+			delete(o.peers, replica)
+		}
+		return drop
+	})
 }
 
 // Peers returns what is known of all replicas that have a session Lease, sorted by name.

@@ -2,6 +2,7 @@ package state
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"time"
 
@@ -62,6 +63,18 @@ const (
 type attempt struct {
 	renewTime time.Time
 	sent      Moment
+}
+
+// mostAttempts is how many attempts are remembered. One that takes effect later than that many others were sent, minutes
+// after it was, is not known as ours: then the session ends, and the process starts a new one.
+const mostAttempts = 64
+
+// try remembers an attempt.
+func (o *Own) try(a attempt) {
+	o.attempts = append(o.attempts, a)
+	if len(o.attempts) > mostAttempts {
+		o.attempts = slices.Delete(o.attempts, 0, 1)
+	}
 }
 
 // Own is the life of this session's Lease. There is never more than one request for it.

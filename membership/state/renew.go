@@ -15,11 +15,11 @@ func (o *Own) wrote(now Moment, r Reply) {
 	case Unanswered:
 		// It may have taken effect, or may do so later. While the session holds its Lease the next renewal tells: if it
 		// conflicts, it has.
-		o.attempts = append(o.attempts, attempt{renewTime: o.renewTime, sent: r.Sent})
+		o.try(attempt{renewTime: o.renewTime, sent: r.Sent})
 		o.mustRead = o.phase != holding
 	case Conflict, Exists:
 		// What it conflicts with may be itself, sent twice by something in between.
-		o.attempts = append(o.attempts, attempt{renewTime: o.renewTime, sent: r.Sent})
+		o.try(attempt{renewTime: o.renewTime, sent: r.Sent})
 		o.mustRead, o.due = true, Moment{}
 	case NotFound:
 		if o.phase == holding {

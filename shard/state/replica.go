@@ -92,6 +92,8 @@ type Replica struct {
 	// words are what the session Leases say, by replica; confirmations are the slot Leases that sessions have confirmed.
 	words         map[string]*words
 	confirmations map[string]map[types.UID]struct{}
+	// forgetAt is of how many sessions and replicas something is remembered when what is not needed is forgotten.
+	forgetAt int
 	agenda
 	leader
 }
@@ -133,6 +135,7 @@ func (r *Replica) Step(now member.Moment, event Event) Output {
 	r.suspend(now)
 	r.take(now, event)
 	r.hear()
+	r.forget(now)
 	_, observing := r.others.Observing()
 	r.dirty = r.dirty || observing != observed
 	r.look(now)

@@ -164,9 +164,16 @@ func (s *slot) isOurs(session string, acquired time.Time) bool {
 	return s.lease != nil && s.holder == session && s.lease.Spec.AcquireTime != nil && s.lease.Spec.AcquireTime.Time.Equal(acquired)
 }
 
+// mostAttempts is how many attempts are remembered for a slot. One that takes effect later, minutes after it was sent, is
+// not known as ours: the holder is cleared, and the slot acquired once more.
+const mostAttempts = 64
+
 // newAttempt notes that a write that acquires the slot is about to be sent.
 func (s *slot) newAttempt(acquired time.Time) {
 	s.attempts, s.attempted = append(s.attempts, acquired), s.lease
+	if len(s.attempts) > mostAttempts {
+		s.attempts = slices.Delete(s.attempts, 0, 1)
+	}
 }
 
 // forget takes back an attempt that certainly has no effect.
