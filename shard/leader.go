@@ -21,8 +21,8 @@ import (
 )
 
 // leaderLock is the leader Lease for client-go's election. It differs from client-go's own lock in what a fence needs: an
-// update carries the UID, the fence counts from the send and not from the answer, and a session that may start nothing
-// does not stand for election.
+// update carries the UID, the fence counts from the send and not from the answer, a session that may start nothing does not
+// stand for election, and only the holder releases the Lease.
 type leaderLock struct {
 	*Replica
 
@@ -150,13 +150,21 @@ func (l *leaderLock) Create(ctx context.Context, record resourcelock.LeaderElect
 	return l.write(ctx, member.Create, lease)
 }
 
-// Update writes the leader Lease as it was last read.
+// errNotHolder is returned instead of releasing a Lease of another session.
+var errNotHolder = errors.New("expected this session to hold the leader Lease, got another holder: it is not released")
+
+// Update writes the leader Lease as it was last read. It does not release a Lease that another session holds: after its last
+// renewal has failed, client-go reads the Lease anew and releases it although the holder may have changed meanwhile.
+// Errors: errNotHolder, and those of write.
 func (l *leaderLock) Update(ctx context.Context, record resourcelock.LeaderElectionRecord) error {
 	l.mu.Lock()
 	last := l.lease
 	l.mu.Unlock()
 	if last == nil {
 		return errors.New("expected the leader Lease to be read before it is updated")
+	}
+	if record.HolderIdentity == "" && member.Holder(last) != l.cfg.Settings.Session {
+		return errNotHolder
 	}
 	if record.LeaderTransitions > math.MaxInt32 {
 		record.LeaderTransitions = 1 // the API server refuses what does not fit
