@@ -26,8 +26,9 @@ import (
 type leaderLock struct {
 	*Replica
 
-	mu    sync.Mutex
-	lease *coordinationv1.Lease // as last read or written
+	mu       sync.Mutex
+	lease    *coordinationv1.Lease // as last read or written
+	reported string                // the difference between settings that was last logged
 }
 
 var _ resourcelock.Interface = (*leaderLock)(nil)
@@ -126,13 +127,15 @@ func (f *Fence) follows() {
 	f.leaderUntil.Store(&member.Moment{})
 }
 
-// Get reads the leader Lease, and checks that the fleet was installed with our settings.
+// Get reads the leader Lease. This session's settings were compared with those of the fleet before it acted, so other
+// settings on the Lease are an edit, which the next write of the leader replaces.
 func (l *leaderLock) Get(ctx context.Context) (*resourcelock.LeaderElectionRecord, []byte, error) {
 	lease, err := l.readLeader(ctx)
 	if err != nil {
 		return nil, nil, err
 	}
 	l.remember(lease)
+	l.compare(ctx, lease)
 	// Any write is a sign of life, also one that leaves the record as it is.
 	return resourcelock.LeaseSpecToLeaderElectionRecord(&lease.Spec), []byte(string(lease.UID) + "/" + lease.ResourceVersion), nil
 }
@@ -152,6 +155,19 @@ func (l *leaderLock) Create(ctx context.Context, record resourcelock.LeaderElect
 
 // errNotHolder is returned instead of releasing a Lease of another session.
 var errNotHolder = errors.New("expected this session to hold the leader Lease, got another holder: it is not released")
+
+// compare logs that the leader Lease records other settings, once for each difference.
+func (l *leaderLock) compare(ctx context.Context, lease *coordinationv1.Lease) {
+	differs := ""
+	err := state.CheckLease(l.cfg.Settings, lease)
+	if err != nil {
+		differs = err.Error()
+	}
+	if err != nil && differs != l.reported {
+		klog.FromContext(ctx).Error(err, "Leader Lease records other settings than those of the running fleet; the leader replaces them")
+	}
+	l.reported = differs
+}
 
 // Update writes the leader Lease as it was last read. It does not release a Lease that another session holds: after its last
 // renewal has failed, client-go reads the Lease anew and releases it although the holder may have changed meanwhile.
@@ -229,34 +245,25 @@ func (l *leaderLock) Describe() string {
 	return l.cfg.Settings.Namespace + "/" + member.LeaderLeaseName(l.cfg.Settings.Fleet)
 }
 
-// readLeader reads the leader Lease live, and compares what it records with our settings. A session whose settings are
-// not the fleet's ends.
+// readLeader reads the leader Lease live. Errors: what client-go's election distinguishes.
 func (r *Replica) readLeader(ctx context.Context) (*coordinationv1.Lease, error) {
 	reply := r.ask(ctx, member.Request{Verb: member.Get, Name: member.LeaderLeaseName(r.cfg.Settings.Fleet), Need: member.NeedNothing})
 	if reply.Outcome != member.Done {
 		return nil, r.failure(member.Get, reply.Outcome)
 	}
-	if err := state.CheckRecord(r.cfg.Settings, reply.Lease.Annotations); err != nil {
-		mismatch := &ExitError{state.Exit{Reason: state.ReasonMismatch, Message: err.Error()}}
-		r.mail.put(letter{exit: mismatch})
-		return nil, mismatch
-	}
 	return reply.Lease, nil
 }
 
-// checkRecord reads the leader Lease before anything else is done, for as long as that takes. Errors: other settings, or
-// that of ctx.
-func (r *Replica) checkRecord(ctx context.Context) error {
+// checkSettings compares the settings with those that the leader Lease and the session Leases record, for as long as it takes
+// to read them. Errors: a *ExitError if a setting differs, or that of ctx.
+func (r *Replica) checkSettings(ctx context.Context) error {
 	for first := true; ; first = false {
-		_, err := r.readLeader(ctx)
-		if mismatch, ok := errors.AsType[*ExitError](err); ok {
-			return mismatch
-		}
-		if err == nil || apierrors.IsNotFound(err) {
-			return nil
+		err := r.compareSettings(ctx)
+		if _, differs := errors.AsType[*ExitError](err); differs || err == nil {
+			return err
 		}
 		if first {
-			klog.FromContext(ctx).Error(err, "The leader Lease cannot be read yet, it is tried until it can")
+			klog.FromContext(ctx).Error(err, "The Leases of the fleet cannot be read yet; retrying")
 		}
 		now := r.cfg.Time.Moment()
 		r.beaten.Store(&now) // it is the server that is silent, and not the loop
@@ -268,4 +275,26 @@ func (r *Replica) checkRecord(ctx context.Context) error {
 			return ctx.Err()
 		}
 	}
+}
+
+// compareSettings reads the Leases once. The leader Lease is read by its name: it may have lost the label that it is listed by.
+func (r *Replica) compareSettings(ctx context.Context) error {
+	var leases []*coordinationv1.Lease
+	leader, err := r.readLeader(ctx)
+	switch {
+	case err == nil:
+		leases = append(leases, leader)
+	case !apierrors.IsNotFound(err):
+		return err
+	}
+	listed := r.ask(ctx, member.Request{Verb: member.List, Need: member.NeedNothing})
+	if listed.Outcome != member.Done {
+		return fmt.Errorf("list of the Leases of fleet %s: %s", r.cfg.Settings.Fleet, listed.Outcome)
+	}
+	for _, lease := range append(leases, listed.Leases...) {
+		if err := state.CheckLease(r.cfg.Settings, lease); err != nil {
+			return &ExitError{state.Exit{Reason: state.ReasonMismatch, Message: err.Error()}}
+		}
+	}
+	return nil
 }

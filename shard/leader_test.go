@@ -2,6 +2,7 @@ package shard
 
 import (
 	"errors"
+	"maps"
 	"net/http"
 	"strings"
 	"sync/atomic"
@@ -9,8 +10,12 @@ import (
 	"testing/synctest"
 	"time"
 
+	coordinationv1 "k8s.io/api/coordination/v1"
+
+	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 	"github.com/machine-controller-fleet/machine-controller-fleet/membership/leasetest"
 	member "github.com/machine-controller-fleet/machine-controller-fleet/membership/state"
+	"github.com/machine-controller-fleet/machine-controller-fleet/shard/state"
 )
 
 const leaderLease = "fleet-leader"
@@ -54,4 +59,133 @@ func TestALeaderThatWakesUpDoesNotEmptyItsSuccessorsLease(t *testing.T) {
 			t.Errorf("%s has not become the leader", b.cfg.Settings.Session)
 		}
 	})
+}
+
+// A replica with other settings starts at a moment at which there is no leader Lease.
+func TestADeletedLeaderLeaseDoesNotAdmitOtherSettings(t *testing.T) {
+	for name, change := range otherSettings() {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				server := leasetest.NewServer()
+				a, b := begin(t, server, "fleet-0"), begin(t, server, "fleet-1")
+				wantAll(t, time.Minute, a, b)
+				want := settingsOn(server.Leases()[leaderLease])
+				server.Fault(func(r *http.Request) error { // the other replica is the first to write the leader Lease
+					if r.Method == http.MethodPost && !ofReplica(r, "fleet-2") {
+						return errors.New("refused")
+					}
+					return nil
+				})
+				server.Delete(leaderLease)
+				c := begin(t, server, "fleet-2", change)
+				select {
+				case err := <-c.ended:
+					exit, ok := errors.AsType[*ExitError](err)
+					if !ok || exit.Reason != state.ReasonMismatch || !strings.Contains(exit.Message, "fleet-0_abcde") {
+						t.Errorf("the replica with other settings ended with %v, want %s and the session that has others", err, state.ReasonMismatch)
+					}
+				case <-time.After(30 * time.Second):
+					t.Error("the replica with other settings has not ended after 30 s")
+				}
+				if lease := server.Leases()["fleet-session-fleet-2"]; lease != nil {
+					t.Errorf("the replica with other settings has made a session Lease: %v", lease)
+				}
+				server.Fault(nil)
+				wantAll(t, time.Minute, a, b)
+				wantAlive(t, a, b)
+				if got := settingsOn(server.Leases()[leaderLease]); !maps.Equal(got, want) {
+					t.Errorf("the leader Lease records %v, want %v", got, want)
+				}
+			})
+		})
+	}
+}
+
+// The record on the leader Lease is edited by hand, or written by a replica of an earlier version.
+func TestSessionsSurviveOtherSettingsOnTheLeaderLease(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		server := leasetest.NewServer()
+		a, b := begin(t, server, "fleet-0"), begin(t, server, "fleet-1")
+		wantAll(t, time.Minute, a, b)
+		want := settingsOn(server.Leases()[leaderLease])
+		server.Edit(leaderLease, func(l *coordinationv1.Lease) { l.Annotations[v1alpha1.AnnotationSlots] = "512" })
+		time.Sleep(3 * time.Second)
+		if got := settingsOn(server.Leases()[leaderLease]); !maps.Equal(got, want) {
+			t.Errorf("the leader Lease records %v after 3 s, want %v", got, want)
+		}
+		wantAll(t, time.Minute, a, b)
+		wantAlive(t, a, b)
+	})
+}
+
+// Two replicas with different settings install a fleet at the same moment. Never do both act.
+func TestReplicasThatInstallAFleetWithDifferentSettingsNeverBothAct(t *testing.T) {
+	for name, change := range otherSettings() {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				server := leasetest.NewServer()
+				server.Fault(func(r *http.Request) error { // both have read that there are no Leases before one is made
+					if r.Method == http.MethodPost {
+						time.Sleep(100 * time.Millisecond)
+					}
+					return nil
+				})
+				a, b := begin(t, server, "fleet-0"), begin(t, server, "fleet-1", change)
+				for begun := time.Now(); time.Since(begun) < time.Minute; time.Sleep(10 * time.Millisecond) {
+					if !a.fence.Until().IsZero() && !b.fence.Until().IsZero() {
+						t.Fatalf("both sessions act after %s", time.Since(begun))
+					}
+				}
+				if len(a.ended)+len(b.ended) == 0 {
+					t.Error("no session has ended")
+				}
+			})
+		})
+	}
+}
+
+// Installing anew, and changing the durations, work as documented: what a session has recorded ends with it.
+func TestSettingsCanBeChangedWhenNoSessionLives(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		server := leasetest.NewServer()
+		a, b := begin(t, server, "fleet-0"), begin(t, server, "fleet-1")
+		wantAll(t, time.Minute, a, b)
+		for _, p := range []*process{a, b} {
+			close(p.leave)
+			if err := <-p.ended; err != nil {
+				t.Fatal(err)
+			}
+		}
+		server.Delete(leaderLease)
+		wantAll(t, time.Minute, begin(t, server, "fleet-0", otherSettings()["lease-take-over"]))
+	})
+}
+
+func otherSettings() map[string]func(*state.Settings) {
+	return map[string]func(*state.Settings){
+		"slots":           func(s *state.Settings) { s.Slots = 2 * fleetSlots },
+		"lease-fence":     func(s *state.Settings) { s.Config.Fence = 10 * time.Second },
+		"lease-take-over": func(s *state.Settings) { s.Config.TakeOver = 20 * time.Second },
+	}
+}
+
+// settingsOn returns the settings that a Lease records.
+func settingsOn(lease *coordinationv1.Lease) map[string]string {
+	recorded := map[string]string{}
+	for key := range state.Record(state.Settings{}) {
+		recorded[key] = lease.GetAnnotations()[key]
+	}
+	return recorded
+}
+
+// wantAlive checks that no session has ended.
+func wantAlive(t *testing.T, processes ...*process) {
+	t.Helper()
+	for _, p := range processes {
+		select {
+		case err := <-p.ended:
+			t.Errorf("session %s has ended: %v", p.cfg.Settings.Session, err)
+		default:
+		}
+	}
 }

@@ -6,11 +6,10 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/shard/state"
 )
 
-// letter is one thing for the loop: an event, something to do there, or the reason to end it.
+// letter is one thing for the loop: an event, or something to do there.
 type letter struct {
 	event state.Event
 	do    func()
-	exit  *ExitError
 }
 
 // mailbox holds letters in their order. Putting one in never waits: whoever does so may hold a lock that the loop needs

@@ -126,7 +126,7 @@ func (e *ExitError) Error() string {
 // it cannot go on and the process has to start anew, and the error of ctx when that ended it halfway. Whatever it says,
 // nothing may be started any more.
 func (r *Replica) Run(ctx context.Context, leave <-chan struct{}) error {
-	if err := r.checkRecord(ctx); err != nil {
+	if err := r.checkSettings(ctx); err != nil {
 		return err
 	}
 	inner, cancel := context.WithCancel(ctx)
@@ -168,8 +168,6 @@ func (r *Replica) Run(ctx context.Context, leave <-chan struct{}) error {
 func (r *Replica) work(ctx context.Context) (wake time.Duration, ended bool, err error) {
 	for _, l := range r.mail.take() {
 		switch {
-		case l.exit != nil:
-			return 0, true, l.exit
 		case l.do != nil:
 			l.do()
 		default:

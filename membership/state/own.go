@@ -24,6 +24,8 @@ type Identification struct {
 	Exclusive bool
 	// Capacity is what the replica reports as such.
 	Capacity float64
+	// Record are further annotations of the Lease. They do not change while the session lives.
+	Record map[string]string
 }
 
 // provenPod returns the UID of the pod whose lock the session holds, "" if it holds none. A session without the lock must
@@ -219,6 +221,9 @@ func (o *Own) compose(now Moment) *coordinationv1.Lease {
 	}
 	Annotate(l, v1alpha1.AnnotationPodUID, o.id.provenPod())
 	Annotate(l, v1alpha1.AnnotationCapacity, strconv.FormatFloat(o.id.Capacity, 'g', -1, 64))
+	for key, value := range o.id.Record {
+		Annotate(l, key, value)
+	}
 	return l
 }
 

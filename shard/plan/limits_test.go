@@ -16,7 +16,9 @@ func TestLimits(t *testing.T) {
 	replica := func(name string, limit Limit) Replica {
 		return Replica{Name: name, Limits: map[string]Limit{"x": limit}}
 	}
-	held := func(by string, weight int64) Slot { return Slot{Target: "x", Holder: by, Preferred: by, Weight: weight} }
+	held := func(by string, weight int64) Slot {
+		return Slot{Target: "x", Holder: by, Preferred: by, Weight: weight}
+	}
 	unclaimed := func(by string) Slot { return Slot{Target: "x", Preferred: by, UnownedSince: now - 5*time.Second} }
 	tests := map[string]struct {
 		replicas []Replica

@@ -31,6 +31,9 @@ type activation struct {
 	// fenced is when the passing of the fence was told, and restless the ticket for what may be in flight since; 0: nothing is.
 	fenced   member.Moment
 	restless uint64
+	// acted says that the session has been active. Its settings are those of the fleet: it recorded them on its session Lease,
+	// and the list of all Leases that it read after that showed no others.
+	acted bool
 }
 
 // suspend notices that the fence has passed. That kills nothing: if a later renewal succeeds, nobody has taken the Lease.
@@ -119,7 +122,7 @@ func (r *Replica) takeReread(now member.Moment, q question, reply member.Reply) 
 		return
 	}
 	r.takeAll(now, reply.Leases, q.step)
-	r.activity, r.restless = active, 0
+	r.activity, r.restless, r.acted = active, 0, true
 	r.touchAll()
 	for _, s := range r.slots {
 		switch s.phase {

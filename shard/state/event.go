@@ -49,7 +49,7 @@ type Watched struct {
 	Broken map[string]string
 }
 
-// Elected says that the session leads. The leader Lease has been read by then: see CheckRecord.
+// Elected says that the session leads.
 type Elected struct{}
 
 // Deposed says that the session does not lead any more.

@@ -219,10 +219,36 @@ func TestLose(t *testing.T) {
 		s.run(3 * time.Second)
 		s.exits(ReasonLost, false)
 	})
-	t.Run("other settings than the fleet's", func(t *testing.T) {
-		s, _ := holding(t)
-		s.write("fleet-leader", func(l *coordinationv1.Lease) { l.Annotations = map[string]string{v1alpha1.AnnotationSlots: "512"} })
-		s.exits(ReasonMismatch, false)
+	others := func(l *coordinationv1.Lease) { l.Annotations = map[string]string{v1alpha1.AnnotationSlots: "512"} }
+	t.Run("other settings on the leader Lease are no reason to exit for a session that acts", func(t *testing.T) {
+		s, name := holding(t)
+		s.write("fleet-leader", others)
+		s.write("fleet-session-r-1", func(l *coordinationv1.Lease) {
+			holder(another)(l)
+			others(l)
+		})
+		s.run(time.Second)
+		s.entitled(0, true)
+		if held := member.Holder(s.leases[name]); held != me || s.exit != nil {
+			t.Errorf("slot 0 is held by %q, exit: %+v", held, s.exit)
+		}
+	})
+	t.Run("the list that a session reads before it acts shows other settings", func(t *testing.T) {
+		for _, name := range []string{"fleet-leader", "fleet-session-r-1"} {
+			replica, err := NewReplica(settings(8))
+			if err != nil {
+				t.Fatal(err)
+			}
+			s := &stage{t: t, replica: replica, leases: map[string]*coordinationv1.Lease{}, version: 100, now: time.Second, idle: true}
+			l := &coordinationv1.Lease{}
+			l.Name = name
+			holder(another)(l)
+			others(l)
+			s.put(l)
+			s.step(Started{})
+			s.changes()
+			s.exits(ReasonMismatch, false)
+		}
 	})
 }
 

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 	member "github.com/machine-controller-fleet/machine-controller-fleet/membership/state"
@@ -241,17 +242,31 @@ func TestPlan(t *testing.T) {
 	})
 }
 
-func TestRecord(t *testing.T) {
-	s := settings(8)
-	if err := CheckRecord(s, Record(s)); err != nil {
-		t.Error(err)
+func TestCheckLease(t *testing.T) {
+	ours := settings(8)
+	lease := func(name, holder string, recorded map[string]string) *coordinationv1.Lease {
+		return &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Name: name, Annotations: recorded}, Spec: coordinationv1.LeaseSpec{HolderIdentity: &holder}}
 	}
-	if err := CheckRecord(s, nil); err != nil {
-		t.Errorf("nothing is recorded yet: %v", err)
+	const leader, session, slot = "fleet-leader", "fleet-session-r-1", "fleet-slot-000"
+	for _, name := range []string{leader, session} {
+		if err := CheckLease(ours, lease(name, another, Record(ours))); err != nil {
+			t.Errorf("%s: the same settings: %v", name, err)
+		}
+		if err := CheckLease(ours, lease(name, another, nil)); err != nil {
+			t.Errorf("%s: nothing is recorded: %v", name, err)
+		}
 	}
-	for key := range Record(s) {
-		if err := CheckRecord(s, map[string]string{key: "other"}); err == nil {
-			t.Errorf("%s: want an error", key)
+	for key := range Record(ours) {
+		other := map[string]string{key: "other"}
+		for _, tc := range []struct {
+			name, holder string
+			differs      bool
+		}{
+			{leader, another, true}, {leader, "", true}, {session, another, true}, {session, "", false}, {slot, another, false},
+		} {
+			if err := CheckLease(ours, lease(tc.name, tc.holder, other)); (err != nil) != tc.differs {
+				t.Errorf("%s with holder %q and another %s: got %v, want an error: %t", tc.name, tc.holder, key, err, tc.differs)
+			}
 		}
 	}
 }

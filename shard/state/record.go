@@ -5,7 +5,10 @@ import (
 	"fmt"
 	"strconv"
 
+	coordinationv1 "k8s.io/api/coordination/v1"
+
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
+	member "github.com/machine-controller-fleet/machine-controller-fleet/membership/state"
 )
 
 // fixed is a setting that is fixed when the fleet is installed. The slots of two replicas that differ in one are not the same
@@ -22,7 +25,8 @@ func fixedSettings(s Settings) []fixed {
 	}
 }
 
-// Record returns the annotations of the leader Lease that fix what the fleet was installed with.
+// Record returns the annotations that record the fixed settings: on the leader Lease those that the fleet was installed with,
+// and on a session Lease those of the session.
 func Record(s Settings) map[string]string {
 	record := map[string]string{}
 	for _, f := range fixedSettings(s) {
@@ -31,14 +35,22 @@ func Record(s Settings) map[string]string {
 	return record
 }
 
-// CheckRecord compares the leader Lease's annotations with the settings. Errors: a value that differs, naming both. What
-// is not recorded yet does not differ.
-func CheckRecord(s Settings, annotations map[string]string) error {
+// CheckLease compares the settings that a leader Lease or a session Lease records with s. A session Lease without a holder
+// records nothing: its session has ended. A setting that is missing does not differ: earlier versions did not record it.
+// Errors: the settings that differ, with both values and the next step.
+func CheckLease(s Settings, l *coordinationv1.Lease) error {
 	var errs []error
+	_, isSession := member.ReplicaOfLease(s.Fleet, l.Name)
 	for _, f := range fixedSettings(s) {
-		if recorded, ok := annotations[f.annotation]; ok && recorded != f.value {
+		recorded, ok := l.Annotations[f.annotation]
+		switch {
+		case !ok || recorded == f.value:
+		case l.Name == member.LeaderLeaseName(s.Fleet):
 			errs = append(errs, fmt.Errorf("%s: the fleet was installed with %s, got %s; give this replica the fleet's value, or install another fleet",
 				f.flag, recorded, f.value))
+		case isSession && member.Holder(l) != "":
+			errs = append(errs, fmt.Errorf("%s: session %s of the fleet runs with %s, got %s; give this replica the fleet's value, "+
+				"or delete the Lease %s if the process of this session has ended", f.flag, member.Holder(l), recorded, f.value, l.Name))
 		}
 	}
 	return errors.Join(errs...)

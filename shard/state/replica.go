@@ -108,7 +108,7 @@ func NewReplica(s Settings) (*Replica, error) {
 	}
 	id := member.Identification{
 		Fleet: s.Fleet, Namespace: s.Namespace, Replica: s.Replica, Session: s.Session,
-		PodUID: s.PodUID, Exclusive: s.Exclusive, Capacity: s.Capacity,
+		PodUID: s.PodUID, Exclusive: s.Exclusive, Capacity: s.Capacity, Record: Record(s),
 	}
 	r := &Replica{
 		settings: s, own: member.NewOwn(s.Config, id), others: member.NewOthers(s.Config, id),
@@ -212,10 +212,13 @@ func (r *Replica) takeLease(now member.Moment, l *coordinationv1.Lease, asked ui
 		r.takeSlot(now, r.slots[number], l, asked)
 		return
 	}
-	if l.Name == member.LeaderLeaseName(r.settings.Fleet) {
-		if err := CheckRecord(r.settings, l.Annotations); err != nil {
+	if !r.acted {
+		if err := CheckLease(r.settings, l); err != nil {
 			r.exit(Exit{Reason: ReasonMismatch, Message: err.Error()})
+			return
 		}
+	}
+	if l.Name == member.LeaderLeaseName(r.settings.Fleet) {
 		return
 	}
 	if asked == 0 {

@@ -117,7 +117,7 @@ const (
 	AnnotationQuarantine = FleetDomain + "quarantine"
 )
 
-// Annotations of the leader Lease: what is fixed when the fleet is installed.
+// Annotations of the leader Lease: what is fixed when the fleet is installed. A session Lease records the same of its session.
 const (
 	// AnnotationSlots is the number of slots.
 	AnnotationSlots = FleetDomain + "slots"
