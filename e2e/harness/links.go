@@ -14,12 +14,14 @@ const (
 	LinkCloud   = "cloud"
 )
 
-// Fault is what a link does to what passes through it; make one with Cut, Refuse, Delay or Limit. The zero value is none.
+// Fault is what a link does to what passes through it; make one with Cut, Refuse, Delay, Limit or Stall. The zero value is none.
 type Fault struct {
 	Kind        string    `json:"kind,omitempty"`
 	Only        Direction `json:"only,omitempty"`
 	DelayMillis int64     `json:"delayMillis,omitempty"`
 	KBPerSecond int64     `json:"kbPerSecond,omitempty"`
+	AboveKB     int64     `json:"aboveKB,omitempty"`
+	HoldMillis  int64     `json:"holdMillis,omitempty"`
 }
 
 // Direction is one of a connection's two, as seen by the replica.
@@ -47,6 +49,12 @@ func Delay(by time.Duration, only Direction) Fault {
 // Limit passes on so many thousand bytes in a second, for each connection. Connections that were open end when it is over.
 func Limit(kbPerSecond int64, only Direction) Fault {
 	return Fault{Kind: "limit", KBPerSecond: kbPerSecond, Only: only}
+}
+
+// Stall passes small answers on and holds back large ones, such as lists: a connection on which the server sends more than so
+// many thousand bytes within about 100 ms stops, and is closed after hold; 0: when its client closes it.
+func Stall(aboveKB int64, hold time.Duration) Fault {
+	return Fault{Kind: "stall", AboveKB: aboveKB, HoldMillis: hold.Milliseconds()}
 }
 
 // Link is a proxy between a process of the fleet and a server.

@@ -4,6 +4,6 @@
 // It passes bytes on and knows nothing of what they mean, so TLS is between the ends. It counts what it has taken in, by
 // direction. A fault holds for connections that are open and for those to come, until another takes its place.
 //
-// Not guaranteed: packets. A cut loses whole pieces of a stream, and so may a limit; connections that were open during one
-// end with it.
+// Not guaranteed: packets. A cut loses whole pieces of a stream, and so may a limit and a stall; connections that were open
+// during one end with it.
 package proxy

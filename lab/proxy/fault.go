@@ -23,6 +23,12 @@ const (
 	// Limit passes on KBPerSecond thousand bytes in a second, for each connection. Its connections are closed when the limit
 	// is over.
 	Limit Kind = "limit"
+	// Stall passes small answers on and holds large ones back: a connection stops when the server sends more than AboveKB
+	// thousand bytes on it within about 100 ms, and is closed HoldMillis later. A list stops its connection; a write, a
+	// read of one object and an event of a watch do not. On a connection that is shared (HTTP/2), the answers behind a list
+	// wait with it and fail when it is closed; what is sent on the next connection before the next list passes. TLS leaves no
+	// other way: nothing can be taken out of the middle of a connection. Connections are closed when the stall is over.
+	Stall Kind = "stall"
 )
 
 // Direction is one of the two that a connection has, as seen by who has opened it.
@@ -47,21 +53,25 @@ type Fault struct {
 	DelayMillis int64 `json:"delayMillis,omitempty"`
 	// KBPerSecond is more than 0 for a limit; thousands of bytes.
 	KBPerSecond int64 `json:"kbPerSecond,omitempty"`
+	// AboveKB is more than 0 for a stall; thousands of bytes.
+	AboveKB int64 `json:"aboveKB,omitempty"`
+	// HoldMillis is for how long a stall keeps a connection that has stopped; 0: until its client closes it.
+	HoldMillis int64 `json:"holdMillis,omitempty"`
 }
 
 // Validate says what is wrong with a fault.
 func (f Fault) Validate() error {
 	switch f.Kind {
-	case None, Cut, Refuse, Delay, Limit:
+	case None, Cut, Refuse, Delay, Limit, Stall:
 	default:
-		return fmt.Errorf("kind %q: expected cut, refuse, delay, limit, or none", f.Kind)
+		return fmt.Errorf("kind %q: expected cut, refuse, delay, limit, stall, or none", f.Kind)
 	}
 	switch f.Only {
 	case Both, Requests, Answers:
 	default:
 		return fmt.Errorf("only %q: expected requests, answers, or nothing for both", f.Only)
 	}
-	if f.Only != Both && (f.Kind == None || f.Kind == Refuse) {
+	if f.Only != Both && (f.Kind == None || f.Kind == Refuse || f.Kind == Stall) {
 		return fmt.Errorf("only %q: a fault of kind %q has no direction", f.Only, f.Kind)
 	}
 	if delayed := f.Kind == Delay; delayed != (f.DelayMillis != 0) || f.DelayMillis < 0 || f.DelayMillis > maxDelay.Milliseconds() {
@@ -69,6 +79,12 @@ func (f Fault) Validate() error {
 	}
 	if limited := f.Kind == Limit; limited != (f.KBPerSecond != 0) || f.KBPerSecond < 0 {
 		return fmt.Errorf("kbPerSecond %d: expected more than 0 for a limit, and 0 for anything else", f.KBPerSecond)
+	}
+	if stalled := f.Kind == Stall; stalled != (f.AboveKB != 0) || f.AboveKB < 0 {
+		return fmt.Errorf("aboveKB %d: expected more than 0 for a stall, and 0 for anything else", f.AboveKB)
+	}
+	if f.HoldMillis != 0 && f.Kind != Stall || f.HoldMillis < 0 || f.HoldMillis > maxDelay.Milliseconds() {
+		return fmt.Errorf("holdMillis %d: expected 0 to %d for a stall, and 0 for anything else", f.HoldMillis, maxDelay.Milliseconds())
 	}
 	return nil
 }
@@ -83,6 +99,11 @@ func (f Fault) String() string {
 		text += " " + (time.Duration(f.DelayMillis) * time.Millisecond).String()
 	case Limit:
 		text += fmt.Sprintf(" %d kB/s", f.KBPerSecond)
+	case Stall:
+		text += fmt.Sprintf(" above %d kB", f.AboveKB)
+		if f.HoldMillis > 0 {
+			text += " for " + (time.Duration(f.HoldMillis) * time.Millisecond).String()
+		}
 	case Cut, Refuse:
 	}
 	if f.Only != Both {
@@ -104,6 +125,10 @@ func (f Fault) toxic(direction Direction) []byte {
 		return toxic("latency", direction, attributes{"latency": f.DelayMillis})
 	case Limit:
 		return toxic("bandwidth", direction, attributes{"rate": f.KBPerSecond})
+	case Stall:
+		if direction == Answers {
+			return toxic(stallType, direction, attributes{"aboveKB": f.AboveKB, "holdMillis": f.HoldMillis})
+		}
 	case None, Refuse:
 	}
 	return nil

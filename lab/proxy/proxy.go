@@ -42,6 +42,7 @@ type Set struct {
 // NewSet makes a set of no proxies.
 func NewSet() *Set {
 	toxics.Register(countType, new(counter))
+	toxics.Register(stallType, new(stall))
 	zerolog.SetGlobalLevel(zerolog.WarnLevel) // Some toxics log to a logger of their own.
 	return &Set{
 		server:  toxiproxy.NewServer(toxiproxy.NewMetricsContainer(nil), zerolog.Nop()),
@@ -125,7 +126,7 @@ func (p *proxy) set(ctx context.Context, fault Fault) error {
 	if fault == *p.fault.Load() {
 		return nil // The connections of a cut, say, need not be closed for it.
 	}
-	if old := p.fault.Load().Kind; old == Cut || old == Limit {
+	if old := p.fault.Load().Kind; old == Cut || old == Limit || old == Stall {
 		// Pieces are missing in what is open, or would be: toxiproxy drops what a limit holds back and nobody reads.
 		p.tcp.Stop()
 	}

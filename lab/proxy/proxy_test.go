@@ -267,6 +267,13 @@ func TestRefusals(t *testing.T) {
 		{Kind: Limit},
 		{Kind: Limit, KBPerSecond: -1},
 		{Kind: Cut, KBPerSecond: 1},
+		{Kind: Stall},
+		{Kind: Stall, AboveKB: -1},
+		{Kind: Stall, AboveKB: 1, Only: Answers},
+		{Kind: Stall, AboveKB: 1, HoldMillis: -1},
+		{Kind: Stall, AboveKB: 1, HoldMillis: 700_000},
+		{Kind: Cut, AboveKB: 1},
+		{Kind: Cut, HoldMillis: 1},
 	} {
 		if _, err := set.SetFault(t.Context(), "it", f); err == nil {
 			t.Errorf("fault %+v is accepted", f)
@@ -276,10 +283,10 @@ func TestRefusals(t *testing.T) {
 
 func TestFaultsForPeople(t *testing.T) {
 	var got []string
-	for _, f := range []Fault{{}, {Kind: Cut}, {Kind: Cut, Only: Answers}, {Kind: Delay, DelayMillis: 1500}, {Kind: Limit, KBPerSecond: 64, Only: Requests}} {
+	for _, f := range []Fault{{}, {Kind: Cut}, {Kind: Cut, Only: Answers}, {Kind: Delay, DelayMillis: 1500}, {Kind: Limit, KBPerSecond: 64, Only: Requests}, {Kind: Stall, AboveKB: 16}, {Kind: Stall, AboveKB: 16, HoldMillis: 5000}} {
 		got = append(got, f.String())
 	}
-	want := []string{"-", "cut", "cut (answers only)", "delay 1.5s", "limit 64 kB/s (requests only)"}
+	want := []string{"-", "cut", "cut (answers only)", "delay 1.5s", "limit 64 kB/s (requests only)", "stall above 16 kB", "stall above 16 kB for 5s"}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("faults (-want +got):\n%s", diff)
 	}

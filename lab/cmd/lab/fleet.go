@@ -65,7 +65,7 @@ func faultFlags(flags *flag.FlagSet, command string) func() proxy.Fault {
 	if command == "heal" {
 		fault.Kind = proxy.None
 	}
-	only, by := "", time.Duration(0)
+	only, by, hold := "", time.Duration(0), time.Duration(0)
 	switch command {
 	case "cut", "delay", "limit":
 		flags.StringVar(&only, "only", "", "the `direction`: requests or answers (default both)")
@@ -75,9 +75,13 @@ func faultFlags(flags *flag.FlagSet, command string) func() proxy.Fault {
 		flags.DurationVar(&by, "by", time.Second, "`how long`")
 	case "limit":
 		flags.Int64Var(&fault.KBPerSecond, "to", 64, "thousand `bytes` in a second")
+	case "stall":
+		flags.Int64Var(&fault.AboveKB, "above", 16, "thousand `bytes` that a server may send on a connection within about 100 ms")
+		flags.DurationVar(&hold, "hold", 0, "`how long` a connection stays open that has stopped (default: until its client closes it)")
 	}
 	return func() proxy.Fault {
 		fault.Only, fault.DelayMillis = proxy.Direction(only), by.Milliseconds()
+		fault.HoldMillis = hold.Milliseconds()
 		return fault
 	}
 }

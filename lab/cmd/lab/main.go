@@ -39,6 +39,7 @@ const usage = `usage: lab <command> [flags]
                                 LINK is control, target or cloud, default all
   delay NAME [LINK] --by=1s     pass on everything later, in each direction
   limit NAME [LINK] --to=64     pass on so many kB/s
+  stall NAME [LINK] --above=16  hold back large answers, such as lists, and pass small ones
 
   snapshot FILE    save what etcd holds
   restore FILE     make etcd hold that again
@@ -84,7 +85,7 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 		return c.run(args, 1, 1, func() error { return c.double(ctx, *newPod) })
 	case "links":
 		return c.run(args, 0, 0, func() error { return c.links(ctx) })
-	case "cut", "refuse", "heal", "delay", "limit":
+	case "cut", "refuse", "heal", "delay", "limit", "stall":
 		fault := faultFlags(c.flags, command)
 		return c.run(args, 1, 2, func() error { return c.fault(ctx, fault()) })
 	case "snapshot":
