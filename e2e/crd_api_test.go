@@ -32,8 +32,6 @@ type api struct {
 	plurals map[string]string
 }
 
-var crdResource = schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"}
-
 // install serves the definitions until the test ends.
 func install(t *testing.T, name string, from source) api {
 	t.Helper()
@@ -49,13 +47,13 @@ func install(t *testing.T, name string, from source) api {
 		plurals: map[string]string{},
 	}
 	for _, crd := range a.definitions(t, from) {
-		created, err := client.Resource(crdResource).Create(t.Context(), crd, metav1.CreateOptions{})
+		created, err := client.Resource(mcmcrds.Resource).Create(t.Context(), crd, metav1.CreateOptions{})
 		if err != nil {
 			t.Fatal(err)
 		}
 		t.Cleanup(func() {
 			ctx := context.WithoutCancel(t.Context())
-			if err := client.Resource(crdResource).Delete(ctx, created.GetName(), metav1.DeleteOptions{}); err != nil {
+			if err := client.Resource(mcmcrds.Resource).Delete(ctx, created.GetName(), metav1.DeleteOptions{}); err != nil {
 				t.Error(err)
 			}
 		})
@@ -92,7 +90,9 @@ func (a api) definitions(t *testing.T, from source) []*unstructured.Unstructured
 // upgrade replaces the definitions by the fleet's and waits until they are in force.
 func (a api) upgrade(t *testing.T) {
 	t.Helper()
-	replaceDefinitions(t, a.client, a.definitions(t, mcmcrds.Fleet))
+	if err := mcmcrds.Replace(t.Context(), a.client, a.definitions(t, mcmcrds.Fleet)); err != nil {
+		t.Fatal(err)
+	}
 	for _, m := range []manifest{
 		{"MachineDeployment", `spec: {selector: null}`},
 		{"MachineSet", `spec: {selector: null}`},
@@ -106,21 +106,6 @@ func (a api) upgrade(t *testing.T) {
 			}
 			return nil
 		})
-	}
-}
-
-// replaceDefinitions puts definitions in the place of those with the same names.
-func replaceDefinitions(t *testing.T, client dynamic.Interface, by []*unstructured.Unstructured) {
-	t.Helper()
-	for _, crd := range by {
-		stored, err := client.Resource(crdResource).Get(t.Context(), crd.GetName(), metav1.GetOptions{})
-		if err != nil {
-			t.Fatal(err)
-		}
-		crd.SetResourceVersion(stored.GetResourceVersion())
-		if _, err := client.Resource(crdResource).Update(t.Context(), crd, metav1.UpdateOptions{}); err != nil {
-			t.Fatal(err)
-		}
 	}
 }
 

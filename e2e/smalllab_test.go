@@ -169,7 +169,9 @@ func installMCMs(t *testing.T, lab *harness.Lab) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	replaceDefinitions(t, client, definitions)
+	if err := mcmcrds.Replace(t.Context(), client, definitions); err != nil {
+		t.Fatal(err)
+	}
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	if err := lab.Restart(ctx, harness.Fleet); err != nil {

@@ -12,23 +12,61 @@ import (
 // Metric returns the value of a metric of a process; one with several sets of labels is named with them, as it stands
 // in the answer.
 func (l *Lab) Metric(ctx context.Context, process, name string) (float64, error) {
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, l.Endpoint(process)+"/metrics", nil)
+	found, err := l.metrics(ctx, process, func(line string) bool { return line == name })
 	if err != nil {
-		return 0, fmt.Errorf("ask %s for its metrics: %w", process, err)
+		return 0, err
+	}
+	value, there := found[name]
+	if !there {
+		return 0, fmt.Errorf("expected a metric %s of %s, found none", name, process)
+	}
+	return value, nil
+}
+
+// Metrics returns the values of a metric of a process by its labels, as they stand in the answer: {reason="x"}.
+func (l *Lab) Metrics(ctx context.Context, process, name string) (map[string]float64, error) {
+	found, err := l.metrics(ctx, process, func(line string) bool { return strings.HasPrefix(line, name+"{") })
+	if err != nil {
+		return nil, err
+	}
+	values := map[string]float64{}
+	for line, value := range found {
+		values[strings.TrimPrefix(line, name)] = value
+	}
+	if len(values) == 0 {
+		return nil, fmt.Errorf("expected a metric %s with labels of %s, found none", name, process)
+	}
+	return values, nil
+}
+
+// metrics returns those values of a process whose name with labels is wanted.
+func (l *Lab) metrics(ctx context.Context, process string, isWanted func(name string) bool) (map[string]float64, error) {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, l.Endpoint(process)+"/metrics", http.NoBody)
+	if err != nil {
+		return nil, fmt.Errorf("ask %s for its metrics: %w", process, err)
 	}
 	answer, err := http.DefaultClient.Do(request)
 	if err != nil {
-		return 0, fmt.Errorf("ask %s for its metrics: %w", process, err)
+		return nil, fmt.Errorf("ask %s for its metrics: %w", process, err)
 	}
 	defer answer.Body.Close()
 	text, err := io.ReadAll(answer.Body)
 	if err != nil {
-		return 0, fmt.Errorf("ask %s for its metrics: %w", process, err)
+		return nil, fmt.Errorf("ask %s for its metrics: %w", process, err)
 	}
+	if answer.StatusCode != http.StatusOK {
+		return nil, fmt.Errorf("ask %s for its metrics: %s", process, answer.Status)
+	}
+	found := map[string]float64{}
 	for line := range strings.Lines(string(text)) {
-		if value, found := strings.CutPrefix(line, name+" "); found {
-			return strconv.ParseFloat(strings.TrimSpace(value), 64)
+		line = strings.TrimSpace(line)
+		at := strings.LastIndexByte(line, ' ')
+		if at < 0 || !isWanted(line[:at]) {
+			continue
+		}
+		if found[line[:at]], err = strconv.ParseFloat(line[at+1:], 64); err != nil {
+			return nil, fmt.Errorf("metric %s of %s: %w", line[:at], process, err)
 		}
 	}
-	return 0, fmt.Errorf("expected a metric %s of %s, found none: %s", name, process, answer.Status)
+	return found, nil
 }

@@ -7,10 +7,14 @@
 package mcmcrds
 
 import (
+	"context"
 	"fmt"
 	"io/fs"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/dynamic"
 	"sigs.k8s.io/yaml"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1/crds"
@@ -58,6 +62,24 @@ func Lenient() ([]*unstructured.Unstructured, error) {
 		}
 	}
 	return definitions, nil
+}
+
+// Resource is that of definitions.
+var Resource = schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"}
+
+// Replace puts definitions in the place of those with the same names.
+func Replace(ctx context.Context, client dynamic.Interface, by []*unstructured.Unstructured) error {
+	for _, crd := range by {
+		stored, err := client.Resource(Resource).Get(ctx, crd.GetName(), metav1.GetOptions{})
+		if err != nil {
+			return fmt.Errorf("read definition %s: %w", crd.GetName(), err)
+		}
+		crd.SetResourceVersion(stored.GetResourceVersion())
+		if _, err := client.Resource(Resource).Update(ctx, crd, metav1.UpdateOptions{}); err != nil {
+			return fmt.Errorf("replace definition %s: %w", crd.GetName(), err)
+		}
+	}
+	return nil
 }
 
 func loosen(version map[string]any) {

@@ -1,0 +1,258 @@
+//go:build e2e
+
+package chaos
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/client-go/dynamic"
+
+	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
+	"github.com/machine-controller-fleet/machine-controller-fleet/e2e/harness"
+	"github.com/machine-controller-fleet/machine-controller-fleet/e2e/mcmcrds"
+	"github.com/machine-controller-fleet/machine-controller-fleet/shard/ring"
+)
+
+const (
+	// servedWithin is the bound for each root while a replica cannot do its work, servedWithinLeader while the leader cannot.
+	servedWithin       = 45 * time.Second
+	servedWithinLeader = 60 * time.Second
+	// How long roots are changed while the fault lasts. After that, all of them are waited for.
+	faultLasts      = 10 * time.Minute
+	faultLastsShort = 15 * time.Second
+	// A list of the fleet's Leases, or of the objects of a grant, is larger than stallAbove thousand bytes, and the answers to
+	// some writes are smaller. A connection that has stopped is closed after stallHold.
+	stallAbove = 10
+	stallHold  = 10 * time.Second
+	// What a watch of the Leases shows at once that was away for blindAfter is larger than blindAbove thousand bytes; the answer
+	// to a renewal on a new connection is smaller.
+	blindAbove = 4
+	blindAfter = 4 * time.Second
+)
+
+// unfitness is a fault after which a replica lives, renews its Lease, and cannot do its work.
+type unfitness struct {
+	bound time.Duration
+	// before is done before there are roots; nil: nothing.
+	before func(t *testing.T, b *bed)
+	// victim returns the replica that it is about.
+	victim func(t *testing.T, b *bed) string
+	begin  func(t *testing.T, b *bed, replica string)
+	// again makes it worse at half time; nil: nothing. atOnce: at the beginning of a short run, too.
+	again  func(t *testing.T, b *bed, replica string)
+	atOnce bool
+	end    func(t *testing.T, b *bed, replica string)
+	// signs are where it can be seen.
+	signs func(b *bed, replica string) []sign
+}
+
+// TestEveryRootIsServed breaks a replica so that it lives and cannot do its work. Every change of a root is carried out within
+// the bound all the same, and the reason is visible.
+func TestEveryRootIsServed(t *testing.T) {
+	crash := func(t *testing.T, b *bed, replica string) { b.do(t, replica, harness.Crash) }
+	heal := func(t *testing.T, b *bed, replica string) { b.heal(t, replica) }
+	signs := func(_ *bed, replica string) []sign { return ofReplica(replica) }
+	for name, u := range map[string]unfitness{
+		"a link to the target cluster is cut": {
+			bound: servedWithin, victim: follower, again: crash, atOnce: true, end: heal,
+			begin: func(t *testing.T, b *bed, replica string) {
+				b.link(t, replica, harness.LinkTarget, harness.Cut(harness.Both))
+			},
+			signs: func(_ *bed, replica string) []sign { return append(ofReplica(replica), unopened()) },
+		},
+		"lists hang and writes pass": {
+			bound: servedWithin, victim: follower, again: crash, end: heal, signs: signs,
+			begin: func(t *testing.T, b *bed, replica string) {
+				b.stall(t, replica, harness.LinkControl, time.Second, stallAbove)
+				b.stall(t, replica, harness.LinkTarget, time.Second, stallAbove)
+			},
+		},
+		"lists of the leader hang, and another replica dies": {
+			bound: servedWithinLeader, victim: func(t *testing.T, b *bed) string { return b.leader(t) }, begin: blindLeader, signs: signs,
+			end: func(t *testing.T, b *bed, replica string) {
+				b.heal(t, replica)
+				b.startAll(t)
+			},
+		},
+		"a stored object does not decode": {
+			bound: servedWithin, before: mcmDefinitions, begin: storeUndecodable, end: removeUndecodable,
+			victim: func(t *testing.T, b *bed) string { return b.places(t)[b.slotLease(undecodableSlot(t, b))] },
+			again:  crash, atOnce: true, // another replica acquires its slots, or the next session does, with lists from the beginning
+			signs: func(*bed, string) []sign {
+				return []sign{reported(eventUndecodable, undecodable, undecodable)}
+			},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			u.run(t)
+		})
+	}
+}
+
+func (u unfitness) run(t *testing.T) {
+	b := newBed(t, 3)
+	if u.before != nil {
+		u.before(t, b)
+	}
+	roots := b.startRoots(t, u.bound)
+	replica := u.victim(t, b)
+	signs := u.signs(b, replica)
+	t.Logf("%s is the victim; slots by replica: %v", replica, b.shares(t))
+	u.begin(t, b, replica)
+	look := b.lookOut(t, replica, signs)
+	parts := []time.Duration{faultLasts / 2, faultLasts / 2}
+	if testing.Short() {
+		parts = []time.Duration{0, faultLastsShort}
+	}
+	b.wait(t, parts[0])
+	if u.again != nil && (u.atOnce || !testing.Short()) {
+		u.again(t, b, replica)
+	}
+	b.wait(t, parts[1])
+	roots.settle(t)
+	t.Logf("slots by replica at the end of the fault: %v", b.shares(t))
+	roots.verdict(t)
+	look.verdict(t, signs)
+	roots.stop()
+	u.end(t, b, replica)
+	b.end(t)
+}
+
+// startAll starts the replicas that were ended.
+func (b *bed) startAll(t *testing.T) {
+	t.Helper()
+	names, err := b.lab.Replicas(b.ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range names {
+		if b.lab.Do(b.ctx, name, harness.Start) == nil { // an error means that it runs
+			b.ready(t, name)
+		}
+	}
+}
+
+// follower returns a replica that does not lead.
+func follower(t *testing.T, b *bed) string {
+	t.Helper()
+	names, err := b.lab.Replicas(b.ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	leader := b.leader(t)
+	for _, name := range names {
+		if name != leader {
+			return name
+		}
+	}
+	t.Fatalf("want a replica beside the leader %s, got %v", leader, names)
+	return ""
+}
+
+// stall breaks the connections of a link, for so long that its watches miss something, and holds large answers back from then on.
+func (b *bed) stall(t *testing.T, replica, link string, away time.Duration, aboveKB int64) {
+	t.Helper()
+	b.link(t, replica, link, harness.Refuse())
+	b.wait(t, away)
+	b.link(t, replica, link, harness.Stall(aboveKB, stallHold))
+}
+
+// blindLeader has the lists and the watches of the leader's Leases hang, while its renewals pass, and kills another replica
+// for good: only a leader that observes can declare it dead.
+func blindLeader(t *testing.T, b *bed, leader string) {
+	t.Helper()
+	other := follower(t, b)
+	b.stall(t, leader, harness.LinkControl, blindAfter, blindAbove)
+	if err := harness.Eventually(b.ctx, leader+" does not observe any more", func(ctx context.Context) error {
+		page := struct{ Observing bool }{true}
+		err := b.lab.DebugSlots(ctx, leader, &page)
+		if err == nil && page.Observing {
+			err = errors.New("its renewals come back through its watch")
+		}
+		return err
+	}); err != nil {
+		t.Fatal(err)
+	}
+	b.do(t, other, harness.Kill)
+	t.Logf("killed %s; %s leads", other, b.leader(t))
+}
+
+// undecodable is the name of the object that does not decode, and of its namespace.
+const undecodable = "undecodable"
+
+// mcmDefinitions puts MCM's definitions in the place of the fleet's: they accept what does not decode.
+func mcmDefinitions(t *testing.T, b *bed) {
+	t.Helper()
+	client := b.dynamic(t)
+	definitions, err := mcmcrds.Lenient()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := mcmcrds.Replace(b.ctx, client, definitions); err != nil {
+		t.Fatal(err)
+	}
+	if err := b.lab.Prepare(b.ctx, undecodable, ""); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func (b *bed) dynamic(t *testing.T) dynamic.Interface {
+	t.Helper()
+	client, err := dynamic.NewForConfig(b.lab.Config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return client
+}
+
+func undecodableSlot(t *testing.T, b *bed) int {
+	t.Helper()
+	spread, err := ring.NewSlots(b.slots, ring.Deployment)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return spread.Of(undecodable, undecodable)
+}
+
+// storeUndecodable creates a MachineDeployment whose drainTimeout is no duration. It carries its slot label from the
+// beginning, so that it is among the objects of its slot at once.
+func storeUndecodable(t *testing.T, b *bed, _ string) {
+	t.Helper()
+	content := harness.Deployment(undecodable, undecodable, 0)
+	object := &unstructured.Unstructured{Object: map[string]any{
+		"spec": map[string]any{
+			"replicas": int64(0),
+			"selector": map[string]any{"matchLabels": map[string]any{v1alpha1.LabelName: undecodable}},
+			"template": map[string]any{
+				"metadata": map[string]any{"labels": map[string]any{v1alpha1.LabelName: undecodable}},
+				"spec": map[string]any{
+					"class":        map[string]any{"kind": content.Spec.Template.Spec.Class.Kind, "name": content.Spec.Template.Spec.Class.Name},
+					"drainTimeout": "soon",
+				},
+			},
+		},
+	}}
+	object.SetAPIVersion(v1alpha1.SchemeGroupVersion.String())
+	object.SetKind("MachineDeployment")
+	object.SetName(undecodable)
+	object.SetLabels(map[string]string{v1alpha1.LabelSlot: fmt.Sprint(undecodableSlot(t, b))})
+	resource := v1alpha1.SchemeGroupVersion.WithResource("machinedeployments")
+	if _, err := b.dynamic(t).Resource(resource).Namespace(undecodable).Create(b.ctx, object, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func removeUndecodable(t *testing.T, b *bed, _ string) {
+	t.Helper()
+	resource := v1alpha1.SchemeGroupVersion.WithResource("machinedeployments")
+	if err := b.dynamic(t).Resource(resource).Namespace(undecodable).Delete(b.ctx, undecodable, metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+}

@@ -1,0 +1,192 @@
+//go:build e2e
+
+package chaos
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"sync"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/machine-controller-fleet/machine-controller-fleet/e2e/harness"
+	member "github.com/machine-controller-fleet/machine-controller-fleet/membership/state"
+)
+
+// What the fleet calls what it shows. All names that the tests of faults between dead and alive expect are here.
+const (
+	metricFit         = "fleet_fit"            // by aspect: acts, observes, serves
+	metricUnopened    = "fleet_unopened_slots" // by reason
+	eventUnfit        = "ReplicaUnfit"         // on the session Lease
+	eventUndecodable  = "Undecodable"          // on the object
+	fitnessDebugField = "fitness"              // of /debug/slots
+)
+
+// sign is a place where it can be seen that a replica cannot do its work. shown returns what was seen there; errors say what
+// is missing.
+type sign struct {
+	name  string
+	shown func(ctx context.Context, b *bed, replica string) (string, error)
+}
+
+func notReady() sign {
+	return sign{"/readyz fails", func(ctx context.Context, b *bed, replica string) (string, error) {
+		request, err := http.NewRequestWithContext(ctx, http.MethodGet, b.lab.Endpoint(replica)+"/readyz", http.NoBody)
+		if err != nil {
+			return "", err
+		}
+		answer, err := http.DefaultClient.Do(request)
+		if err != nil {
+			return "", err
+		}
+		defer answer.Body.Close()
+		if answer.StatusCode == http.StatusOK {
+			return "", errors.New("it answers 200")
+		}
+		return answer.Status, nil
+	}}
+}
+
+// unfit: at least one aspect of the replica's fitness is 0.
+func unfit() sign {
+	return sign{"metric " + metricFit + " is 0", func(ctx context.Context, b *bed, replica string) (string, error) {
+		values, err := b.lab.Metrics(ctx, replica, metricFit)
+		if err != nil {
+			return "", err
+		}
+		for labels, value := range values {
+			if value == 0 {
+				return labels, nil
+			}
+		}
+		return "", fmt.Errorf("got %v", values)
+	}}
+}
+
+func unopened() sign {
+	return sign{"metric " + metricUnopened + " is above 0", func(ctx context.Context, b *bed, replica string) (string, error) {
+		values, err := b.lab.Metrics(ctx, replica, metricUnopened)
+		if err != nil {
+			return "", err
+		}
+		for labels, value := range values {
+			if value > 0 {
+				return fmt.Sprintf("%s %v", labels, value), nil
+			}
+		}
+		return "", fmt.Errorf("got %v", values)
+	}}
+}
+
+func debugged() sign {
+	return sign{"/debug/slots has " + fitnessDebugField, func(ctx context.Context, b *bed, replica string) (string, error) {
+		var page map[string]json.RawMessage
+		if err := b.lab.DebugSlots(ctx, replica, &page); err != nil {
+			return "", err
+		}
+		if len(page[fitnessDebugField]) == 0 {
+			return "", errors.New("there is no such field")
+		}
+		return string(page[fitnessDebugField]), nil
+	}}
+}
+
+// reported: an Event with a reason regards an object.
+func reported(reason, namespace, name string) sign {
+	return sign{fmt.Sprintf("Event %s on %s/%s", reason, namespace, name), func(ctx context.Context, b *bed, _ string) (string, error) {
+		list, err := b.lab.Control.EventsV1().Events(namespace).List(ctx, metav1.ListOptions{FieldSelector: "reason=" + reason})
+		if err != nil {
+			return "", err
+		}
+		for _, event := range list.Items {
+			if event.Regarding.Name == name {
+				return event.Note, nil
+			}
+		}
+		return "", errors.New("there is none")
+	}}
+}
+
+// ofReplica are the signs that each replica shows that cannot do its work.
+func ofReplica(replica string) []sign {
+	return []sign{
+		notReady(), unfit(), debugged(),
+		reported(eventUnfit, harness.FleetNamespace, member.SessionLeaseName(harness.FleetName, replica)),
+	}
+}
+
+// lookout looks for signs until each was seen once.
+type lookout struct {
+	cancel context.CancelFunc
+	ended  chan struct{}
+
+	mu   sync.Mutex
+	seen map[string]string // by sign
+	last map[string]error
+}
+
+// lookOut begins to look for the signs of a replica.
+func (b *bed) lookOut(t *testing.T, replica string, signs []sign) *lookout {
+	t.Helper()
+	ctx, cancel := context.WithCancel(b.ctx)
+	l := &lookout{cancel: cancel, ended: make(chan struct{}), seen: map[string]string{}, last: map[string]error{}}
+	go func() {
+		defer close(l.ended)
+		begun := time.Now()
+		_ = harness.EventuallyEvery(ctx, time.Second, "all signs were seen", func(ctx context.Context) error {
+			return l.look(ctx, b, replica, signs, begun)
+		}) // what is missing is told by verdict
+	}()
+	t.Cleanup(l.stop)
+	return l
+}
+
+func (l *lookout) look(ctx context.Context, b *bed, replica string, signs []sign, begun time.Time) error {
+	for _, s := range signs {
+		l.mu.Lock()
+		_, known := l.seen[s.name]
+		l.mu.Unlock()
+		if known {
+			continue
+		}
+		asked, cancel := context.WithTimeout(ctx, 2*time.Second)
+		text, err := s.shown(asked, b, replica)
+		cancel()
+		l.mu.Lock()
+		if err == nil {
+			l.seen[s.name] = fmt.Sprintf("after %.1f s: %s", time.Since(begun).Seconds(), text)
+		} else if ctx.Err() == nil {
+			l.last[s.name] = err
+		}
+		l.mu.Unlock()
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if len(l.seen) < len(signs) {
+		return errors.New("not all")
+	}
+	return nil
+}
+
+func (l *lookout) stop() {
+	l.cancel()
+	<-l.ended
+}
+
+// verdict fails the test for each sign that was not seen.
+func (l *lookout) verdict(t *testing.T, signs []sign) {
+	t.Helper()
+	l.stop()
+	for _, s := range signs {
+		if text, known := l.seen[s.name]; known {
+			t.Logf("visible: %s, %s", s.name, text)
+		} else {
+			t.Errorf("not visible: %s: %v", s.name, l.last[s.name])
+		}
+	}
+}
