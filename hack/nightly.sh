@@ -2,8 +2,8 @@
 # What takes hours: the model to its nightly depth, the simulation with many seeds, properties in many more worlds, the faults in
 # their long form. Every part runs, whatever becomes of the others, and any that fails makes this fail.
 #
-# MODEL_TIME is for each of the model's four scenarios, SEEDS how many worlds the simulation goes through. SEED is the day (UTC)
-# when it is not given: each night has worlds of its own.
+# MODEL_TIME is the most for each of the model's large scenarios, SEEDS how many worlds the simulation goes through. SEED is the
+# day (UTC) when it is not given: each night has worlds of its own.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 

@@ -11,6 +11,15 @@
 // away. The leader is any session, or several. A scenario is a fleet with a budget for each kind of fault, so that each
 // is small enough to be explored to the end.
 //
+// observed: the same fleet under other rules, as a variant that the product does not follow: see docs/adr/0011. A session's
+// fence counts only from renewals that its watch has shown to it, the slot Lease records under which session Lease its holder
+// has acquired it, and every new slot Lease waits. Leases are deleted, with and without a finalizer, and removed by force;
+// etcd is restored, with the versions and UIDs of then.
+//
+// fitness: replicas that renew their session Leases and cannot work. Lists and watches of a replica do not pass while its
+// requests about single Leases do, for the replica or for one process; slots do not open at a replica. What has begun lasts.
+// Replicas report what they can do, and one of them leads and assigns the slots by it.
+//
 // children: a parent with intents, its children with derived names, and two sessions that own it in turn. What an owner
 // has sent, or checked and not yet sent, lands at any time later.
 //
@@ -22,8 +31,12 @@
 // in flight when the new one is entitled; an outage of the API server alone has no living session declared dead; there
 // is never a child too many; no owner makes a VM for a Machine that is gone.
 //
+// In fitness also: only its holder empties a leader Lease, a slot that is served is not moved to a replica that does not act,
+// and a replica that was not seen to serve has one slot at most.
+//
 // From every state that can be reached, when nothing goes wrong any more: the slot comes to be held by a living session
-// that knows it and may act, on every way, in a bounded number of steps. "Nothing goes wrong" means that whatever is due
+// that knows it and may act, on every way, in a bounded number of steps. In fitness: every slot is served, while what is
+// wrong with a replica stays wrong, as long as one replica can work. A finding reports the most ticks that this takes. "Nothing goes wrong" means that whatever is due
 // happens before time goes on, and in any order.
 //
 // # Time
@@ -49,8 +62,9 @@
 //
 // # What is not modelled
 //
-// The file lock of a pod; a restored etcd; the number of slots, planning and weights; more than one slot. The pause
-// between check and send is in children and cloud: in fleet a session that is entitled acts at once.
+// The file lock of a pod; a restored etcd under today's rules; weights; more than one slot, but in fitness. The pause
+// between check and send is in children and cloud: in fleet a session that is entitled acts at once. In fitness, requests
+// take effect at once, a tick stands for 5 s, the back-off after a failure does not grow, and there is one target cluster.
 //
 // # What the text of the protocol leaves open
 //
@@ -71,6 +85,6 @@
 //
 // # Running it
 //
-// The tests explore two replicas to the end, and print every story with -v. MODEL_TIME=30m explores each scenario of
-// three replicas for that long, breadth first, as far as MODEL_STATES (default 6 million, about 2 GB) goes.
+// The tests explore two replicas to the end, and print every story with -v. MODEL_TIME=30m explores each large scenario, most
+// of them of three replicas, for that long, breadth first, as far as MODEL_STATES (default 6 million, about 2 GB) goes.
 package model

@@ -57,6 +57,7 @@ type finding struct {
 	states   int
 	depth    int      // of the deepest state, in steps
 	complete bool     // nothing reachable is left
+	ticks    int      // the most that pass before a good state when nothing goes wrong any more
 	broken   string   // the promise that was broken, or ""
 	story    []string // the shortest way there
 }
@@ -67,6 +68,9 @@ func (f finding) String() string {
 		extent = "the first"
 	}
 	text := fmt.Sprintf("%s %d states, %d steps deep", extent, f.states, f.depth)
+	if f.broken == "" && f.complete {
+		return fmt.Sprintf("%s, a good one within %d ticks", text, f.ticks)
+	}
 	if f.broken == "" {
 		return text
 	}
@@ -82,6 +86,7 @@ type explorer[S comparable] struct {
 	seed   maphash.Seed
 	// The steps that happen when nothing goes wrong: those of state i are calm[from[i]:from[i+1]].
 	calm, from []uint32
+	waits      []bool // the calm steps of a state let time pass
 	steps      []step[S]
 }
 
@@ -105,7 +110,8 @@ func explore[S comparable](sys system[S], limit bounds) finding {
 	}
 	e.from = append(e.from, uint32(len(e.calm)))
 	f := finding{states: e.states.n, depth: depth, complete: true}
-	unsure := e.unsure()
+	unsure, ticks := e.unsure()
+	f.ticks = ticks
 	if first := slices.Index(unsure, true); first >= 0 {
 		f.broken = "no progress, though nothing goes wrong any more"
 		f.story = e.endless(uint32(first), unsure)
@@ -118,6 +124,7 @@ func (e *explorer[S]) expand(i uint32) {
 	e.from = append(e.from, uint32(len(e.calm)))
 	e.steps = e.system.next(*e.states.at(i), e.steps[:0])
 	when := calmKind(e.steps)
+	e.waits = append(e.waits, when == passing)
 	for _, s := range e.steps {
 		j := e.visit(s.to, i)
 		if s.kind == when {

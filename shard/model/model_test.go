@@ -55,6 +55,10 @@ func ofFleet(f fleet, mutants ...mutant) trial {
 }
 
 func trials() []trial {
+	return slices.Concat(fleetTrials(), observedTrials(), fitnessTrials())
+}
+
+func fleetTrials() []trial {
 	return []trial{
 		ofFleet(fleet{
 			name: "restarts and take-over", replicas: []uint8{a, a, b}, steady: third, faults: faults{crashes: 1, sleeps: 1},
@@ -135,7 +139,7 @@ func TestTheProtocolKeepsItsPromises(t *testing.T) {
 }
 
 func TestTheCheckerFindsWhatARuleIsFor(t *testing.T) {
-	for _, trial := range trials() {
+	for _, trial := range slices.Concat(trials(), observedLarge()) {
 		for _, m := range trial.mutants {
 			t.Run(string(m.mutation), func(t *testing.T) {
 				got := trial.explore(m.mutation, bounds{})
@@ -153,9 +157,9 @@ func TestTheCheckerFindsWhatARuleIsFor(t *testing.T) {
 	}
 }
 
-// TestThreeReplicas goes as deep as time and memory allow each of its scenarios, and a little way always.
-func TestThreeReplicas(t *testing.T) {
-	limit, begin := bounds{states: 50_000}, func() {}
+// TestLargeScenarios goes as deep as time and memory allow each of its scenarios, and a little way always.
+func TestLargeScenarios(t *testing.T) {
+	limit, begin := bounds{states: 20_000}, func() {}
 	if text := os.Getenv("MODEL_TIME"); text != "" {
 		budget, err := time.ParseDuration(text)
 		if err != nil {
@@ -168,16 +172,21 @@ func TestThreeReplicas(t *testing.T) {
 		limit.spent = func() bool { return time.Now().After(end) }
 		begin = func() { end = time.Now().Add(budget) }
 	}
+	large := slices.Concat(observedLarge(), fitnessLarge())
 	for _, f := range []fleet{
 		{name: "take-over", replicas: []uint8{a, b, c}, held: true, faults: faults{crashes: 1, sleeps: 1, drifts: 1, leaves: 1}},
 		{name: "deletions", replicas: []uint8{a, b, c}, held: true, faults: faults{leaseDeletions: 1, slotDeletions: 1, drops: 1}},
 		{name: "outage", replicas: []uint8{a, b, c}, held: true, prompt: true, faults: faults{outages: 2, crashes: 1}},
 		{name: "twins", replicas: []uint8{a, a, b, c}, held: true, attempts: 2, faults: faults{twins: 1, leaseDeletions: 1, sleeps: 1}},
 	} {
-		t.Run(f.name, func(t *testing.T) {
+		large = append(large, ofFleet(f))
+	}
+	for _, trial := range large {
+		t.Run(trial.name, func(t *testing.T) {
 			begin()
-			got := explore(f, limit)
-			t.Log(got)
+			start := time.Now()
+			got := trial.explore(none, limit)
+			t.Logf("%v in %v", got, time.Since(start).Round(time.Millisecond))
 			if got.broken != "" {
 				t.Error("want no promise broken")
 			}

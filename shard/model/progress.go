@@ -4,10 +4,12 @@ import "slices"
 
 // unsure marks the states from which, with nothing going wrong, a good state need not come: there is an endless way
 // around them, or an end. (It takes away, backwards from the good states, what surely leads there; the rest is unsure.)
-func (e *explorer[S]) unsure() []bool {
+// It returns, too, the most ticks that pass before a good state comes.
+func (e *explorer[S]) unsure() (unsure []bool, most int) {
 	begin, predecessors := e.backwards()
 	open := make([]uint32, e.states.n) // calm steps that do not surely lead to a good state
-	unsure := make([]bool, e.states.n)
+	unsure = make([]bool, e.states.n)
+	ticks := make([]uint8, e.states.n)
 	var sure []uint32
 	for i := range uint32(e.states.n) {
 		open[i] = e.from[i+1] - e.from[i]
@@ -18,14 +20,26 @@ func (e *explorer[S]) unsure() []bool {
 	for len(sure) > 0 {
 		last := sure[len(sure)-1]
 		sure = sure[:len(sure)-1]
+		most = max(most, int(ticks[last]))
 		for _, p := range predecessors[begin[last]:begin[last+1]] {
+			if unsure[p] {
+				ticks[p] = max(ticks[p], ticks[last]+e.tick(p))
+			}
 			if open[p]--; open[p] == 0 && unsure[p] {
 				unsure[p] = false
 				sure = append(sure, p)
 			}
 		}
 	}
-	return unsure
+	return unsure, most
+}
+
+// tick is the time that the calm steps of a state take.
+func (e *explorer[S]) tick(i uint32) uint8 {
+	if e.waits[i] {
+		return 1
+	}
+	return 0
 }
 
 // backwards turns the calm steps round: the predecessors of state i are predecessors[begin[i]:begin[i+1]].

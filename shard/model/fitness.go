@@ -1,0 +1,213 @@
+package model
+
+import (
+	"fmt"
+	"strings"
+)
+
+// The rules about replicas that live and cannot work, each left out.
+const (
+	keepsUnopened      mutation = "a holder keeps a slot that does not open"
+	openedOnceIsServed mutation = "a slot that has been open counts as open"
+	forgetsFailure     mutation = "a replica that could not open a slot acquires, and counts as fit, again at once"
+	blindKeeps         mutation = "a session that does not observe keeps its slots"
+	silentUnfitness    mutation = "a session does not report that it does not observe"
+	staysStuck         mutation = "a session that cannot list stays before it may act"
+	blindLeaderLeads   mutation = "a leader that does not observe renews the leader Lease"
+	blindCandidate     mutation = "a session that does not observe is a candidate"
+	emptiesOthers      mutation = "a session empties the leader Lease of its successor"
+	plansWithAllLiving mutation = "the leader plans with all replicas that renew"
+	plansBeforeActing  mutation = "the leader plans with replicas that do not act yet"
+	noProbe            mutation = "an untried replica gets more than one slot"
+	takesFromUnfit     mutation = "a slot is taken from a session that reports that it does not observe"
+)
+
+// Durations of the model of fitness, in ticks of about 5 s.
+const (
+	workFence  = 2 // after the last renewal
+	workSilent = 3 // without a renewal: 15 s
+	blindBound = 3 // without observing, or holding the session Lease without acting: 15 s
+	openBound  = 6 // for a slot that does not open: 30 s
+	workAgain  = 6 // before such a slot is acquired again
+)
+
+const maxPosts = 2
+
+// fitness is the model of replicas that renew their session Leases, and may be unable to list and watch, or to open slots.
+// Requests about single Leases take effect at once: what becomes of late ones is the matter of fleet and observed.
+type fitness struct {
+	name     string
+	replicas uint8
+	slots    uint8
+	inFlight bool
+	late     bool // what is due may happen later
+	faults   troubles
+	mutation mutation
+}
+
+// troubles are budgets of faults. What has begun lasts, unless there is a recovery left.
+type troubles struct {
+	crashes, sleeps, blinds, stucks, cuts, recoveries uint8
+}
+
+type serving uint8
+
+const (
+	untried serving = iota
+	serves
+	failing
+)
+
+// crew is a state: the replicas, their slots, and who leads.
+type crew struct {
+	workers   [maxReplicas]worker
+	slots     [maxPosts]post
+	leader    uint8 // 1 + a replica; 0 is nobody
+	leaderAge uint8 // ticks since the leader Lease was renewed
+	left      troubles
+	robbed    bool // a leader Lease was emptied by another than its holder
+	wasted    bool // a slot that was served was moved to a replica that had not reported that it acts
+	crowded   bool // a replica that was never seen to serve was given a second slot
+}
+
+type ownership uint8
+
+const (
+	vacant ownership = iota
+	ours             // the replica's present process holds the session Lease
+	former           // an earlier one holds it, as far as the Lease says
+)
+
+// worker is a replica: its process, its session Lease, and what is wrong with it.
+type worker struct {
+	phase  phase // starting: without its session Lease
+	acts   bool  // has read all Leases
+	leads  bool  // as far as it knows
+	asleep bool
+	blind  bool // lists and watches do not pass, requests about single Leases do
+	stuck  bool // blind, and another process would not be
+	cut    bool // its slots do not open
+
+	renewed           bool
+	fence             uint8
+	blindFor, idleFor uint8
+	able              serving
+	mine, busy        uint8 // sets of slots: it holds them as far as it knows; something of them is in flight
+	again             uint8 // ticks before it acquires again
+
+	lease    ownership
+	age      uint8 // ticks since it was renewed
+	reported report
+}
+
+// report is what a session Lease says of its session.
+type report struct {
+	acts, observes bool
+	serves         serving
+}
+
+// post is a slot Lease, and what its holder does with it.
+type post struct {
+	holder, preferred uint8 // 1 + a replica; 0 is nobody
+	former            bool  // it names an earlier session of that replica
+	open, opened      bool
+	closedFor         uint8
+}
+
+func (c *crew) worker(r uint8) *worker { return &c.workers[r] }
+
+func (w *worker) observes() bool { return w.blindFor < blindBound }
+
+// entitled reports whether a replica's process may start something for a slot, as far as it knows.
+func (c *crew) entitled(r, slot uint8) bool {
+	w := c.workers[r]
+	return has(w.mine, slot) && w.phase == living && w.acts && !w.asleep && w.fence > 0
+}
+
+// isServed reports whether what is to be done for a slot is done.
+func (c *crew) isServed(slot uint8) bool {
+	p := c.slots[slot]
+	if p.holder == 0 || !c.entitled(p.holder-1, slot) {
+		return false
+	}
+	w := c.workers[p.holder-1]
+	return p.open && !w.blind && !w.cut
+}
+
+// isDead reports whether the session that a slot Lease names is known to be dead.
+func (c *crew) isDead(p post) bool {
+	lease := c.workers[p.holder-1].lease
+	return p.former && lease != former || !p.former && lease != ours
+}
+
+func (f fitness) start() crew {
+	c := crew{left: f.faults, leader: 1}
+	for r := range f.replicas {
+		c.workers[r] = worker{
+			phase: living, acts: true, leads: r == 0, fence: workFence, lease: ours, reported: report{acts: true, observes: true},
+		}
+	}
+	c.workers[0].able, c.workers[0].reported.serves = serves, serves
+	for i := range f.slots {
+		c.workers[0].mine |= 1 << i
+		c.slots[i] = post{holder: 1, preferred: 1, open: true, opened: true}
+	}
+	return c
+}
+
+func (f fitness) broken(c crew) string {
+	switch {
+	case c.robbed:
+		return "a leader Lease was emptied by another than its holder"
+	case c.wasted:
+		return "a slot that was served was moved to a replica that does not act"
+	case c.crowded:
+		return "a replica that was not seen to serve was given a second slot"
+	}
+	for slot := range f.slots {
+		for one := range f.replicas {
+			for other := range f.replicas {
+				switch {
+				case one == other || !c.entitled(other, slot):
+				case c.entitled(one, slot):
+					return fmt.Sprintf("replicas %s and %s are entitled at once", replicaName(min(one, other)), replicaName(max(one, other)))
+				case has(c.workers[one].busy, slot) && c.workers[one].fence > 0:
+					return fmt.Sprintf("replica %s is entitled while something of %s is in flight", replicaName(other), replicaName(one))
+				}
+			}
+		}
+	}
+	return ""
+}
+
+// good is a world in which all slots are served, or no replica could serve them.
+func (f fitness) good(c crew) bool {
+	fit := false
+	for _, w := range c.workers[:f.replicas] {
+		fit = fit || !w.cut && (!w.blind || w.stuck)
+	}
+	for slot := range f.slots {
+		if fit && !c.isServed(slot) {
+			return false
+		}
+	}
+	return true
+}
+
+func (f fitness) describe(c crew) string {
+	var b strings.Builder
+	for r, w := range c.workers[:f.replicas] {
+		fmt.Fprintf(&b, "%s: acts %v, blind %v, cut %v; ", replicaName(uint8(r)), w.acts, w.blind, w.cut)
+	}
+	for i, p := range c.slots[:f.slots] {
+		fmt.Fprintf(&b, "slot %d: held by %s, should be %s; ", i, workerName(p.holder), workerName(p.preferred))
+	}
+	return b.String() + "leader: " + workerName(c.leader)
+}
+
+func workerName(r uint8) string {
+	if r == 0 {
+		return "nobody"
+	}
+	return replicaName(r - 1)
+}

@@ -1,0 +1,321 @@
+package model
+
+// What replicas do that may be unable to list, or to open slots.
+
+// shifts collects what can follow a state.
+type shifts struct {
+	fitness
+	from  crew
+	steps []step[crew]
+}
+
+func (f fitness) next(c crew, steps []step[crew]) []step[crew] {
+	n, first := &shifts{fitness: f, from: c, steps: steps}, len(steps)
+	for r := range f.replicas {
+		n.trouble(r)
+		if w := c.workers[r]; !w.asleep {
+			n.member(r)
+			n.leadership(r)
+			for slot := range f.slots {
+				n.work(r, slot)
+			}
+			if w.leads && w.acts && w.fence > 0 && !w.blind {
+				n.lead(r)
+			}
+		}
+	}
+	if f.late || calmKind(n.steps[first:]) == passing {
+		n.add(passing, "time passes", 0, n.tick)
+	}
+	for r := range f.replicas {
+		if c.workers[r].asleep { // for any time
+			n.add(due, "%s wakes up", r, func(c *crew) { c.worker(r).asleep = false })
+		}
+	}
+	return n.steps
+}
+
+// add appends a step, unless it changes nothing.
+func (n *shifts) add(k kind, text string, r uint8, do func(c *crew)) {
+	c := n.from
+	do(&c)
+	if c != n.from {
+		n.steps = append(n.steps, step[crew]{kind: k, name: label{format: text, first: replicaName(r)}, to: c})
+	}
+}
+
+// trouble is what goes wrong with a replica.
+func (n *shifts) trouble(r uint8) {
+	w := n.from.workers[r]
+	strike := func(budget uint8, text string, do func(w *worker, left *troubles)) {
+		if budget > 0 {
+			n.add(fault, text, r, func(c *crew) { do(c.worker(r), &c.left) })
+		}
+	}
+	left := n.from.left
+	if left.crashes > 0 {
+		n.add(fault, "%s is killed", r, func(c *crew) {
+			c.left.crashes--
+			n.end(c, r)
+		})
+	}
+	switch {
+	case w.asleep:
+	case w.acts:
+		strike(left.sleeps, "%s is suspended", func(w *worker, left *troubles) { w.asleep, left.sleeps = true, left.sleeps-1 })
+	case !w.blind:
+		strike(left.stucks, "the lists of %s hang, in this process", func(w *worker, left *troubles) {
+			w.blind, w.stuck, left.stucks = true, true, left.stucks-1
+		})
+	}
+	if !w.blind {
+		strike(left.blinds, "lists and watches of %s do not pass any more", func(w *worker, left *troubles) {
+			w.blind, left.blinds = true, left.blinds-1
+		})
+	}
+	if !w.cut {
+		strike(left.cuts, "slots of %s do not open any more", func(w *worker, left *troubles) { w.cut, left.cuts = true, left.cuts-1 })
+	}
+	if w.blind || w.cut {
+		strike(left.recoveries, "%s is well again", func(w *worker, left *troubles) {
+			w.blind, w.stuck, w.cut, left.recoveries = false, false, false, left.recoveries-1
+		})
+	}
+}
+
+// end ends a replica's process, and begins another.
+func (f fitness) end(c *crew, r uint8) {
+	w := c.worker(r)
+	lease := w.lease
+	if lease == ours {
+		lease = former
+	}
+	for i := range c.slots {
+		if p := &c.slots[i]; p.holder == 1+r && !p.former {
+			p.former, p.open, p.opened, p.closedFor = true, false, false, 0
+		}
+	}
+	*w = worker{phase: starting, blind: w.blind && !w.stuck, cut: w.cut, lease: lease, age: w.age, reported: w.reported}
+}
+
+// member is how a replica keeps its session Lease, and what it reports there.
+func (n *shifts) member(r uint8) {
+	w := n.from.workers[r]
+	switch {
+	case w.phase == starting:
+		if w.lease == vacant || w.lease == former && w.age >= workSilent {
+			n.add(due, "%s takes its session Lease", r, func(c *crew) {
+				w := c.worker(r)
+				w.phase, w.lease, w.age, w.fence, w.renewed, w.reported = living, ours, 0, workFence, true, report{}
+			})
+		}
+		return
+	case !w.renewed:
+		n.add(due, "%s renews its session Lease, and reports", r, func(c *crew) { n.renew(c, r) })
+	}
+	switch {
+	case w.acts || w.fence == 0:
+	case !w.blind:
+		n.add(due, "%s has read all Leases, and acts", r, func(c *crew) { c.worker(r).acts = true })
+	case w.idleFor >= blindBound && n.mutation != staysStuck:
+		n.add(due, "%s could not list: it empties its session Lease, and starts anew", r, func(c *crew) {
+			c.worker(r).lease = vacant
+			n.end(c, r)
+		})
+	}
+}
+
+func (n *shifts) renew(c *crew, r uint8) {
+	w := c.worker(r)
+	if w.lease != ours {
+		n.end(c, r)
+		return
+	}
+	w.age, w.fence, w.renewed = 0, workFence, true
+	w.reported = report{acts: w.acts, observes: w.observes() || n.mutation == silentUnfitness, serves: w.able}
+}
+
+// leadership is the leader Lease.
+func (n *shifts) leadership(r uint8) {
+	w := n.from.workers[r]
+	if !w.acts {
+		return
+	}
+	own := n.from.leader == 1+r
+	able := w.observes() && w.fence > 0
+	switch {
+	case w.leads && w.fence > 0 && own && (able || n.mutation == blindLeaderLeads):
+		n.add(due, "%s renews the leader Lease", r, func(c *crew) { c.leaderAge = 0 })
+	case w.leads:
+		n.add(due, "%s leads no longer", r, func(c *crew) {
+			c.worker(r).leads = false
+			if own || n.mutation == emptiesOthers {
+				c.robbed = !own && c.leader != 0
+				c.leader, c.leaderAge = 0, 0
+			}
+		})
+	case w.fence > 0 && (able || n.mutation == blindCandidate) && (n.from.leader == 0 || n.from.leaderAge >= workSilent):
+		n.add(due, "%s leads", r, func(c *crew) { c.worker(r).leads, c.leader, c.leaderAge = true, 1+r, 0 })
+	}
+}
+
+// work is what a replica does about a slot.
+func (n *shifts) work(r, slot uint8) {
+	w, p := n.from.workers[r], n.from.slots[slot]
+	if !w.acts {
+		return
+	}
+	own := p.holder == 1+r && !p.former
+	if has(w.mine, slot) && !own && !w.blind {
+		n.add(due, "%s sees that it has lost a slot", r, func(c *crew) { c.worker(r).mine &^= 1 << slot })
+	}
+	if has(w.busy, slot) {
+		n.add(due, "%s has nothing in flight any more", r, func(c *crew) { c.worker(r).busy &^= 1 << slot })
+	}
+	if w.fence == 0 {
+		return
+	}
+	if !own {
+		n.acquire(r, slot)
+		return
+	}
+	if !w.blind && !w.cut {
+		n.add(due, "%s opens a slot", r, func(c *crew) {
+			c.slots[slot].open, c.slots[slot].opened, c.slots[slot].closedFor = true, true, 0
+			c.worker(r).able = serves
+		})
+	}
+	shut := p.closedFor >= openBound && n.mutation != keepsUnopened
+	gives := shut || p.preferred != 1+r && !w.blind || !w.observes() && n.mutation != blindKeeps
+	switch {
+	case n.inFlight && !gives && n.from.entitled(r, slot):
+		n.add(may, "%s begins something", r, func(c *crew) { c.worker(r).busy |= 1 << slot })
+	case gives && !has(w.busy, slot):
+		n.add(due, "%s releases a slot", r, func(c *crew) {
+			w := c.worker(r)
+			c.slots[slot] = post{preferred: p.preferred}
+			w.mine &^= 1 << slot
+			switch {
+			case !shut:
+			case n.mutation == forgetsFailure:
+				w.able = untried
+			default:
+				w.able, w.again = failing, workAgain
+			}
+		})
+	}
+}
+
+// acquire: the preferred holder acquires a slot that is free or whose holder is dead.
+func (n *shifts) acquire(r, slot uint8) {
+	w, p := n.from.workers[r], n.from.slots[slot]
+	free := p.holder == 0 || n.from.isDead(p)
+	if !free && n.mutation == takesFromUnfit && !n.from.workers[p.holder-1].reported.observes {
+		free = true
+	}
+	if p.preferred == 1+r && free && w.observes() && w.again == 0 {
+		n.add(due, "%s acquires a slot", r, func(c *crew) {
+			c.slots[slot] = post{holder: 1 + r, preferred: p.preferred}
+			c.worker(r).mine |= 1 << slot
+		})
+	}
+}
+
+// lead: the leader declares dead who is silent, and prefers replicas that can do the work.
+func (n *shifts) lead(r uint8) {
+	for other := range n.replicas {
+		if w := n.from.workers[other]; w.lease != vacant && w.age >= workSilent {
+			n.add(due, "%s is declared dead", other, func(c *crew) { c.worker(other).lease, c.worker(other).age = vacant, 0 })
+		}
+	}
+	for slot := range n.slots {
+		n.plan(slot)
+	}
+}
+
+// isFit reports whether a replica can be given slots, by what its session Lease says.
+func (n *shifts) isFit(r uint8) bool {
+	w := n.from.workers[r]
+	said := w.reported
+	acts := said.acts || n.mutation == plansBeforeActing
+	return w.lease != vacant && (acts && said.observes && said.serves != failing || n.mutation == plansWithAllLiving)
+}
+
+// given counts the slots that a replica is preferred for.
+func (n *shifts) given(r uint8) (count int) {
+	for _, p := range n.from.slots[:n.slots] {
+		if p.preferred == 1+r {
+			count++
+		}
+	}
+	return count
+}
+
+// plan moves a slot whose preferred holder cannot do the work, or has all slots while another that can has none. If no
+// replica is fit, the slot stays.
+func (n *shifts) plan(slot uint8) {
+	p := n.from.slots[slot]
+	stays := p.preferred != 0 && n.isFit(p.preferred-1)
+	best, found := uint8(0), false
+	for r := range n.replicas {
+		said := n.from.workers[r].reported
+		switch {
+		case 1+r == p.preferred || !n.isFit(r):
+		case stays && (n.given(r) > 0 || n.given(p.preferred-1) < 2):
+		case said.serves != serves && n.given(r) > 0 && n.mutation != noProbe:
+		case !found || said.serves == serves && n.from.workers[best].reported.serves != serves:
+			best, found = r, true
+		}
+	}
+	if !found {
+		return
+	}
+	n.add(due, "%s is preferred for a slot", best, func(c *crew) {
+		said := c.workers[best].reported
+		c.slots[slot].preferred = 1 + best
+		c.wasted = n.from.isServed(slot) && !said.acts
+		c.crowded = said.serves != serves && n.given(best) > 0
+	})
+}
+
+func (f fitness) tick(c *crew) {
+	c.leaderAge = min(c.leaderAge+1, workSilent)
+	for r := range f.replicas {
+		w := c.worker(r)
+		w.age = min(w.age+1, workSilent)
+		w.renewed = false
+		if w.fence > 0 {
+			w.fence--
+		}
+		if w.asleep || w.phase == starting {
+			continue
+		}
+		if w.blindFor = min(w.blindFor+1, blindBound); !w.blind {
+			w.blindFor = 0
+		}
+		if w.idleFor = min(w.idleFor+1, blindBound); w.acts {
+			w.idleFor = 0
+		}
+		if w.again > 0 {
+			if w.again--; w.again == 0 && w.able == failing {
+				w.able = untried
+			}
+		}
+		for i := range f.slots {
+			f.clock(w, &c.slots[i], r)
+		}
+	}
+}
+
+// clock counts for how long a slot has not been open.
+func (f fitness) clock(w *worker, p *post, r uint8) {
+	if p.holder != 1+r || p.former {
+		return
+	}
+	if w.cut {
+		p.open = false
+	}
+	if !p.open && (!p.opened || f.mutation != openedOnceIsServed) {
+		p.closedFor = min(p.closedFor+1, openBound)
+	}
+}
