@@ -51,15 +51,9 @@ func noticeDeadConnections() error {
 	return nil
 }
 
-func connect(o options, fence *shard.Fence) (clients, error) {
-	if err := noticeDeadConnections(); err != nil {
-		return clients{}, err
-	}
-	controlFile := o.controlKubeconfig
-	if controlFile == "" {
-		controlFile = o.targetKubeconfig
-	}
-	control, err := restConfig(o, controlFile, fence)
+// connect makes the clients. target is nil when there is no target cluster. Errors: configurations that no client can be made of.
+func connect(control, target *rest.Config, fence *shard.Fence) (clients, error) {
+	control, err := fence.Guard(control)
 	if err != nil {
 		return clients{}, fmt.Errorf("control cluster: %w", err)
 	}
@@ -68,15 +62,15 @@ func connect(o options, fence *shard.Fence) (clients, error) {
 	c.control, errs[0] = kubernetes.NewForConfig(protobuf(control))
 	c.machines, errs[1] = machineclientset.NewForConfig(control)
 	c.metadata, errs[2] = metadata.NewForConfig(control)
-	errs[3] = c.connectTarget(o, fence)
+	errs[3] = c.connectTarget(target, fence)
 	return c, errors.Join(errs[:]...)
 }
 
-func (c *clients) connectTarget(o options, fence *shard.Fence) error {
-	if o.targetKubeconfig == noTarget {
+func (c *clients) connectTarget(config *rest.Config, fence *shard.Fence) error {
+	if config == nil {
 		return nil
 	}
-	config, err := restConfig(o, o.targetKubeconfig, fence)
+	config, err := fence.Guard(config)
 	if err != nil {
 		return fmt.Errorf("target cluster: %w", err)
 	}
@@ -89,8 +83,30 @@ func (c *clients) connectTarget(o options, fence *shard.Fence) error {
 	return err
 }
 
+// clusters reads the kubeconfigs of both clusters; target is nil when there is no target cluster. Errors: kubeconfigs that cannot
+// be read.
+func clusters(o options) (control, target *rest.Config, err error) {
+	if err := noticeDeadConnections(); err != nil {
+		return nil, nil, err
+	}
+	controlFile := o.controlKubeconfig
+	if controlFile == "" {
+		controlFile = o.targetKubeconfig
+	}
+	if control, err = restConfig(o, controlFile); err != nil {
+		return nil, nil, fmt.Errorf("control cluster: %w", err)
+	}
+	if o.targetKubeconfig == noTarget {
+		return control, nil, nil
+	}
+	if target, err = restConfig(o, o.targetKubeconfig); err != nil {
+		return nil, nil, fmt.Errorf("target cluster: %w", err)
+	}
+	return control, target, nil
+}
+
 // restConfig reads a kubeconfig; an empty name means the cluster that the process runs in.
-func restConfig(o options, file string, fence *shard.Fence) (*rest.Config, error) {
+func restConfig(o options, file string) (*rest.Config, error) {
 	var config *rest.Config
 	var err error
 	if file == "" || file == inClusterConfig {
@@ -105,7 +121,7 @@ func restConfig(o options, file string, fence *shard.Fence) (*rest.Config, error
 	if o.qps == 0 {
 		config.QPS = -1 // no limit
 	}
-	return fence.Guard(config)
+	return config, nil
 }
 
 // protobuf is the smaller encoding, for the kinds that are built into Kubernetes.

@@ -13,6 +13,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"go.opentelemetry.io/otel/trace"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
@@ -58,16 +59,53 @@ func run(ctx context.Context, o options) error {
 			klog.FromContext(ctx).Error(err, "The last spans were not sent")
 		}
 	}()
-	f := &fleet{metrics: runner.NewMetrics(registry), tracer: provider.Tracer(tracerName)}
-	if f.session, err = newSession(o, registry); err != nil {
+	around := environment{
+		drivers: func(fence *shard.Fence) (map[string]driver.Driver, error) { return makeDrivers(o, fence) },
+		tracer:  provider.Tracer(tracerName), registry: registry, die: die,
+	}
+	if around.control, around.target, err = clusters(o); err != nil {
+		return err
+	}
+	f, running, err := wire(o, around)
+	if err != nil {
 		return err
 	}
 	defer f.session.close()
-	if f.clients, err = connect(o, f.session.fence); err != nil {
+	server, err := serve(ctx, o, registry, f.session)
+	if err != nil {
 		return err
 	}
-	if f.drivers, err = makeDrivers(o, f.session.fence, f.tracer); err != nil {
-		return err
+	defer server.close()
+	// What the session needs to hand its slots over goes on after it was asked to leave.
+	return f.run(context.WithoutCancel(ctx), ctx.Done(), running)
+}
+
+// environment is what a replica needs that depends on where it runs. All fields but target are required.
+type environment struct {
+	// control and target reach the clusters; target is nil when there is no target cluster.
+	control, target *rest.Config
+	// drivers returns the drivers by provider, without the Fence before them; those that have clients of their own put the
+	// Fence below these.
+	drivers  func(fence *shard.Fence) (map[string]driver.Driver, error)
+	tracer   trace.Tracer
+	registry *prometheus.Registry
+	// die ends the process at once.
+	die func(reason string)
+}
+
+// wire makes a replica, which has not begun to run. Errors: settings or configurations that are not valid.
+func wire(o options, around environment) (*fleet, []controller, error) {
+	registry := around.registry
+	f := &fleet{metrics: runner.NewMetrics(registry), tracer: around.tracer}
+	var err error
+	if f.session, err = newSession(o, registry, around.die); err != nil {
+		return nil, nil, err
+	}
+	if f.clients, err = connect(around.control, around.target, f.session.fence); err != nil {
+		return nil, nil, err
+	}
+	if f.drivers, err = f.fencedDrivers(around); err != nil {
+		return nil, nil, err
 	}
 	f.targets = target.None{}
 	if f.target != nil {
@@ -78,34 +116,39 @@ func run(ctx context.Context, o options) error {
 	f.broadcaster = events.NewBroadcaster(&events.EventSinkImpl{Interface: f.control.EventsV1()})
 	running, err := f.controllers(o)
 	if err != nil {
-		return err
+		return nil, nil, err
 	}
 	registry.MustRegister(f.collectors...)
 	f.slots.count(registry)
 	countHalts(registry, f.halts)
 	if err := f.session.protocol(f.clients, f.slots, f.halts, newUnowned(o, f), f.tracer); err != nil {
-		return err
+		return nil, nil, err
 	}
-	server, err := serve(ctx, o, registry, f.session)
-	if err != nil {
-		return err
-	}
-	defer server.close()
-	return f.run(ctx, running)
+	return f, running, nil
 }
 
 // makeDrivers makes the drivers that the flags ask for.
-func makeDrivers(o options, fence *shard.Fence, tracer trace.Tracer) (*driver.Registry, error) {
+func makeDrivers(o options, fence *shard.Fence) (map[string]driver.Driver, error) {
 	if o.simulatedCloudEndpoint == "" {
-		return driver.NewRegistry(nil), nil
+		return map[string]driver.Driver{}, nil
 	}
 	d, err := simulated.New(simulated.Config{Endpoint: o.simulatedCloudEndpoint, Wrap: fence.Transport})
 	if err != nil {
 		return nil, fmt.Errorf("--simulated-cloud-endpoint: %w", err)
 	}
-	return driver.NewRegistry(map[string]driver.Driver{
-		simulated.Provider: &telemetry.TracedDriver{Driver: fence.Driver(d), Provider: simulated.Provider, Tracer: tracer},
-	}), nil
+	return map[string]driver.Driver{simulated.Provider: d}, nil
+}
+
+// fencedDrivers puts the Fence before each driver, and a span around each call.
+func (f *fleet) fencedDrivers(around environment) (*driver.Registry, error) {
+	drivers, err := around.drivers(f.session.fence)
+	if err != nil {
+		return nil, err
+	}
+	for provider, d := range drivers {
+		drivers[provider] = &telemetry.TracedDriver{Driver: f.session.fence.Driver(d), Provider: provider, Tracer: f.tracer}
+	}
+	return driver.NewRegistry(drivers), nil
 }
 
 // fleet is one replica, wired.
@@ -194,12 +237,12 @@ func (f *fleet) controllers(o options) ([]controller, error) {
 	return all, f.slots.onStrayNode(machines.NodeAppeared)
 }
 
-// run lives the session, with the watches and the controllers around it, until it has left or cannot go on.
-func (f *fleet) run(ctx context.Context, controllers []controller) error {
-	// What the session needs to hand its slots over goes on after it was asked to leave.
-	working, stop := context.WithCancel(context.WithoutCancel(ctx))
+// run lives the session, with the watches and the controllers around it, until it has left, which it does when leave is closed,
+// or cannot go on. The end of ctx ends everything halfway.
+func (f *fleet) run(ctx context.Context, leave <-chan struct{}, controllers []controller) error {
+	working, stop := context.WithCancel(ctx)
 	// It outlives everything: what does not end with the session ends with the process.
-	watching, unwatch := context.WithCancel(context.WithoutCancel(ctx))
+	watching, unwatch := context.WithCancel(ctx)
 	defer unwatch()
 	go f.session.watch(watching)
 	var running sync.WaitGroup
@@ -213,9 +256,9 @@ func (f *fleet) run(ctx context.Context, controllers []controller) error {
 	for _, c := range controllers {
 		running.Go(func() { c.Run(working) })
 	}
-	err := f.session.run(working, ctx.Done())
-	if err != nil && ctx.Err() == nil {
-		f.session.pause(ctx)
+	err := f.session.run(working, leave)
+	if err != nil {
+		f.session.pause(leave)
 	}
 	return err
 }

@@ -36,11 +36,12 @@ type session struct {
 	hold     *shard.Hold // nil without --debug-hooks
 	lock     *membership.Lock
 	replica  *shard.Replica
+	die      func(reason string) // ends the process at once
 }
 
 // newSession begins to prepare a session: nothing may be done under it before it runs. Errors: the state folder.
-func newSession(o options, registry prometheus.Registerer) (*session, error) {
-	s := &session{time: shard.NewTime(clock.RealClock{}), metrics: shard.NewMetrics(registry)}
+func newSession(o options, registry prometheus.Registerer, die func(reason string)) (*session, error) {
+	s := &session{time: shard.NewTime(clock.RealClock{}), metrics: shard.NewMetrics(registry), die: die}
 	if o.fleet.stateDir != "" {
 		var err error
 		if s.lock, err = membership.TakeLock(o.fleet.stateDir); err != nil {
@@ -88,7 +89,7 @@ func (s *session) protocol(c clients, slots *slots, halts *replacement.Halts, un
 func (s *session) watch(ctx context.Context) {
 	dog := membership.Watchdog{
 		Clock: s.time, Now: s.time.Moment, Fence: s.fence.Until, Busy: s.fence.Busy, Beat: s.replica.Beat,
-		After: s.settings.Config.ExitAfterFence, Silence: loopSilence, Exit: die,
+		After: s.settings.Config.ExitAfterFence, Silence: loopSilence, Exit: s.die,
 	}
 	dog.Run(ctx)
 }
@@ -99,18 +100,18 @@ func (s *session) run(ctx context.Context, leave <-chan struct{}) error {
 	err := s.replica.Run(ctx, leave)
 	exit, ended := errors.AsType[*shard.ExitError](err)
 	if ended && exit.Reason == state.ReasonInFlight {
-		die(exit.Error()) // what is in flight ends with the process, and so nothing is waited for
+		s.die(exit.Error()) // what is in flight ends with the process, and so nothing is waited for
 	}
 	return err
 }
 
-// pause lets some time go by before the process ends, and is started again.
-func (s *session) pause(ctx context.Context) {
+// pause lets some time go by before the process ends, and is started again; nothing keeps one that is to leave.
+func (s *session) pause(leave <-chan struct{}) {
 	timer := s.time.NewTimer(rand.N(restartDelay)) //nolint:gosec // it spreads restarts
 	defer timer.Stop()
 	select {
 	case <-timer.C():
-	case <-ctx.Done():
+	case <-leave:
 	}
 }
 

@@ -25,6 +25,7 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/driver"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/objects"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/passes"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/turns"
 	"github.com/machine-controller-fleet/machine-controller-fleet/target"
 	"github.com/machine-controller-fleet/machine-controller-fleet/telemetry"
 )
@@ -74,12 +75,12 @@ type Controller struct {
 	drains *drains
 	// troubles are those that API servers keep machines in, by UID of the machine.
 	troubles sync.Map
-	endings  sync.Map   // VMs that clouds are deleting, by UID of the machine
-	claims   sync.Map   // Nodes that this process has claimed and the cache does not show yet, by name
-	tokens   sync.Map   // bootstrap token Secrets that this process has made, by UID of the machine
-	holding  sync.Mutex // one at a time puts finalizers on classes and secrets
-	brake    *brake     // on writes of Nodes
-	refused  sync.Map   // what the API server has refused to have Nodes carry, by UID of the machine
+	endings  sync.Map    // VMs that clouds are deleting, by UID of the machine
+	claims   sync.Map    // Nodes that this process has claimed and the cache does not show yet, by name
+	tokens   sync.Map    // bootstrap token Secrets that this process has made, by UID of the machine
+	holding  turns.Mutex // one at a time puts finalizers on classes and secrets
+	brake    *brake      // on writes of Nodes
+	refused  sync.Map    // what the API server has refused to have Nodes carry, by UID of the machine
 }
 
 // New makes the controller and has the View enqueue what concerns it.

@@ -18,6 +18,7 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machine/lifecycle"
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machine/secretwatch"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/objects"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/turns"
 )
 
 // secretTTL is how long a Secret that was read is used for further machines. Machines come in batches, and a change of
@@ -32,7 +33,7 @@ type secretReader struct {
 
 	// asking has one request at a time, with what is remembered of its answer: machines come together and want the same
 	// Secret, and an answer from before a change must not be remembered after it.
-	asking sync.Mutex
+	asking turns.Mutex
 
 	mu   sync.Mutex
 	read map[types.NamespacedName]secretAt

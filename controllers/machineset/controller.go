@@ -28,6 +28,7 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/ready"
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/runner"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/objects"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/turns"
 	"github.com/machine-controller-fleet/machine-controller-fleet/telemetry"
 )
 
@@ -85,8 +86,8 @@ type Controller struct {
 // done is what this process has done for a set and the cache does not show yet. It saves requests that would come to
 // nothing; that they would is taken care of by names and preconditions.
 type done struct {
-	busy   sync.Mutex // while somebody decides about the set
-	untidy time.Time  // since when intents stand there that are all seen done; zero when there are none
+	busy   turns.Mutex // while somebody decides about the set
+	untidy time.Time   // since when intents stand there that are all seen done; zero when there are none
 
 	created map[int64]bool
 	since   map[int64]time.Time // of created

@@ -1,0 +1,157 @@
+package main
+
+import (
+	"context"
+	"net/http"
+	"regexp"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
+	"github.com/machine-controller-fleet/machine-controller-fleet/driver"
+	member "github.com/machine-controller-fleet/machine-controller-fleet/membership/state"
+	"github.com/machine-controller-fleet/machine-controller-fleet/telemetry"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+type ownerReference = metav1.OwnerReference
+
+const labelSlot = v1alpha1.LabelSlot
+
+// excused is for how long after a Lease was edited by hand, or etcd restored, two sessions may act on a slot: see docs/limits.md.
+const excused = 30 * time.Second
+
+// oracle sees every request and every VM, and says what must not be.
+type oracle struct {
+	*trial
+
+	mu       sync.Mutex
+	edited   time.Time       // when somebody last edited a Lease, or etcd was restored
+	restored bool            // etcd was
+	late     map[string]bool // machines for which a create may have been late
+	lost     []string        // replicas that do not come back
+	sentAll  int
+	byKind   map[string]int
+}
+
+func newOracle(t *trial) *oracle {
+	return &oracle{trial: t, late: map[string]bool{}, byKind: map[string]int{}}
+}
+
+// owned is the end of a User-Agent: session, slot and epoch.
+var owned = regexp.MustCompile(`session=([^;)]+); slot=(\d+); epoch=(\d+)`)
+
+// sent looks at a request at the moment of its send.
+func (t *trial) sent(p *process, q request, r *http.Request) {
+	o := t.oracle
+	o.mu.Lock()
+	o.sentAll++
+	o.byKind[q.place+" "+q.kind]++
+	o.mu.Unlock()
+	if q.kind != writes {
+		return
+	}
+	match := owned.FindStringSubmatch(r.Header.Get("User-Agent"))
+	if match == nil {
+		return
+	}
+	slot, _ := strconv.Atoi(match[2]) // they are digits
+	o.acts(match[1], slot, q.method+" "+q.path)
+}
+
+// acts: nobody begins something for a slot that another session holds.
+func (o *oracle) acts(session string, slot int, what string) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if !o.edited.IsZero() && time.Since(o.edited) < excused {
+		return
+	}
+	slots, _ := strconv.Atoi(slotsFlag) // it is ours
+	lease := o.control.Get("leases", fleetNamespace, member.SlotLeaseName("fleet", slot, slots))
+	if lease == nil {
+		return
+	}
+	if holder, _, _ := unstructured.NestedString(lease.Object, "spec", "holderIdentity"); holder != "" && holder != session {
+		o.fail("%s begins %s for slot %d, which %s holds", session, what, slot, holder)
+	}
+}
+
+// called looks at a call that may change something, at the moment of its send.
+func (t *trial) called(ctx context.Context, p *process, op driver.Op, of driver.Target) {
+	slot := -1
+	for _, attribute := range telemetry.OwnerAttributes(ctx) {
+		if attribute.Key == "slot" {
+			slot = int(attribute.Value.AsInt64())
+		}
+	}
+	if slot < 0 {
+		t.fail("%s calls %s of %s under no slot", p.session, op, of.Machine.Name)
+		return
+	}
+	t.oracle.acts(p.session, slot, string(op)+" "+of.Machine.Name)
+	stored := t.control.Get("machines", of.Machine.Namespace, of.Machine.Name)
+	if op == driver.OpCreate && (stored == nil || stored.GetUID() != of.Machine.UID) {
+		t.oracle.mu.Lock()
+		t.oracle.late[string(of.Machine.UID)] = true // the machine went while the call was prepared: a limit
+		t.oracle.mu.Unlock()
+	}
+}
+
+// made looks at a VM that is about to be made, with the cloud's lock held.
+func (c *cloud) made(v *vm) {
+	for _, other := range c.vms {
+		if other.uid == v.uid && other.ends.IsZero() {
+			c.fail("machine %s gets VM %s beside %s", v.machine, v.ProviderID, other.ProviderID)
+		}
+	}
+	stored := c.control.Get("machines", v.namespace, v.machine)
+	if stored == nil || string(stored.GetUID()) != v.uid || stored.GetDeletionTimestamp() != nil {
+		c.oracle.mu.Lock()
+		c.oracle.late[v.uid] = true
+		c.oracle.mu.Unlock()
+	}
+	c.tell("VM %s of machine %s", v.ProviderID, v.machine)
+}
+
+// ended looks at a VM that is about to end, with the cloud's lock held.
+func (c *cloud) ended(v *vm) {
+	stored := c.control.Get("machines", v.namespace, v.machine)
+	if stored != nil && string(stored.GetUID()) == v.uid && stored.GetDeletionTimestamp() == nil && !c.oracle.restored {
+		c.fail("VM %s is deleted, and its machine %s is not", v.ProviderID, v.machine)
+	}
+	c.tell("VM %s of machine %s is deleted", v.ProviderID, v.machine)
+}
+
+// forgotten counts the VMs that may be left behind: see docs/limits.md.
+func (o *oracle) forgotten() (n int) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	for _, v := range o.cloud.live() {
+		stored := o.control.Get("machines", v.namespace, v.machine)
+		if gone := stored == nil || string(stored.GetUID()) != v.uid; gone && (o.late[v.uid] || o.restored) {
+			n++
+		}
+	}
+	return n
+}
+
+// health returns what replicas say is wrong: metrics, and readiness; "" is that all is well.
+func (t *trial) health() string {
+	var all []string
+	for _, p := range t.alive() {
+		if err := p.ready(); err != nil {
+			all = append(all, p.replica+" is not ready: "+err.Error())
+		}
+		for _, name := range []string{"fleet_unowned_slots", "fleet_unopened_slots", "fleet_suspended", "fleet_refused_namespaces"} {
+			if value, _ := p.metric(name); value > 0 {
+				all = append(all, p.replica+": "+name+" "+strconv.FormatFloat(value, 'g', -1, 64))
+			}
+		}
+	}
+	return strings.Join(all, "; ")
+}

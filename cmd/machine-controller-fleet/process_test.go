@@ -1,0 +1,136 @@
+package main
+
+import (
+	"context"
+	"sync"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"go.opentelemetry.io/otel/trace/noop"
+	"k8s.io/client-go/rest"
+	"k8s.io/klog/v2"
+
+	"github.com/machine-controller-fleet/machine-controller-fleet/driver"
+	"github.com/machine-controller-fleet/machine-controller-fleet/driver/simulated"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/apiserver"
+	"github.com/machine-controller-fleet/machine-controller-fleet/shard"
+)
+
+// process is one life of a replica, wired as the binary wires it.
+type process struct {
+	*trial
+
+	replica, session string
+	fleet            *fleet
+	registry         *prometheus.Registry
+	leave            chan struct{}
+	asked            bool // leave is closed
+
+	dead   chan struct{} // closed at its death: nothing is sent and nothing arrives any more
+	kill   func()
+	done   chan struct{} // closed when nothing of it runs any more
+	err    error         // of run, once done is closed
+	killed bool          // by the trial
+	judged bool
+
+	mu     sync.Mutex
+	diedOf string // why it has ended itself at once
+}
+
+// start runs a process of a replica.
+func (t *trial) start(replica string) *process {
+	t.starts++
+	p := &process{trial: t, replica: replica, leave: make(chan struct{}), dead: make(chan struct{}), done: make(chan struct{}), registry: prometheus.NewRegistry()}
+	o, err := parse([]string{
+		"--control-kubeconfig=control", "--target-kubeconfig=target", "--replica-name=" + replica, "--slots=" + slotsFlag, "--fleet-namespace=" + fleetNamespace,
+		"--concurrent-syncs=4",
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	reach := func(place string, server *apiserver.Server) *rest.Config {
+		return &rest.Config{Host: "http://" + place, Transport: &link{process: p, place: place, server: server}, QPS: -1}
+	}
+	var controllers []controller
+	p.fleet, controllers, err = wire(o, environment{
+		control: reach(atControl, t.control), target: reach(atTarget, t.target), tracer: noop.NewTracerProvider().Tracer(""), registry: p.registry,
+		drivers: func(*shard.Fence) (map[string]driver.Driver, error) {
+			return map[string]driver.Driver{simulated.Provider: &driverOf{t.cloud, p}}, nil
+		},
+		die: p.die,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.session = p.fleet.session.settings.Session
+	ctx, end := context.WithCancel(klog.NewContext(t.Context(), t.logger.WithName(p.session)))
+	p.kill = sync.OnceFunc(func() {
+		close(p.dead)
+		end()
+	})
+	t.tell("%s starts", p.session)
+	t.processes = append(t.processes, p)
+	go func() {
+		p.err = p.fleet.run(ctx, p.leave, controllers)
+		p.kill()
+		p.fleet.session.close()
+		close(p.done)
+	}()
+	return p
+}
+
+// die is what the process calls to end at once.
+func (p *process) die(reason string) {
+	p.mu.Lock()
+	p.diedOf = reason
+	p.mu.Unlock()
+	p.kill()
+}
+
+func (p *process) isAlive() bool {
+	select {
+	case <-p.dead:
+		return false
+	default:
+		return true
+	}
+}
+
+// crash is SIGKILL. What is on the wire arrives.
+func (p *process) crash() {
+	p.tell("%s is killed", p.session)
+	p.killed = true
+	p.kill()
+}
+
+// quit is SIGTERM.
+func (p *process) quit() {
+	if !p.asked {
+		p.tell("%s is asked to leave", p.session)
+		p.asked = true
+		close(p.leave)
+	}
+}
+
+// metric returns the value of a gauge, and whether there is one.
+func (p *process) metric(name string) (value float64, found bool) {
+	families, err := p.registry.Gather()
+	if err != nil {
+		return 0, false
+	}
+	for _, family := range families {
+		if family.GetName() == name {
+			for _, m := range family.GetMetric() {
+				value += m.GetGauge().GetValue()
+			}
+			return value, true
+		}
+	}
+	return 0, false
+}
+
+// ready is what /readyz answers.
+func (p *process) ready() error {
+	ctx, cancel := context.WithTimeout(context.Background(), answerTimeout)
+	defer cancel()
+	return p.fleet.session.ready(ctx)
+}

@@ -1,0 +1,301 @@
+package main
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/go-logr/logr"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/apiserver"
+)
+
+const (
+	slotsFlag      = "16"
+	fleetNamespace = "fleet"
+	stepTime       = 250 * time.Millisecond
+)
+
+// trial is a fleet under faults. Its root goroutine makes the faults and looks at everything, every now and then.
+type trial struct {
+	*testing.T
+
+	seed    uint64
+	begun   time.Time
+	random  *rand.Rand // of the root goroutine
+	control *apiserver.Server
+	target  *apiserver.Server // control where both are one cluster
+	network *network
+	cloud   *cloud
+	oracle  *oracle
+	logger  logr.Logger
+	onWire  sync.WaitGroup
+
+	processes []*process           // in the order of their starts
+	starts    int                  // how many there were
+	restart   map[string]time.Time // replicas without a process, and when they get one
+	roots     map[string]*root     // that people want, by namespace/name
+	collected time.Time            // when garbage was last collected
+	lasting   *disturbance         // does not end with the other faults
+
+	mu    sync.Mutex
+	wrong string // the first thing that was
+	story *strings.Builder
+}
+
+func newTrial(t *testing.T, seed uint64, story *strings.Builder) *trial {
+	t.Helper()
+	r := &trial{
+		T: t, seed: seed, begun: time.Now(), random: rand.New(rand.NewPCG(seed, 2)), network: newNetwork(seed), story: story,
+		restart: map[string]time.Time{}, roots: map[string]*root{}, logger: logr.Discard(),
+	}
+	r.control = apiserver.New("c", time.Now)
+	r.target = r.control
+	if r.random.IntN(2) == 0 {
+		r.target = apiserver.New("t", time.Now)
+	}
+	if story != nil {
+		r.logger = newLogger(r)
+	}
+	r.cloud = &cloud{trial: r}
+	r.oracle = newOracle(r)
+	return r
+}
+
+// end ends all processes, and waits until nothing runs any more.
+func (t *trial) end() {
+	for _, p := range t.processes {
+		p.kill()
+	}
+	t.network.healAll(nil)
+	for _, p := range t.processes {
+		<-p.done
+	}
+	t.onWire.Wait()
+}
+
+// run lets time pass until it is over, or cond holds, which it reports.
+func (t *trial) run(d time.Duration, cond func() bool) bool {
+	for end := time.Now().Add(d); time.Now().Before(end) && t.fine(); {
+		t.step()
+		if cond != nil && cond() {
+			return true
+		}
+	}
+	return false
+}
+
+// step lets a little time pass, and does what the rest of the world does.
+func (t *trial) step() {
+	time.Sleep(stepTime)
+	synctest.Wait()
+	t.cloud.boot()
+	if time.Since(t.collected) > 2*time.Second {
+		t.collected = time.Now()
+		t.collect()
+	}
+	for _, p := range t.processes {
+		if !p.isAlive() && !p.judged {
+			t.judge(p)
+		}
+	}
+	for name, at := range t.restart {
+		if time.Now().After(at) {
+			delete(t.restart, name)
+			t.start(name)
+		}
+	}
+}
+
+// judge arranges the next process of a replica whose process has ended.
+func (t *trial) judge(p *process) {
+	select {
+	case <-p.done:
+	default:
+		return
+	}
+	p.judged = true
+	if !p.killed {
+		p.mu.Lock()
+		t.tell("%s has ended: %v %s", p.session, p.err, p.diedOf)
+		p.mu.Unlock()
+	}
+	if p.err == nil && !p.asked && !p.killed && p.diedOf == "" {
+		t.fail("%s has left, and was not asked to", p.session)
+	}
+	if _, waits := t.restart[p.replica]; !waits && !slices.Contains(t.oracle.lost, p.replica) && !slices.ContainsFunc(t.processes, func(other *process) bool { return other.replica == p.replica && other.isAlive() }) {
+		t.restart[p.replica] = time.Now().Add(t.between(100*time.Millisecond, 5*time.Second))
+	}
+}
+
+// alive returns the processes that live.
+func (t *trial) alive() []*process {
+	return slices.DeleteFunc(slices.Clone(t.processes), func(p *process) bool { return !p.isAlive() })
+}
+
+// collect deletes what has lost its owner, as Kubernetes' garbage collector does.
+func (t *trial) collect() {
+	uids := map[string]bool{}
+	for _, resource := range []string{"machinedeployments", "machinesets"} {
+		for _, o := range t.control.List(resource) {
+			uids[string(o.GetUID())] = true
+		}
+	}
+	for _, resource := range []string{"machinesets", "machines"} {
+		for _, o := range t.control.List(resource) {
+			owners := o.GetOwnerReferences()
+			if len(owners) > 0 && o.GetDeletionTimestamp() == nil && !slices.ContainsFunc(owners, func(owner ownerReference) bool { return uids[string(owner.UID)] }) {
+				t.control.Delete(resource, o.GetNamespace(), o.GetName())
+			}
+		}
+	}
+}
+
+// put stores an object.
+func (t *trial) put(s *apiserver.Server, resource string, document map[string]any) {
+	if _, err := s.Put(resource, document); err != nil {
+		t.fail("put %s: %v", resource, err)
+	}
+}
+
+// fail notes what is wrong; the first thing counts.
+func (t *trial) fail(format string, args ...any) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.wrong == "" {
+		t.wrong = fmt.Sprintf("after %s: ", time.Since(t.begun)) + fmt.Sprintf(format, args...)
+	}
+}
+
+func (t *trial) fine() bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.wrong == ""
+}
+
+// tell adds a line to the story.
+func (t *trial) tell(format string, args ...any) {
+	if t.story == nil {
+		return
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	fmt.Fprintf(t.story, "%10.3f %s\n", time.Since(t.begun).Seconds(), fmt.Sprintf(format, args...))
+}
+
+// between draws a duration, short ones more often than long ones.
+func (t *trial) between(least, most time.Duration) time.Duration {
+	f := t.random.Float64()
+	return least + time.Duration(f*f*float64(most-least))
+}
+
+// root is a MachineDeployment as people want it.
+type root struct {
+	namespace, name string
+	replicas        int
+	changed         time.Time // when it was last changed
+}
+
+func (r *root) key() string { return r.namespace + "/" + r.name }
+
+// want makes or changes a MachineDeployment.
+func (t *trial) want(namespace, name string, replicas int) *root {
+	r := &root{namespace: namespace, name: name, replicas: replicas, changed: time.Now()}
+	t.roots[r.key()] = r
+	t.tell("people want %d replicas of %s", replicas, r.key())
+	if t.control.Edit("machinedeployments", namespace, name, func(u *unstructured.Unstructured) {
+		_ = unstructured.SetNestedField(u.Object, int64(replicas), "spec", "replicas") // it is an object
+	}) {
+		return r
+	}
+	labels := map[string]any{"root": name}
+	t.put(t.control, "machinedeployments", map[string]any{
+		"apiVersion": "machine.sapcloud.io/v1alpha1", "kind": "MachineDeployment", "metadata": map[string]any{"namespace": namespace, "name": name},
+		"spec": map[string]any{
+			"replicas": int64(replicas), "selector": map[string]any{"matchLabels": labels},
+			"template": map[string]any{
+				"metadata": map[string]any{"labels": labels},
+				"spec":     map[string]any{"class": map[string]any{"kind": "MachineClass", "name": "small"}},
+			},
+		},
+	})
+	return r
+}
+
+// unwant deletes a MachineDeployment.
+func (t *trial) unwant(r *root) {
+	delete(t.roots, r.key())
+	t.tell("people delete %s", r.key())
+	t.control.Delete("machinedeployments", r.namespace, r.name)
+}
+
+// furnish makes a class and its Secret in a namespace.
+func (t *trial) furnish(namespace string) {
+	t.put(t.control, "secrets", map[string]any{
+		"apiVersion": "v1", "kind": "Secret", "metadata": map[string]any{"namespace": namespace, "name": "small"},
+		"data": map[string]any{"userData": "PDxCT09UU1RSQVBfVE9LRU4+Pg=="}, // <<BOOTSTRAP_TOKEN>>
+	})
+	t.put(t.control, "machineclasses", map[string]any{
+		"apiVersion": "machine.sapcloud.io/v1alpha1", "kind": "MachineClass", "metadata": map[string]any{"namespace": namespace, "name": "small"},
+		"provider": "simulated", "providerSpec": map[string]any{}, "secretRef": map[string]any{"name": "small"},
+	})
+}
+
+// unserved returns what is missing of a root that is as people want it; "" is nothing.
+func (t *trial) unserved(r *root) string {
+	o := t.control.Get("machinedeployments", r.namespace, r.name)
+	if o == nil {
+		return r.key() + " is gone"
+	}
+	number := func(path ...string) int64 {
+		n, _, _ := unstructured.NestedInt64(o.Object, path...)
+		return n
+	}
+	observed, available, all := number("status", "observedGeneration"), number("status", "availableReplicas"), number("status", "replicas")
+	if observed != o.GetGeneration() || available != int64(r.replicas) || all != int64(r.replicas) {
+		return fmt.Sprintf("%s (slot %s) has %d replicas of which %d are available, want %d; generation %d of %d was observed",
+			r.key(), slotOf(o), all, available, r.replicas, observed, o.GetGeneration())
+	}
+	return ""
+}
+
+func slotOf(o *apiserver.Object) string {
+	if slot := o.GetLabels()[labelSlot]; slot != "" {
+		return slot
+	}
+	return "none"
+}
+
+// missing returns what is missing of all that people want; "" is nothing.
+func (t *trial) missing() string {
+	names := make([]string, 0, len(t.roots))
+	for name := range t.roots {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	var all []string
+	wanted := 0
+	for _, name := range names {
+		wanted += t.roots[name].replicas
+		if missing := t.unserved(t.roots[name]); missing != "" {
+			all = append(all, missing)
+		}
+	}
+	if len(all) > 3 {
+		all = append(all[:3], "and "+strconv.Itoa(len(all)-3)+" more")
+	}
+	if len(all) == 0 {
+		machines, vms := len(t.control.List("machines")), len(t.cloud.live())-t.oracle.forgotten()
+		if machines != wanted || vms != wanted {
+			return fmt.Sprintf("want %d machines and VMs, there are %d machines and %d VMs", wanted, machines, vms)
+		}
+	}
+	return strings.Join(all, "; ")
+}

@@ -1,0 +1,11 @@
+// Package apiserver is an API server in memory, for tests that run whole replicas of the fleet.
+//
+// A Server stores objects as JSON and answers HTTP requests without sockets: it is an http.RoundTripper, so that clients made
+// from a rest.Config can run in a bubble of testing/synctest. It implements what the fleet relies on: UIDs, one counter of
+// revisions, generations, finalizers, the status subresource, preconditions, merge, strategic merge and JSON patches, label and
+// field selectors, lists in pages of one revision, streamed lists, watches with a history that can be compacted, and
+// PartialObjectMetadata. Answers are 404, 409, 410 and 422 where an API server's are.
+//
+// Guarantees: a Server is safe for concurrent use and starts no goroutine; a watch ends when its body is closed or the context of
+// its request ends. Not guaranteed: admission, validation by schemas, defaults, access control, garbage collection, discovery.
+package apiserver

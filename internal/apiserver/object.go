@@ -1,0 +1,102 @@
+package apiserver
+
+import (
+	"encoding/json"
+	"fmt"
+	"strconv"
+	"strings"
+	"sync"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// Object is an object as it is stored: a decoded JSON document. It is never changed.
+type Object struct {
+	unstructured.Unstructured
+
+	raw     []byte
+	partial func() []byte // as PartialObjectMetadata
+}
+
+// newObject takes over a document.
+func newObject(u *unstructured.Unstructured) (*Object, error) {
+	raw, err := json.Marshal(u.Object)
+	if err != nil {
+		return nil, fmt.Errorf("encode the object: %w", err)
+	}
+	o := &Object{Unstructured: *u, raw: raw}
+	o.partial = sync.OnceValue(func() []byte {
+		raw, _ := json.Marshal(map[string]any{ // it was encoded before
+			"kind": "PartialObjectMetadata", "apiVersion": metav1.SchemeGroupVersion.String(), "metadata": o.Object["metadata"],
+		})
+		return raw
+	})
+	return o, nil
+}
+
+// bytes is the object on the wire.
+func (o *Object) bytes(partial bool) []byte {
+	if partial {
+		return o.partial()
+	}
+	return o.raw
+}
+
+func (o *Object) key() types.NamespacedName {
+	return types.NamespacedName{Namespace: o.GetNamespace(), Name: o.GetName()}
+}
+
+// selection is what a list or a watch asks for.
+type selection struct {
+	namespace string
+	labels    labels.Selector
+	fields    []fieldTerm
+	partial   bool
+}
+
+// fieldTerm is one requirement of a field selector.
+type fieldTerm struct {
+	path  []string
+	value string
+	not   bool
+}
+
+// selects reports whether an object is selected; nil is not.
+func (s selection) selects(o *Object) bool {
+	if o == nil || s.namespace != "" && o.GetNamespace() != s.namespace {
+		return false
+	}
+	for _, term := range s.fields {
+		value, _, _ := unstructured.NestedFieldNoCopy(o.Object, term.path...)
+		if value == nil {
+			value = ""
+		}
+		if (fmt.Sprint(value) == term.value) == term.not {
+			return false
+		}
+	}
+	return s.labels.Empty() || s.labels.Matches(labels.Set(o.GetLabels()))
+}
+
+func parseFields(selector string) (terms []fieldTerm, err error) {
+	if selector == "" {
+		return nil, nil
+	}
+	for part := range strings.SplitSeq(selector, ",") {
+		path, value, found := strings.Cut(part, "=")
+		if !found {
+			return nil, fmt.Errorf("field selector %q: expected path=value", selector)
+		}
+		path, not := strings.CutSuffix(path, "!")
+		terms = append(terms, fieldTerm{path: strings.Split(path, "."), value: strings.TrimPrefix(value, "="), not: not})
+	}
+	return terms, nil
+}
+
+func revisionOf(o *Object) int64 {
+	revision, _ := strconv.ParseInt(o.GetResourceVersion(), 10, 64) // ours
+	return revision
+}

@@ -1,0 +1,225 @@
+package apiserver
+
+import (
+	"cmp"
+	"fmt"
+	"hash/fnv"
+	"maps"
+	"slices"
+	"strconv"
+	"sync"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// Server is an API server with its storage. Make one with New.
+type Server struct {
+	name string
+	now  func() time.Time
+
+	mu       sync.Mutex
+	revision int64
+	oldest   int64 // watches may begin at this revision, and not before
+	stores   map[string]*store
+	pages    map[string]pages
+	era      chan struct{} // closed when the storage is replaced, which ends all watches
+}
+
+// store is what there is of one resource.
+type store struct {
+	objects map[types.NamespacedName]*Object
+	history []change
+	changed chan struct{} // closed at the next change
+}
+
+// change is one write.
+type change struct {
+	revision      int64
+	at            time.Time
+	before, after *Object // nil for none
+	gone          *Object // before, with the revision of the change
+}
+
+// pages are what is left of a list.
+type pages struct {
+	revision int64
+	rest     []*Object
+}
+
+// New returns a server without objects. The name keeps UIDs of several servers apart, now is its clock.
+func New(name string, now func() time.Time) *Server {
+	return &Server{name: name, now: now, stores: map[string]*store{}, pages: map[string]pages{}, era: make(chan struct{})}
+}
+
+// storeOf returns the store of a resource; s.mu is held.
+func (s *Server) storeOf(resource string) *store {
+	if s.stores[resource] == nil {
+		s.stores[resource] = &store{objects: map[types.NamespacedName]*Object{}, changed: make(chan struct{})}
+	}
+	return s.stores[resource]
+}
+
+// Get returns an object as it is stored, nil when there is none.
+func (s *Server) Get(resource, namespace, name string) *Object {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.storeOf(resource).objects[types.NamespacedName{Namespace: namespace, Name: name}]
+}
+
+// List returns all objects of a resource, by namespace and name.
+func (s *Server) List(resource string) []*Object {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.sorted(resource)
+}
+
+func (s *Server) sorted(resource string) []*Object {
+	return slices.SortedFunc(maps.Values(s.storeOf(resource).objects), func(a, b *Object) int {
+		return cmp.Or(cmp.Compare(a.GetNamespace(), b.GetNamespace()), cmp.Compare(a.GetName(), b.GetName()))
+	})
+}
+
+// Put stores an object as it is, without any of the checks of a request, and returns it as it is stored.
+// Errors: it cannot be encoded.
+func (s *Server) Put(resource string, document map[string]any) (*Object, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	u := (&unstructured.Unstructured{Object: document}).DeepCopy()
+	st := s.storeOf(resource)
+	before := st.objects[types.NamespacedName{Namespace: u.GetNamespace(), Name: u.GetName()}]
+	if before == nil {
+		s.born(u, kinds()[resource])
+	} else {
+		u.SetUID(before.GetUID())
+		u.SetCreationTimestamp(before.GetCreationTimestamp())
+		if kinds()[resource].counts {
+			u.SetGeneration(before.GetGeneration() + 1)
+		}
+	}
+	return s.write(st, before, u)
+}
+
+// Edit changes an object as somebody does who has read it just now; it reports whether there is one.
+func (s *Server) Edit(resource, namespace, name string, edit func(*unstructured.Unstructured)) bool {
+	before := s.Get(resource, namespace, name)
+	if before == nil {
+		return false
+	}
+	u := before.DeepCopy()
+	edit(u)
+	_, err := s.Put(resource, u.Object)
+	return err == nil
+}
+
+// Remove removes an object at once, whatever finalizers it has.
+func (s *Server) Remove(resource, namespace, name string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	st := s.storeOf(resource)
+	if before := st.objects[types.NamespacedName{Namespace: namespace, Name: name}]; before != nil {
+		_, _ = s.write(st, before, nil) // nothing is encoded that was not before
+	}
+}
+
+// Delete deletes an object as a request without preconditions does: it stays while it has finalizers.
+func (s *Server) Delete(resource, namespace, name string) {
+	t := target{resource: resource, kind: kinds()[resource]}
+	t.Namespace, t.Name = namespace, name
+	_, _ = s.delete(t, nil) // there is nothing to delete
+}
+
+// born gives a new object what the server decides.
+func (s *Server) born(u *unstructured.Unstructured, k kind) {
+	h := fnv.New64a()
+	fmt.Fprintf(h, "%s %s/%s %d", s.name, u.GetNamespace(), u.GetName(), s.revision+1)
+	u.SetUID(types.UID(fmt.Sprintf("%s-%016x", s.name, h.Sum64())))
+	u.SetCreationTimestamp(metav1.NewTime(s.now().Truncate(time.Second)))
+	u.SetDeletionTimestamp(nil)
+	if k.counts {
+		u.SetGeneration(1)
+	}
+}
+
+// write stores what becomes of an object, nil when it goes; s.mu is held.
+func (s *Server) write(st *store, before *Object, u *unstructured.Unstructured) (*Object, error) {
+	revision := strconv.FormatInt(s.revision+1, 10)
+	c := change{revision: s.revision + 1, at: s.now(), before: before}
+	var err error
+	if before != nil {
+		last := before.DeepCopy()
+		last.SetResourceVersion(revision)
+		if c.gone, err = newObject(last); err != nil {
+			return nil, err
+		}
+	}
+	if u != nil {
+		u.SetResourceVersion(revision)
+		if c.after, err = newObject(u); err != nil {
+			return nil, err
+		}
+	}
+	s.revision++
+	if c.after == nil {
+		delete(st.objects, before.key())
+	} else {
+		st.objects[c.after.key()] = c.after
+	}
+	st.history = append(st.history, c)
+	close(st.changed)
+	st.changed = make(chan struct{})
+	return c.after, nil
+}
+
+// Snapshot is a backup of a server's storage.
+type Snapshot struct {
+	revision int64
+	objects  map[string]map[types.NamespacedName]*Object
+}
+
+// Save takes a backup.
+func (s *Server) Save() Snapshot {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	saved := Snapshot{revision: s.revision, objects: map[string]map[types.NamespacedName]*Object{}}
+	for resource, st := range s.stores {
+		saved.objects[resource] = maps.Clone(st.objects)
+	}
+	return saved
+}
+
+// bump is by how much a restore raises the revision, as etcd's documentation asks for.
+const bump = 1_000_000
+
+// Restore goes back to a backup, with a raised revision and everything before it compacted. All watches end.
+func (s *Server) Restore(saved Snapshot) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.revision = max(s.revision, saved.revision) + bump
+	s.oldest = s.revision
+	for resource, st := range s.stores {
+		st.objects, st.history = maps.Clone(saved.objects[resource]), nil
+		if st.objects == nil {
+			st.objects = map[types.NamespacedName]*Object{}
+		}
+	}
+	clear(s.pages)
+	close(s.era)
+	s.era = make(chan struct{})
+}
+
+// Compact forgets the history: watches cannot begin at a revision of before.
+func (s *Server) Compact() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.oldest = s.revision
+	clear(s.pages)
+}
+
+// conflict is the refusal of a write that was decided on another version.
+func (t target) conflict(format string, args ...any) error {
+	return apierrors.NewConflict(t.groupResource(), t.Name, fmt.Errorf(format, args...))
+}
