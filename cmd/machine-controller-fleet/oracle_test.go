@@ -21,7 +21,14 @@ import (
 
 type ownerReference = metav1.OwnerReference
 
-const labelSlot = v1alpha1.LabelSlot
+const (
+	labelSlot              = v1alpha1.LabelSlot
+	leaseManager           = v1alpha1.LeaseManager
+	leaseMachineController = v1alpha1.LeaseMachineController
+)
+
+// isSlotLease reports whether a path is that of a slot's Lease.
+func isSlotLease(path string) bool { return strings.Contains(path, "/leases/fleet-slot-") }
 
 // excused is for how long after a Lease was edited by hand, or etcd restored, two sessions may act on a slot: see docs/limits.md.
 const excused = 30 * time.Second
@@ -125,6 +132,13 @@ func (c *cloud) ended(v *vm) {
 		c.fail("VM %s is deleted, and its machine %s is not", v.ProviderID, v.machine)
 	}
 	c.tell("VM %s of machine %s is deleted", v.ProviderID, v.machine)
+}
+
+// excuse notes that a Lease was edited by hand.
+func (o *oracle) excuse() {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.edited = time.Now()
 }
 
 // forgotten counts the VMs that may be left behind: see docs/limits.md.

@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"slices"
 	"strconv"
@@ -38,12 +39,15 @@ type trial struct {
 	logger  logr.Logger
 	onWire  sync.WaitGroup
 
-	processes []*process           // in the order of their starts
-	starts    int                  // how many there were
-	restart   map[string]time.Time // replicas without a process, and when they get one
-	roots     map[string]*root     // that people want, by namespace/name
-	collected time.Time            // when garbage was last collected
-	lasting   *disturbance         // does not end with the other faults
+	processes   []*process           // in the order of their starts
+	starts      int                  // how many there were
+	restart     map[string]time.Time // replicas without a process, and when they get one
+	roots       map[string]*root     // that people want, by namespace/name
+	collected   time.Time            // when garbage was last collected
+	later       []event              // that are to come
+	made        int                  // how many roots people have made later
+	lasting     *disturbance         // does not end with the other faults
+	lastingName string
 
 	mu    sync.Mutex
 	wrong string // the first thing that was
@@ -106,12 +110,29 @@ func (t *trial) step() {
 			t.judge(p)
 		}
 	}
-	for name, at := range t.restart {
-		if time.Now().After(at) {
+	for _, name := range slices.Sorted(maps.Keys(t.restart)) {
+		if time.Now().After(t.restart[name]) {
 			delete(t.restart, name)
 			t.start(name)
 		}
 	}
+	t.later = slices.DeleteFunc(t.later, func(e event) bool {
+		due := time.Now().After(e.at)
+		if due {
+			e.do()
+		}
+		return due
+	})
+}
+
+// replicas returns the names of the replicas that live, or come back.
+func (t *trial) replicas() []string {
+	names := slices.Collect(maps.Keys(t.restart))
+	for _, p := range t.alive() {
+		names = append(names, p.replica)
+	}
+	slices.Sort(names)
+	return slices.Compact(names)
 }
 
 // judge arranges the next process of a replica whose process has ended.

@@ -1,0 +1,267 @@
+package main
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/apiserver"
+)
+
+// The kinds of faults that come and go. Each begins one.
+func faultKinds() map[string]func(*trial) {
+	return map[string]func(*trial){
+		"outage of a cluster":          (*trial).outage,
+		"a replica is cut off":         (*trial).cutOff,
+		"answers do not come back":     (*trial).oneWay,
+		"lists hang":                   (*trial).listsHang,
+		"requests of a kind fail":      (*trial).someFail,
+		"watches are silent":           (*trial).silence,
+		"crash":                        (*trial).crash,
+		"a replica leaves":             (*trial).quit,
+		"two processes of a replica":   (*trial).twin,
+		"history is compacted":         (*trial).compact,
+		"Leases are deleted":           (*trial).deleteLease,
+		"Leases are emptied":           (*trial).emptyLease,
+		"slot labels are edited":       (*trial).relabel,
+		"Leases of MCM change hands":   (*trial).intrude,
+		"the cloud is away":            (*trial).cloudAway,
+		"people change what they want": (*trial).changeSome,
+		"people change it once again":  (*trial).changeSome,
+	}
+}
+
+// weather draws which kinds of faults a run has, and how bad its network is.
+func (t *trial) weather() (kinds []string) {
+	for _, name := range slices.Sorted(maps.Keys(faultKinds())) {
+		if t.random.IntN(3) == 0 {
+			kinds = append(kinds, name)
+		}
+	}
+	rates := []uint64{0, 0, 100, 20}
+	t.network.lossOneIn, t.network.lateOneIn = rates[t.random.IntN(4)], rates[t.random.IntN(4)]
+	if t.random.IntN(3) == 0 {
+		t.network.lagMost = 5 * time.Second
+	}
+	return kinds
+}
+
+// someone is a replica with a process that lives; "" is none.
+func (t *trial) someone() *process {
+	alive := t.alive()
+	if len(alive) == 0 {
+		return nil
+	}
+	return alive[t.random.IntN(len(alive))]
+}
+
+// forAWhile has a disturbance end after some time.
+func (t *trial) forAWhile(most time.Duration, d *disturbance) {
+	d = t.network.disturb(d)
+	for_ := t.between(time.Second, most)
+	t.tell("%s for %s", d.name, for_)
+	t.later = append(t.later, event{time.Now().Add(for_), func() { t.network.heal(d) }})
+}
+
+func (t *trial) outage() {
+	place := []string{atControl, atTarget}[t.random.IntN(2)]
+	t.forAWhile(time.Minute, &disturbance{
+		name: place + " is away", there: true, back: true, refuses: t.random.IntN(2) == 0,
+		of: func(q request) bool { return q.place == place },
+	})
+}
+
+func (t *trial) cloudAway() {
+	t.forAWhile(time.Minute, &disturbance{name: "the cloud is away", there: true, back: true, of: func(q request) bool { return q.place == atCloud }})
+}
+
+// place draws a place, or "" for all of them.
+func (t *trial) place() string { return []string{atControl, atTarget, ""}[t.random.IntN(3)] }
+
+func (t *trial) cutOff() {
+	if p := t.someone(); p != nil {
+		t.forAWhile(time.Minute, cut(p.replica, t.place()))
+	}
+}
+
+// cut has nothing come through between a replica and a place, "" for all.
+func cut(replica, place string) *disturbance {
+	return &disturbance{
+		name: replica + " is cut off from " + place, there: true, back: true,
+		of: func(q request) bool { return q.replica == replica && (place == "" || q.place == place) },
+	}
+}
+
+func (t *trial) oneWay() {
+	if p := t.someone(); p != nil {
+		d := cut(p.replica, t.place())
+		d.name, d.there = "answers do not come back to "+d.name, false
+		t.forAWhile(time.Minute, d)
+	}
+}
+
+// hanging has the lists of a replica get no answer, while all else does: a network that loses large packets.
+func hanging(replica, place string) *disturbance {
+	return &disturbance{
+		name: "lists of " + replica + " hang at " + place, back: true,
+		of: func(q request) bool {
+			return q.replica == replica && q.kind == lists && (place == "" || q.place == place)
+		},
+	}
+}
+
+func (t *trial) listsHang() {
+	if p := t.someone(); p != nil {
+		t.forAWhile(time.Minute, hanging(p.replica, t.place()))
+	}
+}
+
+func (t *trial) someFail() {
+	if p := t.someone(); p != nil {
+		place, kind := t.place(), []string{lists, watches, gets, writes}[t.random.IntN(4)]
+		t.forAWhile(time.Minute, &disturbance{
+			name: kind + " of " + p.replica + " fail at " + place, there: true, refuses: true,
+			of: func(q request) bool {
+				return q.replica == p.replica && q.kind == kind && (place == "" || q.place == place)
+			},
+		})
+	}
+}
+
+// silent has the watches of a replica show nothing.
+func silent(replica, place string) *disturbance {
+	return &disturbance{
+		name: "watches of " + replica + " are silent at " + place, back: true,
+		of: func(q request) bool {
+			return q.replica == replica && q.kind == watches && (place == "" || q.place == place)
+		},
+	}
+}
+
+func (t *trial) silence() {
+	if p := t.someone(); p != nil {
+		t.forAWhile(time.Minute, silent(p.replica, t.place()))
+	}
+}
+
+func (t *trial) crash() {
+	if p := t.someone(); p != nil {
+		p.crash()
+	}
+}
+
+func (t *trial) quit() {
+	if p := t.someone(); p != nil {
+		p.quit()
+	}
+}
+
+// twin replaces a pod by force: the next process begins while the old one runs, for a while.
+func (t *trial) twin() {
+	if p := t.someone(); p != nil {
+		t.start(p.replica)
+		t.later = append(t.later, event{time.Now().Add(t.between(0, 30*time.Second)), p.crash})
+	}
+}
+
+func (t *trial) compact() {
+	t.tell("history is compacted")
+	t.control.Compact()
+	t.target.Compact()
+}
+
+// someLease draws a Lease of the fleet.
+func (t *trial) someLease() *apiserver.Object {
+	all := slices.DeleteFunc(t.control.List("leases"), func(o *apiserver.Object) bool { return o.GetNamespace() != fleetNamespace })
+	if len(all) == 0 {
+		return nil
+	}
+	return all[t.random.IntN(len(all))]
+}
+
+func (t *trial) deleteLease() {
+	if lease := t.someLease(); lease != nil {
+		t.tell("people delete Lease %s", lease.GetName())
+		t.control.Remove("leases", lease.GetNamespace(), lease.GetName())
+		if strings.HasSuffix(lease.GetName(), "-leader") {
+			t.oracle.excuse()
+		}
+	}
+}
+
+func (t *trial) emptyLease() {
+	if lease := t.someLease(); lease != nil {
+		t.tell("people empty Lease %s", lease.GetName())
+		t.setHolder(lease.GetNamespace(), lease.GetName(), "")
+		t.oracle.excuse()
+	}
+}
+
+func (t *trial) setHolder(namespace, name, holder string) {
+	t.control.Edit("leases", namespace, name, func(u *unstructured.Unstructured) {
+		_ = unstructured.SetNestedField(u.Object, holder, "spec", "holderIdentity") // it is an object
+		_ = unstructured.SetNestedField(u.Object, int64(15), "spec", "leaseDurationSeconds")
+	})
+}
+
+// intrude has somebody else take, or empty, MCM's Leases of a namespace.
+func (t *trial) intrude() {
+	namespace, holder := namespaces()[t.random.IntN(2)], []string{"", "mcm-1"}[t.random.IntN(2)]
+	t.tell("MCM's Leases in %s get the holder %q", namespace, holder)
+	for _, name := range []string{v1alpha1.LeaseManager, v1alpha1.LeaseMachineController} {
+		t.setHolder(namespace, name, holder)
+	}
+}
+
+// relabel takes the slot label off an object, or changes it.
+func (t *trial) relabel() {
+	resource := []string{"machinedeployments", "machinesets", "machines", "nodes"}[t.random.IntN(4)]
+	server := t.control
+	if resource == "nodes" {
+		server = t.target
+	}
+	all := server.List(resource)
+	if len(all) == 0 {
+		return
+	}
+	o := all[t.random.IntN(len(all))]
+	label := []string{"", "nonsense", fmt.Sprint(t.random.IntN(16))}[t.random.IntN(3)]
+	t.tell("people label %s %s %q", resource, o.GetName(), label)
+	server.Edit(resource, o.GetNamespace(), o.GetName(), func(u *unstructured.Unstructured) {
+		labels := u.GetLabels()
+		if labels == nil {
+			labels = map[string]string{}
+		}
+		if labels[labelSlot] = label; label == "" {
+			delete(labels, labelSlot)
+		}
+		u.SetLabels(labels)
+	})
+}
+
+// changeSome changes what people want.
+func (t *trial) changeSome() {
+	names := slices.Sorted(maps.Keys(t.roots))
+	switch n := t.random.IntN(6); {
+	case len(names) == 0 || n == 0:
+		t.made++
+		t.want(namespaces()[t.random.IntN(2)], fmt.Sprint("more-", t.made), 1+t.random.IntN(2))
+	case n == 1 && len(names) > 2:
+		t.unwant(t.roots[names[t.random.IntN(len(names))]])
+	case n == 2:
+		r := t.roots[names[t.random.IntN(len(names))]]
+		t.tell("people roll %s", r.key())
+		t.control.Edit("machinedeployments", r.namespace, r.name, func(u *unstructured.Unstructured) {
+			_ = unstructured.SetNestedField(u.Object, fmt.Sprint(u.GetGeneration()), "spec", "template", "metadata", "annotations", "version")
+		})
+		r.changed = time.Now()
+	default:
+		r := t.roots[names[t.random.IntN(len(names))]]
+		t.want(r.namespace, r.name, t.random.IntN(4))
+	}
+}
