@@ -169,3 +169,19 @@ func (t *trial) health() string {
 	}
 	return strings.Join(all, "; ")
 }
+
+// unowned counts the slot Leases that no session holds which lives.
+func (t *trial) unowned() (n int) {
+	sessions := map[string]bool{}
+	for _, p := range t.alive() {
+		sessions[p.session] = true
+	}
+	for _, lease := range t.control.List("leases") {
+		if lease.GetNamespace() == fleetNamespace && strings.HasPrefix(lease.GetName(), "fleet-slot-") {
+			if holder, _, _ := unstructured.NestedString(lease.Object, "spec", "holderIdentity"); !sessions[holder] {
+				n++
+			}
+		}
+	}
+	return n
+}

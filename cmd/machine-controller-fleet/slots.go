@@ -126,8 +126,8 @@ func (s *slots) Run(ctx context.Context) {
 	running.Go(func() {
 		if err := s.alone.Start(ctx); err == nil {
 			s.lookAtClasses()
-			s.alone.Run(ctx)
 		}
+		s.alone.Run(ctx) // also when ctx has ended, which ends its queue
 	})
 	running.Go(func() { _ = s.labeler.Run(ctx) }) // it ends when ctx does
 	running.Wait()

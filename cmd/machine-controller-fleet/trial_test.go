@@ -46,6 +46,7 @@ type trial struct {
 	collected   time.Time            // when garbage was last collected
 	later       []event              // that are to come
 	made        int                  // how many roots people have made later
+	ownerless   time.Duration        // of all slots, added up
 	lasting     *disturbance         // does not end with the other faults
 	lastingName string
 
@@ -101,6 +102,7 @@ func (t *trial) step() {
 	time.Sleep(stepTime)
 	synctest.Wait()
 	t.cloud.boot()
+	t.ownerless += time.Duration(t.unowned()) * stepTime
 	if time.Since(t.collected) > 2*time.Second {
 		t.collected = time.Now()
 		t.collect()
