@@ -1,15 +1,15 @@
 #!/usr/bin/env bash
-# What takes hours: the model to its nightly depth, the simulation with many seeds, properties in many more worlds, the faults in
-# their long form. Every part runs, whatever becomes of the others, and any that fails makes this fail.
+# What takes hours: the model to its nightly depth, the simulation and the whole fleet with many seeds, properties in many more
+# worlds, the faults in their long form. Every part runs, whatever becomes of the others, and any that fails makes this fail.
 #
-# MODEL_TIME is the most for each of the model's large scenarios, SEEDS how many worlds the simulation goes through. SEED is the
-# day (UTC) when it is not given: each night has worlds of its own.
+# MODEL_TIME is the most for each of the model's large scenarios, SEEDS how many worlds the simulation goes through, FLEET_SEEDS
+# how many seeds the whole fleet. SEED is the day (UTC) when it is not given: each night has worlds of its own.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
 export MODEL_TIME=${MODEL_TIME:-30m} SEED=${SEED:-$(date -u +%Y%m%d)}
-SEEDS=${SEEDS:-500000}
-echo "nightly: SEED=$SEED SEEDS=$SEEDS MODEL_TIME=$MODEL_TIME"
+SEEDS=${SEEDS:-500000} FLEET_SEEDS=${FLEET_SEEDS:-3000}
+echo "nightly: SEED=$SEED SEEDS=$SEEDS FLEET_SEEDS=$FLEET_SEEDS MODEL_TIME=$MODEL_TIME"
 
 # More seeds than this in one night would be those of the next.
 most=1000000
@@ -20,6 +20,9 @@ simulation() {
   go test -count=1 -timeout 6h -run '^(TestFaults|TestOutages|TestHandWrittenHolders)$' ./shard/simulation \
     -seeds="$SEEDS" -first="$((SEED * most))"
 }
+fleet() {
+  go test -count=1 -timeout 3h -run '^TestWholeFleet$' ./cmd/machine-controller-fleet -seeds="$FLEET_SEEDS" -first="$((SEED * most))"
+}
 properties() {
   local drawn
   mapfile -t drawn < <(go list -f '{{.ImportPath}} {{join .TestImports " "}}' ./... | awk '/ pgregory.net\/rapid( |$)/ {print $1}')
@@ -28,7 +31,7 @@ properties() {
 faults() { hack/test.sh chaos; }
 
 results=() status=0
-for part in model simulation properties faults; do
+for part in model simulation fleet properties faults; do
   echo "== nightly: $part"
   start=$SECONDS result=passed
   "$part" || { result=FAILED status=1; }

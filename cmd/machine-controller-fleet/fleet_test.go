@@ -3,6 +3,7 @@ package main
 import (
 	"flag"
 	"runtime"
+	"runtime/debug"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -28,6 +29,7 @@ var (
 
 func TestMain(m *testing.M) {
 	klog.SetLogger(logr.Discard())
+	debug.SetGCPercent(400) // thousands of goroutines are scanned each time
 	bubbles.Main(m)
 }
 
