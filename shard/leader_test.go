@@ -161,6 +161,31 @@ func TestSettingsCanBeChangedWhenNoSessionLives(t *testing.T) {
 	})
 }
 
+// Lists are by label. The record on the leader Lease counts without one, too.
+func TestALeaderLeaseWithoutLabelsStillRecordsTheSettings(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		server := leasetest.NewServer()
+		a := begin(t, server, "fleet-0")
+		wantAll(t, 25*time.Second, a)
+		close(a.leave)
+		if err := <-a.ended; err != nil {
+			t.Fatal(err)
+		}
+		server.Edit(leaderLease, func(l *coordinationv1.Lease) { l.Labels = nil })
+		select {
+		case err := <-begin(t, server, "fleet-1", otherSettings()["slots"]).ended:
+			if exit, ok := errors.AsType[*ExitError](err); !ok || exit.Reason != state.ReasonMismatch {
+				t.Errorf("ended with %v, want %s", err, state.ReasonMismatch)
+			}
+		case <-time.After(30 * time.Second):
+			t.Error("the replica with other settings has not ended after 30 s")
+		}
+		if lease := server.Leases()["fleet-session-fleet-1"]; lease != nil {
+			t.Errorf("it has made a session Lease: %v", lease)
+		}
+	})
+}
+
 func otherSettings() map[string]func(*state.Settings) {
 	return map[string]func(*state.Settings){
 		"slots":           func(s *state.Settings) { s.Slots = 2 * fleetSlots },
