@@ -28,6 +28,7 @@ type recorder struct {
 	mu       sync.Mutex
 	listed   bool // all that there was when the watches began has been seen
 	wanted   map[string]int
+	ahead    map[string]int             // what was asked for and has not been seen yet, by deployment
 	machines map[string]map[string]bool // by deployment, those without deletionTimestamp
 	counts   []check.Count
 	endings  map[string]time.Time // when Machines were first seen to end, by UID
@@ -94,6 +95,10 @@ func (r *recorder) deployment(obj any, there bool) {
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	if ahead, known := r.ahead[d.Name]; known && int(d.Spec.Replicas) != ahead {
+		return // from before
+	}
+	delete(r.ahead, d.Name)
 	r.wanted[d.Name] = int(d.Spec.Replicas)
 	r.count(d.Name)
 }
@@ -123,6 +128,17 @@ func (r *recorder) machine(obj any, there bool) {
 	if len(r.machines[name]) != before {
 		r.count(name)
 	}
+}
+
+// expect notes that a deployment is about to be scaled up. Its watch may show that later than that of machines shows the next one.
+func (r *recorder) expect(deployment string, replicas int) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.ahead == nil {
+		r.ahead = map[string]int{}
+	}
+	r.ahead[deployment], r.wanted[deployment] = replicas, replicas
+	r.count(deployment)
 }
 
 // count notes how many machines there are now; r.mu is held.

@@ -187,6 +187,8 @@ func (r *roots) change(ctx context.Context) {
 		}
 		if r.want[name] == want {
 			want = 1
+		} else {
+			r.bed.recorder.expect(name, want)
 		}
 		err = r.bed.lab.ScaleDeployment(ctx, r.bed.namespace, name, want)
 	default:

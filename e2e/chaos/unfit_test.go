@@ -30,9 +30,7 @@ const (
 	// some writes are smaller. A connection that has stopped is closed after stallHold.
 	stallAbove = 10
 	stallHold  = 10 * time.Second
-	// What a watch of the Leases shows at once that was away for blindAfter is larger than blindAbove thousand bytes; the answer
-	// to a renewal on a new connection is smaller.
-	blindAbove = 4
+	// blindAfter is longer than a watch of the Leases waits for its beginning, and shorter than the fence.
 	blindAfter = 4 * time.Second
 )
 
@@ -69,8 +67,8 @@ func TestEveryRootIsServed(t *testing.T) {
 		"lists hang and writes pass": {
 			bound: servedWithin, victim: follower, again: crash, end: heal, signs: signs,
 			begin: func(t *testing.T, b *bed, replica string) {
-				b.stall(t, replica, harness.LinkControl, time.Second, stallAbove)
-				b.stall(t, replica, harness.LinkTarget, time.Second, stallAbove)
+				b.stall(t, replica, harness.LinkControl)
+				b.stall(t, replica, harness.LinkTarget)
 			},
 		},
 		"lists of the leader hang, and another replica dies": {
@@ -156,12 +154,14 @@ func follower(t *testing.T, b *bed) string {
 	return ""
 }
 
-// stall breaks the connections of a link, for so long that its watches miss something, and holds large answers back from then on.
-func (b *bed) stall(t *testing.T, replica, link string, away time.Duration, aboveKB int64) {
+// stall holds large answers on a link back, for good. Before that it breaks what is open and lets nothing through for a while,
+// so that watches cannot go on where they were, and have to list.
+func (b *bed) stall(t *testing.T, replica, link string) {
 	t.Helper()
 	b.link(t, replica, link, harness.Refuse())
-	b.wait(t, away)
-	b.link(t, replica, link, harness.Stall(aboveKB, stallHold))
+	b.link(t, replica, link, harness.Cut(harness.Both))
+	b.wait(t, blindAfter)
+	b.link(t, replica, link, harness.Stall(stallAbove, stallHold))
 }
 
 // blindLeader has the lists and the watches of the leader's Leases hang, while its renewals pass, and kills another replica
@@ -169,7 +169,7 @@ func (b *bed) stall(t *testing.T, replica, link string, away time.Duration, abov
 func blindLeader(t *testing.T, b *bed, leader string) {
 	t.Helper()
 	other := follower(t, b)
-	b.stall(t, leader, harness.LinkControl, blindAfter, blindAbove)
+	b.stall(t, leader, harness.LinkControl)
 	if err := harness.Eventually(b.ctx, leader+" does not observe any more", func(ctx context.Context) error {
 		page := struct{ Observing bool }{true}
 		err := b.lab.DebugSlots(ctx, leader, &page)
