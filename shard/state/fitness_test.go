@@ -120,7 +120,7 @@ func TestASessionWhoseWatchIsSilentReleasesItsSlots(t *testing.T) {
 	name := s.slot(0, "", "r-0")
 	s.run(time.Minute)
 	s.holder(name, me)
-	s.unwatched = true
+	s.blind = true
 	s.run(14 * time.Second)
 	s.holder(name, me)
 	s.reports(true, true, member.Serving)
@@ -130,7 +130,7 @@ func TestASessionWhoseWatchIsSilentReleasesItsSlots(t *testing.T) {
 	if held := s.heldFor(name, time.Minute); held > 0 {
 		t.Errorf("it holds the slot for %v of a minute in which it sees nothing", held)
 	}
-	s.unwatched = false
+	s.blind = false
 	s.run(5 * time.Second)
 	s.holder(name, me)
 	s.reports(true, true, member.Serving)
@@ -145,9 +145,9 @@ func TestASessionIsNotBlindBecauseTheServerWasAway(t *testing.T) {
 		s.run(time.Minute)
 		s.fate = func(member.Request) (member.Outcome, bool) { return member.Unanswered, false }
 		s.run(away)
-		s.fate, s.unwatched = nil, true // the watch comes back some seconds after the renewals
+		s.fate, s.blind = nil, true // the watch comes back some seconds after the renewals
 		s.run(5 * time.Second)
-		s.unwatched = false
+		s.blind = false
 		s.run(time.Second)
 		s.holder(name, me)
 		if epoch := member.Transitions(s.leases[name]); epoch != 1 {
@@ -224,7 +224,7 @@ func TestABlindSessionMayNotLead(t *testing.T) {
 	if !s.replica.MayLead(at(s.now)) {
 		t.Fatal("a leader that sees everything may not lead")
 	}
-	s.unwatched = true
+	s.blind = true
 	s.run(14 * time.Second)
 	if !s.replica.MayLead(at(s.now)) {
 		t.Error("it resigns too early")
@@ -233,7 +233,7 @@ func TestABlindSessionMayNotLead(t *testing.T) {
 	if s.replica.MayLead(at(s.now)) {
 		t.Error("it sees nothing, and may lead")
 	}
-	s.unwatched = false
+	s.blind = false
 	s.run(3 * time.Second)
 	if !s.replica.MayLead(at(s.now)) {
 		t.Error("it sees again, and is no candidate")

@@ -46,11 +46,9 @@ type stage struct {
 	fate func(member.Request) (outcome member.Outcome, takesEffect bool)
 	// live are other sessions, whose Leases are renewed.
 	live []string
-	// idle has changes answered at once; stuck are slots that do not open.
-	idle  bool
-	stuck map[int]bool
-	// unwatched has the watch show nothing.
-	unwatched bool
+	// idle has changes answered at once, blind has the watch show nothing; stuck are slots that do not open.
+	idle, blind bool
+	stuck       map[int]bool
 }
 
 func newStage(t *testing.T, slots int) *stage {
@@ -88,7 +86,7 @@ func (s *stage) step(event Event) {
 			if reply.Outcome != unanswered {
 				events = append(events, Replied{reply})
 			}
-			if seen != nil && !s.unwatched {
+			if seen != nil && !s.blind {
 				events = append(events, Seen{seen})
 			}
 		}
@@ -165,7 +163,7 @@ func (s *stage) write(name string, change func(l *coordinationv1.Lease)) {
 		l = stored.DeepCopy()
 	}
 	change(l)
-	if stored := s.put(l); !s.unwatched {
+	if stored := s.put(l); !s.blind {
 		s.step(Seen{stored})
 	}
 }
