@@ -145,7 +145,8 @@ func (s *slot) take(now member.Moment, step uint64, fleet string, l *coordinatio
 	if isNew {
 		s.uidStep = step
 	}
-	isListed := isNew || !slices.Equal(before.quarantine, s.quarantine)
+	// A Lease can be made by hand with the annotations of an earlier one: it is listed only when it says so of itself.
+	isListed := isNew || before.genuine != s.genuine || !slices.Equal(before.quarantine, s.quarantine)
 	if isListed {
 		s.listed = now
 	}
