@@ -22,6 +22,9 @@ TRACING ?=
 FUZZTIME ?= 30s
 MODEL_TIME ?= 30m
 KEEP ?=
+NETS ?= ci
+MUTANT ?=
+UPDATE ?=
 tracing := $(filter-out 0 false no,$(TRACING))
 
 ##@ General
@@ -125,6 +128,11 @@ model: ## Explore the protocol's large scenarios, MODEL_TIME (30m) for each at m
 .PHONY: nightly
 nightly: build ## What takes hours: model (MODEL_TIME), simulation (SEEDS=500000), properties, chaos; SEED repeats a night
 	@MODEL_TIME="$(MODEL_TIME)" hack/nightly.sh
+
+.PHONY: mutants
+mutants: ## Remove one rule of the protocol at a time, and run tests until one fails: NETS=own|quick|ci|nightly, MUTANT=<part of a row>, UPDATE=1
+	@go build -o bin/ ./e2e/mutants
+	@nice -n 10 bin/mutants -nets "$(NETS)" -only "$(MUTANT)" -seeds "$(or $(SEEDS),20000)" $(if $(filter-out 0 false no,$(UPDATE)),-update)
 
 .PHONY: fuzz
 fuzz: ## Run every fuzz target for FUZZTIME (30s)

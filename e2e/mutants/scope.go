@@ -1,0 +1,89 @@
+package main
+
+import "slices"
+
+// level is where a net belongs.
+type level string
+
+const (
+	// own is the level of the tests of the mutated package.
+	own level = "own"
+	// quick nets take about a second.
+	quick level = "quick"
+	// ci nets are part of make test-unit, and as strict here as there.
+	ci level = "ci"
+	// nightly nets are part of make nightly.
+	nightly level = "nightly"
+)
+
+// net is a test binary with its arguments.
+type net struct {
+	name  string
+	pkg   string
+	level level
+	args  []string
+	env   []string
+}
+
+// area is a part of the code that is mutated, and the nets that are to notice, in addition to the tests of the mutated package.
+type area struct {
+	name string
+	// files are paths of files, or of folders with all their files.
+	files []string
+	nets  []net
+}
+
+// areas returns what is mutated. seeds is how many worlds the nightly simulation tries, first the first of them.
+func areas(seeds, first string) []area {
+	worlds := "^(TestFaults|TestOutages|TestHandWrittenHolders)$"
+	protocol := []net{
+		{name: "shard/state", pkg: "shard/state", level: quick},
+		{name: "simulation", pkg: "shard/simulation", level: quick, args: []string{"-seeds=200", "-test.run=" + worlds}},
+		{name: "shard", pkg: "shard", level: ci, args: []string{"-test.short"}},
+		{name: "simulation", pkg: "shard/simulation", level: ci, args: []string{"-seeds=2000", "-test.run=" + worlds}},
+		{name: "simulation-nightly", pkg: "shard/simulation", level: nightly, args: []string{"-seeds=" + seeds, "-first=" + first, "-test.run=" + worlds}},
+	}
+	fence := []net{
+		{name: "shard", pkg: "shard", level: ci, args: []string{"-test.short"}},
+		{name: "shard/alone", pkg: "shard/alone", level: ci, args: []string{"-test.short"}},
+		{name: "shard/strays", pkg: "shard/strays", level: ci, args: []string{"-test.short"}},
+		{name: "shard/leave", pkg: "shard/leave", level: ci, args: []string{"-test.short"}},
+		{name: "shard (long)", pkg: "shard", level: nightly},
+		{name: "shard/strays (long)", pkg: "shard/strays", level: nightly},
+	}
+	intents := []net{
+		{name: "controllers/machineset", pkg: "controllers/machineset", level: ci},
+		{name: "controllers/machineset/scale", pkg: "controllers/machineset/scale", level: ci},
+		{name: "controllers/machinedeployment", pkg: "controllers/machinedeployment", level: ci},
+		{name: "controllers/machinedeployment/rollout", pkg: "controllers/machinedeployment/rollout", level: ci},
+		{name: "controllers/replacement", pkg: "controllers/replacement", level: ci},
+		{name: "controllers/machine", pkg: "controllers/machine", level: ci, args: []string{"-test.short"}},
+		{name: "internal/simulation", pkg: "internal/simulation", level: ci},
+		{name: "internal/simulation-nightly", pkg: "internal/simulation", level: nightly, env: []string{"RAPID_CHECKS=1000"}},
+		{name: "controllers/machineset-nightly", pkg: "controllers/machineset", level: nightly, env: []string{"RAPID_CHECKS=1000"}},
+	}
+	return []area{
+		{"protocol", []string{
+			"membership/state/own.go", "membership/state/renew.go", "membership/state/start.go", "membership/state/others.go",
+			"shard/state/activation.go", "shard/state/holder.go", "shard/state/leader.go", "shard/state/leave.go", "shard/state/proof.go",
+			"shard/state/requests.go", "shard/state/restore.go", "shard/state/slot.go",
+		}, protocol},
+		{"fence", []string{"shard/fence.go", "shard/holding.go", "shard/gate.go", "shard/transport.go", "shard/drivers.go"}, fence},
+		{"intents", []string{
+			"controllers/machineset/scale/intents.go", "controllers/machineset/scale/progress.go", "controllers/machineset/act.go",
+			"controllers/family/claim.go", "controllers/brake/permits.go", "controllers/machinedeployment/rollout/select.go",
+		}, intents},
+	}
+}
+
+// netsOf returns the nets of a mutant, its package's own tests first.
+func (a area) netsOf(pkg string) []net {
+	first := net{name: pkg, pkg: pkg, level: ci, args: []string{"-test.short"}}
+	nets := slices.Clone(a.nets)
+	if at := slices.IndexFunc(nets, func(n net) bool { return n.pkg == pkg && n.level != nightly }); at >= 0 {
+		first = nets[at]
+		nets = slices.Delete(nets, at, at+1)
+	}
+	first.level = own
+	return append([]net{first}, nets...)
+}
