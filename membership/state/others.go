@@ -114,7 +114,7 @@ func (o *Others) Observe(now Moment, l *coordinationv1.Lease, watched bool) (cha
 	switch {
 	case p.lease == nil:
 		p.seen, p.replaced = now, p.replaced || !p.gone.IsZero()
-	case p.gone.IsZero() && (p.lease.ResourceVersion == l.ResourceVersion || IsOlder(l, p.lease)), IsOlder(l, p.lease):
+	case p.gone.IsZero() && p.lease.ResourceVersion == l.ResourceVersion, IsOlder(l, p.lease):
 		return false
 	case p.lease.UID != l.UID:
 		p.seen, p.replaced = now, true

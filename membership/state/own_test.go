@@ -135,6 +135,9 @@ func (l *life) isLost() {
 	if _, ok := l.own.Fence(); ok || l.own.Lost() == "" {
 		l.t.Error("want the session lost for good, and it is not")
 	}
+	if _, left := l.own.Left(); left || !l.own.WakeAt().IsZero() {
+		l.t.Error("a session that has lost its Lease has not left, and waits for nothing")
+	}
 	l.none(1e6)
 }
 

@@ -125,6 +125,40 @@ func TestAttempts(t *testing.T) {
 		l.done(4.6, Get)
 		l.isLost()
 	})
+	t.Run("one that takes effect after the read that looked for it is ours", func(t *testing.T) {
+		l := started(t)
+		l.next(2, Update)
+		late := l.asked
+		l.answer(0.1, Conflict)
+		l.done(2.2, Get)
+		l.asked = late
+		l.serve()
+		l.done(2.4, Update)
+		l.done(2.6, Get)
+		l.fence(11)
+	})
+	t.Run("also at the start", func(t *testing.T) {
+		l := newLife(t, Identification{})
+		l.store("", "u", nil)
+		l.done(0, Get)
+		l.unanswered(0.2, Update, false)
+		late := l.asked
+		l.done(2.3, Get)
+		l.asked = late
+		l.serve()
+		l.done(2.5, Update)
+		l.done(2.7, Get)
+		l.fence(9.2)
+	})
+	t.Run("a create whose time somebody has removed is an identity in use", func(t *testing.T) {
+		l := newLife(t, Identification{})
+		l.done(0, Get)
+		l.unanswered(1, Create, true)
+		l.stored.Spec.RenewTime = nil
+		l.stamp()
+		l.done(3, Get)
+		l.isLost()
+	})
 	for name, change := range map[string]func(l *coordinationv1.Lease){
 		"emptied":          func(l *coordinationv1.Lease) { l.Spec.HolderIdentity = nil },
 		"without its time": func(l *coordinationv1.Lease) { l.Spec.RenewTime, l.Spec.HolderIdentity = nil, nil },
@@ -307,6 +341,16 @@ func TestObserving(t *testing.T) {
 		o.Advance(at(36))
 		expect(t, o, false)
 	})
+	t.Run("an earlier one that is seen again is none of those that are out", func(t *testing.T) {
+		o := newObserver()
+		o.watch(30, 0.1)
+		earlier := sessionLease(me, "own", 2000)
+		earlier.Spec.RenewTime = newMicroTime(at(28).Wall)
+		o.renewed(30)
+		o.Observe(at(31), earlier, true)
+		o.Advance(at(34))
+		expect(t, o, false)
+	})
 	t.Run("the last one that comes back is all that were out", func(t *testing.T) {
 		o := newObserver()
 		o.watch(30, 0.1)
@@ -346,8 +390,24 @@ func TestGoneAndBack(t *testing.T) {
 		if o.Observe(at(2), sessionLease(other, "u", 4), true) || o.Peer("r-1") != (Peer{}) {
 			t.Errorf("got %+v", o.Peer("r-1"))
 		}
+		o.watch(60, 0.1)
 		if silence, _ := o.Silence(at(60), "r-1"); silence != 0 {
 			t.Errorf("silence of what is gone: got %v", silence)
+		}
+	})
+	t.Run("the version that was missed is news when it is seen again", func(t *testing.T) {
+		o := newObserver()
+		o.Observe(at(0), sessionLease(other, "u", 5), true)
+		o.Missed(at(1), "r-1")
+		if !o.Observe(at(2), sessionLease(other, "u", 5), true) || o.Peer("r-1").Session != other {
+			t.Errorf("got %+v", o.Peer("r-1"))
+		}
+	})
+	t.Run("a read that shows a Lease that was missing until then", func(t *testing.T) {
+		o := newObserver()
+		o.Missed(at(1), "r-1")
+		if o.Correct(at(2), sessionLease(other, "u", 5)); o.Peer("r-1").Session != other {
+			t.Errorf("got %+v", o.Peer("r-1"))
 		}
 	})
 	t.Run("a Lease that was made after another proves nothing for 15 s", func(t *testing.T) {
@@ -455,7 +515,7 @@ func TestDeath(t *testing.T) {
 }
 
 func TestCapacity(t *testing.T) {
-	for text, want := range map[string]float64{"": 1, "2.5": 2.5, "0": 1, "-2": 1, "much": 1} {
+	for text, want := range map[string]float64{"": 1, "2.5": 2.5, "0": 1, "-2": 1, "much": 1, "NaN": 1, "1e999": 1} {
 		l := sessionLease(other, "u", 1)
 		Annotate(l, v1alpha1.AnnotationCapacity, text)
 		o := newObserver()
