@@ -361,3 +361,64 @@ func TestLeaderStartsAnew(t *testing.T) {
 		s.holder("fleet-session-r-1", "")
 	})
 }
+
+// Deadlines are kept when nothing happens: no renewal of a session that is as it was leads to a decision.
+func TestDeadlinesWithoutNews(t *testing.T) {
+	quiet := func(t *testing.T) (s *stage, name string) {
+		t.Helper()
+		s, name = holding(t)
+		s.idle = false
+		s.run(20 * time.Second) // until the session Lease does not say any more that it was created
+		return s, name
+	}
+	t.Run("of a hand-over", func(t *testing.T) {
+		s, name := quiet(t)
+		s.write(name, prefer("r-1"))
+		s.run(31 * time.Second)
+		s.changes(Change{Slot: 0, Epoch: 1, Kind: Stopped}, Change{Slot: 0, Epoch: 1, Kind: Cancelled})
+		s.run(15 * time.Second)
+		s.exits(ReasonInFlight, false)
+	})
+	t.Run("of what is lost", func(t *testing.T) {
+		s, name := quiet(t)
+		s.remove(name)
+		s.run(16 * time.Second)
+		s.exits(ReasonInFlight, false)
+	})
+	t.Run("of a session without a Lease", func(t *testing.T) {
+		s, _ := quiet(t)
+		name := s.slot(1, another, "r-0")
+		s.run(16 * time.Second)
+		s.holder(name, me)
+	})
+	t.Run("of a session whose Lease is gone, as the watch has shown", func(t *testing.T) {
+		s, _ := quiet(t)
+		s.write("fleet-session-r-1", holder(another))
+		name := s.slot(1, another, "r-0")
+		s.remove("fleet-session-r-1")
+		s.run(40 * time.Second)
+		s.holder(name, me)
+	})
+}
+
+func TestLeaderThatGivesUpItsLeaseLeadsNoMore(t *testing.T) {
+	s := leads(t)
+	s.run(20 * time.Second)
+	s.step(Leaving{})
+	created := 0
+	s.fate = func(r member.Request) (member.Outcome, bool) {
+		switch {
+		case r.Name == "fleet-session-r-0" && (r.Verb == member.Get || member.Holder(r.Lease) == ""):
+			return member.Unanswered, false
+		case r.Verb == member.Create:
+			created++
+		}
+		return member.Done, true
+	}
+	s.run(10 * time.Second)
+	s.remove("fleet-slot-003")
+	s.run(time.Second)
+	if created != 0 {
+		t.Errorf("want no Lease made, got %d", created)
+	}
+}
