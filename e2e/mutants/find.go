@@ -52,11 +52,12 @@ type finder struct {
 func find(root string, files []string, next func() int) (found []*mutant, err error) {
 	same := map[string]int{}
 	for _, name := range files {
+		name, function, _ := strings.Cut(name, ":")
 		source, err := os.ReadFile(filepath.Join(root, name))
 		if err != nil {
 			return nil, fmt.Errorf("read what is to be mutated: %w", err)
 		}
-		ms, err := findIn(name, string(source), same, next)
+		ms, err := findIn(name, function, string(source), same, next)
 		if err != nil {
 			return nil, err
 		}
@@ -65,7 +66,8 @@ func find(root string, files []string, next func() int) (found []*mutant, err er
 	return found, nil
 }
 
-func findIn(name, source string, same map[string]int, next func() int) ([]*mutant, error) {
+// findIn finds the mutants of a file, or of one function of it.
+func findIn(name, only, source string, same map[string]int, next func() int) ([]*mutant, error) {
 	f := &finder{fset: token.NewFileSet(), source: source, file: name, same: same, next: next}
 	syntax, err := parser.ParseFile(f.fset, name, source, parser.SkipObjectResolution)
 	if err != nil {
@@ -75,7 +77,9 @@ func findIn(name, source string, same map[string]int, next func() int) ([]*mutan
 	for _, decl := range syntax.Decls {
 		if function, ok := decl.(*ast.FuncDecl); ok && function.Body != nil {
 			f.function = functionName(function)
-			f.inBody(function)
+			if only == "" || only == f.function {
+				f.inBody(function)
+			}
 		}
 	}
 	return f.found, nil

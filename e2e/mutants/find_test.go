@@ -38,7 +38,7 @@ func numbers() func() int {
 
 func found(t *testing.T, source string) []*mutant {
 	t.Helper()
-	mutants, err := findIn("a/b/sample.go", source, map[string]int{}, numbers())
+	mutants, err := findIn("a/b/sample.go", "", source, map[string]int{}, numbers())
 	if err != nil {
 		t.Fatal(err)
 	}

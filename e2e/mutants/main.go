@@ -7,7 +7,6 @@ import (
 	"io"
 	"os"
 	"os/signal"
-	"path"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -89,8 +88,8 @@ func run(ctx context.Context, o options, out io.Writer) error {
 		return err
 	}
 	report(out, jobs, results, rows)
-	if o.update && o.level != own && o.level != quick {
-		return writeList(name, w.mutants, updated(jobs, results, rows))
+	if o.update {
+		return writeList(name, w.mutants, updated(o, jobs, results, rows))
 	}
 	return verdict(o, jobs, results, rows)
 }
@@ -99,23 +98,7 @@ func run(ctx context.Context, o options, out io.Writer) error {
 func jobsOf(o options) (jobs []job, err error) {
 	number := 0
 	for _, a := range areas(o.seeds, o.first) {
-		var files []string
-		for _, name := range a.files {
-			if strings.HasSuffix(name, ".go") {
-				files = append(files, name)
-				continue
-			}
-			all, err := filepath.Glob(filepath.Join(o.root, name, "*.go"))
-			if err != nil {
-				return nil, fmt.Errorf("find files: %w", err)
-			}
-			for _, file := range all {
-				if !strings.HasSuffix(file, "_test.go") {
-					files = append(files, path.Join(name, filepath.Base(file)))
-				}
-			}
-		}
-		found, err := find(o.root, files, func() int { number++; return number })
+		found, err := find(o.root, a.files, func() int { number++; return number })
 		if err != nil {
 			return nil, err
 		}

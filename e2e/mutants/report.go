@@ -82,13 +82,15 @@ func survivors(jobs []job, results map[string]result, rows map[string]listed) []
 	})
 }
 
-// updated returns the rows with what was found.
-func updated(jobs []job, results map[string]result, rows map[string]listed) map[string]listed {
+// updated returns the rows with what was found. That a mutant survives only some of CI's nets is not written down.
+func updated(o options, jobs []job, results map[string]result, rows map[string]listed) map[string]listed {
 	rows = maps.Clone(rows)
 	for _, j := range jobs {
 		row, got := rows[j.id], results[j.id]
 		switch {
 		case got.outcome == "" || row.isEquivalent():
+			row.expected = cmp.Or(row.expected, "unknown")
+		case got.outcome == survived && (o.level == own || o.level == quick):
 			row.expected = cmp.Or(row.expected, "unknown")
 		case got.outcome == survived:
 			row.expected = "survives"

@@ -28,7 +28,7 @@ type net struct {
 // area is a part of the code that is mutated, and the nets that are to notice, in addition to the tests of the mutated package.
 type area struct {
 	name string
-	// files are paths of files, or of folders with all their files.
+	// files are paths of files, or of one function of a file.
 	files []string
 	nets  []net
 }
@@ -68,7 +68,7 @@ func areas(seeds, first string) []area {
 			"shard/state/activation.go", "shard/state/holder.go", "shard/state/leader.go", "shard/state/leave.go", "shard/state/proof.go",
 			"shard/state/requests.go", "shard/state/restore.go", "shard/state/slot.go",
 		}, protocol},
-		{"fence", []string{"shard/fence.go", "shard/holding.go", "shard/gate.go", "shard/transport.go", "shard/drivers.go"}, fence},
+		{"fence", []string{"shard/fence.go", "shard/holding.go", "shard/gate.go", "shard/transport.go", "shard/drivers.go", "shard/replica.go:Replica.carryOut"}, fence},
 		{"intents", []string{
 			"controllers/machineset/scale/intents.go", "controllers/machineset/scale/progress.go", "controllers/machineset/act.go",
 			"controllers/family/claim.go", "controllers/brake/permits.go", "controllers/machinedeployment/rollout/select.go",
