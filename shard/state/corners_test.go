@@ -404,7 +404,6 @@ func TestDeadlinesWithoutNews(t *testing.T) {
 func TestLeaderThatGivesUpItsLeaseLeadsNoMore(t *testing.T) {
 	s := leads(t)
 	s.run(20 * time.Second)
-	s.step(Leaving{})
 	created := 0
 	s.fate = func(r member.Request) (member.Outcome, bool) {
 		switch {
@@ -415,10 +414,44 @@ func TestLeaderThatGivesUpItsLeaseLeadsNoMore(t *testing.T) {
 		}
 		return member.Done, true
 	}
-	s.run(10 * time.Second)
+	s.step(Leaving{})
+	s.run(time.Second)
 	s.remove("fleet-slot-003")
 	s.run(time.Second)
+	if s.exit != nil {
+		t.Fatalf("exit %+v", s.exit)
+	}
 	if created != 0 {
 		t.Errorf("want no Lease made, got %d", created)
 	}
+}
+
+// What is asked for in the step in which a version is seen is asked for after it.
+func TestReadThatBeginsWithAVersion(t *testing.T) {
+	begun := func(t *testing.T) (s *stage, name string, list *member.Request, old *coordinationv1.Lease) {
+		t.Helper()
+		s, name, list = resuming(t)
+		s.step(Replied{member.Reply{ID: list.ID, Outcome: member.Unanswered}})
+		first := list.ID
+		old = s.leases[name].DeepCopy()
+		s.now += time.Second
+		s.write(name, func(l *coordinationv1.Lease) { member.Annotate(l, "note", "x") })
+		if list.ID == first {
+			t.Fatal("want a list asked for in this step")
+		}
+		return s, name, list, old
+	}
+	lost := Change{Slot: 0, Epoch: 1, Kind: Lost}
+	t.Run("shows that it is gone", func(t *testing.T) {
+		s, _, list, _ := begun(t)
+		s.step(Replied{member.Reply{ID: list.ID, Outcome: member.Done}})
+		s.changes(lost)
+	})
+	t.Run("shows that etcd was restored to an older one", func(t *testing.T) {
+		s, _, list, old := begun(t)
+		s.idle = false
+		holder(another)(old)
+		s.step(Replied{member.Reply{ID: list.ID, Outcome: member.Done, Leases: []*coordinationv1.Lease{old}}})
+		s.changes(lost)
+	})
 }

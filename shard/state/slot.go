@@ -136,7 +136,7 @@ func (s *slot) take(now member.Moment, step uint64, fleet string, l *coordinatio
 			return false
 		}
 	case s.lease == nil:
-	case l.UID == s.lease.UID && l.ResourceVersion == s.lease.ResourceVersion, asked <= s.step && member.IsOlder(l, s.lease):
+	case l.UID == s.lease.UID && l.ResourceVersion == s.lease.ResourceVersion, asked < s.step && member.IsOlder(l, s.lease):
 		return false
 	}
 	s.step = step
