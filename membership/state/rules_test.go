@@ -41,7 +41,7 @@ func TestWhatTheLeaseSays(t *testing.T) {
 		t.Error("two renewals have the same time")
 	}
 	first := l.stored.Spec.RenewTime.Time
-	l.own.Note(Notes{Leaving: true, Weights: "1:2", Confirmed: "uid,uid2"})
+	l.own.Note(Notes{Leaving: true, Weights: "1:2", Confirmed: "uid", Fitness: "{}"})
 	l.done(102, Update)
 	if !l.stored.Spec.RenewTime.Time.After(first) {
 		t.Error("two renewals have the same time")

@@ -147,10 +147,17 @@ func (r *Replica) whyUnfit(f member.Fitness) string {
 	return ""
 }
 
-// noteFitness has what the session can do reported, if it has changed.
+// noteFitness has what the session can do reported with the next renewal.
 func (r *Replica) noteFitness(now member.Moment) {
 	if f := r.fitness(now); !f.IsSame(r.report) || r.notes.Fitness == "" {
 		r.report, r.notes.Fitness = f, f.String()
+	}
+}
+
+// hurryFitness has it reported at once, if it has changed. A session that does not act has no renewals to spare.
+func (r *Replica) hurryFitness(now member.Moment) {
+	if r.activity == active {
+		r.noteFitness(now)
 		r.own.Note(r.notes)
 	}
 }

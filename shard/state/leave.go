@@ -45,5 +45,6 @@ func (r *Replica) writeNotes(now member.Moment) {
 			r.notes.Weights, r.notes.Counts, r.weighedAt = text, r.counts, now
 		}
 	}
+	r.noteFitness(now)
 	r.own.Note(r.notes)
 }

@@ -263,7 +263,7 @@ func (r *Replica) decide(now member.Moment) {
 		r.decideLeader(now)
 		r.decideLeave(now)
 		r.decideSlots(now) // those that the leader has planned
-		r.noteFitness(now)
+		r.hurryFitness(now)
 	}
 	if r.own.IsDue(now) {
 		r.writeNotes(now)

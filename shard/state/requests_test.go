@@ -187,7 +187,7 @@ func TestConfirmations(t *testing.T) {
 	t.Run("of what lists us", func(t *testing.T) {
 		s := newStage(t, 8)
 		s.write(s.slot(0, "", "r-1"), quarantined(me, "slot-0"))
-		s.run(time.Second)
+		s.run(3 * time.Second) // with the next renewal
 		if confirmed(s) != "slot-0" {
 			t.Errorf("got %q", confirmed(s))
 		}

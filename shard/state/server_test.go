@@ -163,9 +163,7 @@ func (s *stage) write(name string, change func(l *coordinationv1.Lease)) {
 		l = stored.DeepCopy()
 	}
 	change(l)
-	if stored := s.put(l); !s.blind {
-		s.step(Seen{stored})
-	}
+	s.step(Seen{s.put(l)})
 }
 
 // remove deletes a Lease and shows it.
