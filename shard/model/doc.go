@@ -64,7 +64,7 @@
 //
 // The file lock of a pod; a restored etcd under today's rules; weights; more than one slot, but in fitness. The pause
 // between check and send is in children and cloud: in fleet a session that is entitled acts at once. In fitness, requests
-// take effect at once, a tick stands for 5 s, the back-off after a failure does not grow, and there is one target cluster.
+// take effect at once, a tick stands for 5 s, the back-off after a failure grows to 2 min, and there is one target cluster.
 //
 // # What the text of the protocol leaves open
 //

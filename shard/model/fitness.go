@@ -10,6 +10,7 @@ const (
 	keepsUnopened      mutation = "a holder keeps a slot that does not open"
 	openedOnceIsServed mutation = "a slot that has been open counts as open"
 	forgetsFailure     mutation = "a replica that could not open a slot acquires, and counts as fit, again at once"
+	backOffStaysShort  mutation = "the back-off after a slot that did not open stays at 30 s"
 	blindKeeps         mutation = "a session that does not observe keeps its slots"
 	silentUnfitness    mutation = "a session does not report that it does not observe"
 	staysStuck         mutation = "a session that cannot list stays before it may act"
@@ -28,7 +29,8 @@ const (
 	workSilent = 3 // without a renewal: 15 s
 	blindBound = 3 // without observing, or holding the session Lease without acting: 15 s
 	openBound  = 6 // for a slot that does not open: 30 s
-	workAgain  = 6 // before such a slot is acquired again
+	workAgain  = 6 // after the first failure to open a slot, before another is acquired; doubled by the next ones
+	mostFailed = 2 // times that this is doubled
 )
 
 const maxPosts = 2
@@ -93,7 +95,7 @@ type worker struct {
 	blindFor, idleFor uint8
 	able              serving
 	mine, busy        uint8 // sets of slots: it holds them as far as it knows; something of them is in flight
-	again             uint8 // ticks before it acquires again
+	failed, again     uint8 // failures in a row to open a slot; ticks before it acquires again
 
 	lease    ownership
 	age      uint8 // ticks since it was renewed

@@ -182,7 +182,7 @@ func (n *shifts) work(r, slot uint8) {
 	if !w.blind && !w.cut {
 		n.add(due, "%s opens a slot", r, func(c *crew) {
 			c.slots[slot].open, c.slots[slot].opened, c.slots[slot].closedFor = true, true, 0
-			c.worker(r).able = serves
+			c.worker(r).able, c.worker(r).failed = serves, 0
 		})
 	}
 	shut := p.closedFor >= openBound && n.mutation != keepsUnopened
@@ -200,7 +200,10 @@ func (n *shifts) work(r, slot uint8) {
 			case n.mutation == forgetsFailure:
 				w.able = untried
 			default:
-				w.able, w.again = failing, workAgain
+				w.able, w.again = failing, workAgain<<w.failed
+				if n.mutation != backOffStaysShort {
+					w.failed = min(w.failed+1, mostFailed)
+				}
 			}
 		})
 	}

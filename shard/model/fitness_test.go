@@ -41,6 +41,9 @@ func fitnessTrials() []trial {
 			mutant{plansBeforeActing, wastedMove, "B is preferred for a slot"},
 			mutant{noProbe, crowdedProbe, "B is preferred for a slot"}),
 		ofFitness(fitness{
+			name: "slots do not open at two of three replicas", replicas: 3, slots: 2, faults: troubles{cuts: 2},
+		}, mutant{backOffStaysShort, noProgress, "C is preferred for a slot"}),
+		ofFitness(fitness{
 			name: "slots do not open after a restart", replicas: 2, slots: 2, faults: troubles{cuts: 1, crashes: 1},
 		}),
 	}
