@@ -16,23 +16,22 @@ import (
 // The kinds of faults that come and go. Each begins one.
 func faultKinds() map[string]func(*trial) {
 	return map[string]func(*trial){
-		"outage of a cluster":          (*trial).outage,
-		"a replica is cut off":         (*trial).cutOff,
-		"answers do not come back":     (*trial).oneWay,
-		"lists hang":                   (*trial).listsHang,
-		"requests of a kind fail":      (*trial).someFail,
-		"watches are silent":           (*trial).silence,
-		"crash":                        (*trial).crash,
-		"a replica leaves":             (*trial).quit,
-		"two processes of a replica":   (*trial).twin,
-		"history is compacted":         (*trial).compact,
-		"Leases are deleted":           (*trial).deleteLease,
-		"Leases are emptied":           (*trial).emptyLease,
-		"slot labels are edited":       (*trial).relabel,
-		"Leases of MCM change hands":   (*trial).intrude,
-		"the cloud is away":            (*trial).cloudAway,
-		"people change what they want": (*trial).changeSome,
-		"people change it once again":  (*trial).changeSome,
+		"outage of a cluster":        (*trial).outage,
+		"a replica is cut off":       (*trial).cutOff,
+		"answers do not come back":   (*trial).oneWay,
+		"lists hang":                 (*trial).listsHang,
+		"renewals hang":              (*trial).renewalsHang,
+		"requests of a kind fail":    (*trial).someFail,
+		"watches are silent":         (*trial).silence,
+		"crash":                      (*trial).crash,
+		"a replica leaves":           (*trial).quit,
+		"two processes of a replica": (*trial).twin,
+		"history is compacted":       (*trial).compact,
+		"Leases are deleted":         (*trial).deleteLease,
+		"Leases are emptied":         (*trial).emptyLease,
+		"slot labels are edited":     (*trial).relabel,
+		"Leases of MCM change hands": (*trial).intrude,
+		"the cloud is away":          (*trial).cloudAway,
 	}
 }
 
@@ -118,6 +117,24 @@ func hanging(replica, place string) *disturbance {
 func (t *trial) listsHang() {
 	if p := t.someone(); p != nil {
 		t.forAWhile(time.Minute, hanging(p.replica, t.place()))
+	}
+}
+
+// blockedLeases has a replica's requests about the fleet's Leases get no answer, while it sees, and may do, everything else.
+func blockedLeases(replica, _ string) *disturbance {
+	return &disturbance{
+		name: "requests of " + replica + " about Leases hang", there: true, back: true,
+		of: func(q request) bool {
+			return q.replica == replica && strings.Contains(q.path, "/namespaces/"+fleetNamespace+"/leases")
+		},
+	}
+}
+
+func (t *trial) renewalsHang() {
+	if p := t.someone(); p != nil {
+		d := blockedLeases(p.replica, "")
+		d.there = t.random.IntN(2) == 0
+		t.forAWhile(time.Minute, d)
 	}
 }
 

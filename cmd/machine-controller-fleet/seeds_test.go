@@ -45,8 +45,12 @@ func (t *trial) begin(replicas, roots int) {
 func (t *trial) trouble() {
 	kinds := t.weather()
 	t.tell("faults: %q", kinds)
-	next := time.Now().Add(t.between(0, 40*time.Second))
+	next, change := time.Now().Add(t.between(0, 40*time.Second)), time.Now().Add(5*time.Second)
 	t.run(t.between(30*time.Second, 2*time.Minute), func() bool {
+		if time.Now().After(change) {
+			t.changeSome()
+			change = time.Now().Add(t.between(time.Second, 15*time.Second))
+		}
 		if len(kinds) > 0 && time.Now().After(next) {
 			faultKinds()[kinds[t.random.IntN(len(kinds))]](t)
 			next = time.Now().Add(t.between(500*time.Millisecond, 20*time.Second))
@@ -95,6 +99,7 @@ func lastings() map[string]func(*trial) {
 		"bad object":         func(t *trial) { t.spoil() },
 		"namespace given up": func(t *trial) { t.abandon() },
 		"cut off":            of(cut, ""),
+		"renewals hang":      of(blockedLeases, ""),
 	}
 }
 
