@@ -21,6 +21,8 @@ FLEET_FLAGS ?=
 TRACING ?=
 FUZZTIME ?= 30s
 MODEL_TIME ?= 30m
+TIMES ?= 20
+BESIDE ?= 5
 KEEP ?=
 NETS ?= ci
 MUTANT ?=
@@ -105,19 +107,23 @@ verify: ## Check what must hold before a commit: generated code, modules, lint, 
 ##@ Test it
 
 .PHONY: test
-test: build ## All tests, the long faults in a short form of at most 4 minutes (15 to 20 minutes once everything is built)
+test: ## All tests, the long faults in a short form; every part runs, and the end says what failed and how to repeat it
 	@hack/test.sh unit e2e chaos-short
 
 .PHONY: test-unit
 test-unit: ## Unit tests of all modules, with the race detector where things happen at the same time
 	@hack/test.sh unit
 
+.PHONY: test-again
+test-again: ## All tests TIMES (20) times, BESIDE (5) of them beside a compiler, and a table of what failed
+	@hack/again.sh "$(TIMES)" "$(BESIDE)"
+
 .PHONY: test-e2e
-test-e2e: build ## End-to-end tests, each against a lab of its own
+test-e2e: ## End-to-end tests, each against a lab of its own
 	@hack/test.sh e2e
 
 .PHONY: chaos
-chaos: build ## The faults in their long form, at most 40 minutes; SEED repeats a run
+chaos: ## The faults in their long form, at most 40 minutes; SEED repeats a run
 	@hack/test.sh chaos
 
 # -timeout is for what hangs: MODEL_TIME ends it long before.

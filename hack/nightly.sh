@@ -28,10 +28,11 @@ properties() {
   mapfile -t drawn < <(go list -f '{{.ImportPath}} {{join .TestImports " "}}' ./... | awk '/ pgregory.net\/rapid( |$)/ {print $1}')
   RAPID_SEED=$SEED RAPID_CHECKS=${RAPID_CHECKS:-10000} go test -count=1 -timeout 3h "${drawn[@]}"
 }
+orders() { SHUFFLE=$SEED hack/test.sh unit; }
 faults() { hack/test.sh chaos; }
 
 results=() status=0
-for part in model simulation fleet properties faults; do
+for part in orders model simulation fleet properties faults; do
   echo "== nightly: $part"
   start=$SECONDS result=passed
   "$part" || { result=FAILED status=1; }

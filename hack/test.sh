@@ -1,49 +1,122 @@
 #!/usr/bin/env bash
-# Runs tests and tells how long each part took. usage: hack/test.sh unit|e2e|chaos-short|chaos ...
+# Runs tests, all parts whatever becomes of the others, and reports at the end what failed and the command that repeats it.
+# usage: hack/test.sh unit|e2e|chaos-short|chaos ...
 #
 # SEED makes a fault run repeatable; it is the day (UTC) when it is not given, and it is always printed.
-set -euo pipefail
-cd "$(dirname "$0")/.."
+# SHUFFLE is a seed for the order of unit tests. Without it results of packages that have not changed come from Go's cache.
+# RESULTS is a file to which the results are appended, for hack/again.sh: "part <name> ok|FAILED <seconds>" and "test <name>".
+set -uo pipefail
+cd "$(dirname "$0")/.." || exit 1
 
 SEED=${SEED:-$(date -u +%Y%m%d)}
+SHUFFLE=${SHUFFLE:-}
 
-# tests runs go test, and says nothing of packages without tests.
-tests() { go test "$@" | { grep -v '\[no test files\]$' || true; }; }
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+trap 'echo "hack/test.sh: interrupted" >&2; exit 130' INT
+failures=$work/failures names=$work/names
+: >"$failures" >"$names"
+
+# fails records what failed, and the command that repeats it.
+fails() { # command, name of a test or a package ...
+  local command=$1
+  shift
+  printf '%s\n' "$@" >>"$names"
+  { printf '  %s\n' "$@"; printf '      %s\n' "$command"; } >>"$failures"
+}
+
+# step runs a command that tests need.
+step() { "$@" || { fails "$*" "$*"; return 1; }; }
+
+# tests runs go test in the folder of a module, and says nothing of packages without tests. An interrupt ends go test, which
+# waits for its tests to stop their labs; what reads its output goes on until then.
+tests() { # folder, arguments of go test without packages, --, packages
+  local folder=$1 log=$work/log arguments=()
+  shift
+  while [[ $1 != -- ]]; do arguments+=("$1"); shift; done
+  shift
+  if (($# == 0)); then fails "go -C $folder list ./..." "no packages to test in $folder"; return; fi
+  go -C "$folder" test "${arguments[@]}" "$@" 2>&1 |
+    (trap '' INT; exec awk -v log_file="$log" '{print >log_file} !/\[no test files\]$/ {print; fflush()}')
+  ((PIPESTATUS[0] == 0)) || repeat_failed "$folder" "$log" "${arguments[@]}"
+  rm -f "$log"
+}
+
+# repeat_failed reads from the output of go test what failed. A test is repeated whole: its subtests may build on each other.
+repeat_failed() { # folder, log, arguments of go test
+  local folder=$1 log=$2 module package tests leaves leaf where which command='go test' seed run
+  shift 2
+  module=$(go -C "$folder" list -m)
+  [[ $folder == . ]] || command="go -C $folder test"
+  awk -v module="$module" '
+    /^ *--- FAIL: / {failed[++n] = $3}
+    /^\t\t(Test|Fuzz|Example)[^ ]* \(/ {failed[++n] = $1} # they ran when the time was over
+    /^ok  \t/ {n = 0}
+    /^FAIL\t/ {
+      package = $2; sub("^" module, ".", package)
+      tests = leaves = ""; split("", seen)
+      for (i = 1; i <= n; i++) {
+        leaf = 1
+        for (j = 1; j <= n; j++) if (index(failed[j], failed[i] "/") == 1) leaf = 0
+        if (leaf) leaves = leaves " " failed[i]
+        split(failed[i], parts, "/")
+        if (!(parts[1] in seen)) {seen[parts[1]] = 1; tests = tests (tests ? "|" : "") parts[1]}
+      }
+      print package "\t" (n ? tests : "-") "\t" (n ? leaves : "-")
+      n = 0
+    }' "$log" >"$work/failed"
+  [[ -s $work/failed ]] || fails "$command $*" "go test in $folder"
+  while IFS=$'\t' read -r package tests leaves; do
+    which=() seed='' run=''
+    where=./$folder/${package#./}
+    where=./${where#././}
+    if [[ $tests == - ]]; then # it was not built, or has ended by itself
+      which=("$where")
+    else
+      run="-run '^($tests)\$' "
+      for leaf in $leaves; do which+=("$where $leaf"); done
+    fi
+    [[ $package != */chaos ]] || seed="SEED=$SEED "
+    fails "$seed$command $* $run$package" "${which[@]}"
+  done <"$work/failed"
+}
 
 unit() {
   # The race detector makes what explores many worlds take minutes, and finds nothing more in them: such packages are run in
   # their short form with it, and in full without. Those of them that cannot reach client-go only decide. Nothing in them
   # happens at the same time as anything else, and they are run once.
-  local every explore decide
-  every=$(go list ./...)
+  local order=() explore decide every own kubernetes
+  [[ -z $SHUFFLE ]] || { order=("-shuffle=$SHUFFLE"); echo "unit: SHUFFLE=$SHUFFLE"; }
   explore=$(go list -f '{{.ImportPath}} {{join .TestImports " "}} {{join .XTestImports " "}}' ./... |
     awk '$1 ~ /\/shard\/model$/ || / [^ ]*\/internal\/worlds( |$)/ || / pgregory.net\/rapid( |$)/ {print $1}')
+  # shellcheck disable=SC2086 # words are packages
   decide=$(go list -f '{{.ImportPath}} {{join .Deps " "}}' $explore | awk '!/ k8s\.io\/client-go\// {print $1}')
-  tests -race -short -shuffle=on $(grep -vxF "$decide" <<<"$every")
-  tests -shuffle=on $explore
-  cd lab
+  mapfile -t every < <(go list ./... | grep -vxF "$decide")
+  tests . -race -short "${order[@]}" -- "${every[@]}"
+  # shellcheck disable=SC2086
+  tests . "${order[@]}" -- $explore
   # What links Kubernetes is tested without the race detector, which would have all of Kubernetes compiled once more.
-  local own kubernetes
-  mapfile -t own < <(go list -f '{{.ImportPath}} {{join .Deps " "}}' ./... | awk '!/ k8s\.io\/kubernetes\// {print $1}')
-  mapfile -t kubernetes < <(go list -f '{{.ImportPath}} {{join .Deps " "}}' ./... | awk '/ k8s\.io\/kubernetes\// {print $1}')
-  tests -race -shuffle=on "${own[@]}"
-  tests -shuffle=on "${kubernetes[@]}"
-  cd ../e2e/autoscaler # it only decides
-  tests -shuffle=on ./...
+  go -C lab list -f '{{.ImportPath}} {{join .Deps " "}}' ./... >"$work/lab"
+  mapfile -t own < <(awk '!/ k8s\.io\/kubernetes\// {print $1}' "$work/lab")
+  mapfile -t kubernetes < <(awk '/ k8s\.io\/kubernetes\// {print $1}' "$work/lab")
+  tests lab -race "${order[@]}" -- "${own[@]}"
+  tests lab "${order[@]}" -- "${kubernetes[@]}"
+  tests e2e/autoscaler "${order[@]}" -- ./... # it only decides
 }
 
 # The lab itself, and then the fleet in it. The tests start and stop labs of their own.
 e2e() {
   local packages
-  hack/build-helm.sh
-  hack/build-jaeger.sh
-  (cd e2e/autoscaler && go build -o ../../bin/ .)
+  step make build || return
+  step hack/build-helm.sh
+  step hack/build-jaeger.sh
+  step go -C e2e/autoscaler build -o ../../bin/ .
   # Each process of a control plane watches its certificates by inotify, of which Linux gives a user 128 instances.
   local instances=/proc/sys/fs/inotify/max_user_instances
   if [[ -w $instances && $(<"$instances") -lt 1024 ]]; then echo 1024 >"$instances"; fi
   mapfile -t packages < <(go list -tags e2e ./e2e/... | grep -v '/e2e/chaos$')
-  (cd lab && tests -tags e2e -count=1 -timeout 10m ./smoke)
-  tests -tags e2e -count=1 -timeout 20m "${packages[@]}"
+  tests lab -tags e2e -count=1 -timeout 10m -- ./smoke
+  tests . -tags e2e -count=1 -timeout 20m -- "${packages[@]}"
 }
 
 # faults runs the faults and gives up after so long. A little before that the tests give up by themselves, and stop their labs.
@@ -51,22 +124,34 @@ e2e() {
 faults() {
   local limit=$1
   shift
+  step make build || return
   echo "chaos: SEED=$SEED, at most $limit"
-  SEED=$SEED go test -tags e2e -count=1 -timeout "$limit" -v "$@" ./e2e/chaos
+  export SEED
+  tests . -tags e2e -count=1 -timeout "$limit" -v "$@" -- ./e2e/chaos
 }
 
 chaos() { faults 40m -parallel 2; }
 
 chaos-short() { faults 4m -parallel 4 -short; }
 
-times=()
 for part in "$@"; do
   [[ $part =~ ^(unit|e2e|chaos-short|chaos)$ ]] ||
     { echo "hack/test.sh: want unit, e2e, chaos-short or chaos, got '$part'" >&2; exit 2; }
-  echo "== $part"
-  start=$SECONDS
-  trap 'echo "== $part failed after $((SECONDS - start)) s" >&2' ERR
-  ("$part")
-  times+=("$(printf '%-12s %4d s' "$part" $((SECONDS - start)))")
 done
-printf '%s\n' "== passed" "${times[@]}"
+
+times=() failed=()
+for part in "$@"; do
+  echo "== $part"
+  start=$SECONDS result=ok before=$(wc -c <"$failures")
+  "$part"
+  if (($(wc -c <"$failures") > before)); then result=FAILED failed+=("$part"); fi
+  times+=("$(printf '%-12s %-6s %4d s' "$part" "$result" $((SECONDS - start)))")
+  [[ -z ${RESULTS:-} ]] || echo "part $part $result $((SECONDS - start))" >>"$RESULTS"
+done
+[[ -z ${RESULTS:-} ]] || sed 's/^/test /' "$names" >>"$RESULTS"
+
+printf '%s\n' "== result" "${times[@]}"
+if ((${#failed[@]})); then
+  { echo "== failed, and how to repeat it"; cat "$failures"; echo "or all of the failed parts: hack/test.sh ${failed[*]}"; } >&2
+  exit 1
+fi

@@ -1,0 +1,121 @@
+// Package hack holds the scripts, and the test of the one that runs all tests.
+package hack
+
+import (
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// repository is one with the modules that hack/test.sh expects, in which some tests fail.
+var repository = map[string]string{
+	"go.mod":                   "module example.com/scratch\n",
+	"failing/failing_test.go":  inPackage("failing", `func TestOne(t *testing.T) { t.Run("sub", func(t *testing.T) { t.Error() }) }`+"\n"+`func TestTwo(t *testing.T) {}`),
+	"unbuilt/unbuilt_test.go":  inPackage("unbuilt", `func TestNone(t *testing.T) { missing() }`),
+	"shard/model/doc.go":       "package model\n",
+	"shard/model/some_test.go": inPackage("model", `func TestPassed(t *testing.T) {}`),
+	"lab/go.mod":               "module example.com/scratch/lab\nrequire k8s.io/kubernetes v0.0.0\nreplace k8s.io/kubernetes => ./kubernetes\n",
+	"lab/kubernetes/go.mod":    "module k8s.io/kubernetes\n",
+	"lab/kubernetes/pkg/k.go":  "package pkg\n",
+	"lab/own/own_test.go":      inPackage("own", `func TestOwn(t *testing.T) { t.Error() }`),
+	"lab/links/links.go":       "package links\nimport _ \"k8s.io/kubernetes/pkg\"\n",
+	"lab/links/links_test.go":  inPackage("links", `func TestLinks(t *testing.T) {}`),
+
+	"e2e/autoscaler/go.mod":     "module example.com/scratch/autoscaler\n",
+	"e2e/autoscaler/as_test.go": inPackage("autoscaler", `func TestDecides(t *testing.T) {}`),
+}
+
+func inPackage(name, tests string) string {
+	return "package " + name + "\n\nimport \"testing\"\n\n" + tests + "\n"
+}
+
+// TestAllPartsRunWhateverFails: one failure does not hide the next, and the end names each with the command that repeats it.
+func TestAllPartsRunWhateverFails(t *testing.T) {
+	dir := t.TempDir()
+	script, err := os.ReadFile("test.sh")
+	if err != nil {
+		t.Fatal(err)
+	}
+	repository["hack/test.sh"] = string(script)
+	for name, text := range repository {
+		if filepath.Base(name) == "go.mod" {
+			text += "go 1.26\n"
+		}
+		write(t, filepath.Join(dir, name), text)
+	}
+	results := filepath.Join(dir, "results")
+	said, code := run(t, dir, "RESULTS="+results+" bash hack/test.sh unit unit")
+	if code != 1 {
+		t.Errorf("want it to exit 1, got %d", code)
+	}
+	_, summary, _ := strings.Cut(said, "== failed")
+	commands := []string{
+		"go test -race -short -run '^(TestOne)$' ./failing",
+		"go test -race -short ./unbuilt",
+		"go -C lab test -race -run '^(TestOwn)$' ./own",
+		"hack/test.sh unit unit",
+	}
+	for _, want := range append(commands, "./failing TestOne/sub\n", "./lab/own TestOwn\n") {
+		if !strings.Contains(summary, want) {
+			t.Errorf("want %q at the end", want)
+		}
+	}
+	for _, want := range []string{"/shard/model\t", "/lab/links\t", "/autoscaler\t"} {
+		if strings.Count(said, "\nok  \texample.com/scratch"+want) != 2 {
+			t.Errorf("want results of %q twice", want)
+		}
+	}
+	for _, command := range commands[:3] {
+		if _, code := run(t, dir, command); code == 0 {
+			t.Errorf("%s passes, and should repeat what failed", command)
+		}
+	}
+	if text, err := os.ReadFile(results); err != nil || strings.Count(string(text), "part unit FAILED") != 2 || !strings.Contains(string(text), "test ./failing TestOne/sub\n") {
+		t.Errorf("the results are %q (%v)", text, err)
+	}
+
+	for _, name := range []string{"failing/failing_test.go", "unbuilt/unbuilt_test.go", "lab/own/own_test.go"} {
+		write(t, filepath.Join(dir, name), strings.NewReplacer("t.Error()", "", "missing()", "").Replace(repository[name]))
+	}
+	first, code := run(t, dir, "bash hack/test.sh unit")
+	if code != 0 {
+		t.Errorf("nothing fails any more, and it exits %d:\n%s", code, first)
+	}
+	second, _ := run(t, dir, "bash hack/test.sh unit")
+	if strings.Count(second, "(cached)") != strings.Count(first, "\nok ") {
+		t.Errorf("nothing has changed, and not all results come from the cache:\n%s", second)
+	}
+	if third, _ := run(t, dir, "SHUFFLE=7 bash hack/test.sh unit"); strings.Contains(third, "(cached)") || !strings.Contains(third, "SHUFFLE=7") {
+		t.Errorf("results come from the cache although another order is asked for:\n%s", third)
+	}
+	if t.Failed() {
+		t.Log(said)
+	}
+}
+
+func write(t *testing.T, name, text string) {
+	t.Helper()
+	if err := os.MkdirAll(filepath.Dir(name), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// run runs a command of a shell, and returns what it prints and its exit code.
+func run(t *testing.T, dir, command string) (said string, code int) {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), "bash", "-c", "unset SEED SHUFFLE RESULTS; "+command)
+	cmd.Dir = dir
+	out, err := cmd.CombinedOutput()
+	if failed, ok := errors.AsType[*exec.ExitError](err); ok {
+		return string(out), failed.ExitCode()
+	} else if err != nil {
+		t.Fatal(err)
+	}
+	return string(out), 0
+}
