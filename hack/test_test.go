@@ -1,4 +1,4 @@
-// Package hack holds the scripts, and the test of the one that runs all tests.
+// Package hack holds the scripts, and the tests of those that run all tests.
 package hack
 
 import (
@@ -12,21 +12,25 @@ import (
 
 // repository is one with the modules that hack/test.sh expects, in which some tests fail.
 var repository = map[string]string{
-	"go.mod":                   "module example.com/scratch\n",
-	"failing/failing_test.go":  inPackage("failing", `func TestOne(t *testing.T) { t.Run("sub", func(t *testing.T) { t.Error() }) }`+"\n"+`func TestTwo(t *testing.T) {}`),
-	"unbuilt/unbuilt_test.go":  inPackage("unbuilt", `func TestNone(t *testing.T) { missing() }`),
-	"shard/model/doc.go":       "package model\n",
-	"shard/model/some_test.go": inPackage("model", `func TestPassed(t *testing.T) {}`),
-	"lab/go.mod":               "module example.com/scratch/lab\nrequire k8s.io/kubernetes v0.0.0\nreplace k8s.io/kubernetes => ./kubernetes\n",
-	"lab/kubernetes/go.mod":    "module k8s.io/kubernetes\n",
-	"lab/kubernetes/pkg/k.go":  "package pkg\n",
-	"lab/own/own_test.go":      inPackage("own", `func TestOwn(t *testing.T) { t.Error() }`),
-	"lab/links/links.go":       "package links\nimport _ \"k8s.io/kubernetes/pkg\"\n",
-	"lab/links/links_test.go":  inPackage("links", `func TestLinks(t *testing.T) {}`),
+	"go.mod":                               "module example.com/scratch\n",
+	"failing/failing_test.go":              inPackage("failing", `func TestOne(t *testing.T) { t.Run("sub", func(t *testing.T) { t.Error() }) }`+"\n"+`func TestTwo(t *testing.T) {}`),
+	"unbuilt/unbuilt_test.go":              inPackage("unbuilt", `func TestNone(t *testing.T) { missing() }`),
+	"shard/model/doc.go":                   "package model\n",
+	"shard/model/some_test.go":             inPackage("model", `func TestPassed(t *testing.T) {}`),
+	"cmd/machine-controller-fleet/main.go": "package main\nimport _ \"net/http\"\nfunc main() {}\n",
+	"lab/go.mod":                           "module example.com/scratch/lab\nrequire k8s.io/kubernetes v0.0.0\nreplace k8s.io/kubernetes => ./kubernetes\n",
+	"lab/kubernetes/go.mod":                "module k8s.io/kubernetes\n",
+	"lab/kubernetes/pkg/k.go":              "package pkg\n",
+	"lab/own/own_test.go":                  inPackage("own", `func TestOwn(t *testing.T) { t.Error() }`),
+	"lab/links/links.go":                   "package links\nimport _ \"k8s.io/kubernetes/pkg\"\n",
+	"lab/links/links_test.go":              inPackage("links", `func TestLinks(t *testing.T) {}`),
 
 	"e2e/autoscaler/go.mod":     "module example.com/scratch/autoscaler\n",
 	"e2e/autoscaler/as_test.go": inPackage("autoscaler", `func TestDecides(t *testing.T) {}`),
 }
+
+// failing are its files that fail.
+var failing = []string{"failing/failing_test.go", "unbuilt/unbuilt_test.go", "lab/own/own_test.go"}
 
 func inPackage(name, tests string) string {
 	return "package " + name + "\n\nimport \"testing\"\n\n" + tests + "\n"
@@ -34,18 +38,7 @@ func inPackage(name, tests string) string {
 
 // TestAllPartsRunWhateverFails: one failure does not hide the next, and the end names each with the command that repeats it.
 func TestAllPartsRunWhateverFails(t *testing.T) {
-	dir := t.TempDir()
-	script, err := os.ReadFile("test.sh")
-	if err != nil {
-		t.Fatal(err)
-	}
-	repository["hack/test.sh"] = string(script)
-	for name, text := range repository {
-		if filepath.Base(name) == "go.mod" {
-			text += "go 1.26\n"
-		}
-		write(t, filepath.Join(dir, name), text)
-	}
+	dir := scratch(t)
 	results := filepath.Join(dir, "results")
 	said, code := run(t, dir, "RESULTS="+results+" bash hack/test.sh unit unit")
 	if code != 1 {
@@ -77,8 +70,8 @@ func TestAllPartsRunWhateverFails(t *testing.T) {
 		t.Errorf("the results are %q (%v)", text, err)
 	}
 
-	for _, name := range []string{"failing/failing_test.go", "unbuilt/unbuilt_test.go", "lab/own/own_test.go"} {
-		write(t, filepath.Join(dir, name), strings.NewReplacer("t.Error()", "", "missing()", "").Replace(repository[name]))
+	for _, name := range failing {
+		write(t, filepath.Join(dir, name), mended(name))
 	}
 	first, code := run(t, dir, "bash hack/test.sh unit")
 	if code != 0 {
@@ -94,6 +87,65 @@ func TestAllPartsRunWhateverFails(t *testing.T) {
 	if t.Failed() {
 		t.Log(said)
 	}
+}
+
+// TestAgainShowsWhatFailedInWhichRun: two runs, of which the second is beside a compiler, that ends with it.
+func TestAgainShowsWhatFailedInWhichRun(t *testing.T) {
+	dir := scratch(t)
+	said, code := run(t, dir, "mkdir -p tmp; TMPDIR="+dir+"/tmp bash hack/again.sh 2 1 unit")
+	if code != 1 {
+		t.Errorf("want it to exit 1, got %d", code)
+	}
+	_, table, _ := strings.Cut(said, "== again: 2 of 2 failed\n")
+	rows := strings.Split(table, "\n")
+	if !strings.HasPrefix(table, "  1  -         unit FAILED") || !strings.Contains(table, "\n  2  compiler  unit FAILED") || strings.Count(table, "./failing TestOne/sub") != 2 {
+		t.Errorf("the table is %q", rows)
+	}
+	logs, err := filepath.Glob(filepath.Join(dir, "tmp", "again-*", "*"))
+	if err != nil || len(logs) != 5 { // of each run what it printed and its results, and what the compiler printed
+		t.Errorf("left are %q (%v)", logs, err)
+	}
+	if left, code := run(t, dir, "grep -lz "+dir+"/tmp/again /proc/[0-9]*/environ 2>/dev/null"); code == 0 {
+		t.Errorf("processes of the compiler are left: %s", left)
+	}
+
+	for _, name := range failing {
+		write(t, filepath.Join(dir, name), mended(name))
+	}
+	if said, code := run(t, dir, "mkdir -p tmp; TMPDIR="+dir+"/tmp bash hack/again.sh 1 0 unit"); code != 0 || !strings.Contains(said, "== again: 0 of 1 failed") {
+		t.Errorf("nothing fails any more, and it exits %d:\n%s", code, said)
+	}
+	if _, code := run(t, dir, "bash hack/again.sh 1 2 unit"); code != 2 {
+		t.Errorf("want it to refuse more runs beside a compiler than there are, got %d", code)
+	}
+}
+
+// scratch makes the repository, with the scripts as they are.
+func scratch(t *testing.T) (dir string) {
+	t.Helper()
+	dir = t.TempDir()
+	for name, text := range repository {
+		if filepath.Base(name) == "go.mod" {
+			text += "go 1.26\n"
+		}
+		write(t, filepath.Join(dir, name), text)
+	}
+	for _, name := range []string{"test.sh", "again.sh"} {
+		script, err := os.ReadFile(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		write(t, filepath.Join(dir, "hack", name), string(script))
+		if err := os.Chmod(filepath.Join(dir, "hack", name), 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return dir
+}
+
+// mended is a file of the repository without what fails in it.
+func mended(name string) string {
+	return strings.NewReplacer("t.Error()", "", "missing()", "").Replace(repository[name])
 }
 
 func write(t *testing.T, name, text string) {
