@@ -19,6 +19,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
+	"github.com/machine-controller-fleet/machine-controller-fleet/e2e/chaos/check"
 	"github.com/machine-controller-fleet/machine-controller-fleet/e2e/harness"
 )
 
@@ -303,14 +304,12 @@ func (s *space) autoscalerMeetsAHandOver() {
 	s.proves("CA-27", func(s *space) {
 		a := s.scaler(3, pool)
 		first := names[:2]
-		owner, slot := s.owner(pool)
-		held := s.holds(owner, "PATCH", "machines/"+first[0]) // it is marked
+		point := s.stopNext("PATCH", "machines/"+first[0]) // it is marked
 		a.deletes(pool, sized{Replicas: 4, Deleted: first, Writes: 1}, first...)
-		held()
-		takenUp := s.takenUp(pool, first...)
-		m := s.handOver(slot)
-		s.stopping(owner, slot)
-		s.must(s.lab.Release(s.Context(), owner))
+		at := point.stopped()
+		takenUp := s.takenUp(at.Session, pool, first...)
+		m := s.handOver(s.slot(pool))
+		point.release()
 		s.arrives(m)
 		s.stands(pool, names[2:]...)
 		s.turnover(film, pool, 0, first...)
@@ -319,36 +318,61 @@ func (s *space) autoscalerMeetsAHandOver() {
 	s.proves("CA-27/killed", func(s *space) {
 		a := s.scaler(3, pool)
 		next := names[2:4]
-		owner, _ := s.owner(pool)
-		held := s.holds(owner, "DELETE", "machines/"+next[0])
+		point := s.stopNext("DELETE", "machines/"+next[0])
 		a.deletes(pool, sized{Replicas: 2, Deleted: next, Writes: 1}, next...)
-		held()
-		s.must(s.lab.Do(s.Context(), owner, harness.Crash))
-		takenUp := s.takenUp(pool, next...)
+		at := point.stopped()
+		s.must(s.lab.Do(s.Context(), at.Replica, harness.Crash))
+		takenUp := s.takenUp(at.Session, pool, next...)
 		s.stands(pool, names[4:]...)
 		s.turnover(film, pool, 0, append(next, names[:2]...)...)
 		takenUp()
-		s.must(s.lab.Ready(s.Context(), owner))
+		s.must(s.lab.Ready(s.Context(), at.Replica))
 	})
 }
 
-// holds has a replica stop before it writes something of the namespace in the given way, from now on; held waits until it has.
-func (s *space) holds(replica, verb, path string) (held func()) {
-	s.Helper()
-	s.must(s.lab.HoldNext(s.Context(), replica, verb+" /apis/machine.sapcloud.io/v1alpha1/namespaces/"+s.name+"/"+path))
-	return func() {
-		s.Helper()
-		ctx, cancel := context.WithTimeout(s.Context(), patience)
-		defer cancel()
-		_, err := s.lab.IsHeld(ctx, replica)
-		s.must(err)
-	}
+// faultPoint is a harness.FaultPoint of a test, which ends with the test.
+type faultPoint struct {
+	*space
+
+	point *harness.FaultPoint
 }
 
-// takenUp looks at the machines of a pool that are to go. What it returns makes sure that whoever holds the slot by then has since
-// read the MachineDeployment and these machines past all caches, before it wrote anything of the pool, and that it has deleted
-// all of them that were not on their way out.
-func (s *space) takenUp(pool string, names ...string) func() {
+// stopNext has the next write of something of the namespace stop, whichever replica makes it. The leader may move the slot at
+// any time, until the write has stopped.
+func (s *space) stopNext(verb, path string) *faultPoint {
+	s.Helper()
+	ctx, cancel := context.WithTimeout(s.Context(), patience)
+	defer cancel()
+	point, err := s.lab.StopNext(ctx, verb+" /apis/machine.sapcloud.io/v1alpha1/namespaces/"+s.name+"/"+path)
+	s.must(err)
+	s.Cleanup(func() {
+		if err := point.Release(context.WithoutCancel(s.Context())); err != nil {
+			s.Log(err) // a replica that starts has no fault points
+		}
+	})
+	return &faultPoint{s, point}
+}
+
+// stopped waits until the write has stopped.
+func (p *faultPoint) stopped() harness.Stopped {
+	p.Helper()
+	ctx, cancel := context.WithTimeout(p.Context(), patience)
+	defer cancel()
+	at, err := p.point.Wait(ctx)
+	p.must(err)
+	return at
+}
+
+// release lets the write go on.
+func (p *faultPoint) release() {
+	p.Helper()
+	p.must(p.point.Release(p.Context()))
+}
+
+// takenUp looks at the machines of a pool that are to go, when a session is about to lose their slot. What it returns makes
+// sure that each session that has held the slot since has read the MachineDeployment and these machines past all caches,
+// before it wrote anything of the pool, and that they have deleted all of the machines that were not on their way out.
+func (s *space) takenUp(before, pool string, names ...string) func() {
 	s.Helper()
 	mark := s.mark()
 	machines, err := s.machines(s.Context(), pool)
@@ -364,27 +388,30 @@ func (s *space) takenUp(pool string, names ...string) func() {
 	}
 	return func() {
 		s.Helper()
-		_, slot := s.owner(pool)
-		session := s.holder(slot)
 		requests, err := s.lab.Requests(mark)
 		s.must(err)
+		left := map[string][]metav1.Object{} // what a session has yet to read
 		for _, r := range requests {
-			if !strings.Contains(r.UserAgent, session) || r.Group != v1alpha1.GroupName {
+			by, known := check.ParseActor(r.UserAgent)
+			if !known || by.Session == before || r.Group != v1alpha1.GroupName {
 				continue
 			}
-			unread = slices.DeleteFunc(unread, func(o metav1.Object) bool { return reads(r, o) })
+			if _, seen := left[by.Session]; !seen {
+				left[by.Session] = slices.Clone(unread)
+			}
+			left[by.Session] = slices.DeleteFunc(left[by.Session], func(o metav1.Object) bool { return reads(r, o) })
 			if !r.IsWrite() || r.Namespace != s.name || r.Resource == "machineclasses" {
 				continue
 			}
-			if len(unread) > 0 {
-				s.Errorf("%s did %s %s/%s, and had yet to read %d objects", session, r.Verb, r.Resource, r.Name, len(unread))
+			if n := len(left[by.Session]); n > 0 {
+				s.Errorf("%s did %s %s/%s, and had yet to read %d objects", by.Session, r.Verb, r.Resource, r.Name, n)
 			}
 			if r.Verb == "delete" && r.Resource == "machines" && r.Code == http.StatusOK {
 				delete(undone, r.Name)
 			}
 		}
 		if len(undone) > 0 {
-			s.Errorf("%s has not deleted %v", session, undone)
+			s.Errorf("no session but %s has deleted %v", before, undone)
 		}
 	}
 }

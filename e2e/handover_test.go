@@ -3,12 +3,14 @@
 package e2e
 
 import (
-	"cmp"
 	"context"
+	"errors"
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
+	coordinationv1 "k8s.io/api/coordination/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
@@ -16,54 +18,135 @@ import (
 	member "github.com/machine-controller-fleet/machine-controller-fleet/membership/state"
 )
 
-// move is a hand-over that was asked for: of a slot, in which epoch, and to which replica.
-type move struct {
-	slot  int
-	epoch int64
-	to    string
+// owner is who holds a slot: a session of a replica, under an epoch. The zero owner is none.
+type owner struct {
+	replica, session string
+	epoch            int64
 }
 
-// handOver has a slot handed over, as the leader would, from the session that holds it to a replica, and waits until that has
-// begun. It asks once more where the leader has at once found a better place, and the slot stays or goes there: the leader
-// leaves a slot alone for 5 minutes that it has moved.
+// owner returns who holds a slot now. The leader may move it the next moment: see killOwner, handOver and stopNext.
+func (s *space) owner(slot int) owner {
+	s.Helper()
+	return ownerOf(s.lease(slot))
+}
+
+func ownerOf(lease *coordinationv1.Lease) owner {
+	session := member.Holder(lease)
+	replica, _ := member.ReplicaOf(session)
+	return owner{replica: replica, session: session, epoch: member.Transitions(lease)}
+}
+
+// lease returns the Lease of a slot.
+func (s *space) lease(slot int) *coordinationv1.Lease {
+	s.Helper()
+	lease, err := s.lab.Control.CoordinationV1().Leases(harness.FleetNamespace).Get(s.Context(), slotLease(slot), metav1.GetOptions{})
+	s.must(err)
+	return lease
+}
+
+// killOwner kills the replica that holds a slot, and does something before, while it works on the slot. It begins again when
+// the slot has moved in between: the leader leaves a slot alone for 5 minutes that it has moved.
+func (s *space) killOwner(slot int, before func(owner)) owner {
+	s.Helper()
+	for {
+		found := s.serving(slot)
+		before(found)
+		s.must(s.lab.Do(s.Context(), found.replica, harness.Kill))
+		if s.owner(slot) == found {
+			return found
+		}
+		s.Logf("slot %d has left %s before that was killed", slot, found.session)
+		s.must(s.lab.Do(s.Context(), found.replica, harness.Start))
+		s.must(s.lab.Ready(s.Context(), found.replica))
+	}
+}
+
+// serving waits until a replica, none of those that are named, works on a slot and is to keep it.
+func (s *space) serving(slot int, not ...string) (now owner) {
+	s.Helper()
+	s.eventually(fmt.Sprintf("slot %d is worked on, and not by %q", slot, not), func(ctx context.Context) error {
+		lease := s.lease(slot)
+		now = ownerOf(lease)
+		if preferred := lease.Annotations[v1alpha1.AnnotationPreferredHolder]; now.replica == "" || slices.Contains(not, now.replica) || now.replica != preferred {
+			return fmt.Errorf("it is held by %+v and should be by %s", now, preferred)
+		}
+		return s.isServed(ctx, now.replica, slot)
+	})
+	return now
+}
+
+// move is a hand-over that was asked for: of a slot, from whom, and to which replica.
+type move struct {
+	slot int
+	from owner
+	to   string
+}
+
+// planned is longer than the leader takes to plan with a preferred holder that was written by hand.
+const planned = 2 * time.Second
+
+// handOver has a slot handed over, as the leader would, from the session that holds it to another replica, and waits until
+// that has begun. If the leader finds a better place for the slot at once, it asks again: the leader leaves a slot alone for
+// 5 minutes that it has moved.
 func (s *space) handOver(slot int) (m move) {
 	s.Helper()
-	first := s.lease(slot)
-	m = move{slot: slot, epoch: member.Transitions(first), to: harness.Fleet}
-	if from, _ := member.ReplicaOf(member.Holder(first)); from == m.to {
-		m.to = "fleet-1"
-	}
-	s.eventually(fmt.Sprintf("slot %d begins to go to %s", slot, m.to), func(ctx context.Context) error {
+	var since time.Time // since when the slot should go to m.to
+	s.eventually(fmt.Sprintf("slot %d is being handed over", slot), func(ctx context.Context) error {
 		lease := s.lease(slot)
-		from, _ := member.ReplicaOf(member.Holder(lease))
-		switch epoch := member.Transitions(lease); {
-		case epoch == m.epoch+1 && from != "" && from != m.to:
-			m.epoch = epoch // the leader has sent it elsewhere
-		case epoch != m.epoch:
+		switch now := ownerOf(lease); {
+		case m.to != "" && now.epoch == m.from.epoch+1 && now.replica == m.to:
 			return nil
+		case now.replica == "":
+			return errors.New("it is held by nobody")
+		case m.to == "" || now != m.from: // it has gone elsewhere
+			if err := s.isServed(ctx, now.replica, slot); err != nil {
+				return err
+			}
+			m = move{slot: slot, from: now, to: harness.Fleet}
+			if now.replica == m.to {
+				m.to = "fleet-1"
+			}
 		}
-		if preferred := lease.Annotations[v1alpha1.AnnotationPreferredHolder]; preferred != m.to {
-			lease.Annotations[v1alpha1.AnnotationPreferredHolder] = m.to
-			_, err := s.lab.Control.CoordinationV1().Leases(lease.Namespace).Update(ctx, lease, metav1.UpdateOptions{})
-			return cmp.Or(err, fmt.Errorf("it was to be with %s", preferred))
+		if wrote, err := s.prefer(ctx, lease, m.to); wrote || err != nil {
+			since = time.Now()
+			return errors.Join(errors.New("it has only just been asked for"), err)
 		}
-		return s.isStopping(ctx, from, slot)
+		if err := s.isStopping(ctx, m.from.replica, slot); err != nil {
+			return err
+		}
+		if asked := time.Since(since); asked < planned {
+			return fmt.Errorf("it was asked for %s ago, and the leader may find another place", asked)
+		}
+		return nil
 	})
 	return m
 }
 
-// arrives waits until the slot has gone where it was to go, and whoever holds it then works on it. The leader may have sent it
-// on at once, be it to where it was.
+// prefer writes the preferred holder of a slot, unless it is that already, and reports whether it wrote it.
+func (s *space) prefer(ctx context.Context, lease *coordinationv1.Lease, replica string) (wrote bool, err error) {
+	if lease.Annotations[v1alpha1.AnnotationPreferredHolder] == replica {
+		return false, nil
+	}
+	lease.Annotations[v1alpha1.AnnotationPreferredHolder] = replica
+	_, err = s.lab.Control.CoordinationV1().Leases(lease.Namespace).Update(ctx, lease, metav1.UpdateOptions{})
+	return true, err
+}
+
+// arrives waits until the slot has gone where it was to go, and the replica that holds it then works on it. It asks again as
+// long as the slot has not left. The leader may have sent the slot on at once, be it to where it was.
 func (s *space) arrives(m move) {
 	s.Helper()
 	s.eventually(fmt.Sprintf("slot %d has gone to %s, and is worked on", m.slot, m.to), func(ctx context.Context) error {
 		lease := s.lease(m.slot)
-		replica, held := member.ReplicaOf(member.Holder(lease))
-		epoch := member.Transitions(lease)
-		if !held || epoch == m.epoch || epoch == m.epoch+1 && replica != m.to {
-			return fmt.Errorf("it is held by %q in epoch %d, and was handed over in epoch %d", member.Holder(lease), epoch, m.epoch)
+		now := ownerOf(lease)
+		if now == m.from {
+			_, err := s.prefer(ctx, lease, m.to)
+			return errors.Join(fmt.Errorf("it is held by %+v", now), err)
 		}
-		return s.isServed(ctx, replica, m.slot)
+		if now.replica == "" || now.epoch == m.from.epoch+1 && now.replica != m.to {
+			return fmt.Errorf("it is held by %+v, and was handed over by %+v", now, m.from)
+		}
+		return s.isServed(ctx, now.replica, m.slot)
 	})
 }
 
@@ -91,22 +174,6 @@ func TestHandOverByHand(t *testing.T) {
 			t.Errorf("for a hand-over %s did %s %s/%s", r.User, r.Verb, r.Resource, r.Name)
 		}
 	}
-}
-
-// serves waits until a replica works on a slot.
-func (s *space) serves(replica string, slot int) {
-	s.Helper()
-	s.eventually(fmt.Sprintf("%s works on slot %d", replica, slot), func(ctx context.Context) error {
-		return s.isServed(ctx, replica, slot)
-	})
-}
-
-// stopping waits until a replica begins nothing any more in a slot that is to be handed over.
-func (s *space) stopping(replica string, slot int) {
-	s.Helper()
-	s.eventually(fmt.Sprintf("%s is stopping slot %d", replica, slot), func(ctx context.Context) error {
-		return s.isStopping(ctx, replica, slot)
-	})
 }
 
 func (s *space) isStopping(ctx context.Context, replica string, slot int) error {

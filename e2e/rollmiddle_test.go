@@ -7,17 +7,14 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
-	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 	"github.com/machine-controller-fleet/machine-controller-fleet/e2e/harness"
-	member "github.com/machine-controller-fleet/machine-controller-fleet/membership/state"
 )
 
 // rolls makes the MachineDeployment pool with three machines of template "first", and rolls it to "second" as far as that the
@@ -225,27 +222,12 @@ func TestRolloutThatCannotMoveOn(t *testing.T) {
 	s.gone()
 }
 
-// owner returns the replica that holds the slot of a MachineDeployment.
-func (s *space) owner(name string) (replica string, slot int) {
+// slot returns the slot of a MachineDeployment.
+func (s *space) slot(name string) (slot int) {
 	s.Helper()
 	_, err := fmt.Sscan(s.deployment(name).Labels[v1alpha1.LabelSlot], &slot)
 	s.must(err)
-	replica, _, _ = strings.Cut(s.holder(slot), "_")
-	return replica, slot
-}
-
-// holder returns the session that holds a slot.
-func (s *space) holder(slot int) string {
-	s.Helper()
-	return member.Holder(s.lease(slot))
-}
-
-// lease returns the Lease of a slot.
-func (s *space) lease(slot int) *coordinationv1.Lease {
-	s.Helper()
-	lease, err := s.lab.Control.CoordinationV1().Leases(harness.FleetNamespace).Get(s.Context(), slotLease(slot), metav1.GetOptions{})
-	s.must(err)
-	return lease
+	return slot
 }
 
 // TestOwnerKilledInTheMiddle: whoever comes next goes on.
@@ -268,11 +250,10 @@ func TestOwnerKilledInTheMiddle(t *testing.T) {
 // losesOwner kills the replica that holds the slot of pool.
 func (s *space) losesOwner() (comesBack func()) {
 	s.Helper()
-	owner, _ := s.owner("pool")
-	s.must(s.lab.Do(s.Context(), owner, harness.Kill))
+	killed := s.killOwner(s.slot("pool"), func(owner) {})
 	return func() {
-		s.must(s.lab.Do(s.Context(), owner, harness.Start))
-		s.must(s.lab.Ready(s.Context(), owner))
+		s.must(s.lab.Do(s.Context(), killed.replica, harness.Start))
+		s.must(s.lab.Ready(s.Context(), killed.replica))
 	}
 }
 
@@ -310,7 +291,7 @@ func (s *space) allExported(machines int) {
 // wanders hands the slot of pool over so many times.
 func (s *space) wanders(times int) {
 	s.Helper()
-	_, slot := s.owner("pool")
+	slot := s.slot("pool")
 	for range times {
 		s.arrives(s.handOver(slot))
 	}

@@ -26,8 +26,9 @@ import (
 )
 
 const (
-	// patience bounds each wait. It is long because a machine may be busy, and a dead VM shows only after 50 s.
-	patience = 2 * time.Minute
+	// patience bounds each wait. It is long because a machine may be busy: a dead VM shows only after 50 s, and Kubernetes deletes
+	// a namespace with some 150 requests, while it deletes those of the tests that have ended.
+	patience = 4 * time.Minute
 	// interval between looks: many tests look at the same API servers.
 	interval = 200 * time.Millisecond
 )

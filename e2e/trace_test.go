@@ -28,17 +28,18 @@ func TestTraces(t *testing.T) {
 	s.running("pool", 2)
 	s.findSlot()
 
-	first := s.holder("")
-	to := s.handOver(s.slot).to
-	s.finds("hand-over", owner{}, first.next(), isSomebodys, func(s harness.Span) bool { return s.Tags["replica"] == to })
+	moved := s.handOver(s.slot)
+	first := moved.from
+	s.finds("hand-over", owner{}, first.next(), isSomebodys, func(s harness.Span) bool { return s.Tags["replica"] == moved.to })
 	s.must(lab.Do(t.Context(), first.replica, harness.Stop)) // what it has to send is sent before it ends
-	second := s.holder(first.replica)
 	set, machine := s.family()
-	s.finds("reconcile machine", second, machine.key()) // sent, and does not die with its sender
-	s.finds("reconcile machineset", second, set.key())
-	s.finds("reconcile machinedeployment", second, tags{"key": s.name + "/pool"})
-	s.must(lab.Do(t.Context(), second.replica, harness.Kill))
-	third := s.holder(second.replica)
+	s.serving(s.slot, first.replica)
+	second := s.killOwner(s.slot, func(second owner) {
+		s.finds("reconcile machine", second, machine.key()) // sent, and does not die with its sender
+		s.finds("reconcile machineset", second, set.key())
+		s.finds("reconcile machinedeployment", second, tags{"key": s.name + "/pool"})
+	})
+	third := s.serving(s.slot, second.replica)
 	s.finds("take-over", owner{}, second.next(), isSomebodys)
 
 	for _, owner := range []owner{first, second, third} {
@@ -72,38 +73,6 @@ func (s *traced) findSlot() {
 		s.slot, err = strconv.Atoi(d.Labels[v1alpha1.LabelSlot])
 		return err
 	})
-}
-
-// owner is who holds the slot.
-type owner struct {
-	replica, session string
-	epoch            int64
-}
-
-// holder waits until a replica works on the slot that is not the one before, and that it stays there: a slot that moves
-// twice at once may have been nowhere long enough to be worked on.
-func (s *traced) holder(before string) (now owner) {
-	s.Helper()
-	const slots = 256 // a lab's
-	name := member.SlotLeaseName(harness.FleetName, s.slot, slots)
-	holds := func(ctx context.Context) error {
-		lease, err := s.lab.Control.CoordinationV1().Leases(harness.FleetNamespace).Get(ctx, name, metav1.GetOptions{})
-		if err != nil {
-			return err
-		}
-		session := member.Holder(lease)
-		replica, held := member.ReplicaOf(session)
-		if !held || replica == before {
-			return fmt.Errorf("%s is held by %q", name, session)
-		}
-		now = owner{replica: replica, session: session, epoch: member.Transitions(lease)}
-		return nil
-	}
-	s.eventually("another replica holds the slot", holds)
-	s.must(s.lab.WaitAtRest(s.Context()))
-	s.must(holds(s.Context()))
-	s.serves(now.replica, s.slot)
-	return now
 }
 
 // child is an object that the fleet has made.

@@ -56,6 +56,13 @@ func (b *bed) slotsOf(t *testing.T, session string) map[string]int64 {
 	return epochs
 }
 
+// pinned is slotsOf for a session that can send nothing any more: what it holds now, nobody else gets before a take-over.
+func (b *bed) pinned(t *testing.T, session string) map[string]int64 {
+	t.Helper()
+	b.wait(t, 200*time.Millisecond) // what it had sent before has arrived then
+	return b.slotsOf(t, session)
+}
+
 // goesOn: what was done was over before the fence, or was none of the Leases' business. The session is the same, and was
 // never suspended.
 func (b *bed) goesOn(t *testing.T, s standing) {
@@ -157,8 +164,7 @@ func pause(t *testing.T, b *bed, d time.Duration) {
 	s := b.standing(t)
 	b.do(t, s.replica, harness.Pause)
 	paused := time.Now()
-	b.wait(t, 200*time.Millisecond) // what it had sent before has arrived then
-	s.slots = b.slotsOf(t, s.session)
+	s.slots = b.pinned(t, s.session)
 	config := member.DefaultConfig()
 	if d > config.TakeOver {
 		b.loses(t, s)
@@ -182,6 +188,7 @@ func pause(t *testing.T, b *bed, d time.Duration) {
 func cutOff(t *testing.T, b *bed, cut harness.Fault, long bool) {
 	s := b.standing(t)
 	b.link(t, s.replica, harness.LinkControl, cut)
+	s.slots = b.pinned(t, s.session)
 	b.suspends(t, s)
 	if long {
 		b.loses(t, s)

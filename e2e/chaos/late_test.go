@@ -42,14 +42,18 @@ func late(t *testing.T, b *bed, match string, find trace) {
 
 func tryLate(t *testing.T, b *bed, match string, find trace) error {
 	t.Helper()
-	name, session := b.worker(t)
 	ctx, cancel := context.WithTimeout(b.ctx, patience)
 	defer cancel()
-	what, err := b.lab.Hold(ctx, name, match)
+	point, err := b.lab.StopNext(ctx, match)
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Logf("%s holds %s back", name, what)
+	at, err := point.Wait(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	name, session := at.Replica, at.Session
+	t.Logf("%s has stopped before %s", session, at.What)
 	b.do(t, name, harness.Pause)
 	holders := b.takenOver(t, session)
 	// Asked for while it cannot answer, so that it goes out before the process notices how late it is.
@@ -61,7 +65,7 @@ func tryLate(t *testing.T, b *bed, match string, find trace) error {
 	if err := <-released; err != nil {
 		t.Logf("the process did not live to answer: %v", err)
 	}
-	return b.seen(t, session, holders, func() ([]check.Actor, error) { return find(b, what, from, time.Now()) })
+	return b.seen(t, session, holders, func() ([]check.Actor, error) { return find(b, at.What, from, time.Now()) })
 }
 
 // lateWrite finds a request in the audit log, by when it was answered.

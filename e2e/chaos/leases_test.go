@@ -4,11 +4,13 @@ package chaos
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"testing"
 	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -90,13 +92,8 @@ func handEdits() []handEdit {
 func slotLeaseEdited(t *testing.T, b *bed, edits []handEdit) {
 	for _, edit := range edits {
 		slot := b.random.IntN(slots)
-		before := b.oneHolder(t, slot)
-		patch := edit.patch(before, b.otherSession(t, member.Holder(before)))
-		if edit.resets {
-			b.recorder.reset(slot, time.Now(), time.Now().Add(noticed))
-		}
 		start := time.Now()
-		edited := b.patchLease(t, before.Name, patch)
+		before, edited := b.edit(t, slot, edit)
 		least := member.Transitions(edited)
 		if edit.changesHands {
 			least++
@@ -106,6 +103,40 @@ func slotLeaseEdited(t *testing.T, b *bed, edits []handEdit) {
 		} else {
 			t.Logf("%s: slot %d, which %s held, is held by %s after %.1f s", edit.name, slot, member.Holder(before), member.Holder(after), time.Since(start).Seconds())
 		}
+	}
+}
+
+// edit writes into the Lease of a slot while that has one holder. What is written is made for the Lease as it is then: it is
+// refused, and made anew, when the slot has moved in between.
+func (b *bed) edit(t *testing.T, slot int, edit handEdit) (before, edited *coordinationv1.Lease) {
+	t.Helper()
+	for {
+		before = b.oneHolder(t, slot)
+		var patch map[string]map[string]any
+		if err := json.Unmarshal([]byte(edit.patch(before, b.otherSession(t, member.Holder(before)))), &patch); err != nil {
+			t.Fatal(err)
+		}
+		if patch["metadata"] == nil {
+			patch["metadata"] = map[string]any{}
+		}
+		patch["metadata"]["resourceVersion"] = before.ResourceVersion
+		text, err := json.Marshal(patch)
+		if err != nil {
+			t.Fatal(err)
+		}
+		from := time.Now()
+		edited, err = b.tryPatchLease(before.Name, string(text))
+		if apierrors.IsConflict(err) {
+			t.Logf("%s: slot %d has moved: %v", edit.name, slot, err)
+			continue
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		if edit.resets {
+			b.recorder.reset(slot, from, from.Add(noticed))
+		}
+		return before, edited
 	}
 }
 
@@ -177,9 +208,13 @@ func (b *bed) deleteLease(t *testing.T, name string) {
 // patchLease changes a Lease by hand.
 func (b *bed) patchLease(t *testing.T, name, patch string) *coordinationv1.Lease {
 	t.Helper()
-	lease, err := b.lab.Control.CoordinationV1().Leases(harness.FleetNamespace).Patch(b.ctx, name, types.MergePatchType, []byte(patch), metav1.PatchOptions{})
+	lease, err := b.tryPatchLease(name, patch)
 	if err != nil {
 		t.Fatal(err)
 	}
 	return lease
+}
+
+func (b *bed) tryPatchLease(name, patch string) (*coordinationv1.Lease, error) {
+	return b.lab.Control.CoordinationV1().Leases(harness.FleetNamespace).Patch(b.ctx, name, types.MergePatchType, []byte(patch), metav1.PatchOptions{})
 }

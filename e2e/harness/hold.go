@@ -4,23 +4,14 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"net/http"
 )
 
-// Hold has the next request or driver call of a replica, whose name contains the text, stop between its check and its
-// send, and waits until one has. The name of a request is its method and path, that of a driver call its operation and
-// the machine; the ownership follows.
-func (l *Lab) Hold(ctx context.Context, process, match string) (what string, err error) {
-	if err := l.HoldNext(ctx, process, match); err != nil {
-		return "", err
-	}
-	return l.IsHeld(ctx, process)
-}
-
-// HoldNext is the first half of Hold: whatever begins when it has returned is stopped.
-func (l *Lab) HoldNext(ctx context.Context, process, match string) error {
+// holdNext has the next request or driver call of a replica, whose name contains the text, stop between its check and its
+// send. The name of a request is its method and path, that of a driver call its operation and the machine; the ownership
+// follows. Tests use StopNext: which replica makes a request is not known before it is made.
+func (l *Lab) holdNext(ctx context.Context, process, match string) error {
 	order, err := json.Marshal(map[string]string{"match": match})
 	if err != nil {
 		return fmt.Errorf("encode the order: %w", err)
@@ -28,21 +19,6 @@ func (l *Lab) HoldNext(ctx context.Context, process, match string) error {
 	return Eventually(ctx, process+" takes the order", func(ctx context.Context) error { // it may be about to start
 		return send(ctx, http.MethodPost, l.holdURL(process), bytes.NewReader(order), nil)
 	})
-}
-
-// IsHeld is the second half of Hold: it waits until something is held.
-func (l *Lab) IsHeld(ctx context.Context, process string) (what string, err error) {
-	err = Eventually(ctx, "a request is held", func(ctx context.Context) error {
-		held, err := l.Held(ctx, process)
-		if err == nil && len(held) == 0 {
-			err = errors.New("nothing is")
-		}
-		if err == nil {
-			what = held[0]
-		}
-		return err
-	})
-	return what, err
 }
 
 // Held names what a replica holds, in the order in which it came: requests and driver calls, each with the ownership that
