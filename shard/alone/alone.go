@@ -35,9 +35,9 @@ const Name = "alone"
 const (
 	// forGood is the duration that the fleet claims a Lease for. It is written once, and ends when the fleet gives it up.
 	forGood = math.MaxInt32 * time.Second
-	// lookAgain is how often a namespace that is served is looked at for whether it still has a root, and retry when a
-	// write is tried again that came too late.
-	lookAgain, retry = 10 * time.Minute, time.Second
+	// retry is when to decide again after a write that came too late, and lookAgain when to try again to make a Lease where
+	// the namespace was ending: it may be another one of that name.
+	retry, lookAgain = time.Second, 5 * time.Second
 )
 
 // names of the two Leases, in the order of claim.World.
@@ -83,10 +83,16 @@ type Alone struct {
 	informers [2]cache.SharedIndexInformer
 
 	mu    sync.Mutex
-	since [2]map[string]time.Time // when each Lease was first seen as it is, by namespace
-	told  map[Key]string          // who keeps us out of a namespace, by the slots that had something to do there
+	since [2]map[string]sighting // when each Lease was first seen as it is, by namespace
+	told  map[Key]string         // who keeps us out of a namespace, by the slots that had something to do there
 	// ending are the namespaces in which nothing can be made any more, as far as we have tried.
 	ending map[string]bool
+}
+
+// sighting is when a version of a Lease was first seen.
+type sighting struct {
+	version string
+	at      time.Time
 }
 
 // New makes an Alone, which watches from Start on.
@@ -94,7 +100,7 @@ func New(cfg Config) (*Alone, error) {
 	a := &Alone{cfg: cfg, told: map[Key]string{}, ending: map[string]bool{}}
 	var errs []error
 	for i, name := range names() {
-		a.since[i] = map[string]time.Time{}
+		a.since[i] = map[string]sighting{}
 		a.informers[i] = informers.NewSharedInformerFactoryWithOptions(cfg.Client, 0, informers.WithNamespace(cfg.Namespace),
 			informers.WithTweakListOptions(func(options *metav1.ListOptions) {
 				options.FieldSelector = fields.OneTermEqualSelector(metav1.ObjectNameField, name).String()
@@ -144,18 +150,21 @@ func (a *Alone) Opened(slots []int) {
 	}
 }
 
-// Served says whether the fleet may work in a namespace. slot is the one in which there is something to do: if the
-// namespace is not served, its holder asks for it.
+// Served reports whether the fleet may work in a namespace. slot is the one in which there is something to do: while the
+// namespace is not served, its holder takes the Leases as soon as nobody else has them, without being asked again.
 func (a *Alone) Served(namespace string, slot int) bool {
-	leases := a.see(namespace)
-	if claim.Served(a.cfg.Fleet, leases, a.isEnding(namespace)) {
+	leases, _ := a.see(namespace)
+	key := Key{namespace, slot}
+	if claim.Served(a.cfg.Fleet, leases, false) {
 		return true
 	}
-	other := a.other(leases)
-	if other == "" && (!leases[0].Exists || !leases[1].Exists) {
-		a.runner.Enqueue(Key{namespace, slot})
+	if claim.Served(a.cfg.Fleet, leases, a.isEnding(namespace)) {
+		a.runner.EnqueueAfter(key, lookAgain)
+		return true
 	}
-	a.tell(Key{namespace, slot}, other)
+	verdict := a.keptOut(leases)
+	a.runner.EnqueueAfter(key, verdict.Wake)
+	a.tell(key, verdict.Other)
 	return false
 }
 
@@ -167,12 +176,13 @@ func (a *Alone) KeptOut(namespace string) bool {
 			return true
 		}
 	}
-	return a.other(a.see(namespace)) != ""
+	leases, _ := a.see(namespace)
+	return a.keptOut(leases).Other != ""
 }
 
-// other returns who keeps us out; "" is nobody.
-func (a *Alone) other(leases [2]claim.Lease) string {
-	return claim.Decide(claim.World{Now: a.cfg.Clock.Now(), Fleet: a.cfg.Fleet, Leases: leases, Roots: true}).Other
+// keptOut returns a verdict that says who keeps us out, and for how long at the least; "" is nobody.
+func (a *Alone) keptOut(leases [2]claim.Lease) claim.Verdict {
+	return claim.Decide(claim.World{Now: a.cfg.Clock.Now(), Fleet: a.cfg.Fleet, Leases: leases})
 }
 
 // tell says once who keeps us out; "" means nobody any more.
@@ -196,14 +206,19 @@ func (a *Alone) forget(namespace string) {
 }
 
 // CountRefused returns how many namespaces with roots of ours others keep us out of.
-func (a *Alone) CountRefused() int {
+func (a *Alone) CountRefused() (count int) {
 	a.mu.Lock()
-	defer a.mu.Unlock()
 	namespaces := map[string]bool{}
 	for key := range a.told {
 		namespaces[key.Namespace] = true
 	}
-	return len(namespaces)
+	a.mu.Unlock()
+	for namespace := range namespaces {
+		if leases, _ := a.see(namespace); a.keptOut(leases).Other != "" {
+			count++
+		}
+	}
+	return count
 }
 
 // changed notes when a Lease was seen to change. A renewal starts the time anew; more is looked at only when the Lease
@@ -222,11 +237,11 @@ func (a *Alone) changed(which int, before, after any) {
 	switch {
 	case is == nil:
 		delete(a.since[which], namespace)
-	case was == nil && a.ending[namespace]: // another namespace of that name
-		delete(a.ending, namespace)
-		a.since[which][namespace] = a.cfg.Clock.Now()
 	case was == nil || was.ResourceVersion != is.ResourceVersion:
-		a.since[which][namespace] = a.cfg.Clock.Now()
+		a.since[which][namespace] = sighting{is.ResourceVersion, a.cfg.Clock.Now()}
+		if was == nil {
+			delete(a.ending, namespace) // what can be made is in another namespace of that name
+		}
 	}
 	a.mu.Unlock()
 	if moved {
@@ -259,7 +274,8 @@ func (a *Alone) cached(which int, namespace string) *coordinationv1.Lease {
 	return leaseOf(obj)
 }
 
-func (a *Alone) see(namespace string) (leases [2]claim.Lease) {
+// see returns the Leases of a namespace as the watch shows them, for a decision and for the writes that follow from it.
+func (a *Alone) see(namespace string) (leases [2]claim.Lease, cached [2]*coordinationv1.Lease) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	for i := range leases {
@@ -267,69 +283,40 @@ func (a *Alone) see(namespace string) (leases [2]claim.Lease) {
 		if lease == nil {
 			continue
 		}
-		leases[i] = claim.Lease{Exists: true, Holder: holderOf(lease), Since: a.since[i][namespace]}
+		cached[i] = lease
+		leases[i] = claim.Lease{Exists: true, Holder: holderOf(lease), Since: a.cfg.Clock.Now()}
+		if seen := a.since[i][namespace]; seen.version == lease.ResourceVersion { // else the handler is about to hear of it
+			leases[i].Since = seen.at
+		}
 		if lease.Spec.LeaseDurationSeconds != nil {
 			leases[i].Duration = time.Duration(*lease.Spec.LeaseDurationSeconds) * time.Second
 		}
-		if leases[i].Since.IsZero() { // the handler is about to hear of it
-			leases[i].Since = a.cfg.Clock.Now()
-		}
 	}
-	return leases
+	return leases, cached
 }
 
-// reconcile asks for a namespace, or, as the holder of the slot of its name, takes it or gives it up.
+// reconcile takes the Leases of a namespace for the holder of a slot with something to do there, and takes them or gives
+// them up for the holder of the slot of the namespace's name.
 func (a *Alone) reconcile(ctx context.Context, key Key) (runner.Result, error) {
-	leases := a.see(key.Namespace)
-	if key.Slot != a.cfg.SlotOf(key.Namespace) {
-		return runner.Result{}, a.ask(ctx, key.Namespace, leases)
-	}
-	w := claim.World{Now: a.cfg.Clock.Now(), Fleet: a.cfg.Fleet, Leases: leases, Roots: true}
+	leases, cached := a.see(key.Namespace)
+	w := claim.World{Now: a.cfg.Clock.Now(), Fleet: a.cfg.Fleet, Leases: leases, MayGive: key.Slot == a.cfg.SlotOf(key.Namespace)}
 	verdict := claim.Decide(w)
-	served := claim.Served(a.cfg.Fleet, leases, a.isEnding(key.Namespace))
-	if verdict.Do == claim.Take || served {
+	if verdict.Do == claim.Look {
 		var err error
-		if w.Roots, err = a.hasRoots(ctx, key.Namespace); err != nil {
+		if w.Roots, err = a.lookForRoots(ctx, key.Namespace); err != nil {
 			return runner.Result{}, err
 		}
 		verdict = claim.Decide(w)
-	}
-	again := verdict.Wake
-	if served && verdict.Do == claim.Rest {
-		again = lookAgain
 	}
 	for i, concerned := range verdict.Which {
 		if !concerned {
 			continue
 		}
-		done, err := a.write(ctx, i, key.Namespace, verdict.Do)
-		if err != nil {
-			return runner.Result{}, err
-		}
-		if !done {
-			again = retry
+		if done, err := a.write(ctx, i, key.Namespace, cached[i], verdict.Do); err != nil || !done {
+			return runner.Result{RequeueAfter: retry}, err // without the first one the second is not taken either
 		}
 	}
-	return runner.Result{RequeueAfter: again}, nil
-}
-
-// ask makes a Lease that is missing, without a holder, which has the holder of the slot of the namespace's name look at it.
-func (a *Alone) ask(ctx context.Context, namespace string, leases [2]claim.Lease) error {
-	for i, lease := range leases {
-		if lease.Exists {
-			continue
-		}
-		_, err := a.cfg.Client.CoordinationV1().Leases(namespace).Create(ctx,
-			&coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: names()[i]}}, metav1.CreateOptions{})
-		switch {
-		case apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause):
-			a.ends(namespace)
-		case err != nil && !apierrors.IsAlreadyExists(err) && !apierrors.IsNotFound(err):
-			return fmt.Errorf("ask for namespace %s: %w", namespace, err)
-		}
-		return nil
-	}
-	return nil
+	return runner.Result{RequeueAfter: verdict.Wake}, nil
 }
 
 // ends notes that nothing can be made in a namespace any more.
@@ -349,10 +336,11 @@ func (a *Alone) isEnding(namespace string) bool {
 	return a.ending[namespace]
 }
 
-// write takes a Lease or gives it up; done is false when it has changed since it was seen.
-func (a *Alone) write(ctx context.Context, which int, namespace string, do claim.Action) (done bool, err error) {
+// write takes a Lease or gives it up; done is false when it has changed since it was seen. cached is how it was seen, and
+// nil when there was none.
+func (a *Alone) write(ctx context.Context, which int, namespace string, cached *coordinationv1.Lease, do claim.Action) (done bool, err error) {
 	name := names()[which]
-	lease, cached := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}, a.cached(which, namespace)
+	lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
 	if cached != nil {
 		lease = cached.DeepCopy()
 	}
@@ -370,10 +358,7 @@ func (a *Alone) write(ctx context.Context, which int, namespace string, do claim
 	}
 	switch {
 	case apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) || apierrors.IsNotFound(err):
-		a.mu.Lock()
-		a.since[which][namespace] = a.cfg.Clock.Now() // it has changed, and the watch is about to show it
-		a.mu.Unlock()
-		return false, nil
+		return false, nil // the watch is about to show it
 	case apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause):
 		a.ends(namespace)
 		return true, nil
@@ -384,17 +369,17 @@ func (a *Alone) write(ctx context.Context, which int, namespace string, do claim
 	return true, nil
 }
 
-// hasRoots says whether there is anything in a namespace that has or is a root.
-func (a *Alone) hasRoots(ctx context.Context, namespace string) (bool, error) {
+// lookForRoots lists whether there is anything in a namespace that has or is a root.
+func (a *Alone) lookForRoots(ctx context.Context, namespace string) (claim.Roots, error) {
 	for _, resource := range []string{"machinedeployments", "machinesets", "machines"} {
 		list, err := a.cfg.Metadata.Resource(v1alpha1.SchemeGroupVersion.WithResource(resource)).Namespace(namespace).
 			List(ctx, metav1.ListOptions{Limit: 1})
 		if err != nil {
-			return false, fmt.Errorf("look for %s in namespace %s: %w", resource, namespace, err)
+			return claim.Unknown, fmt.Errorf("look for %s in namespace %s: %w", resource, namespace, err)
 		}
 		if len(list.Items) > 0 {
-			return true, nil
+			return claim.Some, nil
 		}
 	}
-	return false, nil
+	return claim.None, nil
 }

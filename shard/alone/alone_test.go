@@ -8,10 +8,11 @@ import (
 	"strconv"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
-	"go.uber.org/goleak"
 	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
@@ -23,12 +24,11 @@ import (
 	clocktesting "k8s.io/utils/clock/testing"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/bubbles"
+	"github.com/machine-controller-fleet/machine-controller-fleet/shard/alone/claim"
 )
 
-func TestMain(m *testing.M) {
-	// The fakes' filter of watches may be about to send its last event when the watch ends.
-	goleak.VerifyTestMain(m, goleak.IgnoreAnyFunction("k8s.io/apimachinery/pkg/watch.(*filteredWatch).loop"))
-}
+func TestMain(m *testing.M) { bubbles.Main(m) }
 
 // bench is an Alone before an API server with Leases that obeys field selectors and resourceVersions.
 type bench struct {
@@ -41,10 +41,13 @@ type bench struct {
 	mu      sync.Mutex
 	version int
 	refused []string
+	closed  map[int]bool // slots that this replica does not hold
 }
 
-func (b *bench) Admit(ctx context.Context, _ Key) (context.Context, func(), bool) {
-	return ctx, func() {}, true
+func (b *bench) Admit(ctx context.Context, key Key) (context.Context, func(), bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return ctx, func() {}, !b.closed[key.Slot]
 }
 
 func nameOf(obj runtime.Object) fields.Set {
@@ -66,9 +69,7 @@ func (b *bench) serve() {
 	b.client.PrependWatchReactor("leases", func(action clienttesting.Action) (bool, watch.Interface, error) {
 		restricted, _ := action.(clienttesting.WatchAction)
 		w, err := b.client.Tracker().Watch(action.GetResource(), action.GetNamespace())
-		return true, watch.Filter(w, func(in watch.Event) (watch.Event, bool) {
-			return in, restricted.GetWatchRestrictions().Fields.Matches(nameOf(in.Object))
-		}), err
+		return true, filtered(w, restricted.GetWatchRestrictions().Fields, nil), err
 	})
 	versioned := func(action clienttesting.Action) (bool, runtime.Object, error) {
 		b.mu.Lock()
@@ -87,19 +88,45 @@ func (b *bench) serve() {
 	b.client.PrependReactor("create", "leases", versioned)
 }
 
+// filtered is a watch of what the selector matches, each event of which comes as late as lag says. That of apimachinery
+// never ends if nobody takes its last event.
+func filtered(in watch.Interface, selector fields.Selector, lag func() time.Duration) watch.Interface {
+	events := make(chan watch.Event)
+	out := watch.NewProxyWatcher(events)
+	go func() {
+		defer in.Stop()
+		for {
+			select {
+			case <-out.StopChan():
+				return
+			case event := <-in.ResultChan():
+				if !selector.Matches(nameOf(event.Object)) {
+					continue
+				}
+				if lag != nil {
+					time.Sleep(lag())
+				}
+				select {
+				case <-out.StopChan():
+					return
+				case events <- event:
+				}
+			}
+		}
+	}()
+	return out
+}
+
 func newBench(t *testing.T, roots ...string) *bench {
 	t.Helper()
 	scheme := metadatafake.NewTestScheme()
 	if err := metav1.AddMetaToScheme(scheme); err != nil {
 		t.Fatal(err)
 	}
-	b := &bench{t: t, client: fake.NewClientset(), clock: clocktesting.NewFakeClock(time.Unix(1e9, 0))}
+	b := &bench{t: t, client: fake.NewClientset(), clock: clocktesting.NewFakeClock(time.Unix(1e9, 0)), closed: map[int]bool{}}
 	b.metadata = metadatafake.NewSimpleMetadataClient(scheme)
 	for _, root := range roots {
-		meta := &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: root}}
-		if err := b.metadata.Tracker().Create(v1alpha1.SchemeGroupVersion.WithResource("machinedeployments"), meta, "n"); err != nil {
-			t.Fatal(err)
-		}
+		b.root(root)
 	}
 	b.serve()
 	var err error
@@ -122,6 +149,30 @@ func newBench(t *testing.T, roots ...string) *bench {
 	running.Go(func() { b.alone.Run(ctx) })
 	t.Cleanup(func() { stop(); running.Wait() })
 	return b
+}
+
+// root makes a root in the namespace n.
+func (b *bench) root(name string) {
+	b.t.Helper()
+	meta := &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: name}}
+	if err := b.metadata.Tracker().Create(v1alpha1.SchemeGroupVersion.WithResource("machinedeployments"), meta, "n"); err != nil {
+		b.t.Fatal(err)
+	}
+}
+
+// sees returns the Leases of n as the watch shows them.
+func (b *bench) sees() [2]claim.Lease {
+	leases, _ := b.alone.see("n")
+	return leases
+}
+
+// served asks for slot 7 of n, and waits until nothing happens any more. It is for tests in a bubble.
+func (b *bench) served(want bool) {
+	b.t.Helper()
+	if got := b.alone.Served("n", 7); got != want {
+		b.t.Errorf("served: %t, want %t", got, want)
+	}
+	synctest.Wait()
 }
 
 // holds has somebody hold a Lease, or renew it.
@@ -178,13 +229,13 @@ func TestAnEmptyNamespaceIsAskedForAndTaken(t *testing.T) {
 func TestWhoeverLivesKeepsUsOut(t *testing.T) {
 	b := newBench(t, "root")
 	b.holds(v1alpha1.LeaseManager, "mcm")
-	b.becomes("the Lease", func() bool { return b.alone.see("n")[0].Exists })
+	b.becomes("the Lease", func() bool { return b.sees()[0].Exists })
 	for range 20 { // 40 s of renewals
 		b.holds(v1alpha1.LeaseManager, "mcm")
 		version := strconv.Itoa(b.version)
 		b.becomes("the renewal", func() bool {
 			lease := b.alone.cached(0, "n")
-			return lease.ResourceVersion == version && b.alone.see("n")[0].Since.Equal(b.clock.Now())
+			return lease.ResourceVersion == version && b.sees()[0].Since.Equal(b.clock.Now())
 		})
 		if b.clock.Step(2 * time.Second); b.alone.Served("n", 7) || !b.alone.KeptOut("n") {
 			t.Fatal("served beside another, or not kept out")
@@ -197,6 +248,117 @@ func TestWhoeverLivesKeepsUsOut(t *testing.T) {
 	b.becomes("taken when it has died", func() bool {
 		b.clock.Step(100 * time.Millisecond)
 		return b.alone.Served("n", 7)
+	})
+}
+
+func TestANamespaceThatWasGivenUpIsServedAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t)
+		for _, name := range names() {
+			b.holds(name, "fleet")
+		}
+		synctest.Wait()
+		b.served(false)
+		if got := b.holders(); got != [2]string{"", ""} {
+			t.Fatalf("holders without roots: %q", got)
+		}
+		b.clock.Step(time.Hour)
+		b.served(false)
+		if got := b.holders(); got != [2]string{"", ""} {
+			t.Errorf("taken without roots, by %q", got)
+		}
+		b.root("root")
+		b.served(false)
+		b.served(true)
+		if got := b.holders(); got != [2]string{"fleet", "fleet"} || len(b.refused) > 0 {
+			t.Errorf("holders %q, refused %v", got, b.refused)
+		}
+	})
+}
+
+func TestANamespaceWhoseManagerDiedBeforeItHadRootsIsServed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t)
+		for _, name := range names() {
+			b.holds(name, "mcm")
+		}
+		synctest.Wait()
+		b.clock.Step(claim.Unchanged) // the holder of the namespace's slot looks, and finds no roots
+		synctest.Wait()
+		if got := b.holders(); got != [2]string{"mcm", "mcm"} {
+			t.Errorf("taken without roots, by %q", got)
+		}
+		b.root("root")
+		b.served(false)
+		b.served(true)
+		if len(b.refused) > 0 {
+			t.Errorf("refused: %v", b.refused)
+		}
+	})
+}
+
+// Whoever has something to do in a namespace takes it when the other manager has died, although nothing changes then, it
+// does not ask again, and nobody holds the slot of the namespace's name.
+func TestTheLeasesOfAManagerThatDiesAreTakenAtTheirDeadline(t *testing.T) {
+	b := newBench(t, "root")
+	b.mu.Lock()
+	b.closed[3] = true
+	b.mu.Unlock()
+	b.holds(v1alpha1.LeaseManager, "mcm")
+	b.becomes("the Lease", func() bool { return b.sees()[0].Exists })
+	if b.alone.Served("n", 7) || b.alone.CountRefused() != 1 {
+		t.Error("served beside another, or not counted as refused")
+	}
+	b.clock.Step(claim.Unchanged - time.Millisecond)
+	if got := b.holders(); got != [2]string{"mcm", ""} {
+		t.Errorf("taken before the deadline: %q", got)
+	}
+	b.becomes("taken", func() bool {
+		b.clock.Step(time.Millisecond)
+		return b.holders() == [2]string{"fleet", "fleet"}
+	})
+	if b.alone.CountRefused() > 0 {
+		t.Error("still counted as refused")
+	}
+}
+
+// Of a Lease that the watch has just shown nobody knows yet since when it is so.
+func TestALeaseThatWasRenewedThisMomentIsNotExpired(t *testing.T) {
+	b := newBench(t)
+	b.holds(v1alpha1.LeaseManager, "mcm")
+	b.becomes("the Lease", func() bool { return b.sees()[0].Exists })
+	b.clock.Step(time.Hour)
+	renewed := b.alone.cached(0, "n").DeepCopy()
+	renewed.ResourceVersion = "renewed"
+	if err := b.alone.informers[0].GetStore().Update(renewed); err != nil { // its handler has not run yet
+		t.Fatal(err)
+	}
+	if !b.alone.KeptOut("n") {
+		t.Error("the Lease counts as expired")
+	}
+}
+
+func TestANamespaceOfTheSameNameAsOneThatEndedIsTaken(t *testing.T) {
+	b := newBench(t, "root")
+	ends := true
+	b.client.PrependReactor("create", "leases", func(clienttesting.Action) (bool, runtime.Object, error) {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		refused := apierrors.NewForbidden(coordinationv1.Resource("leases"), "", errors.New("the namespace is being terminated"))
+		refused.ErrStatus.Details.Causes = []metav1.StatusCause{{Type: corev1.NamespaceTerminatingCause}}
+		return ends, nil, refused
+	})
+	b.becomes("served to its end", func() bool { return b.alone.Served("n", 7) })
+	if got := b.holders(); got != [2]string{"", ""} {
+		t.Errorf("Leases were made where the namespace ends: %q", got)
+	}
+	b.mu.Lock()
+	ends = false
+	b.mu.Unlock()
+	b.becomes("taken", func() bool {
+		b.alone.Served("n", 7) // for as long as there is something to do
+		b.clock.Step(time.Second)
+		return b.holders() == [2]string{"fleet", "fleet"}
 	})
 }
 

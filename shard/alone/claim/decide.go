@@ -20,6 +20,21 @@ type Lease struct {
 	Duration time.Duration
 }
 
+// LookAgain is how often a namespace that is served is looked at for whether it still has a root.
+const LookAgain = 10 * time.Minute
+
+// Roots is what is known about the roots of a namespace.
+type Roots int
+
+// What can be known about roots.
+const (
+	// Unknown means that they were not listed for this decision.
+	Unknown Roots = iota
+	// None and Some are what a live list has shown.
+	None
+	Some
+)
+
 // World is what a decision about one namespace rests on.
 type World struct {
 	Now time.Time
@@ -27,8 +42,9 @@ type World struct {
 	Fleet string
 	// Leases are the two, in any order.
 	Leases [2]Lease
-	// Roots says whether the namespace has a root.
-	Roots bool
+	Roots  Roots
+	// MayGive is true for the holder of the slot of the namespace's name. Only that one gives Leases up; all may take them.
+	MayGive bool
 }
 
 // Action is what to do with the Leases.
@@ -38,6 +54,8 @@ type Action int
 const (
 	// Rest leaves them as they are.
 	Rest Action = iota
+	// Look lists roots, and decides again with what the list shows.
+	Look
 	// Take makes the fleet the holder of those in Verdict.Which.
 	Take
 	// Give empties those in Verdict.Which.
@@ -51,7 +69,8 @@ type Verdict struct {
 	Which [2]bool
 	// Other is the holder that keeps the fleet out; "" when nobody does.
 	Other string
-	// Wake is when to look again, from now; 0 means when a Lease changes.
+	// Wake is when to decide again, from now; 0 means when a Lease changes, or when there is something to do in the
+	// namespace.
 	Wake time.Duration
 }
 
@@ -62,7 +81,8 @@ func Served(fleet string, leases [2]Lease, ending bool) bool {
 	return mine(leases[0]) && mine(leases[1])
 }
 
-// Decide says what to do with the Leases of a namespace.
+// Decide says what to do with the Leases of a namespace. Whoever has something to do there decides, and the holder of the
+// slot of the namespace's name: both are there when roots come while the Leases are free, whoever had them before.
 func Decide(w World) Verdict {
 	var v Verdict
 	var held [2]bool
@@ -75,15 +95,22 @@ func Decide(w World) Verdict {
 			v.Other, v.Wake = lease.Holder, max(v.Wake, left)
 		}
 	}
+	served, some := held[0] && held[1], held[0] || held[1]
 	switch {
-	case !w.Roots || v.Other != "":
-		if held[0] || held[1] {
+	case v.Other != "":
+		if w.MayGive && some {
 			v.Do, v.Which = Give, held
 		}
-		if !w.Roots {
-			v.Other, v.Wake = "", 0 // nobody is kept out who does not want in
+	case served && !w.MayGive:
+	case w.Roots == Unknown:
+		v.Do = Look
+	case w.Roots == None:
+		if w.MayGive && some {
+			v.Do, v.Which = Give, held
 		}
-	case !held[0] || !held[1]:
+	case served:
+		v.Wake = LookAgain
+	default:
 		v.Do, v.Which = Take, [2]bool{!held[0], !held[1]}
 	}
 	return v

@@ -1,6 +1,7 @@
 package claim
 
 import (
+	"fmt"
 	"testing"
 	"time"
 
@@ -18,27 +19,81 @@ func TestDecide(t *testing.T) {
 	fleet := Lease{Exists: true, Holder: "second", Since: now.Add(-time.Hour), Duration: 10 * time.Hour}
 	both, first, second := [2]bool{true, true}, [2]bool{true, false}, [2]bool{false, true}
 	for _, tc := range []struct {
-		name   string
-		leases [2]Lease
-		empty  bool // no roots
-		want   Verdict
+		name    string
+		leases  [2]Lease
+		roots   Roots
+		mayGive bool
+		want    Verdict
 	}{
-		{name: "nobody", leases: [2]Lease{absent, absent}, want: Verdict{Do: Take, Which: both}},
-		{name: "given up", leases: [2]Lease{empty, absent}, want: Verdict{Do: Take, Which: both}},
-		{name: "ours", leases: [2]Lease{ours, ours}},
-		{name: "half of it ours", leases: [2]Lease{ours, absent}, want: Verdict{Do: Take, Which: second}},
-		{name: "somebody lives", leases: [2]Lease{since(time.Second), absent}, want: Verdict{Other: "mcm", Wake: 14 * time.Second}},
+		{name: "no Leases", leases: [2]Lease{absent, absent}, roots: Some, want: Verdict{Do: Take, Which: both}},
+		{name: "given up", leases: [2]Lease{empty, empty}, roots: Some, want: Verdict{Do: Take, Which: both}},
+		{name: "given up, one deleted", leases: [2]Lease{empty, absent}, roots: Some, want: Verdict{Do: Take, Which: both}},
+		{name: "roots are not known", leases: [2]Lease{empty, empty}, want: Verdict{Do: Look}},
+		{name: "served", leases: [2]Lease{ours, ours}},
+		{name: "served, by the one who gives up", leases: [2]Lease{ours, ours}, mayGive: true, want: Verdict{Do: Look}},
+		{name: "served, with roots", leases: [2]Lease{ours, ours}, roots: Some, mayGive: true, want: Verdict{Wake: 10 * time.Minute}},
+		{name: "half taken", leases: [2]Lease{ours, absent}, roots: Some, want: Verdict{Do: Take, Which: second}},
+		{name: "another lives", leases: [2]Lease{since(time.Second), absent}, want: Verdict{Other: "mcm", Wake: 14 * time.Second}},
 		{name: "one of two lives", leases: [2]Lease{since(time.Hour), since(0)}, want: Verdict{Other: "mcm", Wake: 15 * time.Second}},
-		{name: "somebody has died", leases: [2]Lease{since(15 * time.Second), since(time.Hour)}, want: Verdict{Do: Take, Which: both}},
-		{name: "somebody was let in", leases: [2]Lease{ours, since(0)}, want: Verdict{Do: Give, Which: first, Other: "mcm", Wake: 15 * time.Second}},
-		{name: "another fleet, which has said once that it stays", leases: [2]Lease{fleet, fleet}, want: Verdict{Other: "second", Wake: 9 * time.Hour}},
-		{name: "no root", leases: [2]Lease{absent, absent}, empty: true},
-		{name: "no root any more", leases: [2]Lease{ours, ours}, empty: true, want: Verdict{Do: Give, Which: both}},
-		{name: "no root, somebody lives", leases: [2]Lease{since(0), ours}, empty: true, want: Verdict{Do: Give, Which: second}},
+		{name: "another has died", leases: [2]Lease{since(15 * time.Second), since(time.Hour)}, roots: Some, want: Verdict{Do: Take, Which: both}},
+		{name: "another has died, roots are not known", leases: [2]Lease{since(15 * time.Second), empty}, want: Verdict{Do: Look}},
+		{name: "another came between", leases: [2]Lease{ours, since(0)}, mayGive: true, want: Verdict{Do: Give, Which: first, Other: "mcm", Wake: 15 * time.Second}},
+		{name: "another came between, and this one may not give up", leases: [2]Lease{ours, since(0)}, want: Verdict{Other: "mcm", Wake: 15 * time.Second}},
+		{name: "another fleet, which renews nothing", leases: [2]Lease{fleet, fleet}, want: Verdict{Other: "second", Wake: 9 * time.Hour}},
+		{name: "no root", leases: [2]Lease{absent, absent}, roots: None, mayGive: true},
+		{name: "no root any more", leases: [2]Lease{ours, ours}, roots: None, mayGive: true, want: Verdict{Do: Give, Which: both}},
+		{name: "no root any more, half taken", leases: [2]Lease{empty, ours}, roots: None, mayGive: true, want: Verdict{Do: Give, Which: second}},
+		{name: "no root any more, and this one may not give up", leases: [2]Lease{empty, ours}, roots: None},
 	} {
-		w := World{Now: now, Fleet: "fleet", Leases: tc.leases, Roots: !tc.empty}
+		w := World{Now: now, Fleet: "fleet", Leases: tc.leases, Roots: tc.roots, MayGive: tc.mayGive}
 		if got := Decide(w); got != tc.want {
 			t.Errorf("%s: %+v, want %+v", tc.name, got, tc.want)
+		}
+	}
+}
+
+// What follows from a decision, whatever the two Leases are, whoever decides and whatever is known of roots.
+func TestEveryCombinationEndsWithTheLeasesTakenOrGivenUp(t *testing.T) {
+	states := map[string]Lease{
+		"absent": {}, "empty": {Exists: true, Since: now}, "ours": {Exists: true, Holder: "fleet", Since: now.Add(-time.Hour)},
+		"live":    {Exists: true, Holder: "mcm", Since: now.Add(-5 * time.Second)},
+		"expired": {Exists: true, Holder: "mcm", Since: now.Add(-15 * time.Second)},
+	}
+	for a, first := range states {
+		for b, second := range states {
+			for _, roots := range []Roots{Unknown, None, Some} {
+				for _, mayGive := range []bool{false, true} {
+					name := fmt.Sprintf("%s, %s, roots %d, may give %t", a, b, roots, mayGive)
+					v := Decide(World{Now: now, Fleet: "fleet", Leases: [2]Lease{first, second}, Roots: roots, MayGive: mayGive})
+					held := [2]bool{a == "ours", b == "ours"} // once the verdict is carried out
+					for i, concerned := range v.Which {
+						if concerned {
+							held[i] = v.Do == Take
+						}
+					}
+					lives, served, looks := a == "live" || b == "live", a == "ours" && b == "ours", v.Do == Look
+					if (v.Other == "mcm") != lives || (v.Wake == 10*time.Second) != lives {
+						t.Errorf("%s: kept out by %q for %s", name, v.Other, v.Wake)
+					}
+					if want := roots == Unknown && !lives && (!served || mayGive); looks != want {
+						t.Errorf("%s: looks for roots: %t, want %t", name, looks, want)
+					}
+					if (v.Do == Take || v.Do == Give) != (v.Which != [2]bool{}) {
+						t.Errorf("%s: %+v has an action without a Lease, or a Lease without an action", name, v)
+					}
+					switch {
+					case looks:
+					case mayGive && (lives || roots == None) && held != [2]bool{}:
+						t.Errorf("%s: %v stay taken, want both given up", name, held)
+					case !lives && roots == Some && held != [2]bool{true, true}:
+						t.Errorf("%s: %v are taken, want both", name, held)
+					case v.Do == Take && (lives || roots != Some):
+						t.Errorf("%s: taken although another lives, or without roots", name)
+					case v.Do == Give && !mayGive:
+						t.Errorf("%s: given up by a replica that may not", name)
+					}
+				}
+			}
 		}
 	}
 }
@@ -51,7 +106,8 @@ func TestOneIsServed(t *testing.T) {
 		for range rapid.IntRange(0, 60).Draw(t, "steps") {
 			clock = clock.Add(time.Duration(rapid.IntRange(0, 20).Draw(t, "seconds")) * time.Second)
 			who := rapid.SampledFrom([]string{"one", "two"}).Draw(t, "who")
-			v := Decide(World{Now: clock, Fleet: who, Leases: leases, Roots: rapid.IntRange(0, 9).Draw(t, "roots") > 0})
+			roots := rapid.SampledFrom([]Roots{None, Some, Some, Some, Some}).Draw(t, "roots")
+			v := Decide(World{Now: clock, Fleet: who, Leases: leases, Roots: roots, MayGive: rapid.Bool().Draw(t, "may give")})
 			for i := range leases {
 				if !v.Which[i] || rapid.IntRange(0, 3).Draw(t, "refused") == 0 {
 					continue
