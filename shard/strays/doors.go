@@ -130,7 +130,18 @@ func (d *Doors) Open(kind label.Kind, key types.NamespacedName) {
 	delete(d.closed, o)
 	d.mu.Unlock()
 	if closed {
-		d.retry(func(other object) bool { return other == o })
+		d.again(o)
+	}
+}
+
+// again has everybody looked at again who was turned away from an object.
+func (d *Doors) again(o object) {
+	d.mu.Lock()
+	knocks := d.knocked[o]
+	delete(d.knocked, o)
+	d.mu.Unlock()
+	for _, enqueue := range knocks {
+		enqueue()
 	}
 }
 

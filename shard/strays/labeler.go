@@ -71,6 +71,8 @@ type Labeler struct {
 	mu       sync.Mutex
 	suspects map[Key]map[object]bool // own objects that seem to name the wrong slot
 	closing  map[Key]map[object]bool // those behind closed doors
+	given    map[object]int          // those that are given away, and from which slot, until the caches show that
+	waits    waits
 }
 
 // New makes a Labeler.
@@ -86,6 +88,7 @@ func New(cfg Config) (*Labeler, error) {
 		turns:    make(chan struct{}, parallel),
 		pace:     flowcontrol.NewTokenBucketRateLimiterWithClock(float32(cfg.Pace), parallel, cfg.Clock),
 		suspects: map[Key]map[object]bool{}, closing: map[Key]map[object]bool{},
+		given: map[object]int{}, waits: waits{},
 	}
 	l.reader = &reader{metadata: cfg.Control, plant: l.plant, rounds: map[string]*round{}}
 	l.doors = NewDoors(l.mayEnter)
@@ -132,6 +135,13 @@ func (l *Labeler) NamespaceChanged(namespace string) {
 	for stray := range l.cfg.Watch.in(namespace) {
 		l.strayChanged(stray, false)
 	}
+	l.mu.Lock()
+	for key := range l.suspects {
+		if key.Namespace == namespace {
+			l.runner.Enqueue(key)
+		}
+	}
+	l.mu.Unlock()
 	l.doors.Retry(namespace)
 }
 
@@ -140,6 +150,9 @@ func (l *Labeler) Seen(kind label.Kind, meta metav1.Object) {
 	o := label.Of(kind, meta)
 	root, known := l.root(o)
 	named, labelled := label.Read(o.Slot, l.cfg.Slots.Count)
+	if labelled && l.arrived(object{kind, o.Key()}, named) {
+		l.doors.Open(kind, o.Key()) // whether or not its root is known by now
+	}
 	switch {
 	case !labelled:
 		return // its slot was lost; the Watch tells of it
@@ -150,7 +163,11 @@ func (l *Labeler) Seen(kind label.Kind, meta metav1.Object) {
 		l.mu.Lock()
 		note(l.suspects, key, object{kind, o.Key()})
 		l.mu.Unlock()
-		l.runner.EnqueueAfter(key, time.Second) // its parent may come into the cache a moment later
+		if known {
+			l.runner.Enqueue(key)
+		} else {
+			l.runner.EnqueueAfter(key, time.Second) // its parent may come into the cache a moment later
+		}
 	}
 	if kind == label.Set { // the parent without which nothing was known of a stray
 		for stray := range l.cfg.Watch.in(o.Namespace) {
@@ -162,7 +179,14 @@ func (l *Labeler) Seen(kind label.Kind, meta metav1.Object) {
 }
 
 // Left is told of every object of the slots of this replica that is gone or has left them.
-func (l *Labeler) Left(kind label.Kind, key types.NamespacedName) { l.doors.Forget(kind, key) }
+func (l *Labeler) Left(kind label.Kind, key types.NamespacedName) {
+	l.mu.Lock()
+	delete(l.waits, object{kind, key})
+	delete(l.given, object{kind, key})
+	l.mu.Unlock()
+	l.doors.Forget(kind, key)
+	l.changed(object{kind, key})
+}
 
 func note(in map[Key]map[object]bool, key Key, o object) {
 	if in[key] == nil {
@@ -176,10 +200,8 @@ func (l *Labeler) strayChanged(stray label.Object, gone bool) {
 	if stray.Kind == label.Node {
 		return
 	}
+	l.changed(object{stray.Kind, stray.Key()})
 	if gone {
-		if l.cfg.Watch.isEmpty(stray.Namespace) {
-			l.doors.Retry(stray.Namespace)
-		}
 		return
 	}
 	for _, key := range l.keys(stray) {
@@ -232,35 +254,31 @@ func (l *Labeler) find(kind label.Kind, key types.NamespacedName, uid types.UID)
 	return o, o.UID == uid
 }
 
-// mayEnter keeps controllers out of namespaces that are not served, and from roots with strays below: all, as long as
-// strays may be there that are not known.
+// mayEnter keeps controllers out of namespaces that are not served, from roots that name another slot than their own, and
+// from roots with strays below: all, as long as strays may be there that are not known.
 func (l *Labeler) mayEnter(kind label.Kind, key types.NamespacedName) bool {
 	if kind != label.Machine && !l.cfg.Watch.knowsTrees() {
 		return false
 	}
-	if l.cfg.Served != nil && !l.cfg.Served(key.Namespace, l.cfg.Slots.Of(key.Namespace, key.Name)) {
+	own := l.cfg.Slots.Of(key.Namespace, key.Name)
+	slot, isRoot := own, true // as far as the caches show it
+	if meta, known := l.cfg.Known(kind, key); known {
+		found := label.Of(kind, meta)
+		isRoot = found.Parent == ""
+		if named, labelled := label.Read(found.Slot, l.cfg.Slots.Count); labelled {
+			slot = named
+		}
+	}
+	if l.cfg.Served != nil && !l.cfg.Served(key.Namespace, slot) {
 		return false
 	}
-	if kind == label.Machine || l.hasParent(kind, key) { // no root; a machine labels its Node itself
+	if isRoot && slot != own { // its own slot's holder may still be at work on it, until it is given back
+		return false
+	}
+	if kind == label.Machine || !isRoot { // a machine labels its Node itself
 		return true
 	}
-	elsewhere := map[types.UID]bool{} // parents whose root is another one, or not known
-	for stray := range l.cfg.Watch.in(key.Namespace) {
-		if stray.Parent != "" && elsewhere[stray.Parent] {
-			continue
-		}
-		elsewhere[stray.Parent] = true
-		if root, known := l.root(stray); known && root == key {
-			return false
-		}
-	}
-	return true
-}
-
-// hasParent says that an object is no root, as far as the caches show it.
-func (l *Labeler) hasParent(kind label.Kind, key types.NamespacedName) bool {
-	found, known := l.cfg.Known(kind, key)
-	return known && label.Of(kind, found).Parent != ""
+	return !l.isBlocked(object{kind, key})
 }
 
 // concerns says whether the caches show anything that the holder of the slot may have to label.
@@ -327,8 +345,7 @@ func (l *Labeler) reconcile(ctx context.Context, key Key) (runner.Result, error)
 	if !l.closeDoors(key, trees) {
 		return runner.Result{RequeueAfter: lookAgain}, nil // the end of the passes that run wakes us
 	}
-	again, err := l.labelTrees(ctx, key, trees)
-	l.doors.Retry(key.Namespace)
+	again, err := l.labelTrees(ctx, key, trees) // the watches show it to the roots that wait for it
 	return runner.Result{RequeueAfter: again}, err
 }
 
@@ -362,14 +379,20 @@ func (l *Labeler) closeDoors(key Key, trees []label.Tree) (quiet bool) {
 	for _, tree := range trees {
 		for _, o := range tree.Moving(key.Slot) {
 			note(l.closing, key, object{o.Kind, o.Key()})
+			l.given[object{o.Kind, o.Key()}] = key.Slot
 		}
 	}
-	now := l.closing[key]
-	l.mu.Unlock()
+	now := maps.Clone(l.closing[key])
+	var opened []object
 	for o := range before {
-		if !now[o] {
-			l.doors.Open(o.kind, o.key)
+		if !now[o] && l.given[o] == key.Slot { // else it is given away from another slot by now
+			delete(l.given, o)
+			opened = append(opened, o)
 		}
+	}
+	l.mu.Unlock()
+	for _, o := range opened {
+		l.doors.Open(o.kind, o.key)
 	}
 	quiet = true
 	for o := range now {
@@ -415,6 +438,19 @@ func (l *Labeler) moved(key Key, o object) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	delete(l.closing[key], o)
+}
+
+// arrived reports whether the caches show, for the first time, that an object was given to another slot. That slot may be
+// one of ours, too.
+func (l *Labeler) arrived(o object, slot int) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	from, given := l.given[o]
+	if !given || from == slot {
+		return false
+	}
+	delete(l.given, o)
+	return true
 }
 
 // write labels objects with a slot, some at a time, while the acting one is held, and returns those that need it no more.

@@ -75,6 +75,11 @@ func meta(kind label.Kind, name, slot, parent string) *metav1.PartialObjectMetad
 
 // fakeCluster is a metadata client whose watches obey label selectors, as an API server's do.
 func fakeCluster(objects ...*metav1.PartialObjectMetadata) *metadatafake.FakeMetadataClient {
+	return laggingCluster(0, objects...)
+}
+
+// laggingCluster is a fakeCluster whose watches show each event some time after the one before.
+func laggingCluster(lag time.Duration, objects ...*metav1.PartialObjectMetadata) *metadatafake.FakeMetadataClient {
 	scheme := metadatafake.NewTestScheme()
 	if err := metav1.AddMetaToScheme(scheme); err != nil {
 		panic(err)
@@ -87,14 +92,14 @@ func fakeCluster(objects ...*metav1.PartialObjectMetadata) *metadatafake.FakeMet
 	client.PrependWatchReactor("*", func(action clienttesting.Action) (bool, watch.Interface, error) {
 		w, err := client.Tracker().Watch(action.GetResource(), action.GetNamespace())
 		selector := action.(clienttesting.WatchAction).GetWatchRestrictions().Labels //nolint:errcheck,forcetypeassert // all actions of watches are
-		return true, filtered(w, selector), err
+		return true, filtered(w, selector, lag), err
 	})
 	return client
 }
 
 // filtered is a watch that shows as deleted what the selector does not match. That of apimachinery never ends if nobody
 // takes its last event.
-func filtered(in watch.Interface, selector labels.Selector) watch.Interface {
+func filtered(in watch.Interface, selector labels.Selector, lag time.Duration) watch.Interface {
 	events := make(chan watch.Event)
 	out := watch.NewProxyWatcher(events)
 	go func() {
@@ -107,6 +112,7 @@ func filtered(in watch.Interface, selector labels.Selector) watch.Interface {
 				if o, ok := event.Object.(metav1.Object); ok && !selector.Matches(labels.Set(o.GetLabels())) {
 					event.Type = watch.Deleted
 				}
+				time.Sleep(lag)
 				select {
 				case <-out.StopChan():
 					return

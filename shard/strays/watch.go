@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"iter"
-	"slices"
 	"strconv"
 	"strings"
 
@@ -182,13 +181,6 @@ func (w *Watch) in(namespace string) iter.Seq[label.Object] {
 			}
 		}
 	}
-}
-
-// isEmpty says that a namespace has no strays.
-func (w *Watch) isEmpty(namespace string) bool {
-	return !slices.ContainsFunc(label.Kinds(), func(kind label.Kind) bool {
-		return kind != label.Node && slices.Contains(w.informers[kind].GetIndexer().ListIndexFuncValues(cache.NamespaceIndex), namespace)
-	})
 }
 
 // all are all strays of a kind.
