@@ -300,26 +300,31 @@ func TestANamespaceWhoseManagerDiedBeforeItHadRootsIsServed(t *testing.T) {
 // Whoever has something to do in a namespace takes it when the other manager has died, although nothing changes then, it
 // does not ask again, and nobody holds the slot of the namespace's name.
 func TestTheLeasesOfAManagerThatDiesAreTakenAtTheirDeadline(t *testing.T) {
-	b := newBench(t, "root")
-	b.mu.Lock()
-	b.closed[3] = true
-	b.mu.Unlock()
-	b.holds(v1alpha1.LeaseManager, "mcm")
-	b.becomes("the Lease", func() bool { return b.sees()[0].Exists })
-	if b.alone.Served("n", 7) || b.alone.CountRefused() != 1 {
-		t.Error("served beside another, or not counted as refused")
-	}
-	b.clock.Step(claim.Unchanged - time.Millisecond)
-	if got := b.holders(); got != [2]string{"mcm", ""} {
-		t.Errorf("taken before the deadline: %q", got)
-	}
-	b.becomes("taken", func() bool {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t, "root")
+		b.mu.Lock()
+		b.closed[3] = true
+		b.mu.Unlock()
+		b.holds(v1alpha1.LeaseManager, "mcm")
+		synctest.Wait()
+		b.served(false)
+		if b.alone.CountRefused() != 1 {
+			t.Error("not counted as refused")
+		}
+		b.clock.Step(claim.Unchanged - time.Millisecond)
+		synctest.Wait()
+		if got := b.holders(); got != [2]string{"mcm", ""} {
+			t.Errorf("taken before the deadline: %q", got)
+		}
 		b.clock.Step(time.Millisecond)
-		return b.holders() == [2]string{"fleet", "fleet"}
+		synctest.Wait()
+		if got := b.holders(); got != [2]string{"fleet", "fleet"} {
+			t.Errorf("holders at the deadline: %q", got)
+		}
+		if b.alone.CountRefused() > 0 {
+			t.Error("still counted as refused")
+		}
 	})
-	if b.alone.CountRefused() > 0 {
-		t.Error("still counted as refused")
-	}
 }
 
 // Of a Lease that the watch has just shown nobody knows yet since when it is so.

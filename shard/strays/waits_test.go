@@ -176,3 +176,16 @@ func TestADoorStaysClosedForWhoeverGivesAwayNow(t *testing.T) {
 		t.Error("not admitted when it is not given away any more")
 	}
 }
+
+// The slot of a machine's own name may be another replica's, which knows nothing of it.
+func TestAMachineAsksForItsNamespaceInTheSlotOfItsRoot(t *testing.T) {
+	b := newBench(t, []int{1}, meta(label.Set, "s", "1", "1"), meta(label.Machine, "2-m", "1", "s"))
+	asked := -1
+	b.labeler.cfg.Served = func(_ string, slot int) bool {
+		asked = slot
+		return false
+	}
+	if b.labeler.mayEnter(label.Machine, types.NamespacedName{Namespace: "n", Name: "2-m"}) || asked != 1 {
+		t.Errorf("asked in slot %d, want 1, or admitted where it is not served", asked)
+	}
+}
