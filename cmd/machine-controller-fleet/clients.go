@@ -13,6 +13,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 
 	machineclientset "github.com/machine-controller-fleet/machine-controller-fleet/client/clientset/versioned"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/decode"
 	"github.com/machine-controller-fleet/machine-controller-fleet/shard"
 	"github.com/machine-controller-fleet/machine-controller-fleet/target"
 )
@@ -60,10 +61,19 @@ func connect(control, target *rest.Config, fence *shard.Fence) (clients, error) 
 	c := clients{leases: control}
 	var errs [4]error
 	c.control, errs[0] = kubernetes.NewForConfig(protobuf(control))
-	c.machines, errs[1] = machineclientset.NewForConfig(control)
+	c.machines, errs[1] = machineClient(control)
 	c.metadata, errs[2] = metadata.NewForConfig(control)
 	errs[3] = c.connectTarget(target, fence)
 	return c, errors.Join(errs[:]...)
+}
+
+// machineClient returns a client of the machine API that one object which does not decode keeps from no other object.
+func machineClient(config *rest.Config) (machineclientset.Interface, error) {
+	client, err := rest.RESTClientFor(decode.Config(config))
+	if err != nil {
+		return nil, err
+	}
+	return machineclientset.New(client), nil
 }
 
 func (c *clients) connectTarget(config *rest.Config, fence *shard.Fence) error {

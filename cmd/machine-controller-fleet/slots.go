@@ -15,6 +15,7 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machineclass"
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/runner"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/consistent"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/decode"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/objects"
 	"github.com/machine-controller-fleet/machine-controller-fleet/shard"
 	"github.com/machine-controller-fleet/machine-controller-fleet/shard/alone"
@@ -51,13 +52,13 @@ func newSlots(o options, f *fleet, spread ring.Slots) (*slots, error) {
 		spread:  spread, fence: f.session.fence, view: f.view, nodes: objects.New[*corev1.Node](),
 	}
 	kinds := []grants.Kind{
-		grants.KindOf("MachineDeployments", s.control("MachineDeployments", consistent.From(api.MachineDeployments(o.namespace))), f.view.Deployments),
-		grants.KindOf("MachineSets", s.control("MachineSets", consistent.From(api.MachineSets(o.namespace))), f.view.Sets),
-		grants.KindOf("Machines", s.control("Machines", consistent.From(api.Machines(o.namespace))), f.view.Machines),
+		grants.KindOf("MachineDeployments", s.control("MachineDeployments", consistent.FromEach(api.MachineDeployments(o.namespace))), f.view.Deployments, f.view.Undecodable.Deployments),
+		grants.KindOf("MachineSets", s.control("MachineSets", consistent.FromEach(api.MachineSets(o.namespace))), f.view.Sets, f.view.Undecodable.Sets),
+		grants.KindOf("Machines", s.control("Machines", consistent.FromEach(api.Machines(o.namespace))), f.view.Machines, f.view.Undecodable.Machines),
 	}
 	if f.cluster != nil {
 		s.nodes = f.cluster.Nodes
-		kinds = append(kinds, grants.KindOf("Nodes", s.source("Nodes", "target", consistent.From(f.target.CoreV1().Nodes())), s.nodes))
+		kinds = append(kinds, grants.KindOf("Nodes", s.source("Nodes", "target", consistent.From(f.target.CoreV1().Nodes())), s.nodes, objects.New[*decode.Failure]()))
 	}
 	s.Set = grants.New(clock.RealClock{}, kinds...)
 	var err, err2, err3 error

@@ -109,8 +109,8 @@ func inBubble(t *testing.T, f func(b *bench)) {
 		api := client.MachineV1alpha1()
 		b.set = New(
 			clock.RealClock{},
-			KindOf("Machines", consistent.From(api.Machines("")), b.view.Machines),
-			KindOf("MachineSets", consistent.From(api.MachineSets("")), b.view.Sets),
+			KindOf("Machines", consistent.FromEach(api.Machines("")), b.view.Machines, b.view.Undecodable.Machines),
+			KindOf("MachineSets", consistent.FromEach(api.MachineSets("")), b.view.Sets, b.view.Undecodable.Sets),
 		)
 		ctx, stop := context.WithCancel(klog.NewContext(t.Context(), klog.Logger{}))
 		ended := make(chan struct{})

@@ -14,6 +14,7 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 	machineclient "github.com/machine-controller-fleet/machine-controller-fleet/client/clientset/versioned/typed/machine/v1alpha1"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/consistent"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/decode"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/objects"
 )
 
@@ -125,8 +126,9 @@ func (c *Classes) Run(ctx context.Context) {
 	defer running.Wait()
 	names := c.cfg.Metadata.Resource(v1alpha1.SchemeGroupVersion.WithResource("machineclasses")).Namespace(c.cfg.Namespace)
 	running.Go(func() {
+		all := shelf[*metav1.PartialObjectMetadata]{all: c.names, undecodable: objects.New[*decode.Failure]()}
 		watchOne(ctx, "names of MachineClasses", consistent.From(names), "", &mirror[*metav1.PartialObjectMetadata]{
-			all: c.names, mine: c.names.All, keep: nameOf,
+			shelf: all, mine: func() []metav1.Object { return together(c.names.All(), nil) }, keep: nameOf,
 		})
 	})
 	ticker := c.cfg.Clock.NewTicker(lookAgain)
@@ -194,13 +196,17 @@ func (c *Classes) enter(ctx context.Context, namespace string, running *sync.Wai
 	c.mu.Lock()
 	c.watched[namespace] = w
 	c.mu.Unlock()
-	classes := c.cfg.View.Classes
 	running.Go(func() {
 		defer close(w.ended)
-		watchOne(inner, "MachineClasses of "+namespace, consistent.From(c.cfg.Machines.MachineClasses(namespace)), "", &mirror[*v1alpha1.MachineClass]{
-			all: classes, mine: func() []*v1alpha1.MachineClass { return classes.In(namespace) },
+		watchOne(inner, "MachineClasses of "+namespace, consistent.FromEach(c.cfg.Machines.MachineClasses(namespace)), "", &mirror[*v1alpha1.MachineClass]{
+			shelf: c.classes(), mine: func() []metav1.Object { return c.classes().in(namespace) },
 		})
 	})
+}
+
+// classes is where MachineClasses are put.
+func (c *Classes) classes() shelf[*v1alpha1.MachineClass] {
+	return shelf[*v1alpha1.MachineClass]{all: c.cfg.View.Classes, undecodable: c.cfg.View.Undecodable.Classes}
 }
 
 // leave forgets the classes of a namespace.
@@ -208,8 +214,8 @@ func (c *Classes) leave(namespace string) {
 	w := c.watched[namespace]
 	w.stop()
 	<-w.ended
-	for _, class := range c.cfg.View.Classes.In(namespace) {
-		c.cfg.View.Classes.Remove(objects.Key(class), "")
+	for _, class := range c.classes().in(namespace) {
+		c.classes().remove(objects.Key(class), "")
 	}
 	c.mu.Lock()
 	delete(c.watched, namespace)

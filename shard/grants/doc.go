@@ -8,6 +8,7 @@
 //
 //   - The slots of a grant are ready only after every kind was listed, by consistent reads that began after Add.
 //   - The objects of a slot are silent until Open, and gone at once with Drop.
+//   - An object that cannot be decoded keeps no other from being shown. It is shown apart, with its metadata, once per version.
 //   - Of each slot only one grant's events count, and a merged grant takes over without a gap, and without an event twice.
 //
 // Classes do the same for MachineClasses, which are in no slot: by namespace, and by name.

@@ -10,6 +10,7 @@ import (
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/consistent"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/decode"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/objects"
 )
 
@@ -28,16 +29,19 @@ type Kind interface {
 type kind[T metav1.Object] struct {
 	name string
 	from consistent.Source
-	all  *objects.Objects[T]
+	shelf[T]
 
 	mu     sync.Mutex
 	holder map[int]*sink[T] // whose events of a slot count
 	opened map[int]bool
 }
 
-// KindOf makes a Kind whose objects go to all, which nobody else feeds. The name is for logs.
-func KindOf[T metav1.Object](name string, from consistent.Source, all *objects.Objects[T]) Kind {
-	return &kind[T]{name: name, from: from, all: all, holder: map[int]*sink[T]{}, opened: map[int]bool{}}
+// KindOf makes a Kind whose objects go to all, and those that cannot be decoded to undecodable; nobody else feeds these. The
+// name is for logs.
+func KindOf[T metav1.Object](name string, from consistent.Source, all *objects.Objects[T], undecodable *objects.Objects[*decode.Failure]) Kind {
+	return &kind[T]{
+		name: name, from: from, shelf: shelf[T]{all: all, undecodable: undecodable}, holder: map[int]*sink[T]{}, opened: map[int]bool{},
+	}
 }
 
 func (k *kind[T]) watch(ctx context.Context, g *grant, synced func(), running *sync.WaitGroup) {
@@ -62,6 +66,7 @@ func (k *kind[T]) open(slots []int) {
 		if k.holder[slot] != nil {
 			k.opened[slot] = true
 			k.all.Announce(slot)
+			k.undecodable.Announce(slot)
 		}
 	}
 }
@@ -72,8 +77,8 @@ func (k *kind[T]) drop(slots []int) {
 	for _, slot := range slots {
 		delete(k.holder, slot)
 		delete(k.opened, slot)
-		for _, obj := range k.all.Of(slot) {
-			k.all.Remove(objects.Key(obj), "")
+		for _, obj := range k.of(slot) {
+			k.remove(objects.Key(obj), "")
 		}
 	}
 }
@@ -103,7 +108,7 @@ func (s *sink[T]) Add(obj any) error { return s.Update(obj) }
 
 // Update takes in an object.
 func (s *sink[T]) Update(obj any) error {
-	seen, err := objectOf[T](obj)
+	seen, err := seenOf[T](obj)
 	if err != nil {
 		return err
 	}
@@ -115,18 +120,18 @@ func (s *sink[T]) Update(obj any) error {
 }
 
 // apply takes in an object of one of the grant's slots, if it is still this grant that counts for it; s.mu is held.
-func (s *sink[T]) apply(obj T) {
+func (s *sink[T]) apply(obj metav1.Object) {
 	slot := slotOf(obj)
 	past, tookOver := s.past[slot]
 	if s.holder[slot] != s || tookOver && !objects.Newer(obj.GetResourceVersion(), past) {
 		return
 	}
-	s.all.Apply(obj, !s.opened[slot])
+	s.put(obj, !s.opened[slot])
 }
 
 // Delete takes in that an object was deleted, or left the grant's slots.
 func (s *sink[T]) Delete(obj any) error {
-	seen, err := objectOf[T](obj)
+	seen, err := seenOf[T](obj)
 	if err != nil {
 		return err
 	}
@@ -134,17 +139,17 @@ func (s *sink[T]) Delete(obj any) error {
 	defer s.mu.Unlock()
 	s.upTo = seen.GetResourceVersion()
 	key := objects.Key(seen)
-	if known, ok := s.all.Get(key); ok && s.holder[slotOf(known)] == s { // else it is in another grant's slot by now
-		s.all.Remove(key, s.upTo)
+	if known, ok := s.get(key); ok && s.holder[slotOf(known)] == s { // else it is in another grant's slot by now
+		s.remove(key, s.upTo)
 	}
 	return nil
 }
 
 // Replace takes in a list. What it does not have has gone, unless we know it to be newer than the list.
 func (s *sink[T]) Replace(list []any, version string) error {
-	seen := make([]T, 0, len(list))
+	seen := make([]metav1.Object, 0, len(list))
 	for _, obj := range list {
-		one, err := objectOf[T](obj)
+		one, err := seenOf[T](obj)
 		if err != nil {
 			return err
 		}
@@ -155,7 +160,7 @@ func (s *sink[T]) Replace(list []any, version string) error {
 	return nil
 }
 
-func (s *sink[T]) replace(list []T, version string) {
+func (s *sink[T]) replace(list []metav1.Object, version string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.upTo = version
@@ -169,9 +174,9 @@ func (s *sink[T]) replace(list []T, version string) {
 		if holder != s {
 			continue
 		}
-		for _, obj := range s.all.Of(slot) {
+		for _, obj := range s.of(slot) {
 			if key := objects.Key(obj); !listed[key] && !objects.Newer(obj.GetResourceVersion(), version) {
-				s.all.Remove(key, "")
+				s.remove(key, "")
 			}
 		}
 	}

@@ -165,7 +165,11 @@ func (b *bench) load(random *rand.Rand) {
 			b.put("machines", name, nil)
 		} else {
 			exists[name] = true
-			b.put("machines", name, inSlot(slot))
+			spec := "{}"
+			if random.IntN(10) == 0 {
+				spec = undecodable
+			}
+			b.putSpec("machines", name, inSlot(slot), spec)
 		}
 		if slot := random.IntN(loadSlots); random.IntN(12) == 0 {
 			if held[slot] {

@@ -1,8 +1,6 @@
 package grants
 
 import (
-	"fmt"
-
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -11,8 +9,9 @@ import (
 
 // mirror takes in what one watch shows, whatever its slot.
 type mirror[T metav1.Object] struct {
-	all  *objects.Objects[T]
-	mine func() []T                    // those of all that this watch shows
+	shelf[T]
+
+	mine func() []metav1.Object        // those that this watch shows
 	keep func(obj T) (kept T, is bool) // makes an object small, and says whether it is kept; nil keeps all
 }
 
@@ -21,28 +20,28 @@ func (m *mirror[T]) Add(obj any) error { return m.Update(obj) }
 
 // Update takes in an object.
 func (m *mirror[T]) Update(obj any) error {
-	seen, err := objectOf[T](obj)
+	seen, err := seenOf[T](obj)
 	if err != nil {
 		return err
 	}
-	if m.keep != nil {
-		kept, is := m.keep(seen)
+	if whole, decoded := seen.(T); decoded && m.keep != nil {
+		kept, is := m.keep(whole)
 		if !is {
 			return m.Delete(obj)
 		}
 		seen = kept
 	}
-	m.all.Apply(seen, false)
+	m.put(seen, false)
 	return nil
 }
 
 // Delete takes in that an object has gone.
 func (m *mirror[T]) Delete(obj any) error {
-	seen, err := objectOf[T](obj)
+	seen, err := seenOf[T](obj)
 	if err != nil {
 		return err
 	}
-	m.all.Remove(objects.Key(seen), seen.GetResourceVersion())
+	m.remove(objects.Key(seen), seen.GetResourceVersion())
 	return nil
 }
 
@@ -53,13 +52,13 @@ func (m *mirror[T]) Replace(list []any, _ string) error {
 		if err := m.Update(obj); err != nil {
 			return err
 		}
-		if seen, err := objectOf[T](obj); err == nil {
+		if seen, err := seenOf[T](obj); err == nil {
 			listed[objects.Key(seen)] = true
 		}
 	}
 	for _, obj := range m.mine() {
 		if !listed[objects.Key(obj)] {
-			m.all.Remove(objects.Key(obj), "")
+			m.remove(objects.Key(obj), "")
 		}
 	}
 	return nil
@@ -67,13 +66,3 @@ func (m *mirror[T]) Replace(list []any, _ string) error {
 
 // Resync does nothing.
 func (*mirror[T]) Resync() error { return nil }
-
-// objectOf is an object of the kind, without what nobody reads and is half of it. Errors: it is of another kind.
-func objectOf[T metav1.Object](obj any) (T, error) {
-	typed, ok := obj.(T)
-	if !ok {
-		return typed, fmt.Errorf("watch: expected a %T, got %T", typed, obj)
-	}
-	typed.SetManagedFields(nil)
-	return typed, nil
-}

@@ -25,19 +25,20 @@ import (
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 	machineclientset "github.com/machine-controller-fleet/machine-controller-fleet/client/clientset/versioned"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/decode"
 )
 
 // server is as much of an API server as grants need: lists in pages, watches, label selectors. Of the objects it knows the
-// metadata. It refuses streaming lists. Its network is in memory, so that it can be in a bubble of synctest.
+// metadata, and keeps a spec. It refuses streaming lists. Its network is in memory, so that it can be in a bubble of synctest.
 type server struct {
 	// delay, if set, is how long an answer or an event is on its way.
 	delay func() time.Duration
 
 	mu      sync.Mutex
-	now     map[string]map[types.NamespacedName]*metav1.PartialObjectMetadata // objects by kind
-	history []change                                                          // what led there; the version after change i is i+1
-	news    chan struct{}                                                     // closed when something has changed
-	old     int                                                               // version of lists that may be old; 0 means none is
+	now     map[string]map[types.NamespacedName]*stored // objects by kind
+	history []change                                    // what led there; the version after change i is i+1
+	news    chan struct{}                               // closed when something has changed
+	old     int                                         // version of lists that may be old; 0 means none is
 	away    bool
 	held    map[string]bool // verb and selector of what does not get through
 	open    map[string]int  // watches, by kind
@@ -47,10 +48,25 @@ type server struct {
 	closed  chan struct{}   // ends the watches
 }
 
+// stored is an object. Its spec is whatever was written.
+type stored struct {
+	metav1.PartialObjectMetadata
+
+	Spec json.RawMessage `json:"spec,omitempty"`
+	// NodeTemplate is of MachineClasses, which have no spec.
+	NodeTemplate json.RawMessage `json:"nodeTemplate,omitempty"`
+}
+
+func (s *stored) decodes() bool { return string(s.Spec) != undecodable }
+
+func (s *stored) copied() *stored {
+	return &stored{PartialObjectMetadata: *s.PartialObjectMetadata.DeepCopy(), Spec: s.Spec, NodeTemplate: s.NodeTemplate}
+}
+
 // change is one write.
 type change struct {
 	kind          string
-	before, after *metav1.PartialObjectMetadata
+	before, after *stored
 }
 
 // connections is a network in memory.
@@ -71,7 +87,7 @@ func (c connections) Addr() net.Addr { return &net.UnixAddr{Name: "memory"} }
 func newServer(t *testing.T) (*server, machineclientset.Interface, metadata.Interface) {
 	t.Helper()
 	s := &server{
-		now: map[string]map[types.NamespacedName]*metav1.PartialObjectMetadata{}, held: map[string]bool{}, open: map[string]int{},
+		now: map[string]map[types.NamespacedName]*stored{}, held: map[string]bool{}, open: map[string]int{},
 		news: make(chan struct{}), closed: make(chan struct{}),
 	}
 	listener := make(connections)
@@ -83,7 +99,7 @@ func newServer(t *testing.T) (*server, machineclientset.Interface, metadata.Inte
 		return client, nil
 	}}
 	config, client := &rest.Config{Host: "http://memory", QPS: -1}, &http.Client{Transport: transport}
-	machines, err1 := machineclientset.NewForConfigAndClient(config, client)
+	machines, err1 := rest.RESTClientForConfigAndClient(decode.Config(config), client)
 	names, err2 := metadata.NewForConfigAndClient(config, client)
 	if err1 != nil || err2 != nil {
 		t.Fatal(err1, err2)
@@ -92,21 +108,29 @@ func newServer(t *testing.T) (*server, machineclientset.Interface, metadata.Inte
 		transport.CloseIdleConnections()
 		_ = web.Close()
 	})
-	return s, machines, names
+	return s, machineclientset.New(machines), names
 }
 
 // put writes an object, or deletes it when there is no content, and returns the version.
 func (s *server) put(kind string, key types.NamespacedName, content *metav1.ObjectMeta) int {
+	return s.putSpec(kind, key, content, "{}")
+}
+
+// putSpec is put with a spec, or of a MachineClass with a nodeTemplate, which is not looked at.
+func (s *server) putSpec(kind string, key types.NamespacedName, content *metav1.ObjectMeta, spec string) int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.now[kind] == nil {
-		s.now[kind] = map[types.NamespacedName]*metav1.PartialObjectMetadata{}
+		s.now[kind] = map[types.NamespacedName]*stored{}
 	}
 	c := change{kind: kind, before: s.now[kind][key]}
 	delete(s.now[kind], key)
 	if content != nil {
-		c.after = &metav1.PartialObjectMetadata{ObjectMeta: *content.DeepCopy()}
+		c.after = &stored{PartialObjectMetadata: metav1.PartialObjectMetadata{ObjectMeta: *content.DeepCopy()}, Spec: json.RawMessage(spec)}
 		c.after.Namespace, c.after.Name, c.after.ResourceVersion = key.Namespace, key.Name, strconv.Itoa(len(s.history)+1)
+		if kind == "machineclasses" {
+			c.after.Spec, c.after.NodeTemplate = nil, c.after.Spec
+		}
 		s.now[kind][key] = c.after
 	}
 	s.history = append(s.history, c)
@@ -143,8 +167,8 @@ func (s *server) breakOff() {
 }
 
 // state is what there was of a kind at a version; s.mu is held.
-func (s *server) state(kind string, version int) map[types.NamespacedName]*metav1.PartialObjectMetadata {
-	objs := map[types.NamespacedName]*metav1.PartialObjectMetadata{}
+func (s *server) state(kind string, version int) map[types.NamespacedName]*stored {
+	objs := map[types.NamespacedName]*stored{}
 	for _, c := range s.history[:version] {
 		switch {
 		case c.kind != kind:
@@ -157,17 +181,21 @@ func (s *server) state(kind string, version int) map[types.NamespacedName]*metav
 	return objs
 }
 
-// truth is the versions of all objects of a kind that are in the slots.
-func (s *server) truth(kind string, slots ...int) map[string]string {
+// truth is the versions of all objects of a kind that are in the slots: of those that decode, and of the others.
+func (s *server) truth(kind string, slots ...int) (versions, bad map[string]string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	versions := map[string]string{}
+	versions, bad = map[string]string{}, map[string]string{}
 	for key, obj := range s.now[kind] {
-		if slices.Contains(slots, slotOf(obj)) {
+		switch {
+		case !slices.Contains(slots, slotOf(obj)):
+		case obj.decodes():
 			versions[key.Name] = obj.ResourceVersion
+		default:
+			bad[key.Name] = obj.ResourceVersion
 		}
 	}
-	return versions
+	return versions, bad
 }
 
 // watches says how many are open.
@@ -185,7 +213,7 @@ type request struct {
 	selector        labels.Selector
 }
 
-func (r *request) selects(obj *metav1.PartialObjectMetadata) bool {
+func (r *request) selects(obj *stored) bool {
 	return obj != nil && r.selector.Matches(labels.Set(obj.Labels)) && (r.namespace == "" || r.namespace == obj.Namespace)
 }
 
@@ -252,7 +280,12 @@ func (s *server) list(r *request) {
 		state = s.state(r.kind, version)
 	}
 	s.mu.Unlock()
-	answer := metav1.PartialObjectMetadataList{}
+	answer := struct {
+		metav1.TypeMeta `json:",inline"`
+		metav1.ListMeta `json:"metadata"`
+
+		Items []stored `json:"items"`
+	}{TypeMeta: metav1.TypeMeta{APIVersion: v1alpha1.SchemeGroupVersion.String(), Kind: kindNames[r.kind] + "List"}}
 	answer.ResourceVersion = strconv.Itoa(version)
 	byKey := func(a, b types.NamespacedName) int { return strings.Compare(a.String(), b.String()) }
 	for _, key := range slices.SortedFunc(maps.Keys(state), byKey) {
@@ -352,17 +385,17 @@ func (s *server) watch(r *request) {
 }
 
 // event is what a watch hears of a change: an object that leaves is shown as it was before, with the new version.
-func (r *request) event(c change, version int) (what string, obj *metav1.PartialObjectMetadata) {
+func (r *request) event(c change, version int) (what string, obj *stored) {
 	if c.kind != r.kind {
 		return "", nil
 	}
 	switch before, after := r.selects(c.before), r.selects(c.after); {
 	case before && after:
-		what, obj = "MODIFIED", c.after.DeepCopy()
+		what, obj = "MODIFIED", c.after.copied()
 	case after:
-		what, obj = "ADDED", c.after.DeepCopy()
+		what, obj = "ADDED", c.after.copied()
 	case before:
-		what, obj = "DELETED", c.before.DeepCopy()
+		what, obj = "DELETED", c.before.copied()
 		obj.ResourceVersion = strconv.Itoa(version)
 	default:
 		return "", nil

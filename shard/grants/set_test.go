@@ -26,12 +26,19 @@ func (b *bench) expectMachines(slots ...int) {
 	for _, m := range b.view.Machines.All() {
 		got[m.Name] = m.ResourceVersion
 	}
-	want := b.truth("machines", slots...)
+	want, bad := b.truth("machines", slots...)
 	if diff := cmp.Diff(want, got); diff != "" {
 		b.Errorf("machines: -want +got:\n%s", diff)
 	}
 	if diff := cmp.Diff(want, b.heard.known); diff != "" {
 		b.Errorf("known to handlers: -want +got:\n%s", diff)
+	}
+	got = map[string]string{}
+	for _, f := range b.view.Undecodable.Machines.All() {
+		got[f.Name] = f.ResourceVersion
+	}
+	if diff := cmp.Diff(bad, got); diff != "" {
+		b.Errorf("machines that do not decode: -want +got:\n%s", diff)
 	}
 }
 

@@ -1,0 +1,126 @@
+package decode
+
+import (
+	"bytes"
+	"encoding/json"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/rest"
+
+	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
+	"github.com/machine-controller-fleet/machine-controller-fleet/client/clientset/versioned/scheme"
+)
+
+// Config returns the configuration of a REST client of the machine API that decodes as the package says.
+func Config(config *rest.Config) *rest.Config {
+	c := rest.CopyConfig(config)
+	version := v1alpha1.SchemeGroupVersion
+	c.APIPath, c.GroupVersion = "/apis", &version
+	c.ContentType, c.AcceptContentTypes = runtime.ContentTypeJSON, runtime.ContentTypeJSON
+	c.NegotiatedSerializer = negotiator{scheme.Codecs.WithoutConversion()}
+	if c.UserAgent == "" {
+		c.UserAgent = rest.DefaultKubernetesUserAgent()
+	}
+	return c
+}
+
+// negotiator is client-go's, with our decoder.
+type negotiator struct{ runtime.NegotiatedSerializer }
+
+// DecoderToVersion returns the decoder of whole answers and of the objects of a watch.
+func (n negotiator) DecoderToVersion(inner runtime.Decoder, version runtime.GroupVersioner) runtime.Decoder {
+	return &decoder{n.NegotiatedSerializer.DecoderToVersion(inner, version)}
+}
+
+// decoder decodes item by item what does not decode as a whole.
+type decoder struct{ inner runtime.Decoder }
+
+// envelope is what is decoded of an answer that does not decode.
+type envelope struct {
+	metav1.TypeMeta `json:",inline"`
+
+	Metadata json.RawMessage   `json:"metadata"`
+	Items    []json.RawMessage `json:"items"`
+}
+
+// Decode is runtime.Decoder's. With nothing to decode into, a Failure is the object; else it is the error.
+func (d *decoder) Decode(data []byte, gvk *schema.GroupVersionKind, into runtime.Object) (runtime.Object, *schema.GroupVersionKind, error) {
+	obj, actual, err := d.inner.Decode(data, gvk, into)
+	if err == nil {
+		return obj, actual, nil
+	}
+	var whole envelope
+	if json.Unmarshal(data, &whole) != nil || whole.APIVersion != v1alpha1.SchemeGroupVersion.String() {
+		return obj, actual, err
+	}
+	if kind, isList := strings.CutSuffix(whole.Kind, "List"); isList {
+		return d.list(kind, whole, err, into)
+	}
+	f, ok := failure(data, whole.Kind, err)
+	switch {
+	case !ok:
+		return obj, actual, err
+	case into == nil:
+		return f, actual, nil
+	}
+	return nil, actual, f
+}
+
+// list decodes the items of a list one by one. cause is why the whole does not decode.
+func (d *decoder) list(kind string, whole envelope, cause error, into runtime.Object) (runtime.Object, *schema.GroupVersionKind, error) {
+	listKind := v1alpha1.SchemeGroupVersion.WithKind(whole.Kind)
+	if into == nil {
+		made, err := scheme.Scheme.New(listKind)
+		if err != nil {
+			return nil, &listKind, cause
+		}
+		into = made
+	}
+	about, err := meta.ListAccessor(into)
+	if err != nil {
+		return nil, &listKind, cause
+	}
+	var is metav1.ListMeta
+	if json.Unmarshal(whole.Metadata, &is) != nil {
+		return nil, &listKind, cause
+	}
+	about.SetResourceVersion(is.ResourceVersion)
+	about.SetContinue(is.Continue)
+	about.SetRemainingItemCount(is.RemainingItemCount)
+	itemKind := v1alpha1.SchemeGroupVersion.WithKind(kind)
+	missing := &ListError{}
+	items := make([]runtime.Object, 0, len(whole.Items))
+	for _, raw := range whole.Items {
+		item, _, err := d.inner.Decode(raw, &itemKind, nil)
+		if err == nil {
+			items = append(items, item)
+			continue
+		}
+		f, ok := failure(raw, kind, err)
+		if !ok {
+			return nil, &listKind, cause
+		}
+		missing.Failures = append(missing.Failures, f)
+	}
+	if len(missing.Failures) == 0 {
+		return nil, &listKind, cause // it is not the items
+	}
+	if err := meta.SetList(into, items); err != nil {
+		return nil, &listKind, cause
+	}
+	return nil, &listKind, missing
+}
+
+// failure makes the Failure of an object that does not decode; ok is false when not even its metadata does.
+func failure(data []byte, kind string, cause error) (f *Failure, ok bool) {
+	f = &Failure{raw: bytes.Clone(data), Cause: explain(data, kind, cause)}
+	if json.Unmarshal(data, &f.PartialObjectMetadata) != nil || f.Name == "" {
+		return nil, false
+	}
+	f.TypeMeta = metav1.TypeMeta{APIVersion: v1alpha1.SchemeGroupVersion.String(), Kind: kind}
+	return f, true
+}

@@ -1,0 +1,17 @@
+// Package decode reads objects of the machine API so that one which does not decode does not hide the others.
+//
+// An API server stores what its CRD permits, and a CRD can permit values that the Go type refuses: MCM's CRDs permit any
+// text as drainTimeout. A client of client-go fails the whole list, and breaks the watch, for one such object. A client with
+// a Config of this package decodes item by item where the whole does not decode:
+//
+//   - A list returns the items that decode, together with a ListError that has a Failure for each of the others.
+//   - Get, Create, Update and Patch return a Failure as their error.
+//   - A watch delivers a Failure in the place of the object.
+//
+// A Failure has the metadata of the object, so that whoever reads it knows that the object exists, and as what. A caller who
+// does not know of this package gets an error and never a list that lacks something.
+//
+// Guarantees: a list that decodes is decoded once, as without this package; versions, continue tokens and bookmarks are
+// those of the API server. Not guaranteed: an object whose metadata does not decode, which API servers do not store, fails
+// the whole answer.
+package decode
