@@ -226,7 +226,7 @@ func (f *fleet) controllers(o options) ([]controller, error) {
 	all := []controller{deployments, sets, machines, classes, replacements}
 	if f.cluster != nil {
 		nodes, err := node.New(node.Config{
-			Machines: api, View: f.view, Cluster: f.cluster, Namespace: o.namespace,
+			Metadata: f.metadata, View: f.view, Cluster: f.cluster, Namespace: o.namespace,
 			Gate: f.slots.nodeGate(), Clock: wall, Workers: 1, Metrics: f.metrics, Tracer: f.tracer,
 		})
 		if err != nil {

@@ -38,6 +38,8 @@ type slots struct {
 	labeler *strays.Labeler
 	alone   *alone.Alone
 
+	undecodable *undecodable
+
 	classes   *grants.Classes
 	ofClasses *machineclass.Controller
 }
@@ -51,6 +53,8 @@ func newSlots(o options, f *fleet, spread ring.Slots) (*slots, error) {
 		watched: &watched{clock: clock.RealClock{}, after: o.fleet.durations.BlindAfter},
 		spread:  spread, fence: f.session.fence, view: f.view, nodes: objects.New[*corev1.Node](),
 	}
+	s.undecodable = &undecodable{Undecodable: f.view.Undecodable, events: f.recorder(v1alpha1.EventSourceMachineDeployment)}
+	s.undecodable.watch()
 	kinds := []grants.Kind{
 		grants.KindOf("MachineDeployments", s.control("MachineDeployments", consistent.FromEach(api.MachineDeployments(o.namespace))), f.view.Deployments, f.view.Undecodable.Deployments),
 		grants.KindOf("MachineSets", s.control("MachineSets", consistent.FromEach(api.MachineSets(o.namespace))), f.view.Sets, f.view.Undecodable.Sets),
@@ -77,6 +81,7 @@ func newSlots(o options, f *fleet, spread ring.Slots) (*slots, error) {
 	tellLabeler(s.labeler, label.Deployment, f.view.Deployments)
 	tellLabeler(s.labeler, label.Set, f.view.Sets)
 	tellLabeler(s.labeler, label.Machine, f.view.Machines)
+	s.undecodable.showLabeler(s.labeler)
 	s.alone, err3 = newAlone(o, f, s)
 	return s, errors.Join(err2, err3)
 }
@@ -144,12 +149,16 @@ func (s *slots) count(registerer prometheus.Registerer) {
 		gauge("fleet_stray_objects", "Objects in no slot, by kind; every Node that is no machine's counts.",
 			prometheus.Labels{"kind": kind.String()}, func() int { return s.strays.Count(kind) })
 	}
+	s.undecodable.count(registerer)
 	gauge("fleet_refused_namespaces", "Namespaces with something to do for this replica that another holder of MCM's Leases keeps it out of.",
 		nil, s.alone.CountRefused)
 }
 
-// known finds an object of our slots.
+// known finds the metadata of an object of our slots.
 func (s *slots) known(kind label.Kind, key types.NamespacedName) (metav1.Object, bool) {
+	if failure, known := s.undecodable.find(kind, key); known {
+		return failure, true
+	}
 	switch kind {
 	case label.Deployment:
 		return s.view.Deployments.Get(key)

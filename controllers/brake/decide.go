@@ -26,6 +26,8 @@ type World struct {
 	Sets []*v1alpha1.MachineSet
 	// Machines below the root, as the cache shows them.
 	Machines []Member
+	// Undecodable are machines below the root that cannot be decoded. They are there, and nothing else is known of them.
+	Undecodable []*v1alpha1.Machine
 	// Standing of the halts.
 	Standing Standing
 }
@@ -201,6 +203,11 @@ func missing(w World) (n int) {
 		there := 0
 		for _, member := range w.Machines {
 			if member.Machine.DeletionTimestamp == nil && metav1.IsControlledBy(member.Machine, set) {
+				there++
+			}
+		}
+		for _, m := range w.Undecodable {
+			if m.DeletionTimestamp == nil && metav1.IsControlledBy(m, set) {
 				there++
 			}
 		}

@@ -5,6 +5,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/decode"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/objects"
 )
 
@@ -29,6 +30,21 @@ func Follow[T Object[T]](all *objects.Objects[T], parents Parents) *Children[T] 
 	c := &Children[T]{all: all, parents: parents}
 	all.OnChange(c.changed)
 	return c
+}
+
+// OnUndecodable has the parent looked at of every child that turns out to exist and cannot be decoded, or that leaves those. It
+// is called before anything is fed.
+func OnUndecodable(children *objects.Objects[*decode.Failure], enqueue func(parent types.NamespacedName)) {
+	children.OnChange(func(before, after *decode.Failure) {
+		for _, child := range []*decode.Failure{before, after} {
+			if child == nil {
+				continue
+			}
+			if owner := metav1.GetControllerOfNoCopy(child); owner != nil {
+				enqueue(types.NamespacedName{Namespace: child.Namespace, Name: owner.Name})
+			}
+		}
+	})
 }
 
 // Of returns the children whose controller is the parent.

@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/decode"
 )
 
 // Object is an object that can be copied.
@@ -95,6 +96,9 @@ func Rewrite[T Object[T]](
 		wanted := child.DeepCopy()
 		change(wanted)
 		_, err := commit(ctx, child, wanted)
+		if _, undecodable := decode.FailureOf(err); undecodable {
+			continue // it was written, and is as little to be decoded as before
+		}
 		if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
 			return err
 		}

@@ -128,7 +128,7 @@ func (c *Controller) reconcile(ctx context.Context, key types.NamespacedName) (r
 	}
 	telemetry.LinkTo(ctx, cached.Annotations[v1alpha1.AnnotationTraceparent])
 	p, err := c.observe(c.machines.Newest(cached))
-	if err == nil && p.world.Class.Class == nil {
+	if err == nil && p.world.Class.Class == nil && p.world.Class.Undecodable == "" {
 		err = c.complain(ctx, p, c.findClass(ctx, p))
 	}
 	if err != nil {

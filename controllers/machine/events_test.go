@@ -177,7 +177,7 @@ var plays = map[string]func(b *bench){
 }
 
 // toldByOthers are Events of Machines that another package tells: cmd/machine-controller-fleet.
-var toldByOthers = []string{v1alpha1.EventNotAlone, v1alpha1.EventSlotUnowned}
+var toldByOthers = []string{v1alpha1.EventNotAlone, v1alpha1.EventSlotUnowned, v1alpha1.EventUndecodable}
 
 // tries waits until the cloud was asked manyTimes.
 func (b *bench) tries(op driver.Op) {

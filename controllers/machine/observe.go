@@ -16,6 +16,7 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machine/lifecycle"
 	"github.com/machine-controller-fleet/machine-controller-fleet/driver"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/decode"
 	"github.com/machine-controller-fleet/machine-controller-fleet/target"
 )
 
@@ -46,6 +47,9 @@ func (c *Controller) observe(m *v1alpha1.Machine) (*pass, error) {
 	if class, known := c.cfg.View.Classes.Get(classKey(m)); known {
 		c.noteClass(p, c.classes.Newest(class))
 	}
+	if f, undecodable := c.cfg.View.Undecodable.Classes.Get(classKey(m)); undecodable {
+		p.world.Class.Undecodable = f.Cause
+	}
 	if secrets, ok := c.secrets.cached(p.world.Class.Class); ok {
 		c.noteSecrets(p, secrets)
 	}
@@ -70,6 +74,10 @@ func (c *Controller) noteClass(p *pass, class *v1alpha1.MachineClass) {
 func (c *Controller) findClass(ctx context.Context, p *pass) error {
 	m := p.world.Machine
 	class, err := c.cfg.Machines.MachineClasses(m.Namespace).Get(ctx, m.Spec.Class.Name, metav1.GetOptions{})
+	if failure, undecodable := decode.FailureOf(err); undecodable {
+		p.world.Class.Undecodable = failure.Cause
+		return nil
+	}
 	if apierrors.IsNotFound(err) {
 		return nil
 	}

@@ -22,6 +22,7 @@ import (
 	machineclient "github.com/machine-controller-fleet/machine-controller-fleet/client/clientset/versioned/typed/machine/v1alpha1"
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/commit"
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/runner"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/decode"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/objects"
 )
 
@@ -144,14 +145,14 @@ func waitForUsers(class *v1alpha1.MachineClass, here bool) runner.Result {
 	return runner.Result{RequeueAfter: calmPoll}
 }
 
-// find returns a class; nil when there is none. Its content is shown only where this process has machines.
+// find returns a class; nil when there is none, or none that can be decoded. Its content is shown only where this process has machines.
 func (c *Controller) find(ctx context.Context, key types.NamespacedName) (*v1alpha1.MachineClass, error) {
 	if cached, known := c.cfg.View.Classes.Get(key); known {
 		return c.classes.Newest(cached), nil
 	}
 	live, err := c.cfg.Machines.MachineClasses(key.Namespace).Get(ctx, key.Name, metav1.GetOptions{})
-	if apierrors.IsNotFound(err) {
-		return nil, nil
+	if _, undecodable := decode.FailureOf(err); apierrors.IsNotFound(err) || undecodable {
+		return nil, nil // what cannot be decoded is looked at when it has changed
 	}
 	if err != nil {
 		return nil, fmt.Errorf("read MachineClass %s: %w", key, err)
@@ -208,6 +209,25 @@ func (u use) by(m *v1alpha1.Machine) use {
 	return max(u, used)
 }
 
+// useBy is the use of a class by a machine that cannot be decoded. Where not even its class can be, it may be this one.
+func useBy(f *decode.Failure, class string) use {
+	var m struct {
+		Spec struct {
+			Class struct {
+				Name string `json:"name"`
+			} `json:"class"`
+			ProviderID string `json:"providerID"`
+		} `json:"spec"`
+	}
+	switch err := f.Into(&m); {
+	case err == nil && m.Spec.Class.Name != class:
+		return unused
+	case err == nil && m.Spec.ProviderID != "":
+		return needed
+	}
+	return used
+}
+
 // usersPage is how many machines are read at a time. The first ones nearly always tell.
 const usersPage = 50
 
@@ -227,8 +247,12 @@ func (c *Controller) use(ctx context.Context, class types.NamespacedName) (found
 			options.FieldSelector = ""
 			continue
 		}
+		undecodable, err := decode.Missing(err)
 		if err != nil {
 			return unused, false, fmt.Errorf("list the machines of MachineClass %s: %w", class, err)
+		}
+		for _, f := range undecodable {
+			found = max(found, useBy(f, class.Name))
 		}
 		for i := range list.Items {
 			if list.Items[i].Spec.Class.Name == class.Name {
@@ -285,16 +309,30 @@ func (c *Controller) isHeld(ctx context.Context, namespace string, holds func(*v
 		options := metav1.ListOptions{Limit: classesPage}
 		for first := true; first || options.Continue != ""; first = false {
 			live, err := c.cfg.Machines.MachineClasses(place).List(ctx, options)
+			undecodable, err := decode.Missing(err)
 			if err != nil {
 				return false, fmt.Errorf("list the MachineClasses of namespace %q: %w", place, err)
 			}
-			if slices.ContainsFunc(live.Items, func(class v1alpha1.MachineClass) bool { return holds(&class) }) {
+			if slices.ContainsFunc(live.Items, func(class v1alpha1.MachineClass) bool { return holds(&class) }) ||
+				slices.ContainsFunc(undecodable, func(f *decode.Failure) bool { return mayHold(f, holds) }) {
 				return true, nil
 			}
 			options.Continue = live.Continue
 		}
 	}
 	return false, nil
+}
+
+// mayHold reports whether a class that cannot be decoded holds a Secret; where its references cannot be either, it may.
+func mayHold(f *decode.Failure, holds func(*v1alpha1.MachineClass) bool) bool {
+	var refs struct {
+		SecretRef            *corev1.SecretReference `json:"secretRef"`
+		CredentialsSecretRef *corev1.SecretReference `json:"credentialsSecretRef"`
+	}
+	if err := f.Into(&refs); err != nil {
+		return slices.Contains(f.Finalizers, v1alpha1.FinalizerName)
+	}
+	return holds(&v1alpha1.MachineClass{ObjectMeta: f.ObjectMeta, SecretRef: refs.SecretRef, CredentialsSecretRef: refs.CredentialsSecretRef})
 }
 
 func (c *Controller) updateSecret(ctx context.Context, secret *corev1.Secret) error {

@@ -14,6 +14,7 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/family"
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machinedeployment/rollout"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/decode"
 	"github.com/machine-controller-fleet/machine-controller-fleet/telemetry"
 )
 
@@ -109,7 +110,11 @@ func (c *Controller) lookAgain(ctx context.Context, w *rollout.World, found meta
 		return nil //nolint:nilerr // a selector that cannot be read is told of elsewhere
 	}
 	w.Orphans, err = family.LookAgain(w.Orphans, w.Done.Moved, found, func(name string) (*v1alpha1.MachineSet, error) {
-		return c.cfg.Machines.MachineSets(w.Deployment.Namespace).Get(ctx, name, metav1.GetOptions{})
+		set, err := c.cfg.Machines.MachineSets(w.Deployment.Namespace).Get(ctx, name, metav1.GetOptions{})
+		if failure, undecodable := decode.FailureOf(err); undecodable { // it is adopted by its metadata
+			return &v1alpha1.MachineSet{ObjectMeta: failure.ObjectMeta}, nil
+		}
+		return set, err
 	})
 	return err
 }
@@ -124,6 +129,10 @@ func (c *Controller) create(ctx context.Context, w *rollout.World, set *v1alpha1
 	made, err := c.cfg.Machines.MachineSets(set.Namespace).Create(ctx, set, metav1.CreateOptions{})
 	if apierrors.IsAlreadyExists(err) {
 		made, err = c.cfg.Machines.MachineSets(set.Namespace).Get(ctx, set.Name, metav1.GetOptions{})
+		if other, undecodable := decode.FailureOf(err); undecodable && !metav1.IsControlledBy(other, w.Deployment) {
+			w.Done.Collided = true
+			return nil
+		}
 		if err == nil && !rollout.IsNewSet(w.Deployment, made) {
 			w.Done.Collided = true
 			return nil

@@ -207,6 +207,9 @@ func (c *Controller) observe(d *v1alpha1.MachineDeployment) (rollout.World, erro
 	for _, set := range c.children.Of(d.UID) {
 		w.Owned = append(w.Owned, c.sets.Newest(set))
 	}
+	for _, f := range c.cfg.View.Undecodable.Sets.Under(d.UID) {
+		w.Undecodable = append(w.Undecodable, &v1alpha1.MachineSet{ObjectMeta: f.ObjectMeta})
+	}
 	c.observeMachines(&w)
 	w.Confirmed = c.sees(d.UID, w.Owned)
 	selector := metav1.FormatLabelSelector(d.Spec.Selector)
@@ -224,6 +227,9 @@ func (c *Controller) observeMachines(w *rollout.World) {
 	for _, set := range w.Owned {
 		for _, m := range c.cfg.View.Machines.Under(set.UID) {
 			put(w.Machines, c.machines.Newest(m))
+		}
+		for _, m := range c.cfg.View.UndecodableMachines(set.UID) {
+			put(w.Machines, m) // it counts, and is not available
 		}
 	}
 }

@@ -164,6 +164,11 @@ var plays = map[string]func(b *bench){
 			b.Errorf("sets when its spec has changed: %v", sets)
 		}
 	},
+	v1alpha1.EventUndecodable: func(b *bench) { // on a set of the deployment's
+		b.create()
+		b.server.SetUndecodable("machinesets", "n", b.mine()[0].Name, true)
+		b.touches()
+	},
 	v1alpha1.EventSelectingAll: func(b *bench) {
 		b.create(func(d *v1alpha1.MachineDeploymentSpec) { d.Selector = &metav1.LabelSelector{} })
 		b.touches()

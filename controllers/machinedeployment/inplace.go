@@ -161,6 +161,10 @@ func (c *Controller) writeMachines(ctx context.Context, w *rollout.World, wanted
 		if observed == nil {
 			continue
 		}
+		if f, undecodable := c.cfg.View.Undecodable.Machines.Get(objects.Key(m)); undecodable {
+			put(w.Machines, observed)
+			return fmt.Errorf("move an updated machine to its new MachineSet: %w", f)
+		}
 		written, err := c.machines.Commit(ctx, observed, m)
 		if apierrors.IsConflict(err) {
 			written, err = c.cfg.Machines.Machines(m.Namespace).Get(ctx, m.Name, metav1.GetOptions{})

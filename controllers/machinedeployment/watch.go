@@ -20,6 +20,14 @@ func (c *Controller) watch() error {
 	c.children = family.Follow(c.cfg.View.Sets, family.Parents{
 		Enqueue: c.runner.Enqueue, Selectors: c.selectors, Gone: c.sets.Forget,
 	})
+	family.OnUndecodable(c.cfg.View.Undecodable.Sets, c.runner.Enqueue)
+	family.OnUndecodable(c.cfg.View.Undecodable.Machines, func(parent types.NamespacedName) {
+		if set, known := c.cfg.View.Sets.Get(parent); known {
+			if root, known := family.RootOfSet(c.cfg.View, set); known {
+				c.runner.Enqueue(objects.Key(root))
+			}
+		}
+	})
 	c.cfg.View.Deployments.OnChange(c.changed)
 	c.cfg.View.Machines.OnChange(c.machineChanged)
 	err1 := c.cfg.View.Machines.AddIndex(indexByNode, func(m *v1alpha1.Machine) []string { return []string{m.Labels[v1alpha1.LabelNode]} })

@@ -15,6 +15,7 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/family"
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machineset/scale"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/decode"
 	"github.com/machine-controller-fleet/machine-controller-fleet/telemetry"
 )
 
@@ -84,9 +85,18 @@ func (c *Controller) lookAgain(ctx context.Context, w *scale.World, found metav1
 		return nil
 	}
 	w.Orphans, err = family.LookAgain(w.Orphans, w.Done.Adopted, found, func(name string) (*v1alpha1.Machine, error) {
-		return c.cfg.Machines.Machines(w.Set.Namespace).Get(ctx, name, metav1.GetOptions{})
+		return c.read(ctx, w.Set.Namespace, name)
 	})
 	return err
+}
+
+// read reads a machine from the API server; one that cannot be decoded has its metadata alone.
+func (c *Controller) read(ctx context.Context, namespace, name string) (*v1alpha1.Machine, error) {
+	m, err := c.cfg.Machines.Machines(namespace).Get(ctx, name, metav1.GetOptions{})
+	if failure, undecodable := decode.FailureOf(err); undecodable {
+		return &v1alpha1.Machine{ObjectMeta: failure.ObjectMeta}, nil
+	}
+	return m, err
 }
 
 // create makes the machines of the ordinals.
@@ -132,7 +142,7 @@ func (c *Controller) createOne(ctx context.Context, set *v1alpha1.MachineSet, or
 	if !apierrors.IsAlreadyExists(err) {
 		return false, fmt.Errorf("create machine %s: %w", machine.Name, err)
 	}
-	other, err := c.cfg.Machines.Machines(set.Namespace).Get(ctx, machine.Name, metav1.GetOptions{})
+	other, err := c.read(ctx, set.Namespace, machine.Name)
 	if err != nil {
 		return false, fmt.Errorf("read machine %s, which exists already: %w", machine.Name, err)
 	}

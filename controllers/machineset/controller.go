@@ -207,7 +207,7 @@ func isRolling(set *v1alpha1.MachineSet) bool {
 
 // observe gathers what the caches and this process know of a set.
 func (c *Controller) observe(set *v1alpha1.MachineSet) scale.World {
-	w := scale.World{Now: c.cfg.Clock.Now(), Set: set, Permits: family.Permits(c.cfg.View, set), CountMinReady: c.countsMinReady(set), Done: scale.Done{
+	w := scale.World{Now: c.cfg.Clock.Now(), Set: set, Permits: family.Permits(c.cfg.View, set), CountMinReady: c.countsMinReady(set), Undecodable: map[types.UID]bool{}, Done: scale.Done{
 		Taken: map[int64]bool{}, Refused: map[types.UID]bool{}, Adopted: map[types.UID]bool{}, Updated: map[types.UID]bool{},
 	}}
 	w.Owned, w.Orphans = c.children.Of(set.UID), c.children.Orphans(set.Namespace)
@@ -215,6 +215,10 @@ func (c *Controller) observe(set *v1alpha1.MachineSet) scale.World {
 		w.Owned[i] = c.machines.Newest(m)
 	}
 	w.Owned = slices.DeleteFunc(w.Owned, func(m *v1alpha1.Machine) bool { return !metav1.IsControlledBy(m, set) }) // let go since
+	for _, m := range c.cfg.View.UndecodableMachines(set.UID) {
+		w.Owned = append(w.Owned, m)
+		w.Undecodable[m.UID] = true
+	}
 	known := c.remember(set, w.Owned)
 	w.Done.Created, w.Done.Deleted = known.created, known.deleted
 	w.TidyLater = isRolling(set) && (known.untidy.IsZero() || w.Now.Sub(known.untidy) < tidyAfter)

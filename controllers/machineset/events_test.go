@@ -180,7 +180,7 @@ var plays = map[string]func(b *bench){
 
 // toldByOthers are Events of MachineSets that other packages tell.
 var toldByOthers = []string{
-	v1alpha1.EventNotAlone, v1alpha1.EventSlotUnowned, v1alpha1.EventReplacementHalted, v1alpha1.EventReplacementResumed,
+	v1alpha1.EventNotAlone, v1alpha1.EventSlotUnowned, v1alpha1.EventUndecodable, v1alpha1.EventReplacementHalted, v1alpha1.EventReplacementResumed,
 }
 
 // TestEachEventIsToldOnce plays what leads to each Event of a MachineSet, and a hundred times more than once.

@@ -17,6 +17,7 @@ func (c *Controller) watch() {
 	c.cfg.View.Sets.OnChange(c.changed)
 	c.cfg.View.Deployments.OnChange(c.deploymentChanged)
 	family.OnPermit(c.cfg.View, c.permitted)
+	family.OnUndecodable(c.cfg.View.Undecodable.Machines, c.runner.Enqueue)
 }
 
 // permitted has the set of a machine looked at that has a permit: it may have failed already.

@@ -14,11 +14,11 @@ import (
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/metadata"
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
-	machineclient "github.com/machine-controller-fleet/machine-controller-fleet/client/clientset/versioned/typed/machine/v1alpha1"
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/runner"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/objects"
 	"github.com/machine-controller-fleet/machine-controller-fleet/target"
@@ -33,8 +33,8 @@ const machinePoll = time.Minute
 
 // Config is what the controller needs. All but Gate, Workers, Metrics and Tracer are required.
 type Config struct {
-	// Machines reads past all caches.
-	Machines machineclient.MachineV1alpha1Interface
+	// Metadata lists in the control cluster, past all caches.
+	Metadata metadata.Interface
 	View     *objects.View
 	Cluster  *target.Cluster
 	// Namespace is the only one that is served; "" means all.
@@ -117,9 +117,9 @@ func (c *Controller) reconcile(ctx context.Context, key types.NamespacedName) (r
 	return runner.Result{}, c.release(ctx, node)
 }
 
-// hasMachine says, by live lists, whether there is a machine that names the Node, or that the Node names.
+// hasMachine says, by live lists of metadata, which show a machine that cannot be decoded, too, whether there is a machine that names the Node, or that the Node names.
 func (c *Controller) hasMachine(ctx context.Context, node *corev1.Node) (bool, error) {
-	machines := c.cfg.Machines.Machines(c.cfg.Namespace)
+	machines := c.cfg.Metadata.Resource(v1alpha1.SchemeGroupVersion.WithResource("machines")).Namespace(c.cfg.Namespace)
 	named, err := machines.List(ctx, metav1.ListOptions{LabelSelector: labels.Set{v1alpha1.LabelNode: node.Name}.String(), Limit: 1})
 	if err != nil {
 		return false, fmt.Errorf("look for the machine of Node %s: %w", node.Name, err)
@@ -133,7 +133,7 @@ func (c *Controller) hasMachine(ctx context.Context, node *corev1.Node) (bool, e
 	if err != nil {
 		return false, fmt.Errorf("look for machine %s of Node %s: %w", name, node.Name, err)
 	}
-	return slices.ContainsFunc(list.Items, func(m v1alpha1.Machine) bool { return m.Name == name }), nil
+	return slices.ContainsFunc(list.Items, func(m metav1.PartialObjectMetadata) bool { return m.Name == name }), nil
 }
 
 // release takes our finalizer off the Node, as it was seen.

@@ -11,10 +11,10 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes/fake"
+	metadatafake "k8s.io/client-go/metadata/fake"
 	"k8s.io/utils/clock"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
-	machinefake "github.com/machine-controller-fleet/machine-controller-fleet/client/clientset/versioned/fake"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/objects"
 	"github.com/machine-controller-fleet/machine-controller-fleet/target"
 )
@@ -88,7 +88,7 @@ func TestTheEndOfTheMachineIsHeardOf(t *testing.T) {
 				}
 				b.cluster.Nodes.Apply(node(nil), false)
 				b.expect(false)
-				if err := b.machines.MachineV1alpha1().Machines("n").Delete(t.Context(), "m", metav1.DeleteOptions{}); err != nil {
+				if err := b.machines.Resource(v1alpha1.SchemeGroupVersion.WithResource("machines")).Namespace("n").Delete(t.Context(), "m", metav1.DeleteOptions{}); err != nil {
 					t.Fatal(err)
 				}
 				if shown {
@@ -106,7 +106,7 @@ func TestTheEndOfTheMachineIsHeardOf(t *testing.T) {
 type bench struct {
 	*testing.T
 
-	machines *machinefake.Clientset
+	machines *metadatafake.FakeMetadataClient
 	target   *fake.Clientset
 	view     *objects.View
 	cluster  *target.Cluster
@@ -114,14 +114,19 @@ type bench struct {
 
 func newBench(t *testing.T, served string, n *corev1.Node, machines ...*v1alpha1.Machine) *bench {
 	t.Helper()
+	scheme := metadatafake.NewTestScheme()
+	if err := metav1.AddMetaToScheme(scheme); err != nil {
+		t.Fatal(err)
+	}
 	var objs []runtime.Object
 	for _, m := range machines {
-		objs = append(objs, m)
+		kind := metav1.TypeMeta{APIVersion: v1alpha1.SchemeGroupVersion.String(), Kind: "Machine"}
+		objs = append(objs, &metav1.PartialObjectMetadata{TypeMeta: kind, ObjectMeta: m.ObjectMeta})
 	}
-	b := &bench{T: t, machines: machinefake.NewSimpleClientset(objs...), target: fake.NewClientset(n), view: objects.NewView()}
+	b := &bench{T: t, machines: metadatafake.NewSimpleMetadataClient(scheme, objs...), target: fake.NewClientset(n), view: objects.NewView()}
 	b.cluster = target.New(b.target)
 	c, err := New(Config{
-		Machines: b.machines.MachineV1alpha1(), View: b.view, Cluster: b.cluster, Namespace: served, Clock: clock.RealClock{}, Workers: 1,
+		Metadata: b.machines, View: b.view, Cluster: b.cluster, Namespace: served, Clock: clock.RealClock{}, Workers: 1,
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -25,6 +25,11 @@ func (c *Controller) watch() error {
 		}
 	})
 	c.cfg.View.Machines.OnChange(c.machineChanged)
+	family.OnUndecodable(c.cfg.View.Undecodable.Machines, func(parent types.NamespacedName) {
+		if set, known := c.cfg.View.Sets.Get(parent); known {
+			c.enqueueRootOf(family.RootOfSet(c.cfg.View, set))
+		}
+	})
 	cluster, err := c.cfg.Targets.For("")
 	if err != nil {
 		return fmt.Errorf("replacement: find the target cluster: %w", err)

@@ -69,6 +69,11 @@ func (s *Server) answer(action clienttesting.Action) (handled bool, answer runti
 	default:
 		err = fmt.Errorf("apitest: nobody has asked for %s of %s before", action.GetVerb(), k.resource)
 	}
+	if err == nil && found != nil {
+		if f, failed := s.failure(k, found); failed {
+			err = f
+		}
+	}
 	if err == nil {
 		err = s.answered(Request{Verb: action.GetVerb(), Resource: k.resource, Subresource: action.GetSubresource(), Name: k.Name})
 	}

@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/decode"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/objects"
 )
 
@@ -26,6 +27,8 @@ type Request struct {
 // Server is the API server. Make one with New.
 type Server struct {
 	now func() time.Time
+
+	undecodable sync.Map // keys of objects that cannot be decoded
 
 	mu       sync.Mutex
 	version  int64
@@ -64,10 +67,10 @@ func (s *Server) ShowIn(view *objects.View) {
 
 func (s *Server) showIn(view *objects.View) {
 	s.kinds = map[string]kind{
-		"machinedeployments": {func() object { return &v1alpha1.MachineDeployment{} }, shownIn(view.Deployments)},
-		"machinesets":        {func() object { return &v1alpha1.MachineSet{} }, shownIn(view.Sets)},
-		"machines":           {func() object { return &v1alpha1.Machine{} }, shownIn(view.Machines)},
-		"machineclasses":     {func() object { return &v1alpha1.MachineClass{} }, shownIn(view.Classes)},
+		"machinedeployments": {func() object { return &v1alpha1.MachineDeployment{} }, shownIn(s, "machinedeployments", view.Deployments, view.Undecodable.Deployments)},
+		"machinesets":        {func() object { return &v1alpha1.MachineSet{} }, shownIn(s, "machinesets", view.Sets, view.Undecodable.Sets)},
+		"machines":           {func() object { return &v1alpha1.Machine{} }, shownIn(s, "machines", view.Machines, view.Undecodable.Machines)},
+		"machineclasses":     {func() object { return &v1alpha1.MachineClass{} }, shownIn(s, "machineclasses", view.Classes, view.Undecodable.Classes)},
 	}
 	for resource, all := range s.objects {
 		for _, o := range all {
@@ -76,13 +79,20 @@ func (s *Server) showIn(view *objects.View) {
 	}
 }
 
-func shownIn[T object](view *objects.Objects[T]) func(object, bool) {
+func shownIn[T object](s *Server, resource string, view *objects.Objects[T], undecodable *objects.Objects[*decode.Failure]) func(object, bool) {
 	return func(o object, gone bool) {
 		typed, ok := o.DeepCopyObject().(T)
+		f, failed := s.failure(key{resource, objects.Key(o)}, o)
+		if gone || failed {
+			view.Remove(objects.Key(o), "")
+		}
+		if gone || !failed {
+			undecodable.Remove(objects.Key(o), "")
+		}
 		switch {
-		case !ok:
-		case gone:
-			view.Remove(objects.Key(typed), "")
+		case !ok || gone:
+		case failed:
+			undecodable.Apply(f, false)
 		default:
 			view.Apply(typed, false)
 		}

@@ -22,6 +22,7 @@ import (
 	machinefake "github.com/machine-controller-fleet/machine-controller-fleet/client/clientset/versioned/fake"
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/runner"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/bubbles"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/decode"
 	"github.com/machine-controller-fleet/machine-controller-fleet/shard/label"
 )
 
@@ -38,6 +39,8 @@ type bench struct {
 	control *metadatafake.FakeMetadataClient
 	target  *metadatafake.FakeMetadataClient
 	labeler *Labeler
+
+	machines *machinefake.Clientset
 
 	mu     sync.Mutex
 	held   map[int]bool
@@ -176,11 +179,12 @@ func benchBetween(t *testing.T, control, target *metadatafake.FakeMetadataClient
 	if err != nil {
 		t.Fatal(err)
 	}
+	b.machines = machinefake.NewSimpleClientset(
+		&v1alpha1.MachineSet{ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: "1-set", UID: "1-set"}, Spec: v1alpha1.MachineSetSpec{
+			Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"pool": "a"}},
+		}})
 	b.labeler, err = New(Config{
-		Control: b.control, Target: b.target, Machines: machinefake.NewSimpleClientset(
-			&v1alpha1.MachineSet{ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: "1-set", UID: "1-set"}, Spec: v1alpha1.MachineSetSpec{
-				Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"pool": "a"}},
-			}}).MachineV1alpha1(),
+		Control: b.control, Target: b.target, Machines: b.machines.MachineV1alpha1(),
 		Watch: w, Slots: slots(), Known: b.known, Gate: b, Holds: b.holds, Clock: clock.RealClock{},
 		Served: func(string, int) bool { return b.served },
 	})
@@ -313,6 +317,21 @@ func TestAnOrphanIsOfferedBeforeItIsARoot(t *testing.T) {
 			t.Errorf("the orphan was not adopted: %v", orphan)
 		}
 	}
+}
+
+// A parent that cannot be decoded adopts when it can be, and keeps no other from it.
+func TestAnOrphanIsOfferedBesideAParentThatCannotBeDecoded(t *testing.T) {
+	b := newBench(t, []int{1, 2, 3}, meta(label.Set, "1-set", "1", ""), meta(label.Machine, "2-orphan", "", ""))
+	for _, resource := range []string{"machinesets", "machinedeployments"} {
+		b.machines.PrependReactor("list", resource, func(action clienttesting.Action) (bool, runtime.Object, error) {
+			_, found, err := clienttesting.ObjectReaction(b.machines.Tracker())(action)
+			if err == nil {
+				err = &decode.ListError{Failures: []*decode.Failure{{Cause: "spec"}}}
+			}
+			return true, found, err
+		})
+	}
+	b.becomes(map[string]string{"1-set": "1", "2-orphan": "1"})
 }
 
 func TestAMisfitIsGivenAwayWhenNothingIsInFlight(t *testing.T) {

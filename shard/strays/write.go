@@ -11,6 +11,7 @@ import (
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/family"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/decode"
 	"github.com/machine-controller-fleet/machine-controller-fleet/shard/label"
 )
 
@@ -52,11 +53,11 @@ func (l *Labeler) offer(ctx context.Context, orphans []label.Object) (adopted bo
 	}
 	namespace := orphans[0].Namespace
 	sets, err := l.cfg.Machines.MachineSets(namespace).List(ctx, metav1.ListOptions{})
-	if err != nil {
+	if _, err = decode.Missing(err); err != nil { // what cannot be decoded adopts when it can be
 		return false, fmt.Errorf("list the MachineSets that may adopt: %w", err)
 	}
 	deployments, err := l.cfg.Machines.MachineDeployments(namespace).List(ctx, metav1.ListOptions{})
-	if err != nil {
+	if _, err = decode.Missing(err); err != nil {
 		return false, fmt.Errorf("list the MachineDeployments that may adopt: %w", err)
 	}
 	for _, orphan := range orphans {

@@ -22,7 +22,7 @@ const (
 	EventReplicaUnfit = "ReplicaUnfit"
 )
 
-func fleetEvents() []EventReason {
+func replicaEvents() []EventReason {
 	return []EventReason{
 		{
 			EventReplicaUnfit, true,

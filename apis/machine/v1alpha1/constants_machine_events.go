@@ -25,10 +25,11 @@ const (
 	EventInPlaceFailed     = "InPlaceUpdateFailed"
 	EventSlotUnowned       = "SlotUnowned"
 	EventNotAlone          = "NotAlone"
+	EventUndecodable       = "Undecodable"
 )
 
 func machineEvents() []EventReason {
-	machine, roots := []string{"Machine"}, []string{"MachineDeployment", "MachineSet", "Machine"}
+	machine := []string{"Machine"}
 	return []EventReason{
 		{
 			EventCreateFailed, true, machine,
@@ -95,6 +96,13 @@ func machineEvents() []EventReason {
 			"The annotation `node.machine.sapcloud.io/preserve`, on the machine or on its Node, has a value that means nothing. It comes once for each value.",
 			"Correct it; see [keeping a machine](operations/preserve.md).",
 		},
+	}
+}
+
+// fleetEvents are about objects that are not worked on.
+func fleetEvents() []EventReason {
+	roots := []string{"MachineDeployment", "MachineSet", "Machine"}
+	return []EventReason{
 		{
 			EventNotAlone, true, roots,
 			"Somebody else holds the Leases of the namespace, so that it is not served. It comes once for each holder.",
@@ -104,6 +112,11 @@ func machineEvents() []EventReason {
 			EventSlotUnowned, true, roots,
 			"No replica has held the object's slot for 30 s, so nothing is done about it and what is below it. It comes once for each time that the slot is left.",
 			"See [a slot has no holder](operations/fleet.md#a-slot-has-no-holder).",
+		},
+		{
+			EventUndecodable, true, append([]string{"MachineClass"}, roots...),
+			"A field of the object, or of a MachineSet of the MachineDeployment, has a value that the fleet cannot decode, so the object is not reconciled. It comes once for each version of the object.",
+			"The message names the field: correct it; see [an object that cannot be decoded](troubleshooting.md#an-object-cannot-be-decoded).",
 		},
 	}
 }

@@ -48,7 +48,7 @@ What the fleet tells by Events (` + "`kubectl describe`, `kubectl events`" + `),
 happened; what holds stands in the object's status. However often something is tried, it is told once. Machine Controller
 Manager has no Events on Machines.
 `)
-	for _, kind := range []string{"Machine", "MachineSet", "MachineDeployment", "Lease"} {
+	for _, kind := range []string{"Machine", "MachineSet", "MachineDeployment", "MachineClass", "Lease"} {
 		fmt.Fprintf(&out, "\n## On a %s\n\n| reason | type | when | what to do |\n|---|---|---|---|\n", kind)
 		for _, e := range v1alpha1.EventReasons() {
 			if !slices.Contains(e.On, kind) {

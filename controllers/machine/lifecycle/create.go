@@ -101,6 +101,9 @@ func checkInputs(w World) (Verdict, bool) {
 		return wrong(driver.InvalidArgument, "the machine cannot work: %v", errs.ToAggregate())
 	}
 	class := w.Class.Class
+	if w.Class.Undecodable != "" {
+		return wrong(driver.InvalidArgument, "MachineClass %q cannot work: it cannot be decoded: %s", w.Machine.Spec.Class.Name, w.Class.Undecodable)
+	}
 	if class == nil {
 		return wrong(driver.NotFound, "MachineClass %q does not exist in namespace %q; create it, or correct spec.class.name",
 			w.Machine.Spec.Class.Name, w.Machine.Namespace)

@@ -108,6 +108,8 @@ func waitToDelete(w World, b backoff) Verdict {
 func missingForCloud(w World) string {
 	class := w.Machine.Spec.Class.Name
 	switch {
+	case w.Class.Undecodable != "":
+		return fmt.Sprintf("MachineClass %q cannot be decoded: %s; correct it", class, w.Class.Undecodable)
 	case w.Class.Class == nil:
 		return fmt.Sprintf("MachineClass %q does not exist; create it again", class)
 	case w.Class.ProviderError != nil:

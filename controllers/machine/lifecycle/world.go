@@ -68,8 +68,10 @@ type Limits struct {
 
 // ClassFact is what is known of the machine's class.
 type ClassFact struct {
-	// Class is nil when there is none of that name.
+	// Class is nil when there is none of that name, or when it cannot be decoded.
 	Class *v1alpha1.MachineClass
+	// Undecodable says why the class, which exists, cannot be decoded; "" when it can.
+	Undecodable string
 	// ProviderError says why the class' provider cannot be used; nil when there is a driver for it.
 	ProviderError error
 	// Held says that class and secrets carry our finalizers, so that they outlive the machine.

@@ -32,6 +32,10 @@ func Decide(w World) Verdict {
 	if err != nil {
 		return invalid(w, v1alpha1.ReasonInvalidSpec, "spec.selector: "+err.Error())
 	}
+	if len(w.Undecodable) > 0 {
+		return untouched(w, v1alpha1.EventUndecodable, "The MachineDeployment is not acted on: its MachineSet "+w.Undecodable[0].Name+
+			" cannot be decoded. The Event "+v1alpha1.EventUndecodable+" on the MachineSet names the field to correct")
+	}
 	if w.MustLook {
 		return Verdict{Do: ListLive}
 	}

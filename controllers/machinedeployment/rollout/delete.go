@@ -18,7 +18,7 @@ func decideDelete(w World) Verdict {
 	if slices.Contains(w.Deployment.Finalizers, metav1.FinalizerOrphanDependents) {
 		return letGo(w) // its sets are to stay: the garbage collector takes them from it before it goes
 	}
-	left := slices.DeleteFunc(slices.Clone(w.Owned), func(s *v1alpha1.MachineSet) bool {
+	left := slices.DeleteFunc(slices.Concat(w.Owned, w.Undecodable), func(s *v1alpha1.MachineSet) bool {
 		return s.DeletionTimestamp != nil || w.Done.Deleted[s.UID]
 	})
 	d := w.Deployment.DeepCopy()

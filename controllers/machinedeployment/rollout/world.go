@@ -16,6 +16,9 @@ type World struct {
 	Deployment *v1alpha1.MachineDeployment
 	// Owned are the sets, as the cache shows them or as this pass has written them, whose controller is the deployment.
 	Owned []*v1alpha1.MachineSet
+	// Undecodable are sets whose controller is the deployment and of which only the metadata is known: the rest cannot be decoded.
+	// Nothing is decided beside them but that they are deleted with the deployment: one of them may be the new set.
+	Undecodable []*v1alpha1.MachineSet
 	// Machines are the machines, as the cache shows them, of each set, by the set's UID.
 	Machines map[types.UID][]*v1alpha1.Machine
 	// CountMinReady has a machine be available only when it has been so for minReadySeconds.

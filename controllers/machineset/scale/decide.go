@@ -61,7 +61,7 @@ func claim(w World, selector labels.Selector) (Verdict, bool) {
 		return Verdict{Do: Adopt, Machines: matching}, true
 	}
 	strangers := slices.DeleteFunc(slices.Clone(w.Owned), func(m *v1alpha1.Machine) bool {
-		return m.DeletionTimestamp != nil || w.Done.Adopted[m.UID] || selector.Matches(labels.Set(m.Labels))
+		return m.DeletionTimestamp != nil || w.Done.Adopted[m.UID] || w.Undecodable[m.UID] || selector.Matches(labels.Set(m.Labels))
 	})
 	if len(strangers) > 0 {
 		return Verdict{Do: Release, Machines: strangers}, true

@@ -15,6 +15,7 @@ func autoPreserve(w World, standing []*v1alpha1.Machine) (changed []*v1alpha1.Ma
 	var kept, free []*v1alpha1.Machine
 	for _, m := range standing {
 		switch {
+		case w.Undecodable[m.UID]:
 		case isAutoPreserved(m):
 			kept = append(kept, m)
 		case mayBeAutoPreserved(w, m):

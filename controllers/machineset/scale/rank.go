@@ -17,7 +17,7 @@ const defaultPriority = 3
 
 // rankKey is all that the order of deletion depends on, worked out once for each machine.
 type rankKey struct {
-	preserved int // 0 not, 1 automatically, 2 by somebody
+	preserved int // 0 not, 1 automatically, 2 by somebody, 3 unknown, because it cannot be decoded and is not named
 	expiry    time.Time
 	priority  int
 	marked    time.Time // zero: not marked
@@ -92,6 +92,9 @@ func keyOf(w World, m *v1alpha1.Machine) rankKey {
 	}
 	if p, err := strconv.Atoi(annotations[v1alpha1.AnnotationPriority]); err == nil {
 		key.priority = p
+	}
+	if w.Undecodable[m.UID] && annotations[v1alpha1.AnnotationPriority] != v1alpha1.PriorityTriggered {
+		key.preserved = 3
 	}
 	key.marked = timeIn(annotations, v1alpha1.AnnotationMarkedForDeletionTime)
 	return key

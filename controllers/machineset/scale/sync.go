@@ -14,7 +14,7 @@ import (
 func outOfStep(w World, standing []*v1alpha1.Machine) (changed []*v1alpha1.Machine) {
 	template := &w.Set.Spec.Template.Spec
 	for _, m := range standing {
-		if m.Status.CurrentStatus.Phase == v1alpha1.MachineFailed {
+		if m.Status.CurrentStatus.Phase == v1alpha1.MachineFailed || w.Undecodable[m.UID] {
 			continue
 		}
 		configuration := Configuration(template.MachineConfiguration, m.Annotations[v1alpha1.AnnotationEffectiveCreationTimeout])

@@ -16,6 +16,10 @@ type World struct {
 	Set *v1alpha1.MachineSet
 	// Owned are the machines, as the cache shows them, whose controller is the set.
 	Owned []*v1alpha1.Machine
+	// Undecodable are those of Owned that exist and of which only the metadata is known: the rest cannot be decoded. They
+	// count, are not available, and are neither changed nor released. They are deleted only where nothing of what is not known
+	// matters: because they are named for that, or because all go.
+	Undecodable map[types.UID]bool
 	// Orphans are the machines of the namespace, as the cache shows them, that have no controller.
 	Orphans []*v1alpha1.Machine
 	// MustLook says that the set is new or has changed its selector: orphans may match that are in other slots.

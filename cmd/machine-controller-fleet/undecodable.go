@@ -1,0 +1,78 @@
+package main
+
+import (
+	"github.com/prometheus/client_golang/prometheus"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/events"
+	"k8s.io/klog/v2"
+
+	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/decode"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/objects"
+	"github.com/machine-controller-fleet/machine-controller-fleet/shard/label"
+	"github.com/machine-controller-fleet/machine-controller-fleet/shard/strays"
+	"github.com/machine-controller-fleet/machine-controller-fleet/telemetry"
+)
+
+// undecodable reports the objects that this replica sees and that cannot be decoded: those of its slots, and MachineClasses
+// of namespaces in which it has objects, which each such replica reports.
+type undecodable struct {
+	objects.Undecodable
+
+	events events.EventRecorder
+}
+
+// byKind returns them by kind.
+func (u *undecodable) byKind() map[string]*objects.Objects[*decode.Failure] {
+	return map[string]*objects.Objects[*decode.Failure]{
+		label.Deployment.String(): u.Deployments, label.Set.String(): u.Sets, label.Machine.String(): u.Machines, "MachineClass": u.Classes,
+	}
+}
+
+// watch has each version reported once, on the object and in the log. It is called before anything is fed.
+func (u *undecodable) watch() {
+	for _, all := range u.byKind() {
+		all.OnChange(func(before, after *decode.Failure) {
+			if after != nil && (before == nil || before.ResourceVersion != after.ResourceVersion) {
+				u.report(after)
+			}
+		})
+	}
+}
+
+func (u *undecodable) report(f *decode.Failure) {
+	klog.Background().Info("Object cannot be decoded and is not reconciled",
+		"kind", f.Kind, "namespace", f.Namespace, "name", f.Name, "resourceVersion", f.ResourceVersion, "cause", f.Cause)
+	ref := &corev1.ObjectReference{APIVersion: f.APIVersion, Kind: f.Kind, Namespace: f.Namespace, Name: f.Name, UID: f.UID}
+	telemetry.Tell(u.events, ref, v1alpha1.EventUndecodable, "The "+f.Kind+" cannot be decoded and is not reconciled: "+f.Cause+
+		". Correct the field, for example with kubectl edit; reconciliation goes on by itself")
+}
+
+const undecodableHelp = "Objects in slots held here that cannot be decoded and are not reconciled, by kind; MachineClasses count on each replica that has objects in their namespace."
+
+// count registers a metric of them.
+func (u *undecodable) count(registerer prometheus.Registerer) {
+	for kind, all := range u.byKind() {
+		registerer.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+			Name: "fleet_undecodable_objects", Help: undecodableHelp, ConstLabels: prometheus.Labels{"kind": kind},
+		}, func() float64 { return float64(all.Len()) }))
+	}
+}
+
+// showLabeler shows the labeler the objects of our slots that cannot be decoded: what it goes by is their metadata.
+func (u *undecodable) showLabeler(labeler *strays.Labeler) {
+	tellLabeler(labeler, label.Deployment, u.Deployments)
+	tellLabeler(labeler, label.Set, u.Sets)
+	tellLabeler(labeler, label.Machine, u.Machines)
+}
+
+// find returns the metadata of an object that cannot be decoded.
+func (u *undecodable) find(kind label.Kind, key types.NamespacedName) (metav1.Object, bool) {
+	all, watched := u.byKind()[kind.String()]
+	if !watched {
+		return nil, false
+	}
+	return all.Get(key)
+}

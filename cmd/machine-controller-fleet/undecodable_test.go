@@ -1,0 +1,110 @@
+package main
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/decode"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/objects"
+	"github.com/machine-controller-fleet/machine-controller-fleet/shard/label"
+)
+
+// notes keeps the messages of Events, by the object that they are about.
+type notes []string
+
+// Eventf is events.EventRecorder's.
+func (n *notes) Eventf(about, _ runtime.Object, eventtype, reason, _, _ string, args ...any) {
+	ref, _ := about.(*corev1.ObjectReference)
+	message, _ := args[0].(string)
+	*n = append(*n, eventtype+" "+reason+" "+ref.Kind+"/"+ref.Name+": "+message)
+}
+
+func failure(kind, name, version string) *decode.Failure {
+	return &decode.Failure{
+		PartialObjectMetadata: metav1.PartialObjectMetadata{
+			TypeMeta: metav1.TypeMeta{APIVersion: v1alpha1.SchemeGroupVersion.String(), Kind: kind},
+			ObjectMeta: metav1.ObjectMeta{
+				Namespace: "n", Name: name, ResourceVersion: version, Labels: map[string]string{v1alpha1.LabelSlot: "1"},
+			},
+		},
+		Cause: `spec.drainTimeout: time: invalid duration "soon"`,
+	}
+}
+
+func TestAnUndecodableObjectHasAnEventForEachVersion(t *testing.T) {
+	var got notes
+	view := objects.NewView()
+	u := &undecodable{Undecodable: view.Undecodable, events: &got}
+	u.watch()
+	key := types.NamespacedName{Namespace: "n", Name: "m"}
+	view.Undecodable.Machines.Apply(failure("Machine", "m", "5"), true)
+	if len(got) > 0 {
+		t.Errorf("reported %v before the slot is open", got)
+	}
+	view.Undecodable.Machines.Announce(1)
+	view.Undecodable.Machines.Apply(failure("Machine", "m", "5"), false)
+	view.Undecodable.Classes.Apply(failure("MachineClass", "c", "6"), false)
+	view.Undecodable.Machines.Apply(failure("Machine", "m", "7"), false)
+	view.Undecodable.Machines.Remove(key, "")
+	message := func(kind string) string {
+		return "The " + kind + ` cannot be decoded and is not reconciled: spec.drainTimeout: time: invalid duration "soon". ` +
+			"Correct the field, for example with kubectl edit; reconciliation goes on by itself"
+	}
+	want := notes{
+		"Warning Undecodable Machine/m: " + message("Machine"), "Warning Undecodable MachineClass/c: " + message("MachineClass"),
+		"Warning Undecodable Machine/m: " + message("Machine"),
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("Events (-want +got):\n%s", diff)
+	}
+}
+
+func TestUndecodableObjectsAreCountedUntilTheyLeave(t *testing.T) {
+	view, registry := objects.NewView(), prometheus.NewRegistry()
+	u := &undecodable{Undecodable: view.Undecodable}
+	u.count(registry)
+	expect := func(machines, classes string) {
+		t.Helper()
+		want := `# HELP fleet_undecodable_objects ` + undecodableHelp + `
+# TYPE fleet_undecodable_objects gauge
+fleet_undecodable_objects{kind="Machine"} ` + machines + `
+fleet_undecodable_objects{kind="MachineClass"} ` + classes + `
+fleet_undecodable_objects{kind="MachineDeployment"} 0
+fleet_undecodable_objects{kind="MachineSet"} 0
+`
+		if err := testutil.GatherAndCompare(registry, strings.NewReader(want)); err != nil {
+			t.Error(err)
+		}
+	}
+	expect("0", "0")
+	view.Undecodable.Machines.Apply(failure("Machine", "m", "5"), false)
+	view.Undecodable.Classes.Apply(failure("MachineClass", "c", "6"), false)
+	expect("1", "1")
+	view.Undecodable.Machines.Remove(types.NamespacedName{Namespace: "n", Name: "m"}, "")
+	expect("0", "1")
+}
+
+// The labeler goes by metadata, and must not take a set that cannot be decoded for a missing one.
+func TestTheMetadataOfAnUndecodableObjectIsKnown(t *testing.T) {
+	view := objects.NewView()
+	s := &slots{view: view, nodes: objects.New[*corev1.Node](), undecodable: &undecodable{Undecodable: view.Undecodable}}
+	view.Undecodable.Sets.Apply(failure("MachineSet", "s", "5"), false)
+	key := types.NamespacedName{Namespace: "n", Name: "s"}
+	if found, known := s.known(label.Set, key); !known || found.GetLabels()[v1alpha1.LabelSlot] != "1" {
+		t.Errorf("known: %v (%t), want the set", found, known)
+	}
+	for _, kind := range []label.Kind{label.Deployment, label.Machine, label.Node} {
+		if found, known := s.known(kind, key); known {
+			t.Errorf("%s: %v, want none", kind, found)
+		}
+	}
+}

@@ -1,0 +1,195 @@
+package machineset
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
+	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machineset/scale"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/decode"
+)
+
+// breaks has a machine of the set be one that cannot be decoded, and returns it.
+func (b *bench) breaks(name string) *v1alpha1.Machine {
+	b.Helper()
+	b.server.SetUndecodable("machines", "n", name, true)
+	b.pass(time.Minute)
+	return b.machine(name)
+}
+
+func (b *bench) standingUIDs() (uids []types.UID) {
+	for _, m := range b.machines() {
+		if m.DeletionTimestamp == nil {
+			uids = append(uids, m.UID)
+		}
+	}
+	return uids
+}
+
+func TestAMachineThatCannotBeDecodedCounts(t *testing.T) {
+	onBench(t, func(b *bench) {
+		b.create(3)
+		b.pass(time.Minute)
+		bad := b.breaks(b.machines()[1].Name)
+		b.pass(time.Hour)
+		if n := b.standing(); n != 3 {
+			t.Fatalf("%d machines, want 3: none is made for one that cannot be decoded", n)
+		}
+		if got := b.set().Status.Replicas; got != 3 {
+			t.Errorf("status.replicas is %d, want 3", got)
+		}
+		b.patch(`{"spec":{"replicas":5}}`)
+		b.pass(time.Minute)
+		if n := b.standing(); n != 5 {
+			t.Fatalf("%d machines, want 5: one that cannot be decoded does not keep the set from being scaled up", n)
+		}
+		b.patch(`{"spec":{"replicas":1}}`)
+		b.pass(time.Minute)
+		if got := b.standingUIDs(); !slices.Equal(got, []types.UID{bad.UID}) {
+			t.Fatalf("%v are left, want %s: nothing is known of how useful it is", got, bad.UID)
+		}
+		b.server.SetUndecodable("machines", "n", bad.Name, false)
+		b.pass(time.Hour)
+		if got := b.standingUIDs(); !slices.Equal(got, []types.UID{bad.UID}) {
+			t.Errorf("%v are left after it was repaired, want %s", got, bad.UID)
+		}
+	})
+}
+
+func TestAMachineThatCannotBeDecodedIsDeletedWhereAllGo(t *testing.T) {
+	for name, end := range map[string]func(b *bench){
+		"scaled to zero": func(b *bench) { b.patch(`{"spec":{"replicas":0}}`) },
+		"deleted": func(b *bench) {
+			if err := b.server.Client().MachineSets("n").Delete(b.Context(), "set", metav1.DeleteOptions{}); err != nil {
+				b.Fatal(err)
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			onBench(t, func(b *bench) {
+				b.create(2)
+				b.pass(time.Minute)
+				bad := b.breaks(b.machines()[0].Name)
+				end(b)
+				b.pass(time.Minute)
+				if n := b.standing(); n != 0 {
+					t.Errorf("%d machines are left, want none", n)
+				}
+				if left := b.machine(bad.Name); !slices.Contains(left.Finalizers, v1alpha1.FinalizerName) {
+					t.Errorf("its finalizers are %v: its VM would be forgotten", left.Finalizers)
+				}
+				if set := b.set(); set.DeletionTimestamp != nil && !slices.Contains(set.Finalizers, v1alpha1.FinalizerName) {
+					t.Errorf("the set is let go before its machine")
+				}
+			})
+		})
+	}
+}
+
+// Whoever lowers the replicas names the machine that is to go.
+func TestAMachineThatIsNamedAndCannotBeDecodedGoesFirst(t *testing.T) {
+	onBench(t, func(b *bench) {
+		b.create(3)
+		b.pass(time.Minute)
+		named := b.machines()[1].Name
+		b.patchMachine(named, `{"metadata":{"annotations":{"`+v1alpha1.AnnotationPriority+`":"`+v1alpha1.PriorityTriggered+`"}}}`)
+		b.breaks(named)
+		b.patch(`{"spec":{"replicas":2}}`)
+		b.pass(time.Minute)
+		if b.machine(named).DeletionTimestamp == nil || b.standing() != 2 {
+			t.Errorf("%d machines are left, and the one that was named is among them", b.standing())
+		}
+	})
+}
+
+func TestAMachineThatCannotBeDecodedIsNotWritten(t *testing.T) {
+	onBench(t, func(b *bench) {
+		b.create(2)
+		b.pass(time.Minute)
+		bad := b.breaks(b.machines()[0].Name)
+		b.patch(`{"spec":{"template":{"spec":{"nodeTemplate":{"metadata":{"labels":{"new":"label"}}}}}}}`)
+		b.pass(time.Hour)
+		for _, m := range b.machines() {
+			isNew := m.Spec.NodeTemplateSpec.Labels["new"] == "label"
+			if m.UID == bad.UID && (isNew || m.ResourceVersion != bad.ResourceVersion) {
+				t.Errorf("it was written: %+v", m)
+			}
+			if m.UID != bad.UID && !isNew {
+				t.Errorf("machine %s has not got the new label", m.Name)
+			}
+		}
+	})
+}
+
+// A machine that belongs to nobody and cannot be decoded is adopted by its metadata, and none is made in its place; it keeps
+// no set of the namespace from being served.
+func TestAnOrphanThatCannotBeDecodedIsAdopted(t *testing.T) {
+	for name, tc := range map[string]struct {
+		label   string
+		adopted bool
+	}{"it matches": {"set", true}, "it does not": {"other", false}} {
+		t.Run(name, func(t *testing.T) {
+			onBench(t, func(b *bench) {
+				b.put("orphan", func(m *v1alpha1.Machine) { m.Labels[v1alpha1.LabelName] = tc.label })
+				b.server.SetUndecodable("machines", "n", "orphan", true)
+				b.create(2)
+				b.pass(time.Minute)
+				if got := metav1.IsControlledBy(b.machine("orphan"), b.set()); got != tc.adopted {
+					t.Errorf("adopted: %t, want %t", got, tc.adopted)
+				}
+				want := 3 // with the orphan
+				if tc.adopted {
+					want = 2
+				}
+				if n := b.standing(); n != want {
+					t.Errorf("%d machines, want %d", n, want)
+				}
+			})
+		})
+	}
+}
+
+// The name of a machine that is about to be made can belong to one that cannot be decoded and is not the set's.
+func TestANameIsTakenByAMachineThatCannotBeDecoded(t *testing.T) {
+	onBench(t, func(b *bench) {
+		b.create(0)
+		b.pass(time.Minute)
+		name := scale.Name("set", b.set().UID, 0)
+		b.put(name, func(m *v1alpha1.Machine) { m.Labels = nil })
+		b.server.SetUndecodable("machines", "n", name, true)
+		b.patch(`{"spec":{"replicas":1}}`)
+		b.pass(time.Minute)
+		if n := len(b.machines()); n != 2 {
+			t.Errorf("%d machines, want 2: the other one, and the set's under another name", n)
+		}
+	})
+}
+
+// What somebody has changed on it may not be all that is wrong with it.
+func TestAMachineThatCannotBeDecodedIsNeitherReleasedNorPreservedLess(t *testing.T) {
+	for name, patch := range map[string]string{
+		"it does not match any more": `{"metadata":{"labels":null}}`,
+		"it is preserved":            `{"metadata":{"annotations":{"` + v1alpha1.AnnotationPreserve + `":"` + v1alpha1.PreserveAuto + `"}}}`,
+	} {
+		t.Run(name, func(t *testing.T) {
+			onBench(t, func(b *bench) {
+				b.create(2)
+				b.pass(time.Minute)
+				bad := b.breaks(b.machines()[0].Name)
+				_, err := b.server.Client().Machines("n").Patch(b.Context(), bad.Name, types.MergePatchType, []byte(patch), metav1.PatchOptions{})
+				if _, undecodable := decode.FailureOf(err); !undecodable {
+					t.Fatal(err)
+				}
+				before := b.machine(bad.Name).ResourceVersion
+				b.pass(time.Hour)
+				if after := b.machine(bad.Name); after.ResourceVersion != before {
+					t.Errorf("it was written: %+v", after.ObjectMeta)
+				}
+			})
+		})
+	}
+}
