@@ -24,7 +24,6 @@ var (
 	first   = flag.Uint64("first", 0, "the first seed")
 
 	lastingFlag = flag.String("lasting", "", "the fault of TestWholeFleet that does not end; empty means that it is drawn")
-	unfixedFlag = flag.Bool("unfixed", false, "draw those lasting faults, too, of which defects are known")
 )
 
 func TestMain(m *testing.M) {

@@ -103,22 +103,11 @@ func lastings() map[string]func(*trial) {
 	}
 }
 
-// unfixed are the lasting faults that are known to be served wrongly, with the numbers of the defects. They are drawn with -unfixed.
-func unfixed() map[string]int {
-	return map[string]int{
-		"namespace given up": 1, "target cut": 2, "target lists hang": 2, "bad object": 3, "leader cannot list": 4, "control lists hang": 4,
-		"cannot acquire": 5,
-	}
-}
-
 // last draws a fault that does not end, or begins the one that is asked for.
 func (t *trial) last() {
 	name := *lastingFlag
 	if name == "" {
 		names := slices.Sorted(maps.Keys(lastings()))
-		if !*unfixedFlag {
-			names = slices.DeleteFunc(names, func(name string) bool { return unfixed()[name] > 0 })
-		}
 		name = names[t.random.IntN(len(names))]
 	}
 	t.tell("lasting fault: %s", name)
@@ -225,6 +214,7 @@ func (t *trial) blindLeader() {
 
 // spoil stores an object that does not decode.
 func (t *trial) spoil() {
+	t.spoilt++
 	t.put(t.control, "machines", map[string]any{
 		"apiVersion": "machine.sapcloud.io/v1alpha1", "kind": "Machine",
 		"metadata": map[string]any{"namespace": "a", "name": "bad", "labels": map[string]any{labelSlot: strconv.Itoa(t.random.IntN(16))}},

@@ -49,6 +49,7 @@ type trial struct {
 	ownerless   time.Duration        // of all slots, added up
 	lasting     *disturbance         // does not end with the other faults
 	lastingName string
+	spoilt      int // objects that do not decode
 
 	mu    sync.Mutex
 	wrong string // the first thing that was
@@ -315,7 +316,7 @@ func (t *trial) missing() string {
 		all = append(all[:3], "and "+strconv.Itoa(len(all)-3)+" more")
 	}
 	if len(all) == 0 {
-		machines, vms := len(t.control.List("machines")), len(t.cloud.live())-t.oracle.forgotten()
+		machines, vms := len(t.control.List("machines"))-t.spoilt, len(t.cloud.live())-t.oracle.forgotten()
 		if machines != wanted || vms != wanted {
 			return fmt.Sprintf("want %d machines and VMs, there are %d machines and %d VMs", wanted, machines, vms)
 		}

@@ -125,6 +125,9 @@ func (r *Replica) takeReread(now member.Moment, q question, reply member.Reply) 
 	r.activity, r.restless, r.acted = active, 0, true
 	r.touchAll()
 	for _, s := range r.slots {
+		if !s.clearing.IsZero() {
+			s.clearing = now
+		}
 		switch s.phase {
 		case held:
 			r.opens(now, s)

@@ -26,8 +26,8 @@ func serving(service member.Service) member.Fitness {
 	return f
 }
 
-// pair is a leader of 8 old slots, of which another replica has some, and which reports something.
-func pair(t *testing.T, others int, report member.Fitness) *stage {
+// twoReplicas is a leader of 8 old slots, of which another replica has some, and which reports something.
+func twoReplicas(t *testing.T, others int, report member.Fitness) *stage {
 	t.Helper()
 	s := newStage(t, 8)
 	s.live = []string{another}
@@ -64,7 +64,7 @@ func TestAReplicaThatIsUnfitGivesItsSlotsToOthers(t *testing.T) {
 		"it does not act":     {member.Fitness{Observes: true, Reason: "cannot list"}, 17 * time.Second},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := pair(t, 4, serving(member.Serving))
+			s := twoReplicas(t, 4, serving(member.Serving))
 			if slots := s.assigned(); slots != 4 {
 				t.Fatalf("%d slots are assigned to a fit replica, want its 4", slots)
 			}
@@ -84,7 +84,7 @@ func TestAReplicaThatIsUnfitGivesItsSlotsToOthers(t *testing.T) {
 }
 
 func TestAReportThatIsNotValidIsThatOfAnUnfitReplica(t *testing.T) {
-	s := pair(t, 4, serving(member.Serving))
+	s := twoReplicas(t, 4, serving(member.Serving))
 	s.write("fleet-session-r-1", func(l *coordinationv1.Lease) {
 		member.Annotate(l, v1alpha1.AnnotationFitness, "{")
 	})
@@ -95,7 +95,7 @@ func TestAReportThatIsNotValidIsThatOfAnUnfitReplica(t *testing.T) {
 }
 
 func TestWhereNobodyIsFitEverythingStays(t *testing.T) {
-	s := pair(t, 4, serving(member.Serving))
+	s := twoReplicas(t, 4, serving(member.Serving))
 	s.step(Deposed{})
 	s.write("fleet-session-r-1", fit(serving(member.Failing)))
 	s.step(Watched{Broken: map[string]string{DefaultTarget: "the target cluster is away"}})
@@ -107,7 +107,7 @@ func TestWhereNobodyIsFitEverythingStays(t *testing.T) {
 }
 
 func TestANewReplicaGetsOneSlotFirst(t *testing.T) {
-	s := pair(t, 0, serving(member.Untried))
+	s := twoReplicas(t, 0, serving(member.Untried))
 	if slots := s.assigned(); slots != 1 {
 		t.Fatalf("%d slots are assigned to a replica that has not served any, want 1", slots)
 	}
@@ -144,7 +144,7 @@ func TestAReplicaOfAVersionThatReportsNothingIsTakenToBeFit(t *testing.T) {
 // A replica renews its Lease, says that all is well, and takes nothing. Slots wait for it one at a time, for 5 s each, less and
 // less often.
 func TestAReplicaThatTakesNothingIsTriedLessAndLessOften(t *testing.T) {
-	s := pair(t, 0, serving(member.Serving))
+	s := twoReplicas(t, 0, serving(member.Serving))
 	unowned := time.Duration(0)
 	const tick = 100 * time.Millisecond
 	for range 20 * time.Minute / tick {
@@ -165,7 +165,7 @@ func TestAReplicaThatTakesNothingIsTriedLessAndLessOften(t *testing.T) {
 }
 
 func TestAReplicaThatTakesASlotAgainGetsItsShare(t *testing.T) {
-	s := pair(t, 0, serving(member.Serving))
+	s := twoReplicas(t, 0, serving(member.Serving))
 	s.run(time.Minute)
 	for range 40 { // it takes what it is given, from now on
 		s.run(2 * time.Second)

@@ -95,6 +95,23 @@ func (r *Replica) failsToOpen(now member.Moment, s *slot) bool {
 	return true
 }
 
+// failsToRelease ends a session that cannot clear the holder of a slot on which it does nothing any more: its process is replaced, and
+// whoever is preferred takes the slot from the dead session. It cannot go on with the slot: a write without an answer may take
+// effect later.
+func (r *Replica) failsToRelease(now member.Moment, s *slot) bool {
+	if s.clearing.IsZero() {
+		return false
+	}
+	if deadline := s.clearing.Add(r.settings.Config.OpenTimeout); !now.Reached(deadline) {
+		r.laterFor(s, deadline)
+		return false
+	}
+	r.exit(Exit{Reason: ReasonUnfit, Message: fmt.Sprintf(
+		"slot %d: expected the slot Lease to be written within %v of its hand-over, got no answer or a refusal; look at the way to the "+
+			"API server and at who may refuse the write, and start a new session", s.number, r.settings.Config.OpenTimeout)})
+	return true
+}
+
 // isClosed reports whether the session leaves a slot alone that did not open.
 func (r *Replica) isClosed(now member.Moment, s *slot) bool {
 	if s.closedUntil.IsZero() || now.Reached(s.closedUntil) {

@@ -194,6 +194,58 @@ func TestASessionThatCannotListAndHasSomethingInFlightKeepsItsLease(t *testing.T
 	s.holder("fleet-session-r-0", me)
 }
 
+func TestASessionThatCannotReleaseASlotEnds(t *testing.T) {
+	for _, outcome := range []member.Outcome{member.Unanswered, member.Refused} {
+		s := newStage(t, 8)
+		name, other := s.slot(0, "", "r-0"), s.slot(1, "", "r-0")
+		s.run(time.Minute)
+		s.fate = func(r member.Request) (member.Outcome, bool) {
+			if r.Verb == member.Update && r.Name == name {
+				return outcome, false
+			}
+			return member.Done, false
+		}
+		s.write(name, prefer("r-1"))
+		s.run(29 * time.Second)
+		s.holder(name, me)
+		s.entitled(1, true)
+		if s.exit != nil {
+			t.Fatalf("%s: ended too early: %v", outcome, s.exit)
+		}
+		s.run(2 * time.Second)
+		s.exits(ReasonUnfit, false)
+		s.holder(other, me)
+	}
+}
+
+func TestAReleaseHasItsTimeAfterASuspensionAndAfterItWasTakenBack(t *testing.T) {
+	s := newStage(t, 8)
+	name := s.slot(0, "", "r-0")
+	s.run(time.Minute)
+	refuse := func(r member.Request) (member.Outcome, bool) {
+		if r.Verb == member.Update && r.Name == name {
+			return member.Refused, false
+		}
+		return member.Done, false
+	}
+	s.fate = refuse
+	s.write(name, prefer("r-1"))
+	s.run(25 * time.Second)
+	s.write(name, prefer("r-0"))
+	s.run(time.Second)
+	s.write(name, prefer("r-1"))
+	s.run(20 * time.Second)
+	s.fate = func(member.Request) (member.Outcome, bool) { return member.Unanswered, false }
+	s.run(20 * time.Second)
+	s.fate = refuse
+	s.run(20 * time.Second)
+	if s.exit != nil {
+		t.Fatalf("ended: %v", s.exit)
+	}
+	s.run(15 * time.Second)
+	s.exits(ReasonUnfit, false)
+}
+
 func TestWatchesThatAreBrokenAreReported(t *testing.T) {
 	s := newStage(t, 8)
 	name := s.slot(0, "", "r-0")

@@ -48,13 +48,13 @@ func (r *Replica) claim(now member.Moment, s *slot) {
 
 // lose notes that the session does not hold the slot any more.
 func (r *Replica) lose(now member.Moment, s *slot) {
-	s.phase, s.busy, s.ticket, s.since, s.uncertain = free, true, r.ticket(), now, false
+	s.phase, s.busy, s.ticket, s.since, s.uncertain, s.clearing = free, true, r.ticket(), now, false, member.Moment{}
 	r.change(Change{Slot: s.number, Epoch: s.epoch, Kind: Lost, Ticket: s.ticket})
 }
 
 // decideSlot moves a slot on.
 func (r *Replica) decideSlot(now member.Moment, s *slot) {
-	if r.expired(now, s) || r.activity != active {
+	if r.expired(now, s) || r.activity != active || r.failsToRelease(now, s) {
 		return
 	}
 	switch {
@@ -120,10 +120,13 @@ func (r *Replica) cancel(now member.Moment, s *slot) {
 func (r *Replica) decideStopping(now member.Moment, s *slot) {
 	switch timeout := s.since.Add(r.settings.Config.HandOverTimeout); {
 	case r.wants(now, s):
-		s.phase, s.busy = held, true
+		s.phase, s.busy, s.clearing = held, true, member.Moment{}
 		r.opens(now, s)
 		r.change(Change{Slot: s.number, Epoch: s.epoch, Kind: Resumed})
 	case !s.busy:
+		if s.clearing.IsZero() {
+			s.clearing = now
+		}
 		r.release(now, s)
 	case s.phase == cancelled:
 	case now.Reached(timeout):

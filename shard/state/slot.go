@@ -98,6 +98,8 @@ type slot struct {
 	opened              bool
 	openBy, closedUntil member.Moment
 	failures            int
+	// clearing is since when nothing of the slot is in flight and its holder is to be cleared; zero: it is not.
+	clearing member.Moment
 	// busy says that something of the slot may be in flight; ticket is that of the change that was to end it, at since.
 	busy   bool
 	ticket uint64
