@@ -269,7 +269,7 @@ type costReplica struct {
 	fence    *Fence
 	metrics  *Metrics
 	arrival  *arrivals
-	outages  outages
+	outages  outages[int]
 
 	watches, gone, elected bool
 	busy                   time.Duration // until when its loop is
@@ -293,7 +293,7 @@ func (f *costFleet) newReplica(n int) *costReplica {
 	m := NewMetrics(prometheus.NewRegistry())
 	return &costReplica{
 		f: f, settings: s, machine: machine, fence: NewFence(name, s.Session, s.Slots, NewTime(clock.RealClock{}), m, nil), metrics: m,
-		arrival: newArrivals(s, noop.NewTracerProvider().Tracer(""), m), outages: outages{},
+		arrival: newArrivals(s, noop.NewTracerProvider().Tracer(""), m), outages: outages[int]{},
 	}
 }
 
@@ -306,7 +306,7 @@ func (r *costReplica) begin() {
 		r.loop(func(now member.Moment) {
 			facts := r.machine.Facts(now)
 			r.metrics.observe(&facts, r.fence.Busy())
-			r.outages.late(now, facts.Slots)
+			lateOf(r.outages, now, longUnowned, unownedAmong(facts.Slots))
 			r.machine.Told()
 			r.arrival.prune(now)
 		})

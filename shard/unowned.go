@@ -51,6 +51,17 @@ func (o outages[K]) untold(keys []K) {
 	}
 }
 
+// unownedAmong returns the slots that nobody holds.
+func unownedAmong(slots []state.SlotFacts) map[int]bool {
+	unowned := map[int]bool{}
+	for _, s := range slots {
+		if !s.Owned {
+			unowned[s.Slot] = true
+		}
+	}
+	return unowned
+}
+
 // tellUnowned has it told, under the leadership, which slots nobody has held for long.
 func (r *Replica) tellUnowned(ctx context.Context, now member.Moment, slots []state.SlotFacts) {
 	if r.cfg.Unowned == nil {
@@ -61,13 +72,7 @@ func (r *Replica) tellUnowned(ctx context.Context, now member.Moment, slots []st
 		clear(r.outages) // whoever leads next sees for himself
 		return
 	}
-	wrong := map[int]bool{}
-	for _, s := range slots {
-		if !s.Owned {
-			wrong[s.Slot] = true
-		}
-	}
-	late := lateOf(r.outages, now, longUnowned, wrong)
+	late := lateOf(r.outages, now, longUnowned, unownedAmong(slots))
 	if len(late) == 0 {
 		done()
 		return
