@@ -15,6 +15,14 @@ type watched struct {
 	// after is for how long a kind may not be delivered before that is reported.
 	after time.Duration
 	kinds []watchedKind
+	// lists follow the lists of the clusters.
+	lists []watchedLists
+}
+
+// watchedLists are the lists of one of the clusters.
+type watchedLists struct {
+	cluster string
+	health  *listHealth
 }
 
 // watchedKind is a kind of objects in one of the clusters.
@@ -41,6 +49,11 @@ func (w *watched) Broken() map[string]string {
 	for _, kind := range w.kinds {
 		if since, _, broken := kind.health.Broken(); broken && w.clock.Since(since) >= w.after {
 			return map[string]string{state.DefaultTarget: "the " + kind.cluster + " cluster does not deliver " + kind.name}
+		}
+	}
+	for _, lists := range w.lists {
+		if resource, broken := lists.health.Broken(w.after); broken {
+			return map[string]string{state.DefaultTarget: "the " + lists.cluster + " cluster does not answer lists of " + resource}
 		}
 	}
 	return nil

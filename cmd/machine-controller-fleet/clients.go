@@ -11,6 +11,7 @@ import (
 	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
+	"k8s.io/utils/clock"
 
 	machineclientset "github.com/machine-controller-fleet/machine-controller-fleet/client/clientset/versioned"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/decode"
@@ -31,6 +32,9 @@ type clients struct {
 	target   kubernetes.Interface
 
 	targetMetadata metadata.Interface
+
+	// controlLists and targetLists follow the lists of both clusters.
+	controlLists, targetLists *listHealth
 }
 
 // Seconds after which a connection on which nothing comes is asked for a sign of life, and after which it is given up without
@@ -58,7 +62,9 @@ func connect(control, target *rest.Config, fence *shard.Fence) (clients, error) 
 	if err != nil {
 		return clients{}, fmt.Errorf("control cluster: %w", err)
 	}
-	c := clients{leases: control}
+	c := clients{leases: control, controlLists: newListHealth(clock.RealClock{}), targetLists: newListHealth(clock.RealClock{})}
+	control = rest.CopyConfig(control)
+	control.Wrap(c.controlLists.wrap)
 	var errs [4]error
 	c.control, errs[0] = kubernetes.NewForConfig(protobuf(control))
 	c.machines, errs[1] = machineClient(control)
@@ -84,6 +90,8 @@ func (c *clients) connectTarget(config *rest.Config, fence *shard.Fence) error {
 	if err != nil {
 		return fmt.Errorf("target cluster: %w", err)
 	}
+	config = rest.CopyConfig(config)
+	config.Wrap(c.targetLists.wrap)
 	client, err := kubernetes.NewForConfig(protobuf(target.SendOnce(config)))
 	if err != nil {
 		return fmt.Errorf("target cluster: %w", err)

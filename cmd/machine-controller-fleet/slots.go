@@ -50,8 +50,10 @@ var _ shard.Grants = (*slots)(nil)
 func newSlots(o options, f *fleet, spread ring.Slots) (*slots, error) {
 	api := f.machines.MachineV1alpha1()
 	s := &slots{
-		watched: &watched{clock: clock.RealClock{}, after: o.fleet.durations.BlindAfter},
-		spread:  spread, fence: f.session.fence, view: f.view, nodes: objects.New[*corev1.Node](),
+		watched: &watched{clock: clock.RealClock{}, after: o.fleet.durations.BlindAfter, lists: []watchedLists{
+			{"control", f.controlLists}, {"target", f.targetLists},
+		}},
+		spread: spread, fence: f.session.fence, view: f.view, nodes: objects.New[*corev1.Node](),
 	}
 	s.undecodable = &undecodable{Undecodable: f.view.Undecodable, events: f.recorder(v1alpha1.EventSourceMachineDeployment)}
 	s.undecodable.watch()

@@ -18,6 +18,8 @@ type doubt struct {
 	idle  member.Moment
 	// tried is when it began to be tried again although its report is unfit; zero: it is not.
 	tried member.Moment
+	// fit is since when nothing is held against it any more; zero: something is. For some time the next failure counts as one more.
+	fit member.Moment
 }
 
 // doubtOf returns what is held against a session.
@@ -32,10 +34,11 @@ func (r *Replica) doubtOf(session string) *doubt {
 
 // blame notes one more failure, once for all that fails at the same time.
 func (r *Replica) blame(now member.Moment, d *doubt) {
-	if d.times > 0 && !now.Reached(d.until) {
+	if d.times > 0 && d.fit.IsZero() && !now.Reached(d.until) {
 		return
 	}
 	d.times++
+	d.fit = member.Moment{}
 	d.until = now.Add(backOff(r.settings.Plan.PassOverFor, d.times))
 }
 
@@ -87,13 +90,16 @@ func (r *Replica) limit(now member.Moment, peer member.Peer, target string, has 
 		d.unfit, d.idle, d.tried = false, member.Moment{}, member.Moment{}
 	}
 	switch {
-	case known && d.times > 0 && !now.Reached(d.until):
+	case known && d.times > 0 && d.fit.IsZero() && !now.Reached(d.until):
 		r.later(d.until)
 		return plan.Rest
-	case known && d.times > 0 && has.holds && service == member.Serving:
+	case known && d.times > 0 && d.fit.IsZero() && has.holds && service == member.Serving:
+		d.fit = now
+		return plan.NoLimit
+	case known && !d.fit.IsZero() && now.Reached(d.fit.Add(r.settings.Plan.HomeFor)):
 		delete(r.doubts, peer.Session)
 		return plan.NoLimit
-	case known && d.times > 0, service == member.Untried:
+	case known && d.times > 0 && d.fit.IsZero(), service == member.Untried:
 		return plan.Probe
 	}
 	return plan.NoLimit

@@ -1,0 +1,124 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	clocktesting "k8s.io/utils/clock/testing"
+)
+
+func TestListedResource(t *testing.T) {
+	for path, want := range map[string]string{
+		"/api/v1/nodes": "nodes",
+		"/api/v1/nodes?limit=500&labelSelector=x":                          "nodes",
+		"/api/v1/namespaces/a/pods":                                        "pods",
+		"/api/v1/namespaces":                                               "namespaces",
+		"/apis/machine.sapcloud.io/v1alpha1/machines":                      "machines",
+		"/apis/machine.sapcloud.io/v1alpha1/namespaces/a/machines":         "machines",
+		"/behind/a/path/apis/machine.sapcloud.io/v1alpha1/machines":        "machines",
+		"/apis/machine.sapcloud.io/v1alpha1/namespaces/a/machines/m":       "",
+		"/apis/machine.sapcloud.io/v1alpha1/namespaces/a/machines?watch=1": "",
+		"/api/v1/nodes/n":           "",
+		"/api/v1/nodes/n/status":    "",
+		"/api/v1/namespaces/a":      "",
+		"/apis/machine.sapcloud.io": "",
+		"/apis":                     "",
+		"/api":                      "",
+		"/version":                  "",
+		"/":                         "",
+		"":                          "",
+	} {
+		r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://server"+path, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got, ok := listedResource(r); got != want || ok != (want != "") {
+			t.Errorf("%s: want %q, got %q", path, want, got)
+		}
+		r.Method = http.MethodDelete
+		if got, ok := listedResource(r); ok {
+			t.Errorf("DELETE %s is taken for a list of %q", path, got)
+		}
+	}
+}
+
+// answers of a server, one after the other.
+type answers func(*http.Request) (*http.Response, error)
+
+func (a answers) RoundTrip(r *http.Request) (*http.Response, error) { return a(r) }
+
+// brokenBody fails before its end.
+type brokenBody struct{}
+
+func (brokenBody) Read([]byte) (int, error) { return 0, errors.New("connection lost") }
+func (brokenBody) Close() error             { return nil }
+
+func TestListsThatAreNotAnsweredForLongAreBroken(t *testing.T) {
+	clock := clocktesting.NewFakePassiveClock(time.Unix(0, 0))
+	const after = 15 * time.Second
+	health := newListHealth(clock)
+	answer := func(status int, body io.ReadCloser, err error) {
+		t.Helper()
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		r, _ := http.NewRequestWithContext(ctx, http.MethodGet, "http://server/api/v1/nodes", nil)
+		if errors.Is(err, context.Canceled) {
+			cancel()
+		}
+		got, err := health.wrap(answers(func(*http.Request) (*http.Response, error) {
+			return &http.Response{StatusCode: status, Body: body}, err
+		})).RoundTrip(r)
+		if err == nil {
+			_, _ = io.ReadAll(got.Body)
+			_ = got.Body.Close()
+		}
+	}
+	good := func() { answer(http.StatusOK, io.NopCloser(strings.NewReader("{}")), nil) }
+	broken := func(want string) {
+		t.Helper()
+		if got, ok := health.Broken(after); got != want || ok != (want != "") {
+			t.Errorf("at %d s: want %q, got %q", clock.Now().Unix(), want, got)
+		}
+	}
+	pass := func(d time.Duration) { clock.SetTime(clock.Now().Add(d)) }
+
+	good()
+	broken("")
+	for name, fail := range map[string]func(){
+		"a request that fails": func() { answer(0, nil, errors.New("no route")) },
+		"a server that fails":  func() { answer(http.StatusGatewayTimeout, io.NopCloser(strings.NewReader("")), nil) },
+		"an answer that fails": func() { answer(http.StatusOK, brokenBody{}, nil) },
+	} {
+		t.Log(name)
+		fail()
+		pass(after - time.Second)
+		fail()
+		broken("")
+		pass(time.Second)
+		broken("nodes")
+		pass(2*after - time.Second)
+		broken("") // nothing was tried for long
+		fail()
+		broken("nodes")
+		good()
+		broken("")
+	}
+	answer(0, nil, context.Canceled)
+	pass(after)
+	answer(0, nil, context.Canceled)
+	broken("")
+
+	done := health.begin("nodes") // it hangs
+	pass(after - time.Second)
+	good() // others do not
+	broken("")
+	pass(time.Second)
+	broken("nodes")
+	done(false, false)
+	broken("")
+}
