@@ -5,6 +5,7 @@ import (
 
 	"github.com/Shopify/toxiproxy/v2/stream"
 	"github.com/Shopify/toxiproxy/v2/toxics"
+	"k8s.io/utils/clock"
 )
 
 const (
@@ -61,9 +62,9 @@ func (s *stall) Pipe(stub *toxics.ToxicStub) {
 	}
 	var over <-chan time.Time
 	if s.HoldMillis > 0 {
-		timer := time.NewTimer(time.Duration(s.HoldMillis) * time.Millisecond)
+		timer := clock.RealClock{}.NewTimer(time.Duration(s.HoldMillis) * time.Millisecond)
 		defer timer.Stop()
-		over = timer.C
+		over = timer.C()
 	}
 	for {
 		select {
@@ -95,7 +96,7 @@ func (s *stall) pass(stub *toxics.ToxicStub, f *flow) (stopped bool) {
 				stub.Close()
 				return false
 			}
-			if !f.takes(time.Now(), int64(len(f.chunk.Data)), 1000*s.AboveKB) {
+			if !f.takes(clock.RealClock{}.Now(), int64(len(f.chunk.Data)), 1000*s.AboveKB) {
 				break
 			}
 		}

@@ -119,7 +119,7 @@ func stalled(t *testing.T, http2 bool, hold time.Duration) (set *Set, client *ht
 	}
 	t.Cleanup(set.CloseAll)
 	transport := &http.Transport{
-		TLSClientConfig:   &tls.Config{InsecureSkipVerify: true}, //nolint:gosec // the certificate is not what is tested
+		TLSClientConfig:   &tls.Config{InsecureSkipVerify: true},
 		ForceAttemptHTTP2: http2,
 	}
 	t.Cleanup(transport.CloseIdleConnections)
