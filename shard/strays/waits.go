@@ -15,12 +15,16 @@ func (l *Labeler) isBlocked(root object) bool {
 	for {
 		stray, found := l.strayBelow(root.key)
 		l.mu.Lock()
+		_, waited := l.waits[root]
 		delete(l.waits, root)
 		if found {
 			l.waits[root] = [2]object{{stray.Kind, stray.Key()}, {stray.Kind + 1, parentOf(stray)}}
 		}
 		l.mu.Unlock()
 		if !found {
+			if waited { // another controller, which would not hear that the stray has gone: the cache shows it before the handler does
+				l.doors.again(root)
+			}
 			return false
 		}
 		if l.isBelow(stray, root.key) { // else it has changed before it was noted

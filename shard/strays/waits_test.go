@@ -107,6 +107,41 @@ func TestARootIsAdmittedWhenWhatIsBelowItGoesWhileItIsAsked(t *testing.T) {
 	})
 }
 
+// The cache shows that a stray has gone before the handler is called. A controller that is admitted in between leaves none waiting
+// that was turned away before.
+func TestARootIsLookedAtAgainByAllControllersWhenOneFindsItsTreeFit(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t, []int{1}, meta(label.Deployment, "1", "1", ""), meta(label.Set, "s", "1", "1"))
+		b.hold(1, false)
+		if err := b.control.Tracker().Create(resource(label.Machine), meta(label.Machine, "m", "", "s"), "n"); err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		b.hold(1, true)
+		again := 0
+		first := b.labeler.Doors().Gate(label.Deployment, openGate{}, func(types.NamespacedName) { again++ })
+		second := b.labeler.Doors().Gate(label.Deployment, openGate{}, func(types.NamespacedName) {})
+		key := types.NamespacedName{Namespace: "n", Name: "1"}
+		if _, _, ok := first.Admit(t.Context(), key); ok {
+			t.Fatal("admitted although there is a stray below it")
+		}
+		store := b.labeler.cfg.Watch.informers[label.Machine].GetStore()
+		for _, stray := range store.List() {
+			if err := store.Delete(stray); err != nil {
+				t.Fatal(err)
+			}
+		}
+		_, done, ok := second.Admit(t.Context(), key)
+		if !ok {
+			t.Fatal("turned away although there is no stray below it")
+		}
+		done()
+		if again != 1 {
+			t.Errorf("the first is asked to look again %d times, want once", again)
+		}
+	})
+}
+
 func TestAMislabeledObjectIsGivenAwayWhenItsNamespaceIsServed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		machine := meta(label.Machine, "m", "2", "s")
