@@ -47,13 +47,13 @@ func install(t *testing.T, name string, from source) api {
 		plurals: map[string]string{},
 	}
 	for _, crd := range a.definitions(t, from) {
-		created, err := client.Resource(mcmcrds.Resource).Create(t.Context(), crd, metav1.CreateOptions{})
+		created, err := client.Resource(mcmcrds.Resource()).Create(t.Context(), crd, metav1.CreateOptions{})
 		if err != nil {
 			t.Fatal(err)
 		}
 		t.Cleanup(func() {
 			ctx := context.WithoutCancel(t.Context())
-			if err := client.Resource(mcmcrds.Resource).Delete(ctx, created.GetName(), metav1.DeleteOptions{}); err != nil {
+			if err := client.Resource(mcmcrds.Resource()).Delete(ctx, created.GetName(), metav1.DeleteOptions{}); err != nil {
 				t.Error(err)
 			}
 		})

@@ -5,6 +5,7 @@ import (
 	"flag"
 	"fmt"
 	"maps"
+	"os"
 	"runtime"
 	"slices"
 	"strconv"
@@ -45,8 +46,8 @@ func TestCost(t *testing.T) {
 	slots, replicas := []int{64}, []int{3}
 	if *costs {
 		slots, replicas = []int{256, 1024, 4096}, []int{3, 10, 32}
-		fmt.Println("| slots | replicas | leader at rest | follower at rest | installation: CPU | longest step | renewal late by | take-over: CPU | longest step | renewal late by | session Lease |")
-		fmt.Println("|---|---|---|---|---|---|---|---|---|---|---|")
+		fmt.Fprintln(os.Stdout, "| slots | replicas | leader at rest | follower at rest | installation: CPU | longest step | renewal late by | take-over: CPU | longest step | renewal late by | session Lease |")
+		fmt.Fprintln(os.Stdout, "|---|---|---|---|---|---|---|---|---|---|---|")
 	}
 	for _, s := range slots {
 		for _, r := range replicas {
@@ -63,7 +64,7 @@ func TestCost(t *testing.T) {
 				continue
 			}
 			share := func(cpu time.Duration) float64 { return cpu.Seconds() / 60 }
-			fmt.Printf("| %d | %d | %.2f %% | %.2f %% | %s | %s | %s | %s | %s | %s | %d kB |\n", s, r, 100*share(rest.leader), 100*share(rest.follower),
+			fmt.Fprintf(os.Stdout, "| %d | %d | %.2f %% | %.2f %% | %s | %s | %s | %s | %s | %s | %d kB |\n", s, r, 100*share(rest.leader), 100*share(rest.follower),
 				millis(install.most()), millis(install.step), millis(install.late), millis(takeOver.most()), millis(takeOver.step), millis(takeOver.late), f.largest/1000)
 			if share(rest.most()) > mostAtRest {
 				t.Errorf("%d slots, %d replicas: at rest the loop takes %.1f %% of a core, want at most %.0f %%", s, r, 100*share(rest.most()), 100*mostAtRest)

@@ -1,6 +1,8 @@
 package shard
 
 import (
+	"context"
+	"errors"
 	"math"
 	"testing"
 	"testing/synctest"
@@ -43,7 +45,9 @@ func TestALeaseWithTheLargestNumberOfTransitionsIsTaken(t *testing.T) {
 		wantAll(t, 0, a)
 
 		a.kill()
-		<-a.ended
+		if err := <-a.ended; !errors.Is(err, context.Canceled) {
+			t.Errorf("a process that was killed ended with %v", err)
+		}
 		vacate("fleet-session-fleet-0")
 		b := begin(t, server, "fleet-0", func(s *state.Settings) { s.Session = "fleet-0_fghij" })
 		wantAll(t, time.Minute, b)

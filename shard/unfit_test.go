@@ -74,7 +74,7 @@ func (b *blindfold) send(next http.RoundTripper, r *http.Request) (*http.Respons
 	}
 	answer, err := next.RoundTrip(r)
 	if err == nil && isMany {
-		answer.Body = &heldBody{ReadCloser: answer.Body, fold: b, ctx: r.Context()}
+		answer.Body = &heldBody{ReadCloser: answer.Body, wait: func() error { return b.wait(r.Context()) }}
 	}
 	return answer, err
 }
@@ -83,13 +83,12 @@ func (b *blindfold) send(next http.RoundTripper, r *http.Request) (*http.Respons
 type heldBody struct {
 	io.ReadCloser
 
-	fold *blindfold
-	ctx  context.Context
+	wait func() error
 }
 
 func (h *heldBody) Read(into []byte) (int, error) {
 	n, err := h.ReadCloser.Read(into)
-	if waited := h.fold.wait(h.ctx); waited != nil {
+	if waited := h.wait(); waited != nil {
 		return 0, waited
 	}
 	return n, err

@@ -210,7 +210,7 @@ func (l *link) about(r *http.Request) request {
 // RoundTrip takes a request to the server, and the answer back.
 func (l *link) RoundTrip(r *http.Request) (*http.Response, error) {
 	q, ctx := l.about(r), r.Context()
-	l.sent(l.process, q, r)
+	l.sent(q, r)
 	if r.Body != nil {
 		body, err := io.ReadAll(r.Body)
 		_ = r.Body.Close()
@@ -222,7 +222,7 @@ func (l *link) RoundTrip(r *http.Request) (*http.Response, error) {
 	}
 	n := l.network
 	if late := n.late(q); late > 0 {
-		return l.deliverLate(r, q, late)
+		return l.deliverLate(r, late)
 	}
 	if err := n.travel(ctx, l.dead, q, there); err != nil {
 		return nil, err
@@ -293,7 +293,7 @@ func (n *network) late(q request) time.Duration {
 }
 
 // deliverLate has a request arrive after some time, whether or not its sender still waits or lives.
-func (l *link) deliverLate(r *http.Request, q request, late time.Duration) (*http.Response, error) {
+func (l *link) deliverLate(r *http.Request, late time.Duration) (*http.Response, error) {
 	type result struct {
 		answer *http.Response
 		err    error
@@ -302,7 +302,7 @@ func (l *link) deliverLate(r *http.Request, q request, late time.Duration) (*htt
 	detached := r.WithContext(context.WithoutCancel(r.Context()))
 	l.onWire.Go(func() {
 		time.Sleep(late)
-		answer, err := l.server.RoundTrip(detached)
+		answer, err := l.server.RoundTrip(detached) //nolint:bodyclose // closed by who asked
 		answered <- result{answer, err}
 	})
 	select {

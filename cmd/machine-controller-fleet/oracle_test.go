@@ -9,14 +9,13 @@ import (
 	"sync"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 	"github.com/machine-controller-fleet/machine-controller-fleet/driver"
 	member "github.com/machine-controller-fleet/machine-controller-fleet/membership/state"
 	"github.com/machine-controller-fleet/machine-controller-fleet/telemetry"
-
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
 type ownerReference = metav1.OwnerReference
@@ -54,7 +53,7 @@ func newOracle(t *trial) *oracle {
 var owned = regexp.MustCompile(`session=([^;)]+); slot=(\d+); epoch=(\d+)`)
 
 // sent looks at a request at the moment of its send.
-func (t *trial) sent(p *process, q request, r *http.Request) {
+func (t *trial) sent(q request, r *http.Request) {
 	o := t.oracle
 	o.mu.Lock()
 	o.sentAll++

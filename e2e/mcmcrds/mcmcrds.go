@@ -65,17 +65,19 @@ func Lenient() ([]*unstructured.Unstructured, error) {
 }
 
 // Resource is that of definitions.
-var Resource = schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"}
+func Resource() schema.GroupVersionResource {
+	return schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"}
+}
 
 // Replace puts definitions in the place of those with the same names.
 func Replace(ctx context.Context, client dynamic.Interface, by []*unstructured.Unstructured) error {
 	for _, crd := range by {
-		stored, err := client.Resource(Resource).Get(ctx, crd.GetName(), metav1.GetOptions{})
+		stored, err := client.Resource(Resource()).Get(ctx, crd.GetName(), metav1.GetOptions{})
 		if err != nil {
 			return fmt.Errorf("read definition %s: %w", crd.GetName(), err)
 		}
 		crd.SetResourceVersion(stored.GetResourceVersion())
-		if _, err := client.Resource(Resource).Update(ctx, crd, metav1.UpdateOptions{}); err != nil {
+		if _, err := client.Resource(Resource()).Update(ctx, crd, metav1.UpdateOptions{}); err != nil {
 			return fmt.Errorf("replace definition %s: %w", crd.GetName(), err)
 		}
 	}

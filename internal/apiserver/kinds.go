@@ -61,7 +61,7 @@ func targetOf(at *url.URL) (t target, err error) {
 	if len(parts) > 2 && parts[0] == "namespaces" {
 		t.Namespace, parts = parts[1], parts[2:]
 	}
-	known := false
+	var known bool
 	t.resource = parts[0]
 	if t.kind, known = kinds()[t.resource]; !known || len(parts) > 3 {
 		return t, unknown

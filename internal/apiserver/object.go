@@ -3,7 +3,6 @@ package apiserver
 import (
 	"encoding/json"
 	"fmt"
-	"strconv"
 	"strings"
 	"sync"
 
@@ -94,9 +93,4 @@ func parseFields(selector string) (terms []fieldTerm, err error) {
 		terms = append(terms, fieldTerm{path: strings.Split(path, "."), value: strings.TrimPrefix(value, "="), not: not})
 	}
 	return terms, nil
-}
-
-func revisionOf(o *Object) int64 {
-	revision, _ := strconv.ParseInt(o.GetResourceVersion(), 10, 64) // ours
-	return revision
 }

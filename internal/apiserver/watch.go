@@ -24,7 +24,7 @@ type Events struct {
 	server   *Server
 	target   target
 	selected selection
-	ctx      context.Context // of the request
+	ctx      context.Context //nolint:containedctx // of the request, which lives as long as the body of its answer
 	era      <-chan struct{}
 	until    time.Time // the end of the watch; zero for none
 	bookmark bool
@@ -223,7 +223,7 @@ func (w *Events) take(c change) error {
 func (w *Events) pause(until <-chan struct{}, d time.Duration) error {
 	var timeout <-chan time.Time
 	if d > 0 {
-		timer := time.NewTimer(d)
+		timer := time.NewTimer(d) //nolint:forbidigo // in a bubble, whose time it is
 		defer timer.Stop()
 		timeout = timer.C
 	}

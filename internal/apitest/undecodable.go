@@ -48,17 +48,17 @@ func (s *Server) failure(k key, o metav1.Object) (f *decode.Failure, failed bool
 }
 
 // Undecodable returns what a client gets for an object of the API, as JSON, that cannot be decoded.
-func Undecodable(t testing.TB, object string) *decode.Failure {
-	t.Helper()
+func Undecodable(tb testing.TB, object string) *decode.Failure {
+	tb.Helper()
 	config := decode.Config(&rest.Config{})
 	decoder, err := runtime.NewClientNegotiator(config.NegotiatedSerializer, *config.GroupVersion).Decoder(runtime.ContentTypeJSON, nil)
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	obj, _, err := decoder.Decode([]byte(object), nil, nil)
 	f, ok := obj.(*decode.Failure)
 	if err != nil || !ok {
-		t.Fatalf("%s can be decoded, as %v (%v)", object, obj, err)
+		tb.Fatalf("%s can be decoded, as %v (%v)", object, obj, err)
 	}
 	return f
 }

@@ -119,7 +119,7 @@ func (d *decoder) list(kind string, whole envelope, cause error, into runtime.Ob
 func failure(data []byte, kind string, cause error) (f *Failure, ok bool) {
 	f = &Failure{raw: bytes.Clone(data), Cause: explain(data, kind, cause)}
 	if json.Unmarshal(data, &f.PartialObjectMetadata) != nil || f.Name == "" {
-		return nil, false
+		return nil, false //nolint:nilerr // ok says so, and there is the error that the object does not decode
 	}
 	f.TypeMeta = metav1.TypeMeta{APIVersion: v1alpha1.SchemeGroupVersion.String(), Kind: kind}
 	return f, true

@@ -15,12 +15,12 @@ import (
 )
 
 // whole is the decoder of answers and of the objects of a watch, as a client has it.
-func whole(t testing.TB) runtime.Decoder {
-	t.Helper()
+func whole(tb testing.TB) runtime.Decoder {
+	tb.Helper()
 	config := Config(&rest.Config{})
 	decoder, err := runtime.NewClientNegotiator(config.NegotiatedSerializer, *config.GroupVersion).Decoder(runtime.ContentTypeJSON, nil)
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	return decoder
 }

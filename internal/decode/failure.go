@@ -12,7 +12,7 @@ import (
 
 // Failure is an object that does not decode, with its metadata. It is an error, and stands for the object in lists and
 // watches.
-type Failure struct {
+type Failure struct { //nolint:errname // it is an object first, and stands for one where there is no error
 	metav1.PartialObjectMetadata
 
 	// Cause is what the Go type refuses, with the path of the field where that is known.
@@ -34,7 +34,7 @@ func (f *Failure) Error() string {
 
 // DeepCopyObject copies it, for runtime.Object.
 func (f *Failure) DeepCopyObject() runtime.Object {
-	return &Failure{PartialObjectMetadata: *f.PartialObjectMetadata.DeepCopy(), Cause: f.Cause, raw: append(json.RawMessage(nil), f.raw...)}
+	return &Failure{PartialObjectMetadata: *f.DeepCopy(), Cause: f.Cause, raw: append(json.RawMessage(nil), f.raw...)}
 }
 
 // Into decodes the object into v, which has those fields alone that somebody needs. Errors: these fields do not decode
@@ -48,7 +48,7 @@ func (f *Failure) Into(v any) error {
 
 // Small returns the failure without what is large: the object's content and its managed fields.
 func (f *Failure) Small() *Failure {
-	small := &Failure{PartialObjectMetadata: *f.PartialObjectMetadata.DeepCopy(), Cause: strings.Clone(f.Cause)}
+	small := &Failure{PartialObjectMetadata: *f.DeepCopy(), Cause: strings.Clone(f.Cause)}
 	small.ManagedFields = nil
 	return small
 }
@@ -73,8 +73,7 @@ func FailureOf(err error) (f *Failure, ok bool) {
 // Missing splits the error of a list: failures are what the list lacks because it cannot be decoded, and other is any other
 // error, with which there is no list.
 func Missing(err error) (failures []*Failure, other error) {
-	var list *ListError
-	if errors.As(err, &list) {
+	if list, ok := errors.AsType[*ListError](err); ok {
 		return list.Failures, nil
 	}
 	return nil, err

@@ -37,13 +37,13 @@ func TestWhatTheLeaseSays(t *testing.T) {
 	}
 	l.own.Note(Notes{Leaving: true, Weights: "1:2", Confirmed: "uid"})
 	l.done(102, Update)
-	if !l.stored.Spec.RenewTime.Time.After(at(102).Wall) {
+	if !l.stored.Spec.RenewTime.After(at(102).Wall) {
 		t.Error("two renewals have the same time")
 	}
 	first := l.stored.Spec.RenewTime.Time
 	l.own.Note(Notes{Leaving: true, Weights: "1:2", Confirmed: "uid", Fitness: "{}"})
 	l.done(102, Update)
-	if !l.stored.Spec.RenewTime.Time.After(first) {
+	if !l.stored.Spec.RenewTime.After(first) {
 		t.Error("two renewals have the same time")
 	}
 	l.own.Release(at(103))

@@ -60,7 +60,7 @@ type stored struct {
 func (s *stored) decodes() bool { return string(s.Spec) != undecodable }
 
 func (s *stored) copied() *stored {
-	return &stored{PartialObjectMetadata: *s.PartialObjectMetadata.DeepCopy(), Spec: s.Spec, NodeTemplate: s.NodeTemplate}
+	return &stored{PartialObjectMetadata: *s.DeepCopy(), Spec: s.Spec, NodeTemplate: s.NodeTemplate}
 }
 
 // change is one write.

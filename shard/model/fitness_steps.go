@@ -20,7 +20,7 @@ func (f fitness) next(c crew, steps []step[crew]) []step[crew] {
 				n.work(r, slot)
 			}
 			if w.leads && w.acts && w.fence > 0 && !w.blind {
-				n.lead(r)
+				n.lead()
 			}
 		}
 	}
@@ -225,7 +225,7 @@ func (n *shifts) acquire(r, slot uint8) {
 }
 
 // lead: the leader declares dead who is silent, and prefers replicas that can do the work.
-func (n *shifts) lead(r uint8) {
+func (n *shifts) lead() {
 	for other := range n.replicas {
 		if w := n.from.workers[other]; w.lease != vacant && w.age >= workSilent {
 			n.add(due, "%s is declared dead", other, func(c *crew) { c.worker(other).lease, c.worker(other).age = vacant, 0 })

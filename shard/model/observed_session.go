@@ -275,7 +275,7 @@ func (f observed) dead(w *watcher) bool {
 func (n *outcomes) hold(who uint8) {
 	w := n.from.session(who)
 	slot := w.view[slotAt]
-	wanted := !slot.deleting && !(!n.isSteady(who) && n.from.leases[n.replica(who)].deleting)
+	wanted := !slot.deleting && (n.isSteady(who) || !n.from.leases[n.replica(who)].deleting)
 	if n.inFlight && w.busy {
 		n.add(due, "%s has nothing in flight any more", who, func(s *scene) { s.session(who).busy, s.session(who).lost = false, 0 })
 	} else if n.inFlight && n.from.entitled(who) && wanted && !n.isSteady(who) {

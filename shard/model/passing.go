@@ -48,7 +48,7 @@ func (m message) text() string {
 		return "the slot is taken by %s"
 	case release:
 		return "the slot is given up by %s"
-	case nothing:
+	case nothing, makeSlot: // no message makes a slot Lease
 	}
 	return "nothing of %s arrives"
 }

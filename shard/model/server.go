@@ -11,7 +11,7 @@ func (f fleet) deliver(w *world, m message) {
 	}
 	revives := m.verb != create && !w.targetExists(m)
 	switch m.verb {
-	case nothing:
+	case nothing, makeSlot: // no message makes a slot Lease
 	case create:
 		if lease.exists {
 			return

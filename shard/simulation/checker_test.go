@@ -238,6 +238,7 @@ func (c *checker) exited(p *process, e *state.Exit) {
 		}
 	case state.ReasonMismatch:
 		c.fail("%s exits: %s", p.session, e.Message)
+	case state.ReasonUnfit: // lists or writes have failed for too long, and how long is too long is tested beside the machine
 	}
 	if c.w.faults.onlyOutages && c.held[p.session] {
 		c.fail("%s exits, and nothing but the API server was away: %s", p.session, e.Message)

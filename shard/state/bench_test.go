@@ -88,10 +88,10 @@ func (f *full) take(b *testing.B, event Event) {
 		out := f.Step(at(f.now), events[0])
 		for _, req := range out.Requests {
 			reply := member.Reply{ID: req.ID, Sent: at(f.now), Outcome: member.Done}
-			switch {
-			case req.Verb == member.Get:
+			switch req.Verb {
+			case member.Get:
 				reply.Outcome = member.NotFound
-			case req.Verb == member.List:
+			case member.List:
 				for _, s := range f.slots {
 					reply.Leases = append(reply.Leases, s.lease)
 				}
@@ -99,7 +99,7 @@ func (f *full) take(b *testing.B, event Event) {
 					replica := fmt.Sprintf("machine-controller-fleet-%d", n)
 					reply.Leases = append(reply.Leases, f.session(n, member.Identity(replica, "aaaaa"), f.others.Peer(replica).Confirmed))
 				}
-			default:
+			case member.Create, member.Update:
 				reply.Lease = f.stamp(req.Lease.DeepCopy())
 				if reply.Lease.UID == "" {
 					reply.Lease.UID = "own"

@@ -47,9 +47,10 @@ func TestASlotThatDoesNotOpenIsReleased(t *testing.T) {
 	s.reports(true, true, member.Failing)
 
 	// Nobody else is preferred: it tries again, after 30 s, 60 s, 2 min and so on, for 30 s each time.
-	for _, rest := range []time.Duration{30, 60, 120, 240, 480, 960, 960} {
-		if free := s.while(name, ""); free < (rest-3)*time.Second || free > (rest+1)*time.Second {
-			t.Errorf("it leaves the slot alone for %v, want some %d s", free, rest)
+	for _, seconds := range []int{30, 60, 120, 240, 480, 960, 960} {
+		rest := time.Duration(seconds) * time.Second
+		if free := s.while(name, ""); free < rest-3*time.Second || free > rest+time.Second {
+			t.Errorf("it leaves the slot alone for %v, want some %v", free, rest)
 		}
 		if tried := s.while(name, me); tried < 29*time.Second || tried > 32*time.Second {
 			t.Errorf("it tries for %v, want some 30 s", tried)

@@ -105,7 +105,7 @@ func TestRequestsAtOnce(t *testing.T) {
 		holder(another)(restored)
 		restored.ResourceVersion = "50"
 		s.leases[name] = restored
-		s.fate = func(r member.Request) (member.Outcome, bool) {
+		s.fate = func(member.Request) (member.Outcome, bool) {
 			return member.Done, true
 		}
 		s.step(Seen{func() *coordinationv1.Lease {
