@@ -61,21 +61,23 @@ const (
 	ended
 )
 
-// attempt is a write of our Lease that may have taken effect although nobody said so.
+// attempt is a write of our Lease that may have taken effect although nobody said so. It can stand for several: then from
+// is the renewTime of the first of them, renewTime that of the last, and sent is when the first was sent.
 type attempt struct {
-	renewTime time.Time
-	sent      Moment
+	from, renewTime time.Time
+	sent            Moment
 }
 
-// mostAttempts is how many attempts are remembered. One that takes effect later than that many others were sent, minutes
-// after it was, is not known as ours: then the session ends, and the process starts a new one.
+// mostAttempts is how many attempts are remembered one by one.
 const mostAttempts = 64
 
-// try remembers an attempt.
-func (o *Own) try(a attempt) {
-	o.attempts = append(o.attempts, a)
+// try remembers an attempt. When there are too many, the oldest two become one. It counts from the earlier send, so that the
+// fence is never later than it may be: by then both have passed it.
+func (o *Own) try(sent Moment) {
+	o.attempts = append(o.attempts, attempt{from: o.renewTime, renewTime: o.renewTime, sent: sent})
 	if len(o.attempts) > mostAttempts {
-		o.attempts = slices.Delete(o.attempts, 0, 1)
+		o.attempts[0].renewTime = o.attempts[1].renewTime
+		o.attempts = slices.Delete(o.attempts, 1, 2)
 	}
 }
 

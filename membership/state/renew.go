@@ -15,11 +15,11 @@ func (o *Own) wrote(now Moment, r Reply) {
 	case Unanswered:
 		// It may have taken effect, or may do so later. While the session holds its Lease the next renewal tells: if it
 		// conflicts, it has.
-		o.try(attempt{renewTime: o.renewTime, sent: r.Sent})
+		o.try(r.Sent)
 		o.mustRead = o.phase != holding
 	case Conflict, Exists:
 		// What it conflicts with may be itself, sent twice by something in between.
-		o.try(attempt{renewTime: o.renewTime, sent: r.Sent})
+		o.try(r.Sent)
 		o.mustRead, o.due = true, Moment{}
 	case NotFound:
 		if o.phase == holding {
@@ -94,8 +94,11 @@ func (o *Own) readHolding(now Moment, l *coordinationv1.Lease) {
 
 // sentOf returns when the attempt was sent that the Lease shows.
 func (o *Own) sentOf(l *coordinationv1.Lease) (sent Moment, ours bool) {
+	if Holder(l) != o.id.Session || l.Spec.RenewTime == nil {
+		return Moment{}, false
+	}
 	for _, a := range o.attempts {
-		if Holder(l) == o.id.Session && l.Spec.RenewTime != nil && l.Spec.RenewTime.Time.Equal(a.renewTime) {
+		if t := l.Spec.RenewTime.Time; !t.Before(a.from) && !t.After(a.renewTime) {
 			return a.sent, true
 		}
 	}
