@@ -88,6 +88,6 @@ func (w *world) writeHolder() {
 		if l.Spec.HolderIdentity = &holder; holder == "" {
 			l.Spec.HolderIdentity = nil
 		}
-		w.checker.overwritten(slot)
+		w.checker.overwritten(slot, holder)
 	})
 }
