@@ -86,7 +86,7 @@ func (r *Replica) expired(now member.Moment, s *slot) bool {
 	}
 	deadline := s.since.Add(r.settings.Config.ExitAfterCancel)
 	if !now.Reached(deadline) {
-		r.laterFor(s, deadline)
+		r.deadlineFor(now, s, deadline)
 		return false
 	}
 	r.exit(Exit{Reason: ReasonInFlight, Message: fmt.Sprintf(
@@ -123,6 +123,7 @@ func (r *Replica) decideStopping(now member.Moment, s *slot) {
 		s.phase, s.busy, s.clearing = held, true, member.Moment{}
 		r.opens(now, s)
 		r.change(Change{Slot: s.number, Epoch: s.epoch, Kind: Resumed})
+		r.touch(s) // the deadlines of a hand-over are not its any more
 	case !s.busy:
 		if s.clearing.IsZero() {
 			s.clearing = now
@@ -132,7 +133,7 @@ func (r *Replica) decideStopping(now member.Moment, s *slot) {
 	case now.Reached(timeout):
 		r.cancel(now, s)
 	default:
-		r.laterFor(s, timeout)
+		r.deadlineFor(now, s, timeout)
 	}
 }
 

@@ -16,7 +16,7 @@ func (r *Replica) leavesUnasked(now member.Moment, s *slot) bool {
 	if now.Reached(deadline) {
 		return true
 	}
-	r.laterFor(s, deadline)
+	r.deadlineFor(now, s, deadline)
 	return false
 }
 

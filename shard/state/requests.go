@@ -66,7 +66,7 @@ func (r *Replica) mayAsk(now member.Moment, s *slot) bool {
 	case s.asked || r.activity != active:
 		return false
 	case !now.Reached(s.retry):
-		r.laterFor(s, s.retry)
+		r.deadlineFor(now, s, s.retry)
 		return false
 	case r.inUse >= mostRequests:
 		r.blocked.set(s.number, true) // an answer makes room

@@ -65,8 +65,7 @@ func (r *Replica) touchAll() {
 	}
 }
 
-// touchDue touches the slots whose deadline has come. Deadlines are sorted by the monotonic clock: if the wall clock has run
-// away from it, any of them may have come.
+// touchDue touches the slots that are due. If a clock was set, any deadline may have come.
 func (r *Replica) touchDue(now member.Moment) {
 	for number, due := range r.dues {
 		if due <= now.Monotonic {
@@ -84,9 +83,16 @@ func (r *Replica) touchDue(now member.Moment) {
 	}
 }
 
-// laterFor has a slot decided at a moment.
+// laterFor has a slot decided at a moment on the monotonic clock.
 func (r *Replica) laterFor(s *slot, at member.Moment) {
 	r.dues[s.number] = min(r.dues[s.number], at.Monotonic)
+}
+
+// deadlineFor has a slot decided when either clock says that the deadline has come. As long as no clock is set, both go on
+// alike.
+func (r *Replica) deadlineFor(now member.Moment, s *slot, at member.Moment) {
+	r.laterFor(s, at)
+	r.laterFor(s, now.Add(at.Wall.Sub(now.Wall)))
 }
 
 // nextDue returns when the first slot is due; the zero Moment if none is.
@@ -159,19 +165,15 @@ func (r *Replica) hear() {
 	}
 }
 
-// touchConfirmed touches the slots in quarantine that a session has confirmed, and had not before.
+// touchConfirmed touches the slots in quarantine that a session has confirmed before or after, and not both.
 func (r *Replica) touchConfirmed(before, after map[types.UID]struct{}) {
-	if len(after) == 0 {
-		return
-	}
 	for _, s := range r.slots {
 		if s.lease == nil || len(s.quarantine) == 0 {
 			continue
 		}
-		if _, confirmed := after[s.lease.UID]; confirmed {
-			if _, known := before[s.lease.UID]; !known {
-				r.touch(s)
-			}
+		_, was := before[s.lease.UID]
+		if _, is := after[s.lease.UID]; is != was {
+			r.touch(s)
 		}
 	}
 }
