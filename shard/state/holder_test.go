@@ -102,6 +102,25 @@ func TestAcquire(t *testing.T) {
 		s.run(time.Second)
 		s.holder(name, me)
 	})
+	t.Run("an answer that comes after the Lease was seen to be gone does not bring it back", func(t *testing.T) {
+		s := newStage(t, 8)
+		l := newLease("fleet", "ns", "fleet-slot-000")
+		l.UID, l.ResourceVersion = "u", "500"
+		member.Annotate(l, v1alpha1.AnnotationLeaseUID, "u")
+		prefer("r-0")(l)
+		acquire := s.replica.Step(at(s.now), Seen{l}).Requests[0]
+		s.replica.Step(at(s.now), Gone{l})
+		written := acquire.Lease.DeepCopy()
+		written.ResourceVersion = "501"
+		out := s.replica.Step(at(s.now), Replied{member.Reply{ID: acquire.ID, Sent: at(s.now), Outcome: member.Done, Lease: written}})
+		if len(out.Requests) != 1 || out.Requests[0].Verb != member.Get || len(out.Changes) > 0 {
+			t.Fatalf("want the Lease read once more, got %+v", out)
+		}
+		s.replica.Step(at(s.now), Replied{member.Reply{ID: out.Requests[0].ID, Sent: at(s.now), Outcome: member.NotFound}})
+		if facts := s.replica.Facts(at(s.now)).Slots[0]; !facts.Missing || facts.Phase != "free" {
+			t.Errorf("want no Lease, got %+v", facts)
+		}
+	})
 	t.Run("our name on a Lease that we have not acquired is cleared, and then acquired", func(t *testing.T) {
 		s := newStage(t, 8)
 		name := s.slot(0, me, "r-1")

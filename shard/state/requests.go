@@ -118,7 +118,9 @@ func (r *Replica) takeSlotReply(now member.Moment, q question, reply member.Repl
 	r.inUse--
 	switch reply.Outcome {
 	case member.Done:
-		s.mustRead = false
+		if s.mustRead = s.lease == nil && q.step < s.step; s.mustRead {
+			return // it was seen to be gone while this was under way: what the answer shows may be older
+		}
 		asked := uint64(0)
 		if q.verb == member.Get {
 			asked = q.step
