@@ -123,7 +123,7 @@ test-e2e: ## End-to-end tests, each against a lab of its own
 	@hack/test.sh e2e
 
 .PHONY: chaos
-chaos: ## The faults in their long form, at most 40 minutes; SEED repeats a run
+chaos: ## The faults in their long form, at most 65 minutes; SEED repeats a run
 	@hack/test.sh chaos
 
 # -timeout is for what hangs: MODEL_TIME ends it long before.

@@ -130,7 +130,7 @@ faults() {
   tests . -tags e2e -count=1 -timeout "$limit" -v "$@" -- ./e2e/chaos
 }
 
-chaos() { faults 40m -parallel 2; }
+chaos() { faults 65m -parallel 2; }
 
 chaos-short() { faults 4m -parallel 4 -short; }
 

@@ -5,6 +5,7 @@ package chaos
 import (
 	"context"
 	"errors"
+	"flag"
 	"fmt"
 	"testing"
 	"time"
@@ -23,9 +24,6 @@ const (
 	// servedWithin is the bound for each root while a replica cannot do its work, servedWithinLeader while the leader cannot.
 	servedWithin       = 45 * time.Second
 	servedWithinLeader = 60 * time.Second
-	// How long roots are changed while the fault lasts. After that, all of them are waited for.
-	faultLasts      = 10 * time.Minute
-	faultLastsShort = 15 * time.Second
 	// A list of the fleet's Leases, or of the objects of a grant, is larger than stallAbove thousand bytes, and the answers to
 	// some writes are smaller. A connection that has stopped is closed after stallHold.
 	stallAbove = 10
@@ -33,6 +31,9 @@ const (
 	// blindAfter is longer than a watch of the Leases waits for its beginning, and shorter than the fence.
 	blindAfter = 4 * time.Second
 )
+
+// unfitLasts is how long roots are changed while a fault lasts. After that, all of them are waited for.
+var unfitLasts = flag.Duration("unfit-lasts", 10*time.Minute, "how long each fault of TestEveryRootIsServed lasts")
 
 // unfitness is a fault after which a replica lives, renews its Lease, and cannot do its work.
 type unfitness struct {
@@ -42,10 +43,9 @@ type unfitness struct {
 	// victim returns the replica that it is about.
 	victim func(t *testing.T, b *bed) string
 	begin  func(t *testing.T, b *bed, replica string)
-	// again makes it worse at half time; nil: nothing. atOnce: at the beginning of a short run, too.
-	again  func(t *testing.T, b *bed, replica string)
-	atOnce bool
-	end    func(t *testing.T, b *bed, replica string)
+	// again makes it worse at half time; nil: nothing.
+	again func(t *testing.T, b *bed, replica string)
+	end   func(t *testing.T, b *bed, replica string)
 	// signs are where it can be seen.
 	signs func(b *bed, replica string) []sign
 }
@@ -53,12 +53,15 @@ type unfitness struct {
 // TestEveryRootIsServed breaks a replica so that it lives and cannot do its work. Every change of a root is carried out within
 // the bound all the same, and the reason is visible.
 func TestEveryRootIsServed(t *testing.T) {
+	if testing.Short() {
+		t.Skip("each fault takes minutes; make chaos has them")
+	}
 	crash := func(t *testing.T, b *bed, replica string) { b.do(t, replica, harness.Crash) }
 	heal := func(t *testing.T, b *bed, replica string) { b.heal(t, replica) }
 	signs := func(_ *bed, replica string) []sign { return ofReplica(replica) }
 	for name, u := range map[string]unfitness{
 		"a link to the target cluster is cut": {
-			bound: servedWithin, victim: follower, again: crash, atOnce: true, end: heal,
+			bound: servedWithin, victim: follower, again: crash, end: heal,
 			begin: func(t *testing.T, b *bed, replica string) {
 				b.link(t, replica, harness.LinkTarget, harness.Cut(harness.Both))
 			},
@@ -81,7 +84,7 @@ func TestEveryRootIsServed(t *testing.T) {
 		"a stored object does not decode": {
 			bound: servedWithin, before: mcmDefinitions, begin: storeUndecodable, end: removeUndecodable,
 			victim: func(t *testing.T, b *bed) string { return b.places(t)[b.slotLease(undecodableSlot(t, b))] },
-			again:  crash, atOnce: true, // another replica acquires its slots, or the next session does, with lists from the beginning
+			again:  crash, // another replica acquires its slots, or the next session does, with lists from the beginning
 			signs: func(*bed, string) []sign {
 				return []sign{reported(eventUndecodable, undecodable, undecodable)}
 			},
@@ -105,15 +108,11 @@ func (u unfitness) run(t *testing.T) {
 	t.Logf("%s is the victim; slots by replica: %v", replica, b.shares(t))
 	u.begin(t, b, replica)
 	look := b.lookOut(t, replica, signs)
-	parts := []time.Duration{faultLasts / 2, faultLasts / 2}
-	if testing.Short() {
-		parts = []time.Duration{0, faultLastsShort}
-	}
-	b.wait(t, parts[0])
-	if u.again != nil && (u.atOnce || !testing.Short()) {
+	b.wait(t, *unfitLasts/2)
+	if u.again != nil {
 		u.again(t, b, replica)
 	}
-	b.wait(t, parts[1])
+	b.wait(t, *unfitLasts/2)
 	roots.settle(t)
 	t.Logf("slots by replica at the end of the fault: %v", b.shares(t))
 	roots.verdict(t)
