@@ -354,6 +354,9 @@ func (r *costReplica) get(event state.Event) {
 // carryOut answers the changes, sends the requests, and has the loop woken.
 func (r *costReplica) carryOut(at time.Duration, out state.Output) {
 	for _, change := range out.Changes {
+		if change.Kind == state.Acquired {
+			r.get(state.Opened{Slot: change.Slot, Epoch: change.Epoch})
+		}
 		if change.Ticket != 0 {
 			r.get(state.Idle{Slot: change.Slot, Ticket: change.Ticket})
 		}

@@ -182,6 +182,7 @@ func wantAll(t *testing.T, within time.Duration, processes ...*process) {
 
 func wantOnce(t *testing.T, processes ...*process) int {
 	t.Helper()
+	synctest.Wait() // in the middle of a hand-over one could be asked before it, and the other after it
 	by := map[int]string{}
 	for _, p := range processes {
 		for _, slot := range p.open() {
