@@ -4,6 +4,7 @@ import (
 	"context"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -45,7 +46,7 @@ type bench struct {
 	mu     sync.Mutex
 	held   map[int]bool
 	order  []string // of the writes
-	served bool
+	served atomic.Bool
 }
 
 func (b *bench) Admit(ctx context.Context, key Key) (context.Context, func(), bool) {
@@ -166,7 +167,8 @@ func stillBench(t *testing.T, held []int, objects ...*metav1.PartialObjectMetada
 // benchBetween is a bench between two clusters that others may use, too. It holds no slot.
 func benchBetween(t *testing.T, control, target *metadatafake.FakeMetadataClient) *bench {
 	t.Helper()
-	b := &bench{t: t, control: control, target: target, held: map[int]bool{}, served: true}
+	b := &bench{t: t, control: control, target: target, held: map[int]bool{}}
+	b.served.Store(true)
 	for _, client := range []*metadatafake.FakeMetadataClient{b.control, b.target} {
 		client.PrependReactor("patch", "*", func(action clienttesting.Action) (bool, runtime.Object, error) {
 			b.mu.Lock()
@@ -186,7 +188,7 @@ func benchBetween(t *testing.T, control, target *metadatafake.FakeMetadataClient
 	b.labeler, err = New(Config{
 		Control: b.control, Target: b.target, Machines: b.machines.MachineV1alpha1(),
 		Watch: w, Slots: slots(), Known: b.known, Gate: b, Holds: b.holds, Clock: clock.RealClock{},
-		Served: func(string, int) bool { return b.served },
+		Served: func(string, int) bool { return b.served.Load() },
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -298,7 +300,7 @@ func TestARootWaitsUntilItsTreeFits(t *testing.T) {
 	if !b.labeler.mayEnter(label.Deployment, types.NamespacedName{Namespace: "n", Name: "2"}) {
 		t.Error("another root may not be reconciled")
 	}
-	b.served = false
+	b.served.Store(false)
 	if b.labeler.mayEnter(label.Machine, types.NamespacedName{Namespace: "n", Name: "m"}) {
 		t.Error("a machine may be reconciled in a namespace that is not served")
 	}
@@ -321,7 +323,7 @@ func TestAnOrphanIsOfferedBeforeItIsARoot(t *testing.T) {
 
 // A parent that cannot be decoded adopts when it can be, and keeps no other from it.
 func TestAnOrphanIsOfferedBesideAParentThatCannotBeDecoded(t *testing.T) {
-	b := newBench(t, []int{1, 2, 3}, meta(label.Set, "1-set", "1", ""), meta(label.Machine, "2-orphan", "", ""))
+	b := stillBench(t, []int{1, 2, 3}, meta(label.Set, "1-set", "1", ""), meta(label.Machine, "2-orphan", "", ""))
 	for _, resource := range []string{"machinesets", "machinedeployments"} {
 		b.machines.PrependReactor("list", resource, func(action clienttesting.Action) (bool, runtime.Object, error) {
 			_, found, err := clienttesting.ObjectReaction(b.machines.Tracker())(action)
@@ -331,6 +333,7 @@ func TestAnOrphanIsOfferedBesideAParentThatCannotBeDecoded(t *testing.T) {
 			return true, found, err
 		})
 	}
+	b.run()
 	b.becomes(map[string]string{"1-set": "1", "2-orphan": "1"})
 }
 

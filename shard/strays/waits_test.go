@@ -146,13 +146,13 @@ func TestAMislabeledObjectIsGivenAwayWhenItsNamespaceIsServed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		machine := meta(label.Machine, "m", "2", "s")
 		b := newBench(t, []int{2}, meta(label.Deployment, "1", "1", ""), meta(label.Set, "s", "1", "1"), machine)
-		b.served = false
+		b.served.Store(false)
 		b.labeler.Seen(label.Machine, machine)
 		time.Sleep(time.Minute)
 		if got := b.labels()["m"]; got != "2" {
 			t.Errorf("given to slot %s in a namespace that is not served", got)
 		}
-		b.served = true
+		b.served.Store(true)
 		b.labeler.NamespaceChanged("n")
 		synctest.Wait()
 		if got := b.labels()["m"]; got != "1" {
