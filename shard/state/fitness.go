@@ -185,10 +185,13 @@ func (r *Replica) MayLead(now member.Moment) bool {
 	return !r.blind && (r.resigned.IsZero() || now.Reached(r.resigned))
 }
 
+// oneLeasePatience is how many times as long a leader bears that a single Lease cannot be written.
+const oneLeasePatience = 4
+
 // struggle is what a leader's writes meet while none gets an answer.
 type struggle struct {
 	since member.Moment
-	// name is the Lease of the first one; several says that there were others: one Lease alone may be to blame.
+	// name is the Lease of the first one; several says that there were others. One Lease alone may be to blame, and takes longer.
 	name    string
 	several bool
 }
@@ -197,15 +200,19 @@ type struggle struct {
 // it gets the renewals of its own Leases through: another may be able to do what it leads for.
 func (r *Replica) takeLeaderWrite(now member.Moment, name string, outcome member.Outcome) {
 	switch outcome {
-	case member.Unanswered:
+	case member.Unanswered, member.Refused:
 		if r.writes.since.IsZero() {
 			r.writes.since, r.writes.name = now, name
 		}
 		r.writes.several = r.writes.several || r.writes.name != name
-		r.resignAfter(now, r.writes.since, r.writes.several)
+		patience := r.settings.Config.BlindAfter
+		if !r.writes.several {
+			patience *= oneLeasePatience
+		}
+		r.resignAfter(now, r.writes.since, patience)
 	case member.Done:
 		r.writes = struggle{}
-	case member.Conflict, member.Exists, member.NotFound, member.Refused:
+	case member.Conflict, member.Exists, member.NotFound:
 	}
 }
 
@@ -218,12 +225,12 @@ func (r *Replica) takeLeaderList(now member.Moment, ok bool) {
 	if r.census.failing.IsZero() {
 		r.census.failing = now
 	}
-	r.resignAfter(now, r.census.failing, true)
+	r.resignAfter(now, r.census.failing, r.settings.Config.BlindAfter)
 }
 
 // resignAfter has the session resign when what it leads for has failed for long.
-func (r *Replica) resignAfter(now, since member.Moment, isCertain bool) {
-	if isCertain && now.Since(since) >= r.settings.Config.BlindAfter {
+func (r *Replica) resignAfter(now, since member.Moment, patience time.Duration) {
+	if now.Since(since) >= patience {
 		r.resigned = now.Add(r.settings.Plan.PassOverFor)
 	}
 }

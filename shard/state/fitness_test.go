@@ -247,6 +247,33 @@ func TestAReleaseHasItsTimeAfterASuspensionAndAfterItWasTakenBack(t *testing.T) 
 	s.exits(ReasonUnfit, false)
 }
 
+func TestALeaderThatCannotWriteSlotLeasesResigns(t *testing.T) {
+	for _, outcome := range []member.Outcome{member.Unanswered, member.Refused} {
+		for several, after := range map[bool]time.Duration{true: 15 * time.Second, false: time.Minute} {
+			s := leads(t)
+			s.run(20 * time.Second)
+			s.fate = func(r member.Request) (member.Outcome, bool) {
+				if r.Need == member.NeedLeadership && r.Verb != member.List {
+					return outcome, false
+				}
+				return member.Done, false
+			}
+			s.remove(member.SlotLeaseName("fleet", 3, 8))
+			if several {
+				s.remove(member.SlotLeaseName("fleet", 4, 8))
+			}
+			s.run(after - 2*time.Second)
+			if !s.replica.MayLead(at(s.now)) {
+				t.Errorf("%s, several %v: it resigns too early", outcome, several)
+			}
+			s.run(4 * time.Second)
+			if s.replica.MayLead(at(s.now)) {
+				t.Errorf("%s, several %v: it may lead after %v", outcome, several, after)
+			}
+		}
+	}
+}
+
 func TestWatchesThatAreBrokenAreReported(t *testing.T) {
 	s := newStage(t, 8)
 	name := s.slot(0, "", "r-0")
