@@ -51,6 +51,8 @@ type replica struct {
 	cost   int64
 	// held are the numbers of the slots that it is planned to hold, sorted.
 	held []int
+	// misses says that it does not take a slot: it is given no other by choice.
+	misses bool
 }
 
 func newBoard(c Config, w World) *board {
@@ -166,7 +168,9 @@ func (b *board) passed(s *slot, r int) bool { return s.Passed[b.replicas[r].Name
 func (b *board) limit(s *slot, r int) Limit { return b.replicas[r].Limits[s.Target] }
 
 // mayTake reports whether the slot may move to a replica while there is a choice.
-func (b *board) mayTake(s *slot, r int) bool { return b.limit(s, r) == NoLimit && !b.passed(s, r) }
+func (b *board) mayTake(s *slot, r int) bool {
+	return b.limit(s, r) == NoLimit && !b.passed(s, r) && !b.replicas[r].misses
+}
 
 // within says that the slot was moved for joining or load less than d ago.
 func (b *board) within(s *slot, d time.Duration) bool { return s.Moved != 0 && b.now-s.Moved < d }

@@ -91,6 +91,26 @@ func TestLimits(t *testing.T) {
 			[]Slot{held("a", 2), held("a", 2), held("a", 2), held("b", 1), held("c", 1)},
 			nil,
 		},
+		"one that did not take what it was given gets one more than it holds": {
+			[]Replica{replica("a", NoLimit), replica("b", ProbeMore)},
+			[]Slot{held("a", 2), held("a", 1), held("a", 2), held("b", 0), held("b", 1)},
+			[]Move{{Slot: 1, From: "a", To: "b", Why: Joined}},
+		},
+		"and no second one before it holds that": {
+			[]Replica{replica("a", NoLimit), replica("b", ProbeMore)},
+			[]Slot{held("a", 2), held("a", 2), held("a", 2), held("b", 0), {Target: "x", Preferred: "b", Weight: 1}},
+			nil,
+		},
+		"one that does not take a slot is given no other at the same time": {
+			[]Replica{replica("a", NoLimit), replica("b", Probe)},
+			[]Slot{held("a", 2), held("a", 1), held("a", 2), {Target: "x", Preferred: "b", Weight: 1, UnownedSince: 1}},
+			[]Move{{Slot: 3, From: "b", To: "a", Why: Unclaimed}},
+		},
+		"also where it has no limit yet": {
+			[]Replica{replica("a", NoLimit), replica("b", NoLimit)},
+			[]Slot{held("a", 2), held("a", 1), held("a", 2), {Target: "x", Preferred: "b", Weight: 1, UnownedSince: 1}},
+			[]Move{{Slot: 3, From: "b", To: "a", Why: Unclaimed}},
+		},
 		"nobody's only slot is taken to try another": {
 			[]Replica{replica("a", NoLimit), replica("b", Probe)}, []Slot{held("a", 1)}, nil,
 		},
@@ -116,7 +136,7 @@ func TestLimits(t *testing.T) {
 }
 
 // TestLimitsAreKept: whatever the world, nothing moves by choice to a replica that can be given nothing, one that is tried gets one
-// slot at most, and an unfit one keeps nothing that a fit one could be given.
+// slot at most that it does not hold, and an unfit one keeps nothing that a fit one could be given.
 func TestLimitsAreKept(t *testing.T) {
 	worlds.Check(t, 1, func(t *rapid.T) {
 		f := generate(t)
@@ -124,7 +144,7 @@ func TestLimitsAreKept(t *testing.T) {
 		someFit := false
 		for i := range f.Replicas {
 			r := &f.Replicas[i]
-			limits[r.Name] = rapid.SampledFrom([]Limit{NoLimit, NoLimit, Probe, Rest, Evict, Retry}).Draw(t, "limit")
+			limits[r.Name] = rapid.SampledFrom([]Limit{NoLimit, NoLimit, Probe, ProbeMore, Rest, Evict, Retry}).Draw(t, "limit")
 			r.Limits = map[string]Limit{"": limits[r.Name]}
 			someFit = someFit || limits[r.Name] == NoLimit && !r.Leaving
 		}
@@ -137,12 +157,20 @@ func TestLimitsAreKept(t *testing.T) {
 		for _, m := range moves {
 			slots[m.From]--
 			slots[m.To]++
+			f.Slots[m.Slot].Preferred = m.To
+		}
+		lacks := map[string]int{} // of what it is given
+		for _, s := range f.Slots {
+			if s.Holder != s.Preferred {
+				lacks[s.Preferred]++
+			}
 		}
 		for _, m := range moves {
 			moved[m.Slot] = true
 			if limit := limits[m.To]; m.Why == Joined && limit != NoLimit {
 				tried[m.To]++
-				if limit != Probe && limit != Retry || slots[m.To] > 1 || tried[m.To] > 1 {
+				mayHave := map[Limit]bool{Probe: slots[m.To] == 1, ProbeMore: lacks[m.To] <= 1, Retry: slots[m.To] == 1}[limit]
+				if !mayHave || tried[m.To] > 1 {
 					t.Fatalf("%+v goes to one with %d slots and the limit %d", m, slots[m.To], limit)
 				}
 			} else if (m.Why == Home || m.Why == Load) && limit != NoLimit || (m.Why == Unfit || m.Why == Unclaimed) && limit >= Evict {

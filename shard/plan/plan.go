@@ -42,6 +42,9 @@ func (b *board) place() {
 		if why := b.whyHomeless(s); why != "" {
 			b.slots[s].why = why
 			homeless = append(homeless, s)
+			if why == Unclaimed {
+				b.replicas[b.slots[s].at].misses = true
+			}
 		}
 	}
 	slices.SortStableFunc(homeless, func(x, y int) int { return cmp.Compare(b.slots[y].cost, b.slots[x].cost) })
@@ -128,18 +131,16 @@ func (b *board) leastBusy(slot *slot, may func(r int) bool) int {
 	return best
 }
 
-// probe gives one slot to each replica that has none and has to show first that it can serve it: the lightest, of a replica
-// that has others.
+// probe gives one slot to each replica that has to show first that it can serve it: the lightest, of a replica that has others.
 func (b *board) probe() {
 	for r := range b.replicas {
-		if b.replicas[r].slots > 0 {
+		if b.replicas[r].misses {
 			continue
 		}
 		lightest := nobody
 		for s := range b.slots {
 			slot := &b.slots[s]
-			limit := b.limit(slot, r)
-			if slot.why != "" || slot.at == nobody || limit != Probe && limit != Retry || b.passed(slot, r) ||
+			if slot.why != "" || slot.at == nobody || slot.at == r || !b.isToProbe(slot, r) || b.passed(slot, r) ||
 				b.within(slot, b.config.Window) || b.replicas[slot.at].slots < 2 {
 				continue
 			}
@@ -151,6 +152,19 @@ func (b *board) probe() {
 			b.move(lightest, r, Joined)
 		}
 	}
+}
+
+// isToProbe reports whether a replica is to be tried with a slot like this one.
+func (b *board) isToProbe(slot *slot, r int) bool {
+	switch b.limit(slot, r) {
+	case Probe, Retry:
+		return b.replicas[r].slots == 0
+	case ProbeMore:
+		name := b.replicas[r].Name
+		return !slices.ContainsFunc(b.replicas[r].held, func(s int) bool { return b.slots[s].Holder != name })
+	case NoLimit, Rest, Evict:
+	}
+	return false
 }
 
 // isBetterProbe reports whether a slot is a better one than another to try a replica with: it has its home there, or is lighter.

@@ -33,6 +33,8 @@ const (
 	NoLimit Limit = iota
 	// Probe: it has not shown yet that it can serve them, or not again. If it has no slot it is given one, the lightest.
 	Probe
+	// ProbeMore: it holds slots, and did not take others lately. Once it holds all that it was given, it is given one more.
+	ProbeMore
 	// Rest: nothing. What it has stays.
 	Rest
 	// Evict: nothing, and what it has goes to others that can be given more.

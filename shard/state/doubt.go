@@ -13,6 +13,8 @@ type doubt struct {
 	// times is how often, one after the other; until is before when the session gets nothing.
 	times int
 	until member.Moment
+	// step is the one in which that was last noted.
+	step uint64
 	// unfit says that its last report was; idle is since when it does not act.
 	unfit bool
 	idle  member.Moment
@@ -38,6 +40,7 @@ func (r *Replica) blame(now member.Moment, d *doubt) {
 		return
 	}
 	d.times++
+	d.step = r.steps
 	d.fit = member.Moment{}
 	d.until = now.Add(backOff(r.settings.Plan.PassOverFor, d.times))
 }
@@ -51,10 +54,12 @@ func (r *Replica) forgetDoubts(peers []member.Peer) {
 	maps.DeleteFunc(r.doubts, func(session string, _ *doubt) bool { return !live[session] })
 }
 
-// possession is what a replica has of the slots: how many are assigned to it, and whether its session holds one.
+// possession is what a replica has of the slots: how many are assigned to it, whether its session holds one, and the step in which
+// it was last seen to acquire one.
 type possession struct {
 	assigned int
 	holds    bool
+	acquired uint64
 }
 
 // limit returns what the leader may give a replica of a target cluster's slots.
@@ -93,9 +98,11 @@ func (r *Replica) limit(now member.Moment, peer member.Peer, target string, has 
 	case known && d.times > 0 && d.fit.IsZero() && !now.Reached(d.until):
 		r.later(d.until)
 		return plan.Rest
-	case known && d.times > 0 && d.fit.IsZero() && has.holds && service == member.Serving:
+	case known && d.times > 0 && d.fit.IsZero() && has.acquired > d.step && service == member.Serving:
 		d.fit = now
 		return plan.NoLimit
+	case known && d.times > 0 && d.fit.IsZero() && has.holds && service == member.Serving:
+		return plan.ProbeMore // what it holds it had before: it has not shown that it can take more
 	case known && !d.fit.IsZero() && now.Reached(d.fit.Add(r.settings.Plan.HomeFor)):
 		delete(r.doubts, peer.Session)
 		return plan.NoLimit

@@ -32,6 +32,8 @@ type ability struct {
 	report member.Fitness
 	// resigned is before when the session is no candidate for the leadership, because it could not do what the leader is for.
 	resigned member.Moment
+	// resignations counts how often the session has resigned for that.
+	resignations int
 }
 
 // cluster returns the target cluster of a slot's objects.
@@ -95,21 +97,33 @@ func (r *Replica) failsToOpen(now member.Moment, s *slot) bool {
 	return true
 }
 
-// failsToRelease ends a session that cannot clear the holder of a slot on which it does nothing any more: its process is replaced, and
-// whoever is preferred takes the slot from the dead session. It cannot go on with the slot: a write without an answer may take
-// effect later.
-func (r *Replica) failsToRelease(now member.Moment, s *slot) bool {
-	if s.clearing.IsZero() {
-		return false
+// timeRelease notices that the holder of a slot could not be cleared for long although nothing of it is in flight. The session
+// gives up then: it works on none of its slots any more, and empties its own Lease when nothing is in flight, so that others take
+// them at once. It cannot go on with the slot: a write without an answer may take effect later.
+func (r *Replica) timeRelease(now member.Moment, s *slot) {
+	if s.clearing.IsZero() || r.stuck != "" {
+		return
 	}
-	if deadline := s.clearing.Add(r.settings.Config.OpenTimeout); !now.Reached(deadline) {
+	if deadline := s.clearing.Add(r.settings.Config.BlindAfter); !now.Reached(deadline) {
 		r.laterFor(s, deadline)
-		return false
+		return
 	}
-	r.exit(Exit{Reason: ReasonUnfit, Message: fmt.Sprintf(
-		"slot %d: expected the slot Lease to be written within %v of its hand-over, got no answer or a refusal; look at the way to the "+
-			"API server and at who may refuse the write, and start a new session", s.number, r.settings.Config.OpenTimeout)})
-	return true
+	r.stuck = fmt.Sprintf("slot %d: expected the slot Lease to be written within %v of its hand-over, got no answer or a refusal; look at "+
+		"the way to the API server and at what may refuse the write, and start a new session", s.number, r.settings.Config.BlindAfter)
+	r.touchAll()
+}
+
+// giveUpWhenIdle gives the session Lease up when the session has given up, and nothing of any slot is in flight.
+func (r *Replica) giveUpWhenIdle(now member.Moment) {
+	if r.stuck == "" || r.activity != active {
+		return
+	}
+	for _, s := range r.slots {
+		if s.busy {
+			return
+		}
+	}
+	r.own.Release(now)
 }
 
 // isClosed reports whether the session leaves a slot alone that did not open.
@@ -185,13 +199,10 @@ func (r *Replica) MayLead(now member.Moment) bool {
 	return !r.blind && (r.resigned.IsZero() || now.Reached(r.resigned))
 }
 
-// oneLeasePatience is how many times as long a leader bears that a single Lease cannot be written.
-const oneLeasePatience = 4
-
 // struggle is what a leader's writes meet while none gets an answer.
 type struggle struct {
 	since member.Moment
-	// name is the Lease of the first one; several says that there were others. One Lease alone may be to blame, and takes longer.
+	// name is the Lease of the first one; several says that there were others. One Lease alone may be to blame itself.
 	name    string
 	several bool
 }
@@ -206,8 +217,8 @@ func (r *Replica) takeLeaderWrite(now member.Moment, name string, outcome member
 		}
 		r.writes.several = r.writes.several || r.writes.name != name
 		patience := r.settings.Config.BlindAfter
-		if !r.writes.several {
-			patience *= oneLeasePatience
+		if !r.writes.several { // whoever leads next may meet the same: the leadership changes less and less often for that
+			patience = backOff(patience, r.resignations+1)
 		}
 		r.resignAfter(now, r.writes.since, patience)
 	case member.Done:
@@ -230,7 +241,9 @@ func (r *Replica) takeLeaderList(now member.Moment, ok bool) {
 
 // resignAfter has the session resign when what it leads for has failed for long.
 func (r *Replica) resignAfter(now, since member.Moment, patience time.Duration) {
-	if now.Since(since) >= patience {
-		r.resigned = now.Add(r.settings.Plan.PassOverFor)
+	if now.Since(since) < patience || r.resigned.Monotonic > now.Monotonic {
+		return
 	}
+	r.resigned = now.Add(r.settings.Plan.PassOverFor)
+	r.resignations++
 }

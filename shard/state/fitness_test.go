@@ -195,27 +195,33 @@ func TestASessionThatCannotListAndHasSomethingInFlightKeepsItsLease(t *testing.T
 	s.holder("fleet-session-r-0", me)
 }
 
-func TestASessionThatCannotReleaseASlotEnds(t *testing.T) {
+func TestASessionThatCannotReleaseASlotGivesItsLeaseUp(t *testing.T) {
 	for _, outcome := range []member.Outcome{member.Unanswered, member.Refused} {
 		s := newStage(t, 8)
 		name, other := s.slot(0, "", "r-0"), s.slot(1, "", "r-0")
 		s.run(time.Minute)
 		s.fate = func(r member.Request) (member.Outcome, bool) {
-			if r.Verb == member.Update && r.Name == name {
+			if r.Verb == member.Update && (r.Name == name || r.Name == other) {
 				return outcome, false
 			}
 			return member.Done, false
 		}
 		s.write(name, prefer("r-1"))
-		s.run(29 * time.Second)
+		s.run(14 * time.Second)
 		s.holder(name, me)
 		s.entitled(1, true)
 		if s.exit != nil {
 			t.Fatalf("%s: ended too early: %v", outcome, s.exit)
 		}
+		s.idle = false // something is in flight of the other slot
+		s.run(5 * time.Second)
+		if s.exit != nil {
+			t.Fatalf("%s: ended with something in flight: %v", outcome, s.exit)
+		}
+		s.step(Idle{Slot: 1, Ticket: s.told[len(s.told)-1].Ticket})
 		s.run(2 * time.Second)
-		s.exits(ReasonUnfit, false)
-		s.holder(other, me)
+		s.exits(ReasonUnfit, true)
+		s.holder("fleet-session-r-0", "")
 	}
 }
 
@@ -231,25 +237,25 @@ func TestAReleaseHasItsTimeAfterASuspensionAndAfterItWasTakenBack(t *testing.T) 
 	}
 	s.fate = refuse
 	s.write(name, prefer("r-1"))
-	s.run(25 * time.Second)
+	s.run(12 * time.Second)
 	s.write(name, prefer("r-0"))
 	s.run(time.Second)
 	s.write(name, prefer("r-1"))
-	s.run(20 * time.Second)
+	s.run(4 * time.Second)
 	s.fate = func(member.Request) (member.Outcome, bool) { return member.Unanswered, false }
 	s.run(20 * time.Second)
 	s.fate = refuse
-	s.run(20 * time.Second)
+	s.run(10 * time.Second)
 	if s.exit != nil {
 		t.Fatalf("ended: %v", s.exit)
 	}
-	s.run(15 * time.Second)
-	s.exits(ReasonUnfit, false)
+	s.run(10 * time.Second)
+	s.exits(ReasonUnfit, true)
 }
 
 func TestALeaderThatCannotWriteSlotLeasesResigns(t *testing.T) {
 	for _, outcome := range []member.Outcome{member.Unanswered, member.Refused} {
-		for several, after := range map[bool]time.Duration{true: 15 * time.Second, false: time.Minute} {
+		for several, after := range map[bool]time.Duration{true: 15 * time.Second, false: 15 * time.Second} {
 			s := leads(t)
 			s.run(20 * time.Second)
 			s.fate = func(r member.Request) (member.Outcome, bool) {

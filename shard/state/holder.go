@@ -54,9 +54,10 @@ func (r *Replica) lose(now member.Moment, s *slot) {
 
 // decideSlot moves a slot on.
 func (r *Replica) decideSlot(now member.Moment, s *slot) {
-	if r.expired(now, s) || r.activity != active || r.failsToRelease(now, s) {
+	if r.expired(now, s) || r.activity != active {
 		return
 	}
+	r.timeRelease(now, s)
 	switch {
 	case s.mustRead:
 		if r.mayAsk(now, s) {
@@ -96,7 +97,7 @@ func (r *Replica) expired(now member.Moment, s *slot) bool {
 
 // wants says that the session should go on holding a slot that it holds.
 func (r *Replica) wants(now member.Moment, s *slot) bool {
-	if s.preferred != "" && s.preferred != r.settings.Replica || r.blind || r.isClosed(now, s) {
+	if s.preferred != "" && s.preferred != r.settings.Replica || r.blind || r.stuck != "" || r.isClosed(now, s) {
 		return false
 	}
 	return !r.leavesUnasked(now, s)
@@ -182,7 +183,10 @@ func (r *Replica) decideFree(now member.Moment, s *slot) {
 		}
 		return
 	}
-	if r.notes.Leaving || s.preferred != r.settings.Replica || r.blind || r.isClosed(now, s) || r.quarantined(now, s) {
+	if s.target != "" && s.target != r.settings.Replica {
+		return // the leader that we are wants another to have it, and has that to write first
+	}
+	if r.notes.Leaving || s.preferred != r.settings.Replica || r.blind || r.stuck != "" || r.isClosed(now, s) || r.quarantined(now, s) {
 		return
 	}
 	if s.holder != "" && s.holder != r.settings.Session && !r.isDead(now, s, s.holder) {

@@ -22,6 +22,7 @@ func (r *Replica) leavesUnasked(now member.Moment, s *slot) bool {
 
 // decideLeave gives up the session Lease when nothing is held and nothing in flight.
 func (r *Replica) decideLeave(now member.Moment) {
+	r.giveUpWhenIdle(now)
 	if r.notes.Leaving && r.engaged.isEmpty() {
 		r.own.Release(now)
 	}

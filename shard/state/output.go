@@ -62,8 +62,8 @@ const (
 	// ReasonInFlight: something is still in flight long after the fence, or long after it was cancelled. The session
 	// Lease is left as it is, so that nobody takes over before what is in flight has ended with the process.
 	ReasonInFlight Reason = "InFlight"
-	// ReasonUnfit: the session could not list the Leases of the fleet, and has given its own up so that others take its slots; or
-	// it could not release a slot, and its Lease is left as it is.
+	// ReasonUnfit: the session could not list the Leases of the fleet, or could not release a slot, and has given its own Lease up so
+	// that others take its slots.
 	ReasonUnfit Reason = "Unfit"
 	// ReasonMismatch: the fleet was installed with other settings.
 	ReasonMismatch Reason = "SettingsMismatch"

@@ -56,7 +56,7 @@ func (r *Replica) world(now member.Moment) plan.World {
 		has[s.preferred] = preferred
 		if owner := r.owner(s); owner != "" {
 			holder := has[owner]
-			holder.holds = true
+			holder.holds, holder.acquired = true, max(holder.acquired, s.holderStep)
 			has[owner] = holder
 		}
 	}
