@@ -1,7 +1,10 @@
 package shard
 
 import (
+	"bytes"
+	"encoding/json"
 	"errors"
+	"io"
 	"net/http"
 	"strings"
 	"testing"
@@ -52,7 +55,7 @@ func TestTheLeaderTellsOfASlotThatNobodyHolds(t *testing.T) {
 		b := begin(t, server, "fleet-1")
 		wantAll(t, time.Minute, a, b)
 		server.Fault(func(r *http.Request) error {
-			if r.Method == http.MethodPut && strings.HasSuffix(r.URL.Path, lease) {
+			if r.Method == http.MethodPut && strings.HasSuffix(r.URL.Path, lease) && acquires(t, r) {
 				return errors.New("refused")
 			}
 			return nil
@@ -76,4 +79,18 @@ func TestTheLeaderTellsOfASlotThatNobodyHolds(t *testing.T) {
 		server.Fault(nil)
 		wantAll(t, time.Minute, a, b)
 	})
+}
+
+// acquires reports whether a request writes a holder.
+func acquires(t *testing.T, r *http.Request) bool {
+	body, err := io.ReadAll(r.Body)
+	if err != nil {
+		t.Error(err)
+	}
+	r.Body = io.NopCloser(bytes.NewReader(body))
+	var l coordinationv1.Lease
+	if err := json.Unmarshal(body, &l); err != nil {
+		t.Error(err)
+	}
+	return member.Holder(&l) != ""
 }
