@@ -36,11 +36,14 @@ type area struct {
 // areas returns what is mutated. seeds is how many worlds the nightly simulation tries, first the first of them.
 func areas(seeds, first string) []area {
 	worlds := "^(TestFaults|TestOutages|TestHandWrittenHolders)$"
+	fleet := net{name: "whole fleet", pkg: "cmd/machine-controller-fleet", level: nightly, args: []string{"-seeds=100", "-test.run=^TestWholeFleet$"}}
 	protocol := []net{
 		{name: "shard/state", pkg: "shard/state", level: quick},
 		{name: "simulation", pkg: "shard/simulation", level: quick, args: []string{"-seeds=200", "-test.run=" + worlds}},
 		{name: "shard", pkg: "shard", level: ci, args: []string{"-test.short"}},
+		{name: "shard/plan", pkg: "shard/plan", level: ci},
 		{name: "simulation", pkg: "shard/simulation", level: ci, args: []string{"-seeds=2000", "-test.run=" + worlds}},
+		fleet,
 		{name: "simulation-nightly", pkg: "shard/simulation", level: nightly, args: []string{"-seeds=" + seeds, "-first=" + first, "-test.run=" + worlds}},
 	}
 	fence := []net{
@@ -48,6 +51,7 @@ func areas(seeds, first string) []area {
 		{name: "shard/alone", pkg: "shard/alone", level: ci, args: []string{"-test.short"}},
 		{name: "shard/strays", pkg: "shard/strays", level: ci, args: []string{"-test.short"}},
 		{name: "shard/leave", pkg: "shard/leave", level: ci, args: []string{"-test.short"}},
+		fleet,
 		{name: "shard (long)", pkg: "shard", level: nightly},
 		{name: "shard/strays (long)", pkg: "shard/strays", level: nightly},
 	}
@@ -65,10 +69,13 @@ func areas(seeds, first string) []area {
 	return []area{
 		{"protocol", []string{
 			"membership/state/own.go", "membership/state/renew.go", "membership/state/start.go", "membership/state/others.go",
-			"shard/state/activation.go", "shard/state/holder.go", "shard/state/leader.go", "shard/state/leave.go", "shard/state/proof.go",
-			"shard/state/requests.go", "shard/state/restore.go", "shard/state/slot.go",
+			"membership/state/fitness.go", "shard/state/activation.go", "shard/state/doubt.go", "shard/state/fitness.go",
+			"shard/state/forget.go", "shard/state/holder.go", "shard/state/leader.go", "shard/state/leave.go", "shard/state/planning.go",
+			"shard/state/proof.go", "shard/state/requests.go", "shard/state/restore.go", "shard/state/slot.go", "shard/state/touch.go",
+			"shard/plan/plan.go",
 		}, protocol},
-		{"fence", []string{"shard/fence.go", "shard/holding.go", "shard/gate.go", "shard/transport.go", "shard/drivers.go", "shard/replica.go:Replica.carryOut"}, fence},
+		{"fence", []string{"shard/fence.go", "shard/holding.go", "shard/gate.go", "shard/transport.go", "shard/drivers.go", "shard/replica.go:Replica.carryOut",
+			"shard/candidacy.go", "shard/alone/claim/decide.go"}, fence},
 		{"intents", []string{
 			"controllers/machineset/scale/intents.go", "controllers/machineset/scale/progress.go", "controllers/machineset/act.go",
 			"controllers/family/claim.go", "controllers/brake/permits.go", "controllers/machinedeployment/rollout/select.go",
