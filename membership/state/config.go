@@ -26,6 +26,9 @@ type Config struct {
 	ClockDrift float64
 	// HandOverTimeout is how long a hand-over waits for what is in flight before it cancels it.
 	HandOverTimeout time.Duration
+	// UnfitHandOver takes the place of HandOverTimeout, if it is shorter, while the session reports that it cannot do its work: what
+	// is in flight probably hangs. With BlindAfter before it the slots are free well within 45 s.
+	UnfitHandOver time.Duration
 	// ExitAfterCancel is how long after that the process exits if something is still in flight.
 	ExitAfterCancel time.Duration
 	// WeighEvery is the shortest time between two renewals that report changed weights.
@@ -47,7 +50,7 @@ func DefaultConfig() Config {
 	return Config{
 		RenewEvery: 2 * time.Second, RequestTimeout: 2 * time.Second, Fence: 9 * time.Second, ExitAfterFence: 2 * time.Second,
 		TakeOver: 15 * time.Second, ComeBack: 4 * time.Second, ClockDrift: 0.05,
-		HandOverTimeout: 30 * time.Second, ExitAfterCancel: 15 * time.Second,
+		HandOverTimeout: 30 * time.Second, UnfitHandOver: 10 * time.Second, ExitAfterCancel: 15 * time.Second,
 		WeighEvery: 10 * time.Second, LeaveUnasked: 5 * time.Second,
 		PlanEvery: time.Second, OpenTimeout: 30 * time.Second, BlindAfter: 15 * time.Second,
 	}
@@ -68,6 +71,7 @@ func (c Config) Validate() error {
 		{"TakeOver", c.TakeOver},
 		{"ComeBack", c.ComeBack},
 		{"HandOverTimeout", c.HandOverTimeout},
+		{"UnfitHandOver", c.UnfitHandOver},
 		{"ExitAfterCancel", c.ExitAfterCancel},
 		{"WeighEvery", c.WeighEvery},
 		{"LeaveUnasked", c.LeaveUnasked},

@@ -181,6 +181,9 @@ func (r *Replica) whyUnfit(f member.Fitness) string {
 // noteFitness has what the session can do reported with the next renewal.
 func (r *Replica) noteFitness(now member.Moment) {
 	if f := r.fitness(now); !f.IsSame(r.report) || r.notes.Fitness == "" {
+		if f.IsFit() != r.report.IsFit() {
+			r.touchAll() // hand-overs have another deadline
+		}
 		r.report, r.notes.Fitness = f, f.String()
 	}
 }

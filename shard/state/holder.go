@@ -107,7 +107,16 @@ func (r *Replica) wants(now member.Moment, s *slot) bool {
 func (r *Replica) stop(now member.Moment, s *slot) {
 	s.phase, s.ticket, s.since = stopping, r.ticket(), now
 	r.change(Change{Slot: s.number, Epoch: s.epoch, Kind: Stopped, Ticket: s.ticket})
-	r.laterFor(s, now.Add(r.settings.Config.HandOverTimeout))
+	r.laterFor(s, now.Add(r.handOverTime()))
+}
+
+// handOverTime returns how long a hand-over waits for what is in flight before it cancels it.
+func (r *Replica) handOverTime() time.Duration {
+	c := r.settings.Config
+	if r.stuck != "" || !r.report.IsFit() {
+		return min(c.UnfitHandOver, c.HandOverTimeout)
+	}
+	return c.HandOverTimeout
 }
 
 // cancel ends what is in flight of a slot that is handed over.
@@ -119,7 +128,7 @@ func (r *Replica) cancel(now member.Moment, s *slot) {
 
 // decideStopping goes on with a hand-over, or takes it back.
 func (r *Replica) decideStopping(now member.Moment, s *slot) {
-	switch timeout := s.since.Add(r.settings.Config.HandOverTimeout); {
+	switch timeout := s.since.Add(r.handOverTime()); {
 	case r.wants(now, s):
 		s.phase, s.busy, s.clearing = held, true, member.Moment{}
 		r.opens(now, s)

@@ -165,6 +165,44 @@ func TestHandOver(t *testing.T) {
 		s.holder(name, me)
 		s.holder("fleet-session-r-0", me)
 	})
+	t.Run("an unfit session cancels it after 10 s", func(t *testing.T) {
+		s, name := holding(t)
+		s.idle, s.blind = false, true
+		s.run(19 * time.Second) // blind after some 15 s
+		s.changes(stopped)
+		s.told = nil
+		s.run(6 * time.Second)
+		s.changes()
+		s.run(4 * time.Second)
+		s.changes(Change{Slot: 0, Epoch: 1, Kind: Cancelled})
+		s.holder(name, me)
+	})
+	t.Run("one that becomes unfit cancels it then, and one that is fit again does not", func(t *testing.T) {
+		broken := map[string]string{DefaultTarget: "no answers"}
+		for name, test := range map[string]struct {
+			before, after map[string]string
+			want          []Change
+		}{
+			"becomes unfit": {nil, broken, []Change{{Slot: 0, Epoch: 1, Kind: Cancelled}}},
+			"is fit again":  {broken, nil, nil},
+		} {
+			t.Run(name, func(t *testing.T) {
+				s, name := holding(t)
+				s.idle = false
+				s.step(Opened{Slot: 0, Epoch: 1})
+				s.step(Watched{Broken: test.before})
+				s.write(name, prefer("r-1"))
+				s.run(9 * time.Second)
+				s.changes(stopped)
+				s.step(Watched{Broken: nil})
+				s.run(3 * time.Second)
+				s.told = nil
+				s.step(Watched{Broken: test.after})
+				s.run(2 * time.Second)
+				s.changes(test.want...)
+			})
+		}
+	})
 	t.Run("taken back, and an answer to the first stop does not count for the second", func(t *testing.T) {
 		s, name := holding(t)
 		s.idle = false

@@ -262,8 +262,8 @@ func (r *Replica) decide(now member.Moment) {
 		r.dirty, r.wake = false, member.Moment{}
 		r.decideLeader(now)
 		r.decideLeave(now)
-		r.decideSlots(now) // those that the leader has planned
 		r.hurryFitness(now)
+		r.decideSlots(now) // those that the leader has planned, and those of a session whose fitness has changed
 	}
 	if r.own.IsDue(now) {
 		r.writeNotes(now)
