@@ -11,6 +11,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"k8s.io/utils/clock"
 )
 
 // options are the flags.
@@ -20,10 +22,11 @@ type options struct {
 	seeds, first string
 	update, list bool
 	limit        time.Duration
+	clock        clock.PassiveClock
 }
 
 func main() {
-	o := options{}
+	o := options{clock: clock.RealClock{}}
 	flag.StringVar(&o.root, "root", ".", "folder of the repository")
 	flag.StringVar((*string)(&o.level), "nets", string(ci), "own for the tests of the mutated package, quick, ci, or nightly for all nets")
 	flag.StringVar(&o.only, "only", "", "run mutants whose row of the list contains this text only")
@@ -80,7 +83,7 @@ func run(ctx context.Context, o options, out io.Writer) error {
 	if err := checkList(w.mutants, rows); err != nil && !o.update {
 		return err
 	}
-	r, err := newRunner(w)
+	r, err := newRunner(w, o.clock)
 	if err != nil {
 		return err
 	}
@@ -141,13 +144,13 @@ func checkList(mutants []*mutant, rows map[string]listed) error {
 // runJobs runs all mutants that the text selects, within the limit of time.
 func runJobs(ctx context.Context, o options, r *runner, jobs []job, rows map[string]listed, out io.Writer) (map[string]result, error) {
 	results := map[string]result{}
-	begun, last := time.Now(), time.Now()
+	begun, last := o.clock.Now(), o.clock.Now()
 	for i, j := range jobs {
 		row := strings.Join([]string{j.id, j.file, j.change, rows[j.id].expected}, " ")
 		if !strings.Contains(row, o.only) {
 			continue
 		}
-		if time.Since(begun) > o.limit {
+		if o.clock.Since(begun) > o.limit {
 			fmt.Fprintf(out, "stopped after %v at mutant %d of %d; run again to go on\n", o.limit, i, len(jobs))
 			break
 		}
@@ -156,11 +159,11 @@ func runJobs(ctx context.Context, o options, r *runner, jobs []job, rows map[str
 			return nil, err
 		}
 		results[j.id] = got
-		if o.only != "" || time.Since(last) > 30*time.Second {
-			fmt.Fprintf(out, "%4d of %d  %v  %s %s %s: %s\n", i+1, len(jobs), time.Since(begun).Round(time.Second), j.id, got.outcome, got.net, j.change)
-			last = time.Now()
+		if o.only != "" || o.clock.Since(last) > 30*time.Second {
+			fmt.Fprintf(out, "%4d of %d  %v  %s %s %s: %s\n", i+1, len(jobs), o.clock.Since(begun).Round(time.Second), j.id, got.outcome, got.net, j.change)
+			last = o.clock.Now()
 		}
 	}
-	fmt.Fprintf(out, "%d mutants in %v, %d runs of a test binary\n", len(results), time.Since(begun).Round(time.Second), r.ran)
+	fmt.Fprintf(out, "%d mutants in %v, %d runs of a test binary\n", len(results), o.clock.Since(begun).Round(time.Second), r.ran)
 	return results, nil
 }

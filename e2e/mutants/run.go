@@ -11,6 +11,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"k8s.io/utils/clock"
 )
 
 // outcome is what a net says of a mutant.
@@ -39,11 +41,12 @@ type runner struct {
 	cache map[string]outcome
 	file  *os.File
 	ran   int
+	clock clock.PassiveClock
 }
 
 // newRunner reads the results of earlier runs.
-func newRunner(w *workshop) (*runner, error) {
-	r := &runner{workshop: w, binaries: map[string][2]string{}, usual: map[string]time.Duration{}, cache: map[string]outcome{}}
+func newRunner(w *workshop, c clock.PassiveClock) (*runner, error) {
+	r := &runner{workshop: w, binaries: map[string][2]string{}, usual: map[string]time.Duration{}, cache: map[string]outcome{}, clock: c}
 	name := filepath.Join(w.dir, "results.tsv")
 	if content, err := os.ReadFile(name); err == nil {
 		for line := range strings.Lines(string(content)) {
@@ -80,7 +83,7 @@ func (r *runner) build(ctx context.Context, n net) error {
 			return nil
 		}
 	}
-	begun := time.Now()
+	begun := r.clock.Now()
 	got, output, err := r.execute(ctx, n, 0, 20*time.Minute)
 	if err != nil {
 		return err
@@ -88,7 +91,7 @@ func (r *runner) build(ctx context.Context, n net) error {
 	if got != survived {
 		return fmt.Errorf("%s without a mutant: expected it to pass, got %s\n%s", n.name, got, tail(output))
 	}
-	took := time.Since(begun)
+	took := r.clock.Since(begun)
 	r.usual[key] = took
 	return r.remember(key, outcome(took.String()))
 }
