@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	member "github.com/machine-controller-fleet/machine-controller-fleet/membership/state"
 	"github.com/machine-controller-fleet/machine-controller-fleet/shard/state"
 )
 
@@ -19,7 +20,7 @@ type faults struct {
 	lossOneIn, repeatOneIn, refusalOneIn, lateOneIn, longCallOneIn int
 	drift                                                          float64
 	delayMost, lagMost                                             time.Duration
-	cut, stuck, held                                               map[*process]time.Duration // until when
+	cut, stuck, held, denied, shut                                 map[*process]time.Duration // until when
 }
 
 // promises are what the protocol rests on, and what an environment of a test breaks.
@@ -42,7 +43,7 @@ type weather func(w *world, f *faults)
 
 // nothingButOutages of the API server.
 func nothingButOutages(w *world, f *faults) {
-	*f = faults{w: w, onlyOutages: true, kinds: []func(){w.outage}, delayMost: f.delayMost, lagMost: f.lagMost, drift: f.drift, cut: f.cut, stuck: f.stuck, held: f.held}
+	*f = faults{w: w, onlyOutages: true, kinds: []func(){w.outage}, delayMost: f.delayMost, lagMost: f.lagMost, drift: f.drift, cut: f.cut, stuck: f.stuck, held: f.held, denied: f.denied, shut: f.shut}
 }
 
 // peopleWriteHolders into slot Leases, again and again, while watches are late and replicas come and go.
@@ -54,6 +55,7 @@ func peopleWriteHolders(w *world, f *faults) {
 func newFaults(w *world) faults {
 	f := faults{
 		w: w, cut: map[*process]time.Duration{}, stuck: map[*process]time.Duration{}, held: map[*process]time.Duration{},
+		denied: map[*process]time.Duration{}, shut: map[*process]time.Duration{},
 		delayMost: 50 * time.Millisecond, lagMost: 100 * time.Millisecond, drift: 0.02,
 	}
 	if w.broken.fastClocks {
@@ -66,7 +68,7 @@ func newFaults(w *world) faults {
 	}
 	for _, kind := range []func(){
 		w.outage, w.pause, w.pause, clocks, w.crash, w.crash, w.replacePod, w.twin, w.cutOff, w.fade, w.sticky, w.breakWatch, w.deleteLease, w.editLease,
-		w.writeHolder, w.restoreBackup, w.restart, w.restart, w.scale,
+		w.writeHolder, w.restoreBackup, w.restart, w.restart, w.scale, w.deny, w.shut,
 	} {
 		if w.chance(3) {
 			f.kinds = append(f.kinds, kind)
@@ -89,8 +91,16 @@ func (f *faults) lost(p *process) bool {
 	return f.w.now < f.cut[p] || f.on && f.w.chance(f.lossOneIn)
 }
 
-func (f *faults) repeated() bool   { return f.on && f.w.chance(f.repeatOneIn) }
-func (f *faults) turnedAway() bool { return f.on && f.w.chance(f.refusalOneIn) }
+// turnsAway reports whether a request is refused, and whether that is answered.
+func (f *faults) turnsAway(p *process, req member.Request) (refused, answered bool) {
+	if _, isSlot := member.SlotOfLease(fleetName, req.Name, f.w.slots); isSlot && req.Verb == member.Update && f.w.now < f.denied[p] {
+		return true, f.w.chance(2)
+	}
+	refused = f.on && f.w.chance(f.refusalOneIn)
+	return refused, refused
+}
+
+func (f *faults) repeated() bool { return f.on && f.w.chance(f.repeatOneIn) }
 
 func (f *faults) delay() time.Duration {
 	if !f.on {
@@ -156,6 +166,8 @@ func (f *faults) end() {
 	clear(f.cut)
 	clear(f.stuck)
 	clear(f.held)
+	clear(f.denied)
+	clear(f.shut)
 	newest := map[*pod]bool{}
 	for _, p := range slices.Backward(w.processes) {
 		if p.mode == gone {
@@ -367,6 +379,24 @@ func (w *world) sticky() {
 		d := w.between(time.Second, 60*time.Second)
 		w.tell("the watch of %s is stuck for %v", p.session, d)
 		w.faults.stuck[p] = w.now + d
+	}
+}
+
+// deny has writes of slot Leases by a process refused, or come to nothing without an answer, while those of its session Lease pass.
+func (w *world) deny() {
+	if p := w.someone(); p != nil {
+		d := w.between(time.Second, 2*time.Minute)
+		w.tell("%s cannot write slot Leases for %v", p.session, d)
+		w.faults.denied[p] = w.now + d
+	}
+}
+
+// shut keeps what a process acquires from opening.
+func (w *world) shut() {
+	if p := w.someone(); p != nil {
+		d := w.between(time.Second, 5*time.Minute)
+		w.tell("no slot opens at %s for %v", p.session, d)
+		w.faults.shut[p] = w.now + d
 	}
 }
 

@@ -291,8 +291,10 @@ func (w *world) transmit(p *process, req member.Request, atServer func(), answer
 		if w.api.away() {
 			return
 		}
-		if w.faults.turnedAway() {
-			w.after(w.faults.delay(), func() { answer(member.Reply{Outcome: member.Refused}) })
+		if refused, answered := w.faults.turnsAway(p, req); refused {
+			if answered {
+				w.after(w.faults.delay(), func() { answer(member.Reply{Outcome: member.Refused}) })
+			}
 			return
 		}
 		reply := w.api.handle(p, req)

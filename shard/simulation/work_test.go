@@ -158,12 +158,18 @@ func (p *process) begin(change state.Change) {
 		w.acquired++
 		w.since = p.w.now
 		life := w.acquired
-		p.soon(p.w.between(20*time.Millisecond, 2*time.Second), func() { // a consistent first list
-			if w.acquired == life && w.held {
+		var open func()
+		open = func() {
+			switch {
+			case w.acquired != life || !w.held:
+			case p.w.now < p.w.faults.shut[p]:
+				p.soon(time.Second, open)
+			default:
 				w.open = true
 				p.post(state.Opened{Slot: change.Slot, Epoch: change.Epoch})
 			}
-		})
+		}
+		p.soon(p.w.between(20*time.Millisecond, 2*time.Second), open) // a consistent first list
 	case state.Resumed:
 		for slot := range p.work {
 			if change.Slot == slot || change.Slot == state.Everything {

@@ -124,6 +124,7 @@ func (r *Replica) giveUpWhenIdle(now member.Moment) {
 		}
 	}
 	r.own.Release(now)
+	r.touchAll() // the session is entitled to none of them any more
 }
 
 // isClosed reports whether the session leaves a slot alone that did not open.
