@@ -46,7 +46,10 @@ func areas(seeds, first string) []area {
 		fleet,
 		{name: "simulation-nightly", pkg: "shard/simulation", level: nightly, args: []string{"-seeds=" + seeds, "-first=" + first, "-test.run=" + worlds}},
 	}
+	minutesOfFleets := "^(TestReplicasUnderFaults|TestSlotsThatDoNotOpenGoToOthers|TestAReplicaThatCannotAcquireIsTriedLessAndLessOften|" +
+		"TestTheSlotsOfAReplicaThatSeesNothingGoToOthers)$"
 	fence := []net{
+		{name: "shard, what takes below a second", pkg: "shard", level: quick, args: []string{"-test.short", "-test.skip=" + minutesOfFleets}},
 		{name: "shard", pkg: "shard", level: ci, args: []string{"-test.short"}},
 		{name: "shard/alone", pkg: "shard/alone", level: ci, args: []string{"-test.short"}},
 		{name: "shard/strays", pkg: "shard/strays", level: ci, args: []string{"-test.short"}},
