@@ -52,8 +52,13 @@ func (r *Replica) takeOpened(e Opened) {
 }
 
 // isBlind reports whether the session's renewals have succeeded for long and have not come back through its watch. What it
-// would have to hear of others it does not hear then.
+// would have to hear of others it does not hear then. A failed renewal begins the time anew, and does not make a blind session
+// see: only a renewal that comes back does.
 func (r *Replica) isBlind(now member.Moment) bool {
+	if r.blind {
+		_, observing := r.others.Observing()
+		return !observing
+	}
 	unseen := r.others.Unseen()
 	return !unseen.IsZero() && now.Since(unseen) >= r.settings.Config.BlindAfter
 }

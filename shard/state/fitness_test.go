@@ -137,6 +137,35 @@ func TestASessionWhoseWatchIsSilentReleasesItsSlots(t *testing.T) {
 	s.reports(true, true, member.Serving)
 }
 
+// A blind session does not take its slots up again because a renewal has failed.
+func TestASessionStaysBlindUntilARenewalComesBack(t *testing.T) {
+	for _, outcome := range []member.Outcome{member.Unanswered, member.Refused} {
+		s, name := holding(t)
+		s.idle, s.blind = false, true
+		s.run(18 * time.Second)
+		s.reports(true, false, member.Serving)
+		s.told = nil
+		failed := false
+		s.fate = func(r member.Request) (member.Outcome, bool) {
+			if !failed && r.Verb == member.Update && r.Name == "fleet-session-r-0" {
+				failed = true
+				return outcome, false
+			}
+			return member.Done, true
+		}
+		s.run(4 * time.Second)
+		if !failed {
+			t.Fatal("no renewal has failed")
+		}
+		s.changes()
+		s.reports(true, false, member.Serving)
+		s.fate, s.blind = nil, false
+		s.run(2 * time.Second)
+		s.changes(Change{Slot: 0, Epoch: 1, Kind: Resumed})
+		s.holder(name, me)
+	}
+}
+
 // Its watch shows nothing because the API server is away, and the session is suspended for that. It is not blind when the
 // server is back.
 func TestASessionIsNotBlindBecauseTheServerWasAway(t *testing.T) {
