@@ -46,6 +46,7 @@ func TestSmallLab(t *testing.T) {
 		installMCMs(t, lab)
 		t.Run("MainJob", func(t *testing.T) { onMCMs(t, lab, "main-job").mainJob() })
 		t.Run("Mistakes", func(t *testing.T) { onMCMs(t, lab, "mistakes").lenientMistakes() })
+		t.Run("Undecodable", func(t *testing.T) { onMCMs(t, lab, "undecodable").servesBesideUndecodable() })
 	})
 }
 

@@ -1,0 +1,95 @@
+//go:build e2e
+
+package e2e
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
+	"github.com/machine-controller-fleet/machine-controller-fleet/e2e/harness"
+)
+
+// servesBesideUndecodable stores a Machine and a MachineSet that MCM's definitions accept and that cannot be decoded. A
+// MachineDeployment in the same slot and namespace is served all the same: by watches that deliver them, and by lists that
+// contain them. The two are reported, and are served when they are corrected.
+func (s *space) servesBesideUndecodable() {
+	const servedWithin = 45 * time.Second
+	const spec = `{"class":{"kind":"MachineClass","name":"` + harness.ClassName + `"},"drainTimeout":"soon"}`
+	name := s.name + "-pool" // roots of one name are in one slot
+	machine := s.store("machines", fmt.Sprintf(`{"kind":"Machine","metadata":{"name":%q},"spec":%s}`, name, spec))
+	set := s.store("machinesets", fmt.Sprintf(`{"kind":"MachineSet","metadata":{"name":%q},"spec":{"replicas":1,"selector":{"matchLabels":{"name":"set"}},`+
+		`"template":{"metadata":{"labels":{"name":"set"}},"spec":%s}}}`, name, spec))
+	s.told(machine, v1alpha1.EventUndecodable, `: spec.drainTimeout: time: invalid duration "soon"`)
+	s.told(set, v1alpha1.EventUndecodable, `: spec.template.spec.drainTimeout: time: invalid duration "soon"`)
+	s.countsUndecodable(1, 1)
+
+	s.within(servedWithin, "a MachineDeployment is served by the watches", func() {
+		s.deploy(name, 1)
+		s.running(name, 1)
+	})
+	ctx, cancel := context.WithTimeout(s.Context(), patience)
+	defer cancel()
+	s.must(s.lab.Restart(ctx, harness.Fleet))
+	s.within(servedWithin, "a MachineDeployment is served by the lists", func() {
+		s.scale(name, 2)
+		s.running(name, 2)
+	})
+	s.countsUndecodable(1, 1)
+	if vms := s.history(); len(vms) != 2 {
+		s.Errorf("the cloud has created %d VMs, want those 2 of the MachineDeployment: %v", len(vms), vms)
+	}
+
+	s.within(servedWithin, "what is corrected is served", func() {
+		s.patch("machines", name, `{"spec":{"drainTimeout":"2h"}}`)
+		s.patch("machinesets", name, `{"spec":{"template":{"spec":{"drainTimeout":null}}}}`)
+		s.running("", 4)
+	})
+	s.joined()
+	s.countsUndecodable(0, 0)
+	for _, resource := range []string{"machinedeployments", "machinesets", "machines"} {
+		s.remove(resource, name)
+	}
+	s.gone()
+}
+
+// store creates an object of the machine API that may not decode, and returns its metadata.
+func (s *space) store(resource, content string) *metav1.PartialObjectMetadata {
+	s.Helper()
+	body := fmt.Sprintf(`{"apiVersion":%q,%s`, v1alpha1.SchemeGroupVersion, content[1:])
+	stored, err := s.api().RESTClient().Post().Namespace(s.name).Resource(resource).Body([]byte(body)).Do(s.Context()).Raw()
+	s.must(err)
+	o := &metav1.PartialObjectMetadata{}
+	s.must(json.Unmarshal(stored, o))
+	return o
+}
+
+// countsUndecodable waits until the replica counts so many objects that cannot be decoded, and no others.
+func (s *space) countsUndecodable(machines, sets float64) {
+	s.Helper()
+	want := map[string]float64{`{kind="Machine"}`: machines, `{kind="MachineSet"}`: sets, `{kind="MachineDeployment"}`: 0, `{kind="MachineClass"}`: 0}
+	s.eventually("objects that cannot be decoded are counted", func(ctx context.Context) error {
+		got, err := s.lab.Metrics(ctx, harness.Fleet, "fleet_undecodable_objects")
+		if diff := cmp.Diff(want, got); err == nil && diff != "" {
+			err = fmt.Errorf("(-want +got):\n%s", diff)
+		}
+		return err
+	})
+}
+
+// within does something and checks that it takes no longer than a bound.
+func (s *space) within(bound time.Duration, what string, do func()) {
+	s.Helper()
+	begun := time.Now()
+	do()
+	took := time.Since(begun)
+	s.Logf("%s after %s", what, took)
+	if took > bound {
+		s.Errorf("%s after %s, want at most %s", what, took, bound)
+	}
+}
