@@ -159,9 +159,15 @@ func (s *space) idle(span time.Duration) {
 	})
 }
 
-// installMCMs puts MCM's definitions in the place of the fleet's, and starts the fleet anew on them.
+// installMCMs puts MCM's definitions in the place of the fleet's, and starts the fleet anew on them. It waits until the fleet
+// holds its slots: a replica that is killed before that gets them only after its session Lease has expired, and a quarantine.
 func installMCMs(t *testing.T, lab *harness.Lab) {
 	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	if err := lab.WaitHeld(ctx, slots); err != nil {
+		t.Fatal(err)
+	}
 	client, err := dynamic.NewForConfig(lab.Config)
 	if err != nil {
 		t.Fatal(err)
@@ -170,11 +176,9 @@ func installMCMs(t *testing.T, lab *harness.Lab) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := mcmcrds.Replace(t.Context(), client, definitions); err != nil {
+	if err := mcmcrds.Replace(ctx, client, definitions); err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
-	defer cancel()
 	if err := lab.Restart(ctx, harness.Fleet); err != nil {
 		t.Fatal(err)
 	}
