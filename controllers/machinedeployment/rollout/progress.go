@@ -40,6 +40,8 @@ func (s *sets) progress(st v1alpha1.MachineDeploymentStatus) *v1alpha1.MachineDe
 			fmt.Sprintf("MachineSet %q has successfully progressed.", s.newSet().Name))
 	case last == v1alpha1.ReasonNewMachineSetAvailable && s.fresh != nil && !s.isUnderWay() && s.newSet().Annotations[v1alpha1.AnnotationRolling] != v1alpha1.RollingTrue:
 		return nil
+	case last == "" && s.isFilled(): // its status was lost, and it shrinks: no rollout begins, and none is reported
+		return nil
 	case last == v1alpha1.ReasonDeploymentPaused:
 		return progressing(corev1.ConditionUnknown, v1alpha1.ReasonDeploymentResumed, "Deployment is resumed")
 	case s.begins(last):

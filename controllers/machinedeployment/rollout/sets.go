@@ -107,9 +107,12 @@ func (s *sets) isUnderWay() bool {
 }
 
 // isComplete says that all machines are of the current template, can be used, and are as many as are wanted.
-func (s *sets) isComplete() bool {
-	return s.fresh != nil && !s.isUnderWay() &&
-		s.fresh.size == s.replicas && s.fresh.exist == s.replicas && s.fresh.available() == s.replicas
+func (s *sets) isComplete() bool { return s.isFilled() && s.fresh.exist == s.replicas }
+
+// isFilled reports whether all machines are of the current template, and as many can be used as are wanted. Others may exist
+// that are to be deleted.
+func (s *sets) isFilled() bool {
+	return s.fresh != nil && !s.isUnderWay() && s.fresh.size == s.replicas && s.fresh.available() == s.replicas
 }
 
 // step gives the sets their next sizes.

@@ -118,3 +118,34 @@ func TestFailedMachines(t *testing.T) {
 		t.Errorf("failedMachines (-want +got):\n%s", diff)
 	}
 }
+
+// A MachineDeployment without the condition Progressing is a new one, or one that was restored without its status. The
+// cluster-autoscaler scales down only one of which nothing or NewMachineSetAvailable is reported, so shrinking must not look
+// like a rollout that begins.
+func TestProgressWithoutACondition(t *testing.T) {
+	for name, tc := range map[string]struct {
+		old, fresh, want string
+	}{
+		"machines are missing":                    {fresh: "Running Pending", want: v1alpha1.ReasonNewMachineSetCreated},
+		"as many as are wanted":                   {fresh: "Running Running", want: v1alpha1.ReasonNewMachineSetAvailable},
+		"one too many":                            {fresh: "Running Running Running"},
+		"one too many that is being deleted":      {fresh: "Running Running Running-ends"},
+		"one too many and some cannot be used":    {fresh: "Running Pending Pending", want: v1alpha1.ReasonNewMachineSetCreated},
+		"an old machine is left":                  {old: "Running-ends", fresh: "Running Running", want: v1alpha1.ReasonNewMachineSetCreated},
+		"an old machine is left and one too many": {old: "Running", fresh: "Running Running Running", want: v1alpha1.ReasonNewMachineSetCreated},
+	} {
+		t.Run(name, func(t *testing.T) {
+			d := deployment(2)
+			w := worldOf(d, older("old", time.Hour, 0), setOf(d, "new", 0, 0))
+			withMachines(w, w.Owned[0], 0, tc.old)
+			withMachines(w, w.Owned[1], 2, tc.fresh)
+			got := ""
+			if c := condition(status(take(w)), v1alpha1.MachineDeploymentProgressing); c != nil {
+				got = string(c.Status) + "/" + c.Reason
+			}
+			if want := strings.TrimSuffix("True/"+tc.want, "True/"); got != want {
+				t.Errorf("Progressing is %q, want %q", got, want)
+			}
+		})
+	}
+}
