@@ -56,6 +56,7 @@ func (s *space) autoscalerGrows() {
 		if len(puts) != 1 {
 			s.Fatalf("the autoscaler has written the MachineDeployment at %v, want once", puts)
 		}
+		s.turnover(film, pool, 2) // the film may be later than the autoscaler
 		seen := map[string]bool{}
 		machines, moments := shown[*v1alpha1.Machine](s, film)
 		for i, m := range machines {
