@@ -78,7 +78,7 @@ func TestOnlyTheNamespace(t *testing.T) {
 // machine that starts other labs meanwhile in minutes.
 func (s *space) fourDigits(slots int) {
 	s.Helper()
-	ctx, cancel := context.WithTimeout(s.Context(), patience)
+	ctx, cancel := context.WithTimeout(s.Context(), 2*patience)
 	defer cancel()
 	s.must(s.lab.WaitHeld(ctx, slots))
 	holders, err := s.lab.Holders(ctx)

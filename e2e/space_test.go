@@ -14,7 +14,6 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -26,9 +25,8 @@ import (
 )
 
 const (
-	// patience bounds each wait. It is long because a machine may be busy: a dead VM shows only after 50 s, and Kubernetes deletes
-	// a namespace with some 150 requests, while it deletes those of the tests that have ended.
-	patience = 4 * time.Minute
+	// patience bounds each wait. It is long because a machine may be busy, and a dead VM shows only after 50 s.
+	patience = 2 * time.Minute
 	// interval between looks: many tests look at the same API servers.
 	interval = 200 * time.Millisecond
 )
@@ -61,9 +59,12 @@ func newSpace(t *testing.T, lab *harness.Lab, name, providerSpec string) *space 
 			found, _ := lab.Kubectl(ctx, "-n", s.name, "get", "mcd,mcs,mc,mcc,events", "-o", "wide")
 			t.Logf("in namespace %s:\n%s", s.name, found)
 		}
-		// What is left in it goes with it.
-		if err := lab.Control.CoreV1().Namespaces().Delete(ctx, s.name, metav1.DeleteOptions{}); err != nil && !apierrors.IsNotFound(err) {
-			t.Error(err)
+		// What is left in it is deleted, and it stays: Kubernetes deletes a namespace with some 150 requests, one after the other.
+		// Those of the tests that had ended kept TestDeleteNamespace waiting.
+		for _, resource := range []string{"machinedeployments", "machinesets", "machines", "machineclasses"} {
+			if err := s.api().RESTClient().Delete().Namespace(s.name).Resource(resource).Do(ctx).Error(); err != nil {
+				t.Error(err)
+			}
 		}
 	})
 	return s
