@@ -72,6 +72,8 @@ func (d *driverOf) call(ctx context.Context, op driver.Op, t driver.Target, do f
 		}
 		return &driver.Error{Code: driver.Unavailable, Op: op, Err: err}
 	}
+	d.process.awaitRunning()
+	defer d.process.awaitRunning()
 	if err := d.network.travel(ctx, d.process.dead, q, there); err != nil {
 		return unanswered(err)
 	}
@@ -188,6 +190,9 @@ func (c *cloud) boot() {
 		at := time.Now().UTC().Format(time.RFC3339)
 		condition := func(kind, status string) any {
 			return map[string]any{"type": kind, "status": status, "lastHeartbeatTime": at, "lastTransitionTime": at}
+		}
+		if c.target.Get("nodes", "", v.NodeName) != nil {
+			continue // it was restored: the kubelet uses the Node of its name
 		}
 		c.put(c.target, "nodes", map[string]any{
 			"apiVersion": "v1", "kind": "Node", "metadata": map[string]any{"name": v.NodeName},

@@ -32,6 +32,9 @@ func faultKinds() map[string]func(*trial) {
 		"slot labels are edited":     (*trial).relabel,
 		"Leases of MCM change hands": (*trial).intrude,
 		"the cloud is away":          (*trial).cloudAway,
+		"a replica is paused":        (*trial).pauseProcess,
+		"a link is slow":             (*trial).slowLink,
+		"etcd is restored":           (*trial).restoreEtcd,
 	}
 }
 
@@ -281,4 +284,40 @@ func (t *trial) changeSome() {
 		r := t.roots[names[t.random.IntN(len(names))]]
 		t.want(r.namespace, r.name, t.random.IntN(4))
 	}
+}
+
+// longestPause bounds the time for which a process is paused.
+const longestPause = time.Minute
+
+// pauseProcess stops a process for some time, as SIGSTOP and SIGCONT do: what it sends, gets and times stands still. Goroutines
+// cannot be stopped in a bubble, so that timers of controllers and of client-go still fire; what they lead to is held up.
+func (t *trial) pauseProcess() {
+	if p := t.someone(); p != nil {
+		d := t.between(time.Second, longestPause)
+		t.tell("%s is paused for %s", p.session, d)
+		p.pause()
+		t.later = append(t.later, event{time.Now().Add(d), p.resume})
+	}
+}
+
+// slowLink delays requests, answers and events of a replica, of all kinds or of one.
+func (t *trial) slowLink() {
+	if p := t.someone(); p != nil {
+		d := slow(p.replica, t.place())
+		d.slowest = t.between(time.Second, 8*time.Second)
+		ways := t.random.IntN(3)
+		d.there, d.back = ways != 0, ways != 1
+		if kind := []string{"", "", lists, watches, gets, writes}[t.random.IntN(6)]; kind != "" {
+			all := d.of
+			d.name, d.of = kind+": "+d.name, func(q request) bool { return q.kind == kind && all(q) }
+		}
+		t.forAWhile(time.Minute, d)
+	}
+}
+
+// slow delays all between a replica and a place, "" for all places, by up to a second each way.
+func slow(replica, place string) *disturbance {
+	d := cut(replica, place)
+	d.name, d.slowest = "the link of "+replica+" to "+place+" is slow", time.Second
+	return d
 }

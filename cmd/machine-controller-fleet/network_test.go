@@ -51,8 +51,9 @@ type disturbance struct {
 	// of selects requests; on their way there, back, or both.
 	of          func(request) bool
 	there, back bool
-	// refuses has requests fail at once. Else they hang.
+	// refuses has requests fail at once; slowest has them arrive late, by up to so much. Else they hang.
 	refuses bool
+	slowest time.Duration
 
 	over chan struct{} // closed when it has ended
 }
@@ -109,11 +110,28 @@ func (n *network) meets(q request, way direction) *disturbance {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	for _, d := range n.disturbances {
-		if (way == there && d.there || way == back && d.back) && d.of(q) {
+		if d.slowest == 0 && d.affects(q, way) {
 			return d
 		}
 	}
 	return nil
+}
+
+// affects reports whether a request meets the disturbance on that way.
+func (d *disturbance) affects(q request, way direction) bool {
+	return (way == there && d.there || way == back && d.back) && d.of(q)
+}
+
+// slowest returns the longest delay that slow links give a request on that way; 0 is none.
+func (n *network) slowest(q request, way direction) (longest time.Duration) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	for _, d := range n.disturbances {
+		if d.affects(q, way) {
+			longest = max(longest, d.slowest)
+		}
+	}
+	return longest
 }
 
 // draw returns a number that follows from the seed and from which of its kind a request is.
@@ -130,12 +148,15 @@ func (n *network) draw(q request, purpose string) uint64 {
 	return x ^ x>>33
 }
 
-// latency of one way.
-func (n *network) latency(q request, purpose string) time.Duration {
+// latency returns how long a request, its answer or an event of its watch is on its way.
+func (n *network) latency(q request, way direction, purpose string) time.Duration {
 	x := n.draw(q, purpose)
 	d := time.Millisecond + time.Duration(x%uint64(9*time.Millisecond))
 	if x>>40%100 == 0 {
 		d *= 20
+	}
+	if slowest := n.slowest(q, way); slowest > 0 {
+		d += slowest/4 + time.Duration(n.draw(q, "slow")%uint64(slowest*3/4))
 	}
 	return d
 }
@@ -144,7 +165,7 @@ var errBroken = errors.New("connection lost")
 
 // travel takes a request one way. Errors: it does not arrive.
 func (n *network) travel(ctx context.Context, dead <-chan struct{}, q request, way direction) error {
-	if err := pass(ctx, dead, nil, n.latency(q, fmt.Sprint(way))); err != nil {
+	if err := pass(ctx, dead, nil, n.latency(q, way, fmt.Sprint(way))); err != nil {
 		return err
 	}
 	for {
@@ -207,10 +228,20 @@ func (l *link) about(r *http.Request) request {
 	return q
 }
 
-// RoundTrip takes a request to the server, and the answer back.
+// RoundTrip takes a request to the server, and the answer back. A process that is paused between the last check of its fence and
+// the send has its request arrive after the pause.
 func (l *link) RoundTrip(r *http.Request) (*http.Response, error) {
-	q, ctx := l.about(r), r.Context()
+	q := l.about(r)
 	l.sent(q, r)
+	wasPaused := l.awaitRunning()
+	answer, err := l.exchange(r, q, wasPaused)
+	l.awaitRunning()
+	return answer, err
+}
+
+// exchange takes a request to the server, and the answer back.
+func (l *link) exchange(r *http.Request, q request, wasPaused bool) (*http.Response, error) {
+	ctx := r.Context()
 	if r.Body != nil {
 		body, err := io.ReadAll(r.Body)
 		_ = r.Body.Close()
@@ -221,7 +252,11 @@ func (l *link) RoundTrip(r *http.Request) (*http.Response, error) {
 		r.Body = io.NopCloser(bytes.NewReader(body))
 	}
 	n := l.network
-	if late := n.late(q); late > 0 {
+	late := n.late(q)
+	if wasPaused && q.kind == writes {
+		late = max(late, time.Millisecond)
+	}
+	if late > 0 {
 		return l.deliverLate(r, late)
 	}
 	if err := n.travel(ctx, l.dead, q, there); err != nil {
@@ -250,7 +285,7 @@ func (l *link) RoundTrip(r *http.Request) (*http.Response, error) {
 func (l *link) slow(events *apiserver.Events, q request) {
 	n, last := l.network, time.Time{}
 	events.Lag = func(at time.Time) time.Time {
-		d := n.latency(q, "event")
+		d := n.latency(q, back, "event")
 		n.mu.Lock()
 		most := n.lagMost
 		n.mu.Unlock()
@@ -263,6 +298,9 @@ func (l *link) slow(events *apiserver.Events, q request) {
 		return last
 	}
 	events.Hold = func() (<-chan struct{}, time.Duration) {
+		if resumed := l.untilResumed(); resumed != nil {
+			return resumed, longestPause
+		}
 		if d := n.meets(q, back); d != nil {
 			return d.over, brokenAfter
 		}

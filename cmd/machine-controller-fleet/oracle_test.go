@@ -29,7 +29,7 @@ const (
 // isSlotLease reports whether a path is that of a slot's Lease.
 func isSlotLease(path string) bool { return strings.Contains(path, "/leases/fleet-slot-") }
 
-// excused is for how long after a Lease was edited by hand, or etcd restored, two sessions may act on a slot: see docs/limits.md.
+// excused is for how long after a Lease was edited by hand two sessions may act on a slot: see docs/limits.md.
 const excused = 30 * time.Second
 
 // oracle sees every request and every VM, and says what must not be.
@@ -37,8 +37,8 @@ type oracle struct {
 	*trial
 
 	mu       sync.Mutex
-	edited   time.Time       // when somebody last edited a Lease, or etcd was restored
-	restored bool            // etcd was
+	edited   time.Time       // when a Lease was last edited by hand
+	restored time.Time       // when the control cluster's etcd last was
 	late     map[string]bool // machines for which a create may have been late
 	lost     []string        // replicas that do not come back
 	sentAll  int
@@ -127,10 +127,18 @@ func (c *cloud) made(v *vm) {
 // ended looks at a VM that is about to end, with the cloud's lock held.
 func (c *cloud) ended(v *vm) {
 	stored := c.control.Get("machines", v.namespace, v.machine)
-	if stored != nil && string(stored.GetUID()) == v.uid && stored.GetDeletionTimestamp() == nil && !c.oracle.restored {
+	if stored != nil && string(stored.GetUID()) == v.uid && stored.GetDeletionTimestamp() == nil && !c.oracle.mayBeUndeleted() {
 		c.fail("VM %s is deleted, and its machine %s is not", v.ProviderID, v.machine)
 	}
 	c.tell("VM %s of machine %s is deleted", v.ProviderID, v.machine)
+}
+
+// mayBeUndeleted reports whether a call that was sent before etcd was restored may still arrive: the machine that it deletes may
+// not be marked as deleted in the backup.
+func (o *oracle) mayBeUndeleted() bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return !o.restored.IsZero() && time.Since(o.restored) < brokenAfter
 }
 
 // excuse notes that a Lease was edited by hand.
@@ -146,7 +154,7 @@ func (o *oracle) forgotten() (n int) {
 	defer o.mu.Unlock()
 	for _, v := range o.cloud.live() {
 		stored := o.control.Get("machines", v.namespace, v.machine)
-		if gone := stored == nil || string(stored.GetUID()) != v.uid; gone && (o.late[v.uid] || o.restored) {
+		if gone := stored == nil || string(stored.GetUID()) != v.uid; gone && o.late[v.uid] {
 			n++
 		}
 	}

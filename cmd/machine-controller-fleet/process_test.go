@@ -18,6 +18,7 @@ import (
 // process is one life of a replica, wired as the binary wires it.
 type process struct {
 	*trial
+	*pauseState
 
 	replica, session string
 	fleet            *fleet
@@ -40,6 +41,7 @@ type process struct {
 func (t *trial) start(replica string) *process {
 	t.starts++
 	p := &process{trial: t, replica: replica, leave: make(chan struct{}), dead: make(chan struct{}), done: make(chan struct{}), registry: prometheus.NewRegistry()}
+	p.pauseState = &pauseState{dead: p.dead}
 	o, err := parse([]string{
 		"--control-kubeconfig=control", "--target-kubeconfig=target", "--replica-name=" + replica, "--slots=" + slotsFlag, "--fleet-namespace=" + fleetNamespace,
 		"--concurrent-syncs=4",
@@ -61,6 +63,7 @@ func (t *trial) start(replica string) *process {
 	if err != nil {
 		t.Fatal(err)
 	}
+	p.fleet.session.time.WithTicker = pausableClock{pauseState: p.pauseState}
 	p.session = p.fleet.session.settings.Session
 	ctx, end := context.WithCancel(klog.NewContext(t.Context(), t.logger.WithName(p.session)))
 	p.kill = sync.OnceFunc(func() {

@@ -57,6 +57,7 @@ func (t *trial) trouble() {
 		}
 		return false
 	})
+	t.run(time.Until(t.restoreDue)+2*stepTime, nil)
 }
 
 // heal ends all faults: of each replica one process runs, or is about to.
@@ -175,6 +176,9 @@ func (t *trial) live() {
 	t.heal()
 	t.settle()
 	t.calm()
+	if !t.fine() {
+		t.logObjects()
+	}
 }
 
 // blindLeader has a fleet of three whose leader cannot list, and a replica that dies for good.

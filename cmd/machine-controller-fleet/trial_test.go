@@ -49,7 +49,9 @@ type trial struct {
 	ownerless   time.Duration        // of all slots, added up
 	lasting     *disturbance         // does not end with the other faults
 	lastingName string
-	spoilt      int // objects that do not decode
+	spoilt      int       // objects that do not decode
+	restoreDue  time.Time // when the last backup is restored
+	restores    int
 
 	mu    sync.Mutex
 	wrong string // the first thing that was
@@ -214,6 +216,22 @@ func (t *trial) tell(format string, args ...any) {
 	fmt.Fprintf(t.story, "%10.3f %s\n", time.Since(t.begun).Seconds(), fmt.Sprintf(format, args...))
 }
 
+// logObjects writes into the story what there is, after a failure.
+func (t *trial) logObjects() {
+	for _, resource := range []string{"machinedeployments", "machinesets", "machines"} {
+		for _, o := range t.control.List(resource) {
+			t.tell("%s %s/%s (slot %s, owners %v): spec %v, status %v, annotations %v, deleted %v", resource, o.GetNamespace(), o.GetName(), slotOf(o),
+				o.GetOwnerReferences(), o.Object["spec"], o.Object["status"], o.GetAnnotations(), o.GetDeletionTimestamp())
+		}
+	}
+	for _, o := range t.target.List("nodes") {
+		t.tell("node %s: %v, spec %v", o.GetName(), o.GetLabels(), o.Object["spec"])
+	}
+	for _, v := range t.cloud.live() {
+		t.tell("VM %s of machine %s/%s (%s), joined: %t", v.ProviderID, v.namespace, v.machine, v.uid, v.joined)
+	}
+}
+
 // between draws a duration, short ones more often than long ones.
 func (t *trial) between(least, most time.Duration) time.Duration {
 	f := t.random.Float64()
@@ -299,16 +317,11 @@ func slotOf(o *apiserver.Object) string {
 
 // missing returns what is missing of all that people want; "" is nothing.
 func (t *trial) missing() string {
-	names := make([]string, 0, len(t.roots))
-	for name := range t.roots {
-		names = append(names, name)
-	}
-	slices.Sort(names)
 	var all []string
 	wanted := 0
-	for _, name := range names {
-		wanted += t.roots[name].replicas
-		if missing := t.unserved(t.roots[name]); missing != "" {
+	for _, r := range t.sortedRoots() {
+		wanted += r.replicas
+		if missing := t.unserved(r); missing != "" {
 			all = append(all, missing)
 		}
 	}

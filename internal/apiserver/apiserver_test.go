@@ -2,6 +2,10 @@ package apiserver
 
 import (
 	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
 	"slices"
 	"strconv"
 	"testing"
@@ -214,6 +218,44 @@ func TestRestore(t *testing.T) {
 		}
 		if s.Get("machines", "n", "b") != nil || s.Get("machines", "n", "a") == nil {
 			t.Errorf("restored: %v", s.List("machines"))
+		}
+	})
+}
+
+func TestAnEventThatIsHeldUpDuringARestoreIsNotShown(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := New("s", time.Now)
+		saved := s.Save()
+		answer, err := s.RoundTrip(httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/apis/machine.sapcloud.io/v1alpha1/machines?watch=true", http.NoBody))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer answer.Body.Close()
+		events, isWatch := answer.Body.(*Events)
+		if !isWatch {
+			t.Fatalf("answer to a watch: %T", answer.Body)
+		}
+		held := make(chan struct{})
+		events.Hold = func() (<-chan struct{}, time.Duration) {
+			if isClosed(held) {
+				return nil, 0
+			}
+			return held, time.Minute
+		}
+		put(t, s, "a", "blue")
+		ended := make(chan error)
+		go func() {
+			shown, err := io.ReadAll(events)
+			if len(shown) > 0 {
+				err = fmt.Errorf("shown after the restore: %s", shown)
+			}
+			ended <- err
+		}()
+		synctest.Wait()
+		s.Restore(saved)
+		close(held) // at the same instant
+		if err := <-ended; err != nil {
+			t.Error(err)
 		}
 	})
 }

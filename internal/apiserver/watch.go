@@ -117,6 +117,9 @@ func (w *Events) Read(p []byte) (int, error) {
 // hold waits as long as it is told to. Errors: the watch has ended meanwhile, by its own timeout too.
 func (w *Events) hold() error {
 	for {
+		if isClosed(w.era) {
+			return io.EOF
+		}
 		held, atMost := w.Hold()
 		if held == nil {
 			return nil

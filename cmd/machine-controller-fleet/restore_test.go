@@ -1,0 +1,145 @@
+package main
+
+import (
+	"slices"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/apiserver"
+)
+
+const (
+	// longestBackupAge bounds the age of a backup when it is restored.
+	longestBackupAge = time.Minute
+	// leastAway and mostAway bound the time for which the API server is away before it comes back with the backup: longer than the
+	// fence, as docs/limits.md demands.
+	leastAway, mostAway = 11 * time.Second, 40 * time.Second
+)
+
+// restoreEtcd takes a backup of a cluster and restores it later, as docs/limits.md demands: the API server is away for longer than
+// the fence, and the revision is raised. Revisions that are given out twice are tried in shard/simulation and e2e/chaos.
+func (t *trial) restoreEtcd() {
+	if time.Now().Before(t.restoreDue) {
+		return
+	}
+	server, place := t.control, atControl
+	if t.random.IntN(2) == 0 {
+		server, place = t.target, atTarget
+	}
+	outage := &disturbance{
+		name: "etcd of the " + place + " cluster is about to be restored", there: true, back: true, refuses: true,
+		of: func(q request) bool { return q.place == place || q.place != atCloud && t.control == t.target },
+	}
+	t.tell("etcd of the %s cluster is backed up", place)
+	backup, begins := server.Save(), time.Now().Add(t.between(5*time.Second, longestBackupAge))
+	t.restoreDue = begins.Add(t.between(leastAway, mostAway))
+	t.later = append(t.later,
+		event{begins, func() {
+			t.tell("%s", outage.name)
+			t.network.disturb(outage)
+		}},
+		event{t.restoreDue, func() {
+			t.tell("etcd of the %s cluster is restored", place)
+			server.Restore(backup)
+			t.afterRestore(server)
+			t.network.heal(outage)
+		}})
+}
+
+// afterRestore does what operators and the rest of Kubernetes do after a restore.
+func (t *trial) afterRestore(server *apiserver.Server) {
+	t.restores++
+	if server == t.control {
+		t.oracle.noteRestore()
+		t.cloud.endForgottenVMs()
+		t.applyRoots()
+		t.deleteLostMachines()
+	}
+	if server == t.target {
+		t.cloud.correctNodes()
+	}
+}
+
+// noteRestore notes the time of the restore.
+func (o *oracle) noteRestore() {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.restored = time.Now()
+}
+
+// endForgottenVMs ends the VMs whose machines are not in the backup, and deletes their Nodes: docs/limits.md asks for that, since a
+// new machine can get the name of a forgotten one.
+func (c *cloud) endForgottenVMs() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, v := range c.vms {
+		stored := c.control.Get("machines", v.namespace, v.machine)
+		if v.ends.IsZero() && (stored == nil || string(stored.GetUID()) != v.uid) {
+			c.tell("an operator deletes VM %s, whose machine %s is not in the backup", v.ProviderID, v.machine)
+			v.ends = time.Now()
+			c.target.Remove("nodes", "", v.NodeName)
+		}
+	}
+}
+
+// applyRoots applies all MachineDeployments anew, and deletes those that were deleted since the backup.
+func (t *trial) applyRoots() {
+	for _, o := range t.control.List("machinedeployments") {
+		if t.roots[o.GetNamespace()+"/"+o.GetName()] == nil {
+			t.control.Delete("machinedeployments", o.GetNamespace(), o.GetName())
+		}
+	}
+	for _, r := range t.sortedRoots() {
+		t.want(r.namespace, r.name, r.replicas)
+	}
+}
+
+// deleteLostMachines deletes the machines whose VM has ended since the backup: docs/limits.md asks for that, since the fleet cannot
+// distinguish them from machines that come back.
+func (t *trial) deleteLostMachines() {
+	live := map[string]bool{}
+	for _, v := range t.cloud.live() {
+		live[v.uid] = true
+	}
+	for _, o := range t.control.List("machines") {
+		providerID, _, _ := unstructured.NestedString(o.Object, "spec", "providerID")
+		if providerID != "" && !live[string(o.GetUID())] && o.GetDeletionTimestamp() == nil {
+			t.tell("people delete machine %s, whose VM has ended", o.GetName())
+			t.control.Delete("machines", o.GetNamespace(), o.GetName())
+		}
+	}
+}
+
+// correctNodes has kubelets register Nodes that are not in the backup, and deletes Nodes whose VM has ended since, as a
+// cloud controller manager does.
+func (c *cloud) correctNodes() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	live := map[string]bool{}
+	for _, v := range c.vms {
+		if !v.ends.IsZero() {
+			continue
+		}
+		live[v.NodeName] = true
+		if v.joined && c.target.Get("nodes", "", v.NodeName) == nil {
+			v.joined, v.boots = false, time.Now().Add(bootTime)
+		}
+	}
+	for _, o := range c.target.List("nodes") {
+		if !live[o.GetName()] {
+			c.target.Delete("nodes", "", o.GetName())
+		}
+	}
+}
+
+// sortedRoots returns the roots by namespace and name.
+func (t *trial) sortedRoots() []*root {
+	all := make([]*root, 0, len(t.roots))
+	for _, r := range t.roots {
+		all = append(all, r)
+	}
+	slices.SortFunc(all, func(a, b *root) int { return strings.Compare(a.key(), b.key()) })
+	return all
+}
