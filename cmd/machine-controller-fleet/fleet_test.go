@@ -2,13 +2,16 @@ package main
 
 import (
 	"flag"
+	"maps"
 	"runtime"
 	"runtime/debug"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/go-logr/logr"
 	"github.com/go-logr/logr/funcr"
@@ -41,6 +44,8 @@ func newLogger(t *trial) logr.Logger {
 type result struct {
 	wrong, lasting   string
 	requests, starts int
+	restores         int
+	served           []time.Duration // after changes while the fleet was at rest
 }
 
 // runSeed runs one seed in a bubble of its own.
@@ -50,7 +55,7 @@ func runSeed(t *testing.T, seed uint64, story *strings.Builder) (of result) {
 		r := newTrial(t, seed, story)
 		defer func() {
 			r.end()
-			of = result{wrong: r.wrong, lasting: r.lastingName, requests: r.oracle.sentAll, starts: r.starts}
+			of = result{wrong: r.wrong, lasting: r.lastingName, requests: r.oracle.sentAll, starts: r.starts, restores: r.restores, served: r.served}
 		}()
 		r.live()
 	})
@@ -72,13 +77,15 @@ func TestWholeFleet(t *testing.T) {
 	var next atomic.Uint64
 	var all sync.WaitGroup
 	var mu sync.Mutex
-	requests, starts, failed, seeds := 0, 0, 0, uint64(worlds.Some(*howMany))
+	requests, starts, restores, failed, seeds := 0, 0, 0, 0, uint64(worlds.Some(*howMany))
+	served := map[string][]time.Duration{}
 	for range runtime.GOMAXPROCS(0) {
 		all.Go(func() {
 			for i := next.Add(1) - 1; i < seeds; i = next.Add(1) - 1 {
 				of := runSeed(t, *first+i, nil)
 				mu.Lock()
-				requests, starts = requests+of.requests, starts+of.starts
+				requests, starts, restores = requests+of.requests, starts+of.starts, restores+of.restores
+				served[of.lasting] = append(served[of.lasting], of.served...)
 				if of.wrong != "" {
 					failed++
 					t.Errorf("seed %d (lasting: %s): %s (replay: go test ./cmd/machine-controller-fleet -run TestWholeFleet -v -seed=%d)", *first+i, of.lasting, of.wrong, *first+i)
@@ -88,5 +95,13 @@ func TestWholeFleet(t *testing.T) {
 		})
 	}
 	all.Wait()
-	t.Logf("%d seeds, %d failed, %d requests, %d starts of processes", seeds, failed, requests, starts)
+	t.Logf("%d seeds, %d failed, %d requests, %d starts of processes, %d restores", seeds, failed, requests, starts, restores)
+	for _, name := range slices.Sorted(maps.Keys(served)) {
+		all := served[name]
+		if len(all) == 0 {
+			continue
+		}
+		slices.Sort(all)
+		t.Logf("lasting fault %q: %d changes at rest, served after %s (median), %s (99 %%), %s (longest)", name, len(all), all[len(all)/2], all[len(all)*99/100], all[len(all)-1])
+	}
 }

@@ -18,6 +18,10 @@ const (
 	// calmTime is for how long a fleet at rest is looked at, and calmOwnerless how long all slots together may be without a holder
 	// in that time: a slot that is tried with a replica that cannot acquire it is without one for some 5 s.
 	calmTime, calmOwnerless = 5 * time.Minute, time.Minute
+	// serveWithin is for how long a root that is new or changed may be unserved while the fleet is at rest: a replica that is tried
+	// again releases a slot that does not open after 30 s, another one acquires it within 5 s, and a VM joins within 10 s. A leader
+	// that cannot work resigns after 15 s before that.
+	serveWithin, serveWithinOfFaultyLeader = 45 * time.Second, 60 * time.Second
 )
 
 func namespaces() []string { return []string{"a", "b"} }
@@ -80,7 +84,7 @@ func (t *trial) heal() {
 // lastings are the faults that do not end, by name. Each leaves a replica that is fit, and everything has to be served all the same.
 func lastings() map[string]func(*trial) {
 	of := func(d func(replica, place string) *disturbance, place string) func(*trial) {
-		return func(t *trial) { t.lasting = t.network.disturb(d("fleet-0", place)) }
+		return func(t *trial) { t.lasting, t.faulty = t.network.disturb(d("fleet-0", place)), "fleet-0" }
 	}
 	return map[string]func(*trial){
 		"nothing": func(*trial) {},
@@ -92,6 +96,7 @@ func lastings() map[string]func(*trial) {
 		// A leader of that kind, and a replica that dies for good.
 		"leader cannot list": func(t *trial) { t.blindLeader() },
 		"cannot acquire": func(t *trial) {
+			t.faulty = "fleet-0"
 			t.lasting = t.network.disturb(&disturbance{
 				name: "fleet-0 cannot write slot Leases", there: true, refuses: true,
 				of: func(q request) bool { return q.replica == "fleet-0" && q.kind == writes && isSlotLease(q.path) },
@@ -152,20 +157,79 @@ func (t *trial) settle() {
 	t.tell("rests %s after the last change", time.Since(changed))
 }
 
-// calm lets time pass in which nothing happens but for the lasting fault, and nothing should.
+// calm lets time pass in which nothing happens but for the lasting fault, and roots that change one by one. Each is served in time.
 func (t *trial) calm() {
-	if t.lasting == nil || !t.fine() {
+	if !t.fine() {
 		return
 	}
 	t.ownerless = 0
-	t.run(calmTime, nil)
-	t.tell("slots were without a holder for %s in %s", t.ownerless, calmTime)
+	d := calmTime
+	if t.lasting == nil {
+		d = time.Minute // nothing makes later changes differ from the first ones
+	}
+	var changed []*root
+	next := time.Now()
+	t.run(d, func() bool {
+		if time.Now().After(next) {
+			next = time.Now().Add(t.between(5*time.Second, 20*time.Second))
+			if r := t.changeAtRest(changed); r != nil {
+				changed = append(changed, r)
+			}
+		}
+		changed = t.checkServed(changed)
+		return false
+	})
+	t.run(serveWithinOfFaultyLeader+time.Second, func() bool {
+		changed = t.checkServed(changed)
+		return len(changed) == 0
+	})
+	t.tell("slots were without a holder for %s in %s", t.ownerless, d)
 	if t.ownerless > calmOwnerless {
-		t.fail("slots were without a holder for %s in %s in which nothing happened", t.ownerless, calmTime)
+		t.fail("slots were without a holder for %s in %s in which nothing happened", t.ownerless, d)
 	}
 	if missing := t.missing(); missing != "" {
-		t.fail("after %s in which nothing happened: %s", calmTime, missing)
+		t.fail("after %s in which nothing happened: %s", d, missing)
 	}
+}
+
+// faultyLeads reports whether the replica with the lasting fault leads.
+func (t *trial) faultyLeads() bool {
+	return slices.ContainsFunc(t.alive(), func(p *process) bool {
+		leads, _ := p.metric("fleet_leader")
+		return p.replica == t.faulty && leads == 1
+	})
+}
+
+// changeAtRest creates or changes a root, but none of those that wait to be served; nil is none.
+func (t *trial) changeAtRest(waiting []*root) *root {
+	if t.random.IntN(3) == 0 {
+		t.made++
+		return t.want(namespaces()[t.random.IntN(2)], fmt.Sprint("rest-", t.made), 1)
+	}
+	all := t.sortedRoots()
+	r := all[t.random.IntN(len(all))]
+	if slices.Contains(waiting, r) {
+		return nil
+	}
+	return t.want(r.namespace, r.name, 1+r.replicas%2)
+}
+
+// checkServed returns those of the changed roots that are not served, and fails when that lasts for too long.
+func (t *trial) checkServed(changed []*root) []*root {
+	return slices.DeleteFunc(changed, func(r *root) bool {
+		missing, since := t.unserved(r), time.Since(r.changed)
+		if t.faultyLeads() {
+			r.within = serveWithinOfFaultyLeader
+		}
+		if missing != "" && since > max(r.within, serveWithin) {
+			t.fail("%s after its change, with the fleet at rest: %s [%s]", since, missing, t.health())
+		}
+		if missing == "" {
+			t.served = append(t.served, since)
+			t.tell("%s was served %s after its change", r.key(), since)
+		}
+		return missing == ""
+	})
 }
 
 // live is a whole run.
@@ -201,6 +265,7 @@ func (t *trial) blindLeader() {
 		t.fail("nobody leads")
 		return
 	}
+	t.faulty = leader.replica
 	t.lasting = t.network.disturb(&disturbance{
 		name: "lists and watches of the leader " + leader.replica + " hang", back: true,
 		of: func(q request) bool {

@@ -52,6 +52,8 @@ type trial struct {
 	spoilt      int       // objects that do not decode
 	restoreDue  time.Time // when the last backup is restored
 	restores    int
+	faulty      string          // the replica with the lasting fault; empty for none
+	served      []time.Duration // from changes at rest until their roots were served
 
 	mu    sync.Mutex
 	wrong string // the first thing that was
@@ -242,7 +244,8 @@ func (t *trial) between(least, most time.Duration) time.Duration {
 type root struct {
 	namespace, name string
 	replicas        int
-	changed         time.Time // when it was last changed
+	changed         time.Time     // when it was last changed
+	within          time.Duration // for how long it may be unserved, if longer than usual
 }
 
 func (r *root) key() string { return r.namespace + "/" + r.name }
