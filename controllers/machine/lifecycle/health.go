@@ -22,7 +22,7 @@ func decideHealth(w World) Verdict {
 	case NodeNamed:
 		return do(FindNode)
 	case NodeUnseen:
-		if phase == v1alpha1.MachineRunning || isOverdue(w) || isUpdateOverdue(w) || isToBeGivenUp(w) {
+		if phase == v1alpha1.MachineRunning || isOverdue(w) || isUpdateOverdue(w) || isToBeGivenUp(w) || isLookDue(w) {
 			return do(FindNode) // what follows needs more than a cache that does not show it
 		}
 		return waitForNode(w, w.Machine.DeepCopy())
@@ -96,7 +96,11 @@ func waitForNode(w World, m *v1alpha1.Machine) Verdict {
 		if m.Status.LastOperation.State == v1alpha1.MachineStateFailed {
 			awaitNode(w, m) // what kept it from its Node is over
 		}
-		return Verdict{Do: Rest, Machine: m, Wake: until(w, joinDeadline(w))}
+		wake := until(w, joinDeadline(w))
+		if w.Node.State != NodePresent {
+			wake = min(wake, until(w, nextLook(w)))
+		}
+		return Verdict{Do: Rest, Machine: m, Wake: wake}
 	}
 	message := fmt.Sprintf("the VM exists and did not become a healthy Node within the creation timeout of %s%s", CreationTimeout(m, w.Limits), withoutToken(w))
 	setPhase(w, m, v1alpha1.MachineFailed, false)
@@ -111,6 +115,27 @@ func waitForNode(w World, m *v1alpha1.Machine) Verdict {
 func isOverdue(w World) bool {
 	return w.Machine.Status.CurrentStatus.Phase == v1alpha1.MachinePending && !w.Now.Before(joinDeadline(w))
 }
+
+// firstLook is how long a machine waits for the cache to show its Node before it is looked for past the cache: a Node can have
+// the slot label of another slot, and then only its holder follows it. Nearly all VMs join within a minute.
+const firstLook = time.Minute
+
+// isLookDue reports whether the machine has waited for so long that a Node which the cache does not show may exist.
+func isLookDue(w World) bool {
+	return w.Machine.Status.CurrentStatus.Phase == v1alpha1.MachinePending && !w.Now.Before(waitsSince(w).Add(firstLook))
+}
+
+// nextLook returns when to look for the Node again: each time after twice as long, so that a VM that takes long costs little.
+func nextLook(w World) time.Time {
+	since, wait := waitsSince(w), firstLook
+	for !w.Now.Before(since.Add(wait)) {
+		wait *= 2
+	}
+	return since.Add(wait)
+}
+
+// waitsSince returns when the time began in which the machine has to join.
+func waitsSince(w World) time.Time { return joinDeadline(w).Add(-CreationTimeout(w.Machine, w.Limits)) }
 
 // joinDeadline is the creation deadline, or, for a VM that was made only after that, one timeout later: what kept the
 // machine from its VM for so long is over, and the VM that it has got at last deserves its time.
