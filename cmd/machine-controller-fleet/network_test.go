@@ -43,7 +43,7 @@ const (
 )
 
 // brokenAfter is after what time a connection breaks on which nothing comes through: clients of HTTP/2 ping.
-const brokenAfter = 45 * time.Second
+const brokenAfter = (pingAfter + pingTimeout) * time.Second
 
 // disturbance is a part of the network that does not work for a while.
 type disturbance struct {
