@@ -8,7 +8,7 @@ import (
 )
 
 // doubt is what the leader holds against a session that renews its Lease: it reported that it is unfit, or it did not take
-// slots that it was to take.
+// slots that it was to take. The zero doubt is that of a session against which nothing is held.
 type doubt struct {
 	// times is how often, one after the other; until is before when the session gets nothing.
 	times int
@@ -34,15 +34,20 @@ func (r *Replica) doubtOf(session string) *doubt {
 	return d
 }
 
-// blame notes one more failure, once for all that fails at the same time.
-func (r *Replica) blame(now member.Moment, d *doubt) {
-	if d.times > 0 && d.fit.IsZero() && !now.Reached(d.until) {
+// isHeld reports whether something is held against the session.
+func (d *doubt) isHeld() bool { return d.times > 0 && d.fit.IsZero() }
+
+// blame notes one more failure in a step, once for all that fails at the same time.
+func (d *doubt) blame(s Settings, now member.Moment, step uint64) {
+	if !now.Reached(d.until) {
 		return
 	}
+	if !d.fit.IsZero() && now.Reached(d.fit.Add(s.Plan.HomeFor)) {
+		d.times = 0
+	}
 	d.times++
-	d.step = r.steps
-	d.fit = member.Moment{}
-	d.until = now.Add(backOff(r.settings.Plan.PassOverFor, d.times))
+	d.step, d.fit, d.tried = step, member.Moment{}, member.Moment{}
+	d.until = now.Add(backOff(s.Plan.PassOverFor, d.times))
 }
 
 // forgetDoubts drops what is held against sessions that are gone.
@@ -62,73 +67,71 @@ type possession struct {
 	acquired uint64
 }
 
-// limit returns what the leader may give a replica of a target cluster's slots.
-func (r *Replica) limit(now member.Moment, peer member.Peer, target string, has possession) plan.Limit {
-	report := peer.Fitness
+// limit returns what the leader may give a replica of a target cluster's slots, by what its session reports and by what it has.
+// again is when that may change by itself; zero: it does not.
+func (d *doubt) limit(s Settings, now member.Moment, step uint64, report member.Fitness, target string, has possession) (
+	limit plan.Limit, again member.Moment,
+) {
 	if !report.Acts {
-		d := r.doubtOf(peer.Session)
-		if d.idle.IsZero() {
-			d.idle = now
-		}
-		// It has just begun, or has just been suspended: what it holds stays for as long as a dead session's would.
-		if stuck := d.idle.Add(r.settings.Config.TakeOver); now.Since(stuck) < 0 {
-			r.later(stuck)
-			return plan.Rest
-		}
-		return plan.Evict
+		return d.suspended(s, now)
 	}
+	d.idle = member.Moment{}
 	service := report.ServiceOf(target)
-	if !report.Observes || service == member.Failing {
-		d := r.doubtOf(peer.Session)
-		if !d.unfit {
-			d.unfit = true
-			r.blame(now, d)
-		}
-		d.idle = member.Moment{}
-		if report.Observes {
-			return r.retry(now, d, has)
-		}
-		return plan.Evict
+	isUnfit := !report.Observes || service == member.Failing
+	if isUnfit && !d.unfit {
+		d.blame(s, now, step)
 	}
-	d, known := r.doubts[peer.Session]
-	if known {
-		d.unfit, d.idle, d.tried = false, member.Moment{}, member.Moment{}
+	d.unfit = isUnfit
+	switch {
+	case !report.Observes:
+		return plan.Evict, member.Moment{}
+	case isUnfit:
+		return d.retry(s, now, step, has)
 	}
 	switch {
-	case known && d.times > 0 && d.fit.IsZero() && !now.Reached(d.until):
-		r.later(d.until)
-		return plan.Rest
-	case known && d.times > 0 && d.fit.IsZero() && has.acquired > d.step && service == member.Serving:
+	case !d.isHeld() && service == member.Untried:
+		return plan.Probe, member.Moment{}
+	case !d.isHeld():
+		return plan.NoLimit, member.Moment{}
+	case !now.Reached(d.until):
+		return plan.Rest, d.until
+	case service == member.Untried:
+		return plan.Probe, member.Moment{}
+	case has.acquired > d.step:
 		d.fit = now
-		return plan.NoLimit
-	case known && d.times > 0 && d.fit.IsZero() && has.holds && service == member.Serving:
-		return plan.ProbeMore // what it holds it had before: it has not shown that it can take more
-	case known && !d.fit.IsZero() && now.Reached(d.fit.Add(r.settings.Plan.HomeFor)):
-		delete(r.doubts, peer.Session)
-		return plan.NoLimit
-	case known && d.times > 0 && d.fit.IsZero(), service == member.Untried:
-		return plan.Probe
+		return plan.NoLimit, member.Moment{}
+	case has.holds:
+		return plan.ProbeMore, member.Moment{} // what it holds it had before: it has not shown that it can take more
 	}
-	return plan.NoLimit
+	return plan.Probe, member.Moment{}
+}
+
+// suspended returns what a replica may be given that does not act. It has just begun, or has just been suspended: what it holds
+// stays for as long as a dead session's would.
+func (d *doubt) suspended(s Settings, now member.Moment) (limit plan.Limit, again member.Moment) {
+	if d.idle.IsZero() {
+		d.idle = now
+	}
+	if end := d.idle.Add(s.Config.TakeOver); now.Since(end) < 0 {
+		return plan.Rest, end
+	}
+	return plan.Evict, member.Moment{}
 }
 
 // retry returns what a replica may be given that reports that it cannot serve: once its time is over and it has nothing, one
 // slot. How else would it find out that it can serve again?
-func (r *Replica) retry(now member.Moment, d *doubt, has possession) plan.Limit {
+func (d *doubt) retry(s Settings, now member.Moment, step uint64, has possession) (limit plan.Limit, again member.Moment) {
+	patience := s.Config.OpenTimeout + s.Config.TakeOver
+	if !d.tried.IsZero() && now.Reached(d.tried.Add(patience)) {
+		d.blame(s, now, step)
+	}
 	switch {
 	case !now.Reached(d.until):
-		r.later(d.until)
-		return plan.Evict
+		return plan.Evict, d.until
 	case d.tried.IsZero() && has.assigned > 0:
-		return plan.Evict // nobody else could be given it
+		return plan.Evict, member.Moment{} // nobody else could be given it
 	case d.tried.IsZero():
 		d.tried = now
 	}
-	if end := d.tried.Add(r.settings.Config.OpenTimeout + r.settings.Config.TakeOver); !now.Reached(end) {
-		r.later(end)
-		return plan.Retry
-	}
-	d.tried = member.Moment{}
-	r.blame(now, d)
-	return plan.Evict
+	return plan.Retry, d.tried.Add(patience)
 }

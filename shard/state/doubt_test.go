@@ -8,6 +8,7 @@ import (
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 	member "github.com/machine-controller-fleet/machine-controller-fleet/membership/state"
+	"github.com/machine-controller-fleet/machine-controller-fleet/shard/plan"
 )
 
 // fit changes a session Lease's report.
@@ -178,5 +179,139 @@ func TestAReplicaThatTakesASlotAgainGetsItsShare(t *testing.T) {
 	s.run(4 * time.Minute)
 	if slots := s.assigned(); slots < 3 {
 		t.Errorf("%d slots are assigned to it, want its share", slots)
+	}
+}
+
+// hearing is a doubt, what is reported at a time, what the replica has, and what it may be given then.
+type hearing struct {
+	at     time.Duration
+	report member.Fitness
+	has    possession
+	// passed says that it did not take a slot, just before.
+	passed bool
+	want   plan.Limit
+	// again is when that is to be looked at again; 0: it is not.
+	again time.Duration
+}
+
+// TestLimits: the step is the number of seconds. What is held against a session lasts for 1, 2, 4 minutes and so on, a slot opens
+// within 30 s, a session is dead after 15 s, and what went well for 10 minutes is forgotten.
+func TestLimits(t *testing.T) {
+	fit, untried, failing := serving(member.Serving), serving(member.Untried), serving(member.Failing)
+	suspended, blind := member.Fitness{Observes: true}, member.Fitness{Acts: true}
+	has := func(assigned int, acquired uint64) possession { return possession{assigned, assigned > 0, acquired} }
+	const s, m = time.Second, time.Minute
+	for name, hearings := range map[string][]hearing{
+		"nothing is held against a session": {
+			{at: 1 * s, report: fit, has: has(1, 1)},
+			{at: 2 * s, report: fit, has: has(0, 0)},
+			{at: 3 * s, report: untried, want: plan.Probe},
+			{at: 4 * s, report: untried, has: has(3, 1), want: plan.Probe},
+		},
+		"it is suspended, twice": {
+			{at: 1 * s, report: suspended, want: plan.Rest, again: 16 * s},
+			{at: 10 * s, report: suspended, want: plan.Rest, again: 16 * s},
+			{at: 12 * s, report: fit},
+			{at: 15 * s, report: suspended, want: plan.Rest, again: 30 * s},
+			{at: 30 * s, report: suspended, want: plan.Evict},
+			{at: 31 * s, report: fit},
+		},
+		"it is suspended after it was unfit": {
+			{at: 1 * s, report: suspended, want: plan.Rest, again: 16 * s},
+			{at: 10 * s, report: blind, want: plan.Evict},
+			{at: 20 * s, report: suspended, want: plan.Rest, again: 35 * s},
+		},
+		"it was blind": {
+			{at: 1 * s, report: blind, want: plan.Evict},
+			{at: 5 * m, report: blind, want: plan.Evict},
+			{at: 6 * m, report: fit, want: plan.Probe},
+		},
+		"it is shown that it does not take slots, and then takes one": {
+			{at: 10 * s, report: fit, has: has(4, 5), passed: true, want: plan.Rest, again: 70 * s},
+			{at: 11 * s, report: untried, has: has(4, 5), want: plan.Rest, again: 70 * s},
+			{at: 69 * s, report: fit, has: has(4, 5), want: plan.Rest, again: 70 * s},
+			{at: 70 * s, report: fit, has: has(0, 5), want: plan.Probe},
+			{at: 71 * s, report: fit, has: has(4, 10), want: plan.ProbeMore}, // acquired in the step in which it was blamed
+			{at: 72 * s, report: untried, has: has(4, 11), want: plan.Probe},
+			{at: 73 * s, report: fit, has: has(4, 11)},
+			{at: 74 * s, report: fit, has: has(0, 0)}, // from then on
+		},
+		"it does not take slots again and again": {
+			{at: 1 * s, report: fit, passed: true, want: plan.Rest, again: 61 * s},
+			{at: 30 * s, report: fit, passed: true, want: plan.Rest, again: 61 * s}, // once for all at a time
+			{at: 61 * s, report: fit, passed: true, want: plan.Rest, again: 181 * s},
+			{at: 181 * s, report: fit, want: plan.Probe},
+			{at: 182 * s, report: fit, has: has(1, 61), want: plan.ProbeMore},
+			{at: 183 * s, report: fit, has: has(1, 182)},
+			{at: 184 * s, report: fit, passed: true, has: has(1, 182), want: plan.Rest, again: 184*s + 4*m},
+		},
+		"what went well for long makes up for it": {
+			{at: 1 * s, report: fit, passed: true, want: plan.Rest, again: 61 * s},
+			{at: 100 * s, report: fit, has: has(1, 99)},
+			{at: 100*s + 10*m - 1, report: fit, has: has(1, 99)},
+			{at: 100*s + 10*m, report: fit, passed: true, has: has(1, 99), want: plan.Rest, again: 100*s + 11*m},
+		},
+		"what went well for a little less does not": {
+			{at: 1 * s, report: fit, passed: true, want: plan.Rest, again: 61 * s},
+			{at: 100 * s, report: fit, has: has(1, 99)},
+			{at: 99*s + 10*m, report: fit, passed: true, has: has(1, 99), want: plan.Rest, again: 99*s + 12*m},
+		},
+		"it fails to serve, and is tried when it has nothing": {
+			{at: 1 * s, report: failing, has: has(2, 1), want: plan.Evict, again: 61 * s},
+			{at: 2 * s, report: failing, has: has(0, 1), want: plan.Evict, again: 61 * s},
+			{at: 61 * s, report: failing, has: has(0, 1), want: plan.Retry, again: 106 * s},
+			{at: 62 * s, report: failing, has: has(1, 1), want: plan.Retry, again: 106 * s},
+			{at: 105 * s, report: failing, has: has(1, 1), want: plan.Retry, again: 106 * s},
+			{at: 106 * s, report: failing, has: has(1, 1), want: plan.Evict, again: 226 * s},
+			{at: 225 * s, report: failing, has: has(0, 1), want: plan.Evict, again: 226 * s},
+			{at: 230 * s, report: failing, has: has(0, 1), want: plan.Retry, again: 275 * s},
+			{at: 275 * s, report: failing, has: has(0, 1), want: plan.Evict, again: 275*s + 4*m},
+		},
+		"it fails to serve, and nobody else can be given its slots": {
+			{at: 1 * s, report: failing, has: has(2, 1), want: plan.Evict, again: 61 * s},
+			{at: 61 * s, report: failing, has: has(2, 1), want: plan.Evict},
+			{at: 10 * m, report: failing, has: has(1, 1), want: plan.Evict},
+			{at: 11 * m, report: failing, has: has(0, 1), want: plan.Retry, again: 11*m + 45*s},
+		},
+		"it is tried, and does not take the slot: that is one failure": {
+			{at: 1 * s, report: failing, want: plan.Evict, again: 61 * s},
+			{at: 61 * s, report: failing, want: plan.Retry, again: 106 * s},
+			{at: 66 * s, report: failing, passed: true, want: plan.Evict, again: 186 * s},
+			{at: 186 * s, report: failing, want: plan.Retry, again: 231 * s},
+		},
+		"it is tried, serves, and fails again": {
+			{at: 1 * s, report: failing, want: plan.Evict, again: 61 * s},
+			{at: 61 * s, report: failing, has: has(0, 0), want: plan.Retry, again: 106 * s},
+			{at: 70 * s, report: fit, has: has(1, 65)},
+			{at: 80 * s, report: failing, has: has(1, 65), want: plan.Evict, again: 200 * s},
+			{at: 200 * s, report: failing, want: plan.Retry, again: 245 * s},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			d := &doubt{}
+			for _, h := range hearings {
+				step := uint64(h.at / time.Second)
+				if h.passed {
+					d.blame(settings(8), at(h.at), step)
+				}
+				limit, again := d.limit(settings(8), at(h.at), step, h.report, DefaultTarget, h.has)
+				if limit != h.want || !again.IsZero() != (h.again != 0) || h.again != 0 && again != at(h.again) {
+					t.Errorf("after %v: want limit %d until %v, got %d until %v", h.at, h.want, h.again, limit, again.Monotonic)
+				}
+			}
+		})
+	}
+}
+
+func TestNothingIsHeldAgainstSessionsThatAreGone(t *testing.T) {
+	s := twoReplicas(t, 4, serving(member.Failing))
+	if s.replica.doubts[another] == nil {
+		t.Fatal("want something held against a session that fails to serve")
+	}
+	s.live = nil
+	s.write("fleet-session-r-1", holder("r-1_ccccc"))
+	s.run(2 * time.Second)
+	if len(s.replica.doubts) != 2 || s.replica.doubts[another] != nil || s.replica.doubts[me] == nil {
+		t.Errorf("want doubts of the two sessions that live, got %v", s.replica.doubts)
 	}
 }

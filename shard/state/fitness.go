@@ -15,9 +15,9 @@ const DefaultTarget = "default"
 // mostBackOff limits how often the time doubles for which something is left alone that has failed again and again.
 const mostBackOff = 5
 
-// backOff returns the time for which something is left alone that has failed so many times, one after the other.
+// backOff returns the time for which something is left alone that has failed so many times, at least once, one after the other.
 func backOff(first time.Duration, failures int) time.Duration {
-	return first << min(max(failures-1, 0), mostBackOff)
+	return first << min(failures-1, mostBackOff)
 }
 
 // ability is what the session has found out of what it can do.
@@ -81,9 +81,7 @@ func (r *Replica) look(now member.Moment) {
 
 // opens sets the time in which a slot that was acquired, or is worked on again, has to open.
 func (r *Replica) opens(now member.Moment, s *slot) {
-	if !s.opened {
-		s.openBy = now.Add(r.settings.Config.OpenTimeout)
-	}
+	s.openBy = now.Add(r.settings.Config.OpenTimeout)
 }
 
 // failsToOpen reports whether the time has passed in which a slot had to open. The session leaves it alone for a while then,
@@ -134,7 +132,7 @@ func (r *Replica) giveUpWhenIdle(now member.Moment) {
 
 // isClosed reports whether the session leaves a slot alone that did not open.
 func (r *Replica) isClosed(now member.Moment, s *slot) bool {
-	if s.closedUntil.IsZero() || now.Reached(s.closedUntil) {
+	if now.Reached(s.closedUntil) {
 		return false
 	}
 	r.laterFor(s, s.closedUntil)
@@ -149,14 +147,12 @@ func (r *Replica) fitness(now member.Moment) member.Fitness {
 		f.Serves[target] = member.Failing
 	}
 	f.Reason = r.whyUnfit(f)
-	switch {
-	case f.IsSame(r.report):
-		return r.report
-	case f.IsFit():
-	case r.report.IsFit() || r.report.Since.IsZero():
+	if f.IsFit() {
+		return f
+	}
+	f.Since = r.report.Since
+	if f.Since.IsZero() {
 		f.Since = now.Wall.UTC().Truncate(time.Second)
-	default:
-		f.Since = r.report.Since
 	}
 	return f
 }
@@ -186,7 +182,7 @@ func (r *Replica) whyUnfit(f member.Fitness) string {
 
 // noteFitness has what the session can do reported with the next renewal.
 func (r *Replica) noteFitness(now member.Moment) {
-	if f := r.fitness(now); !f.IsSame(r.report) || r.notes.Fitness == "" {
+	if f := r.fitness(now); !f.IsSame(r.report) {
 		if f.IsFit() != r.report.IsFit() {
 			r.touchAll() // hand-overs have another deadline
 		}
@@ -205,7 +201,7 @@ func (r *Replica) hurryFitness(now member.Moment) {
 // MayLead reports whether the session may stand for election and go on leading: it observes, and when it last led it could list
 // the sessions and write Leases.
 func (r *Replica) MayLead(now member.Moment) bool {
-	return !r.blind && (r.resigned.IsZero() || now.Reached(r.resigned))
+	return !r.blind && now.Reached(r.resigned)
 }
 
 // struggle is what a leader's writes meet while none gets an answer.

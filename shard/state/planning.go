@@ -38,7 +38,7 @@ func (r *Replica) planSlots(now member.Moment) {
 				s.passed = map[string]time.Duration{}
 			}
 			s.passed[move.From] = now.Monotonic + r.settings.Plan.PassOverFor
-			r.blame(now, r.doubtOf(r.others.Peer(move.From).Session))
+			r.doubtOf(r.others.Peer(move.From).Session).blame(r.settings, now, r.steps)
 		}
 	}
 	if again := r.planned.Again; again > now.Monotonic {
@@ -66,10 +66,13 @@ func (r *Replica) world(now member.Moment) plan.World {
 		if peer.Session == r.settings.Session {
 			peer.Fitness = r.fitness(now) // what we have reported may be on its way still
 		}
-		if peer.Session != "" || leaving {
+		if leaving {
+			w.Replicas = append(w.Replicas, plan.Replica{Name: peer.Replica, Capacity: peer.Capacity, Leaving: true})
+		} else if peer.Session != "" {
+			limit, again := r.doubtOf(peer.Session).limit(r.settings, now, r.steps, peer.Fitness, DefaultTarget, has[peer.Replica])
+			r.later(again)
 			w.Replicas = append(w.Replicas, plan.Replica{
-				Name: peer.Replica, Capacity: peer.Capacity, Leaving: leaving,
-				Limits: map[string]plan.Limit{DefaultTarget: r.limit(now, peer, DefaultTarget, has[peer.Replica])},
+				Name: peer.Replica, Capacity: peer.Capacity, Limits: map[string]plan.Limit{DefaultTarget: limit},
 			})
 		}
 	}

@@ -83,7 +83,7 @@ func (r *Replica) takeReply(now member.Moment, reply member.Reply) {
 	}
 	delete(r.pending, reply.ID)
 	r.dirty = r.dirty || q.about != aboutOwn
-	if r.leads && q.leads && (q.verb == member.Create || q.verb == member.Update) {
+	if q.leads && (q.verb == member.Create || q.verb == member.Update) {
 		r.takeLeaderWrite(now, q.name, reply.Outcome)
 	}
 	switch q.about {

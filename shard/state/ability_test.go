@@ -1,0 +1,240 @@
+package state
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
+	member "github.com/machine-controller-fleet/machine-controller-fleet/membership/state"
+)
+
+func TestWhatIsWrongIsReportedSinceItWas(t *testing.T) {
+	s := newStage(t, 8)
+	s.slot(0, "", "r-0")
+	s.run(10 * time.Second)
+	s.step(Watched{Broken: map[string]string{DefaultTarget: "Nodes are not delivered"}})
+	since := at(s.now).Wall.Truncate(time.Second)
+	s.run(10 * time.Second)
+	s.step(Watched{Broken: map[string]string{DefaultTarget: "Machines are not delivered"}})
+	s.run(3 * time.Second)
+	got, err := member.ParseFitness(s.leases["fleet-session-r-0"].Annotations[v1alpha1.AnnotationFitness])
+	if err != nil || got.Reason != "Machines are not delivered" || !got.Since.Equal(since) {
+		t.Errorf("want the reason of now since %v, got %+v, %v", since, got, err)
+	}
+	if own := s.replica.Fitness(); own.String() != got.String() {
+		t.Errorf("want what was reported, %s, got %s", got, own)
+	}
+	s.step(Watched{})
+	s.run(3 * time.Second)
+	s.step(Watched{Broken: map[string]string{DefaultTarget: "Nodes are not delivered"}})
+	if got := s.replica.Fitness(); !got.Since.Equal(at(s.now).Wall.Truncate(time.Second)) {
+		t.Errorf("want it unfit since now, at %v, got %+v", s.now, got)
+	}
+}
+
+func TestASlotThatHasOpened(t *testing.T) {
+	t.Run("fails for the first time when it does not open later", func(t *testing.T) {
+		s := newStage(t, 8)
+		s.stuck[0] = true
+		name := s.slot(0, "", "r-0")
+		for range 3 { // it fails to open, after which it is left alone for 30, 60 and 120 s
+			s.while(name, me)
+			s.while(name, "")
+		}
+		s.step(Opened{Slot: 0, Epoch: member.Transitions(s.leases[name])})
+		s.write(name, prefer("r-1"))
+		s.holder(name, "")
+		s.write(name, prefer("r-0"))
+		s.holder(name, me)
+		if tried := s.while(name, me); tried < 29*time.Second || tried > 32*time.Second {
+			t.Errorf("want some 30 s to open after it was acquired again, got %v", tried)
+		}
+		if free := s.while(name, ""); free < 27*time.Second || free > 31*time.Second {
+			t.Errorf("want it left alone for some 30 s, got %v", free)
+		}
+	})
+	t.Run("says nothing of another that has not", func(t *testing.T) {
+		s := newStage(t, 8)
+		s.stuck[1] = true
+		first, second := s.slot(0, "", "r-0"), s.slot(1, "", "r-0")
+		s.while(second, me)
+		s.step(Opened{Slot: 0, Epoch: member.Transitions(s.leases[first])})
+		s.reports(true, true, member.Failing)
+	})
+}
+
+// Renewals, every 2 s, are not all that wakes the session.
+func TestASessionIsBlindOnTime(t *testing.T) {
+	s := newStage(t, 8)
+	s.slot(0, "", "r-0")
+	s.run(10 * time.Second)
+	s.blind = true
+	for s.replica.others.Unseen().IsZero() {
+		s.run(100 * time.Millisecond)
+	}
+	s.run(15*time.Second - 100*time.Millisecond)
+	s.entitled(0, true)
+	s.run(100 * time.Millisecond)
+	if s.replica.Fitness().Observes {
+		t.Error("want the session to report after 15 s that it is blind")
+	}
+}
+
+func TestAReleaseThatIsNeverAnswered(t *testing.T) {
+	s := newStage(t, 8)
+	first, second := s.slot(0, "", "r-0"), s.slot(1, "", "r-0")
+	s.run(10 * time.Second)
+	s.fate = func(r member.Request) (member.Outcome, bool) {
+		if r.Verb == member.Update && (r.Name == first || r.Name == second) {
+			return unanswered, false
+		}
+		return member.Done, false
+	}
+	s.write(first, prefer("r-1"))
+	s.write(second, prefer("r-1"))
+	s.run(14900 * time.Millisecond)
+	if s.exit != nil {
+		t.Fatalf("ended too early: %+v", s.exit)
+	}
+	s.run(2200 * time.Millisecond) // with its next renewal at the latest
+	s.exits(ReasonUnfit, true)
+	if !strings.Contains(s.exit.Message, "slot 0: ") {
+		t.Errorf("want the first slot that could not be released named, got %q", s.exit.Message)
+	}
+}
+
+// The answer that nothing of its slots is in flight comes after the fence, and the one for everything does not come.
+func TestASuspendedSessionDoesNotGiveItsLeaseUp(t *testing.T) {
+	s := newStage(t, 8)
+	name := s.slot(0, "", "r-0")
+	s.slot(1, "", "r-0")
+	s.run(10 * time.Second)
+	s.fate = on(name, member.Update, member.Refused, false)
+	s.write(name, prefer("r-1"))
+	s.idle = false
+	s.run(16 * time.Second)
+	ticket := s.told[len(s.told)-1].Ticket // of slot 1, which is handed over, too
+	s.fate = func(r member.Request) (member.Outcome, bool) {
+		if r.Name == "fleet-session-r-0" && r.Lease != nil && member.Holder(r.Lease) == "" {
+			t.Errorf("at %v: want the session Lease kept, since something may be in flight", s.now)
+		}
+		return member.Unanswered, false
+	}
+	for !s.replica.Suspended() {
+		s.run(100 * time.Millisecond)
+	}
+	s.step(Idle{Slot: 1, Ticket: ticket})
+	s.run(3 * time.Second)
+	s.exits(ReasonInFlight, false)
+}
+
+// write is what came of a leader's write.
+type write struct {
+	at      time.Duration
+	name    string
+	outcome member.Outcome
+}
+
+// TestResigning: the second Lease is written where there is one. After it has resigned a session is no candidate for a minute.
+func TestResigning(t *testing.T) {
+	const s = time.Second
+	refused, unanswered, done, conflict := member.Refused, member.Unanswered, member.Done, member.Conflict
+	for name, test := range map[string]struct {
+		// resignations is how often it has resigned before.
+		resignations int
+		writes       []write
+		resigns      bool
+	}{
+		"nothing fails":                  {0, []write{{0, "a", done}, {20 * s, "b", done}}, false},
+		"one Lease, for a little less":   {0, []write{{0, "a", refused}, {15*s - 1, "a", unanswered}}, false},
+		"one Lease":                      {0, []write{{0, "a", refused}, {15 * s, "a", unanswered}}, true},
+		"one Lease again":                {1, []write{{0, "a", refused}, {30*s - 1, "a", refused}}, false},
+		"one Lease again, for longer":    {1, []write{{0, "a", refused}, {30 * s, "a", refused}}, true},
+		"several":                        {1, []write{{0, "a", refused}, {15 * s, "b", refused}}, true},
+		"several, the first one at last": {1, []write{{0, "a", refused}, {10 * s, "b", refused}, {15 * s, "a", refused}}, true},
+		"one that succeeds in between":   {0, []write{{0, "a", refused}, {10 * s, "b", done}, {15 * s, "a", refused}}, false},
+		"others before, which succeeded": {1, []write{{0, "a", refused}, {1 * s, "b", refused}, {2 * s, "a", done}, {3 * s, "a", refused}, {20 * s, "a", refused}}, false},
+		"one that conflicts in between":  {0, []write{{0, "a", refused}, {10 * s, "b", conflict}, {15 * s, "a", refused}}, true},
+		"one that conflicts, alone":      {0, []write{{0, "a", conflict}, {20 * s, "a", conflict}}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r, err := NewReplica(settings(8))
+			if err != nil {
+				t.Fatal(err)
+			}
+			r.resignations = test.resignations
+			end := member.Moment{}
+			for _, w := range test.writes {
+				end = at(time.Hour + w.at)
+				r.takeLeaderWrite(end, w.name, w.outcome)
+			}
+			if resigned := !r.MayLead(end); resigned != test.resigns {
+				t.Errorf("want it to resign: %v, got %v", test.resigns, resigned)
+			}
+			if !r.MayLead(end.Add(time.Minute)) {
+				t.Error("want it to be a candidate after a minute")
+			}
+		})
+	}
+	t.Run("once for all that fails meanwhile", func(t *testing.T) {
+		r, err := NewReplica(settings(8))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, after := range []time.Duration{0, 15 * s, 20 * s, 30 * s} {
+			r.takeLeaderWrite(at(time.Hour+after), "a", refused)
+		}
+		if r.resignations != 1 || r.MayLead(at(time.Hour+75*s-1)) || !r.MayLead(at(time.Hour+75*s)) {
+			t.Errorf("want it to resign once, for a minute, got %d times until %v", r.resignations, r.resigned.Monotonic-time.Hour)
+		}
+	})
+	t.Run("lists that fail, with one in between that does not", func(t *testing.T) {
+		s := leads(t)
+		s.run(20 * time.Second)
+		failing := true
+		s.fate = func(r member.Request) (member.Outcome, bool) {
+			if r.Verb == member.List && failing {
+				return member.Unanswered, false
+			}
+			return member.Done, false
+		}
+		s.remove(member.SlotLeaseName("fleet", 3, 8))
+		s.run(10 * time.Second)
+		failing = false
+		s.run(time.Second)
+		failing = true
+		s.remove(member.SlotLeaseName("fleet", 4, 8))
+		s.run(10 * time.Second)
+		if !s.replica.MayLead(at(s.now)) {
+			t.Error("want it to go on, since a list succeeded 10 s ago")
+		}
+	})
+}
+
+func TestWhatCountsAsALeadersWrite(t *testing.T) {
+	for name, test := range map[string]struct {
+		request member.Request
+		counts  bool
+	}{
+		"a slot Lease is made":             {member.Request{Verb: member.Create, Name: "a", Need: member.NeedLeadership}, true},
+		"a preferred holder is written":    {member.Request{Verb: member.Update, Name: "a", Need: member.NeedLeadership}, true},
+		"a session Lease is read":          {member.Request{Verb: member.Get, Name: "a", Need: member.NeedLeadership}, false},
+		"the sessions are listed":          {member.Request{Verb: member.List, Need: member.NeedLeadership}, false},
+		"a slot of the session's own":      {member.Request{Verb: member.Update, Name: "a", Need: member.NeedFence}, false},
+		"the session Lease of the session": {member.Request{Verb: member.Update, Name: "a"}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := leads(t)
+			s.replica.ask(test.request, question{about: aboutCensus})
+			s.replica.takeReply(at(s.now), member.Reply{ID: s.replica.nextID, Outcome: member.Refused})
+			want := struggle{}
+			if test.counts {
+				want = struggle{since: at(s.now), name: test.request.Name}
+			}
+			if s.replica.writes != want {
+				t.Errorf("want %+v, got %+v", want, s.replica.writes)
+			}
+		})
+	}
+}
