@@ -116,6 +116,9 @@ func TestAcquire(t *testing.T) {
 		if len(out.Requests) != 1 || out.Requests[0].Verb != member.Get || len(out.Changes) > 0 {
 			t.Fatalf("want the Lease read once more, got %+v", out)
 		}
+		if !s.replica.Facts(at(s.now)).Slots[0].Missing {
+			t.Error("want no Lease until it was read")
+		}
 		s.replica.Step(at(s.now), Replied{member.Reply{ID: out.Requests[0].ID, Sent: at(s.now), Outcome: member.NotFound}})
 		if facts := s.replica.Facts(at(s.now)).Slots[0]; !facts.Missing || facts.Phase != "free" {
 			t.Errorf("want no Lease, got %+v", facts)

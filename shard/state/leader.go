@@ -50,10 +50,8 @@ func (r *Replica) lead(leads bool) {
 	r.leader = leader{leads: leads, deaths: map[string]*death{}, doubts: map[string]*doubt{}}
 	for _, s := range r.slots {
 		s.leading = leading{homeSince: s.homeSince}
-		r.making.set(s.number, false)
-		r.open.set(s.number, false)
 	}
-	r.touchAll()
+	r.touchAll() // which slots have to be made and listed is decided anew, too
 }
 
 // decideLeader does what only the leader does, and concerns more than one slot.

@@ -49,17 +49,7 @@ func (r *Replica) planSlots(now member.Moment) {
 // world is what the plan rests on.
 func (r *Replica) world(now member.Moment) plan.World {
 	w := plan.World{Now: now.Monotonic, Slots: make([]plan.Slot, 0, len(r.slots))}
-	peers, has := r.others.Peers(), map[string]possession{}
-	for _, s := range r.slots {
-		preferred := has[s.preferred]
-		preferred.assigned++
-		has[s.preferred] = preferred
-		if owner := r.owner(s); owner != "" {
-			holder := has[owner]
-			holder.holds, holder.acquired = true, max(holder.acquired, s.holderStep)
-			has[owner] = holder
-		}
-	}
+	peers, has := r.others.Peers(), r.possessions()
 	r.forgetDoubts(peers)
 	for _, peer := range peers {
 		leaving := peer.Leaving || peer.Session == r.settings.Session && r.notes.Leaving
@@ -97,9 +87,25 @@ func (r *Replica) world(now member.Moment) plan.World {
 	return w
 }
 
+// possessions returns what each replica has of the slots.
+func (r *Replica) possessions() map[string]possession {
+	all := map[string]possession{}
+	for _, s := range r.slots {
+		has := all[s.preferred]
+		has.assigned++
+		all[s.preferred] = has
+		if owner := r.owner(s); owner != "" {
+			has := all[owner]
+			has.holds, has.acquired = true, max(has.acquired, s.holderStep)
+			all[owner] = has
+		}
+	}
+	return all
+}
+
 // reported returns the weight that the slot's holder reports.
 func (r *Replica) reported(s *slot) (weight int64, known bool) {
-	if w := r.words[s.replica]; s.isSession && w != nil {
+	if w := r.words[s.replica]; w != nil {
 		weight, known = w.weightOf[s.number]
 	}
 	return weight, known
@@ -127,7 +133,7 @@ func (r *Replica) weighs(s *slot) int64 {
 
 // owner returns the replica whose session holds the slot and, as far as we have seen, lives; "" if there is none.
 func (r *Replica) owner(s *slot) string {
-	if !s.isSession || s.lease == nil || !s.genuine || r.others.Peer(s.replica).Session != s.holder {
+	if !s.genuine || r.others.Peer(s.replica).Session != s.holder {
 		return ""
 	}
 	return s.replica
@@ -135,10 +141,7 @@ func (r *Replica) owner(s *slot) string {
 
 // isTakeable says that nothing keeps the preferred holder from acquiring the slot, as far as we have seen.
 func (r *Replica) isTakeable(now member.Moment, s *slot) bool {
-	if s.lease == nil || !s.genuine || s.preferred == "" || r.owner(s) != "" {
-		return false
-	}
-	if s.holder != "" && !r.looksDead(now, s, s.holder) {
+	if !s.genuine || !r.looksDead(now, s, s.holder) {
 		return false
 	}
 	if len(s.quarantine) == 0 {
@@ -156,9 +159,10 @@ func (r *Replica) isTakeable(now member.Moment, s *slot) bool {
 	return true
 }
 
+// looksDead reports whether a session that a slot Lease names is dead, as far as we have seen; nobody is.
 func (r *Replica) looksDead(now member.Moment, s *slot, session string) bool {
 	at, dead := r.others.Death(now, session)
-	if dead && now.Since(at) < 0 {
+	if now.Since(at) < 0 {
 		r.laterFor(s, at)
 		return false
 	}
@@ -177,11 +181,11 @@ func (r *Replica) timeOwnerless(now member.Moment, s *slot) {
 
 // writePlan writes the preferred holder that is planned and not yet written, and takes away a home note that has had its time.
 func (r *Replica) writePlan(now member.Moment, s *slot) {
-	if s.target == "" && s.home != "" && s.preferred != "" {
+	if s.target == "" && s.home != "" {
 		if until := s.homeSince.Add(r.settings.Plan.HomeFor); now.Since(until) < 0 {
 			r.laterFor(s, until)
 		} else {
-			s.target, s.targetHome = s.preferred, ""
+			s.target = s.preferred
 		}
 	}
 	if s.target == s.preferred && s.targetHome == s.home {

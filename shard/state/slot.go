@@ -43,9 +43,8 @@ type note struct {
 	genuine    bool
 	quarantine []string
 	labelled   bool
-	// replica is the holder's, if isSession: if the holder is a session's identity.
-	replica   string
-	isSession bool
+	// replica is the holder's; "" if the holder is no session's identity.
+	replica string
 }
 
 func readNote(fleet string, l *coordinationv1.Lease) note {
@@ -60,7 +59,9 @@ func readNote(fleet string, l *coordinationv1.Lease) note {
 	if weight, err := strconv.ParseInt(l.Annotations[v1alpha1.AnnotationWeight], 10, 64); err == nil && weight >= 0 {
 		n.weight = weight
 	}
-	n.replica, n.isSession = member.ReplicaOf(n.holder)
+	if replica, ok := member.ReplicaOf(n.holder); ok {
+		n.replica = replica
+	}
 	if sessions := l.Annotations[v1alpha1.AnnotationQuarantine]; sessions != "" {
 		n.quarantine = strings.Split(sessions, ",")
 	}

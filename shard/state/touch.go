@@ -44,7 +44,6 @@ func newAgenda(slots int) agenda {
 	}
 	for number := range a.dues {
 		a.dues[number] = never
-		a.touched.set(number, true)
 	}
 	return a
 }
@@ -168,7 +167,7 @@ func (r *Replica) hear() {
 // touchConfirmed touches the slots in quarantine that a session has confirmed before or after, and not both.
 func (r *Replica) touchConfirmed(before, after map[types.UID]struct{}) {
 	for _, s := range r.slots {
-		if s.lease == nil || len(s.quarantine) == 0 {
+		if len(s.quarantine) == 0 {
 			continue
 		}
 		_, was := before[s.lease.UID]
