@@ -238,3 +238,91 @@ func TestWhatCountsAsALeadersWrite(t *testing.T) {
 		})
 	}
 }
+
+func TestHandOverTime(t *testing.T) {
+	for name, test := range map[string]struct {
+		change func(r *Replica)
+		want   time.Duration
+	}{
+		"fit":                    {func(*Replica) {}, 30 * time.Second},
+		"unfit":                  {func(r *Replica) { r.report.Observes = false }, 10 * time.Second},
+		"it gives its Lease up":  {func(r *Replica) { r.stuck = "a slot could not be released" }, 10 * time.Second},
+		"the other time is less": {func(r *Replica) { r.stuck, r.settings.Config.HandOverTimeout = "stuck", 5*time.Second }, 5 * time.Second},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r, err := NewReplica(settings(8))
+			if err != nil {
+				t.Fatal(err)
+			}
+			r.report = serving(member.Serving)
+			if test.change(r); r.handOverTime() != test.want {
+				t.Errorf("want %v, got %v", test.want, r.handOverTime())
+			}
+		})
+	}
+}
+
+// Only a renewal that succeeds has to come back through the watch, and none before a failure.
+func TestWhatHasToComeBack(t *testing.T) {
+	unseen := func(t *testing.T) *stage {
+		t.Helper()
+		s, _ := holding(t)
+		s.run(10 * time.Second)
+		s.blind = true
+		for s.replica.others.Unseen().IsZero() {
+			s.run(100 * time.Millisecond)
+		}
+		return s
+	}
+	t.Run("no renewal that fails, and no read", func(t *testing.T) {
+		s := unseen(t)
+		s.fate = on("fleet-session-r-0", member.Update, member.Unanswered, false)
+		s.run(2 * time.Second)
+		for range 60 {
+			s.run(100 * time.Millisecond)
+			if !s.replica.others.Unseen().IsZero() {
+				t.Fatalf("want nothing to come back, got it unseen since %v", s.replica.others.Unseen().Monotonic)
+			}
+		}
+	})
+	t.Run("nothing that was sent before the fence passed", func(t *testing.T) {
+		s := unseen(t)
+		s.now += 20 * time.Second // the process was stopped
+		s.fate = on("fleet-session-r-0", member.Update, unanswered, false)
+		s.step(Woke{})
+		if !s.replica.others.Unseen().IsZero() {
+			t.Error("want nothing to come back")
+		}
+	})
+}
+
+// The list is never answered, and not only renewals wake the session.
+func TestASessionThatCannotListGivesUpOnTime(t *testing.T) {
+	s, _, _ := resuming(t)
+	for end := s.replica.begun.Monotonic + 15*time.Second; s.now < end; {
+		if s.replica.stuck != "" {
+			t.Fatalf("want it to go on until %v, got %q", end, s.replica.stuck)
+		}
+		s.run(100 * time.Millisecond)
+	}
+	if s.replica.stuck == "" {
+		t.Error("want it to give its Lease up after 15 s")
+	}
+}
+
+func TestWhatASessionLeaseSays(t *testing.T) {
+	s, _ := holding(t)
+	s.run(3 * time.Second)
+	notes := s.leases["fleet-session-r-0"].Annotations
+	for key, want := range Record(s.replica.settings) {
+		if got := notes[key]; got != want {
+			t.Errorf("%s: want %q, got %q", key, want, got)
+		}
+	}
+	s.step(Leaving{})
+	s.run(10 * time.Second)
+	s.exits(ReasonLeft, true)
+	if got := s.leases["fleet-session-r-0"].Annotations[v1alpha1.AnnotationFitness]; got != "" {
+		t.Errorf("want no report of a session that has left, got %q", got)
+	}
+}

@@ -20,8 +20,8 @@ func TestMemoryIsBounded(t *testing.T) {
 		s.fate = on("fleet-slot-000", member.Update, member.Unanswered, false)
 		name := s.slot(0, "", "r-0")
 		s.run(10 * time.Minute)
-		if got := len(s.replica.slots[0].attempts); got > mostAttempts {
-			t.Errorf("%d attempts are remembered, want at most %d", got, mostAttempts)
+		if got := len(s.replica.slots[0].attempts); got != mostAttempts {
+			t.Errorf("%d attempts are remembered, want the last %d", got, mostAttempts)
 		}
 		s.fate = nil
 		s.run(5 * time.Second)

@@ -71,6 +71,8 @@ func TestNothingIsReadThatIsKnown(t *testing.T) {
 	for slot := range 8 {
 		s.holder(member.SlotLeaseName("fleet", slot, 8), me)
 	}
+	s.remove("fleet-slot-007") // it is made again in the step that sees it gone
+	s.run(time.Second)
 	if reads > 0 {
 		t.Errorf("want no Lease read, got %d", reads)
 	}
@@ -82,5 +84,38 @@ func TestNothingIsReadThatIsKnown(t *testing.T) {
 	out := s.replica.Step(at(s.now), Replied{member.Reply{ID: acquire.ID, Sent: at(s.now), Outcome: member.Done, Lease: written}})
 	if len(out.Requests) > 0 {
 		t.Errorf("%s: want nothing asked, got %+v", name, out.Requests)
+	}
+}
+
+// A list of the watch that shows an older slot Lease is checked, because etcd may have been restored. That of a session is no reason.
+func TestOnlyOlderSlotLeasesAreChecked(t *testing.T) {
+	s, name := holding(t)
+	s.run(3 * time.Second)
+	for want, old := range []string{"fleet-session-r-0", name} { // none, and then one
+		leases := s.all()
+		for i, l := range leases {
+			if l.Name == old {
+				leases[i] = l.DeepCopy()
+				leases[i].ResourceVersion = "1"
+			}
+		}
+		lists := 0
+		for _, request := range s.replica.Step(at(s.now), Listed{leases}).Requests {
+			if request.Verb == member.List {
+				lists++
+			}
+		}
+		if lists != want {
+			t.Errorf("older %s: want %d lists, got %d", old, want, lists)
+		}
+	}
+}
+
+func TestNoSlotWaitsForAReadThatWasAnswered(t *testing.T) {
+	s := newStage(t, 8)
+	s.write("fleet-session-r-1", holder(""))
+	s.holder(s.slot(0, another, "r-0"), me)
+	if p := s.replica.proofs[another]; p == nil || p.asked || !p.waiting.isEmpty() {
+		t.Errorf("want the read answered and nothing waiting for it, got %+v", p)
 	}
 }
