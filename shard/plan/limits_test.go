@@ -56,6 +56,19 @@ func TestLimits(t *testing.T) {
 			[]Slot{{Target: "x", Holder: "a", Preferred: "dead", Weight: 5}, held("b", 5)},
 			[]Move{{Slot: 0, From: "dead", To: "b", Why: Gone}},
 		},
+		"what an unfit replica is to hold, and another still does, goes to the least busy": {
+			[]Replica{replica("a", Evict), replica("b", NoLimit), replica("c", NoLimit)},
+			[]Slot{{Target: "x", Holder: "b", Preferred: "a", Weight: 5}, held("b", 9), held("c", 5)},
+			[]Move{{Slot: 0, From: "a", To: "c", Why: Unfit}},
+		},
+		"one that is tried gets no slot that has just moved": {
+			[]Replica{replica("a", NoLimit), replica("b", Probe)},
+			[]Slot{
+				{Target: "x", Holder: "a", Preferred: "a", Weight: 1, Moved: now - 59*time.Second}, held("a", 2),
+				{Target: "x", Holder: "a", Preferred: "a", Weight: 1, Moved: now - 59*time.Second},
+			},
+			[]Move{{Slot: 1, From: "a", To: "b", Why: Joined}},
+		},
 		"an unclaimed slot does not go to one that rests, if another will do": {
 			[]Replica{replica("a", NoLimit), replica("b", Rest), replica("c", NoLimit)},
 			[]Slot{unclaimed("a"), held("b", 1), held("c", 9), held("a", 9)},

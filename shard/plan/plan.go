@@ -28,7 +28,7 @@ func Plan(c Config, w World) Verdict {
 func (b *board) goHome() {
 	for s := range b.slots {
 		slot := &b.slots[s]
-		if r, ok := b.index[b.homeOf(slot)]; ok && r != slot.at && b.mayTake(slot, r) {
+		if r, ok := b.index[b.homeOf(slot)]; ok && b.mayTake(slot, r) {
 			b.move(s, r, Home)
 		}
 	}
@@ -94,7 +94,7 @@ func (b *board) whyHomeless(s int) Reason {
 		return ""
 	case slot.Preferred == "":
 		return New
-	case slot.at == nobody && b.leaving[slot.Preferred]:
+	case b.leaving[slot.Preferred]:
 		return Leaving
 	case slot.at == nobody:
 		return Gone

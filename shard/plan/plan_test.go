@@ -3,12 +3,15 @@ package plan
 import (
 	"fmt"
 	"math"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"github.com/machine-controller-fleet/machine-controller-fleet/shard/ring"
 )
 
 // TestPlan: small worlds at one o'clock, with the arithmetic beside each. A cost is ten for each machine and one for the
@@ -19,6 +22,7 @@ func TestPlan(t *testing.T) {
 	leaving := func(r Replica) Replica { r.Leaving = true; return r }
 	held := func(by string, weight int64) Slot { return Slot{Holder: by, Preferred: by, Weight: weight} }
 	with := func(s Slot, change func(*Slot)) Slot { change(&s); return s }
+	moved := func(s *Slot) { s.Moved = now - 2*time.Minute } // it rests
 	tests := map[string]struct {
 		replicas []Replica
 		slots    []Slot
@@ -63,6 +67,19 @@ func TestPlan(t *testing.T) {
 			[]Replica{a, b},
 			[]Slot{{Holder: "b", Preferred: "dead", Weight: 5}, held("b", 1), held("a", 6)},
 			[]Move{{Slot: 0, From: "dead", To: "b", Why: Gone}},
+		},
+		"which has it stays also when others are less busy": {
+			[]Replica{a, b, c},
+			[]Slot{{Holder: "b", Preferred: "dead", Weight: 5}, with(held("b", 9), moved), held("a", 1), held("c", 1)},
+			[]Move{{Slot: 0, From: "dead", To: "b", Why: Gone}},
+		},
+		"unless it did not take it just now": {
+			[]Replica{a, b, c},
+			[]Slot{
+				{Holder: "b", Preferred: "dead", Weight: 5, Passed: map[string]time.Duration{"b": now + 1}},
+				with(held("b", 9), moved), with(held("a", 1), moved), held("c", 1),
+			},
+			[]Move{{Slot: 0, From: "dead", To: "a", Why: Gone}},
 		},
 		"not taken for 5 s": {
 			[]Replica{a, b},
@@ -140,6 +157,48 @@ func TestPlan(t *testing.T) {
 				t.Errorf("moves (-want +got):\n%s", diff)
 			}
 		})
+	}
+}
+
+// TestTheTableChooses: a carries 403 and b 404, so that a slot of 1 makes neither too busy. The table says who gets it.
+func TestTheTableChooses(t *testing.T) {
+	table := ring.Table(8, []string{"a", "b"})
+	for number := range 8 {
+		f := newFleet(0, "a", "b")
+		for _, weight := range []int64{13, 13, 14} {
+			f.Slots = append(f.Slots, Slot{Preferred: "a", Weight: weight})
+		}
+		for range 4 {
+			f.Slots = append(f.Slots, Slot{Preferred: "b", Weight: 10})
+		}
+		f.Slots = slices.Insert(f.Slots, number, Slot{})
+		want := []Move{{Slot: number, To: table[number], Why: New}}
+		if diff := cmp.Diff(want, f.plan().Moves); diff != "" {
+			t.Errorf("slot %d (-want +got):\n%s", number, diff)
+		}
+	}
+}
+
+// TestAnUnclaimedSlotMoves: also where the table names the replica that does not take it, and the other one rests.
+func TestAnUnclaimedSlotMoves(t *testing.T) {
+	for number := range 8 {
+		f := newFleet(8, "a", "b")
+		f.replica("b").Limits = map[string]Limit{"": Rest}
+		for i := range f.Slots {
+			f.Slots[i] = Slot{Preferred: "a", Holder: "a"}
+		}
+		f.Slots[number].Holder, f.Slots[number].UnownedSince = "", f.Now-5*time.Second
+		want := []Move{{Slot: number, From: "a", To: "b", Why: Unclaimed}}
+		if diff := cmp.Diff(want, f.plan().Moves); diff != "" {
+			t.Errorf("slot %d (-want +got):\n%s", number, diff)
+		}
+	}
+}
+
+func TestNobodyIsThere(t *testing.T) {
+	w := World{Now: time.Hour, Slots: []Slot{{Home: "a", HomeUntil: 2 * time.Hour}}}
+	if diff := cmp.Diff(Verdict{}, Plan(DefaultConfig(), w)); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
 	}
 }
 

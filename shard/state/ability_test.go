@@ -285,6 +285,15 @@ func TestWhatHasToComeBack(t *testing.T) {
 			}
 		}
 	})
+	t.Run("no read that succeeds", func(t *testing.T) {
+		s, _ := holding(t)
+		s.run(3 * time.Second)
+		s.replica.ask(member.Request{Verb: member.Get, Name: "fleet-session-r-0"}, question{about: aboutOwn})
+		s.replica.takeReply(at(s.now), member.Reply{ID: s.replica.nextID, Outcome: member.Done, Lease: s.leases["fleet-session-r-0"]})
+		if !s.replica.others.Unseen().IsZero() {
+			t.Error("want nothing to come back")
+		}
+	})
 	t.Run("nothing that was sent before the fence passed", func(t *testing.T) {
 		s := unseen(t)
 		s.now += 20 * time.Second // the process was stopped
