@@ -72,15 +72,18 @@ func (r *Replica) activate(now member.Moment) {
 	}
 }
 
-// cannotRead reports whether the session has renewed its Lease for long and could not list the others.
+// cannotRead reports whether the session has renewed its Lease for long and could not list the others, or had given up before it
+// was suspended and has nothing in flight.
 func (r *Replica) cannotRead(now member.Moment) bool {
-	return r.activity == reading && now.Reached(r.begun.Add(r.settings.Config.BlindAfter)) && r.stuck == ""
+	return r.activity == reading && (r.stuck != "" && r.restless == 0 || now.Reached(r.begun.Add(r.settings.Config.BlindAfter)))
 }
 
 // giveUp has the session empty its Lease, so that others take its slots at once; or ends it with what is in flight.
 func (r *Replica) giveUp(now member.Moment) {
-	r.stuck = fmt.Sprintf("expected a list of the fleet's Leases within %v of holding the session Lease, got none; "+
-		"look at the way to the API server, and start a new session", r.settings.Config.BlindAfter)
+	if r.stuck == "" {
+		r.stuck = fmt.Sprintf("expected a list of the fleet's Leases within %v of holding the session Lease, got none; "+
+			"look at the way to the API server, and start a new session", r.settings.Config.BlindAfter)
+	}
 	if r.restless != 0 {
 		r.exit(Exit{Reason: ReasonInFlight, Message: r.stuck})
 		return

@@ -254,6 +254,39 @@ func TestASessionThatCannotReleaseASlotGivesItsLeaseUp(t *testing.T) {
 	}
 }
 
+// A session that has given up, and is suspended before nothing is in flight, gives its Lease up with its next renewal, although it
+// cannot list.
+func TestASessionThatHasGivenUpAndIsSuspendedGivesItsLeaseUp(t *testing.T) {
+	s := newStage(t, 8)
+	name, other := s.slot(0, "", "r-0"), s.slot(1, "", "r-0")
+	s.run(time.Minute)
+	s.fate = func(r member.Request) (member.Outcome, bool) {
+		if r.Verb == member.Update && (r.Name == name || r.Name == other) {
+			return member.Refused, false
+		}
+		return member.Done, false
+	}
+	s.write(name, prefer("r-1"))
+	s.run(14 * time.Second)
+	s.idle = false
+	s.run(2 * time.Second) // something is in flight of the other slot
+	s.fate = func(member.Request) (member.Outcome, bool) { return member.Unanswered, false }
+	s.idle = true
+	s.run(15 * time.Second)
+	if s.exit != nil {
+		t.Fatalf("ended: %v", s.exit)
+	}
+	s.fate = func(r member.Request) (member.Outcome, bool) {
+		if r.Verb == member.List {
+			return member.Unanswered, false
+		}
+		return member.Done, false
+	}
+	s.run(5 * time.Second)
+	s.exits(ReasonUnfit, true)
+	s.holder("fleet-session-r-0", "")
+}
+
 func TestAReleaseHasItsTimeAfterASuspensionAndAfterItWasTakenBack(t *testing.T) {
 	s := newStage(t, 8)
 	name := s.slot(0, "", "r-0")
