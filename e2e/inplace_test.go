@@ -244,17 +244,15 @@ func TestUpdateInPlaceByTheUser(t *testing.T) {
 	before, nodes := s.identities(), s.poolNodes()
 
 	s.rollIt("second")
-	for node := range nodes {
-		s.selects(node)
-		s.has("second", 1)
-		break
-	}
+	first := slices.Min(slices.Collect(maps.Keys(nodes)))
+	s.selects(first)
+	s.has("second", 1)
 	if found, err := s.templates(t.Context()); err != nil || found["first"] != 1 {
 		t.Errorf("one Node was selected; machines by template: %v, %v", found, err)
 	}
-	for name, node := range s.poolNodes() {
-		if node.Labels[v1alpha1.LabelCandidateForUpdate] == "true" {
-			s.selects(name)
+	for node := range nodes {
+		if node != first {
+			s.selects(node)
 		}
 	}
 	s.rolled("second", 2)

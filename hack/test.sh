@@ -31,15 +31,16 @@ step() { "$@" || { fails "$*" "$*"; return 1; }; }
 # tests runs go test in the folder of a module, and says nothing of packages without tests. An interrupt ends go test, which
 # waits for its tests to stop their labs; what reads its output goes on until then.
 tests() { # folder, arguments of go test without packages, --, packages
-  local folder=$1 log=$work/log arguments=()
+  local folder=$1 log arguments=()
   shift
+  log=$(mktemp -p "$work")
   while [[ $1 != -- ]]; do arguments+=("$1"); shift; done
   shift
   if (($# == 0)); then fails "go -C $folder list ./..." "no packages to test in $folder"; return; fi
   go -C "$folder" test "${arguments[@]}" "$@" 2>&1 |
     (trap '' INT; exec awk -v log_file="$log" '{print >log_file} !/\[no test files\]$/ {print; fflush()}')
   ((PIPESTATUS[0] == 0)) || repeat_failed "$folder" "$log" "${arguments[@]}"
-  rm -f "$log"
+  rm -f "$log" "$log.failed"
 }
 
 # repeat_failed reads from the output of go test what failed. A test is repeated whole: its subtests may build on each other.
@@ -64,8 +65,8 @@ repeat_failed() { # folder, log, arguments of go test
       }
       print package "\t" (n ? tests : "-") "\t" (n ? leaves : "-")
       n = 0
-    }' "$log" >"$work/failed"
-  [[ -s $work/failed ]] || fails "$command $*" "go test in $folder"
+    }' "$log" >"$log.failed"
+  [[ -s $log.failed ]] || fails "$command $*" "go test in $folder"
   while IFS=$'\t' read -r package tests leaves; do
     which=() seed='' run=''
     where=./$folder/${package#./}
@@ -78,7 +79,7 @@ repeat_failed() { # folder, log, arguments of go test
     fi
     [[ $package != */chaos ]] || seed="SEED=$SEED "
     fails "$seed$command $* $run$package" "${which[@]}"
-  done <"$work/failed"
+  done <"$log.failed"
 }
 
 unit() {
@@ -115,8 +116,10 @@ e2e() {
   local instances=/proc/sys/fs/inotify/max_user_instances
   if [[ -w $instances && $(<"$instances") -lt 1024 ]]; then echo 1024 >"$instances"; fi
   mapfile -t packages < <(go list -tags e2e ./e2e/... | grep -v '/e2e/chaos$')
-  tests lab -tags e2e -count=1 -timeout 10m -- ./smoke
-  tests . -tags e2e -count=1 -timeout 20m -- "${packages[@]}"
+  # Both mostly wait: for VMs, drains, and what has to stay as it is for a while.
+  tests lab -tags e2e -count=1 -timeout 10m -- ./smoke &
+  tests . -tags e2e -count=1 -timeout 20m -parallel 4 -- "${packages[@]}"
+  wait "$!"
 }
 
 # faults runs the faults and gives up after so long. A little before that the tests give up by themselves, and stop their labs.
