@@ -77,8 +77,10 @@ func areas(seeds, first string) []area {
 			"shard/state/proof.go", "shard/state/requests.go", "shard/state/restore.go", "shard/state/slot.go", "shard/state/touch.go",
 			"shard/plan/plan.go",
 		}, protocol},
-		{"fence", []string{"shard/fence.go", "shard/holding.go", "shard/gate.go", "shard/transport.go", "shard/drivers.go", "shard/replica.go:Replica.carryOut",
-			"shard/candidacy.go", "shard/alone/claim/decide.go"}, fence},
+		{"fence", []string{
+			"shard/fence.go", "shard/holding.go", "shard/gate.go", "shard/transport.go", "shard/drivers.go", "shard/replica.go:Replica.carryOut",
+			"shard/candidacy.go", "shard/alone/claim/decide.go",
+		}, fence},
 		{"intents", []string{
 			"controllers/machineset/scale/intents.go", "controllers/machineset/scale/progress.go", "controllers/machineset/act.go",
 			"controllers/family/claim.go", "controllers/brake/permits.go", "controllers/machinedeployment/rollout/select.go",

@@ -64,7 +64,8 @@ func TestLimits(t *testing.T) {
 		"one that is tried gets no slot that has just moved": {
 			[]Replica{replica("a", NoLimit), replica("b", Probe)},
 			[]Slot{
-				{Target: "x", Holder: "a", Preferred: "a", Weight: 1, Moved: now - 59*time.Second}, held("a", 2),
+				{Target: "x", Holder: "a", Preferred: "a", Weight: 1, Moved: now - 59*time.Second},
+				held("a", 2),
 				{Target: "x", Holder: "a", Preferred: "a", Weight: 1, Moved: now - 59*time.Second},
 			},
 			[]Move{{Slot: 1, From: "a", To: "b", Why: Joined}},
