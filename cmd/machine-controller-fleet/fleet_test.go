@@ -23,7 +23,7 @@ import (
 
 var (
 	oneSeed = flag.Int64("seed", -1, "run this seed of TestWholeFleet alone, and tell its story with -v")
-	howMany = flag.Int("seeds", 60, "how many seeds of TestWholeFleet to run")
+	howMany = flag.Int("seeds", 30, "how many seeds of TestWholeFleet to run")
 	first   = flag.Uint64("first", 0, "the first seed")
 
 	lastingFlag = flag.String("lasting", "", "the fault of TestWholeFleet that does not end; empty means that it is drawn")
