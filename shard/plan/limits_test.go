@@ -1,6 +1,7 @@
 package plan
 
 import (
+	"slices"
 	"testing"
 	"time"
 
@@ -18,6 +19,9 @@ func TestLimits(t *testing.T) {
 	}
 	held := func(by string, weight int64) Slot {
 		return Slot{Target: "x", Holder: by, Preferred: by, Weight: weight}
+	}
+	ofAnother := func(by string, weight int64) Slot {
+		return Slot{Target: "y", Holder: by, Preferred: by, Weight: weight}
 	}
 	unclaimed := func(by string) Slot { return Slot{Target: "x", Preferred: by, UnownedSince: now - 5*time.Second} }
 	tests := map[string]struct {
@@ -132,6 +136,58 @@ func TestLimits(t *testing.T) {
 			[]Replica{replica("a", Probe), replica("b", NoLimit)},
 			[]Slot{{Target: "x"}, {Target: "x"}},
 			[]Move{{Slot: 0, To: "a", Why: New}, {Slot: 1, To: "b", Why: New}},
+		},
+		"what nobody has served yet goes to no new one that did not take it just now": {
+			[]Replica{replica("a", Probe), replica("b", NoLimit)},
+			[]Slot{{Target: "x", Passed: map[string]time.Duration{"a": now + 1}}, held("a", 0), held("b", 5)},
+			[]Move{{Slot: 0, To: "b", Why: New}},
+		},
+		"what nobody has served yet does not go to one that rests": {
+			[]Replica{replica("a", Rest), replica("b", NoLimit)},
+			[]Slot{{Target: "x"}, held("a", 0), held("b", 5)},
+			[]Move{{Slot: 0, To: "b", Why: New}},
+		},
+		"a dead one's slot does not go to one that is new": {
+			[]Replica{replica("a", Probe), replica("b", NoLimit)},
+			[]Slot{{Target: "x", Preferred: "dead"}, held("a", 0), held("b", 5)},
+			[]Move{{Slot: 0, From: "dead", To: "b", Why: Gone}},
+		},
+		"one that did not take a slot just now is better than one that is unfit": {
+			[]Replica{replica("a", Evict), replica("b", NoLimit)},
+			[]Slot{{Target: "x", Preferred: "dead", Passed: map[string]time.Duration{"b": now + 1}}, held("b", 9)},
+			[]Move{{Slot: 0, From: "dead", To: "b", Why: Gone}},
+		},
+		"one that is tried does not get a slot that it did not take just now": {
+			[]Replica{replica("a", NoLimit), replica("b", Probe)},
+			[]Slot{{Target: "x", Holder: "a", Preferred: "a", Weight: 1, Passed: map[string]time.Duration{"b": now + 1}}, held("a", 2)},
+			[]Move{{Slot: 1, From: "a", To: "b", Why: Joined}},
+		},
+		"one that is tried does not get a slot that moves for another reason, and the first of equal ones": {
+			[]Replica{replica("a", NoLimit), replica("b", Probe)},
+			[]Slot{{Target: "x", Preferred: "dead"}, held("a", 2), held("a", 2)},
+			[]Move{{Slot: 0, From: "dead", To: "a", Why: Gone}, {Slot: 1, From: "a", To: "b", Why: Joined}},
+		},
+		"one that is tried gets the slot that has its home there, also before a lighter one": {
+			[]Replica{replica("a", NoLimit), replica("b", Probe)},
+			[]Slot{{Target: "x", Holder: "a", Preferred: "a", Weight: 9, Home: "b", HomeUntil: now + 1}, held("a", 1)},
+			[]Move{{Slot: 0, From: "a", To: "b", Why: Joined}},
+		},
+		// a has 11 × 11 = 121, b 22, the mean is 47.7, and a share of the slots is 4.3. What a has, c cannot be given.
+		"a newcomer takes nothing from another newcomer": {
+			[]Replica{replica("a", NoLimit), replica("b", Rest), replica("c", Rest)},
+			append(slices.Repeat([]Slot{held("a", 1)}, 11), ofAnother("b", 1), ofAnother("b", 1)),
+			nil,
+		},
+		// The mean is 40. b has 1, and 42 with the only slot that it can be given: 1.05 of the mean.
+		"a newcomer gets a slot that makes it 1.05 of the mean": {
+			[]Replica{replica("a", NoLimit), replica("b", Rest)},
+			slices.Concat([]Slot{ofAnother("a", 4), held("a", 3)}, slices.Repeat([]Slot{held("a", 0)}, 7), []Slot{ofAnother("b", 0)}),
+			[]Move{{Slot: 0, From: "a", To: "b", Why: Joined}},
+		},
+		"a replica that carries too much gives to one that is busier than one that rests": {
+			[]Replica{replica("a", NoLimit), replica("b", Rest), replica("c", NoLimit)},
+			[]Slot{held("a", 5), held("a", 5), held("a", 5), held("a", 5), held("b", 5), held("c", 7)},
+			[]Move{{Slot: 0, From: "a", To: "c", Why: Load}},
 		},
 		"a replica that carries too much gives nothing to one that rests": {
 			[]Replica{replica("a", NoLimit), replica("b", Rest)},

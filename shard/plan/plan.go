@@ -196,11 +196,12 @@ func (b *board) fillNewcomers() {
 	budget := b.joinBudget()
 	for s := range b.slots {
 		slot := &b.slots[s]
-		if budget == 0 || !slices.Contains(newcomer, true) {
+		if budget == 0 {
 			return
 		}
+		// A newcomer gives nothing here: it carries at most the mean.
 		r := b.named(slot)
-		if !newcomer[r] || newcomer[slot.at] || !b.mayJoin(slot, r) {
+		if !newcomer[r] || !b.mayJoin(slot, r) {
 			continue
 		}
 		if b.without(slot) >= b.mean && b.with(slot, r) <= b.mean && float64(b.replicas[r].slots+1) <= b.fairSlots(r) {

@@ -23,6 +23,8 @@ func TestPlan(t *testing.T) {
 	held := func(by string, weight int64) Slot { return Slot{Holder: by, Preferred: by, Weight: weight} }
 	with := func(s Slot, change func(*Slot)) Slot { change(&s); return s }
 	moved := func(s *Slot) { s.Moved = now - 2*time.Minute } // it rests
+	justMoved := func(s *Slot) { s.Moved = now - 30*time.Second }
+	times := func(n int, s Slot) []Slot { return slices.Repeat([]Slot{s}, n) }
 	tests := map[string]struct {
 		replicas []Replica
 		slots    []Slot
@@ -127,6 +129,104 @@ func TestPlan(t *testing.T) {
 				{Slot: 4, From: "a", To: "b", Why: Joined},
 			},
 		},
+		// The limit is 4 of 8 slots, and 2 have just moved. The table names b for the slots 3, 4 and 7.
+		"slots that have just moved leave less for a newcomer": {
+			[]Replica{a, b},
+			slices.Concat([]Slot{held("a", 1), with(held("a", 1), justMoved), with(held("a", 1), justMoved)}, times(5, held("a", 1))),
+			[]Move{{Slot: 3, From: "a", To: "b", Why: Joined}, {Slot: 4, From: "a", To: "b", Why: Joined}},
+		},
+		// b has 1 of 11 slots, and with 91 more than half of the mean of 100.5. a has 110, which is 1.095 of it.
+		"a replica with few heavy slots is not a newcomer": {[]Replica{a, b}, append(times(10, held("a", 1)), held("b", 9)), nil},
+		// a has 2 × 11 + 11 × 1 = 33, b 11, the mean is 22.
+		"a replica with half of the mean load is not a newcomer": {
+			[]Replica{a, b},
+			slices.Concat(times(2, with(held("a", 1), moved)), times(11, with(held("a", 0), moved)), []Slot{held("b", 1)}),
+			nil,
+		},
+		"a replica with half of its share of the slots is not a newcomer": {
+			[]Replica{a, b}, append(times(3, with(held("a", 1), moved)), held("b", 0)), nil,
+		},
+		// a has 101 + 61 + 81 = 243, b 192 / 3 = 64, the mean is 87. The table names b for slot 3, with which b would have 84.3.
+		"when a newcomer joins, others get nothing": {
+			[]Replica{a, {Name: "b", Capacity: 3}, c},
+			[]Slot{held("b", 9), held("b", 10), held("a", 10), held("a", 6), held("a", 8)},
+			[]Move{{Slot: 4, From: "a", To: "c", Why: Joined}},
+		},
+		// A share is 2/3 of a slot, and 1 slot is more than 1.2 times that.
+		"with fewer slots than replicas slots move for load only": {
+			[]Replica{a, b, c}, []Slot{held("b", 1), held("b", 9)}, []Move{{Slot: 0, From: "b", To: "c", Why: Load}},
+		},
+		// a has 201 + 201 + 21 = 423, the mean is 141. The table names c for slot 0.
+		"a newcomer does not get a slot that is more than its share": {
+			[]Replica{a, b, c},
+			[]Slot{held("a", 20), held("a", 20), held("a", 2)},
+			[]Move{{Slot: 2, From: "a", To: "b", Why: Joined}},
+		},
+		// Each slot is a whole share, by load and by number. The table names c for slot 0; without the table it is b's.
+		"a newcomer gets from the table up to its whole share": {
+			[]Replica{a, b, c}, times(3, held("a", 20)), []Move{{Slot: 0, From: "a", To: "c", Why: Joined}},
+		},
+		// All slots weigh the same, d has two. The table names b for slot 3; without the table it is slot 0.
+		"a replica gives what the table names down to the mean": {
+			[]Replica{a, b, c, {Name: "d"}},
+			[]Slot{held("d", 2), held("c", 2), held("a", 2), held("d", 2)},
+			[]Move{{Slot: 3, From: "d", To: "b", Why: Joined}},
+		},
+		// b gets slot 3, which the table names: 61 of a mean of 62, and one slot less than its share.
+		"a newcomer that has its share of the load gets no more": {
+			[]Replica{a, b},
+			[]Slot{held("a", 0), held("a", 6), held("a", 0), held("a", 6)},
+			[]Move{{Slot: 3, From: "a", To: "b", Why: Joined}},
+		},
+		// b gets slot 3, which the table names: 171 of a mean of 180. One of 11 more would be 182, at most 1.05 of the mean.
+		"0.95 of the mean is the share of the load": {
+			[]Replica{a, b},
+			slices.Concat(times(3, held("a", 1)), []Slot{held("a", 17), held("a", 10)}, times(5, held("a", 1))),
+			[]Move{{Slot: 3, From: "a", To: "b", Why: Joined}},
+		},
+		// A share is 2.5 slots and 32.5 of load. b has 1, and gets slot 3, which the table names: 22. Slot 0 is then nearest to
+		// the 10.5 that are missing, and makes it 3 slots and 33.
+		"a newcomer gets up to 1.2 times its share of the slots": {
+			[]Replica{a, b},
+			[]Slot{held("a", 1), held("a", 3), held("a", 0), held("a", 2), held("b", 0)},
+			[]Move{{Slot: 0, From: "a", To: "b", Why: Joined}, {Slot: 3, From: "a", To: "b", Why: Joined}},
+		},
+		// A share is 5/3 slots and 198.3 of load, so 119 a slot: 91 is nearest. Then 107 are missing, and only the 11 fit.
+		"a newcomer gets the slots that are nearest to what it lacks for each": {
+			[]Replica{a, b, c},
+			[]Slot{held("a", 20), held("a", 1), held("a", 9), held("c", 9), held("a", 20)},
+			[]Move{{Slot: 1, From: "a", To: "b", Why: Joined}, {Slot: 2, From: "a", To: "b", Why: Joined}},
+		},
+		// A share is 4.5 slots and 354.5 of load. With the slots 3, 4 and 7, which the table names, b has 4 slots and 314.
+		// 40.5 are missing, of half a slot, which counts as one: 41 is nearest.
+		"a newcomer that lacks less than a slot gets the one that is nearest to what it lacks": {
+			[]Replica{a, b},
+			[]Slot{
+				held("a", 10), held("a", 10), held("a", 5), held("a", 5), held("a", 9), held("a", 10), held("a", 4), held("a", 10), held("b", 7),
+			},
+			[]Move{
+				{Slot: 3, From: "a", To: "b", Why: Joined},
+				{Slot: 4, From: "a", To: "b", Why: Joined},
+				{Slot: 6, From: "a", To: "b", Why: Joined},
+				{Slot: 7, From: "a", To: "b", Why: Joined},
+			},
+		},
+		// a 143, b 101, mean 122. Of a's slots the one of 2 leaves 122 and 122, the one of 1 132 and 112.
+		"uneven: the slot that evens out most is not the lightest": {
+			[]Replica{a, b},
+			[]Slot{held("a", 1), held("a", 2), held("a", 11), held("b", 10)},
+			[]Move{{Slot: 1, From: "a", To: "b", Why: Load}},
+		},
+		// a 88, b 33, mean 60.5. A sixteenth of 11 slots is less than one, which is the least that may move.
+		"uneven: as far as the limit goes": {
+			[]Replica{a, b}, append(times(8, held("a", 1)), times(3, held("b", 1))...), []Move{{Slot: 0, From: "a", To: "b", Why: Load}},
+		},
+		// a 88, b 31 + 41 = 72, mean 80.
+		"1.1 of the mean is not uneven": {[]Replica{a, b}, append(times(8, held("a", 1)), held("b", 3), held("b", 4)), nil},
+		// a 16 × 21 = 336, b 24 × 11 = 264, mean 300. Two may move; without one a has 315.
+		"uneven: a gives until it has 1.05 of the mean": {
+			[]Replica{a, b}, append(times(16, held("a", 2)), times(24, held("b", 1))...), []Move{{Slot: 0, From: "a", To: "b", Why: Load}},
+		},
 		// a 182, b 102, mean 142. Of a's slots the one of 3 leaves 151 and 133; the one of 5 would leave 131 and 153.
 		"uneven: the slot that evens out most": {
 			[]Replica{a, b},
@@ -160,37 +260,46 @@ func TestPlan(t *testing.T) {
 	}
 }
 
-// TestTheTableChooses: a carries 403 and b 404, so that a slot of 1 makes neither too busy. The table says who gets it.
+// TestTheTableChooses: the table says who gets a slot that makes neither replica too busy.
 func TestTheTableChooses(t *testing.T) {
-	table := ring.Table(8, []string{"a", "b"})
-	for number := range 8 {
-		f := newFleet(0, "a", "b")
-		for _, weight := range []int64{13, 13, 14} {
-			f.Slots = append(f.Slots, Slot{Preferred: "a", Weight: weight})
-		}
-		for range 4 {
-			f.Slots = append(f.Slots, Slot{Preferred: "b", Weight: 10})
-		}
-		f.Slots = slices.Insert(f.Slots, number, Slot{})
-		want := []Move{{Slot: number, To: table[number], Why: New}}
-		if diff := cmp.Diff(want, f.plan().Moves); diff != "" {
-			t.Errorf("slot %d (-want +got):\n%s", number, diff)
+	for _, test := range []struct{ a, b []int64 }{
+		{[]int64{13, 13, 14}, []int64{10, 10, 10, 10}}, // a carries 403, b 404
+		{[]int64{3, 0, 0, 0, 0, 0, 0, 0}, []int64{4}},  // a 38, b 41: with the slot b has 42, which is 1.05 of the mean
+	} {
+		slots := len(test.a) + len(test.b) + 1
+		table := ring.Table(slots, []string{"a", "b"})
+		for number := range slots {
+			f := newFleet(0, "a", "b")
+			for _, weight := range test.a {
+				f.Slots = append(f.Slots, Slot{Preferred: "a", Weight: weight})
+			}
+			for _, weight := range test.b {
+				f.Slots = append(f.Slots, Slot{Preferred: "b", Weight: weight})
+			}
+			f.Slots = slices.Insert(f.Slots, number, Slot{})
+			want := []Move{{Slot: number, To: table[number], Why: New}}
+			if diff := cmp.Diff(want, f.plan().Moves); diff != "" {
+				t.Errorf("slot %d (-want +got):\n%s", number, diff)
+			}
 		}
 	}
 }
 
-// TestAnUnclaimedSlotMoves: also where the table names the replica that does not take it, and the other one rests.
+// TestAnUnclaimedSlotMoves: to b, which rests, from a, which holds all the other slots or none. Where a holds none, it is less busy
+// than b, and the table names it for some of the slots: it must not get again what it does not take.
 func TestAnUnclaimedSlotMoves(t *testing.T) {
-	for number := range 8 {
-		f := newFleet(8, "a", "b")
-		f.replica("b").Limits = map[string]Limit{"": Rest}
-		for i := range f.Slots {
-			f.Slots[i] = Slot{Preferred: "a", Holder: "a"}
-		}
-		f.Slots[number].Holder, f.Slots[number].UnownedSince = "", f.Now-5*time.Second
-		want := []Move{{Slot: number, From: "a", To: "b", Why: Unclaimed}}
-		if diff := cmp.Diff(want, f.plan().Moves); diff != "" {
-			t.Errorf("slot %d (-want +got):\n%s", number, diff)
+	for _, others := range []string{"a", "b"} {
+		for number := range 8 {
+			f := newFleet(8, "a", "b")
+			f.replica("b").Limits = map[string]Limit{"": Rest}
+			for i := range f.Slots {
+				f.Slots[i] = Slot{Preferred: others, Holder: others}
+			}
+			f.Slots[number] = Slot{Preferred: "a", UnownedSince: f.Now - 5*time.Second}
+			want := []Move{{Slot: number, From: "a", To: "b", Why: Unclaimed}}
+			if diff := cmp.Diff(want, f.plan().Moves); diff != "" {
+				t.Errorf("slot %d, the others with %s (-want +got):\n%s", number, others, diff)
+			}
 		}
 	}
 }
