@@ -68,7 +68,7 @@ func NewFence(replica, session string, slots int, t *Time, m *Metrics, hold *Hol
 	return f
 }
 
-// holding returns what an ownership is about, or nil.
+// holding returns what an ownership is about; nil for none, and for a slot that the fleet does not have.
 func (f *Fence) holding(o Ownership) *holding {
 	switch {
 	case o.kind == ofLeader:

@@ -216,6 +216,12 @@ func TestIdleIsToldOnce(t *testing.T) {
 	if slot != 1 || everything != 1 {
 		t.Errorf("idle was told %d and %d times, want once each", slot, everything)
 	}
+	s.onIdle(testSlot, func() { slot++ })
+	_, again = s.own(t)
+	again()
+	if slot != 2 {
+		t.Errorf("idle was told %d times where nothing was in flight, want once", slot-1)
+	}
 }
 
 func TestWhoOwnsStandsInTheUserAgent(t *testing.T) {
@@ -270,6 +276,29 @@ func TestTheLeadershipHasAFenceOfItsOwn(t *testing.T) {
 	if why := s.mayAsk(member.NeedFence); why != "" {
 		t.Errorf("a request that needs the session's fence is refused: %s", why)
 	}
+}
+
+// TestRequestsAboutLeasesNeedWhatTheySay: nothing, the session's fence, or the leadership and both fences.
+func TestRequestsAboutLeasesNeedWhatTheySay(t *testing.T) {
+	s := newStand(t)
+	until := s.Until()
+	s.leaderUntil.Store(&until)
+	wants := func(when string, nothing, fence, leadership Refusal) {
+		t.Helper()
+		for need, want := range map[member.Need]Refusal{
+			member.NeedNothing: nothing, member.NeedFence: fence, member.NeedLeadership: leadership,
+		} {
+			if got := s.mayAsk(need); got != want {
+				t.Errorf("%s, need %v: got %q, want %q", when, need, got, want)
+			}
+		}
+	}
+	wants("without the leadership", "", "", Lost)
+	s.lead()
+	s.leaderUntil.Store(&until)
+	wants("with the leadership", "", "", "")
+	s.clock.Step(9 * time.Second)
+	wants("at the fence", "", Fenced, Fenced)
 }
 
 // cloud counts calls of a driver and answers none.
@@ -347,6 +376,15 @@ func TestCallsOfDriversAreFenced(t *testing.T) {
 		}
 		if runner.NotOurs(err) != (step.want != Unowned) {
 			t.Errorf("%s: a runner takes it for ours: %t", step.name, !runner.NotOurs(err))
+		}
+	}
+}
+
+func TestASlotThatTheFleetDoesNotHaveAdmitsNothing(t *testing.T) {
+	s := newStand(t)
+	for _, slot := range []int{-1, 16} {
+		if _, _, ok := s.Admit(t.Context(), slot); ok || s.Holds(slot) {
+			t.Errorf("slot %d of 16 is open", slot)
 		}
 	}
 }

@@ -39,9 +39,6 @@ func (g *Gate[K]) Group(key K) int {
 
 // Admit begins work of a slot that no runner knows of, as a Gate does.
 func (f *Fence) Admit(ctx context.Context, slot int) (context.Context, func(), bool) {
-	if slot < 0 || slot >= len(f.slots) {
-		return nil, nil, false
-	}
 	return f.admit(ctx, Ownership{kind: ofSlot, slot: slot})
 }
 
@@ -52,6 +49,9 @@ func (f *Fence) Lead(ctx context.Context) (context.Context, func(), bool) {
 
 func (f *Fence) admit(ctx context.Context, o Ownership) (context.Context, func(), bool) {
 	h := f.holding(o)
+	if h == nil {
+		return nil, nil, false
+	}
 	if f.passed(o.kind, pass) {
 		if o.kind == ofSlot { // whoever asks whether he leads asks again by himself
 			f.turnedAway.Store(true)
@@ -81,10 +81,10 @@ func (f *Fence) admit(ctx context.Context, o Ownership) (context.Context, func()
 
 // Holds says whether a slot is held and open, and not to be handed over.
 func (f *Fence) Holds(slot int) bool {
-	if slot < 0 || slot >= len(f.slots) {
+	h := f.holding(Ownership{kind: ofSlot, slot: slot})
+	if h == nil {
 		return false
 	}
-	h := f.slots[slot]
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.isOpen()

@@ -102,7 +102,7 @@ func (h *holding) isOpen() bool { return h.isKnown() && !h.stopping }
 func (h *holding) set(epoch int64, held bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if h.held == held && (!held || h.epoch == epoch) {
+	if h.held == held && h.epoch == epoch {
 		return
 	}
 	h.cancelLocked(Lost)

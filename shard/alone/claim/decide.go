@@ -9,9 +9,9 @@ const Unchanged = 15 * time.Second
 
 // Lease is one of the two Leases of a namespace, as it is seen.
 type Lease struct {
-	// Exists is false when there is none of that name.
+	// Exists is false when there is none of that name; then all else is zero.
 	Exists bool
-	// Holder is its holderIdentity; "" when nobody holds it.
+	// Holder is its holderIdentity; "" when it has no holder.
 	Holder string
 	// Since is when, by our own clock, it was first seen as it is now.
 	Since time.Time
@@ -38,7 +38,7 @@ const (
 // World is what a decision about one namespace rests on.
 type World struct {
 	Now time.Time
-	// Fleet is the holderIdentity of the fleet.
+	// Fleet is the holderIdentity of the fleet; not "".
 	Fleet string
 	// Leases are the two, in any order.
 	Leases [2]Lease
@@ -77,7 +77,7 @@ type Verdict struct {
 // Served says whether the fleet may work in the namespace: it holds both Leases. In a namespace that is ending those that
 // are gone count as ours: nobody can make them again, and what is left there has to be taken apart.
 func Served(fleet string, leases [2]Lease, ending bool) bool {
-	mine := func(l Lease) bool { return l.isOf(fleet) || ending && !l.Exists }
+	mine := func(l Lease) bool { return l.Holder == fleet || ending && !l.Exists }
 	return mine(leases[0]) && mine(leases[1])
 }
 
@@ -87,8 +87,8 @@ func Decide(w World) Verdict {
 	var v Verdict
 	var held [2]bool
 	for i, lease := range w.Leases {
-		held[i] = lease.isOf(w.Fleet)
-		if held[i] || !lease.Exists || lease.Holder == "" {
+		held[i] = lease.Holder == w.Fleet
+		if held[i] || lease.Holder == "" {
 			continue
 		}
 		if left := max(Unchanged, lease.Duration) - w.Now.Sub(lease.Since); left > 0 {
@@ -115,5 +115,3 @@ func Decide(w World) Verdict {
 	}
 	return v
 }
-
-func (l Lease) isOf(holder string) bool { return l.Exists && l.Holder == holder }

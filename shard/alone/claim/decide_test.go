@@ -35,6 +35,7 @@ func TestDecide(t *testing.T) {
 		{name: "half taken", leases: [2]Lease{ours, absent}, roots: Some, want: Verdict{Do: Take, Which: second}},
 		{name: "another lives", leases: [2]Lease{since(time.Second), absent}, want: Verdict{Other: "mcm", Wake: 14 * time.Second}},
 		{name: "one of two lives", leases: [2]Lease{since(time.Hour), since(0)}, want: Verdict{Other: "mcm", Wake: 15 * time.Second}},
+		{name: "both live", leases: [2]Lease{since(0), since(5 * time.Second)}, want: Verdict{Other: "mcm", Wake: 15 * time.Second}},
 		{name: "another has died", leases: [2]Lease{since(15 * time.Second), since(time.Hour)}, roots: Some, want: Verdict{Do: Take, Which: both}},
 		{name: "another has died, roots are not known", leases: [2]Lease{since(15 * time.Second), empty}, want: Verdict{Do: Look}},
 		{name: "another came between", leases: [2]Lease{ours, since(0)}, mayGive: true, want: Verdict{Do: Give, Which: first, Other: "mcm", Wake: 15 * time.Second}},
