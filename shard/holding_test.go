@@ -167,7 +167,7 @@ func TestTheFirstPassAfterAnOpeningIsMeasured(t *testing.T) {
 
 // parent is a context that counts the contexts that wait for its end.
 type parent struct {
-	context.Context
+	context.Context //nolint:containedctx // it stands in for one
 
 	waiting int
 }
