@@ -451,6 +451,13 @@ func TestWhatIsExemptIsParsedStrictly(t *testing.T) {
 		{"POST", "/apis/authorization.k8s.io/v1/namespaces/n/x/localsubjectaccessreviews", false},
 		{"PUT", "/apis/authentication.k8s.io/v1/tokenreviews", false},
 		{"PUT", "/apis/coordination.k8s.io/v1/namespaces/n/leases/l", false},
+		{"POST", "/api/v1/namespaces//events", false},
+		{"POST", "/api/v1/namespaces/./events", false},
+		{"POST", "/api/v1/namespaces/../events", false},
+		{"POST", "/other/events.k8s.io/v1/namespaces/n/events", false},
+		{"DELETE", "/apis/events.k8s.io/v1/namespaces/n/events/e", false},
+		{"POST", "/api", false},
+		{"POST", "/apis", false},
 	} {
 		for _, base := range []string{"", "/clusters/a"} {
 			request := httptest.NewRequest(tc.method, "http://api"+base+tc.path, nil)
@@ -458,5 +465,10 @@ func TestWhatIsExemptIsParsedStrictly(t *testing.T) {
 				t.Errorf("%s %s%s: exempt %t, want %t", tc.method, base, tc.path, got, tc.want)
 			}
 		}
+	}
+	relative := httptest.NewRequest(http.MethodPost, "http://api/x", nil)
+	relative.URL.Path = "api/v1/namespaces/n/events"
+	if exempt(relative, "") {
+		t.Error("a path that is not below that of the API server is exempt")
 	}
 }
