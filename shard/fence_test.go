@@ -5,14 +5,15 @@ import (
 	"errors"
 	"io"
 	"net/http"
-	"net/http/httptest"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clocktesting "k8s.io/utils/clock/testing"
 
+	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/runner"
 	"github.com/machine-controller-fleet/machine-controller-fleet/driver"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/bubbles"
@@ -378,6 +379,20 @@ func TestCallsOfDriversAreFenced(t *testing.T) {
 			t.Errorf("%s: a runner takes it for ours: %t", step.name, !runner.NotOurs(err))
 		}
 	}
+	if got := s.Busy(); got != 1 {
+		t.Errorf("%d are in flight, want the pass only", got)
+	}
+}
+
+func TestARefusedCallNamesItsMachine(t *testing.T) {
+	d := newStand(t).Driver(&cloud{})
+	m := &v1alpha1.Machine{ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: "m"}}
+	for want, target := range map[string]driver.Target{"create_machine n/m": {Machine: m}, "create_machine": {}} {
+		_, err := d.CreateMachine(t.Context(), driver.CreateMachineRequest{Target: target})
+		if refused, ok := errors.AsType[*RefusedError](err); !ok || refused.What != want {
+			t.Errorf("got %v, want the refusal of %q", err, want)
+		}
+	}
 }
 
 func TestASlotThatTheFleetDoesNotHaveAdmitsNothing(t *testing.T) {
@@ -401,6 +416,13 @@ func TestTheGateOpensWhenAllIsKnown(t *testing.T) {
 		return ok
 	}
 	held := strings.Repeat("x", testSlot)
+	if got, none := gate.Group(held), gate.Group(""); got != testSlot || none != -1 {
+		t.Errorf("the groups are %d and %d, want the slot, and -1 without one", got, none)
+	}
+	unknown := NewGate(s.Fence, func(string) (int, bool) { return testSlot, false })
+	if _, _, ok := unknown.Admit(t.Context(), held); ok {
+		t.Error("admitted a key whose slot is not known")
+	}
 	if !admits(held) {
 		t.Error("an open slot is shut")
 	}
@@ -425,50 +447,5 @@ func TestTheGateOpensWhenAllIsKnown(t *testing.T) {
 	s.clock.Step(9 * time.Second)
 	if admits(held) {
 		t.Error("a key was admitted after the fence")
-	}
-}
-
-func TestWhatIsExemptIsParsedStrictly(t *testing.T) {
-	for _, tc := range []struct {
-		method, path string
-		want         bool
-	}{
-		{"POST", "/api/v1/namespaces/n/events", true},
-		{"PATCH", "/api/v1/namespaces/n/events/e", true},
-		{"POST", "/apis/events.k8s.io/v1/namespaces/n/events", true},
-		{"PATCH", "/apis/events.k8s.io/v1/namespaces/n/events/e", true},
-		{"POST", "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews", true},
-		{"POST", "/apis/authorization.k8s.io/v1/namespaces/n/localsubjectaccessreviews", true},
-		{"POST", "/apis/authentication.k8s.io/v1/tokenreviews", true},
-		{"DELETE", "/api/v1/namespaces/n/events", false},
-		{"DELETE", "/api/v1/namespaces/n/events/e", false},
-		{"POST", "/api/v1/namespaces/n/secrets/events", false},
-		{"POST", "/api/v1/namespaces/events", false},
-		{"PATCH", "/api/v1/namespaces/n/events/e/status", false},
-		{"POST", "/api/v1/namespaces/n/events/../secrets", false},
-		{"POST", "/api/v1//namespaces/n/events", false},
-		{"POST", "/apis/machine.sapcloud.io/v1alpha1/namespaces/n/events", false},
-		{"POST", "/apis/authorization.k8s.io/v1/namespaces/n/x/localsubjectaccessreviews", false},
-		{"PUT", "/apis/authentication.k8s.io/v1/tokenreviews", false},
-		{"PUT", "/apis/coordination.k8s.io/v1/namespaces/n/leases/l", false},
-		{"POST", "/api/v1/namespaces//events", false},
-		{"POST", "/api/v1/namespaces/./events", false},
-		{"POST", "/api/v1/namespaces/../events", false},
-		{"POST", "/other/events.k8s.io/v1/namespaces/n/events", false},
-		{"DELETE", "/apis/events.k8s.io/v1/namespaces/n/events/e", false},
-		{"POST", "/api", false},
-		{"POST", "/apis", false},
-	} {
-		for _, base := range []string{"", "/clusters/a"} {
-			request := httptest.NewRequest(tc.method, "http://api"+base+tc.path, nil)
-			if got := exempt(request, base); got != tc.want {
-				t.Errorf("%s %s%s: exempt %t, want %t", tc.method, base, tc.path, got, tc.want)
-			}
-		}
-	}
-	relative := httptest.NewRequest(http.MethodPost, "http://api/x", nil)
-	relative.URL.Path = "api/v1/namespaces/n/events"
-	if exempt(relative, "") {
-		t.Error("a path that is not below that of the API server is exempt")
 	}
 }

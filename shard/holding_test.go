@@ -3,10 +3,7 @@ package shard
 import (
 	"context"
 	"errors"
-	"io"
 	"net/http"
-	"net/http/httptest"
-	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -197,36 +194,5 @@ func TestNoContextIsKept(t *testing.T) {
 	s.slots[testSlot].shut()
 	if _, _, ok = s.Admit(p, testSlot); ok || p.waiting != 0 {
 		t.Errorf("a slot is shut: admitted: %t, and %d contexts wait for the end of their parent", ok, p.waiting)
-	}
-}
-
-// closes records that the body of a request was closed.
-type closes struct {
-	io.Reader
-
-	closed bool
-}
-
-func (c *closes) Close() error { c.closed = true; return nil }
-
-type fails struct{}
-
-func (fails) RoundTrip(*http.Request) (*http.Response, error) { return nil, io.ErrUnexpectedEOF }
-
-// TestNothingIsLeftOfARequestWithoutAnAnswer: the body of one that is refused is closed, and one that fails is not in flight.
-func TestNothingIsLeftOfARequestWithoutAnAnswer(t *testing.T) {
-	s := newStand(t)
-	body := &closes{Reader: strings.NewReader("{}")}
-	req := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "http://api/apis/x/v1/things", body)
-	_, err := s.Transport(takesAll{}).RoundTrip(req) //nolint:bodyclose // there is none
-	wantRefused(t, "without an ownership", err, Unowned)
-	if !body.closed {
-		t.Error("the body of a request that was refused is open")
-	}
-	ctx, done := s.own(t)
-	_, err = s.Transport(fails{}).RoundTrip(req.WithContext(ctx)) //nolint:bodyclose // there is none
-	done()
-	if got := s.Busy(); !errors.Is(err, io.ErrUnexpectedEOF) || got != 0 {
-		t.Errorf("got %v, and %d are in flight", err, got)
 	}
 }

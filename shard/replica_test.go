@@ -458,6 +458,9 @@ func TestTheLastChangeOfASlotHasTheLastWord(t *testing.T) {
 		{"resumed and stopped", []state.Change{{Slot: 3, Kind: state.Resumed}, {Slot: 3, Kind: state.Stopped, Ticket: 9}}, true},
 		{"acquired and stopped", []state.Change{{Slot: 3, Epoch: 1, Kind: state.Acquired}, {Slot: 3, Epoch: 1, Kind: state.Stopped, Ticket: 9}}, true},
 		{"stopped and resumed", []state.Change{{Slot: 3, Kind: state.Stopped, Ticket: 9}, {Slot: 3, Kind: state.Resumed}}, false},
+		{"resumed and stopped, and then another slot", []state.Change{
+			{Slot: 3, Kind: state.Resumed}, {Slot: 3, Kind: state.Stopped, Ticket: 9}, {Slot: 4, Kind: state.Resumed},
+		}, true},
 		{"another slot", []state.Change{{Slot: 3, Kind: state.Resumed}, {Slot: 4, Kind: state.Stopped, Ticket: 9}}, false},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -472,13 +475,21 @@ func TestTheLastChangeOfASlotHasTheLastWord(t *testing.T) {
 				t.Fatal(err)
 			}
 			r.carryOut(t.Context(), state.Output{Changes: tc.changes})
+			select {
+			case <-r.held:
+				t.Error("a suspended session stands for election")
+			default:
+			}
 			if got := fence.slots[3].view(3).Stopping; got != tc.want {
 				t.Errorf("the slot is stopped: %t, want %t", got, tc.want)
 			}
 			answers := 0
 			for _, l := range r.mail.take() {
-				if idle, ok := l.event.(state.Idle); ok && idle.Ticket == 9 {
+				switch idle, ok := l.event.(state.Idle); {
+				case ok && idle.Ticket == 9:
 					answers++
+				case ok:
+					t.Errorf("a change without a ticket was answered: %+v", idle)
 				}
 			}
 			if answers != 1 {
