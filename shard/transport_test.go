@@ -46,6 +46,7 @@ func TestWhatIsExemptIsParsedStrictly(t *testing.T) {
 		{"POST", "/apis/machine.sapcloud.io/v1alpha1/reviews", false},
 		{"POST", "/other/authorization.k8s.io/v1/selfsubjectaccessreviews", false},
 		{"POST", "/apis/authorization.k8s.io/v1/namespaces", false},
+		{"POST", "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews/status", false},
 		{"POST", "/apis/authorization.k8s.io/v1/x/n/localsubjectaccessreviews", false},
 	} {
 		for _, base := range []string{"", "/clusters/a"} {
@@ -85,6 +86,9 @@ func TestNothingIsLeftOfARequestWithoutAnAnswer(t *testing.T) {
 	if !body.closed {
 		t.Error("the body of a request that was refused is open")
 	}
+	req.Body = nil
+	_, err = s.Transport(takesAll{}).RoundTrip(req) //nolint:bodyclose // there is none
+	wantRefused(t, "without an ownership and a body", err, Unowned)
 	ctx, done := s.own(t)
 	_, err = s.Transport(fails{}).RoundTrip(req.WithContext(ctx)) //nolint:bodyclose // there is none
 	done()
