@@ -1,6 +1,8 @@
 package state
 
 import (
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -271,10 +273,9 @@ func TestASessionThatHasGivenUpAndIsSuspendedGivesItsLeaseUp(t *testing.T) {
 	s.idle = false
 	s.run(2 * time.Second) // something is in flight of the other slot
 	s.fate = func(member.Request) (member.Outcome, bool) { return member.Unanswered, false }
-	s.idle = true
-	s.run(15 * time.Second)
-	if s.exit != nil {
-		t.Fatalf("ended: %v", s.exit)
+	suspended := func(c Change) bool { return c.Kind == Suspended }
+	for !slices.ContainsFunc(s.told, suspended) {
+		s.run(100 * time.Millisecond)
 	}
 	s.fate = func(r member.Request) (member.Outcome, bool) {
 		if r.Verb == member.List {
@@ -282,9 +283,18 @@ func TestASessionThatHasGivenUpAndIsSuspendedGivesItsLeaseUp(t *testing.T) {
 		}
 		return member.Done, false
 	}
-	s.run(5 * time.Second)
+	s.run(1500 * time.Millisecond)
+	s.holder("fleet-session-r-0", me)
+	if s.exit != nil || s.replica.activity != reading {
+		t.Fatalf("want a session that renews again and cannot list; ended: %v", s.exit)
+	}
+	s.step(Idle{Slot: Everything, Ticket: s.told[slices.IndexFunc(s.told, suspended)].Ticket})
+	s.run(time.Second)
 	s.exits(ReasonUnfit, true)
 	s.holder("fleet-session-r-0", "")
+	if !strings.Contains(s.exit.Message, "slot 0") {
+		t.Errorf("want what made it give up, got %q", s.exit.Message)
+	}
 }
 
 func TestAReleaseHasItsTimeAfterASuspensionAndAfterItWasTakenBack(t *testing.T) {

@@ -49,6 +49,8 @@ type stage struct {
 	// idle has changes answered at once, blind has the watch show nothing; stuck are slots that do not open.
 	idle, blind bool
 	stuck       map[int]bool
+	// entitlements are those that the steps have named, by slot.
+	entitlements map[int]entitlement
 }
 
 func newStage(t *testing.T, slots int) *stage {
@@ -72,6 +74,7 @@ func (s *stage) step(event Event) {
 		}
 		out := s.replica.Step(at(s.now), events[0])
 		s.wake, s.exit = out.WakeAt, out.Exit
+		s.names(out)
 		s.told = append(s.told, out.Changes...)
 		for _, change := range out.Changes {
 			if change.Kind == Acquired && !s.stuck[change.Slot] {
@@ -91,6 +94,27 @@ func (s *stage) step(event Event) {
 			}
 		}
 	}
+}
+
+// names expects that a step names each slot to which the session's entitlement has changed.
+func (s *stage) names(out Output) {
+	s.t.Helper()
+	if s.entitlements == nil {
+		s.entitlements = map[int]entitlement{}
+	}
+	for slot := range len(s.replica.slots) {
+		epoch, entitled := s.replica.Entitled(slot)
+		now := entitlement{epoch, entitled}
+		if before := s.entitlements[slot]; out.Exit == nil && now != before && (now.is || before.is) && !slices.Contains(out.Slots, slot) {
+			s.t.Errorf("the entitlement to slot %d has changed from %v to %v, and the step does not name the slot", slot, before, now)
+		}
+		s.entitlements[slot] = now
+	}
+}
+
+type entitlement struct {
+	epoch int64
+	is    bool
 }
 
 // answer carries out a request.
