@@ -116,10 +116,9 @@ e2e() {
   local instances=/proc/sys/fs/inotify/max_user_instances
   if [[ -w $instances && $(<"$instances") -lt 1024 ]]; then echo 1024 >"$instances"; fi
   mapfile -t packages < <(go list -tags e2e ./e2e/... | grep -v '/e2e/chaos$')
-  # Both mostly wait: for VMs, drains, and what has to stay as it is for a while.
-  tests lab -tags e2e -count=1 -timeout 10m -- ./smoke &
+  tests lab -tags e2e -count=1 -timeout 10m -- ./smoke
+  # They mostly wait: for VMs, drains, and what has to stay as it is for a while.
   tests . -tags e2e -count=1 -timeout 20m -parallel 4 -- "${packages[@]}"
-  wait "$!"
 }
 
 # faults runs the faults and gives up after so long. A little before that the tests give up by themselves, and stop their labs.
