@@ -69,8 +69,8 @@ repeat_failed() { # folder, log, arguments of go test
   [[ -s $log.failed ]] || fails "$command $*" "go test in $folder"
   while IFS=$'\t' read -r package tests leaves; do
     which=() seed='' run=''
-    where=./$folder/${package#./}
-    where=./${where#././}
+    where=$folder/${package#./}
+    where=./${where#./}
     if [[ $tests == - ]]; then # it was not built, or has ended by itself
       which=("$where")
     else
