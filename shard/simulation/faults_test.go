@@ -352,13 +352,16 @@ func (w *world) twin() {
 	}
 }
 
-func (w *world) cutOff() {
+// disturb begins a fault of one process that lasts from a second to the given time; until is when it ends, by process.
+func (w *world) disturb(until map[*process]time.Duration, most time.Duration, what string) {
 	if p := w.someone(); p != nil {
-		d := w.between(time.Second, 60*time.Second)
-		w.tell("%s is cut off for %v", p.session, d)
-		w.faults.cut[p] = w.now + d
+		d := w.between(time.Second, most)
+		w.tell("%s %s for %v", p.session, what, d)
+		until[p] = w.now + d
 	}
 }
+
+func (w *world) cutOff() { w.disturb(w.faults.cut, time.Minute, "is cut off") }
 
 // fade holds the answers to a process back, lets them through for a moment, and cuts it off.
 func (w *world) fade() {
@@ -375,30 +378,14 @@ func (w *world) fade() {
 }
 
 func (w *world) sticky() {
-	if p := w.someone(); p != nil {
-		d := w.between(time.Second, 60*time.Second)
-		w.tell("the watch of %s is stuck for %v", p.session, d)
-		w.faults.stuck[p] = w.now + d
-	}
+	w.disturb(w.faults.stuck, time.Minute, "sees nothing of what its watch shows")
 }
 
 // deny has writes of slot Leases by a process refused, or come to nothing without an answer, while those of its session Lease pass.
-func (w *world) deny() {
-	if p := w.someone(); p != nil {
-		d := w.between(time.Second, 2*time.Minute)
-		w.tell("%s cannot write slot Leases for %v", p.session, d)
-		w.faults.denied[p] = w.now + d
-	}
-}
+func (w *world) deny() { w.disturb(w.faults.denied, 2*time.Minute, "cannot write slot Leases") }
 
 // shut keeps what a process acquires from opening.
-func (w *world) shut() {
-	if p := w.someone(); p != nil {
-		d := w.between(time.Second, 5*time.Minute)
-		w.tell("no slot opens at %s for %v", p.session, d)
-		w.faults.shut[p] = w.now + d
-	}
-}
+func (w *world) shut() { w.disturb(w.faults.shut, 5*time.Minute, "cannot open slots") }
 
 func (w *world) breakWatch() {
 	if p := w.someone(); p != nil && p.watch != nil {

@@ -141,7 +141,7 @@ func TestResigning(t *testing.T) {
 	const s = time.Second
 	refused, unanswered, done, conflict := member.Refused, member.Unanswered, member.Done, member.Conflict
 	for name, test := range map[string]struct {
-		// resignations is how often it has resigned before.
+		// resignations is how often it has resigned before, some minutes ago.
 		resignations int
 		writes       []write
 		resigns      bool
@@ -163,7 +163,9 @@ func TestResigning(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			r.resignations = test.resignations
+			if r.resignations = test.resignations; r.resignations > 0 {
+				r.resigned = at(time.Hour - r.settings.Plan.HomeFor/2)
+			}
 			end := member.Moment{}
 			for _, w := range test.writes {
 				end = at(time.Hour + w.at)
@@ -177,6 +179,18 @@ func TestResigning(t *testing.T) {
 			}
 		})
 	}
+	t.Run("after 10 min without, as if for the first time", func(t *testing.T) {
+		r, err := NewReplica(settings(8))
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.resigned, r.resignations = at(time.Hour-r.settings.Plan.HomeFor), 5
+		r.takeLeaderWrite(at(time.Hour), "a", refused)
+		r.takeLeaderWrite(at(time.Hour+15*s), "a", refused)
+		if r.resignations != 1 || r.MayLead(at(time.Hour+15*s)) {
+			t.Errorf("want it to resign after 15 s, for the first time, got %d times", r.resignations)
+		}
+	})
 	t.Run("once for all that fails meanwhile", func(t *testing.T) {
 		r, err := NewReplica(settings(8))
 		if err != nil {

@@ -32,7 +32,7 @@ type ability struct {
 	report member.Fitness
 	// resigned is before when the session is no candidate for the leadership, because it could not do what the leader is for.
 	resigned member.Moment
-	// resignations counts how often the session has resigned for that.
+	// resignations counts how often the session has resigned for that, until it has not for some time.
 	resignations int
 }
 
@@ -219,6 +219,9 @@ func (r *Replica) takeLeaderWrite(now member.Moment, name string, outcome member
 	case member.Unanswered, member.Refused:
 		if r.writes.since.IsZero() {
 			r.writes.since, r.writes.name = now, name
+			if now.Since(r.resigned) >= r.settings.Plan.HomeFor {
+				r.resignations = 0
+			}
 		}
 		r.writes.several = r.writes.several || r.writes.name != name
 		patience := r.settings.Config.BlindAfter

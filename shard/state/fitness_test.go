@@ -327,7 +327,8 @@ func TestAReleaseHasItsTimeAfterASuspensionAndAfterItWasTakenBack(t *testing.T) 
 
 func TestALeaderThatCannotWriteSlotLeasesResigns(t *testing.T) {
 	for _, outcome := range []member.Outcome{member.Unanswered, member.Refused} {
-		for several, after := range map[bool]time.Duration{true: 15 * time.Second, false: 15 * time.Second} {
+		for _, several := range []bool{true, false} {
+			const after = 15 * time.Second
 			s := leads(t)
 			s.run(20 * time.Second)
 			s.fate = func(r member.Request) (member.Outcome, bool) {
