@@ -30,7 +30,7 @@ type vm struct {
 	driver.VM
 
 	uid, namespace, machine string
-	boots, ends             time.Time // ends is zero while nobody has deleted it
+	boots, ends             time.Time // ends is zero until it is deleted
 	joined                  bool
 }
 

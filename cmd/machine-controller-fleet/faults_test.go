@@ -30,7 +30,7 @@ func faultKinds() map[string]func(*trial) {
 		"Leases are deleted":         (*trial).deleteLease,
 		"Leases are emptied":         (*trial).emptyLease,
 		"slot labels are edited":     (*trial).relabel,
-		"Leases of MCM change hands": (*trial).intrude,
+		"Leases of MCM change hands": (*trial).takeMCMLeases,
 		"the cloud is away":          (*trial).cloudAway,
 		"a replica is paused":        (*trial).pauseProcess,
 		"a link is slow":             (*trial).slowLink,
@@ -38,8 +38,8 @@ func faultKinds() map[string]func(*trial) {
 	}
 }
 
-// weather draws which kinds of faults a run has, and how bad its network is.
-func (t *trial) weather() (kinds []string) {
+// drawFaults draws which kinds of faults a run has, and how bad its network is.
+func (t *trial) drawFaults() (kinds []string) {
 	for _, name := range slices.Sorted(maps.Keys(faultKinds())) {
 		if t.random.IntN(3) == 0 {
 			kinds = append(kinds, name)
@@ -53,8 +53,8 @@ func (t *trial) weather() (kinds []string) {
 	return kinds
 }
 
-// someone is a replica with a process that lives; "" is none.
-func (t *trial) someone() *process {
+// randomProcess is a replica with a process that lives; "" is none.
+func (t *trial) randomProcess() *process {
 	alive := t.alive()
 	if len(alive) == 0 {
 		return nil
@@ -66,7 +66,7 @@ func (t *trial) someone() *process {
 func (t *trial) forAWhile(most time.Duration, d *disturbance) {
 	d = t.network.disturb(d)
 	for_ := t.between(time.Second, most)
-	t.tell("%s for %s", d.name, for_)
+	t.logf("%s for %s", d.name, for_)
 	t.later = append(t.later, event{time.Now().Add(for_), func() { t.network.heal(d) }})
 }
 
@@ -86,7 +86,7 @@ func (t *trial) cloudAway() {
 func (t *trial) place() string { return []string{atControl, atTarget, ""}[t.random.IntN(3)] }
 
 func (t *trial) cutOff() {
-	if p := t.someone(); p != nil {
+	if p := t.randomProcess(); p != nil {
 		t.forAWhile(time.Minute, cut(p.replica, t.place()))
 	}
 }
@@ -100,7 +100,7 @@ func cut(replica, place string) *disturbance {
 }
 
 func (t *trial) oneWay() {
-	if p := t.someone(); p != nil {
+	if p := t.randomProcess(); p != nil {
 		d := cut(p.replica, t.place())
 		d.name, d.there = "answers do not come back to "+d.name, false
 		t.forAWhile(time.Minute, d)
@@ -118,7 +118,7 @@ func hanging(replica, place string) *disturbance {
 }
 
 func (t *trial) listsHang() {
-	if p := t.someone(); p != nil {
+	if p := t.randomProcess(); p != nil {
 		t.forAWhile(time.Minute, hanging(p.replica, t.place()))
 	}
 }
@@ -134,7 +134,7 @@ func blockedLeases(replica, _ string) *disturbance {
 }
 
 func (t *trial) renewalsHang() {
-	if p := t.someone(); p != nil {
+	if p := t.randomProcess(); p != nil {
 		d := blockedLeases(p.replica, "")
 		d.there = t.random.IntN(2) == 0
 		t.forAWhile(time.Minute, d)
@@ -142,7 +142,7 @@ func (t *trial) renewalsHang() {
 }
 
 func (t *trial) someFail() {
-	if p := t.someone(); p != nil {
+	if p := t.randomProcess(); p != nil {
 		place, kind := t.place(), []string{lists, watches, gets, writes}[t.random.IntN(4)]
 		t.forAWhile(time.Minute, &disturbance{
 			name: kind + " of " + p.replica + " fail at " + place, there: true, refuses: true,
@@ -164,33 +164,33 @@ func silent(replica, place string) *disturbance {
 }
 
 func (t *trial) silence() {
-	if p := t.someone(); p != nil {
+	if p := t.randomProcess(); p != nil {
 		t.forAWhile(time.Minute, silent(p.replica, t.place()))
 	}
 }
 
 func (t *trial) crash() {
-	if p := t.someone(); p != nil {
+	if p := t.randomProcess(); p != nil {
 		p.crash()
 	}
 }
 
 func (t *trial) quit() {
-	if p := t.someone(); p != nil {
+	if p := t.randomProcess(); p != nil {
 		p.quit()
 	}
 }
 
 // twin replaces a pod by force: the next process begins while the old one runs, for a while.
 func (t *trial) twin() {
-	if p := t.someone(); p != nil {
+	if p := t.randomProcess(); p != nil {
 		t.start(p.replica)
 		t.later = append(t.later, event{time.Now().Add(t.between(0, 30*time.Second)), p.crash})
 	}
 }
 
 func (t *trial) compact() {
-	t.tell("history is compacted")
+	t.logf("history is compacted")
 	t.control.Compact()
 	t.target.Compact()
 }
@@ -206,7 +206,7 @@ func (t *trial) someLease() *apiserver.Object {
 
 func (t *trial) deleteLease() {
 	if lease := t.someLease(); lease != nil {
-		t.tell("people delete Lease %s", lease.GetName())
+		t.logf("a user deletes Lease %s", lease.GetName())
 		t.control.Remove("leases", lease.GetNamespace(), lease.GetName())
 		if strings.HasSuffix(lease.GetName(), "-leader") {
 			t.oracle.excuse()
@@ -216,7 +216,7 @@ func (t *trial) deleteLease() {
 
 func (t *trial) emptyLease() {
 	if lease := t.someLease(); lease != nil {
-		t.tell("people empty Lease %s", lease.GetName())
+		t.logf("a user empties Lease %s", lease.GetName())
 		t.setHolder(lease.GetNamespace(), lease.GetName(), "")
 		t.oracle.excuse()
 	}
@@ -229,10 +229,10 @@ func (t *trial) setHolder(namespace, name, holder string) {
 	})
 }
 
-// intrude has somebody else take, or empty, MCM's Leases of a namespace.
-func (t *trial) intrude() {
+// takeMCMLeases has another holder take, or empty, MCM's Leases of a namespace.
+func (t *trial) takeMCMLeases() {
 	namespace, holder := namespaces()[t.random.IntN(2)], []string{"", "mcm-1"}[t.random.IntN(2)]
-	t.tell("MCM's Leases in %s get the holder %q", namespace, holder)
+	t.logf("MCM's Leases in %s get the holder %q", namespace, holder)
 	for _, name := range []string{v1alpha1.LeaseManager, v1alpha1.LeaseMachineController} {
 		t.setHolder(namespace, name, holder)
 	}
@@ -251,7 +251,7 @@ func (t *trial) relabel() {
 	}
 	o := all[t.random.IntN(len(all))]
 	label := []string{"", "nonsense", fmt.Sprint(t.random.IntN(16))}[t.random.IntN(3)]
-	t.tell("people label %s %s %q", resource, o.GetName(), label)
+	t.logf("a user labels %s %s %q", resource, o.GetName(), label)
 	server.Edit(resource, o.GetNamespace(), o.GetName(), func(u *unstructured.Unstructured) {
 		labels := u.GetLabels()
 		if labels == nil {
@@ -264,7 +264,7 @@ func (t *trial) relabel() {
 	})
 }
 
-// changeSome changes what people want.
+// changeSome changes a root.
 func (t *trial) changeSome() {
 	names := slices.Sorted(maps.Keys(t.roots))
 	switch n := t.random.IntN(6); {
@@ -272,10 +272,10 @@ func (t *trial) changeSome() {
 		t.made++
 		t.want(namespaces()[t.random.IntN(2)], fmt.Sprint("more-", t.made), 1+t.random.IntN(2))
 	case n == 1 && len(names) > 2:
-		t.unwant(t.roots[names[t.random.IntN(len(names))]])
+		t.deleteRoot(t.roots[names[t.random.IntN(len(names))]])
 	case n == 2:
 		r := t.roots[names[t.random.IntN(len(names))]]
-		t.tell("people roll %s", r.key())
+		t.logf("a user rolls %s", r.key())
 		t.control.Edit("machinedeployments", r.namespace, r.name, func(u *unstructured.Unstructured) {
 			_ = unstructured.SetNestedField(u.Object, fmt.Sprint(u.GetGeneration()), "spec", "template", "metadata", "annotations", "version")
 		})
@@ -292,9 +292,9 @@ const longestPause = time.Minute
 // pauseProcess stops a process for some time, as SIGSTOP and SIGCONT do: what it sends, gets and times stands still. Goroutines
 // cannot be stopped in a bubble, so that timers of controllers and of client-go still fire; what they lead to is held up.
 func (t *trial) pauseProcess() {
-	if p := t.someone(); p != nil {
+	if p := t.randomProcess(); p != nil {
 		d := t.between(time.Second, longestPause)
-		t.tell("%s is paused for %s", p.session, d)
+		t.logf("%s is paused for %s", p.session, d)
 		p.pause()
 		t.later = append(t.later, event{time.Now().Add(d), p.resume})
 	}
@@ -302,7 +302,7 @@ func (t *trial) pauseProcess() {
 
 // slowLink delays requests, answers and events of a replica, of all kinds or of one.
 func (t *trial) slowLink() {
-	if p := t.someone(); p != nil {
+	if p := t.randomProcess(); p != nil {
 		d := slow(p.replica, t.place())
 		d.slowest = t.between(time.Second, 8*time.Second)
 		ways := t.random.IntN(3)

@@ -22,7 +22,7 @@ import (
 )
 
 var (
-	oneSeed = flag.Int64("seed", -1, "run this seed of TestWholeFleet alone, and tell its story with -v")
+	oneSeed = flag.Int64("seed", -1, "run this seed of TestWholeFleet alone, and print its log with -v")
 	howMany = flag.Int("seeds", 30, "how many seeds of TestWholeFleet to run")
 	first   = flag.Uint64("first", 0, "the first seed")
 
@@ -37,7 +37,7 @@ func TestMain(m *testing.M) {
 
 // newLogger logs into the story.
 func newLogger(t *trial) logr.Logger {
-	return funcr.New(func(prefix, args string) { t.tell("  %s %s", prefix, args) }, funcr.Options{})
+	return funcr.New(func(prefix, args string) { t.logf("  %s %s", prefix, args) }, funcr.Options{})
 }
 
 // result is what became of a seed.

@@ -70,7 +70,7 @@ func (t *trial) sent(q request, r *http.Request) {
 	o.acts(match[1], slot, q.method+" "+q.path)
 }
 
-// acts: nobody begins something for a slot that another session holds.
+// acts: no session begins something for a slot that another one holds.
 func (o *oracle) acts(session string, slot int, what string) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -121,7 +121,7 @@ func (c *cloud) made(v *vm) {
 		c.oracle.late[v.uid] = true
 		c.oracle.mu.Unlock()
 	}
-	c.tell("VM %s of machine %s", v.ProviderID, v.machine)
+	c.logf("VM %s of machine %s", v.ProviderID, v.machine)
 }
 
 // ended looks at a VM that is about to end, with the cloud's lock held.
@@ -130,7 +130,7 @@ func (c *cloud) ended(v *vm) {
 	if stored != nil && string(stored.GetUID()) == v.uid && stored.GetDeletionTimestamp() == nil && !c.oracle.mayBeUndeleted() {
 		c.fail("VM %s is deleted, and its machine %s is not", v.ProviderID, v.machine)
 	}
-	c.tell("VM %s of machine %s is deleted", v.ProviderID, v.machine)
+	c.logf("VM %s of machine %s is deleted", v.ProviderID, v.machine)
 }
 
 // mayBeUndeleted reports whether a call that was sent before etcd was restored may still arrive: the machine that it deletes may

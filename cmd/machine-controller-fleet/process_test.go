@@ -70,7 +70,7 @@ func (t *trial) start(replica string) *process {
 		close(p.dead)
 		end()
 	})
-	t.tell("%s starts", p.session)
+	t.logf("%s starts", p.session)
 	t.processes = append(t.processes, p)
 	go func() {
 		p.err = p.fleet.run(ctx, p.leave, controllers)
@@ -100,7 +100,7 @@ func (p *process) isAlive() bool {
 
 // crash is SIGKILL. What is on the wire arrives.
 func (p *process) crash() {
-	p.tell("%s is killed", p.session)
+	p.logf("%s is killed", p.session)
 	p.killed = true
 	p.kill()
 }
@@ -108,7 +108,7 @@ func (p *process) crash() {
 // quit is SIGTERM.
 func (p *process) quit() {
 	if !p.asked {
-		p.tell("%s is asked to leave", p.session)
+		p.logf("%s is asked to leave", p.session)
 		p.asked = true
 		close(p.leave)
 	}

@@ -32,16 +32,16 @@ func (t *trial) restoreEtcd() {
 		name: "etcd of the " + place + " cluster is about to be restored", there: true, back: true, refuses: true,
 		of: func(q request) bool { return q.place == place || q.place != atCloud && t.control == t.target },
 	}
-	t.tell("etcd of the %s cluster is backed up", place)
+	t.logf("etcd of the %s cluster is backed up", place)
 	backup, begins := server.Save(), time.Now().Add(t.between(5*time.Second, longestBackupAge))
 	t.restoreDue = begins.Add(t.between(leastAway, mostAway))
 	t.later = append(t.later,
 		event{begins, func() {
-			t.tell("%s", outage.name)
+			t.logf("%s", outage.name)
 			t.network.disturb(outage)
 		}},
 		event{t.restoreDue, func() {
-			t.tell("etcd of the %s cluster is restored", place)
+			t.logf("etcd of the %s cluster is restored", place)
 			server.Restore(backup)
 			t.afterRestore(server)
 			t.network.heal(outage)
@@ -77,7 +77,7 @@ func (c *cloud) endForgottenVMs() {
 	for _, v := range c.vms {
 		stored := c.control.Get("machines", v.namespace, v.machine)
 		if v.ends.IsZero() && (stored == nil || string(stored.GetUID()) != v.uid) {
-			c.tell("an operator deletes VM %s, whose machine %s is not in the backup", v.ProviderID, v.machine)
+			c.logf("an operator deletes VM %s, whose machine %s is not in the backup", v.ProviderID, v.machine)
 			v.ends = time.Now()
 			c.target.Remove("nodes", "", v.NodeName)
 		}
@@ -106,7 +106,7 @@ func (t *trial) deleteLostMachines() {
 	for _, o := range t.control.List("machines") {
 		providerID, _, _ := unstructured.NestedString(o.Object, "spec", "providerID")
 		if providerID != "" && !live[string(o.GetUID())] && o.GetDeletionTimestamp() == nil {
-			t.tell("people delete machine %s, whose VM has ended", o.GetName())
+			t.logf("a user deletes machine %s, whose VM has ended", o.GetName())
 			t.control.Delete("machines", o.GetNamespace(), o.GetName())
 		}
 	}

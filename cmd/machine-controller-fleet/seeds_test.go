@@ -9,7 +9,7 @@ import (
 )
 
 const (
-	// patience is how long it may take, once nothing changes any more, until every root is as people want it: a process that
+	// patience is how long it may take, once nothing changes any more, until every root is served: a process that
 	// cannot stop what is in flight ends after 45 s, a slot waits 15 s in quarantine and 15 s for a dead session, an orphan or a
 	// stray is looked at again after a minute, and each of these may follow another.
 	patience = 5 * time.Minute
@@ -32,10 +32,10 @@ type event struct {
 	do func()
 }
 
-// begin makes replicas and what people want at first.
+// begin starts replicas and creates the first roots.
 func (t *trial) begin(replicas, roots int) {
 	for _, namespace := range namespaces() {
-		t.furnish(namespace)
+		t.createClass(namespace)
 		for i := range roots {
 			t.want(namespace, fmt.Sprint("root-", i), t.random.IntN(3))
 		}
@@ -45,10 +45,10 @@ func (t *trial) begin(replicas, roots int) {
 	}
 }
 
-// trouble makes faults for a while.
-func (t *trial) trouble() {
-	kinds := t.weather()
-	t.tell("faults: %q", kinds)
+// injectFaults begins faults for a while.
+func (t *trial) injectFaults() {
+	kinds := t.drawFaults()
+	t.logf("faults: %q", kinds)
 	next, change := time.Now().Add(t.between(0, 40*time.Second)), time.Now().Add(5*time.Second)
 	t.run(t.between(30*time.Second, 2*time.Minute), func() bool {
 		if time.Now().After(change) {
@@ -66,7 +66,7 @@ func (t *trial) trouble() {
 
 // heal ends all faults: of each replica one process runs, or is about to.
 func (t *trial) heal() {
-	t.tell("all faults end")
+	t.logf("all faults end")
 	for _, e := range t.later {
 		e.do()
 	}
@@ -102,8 +102,8 @@ func lastings() map[string]func(*trial) {
 				of: func(q request) bool { return q.replica == "fleet-0" && q.kind == writes && isSlotLease(q.path) },
 			})
 		},
-		"bad object":         func(t *trial) { t.spoil() },
-		"namespace given up": func(t *trial) { t.abandon() },
+		"bad object":         func(t *trial) { t.storeUndecodable() },
+		"namespace given up": func(t *trial) { t.giveUpNamespace() },
 		"cut off":            of(cut, ""),
 		"renewals hang":      of(blockedLeases, ""),
 	}
@@ -116,7 +116,7 @@ func (t *trial) last() {
 		names := slices.Sorted(maps.Keys(lastings()))
 		name = names[t.random.IntN(len(names))]
 	}
-	t.tell("lasting fault: %s", name)
+	t.logf("lasting fault: %s", name)
 	t.lastingName = name
 	begin := lastings()[name]
 	if begin == nil {
@@ -125,8 +125,8 @@ func (t *trial) last() {
 	begin(t)
 }
 
-// settle has people change everything once more, and waits until everything is as they want it.
-func (t *trial) settle() {
+// converge changes every root once more, and waits until all of them are served.
+func (t *trial) converge() {
 	t.run(t.between(0, 20*time.Second), nil)
 	for _, name := range slices.Sorted(maps.Keys(t.roots)) {
 		r := t.roots[name]
@@ -154,7 +154,7 @@ func (t *trial) settle() {
 	if !served && t.fine() {
 		t.fail("%s after the last change: %s [%s]", patience, missing, t.health())
 	}
-	t.tell("rests %s after the last change", time.Since(changed))
+	t.logf("rests %s after the last change", time.Since(changed))
 }
 
 // calm lets time pass in which nothing happens but for the lasting fault, and roots that change one by one. Each is served in time.
@@ -183,7 +183,7 @@ func (t *trial) calm() {
 		changed = t.checkServed(changed)
 		return len(changed) == 0
 	})
-	t.tell("slots were without a holder for %s in %s", t.ownerless, d)
+	t.logf("slots were without a holder for %s in %s", t.ownerless, d)
 	if t.ownerless > calmOwnerless {
 		t.fail("slots were without a holder for %s in %s in which nothing happened", t.ownerless, d)
 	}
@@ -226,7 +226,7 @@ func (t *trial) checkServed(changed []*root) []*root {
 		}
 		if missing == "" {
 			t.served = append(t.served, since)
-			t.tell("%s was served %s after its change", r.key(), since)
+			t.logf("%s was served %s after its change", r.key(), since)
 		}
 		return missing == ""
 	})
@@ -235,10 +235,10 @@ func (t *trial) checkServed(changed []*root) []*root {
 // live is a whole run.
 func (t *trial) live() {
 	t.begin(2+t.random.IntN(2), 1+t.random.IntN(3))
-	t.trouble()
+	t.injectFaults()
 	t.last()
 	t.heal()
-	t.settle()
+	t.converge()
 	t.calm()
 	if !t.fine() {
 		t.logObjects()
@@ -262,7 +262,7 @@ func (t *trial) blindLeader() {
 		return leader != nil && len(t.alive()) >= 3
 	})
 	if leader == nil {
-		t.fail("nobody leads")
+		t.fail("there is no leader")
 		return
 	}
 	t.faulty = leader.replica
@@ -281,8 +281,8 @@ func (t *trial) blindLeader() {
 	}
 }
 
-// spoil stores an object that does not decode.
-func (t *trial) spoil() {
+// storeUndecodable stores an object that does not decode.
+func (t *trial) storeUndecodable() {
 	t.spoilt++
 	t.put(t.control, "machines", map[string]any{
 		"apiVersion": "machine.sapcloud.io/v1alpha1", "kind": "Machine",
@@ -296,12 +296,12 @@ func (t *trial) spoil() {
 	}
 }
 
-// abandon has a namespace lose its roots, and with them the Leases.
-func (t *trial) abandon() {
+// giveUpNamespace has a namespace lose its roots, and with them the Leases.
+func (t *trial) giveUpNamespace() {
 	t.heal()
 	for _, name := range slices.Sorted(maps.Keys(t.roots)) {
 		if r := t.roots[name]; r.namespace == "b" {
-			t.unwant(r)
+			t.deleteRoot(r)
 		}
 	}
 	gone := func() bool {
@@ -322,7 +322,7 @@ func (t *trial) abandon() {
 		t.run(11*time.Minute, nil)
 		return
 	}
-	t.tell("MCM's Leases in b are emptied")
+	t.logf("MCM's Leases in b are emptied")
 	t.setHolder("b", leaseManager, "")
 	t.setHolder("b", leaseMachineController, "")
 }

@@ -42,10 +42,10 @@ type trial struct {
 	processes   []*process           // in the order of their starts
 	starts      int                  // how many there were
 	restart     map[string]time.Time // replicas without a process, and when they get one
-	roots       map[string]*root     // that people want, by namespace/name
+	roots       map[string]*root     // as they are wanted, by namespace/name
 	collected   time.Time            // when garbage was last collected
 	later       []event              // that are to come
-	made        int                  // how many roots people have made later
+	made        int                  // how many roots were created later
 	ownerless   time.Duration        // of all slots, added up
 	lasting     *disturbance         // does not end with the other faults
 	lastingName string
@@ -152,7 +152,7 @@ func (t *trial) judge(p *process) {
 	p.judged = true
 	if !p.killed {
 		p.mu.Lock()
-		t.tell("%s has ended: %v %s", p.session, p.err, p.diedOf)
+		t.logf("%s has ended: %v %s", p.session, p.err, p.diedOf)
 		p.mu.Unlock()
 	}
 	if p.err == nil && !p.asked && !p.killed && p.diedOf == "" {
@@ -208,8 +208,8 @@ func (t *trial) fine() bool {
 	return t.wrong == ""
 }
 
-// tell adds a line to the story.
-func (t *trial) tell(format string, args ...any) {
+// logf adds a line to the story.
+func (t *trial) logf(format string, args ...any) {
 	if t.story == nil {
 		return
 	}
@@ -222,15 +222,15 @@ func (t *trial) tell(format string, args ...any) {
 func (t *trial) logObjects() {
 	for _, resource := range []string{"machinedeployments", "machinesets", "machines"} {
 		for _, o := range t.control.List(resource) {
-			t.tell("%s %s/%s (slot %s, owners %v): spec %v, status %v, annotations %v, deleted %v", resource, o.GetNamespace(), o.GetName(), slotOf(o),
+			t.logf("%s %s/%s (slot %s, owners %v): spec %v, status %v, annotations %v, deleted %v", resource, o.GetNamespace(), o.GetName(), slotOf(o),
 				o.GetOwnerReferences(), o.Object["spec"], o.Object["status"], o.GetAnnotations(), o.GetDeletionTimestamp())
 		}
 	}
 	for _, o := range t.target.List("nodes") {
-		t.tell("node %s: %v, spec %v", o.GetName(), o.GetLabels(), o.Object["spec"])
+		t.logf("node %s: %v, spec %v", o.GetName(), o.GetLabels(), o.Object["spec"])
 	}
 	for _, v := range t.cloud.live() {
-		t.tell("VM %s of machine %s/%s (%s), joined: %t", v.ProviderID, v.namespace, v.machine, v.uid, v.joined)
+		t.logf("VM %s of machine %s/%s (%s), joined: %t", v.ProviderID, v.namespace, v.machine, v.uid, v.joined)
 	}
 }
 
@@ -240,7 +240,7 @@ func (t *trial) between(least, most time.Duration) time.Duration {
 	return least + time.Duration(f*f*float64(most-least))
 }
 
-// root is a MachineDeployment as people want it.
+// root is a MachineDeployment as it is wanted.
 type root struct {
 	namespace, name string
 	replicas        int
@@ -254,7 +254,7 @@ func (r *root) key() string { return r.namespace + "/" + r.name }
 func (t *trial) want(namespace, name string, replicas int) *root {
 	r := &root{namespace: namespace, name: name, replicas: replicas, changed: time.Now()}
 	t.roots[r.key()] = r
-	t.tell("people want %d replicas of %s", replicas, r.key())
+	t.logf("a user wants %d replicas of %s", replicas, r.key())
 	if t.control.Edit("machinedeployments", namespace, name, func(u *unstructured.Unstructured) {
 		_ = unstructured.SetNestedField(u.Object, int64(replicas), "spec", "replicas") // it is an object
 	}) {
@@ -274,15 +274,15 @@ func (t *trial) want(namespace, name string, replicas int) *root {
 	return r
 }
 
-// unwant deletes a MachineDeployment.
-func (t *trial) unwant(r *root) {
+// deleteRoot deletes a MachineDeployment.
+func (t *trial) deleteRoot(r *root) {
 	delete(t.roots, r.key())
-	t.tell("people delete %s", r.key())
+	t.logf("a user deletes %s", r.key())
 	t.control.Delete("machinedeployments", r.namespace, r.name)
 }
 
-// furnish makes a class and its Secret in a namespace.
-func (t *trial) furnish(namespace string) {
+// createClass makes a class and its Secret in a namespace.
+func (t *trial) createClass(namespace string) {
 	t.put(t.control, "secrets", map[string]any{
 		"apiVersion": "v1", "kind": "Secret", "metadata": map[string]any{"namespace": namespace, "name": "small"},
 		"data": map[string]any{"userData": "PDxCT09UU1RSQVBfVE9LRU4+Pg=="}, // <<BOOTSTRAP_TOKEN>>
@@ -293,7 +293,7 @@ func (t *trial) furnish(namespace string) {
 	})
 }
 
-// unserved returns what is missing of a root that is as people want it; "" is nothing.
+// unserved returns what is missing of a root; "" is nothing.
 func (t *trial) unserved(r *root) string {
 	o := t.control.Get("machinedeployments", r.namespace, r.name)
 	if o == nil {
@@ -318,7 +318,7 @@ func slotOf(o *apiserver.Object) string {
 	return "none"
 }
 
-// missing returns what is missing of all that people want; "" is nothing.
+// missing returns what is missing of all roots; "" is nothing.
 func (t *trial) missing() string {
 	var all []string
 	wanted := 0

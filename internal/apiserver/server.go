@@ -103,7 +103,7 @@ func (s *Server) Put(resource string, document map[string]any) (*Object, error) 
 	return s.write(st, before, u)
 }
 
-// Edit changes an object as somebody does who has read it just now; it reports whether there is one.
+// Edit changes an object, as a client does that has just read it; it reports whether there is one.
 func (s *Server) Edit(resource, namespace, name string, edit func(*unstructured.Unstructured)) bool {
 	before := s.Get(resource, namespace, name)
 	if before == nil {

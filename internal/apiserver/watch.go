@@ -114,7 +114,7 @@ func (w *Events) Read(p []byte) (int, error) {
 	return w.rest.Read(p)
 }
 
-// hold waits as long as it is told to. Errors: the watch has ended meanwhile, by its own timeout too.
+// hold waits for as long as Hold says. Errors: the watch has ended meanwhile, by its own timeout too.
 func (w *Events) hold() error {
 	for {
 		if isClosed(w.era) {
