@@ -9,6 +9,8 @@ import (
 	"strings"
 	"testing"
 	"testing/synctest"
+
+	"github.com/machine-controller-fleet/machine-controller-fleet/driver"
 )
 
 func TestWhatIsHeldIsSentLate(t *testing.T) {
@@ -116,6 +118,36 @@ func TestWorkIsHeldStepByStep(t *testing.T) {
 			t.Fatalf("something is held when nothing is to be: %v", err)
 		}
 		_ = other.Body.Close()
+	})
+}
+
+// TestTheAnswerOfADriverIsHeld has the cloud do what a call asks for, and its answer come later.
+func TestTheAnswerOfADriverIsHeld(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStand(t)
+		s.hold = NewHold(string(driver.OpCreate))
+		ask := func(method, body string) string {
+			answer := httptest.NewRecorder()
+			s.hold.ServeHTTP(answer, httptest.NewRequest(method, "/debug/hold", strings.NewReader(body)))
+			synctest.Wait()
+			return answer.Body.String()
+		}
+		ctx, done := s.own(t)
+		defer done()
+		inner := &cloud{}
+		answered := false
+		go func() {
+			_, err := s.Driver(inner).CreateMachine(ctx, driver.CreateMachineRequest{})
+			answered = err == nil
+		}()
+		synctest.Wait()
+		ask(http.MethodPut, `{"answer": true}`)
+		if held := ask(http.MethodGet, ""); !strings.Contains(held, "answer to create_machine") || inner.calls != 1 || answered {
+			t.Errorf("%d calls reached the cloud, answered: %t; held: %s", inner.calls, answered, held)
+		}
+		if ask(http.MethodPut, "{}"); !answered {
+			t.Error("the answer went on, and the call has none")
+		}
 	})
 }
 
