@@ -33,7 +33,7 @@ const slots = 256
 // fleetLab is a lab with three replicas. TestMain stops it.
 var fleetLab = sync.OnceValues(func() (*harness.Lab, error) {
 	ctx := context.Background()
-	lab, err := harness.Up(ctx, harness.Options{Dir: filepath.Join(os.Getenv(labsVariable), "fleet"), Replicas: 3})
+	lab, err := up(ctx, harness.Options{Dir: filepath.Join(os.Getenv(labsVariable), "fleet"), Replicas: 3})
 	if err != nil {
 		return nil, err
 	}

@@ -29,22 +29,29 @@ const (
 	resumeAfter   = 10 * time.Second
 )
 
-// TestHealth has Nodes fall silent, in a fleet of two replicas that gives up a machine after a short time.
-func TestHealth(t *testing.T) {
+// TestZoneInTheDark has all Nodes of a zone fall silent.
+func TestZoneInTheDark(t *testing.T) {
 	t.Parallel()
-	lab := startLab(t, "health", func(o *harness.Options) {
+	zoneInTheDark(newSpace(t, healthLab(t, "dark"), "dark", `{"zone":"sim-1a"}`))
+}
+
+// TestMachinesDie has Nodes fall silent one by one.
+func TestMachinesDie(t *testing.T) {
+	t.Parallel()
+	machinesDie(newSpace(t, healthLab(t, "dying"), "dying", ""))
+}
+
+// healthLab starts a lab with a fleet of two replicas that gives up a machine after a short time.
+func healthLab(t *testing.T, name string) *harness.Lab {
+	t.Helper()
+	lab := startLab(t, name, func(o *harness.Options) {
 		o.Replicas = 2
 		o.FleetFlags = fmt.Sprintf("--machine-health-timeout=%s --replacement-resume-after=%s", healthTimeout, resumeAfter)
 	})
 	if err := lab.WaitHeld(t.Context(), slots); err != nil {
 		t.Fatal(err)
 	}
-	t.Run("ZoneInTheDark", func(t *testing.T) {
-		zoneInTheDark(newSpace(t, lab, "dark", `{"zone":"sim-1a"}`))
-	})
-	t.Run("MachinesDie", func(t *testing.T) {
-		machinesDie(newSpace(t, lab, "dying", `{"zone":"sim-2a"}`))
-	})
+	return lab
 }
 
 // zoneInTheDark: a zone with 4 MachineDeployments goes dark, and none of its machines is replaced, also when one of the

@@ -115,6 +115,16 @@ func shared(t *testing.T) *harness.Lab {
 	return lab
 }
 
+// starting is locked while a lab starts. A start takes some 14 s of CPU: one after the other, the first tests go on while the
+// last labs start, and no fleet misses its deadlines for want of CPU.
+var starting sync.Mutex
+
+func up(ctx context.Context, options harness.Options) (*harness.Lab, error) {
+	starting.Lock()
+	defer starting.Unlock()
+	return harness.Up(ctx, options)
+}
+
 // startLab starts a lab for one test, with one cluster.
 func startLab(t *testing.T, name string, change ...func(*harness.Options)) *harness.Lab {
 	t.Helper()
@@ -122,7 +132,7 @@ func startLab(t *testing.T, name string, change ...func(*harness.Options)) *harn
 	for _, f := range change {
 		f(&options)
 	}
-	lab, err := harness.Up(t.Context(), options)
+	lab, err := up(t.Context(), options)
 	if err != nil {
 		t.Fatal(err)
 	}
