@@ -185,6 +185,7 @@ func within(t *testing.T, patience time.Duration, what string, condition func(co
 }
 
 func TestOneCluster(t *testing.T) {
+	t.Parallel()
 	l := newLab(t)
 	started := time.Now()
 	said := l.run(t, "up")
@@ -215,6 +216,7 @@ func TestOneCluster(t *testing.T) {
 
 // Two clusters, beside another lab, which is not touched.
 func TestTwoClusters(t *testing.T) {
+	t.Parallel()
 	one, two := newLab(t), newLab(t)
 	one.run(t, "up")
 	before := one.pids(t)
@@ -249,6 +251,7 @@ func TestTwoClusters(t *testing.T) {
 
 // The launcher is killed, with a machine on: down ends everything, and up works again.
 func TestDownAfterACrashOfTheLauncher(t *testing.T) {
+	t.Parallel()
 	needMachines(t)
 	l := newLab(t)
 	l.run(t, "up")
@@ -280,6 +283,7 @@ func TestDownAfterACrashOfTheLauncher(t *testing.T) {
 
 // Up that is interrupted, or killed, leaves nothing, whenever that happens.
 func TestUpIsGivenUp(t *testing.T) {
+	t.Parallel()
 	for name, signal := range map[string]syscall.Signal{"interrupted": syscall.SIGINT, "killed": syscall.SIGKILL} {
 		for _, after := range []time.Duration{100 * time.Millisecond, 500 * time.Millisecond, 1500 * time.Millisecond} {
 			t.Run(name+" after "+after.String(), func(t *testing.T) {
@@ -307,6 +311,7 @@ func TestUpIsGivenUp(t *testing.T) {
 
 // A component that cannot start is named, with what it said last, and nothing is left.
 func TestUpFails(t *testing.T) {
+	t.Parallel()
 	l := newLab(t)
 	output, err := l.command("up", "--cloudsim-flags=--no-such-flag").CombinedOutput()
 	if err == nil || !strings.Contains(string(output), "cloudsim: it ended before it was ready: exit status") || !strings.Contains(string(output), "no-such-flag") {

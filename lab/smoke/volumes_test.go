@@ -73,6 +73,7 @@ func call[T any](s *site, method, path string, in any) (out T) {
 
 // Volumes follow pods from Node to Node with what was written to them, one VM at a time.
 func TestVolumes(t *testing.T) {
+	t.Parallel()
 	needMachines(t)
 	l := newLab(t)
 	l.run(t, "up", "--replicas=1", "--cloudsim-flags=--boot-time=0s --detach-latency=100ms")
