@@ -30,8 +30,11 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/telemetry"
 )
 
-// Name of the controller in metrics, logs and spans.
-const Name = "machine"
+// Names of the two runners in metrics, logs and spans: of machines, and of what machines that are gone have left.
+const (
+	Name     = "machine"
+	GoneName = "machine-gone"
+)
 
 // driverTimeout bounds one call of a driver. Clouds answer in seconds; one that does not is asked again later.
 const driverTimeout = time.Minute
@@ -39,7 +42,7 @@ const driverTimeout = time.Minute
 // maxActions bounds one pass. A machine's whole life has fewer actions; more would be a cycle in lifecycle.Decide.
 const maxActions = 32
 
-// Config is what the controller needs. All but Gate, Workers, Metrics and Tracer are required.
+// Config is what the controller needs. All but Gate, GoneGate, Workers, Metrics and Tracer are required.
 type Config struct {
 	// Machines and Secrets write to the control cluster.
 	Machines machineclient.MachineV1alpha1Interface
@@ -55,17 +58,22 @@ type Config struct {
 	IsStray func(node string) bool
 	// BootstrapTokenGroups are the auth-extra-groups of bootstrap tokens; "" means none.
 	BootstrapTokenGroups string
-	Clock                clock.WithTicker
-	Gate                 runner.Gate[types.NamespacedName]
-	Workers              int
-	Metrics              *runner.Metrics
-	Tracer               trace.Tracer
+	// BootstrapTokenSigning lets bootstrap tokens sign, too, which a VM needs that discovers its cluster by its token.
+	BootstrapTokenSigning bool
+	Clock                 clock.WithTicker
+	Gate                  runner.Gate[types.NamespacedName]
+	// GoneGate admits machines that are gone; nil admits all.
+	GoneGate runner.Gate[Gone]
+	Workers  int
+	Metrics  *runner.Metrics
+	Tracer   trace.Tracer
 }
 
 // Controller reconciles Machines. Make one with New, before the View is fed.
 type Controller struct {
 	cfg      Config
 	runner   *runner.Runner[types.NamespacedName]
+	gone     *runner.Runner[Gone]
 	machines *commit.Committer[*v1alpha1.Machine]
 	classes  *commit.Committer[*v1alpha1.MachineClass]
 	nodes    *commit.Latest[*corev1.Node]
@@ -105,6 +113,12 @@ func New(cfg Config) (*Controller, error) {
 	if err != nil {
 		return nil, err
 	}
+	c.gone, err = runner.New(runner.Config[Gone]{
+		Name: GoneName, Reconcile: c.sweepTokens, Gate: cfg.GoneGate, Clock: cfg.Clock, Metrics: cfg.Metrics, Tracer: cfg.Tracer,
+	})
+	if err != nil {
+		return nil, err
+	}
 	return c, c.watch()
 }
 
@@ -117,6 +131,7 @@ func (c *Controller) Run(ctx context.Context) {
 	defer watching.Wait()
 	watching.Go(func() { c.drains.watches.Run(ctx) })
 	watching.Go(func() { c.awaited.Run(ctx) })
+	watching.Go(func() { c.gone.Run(ctx) })
 	c.runner.Run(ctx)
 }
 
@@ -199,6 +214,8 @@ func (c *Controller) act(ctx context.Context, p *pass, verdict lifecycle.Verdict
 		return c.callDriver(ctx, p, verdict.Do)
 	case lifecycle.MakeToken:
 		return c.makeToken(ctx, p)
+	case lifecycle.ProlongToken:
+		return c.prolongToken(ctx, p)
 	case lifecycle.DropToken:
 		return c.unanswered(ctx, p, c.leaveToken(ctx, p, c.dropToken(ctx, p)))
 	case lifecycle.FindNode:

@@ -48,6 +48,7 @@ func (c *Controller) changed(before, after *v1alpha1.Machine) {
 		c.runner.Enqueue(objects.Key(after))
 		return
 	}
+	c.noteGone(before)
 	c.machines.Forget(before.UID)
 	c.drains.forget(before.UID)
 	c.awaited.Forget(before.UID)

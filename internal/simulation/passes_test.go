@@ -199,7 +199,7 @@ func (p *process) act(w *lifecycle.World, action lifecycle.Action) bool {
 		if v != nil {
 			w.VM = lifecycle.VMFact{State: lifecycle.VMPresent, VM: driver.VM{ProviderID: "cloud:///" + string(w.Machine.UID), NodeName: w.Machine.Name}}
 		}
-	case lifecycle.MakeToken:
+	case lifecycle.MakeToken, lifecycle.ProlongToken:
 		w.Token = lifecycle.TokenPresent
 	case lifecycle.DropToken:
 		w.Token = lifecycle.TokenAbsent

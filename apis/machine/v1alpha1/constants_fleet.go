@@ -4,6 +4,8 @@ package v1alpha1
 const (
 	// AnnotationMachineUID is on bootstrap token Secrets: the UID of the Machine that the token is for.
 	AnnotationMachineUID = FleetDomain + "machine-uid"
+	// AnnotationMachine is on bootstrap token Secrets: "<namespace>/<name>" of the Machine that the token is for.
+	AnnotationMachine = FleetDomain + "machine"
 	// AnnotationCreateSent is on Machines for which the cloud may have been asked for a VM, from before it is until the VM's
 	// provider ID is written down: there may be a VM although none is known. Machines whose class is there are made with it.
 	// Its value is "true".

@@ -1,10 +1,8 @@
 package lifecycle
 
 import (
-	"bytes"
 	"cmp"
 	"fmt"
-	"net/url"
 	"path"
 	"slices"
 
@@ -81,7 +79,7 @@ func makeVM(w World) Verdict {
 		// Aborted, and not NotFound: nobody can mend it, and a replacement fares better.
 		return failCreate(w, w.Machine.DeepCopy(), driver.Aborted,
 			fmt.Sprintf("the cloud has no VM %s any more; a machine gets one VM in its life, delete it to have another one made", had))
-	case w.Token == TokenUnknown && !w.NoTarget:
+	case w.Token == TokenUnknown && !w.NoTarget && wantsToken(w.Secret.UserData):
 		return do(MakeToken)
 	case w.Machine.Annotations[v1alpha1.AnnotationCreateSent] == "":
 		// Whoever finds the machine after this process has died in the call knows that there may be a VM.
@@ -164,13 +162,11 @@ func awaitNode(w World, m *v1alpha1.Machine) {
 // withoutToken adds to what is said of a VM whose Node does not join that it got no bootstrap token, where that is known. It
 // may boot from something that has another way to join.
 func withoutToken(w World) string {
-	const token = v1alpha1.PlaceholderBootstrapToken
 	userData := w.Secret.UserData
-	if w.NoTarget || w.Node.State == NodePresent || len(userData) == 0 ||
-		bytes.Contains(userData, []byte(token)) || bytes.Contains(userData, []byte(url.QueryEscape(token))) {
+	if w.NoTarget || w.Node.State == NodePresent || len(userData) == 0 || wantsToken(userData) {
 		return ""
 	}
-	return fmt.Sprintf("; the user data has no %s, so the VM needs another way to join", token)
+	return fmt.Sprintf("; the user data has no %s, so the VM needs another way to join", v1alpha1.PlaceholderBootstrapToken)
 }
 
 // noteVM copies what the cloud said of the VM to the machine.

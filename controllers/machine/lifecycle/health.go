@@ -71,12 +71,6 @@ func isClaimed(w World) bool {
 	return wantedNode(w).IsTied(w.Node.Node)
 }
 
-// mayHaveToken says that the bootstrap token may still be there. It goes before the machine says that it has joined: so a
-// machine that says so has none.
-func mayHaveToken(w World) bool {
-	return w.Token != TokenAbsent && neverJoined(w.Machine) && !w.NoTarget
-}
-
 // neverJoined says that the machine has not been a healthy Node yet.
 func neverJoined(m *v1alpha1.Machine) bool {
 	last := m.Status.LastOperation
@@ -99,6 +93,12 @@ func waitForNode(w World, m *v1alpha1.Machine) Verdict {
 		wake := until(w, joinDeadline(w))
 		if w.Node.State != NodePresent {
 			wake = min(wake, until(w, nextLook(w)))
+		}
+		if due := tokenDue(w); !due.IsZero() {
+			if !w.Now.Before(due) && w.Token == TokenUnknown {
+				return do(ProlongToken)
+			}
+			wake = min(wake, until(w, due))
 		}
 		return Verdict{Do: Rest, Machine: m, Wake: wake}
 	}

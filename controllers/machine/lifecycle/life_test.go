@@ -54,7 +54,7 @@ func (l *life) world() World {
 	w := World{
 		Now: l.now, Limits: limits(), Machine: l.machine,
 		Class:  ClassFact{Class: &v1alpha1.MachineClass{}, Held: l.held},
-		Secret: SecretFact{Read: true, UserData: []byte("boot")},
+		Secret: SecretFact{Read: true, UserData: []byte("boot with <<BOOTSTRAP_TOKEN>>")},
 	}
 	if l.drained {
 		w.Drain.State = drain.Drained
@@ -157,7 +157,7 @@ func (l *life) cloudFails(w *World) (fails, effect bool) {
 }
 
 func (l *life) act(w *World, v Verdict) {
-	atTarget := []Action{MakeToken, DropToken, FindNode, ClaimNode, PatchNode, MarkNode, DrainNode, DrainForUpdate, DeleteNode}
+	atTarget := []Action{MakeToken, ProlongToken, DropToken, FindNode, ClaimNode, PatchNode, MarkNode, DrainNode, DrainForUpdate, DeleteNode}
 	if l.faulty && slices.Contains(atTarget, v.Do) && rapid.IntRange(0, 9).Draw(l.t, "no answer") == 0 {
 		l.unanswered(w)
 		return
@@ -167,6 +167,11 @@ func (l *life) act(w *World, v Verdict) {
 		l.held, w.Class.Held = true, true
 	case MakeToken:
 		l.token, w.Token = true, TokenPresent
+	case ProlongToken:
+		w.Token = TokenAbsent
+		if l.token {
+			w.Token, w.TokenExpiry = TokenPresent, l.now.Add(TokenLife(l.machine, limits()))
+		}
 	case DropToken:
 		l.token, w.Token = false, TokenAbsent
 	case FindVM:

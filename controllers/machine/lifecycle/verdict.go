@@ -24,6 +24,8 @@ const (
 	FindVM Action = "FindVM"
 	// MakeToken makes the machine's bootstrap token, or reads the one that it has.
 	MakeToken Action = "MakeToken"
+	// ProlongToken makes the machine's bootstrap token, if there is one, valid for longer.
+	ProlongToken Action = "ProlongToken"
 	// DropToken removes the machine's bootstrap token.
 	DropToken Action = "DropToken"
 	// CreateVM has the cloud make the VM.

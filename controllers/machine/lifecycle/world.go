@@ -40,6 +40,8 @@ type World struct {
 	Permit PermitFact
 	// Token with which the VM joins.
 	Token TokenFact
+	// TokenExpiry is when the token expires, as this process has written it; zero when it has not.
+	TokenExpiry time.Time
 	// Drain of the Node, before its VM goes.
 	Drain drain.Report
 	// Trouble keeps the machine from getting on; nil while there is none. If there is, the verdict only tells of it.
