@@ -35,6 +35,7 @@ type options struct {
 
 	address                        string
 	port                           int
+	metricsAuthorization           bool
 	profiling, contentionProfiling bool
 
 	// remarks are the flags that were set and have no effect.
@@ -75,6 +76,7 @@ func (o *options) declareServing(g *flags.Group) {
 	g.Int(&o.concurrentSyncs, "concurrent-syncs", 200, "how many objects of a kind are worked on at the same time; no worker waits for a cloud to finish or a Node to drain, and so an idle one costs nothing (MCM: 10 and 50)")
 	g.String(&o.address, "address", "0.0.0.0", "IP address to serve metrics and health on")
 	g.Int(&o.port, "port", 10258, "port to serve metrics and health on (MCM: 10259 for the machine controller)")
+	g.Bool(&o.metricsAuthorization, "metrics-authorization", false, "serve metrics and /debug only to those with a bearer token whom the control cluster's RBAC lets read them (nonResourceURLs); health is served to all")
 	g.Bool(&o.profiling, "profiling", false, "serve profiles of the process at /debug/pprof/")
 	g.Bool(&o.contentionProfiling, "contention-profiling", false, "profile where goroutines wait for locks, too; needs --profiling")
 	g.Bool(&o.fleet.debugHooks, "debug-hooks", false, "serve /debug/hold, which stops requests on their way, and profiles; for tests of the fleet only")

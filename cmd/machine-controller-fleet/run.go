@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"slices"
 	"strings"
 	"sync"
@@ -71,7 +72,11 @@ func run(ctx context.Context, o options) error {
 		return err
 	}
 	defer f.session.close()
-	server, err := serve(ctx, o, registry, f.session)
+	guard := func(next http.Handler) http.Handler { return next }
+	if o.metricsAuthorization {
+		guard = newReviewer(f.control, clock.RealClock{}).guard
+	}
+	server, err := serve(ctx, o, registry, f.session, guard)
 	if err != nil {
 		return err
 	}

@@ -22,20 +22,23 @@ const answerTimeout = time.Second
 // server answers for metrics, health and debugging.
 type server struct{ http *http.Server }
 
-// serve listens at once, so that liveness can be asked for while the caches fill. Errors: the address is taken.
-func serve(ctx context.Context, o options, metrics prometheus.Gatherer, session *session) (*server, error) {
+// serve listens at once, so that liveness can be asked for while the caches fill. guard is put before all but health.
+// Errors: the address is taken.
+func serve(ctx context.Context, o options, metrics prometheus.Gatherer, session *session, guard func(http.Handler) http.Handler) (*server, error) {
 	s := &server{}
-	mux := http.NewServeMux()
-	mux.Handle("/metrics", promhttp.HandlerFor(metrics, promhttp.HandlerOpts{}))
+	mux, guarded := http.NewServeMux(), http.NewServeMux()
+	guarded.Handle("/metrics", promhttp.HandlerFor(metrics, promhttp.HandlerOpts{}))
+	mux.Handle("/metrics", guard(guarded))
+	mux.Handle("/debug/", guard(guarded))
 	alive := answer(func(context.Context) error { return session.alive() })
 	mux.HandleFunc("/healthz", alive)
 	mux.HandleFunc("/livez", alive)
 	mux.HandleFunc("/readyz", answer(session.ready))
 	for path, page := range session.handlers() {
-		mux.Handle(path, page)
+		guarded.Handle(path, page)
 	}
 	if o.profiling || o.fleet.debugHooks {
-		serveProfiles(mux)
+		serveProfiles(guarded)
 	}
 	if o.contentionProfiling {
 		runtime.SetBlockProfileRate(1)
