@@ -18,7 +18,7 @@ func deploymentRoots(c *Controller) (*roots[*v1alpha1.MachineDeployment], error)
 	return newRoots(c, kind[*v1alpha1.MachineDeployment]{
 		name: Name, all: c.cfg.View.Deployments, events: c.cfg.DeploymentEvents,
 		isRoot: func(*v1alpha1.MachineDeployment) bool { return true },
-		sets:   func(d *v1alpha1.MachineDeployment) []*v1alpha1.MachineSet { return c.tree.setsOf(d.UID) },
+		sets:   func(d *v1alpha1.MachineDeployment) []*v1alpha1.MachineSet { return c.cfg.View.Sets.Under(d) },
 		wanted: func(d *v1alpha1.MachineDeployment) int32 { return d.Spec.Replicas },
 		told:   toldByDeployment, tell: tellOnDeployment,
 	}, c.cfg.DeploymentGate, func(ns string) commit.Patcher[*v1alpha1.MachineDeployment] {
