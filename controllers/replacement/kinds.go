@@ -132,6 +132,7 @@ func numbers(halted []brake.Scope, standing brake.Standing) string {
 	parts := make([]string, len(halted))
 	for i, scope := range halted {
 		n := standing.Halted[scope]
+		scope.Namespace = "" // what was counted is in all namespaces
 		parts[i] = fmt.Sprintf("%d of %d machines in %s are not Ready", n.NotReady, n.Ready+n.NotReady, scope)
 	}
 	return strings.Join(parts, ", ")
