@@ -16,6 +16,11 @@ import (
 // callDriver makes one call of the driver and notes the answer in the world. An error of the cloud is a fact like any
 // other; the end of our own context is not, and ends the pass.
 func (c *Controller) callDriver(ctx context.Context, p *pass, action lifecycle.Action) error {
+	credentials := credentialsOf(p.world.Class.Class)
+	if !c.calls.begin(credentials) {
+		return errCrowded
+	}
+	defer c.calls.end(credentials)
 	call, cancel := context.WithTimeout(ctx, driverTimeout)
 	defer cancel()
 	target := driver.Target{Machine: p.world.Machine, Class: p.world.Class.Class, Secret: p.data}

@@ -64,9 +64,11 @@ type Config struct {
 	Gate                  runner.Gate[types.NamespacedName]
 	// GoneGate admits machines that are gone; nil admits all.
 	GoneGate runner.Gate[Gone]
-	Workers  int
-	Metrics  *runner.Metrics
-	Tracer   trace.Tracer
+	// Workers is how many machines of a namespace are worked on at the same time, and how many calls of a driver are in flight with
+	// one set of credentials. In all namespaces together it is tenantsAtOnce times as many.
+	Workers int
+	Metrics *runner.Metrics
+	Tracer  trace.Tracer
 }
 
 // Controller reconciles Machines. Make one with New, before the View is fed.
@@ -83,6 +85,7 @@ type Controller struct {
 	drains *drains
 	// troubles are those that API servers keep machines in, by UID of the machine.
 	troubles sync.Map
+	calls    *calls      // of drivers
 	endings  sync.Map    // VMs that clouds are deleting, by UID of the machine
 	claims   sync.Map    // Nodes that this process has claimed and the cache does not show yet, by name
 	tokens   sync.Map    // bootstrap token Secrets that this process has made, by UID of the machine
@@ -101,13 +104,14 @@ func New(cfg Config) (*Controller, error) {
 		brake:    newBrake(),
 		secrets:  newSecretReader(cfg.Secrets, cfg.Clock),
 		drains:   newDrains(),
+		calls:    newCalls(cfg.Workers),
 	}
 	c.awaited = secretwatch.New(secretwatch.Config{
 		Client: cfg.Secrets, Clock: cfg.Clock, Changed: func(key types.NamespacedName) { c.secrets.forget(key) },
 	})
 	var err error
 	c.runner, err = runner.New(runner.Config[types.NamespacedName]{
-		Name: Name, Reconcile: c.reconcile, Workers: cfg.Workers, Gate: cfg.Gate,
+		Name: Name, Reconcile: c.reconcile, Workers: tenantsAtOnce * cfg.Workers, WorkersPerTenant: cfg.Workers, Gate: cfg.Gate,
 		Clock: cfg.Clock, Metrics: cfg.Metrics, Tracer: cfg.Tracer,
 	})
 	if err != nil {
@@ -168,7 +172,11 @@ func (c *Controller) reconcile(ctx context.Context, key types.NamespacedName) (r
 				return runner.Result{}, err
 			}
 		}
-		if err := c.act(ctx, p, verdict); err != nil {
+		err := c.act(ctx, p, verdict)
+		if errors.Is(err, errCrowded) {
+			return runner.Result{RequeueAfter: crowdedPause}, nil
+		}
+		if err != nil {
 			return runner.Result{}, c.complain(ctx, p, err)
 		}
 		p.world.Now = c.cfg.Clock.Now()
