@@ -48,13 +48,21 @@ func serve(ctx context.Context, o options, metrics prometheus.Gatherer, session 
 	if err != nil {
 		return nil, fmt.Errorf("listen for metrics and health, see --address and --port: %w", err)
 	}
-	s.http = &http.Server{Handler: mux, ReadHeaderTimeout: 10 * time.Second}
+	s.http = newHTTPServer(mux)
 	go func() {
-		if err := s.http.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
+		if err := s.http.Serve(boundConnections(listener)); !errors.Is(err, http.ErrServerClosed) {
 			klog.FromContext(ctx).Error(err, "Metrics and health are not served any more")
 		}
 	}()
 	return s, nil
+}
+
+// newHTTPServer makes a server that lets no client keep a connection without using it. An answer may take as long as a profile.
+func newHTTPServer(handler http.Handler) *http.Server {
+	return &http.Server{
+		Handler: handler, ReadHeaderTimeout: 10 * time.Second, ReadTimeout: 30 * time.Second,
+		WriteTimeout: 2 * time.Minute, IdleTimeout: time.Minute, MaxHeaderBytes: 16 << 10,
+	}
 }
 
 // serveProfiles serves what the process knows of itself. The index also serves every profile by its name.
