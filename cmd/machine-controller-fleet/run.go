@@ -174,7 +174,7 @@ type fleet struct {
 }
 
 func (f *fleet) recorder(source string) events.EventRecorder {
-	return f.broadcaster.NewRecorder(scheme.Scheme, source)
+	return telemetry.Damped(f.broadcaster.NewRecorder(scheme.Scheme, source), clock.RealClock{})
 }
 
 type controller interface{ Run(ctx context.Context) }

@@ -21,8 +21,10 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/commit"
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machine/lifecycle"
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machine/secretwatch"
+	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/ready"
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/runner"
 	"github.com/machine-controller-fleet/machine-controller-fleet/driver"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/bounded"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/objects"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/passes"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/turns"
@@ -85,7 +87,8 @@ type Controller struct {
 	drains *drains
 	// troubles are those that API servers keep machines in, by UID of the machine.
 	troubles sync.Map
-	calls    *calls      // of drivers
+	calls    *calls // of drivers
+	writes   *bounded.Rates[types.UID]
 	endings  sync.Map    // VMs that clouds are deleting, by UID of the machine
 	claims   sync.Map    // Nodes that this process has claimed and the cache does not show yet, by name
 	tokens   sync.Map    // bootstrap token Secrets that this process has made, by UID of the machine
@@ -105,6 +108,7 @@ func New(cfg Config) (*Controller, error) {
 		secrets:  newSecretReader(cfg.Secrets, cfg.Clock),
 		drains:   newDrains(),
 		calls:    newCalls(cfg.Workers),
+		writes:   bounded.NewRates[types.UID](bounded.MachineBurst, bounded.MachineInterval),
 	}
 	c.awaited = secretwatch.New(secretwatch.Config{
 		Client: cfg.Secrets, Clock: cfg.Clock, Changed: func(key types.NamespacedName) { c.secrets.forget(key) },
@@ -159,13 +163,10 @@ func (c *Controller) reconcile(ctx context.Context, key types.NamespacedName) (r
 		log.V(4).Info("Decided", "action", verdict.Do, "phase", p.world.Machine.Status.CurrentStatus.Phase)
 		p.world.Failure = nil
 		if verdict.Do == lifecycle.Rest {
-			c.dropUnwanted(p)
-			c.awaitSecrets(p, verdict)
-			if err := c.save(ctx, p, verdict); err != nil {
-				return runner.Result{}, c.complain(ctx, p, err)
-			}
-			c.troubles.Delete(cached.UID)
-			return runner.Result{RequeueAfter: verdict.Wake}, nil
+			return c.rest(ctx, p, verdict)
+		}
+		if wait := c.heldBack(p, verdict); wait > 0 {
+			return runner.Result{RequeueAfter: wait}, nil
 		}
 		if verdict.Do != lifecycle.Save { // what has come of the step before is always written
 			if err := passes.MayGoOn(ctx); err != nil {
@@ -184,11 +185,30 @@ func (c *Controller) reconcile(ctx context.Context, key types.NamespacedName) (r
 	return runner.Result{}, fmt.Errorf("machine %s: %d actions in one pass and no end: a defect of the lifecycle", key, maxActions)
 }
 
+// rest ends a pass: the machine is written as the verdict has it, unless that is held back.
+func (c *Controller) rest(ctx context.Context, p *pass, verdict lifecycle.Verdict) (runner.Result, error) {
+	if wait := c.heldBack(p, verdict); wait > 0 {
+		return runner.Result{RequeueAfter: ready.Sooner(wait, verdict.Wake)}, nil
+	}
+	c.dropUnwanted(p)
+	c.awaitSecrets(p, verdict)
+	uid := p.world.Machine.UID
+	if err := c.save(ctx, p, verdict); err != nil {
+		return runner.Result{}, c.complain(ctx, p, err)
+	}
+	c.troubles.Delete(uid)
+	return runner.Result{RequeueAfter: verdict.Wake}, nil
+}
+
 // save writes the machine as the verdict has it, and tells the user.
 func (c *Controller) save(ctx context.Context, p *pass, verdict lifecycle.Verdict) error {
 	if verdict.Machine != nil {
-		written, err := c.machines.Commit(ctx, p.world.Machine, verdict.Machine)
+		before := p.world.Machine
+		written, err := c.machines.Commit(ctx, before, verdict.Machine)
 		p.world.Machine = written
+		if followsNode(before) && written.ResourceVersion != before.ResourceVersion {
+			c.writes.Count(before.UID, c.cfg.Clock.Now())
+		}
 		if apierrors.IsNotFound(err) {
 			return nil // it is gone, and with it all that was to be said of it
 		}

@@ -12,6 +12,7 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/brake"
 	"github.com/machine-controller-fleet/machine-controller-fleet/driver"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/bounded"
 )
 
 // decideHealth follows the Node of a machine that has a VM: it waits for it to join, mirrors its conditions, and notes
@@ -241,13 +242,23 @@ func AwaitsComponents(node *corev1.Node) bool {
 	return slices.ContainsFunc(node.Spec.Taints, func(t corev1.Taint) bool { return t.Key == v1alpha1.TaintCriticalComponentsNotReady })
 }
 
+// mostConditions is how many conditions of a Node are mirrored, each with texts of at most bounded.Message bytes. A kubelet may have
+// any number of any size, and a machine has to be written.
+const mostConditions = 64
+
 // mirror copies the Node's conditions when any appeared, went, or changed its status or reason. Heartbeats alone are
 // not worth a write.
 func mirror(m *v1alpha1.Machine, node *corev1.Node) {
-	same := slices.EqualFunc(m.Status.Conditions, node.Status.Conditions, func(a, b corev1.NodeCondition) bool {
+	conditions := slices.Clone(node.Status.Conditions[:min(len(node.Status.Conditions), mostConditions)])
+	for i := range conditions {
+		c := &conditions[i]
+		c.Type = corev1.NodeConditionType(bounded.Text(string(c.Type), bounded.Message))
+		c.Reason, c.Message = bounded.Text(c.Reason, bounded.Message), bounded.Text(c.Message, bounded.Message)
+	}
+	same := slices.EqualFunc(m.Status.Conditions, conditions, func(a, b corev1.NodeCondition) bool {
 		return a.Type == b.Type && a.Status == b.Status && a.Reason == b.Reason
 	})
 	if !same {
-		m.Status.Conditions = slices.Clone(node.Status.Conditions)
+		m.Status.Conditions = conditions
 	}
 }
