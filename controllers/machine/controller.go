@@ -115,7 +115,7 @@ func New(cfg Config) (*Controller, error) {
 	})
 	var err error
 	c.runner, err = runner.New(runner.Config[types.NamespacedName]{
-		Name: Name, Reconcile: c.reconcile, Workers: tenantsAtOnce * cfg.Workers, WorkersPerTenant: cfg.Workers, Gate: cfg.Gate,
+		Name: Name, Reconcile: c.reconcile, Panicked: c.panicked, Workers: tenantsAtOnce * cfg.Workers, WorkersPerTenant: cfg.Workers, Gate: cfg.Gate,
 		Clock: cfg.Clock, Metrics: cfg.Metrics, Tracer: cfg.Tracer,
 	})
 	if err != nil {
@@ -150,7 +150,11 @@ func (c *Controller) reconcile(ctx context.Context, key types.NamespacedName) (r
 		return runner.Result{}, nil
 	}
 	telemetry.LinkTo(ctx, cached.Annotations[v1alpha1.AnnotationTraceparent])
-	p, err := c.observe(c.machines.Newest(cached))
+	newest := c.machines.Newest(cached)
+	if wait, err := c.aside(ctx, newest); wait > 0 || err != nil {
+		return runner.Result{RequeueAfter: wait}, err
+	}
+	p, err := c.observe(newest)
 	if err == nil && p.world.Class.Class == nil && p.world.Class.Undecodable == "" {
 		err = c.complain(ctx, p, c.findClass(ctx, p))
 	}
@@ -187,6 +191,7 @@ func (c *Controller) reconcile(ctx context.Context, key types.NamespacedName) (r
 
 // rest ends a pass: the machine is written as the verdict has it, unless that is held back.
 func (c *Controller) rest(ctx context.Context, p *pass, verdict lifecycle.Verdict) (runner.Result, error) {
+	verdict = lifecycle.EndAside(p.world, verdict)
 	if wait := c.heldBack(p, verdict); wait > 0 {
 		return runner.Result{RequeueAfter: ready.Sooner(wait, verdict.Wake)}, nil
 	}

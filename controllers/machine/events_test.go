@@ -37,6 +37,11 @@ var plays = map[string]func(b *bench){
 		b.becomes(v1alpha1.MachineFailed, time.Hour)
 		b.touches()
 	},
+	v1alpha1.EventSetAside: func(b *bench) {
+		b.cloud.fault = func(driver.Op) *testFault { panic("a defect") }
+		b.create(patient)
+		b.pass(100 * time.Hour)
+	},
 	v1alpha1.EventDeleteFailed: func(b *bench) {
 		b.create()
 		b.becomes(v1alpha1.MachineRunning, time.Minute)

@@ -59,6 +59,9 @@ type Config[K comparable] struct {
 	Name string
 	// Reconcile brings the object of one key closer to what is wanted.
 	Reconcile func(ctx context.Context, key K) (Result, error)
+	// Panicked is called when a pass has panicked, with the context of the pass, before the key is tried again; nil for nobody. A panic
+	// of its own is dropped.
+	Panicked func(ctx context.Context, key K, fault *PanicError)
 	// Workers is how many keys are reconciled at the same time; default 1. A worker is a goroutine that costs nothing
 	// while it is idle and is held by a key for one request to a cloud at the longest.
 	Workers int
@@ -228,7 +231,9 @@ func (r *Runner[K]) reconcile(ctx context.Context, key K) (result Result, err er
 	start := r.cfg.Clock.Now()
 	defer func() {
 		if p := recover(); p != nil {
-			err = &PanicError{Value: p, Stack: debug.Stack()}
+			fault := &PanicError{Value: p, Stack: debug.Stack()}
+			err = fault
+			r.panicked(ctx, key, fault)
 		}
 		r.cfg.Metrics.observe(r.cfg.Name, r.cfg.Clock.Since(start), result, err)
 		if err != nil && !errors.Is(err, context.Canceled) && !NotOurs(err) {
@@ -240,6 +245,14 @@ func (r *Runner[K]) reconcile(ctx context.Context, key K) (result Result, err er
 	r.cfg.Metrics.active(r.cfg.Name, 1)
 	defer r.cfg.Metrics.active(r.cfg.Name, -1)
 	return r.cfg.Reconcile(klog.NewContext(ctx, logger), key)
+}
+
+// panicked tells whoever wants to know of a panic.
+func (r *Runner[K]) panicked(ctx context.Context, key K, fault *PanicError) {
+	defer func() { _ = recover() }() // the panic that it tells of is the one to be logged
+	if r.cfg.Panicked != nil {
+		r.cfg.Panicked(ctx, key, fault)
+	}
 }
 
 func (r *Runner[K]) fail(key K) {

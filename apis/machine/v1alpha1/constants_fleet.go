@@ -16,6 +16,9 @@ const (
 	// AnnotationBackoff is on Machines at whose VM the cloud fails: when it may be asked again, what the next wait follows
 	// from, and which error codes were told, as JSON. Without it the cloud is asked at once.
 	AnnotationBackoff = FleetDomain + "backoff"
+	// AnnotationSetAside is on Machines whose processing has panicked: how often, until when they are left as they are, and what the
+	// panic said, as JSON. Without it the machine is processed at once.
+	AnnotationSetAside = FleetDomain + "set-aside"
 	// AnnotationTold is on Machines with which something is wrong that lasts and shows in no status: which Event has told of it
 	// last, as its reason and a checksum of its message. It is told once.
 	AnnotationTold = FleetDomain + "told"
