@@ -2,7 +2,6 @@ package driver
 
 import (
 	"context"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -51,14 +50,16 @@ type Target struct {
 	Machine *v1alpha1.Machine
 	// Class is read only.
 	Class *v1alpha1.MachineClass
-	// Secret is the class' secretRef data overlaid by its credentialsSecretRef data.
+	// Secret is the data of one Secret: that of the class' credentialsSecretRef or, if it has none, of its secretRef. It is
+	// never a mix of the two: a driver sends what is in it to where it says, and nothing else.
 	Secret map[string][]byte
 }
 
 // CreateMachineRequest asks for a VM.
 type CreateMachineRequest struct {
 	Target
-	// UserData is what the VM boots with, all placeholders filled in.
+	// UserData is what the VM boots with, all placeholders filled in: at most MaxUserData bytes. It is that of the class'
+	// credentialsSecretRef or, if that has none, of its secretRef.
 	UserData []byte
 }
 
@@ -66,7 +67,7 @@ type CreateMachineRequest struct {
 type CreateMachineResponse struct {
 	VM
 	// LastKnownState is kept in the Machine's status and handed back unread, also when it comes with an error; "" leaves the
-	// one that is there.
+	// one that is there. It has at most MaxLastKnownState bytes.
 	LastKnownState string
 }
 
@@ -105,7 +106,8 @@ type GetMachineStatusResponse struct{ VM }
 
 // ListMachinesRequest asks for all VMs in the scope of a class.
 type ListMachinesRequest struct {
-	Class  *v1alpha1.MachineClass
+	Class *v1alpha1.MachineClass
+	// Secret as in Target.
 	Secret map[string][]byte
 }
 
@@ -122,6 +124,3 @@ type GetVolumeIDsRequest struct {
 
 // GetVolumeIDsResponse holds the cloud's names of them.
 type GetVolumeIDsResponse struct{ IDs []string }
-
-// MaxRetryAfter caps a cloud's retry-after: a larger one is taken as a fault of the cloud.
-const MaxRetryAfter = time.Hour
