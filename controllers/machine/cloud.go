@@ -2,7 +2,6 @@ package machine
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 
@@ -23,7 +22,7 @@ func (c *Controller) callDriver(ctx context.Context, p *pass, action lifecycle.A
 	defer c.calls.end(credentials)
 	call, cancel := context.WithTimeout(ctx, driverTimeout)
 	defer cancel()
-	target := driver.Target{Machine: p.world.Machine, Class: p.world.Class.Class, Secret: p.data}
+	target := driver.Target{Machine: p.world.Machine, Class: p.world.Class.Class, Secret: p.credentials}
 	var op driver.Op
 	var err error
 	switch action { //nolint:exhaustive // only the driver's actions come here
@@ -48,11 +47,8 @@ func (c *Controller) callDriver(ctx context.Context, p *pass, action lifecycle.A
 	if runner.NotOurs(err) {
 		return fmt.Errorf("%s: %w", action, err)
 	}
-	klog.FromContext(ctx).V(2).Info("The cloud failed", "action", action, "err", err)
-	p.world.Failure = &lifecycle.Failure{Code: driver.CodeOf(err), Op: op, RetryAfter: driver.RetryAfterOf(err), Message: err.Error()}
-	if typed, ok := errors.AsType[*driver.Error](err); ok && typed.Err != nil {
-		p.world.Failure.Message = typed.Err.Error()
-	}
+	klog.FromContext(ctx).V(2).Info("The cloud failed", "action", action, "code", driver.CodeOf(err), "message", driver.MessageOf(err))
+	p.world.Failure = &lifecycle.Failure{Code: driver.CodeOf(err), Op: op, RetryAfter: driver.RetryAfterOf(err), Message: driver.MessageOf(err)}
 	return nil
 }
 

@@ -12,6 +12,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
+	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
@@ -46,9 +47,10 @@ const maxActions = 32
 
 // Config is what the controller needs. All but Gate, GoneGate, Workers, Metrics and Tracer are required.
 type Config struct {
-	// Machines and Secrets write to the control cluster.
+	// Machines and Secrets write to the control cluster; Metadata reads there who may use a Secret.
 	Machines machineclient.MachineV1alpha1Interface
 	Secrets  corev1client.SecretsGetter
+	Metadata metadata.Interface
 	// View shows the objects of the control cluster that are this process's to work on.
 	View    *objects.View
 	Targets target.Resolver
@@ -105,7 +107,7 @@ func New(cfg Config) (*Controller, error) {
 		classes:  commit.New(func(ns string) commit.Patcher[*v1alpha1.MachineClass] { return cfg.Machines.MachineClasses(ns) }),
 		nodes:    commit.NewLatest[*corev1.Node](),
 		brake:    newBrake(),
-		secrets:  newSecretReader(cfg.Secrets, cfg.Clock),
+		secrets:  newSecretReader(cfg.Secrets, cfg.Metadata, cfg.Clock),
 		drains:   newDrains(),
 		calls:    newCalls(cfg.Workers),
 		writes:   bounded.NewRates[types.UID](bounded.MachineBurst, bounded.MachineInterval),
@@ -196,13 +198,13 @@ func (c *Controller) rest(ctx context.Context, p *pass, verdict lifecycle.Verdic
 		return runner.Result{RequeueAfter: ready.Sooner(wait, verdict.Wake)}, nil
 	}
 	c.dropUnwanted(p)
-	c.awaitSecrets(p, verdict)
+	again := c.awaitSecrets(p, verdict)
 	uid := p.world.Machine.UID
 	if err := c.save(ctx, p, verdict); err != nil {
 		return runner.Result{}, c.complain(ctx, p, err)
 	}
 	c.troubles.Delete(uid)
-	return runner.Result{RequeueAfter: verdict.Wake}, nil
+	return runner.Result{RequeueAfter: ready.Sooner(verdict.Wake, again)}, nil
 }
 
 // save writes the machine as the verdict has it, and tells the user.

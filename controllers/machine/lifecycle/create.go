@@ -119,11 +119,17 @@ func checkInputs(w World) (Verdict, bool) {
 		return do(ReadSecret), true
 	}
 	if w.Secret.Missing != "" {
-		return wrong(driver.NotFound, "Secret %q, which MachineClass %q names, does not exist or is being deleted; create it", w.Secret.Missing, class.Name)
+		code, text := missingSecret(w, " or is being deleted; create it")
+		return wrong(code, "%s", text)
 	}
 	if len(w.Secret.UserData) == 0 {
 		return wrong(driver.InvalidArgument, "the secrets of MachineClass %q have no key %q; add it with what the VM is to boot with",
 			class.Name, v1alpha1.SecretKeyUserData)
+	}
+	if size := userDataSize(w); size > driver.MaxUserData {
+		return wrong(driver.InvalidArgument, "the user data has %d bytes with its placeholders filled in, and no VM takes more than %d; "+
+			"make the key %q of the secrets of MachineClass %q smaller, or have the VM fetch the rest",
+			size, driver.MaxUserData, v1alpha1.SecretKeyUserData, class.Name)
 	}
 	return Verdict{}, false
 }

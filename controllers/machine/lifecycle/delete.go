@@ -69,11 +69,11 @@ func removeVM(w World) (v Verdict, wait bool) {
 		keepNote(kept, w.VM)
 		return Verdict{Do: Rest, Machine: kept, Wake: until(w, w.VM.askAgain())}, true
 	}
-	if missing := missingForCloud(w); missing != "" {
+	if code, missing := missingForCloud(w); missing != "" {
 		if !mayHaveVM(w) {
 			return Verdict{}, false
 		}
-		return failDelete(w, driver.NotFound, "the VM cannot be looked for and deleted: "+missing), true
+		return failDelete(w, code, "the VM cannot be looked for and deleted: "+missing), true
 	}
 	if !w.Secret.Read {
 		return do(ReadSecret), true
@@ -104,20 +104,21 @@ func waitToDelete(w World, b backoff) Verdict {
 	return v
 }
 
-// missingForCloud names what is needed to talk to the cloud and is not there; "" when all is there or was not looked for.
-func missingForCloud(w World) string {
+// missingForCloud names what is needed to talk to the cloud and is not there, with the code for that; "" when all is there or
+// was not looked for.
+func missingForCloud(w World) (code driver.Code, missing string) {
 	class := w.Machine.Spec.Class.Name
 	switch {
 	case w.Class.Undecodable != "":
-		return fmt.Sprintf("MachineClass %q cannot be decoded: %s; correct it", class, w.Class.Undecodable)
+		missing = fmt.Sprintf("MachineClass %q cannot be decoded: %s; correct it", class, w.Class.Undecodable)
 	case w.Class.Class == nil:
-		return fmt.Sprintf("MachineClass %q does not exist; create it again", class)
+		missing = fmt.Sprintf("MachineClass %q does not exist; create it again", class)
 	case w.Class.ProviderError != nil:
-		return fmt.Sprintf("MachineClass %q: %v", class, w.Class.ProviderError)
+		missing = fmt.Sprintf("MachineClass %q: %v", class, w.Class.ProviderError)
 	case w.Secret.Missing != "":
-		return fmt.Sprintf("Secret %q, which MachineClass %q names, does not exist; create it again", w.Secret.Missing, class)
+		return missingSecret(w, "; create it again")
 	}
-	return ""
+	return driver.NotFound, missing
 }
 
 // removeNode removes the Node, which nothing stands behind any more, and what else is left in its cluster, and then lets the

@@ -91,7 +91,7 @@ func tellProgress(w World) Verdict {
 	}
 	m, last := w.Machine.DeepCopy(), w.Machine.Status.LastOperation
 	op := v1alpha1.LastOperation{Type: v1alpha1.MachineOperationDelete, State: v1alpha1.MachineStateProcessing, Description: w.Drain.Text}
-	if missing := missingForCloud(w); missing != "" {
+	if _, missing := missingForCloud(w); missing != "" {
 		op.Description += "; after that the VM cannot be deleted: " + missing
 	}
 	v := Verdict{Do: Rest, Machine: m, Wake: w.Drain.Wake}

@@ -26,7 +26,7 @@ var facts = map[string]func(w *World, value string) error{
 	"phase":   setPhaseFact, // phase: CrashLoopBackOff; phase: Pending since 21m
 	"last":    setLast,      // last: Create Failed Internal since 5s
 	"class":   setClass,     // class: none, not held, being deleted, without a driver; class: {nodeTemplate: {}}
-	"secret":  setSecret,    // secret: not read, missing, empty; boot with %3C%3CBOOTSTRAP_TOKEN%3E%3E is user data
+	"secret":  setSecret,    // secret: not read, missing, foreign, empty, too large for a VM; boot with %3C%3CBOOTSTRAP_TOKEN%3E%3E is user data
 	"vm":      setVM,        // vm: absent, uninitialized, present, ending since 1s, asked 2s, hidden; vm: present {NodeName: ""}
 	"note":    setNote,      // note: half of it; the driver has left it with its last answer, which vm or cloud tells
 	"node":    setNode,      // node: named, absent, ready; more words change a Node that is there, see nodeWords
@@ -147,12 +147,24 @@ func setSecret(w *World, value string) error {
 		w.Secret = SecretFact{}
 	case "missing":
 		w.Secret = SecretFact{Read: true, Missing: "s"}
+	case "foreign":
+		w.Secret = SecretFact{Read: true, Missing: "other/s", Foreign: true}
 	case "empty":
 		w.Secret = SecretFact{Read: true}
+	case "as large as a VM takes":
+		w.Secret.UserData = userDataOf(driver.MaxUserData)
+	case "too large for a VM":
+		w.Secret.UserData = userDataOf(driver.MaxUserData + 1)
 	default:
 		w.Secret.UserData = []byte(value)
 	}
 	return nil
+}
+
+// userDataOf is user data of a size, once its placeholders are filled in.
+func userDataOf(size int) []byte {
+	const given, filled = "<<BOOTSTRAP_TOKEN>> <<MACHINE_NAME>>", "abcdef.0123456789abcdef m"
+	return []byte(given + strings.Repeat("x", size-len(filled)))
 }
 
 func setVM(w *World, value string) error {
