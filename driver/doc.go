@@ -9,8 +9,14 @@
 //     an existing VM before it makes one; a delete of nothing succeeds.
 //   - Every error is an *Error with a Code. What the cloud did not answer is never reported as absent: only a clear
 //     "there is none" of the cloud becomes NotFound.
+//   - Requests go to endpoints that the fleet's flags allow, never to others that a class or Secret names or an answer leads to.
+//     Package httpclient does that, and bounds what is read of an answer, for drivers that speak HTTP.
+//   - The credentials that are sent are those of one Secret, see Target.
 //   - A method makes a bounded number of requests and returns when its context ends. It does not wait for a VM to
 //     boot or to stop: the fleet looks again.
+//
+// The fleet sees no answer of a driver as it comes, see Checked and Error.Message: a cloud may be broken, or in the hands of
+// somebody else.
 //
 // Not guaranteed: any order among VMs, and any bound on how old the answer of ListMachines is.
 package driver

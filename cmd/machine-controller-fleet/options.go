@@ -23,8 +23,8 @@ type options struct {
 	qps                                 float64
 	burst                               int
 
-	concurrentSyncs        int
-	simulatedCloudEndpoint string
+	concurrentSyncs         int
+	simulatedCloudEndpoints []string
 
 	replicaName string
 	fleet       fleetOptions
@@ -69,7 +69,7 @@ func (o *options) declareClusters(g *flags.Group) {
 	g.String(&o.namespace, "namespace", "", "the only namespace of the control cluster to serve; empty means all (MCM: default)")
 	g.Float(&o.qps, "kube-api-qps", 0, "requests a second to each API server; 0 leaves the pace to the server's priority and fairness (MCM: 20)", flags.OrZero)
 	g.Int(&o.burst, "kube-api-burst", 30, "requests that may be made at once beyond --kube-api-qps", flags.OrZero)
-	g.String(&o.simulatedCloudEndpoint, "simulated-cloud-endpoint", "", "URL of a simulated cloud; empty means that there is no driver for provider simulated")
+	g.List(&o.simulatedCloudEndpoints, "simulated-cloud-endpoint", nil, "URLs, separated by commas, of all simulated clouds that requests and credentials may go to; the first is for classes whose Secret names none; empty means that there is no driver for provider simulated")
 }
 
 func (o *options) declareServing(g *flags.Group) {

@@ -134,10 +134,10 @@ func wire(o options, around environment) (*fleet, []controller, error) {
 
 // makeDrivers makes the drivers that the flags ask for.
 func makeDrivers(o options, fence *shard.Fence) (map[string]driver.Driver, error) {
-	if o.simulatedCloudEndpoint == "" {
+	if len(o.simulatedCloudEndpoints) == 0 {
 		return map[string]driver.Driver{}, nil
 	}
-	d, err := simulated.New(simulated.Config{Endpoint: o.simulatedCloudEndpoint, Wrap: fence.Transport})
+	d, err := simulated.New(simulated.Config{Endpoints: o.simulatedCloudEndpoints, Wrap: fence.Transport})
 	if err != nil {
 		return nil, fmt.Errorf("--simulated-cloud-endpoint: %w", err)
 	}

@@ -73,7 +73,24 @@ const (
 	Forbidden      Failure = "Forbidden"
 	// SecondPage: all pages of a list but the first are answered by an error of the server.
 	SecondPage Failure = "SecondPage"
+
+	// The lies are answers of success that no cloud gives.
+	//
+	// Elsewhere: calls are answered by a redirect to somewhere else, where all VMs are absent.
+	Elsewhere Failure = "Elsewhere"
+	// Endless: calls are answered by more than any cloud says, of the right form: a list of millions of VMs, say.
+	Endless Failure = "Endless"
+	// WrongTypes: calls are answered in the cloud's format, with values of other types than are expected.
+	WrongTypes Failure = "WrongTypes"
+	// OtherVM: calls are answered with a VM of another name than the one that was asked for.
+	OtherVM Failure = "OtherVM"
+	// NoID and BadID: calls are answered with a VM whose ID is empty, or has control characters.
+	NoID  Failure = "NoID"
+	BadID Failure = "BadID"
 )
+
+// lies are the failures that are answers of success.
+var lies = []Failure{Elsewhere, Endless, WrongTypes, OtherVM, NoID, BadID}
 
 // ThrottledFor is the time to wait that comes with Throttled.
 const ThrottledFor = 7 * time.Second

@@ -28,6 +28,7 @@ func Run(t *testing.T, newEnv func(t *testing.T) Env) {
 		{"list reads all pages", testListPages},
 		{"list fails when a page fails", testListHalf},
 		{"what the cloud does not answer is not absent", testUnknownIsNotAbsent},
+		{"lies are not believed", testLies},
 		{"failures have their codes", testCodes},
 		{"a context that ends ends the call", testContexts},
 		{"volumes that are not known are left out", testVolumes},

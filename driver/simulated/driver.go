@@ -1,14 +1,12 @@
 package simulated
 
 import (
-	"cmp"
 	"context"
-	"fmt"
 	"maps"
 	"net/http"
-	"net/url"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/driver"
+	"github.com/machine-controller-fleet/machine-controller-fleet/driver/httpclient"
 	"github.com/machine-controller-fleet/machine-controller-fleet/driver/simulated/cloudapi"
 )
 
@@ -17,10 +15,10 @@ const Provider = "simulated"
 
 // Config is what a Driver is made of.
 type Config struct {
-	// Endpoint is the URL of the cloud, for classes whose Secret has none; "" when all have.
-	Endpoint string
-	// HTTPClient makes the requests. Nil takes one with many idle connections to the cloud.
-	HTTPClient *http.Client
+	// Endpoints are the URLs of all clouds that requests may go to. The first is for classes whose Secret names none.
+	Endpoints []string
+	// Transport makes the connections; nil takes httpclient.Transport().
+	Transport http.RoundTripper
 	// Wrap, if set, is put before the connections, as rest.Config.Wrap does for Kubernetes.
 	Wrap func(http.RoundTripper) http.RoundTripper
 	// UserAgent names the caller in the cloud's call log.
@@ -29,37 +27,27 @@ type Config struct {
 
 // Driver is the driver of the simulated cloud. It has no state.
 type Driver struct {
-	endpoint  *url.URL // nil when there is none
-	client    *http.Client
+	endpoints httpclient.Endpoints
+	client    *httpclient.Client
 	userAgent string
 }
 
 var _ driver.Driver = (*Driver)(nil)
 
-// New returns a Driver. It makes no request.
+// New returns a Driver. It makes no request. Errors: endpoints that are none.
 func New(cfg Config) (*Driver, error) {
-	d := &Driver{client: cfg.HTTPClient, userAgent: cfg.UserAgent}
-	if cfg.Endpoint != "" {
-		var err error
-		if d.endpoint, err = parseEndpoint(cfg.Endpoint); err != nil {
-			return nil, err
-		}
+	endpoints, err := httpclient.ParseEndpoints(cfg.Endpoints)
+	if err != nil {
+		return nil, err
 	}
-	if d.client == nil {
-		transport, ok := http.DefaultTransport.(*http.Transport)
-		if !ok {
-			return nil, fmt.Errorf("http.DefaultTransport is a %T; set HTTPClient", http.DefaultTransport)
-		}
-		transport = transport.Clone()
-		transport.MaxIdleConnsPerHost = 100 // All requests go to one host; the default of 2 closes most connections.
-		d.client = &http.Client{Transport: transport}
+	transport := cfg.Transport
+	if transport == nil {
+		transport = httpclient.Transport()
 	}
 	if cfg.Wrap != nil {
-		wrapped := *d.client
-		wrapped.Transport = cfg.Wrap(cmp.Or(d.client.Transport, http.DefaultTransport))
-		d.client = &wrapped
+		transport = cfg.Wrap(transport)
 	}
-	return d, nil
+	return &Driver{endpoints: endpoints, client: httpclient.New(transport), userAgent: cfg.UserAgent}, nil
 }
 
 // CreateMachine makes the VM. The client token makes the cloud find an earlier one, so that no request looks for it first;
@@ -95,6 +83,9 @@ func (d *Driver) CreateMachine(ctx context.Context, req driver.CreateMachineRequ
 			err = mismatch
 		}
 	}
+	if err == nil {
+		err = believe(driver.OpCreate, made, made.ID, m.Name)
+	}
 	switch {
 	case err != nil:
 		return driver.CreateMachineResponse{}, err
@@ -126,6 +117,9 @@ func (d *Driver) InitializeMachine(ctx context.Context, req driver.InitializeMac
 	}, &vm); err != nil {
 		return driver.InitializeMachineResponse{}, err
 	}
+	if err := believe(driver.OpInitialize, vm, id, req.Machine.Name); err != nil {
+		return driver.InitializeMachineResponse{}, err
+	}
 	return driver.InitializeMachineResponse{VM: describe(vm)}, nil
 }
 
@@ -154,6 +148,9 @@ func (d *Driver) DeleteMachine(ctx context.Context, req driver.DeleteMachineRequ
 		err := d.do(ctx, call{
 			op: driver.OpDelete, secret: req.Secret, method: http.MethodDelete, path: instancePath(cloudapi.PathInstance, id),
 		}, &vm)
+		if err == nil {
+			err = believe(driver.OpDelete, vm, id, vm.Name)
+		}
 		switch {
 		case driver.CodeOf(err) == driver.NotFound:
 		case err != nil:

@@ -28,6 +28,9 @@ func (d *Driver) find(ctx context.Context, op driver.Op, target driver.Target) (
 	}, &vm); err != nil {
 		return cloudapi.Instance{}, err
 	}
+	if err := believe(op, vm, id, target.Machine.Name); err != nil {
+		return cloudapi.Instance{}, err
+	}
 	if !alive(vm) {
 		return cloudapi.Instance{}, driver.Errorf(op, driver.NotFound, "VM %s is %s: %s", vm.ProviderID, vm.State, vm.StateReason)
 	}
@@ -46,7 +49,7 @@ func (d *Driver) findByUID(ctx context.Context, op driver.Op, target driver.Targ
 		return cloudapi.Instance{}, driver.Errorf(op, driver.OutOfRange, "%d VMs have the tag %s=%s; expected one: %s, %s",
 			len(vms), TagMachineUID, target.Machine.UID, vms[0].ProviderID, vms[1].ProviderID)
 	}
-	return vms[0], nil
+	return vms[0], believe(op, vms[0], vms[0].ID, target.Machine.Name)
 }
 
 func (d *Driver) listByUID(ctx context.Context, op driver.Op, target driver.Target, states ...cloudapi.InstanceState) ([]cloudapi.Instance, error) {
@@ -56,17 +59,33 @@ func (d *Driver) listByUID(ctx context.Context, op driver.Op, target driver.Targ
 	return d.list(ctx, op, target.Secret, TagMachineUID+"="+string(target.Machine.UID), states...)
 }
 
+// maxPages is how many pages one list has at most: enough for driver.MaxListed VMs in pages a tenth of what is asked for.
+const maxPages = 10 * driver.MaxListed / cloudapi.MaxPageSize
+
 // list returns all VMs with a tag and one of the states: all pages, or an error.
 func (d *Driver) list(ctx context.Context, op driver.Op, secret map[string][]byte, tag string, states ...cloudapi.InstanceState) ([]cloudapi.Instance, error) {
 	query := url.Values{cloudapi.QueryTag: {tag}, cloudapi.QueryPageSize: {strconv.Itoa(cloudapi.MaxPageSize)}}
 	for _, state := range states {
 		query.Add(cloudapi.QueryState, string(state))
 	}
+	key, value, _ := strings.Cut(tag, "=")
 	var all []cloudapi.Instance
-	for {
+	for range maxPages {
 		var page cloudapi.InstanceList
 		if err := d.do(ctx, call{op: op, secret: secret, method: http.MethodGet, path: cloudapi.PathInstances, query: query}, &page); err != nil {
 			return nil, err
+		}
+		if len(page.Items) > cloudapi.MaxPageSize || len(all)+len(page.Items) > driver.MaxListed {
+			return nil, driver.Errorf(op, driver.Internal, "the cloud listed %d VMs, %d of them on one page; expected at most %d, and %d on a page",
+				len(all)+len(page.Items), len(page.Items), driver.MaxListed, cloudapi.MaxPageSize)
+		}
+		for _, vm := range page.Items {
+			if err := believe(op, vm, vm.ID, vm.Name); err != nil {
+				return nil, err
+			}
+			if vm.Tags[key] != value {
+				return nil, driver.Errorf(op, driver.Internal, "the cloud listed VM %s, which lacks the tag %s", vm.ProviderID, tag)
+			}
 		}
 		all = append(all, page.Items...)
 		switch page.NextPageToken {
@@ -77,6 +96,18 @@ func (d *Driver) list(ctx context.Context, op driver.Op, secret map[string][]byt
 		}
 		query.Set(cloudapi.QueryPageToken, page.NextPageToken)
 	}
+	return nil, driver.Errorf(op, driver.Internal, "the cloud's list does not end: it has more than %d pages", maxPages)
+}
+
+// believe returns an error unless a VM of an answer can be the one that was asked for. Its ID becomes part of paths of further
+// requests, and its name that of a Node.
+func believe(op driver.Op, vm cloudapi.Instance, id, name string) error {
+	named, err := parseProviderID(op, vm.ProviderID)
+	if err != nil || named != vm.ID || vm.ID != id || vm.Name != name {
+		return driver.Errorf(op, driver.Internal, "the cloud answered with VM %q, provider ID %q, name %q; expected VM %q with the name %q",
+			vm.ID, vm.ProviderID, vm.Name, id, name)
+	}
+	return nil
 }
 
 // instanceID returns the cloud's ID of the Machine's VM, and asks the cloud only if the Machine does not say.
@@ -91,10 +122,17 @@ func (d *Driver) instanceID(ctx context.Context, op driver.Op, target driver.Tar
 // parseProviderID returns the cloud's ID in simulated:///<region>/<zone>/<id>.
 func parseProviderID(op driver.Op, providerID string) (string, error) {
 	parts := strings.Split(strings.TrimPrefix(providerID, cloudapi.ProviderIDPrefix), "/")
-	if !strings.HasPrefix(providerID, cloudapi.ProviderIDPrefix) || len(parts) != 3 || strings.Trim(parts[2], ".") == "" {
+	if !strings.HasPrefix(providerID, cloudapi.ProviderIDPrefix) || len(parts) != 3 || !isID(parts[2]) {
 		return "", driver.Errorf(op, driver.InvalidArgument, "provider ID %q is not of this cloud; expected %s<region>/<zone>/<id>", providerID, cloudapi.ProviderIDPrefix)
 	}
 	return parts[2], nil
+}
+
+// isID reports whether a text can be the cloud's ID of a VM.
+func isID(text string) bool {
+	return strings.Trim(text, ".") != "" && !strings.ContainsFunc(text, func(r rune) bool {
+		return (r < 'a' || r > 'z') && (r < 'A' || r > 'Z') && (r < '0' || r > '9') && r != '-' && r != '_' && r != '.'
+	})
 }
 
 // instancePath puts an ID into one of cloudapi's paths.
