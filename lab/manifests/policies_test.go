@@ -314,7 +314,8 @@ func TestPoliciesOfTheTargetClusterAboutSecrets(t *testing.T) {
 		{"another's token is deleted", request{before: foreign}, machines},
 		{"a token of no machine", request{after: foreign}, machines},
 		{"a token of another type", request{after: changed(token(), func(s *corev1.Secret) { s.Type = corev1.SecretTypeServiceAccountToken })}, which},
-		{"a token in another namespace", request{after: changed(token(), func(s *corev1.Secret) { s.Namespace = "n" })}, which},
+		{"a class' Secret gets our finalizer, where the control cluster is this one", request{before: secret("n", "class"), after: changed(secret("n", "class"),
+			func(s *corev1.Secret) { s.Finalizers = []string{v1alpha1.SecretFinalizerName} })}, ""},
 		{"a ServiceAccount's token", request{after: changed(secret("kube-system", "x"), func(s *corev1.Secret) {
 			s.Type = corev1.SecretTypeServiceAccountToken
 			s.Annotations[corev1.ServiceAccountNameKey] = "admin"
