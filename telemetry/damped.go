@@ -8,7 +8,7 @@ import (
 	"k8s.io/client-go/tools/events"
 	"k8s.io/utils/clock"
 
-	"github.com/machine-controller-fleet/machine-controller-fleet/internal/bounded"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/rates"
 )
 
 // damped is a recorder that leaves Events out where too many have the same reason on the same object.
@@ -16,7 +16,7 @@ type damped struct {
 	events.EventRecorder
 
 	clock clock.PassiveClock
-	rates *bounded.Rates[eventKey]
+	rates *rates.Rates[eventKey]
 }
 
 // eventKey is what Events are counted by.
@@ -25,10 +25,10 @@ type eventKey struct {
 	reason string
 }
 
-// Damped returns a recorder that records, of each reason on each object, bounded.EventBurst Events at once and then one in
-// bounded.EventInterval. What is left out shows in the status of the object, and the next Event tells of how things are then.
+// Damped returns a recorder that records, of each reason on each object, rates.EventBurst Events at once and then one in
+// rates.EventInterval. What is left out shows in the status of the object, and the next Event tells of how things are then.
 func Damped(recorder events.EventRecorder, c clock.PassiveClock) events.EventRecorder {
-	return &damped{EventRecorder: recorder, clock: c, rates: bounded.NewRates[eventKey](bounded.EventBurst, bounded.EventInterval)}
+	return &damped{EventRecorder: recorder, clock: c, rates: rates.New[eventKey](rates.EventBurst, rates.EventInterval)}
 }
 
 // Eventf records an Event, unless there were too many.

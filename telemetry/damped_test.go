@@ -13,7 +13,7 @@ import (
 	clocktesting "k8s.io/utils/clock/testing"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
-	"github.com/machine-controller-fleet/machine-controller-fleet/internal/bounded"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/rates"
 )
 
 type counter map[string]int
@@ -52,9 +52,9 @@ func TestEventsOfOneReasonOnOneObjectAreDamped(t *testing.T) {
 	for i := range 100 {
 		Tell(recorder, &corev1.ObjectReference{UID: types.UID(fmt.Sprint(i))}, v1alpha1.EventNodeUnhealthy, "it is not")
 	}
-	most := bounded.EventBurst + int(time.Minute/bounded.EventInterval)
-	if got := told["flaps NodeUnhealthy"]; got < bounded.EventBurst || got > most {
-		t.Errorf("%d Events of an object that flaps, want %d to %d", got, bounded.EventBurst, most)
+	most := rates.EventBurst + int(time.Minute/rates.EventInterval)
+	if got := told["flaps NodeUnhealthy"]; got < rates.EventBurst || got > most {
+		t.Errorf("%d Events of an object that flaps, want %d to %d", got, rates.EventBurst, most)
 	}
 	if told["flaps NodeHealthy"] != 1 || len(told) != 102 {
 		t.Errorf("Events of another reason, or on other objects, are left out: %v", told)

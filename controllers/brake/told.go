@@ -15,11 +15,15 @@ type Counts map[Scope]Tally
 
 // Add counts machines of a namespace.
 func (c Counts) Add(scope Scope, namespace string, n Count) {
-	tally := Tally{Count: n}
-	if n.NotReady > 0 && namespace != "" {
-		tally.Unready = map[string]int{namespace: n.NotReady}
+	tally := c[scope]
+	tally.Count = tally.Count.Add(n)
+	if tally.Unready == nil {
+		tally.Unready = map[string]int{}
 	}
-	c[scope] = c[scope].with(tally)
+	if n.NotReady > 0 && namespace != "" {
+		tally.Unready[namespace] += n.NotReady
+	}
+	c[scope] = tally
 }
 
 // Own are the counts of the slots that a replica can count now; a slot without machines is there and empty.

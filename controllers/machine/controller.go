@@ -25,9 +25,9 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/ready"
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/runner"
 	"github.com/machine-controller-fleet/machine-controller-fleet/driver"
-	"github.com/machine-controller-fleet/machine-controller-fleet/internal/bounded"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/objects"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/passes"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/rates"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/turns"
 	"github.com/machine-controller-fleet/machine-controller-fleet/target"
 	"github.com/machine-controller-fleet/machine-controller-fleet/telemetry"
@@ -90,7 +90,7 @@ type Controller struct {
 	// troubles are those that API servers keep machines in, by UID of the machine.
 	troubles sync.Map
 	calls    *calls // of drivers
-	writes   *bounded.Rates[types.UID]
+	writes   *rates.Rates[types.UID]
 	endings  sync.Map    // VMs that clouds are deleting, by UID of the machine
 	claims   sync.Map    // Nodes that this process has claimed and the cache does not show yet, by name
 	tokens   sync.Map    // bootstrap token Secrets that this process has made, by UID of the machine
@@ -110,7 +110,7 @@ func New(cfg Config) (*Controller, error) {
 		secrets:  newSecretReader(cfg.Secrets, cfg.Metadata, cfg.Clock),
 		drains:   newDrains(),
 		calls:    newCalls(cfg.Workers),
-		writes:   bounded.NewRates[types.UID](bounded.MachineBurst, bounded.MachineInterval),
+		writes:   rates.New[types.UID](rates.MachineBurst, rates.MachineInterval),
 	}
 	c.awaited = secretwatch.New(secretwatch.Config{
 		Client: cfg.Secrets, Clock: cfg.Clock, Changed: func(key types.NamespacedName) { c.secrets.forget(key) },

@@ -7,7 +7,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
-	"github.com/machine-controller-fleet/machine-controller-fleet/internal/bounded"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/rates"
 )
 
 // writes counts the writes of the machine.
@@ -37,7 +37,7 @@ func TestANodeThatFlapsIsFollowedNowAndThen(t *testing.T) {
 			b.setReady(corev1.ConditionFalse)
 			b.pass(20 * time.Millisecond)
 		}
-		most := bounded.MachineBurst + int(12*time.Second/bounded.MachineInterval) + 1
+		most := rates.MachineBurst + int(12*time.Second/rates.MachineInterval) + 1
 		if got := b.writes() - before; got > most {
 			t.Errorf("%d writes in 12 s, want at most %d", got, most)
 		}
@@ -45,7 +45,7 @@ func TestANodeThatFlapsIsFollowedNowAndThen(t *testing.T) {
 			t.Errorf("%d Events in 12 s, want at most %d", got, most)
 		}
 		b.setReady(corev1.ConditionTrue)
-		b.pass(bounded.MachineInterval)
+		b.pass(rates.MachineInterval)
 		if phase := b.get().Status.CurrentStatus.Phase; phase != v1alpha1.MachineRunning {
 			t.Errorf("in the end it is %s", phase)
 		}

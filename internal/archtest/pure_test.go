@@ -25,6 +25,7 @@ var pure = []string{
 	"controllers/machineset/scale",
 	"controllers/nodeupdate",
 	"controllers/ready",
+	"internal/bounded",
 	"shard/label",
 	"shard/alone/claim",
 	"membership/state",

@@ -36,7 +36,7 @@ func TestAbsurdNumbers(t *testing.T) {
 		m.Spec.ProviderID, m.Labels = "cloud:///i-1", map[string]string{v1alpha1.LabelNode: "m"}
 		m.Status.CurrentStatus = v1alpha1.CurrentStatus{Phase: rapid.SampledFrom(phases).Draw(t, "phase"), LastUpdateTime: moment(t, "since")}
 		m.Status.LastOperation.LastUpdateTime = moment(t, "last operation")
-		retries := rapid.SampledFrom([]int32{math.MinInt32, -1, 0, 1, math.MaxInt32}).Draw(t, "retries")
+		retries := rapid.SampledFrom([]int32{math.MinInt32, -1, 0, 1, 500_000_000, math.MaxInt32}).Draw(t, "retries")
 		m.Spec.MachineConfiguration = &v1alpha1.MachineConfiguration{
 			MachineDrainTimeout: duration(t, "drain"), MachineHealthTimeout: duration(t, "health"), MachineCreationTimeout: duration(t, "creation"),
 			MachineInPlaceUpdateTimeout: duration(t, "in place"), MachinePreserveTimeout: duration(t, "preserve"), MaxEvictRetries: &retries,

@@ -69,7 +69,7 @@ func TestAbsurdNumbers(t *testing.T) {
 		}
 		w := worldOf(d, sets...)
 		w.CountMinReady = rapid.Bool().Draw(t, "count")
-		v := Decide(w)
+		v := decided(&w)
 		if len(validation.ValidateMachineDeployment(d)) > 0 {
 			if v.Do != Rest || !strings.HasPrefix(told(v.Deployment.Status, v1alpha1.MachineDeploymentValid), "False/") {
 				t.Fatalf("replicas %d, %+v: Do = %s and Valid is %q", d.Spec.Replicas, d.Spec.Strategy, v.Do, told(v.Deployment.Status, v1alpha1.MachineDeploymentValid))
@@ -81,5 +81,34 @@ func TestAbsurdNumbers(t *testing.T) {
 				t.Fatalf("MachineSet %s is to have %d machines", set.Name, n)
 			}
 		}
+		if v.Do == Create && len(sets) == 0 && v.Sets[0].Spec.Replicas != d.Spec.Replicas {
+			t.Fatalf("the first MachineSet is to have %d machines, want %d", v.Sets[0].Spec.Replicas, d.Spec.Replicas)
+		}
 	})
+}
+
+// decided answers what Decide asks for, until it comes to something else.
+func decided(w *World) (v Verdict) {
+	for range 10 {
+		switch v = Decide(*w); v.Do {
+		case Save:
+			w.Deployment = v.Deployment
+		case ListLive:
+			w.Live = map[types.UID]bool{}
+			for _, set := range w.Owned {
+				w.Live[set.UID] = true
+			}
+		case ReadLive:
+			w.LiveMachines = w.Machines
+		case CountOld:
+			old := 0
+			for _, machines := range w.Machines {
+				old += len(machines)
+			}
+			w.OldMachines = &old
+		default:
+			return v
+		}
+	}
+	return v
 }

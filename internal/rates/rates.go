@@ -1,4 +1,4 @@
-package bounded
+package rates
 
 import (
 	"sync"
@@ -16,7 +16,7 @@ const (
 	EventInterval = 10 * time.Second
 )
 
-// Rates bound how often something is done, for each of many keys. Make one with NewRates; it is safe for concurrent use.
+// Rates bound how often something is done, for each of many keys. Make one with New; it is safe for concurrent use.
 type Rates[K comparable] struct {
 	burst    int
 	interval time.Duration
@@ -26,8 +26,8 @@ type Rates[K comparable] struct {
 	purge int             // how many keys there may be before those are dropped that make no difference
 }
 
-// NewRates makes Rates that allow a burst at once, and on average one in the interval.
-func NewRates[K comparable](burst int, interval time.Duration) *Rates[K] {
+// New makes Rates that allow a burst at once, and on average one in the interval.
+func New[K comparable](burst int, interval time.Duration) *Rates[K] {
 	return &Rates[K]{burst: burst, interval: interval, paid: map[K]time.Time{}, purge: 1024}
 }
 

@@ -1,4 +1,4 @@
-package bounded
+package rates
 
 import (
 	"testing"
@@ -7,7 +7,7 @@ import (
 
 func TestRates(t *testing.T) {
 	start := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
-	r := NewRates[string](3, 10*time.Second)
+	r := New[string](3, 10*time.Second)
 	for _, step := range []struct {
 		at, wait time.Duration
 	}{
@@ -41,7 +41,7 @@ func TestRates(t *testing.T) {
 }
 
 func TestRatesRememberOnlyWhatMatters(t *testing.T) {
-	r, now := NewRates[int](3, time.Second), time.Unix(0, 0)
+	r, now := New[int](3, time.Second), time.Unix(0, 0)
 	for i := range 100_000 {
 		r.Count(i, now)
 		now = now.Add(10 * time.Millisecond)
