@@ -31,6 +31,12 @@ type Env struct {
 	EndVM func(t *testing.T, providerID string)
 	// DoubleVM makes a second VM that looks as if the driver had made it for the same machine.
 	DoubleVM func(t *testing.T, m *v1alpha1.Machine)
+	// MakeBare makes a VM for the machine as Machine Controller Manager has made it: with the machine's name in the scope of the
+	// class, and without a UID. It returns its provider ID.
+	MakeBare func(t *testing.T, m *v1alpha1.Machine) (providerID string)
+	// WithoutTags says that the cloud can keep the UID of a Machine nowhere. Then nothing shows that a driver leaves the VMs of
+	// others alone; its documentation has to say what that asks of its users.
+	WithoutTags bool
 	// MoreThanAPage is a number of VMs that the cloud does not list in one page; 0 when it has no pages.
 	MoreThanAPage int
 	// BadSpecs are provider specs that cannot work, by what is wrong with them.
@@ -100,6 +106,7 @@ type suite struct {
 	Env
 	t        *testing.T
 	machines int
+	adopt    bool // in all targets
 }
 
 // machine returns a new Machine, which has a UID and no provider ID.
@@ -113,7 +120,7 @@ func (s *suite) machine() *v1alpha1.Machine {
 }
 
 func (s *suite) target(m *v1alpha1.Machine) driver.Target {
-	return driver.Target{Machine: m, Class: s.Class, Secret: s.Secret}
+	return driver.Target{Machine: m, Class: s.Class, Secret: s.Secret, Adopt: s.adopt}
 }
 
 // withSpec returns the target with another provider spec.

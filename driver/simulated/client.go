@@ -149,6 +149,8 @@ func codeOf(code cloudapi.ErrorCode) driver.Code {
 		return driver.PermissionDenied
 	case cloudapi.CodeNotFound:
 		return driver.NotFound
+	case cloudapi.CodePreconditionFailed:
+		return driver.FailedPrecondition
 	case cloudapi.CodeIdempotencyMismatch:
 		return driver.AlreadyExists
 	case cloudapi.CodeConflict:

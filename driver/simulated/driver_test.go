@@ -194,7 +194,7 @@ func TestErrors(t *testing.T) {
 		"another 2xx":    {answer{204, nil, ""}, driver.Unknown, 0},
 		"half an answer": {answer{200, map[string]string{"Content-Length": "100"}, "{"}, driver.Unavailable, 0},
 	} {
-		d, _ := against(t, c.answer)
+		d, _ := against(t, c.answer, c.answer) // by provider ID, and where there is none by UID
 		_, err := d.GetMachineStatus(t.Context(), driver.GetMachineStatusRequest{Target: withID(target(""), "simulated:///r/z/i-1")})
 		if code := driver.CodeOf(err); code != c.want || driver.RetryAfterOf(err) != c.after {
 			t.Errorf("%s: %v after %v, want %v after %v: %v", name, code, driver.RetryAfterOf(err), c.want, c.after, err)
@@ -241,9 +241,10 @@ func TestDelete(t *testing.T) {
 	}{
 		"ends at once":      {withID(target(""), "simulated:///r/z/i-1"), []answer{{200, nil, vm(cloudapi.StateTerminated)}}, true, driver.OK, 1},
 		"takes time":        {withID(target(""), "simulated:///r/z/i-1"), []answer{{200, nil, vm(cloudapi.StateStopping)}}, false, driver.OK, 1},
-		"is gone":           {withID(target(""), "simulated:///r/z/i-1"), []answer{refusal(404, cloudapi.CodeNotFound)}, true, driver.OK, 1},
+		"is gone":           {withID(target(""), "simulated:///r/z/i-1"), []answer{refusal(404, cloudapi.CodeNotFound), list()}, true, driver.OK, 2},
 		"spec is broken":    {withID(target("broken"), "simulated:///r/z/i-1"), []answer{{200, nil, vm(cloudapi.StateTerminated)}}, true, driver.OK, 1},
-		"of another cloud":  {withID(target(""), "aws:///eu-west-1/i-1"), nil, false, driver.InvalidArgument, 0},
+		"of another cloud":  {withID(target(""), "aws:///eu-west-1/i-1"), []answer{list()}, true, driver.OK, 1},
+		"another machine's": {withID(target(""), "simulated:///r/z/i-1"), []answer{refusal(412, cloudapi.CodePreconditionFailed), list()}, true, driver.OK, 2},
 		"nothing to go by":  {driver.Target{Machine: &v1alpha1.Machine{}, Class: target("").Class}, nil, false, driver.InvalidArgument, 0},
 		"by UID, none":      {target(""), []answer{list()}, true, driver.OK, 1},
 		"by UID, two":       {target(""), []answer{list(cloudapi.StateRunning, cloudapi.StateStopping), {200, nil, vm(cloudapi.StateTerminated)}, {200, nil, vm(cloudapi.StateStopping)}}, false, driver.OK, 3},
@@ -271,7 +272,7 @@ func TestInitialize(t *testing.T) {
 	if _, err := d.InitializeMachine(t.Context(), driver.InitializeMachineRequest{Target: tgt}); err != nil {
 		t.Error(err)
 	}
-	if got := cloud.asked[1] + " " + cloud.bodies[1]; got != `PATCH /v1/instances/i-1/attributes {"sourceDestCheck":false}` {
+	if got := cloud.asked[1] + " " + cloud.bodies[1]; got != `PATCH /v1/instances/i-1/attributes?ifTag=machine-uid%3Duid-a {"sourceDestCheck":false}` {
 		t.Errorf("asked %s", got)
 	}
 }
@@ -349,8 +350,8 @@ func FuzzProviderID(f *testing.F) {
 	f.Add("simulated:///r/z/..")
 	f.Add("simulated:///r/z/a/b")
 	f.Fuzz(func(t *testing.T, providerID string) {
-		id, err := parseProviderID(driver.OpDelete, providerID)
-		if err != nil {
+		id, ok := parseProviderID(providerID)
+		if !ok {
 			return
 		}
 		path := instancePath(cloudapi.PathInstance, id)

@@ -49,13 +49,20 @@ func newEnv(t *testing.T, stop cloudapi.Duration) drivertest.Env {
 	}
 	t.Cleanup(way.transport.CloseIdleConnections)
 	return drivertest.Env{
-		Driver:        cloud,
-		Class:         &v1alpha1.MachineClass{ObjectMeta: metav1.ObjectMeta{Namespace: "shoot--a", Name: "class"}, Provider: simulated.Provider},
-		UserData:      []byte("token: abcdef.0123456789abcdef"),
-		VMs:           site.vms,
-		Fail:          func(t *testing.T, how drivertest.Failure) func() { t.Helper(); return site.fail(t, way, how) },
-		EndVM:         func(t *testing.T, providerID string) { t.Helper(); site.end(t, providerID) },
-		DoubleVM:      func(t *testing.T, m *v1alpha1.Machine) { t.Helper(); site.double(t, m) },
+		Driver:   cloud,
+		Class:    &v1alpha1.MachineClass{ObjectMeta: metav1.ObjectMeta{Namespace: "shoot--a", Name: "class"}, Provider: simulated.Provider},
+		UserData: []byte("token: abcdef.0123456789abcdef"),
+		VMs:      site.vms,
+		Fail:     func(t *testing.T, how drivertest.Failure) func() { t.Helper(); return site.fail(t, way, how) },
+		EndVM:    func(t *testing.T, providerID string) { t.Helper(); site.end(t, providerID) },
+		DoubleVM: func(t *testing.T, m *v1alpha1.Machine) { t.Helper(); site.double(t, m) },
+		MakeBare: func(t *testing.T, m *v1alpha1.Machine) string {
+			t.Helper()
+			var made cloudapi.Instance
+			tags := map[string]string{simulated.TagCluster: m.Namespace, simulated.TagMachine: m.Name}
+			site.call(t, http.MethodPost, cloudapi.PathInstances, cloudapi.CreateInstanceRequest{Name: m.Name, Tags: tags}, &made)
+			return made.ProviderID
+		},
 		MoreThanAPage: 2*pageSize + 1,
 		BadSpecs: map[string]string{
 			"unknown field":  `{"machineType": "large"}`,
