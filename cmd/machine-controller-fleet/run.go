@@ -211,7 +211,7 @@ func (f *fleet) controllers(o options) ([]controller, error) {
 		Written: written,
 	})
 	machines, err3 := machine.New(machine.Config{
-		Machines: api, Secrets: f.control.CoreV1(), Metadata: f.metadata, View: f.view, Targets: f.targets,
+		Machines: api, Secrets: f.control.CoreV1(), Metadata: f.metadata, Namespace: o.namespace, View: f.view, Targets: f.targets,
 		Drivers: f.drivers, Events: f.recorder(v1alpha1.EventSourceMachine), Limits: o.limits(), IsStray: f.slots.strayNode,
 		BootstrapTokenGroups: strings.Join(o.machine.bootstrapTokenGroups, ","), BootstrapTokenSigning: o.machine.bootstrapTokenSigning,
 		Gate:     f.slots.gate(label.Machine, func(key types.NamespacedName) { machines.Enqueue(key) }),

@@ -22,7 +22,7 @@ func (c *Controller) callDriver(ctx context.Context, p *pass, action lifecycle.A
 	defer c.calls.end(credentials)
 	call, cancel := context.WithTimeout(ctx, driverTimeout)
 	defer cancel()
-	target := driver.Target{Machine: p.world.Machine, Class: p.world.Class.Class, Secret: p.credentials}
+	target := driver.Target{Machine: p.world.Machine, Class: p.world.Class.Class, Secret: p.credentials, Adopt: lifecycle.MayAdopt(p.world)}
 	var op driver.Op
 	var err error
 	switch action { //nolint:exhaustive // only the driver's actions come here
@@ -54,12 +54,12 @@ func (c *Controller) callDriver(ctx context.Context, p *pass, action lifecycle.A
 
 func (c *Controller) findVM(ctx context.Context, p *pass, target driver.Target) error {
 	resp, err := p.driver.GetMachineStatus(ctx, driver.GetMachineStatusRequest{Target: target})
-	fact := lifecycle.VMFact{State: lifecycle.VMPresent, VM: resp.VM}
+	fact := lifecycle.VMFact{State: lifecycle.VMPresent, VM: resp.VM, Left: resp.Left, Adopting: target.Adopt}
 	switch code := driver.CodeOf(err); {
 	case code == driver.Uninitialized:
 		fact.State = lifecycle.VMUninitialized
 	case code == driver.NotFound:
-		fact = lifecycle.VMFact{State: lifecycle.VMAbsent}
+		fact = lifecycle.VMFact{State: lifecycle.VMAbsent, Left: resp.Left, Adopting: target.Adopt}
 	case code == driver.Unimplemented:
 		m := p.world.Machine
 		fact = lifecycle.VMFact{State: lifecycle.VMHidden, VM: driver.VM{ProviderID: m.Spec.ProviderID, NodeName: lifecycle.NodeName(m)}}
@@ -101,18 +101,22 @@ func (c *Controller) deleteVM(ctx context.Context, p *pass, target driver.Target
 		return err
 	case err != nil || resp.Gone:
 		c.endings.Delete(machine)
-		p.world.VM = lifecycle.VMFact{State: lifecycle.VMAbsent}
+		p.world.VM = lifecycle.VMFact{State: lifecycle.VMAbsent, Left: resp.Left, Adopting: target.Adopt}
 	default:
-		p.world.VM = c.noteEnding(machine)
+		p.world.VM = c.noteEnding(machine, target.Adopt)
 	}
 	p.world.VM.LastKnownState = resp.LastKnownState
 	c.drains.over(machine)
 	return nil
 }
 
-// noteVM puts the VM into the world, with the Node that has its name.
+// noteVM puts the VM into the world, with the Node that has its name. What the driver has found or made has the machine's UID.
 func (c *Controller) noteVM(p *pass, fact lifecycle.VMFact) error {
 	p.world.VM = fact
+	if fact.State == lifecycle.VMPresent || fact.State == lifecycle.VMUninitialized {
+		c.proven.Store(p.world.Machine.UID, fact.ProviderID)
+		p.world.Proven = fact.ProviderID
+	}
 	if fact.NodeName == "" {
 		return nil
 	}

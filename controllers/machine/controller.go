@@ -47,10 +47,13 @@ const maxActions = 32
 
 // Config is what the controller needs. All but Gate, GoneGate, Workers, Metrics and Tracer are required.
 type Config struct {
-	// Machines and Secrets write to the control cluster; Metadata reads there who may use a Secret.
+	// Machines and Secrets write to the control cluster.
 	Machines machineclient.MachineV1alpha1Interface
 	Secrets  corev1client.SecretsGetter
-	Metadata metadata.Interface
+	// Metadata reads who may use a Secret, and lists machines of all namespaces, past all caches; or of Namespace alone, if that is
+	// the only one that is served.
+	Metadata  metadata.Interface
+	Namespace string
 	// View shows the objects of the control cluster that are this process's to work on.
 	View    *objects.View
 	Targets target.Resolver
@@ -92,6 +95,7 @@ type Controller struct {
 	calls    *calls // of drivers
 	writes   *rates.Rates[types.UID]
 	endings  sync.Map    // VMs that clouds are deleting, by UID of the machine
+	proven   sync.Map    // provider IDs of VMs that clouds have shown to have the machine's UID, by that
 	claims   sync.Map    // Nodes that this process has claimed and the cache does not show yet, by name
 	tokens   sync.Map    // bootstrap token Secrets that this process has made, by UID of the machine
 	holding  turns.Mutex // one at a time puts finalizers on classes and secrets
@@ -255,6 +259,10 @@ func (c *Controller) act(ctx context.Context, p *pass, verdict lifecycle.Verdict
 		return c.unanswered(ctx, p, c.leaveToken(ctx, p, c.dropToken(ctx, p)))
 	case lifecycle.FindNode:
 		return c.unanswered(ctx, p, c.findNode(ctx, p))
+	case lifecycle.FindNodeRivals:
+		return c.findNodeRivals(ctx, p)
+	case lifecycle.FindVMRivals:
+		return c.findVMRivals(ctx, p)
 	case lifecycle.MarkNode:
 		return c.unanswered(ctx, p, c.markNode(ctx, p))
 	case lifecycle.DrainNode:

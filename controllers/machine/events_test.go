@@ -160,6 +160,14 @@ var plays = map[string]func(b *bench){
 		b.becomes(v1alpha1.MachineRunning, time.Minute)
 		b.touches()
 	},
+	v1alpha1.EventNotOwned: func(b *bench) {
+		b.create()
+		b.becomes(v1alpha1.MachineRunning, time.Minute)
+		b.annotateNode(v1alpha1.AnnotationMachine, "another/machine/uid")
+		b.cloud.fails(testFault{code: driver.Unavailable}, driver.OpDelete)
+		b.delete()
+		b.tries(driver.OpDelete)
+	},
 	v1alpha1.EventPreserved: func(b *bench) {
 		b.create()
 		b.becomes(v1alpha1.MachineRunning, time.Minute)

@@ -53,6 +53,9 @@ func (c *Controller) observe(m *v1alpha1.Machine) (*pass, error) {
 	if secrets, ok := c.secrets.cached(p.world.Class.Class); ok {
 		c.noteSecrets(p, secrets)
 	}
+	if proven, ok := c.proven.Load(m.UID); ok {
+		p.world.Proven, _ = proven.(string)
+	}
 	c.observeNode(p, lifecycle.NodeName(m))
 	c.observeEnding(p)
 	p.world.Permit, p.world.Marks = c.permit(m), c.marks(m)

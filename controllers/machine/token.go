@@ -180,7 +180,7 @@ func (c *Controller) tokenSecret(m *v1alpha1.Machine, id string) *corev1.Secret 
 			Name: tokenPrefix + id, Namespace: tokenNamespace,
 			Annotations: map[string]string{
 				v1alpha1.AnnotationMachineUID: string(m.UID),
-				v1alpha1.AnnotationMachine:    m.Namespace + "/" + m.Name,
+				v1alpha1.AnnotationTokenOf:    m.Namespace + "/" + m.Name,
 			},
 		},
 		Type: corev1.SecretTypeBootstrapToken,

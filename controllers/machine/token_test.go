@@ -66,7 +66,7 @@ func TestAMachineHasOneToken(t *testing.T) {
 	if got := string(secret.Data["expiration"]); got != "2026-01-02T03:24:05Z" {
 		t.Errorf("it expires at %s", got)
 	}
-	if got := secret.Annotations[v1alpha1.AnnotationMachine]; got != "n/m" {
+	if got := secret.Annotations[v1alpha1.AnnotationTokenOf]; got != "n/m" {
 		t.Errorf("it is for machine %q", got)
 	}
 	if usages := maps.Clone(secret.Data); string(usages["usage-bootstrap-authentication"]) != "true" || usages["usage-bootstrap-signing"] != nil || usages["auth-extra-groups"] != nil {

@@ -58,6 +58,7 @@ func (c *Controller) changed(before, after *v1alpha1.Machine) {
 	c.troubles.Delete(before.UID)
 	c.endings.Delete(before.UID)
 	c.writes.Forget(before.UID)
+	c.proven.Delete(before.UID)
 }
 
 // classChanged has the machines of a class looked at: they may have waited for it.

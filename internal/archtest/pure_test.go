@@ -23,6 +23,7 @@ var pure = []string{
 	"controllers/machine/preserve",
 	"controllers/machinedeployment/rollout",
 	"controllers/machineset/scale",
+	"controllers/nodeowner",
 	"controllers/nodeupdate",
 	"controllers/ready",
 	"internal/bounded",

@@ -58,7 +58,7 @@ func inOrder(t *testing.T) facts {
 		token: &corev1.Secret{
 			ObjectMeta: metav1.ObjectMeta{
 				Namespace: "kube-system", Name: "bootstrap-token-abcdef",
-				Annotations: map[string]string{v1alpha1.AnnotationMachineUID: "u", v1alpha1.AnnotationMachine: "tenant/m"},
+				Annotations: map[string]string{v1alpha1.AnnotationMachineUID: "u", v1alpha1.AnnotationTokenOf: "tenant/m"},
 			},
 			Type: corev1.SecretTypeBootstrapToken, Data: map[string][]byte{"expiration": []byte("2026-01-02T04:04:05Z")},
 		},

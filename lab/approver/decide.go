@@ -50,7 +50,7 @@ func tokenOf(r *certificatesv1.CertificateSigningRequest) (name string, ok bool)
 
 // machineOf returns the machine that a bootstrap token was made for.
 func machineOf(token *corev1.Secret) (namespace, name string) {
-	namespace, name, _ = strings.Cut(token.Annotations[v1alpha1.AnnotationMachine], "/")
+	namespace, name, _ = strings.Cut(token.Annotations[v1alpha1.AnnotationTokenOf], "/")
 	return namespace, name
 }
 

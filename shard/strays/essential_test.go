@@ -37,6 +37,7 @@ func TestLittleIsKeptOfAStray(t *testing.T) {
 	}{
 		{"a foreign Node", label.Node, "foreign", "", ""},
 		{"a Node with a nonsensical slot", label.Node, "odd", "9", ""},
+		{"a Node that is bound", label.Node, "node-m", "", ""},
 		{"a machine", label.Machine, "m", "", "s"},
 		{"a MachineSet", label.Set, "s", "", "1"},
 		{"a MachineDeployment", label.Deployment, "1", "", ""},

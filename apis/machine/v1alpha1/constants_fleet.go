@@ -4,8 +4,8 @@ package v1alpha1
 const (
 	// AnnotationMachineUID is on bootstrap token Secrets: the UID of the Machine that the token is for.
 	AnnotationMachineUID = FleetDomain + "machine-uid"
-	// AnnotationMachine is on bootstrap token Secrets: "<namespace>/<name>" of the Machine that the token is for.
-	AnnotationMachine = FleetDomain + "machine"
+	// AnnotationTokenOf is on bootstrap token Secrets: "<namespace>/<name>" of the Machine that the token is for.
+	AnnotationTokenOf = FleetDomain + "token-of"
 	// AnnotationCreateSent is on Machines for which the cloud may have been asked for a VM, from before it is until the VM's
 	// provider ID is written down: there may be a VM although none is known. Machines whose class is there are made with it.
 	// Its value is "true".
@@ -23,6 +23,15 @@ const (
 	// last, as its reason and a checksum of its message. It is told once.
 	AnnotationTold = FleetDomain + "told"
 )
+
+// AnnotationMachine on a Node is the Machine that the Node is bound to: "<namespace>/<name>/<UID>". The Node gets it with its
+// claim. It is the Machine's only while the provider IDs of both are the same, too: a kubelet can write this annotation.
+const AnnotationMachine = FleetDomain + "machine"
+
+// AnnotationApplied on a Machine has, as JSON, which labels and taints the fleet has put on the Machine's Node that a kubelet
+// must not change: the keys of the labels, and key and effect of the taints. It is there before they are on the Node. What
+// stands on the Node cannot tell it: a kubelet can write the annotations of its Node.
+const AnnotationApplied = FleetDomain + "applied"
 
 // AnnotationReplacing on a MachineDeployment, or on a MachineSet without a controller, holds as JSON the permits: the
 // machines below it that may be replaced and are not gone yet. A machine is named here before it is given up, so that

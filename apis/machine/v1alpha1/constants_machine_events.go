@@ -17,6 +17,7 @@ const (
 	EventDrainForced       = "DrainForced"
 	EventDeletionTriggered = "DeletionTriggered"
 	EventNodeRefused       = "NodeRefused"
+	EventNotOwned          = "NotOwned"
 	EventPreserved         = "Preserved"
 	EventPreservationEnded = "PreservationEnded"
 	EventPreserveUnknown   = "PreserveUnknown"
@@ -76,6 +77,11 @@ func machineEvents() []EventReason {
 			EventDeletionTriggered, false, machine,
 			"The machine is deleted because it, or its Node, has the annotation `node.machine.sapcloud.io/trigger-deletion-by-mcm=true`.",
 			"",
+		},
+		{
+			EventNotOwned, true, machine,
+			"The machine is being deleted, and names a Node or a VM that is not its own: the Node is bound to another machine or to none, or the VM does not have the machine's UID. They are left alone.",
+			"If the VM or the Node belongs to nobody, delete it by hand; see [whose a Node and a VM are](architecture.md#whose-a-node-and-a-vm-are).",
 		},
 		{
 			EventNodeRefused, true, machine,

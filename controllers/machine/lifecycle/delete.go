@@ -46,9 +46,13 @@ func beginDelete(w World) Verdict {
 	m.Status.CurrentStatus.PreserveExpiryTime = nil
 	setOperation(w, m, v1alpha1.LastOperation{
 		Type: v1alpha1.MachineOperationDelete, State: v1alpha1.MachineStateProcessing,
-		Description: "Deleting machine from cloud provider",
+		Description: "Deleting machine from cloud provider" + leftAlone(w),
 	})
-	return Verdict{Do: Save, Machine: m}
+	v := Verdict{Do: Save, Machine: m}
+	if text := leftAlone(w); text != "" {
+		v.Event = &Event{Reason: v1alpha1.EventNotOwned, Message: m.Status.LastOperation.Description}
+	}
+	return v
 }
 
 // noteToken notes a token that is there still, before the machine says that it goes, and no more that it has not joined.
@@ -62,7 +66,10 @@ func noteToken(w World, m *v1alpha1.Machine) {
 func removeVM(w World) (v Verdict, wait bool) {
 	m := w.Machine
 	if w.VM.State == VMAbsent {
-		return Verdict{}, false
+		if next := adoptVM(w, DeleteVM); next != "" {
+			return do(next), true
+		}
+		return tellLeft(w)
 	}
 	if w.VM.State == VMEnding && w.Now.Before(w.VM.askAgain()) {
 		kept := m.DeepCopy()
@@ -91,6 +98,17 @@ func removeVM(w World) (v Verdict, wait bool) {
 	found := m.DeepCopy()
 	noteVM(found, w.VM)
 	return Verdict{Do: Save, Machine: found}, true
+}
+
+// tellLeft says that a VM that the provider ID names is not the machine's, and stays.
+func tellLeft(w World) (v Verdict, wait bool) {
+	text := "Deleting machine from cloud provider" + leftAlone(w)
+	if !w.VM.Left || w.Machine.Status.LastOperation.Description == text {
+		return Verdict{}, false
+	}
+	m := w.Machine.DeepCopy()
+	setOperation(w, m, v1alpha1.LastOperation{Type: v1alpha1.MachineOperationDelete, State: v1alpha1.MachineStateProcessing, Description: text})
+	return Verdict{Do: Save, Machine: m, Event: &Event{Reason: v1alpha1.EventNotOwned, Message: text}}, true
 }
 
 // waitToDelete leaves the cloud alone for now.
@@ -128,8 +146,13 @@ func removeNode(w World) Verdict {
 		switch {
 		case w.Node.State == NodeUnseen || w.Node.State == NodeNamed:
 			return do(FindNode)
-		case w.Node.State == NodePresent && !isForeign(w.Machine, w.Node) && !isOthers(w.Machine, w.Node):
-			return do(DeleteNode)
+		case w.Node.State == NodePresent:
+			switch owns, toFind := ownsNode(w, w.Machine); {
+			case owns:
+				return do(DeleteNode)
+			case toFind == FindNodeRivals:
+				return do(toFind)
+			} // else the cloud, which has no VM any more, would have to say whose it was
 		}
 	}
 	if w.Token != TokenAbsent && w.Machine.Annotations[v1alpha1.AnnotationTokenLeft] != "" && !w.NoTarget {

@@ -31,7 +31,10 @@ func decideHealth(w World) Verdict {
 		return nodeMissing(w)
 	case NodePresent:
 	}
-	if isForeign(w.Machine, w.Node) {
+	if v, wait := findOwner(w); wait {
+		return v
+	}
+	if isForeign(w, w.Machine) {
 		return nodeForeign(w)
 	}
 	if w.Node.Node.DeletionTimestamp != nil {
@@ -164,11 +167,27 @@ func nodeForeign(w World) Verdict {
 	case v1alpha1.MachineFailed:
 		return rest(0) // given up already
 	case v1alpha1.MachinePending:
+		if isNameless(w.Node.Node) {
+			return awaitProviderID(w, m)
+		}
 		return failCreate(w, m, driver.Internal, foreignNodeMessage(m, w.Node.Node))
 	case v1alpha1.MachineRunning:
 		return becameUnhealthy(w, m, ailment(w, m))
 	}
 	return waitForNode(w, m)
+}
+
+// awaitProviderID waits for a Node that has joined to say of which VM it is.
+func awaitProviderID(w World, m *v1alpha1.Machine) Verdict {
+	v := waitForNode(w, m)
+	if m.Status.CurrentStatus.Phase == v1alpha1.MachinePending {
+		setOperation(w, m, v1alpha1.LastOperation{
+			Type: v1alpha1.MachineOperationCreate, State: v1alpha1.MachineStateProcessing,
+			Description: "Creating machine on cloud provider: " + foreignNodeMessage(m, w.Node.Node),
+		})
+		return wakeAt(w, v, nextLook(w)) // the watch of Nodes in no slot tells, too
+	}
+	return v
 }
 
 func becameUnhealthy(w World, m *v1alpha1.Machine, message string) Verdict {

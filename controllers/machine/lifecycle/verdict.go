@@ -36,7 +36,10 @@ const (
 	DeleteVM Action = "DeleteVM"
 	// FindNode reads the Node from the API server, past all caches.
 	FindNode Action = "FindNode"
-	// ClaimNode puts our finalizer, the machine's name and its slot on the Node, and whatever else it is to carry, as
+	// FindNodeRivals lists, past all caches, the other machines that name the Node, and FindVMRivals those that name the VM.
+	FindNodeRivals Action = "FindNodeRivals"
+	FindVMRivals   Action = "FindVMRivals"
+	// ClaimNode binds the Node to the machine, puts our finalizer, the machine's name and its slot on it, and whatever else it is to carry, as
 	// Verdict.Patch says.
 	ClaimNode Action = "ClaimNode"
 	// PatchNode brings a Node that is claimed in step with its machine, as Verdict.Patch says.
