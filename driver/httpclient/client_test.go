@@ -5,11 +5,11 @@ import (
 	"compress/gzip"
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
 	"runtime"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -95,21 +95,26 @@ func TestAnAnswerCostsItsLimit(t *testing.T) {
 	}
 	list(writer)
 	_ = writer.Close()
-	for name, answer := range map[string]http.HandlerFunc{
-		"plain": func(w http.ResponseWriter, _ *http.Request) { list(w) },
-		"packed": func(w http.ResponseWriter, _ *http.Request) {
+	// The buffer doubles while it grows, up to twice of what is in it: 32 MiB in all, and something for the server.
+	const limit = 5 << 23
+	for name, c := range map[string]struct {
+		answer http.HandlerFunc
+		limit  uint64
+	}{
+		"plain": {func(w http.ResponseWriter, _ *http.Request) { list(w) }, limit},
+		"packed": {func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Content-Encoding", "gzip")
 			_, _ = w.Write(packed.Bytes())
-		},
-		"announced": func(w http.ResponseWriter, _ *http.Request) {
-			w.Header().Set("Content-Length", fmt.Sprint(size))
+		}, limit},
+		"announced": {func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Length", strconv.Itoa(size))
 			list(w)
-		},
-		"in few bytes": func(w http.ResponseWriter, _ *http.Request) {
+		}, 1 << 20},
+		"in few bytes": {func(w http.ResponseWriter, _ *http.Request) {
 			_, _ = io.WriteString(w, `{"items":[{}`+strings.Repeat(",{}", int(Page.Bytes)/4)+"]}")
-		},
+		}, 2 * limit}, // with what the test sends
 	} {
-		_, ask := serve(t, answer)
+		_, ask := serve(t, c.answer)
 		var before, after runtime.MemStats
 		runtime.ReadMemStats(&before)
 		err := ask(t.Context(), Page, accept)
@@ -117,10 +122,13 @@ func TestAnAnswerCostsItsLimit(t *testing.T) {
 		if _, limited := errors.AsType[*LimitError](err); !limited {
 			t.Errorf("%s: %v, want a LimitError", name, err)
 		}
-		// The buffer doubles while it grows, up to twice of what is in it: 32 MiB in all, and something for the server.
-		if cost := after.TotalAlloc - before.TotalAlloc; cost > 5*uint64(Page.Bytes) {
-			t.Errorf("%s: it cost %d bytes, the limit is %d", name, cost, Page.Bytes)
+		if cost := after.TotalAlloc - before.TotalAlloc; cost > c.limit {
+			t.Errorf("%s: it cost %d bytes, want at most %d", name, cost, c.limit)
 		}
+	}
+	// A small pod has 256 MiB.
+	if most := maxConnections*small + maxLarge*2*Page.Bytes; most > 128<<20 {
+		t.Errorf("all answers that are read at a time take %d bytes", most)
 	}
 }
 

@@ -3,6 +3,7 @@ package simulated
 import (
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 
@@ -86,7 +87,7 @@ func TestLiesAreNotBelieved(t *testing.T) {
 		"a VM without its tag":       cloudapi.InstanceList{Items: []cloudapi.Instance{lie(func(v *cloudapi.Instance) { v.Tags = nil })}},
 		"a VM of others":             cloudapi.InstanceList{Items: []cloudapi.Instance{lie(func(v *cloudapi.Instance) { v.Tags = map[string]string{TagMachineUID: "b", TagCluster: "b"} })}},
 		"a VM without ID":            cloudapi.InstanceList{Items: []cloudapi.Instance{lie(func(v *cloudapi.Instance) { v.ID = "" })}},
-		"more VMs than are on pages": cloudapi.InstanceList{Items: make([]cloudapi.Instance, cloudapi.MaxPageSize+1)},
+		"more VMs than are on pages": cloudapi.InstanceList{Items: slices.Repeat([]cloudapi.Instance{vm(cloudapi.StateRunning)}, cloudapi.MaxPageSize+1)},
 		"more values than on pages":  `{"items": [{}` + strings.Repeat(",{}", 200_000) + "]}",
 	}
 	for name, body := range lists {
