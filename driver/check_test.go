@@ -137,7 +137,7 @@ func TestErrorsOfCheckedDrivers(t *testing.T) {
 		t.Errorf("%v, want Internal", err)
 	}
 	l.vm.ProviderID = "cloud:///i-1"
-	if resp, err := Checked(l).GetMachineStatus(t.Context(), GetMachineStatusRequest{}); CodeOf(err) != Uninitialized || resp.VM.ProviderID == "" {
+	if resp, err := Checked(l).GetMachineStatus(t.Context(), GetMachineStatusRequest{}); CodeOf(err) != Uninitialized || resp.ProviderID == "" {
 		t.Errorf("%v with %+v, want Uninitialized with the VM", err, resp)
 	}
 }

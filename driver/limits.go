@@ -21,8 +21,10 @@ const (
 	MaxUserData = 64 << 10
 	// MaxProviderID is the longest provider ID. Those of clouds are paths of some hundred bytes.
 	MaxProviderID = 1024
-	// MaxAddresses is how many addresses a VM has at most, and MaxAddress how many bytes one of them: a DNS name has 253.
-	MaxAddresses, MaxAddress = 64, 253
+	// MaxAddresses is how many addresses a VM has at most.
+	MaxAddresses = 64
+	// MaxAddress is how many bytes an address has at most: a DNS name has 253.
+	MaxAddress = 253
 	// MaxLastKnownState is how many bytes of a driver's own note are kept. It is stored on the Machine, which every write and
 	// every watch carries.
 	MaxLastKnownState = 16 << 10

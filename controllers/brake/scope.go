@@ -65,7 +65,7 @@ type Tally struct {
 
 // with returns the tally and another one together.
 func (t Tally) with(other Tally) Tally {
-	sum := Tally{Count: t.Count.Add(other.Count), Unready: map[string]int{}}
+	sum := Tally{Count: t.Add(other.Count), Unready: map[string]int{}}
 	for _, unready := range []map[string]int{t.Unready, other.Unready} {
 		for namespace, n := range unready {
 			sum.Unready[namespace] += n

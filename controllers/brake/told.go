@@ -16,7 +16,7 @@ type Counts map[Scope]Tally
 // Add counts machines of a namespace.
 func (c Counts) Add(scope Scope, namespace string, n Count) {
 	tally := c[scope]
-	tally.Count = tally.Count.Add(n)
+	tally.Count = tally.Add(n)
 	if tally.Unready == nil {
 		tally.Unready = map[string]int{}
 	}

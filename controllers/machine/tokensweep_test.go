@@ -40,8 +40,8 @@ func TestATokenOfAPatientMachineExpiresInAnHour(t *testing.T) {
 		})
 		start := time.Now()
 		for _, at := range []time.Duration{time.Minute, 29 * time.Minute, 31 * time.Minute, 5 * time.Hour} {
-			b.pass(start.Add(at).Sub(time.Now()))
-			if left := b.expiryOfToken().Sub(time.Now()); left > time.Hour || left < 29*time.Minute {
+			b.pass(time.Until(start.Add(at)))
+			if left := time.Until(b.expiryOfToken()); left > time.Hour || left < 29*time.Minute {
 				b.Errorf("after %s the token lives for another %s", at, left)
 			}
 		}
@@ -65,7 +65,7 @@ func TestATokenIsProlongedByWhoeverTakesOver(t *testing.T) {
 		b.pass(20 * time.Minute)
 		b.takeOver(time.Minute)
 		b.pass(3 * time.Hour)
-		if left := b.expiryOfToken().Sub(time.Now()); left < 29*time.Minute {
+		if left := time.Until(b.expiryOfToken()); left < 29*time.Minute {
 			b.Errorf("the token lives for another %s", left)
 		}
 	})

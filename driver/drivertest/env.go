@@ -80,9 +80,8 @@ const (
 	// SecondPage: all pages of a list but the first are answered by an error of the server.
 	SecondPage Failure = "SecondPage"
 
-	// The lies are answers of success that no cloud gives.
-	//
-	// Elsewhere: calls are answered by a redirect to somewhere else, where all VMs are absent.
+	// Elsewhere, and all that follows, are answers that no cloud gives: calls are answered by a redirect to somewhere else, where all
+	// VMs are absent.
 	Elsewhere Failure = "Elsewhere"
 	// Endless: calls are answered by more than any cloud says, of the right form: a list of millions of VMs, say.
 	Endless Failure = "Endless"

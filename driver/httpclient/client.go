@@ -18,13 +18,11 @@ type Limits struct {
 	Values int
 }
 
-// Limits of the answers that clouds give.
-var (
-	// One is for an answer about one thing. A VM with its console and tags is some KiB and some hundred values.
-	One = Limits{Bytes: 1 << 20, Values: 10_000}
-	// Page is for one page of a list: 1,000 things of up to 8 KiB and 128 values.
-	Page = Limits{Bytes: 8 << 20, Values: 128_000}
-)
+// One returns the limits of an answer about one thing. A VM with its console and tags is some KiB and some hundred values.
+func One() Limits { return Limits{Bytes: 1 << 20, Values: 10_000} }
+
+// Page returns the limits of one page of a list: 1,000 things of up to 8 KiB and 128 values.
+func Page() Limits { return Limits{Bytes: 8 << 20, Values: 128_000} }
 
 const (
 	// maxConnections to one host. It is more than the objects that a replica works on at a time by default (200), each of which

@@ -57,7 +57,7 @@ func TestAnswersUpToTheirLimits(t *testing.T) {
 		for _, chunked := range []bool{false, true} {
 			_, ask := serve(t, func(w http.ResponseWriter, _ *http.Request) {
 				if chunked {
-					http.NewResponseController(w).Flush()
+					_ = http.NewResponseController(w).Flush()
 				}
 				_, _ = io.WriteString(w, c.body)
 			})
@@ -111,13 +111,13 @@ func TestAnAnswerCostsItsLimit(t *testing.T) {
 			list(w)
 		}, 1 << 20},
 		"in few bytes": {func(w http.ResponseWriter, _ *http.Request) {
-			_, _ = io.WriteString(w, `{"items":[{}`+strings.Repeat(",{}", int(Page.Bytes)/4)+"]}")
+			_, _ = io.WriteString(w, `{"items":[{}`+strings.Repeat(",{}", int(Page().Bytes)/4)+"]}")
 		}, 2 * limit}, // with what the test sends
 	} {
 		_, ask := serve(t, c.answer)
 		var before, after runtime.MemStats
 		runtime.ReadMemStats(&before)
-		err := ask(t.Context(), Page, accept)
+		err := ask(t.Context(), Page(), accept)
 		runtime.ReadMemStats(&after)
 		if _, limited := errors.AsType[*LimitError](err); !limited {
 			t.Errorf("%s: %v, want a LimitError", name, err)
@@ -127,7 +127,7 @@ func TestAnAnswerCostsItsLimit(t *testing.T) {
 		}
 	}
 	// A small pod has 256 MiB.
-	if most := maxConnections*small + maxLarge*2*Page.Bytes; most > 128<<20 {
+	if most := maxConnections*small + maxLarge*2*Page().Bytes; most > 128<<20 {
 		t.Errorf("all answers that are read at a time take %d bytes", most)
 	}
 }
@@ -147,7 +147,7 @@ func TestFewLargeAnswersAtATime(t *testing.T) {
 	full, release := make(chan struct{}, 3*maxLarge), make(chan struct{})
 	for range 3 * maxLarge {
 		asking.Go(func() {
-			if err := ask(t.Context(), Page, func(Answer) error {
+			if err := ask(t.Context(), Page(), func(Answer) error {
 				note(1)
 				full <- struct{}{}
 				<-release
@@ -163,7 +163,7 @@ func TestFewLargeAnswersAtATime(t *testing.T) {
 	}
 	late, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
-	if err := ask(late, Page, accept); !errors.Is(err, context.DeadlineExceeded) {
+	if err := ask(late, Page(), accept); !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("one that finds no place: %v, want the end of its context", err)
 	}
 	close(release)
@@ -182,7 +182,7 @@ func TestRedirectsAreNotFollowed(t *testing.T) {
 			w.Header().Set("Location", elsewhere.URL)
 			w.WriteHeader(status)
 		})
-		err := ask(t.Context(), One, accept)
+		err := ask(t.Context(), One(), accept)
 		redirect, ok := errors.AsType[*RedirectError](err)
 		if !ok || redirect.Status != status || strings.Contains(err.Error(), elsewhere.URL) {
 			t.Errorf("%d: %v, want a RedirectError that does not say where to", status, err)
@@ -195,7 +195,7 @@ func TestRedirectsAreNotFollowed(t *testing.T) {
 
 func TestHeadersAreBounded(t *testing.T) {
 	_, ask := serve(t, func(w http.ResponseWriter, _ *http.Request) { w.Header().Set("X", strings.Repeat("x", 2*maxHeader)) })
-	if err := ask(t.Context(), One, accept); err == nil {
+	if err := ask(t.Context(), One(), accept); err == nil {
 		t.Error("a header of twice the limit is taken")
 	}
 }
@@ -221,7 +221,7 @@ func TestConnectionsAreBounded(t *testing.T) {
 		if err != nil {
 			return err
 		}
-		return client.Do(req, One, accept)
+		return client.Do(req, One(), accept)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	var asking sync.WaitGroup

@@ -46,7 +46,7 @@ func TestChooseAnEndpoint(t *testing.T) {
 		"cloud:8080":                              "",
 		"http://":                                 "",
 		"http://:8080":                            "",
-		" http://cloud:8080":                      "",
+		"\u0020http://cloud:8080":                 "",
 		"http://cloud:8080\n":                     "",
 		"http://cl\x00oud:8080":                   "",
 	} {

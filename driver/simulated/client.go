@@ -49,9 +49,9 @@ func (d *Driver) do(ctx context.Context, c call, out any) error {
 	if err != nil {
 		return err
 	}
-	limits := httpclient.One
+	limits := httpclient.One()
 	if _, isPage := out.(*cloudapi.InstanceList); isPage {
-		limits = httpclient.Page
+		limits = httpclient.Page()
 	}
 	var refused error // by the cloud, or by us when its answer cannot be read
 	err = d.client.Do(req, limits, func(answer httpclient.Answer) error {

@@ -11,12 +11,13 @@ func TestAMachineIsSetAsideForLongerAndLonger(t *testing.T) {
 	w := fresh()
 	m := w.Machine
 	m.Generation = 1
-	for i, want := range []time.Duration{1, 2, 4, 8, 16, 32, 60, 60} {
+	for i, minutes := range []int{1, 2, 4, 8, 16, 32, 60, 60} {
+		want := time.Duration(minutes) * time.Minute
 		value, first := SetAside(m, w.Now, "a defect")
 		m.Annotations = map[string]string{v1alpha1.AnnotationSetAside: value}
 		trouble, wait := Aside(m, w.Now)
-		if trouble == nil || wait != want*time.Minute || first != (i == 0) {
-			t.Errorf("panic %d: set aside for %s, want %d min; the first: %v", i+1, wait, want, first)
+		if trouble == nil || wait != want || first != (i == 0) {
+			t.Errorf("panic %d: set aside for %s, want %s; the first: %v", i+1, wait, want, first)
 		}
 		if trouble, _ := Aside(m, w.Now.Add(wait)); trouble != nil {
 			t.Errorf("panic %d: it is set aside after its time", i+1)
