@@ -3,6 +3,7 @@ package machine
 import (
 	"context"
 	"fmt"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -52,15 +53,18 @@ func (b *bench) silent(cloud *silentCloud, namespaces, machines int, shared bool
 	b.end()
 	b.rewire = func(w *wires) { w.cloud = cloud }
 	b.start()
+	var users []string
 	for i := range namespaces {
-		ns := fmt.Sprint("silent-", i)
+		users = append(users, fmt.Sprint("silent-", i))
+	}
+	for i, ns := range users {
 		secret := &corev1.SecretReference{Namespace: ns, Name: "s"}
 		if shared {
 			secret.Namespace = "shared"
 		}
 		_, err := b.secrets.CoreV1().Secrets(secret.Namespace).Create(b.Context(), &corev1.Secret{
 			ObjectMeta: metav1.ObjectMeta{Namespace: secret.Namespace, Name: "s", ResourceVersion: "1", Annotations: map[string]string{
-				"fleet.machine.sapcloud.io/shared-with": "*",
+				v1alpha1.AnnotationSharedWith: strings.Join(users, ","),
 			}},
 			Data: map[string][]byte{v1alpha1.SecretKeyUserData: []byte("join <<BOOTSTRAP_TOKEN>>")},
 		}, metav1.CreateOptions{})

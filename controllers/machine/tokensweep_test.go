@@ -1,6 +1,7 @@
 package machine
 
 import (
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -94,9 +95,10 @@ func TestATokenGoesWithAMachineWhoseFinalizerWasRemoved(t *testing.T) {
 		b.create()
 		b.pass(time.Minute)
 		b.expiryOfToken()
-		away := true
+		var away atomic.Bool
+		away.Store(true)
 		react(b.target, "delete", "secrets", func(clienttesting.Action) (bool, runtime.Object, error) {
-			return away, nil, apierrors.NewServiceUnavailable("away")
+			return away.Load(), nil, apierrors.NewServiceUnavailable("away")
 		})
 		b.end() // so that nobody deletes the token in good time
 		b.delete()
@@ -107,7 +109,7 @@ func TestATokenGoesWithAMachineWhoseFinalizerWasRemoved(t *testing.T) {
 			b.Fatalf("the machine is there still: %+v", m)
 		}
 		b.expiryOfToken()
-		away = false
+		away.Store(false)
 		b.pass(2 * time.Minute)
 		if left := b.left(); len(left) > 0 {
 			b.Errorf("left: %v", left)
