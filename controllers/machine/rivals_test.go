@@ -22,10 +22,10 @@ func (b *bench) runsSince(namespace, name string) *v1alpha1.Machine {
 		Spec: v1alpha1.MachineSpec{Class: v1alpha1.ClassSpec{Kind: "MachineClass", Name: "c"}, ProviderID: "test:///mcm-1"},
 	}
 	machines := b.server.Client().Machines(namespace)
-	made, err := machines.Create(b.Context(), m, metav1.CreateOptions{})
+	_, err := machines.Create(b.Context(), m, metav1.CreateOptions{})
 	b.must(err)
 	status := `{"status":{"currentStatus":{"phase":"Running"},"lastOperation":{"type":"HealthCheck","state":"Successful"}}}`
-	made, err = machines.Patch(b.Context(), name, types.MergePatchType, []byte(status), metav1.PatchOptions{}, "status")
+	made, err := machines.Patch(b.Context(), name, types.MergePatchType, []byte(status), metav1.PatchOptions{}, "status")
 	b.must(err)
 	time.Sleep(2 * time.Second)
 	return made

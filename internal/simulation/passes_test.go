@@ -193,7 +193,8 @@ func (p *process) act(w *lifecycle.World, action lifecycle.Action) bool {
 	v := p.vmOf(w.Machine)
 	switch action {
 	case lifecycle.Rest, lifecycle.Save:
-	case lifecycle.ReadSecret, lifecycle.Hold, lifecycle.DeleteMachine, lifecycle.PatchNode, lifecycle.DrainPreserved, lifecycle.DrainForUpdate:
+	case lifecycle.ReadSecret, lifecycle.Hold, lifecycle.DeleteMachine, lifecycle.PatchNode, lifecycle.DrainPreserved, lifecycle.DrainForUpdate,
+		lifecycle.FindNodeRivals, lifecycle.FindVMRivals:
 		p.Fatalf("unexpected %s", action)
 	case lifecycle.FindVM:
 		w.VM = lifecycle.VMFact{State: lifecycle.VMAbsent}

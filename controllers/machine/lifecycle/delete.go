@@ -143,10 +143,10 @@ func missingForCloud(w World) (code driver.Code, missing string) {
 // machine go.
 func removeNode(w World) Verdict {
 	if NodeName(w.Machine) != "" && !w.NoTarget {
-		switch {
-		case w.Node.State == NodeUnseen || w.Node.State == NodeNamed:
+		switch w.Node.State {
+		case NodeUnseen, NodeNamed:
 			return do(FindNode)
-		case w.Node.State == NodePresent:
+		case NodePresent:
 			switch owns, toFind := ownsNode(w, w.Machine); {
 			case owns:
 				return do(DeleteNode)

@@ -208,7 +208,7 @@ var nodeWords = map[string]func(*World, *corev1.Node){
 	"not claimed": func(w *World, n *corev1.Node) { // it has joined a moment ago, and the cloud has shown whose VM it is
 		n.Finalizers, n.Annotations, n.Labels, w.Proven = nil, nil, map[string]string{}, "cloud:///i-1"
 	},
-	"not proven":           func(w *World, n *corev1.Node) { n.Finalizers, n.Annotations, n.Labels = nil, nil, nil },
+	"not proven":           func(_ *World, n *corev1.Node) { n.Finalizers, n.Annotations, n.Labels = nil, nil, nil },
 	"tied by MCM":          func(_ *World, n *corev1.Node) { n.Annotations = nil },
 	"bound to another":     func(_ *World, n *corev1.Node) { n.Annotations[v1alpha1.AnnotationMachine] = "other/m/v" },
 	"bound to one before":  func(_ *World, n *corev1.Node) { n.Annotations[v1alpha1.AnnotationMachine] = "n/m/before" },
