@@ -109,10 +109,7 @@ func (s *space) fewWrites() {
 	total, writes := 0, map[string]int{}
 	for _, r := range requests {
 		if r.IsFleet() && r.IsWrite() {
-			// Sums are told every 10 s while something goes on: their number is that of the seconds.
-			if r.Subresource != "status" || r.Resource == "machines" || r.Resource == "nodes" {
-				total++
-			}
+			total++
 			writes[strings.TrimSuffix(r.Verb+" "+r.Resource+"/"+r.Subresource, "/")]++
 		}
 	}
