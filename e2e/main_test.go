@@ -115,10 +115,11 @@ func shared(t *testing.T) *harness.Lab {
 	return lab
 }
 
-// starting is locked while a lab starts. A start takes some 14 s of CPU: one after the other, the first tests go on while the
-// last labs start, and no fleet misses its deadlines for want of CPU.
+// starting is locked while a lab starts.
 var starting sync.Mutex
 
+// up starts a lab, after those that are starting: a start takes 12 s of CPU, and a dozen at a time on two cores have fleets miss
+// their deadlines.
 func up(ctx context.Context, options harness.Options) (*harness.Lab, error) {
 	starting.Lock()
 	defer starting.Unlock()

@@ -37,7 +37,7 @@ tests() { # folder, arguments of go test without packages, --, packages
   while [[ $1 != -- ]]; do arguments+=("$1"); shift; done
   shift
   if (($# == 0)); then fails "go -C $folder list ./..." "no packages to test in $folder"; return; fi
-  # The linter vets. Here vet would go through all of Kubernetes once more, minutes without a cache.
+  # make lint runs vet on all tests. Here it would analyze all of Kubernetes once more, which takes minutes without a cache.
   go -C "$folder" test -vet=off "${arguments[@]}" "$@" 2>&1 |
     (trap '' INT; exec awk -v log_file="$log" '{print >log_file} !/\[no test files\]$/ {print; fflush()}')
   ((PIPESTATUS[0] == 0)) || repeat_failed "$folder" "$log" "${arguments[@]}"
