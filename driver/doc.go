@@ -7,10 +7,28 @@
 //
 //   - Every method can be repeated. A create carries the Machine's UID as the cloud's idempotency token and finds
 //     an existing VM before it makes one; a delete of nothing succeeds.
+//
 //   - Every error is an *Error with a Code. What the cloud did not answer is never reported as absent: only a clear
 //     "there is none" of the cloud becomes NotFound.
+//
+//   - Requests go to endpoints that the fleet's flags allow, never to others that a class or Secret names or an answer leads to.
+//     Package httpclient does that, and bounds what is read of an answer, for drivers that speak HTTP.
+//
+//   - The credentials that are sent are those of one Secret, see Target.
+//
 //   - A method makes a bounded number of requests and returns when its context ends. It does not wait for a VM to
 //     boot or to stop: the fleet looks again.
+//
+//   - A VM is a Machine's when the cloud says that it has the Machine's UID: as a tag that the driver sets with the create and
+//     that no provider spec can set. Provider ID and name are written by whoever writes the Machine, and prove nothing: a VM
+//     that they name and that has not the UID is not there for that Machine. The one exception is Target.Adopt.
+//
+// A cloud without tags keeps the UID elsewhere: in the VM's metadata, its description or its name. Where there is no place for
+// it at all, one account or project is needed for each namespace, since nothing tells apart the VMs of two: the driver's
+// documentation has to say so, and its test sets Env.WithoutTags.
+//
+// The fleet sees no answer of a driver as it comes, see Checked and Error.Message: a cloud may be broken, or in the hands of
+// somebody else.
 //
 // Not guaranteed: any order among VMs, and any bound on how old the answer of ListMachines is.
 package driver

@@ -2,7 +2,6 @@ package driver
 
 import (
 	"context"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -25,14 +24,18 @@ type Driver interface {
 	// create and whenever GetMachineStatus says Uninitialized. Drivers without such a step return Unimplemented.
 	InitializeMachine(ctx context.Context, req InitializeMachineRequest) (InitializeMachineResponse, error)
 
-	// DeleteMachine removes the VM and all that belongs to it. With a provider ID it removes that VM and no other;
-	// without one it finds the VM by the Machine's UID. No VM is success with Gone set.
+	// DeleteMachine removes the Machine's VM and all that belongs to it: the one that the provider ID names, if it is the
+	// Machine's, and otherwise all that have the Machine's UID. No VM is success with Gone set. A VM that is not the Machine's
+	// is never removed, whatever the provider ID says, and no other request comes between its check and its deletion where the
+	// cloud can do both in one. A Machine without a UID has no VM that can be found: InvalidArgument.
 	// It returns when the cloud has accepted the deletion; Gone says whether the VM has ended, too. While Gone is
 	// false the fleet calls again: first after 250 ms, then after a quarter of the time so far, and never more than 10 s apart.
 	DeleteMachine(ctx context.Context, req DeleteMachineRequest) (DeleteMachineResponse, error)
 
-	// GetMachineStatus looks for the VM of req.Machine and changes nothing.
-	// Errors: NotFound when the cloud says that there is none (one that has ended, or is ending, is none),
+	// GetMachineStatus looks for the VM of req.Machine and changes nothing: for the one that the provider ID names, if it is
+	// the Machine's, and otherwise for the one that has the Machine's UID.
+	// Errors: NotFound when the cloud says that there is none (one that has ended, or is ending, is none; nor is one of
+	// another Machine, which the response then says together with the error),
 	// OutOfRange when there are several, Uninitialized, together with a filled response, when InitializeMachine has
 	// to be called.
 	GetMachineStatus(ctx context.Context, req GetMachineStatusRequest) (GetMachineStatusResponse, error)
@@ -47,18 +50,23 @@ type Driver interface {
 
 // Target is what nearly every request names: a machine, its class, and the class' credentials.
 type Target struct {
-	// Machine is read only. For the removal of orphans it has nothing but name, namespace and provider ID.
+	// Machine is read only. Whoever may write it can have put any provider ID there.
 	Machine *v1alpha1.Machine
 	// Class is read only.
 	Class *v1alpha1.MachineClass
-	// Secret is the class' secretRef data overlaid by its credentialsSecretRef data.
+	// Secret is the data of one Secret: that of the class' credentialsSecretRef or, if it has none, of its secretRef. It is
+	// never a mix of the two: a driver sends what is in it to where it says, and nothing else.
 	Secret map[string][]byte
+	// Adopt has a VM count as the Machine's that has no UID at all, and the Machine's name in the scope of its class: Machine
+	// Controller Manager has made it. The fleet sets it only when no other Machine has an older claim to that VM.
+	Adopt bool
 }
 
 // CreateMachineRequest asks for a VM.
 type CreateMachineRequest struct {
 	Target
-	// UserData is what the VM boots with, all placeholders filled in.
+	// UserData is what the VM boots with, all placeholders filled in: at most MaxUserData bytes. It is that of the class'
+	// credentialsSecretRef or, if that has none, of its secretRef.
 	UserData []byte
 }
 
@@ -66,7 +74,7 @@ type CreateMachineRequest struct {
 type CreateMachineResponse struct {
 	VM
 	// LastKnownState is kept in the Machine's status and handed back unread, also when it comes with an error; "" leaves the
-	// one that is there.
+	// one that is there. It has at most MaxLastKnownState bytes.
 	LastKnownState string
 }
 
@@ -95,17 +103,24 @@ type DeleteMachineResponse struct {
 	Gone bool
 	// LastKnownState as in CreateMachineResponse.
 	LastKnownState string
+	// Left says that the VM that the Machine's provider ID names is there, is not the Machine's, and was left alone.
+	Left bool
 }
 
 // GetMachineStatusRequest asks for a VM's state.
 type GetMachineStatusRequest struct{ Target }
 
 // GetMachineStatusResponse describes the VM that was found.
-type GetMachineStatusResponse struct{ VM }
+type GetMachineStatusResponse struct {
+	VM
+	// Left says that the VM that the Machine's provider ID names is there and is not the Machine's. It is set with NotFound, too.
+	Left bool
+}
 
 // ListMachinesRequest asks for all VMs in the scope of a class.
 type ListMachinesRequest struct {
-	Class  *v1alpha1.MachineClass
+	Class *v1alpha1.MachineClass
+	// Secret as in Target.
 	Secret map[string][]byte
 }
 
@@ -122,6 +137,3 @@ type GetVolumeIDsRequest struct {
 
 // GetVolumeIDsResponse holds the cloud's names of them.
 type GetVolumeIDsResponse struct{ IDs []string }
-
-// MaxRetryAfter caps a cloud's retry-after: a larger one is taken as a fault of the cloud.
-const MaxRetryAfter = time.Hour

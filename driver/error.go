@@ -86,16 +86,25 @@ type Error struct {
 	Op   Op
 	// RetryAfter is how long the cloud asks to be left alone; 0 when it did not say.
 	RetryAfter time.Duration
-	// Err is the cause, and carries the message for people.
+	// Err is the cause, and carries the message for people, of which Message shows what may be shown.
 	Err error
 }
 
-// Error tells operation, code and cause.
+// Error tells operation, code and message.
 func (e *Error) Error() string {
 	if e.Err == nil {
 		return fmt.Sprintf("%s: %s", e.Op, e.Code)
 	}
-	return fmt.Sprintf("%s: %s: %v", e.Op, e.Code, e.Err)
+	return fmt.Sprintf("%s: %s: %s", e.Op, e.Code, e.Message())
+}
+
+// Message returns the text of the cause as it may be shown to people, see Clean; "" when there is no cause. It is the only way
+// for the text of a cloud into statuses, Events and logs.
+func (e *Error) Message() string {
+	if e.Err == nil {
+		return ""
+	}
+	return Clean(e.Err.Error())
 }
 
 // Unwrap returns the cause.
@@ -115,6 +124,14 @@ func CodeOf(err error) Code {
 		return de.Code
 	}
 	return Unknown
+}
+
+// MessageOf returns the text of an error of a driver as it may be shown: its Message, without operation and code.
+func MessageOf(err error) string {
+	if de, ok := errors.AsType[*Error](err); ok && de.Err != nil {
+		return de.Message()
+	}
+	return Clean(err.Error())
 }
 
 // RetryAfterOf returns how long the cloud asked to be left alone, at most MaxRetryAfter, and 0 when it did not say.

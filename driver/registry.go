@@ -7,12 +7,17 @@ import (
 	"strings"
 )
 
-// Registry finds the driver of a provider. It does not change after it was made.
+// Registry finds the driver of a provider. The answers of drivers that it finds are checked, see Checked. It does not change
+// after it was made.
 type Registry struct{ drivers map[string]Driver }
 
 // NewRegistry returns a registry of drivers by provider name, as it stands in MachineClass.provider.
 func NewRegistry(drivers map[string]Driver) *Registry {
-	return &Registry{maps.Clone(drivers)}
+	answering := make(map[string]Driver, len(drivers))
+	for provider, d := range drivers {
+		answering[provider] = Checked(d)
+	}
+	return &Registry{answering}
 }
 
 // Get returns the driver of a provider. The error for an unknown one names those that there are.

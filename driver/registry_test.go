@@ -17,7 +17,7 @@ func TestRegistry(t *testing.T) {
 	drivers := map[string]Driver{"simulated": named{name: "s"}, "AWS": named{name: "a"}}
 	registry := NewRegistry(drivers)
 	delete(drivers, "AWS")
-	if got, err := registry.Get("AWS"); err != nil || got != Driver(named{name: "a"}) {
+	if got, err := registry.Get("AWS"); err != nil || got != Checked(named{name: "a"}) {
 		t.Errorf("Get(AWS) = %v, %v", got, err)
 	}
 	if diff := cmp.Diff([]string{"AWS", "simulated"}, registry.Providers()); diff != "" {

@@ -12,6 +12,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"testing"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -176,8 +177,9 @@ func (s *space) autoscalerIsOutOfResources() {
 	})
 }
 
-// autoscalerSeesErrors has creates fail in ways that are no lack of anything.
-func (s *space) autoscalerSeesErrors() {
+// autoscalerSeesErrors has creates fail in ways that are no lack of anything, two of them at the endpoints of clouds that
+// refuse.
+func (s *space) autoscalerSeesErrors(absent, late string) {
 	kinds := map[string]struct {
 		providerSpec string
 		fault        cloudapi.FaultKind
@@ -189,8 +191,8 @@ func (s *space) autoscalerSeesErrors() {
 		"unauthorized": {providerSpec: `{"zone":"sim-3d"}`, fault: cloudapi.FaultUnauthorized, code: "Unauthenticated"},
 		"forbidden":    {providerSpec: `{"zone":"sim-3e"}`, fault: cloudapi.FaultForbidden, code: "PermissionDenied"},
 		"invalid":      {providerSpec: `{"instanceType":"huge-1"}`, code: "InvalidArgument"},
-		"not-found":    {endpoint: s.refuser(http.StatusNotFound, fmt.Sprintf(`{"code":%q}`, cloudapi.CodeNotFound)), code: "NotFound"},
-		"too-late":     {endpoint: s.refuser(http.StatusGatewayTimeout, "a proxy says so"), code: "DeadlineExceeded"},
+		"not-found":    {endpoint: absent, code: "NotFound"},
+		"too-late":     {endpoint: late, code: "DeadlineExceeded"},
 	}
 	for pool, kind := range kinds {
 		class := harness.Class(s.name, kind.providerSpec)
@@ -223,11 +225,12 @@ func (s *space) autoscalerSeesErrors() {
 		}
 	})
 	s.must(s.api().MachineDeployments(s.name).DeleteCollection(s.Context(), metav1.DeleteOptions{}, metav1.ListOptions{}))
-	s.gone() // while there are those who refuse
+	s.gone()
 }
 
 // refuser starts a cloud that has no VM and refuses to make one, and returns its endpoint.
-func (s *space) refuser(status int, answer string) string {
+func refuser(t *testing.T, status int, answer string) string {
+	t.Helper()
 	cloud := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Method == http.MethodGet {
 			_, _ = w.Write([]byte("{}"))
@@ -235,7 +238,7 @@ func (s *space) refuser(status int, answer string) string {
 		}
 		http.Error(w, answer, status)
 	}))
-	s.Cleanup(cloud.Close)
+	t.Cleanup(cloud.Close)
 	return cloud.URL
 }
 

@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net/http"
 	"os/exec"
 	"path/filepath"
 	"slices"
@@ -19,6 +20,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
+	"github.com/machine-controller-fleet/machine-controller-fleet/driver/simulated/cloudapi"
 	"github.com/machine-controller-fleet/machine-controller-fleet/e2e/harness"
 )
 
@@ -26,7 +28,11 @@ import (
 // of it. Each case of docs/autoscaler.md is a subtest, by its number.
 func TestAutoscaler(t *testing.T) {
 	t.Parallel()
-	lab := startLab(t, "autoscaler", func(o *harness.Options) { o.Replicas = 2 })
+	absent := refuser(t, http.StatusNotFound, fmt.Sprintf(`{"code":%q}`, cloudapi.CodeNotFound))
+	late := refuser(t, http.StatusGatewayTimeout, "a proxy says so")
+	lab := startLab(t, "autoscaler", func(o *harness.Options) {
+		o.Replicas, o.CloudEndpoints = 2, []string{absent, late}
+	})
 	if err := lab.WaitHeld(t.Context(), slots); err != nil {
 		t.Fatal(err)
 	}
@@ -37,7 +43,7 @@ func TestAutoscaler(t *testing.T) {
 		}{
 			"grow":      {"", (*space).autoscalerGrows},
 			"exhausted": {`{"zone":"sim-3a"}`, (*space).autoscalerIsOutOfResources},
-			"errors":    {"", (*space).autoscalerSeesErrors},
+			"errors":    {"", func(s *space) { s.autoscalerSeesErrors(absent, late) }},
 			"flap":      {`{"zone":"sim-3f"}`, (*space).autoscalerSeesFailed},
 			"shrink":    {"", (*space).autoscalerShrinks},
 			"older":     {"", (*space).olderAutoscalersShrink},

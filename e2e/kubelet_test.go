@@ -74,7 +74,7 @@ func TestRealKubelet(t *testing.T) {
 }
 
 // bootstrapped makes sure that the Node's kubelet has its certificate by a request with a bootstrap token that the fleet
-// has made and removed again, and that Kubernetes itself has approved and signed it.
+// has made and removed again, that the lab's approver has approved, and that Kubernetes itself has signed.
 func (s *space) bootstrapped(node string, since harness.AuditMark) {
 	s.Helper()
 	request := s.certificateRequest(node)
@@ -88,7 +88,7 @@ func (s *space) bootstrapped(node string, since harness.AuditMark) {
 	story := []struct{ user, verb, what string }{
 		{harness.Fleet, "create", "secrets/bootstrap-token-" + token},
 		{request.Spec.Username, "create", csrs}, // the API server gives it its name
-		{controller, "update", csrs + "/" + request.Name + "/approval"},
+		{"approver", "update", csrs + "/" + request.Name + "/approval"},
 		{controller, "update", csrs + "/" + request.Name + "/status"},
 		{"system:node:" + node, "create", "nodes/" + node},
 		{harness.Fleet, "delete", "secrets/bootstrap-token-" + token},

@@ -11,7 +11,11 @@ mkdir -p "$chart/definitions"
 rm -f "$chart"/definitions/*.yaml
 cp apis/machine/v1alpha1/crds/*.yaml "$chart/definitions/"
 
+# In the target cluster of a lab the fleet has no access to the Secrets of MachineClasses, and with one cluster its
+# MachineClasses are not in kube-system: the policy there is the one of two clusters.
+declare -A set=([control]=install.targetAccess=true [target]=install.controlAccess=false)
 for cluster in control target; do
-  rendered=$(bin/helm template fleet "$chart" --namespace machine-controller-fleet -f "$chart/ci/lab.yaml" --show-only "templates/$cluster-access.yaml")
+  rendered=$(bin/helm template fleet "$chart" --namespace machine-controller-fleet -f "$chart/ci/lab.yaml" --set "${set[$cluster]}" \
+    --show-only "templates/$cluster-access.yaml" --show-only "templates/$cluster-policies.yaml")
   printf '# Rendered from the chart by hack/render-chart.sh; change the chart.\n%s\n' "$rendered" >"lab/manifests/fleet-$cluster.yaml"
 done

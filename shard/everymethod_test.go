@@ -47,7 +47,7 @@ func TestNothingChangesAnythingWithoutOwnership(t *testing.T) {
 	things := metadata.NewForConfigOrDie(config).Resource(schema.GroupVersionResource{Group: "g", Version: "v1", Resource: "things"})
 	w.resource(reflect.ValueOf(things.Namespace("n")))
 
-	cloud, err := simulated.New(simulated.Config{Endpoint: server.URL, Wrap: s.Transport})
+	cloud, err := simulated.New(simulated.Config{Endpoints: []string{server.URL}, Wrap: s.Transport})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,13 +1,12 @@
 package telemetry
 
 import (
-	"strings"
-
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/tools/events"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/bounded"
 )
 
 // eventAction is what the fleet was doing when something happened that an Event tells of.
@@ -20,17 +19,5 @@ func Tell(recorder events.EventRecorder, about runtime.Object, reason, text stri
 	if row, known := v1alpha1.FindEventReason(reason); known && !row.Warning {
 		kind = corev1.EventTypeNormal
 	}
-	recorder.Eventf(about, nil, kind, reason, eventAction, "%s", note(text))
-}
-
-// maxNote is how many bytes an API server takes in the note of an Event; it refuses longer ones whole.
-const maxNote = 1024
-
-// note cuts a text to what fits into an Event, at the end of a character.
-func note(text string) string {
-	const more = "…"
-	if len(text) <= maxNote {
-		return text
-	}
-	return strings.ToValidUTF8(text[:maxNote-len(more)], "") + more
+	recorder.Eventf(about, nil, kind, reason, eventAction, "%s", bounded.Text(text, bounded.Message))
 }

@@ -3,9 +3,7 @@ package telemetry
 import (
 	"context"
 	"errors"
-	"strings"
 	"testing"
-	"unicode/utf8"
 
 	"go.opentelemetry.io/otel/codes"
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
@@ -133,21 +131,6 @@ func TestLinkTo(t *testing.T) {
 		}
 		if got != want {
 			t.Errorf("LinkTo(%q): links %q, want %q", traceparent, got, want)
-		}
-	}
-}
-
-func TestNoteFits(t *testing.T) {
-	for _, text := range []string{"", "short", strings.Repeat("x", maxNote), strings.Repeat("x", 5000), strings.Repeat("ä", 5000), "x" + strings.Repeat("𝄞", 5000)} {
-		got := note(text)
-		if len(got) > maxNote || !utf8.ValidString(got) {
-			t.Errorf("%d bytes became %d, valid %v", len(text), len(got), utf8.ValidString(got))
-		}
-		if len(text) <= maxNote && got != text {
-			t.Errorf("%q became %q", text, got)
-		}
-		if len(text) > maxNote && len(got) < maxNote-8 {
-			t.Errorf("only %d bytes are left of %d", len(got), len(text))
 		}
 	}
 }

@@ -89,14 +89,24 @@ func (d *driverOf) call(ctx context.Context, op driver.Op, t driver.Target, do f
 	return failure
 }
 
-// find returns the VM of a machine that has not begun to end; d.mu is held.
+// find returns the VM of a machine that has not begun to end: that with its UID, whatever its provider ID says; d.mu is held.
 func (d *driverOf) find(t driver.Target) *vm {
 	for _, v := range d.vms {
-		if v.ends.IsZero() && (v.ProviderID == t.Machine.Spec.ProviderID || v.uid == string(t.Machine.UID)) {
+		if v.ends.IsZero() && v.uid == string(t.Machine.UID) {
 			return v
 		}
 	}
 	return nil
+}
+
+// leaves reports whether the provider ID of a machine names a VM that is not its; d.mu is held.
+func (d *driverOf) leaves(t driver.Target) bool {
+	for _, v := range d.vms {
+		if v.ends.IsZero() && v.ProviderID == t.Machine.Spec.ProviderID && v.uid != string(t.Machine.UID) {
+			return true
+		}
+	}
+	return false
 }
 
 // CreateMachine makes a VM, or finds the machine's.
@@ -129,10 +139,9 @@ func (*driverOf) InitializeMachine(context.Context, driver.InitializeMachineRequ
 // DeleteMachine begins to end a VM.
 func (d *driverOf) DeleteMachine(ctx context.Context, req driver.DeleteMachineRequest) (resp driver.DeleteMachineResponse, err error) {
 	err = d.call(ctx, driver.OpDelete, req.Target, func() error {
-		resp.Gone = true
+		resp.Gone, resp.Left = true, d.leaves(req.Target)
 		for _, v := range d.vms {
-			ofMachine := v.ProviderID == req.Machine.Spec.ProviderID || req.Machine.Spec.ProviderID == "" && v.uid == string(req.Machine.UID)
-			if !ofMachine || v.hasEnded(time.Now()) {
+			if v.uid != string(req.Machine.UID) || v.hasEnded(time.Now()) {
 				continue
 			}
 			if v.ends.IsZero() {
@@ -150,6 +159,7 @@ func (d *driverOf) DeleteMachine(ctx context.Context, req driver.DeleteMachineRe
 func (d *driverOf) GetMachineStatus(ctx context.Context, req driver.GetMachineStatusRequest) (resp driver.GetMachineStatusResponse, err error) {
 	err = d.call(ctx, driver.OpStatus, req.Target, func() error {
 		v := d.find(req.Target)
+		resp.Left = d.leaves(req.Target)
 		if v == nil {
 			return driver.Errorf(driver.OpStatus, driver.NotFound, "no VM of machine %s", req.Machine.Name)
 		}

@@ -35,6 +35,7 @@ func faultKinds() map[string]func(*trial) {
 		"a replica is paused":        (*trial).pauseProcess,
 		"a link is slow":             (*trial).slowLink,
 		"etcd is restored":           (*trial).restoreEtcd,
+		"machines are forged":        (*trial).forge,
 	}
 }
 

@@ -72,6 +72,6 @@ func newReplacements(o options, f *fleet) (*replacement.Controller, error) {
 func countHalts(registerer prometheus.Registerer, halts *replacement.Halts) {
 	registerer.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "fleet_replacement_halts",
-		Help: "Zones and target clusters in which this replica replaces no unhealthy machine, because too many are not Ready.",
+		Help: "Zones and target clusters, in all namespaces or in one, in which this replica replaces no unhealthy machine, because too many are not Ready.",
 	}, func() float64 { return float64(len(halts.Standing().Halted)) }))
 }

@@ -22,6 +22,7 @@ type machineOptions struct {
 	preserveTimeout        time.Duration
 	resourceExhaustedRetry time.Duration
 	bootstrapTokenGroups   []string
+	bootstrapTokenSigning  bool
 
 	countMinReady       bool
 	scaleDownAnnotation bool
@@ -33,6 +34,7 @@ func (o *machineOptions) declare(g *flags.Group) {
 	g.Duration(&o.preserveTimeout, "machine-preserve-timeout", 96*time.Hour, "how long a machine is preserved; 0 ends it at once", flags.OrZero)
 	g.Duration(&o.resourceExhaustedRetry, "resource-exhausted-retry", defaultResourceExhaustedRetry, "wait after the cloud had no quota or capacity; 0 means 10m", flags.OrZero)
 	g.List(&o.bootstrapTokenGroups, "bootstrap-token-auth-extra-groups", nil, "groups, separated by commas, that bootstrap tokens put a joining VM into")
+	g.Bool(&o.bootstrapTokenSigning, "bootstrap-token-signing", false, "let bootstrap tokens sign the ConfigMap cluster-info, too, for VMs that discover their cluster by token, as with kubeadm join (MCM: always)")
 	g.Bool(&o.countMinReady, "count-min-ready-seconds", false, "have a machine count as available only when it has been so for minReadySeconds; the annotation "+v1alpha1.AnnotationCountMinReady+" on a MachineDeployment goes before (MCM: ignores minReadySeconds)")
 	g.Bool(&o.scaleDownAnnotation, "autoscaler-scaledown-annotation-during-rollout", true, "keep the cluster-autoscaler from removing Nodes of a MachineDeployment while its machines are replaced")
 }

@@ -23,8 +23,8 @@ type options struct {
 	qps                                 float64
 	burst                               int
 
-	concurrentSyncs        int
-	simulatedCloudEndpoint string
+	concurrentSyncs         int
+	simulatedCloudEndpoints []string
 
 	replicaName string
 	fleet       fleetOptions
@@ -35,6 +35,7 @@ type options struct {
 
 	address                        string
 	port                           int
+	metricsAuthorization           bool
 	profiling, contentionProfiling bool
 
 	// remarks are the flags that were set and have no effect.
@@ -68,13 +69,14 @@ func (o *options) declareClusters(g *flags.Group) {
 	g.String(&o.namespace, "namespace", "", "the only namespace of the control cluster to serve; empty means all (MCM: default)")
 	g.Float(&o.qps, "kube-api-qps", 0, "requests a second to each API server; 0 leaves the pace to the server's priority and fairness (MCM: 20)", flags.OrZero)
 	g.Int(&o.burst, "kube-api-burst", 30, "requests that may be made at once beyond --kube-api-qps", flags.OrZero)
-	g.String(&o.simulatedCloudEndpoint, "simulated-cloud-endpoint", "", "URL of a simulated cloud; empty means that there is no driver for provider simulated")
+	g.List(&o.simulatedCloudEndpoints, "simulated-cloud-endpoint", nil, "URLs, separated by commas, of all simulated clouds that requests and credentials may go to; the first is for classes whose Secret names none; empty means that there is no driver for provider simulated")
 }
 
 func (o *options) declareServing(g *flags.Group) {
-	g.Int(&o.concurrentSyncs, "concurrent-syncs", 200, "how many objects of a kind are worked on at the same time; no worker waits for a cloud to finish or a Node to drain, and so an idle one costs nothing (MCM: 10 and 50)")
+	g.Int(&o.concurrentSyncs, "concurrent-syncs", 200, "how many objects of a kind are worked on at the same time, of Machines in one namespace and with one set of credentials, and four times as many in all; no worker waits for a cloud to finish or a Node to drain, and so an idle one costs nothing (MCM: 10 and 50)")
 	g.String(&o.address, "address", "0.0.0.0", "IP address to serve metrics and health on")
 	g.Int(&o.port, "port", 10258, "port to serve metrics and health on (MCM: 10259 for the machine controller)")
+	g.Bool(&o.metricsAuthorization, "metrics-authorization", false, "serve metrics and /debug only to those with a bearer token whom the control cluster's RBAC lets read them (nonResourceURLs); health is served to all")
 	g.Bool(&o.profiling, "profiling", false, "serve profiles of the process at /debug/pprof/")
 	g.Bool(&o.contentionProfiling, "contention-profiling", false, "profile where goroutines wait for locks, too; needs --profiling")
 	g.Bool(&o.fleet.debugHooks, "debug-hooks", false, "serve /debug/hold, which stops requests on their way, and profiles; for tests of the fleet only")

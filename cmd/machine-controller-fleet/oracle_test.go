@@ -62,6 +62,7 @@ func (t *trial) sent(q request, r *http.Request) {
 	if q.kind != writes {
 		return
 	}
+	o.touched(q)
 	match := owned.FindStringSubmatch(r.Header.Get("User-Agent"))
 	if match == nil {
 		return

@@ -76,7 +76,7 @@ func (c *cloud) endForgottenVMs() {
 	defer c.mu.Unlock()
 	for _, v := range c.vms {
 		stored := c.control.Get("machines", v.namespace, v.machine)
-		if v.ends.IsZero() && (stored == nil || string(stored.GetUID()) != v.uid) {
+		if v.uid != "" && v.ends.IsZero() && (stored == nil || string(stored.GetUID()) != v.uid) {
 			c.logf("an operator deletes VM %s, whose machine %s is not in the backup", v.ProviderID, v.machine)
 			v.ends = time.Now()
 			c.target.Remove("nodes", "", v.NodeName)

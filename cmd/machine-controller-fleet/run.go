@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"slices"
 	"strings"
 	"sync"
@@ -71,7 +72,11 @@ func run(ctx context.Context, o options) error {
 		return err
 	}
 	defer f.session.close()
-	server, err := serve(ctx, o, registry, f.session)
+	guard := func(next http.Handler) http.Handler { return next }
+	if o.metricsAuthorization {
+		guard = newReviewer(f.control, clock.RealClock{}).guard
+	}
+	server, err := serve(ctx, o, registry, f.session, guard)
 	if err != nil {
 		return err
 	}
@@ -129,10 +134,10 @@ func wire(o options, around environment) (*fleet, []controller, error) {
 
 // makeDrivers makes the drivers that the flags ask for.
 func makeDrivers(o options, fence *shard.Fence) (map[string]driver.Driver, error) {
-	if o.simulatedCloudEndpoint == "" {
+	if len(o.simulatedCloudEndpoints) == 0 {
 		return map[string]driver.Driver{}, nil
 	}
-	d, err := simulated.New(simulated.Config{Endpoint: o.simulatedCloudEndpoint, Wrap: fence.Transport})
+	d, err := simulated.New(simulated.Config{Endpoints: o.simulatedCloudEndpoints, Wrap: fence.Transport})
 	if err != nil {
 		return nil, fmt.Errorf("--simulated-cloud-endpoint: %w", err)
 	}
@@ -169,7 +174,7 @@ type fleet struct {
 }
 
 func (f *fleet) recorder(source string) events.EventRecorder {
-	return f.broadcaster.NewRecorder(scheme.Scheme, source)
+	return telemetry.Damped(f.broadcaster.NewRecorder(scheme.Scheme, source), clock.RealClock{})
 }
 
 type controller interface{ Run(ctx context.Context) }
@@ -206,11 +211,12 @@ func (f *fleet) controllers(o options) ([]controller, error) {
 		Written: written,
 	})
 	machines, err3 := machine.New(machine.Config{
-		Machines: api, Secrets: f.control.CoreV1(), View: f.view, Targets: f.targets,
+		Machines: api, Secrets: f.control.CoreV1(), Metadata: f.metadata, Namespace: o.namespace, View: f.view, Targets: f.targets,
 		Drivers: f.drivers, Events: f.recorder(v1alpha1.EventSourceMachine), Limits: o.limits(), IsStray: f.slots.strayNode,
-		BootstrapTokenGroups: strings.Join(o.machine.bootstrapTokenGroups, ","),
-		Gate:                 f.slots.gate(label.Machine, func(key types.NamespacedName) { machines.Enqueue(key) }),
-		Clock:                wall, Workers: o.concurrentSyncs, Metrics: f.metrics, Tracer: f.tracer,
+		BootstrapTokenGroups: strings.Join(o.machine.bootstrapTokenGroups, ","), BootstrapTokenSigning: o.machine.bootstrapTokenSigning,
+		Gate:     f.slots.gate(label.Machine, func(key types.NamespacedName) { machines.Enqueue(key) }),
+		GoneGate: f.slots.goneGate(),
+		Clock:    wall, Workers: o.concurrentSyncs, Metrics: f.metrics, Tracer: f.tracer,
 	})
 	classes, err4 := machineclass.New(machineclass.Config{
 		Machines: api, Secrets: f.control.CoreV1(), Metadata: f.metadata, View: f.view, Namespace: o.namespace,

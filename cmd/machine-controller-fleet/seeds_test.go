@@ -34,6 +34,7 @@ type event struct {
 
 // begin starts replicas and creates the first roots.
 func (t *trial) begin(replicas, roots int) {
+	t.createUnmanaged()
 	for _, namespace := range namespaces() {
 		t.createClass(namespace)
 		for i := range roots {

@@ -22,20 +22,23 @@ const answerTimeout = time.Second
 // server answers for metrics, health and debugging.
 type server struct{ http *http.Server }
 
-// serve listens at once, so that liveness can be asked for while the caches fill. Errors: the address is taken.
-func serve(ctx context.Context, o options, metrics prometheus.Gatherer, session *session) (*server, error) {
+// serve listens at once, so that liveness can be asked for while the caches fill. guard is put before all but health.
+// Errors: the address is taken.
+func serve(ctx context.Context, o options, metrics prometheus.Gatherer, session *session, guard func(http.Handler) http.Handler) (*server, error) {
 	s := &server{}
-	mux := http.NewServeMux()
-	mux.Handle("/metrics", promhttp.HandlerFor(metrics, promhttp.HandlerOpts{}))
+	mux, guarded := http.NewServeMux(), http.NewServeMux()
+	guarded.Handle("/metrics", promhttp.HandlerFor(metrics, promhttp.HandlerOpts{}))
+	mux.Handle("/metrics", guard(guarded))
+	mux.Handle("/debug/", guard(guarded))
 	alive := answer(func(context.Context) error { return session.alive() })
 	mux.HandleFunc("/healthz", alive)
 	mux.HandleFunc("/livez", alive)
 	mux.HandleFunc("/readyz", answer(session.ready))
 	for path, page := range session.handlers() {
-		mux.Handle(path, page)
+		guarded.Handle(path, page)
 	}
 	if o.profiling || o.fleet.debugHooks {
-		serveProfiles(mux)
+		serveProfiles(guarded)
 	}
 	if o.contentionProfiling {
 		runtime.SetBlockProfileRate(1)
@@ -45,13 +48,21 @@ func serve(ctx context.Context, o options, metrics prometheus.Gatherer, session 
 	if err != nil {
 		return nil, fmt.Errorf("listen for metrics and health, see --address and --port: %w", err)
 	}
-	s.http = &http.Server{Handler: mux, ReadHeaderTimeout: 10 * time.Second}
+	s.http = newHTTPServer(mux)
 	go func() {
-		if err := s.http.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
+		if err := s.http.Serve(boundConnections(listener)); !errors.Is(err, http.ErrServerClosed) {
 			klog.FromContext(ctx).Error(err, "Metrics and health are not served any more")
 		}
 	}()
 	return s, nil
+}
+
+// newHTTPServer makes a server that lets no client keep a connection without using it. An answer may take as long as a profile.
+func newHTTPServer(handler http.Handler) *http.Server {
+	return &http.Server{
+		Handler: handler, ReadHeaderTimeout: 10 * time.Second, ReadTimeout: 30 * time.Second,
+		WriteTimeout: 2 * time.Minute, IdleTimeout: time.Minute, MaxHeaderBytes: 16 << 10,
+	}
 }
 
 // serveProfiles serves what the process knows of itself. The index also serves every profile by its name.

@@ -12,6 +12,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
+	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machine"
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machineclass"
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/runner"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/consistent"
@@ -228,6 +229,11 @@ func (s *slots) nodeGate() runner.Gate[types.NamespacedName] {
 		}
 		return label.Read(node.Labels[v1alpha1.LabelSlot], s.spread.Count())
 	})
+}
+
+// goneGate admits machines that are gone, by the slot that they had.
+func (s *slots) goneGate() runner.Gate[machine.Gone] {
+	return shard.NewGate(s.fence, func(gone machine.Gone) (int, bool) { return label.Read(gone.Slot, s.spread.Count()) })
 }
 
 // strayNode says whether the target cluster has a Node of that name that is in no slot.

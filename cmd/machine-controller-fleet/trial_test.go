@@ -50,6 +50,7 @@ type trial struct {
 	lasting     *disturbance         // does not end with the other faults
 	lastingName string
 	spoilt      int       // objects that do not decode
+	forged      int       // machines that a tenant has forged
 	restoreDue  time.Time // when the last backup is restored
 	restores    int
 	faulty      string          // the replica with the lasting fault; empty for none
@@ -107,6 +108,7 @@ func (t *trial) step() {
 	time.Sleep(stepTime)
 	synctest.Wait()
 	t.cloud.boot()
+	t.checkNodes()
 	t.ownerless += time.Duration(t.unowned()) * stepTime
 	if time.Since(t.collected) > 2*time.Second {
 		t.collected = time.Now()
@@ -332,7 +334,10 @@ func (t *trial) missing() string {
 		all = append(all[:3], "and "+strconv.Itoa(len(all)-3)+" more")
 	}
 	if len(all) == 0 {
-		machines, vms := len(t.control.List("machines"))-t.spoilt, len(t.cloud.live())-t.oracle.forgotten()
+		if n := t.ofForger(); n > 0 {
+			return fmt.Sprintf("%d machines that a tenant has forged, and deleted, are there", n)
+		}
+		machines, vms := len(t.control.List("machines"))-t.spoilt, len(t.cloud.live())-t.oracle.forgotten()-unmanaged
 		if machines != wanted || vms != wanted {
 			return fmt.Sprintf("want %d machines and VMs, there are %d machines and %d VMs", wanted, machines, vms)
 		}

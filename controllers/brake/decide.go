@@ -99,10 +99,10 @@ func give(w World, stand []Permit) (given []Permit) {
 	limit := limitOf(w)
 	many := manyFailToComeUp(w)
 	for _, c := range waiting {
-		free := c.neverUp && len(w.Standing.halts(c.Scope)) == 0 && (!many || cameUpSince(w, c.Machine.CreationTimestamp))
+		free := c.neverUp && len(w.Standing.halts(c.Member)) == 0 && (!many || cameUpSince(w, c.Machine.CreationTimestamp))
 		switch {
 		case free:
-		case !c.neverUp && (!w.Standing.Complete || len(w.Standing.halts(c.Scope)) > 0):
+		case !c.neverUp && (!w.Standing.Complete || len(w.Standing.halts(c.Member)) > 0):
 			continue
 		case load.against(c) >= limit:
 			continue
@@ -255,7 +255,7 @@ func cameUpSince(w World, moment metav1.Time) bool {
 func halted(w World) (scopes []Scope) {
 	for _, member := range w.Machines {
 		if member.Machine.DeletionTimestamp == nil {
-			scopes = append(scopes, w.Standing.halts(member.Scope)...)
+			scopes = append(scopes, w.Standing.halts(member)...)
 		}
 	}
 	slices.SortFunc(scopes, Scope.compare)

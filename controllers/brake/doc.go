@@ -7,7 +7,7 @@
 //
 // The second is for zones and target clusters. Replicas tell each other how many machines are Ready and how many are not;
 // Sum adds that up, and Halts knows where too many are not, and since when few enough are not. No machine that is halted
-// gets a permit for its health.
+// gets a permit for its health. The machines of one namespace halt no others.
 //
 // A machine that never became a healthy Node carries nothing that could be lost, and counts in no zone: that it cannot come
 // up says nothing of those that run. Its replacement needs a permit, too, which is given at once, unless many of a root do

@@ -49,6 +49,16 @@ func (t Thresholds) few(n Count) bool {
 	return n.NotReady == 0 || 100*n.NotReady < t.ResumePercent*(n.Ready+n.NotReady)
 }
 
+// halts reports whether a scope is to be halted, and where: in all namespaces or in one.
+func (t Thresholds) halts(scope Scope, tally Tally) (where Scope, isHalted bool) {
+	for _, namespace := range []string{"", tally.worst("")} {
+		if n := tally.evidence(namespace); t.tooMany(n.NotReady, n.Ready+n.NotReady) {
+			return scope.in(namespace), true
+		}
+	}
+	return scope, false
+}
+
 // Halts are the scopes in which no machine is replaced for its health, as one process sees them. The zero value knows
 // nothing yet, and allows nothing.
 type Halts struct {
@@ -64,19 +74,24 @@ type halt struct {
 
 // Step takes in what all slots come to. It returns what has changed, and when to ask again if nothing else happens; zero:
 // there is nothing to wait for. now must have been read from one clock, ours: nobody else's time counts.
-func (h *Halts) Step(now time.Time, t Thresholds, total map[Scope]Count, complete bool) (changed bool, again time.Time) {
+//
+// A scope is halted in all namespaces where too many machines are not Ready without those of any one namespace. Else it is halted
+// in the namespace with most of them, where it is for these that too many are not Ready.
+func (h *Halts) Step(now time.Time, t Thresholds, total map[Scope]Tally, complete bool) (changed bool, again time.Time) {
 	changed = h.complete != complete
 	h.complete = complete
-	for scope, n := range total {
-		if h.halted[scope] == nil && t.tooMany(n.NotReady, n.Ready+n.NotReady) {
-			h.halt(scope)
+	for scope, tally := range total {
+		where, isHalted := t.halts(scope, tally)
+		if isHalted && h.halted[where] == nil {
+			h.halt(where)
 			changed = true
 		}
 	}
 	for scope, is := range h.halted {
-		is.count = total[scope]
+		tally := total[scope.in("")]
+		is.count = tally.Count
 		switch {
-		case !complete || !t.few(is.count): // what was not counted may be not Ready
+		case !complete || !t.few(tally.evidence(scope.Namespace)): // what was not counted may be not Ready
 			is.well = time.Time{}
 			continue
 		case is.well.IsZero():
@@ -127,14 +142,17 @@ type Standing struct {
 	Halted map[Scope]Count
 }
 
-// halts returns the scopes that halt a machine in a scope.
-func (s Standing) halts(of Scope) (scopes []Scope) {
-	for _, scope := range []Scope{of.cluster(), of} {
-		if _, halted := s.Halted[scope]; halted && !slices.Contains(scopes, scope) {
-			scopes = append(scopes, scope)
+// halts returns the scopes that halt a machine. One that is halted in all namespaces is not named once more for one of them.
+func (s Standing) halts(m Member) (scopes []Scope) {
+	for _, scope := range []Scope{m.Scope.cluster(), m.Scope} {
+		for _, where := range []Scope{scope, scope.in(m.Machine.Namespace)} {
+			if _, halted := s.Halted[where]; halted {
+				scopes = append(scopes, where)
+				break
+			}
 		}
 	}
-	return scopes
+	return slices.Compact(scopes)
 }
 
 // Equal says whether two standings have the same scopes, whatever the counts.

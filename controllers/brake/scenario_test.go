@@ -40,7 +40,7 @@ func at(t *testing.T, text string) metav1.Time {
 //	now: 11m               since the start
 //	limit: 2               or a percentage; 1 if it is not told
 //	sets: 3 2              replicas of its sets; one of as many as there are machines, if it is not told
-//	halted: z1             a zone, or all
+//	halted: z1             a zone, or all; z1/n in a namespace, machines are in n
 //	uncounted              not every slot was counted
 //	machine: a Running     its name and phase; then any words of machineWords
 //
@@ -60,7 +60,7 @@ func TestPermits(t *testing.T) {
 			case "sets":
 				sets = fact.Value
 			case "halted":
-				w.Standing.Halted[Scope{Zone: strings.TrimPrefix(fact.Value, "all")}] = Count{}
+				w.Standing.Halted[readScope(fact.Value)] = Count{}
 			case "uncounted":
 				w.Standing.Complete = false
 			case "machine":
@@ -74,11 +74,17 @@ func TestPermits(t *testing.T) {
 	})
 }
 
+// readScope reads a zone, or all, and the namespace after it.
+func readScope(text string) Scope {
+	zone, namespace, _ := strings.Cut(text, "/")
+	return Scope{Zone: strings.TrimPrefix(zone, "all"), Namespace: namespace}
+}
+
 // addMachine adds a machine: name, phase, words.
 func addMachine(t *testing.T, w *World, words []string) {
 	t.Helper()
 	m := &v1alpha1.Machine{}
-	m.Name, m.UID, m.CreationTimestamp = words[0], types.UID(words[0]), metav1.NewTime(start)
+	m.Name, m.Namespace, m.UID, m.CreationTimestamp = words[0], "n", types.UID(words[0]), metav1.NewTime(start)
 	m.Status.CurrentStatus = v1alpha1.CurrentStatus{Phase: v1alpha1.MachinePhase(strings.Trim(words[1], "-")), LastUpdateTime: metav1.NewTime(start)}
 	m.Status.LastOperation = v1alpha1.LastOperation{Type: v1alpha1.MachineOperationHealthCheck}
 	member := Member{Machine: m, Scope: Scope{Zone: "z1"}}
@@ -187,8 +193,9 @@ func describe(w World, v Verdict) string {
 
 // TestHalts follows what testdata/halts.txt tells: at each time, how many machines of each zone are Ready and not Ready.
 //
-//	at: 10s z1 15/5 z2 3/0        with "uncounted" somewhere, not every slot was counted
-//	remember: z1                  somebody else had halted it
+//	at: 10s z1 15/5 z2/a 3/0      with a namespace after the zone, or without, as replicas of older versions report it; with
+//	                              "uncounted" somewhere, not every slot was counted
+//	remember: z1/a                somebody else had halted it in a namespace
 func TestHalts(t *testing.T) {
 	scenario.Run(t, "testdata/halts.txt", *update, func(t *testing.T, s scenario.Scenario) string {
 		t.Helper()
@@ -199,7 +206,7 @@ func TestHalts(t *testing.T) {
 			case "at":
 				lines = append(lines, step(t, &h, strings.Fields(fact.Value)))
 			case "remember":
-				lines = append(lines, fmt.Sprintf("remembers %s: news %v", fact.Value, h.Remember(Scope{Zone: strings.TrimPrefix(fact.Value, "all")})))
+				lines = append(lines, fmt.Sprintf("remembers %s: news %v", fact.Value, h.Remember(readScope(fact.Value))))
 			default:
 				t.Fatalf("line %d: what is %q?", fact.Line, fact.Key)
 			}
@@ -220,7 +227,8 @@ func step(t *testing.T, h *Halts, words []string) string {
 		if _, err := fmt.Sscanf(words[i+1], "%d/%d", &n.Ready, &n.NotReady); err != nil {
 			t.Fatal(err)
 		}
-		own[Scope{Zone: strings.Trim(words[i], "-")}] = n
+		zone, namespace, _ := strings.Cut(words[i], "/")
+		own.Add(Scope{Zone: strings.Trim(zone, "-")}, namespace, n)
 		i++
 	}
 	total, _ := Sum(Own{0: own}, Hear(nil, []string{"r"}))

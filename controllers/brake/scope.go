@@ -14,27 +14,38 @@ type Scope struct {
 	Target string
 	// Zone of it; of a machine "" says that its zone is not known.
 	Zone string
+	// Namespace is set where the machines of one namespace are meant, and not those of all.
+	Namespace string
 }
 
 // String says it for people.
 func (s Scope) String() string {
-	cluster := "the target cluster"
+	text := "the target cluster"
 	if s.Target != "" {
-		cluster += " " + s.Target
+		text += " " + s.Target
 	}
-	if s.Zone == "" {
-		return cluster
+	if s.Zone != "" {
+		text = "zone " + s.Zone + " of " + text
 	}
-	return "zone " + s.Zone + " of " + cluster
+	if s.Namespace != "" {
+		text += " in namespace " + s.Namespace
+	}
+	return text
 }
 
 // compare orders scopes, a cluster before its zones.
 func (s Scope) compare(other Scope) int {
-	return cmp.Or(strings.Compare(s.Target, other.Target), strings.Compare(s.Zone, other.Zone))
+	return cmp.Or(strings.Compare(s.Target, other.Target), strings.Compare(s.Zone, other.Zone), strings.Compare(s.Namespace, other.Namespace))
 }
 
 // cluster is the scope of the whole cluster.
 func (s Scope) cluster() Scope { return Scope{Target: s.Target} }
+
+// in is the part of the scope that is in a namespace; with "" it is all of it.
+func (s Scope) in(namespace string) Scope {
+	s.Namespace = namespace
+	return s
+}
 
 // Count counts machines that have been healthy Nodes: those that are and those that are not any more.
 type Count struct{ Ready, NotReady int }
@@ -42,6 +53,45 @@ type Count struct{ Ready, NotReady int }
 // Add adds another count.
 func (c Count) Add(other Count) Count {
 	return Count{Ready: c.Ready + other.Ready, NotReady: c.NotReady + other.NotReady}
+}
+
+// Tally counts the machines of a scope in all namespaces.
+type Tally struct {
+	Count
+
+	// Unready is how many of those that are not Ready are in which namespace, as far as that was reported.
+	Unready map[string]int
+}
+
+// with returns the tally and another one together.
+func (t Tally) with(other Tally) Tally {
+	sum := Tally{Count: t.Add(other.Count), Unready: map[string]int{}}
+	for _, unready := range []map[string]int{t.Unready, other.Unready} {
+		for namespace, n := range unready {
+			sum.Unready[namespace] += n
+		}
+	}
+	return sum
+}
+
+// worst returns the namespace with the most machines that are not Ready, leaving one namespace out; "" where there is none.
+func (t Tally) worst(except string) (namespace string) {
+	for candidate, n := range t.Unready {
+		most := t.Unready[namespace]
+		if candidate != except && (n > most || n == most && n > 0 && candidate < namespace) {
+			namespace = candidate
+		}
+	}
+	return namespace
+}
+
+// evidence is the count by which machines of a namespace are halted, of any with "". The machines that are not Ready in one other
+// namespace, the one that has most of them, do not count: nobody can halt replacement in the namespaces of others with machines
+// of his own.
+func (t Tally) evidence(namespace string) Count {
+	n := t.Count
+	n.NotReady = max(n.NotReady-t.Unready[t.worst(namespace)], 0)
+	return n
 }
 
 // Of counts one machine. One that is being deleted, is updated in place, or has failed and is preserved, is out of it, and one

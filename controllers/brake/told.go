@@ -1,14 +1,30 @@
 package brake
 
 import (
+	"cmp"
 	"encoding/json"
 	"maps"
+	"math"
 	"slices"
 	"strings"
 )
 
-// Counts are counts of one slot's machines. The zone "" has those whose zone is not known, and not the whole cluster.
-type Counts map[Scope]Count
+// Counts are counts of one slot's machines. The zone "" has those whose zone is not known, and not the whole cluster. No scope of
+// them has a namespace.
+type Counts map[Scope]Tally
+
+// Add counts machines of a namespace.
+func (c Counts) Add(scope Scope, namespace string, n Count) {
+	tally := c[scope]
+	tally.Count = tally.Add(n)
+	if tally.Unready == nil {
+		tally.Unready = map[string]int{}
+	}
+	if n.NotReady > 0 && namespace != "" {
+		tally.Unready[namespace] += n.NotReady
+	}
+	c[scope] = tally
+}
 
 // Own are the counts of the slots that a replica can count now; a slot without machines is there and empty.
 type Own map[int]Counts
@@ -22,11 +38,30 @@ type Told struct {
 // maxText bounds what a replica tells. A Lease that is too large could not be renewed.
 const maxText = 16 << 10
 
-// wire is how a replica tells its counts: by scope and slot the numbers of machines that are Ready and that are not, and
-// the slots without any.
+// wire is how a replica tells its counts: by scope and slot the numbers of machines that are Ready and that are not; by scope,
+// namespace and slot the numbers of those that are not; and the slots without any. Replicas of versions without the second read
+// the first.
 type wire struct {
-	Counts map[string]map[int][2]int `json:"counts,omitempty"`
-	Empty  []int                     `json:"empty,omitempty"`
+	Counts  map[string]map[int][2]int         `json:"counts,omitempty"`
+	Unready map[string]map[string]map[int]int `json:"unready,omitempty"`
+	Empty   []int                             `json:"empty,omitempty"`
+}
+
+// form is what is left out of what is told, so that it fits.
+type form struct {
+	// least is how many machines of a slot and scope have to be not Ready for it to be told.
+	least int
+	// zones is how many zones are told, those with most machines; machines of others count as in none.
+	zones int
+	// namespaces is how many are named of each scope, those with most machines that are not Ready.
+	namespaces int
+}
+
+// forms are tried in this order. How many zones and namespaces there are is up to tenants, and must not keep what is counted from
+// being told.
+func forms() []form {
+	const all = math.MaxInt
+	return []form{{0, all, 8}, {0, 8, 8}, {0, 8, 2}, {0, 3, 2}, {0, 0, 2}, {1, 0, 0}}
 }
 
 // Hear reads what replicas have told, by their names, and who holds which slot; "" is nobody. What cannot be read counts as
@@ -61,39 +96,116 @@ func read(text string) (own Own, ok bool) {
 			if own[slot] == nil {
 				own[slot] = Counts{}
 			}
-			own[slot][Scope{Target: target, Zone: zone}] = Count{Ready: max(n[0], 0), NotReady: max(n[1], 0)}
+			scope := Scope{Target: target, Zone: zone}
+			own[slot][scope] = Tally{Count: Count{Ready: max(n[0], 0), NotReady: max(n[1], 0)}, Unready: w.unready(name, slot)}
 		}
 	}
 	return own, true
 }
 
-// write is the opposite of read. If there is too much to tell, zones in which all is well are left out, which makes others
-// see more trouble than there is, and then all: then the slots count as not counted.
-func write(own Own) string {
-	for _, least := range []int{0, 1} {
-		w := wire{Counts: map[string]map[int][2]int{}}
-		for slot, counts := range own {
-			told := false
-			for scope, n := range counts {
-				if n.NotReady < least || n == (Count{}) {
-					continue
-				}
-				name := scope.Target + "/" + scope.Zone
-				if w.Counts[name] == nil {
-					w.Counts[name] = map[int][2]int{}
-				}
-				w.Counts[name][slot], told = [2]int{n.Ready, n.NotReady}, true
-			}
-			if !told {
-				w.Empty = append(w.Empty, slot)
-			}
+// unready returns the machines of a slot and scope that are not Ready, by namespace.
+func (w wire) unready(scope string, slot int) map[string]int {
+	unready := map[string]int{}
+	for namespace, slots := range w.Unready[scope] {
+		if n := slots[slot]; n > 0 {
+			unready[namespace] = n
 		}
-		slices.Sort(w.Empty)
-		if text, err := json.Marshal(w); err == nil && len(text) <= maxText {
+	}
+	return unready
+}
+
+// write is the opposite of read. If there is too much to tell, something is left out, in the order of forms: zones, namespaces, and at
+// last slots in which all is well, which makes others see more trouble than there is. If that is not enough the slots count as
+// not counted.
+func write(own Own) string {
+	for _, f := range forms() {
+		if text, err := json.Marshal(f.of(own)); err == nil && len(text) <= maxText {
 			return string(text)
 		}
 	}
 	return "{}"
+}
+
+// of returns what is told of counts in this form.
+func (f form) of(own Own) wire {
+	total := Counts{}
+	for _, counts := range own {
+		for scope, tally := range counts {
+			total[scope] = total[scope].with(tally)
+		}
+	}
+	zones := f.largest(total)
+	w := wire{Counts: map[string]map[int][2]int{}, Unready: map[string]map[string]map[int]int{}}
+	for slot, counts := range own {
+		folded := Counts{}
+		for scope, tally := range counts {
+			if !zones[scope] {
+				scope.Zone = ""
+			}
+			folded[scope] = folded[scope].with(tally)
+		}
+		told := false
+		for scope, tally := range folded {
+			if tally.NotReady >= f.least && tally.Count != (Count{}) {
+				w.add(scope, slot, tally)
+				told = true
+			}
+		}
+		if !told {
+			w.Empty = append(w.Empty, slot)
+		}
+	}
+	for _, namespaces := range w.Unready {
+		f.cut(namespaces)
+	}
+	slices.Sort(w.Empty)
+	return w
+}
+
+// largest returns the scopes that keep their zones.
+func (f form) largest(total Counts) map[Scope]bool {
+	scopes := slices.SortedFunc(maps.Keys(total), func(a, b Scope) int {
+		return cmp.Or(cmp.Compare(total[b].Ready+total[b].NotReady, total[a].Ready+total[a].NotReady), a.compare(b))
+	})
+	kept := map[Scope]bool{}
+	for _, scope := range scopes[:min(f.zones, len(scopes))] {
+		kept[scope] = true
+	}
+	return kept
+}
+
+// cut leaves the namespaces with most machines that are not Ready.
+func (f form) cut(namespaces map[string]map[int]int) {
+	count := func(namespace string) (n int) {
+		for _, unready := range namespaces[namespace] {
+			n += unready
+		}
+		return n
+	}
+	order := slices.SortedFunc(maps.Keys(namespaces), func(a, b string) int {
+		return cmp.Or(cmp.Compare(count(b), count(a)), strings.Compare(a, b))
+	})
+	for _, namespace := range order[min(f.namespaces, len(order)):] {
+		delete(namespaces, namespace)
+	}
+}
+
+// add tells of a slot and scope.
+func (w wire) add(scope Scope, slot int, tally Tally) {
+	name := scope.Target + "/" + scope.Zone
+	if w.Counts[name] == nil {
+		w.Counts[name] = map[int][2]int{}
+	}
+	w.Counts[name][slot] = [2]int{tally.Ready, tally.NotReady}
+	for namespace, n := range tally.Unready {
+		if w.Unready[name] == nil {
+			w.Unready[name] = map[string]map[int]int{}
+		}
+		if w.Unready[name][namespace] == nil {
+			w.Unready[name][namespace] = map[int]int{}
+		}
+		w.Unready[name][namespace][slot] = n
+	}
 }
 
 // Tell is what a replica has to tell: what it can count now, and of other slots what it has said before, until their
@@ -123,8 +235,8 @@ func (t Told) countedByAnother(slot int, replica string) bool {
 // Sum adds up all slots, each by what counts for it: our own count, else the word of its holder, else, while its holder has
 // not counted it, the worst that anybody has said of it: then one of them is the last who did. Zones are added up by
 // themselves and into their cluster. complete says that there is something for every slot.
-func Sum(own Own, told Told) (total map[Scope]Count, complete bool) {
-	total, complete = map[Scope]Count{}, len(told.holders) > 0
+func Sum(own Own, told Told) (total map[Scope]Tally, complete bool) {
+	total, complete = map[Scope]Tally{}, len(told.holders) > 0
 	for slot, holder := range told.holders {
 		counts, ok := own[slot]
 		if !ok {
@@ -135,9 +247,9 @@ func Sum(own Own, told Told) (total map[Scope]Count, complete bool) {
 		}
 		complete = complete && ok
 		for scope, n := range counts {
-			total[scope.cluster()] = total[scope.cluster()].Add(n)
+			total[scope.cluster()] = total[scope.cluster()].with(n)
 			if scope.Zone != "" {
-				total[scope] = total[scope].Add(n)
+				total[scope] = total[scope].with(n)
 			}
 		}
 	}

@@ -17,10 +17,17 @@ var (
 	zone2 = Scope{Target: "t", Zone: "a/b"}
 )
 
+// counted is a count of machines of which it is not known in which namespaces they are.
+func counted(n Count) Tally { return Tally{Count: n, Unready: map[string]int{}} }
+
 func TestWhatIsToldIsHeard(t *testing.T) {
-	own := Own{0: {}, 3: {zone1: {Ready: 5, NotReady: 1}, zone2: {NotReady: 2}}, 7: {{}: {Ready: 1}}}
+	own := Own{0: {}, 3: {}, 7: {}}
+	own[3].Add(zone1, "n", Count{Ready: 5, NotReady: 1})
+	own[3].Add(zone2, "n", Count{NotReady: 1})
+	own[3].Add(zone2, "m", Count{NotReady: 1})
+	own[7].Add(Scope{}, "n", Count{Ready: 1})
 	text := Tell("r", own, Told{}, "")
-	want := `{"counts":{"/":{"7":[1,0]},"/z1":{"3":[5,1]},"t/a/b":{"3":[0,2]}},"empty":[0]}`
+	want := `{"counts":{"/":{"7":[1,0]},"/z1":{"3":[5,1]},"t/a/b":{"3":[0,2]}},"unready":{"/z1":{"n":{"3":1}},"t/a/b":{"m":{"3":1},"n":{"3":1}}},"empty":[0]}`
 	if text != want {
 		t.Errorf("told %s, want %s", text, want)
 	}
@@ -53,12 +60,12 @@ func TestWhoseWordCounts(t *testing.T) {
 		{name: "the holder has found none", holder: "a", texts: map[string]string{"a": `{"empty":[0]}`, "b": word(0, 9)}, complete: true},
 		{name: "the holder has not yet", holder: "a", texts: map[string]string{"a": "{}", "b": word(4, 1), "c": word(1, 2)}, want: Count{1, 2}, complete: true},
 		{name: "nobody holds it", texts: map[string]string{"b": word(4, 1), "c": word(3, 1)}, want: Count{3, 1}, complete: true},
-		{name: "we hold it", holder: "a", texts: map[string]string{"a": word(4, 1)}, own: Own{0: {zone1: {Ready: 5}}}, want: Count{5, 0}, complete: true},
+		{name: "we hold it", holder: "a", texts: map[string]string{"a": word(4, 1)}, own: Own{0: {zone1: counted(Count{Ready: 5})}}, want: Count{5, 0}, complete: true},
 		{name: "nonsense was told", holder: "a", texts: map[string]string{"a": "nonsense"}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			total, complete := Sum(tc.own, Hear(tc.texts, []string{tc.holder}))
-			if total[zone1] != tc.want || total[Scope{}] != tc.want || complete != tc.complete {
+			if total[zone1].Count != tc.want || total[Scope{}].Count != tc.want || complete != tc.complete {
 				t.Errorf("%+v and complete %v, want %+v and %v", total, complete, tc.want, tc.complete)
 			}
 		})
@@ -70,7 +77,7 @@ func TestWhoseWordCounts(t *testing.T) {
 
 // What a replica has counted does not get lost when it loses the slot or ends, until its next holder has counted.
 func TestTheLastWordStands(t *testing.T) {
-	first := Tell("a", Own{0: {zone1: {NotReady: 5}}, 1: {}}, Hear(nil, []string{"a", "a"}), "")
+	first := Tell("a", Own{0: {zone1: counted(Count{NotReady: 5})}, 1: {}}, Hear(nil, []string{"a", "a"}), "")
 	anew := Hear(map[string]string{"a": first}, []string{"", "a"})
 	if got := Tell("a", Own{1: {}}, anew, ""); got != first {
 		t.Errorf("a new session tells %s, want %s", got, first)
@@ -84,30 +91,49 @@ func TestTheLastWordStands(t *testing.T) {
 	}
 }
 
-// A Lease must not become too large to be renewed. What is left out makes others see more trouble than there is.
+// A Lease must not become too large to be renewed, and nobody can keep the machines of others from being counted by having many zones
+// or namespaces.
 func TestTooMuchToTell(t *testing.T) {
-	fill := func(n int, count Count) Own {
-		own := Own{}
+	fill := func(n int, count Count) (own Own, all int) {
+		own = Own{}
 		for slot := range n {
-			own[slot] = Counts{Scope{Target: strings.Repeat("t", 40), Zone: fmt.Sprint("z", slot)}: count}
+			own[slot] = Counts{}
+			own[slot].Add(Scope{Target: strings.Repeat("t", 40), Zone: fmt.Sprint("z", slot)}, fmt.Sprint(strings.Repeat("n", 50), slot), count)
+			all += count.NotReady
 		}
-		return own
+		return own, all
 	}
-	if _, complete := Sum(nil, Hear(map[string]string{"r": write(fill(50, Count{Ready: 1}))}, make([]string, 50))); !complete {
-		t.Error("50 slots are too many")
-	}
-	for name, tc := range map[string]struct {
-		own      Own
-		complete bool
-	}{
-		"all is well":     {fill(1000, Count{Ready: 1}), true},
-		"nothing is well": {fill(1000, Count{Ready: 1, NotReady: 1}), false},
-	} {
-		text := write(tc.own)
-		total, complete := Sum(nil, Hear(map[string]string{"r": text}, make([]string, 1000)))
-		if len(text) > maxText || complete != tc.complete || len(total) > 0 {
-			t.Errorf("%s: %d characters, complete %v, %d scopes", name, len(text), complete, len(total))
+	cluster := Scope{Target: strings.Repeat("t", 40)}
+	for name, count := range map[string]Count{"all is well": {Ready: 1}, "nothing is well": {Ready: 1, NotReady: 1}} {
+		for _, n := range []int{50, 1000} {
+			own, notReady := fill(n, count)
+			text := write(own)
+			total, complete := Sum(nil, Hear(map[string]string{"r": text}, make([]string, n)))
+			if len(text) > maxText || !complete || total[cluster].NotReady != notReady || total[cluster].Ready != n {
+				t.Errorf("%s in %d slots: %d characters, complete %v, %+v", name, n, len(text), complete, total[cluster].Count)
+			}
 		}
+	}
+	own, _ := fill(5000, Count{Ready: 1, NotReady: 1})
+	if text := write(own); len(text) > maxText {
+		t.Errorf("%d characters of 5000 slots", len(text))
+	}
+}
+
+// The namespaces with most machines that are not Ready are named, and the zones with most machines.
+func TestWhatIsNamedWhereThereIsTooMuch(t *testing.T) {
+	own := Own{0: {}}
+	for i := range 300 {
+		own[0].Add(Scope{Zone: fmt.Sprint(strings.Repeat("z", 60), i)}, fmt.Sprint("small", i), Count{NotReady: 1})
+	}
+	own[0].Add(zone1, "large", Count{NotReady: 9})
+	own[0].Add(Scope{}, "large", Count{NotReady: 9})
+	total, _ := Sum(nil, Hear(map[string]string{"r": write(own)}, []string{"r"}))
+	if got := total[zone1]; got.NotReady != 9 || got.Unready["large"] != 9 {
+		t.Errorf("%+v of the zone with most machines", got)
+	}
+	if got := total[Scope{}]; got.NotReady != 318 || got.Unready["large"] != 18 || got.worst("") != "large" {
+		t.Errorf("%+v of the cluster", got)
 	}
 }
 
@@ -137,7 +163,7 @@ func TestSumsAreRight(t *testing.T) {
 	worlds.Check(t, 1, func(t *rapid.T) {
 		f := &fleet{T: t, truth: Own{}, open: map[int]bool{}, texts: map[string]string{}, said: map[string]string{}}
 		slots, replicas := rapid.IntRange(1, 5).Draw(t, "slots"), []string{"a", "b", "c"}
-		want := map[Scope]Count{}
+		want := map[Scope]Tally{}
 		for slot := range slots {
 			counts := Counts{}
 			for _, scope := range []Scope{zone1, zone2, {}} {
@@ -145,10 +171,10 @@ func TestSumsAreRight(t *testing.T) {
 				if n == (Count{}) {
 					continue
 				}
-				counts[scope] = n
-				want[scope.cluster()] = want[scope.cluster()].Add(n)
+				counts.Add(scope, rapid.SampledFrom([]string{"n", "m"}).Draw(t, "namespace"), n)
+				want[scope.cluster()] = want[scope.cluster()].with(counts[scope])
 				if scope.Zone != "" {
-					want[scope] = want[scope].Add(n)
+					want[scope] = want[scope].with(counts[scope])
 				}
 			}
 			f.truth[slot] = counts

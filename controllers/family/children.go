@@ -48,7 +48,7 @@ func OnUndecodable(children *objects.Objects[*decode.Failure], enqueue func(pare
 }
 
 // Of returns the children whose controller is the parent.
-func (c *Children[T]) Of(parent types.UID) []T { return c.all.Under(parent) }
+func (c *Children[T]) Of(parent metav1.Object) []T { return c.all.Under(parent) }
 
 // Orphans returns the objects of a namespace that have no controller.
 func (c *Children[T]) Orphans(namespace string) []T { return c.all.Orphans(namespace) }

@@ -81,7 +81,10 @@ func TestIndexes(t *testing.T) {
 	for _, m := range []*v1alpha1.Machine{machine("a", one), machine("b", one), machine("c", nil)} {
 		c.all.Apply(m, false)
 	}
-	if owned, orphans := c.Of("one"), c.Orphans("n"); len(owned) != 2 || len(orphans) != 1 {
+	stranger := machine("d", one)
+	stranger.Namespace = "another"
+	c.all.Apply(stranger, false)
+	if owned, orphans := c.Of(one), c.Orphans("n"); len(owned) != 2 || len(orphans) != 1 {
 		t.Errorf("%d children, %d orphans", len(owned), len(orphans))
 	}
 }

@@ -20,6 +20,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/strategicpatch"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/kubernetes/fake"
+	"k8s.io/client-go/metadata"
+	metadatafake "k8s.io/client-go/metadata/fake"
 	clienttesting "k8s.io/client-go/testing"
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
@@ -52,6 +54,7 @@ type bench struct {
 
 	server  *apitest.Server
 	secrets *fake.Clientset // of the control cluster
+	about   *metadatafake.FakeMetadataClient
 	target  *fake.Clientset
 	tracker *testCluster // the same as target
 	cloud   *testCloud
@@ -90,6 +93,7 @@ func onBench(t *testing.T, test func(b *bench)) {
 			ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: "s", ResourceVersion: "1"},
 			Data:       map[string][]byte{v1alpha1.SecretKeyUserData: []byte("join <<BOOTSTRAP_TOKEN>> as <<MACHINE_NAME>>")},
 		})
+		b.about = apitest.SecretMetadata(b.secrets)
 		b.target.PrependReactor("patch", "nodes", b.patchNode)
 		b.target.PrependReactor("delete", "nodes", b.deleteNode)
 		b.createClass()
@@ -121,6 +125,16 @@ type wires struct {
 	cloud           driver.Driver
 }
 
+// metadataOf is the metadata of a control cluster, of which the Secrets are elsewhere than all else.
+type metadataOf struct{ secrets, others metadata.Interface }
+
+func (m metadataOf) Resource(resource schema.GroupVersionResource) metadata.Getter {
+	if resource.Resource == "secrets" {
+		return m.secrets.Resource(resource)
+	}
+	return m.others.Resource(resource)
+}
+
 // start starts a process, which knows nothing but what the API servers show.
 func (b *bench) start() {
 	b.Helper()
@@ -131,7 +145,7 @@ func (b *bench) start() {
 	view, cluster := objects.NewView(), target.New(w.target)
 	cluster.Evict = w.evict
 	c, err := New(Config{
-		Machines: w.machines, Secrets: w.secrets.CoreV1(), View: view, Targets: target.Single{Cluster: cluster},
+		Machines: w.machines, Secrets: w.secrets.CoreV1(), Metadata: metadataOf{b.about, b.server.Metadata()}, View: view, Targets: target.Single{Cluster: cluster},
 		Drivers: driver.NewRegistry(map[string]driver.Driver{testProvider: w.cloud}),
 		Events:  b.told, Limits: b.limits, Clock: clock.RealClock{}, Workers: 4, Gate: b.gate,
 	})

@@ -2,7 +2,6 @@ package machine
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 
@@ -16,9 +15,14 @@ import (
 // callDriver makes one call of the driver and notes the answer in the world. An error of the cloud is a fact like any
 // other; the end of our own context is not, and ends the pass.
 func (c *Controller) callDriver(ctx context.Context, p *pass, action lifecycle.Action) error {
+	credentials := credentialsOf(p.world.Class.Class)
+	if !c.calls.begin(credentials) {
+		return errCrowded
+	}
+	defer c.calls.end(credentials)
 	call, cancel := context.WithTimeout(ctx, driverTimeout)
 	defer cancel()
-	target := driver.Target{Machine: p.world.Machine, Class: p.world.Class.Class, Secret: p.data}
+	target := driver.Target{Machine: p.world.Machine, Class: p.world.Class.Class, Secret: p.credentials, Adopt: lifecycle.MayAdopt(p.world)}
 	var op driver.Op
 	var err error
 	switch action { //nolint:exhaustive // only the driver's actions come here
@@ -43,22 +47,19 @@ func (c *Controller) callDriver(ctx context.Context, p *pass, action lifecycle.A
 	if runner.NotOurs(err) {
 		return fmt.Errorf("%s: %w", action, err)
 	}
-	klog.FromContext(ctx).V(2).Info("The cloud failed", "action", action, "err", err)
-	p.world.Failure = &lifecycle.Failure{Code: driver.CodeOf(err), Op: op, RetryAfter: driver.RetryAfterOf(err), Message: err.Error()}
-	if typed, ok := errors.AsType[*driver.Error](err); ok && typed.Err != nil {
-		p.world.Failure.Message = typed.Err.Error()
-	}
+	klog.FromContext(ctx).V(2).Info("The cloud failed", "action", action, "code", driver.CodeOf(err), "message", driver.MessageOf(err))
+	p.world.Failure = &lifecycle.Failure{Code: driver.CodeOf(err), Op: op, RetryAfter: driver.RetryAfterOf(err), Message: driver.MessageOf(err)}
 	return nil
 }
 
 func (c *Controller) findVM(ctx context.Context, p *pass, target driver.Target) error {
 	resp, err := p.driver.GetMachineStatus(ctx, driver.GetMachineStatusRequest{Target: target})
-	fact := lifecycle.VMFact{State: lifecycle.VMPresent, VM: resp.VM}
+	fact := lifecycle.VMFact{State: lifecycle.VMPresent, VM: resp.VM, Left: resp.Left, Adopting: target.Adopt}
 	switch code := driver.CodeOf(err); {
 	case code == driver.Uninitialized:
 		fact.State = lifecycle.VMUninitialized
 	case code == driver.NotFound:
-		fact = lifecycle.VMFact{State: lifecycle.VMAbsent}
+		fact = lifecycle.VMFact{State: lifecycle.VMAbsent, Left: resp.Left, Adopting: target.Adopt}
 	case code == driver.Unimplemented:
 		m := p.world.Machine
 		fact = lifecycle.VMFact{State: lifecycle.VMHidden, VM: driver.VM{ProviderID: m.Spec.ProviderID, NodeName: lifecycle.NodeName(m)}}
@@ -100,18 +101,22 @@ func (c *Controller) deleteVM(ctx context.Context, p *pass, target driver.Target
 		return err
 	case err != nil || resp.Gone:
 		c.endings.Delete(machine)
-		p.world.VM = lifecycle.VMFact{State: lifecycle.VMAbsent}
+		p.world.VM = lifecycle.VMFact{State: lifecycle.VMAbsent, Left: resp.Left, Adopting: target.Adopt}
 	default:
-		p.world.VM = c.noteEnding(machine)
+		p.world.VM = c.noteEnding(machine, target.Adopt)
 	}
 	p.world.VM.LastKnownState = resp.LastKnownState
 	c.drains.over(machine)
 	return nil
 }
 
-// noteVM puts the VM into the world, with the Node that has its name.
+// noteVM puts the VM into the world, with the Node that has its name. What the driver has found or made has the machine's UID.
 func (c *Controller) noteVM(p *pass, fact lifecycle.VMFact) error {
 	p.world.VM = fact
+	if fact.State == lifecycle.VMPresent || fact.State == lifecycle.VMUninitialized {
+		c.proven.Store(p.world.Machine.UID, fact.ProviderID)
+		p.world.Proven = fact.ProviderID
+	}
 	if fact.NodeName == "" {
 		return nil
 	}

@@ -3,7 +3,6 @@ package machine
 import (
 	"context"
 	"fmt"
-	"path"
 	"slices"
 	"time"
 
@@ -19,6 +18,7 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machine/lifecycle"
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machine/nodesync"
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machine/preserve"
+	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/nodeowner"
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/runner"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/objects"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/passes"
@@ -194,7 +194,11 @@ func (c *Controller) cordon(ctx context.Context, p *pass) error {
 	if !isTainted {
 		spec["taints"] = append(slices.Clone(taints), cordoned)
 	}
-	_, err := c.patchNode(ctx, p, &nodesync.Patch{Body: map[string]any{"spec": spec}, AsRead: !isTainted})
+	body := map[string]any{"spec": spec}
+	if m := p.world.Machine; !nodeowner.IsBound(m, p.world.Node.Node) { // it was never claimed: from now on nobody has to ask again whose it is
+		body["metadata"] = map[string]any{"annotations": map[string]any{v1alpha1.AnnotationMachine: v1alpha1.RefOf(m).String()}}
+	}
+	_, err := c.patchNode(ctx, p, &nodesync.Patch{Body: body, AsRead: !isTainted})
 	return err
 }
 
@@ -258,7 +262,7 @@ func (c *Controller) findNodeByMachine(ctx context.Context, p *pass) error {
 	}
 	p.world.Node = lifecycle.NodeFact{State: lifecycle.NodeAbsent}
 	for i := range list.Items {
-		if node := &list.Items[i]; path.Base(node.Spec.ProviderID) == path.Base(m.Spec.ProviderID) {
+		if node := &list.Items[i]; nodeowner.Relate(m, node) != nodeowner.Foreign {
 			p.world.Node = lifecycle.NodeFact{State: lifecycle.NodePresent, Node: node}
 		}
 	}

@@ -30,7 +30,9 @@ import (
 // drainBench is a controller with nothing but a target cluster, and a pass over a machine that was deleted just now.
 func drainBench(t *testing.T, objects ...runtime.Object) (*Controller, *pass, *fake.Clientset) {
 	t.Helper()
-	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "m", UID: "node"}}
+	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{
+		Name: "m", UID: "node", Annotations: map[string]string{v1alpha1.AnnotationMachine: "n/m/u"},
+	}}
 	cluster := fake.NewClientset(append(objects, node)...)
 	c, p := tokenBench(t, cluster, "u")
 	c.cfg.Limits.Drain = drain.Settings{Timeout: time.Hour, MaxEvictRetries: 180, DetachTimeout: time.Minute, ReattachTimeout: time.Minute, VolumeParallelism: 4}
@@ -385,7 +387,7 @@ func TestAMachineWithoutTheNameOfItsNodeFindsIt(t *testing.T) {
 	ours := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "ours", Labels: labels}, Spec: corev1.NodeSpec{ProviderID: "cloud:///zone/i-1"}}
 	older := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "older", Labels: labels}, Spec: corev1.NodeSpec{ProviderID: "cloud:///zone/i-0"}}
 	c, p, _ := drainBench(t, ours, older)
-	p.world.Machine.Labels, p.world.Machine.Spec.ProviderID = nil, "cloud:///i-1"
+	p.world.Machine.Labels, p.world.Machine.Spec.ProviderID = nil, "cloud:///zone/i-1"
 	if err := c.findNode(t.Context(), p); err != nil {
 		t.Fatal(err)
 	}

@@ -9,7 +9,10 @@ import (
 )
 
 // ending is a VM that the cloud is deleting, as this process has seen it. Whoever does not know asks once more.
-type ending struct{ since, asked time.Time }
+type ending struct {
+	since, asked time.Time
+	adopting     bool // it has no UID, and counts as the machine's
+}
 
 // observeEnding puts a VM that is ending into the world, so that the cloud is left alone for a while.
 func (c *Controller) observeEnding(p *pass) {
@@ -20,8 +23,8 @@ func (c *Controller) observeEnding(p *pass) {
 }
 
 // noteEnding notes that the cloud goes on deleting a VM.
-func (c *Controller) noteEnding(machine types.UID) lifecycle.VMFact {
-	e := ending{since: c.cfg.Clock.Now(), asked: c.cfg.Clock.Now()}
+func (c *Controller) noteEnding(machine types.UID, adopting bool) lifecycle.VMFact {
+	e := ending{since: c.cfg.Clock.Now(), asked: c.cfg.Clock.Now(), adopting: adopting}
 	if found, ok := c.endings.Load(machine); ok {
 		before, _ := found.(ending)
 		e.since = before.since
@@ -31,5 +34,5 @@ func (c *Controller) noteEnding(machine types.UID) lifecycle.VMFact {
 }
 
 func (e ending) fact() lifecycle.VMFact {
-	return lifecycle.VMFact{State: lifecycle.VMEnding, EndingSince: e.since, AskedAt: e.asked}
+	return lifecycle.VMFact{State: lifecycle.VMEnding, EndingSince: e.since, AskedAt: e.asked, Adopting: e.adopting}
 }

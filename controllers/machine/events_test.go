@@ -37,6 +37,11 @@ var plays = map[string]func(b *bench){
 		b.becomes(v1alpha1.MachineFailed, time.Hour)
 		b.touches()
 	},
+	v1alpha1.EventSetAside: func(b *bench) {
+		b.cloud.fault = func(driver.Op) *testFault { panic("a defect") }
+		b.create(patient)
+		b.pass(100 * time.Hour)
+	},
 	v1alpha1.EventDeleteFailed: func(b *bench) {
 		b.create()
 		b.becomes(v1alpha1.MachineRunning, time.Minute)
@@ -154,6 +159,14 @@ var plays = map[string]func(b *bench){
 		b.create(func(m *v1alpha1.Machine) { m.Spec.NodeTemplateSpec.Labels = map[string]string{"not a label": ""} })
 		b.becomes(v1alpha1.MachineRunning, time.Minute)
 		b.touches()
+	},
+	v1alpha1.EventNotOwned: func(b *bench) {
+		b.create()
+		b.becomes(v1alpha1.MachineRunning, time.Minute)
+		b.annotateNode(v1alpha1.AnnotationMachine, "another/machine/uid")
+		b.cloud.fails(testFault{code: driver.Unavailable}, driver.OpDelete)
+		b.delete()
+		b.tries(driver.OpDelete)
 	},
 	v1alpha1.EventPreserved: func(b *bench) {
 		b.create()

@@ -29,7 +29,7 @@ func (c *Controller) setChanged(before, after *v1alpha1.MachineSet) {
 	if was == is || after == nil {
 		return
 	}
-	for _, m := range c.cfg.View.Machines.Under(after.UID) {
+	for _, m := range c.cfg.View.Machines.Under(after) {
 		c.runner.Enqueue(objects.Key(m))
 	}
 }

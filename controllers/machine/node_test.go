@@ -85,7 +85,7 @@ func TestAClaimedNodeIsKnownAtOnce(t *testing.T) {
 func claimPatch(p *pass) *nodesync.Patch {
 	m := p.world.Machine
 	node := p.world.Node.Node
-	main, _ := nodesync.Diff(node, nodesync.Wanted{Machine: m.Name, Slot: m.Labels[v1alpha1.LabelSlot]}.Apply(node))
+	main, _ := nodesync.Diff(node, nodesync.Wanted{Machine: v1alpha1.RefOf(m), Slot: m.Labels[v1alpha1.LabelSlot]}.Apply(node))
 	return main
 }
 

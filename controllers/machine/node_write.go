@@ -100,7 +100,9 @@ func (c *Controller) patchNode(ctx context.Context, p *pass, patch *nodesync.Pat
 	}
 	c.nodes.Wrote(written)
 	c.brake.wrote(written.UID, c.cfg.Clock.Now())
+	wasWritten := p.world.Node.Written
 	c.noteNode(p, written)
+	p.world.Node.Written = wasWritten || !patch.Status
 	return true, nil
 }
 

@@ -3,7 +3,6 @@ package machine
 import (
 	"context"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -25,10 +24,11 @@ type pass struct {
 	world   lifecycle.World
 	cluster *target.Cluster
 	driver  driver.Driver
-	data    map[string][]byte               // of the secrets that the class names, overlaid
-	prints  map[types.NamespacedName]string // of those secrets
-	token   string                          // bootstrap token for the user data
-	listed  *sighting                       // nil until it was done, or when it was used
+	// credentials for the cloud: the data of one secret of the class
+	credentials map[string][]byte
+	prints      map[types.NamespacedName]string // of the secrets that the class names
+	token       string                          // bootstrap token for the user data
+	listed      *sighting                       // nil until it was done, or when it was used
 }
 
 // sighting is what was seen of a Node: its pods, as they were read in this pass, past all caches and after it was cordoned.
@@ -53,10 +53,14 @@ func (c *Controller) observe(m *v1alpha1.Machine) (*pass, error) {
 	if secrets, ok := c.secrets.cached(p.world.Class.Class); ok {
 		c.noteSecrets(p, secrets)
 	}
+	if proven, ok := c.proven.Load(m.UID); ok {
+		p.world.Proven, _ = proven.(string)
+	}
 	c.observeNode(p, lifecycle.NodeName(m))
 	c.observeEnding(p)
 	p.world.Permit, p.world.Marks = c.permit(m), c.marks(m)
 	p.world.Drain.State = c.drains.state(m.UID)
+	p.world.TokenExpiry = c.tokenExpiry(m.UID)
 	return p, nil
 }
 
@@ -125,17 +129,15 @@ const lateCache = 30 * time.Second
 
 // noteSecrets puts what was read of the class' secrets into the world.
 func (c *Controller) noteSecrets(p *pass, secrets classSecrets) {
-	p.data, p.prints = map[string][]byte{}, secrets.prints
-	for _, s := range secrets.found {
-		maps.Copy(p.data, s.Data)
-	}
+	class := p.world.Class.Class
+	p.credentials, p.prints = secrets.credentials(), secrets.prints
 	var versions []string
-	for _, key := range p.world.Class.Class.SecretKeys() {
+	for _, key := range class.SecretKeys() {
 		versions = append(versions, secrets.prints[key])
 	}
 	p.world.Secret = lifecycle.SecretFact{
-		Read: true, Missing: secrets.missing, UserData: p.data[v1alpha1.SecretKeyUserData], Versions: strings.Join(versions, ","),
+		Read: true, Missing: secrets.missing, Foreign: secrets.foreign, UserData: secrets.userData(), Versions: strings.Join(versions, ","),
 	}
-	p.world.Class.Held = secrets.missing == "" && slices.Contains(p.world.Class.Class.Finalizers, v1alpha1.FinalizerName) &&
+	p.world.Class.Held = secrets.missing == "" && slices.Contains(class.Finalizers, v1alpha1.FinalizerName) &&
 		!slices.ContainsFunc(secrets.found, func(s *corev1.Secret) bool { return !slices.Contains(s.Finalizers, v1alpha1.SecretFinalizerName) })
 }

@@ -3,6 +3,7 @@ package machine
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -12,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
+	"k8s.io/client-go/metadata"
 	"k8s.io/utils/clock"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
@@ -25,38 +27,54 @@ import (
 // credentials should reach the cloud soon.
 const secretTTL = 10 * time.Second
 
+// foreignPoll is how often a machine looks again that waits for a Secret of another namespace. A watch would end the wait
+// sooner for a Secret that exists than for one that does not.
+const foreignPoll = time.Minute
+
 // secretReader reads Secrets by name and remembers them for a moment, also that there is none. Secrets are not watched but
 // while machines wait for them: a fleet that serves a landscape would hold all of its credentials.
 type secretReader struct {
-	client corev1client.SecretsGetter
-	clock  clock.PassiveClock
+	client   corev1client.SecretsGetter
+	metadata metadata.Interface
+	clock    clock.PassiveClock
 
 	// asking has one request at a time, with what is remembered of its answer: machines come together and want the same
 	// Secret, and an answer from before a change must not be remembered after it.
 	asking turns.Mutex
 
 	mu   sync.Mutex
-	read map[types.NamespacedName]secretAt
+	read map[secretUse]secretAt
 }
+
+// secretUse is a Secret as the classes of one namespace use it. What is remembered for one namespace answers no other: it would
+// answer sooner where somebody else uses the Secret.
+type secretUse struct {
+	key types.NamespacedName
+	by  string // namespace of the class
+}
+
+func (u secretUse) isForeign() bool { return u.key.Namespace != u.by }
 
 // secretAt is a Secret as it was read.
 type secretAt struct {
-	secret *corev1.Secret // nil when there is none
+	secret *corev1.Secret // nil when there is none that may be used
 	print  string
 	at     time.Time
 }
 
 // classSecrets are the secrets of a class as they were read.
 type classSecrets struct {
+	// found are in the order of SecretKeys.
 	found []*corev1.Secret
-	// missing names the first one that does not exist, or that is being deleted without our finalizer: no finalizer can be
-	// added to it any more. Those after it were not looked for.
+	// missing names the first one that does not exist, that the class may not use, or that is being deleted without our
+	// finalizer: no finalizer can be added to it any more. Those after it were not looked for.
 	missing string
+	foreign bool // the missing one is of another namespace
 	prints  map[types.NamespacedName]string
 }
 
-func newSecretReader(client corev1client.SecretsGetter, clock clock.PassiveClock) *secretReader {
-	return &secretReader{client: client, clock: clock, read: map[types.NamespacedName]secretAt{}}
+func newSecretReader(client corev1client.SecretsGetter, metadata metadata.Interface, clock clock.PassiveClock) *secretReader {
+	return &secretReader{client: client, metadata: metadata, clock: clock, read: map[secretUse]secretAt{}}
 }
 
 // cached returns the class' secrets if they were read a moment ago.
@@ -66,11 +84,12 @@ func (r *secretReader) cached(class *v1alpha1.MachineClass) (classSecrets, bool)
 	}
 	var secrets classSecrets
 	for _, key := range class.SecretKeys() {
-		known, fresh := r.known(key)
+		use := secretUse{key, class.Namespace}
+		known, fresh := r.known(use)
 		if !fresh {
 			return classSecrets{}, false
 		}
-		if secrets.add(key, known); secrets.missing != "" {
+		if secrets.add(use, known); secrets.missing != "" {
 			break
 		}
 	}
@@ -82,35 +101,56 @@ func (r *secretReader) get(ctx context.Context, class *v1alpha1.MachineClass) (s
 	r.asking.Lock()
 	defer r.asking.Unlock()
 	for _, key := range class.SecretKeys() {
-		known, fresh := r.known(key)
+		use := secretUse{key, class.Namespace}
+		known, fresh := r.known(use)
 		if !fresh {
-			secret, err := r.client.Secrets(key.Namespace).Get(ctx, key.Name, metav1.GetOptions{})
-			if err != nil && !apierrors.IsNotFound(err) {
-				return classSecrets{}, fmt.Errorf("read Secret %s: %w", key, err)
-			}
+			secret, err := r.ask(ctx, use)
 			if err != nil {
-				secret = nil
+				return classSecrets{}, err
 			}
-			known = r.note(key, secret)
+			known = r.note(use, secret)
 		}
-		if secrets.add(key, known); secrets.missing != "" {
+		if secrets.add(use, known); secrets.missing != "" {
 			break
 		}
 	}
 	return secrets, nil
 }
 
-// update writes a Secret.
-func (r *secretReader) update(ctx context.Context, secret *corev1.Secret) (*corev1.Secret, error) {
+// ask reads a Secret; nil when there is none that may be used. Of one in another namespace the metadata are read first, and
+// nothing else unless they say that it is shared: what does not exist and what is not shared take the same one request.
+func (r *secretReader) ask(ctx context.Context, use secretUse) (*corev1.Secret, error) {
+	if use.isForeign() {
+		about, err := r.metadata.Resource(corev1.SchemeGroupVersion.WithResource("secrets")).
+			Namespace(use.key.Namespace).Get(ctx, use.key.Name, metav1.GetOptions{})
+		if apierrors.IsNotFound(err) || err == nil && !v1alpha1.SharedWith(about, use.by) {
+			return nil, nil
+		}
+		if err != nil {
+			return nil, fmt.Errorf("read the metadata of Secret %s: %w", use.key, err)
+		}
+	}
+	secret, err := r.client.Secrets(use.key.Namespace).Get(ctx, use.key.Name, metav1.GetOptions{})
+	if apierrors.IsNotFound(err) || err == nil && !v1alpha1.SharedWith(secret, use.by) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read Secret %s: %w", use.key, err)
+	}
+	return secret, nil
+}
+
+// update writes a Secret that the classes of a namespace use.
+func (r *secretReader) update(ctx context.Context, secret *corev1.Secret, by string) (*corev1.Secret, error) {
 	r.asking.Lock()
 	defer r.asking.Unlock()
 	key := objects.Key(secret)
 	written, err := r.client.Secrets(key.Namespace).Update(ctx, secret, metav1.UpdateOptions{})
+	r.drop(key)
 	if err != nil {
-		r.drop(key)
 		return nil, fmt.Errorf("update Secret %s: %w", key, err)
 	}
-	r.note(key, written)
+	r.note(secretUse{key, by}, written)
 	return written, nil
 }
 
@@ -124,42 +164,57 @@ func (r *secretReader) forget(keys ...types.NamespacedName) {
 func (r *secretReader) drop(keys ...types.NamespacedName) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	for _, key := range keys {
-		delete(r.read, key)
-	}
+	maps.DeleteFunc(r.read, func(use secretUse, _ secretAt) bool { return slices.Contains(keys, use.key) })
 }
 
 // known returns what was read of a Secret a moment ago.
-func (r *secretReader) known(key types.NamespacedName) (secret secretAt, fresh bool) {
+func (r *secretReader) known(use secretUse) (secret secretAt, fresh bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	known, ok := r.read[key]
+	known, ok := r.read[use]
 	return known, ok && r.clock.Since(known.at) <= secretTTL
 }
 
 // note remembers a Secret, and forgets those that nobody has asked for in a while.
-func (r *secretReader) note(key types.NamespacedName, secret *corev1.Secret) secretAt {
+func (r *secretReader) note(use secretUse, secret *corev1.Secret) secretAt {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	now := r.clock.Now()
-	for other, known := range r.read {
-		if now.Sub(known.at) > secretTTL {
-			delete(r.read, other)
-		}
-	}
-	r.read[key] = secretAt{secret: secret, print: secretwatch.Print(secret), at: now}
-	return r.read[key]
+	maps.DeleteFunc(r.read, func(_ secretUse, known secretAt) bool { return now.Sub(known.at) > secretTTL })
+	r.read[use] = secretAt{secret: secret, print: secretwatch.Print(secret), at: now}
+	return r.read[use]
 }
 
-func (s *classSecrets) add(key types.NamespacedName, read secretAt) {
+func (s *classSecrets) add(use secretUse, read secretAt) {
 	if s.prints == nil {
 		s.prints = map[types.NamespacedName]string{}
 	}
-	if s.prints[key] = read.print; read.print == "" {
-		s.missing = key.Name
+	if s.prints[use.key] = read.print; read.print != "" {
+		s.found = append(s.found, read.secret)
 		return
 	}
-	s.found = append(s.found, read.secret)
+	if s.missing, s.foreign = use.key.Name, use.isForeign(); s.foreign {
+		s.missing = use.key.String()
+	}
+}
+
+// credentials returns the data of the one Secret that has the credentials: the last one that the class names. Those of several
+// are not laid over each other: a class could have the token of one Secret sent to the endpoint in another.
+func (s *classSecrets) credentials() map[string][]byte {
+	if s.missing != "" || len(s.found) == 0 {
+		return nil
+	}
+	return s.found[len(s.found)-1].Data
+}
+
+// userData returns what a VM boots with: that of the last Secret which has some.
+func (s *classSecrets) userData() []byte {
+	for _, secret := range slices.Backward(s.found) {
+		if userData, has := secret.Data[v1alpha1.SecretKeyUserData]; has {
+			return userData
+		}
+	}
+	return nil
 }
 
 func (c *Controller) readSecret(ctx context.Context, p *pass) error {
@@ -171,18 +226,25 @@ func (c *Controller) readSecret(ctx context.Context, p *pass) error {
 	return nil
 }
 
-// awaitSecrets has the machine woken when its class' secrets change, if it waits for that.
-func (c *Controller) awaitSecrets(p *pass, verdict lifecycle.Verdict) {
+// awaitSecrets has the machine woken when its class' secrets change, if it waits for that. Those of other namespaces are not
+// watched: again is when to look at them again, 0 for never.
+func (c *Controller) awaitSecrets(p *pass, verdict lifecycle.Verdict) (again time.Duration) {
 	m := p.world.Machine
 	if !lifecycle.AwaitsSecrets(p.world, verdict) {
 		c.awaited.Forget(m.UID)
-		return
+		return 0
+	}
+	own := maps.Clone(p.prints)
+	maps.DeleteFunc(own, func(key types.NamespacedName, _ string) bool { return key.Namespace != m.Namespace })
+	if len(own) < len(p.prints) {
+		again = foreignPoll
 	}
 	key := objects.Key(m)
-	c.awaited.Await(m.UID, p.prints, func() { c.runner.Enqueue(key) })
+	c.awaited.Await(m.UID, own, func() { c.runner.Enqueue(key) })
 	if _, known := c.cfg.View.Machines.Get(key); !known { // it is somebody else's since, and nobody would forget it
 		c.awaited.Forget(m.UID)
 	}
+	return again
 }
 
 // hold puts our finalizers on class and secrets. One pass at a time does so: the machines of a new class come together,
@@ -223,7 +285,7 @@ func (c *Controller) hold(ctx context.Context, p *pass) error {
 		}
 		held := secret.DeepCopy()
 		held.Finalizers = append(held.Finalizers, v1alpha1.SecretFinalizerName)
-		if _, err := c.secrets.update(ctx, held); err != nil {
+		if _, err := c.secrets.update(ctx, held, class.Namespace); err != nil {
 			return fmt.Errorf("put our finalizer on it: %w", err)
 		}
 	}

@@ -24,6 +24,9 @@ type testCloud struct {
 	// can look.
 	remembers bool
 
+	// bare are VMs without a UID, by provider ID, and the names of their machines.
+	bare map[string]string
+
 	mu    sync.Mutex
 	vms   map[types.UID]*testVM // by UID of the machine
 	ever  int                   // VMs made so far
@@ -202,8 +205,13 @@ func (c *testCloud) InitializeMachine(ctx context.Context, req driver.Initialize
 
 // DeleteMachine is driver.Driver's.
 func (c *testCloud) DeleteMachine(ctx context.Context, req driver.DeleteMachineRequest) (driver.DeleteMachineResponse, error) {
-	ends := time.Now()
+	ends, isLeft := time.Now(), false
 	err := c.call(ctx, driver.OpDelete, nil, func() error {
+		if name, isBare := c.bare[req.Machine.Spec.ProviderID]; isBare {
+			if isLeft = !req.Adopt || name != req.Machine.Name; !isLeft {
+				delete(c.bare, req.Machine.Spec.ProviderID)
+			}
+		}
 		vm, known := c.vms[req.Machine.UID]
 		if known && c.deletes != nil {
 			c.deletes()
@@ -220,7 +228,7 @@ func (c *testCloud) DeleteMachine(ctx context.Context, req driver.DeleteMachineR
 		return nil
 	})
 	c.handedBack(req.Machine.Status.LastKnownState)
-	return driver.DeleteMachineResponse{Gone: err == nil && !ends.After(time.Now()), LastKnownState: c.note()}, err
+	return driver.DeleteMachineResponse{Gone: err == nil && !ends.After(time.Now()), LastKnownState: c.note(), Left: isLeft}, err
 }
 
 // GetMachineStatus is driver.Driver's.

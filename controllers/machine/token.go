@@ -3,6 +3,7 @@ package machine
 import (
 	"context"
 	"crypto/rand"
+	"encoding/json"
 	"fmt"
 	"hash/fnv"
 	"net/url"
@@ -13,6 +14,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/klog/v2"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
@@ -24,6 +26,9 @@ import (
 const (
 	// tokenNamespace is where the API server looks for bootstrap tokens.
 	tokenNamespace = metav1.NamespaceSystem
+	// tokenPrefix and the ID of a token are the name of its Secret, and tokenExpiration is the key of its end.
+	tokenPrefix     = "bootstrap-token-"
+	tokenExpiration = "expiration"
 	// tokenAlphabet and the lengths of the two parts are the API server's format of a token, "id.secret".
 	tokenAlphabet   = "0123456789abcdefghijklmnopqrstuvwxyz"
 	tokenIDLength   = 6
@@ -72,7 +77,7 @@ func (c *Controller) makeToken(ctx context.Context, p *pass) error {
 		wanted := c.tokenSecret(m, tokenID(m.UID, try))
 		secret, err := secrets.Create(ctx, wanted, metav1.CreateOptions{})
 		if apierrors.IsAlreadyExists(err) {
-			secret, err = secrets.Get(ctx, wanted.Name, metav1.GetOptions{})
+			secret, err = readToken(ctx, secrets, wanted.Name)
 		}
 		if err != nil {
 			return fmt.Errorf("make bootstrap token %s: %w", wanted.Name, err)
@@ -80,50 +85,115 @@ func (c *Controller) makeToken(ctx context.Context, p *pass) error {
 		if secret.Annotations[v1alpha1.AnnotationMachineUID] != string(m.UID) {
 			continue // somebody else's
 		}
-		if secret, err = c.prolong(ctx, p, secret, wanted); err != nil {
+		if err := c.keepValid(ctx, p, secret); err != nil {
 			return err
 		}
-		c.tokens.Store(m.UID, secret)
 		p.token = string(secret.Data["token-id"]) + "." + string(secret.Data["token-secret"])
-		p.world.Token = lifecycle.TokenPresent
 		return nil
 	}
 	return fmt.Errorf("make bootstrap token: the %d IDs of machine %s/%s all belong to other tokens", tokenIDAttempts, m.Namespace, m.Name)
 }
 
-// prolong gives a token that was made for an earlier try as much time as a new one has, when little of its own is left: a
-// VM that boots with a token that has run out never joins.
-func (c *Controller) prolong(ctx context.Context, p *pass, secret, wanted *corev1.Secret) (*corev1.Secret, error) {
-	expiry, err := time.Parse(time.RFC3339, string(secret.Data["expiration"]))
-	half := lifecycle.CreationTimeout(p.world.Machine, c.cfg.Limits) / 2
-	if err == nil && expiry.After(c.cfg.Clock.Now().Add(half)) {
-		return secret, nil
-	}
-	longer := secret.DeepCopy()
-	longer.Data["expiration"] = wanted.Data["expiration"]
-	secret, err = p.cluster.Client.CoreV1().Secrets(tokenNamespace).Update(ctx, longer, metav1.UpdateOptions{})
-	if err != nil {
-		return nil, fmt.Errorf("prolong bootstrap token %s: %w", longer.Name, err)
-	}
-	return secret, nil
+// readToken reads a bootstrap token by a patch that changes nothing: so the fleet needs no right to read the Secrets of
+// kube-system, which no rule could limit to bootstrap tokens. A patch passes the admission policy of the chart, which does.
+func readToken(ctx context.Context, secrets corev1client.SecretInterface, name string) (*corev1.Secret, error) {
+	return secrets.Patch(ctx, name, types.MergePatchType, []byte("{}"), metav1.PatchOptions{})
 }
 
+// prolongToken makes the token of a machine whose VM has not joined yet valid for longer.
+func (c *Controller) prolongToken(ctx context.Context, p *pass) error {
+	m := p.world.Machine
+	if made, ok := c.tokens.Load(m.UID); ok {
+		secret, _ := made.(*corev1.Secret)
+		if err := c.keepValid(ctx, p, secret); !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
+			return err
+		}
+	}
+	found, err := findTokens(ctx, p.cluster.Client.CoreV1().Secrets(tokenNamespace), m.UID)
+	if err != nil {
+		return err
+	}
+	p.world.Token = lifecycle.TokenAbsent
+	for _, secret := range found {
+		if err := c.keepValid(ctx, p, secret); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// keepValid sets the expiration of a token to TokenLife from now if less than half of TokenLife is left, because a VM that boots
+// with an expired token never joins, or if more than TokenLife is left. It records the token for this process and in the world.
+// Errors: the request; NotFound and Conflict mean that this token does not exist any more.
+func (c *Controller) keepValid(ctx context.Context, p *pass, secret *corev1.Secret) error {
+	m, now := p.world.Machine, c.cfg.Clock.Now()
+	life := lifecycle.TokenLife(m, c.cfg.Limits)
+	expiry := expiryOf(secret)
+	if !expiry.After(now.Add(life/2)) || expiry.After(now.Add(life)) {
+		patch, err := json.Marshal(map[string]any{
+			"metadata": map[string]any{"uid": secret.UID},
+			"data":     map[string][]byte{tokenExpiration: formatExpiry(now.Add(life))},
+		})
+		if err != nil {
+			return fmt.Errorf("encode patch of bootstrap token %s: %w", secret.Name, err)
+		}
+		secrets := p.cluster.Client.CoreV1().Secrets(tokenNamespace)
+		secret, err = secrets.Patch(ctx, secret.Name, types.MergePatchType, patch, metav1.PatchOptions{})
+		if apierrors.IsNotFound(err) || apierrors.IsConflict(err) { // it is gone, or another one by now
+			c.tokens.Delete(m.UID)
+		}
+		if err != nil {
+			return fmt.Errorf("prolong bootstrap token: %w", err)
+		}
+	}
+	c.tokens.Store(m.UID, secret)
+	p.world.Token, p.world.TokenExpiry = lifecycle.TokenPresent, expiryOf(secret)
+	return nil
+}
+
+// tokenExpiry returns when the bootstrap token expires that this process has made or read for a machine; the zero Time when it
+// has not.
+func (c *Controller) tokenExpiry(machine types.UID) time.Time {
+	made, _ := c.tokens.Load(machine)
+	if secret, ok := made.(*corev1.Secret); ok {
+		return expiryOf(secret)
+	}
+	return time.Time{}
+}
+
+// expiryOf reads when a token expires; the zero Time when that cannot be read.
+func expiryOf(secret *corev1.Secret) time.Time {
+	expiry, err := time.Parse(time.RFC3339, string(secret.Data[tokenExpiration]))
+	if err != nil {
+		return time.Time{}
+	}
+	return expiry
+}
+
+func formatExpiry(t time.Time) []byte { return []byte(t.UTC().Format(time.RFC3339)) }
+
+// tokenSecret returns the token of a machine, valid from now on for TokenLife. A VM needs it to authenticate. Signing is needed
+// only where VMs discover their cluster by the token, as with kubeadm join.
 func (c *Controller) tokenSecret(m *v1alpha1.Machine, id string) *corev1.Secret {
-	expiry := c.cfg.Clock.Now().Add(lifecycle.CreationTimeout(m, c.cfg.Limits)).UTC().Format(time.RFC3339)
 	secret := &corev1.Secret{
 		ObjectMeta: metav1.ObjectMeta{
-			Name: "bootstrap-token-" + id, Namespace: tokenNamespace,
-			Annotations: map[string]string{v1alpha1.AnnotationMachineUID: string(m.UID)},
+			Name: tokenPrefix + id, Namespace: tokenNamespace,
+			Annotations: map[string]string{
+				v1alpha1.AnnotationMachineUID: string(m.UID),
+				v1alpha1.AnnotationTokenOf:    m.Namespace + "/" + m.Name,
+			},
 		},
 		Type: corev1.SecretTypeBootstrapToken,
 		Data: map[string][]byte{
 			"description":                    []byte(fmt.Sprintf("Lets the VM of machine %s/%s join as a Node.", m.Namespace, m.Name)),
 			"token-id":                       []byte(id),
 			"token-secret":                   []byte(newTokenKey()),
-			"expiration":                     []byte(expiry),
+			tokenExpiration:                  formatExpiry(c.cfg.Clock.Now().Add(lifecycle.TokenLife(m, c.cfg.Limits))),
 			"usage-bootstrap-authentication": []byte("true"),
-			"usage-bootstrap-signing":        []byte("true"),
 		},
+	}
+	if c.cfg.BootstrapTokenSigning {
+		secret.Data["usage-bootstrap-signing"] = []byte("true")
 	}
 	if c.cfg.BootstrapTokenGroups != "" {
 		secret.Data["auth-extra-groups"] = []byte(c.cfg.BootstrapTokenGroups)
@@ -143,26 +213,46 @@ func (c *Controller) dropToken(ctx context.Context, p *pass) error {
 			return nil
 		}
 	}
+	if err := deleteTokens(ctx, secrets, m.UID); err != nil {
+		return err
+	}
+	p.world.Token = lifecycle.TokenAbsent
+	return nil
+}
+
+// findTokens returns the bootstrap tokens of the machine with that UID. There is one, or none; two at most, where the ID
+// of the first was another's while one of them was made.
+func findTokens(ctx context.Context, secrets corev1client.SecretInterface, machine types.UID) (found []*corev1.Secret, err error) {
 	free := 0
 	for try := 0; try < tokenIDAttempts && free < freeTokenIDs; try++ {
-		name := "bootstrap-token-" + tokenID(m.UID, try)
-		secret, err := secrets.Get(ctx, name, metav1.GetOptions{})
+		name := tokenPrefix + tokenID(machine, try)
+		secret, err := readToken(ctx, secrets, name)
 		if apierrors.IsNotFound(err) {
 			free++
 			continue
 		}
 		if err != nil {
-			return fmt.Errorf("read bootstrap token %s: %w", name, err)
+			return nil, fmt.Errorf("read bootstrap token %s: %w", name, err)
 		}
-		if secret.Annotations[v1alpha1.AnnotationMachineUID] != string(m.UID) {
-			continue
-		}
-		err = secrets.Delete(ctx, name, metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &secret.UID}})
-		if err != nil && !apierrors.IsNotFound(err) {
-			return fmt.Errorf("delete bootstrap token %s: %w", name, err)
+		if secret.Annotations[v1alpha1.AnnotationMachineUID] == string(machine) {
+			found = append(found, secret)
 		}
 	}
-	p.world.Token = lifecycle.TokenAbsent
+	return found, nil
+}
+
+// deleteTokens deletes the bootstrap tokens of the machine with that UID.
+func deleteTokens(ctx context.Context, secrets corev1client.SecretInterface, machine types.UID) error {
+	found, err := findTokens(ctx, secrets, machine)
+	if err != nil {
+		return err
+	}
+	for _, secret := range found {
+		err := secrets.Delete(ctx, secret.Name, metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &secret.UID}})
+		if err != nil && !apierrors.IsNotFound(err) {
+			return fmt.Errorf("delete bootstrap token %s: %w", secret.Name, err)
+		}
+	}
 	return nil
 }
 
@@ -186,7 +276,7 @@ func fillUserData(userData []byte, token, machine string) []byte {
 		v1alpha1.PlaceholderMachineName:    machine,
 	} {
 		if value == "" {
-			continue // without a target cluster there is no token
+			continue // without a target cluster, or a place for it, there is no token
 		}
 		pairs = append(pairs, placeholder, value, url.QueryEscape(placeholder), url.QueryEscape(value))
 	}

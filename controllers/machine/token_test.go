@@ -1,6 +1,8 @@
 package machine
 
 import (
+	"context"
+	"maps"
 	"regexp"
 	"testing"
 	"time"
@@ -64,6 +66,12 @@ func TestAMachineHasOneToken(t *testing.T) {
 	if got := string(secret.Data["expiration"]); got != "2026-01-02T03:24:05Z" {
 		t.Errorf("it expires at %s", got)
 	}
+	if got := secret.Annotations[v1alpha1.AnnotationTokenOf]; got != "n/m" {
+		t.Errorf("it is for machine %q", got)
+	}
+	if usages := maps.Clone(secret.Data); string(usages["usage-bootstrap-authentication"]) != "true" || usages["usage-bootstrap-signing"] != nil || usages["auth-extra-groups"] != nil {
+		t.Errorf("it can be used for more than to authenticate: %q", usages)
+	}
 	for range 2 { // once more is no error
 		if err := c.dropToken(t.Context(), p); err != nil {
 			t.Fatal(err)
@@ -91,6 +99,53 @@ func TestATokenThatRunsOutIsProlonged(t *testing.T) {
 	}
 	if got := string(secret.Data["expiration"]); got != "2026-01-02T03:43:05Z" || p.token != first {
 		t.Errorf("it expires at %s, and the token is %s, was %s", got, p.token, first)
+	}
+}
+
+// A token of an earlier version of the fleet may have been made for a hundred years.
+func TestATokenThatLastsTooLongIsShortened(t *testing.T) {
+	cluster := fake.NewClientset()
+	c, p := tokenBench(t, cluster, "u")
+	made := c.tokenSecret(p.world.Machine, tokenID("u", 0))
+	made.Data["expiration"] = []byte("2126-01-02T03:04:05Z")
+	if _, err := cluster.CoreV1().Secrets(tokenNamespace).Create(t.Context(), made, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.prolongToken(t.Context(), p); err != nil {
+		t.Fatal(err)
+	}
+	if want := now.Add(20 * time.Minute); !p.world.TokenExpiry.Equal(want) || p.world.Token != lifecycle.TokenPresent {
+		t.Errorf("it expires at %s, want %s", p.world.TokenExpiry, want)
+	}
+}
+
+// The Secrets of kube-system may not be read by the fleet, only bootstrap tokens patched.
+func TestTokensAreNotRead(t *testing.T) {
+	cluster := fake.NewClientset()
+	c, p := tokenBench(t, cluster, "u")
+	for _, do := range []func(context.Context, *pass) error{c.makeToken, c.makeToken, c.dropToken, c.makeToken} {
+		if err := do(t.Context(), p); err != nil {
+			t.Fatal(err)
+		}
+	}
+	c, p = tokenBench(t, cluster, "u") // another process
+	for _, do := range []func(context.Context, *pass) error{c.prolongToken, c.makeToken, c.dropToken} {
+		if err := do(t.Context(), p); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, action := range cluster.Actions() {
+		if verb := action.GetVerb(); verb != "create" && verb != "patch" && verb != "delete" {
+			t.Errorf("%s of a Secret", verb)
+		}
+	}
+}
+
+func TestSigningTokensAreAskedFor(t *testing.T) {
+	c, p := tokenBench(t, fake.NewClientset(), "u")
+	c.cfg.BootstrapTokenSigning = true
+	if got := c.tokenSecret(p.world.Machine, "abcdef").Data["usage-bootstrap-signing"]; string(got) != "true" {
+		t.Errorf("signing: %q", got)
 	}
 }
 

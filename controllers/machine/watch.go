@@ -48,6 +48,7 @@ func (c *Controller) changed(before, after *v1alpha1.Machine) {
 		c.runner.Enqueue(objects.Key(after))
 		return
 	}
+	c.noteGone(before)
 	c.machines.Forget(before.UID)
 	c.drains.forget(before.UID)
 	c.awaited.Forget(before.UID)
@@ -56,6 +57,8 @@ func (c *Controller) changed(before, after *v1alpha1.Machine) {
 	c.refused.Delete(before.UID)
 	c.troubles.Delete(before.UID)
 	c.endings.Delete(before.UID)
+	c.writes.Forget(before.UID)
+	c.proven.Delete(before.UID)
 }
 
 // classChanged has the machines of a class looked at: they may have waited for it.

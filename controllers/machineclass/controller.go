@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"go.opentelemetry.io/otel/trace"
-	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
@@ -114,7 +113,7 @@ func (c *Controller) reconcileClass(ctx context.Context, key types.NamespacedNam
 		return runner.Result{}, nil
 	}
 	for _, secret := range class.SecretKeys() {
-		if err := c.releaseSecret(ctx, secret, class.UID); err != nil {
+		if err := c.releaseSecret(ctx, secret, class.Namespace, class.UID); err != nil {
 			return runner.Result{}, err
 		}
 	}
@@ -174,19 +173,8 @@ func (c *Controller) keep(ctx context.Context, class *v1alpha1.MachineClass) err
 		}
 	}
 	for _, key := range class.SecretKeys() {
-		secret, err := c.cfg.Secrets.Secrets(key.Namespace).Get(ctx, key.Name, metav1.GetOptions{})
-		if apierrors.IsNotFound(err) {
-			continue
-		}
-		if err != nil {
-			return fmt.Errorf("read Secret %s: %w", key, err)
-		}
-		if secret.DeletionTimestamp != nil || slices.Contains(secret.Finalizers, v1alpha1.SecretFinalizerName) {
-			continue
-		}
-		secret.Finalizers = append(secret.Finalizers, v1alpha1.SecretFinalizerName)
-		if _, err := c.cfg.Secrets.Secrets(key.Namespace).Update(ctx, secret, metav1.UpdateOptions{}); err != nil {
-			return fmt.Errorf("put our finalizer on Secret %s: %w", key, err)
+		if err := c.keepSecret(ctx, key, class.Namespace); err != nil {
+			return err
 		}
 	}
 	return nil
@@ -263,85 +251,6 @@ func (c *Controller) use(ctx context.Context, class types.NamespacedName) (found
 			return found, false, nil
 		}
 	}
-}
-
-// reconcileSecret lets a Secret go that no class names any more.
-func (c *Controller) reconcileSecret(ctx context.Context, key types.NamespacedName) (runner.Result, error) {
-	return runner.Result{}, c.releaseSecret(ctx, key, "")
-}
-
-// releaseSecret takes our finalizer off a Secret, unless a class other than the given one holds it.
-func (c *Controller) releaseSecret(ctx context.Context, key types.NamespacedName, except types.UID) error {
-	holds := func(class *v1alpha1.MachineClass) bool {
-		return class.UID != except && slices.Contains(class.Finalizers, v1alpha1.FinalizerName) && slices.Contains(class.SecretKeys(), key)
-	}
-	if slices.ContainsFunc(c.cfg.View.Classes.All(), holds) {
-		return nil
-	}
-	secret, err := c.cfg.Secrets.Secrets(key.Namespace).Get(ctx, key.Name, metav1.GetOptions{})
-	if apierrors.IsNotFound(err) {
-		return nil
-	}
-	if err != nil {
-		return fmt.Errorf("read Secret %s: %w", key, err)
-	}
-	if !slices.Contains(secret.Finalizers, v1alpha1.SecretFinalizerName) {
-		return nil
-	}
-	held, err := c.isHeld(ctx, key.Namespace, holds)
-	if err != nil || held {
-		return err
-	}
-	return c.updateSecret(ctx, secret)
-}
-
-// classesPage is how many classes are read at a time: a landscape has thousands, and one that holds ends the search.
-const classesPage = 100
-
-// isHeld says, by live lists, whether a class holds a Secret of that namespace. Any served namespace may have that class;
-// its own is looked through first, because nearly always that one has it.
-func (c *Controller) isHeld(ctx context.Context, namespace string, holds func(*v1alpha1.MachineClass) bool) (bool, error) {
-	places := []string{c.cfg.Namespace}
-	if c.cfg.Namespace == metav1.NamespaceAll {
-		places = []string{namespace, metav1.NamespaceAll}
-	}
-	for _, place := range places {
-		options := metav1.ListOptions{Limit: classesPage}
-		for first := true; first || options.Continue != ""; first = false {
-			live, err := c.cfg.Machines.MachineClasses(place).List(ctx, options)
-			undecodable, err := decode.Missing(err)
-			if err != nil {
-				return false, fmt.Errorf("list the MachineClasses of namespace %q: %w", place, err)
-			}
-			if slices.ContainsFunc(live.Items, func(class v1alpha1.MachineClass) bool { return holds(&class) }) ||
-				slices.ContainsFunc(undecodable, func(f *decode.Failure) bool { return mayHold(f, holds) }) {
-				return true, nil
-			}
-			options.Continue = live.Continue
-		}
-	}
-	return false, nil
-}
-
-// mayHold reports whether a class that cannot be decoded holds a Secret; where its references cannot be either, it may.
-func mayHold(f *decode.Failure, holds func(*v1alpha1.MachineClass) bool) bool {
-	var refs struct {
-		SecretRef            *corev1.SecretReference `json:"secretRef"`
-		CredentialsSecretRef *corev1.SecretReference `json:"credentialsSecretRef"`
-	}
-	if err := f.Into(&refs); err != nil {
-		return slices.Contains(f.Finalizers, v1alpha1.FinalizerName)
-	}
-	return holds(&v1alpha1.MachineClass{ObjectMeta: f.ObjectMeta, SecretRef: refs.SecretRef, CredentialsSecretRef: refs.CredentialsSecretRef})
-}
-
-func (c *Controller) updateSecret(ctx context.Context, secret *corev1.Secret) error {
-	secret.Finalizers = slices.DeleteFunc(secret.Finalizers, func(f string) bool { return f == v1alpha1.SecretFinalizerName })
-	_, err := c.cfg.Secrets.Secrets(secret.Namespace).Update(ctx, secret, metav1.UpdateOptions{})
-	if err != nil && !apierrors.IsNotFound(err) {
-		return fmt.Errorf("take our finalizer off Secret %s/%s: %w", secret.Namespace, secret.Name, err)
-	}
-	return nil
 }
 
 // indexUsers is the index of the machines by namespace/name of the class.

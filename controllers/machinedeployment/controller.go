@@ -204,10 +204,10 @@ func (c *Controller) observe(d *v1alpha1.MachineDeployment) (rollout.World, erro
 		CountMinReady: family.CountsMinReady(d, c.cfg.CountMinReady),
 		Done:          rollout.Done{Moved: map[types.UID]bool{}, Deleted: map[types.UID]bool{}},
 	}
-	for _, set := range c.children.Of(d.UID) {
+	for _, set := range c.children.Of(d) {
 		w.Owned = append(w.Owned, c.sets.Newest(set))
 	}
-	for _, f := range c.cfg.View.Undecodable.Sets.Under(d.UID) {
+	for _, f := range c.cfg.View.Undecodable.Sets.Under(d) {
 		w.Undecodable = append(w.Undecodable, &v1alpha1.MachineSet{ObjectMeta: f.ObjectMeta})
 	}
 	c.observeMachines(&w)
@@ -225,10 +225,10 @@ func (c *Controller) observe(d *v1alpha1.MachineDeployment) (rollout.World, erro
 func (c *Controller) observeMachines(w *rollout.World) {
 	w.Machines = map[types.UID][]*v1alpha1.Machine{}
 	for _, set := range w.Owned {
-		for _, m := range c.cfg.View.Machines.Under(set.UID) {
+		for _, m := range c.cfg.View.Machines.Under(set) {
 			put(w.Machines, c.machines.Newest(m))
 		}
-		for _, m := range c.cfg.View.UndecodableMachines(set.UID) {
+		for _, m := range c.cfg.View.UndecodableMachines(set) {
 			put(w.Machines, m) // it counts, and is not available
 		}
 	}

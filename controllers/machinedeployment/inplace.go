@@ -15,6 +15,7 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/family"
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machinedeployment/rollout"
+	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/nodeowner"
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/nodeupdate"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/objects"
 )
@@ -48,7 +49,10 @@ func (c *Controller) observeNodes(w *rollout.World) error {
 			if !known {
 				continue
 			}
-			if node = c.nodes.Newest(node); isInPlace(w.Deployment) || isMarked(node) {
+			if node = c.nodes.Newest(node); !nodeowner.IsBound(m, node) {
+				continue // it is another machine's, or not claimed yet
+			}
+			if isInPlace(w.Deployment) || isMarked(node) {
 				w.Nodes[node.Name] = node
 			}
 		}
@@ -114,6 +118,9 @@ func (c *Controller) writeNodes(ctx context.Context, w *rollout.World, wanted []
 			continue
 		case err != nil:
 			return fmt.Errorf("write Node %s: %w", node.Name, err)
+		case written.Annotations[v1alpha1.AnnotationMachine] != node.Annotations[v1alpha1.AnnotationMachine]:
+			delete(w.Nodes, node.Name) // it is another machine's now
+			continue
 		}
 		c.nodes.Wrote(written)
 		w.Nodes[node.Name] = written

@@ -116,9 +116,13 @@ func (b *bench) createInPlace(n *nodeServer) {
 		Name: "m", Namespace: "n", Labels: set.Spec.Template.Labels, Finalizers: []string{v1alpha1.FinalizerName},
 		OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(set, v1alpha1.SchemeGroupVersion.WithKind("MachineSet"))},
 	}, Spec: set.Spec.Template.Spec}
-	if _, err := b.server.Client().Machines("n").Create(b.Context(), m, metav1.CreateOptions{}); err != nil {
+	m, err := b.server.Client().Machines("n").Create(b.Context(), m, metav1.CreateOptions{})
+	if err != nil {
 		b.Fatal(err)
 	}
+	n.change(true, func(node *corev1.Node) {
+		metav1.SetMetaDataAnnotation(&node.ObjectMeta, v1alpha1.AnnotationMachine, v1alpha1.RefOf(m).String())
+	})
 	b.patchMachine(`{"metadata":{"labels":{"node":"m-node","machineslot":"7"}}}`)
 	b.phase(v1alpha1.MachineRunning)
 	n.is("")
@@ -222,7 +226,7 @@ func TestAnUpdateInPlaceAgainstTheOddsOfWriting(t *testing.T) {
 			}
 			return apierrors.NewConflict(schema.GroupResource{Resource: "machines"}, r.Name, errors.New("it has changed"))
 		})
-		n.change(false, func(node *corev1.Node) { node.Annotations = map[string]string{"heart": "beats"} })
+		n.change(false, func(node *corev1.Node) { node.Annotations["heart"] = "beats" })
 		b.updateInPlace(n)
 		b.mustBeUpdated(n)
 		if refused["m"] < 4 || n.node.Annotations["heart"] != "beats" {

@@ -210,12 +210,12 @@ func (c *Controller) observe(set *v1alpha1.MachineSet) scale.World {
 	w := scale.World{Now: c.cfg.Clock.Now(), Set: set, Permits: family.Permits(c.cfg.View, set), CountMinReady: c.countsMinReady(set), Undecodable: map[types.UID]bool{}, Done: scale.Done{
 		Taken: map[int64]bool{}, Refused: map[types.UID]bool{}, Adopted: map[types.UID]bool{}, Updated: map[types.UID]bool{},
 	}}
-	w.Owned, w.Orphans = c.children.Of(set.UID), c.children.Orphans(set.Namespace)
+	w.Owned, w.Orphans = c.children.Of(set), c.children.Orphans(set.Namespace)
 	for i, m := range w.Owned {
 		w.Owned[i] = c.machines.Newest(m)
 	}
 	w.Owned = slices.DeleteFunc(w.Owned, func(m *v1alpha1.Machine) bool { return !metav1.IsControlledBy(m, set) }) // let go since
-	for _, m := range c.cfg.View.UndecodableMachines(set.UID) {
+	for _, m := range c.cfg.View.UndecodableMachines(set) {
 		w.Owned = append(w.Owned, m)
 		w.Undecodable[m.UID] = true
 	}

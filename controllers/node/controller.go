@@ -104,7 +104,7 @@ func (c *Controller) machineChanged(before, after *v1alpha1.Machine) {
 // reconcile lets a Node go that has no machine.
 func (c *Controller) reconcile(ctx context.Context, key types.NamespacedName) (runner.Result, error) {
 	node, known := c.cfg.Cluster.Nodes.Get(key)
-	if !known || !isHeldBack(node) || len(c.cfg.View.Machines.By(indexMachines, node.Name)) > 0 {
+	if !known || !isHeldBack(node) || slices.ContainsFunc(c.cfg.View.Machines.By(indexMachines, node.Name), mayHave(node)) {
 		return runner.Result{}, nil // the machine's controller sees to it
 	}
 	hasMachine, err := c.hasMachine(ctx, node)
@@ -117,9 +117,28 @@ func (c *Controller) reconcile(ctx context.Context, key types.NamespacedName) (r
 	return runner.Result{}, c.release(ctx, node)
 }
 
-// hasMachine says, by live lists of metadata, which show a machine that cannot be decoded, too, whether there is a machine that names the Node, or that the Node names.
+// mayHave returns whether a machine that names the Node may have it: of a Node that is bound that is the machine of the same
+// namespace and name alone.
+func mayHave(node *corev1.Node) func(m *v1alpha1.Machine) bool {
+	ref, bound := v1alpha1.MachineOf(node)
+	return func(m *v1alpha1.Machine) bool { return !bound || m.Namespace == ref.Namespace && m.Name == ref.Name }
+}
+
+// hasMachine reports, by live reads of metadata, which show a machine that cannot be decoded, too, whether there is the machine
+// that the Node is bound to; or, of a Node that is bound to none, one that names the Node, or that the Node names.
 func (c *Controller) hasMachine(ctx context.Context, node *corev1.Node) (bool, error) {
-	machines := c.cfg.Metadata.Resource(v1alpha1.SchemeGroupVersion.WithResource("machines")).Namespace(c.cfg.Namespace)
+	all := c.cfg.Metadata.Resource(v1alpha1.SchemeGroupVersion.WithResource("machines"))
+	if ref, bound := v1alpha1.MachineOf(node); bound {
+		if c.cfg.Namespace != "" && ref.Namespace != c.cfg.Namespace {
+			return true, nil // it is not served here, and its Node is left to whoever serves it
+		}
+		_, err := all.Namespace(ref.Namespace).Get(ctx, ref.Name, metav1.GetOptions{})
+		if err != nil && !apierrors.IsNotFound(err) {
+			return false, fmt.Errorf("look for machine %s/%s of Node %s: %w", ref.Namespace, ref.Name, node.Name, err)
+		}
+		return err == nil, nil
+	}
+	machines := all.Namespace(c.cfg.Namespace)
 	named, err := machines.List(ctx, metav1.ListOptions{LabelSelector: labels.Set{v1alpha1.LabelNode: node.Name}.String(), Limit: 1})
 	if err != nil {
 		return false, fmt.Errorf("look for the machine of Node %s: %w", node.Name, err)

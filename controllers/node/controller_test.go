@@ -34,6 +34,10 @@ func node(change func(*corev1.Node)) *corev1.Node {
 	return n
 }
 
+func boundTo(ref string) func(*corev1.Node) {
+	return func(n *corev1.Node) { metav1.SetMetaDataAnnotation(&n.ObjectMeta, v1alpha1.AnnotationMachine, ref) }
+}
+
 func machine(namespace, name, nodeName string) *v1alpha1.Machine {
 	return &v1alpha1.Machine{ObjectMeta: metav1.ObjectMeta{
 		Namespace: namespace, Name: name, ResourceVersion: "1", Labels: map[string]string{v1alpha1.LabelNode: nodeName},
@@ -46,24 +50,33 @@ func TestNodesThatHaveNoMachineAreLetGo(t *testing.T) {
 		served string
 		// live are the machines that there are, and shown those of them that the cache shows.
 		live, shown []*v1alpha1.Machine
-		goes        bool
+		// forged are shown, and not the Node's.
+		forged []*v1alpha1.Machine
+		goes   bool
 	}{
-		"its machine is gone":                    {goes: true},
-		"there are others":                       {live: []*v1alpha1.Machine{machine("n", "other", "other")}, goes: true},
-		"it is not to be deleted":                {change: func(n *corev1.Node) { n.DeletionTimestamp = nil }},
-		"its machine is here":                    {live: []*v1alpha1.Machine{machine("n", "m", "m")}, shown: []*v1alpha1.Machine{machine("n", "m", "m")}},
-		"its machine is not shown here":          {live: []*v1alpha1.Machine{machine("elsewhere", "m", "m")}},
-		"its machine has another name":           {live: []*v1alpha1.Machine{machine("n", "a", "m")}},
-		"its machine does not name it any more":  {live: []*v1alpha1.Machine{machine("n", "m", "")}},
-		"it names none, and one names it":        {change: func(n *corev1.Node) { n.Labels = nil }, live: []*v1alpha1.Machine{machine("n", "a", "m")}},
-		"it names none, and none names it":       {change: func(n *corev1.Node) { n.Labels = nil }, goes: true},
-		"one of that name is in none of ours":    {served: "n", live: []*v1alpha1.Machine{machine("elsewhere", "m", "m")}, goes: true},
-		"it is let go already, by somebody else": {change: func(n *corev1.Node) { n.Finalizers = []string{others} }, goes: true},
+		"its machine is gone":                                {goes: true},
+		"there are others":                                   {live: []*v1alpha1.Machine{machine("n", "other", "other")}, goes: true},
+		"it is not to be deleted":                            {change: func(n *corev1.Node) { n.DeletionTimestamp = nil }},
+		"its machine is here":                                {live: []*v1alpha1.Machine{machine("n", "m", "m")}, shown: []*v1alpha1.Machine{machine("n", "m", "m")}},
+		"its machine is not shown here":                      {live: []*v1alpha1.Machine{machine("elsewhere", "m", "m")}},
+		"its machine has another name":                       {live: []*v1alpha1.Machine{machine("n", "a", "m")}},
+		"its machine does not name it any more":              {live: []*v1alpha1.Machine{machine("n", "m", "")}},
+		"it names none, and one names it":                    {change: func(n *corev1.Node) { n.Labels = nil }, live: []*v1alpha1.Machine{machine("n", "a", "m")}},
+		"it names none, and none names it":                   {change: func(n *corev1.Node) { n.Labels = nil }, goes: true},
+		"one of that name is in none of ours":                {served: "n", live: []*v1alpha1.Machine{machine("elsewhere", "m", "m")}, goes: true},
+		"the machine that it is bound to is gone":            {change: boundTo("n/m/u"), goes: true},
+		"the machine that it is bound to is there":           {change: boundTo("n/m/u"), live: []*v1alpha1.Machine{machine("n", "m", "other")}},
+		"the machine that it is bound to was made anew":      {change: boundTo("n/m/before"), live: []*v1alpha1.Machine{machine("n", "m", "m")}},
+		"the machine that it is bound to is here":            {change: boundTo("n/m/u"), live: []*v1alpha1.Machine{machine("n", "m", "m")}, shown: []*v1alpha1.Machine{machine("n", "m", "m")}},
+		"it is bound, and one of another namespace names it": {change: boundTo("n/m/u"), live: []*v1alpha1.Machine{machine("forger", "m", "m")}, goes: true},
+		"it is bound, and one that names it is shown":        {change: boundTo("n/m/u"), live: []*v1alpha1.Machine{machine("forger", "m", "m")}, forged: []*v1alpha1.Machine{machine("forger", "m", "m")}, goes: true},
+		"it is bound to a machine of a namespace not served": {change: boundTo("elsewhere/m/u"), served: "n"},
+		"it is let go already, by somebody else":             {change: func(n *corev1.Node) { n.Finalizers = []string{others} }, goes: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				b := newBench(t, tc.served, node(tc.change), tc.live...)
-				for _, m := range tc.shown {
+				for _, m := range slices.Concat(tc.shown, tc.forged) {
 					b.view.Machines.Apply(m, false)
 				}
 				b.cluster.Nodes.Apply(node(tc.change), false)

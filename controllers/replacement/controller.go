@@ -58,18 +58,16 @@ type Controller struct {
 
 // New makes the controller and has the View enqueue what concerns it.
 func New(cfg Config) (*Controller, error) {
-	c := &Controller{cfg: cfg}
-	var err, err2, err3, err4 error
-	c.tree, err = newTree(cfg)
+	c := &Controller{cfg: cfg, tree: &tree{view: cfg.View, targets: cfg.Targets}}
 	c.halts = newHalts(cfg, c.tree)
-	c.deployments, err2 = deploymentRoots(c)
-	c.sets, err3 = setRoots(c)
+	var err1, err2 error
+	c.deployments, err1 = deploymentRoots(c)
+	c.sets, err2 = setRoots(c)
 	c.halts.changed = func() {
 		c.deployments.enqueueAll()
 		c.sets.enqueueAll()
 	}
-	err4 = c.watch()
-	return c, errors.Join(err, err2, err3, err4)
+	return c, errors.Join(err1, err2, c.watch())
 }
 
 // EnqueueDeployment has a MachineDeployment reconciled soon, for those who open the gate.

@@ -79,6 +79,7 @@ func (h *Halts) remember(reason string, machines []brake.Member) {
 		case scope.Zone == "":
 			continue
 		}
+		scope.Namespace = member.Machine.Namespace // what stands on a root says nothing of other namespaces
 		news = h.state.Remember(scope) || news
 	}
 	h.standing = h.state.Standing()
@@ -170,8 +171,7 @@ func (h *Halts) own(slots int) brake.Own {
 			continue
 		}
 		if n := brake.Of(m); n != (brake.Count{}) {
-			scope := h.tree.scopeOf(m)
-			counts[scope] = counts[scope].Add(n)
+			counts.Add(h.tree.scopeOf(m), m.Namespace, n)
 		}
 	}
 	return own

@@ -18,7 +18,7 @@ func deploymentRoots(c *Controller) (*roots[*v1alpha1.MachineDeployment], error)
 	return newRoots(c, kind[*v1alpha1.MachineDeployment]{
 		name: Name, all: c.cfg.View.Deployments, events: c.cfg.DeploymentEvents,
 		isRoot: func(*v1alpha1.MachineDeployment) bool { return true },
-		sets:   func(d *v1alpha1.MachineDeployment) []*v1alpha1.MachineSet { return c.tree.setsOf(d.UID) },
+		sets:   func(d *v1alpha1.MachineDeployment) []*v1alpha1.MachineSet { return c.cfg.View.Sets.Under(d) },
 		wanted: func(d *v1alpha1.MachineDeployment) int32 { return d.Spec.Replicas },
 		told:   toldByDeployment, tell: tellOnDeployment,
 	}, c.cfg.DeploymentGate, func(ns string) commit.Patcher[*v1alpha1.MachineDeployment] {
@@ -132,6 +132,7 @@ func numbers(halted []brake.Scope, standing brake.Standing) string {
 	parts := make([]string, len(halted))
 	for i, scope := range halted {
 		n := standing.Halted[scope]
+		scope.Namespace = "" // what was counted is in all namespaces
 		parts[i] = fmt.Sprintf("%d of %d machines in %s are not Ready", n.NotReady, n.Ready+n.NotReady, scope)
 	}
 	return strings.Join(parts, ", ")

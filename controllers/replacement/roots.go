@@ -133,7 +133,7 @@ func (r *roots[T]) observe(root T) (w brake.World, err error) {
 	}
 	w.Machines = r.tree.members(sets)
 	for _, set := range sets {
-		w.Undecodable = append(w.Undecodable, r.cfg.View.UndecodableMachines(set.UID)...)
+		w.Undecodable = append(w.Undecodable, r.cfg.View.UndecodableMachines(set)...)
 	}
 	if _, seen := r.seen.LoadOrStore(root.GetUID(), true); !seen {
 		r.halts.remember(r.told(root), w.Machines)

@@ -1,11 +1,7 @@
 package replacement
 
 import (
-	"errors"
-	"fmt"
-
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
@@ -14,45 +10,16 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/target"
 )
 
-// Indexes by the UID of the controller.
-const (
-	indexSets     = "replacement-sets"
-	indexMachines = "replacement-machines"
-)
-
 // tree finds what is below a root, and where it is.
 type tree struct {
 	view    *objects.View
 	targets target.Resolver
 }
 
-func newTree(cfg Config) (*tree, error) {
-	err := errors.Join(
-		cfg.View.Sets.AddIndex(indexSets, func(s *v1alpha1.MachineSet) []string { return controllerOf(s) }),
-		cfg.View.Machines.AddIndex(indexMachines, func(m *v1alpha1.Machine) []string { return controllerOf(m) }),
-	)
-	if err != nil {
-		return nil, fmt.Errorf("replacement: %w", err)
-	}
-	return &tree{view: cfg.View, targets: cfg.Targets}, nil
-}
-
-func controllerOf(obj metav1.Object) []string {
-	if owner := metav1.GetControllerOfNoCopy(obj); owner != nil {
-		return []string{string(owner.UID)}
-	}
-	return nil
-}
-
-// setsOf returns the sets of a deployment.
-func (t *tree) setsOf(d types.UID) []*v1alpha1.MachineSet {
-	return t.view.Sets.By(indexSets, string(d))
-}
-
 // members returns the machines of sets, and where each is.
 func (t *tree) members(sets []*v1alpha1.MachineSet) (members []brake.Member) {
 	for _, set := range sets {
-		for _, m := range t.view.Machines.By(indexMachines, string(set.UID)) {
+		for _, m := range t.view.Machines.Under(set) {
 			members = append(members, brake.Member{Machine: m, Scope: t.scopeOf(m)})
 		}
 	}

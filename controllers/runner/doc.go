@@ -10,7 +10,8 @@
 //   - Before each key the Gate is asked. What it refuses is forgotten: whoever opens the gate enqueues again. So is a key
 //     whose permission ends. One whose work is refused with an error that is NotOurs has not failed; the Gate is asked for
 //     it again after the same back-off, because the refusal may have been for a moment.
-//   - Groups of keys take turns: a lot of work in one group does not keep another waiting.
+//   - Tenants, which are namespaces, take turns, and groups of keys of a tenant do: a lot of work in one does not keep another
+//     waiting. Keys of one tenant hold only so many workers at a time.
 //   - Run returns when its context has ended and every key in work is finished.
 //
 // Not guaranteed: any other order among keys.

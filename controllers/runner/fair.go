@@ -8,16 +8,27 @@ import (
 	"k8s.io/utils/clock"
 )
 
-// fairQueue keeps the keys of each group in the order in which they came, and takes the next key from each group in turn:
-// a group with thousands of keys delays a key of another by one of its own.
+// fairQueue keeps the keys of each group of a tenant in the order in which they came. It takes the next key from each tenant in
+// turn, and from the tenant's groups in turn: a tenant or a group with thousands of keys delays a key of another by one of its own.
+// While as many keys of a tenant are in work as may be, its others wait, and hold no worker.
 type fairQueue[K comparable] struct {
-	group func(K) int
-	clock clock.PassiveClock
+	tenant func(K) string
+	group  func(K) int
+	most   int // keys of a tenant in work; 0 means any number
+	clock  clock.PassiveClock
 
-	mu     sync.Mutex // the work queue calls under a lock of its own; this one is for the metric
-	groups map[int][]waitingKey[K]
-	turns  []int // groups that have keys, the next one first
-	keys   int
+	mu      sync.Mutex // the work queue calls under a lock of its own; this one is for done and for the metric
+	tenants map[string]*line[K]
+	turns   []*line[K] // tenants with keys that may be taken, the next one first
+	ready   int        // keys that may be taken
+}
+
+// line is what waits of a tenant.
+type line[K comparable] struct {
+	groups          map[int][]waitingKey[K]
+	turns           []int // groups that have keys, the next one first
+	waiting, inWork int
+	hasTurn         bool
 }
 
 type waitingKey[K comparable] struct {
@@ -27,8 +38,8 @@ type waitingKey[K comparable] struct {
 
 var _ workqueue.Queue[string] = (*fairQueue[string])(nil)
 
-func newFairQueue[K comparable](group func(K) int, c clock.PassiveClock) *fairQueue[K] {
-	return &fairQueue[K]{group: group, clock: c, groups: map[int][]waitingKey[K]{}}
+func newFairQueue[K comparable](tenant func(K) string, group func(K) int, most int, c clock.PassiveClock) *fairQueue[K] {
+	return &fairQueue[K]{tenant: tenant, group: group, most: most, clock: c, tenants: map[string]*line[K]{}}
 }
 
 // Touch does nothing: a key that waits keeps its place.
@@ -36,38 +47,84 @@ func (q *fairQueue[K]) Touch(K) {}
 
 // Push puts a key at the end of its group.
 func (q *fairQueue[K]) Push(key K) {
-	g := q.group(key)
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if len(q.groups[g]) == 0 {
-		q.turns = append(q.turns, g)
-	}
-	q.groups[g] = append(q.groups[g], waitingKey[K]{key, q.clock.Now()})
-	q.keys++
+	q.change(q.tenant(key), func(l *line[K]) { l.push(q.group(key), waitingKey[K]{key, q.clock.Now()}) })
 }
 
-// Len is how many keys wait.
+// Len returns how many keys may be taken. It can grow without a Push, by done: the worker that called it takes a key next.
 func (q *fairQueue[K]) Len() int {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	return q.keys
+	return q.ready
 }
 
-// Pop takes the next key of the group whose turn it is. The work queue calls it only while keys wait.
-func (q *fairQueue[K]) Pop() K {
+// Pop takes the next key of the tenant whose turn it is. The work queue calls it only while keys may be taken.
+func (q *fairQueue[K]) Pop() (key K) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	g := q.turns[0]
-	q.turns = q.turns[1:]
-	next := q.groups[g][0]
-	if rest := q.groups[g][1:]; len(rest) > 0 {
-		q.groups[g] = rest
-		q.turns = append(q.turns, g)
-	} else {
-		delete(q.groups, g)
+	next := q.turns[0]
+	q.turns, next.hasTurn = q.turns[1:], false
+	key = next.groups[next.turns[0]][0].key
+	q.change(q.tenant(key), func(l *line[K]) {
+		l.pop()
+		l.inWork++
+	})
+	return key
+}
+
+// done makes room for another key of the tenant of a key that was taken.
+func (q *fairQueue[K]) done(key K) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.change(q.tenant(key), func(l *line[K]) { l.inWork-- })
+}
+
+// change changes the line of a tenant, which gets its turn if it has keys that may be taken.
+func (q *fairQueue[K]) change(tenant string, f func(*line[K])) {
+	l := q.tenants[tenant]
+	if l == nil {
+		l = &line[K]{groups: map[int][]waitingKey[K]{}}
+		q.tenants[tenant] = l
 	}
-	q.keys--
-	return next.key
+	q.ready -= q.readyIn(l)
+	f(l)
+	ready := q.readyIn(l)
+	q.ready += ready
+	if ready > 0 && !l.hasTurn {
+		q.turns, l.hasTurn = append(q.turns, l), true
+	}
+	if l.waiting == 0 && l.inWork == 0 {
+		delete(q.tenants, tenant)
+	}
+}
+
+// readyIn returns how many keys of a tenant may be taken. It shrinks by Pop alone, so that a tenant whose turn it is has one.
+func (q *fairQueue[K]) readyIn(l *line[K]) int {
+	if q.most == 0 {
+		return l.waiting
+	}
+	return min(l.waiting, q.most-l.inWork)
+}
+
+func (l *line[K]) push(group int, key waitingKey[K]) {
+	if len(l.groups[group]) == 0 {
+		l.turns = append(l.turns, group)
+	}
+	l.groups[group] = append(l.groups[group], key)
+	l.waiting++
+}
+
+func (l *line[K]) pop() {
+	group := l.turns[0]
+	l.turns = l.turns[1:]
+	if rest := l.groups[group][1:]; len(rest) > 0 {
+		l.groups[group] = rest
+		l.turns = append(l.turns, group)
+	} else {
+		delete(l.groups, group)
+	}
+	l.waiting--
 }
 
 // oldest returns how long the key has waited that has done so for longest; 0 when none waits.
@@ -75,8 +132,10 @@ func (q *fairQueue[K]) oldest() time.Duration {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	var age time.Duration
-	for _, waiting := range q.groups {
-		age = max(age, q.clock.Since(waiting[0].since))
+	for _, l := range q.tenants {
+		for _, waiting := range l.groups {
+			age = max(age, q.clock.Since(waiting[0].since))
+		}
 	}
 	return age
 }

@@ -3,6 +3,9 @@ package runner
 import (
 	"context"
 	"fmt"
+	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -13,7 +16,7 @@ import (
 
 func TestGroupsTakeTurns(t *testing.T) {
 	now := clocktesting.NewFakePassiveClock(time.Unix(0, 0))
-	q := newFairQueue(func(key string) int { return int(key[0]) }, now)
+	q := newFairQueue(func(string) string { return "" }, func(key string) int { return int(key[0]) }, 0, now)
 	for _, key := range []string{"a1", "a2", "a3", "b1"} {
 		q.Push(key)
 	}
@@ -60,5 +63,136 @@ func TestLongWorkOfOneSlotDoesNotStarveAnother(t *testing.T) {
 			t.Errorf("the other slot's key waited for %s, want at most two keys' time", waited)
 		}
 		elapse(2 * time.Hour)
+	})
+}
+
+// tenant is what stands before the slash of a key of these tests.
+func tenant(key string) string {
+	name, _, _ := strings.Cut(key, "/")
+	return name
+}
+
+// take pops all keys that may be taken.
+func take(q *fairQueue[string]) (keys []string) {
+	for q.Len() > 0 {
+		keys = append(keys, q.Pop())
+	}
+	return keys
+}
+
+func TestTenantsTakeTurnsBeforeGroups(t *testing.T) {
+	now := clocktesting.NewFakePassiveClock(time.Unix(0, 0))
+	group := func(key string) int { return int(key[len(key)-1]) }
+	q := newFairQueue(tenant, group, 0, now)
+	for _, key := range []string{"a/1", "a/2", "a/3", "a/x1", "b/1"} {
+		q.Push(key)
+	}
+	if diff := cmp.Diff([]string{"a/1", "b/1", "a/2", "a/3", "a/x1"}, take(q)); diff != "" {
+		t.Errorf("order (-want +got):\n%s", diff)
+	}
+}
+
+func TestKeysOfATenantWaitWhileItHasAllItMayHaveInWork(t *testing.T) {
+	now := clocktesting.NewFakePassiveClock(time.Unix(0, 0))
+	q := newFairQueue(tenant, func(string) int { return 0 }, 2, now)
+	for _, key := range []string{"a/1", "a/2", "a/3", "a/4", "b/1"} {
+		q.Push(key)
+	}
+	steps := []struct {
+		done string
+		want []string
+	}{
+		{"", []string{"a/1", "b/1", "a/2"}},
+		{"b/1", nil},
+		{"a/2", []string{"a/3"}},
+		{"a/1", []string{"a/4"}},
+		{"a/3", nil},
+		{"a/4", nil},
+	}
+	for _, step := range steps {
+		if step.done != "" {
+			q.done(step.done)
+		}
+		if diff := cmp.Diff(step.want, take(q)); diff != "" {
+			t.Errorf("after %q (-want +got):\n%s", step.done, diff)
+		}
+	}
+	if len(q.tenants) != 0 || len(q.turns) != 0 {
+		t.Errorf("%d tenants and %d turns are remembered of an empty queue", len(q.tenants), len(q.turns))
+	}
+}
+
+// TestManyKeysThatHangDoNotDelayAnotherTenant has 600 keys of a tenant take a minute each, again and again, and then a key of another
+// one come every second, which takes a second. It begins at once, with as many workers as the first may have, and one more.
+func TestManyKeysThatHangDoNotDelayAnotherTenant(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var mu sync.Mutex
+		hanging, most, reconciled := 0, 0, 0
+		sent := map[string]time.Time{}
+		r := start(t, Config[string]{
+			Workers: 21, WorkersPerTenant: 20, Tenant: tenant,
+			Reconcile: func(_ context.Context, key string) (Result, error) {
+				mu.Lock()
+				defer mu.Unlock()
+				took, again := time.Second, time.Duration(0)
+				if tenant(key) == "hangs" {
+					took, again = time.Minute, time.Second
+					hanging++
+					most = max(most, hanging)
+					defer func() { hanging-- }()
+				} else {
+					reconciled++
+					if waited := time.Since(sent[key]); waited > 0 {
+						t.Errorf("%s waited for %s", key, waited)
+					}
+				}
+				mu.Unlock()
+				time.Sleep(took)
+				mu.Lock()
+				return Result{RequeueAfter: again}, nil
+			},
+		})
+		for i := range 600 {
+			r.Enqueue(fmt.Sprint("hangs/", i))
+		}
+		elapse(time.Second)
+		for i := range 100 {
+			key := fmt.Sprint("works/", i)
+			mu.Lock()
+			sent[key] = time.Now()
+			mu.Unlock()
+			r.Enqueue(key)
+			elapse(1500 * time.Millisecond)
+		}
+		mu.Lock()
+		if most != 20 || reconciled != 100 {
+			t.Errorf("%d keys of the tenant that hangs were in work at a time, want 20; %d of the other were, want 100", most, reconciled)
+		}
+		mu.Unlock()
+	})
+}
+
+// TestAllKeysOfATenantAreReconciledInTheEnd: no wake-up is lost where a tenant is kept waiting.
+func TestAllKeysOfATenantAreReconciledInTheEnd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var done atomic.Int32
+		r := start(t, Config[string]{
+			Workers: 16, WorkersPerTenant: 3, Tenant: tenant,
+			Reconcile: func(_ context.Context, key string) (Result, error) {
+				time.Sleep(time.Duration(len(key)) * time.Second)
+				done.Add(1)
+				return Result{}, nil
+			},
+		})
+		for i := range 1000 {
+			r.Enqueue(fmt.Sprintf("%c/%d", 'a'+i%7, i*i))
+			if i%10 == 0 {
+				elapse(time.Second)
+			}
+		}
+		elapse(time.Hour)
+		if done.Load() != 1000 {
+			t.Errorf("%d keys were reconciled, want 1000", done.Load())
+		}
 	})
 }

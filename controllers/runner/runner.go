@@ -12,6 +12,7 @@ import (
 	"go.opentelemetry.io/otel/codes"
 	"go.opentelemetry.io/otel/trace"
 	"go.opentelemetry.io/otel/trace/noop"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/workqueue"
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
@@ -58,9 +59,17 @@ type Config[K comparable] struct {
 	Name string
 	// Reconcile brings the object of one key closer to what is wanted.
 	Reconcile func(ctx context.Context, key K) (Result, error)
+	// Panicked is called when a pass has panicked, with the context of the pass, before the key is tried again; nil for nobody. A panic
+	// of its own is dropped.
+	Panicked func(ctx context.Context, key K, fault *PanicError)
 	// Workers is how many keys are reconciled at the same time; default 1. A worker is a goroutine that costs nothing
 	// while it is idle and is held by a key for one request to a cloud at the longest.
 	Workers int
+	// WorkersPerTenant is how many keys of one tenant are reconciled at the same time; 0 means any number. The others wait
+	// without a worker, so that a tenant whose keys take long keeps none from another.
+	WorkersPerTenant int
+	// Tenant of a key: tenants take turns, too. Default: the namespace of a types.NamespacedName, else all are one.
+	Tenant func(key K) string
 	// Gate is asked before each key; default Open.
 	Gate Gate[K]
 	// Group of a key: groups take turns, so that a lot of work in one does not delay another. Default: that of the Gate if
@@ -91,8 +100,8 @@ func New[K comparable](cfg Config[K]) (*Runner[K], error) {
 	if cfg.Name == "" || cfg.Reconcile == nil {
 		return nil, fmt.Errorf("runner: Name and Reconcile are required, got Name %q", cfg.Name)
 	}
-	if cfg.Workers < 0 {
-		return nil, fmt.Errorf("runner %s: Workers must not be negative, got %d", cfg.Name, cfg.Workers)
+	if cfg.Workers < 0 || cfg.WorkersPerTenant < 0 {
+		return nil, fmt.Errorf("runner %s: Workers and WorkersPerTenant must not be negative, got %d and %d", cfg.Name, cfg.Workers, cfg.WorkersPerTenant)
 	}
 	cfg.Workers = max(cfg.Workers, 1)
 	if cfg.MinBackoff == 0 {
@@ -107,13 +116,16 @@ func New[K comparable](cfg Config[K]) (*Runner[K], error) {
 	if cfg.Group == nil {
 		cfg.Group = groupOf(cfg.Gate)
 	}
+	if cfg.Tenant == nil {
+		cfg.Tenant = namespaceOf[K]
+	}
 	if cfg.Clock == nil {
 		cfg.Clock = clock.RealClock{}
 	}
 	if cfg.Tracer == nil {
 		cfg.Tracer = noop.NewTracerProvider().Tracer("")
 	}
-	r := &Runner[K]{cfg: cfg, waiting: newFairQueue(cfg.Group, cfg.Clock), failing: map[K]time.Time{}}
+	r := &Runner[K]{cfg: cfg, waiting: newFairQueue(cfg.Tenant, cfg.Group, cfg.WorkersPerTenant, cfg.Clock), failing: map[K]time.Time{}}
 	r.queue = r.newQueue()
 	return r, nil
 }
@@ -123,6 +135,13 @@ func groupOf[K comparable](gate Gate[K]) func(K) int {
 		return grouper.Group
 	}
 	return func(K) int { return 0 }
+}
+
+func namespaceOf[K comparable](key K) string {
+	if named, ok := any(key).(types.NamespacedName); ok {
+		return named.Namespace
+	}
+	return ""
 }
 
 func (r *Runner[K]) newQueue() workqueue.TypedRateLimitingInterface[K] {
@@ -167,7 +186,10 @@ func (r *Runner[K]) next(ctx context.Context) bool {
 	if down {
 		return false
 	}
-	defer r.queue.Done(key)
+	defer func() {
+		r.queue.Done(key)
+		r.waiting.done(key)
+	}()
 	if ctx.Err() != nil {
 		return true
 	}
@@ -209,7 +231,9 @@ func (r *Runner[K]) reconcile(ctx context.Context, key K) (result Result, err er
 	start := r.cfg.Clock.Now()
 	defer func() {
 		if p := recover(); p != nil {
-			err = &PanicError{Value: p, Stack: debug.Stack()}
+			fault := &PanicError{Value: p, Stack: debug.Stack()}
+			err = fault
+			r.panicked(ctx, key, fault)
 		}
 		r.cfg.Metrics.observe(r.cfg.Name, r.cfg.Clock.Since(start), result, err)
 		if err != nil && !errors.Is(err, context.Canceled) && !NotOurs(err) {
@@ -221,6 +245,14 @@ func (r *Runner[K]) reconcile(ctx context.Context, key K) (result Result, err er
 	r.cfg.Metrics.active(r.cfg.Name, 1)
 	defer r.cfg.Metrics.active(r.cfg.Name, -1)
 	return r.cfg.Reconcile(klog.NewContext(ctx, logger), key)
+}
+
+// panicked tells whoever wants to know of a panic.
+func (r *Runner[K]) panicked(ctx context.Context, key K, fault *PanicError) {
+	defer func() { _ = recover() }() // the panic that it tells of is the one to be logged
+	if r.cfg.Panicked != nil {
+		r.cfg.Panicked(ctx, key, fault)
+	}
 }
 
 func (r *Runner[K]) fail(key K) {

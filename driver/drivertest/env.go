@@ -31,6 +31,12 @@ type Env struct {
 	EndVM func(t *testing.T, providerID string)
 	// DoubleVM makes a second VM that looks as if the driver had made it for the same machine.
 	DoubleVM func(t *testing.T, m *v1alpha1.Machine)
+	// MakeBare makes a VM for the machine as Machine Controller Manager has made it: with the machine's name in the scope of the
+	// class, and without a UID. It returns its provider ID.
+	MakeBare func(t *testing.T, m *v1alpha1.Machine) (providerID string)
+	// WithoutTags says that the cloud can keep the UID of a Machine nowhere. Then nothing shows that a driver leaves the VMs of
+	// others alone; its documentation has to say what that asks of its users.
+	WithoutTags bool
 	// MoreThanAPage is a number of VMs that the cloud does not list in one page; 0 when it has no pages.
 	MoreThanAPage int
 	// BadSpecs are provider specs that cannot work, by what is wrong with them.
@@ -73,7 +79,23 @@ const (
 	Forbidden      Failure = "Forbidden"
 	// SecondPage: all pages of a list but the first are answered by an error of the server.
 	SecondPage Failure = "SecondPage"
+
+	// Elsewhere, and all that follows, are answers that no cloud gives: calls are answered by a redirect to somewhere else, where all
+	// VMs are absent.
+	Elsewhere Failure = "Elsewhere"
+	// Endless: calls are answered by more than any cloud says, of the right form: a list of millions of VMs, say.
+	Endless Failure = "Endless"
+	// WrongTypes: calls are answered in the cloud's format, with values of other types than are expected.
+	WrongTypes Failure = "WrongTypes"
+	// OtherVM: calls are answered with a VM of another name than the one that was asked for.
+	OtherVM Failure = "OtherVM"
+	// NoID and BadID: calls are answered with a VM whose ID is empty, or has control characters.
+	NoID  Failure = "NoID"
+	BadID Failure = "BadID"
 )
+
+// lies are the failures that are answers of success.
+var lies = []Failure{Elsewhere, Endless, WrongTypes, OtherVM, NoID, BadID}
 
 // ThrottledFor is the time to wait that comes with Throttled.
 const ThrottledFor = 7 * time.Second
@@ -83,6 +105,7 @@ type suite struct {
 	Env
 	t        *testing.T
 	machines int
+	adopt    bool // in all targets
 }
 
 // machine returns a new Machine, which has a UID and no provider ID.
@@ -96,7 +119,7 @@ func (s *suite) machine() *v1alpha1.Machine {
 }
 
 func (s *suite) target(m *v1alpha1.Machine) driver.Target {
-	return driver.Target{Machine: m, Class: s.Class, Secret: s.Secret}
+	return driver.Target{Machine: m, Class: s.Class, Secret: s.Secret, Adopt: s.adopt}
 }
 
 // withSpec returns the target with another provider spec.

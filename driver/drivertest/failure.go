@@ -64,6 +64,56 @@ func testUnknownIsNotAbsent(s *suite) {
 	s.wantVMs(there, 1, "after calls that the cloud did not carry out")
 }
 
+// A lie neither hides a VM nor makes one up, and what is told of it is short.
+func testLies(s *suite) {
+	if s.Fail == nil {
+		s.t.Skip("Env.Fail is not set")
+	}
+	there := s.machine()
+	there = made(there, s.mustCreate(there))
+	d := driver.Checked(s.Driver) // as the fleet has it
+	s.each(lies, func(s *suite, how Failure) {
+		call := func(op driver.Op, do func(ctx context.Context) (told string, err error)) {
+			ctx, cancel := s.bounded()
+			defer cancel()
+			told, err := do(ctx)
+			if code := s.check(op, err); !outcomeUnknown(code) || told != "" {
+				s.t.Errorf("%s: %s: code %v with %q; want one that says that nothing is known, and nothing else", how, op, code, told)
+			}
+			if err != nil && len(driver.MessageOf(err)) > driver.MaxMessage {
+				s.t.Errorf("%s: %s: the message has %d bytes", how, op, len(driver.MessageOf(err)))
+			}
+		}
+		for _, m := range []*v1alpha1.Machine{s.machine(), there} {
+			call(driver.OpStatus, func(ctx context.Context) (string, error) {
+				resp, err := d.GetMachineStatus(ctx, driver.GetMachineStatusRequest{Target: s.target(m)})
+				return resp.ProviderID, err
+			})
+		}
+		call(driver.OpCreate, func(ctx context.Context) (string, error) {
+			resp, err := d.CreateMachine(ctx, driver.CreateMachineRequest{Target: s.target(s.machine()), UserData: s.UserData})
+			return resp.ProviderID, err
+		})
+		if how == OtherVM {
+			return // lists have VMs of any name, and who deletes by ID does not care for it
+		}
+		call(driver.OpDelete, func(ctx context.Context) (string, error) {
+			resp, err := d.DeleteMachine(ctx, driver.DeleteMachineRequest{Target: s.target(there)})
+			if resp.Gone {
+				return "gone", err
+			}
+			return "", err
+		})
+		call(driver.OpList, func(ctx context.Context) (string, error) {
+			resp, err := d.ListMachines(ctx, driver.ListMachinesRequest{Class: s.Class, Secret: s.Secret})
+			if len(resp.Machines) > 0 {
+				return "VMs", err
+			}
+			return "", err
+		})
+	})
+}
+
 func testCodes(s *suite) {
 	if s.Fail == nil {
 		s.t.Skip("Env.Fail is not set")

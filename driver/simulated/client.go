@@ -13,19 +13,16 @@ import (
 	"time"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/driver"
+	"github.com/machine-controller-fleet/machine-controller-fleet/driver/httpclient"
 	"github.com/machine-controller-fleet/machine-controller-fleet/driver/simulated/cloudapi"
 )
 
-const (
-	// requestTimeout bounds a request whose context has no deadline.
-	requestTimeout = 30 * time.Second
-	// maxAnswer bounds what is read of an answer; a full page of VMs is far below.
-	maxAnswer = 64 << 20
-)
+// requestTimeout bounds a request whose context has no deadline.
+const requestTimeout = 30 * time.Second
 
-// Keys in the data of the Secrets that a MachineClass names. Both are optional.
+// Keys in the data of the Secret with the credentials. Both are optional.
 const (
-	// SecretEndpoint overrides Config.Endpoint.
+	// SecretEndpoint names one of Config.Endpoints; without it the first is taken.
 	SecretEndpoint = "endpoint"
 	// SecretToken is the credential that the cloud asks for.
 	SecretToken = "token"
@@ -52,35 +49,42 @@ func (d *Driver) do(ctx context.Context, c call, out any) error {
 	if err != nil {
 		return err
 	}
-	resp, err := d.client.Do(req)
+	limits := httpclient.One()
+	if _, isPage := out.(*cloudapi.InstanceList); isPage {
+		limits = httpclient.Page()
+	}
+	var refused error // by the cloud, or by us when its answer cannot be read
+	err = d.client.Do(req, limits, func(answer httpclient.Answer) error {
+		if answer.Status != http.StatusOK {
+			refused = answerError(c.op, answer.Status, answer.Header, answer.Body)
+		} else if err := json.Unmarshal(answer.Body, out); err != nil {
+			refused = driver.Errorf(c.op, driver.Unknown, "the cloud's answer cannot be read, so what it did is not known: %s", whereInvalid(err))
+		}
+		return nil
+	})
 	if err != nil {
 		return transportError(ctx, c.op, err)
 	}
-	defer resp.Body.Close()
-	answer, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswer))
-	if err != nil {
-		return transportError(ctx, c.op, err)
+	return refused
+}
+
+// whereInvalid says where JSON is not what is expected, and nothing of what stands there: it may come from something that is
+// not the cloud.
+func whereInvalid(err error) string {
+	if syntax, ok := errors.AsType[*json.SyntaxError](err); ok {
+		return fmt.Sprintf("it is no JSON, from byte %d on", syntax.Offset)
 	}
-	if resp.StatusCode != http.StatusOK {
-		return answerError(c.op, resp.StatusCode, resp.Header, answer)
+	if mistyped, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
+		return fmt.Sprintf("the type of %q is not %s", mistyped.Field, mistyped.Type)
 	}
-	if err := json.Unmarshal(answer, out); err != nil {
-		return driver.Errorf(c.op, driver.Unknown, "the cloud's answer cannot be read, so what it did is not known: %w", err)
-	}
-	return nil
+	return "a value is not in the form that is expected"
 }
 
 // request makes the HTTP request of a call.
 func (d *Driver) request(ctx context.Context, c call) (*http.Request, error) {
-	endpoint := d.endpoint
-	if own := c.secret[SecretEndpoint]; len(own) > 0 {
-		var err error
-		if endpoint, err = parseEndpoint(string(bytes.TrimSpace(own))); err != nil {
-			return nil, driver.Errorf(c.op, driver.InvalidArgument, "secret key %q: %w", SecretEndpoint, err)
-		}
-	}
-	if endpoint == nil {
-		return nil, driver.Errorf(c.op, driver.InvalidArgument, "the cloud's endpoint is not known: set it in the secret, key %q, or for the whole fleet", SecretEndpoint)
+	endpoint, err := d.endpoints.Choose(string(bytes.TrimSpace(c.secret[SecretEndpoint])))
+	if err != nil {
+		return nil, driver.Errorf(c.op, driver.InvalidArgument, "secret key %q: %w", SecretEndpoint, err)
 	}
 	var body io.Reader
 	if c.body != nil {
@@ -106,23 +110,15 @@ func (d *Driver) request(ctx context.Context, c call) (*http.Request, error) {
 	return req, nil
 }
 
-// parseEndpoint reads the URL of a cloud.
-func parseEndpoint(text string) (*url.URL, error) {
-	endpoint, err := url.Parse(text)
-	if err != nil {
-		return nil, fmt.Errorf("parse the endpoint: %w", err)
-	}
-	if endpoint.Scheme != "http" && endpoint.Scheme != "https" || endpoint.Host == "" {
-		return nil, fmt.Errorf("the endpoint is %q; expected http://host:port or https://host:port", text)
-	}
-	return endpoint, nil
-}
-
-// transportError is for a request that got no answer, or half of one: whether it took effect is not known.
+// transportError is for a request that got no answer, half of one, or one that is not read: whether it took effect is not known.
 func transportError(ctx context.Context, op driver.Op, err error) *driver.Error {
 	code := driver.Unavailable
 	var timeout net.Error
+	_, isLarge := errors.AsType[*httpclient.LimitError](err)
+	_, isElsewhere := errors.AsType[*httpclient.RedirectError](err)
 	switch {
+	case isLarge, isElsewhere:
+		return driver.Errorf(op, driver.Unknown, "the cloud's answer is not used, so what it did is not known: %w", err)
 	case errors.Is(ctx.Err(), context.Canceled):
 		code = driver.Canceled
 	case ctx.Err() != nil, errors.As(err, &timeout) && timeout.Timeout():
@@ -153,6 +149,8 @@ func codeOf(code cloudapi.ErrorCode) driver.Code {
 		return driver.PermissionDenied
 	case cloudapi.CodeNotFound:
 		return driver.NotFound
+	case cloudapi.CodePreconditionFailed:
+		return driver.FailedPrecondition
 	case cloudapi.CodeIdempotencyMismatch:
 		return driver.AlreadyExists
 	case cloudapi.CodeConflict:

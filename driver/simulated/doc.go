@@ -6,6 +6,8 @@
 //   - A VM has the name of its Machine, and so has its Node.
 //   - The Machine's UID is the client token of its create, and a tag. A create that was answered or not, once or often,
 //     leaves one VM. As long as the cloud remembers an ended VM, its Machine gets no second one.
+//   - A VM without that tag is not the Machine's, whatever provider ID the Machine has: the cloud deletes and changes only what
+//     has the tag, in the request that asks for it. With Target.Adopt also what has no UID, and the Machine's name and namespace.
 //   - The namespace of the MachineClass is a tag, too, and the scope of ListMachines: all classes of a namespace show the
 //     same VMs.
 //

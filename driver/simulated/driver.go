@@ -1,14 +1,13 @@
 package simulated
 
 import (
-	"cmp"
 	"context"
-	"fmt"
 	"maps"
 	"net/http"
 	"net/url"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/driver"
+	"github.com/machine-controller-fleet/machine-controller-fleet/driver/httpclient"
 	"github.com/machine-controller-fleet/machine-controller-fleet/driver/simulated/cloudapi"
 )
 
@@ -17,10 +16,10 @@ const Provider = "simulated"
 
 // Config is what a Driver is made of.
 type Config struct {
-	// Endpoint is the URL of the cloud, for classes whose Secret has none; "" when all have.
-	Endpoint string
-	// HTTPClient makes the requests. Nil takes one with many idle connections to the cloud.
-	HTTPClient *http.Client
+	// Endpoints are the URLs of all clouds that requests may go to. The first is for classes whose Secret names none.
+	Endpoints []string
+	// Transport makes the connections; nil takes httpclient.Transport().
+	Transport http.RoundTripper
 	// Wrap, if set, is put before the connections, as rest.Config.Wrap does for Kubernetes.
 	Wrap func(http.RoundTripper) http.RoundTripper
 	// UserAgent names the caller in the cloud's call log.
@@ -29,37 +28,27 @@ type Config struct {
 
 // Driver is the driver of the simulated cloud. It has no state.
 type Driver struct {
-	endpoint  *url.URL // nil when there is none
-	client    *http.Client
+	endpoints httpclient.Endpoints
+	client    *httpclient.Client
 	userAgent string
 }
 
 var _ driver.Driver = (*Driver)(nil)
 
-// New returns a Driver. It makes no request.
+// New returns a Driver. It makes no request. Errors: endpoints that are none.
 func New(cfg Config) (*Driver, error) {
-	d := &Driver{client: cfg.HTTPClient, userAgent: cfg.UserAgent}
-	if cfg.Endpoint != "" {
-		var err error
-		if d.endpoint, err = parseEndpoint(cfg.Endpoint); err != nil {
-			return nil, err
-		}
+	endpoints, err := httpclient.ParseEndpoints(cfg.Endpoints)
+	if err != nil {
+		return nil, err
 	}
-	if d.client == nil {
-		transport, ok := http.DefaultTransport.(*http.Transport)
-		if !ok {
-			return nil, fmt.Errorf("http.DefaultTransport is a %T; set HTTPClient", http.DefaultTransport)
-		}
-		transport = transport.Clone()
-		transport.MaxIdleConnsPerHost = 100 // All requests go to one host; the default of 2 closes most connections.
-		d.client = &http.Client{Transport: transport}
+	transport := cfg.Transport
+	if transport == nil {
+		transport = httpclient.Transport()
 	}
 	if cfg.Wrap != nil {
-		wrapped := *d.client
-		wrapped.Transport = cfg.Wrap(cmp.Or(d.client.Transport, http.DefaultTransport))
-		d.client = &wrapped
+		transport = cfg.Wrap(transport)
 	}
-	return d, nil
+	return &Driver{endpoints: endpoints, client: httpclient.New(transport), userAgent: cfg.UserAgent}, nil
 }
 
 // CreateMachine makes the VM. The client token makes the cloud find an earlier one, so that no request looks for it first;
@@ -95,6 +84,9 @@ func (d *Driver) CreateMachine(ctx context.Context, req driver.CreateMachineRequ
 			err = mismatch
 		}
 	}
+	if err == nil {
+		err = believe(driver.OpCreate, made, made.ID, m.Name)
+	}
 	switch {
 	case err != nil:
 		return driver.CreateMachineResponse{}, err
@@ -106,7 +98,8 @@ func (d *Driver) CreateMachine(ctx context.Context, req driver.CreateMachineRequ
 }
 
 // InitializeMachine sets what can only be set after the create. A provider spec that asks for none of that is Unimplemented.
-// It makes a second request when the Machine's provider ID is not known yet.
+// It makes a second request when the Machine's provider ID is not known yet. The cloud checks in the same request whose the VM
+// is.
 func (d *Driver) InitializeMachine(ctx context.Context, req driver.InitializeMachineRequest) (driver.InitializeMachineResponse, error) {
 	spec, err := ParseProviderSpec(req.Class.ProviderSpec.Raw)
 	if err != nil {
@@ -115,64 +108,96 @@ func (d *Driver) InitializeMachine(ctx context.Context, req driver.InitializeMac
 	if spec.SourceDestCheck == nil {
 		return driver.InitializeMachineResponse{}, driver.Errorf(driver.OpInitialize, driver.Unimplemented, "the provider spec asks for nothing to be set after the create")
 	}
-	id, err := d.instanceID(ctx, driver.OpInitialize, req.Target)
+	id, known := parseProviderID(req.Machine.Spec.ProviderID)
+	conditions := owned(req.Target)
+	if !known {
+		found, err := d.findByUID(ctx, driver.OpInitialize, req.Target)
+		if err != nil {
+			return driver.InitializeMachineResponse{}, err
+		}
+		id, conditions = found.ID, []url.Values{hasUID(req.Target)}
+	}
+	var vm cloudapi.Instance
+	for _, condition := range conditions {
+		if err = d.do(ctx, call{
+			op: driver.OpInitialize, secret: req.Secret, method: http.MethodPatch, path: instancePath(cloudapi.PathInstanceAttributes, id),
+			query: condition, body: cloudapi.InstanceAttributes{SourceDestCheck: spec.SourceDestCheck},
+		}, &vm); driver.CodeOf(err) != driver.FailedPrecondition {
+			break
+		}
+	}
+	if driver.CodeOf(err) == driver.FailedPrecondition {
+		err = driver.Errorf(driver.OpInitialize, driver.NotFound, "VM %s has not the UID of this Machine", req.Machine.Spec.ProviderID)
+	}
 	if err != nil {
 		return driver.InitializeMachineResponse{}, err
 	}
-	var vm cloudapi.Instance
-	if err := d.do(ctx, call{
-		op: driver.OpInitialize, secret: req.Secret, method: http.MethodPatch, path: instancePath(cloudapi.PathInstanceAttributes, id),
-		body: cloudapi.InstanceAttributes{SourceDestCheck: spec.SourceDestCheck},
-	}, &vm); err != nil {
+	if err := believe(driver.OpInitialize, vm, id, req.Machine.Name); err != nil {
 		return driver.InitializeMachineResponse{}, err
 	}
 	return driver.InitializeMachineResponse{VM: describe(vm)}, nil
 }
 
-// DeleteMachine removes the VM with the Machine's provider ID or, when that is not known, all with its UID, for which it
-// makes one request more, and one for each VM. The provider spec does not matter: a broken one keeps nobody from deleting.
+// DeleteMachine removes the VM with the Machine's provider ID, for which the cloud checks in the same request whose it is. Where
+// there is none that is the Machine's it makes one request more, which looks for all with its UID, and one for each of them.
+// The provider spec does not matter: a broken one keeps nobody from deleting.
 func (d *Driver) DeleteMachine(ctx context.Context, req driver.DeleteMachineRequest) (driver.DeleteMachineResponse, error) {
-	var ids []string
-	if req.Machine.Spec.ProviderID != "" {
-		id, err := parseProviderID(driver.OpDelete, req.Machine.Spec.ProviderID)
-		if err != nil {
-			return driver.DeleteMachineResponse{}, err
-		}
-		ids = []string{id}
-	} else {
-		vms, err := d.listByUID(ctx, driver.OpDelete, req.Target, cloudapi.StatePending, cloudapi.StateRunning, cloudapi.StateStopping)
-		if err != nil {
-			return driver.DeleteMachineResponse{}, err
-		}
-		for _, vm := range vms {
-			ids = append(ids, vm.ID)
+	if req.Machine.UID == "" {
+		return driver.DeleteMachineResponse{}, withoutUID(driver.OpDelete, req.Target)
+	}
+	resp := driver.DeleteMachineResponse{Gone: true}
+	if id, ok := parseProviderID(req.Machine.Spec.ProviderID); ok {
+		for _, condition := range owned(req.Target) {
+			vm, err := d.remove(ctx, req.Target, id, condition)
+			switch driver.CodeOf(err) { //nolint:exhaustive // all others are failures
+			case driver.OK:
+				if meets(vm, condition) { // else it had ended, and nothing was asked of it
+					return driver.DeleteMachineResponse{Gone: vm.State == cloudapi.StateTerminated}, nil
+				}
+			case driver.FailedPrecondition:
+				resp.Left = true
+			case driver.NotFound:
+			default:
+				return driver.DeleteMachineResponse{}, err
+			}
 		}
 	}
-	gone := true
-	for _, id := range ids {
-		var vm cloudapi.Instance
-		err := d.do(ctx, call{
-			op: driver.OpDelete, secret: req.Secret, method: http.MethodDelete, path: instancePath(cloudapi.PathInstance, id),
-		}, &vm)
-		switch {
+	vms, err := d.listByUID(ctx, driver.OpDelete, req.Target, cloudapi.StatePending, cloudapi.StateRunning, cloudapi.StateStopping)
+	if err != nil {
+		return driver.DeleteMachineResponse{}, err
+	}
+	for _, found := range vms {
+		switch vm, err := d.remove(ctx, req.Target, found.ID, hasUID(req.Target)); {
 		case driver.CodeOf(err) == driver.NotFound:
 		case err != nil:
 			return driver.DeleteMachineResponse{}, err
 		case vm.State != cloudapi.StateTerminated:
-			gone = false
+			resp.Gone = false
 		}
 	}
-	return driver.DeleteMachineResponse{Gone: gone}, nil
+	return resp, nil
 }
 
-// GetMachineStatus looks for the VM with the Machine's provider ID or, when that is not known, with its UID.
+// remove begins to end a VM that meets a condition. Errors: FailedPrecondition when it is there and does not meet it.
+func (d *Driver) remove(ctx context.Context, target driver.Target, id string, condition url.Values) (vm cloudapi.Instance, err error) {
+	err = d.do(ctx, call{
+		op: driver.OpDelete, secret: target.Secret, method: http.MethodDelete, path: instancePath(cloudapi.PathInstance, id), query: condition,
+	}, &vm)
+	if err == nil {
+		err = believe(driver.OpDelete, vm, id, vm.Name)
+	}
+	return vm, err
+}
+
+// GetMachineStatus looks for the VM with the Machine's provider ID or, when there is none that is the Machine's, with its UID,
+// for which it makes one request more.
 // A provider spec that cannot be read asks for no initialization: it must not hide a VM that exists.
 func (d *Driver) GetMachineStatus(ctx context.Context, req driver.GetMachineStatusRequest) (driver.GetMachineStatusResponse, error) {
-	vm, err := d.find(ctx, driver.OpStatus, req.Target)
+	vm, left, err := d.find(ctx, driver.OpStatus, req.Target)
 	if err != nil {
-		return driver.GetMachineStatusResponse{}, err
+		return driver.GetMachineStatusResponse{Left: left}, err
 	}
-	resp := driver.GetMachineStatusResponse{VM: describe(vm)}
+	resp := driver.GetMachineStatusResponse{VM: describe(vm), Left: left}
 	spec, err := ParseProviderSpec(req.Class.ProviderSpec.Raw)
 	if err == nil && spec.SourceDestCheck != nil && *spec.SourceDestCheck != vm.SourceDestCheck {
 		return resp, driver.Errorf(driver.OpStatus, driver.Uninitialized, "sourceDestCheck of VM %s is %t", vm.ProviderID, vm.SourceDestCheck)

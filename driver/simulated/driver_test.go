@@ -9,6 +9,7 @@ import (
 	"net/http/httptest"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -62,13 +63,16 @@ func (s *script) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
+// nobody is an endpoint that is allowed and where nobody listens.
+const nobody = "http://127.0.0.1:1"
+
 // against returns a driver whose cloud gives these answers, one after the other, and then none.
 func against(t *testing.T, answers ...answer) (*Driver, *script) {
 	t.Helper()
 	cloud := &script{answers: answers}
 	server := httptest.NewServer(cloud)
 	t.Cleanup(server.Close)
-	d, err := New(Config{Endpoint: server.URL, UserAgent: "the test"})
+	d, err := New(Config{Endpoints: []string{server.URL, nobody}, UserAgent: "the test"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -81,7 +85,10 @@ func refusal(status int, code cloudapi.ErrorCode) answer {
 }
 
 func vm(state cloudapi.InstanceState) cloudapi.Instance {
-	return cloudapi.Instance{ID: "i-1", ProviderID: "simulated:///r/z/i-1", Name: "a", State: state, PrivateIP: "10.64.0.2", SourceDestCheck: true}
+	return cloudapi.Instance{
+		ID: "i-1", ProviderID: "simulated:///r/z/i-1", Name: "a", State: state, PrivateIP: "10.64.0.2", SourceDestCheck: true,
+		Tags: map[string]string{TagMachineUID: "uid-a", TagCluster: "ns"},
+	}
 }
 
 func target(spec string) driver.Target {
@@ -187,7 +194,7 @@ func TestErrors(t *testing.T) {
 		"another 2xx":    {answer{204, nil, ""}, driver.Unknown, 0},
 		"half an answer": {answer{200, map[string]string{"Content-Length": "100"}, "{"}, driver.Unavailable, 0},
 	} {
-		d, _ := against(t, c.answer)
+		d, _ := against(t, c.answer, c.answer) // by provider ID, and where there is none by UID
 		_, err := d.GetMachineStatus(t.Context(), driver.GetMachineStatusRequest{Target: withID(target(""), "simulated:///r/z/i-1")})
 		if code := driver.CodeOf(err); code != c.want || driver.RetryAfterOf(err) != c.after {
 			t.Errorf("%s: %v after %v, want %v after %v: %v", name, code, driver.RetryAfterOf(err), c.want, c.after, err)
@@ -201,9 +208,7 @@ func TestNoAnswer(t *testing.T) {
 	if _, err := d.DeleteMachine(t.Context(), driver.DeleteMachineRequest{Target: tgt}); driver.CodeOf(err) != driver.Unavailable {
 		t.Errorf("a connection that was cut: %v, want Unavailable", err)
 	}
-	nobody := httptest.NewServer(http.NotFoundHandler())
-	nobody.Close()
-	tgt.Secret = map[string][]byte{SecretEndpoint: []byte(nobody.URL)}
+	tgt.Secret = map[string][]byte{SecretEndpoint: []byte(nobody)}
 	if _, err := d.DeleteMachine(t.Context(), driver.DeleteMachineRequest{Target: tgt}); driver.CodeOf(err) != driver.Unavailable {
 		t.Errorf("nobody listens: %v, want Unavailable", err)
 	}
@@ -236,9 +241,10 @@ func TestDelete(t *testing.T) {
 	}{
 		"ends at once":      {withID(target(""), "simulated:///r/z/i-1"), []answer{{200, nil, vm(cloudapi.StateTerminated)}}, true, driver.OK, 1},
 		"takes time":        {withID(target(""), "simulated:///r/z/i-1"), []answer{{200, nil, vm(cloudapi.StateStopping)}}, false, driver.OK, 1},
-		"is gone":           {withID(target(""), "simulated:///r/z/i-1"), []answer{refusal(404, cloudapi.CodeNotFound)}, true, driver.OK, 1},
+		"is gone":           {withID(target(""), "simulated:///r/z/i-1"), []answer{refusal(404, cloudapi.CodeNotFound), list()}, true, driver.OK, 2},
 		"spec is broken":    {withID(target("broken"), "simulated:///r/z/i-1"), []answer{{200, nil, vm(cloudapi.StateTerminated)}}, true, driver.OK, 1},
-		"of another cloud":  {withID(target(""), "aws:///eu-west-1/i-1"), nil, false, driver.InvalidArgument, 0},
+		"of another cloud":  {withID(target(""), "aws:///eu-west-1/i-1"), []answer{list()}, true, driver.OK, 1},
+		"another machine's": {withID(target(""), "simulated:///r/z/i-1"), []answer{refusal(412, cloudapi.CodePreconditionFailed), list()}, true, driver.OK, 2},
 		"nothing to go by":  {driver.Target{Machine: &v1alpha1.Machine{}, Class: target("").Class}, nil, false, driver.InvalidArgument, 0},
 		"by UID, none":      {target(""), []answer{list()}, true, driver.OK, 1},
 		"by UID, two":       {target(""), []answer{list(cloudapi.StateRunning, cloudapi.StateStopping), {200, nil, vm(cloudapi.StateTerminated)}, {200, nil, vm(cloudapi.StateStopping)}}, false, driver.OK, 3},
@@ -266,7 +272,7 @@ func TestInitialize(t *testing.T) {
 	if _, err := d.InitializeMachine(t.Context(), driver.InitializeMachineRequest{Target: tgt}); err != nil {
 		t.Error(err)
 	}
-	if got := cloud.asked[1] + " " + cloud.bodies[1]; got != `PATCH /v1/instances/i-1/attributes {"sourceDestCheck":false}` {
+	if got := cloud.asked[1] + " " + cloud.bodies[1]; got != `PATCH /v1/instances/i-1/attributes?ifTag=machine-uid%3Duid-a {"sourceDestCheck":false}` {
 		t.Errorf("asked %s", got)
 	}
 }
@@ -290,20 +296,36 @@ func TestListThatDoesNotEnd(t *testing.T) {
 
 func TestEndpoints(t *testing.T) {
 	for _, bad := range []string{"127.0.0.1:1", "ftp://cloud", "http://", "http://a b"} {
-		if _, err := New(Config{Endpoint: bad}); err == nil {
+		if _, err := New(Config{Endpoints: []string{bad}}); err == nil {
 			t.Errorf("%q is taken for an endpoint", bad)
 		}
 	}
-	d, err := New(Config{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	for name, secret := range map[string]map[string][]byte{"none": nil, "nonsense": {SecretEndpoint: []byte("nonsense")}} {
+	var asked atomic.Int64
+	elsewhere := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { asked.Add(1) }))
+	defer elsewhere.Close()
+	for name, c := range map[string]struct {
+		allowed  []string
+		endpoint string
+	}{
+		"none is allowed":            {nil, ""},
+		"none is allowed, and asked": {nil, elsewhere.URL},
+		"nonsense":                   {[]string{nobody}, "nonsense"},
+		"another than is allowed":    {[]string{nobody}, elsewhere.URL},
+		"a user":                     {[]string{elsewhere.URL}, strings.Replace(elsewhere.URL, "http://", "http://user:secret@", 1)},
+	} {
+		d, err := New(Config{Endpoints: c.allowed})
+		if err != nil {
+			t.Fatal(err)
+		}
 		tgt := target("")
-		tgt.Secret = secret
-		if _, err := d.GetMachineStatus(t.Context(), driver.GetMachineStatusRequest{Target: tgt}); driver.CodeOf(err) != driver.InvalidArgument || !strings.Contains(err.Error(), SecretEndpoint) {
+		tgt.Secret = map[string][]byte{SecretEndpoint: []byte(c.endpoint), SecretToken: []byte("t")}
+		_, err = d.GetMachineStatus(t.Context(), driver.GetMachineStatusRequest{Target: tgt})
+		if driver.CodeOf(err) != driver.InvalidArgument || !strings.Contains(err.Error(), SecretEndpoint) || strings.Contains(err.Error(), "secret@") {
 			t.Errorf("%s: %v, want InvalidArgument that names the key", name, err)
 		}
+	}
+	if got := asked.Load(); got > 0 {
+		t.Errorf("%d requests were made", got)
 	}
 }
 
@@ -328,8 +350,8 @@ func FuzzProviderID(f *testing.F) {
 	f.Add("simulated:///r/z/..")
 	f.Add("simulated:///r/z/a/b")
 	f.Fuzz(func(t *testing.T, providerID string) {
-		id, err := parseProviderID(driver.OpDelete, providerID)
-		if err != nil {
+		id, ok := parseProviderID(providerID)
+		if !ok {
 			return
 		}
 		path := instancePath(cloudapi.PathInstance, id)

@@ -51,7 +51,7 @@ func onFloor(ctx context.Context, lab *harness.Lab, namespace string, do func(ct
 		ctx := context.WithoutCancel(ctx)
 		err = errors.Join(err, lab.Do(ctx, harness.Fleet, "start"), lab.Ready(ctx, harness.Fleet))
 	}()
-	d, err := simulated.New(simulated.Config{Endpoint: lab.Endpoint("cloudsim"), UserAgent: fmt.Sprintf("floor/%d", os.Getpid())})
+	d, err := simulated.New(simulated.Config{Endpoints: []string{lab.Endpoint("cloudsim")}, UserAgent: fmt.Sprintf("floor/%d", os.Getpid())})
 	if err != nil {
 		return fmt.Errorf("floor: %w", err)
 	}

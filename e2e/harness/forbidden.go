@@ -15,10 +15,13 @@ type Outage struct{ From, To time.Time }
 // Has says that a moment is within the outage.
 func (o Outage) Has(at time.Time) bool { return !at.Before(o.From) && !at.After(o.To) }
 
+// policyFailure is the annotation in the audit log of a request that an admission policy has refused.
+const policyFailure = "validation.policy.admission.k8s.io/validation_failure"
+
 // Forbidden returns an error that names what replicas have asked of the lab in a folder and may not do, each once: their
-// access rules and their code do not agree. It reads the audit logs, also those of a lab that has ended.
+// access rules or admission policies and their code do not agree. It reads the audit logs, also those of a lab that has ended.
 //
-// The API server's own verdict counts, not the status 403: admission answers with that, too, for example to an Event in a
+// The API server's own verdict counts, and that of the policies of the chart, not the status 403: admission answers with that, too, for example to an Event in a
 // namespace that is being deleted. What was asked during an outage is passed over: until a server that has come back knows
 // its rules again, it forbids everything.
 func Forbidden(dir string, outages ...Outage) error {
@@ -39,7 +42,7 @@ func Forbidden(dir string, outages ...Outage) error {
 				return err
 			}
 			if entry.Stage != "ResponseComplete" || !strings.HasPrefix(entry.User.Username, "fleet-") ||
-				entry.Annotations["authorization.k8s.io/decision"] != "forbid" ||
+				entry.Annotations["authorization.k8s.io/decision"] != "forbid" && entry.Annotations[policyFailure] == "" ||
 				slices.ContainsFunc(outages, func(o Outage) bool { return o.Has(entry.At) }) {
 				return nil
 			}
@@ -47,7 +50,7 @@ func Forbidden(dir string, outages ...Outage) error {
 			what := strings.Trim(fmt.Sprintf("%s %s.%s/%s", entry.Verb, ref.Resource, ref.APIGroup, ref.Subresource), "./")
 			if key := log + what + ref.Namespace; !seen[key] {
 				seen[key] = true
-				forbidden = append(forbidden, fmt.Errorf("%s: %s may not %s: %s", log, entry.User.Username, what, entry.RequestURI))
+				forbidden = append(forbidden, fmt.Errorf("%s: %s may not %s: %s %s", log, entry.User.Username, what, entry.RequestURI, entry.Annotations[policyFailure]))
 			}
 			return nil
 		})

@@ -17,6 +17,7 @@ func TestForbidden(t *testing.T) {
 		others    = `{"stage":"ResponseComplete","verb":"get","requestURI":"/3","user":{"username":"system:node:a"},"objectRef":{"resource":"pods"},"annotations":{"authorization.k8s.io/decision":"forbid"}}`
 		refused   = `{"stage":"ResponseComplete","verb":"patch","requestURI":"/4","user":{"username":"fleet-1"},"objectRef":{"apiGroup":"coordination.k8s.io","resource":"leases","namespace":"a"},"annotations":{"authorization.k8s.io/decision":"forbid"}}`
 		noObject  = `{"stage":"ResponseComplete","verb":"get","requestURI":"/metrics","user":{"username":"fleet-0"},"annotations":{"authorization.k8s.io/decision":"forbid"}}`
+		policy    = `{"stage":"ResponseComplete","verb":"patch","requestURI":"/5","user":{"username":"fleet-1"},"objectRef":{"resource":"nodes","name":"m"},"annotations":{"authorization.k8s.io/decision":"allow","validation.policy.admission.k8s.io/validation_failure":"[{\"message\":\"of a Node's spec\"}]"}}`
 	)
 	for _, test := range []struct {
 		name         string
@@ -24,6 +25,7 @@ func TestForbidden(t *testing.T) {
 		target, want []string
 	}{
 		{name: "in order", audit: []string{allowed, admission, others}},
+		{name: "by a policy", audit: []string{policy}, want: []string{"fleet-1 may not patch nodes"}},
 		{name: "each once", audit: []string{refused, allowed, refused}, want: []string{"fleet-1 may not patch leases.coordination.k8s.io"}},
 		{name: "both clusters", audit: []string{noObject}, target: []string{refused}, want: []string{"/metrics", "fleet-1 may not patch leases"}},
 	} {

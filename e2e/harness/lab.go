@@ -43,6 +43,8 @@ type Options struct {
 	Tracing bool
 	// CloudsimFlags and FleetFlags are passed on.
 	CloudsimFlags, FleetFlags string
+	// CloudEndpoints are those of further clouds that Secrets may name.
+	CloudEndpoints []string
 	// Output gets what `lab up` says; nil means that it is shown only when it fails.
 	Output io.Writer
 }
@@ -120,6 +122,7 @@ func Up(ctx context.Context, o Options) (*Lab, error) {
 	args := []string{
 		"up", "--dir", o.Dir, "--clusters", strconv.Itoa(max(o.Clusters, 1)), "--replicas", strconv.Itoa(max(o.Replicas, 1)),
 		"--cloudsim-flags", o.CloudsimFlags, "--fleet-flags", o.FleetFlags, "--tracing=" + strconv.FormatBool(o.Tracing),
+		"--cloud-endpoints", strings.Join(o.CloudEndpoints, ","),
 	}
 	if o.NoRestart {
 		args = append(args, "--restart=never")

@@ -131,6 +131,7 @@ func (l *lister) List(_ context.Context, options metav1.ListOptions) (*metav1.Pa
 		}
 		meta := metav1.PartialObjectMetadata{}
 		meta.Name, meta.Namespace, meta.UID = o.GetName(), o.GetNamespace(), o.GetUID()
+		meta.CreationTimestamp = o.GetCreationTimestamp()
 		meta.ResourceVersion, meta.Labels, meta.Annotations = o.GetResourceVersion(), o.GetLabels(), o.GetAnnotations()
 		meta.OwnerReferences, meta.DeletionTimestamp, meta.Finalizers = o.GetOwnerReferences(), o.GetDeletionTimestamp(), o.GetFinalizers()
 		list.Items = append(list.Items, meta)

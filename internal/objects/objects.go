@@ -13,7 +13,8 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 )
 
-// The indexes that all kinds have: by the slot label, by the UID of the controller, and by the namespace of what has none.
+// The indexes that all kinds have: by the slot label, by the namespace and the UID of the controller, and by the namespace of what
+// has none.
 const (
 	indexBySlot       = "slot"
 	indexByController = "controller"
@@ -44,9 +45,15 @@ func New[T metav1.Object]() *Objects[T] {
 
 func controllerOf[T metav1.Object](obj T) []string {
 	if owner := metav1.GetControllerOfNoCopy(obj); owner != nil {
-		return []string{string(owner.UID)}
+		return []string{underKey(obj.GetNamespace(), owner.UID)}
 	}
 	return nil
+}
+
+// underKey returns the value that the index of controllers has for the children of one controller. It has the namespace, since a
+// controller is always in that of its child: whoever writes an owner reference can know the UID of an object elsewhere.
+func underKey(namespace string, controller types.UID) string {
+	return namespace + "/" + string(controller)
 }
 
 func orphaned[T metav1.Object](obj T) []string {
@@ -111,9 +118,10 @@ func (o *Objects[T]) In(namespace string) []T { return o.By(cache.NamespaceIndex
 // Of returns the objects of a slot.
 func (o *Objects[T]) Of(slot int) []T { return o.By(indexBySlot, strconv.Itoa(slot)) }
 
-// Under returns the objects whose controller is the one of that UID.
-func (o *Objects[T]) Under(controller types.UID) []T {
-	return o.By(indexByController, string(controller))
+// Under returns the objects in the namespace of a controller that name its UID as that of their controller. An object in another
+// namespace that names it does not belong to it.
+func (o *Objects[T]) Under(controller metav1.Object) []T {
+	return o.By(indexByController, underKey(controller.GetNamespace(), controller.GetUID()))
 }
 
 // Orphans returns the objects of a namespace that have no controller.

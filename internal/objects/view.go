@@ -2,7 +2,7 @@ package objects
 
 import (
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/types"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/decode"
@@ -41,9 +41,8 @@ func NewView() *View {
 	}
 }
 
-// UndecodableMachines returns the machines whose controller is the one of that UID and that cannot be decoded, with nothing
-// but their metadata.
-func (v *View) UndecodableMachines(controller types.UID) (machines []*v1alpha1.Machine) {
+// UndecodableMachines returns the machines of a controller that cannot be decoded, with nothing but their metadata.
+func (v *View) UndecodableMachines(controller metav1.Object) (machines []*v1alpha1.Machine) {
 	for _, f := range v.Undecodable.Machines.Under(controller) {
 		machines = append(machines, &v1alpha1.Machine{ObjectMeta: f.ObjectMeta})
 	}

@@ -136,6 +136,7 @@ func (p *process) reconcileMachine(slot int, name string) {
 		Now: p.clock(), Limits: p.limitsOfMachines(), Machine: m,
 		Class:  lifecycle.ClassFact{Class: &v1alpha1.MachineClass{}, Held: true},
 		Secret: lifecycle.SecretFact{Read: true, UserData: []byte("boot")},
+		Proven: "cloud:///" + string(m.UID), // its cloud never lies
 	}
 	if brake.Permits(p.permits(slot), m) {
 		w.Permit = lifecycle.PermitGiven
@@ -192,14 +193,15 @@ func (p *process) act(w *lifecycle.World, action lifecycle.Action) bool {
 	v := p.vmOf(w.Machine)
 	switch action {
 	case lifecycle.Rest, lifecycle.Save:
-	case lifecycle.ReadSecret, lifecycle.Hold, lifecycle.DeleteMachine, lifecycle.PatchNode, lifecycle.DrainPreserved, lifecycle.DrainForUpdate:
+	case lifecycle.ReadSecret, lifecycle.Hold, lifecycle.DeleteMachine, lifecycle.PatchNode, lifecycle.DrainPreserved, lifecycle.DrainForUpdate,
+		lifecycle.FindNodeRivals, lifecycle.FindVMRivals:
 		p.Fatalf("unexpected %s", action)
 	case lifecycle.FindVM:
 		w.VM = lifecycle.VMFact{State: lifecycle.VMAbsent}
 		if v != nil {
 			w.VM = lifecycle.VMFact{State: lifecycle.VMPresent, VM: driver.VM{ProviderID: "cloud:///" + string(w.Machine.UID), NodeName: w.Machine.Name}}
 		}
-	case lifecycle.MakeToken:
+	case lifecycle.MakeToken, lifecycle.ProlongToken:
 		w.Token = lifecycle.TokenPresent
 	case lifecycle.DropToken:
 		w.Token = lifecycle.TokenAbsent
@@ -222,7 +224,7 @@ func (p *process) act(w *lifecycle.World, action lifecycle.Action) bool {
 		v.node = v.node.DeepCopy()
 		v.node.Finalizers = []string{v1alpha1.NodeFinalizerName}
 		v.node.Labels[v1alpha1.LabelMachineName], v.node.Labels[v1alpha1.LabelSlot] = w.Machine.Name, w.Machine.Labels[v1alpha1.LabelSlot]
-		v.node.Spec.ProviderID = w.Machine.Spec.ProviderID
+		metav1.SetMetaDataAnnotation(&v.node.ObjectMeta, v1alpha1.AnnotationMachine, v1alpha1.RefOf(w.Machine).String())
 		w.Node.Node = v.node
 	case lifecycle.MarkNode:
 		v.node = v.node.DeepCopy()

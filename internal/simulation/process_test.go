@@ -133,7 +133,7 @@ func (p *process) own() brake.Own {
 		own[slot] = brake.Counts{}
 		for _, m := range p.machines.history[p.shown[slot].machines] {
 			if slotOf(m) == slot {
-				own[slot][p.scope()] = own[slot][p.scope()].Add(brake.Of(m))
+				own[slot].Add(p.scope(), m.Namespace, brake.Of(m))
 			}
 		}
 	}

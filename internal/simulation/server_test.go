@@ -121,7 +121,7 @@ func (w *world) boot() {
 		if v.node == nil && !w.now.Before(v.boots) {
 			v.node = &corev1.Node{ObjectMeta: metav1.ObjectMeta{
 				Name: v.machine, UID: types.UID("node-" + v.machine), Labels: map[string]string{corev1.LabelTopologyZone: zone},
-			}}
+			}, Spec: corev1.NodeSpec{ProviderID: "cloud:///" + string(uid)}}
 			v.node.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}
 		}
 		if v.node == nil {

@@ -42,21 +42,27 @@ func newEnv(t *testing.T, stop cloudapi.Duration) drivertest.Env {
 	site := serve(t, cloudapi.Settings{StopTime: cloudapi.Latency{Mean: stop}})
 	way := &brokenWay{}
 	cloud, err := simulated.New(simulated.Config{
-		Endpoint: site.url, UserAgent: "conformance",
-		HTTPClient: &http.Client{Transport: way},
+		Endpoints: []string{site.url}, UserAgent: "conformance", Transport: way,
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(way.transport.CloseIdleConnections)
 	return drivertest.Env{
-		Driver:        cloud,
-		Class:         &v1alpha1.MachineClass{ObjectMeta: metav1.ObjectMeta{Namespace: "shoot--a", Name: "class"}, Provider: simulated.Provider},
-		UserData:      []byte("token: abcdef.0123456789abcdef"),
-		VMs:           site.vms,
-		Fail:          func(t *testing.T, how drivertest.Failure) func() { t.Helper(); return site.fail(t, way, how) },
-		EndVM:         func(t *testing.T, providerID string) { t.Helper(); site.end(t, providerID) },
-		DoubleVM:      func(t *testing.T, m *v1alpha1.Machine) { t.Helper(); site.double(t, m) },
+		Driver:   cloud,
+		Class:    &v1alpha1.MachineClass{ObjectMeta: metav1.ObjectMeta{Namespace: "shoot--a", Name: "class"}, Provider: simulated.Provider},
+		UserData: []byte("token: abcdef.0123456789abcdef"),
+		VMs:      site.vms,
+		Fail:     func(t *testing.T, how drivertest.Failure) func() { t.Helper(); return site.fail(t, way, how) },
+		EndVM:    func(t *testing.T, providerID string) { t.Helper(); site.end(t, providerID) },
+		DoubleVM: func(t *testing.T, m *v1alpha1.Machine) { t.Helper(); site.double(t, m) },
+		MakeBare: func(t *testing.T, m *v1alpha1.Machine) string {
+			t.Helper()
+			var made cloudapi.Instance
+			tags := map[string]string{simulated.TagCluster: m.Namespace, simulated.TagMachine: m.Name}
+			site.call(t, http.MethodPost, cloudapi.PathInstances, cloudapi.CreateInstanceRequest{Name: m.Name, Tags: tags}, &made)
+			return made.ProviderID
+		},
 		MoreThanAPage: 2*pageSize + 1,
 		BadSpecs: map[string]string{
 			"unknown field":  `{"machineType": "large"}`,
@@ -189,7 +195,8 @@ func (s *site) fail(t *testing.T, way *brokenWay, how drivertest.Failure) (heal 
 		fault.Kind = cloudapi.FaultUnauthorized
 	case drivertest.Forbidden:
 		fault.Kind = cloudapi.FaultForbidden
-	case drivertest.Unreachable, drivertest.Nonsense, drivertest.SecondPage:
+	case drivertest.Unreachable, drivertest.Nonsense, drivertest.SecondPage, drivertest.Elsewhere, drivertest.Endless,
+		drivertest.WrongTypes, drivertest.OtherVM, drivertest.NoID, drivertest.BadID:
 		way.how.Store(how)
 		return func() { way.how.Store(drivertest.Failure("")) }
 	default:
@@ -214,6 +221,7 @@ type brokenWay struct {
 
 func (w *brokenWay) RoundTrip(r *http.Request) (*http.Response, error) {
 	how, _ := w.how.Load().(drivertest.Failure)
+	told := lie(how, r)
 	switch {
 	case how == drivertest.Unreachable:
 		return nil, errors.New("connection refused")
@@ -221,6 +229,14 @@ func (w *brokenWay) RoundTrip(r *http.Request) (*http.Response, error) {
 		return reply(r, http.StatusNotFound, "<html>not found</html>"), nil
 	case how == drivertest.SecondPage && r.URL.Query().Has(cloudapi.QueryPageToken):
 		return reply(r, http.StatusInternalServerError, `{"code": "InternalError", "message": "the page is lost"}`), nil
+	case r.Host == elsewhere:
+		return reply(r, http.StatusNotFound, `{"code": "NotFound", "message": "there is nothing here"}`), nil
+	case how == drivertest.Elsewhere:
+		answer := reply(r, http.StatusTemporaryRedirect, "")
+		answer.Header.Set("Location", "http://"+elsewhere+r.URL.Path)
+		return answer, nil
+	case told != "":
+		return reply(r, http.StatusOK, told), nil
 	}
 	if query := r.URL.Query(); query.Has(cloudapi.QueryPageSize) {
 		query.Set(cloudapi.QueryPageSize, strconv.Itoa(pageSize))
@@ -228,6 +244,36 @@ func (w *brokenWay) RoundTrip(r *http.Request) (*http.Response, error) {
 		r.URL.RawQuery = query.Encode()
 	}
 	return w.transport.RoundTrip(r)
+}
+
+// elsewhere is where a redirect leads.
+const elsewhere = "elsewhere.example"
+
+// lie is what a call is answered with instead of the truth; "" for nothing.
+func lie(how drivertest.Failure, r *http.Request) string {
+	vm := cloudapi.Instance{ID: "i-1", ProviderID: cloudapi.ProviderIDPrefix + "sim-1/sim-1a/i-1", Name: "other", State: cloudapi.StateRunning}
+	if tag, value, found := strings.Cut(r.URL.Query().Get(cloudapi.QueryTag), "="); found {
+		vm.Tags = map[string]string{tag: value}
+	}
+	switch how {
+	case drivertest.Endless:
+		return `{"items": [{}` + strings.Repeat(",{}", 1<<22) + `]}`
+	case drivertest.WrongTypes:
+		return `{"items": "none", "id": 1, "name": ["a"], "tags": "none"}`
+	case drivertest.NoID:
+		vm.ID = ""
+	case drivertest.BadID:
+		vm.ID, vm.ProviderID = "i-1\x00\n", vm.ProviderID+"\x00\n"
+	case drivertest.OtherVM:
+	default:
+		return ""
+	}
+	var answer any = vm
+	if r.URL.Path == cloudapi.PathInstances && r.Method == http.MethodGet {
+		answer = cloudapi.InstanceList{Items: []cloudapi.Instance{vm}}
+	}
+	raw, _ := json.Marshal(answer) // it has nothing that cannot be encoded
+	return string(raw)
 }
 
 func reply(r *http.Request, status int, body string) *http.Response {

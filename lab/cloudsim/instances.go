@@ -7,6 +7,7 @@ import (
 	"net/url"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"k8s.io/apimachinery/pkg/util/validation"
@@ -143,11 +144,14 @@ func (c *Cloud) newInstance(req cloudapi.CreateInstanceRequest, params string, l
 	return made, volumes, nil
 }
 
-// deleteInstance begins to end a VM.
-func (c *Cloud) deleteInstance(id string, call *cloudapi.Call) (cloudapi.Instance, error) {
+// deleteInstance begins to end a VM, if it meets the condition.
+func (c *Cloud) deleteInstance(id string, condition url.Values, call *cloudapi.Call) (cloudapi.Instance, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	i, err := c.lookUp(id, call)
+	if err == nil {
+		err = i.meets(condition)
+	}
 	if err != nil {
 		return cloudapi.Instance{}, err
 	}
@@ -185,11 +189,14 @@ func (c *Cloud) getInstance(id string, call *cloudapi.Call) (cloudapi.Instance, 
 	return i.API, nil
 }
 
-// modifyInstance changes attributes of a VM.
-func (c *Cloud) modifyInstance(id string, attributes cloudapi.InstanceAttributes, call *cloudapi.Call) (cloudapi.Instance, error) {
+// modifyInstance changes attributes of a VM, if it meets the condition.
+func (c *Cloud) modifyInstance(id string, attributes cloudapi.InstanceAttributes, condition url.Values, call *cloudapi.Call) (cloudapi.Instance, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	i, err := c.lookUp(id, call)
+	if err == nil {
+		err = i.meets(condition)
+	}
 	if err != nil {
 		return cloudapi.Instance{}, err
 	}
@@ -206,6 +213,25 @@ func (c *Cloud) modifyInstance(id string, attributes cloudapi.InstanceAttributes
 		return cloudapi.Instance{}, err
 	}
 	return after.API, nil
+}
+
+// meets returns a refusal when a VM that has not ended does not have the tags that the query asks for.
+func (i *instance) meets(condition url.Values) error {
+	if i.ended() {
+		return nil
+	}
+	for _, tag := range condition[cloudapi.QueryIfTag] {
+		key, value, _ := strings.Cut(tag, "=")
+		if has, ok := i.API.Tags[key]; !ok || has != value {
+			return refuse(cloudapi.CodePreconditionFailed, "%s has not the tag %q", i.API.ID, tag)
+		}
+	}
+	for _, key := range condition[cloudapi.QueryIfNoTag] {
+		if _, has := i.API.Tags[key]; has {
+			return refuse(cloudapi.CodePreconditionFailed, "%s has a tag %q", i.API.ID, key)
+		}
+	}
+	return nil
 }
 
 // lookUp finds a VM for a call. c.mu is held.

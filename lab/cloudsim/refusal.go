@@ -39,6 +39,8 @@ func status(code cloudapi.ErrorCode) int {
 		return http.StatusNotFound
 	case cloudapi.CodeConflict, cloudapi.CodeIdempotencyMismatch:
 		return http.StatusConflict
+	case cloudapi.CodePreconditionFailed:
+		return http.StatusPreconditionFailed
 	case cloudapi.CodeThrottled:
 		return http.StatusTooManyRequests
 	case cloudapi.CodeNoCapacity, cloudapi.CodeUnavailable:

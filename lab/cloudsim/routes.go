@@ -19,7 +19,12 @@ func (c *Cloud) Handler() http.Handler {
 		return request{do: func(time.Duration, *cloudapi.Call) (any, error) { return c.listInstances(query) }}, nil
 	})
 	on("GET", cloudapi.PathInstance, cloudapi.OpGetInstance, c.readInstance(c.getInstance))
-	on("DELETE", cloudapi.PathInstance, cloudapi.OpDeleteInstance, c.readInstance(c.deleteInstance))
+	on("DELETE", cloudapi.PathInstance, cloudapi.OpDeleteInstance, func(r *http.Request) (request, error) {
+		condition := r.URL.Query()
+		return c.readInstance(func(id string, call *cloudapi.Call) (cloudapi.Instance, error) {
+			return c.deleteInstance(id, condition, call)
+		})(r)
+	})
 	on("PATCH", cloudapi.PathInstanceAttributes, cloudapi.OpModifyInstance, c.readModifyInstance)
 	on("POST", cloudapi.PathVolumes, cloudapi.OpCreateVolume, c.readCreateVolume)
 	on("GET", cloudapi.PathVolumes, cloudapi.OpListVolumes, plain(func() any { return c.listVolumes() }))
@@ -65,8 +70,9 @@ func (c *Cloud) readModifyInstance(r *http.Request) (request, error) {
 	if err := decode(r, &body); err != nil {
 		return request{}, err
 	}
+	condition := r.URL.Query()
 	return c.readInstance(func(id string, call *cloudapi.Call) (cloudapi.Instance, error) {
-		return c.modifyInstance(id, body, call)
+		return c.modifyInstance(id, body, condition, call)
 	})(r)
 }
 

@@ -84,6 +84,12 @@ func Serve(ctx context.Context, folder Folder, clk clock.WithTicker, log *slog.L
 	if err := l.boot(bootCtx); err != nil {
 		return err
 	}
+	// Not before that: until a replica makes a machine, nobody joins.
+	waitForApprover, err := l.startApprover(ctx)
+	if err != nil {
+		return err
+	}
+	defer waitForApprover()
 	l.mu.Lock()
 	l.state.Ready = true
 	l.save()

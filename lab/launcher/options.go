@@ -28,6 +28,8 @@ type Options struct {
 	// CloudsimFlags and FleetFlags are passed on, split at spaces.
 	CloudsimFlags string `json:"cloudsimFlags"`
 	FleetFlags    string `json:"fleetFlags"`
+	// CloudEndpoints are URLs of further clouds, split at commas, that the replicas may send requests to.
+	CloudEndpoints string `json:"cloudEndpoints"`
 }
 
 // What becomes of a replica's process that ends unasked.
@@ -45,6 +47,7 @@ func (o *Options) Bind(flags *flag.FlagSet) {
 	flags.BoolVar(&o.Tracing, "tracing", false, "start a Jaeger, and send it traces")
 	flags.StringVar(&o.CloudsimFlags, "cloudsim-flags", "", "`flags` for cloudsim, split at spaces")
 	flags.StringVar(&o.FleetFlags, "fleet-flags", "", "`flags` for the fleet, split at spaces")
+	flags.StringVar(&o.CloudEndpoints, "cloud-endpoints", "", "`URLs` of further clouds, split at commas, that Secrets may name")
 	flags.StringVar(&o.Bin, "bin", "", "`folder` of the binaries (default: the one of this program)")
 }
 
@@ -115,6 +118,9 @@ func (o *Options) String() string {
 	}
 	if o.FleetFlags != "" {
 		text = append(text, fmt.Sprintf("--fleet-flags=%q", o.FleetFlags))
+	}
+	if o.CloudEndpoints != "" {
+		text = append(text, "--cloud-endpoints="+o.CloudEndpoints)
 	}
 	return strings.Join(text, " ")
 }

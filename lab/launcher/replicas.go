@@ -104,7 +104,7 @@ func (l *Launcher) podSpec(pod Pod) supervise.Spec {
 		"--replica-name=" + pod.Replica, "--fleet-name=fleet", "--fleet-namespace=" + manifests.FleetNamespace,
 		"--pod-uid=" + pod.UID, "--state-dir=" + pod.Dir,
 		"--debug-hooks",
-		"--simulated-cloud-endpoint=http://" + l.linkAddress(pod, cloudLink),
+		"--simulated-cloud-endpoint=" + strings.TrimSuffix("http://"+l.linkAddress(pod, cloudLink)+","+l.options.CloudEndpoints, ","),
 	}
 	spec := l.spec(pod.Name, fleetBinary, append(args, strings.Fields(l.options.FleetFlags)...))
 	spec.Patience = gracePeriod

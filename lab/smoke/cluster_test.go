@@ -18,6 +18,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	authorizationv1 "k8s.io/api/authorization/v1"
 	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
@@ -154,7 +155,8 @@ func insideMachine(t *testing.T, l lab) (ids []process.ID) {
 	return ids
 }
 
-// bootstrapToken makes a token with which machines may join.
+// bootstrapToken makes a token with which machines may join. It is no Machine's, so the approver of the lab leaves what is asked for
+// with it to others; Kubernetes approves it, because the token may do that.
 func bootstrapToken(t *testing.T, client kubernetes.Interface) string {
 	t.Helper()
 	const id, secret = "abcdef", "0123456789abcdef"
@@ -162,6 +164,13 @@ func bootstrapToken(t *testing.T, client kubernetes.Interface) string {
 		ObjectMeta: metav1.ObjectMeta{Name: "bootstrap-token-" + id},
 		Type:       corev1.SecretTypeBootstrapToken,
 		StringData: map[string]string{"token-id": id, "token-secret": secret, "usage-bootstrap-authentication": "true", "usage-bootstrap-signing": "true"},
+	}, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := client.RbacV1().ClusterRoleBindings().Create(t.Context(), &rbacv1.ClusterRoleBinding{
+		ObjectMeta: metav1.ObjectMeta{Name: "smoke:approve-first-node-certificate"},
+		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "system:certificates.k8s.io:certificatesigningrequests:nodeclient"},
+		Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: "system:bootstrap:" + id}},
 	}, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}

@@ -71,6 +71,8 @@ type Object struct {
 	Labels map[string]string
 	// NodeName, of a Machine, is the name of its Node; "" when it is not known yet.
 	NodeName string
+	// Machine, of a Node, is the Machine that it is bound to; the zero value when it is bound to none.
+	Machine v1alpha1.MachineRef
 	// Deleting says that the object is on its way out.
 	Deleting bool
 }
@@ -84,6 +86,9 @@ func Of(kind Kind, meta metav1.Object) Object {
 	}
 	if kind == Machine {
 		o.NodeName = meta.GetLabels()[v1alpha1.LabelNode]
+	}
+	if kind == Node {
+		o.Machine, _ = v1alpha1.MachineOf(meta)
 	}
 	switch owner := metav1.GetControllerOfNoCopy(meta); {
 	case kind != Machine && kind != Set:

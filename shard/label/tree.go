@@ -5,6 +5,8 @@ import (
 	"slices"
 
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 )
 
 // Slots is how keys fall into slots.
@@ -131,8 +133,9 @@ func (f Forest) Trees(slots Slots) []Tree {
 		if fit != Fits {
 			tree.unfit = append(tree.unfit, unfit{Object: o, actor: actor, moves: fit == Misfit})
 		}
-		// Nobody but the holder of its Machine acts on a Node, whatever slot it names: that holder labels it.
-		if node, known := f.nodes[o.NodeName]; known && o.Kind == Machine && node.Slot != Value(want) {
+		// Nobody but the holder of its Machine acts on a Node, whatever slot it names: that holder labels it. A Node is not a
+		// Machine's because that one names it: what is not bound to it is left alone. It is labelled when it is claimed.
+		if node, known := f.nodes[o.NodeName]; known && o.Kind == Machine && node.isOf(o) && node.Slot != Value(want) {
 			tree.unfit = append(tree.unfit, unfit{Object: node, actor: actor})
 		}
 	}
@@ -144,6 +147,11 @@ func (f Forest) Trees(slots Slots) []Tree {
 	}
 	slices.SortFunc(trees, func(a, b Tree) int { return cmp.Compare(a.Root.String(), b.Root.String()) })
 	return trees
+}
+
+// isOf reports whether a Node is bound to a Machine.
+func (o Object) isOf(m Object) bool {
+	return o.Machine == v1alpha1.MachineRef{Namespace: m.Namespace, Name: m.Name, UID: m.UID}
 }
 
 // Done returns the tree without objects that were labelled.

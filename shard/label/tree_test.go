@@ -79,7 +79,9 @@ func TestATreeIsLabelledBottomUp(t *testing.T) {
 		{Kind: Machine, Name: "dangling", UID: "x", Parent: "gone", Slot: "2"},
 		{Kind: Machine, Name: "2", UID: "2"},
 	}
-	nodes := []Object{{Kind: Node, Name: "n"}, {Kind: Node, Name: "foreign"}}
+	nodes := []Object{
+		{Kind: Node, Name: "n", Machine: v1alpha1.MachineRef{Name: "m", UID: "m"}}, {Kind: Node, Name: "foreign"},
+	}
 	for _, tc := range []struct {
 		name         string
 		labelled     []string
@@ -120,6 +122,25 @@ func TestATreeIsLabelledBottomUp(t *testing.T) {
 		if tree.Fits() != (len(tc.labelled) == 5) {
 			t.Errorf("%s: fits %v", tc.name, tree.Fits())
 		}
+	}
+}
+
+// Whoever writes a Machine can write the name of any Node into it.
+func TestANodeThatIsNotBoundToTheMachineIsLeftAlone(t *testing.T) {
+	machine := Object{Kind: Machine, Namespace: "ns", Name: "1", UID: "u", Slot: "1", NodeName: "n"}
+	for _, bound := range []v1alpha1.MachineRef{
+		{}, {Namespace: "other", Name: "1", UID: "u"}, {Namespace: "ns", Name: "2", UID: "u"}, {Namespace: "ns", Name: "1", UID: "before"},
+	} {
+		for _, slot := range []string{"", "2"} {
+			f := Plant([]Object{machine}, []Object{{Kind: Node, Name: "n", Machine: bound, Slot: slot}})
+			if trees := f.Trees(slots()); len(trees) > 0 {
+				t.Errorf("Node in slot %q, bound to %s: %+v is to be labelled", slot, bound, trees)
+			}
+		}
+	}
+	f := Plant([]Object{machine}, []Object{{Kind: Node, Name: "n", Machine: v1alpha1.MachineRef{Namespace: "ns", Name: "1", UID: "u"}, Slot: "2"}})
+	if trees := f.Trees(slots()); len(trees) != 1 {
+		t.Errorf("the machine's own Node is not labelled: %+v", trees)
 	}
 }
 

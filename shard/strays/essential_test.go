@@ -15,14 +15,15 @@ import (
 // Every replica sees all Nodes that nobody manages, and all that is in no slot: what it keeps of them has to be little.
 func TestLittleIsKeptOfAStray(t *testing.T) {
 	large := func(m *metav1.PartialObjectMetadata) *metav1.PartialObjectMetadata {
-		m.Labels["zone"], m.Annotations = "z", map[string]string{"note": strings.Repeat("x", 10_000)}
+		m.Labels["zone"] = "z"
+		metav1.SetMetaDataAnnotation(&m.ObjectMeta, "note", strings.Repeat("x", 10_000))
 		m.Finalizers, m.GenerateName, m.Generation = []string{"keep"}, "m-", 7
 		m.CreationTimestamp = metav1.NewTime(time.Unix(1, 0))
 		m.ManagedFields = []metav1.ManagedFieldsEntry{{Manager: "kubelet", FieldsV1: metav1.NewFieldsV1("{}")}}
 		return m
 	}
 	// bare is an object with nothing but what decides its slot: its identity, its parent, and of its labels the slot and, of
-	// a machine, the name of its Node.
+	// a machine, the name of its Node, and of a Node the machine that it is bound to.
 	bare := func(kind label.Kind, name, slot, parent string) *metav1.PartialObjectMetadata {
 		m := meta(kind, name, slot, parent)
 		if delete(m.Labels, "pool"); len(m.Labels) == 0 {
@@ -37,6 +38,7 @@ func TestLittleIsKeptOfAStray(t *testing.T) {
 	}{
 		{"a foreign Node", label.Node, "foreign", "", ""},
 		{"a Node with a nonsensical slot", label.Node, "odd", "9", ""},
+		{"a Node that is bound", label.Node, "node-m", "", ""},
 		{"a machine", label.Machine, "m", "", "s"},
 		{"a MachineSet", label.Set, "s", "", "1"},
 		{"a MachineDeployment", label.Deployment, "1", "", ""},

@@ -3,6 +3,7 @@ package strays
 import (
 	"context"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -63,6 +64,9 @@ func meta(kind label.Kind, name, slot, parent string) *metav1.PartialObjectMetad
 	m.APIVersion, m.Kind = v1alpha1.SchemeGroupVersion.String(), kind.String()
 	if kind == label.Node {
 		m.APIVersion, m.Namespace = "v1", ""
+		if machine, ok := strings.CutPrefix(name, "node-"); ok {
+			m.Annotations = map[string]string{v1alpha1.AnnotationMachine: "n/" + machine + "/" + machine}
+		}
 	}
 	if kind == label.Machine {
 		m.Labels[v1alpha1.LabelNode] = "node-" + name

@@ -67,7 +67,8 @@ func resource(kind label.Kind) schema.GroupVersionResource {
 	return v1alpha1.SchemeGroupVersion.WithResource(kind.Resource())
 }
 
-// essential is the informers' transform: it keeps what decides the slot. Of a Node that is its name.
+// essential is the informers' transform: it keeps what decides the slot. Of a Node that is its name, and the Machine that it is
+// bound to.
 func essential(obj any) (any, error) {
 	whole, ok := obj.(*metav1.PartialObjectMetadata)
 	if !ok {
@@ -84,6 +85,9 @@ func essential(obj any) (any, error) {
 			}
 			kept.Labels[key] = value
 		}
+	}
+	if machine, bound := whole.Annotations[v1alpha1.AnnotationMachine]; bound {
+		kept.Annotations = map[string]string{v1alpha1.AnnotationMachine: machine}
 	}
 	return kept, nil
 }

@@ -4,6 +4,8 @@ package v1alpha1
 const (
 	// AnnotationMachineUID is on bootstrap token Secrets: the UID of the Machine that the token is for.
 	AnnotationMachineUID = FleetDomain + "machine-uid"
+	// AnnotationTokenOf is on bootstrap token Secrets: "<namespace>/<name>" of the Machine that the token is for.
+	AnnotationTokenOf = FleetDomain + "token-of"
 	// AnnotationCreateSent is on Machines for which the cloud may have been asked for a VM, from before it is until the VM's
 	// provider ID is written down: there may be a VM although none is known. Machines whose class is there are made with it.
 	// Its value is "true".
@@ -14,10 +16,22 @@ const (
 	// AnnotationBackoff is on Machines at whose VM the cloud fails: when it may be asked again, what the next wait follows
 	// from, and which error codes were told, as JSON. Without it the cloud is asked at once.
 	AnnotationBackoff = FleetDomain + "backoff"
+	// AnnotationSetAside is on Machines whose processing has panicked: how often, until when they are left as they are, and what the
+	// panic said, as JSON. Without it the machine is processed at once.
+	AnnotationSetAside = FleetDomain + "set-aside"
 	// AnnotationTold is on Machines with which something is wrong that lasts and shows in no status: which Event has told of it
 	// last, as its reason and a checksum of its message. It is told once.
 	AnnotationTold = FleetDomain + "told"
 )
+
+// AnnotationMachine on a Node is the Machine that the Node is bound to: "<namespace>/<name>/<UID>". The Node gets it with its
+// claim. It is the Machine's only while the provider IDs of both are the same, too: a kubelet can write this annotation.
+const AnnotationMachine = FleetDomain + "machine"
+
+// AnnotationApplied on a Machine has, as JSON, which labels and taints the fleet has put on the Machine's Node that a kubelet
+// must not change: the keys of the labels, and key and effect of the taints. It is there before they are on the Node. What
+// stands on the Node cannot tell it: a kubelet can write the annotations of its Node.
+const AnnotationApplied = FleetDomain + "applied"
 
 // AnnotationReplacing on a MachineDeployment, or on a MachineSet without a controller, holds as JSON the permits: the
 // machines below it that may be replaced and are not gone yet. A machine is named here before it is given up, so that

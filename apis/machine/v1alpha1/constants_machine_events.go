@@ -17,12 +17,14 @@ const (
 	EventDrainForced       = "DrainForced"
 	EventDeletionTriggered = "DeletionTriggered"
 	EventNodeRefused       = "NodeRefused"
+	EventNotOwned          = "NotOwned"
 	EventPreserved         = "Preserved"
 	EventPreservationEnded = "PreservationEnded"
 	EventPreserveUnknown   = "PreserveUnknown"
 	EventInPlaceUpdating   = "InPlaceUpdating"
 	EventInPlaceUpdated    = "InPlaceUpdated"
 	EventInPlaceFailed     = "InPlaceUpdateFailed"
+	EventSetAside          = "SetAside"
 	EventSlotUnowned       = "SlotUnowned"
 	EventNotAlone          = "NotAlone"
 	EventUndecodable       = "Undecodable"
@@ -77,9 +79,19 @@ func machineEvents() []EventReason {
 			"",
 		},
 		{
+			EventNotOwned, true, machine,
+			"The machine is being deleted, and names a Node or a VM that is not its own: the Node is bound to another machine or to none, or the VM does not have the machine's UID. They are left alone.",
+			"If the VM or the Node belongs to nobody, delete it by hand; see [whose a Node and a VM are](architecture.md#whose-a-node-and-a-vm-are).",
+		},
+		{
 			EventNodeRefused, true, machine,
 			"The API server does not accept what `nodeTemplate` and the class' `virtualCapacity` ask for on the Node, and so it has none of it. It comes once for each answer of the API server.",
 			"The message says what is wrong: see [Nodes](troubleshooting.md#a-node-does-not-carry-what-its-machine-asks-for).",
+		},
+		{
+			EventSetAside, true, machine,
+			"Processing the machine has panicked, which is a defect of the fleet or of its driver. The machine is left as it is, for a minute at first and up to an hour when it happens again and again, whoever owns it then. It comes once for each series of panics.",
+			"Report it with the log, which has the stack. A change of the machine's spec, or its deletion, has it tried at once; see [a machine that is set aside](troubleshooting.md#a-machine-is-set-aside).",
 		},
 		{
 			EventPreserved, false, machine,

@@ -2,14 +2,20 @@ package v1alpha1
 
 import (
 	"slices"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// SecretKeys returns the names of the Secrets that the class is made of, each once: that of SecretRef, and then that of
-// CredentialsSecretRef, whose data is laid over it. A reference without a namespace means the class' own; one without a
-// name means nothing.
+// AnnotationSharedWith on a Secret names, separated by commas, the namespaces other than its own whose MachineClasses may
+// use it. The names are exact: there is no wildcard.
+const AnnotationSharedWith = FleetDomain + "shared-with"
+
+// SecretKeys returns the names of the Secrets that the class names, each once: that of SecretRef, and then that of
+// CredentialsSecretRef. A reference without a namespace means the class' own; one without a name means nothing. Whether the
+// class may use a Secret is for SharedWith to decide.
 func (c *MachineClass) SecretKeys() []types.NamespacedName {
 	var keys []types.NamespacedName
 	for _, ref := range []*corev1.SecretReference{c.SecretRef, c.CredentialsSecretRef} {
@@ -25,4 +31,19 @@ func (c *MachineClass) SecretKeys() []types.NamespacedName {
 		}
 	}
 	return keys
+}
+
+// SharedWith reports whether MachineClasses of a namespace may use a Secret with this metadata: the Secret is in that
+// namespace, or names it in AnnotationSharedWith. Whoever may write MachineClasses in one namespace could otherwise have the
+// fleet read, hold and send the Secrets of all others.
+func SharedWith(secret metav1.Object, namespace string) bool {
+	if secret.GetNamespace() == namespace {
+		return true
+	}
+	for name := range strings.SplitSeq(secret.GetAnnotations()[AnnotationSharedWith], ",") {
+		if name = strings.TrimSpace(name); name != "" && name == namespace {
+			return true
+		}
+	}
+	return false
 }

@@ -24,7 +24,9 @@ type MachineClass struct {
 	// +optional
 	// +kubebuilder:pruning:PreserveUnknownFields
 	NodeTemplate *NodeTemplate `json:"nodeTemplate,omitempty"`
-	// CredentialsSecretRef names a Secret whose data is laid over that of SecretRef, key by key.
+	// CredentialsSecretRef names the Secret with the credentials for the cloud. Without it they are the data of SecretRef;
+	// the two are never mixed. Its key userData, if it has one, goes before that of SecretRef. A Secret of another namespace
+	// has to name the class' own in its annotation fleet.machine.sapcloud.io/shared-with.
 	// +optional
 	CredentialsSecretRef *corev1.SecretReference `json:"credentialsSecretRef,omitempty"`
 	// ProviderSpec is the provider's own description of a VM. Its shape is known to the driver alone.
@@ -33,8 +35,9 @@ type MachineClass struct {
 	// Provider names the driver.
 	// +optional
 	Provider string `json:"provider,omitempty"`
-	// SecretRef names the Secret with the user data (key userData) and, unless CredentialsSecretRef has them, the
-	// credentials for the cloud.
+	// SecretRef names the Secret with the user data (key userData) and, unless there is a CredentialsSecretRef, the
+	// credentials for the cloud. A Secret of another namespace has to name the class' own in its annotation
+	// fleet.machine.sapcloud.io/shared-with.
 	// +optional
 	SecretRef *corev1.SecretReference `json:"secretRef,omitempty"`
 }

@@ -46,7 +46,17 @@ helm.sh/chart: {{ .Chart.Name }}-{{ .Chart.Version | replace "+" "_" }}
 
 {{/* Who has the access, as subjects of a binding. */}}
 {{- define "fleet.subjects" -}}
-{{- range .Values.rbac.subjects }}
+{{- with .Values.rbac.subjects }}
+{{- include "fleet.subjectList" . }}
+{{- else }}
+- kind: ServiceAccount
+  name: {{ include "fleet.serviceAccount" . }}
+  namespace: {{ .Release.Namespace }}
+{{- end }}
+{{- end }}
+
+{{- define "fleet.subjectList" -}}
+{{- range . }}
 - kind: {{ .kind }}
   name: {{ .name | quote }}
   {{- if eq .kind "ServiceAccount" }}
@@ -54,10 +64,6 @@ helm.sh/chart: {{ .Chart.Name }}-{{ .Chart.Version | replace "+" "_" }}
   {{- else }}
   apiGroup: rbac.authorization.k8s.io
   {{- end }}
-{{- else }}
-- kind: ServiceAccount
-  name: {{ include "fleet.serviceAccount" . }}
-  namespace: {{ .Release.Namespace }}
 {{- end }}
 {{- end }}
 
@@ -75,5 +81,62 @@ helm.sh/chart: {{ .Chart.Name }}-{{ .Chart.Version | replace "+" "_" }}
   serviceAccount:
     name: {{ include "fleet.serviceAccount" . }}
     namespace: {{ .Release.Namespace }}
+{{- end }}
+{{- end }}
+
+{{/* Whether a request is the fleet's, as a CEL expression: what the admission policies hold for. */}}
+{{- define "fleet.isRequester" -}}
+{{- $any := list }}
+{{- range .Values.rbac.subjects }}
+{{- if eq .kind "Group" }}
+{{- $any = append $any (printf "%s in request.userInfo.?groups.orValue([])" (.name | toJson)) }}
+{{- else if eq .kind "User" }}
+{{- $any = append $any (printf "request.userInfo.username == %s" (.name | toJson)) }}
+{{- else }}
+{{- $any = append $any (printf "request.userInfo.username == %s" (printf "system:serviceaccount:%s:%s" .namespace .name | toJson)) }}
+{{- end }}
+{{- else }}
+{{- $any = append $any (printf "request.userInfo.username == %s" (printf "system:serviceaccount:%s:%s" $.Release.Namespace (include "fleet.serviceAccount" $) | toJson)) }}
+{{- end }}
+{{- join " || " $any }}
+{{- end }}
+
+{{/* The binding of an admission policy: everywhere, and what it refuses also stands in the audit log. */}}
+{{- define "fleet.policyBinding" -}}
+apiVersion: admissionregistration.k8s.io/v1
+kind: ValidatingAdmissionPolicyBinding
+metadata:
+  name: {{ .name }}
+  labels:
+    {{- include "fleet.labels" .root | nindent 4 }}
+spec:
+  policyName: {{ .name }}
+  validationActions: [Deny, Audit]
+{{- end }}
+
+{{/* That an update of a Secret changes our finalizer and nothing else, as a CEL expression. */}}
+{{- define "fleet.changesFinalizerOnly" -}}
+request.operation == "UPDATE" && object.?data == oldObject.?data && object.?type == oldObject.?type &&
+object.?immutable == oldObject.?immutable && object.metadata.?labels == oldObject.metadata.?labels &&
+object.metadata.?annotations == oldObject.metadata.?annotations &&
+object.metadata.?ownerReferences == oldObject.metadata.?ownerReferences &&
+{{ include "fleet.keepsFinalizersBut" "machine.sapcloud.io/machine-controller" }}
+{{- end }}
+
+{{/* That an update leaves all finalizers as they are but one, as a CEL expression. */}}
+{{- define "fleet.keepsFinalizersBut" -}}
+object.metadata.?finalizers.orValue([]).all(f, f == "{{ . }}" || f in oldObject.metadata.?finalizers.orValue([])) &&
+oldObject.metadata.?finalizers.orValue([]).all(f, f == "{{ . }}" || f in object.metadata.?finalizers.orValue([]))
+{{- end }}
+
+{{/* 90 % of the memory limit, in bytes, for GOMEMLIMIT: what the heap may not take is for stacks and the runtime itself. Empty
+without a limit, or with one that is written in another way than as a number with or without a unit. */}}
+{{- define "fleet.goMemoryLimit" -}}
+{{- $limits := (.Values.resources | default dict).limits | default dict }}
+{{- $limit := kindIs "float64" $limits.memory | ternary (printf "%.0f" $limits.memory) ($limits.memory | default "" | toString) }}
+{{- $factors := dict "" 1 "k" 1e3 "M" 1e6 "G" 1e9 "T" 1e12 "Ki" 1024 "Mi" 1048576 "Gi" 1073741824 "Ti" 1099511627776 }}
+{{- if regexMatch "^[0-9]+([.][0-9]+)?([kMGT]|[KMGT]i)?$" $limit }}
+{{- $unit := regexFind "[kKMGTi]*$" $limit }}
+{{- mulf (regexFind "^[0-9.]+" $limit | float64) (get $factors $unit) 0.9 | floor | int64 }}
 {{- end }}
 {{- end }}

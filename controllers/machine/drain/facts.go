@@ -96,6 +96,10 @@ func ForUpdate(m *v1alpha1.Machine, selected time.Time, settings Settings) Order
 	return order
 }
 
+// mostEvictRetries is how many retries are told apart from more: those take most of a year, and the time of 2147483647 is more than
+// a time.Duration holds.
+const mostEvictRetries = 1_000_000
+
 // orderFor is what a machine's own configuration says of drains, or else the settings.
 func orderFor(m *v1alpha1.Machine, settings Settings) Order {
 	order, retries := Order{Timeout: settings.Timeout}, settings.MaxEvictRetries
@@ -107,7 +111,7 @@ func orderFor(m *v1alpha1.Machine, settings Settings) Order {
 			retries = int(*c.MaxEvictRetries)
 		}
 	}
-	order.EvictTime = time.Duration(max(retries, 0)) * evictAgain
+	order.EvictTime = time.Duration(min(max(retries, 0), mostEvictRetries)) * evictAgain
 	return order
 }
 

@@ -1,17 +1,15 @@
 package lifecycle
 
 import (
-	"bytes"
 	"cmp"
 	"fmt"
-	"net/url"
-	"path"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1/validation"
+	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machine/nodesync"
 	"github.com/machine-controller-fleet/machine-controller-fleet/driver"
 )
 
@@ -53,6 +51,9 @@ func decideCreate(w World) Verdict {
 	case VMUnknown:
 		return do(FindVM)
 	case VMAbsent, VMHidden:
+		if next := adoptVM(w, FindVM); next != "" {
+			return do(next)
+		}
 		return makeVM(w)
 	case VMUninitialized:
 		return do(InitializeVM)
@@ -80,8 +81,8 @@ func makeVM(w World) Verdict {
 	case had != "":
 		// Aborted, and not NotFound: nobody can mend it, and a replacement fares better.
 		return failCreate(w, w.Machine.DeepCopy(), driver.Aborted,
-			fmt.Sprintf("the cloud has no VM %s any more; a machine gets one VM in its life, delete it to have another one made", had))
-	case w.Token == TokenUnknown && !w.NoTarget:
+			fmt.Sprintf("the cloud has no VM %s of this machine%s; a machine gets one VM in its life, delete it to have another one made", had, leftAlone(w)))
+	case w.Token == TokenUnknown && !w.NoTarget && wantsToken(w.Secret.UserData):
 		return do(MakeToken)
 	case w.Machine.Annotations[v1alpha1.AnnotationCreateSent] == "":
 		// Whoever finds the machine after this process has died in the call knows that there may be a VM.
@@ -121,11 +122,17 @@ func checkInputs(w World) (Verdict, bool) {
 		return do(ReadSecret), true
 	}
 	if w.Secret.Missing != "" {
-		return wrong(driver.NotFound, "Secret %q, which MachineClass %q names, does not exist or is being deleted; create it", w.Secret.Missing, class.Name)
+		code, text := missingSecret(w, " or is being deleted; create it")
+		return wrong(code, "%s", text)
 	}
 	if len(w.Secret.UserData) == 0 {
 		return wrong(driver.InvalidArgument, "the secrets of MachineClass %q have no key %q; add it with what the VM is to boot with",
 			class.Name, v1alpha1.SecretKeyUserData)
+	}
+	if size := userDataSize(w); size > driver.MaxUserData {
+		return wrong(driver.InvalidArgument, "the user data has %d bytes with its placeholders filled in, and no VM takes more than %d; "+
+			"make the key %q of the secrets of MachineClass %q smaller, or have the VM fetch the rest",
+			size, driver.MaxUserData, v1alpha1.SecretKeyUserData, class.Name)
 	}
 	return Verdict{}, false
 }
@@ -144,10 +151,14 @@ func recordVM(w World) Verdict {
 	if w.Node.State == NodeNamed {
 		return do(FindNode) // it may be another VM's
 	}
-	if isForeign(m, w.Node) {
+	if _, toFind := ownsNode(w, m); toFind != "" {
+		return do(toFind)
+	}
+	if isForeign(w, m) && !isNameless(w.Node.Node) {
 		return staleNode(w, m)
 	}
 	endBackoff(m)
+	setApplied(m, nodesync.AppliedOf(m).With(nodesync.Restricted(&m.Spec.NodeTemplateSpec)))
 	setPhase(w, m, v1alpha1.MachinePending, true)
 	awaitNode(w, m)
 	return Verdict{Do: Save, Machine: m} // no Event: the phase says it, and Events of a hundred machines are a hundred writes
@@ -164,13 +175,11 @@ func awaitNode(w World, m *v1alpha1.Machine) {
 // withoutToken adds to what is said of a VM whose Node does not join that it got no bootstrap token, where that is known. It
 // may boot from something that has another way to join.
 func withoutToken(w World) string {
-	const token = v1alpha1.PlaceholderBootstrapToken
 	userData := w.Secret.UserData
-	if w.NoTarget || w.Node.State == NodePresent || len(userData) == 0 ||
-		bytes.Contains(userData, []byte(token)) || bytes.Contains(userData, []byte(url.QueryEscape(token))) {
+	if w.NoTarget || w.Node.State == NodePresent || len(userData) == 0 || wantsToken(userData) {
 		return ""
 	}
-	return fmt.Sprintf("; the user data has no %s, so the VM needs another way to join", token)
+	return fmt.Sprintf("; the user data has no %s, so the VM needs another way to join", v1alpha1.PlaceholderBootstrapToken)
 }
 
 // noteVM copies what the cloud said of the VM to the machine.
@@ -202,30 +211,6 @@ func annotate(m *v1alpha1.Machine, key, value string) {
 	m.Annotations[key] = value
 }
 
-// isForeign says that the Node belongs to another VM. Of the provider IDs only the last element is compared: clouds and
-// drivers differ in what they put before the VM's ID. A Node without one belongs to the VM that has its name, unless it was
-// another machine's before this one could join; a machine without a VM has no Node but one that says so itself.
-func isForeign(m *v1alpha1.Machine, node NodeFact) bool {
-	switch {
-	case node.State != NodePresent:
-		return false
-	case node.Node.Spec.ProviderID != "":
-		return m.Spec.ProviderID == "" || path.Base(node.Node.Spec.ProviderID) != path.Base(m.Spec.ProviderID)
-	case m.Spec.ProviderID == "":
-		return node.Node.Labels[v1alpha1.LabelMachineName] != m.Name
-	}
-	return neverJoined(m) && isOthers(m, node)
-}
-
-// isOthers says that a Node that does not tell its VM names another machine.
-func isOthers(m *v1alpha1.Machine, node NodeFact) bool {
-	if node.State != NodePresent || node.Node.Spec.ProviderID != "" {
-		return false
-	}
-	machine := node.Node.Labels[v1alpha1.LabelMachineName]
-	return machine != "" && machine != m.Name
-}
-
 // staleNode is for a VM whose Node cannot join because another VM's has its name. Where the cloud gives names of Nodes out
 // again, the next VM gets another one, so the machine is given up at once.
 func staleNode(w World, m *v1alpha1.Machine) Verdict {
@@ -238,14 +223,26 @@ func staleNode(w World, m *v1alpha1.Machine) Verdict {
 	return v
 }
 
+// foreignNodeMessage says why a machine has no Node. It names no other machine: that may be of a namespace that the reader must
+// not see.
 func foreignNodeMessage(m *v1alpha1.Machine, node *corev1.Node) string {
-	return fmt.Sprintf("Node %q belongs to another VM, %s, so that this machine's VM, %s, cannot join; delete that Node if its VM is gone",
-		node.Name, vmOf(node), m.Spec.ProviderID)
+	switch id := node.Spec.ProviderID; {
+	case isNameless(node):
+		return fmt.Sprintf("Node %q is not this machine's: it has no spec.providerID; its kubelet, or the cloud controller manager, has to set it to %s", node.Name, m.Spec.ProviderID)
+	case id == "":
+		return fmt.Sprintf("Node %q belongs to another machine, so that this machine's VM, %s, cannot join; delete that Node if its VM is gone", node.Name, m.Spec.ProviderID)
+	case id == m.Spec.ProviderID:
+		return fmt.Sprintf("Node %q has this machine's provider ID, %s, and is not this machine's: another machine has it, or the cloud has no such VM with this machine's UID", node.Name, id)
+	default:
+		return fmt.Sprintf("Node %q belongs to another VM, %s, so that this machine's VM, %s, cannot join; delete that Node if its VM is gone", node.Name, id, m.Spec.ProviderID)
+	}
 }
 
-// vmOf says what VM a Node belongs to.
-func vmOf(node *corev1.Node) string {
-	return cmp.Or(node.Spec.ProviderID, "that of machine "+node.Labels[v1alpha1.LabelMachineName])
+// isNameless reports whether a Node says neither of which VM nor of which machine it is. Some get their provider ID a moment after
+// they have joined.
+func isNameless(node *corev1.Node) bool {
+	_, bound := v1alpha1.MachineOf(node)
+	return node.Spec.ProviderID == "" && node.Labels[v1alpha1.LabelMachineName] == "" && !bound
 }
 
 // cloudFailed writes down an error of the cloud, with what is known of the VM, and when it is tried again.

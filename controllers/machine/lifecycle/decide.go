@@ -8,6 +8,7 @@ import (
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 	"github.com/machine-controller-fleet/machine-controller-fleet/driver"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/bounded"
 )
 
 // Decide says what to do next. It is total: every world has a verdict.
@@ -76,7 +77,7 @@ func setPhase(w World, m *v1alpha1.Machine, phase v1alpha1.MachinePhase, timeout
 // when a failure lasts.
 func setOperation(w World, m *v1alpha1.Machine, op v1alpha1.LastOperation) {
 	old := m.Status.LastOperation
-	op.LastUpdateTime = metav1.NewTime(w.Now)
+	op.LastUpdateTime, op.Description = metav1.NewTime(w.Now), bounded.Text(op.Description, bounded.Message)
 	if old.Type == op.Type && old.State == op.State && old.ErrorCode == op.ErrorCode {
 		op.LastUpdateTime = old.LastUpdateTime
 	}

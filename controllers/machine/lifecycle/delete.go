@@ -46,9 +46,13 @@ func beginDelete(w World) Verdict {
 	m.Status.CurrentStatus.PreserveExpiryTime = nil
 	setOperation(w, m, v1alpha1.LastOperation{
 		Type: v1alpha1.MachineOperationDelete, State: v1alpha1.MachineStateProcessing,
-		Description: "Deleting machine from cloud provider",
+		Description: "Deleting machine from cloud provider" + leftAlone(w),
 	})
-	return Verdict{Do: Save, Machine: m}
+	v := Verdict{Do: Save, Machine: m}
+	if text := leftAlone(w); text != "" {
+		v.Event = &Event{Reason: v1alpha1.EventNotOwned, Message: m.Status.LastOperation.Description}
+	}
+	return v
 }
 
 // noteToken notes a token that is there still, before the machine says that it goes, and no more that it has not joined.
@@ -62,18 +66,21 @@ func noteToken(w World, m *v1alpha1.Machine) {
 func removeVM(w World) (v Verdict, wait bool) {
 	m := w.Machine
 	if w.VM.State == VMAbsent {
-		return Verdict{}, false
+		if next := adoptVM(w, DeleteVM); next != "" {
+			return do(next), true
+		}
+		return tellLeft(w)
 	}
 	if w.VM.State == VMEnding && w.Now.Before(w.VM.askAgain()) {
 		kept := m.DeepCopy()
 		keepNote(kept, w.VM)
 		return Verdict{Do: Rest, Machine: kept, Wake: until(w, w.VM.askAgain())}, true
 	}
-	if missing := missingForCloud(w); missing != "" {
+	if code, missing := missingForCloud(w); missing != "" {
 		if !mayHaveVM(w) {
 			return Verdict{}, false
 		}
-		return failDelete(w, driver.NotFound, "the VM cannot be looked for and deleted: "+missing), true
+		return failDelete(w, code, "the VM cannot be looked for and deleted: "+missing), true
 	}
 	if !w.Secret.Read {
 		return do(ReadSecret), true
@@ -93,6 +100,17 @@ func removeVM(w World) (v Verdict, wait bool) {
 	return Verdict{Do: Save, Machine: found}, true
 }
 
+// tellLeft says that a VM that the provider ID names is not the machine's, and stays.
+func tellLeft(w World) (v Verdict, wait bool) {
+	text := "Deleting machine from cloud provider" + leftAlone(w)
+	if !w.VM.Left || w.Machine.Status.LastOperation.Description == text {
+		return Verdict{}, false
+	}
+	m := w.Machine.DeepCopy()
+	setOperation(w, m, v1alpha1.LastOperation{Type: v1alpha1.MachineOperationDelete, State: v1alpha1.MachineStateProcessing, Description: text})
+	return Verdict{Do: Save, Machine: m, Event: &Event{Reason: v1alpha1.EventNotOwned, Message: text}}, true
+}
+
 // waitToDelete leaves the cloud alone for now.
 func waitToDelete(w World, b backoff) Verdict {
 	code, message, isLost := b.lastFailure(w.Machine, v1alpha1.MachineOperationDelete)
@@ -104,31 +122,37 @@ func waitToDelete(w World, b backoff) Verdict {
 	return v
 }
 
-// missingForCloud names what is needed to talk to the cloud and is not there; "" when all is there or was not looked for.
-func missingForCloud(w World) string {
+// missingForCloud names what is needed to talk to the cloud and is not there, with the code for that; "" when all is there or
+// was not looked for.
+func missingForCloud(w World) (code driver.Code, missing string) {
 	class := w.Machine.Spec.Class.Name
 	switch {
 	case w.Class.Undecodable != "":
-		return fmt.Sprintf("MachineClass %q cannot be decoded: %s; correct it", class, w.Class.Undecodable)
+		missing = fmt.Sprintf("MachineClass %q cannot be decoded: %s; correct it", class, w.Class.Undecodable)
 	case w.Class.Class == nil:
-		return fmt.Sprintf("MachineClass %q does not exist; create it again", class)
+		missing = fmt.Sprintf("MachineClass %q does not exist; create it again", class)
 	case w.Class.ProviderError != nil:
-		return fmt.Sprintf("MachineClass %q: %v", class, w.Class.ProviderError)
+		missing = fmt.Sprintf("MachineClass %q: %v", class, w.Class.ProviderError)
 	case w.Secret.Missing != "":
-		return fmt.Sprintf("Secret %q, which MachineClass %q names, does not exist; create it again", w.Secret.Missing, class)
+		return missingSecret(w, "; create it again")
 	}
-	return ""
+	return driver.NotFound, missing
 }
 
 // removeNode removes the Node, which nothing stands behind any more, and what else is left in its cluster, and then lets the
 // machine go.
 func removeNode(w World) Verdict {
 	if NodeName(w.Machine) != "" && !w.NoTarget {
-		switch {
-		case w.Node.State == NodeUnseen || w.Node.State == NodeNamed:
+		switch w.Node.State {
+		case NodeUnseen, NodeNamed:
 			return do(FindNode)
-		case w.Node.State == NodePresent && !isForeign(w.Machine, w.Node) && !isOthers(w.Machine, w.Node):
-			return do(DeleteNode)
+		case NodePresent:
+			switch owns, toFind := ownsNode(w, w.Machine); {
+			case owns:
+				return do(DeleteNode)
+			case toFind == FindNodeRivals:
+				return do(toFind)
+			} // else the cloud, which has no VM any more, would have to say whose it was
 		}
 	}
 	if w.Token != TokenAbsent && w.Machine.Annotations[v1alpha1.AnnotationTokenLeft] != "" && !w.NoTarget {

@@ -17,9 +17,11 @@ func markNode(w World) (v Verdict, wait bool) {
 	if w.Drain.State != drain.Unknown { // nobody waits for a target cluster that does not answer
 		return Verdict{}, false
 	}
-	switch isUnknown, has := drainable(w); {
-	case isUnknown:
-		return do(FindNode), true
+	switch toFind, has := drainable(w); {
+	case toFind == FindVM:
+		return Verdict{}, false // the drain asks the cloud, when the machine says that it is being deleted
+	case toFind != "":
+		return do(toFind), true
 	case !has || slices.ContainsFunc(w.Node.Node.Status.Conditions, isMark):
 		return Verdict{}, false
 	}
@@ -39,20 +41,21 @@ func NodeReason(m *v1alpha1.Machine) string {
 	return v1alpha1.NodeReasonScaleDown
 }
 
-// drainable says whether the machine has a Node that is to be drained; isUnknown means that somebody has to look for it.
-// There is none when the VM is going already.
-func drainable(w World) (isUnknown, has bool) {
+// drainable reports whether the machine has a Node that is to be drained; toFind is what has to be found out first. There is
+// none when the VM is going already.
+func drainable(w World) (toFind Action, has bool) {
 	if w.NoTarget || w.Machine.Spec.ProviderID == "" && NodeName(w.Machine) == "" || w.VM.State == VMAbsent || w.VM.State == VMEnding {
-		return false, false
+		return "", false
 	}
 	switch w.Node.State {
 	case NodeUnseen, NodeNamed:
-		return true, false
+		return FindNode, false
 	case NodeAbsent:
-		return false, false
+		return "", false
 	case NodePresent:
 	}
-	return false, !isForeign(w.Machine, w.Node) && !isOthers(w.Machine, w.Node)
+	owns, toFind := ownsNode(w, w.Machine)
+	return toFind, owns
 }
 
 // drainNode empties the Node before its VM goes; wait is false when the VM may go.
@@ -63,9 +66,19 @@ func drainNode(w World) (v Verdict, wait bool) {
 	case w.Drain.State == drain.Draining:
 		return tellProgress(w), true
 	}
-	switch isUnknown, has := drainable(w); {
-	case isUnknown:
-		return do(FindNode), true
+	switch toFind, has := drainable(w); {
+	case toFind == FindVM:
+		_, isLater := waiting(w)
+		_, missing := missingForCloud(w)
+		switch {
+		case missing != "" || isLater:
+			return Verdict{}, false // removeVM says so, and waits
+		case !w.Secret.Read:
+			return do(ReadSecret), true
+		}
+		return do(FindVM), true
+	case toFind != "":
+		return do(toFind), true
 	case !has:
 		return Verdict{}, false
 	case NodeName(w.Machine) == "":
@@ -91,7 +104,7 @@ func tellProgress(w World) Verdict {
 	}
 	m, last := w.Machine.DeepCopy(), w.Machine.Status.LastOperation
 	op := v1alpha1.LastOperation{Type: v1alpha1.MachineOperationDelete, State: v1alpha1.MachineStateProcessing, Description: w.Drain.Text}
-	if missing := missingForCloud(w); missing != "" {
+	if _, missing := missingForCloud(w); missing != "" {
 		op.Description += "; after that the VM cannot be deleted: " + missing
 	}
 	v := Verdict{Do: Rest, Machine: m, Wake: w.Drain.Wake}

@@ -26,9 +26,10 @@ var facts = map[string]func(w *World, value string) error{
 	"phase":   setPhaseFact, // phase: CrashLoopBackOff; phase: Pending since 21m
 	"last":    setLast,      // last: Create Failed Internal since 5s
 	"class":   setClass,     // class: none, not held, being deleted, without a driver; class: {nodeTemplate: {}}
-	"secret":  setSecret,    // secret: not read, missing, empty; boot with %3C%3CBOOTSTRAP_TOKEN%3E%3E is user data
-	"vm":      setVM,        // vm: absent, uninitialized, present, ending since 1s, asked 2s, hidden; vm: present {NodeName: ""}
+	"secret":  setSecret,    // secret: not read, missing, foreign, empty, too large for a VM; boot with %3C%3CBOOTSTRAP_TOKEN%3E%3E is user data
+	"vm":      setVM,        // vm: absent, uninitialized, present, ending since 1s, asked 2s, hidden; vm: present {NodeName: ""}; vm: absent, another one left
 	"note":    setNote,      // note: half of it; the driver has left it with its last answer, which vm or cloud tells
+	"rivals":  setRivals,    // rivals: none for the Node, some for the VM; what a live list has shown
 	"node":    setNode,      // node: named, absent, ready; more words change a Node that is there, see nodeWords
 	"on node": setOnNode,    // on node: {metadata: {labels: {a: b}}} is merged into the Node that is there
 	"refused": setRefused,   // refused: until 5m
@@ -147,15 +148,30 @@ func setSecret(w *World, value string) error {
 		w.Secret = SecretFact{}
 	case "missing":
 		w.Secret = SecretFact{Read: true, Missing: "s"}
+	case "foreign":
+		w.Secret = SecretFact{Read: true, Missing: "other/s", Foreign: true}
 	case "empty":
 		w.Secret = SecretFact{Read: true}
+	case "as large as a VM takes":
+		w.Secret.UserData = userDataOf(driver.MaxUserData)
+	case "too large for a VM":
+		w.Secret.UserData = userDataOf(driver.MaxUserData + 1)
 	default:
 		w.Secret.UserData = []byte(value)
 	}
 	return nil
 }
 
+// userDataOf is user data of a size, once its placeholders are filled in.
+func userDataOf(size int) []byte {
+	const given, filled = "<<BOOTSTRAP_TOKEN>> <<MACHINE_NAME>>", "abcdef.0123456789abcdef m"
+	return []byte(given + strings.Repeat("x", size-len(filled)))
+}
+
 func setVM(w *World, value string) error {
+	value, isAdopting := strings.CutSuffix(value, ", with those without UID")
+	value, isLeft := strings.CutSuffix(value, ", another one left")
+	defer func() { w.VM.Left, w.VM.Adopting = isLeft, isAdopting }()
 	states := map[string]VMState{
 		"absent": VMAbsent, "uninitialized": VMUninitialized, "present": VMPresent, "ending": VMEnding, "hidden": VMHidden,
 	}
@@ -187,14 +203,21 @@ func setNote(w *World, value string) error {
 
 // nodeWords change the Node that is there.
 var nodeWords = map[string]func(*World, *corev1.Node){
-	"ready":         func(*World, *corev1.Node) {},
-	"not ready":     func(_ *World, n *corev1.Node) { n.Status.Conditions[0].Status = corev1.ConditionFalse },
-	"not claimed":   func(_ *World, n *corev1.Node) { n.Finalizers = nil },
-	"in slot 8":     func(_ *World, n *corev1.Node) { n.Labels[v1alpha1.LabelSlot] = "8" },
-	"of another VM": func(_ *World, n *corev1.Node) { n.Spec.ProviderID = "cloud:///i-2" },
-	"of no VM":      func(_ *World, n *corev1.Node) { n.Spec.ProviderID = "" },
+	"ready":     func(*World, *corev1.Node) {},
+	"not ready": func(_ *World, n *corev1.Node) { n.Status.Conditions[0].Status = corev1.ConditionFalse },
+	"not claimed": func(w *World, n *corev1.Node) { // it has joined a moment ago, and the cloud has shown whose VM it is
+		n.Finalizers, n.Annotations, n.Labels, w.Proven = nil, nil, map[string]string{}, "cloud:///i-1"
+	},
+	"not proven":           func(_ *World, n *corev1.Node) { n.Finalizers, n.Annotations, n.Labels = nil, nil, nil },
+	"tied by MCM":          func(_ *World, n *corev1.Node) { n.Annotations = nil },
+	"bound to another":     func(_ *World, n *corev1.Node) { n.Annotations[v1alpha1.AnnotationMachine] = "other/m/v" },
+	"bound to one before":  func(_ *World, n *corev1.Node) { n.Annotations[v1alpha1.AnnotationMachine] = "n/m/before" },
+	"written in this pass": func(w *World, _ *corev1.Node) { w.Node.Written = true },
+	"in slot 8":            func(_ *World, n *corev1.Node) { n.Labels[v1alpha1.LabelSlot] = "8" },
+	"of another VM":        func(_ *World, n *corev1.Node) { n.Spec.ProviderID = "cloud:///i-2" },
+	"of no VM":             func(_ *World, n *corev1.Node) { n.Spec.ProviderID = "" },
 	"of another machine": func(_ *World, n *corev1.Node) {
-		n.Labels[v1alpha1.LabelMachineName] = "other"
+		n.Annotations, n.Labels[v1alpha1.LabelMachineName] = nil, "other"
 	},
 	"awaits components": func(_ *World, n *corev1.Node) {
 		n.Spec.Taints = []corev1.Taint{{Key: v1alpha1.TaintCriticalComponentsNotReady}}
@@ -235,6 +258,21 @@ func setNode(w *World, value string) error {
 			return fmt.Errorf("expected named, absent, or words for a Node, got %q", word)
 		}
 		change(w, w.Node.Node)
+	}
+	return nil
+}
+
+func setRivals(w *World, value string) error {
+	number, of, _ := strings.Cut(value, " for the ")
+	rivals := map[string]Rivals{"none": {Read: true}, "some": {Read: true, Found: true}}
+	found, known := rivals[number]
+	if !known || of != "Node" && of != "VM" {
+		return fmt.Errorf("expected none or some, for the Node or for the VM, got %q", value)
+	}
+	if of == "Node" {
+		w.NodeRivals = found
+	} else {
+		w.VMRivals = found
 	}
 	return nil
 }

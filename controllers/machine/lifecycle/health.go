@@ -12,6 +12,7 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/brake"
 	"github.com/machine-controller-fleet/machine-controller-fleet/driver"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/bounded"
 )
 
 // decideHealth follows the Node of a machine that has a VM: it waits for it to join, mirrors its conditions, and notes
@@ -30,7 +31,10 @@ func decideHealth(w World) Verdict {
 		return nodeMissing(w)
 	case NodePresent:
 	}
-	if isForeign(w.Machine, w.Node) {
+	if v, wait := findOwner(w); wait {
+		return v
+	}
+	if isForeign(w, w.Machine) {
 		return nodeForeign(w)
 	}
 	if w.Node.Node.DeletionTimestamp != nil {
@@ -71,12 +75,6 @@ func isClaimed(w World) bool {
 	return wantedNode(w).IsTied(w.Node.Node)
 }
 
-// mayHaveToken says that the bootstrap token may still be there. It goes before the machine says that it has joined: so a
-// machine that says so has none.
-func mayHaveToken(w World) bool {
-	return w.Token != TokenAbsent && neverJoined(w.Machine) && !w.NoTarget
-}
-
 // neverJoined says that the machine has not been a healthy Node yet.
 func neverJoined(m *v1alpha1.Machine) bool {
 	last := m.Status.LastOperation
@@ -99,6 +97,12 @@ func waitForNode(w World, m *v1alpha1.Machine) Verdict {
 		wake := until(w, joinDeadline(w))
 		if w.Node.State != NodePresent {
 			wake = min(wake, until(w, nextLook(w)))
+		}
+		if due := tokenDue(w); !due.IsZero() {
+			if !w.Now.Before(due) && w.Token == TokenUnknown {
+				return do(ProlongToken)
+			}
+			wake = min(wake, until(w, due))
 		}
 		return Verdict{Do: Rest, Machine: m, Wake: wake}
 	}
@@ -163,11 +167,27 @@ func nodeForeign(w World) Verdict {
 	case v1alpha1.MachineFailed:
 		return rest(0) // given up already
 	case v1alpha1.MachinePending:
+		if isNameless(w.Node.Node) {
+			return awaitProviderID(w, m)
+		}
 		return failCreate(w, m, driver.Internal, foreignNodeMessage(m, w.Node.Node))
 	case v1alpha1.MachineRunning:
 		return becameUnhealthy(w, m, ailment(w, m))
 	}
 	return waitForNode(w, m)
+}
+
+// awaitProviderID waits for a Node that has joined to say of which VM it is.
+func awaitProviderID(w World, m *v1alpha1.Machine) Verdict {
+	v := waitForNode(w, m)
+	if m.Status.CurrentStatus.Phase == v1alpha1.MachinePending {
+		setOperation(w, m, v1alpha1.LastOperation{
+			Type: v1alpha1.MachineOperationCreate, State: v1alpha1.MachineStateProcessing,
+			Description: "Creating machine on cloud provider: " + foreignNodeMessage(m, w.Node.Node),
+		})
+		return wakeAt(w, v, nextLook(w)) // the watch of Nodes in no slot tells, too
+	}
+	return v
 }
 
 func becameUnhealthy(w World, m *v1alpha1.Machine, message string) Verdict {
@@ -241,13 +261,23 @@ func AwaitsComponents(node *corev1.Node) bool {
 	return slices.ContainsFunc(node.Spec.Taints, func(t corev1.Taint) bool { return t.Key == v1alpha1.TaintCriticalComponentsNotReady })
 }
 
+// mostConditions is how many conditions of a Node are mirrored, each with texts of at most bounded.Message bytes. A kubelet may have
+// any number of any size, and a machine has to be written.
+const mostConditions = 64
+
 // mirror copies the Node's conditions when any appeared, went, or changed its status or reason. Heartbeats alone are
 // not worth a write.
 func mirror(m *v1alpha1.Machine, node *corev1.Node) {
-	same := slices.EqualFunc(m.Status.Conditions, node.Status.Conditions, func(a, b corev1.NodeCondition) bool {
+	conditions := slices.Clone(node.Status.Conditions[:min(len(node.Status.Conditions), mostConditions)])
+	for i := range conditions {
+		c := &conditions[i]
+		c.Type = corev1.NodeConditionType(bounded.Text(string(c.Type), bounded.Message))
+		c.Reason, c.Message = bounded.Text(c.Reason, bounded.Message), bounded.Text(c.Message, bounded.Message)
+	}
+	same := slices.EqualFunc(m.Status.Conditions, conditions, func(a, b corev1.NodeCondition) bool {
 		return a.Type == b.Type && a.Status == b.Status && a.Reason == b.Reason
 	})
 	if !same {
-		m.Status.Conditions = slices.Clone(node.Status.Conditions)
+		m.Status.Conditions = conditions
 	}
 }

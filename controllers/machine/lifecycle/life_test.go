@@ -33,6 +33,7 @@ type life struct {
 
 	pods    int    // on the Node
 	drained bool   // this process knows that the drain has ended
+	proven  bool   // this process knows that the VM has the machine's UID
 	ending  VMFact // that this process knows of
 	permit  PermitFact
 	broken  bool // the pass has ended with an error
@@ -54,10 +55,13 @@ func (l *life) world() World {
 	w := World{
 		Now: l.now, Limits: limits(), Machine: l.machine,
 		Class:  ClassFact{Class: &v1alpha1.MachineClass{}, Held: l.held},
-		Secret: SecretFact{Read: true, UserData: []byte("boot")},
+		Secret: SecretFact{Read: true, UserData: []byte("boot with <<BOOTSTRAP_TOKEN>>")},
 	}
 	if l.drained {
 		w.Drain.State = drain.Drained
+	}
+	if l.proven {
+		w.Proven = ownVM.ProviderID
 	}
 	w.Permit, w.VM = l.permit, l.ending
 	l.see(&w)
@@ -134,7 +138,7 @@ func (l *life) store(m *v1alpha1.Machine) {
 		if l.vms > 0 {
 			l.t.Fatalf("the machine is let go and %d VMs are left", l.vms)
 		}
-		if l.hasNode() {
+		if l.hasNode() && l.isKnown() {
 			l.t.Fatal("the machine is let go and its Node is left")
 		}
 		l.machine = nil
@@ -157,7 +161,7 @@ func (l *life) cloudFails(w *World) (fails, effect bool) {
 }
 
 func (l *life) act(w *World, v Verdict) {
-	atTarget := []Action{MakeToken, DropToken, FindNode, ClaimNode, PatchNode, MarkNode, DrainNode, DrainForUpdate, DeleteNode}
+	atTarget := []Action{MakeToken, ProlongToken, DropToken, FindNode, ClaimNode, PatchNode, MarkNode, DrainNode, DrainForUpdate, DeleteNode}
 	if l.faulty && slices.Contains(atTarget, v.Do) && rapid.IntRange(0, 9).Draw(l.t, "no answer") == 0 {
 		l.unanswered(w)
 		return
@@ -167,6 +171,11 @@ func (l *life) act(w *World, v Verdict) {
 		l.held, w.Class.Held = true, true
 	case MakeToken:
 		l.token, w.Token = true, TokenPresent
+	case ProlongToken:
+		w.Token = TokenAbsent
+		if l.token {
+			w.Token, w.TokenExpiry = TokenPresent, l.now.Add(TokenLife(l.machine, limits()))
+		}
 	case DropToken:
 		l.token, w.Token = false, TokenAbsent
 	case FindVM:
@@ -176,6 +185,7 @@ func (l *life) act(w *World, v Verdict) {
 		w.VM = VMFact{State: VMAbsent}
 		if l.vms > 0 {
 			w.VM = VMFact{State: VMPresent, VM: ownVM}
+			l.proven, w.Proven = true, ownVM.ProviderID
 		}
 	case CreateVM:
 		l.mayCreate(w)
@@ -186,6 +196,7 @@ func (l *life) act(w *World, v Verdict) {
 		}
 		if !fails {
 			w.VM = VMFact{State: VMUninitialized, VM: ownVM}
+			l.proven, w.Proven = true, ownVM.ProviderID
 		}
 	case InitializeVM:
 		if fails, _ := l.cloudFails(w); !fails {
@@ -213,9 +224,13 @@ func (l *life) act(w *World, v Verdict) {
 		if l.node != nil {
 			w.Node = NodeFact{State: NodePresent, Node: l.node, Live: true}
 		}
+	case FindNodeRivals:
+		w.NodeRivals = Rivals{Read: true}
+	case FindVMRivals:
+		w.VMRivals = Rivals{Read: true}
 	case ClaimNode, PatchNode:
 		l.node = patched(l.t, l.node, v.Patch)
-		w.Node.Node = l.node
+		w.Node.Node, w.Node.Written = l.node, !v.Patch.Status
 	case DrainForUpdate:
 		l.drainForUpdate(w)
 	case DrainPreserved:
@@ -279,40 +294,6 @@ func (l *life) mayGiveUp(w World, s step) {
 	}
 	if !waits || s.to != v1alpha1.MachineFailed || w.Permit == PermitAwaited || w.Node.State == NodePresent && !w.Node.Live {
 		l.t.Fatalf("a machine that has run goes from %s to %s, with permit %d, by %+v", s.from, s.to, w.Permit, w.Node)
-	}
-}
-
-// hasNode says that there is a Node, and that it is not another VM's.
-func (l *life) hasNode() bool { return l.node != nil && l.node.Spec.ProviderID == ownVM.ProviderID }
-
-// displace has another VM join under the name of the machine's Node.
-func (l *life) displace() {
-	l.node = &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "m", Labels: map[string]string{v1alpha1.LabelSlot: "7"}}, Spec: corev1.NodeSpec{ProviderID: "cloud:///i-2"}}
-	l.pods = 0
-	l.tellNode()
-}
-
-// tellNode has the machine looked at whose Node has changed, if the controller knows that it is its Node.
-func (l *life) tellNode() {
-	if NodeName(l.machine) != "" {
-		l.enqueue()
-	}
-}
-
-// setConditions changes the conditions of the Node. Of a Node that is in no slot the cache shows the name alone.
-func (l *life) setConditions(conditions ...corev1.NodeCondition) {
-	for _, c := range l.node.Status.Conditions {
-		if c.Type == v1alpha1.NodeInPlaceUpdate { // ours
-			conditions = append(conditions, c)
-		}
-	}
-	if slices.Equal(l.node.Status.Conditions, conditions) {
-		return
-	}
-	l.node = l.node.DeepCopy()
-	l.node.Status.Conditions = conditions
-	if l.node.Labels[v1alpha1.LabelSlot] != "" {
-		l.tellNode()
 	}
 }
 
@@ -428,7 +409,7 @@ func aLife(t *rapid.T) {
 				l.delete()
 			}
 		case 3:
-			l.drained, l.ending = false, VMFact{} // another process takes over
+			l.drained, l.proven, l.ending = false, false, VMFact{} // another process takes over
 			l.enqueue()
 		case 4:
 			if l.hasNode() && l.machine.DeletionTimestamp == nil {
@@ -453,7 +434,7 @@ func (l *life) settle() {
 	boots := rapid.Bool().Draw(l.t, "boots in the end")
 	for range 40 {
 		if l.machine == nil {
-			if l.vms > 0 || l.hasNode() || l.token {
+			if l.vms > 0 || l.hasNode() && l.isKnown() || l.token {
 				l.t.Fatalf("the machine is gone and left %d VMs, Node %v, token %v", l.vms, l.hasNode(), l.token)
 			}
 			return

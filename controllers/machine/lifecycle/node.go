@@ -39,14 +39,16 @@ func deletionAskedFor() *Event {
 		"The machine is deleted because it or its Node has the annotation %s", v1alpha1.AnnotationTriggerDeletion)}
 }
 
-// ownNode returns the machine's Node; nil when it has none. known is false when it was only not seen: then it may have one.
+// ownNode returns the machine's Node; nil when it has none, and while it is not known to be the machine's. known is false when
+// it was only not seen: then it may have one.
 func ownNode(w World) (node *corev1.Node, known bool) {
 	switch {
 	case w.NoTarget || NodeName(w.Machine) == "" || w.Node.State == NodeAbsent:
 		return nil, true
 	case w.Node.State != NodePresent:
 		return nil, false
-	case isForeign(w.Machine, w.Node):
+	}
+	if owns, _ := ownsNode(w, w.Machine); !owns {
 		return nil, true
 	}
 	return w.Node.Node, true
@@ -55,7 +57,9 @@ func ownNode(w World) (node *corev1.Node, known bool) {
 // wantedNode is what the Node is to carry for the sake of machine and class. What was refused is left out, so that a
 // template that cannot work keeps no Node from its machine.
 func wantedNode(w World) nodesync.Wanted {
-	wanted := nodesync.Wanted{Machine: w.Machine.Name, Slot: w.Machine.Labels[v1alpha1.LabelSlot], Marks: w.Marks}
+	wanted := nodesync.Wanted{
+		Machine: v1alpha1.RefOf(w.Machine), Slot: w.Machine.Labels[v1alpha1.LabelSlot], Marks: w.Marks, Applied: nodesync.AppliedOf(w.Machine),
+	}
 	if at, asked := uncordonAt(w.Machine); asked {
 		wanted.Uncordon = !w.Now.Before(at)
 	}
@@ -82,6 +86,8 @@ func preserved(w World, v Verdict) Verdict {
 func tend(w World, v Verdict) Verdict {
 	node, known := ownNode(w)
 	switch {
+	case v.Do == ClaimNode && !isRemembered(w):
+		return remember(w)
 	case v.Do == ClaimNode:
 		// It may be a Node whose name the machine does not know. That it is preserved is first said on the machine.
 		main, _ := nodesync.Diff(w.Node.Node, wantedNode(w).Apply(w.Node.Node))
@@ -114,6 +120,8 @@ func tend(w World, v Verdict) Verdict {
 	case v.Machine != nil && !apiequality.Semantic.DeepEqual(v.Machine, w.Machine):
 		v.Do = Save
 		return v
+	case main != nil && !isRemembered(w):
+		return remember(w)
 	case main != nil:
 		return write(w, v, PatchNode, main)
 	case status != nil:
@@ -153,12 +161,53 @@ func restWithNode(w World, v Verdict, p preserve.Verdict) Verdict {
 	if p.Drain {
 		v = wakeAt(w, v, w.PreservedDrain.Again)
 	}
-	v = tellUpdateDrain(w, troubleOver(w, uncordoned(w, v)))
+	v = forget(w, tellUpdateDrain(w, troubleOver(w, uncordoned(w, v))))
 	if w.Node.Refused == "" {
 		return remark(w, v, unknownValue(p))
 	}
 	return remark(w, wakeAt(w, v, w.Node.RefusedUntil), &Event{Reason: v1alpha1.EventNodeRefused, Message: fmt.Sprintf(
 		"Node %q does not get what nodeTemplate and virtualCapacity ask for: %s", w.Node.Node.Name, w.Node.Refused)})
+}
+
+// isRemembered reports whether the machine says of all that goes on the Node now, and that a kubelet must not change, that the
+// fleet has put it there. What goes on the Node before that stays there for ever if this process dies.
+func isRemembered(w World) bool {
+	template := wantedNode(w).Template
+	return template == nil || nodesync.AppliedOf(w.Machine).Covers(nodesync.Restricted(template))
+}
+
+// remember writes that down.
+func remember(w World) Verdict {
+	m := w.Machine.DeepCopy()
+	setApplied(m, nodesync.AppliedOf(m).With(nodesync.Restricted(&m.Spec.NodeTemplateSpec)))
+	return Verdict{Do: Save, Machine: m}
+}
+
+// forget adds to a verdict on a Node that is as it should be that the machine does not say any more what has gone from the
+// Node. It does so only in the pass that has written the Node: that write has another version follow, so that no late one, of a
+// process that has ended, puts anything back.
+func forget(w World, v Verdict) Verdict {
+	template := wantedNode(w).Template
+	if template == nil || !w.Node.Written {
+		return v
+	}
+	asked := nodesync.Restricted(template)
+	if asked.Covers(nodesync.AppliedOf(w.Machine)) {
+		return v
+	}
+	if v.Machine == nil {
+		v.Machine = w.Machine
+	}
+	v.Machine = v.Machine.DeepCopy()
+	setApplied(v.Machine, asked)
+	return v
+}
+
+// setApplied notes what the fleet has put on the Node that a kubelet must not change. Where that is nothing there is no note.
+func setApplied(m *v1alpha1.Machine, applied nodesync.Applied) {
+	if delete(m.Annotations, v1alpha1.AnnotationApplied); !applied.IsEmpty() {
+		annotate(m, v1alpha1.AnnotationApplied, applied.String())
+	}
 }
 
 // uncordonAt is when the Node gets pods again that it does not get for nothing; asked is false where nobody wants that.

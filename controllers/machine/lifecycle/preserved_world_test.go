@@ -44,7 +44,7 @@ func TestPreservedMachinesStay(t *testing.T) {
 			w := fresh(made, joined, node())
 			w.Machine.Annotations = map[string]string{}
 			k := &kept{T: t, random: rand.New(rand.NewPCG(seed+1, 0)), now: born, machine: w.Machine, node: w.Node.Node}
-			k.node.Annotations = map[string]string{"his": "own"}
+			k.node.Annotations["his"] = "own"
 			for range k.random.IntN(40) {
 				k.happen()
 				k.doomed = k.replaced()
@@ -130,7 +130,7 @@ func (k *kept) giveUp(w World, v Verdict) Verdict {
 }
 
 func (k *kept) pass() {
-	w := World{Now: k.now, Limits: limits(), Machine: k.machine, Token: TokenAbsent, Class: ClassFact{Class: &v1alpha1.MachineClass{}}}
+	w := World{Now: k.now, Limits: limits(), Machine: k.machine, Proven: ownVM.ProviderID, Token: TokenAbsent, Class: ClassFact{Class: &v1alpha1.MachineClass{}}}
 	switch {
 	case k.node == nil || k.chance(5):
 	case k.node.Labels[v1alpha1.LabelMachineName] == "":
@@ -149,6 +149,8 @@ func (k *kept) pass() {
 			if k.node != nil {
 				w.Node = NodeFact{State: NodePresent, Node: k.node}
 			}
+		case FindNodeRivals:
+			w.NodeRivals = Rivals{Read: true}
 		case ClaimNode, PatchNode:
 			k.node = patched(k, k.node, v.Patch)
 			w.Node.Node = k.node

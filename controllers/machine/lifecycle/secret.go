@@ -1,9 +1,24 @@
 package lifecycle
 
 import (
+	"fmt"
+
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machine/drain"
+	"github.com/machine-controller-fleet/machine-controller-fleet/driver"
 )
+
+// missingSecret returns the code and the text for w.Secret.Missing. advice says what to do about one of the class' own
+// namespace.
+func missingSecret(w World, advice string) (driver.Code, string) {
+	class, namespace := w.Machine.Spec.Class.Name, w.Machine.Namespace
+	if w.Secret.Foreign {
+		return driver.PermissionDenied, fmt.Sprintf(
+			"MachineClass %q may not use Secret %q, which is not in its namespace; keep the Secret in namespace %q, or name %q in the Secret's annotation %s",
+			class, w.Secret.Missing, namespace, namespace, v1alpha1.AnnotationSharedWith)
+	}
+	return driver.NotFound, fmt.Sprintf("Secret %q, which MachineClass %q names, does not exist%s", w.Secret.Missing, class, advice)
+}
 
 // AwaitsSecrets says that a machine that rests as the verdict has it goes on at once when the data of its class' secrets
 // changes: what it needs of them is not there, or the cloud has failed with them and is left alone for a while.
@@ -20,7 +35,7 @@ func AwaitsSecrets(w World, v Verdict) bool {
 		return false // its VM is not to go yet
 	case !isDeleted && !isBeingMade(w):
 		return false
-	case w.Secret.Missing != "", !isDeleted && len(w.Secret.UserData) == 0:
+	case w.Secret.Missing != "", !isDeleted && len(w.Secret.UserData) == 0, !isDeleted && userDataSize(w) > driver.MaxUserData:
 		return true
 	}
 	_, wait := waiting(w)

@@ -1,6 +1,34 @@
 package lifecycle
 
-import "testing"
+import (
+	"net/url"
+	"strings"
+	"testing"
+
+	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
+)
+
+// The size is that which the user data has when it is filled in.
+func TestUserDataSize(t *testing.T) {
+	const token, name = "abcdef.0123456789abcdef", "worker.a/1"
+	encodedToken, encodedName := url.QueryEscape(v1alpha1.PlaceholderBootstrapToken), url.QueryEscape(v1alpha1.PlaceholderMachineName)
+	for _, given := range []string{
+		"", "boot", "<<BOOTSTRAP_TOKEN>>", "<<MACHINE_NAME>> as <<MACHINE_NAME>>", encodedToken + encodedName + encodedToken,
+		"<<<BOOTSTRAP_TOKEN>>><<MACHINE_NAME>>" + encodedName,
+	} {
+		for _, noTarget := range []bool{false, true} {
+			w := fresh()
+			w.Machine.Name, w.NoTarget, w.Secret.UserData = name, noTarget, []byte(given)
+			pairs := []string{v1alpha1.PlaceholderMachineName, name, encodedName, url.QueryEscape(name)}
+			if !noTarget {
+				pairs = append(pairs, v1alpha1.PlaceholderBootstrapToken, token, encodedToken, url.QueryEscape(token))
+			}
+			if got, want := userDataSize(w), len(strings.NewReplacer(pairs...).Replace(given)); got != want {
+				t.Errorf("%q, without a target: %t: %d, want %d", given, noTarget, got, want)
+			}
+		}
+	}
+}
 
 func TestWhoWaitsForSecrets(t *testing.T) {
 	type given [][2]string // facts, see facts_test.go
@@ -12,6 +40,8 @@ func TestWhoWaitsForSecrets(t *testing.T) {
 		want  bool
 	}{
 		{"a Secret is missing", given{{"secret", "missing"}}, true},
+		{"a Secret of another namespace is missing", given{{"secret", "foreign"}}, true},
+		{"the user data is too large", given{{"secret", "too large for a VM"}}, true},
 		{"there is no user data", given{{"secret", "empty"}}, true},
 		{"the Secrets have not been read", given{{"class", "none"}, {"secret", "not read"}}, false},
 		{"the provider is wrong, and the Secrets are not", given{{"class", "without a driver"}}, false},

@@ -65,8 +65,10 @@ func ailment(w World, m *v1alpha1.Machine) string {
 	switch {
 	case w.Node.State != NodePresent:
 		return fmt.Sprintf("Node %q is missing", NodeName(m))
-	case isForeign(m, w.Node):
-		return fmt.Sprintf("Node %q belongs to another VM, %s, and not to %s", w.Node.Node.Name, vmOf(w.Node.Node), m.Spec.ProviderID)
+	case isForeign(w, m) && w.Node.Node.Spec.ProviderID != "" && w.Node.Node.Spec.ProviderID != m.Spec.ProviderID:
+		return fmt.Sprintf("Node %q belongs to another VM, %s, and not to %s", w.Node.Node.Name, w.Node.Node.Spec.ProviderID, m.Spec.ProviderID)
+	case isForeign(w, m):
+		return foreignNodeMessage(m, w.Node.Node)
 	}
 	if m.Status.CurrentStatus.Phase == v1alpha1.MachineInPlaceUpdateFailed {
 		return fmt.Sprintf("Node %q is not updated in place%s", w.Node.Node.Name, inplace.WhyFailed(w.Node.Node))

@@ -24,6 +24,8 @@ const (
 	FindVM Action = "FindVM"
 	// MakeToken makes the machine's bootstrap token, or reads the one that it has.
 	MakeToken Action = "MakeToken"
+	// ProlongToken makes the machine's bootstrap token, if there is one, valid for longer.
+	ProlongToken Action = "ProlongToken"
 	// DropToken removes the machine's bootstrap token.
 	DropToken Action = "DropToken"
 	// CreateVM has the cloud make the VM.
@@ -34,7 +36,10 @@ const (
 	DeleteVM Action = "DeleteVM"
 	// FindNode reads the Node from the API server, past all caches.
 	FindNode Action = "FindNode"
-	// ClaimNode puts our finalizer, the machine's name and its slot on the Node, and whatever else it is to carry, as
+	// FindNodeRivals lists, past all caches, the other machines that name the Node, and FindVMRivals those that name the VM.
+	FindNodeRivals Action = "FindNodeRivals"
+	FindVMRivals   Action = "FindVMRivals"
+	// ClaimNode binds the Node to the machine, puts our finalizer, the machine's name and its slot on it, and whatever else it is to carry, as
 	// Verdict.Patch says.
 	ClaimNode Action = "ClaimNode"
 	// PatchNode brings a Node that is claimed in step with its machine, as Verdict.Patch says.

@@ -29,6 +29,11 @@ type World struct {
 	NoTarget bool
 	// Node in the target cluster.
 	Node NodeFact
+	// Proven is the provider ID of the VM that the cloud has shown to have the machine's UID, as far as this process knows; ""
+	// when it knows of none.
+	Proven string
+	// NodeRivals are other machines that name the machine's Node, and VMRivals those that name its VM.
+	NodeRivals, VMRivals Rivals
 	// Marks that the Node is to carry while machines are replaced; nil when the machine's set is not seen.
 	Marks *nodesync.Marks
 	// PreservedDrain is how far the drain of the Node has come that a failed machine gets which is preserved.
@@ -40,6 +45,8 @@ type World struct {
 	Permit PermitFact
 	// Token with which the VM joins.
 	Token TokenFact
+	// TokenExpiry is when the token expires, as this process has written it; zero when it has not.
+	TokenExpiry time.Time
 	// Drain of the Node, before its VM goes.
 	Drain drain.Report
 	// Trouble keeps the machine from getting on; nil while there is none. If there is, the verdict only tells of it.
@@ -84,6 +91,9 @@ type SecretFact struct {
 	Read bool
 	// Missing names the secret that does not exist, or is going and cannot be held any more; "" when none is missing.
 	Missing string
+	// Foreign says that Missing is in another namespace than the class, which may not use it or could not find it there. The
+	// two are not told apart: whoever writes classes must not learn what other namespaces have.
+	Foreign bool
 	// UserData is what a VM boots with; nil when the secrets have none.
 	UserData []byte
 	// Versions identifies what was read: it differs when the data of one of the secrets does.
@@ -114,6 +124,17 @@ type VMFact struct {
 	EndingSince, AskedAt time.Time
 	// LastKnownState is the driver's note of the last answer, also of one that was an error; "" when it left none.
 	LastKnownState string
+	// Left says that the VM that the machine's provider ID names is there and was found not to be the machine's. Adopting says
+	// that a VM without any UID counted as the machine's by then.
+	Left, Adopting bool
+}
+
+// Rivals is what a live list has shown of other machines whose claim to a Node or a VM is not younger.
+type Rivals struct {
+	// Read is false until they were looked for.
+	Read bool
+	// Found says that there are some.
+	Found bool
 }
 
 // NodeState is what is known of the Node.
@@ -136,6 +157,8 @@ type NodeFact struct {
 	Node *corev1.Node
 	// Live says that it was read from the API server in this pass.
 	Live bool
+	// Written says that this pass has written metadata or spec of the Node since it was read.
+	Written bool
 	// Refused says that the API server has lately refused, and why, to have the Node carry what machine and class ask for
 	// now; "" when it has not. RefusedUntil is when it is asked again.
 	Refused      string

@@ -68,8 +68,9 @@ func node(change ...func(*corev1.Node)) func(*World) {
 		n := &corev1.Node{
 			ObjectMeta: metav1.ObjectMeta{
 				Name: "m", Labels: map[string]string{v1alpha1.LabelMachineName: "m"}, Finalizers: []string{v1alpha1.NodeFinalizerName},
+				Annotations: map[string]string{v1alpha1.AnnotationMachine: "n/m/u"},
 			},
-			Spec:   corev1.NodeSpec{ProviderID: "cloud:///zone/i-1"},
+			Spec:   corev1.NodeSpec{ProviderID: "cloud:///i-1"},
 			Status: corev1.NodeStatus{Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}},
 		}
 		for _, c := range change {

@@ -4,7 +4,9 @@
 //
 // Labels, annotations, taints and virtual capacity are merged three ways: what was asked for last, what is asked for now,
 // and what the Node carries. What was asked for last is noted on the Node, under the keys and in the form of Machine
-// Controller Manager, so that either can go on where the other has stopped.
+// Controller Manager, so that either can go on where the other has stopped. A kubelet can write that note. So it is believed
+// only of what the kubelet can change without it; of taints and restricted labels the Machine says what was asked for last
+// (Applied), which is written before they are put on the Node.
 //
 // Guarantees, tested with generated worlds:
 //

@@ -22,9 +22,10 @@ var update = flag.Bool("update", false, "write the verdicts in testdata anew; re
 func given() (*corev1.Node, Wanted) {
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{
 		Name: "m", Labels: map[string]string{v1alpha1.LabelMachineName: "m", v1alpha1.LabelSlot: "7"},
-		Finalizers: []string{v1alpha1.NodeFinalizerName},
+		Annotations: map[string]string{v1alpha1.AnnotationMachine: "n/m/u"},
+		Finalizers:  []string{v1alpha1.NodeFinalizerName},
 	}}
-	return node, Wanted{Machine: "m", Slot: "7", Template: &v1alpha1.NodeTemplateSpec{}, Class: &v1alpha1.MachineClass{}}
+	return node, Wanted{Machine: v1alpha1.MachineRef{Namespace: "n", Name: "m", UID: "u"}, Slot: "7", Template: &v1alpha1.NodeTemplateSpec{}, Class: &v1alpha1.MachineClass{}}
 }
 
 // TestScenarios tells in testdata what is written to Nodes. Each line of what is given changes given(), and is YAML:
@@ -33,6 +34,7 @@ func given() (*corev1.Node, Wanted) {
 //	node: {metadata: {labels: {a: b}}}       merged into the Node
 //	asked: {metadata: {labels: {a: b}}}      the Node says that its machine has asked for this
 //	capacity asked: {a: 1}                   and its class for this
+//	applied: {taints: ["a:NoSchedule"]}      the machine says that the fleet has put this on the Node, which a kubelet must not change
 //	template: {metadata: {labels: {a: b}}}   what the machine asks for; unknown: nothing is known of it
 //	class: {virtualCapacity: {a: 1}}         the class' nodeTemplate; unknown: the class is not known
 //	marks: tainted kept                      what its set says while machines are replaced: tainted, and kept or free; unknown: the
@@ -75,13 +77,15 @@ func tell(node *corev1.Node, wanted *Wanted, fact scenario.Fact) error {
 	}
 	switch fact.Key {
 	case "new":
-		node.Labels, node.Finalizers = map[string]string{}, nil
+		node.Labels, node.Annotations, node.Finalizers = map[string]string{}, nil, nil
 	case "node":
 		return yaml.UnmarshalStrict(value, node)
 	case "asked":
 		return note(v1alpha1.AnnotationLastAppliedNodeTemplate)
 	case "capacity asked":
 		return note(v1alpha1.AnnotationLastAppliedVirtualCapacity)
+	case "applied":
+		return yaml.UnmarshalStrict(value, &wanted.Applied)
 	case "template":
 		if fact.Value == "unknown" {
 			wanted.Template = nil

@@ -12,12 +12,14 @@ import (
 
 // Wanted is what a Node is to carry.
 type Wanted struct {
-	// Machine is the name of the Node's machine.
-	Machine string
+	// Machine that the Node is bound to.
+	Machine v1alpha1.MachineRef
 	// Slot of the machine; "" means that it is in none.
 	Slot string
 	// Template is what the machine asks for. Nil means that it is not known, and nothing of it is changed.
 	Template *v1alpha1.NodeTemplateSpec
+	// Applied is what the machine says that the fleet has put on the Node.
+	Applied Applied
 	// Marks that the Node carries while machines are replaced. Nil means that they are not known, and none is changed.
 	Marks *Marks
 	// Uncordon has the Node get pods again, whoever has cordoned it.
@@ -39,7 +41,7 @@ func (w Wanted) Apply(node *corev1.Node) *corev1.Node {
 		n.Spec.Unschedulable = false
 	}
 	if w.Template != nil {
-		applyTemplate(n, w.Template)
+		applyTemplate(n, w.Template, w.Applied)
 	}
 	if w.Class != nil {
 		applyCapacity(n, virtualCapacity(w.Class))
@@ -47,15 +49,16 @@ func (w Wanted) Apply(node *corev1.Node) *corev1.Node {
 	return n
 }
 
-// IsTied says that the Node carries our finalizer, the machine's name and its slot.
+// IsTied reports whether the Node is bound to the machine, and carries our finalizer, the machine's name and its slot.
 func (w Wanted) IsTied(node *corev1.Node) bool {
-	return node.Labels[v1alpha1.LabelMachineName] == w.Machine && node.Labels[v1alpha1.LabelSlot] == w.Slot &&
+	return node.Annotations[v1alpha1.AnnotationMachine] == w.Machine.String() && node.Labels[v1alpha1.LabelMachineName] == w.Machine.Name && node.Labels[v1alpha1.LabelSlot] == w.Slot &&
 		slices.Contains(node.Finalizers, v1alpha1.NodeFinalizerName)
 }
 
 // tie puts on the Node what makes it the machine's.
 func (w Wanted) tie(n *corev1.Node) {
-	n.Labels[v1alpha1.LabelMachineName] = w.Machine
+	n.Annotations[v1alpha1.AnnotationMachine] = w.Machine.String()
+	n.Labels[v1alpha1.LabelMachineName] = w.Machine.Name
 	if w.Slot == "" {
 		delete(n.Labels, v1alpha1.LabelSlot)
 	} else {
@@ -71,7 +74,7 @@ func (w Wanted) tie(n *corev1.Node) {
 // would be taken away and put back without end.
 func isReserved(key string) bool {
 	switch key {
-	case v1alpha1.LabelMachineName, v1alpha1.LabelSlot, v1alpha1.AnnotationNotManaged,
+	case v1alpha1.LabelMachineName, v1alpha1.LabelSlot, v1alpha1.AnnotationMachine, v1alpha1.AnnotationNotManaged,
 		v1alpha1.AnnotationLastAppliedNodeTemplate, v1alpha1.AnnotationLastAppliedVirtualCapacity,
 		v1alpha1.LabelCandidateForUpdate, v1alpha1.LabelSelectedForUpdate, v1alpha1.LabelUpdateResult,
 		v1alpha1.TaintPreserved, v1alpha1.TaintPreferNoSchedule:
@@ -80,12 +83,14 @@ func isReserved(key string) bool {
 	return false
 }
 
-// applyTemplate merges labels, annotations and taints, and notes what was asked for.
-func applyTemplate(n *corev1.Node, template *v1alpha1.NodeTemplateSpec) {
+// applyTemplate merges labels, annotations and taints, and notes what was asked for. What the Node says that was asked for last
+// is believed only where its kubelet could take it off by itself; the rest is what the machine says.
+func applyTemplate(n *corev1.Node, template *v1alpha1.NodeTemplateSpec, applied Applied) {
 	last, known := lastTemplate(n)
-	mergeMap(n.Labels, last.Labels, template.Labels)
-	mergeMap(n.Annotations, last.Annotations, template.Annotations)
-	n.Spec.Taints = mergeTaints(n.Spec.Taints, last.Spec.Taints, template.Spec.Taints)
+	merged := applied.in(last)
+	mergeMap(n.Labels, merged.Labels, template.Labels)
+	mergeMap(n.Annotations, merged.Annotations, template.Annotations)
+	n.Spec.Taints = mergeTaints(n.Spec.Taints, merged.Spec.Taints, template.Spec.Taints)
 	if sameTemplate(&last, template) && (known || isEmpty(template)) {
 		return // as it is noted, in whatever words
 	}

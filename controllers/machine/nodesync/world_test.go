@@ -89,7 +89,8 @@ func (w *world) hesitate() {
 }
 
 func (w *world) key(prefix string) string {
-	return fmt.Sprintf("%s.example.com/%d", prefix, w.random.IntN(4))
+	domain := []string{"example.com", "k8s.io"}[w.random.IntN(2)]
+	return fmt.Sprintf("%s.%s/%d", prefix, domain, w.random.IntN(3))
 }
 
 func (w *world) value() string { return fmt.Sprint(w.random.IntN(3)) }
@@ -115,6 +116,19 @@ func (w *world) askAnew() {
 		}
 	}
 	w.wanted.Template, w.wanted.Class = template, class
+	w.remember()
+}
+
+// remember has the machine say what goes on the Node that a kubelet must not change, before it does.
+func (w *world) remember() {
+	w.wanted.Applied = w.wanted.Applied.With(Restricted(w.wanted.Template))
+}
+
+// forget has it say no more what has gone, when the Node was just written and is as it should be.
+func (w *world) forget() {
+	if next(w.node, w.wanted) == nil {
+		w.wanted.Applied = Restricted(w.wanted.Template)
+	}
 }
 
 func (w *world) effect() corev1.TaintEffect {
@@ -174,6 +188,9 @@ func (w *world) write() bool {
 		return false
 	}
 	w.send(request{patch, w.version})
+	if !patch.Status {
+		w.forget()
+	}
 	return true
 }
 
@@ -205,6 +222,7 @@ func (w *world) settle() {
 	want := w.his
 	want.Finalizers = []string{v1alpha1.NodeFinalizerName}
 	want.Labels[v1alpha1.LabelMachineName], want.Labels[v1alpha1.LabelSlot] = "m", "7"
+	want.Annotations[v1alpha1.AnnotationMachine] = "n/m/u"
 	maps.Copy(want.Labels, w.wanted.Template.Labels)
 	maps.Copy(want.Annotations, w.wanted.Template.Annotations)
 	want.Spec.Taints = append(want.Spec.Taints, w.wanted.Template.Spec.Taints...)

@@ -8,6 +8,7 @@ import (
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/ready"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/bounded"
 )
 
 // finish ends the pass with the status.
@@ -94,6 +95,7 @@ func (s *sets) setReplicaFailure(st *v1alpha1.MachineDeploymentStatus) {
 // and reason is kept with its times; its message may change.
 func setCondition(w World, s *v1alpha1.MachineDeploymentStatus, c v1alpha1.MachineDeploymentCondition) (changed bool) {
 	c.LastUpdateTime, c.LastTransitionTime = metav1.NewTime(w.Now), metav1.NewTime(w.Now)
+	c.Message = bounded.Text(c.Message, bounded.Message)
 	old := condition(*s, c.Type)
 	if old == nil {
 		s.Conditions = append(s.Conditions, c)

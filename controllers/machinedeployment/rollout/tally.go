@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
+	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1/validation"
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/ready"
 )
 
@@ -70,7 +71,7 @@ func count(w World, set *v1alpha1.MachineSet) *tally {
 		t.running = 0
 		return t
 	}
-	t.size, t.preserved = set.Spec.Replicas, t.seen.preserved
+	t.size, t.preserved = min(max(set.Spec.Replicas, 0), validation.MaxReplicas), t.seen.preserved // what a set may have
 	t.standing = t.seen.all - t.leaving + ready.Coming(set, w.Machines[set.UID])
 	t.recount()
 	return t

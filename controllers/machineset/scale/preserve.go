@@ -22,7 +22,7 @@ func autoPreserve(w World, standing []*v1alpha1.Machine) (changed []*v1alpha1.Ma
 			free = append(free, m)
 		}
 	}
-	room := int(w.Set.Spec.AutoPreserveFailedMachineMax) - len(kept)
+	room := max(int(w.Set.Spec.AutoPreserveFailedMachineMax), 0) - len(kept) // MCM's own definition allows less than 0
 	switch {
 	case room > 0:
 		newest := byAge(free)

@@ -11,6 +11,7 @@ import (
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1/validation"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/bounded"
 )
 
 // status works out the set's status from its machines.
@@ -114,7 +115,7 @@ func condition(s v1alpha1.MachineSetStatus, t v1alpha1.MachineSetConditionType) 
 
 // setCondition puts a condition into the status; the time of transition is kept while the status is.
 func setCondition(w World, s *v1alpha1.MachineSetStatus, c v1alpha1.MachineSetCondition) {
-	c.LastTransitionTime = metav1.NewTime(w.Now)
+	c.LastTransitionTime, c.Message = metav1.NewTime(w.Now), bounded.Text(c.Message, bounded.Message)
 	for i, old := range s.Conditions {
 		if old.Type != c.Type {
 			continue

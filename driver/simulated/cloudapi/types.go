@@ -53,6 +53,11 @@ const (
 	// QueryInstanceID at DELETE PathVolumeAttachment is the VM to detach from. A volume that is attached elsewhere stays
 	// there. Without it the volume is detached from wherever it is.
 	QueryInstanceID = "instanceID"
+	// QueryIfTag at DELETE PathInstance and PATCH PathInstanceAttributes is a tag, "key=value", that the VM must have, and
+	// QueryIfNoTag a key that it must not have; both may be repeated. Else the call changes nothing and is refused with
+	// CodePreconditionFailed, unless the VM has ended.
+	QueryIfTag   = "ifTag"
+	QueryIfNoTag = "ifNoTag"
 )
 
 // Sizes of list pages.
@@ -261,6 +266,7 @@ const (
 	CodeNotFound            ErrorCode = "NotFound"                     // 404
 	CodeConflict            ErrorCode = "Conflict"                     // 409
 	CodeIdempotencyMismatch ErrorCode = "IdempotencyParameterMismatch" // 409
+	CodePreconditionFailed  ErrorCode = "PreconditionFailed"           // 412
 	CodeThrottled           ErrorCode = "Throttled"                    // 429, with Retry-After
 	CodeInternal            ErrorCode = "InternalError"                // 500
 	CodeNoCapacity          ErrorCode = "InsufficientCapacity"         // 503

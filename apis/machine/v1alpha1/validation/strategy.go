@@ -1,6 +1,7 @@
 package validation
 
 import (
+	"fmt"
 	"math"
 
 	"k8s.io/apimachinery/pkg/util/intstr"
@@ -79,8 +80,8 @@ func validateLimit(limit *intstr.IntOrString, replicas int32, path *field.Path) 
 	if err != nil {
 		return field.ErrorList{field.Invalid(path, limit.String(), "must be a number, or a percentage such as 25%")}
 	}
-	if machines < math.MinInt32 || machines > math.MaxInt32 {
-		return field.ErrorList{field.Invalid(path, limit.String(), "is more machines than 32 bits can count")}
+	if machines < math.MinInt32 || machines > MaxReplicas { // a percentage can come to more than 64 bits hold
+		return field.ErrorList{field.Invalid(path, limit.String(), fmt.Sprintf("must not be more than %d machines", MaxReplicas))}
 	}
 	return nil
 }

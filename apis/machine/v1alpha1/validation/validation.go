@@ -1,6 +1,7 @@
 package validation
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 
@@ -12,6 +13,10 @@ import (
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 )
+
+// MaxReplicas is how many machines a deployment or a set may have, and how many more or fewer a rollout may allow. No cluster has as
+// many; the sum of two is far from what 32 bits can count, and so is that of all sets of a deployment.
+const MaxReplicas = 1_000_000
 
 // ValidateMachineDeployment returns what keeps the deployment from working, or nothing.
 func ValidateMachineDeployment(d *v1alpha1.MachineDeployment) field.ErrorList {
@@ -88,6 +93,9 @@ func EventReason(reason string) string {
 func validateReplicas(replicas int32, path *field.Path) field.ErrorList {
 	if replicas < 0 {
 		return field.ErrorList{field.Invalid(path, replicas, "must not be negative")}
+	}
+	if replicas > MaxReplicas {
+		return field.ErrorList{field.Invalid(path, replicas, fmt.Sprintf("must not be more than %d", MaxReplicas))}
 	}
 	return nil
 }

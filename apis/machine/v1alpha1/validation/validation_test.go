@@ -86,7 +86,7 @@ func TestStrategies(t *testing.T) {
 		"rolling, negative":       {strategy: rolling("-1", "1")},
 		"rolling, limits missing": {rolling("", ""), []string{"spec.strategy.rollingUpdate.maxUnavailable: Required value: " + needsLimit, "spec.strategy.rollingUpdate.maxSurge: Required value: " + needsLimit}},
 		"rolling, no percentage":  {rolling("1", "some"), []string{`spec.strategy.rollingUpdate.maxSurge: Invalid value: "some": ` + needsLimit}},
-		"rolling, too many":       {rolling("1", "99999999999%"), []string{`spec.strategy.rollingUpdate.maxSurge: Invalid value: "99999999999%": is more machines than 32 bits can count`}},
+		"rolling, too many":       {rolling("1", "99999999999%"), []string{`spec.strategy.rollingUpdate.maxSurge: Invalid value: "99999999999%": must not be more than 1000000 machines`}},
 		"rolling, nothing else":   {v1alpha1.MachineDeploymentStrategy{Type: v1alpha1.RollingUpdateMachineDeploymentStrategyType}, []string{"spec.strategy.rollingUpdate: Required value: type RollingUpdate needs it"}},
 		"recreate, leftover":      {strategy: leftover},
 		"in place":                {strategy: inPlace("1", "10%", v1alpha1.OrchestrationTypeManual)},

@@ -1,0 +1,144 @@
+package main
+
+import (
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+	"sync"
+	"time"
+
+	authenticationv1 "k8s.io/api/authentication/v1"
+	authorizationv1 "k8s.io/api/authorization/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/klog/v2"
+	"k8s.io/utils/clock"
+)
+
+const (
+	// reviewFresh is for how long an answer of the API server holds. A reader that loses its access keeps it for that long.
+	reviewFresh = time.Minute
+	// reviewStale is for how long it holds while the API server does not answer: that is when metrics are needed.
+	reviewStale = 10 * time.Minute
+	// reviewTimeout bounds one review.
+	reviewTimeout = 5 * time.Second
+	// reviewsAtOnce bounds the reviews in flight, and rememberedReviews the answers that are kept: a client without access can
+	// send a different token with each request.
+	reviewsAtOnce     = 4
+	rememberedReviews = 1000
+	// maxBearer is the length in bytes of the longest token that is reviewed. Tokens of ServiceAccounts have about 1 kB.
+	maxBearer = 16 << 10
+)
+
+// reviewer authenticates and authorizes requests by reviews of the control cluster's API server.
+type reviewer struct {
+	client kubernetes.Interface
+	clock  clock.PassiveClock
+	asking chan struct{}
+
+	mu    sync.Mutex
+	known map[[sha256.Size]byte]review
+}
+
+// review is an answer: an HTTP status, and when it was given.
+type review struct {
+	status int
+	at     time.Time
+}
+
+func newReviewer(client kubernetes.Interface, c clock.PassiveClock) *reviewer {
+	return &reviewer{client: client, clock: c, asking: make(chan struct{}, reviewsAtOnce), known: map[[sha256.Size]byte]review{}}
+}
+
+// guard returns a handler that serves the requests that the control cluster's RBAC allows for nonResourceURLs.
+func (r *reviewer) guard(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+		status, err := r.status(req)
+		if err != nil {
+			klog.FromContext(req.Context()).V(2).Info("Request could not be reviewed", "path", req.URL.Path, "err", err)
+		}
+		switch status {
+		case http.StatusOK:
+			next.ServeHTTP(w, req)
+		case http.StatusUnauthorized:
+			w.Header().Set("WWW-Authenticate", "Bearer")
+			http.Error(w, "expected a bearer token that the API server of the control cluster knows; see --metrics-authorization", status)
+		case http.StatusForbidden:
+			http.Error(w, "this user may not "+strings.ToLower(req.Method)+" this path; bind a ClusterRole with it in nonResourceURLs", status)
+		default:
+			http.Error(w, "the API server of the control cluster does not say whether this request may be made; try again", status)
+		}
+	})
+}
+
+// status returns what a request is answered with: OK when it may be made.
+func (r *reviewer) status(req *http.Request) (int, error) {
+	token, isBearer := strings.CutPrefix(req.Header.Get("Authorization"), "Bearer ")
+	if token = strings.TrimSpace(token); !isBearer || token == "" || len(token) > maxBearer {
+		return http.StatusUnauthorized, nil
+	}
+	key := sha256.Sum256([]byte(req.Method + " " + req.URL.Path + "\n" + token))
+	now := r.clock.Now()
+	r.mu.Lock()
+	last, known := r.known[key]
+	r.mu.Unlock()
+	if known && now.Sub(last.at) < reviewFresh {
+		return last.status, nil
+	}
+	status, err := r.ask(req, token)
+	if err != nil {
+		if known && now.Sub(last.at) < reviewStale {
+			return last.status, err
+		}
+		return http.StatusServiceUnavailable, err
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if _, known := r.known[key]; !known && len(r.known) >= rememberedReviews {
+		clear(r.known)
+	}
+	r.known[key] = review{status: status, at: now}
+	return status, nil
+}
+
+// ask reviews token and access. Errors: the API server does not answer, or too many reviews are in flight.
+func (r *reviewer) ask(req *http.Request, token string) (int, error) {
+	select {
+	case r.asking <- struct{}{}:
+		defer func() { <-r.asking }()
+	default:
+		return 0, errors.New("too many reviews are in flight")
+	}
+	ctx, cancel := context.WithTimeout(req.Context(), reviewTimeout)
+	defer cancel()
+	who, err := r.client.AuthenticationV1().TokenReviews().Create(ctx, &authenticationv1.TokenReview{
+		Spec: authenticationv1.TokenReviewSpec{Token: token},
+	}, metav1.CreateOptions{})
+	if err != nil {
+		return 0, fmt.Errorf("review a token: %w", err)
+	}
+	if !who.Status.Authenticated {
+		return http.StatusUnauthorized, nil
+	}
+	user := who.Status.User
+	extra := map[string]authorizationv1.ExtraValue{}
+	for name, values := range user.Extra {
+		extra[name] = authorizationv1.ExtraValue(values)
+	}
+	may, err := r.client.AuthorizationV1().SubjectAccessReviews().Create(ctx, &authorizationv1.SubjectAccessReview{
+		Spec: authorizationv1.SubjectAccessReviewSpec{
+			User: user.Username, UID: user.UID, Groups: user.Groups, Extra: extra,
+			NonResourceAttributes: &authorizationv1.NonResourceAttributes{Path: req.URL.Path, Verb: strings.ToLower(req.Method)},
+		},
+	}, metav1.CreateOptions{})
+	if err != nil {
+		return 0, fmt.Errorf("review the access of %s: %w", user.Username, err)
+	}
+	if !may.Status.Allowed {
+		return http.StatusForbidden, nil
+	}
+	return http.StatusOK, nil
+}

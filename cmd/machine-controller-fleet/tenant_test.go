@@ -1,0 +1,155 @@
+package main
+
+import (
+	"fmt"
+	"net/http"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/apiserver"
+)
+
+// forger is the namespace of a tenant who writes Machines that name the Nodes and VMs of others.
+const forger = "forger"
+
+// unmanaged is the number of Nodes, and of their VMs, that no Machine has ever had.
+const unmanaged = 2
+
+// createUnmanaged makes two Nodes that no Machine has ever had, of which one says of which VM it is.
+func (t *trial) createUnmanaged() {
+	for i, providerID := range []string{"", "sim:///control-plane"} {
+		v := &vm{joined: true}
+		v.ProviderID, v.NodeName = "sim:///control-plane", fmt.Sprint("control-plane-", i)
+		t.cloud.vms = append(t.cloud.vms, v)
+		spec := map[string]any{}
+		if providerID != "" {
+			spec["providerID"] = providerID
+		}
+		t.put(t.target, "nodes", map[string]any{
+			"apiVersion": "v1", "kind": "Node", "metadata": map[string]any{"name": v.NodeName}, "spec": spec,
+			"status": map[string]any{"conditions": []any{map[string]any{"type": "Ready", "status": "True"}}},
+		})
+	}
+	t.createClass(forger)
+}
+
+// forge has the tenant make a Machine that names what others have, and delete it after a while.
+func (t *trial) forge() {
+	nodes := t.target.List("nodes")
+	if len(nodes) == 0 {
+		return
+	}
+	victim := nodes[t.random.IntN(len(nodes))]
+	providerID, _, _ := unstructured.NestedString(victim.Object, "spec", "providerID")
+	t.forged++
+	name := []string{fmt.Sprint("forged-", t.forged), victim.GetName()}[t.random.IntN(2)]
+	if t.control.Get("machines", forger, name) != nil {
+		return
+	}
+	labels := map[string]any{v1alpha1.LabelNode: victim.GetName()}
+	if t.random.IntN(2) == 0 {
+		labels["force-deletion"] = "true"
+	}
+	annotations := map[string]any{v1alpha1.AnnotationApplied: `{"labels":["node-restriction.kubernetes.io/pool"],"taints":["quarantine:NoExecute"]}`}
+	if t.random.IntN(4) == 0 {
+		annotations[v1alpha1.AnnotationTriggerDeletion] = "true"
+	}
+	if t.random.IntN(4) == 0 {
+		annotations[v1alpha1.AnnotationPreserve] = v1alpha1.PreserveNow
+	}
+	spec := map[string]any{
+		"class": map[string]any{"kind": "MachineClass", "name": "small"}, "drainTimeout": "1s",
+		"providerID":   []string{providerID, "other:///" + strings.TrimPrefix(providerID, "sim:///"), "nonsense"}[t.random.IntN(3)],
+		"nodeTemplate": map[string]any{"metadata": map[string]any{"labels": map[string]any{"forged": "yes"}}},
+	}
+	if spec["providerID"] == "" {
+		spec["providerID"] = "sim:///control-plane"
+	}
+	phases := []v1alpha1.MachinePhase{"", v1alpha1.MachinePending, v1alpha1.MachineRunning, v1alpha1.MachineFailed, v1alpha1.MachineTerminating}
+	t.logf("a tenant forges machine %s, with Node %s and VM %s", name, victim.GetName(), spec["providerID"])
+	t.put(t.control, "machines", map[string]any{
+		"apiVersion": "machine.sapcloud.io/v1alpha1", "kind": "Machine", "spec": spec,
+		"metadata": map[string]any{
+			"namespace": forger, "name": name, "labels": labels, "annotations": annotations, "finalizers": []any{v1alpha1.FinalizerName},
+		},
+		"status": map[string]any{"currentStatus": map[string]any{"phase": string(phases[t.random.IntN(len(phases))])}},
+	})
+	t.later = append(t.later, event{time.Now().Add(t.between(0, 30*time.Second)), func() { t.control.Delete("machines", forger, name) }})
+}
+
+// ofForger counts the machines of the tenant that are there.
+func (t *trial) ofForger() (n int) {
+	for _, o := range t.control.List("machines") {
+		if o.GetNamespace() == forger {
+			n++
+		}
+	}
+	return n
+}
+
+// touched looks at a write of a Node at the moment of its send: nobody writes a Node that has no Machine, and nobody deletes one
+// whose VM lives.
+func (o *oracle) touched(q request) {
+	_, rest, isNode := strings.Cut(q.path, "/nodes/")
+	if !isNode || q.place != atTarget && o.target != o.control {
+		return
+	}
+	name, _, _ := strings.Cut(rest, "/")
+	if strings.HasPrefix(name, "control-plane-") {
+		o.fail("%s does %s of Node %s, which has no machine", q.replica, q.method, name)
+	}
+	if q.method != http.MethodDelete {
+		return
+	}
+	for _, v := range o.cloud.live() {
+		if v.NodeName == name && v.joined && !o.mayBeUndeleted() {
+			o.fail("%s deletes Node %s, whose VM %s lives", q.replica, name, v.ProviderID)
+		}
+	}
+}
+
+// checkNodes looks at what the Nodes carry: each is bound to the machine of its VM or to none, has nothing that a tenant has asked
+// for, and is not emptied while its machine stays.
+func (t *trial) checkNodes() {
+	t.cloud.mu.Lock()
+	defer t.cloud.mu.Unlock()
+	for _, node := range t.target.List("nodes") {
+		v := t.cloud.vmOf(node)
+		ref, bound := v1alpha1.MachineOf(node)
+		switch {
+		case node.GetLabels()["forged"] != "":
+			t.fail("Node %s has the label of a tenant", node.GetName())
+		case v == nil || !bound: // its VM was made before a restore, or nobody has claimed it yet
+		case ref.Namespace != v.namespace || ref.Name != v.machine || string(ref.UID) != v.uid:
+			t.fail("Node %s of machine %s/%s (%s) is bound to %s", node.GetName(), v.namespace, v.machine, v.uid, ref)
+		case !v.ends.IsZero() || !t.oracle.neverRestored():
+		default:
+			cordoned, _, _ := unstructured.NestedBool(node.Object, "spec", "unschedulable")
+			stored := t.control.Get("machines", v.namespace, v.machine)
+			if cordoned && stored != nil && string(stored.GetUID()) == v.uid && stored.GetDeletionTimestamp() == nil {
+				t.fail("Node %s is cordoned, and its machine %s/%s stays", node.GetName(), v.namespace, v.machine)
+			}
+		}
+	}
+}
+
+// neverRestored reports whether no etcd was restored.
+func (o *oracle) neverRestored() bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.restored.IsZero()
+}
+
+// vmOf returns the VM of a Node; nil when there is none. c.mu is held.
+func (c *cloud) vmOf(node *apiserver.Object) *vm {
+	providerID, _, _ := unstructured.NestedString(node.Object, "spec", "providerID")
+	for _, v := range c.vms {
+		if v.ProviderID == providerID {
+			return v
+		}
+	}
+	return nil
+}

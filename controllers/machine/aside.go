@@ -1,0 +1,53 @@
+package machine
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/klog/v2"
+
+	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
+	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machine/lifecycle"
+	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/runner"
+	"github.com/machine-controller-fleet/machine-controller-fleet/telemetry"
+)
+
+// panicked sets a machine aside whose pass has panicked. What it writes depends on nothing but the machine's metadata.
+func (c *Controller) panicked(ctx context.Context, key types.NamespacedName, fault *runner.PanicError) {
+	m, known := c.cfg.View.Machines.Get(key)
+	if !known {
+		return
+	}
+	m = c.machines.Newest(m)
+	text := fmt.Sprint(fault.Value)
+	value, first := lifecycle.SetAside(m, c.cfg.Clock.Now(), text)
+	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{
+		"uid": m.UID, "annotations": map[string]string{v1alpha1.AnnotationSetAside: value},
+	}})
+	if err == nil {
+		m, err = c.cfg.Machines.Machines(key.Namespace).Patch(ctx, key.Name, types.MergePatchType, patch, metav1.PatchOptions{})
+	}
+	if err != nil {
+		klog.FromContext(ctx).Error(err, "Failed to set the machine aside; its processing is tried again after the back-off")
+		return
+	}
+	c.machines.Wrote(m)
+	if first {
+		telemetry.Tell(c.cfg.Events, m, v1alpha1.EventSetAside, "Processing this machine panicked; it is left as it is for a while: "+text)
+	}
+}
+
+// aside returns for how long a machine is set aside, 0 if it is not. Its status says so.
+func (c *Controller) aside(ctx context.Context, m *v1alpha1.Machine) (wait time.Duration, err error) {
+	now := c.cfg.Clock.Now()
+	trouble, wait := lifecycle.Aside(m, now)
+	if trouble == nil {
+		return 0, nil
+	}
+	p := &pass{world: lifecycle.World{Now: now, Limits: c.cfg.Limits, Machine: m, Trouble: trouble}}
+	return wait, c.save(ctx, p, lifecycle.Decide(p.world))
+}

@@ -1,0 +1,64 @@
+package machine
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
+	"github.com/machine-controller-fleet/machine-controller-fleet/driver"
+)
+
+// panics has each call of the driver panic. It returns when it was called, counted from now.
+func (b *bench) panics() (calls func() []time.Duration) {
+	start := time.Now()
+	var at []time.Duration
+	b.cloud.mu.Lock()
+	defer b.cloud.mu.Unlock()
+	b.cloud.fault = func(driver.Op) *testFault {
+		at = append(at, time.Since(start))
+		panic("a defect")
+	}
+	return func() []time.Duration {
+		b.cloud.mu.Lock()
+		defer b.cloud.mu.Unlock()
+		return slices.Clone(at)
+	}
+}
+
+// A machine whose processing panics is set aside for longer and longer, whoever owns it, and says so; when it does not panic any more
+// it goes on as if nothing had been.
+func TestAMachineThatPanicsIsSetAside(t *testing.T) {
+	onBench(t, func(b *bench) {
+		calls := b.panics()
+		b.create(patient)
+		b.pass(6 * time.Minute)
+		want := []time.Duration{0, time.Minute, 3 * time.Minute}
+		if got := calls(); !slices.Equal(got, want) {
+			t.Errorf("tried at %v, want %v", got, want)
+		}
+		last := b.get().Status.LastOperation
+		if last.ErrorCode != driver.Internal.String() || !strings.Contains(last.Description, "panicked 3 times in a row: a defect") {
+			t.Errorf("it says %+v", last)
+		}
+		b.takeOver(time.Second) // at 6 min 1 s
+		b.pass(50 * time.Second)
+		if got := calls(); len(got) != 3 {
+			t.Errorf("the next owner has tried it at once: %v", got)
+		}
+		b.pass(20 * time.Second)
+		if got := calls(); len(got) != 4 || got[3] != 7*time.Minute {
+			t.Errorf("tried at %v, want at 7 min as well", got)
+		}
+		b.cloud.works()
+		b.pass(8*time.Minute + 5*time.Second)
+		if phase := b.get().Status.CurrentStatus.Phase; phase != v1alpha1.MachineRunning {
+			t.Errorf("it is %s when it can be processed again", phase)
+		}
+		b.pass(10 * time.Minute)
+		if value, stands := b.get().Annotations[v1alpha1.AnnotationSetAside]; stands {
+			t.Errorf("the annotation stands still: %s", value)
+		}
+	})
+}

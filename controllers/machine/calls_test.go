@@ -1,0 +1,124 @@
+package machine
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
+	"github.com/machine-controller-fleet/machine-controller-fleet/driver"
+)
+
+// silentCloud is the bench's cloud, but that calls for machines of other namespaces than "n" are never answered.
+type silentCloud struct {
+	*testCloud
+
+	mu             sync.Mutex
+	inFlight, most int
+}
+
+func (c *silentCloud) hang(ctx context.Context, namespace string) error {
+	if namespace == "n" {
+		return nil
+	}
+	c.mu.Lock()
+	c.inFlight++
+	c.most = max(c.most, c.inFlight)
+	c.mu.Unlock()
+	<-ctx.Done()
+	c.mu.Lock()
+	c.inFlight--
+	c.mu.Unlock()
+	return &driver.Error{Code: driver.DeadlineExceeded, Op: driver.OpStatus, Err: ctx.Err()}
+}
+
+func (c *silentCloud) GetMachineStatus(ctx context.Context, req driver.GetMachineStatusRequest) (driver.GetMachineStatusResponse, error) {
+	if err := c.hang(ctx, req.Machine.Namespace); err != nil {
+		return driver.GetMachineStatusResponse{}, err
+	}
+	return c.testCloud.GetMachineStatus(ctx, req)
+}
+
+// silent makes machines in other namespaces, all of which use one Secret if shared, and one of each namespace if not. Their cloud
+// never answers.
+func (b *bench) silent(cloud *silentCloud, namespaces, machines int, shared bool) {
+	b.Helper()
+	cloud.testCloud = b.cloud
+	b.end()
+	b.rewire = func(w *wires) { w.cloud = cloud }
+	b.start()
+	var users []string
+	for i := range namespaces {
+		users = append(users, fmt.Sprint("silent-", i))
+	}
+	for i, ns := range users {
+		secret := &corev1.SecretReference{Namespace: ns, Name: "s"}
+		if shared {
+			secret.Namespace = "shared"
+		}
+		_, err := b.secrets.CoreV1().Secrets(secret.Namespace).Create(b.Context(), &corev1.Secret{
+			ObjectMeta: metav1.ObjectMeta{Namespace: secret.Namespace, Name: "s", ResourceVersion: "1", Annotations: map[string]string{
+				v1alpha1.AnnotationSharedWith: strings.Join(users, ","),
+			}},
+			Data: map[string][]byte{v1alpha1.SecretKeyUserData: []byte("join <<BOOTSTRAP_TOKEN>>")},
+		}, metav1.CreateOptions{})
+		if err != nil && (!shared || i == 0) {
+			b.Fatal(err)
+		}
+		_, err = b.server.Client().MachineClasses(ns).Create(b.Context(), &v1alpha1.MachineClass{
+			ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "c"}, Provider: testProvider, SecretRef: secret,
+		}, metav1.CreateOptions{})
+		b.must(err)
+		for j := range machines {
+			_, err := b.server.Client().Machines(ns).Create(b.Context(), &v1alpha1.Machine{
+				ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: fmt.Sprint("m", j)},
+				Spec:       v1alpha1.MachineSpec{Class: v1alpha1.ClassSpec{Kind: "MachineClass", Name: "c"}},
+			}, metav1.CreateOptions{})
+			b.must(err)
+		}
+	}
+}
+
+// A cloud that never answers a namespace's 600 machines slows no create in another one.
+func TestACloudThatNeverAnswersSlowsNobodyElse(t *testing.T) {
+	var alone, beside time.Duration
+	onBench(t, func(b *bench) {
+		b.create()
+		alone = b.becomes(v1alpha1.MachineRunning, 10*time.Minute)
+	})
+	onBench(t, func(b *bench) {
+		cloud := &silentCloud{}
+		b.silent(cloud, 1, 600, false)
+		b.pass(90 * time.Second) // in the second minute all workers of the namespace are held
+		b.create()
+		beside = b.becomes(v1alpha1.MachineRunning, 10*time.Minute)
+		if cloud.most != 4 {
+			t.Errorf("%d calls were in flight at a time, want as many as a namespace may have, 4", cloud.most)
+		}
+	})
+	if beside > alone {
+		t.Errorf("a machine runs after %s beside 600 that hang, and after %s alone", beside, alone)
+	}
+}
+
+// Nor does one that never answers five namespaces that share credentials: together they hold as many workers as one.
+func TestCredentialsThatHangAreSharedByNamespaces(t *testing.T) {
+	onBench(t, func(b *bench) {
+		cloud := &silentCloud{}
+		b.silent(cloud, 5, 20, true)
+		b.pass(90 * time.Second)
+		b.create()
+		if took := b.becomes(v1alpha1.MachineRunning, 10*time.Minute); took > 5*time.Second {
+			t.Errorf("a machine runs after %s beside namespaces that hang", took)
+		}
+		if cloud.most != 4 {
+			t.Errorf("%d calls were in flight at a time with one set of credentials, want 4", cloud.most)
+		}
+	})
+}

@@ -1,0 +1,88 @@
+package lifecycle
+
+import (
+	"encoding/json"
+	"fmt"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
+	"github.com/machine-controller-fleet/machine-controller-fleet/driver"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/bounded"
+)
+
+// How long a machine whose processing has panicked is set aside: the first time, doubled each time, up to the longest.
+const (
+	firstAside   = time.Minute
+	longestAside = time.Hour
+)
+
+// mostFault is how many bytes of what a panic said stand on a machine.
+const mostFault = 200
+
+// aside is why a machine is set aside. It stands on the machine, so that whoever takes it over does not meet the same at once.
+type aside struct {
+	Times int             `json:"times"`
+	Until time.Time       `json:"until"`
+	Rest  metav1.Duration `json:"rest"`
+	// Generation is that of the machine which could not be processed. With another one it is tried at once.
+	Generation int64  `json:"generation"`
+	Fault      string `json:"fault"`
+}
+
+// readAside returns what stands on the machine; the zero value when there is nothing that concerns it as it is now.
+func readAside(m *v1alpha1.Machine) aside {
+	var a aside
+	if json.Unmarshal([]byte(m.Annotations[v1alpha1.AnnotationSetAside]), &a) != nil || a.Generation != m.Generation {
+		return aside{}
+	}
+	return a
+}
+
+// SetAside returns the value of AnnotationSetAside for a machine whose processing has panicked. first reports whether it is the first
+// time in a row.
+func SetAside(m *v1alpha1.Machine, now time.Time, fault string) (value string, first bool) {
+	a := readAside(m)
+	a.Times++
+	a.Rest.Duration = min(max(2*a.Rest.Duration, firstAside), longestAside)
+	a.Until, a.Generation, a.Fault = now.Add(a.Rest.Duration).UTC(), m.Generation, bounded.Text(fault, mostFault)
+	text, err := json.Marshal(a)
+	if err != nil { // times and strings always encode
+		return "", false
+	}
+	return string(text), a.Times == 1
+}
+
+// Aside returns what a machine that is set aside has to say, and for how long it is; nil if it is not set aside, or not any more.
+func Aside(m *v1alpha1.Machine, now time.Time) (trouble *Trouble, wait time.Duration) {
+	a := readAside(m)
+	wait = a.Until.Sub(now)
+	if a.Times == 0 || wait <= 0 || wait > 2*longestAside { // whoever wrote it may have had another clock
+		return nil, 0
+	}
+	return &Trouble{Code: driver.Internal, Message: fmt.Sprintf(
+		"Processing this machine panicked %d times in a row: %s. This is a defect of the fleet or of its driver. The machine is left as it is until %s, or until its spec is changed",
+		a.Times, a.Fault, a.Until.Format(time.RFC3339))}, wait
+}
+
+// EndAside adds to a verdict that rests that a machine is not set aside any more: it is another one now, or was processed without a
+// panic for as long after it was set aside as it was.
+func EndAside(w World, v Verdict) Verdict {
+	if _, stands := w.Machine.Annotations[v1alpha1.AnnotationSetAside]; !stands {
+		return v
+	}
+	if a := readAside(w.Machine); a.Times > 0 {
+		if left := a.Until.Add(a.Rest.Duration).Sub(w.Now); left > 0 {
+			if v.Wake == 0 || left < v.Wake {
+				v.Wake = left
+			}
+			return v
+		}
+	}
+	if v.Machine == nil {
+		v.Machine = w.Machine.DeepCopy()
+	}
+	delete(v.Machine.Annotations, v1alpha1.AnnotationSetAside)
+	return v
+}

@@ -1,0 +1,50 @@
+package lifecycle
+
+import (
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
+)
+
+// hasNode says that there is a Node, and that it is not another VM's.
+func (l *life) hasNode() bool { return l.node != nil && l.node.Spec.ProviderID == ownVM.ProviderID }
+
+// isKnown says that the Node is known to be the machine's. One that has joined while its VM was going, and that was not claimed,
+// is not, for a process that has not seen the VM: only the cloud could tell, which has forgotten it.
+func (l *life) isKnown() bool {
+	return l.proven || l.node.Annotations[v1alpha1.AnnotationMachine] != ""
+}
+
+// displace has another VM join under the name of the machine's Node.
+func (l *life) displace() {
+	l.node = &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "m", Labels: map[string]string{v1alpha1.LabelSlot: "7"}}, Spec: corev1.NodeSpec{ProviderID: "cloud:///i-2"}}
+	l.pods = 0
+	l.tellNode()
+}
+
+// tellNode has the machine looked at whose Node has changed, if the controller knows that it is its Node.
+func (l *life) tellNode() {
+	if NodeName(l.machine) != "" {
+		l.enqueue()
+	}
+}
+
+// setConditions changes the conditions of the Node. Of a Node that is in no slot the cache shows the name alone.
+func (l *life) setConditions(conditions ...corev1.NodeCondition) {
+	for _, c := range l.node.Status.Conditions {
+		if c.Type == v1alpha1.NodeInPlaceUpdate { // ours
+			conditions = append(conditions, c)
+		}
+	}
+	if slices.Equal(l.node.Status.Conditions, conditions) {
+		return
+	}
+	l.node = l.node.DeepCopy()
+	l.node.Status.Conditions = conditions
+	if l.node.Labels[v1alpha1.LabelSlot] != "" {
+		l.tellNode()
+	}
+}

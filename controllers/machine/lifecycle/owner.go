@@ -1,0 +1,98 @@
+package lifecycle
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
+	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/nodeowner"
+)
+
+// ownerRetry is when the cloud is asked again whose the VM behind a Node is.
+const ownerRetry = 30 * time.Second
+
+// MayAdopt reports whether a VM without any UID that the machine's provider ID names counts as the machine's.
+func MayAdopt(w World) bool { return w.VM.Adopting || w.VMRivals.Read && !w.VMRivals.Found }
+
+// ownsNode reports whether the Node that is there is the machine's. toFind is what has to be found out first; "" when it is
+// known.
+func ownsNode(w World, m *v1alpha1.Machine) (owns bool, toFind Action) {
+	if w.Node.State != NodePresent {
+		return false, ""
+	}
+	relation := nodeowner.Relate(m, w.Node.Node)
+	switch {
+	case relation == nodeowner.Own:
+		return true, ""
+	case relation == nodeowner.Foreign:
+		return false, ""
+	case w.Proven != "" && w.Proven == m.Spec.ProviderID && w.Node.Node.Spec.ProviderID == w.Proven:
+		return true, ""
+	case relation == nodeowner.Unproven && w.VM.State == VMUnknown:
+		return false, FindVM
+	case relation == nodeowner.Unproven && w.VM.State != VMHidden:
+		return false, adoptVM(w, FindVM)
+	case !w.NodeRivals.Read: // tied, or the driver cannot look for VMs
+		return false, FindNodeRivals
+	}
+	return !w.NodeRivals.Found, ""
+}
+
+// adoptVM returns what to do about a VM that the provider ID names and that has not the machine's UID; "" when there is
+// nothing to do. Machine Controller Manager gives VMs no UID. again is what asks the cloud once more, and has such a VM count.
+func adoptVM(w World, again Action) Action {
+	switch {
+	case !w.VM.Left || w.VM.Adopting || w.VMRivals.Found:
+		return ""
+	case !w.VMRivals.Read:
+		return FindVMRivals
+	}
+	return again
+}
+
+// isForeign reports whether the Node that is there is not the machine's.
+func isForeign(w World, m *v1alpha1.Machine) bool {
+	owns, toFind := ownsNode(w, m)
+	return w.Node.State == NodePresent && !owns && toFind == ""
+}
+
+// findOwner finds out whether the Node that has joined is the machine's; wait is false when that is known. While the cloud
+// does not say it, the machine has no Node.
+func findOwner(w World) (v Verdict, wait bool) {
+	_, toFind := ownsNode(w, w.Machine)
+	if toFind == "" {
+		return Verdict{}, false
+	}
+	if toFind != FindVM {
+		return do(toFind), true
+	}
+	_, missing := missingForCloud(w)
+	if missing == "" && w.Failure != nil {
+		missing = cloudSays(w.Failure.Code, w.Failure.Message)
+	}
+	switch {
+	case missing != "":
+		m := w.Machine.DeepCopy()
+		v := wakeAt(w, waitForNode(w, m), w.Now.Add(ownerRetry))
+		if m.Status.CurrentStatus.Phase == v1alpha1.MachinePending && v.Do == Rest && v.Event == nil {
+			m.Status.LastOperation.Description = fmt.Sprintf("Creating machine on cloud provider: Node %q has joined, and is not claimed before the cloud says that its VM, %s, is this machine's: %s",
+				w.Node.Node.Name, w.Machine.Spec.ProviderID, missing)
+		}
+		return v, true
+	case !w.Secret.Read:
+		return do(ReadSecret), true
+	}
+	return do(FindVM), true
+}
+
+// leftAlone says which Node and which VM the machine names that are not its own.
+func leftAlone(w World) string {
+	var text string
+	if isForeign(w, w.Machine) {
+		text = fmt.Sprintf("; Node %q is left alone: it is not this machine's", w.Node.Node.Name)
+	}
+	if w.VM.Left {
+		text += fmt.Sprintf("; VM %s is left alone: it does not have the UID of this machine", w.Machine.Spec.ProviderID)
+	}
+	return text
+}

@@ -1,0 +1,128 @@
+package machine
+
+import (
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
+	"github.com/machine-controller-fleet/machine-controller-fleet/driver"
+)
+
+// runsSince makes a machine as Machine Controller Manager leaves it: it runs, on the Node "m".
+func (b *bench) runsSince(namespace, name string) *v1alpha1.Machine {
+	b.Helper()
+	m := &v1alpha1.Machine{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: namespace, Name: name, Finalizers: []string{v1alpha1.FinalizerName}, Labels: map[string]string{v1alpha1.LabelNode: "m"},
+		},
+		Spec: v1alpha1.MachineSpec{Class: v1alpha1.ClassSpec{Kind: "MachineClass", Name: "c"}, ProviderID: "test:///mcm-1"},
+	}
+	machines := b.server.Client().Machines(namespace)
+	_, err := machines.Create(b.Context(), m, metav1.CreateOptions{})
+	b.must(err)
+	status := `{"status":{"currentStatus":{"phase":"Running"},"lastOperation":{"type":"HealthCheck","state":"Successful"}}}`
+	made, err := machines.Patch(b.Context(), name, types.MergePatchType, []byte(status), metav1.PatchOptions{}, "status")
+	b.must(err)
+	time.Sleep(2 * time.Second)
+	return made
+}
+
+// ofMCM is the Node "m" as Machine Controller Manager leaves it.
+func (b *bench) ofMCM(machine string) {
+	b.Helper()
+	b.setNode(&corev1.Node{
+		ObjectMeta: metav1.ObjectMeta{
+			Name: "m", UID: "node", Labels: map[string]string{v1alpha1.LabelMachineName: machine}, Finalizers: []string{v1alpha1.NodeFinalizerName},
+		},
+		Spec:   corev1.NodeSpec{ProviderID: "test:///mcm-1"},
+		Status: corev1.NodeStatus{Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}},
+	})
+}
+
+// boundTo returns the Machine that the Node "m" is bound to, and whether it is cordoned or marked.
+func (b *bench) boundTo() (ref v1alpha1.MachineRef, isTouched bool) {
+	b.Helper()
+	node, err := b.target.CoreV1().Nodes().Get(b.Context(), "m", metav1.GetOptions{})
+	b.must(err)
+	ref, _ = v1alpha1.MachineOf(node)
+	return ref, node.Spec.Unschedulable || len(node.Status.Conditions) > 1
+}
+
+func TestANodeOfMachineControllerManagerIsTheOldestMachines(t *testing.T) {
+	for name, forger := range map[string]string{"nobody else": "", "a forger of the same name": "m", "a forger of another name": "other"} {
+		t.Run(name, func(t *testing.T) {
+			onBench(t, func(b *bench) {
+				victim := b.runsSince("n", "m")
+				if forger != "" {
+					b.runsSince("f", forger)
+				}
+				calls := len(b.cloud.log(""))
+				b.ofMCM("m")
+				b.pass(time.Minute)
+				if forger != "" {
+					b.must(b.server.Client().Machines("f").Delete(b.Context(), forger, metav1.DeleteOptions{}))
+					b.pass(time.Hour)
+				}
+				if ref, isTouched := b.boundTo(); ref != v1alpha1.RefOf(victim) || isTouched {
+					t.Errorf("the Node is bound to %s, touched: %t; want %s, and not touched", ref, isTouched, v1alpha1.RefOf(victim))
+				}
+				if asked := len(b.cloud.log("")) - calls; forger == "" && asked > 0 {
+					t.Errorf("the cloud was asked %d times for a Node that is taken over", asked)
+				}
+			})
+		})
+	}
+}
+
+// The victim is younger, or is not there: the forger gets nothing that does not have its name.
+func TestANodeOfAnotherMachineIsLeftAlone(t *testing.T) {
+	onBench(t, func(b *bench) {
+		forger := b.runsSince("n", "m")
+		b.ofMCM("victim")
+		b.pass(time.Minute)
+		b.must(b.server.Client().Machines("n").Delete(b.Context(), forger.Name, metav1.DeleteOptions{}))
+		b.pass(time.Hour)
+		if ref, isTouched := b.boundTo(); ref.Name != "" || isTouched {
+			t.Errorf("the Node is bound to %s, touched: %t", ref, isTouched)
+		}
+		if b.get() != nil {
+			t.Errorf("the forger's machine is there: %s", b.says())
+		}
+	})
+}
+
+// A VM of Machine Controller Manager has no UID. It is deleted with its machine, and with no younger one of the same name.
+func TestAVMOfMachineControllerManagerIsDeletedWithItsMachine(t *testing.T) {
+	for name, older := range map[string]bool{"nobody else": false, "an older machine of that name has it": true} {
+		t.Run(name, func(t *testing.T) {
+			onBench(t, func(b *bench) {
+				if older {
+					b.runsSince("a", "m")
+				}
+				b.cloud.bare = map[string]string{"test:///mcm-1": "m"}
+				b.runsSince("n", "m")
+				b.must(b.server.Client().Machines("n").Delete(b.Context(), "m", metav1.DeleteOptions{}))
+				b.pass(time.Hour)
+				if b.get() != nil {
+					t.Errorf("the machine is there: %s", b.says())
+				}
+				if left := len(b.cloud.bare); (left > 0) != older {
+					t.Errorf("%d VMs are left, after %d calls", left, len(b.cloud.log(driver.OpDelete)))
+				}
+				row := v1alpha1.EventReasons()[0]
+				for _, r := range v1alpha1.EventReasons() {
+					if r.Reason == v1alpha1.EventNotOwned {
+						row = r
+					}
+				}
+				if told := b.told.Count(row); (told > 0) != older {
+					t.Errorf("NotOwned is told %d times", told)
+				}
+			})
+		})
+	}
+}

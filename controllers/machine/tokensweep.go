@@ -1,0 +1,71 @@
+package machine
+
+import (
+	"context"
+	"fmt"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/klog/v2"
+
+	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
+	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machine/lifecycle"
+	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/runner"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/decode"
+)
+
+// Gone is a machine that the cache does not show any more and that may have left its bootstrap token behind. In most cases its
+// finalizer was removed by hand: a machine that is deleted in order has its token deleted first.
+type Gone struct {
+	types.NamespacedName
+
+	UID types.UID
+	// Slot is the slot label that the machine had.
+	Slot string
+	// Until is when all of its tokens have expired, in seconds since 1970.
+	Until int64
+}
+
+// String is the key in logs and traces.
+func (g Gone) String() string { return g.NamespacedName.String() + " " + string(g.UID) }
+
+// noteGone enqueues a machine that the cache does not show any more. The machine may have moved to another replica, so
+// sweepTokens reads it live.
+func (c *Controller) noteGone(m *v1alpha1.Machine) {
+	if !lifecycle.MayLeaveToken(m) {
+		return
+	}
+	c.gone.Enqueue(Gone{
+		NamespacedName: types.NamespacedName{Namespace: m.Namespace, Name: m.Name}, UID: m.UID, Slot: m.Labels[v1alpha1.LabelSlot],
+		Until: c.cfg.Clock.Now().Add(lifecycle.TokenLife(m, c.cfg.Limits)).Unix(),
+	})
+}
+
+// sweepTokens deletes the bootstrap tokens of a machine that does not exist any more, by a live read. The names of the tokens
+// are derived from the machine's UID, so the fleet needs no right to list the Secrets of kube-system. The token of a machine
+// that vanishes while no replica watches it expires.
+func (c *Controller) sweepTokens(ctx context.Context, gone Gone) (runner.Result, error) {
+	cluster, err := c.cfg.Targets.For(gone.Namespace)
+	if err != nil {
+		return runner.Result{}, fmt.Errorf("find the target cluster of namespace %s: %w", gone.Namespace, err)
+	}
+	if cluster == nil || c.cfg.Clock.Now().Unix() > gone.Until {
+		return runner.Result{}, nil
+	}
+	live, err := c.cfg.Machines.Machines(gone.Namespace).Get(ctx, gone.Name, metav1.GetOptions{})
+	if failure, undecodable := decode.FailureOf(err); undecodable {
+		live, err = &v1alpha1.Machine{ObjectMeta: failure.ObjectMeta}, nil
+	}
+	switch {
+	case err != nil && !apierrors.IsNotFound(err):
+		return runner.Result{}, fmt.Errorf("read machine %s, which may have left a bootstrap token: %w", gone.NamespacedName, err)
+	case err == nil && live.UID == gone.UID:
+		return runner.Result{}, nil
+	}
+	if err := deleteTokens(ctx, cluster.Client.CoreV1().Secrets(tokenNamespace), gone.UID); err != nil {
+		return runner.Result{}, err
+	}
+	klog.FromContext(ctx).V(2).Info("Deleted the bootstrap tokens, if any, of a machine that does not exist any more", "machine", gone.NamespacedName, "uid", gone.UID)
+	return runner.Result{}, nil
+}

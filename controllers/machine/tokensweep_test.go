@@ -1,0 +1,134 @@
+package machine
+
+import (
+	"sync/atomic"
+	"testing"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	clienttesting "k8s.io/client-go/testing"
+
+	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
+)
+
+// expiryOfToken returns when the machine's token expires.
+func (b *bench) expiryOfToken() time.Time {
+	b.Helper()
+	list, err := b.target.CoreV1().Secrets(tokenNamespace).List(b.Context(), metav1.ListOptions{})
+	b.must(err)
+	if len(list.Items) != 1 {
+		b.Fatalf("%d tokens, want one", len(list.Items))
+	}
+	return expiryOf(&list.Items[0])
+}
+
+// strip removes the machine's finalizer by hand, so that it goes with its deletion.
+func (b *bench) strip() {
+	b.Helper()
+	_, err := b.server.Client().Machines("n").Patch(b.Context(), "m", types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`), metav1.PatchOptions{})
+	b.must(err)
+}
+
+// A token lives for an hour at most, whatever the machine's annotations ask for, and for as long as the VM may still join.
+func TestATokenOfAPatientMachineExpiresInAnHour(t *testing.T) {
+	onBench(t, func(b *bench) {
+		b.cloud.made = func(*testVM) {}
+		b.create(patient, func(m *v1alpha1.Machine) {
+			m.Annotations = map[string]string{v1alpha1.AnnotationEffectiveCreationTimeout: "876000h"}
+		})
+		start := time.Now()
+		for _, at := range []time.Duration{time.Minute, 29 * time.Minute, 31 * time.Minute, 5 * time.Hour} {
+			b.pass(time.Until(start.Add(at)))
+			if left := time.Until(b.expiryOfToken()); left > time.Hour || left < 29*time.Minute {
+				b.Errorf("after %s the token lives for another %s", at, left)
+			}
+		}
+		written := 0
+		for _, action := range b.target.Actions() {
+			if action.GetVerb() == "patch" && action.GetResource().Resource == "secrets" {
+				written++
+			}
+		}
+		if written < 9 || written > 10 {
+			b.Errorf("in five hours the token was prolonged %d times, want once in half an hour", written)
+		}
+	})
+}
+
+// Another process goes on with the token.
+func TestATokenIsProlongedByWhoeverTakesOver(t *testing.T) {
+	onBench(t, func(b *bench) {
+		b.cloud.made = func(*testVM) {}
+		b.create(patient)
+		b.pass(20 * time.Minute)
+		b.takeOver(time.Minute)
+		b.pass(3 * time.Hour)
+		if left := time.Until(b.expiryOfToken()); left < 29*time.Minute {
+			b.Errorf("the token lives for another %s", left)
+		}
+	})
+}
+
+func TestNoTokenIsMadeWithoutAPlaceForIt(t *testing.T) {
+	onBench(t, func(b *bench) {
+		secret, err := b.secrets.CoreV1().Secrets("n").Get(b.Context(), "s", metav1.GetOptions{})
+		b.must(err)
+		secret.Data[v1alpha1.SecretKeyUserData] = []byte("#!/bin/sh")
+		_, err = b.secrets.CoreV1().Secrets("n").Update(b.Context(), secret, metav1.UpdateOptions{})
+		b.must(err)
+		b.create()
+		b.becomes(v1alpha1.MachineRunning, time.Minute)
+		for _, action := range b.target.Actions() {
+			if action.GetVerb() == "create" && action.GetResource().Resource == "secrets" {
+				b.Error("a token was made")
+			}
+		}
+	})
+}
+
+func TestATokenGoesWithAMachineWhoseFinalizerWasRemoved(t *testing.T) {
+	onBench(t, func(b *bench) {
+		b.cloud.made = func(*testVM) {}
+		b.create()
+		b.pass(time.Minute)
+		b.expiryOfToken()
+		var away atomic.Bool
+		away.Store(true)
+		react(b.target, "delete", "secrets", func(clienttesting.Action) (bool, runtime.Object, error) {
+			return away.Load(), nil, apierrors.NewServiceUnavailable("away")
+		})
+		b.end() // so that nobody deletes the token in good time
+		b.delete()
+		b.start()
+		b.strip()
+		b.pass(5 * time.Minute)
+		if m := b.get(); m != nil {
+			b.Fatalf("the machine is there still: %+v", m)
+		}
+		b.expiryOfToken()
+		away.Store(false)
+		b.pass(2 * time.Minute)
+		if left := b.left(); len(left) > 0 {
+			b.Errorf("left: %v", left)
+		}
+	})
+}
+
+// What a cache does not show any more may have moved to another replica.
+func TestATokenStaysWithAMachineThatIsOnlyNotShown(t *testing.T) {
+	onBench(t, func(b *bench) {
+		b.cloud.made = func(*testVM) {}
+		b.create()
+		b.pass(time.Minute)
+		m := b.get()
+		b.process.noteGone(m)
+		b.pass(time.Minute)
+		b.expiryOfToken()
+		b.process.noteGone(&v1alpha1.Machine{ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: "m", UID: "another, which had the name before"}})
+		b.pass(time.Minute)
+		b.expiryOfToken()
+	})
+}

@@ -1,0 +1,135 @@
+package machineclass
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes/fake"
+	clienttesting "k8s.io/client-go/testing"
+
+	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/apitest"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/decode"
+)
+
+// foreignClass is a class of namespace n that names the Secret of another namespace.
+func foreignClass(finalizers ...string) *v1alpha1.MachineClass {
+	return &v1alpha1.MachineClass{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: "c", UID: "class", Finalizers: finalizers},
+		SecretRef:  &corev1.SecretReference{Namespace: "victim", Name: "s"},
+	}
+}
+
+func foreignSecret(sharedWith string, finalizers ...string) *corev1.Secret {
+	return &corev1.Secret{ObjectMeta: metav1.ObjectMeta{
+		Namespace: "victim", Name: "s", UID: "secret", Finalizers: finalizers,
+		Annotations: map[string]string{v1alpha1.AnnotationSharedWith: sharedWith},
+	}}
+}
+
+// heldSecret reports whether the victim's Secret carries our finalizer.
+func heldSecret(t *testing.T, secrets *fake.Clientset) bool {
+	t.Helper()
+	found, err := secrets.Tracker().Get(corev1.SchemeGroupVersion.WithResource("secrets"), "victim", "s")
+	if err != nil {
+		t.Fatal(err)
+	}
+	secret, _ := found.(*corev1.Secret)
+	return slices.Contains(secret.Finalizers, v1alpha1.SecretFinalizerName)
+}
+
+// A class with VMs holds a Secret of another namespace only if that is shared with its own; the data of others are not read.
+func TestOnlySharedSecretsOfOtherNamespacesAreHeld(t *testing.T) {
+	for shared, want := range map[string]bool{"": false, "other": false, "n": true, "other , n": true, "*": false, "nn": false} {
+		secrets := fake.NewClientset(foreignSecret(shared))
+		c, _ := bench(t, secrets, nil, foreignClass(), machine("m", "c", "vm"))
+		if _, err := c.reconcileClass(t.Context(), types.NamespacedName{Namespace: "n", Name: "c"}); err != nil {
+			t.Fatal(err)
+		}
+		if got := heldSecret(t, secrets); got != want {
+			t.Errorf("shared with %q: held: %t, want %t", shared, got, want)
+		}
+		if asked := len(secrets.Actions()) > 0; asked != want {
+			t.Errorf("shared with %q: the requests for it were %v", shared, secrets.Actions())
+		}
+		end(c)
+	}
+}
+
+// The end of a class leaves a Secret of another namespace as it is that is not shared, and does not wait for it: the finalizer
+// may be that of Machine Controller Manager, for a class of its own.
+func TestTheEndOfAClassLeavesOthersSecretsAlone(t *testing.T) {
+	for name, tc := range map[string]struct {
+		shared  string
+		refuses bool
+		held    bool
+	}{
+		"not shared": {held: true},
+		"shared":     {shared: "n"},
+		"forbidden":  {shared: "n", refuses: true, held: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			class := foreignClass(v1alpha1.FinalizerName)
+			class.DeletionTimestamp = &metav1.Time{Time: time.Unix(1, 0)}
+			secrets := fake.NewClientset(foreignSecret(tc.shared, v1alpha1.SecretFinalizerName))
+			about := apitest.SecretMetadata(secrets)
+			if tc.refuses {
+				about.PrependReactor("get", "secrets", func(clienttesting.Action) (bool, runtime.Object, error) {
+					return true, nil, apierrors.NewForbidden(corev1.Resource("secrets"), "s", nil)
+				})
+			}
+			c, machines := bench(t, secrets, about, class)
+			defer end(c)
+			if _, err := c.reconcileClass(t.Context(), types.NamespacedName{Namespace: "n", Name: "c"}); err != nil {
+				t.Fatal(err)
+			}
+			left, err := machines.MachineV1alpha1().MachineClasses("n").Get(t.Context(), "c", metav1.GetOptions{})
+			if err != nil || len(left.Finalizers) > 0 {
+				t.Errorf("the class has the finalizers %v (%v), want none", left.Finalizers, err)
+			}
+			if got := heldSecret(t, secrets); got != tc.held {
+				t.Errorf("the Secret is held: %t, want %t", got, tc.held)
+			}
+		})
+	}
+}
+
+// A class that may not use a Secret does not keep its owner from deleting it, not even one that cannot be decoded.
+func TestAClassOfAnotherNamespaceHoldsNoSecret(t *testing.T) {
+	key := types.NamespacedName{Namespace: "victim", Name: "s"}
+	undecodable := `{"apiVersion":"machine.sapcloud.io/v1alpha1","kind":"MachineClass","metadata":{"namespace":"n","name":"c","uid":"u","finalizers":["` +
+		v1alpha1.FinalizerName + `"]},"nodeTemplate":{"capacity":{"cpu":"many"}},"secretRef":"s"}`
+	for shared, want := range map[string]bool{"": false, "n": true} {
+		secrets := fake.NewClientset(foreignSecret(shared, v1alpha1.SecretFinalizerName))
+		c, _ := bench(t, secrets, nil, foreignClass(v1alpha1.FinalizerName))
+		if _, err := c.reconcileSecret(t.Context(), key); err != nil {
+			t.Fatal(err)
+		}
+		if got := heldSecret(t, secrets); got != want {
+			t.Errorf("shared with %q: held: %t, want %t", shared, got, want)
+		}
+		end(c)
+
+		secrets = fake.NewClientset(foreignSecret(shared, v1alpha1.SecretFinalizerName))
+		c, machines := bench(t, secrets, nil)
+		machines.PrependReactor("list", "machineclasses", func(a clienttesting.Action) (bool, runtime.Object, error) {
+			if a.GetNamespace() != metav1.NamespaceAll {
+				return true, &v1alpha1.MachineClassList{}, nil
+			}
+			return true, &v1alpha1.MachineClassList{}, &decode.ListError{Failures: []*decode.Failure{apitest.Undecodable(t, undecodable)}}
+		})
+		if _, err := c.reconcileSecret(t.Context(), key); err != nil {
+			t.Fatal(err)
+		}
+		if got := heldSecret(t, secrets); got != want {
+			t.Errorf("shared with %q, and the class cannot be decoded: held: %t, want %t", shared, got, want)
+		}
+		end(c)
+	}
+}

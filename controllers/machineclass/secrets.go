@@ -1,0 +1,139 @@
+package machineclass
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
+	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/runner"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/decode"
+)
+
+// about returns the metadata of a Secret as a class of a namespace may see them; nil when there is none that it may use. Those
+// of other namespaces, which this fleet may not even read, are no concern of the class.
+func (c *Controller) about(ctx context.Context, key types.NamespacedName, by string) (*metav1.PartialObjectMetadata, error) {
+	secrets := c.cfg.Metadata.Resource(corev1.SchemeGroupVersion.WithResource("secrets")).Namespace(key.Namespace)
+	about, err := secrets.Get(ctx, key.Name, metav1.GetOptions{})
+	switch {
+	case apierrors.IsNotFound(err), apierrors.IsForbidden(err) && key.Namespace != by:
+		return nil, nil
+	case err != nil:
+		return nil, fmt.Errorf("read the metadata of Secret %s: %w", key, err)
+	case !v1alpha1.SharedWith(about, by):
+		return nil, nil
+	}
+	return about, nil
+}
+
+// keepSecret puts our finalizer on a Secret that a class of a namespace uses.
+func (c *Controller) keepSecret(ctx context.Context, key types.NamespacedName, by string) error {
+	about, err := c.about(ctx, key, by)
+	if err != nil || about == nil || about.DeletionTimestamp != nil || slices.Contains(about.Finalizers, v1alpha1.SecretFinalizerName) {
+		return err
+	}
+	return c.updateSecret(ctx, about, func(secret *corev1.Secret) {
+		secret.Finalizers = append(secret.Finalizers, v1alpha1.SecretFinalizerName)
+	})
+}
+
+// reconcileSecret lets a Secret go that no class may use and names any more.
+func (c *Controller) reconcileSecret(ctx context.Context, key types.NamespacedName) (runner.Result, error) {
+	return runner.Result{}, c.releaseSecret(ctx, key, key.Namespace, "")
+}
+
+// releaseSecret takes our finalizer off a Secret, for the classes of a namespace, unless a class other than the given one holds
+// it. One that is not, or no longer, shared with that namespace is left as it is: it is let go under its own key.
+func (c *Controller) releaseSecret(ctx context.Context, key types.NamespacedName, by string, except types.UID) error {
+	about, err := c.about(ctx, key, by)
+	if err != nil || about == nil || !slices.Contains(about.Finalizers, v1alpha1.SecretFinalizerName) {
+		return err
+	}
+	h := holders{secret: about, except: except}
+	if slices.ContainsFunc(c.cfg.View.Classes.All(), h.holds) {
+		return nil
+	}
+	held, err := c.isHeld(ctx, h)
+	if err != nil || held {
+		return err
+	}
+	return c.updateSecret(ctx, about, func(secret *corev1.Secret) {
+		secret.Finalizers = slices.DeleteFunc(secret.Finalizers, func(f string) bool { return f == v1alpha1.SecretFinalizerName })
+	})
+}
+
+// holders tells the classes that hold a Secret, but for one of them. A class that may not use a Secret does not hold it: the
+// Secret's owner could not delete it.
+type holders struct {
+	secret metav1.Object
+	except types.UID
+}
+
+func (h holders) holds(class *v1alpha1.MachineClass) bool {
+	key := types.NamespacedName{Namespace: h.secret.GetNamespace(), Name: h.secret.GetName()}
+	return class.UID != h.except && slices.Contains(class.Finalizers, v1alpha1.FinalizerName) &&
+		slices.Contains(class.SecretKeys(), key) && v1alpha1.SharedWith(h.secret, class.Namespace)
+}
+
+// mayHold reports whether a class that cannot be decoded holds the Secret; where its references cannot be either, it may.
+func (h holders) mayHold(f *decode.Failure) bool {
+	var refs struct {
+		SecretRef            *corev1.SecretReference `json:"secretRef"`
+		CredentialsSecretRef *corev1.SecretReference `json:"credentialsSecretRef"`
+	}
+	if err := f.Into(&refs); err != nil {
+		return slices.Contains(f.Finalizers, v1alpha1.FinalizerName) && v1alpha1.SharedWith(h.secret, f.Namespace)
+	}
+	return h.holds(&v1alpha1.MachineClass{ObjectMeta: f.ObjectMeta, SecretRef: refs.SecretRef, CredentialsSecretRef: refs.CredentialsSecretRef})
+}
+
+// classesPage is how many classes are read at a time: a landscape has thousands, and one that holds ends the search.
+const classesPage = 100
+
+// isHeld reports, by live lists, whether a class holds a Secret. That is one of its own namespace, nearly always; where the
+// Secret is shared, any served namespace may have it.
+func (c *Controller) isHeld(ctx context.Context, h holders) (bool, error) {
+	places := []string{c.cfg.Namespace}
+	if c.cfg.Namespace == metav1.NamespaceAll {
+		places = []string{h.secret.GetNamespace()}
+		if h.secret.GetAnnotations()[v1alpha1.AnnotationSharedWith] != "" {
+			places = append(places, metav1.NamespaceAll)
+		}
+	}
+	for _, place := range places {
+		options := metav1.ListOptions{Limit: classesPage}
+		for first := true; first || options.Continue != ""; first = false {
+			live, err := c.cfg.Machines.MachineClasses(place).List(ctx, options)
+			undecodable, err := decode.Missing(err)
+			if err != nil {
+				return false, fmt.Errorf("list the MachineClasses of namespace %q: %w", place, err)
+			}
+			if slices.ContainsFunc(live.Items, func(class v1alpha1.MachineClass) bool { return h.holds(&class) }) ||
+				slices.ContainsFunc(undecodable, h.mayHold) {
+				return true, nil
+			}
+			options.Continue = live.Continue
+		}
+	}
+	return false, nil
+}
+
+// updateSecret changes a Secret that is still as its metadata say. A Secret that was deleted meanwhile needs no change.
+func (c *Controller) updateSecret(ctx context.Context, about *metav1.PartialObjectMetadata, change func(*corev1.Secret)) error {
+	client := c.cfg.Secrets.Secrets(about.Namespace)
+	secret, err := client.Get(ctx, about.Name, metav1.GetOptions{})
+	if err == nil {
+		secret.UID, secret.ResourceVersion = about.UID, about.ResourceVersion // or else the write is refused
+		change(secret)
+		_, err = client.Update(ctx, secret, metav1.UpdateOptions{})
+	}
+	if err != nil && !apierrors.IsNotFound(err) {
+		return fmt.Errorf("change our finalizer on Secret %s/%s: %w", about.Namespace, about.Name, err)
+	}
+	return nil
+}

@@ -1,0 +1,143 @@
+package driver
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+)
+
+// liar answers every call with the same.
+type liar struct {
+	vm    VM
+	note  string
+	list  map[string]string
+	ids   []string
+	fails error
+}
+
+func (l liar) CreateMachine(context.Context, CreateMachineRequest) (CreateMachineResponse, error) {
+	return CreateMachineResponse{VM: l.vm, LastKnownState: l.note}, l.fails
+}
+
+func (l liar) InitializeMachine(context.Context, InitializeMachineRequest) (InitializeMachineResponse, error) {
+	return InitializeMachineResponse{VM: l.vm}, l.fails
+}
+
+func (l liar) DeleteMachine(context.Context, DeleteMachineRequest) (DeleteMachineResponse, error) {
+	return DeleteMachineResponse{Gone: true, LastKnownState: l.note}, l.fails
+}
+
+func (l liar) GetMachineStatus(context.Context, GetMachineStatusRequest) (GetMachineStatusResponse, error) {
+	return GetMachineStatusResponse{VM: l.vm}, l.fails
+}
+
+func (l liar) ListMachines(context.Context, ListMachinesRequest) (ListMachinesResponse, error) {
+	return ListMachinesResponse{Machines: l.list}, l.fails
+}
+
+func (l liar) GetVolumeIDs(context.Context, GetVolumeIDsRequest) (GetVolumeIDsResponse, error) {
+	return GetVolumeIDsResponse{IDs: l.ids}, l.fails
+}
+
+// codes calls all methods.
+func codes(t *testing.T, l liar) map[Op]Code {
+	t.Helper()
+	d := Checked(l)
+	create, err1 := d.CreateMachine(t.Context(), CreateMachineRequest{})
+	initialized, err2 := d.InitializeMachine(t.Context(), InitializeMachineRequest{})
+	deleted, err3 := d.DeleteMachine(t.Context(), DeleteMachineRequest{})
+	status, err4 := d.GetMachineStatus(t.Context(), GetMachineStatusRequest{})
+	list, err5 := d.ListMachines(t.Context(), ListMachinesRequest{})
+	volumes, err6 := d.GetVolumeIDs(t.Context(), GetVolumeIDsRequest{Volumes: []*corev1.PersistentVolumeSpec{{}}})
+	for op, refused := range map[Op]bool{
+		OpCreate:     CodeOf(err1) == Internal && (create.ProviderID != "" || create.LastKnownState != ""),
+		OpInitialize: CodeOf(err2) == Internal && initialized.ProviderID != "", OpDelete: CodeOf(err3) == Internal && deleted.Gone,
+		OpStatus: CodeOf(err4) == Internal && status.NodeName != "", OpList: CodeOf(err5) == Internal && len(list.Machines) > 0,
+		OpVolumeIDs: CodeOf(err6) == Internal && len(volumes.IDs) > 0,
+	} {
+		if refused {
+			t.Errorf("%s: the answer is refused, and returned", op)
+		}
+	}
+	return map[Op]Code{
+		OpCreate: CodeOf(err1), OpInitialize: CodeOf(err2), OpDelete: CodeOf(err3),
+		OpStatus: CodeOf(err4), OpList: CodeOf(err5), OpVolumeIDs: CodeOf(err6),
+	}
+}
+
+func TestAnswersAreChecked(t *testing.T) {
+	many := map[string]string{}
+	for i := range MaxListed + 1 {
+		many[fmt.Sprint("cloud:///i-", i)] = "m"
+	}
+	address := func(text string) VM {
+		return VM{Addresses: []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: text}}}
+	}
+	ofVM, ofNote := []Op{OpCreate, OpInitialize, OpStatus}, []Op{OpCreate, OpDelete}
+	for name, tc := range map[string]struct {
+		answer  liar
+		refused []Op
+	}{
+		"nothing": {liar{}, nil},
+		"in order": {liar{
+			vm: VM{ProviderID: "azure:///subscriptions/a(b)/übung/i-1", NodeName: "ip-10-0-0-1.internal", Addresses: []corev1.NodeAddress{
+				{Type: corev1.NodeInternalIP, Address: "fd00::1"}, {Type: corev1.NodeHostName, Address: "a.b"},
+			}},
+			note: strings.Repeat("\n", MaxLastKnownState), list: map[string]string{"cloud:///i-1": "m"}, ids: []string{"vol-1"},
+		}, nil},
+		"a line in the ID":         {liar{vm: VM{ProviderID: "cloud:///i-1\nx"}}, ofVM},
+		"a space in the ID":        {liar{vm: VM{ProviderID: "cloud:///i 1"}}, ofVM},
+		"an ID that turns around":  {liar{vm: VM{ProviderID: "cloud:///\u202ei-1"}}, ofVM},
+		"an ID that is no text":    {liar{vm: VM{ProviderID: "cloud:///\xff"}}, ofVM},
+		"an ID without end":        {liar{vm: VM{ProviderID: strings.Repeat("x", MaxProviderID+1)}}, ofVM},
+		"a name that is none":      {liar{vm: VM{NodeName: "a/../b"}}, ofVM},
+		"a name without end":       {liar{vm: VM{NodeName: strings.Repeat("x", 64)}}, ofVM},
+		"a name with a NUL":        {liar{vm: VM{NodeName: "a\x00b"}}, ofVM},
+		"an address with a line":   {liar{vm: address("10.0.0.1\n")}, ofVM},
+		"an address without end":   {liar{vm: address(strings.Repeat("1", MaxAddress+1))}, ofVM},
+		"an address of a bad type": {liar{vm: VM{Addresses: []corev1.NodeAddress{{Type: "a b", Address: "x"}}}}, ofVM},
+		"many addresses":           {liar{vm: VM{Addresses: make([]corev1.NodeAddress, MaxAddresses+1)}}, ofVM},
+		"a note without end":       {liar{note: strings.Repeat("x", MaxLastKnownState+1)}, ofNote},
+		"a note that is no text":   {liar{note: "\xff"}, ofNote},
+		"many VMs":                 {liar{list: many}, []Op{OpList}},
+		"a VM without ID":          {liar{list: map[string]string{"": "m"}}, []Op{OpList}},
+		"a VM with a bad name":     {liar{list: map[string]string{"cloud:///i-1": "a\nb"}}, []Op{OpList}},
+		"more IDs than volumes":    {liar{ids: []string{"a", "b"}}, []Op{OpVolumeIDs}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got := codes(t, tc.answer)
+			for _, op := range tc.refused {
+				if got[op] != Internal {
+					t.Errorf("%s: %v, want Internal", op, got[op])
+				}
+				delete(got, op)
+			}
+			for op, code := range got {
+				if code != OK {
+					t.Errorf("%s: %v, want OK", op, code)
+				}
+			}
+		})
+	}
+}
+
+// An error is not hidden by what came with it, but Uninitialized, which comes with a VM.
+func TestErrorsOfCheckedDrivers(t *testing.T) {
+	broken := errors.New("broken")
+	l := liar{vm: VM{ProviderID: "a b"}, fails: broken}
+	if _, err := Checked(l).GetMachineStatus(t.Context(), GetMachineStatusRequest{}); !errors.Is(err, broken) {
+		t.Errorf("%v, want the driver's error", err)
+	}
+	l.fails = Errorf(OpStatus, Uninitialized, "not set up")
+	if _, err := Checked(l).GetMachineStatus(t.Context(), GetMachineStatusRequest{}); CodeOf(err) != Internal {
+		t.Errorf("%v, want Internal", err)
+	}
+	l.vm.ProviderID = "cloud:///i-1"
+	if resp, err := Checked(l).GetMachineStatus(t.Context(), GetMachineStatusRequest{}); CodeOf(err) != Uninitialized || resp.ProviderID == "" {
+		t.Errorf("%v with %+v, want Uninitialized with the VM", err, resp)
+	}
+}

@@ -1,0 +1,172 @@
+package simulated
+
+import (
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/machine-controller-fleet/machine-controller-fleet/driver"
+	"github.com/machine-controller-fleet/machine-controller-fleet/driver/simulated/cloudapi"
+)
+
+// lie is a VM as the cloud should not describe it.
+func lie(change func(*cloudapi.Instance)) cloudapi.Instance {
+	v := vm(cloudapi.StateRunning)
+	change(&v)
+	return v
+}
+
+// What a cloud answers is used only if it can be of the VM that was asked for, and nothing of the rest is shown.
+func TestLiesAreNotBelieved(t *testing.T) {
+	const id = "simulated:///r/z/i-1"
+	one := map[string]any{
+		"an array":                   "[]",
+		"a string":                   `"i-1"`,
+		"null":                       "null",
+		"nothing":                    "{}",
+		"an ID that is a number":     `{"id": 1}`,
+		"an ID that is an object":    `{"id": {"a": "leaked"}, "name": "a"}`,
+		"tags that are a list":       `{"id": "i-1", "providerID": "` + id + `", "name": "a", "tags": ["leaked"]}`,
+		"a time that is none":        `{"id": "i-1", "providerID": "` + id + `", "name": "a", "createdAt": "leaked"}`,
+		"a page of HTML":             "<html>leaked</html>",
+		"the answer is cut":          `{"id": "i-1", "name": "leaked`,
+		"deeper than anything":       strings.Repeat("[", 5000),
+		"more values than a VM has":  `{"console": ["leaked"` + strings.Repeat(`,""`, 50_000) + "]}",
+		"larger than a VM can be":    `{"id": "` + strings.Repeat("leaked", 1<<18) + `"}`,
+		"another name":               lie(func(v *cloudapi.Instance) { v.Name = "b" }),
+		"no name":                    lie(func(v *cloudapi.Instance) { v.Name = "" }),
+		"no ID":                      lie(func(v *cloudapi.Instance) { v.ID = "" }),
+		"no provider ID":             lie(func(v *cloudapi.Instance) { v.ProviderID = "" }),
+		"the ID of a folder":         lie(func(v *cloudapi.Instance) { v.ID, v.ProviderID = "..", "simulated:///r/z/.." }),
+		"an ID with a path":          lie(func(v *cloudapi.Instance) { v.ID, v.ProviderID = "i-1/x", id+"/x" }),
+		"an ID with a query":         lie(func(v *cloudapi.Instance) { v.ID, v.ProviderID = "i-1?x", id+"?x" }),
+		"an ID with a line":          lie(func(v *cloudapi.Instance) { v.ID, v.ProviderID = "i-1\n", id+"\n" }),
+		"an ID with an escape":       lie(func(v *cloudapi.Instance) { v.ID, v.ProviderID = "i-1\x1b[2J", id+"\x1b[2J" }),
+		"an ID of two VMs":           lie(func(v *cloudapi.Instance) { v.ID = "i-2" }),
+		"a provider ID of a foreign": lie(func(v *cloudapi.Instance) { v.ProviderID = "aws:///r/i-1" }),
+	}
+	for name, body := range one {
+		for op, call := range map[driver.Op]func(*Driver) error{
+			driver.OpCreate: func(d *Driver) error {
+				_, err := d.CreateMachine(t.Context(), driver.CreateMachineRequest{Target: target("")})
+				return err
+			},
+			driver.OpInitialize: func(d *Driver) error {
+				_, err := d.InitializeMachine(t.Context(), driver.InitializeMachineRequest{Target: withID(target(`{"sourceDestCheck": true}`), id)})
+				return err
+			},
+			driver.OpDelete: func(d *Driver) error {
+				resp, err := d.DeleteMachine(t.Context(), driver.DeleteMachineRequest{Target: withID(target(""), id)})
+				if resp.Gone {
+					t.Errorf("%s: the VM is gone", name)
+				}
+				return err
+			},
+			driver.OpStatus: func(d *Driver) error {
+				_, err := d.GetMachineStatus(t.Context(), driver.GetMachineStatusRequest{Target: withID(target(""), id)})
+				return err
+			},
+		} {
+			d, cloud := against(t, answer{http.StatusOK, nil, body})
+			err := call(d)
+			if op == driver.OpDelete && strings.HasSuffix(name, " name") { // who deletes by ID does not care for names
+				continue
+			}
+			wantUnknown(t, name+" to "+string(op), err)
+			if len(cloud.asked) != 1 {
+				t.Errorf("%s: %d requests: %v", name, len(cloud.asked), cloud.asked)
+			}
+		}
+	}
+	lists := map[string]any{
+		"items that are an object":   `{"items": {"leaked": {}}}`,
+		"items that are strings":     `{"items": ["leaked"]}`,
+		"an empty VM":                `{"items": [{}]}`,
+		"a VM without its tag":       cloudapi.InstanceList{Items: []cloudapi.Instance{lie(func(v *cloudapi.Instance) { v.Tags = nil })}},
+		"a VM of others":             cloudapi.InstanceList{Items: []cloudapi.Instance{lie(func(v *cloudapi.Instance) { v.Tags = map[string]string{TagMachineUID: "b", TagCluster: "b"} })}},
+		"a VM without ID":            cloudapi.InstanceList{Items: []cloudapi.Instance{lie(func(v *cloudapi.Instance) { v.ID = "" })}},
+		"more VMs than are on pages": cloudapi.InstanceList{Items: slices.Repeat([]cloudapi.Instance{vm(cloudapi.StateRunning)}, cloudapi.MaxPageSize+1)},
+		"more values than on pages":  `{"items": [{}` + strings.Repeat(",{}", 200_000) + "]}",
+	}
+	for name, body := range lists {
+		for op, call := range map[driver.Op]func(*Driver) error{
+			driver.OpStatus: func(d *Driver) error {
+				_, err := d.GetMachineStatus(t.Context(), driver.GetMachineStatusRequest{Target: target("")})
+				return err
+			},
+			driver.OpDelete: func(d *Driver) error {
+				_, err := d.DeleteMachine(t.Context(), driver.DeleteMachineRequest{Target: target("")})
+				return err
+			},
+			driver.OpList: func(d *Driver) error {
+				resp, err := d.ListMachines(t.Context(), driver.ListMachinesRequest{Class: target("").Class})
+				if len(resp.Machines) > 0 {
+					t.Errorf("%s: listed %v", name, resp.Machines)
+				}
+				return err
+			},
+		} {
+			d, cloud := against(t, answer{http.StatusOK, nil, body})
+			wantUnknown(t, name+" to "+string(op), call(d))
+			if len(cloud.asked) != 1 {
+				t.Errorf("%s: %d requests: %v", name, len(cloud.asked), cloud.asked)
+			}
+		}
+	}
+}
+
+// wantUnknown fails the test unless an error leaves open whether there is a VM, and shows nothing of the body.
+func wantUnknown(t *testing.T, what string, err error) {
+	t.Helper()
+	if code := driver.CodeOf(err); code != driver.Internal && code != driver.Unknown {
+		t.Errorf("%s: %v, want Internal or Unknown", what, err)
+	} else if text := err.Error(); strings.Contains(text, "leaked") || strings.ContainsAny(text, "\n\x1b") || len(text) > 2*driver.MaxMessage {
+		t.Errorf("%s: the error shows %.200q", what, text)
+	}
+}
+
+// Pages that lead to each other are read for a while, and not for ever.
+func TestListThatGoesInCircles(t *testing.T) {
+	var pages []answer
+	for i := range maxPages + 1 {
+		pages = append(pages, answer{http.StatusOK, nil, cloudapi.InstanceList{NextPageToken: fmt.Sprint(i % 2)}})
+	}
+	d, cloud := against(t, pages...)
+	if _, err := d.ListMachines(t.Context(), driver.ListMachinesRequest{Class: target("").Class}); driver.CodeOf(err) != driver.Internal || len(cloud.asked) != maxPages {
+		t.Errorf("%v after %d requests, want Internal after %d", err, len(cloud.asked), maxPages)
+	}
+}
+
+func TestRedirectsAndLargeErrors(t *testing.T) {
+	for name, c := range map[string]struct {
+		answer answer
+		want   driver.Code
+		says   string
+	}{
+		"moved":           {answer{http.StatusMovedPermanently, map[string]string{"Location": "http://169.254.169.254/"}, ""}, driver.Unknown, "redirect"},
+		"moved with body": {answer{http.StatusTemporaryRedirect, map[string]string{"Location": "/x"}, refusal(404, cloudapi.CodeNotFound).body}, driver.Unknown, "redirect"},
+		"a long message": {
+			answer{http.StatusForbidden, nil, cloudapi.ErrorBody{Code: cloudapi.CodeForbidden, Message: strings.Repeat("no\n", 100_000)}},
+			driver.PermissionDenied, "bytes in all",
+		},
+		"a message without end": {
+			answer{http.StatusForbidden, nil, cloudapi.ErrorBody{Code: cloudapi.CodeForbidden, Message: strings.Repeat("no", 1<<20)}},
+			driver.Unknown, "was not read",
+		},
+		"a code that is text": {
+			answer{http.StatusForbidden, nil, cloudapi.ErrorBody{Code: cloudapi.ErrorCode(strings.Repeat("no\r", 1<<10)), Message: "x"}},
+			driver.Unknown, "bytes in all",
+		},
+	} {
+		d, cloud := against(t, c.answer)
+		_, err := d.GetMachineStatus(t.Context(), driver.GetMachineStatusRequest{Target: withID(target(""), "simulated:///r/z/i-1")})
+		if driver.CodeOf(err) != c.want || !strings.Contains(err.Error(), c.says) || strings.ContainsAny(err.Error(), "\n\r") || strings.Contains(err.Error(), "169.254") {
+			t.Errorf("%s: %v, want %v that says %q", name, err, c.want, c.says)
+		}
+		if len(driver.MessageOf(err)) > driver.MaxMessage || len(cloud.asked) != 1 {
+			t.Errorf("%s: a message of %d bytes after %d requests", name, len(driver.MessageOf(err)), len(cloud.asked))
+		}
+	}
+}

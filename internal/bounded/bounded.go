@@ -1,0 +1,18 @@
+package bounded
+
+import "strings"
+
+// Message is how many bytes a message in a status or an Event has at most. API servers refuse notes of Events that are longer, and
+// whole objects of more than 1.5 MiB: a message of a cloud, a kubelet or a user must not be what keeps a status from being written.
+const Message = 1024
+
+// mark stands at the end of a text that was cut.
+const mark = "…"
+
+// Text returns a text, cut to at most so many bytes at the end of a character.
+func Text(text string, most int) string {
+	if len(text) <= most {
+		return text
+	}
+	return strings.ToValidUTF8(text[:max(most-len(mark), 0)], "") + mark
+}

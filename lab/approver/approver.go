@@ -1,0 +1,112 @@
+package approver
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"time"
+
+	certificatesv1 "k8s.io/api/certificates/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/informers"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/utils/clock"
+
+	machineclient "github.com/machine-controller-fleet/machine-controller-fleet/client/clientset/versioned"
+)
+
+// retry is the time between two looks at a request that has to wait, or at which an API server has failed.
+const retry = time.Second
+
+// Config is what an approver is made of. All fields are required.
+type Config struct {
+	// Target is the cluster that VMs join, and Machines reads in the one with the Machine objects.
+	Target   kubernetes.Interface
+	Machines machineclient.Interface
+	Clock    clock.PassiveClock
+	Log      *slog.Logger
+}
+
+// Run looks at every request until ctx ends. Errors: the watch cannot be prepared.
+func Run(ctx context.Context, cfg Config) error {
+	factory := informers.NewSharedInformerFactory(cfg.Target, retry)
+	look := func(obj any) {
+		request, ok := obj.(*certificatesv1.CertificateSigningRequest)
+		if !ok {
+			return
+		}
+		if err := cfg.look(ctx, request); err != nil && ctx.Err() == nil {
+			cfg.Log.Warn("a certificate request is not decided yet", "request", request.Name, "err", err)
+		}
+	}
+	informer := factory.Certificates().V1().CertificateSigningRequests().Informer()
+	_, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{AddFunc: look, UpdateFunc: func(_, obj any) { look(obj) }})
+	if err != nil {
+		return fmt.Errorf("watch certificate requests: %w", err)
+	}
+	factory.Start(ctx.Done())
+	<-ctx.Done()
+	factory.Shutdown()
+	return nil
+}
+
+// look decides about a request, if it is one of ours, and writes that down.
+func (cfg Config) look(ctx context.Context, request *certificatesv1.CertificateSigningRequest) error {
+	name, ok := tokenOf(request)
+	if !ok {
+		return nil
+	}
+	f := facts{now: cfg.Clock.Now(), request: request}
+	var err error
+	if f.token, err = found(cfg.Target.CoreV1().Secrets(metav1.NamespaceSystem).Get(ctx, name, metav1.GetOptions{})); err != nil {
+		return fmt.Errorf("read the bootstrap token: %w", err)
+	}
+	if f.token != nil {
+		namespace, machine := machineOf(f.token)
+		if f.machine, err = found(cfg.Machines.MachineV1alpha1().Machines(namespace).Get(ctx, machine, metav1.GetOptions{})); err != nil {
+			return fmt.Errorf("read the machine: %w", err)
+		}
+	}
+	if node, err := nodeOf(request); err == nil {
+		if f.node, err = found(cfg.Target.CoreV1().Nodes().Get(ctx, node, metav1.GetOptions{})); err != nil {
+			return fmt.Errorf("read the Node: %w", err)
+		}
+	}
+	decided, why := decide(f)
+	if decided == wait {
+		return nil
+	}
+	return cfg.write(ctx, request, decided, why)
+}
+
+func (cfg Config) write(ctx context.Context, request *certificatesv1.CertificateSigningRequest, decided verdict, why string) error {
+	condition := certificatesv1.CertificateSigningRequestCondition{
+		Type: certificatesv1.CertificateDenied, Status: corev1.ConditionTrue, Reason: "NotTheMachinesNode", Message: why,
+		LastUpdateTime: metav1.NewTime(cfg.Clock.Now()),
+	}
+	if decided == approve {
+		condition.Type, condition.Reason = certificatesv1.CertificateApproved, "MachinesNode"
+	}
+	cfg.Log.Info("a certificate request is decided", "request", request.Name, "condition", condition.Type, "why", why)
+	request = request.DeepCopy()
+	request.Status.Conditions = append(request.Status.Conditions, condition)
+	_, err := cfg.Target.CertificatesV1().CertificateSigningRequests().UpdateApproval(ctx, request.Name, request, metav1.UpdateOptions{})
+	if err != nil && !apierrors.IsNotFound(err) {
+		return fmt.Errorf("write the decision: %w", err)
+	}
+	return nil
+}
+
+// found makes nil of an object that does not exist.
+func found[T any](object *T, err error) (*T, error) {
+	if apierrors.IsNotFound(err) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	return object, nil
+}

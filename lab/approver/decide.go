@@ -1,0 +1,115 @@
+package approver
+
+import (
+	"cmp"
+	"crypto/x509"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	certificatesv1 "k8s.io/api/certificates/v1"
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
+)
+
+const (
+	bootstrapUser = "system:bootstrap:"
+	nodeUser      = "system:node:"
+	nodesGroup    = "system:nodes"
+)
+
+// facts are what a decision about a request rests on. Token, machine and Node are nil where there is none.
+type facts struct {
+	now     time.Time
+	request *certificatesv1.CertificateSigningRequest
+	token   *corev1.Secret
+	machine *v1alpha1.Machine
+	node    *corev1.Node
+}
+
+// verdict is a decision about a request.
+type verdict int
+
+const (
+	wait verdict = iota // it may be approved later
+	approve
+	deny
+)
+
+// tokenOf returns the name of the Secret with the bootstrap token with which a request was made; ok is false for a request that
+// is none of ours.
+func tokenOf(r *certificatesv1.CertificateSigningRequest) (name string, ok bool) {
+	id, isBootstrap := strings.CutPrefix(r.Spec.Username, bootstrapUser)
+	return "bootstrap-token-" + id, isBootstrap && len(r.Status.Conditions) == 0 &&
+		r.Spec.SignerName == certificatesv1.KubeAPIServerClientKubeletSignerName
+}
+
+// machineOf returns the machine that a bootstrap token was made for.
+func machineOf(token *corev1.Secret) (namespace, name string) {
+	namespace, name, _ = strings.Cut(token.Annotations[v1alpha1.AnnotationTokenOf], "/")
+	return namespace, name
+}
+
+// nodeOf reads for which Node a certificate is asked for. Errors: it is not for a Node, or for more than that.
+func nodeOf(r *certificatesv1.CertificateSigningRequest) (string, error) {
+	block, rest := pem.Decode(r.Spec.Request)
+	if block == nil || block.Type != "CERTIFICATE REQUEST" || len(rest) > 0 {
+		return "", errors.New("expected one certificate request in PEM")
+	}
+	request, err := x509.ParseCertificateRequest(block.Bytes)
+	if err != nil {
+		return "", fmt.Errorf("read the certificate request: %w", err)
+	}
+	if err := request.CheckSignature(); err != nil {
+		return "", fmt.Errorf("check the signature of the certificate request: %w", err)
+	}
+	name, isNode := strings.CutPrefix(request.Subject.CommonName, nodeUser)
+	if !isNode || name == "" || !slices.Equal(request.Subject.Organization, []string{nodesGroup}) {
+		return "", fmt.Errorf("expected user %s<Node> in group %s alone, got %q in %q", nodeUser, nodesGroup, request.Subject.CommonName, request.Subject.Organization)
+	}
+	if len(request.DNSNames)+len(request.IPAddresses)+len(request.EmailAddresses)+len(request.URIs) > 0 {
+		return "", errors.New("expected no alternative names, got some")
+	}
+	usages := []certificatesv1.KeyUsage{certificatesv1.UsageDigitalSignature, certificatesv1.UsageKeyEncipherment, certificatesv1.UsageClientAuth}
+	if slices.ContainsFunc(r.Spec.Usages, func(u certificatesv1.KeyUsage) bool { return !slices.Contains(usages, u) }) {
+		return "", fmt.Errorf("expected no usages but %q, got %q", usages, r.Spec.Usages)
+	}
+	return name, nil
+}
+
+// decide decides about a request of a bootstrap token, and says why.
+func decide(f facts) (verdict, string) {
+	if f.token == nil || f.token.Type != corev1.SecretTypeBootstrapToken || f.token.Annotations[v1alpha1.AnnotationMachineUID] == "" {
+		return wait, "the bootstrap token is no machine's, and so it is for another approver to decide"
+	}
+	node, err := nodeOf(f.request)
+	if err != nil {
+		return deny, err.Error()
+	}
+	if expiry, err := time.Parse(time.RFC3339, string(f.token.Data["expiration"])); err != nil || !f.now.Before(expiry) {
+		return deny, "the bootstrap token has expired"
+	}
+	if f.machine == nil || string(f.machine.UID) != f.token.Annotations[v1alpha1.AnnotationMachineUID] || f.machine.DeletionTimestamp != nil {
+		return deny, "the machine of the bootstrap token does not exist any more, or is being deleted"
+	}
+	switch recorded := f.machine.Labels[v1alpha1.LabelNode]; {
+	case recorded == "":
+		return wait, "the VM of the machine is not recorded yet"
+	case recorded != node:
+		return deny, fmt.Sprintf("the bootstrap token is for Node %q, and the request for Node %q", recorded, node)
+	}
+	if f.node != nil {
+		// Its own Node is there if its VM asks again, for example after a reboot in the middle.
+		if owner := f.node.Labels[v1alpha1.LabelMachineName]; owner != "" && owner != f.machine.Name {
+			return deny, fmt.Sprintf("Node %q is that of machine %q", node, owner)
+		}
+		if id := f.node.Spec.ProviderID; cmp.Or(id, f.machine.Spec.ProviderID) != f.machine.Spec.ProviderID {
+			return deny, fmt.Sprintf("Node %q has another VM, %q", node, id)
+		}
+	}
+	return approve, fmt.Sprintf("Node %q is that of the machine which the bootstrap token was made for", node)
+}

@@ -1,0 +1,12 @@
+// Package approver approves the certificate requests with which VMs join the target cluster, and is an example of what an
+// approver has to check: the user data of a VM contain its bootstrap token, and with a certificate for any Node name a client
+// can read the Secrets of all pods.
+//
+// Guarantees: a bootstrap token gets a certificate for one Node name: the one that the cloud has given to the VM of the
+// machine which the token was made for, while that machine exists, and while no other machine has the Node. Requests that ask
+// for anything else are denied; those of a machine whose VM is not recorded yet wait. Requests of other signers, those with
+// tokens of no machine, and those of Nodes for their next certificate are left to others: Kubernetes approves the latter.
+//
+// Not guaranteed: that the VM itself asks. Another client with the token can be faster; the VM then cannot join, and the machine
+// fails.
+package approver

@@ -1,0 +1,388 @@
+package manifests
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"testing"
+
+	admissionv1 "k8s.io/api/admissionregistration/v1"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
+	"k8s.io/apiserver/pkg/admission"
+	"k8s.io/apiserver/pkg/admission/plugin/cel"
+	"k8s.io/apiserver/pkg/admission/plugin/policy/validating"
+	"k8s.io/apiserver/pkg/admission/plugin/webhook/matchconditions"
+	celconfig "k8s.io/apiserver/pkg/apis/cel"
+	"k8s.io/apiserver/pkg/authentication/user"
+	"k8s.io/apiserver/pkg/cel/environment"
+	"sigs.k8s.io/yaml"
+
+	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
+)
+
+// policy is an admission policy, compiled as the API server compiles it.
+type policy struct {
+	*admissionv1.ValidatingAdmissionPolicy
+
+	validator validating.Validator
+}
+
+// policiesOf reads and compiles the admission policies of manifests.
+func policiesOf(t *testing.T, manifests []byte) []policy {
+	t.Helper()
+	var found []policy
+	bindings := map[string]bool{}
+	for reader := utilyaml.NewYAMLReader(bufio.NewReader(bytes.NewReader(manifests))); ; {
+		document, err := reader.Read()
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		var kind metav1.TypeMeta
+		if err := yaml.Unmarshal(document, &kind); err != nil {
+			t.Fatal(err)
+		}
+		switch kind.Kind {
+		case "ValidatingAdmissionPolicy":
+			p := &admissionv1.ValidatingAdmissionPolicy{}
+			if err := yaml.UnmarshalStrict(document, p); err != nil {
+				t.Fatal(err)
+			}
+			found = append(found, policy{p, compile(t, p)})
+		case "ValidatingAdmissionPolicyBinding":
+			b := &admissionv1.ValidatingAdmissionPolicyBinding{}
+			if err := yaml.UnmarshalStrict(document, b); err != nil {
+				t.Fatal(err)
+			}
+			bindings[b.Spec.PolicyName] = slices.Contains(b.Spec.ValidationActions, admissionv1.Deny)
+		}
+	}
+	for _, p := range found {
+		if !bindings[p.Name] {
+			t.Errorf("policy %s has no binding that denies", p.Name)
+		}
+	}
+	return found
+}
+
+func compile(t *testing.T, p *admissionv1.ValidatingAdmissionPolicy) validating.Validator {
+	t.Helper()
+	compiler, err := cel.NewCompositedCompiler(environment.MustBaseEnvSet(environment.DefaultCompatibilityVersion()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	check := func(what string, result cel.CompilationResult) {
+		if result.Error != nil {
+			t.Fatalf("policy %s, %s: %v", p.Name, what, result.Error)
+		}
+	}
+	options := cel.OptionalVariableDeclarations{HasAuthorizer: true}
+	for _, v := range p.Spec.Variables {
+		check("variable "+v.Name, compiler.CompileAndStoreVariable(&validating.Variable{Name: v.Name, Expression: v.Expression}, options, environment.NewExpressions))
+	}
+	var matches, validations []cel.ExpressionAccessor
+	for i := range p.Spec.MatchConditions {
+		m := (*matchconditions.MatchCondition)(&p.Spec.MatchConditions[i])
+		check("match condition "+m.Name, compiler.CompileCELExpression(m, options, environment.NewExpressions))
+		matches = append(matches, m)
+	}
+	for i, v := range p.Spec.Validations {
+		c := &validating.ValidationCondition{Expression: v.Expression, Message: v.Message, Reason: v.Reason}
+		check(fmt.Sprintf("validation %d", i+1), compiler.CompileCELExpression(c, options, environment.NewExpressions))
+		validations = append(validations, c)
+	}
+	matcher := matchconditions.NewMatcher(compiler.CompileCondition(matches, options, environment.NewExpressions), p.Spec.FailurePolicy, "policy", "validate", p.Name)
+	none := compiler.CompileCondition(nil, options, environment.NewExpressions)
+	return validating.NewValidator(compiler.CompileCondition(validations, options, environment.NewExpressions), matcher, none, none, p.Spec.FailurePolicy, nil)
+}
+
+// request is a write of an object: without before it makes the object, without after it deletes it.
+type request struct {
+	user          string // "" is a replica
+	status        bool   // of the subresource
+	before, after runtime.Object
+}
+
+// refusal returns why policies refuse a request; "" when they do not.
+func (r request) refusal(t *testing.T, policies []policy) string {
+	t.Helper()
+	some := r.after
+	operation := admission.Update
+	var options runtime.Object = &metav1.UpdateOptions{}
+	switch {
+	case r.before == nil:
+		operation, options = admission.Create, &metav1.CreateOptions{}
+	case r.after == nil:
+		some, operation, options = r.before, admission.Delete, &metav1.DeleteOptions{}
+	}
+	kind, resource := corev1.SchemeGroupVersion.WithKind("Secret"), "secrets"
+	switch some.(type) {
+	case *corev1.Node:
+		kind, resource = corev1.SchemeGroupVersion.WithKind("Node"), "nodes"
+	case *coordinationv1.Lease:
+		kind, resource = coordinationv1.SchemeGroupVersion.WithKind("Lease"), "leases"
+	}
+	subresource := ""
+	if r.status {
+		subresource = "status"
+	}
+	who := &user.DefaultInfo{Name: "fleet-0", Groups: []string{"machine-controller-fleet", "system:authenticated"}}
+	if r.user != "" {
+		who = &user.DefaultInfo{Name: r.user}
+	}
+	object, _ := some.(metav1.Object)
+	gvr := schema.GroupVersionResource{Group: kind.Group, Version: kind.Version, Resource: resource}
+	attributes := &admission.VersionedAttributes{
+		Attributes:    admission.NewAttributesRecord(r.after, r.before, kind, object.GetNamespace(), object.GetName(), gvr, subresource, operation, options, false, who),
+		VersionedKind: kind, VersionedObject: admission.NewLazyObject(r.after), VersionedOldObject: admission.NewLazyObject(r.before),
+	}
+	for _, p := range policies {
+		if !concerns(p, kind.Group, strings.TrimSuffix(resource+"/"+subresource, "/"), string(operation)) {
+			continue
+		}
+		result := p.validator.Validate(context.Background(), gvr, attributes, nil, nil, celconfig.RuntimeCELCostBudget, nil)
+		for _, d := range result.Decisions {
+			if d.Evaluation == validating.EvalError {
+				t.Errorf("policy %s cannot be evaluated: %s", p.Name, d.Message)
+			}
+			if d.Action == validating.ActionDeny {
+				if d.Reason != metav1.StatusReasonForbidden {
+					t.Errorf("policy %s refuses with reason %s, want Forbidden", p.Name, d.Reason)
+				}
+				return d.Message
+			}
+		}
+	}
+	return ""
+}
+
+// concerns reports whether the constraints of a policy match, as far as the chart makes use of them.
+func concerns(p policy, group, resource, operation string) bool {
+	return slices.ContainsFunc(p.Spec.MatchConstraints.ResourceRules, func(r admissionv1.NamedRuleWithOperations) bool {
+		return slices.Contains(r.APIGroups, group) && slices.Contains(r.Resources, resource) &&
+			slices.ContainsFunc(r.Operations, func(o admissionv1.OperationType) bool { return string(o) == operation })
+	})
+}
+
+// changed returns a copy of an object with a change.
+func changed[T runtime.Object](object T, change func(T)) T {
+	c, _ := object.DeepCopyObject().(T)
+	change(c)
+	return c
+}
+
+func secret(namespace, name string) *corev1.Secret {
+	return &corev1.Secret{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, Annotations: map[string]string{"a": "b"}},
+		Type:       corev1.SecretTypeOpaque, Data: map[string][]byte{"userData": []byte("boot")},
+	}
+}
+
+func token() *corev1.Secret {
+	return &corev1.Secret{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: "kube-system", Name: "bootstrap-token-abcdef",
+			Annotations: map[string]string{v1alpha1.AnnotationMachineUID: "u", v1alpha1.AnnotationMachine: "n/m"},
+		},
+		Type: corev1.SecretTypeBootstrapToken,
+		Data: map[string][]byte{
+			"token-id": []byte("abcdef"), "token-secret": []byte("0123456789abcdef"),
+			"expiration": []byte("2026-01-02T03:04:05Z"), "usage-bootstrap-authentication": []byte("true"),
+		},
+	}
+}
+
+func node() *corev1.Node {
+	return &corev1.Node{
+		ObjectMeta: metav1.ObjectMeta{
+			Name: "m", Finalizers: []string{"example.org/other"},
+			Labels: map[string]string{"kubernetes.io/hostname": "m", "example.node-restriction.kubernetes.io/pool": "a"},
+		},
+		Spec: corev1.NodeSpec{ProviderID: "cloud:///i-1", PodCIDR: "10.0.0.0/24", PodCIDRs: []string{"10.0.0.0/24"}},
+		Status: corev1.NodeStatus{
+			Capacity:    corev1.ResourceList{"cpu": resource.MustParse("2"), "memory": resource.MustParse("8Gi")},
+			Allocatable: corev1.ResourceList{"cpu": resource.MustParse("2"), "memory": resource.MustParse("8Gi")},
+			Conditions:  []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue, Reason: "KubeletReady"}},
+			Addresses:   []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: "10.0.0.1"}},
+			NodeInfo:    corev1.NodeSystemInfo{MachineID: "i"},
+		},
+	}
+}
+
+func lease(namespace, name string) *coordinationv1.Lease {
+	return &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
+}
+
+// policyCase is a write, and a part of what it is refused with; "" when it is not.
+type policyCase struct {
+	name string
+	request
+	want string
+}
+
+func runPolicyCases(t *testing.T, policies []policy, cases []policyCase) {
+	t.Helper()
+	if len(policies) < 2 {
+		t.Fatalf("%d policies, want at least two", len(policies))
+	}
+	for _, tc := range cases {
+		t.Run(tc.name, func(t *testing.T) {
+			if got := tc.refusal(t, policies); tc.want == "" && got != "" || !strings.Contains(got, tc.want) {
+				t.Errorf("refused with %q, want %q", got, tc.want)
+			}
+			if tc.user = "somebody else"; tc.refusal(t, policies) != "" {
+				t.Error("the policy holds for another user, too")
+			}
+		})
+	}
+}
+
+func TestPoliciesOfTheControlCluster(t *testing.T) {
+	t.Parallel()
+	const finalizers = "may change the finalizer"
+	const leases = "its own Leases"
+	s := secret("n", "class")
+	held := changed(s, func(s *corev1.Secret) { s.Finalizers = []string{v1alpha1.SecretFinalizerName} })
+	runPolicyCases(t, policiesOf(t, Control()), []policyCase{
+		{"a Secret gets our finalizer", request{before: s, after: held}, ""},
+		{"a Secret loses our finalizer", request{before: held, after: s}, ""},
+		{"a large Secret gets our finalizer", request{
+			before: changed(s, func(s *corev1.Secret) { s.Data["userData"] = bytes.Repeat([]byte("x"), 1<<20) }),
+			after:  changed(held, func(s *corev1.Secret) { s.Data["userData"] = bytes.Repeat([]byte("x"), 1<<20) }),
+		}, ""},
+		{"a Secret gets another finalizer", request{before: s, after: changed(s, func(s *corev1.Secret) { s.Finalizers = []string{"x.org/y"} })}, finalizers},
+		{"a Secret loses another finalizer", request{before: changed(held, func(s *corev1.Secret) { s.Finalizers = append(s.Finalizers, "x.org/y") }), after: held}, finalizers},
+		{"the data of a Secret change", request{before: s, after: changed(held, func(s *corev1.Secret) { s.Data["userData"] = []byte("x") })}, finalizers},
+		{"the data of a Secret go", request{before: s, after: changed(held, func(s *corev1.Secret) { s.Data = nil })}, finalizers},
+		{"a Secret gets an annotation", request{before: s, after: changed(held, func(s *corev1.Secret) { s.Annotations["x"] = "y" })}, finalizers},
+		{"a Secret gets a label", request{before: s, after: changed(held, func(s *corev1.Secret) { s.Labels = map[string]string{"x": "y"} })}, finalizers},
+		{"a Secret gets an owner", request{before: s, after: changed(held, func(s *corev1.Secret) { s.OwnerReferences = []metav1.OwnerReference{{Name: "x"}} })}, finalizers},
+		{"a Secret is made immutable", request{before: s, after: changed(held, func(s *corev1.Secret) { s.Immutable = new(true) })}, finalizers},
+		{"a Secret is made", request{after: s}, finalizers},
+		{"a Secret for a ServiceAccount's token is made", request{after: changed(s, func(s *corev1.Secret) { s.Type = corev1.SecretTypeServiceAccountToken })}, finalizers},
+		{"a Secret is deleted", request{before: s}, finalizers},
+		// It may be the target cluster, too, whose own policy sees to these.
+		{"a bootstrap token is made", request{after: token()}, ""},
+		{"a bootstrap token is prolonged", request{before: token(), after: changed(token(), func(s *corev1.Secret) { s.Data["expiration"] = nil })}, ""},
+		{"a bootstrap token is deleted", request{before: token()}, ""},
+		{"what is called like one elsewhere", request{after: changed(token(), func(s *corev1.Secret) { s.Namespace = "n" })}, finalizers},
+
+		{"its leader Lease", request{after: lease(FleetNamespace, "fleet-leader")}, ""},
+		{"its session Lease", request{before: lease(FleetNamespace, "fleet-session-fleet-0"), after: lease(FleetNamespace, "fleet-session-fleet-0")}, ""},
+		{"its slot Lease", request{after: lease(FleetNamespace, "fleet-slot-001")}, ""},
+		{"its slot Lease elsewhere", request{after: lease("n", "fleet-slot-001")}, leases},
+		{"another's Lease", request{after: lease(FleetNamespace, "other-slot-001")}, leases},
+		{"a Lease of Kubernetes", request{before: lease("kube-system", "kube-controller-manager"), after: lease("kube-system", "kube-controller-manager")}, leases},
+		{"MCM's Lease", request{after: lease("n", v1alpha1.LeaseManager)}, ""},
+		{"MCM's other Lease", request{before: lease("n", v1alpha1.LeaseMachineController), after: lease("n", v1alpha1.LeaseMachineController)}, ""},
+		{"its Lease is deleted", request{before: lease(FleetNamespace, "fleet-slot-001")}, ""},
+		{"another's Lease is deleted", request{before: lease(FleetNamespace, "x")}, leases},
+	})
+}
+
+func TestPoliciesOfTheTargetClusterAboutSecrets(t *testing.T) {
+	t.Parallel()
+	const which, machines, content, expires = "of the Secrets here", "with the annotation", "may change the expiration", "must expire"
+	admin := secret("kube-system", "admin-token")
+	foreign := changed(token(), func(s *corev1.Secret) { delete(s.Annotations, v1alpha1.AnnotationMachineUID) })
+	runPolicyCases(t, policiesOf(t, Target()), []policyCase{
+		{"a token is made", request{after: token()}, ""},
+		{"a token is read", request{before: token(), after: token()}, ""},
+		{"a token is prolonged", request{before: token(), after: changed(token(), func(s *corev1.Secret) { s.Data["expiration"] = []byte("2026-01-02T04:04:05Z") })}, ""},
+		{"a token is deleted", request{before: token()}, ""},
+		{"a token that never expires", request{after: changed(token(), func(s *corev1.Secret) { delete(s.Data, "expiration") })}, expires},
+		{"a token that does not expire any more", request{before: token(), after: changed(token(), func(s *corev1.Secret) { delete(s.Data, "expiration") })}, expires},
+		{"a token gets groups", request{before: token(), after: changed(token(), func(s *corev1.Secret) { s.Data["auth-extra-groups"] = []byte("system:bootstrappers:x") })}, content},
+		{"a token gets another secret", request{before: token(), after: changed(token(), func(s *corev1.Secret) { s.Data["token-secret"] = []byte("x") })}, content},
+		{"a token gets another machine", request{before: token(), after: changed(token(), func(s *corev1.Secret) { s.Annotations[v1alpha1.AnnotationMachineUID] = "v" })}, content},
+		{"another's token is read", request{before: foreign, after: foreign}, ""},
+		{"another's token is prolonged", request{before: foreign, after: changed(foreign, func(s *corev1.Secret) { s.Data["expiration"] = []byte("x") })}, content},
+		{"another's token is taken over", request{before: foreign, after: token()}, content},
+		{"another's token is deleted", request{before: foreign}, machines},
+		{"a token of no machine", request{after: foreign}, machines},
+		{"a token of another type", request{after: changed(token(), func(s *corev1.Secret) { s.Type = corev1.SecretTypeServiceAccountToken })}, which},
+		{"a class' Secret gets our finalizer, where the control cluster is this one", request{before: secret("n", "class"), after: changed(secret("n", "class"),
+			func(s *corev1.Secret) { s.Finalizers = []string{v1alpha1.SecretFinalizerName} })}, ""},
+		{"a ServiceAccount's token", request{after: changed(secret("kube-system", "x"), func(s *corev1.Secret) {
+			s.Type = corev1.SecretTypeServiceAccountToken
+			s.Annotations[corev1.ServiceAccountNameKey] = "admin"
+		})}, which},
+		{"another Secret is read", request{before: admin, after: admin}, which},
+		{"another Secret gets our finalizer", request{before: admin, after: changed(admin, func(s *corev1.Secret) { s.Finalizers = []string{v1alpha1.SecretFinalizerName} })}, which},
+		{"another Secret is deleted", request{before: admin}, which},
+	})
+}
+
+func TestPoliciesOfTheTargetClusterAboutNodes(t *testing.T) {
+	t.Parallel()
+	const spec, finalizers, hostname, restricted = "of a Node's spec", "finalizers and owners", "hostname", "node-restriction.kubernetes.io/"
+	const status, conditions, capacity = "of a Node's status", "of a Node's conditions", "of a Node's capacity"
+	change := func(f func(*corev1.Node)) request { return request{before: node(), after: changed(node(), f)} }
+	inStatus := func(f func(*corev1.Node)) request {
+		r := change(f)
+		r.status = true
+		return r
+	}
+	large := changed(node(), func(n *corev1.Node) {
+		for i := range 50 {
+			n.Status.Images = append(n.Status.Images, corev1.ContainerImage{Names: []string{strings.Repeat("x", 200), fmt.Sprint(i)}, SizeBytes: 1})
+		}
+		for i := range 500 {
+			n.Labels[fmt.Sprintf("example.org/%d", i)] = strings.Repeat("x", 60)
+		}
+		for i := range 30 {
+			n.Status.Conditions = append(n.Status.Conditions, corev1.NodeCondition{Type: corev1.NodeConditionType(fmt.Sprint(i)), Message: strings.Repeat("x", 500)})
+		}
+	})
+	runPolicyCases(t, policiesOf(t, Target()), []policyCase{
+		{"a Node is claimed", change(func(n *corev1.Node) {
+			n.Labels[v1alpha1.LabelMachineName], n.Labels[v1alpha1.LabelSlot] = "m", "7"
+			n.Annotations = map[string]string{v1alpha1.AnnotationLastAppliedNodeTemplate: "{}"}
+			n.Finalizers = append(n.Finalizers, v1alpha1.NodeFinalizerName)
+			n.Spec.Taints = []corev1.Taint{{Key: "gpu", Effect: corev1.TaintEffectNoSchedule}}
+			n.Spec.Unschedulable = true
+		}), ""},
+		{"a large Node is changed", request{before: large, after: changed(large, func(n *corev1.Node) { n.Spec.Unschedulable = true })}, ""},
+		{"the status of a large Node is changed", request{status: true, before: large, after: changed(large, func(n *corev1.Node) { n.Status.Capacity["example.org/x"] = resource.MustParse("1") })}, ""},
+		{"a Node without anything is changed", request{before: &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "m"}}, after: &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "m", Labels: map[string]string{"a": "b"}}}}, ""},
+		{"a Node loses its finalizer", request{
+			before: changed(node(), func(n *corev1.Node) { n.Finalizers = append(n.Finalizers, v1alpha1.NodeFinalizerName) }), after: node(),
+		}, ""},
+		{"a Node loses another finalizer", change(func(n *corev1.Node) { n.Finalizers = nil }), finalizers},
+		{"a Node gets an owner", change(func(n *corev1.Node) { n.OwnerReferences = []metav1.OwnerReference{{Name: "x"}} }), finalizers},
+		{"a Node gets another provider ID", change(func(n *corev1.Node) { n.Spec.ProviderID = "x" }), spec},
+		{"a Node loses its provider ID", change(func(n *corev1.Node) { n.Spec.ProviderID = "" }), spec},
+		{"a Node gets another pod CIDR", change(func(n *corev1.Node) { n.Spec.PodCIDRs = []string{"10.0.0.0/8"} }), spec},
+		{"a Node gets another host name", change(func(n *corev1.Node) { n.Labels["kubernetes.io/hostname"] = "x" }), hostname},
+		{"a Node gets a restricted label", change(func(n *corev1.Node) { n.Labels["node-restriction.kubernetes.io/x"] = "y" }), restricted},
+		{"a Node gets another value of a restricted label", change(func(n *corev1.Node) { n.Labels["example.node-restriction.kubernetes.io/pool"] = "b" }), restricted},
+		{"a Node loses a restricted label", change(func(n *corev1.Node) { delete(n.Labels, "example.node-restriction.kubernetes.io/pool") }), restricted},
+		{"a Node gets a restricted label by its status", inStatus(func(n *corev1.Node) { n.Labels["node-restriction.kubernetes.io/x"] = "y" }), restricted},
+
+		{"a Node is marked", inStatus(func(n *corev1.Node) {
+			n.Status.Conditions = append(n.Status.Conditions, corev1.NodeCondition{Type: v1alpha1.NodeTerminating, Status: corev1.ConditionTrue})
+		}), ""},
+		{"a Node gets virtual capacity", inStatus(func(n *corev1.Node) { n.Status.Capacity["example.com/dongle"] = resource.MustParse("2") }), ""},
+		{"a Node is said not to be ready", inStatus(func(n *corev1.Node) { n.Status.Conditions[0].Status = corev1.ConditionFalse }), conditions},
+		{"a Node loses a condition", inStatus(func(n *corev1.Node) { n.Status.Conditions = nil }), conditions},
+		{"a Node gets more CPUs", inStatus(func(n *corev1.Node) { n.Status.Capacity["cpu"] = resource.MustParse("200") }), capacity},
+		{"a Node loses its memory", inStatus(func(n *corev1.Node) { delete(n.Status.Capacity, "memory") }), capacity},
+		{"a Node can allocate more", inStatus(func(n *corev1.Node) { n.Status.Allocatable["cpu"] = resource.MustParse("200") }), status},
+		{"a Node gets another address", inStatus(func(n *corev1.Node) { n.Status.Addresses[0].Address = "10.6.6.6" }), status},
+		{"a Node is another machine", inStatus(func(n *corev1.Node) { n.Status.NodeInfo.MachineID = "x" }), status},
+		{"a Node gets volumes", inStatus(func(n *corev1.Node) { n.Status.VolumesAttached = []corev1.AttachedVolume{{Name: "x"}} }), status},
+	})
+}

@@ -1,0 +1,52 @@
+package telemetry
+
+import (
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/events"
+	"k8s.io/utils/clock"
+
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/rates"
+)
+
+// damped is a recorder that leaves Events out where too many have the same reason on the same object.
+type damped struct {
+	events.EventRecorder
+
+	clock clock.PassiveClock
+	rates *rates.Rates[eventKey]
+}
+
+// eventKey is what Events are counted by.
+type eventKey struct {
+	uid    types.UID
+	reason string
+}
+
+// Damped returns a recorder that records, of each reason on each object, rates.EventBurst Events at once and then one in
+// rates.EventInterval. What is left out shows in the status of the object, and the next Event tells of how things are then.
+func Damped(recorder events.EventRecorder, c clock.PassiveClock) events.EventRecorder {
+	return &damped{EventRecorder: recorder, clock: c, rates: rates.New[eventKey](rates.EventBurst, rates.EventInterval)}
+}
+
+// Eventf records an Event, unless there were too many.
+func (d *damped) Eventf(about, related runtime.Object, eventtype, reason, action, note string, args ...any) {
+	key, now := eventKey{uidOf(about), reason}, d.clock.Now()
+	if d.rates.Wait(key, now) > 0 {
+		return
+	}
+	d.rates.Count(key, now)
+	d.EventRecorder.Eventf(about, related, eventtype, reason, action, note, args...)
+}
+
+func uidOf(about runtime.Object) types.UID {
+	switch o := about.(type) {
+	case *corev1.ObjectReference:
+		return o.UID
+	case metav1.Object:
+		return o.GetUID()
+	}
+	return ""
+}

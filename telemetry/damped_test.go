@@ -1,0 +1,62 @@
+package telemetry
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	clocktesting "k8s.io/utils/clock/testing"
+
+	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/rates"
+)
+
+type counter map[string]int
+
+func (c counter) Eventf(about, _ runtime.Object, _, reason, _, _ string, _ ...any) {
+	c[fmt.Sprint(uidOf(about), " ", reason)]++
+}
+
+type notes []string
+
+func (n *notes) Eventf(_, _ runtime.Object, _, _, _, note string, args ...any) {
+	*n = append(*n, fmt.Sprintf(note, args...))
+}
+
+// An API server refuses an Event whose note is too long.
+func TestNotesAreBounded(t *testing.T) {
+	var told notes
+	for _, text := range []string{"short", strings.Repeat("x", 1<<20)} {
+		Tell(&told, &v1alpha1.Machine{}, v1alpha1.EventCreateFailed, text)
+	}
+	if told[0] != "short" || len(told[1]) != 1024 {
+		t.Errorf("notes of %d and %d bytes", len(told[0]), len(told[1]))
+	}
+}
+
+// A Node flips ten times a second for a minute, and others do what they do.
+func TestEventsOfOneReasonOnOneObjectAreDamped(t *testing.T) {
+	now, told := clocktesting.NewFakePassiveClock(time.Unix(0, 0)), counter{}
+	recorder := Damped(told, now)
+	flaps := &v1alpha1.Machine{ObjectMeta: metav1.ObjectMeta{UID: "flaps"}}
+	for range 600 {
+		Tell(recorder, flaps, v1alpha1.EventNodeUnhealthy, "it is not")
+		now.SetTime(now.Now().Add(100 * time.Millisecond))
+	}
+	Tell(recorder, flaps, v1alpha1.EventNodeHealthy, "it is")
+	for i := range 100 {
+		Tell(recorder, &corev1.ObjectReference{UID: types.UID(fmt.Sprint(i))}, v1alpha1.EventNodeUnhealthy, "it is not")
+	}
+	most := rates.EventBurst + int(time.Minute/rates.EventInterval)
+	if got := told["flaps NodeUnhealthy"]; got < rates.EventBurst || got > most {
+		t.Errorf("%d Events of an object that flaps, want %d to %d", got, rates.EventBurst, most)
+	}
+	if told["flaps NodeHealthy"] != 1 || len(told) != 102 {
+		t.Errorf("Events of another reason, or on other objects, are left out: %v", told)
+	}
+}
