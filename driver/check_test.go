@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 	"testing"
 
@@ -70,10 +72,12 @@ func codes(t *testing.T, l liar) map[Op]Code {
 }
 
 func TestAnswersAreChecked(t *testing.T) {
-	many := map[string]string{}
-	for i := range MaxListed + 1 {
-		many[fmt.Sprint("cloud:///i-", i)] = "m"
+	most := map[string]string{}
+	for i := range MaxListed {
+		most[fmt.Sprint("cloud:///i-", i)] = "m"
 	}
+	many := maps.Clone(most)
+	many["cloud:///one-more"] = "m"
 	address := func(text string) VM {
 		return VM{Addresses: []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: text}}}
 	}
@@ -88,6 +92,12 @@ func TestAnswersAreChecked(t *testing.T) {
 				{Type: corev1.NodeInternalIP, Address: "fd00::1"}, {Type: corev1.NodeHostName, Address: "a.b"},
 			}},
 			note: strings.Repeat("\n", MaxLastKnownState), list: map[string]string{"cloud:///i-1": "m"}, ids: []string{"vol-1"},
+		}, nil},
+		"at the limits": {liar{
+			vm: VM{ProviderID: strings.Repeat("x", MaxProviderID), Addresses: slices.Repeat([]corev1.NodeAddress{
+				{Type: corev1.NodeInternalIP, Address: strings.Repeat("1", MaxAddress)},
+			}, MaxAddresses)},
+			list: most,
 		}, nil},
 		"a line in the ID":         {liar{vm: VM{ProviderID: "cloud:///i-1\nx"}}, ofVM},
 		"a space in the ID":        {liar{vm: VM{ProviderID: "cloud:///i 1"}}, ofVM},
@@ -105,6 +115,7 @@ func TestAnswersAreChecked(t *testing.T) {
 		"a note that is no text":   {liar{note: "\xff"}, ofNote},
 		"many VMs":                 {liar{list: many}, []Op{OpList}},
 		"a VM without ID":          {liar{list: map[string]string{"": "m"}}, []Op{OpList}},
+		"a VM with a bad ID":       {liar{list: map[string]string{"cloud:///i\n1": "m"}}, []Op{OpList}},
 		"a VM with a bad name":     {liar{list: map[string]string{"cloud:///i-1": "a\nb"}}, []Op{OpList}},
 		"more IDs than volumes":    {liar{ids: []string{"a", "b"}}, []Op{OpVolumeIDs}},
 	} {

@@ -23,6 +23,11 @@
 //     that no provider spec can set. Provider ID and name are written by whoever writes the Machine, and prove nothing: a VM
 //     that they name and that has not the UID is not there for that Machine. The one exception is Target.Adopt.
 //
+// A driver should be able to look for VMs. GetMachineStatus may return Unimplemented, and then nothing shows that a Node which
+// joins is the Machine's, except to the process that made the VM: a machine whose process ends before its Node has joined is
+// replaced, unless the user data has the kubelet register the Node with the label
+// node.gardener.cloud/machine-name=<<MACHINE_NAME>>.
+//
 // A cloud without tags keeps the UID elsewhere: in the VM's metadata, its description or its name. Where there is no place for
 // it at all, one account or project is needed for each namespace, since nothing tells apart the VMs of two: the driver's
 // documentation has to say so, and its test sets Env.WithoutTags.

@@ -28,6 +28,7 @@ type Driver interface {
 	// Machine's, and otherwise all that have the Machine's UID. No VM is success with Gone set. A VM that is not the Machine's
 	// is never removed, whatever the provider ID says, and no other request comes between its check and its deletion where the
 	// cloud can do both in one. A Machine without a UID has no VM that can be found: InvalidArgument.
+	// It removes at most MaxOwned VMs, or a page of the cloud's list, in one call; while there are more Gone is false.
 	// It returns when the cloud has accepted the deletion; Gone says whether the VM has ended, too. While Gone is
 	// false the fleet calls again: first after 250 ms, then after a quarter of the time so far, and never more than 10 s apart.
 	DeleteMachine(ctx context.Context, req DeleteMachineRequest) (DeleteMachineResponse, error)
@@ -37,11 +38,11 @@ type Driver interface {
 	// Errors: NotFound when the cloud says that there is none (one that has ended, or is ending, is none; nor is one of
 	// another Machine, which the response then says together with the error),
 	// OutOfRange when there are several, Uninitialized, together with a filled response, when InitializeMachine has
-	// to be called.
+	// to be called, Unimplemented where the cloud cannot be asked; see the package comment for what that costs.
 	GetMachineStatus(ctx context.Context, req GetMachineStatusRequest) (GetMachineStatusResponse, error)
 
 	// ListMachines returns every VM in the scope of the class (the class' cluster, so that several classes may return
-	// the same VMs), all pages of it, or an error: never a part.
+	// the same VMs), all pages of it, or an error: never a part. Of a page that was read nothing but the names is kept.
 	ListMachines(ctx context.Context, req ListMachinesRequest) (ListMachinesResponse, error)
 
 	// GetVolumeIDs returns the cloud's IDs of those volumes that this driver knows, and skips the others.

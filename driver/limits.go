@@ -28,6 +28,9 @@ const (
 	// MaxLastKnownState is how many bytes of a driver's own note are kept. It is stored on the Machine, which every write and
 	// every watch carries.
 	MaxLastKnownState = 16 << 10
+	// MaxOwned is how many VMs with the UID of one Machine a driver reads in one call. There is one, or a second one after a fault: a
+	// call that looks for the VM is OutOfRange as soon as there are two, and DeleteMachine removes so many and is called again.
+	MaxOwned = 10
 	// MaxListed is how many VMs one answer of ListMachines holds: more than any account of a cloud has.
 	MaxListed = 100_000
 )

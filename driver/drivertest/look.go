@@ -30,6 +30,10 @@ func testStatusOfSeveral(s *suite) {
 	s.DoubleVM(s.t, m)
 	s.wantVMs(m, 2, "after Env.DoubleVM")
 	s.wantStatus(m, driver.OutOfRange, "with two VMs")
+	for range s.MoreThanAPage {
+		s.DoubleVM(s.t, m)
+	}
+	s.wantStatus(m, driver.OutOfRange, "with more VMs than are on a page")
 	s.mustRemove(m)
 	s.wantVMs(m, 0, "after a delete without provider ID")
 }

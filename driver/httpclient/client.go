@@ -36,9 +36,11 @@ const (
 	// handshakeTime bounds the making of a connection.
 	handshakeTime = 10 * time.Second
 
-	// small is what is read of an answer before it needs one of maxLarge places. 200 answers at a time take 13 MB so.
-	small    = 64 << 10
-	maxLarge = 4
+	// small is what is read of an answer before it needs one of maxLarge places, and smallValues how many values it may have without
+	// one: 256 answers at a time take 16 MiB so, and decoded, at up to a KiB for each value, 128 MiB.
+	small       = 64 << 10
+	smallValues = 512
+	maxLarge    = 4
 )
 
 // Transport returns a transport with bounded connections.
@@ -131,14 +133,14 @@ func (c *Client) read(ctx context.Context, resp *http.Response, limits Limits) (
 		return nil, nil, err
 	}
 	done = func() {}
-	if read == small {
+	if read == small || values(buffer.Bytes()) > smallValues {
 		select {
 		case c.large <- struct{}{}:
 		case <-ctx.Done():
 			return nil, nil, ctx.Err()
 		}
 		done = func() { <-c.large }
-		_, err = io.Copy(&buffer, io.LimitReader(resp.Body, limits.Bytes+1-small))
+		_, err = io.Copy(&buffer, io.LimitReader(resp.Body, limits.Bytes+1-read)) // nothing, if the end has been read
 	}
 	switch {
 	case err != nil:

@@ -51,6 +51,8 @@ func TestAnswersUpToTheirLimits(t *testing.T) {
 		"a byte longer":         {strings.Repeat("x", 200<<10+1), "bytes"},
 		"as many as allowed":    {"[" + strings.Repeat("1,", 998) + "1]", ""},
 		"one more":              {"[" + strings.Repeat("1,", 999) + "1]", "values"},
+		"one in the other":      {strings.Repeat(`{"a":`, 999) + "1" + strings.Repeat("}", 999), ""},
+		"one more in the other": {strings.Repeat(`{"a":`, 1000) + "1" + strings.Repeat("}", 1000), "values"},
 		"text is one":           {`{"a": "` + strings.Repeat(`\",[{`, 10_000) + `"}`, ""},
 		"just what is small":    {strings.Repeat("x", small), ""},
 	} {
@@ -58,6 +60,8 @@ func TestAnswersUpToTheirLimits(t *testing.T) {
 			_, ask := serve(t, func(w http.ResponseWriter, _ *http.Request) {
 				if chunked {
 					_ = http.NewResponseController(w).Flush()
+				} else {
+					w.Header().Set("Content-Length", strconv.Itoa(len(c.body)))
 				}
 				_, _ = io.WriteString(w, c.body)
 			})
@@ -131,11 +135,24 @@ func TestAnAnswerCostsItsLimit(t *testing.T) {
 	if most := maxConnections*small + maxLarge*2*Page().Bytes; most > 128<<20 {
 		t.Errorf("all answers that are read at a time take %d bytes", most)
 	}
+	const value = 1 << 10 // a large one
+	if most := value * (maxConnections*smallValues + maxLarge*One().Values); most > 192<<20 {
+		t.Errorf("all answers about one thing that are decoded at a time take %d bytes", most)
+	}
 }
 
 // However many answers come at a time, few of them are large and in memory.
 func TestFewLargeAnswersAtATime(t *testing.T) {
-	_, ask := serve(t, func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, strings.Repeat("x", small+1)) })
+	for name, body := range map[string]string{
+		"of many bytes": strings.Repeat("x", small+1), "of many values": `{"items":[{}` + strings.Repeat(",{}", smallValues) + "]}",
+	} {
+		t.Run(name, func(t *testing.T) { fewAtATime(t, body) })
+	}
+}
+
+func fewAtATime(t *testing.T, body string) {
+	t.Helper()
+	_, ask := serve(t, func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, body) })
 	var mu sync.Mutex
 	var held, most int
 	note := func(more int) {
@@ -171,6 +188,36 @@ func TestFewLargeAnswersAtATime(t *testing.T) {
 	asking.Wait()
 	if most > maxLarge {
 		t.Errorf("%d large answers at a time, want at most %d", most, maxLarge)
+	}
+}
+
+// What is refused leaves its place to others.
+func TestRefusedAnswersLeaveTheirPlaces(t *testing.T) {
+	body := strings.Repeat("x", small+1)
+	_, ask := serve(t, func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, body) })
+	for range 2 * maxLarge {
+		_, isLimited := errors.AsType[*LimitError](ask(t.Context(), Limits{Bytes: small, Values: 10}, accept))
+		if !isLimited {
+			t.Fatal("it was not refused")
+		}
+	}
+	if err := ask(t.Context(), One(), accept); err != nil {
+		t.Error(err)
+	}
+}
+
+// An answer of a cloud that fails is an answer.
+func TestErrorsAreAnswers(t *testing.T) {
+	for _, status := range []int{400, 404, 412, 500, 503} {
+		_, ask := serve(t, func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(status) })
+		var got int
+		err := ask(t.Context(), One(), func(a Answer) error {
+			got = a.Status
+			return nil
+		})
+		if err != nil || got != status {
+			t.Errorf("%d: status %d, %v", status, got, err)
+		}
 	}
 }
 

@@ -6,7 +6,7 @@
 //   - Requests go to endpoints of an allow-list of the fleet's operator, see Endpoints, and nowhere else: redirects are not
 //     followed.
 //   - An answer is read up to Limits, and counted before it is decoded. A larger one is a *LimitError, and costs no more than
-//     its limit. Of answers of more than a few KiB only some are in memory at a time; the others wait, as long as their context
+//     its limit. Of answers of more than a few KiB or of many values only some are in memory at a time; the others wait, as long as their context
 //     lets them.
 //   - The number of connections to a cloud is bounded, and idle ones are closed.
 //

@@ -35,7 +35,8 @@ type call struct {
 	method string
 	path   string
 	query  url.Values
-	body   any // nil for none
+	body   any               // nil for none
+	limits httpclient.Limits // of the answer; zero for those of one thing
 }
 
 // do makes a request and decodes the answer into out.
@@ -49,9 +50,9 @@ func (d *Driver) do(ctx context.Context, c call, out any) error {
 	if err != nil {
 		return err
 	}
-	limits := httpclient.One()
-	if _, isPage := out.(*cloudapi.InstanceList); isPage {
-		limits = httpclient.Page()
+	limits := c.limits
+	if limits == (httpclient.Limits{}) {
+		limits = httpclient.One()
 	}
 	var refused error // by the cloud, or by us when its answer cannot be read
 	err = d.client.Do(req, limits, func(answer httpclient.Answer) error {

@@ -139,13 +139,14 @@ func (d *Driver) InitializeMachine(ctx context.Context, req driver.InitializeMac
 }
 
 // DeleteMachine removes the VM with the Machine's provider ID, for which the cloud checks in the same request whose it is. Where
-// there is none that is the Machine's it makes one request more, which looks for all with its UID, and one for each of them.
+// there is none that is the Machine's it makes one request more, which looks for those with its UID, and one for each of them; of more
+// than driver.MaxOwned the others are removed by the next calls.
 // The provider spec does not matter: a broken one keeps nobody from deleting.
 func (d *Driver) DeleteMachine(ctx context.Context, req driver.DeleteMachineRequest) (driver.DeleteMachineResponse, error) {
 	if req.Machine.UID == "" {
 		return driver.DeleteMachineResponse{}, withoutUID(driver.OpDelete, req.Target)
 	}
-	resp := driver.DeleteMachineResponse{Gone: true}
+	var resp driver.DeleteMachineResponse
 	if id, ok := parseProviderID(req.Machine.Spec.ProviderID); ok {
 		for _, condition := range owned(req.Target) {
 			vm, err := d.remove(ctx, req.Target, id, condition)
@@ -162,18 +163,9 @@ func (d *Driver) DeleteMachine(ctx context.Context, req driver.DeleteMachineRequ
 			}
 		}
 	}
-	vms, err := d.listByUID(ctx, driver.OpDelete, req.Target, cloudapi.StatePending, cloudapi.StateRunning, cloudapi.StateStopping)
-	if err != nil {
+	var err error
+	if resp.Gone, err = d.removeByUID(ctx, req.Target); err != nil {
 		return driver.DeleteMachineResponse{}, err
-	}
-	for _, found := range vms {
-		switch vm, err := d.remove(ctx, req.Target, found.ID, hasUID(req.Target)); {
-		case driver.CodeOf(err) == driver.NotFound:
-		case err != nil:
-			return driver.DeleteMachineResponse{}, err
-		case vm.State != cloudapi.StateTerminated:
-			resp.Gone = false
-		}
 	}
 	return resp, nil
 }
@@ -207,13 +199,22 @@ func (d *Driver) GetMachineStatus(ctx context.Context, req driver.GetMachineStat
 
 // ListMachines returns the VMs that have not begun to end, of all classes in the namespace of the class.
 func (d *Driver) ListMachines(ctx context.Context, req driver.ListMachinesRequest) (driver.ListMachinesResponse, error) {
-	vms, err := d.list(ctx, driver.OpList, req.Secret, TagCluster+"="+req.Class.Namespace, cloudapi.StatePending, cloudapi.StateRunning)
+	machines := map[string]string{}
+	err := d.eachPage(ctx, list{
+		op: driver.OpList, secret: req.Secret, tag: TagCluster + "=" + req.Class.Namespace,
+		states: []cloudapi.InstanceState{cloudapi.StatePending, cloudapi.StateRunning},
+		limits: httpclient.Page(), size: cloudapi.MaxPageSize, pages: maxPages,
+	}, func(page cloudapi.InstanceList) (more bool, err error) {
+		for _, vm := range page.Items {
+			machines[vm.ProviderID] = vm.Name
+		}
+		if len(machines) > driver.MaxListed {
+			return false, driver.Errorf(driver.OpList, driver.Internal, "the cloud listed more than %d VMs", driver.MaxListed)
+		}
+		return true, nil
+	})
 	if err != nil {
 		return driver.ListMachinesResponse{}, err
-	}
-	machines := make(map[string]string, len(vms))
-	for _, vm := range vms {
-		machines[vm.ProviderID] = vm.Name
 	}
 	return driver.ListMachinesResponse{Machines: machines}, nil
 }

@@ -248,6 +248,7 @@ func TestDelete(t *testing.T) {
 		"nothing to go by":  {driver.Target{Machine: &v1alpha1.Machine{}, Class: target("").Class}, nil, false, driver.InvalidArgument, 0},
 		"by UID, none":      {target(""), []answer{list()}, true, driver.OK, 1},
 		"by UID, two":       {target(""), []answer{list(cloudapi.StateRunning, cloudapi.StateStopping), {200, nil, vm(cloudapi.StateTerminated)}, {200, nil, vm(cloudapi.StateStopping)}}, false, driver.OK, 3},
+		"by UID, just gone": {target(""), []answer{list(cloudapi.StateRunning), refusal(404, cloudapi.CodeNotFound)}, true, driver.OK, 2},
 		"by UID, no answer": {target(""), []answer{refusal(500, cloudapi.CodeInternal)}, false, driver.Internal, 1},
 	} {
 		d, cloud := against(t, c.answers...)
@@ -274,6 +275,15 @@ func TestInitialize(t *testing.T) {
 	}
 	if got := cloud.asked[1] + " " + cloud.bodies[1]; got != `PATCH /v1/instances/i-1/attributes?ifTag=machine-uid%3Duid-a {"sourceDestCheck":false}` {
 		t.Errorf("asked %s", got)
+	}
+}
+
+// A provider ID that names no VM, as one that was edited, does not hide the VM with the UID.
+func TestStatusWithAProviderIDThatNamesNothing(t *testing.T) {
+	d, cloud := against(t, refusal(404, cloudapi.CodeNotFound), answer{200, nil, cloudapi.InstanceList{Items: []cloudapi.Instance{vm(cloudapi.StateRunning)}}})
+	resp, err := d.GetMachineStatus(t.Context(), driver.GetMachineStatusRequest{Target: withID(target(""), "simulated:///r/z/i-2")})
+	if err != nil || resp.ProviderID != "simulated:///r/z/i-1" || len(cloud.asked) != 2 {
+		t.Errorf("%+v, %v after %d requests; want the VM after 2", resp, err, len(cloud.asked))
 	}
 }
 

@@ -11,6 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/driver"
+	"github.com/machine-controller-fleet/machine-controller-fleet/driver/httpclient"
 	"github.com/machine-controller-fleet/machine-controller-fleet/driver/simulated/cloudapi"
 )
 
@@ -65,66 +66,112 @@ func meets(vm cloudapi.Instance, condition url.Values) bool {
 	return !slices.ContainsFunc(condition[cloudapi.QueryIfNoTag], func(key string) bool { _, has := vm.Tags[key]; return has })
 }
 
-// findByUID is find for a Machine whose provider ID is not known, or not of its VM.
-func (d *Driver) findByUID(ctx context.Context, op driver.Op, target driver.Target) (cloudapi.Instance, error) {
-	vms, err := d.listByUID(ctx, op, target, cloudapi.StatePending, cloudapi.StateRunning)
+// findByUID is find for a Machine whose provider ID is not known, or not of its VM. It ends with the second VM.
+func (d *Driver) findByUID(ctx context.Context, op driver.Op, target driver.Target) (found cloudapi.Instance, err error) {
+	known := false
+	err = d.eachByUID(ctx, op, target, func(page cloudapi.InstanceList) (more bool, err error) {
+		for _, vm := range page.Items {
+			if known {
+				return false, driver.Errorf(op, driver.OutOfRange, "several VMs have the tag %s=%s; expected one: %s, %s",
+					TagMachineUID, target.Machine.UID, found.ProviderID, vm.ProviderID)
+			}
+			found, known = vm, true
+		}
+		return true, nil
+	}, cloudapi.StatePending, cloudapi.StateRunning)
 	switch {
 	case err != nil:
 		return cloudapi.Instance{}, err
-	case len(vms) == 0:
+	case !known:
 		return cloudapi.Instance{}, driver.Errorf(op, driver.NotFound, "no VM has the tag %s=%s", TagMachineUID, target.Machine.UID)
-	case len(vms) > 1:
-		return cloudapi.Instance{}, driver.Errorf(op, driver.OutOfRange, "%d VMs have the tag %s=%s; expected one: %s, %s",
-			len(vms), TagMachineUID, target.Machine.UID, vms[0].ProviderID, vms[1].ProviderID)
 	}
-	return vms[0], believe(op, vms[0], vms[0].ID, target.Machine.Name)
+	return found, believe(op, found, found.ID, target.Machine.Name)
 }
 
-func (d *Driver) listByUID(ctx context.Context, op driver.Op, target driver.Target, states ...cloudapi.InstanceState) ([]cloudapi.Instance, error) {
+// removeByUID begins to end the VMs with the Machine's UID: all that are on the first page with any. gone reports that none is left,
+// so it is false while there are further pages: they are asked for by the next call.
+func (d *Driver) removeByUID(ctx context.Context, target driver.Target) (gone bool, err error) {
+	gone = true
+	err = d.eachByUID(ctx, driver.OpDelete, target, func(page cloudapi.InstanceList) (more bool, err error) {
+		for _, found := range page.Items {
+			switch vm, err := d.remove(ctx, target, found.ID, hasUID(target)); {
+			case driver.CodeOf(err) == driver.NotFound:
+			case err != nil:
+				return false, err
+			case vm.State != cloudapi.StateTerminated:
+				gone = false
+			}
+		}
+		if len(page.Items) > 0 && page.NextPageToken != "" {
+			gone = false
+		}
+		return len(page.Items) == 0, nil
+	}, cloudapi.StatePending, cloudapi.StateRunning, cloudapi.StateStopping)
+	return gone && err == nil, err
+}
+
+// eachByUID is eachPage of the VMs with the Machine's UID.
+func (d *Driver) eachByUID(
+	ctx context.Context, op driver.Op, target driver.Target, use func(cloudapi.InstanceList) (more bool, err error), states ...cloudapi.InstanceState,
+) error {
 	if target.Machine.UID == "" {
-		return nil, withoutUID(op, target)
+		return withoutUID(op, target)
 	}
-	return d.list(ctx, op, target.Secret, TagMachineUID+"="+string(target.Machine.UID), states...)
+	return d.eachPage(ctx, list{
+		op: op, secret: target.Secret, tag: TagMachineUID + "=" + string(target.Machine.UID), states: states,
+		limits: httpclient.One(), size: driver.MaxOwned, pages: driver.MaxOwned,
+	}, use)
 }
 
 // maxPages is how many pages one list has at most: enough for driver.MaxListed VMs in pages a tenth of what is asked for.
 const maxPages = 10 * driver.MaxListed / cloudapi.MaxPageSize
 
-// list returns all VMs with a tag and one of the states: all pages, or an error.
-func (d *Driver) list(ctx context.Context, op driver.Op, secret map[string][]byte, tag string, states ...cloudapi.InstanceState) ([]cloudapi.Instance, error) {
-	query := url.Values{cloudapi.QueryTag: {tag}, cloudapi.QueryPageSize: {strconv.Itoa(cloudapi.MaxPageSize)}}
-	for _, state := range states {
+// list is a list of the VMs with a tag and one of some states.
+type list struct {
+	op     driver.Op
+	secret map[string][]byte
+	tag    string
+	states []cloudapi.InstanceState
+	limits httpclient.Limits // of a page
+	size   int               // of a page, in VMs
+	pages  int               // at most
+}
+
+// eachPage has use take in the pages of a list, one after the other, until it wants no more. Of what use does not keep there is
+// one page in memory.
+func (d *Driver) eachPage(ctx context.Context, l list, use func(cloudapi.InstanceList) (more bool, err error)) error {
+	query := url.Values{cloudapi.QueryTag: {l.tag}, cloudapi.QueryPageSize: {strconv.Itoa(l.size)}}
+	for _, state := range l.states {
 		query.Add(cloudapi.QueryState, string(state))
 	}
-	key, value, _ := strings.Cut(tag, "=")
-	var all []cloudapi.Instance
-	for range maxPages {
+	key, value, _ := strings.Cut(l.tag, "=")
+	for range l.pages {
 		var page cloudapi.InstanceList
-		if err := d.do(ctx, call{op: op, secret: secret, method: http.MethodGet, path: cloudapi.PathInstances, query: query}, &page); err != nil {
-			return nil, err
+		err := d.do(ctx, call{op: l.op, secret: l.secret, method: http.MethodGet, path: cloudapi.PathInstances, query: query, limits: l.limits}, &page)
+		if err != nil {
+			return err
 		}
-		if len(page.Items) > cloudapi.MaxPageSize || len(all)+len(page.Items) > driver.MaxListed {
-			return nil, driver.Errorf(op, driver.Internal, "the cloud listed %d VMs, %d of them on one page; expected at most %d, and %d on a page",
-				len(all)+len(page.Items), len(page.Items), driver.MaxListed, cloudapi.MaxPageSize)
+		if len(page.Items) > l.size {
+			return driver.Errorf(l.op, driver.Internal, "the cloud listed %d VMs on one page; expected at most %d", len(page.Items), l.size)
 		}
 		for _, vm := range page.Items {
-			if err := believe(op, vm, vm.ID, vm.Name); err != nil {
-				return nil, err
+			if err := believe(l.op, vm, vm.ID, vm.Name); err != nil {
+				return err
 			}
 			if vm.Tags[key] != value {
-				return nil, driver.Errorf(op, driver.Internal, "the cloud listed VM %s, which lacks the tag %s", vm.ProviderID, tag)
+				return driver.Errorf(l.op, driver.Internal, "the cloud listed VM %s, which lacks the tag %s", vm.ProviderID, l.tag)
 			}
 		}
-		all = append(all, page.Items...)
-		switch page.NextPageToken {
-		case "":
-			return all, nil
-		case query.Get(cloudapi.QueryPageToken):
-			return nil, driver.Errorf(op, driver.Internal, "the cloud's list does not end: page %q follows itself", page.NextPageToken)
+		more, err := use(page)
+		if err != nil || !more || page.NextPageToken == "" {
+			return err
+		}
+		if page.NextPageToken == query.Get(cloudapi.QueryPageToken) {
+			return driver.Errorf(l.op, driver.Internal, "the cloud's list does not end: page %q follows itself", page.NextPageToken)
 		}
 		query.Set(cloudapi.QueryPageToken, page.NextPageToken)
 	}
-	return nil, driver.Errorf(op, driver.Internal, "the cloud's list does not end: it has more than %d pages", maxPages)
+	return driver.Errorf(l.op, driver.Internal, "the cloud's list does not end: it has more than %d pages", l.pages)
 }
 
 // believe returns an error unless a VM of an answer can be the one that was asked for. Its ID becomes part of paths of further

@@ -35,6 +35,7 @@ func TestLiesAreNotBelieved(t *testing.T) {
 		"deeper than anything":       strings.Repeat("[", 5000),
 		"more values than a VM has":  `{"console": ["leaked"` + strings.Repeat(`,""`, 50_000) + "]}",
 		"larger than a VM can be":    `{"id": "` + strings.Repeat("leaked", 1<<18) + `"}`,
+		"a name and nothing else":    `{"name": "a"}`,
 		"another name":               lie(func(v *cloudapi.Instance) { v.Name = "b" }),
 		"no name":                    lie(func(v *cloudapi.Instance) { v.Name = "" }),
 		"no ID":                      lie(func(v *cloudapi.Instance) { v.ID = "" }),
@@ -169,4 +170,79 @@ func TestRedirectsAndLargeErrors(t *testing.T) {
 			t.Errorf("%s: a message of %d bytes after %d requests", name, len(driver.MessageOf(err)), len(cloud.asked))
 		}
 	}
+}
+
+// ofUID is a page of VMs with the UID of one machine.
+func ofUID(count int, next string) answer {
+	page := cloudapi.InstanceList{NextPageToken: next}
+	for i := range count {
+		page.Items = append(page.Items, lie(func(v *cloudapi.Instance) {
+			v.ID, v.ProviderID = fmt.Sprint("i-", i), fmt.Sprint("simulated:///r/z/i-", i)
+		}))
+	}
+	return answer{http.StatusOK, nil, page}
+}
+
+// However many VMs a cloud says a machine has, a few of them are read.
+func TestACloudThatListsWithoutEndForOneMachine(t *testing.T) {
+	looks := map[driver.Op]func(*Driver) error{
+		driver.OpStatus: func(d *Driver) error {
+			_, err := d.GetMachineStatus(t.Context(), driver.GetMachineStatusRequest{Target: target("")})
+			return err
+		},
+		driver.OpInitialize: func(d *Driver) error {
+			_, err := d.InitializeMachine(t.Context(), driver.InitializeMachineRequest{Target: target(`{"sourceDestCheck": true}`)})
+			return err
+		},
+	}
+	empty := make([]answer, 1000)
+	for i := range empty {
+		empty[i] = ofUID(0, fmt.Sprint(i))
+	}
+	for op, call := range looks {
+		for name, c := range map[string]struct {
+			pages []answer
+			want  driver.Code
+			asked int
+		}{
+			"a full page, and more":           {[]answer{ofUID(driver.MaxOwned, "a"), ofUID(driver.MaxOwned, "b")}, driver.OutOfRange, 1},
+			"one on a page, and more":         {[]answer{ofUID(1, "a"), ofUID(1, "b"), ofUID(1, "c")}, driver.OutOfRange, 2},
+			"more on a page than asked for":   {[]answer{ofUID(driver.MaxOwned+1, "a"), ofUID(1, "")}, driver.Internal, 1},
+			"more values than a few VMs have": {[]answer{{http.StatusOK, nil, `{"items": [{"console": [""` + strings.Repeat(`,""`, 20_000) + "]}]}"}}, driver.Unknown, 1},
+			"nothing, and more":               {empty, driver.Internal, driver.MaxOwned},
+		} {
+			d, cloud := against(t, c.pages...)
+			if err := call(d); driver.CodeOf(err) != c.want || len(cloud.asked) != c.asked {
+				t.Errorf("%s, %s: %v after %d requests, want %v after %d", op, name, err, len(cloud.asked), c.want, c.asked)
+			}
+		}
+	}
+	ended := answer{http.StatusOK, nil, vm(cloudapi.StateTerminated)}
+	for name, c := range map[string]struct {
+		answers []answer
+		gone    bool
+		asked   int
+	}{
+		"a page, and more":       {[]answer{ofUID(2, "a"), withVM(ended, "i-0"), withVM(ended, "i-1"), ofUID(1, "")}, false, 3},
+		"a page":                 {[]answer{ofUID(2, ""), withVM(ended, "i-0"), withVM(ended, "i-1")}, true, 3},
+		"an empty page, and one": {[]answer{ofUID(0, "a"), ofUID(1, ""), withVM(ended, "i-0")}, true, 3},
+	} {
+		d, cloud := against(t, c.answers...)
+		resp, err := d.DeleteMachine(t.Context(), driver.DeleteMachineRequest{Target: target("")})
+		if err != nil || resp.Gone != c.gone || len(cloud.asked) != c.asked {
+			t.Errorf("delete, %s: gone=%t, %v after %d requests; want %t after %d", name, resp.Gone, err, len(cloud.asked), c.gone, c.asked)
+		}
+	}
+	d, cloud := against(t, empty...)
+	if resp, err := d.DeleteMachine(t.Context(), driver.DeleteMachineRequest{Target: target("")}); resp.Gone || driver.CodeOf(err) != driver.Internal {
+		t.Errorf("delete, nothing and more: gone=%t, %v after %d requests, want Internal", resp.Gone, err, len(cloud.asked))
+	}
+}
+
+// withVM is an answer about another VM.
+func withVM(a answer, id string) answer {
+	described, _ := a.body.(cloudapi.Instance)
+	described.ID, described.ProviderID = id, "simulated:///r/z/"+id
+	a.body = described
+	return a
 }

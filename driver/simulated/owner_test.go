@@ -1,0 +1,99 @@
+package simulated
+
+import (
+	"maps"
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
+	"github.com/machine-controller-fleet/machine-controller-fleet/driver"
+	"github.com/machine-controller-fleet/machine-controller-fleet/driver/simulated/cloudapi"
+)
+
+// A VM that the provider ID names is the Machine's by its tags only.
+func TestWhoseAVMIs(t *testing.T) {
+	ofMCM := map[string]string{TagMachine: "a", TagCluster: "ns"}
+	with := func(tags map[string]string, key, value string) map[string]string {
+		tags = maps.Clone(tags)
+		tags[key] = value
+		return tags
+	}
+	for name, c := range map[string]struct {
+		state      cloudapi.InstanceState
+		tags       map[string]string
+		adopt      bool
+		owns, left bool
+	}{
+		"its own":                            {state: cloudapi.StateRunning, tags: map[string]string{TagMachineUID: "uid-a"}, owns: true},
+		"its own, and it adopts":             {state: cloudapi.StateRunning, tags: map[string]string{TagMachineUID: "uid-a"}, adopt: true, owns: true},
+		"its own, which has ended":           {state: cloudapi.StateTerminated, tags: map[string]string{TagMachineUID: "uid-a"}},
+		"another machine's":                  {state: cloudapi.StateRunning, tags: map[string]string{TagMachineUID: "uid-b"}, left: true},
+		"another machine's, which has ended": {state: cloudapi.StateTerminated, tags: map[string]string{TagMachineUID: "uid-b"}},
+		"nobody's":                           {state: cloudapi.StateRunning, left: true},
+		"nobody's, and it adopts":            {state: cloudapi.StateRunning, adopt: true, left: true},
+		"without UID":                        {state: cloudapi.StateRunning, tags: ofMCM, left: true},
+		"without UID, and it adopts":         {state: cloudapi.StateRunning, tags: ofMCM, adopt: true, owns: true},
+		"of another name":                    {state: cloudapi.StateRunning, tags: with(ofMCM, TagMachine, "b"), adopt: true, left: true},
+		"of another namespace":               {state: cloudapi.StateRunning, tags: with(ofMCM, TagCluster, "other"), adopt: true, left: true},
+		"of its names and another UID":       {state: cloudapi.StateRunning, tags: with(ofMCM, TagMachineUID, "uid-b"), adopt: true, left: true},
+	} {
+		found := vm(c.state)
+		found.Tags = c.tags
+		d, _ := against(t, answer{200, nil, found}, answer{200, nil, cloudapi.InstanceList{}})
+		asked := withID(target(""), found.ProviderID)
+		asked.Adopt = c.adopt
+		resp, err := d.GetMachineStatus(t.Context(), driver.GetMachineStatusRequest{Target: asked})
+		if owns := err == nil && resp.ProviderID != ""; owns != c.owns || resp.Left != c.left || !owns && driver.CodeOf(err) != driver.NotFound {
+			t.Errorf("%s: %+v, %v; want it: %t, left: %t", name, resp, err, c.owns, c.left)
+		}
+	}
+}
+
+// The VM that is described is the one that was asked for.
+func TestAnotherVMThanWasAskedFor(t *testing.T) {
+	other := vm(cloudapi.StateRunning)
+	other.ID, other.ProviderID = "i-2", "simulated:///r/z/i-2"
+	d, _ := against(t, answer{200, nil, other})
+	if resp, err := d.GetMachineStatus(t.Context(), driver.GetMachineStatusRequest{Target: withID(target(""), "simulated:///r/z/i-1")}); driver.CodeOf(err) != driver.Internal {
+		t.Errorf("%+v, %v; want Internal", resp, err)
+	}
+}
+
+func TestNothingIsLookedForWithoutAUID(t *testing.T) {
+	asked := target("")
+	asked.Machine = &v1alpha1.Machine{ObjectMeta: metav1.ObjectMeta{Name: "a"}}
+	d, cloud := against(t)
+	if _, err := d.GetMachineStatus(t.Context(), driver.GetMachineStatusRequest{Target: asked}); driver.CodeOf(err) != driver.InvalidArgument || len(cloud.asked) > 0 {
+		t.Errorf("%v after %d requests, want InvalidArgument after none", err, len(cloud.asked))
+	}
+}
+
+func TestIDs(t *testing.T) {
+	for id, want := range map[string]bool{
+		"azAZ09": true, "i-1": true, "a_b": true, "a.b": true,
+		"": false, ".": false, "..": false, "a/b": false, "a:b": false, "a@b": false, "a[b": false, "a`b": false, "a{b": false, "ä": false, "a b": false,
+	} {
+		if got := isID(id); got != want {
+			t.Errorf("%q: %t, want %t", id, got, want)
+		}
+		if _, got := parseProviderID(cloudapi.ProviderIDPrefix + "r/z/" + id); got != want {
+			t.Errorf("a provider ID with %q: %t, want %t", id, got, want)
+		}
+	}
+	for _, providerID := range []string{"other:///r/z/i-1", "simulated:///z/i-1", "simulated:///q/r/z/i-1", "i-1", "r/z/i-1"} {
+		if id, ok := parseProviderID(providerID); ok {
+			t.Errorf("%s is VM %s", providerID, id)
+		}
+	}
+}
+
+func TestAVMWithoutAnAddress(t *testing.T) {
+	made := vm(cloudapi.StateRunning)
+	made.PrivateIP = ""
+	for _, a := range describe(made).Addresses {
+		if a.Address == "" {
+			t.Errorf("an address %+v", a)
+		}
+	}
+}
