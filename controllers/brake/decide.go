@@ -99,6 +99,9 @@ func give(w World, stand []Permit) (given []Permit) {
 	limit := limitOf(w)
 	many := manyFailToComeUp(w)
 	for _, c := range waiting {
+		if len(stand)+len(given) >= maxPermits {
+			break // the others follow when some of these are gone
+		}
 		free := c.neverUp && len(w.Standing.halts(c.Member)) == 0 && (!many || cameUpSince(w, c.Machine.CreationTimestamp))
 		switch {
 		case free:

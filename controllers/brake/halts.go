@@ -108,9 +108,11 @@ func (h *Halts) Step(now time.Time, t Thresholds, total map[Scope]Tally, complet
 	return changed, again
 }
 
-// Remember takes in that a scope was halted by whoever decided before us. It is halted until we have seen it well for the
-// time that it takes: since when it has been we cannot know. It says whether that is news.
-func (h *Halts) Remember(scope Scope) (news bool) {
+// Remember takes in that a root of a namespace says that a scope was halted by whoever decided before us. It is halted in that
+// namespace, since a root says nothing of others, until we have seen it well for the time that it takes: since when it has been
+// we cannot know. Remember reports whether that is news.
+func (h *Halts) Remember(scope Scope, namespace string) (news bool) {
+	scope = scope.in(namespace)
 	if h.halted[scope] != nil {
 		return false
 	}

@@ -9,7 +9,14 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/bounded"
 )
+
+// maxPermits is how many permits stand on a root at the most. With more the annotations of an object would have no room for others.
+const maxPermits = 1000
+
+// shown is how many bytes of an annotation that cannot be read are shown.
+const shown = 256
 
 // Permit allows that a machine is replaced. It stands on the machine's root until the machine is deleted, or healthy again.
 type Permit struct {
@@ -34,7 +41,11 @@ func ReadPermits(root metav1.Object) ([]Permit, error) {
 	var permits []Permit
 	if err := json.Unmarshal([]byte(text), &permits); err != nil {
 		return nil, fmt.Errorf("annotation %s: expected JSON like [{\"name\":\"m\",\"uid\":\"u\",\"since\":\"2026-01-02T03:04:05Z\"}], got %q: %w; remove the annotation to have it written anew",
-			v1alpha1.AnnotationReplacing, text, err)
+			v1alpha1.AnnotationReplacing, bounded.Text(text, shown), err)
+	}
+	if len(permits) > maxPermits {
+		return nil, fmt.Errorf("annotation %s: expected at most %d permits, got %d; remove the annotation to have it written anew",
+			v1alpha1.AnnotationReplacing, maxPermits, len(permits))
 	}
 	return permits, nil
 }

@@ -206,7 +206,8 @@ func TestHalts(t *testing.T) {
 			case "at":
 				lines = append(lines, step(t, &h, strings.Fields(fact.Value)))
 			case "remember":
-				lines = append(lines, fmt.Sprintf("remembers %s: news %v", fact.Value, h.Remember(readScope(fact.Value))))
+				scope := readScope(fact.Value)
+				lines = append(lines, fmt.Sprintf("remembers %s: news %v", fact.Value, h.Remember(scope, scope.Namespace)))
 			default:
 				t.Fatalf("line %d: what is %q?", fact.Line, fact.Key)
 			}

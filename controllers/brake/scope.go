@@ -4,8 +4,19 @@ import (
 	"cmp"
 	"strings"
 
+	"k8s.io/apimachinery/pkg/util/validation"
+
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 )
+
+// Zone returns the name of a zone; "" where a text is none, since zones are values of a label of Nodes. Tenants write it in
+// MachineClasses, as long as they like, and it is reported on Leases.
+func Zone(text string) string {
+	if len(validation.IsValidLabelValue(text)) > 0 {
+		return ""
+	}
+	return text
+}
 
 // Scope is a zone of a target cluster, or, without a zone, all of the cluster. Zones of two clusters have nothing to do with
 // each other, also if they have the same name: to different accounts of a cloud it may mean different places.
@@ -61,6 +72,9 @@ type Tally struct {
 
 	// Unready is how many of those that are not Ready are in which namespace, as far as that was reported.
 	Unready map[string]int
+	// All is how many there are in which namespace, as far as this process knows: replicas report it of those that are not
+	// Ready. Sums do not have it.
+	All map[string]int
 }
 
 // with returns the tally and another one together.
@@ -97,12 +111,16 @@ func (t Tally) evidence(namespace string) Count {
 // Of counts one machine. One that is being deleted, is updated in place, or has failed and is preserved, is out of it, and one
 // that was never healthy says nothing of the place that it is in. One whose update in place has failed is not Ready: an update
 // that fails everywhere must not become a replacement of everything.
-func Of(m *v1alpha1.Machine) Count {
+//
+// hasNode reports whether there is a Node that is bound to the machine. A phase is what any author of Machines can write, and a
+// Ready machine counts against a halt in all namespaces. So without a Node it does not count. One that is not Ready counts
+// without a Node, too: it may have lost it with its VM; and those of one namespace halt no other.
+func Of(m *v1alpha1.Machine, hasNode bool) Count {
 	s := m.Status.CurrentStatus
 	switch {
 	case m.DeletionTimestamp != nil:
 		return Count{}
-	case s.Phase == v1alpha1.MachineRunning:
+	case s.Phase == v1alpha1.MachineRunning && hasNode:
 		return Count{Ready: 1}
 	case isUnhealthy(m), failedItsHealth(m) && s.PreserveExpiryTime == nil:
 		return Count{NotReady: 1}

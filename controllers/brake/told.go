@@ -18,8 +18,9 @@ func (c Counts) Add(scope Scope, namespace string, n Count) {
 	tally := c[scope]
 	tally.Count = tally.Add(n)
 	if tally.Unready == nil {
-		tally.Unready = map[string]int{}
+		tally.Unready, tally.All = map[string]int{}, map[string]int{}
 	}
+	tally.All[namespace] += n.Ready + n.NotReady
 	if n.NotReady > 0 && namespace != "" {
 		tally.Unready[namespace] += n.NotReady
 	}
@@ -38,6 +39,12 @@ type Told struct {
 // maxText bounds what a replica tells. A Lease that is too large could not be renewed.
 const maxText = 16 << 10
 
+// maxCount is the most machines of a slot and scope that count. Who writes Leases can write any number there, and sums must not overflow.
+const maxCount = 1_000_000
+
+// bound returns a number that was reported, as far as it can be one of machines.
+func bound(n int) int { return min(max(n, 0), maxCount) }
+
 // wire is how a replica tells its counts: by scope and slot the numbers of machines that are Ready and that are not; by scope,
 // namespace and slot the numbers of those that are not; and the slots without any. Replicas of versions without the second read
 // the first.
@@ -51,7 +58,7 @@ type wire struct {
 type form struct {
 	// least is how many machines of a slot and scope have to be not Ready for it to be told.
 	least int
-	// zones is how many zones are told, those with most machines; machines of others count as in none.
+	// zones is how many zones are told, those that come first in their turns; machines of others count as in none.
 	zones int
 	// namespaces is how many are named of each scope, those with most machines that are not Ready.
 	namespaces int
@@ -96,8 +103,10 @@ func read(text string) (own Own, ok bool) {
 			if own[slot] == nil {
 				own[slot] = Counts{}
 			}
-			scope := Scope{Target: target, Zone: zone}
-			own[slot][scope] = Tally{Count: Count{Ready: max(n[0], 0), NotReady: max(n[1], 0)}, Unready: w.unready(name, slot)}
+			unready := w.unready(name, slot)
+			own[slot][Scope{Target: target, Zone: zone}] = Tally{
+				Count: Count{Ready: bound(n[0]), NotReady: bound(n[1])}, Unready: unready, All: maps.Clone(unready),
+			}
 		}
 	}
 	return own, true
@@ -107,7 +116,7 @@ func read(text string) (own Own, ok bool) {
 func (w wire) unready(scope string, slot int) map[string]int {
 	unready := map[string]int{}
 	for namespace, slots := range w.Unready[scope] {
-		if n := slots[slot]; n > 0 {
+		if n := bound(slots[slot]); n > 0 {
 			unready[namespace] = n
 		}
 	}
@@ -118,23 +127,21 @@ func (w wire) unready(scope string, slot int) map[string]int {
 // last slots in which all is well, which makes others see more trouble than there is. If that is not enough the slots count as
 // not counted.
 func write(own Own) string {
+	zones := ranked(own)
 	for _, f := range forms() {
-		if text, err := json.Marshal(f.of(own)); err == nil && len(text) <= maxText {
+		if text, err := json.Marshal(f.of(own, zones)); err == nil && len(text) <= maxText {
 			return string(text)
 		}
 	}
 	return "{}"
 }
 
-// of returns what is told of counts in this form.
-func (f form) of(own Own) wire {
-	total := Counts{}
-	for _, counts := range own {
-		for scope, tally := range counts {
-			total[scope] = total[scope].with(tally)
-		}
+// of returns what is told of counts in this form; ranked is the order in which scopes keep their zones.
+func (f form) of(own Own, ranked []Scope) wire {
+	zones := map[Scope]bool{}
+	for _, scope := range ranked[:min(f.zones, len(ranked))] {
+		zones[scope] = true
 	}
-	zones := f.largest(total)
 	w := wire{Counts: map[string]map[int][2]int{}, Unready: map[string]map[string]map[int]int{}}
 	for slot, counts := range own {
 		folded := Counts{}
@@ -162,16 +169,54 @@ func (f form) of(own Own) wire {
 	return w
 }
 
-// largest returns the scopes that keep their zones.
-func (f form) largest(total Counts) map[Scope]bool {
-	scopes := slices.SortedFunc(maps.Keys(total), func(a, b Scope) int {
-		return cmp.Or(cmp.Compare(total[b].Ready+total[b].NotReady, total[a].Ready+total[a].NotReady), a.compare(b))
-	})
-	kept := map[Scope]bool{}
-	for _, scope := range scopes[:min(f.zones, len(scopes))] {
-		kept[scope] = true
+// ranked returns the scopes with a zone in the order in which they keep it: those of the first turns first. Of one turn, those go first
+// that machines of most namespaces are in, and then those with most machines that are Ready, because such a machine has a Node.
+func ranked(own Own) []Scope {
+	total, all := Counts{}, map[Scope]map[string]int{}
+	for _, counts := range own {
+		for scope, tally := range counts {
+			if scope.Zone == "" {
+				continue
+			}
+			total[scope] = Tally{Count: total[scope].Add(tally.Count)}
+			if all[scope] == nil {
+				all[scope] = map[string]int{}
+			}
+			for namespace, n := range tally.All {
+				all[scope][namespace] += n
+			}
+		}
 	}
-	return kept
+	turn := turns(all)
+	return slices.SortedFunc(maps.Keys(total), func(a, b Scope) int {
+		return cmp.Or(
+			cmp.Compare(turn[a], turn[b]), cmp.Compare(len(all[b]), len(all[a])),
+			cmp.Compare(total[b].Ready, total[a].Ready), cmp.Compare(total[b].NotReady, total[a].NotReady), a.compare(b),
+		)
+	})
+}
+
+// turns returns in which turn each scope is named, of the numbers of machines by namespace. Namespaces take turns: each names that of
+// its zones in which most of its machines are, and then the next. So one that has machines in many zones takes no more places than
+// another.
+func turns(all map[Scope]map[string]int) map[Scope]int {
+	zones := map[string][]Scope{}
+	turn := map[Scope]int{}
+	for scope, namespaces := range all {
+		turn[scope] = math.MaxInt // where no namespace is known
+		for namespace := range namespaces {
+			zones[namespace] = append(zones[namespace], scope)
+		}
+	}
+	for namespace, scopes := range zones {
+		slices.SortFunc(scopes, func(a, b Scope) int {
+			return cmp.Or(cmp.Compare(all[b][namespace], all[a][namespace]), a.compare(b))
+		})
+		for i, scope := range scopes {
+			turn[scope] = min(turn[scope], i)
+		}
+	}
+	return turn
 }
 
 // cut leaves the namespaces with most machines that are not Ready.

@@ -3,10 +3,13 @@ package brake
 import (
 	"fmt"
 	"maps"
+	"math"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 	"pgregory.net/rapid"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/worlds"
@@ -16,6 +19,9 @@ var (
 	zone1 = Scope{Zone: "z1"}
 	zone2 = Scope{Target: "t", Zone: "a/b"}
 )
+
+// reported are the fields of a Tally that are reported to other replicas.
+var reported = cmpopts.IgnoreFields(Tally{}, "All")
 
 // counted is a count of machines of which it is not known in which namespaces they are.
 func counted(n Count) Tally { return Tally{Count: n, Unready: map[string]int{}} }
@@ -32,7 +38,7 @@ func TestWhatIsToldIsHeard(t *testing.T) {
 		t.Errorf("told %s, want %s", text, want)
 	}
 	got, ok := read(text)
-	if diff := cmp.Diff(own, got); diff != "" || !ok {
+	if diff := cmp.Diff(own, got, reported); diff != "" || !ok {
 		t.Errorf("heard (-want +got), %v:\n%s", ok, diff)
 	}
 	for _, nonsense := range []string{"", "3:1", "[]", `{"counts":{"/z1":{"x":[1,2]}}}`} {
@@ -120,7 +126,7 @@ func TestTooMuchToTell(t *testing.T) {
 	}
 }
 
-// The namespaces with most machines that are not Ready are named, and the zones with most machines.
+// The namespaces with most machines that are not Ready are named, and of each namespace the zones with most of its machines.
 func TestWhatIsNamedWhereThereIsTooMuch(t *testing.T) {
 	own := Own{0: {}}
 	for i := range 300 {
@@ -134,6 +140,70 @@ func TestWhatIsNamedWhereThereIsTooMuch(t *testing.T) {
 	}
 	if got := total[Scope{}]; got.NotReady != 318 || got.Unready["large"] != 18 || got.worst("") != "large" {
 		t.Errorf("%+v of the cluster", got)
+	}
+}
+
+// A tenant can have as many zones, with as many machines in each, as he likes: his MachineClasses name them.
+func TestZonesOfOneTenantDoNotPushOutThoseOfOthers(t *testing.T) {
+	for name, tc := range map[string]struct {
+		victims []string
+		dark    bool
+	}{
+		"one victim":                          {[]string{"v"}, false},
+		"one victim, and a zone is dark":      {[]string{"v"}, true},
+		"several victims":                     {[]string{"v", "w"}, false},
+		"several victims, and a zone is dark": {[]string{"v", "w"}, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			own := Own{}
+			for slot := range 40 {
+				own[slot] = Counts{}
+				for i := range 300 {
+					own[slot].Add(Scope{Zone: fmt.Sprint(strings.Repeat("a", 60), i)}, "tenant", Count{NotReady: 1000})
+				}
+			}
+			for _, victim := range tc.victims {
+				is := Count{Ready: 7}
+				if tc.dark {
+					is = Count{NotReady: 7}
+				}
+				own[0].Add(zone1, victim, is)
+				own[0].Add(Scope{Zone: "z2"}, victim, Count{Ready: 6})
+			}
+			total, complete := Sum(nil, Hear(map[string]string{"r": write(own)}, slices.Repeat([]string{"r"}, 40)))
+			if _, told := total[Scope{Zone: "z2"}]; !told || !complete {
+				t.Errorf("zone z2 was not told (complete %v): %v", complete, slices.Collect(maps.Keys(total)))
+			}
+			if _, told := total[zone1]; !told {
+				t.Errorf("zone z1 was not told: %v", slices.Collect(maps.Keys(total)))
+			}
+		})
+	}
+}
+
+func TestInWhichOrderScopesKeepTheirZones(t *testing.T) {
+	own := Own{0: {}, 1: {}}
+	for zone, machines := range map[string]map[string]Count{
+		"a": {"v": {Ready: 2}, "w": {Ready: 1}},
+		"b": {"v": {Ready: 1}},
+		"c": {"w": {NotReady: 1}},
+		"k": {"tenant": {NotReady: 500}},
+		"l": {"tenant": {NotReady: 400}},
+		"m": {"tenant": {NotReady: 300}},
+		"":  {"v": {Ready: 1000}},
+	} {
+		for namespace, n := range machines {
+			own[0].Add(Scope{Zone: zone}, namespace, n)
+			own[1].Add(Scope{Zone: zone}, namespace, n)
+		}
+	}
+	var got string
+	for _, scope := range ranked(own) {
+		got += scope.Zone
+	}
+	// First a, of two namespaces, and k; then the second zone of each: b, in which machines are Ready, l, c; and m.
+	if want := "akblcm"; got != want {
+		t.Errorf("zones in the order %s, want %s", got, want)
 	}
 }
 
@@ -185,7 +255,7 @@ func TestSumsAreRight(t *testing.T) {
 			f.step(slots, rapid.SampledFrom(replicas).Draw(t, "replica"))
 			for _, replica := range replicas {
 				total, complete := Sum(f.own(replica), Hear(f.texts, f.holders))
-				if diff := cmp.Diff(want, total); complete && diff != "" {
+				if diff := cmp.Diff(want, total, reported); complete && diff != "" {
 					t.Fatalf("%s sums up (-want +got):\n%s\ntexts %v, holders %v", replica, diff, f.texts, f.holders)
 				}
 			}
@@ -218,6 +288,21 @@ func (f *fleet) step(slots int, replica string) {
 	default:
 		f.said[replica] = Tell(replica, f.own(replica), Hear(maps.Clone(f.texts), f.holders), f.said[replica])
 		f.texts[replica] = f.said[replica]
+	}
+}
+
+// A Lease that nobody of the fleet has written has its numbers bounded: in a sum that overflows all is well.
+func TestCountsThatOverflow(t *testing.T) {
+	texts, holders := map[string]string{}, []string{}
+	for slot := range 4 {
+		replica := fmt.Sprint("r", slot)
+		texts[replica] = fmt.Sprintf(`{"counts":{"/z1":{"%d":[%d,%d]}},"unready":{"/z1":{"n":{"%d":%d}}}}`, slot, math.MaxInt64, math.MaxInt64, slot, math.MaxInt64)
+		holders = append(holders, replica)
+	}
+	total, complete := Sum(nil, Hear(texts, holders))
+	want := Count{Ready: 4 * maxCount, NotReady: 4 * maxCount}
+	if got := total[zone1]; got.Count != want || got.Unready["n"] != want.NotReady || !complete {
+		t.Errorf("%+v and complete %v, want %+v", got, complete, want)
 	}
 }
 

@@ -11,6 +11,10 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 )
 
+// MostIntents is how many machines a set has decided to make, and how many to delete, at the most before the first of them are seen
+// done. An annotation with more was not written by a MachineSet controller, and its intents are none.
+const MostIntents = 100
+
 // intents are what this package reads of those that stand on a set.
 type intents struct {
 	Set    types.UID `json:"set"`
@@ -23,7 +27,7 @@ type intents struct {
 // read reads the intents of a set. Intents that cannot be read are none: the set makes no machines of those.
 func read(set *v1alpha1.MachineSet) (in intents) {
 	err := json.Unmarshal([]byte(set.Annotations[v1alpha1.AnnotationIntents]), &in)
-	if err != nil || in.Set != "" && in.Set != set.UID {
+	if err != nil || in.Set != "" && in.Set != set.UID || max(len(in.Create), len(in.Delete)) > MostIntents {
 		return intents{}
 	}
 	return in

@@ -2,6 +2,7 @@ package ready
 
 import (
 	"maps"
+	"strings"
 	"testing"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -22,6 +23,7 @@ func TestIntents(t *testing.T) {
 		{"two are to go", `{"set":"s","next":5,"delete":[{"name":"a","uid":"1"},{"name":"b","uid":"2","failed":true}]}`, 0, map[types.UID]bool{"1": true, "2": true}},
 		{"of another set", `{"set":"other","next":5,"create":[4],"delete":[{"name":"a","uid":"1"}]}`, 0, nil},
 		{"of nobody in particular", `{"next":5,"create":[4]}`, 1, nil},
+		{"more than can be", `{"set":"s","next":5,"create":[4` + strings.Repeat(",4", MostIntents) + `],"delete":[{"name":"a","uid":"1"}]}`, 0, nil},
 		{"not to be read", `{"create":`, 0, nil},
 	} {
 		t.Run(tc.name, func(t *testing.T) {

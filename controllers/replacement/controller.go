@@ -63,9 +63,9 @@ func New(cfg Config) (*Controller, error) {
 	var err1, err2 error
 	c.deployments, err1 = deploymentRoots(c)
 	c.sets, err2 = setRoots(c)
-	c.halts.changed = func() {
-		c.deployments.enqueueAll()
-		c.sets.enqueueAll()
+	c.halts.changed = func(namespace string) {
+		c.deployments.enqueueIn(namespace)
+		c.sets.enqueueIn(namespace)
 	}
 	return c, errors.Join(err1, err2, c.watch())
 }

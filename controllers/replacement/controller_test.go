@@ -111,6 +111,18 @@ func (b *bench) feed(obj any) {
 	}
 }
 
+// join shows a machine whose Node is bound to it.
+func (b *bench) join(m *v1alpha1.Machine) {
+	b.feed(nodeOf(m))
+	b.feed(m)
+}
+
+func nodeOf(m *v1alpha1.Machine) *corev1.Node {
+	return &corev1.Node{ObjectMeta: metav1.ObjectMeta{
+		Name: m.Labels[v1alpha1.LabelNode], Annotations: map[string]string{v1alpha1.AnnotationMachine: v1alpha1.RefOf(m).String()},
+	}}
+}
+
 func meta(name string) metav1.ObjectMeta {
 	return metav1.ObjectMeta{Namespace: "n", Name: name, UID: types.UID(name), Labels: map[string]string{v1alpha1.LabelSlot: "0"}}
 }
@@ -201,7 +213,7 @@ func TestADarkZoneIsToldOf(t *testing.T) {
 				if i < unhealthy {
 					phase = v1alpha1.MachineUnknown
 				}
-				b.feed(machine(s, i, phase, time.Now()))
+				b.join(machine(s, i, phase, time.Now()))
 			}
 		}
 		show(0)
@@ -281,7 +293,7 @@ func TestANewOwnerRemembers(t *testing.T) {
 					if i < tc.unhealthy {
 						phase = v1alpha1.MachineUnknown
 					}
-					b.feed(machine(s, i, phase, time.Now().Add(-time.Hour)))
+					b.join(machine(s, i, phase, time.Now().Add(-time.Hour)))
 				}
 				b.wait(2 * time.Second)
 				b.feed(d) // the last, as if its slot were opened now
@@ -410,9 +422,28 @@ func TestWhereAMachineIs(t *testing.T) {
 	if got := b.tree.scopeOf(m); got != (brake.Scope{Target: "shoot", Zone: "z1"}) {
 		t.Errorf("it is in %s, want the zone of its class", got)
 	}
-	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: m.Name, Labels: map[string]string{corev1.LabelTopologyZone: "z2"}}}
-	b.feed(node)
-	if got := b.tree.scopeOf(m); got != (brake.Scope{Target: "shoot", Zone: "z2"}) {
-		t.Errorf("it is in %s, want the zone of its Node", got)
+	long := class()
+	long.NodeTemplate.Zone = strings.Repeat("z", 64)
+	b.feed(long)
+	if got := b.tree.scopeOf(m); got != (brake.Scope{Target: "shoot"}) {
+		t.Errorf("it is in %s, and its class names no zone", got)
+	}
+	b.feed(class())
+	for name, tc := range map[string]struct {
+		change func(*corev1.Node)
+		want   string
+	}{
+		"bound to it":                            {func(*corev1.Node) {}, "z2"},
+		"bound to none":                          {func(n *corev1.Node) { n.Annotations = nil }, "z1"},
+		"bound to another machine":               {func(n *corev1.Node) { n.Annotations[v1alpha1.AnnotationMachine] = "n/other/uid" }, "z1"},
+		"bound to it, and another VM's than its": {func(n *corev1.Node) { n.Spec.ProviderID = "cloud:///other" }, "z1"},
+	} {
+		node := nodeOf(m)
+		node.Labels = map[string]string{corev1.LabelTopologyZone: "z2"}
+		tc.change(node)
+		b.feed(node)
+		if got := b.tree.scopeOf(m); got != (brake.Scope{Target: "shoot", Zone: tc.want}) {
+			t.Errorf("its Node is %s, and it is in %s, want %s", name, got, tc.want)
+		}
 	}
 }

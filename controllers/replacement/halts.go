@@ -19,9 +19,10 @@ const spacing = time.Second
 // Halts counts the machines of this process, tells and hears what others have counted, and knows where replacement is
 // halted. It is safe for concurrent use.
 type Halts struct {
-	cfg     Config
-	tree    *tree
-	changed func()
+	cfg  Config
+	tree *tree
+	// changed has the roots of a namespace looked at; with "" those of all namespaces.
+	changed func(namespace string)
 	dirty   chan struct{}
 
 	mu       sync.Mutex
@@ -70,7 +71,7 @@ func (h *Halts) remember(reason string, machines []brake.Member) {
 		return
 	}
 	h.mu.Lock()
-	news := false
+	before, news := h.standing, false
 	for _, member := range machines {
 		scope := member.Scope
 		switch {
@@ -79,15 +80,42 @@ func (h *Halts) remember(reason string, machines []brake.Member) {
 		case scope.Zone == "":
 			continue
 		}
-		scope.Namespace = member.Machine.Namespace // what stands on a root says nothing of other namespaces
-		news = h.state.Remember(scope) || news
+		news = h.state.Remember(scope, member.Machine.Namespace) || news
 	}
 	h.standing = h.state.Standing()
+	after := h.standing
 	h.mu.Unlock()
 	if news {
 		h.recount()
-		h.changed()
+		h.announce(before, after)
 	}
+}
+
+// announce has the roots looked at for which two standings differ.
+func (h *Halts) announce(before, after brake.Standing) {
+	for _, namespace := range concerned(before, after) {
+		h.changed(namespace)
+	}
+}
+
+// concerned returns the namespaces for whose roots two standings differ; only "" when it may be any of them. A tenant can have scopes
+// halted in his own namespace, again and again, and that is no reason to look at the roots of others.
+func concerned(before, after brake.Standing) []string {
+	if before.Complete != after.Complete {
+		return []string{""}
+	}
+	namespaces := map[string]bool{}
+	for _, pair := range [][2]brake.Standing{{before, after}, {after, before}} {
+		for scope := range pair[0].Halted {
+			if _, both := pair[1].Halted[scope]; !both {
+				namespaces[scope.Namespace] = true
+			}
+		}
+	}
+	if namespaces[""] {
+		return []string{""}
+	}
+	return slices.Sorted(maps.Keys(namespaces))
 }
 
 // recount has everything counted soon.
@@ -151,7 +179,7 @@ func (h *Halts) count(ctx context.Context) (again time.Time) {
 	h.mu.Unlock()
 	if changed {
 		log(ctx, before, after)
-		h.changed()
+		h.announce(before, after)
 	}
 	return again
 }
@@ -170,7 +198,7 @@ func (h *Halts) own(slots int) brake.Own {
 		if !labelled || !ours {
 			continue
 		}
-		if n := brake.Of(m); n != (brake.Count{}) {
+		if n := h.tree.count(m); n != (brake.Count{}) {
 			counts.Add(h.tree.scopeOf(m), m.Namespace, n)
 		}
 	}

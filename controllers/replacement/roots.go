@@ -53,15 +53,19 @@ func newRoots[T family.Object[T]](
 ) (r *roots[T], err error) {
 	r = &roots[T]{kind: k, cfg: c.cfg, tree: c.tree, halts: c.halts, commit: commit.New(client)}
 	r.runner, err = runner.New(runner.Config[types.NamespacedName]{
-		Name: k.name, Reconcile: r.reconcile, Workers: c.cfg.Workers, Gate: gate,
+		Name: k.name, Reconcile: r.reconcile, Workers: runner.TenantsAtOnce * c.cfg.Workers, Gate: gate,
 		Clock: c.cfg.Clock, Metrics: c.cfg.Metrics, Tracer: c.cfg.Tracer,
 	})
 	return r, err
 }
 
-// enqueueAll has all roots looked at.
-func (r *roots[T]) enqueueAll() {
-	for _, root := range r.all.All() {
+// enqueueIn has all roots of a namespace looked at; with "" those of all namespaces.
+func (r *roots[T]) enqueueIn(namespace string) {
+	all := r.all.All
+	if namespace != "" {
+		all = func() []T { return r.all.In(namespace) }
+	}
+	for _, root := range all() {
 		if r.isRoot(root) {
 			r.runner.Enqueue(objects.Key(root))
 		}

@@ -6,6 +6,7 @@ import (
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/brake"
+	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/nodeowner"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/objects"
 	"github.com/machine-controller-fleet/machine-controller-fleet/target"
 )
@@ -31,15 +32,31 @@ func (t *tree) scopeOf(m *v1alpha1.Machine) brake.Scope {
 	scope := brake.Scope{}
 	if cluster, err := t.targets.For(m.Namespace); err == nil && cluster != nil {
 		scope.Target = cluster.Name
-		if node, known := cluster.Nodes.Get(types.NamespacedName{Name: m.Labels[v1alpha1.LabelNode]}); known {
-			scope.Zone = node.Labels[corev1.LabelTopologyZone]
-		}
+	}
+	if node, known := t.nodeOf(m); known {
+		scope.Zone = node.Labels[corev1.LabelTopologyZone]
 	}
 	if scope.Zone == "" {
 		class, known := t.view.Classes.Get(types.NamespacedName{Namespace: m.Namespace, Name: m.Spec.Class.Name})
 		if known && class.NodeTemplate != nil {
-			scope.Zone = class.NodeTemplate.Zone
+			scope.Zone = brake.Zone(class.NodeTemplate.Zone)
 		}
 	}
 	return scope
+}
+
+// nodeOf returns the Node that is bound to a machine. What a machine names and is not bound to it may be anybody's.
+func (t *tree) nodeOf(m *v1alpha1.Machine) (node *corev1.Node, known bool) {
+	cluster, err := t.targets.For(m.Namespace)
+	if err != nil || cluster == nil {
+		return nil, false
+	}
+	node, known = cluster.Nodes.Get(types.NamespacedName{Name: m.Labels[v1alpha1.LabelNode]})
+	return node, known && nodeowner.Relate(m, node) == nodeowner.Own
+}
+
+// count counts one machine.
+func (t *tree) count(m *v1alpha1.Machine) brake.Count {
+	_, hasNode := t.nodeOf(m)
+	return brake.Of(m, hasNode)
 }

@@ -38,18 +38,26 @@ func (c *Controller) watch() error {
 		return nil
 	}
 	cluster.Nodes.OnChange(func(before, after *corev1.Node) {
-		if zone(before) != zone(after) {
+		if placeOf(before) != placeOf(after) {
 			c.halts.recount()
 		}
 	})
 	return nil
 }
 
-func zone(node *corev1.Node) string {
+// place is what counts rest on, of one Node.
+type place struct {
+	zone, provider string
+	machine        v1alpha1.MachineRef
+}
+
+func placeOf(node *corev1.Node) (is place) {
 	if node == nil {
-		return ""
+		return place{}
 	}
-	return node.Labels[corev1.LabelTopologyZone]
+	is.zone, is.provider = node.Labels[corev1.LabelTopologyZone], node.Spec.ProviderID
+	is.machine, _ = v1alpha1.MachineOf(node)
+	return is
 }
 
 // machineChanged has everything counted anew and the machine's root looked at, if the machine has changed in what they rest

@@ -40,6 +40,19 @@ func TestRates(t *testing.T) {
 	}
 }
 
+// A key is not forgotten while it matters, however many others there are.
+func TestRatesRememberWhatMatters(t *testing.T) {
+	r, now := New[int](1, time.Hour), time.Unix(0, 0)
+	for i := range 5000 {
+		r.Count(i, now)
+	}
+	for i := range 5000 {
+		if got := r.Wait(i, now); got != time.Hour {
+			t.Fatalf("key %d waits %s, want an hour", i, got)
+		}
+	}
+}
+
 func TestRatesRememberOnlyWhatMatters(t *testing.T) {
 	r, now := New[int](3, time.Second), time.Unix(0, 0)
 	for i := range 100_000 {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/brake"
+	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/nodeowner"
 )
 
 // process owns some of the deployments, by their slots.
@@ -133,11 +134,17 @@ func (p *process) own() brake.Own {
 		own[slot] = brake.Counts{}
 		for _, m := range p.machines.history[p.shown[slot].machines] {
 			if slotOf(m) == slot {
-				own[slot].Add(p.scope(), m.Namespace, brake.Of(m))
+				own[slot].Add(p.scope(), m.Namespace, brake.Of(m, p.hasNode(m)))
 			}
 		}
 	}
 	return own
+}
+
+// hasNode reports whether there is a Node that is bound to the machine.
+func (p *process) hasNode(m *v1alpha1.Machine) bool {
+	v := p.vmOf(m)
+	return v != nil && v.node != nil && nodeowner.Relate(m, v.node) == nodeowner.Own
 }
 
 func (p *process) scope() brake.Scope { return brake.Scope{Zone: zone} }
@@ -189,7 +196,7 @@ func (p *process) reconcileRoot(slot int) {
 	if !p.seen[root.UID] {
 		p.seen[root.UID] = true
 		if len(root.Status.Conditions) > 0 {
-			p.halts.Remember(p.scope())
+			p.halts.Remember(p.scope(), root.Namespace)
 		}
 	}
 	w.Standing = p.halts.Standing()

@@ -1,6 +1,9 @@
 package turns
 
-import "sync"
+import (
+	"context"
+	"sync"
+)
 
 // Mutex is a lock that is held while requests are made. The zero value is not held.
 type Mutex struct {
@@ -18,6 +21,16 @@ func (m *Mutex) channel() chan struct{} {
 
 // Lock waits for the lock.
 func (m *Mutex) Lock() { <-m.channel() }
+
+// LockContext waits for the lock until ctx ends. It returns an error if it did not get the lock.
+func (m *Mutex) LockContext(ctx context.Context) error {
+	select {
+	case <-m.channel():
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
 
 // TryLock takes the lock if it is not held, and reports whether it did.
 func (m *Mutex) TryLock() bool {

@@ -1,6 +1,8 @@
 package turns
 
 import (
+	"context"
+	"errors"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -27,6 +29,24 @@ func TestTimePassesWhileOthersWait(t *testing.T) {
 		m.Unlock()
 		if !m.TryLock() {
 			t.Error("a lock that is not held was not taken")
+		}
+	})
+}
+
+func TestAWaitEndsWithItsContext(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var m Mutex
+		if err := m.LockContext(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		if err := m.LockContext(ctx); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("%v, want the end of the context", err)
+		}
+		m.Unlock()
+		if !m.TryLock() {
+			t.Error("who has waited in vain has the lock")
 		}
 	})
 }

@@ -1,0 +1,123 @@
+package replacement
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
+	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/brake"
+)
+
+// Whoever may write Machines in one namespace can say of them that they run, on any Node, in any zone. What is dark is halted all the
+// same.
+func TestForgedMachinesDoNotKeepADarkZoneFromBeingHalted(t *testing.T) {
+	for name, node := range map[string]func(i int) string{
+		"they name no Node":                        func(int) string { return "" },
+		"they name Nodes that are not there":       func(i int) string { return fmt.Sprint("made-up-", i) },
+		"they name the Nodes of others, which are": func(i int) string { return fmt.Sprint("s-", i%6) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			d := deployment()
+			s := set("s", d, 6)
+			during(t, []runtime.Object{d}, func(b *bench) {
+				b.Halts().Hear(nil, []string{"r"})
+				for _, obj := range []any{class(), d, s} {
+					b.feed(obj)
+				}
+				for i := range 6 {
+					b.join(machine(s, i, v1alpha1.MachineUnknown, time.Now()))
+				}
+				theirs := class() // in zone z1, too
+				theirs.Namespace = "tenant"
+				b.feed(theirs)
+				for i := range 100 {
+					forged := machine(set("forged", nil, 0), i, v1alpha1.MachineRunning, time.Now())
+					forged.Namespace, forged.OwnerReferences = "tenant", nil
+					forged.Labels[v1alpha1.LabelNode] = node(i)
+					b.feed(forged)
+				}
+				b.wait(time.Hour)
+				if got := permits(t, b.deployment()); len(got) > 0 || len(b.deployment().Status.Conditions) != 1 {
+					t.Errorf("permits for %v, conditions %+v", got, b.deployment().Status.Conditions)
+				}
+			})
+		})
+	}
+}
+
+// Nodes go with their VMs where a cloud has lost them. Their machines are not Ready, and still in the zone of their class.
+func TestMachinesWhoseNodesAreGoneAreNotReady(t *testing.T) {
+	d := deployment()
+	s := set("s", d, 6)
+	during(t, []runtime.Object{d}, func(b *bench) {
+		b.Halts().Hear(nil, []string{"r"})
+		for _, obj := range []any{class(), d, s} {
+			b.feed(obj)
+		}
+		for i := range 6 {
+			b.feed(machine(s, i, v1alpha1.MachineUnknown, time.Now()))
+		}
+		b.wait(time.Hour)
+		if text, _ := b.Halts().Tell(); text != `{"counts":{"/z1":{"0":[0,6]}},"unready":{"/z1":{"n":{"0":6}}}}` {
+			t.Errorf("told %s", text)
+		}
+		if got := permits(t, b.deployment()); len(got) > 0 || len(b.deployment().Status.Conditions) != 1 {
+			t.Errorf("permits for %v, conditions %+v", got, b.deployment().Status.Conditions)
+		}
+	})
+}
+
+// A tenant can write on his roots that they are halted. That has his roots looked at, and those of nobody else.
+func TestWhichRootsAreLookedAtWhenAHaltBeginsOrEnds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t)
+		defer b.end()
+		var looked []string
+		b.halts.changed = func(namespace string) { looked = append(looked, namespace) }
+		b.halts.Hear(nil, []string{"r"})
+		b.halts.count(t.Context())
+		looked = nil
+		m := machine(set("s", nil, 1), 0, v1alpha1.MachineRunning, time.Now())
+		b.halts.remember(v1alpha1.ReasonZoneNotReady, []brake.Member{{Machine: m, Scope: brake.Scope{Zone: "z1"}}})
+		if !slices.Equal(looked, []string{"n"}) {
+			t.Errorf("a forged halt has roots of %q looked at, want n", looked)
+		}
+		b.halts.count(t.Context())
+		b.wait(6 * time.Minute)
+		b.halts.count(t.Context())
+		if !slices.Equal(looked, []string{"n", "n"}) {
+			t.Errorf("its end has roots of %q looked at, want n once more", looked)
+		}
+	})
+}
+
+func TestConcerned(t *testing.T) {
+	standing := func(complete bool, scopes ...brake.Scope) brake.Standing {
+		s := brake.Standing{Complete: complete, Halted: map[brake.Scope]brake.Count{}}
+		for _, scope := range scopes {
+			s.Halted[scope] = brake.Count{}
+		}
+		return s
+	}
+	all, one, other := brake.Scope{Zone: "z"}, brake.Scope{Zone: "z", Namespace: "n"}, brake.Scope{Namespace: "m"}
+	for name, tc := range map[string]struct {
+		before, after brake.Standing
+		want          []string
+	}{
+		"nothing changes":             {standing(true, one), standing(true, one), nil},
+		"all is counted":              {standing(false, one), standing(true, one), []string{""}},
+		"a zone is halted":            {standing(true), standing(true, all, one), []string{""}},
+		"a zone is halted no longer":  {standing(true, all), standing(true, one), []string{""}},
+		"one begins, another ends":    {standing(true, one), standing(true, other), []string{"m", "n"}},
+		"one begins in one namespace": {standing(true, one), standing(true, one, other), []string{"m"}},
+	} {
+		if got := concerned(tc.before, tc.after); !slices.Equal(got, tc.want) {
+			t.Errorf("%s: %q, want %q", name, got, tc.want)
+		}
+	}
+}
