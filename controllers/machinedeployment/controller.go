@@ -57,6 +57,7 @@ type Config struct {
 	Events  events.EventRecorder
 	Clock   clock.WithTicker
 	Gate    runner.Gate[types.NamespacedName]
+	// Workers is how many keys of a namespace are worked on at the same time; in all it is runner.TenantsAtOnce times as many.
 	Workers int
 	// Foresee returns a set, as it is about to be written, with what its own controller would write on it next, so that both are one
 	// write. fades says what rollout.Fades does of it. Nil leaves it to that controller.
@@ -104,7 +105,7 @@ func New(cfg Config) (*Controller, error) {
 	}
 	var err error
 	c.runner, err = runner.New(runner.Config[types.NamespacedName]{
-		Name: Name, Reconcile: c.reconcile, Workers: cfg.Workers, Gate: cfg.Gate,
+		Name: Name, Reconcile: c.reconcile, Workers: runner.TenantsAtOnce * cfg.Workers, Gate: cfg.Gate,
 		Clock: cfg.Clock, Metrics: cfg.Metrics, Tracer: cfg.Tracer,
 	})
 	if err != nil {

@@ -49,8 +49,8 @@ func (c *Controller) observeNodes(w *rollout.World) error {
 			if !known {
 				continue
 			}
-			if node = c.nodes.Newest(node); !nodeowner.IsBound(m, node) {
-				continue // it is another machine's, or not claimed yet
+			if node = c.nodes.Newest(node); nodeowner.Relate(m, node) != nodeowner.Own {
+				continue // it is another machine's or VM's, or not claimed yet
 			}
 			if isInPlace(w.Deployment) || isMarked(node) {
 				w.Nodes[node.Name] = node

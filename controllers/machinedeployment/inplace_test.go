@@ -249,6 +249,31 @@ func TestNodesAreLeftAloneWhereNothingIsUpdatedInPlace(t *testing.T) {
 	}, withNode(n))
 }
 
+// TestTheNodeOfAnotherVMIsNotUpdatedInPlace: a kubelet can bind its Node to any machine, and cannot change its provider ID.
+func TestTheNodeOfAnotherVMIsNotUpdatedInPlace(t *testing.T) {
+	for name, tc := range map[string]struct {
+		providerID string // of the machine
+		isUpdated  bool
+	}{
+		"the VM is the machine's": {"cloud:///1", true},
+		"the VM is another one":   {"cloud:///2", false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			n := &nodeServer{}
+			onBench(t, func(b *bench) {
+				b.createInPlace(n)
+				n.change(true, func(node *corev1.Node) { node.Spec.ProviderID = "cloud:///1" })
+				b.patchMachine(`{"spec":{"providerID":"` + tc.providerID + `"}}`)
+				b.patch(`{"spec":{"template":{"metadata":{"annotations":{"changed":"yes"}}}}}`)
+				b.pass(time.Minute)
+				if len(n.patches) > 0 != tc.isUpdated {
+					t.Errorf("the Node was written: %v", n.patches)
+				}
+			}, withNode(n))
+		})
+	}
+}
+
 // TestWhatOfANodeConcernsItsUpdate: the next Node is selected as soon as the last one is fit for pods, and not when a timer ends.
 func TestWhatOfANodeConcernsItsUpdate(t *testing.T) {
 	for name, tc := range map[string]struct {

@@ -54,10 +54,11 @@ type Config struct {
 	Machines machineclient.MachineV1alpha1Interface
 	Metadata metadata.Interface
 	// View shows the objects of the control cluster that are this process's to work on.
-	View    *objects.View
-	Events  events.EventRecorder
-	Clock   clock.WithTicker
-	Gate    runner.Gate[types.NamespacedName]
+	View   *objects.View
+	Events events.EventRecorder
+	Clock  clock.WithTicker
+	Gate   runner.Gate[types.NamespacedName]
+	// Workers is how many keys of a namespace are worked on at the same time; in all it is runner.TenantsAtOnce times as many.
 	Workers int
 	// Written is what this process has written of sets. Nil leaves out what others than this controller have.
 	Written *commit.Latest[*v1alpha1.MachineSet]
@@ -118,7 +119,7 @@ func New(cfg Config) (*Controller, error) {
 	}
 	var err error
 	c.runner, err = runner.New(runner.Config[types.NamespacedName]{
-		Name: Name, Reconcile: c.reconcile, Workers: cfg.Workers, Gate: cfg.Gate,
+		Name: Name, Reconcile: c.reconcile, Workers: runner.TenantsAtOnce * cfg.Workers, Gate: cfg.Gate,
 		Clock: cfg.Clock, Metrics: cfg.Metrics, Tracer: cfg.Tracer,
 	})
 	if err != nil {

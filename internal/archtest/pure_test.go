@@ -38,7 +38,7 @@ var pure = []string{
 // pureStandardLibrary is what of the standard library a pure package may import: nothing that waits, reads, writes,
 // logs or draws lots.
 var pureStandardLibrary = []string{
-	"bytes", "cmp", "encoding/base32", "encoding/base64", "encoding/binary", "encoding/hex", "encoding/json", "errors",
+	"bytes", "cmp", "crypto/sha256", "encoding/base32", "encoding/base64", "encoding/binary", "encoding/hex", "encoding/json", "errors",
 	"fmt", "hash/fnv", "iter", "maps", "math", "math/bits", "net/url", "path", "regexp", "slices", "sort", "strconv", "strings",
 	"time", "unicode", "unicode/utf8",
 }

@@ -164,3 +164,13 @@ func FuzzReadNamed(f *testing.F) {
 		}
 	})
 }
+
+// A tenant can write on his deployments that any number of Nodes is about to be selected.
+func TestSelectingMoreThanCanBe(t *testing.T) {
+	for n, want := range map[int]int{mostChosen: mostChosen, mostChosen + 1: 0} {
+		d := withSelecting(&v1alpha1.MachineDeployment{}, make([]chosen, n))
+		if got := len(selecting(d)); got != want {
+			t.Errorf("%d of %d are being selected, want %d", got, n, want)
+		}
+	}
+}

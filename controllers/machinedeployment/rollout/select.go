@@ -20,13 +20,17 @@ type chosen struct {
 	UID  types.UID `json:"uid"`
 }
 
-// selecting reads the machines whose Nodes are about to be selected. What cannot be read is none.
+// mostChosen is how many machines are about to be selected at the most.
+const mostChosen = 1000
+
+// selecting reads the machines whose Nodes are about to be selected. What cannot be read is none, and so is more than can be
+// chosen: a controller has not written it.
 func selecting(d *v1alpha1.MachineDeployment) (all []chosen) {
 	text, noted := d.Annotations[v1alpha1.AnnotationSelecting]
 	if !noted {
 		return nil
 	}
-	if err := json.Unmarshal([]byte(text), &all); err != nil {
+	if err := json.Unmarshal([]byte(text), &all); err != nil || len(all) > mostChosen {
 		return nil
 	}
 	return all
@@ -59,7 +63,7 @@ func (s *sets) selectNodes() (v Verdict, busy bool) {
 	if s.w.Held == nil && slices.ContainsFunc(open, func(c chosen) bool { return s.find(c.UID) == nil }) {
 		return Verdict{Do: ListMachines}, true // that the cache does not show it proves nothing
 	}
-	next := s.choose()
+	next := s.choose(mostChosen - len(open))
 	if len(next) == 0 && len(open) == len(noted) {
 		return Verdict{}, false
 	}
@@ -120,8 +124,8 @@ func (s *sets) labelled(open []chosen) (nodes []*corev1.Node) {
 	return nodes
 }
 
-// choose returns the machines whose Nodes are selected next, those of the oldest set first.
-func (s *sets) choose() (next []chosen) {
+// choose returns the machines whose Nodes are selected next, those of the oldest set first, as far as there is room for them.
+func (s *sets) choose(room int) (next []chosen) {
 	if !s.inPlace || isManual(s.d) || s.d.Spec.Paused || s.fresh == nil {
 		return nil
 	}
@@ -130,7 +134,7 @@ func (s *sets) choose() (next []chosen) {
 		available += t.available()
 		updating += t.updating
 	}
-	most := mostSelected(s.limits, s.least(s.preserved()), available, s.fresh.size, updating)
+	most := min(mostSelected(s.limits, s.least(s.preserved()), available, s.fresh.size, updating), int32(room))
 	for _, t := range s.old {
 		doomed := ready.Doomed(t.set)
 		for _, m := range byBirth(s.w.Machines[t.set.UID]) {

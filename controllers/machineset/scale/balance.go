@@ -13,7 +13,7 @@ import (
 )
 
 // burst is how many machines a set has decided to make, or to delete, at the most before the first of them are seen done.
-const burst = 100
+const burst = ready.MostIntents
 
 // balance compares what there will be with what is wanted, and writes new intents or the status.
 func balance(w World, in Intents) Verdict {

@@ -2,14 +2,17 @@ package scale
 
 import (
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/brake"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/bounded"
 )
 
 var born = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
@@ -109,7 +112,7 @@ func TestWhatRecoversStays(t *testing.T) {
 
 func TestNamesAreOneToOne(t *testing.T) {
 	seen := map[string]int64{}
-	for ordinal := range int64(200_000) {
+	for ordinal := range int64(1_000_000) {
 		name := Name("set", "4a1b2c3d-0000-1111-2222-333344445555", ordinal)
 		if other, ok := seen[name]; ok {
 			t.Fatalf("ordinals %d and %d have the name %s", ordinal, other, name)
@@ -122,6 +125,41 @@ func TestNamesAreOneToOne(t *testing.T) {
 	}
 	if got := Name("worker-z1-68598", "4a1b2c3d-0000-1111-2222-333344445555", 7); got != Name("worker-z1-68598", "4a1b2c3d-0000-1111-2222-333344445555", 7) {
 		t.Errorf("the same ordinal has two names: %s", got)
+	}
+}
+
+// From some names of a set the next ones cannot be computed as the first ones follow each other: neither differences nor any
+// part of the suffix repeats.
+func TestNamesCannotBePredicted(t *testing.T) {
+	number := func(ordinal int64) int {
+		name := Name("set", "4a1b2c3d-0000-1111-2222-333344445555", ordinal)
+		n := 0
+		for _, c := range []byte(name[len(name)-suffixLength:]) {
+			n = n*len(nameAlphabet) + strings.IndexByte(nameAlphabet, c)
+		}
+		return n
+	}
+	const names = 2000
+	differences, highest := map[int]int{}, [suffixLength]map[byte]int{}
+	for i := range highest {
+		highest[i] = map[byte]int{}
+	}
+	for ordinal := range int64(names) {
+		differences[(number(ordinal+1)-number(ordinal)+suffixes)%suffixes]++
+		name := Name("set", "4a1b2c3d-0000-1111-2222-333344445555", ordinal)
+		for i, c := range []byte(name[len(name)-suffixLength:]) {
+			highest[i][c]++
+		}
+	}
+	if len(differences) < names-10 {
+		t.Errorf("%d names have only %d differences", names, len(differences))
+	}
+	for i, count := range highest { // each character about 74 times
+		for c, n := range count {
+			if n < 35 || n > 130 {
+				t.Errorf("character %d is %q in %d of %d names", i, c, n, names)
+			}
+		}
 	}
 }
 
@@ -141,4 +179,46 @@ func FuzzReadIntents(f *testing.F) {
 			t.Errorf("what was read from %q cannot be read again after it was written: %v", text, err)
 		}
 	})
+}
+
+// A tenant can write any intents on his sets. What no controller has written is not carried out, and says so.
+func TestForgedIntents(t *testing.T) {
+	numbers := func(n int) string { return strings.TrimSuffix(strings.Repeat("7,", n), ",") }
+	doomed := func(n int) string { return strings.TrimSuffix(strings.Repeat(`{"name":"m","uid":"u"},`, n), ",") }
+	for name, tc := range map[string]struct {
+		intents string
+		valid   bool
+	}{
+		"as many as can be":           {`{"next":9,"create":[` + numbers(burst) + `],"delete":[` + doomed(burst) + `]}`, true},
+		"more to create than can be":  {`{"next":9,"create":[` + numbers(burst+1) + `]}`, false},
+		"45000 to create":             {`{"next":9,"create":[` + numbers(45_000) + `]}`, false},
+		"more to delete than can be":  {`{"next":9,"delete":[` + doomed(burst+1) + `]}`, false},
+		"256 KiB that are no intents": {strings.Repeat("x", 256<<10), false},
+		"many that are negative":      {`{"next":-1,"create":[` + numbers(45_000) + `]}`, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			set := &v1alpha1.MachineSet{ObjectMeta: metav1.ObjectMeta{
+				Name: "s", UID: "s-uid", Labels: map[string]string{v1alpha1.LabelSlot: "7"}, Finalizers: []string{v1alpha1.FinalizerName},
+				Annotations: map[string]string{v1alpha1.AnnotationIntents: tc.intents},
+			}}
+			set.Spec = v1alpha1.MachineSetSpec{Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"a": "b"}}, Template: v1alpha1.MachineTemplateSpec{
+				ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"a": "b"}},
+				Spec:       v1alpha1.MachineSpec{Class: v1alpha1.ClassSpec{Kind: "MachineClass", Name: "c"}},
+			}}
+			v := Decide(World{Now: born, Set: set})
+			if tc.valid {
+				if v.Do != Create {
+					t.Errorf("%s, want %s", v.Do, Create)
+				}
+				return
+			}
+			if v.Do != Rest || v.Set == nil || len(v.Set.Status.Conditions) != 1 {
+				t.Fatalf("%s, want %s with a condition", v.Do, Rest)
+			}
+			is := v.Set.Status.Conditions[0]
+			if is.Type != v1alpha1.MachineSetValid || is.Status != corev1.ConditionFalse || !strings.Contains(is.Message, "remove the annotation") || len(is.Message) > bounded.Message {
+				t.Errorf("condition %s=%s: %s", is.Type, is.Status, is.Message)
+			}
+		})
+	}
 }

@@ -8,6 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/bounded"
 )
 
 // Intents are the decisions of a set that are not seen done yet. They are kept in one annotation of the set.
@@ -22,6 +23,9 @@ type Intents struct {
 	// Delete holds the machines that are to go.
 	Delete []Doomed `json:"delete,omitempty"`
 }
+
+// shown is how many bytes of an annotation that cannot be read are shown.
+const shown = 256
 
 // Doomed names a machine that is to be deleted.
 type Doomed struct {
@@ -38,7 +42,7 @@ func (d Doomed) spares(m *v1alpha1.Machine) bool {
 }
 
 // ReadIntents reads the intents of a set; a set without any, or with those of another, has the zero value. Errors: an annotation that somebody else
-// has written.
+// has written. Since tenants can, it is carried out only as far as one of ours could go: there are never more than a burst.
 func ReadIntents(set *v1alpha1.MachineSet) (Intents, error) {
 	var in Intents
 	text, ok := set.Annotations[v1alpha1.AnnotationIntents]
@@ -47,11 +51,15 @@ func ReadIntents(set *v1alpha1.MachineSet) (Intents, error) {
 	}
 	if err := json.Unmarshal([]byte(text), &in); err != nil {
 		return Intents{}, fmt.Errorf("annotation %s: expected JSON like {\"next\":3,\"create\":[2]}, got %q: %w; remove the annotation to have it written anew",
-			v1alpha1.AnnotationIntents, text, err)
+			v1alpha1.AnnotationIntents, bounded.Text(text, shown), err)
 	}
 	if in.Next < 0 || slices.ContainsFunc(in.Create, func(o int64) bool { return o < 0 }) {
 		return Intents{}, fmt.Errorf("annotation %s: ordinals must not be negative, got %q; remove the annotation to have it written anew",
-			v1alpha1.AnnotationIntents, text)
+			v1alpha1.AnnotationIntents, bounded.Text(text, shown))
+	}
+	if n := max(len(in.Create), len(in.Delete)); n > burst {
+		return Intents{}, fmt.Errorf("annotation %s: expected at most %d machines to create and to delete, got %d; remove the annotation to have it written anew",
+			v1alpha1.AnnotationIntents, burst, n)
 	}
 	if in.Set != "" && in.Set != set.UID {
 		return Intents{}, nil

@@ -1,7 +1,8 @@
 package scale
 
 import (
-	"hash/fnv"
+	"crypto/sha256"
+	"encoding/binary"
 	"strconv"
 	"strings"
 
@@ -15,22 +16,19 @@ const (
 	// nameAlphabet has no vowels and nothing that looks like something else, so that no words and no doubts arise.
 	nameAlphabet = "bcdfghjklmnpqrstvwxz2456789"
 	suffixLength = 5
-	// suffixes is how many suffixes there are: 27⁵.
-	suffixes = 27 * 27 * 27 * 27 * 27
+	// lows and highs are how many values the last three and the first two characters of a suffix have, and suffixes how many all have.
+	lows     = 27 * 27 * 27
+	highs    = 27 * 27
+	suffixes = lows * highs
 	// maxName is the longest name that is a DNS label, which a host's name has to be.
 	maxName = 63
 )
 
 // Name derives the name of a set's machine from the set's UID and the machine's ordinal: the set's name, cut to fit, and
-// five characters. Within a set two ordinals below 14 million never have the same name: the ordinal goes through
-// a·x + b mod 27⁵, which is one to one because a is no multiple of 3.
+// five characters. Within a set two ordinals below 14 million never have the same name. Who knows names of a set and not its UID
+// cannot compute others: a tenant that knows the name of a later Node of another one could take it.
 func Name(set string, uid types.UID, ordinal int64) string {
-	h := fnv.New64a()
-	_, _ = h.Write([]byte(uid)) // never fails
-	seed := h.Sum64()
-	a := (seed%suffixes)/3*3 + 1
-	b := (seed / suffixes) % suffixes
-	x := (a*(uint64(ordinal)%suffixes) + b) % suffixes
+	x := permute(sha256.Sum256([]byte(uid)), uint64(ordinal)%suffixes)
 	suffix := make([]byte, suffixLength)
 	for i := range suffix {
 		suffix[i] = nameAlphabet[x%uint64(len(nameAlphabet))]
@@ -40,6 +38,25 @@ func Name(set string, uid types.UID, ordinal int64) string {
 		set = strings.TrimRight(set[:limit], "-.")
 	}
 	return set + "-" + string(suffix)
+}
+
+// permute maps the numbers below suffixes one to one to the same numbers, in an order that follows from the key: a Feistel
+// network with a round for each word of the key.
+func permute(key [sha256.Size]byte, x uint64) uint64 {
+	high, low := x/lows, x%lows
+	for at := 0; at < len(key); at += 16 {
+		high = (high + mix(binary.BigEndian.Uint64(key[at:]), low)) % highs
+		low = (low + mix(binary.BigEndian.Uint64(key[at+8:]), high)) % lows
+	}
+	return high*lows + low
+}
+
+// mix scrambles the bits of key + x: the output function of SplitMix64.
+func mix(key, x uint64) uint64 {
+	x += key
+	x = (x ^ x>>30) * 0xbf58476d1ce4e5b9
+	x = (x ^ x>>27) * 0x94d049bb133111eb
+	return x ^ x>>31
 }
 
 // Ordinal returns the ordinal that the machine's name was derived from; ok is false for a machine that no set of ours
