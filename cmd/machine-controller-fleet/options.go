@@ -73,7 +73,7 @@ func (o *options) declareClusters(g *flags.Group) {
 }
 
 func (o *options) declareServing(g *flags.Group) {
-	g.Int(&o.concurrentSyncs, "concurrent-syncs", 200, "how many objects of a kind are worked on at the same time, of Machines in one namespace and with one set of credentials, and four times as many in all; no worker waits for a cloud to finish or a Node to drain, and so an idle one costs nothing (MCM: 10 and 50)")
+	g.Int(&o.concurrentSyncs, "concurrent-syncs", 200, "how many objects of a kind are worked on at the same time in one namespace, four times as many in all, and how many calls of drivers are in flight with one set of credentials; no worker waits for a cloud to finish or a Node to drain, and so an idle one costs nothing (MCM: 10 and 50)")
 	g.String(&o.address, "address", "0.0.0.0", "IP address to serve metrics and health on")
 	g.Int(&o.port, "port", 10258, "port to serve metrics and health on (MCM: 10259 for the machine controller)")
 	g.Bool(&o.metricsAuthorization, "metrics-authorization", false, "serve metrics and /debug only to those with a bearer token whom the control cluster's RBAC lets read them (nonResourceURLs); health is served to all")

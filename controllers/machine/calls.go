@@ -9,10 +9,6 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 )
 
-// tenantsAtOnce is in how many namespaces machines can be worked on with all workers that a namespace may have. A cloud that never
-// answers holds a worker for each call; those of a few namespaces do not hold all.
-const tenantsAtOnce = 4
-
 // crowdedPause is how long a machine waits whose cloud is not asked because too many ask it already.
 const crowdedPause = time.Second
 

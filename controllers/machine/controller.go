@@ -72,7 +72,7 @@ type Config struct {
 	// GoneGate admits machines that are gone; nil admits all.
 	GoneGate runner.Gate[Gone]
 	// Workers is how many machines of a namespace are worked on at the same time, and how many calls of a driver are in flight with
-	// one set of credentials. In all namespaces together it is tenantsAtOnce times as many.
+	// one set of credentials. In all namespaces together it is runner.TenantsAtOnce times as many.
 	Workers int
 	Metrics *runner.Metrics
 	Tracer  trace.Tracer
@@ -96,6 +96,7 @@ type Controller struct {
 	writes   *rates.Rates[types.UID]
 	endings  sync.Map    // VMs that clouds are deleting, by UID of the machine
 	proven   sync.Map    // provider IDs of VMs that clouds have shown to have the machine's UID, by that
+	rivals   sync.Map    // what live lists have shown of other machines that name the Node, as nodeRivals, by UID of the machine
 	claims   sync.Map    // Nodes that this process has claimed and the cache does not show yet, by name
 	tokens   sync.Map    // bootstrap token Secrets that this process has made, by UID of the machine
 	holding  turns.Mutex // one at a time puts finalizers on classes and secrets
@@ -111,7 +112,7 @@ func New(cfg Config) (*Controller, error) {
 		classes:  commit.New(func(ns string) commit.Patcher[*v1alpha1.MachineClass] { return cfg.Machines.MachineClasses(ns) }),
 		nodes:    commit.NewLatest[*corev1.Node](),
 		brake:    newBrake(),
-		secrets:  newSecretReader(cfg.Secrets, cfg.Metadata, cfg.Clock),
+		secrets:  newSecretReader(cfg.Secrets, cfg.Metadata, cfg.Namespace, cfg.Clock),
 		drains:   newDrains(),
 		calls:    newCalls(cfg.Workers),
 		writes:   rates.New[types.UID](rates.MachineBurst, rates.MachineInterval),
@@ -121,14 +122,15 @@ func New(cfg Config) (*Controller, error) {
 	})
 	var err error
 	c.runner, err = runner.New(runner.Config[types.NamespacedName]{
-		Name: Name, Reconcile: c.reconcile, Panicked: c.panicked, Workers: tenantsAtOnce * cfg.Workers, WorkersPerTenant: cfg.Workers, Gate: cfg.Gate,
+		Name: Name, Reconcile: c.reconcile, Panicked: c.panicked, Workers: runner.TenantsAtOnce * cfg.Workers, Gate: cfg.Gate,
 		Clock: cfg.Clock, Metrics: cfg.Metrics, Tracer: cfg.Tracer,
 	})
 	if err != nil {
 		return nil, err
 	}
 	c.gone, err = runner.New(runner.Config[Gone]{
-		Name: GoneName, Reconcile: c.sweepTokens, Gate: cfg.GoneGate, Clock: cfg.Clock, Metrics: cfg.Metrics, Tracer: cfg.Tracer,
+		Name: GoneName, Reconcile: c.sweepTokens, Tenant: func(key Gone) string { return key.Namespace },
+		Gate: cfg.GoneGate, Clock: cfg.Clock, Metrics: cfg.Metrics, Tracer: cfg.Tracer,
 	})
 	if err != nil {
 		return nil, err

@@ -3,6 +3,7 @@ package machine
 import (
 	"sync"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machine/drain"
@@ -17,10 +18,16 @@ type detaches struct {
 
 // moving are the volumes that move in one target cluster.
 type moving struct {
-	total   int
-	drains  map[types.UID]int    // by machine
-	waiting map[types.UID]func() // drains that are to be woken when there is room
-	freed   int                  // how often there was more room than before
+	namespaces map[string]int         // of machines
+	drains     map[types.UID]movingOf // by machine
+	waiting    map[types.UID]func()   // drains that are to be woken when there is room
+	freed      int                    // how often there was more room than before
+}
+
+// movingOf are the volumes that move for a drain.
+type movingOf struct {
+	namespace string // of the machine
+	volumes   int
 }
 
 func newDetaches() *detaches { return &detaches{clusters: map[*target.Cluster]*moving{}} }
@@ -29,36 +36,36 @@ func newDetaches() *detaches { return &detaches{clusters: map[*target.Cluster]*m
 func (d *detaches) in(cluster *target.Cluster) *moving {
 	m, ok := d.clusters[cluster]
 	if !ok {
-		m = &moving{drains: map[types.UID]int{}, waiting: map[types.UID]func(){}}
+		m = &moving{namespaces: map[string]int{}, drains: map[types.UID]movingOf{}, waiting: map[types.UID]func(){}}
 		d.clusters[cluster] = m
 	}
 	return m
 }
 
-// free is how many volumes more may begin to move. Whoever has to wait for more hands freed to await.
-func (d *detaches) free(cluster *target.Cluster) (volumes, freed int) {
+// free is how many volumes more of machines of a namespace may begin to move. Whoever has to wait for more hands freed to await.
+func (d *detaches) free(cluster *target.Cluster, namespace string) (volumes, freed int) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	m := d.in(cluster)
-	return drain.MaxDetaches - m.total, m.freed
+	return m.free(namespace), m.freed
 }
 
-// set says how many volumes move for a drain.
-func (d *detaches) set(cluster *target.Cluster, machine types.UID, volumes int) {
+// set says how many volumes move for the drain of a machine.
+func (d *detaches) set(cluster *target.Cluster, machine metav1.Object, volumes int) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.in(cluster).set(machine, volumes)
+	d.in(cluster).set(machine.GetUID(), movingOf{machine.GetNamespace(), volumes})
 }
 
 // take has further volumes of a drain begin to move, if there is room for all of them.
-func (d *detaches) take(cluster *target.Cluster, machine types.UID, volumes int) bool {
+func (d *detaches) take(cluster *target.Cluster, machine metav1.Object, volumes int) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	m := d.in(cluster)
-	if m.total+min(volumes, drain.MaxDetaches) > drain.MaxDetaches {
+	if min(volumes, drain.MaxDetachesOfOne) > m.free(machine.GetNamespace()) {
 		return false
 	}
-	m.set(machine, m.drains[machine]+volumes)
+	m.set(machine.GetUID(), movingOf{machine.GetNamespace(), m.drains[machine.GetUID()].volumes + volumes})
 	return true
 }
 
@@ -80,23 +87,43 @@ func (d *detaches) forget(machine types.UID) {
 	defer d.mu.Unlock()
 	for _, m := range d.clusters {
 		delete(m.waiting, machine)
-		m.set(machine, 0)
+		m.set(machine, movingOf{})
 	}
 }
 
-func (m *moving) set(machine types.UID, volumes int) {
+// free is how many volumes more of machines of a namespace may begin to move. A namespace may have as many times what is left free as
+// one alone: with 40 of 50, four times. So one that is alone has 40, two that want all they can get have 22 each, five have 9 each, and
+// another one always finds room for some. What drains that do not wait have moving beyond that does not count for others.
+func (m *moving) free(namespace string) int {
+	const times = drain.MaxDetachesOfOne / (drain.MaxDetaches - drain.MaxDetachesOfOne)
+	left := drain.MaxDetaches
+	for _, volumes := range m.namespaces {
+		left -= min(volumes, drain.MaxDetachesOfOne)
+	}
+	return max((times*left-m.namespaces[namespace])/(times+1), 0)
+}
+
+func (m *moving) set(machine types.UID, now movingOf) {
 	before := m.drains[machine]
-	m.total += volumes - before
-	m.drains[machine] = volumes
-	if volumes == 0 {
+	m.count(before.namespace, -before.volumes)
+	m.count(now.namespace, now.volumes)
+	m.drains[machine] = now
+	if now.volumes == 0 {
 		delete(m.drains, machine)
 	}
-	if volumes >= before {
+	if now.volumes >= before.volumes {
 		return
 	}
 	m.freed++
 	for waiter, wake := range m.waiting {
 		delete(m.waiting, waiter)
 		wake()
+	}
+}
+
+func (m *moving) count(namespace string, volumes int) {
+	m.namespaces[namespace] += volumes
+	if m.namespaces[namespace] == 0 {
+		delete(m.namespaces, namespace)
 	}
 }

@@ -111,7 +111,7 @@ func (c *Controller) goOn(ctx context.Context, p *pass, d *draining, order drain
 		v = drain.Decide(facts)
 		d.memory, facts.Memory = v.Memory, v.Memory
 		klog.FromContext(ctx).V(4).Info("Decided on the drain", "action", v.Do, "pods", len(v.Pods), "attachments", len(v.Attachments))
-		c.drains.detaches.set(p.cluster, m.UID, v.Moving)
+		c.drains.detaches.set(p.cluster, m, v.Moving)
 		if v.Do == drain.Rest {
 			c.await(p, d, v, freed)
 			if wait := d.ids.wait(c.cfg.Clock.Now()); wait > 0 && (v.Wake == 0 || wait < v.Wake) {
@@ -132,7 +132,7 @@ func (c *Controller) goOn(ctx context.Context, p *pass, d *draining, order drain
 
 // look puts what is seen into the facts. What it returns is for whoever has to wait until more volumes may move.
 func (c *Controller) look(ctx context.Context, p *pass, d *draining, facts *drain.Facts) (freed int) {
-	facts.FreeDetaches, freed = c.drains.detaches.free(p.cluster)
+	facts.FreeDetaches, freed = c.drains.detaches.free(p.cluster, p.world.Machine.Namespace)
 	session := d.seen()
 	if session == nil {
 		return freed

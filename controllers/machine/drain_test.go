@@ -24,7 +24,6 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machine/lifecycle"
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/runner"
 	"github.com/machine-controller-fleet/machine-controller-fleet/driver"
-	"github.com/machine-controller-fleet/machine-controller-fleet/target"
 )
 
 // drainBench is a controller with nothing but a target cluster, and a pass over a machine that was deleted just now.
@@ -293,67 +292,6 @@ func TestWhatIsDeletedIsDeletedByUID(t *testing.T) {
 	}
 }
 
-// A cloud is not asked for hundreds of detaches at a time, however many Nodes are drained.
-func TestVolumesOfAllDrainsAreCounted(t *testing.T) {
-	d, cluster, other := newDetaches(), &target.Cluster{}, &target.Cluster{}
-	isFree := func(want int) {
-		t.Helper()
-		if volumes, _ := d.free(cluster); volumes != want {
-			t.Errorf("%d free, want %d", volumes, want)
-		}
-	}
-	if !d.take(cluster, "a", 30) || d.take(cluster, "b", 21) || !d.take(cluster, "b", 20) {
-		t.Error("30 and 20 may move, and no more")
-	}
-	isFree(0)
-	if !d.take(other, "c", 1) {
-		t.Error("another cluster is full, too")
-	}
-	woken := 0
-	_, freed := d.free(cluster)
-	d.await(cluster, "c", freed, func() { woken++ })
-	d.set(cluster, "a", 30)
-	if woken > 0 {
-		t.Error("woken by nothing")
-	}
-	d.set(cluster, "a", 29)
-	d.set(cluster, "a", 28)
-	isFree(2)
-	if woken != 1 {
-		t.Errorf("woken %d times", woken)
-	}
-	d.forget("a")
-	d.forget("b")
-	isFree(drain.MaxDetaches)
-	if !d.take(cluster, "a", drain.MaxDetaches+10) {
-		t.Error("a pod with more volumes than move at a time would never leave")
-	}
-}
-
-// Another worker may free room between the look at it and the decision to wait.
-func TestRoomThatComesBeforeTheWaitWakes(t *testing.T) {
-	d, cluster, woken := newDetaches(), &target.Cluster{}, 0
-	wake := func() { woken++ }
-	d.take(cluster, "a", drain.MaxDetaches)
-	_, freed := d.free(cluster)
-	d.forget("a") // the last one: nobody else will make room
-	d.await(cluster, "b", freed, wake)
-	if woken != 1 {
-		t.Fatalf("woken %d times, want once", woken)
-	}
-	d.take(cluster, "c", 2)
-	_, freed = d.free(cluster)
-	d.take(cluster, "c", 1) // less room is no news
-	d.await(cluster, "b", freed, wake)
-	if woken != 1 {
-		t.Errorf("woken %d times although there is no more room", woken)
-	}
-	d.set(cluster, "c", 0)
-	if woken != 2 {
-		t.Errorf("woken %d times, want again", woken)
-	}
-}
-
 // The same of a whole drain: another one ends while this one looks. Nothing else happens for hours.
 func TestADrainHearsOfRoomThatComesWhileItDecides(t *testing.T) {
 	onBench(t, func(b *bench) {
@@ -363,7 +301,7 @@ func TestADrainHearsOfRoomThatComesWhileItDecides(t *testing.T) {
 		w.volume("db", corev1.PersistentVolumeSource{CSI: &corev1.CSIPersistentVolumeSource{Driver: "csi.test", VolumeHandle: "db"}})
 		w.attach("db", "m")
 		detaches := b.process.drains.detaches
-		detaches.set(b.cluster, "another", drain.MaxDetaches)
+		detaches.set(b.cluster, machineIn(b.get().Namespace, "another"), drain.MaxDetachesOfOne)
 		b.cloud.mu.Lock()
 		b.cloud.fault = func(op driver.Op) *testFault {
 			if op == driver.OpVolumeIDs {
@@ -400,7 +338,7 @@ func TestAMachineWithoutTheNameOfItsNodeFindsIt(t *testing.T) {
 func TestAPodWaitsForRoom(t *testing.T) {
 	pod := podOn("m", "db", "")
 	c, p, cluster := drainBench(t, pod)
-	c.drains.detaches.set(p.cluster, "other", drain.MaxDetaches)
+	c.drains.detaches.set(p.cluster, machineIn(p.world.Machine.Namespace, "other"), drain.MaxDetachesOfOne)
 	facts := drain.Facts{}
 	verdict := drain.Verdict{Pods: []drain.Removal{{Pod: pod, How: drain.Delete, Moves: 1}}}
 	if err := c.remove(t.Context(), p, c.drains.of("u"), &facts, verdict); err != nil {

@@ -77,6 +77,9 @@ func (c *Controller) noteClass(p *pass, class *v1alpha1.MachineClass) {
 // findClass reads the class past the cache, which begins to show the classes of a namespace when it shows its machines.
 func (c *Controller) findClass(ctx context.Context, p *pass) error {
 	m := p.world.Machine
+	if !v1alpha1.MayExist(classKey(m)) {
+		return nil
+	}
 	class, err := c.cfg.Machines.MachineClasses(m.Namespace).Get(ctx, m.Spec.Class.Name, metav1.GetOptions{})
 	if failure, undecodable := decode.FailureOf(err); undecodable {
 		p.world.Class.Undecodable = failure.Cause

@@ -39,7 +39,7 @@ func (c *Controller) remove(ctx context.Context, p *pass, d *draining, facts *dr
 		return nil
 	}
 	for _, r := range v.Pods {
-		if r.Moves > 0 && !c.drains.detaches.take(p.cluster, p.world.Machine.UID, r.Moves) {
+		if r.Moves > 0 && !c.drains.detaches.take(p.cluster, p.world.Machine, r.Moves) {
 			return nil // others were faster; what is left is decided anew
 		}
 		if err := note(r.Pod.UID, r.How, removePod(ctx, p.cluster, r, c.cfg.Clock.Now())); err != nil {
@@ -47,7 +47,7 @@ func (c *Controller) remove(ctx context.Context, p *pass, d *draining, facts *dr
 		}
 	}
 	for _, a := range v.Attachments {
-		if !c.drains.detaches.take(p.cluster, p.world.Machine.UID, 1) {
+		if !c.drains.detaches.take(p.cluster, p.world.Machine, 1) {
 			return nil
 		}
 		if err := note(a.UID, drain.Delete, deleteAttachment(ctx, p.cluster.Client, a)); err != nil {

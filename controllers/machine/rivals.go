@@ -3,11 +3,13 @@ package machine
 import (
 	"context"
 	"fmt"
+	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/klog/v2"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
@@ -16,44 +18,77 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/decode"
 )
 
+// rivalsKept is for how long the rivals for a Node are remembered. Its kubelet can take the binding off as often as it likes,
+// and a list of machines of all namespaces must not follow each time.
+const rivalsKept = 30 * time.Second
+
+// nodeRivals are the rivals for a Node as they were found.
+type nodeRivals struct {
+	node  types.UID
+	at    time.Time
+	found lifecycle.Rivals
+}
+
 // findNodeRivals looks, past all caches, which show only machines of our own slots, for machines with an older claim to the
-// Node: those that name it.
-func (c *Controller) findNodeRivals(ctx context.Context, p *pass) error {
-	name := p.world.Node.Node.Name
-	claimants, err := c.listMachines(ctx, metav1.ListOptions{LabelSelector: labels.Set{v1alpha1.LabelNode: name}.String()})
-	if err != nil {
-		return fmt.Errorf("look for other machines of Node %s: %w", name, err)
+// Node: those that name it, and that it is tied to as it is to this one.
+func (c *Controller) findNodeRivals(ctx context.Context, p *pass) (err error) {
+	m, node := p.world.Machine, p.world.Node.Node
+	if known, ok := c.rivals.Load(m.UID); ok {
+		if known, _ := known.(nodeRivals); known.node == node.UID && c.cfg.Clock.Since(known.at) < rivalsKept {
+			p.world.NodeRivals = known.found
+			return nil
+		}
 	}
-	p.world.NodeRivals = rivals(ctx, p.world.Machine, claimants)
+	p.world.NodeRivals, err = c.findRivals(ctx, m, labels.Set{v1alpha1.LabelNode: node.Name}, func(other *v1alpha1.Machine) bool {
+		return nodeowner.Relate(other, node) == nodeowner.Tied
+	})
+	if err != nil {
+		return fmt.Errorf("look for other machines of Node %s: %w", node.Name, err)
+	}
+	c.rivals.Store(m.UID, nodeRivals{node: node.UID, at: c.cfg.Clock.Now(), found: p.world.NodeRivals})
 	return nil
 }
 
-// findVMRivals looks in the same way for machines with an older claim to the VM: those of the same name, by which Machine
-// Controller Manager knows VMs, that have its provider ID. One that cannot be decoded may have it.
-func (c *Controller) findVMRivals(ctx context.Context, p *pass) error {
+// findVMRivals looks in the same way for machines with an older claim to the VM: those that have its provider ID.
+func (c *Controller) findVMRivals(ctx context.Context, p *pass) (err error) {
 	m := p.world.Machine
-	namesakes, err := c.listMachines(ctx, metav1.ListOptions{FieldSelector: fields.OneTermEqualSelector(metav1.ObjectNameField, m.Name).String()})
+	p.world.VMRivals, err = c.findRivals(ctx, m, nil, func(other *v1alpha1.Machine) bool { return other.Spec.ProviderID == m.Spec.ProviderID })
 	if err != nil {
 		return fmt.Errorf("look for other machines of VM %s: %w", m.Spec.ProviderID, err)
 	}
-	var claimants []*metav1.PartialObjectMetadata
-	for _, other := range namesakes {
-		if other.Name != m.Name || other.UID == m.UID {
-			continue
-		}
+	return nil
+}
+
+// findRivals looks for machines of the same name in other namespaces, by which Machine Controller Manager knows Nodes and VMs,
+// that are not younger and claim the same. One that cannot be decoded may do so. Their names are logged, and not told: they may
+// be of namespaces that the machine's author must not see.
+func (c *Controller) findRivals(ctx context.Context, m *v1alpha1.Machine, which labels.Set, claims func(*v1alpha1.Machine) bool) (lifecycle.Rivals, error) {
+	namesakes, err := c.listMachines(ctx, metav1.ListOptions{
+		LabelSelector: which.String(), FieldSelector: fields.OneTermEqualSelector(metav1.ObjectNameField, m.Name).String(),
+	})
+	if err != nil {
+		return lifecycle.Rivals{}, err
+	}
+	var found []string
+	for _, other := range nodeowner.Rivals(m, namesakes) {
 		full, err := c.cfg.Machines.Machines(other.Namespace).Get(ctx, other.Name, metav1.GetOptions{})
 		_, undecodable := decode.FailureOf(err)
 		switch {
 		case apierrors.IsNotFound(err):
 		case err != nil && !undecodable:
-			return fmt.Errorf("read machine %s/%s, which may have the same VM: %w", other.Namespace, other.Name, err)
-		case undecodable || full.Spec.ProviderID == m.Spec.ProviderID:
-			claimants = append(claimants, other)
+			return lifecycle.Rivals{}, fmt.Errorf("read machine %s/%s, which may claim the same: %w", other.Namespace, other.Name, err)
+		case undecodable || claims(full):
+			found = append(found, other.Namespace+"/"+other.Name)
 		}
 	}
-	p.world.VMRivals = rivals(ctx, m, claimants)
-	return nil
+	if len(found) > 0 {
+		klog.FromContext(ctx).Info("Other machines have an older claim", "number", len(found), "rivals", found[:min(len(found), rivalsLogged)])
+	}
+	return lifecycle.Rivals{Read: true, Found: len(found) > 0}, nil
 }
+
+// rivalsLogged is how many are named in the log.
+const rivalsLogged = 3
 
 // listMachines lists machines of all namespaces that are served.
 func (c *Controller) listMachines(ctx context.Context, which metav1.ListOptions) (found []*metav1.PartialObjectMetadata, err error) {
@@ -66,14 +101,4 @@ func (c *Controller) listMachines(ctx context.Context, which metav1.ListOptions)
 		found = append(found, &list.Items[i])
 	}
 	return found, nil
-}
-
-// rivals is what claimants come to. Their names are logged, and not told: they may be of namespaces that the machine's author
-// must not see.
-func rivals(ctx context.Context, m *v1alpha1.Machine, claimants []*metav1.PartialObjectMetadata) lifecycle.Rivals {
-	found := nodeowner.Rivals(m, claimants)
-	if len(found) > 0 {
-		klog.FromContext(ctx).Info("Other machines have an older claim", "rivals", found)
-	}
-	return lifecycle.Rivals{Read: true, Found: len(found) > 0}
 }

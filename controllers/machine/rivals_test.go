@@ -78,6 +78,39 @@ func TestANodeOfMachineControllerManagerIsTheOldestMachines(t *testing.T) {
 	}
 }
 
+// Labels and provider ID of an old machine can be edited, and its name cannot.
+func TestAnOlderMachineKeepsANodeOnlyFromItsNamesakes(t *testing.T) {
+	for name, tc := range map[string]struct {
+		older, providerID string
+		bound             bool // the Node, to a machine of the victim's namespace and name that is gone
+		isKept            bool
+	}{
+		"of another name":                                      {older: "other", providerID: "test:///mcm-1"},
+		"of the same name, with another VM":                    {older: "m", providerID: "test:///mcm-2"},
+		"of the same name, with the same VM":                   {older: "m", providerID: "test:///mcm-1", isKept: true},
+		"of the same name, and the Node was bound to a victim": {older: "m", providerID: "test:///mcm-1", bound: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			onBench(t, func(b *bench) {
+				b.runsSince("a", tc.older)
+				_, err := b.server.Client().Machines("a").Patch(b.Context(), tc.older, types.MergePatchType,
+					[]byte(`{"spec":{"providerID":"`+tc.providerID+`"}}`), metav1.PatchOptions{})
+				b.must(err)
+				victim := b.runsSince("n", "m")
+				b.ofMCM("m")
+				if tc.bound {
+					b.annotateNode(v1alpha1.AnnotationMachine, "n/m/before")
+				}
+				b.pass(time.Minute)
+				ref, _ := b.boundTo()
+				if isKept := ref != v1alpha1.RefOf(victim); isKept != tc.isKept {
+					t.Errorf("the Node is bound to %s, the victim is %s", ref, v1alpha1.RefOf(victim))
+				}
+			})
+		})
+	}
+}
+
 // The victim is younger, or is not there: the forger gets nothing that does not have its name.
 func TestANodeOfAnotherMachineIsLeftAlone(t *testing.T) {
 	onBench(t, func(b *bench) {
@@ -125,4 +158,29 @@ func TestAVMOfMachineControllerManagerIsDeletedWithItsMachine(t *testing.T) {
 			})
 		})
 	}
+}
+
+// The list is of all namespaces, and each change of a Node by its kubelet is looked at.
+func TestAKubeletThatTakesItsBindingOffCausesFewLists(t *testing.T) {
+	onBench(t, func(b *bench) {
+		b.runsSince("n", "m")
+		b.ofMCM("m")
+		b.pass(time.Minute)
+		listed := func() (n int) {
+			for _, r := range b.server.Requests() {
+				if r.Verb == "list" && r.Resource == "machines" {
+					n++
+				}
+			}
+			return n
+		}
+		before := listed()
+		for range 240 {
+			b.changeNode(func(node *corev1.Node) { delete(node.Annotations, v1alpha1.AnnotationMachine) })
+			b.pass(time.Second / 4)
+		}
+		if n := listed() - before; n < 1 || n > 3 {
+			t.Errorf("machines were listed %d times within a minute, want at most 3", n)
+		}
+	})
 }

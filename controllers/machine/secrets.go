@@ -1,6 +1,7 @@
 package machine
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"maps"
@@ -12,6 +13,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/validation"
 	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/metadata"
 	"k8s.io/utils/clock"
@@ -19,6 +21,8 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machine/lifecycle"
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machine/secretwatch"
+	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/ready"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/bounded"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/objects"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/turns"
 )
@@ -26,6 +30,16 @@ import (
 // secretTTL is how long a Secret that was read is used for further machines. Machines come in batches, and a change of
 // credentials should reach the cloud soon.
 const secretTTL = 10 * time.Second
+
+// askingTime is how long the reads of a class' Secrets may take together, or a write of one. All machines whose class' Secrets
+// have to be read wait for it.
+const askingTime = 10 * time.Second
+
+// mostRemembered is how many bytes of Secrets are remembered, by a replica. Each has some KiB, as a rule; the API server takes a MiB.
+const mostRemembered = 64 << 20
+
+// mostMissing is how much is shown of the name of a Secret that is missing: namespace, slash and name, if they are names.
+const mostMissing = validation.DNS1123LabelMaxLength + 1 + validation.DNS1123SubdomainMaxLength
 
 // foreignPoll is how often a machine looks again that waits for a Secret of another namespace. A watch would end the wait
 // sooner for a Secret that exists than for one that does not.
@@ -36,6 +50,7 @@ const foreignPoll = time.Minute
 type secretReader struct {
 	client   corev1client.SecretsGetter
 	metadata metadata.Interface
+	served   string // the only namespace that is served; "" means all
 	clock    clock.PassiveClock
 
 	// asking has one request at a time, with what is remembered of its answer: machines come together and want the same
@@ -60,6 +75,7 @@ type secretAt struct {
 	secret *corev1.Secret // nil when there is none that may be used
 	print  string
 	at     time.Time
+	size   int // in bytes
 }
 
 // classSecrets are the secrets of a class as they were read.
@@ -73,8 +89,8 @@ type classSecrets struct {
 	prints  map[types.NamespacedName]string
 }
 
-func newSecretReader(client corev1client.SecretsGetter, metadata metadata.Interface, clock clock.PassiveClock) *secretReader {
-	return &secretReader{client: client, metadata: metadata, clock: clock, read: map[secretUse]secretAt{}}
+func newSecretReader(client corev1client.SecretsGetter, metadata metadata.Interface, served string, clock clock.PassiveClock) *secretReader {
+	return &secretReader{client: client, metadata: metadata, served: served, clock: clock, read: map[secretUse]secretAt{}}
 }
 
 // cached returns the class' secrets if they were read a moment ago.
@@ -98,8 +114,12 @@ func (r *secretReader) cached(class *v1alpha1.MachineClass) (classSecrets, bool)
 
 // get reads the class' secrets.
 func (r *secretReader) get(ctx context.Context, class *v1alpha1.MachineClass) (secrets classSecrets, err error) {
-	r.asking.Lock()
+	if err := r.asking.LockContext(ctx); err != nil {
+		return classSecrets{}, fmt.Errorf("wait for others who read Secrets: %w", err)
+	}
 	defer r.asking.Unlock()
+	ctx, cancel := context.WithTimeout(ctx, askingTime)
+	defer cancel()
 	for _, key := range class.SecretKeys() {
 		use := secretUse{key, class.Namespace}
 		known, fresh := r.known(use)
@@ -118,12 +138,14 @@ func (r *secretReader) get(ctx context.Context, class *v1alpha1.MachineClass) (s
 }
 
 // ask reads a Secret; nil when there is none that may be used. Of one in another namespace the metadata are read first, and
-// nothing else unless they say that it is shared: what does not exist and what is not shared take the same one request.
+// nothing else unless they say that it is shared: what does not exist and what is not shared take the same one request. A fleet
+// that serves one namespace may not even read those, as a rule, and then none is shared with it.
 func (r *secretReader) ask(ctx context.Context, use secretUse) (*corev1.Secret, error) {
 	if use.isForeign() {
 		about, err := r.metadata.Resource(corev1.SchemeGroupVersion.WithResource("secrets")).
 			Namespace(use.key.Namespace).Get(ctx, use.key.Name, metav1.GetOptions{})
-		if apierrors.IsNotFound(err) || err == nil && !v1alpha1.SharedWith(about, use.by) {
+		isDenied := apierrors.IsForbidden(err) && r.served != metav1.NamespaceAll
+		if isDenied || apierrors.IsNotFound(err) || err == nil && !v1alpha1.SharedWith(about, use.by) {
 			return nil, nil
 		}
 		if err != nil {
@@ -142,8 +164,12 @@ func (r *secretReader) ask(ctx context.Context, use secretUse) (*corev1.Secret, 
 
 // update writes a Secret that the classes of a namespace use.
 func (r *secretReader) update(ctx context.Context, secret *corev1.Secret, by string) (*corev1.Secret, error) {
-	r.asking.Lock()
+	if err := r.asking.LockContext(ctx); err != nil {
+		return nil, fmt.Errorf("wait for others who read Secrets: %w", err)
+	}
 	defer r.asking.Unlock()
+	ctx, cancel := context.WithTimeout(ctx, askingTime)
+	defer cancel()
 	key := objects.Key(secret)
 	written, err := r.client.Secrets(key.Namespace).Update(ctx, secret, metav1.UpdateOptions{})
 	r.drop(key)
@@ -167,22 +193,56 @@ func (r *secretReader) drop(keys ...types.NamespacedName) {
 	maps.DeleteFunc(r.read, func(use secretUse, _ secretAt) bool { return slices.Contains(keys, use.key) })
 }
 
-// known returns what was read of a Secret a moment ago.
+// known returns what was read of a Secret a moment ago. Of a name that no Secret can have that is always known: there is none.
 func (r *secretReader) known(use secretUse) (secret secretAt, fresh bool) {
+	if !v1alpha1.MayExist(use.key) {
+		return secretAt{}, true
+	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	known, ok := r.read[use]
 	return known, ok && r.clock.Since(known.at) <= secretTTL
 }
 
-// note remembers a Secret, and forgets those that nobody has asked for in a while.
+// note remembers a Secret, and forgets those that nobody has asked for in a while, and those that are too many.
 func (r *secretReader) note(use secretUse, secret *corev1.Secret) secretAt {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	now := r.clock.Now()
 	maps.DeleteFunc(r.read, func(_ secretUse, known secretAt) bool { return now.Sub(known.at) > secretTTL })
-	r.read[use] = secretAt{secret: secret, print: secretwatch.Print(secret), at: now}
-	return r.read[use]
+	noted := secretAt{secret: secret, print: secretwatch.Print(secret), at: now, size: secret.Size()}
+	delete(r.read, use)
+	for _, drop := range tooMany(r.read, mostRemembered-noted.size) {
+		delete(r.read, drop)
+	}
+	r.read[use] = noted
+	return noted
+}
+
+// tooMany returns the Secrets to forget so that the others have at most so many bytes: those of the namespace that has most, and of
+// these the ones that were read first. So no namespace has those of another forgotten that has less.
+func tooMany(read map[secretUse]secretAt, most int) (drop []secretUse) {
+	total, sizes, uses := 0, map[string]int{}, map[string][]secretUse{}
+	for use, known := range read {
+		total += known.size
+		sizes[use.by] += known.size
+	}
+	for total > most && len(drop) < len(read) {
+		largest := slices.MaxFunc(slices.Sorted(maps.Keys(sizes)), func(a, b string) int { return cmp.Compare(sizes[a], sizes[b]) })
+		if uses[largest] == nil {
+			for use := range read {
+				if use.by == largest {
+					uses[largest] = append(uses[largest], use)
+				}
+			}
+			slices.SortFunc(uses[largest], func(a, b secretUse) int { return read[a].at.Compare(read[b].at) })
+		}
+		first := uses[largest][0]
+		drop, uses[largest] = append(drop, first), uses[largest][1:]
+		total -= read[first].size
+		sizes[largest] -= read[first].size
+	}
+	return drop
 }
 
 func (s *classSecrets) add(use secretUse, read secretAt) {
@@ -196,6 +256,7 @@ func (s *classSecrets) add(use secretUse, read secretAt) {
 	if s.missing, s.foreign = use.key.Name, use.isForeign(); s.foreign {
 		s.missing = use.key.String()
 	}
+	s.missing = bounded.Text(s.missing, mostMissing)
 }
 
 // credentials returns the data of the one Secret that has the credentials: the last one that the class names. Those of several
@@ -227,7 +288,7 @@ func (c *Controller) readSecret(ctx context.Context, p *pass) error {
 }
 
 // awaitSecrets has the machine woken when its class' secrets change, if it waits for that. Those of other namespaces are not
-// watched: again is when to look at them again, 0 for never.
+// watched, nor are too many of one: again is when to look at them again, 0 for never.
 func (c *Controller) awaitSecrets(p *pass, verdict lifecycle.Verdict) (again time.Duration) {
 	m := p.world.Machine
 	if !lifecycle.AwaitsSecrets(p.world, verdict) {
@@ -235,12 +296,14 @@ func (c *Controller) awaitSecrets(p *pass, verdict lifecycle.Verdict) (again tim
 		return 0
 	}
 	own := maps.Clone(p.prints)
-	maps.DeleteFunc(own, func(key types.NamespacedName, _ string) bool { return key.Namespace != m.Namespace })
+	maps.DeleteFunc(own, func(key types.NamespacedName, _ string) bool {
+		return key.Namespace != m.Namespace || !v1alpha1.MayExist(key)
+	})
 	if len(own) < len(p.prints) {
 		again = foreignPoll
 	}
 	key := objects.Key(m)
-	c.awaited.Await(m.UID, own, func() { c.runner.Enqueue(key) })
+	again = ready.Sooner(again, c.awaited.Await(m.UID, own, func() { c.runner.Enqueue(key) }))
 	if _, known := c.cfg.View.Machines.Get(key); !known { // it is somebody else's since, and nobody would forget it
 		c.awaited.Forget(m.UID)
 	}
@@ -250,7 +313,9 @@ func (c *Controller) awaitSecrets(p *pass, verdict lifecycle.Verdict) (again tim
 // hold puts our finalizers on class and secrets. One pass at a time does so: the machines of a new class come together,
 // and would only run into each other's writes.
 func (c *Controller) hold(ctx context.Context, p *pass) error {
-	c.holding.Lock()
+	if err := c.holding.LockContext(ctx); err != nil {
+		return fmt.Errorf("wait for others who hold classes and Secrets: %w", err)
+	}
 	defer c.holding.Unlock()
 	class := p.world.Class.Class
 	if cached, known := c.cfg.View.Classes.Get(classKey(p.world.Machine)); known {

@@ -59,6 +59,7 @@ func (c *Controller) changed(before, after *v1alpha1.Machine) {
 	c.endings.Delete(before.UID)
 	c.writes.Forget(before.UID)
 	c.proven.Delete(before.UID)
+	c.rivals.Delete(before.UID)
 }
 
 // classChanged has the machines of a class looked at: they may have waited for it.

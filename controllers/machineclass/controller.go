@@ -65,7 +65,7 @@ func New(cfg Config) (*Controller, error) {
 		classes: commit.New(func(ns string) commit.Patcher[*v1alpha1.MachineClass] { return cfg.Machines.MachineClasses(ns) }),
 	}
 	base := runner.Config[types.NamespacedName]{
-		Workers: cfg.Workers, Gate: cfg.Gate, Clock: cfg.Clock, Metrics: cfg.Metrics, Tracer: cfg.Tracer,
+		Workers: runner.TenantsAtOnce * cfg.Workers, Gate: cfg.Gate, Clock: cfg.Clock, Metrics: cfg.Metrics, Tracer: cfg.Tracer,
 	}
 	var errs [2]error
 	base.Name, base.Reconcile = Name, c.reconcileClass
@@ -148,6 +148,9 @@ func waitForUsers(class *v1alpha1.MachineClass, here bool) runner.Result {
 func (c *Controller) find(ctx context.Context, key types.NamespacedName) (*v1alpha1.MachineClass, error) {
 	if cached, known := c.cfg.View.Classes.Get(key); known {
 		return c.classes.Newest(cached), nil
+	}
+	if !v1alpha1.MayExist(key) { // the key is what a machine names
+		return nil, nil
 	}
 	live, err := c.cfg.Machines.MachineClasses(key.Namespace).Get(ctx, key.Name, metav1.GetOptions{})
 	if _, undecodable := decode.FailureOf(err); apierrors.IsNotFound(err) || undecodable {

@@ -1,6 +1,7 @@
 package machineclass
 
 import (
+	"errors"
 	"slices"
 	"testing"
 	"time"
@@ -129,6 +130,38 @@ func TestAClassOfAnotherNamespaceHoldsNoSecret(t *testing.T) {
 		}
 		if got := heldSecret(t, secrets); got != want {
 			t.Errorf("shared with %q, and the class cannot be decoded: held: %t, want %t", shared, got, want)
+		}
+		end(c)
+	}
+}
+
+// What is no name of a Secret becomes part of no request: clients of metadata join it with the path.
+func TestNoRequestIsMadeForWhatIsNoName(t *testing.T) {
+	for _, key := range []types.NamespacedName{
+		{Namespace: "x", Name: "../../../watch/secrets"}, {Namespace: "..", Name: "s"}, {Namespace: "n", Name: ".."}, {Namespace: "n", Name: "%2e%2e"},
+	} {
+		class := foreignClass(v1alpha1.FinalizerName)
+		class.SecretRef = &corev1.SecretReference{Namespace: key.Namespace, Name: key.Name}
+		secrets := fake.NewClientset()
+		about := apitest.SecretMetadata(secrets)
+		c, machines := bench(t, secrets, about, class, machine("m", "c", "vm"))
+		api := machines.MachineV1alpha1()
+		_, kept := c.reconcileClass(t.Context(), types.NamespacedName{Namespace: "n", Name: "c"})
+		_, released := c.reconcileSecret(t.Context(), key)
+		gone := api.Machines("n").Delete(t.Context(), "m", metav1.DeleteOptions{})
+		_, last := c.reconcileClass(t.Context(), types.NamespacedName{Namespace: "n", Name: "c"})
+		if err := errors.Join(kept, released, gone, last); err != nil {
+			t.Errorf("%s: %v", key, err)
+		}
+		if left, err := api.MachineClasses("n").Get(t.Context(), "c", metav1.GetOptions{}); err != nil || len(left.Finalizers) > 0 {
+			t.Errorf("%s: the class has the finalizers %v (%v), want none", key, left.Finalizers, err)
+		}
+		if asked := append(about.Actions(), secrets.Actions()...); len(asked) > 0 {
+			t.Errorf("%s: requests %v", key, asked)
+		}
+		machines.ClearActions()
+		if _, err := c.reconcileClass(t.Context(), types.NamespacedName{Namespace: "n", Name: "../c"}); err != nil || len(machines.Actions()) > 0 {
+			t.Errorf("a class that is no name: %v, requests %v", err, machines.Actions())
 		}
 		end(c)
 	}

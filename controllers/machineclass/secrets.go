@@ -18,6 +18,9 @@ import (
 // about returns the metadata of a Secret as a class of a namespace may see them; nil when there is none that it may use. Those
 // of other namespaces, which this fleet may not even read, are no concern of the class.
 func (c *Controller) about(ctx context.Context, key types.NamespacedName, by string) (*metav1.PartialObjectMetadata, error) {
+	if !v1alpha1.MayExist(key) {
+		return nil, nil
+	}
 	secrets := c.cfg.Metadata.Resource(corev1.SchemeGroupVersion.WithResource("secrets")).Namespace(key.Namespace)
 	about, err := secrets.Get(ctx, key.Name, metav1.GetOptions{})
 	switch {

@@ -10,5 +10,6 @@
 //   - A Node that is bound to a Machine of another namespace or name is never another Machine's, whatever that one says.
 //   - A Node without a provider ID that nobody has tied to a machine is nobody's.
 //   - A Node that is bound to none becomes a Machine's only with evidence that the Machine's author cannot write: the UID on
-//     the VM, or the name on the Node together with the absence of another Machine that has an older claim.
+//     the VM, or the name on the Node together with the absence of another Machine of that name that has an older claim. No
+//     edit of a Machine of another name keeps a Node from the one whose name it carries.
 package nodeowner

@@ -15,16 +15,16 @@ const (
 	Foreign Relation = iota
 	// Own means that the Node is the Machine's.
 	Own
-	// Tied means that the Node is bound to no Machine that exists, and that a Machine of this name has had it: Machine
-	// Controller Manager, or an earlier version of the fleet, has put the machine's name on it, or it is bound to a Machine of
-	// the same namespace and name with another UID, which therefore is gone. It is the Machine's if Rivals finds none.
+	// Tied means that the Node is bound to no Machine, and carries this one's name, from Machine Controller Manager or an
+	// earlier version of the fleet. Names are unique within a namespace only: it is the Machine's if Rivals finds none.
 	Tied
 	// Unproven means that the Node is bound to no Machine, and has the Machine's provider ID. It is the Machine's if the cloud
 	// has a VM of that provider ID with the Machine's UID.
 	Unproven
 )
 
-// Relate returns how a Node stands to a Machine.
+// Relate returns how a Node stands to a Machine. A Node that is bound to a Machine of the same namespace and name with another
+// UID is its own: that Machine is gone, and no other can have been meant.
 func Relate(m *v1alpha1.Machine, node *corev1.Node) Relation {
 	ref, bound := v1alpha1.MachineOf(node)
 	vm := m.Spec.ProviderID
@@ -37,7 +37,9 @@ func Relate(m *v1alpha1.Machine, node *corev1.Node) Relation {
 		return Own
 	case vm == "": // nothing of the cloud's is the Machine's yet
 		return Foreign
-	case bound, node.Labels[v1alpha1.LabelMachineName] == m.Name:
+	case bound:
+		return Own
+	case node.Labels[v1alpha1.LabelMachineName] == m.Name:
 		return Tied
 	case node.Spec.ProviderID == "":
 		return Foreign
@@ -47,18 +49,18 @@ func Relate(m *v1alpha1.Machine, node *corev1.Node) Relation {
 
 // IsBound reports whether the Node is bound to this very Machine.
 func IsBound(m, node metav1.Object) bool {
-	ref, bound := v1alpha1.MachineOf(node)
-	return bound && ref == v1alpha1.RefOf(m)
+	ref, _ := v1alpha1.MachineOf(node) // the zero reference is no Machine's
+	return ref == v1alpha1.RefOf(m)
 }
 
-// Rivals returns those of some Machines that keep a Machine from what it claims because their claim is not younger: a Machine
-// that is made to get at what another one has is younger than that one. Times of creation are the API server's. The names
-// have namespaces, and are for logs: they may be of namespaces that the Machine's author cannot read.
-func Rivals[M metav1.Object](m metav1.Object, claimants []M) (rivals []string) {
-	for _, other := range claimants {
+// Rivals returns those of some Machines that may keep a Machine from what is tied to it by its name: those of the same name,
+// which no edit of an older Machine gives it, that are not younger, as a Machine is that is made to get at what another one
+// has. Times of creation are the API server's. A rival whose provider ID does not fit has no claim.
+func Rivals[M metav1.Object](m metav1.Object, machines []M) (rivals []M) {
+	for _, other := range machines {
 		created, mine := other.GetCreationTimestamp(), m.GetCreationTimestamp()
-		if other.GetUID() != m.GetUID() && !mine.Before(&created) {
-			rivals = append(rivals, other.GetNamespace()+"/"+other.GetName())
+		if other.GetName() == m.GetName() && other.GetUID() != m.GetUID() && !mine.Before(&created) {
+			rivals = append(rivals, other)
 		}
 	}
 	return rivals

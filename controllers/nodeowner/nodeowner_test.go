@@ -42,13 +42,15 @@ func TestRelate(t *testing.T) {
 	}{
 		{"bound to this machine", vm, vm, "ns/m/u", "m", Own},
 		{"bound, and the Node has no provider ID yet", vm, "", "ns/m/u", "m", Own},
+		{"bound, and neither has a provider ID", "", "", "ns/m/u", "m", Own},
 		{"bound, and the provider ID of the machine was edited", "cloud:///zone/i-2", vm, "ns/m/u", "m", Foreign},
 		{"bound, and the provider ID of the machine was taken away", "", vm, "ns/m/u", "m", Foreign},
 		{"bound by a kubelet whose VM is another", vm, "cloud:///zone/i-2", "ns/m/u", "m", Foreign},
 		{"bound to a machine of another namespace", vm, vm, "other/m/u", "m", Foreign},
 		{"bound to a machine of another namespace, without provider ID", vm, "", "other/m/u", "m", Foreign},
 		{"bound to another machine of the namespace", vm, vm, "ns/other/u", "m", Foreign},
-		{"bound to a machine of that name that is gone", vm, vm, "ns/m/before", "m", Tied},
+		{"bound to a machine of that name that is gone", vm, vm, "ns/m/before", "m", Own},
+		{"bound to a machine of that name that is gone, and the Node has no provider ID yet", vm, "", "ns/m/before", "m", Own},
 		{"bound to a machine of that name that is gone, and another VM's", vm, "cloud:///zone/i-2", "ns/m/before", "m", Foreign},
 		{"bound to a machine of that name that is gone, and this one has no VM", "", "", "ns/m/before", "m", Foreign},
 		{"tied by Machine Controller Manager", vm, vm, "", "m", Tied},
@@ -84,16 +86,14 @@ func TestIsBound(t *testing.T) {
 
 func TestRivals(t *testing.T) {
 	born := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
-	at := func(namespace string, uid types.UID, age time.Duration) *v1alpha1.Machine {
+	at := func(namespace, name string, uid types.UID, age time.Duration) *v1alpha1.Machine {
 		return &v1alpha1.Machine{ObjectMeta: metav1.ObjectMeta{
-			Namespace: namespace, Name: "m", UID: uid, CreationTimestamp: metav1.NewTime(born.Add(-age)),
+			Namespace: namespace, Name: name, UID: uid, CreationTimestamp: metav1.NewTime(born.Add(-age)),
 		}}
 	}
-	m := at("ns", "u", 0)
-	got := Rivals(m, []*v1alpha1.Machine{
-		m, at("older", "a", time.Minute), at("of-the-same-second", "b", 0), at("younger", "c", -time.Second),
-	})
-	if want := []string{"older/m", "of-the-same-second/m"}; !slices.Equal(got, want) {
+	m, older, same := at("ns", "m", "u", 0), at("older", "m", "a", time.Minute), at("of-the-same-second", "m", "b", 0)
+	got := Rivals(m, []*v1alpha1.Machine{m, older, same, at("younger", "m", "c", -time.Second), at("older", "of-another-name", "d", time.Minute)})
+	if want := []*v1alpha1.Machine{older, same}; !slices.Equal(got, want) {
 		t.Errorf("rivals %v, want %v", got, want)
 	}
 }

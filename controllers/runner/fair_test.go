@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/types"
 	clocktesting "k8s.io/utils/clock/testing"
 )
 
@@ -193,6 +194,48 @@ func TestAllKeysOfATenantAreReconciledInTheEnd(t *testing.T) {
 		elapse(time.Hour)
 		if done.Load() != 1000 {
 			t.Errorf("%d keys were reconciled, want 1000", done.Load())
+		}
+	})
+}
+
+// A controller that says nothing of it leaves workers for others.
+func TestHowManyWorkersATenantHas(t *testing.T) {
+	for _, tc := range []struct{ workers, most int }{{1, 1}, {4, 1}, {5, 2}, {800, 200}} {
+		if got := workersPerTenant(Config[string]{Workers: tc.workers, Tenant: tenant}); got != tc.most {
+			t.Errorf("of %d workers a tenant has %d, want %d", tc.workers, got, tc.most)
+		}
+	}
+	if got := workersPerTenant(Config[types.NamespacedName]{Workers: 8}); got != 2 {
+		t.Errorf("of 8 workers a namespace has %d, want 2", got)
+	}
+	if got := workersPerTenant(Config[string]{Workers: 8, Tenant: tenant, WorkersPerTenant: 7}); got != 7 {
+		t.Errorf("of 8 workers a tenant has %d, want the 7 that were asked for", got)
+	}
+	if got := workersPerTenant(Config[string]{Workers: 8}); got != 0 {
+		t.Errorf("of 8 workers keys without a tenant have %d, want any number", got)
+	}
+}
+
+// TestNoTenantHasAllWorkers has all keys of a tenant hang for ever.
+func TestNoTenantHasAllWorkers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var others atomic.Int32
+		r := start(t, Config[string]{Workers: 8, Tenant: tenant, Reconcile: func(ctx context.Context, key string) (Result, error) {
+			if tenant(key) == "hangs" {
+				<-ctx.Done()
+				return Result{}, nil
+			}
+			others.Add(1)
+			return Result{}, nil
+		}})
+		for i := range 100 {
+			r.Enqueue(fmt.Sprint("hangs/", i))
+		}
+		elapse(time.Minute)
+		r.Enqueue("works/1")
+		elapse(time.Second)
+		if others.Load() != 1 {
+			t.Error("a key of another tenant waits")
 		}
 	})
 }

@@ -53,6 +53,10 @@ func (Open[K]) Admit(ctx context.Context, _ K) (context.Context, func(), bool) {
 	return ctx, func() {}, true
 }
 
+// TenantsAtOnce is how many tenants can have all the workers that one may have at the same time. What is slow for one tenant, such as a
+// cloud that never answers, holds a worker for each of its keys; that of a few tenants does not hold all workers.
+const TenantsAtOnce = 4
+
 // Config describes a Runner. Name and Reconcile are required.
 type Config[K comparable] struct {
 	// Name of the controller in metrics, logs and spans.
@@ -65,8 +69,9 @@ type Config[K comparable] struct {
 	// Workers is how many keys are reconciled at the same time; default 1. A worker is a goroutine that costs nothing
 	// while it is idle and is held by a key for one request to a cloud at the longest.
 	Workers int
-	// WorkersPerTenant is how many keys of one tenant are reconciled at the same time; 0 means any number. The others wait
-	// without a worker, so that a tenant whose keys take long keeps none from another.
+	// WorkersPerTenant is how many keys of one tenant are reconciled at the same time. The others wait without a worker, so
+	// that a tenant whose keys take long keeps none from another. Default: Workers divided by TenantsAtOnce, rounded up; any
+	// number where all keys are of one tenant.
 	WorkersPerTenant int
 	// Tenant of a key: tenants take turns, too. Default: the namespace of a types.NamespacedName, else all are one.
 	Tenant func(key K) string
@@ -116,6 +121,7 @@ func New[K comparable](cfg Config[K]) (*Runner[K], error) {
 	if cfg.Group == nil {
 		cfg.Group = groupOf(cfg.Gate)
 	}
+	cfg.WorkersPerTenant = workersPerTenant(cfg)
 	if cfg.Tenant == nil {
 		cfg.Tenant = namespaceOf[K]
 	}
@@ -135,6 +141,16 @@ func groupOf[K comparable](gate Gate[K]) func(K) int {
 		return grouper.Group
 	}
 	return func(K) int { return 0 }
+}
+
+// workersPerTenant returns how many keys of one tenant are reconciled at the same time.
+func workersPerTenant[K comparable](cfg Config[K]) int {
+	var key K
+	_, named := any(key).(types.NamespacedName)
+	if cfg.WorkersPerTenant > 0 || cfg.Tenant == nil && !named {
+		return cfg.WorkersPerTenant
+	}
+	return (cfg.Workers + TenantsAtOnce - 1) / TenantsAtOnce
 }
 
 func namespaceOf[K comparable](key K) string {

@@ -113,7 +113,8 @@ func New(cfg Config) (*Alone, error) {
 		errs = append(errs, err)
 	}
 	run, err := runner.New(runner.Config[Key]{
-		Name: Name, Reconcile: a.reconcile, Workers: 4, Gate: cfg.Gate, Clock: cfg.Clock, Metrics: cfg.Metrics, Tracer: cfg.Tracer,
+		Name: Name, Reconcile: a.reconcile, Workers: 4 * runner.TenantsAtOnce, Tenant: func(key Key) string { return key.Namespace },
+		Gate: cfg.Gate, Clock: cfg.Clock, Metrics: cfg.Metrics, Tracer: cfg.Tracer,
 	})
 	a.runner = run
 	return a, errors.Join(append(errs, err)...)

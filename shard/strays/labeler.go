@@ -28,7 +28,7 @@ const (
 	// DefaultPace is how many labels a replica writes in a second: 10,000 machines with their Nodes are 20,000 writes, which
 	// are to be done within a minute.
 	DefaultPace = 500
-	// defaultWorkers is how many slots of a replica are labelled at a time: they share what is read of a namespace. parallel
+	// defaultWorkers is how many slots of a replica are labelled at a time in one namespace: they share what is read of a namespace. parallel
 	// is how many writes of all of them are on their way.
 	defaultWorkers, parallel = 256, 64
 	// lookAgain is when a tree is read again for which other holders have to act first, should no event tell.
@@ -52,7 +52,7 @@ type Config struct {
 	// when a slot is to be handed over.
 	Gate  runner.Gate[Key]
 	Holds func(slot int) bool
-	// Workers is how many slots are labelled at a time; default 256. Pace is writes a second; default DefaultPace.
+	// Workers is how many slots are labelled at a time in one namespace; default 256. Pace is writes a second; default DefaultPace.
 	Workers, Pace int
 	Clock         clock.WithTicker
 	Metrics       *runner.Metrics
@@ -94,8 +94,8 @@ func New(cfg Config) (*Labeler, error) {
 	l.doors = NewDoors(l.mayEnter)
 	var err error
 	l.runner, err = runner.New(runner.Config[Key]{
-		Name: Name, Reconcile: l.reconcile, Workers: cfg.Workers, Gate: cfg.Gate,
-		Clock: cfg.Clock, Metrics: cfg.Metrics, Tracer: cfg.Tracer,
+		Name: Name, Reconcile: l.reconcile, Workers: runner.TenantsAtOnce * cfg.Workers, Tenant: func(key Key) string { return key.Namespace },
+		Gate: cfg.Gate, Clock: cfg.Clock, Metrics: cfg.Metrics, Tracer: cfg.Tracer,
 	})
 	if err != nil {
 		return nil, err

@@ -7,6 +7,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/validation"
 )
 
 // AnnotationSharedWith on a Secret names, separated by commas, the namespaces other than its own whose MachineClasses may
@@ -14,8 +15,9 @@ import (
 const AnnotationSharedWith = FleetDomain + "shared-with"
 
 // SecretKeys returns the names of the Secrets that the class names, each once: that of SecretRef, and then that of
-// CredentialsSecretRef. A reference without a namespace means the class' own; one without a name means nothing. Whether the
-// class may use a Secret is for SharedWith to decide.
+// CredentialsSecretRef. A reference without a namespace means the class' own; one without a name means nothing. The names are as
+// the class' author wrote them: MayExist decides which may be part of a request, and SharedWith whether the class may use the
+// Secret.
 func (c *MachineClass) SecretKeys() []types.NamespacedName {
 	var keys []types.NamespacedName
 	for _, ref := range []*corev1.SecretReference{c.SecretRef, c.CredentialsSecretRef} {
@@ -31,6 +33,14 @@ func (c *MachineClass) SecretKeys() []types.NamespacedName {
 		}
 	}
 	return keys
+}
+
+// MayExist reports whether an API server may have an object with this name: the namespace is a label of DNS-1123, and the name
+// a subdomain. A reference in a spec or an annotation is any text. Clients of metadata join it with the path of the request
+// without a check, so that "../../../watch/secrets" would be another request than the one that was meant.
+func MayExist(key types.NamespacedName) bool {
+	return len(key.Namespace) <= validation.DNS1123LabelMaxLength && len(key.Name) <= validation.DNS1123SubdomainMaxLength && // first: it may be a text of a MiB
+		len(validation.IsDNS1123Label(key.Namespace)) == 0 && len(validation.IsDNS1123Subdomain(key.Name)) == 0
 }
 
 // SharedWith reports whether MachineClasses of a namespace may use a Secret with this metadata: the Secret is in that

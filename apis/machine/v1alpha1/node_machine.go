@@ -27,7 +27,7 @@ func (r MachineRef) String() string { return r.Namespace + "/" + r.Name + "/" + 
 // cannot be read.
 func MachineOf(node metav1.Object) (ref MachineRef, bound bool) {
 	parts := strings.Split(node.GetAnnotations()[AnnotationMachine], "/")
-	if len(parts) != 3 || parts[0] == "" || parts[1] == "" || parts[2] == "" {
+	if len(parts) != 3 || parts[2] == "" || !MayExist(types.NamespacedName{Namespace: parts[0], Name: parts[1]}) {
 		return MachineRef{}, false
 	}
 	return MachineRef{Namespace: parts[0], Name: parts[1], UID: types.UID(parts[2])}, true

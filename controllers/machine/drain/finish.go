@@ -54,7 +54,7 @@ func (r *removal) force(pod *corev1.Pod, by force) (moves int, mayMove bool) {
 		return 0, true
 	}
 	volumes := r.volumesWith(pod)
-	if moves = len(volumes); moves > 0 && r.free < min(moves, MaxDetaches) {
+	if moves = len(volumes); moves > 0 && r.free < min(moves, MaxDetachesOfOne) {
 		return moves, false
 	}
 	r.going[pod.UID] = true

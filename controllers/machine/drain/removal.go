@@ -12,6 +12,10 @@ import (
 // MaxDetaches is how many volumes of a target cluster one process has moving at a time.
 const MaxDetaches = 50
 
+// MaxDetachesOfOne is how many of them are of machines of one namespace. The others are a reserve, so that volumes of one tenant that
+// never detach do not stop the drains of others.
+const MaxDetachesOfOne = 40
+
 const (
 	// evictAgain is when a pod is tried again that was refused for a reason that nobody tells of when it ends.
 	evictAgain = 20 * time.Second
@@ -189,7 +193,7 @@ func (r *removal) mayMove(volumes []volume) bool {
 			most = 1
 		}
 	}
-	if len(r.traffic.moving) >= most || r.free < min(len(volumes), MaxDetaches) {
+	if len(r.traffic.moving) >= most || r.free < min(len(volumes), MaxDetachesOfOne) {
 		r.full = true
 	}
 	return !r.full

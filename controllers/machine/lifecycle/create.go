@@ -223,8 +223,8 @@ func staleNode(w World, m *v1alpha1.Machine) Verdict {
 	return v
 }
 
-// foreignNodeMessage says why a machine has no Node. It names no other machine: that may be of a namespace that the reader must
-// not see.
+// foreignNodeMessage says why a machine has no Node. It names no other machine, and of what the Node says only what the machine says
+// too: the Node may be of a namespace that the reader must not see.
 func foreignNodeMessage(m *v1alpha1.Machine, node *corev1.Node) string {
 	switch id := node.Spec.ProviderID; {
 	case isNameless(node):
@@ -232,9 +232,9 @@ func foreignNodeMessage(m *v1alpha1.Machine, node *corev1.Node) string {
 	case id == "":
 		return fmt.Sprintf("Node %q belongs to another machine, so that this machine's VM, %s, cannot join; delete that Node if its VM is gone", node.Name, m.Spec.ProviderID)
 	case id == m.Spec.ProviderID:
-		return fmt.Sprintf("Node %q has this machine's provider ID, %s, and is not this machine's: another machine has it, or the cloud has no such VM with this machine's UID", node.Name, id)
+		return fmt.Sprintf("Node %q has this machine's provider ID, %s, and is not this machine's: another machine has it, or the cloud does not show that this VM has this machine's UID", node.Name, id)
 	default:
-		return fmt.Sprintf("Node %q belongs to another VM, %s, so that this machine's VM, %s, cannot join; delete that Node if its VM is gone", node.Name, id, m.Spec.ProviderID)
+		return fmt.Sprintf("Node %q belongs to another VM, so that this machine's VM, %s, cannot join; delete that Node if its VM is gone", node.Name, m.Spec.ProviderID)
 	}
 }
 

@@ -144,6 +144,7 @@ func missingForCloud(w World) (code driver.Code, missing string) {
 func removeNode(w World) Verdict {
 	if NodeName(w.Machine) != "" && !w.NoTarget {
 		switch w.Node.State {
+		case NodeAbsent:
 		case NodeUnseen, NodeNamed:
 			return do(FindNode)
 		case NodePresent:

@@ -173,13 +173,14 @@ func restWithNode(w World, v Verdict, p preserve.Verdict) Verdict {
 // fleet has put it there. What goes on the Node before that stays there for ever if this process dies.
 func isRemembered(w World) bool {
 	template := wantedNode(w).Template
-	return template == nil || nodesync.AppliedOf(w.Machine).Covers(nodesync.Restricted(template))
+	applied := nodesync.AppliedOf(w.Machine)
+	return template == nil || applied.Covers(applied.Asked(w.Node.Node, template))
 }
 
 // remember writes that down.
 func remember(w World) Verdict {
-	m := w.Machine.DeepCopy()
-	setApplied(m, nodesync.AppliedOf(m).With(nodesync.Restricted(&m.Spec.NodeTemplateSpec)))
+	m, applied := w.Machine.DeepCopy(), nodesync.AppliedOf(w.Machine)
+	setApplied(m, applied.With(applied.Asked(w.Node.Node, &m.Spec.NodeTemplateSpec)))
 	return Verdict{Do: Save, Machine: m}
 }
 
@@ -191,8 +192,9 @@ func forget(w World, v Verdict) Verdict {
 	if template == nil || !w.Node.Written {
 		return v
 	}
-	asked := nodesync.Restricted(template)
-	if asked.Covers(nodesync.AppliedOf(w.Machine)) {
+	applied := nodesync.AppliedOf(w.Machine)
+	asked := applied.Asked(w.Node.Node, template)
+	if asked.Covers(applied) {
 		return v
 	}
 	if v.Machine == nil {

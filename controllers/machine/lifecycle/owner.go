@@ -30,9 +30,9 @@ func ownsNode(w World, m *v1alpha1.Machine) (owns bool, toFind Action) {
 		return true, ""
 	case relation == nodeowner.Unproven && w.VM.State == VMUnknown:
 		return false, FindVM
-	case relation == nodeowner.Unproven && w.VM.State != VMHidden:
+	case relation == nodeowner.Unproven: // a driver that cannot look for VMs proves nothing, and a list of machines does not either
 		return false, adoptVM(w, FindVM)
-	case !w.NodeRivals.Read: // tied, or the driver cannot look for VMs
+	case !w.NodeRivals.Read:
 		return false, FindNodeRivals
 	}
 	return !w.NodeRivals.Found, ""

@@ -66,7 +66,7 @@ func ailment(w World, m *v1alpha1.Machine) string {
 	case w.Node.State != NodePresent:
 		return fmt.Sprintf("Node %q is missing", NodeName(m))
 	case isForeign(w, m) && w.Node.Node.Spec.ProviderID != "" && w.Node.Node.Spec.ProviderID != m.Spec.ProviderID:
-		return fmt.Sprintf("Node %q belongs to another VM, %s, and not to %s", w.Node.Node.Name, w.Node.Node.Spec.ProviderID, m.Spec.ProviderID)
+		return fmt.Sprintf("Node %q belongs to another VM, and not to %s", w.Node.Node.Name, m.Spec.ProviderID)
 	case isForeign(w, m):
 		return foreignNodeMessage(m, w.Node.Node)
 	}

@@ -2,6 +2,7 @@ package nodesync
 
 import (
 	"encoding/json"
+	"maps"
 	"slices"
 	"strings"
 
@@ -38,6 +39,39 @@ func Restricted(template *v1alpha1.NodeTemplateSpec) (a Applied) {
 		a.Taints = append(a.Taints, idOf(t))
 	}
 	return a.With(Applied{})
+}
+
+// Asked returns what of a template, as far as a kubelet must not change it, is the fleet's to put on a Node and to take off again.
+// What is there already, and was not put there by the fleet, is not: an administrator's taint must not become a tenant's by being
+// asked for. What Machine Controller Manager has put there is the fleet's. Its note is believed on a Node that is bound to no
+// machine, of a machine that does not say anything yet.
+func (a Applied) Asked(node *corev1.Node, template *v1alpha1.NodeTemplateSpec) Applied {
+	ours := a
+	if _, bound := v1alpha1.MachineOf(node); !bound && a.IsEmpty() {
+		last, _ := lastTemplate(node)
+		ours = Restricted(&last)
+	}
+	asked := Restricted(template)
+	asked.Labels = slices.DeleteFunc(asked.Labels, func(key string) bool {
+		_, there := node.Labels[key]
+		return there && !slices.Contains(ours.Labels, key)
+	})
+	asked.Taints = slices.DeleteFunc(asked.Taints, func(id string) bool {
+		there := slices.ContainsFunc(node.Spec.Taints, func(t corev1.Taint) bool { return idOf(t) == id })
+		return there && !slices.Contains(ours.Taints, id)
+	})
+	return asked
+}
+
+// of returns a template without what a kubelet must not change, but for that of a.
+func (a Applied) of(template *v1alpha1.NodeTemplateSpec) *v1alpha1.NodeTemplateSpec {
+	if a.Covers(Restricted(template)) {
+		return template
+	}
+	t := template.DeepCopy()
+	maps.DeleteFunc(t.Labels, func(key, _ string) bool { return isRestricted(key) && !slices.Contains(a.Labels, key) })
+	t.Spec.Taints = slices.DeleteFunc(t.Spec.Taints, func(t corev1.Taint) bool { return !slices.Contains(a.Taints, idOf(t)) })
+	return t
 }
 
 // With returns both, in order and each once.

@@ -55,6 +55,9 @@ func TestScenarios(t *testing.T) {
 		}
 		var out strings.Builder
 		for range 5 {
+			if wanted.Template != nil { // the machine says first what goes on the Node
+				wanted.Applied = wanted.Applied.With(wanted.Applied.Asked(node, wanted.Template))
+			}
 			patch := next(node, wanted)
 			if patch == nil {
 				out.WriteString("done\n")

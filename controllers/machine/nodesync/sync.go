@@ -41,7 +41,7 @@ func (w Wanted) Apply(node *corev1.Node) *corev1.Node {
 		n.Spec.Unschedulable = false
 	}
 	if w.Template != nil {
-		applyTemplate(n, w.Template, w.Applied)
+		applyTemplate(n, w.Applied.Asked(node, w.Template).of(w.Template), w.Applied)
 	}
 	if w.Class != nil {
 		applyCapacity(n, virtualCapacity(w.Class))

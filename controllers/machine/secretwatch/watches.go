@@ -3,12 +3,24 @@ package secretwatch
 import (
 	"context"
 	"sync"
+	"time"
 
 	"k8s.io/apimachinery/pkg/types"
 	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/utils/clock"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/tasks"
+)
+
+// mostWatched is how many Secrets of a namespace are watched at a time. The machines of a namespace use one or two, as a rule; each
+// watch is a request that the API server holds open.
+const mostWatched = 50
+
+// Of a Secret that is not watched, a machine is to look for itself: after a quarter of the time that it has waited so far, in these
+// bounds.
+const (
+	shortestPoll = time.Minute
+	longestPoll  = 15 * time.Minute
 )
 
 // Config is what Watches need.
@@ -26,7 +38,9 @@ type Watches struct {
 
 	mu      sync.Mutex
 	secrets map[types.NamespacedName]*watched
+	watched map[string]int                       // how many Secrets, by namespace
 	awaited map[types.UID][]types.NamespacedName // what each waits for
+	crowded map[types.UID]time.Time              // since when each waits for a Secret that is not watched
 }
 
 // watched is one Secret that is waited for. All but its key belongs to Watches.mu.
@@ -50,7 +64,8 @@ type waiter struct {
 func New(cfg Config) *Watches {
 	return &Watches{
 		cfg: cfg, tasks: tasks.New(),
-		secrets: map[types.NamespacedName]*watched{}, awaited: map[types.UID][]types.NamespacedName{},
+		secrets: map[types.NamespacedName]*watched{}, watched: map[string]int{},
+		awaited: map[types.UID][]types.NamespacedName{}, crowded: map[types.UID]time.Time{},
 	}
 }
 
@@ -58,8 +73,9 @@ func New(cfg Config) *Watches {
 func (w *Watches) Run(ctx context.Context) { w.tasks.Run(ctx) }
 
 // Await has somebody wait for these Secrets, and for no others, with the print that he has seen of each. wake must return
-// soon. It is called once for each change, until Forget.
-func (w *Watches) Await(who types.UID, seen map[types.NamespacedName]string, wake func()) {
+// soon. It is called once for each change, until Forget. again is when he is to look himself and call Await again, because too many
+// Secrets of the namespace are watched already; 0 for never.
+func (w *Watches) Await(who types.UID, seen map[types.NamespacedName]string, wake func()) (again time.Duration) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for _, key := range w.awaited[who] {
@@ -68,9 +84,14 @@ func (w *Watches) Await(who types.UID, seen map[types.NamespacedName]string, wak
 		}
 	}
 	delete(w.awaited, who)
+	isCrowded := false
 	for key, fingerprint := range seen {
-		w.awaited[who] = append(w.awaited[who], key)
 		s := w.watch(key)
+		if s == nil {
+			isCrowded = true
+			continue
+		}
+		w.awaited[who] = append(w.awaited[who], key)
 		one, known := s.waiting[who]
 		if !known {
 			one = &waiter{}
@@ -79,6 +100,16 @@ func (w *Watches) Await(who types.UID, seen map[types.NamespacedName]string, wak
 		one.seen, one.wake = fingerprint, wake
 		s.tell(one)
 	}
+	if !isCrowded {
+		delete(w.crowded, who)
+		return 0
+	}
+	since, known := w.crowded[who]
+	if !known {
+		since = w.cfg.Clock.Now()
+		w.crowded[who] = since
+	}
+	return min(max(w.cfg.Clock.Since(since)/4, shortestPoll), longestPoll)
 }
 
 // Forget says that somebody waits no longer.
@@ -91,10 +122,14 @@ func (w *Watches) Len() int {
 	return len(w.secrets)
 }
 
-// watch returns a Secret, which is watched from now on; w.mu is held.
+// watch returns a Secret, which is watched from now on; nil when too many of its namespace are. w.mu is held.
 func (w *Watches) watch(key types.NamespacedName) *watched {
 	s, known := w.secrets[key]
 	if !known {
+		if w.watched[key.Namespace] >= mostWatched {
+			return nil
+		}
+		w.watched[key.Namespace]++
 		s = &watched{key: key, waiting: map[types.UID]*waiter{}}
 		s.end = w.tasks.Begin(func(ctx context.Context) { w.run(ctx, s) })
 		w.secrets[key] = s
@@ -108,6 +143,9 @@ func (w *Watches) leave(who types.UID, key types.NamespacedName) {
 	if delete(s.waiting, who); len(s.waiting) == 0 {
 		s.end()
 		delete(w.secrets, key)
+		if w.watched[key.Namespace]--; w.watched[key.Namespace] == 0 {
+			delete(w.watched, key.Namespace)
+		}
 	}
 }
 

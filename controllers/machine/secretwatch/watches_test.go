@@ -3,6 +3,7 @@ package secretwatch
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"sync"
 	"testing"
@@ -279,5 +280,47 @@ func TestAWatchThatEndsIsBegunAgain(t *testing.T) {
 		b.expect("it can be watched again")
 		b.becomes(secret("three"))
 		b.expect("after that", "changed s", "wake a")
+	})
+}
+
+// However many Secrets the machines of a namespace name, some of them are watched, and none of another namespace waits for that.
+func TestWatchesOfANamespaceAreBounded(t *testing.T) {
+	inBench(t, func(b *bench) {
+		wait := func(namespace string, i int) time.Duration {
+			name := fmt.Sprint("s", i)
+			return b.watches.Await(types.UID(namespace+name), map[types.NamespacedName]string{{Namespace: namespace, Name: name}: ""}, func() {})
+		}
+		for i := range mostWatched {
+			if again := wait("n", i); again > 0 {
+				t.Fatalf("Secret %d is not watched, want %d", i, mostWatched)
+			}
+		}
+		for after, want := range map[time.Duration]time.Duration{
+			0: shortestPoll, 3 * time.Minute: shortestPoll, 20 * time.Minute: 5 * time.Minute, 48 * time.Hour: longestPoll,
+		} {
+			wait("n", mostWatched)
+			time.Sleep(after)
+			if again := wait("n", mostWatched); again != want {
+				t.Errorf("after %s: looks again in %s, want %s", after, again, want)
+			}
+			b.watches.Forget("ns" + types.UID(fmt.Sprint(mostWatched)))
+		}
+		if again := wait("n", 0); again > 0 || b.watches.Len() != mostWatched {
+			t.Errorf("one that is watched: again in %s, %d watches", again, b.watches.Len())
+		}
+		if again := wait("other", 0); again > 0 {
+			t.Errorf("of another namespace: again in %s, want that it is watched", again)
+		}
+		b.watches.Forget("ns7")
+		if again := wait("n", mostWatched); again > 0 || b.watches.Len() != mostWatched+1 {
+			t.Errorf("after another has ended: again in %s, %d watches", again, b.watches.Len())
+		}
+		for i := range mostWatched + 1 {
+			b.watches.Forget(types.UID(fmt.Sprint("ns", i)))
+		}
+		b.watches.Forget("others0")
+		if b.watches.Len() > 0 || len(b.watches.watched) > 0 || len(b.watches.crowded) > 0 || len(b.watches.awaited) > 0 {
+			t.Errorf("left: %d watches, %v, %v, %v", b.watches.Len(), b.watches.watched, b.watches.crowded, b.watches.awaited)
+		}
 	})
 }

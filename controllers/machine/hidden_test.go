@@ -1,0 +1,59 @@
+package machine
+
+import (
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
+	"github.com/machine-controller-fleet/machine-controller-fleet/driver"
+)
+
+// A driver that cannot look for VMs proves nothing about a Node that joins. The process that has made the VM knows of which
+// machine it is; what another one can go by is the machine's name on the Node, from its kubelet.
+func TestANodeOfADriverThatCannotLook(t *testing.T) {
+	for name, tc := range map[string]struct{ takenOver, named, isClaimed bool }{
+		"joins at the process that has made the VM":        {isClaimed: true},
+		"joins at another process":                         {takenOver: true},
+		"joins at another process with the machine's name": {takenOver: true, named: true, isClaimed: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			onBench(t, func(b *bench) {
+				b.cloud.remembers = true
+				b.cloud.fails(testFault{code: driver.Unimplemented}, driver.OpStatus)
+				b.cloud.made = func(vm *testVM) {
+					node := &corev1.Node{
+						ObjectMeta: metav1.ObjectMeta{Name: vm.NodeName, UID: "node"}, Spec: corev1.NodeSpec{ProviderID: vm.ProviderID},
+						Status: corev1.NodeStatus{Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}},
+					}
+					if tc.named {
+						node.Labels = map[string]string{v1alpha1.LabelMachineName: "m"}
+					}
+					time.AfterFunc(bootTime, func() { b.setNode(node) })
+				}
+				m := b.create()
+				b.becomes(v1alpha1.MachinePending, time.Second)
+				if tc.takenOver {
+					b.takeOver(time.Second)
+				}
+				b.pass(time.Minute)
+				if ref, _ := b.boundTo(); (ref == v1alpha1.RefOf(m)) != tc.isClaimed {
+					t.Errorf("the Node is bound to %s: %s", ref, b.says())
+				}
+				if !tc.isClaimed {
+					b.becomes(v1alpha1.MachineFailed, b.limits.CreationTimeout)
+				}
+				if _, ever := b.cloud.counts(); ever != 1 {
+					t.Errorf("the machine has got %d VMs", ever)
+				}
+				b.delete()
+				b.pass(time.Hour)
+				if now, _ := b.cloud.counts(); b.get() != nil || now > 0 {
+					t.Errorf("%d VMs are left; the machine: %s", now, b.says())
+				}
+			})
+		})
+	}
+}

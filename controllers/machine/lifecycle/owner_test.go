@@ -1,0 +1,57 @@
+package lifecycle
+
+import (
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
+)
+
+// A VM without UID counts after a live list has shown no other Machine that claims it, and not before.
+func TestMayAdopt(t *testing.T) {
+	for name, tc := range map[string]struct {
+		adopting, read, found, want bool
+	}{
+		"nothing is known":            {},
+		"no other claims it":          {read: true, want: true},
+		"another claims it":           {read: true, found: true},
+		"another claims it, unread":   {found: true},
+		"it was adopted in this life": {adopting: true, want: true},
+	} {
+		w := World{}
+		w.VM.Adopting, w.VMRivals.Read, w.VMRivals.Found = tc.adopting, tc.read, tc.found
+		if got := MayAdopt(w); got != tc.want {
+			t.Errorf("%s: %t, want %t", name, got, tc.want)
+		}
+	}
+}
+
+// That this process has made a VM shows whose a Node of that VM is, and nothing about a Node that does not say of which VM it is.
+func TestWhatAMadeVMProves(t *testing.T) {
+	const made = "cloud:///i-1"
+	for name, tc := range map[string]struct {
+		node, tied, proven string
+		owns               bool
+		toFind             Action
+	}{
+		"its Node":                        {node: made, proven: made, owns: true},
+		"its Node, made by another":       {node: made, toFind: FindVM},
+		"a Node of its name, without VM":  {tied: "m", proven: made, toFind: FindNodeRivals},
+		"a Node without name, without VM": {proven: made},
+		"a Node of another VM":            {node: "cloud:///i-2", proven: made},
+	} {
+		m := &v1alpha1.Machine{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "m", UID: "u"}, Spec: v1alpha1.MachineSpec{ProviderID: made}}
+		node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n", Labels: map[string]string{v1alpha1.LabelMachineName: tc.tied}}, Spec: corev1.NodeSpec{ProviderID: tc.node}}
+		w := World{Machine: m, Proven: tc.proven}
+		w.Node.State, w.Node.Node = NodePresent, node
+		owns, toFind := ownsNode(w, m)
+		if owns != tc.owns || toFind != tc.toFind {
+			t.Errorf("%s: owns %t, to find %q; want %t, %q", name, owns, toFind, tc.owns, tc.toFind)
+		}
+		if want := !tc.owns && tc.toFind == ""; isForeign(w, m) != want {
+			t.Errorf("%s: foreign %t, want %t", name, !want, want)
+		}
+	}
+}
