@@ -10,11 +10,13 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/utils/clock"
 
+	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 	machineclient "github.com/machine-controller-fleet/machine-controller-fleet/client/clientset/versioned"
 )
 
@@ -71,6 +73,14 @@ func (cfg Config) look(ctx context.Context, request *certificatesv1.CertificateS
 		}
 	}
 	if node, err := nodeOf(request); err == nil {
+		if f.machine != nil && f.machine.Labels[v1alpha1.LabelNode] == node {
+			selector := labels.SelectorFromSet(labels.Set{v1alpha1.LabelNode: node}).String()
+			others, err := cfg.Machines.MachineV1alpha1().Machines(metav1.NamespaceAll).List(ctx, metav1.ListOptions{LabelSelector: selector})
+			if err != nil {
+				return fmt.Errorf("list the machines that name the Node: %w", err)
+			}
+			f.others = others.Items
+		}
 		if f.node, err = found(cfg.Target.CoreV1().Nodes().Get(ctx, node, metav1.GetOptions{})); err != nil {
 			return fmt.Errorf("read the Node: %w", err)
 		}

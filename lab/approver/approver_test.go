@@ -65,6 +65,7 @@ func inOrder(t *testing.T) facts {
 		machine: &v1alpha1.Machine{
 			ObjectMeta: metav1.ObjectMeta{Namespace: "tenant", Name: "m", UID: "u", Labels: map[string]string{v1alpha1.LabelNode: "n-1"}},
 			Spec:       v1alpha1.MachineSpec{ProviderID: "cloud:///i-1"},
+			Status:     v1alpha1.MachineStatus{CurrentStatus: v1alpha1.CurrentStatus{Phase: v1alpha1.MachinePending}},
 		},
 	}
 }
@@ -77,17 +78,21 @@ func TestDecide(t *testing.T) {
 	}
 	node := func(machine, providerID string) func(*facts) {
 		return func(f *facts) {
-			f.node = &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n-1", Labels: map[string]string{v1alpha1.LabelMachineName: machine}}, Spec: corev1.NodeSpec{ProviderID: providerID}}
+			f.node = &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n-1", Annotations: map[string]string{v1alpha1.AnnotationMachine: machine}}, Spec: corev1.NodeSpec{ProviderID: providerID}}
 		}
 	}
+	phase := func(phase v1alpha1.MachinePhase) func(*facts) {
+		return func(f *facts) { f.machine.Status.CurrentStatus.Phase = phase }
+	}
+	other := &v1alpha1.Machine{ObjectMeta: metav1.ObjectMeta{Namespace: "victim", Name: "m", UID: "v"}}
 	for name, tc := range map[string]struct {
 		change func(*facts)
 		want   verdict
 		why    string
 	}{
 		"in order":                     {func(*facts) {}, approve, "is that of the machine"},
-		"its own Node is there":        {node("m", "cloud:///i-1"), approve, "is that of the machine"},
-		"its own Node is there, new":   {node("", ""), approve, "is that of the machine"},
+		"its own Node is there":        {node("tenant/m/u", "cloud:///i-1"), approve, "is that of the machine"},
+		"a Node that nobody has":       {node("", "cloud:///i-1"), wait, "bound to no machine"},
 		"another's Node":               {asks(func(r *x509.CertificateRequest) { r.Subject.CommonName = "system:node:victim" }), deny, `for Node "n-1", and the request for Node "victim"`},
 		"no Node":                      {asks(func(r *x509.CertificateRequest) { r.Subject.CommonName = "admin" }), deny, "expected user system:node:"},
 		"no name":                      {asks(func(r *x509.CertificateRequest) { r.Subject.CommonName = "system:node:" }), deny, "expected user system:node:"},
@@ -103,9 +108,17 @@ func TestDecide(t *testing.T) {
 		"the machine is gone":          {func(f *facts) { f.machine = nil }, deny, "does not exist any more"},
 		"the machine is another":       {func(f *facts) { f.machine.UID = "v" }, deny, "does not exist any more"},
 		"the machine is being deleted": {func(f *facts) { f.machine.DeletionTimestamp = &deleted }, deny, "being deleted"},
+		"the machine is in the make":   {phase(v1alpha1.MachineCrashLoopBackOff), approve, "is that of the machine"},
+		"the machine has joined":       {phase(v1alpha1.MachineRunning), deny, "is Running"},
+		"the machine is unhealthy":     {phase(v1alpha1.MachineUnknown), deny, "is Unknown"},
+		"the machine has failed":       {phase(v1alpha1.MachineFailed), deny, "is Failed"},
+		"the machine is updated":       {phase(v1alpha1.MachineInPlaceUpdating), deny, "is InPlaceUpdating"},
+		"listed itself":                {func(f *facts) { f.others = []v1alpha1.Machine{*f.machine} }, approve, "is that of the machine"},
+		"another names the Node":       {func(f *facts) { f.others = []v1alpha1.Machine{*f.machine, *other} }, wait, "Machine victim/m/v names"},
 		"the VM is not recorded":       {func(f *facts) { f.machine.Labels = nil }, wait, "not recorded yet"},
-		"the Node is another's":        {node("other", "cloud:///i-1"), deny, `that of machine "other"`},
-		"the Node has another VM":      {node("m", "cloud:///i-2"), deny, "another VM"},
+		"the Node is another's":        {node("tenant/other/v", "cloud:///i-1"), deny, "that of machine tenant/other/v"},
+		"the Node is another tenant's": {node("victim/m/u", "cloud:///i-1"), deny, "that of machine victim/m/u"},
+		"the Node has another VM":      {node("tenant/m/u", "cloud:///i-2"), deny, "another VM"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -120,23 +133,32 @@ func TestDecide(t *testing.T) {
 
 func TestRequests(t *testing.T) {
 	t.Parallel()
+	named := func(namespace, node string) v1alpha1.Machine {
+		return v1alpha1.Machine{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "m", UID: "v", Labels: map[string]string{v1alpha1.LabelNode: node}}}
+	}
 	for name, tc := range map[string]struct {
 		change func(*facts)
 		want   certificatesv1.RequestConditionType
 	}{
-		"of its own Node":     {func(*facts) {}, certificatesv1.CertificateApproved},
-		"of another's Node":   {func(f *facts) { f.machine.Labels[v1alpha1.LabelNode] = "n-2" }, certificatesv1.CertificateDenied},
-		"of a VM in the make": {func(f *facts) { f.machine.Labels = nil }, ""},
-		"of a Node":           {func(f *facts) { f.request.Spec.Username = "system:node:n-1" }, ""},
-		"of another signer":   {func(f *facts) { f.request.Spec.SignerName = "example.org/x" }, ""},
+		"of a Node that another names": {func(f *facts) { f.others = []v1alpha1.Machine{named("victim", "n-1")} }, ""},
+		"beside other machines":        {func(f *facts) { f.others = []v1alpha1.Machine{named("victim", "n-2")} }, certificatesv1.CertificateApproved},
+		"of its own Node":              {func(*facts) {}, certificatesv1.CertificateApproved},
+		"of another's Node":            {func(f *facts) { f.machine.Labels[v1alpha1.LabelNode] = "n-2" }, certificatesv1.CertificateDenied},
+		"of a VM in the make":          {func(f *facts) { f.machine.Labels = nil }, ""},
+		"of a Node":                    {func(f *facts) { f.request.Spec.Username = "system:node:n-1" }, ""},
+		"of another signer":            {func(f *facts) { f.request.Spec.SignerName = "example.org/x" }, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			f := inOrder(t)
 			tc.change(&f)
 			target := fake.NewClientset([]runtime.Object{f.request, f.token}...)
+			machines := []runtime.Object{f.machine}
+			for i := range f.others {
+				machines = append(machines, &f.others[i])
+			}
 			cfg := Config{
-				Target: target, Machines: machinefake.NewSimpleClientset(f.machine), Clock: clocktesting.NewFakePassiveClock(now), Log: slog.New(slog.DiscardHandler),
+				Target: target, Machines: machinefake.NewSimpleClientset(machines...), Clock: clocktesting.NewFakePassiveClock(now), Log: slog.New(slog.DiscardHandler),
 			}
 			if err := cfg.look(t.Context(), f.request); err != nil {
 				t.Fatal(err)

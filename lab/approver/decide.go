@@ -1,7 +1,6 @@
 package approver
 
 import (
-	"cmp"
 	"crypto/x509"
 	"encoding/pem"
 	"errors"
@@ -29,7 +28,12 @@ type facts struct {
 	token   *corev1.Secret
 	machine *v1alpha1.Machine
 	node    *corev1.Node
+	// others are all Machines whose label names the Node of the machine. The machine itself may be one of them.
+	others []v1alpha1.Machine
 }
+
+// joining are the phases of machines that have not joined. Only these have a bootstrap token.
+var joining = []v1alpha1.MachinePhase{"", v1alpha1.MachinePending, v1alpha1.MachineCrashLoopBackOff}
 
 // verdict is a decision about a request.
 type verdict int
@@ -96,19 +100,34 @@ func decide(f facts) (verdict, string) {
 	if f.machine == nil || string(f.machine.UID) != f.token.Annotations[v1alpha1.AnnotationMachineUID] || f.machine.DeletionTimestamp != nil {
 		return deny, "the machine of the bootstrap token does not exist any more, or is being deleted"
 	}
+	// The fleet deletes the token of a machine before it records that the machine has joined: another client has made this one.
+	if phase := f.machine.Status.CurrentStatus.Phase; !slices.Contains(joining, phase) {
+		return deny, fmt.Sprintf("the machine is %s, and has no bootstrap token any more", phase)
+	}
 	switch recorded := f.machine.Labels[v1alpha1.LabelNode]; {
 	case recorded == "":
 		return wait, "the VM of the machine is not recorded yet"
 	case recorded != node:
 		return deny, fmt.Sprintf("the bootstrap token is for Node %q, and the request for Node %q", recorded, node)
 	}
-	if f.node != nil {
-		// Its own Node is there if its VM asks again, for example after a reboot in the middle.
-		if owner := f.node.Labels[v1alpha1.LabelMachineName]; owner != "" && owner != f.machine.Name {
-			return deny, fmt.Sprintf("Node %q is that of machine %q", node, owner)
+	// The label is written by whoever writes Machines, and the age of a Machine does not tell which of two has the VM: neither
+	// gets the certificate, with which it could later be the Node of the other one.
+	for i := range f.others {
+		if other := &f.others[i]; other.UID != f.machine.UID {
+			return wait, fmt.Sprintf("Machine %s names Node %q, too", v1alpha1.RefOf(other), node)
 		}
-		if id := f.node.Spec.ProviderID; cmp.Or(id, f.machine.Spec.ProviderID) != f.machine.Spec.ProviderID {
-			return deny, fmt.Sprintf("Node %q has another VM, %q", node, id)
+	}
+	if f.node != nil {
+		// Its own Node is there if its VM asks again, for example after a reboot. Whose a Node is says its binding: the label and the
+		// provider ID of a Machine are written by whoever writes Machines.
+		owner, bound := v1alpha1.MachineOf(f.node)
+		switch {
+		case !bound:
+			return wait, fmt.Sprintf("Node %q exists and is bound to no machine", node)
+		case owner != v1alpha1.RefOf(f.machine):
+			return deny, fmt.Sprintf("Node %q is that of machine %s", node, owner)
+		case f.node.Spec.ProviderID != f.machine.Spec.ProviderID:
+			return deny, fmt.Sprintf("Node %q has another VM, %q", node, f.node.Spec.ProviderID)
 		}
 	}
 	return approve, fmt.Sprintf("Node %q is that of the machine which the bootstrap token was made for", node)
