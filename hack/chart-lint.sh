@@ -38,12 +38,16 @@ namespace="One,Two"                                  /namespace
 target.kubeconfig="x"                                kubeconfig
 target.kubeconfigSecret.key=""                       /target/kubeconfigSecret/key
 extraFlags=["v=4"]                                   /extraFlags
+extraFlags=["--bootstrap-token-signing"]              bootstrapTokens
+bootstrapTokens.extraGroups=["system:masters"]       /bootstrapTokens/extraGroups
+bootstrapTokens.signing="yes"                        /bootstrapTokens/signing
 otel.JAEGER_ENDPOINT="x"                             JAEGER_ENDPOINT
 otel.OTEL_TRACES_SAMPLER_ARG=0.1                     OTEL_TRACES_SAMPLER_ARG
 port=80                                              /port
 rbac.subjects=[{"kind":"group","name":"x"}]          /rbac/subjects
 rbac.subjects=[{"kind":"ServiceAccount","name":"x"}] namespace
 admissionPolicies.enabled="yes"                      /admissionPolicies/enabled
+admissionPolicies.notes="no"                         /admissionPolicies/notes
 admissionPolicies.on=true                            on
 metrics.readers=[{"kind":"ServiceAccount","name":"x"}] namespace
 networkPolicy.from="everywhere"                      /networkPolicy/from

@@ -14,8 +14,23 @@ cp apis/machine/v1alpha1/crds/*.yaml "$chart/definitions/"
 # In the target cluster of a lab the fleet has no access to the Secrets of MachineClasses, and with one cluster its
 # MachineClasses are not in kube-system: the policy there is the one of two clusters.
 declare -A set=([control]=install.targetAccess=true [target]=install.controlAccess=false)
+declare -A more=([control]="--show-only templates/metrics-access.yaml" [target]="")
 for cluster in control target; do
+  # shellcheck disable=SC2086 # it is words
   rendered=$(bin/helm template fleet "$chart" --namespace machine-controller-fleet -f "$chart/ci/lab.yaml" --set "${set[$cluster]}" \
-    --show-only "templates/$cluster-access.yaml" --show-only "templates/$cluster-policies.yaml")
+    --show-only "templates/$cluster-access.yaml" --show-only "templates/$cluster-policies.yaml" ${more[$cluster]})
   printf '# Rendered from the chart by hack/render-chart.sh; change the chart.\n%s\n' "$rendered" >"lab/manifests/fleet-$cluster.yaml"
+done
+
+# Tokens that may do more than in a lab.
+mkdir -p lab/manifests/testdata
+rendered=$(bin/helm template fleet "$chart" --namespace machine-controller-fleet -f "$chart/ci/lab.yaml" --set install.controlAccess=false \
+  --set-json 'bootstrapTokens={"extraGroups":["system:bootstrappers:a","system:bootstrappers:b"],"signing":true}' --show-only templates/target-policies.yaml)
+printf '# Rendered from the chart by hack/render-chart.sh; change the chart.\n%s\n' "$rendered" >lab/manifests/testdata/tokens.yaml
+
+# One cluster for both: the policies that hold there together, for each set of namespaces that the fleet can serve.
+for namespace in "" kube-system tenant; do
+  rendered=$(bin/helm template fleet "$chart" --namespace machine-controller-fleet -f "$chart/ci/lab.yaml" --set "namespace=$namespace" \
+    --show-only templates/control-policies.yaml --show-only templates/target-policies.yaml)
+  printf '# Rendered from the chart by hack/render-chart.sh; change the chart.\n%s\n' "$rendered" >"lab/manifests/testdata/one-cluster-${namespace:-all}.yaml"
 done

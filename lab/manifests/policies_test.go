@@ -7,11 +7,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"slices"
 	"strings"
 	"testing"
 
-	admissionv1 "k8s.io/api/admissionregistration/v1"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -25,6 +26,7 @@ import (
 	"k8s.io/apiserver/pkg/admission/plugin/webhook/matchconditions"
 	celconfig "k8s.io/apiserver/pkg/apis/cel"
 	"k8s.io/apiserver/pkg/authentication/user"
+	"k8s.io/apiserver/pkg/authorization/authorizer"
 	"k8s.io/apiserver/pkg/cel/environment"
 	"sigs.k8s.io/yaml"
 
@@ -33,7 +35,7 @@ import (
 
 // policy is an admission policy, compiled as the API server compiles it.
 type policy struct {
-	*admissionv1.ValidatingAdmissionPolicy
+	*admissionregistrationv1.ValidatingAdmissionPolicy
 
 	validator validating.Validator
 }
@@ -57,17 +59,17 @@ func policiesOf(t *testing.T, manifests []byte) []policy {
 		}
 		switch kind.Kind {
 		case "ValidatingAdmissionPolicy":
-			p := &admissionv1.ValidatingAdmissionPolicy{}
+			p := &admissionregistrationv1.ValidatingAdmissionPolicy{}
 			if err := yaml.UnmarshalStrict(document, p); err != nil {
 				t.Fatal(err)
 			}
 			found = append(found, policy{p, compile(t, p)})
 		case "ValidatingAdmissionPolicyBinding":
-			b := &admissionv1.ValidatingAdmissionPolicyBinding{}
+			b := &admissionregistrationv1.ValidatingAdmissionPolicyBinding{}
 			if err := yaml.UnmarshalStrict(document, b); err != nil {
 				t.Fatal(err)
 			}
-			bindings[b.Spec.PolicyName] = slices.Contains(b.Spec.ValidationActions, admissionv1.Deny)
+			bindings[b.Spec.PolicyName] = slices.Contains(b.Spec.ValidationActions, admissionregistrationv1.Deny)
 		}
 	}
 	for _, p := range found {
@@ -78,7 +80,7 @@ func policiesOf(t *testing.T, manifests []byte) []policy {
 	return found
 }
 
-func compile(t *testing.T, p *admissionv1.ValidatingAdmissionPolicy) validating.Validator {
+func compile(t *testing.T, p *admissionregistrationv1.ValidatingAdmissionPolicy) validating.Validator {
 	t.Helper()
 	compiler, err := cel.NewCompositedCompiler(environment.MustBaseEnvSet(environment.DefaultCompatibilityVersion()))
 	if err != nil {
@@ -134,6 +136,14 @@ func (r request) refusal(t *testing.T, policies []policy) string {
 		kind, resource = corev1.SchemeGroupVersion.WithKind("Node"), "nodes"
 	case *coordinationv1.Lease:
 		kind, resource = coordinationv1.SchemeGroupVersion.WithKind("Lease"), "leases"
+	case *v1alpha1.MachineDeployment:
+		kind, resource = v1alpha1.SchemeGroupVersion.WithKind("MachineDeployment"), "machinedeployments"
+	case *v1alpha1.MachineSet:
+		kind, resource = v1alpha1.SchemeGroupVersion.WithKind("MachineSet"), "machinesets"
+	case *v1alpha1.Machine:
+		kind, resource = v1alpha1.SchemeGroupVersion.WithKind("Machine"), "machines"
+	case *v1alpha1.MachineClass:
+		kind, resource = v1alpha1.SchemeGroupVersion.WithKind("MachineClass"), "machineclasses"
 	}
 	subresource := ""
 	if r.status {
@@ -153,7 +163,7 @@ func (r request) refusal(t *testing.T, policies []policy) string {
 		if !concerns(p, kind.Group, strings.TrimSuffix(resource+"/"+subresource, "/"), string(operation)) {
 			continue
 		}
-		result := p.validator.Validate(context.Background(), gvr, attributes, nil, nil, celconfig.RuntimeCELCostBudget, nil)
+		result := p.validator.Validate(context.Background(), gvr, attributes, nil, nil, celconfig.RuntimeCELCostBudget, mayRestore)
 		for _, d := range result.Decisions {
 			if d.Evaluation == validating.EvalError {
 				t.Errorf("policy %s cannot be evaluated: %s", p.Name, d.Message)
@@ -169,11 +179,21 @@ func (r request) refusal(t *testing.T, policies []policy) string {
 	return ""
 }
 
+// restorer is a user who has the right to write notes of the fleet, and no other.
+const restorer = "restorer"
+
+var mayRestore = authorizer.AuthorizerFunc(func(_ context.Context, a authorizer.Attributes) (authorizer.Decision, string, error) {
+	if a.GetUser().GetName() == restorer && a.GetVerb() == "write" && a.GetAPIGroup() == "fleet.machine.sapcloud.io" && a.GetResource() == "notes" && a.GetNamespace() == "" {
+		return authorizer.DecisionAllow, "", nil
+	}
+	return authorizer.DecisionNoOpinion, "", nil
+})
+
 // concerns reports whether the constraints of a policy match, as far as the chart makes use of them.
 func concerns(p policy, group, resource, operation string) bool {
-	return slices.ContainsFunc(p.Spec.MatchConstraints.ResourceRules, func(r admissionv1.NamedRuleWithOperations) bool {
+	return slices.ContainsFunc(p.Spec.MatchConstraints.ResourceRules, func(r admissionregistrationv1.NamedRuleWithOperations) bool {
 		return slices.Contains(r.APIGroups, group) && slices.Contains(r.Resources, resource) &&
-			slices.ContainsFunc(r.Operations, func(o admissionv1.OperationType) bool { return string(o) == operation })
+			slices.ContainsFunc(r.Operations, func(o admissionregistrationv1.OperationType) bool { return string(o) == operation })
 	})
 }
 
@@ -200,7 +220,7 @@ func token() *corev1.Secret {
 		Type: corev1.SecretTypeBootstrapToken,
 		Data: map[string][]byte{
 			"token-id": []byte("abcdef"), "token-secret": []byte("0123456789abcdef"),
-			"expiration": []byte("2026-01-02T03:04:05Z"), "usage-bootstrap-authentication": []byte("true"),
+			"description": []byte("x"), "expiration": []byte("2026-01-02T03:04:05Z"), "usage-bootstrap-authentication": []byte("true"),
 		},
 	}
 }
@@ -296,7 +316,12 @@ func TestPoliciesOfTheControlCluster(t *testing.T) {
 func TestPoliciesOfTheTargetClusterAboutSecrets(t *testing.T) {
 	t.Parallel()
 	const which, machines, content, expires = "of the Secrets here", "with the annotation", "may change the expiration", "must expire"
+	const beyond = "no groups and no usages"
 	admin := secret("kube-system", "admin-token")
+	groups := func(groups string) *corev1.Secret {
+		return changed(token(), func(s *corev1.Secret) { s.Data["auth-extra-groups"] = []byte(groups) })
+	}
+	signing := changed(token(), func(s *corev1.Secret) { s.Data["usage-bootstrap-signing"] = []byte("true") })
 	foreign := changed(token(), func(s *corev1.Secret) { delete(s.Annotations, v1alpha1.AnnotationMachineUID) })
 	runPolicyCases(t, policiesOf(t, Target()), []policyCase{
 		{"a token is made", request{after: token()}, ""},
@@ -306,6 +331,9 @@ func TestPoliciesOfTheTargetClusterAboutSecrets(t *testing.T) {
 		{"a token that never expires", request{after: changed(token(), func(s *corev1.Secret) { delete(s.Data, "expiration") })}, expires},
 		{"a token that does not expire any more", request{before: token(), after: changed(token(), func(s *corev1.Secret) { delete(s.Data, "expiration") })}, expires},
 		{"a token gets groups", request{before: token(), after: changed(token(), func(s *corev1.Secret) { s.Data["auth-extra-groups"] = []byte("system:bootstrappers:x") })}, content},
+		{"a token is made with groups", request{after: groups("system:bootstrappers:a,system:bootstrappers:b")}, beyond},
+		{"a token is made for signing", request{after: signing}, beyond},
+		{"a token is made with what is not known yet", request{after: changed(token(), func(s *corev1.Secret) { s.Data["usage-x"] = []byte("true") })}, beyond},
 		{"a token gets another secret", request{before: token(), after: changed(token(), func(s *corev1.Secret) { s.Data["token-secret"] = []byte("x") })}, content},
 		{"a token gets another machine", request{before: token(), after: changed(token(), func(s *corev1.Secret) { s.Annotations[v1alpha1.AnnotationMachineUID] = "v" })}, content},
 		{"another's token is read", request{before: foreign, after: foreign}, ""},
@@ -324,6 +352,63 @@ func TestPoliciesOfTheTargetClusterAboutSecrets(t *testing.T) {
 		{"another Secret gets our finalizer", request{before: admin, after: changed(admin, func(s *corev1.Secret) { s.Finalizers = []string{v1alpha1.SecretFinalizerName} })}, which},
 		{"another Secret is deleted", request{before: admin}, which},
 	})
+}
+
+// TestTokensWithGroupsAndSigning has the policies of a chart whose values give both to bootstrap tokens.
+func TestTokensWithGroupsAndSigning(t *testing.T) {
+	t.Parallel()
+	const beyond = "no groups and no usages"
+	rendered, err := os.ReadFile("testdata/tokens.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	groups := func(groups string) *corev1.Secret {
+		return changed(token(), func(s *corev1.Secret) {
+			s.Data["auth-extra-groups"], s.Data["usage-bootstrap-signing"] = []byte(groups), []byte("true")
+		})
+	}
+	runPolicyCases(t, policiesOf(t, rendered), []policyCase{
+		{"a token without either", request{after: token()}, ""},
+		{"a token with both", request{after: groups("system:bootstrappers:a,system:bootstrappers:b")}, ""},
+		{"a token with one group", request{after: groups("system:bootstrappers:a")}, beyond},
+		{"a token with another group", request{after: groups("system:bootstrappers:a,system:bootstrappers:b,system:bootstrappers:c")}, beyond},
+	})
+}
+
+// TestPoliciesOfOneClusterForBoth holds both policies about Secrets for the same cluster. A patch that changes nothing reads a
+// Secret: in kube-system, where the fleet may patch Secrets, it passes only where the fleet may read all of them anyway.
+func TestPoliciesOfOneClusterForBoth(t *testing.T) {
+	t.Parallel()
+	const which, finalizers, content = "of the Secrets here", "may change the finalizer", "may change the expiration"
+	admin := secret("kube-system", "admin-token")
+	held := changed(admin, func(s *corev1.Secret) { s.Finalizers = []string{v1alpha1.SecretFinalizerName} })
+	class := secret("tenant", "class")
+	longer := changed(token(), func(s *corev1.Secret) { s.Data["expiration"] = []byte("2026-01-02T04:04:05Z") })
+	for serves, inKubeSystem := range map[string]string{"all": "", "kube-system": "", "tenant": which} {
+		t.Run(serves, func(t *testing.T) {
+			t.Parallel()
+			rendered, err := os.ReadFile("testdata/one-cluster-" + serves + ".yaml")
+			if err != nil {
+				t.Fatal(err)
+			}
+			runPolicyCases(t, policiesOf(t, rendered), []policyCase{
+				{"another Secret of kube-system is read", request{before: admin, after: admin}, inKubeSystem},
+				{"another Secret of kube-system gets our finalizer", request{before: admin, after: held}, inKubeSystem},
+				{"another Secret of kube-system loses our finalizer", request{before: held, after: admin}, inKubeSystem},
+				{"another Secret of kube-system is changed", request{before: admin, after: changed(admin, func(s *corev1.Secret) { s.Data["userData"] = nil })}, finalizers},
+				{"another Secret of kube-system is made", request{after: admin}, finalizers},
+				{"another Secret of kube-system is deleted", request{before: admin}, finalizers},
+				{"a class' Secret gets our finalizer", request{before: class, after: changed(class, func(s *corev1.Secret) { s.Finalizers = held.Finalizers })}, ""},
+				{"a class' Secret is changed", request{before: class, after: changed(class, func(s *corev1.Secret) { s.Data["userData"] = nil })}, finalizers},
+				{"what is called like a token elsewhere", request{after: changed(token(), func(s *corev1.Secret) { s.Namespace = "tenant" })}, finalizers},
+				{"a token is made", request{after: token()}, ""},
+				{"a token is read", request{before: token(), after: token()}, ""},
+				{"a token is prolonged", request{before: token(), after: longer}, ""},
+				{"a token is changed", request{before: token(), after: changed(token(), func(s *corev1.Secret) { s.Data["token-secret"] = []byte("x") })}, content},
+				{"a token is deleted", request{before: token()}, ""},
+			})
+		})
+	}
 }
 
 func TestPoliciesOfTheTargetClusterAboutNodes(t *testing.T) {

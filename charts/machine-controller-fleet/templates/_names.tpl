@@ -123,10 +123,16 @@ object.metadata.?ownerReferences == oldObject.metadata.?ownerReferences &&
 {{ include "fleet.keepsFinalizersBut" "machine.sapcloud.io/machine-controller" }}
 {{- end }}
 
-{{/* That an update leaves all finalizers as they are but one, as a CEL expression. */}}
+{{/* That an update leaves all finalizers but one as they are, in their order, as a CEL expression. To look each of many up in
+the other list would take long. */}}
 {{- define "fleet.keepsFinalizersBut" -}}
-object.metadata.?finalizers.orValue([]).all(f, f == "{{ . }}" || f in oldObject.metadata.?finalizers.orValue([])) &&
-oldObject.metadata.?finalizers.orValue([]).all(f, f == "{{ . }}" || f in object.metadata.?finalizers.orValue([]))
+object.metadata.?finalizers.orValue([]).filter(f, f != "{{ . }}") == oldObject.metadata.?finalizers.orValue([]).filter(f, f != "{{ . }}")
+{{- end }}
+
+{{/* The annotations and labels of an object of the four kinds and of its template, as a CEL expression for a list of four maps. */}}
+{{- define "fleet.metadataOf" -}}
+[{{ . }}.metadata.?annotations.orValue({}), {{ . }}.metadata.?labels.orValue({}),
+{{ . }}.?spec.?template.?metadata.?annotations.orValue({}), {{ . }}.?spec.?template.?metadata.?labels.orValue({})]
 {{- end }}
 
 {{/* 90 % of the memory limit, in bytes, for GOMEMLIMIT: what the heap may not take is for stacks and the runtime itself. Empty
