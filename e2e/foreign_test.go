@@ -33,6 +33,11 @@ func (s *space) foreignNode(name string) *corev1.Node {
 	return node
 }
 
+// isAnotherVMs is what a machine says of a Node that is another VM's. The provider ID of that VM it does not say.
+func isAnotherVMs(node *corev1.Node) string {
+	return fmt.Sprintf("Node %q belongs to another VM", node.Name)
+}
+
 // TestForeignNode leaves a Node alone that another VM uses, to the end of the machine that has its name.
 func TestForeignNode(t *testing.T) {
 	t.Parallel()
@@ -40,7 +45,7 @@ func TestForeignNode(t *testing.T) {
 	name := s.name + "-a"
 	node := s.foreignNode(name)
 	m := s.createMachine(name)
-	s.failsAlone(name, driver.Internal, node.Spec.ProviderID)
+	s.failsAlone(name, driver.Internal, isAnotherVMs(node))
 	s.oneEvent(m.UID, v1alpha1.EventCreateFailed)
 	s.remove("machines", name)
 	s.eventually("the machine is gone, and its VM", func(ctx context.Context) error {
@@ -68,7 +73,7 @@ func TestForeignNodeRemoved(t *testing.T) {
 	name := s.name + "-a"
 	node := s.foreignNode(name)
 	s.createMachine(name)
-	s.failsAlone(name, driver.Internal, node.Spec.ProviderID)
+	s.failsAlone(name, driver.Internal, isAnotherVMs(node))
 	s.must(s.lab.Target.CoreV1().Nodes().Delete(t.Context(), name, metav1.DeleteOptions{}))
 	s.running("", 1)
 	s.joined()
@@ -98,7 +103,7 @@ func TestForeignNodeReplaced(t *testing.T) {
 	})
 	node := s.foreignNode(unlucky)
 	s.scale("pool", 1)
-	s.fails("pool", 1, driver.Internal, node.Spec.ProviderID)
+	s.fails("pool", 1, driver.Internal, isAnotherVMs(node))
 	s.eventually("the machine is given up", func(ctx context.Context) error {
 		machines, err := s.machines(ctx, "pool")
 		if err != nil {

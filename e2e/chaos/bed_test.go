@@ -7,10 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"os"
-	"os/signal"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
@@ -21,9 +18,6 @@ import (
 
 // slots is the default number of slots, which nearly all labs here have.
 const slots = 256
-
-// cleanUp is how long before the end of the time for all tests they give up: whoever is ended at its end leaves its lab behind.
-const cleanUp = 20 * time.Second
 
 // bed is a fleet of several replicas under load, to break things in.
 type bed struct {
@@ -62,41 +56,14 @@ func newBedWith(t *testing.T, n, slots int) *bed {
 	return b
 }
 
-// startLab starts a lab of the test's own, which is stopped whatever happens, and looked at for what was forbidden.
+// startLab starts a lab of the test's own.
 func (b *bed) startLab(t *testing.T, options harness.Options) {
 	t.Helper()
-	ctx, stop := signal.NotifyContext(t.Context(), os.Interrupt, syscall.SIGTERM)
-	t.Cleanup(stop)
-	if end, limited := t.Deadline(); limited {
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithDeadline(ctx, end.Add(-cleanUp))
-		t.Cleanup(cancel)
-	}
-	dir, err := os.MkdirTemp("", "chaos-") //nolint:usetesting // it stays when the test fails, for its logs
-	if err != nil {
-		t.Fatal(err)
-	}
-	options.Dir, options.Clusters = dir, 2
-	b.ctx = ctx
-	if b.lab, err = harness.Up(ctx, options); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := b.lab.Down(context.Background()); err != nil {
-			t.Error(err)
+	b.ctx, b.lab = harness.Begin(t, options, func() []harness.Outage {
+		if b.recorder == nil {
+			return nil
 		}
-		var outages []harness.Outage
-		if b.recorder != nil {
-			outages = b.recorder.outages
-		}
-		if err := harness.Forbidden(dir, outages...); err != nil {
-			t.Error(err)
-		}
-		if t.Failed() {
-			t.Logf("the lab's logs are in %s/logs", dir)
-		} else if err := os.RemoveAll(dir); err != nil {
-			t.Error(err)
-		}
+		return b.recorder.outages
 	})
 }
 

@@ -35,6 +35,16 @@ func (c *Cloud) Act(ctx context.Context, id string, action cloudapi.Action) erro
 	return send(ctx, http.MethodPost, c.endpoint+path, bytes.NewReader(body), nil)
 }
 
+// Create makes a VM, as somebody who has nothing to do with the fleet.
+func (c *Cloud) Create(ctx context.Context, request cloudapi.CreateInstanceRequest) (made cloudapi.Instance, err error) {
+	body, err := json.Marshal(request)
+	if err != nil {
+		return made, fmt.Errorf("encode the request: %w", err)
+	}
+	err = send(ctx, http.MethodPost, c.endpoint+cloudapi.PathInstances, bytes.NewReader(body), &made)
+	return made, err
+}
+
 // VMs returns all VMs that have not ended, with those that belong to the namespace only, if one is given.
 func (c *Cloud) VMs(ctx context.Context, namespace string) ([]cloudapi.Instance, error) {
 	query := url.Values{cloudapi.QueryPageSize: {strconv.Itoa(cloudapi.MaxPageSize)}}

@@ -51,6 +51,29 @@ func TestForbidden(t *testing.T) {
 	}
 }
 
+// TestExpectedRefusals: what a policy refuses with the words that are expected is passed over, and nothing else.
+func TestExpectedRefusals(t *testing.T) {
+	const (
+		policy = `{"stage":"ResponseComplete","verb":"patch","requestURI":"/5","user":{"username":"fleet-1"},"objectRef":{"resource":"nodes"},"annotations":{"authorization.k8s.io/decision":"allow","validation.policy.admission.k8s.io/validation_failure":"[{\"message\":\"of a Node's spec\"}]"}}`
+		rule   = `{"stage":"ResponseComplete","verb":"patch","requestURI":"/6","user":{"username":"fleet-1"},"objectRef":{"resource":"pods"},"annotations":{"authorization.k8s.io/decision":"forbid"}}`
+	)
+	for name, tc := range map[string]struct {
+		audit, expected string
+		want            bool
+	}{
+		"expected":     {policy, "Node's spec", false},
+		"not expected": {policy, "Node's labels", true},
+		"nothing is":   {policy, "", true},
+		"by RBAC":      {rule, "Node's spec", true},
+	} {
+		dir := t.TempDir()
+		write(t, filepath.Join(dir, "audit.log"), []string{tc.audit})
+		if err := forbiddenBut(dir, tc.expected, nil); (err != nil) != tc.want {
+			t.Errorf("%s: %v, want a complaint: %t", name, err, tc.want)
+		}
+	}
+}
+
 // TestForbiddenDuringAnOutage: what was asked then is passed over, and nothing else.
 func TestForbiddenDuringAnOutage(t *testing.T) {
 	start := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)

@@ -45,6 +45,8 @@ type Options struct {
 	CloudsimFlags, FleetFlags string
 	// CloudEndpoints are those of further clouds that Secrets may name.
 	CloudEndpoints []string
+	// Refused is in what an admission policy says that refuses replicas what tenants ask for. Begin expects that.
+	Refused string
 	// Output gets what `lab up` says; nil means that it is shown only when it fails.
 	Output io.Writer
 }
@@ -56,9 +58,9 @@ type Lab struct {
 	Control, Target kubernetes.Interface
 	// Machines is the control cluster's machine API.
 	Machines machineclientset.Interface
-	// Config is the administrator's access to the control cluster.
-	Config *rest.Config
-	Cloud  *Cloud
+	// Config and TargetConfig are the administrator's access to the control cluster and to the target cluster.
+	Config, TargetConfig *rest.Config
+	Cloud                *Cloud
 
 	launcher string // its URL
 }
@@ -152,14 +154,13 @@ func Open(ctx context.Context, dir string) (*Lab, error) {
 	if lab.Config, err = config(dir, "admin.kubeconfig"); err != nil {
 		return nil, err
 	}
-	target, err := config(dir, "target.kubeconfig")
-	if err != nil {
+	if lab.TargetConfig, err = config(dir, "target.kubeconfig"); err != nil {
 		return nil, err
 	}
 	lab.Cloud = &Cloud{endpoint: endpoints["cloudsim"], log: filepath.Join(dir, "cloudsim-calls.jsonl")}
 	var errs [3]error
 	lab.Control, errs[0] = kubernetes.NewForConfig(lab.Config)
-	lab.Target, errs[1] = kubernetes.NewForConfig(target)
+	lab.Target, errs[1] = kubernetes.NewForConfig(lab.TargetConfig)
 	lab.Machines, errs[2] = machineclientset.NewForConfig(lab.Config)
 	return lab, errors.Join(errs[:]...)
 }
