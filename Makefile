@@ -20,6 +20,7 @@ CLOUDSIM_FLAGS ?=
 FLEET_FLAGS ?=
 TRACING ?=
 FUZZTIME ?= 30s
+ATTACK_TIME ?= 1h
 MODEL_TIME ?= 30m
 TIMES ?= 20
 BESIDE ?= 5
@@ -125,6 +126,11 @@ test-e2e: ## End-to-end tests, each against a lab of its own
 .PHONY: chaos
 chaos: ## The faults in their long form, at most 65 minutes; SEED repeats a run
 	@hack/test.sh chaos
+
+# The test ends by itself shortly after ATTACK_TIME.
+.PHONY: attack
+attack: build ## Attack a fleet in the lab at random for ATTACK_TIME (1h), beside the attacks of make test; SEED repeats them
+	@ATTACK_TIME="$(ATTACK_TIME)" go test -tags e2e -count=1 -timeout 0 -v ./e2e/attack
 
 # -timeout is for what hangs: MODEL_TIME ends it long before.
 .PHONY: model

@@ -1,0 +1,44 @@
+//go:build e2e
+
+package attack
+
+import (
+	"maps"
+	"slices"
+	"strings"
+)
+
+// lyingCloud has every lie answer the create of a machine. What the machine says is short and clean, and nothing happens to anybody
+// else. TestAttacks looks at the memory of the replicas in the end.
+func lyingCloud(a *tenant) {
+	says := map[string]struct {
+		code  string
+		words []string
+	}{
+		"large":     {"Unknown", []string{"more than", "was not read"}},
+		"endless":   {"Unknown", []string{"more than", "was not read"}},
+		"deep":      {"Unknown", []string{"the cloud's answer"}},
+		"verbose":   {"Internal", []string{"InternalError", "line"}},
+		"page":      {"Unknown", []string{"something that is not the cloud", "418"}},
+		"redirect":  {"Unknown", []string{"redirect", "not followed"}},
+		"traversal": {"Internal", []string{"expected VM"}},
+		"thief":     {"", nil},
+	}
+	lies := slices.Sorted(maps.Keys(says))
+	for _, lie := range lies {
+		a.class(lie, a.cloud.endpoint(lie))
+		a.machine(lie, lie)
+	}
+	for _, lie := range lies {
+		text := a.says(lie, says[lie].code, says[lie].words...)
+		a.Logf("%s: %s", lie, text)
+		if strings.Contains(text, "the-secret") || strings.Contains(text, "\u202e") || strings.Contains(text, a.cloud.elsewhere.URL) {
+			a.Errorf("machine %s says what the cloud wants it to say: %s", lie, text)
+		}
+	}
+	a.nothingLeaks(adminSecret)
+	for _, lie := range lies {
+		a.remove(lie)
+	}
+	a.gone("thief") // its cloud says that it has deleted the VM, which it does not have
+}
