@@ -69,6 +69,12 @@ func areas(seeds, first string) []area {
 		{name: "internal/simulation-nightly", pkg: "internal/simulation", level: nightly, env: []string{"RAPID_CHECKS=1000"}},
 		{name: "controllers/machineset-nightly", pkg: "controllers/machineset", level: nightly, env: []string{"RAPID_CHECKS=1000"}},
 	}
+	trust := []net{
+		{name: "controllers/machine/lifecycle", pkg: "controllers/machine/lifecycle", level: quick},
+		{name: "driver/simulated", pkg: "driver/simulated", level: quick},
+		{name: "controllers/machine", pkg: "controllers/machine", level: ci, args: []string{"-test.short"}},
+		{name: "controllers/machineclass", pkg: "controllers/machineclass", level: ci},
+	}
 	return []area{
 		{"protocol", []string{
 			"membership/state/own.go", "membership/state/renew.go", "membership/state/start.go", "membership/state/others.go",
@@ -85,6 +91,16 @@ func areas(seeds, first string) []area {
 			"controllers/machineset/scale/intents.go", "controllers/machineset/scale/progress.go", "controllers/machineset/act.go",
 			"controllers/family/claim.go", "controllers/brake/permits.go", "controllers/machinedeployment/rollout/select.go",
 		}, intents},
+		{"trust", []string{
+			"apis/machine/v1alpha1/machineclass_secrets.go", "apis/machine/v1alpha1/node_machine.go", "controllers/nodeowner/nodeowner.go",
+			"controllers/machine/lifecycle/secret.go", "controllers/machine/lifecycle/owner.go", "controllers/machine/lifecycle/aside.go",
+			"controllers/machine/lifecycle/token.go", "controllers/machine/secrets.go", "controllers/machine/rivals.go",
+			"controllers/machine/tokensweep.go", "controllers/machine/aside.go", "controllers/machine/calls.go",
+			"controllers/machine/nodesync/applied.go", "controllers/machineclass/secrets.go", "controllers/brake/halts.go",
+			"controllers/brake/scope.go", "driver/check.go", "driver/httpclient/client.go", "driver/httpclient/endpoints.go",
+			"driver/simulated/find.go", "internal/rates/rates.go", "cmd/machine-controller-fleet/connections.go",
+			"cmd/machine-controller-fleet/reviewer.go",
+		}, trust},
 	}
 }
 
