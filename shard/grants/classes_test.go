@@ -116,6 +116,25 @@ func TestClassesOfNamespacesWithObjects(t *testing.T) {
 	})
 }
 
+// Readers may have a class as soon as it is in the view: a list must not write to it after that.
+func TestAListDoesNotWriteToWhatItHasShown(t *testing.T) {
+	view := objects.NewView()
+	view.Classes.OnChange(func(_, after *v1alpha1.MachineClass) {
+		after.ManagedFields = []metav1.ManagedFieldsEntry{{Manager: "the reader"}}
+	})
+	m := &mirror[*v1alpha1.MachineClass]{
+		shelf: shelf[*v1alpha1.MachineClass]{all: view.Classes, undecodable: view.Undecodable.Classes},
+		mine:  func() []metav1.Object { return nil },
+	}
+	class := &v1alpha1.MachineClass{ObjectMeta: in("a")}
+	if err := m.Replace([]any{class}, "1"); err != nil {
+		t.Fatal(err)
+	}
+	if len(class.ManagedFields) != 1 {
+		t.Error("the list has written to the class after readers had it")
+	}
+}
+
 // A slot may be lost before anybody has heard of its objects, after they have kept a namespace.
 func TestASilentObjectGoes(t *testing.T) {
 	withClasses(t, func(b *classBench) {

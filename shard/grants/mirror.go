@@ -20,19 +20,27 @@ func (m *mirror[T]) Add(obj any) error { return m.Update(obj) }
 
 // Update takes in an object.
 func (m *mirror[T]) Update(obj any) error {
+	_, err := m.take(obj)
+	return err
+}
+
+// take takes in an object and returns its key. The object is not touched afterwards: others read it from then on.
+func (m *mirror[T]) take(obj any) (types.NamespacedName, error) {
 	seen, err := seenOf[T](obj)
 	if err != nil {
-		return err
+		return types.NamespacedName{}, err
 	}
+	key := objects.Key(seen)
 	if whole, decoded := seen.(T); decoded && m.keep != nil {
 		kept, is := m.keep(whole)
 		if !is {
-			return m.Delete(obj)
+			m.remove(key, seen.GetResourceVersion())
+			return key, nil
 		}
 		seen = kept
 	}
 	m.put(seen, false)
-	return nil
+	return key, nil
 }
 
 // Delete takes in that an object has gone.
@@ -49,12 +57,11 @@ func (m *mirror[T]) Delete(obj any) error {
 func (m *mirror[T]) Replace(list []any, _ string) error {
 	listed := map[types.NamespacedName]bool{}
 	for _, obj := range list {
-		if err := m.Update(obj); err != nil {
+		key, err := m.take(obj)
+		if err != nil {
 			return err
 		}
-		if seen, err := seenOf[T](obj); err == nil {
-			listed[objects.Key(seen)] = true
-		}
+		listed[key] = true
 	}
 	for _, obj := range m.mine() {
 		if !listed[objects.Key(obj)] {
