@@ -49,10 +49,10 @@ type result struct {
 }
 
 // runSeed runs one seed in a bubble of its own.
-func runSeed(t *testing.T, seed uint64, story *strings.Builder) (of result) {
+func runSeed(t *testing.T, o options, seed uint64, story *strings.Builder) (of result) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		r := newTrial(t, seed, story)
+		r := newTrial(t, o, seed, story)
 		defer func() {
 			r.end()
 			of = result{wrong: r.wrong, lasting: r.lastingName, requests: r.oracle.sentAll, starts: r.starts, restores: r.restores, served: r.served}
@@ -65,9 +65,10 @@ func runSeed(t *testing.T, seed uint64, story *strings.Builder) (of result) {
 // TestWholeFleet runs complete replicas, wired as the binary wires them, against API servers and a cloud in memory, under faults that
 // are drawn from a seed. What runs at the same instant has no order, so that a seed that fails may have to be run more than once.
 func TestWholeFleet(t *testing.T) {
+	o := replicaOptions(t)
 	if *oneSeed >= 0 {
 		var story strings.Builder
-		of := runSeed(t, uint64(*oneSeed), &story)
+		of := runSeed(t, o, uint64(*oneSeed), &story)
 		t.Logf("seed %d, lasting fault: %s\n%s", *oneSeed, of.lasting, story.String())
 		if of.wrong != "" {
 			t.Errorf("seed %d: %s", *oneSeed, of.wrong)
@@ -82,7 +83,7 @@ func TestWholeFleet(t *testing.T) {
 	for range runtime.GOMAXPROCS(0) {
 		all.Go(func() {
 			for i := next.Add(1) - 1; i < seeds; i = next.Add(1) - 1 {
-				of := runSeed(t, *first+i, nil)
+				of := runSeed(t, o, *first+i, nil)
 				mu.Lock()
 				requests, starts, restores = requests+of.requests, starts+of.starts, restores+of.restores
 				served[of.lasting] = append(served[of.lasting], of.served...)

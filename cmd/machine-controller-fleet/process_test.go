@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"sync"
+	"testing"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"go.opentelemetry.io/otel/trace/noop"
@@ -37,22 +38,31 @@ type process struct {
 	diedOf string // why it has ended itself at once
 }
 
+// replicaOptions are the options of all replicas, without their names. They are read once: the flags of logs are state of the process,
+// and trials run side by side.
+func replicaOptions(t *testing.T) options {
+	t.Helper()
+	o, err := parse([]string{
+		"--control-kubeconfig=control", "--target-kubeconfig=target", "--slots=" + slotsFlag, "--fleet-namespace=" + fleetNamespace, "--concurrent-syncs=4",
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return o
+}
+
 // start runs a process of a replica.
 func (t *trial) start(replica string) *process {
 	t.starts++
 	p := &process{trial: t, replica: replica, leave: make(chan struct{}), dead: make(chan struct{}), done: make(chan struct{}), registry: prometheus.NewRegistry()}
 	p.pauseState = &pauseState{dead: p.dead}
-	o, err := parse([]string{
-		"--control-kubeconfig=control", "--target-kubeconfig=target", "--replica-name=" + replica, "--slots=" + slotsFlag, "--fleet-namespace=" + fleetNamespace,
-		"--concurrent-syncs=4",
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	o := t.options
+	o.replicaName = replica
 	reach := func(place string, server *apiserver.Server) *rest.Config {
 		return &rest.Config{Host: "http://" + place, Transport: &link{process: p, place: place, server: server}, QPS: -1}
 	}
 	var controllers []controller
+	var err error
 	p.fleet, controllers, err = wire(o, environment{
 		control: reach(atControl, t.control), target: reach(atTarget, t.target), tracer: noop.NewTracerProvider().Tracer(""), registry: p.registry,
 		drivers: func(*shard.Fence) (map[string]driver.Driver, error) {

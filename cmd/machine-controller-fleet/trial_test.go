@@ -28,6 +28,7 @@ const (
 type trial struct {
 	*testing.T
 
+	options options // of every replica, without its name
 	seed    uint64
 	begun   time.Time
 	random  *rand.Rand // of the root goroutine
@@ -61,10 +62,10 @@ type trial struct {
 	story *strings.Builder
 }
 
-func newTrial(t *testing.T, seed uint64, story *strings.Builder) *trial {
+func newTrial(t *testing.T, o options, seed uint64, story *strings.Builder) *trial {
 	t.Helper()
 	r := &trial{
-		T: t, seed: seed, begun: time.Now(), random: rand.New(rand.NewPCG(seed, 2)), network: newNetwork(seed), story: story,
+		T: t, options: o, seed: seed, begun: time.Now(), random: rand.New(rand.NewPCG(seed, 2)), network: newNetwork(seed), story: story,
 		restart: map[string]time.Time{}, roots: map[string]*root{}, logger: logr.Discard(),
 	}
 	r.control = apiserver.New("c", time.Now)
