@@ -11,9 +11,9 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 )
 
-// Checked returns a driver whose answers are checked before anybody uses them: what a VM is called and where it is goes into
-// labels, annotations and statuses, and a VM of the wrong name into the wrong Node. An answer that cannot be of a VM becomes
-// Internal: whether there is a VM is then not known. What is empty is left to whoever needs it.
+// Checked returns a driver whose answers are checked before any caller uses them: the name and the place of a VM are copied to
+// labels, annotations and statuses, and a VM of the wrong name is taken for the wrong Node. An answer that cannot be of a VM
+// becomes Internal: whether there is a VM is then not known. A field that is empty is left to the caller that needs it.
 func Checked(d Driver) Driver { return checkedDriver{d} }
 
 type checkedDriver struct{ next Driver }

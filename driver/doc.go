@@ -19,8 +19,8 @@
 //   - A method makes a bounded number of requests and returns when its context ends. It does not wait for a VM to
 //     boot or to stop: the fleet looks again.
 //
-//   - A VM is a Machine's when the cloud says that it has the Machine's UID: as a tag that the driver sets with the create and
-//     that no provider spec can set. Provider ID and name are written by whoever writes the Machine, and prove nothing: a VM
+//   - A VM is a Machine's when the cloud says that it has the Machine's UID: as a tag that the driver sets with the create and that
+//     no provider spec can set. Provider ID and name are written by any client that may write the Machine, and prove nothing: a VM
 //     that they name and that has not the UID is not there for that Machine. The one exception is Target.Adopt.
 //
 // A driver should be able to look for VMs. GetMachineStatus may return Unimplemented, and then nothing shows that a Node which
@@ -28,12 +28,12 @@
 // replaced, unless the user data has the kubelet register the Node with the label
 // node.gardener.cloud/machine-name=<<MACHINE_NAME>>.
 //
-// A cloud without tags keeps the UID elsewhere: in the VM's metadata, its description or its name. Where there is no place for
-// it at all, one account or project is needed for each namespace, since nothing tells apart the VMs of two: the driver's
-// documentation has to say so, and its test sets Env.WithoutTags.
+// A cloud without tags keeps the UID elsewhere: in the VM's metadata, its description or its name. Where there is no place for it
+// at all, one account or project is needed for each namespace, since the VMs of two namespaces cannot be distinguished: the
+// driver's documentation has to say so, and its test sets Env.WithoutTags.
 //
-// The fleet sees no answer of a driver as it comes, see Checked and Error.Message: a cloud may be broken, or in the hands of
-// somebody else.
+// The fleet uses no answer of a driver unchecked, see Checked and Error.Message: a cloud may be broken, or under the control of an
+// attacker.
 //
 // Not guaranteed: any order among VMs, and any bound on how old the answer of ListMachines is.
 package driver

@@ -51,7 +51,7 @@ type Driver interface {
 
 // Target is what nearly every request names: a machine, its class, and the class' credentials.
 type Target struct {
-	// Machine is read only. Whoever may write it can have put any provider ID there.
+	// Machine is read only. A client that may write it can have put any provider ID there.
 	Machine *v1alpha1.Machine
 	// Class is read only.
 	Class *v1alpha1.MachineClass

@@ -90,7 +90,7 @@ type Error struct {
 	Err error
 }
 
-// Error tells operation, code and message.
+// Error returns operation, code and message.
 func (e *Error) Error() string {
 	if e.Err == nil {
 		return fmt.Sprintf("%s: %s", e.Op, e.Code)

@@ -26,7 +26,7 @@ type eventKey struct {
 }
 
 // Damped returns a recorder that records, of each reason on each object, rates.EventBurst Events at once and then one in
-// rates.EventInterval. What is left out shows in the status of the object, and the next Event tells of how things are then.
+// rates.EventInterval. What is left out shows in the status of the object, and the next Event describes the state at its own time.
 func Damped(recorder events.EventRecorder, c clock.PassiveClock) events.EventRecorder {
 	return &damped{EventRecorder: recorder, clock: c, rates: rates.New[eventKey](rates.EventBurst, rates.EventInterval)}
 }

@@ -5,8 +5,8 @@ import (
 	"sync"
 )
 
-// Connections that are served at a time: Prometheus and the kubelet need a few. Those of one address are fewer, so that nobody
-// keeps a kubelet from asking whether the process lives.
+// Connections that are served at a time: Prometheus and the kubelet need a few. The limit for one address is lower, so that no
+// client can keep a kubelet from asking whether the process lives.
 const (
 	mostConnections           = 512
 	mostConnectionsPerAddress = 64

@@ -83,8 +83,8 @@ func serving(t *testing.T, test func(p *pipes)) {
 	})
 }
 
-// Somebody opens connections and says nothing. A probe from another address is answered, and one from the same address when the
-// silent connections were closed.
+// A client opens connections and sends nothing. A probe from another address is answered, and one from the same address is answered
+// after the silent connections were closed.
 func TestSilentConnectionsDoNotExhaustThePort(t *testing.T) {
 	serving(t, func(p *pipes) {
 		for i := range 1500 {

@@ -90,8 +90,8 @@ func (t *trial) ofForger() (n int) {
 	return n
 }
 
-// touched looks at a write of a Node at the moment of its send: nobody writes a Node that has no Machine, and nobody deletes one
-// whose VM lives.
+// touched checks a write of a Node at the moment of its send: no replica writes a Node that has no Machine, and no replica deletes
+// a Node whose VM lives.
 func (o *oracle) touched(q request) {
 	_, rest, isNode := strings.Cut(q.path, "/nodes/")
 	if !isNode || q.place != atTarget && o.target != o.control {
@@ -122,7 +122,7 @@ func (t *trial) checkNodes() {
 		switch {
 		case node.GetLabels()["forged"] != "":
 			t.fail("Node %s has the label of a tenant", node.GetName())
-		case v == nil || !bound: // its VM was made before a restore, or nobody has claimed it yet
+		case v == nil || !bound: // its VM was made before a restore, or no replica has claimed the Node yet
 		case ref.Namespace != v.namespace || ref.Name != v.machine || string(ref.UID) != v.uid:
 			t.fail("Node %s of machine %s/%s (%s) is bound to %s", node.GetName(), v.namespace, v.machine, v.uid, ref)
 		case !v.ends.IsZero() || !t.oracle.neverRestored():

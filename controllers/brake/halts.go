@@ -108,9 +108,9 @@ func (h *Halts) Step(now time.Time, t Thresholds, total map[Scope]Tally, complet
 	return changed, again
 }
 
-// Remember takes in that a root of a namespace says that a scope was halted by whoever decided before us. It is halted in that
-// namespace, since a root says nothing of others, until we have seen it well for the time that it takes: since when it has been
-// we cannot know. Remember reports whether that is news.
+// Remember records that, according to a root of a namespace, a scope was halted by the replica that decided before. The scope is
+// halted in that namespace only, since a root states nothing of other namespaces, until this replica has seen the scope well for
+// the required time: since when the scope has been well cannot be known. Remember reports whether the halt is new.
 func (h *Halts) Remember(scope Scope, namespace string) (news bool) {
 	scope = scope.in(namespace)
 	if h.halted[scope] != nil {

@@ -195,7 +195,7 @@ func describe(w World, v Verdict) string {
 //
 //	at: 10s z1 15/5 z2/a 3/0      with a namespace after the zone, or without, as replicas of older versions report it; with
 //	                              "uncounted" somewhere, not every slot was counted
-//	remember: z1/a                somebody else had halted it in a namespace
+//	remember: z1/a                another replica had halted it in a namespace
 func TestHalts(t *testing.T) {
 	scenario.Run(t, "testdata/halts.txt", *update, func(t *testing.T, s scenario.Scenario) string {
 		t.Helper()

@@ -45,27 +45,27 @@ const maxCount = 1_000_000
 // bound returns a number that was reported, as far as it can be one of machines.
 func bound(n int) int { return min(max(n, 0), maxCount) }
 
-// wire is how a replica tells its counts: by scope and slot the numbers of machines that are Ready and that are not; by scope,
-// namespace and slot the numbers of those that are not; and the slots without any. Replicas of versions without the second read
-// the first.
+// wire is the form in which a replica reports its counts: by scope and slot, the numbers of machines that are Ready and that are
+// not Ready; by scope, namespace and slot, the numbers of machines that are not Ready; and the slots without counts. Replicas of
+// versions without the second field read the first.
 type wire struct {
 	Counts  map[string]map[int][2]int         `json:"counts,omitempty"`
 	Unready map[string]map[string]map[int]int `json:"unready,omitempty"`
 	Empty   []int                             `json:"empty,omitempty"`
 }
 
-// form is what is left out of what is told, so that it fits.
+// form is what is left out of a report, so that it fits.
 type form struct {
-	// least is how many machines of a slot and scope have to be not Ready for it to be told.
+	// least is how many machines of a slot and scope have to be not Ready for that slot and scope to be reported.
 	least int
-	// zones is how many zones are told, those that come first in their turns; machines of others count as in none.
+	// zones is how many zones are reported, those that come first in their turns; machines of other zones count as in none.
 	zones int
 	// namespaces is how many are named of each scope, those with most machines that are not Ready.
 	namespaces int
 }
 
-// forms are tried in this order. How many zones and namespaces there are is up to tenants, and must not keep what is counted from
-// being told.
+// forms are tried in this order. How many zones and namespaces there are is up to tenants, and must not prevent that the counts are
+// reported.
 func forms() []form {
 	const all = math.MaxInt
 	return []form{{0, all, 8}, {0, 8, 8}, {0, 8, 2}, {0, 3, 2}, {0, 0, 2}, {1, 0, 0}}
@@ -123,9 +123,9 @@ func (w wire) unready(scope string, slot int) map[string]int {
 	return unready
 }
 
-// write is the opposite of read. If there is too much to tell, something is left out, in the order of forms: zones, namespaces, and at
-// last slots in which all is well, which makes others see more trouble than there is. If that is not enough the slots count as
-// not counted.
+// write is the inverse of read. If the report is too large, something is left out, in the order of forms: zones, namespaces, and
+// finally slots in which all machines are Ready, which makes other replicas see more trouble than there is. If that is not enough,
+// the slots count as not counted.
 func write(own Own) string {
 	zones := ranked(own)
 	for _, f := range forms() {
@@ -136,7 +136,7 @@ func write(own Own) string {
 	return "{}"
 }
 
-// of returns what is told of counts in this form; ranked is the order in which scopes keep their zones.
+// of returns the report of counts in this form; ranked is the order in which scopes keep their zones.
 func (f form) of(own Own, ranked []Scope) wire {
 	zones := map[Scope]bool{}
 	for _, scope := range ranked[:min(f.zones, len(ranked))] {
@@ -235,7 +235,7 @@ func (f form) cut(namespaces map[string]map[int]int) {
 	}
 }
 
-// add tells of a slot and scope.
+// add adds a slot and scope to the report.
 func (w wire) add(scope Scope, slot int, tally Tally) {
 	name := scope.Target + "/" + scope.Zone
 	if w.Counts[name] == nil {

@@ -97,8 +97,8 @@ func TestTheLastWordStands(t *testing.T) {
 	}
 }
 
-// A Lease must not become too large to be renewed, and nobody can keep the machines of others from being counted by having many zones
-// or namespaces.
+// A Lease must not become too large to be renewed, and no tenant can keep the machines of others from being counted by having many
+// zones or namespaces.
 func TestTooMuchToTell(t *testing.T) {
 	fill := func(n int, count Count) (own Own, all int) {
 		own = Own{}
@@ -291,7 +291,7 @@ func (f *fleet) step(slots int, replica string) {
 	}
 }
 
-// A Lease that nobody of the fleet has written has its numbers bounded: in a sum that overflows all is well.
+// The numbers in a Lease that was not written by the fleet are bounded: with a sum that overflows, all machines would seem Ready.
 func TestCountsThatOverflow(t *testing.T) {
 	texts, holders := map[string]string{}, []string{}
 	for slot := range 4 {

@@ -27,8 +27,8 @@ func (b *bench) panics() (calls func() []time.Duration) {
 	}
 }
 
-// A machine whose processing panics is set aside for longer and longer, whoever owns it, and says so; when it does not panic any more
-// it goes on as if nothing had been.
+// A machine whose processing panics is set aside for longer and longer, whichever replica holds its slot, and its status reports
+// that; when its processing does not panic any more, the machine is processed as if it had never panicked.
 func TestAMachineThatPanicsIsSetAside(t *testing.T) {
 	onBench(t, func(b *bench) {
 		calls := b.panics()

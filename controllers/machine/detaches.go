@@ -42,7 +42,8 @@ func (d *detaches) in(cluster *target.Cluster) *moving {
 	return m
 }
 
-// free is how many volumes more of machines of a namespace may begin to move. Whoever has to wait for more hands freed to await.
+// free returns how many volumes more of machines of a namespace may begin to move. A caller that has to wait for more passes freed
+// to await.
 func (d *detaches) free(cluster *target.Cluster, namespace string) (volumes, freed int) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

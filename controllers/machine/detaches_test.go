@@ -103,7 +103,7 @@ func TestRoomThatComesBeforeTheWaitWakes(t *testing.T) {
 	wake := func() { woken++ }
 	d.take(cluster, machineIn("n", "a"), drain.MaxDetachesOfOne)
 	_, freed := d.free(cluster, "n")
-	d.forget("a") // the last one: nobody else will make room
+	d.forget("a") // the last one: no other drain will make room
 	d.await(cluster, "b", freed, wake)
 	if woken != 1 {
 		t.Fatalf("woken %d times, want once", woken)

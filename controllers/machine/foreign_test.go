@@ -66,8 +66,8 @@ func (b *bench) touched() (data []string, metadata int) {
 	return data, metadata
 }
 
-// Whoever may write classes in one namespace learns nothing of the Secrets of others, neither by what is reported nor by how
-// soon, and the fleet reads and writes none of them.
+// A client that may write MachineClasses in one namespace learns nothing of the Secrets of other namespaces, neither by what is
+// reported nor by how soon, and the fleet reads and writes none of them.
 func TestASecretOfAnotherNamespaceIsNotUsed(t *testing.T) {
 	type told struct {
 		phase       v1alpha1.MachinePhase

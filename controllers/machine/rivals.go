@@ -59,9 +59,9 @@ func (c *Controller) findVMRivals(ctx context.Context, p *pass) (err error) {
 	return nil
 }
 
-// findRivals looks for machines of the same name in other namespaces, by which Machine Controller Manager knows Nodes and VMs,
-// that are not younger and claim the same. One that cannot be decoded may do so. Their names are logged, and not told: they may
-// be of namespaces that the machine's author must not see.
+// findRivals looks for machines of the same name in other namespaces, by which Machine Controller Manager knows Nodes and VMs, that
+// are not younger and claim the same. A machine that cannot be decoded may do so. Their names are logged, and not reported on the
+// machine: they may be of namespaces that the machine's author must not see.
 func (c *Controller) findRivals(ctx context.Context, m *v1alpha1.Machine, which labels.Set, claims func(*v1alpha1.Machine) bool) (lifecycle.Rivals, error) {
 	namesakes, err := c.listMachines(ctx, metav1.ListOptions{
 		LabelSelector: which.String(), FieldSelector: fields.OneTermEqualSelector(metav1.ObjectNameField, m.Name).String(),

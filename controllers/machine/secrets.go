@@ -61,8 +61,8 @@ type secretReader struct {
 	read map[secretUse]secretAt
 }
 
-// secretUse is a Secret as the classes of one namespace use it. What is remembered for one namespace answers no other: it would
-// answer sooner where somebody else uses the Secret.
+// secretUse is a Secret as the classes of one namespace use it. What is remembered for one namespace is not used for another: the
+// answer would come sooner where another namespace uses the Secret.
 type secretUse struct {
 	key types.NamespacedName
 	by  string // namespace of the class
@@ -204,7 +204,7 @@ func (r *secretReader) known(use secretUse) (secret secretAt, fresh bool) {
 	return known, ok && r.clock.Since(known.at) <= secretTTL
 }
 
-// note remembers a Secret, and forgets those that nobody has asked for in a while, and those that are too many.
+// note remembers a Secret, and forgets those that were not asked for in a while, and those that are too many.
 func (r *secretReader) note(use secretUse, secret *corev1.Secret) secretAt {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -100,7 +100,7 @@ func TestATokenGoesWithAMachineWhoseFinalizerWasRemoved(t *testing.T) {
 		react(b.target, "delete", "secrets", func(clienttesting.Action) (bool, runtime.Object, error) {
 			return away.Load(), nil, apierrors.NewServiceUnavailable("away")
 		})
-		b.end() // so that nobody deletes the token in good time
+		b.end() // so that no controller deletes the token in time
 		b.delete()
 		b.start()
 		b.strip()

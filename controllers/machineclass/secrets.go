@@ -70,8 +70,8 @@ func (c *Controller) releaseSecret(ctx context.Context, key types.NamespacedName
 	})
 }
 
-// holders tells the classes that hold a Secret, but for one of them. A class that may not use a Secret does not hold it: the
-// Secret's owner could not delete it.
+// holders selects the classes that hold a Secret, except one of them. A class that may not use a Secret does not hold it: otherwise
+// the Secret's owner could not delete it.
 type holders struct {
 	secret metav1.Object
 	except types.UID

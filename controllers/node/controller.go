@@ -130,7 +130,7 @@ func (c *Controller) hasMachine(ctx context.Context, node *corev1.Node) (bool, e
 	all := c.cfg.Metadata.Resource(v1alpha1.SchemeGroupVersion.WithResource("machines"))
 	if ref, bound := v1alpha1.MachineOf(node); bound {
 		if c.cfg.Namespace != "" && ref.Namespace != c.cfg.Namespace {
-			return true, nil // it is not served here, and its Node is left to whoever serves it
+			return true, nil // it is not served here, and its Node is left to the fleet that serves it
 		}
 		_, err := all.Namespace(ref.Namespace).Get(ctx, ref.Name, metav1.GetOptions{})
 		if err != nil && !apierrors.IsNotFound(err) {

@@ -13,8 +13,8 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/brake"
 )
 
-// Whoever may write Machines in one namespace can say of them that they run, on any Node, in any zone. What is dark is halted all the
-// same.
+// A client that may write Machines in one namespace can report them as Running, on any Node, in any zone. A dark zone is halted all
+// the same.
 func TestForgedMachinesDoNotKeepADarkZoneFromBeingHalted(t *testing.T) {
 	for name, node := range map[string]func(i int) string{
 		"they name no Node":                        func(int) string { return "" },
@@ -72,7 +72,7 @@ func TestMachinesWhoseNodesAreGoneAreNotReady(t *testing.T) {
 	})
 }
 
-// A tenant can write on his roots that they are halted. That has his roots looked at, and those of nobody else.
+// A tenant can write on its roots that they are halted. The fleet then looks at the roots of that tenant, and at no others.
 func TestWhichRootsAreLookedAtWhenAHaltBeginsOrEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t)

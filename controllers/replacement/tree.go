@@ -45,7 +45,8 @@ func (t *tree) scopeOf(m *v1alpha1.Machine) brake.Scope {
 	return scope
 }
 
-// nodeOf returns the Node that is bound to a machine. What a machine names and is not bound to it may be anybody's.
+// nodeOf returns the Node that is bound to a machine. A Node that a machine names and that is not bound to it may belong to any
+// machine.
 func (t *tree) nodeOf(m *v1alpha1.Machine) (node *corev1.Node, known bool) {
 	cluster, err := t.targets.For(m.Namespace)
 	if err != nil || cluster == nil {

@@ -63,8 +63,8 @@ type Config[K comparable] struct {
 	Name string
 	// Reconcile brings the object of one key closer to what is wanted.
 	Reconcile func(ctx context.Context, key K) (Result, error)
-	// Panicked is called when a pass has panicked, with the context of the pass, before the key is tried again; nil for nobody. A panic
-	// of its own is dropped.
+	// Panicked is called when a pass has panicked, with the context of the pass, before the key is tried again; nil if no function
+	// is to be called. A panic of Panicked itself is dropped.
 	Panicked func(ctx context.Context, key K, fault *PanicError)
 	// Workers is how many keys are reconciled at the same time; default 1. A worker is a goroutine that costs nothing
 	// while it is idle and is held by a key for one request to a cloud at the longest.
@@ -263,9 +263,9 @@ func (r *Runner[K]) reconcile(ctx context.Context, key K) (result Result, err er
 	return r.cfg.Reconcile(klog.NewContext(ctx, logger), key)
 }
 
-// panicked tells whoever wants to know of a panic.
+// panicked calls Config.Panicked for a panic, if it is set.
 func (r *Runner[K]) panicked(ctx context.Context, key K, fault *PanicError) {
-	defer func() { _ = recover() }() // the panic that it tells of is the one to be logged
+	defer func() { _ = recover() }() // the panic of the pass is the one to be logged
 	if r.cfg.Panicked != nil {
 		r.cfg.Panicked(ctx, key, fault)
 	}

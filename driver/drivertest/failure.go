@@ -64,7 +64,7 @@ func testUnknownIsNotAbsent(s *suite) {
 	s.wantVMs(there, 1, "after calls that the cloud did not carry out")
 }
 
-// A lie neither hides a VM nor makes one up, and what is told of it is short.
+// A lie neither hides a VM nor makes one up, and what is reported of it is short.
 func testLies(s *suite) {
 	if s.Fail == nil {
 		s.t.Skip("Env.Fail is not set")

@@ -31,7 +31,7 @@ func testDeleteByProviderID(s *suite) {
 	s.wantVMs(other, 0, "after its delete")
 }
 
-// Whoever writes a Machine can write the provider ID of any VM into it.
+// A client that may write a Machine can write the provider ID of any VM into it.
 func testForeignProviderID(s *suite) {
 	if s.WithoutTags {
 		s.t.Skip("Env.WithoutTags is set")

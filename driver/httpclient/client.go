@@ -89,7 +89,7 @@ type LimitError struct {
 	Limit int64
 }
 
-// Error tells the limit.
+// Error returns a message with the limit.
 func (e *LimitError) Error() string {
 	return fmt.Sprintf("the answer has more than %d %s, and was not read", e.Limit, e.What)
 }
@@ -97,7 +97,7 @@ func (e *LimitError) Error() string {
 // RedirectError is an answer that leads elsewhere.
 type RedirectError struct{ Status int }
 
-// Error tells the status, and not where the answer leads.
+// Error returns a message with the status, and without the location to which the answer redirects.
 func (e *RedirectError) Error() string {
 	return fmt.Sprintf("the answer is a redirect (status %d), which is not followed; set the endpoint to where the cloud is", e.Status)
 }

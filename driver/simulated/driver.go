@@ -141,7 +141,7 @@ func (d *Driver) InitializeMachine(ctx context.Context, req driver.InitializeMac
 // DeleteMachine removes the VM with the Machine's provider ID, for which the cloud checks in the same request whose it is. Where
 // there is none that is the Machine's it makes one request more, which looks for those with its UID, and one for each of them; of more
 // than driver.MaxOwned the others are removed by the next calls.
-// The provider spec does not matter: a broken one keeps nobody from deleting.
+// The provider spec does not matter: a broken one does not prevent the deletion.
 func (d *Driver) DeleteMachine(ctx context.Context, req driver.DeleteMachineRequest) (driver.DeleteMachineResponse, error) {
 	if req.Machine.UID == "" {
 		return driver.DeleteMachineResponse{}, withoutUID(driver.OpDelete, req.Target)

@@ -63,7 +63,7 @@ func (s *script) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// nobody is an endpoint that is allowed and where nobody listens.
+// nobody is an endpoint that is allowed and on which no server listens.
 const nobody = "http://127.0.0.1:1"
 
 // against returns a driver whose cloud gives these answers, one after the other, and then none.

@@ -8,8 +8,8 @@ import (
 	"strings"
 )
 
-// lyingCloud has every lie answer the create of a machine. What the machine says is short and clean, and nothing happens to anybody
-// else. TestAttacks looks at the memory of the replicas in the end.
+// lyingCloud has every lie answer the create of a machine. The status of the machine is short and clean, and no other tenant is
+// affected. TestAttacks checks the memory of the replicas at the end.
 func lyingCloud(a *tenant) {
 	says := map[string]struct {
 		code  string

@@ -47,8 +47,8 @@ type generator struct {
 	refusal  map[string]error // the last
 }
 
-// generated attacks in ways that nobody has thought of, while machines of another namespace are made. What may never change of the
-// victim is watched.
+// generated attacks in ways that no other attack of this package has, while machines of another namespace are created. It checks
+// what must never change of the victim.
 func generated(a *tenant) {
 	lasts, seed := attackTime, uint64(time.Now().UTC().YearDay())
 	var err error
@@ -123,7 +123,8 @@ func (g *generator) run(ctx context.Context) error {
 func (g *generator) attack(ctx context.Context) error {
 	kind := kinds[g.dice.IntN(len(kinds))]
 	name := fmt.Sprint("own-", g.dice.IntN(ownNames))
-	// A VM in the lab takes over the Node that has its name. Elsewhere whoever approves its certificate refuses: tokenForAnotherNode.
+	// In the lab, a VM takes over the Node that has its name. Elsewhere, the approver of its certificate denies the request:
+	// tokenForAnotherNode.
 	if text := g.text(); g.dice.IntN(8) == 0 && !slices.Contains(g.victim.nodes(), text) {
 		name = text
 	}

@@ -123,10 +123,10 @@ func portWithoutEnd(a *tenant) {
 			a.Errorf("%s without a token: %d %s", path, status, body)
 		}
 		if status, body := get(path, a.reader("nobody", "/nothing")); status != http.StatusForbidden || strings.Contains(body, victimNamespace) {
-			a.Errorf("%s of somebody who may not: %d %s", path, status, body)
+			a.Errorf("%s by a user without access: %d %s", path, status, body)
 		}
 		if status, body := get(path, a.reader("scraper"+strings.ReplaceAll(path, "/", "-"), path)); status != http.StatusOK {
-			a.Errorf("%s of somebody who may: %d %s", path, status, body)
+			a.Errorf("%s by a user with access: %d %s", path, status, body)
 		}
 	}
 }

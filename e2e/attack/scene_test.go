@@ -110,8 +110,7 @@ func peakMemory(pid int) (int, error) {
 	return 0, fmt.Errorf("process %d has no VmHWM", pid)
 }
 
-// tenant is somebody with the rights of one namespace of the control cluster: on the four kinds and their statuses, and on
-// Secrets.
+// tenant is a client with the rights of one namespace of the control cluster: on the four kinds and their statuses, and on Secrets.
 type tenant struct {
 	*testing.T
 	*scene
@@ -126,7 +125,7 @@ type tenant struct {
 // kinds of the machine API.
 var kinds = []string{"machinedeployments", "machinesets", "machines", "machineclasses"}
 
-// tenant makes a namespace with a class, and somebody who has the rights of it.
+// tenant creates a namespace with a class, and a client that has the rights of the namespace.
 func (s *scene) tenant(t *testing.T) *tenant {
 	t.Helper()
 	_, name, _ := strings.Cut(strings.ToLower(t.Name()), "/all/")
@@ -168,7 +167,7 @@ func (s *scene) tenant(t *testing.T) *tenant {
 	return a
 }
 
-// as returns the access of somebody else.
+// as returns the access of another user.
 func as(config *rest.Config, user string, groups ...string) *rest.Config {
 	config = rest.CopyConfig(config)
 	config.Impersonate = rest.ImpersonationConfig{UserName: user, Groups: groups}

@@ -44,8 +44,8 @@ func (a *tenant) tokensOf(ctx context.Context, machine types.UID) (found []corev
 	}), nil
 }
 
-// tokenForever asks for a token that lasts for a hundred years, and takes the finalizer off its machine, so that nobody would
-// delete it.
+// tokenForever asks for a token that lasts for a hundred years, and removes the finalizer of its machine, so that no controller
+// would delete the token.
 func tokenForever(a *tenant) {
 	const forever = 876_000 * time.Hour
 	a.class("obedient", a.cloud.endpoint("obedient"))

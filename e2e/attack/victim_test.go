@@ -277,7 +277,7 @@ func (v *victim) nodes() []string {
 	return names
 }
 
-// essence is what nobody may change of an object: all but what its own controllers write as time goes by.
+// essence returns what no attack may change of an object: all but what the object's own controllers write as time goes by.
 func essence(object *unstructured.Unstructured) string {
 	object = object.DeepCopy()
 	phase, _, _ := unstructured.NestedString(object.Object, "status", "currentStatus", "phase")

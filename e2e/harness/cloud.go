@@ -35,7 +35,7 @@ func (c *Cloud) Act(ctx context.Context, id string, action cloudapi.Action) erro
 	return send(ctx, http.MethodPost, c.endpoint+path, bytes.NewReader(body), nil)
 }
 
-// Create makes a VM, as somebody who has nothing to do with the fleet.
+// Create creates a VM, as a client that is not part of the fleet.
 func (c *Cloud) Create(ctx context.Context, request cloudapi.CreateInstanceRequest) (made cloudapi.Instance, err error) {
 	body, err := json.Marshal(request)
 	if err != nil {

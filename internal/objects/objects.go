@@ -51,7 +51,7 @@ func controllerOf[T metav1.Object](obj T) []string {
 }
 
 // underKey returns the value that the index of controllers has for the children of one controller. It has the namespace, since a
-// controller is always in that of its child: whoever writes an owner reference can know the UID of an object elsewhere.
+// controller is always in that of its child: a client that writes an owner reference can know the UID of an object elsewhere.
 func underKey(namespace string, controller types.UID) string {
 	return namespace + "/" + string(controller)
 }

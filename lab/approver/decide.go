@@ -110,16 +110,16 @@ func decide(f facts) (verdict, string) {
 	case recorded != node:
 		return deny, fmt.Sprintf("the bootstrap token is for Node %q, and the request for Node %q", recorded, node)
 	}
-	// The label is written by whoever writes Machines, and the age of a Machine does not tell which of two has the VM: neither
-	// gets the certificate, with which it could later be the Node of the other one.
+	// The label is written by any client that may write Machines, and the age of a Machine does not show which of two Machines has
+	// the VM: neither gets the certificate, with which it could later be the Node of the other one.
 	for i := range f.others {
 		if other := &f.others[i]; other.UID != f.machine.UID {
 			return wait, fmt.Sprintf("Machine %s names Node %q, too", v1alpha1.RefOf(other), node)
 		}
 	}
 	if f.node != nil {
-		// Its own Node is there if its VM asks again, for example after a reboot. Whose a Node is says its binding: the label and the
-		// provider ID of a Machine are written by whoever writes Machines.
+		// Its own Node is there if its VM asks again, for example after a reboot. The binding of a Node decides to which Machine it
+		// belongs: the label and the provider ID of a Machine are written by any client that may write Machines.
 		owner, bound := v1alpha1.MachineOf(f.node)
 		switch {
 		case !bound:

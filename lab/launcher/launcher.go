@@ -84,7 +84,7 @@ func Serve(ctx context.Context, folder Folder, clk clock.WithTicker, log *slog.L
 	if err := l.boot(bootCtx); err != nil {
 		return err
 	}
-	// Not before that: until a replica makes a machine, nobody joins.
+	// The approver is not needed earlier: until a replica creates a machine, no Node joins.
 	waitForApprover, err := l.startApprover(ctx)
 	if err != nil {
 		return err

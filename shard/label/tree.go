@@ -133,8 +133,9 @@ func (f Forest) Trees(slots Slots) []Tree {
 		if fit != Fits {
 			tree.unfit = append(tree.unfit, unfit{Object: o, actor: actor, moves: fit == Misfit})
 		}
-		// Nobody but the holder of its Machine acts on a Node, whatever slot it names: that holder labels it. A Node is not a
-		// Machine's because that one names it: what is not bound to it is left alone. It is labelled when it is claimed.
+		// Only the holder of a Node's Machine acts on the Node, whatever slot the Node names: that holder labels it. That a Machine
+		// names a Node does not make the Node the Machine's: a Node that is not bound to the Machine is left unchanged. It is
+		// labelled when it is claimed.
 		if node, known := f.nodes[o.NodeName]; known && o.Kind == Machine && node.isOf(o) && node.Slot != Value(want) {
 			tree.unfit = append(tree.unfit, unfit{Object: node, actor: actor})
 		}

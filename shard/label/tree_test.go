@@ -125,7 +125,7 @@ func TestATreeIsLabelledBottomUp(t *testing.T) {
 	}
 }
 
-// Whoever writes a Machine can write the name of any Node into it.
+// A client that may write a Machine can write the name of any Node into it.
 func TestANodeThatIsNotBoundToTheMachineIsLeftAlone(t *testing.T) {
 	machine := Object{Kind: Machine, Namespace: "ns", Name: "1", UID: "u", Slot: "1", NodeName: "n"}
 	for _, bound := range []v1alpha1.MachineRef{

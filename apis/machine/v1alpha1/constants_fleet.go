@@ -28,9 +28,9 @@ const (
 // claim. It is the Machine's only while the provider IDs of both are the same, too: a kubelet can write this annotation.
 const AnnotationMachine = FleetDomain + "machine"
 
-// AnnotationApplied on a Machine has, as JSON, which labels and taints the fleet has put on the Machine's Node that a kubelet
-// must not change: the keys of the labels, and key and effect of the taints. It is there before they are on the Node. What
-// stands on the Node cannot tell it: a kubelet can write the annotations of its Node.
+// AnnotationApplied on a Machine has, as JSON, which labels and taints the fleet has put on the Machine's Node that a kubelet must
+// not change: the keys of the labels, and key and effect of the taints. It is written before they are put on the Node. An
+// annotation of the Node cannot record them: a kubelet can write the annotations of its Node.
 const AnnotationApplied = FleetDomain + "applied"
 
 // AnnotationReplacing on a MachineDeployment, or on a MachineSet without a controller, holds as JSON the permits: the

@@ -43,9 +43,9 @@ func MayExist(key types.NamespacedName) bool {
 		len(validation.IsDNS1123Label(key.Namespace)) == 0 && len(validation.IsDNS1123Subdomain(key.Name)) == 0
 }
 
-// SharedWith reports whether MachineClasses of a namespace may use a Secret with this metadata: the Secret is in that
-// namespace, or names it in AnnotationSharedWith. Whoever may write MachineClasses in one namespace could otherwise have the
-// fleet read, hold and send the Secrets of all others.
+// SharedWith reports whether MachineClasses of a namespace may use a Secret with this metadata: the Secret is in that namespace, or
+// names that namespace in AnnotationSharedWith. Otherwise a client that may write MachineClasses in one namespace could have the
+// fleet read, hold and send the Secrets of all other namespaces.
 func SharedWith(secret metav1.Object, namespace string) bool {
 	if secret.GetNamespace() == namespace {
 		return true

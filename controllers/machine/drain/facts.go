@@ -96,8 +96,8 @@ func ForUpdate(m *v1alpha1.Machine, selected time.Time, settings Settings) Order
 	return order
 }
 
-// mostEvictRetries is how many retries are told apart from more: those take most of a year, and the time of 2147483647 is more than
-// a time.Duration holds.
+// mostEvictRetries is the largest number of retries that has an effect: so many retries take most of a year, and the time of
+// 2147483647 retries is more than a time.Duration holds.
 const mostEvictRetries = 1_000_000
 
 // orderFor is what a machine's own configuration says of drains, or else the settings.

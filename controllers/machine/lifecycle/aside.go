@@ -21,7 +21,8 @@ const (
 // mostFault is how many bytes of what a panic said stand on a machine.
 const mostFault = 200
 
-// aside is why a machine is set aside. It stands on the machine, so that whoever takes it over does not meet the same at once.
+// aside is why a machine is set aside. It is stored on the machine, so that a replica that takes the machine over does not panic at
+// once, too.
 type aside struct {
 	Times int             `json:"times"`
 	Until time.Time       `json:"until"`
@@ -58,7 +59,7 @@ func SetAside(m *v1alpha1.Machine, now time.Time, fault string) (value string, f
 func Aside(m *v1alpha1.Machine, now time.Time) (trouble *Trouble, wait time.Duration) {
 	a := readAside(m)
 	wait = a.Until.Sub(now)
-	if a.Times == 0 || wait <= 0 || wait > 2*longestAside { // whoever wrote it may have had another clock
+	if a.Times == 0 || wait <= 0 || wait > 2*longestAside { // the clock of the writer may have differed
 		return nil, 0
 	}
 	return &Trouble{Code: driver.Internal, Message: fmt.Sprintf(

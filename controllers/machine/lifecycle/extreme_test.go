@@ -13,7 +13,8 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/worlds"
 )
 
-// Whatever numbers and times somebody has written on a machine, there is a verdict, and it is not to look again at once.
+// Whatever numbers and times a client has written on a machine, there is a verdict, and the verdict does not ask for another pass
+// at once.
 func TestAbsurdNumbers(t *testing.T) {
 	duration := func(t *rapid.T, name string) *metav1.Duration {
 		if rapid.Bool().Draw(t, "no "+name) {

@@ -12,8 +12,9 @@ import (
 // hasNode says that there is a Node, and that it is not another VM's.
 func (l *life) hasNode() bool { return l.node != nil && l.node.Spec.ProviderID == ownVM.ProviderID }
 
-// isKnown says that the Node is known to be the machine's. One that has joined while its VM was going, and that was not claimed,
-// is not, for a process that has not seen the VM: only the cloud could tell, which has forgotten it.
+// isKnown reports whether the Node is known to be the machine's. A Node that has joined while its VM was being deleted, and that
+// was not claimed, is not known to be the machine's by a process that has not seen the VM: only the cloud could report whose VM it
+// was, and the cloud has no record of the VM any more.
 func (l *life) isKnown() bool {
 	return l.proven || l.node.Annotations[v1alpha1.AnnotationMachine] != ""
 }

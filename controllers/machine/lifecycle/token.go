@@ -9,8 +9,8 @@ import (
 )
 
 const (
-	// maxTokenLife is the longest time for which a bootstrap token is valid after a write of it. Whoever can read the user data
-	// of a VM has its token, so a creation timeout of days must not make a token of days.
+	// maxTokenLife is the longest time for which a bootstrap token is valid after a write of it. A client that can read the user
+	// data of a VM has its token, so a creation timeout of days must not make a token of days.
 	maxTokenLife = time.Hour
 	// minTokenLife keeps a token that has to be prolonged from being written all the time, however little time the machine has.
 	minTokenLife = 10 * time.Minute

@@ -91,8 +91,8 @@ type SecretFact struct {
 	Read bool
 	// Missing names the secret that does not exist, or is going and cannot be held any more; "" when none is missing.
 	Missing string
-	// Foreign says that Missing is in another namespace than the class, which may not use it or could not find it there. The
-	// two are not told apart: whoever writes classes must not learn what other namespaces have.
+	// Foreign says that Missing is in another namespace than the class, which may not use it or could not find it there. The two
+	// are not distinguished: a client that may write MachineClasses must not learn what other namespaces have.
 	Foreign bool
 	// UserData is what a VM boots with; nil when the secrets have none.
 	UserData []byte

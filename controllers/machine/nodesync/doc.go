@@ -10,12 +10,12 @@
 //
 // Guarantees, tested with generated worlds:
 //
-//   - What nobody has asked for, now or last, is never touched, whoever has put it there. Nor is a taint or a restricted label that
-//     was there before it was asked for (Applied.Asked).
+//   - What was not asked for, now or last, is never touched, whichever client has put it there. Nor is a taint or a restricted
+//     label that was there before it was asked for (Applied.Asked).
 //   - What is asked for is there in the end, and what is not asked for any more is gone, wherever the process dies between
 //     two requests: what is to be put on the Node is noted with it or before it, and struck off with it or after it.
 //   - A Node that is as it should be is not written, and a Node that was never written gets all of its metadata, spec and
 //     finalizer in one request. Virtual capacity is part of the Node's status, and is another.
 //
-// Not guaranteed: that somebody else leaves alone what is asked for. It is put back.
+// Not guaranteed: that other clients leave unchanged what is asked for. It is put back.
 package nodesync

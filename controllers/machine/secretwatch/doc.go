@@ -3,11 +3,12 @@
 // Each Secret has a watch of its own, by name, from the first machine that waits for it until the last one. It asks for no
 // list, and so for no right to list. What it holds of a Secret is a short print of its data.
 //
-// So many Secrets of a namespace are watched and no more, however many its machines name. Whoever waits for another one is told when
-// to look for it himself.
+// The number of watched Secrets of a namespace is bounded, however many its machines name. For a Secret beyond that bound, Await
+// returns when the machine has to look for the Secret itself.
 //
-// Guarantees: whoever waits for a watched Secret is woken when the data is, or may be, another than what he has seen, also if that was before he
-// began to wait; other changes wake nobody; nothing is watched that nobody waits for.
-// Not guaranteed: that a Secret that goes while its watch is interrupted is missed before somebody looks. While a Secret
-// cannot be watched, those who wait for it are woken from time to time instead.
+// Guarantees: a machine that waits for a watched Secret is woken when the data is, or may be, different from what the machine has
+// seen, also if the data changed before the machine began to wait; other changes wake no machine; no Secret is watched for which no
+// machine waits.
+// Not guaranteed: that the deletion of a Secret while its watch is interrupted is noticed before a machine looks for the Secret.
+// While a Secret cannot be watched, the machines that wait for it are woken from time to time instead.
 package secretwatch

@@ -16,7 +16,7 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/worlds"
 )
 
-// number draws a number that somebody may have written.
+// number draws a number that a client may have written.
 func number(t *rapid.T, name string) int32 {
 	return rapid.SampledFrom([]int32{
 		math.MinInt32, -3, -1, 0, 1, 2, 5, validation.MaxReplicas, validation.MaxReplicas + 1, math.MaxInt32 - 1, math.MaxInt32,
