@@ -148,7 +148,7 @@ func (d *demo) loseReplica(ctx context.Context) error {
 		return err
 	}
 	others := slices.DeleteFunc(replicaNames(d.replicas+1), func(name string) bool { return name == victim.Name })
-	d.screen.note("Nothing tells the others that it is dead, only its silence. After 15 s they take over.")
+	d.screen.note("Its Lease is not renewed any more. The others take over after 15 s.")
 	return d.labCommand(ctx, heldBy(others, victim.Session).undisturbed(before), "kill", victim.Name)
 }
 
