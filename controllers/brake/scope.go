@@ -99,9 +99,9 @@ func (t Tally) worst(except string) (namespace string) {
 	return namespace
 }
 
-// evidence returns the count by which machines of a namespace are halted; with "", machines of any namespace. The machines that are
-// not Ready in one other namespace, the one that has most of them, do not count: no tenant can halt replacement in the namespaces
-// of others with its own machines.
+// evidence returns the count by which replacement is halted for the machines of a namespace or, with "", of any namespace. The
+// machines that are not Ready in one other namespace, the one that has most of them, do not count: no tenant can halt replacement
+// in the namespaces of others with its own machines.
 func (t Tally) evidence(namespace string) Count {
 	n := t.Count
 	n.NotReady = max(n.NotReady-t.Unready[t.worst(namespace)], 0)

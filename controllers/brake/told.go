@@ -64,8 +64,8 @@ type form struct {
 	namespaces int
 }
 
-// forms are tried in this order. How many zones and namespaces there are is up to tenants, and must not prevent that the counts are
-// reported.
+// forms are tried in this order. How many zones and namespaces there are is up to tenants, and must not prevent the counts from
+// being reported.
 func forms() []form {
 	const all = math.MaxInt
 	return []form{{0, all, 8}, {0, 8, 8}, {0, 8, 2}, {0, 3, 2}, {0, 0, 2}, {1, 0, 0}}
@@ -124,8 +124,8 @@ func (w wire) unready(scope string, slot int) map[string]int {
 }
 
 // write is the inverse of read. If the report is too large, something is left out, in the order of forms: zones, namespaces, and
-// finally slots in which all machines are Ready, which makes other replicas see more trouble than there is. If that is not enough,
-// the slots count as not counted.
+// finally slots in which all machines are Ready, so that other replicas count a larger share of machines as not Ready than there
+// is. If that is not enough, the slots count as not counted.
 func write(own Own) string {
 	zones := ranked(own)
 	for _, f := range forms() {

@@ -195,7 +195,7 @@ func (c *Controller) cordon(ctx context.Context, p *pass) error {
 		spec["taints"] = append(slices.Clone(taints), cordoned)
 	}
 	body := map[string]any{"spec": spec}
-	if m := p.world.Machine; !nodeowner.IsBound(m, p.world.Node.Node) { // it was never claimed: bind it, so that no later pass has to find its owner
+	if m := p.world.Machine; !nodeowner.IsBound(m, p.world.Node.Node) { // never claimed: with this, no later pass has to find its owner
 		body["metadata"] = map[string]any{"annotations": map[string]any{v1alpha1.AnnotationMachine: v1alpha1.RefOf(m).String()}}
 	}
 	_, err := c.patchNode(ctx, p, &nodesync.Patch{Body: body, AsRead: !isTainted})

@@ -61,8 +61,8 @@ type secretReader struct {
 	read map[secretUse]secretAt
 }
 
-// secretUse is a Secret as the classes of one namespace use it. What is remembered for one namespace is not used for another: the
-// answer would come sooner where another namespace uses the Secret.
+// secretUse is a Secret as the classes of one namespace use it. What is remembered for one namespace is not used for another:
+// otherwise an answer would come sooner where another namespace uses the Secret.
 type secretUse struct {
 	key types.NamespacedName
 	by  string // namespace of the class

@@ -263,7 +263,7 @@ func (r *Runner[K]) reconcile(ctx context.Context, key K) (result Result, err er
 	return r.cfg.Reconcile(klog.NewContext(ctx, logger), key)
 }
 
-// panicked calls Config.Panicked for a panic, if it is set.
+// panicked calls Config.Panicked with a panic, if the function is set.
 func (r *Runner[K]) panicked(ctx context.Context, key K, fault *PanicError) {
 	defer func() { _ = recover() }() // the panic of the pass is the one to be logged
 	if r.cfg.Panicked != nil {

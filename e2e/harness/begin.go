@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// cleanUp is how long before the end of the time for all tests a test gives up: a test that is ended at that end leaves its lab
-// behind.
+// cleanUp is how long before the end of the time for all tests a test gives up: a test that still runs at that end is killed and
+// leaves its lab behind.
 const cleanUp = 20 * time.Second
 
 // Begin starts a lab with two clusters for one test, which is stopped whatever happens and looked at for what was forbidden to

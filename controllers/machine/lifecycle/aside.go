@@ -21,8 +21,8 @@ const (
 // mostFault is how many bytes of what a panic said stand on a machine.
 const mostFault = 200
 
-// aside is why a machine is set aside. It is stored on the machine, so that a replica that takes the machine over does not panic at
-// once, too.
+// aside is why a machine is set aside. It is stored on the machine, so that a replica that takes the machine over does not repeat
+// the panic at once.
 type aside struct {
 	Times int             `json:"times"`
 	Until time.Time       `json:"until"`

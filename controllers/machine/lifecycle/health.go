@@ -185,7 +185,7 @@ func awaitProviderID(w World, m *v1alpha1.Machine) Verdict {
 			Type: v1alpha1.MachineOperationCreate, State: v1alpha1.MachineStateProcessing,
 			Description: "Creating machine on cloud provider: " + foreignNodeMessage(m, w.Node.Node),
 		})
-		return wakeAt(w, v, nextLook(w)) // the watch of Nodes in no slot starts a pass, too
+		return wakeAt(w, v, nextLook(w)) // the watch of Nodes in no slot reports the change, too
 	}
 	return v
 }
