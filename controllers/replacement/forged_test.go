@@ -13,6 +13,29 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/brake"
 )
 
+// withSet runs f with a MachineDeployment and its set of six machines, none of which has been fed yet.
+func withSet(t *testing.T, f func(b *bench, s *v1alpha1.MachineSet)) {
+	t.Helper()
+	d := deployment()
+	s := set("s", d, 6)
+	during(t, []runtime.Object{d}, func(b *bench) {
+		b.Halts().Hear(nil, []string{"r"})
+		for _, obj := range []any{class(), d, s} {
+			b.feed(obj)
+		}
+		f(b, s)
+	})
+}
+
+// expectHalted reports an error unless no machine has a permit, and the condition says why.
+func (b *bench) expectHalted() {
+	b.Helper()
+	d := b.deployment()
+	if got := permits(b.T, d); len(got) > 0 || len(d.Status.Conditions) != 1 {
+		b.Errorf("permits for %v, conditions %+v", got, d.Status.Conditions)
+	}
+}
+
 // A client that may write Machines in one namespace can report them as Running, on any Node, in any zone. A dark zone is halted all
 // the same.
 func TestForgedMachinesDoNotKeepADarkZoneFromBeingHalted(t *testing.T) {
@@ -22,13 +45,7 @@ func TestForgedMachinesDoNotKeepADarkZoneFromBeingHalted(t *testing.T) {
 		"they name the Nodes of others, which are": func(i int) string { return fmt.Sprint("s-", i%6) },
 	} {
 		t.Run(name, func(t *testing.T) {
-			d := deployment()
-			s := set("s", d, 6)
-			during(t, []runtime.Object{d}, func(b *bench) {
-				b.Halts().Hear(nil, []string{"r"})
-				for _, obj := range []any{class(), d, s} {
-					b.feed(obj)
-				}
+			withSet(t, func(b *bench, s *v1alpha1.MachineSet) {
 				for i := range 6 {
 					b.join(machine(s, i, v1alpha1.MachineUnknown, time.Now()))
 				}
@@ -42,9 +59,7 @@ func TestForgedMachinesDoNotKeepADarkZoneFromBeingHalted(t *testing.T) {
 					b.feed(forged)
 				}
 				b.wait(time.Hour)
-				if got := permits(t, b.deployment()); len(got) > 0 || len(b.deployment().Status.Conditions) != 1 {
-					t.Errorf("permits for %v, conditions %+v", got, b.deployment().Status.Conditions)
-				}
+				b.expectHalted()
 			})
 		})
 	}
@@ -52,13 +67,7 @@ func TestForgedMachinesDoNotKeepADarkZoneFromBeingHalted(t *testing.T) {
 
 // Nodes go with their VMs where a cloud has lost them. Their machines are not Ready, and still in the zone of their class.
 func TestMachinesWhoseNodesAreGoneAreNotReady(t *testing.T) {
-	d := deployment()
-	s := set("s", d, 6)
-	during(t, []runtime.Object{d}, func(b *bench) {
-		b.Halts().Hear(nil, []string{"r"})
-		for _, obj := range []any{class(), d, s} {
-			b.feed(obj)
-		}
+	withSet(t, func(b *bench, s *v1alpha1.MachineSet) {
 		for i := range 6 {
 			b.feed(machine(s, i, v1alpha1.MachineUnknown, time.Now()))
 		}
@@ -66,9 +75,7 @@ func TestMachinesWhoseNodesAreGoneAreNotReady(t *testing.T) {
 		if text, _ := b.Halts().Tell(); text != `{"counts":{"/z1":{"0":[0,6]}},"unready":{"/z1":{"n":{"0":6}}}}` {
 			t.Errorf("told %s", text)
 		}
-		if got := permits(t, b.deployment()); len(got) > 0 || len(b.deployment().Status.Conditions) != 1 {
-			t.Errorf("permits for %v, conditions %+v", got, b.deployment().Status.Conditions)
-		}
+		b.expectHalted()
 	})
 }
 
