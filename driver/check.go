@@ -11,8 +11,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 )
 
-// Checked returns a driver whose answers are checked before any caller uses them: the name and the place of a VM are copied to
-// labels, annotations and statuses, and a VM of the wrong name is taken for the wrong Node. An answer that cannot be of a VM
+// Checked returns a driver whose answers are checked before any caller uses them: the provider ID, Node name and addresses
+// of a VM are copied to labels, annotations and statuses, and a wrong Node name refers to the wrong Node. An answer that cannot be of a VM
 // becomes Internal: whether there is a VM is then not known. A field that is empty is left to the caller that needs it.
 func Checked(d Driver) Driver { return checkedDriver{d} }
 

@@ -4,7 +4,7 @@
 // list, and so for no right to list. What it holds of a Secret is a short print of its data.
 //
 // The number of watched Secrets of a namespace is bounded, however many its machines name. For a Secret beyond that bound, Await
-// returns when the machine has to look for the Secret itself.
+// returns the time after which the machine has to look for the Secret itself.
 //
 // Guarantees: a machine that waits for a watched Secret is woken when the data is, or may be, different from what the machine has
 // seen, also if the data changed before the machine began to wait; other changes wake no machine; no Secret is watched for which no

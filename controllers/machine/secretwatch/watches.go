@@ -72,9 +72,9 @@ func New(cfg Config) *Watches {
 // Run watches until ctx ends, and returns when all watches have ended.
 func (w *Watches) Run(ctx context.Context) { w.tasks.Run(ctx) }
 
-// Await has somebody wait for these Secrets, and for no others, with the print that he has seen of each. wake must return
-// soon. It is called once for each change, until Forget. again is when he is to look himself and call Await again, because too many
-// Secrets of the namespace are watched already; 0 for never.
+// Await has a machine wait for these Secrets, and for no others, with the print that it has seen of each. wake must return soon. It is
+// called once for each change, until Forget. again is the time after which the machine has to read the Secrets and call Await again,
+// because too many Secrets of the namespace are watched already; 0 is never.
 func (w *Watches) Await(who types.UID, seen map[types.NamespacedName]string, wake func()) (again time.Duration) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
