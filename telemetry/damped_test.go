@@ -30,19 +30,19 @@ func (n *notes) Eventf(_, _ runtime.Object, _, _, _, note string, args ...any) {
 
 // An API server refuses an Event whose note is too long.
 func TestNotesAreBounded(t *testing.T) {
-	var told notes
+	var emitted notes
 	for _, text := range []string{"short", strings.Repeat("x", 1<<20)} {
-		Tell(&told, &v1alpha1.Machine{}, v1alpha1.EventCreateFailed, text)
+		Tell(&emitted, &v1alpha1.Machine{}, v1alpha1.EventCreateFailed, text)
 	}
-	if told[0] != "short" || len(told[1]) != 1024 {
-		t.Errorf("notes of %d and %d bytes", len(told[0]), len(told[1]))
+	if emitted[0] != "short" || len(emitted[1]) != 1024 {
+		t.Errorf("notes of %d and %d bytes", len(emitted[0]), len(emitted[1]))
 	}
 }
 
 // A Node flips ten times a second for a minute, and others do what they do.
 func TestEventsOfOneReasonOnOneObjectAreDamped(t *testing.T) {
-	now, told := clocktesting.NewFakePassiveClock(time.Unix(0, 0)), counter{}
-	recorder := Damped(told, now)
+	now, emitted := clocktesting.NewFakePassiveClock(time.Unix(0, 0)), counter{}
+	recorder := Damped(emitted, now)
 	flaps := &v1alpha1.Machine{ObjectMeta: metav1.ObjectMeta{UID: "flaps"}}
 	for range 600 {
 		Tell(recorder, flaps, v1alpha1.EventNodeUnhealthy, "it is not")
@@ -53,10 +53,10 @@ func TestEventsOfOneReasonOnOneObjectAreDamped(t *testing.T) {
 		Tell(recorder, &corev1.ObjectReference{UID: types.UID(fmt.Sprint(i))}, v1alpha1.EventNodeUnhealthy, "it is not")
 	}
 	most := rates.EventBurst + int(time.Minute/rates.EventInterval)
-	if got := told["flaps NodeUnhealthy"]; got < rates.EventBurst || got > most {
+	if got := emitted["flaps NodeUnhealthy"]; got < rates.EventBurst || got > most {
 		t.Errorf("%d Events of an object that flaps, want %d to %d", got, rates.EventBurst, most)
 	}
-	if told["flaps NodeHealthy"] != 1 || len(told) != 102 {
-		t.Errorf("Events of another reason, or on other objects, are left out: %v", told)
+	if emitted["flaps NodeHealthy"] != 1 || len(emitted) != 102 {
+		t.Errorf("Events of another reason, or on other objects, are left out: %v", emitted)
 	}
 }

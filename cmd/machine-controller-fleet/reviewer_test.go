@@ -78,7 +78,7 @@ func TestMetricsAreServedToThoseWhoMayReadThem(t *testing.T) {
 		{"/metrics", "", 401},
 		{"/metrics", "Basic cmVhZGVyOg==", 401},
 		{"/metrics", "Bearer ", 401},
-		{"/metrics", "Bearer nobody", 401},
+		{"/metrics", "Bearer unknown", 401},
 		{"/metrics", "Bearer " + strings.Repeat("x", maxBearer+1), 401},
 		{"/metrics", "Bearer stranger", 403},
 		{"/metrics", "Bearer reader", 200},

@@ -39,7 +39,7 @@ type Told struct {
 // maxText bounds what a replica tells. A Lease that is too large could not be renewed.
 const maxText = 16 << 10
 
-// maxCount is the most machines of a slot and scope that count. Who writes Leases can write any number there, and sums must not overflow.
+// maxCount is the most machines of a slot and scope that count. A client that may write Leases can write any number, and sums must not overflow.
 const maxCount = 1_000_000
 
 // bound returns a number that was reported, as far as it can be one of machines.
@@ -151,14 +151,14 @@ func (f form) of(own Own, ranked []Scope) wire {
 			}
 			folded[scope] = folded[scope].with(tally)
 		}
-		told := false
+		reported := false
 		for scope, tally := range folded {
 			if tally.NotReady >= f.least && tally.Count != (Count{}) {
 				w.add(scope, slot, tally)
-				told = true
+				reported = true
 			}
 		}
-		if !told {
+		if !reported {
 			w.Empty = append(w.Empty, slot)
 		}
 	}

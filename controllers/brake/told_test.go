@@ -171,11 +171,11 @@ func TestZonesOfOneTenantDoNotPushOutThoseOfOthers(t *testing.T) {
 				own[0].Add(Scope{Zone: "z2"}, victim, Count{Ready: 6})
 			}
 			total, complete := Sum(nil, Hear(map[string]string{"r": write(own)}, slices.Repeat([]string{"r"}, 40)))
-			if _, told := total[Scope{Zone: "z2"}]; !told || !complete {
-				t.Errorf("zone z2 was not told (complete %v): %v", complete, slices.Collect(maps.Keys(total)))
+			if _, counted := total[Scope{Zone: "z2"}]; !counted || !complete {
+				t.Errorf("zone z2 is missing (complete %v): %v", complete, slices.Collect(maps.Keys(total)))
 			}
-			if _, told := total[zone1]; !told {
-				t.Errorf("zone z1 was not told: %v", slices.Collect(maps.Keys(total)))
+			if _, counted := total[zone1]; !counted {
+				t.Errorf("zone z1 is missing: %v", slices.Collect(maps.Keys(total)))
 			}
 		})
 	}

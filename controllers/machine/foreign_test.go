@@ -69,14 +69,14 @@ func (b *bench) touched() (data []string, metadata int) {
 // A client that may write MachineClasses in one namespace learns nothing of the Secrets of other namespaces, neither by what is
 // reported nor by how soon, and the fleet reads and writes none of them.
 func TestASecretOfAnotherNamespaceIsNotUsed(t *testing.T) {
-	type told struct {
+	type answer struct {
 		phase       v1alpha1.MachinePhase
 		code        string
 		description string
 		events      string
 		asked       int
 	}
-	answers := map[string]told{}
+	answers := map[string]answer{}
 	for name, secret := range map[string]*corev1.Secret{
 		"there is none": nil, "it is not shared": foreign(""), "it is shared with others": foreign("third,nn,N,*,n-"),
 	} {
@@ -96,7 +96,7 @@ func TestASecretOfAnotherNamespaceIsNotUsed(t *testing.T) {
 					t.Errorf("%s as %s: it is held", name, ref)
 				}
 				m := b.get()
-				got := told{
+				got := answer{
 					phase: m.Status.CurrentStatus.Phase, code: m.Status.LastOperation.ErrorCode, description: m.Status.LastOperation.Description,
 					asked: asked,
 				}

@@ -53,7 +53,7 @@ func (b *bench) boundTo() (ref v1alpha1.MachineRef, isTouched bool) {
 }
 
 func TestANodeOfMachineControllerManagerIsTheOldestMachines(t *testing.T) {
-	for name, forger := range map[string]string{"nobody else": "", "a forger of the same name": "m", "a forger of another name": "other"} {
+	for name, forger := range map[string]string{"no other machine": "", "a forger of the same name": "m", "a forger of another name": "other"} {
 		t.Run(name, func(t *testing.T) {
 			onBench(t, func(b *bench) {
 				victim := b.runsSince("n", "m")
@@ -130,7 +130,7 @@ func TestANodeOfAnotherMachineIsLeftAlone(t *testing.T) {
 
 // A VM of Machine Controller Manager has no UID. It is deleted with its machine, and with no younger one of the same name.
 func TestAVMOfMachineControllerManagerIsDeletedWithItsMachine(t *testing.T) {
-	for name, older := range map[string]bool{"nobody else": false, "an older machine of that name has it": true} {
+	for name, older := range map[string]bool{"no other machine": false, "an older machine of that name has it": true} {
 		t.Run(name, func(t *testing.T) {
 			onBench(t, func(b *bench) {
 				if older {
@@ -152,8 +152,8 @@ func TestAVMOfMachineControllerManagerIsDeletedWithItsMachine(t *testing.T) {
 						row = r
 					}
 				}
-				if told := b.told.Count(row); (told > 0) != older {
-					t.Errorf("NotOwned is told %d times", told)
+				if events := b.told.Count(row); (events > 0) != older {
+					t.Errorf("%d Events NotOwned", events)
 				}
 			})
 		})

@@ -71,7 +71,7 @@ func TestNodesThatHaveNoMachineAreLetGo(t *testing.T) {
 		"it is bound, and one of another namespace names it": {change: boundTo("n/m/u"), live: []*v1alpha1.Machine{machine("forger", "m", "m")}, goes: true},
 		"it is bound, and one that names it is shown":        {change: boundTo("n/m/u"), live: []*v1alpha1.Machine{machine("forger", "m", "m")}, forged: []*v1alpha1.Machine{machine("forger", "m", "m")}, goes: true},
 		"it is bound to a machine of a namespace not served": {change: boundTo("elsewhere/m/u"), served: "n"},
-		"it is let go already, by somebody else":             {change: func(n *corev1.Node) { n.Finalizers = []string{others} }, goes: true},
+		"another client has removed the finalizer":           {change: func(n *corev1.Node) { n.Finalizers = []string{others} }, goes: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

@@ -73,7 +73,7 @@ func TestMachinesWhoseNodesAreGoneAreNotReady(t *testing.T) {
 		}
 		b.wait(time.Hour)
 		if text, _ := b.Halts().Tell(); text != `{"counts":{"/z1":{"0":[0,6]}},"unready":{"/z1":{"n":{"0":6}}}}` {
-			t.Errorf("told %s", text)
+			t.Errorf("reported %s", text)
 		}
 		b.expectHalted()
 	})

@@ -73,12 +73,12 @@ func testLies(s *suite) {
 	there = made(there, s.mustCreate(there))
 	d := driver.Checked(s.Driver) // as the fleet has it
 	s.each(lies, func(s *suite, how Failure) {
-		call := func(op driver.Op, do func(ctx context.Context) (told string, err error)) {
+		call := func(op driver.Op, do func(ctx context.Context) (providerID string, err error)) {
 			ctx, cancel := s.bounded()
 			defer cancel()
-			told, err := do(ctx)
-			if code := s.check(op, err); !outcomeUnknown(code) || told != "" {
-				s.t.Errorf("%s: %s: code %v with %q; want one that says that nothing is known, and nothing else", how, op, code, told)
+			providerID, err := do(ctx)
+			if code := s.check(op, err); !outcomeUnknown(code) || providerID != "" {
+				s.t.Errorf("%s: %s: code %v with %q; want one that says that nothing is known, and nothing else", how, op, code, providerID)
 			}
 			if err != nil && len(driver.MessageOf(err)) > driver.MaxMessage {
 				s.t.Errorf("%s: %s: the message has %d bytes", how, op, len(driver.MessageOf(err)))
@@ -95,7 +95,7 @@ func testLies(s *suite) {
 			return resp.ProviderID, err
 		})
 		if how == OtherVM {
-			return // lists have VMs of any name, and who deletes by ID does not care for it
+			return // lists have VMs of any name, and a delete by ID does not depend on it
 		}
 		call(driver.OpDelete, func(ctx context.Context) (string, error) {
 			resp, err := d.DeleteMachine(ctx, driver.DeleteMachineRequest{Target: s.target(there)})

@@ -138,10 +138,10 @@ func testDeleteWithoutUID(s *suite) {
 	}
 	m := s.machine()
 	vm := s.mustCreate(m)
-	nobody := &v1alpha1.Machine{ObjectMeta: metav1.ObjectMeta{Name: m.Name, Namespace: m.Namespace}}
+	withoutUID := &v1alpha1.Machine{ObjectMeta: metav1.ObjectMeta{Name: m.Name, Namespace: m.Namespace}}
 	ctx, cancel := s.bounded()
 	defer cancel()
-	if gone, code := s.remove(ctx, made(nobody, vm)); gone || code != driver.InvalidArgument {
+	if gone, code := s.remove(ctx, made(withoutUID, vm)); gone || code != driver.InvalidArgument {
 		s.t.Errorf("DeleteMachine of a Machine without UID: gone=%t, code %v; want InvalidArgument", gone, code)
 	}
 	s.wantVMs(m, 1, "after the delete without UID")

@@ -63,8 +63,8 @@ func (s *script) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// nobody is an endpoint that is allowed and on which no server listens.
-const nobody = "http://127.0.0.1:1"
+// unserved is an endpoint that is allowed and on which no server listens.
+const unserved = "http://127.0.0.1:1"
 
 // against returns a driver whose cloud gives these answers, one after the other, and then none.
 func against(t *testing.T, answers ...answer) (*Driver, *script) {
@@ -72,7 +72,7 @@ func against(t *testing.T, answers ...answer) (*Driver, *script) {
 	cloud := &script{answers: answers}
 	server := httptest.NewServer(cloud)
 	t.Cleanup(server.Close)
-	d, err := New(Config{Endpoints: []string{server.URL, nobody}, UserAgent: "the test"})
+	d, err := New(Config{Endpoints: []string{server.URL, unserved}, UserAgent: "the test"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -208,7 +208,7 @@ func TestNoAnswer(t *testing.T) {
 	if _, err := d.DeleteMachine(t.Context(), driver.DeleteMachineRequest{Target: tgt}); driver.CodeOf(err) != driver.Unavailable {
 		t.Errorf("a connection that was cut: %v, want Unavailable", err)
 	}
-	tgt.Secret = map[string][]byte{SecretEndpoint: []byte(nobody)}
+	tgt.Secret = map[string][]byte{SecretEndpoint: []byte(unserved)}
 	if _, err := d.DeleteMachine(t.Context(), driver.DeleteMachineRequest{Target: tgt}); driver.CodeOf(err) != driver.Unavailable {
 		t.Errorf("nobody listens: %v, want Unavailable", err)
 	}
@@ -319,8 +319,8 @@ func TestEndpoints(t *testing.T) {
 	}{
 		"none is allowed":            {nil, ""},
 		"none is allowed, and asked": {nil, elsewhere.URL},
-		"nonsense":                   {[]string{nobody}, "nonsense"},
-		"another than is allowed":    {[]string{nobody}, elsewhere.URL},
+		"nonsense":                   {[]string{unserved}, "nonsense"},
+		"another than is allowed":    {[]string{unserved}, elsewhere.URL},
 		"a user":                     {[]string{elsewhere.URL}, strings.Replace(elsewhere.URL, "http://", "http://user:secret@", 1)},
 	} {
 		d, err := New(Config{Endpoints: c.allowed})

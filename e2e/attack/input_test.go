@@ -122,7 +122,7 @@ func portWithoutEnd(a *tenant) {
 		if status, body := get(path, ""); status != http.StatusUnauthorized || strings.Contains(body, victimNamespace) {
 			a.Errorf("%s without a token: %d %s", path, status, body)
 		}
-		if status, body := get(path, a.reader("nobody", "/nothing")); status != http.StatusForbidden || strings.Contains(body, victimNamespace) {
+		if status, body := get(path, a.reader("outsider", "/nothing")); status != http.StatusForbidden || strings.Contains(body, victimNamespace) {
 			a.Errorf("%s by a user without access: %d %s", path, status, body)
 		}
 		if status, body := get(path, a.reader("scraper"+strings.ReplaceAll(path, "/", "-"), path)); status != http.StatusOK {

@@ -105,7 +105,7 @@ func (v *victim) create(ctx context.Context) error {
 	_, err1 := v.lab.Control.CoreV1().Secrets(metav1.NamespaceSystem).Create(ctx, secret, metav1.CreateOptions{})
 	_, err2 := v.lab.Target.CoreV1().Namespaces().Create(ctx, namespace, metav1.CreateOptions{})
 	_, err3 := machines.MachineDeployments(victimNamespace).Create(ctx, harness.Deployment(victimNamespace, "pool", 2), metav1.CreateOptions{})
-	vm, err4 := v.lab.Cloud.Create(ctx, cloudapi.CreateInstanceRequest{Name: joinedVM, Tags: map[string]string{"owner": "somebody"}})
+	vm, err4 := v.lab.Cloud.Create(ctx, cloudapi.CreateInstanceRequest{Name: joinedVM, Tags: map[string]string{"owner": "another"}})
 	if err := errors.Join(err1, err2, err3, err4); err != nil {
 		return err
 	}

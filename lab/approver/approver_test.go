@@ -92,7 +92,7 @@ func TestDecide(t *testing.T) {
 	}{
 		"in order":                     {func(*facts) {}, approve, "is that of the machine"},
 		"its own Node is there":        {node("tenant/m/u", "cloud:///i-1"), approve, "is that of the machine"},
-		"a Node that nobody has":       {node("", "cloud:///i-1"), wait, "bound to no machine"},
+		"a Node bound to no machine":   {node("", "cloud:///i-1"), wait, "bound to no machine"},
 		"another's Node":               {asks(func(r *x509.CertificateRequest) { r.Subject.CommonName = "system:node:victim" }), deny, `for Node "n-1", and the request for Node "victim"`},
 		"no Node":                      {asks(func(r *x509.CertificateRequest) { r.Subject.CommonName = "admin" }), deny, "expected user system:node:"},
 		"no name":                      {asks(func(r *x509.CertificateRequest) { r.Subject.CommonName = "system:node:" }), deny, "expected user system:node:"},

@@ -221,7 +221,7 @@ type brokenWay struct {
 
 func (w *brokenWay) RoundTrip(r *http.Request) (*http.Response, error) {
 	how, _ := w.how.Load().(drivertest.Failure)
-	told := lie(how, r)
+	body := lie(how, r)
 	switch {
 	case how == drivertest.Unreachable:
 		return nil, errors.New("connection refused")
@@ -235,8 +235,8 @@ func (w *brokenWay) RoundTrip(r *http.Request) (*http.Response, error) {
 		answer := reply(r, http.StatusTemporaryRedirect, "")
 		answer.Header.Set("Location", "http://"+elsewhere+r.URL.Path)
 		return answer, nil
-	case told != "":
-		return reply(r, http.StatusOK, told), nil
+	case body != "":
+		return reply(r, http.StatusOK, body), nil
 	}
 	if query := r.URL.Query(); query.Has(cloudapi.QueryPageSize) {
 		query.Set(cloudapi.QueryPageSize, strconv.Itoa(pageSize))

@@ -81,7 +81,7 @@ func machineEvents() []EventReason {
 		{
 			EventNotOwned, true, machine,
 			"The machine is being deleted, and names a Node or a VM that is not its own: the Node is bound to another machine or to none, or the VM does not have the machine's UID. They are left alone.",
-			"If the VM or the Node belongs to nobody, delete it by hand; see [whose a Node and a VM are](architecture.md#whose-a-node-and-a-vm-are).",
+			"If the VM or the Node belongs to no machine, delete it by hand; see [whose a Node and a VM are](architecture.md#whose-a-node-and-a-vm-are).",
 		},
 		{
 			EventNodeRefused, true, machine,
@@ -90,7 +90,7 @@ func machineEvents() []EventReason {
 		},
 		{
 			EventSetAside, true, machine,
-			"Processing the machine has panicked, which is a defect of the fleet or of its driver. The machine is left as it is, for a minute at first and up to an hour when it happens again and again, whoever owns it then. It comes once for each series of panics.",
+			"Processing the machine has panicked, which is a defect of the fleet or of its driver. The machine is left as it is, for a minute at first and up to an hour when it happens again and again, also after a hand-over. It comes once for each series of panics.",
 			"Report it with the log, which has the stack. A change of the machine's spec, or its deletion, has it tried at once; see [a machine that is set aside](troubleshooting.md#a-machine-is-set-aside).",
 		},
 		{
