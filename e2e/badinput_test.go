@@ -269,7 +269,7 @@ func checkFailed(m v1alpha1.Machine, code driver.Code, says string) error {
 // oneEvent makes sure that exactly one Event with the reason tells of a machine.
 func (s *space) oneEvent(machine types.UID, reason string) {
 	s.Helper()
-	told := 0
+	reported := 0
 	s.eventually(fmt.Sprintf("an Event %s tells of machine %s", reason, machine), func(ctx context.Context) error {
 		list, err := s.lab.Control.EventsV1().Events(s.name).List(ctx, metav1.ListOptions{})
 		if err != nil {
@@ -277,18 +277,18 @@ func (s *space) oneEvent(machine types.UID, reason string) {
 		}
 		for _, e := range list.Items {
 			if e.Regarding.UID == machine && e.Reason == reason {
-				told++
+				reported++
 				if e.Series != nil {
-					told += int(e.Series.Count)
+					reported += int(e.Series.Count)
 				}
 			}
 		}
-		if told == 0 {
+		if reported == 0 {
 			return fmt.Errorf("none of %d does", len(list.Items))
 		}
 		return nil
 	})
-	if told > 1 {
-		s.Errorf("%d Events %s tell of machine %s, want one", told, reason, machine)
+	if reported > 1 {
+		s.Errorf("%d Events %s tell of machine %s, want one", reported, reason, machine)
 	}
 }

@@ -81,7 +81,7 @@ func TestDrainRespectsBudgets(t *testing.T) {
 	if evicted < 4 {
 		s.Errorf("%d pods were evicted, want all 4", evicted)
 	}
-	s.tells(names[0], v1alpha1.EventDrained)
+	s.emits(names[0], v1alpha1.EventDrained)
 
 	// The last one cannot go while the budget is there: nowhere else can its pods run.
 	s.remove("machines", names[2])
@@ -116,13 +116,13 @@ func (s *space) says(machine, text string) {
 	})
 }
 
-// tells waits for an Event on a machine.
-func (s *space) tells(machine, reason string) {
+// emits waits for an Event on a machine.
+func (s *space) emits(machine, reason string) {
 	s.Helper()
 	s.eventually(fmt.Sprintf("machine %s has the Event %s", machine, reason), func(ctx context.Context) error {
-		told, err := s.eventsOf(ctx, machine)
-		if err == nil && !slices.Contains(told, reason) {
-			err = fmt.Errorf("it has %v", told)
+		reported, err := s.eventsOf(ctx, machine)
+		if err == nil && !slices.Contains(reported, reason) {
+			err = fmt.Errorf("it has %v", reported)
 		}
 		return err
 	})
@@ -205,11 +205,11 @@ func TestDrainIsForcedAtItsTimeout(t *testing.T) {
 	}) {
 		s.Errorf("unschedulable: %t, conditions %v", found.Spec.Unschedulable, found.Status.Conditions)
 	}
-	s.tells(node, v1alpha1.EventDrainBlocked)
+	s.emits(node, v1alpha1.EventDrainBlocked)
 	s.gone()
-	s.tells(node, v1alpha1.EventDrainForced)
-	if told, err := s.eventsOf(s.Context(), node); err != nil || slices.Contains(told, v1alpha1.EventDrained) {
-		s.Errorf("a drain that was ended by force is told as %v (%v)", told, err)
+	s.emits(node, v1alpha1.EventDrainForced)
+	if reported, err := s.eventsOf(s.Context(), node); err != nil || slices.Contains(reported, v1alpha1.EventDrained) {
+		s.Errorf("a drain that was ended by force is told as %v (%v)", reported, err)
 	}
 	until := m.DeletionTimestamp.Add(timeout)
 	s.deletedAfter(vm, until)
@@ -277,7 +277,7 @@ func TestDrainsDoNotHoldOthersUp(t *testing.T) {
 	lab := startLab(t, "drains", func(o *harness.Options) { o.FleetFlags = "--concurrent-syncs=5" })
 	s := newSpace(t, lab, "drains", "")
 	s.workload()
-	s.must(lab.WaitHeld(t.Context(), slots)) // a fleet that has just come does nothing yet
+	s.must(lab.WaitStopped(t.Context(), slots)) // a fleet that has just come does nothing yet
 	began := time.Now()
 	s.deploy("idle", fresh)
 	s.running("idle", fresh)

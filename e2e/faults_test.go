@@ -106,7 +106,7 @@ func TestCloudFaults(t *testing.T) {
 				s := newSpace(t, lab, "fault-"+string(f.kind), fmt.Sprintf(`{"zone":%q}`, f.zone))
 				s.createsFail(f.zone, f.kind, f.code)
 				s.deletesFail(f.zone, f.kind, f.code)
-				s.toldOnce(v1alpha1.EventCreateFailed, v1alpha1.EventDeleteFailed)
+				s.reportedOnce(v1alpha1.EventCreateFailed, v1alpha1.EventDeleteFailed)
 			})
 		}
 		for zone, kind := range map[string]cloudapi.FaultKind{"sim-2a": cloudapi.FaultInternal, "sim-2b": cloudapi.FaultTimeoutAfter} {
@@ -284,22 +284,22 @@ func (s *space) soon(what string, call cloudapi.Call, ended time.Time, step time
 	}
 }
 
-// toldOnce checks that each machine of the namespace has told of each of the failures, that nothing was told twice of any,
+// reportedOnce checks that each machine of the namespace has told of each of the failures, that nothing was told twice of any,
 // and that the API server has of each Event what the fleet's documentation says of it.
-func (s *space) toldOnce(failures ...string) {
+func (s *space) reportedOnce(failures ...string) {
 	s.Helper()
 	list, err := s.lab.Control.EventsV1().Events(s.name).List(s.Context(), metav1.ListOptions{})
 	s.must(err)
-	told := map[string]int{}
+	reported := map[string]int{}
 	for _, e := range list.Items {
 		row, known := v1alpha1.FindEventReason(e.Reason)
 		if !known || row.Warning != (e.Type == corev1.EventTypeWarning) || !slices.Contains(row.On, e.Regarding.Kind) {
 			s.Errorf("Event %s %s on %s %s: want one of v1alpha1.EventReasons, as it says: %+v", e.Type, e.Reason, e.Regarding.Kind, e.Regarding.Name, row)
 		}
 		if e.Regarding.Kind == "Machine" {
-			told[string(e.Regarding.UID)+" "+e.Reason]++
+			reported[string(e.Regarding.UID)+" "+e.Reason]++
 			if e.Series != nil {
-				told[string(e.Regarding.UID)+" "+e.Reason] += int(e.Series.Count)
+				reported[string(e.Regarding.UID)+" "+e.Reason] += int(e.Series.Count)
 			}
 		}
 	}
@@ -307,12 +307,12 @@ func (s *space) toldOnce(failures ...string) {
 	defer s.seen.mu.Unlock()
 	for uid, name := range s.seen.machines {
 		for _, reason := range failures {
-			if n := told[string(uid)+" "+reason]; n != 1 {
+			if n := reported[string(uid)+" "+reason]; n != 1 {
 				s.Errorf("machine %s has told %d times of %s, want once", name, n, reason)
 			}
 		}
 	}
-	for what, n := range told {
+	for what, n := range reported {
 		if n > 1 {
 			s.Errorf("told %d times: machine %s", n, what)
 		}
@@ -344,7 +344,7 @@ func (s *space) notSetUp(zone string, kind cloudapi.FaultKind) {
 	}
 	s.remove("machinedeployments", "pool")
 	s.gone()
-	s.toldOnce(v1alpha1.EventCreateFailed)
+	s.reportedOnce(v1alpha1.EventCreateFailed)
 }
 
 // asksForTime has a cloud ask for more time than it would be given.

@@ -23,7 +23,7 @@ import (
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 	"github.com/machine-controller-fleet/machine-controller-fleet/e2e/harness"
-	member "github.com/machine-controller-fleet/machine-controller-fleet/membership/state"
+	member "github.com/machine-controller-fleet/machine-controller-fleet/membership"
 	"github.com/machine-controller-fleet/machine-controller-fleet/shard/ring"
 )
 
@@ -37,7 +37,7 @@ var fleetLab = sync.OnceValues(func() (*harness.Lab, error) {
 	if err != nil {
 		return nil, err
 	}
-	return lab, lab.WaitHeld(ctx, slots)
+	return lab, lab.WaitStopped(ctx, slots)
 })
 
 // fleetLock is held alone by tests that stop the fleet.
@@ -186,9 +186,9 @@ func TestNamespaceIsServedAlone(t *testing.T) {
 	begun := time.Now()
 	name := s.inSlot(7)
 	d, bare := s.deploy(name, 2), s.createMachine(s.name+"-bare")
-	s.told(d, v1alpha1.EventNotAlone, other)
-	s.told(bare, v1alpha1.EventNotAlone, other)
-	s.atLeastOne("fleet_refused_namespaces")
+	s.emitted(d, v1alpha1.EventNotAlone, other)
+	s.emitted(bare, v1alpha1.EventNotAlone, other)
+	s.atLeastOne("mcf_refused_namespaces")
 
 	wait(t, time.Until(begun.Add(takeOver+3*time.Second))) // longer than an old holder is waited for
 	last := stop()
@@ -263,8 +263,8 @@ func (s *space) renew(namespace, holder string, meta *metav1.ObjectMeta, names .
 	return stop
 }
 
-// told waits until a Warning tells of an object, and names what it should.
-func (s *space) told(about metav1.Object, reason, part string) {
+// emitted waits until a Warning tells of an object, and names what it should.
+func (s *space) emitted(about metav1.Object, reason, part string) {
 	s.Helper()
 	s.eventually(fmt.Sprintf("an Event %s tells of %s", reason, about.GetName()), func(ctx context.Context) error {
 		list, err := s.lab.Control.EventsV1().Events(s.name).List(ctx, metav1.ListOptions{})
@@ -384,8 +384,8 @@ func TestObjectOfAnUnownedSlotIsVisible(t *testing.T) {
 	}, session)
 	leases := s.lab.Control.CoordinationV1().Leases(harness.FleetNamespace)
 	s.must(leases.Delete(t.Context(), slotLease(slot), metav1.DeleteOptions{}))
-	s.atLeastOne("fleet_unowned_slots")
-	s.told(d, v1alpha1.EventSlotUnowned, harness.FleetNamespace+"/"+slotLease(slot))
+	s.atLeastOne("mcf_unowned_slots")
+	s.emitted(d, v1alpha1.EventSlotUnowned, harness.FleetNamespace+"/"+slotLease(slot))
 	s.oneEvent(d.UID, v1alpha1.EventSlotUnowned)
 
 	stop()
@@ -395,7 +395,7 @@ func TestObjectOfAnUnownedSlotIsVisible(t *testing.T) {
 	_, err = leases.Update(t.Context(), lease, metav1.UpdateOptions{})
 	s.must(err)
 	s.eventually("every slot is held again", func(ctx context.Context) error {
-		values, err := s.metrics(ctx, "fleet_unowned_slots")
+		values, err := s.metrics(ctx, "mcf_unowned_slots")
 		for replica, value := range values {
 			if value > 0 {
 				err = errors.Join(err, fmt.Errorf("%s sees %v that are not", replica, value))

@@ -15,7 +15,7 @@ import (
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 	"github.com/machine-controller-fleet/machine-controller-fleet/e2e/harness"
-	member "github.com/machine-controller-fleet/machine-controller-fleet/membership/state"
+	member "github.com/machine-controller-fleet/machine-controller-fleet/membership"
 )
 
 // owner is who holds a slot: a session of a replica, under an epoch. The zero owner is none.
@@ -67,8 +67,8 @@ func (s *space) serving(slot int, not ...string) (now owner) {
 	s.eventually(fmt.Sprintf("slot %d is worked on, and not by %q", slot, not), func(ctx context.Context) error {
 		lease := s.lease(slot)
 		now = ownerOf(lease)
-		if preferred := lease.Annotations[v1alpha1.AnnotationPreferredHolder]; now.replica == "" || slices.Contains(not, now.replica) || now.replica != preferred {
-			return fmt.Errorf("it is held by %+v and should be by %s", now, preferred)
+		if assigned := lease.Annotations[v1alpha1.AnnotationAssignedReplica]; now.replica == "" || slices.Contains(not, now.replica) || now.replica != assigned {
+			return fmt.Errorf("it is held by %+v and should be by %s", now, assigned)
 		}
 		return s.isServed(ctx, now.replica, slot)
 	})
@@ -107,7 +107,7 @@ func (s *space) handOver(slot int) (m move) {
 				m.to = "fleet-1"
 			}
 		}
-		if wrote, err := s.prefer(ctx, lease, m.to); wrote || err != nil {
+		if wrote, err := s.assign(ctx, lease, m.to); wrote || err != nil {
 			since = time.Now()
 			return errors.Join(errors.New("it has only just been asked for"), err)
 		}
@@ -122,12 +122,12 @@ func (s *space) handOver(slot int) (m move) {
 	return m
 }
 
-// prefer writes the preferred holder of a slot, unless it is that already, and reports whether it wrote it.
-func (s *space) prefer(ctx context.Context, lease *coordinationv1.Lease, replica string) (wrote bool, err error) {
-	if lease.Annotations[v1alpha1.AnnotationPreferredHolder] == replica {
+// assign writes the preferred holder of a slot, unless it is that already, and reports whether it wrote it.
+func (s *space) assign(ctx context.Context, lease *coordinationv1.Lease, replica string) (wrote bool, err error) {
+	if lease.Annotations[v1alpha1.AnnotationAssignedReplica] == replica {
 		return false, nil
 	}
-	lease.Annotations[v1alpha1.AnnotationPreferredHolder] = replica
+	lease.Annotations[v1alpha1.AnnotationAssignedReplica] = replica
 	_, err = s.lab.Control.CoordinationV1().Leases(lease.Namespace).Update(ctx, lease, metav1.UpdateOptions{})
 	return true, err
 }
@@ -140,7 +140,7 @@ func (s *space) arrives(m move) {
 		lease := s.lease(m.slot)
 		now := ownerOf(lease)
 		if now == m.from {
-			_, err := s.prefer(ctx, lease, m.to)
+			_, err := s.assign(ctx, lease, m.to)
 			return errors.Join(fmt.Errorf("it is held by %+v", now), err)
 		}
 		if now.replica == "" || now.epoch == m.from.epoch+1 && now.replica != m.to {

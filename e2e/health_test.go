@@ -46,9 +46,9 @@ func healthLab(t *testing.T, name string) *harness.Lab {
 	t.Helper()
 	lab := startLab(t, name, func(o *harness.Options) {
 		o.Replicas = 2
-		o.FleetFlags = fmt.Sprintf("--machine-health-timeout=%s --replacement-resume-after=%s", healthTimeout, resumeAfter)
+		o.FleetFlags = fmt.Sprintf("--machine-health-timeout=%s --circuit-breaker-close-after=%s", healthTimeout, resumeAfter)
 	})
-	if err := lab.WaitHeld(t.Context(), slots); err != nil {
+	if err := lab.WaitStopped(t.Context(), slots); err != nil {
 		t.Fatal(err)
 	}
 	return lab
@@ -79,7 +79,7 @@ func zoneInTheDark(s *space) {
 		}
 	})
 	for _, pool := range pools {
-		s.halted(pool, v1alpha1.ReasonZoneNotReady)
+		s.breakerOpen(pool, v1alpha1.ReasonZoneNotReady)
 	}
 	s.must(s.lab.Do(s.Context(), "fleet-1", harness.Stop)) // the other one takes its slots
 	s.lastWord("fleet-1")
@@ -88,13 +88,13 @@ func zoneInTheDark(s *space) {
 			time.Since(m.Status.CurrentStatus.LastUpdateTime.Time) > healthTimeout+20*time.Second
 	})
 	s.untouched(before)
-	s.halted("elsewhere", "")
+	s.breakerOpen("elsewhere", "")
 
 	s.must(s.lab.Cloud.Set(s.Context(), `{"failedZones":null}`))
 	s.running("", 17)
 	for _, pool := range pools {
-		s.halted(pool, "")
-		s.oneEvent(deployments[pool], v1alpha1.EventReplacementHalted)
+		s.breakerOpen(pool, "")
+		s.oneEvent(deployments[pool], v1alpha1.EventCircuitBreakerOpen)
 		s.oneEvent(deployments[pool], v1alpha1.EventReplacementResumed)
 	}
 	s.untouched(before)
@@ -176,8 +176,8 @@ func (s *space) inZone(class, zone string) {
 		`{"nodeTemplate":{"capacity":{"cpu":"4","gpu":"0","memory":"16Gi"},"instanceType":"standard-4","region":"sim-1","zone":%q}}`, zone))
 }
 
-// halted waits until the MachineDeployment says that its replacement is halted for a reason, or, with "", that it is not.
-func (s *space) halted(pool, reason string) {
+// breakerOpen waits until the MachineDeployment says that its replacement is halted for a reason, or, with "", that it is not.
+func (s *space) breakerOpen(pool, reason string) {
 	s.Helper()
 	s.eventually(fmt.Sprintf("the replacement of %s is halted for the reason %q", pool, reason), func(ctx context.Context) error {
 		d, err := s.api().MachineDeployments(s.name).Get(ctx, pool, metav1.GetOptions{})
@@ -186,7 +186,7 @@ func (s *space) halted(pool, reason string) {
 		}
 		found := ""
 		for _, c := range d.Status.Conditions {
-			if c.Type == v1alpha1.MachineDeploymentReplacementHalted && c.Status == corev1.ConditionTrue {
+			if c.Type == v1alpha1.MachineDeploymentCircuitBreakerOpen && c.Status == corev1.ConditionTrue {
 				found = c.Reason
 			}
 		}

@@ -115,12 +115,12 @@ func updateSucceeds(s *space, machine string) {
 		s.Errorf("Node %s became another one", machine)
 	}
 	for _, reason := range []string{v1alpha1.EventInPlaceUpdating, v1alpha1.EventInPlaceUpdated, v1alpha1.EventNodeHealthy} {
-		s.tells(machine, reason)
+		s.emits(machine, reason)
 	}
-	told, err := s.eventsOf(s.Context(), machine)
+	reported, err := s.eventsOf(s.Context(), machine)
 	s.must(err)
-	if slices.Contains(told, v1alpha1.EventNodeUnhealthy) {
-		s.Errorf("a Node that restarts for its update is told as unhealthy: %v", told)
+	if slices.Contains(reported, v1alpha1.EventNodeUnhealthy) {
+		s.Errorf("a Node that restarts for its update is told as unhealthy: %v", reported)
 	}
 }
 
@@ -132,7 +132,7 @@ func updateFails(s *space, machine string) {
 		s.Errorf("last operation %+v", op)
 	}
 	s.says(machine, "a fault that was asked for")
-	s.tells(machine, v1alpha1.EventInPlaceFailed)
+	s.emits(machine, v1alpha1.EventInPlaceFailed)
 	s.agentBecomes(machine, cloudapi.UpdateSuccessful)
 	s.patchNode(machine, fmt.Sprintf(`{"metadata":{"labels":{%q:null}}}`, v1alpha1.LabelUpdateResult))
 	s.comesTo(machine, v1alpha1.MachineRunning, v1alpha1.NodeReasonUpdateSuccessful)

@@ -12,7 +12,7 @@ import (
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 	"github.com/machine-controller-fleet/machine-controller-fleet/e2e/harness"
-	member "github.com/machine-controller-fleet/machine-controller-fleet/membership/state"
+	member "github.com/machine-controller-fleet/machine-controller-fleet/membership"
 )
 
 // TestKubectlGet prints the columns that users of MCM know, with what is in them.
@@ -58,7 +58,7 @@ func TestKubectlGetLeases(t *testing.T) {
 	lab := shared(t)
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
-	if err := lab.WaitHeld(ctx, slots); err != nil {
+	if err := lab.WaitStopped(ctx, slots); err != nil {
 		t.Fatal(err)
 	}
 	replicas, err := lab.Replicas(ctx)

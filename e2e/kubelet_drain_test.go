@@ -53,7 +53,7 @@ func TestRealKubeletDrain(t *testing.T) {
 
 	s.open(to)
 	s.lost(from)
-	s.tells(from, v1alpha1.EventDrained)
+	s.emits(from, v1alpha1.EventDrained)
 	for app, replicas := range apps {
 		s.ready(app, int(replicas))
 	}

@@ -117,7 +117,7 @@ func TestRealKubeletVolumes(t *testing.T) {
 	if !strings.HasPrefix(seen.order[0], "queue") || !strings.HasPrefix(seen.order[1], "queue") {
 		s.Errorf("volumes began to move in the order %v, want those of high priority first", seen.order)
 	}
-	s.tells(from, v1alpha1.EventDrained)
+	s.emits(from, v1alpha1.EventDrained)
 	s.ready("archive", 4)
 	s.ready("queue", 2)
 	for pod := range volumes {
@@ -129,7 +129,7 @@ func TestRealKubeletVolumes(t *testing.T) {
 	s.patch("machines", to, `{"metadata":{"labels":{"force-deletion":"true"}}}`)
 	s.remove("machines", to)
 	s.gone()
-	s.tells(to, v1alpha1.EventDrainForced)
+	s.emits(to, v1alpha1.EventDrainForced)
 	s.free(slices.Collect(maps.Values(vms)))
 }
 
@@ -156,7 +156,7 @@ func TestRealKubeletVolumesOneByOne(t *testing.T) {
 	if seen := s.move(film, from, volumes); seen.most != 1 {
 		s.Errorf("%d volumes moved at a time, want one; they began in the order %v", seen.most, seen.order)
 	}
-	s.tells(from, v1alpha1.EventDrained)
+	s.emits(from, v1alpha1.EventDrained)
 	s.ready("archive", 3)
 	for pod := range volumes {
 		s.remembers(pod, from, to)

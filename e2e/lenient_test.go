@@ -90,7 +90,7 @@ func (s *space) invalidDeployment(name, reason string) {
 		}
 		return fmt.Errorf("want reason %s, conditions are %v", reason, d.Status.Conditions)
 	})
-	s.told(about, validation.EventReason(reason), "")
+	s.emitted(about, validation.EventReason(reason), "")
 }
 
 // invalidSet waits until a MachineSet says what is wrong with it, and an Event does.
@@ -110,5 +110,5 @@ func (s *space) invalidSet(name, reason string) {
 		}
 		return fmt.Errorf("want reason %s, conditions are %v", reason, set.Status.Conditions)
 	})
-	s.told(about, validation.EventReason(reason), "")
+	s.emitted(about, validation.EventReason(reason), "")
 }

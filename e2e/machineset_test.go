@@ -169,18 +169,18 @@ func (s *space) exported(kind, of string, machines int) {
 		if err != nil {
 			return err
 		}
-		var told []float64
+		var reported []float64
 		for _, replica := range replicas {
 			if value, err := s.lab.Metric(ctx, replica, name); err == nil {
-				told = append(told, value)
+				reported = append(reported, value)
 			}
 		}
 		want := []float64{float64(machines)}
 		if machines < 0 {
 			want = nil
 		}
-		if !slices.Equal(told, want) {
-			return fmt.Errorf("they say %v, want %v", told, want)
+		if !slices.Equal(reported, want) {
+			return fmt.Errorf("they say %v, want %v", reported, want)
 		}
 		return nil
 	})

@@ -80,7 +80,7 @@ func (s *space) fourDigits(slots int) {
 	s.Helper()
 	ctx, cancel := context.WithTimeout(s.Context(), 2*patience)
 	defer cancel()
-	s.must(s.lab.WaitHeld(ctx, slots))
+	s.must(s.lab.WaitStopped(ctx, slots))
 	holders, err := s.lab.Holders(ctx)
 	s.must(err)
 	for slot := range slots {

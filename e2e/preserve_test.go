@@ -68,8 +68,8 @@ func (s *space) preserve(node, value string) {
 	s.patchNode(node, fmt.Sprintf(`{"metadata":{"annotations":{%q:%s}}}`, v1alpha1.AnnotationPreserve, value))
 }
 
-// setTells waits until the status of the only MachineSet is as it should be.
-func (s *space) setTells(right func(v1alpha1.MachineSetStatus) bool) {
+// setReports waits until the status of the only MachineSet is as it should be.
+func (s *space) setReports(right func(v1alpha1.MachineSetStatus) bool) {
 	s.Helper()
 	s.eventually("the MachineSet tells of it", func(ctx context.Context) error {
 		list, err := s.api().MachineSets(s.name).List(ctx, metav1.ListOptions{})
@@ -114,7 +114,7 @@ func TestPreserve(t *testing.T) {
 	if _, err := s.lab.Target.CoreV1().Pods(s.name).Get(t.Context(), "web", metav1.GetOptions{}); !apierrors.IsNotFound(err) {
 		t.Errorf("the pod on the Node of a machine that has failed: want none, got %v", err)
 	}
-	s.setTells(func(status v1alpha1.MachineSetStatus) bool {
+	s.setReports(func(status v1alpha1.MachineSetStatus) bool {
 		return status.PreservedFailedReplicas == 1 && status.Replicas == 1
 	})
 
@@ -185,7 +185,7 @@ func TestAutoPreserve(t *testing.T) {
 		wrong.unless(slices.Contains(unlucky, kept), "kept is %q", kept)
 		return wrong.err()
 	})
-	s.setTells(func(status v1alpha1.MachineSetStatus) bool {
+	s.setReports(func(status v1alpha1.MachineSetStatus) bool {
 		return status.AutoPreserveFailedMachineCount == 1 && status.PreservedFailedReplicas == 1
 	})
 	s.patch("machinedeployments", "pool", `{"spec":{"autoPreserveFailedMachineMax":0}}`)

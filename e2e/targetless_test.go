@@ -28,12 +28,12 @@ func TestNoTargetCluster(t *testing.T) {
 		d, err2 := s.api().MachineDeployments(s.name).Get(ctx, "pool", metav1.GetOptions{})
 		sets, err3 := s.api().MachineSets(s.name).List(ctx, metav1.ListOptions{})
 		s.must(errors.Join(err1, err2, err3))
-		told := d.Status.AvailableReplicas
+		reported := d.Status.AvailableReplicas
 		for _, set := range sets.Items {
-			told = max(told, set.Status.AvailableReplicas)
+			reported = max(reported, set.Status.AvailableReplicas)
 		}
-		if old := oldEnough(machines, minReady); told > old {
-			s.Errorf("%d machines are told to be available, and %d have been there for %s", told, old, minReady)
+		if old := oldEnough(machines, minReady); reported > old {
+			s.Errorf("%d machines are told to be available, and %d have been there for %s", reported, old, minReady)
 		}
 		var wrong complaints
 		wrong.unless(len(machines) == 2, "there are %d", len(machines))

@@ -15,7 +15,7 @@ import (
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 	"github.com/machine-controller-fleet/machine-controller-fleet/e2e/harness"
-	member "github.com/machine-controller-fleet/machine-controller-fleet/membership/state"
+	member "github.com/machine-controller-fleet/machine-controller-fleet/membership"
 )
 
 // TestTraces has a slot handed over and taken over, and reads back what Jaeger has of that, and of the life of a machine
@@ -30,7 +30,7 @@ func TestTraces(t *testing.T) {
 
 	moved := s.handOver(s.slot)
 	first := moved.from
-	s.finds("hand-over", owner{}, first.next(), isSomebodys, func(s harness.Span) bool { return s.Tags["replica"] == moved.to })
+	s.finds("hand-over", owner{}, first.next(), isOfAnother, func(s harness.Span) bool { return s.Tags["replica"] == moved.to })
 	s.must(lab.Do(t.Context(), first.replica, harness.Stop)) // what it has to send is sent before it ends
 	set, machine := s.family()
 	s.serving(s.slot, first.replica)
@@ -40,7 +40,7 @@ func TestTraces(t *testing.T) {
 		s.finds("reconcile machinedeployment", second, tags{"key": s.name + "/pool"})
 	})
 	third := s.serving(s.slot, second.replica)
-	s.finds("take-over", owner{}, second.next(), isSomebodys)
+	s.finds("take-over", owner{}, second.next(), isOfAnother)
 
 	for _, owner := range []owner{first, second, third} {
 		s.finds("reconcile machinedeployment", owner, tags{"key": s.name + "/pool"})
@@ -112,8 +112,8 @@ func (o owner) next() tags {
 	return tags{"from": o.session, "epoch": strconv.FormatInt(o.epoch+1, 10)}
 }
 
-// isSomebodys says that a span tells a replica and a session of its own.
-func isSomebodys(s harness.Span) bool {
+// isOfAnother says that a span tells a replica and a session of its own.
+func isOfAnother(s harness.Span) bool {
 	replica, ok := member.ReplicaOf(s.Tags["session"])
 	return ok && replica == s.Tags["replica"]
 }

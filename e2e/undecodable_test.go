@@ -25,8 +25,8 @@ func (s *space) servesBesideUndecodable() {
 	machine := s.store("machines", fmt.Sprintf(`{"kind":"Machine","metadata":{"name":%q},"spec":%s}`, name, spec))
 	set := s.store("machinesets", fmt.Sprintf(`{"kind":"MachineSet","metadata":{"name":%q},"spec":{"replicas":1,"selector":{"matchLabels":{"name":"set"}},`+
 		`"template":{"metadata":{"labels":{"name":"set"}},"spec":%s}}}`, name, spec))
-	s.told(machine, v1alpha1.EventUndecodable, `: spec.drainTimeout: time: invalid duration "soon"`)
-	s.told(set, v1alpha1.EventUndecodable, `: spec.template.spec.drainTimeout: time: invalid duration "soon"`)
+	s.emitted(machine, v1alpha1.EventUndecodable, `: spec.drainTimeout: time: invalid duration "soon"`)
+	s.emitted(set, v1alpha1.EventUndecodable, `: spec.template.spec.drainTimeout: time: invalid duration "soon"`)
 	s.countsUndecodable(1, 1)
 
 	s.within(servedWithin, "a MachineDeployment is served by the watches", func() {
@@ -74,7 +74,7 @@ func (s *space) countsUndecodable(machines, sets float64) {
 	s.Helper()
 	want := map[string]float64{`{kind="Machine"}`: machines, `{kind="MachineSet"}`: sets, `{kind="MachineDeployment"}`: 0, `{kind="MachineClass"}`: 0}
 	s.eventually("objects that cannot be decoded are counted", func(ctx context.Context) error {
-		got, err := s.lab.Metrics(ctx, harness.Fleet, "fleet_undecodable_objects")
+		got, err := s.lab.Metrics(ctx, harness.Fleet, "mcf_undecodable_objects")
 		if diff := cmp.Diff(want, got); err == nil && diff != "" {
 			err = fmt.Errorf("(-want +got):\n%s", diff)
 		}

@@ -57,7 +57,7 @@ func TestVolumesOfAnUnknownDriver(t *testing.T) {
 	if seen := s.move(film, machines[0], volumes); seen.most != 1 {
 		s.Errorf("%d volumes moved at a time, want one after the other; they began in the order %v", seen.most, seen.order)
 	}
-	s.tells(machines[0], v1alpha1.EventDrained)
+	s.emits(machines[0], v1alpha1.EventDrained)
 	s.patch("machines", machines[1], `{"metadata":{"labels":{"force-deletion":"true"}}}`)
 	s.remove("machines", machines[1])
 	s.gone()

@@ -1,14 +1,15 @@
-// Package membership is the outside of membership/state: the Leases of the fleet at an API server, the file lock that
-// proves the end of an earlier process of the same pod, and the watchdog that ends this one.
+// Package state decides who is alive. It is pure: what was observed and the time go in, requests come out. Nothing here
+// sends, waits or asks for the time; the shell around it does.
 //
-// Guarantees:
+// Own is the life of this process's session Lease: how it is taken, renewed, lost and given up, and the fence, the moment
+// after which the session may start nothing more. Others times the session Leases of all replicas by what is observed
+// here, and says which of them have been silent for so long that they may be declared dead, and when a holder is proven
+// dead. Config holds all durations of the protocol.
 //
-//   - Store sends each request once it is asked to, bounds it in time, and says what became of it without guessing: what
-//     got no clear answer is unanswered.
-//   - An update carries UID and resourceVersion. There is no patch and no delete.
-//   - The Leases have connections of their own, which are closed after every failed attempt, so that neither the load of
-//     the fleet nor a dead connection delays the next renewal.
-//   - Every list that a watch starts from is consistent, and a watch that shows nothing is replaced.
+// Guarantees, as long as clocks drift less than Config allows: the fence of a session has passed before anybody else can
+// have taken its session Lease for silence; a session never creates its Lease a second time; an API server that was away
+// for any time makes nobody look dead when it comes back.
 //
-// Not guaranteed: that an unanswered request has no effect later.
+// Not guaranteed: anything about a request that was checked before the fence and sent long after it, by a process that
+// was stopped in between. Preconditions on objects and tokens at the cloud make those harmless.
 package membership

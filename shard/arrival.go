@@ -8,14 +8,14 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
-	member "github.com/machine-controller-fleet/machine-controller-fleet/membership/state"
-	"github.com/machine-controller-fleet/machine-controller-fleet/shard/state"
+	member "github.com/machine-controller-fleet/machine-controller-fleet/membership"
+	"github.com/machine-controller-fleet/machine-controller-fleet/shard/protocol"
 )
 
 // arrivals measures how long slots take to come here, from the Leases as the watch shows them: a hand-over from when this
 // replica was preferred, a take-over from the last sign of life of the dead holder. Nothing is decided on it.
 type arrivals struct {
-	settings state.Settings
+	settings protocol.Settings
 	tracer   trace.Tracer
 	metrics  *Metrics
 
@@ -31,7 +31,7 @@ type arrival struct {
 	epoch  int64         // 0 until it is acquired
 }
 
-func newArrivals(s state.Settings, tracer trace.Tracer, m *Metrics) *arrivals {
+func newArrivals(s protocol.Settings, tracer trace.Tracer, m *Metrics) *arrivals {
 	return &arrivals{settings: s, tracer: tracer, metrics: m, alive: map[string]member.Moment{}, slots: map[int]arrival{}}
 }
 
@@ -46,7 +46,7 @@ func (a *arrivals) seen(lease *coordinationv1.Lease, at member.Moment) {
 	if !isSlot || holder == a.settings.Session {
 		return
 	}
-	if lease.Annotations[v1alpha1.AnnotationPreferredHolder] != a.settings.Replica {
+	if lease.Annotations[v1alpha1.AnnotationAssignedReplica] != a.settings.Replica {
 		delete(a.slots, slot)
 		return
 	}

@@ -22,10 +22,10 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
-	member "github.com/machine-controller-fleet/machine-controller-fleet/membership/state"
-	"github.com/machine-controller-fleet/machine-controller-fleet/shard/plan"
+	member "github.com/machine-controller-fleet/machine-controller-fleet/membership"
+	"github.com/machine-controller-fleet/machine-controller-fleet/shard/assignment"
+	"github.com/machine-controller-fleet/machine-controller-fleet/shard/protocol"
 	"github.com/machine-controller-fleet/machine-controller-fleet/shard/ring"
-	"github.com/machine-controller-fleet/machine-controller-fleet/shard/state"
 )
 
 var costs = flag.Bool("cost", false, "measure what the loop of a session costs in fleets of all sizes, and print the table of docs/benchmarks.md")
@@ -110,7 +110,7 @@ func newCosts(t *testing.T, slots, replicas int) *costFleet {
 	for n := range replicas {
 		f.replicas = append(f.replicas, f.newReplica(n))
 	}
-	f.write(&coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Name: "fleet-leader", Annotations: state.Record(f.replicas[0].settings)}})
+	f.write(&coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Name: "fleet-leader", Annotations: protocol.Record(f.replicas[0].settings)}})
 	var renew func()
 	renew = func() {
 		f.write(f.leases["fleet-leader"].DeepCopy())
@@ -225,7 +225,7 @@ func (f *costFleet) write(l *coordinationv1.Lease) *coordinationv1.Lease {
 	}
 	for _, r := range f.replicas {
 		if r.watches {
-			f.after(costLag, func() { r.get(state.Seen{Lease: l}) })
+			f.after(costLag, func() { r.get(protocol.Seen{Lease: l}) })
 		}
 	}
 	return l
@@ -265,8 +265,8 @@ func (f *costFleet) all() []*coordinationv1.Lease {
 // costReplica is a replica with what its loop calls.
 type costReplica struct {
 	f        *costFleet
-	settings state.Settings
-	machine  *state.Replica
+	settings protocol.Settings
+	machine  *protocol.Session
 	fence    *Fence
 	metrics  *Metrics
 	arrival  *arrivals
@@ -283,11 +283,11 @@ type costReplica struct {
 
 func (f *costFleet) newReplica(n int) *costReplica {
 	name := fmt.Sprintf("machine-controller-fleet-%d", n)
-	s := state.Settings{
-		Config: member.DefaultConfig(), Plan: plan.DefaultConfig(), Fleet: "fleet", Namespace: "fleet-system",
+	s := protocol.Settings{
+		Config: member.DefaultConfig(), Assignment: assignment.DefaultConfig(), Fleet: "fleet", Namespace: "fleet-system",
 		Replica: name, Session: member.Identity(name, "abcde"), Capacity: 1, Slots: f.slots, ShardBy: string(ring.Deployment), RingVersion: ring.Version,
 	}
-	machine, err := state.NewReplica(s)
+	machine, err := protocol.NewSession(s)
 	if err != nil {
 		f.Fatal(err)
 	}
@@ -301,20 +301,20 @@ func (f *costFleet) newReplica(n int) *costReplica {
 // begin starts the session and what happens from time to time.
 func (r *costReplica) begin() {
 	r.watches = true
-	r.get(state.Listed{Leases: r.f.all()})
+	r.get(protocol.Listed{Leases: r.f.all()})
 	var tick, weigh func()
 	tick = func() {
 		r.loop(func(now member.Moment) {
 			facts := r.machine.Facts(now)
 			r.metrics.observe(&facts, r.fence.Busy())
 			lateOf(r.outages, now, longUnowned, unownedAmong(facts.Slots))
-			r.machine.Told()
+			r.machine.Reports()
 			r.arrival.prune(now)
 		})
-		r.get(state.Woke{})
+		r.get(protocol.Woke{})
 		if r == r.f.replicas[0] && !r.elected && !r.machine.Suspended() {
 			r.elected = true
-			r.get(state.Elected{})
+			r.get(protocol.Elected{})
 		}
 		r.f.after(time.Second, tick)
 	}
@@ -325,7 +325,7 @@ func (r *costReplica) begin() {
 		for slot := range r.f.slots {
 			weights[slot] = 100 + int64((slot+r.round)%3)
 		}
-		r.get(state.Weighed{Weights: weights, Counts: &counts})
+		r.get(protocol.Weighed{Weights: weights, Counts: &counts})
 		r.f.after(10*time.Second, weigh)
 	}
 	r.f.after(time.Second, tick)
@@ -333,13 +333,13 @@ func (r *costReplica) begin() {
 }
 
 // get has the loop take in an event, when it has taken in what came before.
-func (r *costReplica) get(event state.Event) {
+func (r *costReplica) get(event protocol.Event) {
 	if r.gone {
 		return
 	}
-	var out state.Output
+	var out protocol.Output
 	at := r.loop(func(now member.Moment) {
-		if seen, ok := event.(state.Seen); ok {
+		if seen, ok := event.(protocol.Seen); ok {
 			r.arrival.seen(seen.Lease, now)
 		}
 		out = r.machine.Step(now, event)
@@ -352,13 +352,13 @@ func (r *costReplica) get(event state.Event) {
 }
 
 // carryOut answers the changes, sends the requests, and has the loop woken.
-func (r *costReplica) carryOut(at time.Duration, out state.Output) {
+func (r *costReplica) carryOut(at time.Duration, out protocol.Output) {
 	for _, change := range out.Changes {
-		if change.Kind == state.Acquired {
-			r.get(state.Opened{Slot: change.Slot, Epoch: change.Epoch})
+		if change.Kind == protocol.Acquired {
+			r.get(protocol.Opened{Slot: change.Slot, Epoch: change.Epoch})
 		}
 		if change.Ticket != 0 {
-			r.get(state.Idle{Slot: change.Slot, Ticket: change.Ticket})
+			r.get(protocol.Idle{Slot: change.Slot, Ticket: change.Ticket})
 		}
 	}
 	for _, req := range out.Requests {
@@ -372,14 +372,14 @@ func (r *costReplica) carryOut(at time.Duration, out state.Output) {
 		r.f.after(costAnswer/2, func() {
 			reply := r.f.serve(req)
 			reply.Sent = sent
-			r.f.after(costAnswer/2, func() { r.get(state.Replied{Reply: reply}) })
+			r.f.after(costAnswer/2, func() { r.get(protocol.Replied{Reply: reply}) })
 		})
 	}
 	r.woken++
 	if woken := r.woken; !out.WakeAt.IsZero() {
 		r.f.after(max(out.WakeAt.Monotonic-r.f.now, 0), func() {
 			if woken == r.woken {
-				r.get(state.Woke{})
+				r.get(protocol.Woke{})
 			}
 		})
 	}

@@ -5,13 +5,13 @@ import (
 	"net/http"
 	"time"
 
-	member "github.com/machine-controller-fleet/machine-controller-fleet/membership/state"
-	"github.com/machine-controller-fleet/machine-controller-fleet/shard/state"
+	member "github.com/machine-controller-fleet/machine-controller-fleet/membership"
+	"github.com/machine-controller-fleet/machine-controller-fleet/shard/protocol"
 )
 
 // View is what /debug/slots shows: what the session knows, and what its Fence makes of it.
 type View struct {
-	state.Facts
+	protocol.Facts
 
 	// Now is what the fence is to be compared with.
 	Now member.Moment `json:"now"`
@@ -42,7 +42,7 @@ type SlotView struct {
 func (r *Replica) ServeSlots(w http.ResponseWriter, request *http.Request) {
 	var view View
 	err := r.inLoop(request.Context(), func() error {
-		view = View{Facts: r.machine.Facts(r.cfg.Time.Moment()), Now: r.cfg.Time.Moment(), Leadership: r.cfg.Fence.leadership.view(state.Everything)}
+		view = View{Facts: r.machine.Facts(r.cfg.Time.Moment()), Now: r.cfg.Time.Moment(), Leadership: r.cfg.Fence.leadership.view(protocol.Everything)}
 		view.Unopened = r.waiting()
 		for slot, h := range r.cfg.Fence.slots {
 			if v := h.view(slot); v.Held || v.InFlight > 0 {
@@ -51,8 +51,8 @@ func (r *Replica) ServeSlots(w http.ResponseWriter, request *http.Request) {
 		}
 		return nil
 	})
-	if teller, ok := r.cfg.Grants.(interface{ Grants() [][]int }); ok {
-		view.Grants = teller.Grants()
+	if reporter, ok := r.cfg.Grants.(interface{ Grants() [][]int }); ok {
+		view.Grants = reporter.Grants()
 	}
 	if err != nil {
 		http.Error(w, err.Error(), http.StatusServiceUnavailable)

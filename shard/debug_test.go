@@ -10,7 +10,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/machine-controller-fleet/machine-controller-fleet/membership/leasetest"
+	"github.com/machine-controller-fleet/machine-controller-fleet/membership/leases/leasetest"
 )
 
 func TestDebugSlots(t *testing.T) {

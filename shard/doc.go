@@ -1,4 +1,4 @@
-// Package shard says what this replica may do, and holds it to that: it runs the protocol of shard/state, and stands with
+// Package shard says what this replica may do, and holds it to that: it runs the protocol of shard/protocol, and stands with
 // a Fence under every client and every driver.
 //
 // The parts, from the outside in:
@@ -6,7 +6,7 @@
 //   - Gate admits a key to a runner while its slot is held and open, and hands out the ownership in the context.
 //   - Fence checks that ownership again immediately before each mutating request and each call of a driver, counts what
 //     is in flight, and puts the ownership into the User-Agent.
-//   - Replica is the loop: it feeds the machine of shard/state with Leases, answers and time, sends its requests, and
+//   - Replica is the loop: it feeds the machine of shard/protocol with Leases, answers and time, sends its requests, and
 //     keeps the Fence as the machine says.
 //
 // Guarantees:

@@ -7,8 +7,8 @@ import (
 
 	"k8s.io/utils/clock"
 
-	"github.com/machine-controller-fleet/machine-controller-fleet/membership/state"
-	protocol "github.com/machine-controller-fleet/machine-controller-fleet/shard/state"
+	"github.com/machine-controller-fleet/machine-controller-fleet/membership"
+	"github.com/machine-controller-fleet/machine-controller-fleet/shard/protocol"
 )
 
 // createMargin is how much time a create at a cloud must have before the fence: a cloud takes seconds to accept one, and
@@ -21,10 +21,10 @@ type Fence struct {
 	replica, session string
 	time             *Time
 	metrics          *Metrics
-	hold             *Hold // nil without --debug-hooks
+	hold             *FaultPoint // nil without --debug-hooks
 
-	until       atomic.Pointer[state.Moment] // the session's fence
-	leaderUntil atomic.Pointer[state.Moment] // the leadership's; the session's holds for it too
+	until       atomic.Pointer[membership.Moment] // the session's fence
+	leaderUntil atomic.Pointer[membership.Moment] // the leadership's; the session's holds for it too
 	slots       []*holding
 	leadership  *holding
 	turnedAway  atomic.Bool // a key of a slot, at the fence, before the Replica knew that it had passed
@@ -41,9 +41,9 @@ type Time struct {
 func NewTime(c clock.WithTicker) *Time { return &Time{WithTicker: c, start: c.Now()} }
 
 // Moment is now.
-func (t *Time) Moment() state.Moment {
+func (t *Time) Moment() membership.Moment {
 	now := t.Now()
-	return state.Moment{Monotonic: now.Sub(t.start), Wall: now.Round(0)}
+	return membership.Moment{Monotonic: now.Sub(t.start), Wall: now.Round(0)}
 }
 
 // action is something that is about to begin.
@@ -58,10 +58,10 @@ const (
 )
 
 // NewFence makes a Fence under which nothing is allowed yet. Hold may be nil.
-func NewFence(replica, session string, slots int, t *Time, m *Metrics, hold *Hold) *Fence {
+func NewFence(replica, session string, slots int, t *Time, m *Metrics, hold *FaultPoint) *Fence {
 	f := &Fence{replica: replica, session: session, time: t, metrics: m, hold: hold, leadership: &holding{}}
-	f.until.Store(&state.Moment{})
-	f.leaderUntil.Store(&state.Moment{})
+	f.until.Store(&membership.Moment{})
+	f.leaderUntil.Store(&membership.Moment{})
 	for range slots {
 		f.slots = append(f.slots, &holding{})
 	}
@@ -104,16 +104,16 @@ func (f *Fence) passed(k kind, a action) bool {
 }
 
 // mayAsk checks a request about Leases; "" means that it may be sent.
-func (f *Fence) mayAsk(need state.Need) Refusal {
+func (f *Fence) mayAsk(need membership.Need) Refusal {
 	switch need {
-	case state.NeedNothing:
+	case membership.NeedNothing:
 		return ""
-	case state.NeedFence:
+	case membership.NeedFence:
 		if f.passed(ofProtocol, write) {
 			return Fenced
 		}
 		return ""
-	case state.NeedLeadership:
+	case membership.NeedLeadership:
 		if f.passed(ofLeader, write) {
 			return Fenced
 		}
@@ -127,8 +127,8 @@ func (f *Fence) mayAsk(need state.Need) Refusal {
 
 // follow takes over what the machine says about the fence, and about the slots of which it may say something else. missed says that keys were turned away at a fence
 // that was moved on then, so that nothing was suspended and nothing resumes: they have to be let in again.
-func (f *Fence) follow(m *protocol.Replica, slots []int) (missed bool) {
-	until := state.Moment{}
+func (f *Fence) follow(m *protocol.Session, slots []int) (missed bool) {
+	until := membership.Moment{}
 	if !m.Suspended() {
 		until = m.Fence()
 		f.leadership.resume()
@@ -142,7 +142,7 @@ func (f *Fence) follow(m *protocol.Replica, slots []int) (missed bool) {
 
 // suspend stops everything.
 func (f *Fence) suspend() {
-	f.until.Store(&state.Moment{})
+	f.until.Store(&membership.Moment{})
 	for _, h := range f.all() {
 		h.stop()
 		h.cancel(Fenced)
@@ -190,4 +190,4 @@ func (f *Fence) Busy() int {
 func (f *Fence) Acts() bool { return !f.passed(ofSlot, write) }
 
 // Until is the session's fence; the zero Moment while it may start nothing.
-func (f *Fence) Until() state.Moment { return *f.until.Load() }
+func (f *Fence) Until() membership.Moment { return *f.until.Load() }

@@ -14,11 +14,10 @@ import (
 	clocktesting "k8s.io/utils/clock/testing"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
-	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/runner"
 	"github.com/machine-controller-fleet/machine-controller-fleet/driver"
-	"github.com/machine-controller-fleet/machine-controller-fleet/internal/bubbles"
-	"github.com/machine-controller-fleet/machine-controller-fleet/internal/passes"
-	member "github.com/machine-controller-fleet/machine-controller-fleet/membership/state"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/runner"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/testkit/bubbles"
+	member "github.com/machine-controller-fleet/machine-controller-fleet/membership"
 )
 
 func TestMain(m *testing.M) { bubbles.Main(m) }
@@ -175,13 +174,13 @@ func TestTheWallClockCountsToo(t *testing.T) {
 func TestASlotIsIdleWhenNothingIsInFlight(t *testing.T) {
 	s := newStand(t)
 	ctx, done := s.own(t)
-	if err := passes.MayGoOn(ctx); err != nil {
+	if err := runner.MayGoOn(ctx); err != nil {
 		t.Errorf("a pass of a slot that stays has to end: %v", err)
 	}
 	idle := 0
 	s.slots[testSlot].stop()
 	s.onIdle(testSlot, func() { idle++ })
-	if err := passes.MayGoOn(ctx); err == nil || !runner.NotOurs(err) {
+	if err := runner.MayGoOn(ctx); err == nil || !runner.NotOurs(err) {
 		t.Errorf("a pass that could end early goes on: %v", err)
 	}
 	if _, _, ok := s.Admit(t.Context(), testSlot); ok {
@@ -202,7 +201,7 @@ func TestASlotIsIdleWhenNothingIsInFlight(t *testing.T) {
 	}
 }
 
-func TestIdleIsToldOnce(t *testing.T) {
+func TestIdleIsReportedOnce(t *testing.T) {
 	s := newStand(t)
 	_, done := s.own(t)
 	slot, everything := 0, 0

@@ -3,7 +3,7 @@ package shard
 import (
 	"context"
 
-	"github.com/machine-controller-fleet/machine-controller-fleet/internal/passes"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/runner"
 	"github.com/machine-controller-fleet/machine-controller-fleet/telemetry"
 )
 
@@ -67,7 +67,7 @@ func (f *Fence) admit(ctx context.Context, o Ownership) (context.Context, func()
 	owned = telemetry.WithOwner(withOwnership(owned, o), telemetry.Owner{
 		Replica: f.replica, Session: f.session, Slot: o.slot, Epoch: o.epoch, Leader: o.kind == ofLeader,
 	})
-	owned = passes.With(owned, func() error {
+	owned = runner.WithMayGoOn(owned, func() error {
 		if why := h.mayGoOn(o.epoch); why != "" {
 			return &RefusedError{What: "another step", Under: o.String(), Why: why}
 		}

@@ -8,19 +8,19 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/machine-controller-fleet/machine-controller-fleet/internal/passes"
-	"github.com/machine-controller-fleet/machine-controller-fleet/membership/leasetest"
-	member "github.com/machine-controller-fleet/machine-controller-fleet/membership/state"
-	"github.com/machine-controller-fleet/machine-controller-fleet/shard/plan"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/runner"
+	member "github.com/machine-controller-fleet/machine-controller-fleet/membership"
+	"github.com/machine-controller-fleet/machine-controller-fleet/membership/leases/leasetest"
+	"github.com/machine-controller-fleet/machine-controller-fleet/shard/assignment"
+	"github.com/machine-controller-fleet/machine-controller-fleet/shard/protocol"
 	"github.com/machine-controller-fleet/machine-controller-fleet/shard/ring"
-	"github.com/machine-controller-fleet/machine-controller-fleet/shard/state"
 )
 
 // machineOf returns the state machine of a session that has not begun, and so is suspended.
-func machineOf(t *testing.T) *state.Replica {
+func machineOf(t *testing.T) *protocol.Session {
 	t.Helper()
-	machine, err := state.NewReplica(state.Settings{
-		Config: member.DefaultConfig(), Plan: plan.DefaultConfig(), Fleet: "fleet", Namespace: "fleet-system",
+	machine, err := protocol.NewSession(protocol.Settings{
+		Config: member.DefaultConfig(), Assignment: assignment.DefaultConfig(), Fleet: "fleet", Namespace: "fleet-system",
 		Replica: "fleet-0", Session: "fleet-0_abcde", Capacity: 1, Slots: 16, ShardBy: string(ring.Deployment), RingVersion: ring.Version,
 	})
 	if err != nil {
@@ -56,7 +56,7 @@ func TestASuspensionStopsEverything(t *testing.T) {
 		if !ok || refused.Why != Fenced {
 			t.Errorf("a pass of %s ends because of %v, want a refusal because it is fenced", name, context.Cause(ctx))
 		}
-		wantRefused(t, "the next step of a pass of "+name, passes.MayGoOn(ctx), Stopping)
+		wantRefused(t, "the next step of a pass of "+name, runner.MayGoOn(ctx), Stopping)
 	}
 	s.renew(9 * time.Second)
 	if s.Holds(testSlot) {

@@ -8,8 +8,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
-	"github.com/machine-controller-fleet/machine-controller-fleet/membership/leasetest"
-	"github.com/machine-controller-fleet/machine-controller-fleet/shard/state"
+	"github.com/machine-controller-fleet/machine-controller-fleet/membership/leases/leasetest"
+	"github.com/machine-controller-fleet/machine-controller-fleet/shard/protocol"
 )
 
 // Weights count as they are reported, and sessions that have ended do not.
@@ -27,9 +27,9 @@ func TestTheImbalanceIsThatOfReportedWeights(t *testing.T) {
 		wantAll(t, 25*time.Second, b)
 		wantMetrics(t, b, 1, 1)
 	})
-	facts := &state.Facts{
-		Sessions: []state.SessionFacts{{Session: "a", Capacity: 1}, {Session: "b", Capacity: 3}, {Session: "", Capacity: 1}},
-		Slots:    []state.SlotFacts{{Holder: "a", Owned: true, Weight: 4}, {Holder: "b", Owned: true, Weight: 4}, {Holder: "dead", Weight: 9}},
+	facts := &protocol.Facts{
+		Sessions: []protocol.SessionFacts{{Session: "a", Capacity: 1}, {Session: "b", Capacity: 3}, {Session: "", Capacity: 1}},
+		Slots:    []protocol.SlotFacts{{Holder: "a", Owned: true, Weight: 4}, {Holder: "b", Owned: true, Weight: 4}, {Holder: "dead", Weight: 9}},
 	}
 	m := NewMetrics(prometheus.NewRegistry())
 	m.observe(facts, 0)

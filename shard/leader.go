@@ -16,8 +16,8 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
-	member "github.com/machine-controller-fleet/machine-controller-fleet/membership/state"
-	"github.com/machine-controller-fleet/machine-controller-fleet/shard/state"
+	member "github.com/machine-controller-fleet/machine-controller-fleet/membership"
+	"github.com/machine-controller-fleet/machine-controller-fleet/shard/protocol"
 )
 
 // leaderLock is the leader Lease for client-go's election. It differs from client-go's own lock in what a fence needs: an
@@ -95,7 +95,7 @@ func (o *office) take(ctx context.Context) {
 	}
 	o.in = true
 	o.cfg.Fence.lead()
-	o.post(state.Elected{})
+	o.post(protocol.Elected{})
 }
 
 // leave ends it.
@@ -107,7 +107,7 @@ func (o *office) leave(ctx context.Context) {
 	}
 	o.in = false
 	o.cfg.Fence.follows()
-	o.post(state.Deposed{})
+	o.post(protocol.Deposed{})
 	klog.FromContext(ctx).Info("This session does not lead any more")
 }
 
@@ -146,7 +146,7 @@ func (l *leaderLock) Create(ctx context.Context, record resourcelock.LeaderElect
 		ObjectMeta: metav1.ObjectMeta{
 			Name: member.LeaderLeaseName(l.cfg.Settings.Fleet), Namespace: l.cfg.Settings.Namespace,
 			Labels:      map[string]string{v1alpha1.LabelFleet: l.cfg.Settings.Fleet},
-			Annotations: state.Record(l.cfg.Settings),
+			Annotations: protocol.Record(l.cfg.Settings),
 		},
 		Spec: resourcelock.LeaderElectionRecordToLeaseSpec(&record),
 	}
@@ -159,7 +159,7 @@ var errNotHolder = errors.New("expected this session to hold the leader Lease, g
 // compare logs that the leader Lease records other settings, once for each difference.
 func (l *leaderLock) compare(ctx context.Context, lease *coordinationv1.Lease) {
 	differs := ""
-	err := state.CheckLease(l.cfg.Settings, lease)
+	err := protocol.CheckLease(l.cfg.Settings, lease)
 	if err != nil {
 		differs = err.Error()
 	}
@@ -190,7 +190,7 @@ func (l *leaderLock) Update(ctx context.Context, record resourcelock.LeaderElect
 	if lease.Annotations == nil {
 		lease.Annotations = map[string]string{}
 	}
-	maps.Copy(lease.Annotations, state.Record(l.cfg.Settings))
+	maps.Copy(lease.Annotations, protocol.Record(l.cfg.Settings))
 	return l.write(ctx, member.Update, lease)
 }
 
@@ -292,8 +292,8 @@ func (r *Replica) compareSettings(ctx context.Context) error {
 		return fmt.Errorf("list of the Leases of fleet %s: %s", r.cfg.Settings.Fleet, listed.Outcome)
 	}
 	for _, lease := range append(leases, listed.Leases...) {
-		if err := state.CheckLease(r.cfg.Settings, lease); err != nil {
-			return &ExitError{state.Exit{Reason: state.ReasonMismatch, Message: err.Error()}}
+		if err := protocol.CheckLease(r.cfg.Settings, lease); err != nil {
+			return &ExitError{protocol.Exit{Reason: protocol.ReasonMismatch, Message: err.Error()}}
 		}
 	}
 	return nil

@@ -13,9 +13,9 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
-	"github.com/machine-controller-fleet/machine-controller-fleet/membership/leasetest"
-	member "github.com/machine-controller-fleet/machine-controller-fleet/membership/state"
-	"github.com/machine-controller-fleet/machine-controller-fleet/shard/state"
+	member "github.com/machine-controller-fleet/machine-controller-fleet/membership"
+	"github.com/machine-controller-fleet/machine-controller-fleet/membership/leases/leasetest"
+	"github.com/machine-controller-fleet/machine-controller-fleet/shard/protocol"
 )
 
 const leaderLease = "fleet-leader"
@@ -81,8 +81,8 @@ func TestADeletedLeaderLeaseDoesNotAdmitOtherSettings(t *testing.T) {
 				select {
 				case err := <-c.ended:
 					exit, ok := errors.AsType[*ExitError](err)
-					if !ok || exit.Reason != state.ReasonMismatch || !strings.Contains(exit.Message, "fleet-0_abcde") {
-						t.Errorf("the replica with other settings ended with %v, want %s and the session that has others", err, state.ReasonMismatch)
+					if !ok || exit.Reason != protocol.ReasonMismatch || !strings.Contains(exit.Message, "fleet-0_abcde") {
+						t.Errorf("the replica with other settings ended with %v, want %s and the session that has others", err, protocol.ReasonMismatch)
 					}
 				case <-time.After(30 * time.Second):
 					t.Error("the replica with other settings has not ended after 30 s")
@@ -174,8 +174,8 @@ func TestALeaderLeaseWithoutLabelsStillRecordsTheSettings(t *testing.T) {
 		server.Edit(leaderLease, func(l *coordinationv1.Lease) { l.Labels = nil })
 		select {
 		case err := <-begin(t, server, "fleet-1", otherSettings()["slots"]).ended:
-			if exit, ok := errors.AsType[*ExitError](err); !ok || exit.Reason != state.ReasonMismatch {
-				t.Errorf("ended with %v, want %s", err, state.ReasonMismatch)
+			if exit, ok := errors.AsType[*ExitError](err); !ok || exit.Reason != protocol.ReasonMismatch {
+				t.Errorf("ended with %v, want %s", err, protocol.ReasonMismatch)
 			}
 		case <-time.After(30 * time.Second):
 			t.Error("the replica with other settings has not ended after 30 s")
@@ -186,18 +186,18 @@ func TestALeaderLeaseWithoutLabelsStillRecordsTheSettings(t *testing.T) {
 	})
 }
 
-func otherSettings() map[string]func(*state.Settings) {
-	return map[string]func(*state.Settings){
-		"slots":           func(s *state.Settings) { s.Slots = 2 * fleetSlots },
-		"lease-fence":     func(s *state.Settings) { s.Config.Fence = 10 * time.Second },
-		"lease-take-over": func(s *state.Settings) { s.Config.TakeOver = 20 * time.Second },
+func otherSettings() map[string]func(*protocol.Settings) {
+	return map[string]func(*protocol.Settings){
+		"slots":           func(s *protocol.Settings) { s.Slots = 2 * fleetSlots },
+		"lease-fence":     func(s *protocol.Settings) { s.Config.Fence = 10 * time.Second },
+		"lease-take-over": func(s *protocol.Settings) { s.Config.TakeOver = 20 * time.Second },
 	}
 }
 
 // settingsOn returns the settings that a Lease records.
 func settingsOn(lease *coordinationv1.Lease) map[string]string {
 	recorded := map[string]string{}
-	for key := range state.Record(state.Settings{}) {
+	for key := range protocol.Record(protocol.Settings{}) {
 		recorded[key] = lease.GetAnnotations()[key]
 	}
 	return recorded

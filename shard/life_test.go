@@ -16,8 +16,8 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 	"k8s.io/klog/v2"
 
-	member "github.com/machine-controller-fleet/machine-controller-fleet/membership/state"
-	"github.com/machine-controller-fleet/machine-controller-fleet/shard/state"
+	member "github.com/machine-controller-fleet/machine-controller-fleet/membership"
+	"github.com/machine-controller-fleet/machine-controller-fleet/shard/protocol"
 )
 
 // workers of each process.
@@ -65,7 +65,7 @@ func newLife(r *trial, replica, random string) *life {
 	}
 	config := r.server.Config()
 	config.Transport = &network{life: l, next: config.Transport}
-	l.process = beginOn(klog.NewContext(r.Context(), klog.Logger{}), r.T, config, replica, func(s *state.Settings) {
+	l.process = beginOn(klog.NewContext(r.Context(), klog.Logger{}), r.T, config, replica, func(s *protocol.Settings) {
 		s.Session, s.Slots, s.PodUID, s.Exclusive = l.session, trialSlots, fmt.Sprint("pod-", l.pod), true
 	})
 	go func() {

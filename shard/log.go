@@ -8,28 +8,28 @@ import (
 
 	"k8s.io/klog/v2"
 
-	"github.com/machine-controller-fleet/machine-controller-fleet/shard/state"
+	"github.com/machine-controller-fleet/machine-controller-fleet/shard/protocol"
 )
 
 // changeLog collects the changes of slots, to tell them in one line for each kind: slots come and go by the hundred.
-type changeLog map[state.Kind][]int
+type changeLog map[protocol.Kind][]int
 
-func (c changeLog) add(change state.Change) {
+func (c changeLog) add(change protocol.Change) {
 	c[change.Kind] = append(c[change.Kind], change.Slot)
 }
 
 // flush tells what has come together.
 func (c changeLog) flush(ctx context.Context) {
 	for _, line := range []struct {
-		kind state.Kind
+		kind protocol.Kind
 		text string
 	}{
-		{state.Suspended, "The fence has passed: nothing is started until the session Lease is renewed"},
-		{state.Lost, "Slots are not held any more"},
-		{state.Stopped, "Slots are being handed over"},
-		{state.Cancelled, "Slots are being handed over, and what was in flight took too long and was cancelled"},
-		{state.Resumed, "Slots are worked on again"},
-		{state.Acquired, "Slots were acquired"},
+		{protocol.Suspended, "The fence has passed: nothing is started until the session Lease is renewed"},
+		{protocol.Lost, "Slots are not held any more"},
+		{protocol.Stopped, "Slots are being handed over"},
+		{protocol.Cancelled, "Slots are being handed over, and what was in flight took too long and was cancelled"},
+		{protocol.Resumed, "Slots are worked on again"},
+		{protocol.Acquired, "Slots were acquired"},
 	} {
 		if slots := c[line.kind]; len(slots) > 0 {
 			klog.FromContext(ctx).Info(line.text, "slots", ranges(slots), "changes", len(slots))
@@ -40,7 +40,7 @@ func (c changeLog) flush(ctx context.Context) {
 
 // ranges writes the numbers of slots shortly: 0-3,7.
 func ranges(numbers []int) string {
-	if slices.Contains(numbers, state.Everything) {
+	if slices.Contains(numbers, protocol.Everything) {
 		return "all"
 	}
 	numbers = slices.Compact(slices.Sorted(slices.Values(numbers)))

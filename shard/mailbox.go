@@ -3,12 +3,12 @@ package shard
 import (
 	"sync"
 
-	"github.com/machine-controller-fleet/machine-controller-fleet/shard/state"
+	"github.com/machine-controller-fleet/machine-controller-fleet/shard/protocol"
 )
 
 // letter is one thing for the loop: an event, or something to do there.
 type letter struct {
-	event state.Event
+	event protocol.Event
 	do    func()
 }
 

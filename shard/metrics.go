@@ -6,8 +6,8 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	member "github.com/machine-controller-fleet/machine-controller-fleet/membership/state"
-	"github.com/machine-controller-fleet/machine-controller-fleet/shard/state"
+	member "github.com/machine-controller-fleet/machine-controller-fleet/membership"
+	"github.com/machine-controller-fleet/machine-controller-fleet/shard/protocol"
 )
 
 // Metrics of one replica's part in the fleet.
@@ -29,29 +29,29 @@ func NewMetrics(registerer prometheus.Registerer) *Metrics {
 		return prometheus.NewHistogram(prometheus.HistogramOpts{Name: name, Help: help, Buckets: prometheus.ExponentialBuckets(0.01, 2, 14)})
 	}
 	m := &Metrics{
-		owned:     gauge("fleet_owned_slots", "Slots that this replica holds."),
-		unowned:   gauge("fleet_unowned_slots", "Slots that nobody holds, as this replica sees it: what has such a slot is not looked after."),
-		leads:     gauge("fleet_leader", "1 if this replica leads the fleet."),
-		suspended: gauge("fleet_suspended", "1 if this replica may start nothing."),
-		imbalance: gauge("fleet_imbalance_ratio", "Weight of the busiest replica by that of the average one, as this replica sees it."),
-		sessions:  gauge("fleet_sessions", "Sessions that live, as this replica sees it."),
-		inFlight:  gauge("fleet_in_flight", "Passes, requests and calls of drivers that are in flight under an ownership."),
+		owned:     gauge("mcf_owned_slots", "Slots that this replica holds."),
+		unowned:   gauge("mcf_unowned_slots", "Slots that nobody holds, as this replica sees it: what has such a slot is not looked after."),
+		leads:     gauge("mcf_leader", "1 if this replica leads the fleet."),
+		suspended: gauge("mcf_suspended", "1 if this replica may start nothing."),
+		imbalance: gauge("mcf_imbalance_ratio", "Weight of the busiest replica by that of the average one, as this replica sees it."),
+		sessions:  gauge("mcf_sessions", "Sessions that live, as this replica sees it."),
+		inFlight:  gauge("mcf_in_flight", "Passes, requests and calls of drivers that are in flight under an ownership."),
 		suspensions: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: "fleet_suspensions_total", Help: "How often the fence passed.",
+			Name: "mcf_suspensions_total", Help: "How often the fence passed.",
 		}),
 		refusals: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "fleet_refused_total", Help: "Requests and calls of drivers that were not begun, by reason: unowned, lost, stopping or fenced.",
+			Name: "mcf_refused_total", Help: "Requests and calls of drivers that were not begun, by reason: unowned, lost, stopping or fenced.",
 		}, []string{"reason"}),
 		fit: prometheus.NewGaugeVec(prometheus.GaugeOpts{
-			Name: "fleet_fit", Help: "1 if this replica can do its work, by aspect: acts (it has read all Leases, and its fence has not passed), " +
+			Name: "mcf_fit", Help: "1 if this replica can do its work, by aspect: acts (it has read all Leases, and its fence has not passed), " +
 				"observes (its renewals come back through its watch), serves (the slots that it acquires open, and their objects are watched).",
 		}, []string{"aspect"}),
 		unopened: prometheus.NewGaugeVec(prometheus.GaugeOpts{
-			Name: "fleet_unopened_slots", Help: "Slots that this replica holds and whose objects it does not know yet, so that they are not reconciled, " +
+			Name: "mcf_unopened_slots", Help: "Slots that this replica holds and whose objects it does not know yet, so that they are not reconciled, " +
 				"by reason: the kind of objects that was not listed, or Pending.",
 		}, []string{"reason"}),
-		handOver: seconds("fleet_hand_over_seconds", "From this replica being preferred for a slot of a live session to the slot being open here."),
-		takeOver: seconds("fleet_take_over_seconds", "From the last sign of life of a dead session to its slot being open here."),
+		handOver: seconds("mcf_hand_over_seconds", "From this replica being preferred for a slot of a live session to the slot being open here."),
+		takeOver: seconds("mcf_take_over_seconds", "From the last sign of life of a dead session to its slot being open here."),
 	}
 	registerer.MustRegister(m.fit, m.unopened, m.owned, m.unowned, m.leads, m.suspended, m.imbalance, m.sessions, m.inFlight,
 		m.suspensions, m.refusals, m.handOver, m.takeOver)
@@ -62,7 +62,7 @@ func NewMetrics(registerer prometheus.Registerer) *Metrics {
 func (m *Metrics) refused(why Refusal) { m.refusals.WithLabelValues(string(why)).Inc() }
 
 // observe takes over what the session knows.
-func (m *Metrics) observe(facts *state.Facts, inFlight int) {
+func (m *Metrics) observe(facts *protocol.Facts, inFlight int) {
 	owned, unowned := 0, 0
 	weights := map[string]float64{}
 	for _, slot := range facts.Slots {
@@ -81,7 +81,7 @@ func (m *Metrics) observe(facts *state.Facts, inFlight int) {
 	m.leads.Set(number(facts.Leads))
 	m.suspended.Set(number(facts.Suspended))
 	m.inFlight.Set(float64(inFlight))
-	live := slices.DeleteFunc(slices.Clone(facts.Sessions), func(s state.SessionFacts) bool { return s.Session == "" })
+	live := slices.DeleteFunc(slices.Clone(facts.Sessions), func(s protocol.SessionFacts) bool { return s.Session == "" })
 	m.sessions.Set(float64(len(live)))
 	m.imbalance.Set(imbalance(live, weights))
 }
@@ -100,7 +100,7 @@ func (m *Metrics) observeFitness(f member.Fitness, unopened map[string]int) {
 
 // imbalance is the weight that the busiest session carries for its capacity, by what all would carry if they carried the
 // same; 0 if there is no weight.
-func imbalance(live []state.SessionFacts, weights map[string]float64) float64 {
+func imbalance(live []protocol.SessionFacts, weights map[string]float64) float64 {
 	total, capacity, busiest := 0.0, 0.0, 0.0
 	for _, s := range live {
 		total, capacity = total+weights[s.Session], capacity+s.Capacity

@@ -37,14 +37,14 @@ func TestWhatIsRefusedIsCounted(t *testing.T) {
 		write()
 	}
 	const want = `
-# HELP fleet_refused_total Requests and calls of drivers that were not begun, by reason: unowned, lost, stopping or fenced.
-# TYPE fleet_refused_total counter
-fleet_refused_total{reason="fenced"} 1
-fleet_refused_total{reason="lost"} 3
-fleet_refused_total{reason="stopping"} 2
-fleet_refused_total{reason="unowned"} 1
+# HELP mcf_refused_total Requests and calls of drivers that were not begun, by reason: unowned, lost, stopping or fenced.
+# TYPE mcf_refused_total counter
+mcf_refused_total{reason="fenced"} 1
+mcf_refused_total{reason="lost"} 3
+mcf_refused_total{reason="stopping"} 2
+mcf_refused_total{reason="unowned"} 1
 `
-	if err := testutil.GatherAndCompare(registry, strings.NewReader(want), "fleet_refused_total"); err != nil {
+	if err := testutil.GatherAndCompare(registry, strings.NewReader(want), "mcf_refused_total"); err != nil {
 		t.Error(err)
 	}
 }

@@ -14,11 +14,11 @@ import (
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
 	"k8s.io/utils/clock"
 
-	"github.com/machine-controller-fleet/machine-controller-fleet/membership/leasetest"
-	member "github.com/machine-controller-fleet/machine-controller-fleet/membership/state"
-	"github.com/machine-controller-fleet/machine-controller-fleet/shard/plan"
+	member "github.com/machine-controller-fleet/machine-controller-fleet/membership"
+	"github.com/machine-controller-fleet/machine-controller-fleet/membership/leases/leasetest"
+	"github.com/machine-controller-fleet/machine-controller-fleet/shard/assignment"
+	"github.com/machine-controller-fleet/machine-controller-fleet/shard/protocol"
 	"github.com/machine-controller-fleet/machine-controller-fleet/shard/ring"
-	"github.com/machine-controller-fleet/machine-controller-fleet/shard/state"
 )
 
 // openings notes what is opened, and knows all objects at once.
@@ -35,21 +35,21 @@ func TestSlotsThatComeTogetherAreOpenedTogether(t *testing.T) {
 	now, metrics, opened := NewTime(clock.RealClock{}), NewMetrics(prometheus.NewRegistry()), &openings{}
 	fence := NewFence("fleet-0", "fleet-0_abcde", fleetSlots, now, metrics, nil)
 	store := storeOn(t, leasetest.NewServer().Config(), fence, now)
-	r, err := New(Config{Fence: fence, Leases: store, Time: now, Metrics: metrics, Grants: opened, Settings: state.Settings{
-		Config: member.DefaultConfig(), Plan: plan.DefaultConfig(), Fleet: "fleet", Namespace: "fleet-system",
+	r, err := New(Config{Fence: fence, Leases: store, Time: now, Metrics: metrics, Grants: opened, Settings: protocol.Settings{
+		Config: member.DefaultConfig(), Assignment: assignment.DefaultConfig(), Fleet: "fleet", Namespace: "fleet-system",
 		Replica: "fleet-0", Session: "fleet-0_abcde", Capacity: 1, Slots: fleetSlots, ShardBy: string(ring.Deployment), RingVersion: ring.Version,
 	}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	step := func(changes ...state.Change) {
-		r.carryOut(t.Context(), state.Output{Changes: changes})
+	step := func(changes ...protocol.Change) {
+		r.carryOut(t.Context(), protocol.Output{Changes: changes})
 		if _, ended, err := r.work(t.Context()); ended || err != nil {
 			t.Fatalf("ended: %v", err)
 		}
 	}
-	step(state.Change{Slot: 3, Epoch: 1, Kind: state.Acquired}, state.Change{Slot: 4, Epoch: 1, Kind: state.Acquired})
-	step(state.Change{Slot: 3, Kind: state.Resumed}, state.Change{Slot: 4, Kind: state.Resumed}, state.Change{Slot: 4, Kind: state.Lost})
+	step(protocol.Change{Slot: 3, Epoch: 1, Kind: protocol.Acquired}, protocol.Change{Slot: 4, Epoch: 1, Kind: protocol.Acquired})
+	step(protocol.Change{Slot: 3, Kind: protocol.Resumed}, protocol.Change{Slot: 4, Kind: protocol.Resumed}, protocol.Change{Slot: 4, Kind: protocol.Lost})
 	r.sent.Wait()
 	if diff := cmp.Diff([][]int{{3, 4}, {3}}, opened.calls); diff != "" {
 		t.Errorf("opened (-want +got):\n%s", diff)
@@ -75,7 +75,7 @@ func TestKeysThatAMovedFenceTurnedAwayAreLetInAgain(t *testing.T) {
 			t.Error("it is let in more than once")
 		}
 		p.fence.turnedAway.Store(true)
-		p.carryOut(t.Context(), state.Output{})
+		p.carryOut(t.Context(), protocol.Output{})
 		if len(p.news) != fleetSlots {
 			t.Errorf("%d slots are looked at again, want %d", len(p.news), fleetSlots)
 		}
@@ -100,7 +100,7 @@ func TestWhoDoesNotLeadHasTurnedNoKeyAway(t *testing.T) {
 	})
 }
 
-func TestWhoeverResignsLeadsNoMore(t *testing.T) {
+func TestResignedLeaderDoesNotLead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := leasetest.NewServer()
 		p := begin(t, server, "fleet-0")

@@ -4,7 +4,7 @@ import (
 	"context"
 	"fmt"
 
-	"github.com/machine-controller-fleet/machine-controller-fleet/membership/state"
+	"github.com/machine-controller-fleet/machine-controller-fleet/membership"
 )
 
 // kind of an ownership. The set is closed.
@@ -23,7 +23,7 @@ type Ownership struct {
 	kind  kind
 	slot  int
 	epoch int64
-	need  state.Need
+	need  membership.Need
 }
 
 type ownershipKey struct{}
@@ -47,7 +47,7 @@ func (o Ownership) String() string {
 	case ofLeader:
 		return "leader"
 	case ofProtocol:
-		if o.need == state.NeedLeadership {
+		if o.need == membership.NeedLeadership {
 			return "leader"
 		}
 	case none:

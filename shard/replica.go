@@ -15,9 +15,9 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 	"k8s.io/klog/v2"
 
-	"github.com/machine-controller-fleet/machine-controller-fleet/membership"
-	member "github.com/machine-controller-fleet/machine-controller-fleet/membership/state"
-	"github.com/machine-controller-fleet/machine-controller-fleet/shard/state"
+	member "github.com/machine-controller-fleet/machine-controller-fleet/membership"
+	"github.com/machine-controller-fleet/machine-controller-fleet/membership/leases"
+	"github.com/machine-controller-fleet/machine-controller-fleet/shard/protocol"
 )
 
 // beat is the longest time between two steps, so that a wall clock that was set is noticed, and a loop that hangs too.
@@ -40,8 +40,8 @@ type Grants interface {
 
 // Config describes a Replica. All but Weigh, Count, Heard, Unowned, Unfit and Tracer are required.
 type Config struct {
-	Settings state.Settings
-	Leases   *membership.Store
+	Settings protocol.Settings
+	Leases   *leases.Store
 	Fence    *Fence
 	Time     *Time
 	Grants   Grants
@@ -53,13 +53,13 @@ type Config struct {
 	// say. Nobody here reads it. Heard is told about every second what all replicas say, while the session may act. Both are
 	// called by the loop, and have to be quick; nil means that there is nothing to say, and nobody who listens.
 	Count func() (text string, ok bool)
-	Heard func(state.Told)
+	Heard func(protocol.Reports)
 	// Unowned tells whoever should know of slots that nobody has held for 30 s. The leader calls it once for each time that
 	// a slot is without a holder, with the leadership in the context, and again after an error.
 	Unowned func(ctx context.Context, slots []int) error
 	// Unfit reports replicas that renew their Leases and have been unable for some time to do their work. The leader calls it
 	// once for each time, with the leadership in the context, and again after an error.
-	Unfit func(ctx context.Context, unfit []state.SessionFacts) error
+	Unfit func(ctx context.Context, unfit []protocol.SessionFacts) error
 	// Tracer for the spans of hand-overs and take-overs.
 	Tracer trace.Tracer
 }
@@ -67,7 +67,7 @@ type Config struct {
 // Replica runs the protocol. Make one with New, and run it once.
 type Replica struct {
 	cfg     Config
-	machine *state.Replica
+	machine *protocol.Session
 	mail    *mailbox
 
 	// Of the loop alone:
@@ -100,7 +100,7 @@ func New(cfg Config) (*Replica, error) {
 	if cfg.Tracer == nil {
 		cfg.Tracer = noop.NewTracerProvider().Tracer("")
 	}
-	machine, err := state.NewReplica(cfg.Settings)
+	machine, err := protocol.NewSession(cfg.Settings)
 	if err != nil {
 		return nil, fmt.Errorf("settings of the fleet: %w", err)
 	}
@@ -115,7 +115,7 @@ func New(cfg Config) (*Replica, error) {
 }
 
 // ExitError says why a session has ended that was not asked to.
-type ExitError struct{ state.Exit }
+type ExitError struct{ protocol.Exit }
 
 // Error tells reason and message.
 func (e *ExitError) Error() string {
@@ -138,7 +138,7 @@ func (r *Replica) Run(ctx context.Context, leave <-chan struct{}) error {
 	}()
 	around.Go(func() { r.cfg.Leases.Watch(inner, observer{r}) })
 	around.Go(func() { r.elect(inner) })
-	r.post(state.Started{})
+	r.post(protocol.Started{})
 	timer := r.cfg.Time.NewTimer(0)
 	defer timer.Stop()
 	for {
@@ -149,10 +149,10 @@ func (r *Replica) Run(ctx context.Context, leave <-chan struct{}) error {
 		case <-leave:
 			leave = nil
 			klog.FromContext(ctx).Info("Leaving: the slots are handed over")
-			r.post(state.Leaving{})
+			r.post(protocol.Leaving{})
 		case <-r.mail.filled:
 		case <-timer.C():
-			r.post(state.Woke{})
+			r.post(protocol.Woke{})
 		}
 		wake, ended, err := r.work(inner)
 		if ended {
@@ -174,7 +174,7 @@ func (r *Replica) work(ctx context.Context) (wake time.Duration, ended bool, err
 			out := r.machine.Step(r.cfg.Time.Moment(), l.event)
 			r.wakeAt = out.WakeAt
 			r.carryOut(ctx, out)
-			if out.Exit != nil && out.Exit.Reason == state.ReasonLeft {
+			if out.Exit != nil && out.Exit.Reason == protocol.ReasonLeft {
 				return 0, true, nil
 			}
 			if out.Exit != nil {
@@ -200,7 +200,7 @@ func (r *Replica) work(ctx context.Context) (wake time.Duration, ended bool, err
 // carryOut does what a step asks for: first what ends, then what the session is entitled to, and only then what is sent.
 // One step may resume a slot and stop it again: the last change of a slot has the last word, and only what is in flight
 // after that answers its ticket.
-func (r *Replica) carryOut(ctx context.Context, out state.Output) {
+func (r *Replica) carryOut(ctx context.Context, out protocol.Output) {
 	for _, change := range out.Changes {
 		r.end(change)
 	}
@@ -215,12 +215,12 @@ func (r *Replica) carryOut(ctx context.Context, out state.Output) {
 		r.show(ctx, change)
 	}
 	for i, change := range out.Changes {
-		isLast := !slices.ContainsFunc(out.Changes[i+1:], func(later state.Change) bool { return later.Slot == change.Slot })
-		if isLast && change.Slot != state.Everything {
+		isLast := !slices.ContainsFunc(out.Changes[i+1:], func(later protocol.Change) bool { return later.Slot == change.Slot })
+		if isLast && change.Slot != protocol.Everything {
 			r.end(change)
 		}
 		if change.Ticket != 0 {
-			r.cfg.Fence.onIdle(change.Slot, func() { r.post(state.Idle{Slot: change.Slot, Ticket: change.Ticket}) })
+			r.cfg.Fence.onIdle(change.Slot, func() { r.post(protocol.Idle{Slot: change.Slot, Ticket: change.Ticket}) })
 		}
 	}
 	for _, request := range out.Requests {
@@ -229,7 +229,7 @@ func (r *Replica) carryOut(ctx context.Context, out state.Output) {
 			if reply.Lease != nil { // it may be acted on before the watch shows it
 				observer{r}.note(reply.Lease)
 			}
-			r.post(state.Replied{Reply: reply})
+			r.post(protocol.Replied{Reply: reply})
 		})
 	}
 }
@@ -240,29 +240,29 @@ func (r *Replica) ask(ctx context.Context, req member.Request) member.Reply {
 }
 
 // end carries out the part of a change that stops something.
-func (r *Replica) end(change state.Change) {
+func (r *Replica) end(change protocol.Change) {
 	fence := r.cfg.Fence
 	switch change.Kind {
-	case state.Stopped:
+	case protocol.Stopped:
 		fence.slots[change.Slot].stop()
-	case state.Cancelled:
+	case protocol.Cancelled:
 		fence.slots[change.Slot].stop()
 		fence.slots[change.Slot].cancel(Stopping)
-	case state.Suspended:
+	case protocol.Suspended:
 		fence.suspend()
 		r.cfg.Metrics.suspensions.Inc()
-	case state.Lost:
+	case protocol.Lost:
 		fence.slots[change.Slot].shut()
 		fence.slots[change.Slot].cancel(Lost)
-	case state.Acquired, state.Resumed:
+	case protocol.Acquired, protocol.Resumed:
 	}
 }
 
 // show carries out the part of a change that concerns what is seen of a slot.
-func (r *Replica) show(ctx context.Context, change state.Change) {
+func (r *Replica) show(ctx context.Context, change protocol.Change) {
 	r.changes.add(change)
 	switch change.Kind {
-	case state.Acquired:
+	case protocol.Acquired:
 		o := &opening{epoch: change.Epoch}
 		r.opening[change.Slot] = o
 		r.cfg.Fence.slots[change.Slot].resume()
@@ -276,14 +276,14 @@ func (r *Replica) show(ctx context.Context, change state.Change) {
 				}
 			}})
 		})
-	case state.Lost:
+	case protocol.Lost:
 		delete(r.opening, change.Slot)
 		r.news = slices.DeleteFunc(r.news, func(slot int) bool { return slot == change.Slot })
 		r.arrival.forget(change.Slot)
 		r.cfg.Grants.Drop([]int{change.Slot})
-	case state.Resumed:
+	case protocol.Resumed:
 		r.resume(change.Slot)
-	case state.Stopped, state.Cancelled, state.Suspended:
+	case protocol.Stopped, protocol.Cancelled, protocol.Suspended:
 	}
 }
 
@@ -294,12 +294,12 @@ func (r *Replica) open(ctx context.Context, slot int) {
 	r.cfg.Fence.slots[slot].letIn(o.epoch, r.cfg.Time.Now())
 	r.news = append(r.news, slot)
 	r.arrival.opened(ctx, slot, r.cfg.Time.Moment())
-	r.post(state.Opened{Slot: slot, Epoch: o.epoch})
+	r.post(protocol.Opened{Slot: slot, Epoch: o.epoch})
 }
 
 // resume lets keys in again that were turned away meanwhile and have been forgotten.
 func (r *Replica) resume(slot int) {
-	if slot == state.Everything {
+	if slot == protocol.Everything {
 		for slot := range r.opening {
 			r.resume(slot)
 		}
@@ -330,7 +330,7 @@ func (r *Replica) tick(ctx context.Context, now member.Moment) {
 	r.arrival.prune(now)
 	if broken := r.cfg.Grants.Broken(); !maps.Equal(broken, r.broken) {
 		r.broken = broken
-		r.post(state.Watched{Broken: broken})
+		r.post(protocol.Watched{Broken: broken})
 	}
 	facts := r.machine.Facts(now)
 	r.cfg.Metrics.observe(&facts, r.cfg.Fence.Busy())
@@ -340,13 +340,13 @@ func (r *Replica) tick(ctx context.Context, now member.Moment) {
 		r.weighed = now.Monotonic
 		r.post(r.weigh())
 	}
-	if told, ok := r.machine.Told(); ok && r.cfg.Heard != nil {
-		r.cfg.Heard(told)
+	if reported, ok := r.machine.Reports(); ok && r.cfg.Heard != nil {
+		r.cfg.Heard(reported)
 	}
 }
 
 // weigh gathers what there is to say of our slots and machines.
-func (r *Replica) weigh() (said state.Weighed) {
+func (r *Replica) weigh() (said protocol.Weighed) {
 	if r.cfg.Weigh != nil {
 		said.Weights = r.cfg.Weigh()
 	}
@@ -358,7 +358,7 @@ func (r *Replica) weigh() (said state.Weighed) {
 	return said
 }
 
-func (r *Replica) post(event state.Event) { r.mail.put(letter{event: event}) }
+func (r *Replica) post(event protocol.Event) { r.mail.put(letter{event: event}) }
 
 // Beat is when the loop has last answered.
 func (r *Replica) Beat() member.Moment { return *r.beaten.Load() }
@@ -396,18 +396,18 @@ func (r *Replica) inLoop(ctx context.Context, f func() error) error {
 // observer makes events of what the watch shows.
 type observer struct{ *Replica }
 
-var _ membership.Observer = observer{}
+var _ leases.Observer = observer{}
 
 // Listed is an event.
 func (o observer) Listed(leases []*coordinationv1.Lease) {
 	o.note(leases...)
-	o.post(state.Listed{Leases: leases})
+	o.post(protocol.Listed{Leases: leases})
 }
 
 // Seen is an event.
 func (o observer) Seen(lease *coordinationv1.Lease) {
 	o.note(lease)
-	o.post(state.Seen{Lease: lease})
+	o.post(protocol.Seen{Lease: lease})
 }
 
 // note measures by what has come.
@@ -421,4 +421,4 @@ func (o observer) note(leases ...*coordinationv1.Lease) {
 }
 
 // Gone is an event.
-func (o observer) Gone(lease *coordinationv1.Lease) { o.post(state.Gone{Lease: lease}) }
+func (o observer) Gone(lease *coordinationv1.Lease) { o.post(protocol.Gone{Lease: lease}) }

@@ -17,11 +17,11 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/clock"
 
-	"github.com/machine-controller-fleet/machine-controller-fleet/membership/leasetest"
-	member "github.com/machine-controller-fleet/machine-controller-fleet/membership/state"
-	"github.com/machine-controller-fleet/machine-controller-fleet/shard/plan"
+	member "github.com/machine-controller-fleet/machine-controller-fleet/membership"
+	"github.com/machine-controller-fleet/machine-controller-fleet/membership/leases/leasetest"
+	"github.com/machine-controller-fleet/machine-controller-fleet/shard/assignment"
+	"github.com/machine-controller-fleet/machine-controller-fleet/shard/protocol"
 	"github.com/machine-controller-fleet/machine-controller-fleet/shard/ring"
-	"github.com/machine-controller-fleet/machine-controller-fleet/shard/state"
 )
 
 const fleetSlots = 16
@@ -36,10 +36,10 @@ type process struct {
 	leave    chan struct{}
 	kill     context.CancelFunc
 	ended    chan error
-	told     chan unowned
-	unfit    chan []state.SessionFacts
-	server   *leasetest.Server          // if begin was told one
-	heard    atomic.Pointer[state.Told] // what was heard last
+	reported chan unowned
+	unfit    chan []protocol.SessionFacts
+	server   *leasetest.Server                // if begin was told one
+	heard    atomic.Pointer[protocol.Reports] // what was heard last
 }
 
 // unowned are slots that nobody holds, and the ownership under which they were told.
@@ -50,15 +50,15 @@ type unowned struct {
 
 // hear is told of slots that nobody holds, and fails the first time.
 func (p *process) hear(ctx context.Context, slots []int) error {
-	p.told <- unowned{slots, ownershipOf(ctx).String()}
-	if len(p.told) == 1 {
+	p.reported <- unowned{slots, ownershipOf(ctx).String()}
+	if len(p.reported) == 1 {
 		return errors.New("nobody listens")
 	}
 	return nil
 }
 
 // hearUnfit is given unfit replicas, and fails the first time.
-func (p *process) hearUnfit(_ context.Context, unfit []state.SessionFacts) error {
+func (p *process) hearUnfit(_ context.Context, unfit []protocol.SessionFacts) error {
 	p.unfit <- unfit
 	if len(p.unfit) == 1 {
 		return errors.New("not now")
@@ -97,7 +97,7 @@ func (instantGrants) Broken() map[string]string { return nil }
 func (instantGrants) Grants() [][]int { return [][]int{{1, 2}, {3}} }
 
 // begin starts a replica; change may change its settings. It is killed when the test is over.
-func begin(t *testing.T, server *leasetest.Server, name string, change ...func(*state.Settings)) *process {
+func begin(t *testing.T, server *leasetest.Server, name string, change ...func(*protocol.Settings)) *process {
 	t.Helper()
 	p := beginOn(t.Context(), t, server.Config(), name, change...)
 	p.server = server
@@ -105,16 +105,16 @@ func begin(t *testing.T, server *leasetest.Server, name string, change ...func(*
 }
 
 // beginOn starts a replica under a context, with a way of its own to the API server.
-func beginOn(ctx context.Context, t *testing.T, way *rest.Config, name string, change ...func(*state.Settings)) *process {
+func beginOn(ctx context.Context, t *testing.T, way *rest.Config, name string, change ...func(*protocol.Settings)) *process {
 	t.Helper()
 	return beginWith(ctx, t, way, name, instantGrants{}, change...)
 }
 
 // beginWith starts a replica that sees objects by grants of its own.
-func beginWith(ctx context.Context, t *testing.T, way *rest.Config, name string, grants Grants, change ...func(*state.Settings)) *process {
+func beginWith(ctx context.Context, t *testing.T, way *rest.Config, name string, grants Grants, change ...func(*protocol.Settings)) *process {
 	t.Helper()
-	settings := state.Settings{
-		Config: member.DefaultConfig(), Plan: plan.DefaultConfig(), Fleet: "fleet", Namespace: "fleet-system",
+	settings := protocol.Settings{
+		Config: member.DefaultConfig(), Assignment: assignment.DefaultConfig(), Fleet: "fleet", Namespace: "fleet-system",
 		Replica: name, Session: member.Identity(name, "abcde"), Capacity: 1, Slots: fleetSlots,
 		ShardBy: string(ring.Deployment), RingVersion: ring.Version,
 	}
@@ -125,7 +125,7 @@ func beginWith(ctx context.Context, t *testing.T, way *rest.Config, name string,
 	now, metrics := NewTime(clock.RealClock{}), NewMetrics(registry)
 	p := &process{
 		fence: NewFence(name, settings.Session, settings.Slots, now, metrics, nil), metrics: metrics, registry: registry,
-		leave: make(chan struct{}), ended: make(chan error, 1), told: make(chan unowned, 16), unfit: make(chan []state.SessionFacts, 16),
+		leave: make(chan struct{}), ended: make(chan error, 1), reported: make(chan unowned, 16), unfit: make(chan []protocol.SessionFacts, 16),
 	}
 	var err error
 	p.Replica, err = New(Config{
@@ -138,7 +138,7 @@ func beginWith(ctx context.Context, t *testing.T, way *rest.Config, name string,
 			return weights
 		},
 		Count: func() (string, bool) { return "counted by " + name, len(p.open()) > 0 },
-		Heard: func(told state.Told) { p.heard.Store(&told) },
+		Heard: func(reported protocol.Reports) { p.heard.Store(&reported) },
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -226,7 +226,7 @@ func TestANewcomerGetsItsShareAndALeaverHandsItOver(t *testing.T) {
 		if n := len(b.open()); n < fleetSlots/4 {
 			t.Errorf("the newcomer has %d of %d slots", n, fleetSlots)
 		}
-		if moved, want := b.counted(t, "fleet_hand_over_seconds"), uint64(len(b.open())); moved != want {
+		if moved, want := b.counted(t, "mcf_hand_over_seconds"), uint64(len(b.open())); moved != want {
 			t.Errorf("%d hand-overs were measured, want %d", moved, want)
 		}
 		close(a.leave)
@@ -254,11 +254,11 @@ func TestReplicasHearOfEachOther(t *testing.T) {
 		want := map[string]string{"fleet-0": "counted by fleet-0", "fleet-1": "counted by fleet-1"}
 		hears := func(p *process, holders ...string) {
 			t.Helper()
-			told := p.heard.Load()
-			if told == nil || !maps.Equal(told.Counts, want) {
-				t.Fatalf("heard %+v, want %v", told, want)
+			reported := p.heard.Load()
+			if reported == nil || !maps.Equal(reported.Counts, want) {
+				t.Fatalf("heard %+v, want %v", reported, want)
 			}
-			for slot, holder := range told.Holders {
+			for slot, holder := range reported.Holders {
 				if !slices.Contains(holders, holder) {
 					t.Errorf("slot %d is held by %q, want one of %v", slot, holder, holders)
 				}
@@ -319,23 +319,23 @@ func TestTheSlotsOfADeadReplicaAreTakenOver(t *testing.T) {
 		if n := len(a.open()); n > 0 {
 			t.Errorf("the dead replica has %d open slots", n)
 		}
-		if taken := b.counted(t, "fleet_take_over_seconds"); taken != uint64(mine) {
+		if taken := b.counted(t, "mcf_take_over_seconds"); taken != uint64(mine) {
 			t.Errorf("%d take-overs were measured, want %d", taken, mine)
 		}
 		server.Fault(nil)
 		err := <-a.ended
-		if exit, ok := errors.AsType[*ExitError](err); !ok || exit.Reason != state.ReasonLost {
+		if exit, ok := errors.AsType[*ExitError](err); !ok || exit.Reason != protocol.ReasonLost {
 			t.Errorf("the replica whose session Lease was taken ended with: %v", err)
 		}
 	})
 }
 
-func TestAServerThatWasAwayKillsNobody(t *testing.T) {
+func TestAbsentServerDeclaresNoSessionDead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := leasetest.NewServer()
 		a, b := begin(t, server, "fleet-0"), begin(t, server, "fleet-1")
 		wantAll(t, time.Minute, a, b)
-		taken := a.counted(t, "fleet_take_over_seconds") + b.counted(t, "fleet_take_over_seconds")
+		taken := a.counted(t, "mcf_take_over_seconds") + b.counted(t, "mcf_take_over_seconds")
 		ctx, done, ok := a.fence.Admit(t.Context(), a.open()[0])
 		if !ok {
 			t.Fatal("an open slot admits nobody")
@@ -356,7 +356,7 @@ func TestAServerThatWasAwayKillsNobody(t *testing.T) {
 		if len(a.ended) > 0 || len(b.ended) > 0 {
 			t.Error("a session has ended")
 		}
-		if n := a.counted(t, "fleet_take_over_seconds") + b.counted(t, "fleet_take_over_seconds"); n != taken {
+		if n := a.counted(t, "mcf_take_over_seconds") + b.counted(t, "mcf_take_over_seconds"); n != taken {
 			t.Errorf("%d slots were taken over", n-taken)
 		}
 		if n := testutil.ToFloat64(a.metrics.suspensions); n != 1 {
@@ -405,8 +405,8 @@ func TestWithoutALeaderOwnersGoOnAndALeaverLetsGo(t *testing.T) {
 			}
 		}
 		wantLeaderless(t, time.Minute, map[*process][]int{a: ofA})
-		if unowned := testutil.ToFloat64(a.metrics.unowned); unowned != float64(len(ofB)) || len(a.told) > 0 {
-			t.Errorf("%v slots show as unowned, want %d; %d times somebody was told, which is the leader's", unowned, len(ofB), len(a.told))
+		if unowned := testutil.ToFloat64(a.metrics.unowned); unowned != float64(len(ofB)) || len(a.reported) > 0 {
+			t.Errorf("%v slots show as unowned, want %d; %d times somebody was told, which is the leader's", unowned, len(ofB), len(a.reported))
 		}
 		server.Fault(nil)
 		wantAll(t, 30*time.Second, a)
@@ -434,14 +434,14 @@ func TestOtherSettingsThanTheFleetsAreRefused(t *testing.T) {
 		server := leasetest.NewServer()
 		a := begin(t, server, "fleet-0")
 		wantAll(t, 25*time.Second, a)
-		for name, change := range map[string]func(*state.Settings){
-			"slots":    func(s *state.Settings) { s.Slots = 2 * fleetSlots },
-			"shard-by": func(s *state.Settings) { s.ShardBy = string(ring.Namespace) },
+		for name, change := range map[string]func(*protocol.Settings){
+			"slots":    func(s *protocol.Settings) { s.Slots = 2 * fleetSlots },
+			"shard-by": func(s *protocol.Settings) { s.ShardBy = string(ring.Namespace) },
 		} {
 			b := begin(t, server, "fleet-1", change)
 			err := <-b.ended
 			exit, ok := errors.AsType[*ExitError](err)
-			if !ok || exit.Reason != state.ReasonMismatch || !strings.Contains(exit.Message, name) {
+			if !ok || exit.Reason != protocol.ReasonMismatch || !strings.Contains(exit.Message, name) {
 				t.Errorf("other %s: ended with %v", name, err)
 			}
 		}
@@ -452,29 +452,29 @@ func TestOtherSettingsThanTheFleetsAreRefused(t *testing.T) {
 func TestTheLastChangeOfASlotHasTheLastWord(t *testing.T) {
 	for _, tc := range []struct {
 		name    string
-		changes []state.Change
+		changes []protocol.Change
 		want    bool // the slot is stopped
 	}{
-		{"resumed and stopped", []state.Change{{Slot: 3, Kind: state.Resumed}, {Slot: 3, Kind: state.Stopped, Ticket: 9}}, true},
-		{"acquired and stopped", []state.Change{{Slot: 3, Epoch: 1, Kind: state.Acquired}, {Slot: 3, Epoch: 1, Kind: state.Stopped, Ticket: 9}}, true},
-		{"stopped and resumed", []state.Change{{Slot: 3, Kind: state.Stopped, Ticket: 9}, {Slot: 3, Kind: state.Resumed}}, false},
-		{"resumed and stopped, and then another slot", []state.Change{
-			{Slot: 3, Kind: state.Resumed}, {Slot: 3, Kind: state.Stopped, Ticket: 9}, {Slot: 4, Kind: state.Resumed},
+		{"resumed and stopped", []protocol.Change{{Slot: 3, Kind: protocol.Resumed}, {Slot: 3, Kind: protocol.Stopped, Ticket: 9}}, true},
+		{"acquired and stopped", []protocol.Change{{Slot: 3, Epoch: 1, Kind: protocol.Acquired}, {Slot: 3, Epoch: 1, Kind: protocol.Stopped, Ticket: 9}}, true},
+		{"stopped and resumed", []protocol.Change{{Slot: 3, Kind: protocol.Stopped, Ticket: 9}, {Slot: 3, Kind: protocol.Resumed}}, false},
+		{"resumed and stopped, and then another slot", []protocol.Change{
+			{Slot: 3, Kind: protocol.Resumed}, {Slot: 3, Kind: protocol.Stopped, Ticket: 9}, {Slot: 4, Kind: protocol.Resumed},
 		}, true},
-		{"another slot", []state.Change{{Slot: 3, Kind: state.Resumed}, {Slot: 4, Kind: state.Stopped, Ticket: 9}}, false},
+		{"another slot", []protocol.Change{{Slot: 3, Kind: protocol.Resumed}, {Slot: 4, Kind: protocol.Stopped, Ticket: 9}}, false},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			registry := prometheus.NewRegistry()
 			now, metrics := NewTime(clock.RealClock{}), NewMetrics(registry)
 			fence := NewFence("fleet-0", "fleet-0_abcde", fleetSlots, now, metrics, nil)
-			r, err := New(Config{Fence: fence, Time: now, Metrics: metrics, Grants: instantGrants{}, Settings: state.Settings{
-				Config: member.DefaultConfig(), Plan: plan.DefaultConfig(), Fleet: "fleet", Namespace: "fleet-system",
+			r, err := New(Config{Fence: fence, Time: now, Metrics: metrics, Grants: instantGrants{}, Settings: protocol.Settings{
+				Config: member.DefaultConfig(), Assignment: assignment.DefaultConfig(), Fleet: "fleet", Namespace: "fleet-system",
 				Replica: "fleet-0", Session: "fleet-0_abcde", Capacity: 1, Slots: fleetSlots, ShardBy: string(ring.Deployment), RingVersion: ring.Version,
 			}})
 			if err != nil {
 				t.Fatal(err)
 			}
-			r.carryOut(t.Context(), state.Output{Changes: tc.changes})
+			r.carryOut(t.Context(), protocol.Output{Changes: tc.changes})
 			select {
 			case <-r.held:
 				t.Error("a suspended session stands for election")
@@ -485,7 +485,7 @@ func TestTheLastChangeOfASlotHasTheLastWord(t *testing.T) {
 			}
 			answers := 0
 			for _, l := range r.mail.take() {
-				switch idle, ok := l.event.(state.Idle); {
+				switch idle, ok := l.event.(protocol.Idle); {
 				case ok && idle.Ticket == 9:
 					answers++
 				case ok:

@@ -10,9 +10,9 @@ import (
 
 	coordinationv1 "k8s.io/api/coordination/v1"
 
-	"github.com/machine-controller-fleet/machine-controller-fleet/membership/leasetest"
-	member "github.com/machine-controller-fleet/machine-controller-fleet/membership/state"
-	"github.com/machine-controller-fleet/machine-controller-fleet/shard/state"
+	member "github.com/machine-controller-fleet/machine-controller-fleet/membership"
+	"github.com/machine-controller-fleet/machine-controller-fleet/membership/leases/leasetest"
+	"github.com/machine-controller-fleet/machine-controller-fleet/shard/protocol"
 )
 
 // Every Lease of the fleet can be taken after its number of transitions was set by hand to the largest that there is.
@@ -49,7 +49,7 @@ func TestALeaseWithTheLargestNumberOfTransitionsIsTaken(t *testing.T) {
 			t.Errorf("a process that was killed ended with %v", err)
 		}
 		vacate("fleet-session-fleet-0")
-		b := begin(t, server, "fleet-0", func(s *state.Settings) { s.Session = "fleet-0_fghij" })
+		b := begin(t, server, "fleet-0", func(s *protocol.Settings) { s.Session = "fleet-0_fghij" })
 		wantAll(t, time.Minute, b)
 		taken("fleet-session-fleet-0", "fleet-0_fghij")
 	})

@@ -14,10 +14,10 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
-	"github.com/machine-controller-fleet/machine-controller-fleet/internal/worlds"
-	"github.com/machine-controller-fleet/machine-controller-fleet/membership/leasetest"
-	member "github.com/machine-controller-fleet/machine-controller-fleet/membership/state"
-	"github.com/machine-controller-fleet/machine-controller-fleet/shard/state"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/testkit/worlds"
+	member "github.com/machine-controller-fleet/machine-controller-fleet/membership"
+	"github.com/machine-controller-fleet/machine-controller-fleet/membership/leases/leasetest"
+	"github.com/machine-controller-fleet/machine-controller-fleet/shard/protocol"
 )
 
 var (
@@ -40,7 +40,7 @@ func TestReplicasUnderFaults(t *testing.T) {
 	if *oneSeed >= 0 {
 		first, end = *oneSeed, *oneSeed+1
 	}
-	total := tally{exits: map[state.Reason]int{}}
+	total := tally{exits: map[protocol.Reason]int{}}
 	var mu sync.Mutex
 	t.Run("seeds", func(t *testing.T) {
 		for seed := first; seed < end; seed++ {
@@ -57,7 +57,7 @@ func TestReplicasUnderFaults(t *testing.T) {
 	})
 	t.Logf("%+v", total)
 	if end-first >= 100 && (total.sent == 0 || total.refused == 0 || total.handOvers == 0 || total.takeOvers == 0 ||
-		total.suspensions == 0 || total.exits[state.ReasonLeft] == 0 || total.exits[state.ReasonLost] == 0 || total.exits[state.ReasonInFlight] == 0) {
+		total.suspensions == 0 || total.exits[protocol.ReasonLeft] == 0 || total.exits[protocol.ReasonLost] == 0 || total.exits[protocol.ReasonInFlight] == 0) {
 		t.Errorf("want seeds in which all sorts of things happen, got %+v", total)
 	}
 }
@@ -65,7 +65,7 @@ func TestReplicasUnderFaults(t *testing.T) {
 // tally counts what happened, so that it shows that a run was worth its time.
 type tally struct {
 	starts, sent, refused, handOvers, takeOvers, suspensions int
-	exits                                                    map[state.Reason]int
+	exits                                                    map[protocol.Reason]int
 }
 
 func (t *tally) add(other tally) {
@@ -102,7 +102,7 @@ func newTrial(t *testing.T, seed uint64) *trial {
 	t.Helper()
 	r := &trial{
 		T: t, seed: seed, begun: time.Now(), random: rand.New(rand.NewPCG(seed, 0)), server: leasetest.NewServer(),
-		restart: map[string]time.Time{}, tally: tally{exits: map[state.Reason]int{}},
+		restart: map[string]time.Time{}, tally: tally{exits: map[protocol.Reason]int{}},
 	}
 	r.weather = r.drawWeather()
 	t.Cleanup(r.onWire.Wait) // after all processes have been killed
@@ -138,8 +138,8 @@ func (r *trial) run() tally {
 		}
 	}
 	for _, l := range r.lives {
-		r.tally.handOvers += int(l.counted(r.T, "fleet_hand_over_seconds"))
-		r.tally.takeOvers += int(l.counted(r.T, "fleet_take_over_seconds"))
+		r.tally.handOvers += int(l.counted(r.T, "mcf_hand_over_seconds"))
+		r.tally.takeOvers += int(l.counted(r.T, "mcf_take_over_seconds"))
 		r.tally.suspensions += int(testutil.ToFloat64(l.metrics.suspensions))
 	}
 	return r.tally
@@ -150,8 +150,8 @@ func (r *trial) step() bool {
 	time.Sleep(r.between(time.Millisecond, 200*time.Millisecond))
 	synctest.Wait()
 	for _, l := range r.lives {
-		for len(l.told) > 0 {
-			<-l.told
+		for len(l.reported) > 0 {
+			<-l.reported
 		}
 		if !l.alive() && !l.judged {
 			r.judge(l)
@@ -184,7 +184,7 @@ func (r *trial) judge(l *life) {
 	switch {
 	case l.killed:
 	case l.err == nil:
-		r.tally.exits[state.ReasonLeft]++
+		r.tally.exits[protocol.ReasonLeft]++
 		if !l.asked {
 			r.fail("%s has left, and nobody has asked it to", l.session)
 		}
@@ -194,11 +194,11 @@ func (r *trial) judge(l *life) {
 				r.fail("%s has left, and holds slot %d", l.session, slot)
 			}
 		}
-	case !ended || exit.Reason != state.ReasonLost && exit.Reason != state.ReasonInFlight:
+	case !ended || exit.Reason != protocol.ReasonLost && exit.Reason != protocol.ReasonInFlight:
 		r.fail("%s has ended: %v", l.session, l.err)
 	default:
 		r.tally.exits[exit.Reason]++
-		if exit.Reason == state.ReasonInFlight && !l.couldNotStop() {
+		if exit.Reason == protocol.ReasonInFlight && !l.couldNotStop() {
 			r.fail("%s has ended because of what is in flight, and nothing is: %v", l.session, l.err)
 		}
 	}

@@ -6,8 +6,8 @@ import (
 
 	"k8s.io/klog/v2"
 
-	member "github.com/machine-controller-fleet/machine-controller-fleet/membership/state"
-	"github.com/machine-controller-fleet/machine-controller-fleet/shard/state"
+	member "github.com/machine-controller-fleet/machine-controller-fleet/membership"
+	"github.com/machine-controller-fleet/machine-controller-fleet/shard/protocol"
 )
 
 // longUnfit is for how long a session may report that it cannot do its work before that is reported: a session that has just
@@ -42,13 +42,13 @@ func (r *Replica) unopened() map[string]int {
 }
 
 // report has the leader report what is not served, and by whom.
-func (r *Replica) report(ctx context.Context, now member.Moment, facts *state.Facts) {
-	r.tellUnowned(ctx, now, facts.Slots)
-	r.tellUnfit(ctx, now, facts.Sessions)
+func (r *Replica) report(ctx context.Context, now member.Moment, facts *protocol.Facts) {
+	r.reportUnowned(ctx, now, facts.Slots)
+	r.reportUnfit(ctx, now, facts.Sessions)
 }
 
-// tellUnfit has it reported, under the leadership, which sessions cannot do their work.
-func (r *Replica) tellUnfit(ctx context.Context, now member.Moment, sessions []state.SessionFacts) {
+// reportUnfit has it reported, under the leadership, which sessions cannot do their work.
+func (r *Replica) reportUnfit(ctx context.Context, now member.Moment, sessions []protocol.SessionFacts) {
 	if r.cfg.Unfit == nil {
 		return
 	}
@@ -57,7 +57,7 @@ func (r *Replica) tellUnfit(ctx context.Context, now member.Moment, sessions []s
 		clear(r.ailing)
 		return
 	}
-	unfit := map[string]state.SessionFacts{}
+	unfit := map[string]protocol.SessionFacts{}
 	for _, s := range sessions {
 		if s.Session != "" && !s.Fitness.IsFit() {
 			unfit[s.Session] = s
@@ -68,7 +68,7 @@ func (r *Replica) tellUnfit(ctx context.Context, now member.Moment, sessions []s
 		done()
 		return
 	}
-	var about []state.SessionFacts
+	var about []protocol.SessionFacts
 	for _, session := range late {
 		about = append(about, unfit[session])
 	}
@@ -79,7 +79,7 @@ func (r *Replica) tellUnfit(ctx context.Context, now member.Moment, sessions []s
 		}
 		if err := r.cfg.Unfit(owned, about); err != nil {
 			klog.FromContext(owned).Error(err, "Failed to report unfit replicas; retrying")
-			r.mail.put(letter{do: func() { r.ailing.untold(late) }})
+			r.mail.put(letter{do: func() { r.ailing.unreported(late) }})
 		}
 	})
 }

@@ -15,9 +15,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"k8s.io/client-go/rest"
 
-	"github.com/machine-controller-fleet/machine-controller-fleet/membership/leasetest"
-	member "github.com/machine-controller-fleet/machine-controller-fleet/membership/state"
-	"github.com/machine-controller-fleet/machine-controller-fleet/shard/state"
+	member "github.com/machine-controller-fleet/machine-controller-fleet/membership"
+	"github.com/machine-controller-fleet/machine-controller-fleet/membership/leases/leasetest"
+	"github.com/machine-controller-fleet/machine-controller-fleet/shard/protocol"
 )
 
 // blindfold is a way to the API server on which, while it is on, reads and writes of single Leases pass, and lists and watches
@@ -74,19 +74,19 @@ func (b *blindfold) send(next http.RoundTripper, r *http.Request) (*http.Respons
 	}
 	answer, err := next.RoundTrip(r)
 	if err == nil && isMany {
-		answer.Body = &heldBody{ReadCloser: answer.Body, wait: func() error { return b.wait(r.Context()) }}
+		answer.Body = &stoppedBody{ReadCloser: answer.Body, wait: func() error { return b.wait(r.Context()) }}
 	}
 	return answer, err
 }
 
-// heldBody holds back what comes while the blindfold is on.
-type heldBody struct {
+// stoppedBody holds back what comes while the blindfold is on.
+type stoppedBody struct {
 	io.ReadCloser
 
 	wait func() error
 }
 
-func (h *heldBody) Read(into []byte) (int, error) {
+func (h *stoppedBody) Read(into []byte) (int, error) {
 	n, err := h.ReadCloser.Read(into)
 	if waited := h.wait(); waited != nil {
 		return 0, waited
@@ -144,8 +144,8 @@ func (p *process) gauge(t *testing.T, name, value string) float64 {
 // wantFit expects what a replica says of an aspect, in its metrics and on /readyz.
 func (p *process) wantFit(t *testing.T, aspect string, fit bool) {
 	t.Helper()
-	if got := p.gauge(t, "fleet_fit", aspect); got != number(fit) {
-		t.Errorf("fleet_fit{aspect=%q} is %v, want %v", aspect, got, number(fit))
+	if got := p.gauge(t, "mcf_fit", aspect); got != number(fit) {
+		t.Errorf("mcf_fit{aspect=%q} is %v, want %v", aspect, got, number(fit))
 	}
 	if err := p.Ready(t.Context()); (err == nil) != fit {
 		t.Errorf("ready: %v, want no error: %v", err, fit)
@@ -237,7 +237,7 @@ func TestAReplicaThatCannotListAfterASuspensionEnds(t *testing.T) {
 			return nil
 		})
 		wantAll(t, 35*time.Second, others...)
-		if exit, ok := (<-blind.ended).(*ExitError); !ok || exit.Reason != state.ReasonUnfit || !exit.Empty { //nolint:errorlint // it is not wrapped
+		if exit, ok := (<-blind.ended).(*ExitError); !ok || exit.Reason != protocol.ReasonUnfit || !exit.Empty { //nolint:errorlint // it is not wrapped
 			t.Errorf("ended with %v", exit)
 		}
 	})
@@ -255,7 +255,7 @@ func TestSlotsThatDoNotOpenGoToOthers(t *testing.T) {
 		shut, others := fleet[1], []*process{fleet[0], fleet[2]}
 		time.Sleep(20 * time.Second) // all slots have holders
 		synctest.Wait()
-		if waiting := shut.gauge(t, "fleet_unopened_slots", "Nodes"); waiting < 3 {
+		if waiting := shut.gauge(t, "mcf_unopened_slots", "Nodes"); waiting < 3 {
 			t.Errorf("%v slots are unopened for Nodes, want its share", waiting)
 		}
 		wantAll(t, 35*time.Second, others...)

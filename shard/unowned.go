@@ -9,8 +9,8 @@ import (
 
 	"k8s.io/klog/v2"
 
-	member "github.com/machine-controller-fleet/machine-controller-fleet/membership/state"
-	"github.com/machine-controller-fleet/machine-controller-fleet/shard/state"
+	member "github.com/machine-controller-fleet/machine-controller-fleet/membership"
+	"github.com/machine-controller-fleet/machine-controller-fleet/shard/protocol"
 )
 
 // longUnowned is for how long nobody may hold a slot before that is told. Hand-overs, take-overs and a quarantine are over
@@ -21,8 +21,8 @@ const longUnowned = 30 * time.Second
 type outages[K cmp.Ordered] map[K]outage
 
 type outage struct {
-	since member.Moment
-	told  bool
+	since    member.Moment
+	reported bool
 }
 
 // lateOf returns, sorted, what something has been wrong with for longer than a duration, each once in an outage; wrong has what
@@ -34,16 +34,16 @@ func lateOf[K cmp.Ordered, V any](o outages[K], now member.Moment, after time.Du
 		switch {
 		case !known:
 			o[key] = outage{since: now}
-		case !out.told && now.Since(out.since) > after:
-			o[key] = outage{since: out.since, told: true}
+		case !out.reported && now.Since(out.since) > after:
+			o[key] = outage{since: out.since, reported: true}
 			late = append(late, key)
 		}
 	}
 	return late
 }
 
-// untold has keys returned by lateOf once more, unless nothing is wrong with them by now.
-func (o outages[K]) untold(keys []K) {
+// unreported has keys returned by lateOf once more, unless nothing is wrong with them by now.
+func (o outages[K]) unreported(keys []K) {
 	for _, key := range keys {
 		if out, known := o[key]; known {
 			o[key] = outage{since: out.since}
@@ -52,7 +52,7 @@ func (o outages[K]) untold(keys []K) {
 }
 
 // unownedAmong returns the slots that nobody holds.
-func unownedAmong(slots []state.SlotFacts) map[int]bool {
+func unownedAmong(slots []protocol.SlotFacts) map[int]bool {
 	unowned := map[int]bool{}
 	for _, s := range slots {
 		if !s.Owned {
@@ -62,8 +62,8 @@ func unownedAmong(slots []state.SlotFacts) map[int]bool {
 	return unowned
 }
 
-// tellUnowned has it told, under the leadership, which slots nobody has held for long.
-func (r *Replica) tellUnowned(ctx context.Context, now member.Moment, slots []state.SlotFacts) {
+// reportUnowned has it told, under the leadership, which slots nobody has held for long.
+func (r *Replica) reportUnowned(ctx context.Context, now member.Moment, slots []protocol.SlotFacts) {
 	if r.cfg.Unowned == nil {
 		return
 	}
@@ -82,7 +82,7 @@ func (r *Replica) tellUnowned(ctx context.Context, now member.Moment, slots []st
 		klog.FromContext(owned).Info("Nobody holds slots, and nothing is done about their objects", "slots", ranges(late), "for", longUnowned)
 		if err := r.cfg.Unowned(owned, late); err != nil {
 			klog.FromContext(owned).Error(err, "Not all who should know of slots that nobody holds were told, it is tried again", "slots", ranges(late))
-			r.mail.put(letter{do: func() { r.outages.untold(late) }})
+			r.mail.put(letter{do: func() { r.outages.unreported(late) }})
 		}
 	})
 }

@@ -14,11 +14,11 @@ import (
 	"github.com/google/go-cmp/cmp"
 	coordinationv1 "k8s.io/api/coordination/v1"
 
-	"github.com/machine-controller-fleet/machine-controller-fleet/membership/leasetest"
-	member "github.com/machine-controller-fleet/machine-controller-fleet/membership/state"
+	member "github.com/machine-controller-fleet/machine-controller-fleet/membership"
+	"github.com/machine-controller-fleet/machine-controller-fleet/membership/leases/leasetest"
 )
 
-func TestASlotIsToldOnceInAnOutage(t *testing.T) {
+func TestUnownedSlotIsReportedOnceInAnOutage(t *testing.T) {
 	o := outages[int]{}
 	for _, step := range []struct {
 		at      time.Duration
@@ -46,7 +46,7 @@ func TestASlotIsToldOnceInAnOutage(t *testing.T) {
 }
 
 // Somebody empties a slot Lease, and the API server refuses all who want the slot.
-func TestTheLeaderTellsOfASlotThatNobodyHolds(t *testing.T) {
+func TestLeaderReportsUnownedSlots(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := leasetest.NewServer()
 		const lease, slot = "fleet-slot-003", 3
@@ -64,16 +64,16 @@ func TestTheLeaderTellsOfASlotThatNobodyHolds(t *testing.T) {
 			t.Fatal("there is no Lease " + lease)
 		}
 		time.Sleep(longUnowned - time.Second)
-		if n := len(a.told); n > 0 {
+		if n := len(a.reported); n > 0 {
 			t.Errorf("told %d times too early", n)
 		}
 		time.Sleep(2 * time.Minute)
 		for range 2 { // in vain, and once more
-			if diff := cmp.Diff(unowned{[]int{slot}, "leader"}, <-a.told); diff != "" {
+			if diff := cmp.Diff(unowned{[]int{slot}, "leader"}, <-a.reported); diff != "" {
 				t.Errorf("told (-want +got):\n%s", diff)
 			}
 		}
-		if others, more := len(b.told), len(a.told); others+more > 0 {
+		if others, more := len(b.reported), len(a.reported); others+more > 0 {
 			t.Errorf("told %d times more, and %d times by a replica that does not lead", more, others)
 		}
 		server.Fault(nil)

@@ -9,18 +9,18 @@ import (
 
 	"k8s.io/client-go/rest"
 
-	"github.com/machine-controller-fleet/machine-controller-fleet/membership"
-	"github.com/machine-controller-fleet/machine-controller-fleet/membership/leasetest"
+	"github.com/machine-controller-fleet/machine-controller-fleet/membership/leases"
+	"github.com/machine-controller-fleet/machine-controller-fleet/membership/leases/leasetest"
 )
 
 // storeOn makes a Store of the Leases behind a Fence.
-func storeOn(t *testing.T, way *rest.Config, fence *Fence, now *Time) *membership.Store {
+func storeOn(t *testing.T, way *rest.Config, fence *Fence, now *Time) *leases.Store {
 	t.Helper()
 	config, err := fence.Guard(way)
 	if err != nil {
 		t.Fatal(err)
 	}
-	store, err := membership.NewStore(membership.Config{
+	store, err := leases.NewStore(leases.Config{
 		Client: config, Namespace: "fleet-system", Fleet: "fleet", Timeout: 2 * time.Second, Quiet: 6 * time.Second,
 		Clock: now, Now: now.Moment,
 	})

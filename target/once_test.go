@@ -12,7 +12,7 @@ import (
 )
 
 // The server has too much to do, and says when to come again.
-func TestOnceWaitsForNobody(t *testing.T) {
+func TestOnceDoesNotWait(t *testing.T) {
 	asked := 0
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		if asked++; asked == 1 {

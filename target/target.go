@@ -7,7 +7,7 @@ import (
 	policyv1 "k8s.io/api/policy/v1"
 	"k8s.io/client-go/kubernetes"
 
-	"github.com/machine-controller-fleet/machine-controller-fleet/internal/objects"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/objectcache"
 )
 
 // Resolver finds the target cluster of a namespace. A nil Cluster without an error says that it has none.
@@ -24,12 +24,12 @@ type Cluster struct {
 	// Evict asks the eviction API for a pod, once. An answer that names a time to come again is an error like others.
 	Evict func(ctx context.Context, eviction *policyv1.Eviction) error
 	// Nodes that this process is shown.
-	Nodes *objects.Nodes
+	Nodes *objectcache.Nodes
 }
 
 // New makes a Cluster whose Nodes somebody else feeds.
 func New(client kubernetes.Interface) *Cluster {
-	return &Cluster{Client: client, Evict: evictOnce(client), Nodes: objects.New[*corev1.Node]()}
+	return &Cluster{Client: client, Evict: evictOnce(client), Nodes: objectcache.New[*corev1.Node]()}
 }
 
 // Single resolves every namespace to the same cluster.

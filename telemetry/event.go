@@ -12,9 +12,9 @@ import (
 // eventAction is what the fleet was doing when something happened that an Event tells of.
 const eventAction = "Reconcile"
 
-// Tell records an Event about an object. Whether it is a warning follows from its reason, which is one of
+// Emit records an Event about an object. Whether it is a warning follows from its reason, which is one of
 // v1alpha1.EventReasons; the text is cut to what fits.
-func Tell(recorder events.EventRecorder, about runtime.Object, reason, text string) {
+func Emit(recorder events.EventRecorder, about runtime.Object, reason, text string) {
 	kind := corev1.EventTypeWarning // so that a reason without a row is not overlooked
 	if row, known := v1alpha1.FindEventReason(reason); known && !row.Warning {
 		kind = corev1.EventTypeNormal

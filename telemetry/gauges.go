@@ -23,7 +23,7 @@ type Gauges[T metav1.Object] struct {
 type Gauge[T metav1.Object] struct {
 	description *prometheus.Desc
 	ofAll       func(all []T) float64
-	ofEach      func(obj T, tell Measure)
+	ofEach      func(obj T, report Measure)
 }
 
 // Measure tells a value, with the labels that the gauge has beyond name and namespace.
@@ -40,13 +40,13 @@ func OfAll[T metav1.Object](name, help string, of func(all []T) float64) Gauge[T
 }
 
 // OfEach is a gauge that each object may have several of.
-func OfEach[T metav1.Object](name, help string, tell func(obj T, tell Measure), labels ...string) Gauge[T] {
-	return Gauge[T]{description: prometheus.NewDesc(name, help, append([]string{"name", "namespace"}, labels...), nil), ofEach: tell}
+func OfEach[T metav1.Object](name, help string, report func(obj T, report Measure), labels ...string) Gauge[T] {
+	return Gauge[T]{description: prometheus.NewDesc(name, help, append([]string{"name", "namespace"}, labels...), nil), ofEach: report}
 }
 
 // Number is a gauge that each object has one of.
 func Number[T metav1.Object](name, help string, of func(obj T) int32) Gauge[T] {
-	return OfEach(name, help, func(obj T, tell Measure) { tell(float64(of(obj))) })
+	return OfEach(name, help, func(obj T, report Measure) { report(float64(of(obj))) })
 }
 
 // Describe is prometheus.Collector's.
@@ -68,25 +68,25 @@ func (g *Gauges[T]) Collect(metrics chan<- prometheus.Metric) {
 			continue
 		}
 		for _, obj := range all {
-			told := map[string]bool{} // twice the same would fail the whole scrape, and a status may have been written by anybody
+			reported := map[string]bool{} // twice the same would fail the whole scrape, and a status may have been written by anybody
 			gauge.ofEach(obj, func(value float64, labels ...string) {
 				labels = append([]string{obj.GetName(), obj.GetNamespace()}, labels...)
 				text := fmt.Sprintf("%q", labels)
-				if told[text] {
+				if reported[text] {
 					return
 				}
-				told[text] = true
+				reported[text] = true
 				metrics <- prometheus.MustNewConstMetric(gauge.description, prometheus.GaugeValue, value, labels...)
 			})
 		}
 	}
 }
 
-// TellCondition tells a condition as a number: 1 is True, 0 False, 2 Unknown.
-func TellCondition(tell Measure, condition string, status corev1.ConditionStatus) {
+// EmitCondition tells a condition as a number: 1 is True, 0 False, 2 Unknown.
+func EmitCondition(report Measure, condition string, status corev1.ConditionStatus) {
 	values := map[corev1.ConditionStatus]float64{corev1.ConditionTrue: 1, corev1.ConditionFalse: 0, corev1.ConditionUnknown: 2}
 	if value, known := values[status]; known {
-		tell(value, condition)
+		report(value, condition)
 	}
 }
 
@@ -98,7 +98,7 @@ func FailedMachineLabels() []string {
 	}
 }
 
-// TellFailed tells of a machine whose last operation has failed.
-func TellFailed(tell Measure, m *v1alpha1.MachineSummary) {
-	tell(1, m.Name, m.ProviderID, m.OwnerRef, string(m.LastOperation.State), string(m.LastOperation.Type))
+// EmitFailed tells of a machine whose last operation has failed.
+func EmitFailed(report Measure, m *v1alpha1.MachineSummary) {
+	report(1, m.Name, m.ProviderID, m.OwnerRef, string(m.LastOperation.State), string(m.LastOperation.Type))
 }

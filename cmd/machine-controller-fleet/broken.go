@@ -5,8 +5,8 @@ import (
 
 	"k8s.io/utils/clock"
 
-	"github.com/machine-controller-fleet/machine-controller-fleet/internal/consistent"
-	"github.com/machine-controller-fleet/machine-controller-fleet/shard/state"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/objectcache"
+	"github.com/machine-controller-fleet/machine-controller-fleet/shard/protocol"
 )
 
 // watched follows whether the objects of our slots are delivered.
@@ -28,18 +28,18 @@ type watchedLists struct {
 // watchedKind is a kind of objects in one of the clusters.
 type watchedKind struct {
 	name, cluster string
-	health        *consistent.Health
+	health        *objectcache.Health
 }
 
 // source returns a source of a kind that is followed.
-func (w *watched) source(name, cluster string, from consistent.Source) consistent.Source {
-	from.Health = consistent.NewHealth(w.clock)
+func (w *watched) source(name, cluster string, from objectcache.Source) objectcache.Source {
+	from.Health = objectcache.NewHealth(w.clock)
 	w.kinds = append(w.kinds, watchedKind{name: name, cluster: cluster, health: from.Health})
 	return from
 }
 
 // control returns a source of a kind of the control cluster that is followed.
-func (w *watched) control(name string, from consistent.Source) consistent.Source {
+func (w *watched) control(name string, from objectcache.Source) objectcache.Source {
 	return w.source(name, "control", from)
 }
 
@@ -48,12 +48,12 @@ func (w *watched) control(name string, from consistent.Source) consistent.Source
 func (w *watched) Broken() map[string]string {
 	for _, kind := range w.kinds {
 		if since, _, broken := kind.health.Broken(); broken && w.clock.Since(since) >= w.after {
-			return map[string]string{state.DefaultTarget: "the " + kind.cluster + " cluster does not deliver " + kind.name}
+			return map[string]string{protocol.DefaultTarget: "the " + kind.cluster + " cluster does not deliver " + kind.name}
 		}
 	}
 	for _, lists := range w.lists {
 		if resource, broken := lists.health.Broken(w.after); broken {
-			return map[string]string{state.DefaultTarget: "the " + lists.cluster + " cluster does not answer lists of " + resource}
+			return map[string]string{protocol.DefaultTarget: "the " + lists.cluster + " cluster does not answer lists of " + resource}
 		}
 	}
 	return nil

@@ -12,28 +12,28 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 	clocktesting "k8s.io/utils/clock/testing"
 
-	"github.com/machine-controller-fleet/machine-controller-fleet/internal/consistent"
-	"github.com/machine-controller-fleet/machine-controller-fleet/shard/state"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/objectcache"
+	"github.com/machine-controller-fleet/machine-controller-fleet/shard/protocol"
 )
 
 func TestWatchesThatDoNotDeliverForLongAreBroken(t *testing.T) {
 	clock := clocktesting.NewFakePassiveClock(time.Unix(0, 0))
 	w := &watched{clock: clock, after: 15 * time.Second}
 	failure := errors.New("no route")
-	source := func(name, cluster string) *consistent.ListerWatcher {
-		return &consistent.ListerWatcher{Source: w.source(name, cluster, consistent.Source{
+	source := func(name, cluster string) *objectcache.ListerWatcher {
+		return &objectcache.ListerWatcher{Source: w.source(name, cluster, objectcache.Source{
 			List:  func(context.Context, metav1.ListOptions) (runtime.Object, error) { return nil, failure },
 			Watch: func(context.Context, metav1.ListOptions) (watch.Interface, error) { return watch.NewFake(), failure },
 		})}
 	}
 	machines, nodes := source("Machines", "control"), source("Nodes", "target")
-	list := func(l *consistent.ListerWatcher) { _, _ = l.ListWithContext(t.Context(), metav1.ListOptions{}) }
-	begin := func(l *consistent.ListerWatcher) { _, _ = l.WatchWithContext(t.Context(), metav1.ListOptions{}) }
+	list := func(l *objectcache.ListerWatcher) { _, _ = l.ListWithContext(t.Context(), metav1.ListOptions{}) }
+	begin := func(l *objectcache.ListerWatcher) { _, _ = l.WatchWithContext(t.Context(), metav1.ListOptions{}) }
 	broken := func(want string) {
 		t.Helper()
 		var is map[string]string
 		if want != "" {
-			is = map[string]string{state.DefaultTarget: want}
+			is = map[string]string{protocol.DefaultTarget: want}
 		}
 		if diff := cmp.Diff(is, w.Broken()); diff != "" {
 			t.Errorf("at %v (-want +got):\n%s", clock.Now().Unix(), diff)

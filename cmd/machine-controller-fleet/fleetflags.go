@@ -6,10 +6,10 @@ import (
 	"time"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/flags"
-	member "github.com/machine-controller-fleet/machine-controller-fleet/membership/state"
-	"github.com/machine-controller-fleet/machine-controller-fleet/shard/plan"
+	member "github.com/machine-controller-fleet/machine-controller-fleet/membership"
+	"github.com/machine-controller-fleet/machine-controller-fleet/shard/assignment"
+	"github.com/machine-controller-fleet/machine-controller-fleet/shard/protocol"
 	"github.com/machine-controller-fleet/machine-controller-fleet/shard/ring"
-	"github.com/machine-controller-fleet/machine-controller-fleet/shard/state"
 )
 
 // defaultFleetNamespace is where the Leases are when nothing says otherwise.
@@ -21,7 +21,7 @@ type fleetOptions struct {
 	podUID          string
 	stateDir        string
 	debugHooks      bool
-	debugHold       string
+	debugFaultPoint string
 	capacity        float64
 	slots           int
 	shardBy         string
@@ -68,9 +68,9 @@ func (o *fleetOptions) spread() (ring.Slots, error) {
 }
 
 // settings are what the protocol needs to know of this process.
-func (o *fleetOptions) settings(replica, session string, exclusive bool) state.Settings {
-	return state.Settings{
-		Config: o.durations, Plan: plan.DefaultConfig(), Fleet: o.name, Namespace: o.namespace,
+func (o *fleetOptions) settings(replica, session string, exclusive bool) protocol.Settings {
+	return protocol.Settings{
+		Config: o.durations, Assignment: assignment.DefaultConfig(), Fleet: o.name, Namespace: o.namespace,
 		Replica: replica, Session: session, PodUID: o.podUID, Exclusive: exclusive, Capacity: o.capacity,
 		Slots: o.slots, ShardBy: o.shardBy, RingVersion: ring.Version,
 	}

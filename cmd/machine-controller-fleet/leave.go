@@ -13,7 +13,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/flags"
-	"github.com/machine-controller-fleet/machine-controller-fleet/shard/leave"
+	"github.com/machine-controller-fleet/machine-controller-fleet/shard/handback"
 )
 
 // leaveCommand is the first argument that has the binary leave instead of run.
@@ -47,7 +47,7 @@ func runLeave(ctx context.Context, args []string) error {
 	} else if err != nil {
 		return err
 	}
-	cfg := leave.Config{
+	cfg := handback.Config{
 		Fleet: o.fleet, FleetNamespace: o.fleetNamespace, Identity: fleetIdentity(o.fleetNamespace, o.fleet), Namespace: o.namespace,
 		Clock: clock.RealClock{},
 	}
@@ -73,7 +73,7 @@ func runLeave(ctx context.Context, args []string) error {
 		return err
 	}
 	fmt.Println("Waiting until nothing of the fleet lives, which may take 15 s.")
-	report, err := leave.Leave(ctx, cfg)
+	report, err := handback.Leave(ctx, cfg)
 	fmt.Printf("Cleaned %d objects, gave up %d Leases.\n", report.Objects, report.Leases)
 	return err
 }

@@ -82,7 +82,7 @@ func TestFlagsOfMCMAreTaken(t *testing.T) {
 			t.Errorf("%s: %v", argument, err)
 		}
 		var logs strings.Builder
-		o.tellRemarks(textlogger.NewLogger(textlogger.NewConfig(textlogger.Output(&logs))))
+		o.reportRemarks(textlogger.NewLogger(textlogger.NewConfig(textlogger.Output(&logs))))
 		if ignored := remarkOnIgnored.MatchString(logs.String()); ignored != f.ignored {
 			t.Errorf("%s: ignored %t, and logged is %q", argument, f.ignored, logs.String())
 		}

@@ -13,7 +13,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/machine-controller-fleet/machine-controller-fleet/internal/apiserver"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/testkit/apiserver"
 )
 
 // The places that replicas send requests to.

@@ -79,8 +79,8 @@ func (o *options) declareServing(g *flags.Group) {
 	g.Bool(&o.metricsAuthorization, "metrics-authorization", false, "serve metrics and /debug only to those with a bearer token whom the control cluster's RBAC lets read them (nonResourceURLs); health is served to all")
 	g.Bool(&o.profiling, "profiling", false, "serve profiles of the process at /debug/pprof/")
 	g.Bool(&o.contentionProfiling, "contention-profiling", false, "profile where goroutines wait for locks, too; needs --profiling")
-	g.Bool(&o.fleet.debugHooks, "debug-hooks", false, "serve /debug/hold, which stops requests on their way, and profiles; for tests of the fleet only")
-	g.String(&o.fleet.debugHold, "debug-hold", "", "with --debug-hooks, stop all work whose name contains this from the start on; empty stops none")
+	g.Bool(&o.fleet.debugHooks, "debug-hooks", false, "serve /debug/faultpoints, which stops requests on their way, and profiles; for tests of the fleet only")
+	g.String(&o.fleet.debugFaultPoint, "debug-fault-point", "", "with --debug-hooks, stop all work whose name contains this from the start on; empty stops none")
 }
 
 // declareLogs takes from klog what MCM takes.
@@ -128,8 +128,8 @@ func (o *options) validate() error {
 	return errors.Join(append(errs, o.fleet.validate(), o.machine.validate(), o.health.validate(), o.safety.validate())...)
 }
 
-// tellRemarks logs which flags were set in vain.
-func (o *options) tellRemarks(log klog.Logger) {
+// reportRemarks logs which flags were set in vain.
+func (o *options) reportRemarks(log klog.Logger) {
 	for _, remark := range o.remarks {
 		log.Info("The flag has no effect", "flag", remark.Flag, "why", remark.Why)
 	}

@@ -14,7 +14,7 @@ import (
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 	"github.com/machine-controller-fleet/machine-controller-fleet/driver"
-	member "github.com/machine-controller-fleet/machine-controller-fleet/membership/state"
+	member "github.com/machine-controller-fleet/machine-controller-fleet/membership"
 	"github.com/machine-controller-fleet/machine-controller-fleet/telemetry"
 )
 
@@ -169,7 +169,7 @@ func (t *trial) health() string {
 		if err := p.ready(); err != nil {
 			all = append(all, p.replica+" is not ready: "+err.Error())
 		}
-		for _, name := range []string{"fleet_unowned_slots", "fleet_unopened_slots", "fleet_suspended", "fleet_refused_namespaces"} {
+		for _, name := range []string{"mcf_unowned_slots", "mcf_unopened_slots", "mcf_suspended", "mcf_refused_namespaces"} {
 			if value, _ := p.metric(name); value > 0 {
 				all = append(all, p.replica+": "+name+" "+strconv.FormatFloat(value, 'g', -1, 64))
 			}

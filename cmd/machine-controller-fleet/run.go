@@ -21,19 +21,19 @@ import (
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 	"github.com/machine-controller-fleet/machine-controller-fleet/client/clientset/versioned/scheme"
-	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/commit"
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machine"
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machineclass"
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machinedeployment"
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machineset"
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/node"
-	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/replacement"
-	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/runner"
+	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/remediation"
 	"github.com/machine-controller-fleet/machine-controller-fleet/driver"
 	"github.com/machine-controller-fleet/machine-controller-fleet/driver/simulated"
-	"github.com/machine-controller-fleet/machine-controller-fleet/internal/objects"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/objectcache"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/patch"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/runner"
 	"github.com/machine-controller-fleet/machine-controller-fleet/shard"
-	"github.com/machine-controller-fleet/machine-controller-fleet/shard/label"
+	"github.com/machine-controller-fleet/machine-controller-fleet/shard/slotlabel/policy"
 	"github.com/machine-controller-fleet/machine-controller-fleet/target"
 	"github.com/machine-controller-fleet/machine-controller-fleet/telemetry"
 )
@@ -46,7 +46,7 @@ const flushTimeout = 3 * time.Second
 
 // run connects, wires and runs the replica until it has left, which it does when ctx ends.
 func run(ctx context.Context, o options) error {
-	o.tellRemarks(klog.FromContext(ctx))
+	o.reportRemarks(klog.FromContext(ctx))
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	provider, flush, err := telemetry.NewTracerProvider(ctx, o.replicaName)
@@ -117,7 +117,7 @@ func wire(o options, around environment) (*fleet, []controller, error) {
 		f.cluster = target.New(f.target)
 		f.targets = target.Single{Cluster: f.cluster}
 	}
-	f.view = objects.NewView()
+	f.view = objectcache.NewView()
 	f.broadcaster = events.NewBroadcaster(&events.EventSinkImpl{Interface: f.control.EventsV1()})
 	running, err := f.controllers(o)
 	if err != nil {
@@ -125,8 +125,8 @@ func wire(o options, around environment) (*fleet, []controller, error) {
 	}
 	registry.MustRegister(f.collectors...)
 	f.slots.count(registry)
-	countHalts(registry, f.halts)
-	if err := f.session.protocol(f.clients, f.slots, f.halts, newUnowned(o, f), f.tracer); err != nil {
+	countBreakers(registry, f.breakers)
+	if err := f.session.protocol(f.clients, f.slots, f.breakers, newUnowned(o, f), f.tracer); err != nil {
 		return nil, nil, err
 	}
 	return f, running, nil
@@ -162,8 +162,8 @@ type fleet struct {
 
 	session     *session
 	slots       *slots
-	halts       *replacement.Halts
-	view        *objects.View
+	breakers    *remediation.Breakers
+	view        *objectcache.View
 	drivers     *driver.Registry
 	metrics     *runner.Metrics
 	collectors  []prometheus.Collector // of the objects that are ours
@@ -192,11 +192,11 @@ func (f *fleet) controllers(o options) ([]controller, error) {
 	var deployments *machinedeployment.Controller
 	var sets *machineset.Controller
 	var machines *machine.Controller
-	replacements, err5 := newReplacements(o, f)
-	written := commit.NewLatest[*v1alpha1.MachineSet]()
+	replacements, err5 := newRemediation(o, f)
+	written := patch.NewLatest[*v1alpha1.MachineSet]()
 	deployments, err1 := machinedeployment.New(machinedeployment.Config{
 		Machines: api, Metadata: f.metadata, View: f.view, Targets: f.targets, Events: f.recorder(v1alpha1.EventSourceMachineDeployment),
-		Gate:  f.slots.gate(label.Deployment, func(key types.NamespacedName) { deployments.Enqueue(key) }),
+		Gate:  f.slots.gate(policy.Deployment, func(key types.NamespacedName) { deployments.Enqueue(key) }),
 		Clock: wall, Workers: o.concurrentSyncs, KeepFromAutoscaler: o.machine.scaleDownAnnotation, CountMinReady: o.machine.countMinReady,
 		Foresee: func(ctx context.Context, set *v1alpha1.MachineSet, fades bool) *v1alpha1.MachineSet {
 			return sets.Foresee(ctx, set, fades)
@@ -206,15 +206,15 @@ func (f *fleet) controllers(o options) ([]controller, error) {
 	})
 	sets, err2 := machineset.New(machineset.Config{
 		Machines: api, Metadata: f.metadata, View: f.view, Events: f.recorder(v1alpha1.EventSourceMachineSet),
-		Gate:  f.slots.gate(label.Set, func(key types.NamespacedName) { sets.Enqueue(key) }),
+		Gate:  f.slots.gate(policy.Set, func(key types.NamespacedName) { sets.Enqueue(key) }),
 		Clock: wall, Workers: o.concurrentSyncs, Metrics: f.metrics, Tracer: f.tracer, CountMinReady: o.machine.countMinReady,
 		Written: written,
 	})
 	machines, err3 := machine.New(machine.Config{
 		Machines: api, Secrets: f.control.CoreV1(), Metadata: f.metadata, Namespace: o.namespace, View: f.view, Targets: f.targets,
-		Drivers: f.drivers, Events: f.recorder(v1alpha1.EventSourceMachine), Limits: o.limits(), IsStray: f.slots.strayNode,
+		Drivers: f.drivers, Events: f.recorder(v1alpha1.EventSourceMachine), Limits: o.limits(), IsUnlabeled: f.slots.unlabeledNode,
 		BootstrapTokenGroups: strings.Join(o.machine.bootstrapTokenGroups, ","), BootstrapTokenSigning: o.machine.bootstrapTokenSigning,
-		Gate:     f.slots.gate(label.Machine, func(key types.NamespacedName) { machines.Enqueue(key) }),
+		Gate:     f.slots.gate(policy.Machine, func(key types.NamespacedName) { machines.Enqueue(key) }),
 		GoneGate: f.slots.goneGate(),
 		Clock:    wall, Workers: o.concurrentSyncs, Metrics: f.metrics, Tracer: f.tracer,
 	})
@@ -226,7 +226,7 @@ func (f *fleet) controllers(o options) ([]controller, error) {
 		return nil, err
 	}
 	f.slots.showClasses(o, f, classes)
-	f.halts = replacements.Halts()
+	f.breakers = replacements.Breakers()
 	acts := f.session.fence.Acts
 	f.collectors = slices.Concat(deployments.Collectors(acts), sets.Collectors(acts))
 	all := []controller{deployments, sets, machines, classes, replacements}
@@ -240,7 +240,7 @@ func (f *fleet) controllers(o options) ([]controller, error) {
 		}
 		all = append(all, nodes)
 	}
-	return all, f.slots.onStrayNode(machines.NodeAppeared)
+	return all, f.slots.onUnlabeledNode(machines.NodeAppeared)
 }
 
 // run lives the session, with the watches and the controllers around it, until it has left, which it does when leave is closed,

@@ -196,7 +196,7 @@ func (t *trial) calm() {
 // faultyLeads reports whether the replica with the lasting fault leads.
 func (t *trial) faultyLeads() bool {
 	return slices.ContainsFunc(t.alive(), func(p *process) bool {
-		leads, _ := p.metric("fleet_leader")
+		leads, _ := p.metric("mcf_leader")
 		return p.replica == t.faulty && leads == 1
 	})
 }
@@ -256,7 +256,7 @@ func (t *trial) blindLeader() {
 	t.run(2*time.Minute, func() bool {
 		leader = nil
 		for _, p := range t.alive() {
-			if leads, _ := p.metric("fleet_leader"); leads == 1 && p.ready() == nil {
+			if leads, _ := p.metric("mcf_leader"); leads == 1 && p.ready() == nil {
 				leader = p
 			}
 		}

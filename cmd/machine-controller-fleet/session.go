@@ -13,11 +13,11 @@ import (
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
 
-	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/replacement"
-	"github.com/machine-controller-fleet/machine-controller-fleet/membership"
-	member "github.com/machine-controller-fleet/machine-controller-fleet/membership/state"
+	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/remediation"
+	member "github.com/machine-controller-fleet/machine-controller-fleet/membership"
+	"github.com/machine-controller-fleet/machine-controller-fleet/membership/leases"
 	"github.com/machine-controller-fleet/machine-controller-fleet/shard"
-	"github.com/machine-controller-fleet/machine-controller-fleet/shard/state"
+	"github.com/machine-controller-fleet/machine-controller-fleet/shard/protocol"
 )
 
 const (
@@ -29,14 +29,14 @@ const (
 
 // session is one life of this replica.
 type session struct {
-	settings state.Settings
-	time     *shard.Time
-	metrics  *shard.Metrics
-	fence    *shard.Fence
-	hold     *shard.Hold // nil without --debug-hooks
-	lock     *membership.Lock
-	replica  *shard.Replica
-	die      func(reason string) // ends the process at once
+	settings   protocol.Settings
+	time       *shard.Time
+	metrics    *shard.Metrics
+	fence      *shard.Fence
+	faultPoint *shard.FaultPoint // nil without --debug-hooks
+	lock       *leases.Lock
+	replica    *shard.Replica
+	die        func(reason string) // ends the process at once
 }
 
 // newSession begins to prepare a session: nothing may be done under it before it runs. Errors: the state folder.
@@ -44,16 +44,16 @@ func newSession(o options, registry prometheus.Registerer, die func(reason strin
 	s := &session{time: shard.NewTime(clock.RealClock{}), metrics: shard.NewMetrics(registry), die: die}
 	if o.fleet.stateDir != "" {
 		var err error
-		if s.lock, err = membership.TakeLock(o.fleet.stateDir); err != nil {
+		if s.lock, err = leases.TakeLock(o.fleet.stateDir); err != nil {
 			return nil, err
 		}
 	}
 	if o.fleet.debugHooks {
-		s.hold = shard.NewHold(o.fleet.debugHold)
+		s.faultPoint = shard.NewFaultPoint(o.fleet.debugFaultPoint)
 	}
 	identity := member.Identity(o.replicaName, randomSuffix())
 	s.settings = o.fleet.settings(o.replicaName, identity, s.lock != nil)
-	s.fence = shard.NewFence(o.replicaName, identity, o.fleet.slots, s.time, s.metrics, s.hold)
+	s.fence = shard.NewFence(o.replicaName, identity, o.fleet.slots, s.time, s.metrics, s.faultPoint)
 	return s, nil
 }
 
@@ -68,9 +68,9 @@ func randomSuffix() string {
 }
 
 // protocol makes the replica that the session is of. Errors: settings that are not valid.
-func (s *session) protocol(c clients, slots *slots, halts *replacement.Halts, unowned *unowned, tracer trace.Tracer) error {
+func (s *session) protocol(c clients, slots *slots, breakers *remediation.Breakers, unowned *unowned, tracer trace.Tracer) error {
 	durations := s.settings.Config
-	store, err := membership.NewStore(membership.Config{
+	store, err := leases.NewStore(leases.Config{
 		Client: c.leases, Namespace: s.settings.Namespace, Fleet: s.settings.Fleet, Timeout: durations.RequestTimeout,
 		Quiet: quietWatch * durations.RenewEvery, Clock: s.time, Now: s.time.Moment,
 	})
@@ -79,15 +79,15 @@ func (s *session) protocol(c clients, slots *slots, halts *replacement.Halts, un
 	}
 	s.replica, err = shard.New(shard.Config{
 		Settings: s.settings, Leases: store, Fence: s.fence, Time: s.time, Grants: slots, Metrics: s.metrics,
-		Weigh: slots.weigh, Unowned: unowned.tell, Unfit: unowned.tellUnfit, Tracer: tracer,
-		Count: halts.Tell, Heard: func(told state.Told) { halts.Hear(told.Counts, told.Holders) },
+		Weigh: slots.weigh, Unowned: unowned.report, Unfit: unowned.reportUnfit, Tracer: tracer,
+		Count: breakers.Report, Heard: func(reported protocol.Reports) { breakers.Receive(reported.Counts, reported.Holders) },
 	})
 	return err
 }
 
 // watch has the process ended when what should have ended has not.
 func (s *session) watch(ctx context.Context) {
-	dog := membership.Watchdog{
+	dog := leases.Watchdog{
 		Clock: s.time, Now: s.time.Moment, Fence: s.fence.Until, Busy: s.fence.Busy, Beat: s.replica.Beat,
 		After: s.settings.Config.ExitAfterFence, Silence: loopSilence, Exit: s.die,
 	}
@@ -99,7 +99,7 @@ func (s *session) run(ctx context.Context, leave <-chan struct{}) error {
 	klog.FromContext(ctx).Info("The session begins", "session", s.settings.Session, "slots", s.settings.Slots, "shardBy", s.settings.ShardBy, "fileLock", s.lock != nil)
 	err := s.replica.Run(ctx, leave)
 	exit, ended := errors.AsType[*shard.ExitError](err)
-	if ended && exit.Reason == state.ReasonInFlight {
+	if ended && exit.Reason == protocol.ReasonInFlight {
 		s.die(exit.Error()) // what is in flight ends with the process, and so nothing is waited for
 	}
 	return err
@@ -138,8 +138,8 @@ func (s *session) alive() error {
 // handlers are the pages for debugging.
 func (s *session) handlers() map[string]http.Handler {
 	pages := map[string]http.Handler{"/debug/slots": http.HandlerFunc(s.replica.ServeSlots)}
-	if s.hold != nil {
-		pages["/debug/hold"] = s.hold
+	if s.faultPoint != nil {
+		pages["/debug/faultpoints"] = s.faultPoint
 	}
 	return pages
 }

@@ -14,34 +14,33 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machine"
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machineclass"
-	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/runner"
-	"github.com/machine-controller-fleet/machine-controller-fleet/internal/consistent"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/decode"
-	"github.com/machine-controller-fleet/machine-controller-fleet/internal/objects"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/objectcache"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/runner"
 	"github.com/machine-controller-fleet/machine-controller-fleet/shard"
-	"github.com/machine-controller-fleet/machine-controller-fleet/shard/alone"
-	"github.com/machine-controller-fleet/machine-controller-fleet/shard/grants"
-	"github.com/machine-controller-fleet/machine-controller-fleet/shard/label"
+	"github.com/machine-controller-fleet/machine-controller-fleet/shard/namespacelease"
 	"github.com/machine-controller-fleet/machine-controller-fleet/shard/ring"
-	"github.com/machine-controller-fleet/machine-controller-fleet/shard/strays"
+	"github.com/machine-controller-fleet/machine-controller-fleet/shard/slotcache"
+	"github.com/machine-controller-fleet/machine-controller-fleet/shard/slotlabel"
+	"github.com/machine-controller-fleet/machine-controller-fleet/shard/slotlabel/policy"
 )
 
 // slots is what this replica sees of the slots that it holds, and of what is in none.
 type slots struct {
-	*grants.Set
+	*slotcache.Set
 	*watched
 
-	spread  ring.Slots
-	fence   *shard.Fence
-	view    *objects.View
-	nodes   *objects.Nodes
-	strays  *strays.Watch
-	labeler *strays.Labeler
-	alone   *alone.Alone
+	spread    ring.Slots
+	fence     *shard.Fence
+	view      *objectcache.View
+	nodes     *objectcache.Nodes
+	unlabeled *slotlabel.Watch
+	labeler   *slotlabel.Labeler
+	alone     *namespacelease.NamespaceLeases
 
 	undecodable *undecodable
 
-	classes   *grants.Classes
+	classes   *slotcache.Classes
 	ofClasses *machineclass.Controller
 }
 
@@ -54,50 +53,50 @@ func newSlots(o options, f *fleet, spread ring.Slots) (*slots, error) {
 		watched: &watched{clock: clock.RealClock{}, after: o.fleet.durations.BlindAfter, lists: []watchedLists{
 			{"control", f.controlLists}, {"target", f.targetLists},
 		}},
-		spread: spread, fence: f.session.fence, view: f.view, nodes: objects.New[*corev1.Node](),
+		spread: spread, fence: f.session.fence, view: f.view, nodes: objectcache.New[*corev1.Node](),
 	}
 	s.undecodable = &undecodable{Undecodable: f.view.Undecodable, events: f.recorder(v1alpha1.EventSourceMachineDeployment)}
 	s.undecodable.watch()
-	kinds := []grants.Kind{
-		grants.KindOf("MachineDeployments", s.control("MachineDeployments", consistent.FromEach(api.MachineDeployments(o.namespace))), f.view.Deployments, f.view.Undecodable.Deployments),
-		grants.KindOf("MachineSets", s.control("MachineSets", consistent.FromEach(api.MachineSets(o.namespace))), f.view.Sets, f.view.Undecodable.Sets),
-		grants.KindOf("Machines", s.control("Machines", consistent.FromEach(api.Machines(o.namespace))), f.view.Machines, f.view.Undecodable.Machines),
+	kinds := []slotcache.Kind{
+		slotcache.KindOf("MachineDeployments", s.control("MachineDeployments", objectcache.FromEach(api.MachineDeployments(o.namespace))), f.view.Deployments, f.view.Undecodable.Deployments),
+		slotcache.KindOf("MachineSets", s.control("MachineSets", objectcache.FromEach(api.MachineSets(o.namespace))), f.view.Sets, f.view.Undecodable.Sets),
+		slotcache.KindOf("Machines", s.control("Machines", objectcache.FromEach(api.Machines(o.namespace))), f.view.Machines, f.view.Undecodable.Machines),
 	}
 	if f.cluster != nil {
 		s.nodes = f.cluster.Nodes
-		kinds = append(kinds, grants.KindOf("Nodes", s.source("Nodes", "target", consistent.From(f.target.CoreV1().Nodes())), s.nodes, objects.New[*decode.Failure]()))
+		kinds = append(kinds, slotcache.KindOf("Nodes", s.source("Nodes", "target", objectcache.From(f.target.CoreV1().Nodes())), s.nodes, objectcache.New[*decode.Failure]()))
 	}
-	s.Set = grants.New(clock.RealClock{}, kinds...)
+	s.Set = slotcache.New(clock.RealClock{}, kinds...)
 	var err, err2, err3 error
-	s.strays, err = strays.NewWatch(f.metadata, f.targetMetadata, o.namespace, spread.Count())
+	s.unlabeled, err = slotlabel.NewWatch(f.metadata, f.targetMetadata, o.namespace, spread.Count())
 	if err != nil {
 		return nil, err
 	}
-	s.labeler, err2 = strays.New(strays.Config{
-		Control: f.metadata, Target: f.targetMetadata, Machines: api, Watch: s.strays,
-		Slots: label.Slots{Count: spread.Count(), Of: spread.Of}, Known: s.known,
+	s.labeler, err2 = slotlabel.New(slotlabel.Config{
+		Control: f.metadata, Target: f.targetMetadata, Machines: api, Watch: s.unlabeled,
+		Slots: policy.Slots{Count: spread.Count(), Of: spread.Of}, Known: s.known,
 		Served: func(namespace string, slot int) bool { return s.alone.Served(namespace, slot) },
-		Gate:   shard.NewGate(f.session.fence, func(key strays.Key) (int, bool) { return key.Slot, true }),
+		Gate:   shard.NewGate(f.session.fence, func(key slotlabel.Key) (int, bool) { return key.Slot, true }),
 		Holds:  f.session.fence.Holds,
 		Clock:  clock.RealClock{}, Metrics: f.metrics, Tracer: f.tracer,
 	})
-	tellLabeler(s.labeler, label.Deployment, f.view.Deployments)
-	tellLabeler(s.labeler, label.Set, f.view.Sets)
-	tellLabeler(s.labeler, label.Machine, f.view.Machines)
+	reportLabeler(s.labeler, policy.Deployment, f.view.Deployments)
+	reportLabeler(s.labeler, policy.Set, f.view.Sets)
+	reportLabeler(s.labeler, policy.Machine, f.view.Machines)
 	s.undecodable.showLabeler(s.labeler)
 	s.alone, err3 = newAlone(o, f, s)
 	return s, errors.Join(err2, err3)
 }
 
-// tellLabeler shows the labeler the objects of our slots.
-func tellLabeler[T interface {
+// reportLabeler shows the labeler the objects of our slots.
+func reportLabeler[T interface {
 	comparable
 	metav1.Object
-}](labeler *strays.Labeler, kind label.Kind, all *objects.Objects[T]) {
+}](labeler *slotlabel.Labeler, kind policy.Kind, all *objectcache.Objects[T]) {
 	var none T
 	all.OnChange(func(before, after T) {
 		if after == none {
-			labeler.Left(kind, objects.Key(before))
+			labeler.Left(kind, objectcache.Key(before))
 			return
 		}
 		labeler.Seen(kind, after)
@@ -121,7 +120,7 @@ func (s *slots) lookAtClasses() {
 // showClasses has the controller of MachineClasses see them.
 func (s *slots) showClasses(o options, f *fleet, controller *machineclass.Controller) {
 	s.ofClasses = controller
-	s.classes = grants.NewClasses(grants.ClassesConfig{
+	s.classes = slotcache.NewClasses(slotcache.ClassesConfig{
 		Machines: f.machines.MachineV1alpha1(), Metadata: f.metadata, View: f.view, Namespace: o.namespace,
 		Look: controller.Enqueue, Clock: clock.RealClock{},
 	})
@@ -148,41 +147,41 @@ func (s *slots) count(registerer prometheus.Registerer) {
 		registerer.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help, ConstLabels: labels},
 			func() float64 { return float64(count()) }))
 	}
-	for _, kind := range label.Kinds() {
-		gauge("fleet_stray_objects", "Objects in no slot, by kind; every Node that is no machine's counts.",
-			prometheus.Labels{"kind": kind.String()}, func() int { return s.strays.Count(kind) })
+	for _, kind := range policy.Kinds() {
+		gauge("mcf_unlabeled_objects", "Objects in no slot, by kind; every Node that is no machine's counts.",
+			prometheus.Labels{"kind": kind.String()}, func() int { return s.unlabeled.Count(kind) })
 	}
 	s.undecodable.count(registerer)
-	gauge("fleet_refused_namespaces", "Namespaces with something to do for this replica that another holder of MCM's Leases keeps it out of.",
+	gauge("mcf_refused_namespaces", "Namespaces with something to do for this replica that another holder of MCM's Leases keeps it out of.",
 		nil, s.alone.CountRefused)
 }
 
 // known finds the metadata of an object of our slots.
-func (s *slots) known(kind label.Kind, key types.NamespacedName) (metav1.Object, bool) {
+func (s *slots) known(kind policy.Kind, key types.NamespacedName) (metav1.Object, bool) {
 	if failure, known := s.undecodable.find(kind, key); known {
 		return failure, true
 	}
 	switch kind {
-	case label.Deployment:
+	case policy.Deployment:
 		return s.view.Deployments.Get(key)
-	case label.Set:
+	case policy.Set:
 		return s.view.Sets.Get(key)
-	case label.Machine:
+	case policy.Machine:
 		return s.view.Machines.Get(key)
-	case label.Node:
+	case policy.Node:
 		return s.nodes.Get(key)
 	}
 	return nil, false
 }
 
 // gate admits keys of a kind whose objects say by their label in which slot they are. enqueue has a key looked at again.
-func (s *slots) gate(kind label.Kind, enqueue func(types.NamespacedName)) runner.Gate[types.NamespacedName] {
+func (s *slots) gate(kind policy.Kind, enqueue func(types.NamespacedName)) runner.Gate[types.NamespacedName] {
 	inner := shard.NewGate(s.fence, func(key types.NamespacedName) (int, bool) {
 		obj, known := s.known(kind, key)
 		if !known {
 			return 0, false
 		}
-		return label.Read(obj.GetLabels()[v1alpha1.LabelSlot], s.spread.Count())
+		return policy.Read(obj.GetLabels()[v1alpha1.LabelSlot], s.spread.Count())
 	})
 	return s.labeler.Doors().Gate(kind, inner, enqueue)
 }
@@ -200,7 +199,7 @@ func (s *slots) weigh() map[int]int64 {
 		}
 	}
 	for _, m := range s.view.Machines.All() {
-		slot, labelled := label.Read(m.Labels[v1alpha1.LabelSlot], s.spread.Count())
+		slot, labelled := policy.Read(m.Labels[v1alpha1.LabelSlot], s.spread.Count())
 		switch {
 		case !labelled:
 		case m.DeletionTimestamp != nil || m.Status.CurrentStatus.Phase != v1alpha1.MachineRunning:
@@ -227,24 +226,24 @@ func (s *slots) nodeGate() runner.Gate[types.NamespacedName] {
 		if !known {
 			return 0, false
 		}
-		return label.Read(node.Labels[v1alpha1.LabelSlot], s.spread.Count())
+		return policy.Read(node.Labels[v1alpha1.LabelSlot], s.spread.Count())
 	})
 }
 
 // goneGate admits machines that are gone, by the slot that they had.
 func (s *slots) goneGate() runner.Gate[machine.Gone] {
-	return shard.NewGate(s.fence, func(gone machine.Gone) (int, bool) { return label.Read(gone.Slot, s.spread.Count()) })
+	return shard.NewGate(s.fence, func(gone machine.Gone) (int, bool) { return policy.Read(gone.Slot, s.spread.Count()) })
 }
 
-// strayNode says whether the target cluster has a Node of that name that is in no slot.
-func (s *slots) strayNode(name string) bool {
-	return s.strays.Has(label.Node, types.NamespacedName{Name: name})
+// unlabeledNode says whether the target cluster has a Node of that name that is in no slot.
+func (s *slots) unlabeledNode(name string) bool {
+	return s.unlabeled.Has(policy.Node, types.NamespacedName{Name: name})
 }
 
-// onStrayNode has f told of every Node in no slot that appears or changes.
-func (s *slots) onStrayNode(f func(name string, uid types.UID)) error {
-	return s.strays.OnChange(func(o label.Object, gone bool) {
-		if o.Kind == label.Node && !gone {
+// onUnlabeledNode has f told of every Node in no slot that appears or changes.
+func (s *slots) onUnlabeledNode(f func(name string, uid types.UID)) error {
+	return s.unlabeled.OnChange(func(o policy.Object, gone bool) {
+		if o.Kind == policy.Node && !gone {
 			f(o.Name, o.UID)
 		}
 	})

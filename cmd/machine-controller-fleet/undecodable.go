@@ -10,24 +10,24 @@ import (
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/decode"
-	"github.com/machine-controller-fleet/machine-controller-fleet/internal/objects"
-	"github.com/machine-controller-fleet/machine-controller-fleet/shard/label"
-	"github.com/machine-controller-fleet/machine-controller-fleet/shard/strays"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/objectcache"
+	"github.com/machine-controller-fleet/machine-controller-fleet/shard/slotlabel"
+	"github.com/machine-controller-fleet/machine-controller-fleet/shard/slotlabel/policy"
 	"github.com/machine-controller-fleet/machine-controller-fleet/telemetry"
 )
 
 // undecodable reports the objects that this replica sees and that cannot be decoded: those of its slots, and MachineClasses
 // of namespaces in which it has objects, which each such replica reports.
 type undecodable struct {
-	objects.Undecodable
+	objectcache.Undecodable
 
 	events events.EventRecorder
 }
 
 // byKind returns them by kind.
-func (u *undecodable) byKind() map[string]*objects.Objects[*decode.Failure] {
-	return map[string]*objects.Objects[*decode.Failure]{
-		label.Deployment.String(): u.Deployments, label.Set.String(): u.Sets, label.Machine.String(): u.Machines, "MachineClass": u.Classes,
+func (u *undecodable) byKind() map[string]*objectcache.Objects[*decode.Failure] {
+	return map[string]*objectcache.Objects[*decode.Failure]{
+		policy.Deployment.String(): u.Deployments, policy.Set.String(): u.Sets, policy.Machine.String(): u.Machines, "MachineClass": u.Classes,
 	}
 }
 
@@ -46,7 +46,7 @@ func (u *undecodable) report(f *decode.Failure) {
 	klog.Background().Info("Object cannot be decoded and is not reconciled",
 		"kind", f.Kind, "namespace", f.Namespace, "name", f.Name, "resourceVersion", f.ResourceVersion, "cause", f.Cause)
 	ref := &corev1.ObjectReference{APIVersion: f.APIVersion, Kind: f.Kind, Namespace: f.Namespace, Name: f.Name, UID: f.UID}
-	telemetry.Tell(u.events, ref, v1alpha1.EventUndecodable, "The "+f.Kind+" cannot be decoded and is not reconciled: "+f.Cause+
+	telemetry.Emit(u.events, ref, v1alpha1.EventUndecodable, "The "+f.Kind+" cannot be decoded and is not reconciled: "+f.Cause+
 		". Correct the field, for example with kubectl edit; reconciliation goes on by itself")
 }
 
@@ -56,20 +56,20 @@ const undecodableHelp = "Objects in slots held here that cannot be decoded and a
 func (u *undecodable) count(registerer prometheus.Registerer) {
 	for kind, all := range u.byKind() {
 		registerer.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-			Name: "fleet_undecodable_objects", Help: undecodableHelp, ConstLabels: prometheus.Labels{"kind": kind},
+			Name: "mcf_undecodable_objects", Help: undecodableHelp, ConstLabels: prometheus.Labels{"kind": kind},
 		}, func() float64 { return float64(all.Len()) }))
 	}
 }
 
 // showLabeler shows the labeler the objects of our slots that cannot be decoded: what it goes by is their metadata.
-func (u *undecodable) showLabeler(labeler *strays.Labeler) {
-	tellLabeler(labeler, label.Deployment, u.Deployments)
-	tellLabeler(labeler, label.Set, u.Sets)
-	tellLabeler(labeler, label.Machine, u.Machines)
+func (u *undecodable) showLabeler(labeler *slotlabel.Labeler) {
+	reportLabeler(labeler, policy.Deployment, u.Deployments)
+	reportLabeler(labeler, policy.Set, u.Sets)
+	reportLabeler(labeler, policy.Machine, u.Machines)
 }
 
 // find returns the metadata of an object that cannot be decoded.
-func (u *undecodable) find(kind label.Kind, key types.NamespacedName) (metav1.Object, bool) {
+func (u *undecodable) find(kind policy.Kind, key types.NamespacedName) (metav1.Object, bool) {
 	all, watched := u.byKind()[kind.String()]
 	if !watched {
 		return nil, false

@@ -14,8 +14,8 @@ import (
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/decode"
-	"github.com/machine-controller-fleet/machine-controller-fleet/internal/objects"
-	"github.com/machine-controller-fleet/machine-controller-fleet/shard/label"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/objectcache"
+	"github.com/machine-controller-fleet/machine-controller-fleet/shard/slotlabel/policy"
 )
 
 // notes keeps the messages of Events, by the object that they are about.
@@ -42,7 +42,7 @@ func failure(kind, name, version string) *decode.Failure {
 
 func TestAnUndecodableObjectHasAnEventForEachVersion(t *testing.T) {
 	var got notes
-	view := objects.NewView()
+	view := objectcache.NewView()
 	u := &undecodable{Undecodable: view.Undecodable, events: &got}
 	u.watch()
 	key := types.NamespacedName{Namespace: "n", Name: "m"}
@@ -69,17 +69,17 @@ func TestAnUndecodableObjectHasAnEventForEachVersion(t *testing.T) {
 }
 
 func TestUndecodableObjectsAreCountedUntilTheyLeave(t *testing.T) {
-	view, registry := objects.NewView(), prometheus.NewRegistry()
+	view, registry := objectcache.NewView(), prometheus.NewRegistry()
 	u := &undecodable{Undecodable: view.Undecodable}
 	u.count(registry)
 	expect := func(machines, classes string) {
 		t.Helper()
-		want := `# HELP fleet_undecodable_objects ` + undecodableHelp + `
-# TYPE fleet_undecodable_objects gauge
-fleet_undecodable_objects{kind="Machine"} ` + machines + `
-fleet_undecodable_objects{kind="MachineClass"} ` + classes + `
-fleet_undecodable_objects{kind="MachineDeployment"} 0
-fleet_undecodable_objects{kind="MachineSet"} 0
+		want := `# HELP mcf_undecodable_objects ` + undecodableHelp + `
+# TYPE mcf_undecodable_objects gauge
+mcf_undecodable_objects{kind="Machine"} ` + machines + `
+mcf_undecodable_objects{kind="MachineClass"} ` + classes + `
+mcf_undecodable_objects{kind="MachineDeployment"} 0
+mcf_undecodable_objects{kind="MachineSet"} 0
 `
 		if err := testutil.GatherAndCompare(registry, strings.NewReader(want)); err != nil {
 			t.Error(err)
@@ -95,14 +95,14 @@ fleet_undecodable_objects{kind="MachineSet"} 0
 
 // The labeler goes by metadata, and must not take a set that cannot be decoded for a missing one.
 func TestTheMetadataOfAnUndecodableObjectIsKnown(t *testing.T) {
-	view := objects.NewView()
-	s := &slots{view: view, nodes: objects.New[*corev1.Node](), undecodable: &undecodable{Undecodable: view.Undecodable}}
+	view := objectcache.NewView()
+	s := &slots{view: view, nodes: objectcache.New[*corev1.Node](), undecodable: &undecodable{Undecodable: view.Undecodable}}
 	view.Undecodable.Sets.Apply(failure("MachineSet", "s", "5"), false)
 	key := types.NamespacedName{Namespace: "n", Name: "s"}
-	if found, known := s.known(label.Set, key); !known || found.GetLabels()[v1alpha1.LabelSlot] != "1" {
+	if found, known := s.known(policy.Set, key); !known || found.GetLabels()[v1alpha1.LabelSlot] != "1" {
 		t.Errorf("known: %v (%t), want the set", found, known)
 	}
-	for _, kind := range []label.Kind{label.Deployment, label.Machine, label.Node} {
+	for _, kind := range []policy.Kind{policy.Deployment, policy.Machine, policy.Node} {
 		if found, known := s.known(kind, key); known {
 			t.Errorf("%s: %v, want none", kind, found)
 		}

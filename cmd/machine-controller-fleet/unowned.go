@@ -12,9 +12,9 @@ import (
 	"k8s.io/client-go/tools/events"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
-	member "github.com/machine-controller-fleet/machine-controller-fleet/membership/state"
-	"github.com/machine-controller-fleet/machine-controller-fleet/shard/label"
-	"github.com/machine-controller-fleet/machine-controller-fleet/shard/state"
+	member "github.com/machine-controller-fleet/machine-controller-fleet/membership"
+	"github.com/machine-controller-fleet/machine-controller-fleet/shard/protocol"
+	"github.com/machine-controller-fleet/machine-controller-fleet/shard/slotlabel/policy"
 	"github.com/machine-controller-fleet/machine-controller-fleet/telemetry"
 )
 
@@ -33,10 +33,10 @@ type unowned struct {
 	leaseOf func(slot string) string
 }
 
-// tellUnfit emits an Event on the session Lease of each replica that cannot do its work.
-func (u *unowned) tellUnfit(_ context.Context, unfit []state.SessionFacts) error {
+// reportUnfit emits an Event on the session Lease of each replica that cannot do its work.
+func (u *unowned) reportUnfit(_ context.Context, unfit []protocol.SessionFacts) error {
 	for _, s := range unfit {
-		telemetry.Tell(u.events, &corev1.ObjectReference{
+		telemetry.Emit(u.events, &corev1.ObjectReference{
 			APIVersion: coordinationv1.SchemeGroupVersion.String(), Kind: "Lease", Namespace: u.fleetNamespace, Name: u.sessionLease(s.Replica),
 		}, v1alpha1.EventReplicaUnfit, "Replica "+s.Replica+" renews its Lease and cannot do its work: "+s.Fitness.Reason+
 			"; its slots are assigned to replicas that can; check its log and its connections to both clusters")
@@ -50,22 +50,22 @@ func newUnowned(o options, f *fleet) *unowned {
 		fleetNamespace: o.fleet.namespace,
 		sessionLease:   func(replica string) string { return member.SessionLeaseName(o.fleet.name, replica) },
 		leaseOf: func(slot string) string {
-			number, _ := label.Read(slot, o.fleet.slots)
+			number, _ := policy.Read(slot, o.fleet.slots)
 			return o.fleet.namespace + "/" + member.SlotLeaseName(o.fleet.name, number, o.fleet.slots)
 		},
 	}
 }
 
-// tell tells the roots of slots, all or none of them. It is for the leader; what has no slot label yet shows as a stray.
+// report tells the roots of slots, all or none of them. It is for the leader; what has no slot label yet shows as a stray.
 // Errors: the list.
-func (u *unowned) tell(ctx context.Context, slots []int) error {
+func (u *unowned) report(ctx context.Context, slots []int) error {
 	values := make([]string, len(slots))
 	for i, slot := range slots {
-		values[i] = label.Value(slot)
+		values[i] = policy.Value(slot)
 	}
 	roots := map[string][]corev1.ObjectReference{} // by slot label
 	selector := v1alpha1.LabelSlot + " in (" + strings.Join(values, ",") + ")"
-	for _, kind := range []label.Kind{label.Deployment, label.Set, label.Machine} {
+	for _, kind := range []policy.Kind{policy.Deployment, policy.Set, policy.Machine} {
 		list := u.metadata.Resource(v1alpha1.SchemeGroupVersion.WithResource(kind.Resource())).Namespace(u.namespace)
 		options := metav1.ListOptions{LabelSelector: selector, Limit: rootsPage}
 		for {
@@ -86,7 +86,7 @@ func (u *unowned) tell(ctx context.Context, slots []int) error {
 	}
 	for _, slot := range values {
 		for i := range roots[slot] {
-			telemetry.Tell(u.events, &roots[slot][i], v1alpha1.EventSlotUnowned, "Nobody has held slot "+slot+
+			telemetry.Emit(u.events, &roots[slot][i], v1alpha1.EventSlotUnowned, "Nobody has held slot "+slot+
 				" for 30 s, and so nothing is done about this object; Lease "+u.leaseOf(slot)+" tells who should hold it")
 		}
 	}

@@ -13,31 +13,31 @@ import (
 	clienttesting "k8s.io/client-go/testing"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
-	"github.com/machine-controller-fleet/machine-controller-fleet/shard/state"
+	"github.com/machine-controller-fleet/machine-controller-fleet/shard/protocol"
 )
 
-// told keeps whom Events are about.
-type told []string
+// reported keeps whom Events are about.
+type reported []string
 
 // Eventf is events.EventRecorder's.
-func (e *told) Eventf(about, _ runtime.Object, eventtype, reason, _, _ string, _ ...any) {
+func (e *reported) Eventf(about, _ runtime.Object, eventtype, reason, _, _ string, _ ...any) {
 	if root, ok := about.(*corev1.ObjectReference); ok {
 		*e = append(*e, fmt.Sprintf("%s %s: %s/%s", eventtype, reason, root.Kind, root.Name))
 	}
 }
 
 func TestAReplicaThatIsUnfitIsReportedOnItsSessionLease(t *testing.T) {
-	var got told
+	var got reported
 	u := &unowned{events: &got, fleetNamespace: "n", sessionLease: func(replica string) string { return "fleet-session-" + replica }}
-	if err := u.tellUnfit(t.Context(), []state.SessionFacts{{Replica: "fleet-1", Session: "fleet-1_abcde"}}); err != nil {
+	if err := u.reportUnfit(t.Context(), []protocol.SessionFacts{{Replica: "fleet-1", Session: "fleet-1_abcde"}}); err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff(told{"Warning ReplicaUnfit: Lease/fleet-session-fleet-1"}, got); diff != "" {
+	if diff := cmp.Diff(reported{"Warning ReplicaUnfit: Lease/fleet-session-fleet-1"}, got); diff != "" {
 		t.Errorf("Events (-want +got):\n%s", diff)
 	}
 }
 
-func TestRootsOfASlotThatNobodyHoldsAreTold(t *testing.T) {
+func TestRootsOfUnownedSlotsAreReported(t *testing.T) {
 	object := func(kind, name, slot string, controller ...string) *metav1.PartialObjectMetadata {
 		o := &metav1.PartialObjectMetadata{
 			TypeMeta:   metav1.TypeMeta{APIVersion: v1alpha1.SchemeGroupVersion.String(), Kind: kind},
@@ -53,7 +53,7 @@ func TestRootsOfASlotThatNobodyHoldsAreTold(t *testing.T) {
 	if err := metav1.AddMetaToScheme(scheme); err != nil {
 		t.Fatal(err)
 	}
-	var got told
+	var got reported
 	client := metadatafake.NewSimpleMetadataClient(scheme,
 		object("MachineDeployment", "d", "3"), object("MachineDeployment", "held", "4"),
 		object("MachineSet", "d-set", "3", "d"), object("MachineSet", "alone", "3"),
@@ -66,14 +66,14 @@ func TestRootsOfASlotThatNobodyHoldsAreTold(t *testing.T) {
 	})
 	u := &unowned{metadata: client, events: &got, leaseOf: func(slot string) string { return "fleet-slot-" + slot }}
 	for failures > 0 {
-		if err := u.tell(t.Context(), []int{3, 5}); err == nil {
+		if err := u.report(t.Context(), []int{3, 5}); err == nil {
 			t.Error("the list failed, and nobody says so")
 		}
 	}
-	if err := u.tell(t.Context(), []int{3, 5}); err != nil {
+	if err := u.report(t.Context(), []int{3, 5}); err != nil {
 		t.Fatal(err)
 	}
-	want := told{"Warning SlotUnowned: MachineDeployment/d", "Warning SlotUnowned: MachineSet/alone", "Warning SlotUnowned: Machine/alone"}
+	want := reported{"Warning SlotUnowned: MachineDeployment/d", "Warning SlotUnowned: MachineSet/alone", "Warning SlotUnowned: Machine/alone"}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("told (-want +got):\n%s", diff)
 	}

@@ -12,7 +12,7 @@ import (
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machine/lifecycle"
-	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/runner"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/runner"
 	"github.com/machine-controller-fleet/machine-controller-fleet/telemetry"
 )
 
@@ -37,7 +37,7 @@ func (c *Controller) panicked(ctx context.Context, key types.NamespacedName, fau
 	}
 	c.machines.Wrote(m)
 	if first {
-		telemetry.Tell(c.cfg.Events, m, v1alpha1.EventSetAside, "Processing this machine panicked; it is left as it is for a while: "+text)
+		telemetry.Emit(c.cfg.Events, m, v1alpha1.EventSetAside, "Processing this machine panicked; it is left as it is for a while: "+text)
 	}
 }
 

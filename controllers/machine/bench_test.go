@@ -30,10 +30,10 @@ import (
 	machineclient "github.com/machine-controller-fleet/machine-controller-fleet/client/clientset/versioned/typed/machine/v1alpha1"
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machine/drain"
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machine/lifecycle"
-	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/runner"
 	"github.com/machine-controller-fleet/machine-controller-fleet/driver"
-	"github.com/machine-controller-fleet/machine-controller-fleet/internal/apitest"
-	"github.com/machine-controller-fleet/machine-controller-fleet/internal/objects"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/objectcache"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/runner"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/testkit/apitest"
 	"github.com/machine-controller-fleet/machine-controller-fleet/target"
 )
 
@@ -52,16 +52,16 @@ var nodes = schema.GroupVersionResource{Version: "v1", Resource: "nodes"}
 type bench struct {
 	*testing.T
 
-	server  *apitest.Server
-	secrets *fake.Clientset // of the control cluster
-	about   *metadatafake.FakeMetadataClient
-	target  *fake.Clientset
-	tracker *testCluster // the same as target
-	cloud   *testCloud
-	told    *apitest.EventLog
-	limits  lifecycle.Limits
-	rewire  func(*wires)      // changes how processes that start from now on reach the world; nil leaves it
-	ends    func(*corev1.Pod) // hears of every pod that is gone; nil for nobody
+	server   *apitest.Server
+	secrets  *fake.Clientset // of the control cluster
+	about    *metadatafake.FakeMetadataClient
+	target   *fake.Clientset
+	tracker  *testCluster // the same as target
+	cloud    *testCloud
+	reported *apitest.EventLog
+	limits   lifecycle.Limits
+	rewire   func(*wires)      // changes how processes that start from now on reach the world; nil leaves it
+	ends     func(*corev1.Pod) // hears of every pod that is gone; nil for nobody
 
 	changing sync.Mutex // Nodes that are read, changed and written
 
@@ -80,7 +80,7 @@ func onBench(t *testing.T, test func(b *bench)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		b := &bench{
-			T: t, server: apitest.New(time.Now), told: &apitest.EventLog{},
+			T: t, server: apitest.New(time.Now), reported: &apitest.EventLog{},
 			limits: lifecycle.Limits{
 				CreationTimeout: 20 * time.Minute, HealthTimeout: 10 * time.Minute, ResourceExhaustedRetry: 10 * time.Minute,
 				PreserveTimeout: 96 * time.Hour, InPlaceUpdateTimeout: 20 * time.Minute, Drain: drainSettings,
@@ -142,12 +142,12 @@ func (b *bench) start() {
 	if b.rewire != nil {
 		b.rewire(&w)
 	}
-	view, cluster := objects.NewView(), target.New(w.target)
+	view, cluster := objectcache.NewView(), target.New(w.target)
 	cluster.Evict = w.evict
 	c, err := New(Config{
 		Machines: w.machines, Secrets: w.secrets.CoreV1(), Metadata: metadataOf{b.about, b.server.Metadata()}, View: view, Targets: target.Single{Cluster: cluster},
 		Drivers: driver.NewRegistry(map[string]driver.Driver{testProvider: w.cloud}),
-		Events:  b.told, Limits: b.limits, Clock: clock.RealClock{}, Workers: 4, Gate: b.gate,
+		Events:  b.reported, Limits: b.limits, Clock: clock.RealClock{}, Workers: 4, Gate: b.gate,
 	})
 	b.must(err)
 	b.mu.Lock()
@@ -175,7 +175,7 @@ func (b *bench) start() {
 func (b *bench) takeOver(after time.Duration) {
 	b.Helper()
 	b.end()
-	b.server.ShowIn(objects.NewView())
+	b.server.ShowIn(objectcache.NewView())
 	time.Sleep(after)
 	b.start()
 }

@@ -27,7 +27,7 @@ func TestADrainThatSeesNothingSaysWhy(t *testing.T) {
 					t.Errorf("when it has lasted: %+v", last)
 				}
 				b.pass(time.Hour)
-				if got := b.told.Count(v1alpha1.EventReason{Reason: v1alpha1.EventDrainBlocked, Warning: true}); got != 1 {
+				if got := b.reported.Count(v1alpha1.EventReason{Reason: v1alpha1.EventDrainBlocked, Warning: true}); got != 1 {
 					t.Errorf("%d Events, want one", got)
 				}
 				b.pass(time.Hour) // the drain timeout

@@ -86,7 +86,7 @@ func (b *bench) silent(cloud *silentCloud, namespaces, machines int, shared bool
 }
 
 // A cloud that never answers a namespace's 600 machines slows no create in another one.
-func TestACloudThatNeverAnswersSlowsNobodyElse(t *testing.T) {
+func TestCloudThatNeverAnswersSlowsNoOtherMachine(t *testing.T) {
 	var alone, beside time.Duration
 	onBench(t, func(b *bench) {
 		b.create()

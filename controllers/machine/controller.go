@@ -19,15 +19,14 @@ import (
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 	machineclient "github.com/machine-controller-fleet/machine-controller-fleet/client/clientset/versioned/typed/machine/v1alpha1"
-	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/commit"
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machine/lifecycle"
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machine/secretwatch"
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/ready"
-	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/runner"
 	"github.com/machine-controller-fleet/machine-controller-fleet/driver"
-	"github.com/machine-controller-fleet/machine-controller-fleet/internal/objects"
-	"github.com/machine-controller-fleet/machine-controller-fleet/internal/passes"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/objectcache"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/patch"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/rates"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/runner"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/turns"
 	"github.com/machine-controller-fleet/machine-controller-fleet/target"
 	"github.com/machine-controller-fleet/machine-controller-fleet/telemetry"
@@ -55,14 +54,14 @@ type Config struct {
 	Metadata  metadata.Interface
 	Namespace string
 	// View shows the objects of the control cluster that are this process's to work on.
-	View    *objects.View
+	View    *objectcache.View
 	Targets target.Resolver
 	Drivers *driver.Registry
 	Events  events.EventRecorder
 	Limits  lifecycle.Limits
-	// IsStray says whether the target cluster has a Node of that name that is in no slot; nil means that there never is.
+	// IsUnlabeled says whether the target cluster has a Node of that name that is in no slot; nil means that there never is.
 	// Whoever knows tells of such a Node by NodeAppeared.
-	IsStray func(node string) bool
+	IsUnlabeled func(node string) bool
 	// BootstrapTokenGroups are the auth-extra-groups of bootstrap tokens; "" means none.
 	BootstrapTokenGroups string
 	// BootstrapTokenSigning lets bootstrap tokens sign, too, which a VM needs that discovers its cluster by its token.
@@ -83,39 +82,39 @@ type Controller struct {
 	cfg      Config
 	runner   *runner.Runner[types.NamespacedName]
 	gone     *runner.Runner[Gone]
-	machines *commit.Committer[*v1alpha1.Machine]
-	classes  *commit.Committer[*v1alpha1.MachineClass]
-	nodes    *commit.Latest[*corev1.Node]
+	machines *patch.Committer[*v1alpha1.Machine]
+	classes  *patch.Committer[*v1alpha1.MachineClass]
+	nodes    *patch.Latest[*corev1.Node]
 	secrets  *secretReader
 	awaited  *secretwatch.Watches
 
 	drains *drains
 	// troubles are those that API servers keep machines in, by UID of the machine.
-	troubles sync.Map
-	calls    *calls // of drivers
-	writes   *rates.Rates[types.UID]
-	endings  sync.Map    // VMs that clouds are deleting, by UID of the machine
-	proven   sync.Map    // provider IDs of VMs that clouds have shown to have the machine's UID, by that
-	rivals   sync.Map    // what live lists have shown of other machines that name the Node, as nodeRivals, by UID of the machine
-	claims   sync.Map    // Nodes that this process has claimed and the cache does not show yet, by name
-	tokens   sync.Map    // bootstrap token Secrets that this process has made, by UID of the machine
-	holding  turns.Mutex // one at a time puts finalizers on classes and secrets
-	brake    *brake      // on writes of Nodes
-	refused  sync.Map    // what the API server has refused to have Nodes carry, by UID of the machine
+	troubles         sync.Map
+	calls            *calls // of drivers
+	writes           *rates.Rates[types.UID]
+	endings          sync.Map          // VMs that clouds are deleting, by UID of the machine
+	proven           sync.Map          // provider IDs of VMs that clouds have shown to have the machine's UID, by that
+	rivals           sync.Map          // what live lists have shown of other machines that name the Node, as nodeRivals, by UID of the machine
+	claims           sync.Map          // Nodes that this process has claimed and the cache does not show yet, by name
+	tokens           sync.Map          // bootstrap token Secrets that this process has made, by UID of the machine
+	holding          turns.Mutex       // one at a time puts finalizers on classes and secrets
+	disruptionChecks *disruptionChecks // on writes of Nodes
+	refused          sync.Map          // what the API server has refused to have Nodes carry, by UID of the machine
 }
 
 // New makes the controller and has the View enqueue what concerns it.
 func New(cfg Config) (*Controller, error) {
 	c := &Controller{
-		cfg:      cfg,
-		machines: commit.New(func(ns string) commit.Patcher[*v1alpha1.Machine] { return cfg.Machines.Machines(ns) }),
-		classes:  commit.New(func(ns string) commit.Patcher[*v1alpha1.MachineClass] { return cfg.Machines.MachineClasses(ns) }),
-		nodes:    commit.NewLatest[*corev1.Node](),
-		brake:    newBrake(),
-		secrets:  newSecretReader(cfg.Secrets, cfg.Metadata, cfg.Namespace, cfg.Clock),
-		drains:   newDrains(),
-		calls:    newCalls(cfg.Workers),
-		writes:   rates.New[types.UID](rates.MachineBurst, rates.MachineInterval),
+		cfg:              cfg,
+		machines:         patch.New(func(ns string) patch.Patcher[*v1alpha1.Machine] { return cfg.Machines.Machines(ns) }),
+		classes:          patch.New(func(ns string) patch.Patcher[*v1alpha1.MachineClass] { return cfg.Machines.MachineClasses(ns) }),
+		nodes:            patch.NewLatest[*corev1.Node](),
+		disruptionChecks: newDisruptionChecks(),
+		secrets:          newSecretReader(cfg.Secrets, cfg.Metadata, cfg.Namespace, cfg.Clock),
+		drains:           newDrains(),
+		calls:            newCalls(cfg.Workers),
+		writes:           rates.New[types.UID](rates.MachineBurst, rates.MachineInterval),
 	}
 	c.awaited = secretwatch.New(secretwatch.Config{
 		Client: cfg.Secrets, Clock: cfg.Clock, Changed: func(key types.NamespacedName) { c.secrets.forget(key) },
@@ -181,7 +180,7 @@ func (c *Controller) reconcile(ctx context.Context, key types.NamespacedName) (r
 			return runner.Result{RequeueAfter: wait}, nil
 		}
 		if verdict.Do != lifecycle.Save { // what has come of the step before is always written
-			if err := passes.MayGoOn(ctx); err != nil {
+			if err := runner.MayGoOn(ctx); err != nil {
 				return runner.Result{}, err
 			}
 		}
@@ -229,13 +228,13 @@ func (c *Controller) save(ctx context.Context, p *pass, verdict lifecycle.Verdic
 			return err
 		}
 	}
-	c.tell(p.world.Machine, verdict.Event)
+	c.report(p.world.Machine, verdict.Event)
 	return nil
 }
 
-func (c *Controller) tell(m *v1alpha1.Machine, event *lifecycle.Event) {
+func (c *Controller) report(m *v1alpha1.Machine, event *lifecycle.Event) {
 	if event != nil {
-		telemetry.Tell(c.cfg.Events, m, event.Reason, event.Message)
+		telemetry.Emit(c.cfg.Events, m, event.Reason, event.Message)
 	}
 }
 
@@ -249,7 +248,7 @@ func (c *Controller) act(ctx context.Context, p *pass, verdict lifecycle.Verdict
 		return c.save(ctx, p, verdict)
 	case lifecycle.ReadSecret:
 		return c.readSecret(ctx, p)
-	case lifecycle.Hold:
+	case lifecycle.AddFinalizers:
 		return c.hold(ctx, p)
 	case lifecycle.FindVM, lifecycle.CreateVM, lifecycle.InitializeVM, lifecycle.DeleteVM:
 		return c.callDriver(ctx, p, verdict.Do)

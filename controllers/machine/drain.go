@@ -19,9 +19,8 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machine/nodesync"
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machine/preserve"
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/nodeowner"
-	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/runner"
-	"github.com/machine-controller-fleet/machine-controller-fleet/internal/objects"
-	"github.com/machine-controller-fleet/machine-controller-fleet/internal/passes"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/objectcache"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/runner"
 	"github.com/machine-controller-fleet/machine-controller-fleet/target"
 )
 
@@ -39,12 +38,12 @@ func (c *Controller) drainNode(ctx context.Context, p *pass) error {
 	case err != nil, !isAt(p, node):
 		return err
 	case v.Do != drain.Rest:
-		p.world.Drain = d.told.Again()
+		p.world.Drain = d.reported.Again()
 	case v.State.Ended():
 		p.world.Drain = drain.End(v, d.wasThere())
 		d.end(v.State)
 	default:
-		d.told, p.world.Drain = d.told.Next(c.cfg.Clock.Now(), v)
+		d.reported, p.world.Drain = d.reported.Next(c.cfg.Clock.Now(), v)
 	}
 	return nil
 }
@@ -57,7 +56,7 @@ func (c *Controller) drainPreserved(ctx context.Context, p *pass) error {
 	if err != nil || !isAt(p, node) {
 		return err
 	}
-	p.world.PreservedDrain, d.told = lifecycle.PreservedDrainOf(c.cfg.Clock.Now(), d.told, v)
+	p.world.PreservedDrain, d.reported = lifecycle.PreservedDrainOf(c.cfg.Clock.Now(), d.reported, v)
 	if v.State.Ended() {
 		c.drains.drop(m.UID, forPreservation)
 	}
@@ -72,7 +71,7 @@ func (c *Controller) drainForUpdate(ctx context.Context, p *pass) error {
 	if err != nil || !isAt(p, node) {
 		return err
 	}
-	p.world.UpdateDrain, d.told = lifecycle.UpdateDrainOf(c.cfg.Clock.Now(), d.told, v)
+	p.world.UpdateDrain, d.reported = lifecycle.UpdateDrainOf(c.cfg.Clock.Now(), d.reported, v)
 	if v.State.Ended() {
 		c.drains.drop(m.UID, forUpdate)
 	}
@@ -119,7 +118,7 @@ func (c *Controller) goOn(ctx context.Context, p *pass, d *draining, order drain
 			}
 			return v, nil
 		}
-		if err := passes.MayGoOn(ctx); err != nil {
+		if err := runner.MayGoOn(ctx); err != nil {
 			return v, err
 		}
 		if err := c.drainStep(ctx, p, d, &facts, v); err != nil || !isAt(p, facts.Node) {
@@ -160,7 +159,7 @@ func (c *Controller) drainStep(ctx context.Context, p *pass, d *draining, facts 
 		facts.Live, facts.Sight, facts.Pods = true, max(facts.Sight, drain.Listed), pods
 	case drain.Watch:
 		facts.Sight = drain.Awaited
-		key := objects.Key(p.world.Machine)
+		key := objectcache.Key(p.world.Machine)
 		d.begin(func() *drainwatch.Session {
 			return c.drains.watches.Begin(p.cluster.Client, facts.Node.Name, func() { c.runner.Enqueue(key) })
 		})
@@ -209,7 +208,7 @@ func (c *Controller) await(p *pass, d *draining, v drain.Verdict, freed int) {
 		return
 	}
 	if len(v.Progress.Waiting) > 0 {
-		key := objects.Key(p.world.Machine)
+		key := objectcache.Key(p.world.Machine)
 		c.drains.detaches.await(p.cluster, p.world.Machine.UID, freed, func() { c.runner.Enqueue(key) })
 	}
 	if session := d.seen(); session != nil {
@@ -299,6 +298,6 @@ func (c *Controller) unanswered(ctx context.Context, p *pass, err error) error {
 		return err // it is tried again soon
 	}
 	klog.FromContext(ctx).V(1).Info("The Node cannot be drained now", "node", lifecycle.NodeName(m), "err", err)
-	d.told, p.world.Drain = d.told.Unanswered(now, lifecycle.NodeName(m), err)
+	d.reported, p.world.Drain = d.reported.Unanswered(now, lifecycle.NodeName(m), err)
 	return nil
 }

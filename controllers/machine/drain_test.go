@@ -22,8 +22,8 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machine/drain"
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machine/lifecycle"
-	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/runner"
 	"github.com/machine-controller-fleet/machine-controller-fleet/driver"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/runner"
 )
 
 // drainBench is a controller with nothing but a target cluster, and a pass over a machine that was deleted just now.
@@ -242,7 +242,7 @@ func TestADisruptionThatStandsIsUsed(t *testing.T) {
 }
 
 // When another drain was faster, the budget has another version, and the pod stays.
-func TestABudgetThatSomebodyElseHasTakenFromKeepsThePod(t *testing.T) {
+func TestBudgetThatAnotherClientHasUsedKeepsThePod(t *testing.T) {
 	one, pod := &policyv1.PodDisruptionBudget{ObjectMeta: metav1.ObjectMeta{Name: "one", Namespace: "a"}}, podOn("m", "web", "")
 	c, p, cluster := drainBench(t, one, pod)
 	cluster.PrependReactor("patch", "poddisruptionbudgets", func(clienttesting.Action) (bool, runtime.Object, error) {
@@ -350,7 +350,7 @@ func TestAPodWaitsForRoom(t *testing.T) {
 }
 
 // A blip is tried again as any failure; after some seconds the machine tells of it.
-func TestATargetThatDoesNotAnswerIsTold(t *testing.T) {
+func TestUnreachableTargetIsReported(t *testing.T) {
 	c, p, cluster := drainBench(t)
 	wall := clocktesting.NewFakeClock(now)
 	c.cfg.Clock = wall

@@ -227,9 +227,9 @@ func TestTheDrainTimeoutIsKept(t *testing.T) {
 		if b.get() != nil {
 			t.Errorf("%s", b.says())
 		}
-		for _, told := range b.told.List() {
-			if strings.Contains(told, v1alpha1.EventDrained) {
-				t.Errorf("told %v: a drain that was not finished is no success", b.told.List())
+		for _, reported := range b.reported.List() {
+			if strings.Contains(reported, v1alpha1.EventDrained) {
+				t.Errorf("told %v: a drain that was not finished is no success", b.reported.List())
 			}
 		}
 	})

@@ -40,11 +40,11 @@ func newDrains() *drains {
 
 // draining is one drain. Its fields belong to the pass of the machine, except where that is said.
 type draining struct {
-	memory  drain.Memory
-	ids     volumeIDs
-	told    drain.Told
-	removed bool      // something was removed
-	failing time.Time // since when the target cluster has not answered; zero while it does
+	memory   drain.Memory
+	ids      volumeIDs
+	reported drain.Reported
+	removed  bool      // something was removed
+	failing  time.Time // since when the target cluster has not answered; zero while it does
 
 	mu       sync.Mutex // for what follows, which others may end
 	session  *drainwatch.Session
@@ -63,7 +63,7 @@ func (d *drains) with(machine types.UID, aim aim) *draining {
 	e := errand{machine, aim}
 	one, ok := d.known[e]
 	if !ok {
-		one = &draining{ids: volumeIDs{told: map[string]string{}}}
+		one = &draining{ids: volumeIDs{reported: map[string]string{}}}
 		d.known[e] = one
 	}
 	return one

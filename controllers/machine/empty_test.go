@@ -103,7 +103,7 @@ func TestTheNextPassLooksForItself(t *testing.T) {
 }
 
 // A Node whose finalizer is still there after all is let go when it is deleted.
-func TestANodeThatIsHeldIsLetGoAtLast(t *testing.T) {
+func TestNodeWithFinalizerIsReleased(t *testing.T) {
 	for name, tc := range map[string]struct {
 		before func(c *Controller, p *pass, cluster *fake.Clientset)
 		want   []string

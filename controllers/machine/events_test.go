@@ -18,7 +18,7 @@ import (
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 	"github.com/machine-controller-fleet/machine-controller-fleet/driver"
-	"github.com/machine-controller-fleet/machine-controller-fleet/internal/apitest"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/testkit/apitest"
 )
 
 // manyTimes is how often something is tried that is told once.
@@ -189,8 +189,8 @@ var plays = map[string]func(b *bench){
 	},
 }
 
-// toldByOthers are Events of Machines that another package tells: cmd/machine-controller-fleet.
-var toldByOthers = []string{v1alpha1.EventNotAlone, v1alpha1.EventSlotUnowned, v1alpha1.EventUndecodable}
+// reportedByOthers are Events of Machines that another package tells: cmd/machine-controller-fleet.
+var reportedByOthers = []string{v1alpha1.EventNotAlone, v1alpha1.EventSlotUnowned, v1alpha1.EventUndecodable}
 
 // tries waits until the cloud was asked manyTimes.
 func (b *bench) tries(op driver.Op) {
@@ -215,10 +215,10 @@ func (b *bench) touches() {
 	}
 }
 
-// TestEachEventIsToldOnce plays what leads to each Event of a Machine, and a hundred times more than once.
-func TestEachEventIsToldOnce(t *testing.T) {
+// TestEachEventIsEmittedOnce plays what leads to each Event of a Machine, and a hundred times more than once.
+func TestEachEventIsEmittedOnce(t *testing.T) {
 	for _, row := range v1alpha1.EventReasons() {
-		if !slices.Contains(row.On, "Machine") || slices.Contains(toldByOthers, row.Reason) {
+		if !slices.Contains(row.On, "Machine") || slices.Contains(reportedByOthers, row.Reason) {
 			continue
 		}
 		t.Run(row.Reason, func(t *testing.T) {
@@ -228,16 +228,16 @@ func TestEachEventIsToldOnce(t *testing.T) {
 			}
 			onBench(t, func(b *bench) {
 				play(b)
-				if n := b.told.Count(row); n != 1 {
-					t.Errorf("told %d times, want once; all that was told: %v", n, b.told.List())
+				if n := b.reported.Count(row); n != 1 {
+					t.Errorf("told %d times, want once; all that was told: %v", n, b.reported.List())
 				}
 			})
 		})
 	}
 }
 
-// TestAHundredFailuresOfThreeKindsAreToldThreeTimes has the cloud fail in one way after the other.
-func TestAHundredFailuresOfThreeKindsAreToldThreeTimes(t *testing.T) {
+// TestHundredFailuresOfThreeKindsAreReportedThreeTimes has the cloud fail in one way after the other.
+func TestHundredFailuresOfThreeKindsAreReportedThreeTimes(t *testing.T) {
 	onBench(t, func(b *bench) {
 		codes := []driver.Code{driver.Internal, driver.Unavailable, driver.DeadlineExceeded}
 		next := 0
@@ -247,8 +247,8 @@ func TestAHundredFailuresOfThreeKindsAreToldThreeTimes(t *testing.T) {
 		}
 		b.create(patient)
 		b.tries(driver.OpStatus)
-		if want := slices.Repeat([]string{"Warning " + v1alpha1.EventCreateFailed}, len(codes)); !slices.Equal(b.told.List(), want) {
-			t.Errorf("told %v, want %v", b.told.List(), want)
+		if want := slices.Repeat([]string{"Warning " + v1alpha1.EventCreateFailed}, len(codes)); !slices.Equal(b.reported.List(), want) {
+			t.Errorf("told %v, want %v", b.reported.List(), want)
 		}
 	})
 }

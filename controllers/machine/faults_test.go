@@ -10,7 +10,7 @@ import (
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 	"github.com/machine-controller-fleet/machine-controller-fleet/driver"
-	"github.com/machine-controller-fleet/machine-controller-fleet/internal/objects"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/objectcache"
 )
 
 // outage is how long a cloud fails in these tests, but for quota, which is asked for every ten minutes only.
@@ -129,8 +129,8 @@ func (w *workload) works(soon time.Duration) {
 	w.cloud.works()
 	failed := len(w.cloud.log(driver.OpVolumeIDs))
 	w.pass(soon)
-	if told := len(w.cloud.log(driver.OpVolumeIDs)) - failed; told != 1 { // the other volume has moved, name or not
-		w.Errorf("the cloud was asked for %d names after it works again, want one", told)
+	if reported := len(w.cloud.log(driver.OpVolumeIDs)) - failed; reported != 1 { // the other volume has moved, name or not
+		w.Errorf("the cloud was asked for %d names after it works again, want one", reported)
 	}
 	w.mu.Lock()
 	w.isHeld = ""
@@ -285,8 +285,8 @@ func (b *bench) recovers(op driver.Op, w *workload, soon time.Duration) {
 	}
 }
 
-// TestNobodyForgetsAVM has a machine be deleted of whose VM only the cloud knows, while it does not answer to that.
-func TestNobodyForgetsAVM(t *testing.T) {
+// TestNoVMIsForgotten has a machine be deleted of whose VM only the cloud knows, while it does not answer to that.
+func TestNoVMIsForgotten(t *testing.T) {
 	for _, code := range driver.Codes() {
 		if code == driver.OK || harmless(driver.OpStatus, code) {
 			continue
@@ -298,7 +298,7 @@ func TestNobodyForgetsAVM(t *testing.T) {
 				b.pass(time.Second)
 				b.cloud.fails(testFault{code: code}, driver.OpStatus)
 				b.end() // or it may ask once more
-				b.server.ShowIn(objects.NewView())
+				b.server.ShowIn(objectcache.NewView())
 				b.delete()
 				b.pass(time.Second)
 				b.start()

@@ -20,7 +20,7 @@ import (
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 	"github.com/machine-controller-fleet/machine-controller-fleet/driver"
-	"github.com/machine-controller-fleet/machine-controller-fleet/internal/apitest"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/testkit/apitest"
 )
 
 // foreign is a Secret of another namespace than the class.
@@ -100,7 +100,7 @@ func TestASecretOfAnotherNamespaceIsNotUsed(t *testing.T) {
 					phase: m.Status.CurrentStatus.Phase, code: m.Status.LastOperation.ErrorCode, description: m.Status.LastOperation.Description,
 					asked: asked,
 				}
-				got.events = strings.Join(b.told.List(), ", ")
+				got.events = strings.Join(b.reported.List(), ", ")
 				if want, known := answers[ref]; known && got != want {
 					t.Errorf("%s as %s: %+v, and in another case %+v", name, ref, got, want)
 				}

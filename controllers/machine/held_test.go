@@ -26,7 +26,7 @@ func TestANodeThatFlapsIsFollowedNowAndThen(t *testing.T) {
 	onBench(t, func(b *bench) {
 		b.runs()
 		b.pass(2 * time.Minute)
-		before, events := b.writes(), len(b.told.List())
+		before, events := b.writes(), len(b.reported.List())
 		b.setReady(corev1.ConditionFalse)
 		if took := b.becomes(v1alpha1.MachineUnknown, time.Second); took > 0 {
 			t.Errorf("the first change is followed after %s", took)
@@ -41,7 +41,7 @@ func TestANodeThatFlapsIsFollowedNowAndThen(t *testing.T) {
 		if got := b.writes() - before; got > most {
 			t.Errorf("%d writes in 12 s, want at most %d", got, most)
 		}
-		if got := len(b.told.List()) - events; got > most {
+		if got := len(b.reported.List()) - events; got > most {
 			t.Errorf("%d Events in 12 s, want at most %d", got, most)
 		}
 		b.setReady(corev1.ConditionTrue)

@@ -10,7 +10,7 @@ import (
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 	"github.com/machine-controller-fleet/machine-controller-fleet/driver"
-	"github.com/machine-controller-fleet/machine-controller-fleet/internal/apitest"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/testkit/apitest"
 )
 
 // loses has the process die at its write of machines with that number, counted from now: neither that nor anything after it
@@ -40,15 +40,15 @@ func (b *bench) loses(write int, within time.Duration) bool {
 	return false
 }
 
-// TestAFailureIsToldWhoeverIsThere has a cloud fail, and the process die at each of its writes: the next one says what has
+// TestFailureIsReportedByAnyReplica has a cloud fail, and the process die at each of its writes: the next one says what has
 // failed, with an Event, before it asks the cloud again.
-func TestAFailureIsToldWhoeverIsThere(t *testing.T) {
+func TestFailureIsReportedByAnyReplica(t *testing.T) {
 	for _, tc := range []struct {
-		op    driver.Op
-		told  string
-		last  v1alpha1.MachineOperationType
-		code  driver.Code
-		again time.Duration
+		op       driver.Op
+		reported string
+		last     v1alpha1.MachineOperationType
+		code     driver.Code
+		again    time.Duration
 	}{
 		{driver.OpCreate, v1alpha1.EventCreateFailed, v1alpha1.MachineOperationCreate, driver.ResourceExhausted, 10 * time.Minute},
 		{driver.OpCreate, v1alpha1.EventCreateFailed, v1alpha1.MachineOperationCreate, driver.Internal, 5 * time.Second},
@@ -73,8 +73,8 @@ func TestAFailureIsToldWhoeverIsThere(t *testing.T) {
 					if last := b.get().Status.LastOperation; last.Type != tc.last || last.State != v1alpha1.MachineStateFailed || last.ErrorCode != tc.code.String() {
 						t.Errorf("the last operation is %+v, want a failed %s with %s", last, tc.last, tc.code)
 					}
-					if !slices.Contains(b.told.List(), "Warning "+tc.told) {
-						t.Errorf("told %v, want %s", b.told.List(), tc.told)
+					if !slices.Contains(b.reported.List(), "Warning "+tc.reported) {
+						t.Errorf("told %v, want %s", b.reported.List(), tc.reported)
 					}
 					asked := len(b.cloud.log(tc.op))
 					b.pass(tc.again - 2*time.Second)

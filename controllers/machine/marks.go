@@ -2,14 +2,14 @@ package machine
 
 import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
-	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/family"
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machine/nodesync"
-	"github.com/machine-controller-fleet/machine-controller-fleet/internal/objects"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/objectcache"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/ownerref"
 )
 
 // marks are what the machine's Node is to carry while machines are replaced, as its set says; nil when that is not seen.
 func (c *Controller) marks(m *v1alpha1.Machine) *nodesync.Marks {
-	set, ok := family.SetOf(c.cfg.View, m)
+	set, ok := ownerref.SetOf(c.cfg.View, m)
 	if !ok {
 		return nil
 	}
@@ -30,6 +30,6 @@ func (c *Controller) setChanged(before, after *v1alpha1.MachineSet) {
 		return
 	}
 	for _, m := range c.cfg.View.Machines.Under(after) {
-		c.runner.Enqueue(objects.Key(m))
+		c.runner.Enqueue(objectcache.Key(m))
 	}
 }

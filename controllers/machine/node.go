@@ -70,7 +70,7 @@ func (c *Controller) deleteMachine(ctx context.Context, p *pass, why *lifecycle.
 		return fmt.Errorf("delete machine %s/%s: %w", m.Namespace, m.Name, err)
 	}
 	if err == nil {
-		c.tell(m, why)
+		c.report(m, why)
 	}
 	fresh, err := c.cfg.Machines.Machines(m.Namespace).Get(ctx, m.Name, metav1.GetOptions{})
 	if err != nil {

@@ -14,7 +14,7 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machine/lifecycle"
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machine/nodesync"
-	"github.com/machine-controller-fleet/machine-controller-fleet/internal/objects"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/objectcache"
 )
 
 // A cache that is late shows the Node without our finalizer. Deleting it then would leave it for ever.
@@ -52,8 +52,8 @@ func TestAClaimedNodeIsKnownAtOnce(t *testing.T) {
 	cluster := fake.NewClientset(node)
 	c, p := tokenBench(t, cluster, "u")
 	wall := clocktesting.NewFakeClock(now)
-	c.cfg.Clock, c.cfg.IsStray = wall, func(string) bool { return true }
-	p.cluster.Nodes = objects.New[*corev1.Node]()
+	c.cfg.Clock, c.cfg.IsUnlabeled = wall, func(string) bool { return true }
+	p.cluster.Nodes = objectcache.New[*corev1.Node]()
 	p.world.Machine.Labels = map[string]string{v1alpha1.LabelSlot: "7", v1alpha1.LabelNode: "m"}
 	expect := func(when string, want lifecycle.NodeState) {
 		t.Helper()

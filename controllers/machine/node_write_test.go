@@ -32,8 +32,8 @@ func nodeBench(t *testing.T) (c *Controller, p *pass, cluster *fake.Clientset) {
 	return c, p, cluster
 }
 
-// patch is a patch of the Node that says nothing of importance.
-func patch(asRead, status bool) *nodesync.Patch {
+// nodePatch is a patch of the Node that says nothing of importance.
+func nodePatch(asRead, status bool) *nodesync.Patch {
 	return &nodesync.Patch{Body: map[string]any{"metadata": map[string]any{"labels": map[string]any{"pool": "a"}}}, AsRead: asRead, Status: status}
 }
 
@@ -43,9 +43,9 @@ func TestAPatchSaysWhichNodeItIsFor(t *testing.T) {
 		want  string
 		sub   string
 	}{
-		{patch(false, false), `{"metadata":{"labels":{"pool":"a"},"uid":"node"}}`, ""},
-		{patch(true, false), `{"metadata":{"labels":{"pool":"a"},"resourceVersion":"5","uid":"node"}}`, ""},
-		{patch(true, true), `{"metadata":{"labels":{"pool":"a"},"resourceVersion":"5","uid":"node"}}`, "status"},
+		{nodePatch(false, false), `{"metadata":{"labels":{"pool":"a"},"uid":"node"}}`, ""},
+		{nodePatch(true, false), `{"metadata":{"labels":{"pool":"a"},"resourceVersion":"5","uid":"node"}}`, ""},
+		{nodePatch(true, true), `{"metadata":{"labels":{"pool":"a"},"resourceVersion":"5","uid":"node"}}`, "status"},
 	} {
 		c, p, cluster := nodeBench(t)
 		if err := c.writeNode(t.Context(), p, tc.patch); err != nil {
@@ -55,7 +55,7 @@ func TestAPatchSaysWhichNodeItIsFor(t *testing.T) {
 		if !ok || string(sent.GetPatch()) != tc.want || sent.GetSubresource() != tc.sub {
 			t.Errorf("sent %s to %q, want %s to %q", sent.GetPatch(), sent.GetSubresource(), tc.want, tc.sub)
 		}
-		if diff := cmp.Diff(patch(false, false).Body, tc.patch.Body); diff != "" {
+		if diff := cmp.Diff(nodePatch(false, false).Body, tc.patch.Body); diff != "" {
 			t.Errorf("the patch that was decided on has changed:\n%s", diff)
 		}
 		if p.world.Node.Node.Labels["pool"] != "a" {
@@ -78,11 +78,11 @@ func TestAConflictReadsTheNodeAnew(t *testing.T) {
 		return true, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "m", UID: "node", ResourceVersion: "6"}}, nil
 	})
 	p.world.Machine.Labels = map[string]string{v1alpha1.LabelNode: "m"}
-	if err := c.writeNode(t.Context(), p, patch(true, false)); err != nil || p.world.Node.Node.ResourceVersion != "6" {
+	if err := c.writeNode(t.Context(), p, nodePatch(true, false)); err != nil || p.world.Node.Node.ResourceVersion != "6" {
 		t.Errorf("%v, the world has %+v", err, p.world.Node)
 	}
 	gone = true
-	if err := c.writeNode(t.Context(), p, patch(true, false)); err != nil || p.world.Node.State != lifecycle.NodeAbsent {
+	if err := c.writeNode(t.Context(), p, nodePatch(true, false)); err != nil || p.world.Node.State != lifecycle.NodeAbsent {
 		t.Errorf("%v, the world has %+v", err, p.world.Node)
 	}
 }
@@ -103,7 +103,7 @@ func TestARefusalIsAFact(t *testing.T) {
 			t.Errorf("%s: refused is %v, want %v", when, got, want)
 		}
 	}
-	if err := c.claimNode(t.Context(), p, patch(false, false)); err != nil || p.world.Node.Refused == "" {
+	if err := c.claimNode(t.Context(), p, nodePatch(false, false)); err != nil || p.world.Node.Refused == "" {
 		t.Fatalf("%v, refused: %q", err, p.world.Node.Refused)
 	}
 	if _, claimed := c.claims.Load("m"); claimed {
@@ -118,27 +118,27 @@ func TestARefusalIsAFact(t *testing.T) {
 
 	wall.SetTime(now)
 	refused("once more", true)
-	if err := c.writeNode(t.Context(), p, patch(false, false)); err == nil {
+	if err := c.writeNode(t.Context(), p, nodePatch(false, false)); err == nil {
 		t.Error("no error although what is left was refused, too")
 	}
 	refused("after that", false)
 }
 
-func TestBrake(t *testing.T) {
-	b := newBrake()
-	for i := range brakeWrites {
+func TestDisruptionChecks(t *testing.T) {
+	b := newDisruptionChecks()
+	for i := range disruptionWrites {
 		if until := b.until("u", now); !until.IsZero() {
 			t.Fatalf("write %d has to wait until %s", i, until)
 		}
 		b.wrote("u", now)
 	}
-	if until := b.until("u", now.Add(time.Second)); !until.Equal(now.Add(brakeWindow)) {
+	if until := b.until("u", now.Add(time.Second)); !until.Equal(now.Add(disruptionWindow)) {
 		t.Errorf("it may be written again at %s", until)
 	}
 	if until := b.until("other", now); !until.IsZero() {
 		t.Errorf("another one has to wait until %s", until)
 	}
-	if until := b.until("u", now.Add(brakeWindow)); !until.IsZero() || len(b.writes) > 0 {
+	if until := b.until("u", now.Add(disruptionWindow)); !until.IsZero() || len(b.writes) > 0 {
 		t.Errorf("long after, it has to wait until %s, and %d are remembered", until, len(b.writes))
 	}
 	b.wrote("u", now)

@@ -58,7 +58,7 @@ func (c *Controller) observe(m *v1alpha1.Machine) (*pass, error) {
 	}
 	c.observeNode(p, lifecycle.NodeName(m))
 	c.observeEnding(p)
-	p.world.Permit, p.world.Marks = c.permit(m), c.marks(m)
+	p.world.Disruption, p.world.Marks = c.disruption(m), c.marks(m)
 	p.world.Drain.State = c.drains.state(m.UID)
 	p.world.TokenExpiry = c.tokenExpiry(m.UID)
 	return p, nil
@@ -116,7 +116,7 @@ func (c *Controller) observeNode(p *pass, name string) {
 		}
 		c.claims.Delete(name)
 	}
-	if c.cfg.IsStray != nil && c.cfg.IsStray(name) {
+	if c.cfg.IsUnlabeled != nil && c.cfg.IsUnlabeled(name) {
 		p.world.Node.State = lifecycle.NodeNamed
 	}
 }

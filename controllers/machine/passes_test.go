@@ -12,7 +12,7 @@ import (
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 	"github.com/machine-controller-fleet/machine-controller-fleet/driver"
-	"github.com/machine-controller-fleet/machine-controller-fleet/internal/passes"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/runner"
 )
 
 // hurried lets in whoever comes, and ends one pass, before its next step, after so many steps of all.
@@ -28,7 +28,7 @@ func (over) Error() string { return "others wait" }
 func (over) NotOurs() bool { return true }
 
 func (h *hurried) Admit(ctx context.Context, _ types.NamespacedName) (context.Context, func(), bool) {
-	return passes.With(ctx, func() error {
+	return runner.WithMayGoOn(ctx, func() error {
 		if h.left.Add(-1) == 0 {
 			h.ended.Store(true)
 			return over{}
@@ -74,7 +74,7 @@ func TestAPassMayEndBeforeEachOfItsSteps(t *testing.T) {
 func TestADrainMayEndBeforeEachOfItsSteps(t *testing.T) {
 	c, p, cluster := drainBench(t, podOn("m", "web", ""))
 	left := 2
-	ctx := passes.With(t.Context(), func() error {
+	ctx := runner.WithMayGoOn(t.Context(), func() error {
 		if left--; left < 0 {
 			return over{}
 		}

@@ -152,7 +152,7 @@ func TestAVMOfMachineControllerManagerIsDeletedWithItsMachine(t *testing.T) {
 						row = r
 					}
 				}
-				if events := b.told.Count(row); (events > 0) != older {
+				if events := b.reported.Count(row); (events > 0) != older {
 					t.Errorf("%d Events NotOwned", events)
 				}
 			})

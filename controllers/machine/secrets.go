@@ -23,7 +23,7 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machine/secretwatch"
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/ready"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/bounded"
-	"github.com/machine-controller-fleet/machine-controller-fleet/internal/objects"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/objectcache"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/turns"
 )
 
@@ -170,7 +170,7 @@ func (r *secretReader) update(ctx context.Context, secret *corev1.Secret, by str
 	defer r.asking.Unlock()
 	ctx, cancel := context.WithTimeout(ctx, askingTime)
 	defer cancel()
-	key := objects.Key(secret)
+	key := objectcache.Key(secret)
 	written, err := r.client.Secrets(key.Namespace).Update(ctx, secret, metav1.UpdateOptions{})
 	r.drop(key)
 	if err != nil {
@@ -302,7 +302,7 @@ func (c *Controller) awaitSecrets(p *pass, verdict lifecycle.Verdict) (again tim
 	if len(own) < len(p.prints) {
 		again = foreignPoll
 	}
-	key := objects.Key(m)
+	key := objectcache.Key(m)
 	again = ready.Sooner(again, c.awaited.Await(m.UID, own, func() { c.runner.Enqueue(key) }))
 	if _, known := c.cfg.View.Machines.Get(key); !known { // it is somebody else's since, and nobody would forget it
 		c.awaited.Forget(m.UID)

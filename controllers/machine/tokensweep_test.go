@@ -59,7 +59,7 @@ func TestATokenOfAPatientMachineExpiresInAnHour(t *testing.T) {
 }
 
 // Another process goes on with the token.
-func TestATokenIsProlongedByWhoeverTakesOver(t *testing.T) {
+func TestTokenIsProlongedAfterATakeOver(t *testing.T) {
 	onBench(t, func(b *bench) {
 		b.cloud.made = func(*testVM) {}
 		b.create(patient)

@@ -8,8 +8,8 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machine/lifecycle"
-	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/runner"
 	"github.com/machine-controller-fleet/machine-controller-fleet/driver"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/runner"
 )
 
 // troublePause is how long what a machine tells of its trouble stands at least. Each text is a write, which brings the machine
@@ -18,8 +18,8 @@ const troublePause = time.Minute
 
 // trouble is what keeps a machine from getting on.
 type trouble struct {
-	since time.Time
-	told  time.Time // last; zero for not yet
+	since    time.Time
+	reported time.Time // last; zero for not yet
 }
 
 // complain returns an error of an API server, so that the pass ends with it and is tried again. If that has gone on for a
@@ -31,14 +31,14 @@ func (c *Controller) complain(ctx context.Context, p *pass, err error) error {
 	m, now := p.world.Machine, c.cfg.Clock.Now()
 	known, _ := c.troubles.LoadOrStore(m.UID, trouble{since: now})
 	t, _ := known.(trouble)
-	if now.Sub(t.since) < patience || now.Sub(t.told) < troublePause {
+	if now.Sub(t.since) < patience || now.Sub(t.reported) < troublePause {
 		return err
 	}
 	p.world.Now, p.world.Trouble = now, &lifecycle.Trouble{Code: codeOfAPI(err), Message: err.Error()}
 	if failed := c.save(ctx, p, lifecycle.Decide(p.world)); failed != nil {
 		return errors.Join(err, failed)
 	}
-	t.told = now
+	t.reported = now
 	c.troubles.Store(m.UID, t)
 	return err
 }

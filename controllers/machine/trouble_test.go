@@ -17,7 +17,7 @@ import (
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 	"github.com/machine-controller-fleet/machine-controller-fleet/driver"
-	"github.com/machine-controller-fleet/machine-controller-fleet/internal/apitest"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/testkit/apitest"
 )
 
 // refuses has a cluster answer requests like "patch nodes" with an error, until it is mended.
@@ -40,8 +40,8 @@ func (b *bench) runs() {
 	b.becomes(v1alpha1.MachineRunning, time.Minute)
 }
 
-// TestWhatAnAPIServerRefusesIsTold has an API server refuse each of a machine's steps, a hundred times, and then no more.
-func TestWhatAnAPIServerRefusesIsTold(t *testing.T) {
+// TestRefusedWritesAreReported has an API server refuse each of a machine's steps, a hundred times, and then no more.
+func TestRefusedWritesAreReported(t *testing.T) {
 	const create, deletion, update = v1alpha1.MachineOperationCreate, v1alpha1.MachineOperationDelete, v1alpha1.MachineOperationUpdate
 	refusesControl := func(b *bench, verb, resource string) func() {
 		b.server.Refuse(func(r apitest.Request) error {
@@ -103,7 +103,7 @@ func TestWhatAnAPIServerRefusesIsTold(t *testing.T) {
 					tc.before(b)
 				}
 				mend := tc.refuse(b)
-				told := len(b.told.List())
+				reported := len(b.reported.List())
 				tc.then(b)
 				b.pass(bootTime + 3*patience)
 				m := b.get()
@@ -118,7 +118,7 @@ func TestWhatAnAPIServerRefusesIsTold(t *testing.T) {
 				if tc.event != "" {
 					want = append(want, "Warning "+tc.event)
 				}
-				if got := b.told.List()[told:]; fmt.Sprint(got) != fmt.Sprint(want) {
+				if got := b.reported.List()[reported:]; fmt.Sprint(got) != fmt.Sprint(want) {
 					t.Errorf("told %v, want %v", got, want)
 				}
 				mend()
@@ -135,15 +135,15 @@ func TestWhatAnAPIServerRefusesIsTold(t *testing.T) {
 }
 
 // A blip is tried again, and nobody hears of it.
-func TestABlipOfAnAPIServerIsNotTold(t *testing.T) {
+func TestShortOutageOfAnAPIServerIsNotReported(t *testing.T) {
 	onBench(t, func(b *bench) {
 		mend := refuses(b.target, "create", "secrets", errors.New("no route to host"))
 		b.create()
 		b.pass(patience / 2)
 		mend()
 		b.becomes(v1alpha1.MachineRunning, time.Minute)
-		if told := b.told.List(); len(told) != 1 || !strings.HasSuffix(told[0], v1alpha1.EventJoined) {
-			t.Errorf("told %v", told)
+		if reported := b.reported.List(); len(reported) != 1 || !strings.HasSuffix(reported[0], v1alpha1.EventJoined) {
+			t.Errorf("told %v", reported)
 		}
 	})
 }
@@ -157,7 +157,7 @@ func refusesInTurns(cluster *fake.Clientset, verb, resource string, all ...error
 }
 
 // An API server that is in trouble answers in several ways. Each is told once, also by those who take the machine over.
-func TestErrorsInTurnsAreToldOnceEach(t *testing.T) {
+func TestAlternatingErrorsAreReportedOnceEach(t *testing.T) {
 	for name, tc := range map[string]struct {
 		before func(b *bench)
 		refuse func(b *bench, all ...error)
@@ -183,12 +183,12 @@ func TestErrorsInTurnsAreToldOnceEach(t *testing.T) {
 					tc.before(b)
 				}
 				tc.refuse(b, forbidden("it"), errors.New("no route to host"), apierrors.NewTimeoutError("too slow", 1))
-				told := len(b.told.List())
+				reported := len(b.reported.List())
 				tc.then(b)
 				b.pass(time.Minute)
 				b.touches()
 				want := slices.Repeat([]string{"Warning " + tc.event}, 3)
-				if got := b.told.List()[told:]; !slices.Equal(got, want) {
+				if got := b.reported.List()[reported:]; !slices.Equal(got, want) {
 					t.Errorf("told %v, want %v", got, want)
 				}
 			})
@@ -197,7 +197,7 @@ func TestErrorsInTurnsAreToldOnceEach(t *testing.T) {
 }
 
 // The autoscaler reads that there is no quota. A machine that waits for that says so until it asks again.
-func TestALackOfQuotaIsToldUntilItIsAskedForAgain(t *testing.T) {
+func TestLackOfQuotaIsReportedUntilTheNextAttempt(t *testing.T) {
 	onBench(t, func(b *bench) {
 		b.limits.ResourceExhaustedRetry = time.Hour
 		b.takeOver(0)
@@ -222,7 +222,7 @@ func TestALackOfQuotaIsToldUntilItIsAskedForAgain(t *testing.T) {
 		if last := b.get().Status.LastOperation; last.ErrorCode != driver.ResourceExhausted.String() {
 			t.Errorf("when it has asked again it says %+v", last)
 		}
-		if got, want := b.told.List(), slices.Repeat([]string{"Warning " + v1alpha1.EventCreateFailed}, 2); !slices.Equal(got, want) {
+		if got, want := b.reported.List(), slices.Repeat([]string{"Warning " + v1alpha1.EventCreateFailed}, 2); !slices.Equal(got, want) {
 			t.Errorf("told %v, want %v", got, want)
 		}
 	})

@@ -51,7 +51,7 @@ func (b *bench) patchMachine(patch string) {
 
 // What has ended by force ends once: the target cluster is not asked again, and the user is not told again, however often the
 // cloud fails to delete the VM.
-func TestADrainThatNobodyAnswersIsGivenUpOnce(t *testing.T) {
+func TestUnansweredDrainIsGivenUpOnce(t *testing.T) {
 	for name, handOvers := range map[string]bool{"by one process": false, "by process after process": true} {
 		t.Run(name, func(t *testing.T) {
 			onBench(t, func(b *bench) {
@@ -69,8 +69,8 @@ func TestADrainThatNobodyAnswersIsGivenUpOnce(t *testing.T) {
 				want := []string{
 					"Normal " + v1alpha1.EventJoined, "Warning " + v1alpha1.EventDrainBlocked, "Warning " + v1alpha1.EventDrainForced, "Warning " + v1alpha1.EventDeleteFailed,
 				}
-				if told := b.told.List(); !slices.Equal(told, want) {
-					t.Errorf("told %q, want %q", told, want)
+				if reported := b.reported.List(); !slices.Equal(reported, want) {
+					t.Errorf("told %q, want %q", reported, want)
 				}
 				if again := len(b.target.Actions()) - asked; again > 0 && !handOvers {
 					t.Errorf("the target cluster was asked %d times more", again)

@@ -11,8 +11,8 @@ import (
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machine/drain"
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machine/lifecycle"
-	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/runner"
 	"github.com/machine-controller-fleet/machine-controller-fleet/driver"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/runner"
 )
 
 // volumeIDsTimeout bounds how long a pass asks for names. Drivers mostly know them without their cloud, and the pass has pods
@@ -22,10 +22,10 @@ const volumeIDsTimeout = 5 * time.Second
 // volumeIDs are the cloud's names of the volumes of a Node that is drained. A volume whose name the cloud did not tell
 // counts as one that its driver does not know, and is asked for again: the pods do not wait for a cloud that fails.
 type volumeIDs struct {
-	told  map[string]string // by PersistentVolume; "" where the driver knows none
-	lacks bool              // some are still to be told
-	next  time.Time         // when the cloud may be asked again after a failure
-	step  time.Duration     // that led to next
+	reported map[string]string // by PersistentVolume; "" where the driver knows none
+	lacks    bool              // some are still to be told
+	next     time.Time         // when the cloud may be asked again after a failure
+	step     time.Duration     // that led to next
 }
 
 // wait is until the cloud is asked again; 0 when it is not.
@@ -41,12 +41,12 @@ func (v *volumeIDs) wait(now time.Time) time.Duration {
 func (c *Controller) volumeIDs(ctx context.Context, p *pass, d *draining, facts *drain.Facts) map[string]string {
 	d.ids.lacks = false
 	if p.driver == nil {
-		return d.ids.told
+		return d.ids.reported
 	}
 	call, cancel := context.WithTimeout(ctx, volumeIDsTimeout)
 	defer cancel()
 	for _, name := range slices.Sorted(maps.Keys(facts.Volumes.PVs)) {
-		if _, told := d.ids.told[name]; told {
+		if _, reported := d.ids.reported[name]; reported {
 			continue
 		}
 		if c.cfg.Clock.Now().Before(d.ids.next) || !c.askVolumeID(call, p, d, facts.Volumes.PVs[name]) {
@@ -54,7 +54,7 @@ func (c *Controller) volumeIDs(ctx context.Context, p *pass, d *draining, facts 
 			break
 		}
 	}
-	return d.ids.told
+	return d.ids.reported
 }
 
 // askVolumeID asks for one name; false means that the cloud has failed.
@@ -62,9 +62,9 @@ func (c *Controller) askVolumeID(ctx context.Context, p *pass, d *draining, pv *
 	answer, err := p.driver.GetVolumeIDs(ctx, driver.GetVolumeIDsRequest{Volumes: []*corev1.PersistentVolumeSpec{&pv.Spec}})
 	switch code := driver.CodeOf(err); {
 	case code == driver.Unimplemented, err == nil && len(answer.IDs) == 0:
-		d.ids.told[pv.Name] = ""
+		d.ids.reported[pv.Name] = ""
 	case err == nil:
-		d.ids.told[pv.Name] = answer.IDs[0]
+		d.ids.reported[pv.Name] = answer.IDs[0]
 	case runner.NotOurs(err): // whoever owns the machine now asks anew
 		d.ids.next = time.Time{}
 		return false

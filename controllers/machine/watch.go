@@ -11,10 +11,10 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
-	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/family"
+	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/disruption/recorded"
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machine/lifecycle"
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/nodeupdate"
-	"github.com/machine-controller-fleet/machine-controller-fleet/internal/objects"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/objectcache"
 )
 
 // Indexes of the machines.
@@ -29,7 +29,7 @@ func (c *Controller) watch() error {
 	err1 := machines.AddIndex(indexByClass, func(m *v1alpha1.Machine) []string { return []string{classKey(m).String()} })
 	err2 := machines.AddIndex(indexByNode, func(m *v1alpha1.Machine) []string { return []string{lifecycle.NodeName(m)} })
 	machines.OnChange(c.changed)
-	family.OnPermit(c.cfg.View, c.runner.Enqueue)
+	recorded.OnChange(c.cfg.View, c.runner.Enqueue)
 	c.cfg.View.Sets.OnChange(c.setChanged)
 	c.cfg.View.Classes.OnChange(c.classChanged)
 	cluster, err3 := c.cfg.Targets.For("")
@@ -45,7 +45,7 @@ func (c *Controller) watch() error {
 // changed has a machine looked at, or drops what is remembered of one that is gone.
 func (c *Controller) changed(before, after *v1alpha1.Machine) {
 	if after != nil {
-		c.runner.Enqueue(objects.Key(after))
+		c.runner.Enqueue(objectcache.Key(after))
 		return
 	}
 	c.noteGone(before)
@@ -67,15 +67,15 @@ func (c *Controller) classChanged(before, after *v1alpha1.MachineClass) {
 	if after == nil || before != nil && before.Generation == after.Generation {
 		return
 	}
-	for _, m := range c.cfg.View.Machines.By(indexByClass, objects.Key(after).String()) {
+	for _, m := range c.cfg.View.Machines.By(indexByClass, objectcache.Key(after).String()) {
 		c.refused.Delete(m.UID)
-		c.runner.Enqueue(objects.Key(m))
+		c.runner.Enqueue(objectcache.Key(m))
 	}
 }
 
 func (c *Controller) enqueueIndexed(index, value string) {
 	for _, m := range c.cfg.View.Machines.By(index, value) {
-		c.runner.Enqueue(objects.Key(m))
+		c.runner.Enqueue(objectcache.Key(m))
 	}
 }
 
@@ -95,7 +95,7 @@ func (c *Controller) nodeChanged(before, after *corev1.Node) {
 	switch {
 	case after == nil:
 		c.nodes.Forget(before.UID)
-		c.brake.forget(before.UID)
+		c.disruptionChecks.forget(before.UID)
 		c.claims.Delete(before.Name)
 		c.enqueueIndexed(indexByNode, before.Name)
 	case before == nil || concernsMachine(before, after) || concernsDrain(before, after):

@@ -19,10 +19,10 @@ import (
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 	machineclient "github.com/machine-controller-fleet/machine-controller-fleet/client/clientset/versioned/typed/machine/v1alpha1"
-	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/commit"
-	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/runner"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/decode"
-	"github.com/machine-controller-fleet/machine-controller-fleet/internal/objects"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/objectcache"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/patch"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/runner"
 )
 
 // Names of the two runners in metrics, logs and spans.
@@ -37,7 +37,7 @@ type Config struct {
 	Machines machineclient.MachineV1alpha1Interface
 	Secrets  corev1client.SecretsGetter
 	Metadata metadata.Interface
-	View     *objects.View
+	View     *objectcache.View
 	// Namespace is the only one that is served; "" means all.
 	Namespace string
 	Clock     clock.WithTicker
@@ -51,7 +51,7 @@ type Config struct {
 // anything is fed to the View.
 type Controller struct {
 	cfg     Config
-	classes *commit.Committer[*v1alpha1.MachineClass]
+	classes *patch.Committer[*v1alpha1.MachineClass]
 	byClass *runner.Runner[types.NamespacedName]
 	secrets *runner.Runner[types.NamespacedName]
 	opened  chan struct{} // holds one when slots were
@@ -62,7 +62,7 @@ func New(cfg Config) (*Controller, error) {
 	c := &Controller{
 		cfg:     cfg,
 		opened:  make(chan struct{}, 1),
-		classes: commit.New(func(ns string) commit.Patcher[*v1alpha1.MachineClass] { return cfg.Machines.MachineClasses(ns) }),
+		classes: patch.New(func(ns string) patch.Patcher[*v1alpha1.MachineClass] { return cfg.Machines.MachineClasses(ns) }),
 	}
 	base := runner.Config[types.NamespacedName]{
 		Workers: runner.TenantsAtOnce * cfg.Workers, Gate: cfg.Gate, Clock: cfg.Clock, Metrics: cfg.Metrics, Tracer: cfg.Tracer,
@@ -287,7 +287,7 @@ func (c *Controller) machineChanged(before, after *v1alpha1.Machine) {
 func (c *Controller) classChanged(before, after *v1alpha1.MachineClass) {
 	var named []types.NamespacedName
 	if after != nil {
-		c.byClass.Enqueue(objects.Key(after))
+		c.byClass.Enqueue(objectcache.Key(after))
 		named = after.SecretKeys()
 	} else {
 		c.classes.Forget(before.UID)

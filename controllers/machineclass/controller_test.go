@@ -20,8 +20,8 @@ import (
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 	machinefake "github.com/machine-controller-fleet/machine-controller-fleet/client/clientset/versioned/fake"
-	"github.com/machine-controller-fleet/machine-controller-fleet/internal/apitest"
-	"github.com/machine-controller-fleet/machine-controller-fleet/internal/objects"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/objectcache"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/testkit/apitest"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -35,7 +35,7 @@ func bench(t *testing.T, secrets *fake.Clientset, metadata metadata.Interface, o
 	machines := machinefake.NewSimpleClientset(objs...)
 	c, err := New(Config{
 		Machines: machines.MachineV1alpha1(), Secrets: secrets.CoreV1(), Metadata: metadata,
-		View: objects.NewView(), Clock: clock.RealClock{},
+		View: objectcache.NewView(), Clock: clock.RealClock{},
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -12,9 +12,9 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
-	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/family"
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machinedeployment/rollout"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/decode"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/ownerref"
 	"github.com/machine-controller-fleet/machine-controller-fleet/telemetry"
 )
 
@@ -109,7 +109,7 @@ func (c *Controller) lookAgain(ctx context.Context, w *rollout.World, found meta
 	if err != nil || !selector.Matches(labels.Set(found.GetLabels())) || w.Deployment.DeletionTimestamp != nil {
 		return nil //nolint:nilerr // a selector that cannot be read is told of elsewhere
 	}
-	w.Orphans, err = family.LookAgain(w.Orphans, w.Done.Moved, found, func(name string) (*v1alpha1.MachineSet, error) {
+	w.Orphans, err = ownerref.LookAgain(w.Orphans, w.Done.Moved, found, func(name string) (*v1alpha1.MachineSet, error) {
 		set, err := c.cfg.Machines.MachineSets(w.Deployment.Namespace).Get(ctx, name, metav1.GetOptions{})
 		if failure, undecodable := decode.FailureOf(err); undecodable { // it is adopted by its metadata
 			return &v1alpha1.MachineSet{ObjectMeta: failure.ObjectMeta}, nil
@@ -125,7 +125,7 @@ func (c *Controller) create(ctx context.Context, w *rollout.World, set *v1alpha1
 	if parent := telemetry.Traceparent(ctx); parent != "" {
 		set.Annotations[v1alpha1.AnnotationTraceparent] = parent
 	}
-	family.InSlotOf(set, w.Deployment)
+	ownerref.InSlotOf(set, w.Deployment)
 	made, err := c.cfg.Machines.MachineSets(set.Namespace).Create(ctx, set, metav1.CreateOptions{})
 	if apierrors.IsAlreadyExists(err) {
 		made, err = c.cfg.Machines.MachineSets(set.Namespace).Get(ctx, set.Name, metav1.GetOptions{})
@@ -194,16 +194,16 @@ func (c *Controller) adopt(ctx context.Context, w *rollout.World, sets []*v1alph
 	if err != nil {
 		return fmt.Errorf("read MachineDeployment %s before it adopts: %w", w.Deployment.Name, err)
 	}
-	if err := family.MayAdopt(w.Deployment, live); err != nil {
+	if err := ownerref.MayAdopt(w.Deployment, live); err != nil {
 		return err
 	}
 	w.Live = nil // from before they were the deployment's
-	return family.Rewrite(ctx, c.sets.Commit, sets, w.Done.Moved, func(s *v1alpha1.MachineSet) {
-		family.Adopt(s, w.Deployment, v1alpha1.SchemeGroupVersion.WithKind("MachineDeployment"))
+	return ownerref.Rewrite(ctx, c.sets.Commit, sets, w.Done.Moved, func(s *v1alpha1.MachineSet) {
+		ownerref.Adopt(s, w.Deployment, v1alpha1.SchemeGroupVersion.WithKind("MachineDeployment"))
 	})
 }
 
 // release takes sets from the deployment.
 func (c *Controller) release(ctx context.Context, w *rollout.World, sets []*v1alpha1.MachineSet) error {
-	return family.Rewrite(ctx, c.sets.Commit, sets, w.Done.Moved, func(s *v1alpha1.MachineSet) { family.Release(s, w.Deployment.UID) })
+	return ownerref.Rewrite(ctx, c.sets.Commit, sets, w.Done.Moved, func(s *v1alpha1.MachineSet) { ownerref.Release(s, w.Deployment.UID) })
 }

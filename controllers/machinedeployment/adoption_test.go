@@ -11,8 +11,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
-	"github.com/machine-controller-fleet/machine-controller-fleet/internal/apitest"
-	"github.com/machine-controller-fleet/machine-controller-fleet/internal/objects"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/objectcache"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/testkit/apitest"
 )
 
 // put makes MachineSet s with one machine to have, in the labels and with the template of the deployment, but without a hash.
@@ -85,7 +85,7 @@ func TestAdoption(t *testing.T) {
 						}
 					}
 					if !shown {
-						b.view.Sets.Remove(objects.Key(b.set()), "")
+						b.view.Sets.Remove(objectcache.Key(b.set()), "")
 					}
 					b.create()
 					b.pass(time.Minute)
@@ -138,7 +138,7 @@ func TestADeploymentThatGoesAdoptsNothing(t *testing.T) {
 		if err := b.server.Client().MachineDeployments("n").Delete(b.Context(), "d", metav1.DeleteOptions{}); err != nil {
 			t.Fatal(err)
 		}
-		b.view.Deployments.Remove(objects.Key(shown), "")
+		b.view.Deployments.Remove(objectcache.Key(shown), "")
 		b.view.Deployments.Apply(shown, false)
 		b.put(func(*v1alpha1.MachineSet) {})
 		b.pass(time.Minute)
@@ -178,7 +178,7 @@ func TestASetThatHasChangedIsAdopted(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		b.view.Sets.Remove(objects.Key(shown), "")
+		b.view.Sets.Remove(objectcache.Key(shown), "")
 		b.view.Sets.Apply(shown, false)
 		b.create()
 		b.pass(time.Minute)

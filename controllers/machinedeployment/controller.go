@@ -22,12 +22,12 @@ import (
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 	machineclient "github.com/machine-controller-fleet/machine-controller-fleet/client/clientset/versioned/typed/machine/v1alpha1"
-	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/commit"
-	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/family"
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machinedeployment/rollout"
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/ready"
-	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/runner"
-	"github.com/machine-controller-fleet/machine-controller-fleet/internal/objects"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/objectcache"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/ownerref"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/patch"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/runner"
 	"github.com/machine-controller-fleet/machine-controller-fleet/target"
 	"github.com/machine-controller-fleet/machine-controller-fleet/telemetry"
 )
@@ -51,7 +51,7 @@ type Config struct {
 	Machines machineclient.MachineV1alpha1Interface
 	Metadata metadata.Interface
 	// View shows the objects of the control cluster that are this process's to work on.
-	View *objects.View
+	View *objectcache.View
 	// Targets find the Nodes that are updated in place. Nil means that there are none.
 	Targets target.Resolver
 	Events  events.EventRecorder
@@ -63,7 +63,7 @@ type Config struct {
 	// write. fades says what rollout.Fades does of it. Nil leaves it to that controller.
 	Foresee func(ctx context.Context, set *v1alpha1.MachineSet, fades bool) *v1alpha1.MachineSet
 	// Written is what this process has written of sets. Nil leaves out what their own controller has.
-	Written *commit.Latest[*v1alpha1.MachineSet]
+	Written *patch.Latest[*v1alpha1.MachineSet]
 	// CountMinReady has minReadySeconds count for deployments that do not say whether it does.
 	CountMinReady bool
 	// KeepFromAutoscaler has the cluster-autoscaler kept from removing Nodes of a deployment while its machines are replaced.
@@ -76,12 +76,12 @@ type Config struct {
 type Controller struct {
 	cfg         Config
 	runner      *runner.Runner[types.NamespacedName]
-	deployments *commit.Committer[*v1alpha1.MachineDeployment]
-	sets        *commit.Committer[*v1alpha1.MachineSet]
-	machines    *commit.Committer[*v1alpha1.Machine]
-	nodes       *commit.Latest[*corev1.Node]
-	pace        *commit.Pace
-	children    *family.Children[*v1alpha1.MachineSet]
+	deployments *patch.Committer[*v1alpha1.MachineDeployment]
+	sets        *patch.Committer[*v1alpha1.MachineSet]
+	machines    *patch.Committer[*v1alpha1.Machine]
+	nodes       *patch.Latest[*corev1.Node]
+	pace        *patch.Pace
+	children    *ownerref.Children[*v1alpha1.MachineSet]
 	looked      sync.Map // selectors for which orphans of any slot were looked for, by UID of the deployment
 	unseen      sync.Map // what sees goes by, by UID of the deployment
 }
@@ -89,16 +89,16 @@ type Controller struct {
 // New makes the controller and has the View enqueue what concerns it.
 func New(cfg Config) (*Controller, error) {
 	if cfg.Written == nil {
-		cfg.Written = commit.NewLatest[*v1alpha1.MachineSet]()
+		cfg.Written = patch.NewLatest[*v1alpha1.MachineSet]()
 	}
 	c := &Controller{
-		cfg: cfg, pace: commit.NewPace(statusPace, slowStatusPace),
-		deployments: commit.New(func(ns string) commit.Patcher[*v1alpha1.MachineDeployment] {
+		cfg: cfg, pace: patch.NewPace(statusPace, slowStatusPace),
+		deployments: patch.New(func(ns string) patch.Patcher[*v1alpha1.MachineDeployment] {
 			return cfg.Machines.MachineDeployments(ns)
 		}),
-		sets:     commit.NewSharing(cfg.Written, func(ns string) commit.Patcher[*v1alpha1.MachineSet] { return cfg.Machines.MachineSets(ns) }),
-		machines: commit.New(func(ns string) commit.Patcher[*v1alpha1.Machine] { return cfg.Machines.Machines(ns) }),
-		nodes:    commit.NewLatest[*corev1.Node](),
+		sets:     patch.NewSharing(cfg.Written, func(ns string) patch.Patcher[*v1alpha1.MachineSet] { return cfg.Machines.MachineSets(ns) }),
+		machines: patch.New(func(ns string) patch.Patcher[*v1alpha1.Machine] { return cfg.Machines.Machines(ns) }),
+		nodes:    patch.NewLatest[*corev1.Node](),
 	}
 	if c.cfg.Targets == nil {
 		c.cfg.Targets = target.None{}
@@ -141,7 +141,7 @@ func (c *Controller) reconcile(ctx context.Context, key types.NamespacedName) (r
 		err := c.act(ctx, &w, verdict)
 		switch {
 		case err == nil:
-			c.tell(w.Deployment, verdict.Events)
+			c.report(w.Deployment, verdict.Events)
 		case verdict.Do == rollout.Create:
 			failed = err // the status tells of it before the key is tried again
 		default:
@@ -151,9 +151,9 @@ func (c *Controller) reconcile(ctx context.Context, key types.NamespacedName) (r
 	return runner.Result{}, fmt.Errorf("MachineDeployment %s: %d actions in one pass and no end: a defect of rollout", key, maxActions)
 }
 
-func (c *Controller) tell(d *v1alpha1.MachineDeployment, events []rollout.Event) {
+func (c *Controller) report(d *v1alpha1.MachineDeployment, events []rollout.Event) {
 	for _, event := range events {
-		telemetry.Tell(c.cfg.Events, d, event.Reason, event.Message)
+		telemetry.Emit(c.cfg.Events, d, event.Reason, event.Message)
 	}
 }
 
@@ -173,36 +173,36 @@ func (c *Controller) rest(ctx context.Context, w rollout.World, verdict rollout.
 		return 0, nil // its last finalizer is gone, and it with it
 	}
 	if err == nil {
-		c.tell(w.Deployment, verdict.Events)
+		c.report(w.Deployment, verdict.Events)
 	}
 	return verdict.Wake, err
 }
 
 // change says how a deployment differs from before. A condition, or a machine that has failed, does not wait for what is counted
 // while machines are replaced. Names of machines that have gone do not, either.
-func change(was, is *v1alpha1.MachineDeployment, replacing bool) commit.Change {
+func change(was, is *v1alpha1.MachineDeployment, replacing bool) patch.Change {
 	before, after := was.Status, is.Status
 	if was.Annotations[v1alpha1.AnnotationTriggerDeletion] != is.Annotations[v1alpha1.AnnotationTriggerDeletion] {
-		return commit.Counted
+		return patch.Counted
 	}
 	if apiequality.Semantic.DeepEqual(before, after) {
-		return commit.Unchanged
+		return patch.Unchanged
 	}
 	same := slices.EqualFunc(before.Conditions, after.Conditions, func(a, b v1alpha1.MachineDeploymentCondition) bool {
 		return a.Type == b.Type && a.Status == b.Status && a.Reason == b.Reason
 	})
 	if replacing && same && before.ObservedGeneration == after.ObservedGeneration &&
 		apiequality.Semantic.DeepEqual(before.FailedMachines, after.FailedMachines) {
-		return commit.Streaming
+		return patch.Streaming
 	}
-	return commit.Counted
+	return patch.Counted
 }
 
 // observe gathers what the caches know of a deployment.
 func (c *Controller) observe(d *v1alpha1.MachineDeployment) (rollout.World, error) {
 	w := rollout.World{
 		Now: c.cfg.Clock.Now(), Deployment: d, KeepFromAutoscaler: c.cfg.KeepFromAutoscaler,
-		CountMinReady: family.CountsMinReady(d, c.cfg.CountMinReady),
+		CountMinReady: ownerref.CountsMinReady(d, c.cfg.CountMinReady),
 		Done:          rollout.Done{Moved: map[types.UID]bool{}, Deleted: map[types.UID]bool{}},
 	}
 	for _, set := range c.children.Of(d) {

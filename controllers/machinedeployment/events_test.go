@@ -15,8 +15,8 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
-	"github.com/machine-controller-fleet/machine-controller-fleet/internal/apitest"
-	"github.com/machine-controller-fleet/machine-controller-fleet/internal/objects"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/objectcache"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/testkit/apitest"
 )
 
 // manyTimes is how often something is tried that is told once.
@@ -26,19 +26,19 @@ const manyTimes = 100
 type bench struct {
 	*testing.T
 
-	server *apitest.Server
-	view   *objects.View
-	told   *apitest.EventLog
-	nodes  *nodeServer
+	server   *apitest.Server
+	view     *objectcache.View
+	reported *apitest.EventLog
+	nodes    *nodeServer
 }
 
 func onBench(t *testing.T, test func(b *bench), settings ...func(b *bench, cfg *Config)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		b := &bench{T: t, server: apitest.New(time.Now), told: &apitest.EventLog{}}
-		view := objects.NewView()
+		b := &bench{T: t, server: apitest.New(time.Now), reported: &apitest.EventLog{}}
+		view := objectcache.NewView()
 		b.view = view
-		cfg := Config{Machines: b.server.Client(), Metadata: b.server.Metadata(), View: view, Events: b.told, Clock: clock.RealClock{}}
+		cfg := Config{Machines: b.server.Client(), Metadata: b.server.Metadata(), View: view, Events: b.reported, Clock: clock.RealClock{}}
 		for _, set := range settings {
 			set(b, &cfg)
 		}
@@ -57,13 +57,13 @@ func onBench(t *testing.T, test func(b *bench), settings ...func(b *bench, cfg *
 // create makes a MachineDeployment of two machines.
 func (b *bench) create(change ...func(*v1alpha1.MachineDeploymentSpec)) {
 	b.Helper()
-	b.createStray(change...)
+	b.createUnlabeled(change...)
 	b.patch(`{"metadata":{"labels":{%q:"7"}}}`, v1alpha1.LabelSlot)
 	b.pass(time.Minute)
 }
 
-// createStray makes one that is in no slot yet.
-func (b *bench) createStray(change ...func(*v1alpha1.MachineDeploymentSpec)) {
+// createUnlabeled makes one that is in no slot yet.
+func (b *bench) createUnlabeled(change ...func(*v1alpha1.MachineDeploymentSpec)) {
 	b.Helper()
 	labels := map[string]string{v1alpha1.LabelName: "d"}
 	d := &v1alpha1.MachineDeployment{
@@ -151,7 +151,7 @@ var plays = map[string]func(b *bench){
 		b.touches()
 	},
 	v1alpha1.ReasonNoStrategy: func(b *bench) {
-		b.createStray(func(d *v1alpha1.MachineDeploymentSpec) { d.Strategy.Type = "" })
+		b.createUnlabeled(func(d *v1alpha1.MachineDeploymentSpec) { d.Strategy.Type = "" })
 		b.pass(time.Hour) // in which nobody did anything about it
 		b.patch(`{"metadata":{"labels":{%q:"7"}}}`, v1alpha1.LabelSlot)
 		b.touches()
@@ -185,15 +185,15 @@ var plays = map[string]func(b *bench){
 	},
 }
 
-// toldByOthers are Events of MachineDeployments that other packages tell.
-var toldByOthers = []string{
-	v1alpha1.EventNotAlone, v1alpha1.EventSlotUnowned, v1alpha1.EventReplacementHalted, v1alpha1.EventReplacementResumed,
+// reportedByOthers are Events of MachineDeployments that other packages tell.
+var reportedByOthers = []string{
+	v1alpha1.EventNotAlone, v1alpha1.EventSlotUnowned, v1alpha1.EventCircuitBreakerOpen, v1alpha1.EventReplacementResumed,
 }
 
-// TestEachEventIsToldOnce plays what leads to each Event of a MachineDeployment, and a hundred times more than once.
-func TestEachEventIsToldOnce(t *testing.T) {
+// TestEachEventIsEmittedOnce plays what leads to each Event of a MachineDeployment, and a hundred times more than once.
+func TestEachEventIsEmittedOnce(t *testing.T) {
 	for _, row := range v1alpha1.EventReasons() {
-		if !slices.Contains(row.On, "MachineDeployment") || slices.Contains(toldByOthers, row.Reason) {
+		if !slices.Contains(row.On, "MachineDeployment") || slices.Contains(reportedByOthers, row.Reason) {
 			continue
 		}
 		t.Run(row.Reason, func(t *testing.T) {
@@ -205,16 +205,16 @@ func TestEachEventIsToldOnce(t *testing.T) {
 			onBench(t, func(b *bench) {
 				b.nodes = n
 				play(b)
-				if n := b.told.Count(row); n != 1 {
-					t.Errorf("told %d times, want once; all that was told: %v", n, b.told.List())
+				if n := b.reported.Count(row); n != 1 {
+					t.Errorf("told %d times, want once; all that was told: %v", n, b.reported.List())
 				}
 			}, withNode(n))
 		})
 	}
 }
 
-// TestEachMistakeIsTold: a spec that is wrong in another way than before is told of, also where the condition says the same.
-func TestEachMistakeIsTold(t *testing.T) {
+// TestEachMistakeIsReported: a spec that is wrong in another way than before is told of, also where the condition says the same.
+func TestEachMistakeIsReported(t *testing.T) {
 	onBench(t, func(b *bench) {
 		b.create(func(d *v1alpha1.MachineDeploymentSpec) { d.Strategy.Type = "Hope" })
 		b.patch(`{"spec":{"strategy":{"type":"Faith"}}}`)
@@ -225,7 +225,7 @@ func TestEachMistakeIsTold(t *testing.T) {
 		b.pass(time.Minute)
 		invalid := "Warning " + v1alpha1.ReasonInvalidSpec
 		want := []string{invalid, invalid, "Normal " + v1alpha1.EventScalingMachineSet, invalid}
-		if got := b.told.List(); !slices.Equal(got, want) {
+		if got := b.reported.List(); !slices.Equal(got, want) {
 			b.Errorf("told %v, want %v", got, want)
 		}
 	})

@@ -13,11 +13,11 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
-	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/family"
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machinedeployment/rollout"
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/nodeowner"
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/nodeupdate"
-	"github.com/machine-controller-fleet/machine-controller-fleet/internal/objects"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/objectcache"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/ownerref"
 )
 
 // updateMarks are the labels of Nodes, and the annotations, that an update in place is about.
@@ -77,9 +77,9 @@ func (c *Controller) nodeChanged(before, after *corev1.Node) {
 		return
 	}
 	for _, m := range c.cfg.View.Machines.By(indexByNode, node.Name) {
-		root, known := family.RootOf(c.cfg.View, m)
+		root, known := ownerref.RootOf(c.cfg.View, m)
 		if d, ok := root.(*v1alpha1.MachineDeployment); known && ok && (isInPlace(d) || isMarked(node) || !came) {
-			c.runner.Enqueue(objects.Key(d))
+			c.runner.Enqueue(objectcache.Key(d))
 		}
 	}
 }
@@ -168,7 +168,7 @@ func (c *Controller) writeMachines(ctx context.Context, w *rollout.World, wanted
 		if observed == nil {
 			continue
 		}
-		if f, undecodable := c.cfg.View.Undecodable.Machines.Get(objects.Key(m)); undecodable {
+		if f, undecodable := c.cfg.View.Undecodable.Machines.Get(objectcache.Key(m)); undecodable {
 			put(w.Machines, observed)
 			return fmt.Errorf("move an updated machine to its new MachineSet: %w", f)
 		}

@@ -21,9 +21,9 @@ func gauges() []telemetry.Gauge[*v1alpha1.MachineDeployment] {
 	type deployment = *v1alpha1.MachineDeployment
 	return append([]telemetry.Gauge[deployment]{
 		telemetry.OfAll("mcm_machine_deployment_items_total", "MachineDeployments.", func(all []deployment) float64 { return float64(len(all)) }),
-		telemetry.OfEach("mcm_machine_deployment_info", "A MachineDeployment, when it was made, and its strategy.", tellInfo,
+		telemetry.OfEach("mcm_machine_deployment_info", "A MachineDeployment, when it was made, and its strategy.", reportInfo,
 			"createdAt", "spec_strategy_type"),
-		telemetry.OfEach("mcm_machine_deployment_status_condition", "A condition: 1 is True, 0 False, 2 Unknown.", tellConditions, "condition"),
+		telemetry.OfEach("mcm_machine_deployment_status_condition", "A condition: 1 is True, 0 False, 2 Unknown.", reportConditions, "condition"),
 		telemetry.Number("mcm_machine_deployment_status_available_replicas", "Machines that are available.",
 			func(d deployment) int32 { return d.Status.AvailableReplicas }),
 		telemetry.Number("mcm_machine_deployment_status_unavailable_replicas", "Machines that its MachineSets are to have and that are not available.",
@@ -36,7 +36,7 @@ func gauges() []telemetry.Gauge[*v1alpha1.MachineDeployment] {
 			func(d deployment) int32 { return d.Status.Replicas }),
 		optional("mcm_machine_deployment_status_collision_count", "How often the name of a new MachineSet was taken.",
 			func(d deployment) *int32 { return d.Status.CollisionCount }),
-		telemetry.OfEach("mcm_machine_deployment_failed_machines", "A machine whose last operation failed.", tellFailed, telemetry.FailedMachineLabels()...),
+		telemetry.OfEach("mcm_machine_deployment_failed_machines", "A machine whose last operation failed.", reportFailed, telemetry.FailedMachineLabels()...),
 	}, gaugesOfSpec()...)
 }
 
@@ -44,12 +44,12 @@ func gaugesOfSpec() []telemetry.Gauge[*v1alpha1.MachineDeployment] {
 	type deployment = *v1alpha1.MachineDeployment
 	const prefix = "mcm_machine_deployment_info_spec_"
 	return []telemetry.Gauge[deployment]{
-		telemetry.OfEach(prefix+"paused", "1 while it is paused.", func(d deployment, tell telemetry.Measure) {
+		telemetry.OfEach(prefix+"paused", "1 while it is paused.", func(d deployment, report telemetry.Measure) {
 			paused := 0.0
 			if d.Spec.Paused {
 				paused = 1
 			}
-			tell(paused)
+			report(paused)
 		}),
 		telemetry.Number(prefix+"replicas", "Machines that are wanted.", func(d deployment) int32 { return d.Spec.Replicas }),
 		telemetry.Number(prefix+"min_ready_seconds", "Seconds for which a machine has to be ready, where that counts.",
@@ -62,9 +62,9 @@ func gaugesOfSpec() []telemetry.Gauge[*v1alpha1.MachineDeployment] {
 			func(d deployment) *int32 { return d.Spec.RevisionHistoryLimit }),
 		optional(prefix+"progress_deadline_seconds", "Seconds for which a rollout may stand still.",
 			func(d deployment) *int32 { return d.Spec.ProgressDeadlineSeconds }),
-		telemetry.OfEach(prefix+"rollback_to_revision", "Revision to go back to.", func(d deployment, tell telemetry.Measure) {
+		telemetry.OfEach(prefix+"rollback_to_revision", "Revision to go back to.", func(d deployment, report telemetry.Measure) {
 			if d.Spec.RollbackTo != nil {
-				tell(float64(d.Spec.RollbackTo.Revision))
+				report(float64(d.Spec.RollbackTo.Revision))
 			}
 		}),
 	}
@@ -72,36 +72,36 @@ func gaugesOfSpec() []telemetry.Gauge[*v1alpha1.MachineDeployment] {
 
 // optional is a gauge that a deployment has only if it says something.
 func optional(name, help string, of func(d *v1alpha1.MachineDeployment) *int32) telemetry.Gauge[*v1alpha1.MachineDeployment] {
-	return telemetry.OfEach(name, help, func(d *v1alpha1.MachineDeployment, tell telemetry.Measure) {
+	return telemetry.OfEach(name, help, func(d *v1alpha1.MachineDeployment, report telemetry.Measure) {
 		if n := of(d); n != nil {
-			tell(float64(*n))
+			report(float64(*n))
 		}
 	})
 }
 
 // ofRollingUpdate is a gauge of what a rolling update has to keep, in machines.
 func ofRollingUpdate(name, help string, of func(surge, unavailable int32) int32) telemetry.Gauge[*v1alpha1.MachineDeployment] {
-	return telemetry.OfEach(name, help, func(d *v1alpha1.MachineDeployment, tell telemetry.Measure) {
+	return telemetry.OfEach(name, help, func(d *v1alpha1.MachineDeployment, report telemetry.Measure) {
 		if surge, unavailable, ok := rollout.Limits(d); ok {
-			tell(float64(of(surge, unavailable)))
+			report(float64(of(surge, unavailable)))
 		}
 	})
 }
 
-func tellInfo(d *v1alpha1.MachineDeployment, tell telemetry.Measure) {
-	tell(1, strconv.FormatInt(d.CreationTimestamp.Unix(), 10), string(d.Spec.Strategy.Type))
+func reportInfo(d *v1alpha1.MachineDeployment, report telemetry.Measure) {
+	report(1, strconv.FormatInt(d.CreationTimestamp.Unix(), 10), string(d.Spec.Strategy.Type))
 }
 
-func tellConditions(d *v1alpha1.MachineDeployment, tell telemetry.Measure) {
+func reportConditions(d *v1alpha1.MachineDeployment, report telemetry.Measure) {
 	for _, c := range d.Status.Conditions {
-		telemetry.TellCondition(tell, string(c.Type), c.Status)
+		telemetry.EmitCondition(report, string(c.Type), c.Status)
 	}
 }
 
-func tellFailed(d *v1alpha1.MachineDeployment, tell telemetry.Measure) {
+func reportFailed(d *v1alpha1.MachineDeployment, report telemetry.Measure) {
 	for _, m := range d.Status.FailedMachines {
 		if m != nil {
-			telemetry.TellFailed(tell, m)
+			telemetry.EmitFailed(report, m)
 		}
 	}
 }

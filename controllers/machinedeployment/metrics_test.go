@@ -12,7 +12,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
-	"github.com/machine-controller-fleet/machine-controller-fleet/internal/objects"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/objectcache"
 )
 
 // scraped is what a scrape of one deployment with everything tells.
@@ -76,7 +76,7 @@ mcm_machine_deployment_status_updated_replicas{name="d",namespace="n"} 5
 `
 
 func TestMetrics(t *testing.T) {
-	view := objects.NewView()
+	view := objectcache.NewView()
 	c, err := New(Config{View: view, Clock: clock.RealClock{}})
 	if err != nil {
 		t.Fatal(err)
@@ -124,7 +124,7 @@ func TestMetrics(t *testing.T) {
 	acts = true
 
 	// It is gone, or another replica's.
-	view.Deployments.Remove(objects.Key(d), "")
+	view.Deployments.Remove(objectcache.Key(d), "")
 	expect(`
 # HELP mcm_machine_deployment_items_total MachineDeployments.
 # TYPE mcm_machine_deployment_items_total gauge

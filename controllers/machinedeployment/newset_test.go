@@ -10,7 +10,7 @@ import (
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machinedeployment/rollout"
-	"github.com/machine-controller-fleet/machine-controller-fleet/internal/apitest"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/testkit/apitest"
 )
 
 func (b *bench) deployment() *v1alpha1.MachineDeployment {
@@ -33,8 +33,8 @@ func (b *bench) mine() (mine []*v1alpha1.MachineSet) {
 	return mine
 }
 
-// TestASetOfSomebodyElseHasTheName: the new set gets another one, and what is there stays as it is.
-func TestASetOfSomebodyElseHasTheName(t *testing.T) {
+// TestSetOfAnotherOwnerHasTheName: the new set gets another one, and what is there stays as it is.
+func TestSetOfAnotherOwnerHasTheName(t *testing.T) {
 	name := ""
 	onBench(t, func(b *bench) {
 		b.create()

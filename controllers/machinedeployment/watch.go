@@ -8,8 +8,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
-	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/family"
-	"github.com/machine-controller-fleet/machine-controller-fleet/internal/objects"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/objectcache"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/ownerref"
 )
 
 // indexByNode finds machines by the names of their Nodes.
@@ -17,14 +17,14 @@ const indexByNode = "machinedeployment-node"
 
 // watch adds the index and the event handlers.
 func (c *Controller) watch() error {
-	c.children = family.Follow(c.cfg.View.Sets, family.Parents{
+	c.children = ownerref.Follow(c.cfg.View.Sets, ownerref.Parents{
 		Enqueue: c.runner.Enqueue, Selectors: c.selectors, Gone: c.sets.Forget,
 	})
-	family.OnUndecodable(c.cfg.View.Undecodable.Sets, c.runner.Enqueue)
-	family.OnUndecodable(c.cfg.View.Undecodable.Machines, func(parent types.NamespacedName) {
+	ownerref.OnUndecodable(c.cfg.View.Undecodable.Sets, c.runner.Enqueue)
+	ownerref.OnUndecodable(c.cfg.View.Undecodable.Machines, func(parent types.NamespacedName) {
 		if set, known := c.cfg.View.Sets.Get(parent); known {
-			if root, known := family.RootOfSet(c.cfg.View, set); known {
-				c.runner.Enqueue(objects.Key(root))
+			if root, known := ownerref.RootOfSet(c.cfg.View, set); known {
+				c.runner.Enqueue(objectcache.Key(root))
 			}
 		}
 	})
@@ -56,8 +56,8 @@ func (c *Controller) machineChanged(before, after *v1alpha1.Machine) {
 		if m == nil {
 			continue
 		}
-		if root, ok := family.RootOf(c.cfg.View, m); ok {
-			c.runner.Enqueue(objects.Key(root)) // a set that is a root is no deployment, and is not found
+		if root, ok := ownerref.RootOf(c.cfg.View, m); ok {
+			c.runner.Enqueue(objectcache.Key(root)) // a set that is a root is no deployment, and is not found
 		}
 	}
 }
@@ -99,7 +99,7 @@ func (c *Controller) selectors(namespace string) map[string]*metav1.LabelSelecto
 // changed has a deployment looked at, or drops what is remembered of one that is gone.
 func (c *Controller) changed(before, after *v1alpha1.MachineDeployment) {
 	if after != nil {
-		c.runner.Enqueue(objects.Key(after))
+		c.runner.Enqueue(objectcache.Key(after))
 		return
 	}
 	c.deployments.Forget(before.UID)

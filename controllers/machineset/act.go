@@ -13,9 +13,9 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
-	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/family"
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machineset/scale"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/decode"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/ownerref"
 	"github.com/machine-controller-fleet/machine-controller-fleet/telemetry"
 )
 
@@ -84,7 +84,7 @@ func (c *Controller) lookAgain(ctx context.Context, w *scale.World, found metav1
 	if w.Set.DeletionTimestamp != nil {
 		return nil
 	}
-	w.Orphans, err = family.LookAgain(w.Orphans, w.Done.Adopted, found, func(name string) (*v1alpha1.Machine, error) {
+	w.Orphans, err = ownerref.LookAgain(w.Orphans, w.Done.Adopted, found, func(name string) (*v1alpha1.Machine, error) {
 		return c.read(ctx, w.Set.Namespace, name)
 	})
 	return err
@@ -119,7 +119,7 @@ func (c *Controller) create(ctx context.Context, w *scale.World, ordinals []int6
 		return nil
 	})
 	if made > 0 {
-		telemetry.Tell(c.cfg.Events, w.Set, v1alpha1.EventSuccessfulCreate, fmt.Sprintf("Created %d machines", made))
+		telemetry.Emit(c.cfg.Events, w.Set, v1alpha1.EventSuccessfulCreate, fmt.Sprintf("Created %d machines", made))
 	}
 	if err != nil {
 		w.Done.CreateError = err.Error()
@@ -180,7 +180,7 @@ func newMachine(ctx context.Context, set *v1alpha1.MachineSet, ordinal int64) *v
 		m.Annotations = map[string]string{}
 	}
 	maps.Copy(m.Annotations, ours)
-	family.InSlotOf(m, set)
+	ownerref.InSlotOf(m, set)
 	return m
 }
 
@@ -209,7 +209,7 @@ func (c *Controller) delete(ctx context.Context, w *scale.World, machines []*v1a
 		return nil
 	})
 	if deleted > 0 {
-		telemetry.Tell(c.cfg.Events, w.Set, v1alpha1.EventSuccessfulDelete, fmt.Sprintf("Deleted %d machines", deleted))
+		telemetry.Emit(c.cfg.Events, w.Set, v1alpha1.EventSuccessfulDelete, fmt.Sprintf("Deleted %d machines", deleted))
 	}
 	if err != nil {
 		w.Done.DeleteError = err.Error()
@@ -243,16 +243,16 @@ func (c *Controller) adopt(ctx context.Context, w *scale.World, machines []*v1al
 	if err != nil {
 		return fmt.Errorf("read MachineSet %s before it adopts: %w", w.Set.Name, err)
 	}
-	if err := family.MayAdopt(w.Set, live); err != nil {
+	if err := ownerref.MayAdopt(w.Set, live); err != nil {
 		return err
 	}
 	w.Live = nil // from before they were the set's
-	return family.Rewrite(ctx, c.machines.Commit, machines, w.Done.Adopted, func(m *v1alpha1.Machine) {
-		family.Adopt(m, w.Set, v1alpha1.SchemeGroupVersion.WithKind("MachineSet"))
+	return ownerref.Rewrite(ctx, c.machines.Commit, machines, w.Done.Adopted, func(m *v1alpha1.Machine) {
+		ownerref.Adopt(m, w.Set, v1alpha1.SchemeGroupVersion.WithKind("MachineSet"))
 	})
 }
 
 // release takes machines from the set.
 func (c *Controller) release(ctx context.Context, w *scale.World, machines []*v1alpha1.Machine) error {
-	return family.Rewrite(ctx, c.machines.Commit, machines, w.Done.Adopted, func(m *v1alpha1.Machine) { family.Release(m, w.Set.UID) })
+	return ownerref.Rewrite(ctx, c.machines.Commit, machines, w.Done.Adopted, func(m *v1alpha1.Machine) { ownerref.Release(m, w.Set.UID) })
 }

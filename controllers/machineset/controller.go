@@ -22,12 +22,13 @@ import (
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 	machineclient "github.com/machine-controller-fleet/machine-controller-fleet/client/clientset/versioned/typed/machine/v1alpha1"
-	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/commit"
-	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/family"
+	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/disruption/recorded"
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machineset/scale"
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/ready"
-	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/runner"
-	"github.com/machine-controller-fleet/machine-controller-fleet/internal/objects"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/objectcache"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/ownerref"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/patch"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/runner"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/turns"
 	"github.com/machine-controller-fleet/machine-controller-fleet/telemetry"
 )
@@ -54,14 +55,14 @@ type Config struct {
 	Machines machineclient.MachineV1alpha1Interface
 	Metadata metadata.Interface
 	// View shows the objects of the control cluster that are this process's to work on.
-	View   *objects.View
+	View   *objectcache.View
 	Events events.EventRecorder
 	Clock  clock.WithTicker
 	Gate   runner.Gate[types.NamespacedName]
 	// Workers is how many keys of a namespace are worked on at the same time; in all it is runner.TenantsAtOnce times as many.
 	Workers int
 	// Written is what this process has written of sets. Nil leaves out what others than this controller have.
-	Written *commit.Latest[*v1alpha1.MachineSet]
+	Written *patch.Latest[*v1alpha1.MachineSet]
 	// CountMinReady has minReadySeconds count for sets whose root does not say whether it does.
 	CountMinReady bool
 	Metrics       *runner.Metrics
@@ -72,10 +73,10 @@ type Config struct {
 type Controller struct {
 	cfg      Config
 	runner   *runner.Runner[types.NamespacedName]
-	sets     *commit.Committer[*v1alpha1.MachineSet]
-	machines *commit.Committer[*v1alpha1.Machine]
-	pace     *commit.Pace
-	children *family.Children[*v1alpha1.Machine]
+	sets     *patch.Committer[*v1alpha1.MachineSet]
+	machines *patch.Committer[*v1alpha1.Machine]
+	pace     *patch.Pace
+	children *ownerref.Children[*v1alpha1.Machine]
 	stale    prometheus.Counter
 
 	mu   sync.Mutex
@@ -110,12 +111,12 @@ const lateCache = 30 * time.Second
 // New makes the controller and has the View enqueue what concerns it.
 func New(cfg Config) (*Controller, error) {
 	if cfg.Written == nil {
-		cfg.Written = commit.NewLatest[*v1alpha1.MachineSet]()
+		cfg.Written = patch.NewLatest[*v1alpha1.MachineSet]()
 	}
 	c := &Controller{
-		cfg: cfg, pace: commit.NewPace(statusPace, slowStatusPace), stale: newStale(), done: map[types.UID]*done{}, listing: make(chan struct{}, lists),
-		sets:     commit.NewSharing(cfg.Written, func(ns string) commit.Patcher[*v1alpha1.MachineSet] { return cfg.Machines.MachineSets(ns) }),
-		machines: commit.New(func(ns string) commit.Patcher[*v1alpha1.Machine] { return cfg.Machines.Machines(ns) }),
+		cfg: cfg, pace: patch.NewPace(statusPace, slowStatusPace), stale: newStale(), done: map[types.UID]*done{}, listing: make(chan struct{}, lists),
+		sets:     patch.NewSharing(cfg.Written, func(ns string) patch.Patcher[*v1alpha1.MachineSet] { return cfg.Machines.MachineSets(ns) }),
+		machines: patch.New(func(ns string) patch.Patcher[*v1alpha1.Machine] { return cfg.Machines.Machines(ns) }),
 	}
 	var err error
 	c.runner, err = runner.New(runner.Config[types.NamespacedName]{
@@ -182,23 +183,23 @@ func (c *Controller) rest(ctx context.Context, w scale.World, verdict scale.Verd
 		return 0, nil // its last finalizer is gone, and it with it
 	}
 	if reason, message := scale.News(w, wanted.Status); reason != "" && err == nil && wait == 0 {
-		telemetry.Tell(c.cfg.Events, w.Set, reason, message)
+		telemetry.Emit(c.cfg.Events, w.Set, reason, message)
 	}
 	return ready.Sooner(wait, verdict.Wake), err
 }
 
 // change says how a status differs from the one before. What is wrong does not wait for what is counted while machines are
 // replaced.
-func change(set *v1alpha1.MachineSet, after v1alpha1.MachineSetStatus) commit.Change {
+func change(set *v1alpha1.MachineSet, after v1alpha1.MachineSetStatus) patch.Change {
 	before := set.Status
 	switch {
 	case apiequality.Semantic.DeepEqual(before, after):
-		return commit.Unchanged
+		return patch.Unchanged
 	case isRolling(set) && apiequality.Semantic.DeepEqual(before.Conditions, after.Conditions) &&
 		apiequality.Semantic.DeepEqual(before.FailedMachines, after.FailedMachines):
-		return commit.Streaming
+		return patch.Streaming
 	}
-	return commit.Counted
+	return patch.Counted
 }
 
 // isRolling says that the machines of the set's deployment are being replaced.
@@ -208,7 +209,7 @@ func isRolling(set *v1alpha1.MachineSet) bool {
 
 // observe gathers what the caches and this process know of a set.
 func (c *Controller) observe(set *v1alpha1.MachineSet) scale.World {
-	w := scale.World{Now: c.cfg.Clock.Now(), Set: set, Permits: family.Permits(c.cfg.View, set), CountMinReady: c.countsMinReady(set), Undecodable: map[types.UID]bool{}, Done: scale.Done{
+	w := scale.World{Now: c.cfg.Clock.Now(), Set: set, Disruptions: recorded.Below(c.cfg.View, set), CountMinReady: c.countsMinReady(set), Undecodable: map[types.UID]bool{}, Done: scale.Done{
 		Taken: map[int64]bool{}, Refused: map[types.UID]bool{}, Adopted: map[types.UID]bool{}, Updated: map[types.UID]bool{},
 	}}
 	w.Owned, w.Orphans = c.children.Of(set), c.children.Orphans(set.Namespace)

@@ -11,8 +11,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
-	"github.com/machine-controller-fleet/machine-controller-fleet/internal/apitest"
-	"github.com/machine-controller-fleet/machine-controller-fleet/internal/objects"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/objectcache"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/testkit/apitest"
 )
 
 // put makes a machine that nobody has made, with the labels of the set's machines.
@@ -112,12 +112,12 @@ func TestAdoption(t *testing.T) {
 
 // An orphan that is not any more as the cache shows it is adopted as it is, and none is made in its place.
 func TestAnOrphanThatHasChangedIsAdopted(t *testing.T) {
-	var view *objects.View
+	var view *objectcache.View
 	onBench(t, func(b *bench) {
 		b.put("m")
 		shown := b.machine("m")
 		b.patchMachine("m", `{"metadata":{"labels":{"changed":"true"}}}`)
-		view.Machines.Remove(objects.Key(shown), "")
+		view.Machines.Remove(objectcache.Key(shown), "")
 		view.Machines.Apply(shown, false)
 		b.create(1)
 		if got := len(b.machines()); got != 1 || !metav1.IsControlledBy(b.machine("m"), b.set()) {

@@ -15,8 +15,8 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
-	"github.com/machine-controller-fleet/machine-controller-fleet/internal/apitest"
-	"github.com/machine-controller-fleet/machine-controller-fleet/internal/objects"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/objectcache"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/testkit/apitest"
 )
 
 // manyTimes is how often something is tried that is told once.
@@ -27,7 +27,7 @@ type bench struct {
 	*testing.T
 
 	server     *apitest.Server
-	told       *apitest.EventLog
+	reported   *apitest.EventLog
 	controller *Controller
 	end        func() // of the process
 }
@@ -35,9 +35,9 @@ type bench struct {
 func onBench(t *testing.T, test func(b *bench), settings ...func(*Config)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		b := &bench{T: t, server: apitest.New(time.Now), told: &apitest.EventLog{}}
-		view := objects.NewView()
-		cfg := Config{Machines: b.server.Client(), Metadata: b.server.Metadata(), View: view, Events: b.told, Clock: clock.RealClock{}}
+		b := &bench{T: t, server: apitest.New(time.Now), reported: &apitest.EventLog{}}
+		view := objectcache.NewView()
+		cfg := Config{Machines: b.server.Client(), Metadata: b.server.Metadata(), View: view, Events: b.reported, Clock: clock.RealClock{}}
 		for _, set := range settings {
 			set(&cfg)
 		}
@@ -178,15 +178,15 @@ var plays = map[string]func(b *bench){
 	},
 }
 
-// toldByOthers are Events of MachineSets that other packages tell.
-var toldByOthers = []string{
-	v1alpha1.EventNotAlone, v1alpha1.EventSlotUnowned, v1alpha1.EventUndecodable, v1alpha1.EventReplacementHalted, v1alpha1.EventReplacementResumed,
+// reportedByOthers are Events of MachineSets that other packages tell.
+var reportedByOthers = []string{
+	v1alpha1.EventNotAlone, v1alpha1.EventSlotUnowned, v1alpha1.EventUndecodable, v1alpha1.EventCircuitBreakerOpen, v1alpha1.EventReplacementResumed,
 }
 
-// TestEachEventIsToldOnce plays what leads to each Event of a MachineSet, and a hundred times more than once.
-func TestEachEventIsToldOnce(t *testing.T) {
+// TestEachEventIsEmittedOnce plays what leads to each Event of a MachineSet, and a hundred times more than once.
+func TestEachEventIsEmittedOnce(t *testing.T) {
 	for _, row := range v1alpha1.EventReasons() {
-		if !slices.Contains(row.On, "MachineSet") || slices.Contains(toldByOthers, row.Reason) {
+		if !slices.Contains(row.On, "MachineSet") || slices.Contains(reportedByOthers, row.Reason) {
 			continue
 		}
 		t.Run(row.Reason, func(t *testing.T) {
@@ -196,16 +196,16 @@ func TestEachEventIsToldOnce(t *testing.T) {
 			}
 			onBench(t, func(b *bench) {
 				play(b)
-				if n := b.told.Count(row); n != 1 {
-					t.Errorf("told %d times, want once; all that was told: %v", n, b.told.List())
+				if n := b.reported.Count(row); n != 1 {
+					t.Errorf("told %d times, want once; all that was told: %v", n, b.reported.List())
 				}
 			})
 		})
 	}
 }
 
-// TestEachMistakeIsTold: a spec that is wrong in another way than before is told of, also where the condition says the same.
-func TestEachMistakeIsTold(t *testing.T) {
+// TestEachMistakeIsReported: a spec that is wrong in another way than before is told of, also where the condition says the same.
+func TestEachMistakeIsReported(t *testing.T) {
 	onBench(t, func(b *bench) {
 		b.create(1, func(set *v1alpha1.MachineSet) { set.Spec.Template.Spec.Class.Name = "" })
 		b.patch(`{"spec":{"replicas":-1}}`)
@@ -216,7 +216,7 @@ func TestEachMistakeIsTold(t *testing.T) {
 		b.pass(time.Minute)
 		invalid := "Warning " + v1alpha1.ReasonInvalidSpec
 		want := []string{invalid, invalid, "Normal " + v1alpha1.EventSuccessfulCreate, invalid}
-		if got := b.told.List(); !slices.Equal(got, want) {
+		if got := b.reported.List(); !slices.Equal(got, want) {
 			b.Errorf("told %v, want %v", got, want)
 		}
 	})

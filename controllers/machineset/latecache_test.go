@@ -17,11 +17,11 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
-	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/brake"
+	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/disruption"
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machineset/scale"
-	"github.com/machine-controller-fleet/machine-controller-fleet/internal/apitest"
-	"github.com/machine-controller-fleet/machine-controller-fleet/internal/objects"
-	"github.com/machine-controller-fleet/machine-controller-fleet/internal/worlds"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/objectcache"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/testkit/apitest"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/testkit/worlds"
 )
 
 // lateWorlds is how many are generated, with the seeds 1, 2, 3 …: a failure names its own.
@@ -69,7 +69,7 @@ func TestTheLatestCache(t *testing.T) {
 func newLateWorld(t *testing.T, seed uint64) *lateWorld {
 	t.Helper()
 	w := &lateWorld{
-		bench: &bench{T: t, server: apitest.New(time.Now), told: &apitest.EventLog{}},
+		bench: &bench{T: t, server: apitest.New(time.Now), reported: &apitest.EventLog{}},
 		seed:  seed, dice: rand.New(rand.NewPCG(seed, seed)), asked: map[string]int{},
 	}
 	w.server.Refuse(func(r apitest.Request) error { return w.fault(r, "refused") })
@@ -84,8 +84,8 @@ func newLateWorld(t *testing.T, seed uint64) *lateWorld {
 
 // start begins with a controller whose caches begin with what there is.
 func (w *lateWorld) start() {
-	view := objects.NewView()
-	c, err := New(Config{Machines: w.server.Client(), Metadata: w.server.Metadata(), View: view, Events: w.told, Clock: clock.RealClock{}})
+	view := objectcache.NewView()
+	c, err := New(Config{Machines: w.server.Client(), Metadata: w.server.Metadata(), View: view, Events: w.reported, Clock: clock.RealClock{}})
 	if err != nil {
 		w.Fatal(err)
 	}
@@ -235,8 +235,8 @@ func (w *lateWorld) fail() {
 	w.lost++
 	w.patchMachine(m.Name, fmt.Sprintf(`{"status":{"currentStatus":{"phase":%q}}}`, phase), "status")
 	root := &v1alpha1.MachineSet{}
-	brake.WritePermits(root, []brake.Permit{{Name: m.Name, UID: m.UID}})
-	w.patch(`{"metadata":{"annotations":{%q:%q}}}`, v1alpha1.AnnotationReplacing, root.Annotations[v1alpha1.AnnotationReplacing])
+	disruption.WriteDisruptions(root, []disruption.Disruption{{Name: m.Name, UID: m.UID}})
+	w.patch(`{"metadata":{"annotations":{%q:%q}}}`, v1alpha1.AnnotationDisruptions, root.Annotations[v1alpha1.AnnotationDisruptions])
 }
 
 // clean lets about one of n machines go that are ending.
@@ -278,17 +278,17 @@ func (w *lateWorld) settle() {
 		w.Errorf("status.replicas is %d, and there are %d", got, len(w.machines()))
 	}
 	for _, m := range w.standing() {
-		if m.Status.CurrentStatus.Phase == v1alpha1.MachineFailed && brake.Permits(permitsOf(w.T, set), m) {
+		if m.Status.CurrentStatus.Phase == v1alpha1.MachineFailed && disruption.Allows(disruptionsOf(w.T, set), m) {
 			w.Errorf("%s has failed, has a permit, and was not replaced", m.Name)
 		}
 	}
 }
 
-func permitsOf(t *testing.T, set *v1alpha1.MachineSet) []brake.Permit {
+func disruptionsOf(t *testing.T, set *v1alpha1.MachineSet) []disruption.Disruption {
 	t.Helper()
-	permits, err := brake.ReadPermits(set)
+	disruptions, err := disruption.ReadDisruptions(set)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return permits
+	return disruptions
 }

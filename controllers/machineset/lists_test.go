@@ -12,7 +12,7 @@ import (
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
 
-	"github.com/machine-controller-fleet/machine-controller-fleet/internal/objects"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/objectcache"
 )
 
 // counting counts lists.
@@ -55,8 +55,8 @@ func TestMachinesThatAreOnTheirWayAreAskedForOnce(t *testing.T) {
 		b.create(machines)
 		all := b.machines()
 		b.end()
-		view, source := objects.NewView(), &counting{Interface: b.server.Metadata()}
-		c, err := New(Config{Machines: b.server.Client(), Metadata: source, View: view, Events: b.told, Clock: clock.RealClock{}})
+		view, source := objectcache.NewView(), &counting{Interface: b.server.Metadata()}
+		c, err := New(Config{Machines: b.server.Client(), Metadata: source, View: view, Events: b.reported, Clock: clock.RealClock{}})
 		if err != nil {
 			b.Fatal(err)
 		}

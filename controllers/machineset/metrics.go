@@ -32,13 +32,13 @@ func gauges() []telemetry.Gauge[*v1alpha1.MachineSet] {
 	type set = *v1alpha1.MachineSet
 	return []telemetry.Gauge[set]{
 		telemetry.OfAll("mcm_machine_set_items_total", "MachineSets.", func(sets []set) float64 { return float64(len(sets)) }),
-		telemetry.OfEach("mcm_machine_set_info", "A MachineSet, when it was made, and the class of its template.", tellInfo,
+		telemetry.OfEach("mcm_machine_set_info", "A MachineSet, when it was made, and the class of its template.", reportInfo,
 			"createdAt", "spec_machine_class_api_group", "spec_machine_class_kind", "spec_machine_class_name"),
 		telemetry.Number("mcm_machine_set_info_spec_replicas", "Machines that are wanted.",
 			func(s set) int32 { return s.Spec.Replicas }),
 		telemetry.Number("mcm_machine_set_info_spec_min_ready_seconds", "Seconds for which a machine has to be ready, where that counts.",
 			func(s set) int32 { return s.Spec.MinReadySeconds }),
-		telemetry.OfEach("mcm_machine_set_status_condition", "A condition: 1 is True, 0 False, 2 Unknown.", tellConditions, "condition"),
+		telemetry.OfEach("mcm_machine_set_status_condition", "A condition: 1 is True, 0 False, 2 Unknown.", reportConditions, "condition"),
 		telemetry.Number("mcm_machine_set_status_available_replicas", "Machines that are available.",
 			func(s set) int32 { return s.Status.AvailableReplicas }),
 		telemetry.Number("mcm_machine_set_status_fully_labelled_replicas", "Machines with all labels of the template.",
@@ -47,26 +47,26 @@ func gauges() []telemetry.Gauge[*v1alpha1.MachineSet] {
 			func(s set) int32 { return s.Status.ReadyReplicas }),
 		telemetry.Number("mcm_machine_set_status_replicas", "Machines there are.",
 			func(s set) int32 { return s.Status.Replicas }),
-		telemetry.OfEach("mcm_machine_set_failed_machines", "A machine whose last operation failed.", tellFailed, telemetry.FailedMachineLabels()...),
+		telemetry.OfEach("mcm_machine_set_failed_machines", "A machine whose last operation failed.", reportFailed, telemetry.FailedMachineLabels()...),
 	}
 }
 
-func tellInfo(set *v1alpha1.MachineSet, tell telemetry.Measure) {
+func reportInfo(set *v1alpha1.MachineSet, report telemetry.Measure) {
 	class := set.Spec.Template.Spec.Class
-	tell(1, strconv.FormatInt(set.CreationTimestamp.Unix(), 10), class.APIGroup, class.Kind, class.Name)
+	report(1, strconv.FormatInt(set.CreationTimestamp.Unix(), 10), class.APIGroup, class.Kind, class.Name)
 }
 
-func tellConditions(set *v1alpha1.MachineSet, tell telemetry.Measure) {
+func reportConditions(set *v1alpha1.MachineSet, report telemetry.Measure) {
 	for _, c := range set.Status.Conditions {
-		telemetry.TellCondition(tell, string(c.Type), c.Status)
+		telemetry.EmitCondition(report, string(c.Type), c.Status)
 	}
 }
 
-func tellFailed(set *v1alpha1.MachineSet, tell telemetry.Measure) {
+func reportFailed(set *v1alpha1.MachineSet, report telemetry.Measure) {
 	if set.Status.FailedMachines == nil {
 		return
 	}
 	for i := range *set.Status.FailedMachines {
-		telemetry.TellFailed(tell, &(*set.Status.FailedMachines)[i])
+		telemetry.EmitFailed(report, &(*set.Status.FailedMachines)[i])
 	}
 }

@@ -12,12 +12,12 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
-	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/brake"
-	"github.com/machine-controller-fleet/machine-controller-fleet/internal/objects"
+	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/disruption"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/objectcache"
 )
 
-// told is what a scrape of one set with everything tells.
-const told = `
+// reported is what a scrape of one set with everything tells.
+const reported = `
 # HELP mcm_machine_set_failed_machines A machine whose last operation failed.
 # TYPE mcm_machine_set_failed_machines gauge
 mcm_machine_set_failed_machines{failed_machine_last_operation_machine_operation_type="Create",failed_machine_last_operation_state="Failed",failed_machine_name="m",failed_machine_owner_ref="set",failed_machine_provider_id="cloud:///1",name="set",namespace="n"} 1
@@ -56,7 +56,7 @@ mcm_machine_stale_machines_total 0
 `
 
 func TestMetrics(t *testing.T) {
-	view := objects.NewView()
+	view := objectcache.NewView()
 	c, err := New(Config{View: view, Clock: clock.RealClock{}})
 	if err != nil {
 		t.Fatal(err)
@@ -89,7 +89,7 @@ func TestMetrics(t *testing.T) {
 		}},
 	}
 	view.Sets.Apply(set, false)
-	expect(told)
+	expect(reported)
 
 	acts = false // and so it may be another replica's
 	expect(`
@@ -100,7 +100,7 @@ mcm_machine_stale_machines_total 0
 	acts = true
 
 	// It is gone, or another replica's.
-	view.Sets.Remove(objects.Key(set), "")
+	view.Sets.Remove(objectcache.Key(set), "")
 	expect(`
 # HELP mcm_machine_set_items_total MachineSets.
 # TYPE mcm_machine_set_items_total gauge
@@ -116,14 +116,14 @@ func TestStaleMachinesAreCounted(t *testing.T) {
 	onBench(t, func(b *bench) {
 		b.create(3)
 		root := &v1alpha1.MachineSet{}
-		permits := []brake.Permit{}
+		disruptions := []disruption.Disruption{}
 		for i, operation := range []v1alpha1.MachineOperationType{v1alpha1.MachineOperationHealthCheck, v1alpha1.MachineOperationCreate} {
 			m := b.server.All("machines", "n")[i]
 			b.patchMachine(m.GetName(), fmt.Sprintf(`{"status":{"currentStatus":{"phase":"Failed"},"lastOperation":{"type":%q}}}`, operation), "status")
-			permits = append(permits, brake.Permit{Name: m.GetName(), UID: m.GetUID()})
+			disruptions = append(disruptions, disruption.Disruption{Name: m.GetName(), UID: m.GetUID()})
 		}
-		brake.WritePermits(root, permits)
-		b.patch(`{"metadata":{"annotations":{%q:%q}}}`, v1alpha1.AnnotationReplacing, root.Annotations[v1alpha1.AnnotationReplacing])
+		disruption.WriteDisruptions(root, disruptions)
+		b.patch(`{"metadata":{"annotations":{%q:%q}}}`, v1alpha1.AnnotationDisruptions, root.Annotations[v1alpha1.AnnotationDisruptions])
 		b.pass(time.Minute)
 		deleted := 0
 		for _, r := range b.server.Requests() {

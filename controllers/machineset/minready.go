@@ -4,14 +4,14 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
-	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/family"
-	"github.com/machine-controller-fleet/machine-controller-fleet/internal/objects"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/objectcache"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/ownerref"
 )
 
 // countsMinReady says whether minReadySeconds counts for a set.
 func (c *Controller) countsMinReady(set *v1alpha1.MachineSet) bool {
-	if root, known := family.RootOfSet(c.cfg.View, set); known {
-		return family.CountsMinReady(root, c.cfg.CountMinReady)
+	if root, known := ownerref.RootOfSet(c.cfg.View, set); known {
+		return ownerref.CountsMinReady(root, c.cfg.CountMinReady)
 	}
 	return c.cfg.CountMinReady
 }
@@ -23,7 +23,7 @@ func (c *Controller) deploymentChanged(before, after *v1alpha1.MachineDeployment
 	}
 	for _, set := range c.cfg.View.Sets.In(after.Namespace) {
 		if metav1.IsControlledBy(set, after) {
-			c.runner.Enqueue(objects.Key(set))
+			c.runner.Enqueue(objectcache.Key(set))
 		}
 	}
 }

@@ -5,23 +5,24 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
-	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/family"
-	"github.com/machine-controller-fleet/machine-controller-fleet/internal/objects"
+	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/disruption/recorded"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/objectcache"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/ownerref"
 )
 
 // watch adds the event handlers.
 func (c *Controller) watch() {
-	c.children = family.Follow(c.cfg.View.Machines, family.Parents{
+	c.children = ownerref.Follow(c.cfg.View.Machines, ownerref.Parents{
 		Enqueue: c.runner.Enqueue, Selectors: c.selectors, Gone: c.machines.Forget,
 	})
 	c.cfg.View.Sets.OnChange(c.changed)
 	c.cfg.View.Deployments.OnChange(c.deploymentChanged)
-	family.OnPermit(c.cfg.View, c.permitted)
-	family.OnUndecodable(c.cfg.View.Undecodable.Machines, c.runner.Enqueue)
+	recorded.OnChange(c.cfg.View, c.allowed)
+	ownerref.OnUndecodable(c.cfg.View.Undecodable.Machines, c.runner.Enqueue)
 }
 
-// permitted has the set of a machine looked at that has a permit: it may have failed already.
-func (c *Controller) permitted(machine types.NamespacedName) {
+// allowed has the set of a machine looked at that has a permit: it may have failed already.
+func (c *Controller) allowed(machine types.NamespacedName) {
 	if m, known := c.cfg.View.Machines.Get(machine); known {
 		if set := metav1.GetControllerOfNoCopy(m); set != nil {
 			c.runner.Enqueue(types.NamespacedName{Namespace: m.Namespace, Name: set.Name})
@@ -41,7 +42,7 @@ func (c *Controller) selectors(namespace string) map[string]*metav1.LabelSelecto
 // changed has a set looked at, or drops what is remembered of one that is gone.
 func (c *Controller) changed(before, after *v1alpha1.MachineSet) {
 	if after != nil {
-		c.runner.Enqueue(objects.Key(after))
+		c.runner.Enqueue(objectcache.Key(after))
 		return
 	}
 	c.sets.Forget(before.UID)

@@ -19,8 +19,8 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
-	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/runner"
-	"github.com/machine-controller-fleet/machine-controller-fleet/internal/objects"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/objectcache"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/runner"
 	"github.com/machine-controller-fleet/machine-controller-fleet/target"
 )
 
@@ -35,7 +35,7 @@ const machinePoll = time.Minute
 type Config struct {
 	// Metadata lists in the control cluster, past all caches.
 	Metadata metadata.Interface
-	View     *objects.View
+	View     *objectcache.View
 	Cluster  *target.Cluster
 	// Namespace is the only one that is served; "" means all.
 	Namespace string
@@ -84,7 +84,7 @@ func isHeldBack(node *corev1.Node) bool {
 
 func (c *Controller) nodeChanged(before, after *corev1.Node) {
 	if isHeldBack(after) && !isHeldBack(before) {
-		c.runner.Enqueue(objects.Key(after))
+		c.runner.Enqueue(objectcache.Key(after))
 	}
 }
 

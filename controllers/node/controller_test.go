@@ -15,7 +15,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
-	"github.com/machine-controller-fleet/machine-controller-fleet/internal/objects"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/objectcache"
 	"github.com/machine-controller-fleet/machine-controller-fleet/target"
 )
 
@@ -105,7 +105,7 @@ func TestTheEndOfTheMachineIsHeardOf(t *testing.T) {
 					t.Fatal(err)
 				}
 				if shown {
-					b.view.Machines.Remove(objects.Key(m), "")
+					b.view.Machines.Remove(objectcache.Key(m), "")
 				} else {
 					time.Sleep(machinePoll)
 				}
@@ -121,7 +121,7 @@ type bench struct {
 
 	machines *metadatafake.FakeMetadataClient
 	target   *fake.Clientset
-	view     *objects.View
+	view     *objectcache.View
 	cluster  *target.Cluster
 }
 
@@ -136,7 +136,7 @@ func newBench(t *testing.T, served string, n *corev1.Node, machines ...*v1alpha1
 		kind := metav1.TypeMeta{APIVersion: v1alpha1.SchemeGroupVersion.String(), Kind: "Machine"}
 		objs = append(objs, &metav1.PartialObjectMetadata{TypeMeta: kind, ObjectMeta: m.ObjectMeta})
 	}
-	b := &bench{T: t, machines: metadatafake.NewSimpleMetadataClient(scheme, objs...), target: fake.NewClientset(n), view: objects.NewView()}
+	b := &bench{T: t, machines: metadatafake.NewSimpleMetadataClient(scheme, objs...), target: fake.NewClientset(n), view: objectcache.NewView()}
 	b.cluster = target.New(b.target)
 	c, err := New(Config{
 		Metadata: b.machines, View: b.view, Cluster: b.cluster, Namespace: served, Clock: clock.RealClock{}, Workers: 1,

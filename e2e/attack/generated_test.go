@@ -322,8 +322,8 @@ func (g *generator) annotations() map[string]any {
 	annotations := map[string]any{}
 	for _, key := range []string{
 		v1alpha1.AnnotationMachine, v1alpha1.AnnotationMachineUID, v1alpha1.AnnotationTokenOf, v1alpha1.AnnotationCreateSent,
-		v1alpha1.AnnotationTokenLeft, v1alpha1.AnnotationBackoff, v1alpha1.AnnotationSetAside, v1alpha1.AnnotationTold, v1alpha1.AnnotationApplied,
-		v1alpha1.AnnotationReplacing, v1alpha1.AnnotationRolling, v1alpha1.AnnotationUpdateTo, v1alpha1.AnnotationSelecting, v1alpha1.AnnotationStrategy,
+		v1alpha1.AnnotationTokenLeft, v1alpha1.AnnotationBackoff, v1alpha1.AnnotationSetAside, v1alpha1.AnnotationReported, v1alpha1.AnnotationApplied,
+		v1alpha1.AnnotationDisruptions, v1alpha1.AnnotationRolling, v1alpha1.AnnotationUpdateTo, v1alpha1.AnnotationSelecting, v1alpha1.AnnotationStrategy,
 		v1alpha1.AnnotationIntents, v1alpha1.AnnotationOrdinal, v1alpha1.AnnotationUncordonAt, v1alpha1.AnnotationTraceparent,
 		v1alpha1.AnnotationTriggerDeletion, v1alpha1.AnnotationPreserve, v1alpha1.AnnotationPriority, v1alpha1.AnnotationNotManaged,
 		v1alpha1.AnnotationLastAppliedNodeTemplate, v1alpha1.AnnotationLastAppliedVirtualCapacity, v1alpha1.AnnotationEffectiveCreationTimeout,
@@ -341,7 +341,7 @@ func (g *generator) status(kind string) map[string]any {
 	if kind != "machines" {
 		return map[string]any{
 			"replicas": g.dice.IntN(5) - 1, "readyReplicas": 2147483647, "observedGeneration": g.dice.IntN(100),
-			"conditions": []any{map[string]any{"type": g.pick("ReplacementHalted", "Progressing", "Frozen"), "status": "True", "reason": g.pick(v1alpha1.ReasonTargetNotReady, v1alpha1.ReasonZoneNotReady, "x")}},
+			"conditions": []any{map[string]any{"type": g.pick("CircuitBreakerOpen", "Progressing", "Frozen"), "status": "True", "reason": g.pick(v1alpha1.ReasonTargetNotReady, v1alpha1.ReasonZoneNotReady, "x")}},
 		}
 	}
 	return map[string]any{

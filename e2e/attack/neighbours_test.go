@@ -57,7 +57,7 @@ func deadMachinesOfOneTenant(a *tenant) {
 	a.eventually("replacement is halted in the namespace concerned", func(ctx context.Context) error {
 		d, err := a.api.MachineDeployments(a.namespace).Get(ctx, "pool", metav1.GetOptions{})
 		if err == nil && !slices.ContainsFunc(d.Status.Conditions, func(c v1alpha1.MachineDeploymentCondition) bool {
-			return c.Type == v1alpha1.MachineDeploymentReplacementHalted
+			return c.Type == v1alpha1.MachineDeploymentCircuitBreakerOpen
 		}) {
 			err = fmt.Errorf("its conditions are %+v", d.Status.Conditions)
 		}

@@ -132,13 +132,13 @@ func addMachines(ctx context.Context, lab *harness.Lab, load preload.Load) error
 // allLabelled waits until nothing is without a slot.
 func allLabelled(ctx context.Context, lab *harness.Lab) error {
 	api := lab.Machines.MachineV1alpha1()
-	stray := metav1.ListOptions{LabelSelector: "!" + v1alpha1.LabelSlot, Limit: 1}
+	unlabeled := metav1.ListOptions{LabelSelector: "!" + v1alpha1.LabelSlot, Limit: 1}
 	return harness.EventuallyEvery(ctx, time.Second, "everything has a slot", func(ctx context.Context) error {
-		machines, err := api.Machines("").List(ctx, stray)
+		machines, err := api.Machines("").List(ctx, unlabeled)
 		if err != nil {
 			return err
 		}
-		deployments, err := api.MachineDeployments("").List(ctx, stray)
+		deployments, err := api.MachineDeployments("").List(ctx, unlabeled)
 		if err != nil {
 			return err
 		}
@@ -194,7 +194,7 @@ func rebalanced(ctx context.Context, lab *harness.Lab) error {
 			shares[replica]++
 		}
 		for _, replica := range replicas {
-			imbalance, err := lab.Metric(ctx, replica, "fleet_imbalance_ratio")
+			imbalance, err := lab.Metric(ctx, replica, "mcf_imbalance_ratio")
 			if err != nil {
 				return err
 			}

@@ -124,7 +124,7 @@ func handOverOne(ctx context.Context, lab *harness.Lab, r root, replicas []strin
 	if made.slot, err = strconv.Atoi(r.slot); err != nil {
 		return made, false, fmt.Errorf("slot label of %s: %w", r.name, err)
 	}
-	next, err := preferNext(ctx, lab, &made, replicas)
+	next, err := assignNext(ctx, lab, &made, replicas)
 	if err != nil {
 		return made, false, err
 	}
@@ -137,7 +137,7 @@ func handOverOne(ctx context.Context, lab *harness.Lab, r root, replicas []strin
 	}
 	made.took = time.Since(made.asked)
 	lease, err := slotLease(ctx, lab, made.slot)
-	if err != nil || lease.Annotations[v1alpha1.AnnotationPreferredHolder] != next {
+	if err != nil || lease.Annotations[v1alpha1.AnnotationAssignedReplica] != next {
 		return made, false, err
 	}
 	fmt.Printf("a slow hand-over, of slot %d to %s: %v\n", made.slot, next, late)
@@ -154,8 +154,8 @@ func slotLease(ctx context.Context, lab *harness.Lab, slot int) (*coordinationv1
 
 func slotLeaseName(slot int) string { return fmt.Sprintf("%s-slot-%03d", harness.FleetName, slot) }
 
-// preferNext waits until a slot is where it should be, writes the next replica as its preferred holder, and notes when.
-func preferNext(ctx context.Context, lab *harness.Lab, m *move, replicas []string) (next string, err error) {
+// assignNext waits until a slot is where it should be, writes the next replica as its preferred holder, and notes when.
+func assignNext(ctx context.Context, lab *harness.Lab, m *move, replicas []string) (next string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	err = harness.Eventually(ctx, fmt.Sprintf("another holder of slot %d is preferred", m.slot), func(ctx context.Context) error {
@@ -163,12 +163,12 @@ func preferNext(ctx context.Context, lab *harness.Lab, m *move, replicas []strin
 		if err != nil {
 			return err
 		}
-		now := lease.Annotations[v1alpha1.AnnotationPreferredHolder]
+		now := lease.Annotations[v1alpha1.AnnotationAssignedReplica]
 		if id := lease.Spec.HolderIdentity; id == nil || !strings.HasPrefix(*id, now+"_") {
 			return errors.New("it is on its way for another reason")
 		}
 		next = replicas[(slices.Index(replicas, now)+1)%len(replicas)]
-		lease.Annotations[v1alpha1.AnnotationPreferredHolder] = next
+		lease.Annotations[v1alpha1.AnnotationAssignedReplica] = next
 		m.asked = time.Now()
 		_, err = lab.Control.CoordinationV1().Leases(harness.FleetNamespace).Update(ctx, lease, metav1.UpdateOptions{})
 		return err

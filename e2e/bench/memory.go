@@ -140,7 +140,7 @@ func rests(ctx context.Context, lab *harness.Lab, replica string) error {
 	const few, seconds = 2, 5
 	quiet := 0
 	return harness.EventuallyEvery(ctx, time.Second, replica+" rests", func(ctx context.Context) error {
-		inFlight, err := lab.Metric(ctx, replica, "fleet_in_flight")
+		inFlight, err := lab.Metric(ctx, replica, "mcf_in_flight")
 		if err != nil {
 			return err
 		}

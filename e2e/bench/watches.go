@@ -63,7 +63,7 @@ func heldSlots(ctx context.Context, lab *harness.Lab) (map[string]map[int]bool, 
 // what is in no slot; less than a tenth may be slots that it has lost, because watches are not begun anew for a few.
 func onlyOwn(watches []harness.Request, held map[string]map[int]bool) error {
 	type view struct{ replica, resource string }
-	selects, strays := map[view]map[int]bool{}, map[view]bool{}
+	selects, unlabeled := map[view]map[int]bool{}, map[view]bool{}
 	for _, w := range watches {
 		if !w.IsFleet() || !slices.Contains(slotted, w.Resource) {
 			continue
@@ -80,7 +80,7 @@ func onlyOwn(watches []harness.Request, held map[string]map[int]bool) error {
 				selects[of][slot] = true
 			}
 		case operator == selection.NotIn && len(some) == slots:
-			strays[of] = true
+			unlabeled[of] = true
 		default:
 			return fmt.Errorf("%s watches %s of others: %s", w.User, w.Resource, w.URI)
 		}
@@ -90,9 +90,9 @@ func onlyOwn(watches []harness.Request, held map[string]map[int]bool) error {
 		for _, resource := range slotted {
 			of := view{replica, resource}
 			missing, foreign := lacks(selects[of], holds), lacks(holds, selects[of])
-			if missing > 0 || 10*foreign >= max(len(selects[of]), 1) || !strays[of] {
+			if missing > 0 || 10*foreign >= max(len(selects[of]), 1) || !unlabeled[of] {
 				errs = append(errs, fmt.Errorf("%s holds %d slots, and watches %s of %d: %d of its own are missing, %d are of others; it watches what is in no slot: %t",
-					replica, len(holds), resource, len(selects[of]), missing, foreign, strays[of]))
+					replica, len(holds), resource, len(selects[of]), missing, foreign, unlabeled[of]))
 			}
 		}
 	}

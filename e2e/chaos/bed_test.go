@@ -45,7 +45,7 @@ func newBedWith(t *testing.T, n, slots int) *bed {
 	if err := b.lab.Prepare(b.ctx, b.namespace, `{"sourceDestCheck":false}`); err != nil { // so that VMs are set up, too
 		t.Fatal(err)
 	}
-	if err := b.lab.WaitHeld(b.ctx, slots); err != nil {
+	if err := b.lab.WaitStopped(b.ctx, slots); err != nil {
 		t.Fatal(err)
 	}
 	var err error
@@ -96,7 +96,7 @@ func (b *bed) held(t *testing.T) {
 	start := time.Now()
 	ctx, cancel := context.WithTimeout(b.ctx, patience)
 	defer cancel()
-	if err := b.lab.WaitHeld(ctx, b.slots); err != nil {
+	if err := b.lab.WaitStopped(ctx, b.slots); err != nil {
 		t.Fatal(err)
 	}
 	t.Logf("all slots are held after %.1f s", time.Since(start).Seconds())

@@ -11,11 +11,11 @@ import (
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/e2e/chaos/check"
 	"github.com/machine-controller-fleet/machine-controller-fleet/e2e/harness"
-	member "github.com/machine-controller-fleet/machine-controller-fleet/membership/state"
+	member "github.com/machine-controller-fleet/machine-controller-fleet/membership"
 )
 
 // suspensions is the metric that counts how often the fence of a process has passed.
-const suspensions = "fleet_suspensions_total"
+const suspensions = "mcf_suspensions_total"
 
 // standing is what a replica has before something is done to it.
 type standing struct {

@@ -15,7 +15,7 @@ import (
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 	"github.com/machine-controller-fleet/machine-controller-fleet/e2e/harness"
-	member "github.com/machine-controller-fleet/machine-controller-fleet/membership/state"
+	member "github.com/machine-controller-fleet/machine-controller-fleet/membership"
 	"github.com/machine-controller-fleet/machine-controller-fleet/shard/ring"
 )
 
@@ -88,7 +88,7 @@ func TestRollingRestartUnderLoad(t *testing.T) {
 	}
 	for i := range 3 {
 		name := fmt.Sprintf("fleet-%d", i)
-		taken, err := b.lab.Metric(b.ctx, name, "fleet_take_over_seconds_count")
+		taken, err := b.lab.Metric(b.ctx, name, "mcf_take_over_seconds_count")
 		if err != nil || taken > 0 {
 			t.Errorf("%s has taken %v slots over from sessions that left (%v), want none", name, taken, err)
 		}
@@ -120,7 +120,7 @@ func (b *bed) evenly(t *testing.T, replicas, perReplica int) (names []string) {
 // of the machines have been reported then, and planned with.
 func (b *bed) even(t *testing.T) {
 	t.Helper()
-	const uneven = 1.10 // see UnevenAbove in shard/plan
+	const uneven = 1.10 // see UnevenAbove in shard/assignment
 	ctx, cancel := context.WithTimeout(b.ctx, patience)
 	defer cancel()
 	var before map[string]string
@@ -131,7 +131,7 @@ func (b *bed) even(t *testing.T) {
 		}
 		for i := range 3 {
 			name := fmt.Sprintf("fleet-%d", i)
-			ratio, err := b.lab.Metric(ctx, name, "fleet_imbalance_ratio")
+			ratio, err := b.lab.Metric(ctx, name, "mcf_imbalance_ratio")
 			if err != nil {
 				return err
 			}
@@ -171,13 +171,13 @@ func TestLeaderKilledWhileItMovesSlots(t *testing.T) {
 		t.Skip("part of long runs")
 	}
 	const newcomer = "fleet-2"
-	count := func(leases []coordinationv1.Lease, is func(preferred, holder string) bool) (n int) {
+	count := func(leases []coordinationv1.Lease, is func(assigned, holder string) bool) (n int) {
 		for i := range leases {
 			holder := ""
 			if id := leases[i].Spec.HolderIdentity; id != nil {
 				holder = replicaOf(*id)
 			}
-			if is(leases[i].Annotations[v1alpha1.AnnotationPreferredHolder], holder) {
+			if is(leases[i].Annotations[v1alpha1.AnnotationAssignedReplica], holder) {
 				n++
 			}
 		}
@@ -188,11 +188,11 @@ func TestLeaderKilledWhileItMovesSlots(t *testing.T) {
 		reached func(leases []coordinationv1.Lease) bool
 	}{
 		{"planned for the newcomer", func(leases []coordinationv1.Lease) bool {
-			return count(leases, func(preferred, holder string) bool { return preferred == newcomer && holder != newcomer }) > 0
+			return count(leases, func(assigned, holder string) bool { return assigned == newcomer && holder != newcomer }) > 0
 		}},
 		{"given up for the newcomer", func(leases []coordinationv1.Lease) bool {
-			return count(leases, func(preferred, holder string) bool {
-				return preferred == newcomer && holder != "fleet-0" && holder != "fleet-1"
+			return count(leases, func(assigned, holder string) bool {
+				return assigned == newcomer && holder != "fleet-0" && holder != "fleet-1"
 			}) > 0
 		}},
 		{"taken by the newcomer", func(leases []coordinationv1.Lease) bool {

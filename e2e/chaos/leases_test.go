@@ -16,7 +16,7 @@ import (
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 	"github.com/machine-controller-fleet/machine-controller-fleet/e2e/harness"
-	member "github.com/machine-controller-fleet/machine-controller-fleet/membership/state"
+	member "github.com/machine-controller-fleet/machine-controller-fleet/membership"
 )
 
 // noticed is within which time everybody has seen a Lease that was changed by hand.
@@ -66,8 +66,8 @@ type handEdit struct {
 // handEdits are all, the mildest first.
 func handEdits() []handEdit {
 	holds := func(session string) string { return fmt.Sprintf(`{"spec":{"holderIdentity":%q}}`, session) }
-	prefers := func(replica string, epoch int64) string {
-		return fmt.Sprintf(`{"metadata":{"annotations":{%q:%q}},"spec":{"leaseTransitions":%d}}`, v1alpha1.AnnotationPreferredHolder, replica, epoch)
+	assigns := func(replica string, epoch int64) string {
+		return fmt.Sprintf(`{"metadata":{"annotations":{%q:%q}},"spec":{"leaseTransitions":%d}}`, v1alpha1.AnnotationAssignedReplica, replica, epoch)
 	}
 	return []handEdit{
 		{"no holder", func(*coordinationv1.Lease, string) string { return emptied }, true, false},
@@ -78,10 +78,10 @@ func handEdits() []handEdit {
 			return `{"spec":{"holderIdentity":null,"leaseTransitions":0}}`
 		}, true, true},
 		{"a later epoch, and another preferred holder", func(lease *coordinationv1.Lease, other string) string {
-			return prefers(replicaOf(other), member.Transitions(lease)+1000)
+			return assigns(replicaOf(other), member.Transitions(lease)+1000)
 		}, false, false},
 		{"a preferred holder that is not there", func(lease *coordinationv1.Lease, _ string) string {
-			return prefers("ghost", member.Transitions(lease))
+			return assigns("ghost", member.Transitions(lease))
 		}, false, false},
 	}
 }
@@ -152,8 +152,8 @@ func (b *bed) oneHolder(t *testing.T, slot int) (lease *coordinationv1.Lease) {
 			return err
 		}
 		holder := member.Holder(lease)
-		if holder == "" || replicaOf(holder) != lease.Annotations[v1alpha1.AnnotationPreferredHolder] {
-			return fmt.Errorf("it is held by %q and should be by %q", holder, lease.Annotations[v1alpha1.AnnotationPreferredHolder])
+		if holder == "" || replicaOf(holder) != lease.Annotations[v1alpha1.AnnotationAssignedReplica] {
+			return fmt.Errorf("it is held by %q and should be by %q", holder, lease.Annotations[v1alpha1.AnnotationAssignedReplica])
 		}
 		views, err := b.lab.EverySlots(ctx)
 		if err != nil {

@@ -251,12 +251,12 @@ func (b *bed) responsible(ctx context.Context, root string) string {
 	if err != nil {
 		return fmt.Sprintf("slot %d: %v", slot, err)
 	}
-	preferred := lease.Annotations[v1alpha1.AnnotationPreferredHolder]
+	assigned := lease.Annotations[v1alpha1.AnnotationAssignedReplica]
 	if lease.Spec.HolderIdentity == nil || *lease.Spec.HolderIdentity == "" {
-		return fmt.Sprintf("slot %d has no holder, preferred is %q", slot, preferred)
+		return fmt.Sprintf("slot %d has no holder, preferred is %q", slot, assigned)
 	}
 	session := *lease.Spec.HolderIdentity
-	holder := fmt.Sprintf("slot %d is held by %s, preferred is %q", slot, session, preferred)
+	holder := fmt.Sprintf("slot %d is held by %s, preferred is %q", slot, session, assigned)
 	asked, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()
 	view, err := b.lab.Slots(asked, replicaOf(session))

@@ -75,7 +75,7 @@ func TestKillAtEachCall(t *testing.T) {
 	s.startLab(t, harness.Options{
 		// Pods end so slowly that the next process, which needs less than a second to begin, sees them.
 		CloudsimFlags: "--create-latency=100ms --delete-latency=100ms --boot-time=500ms --pod-termination-time=2s",
-		FleetFlags:    "--debug-hold=slot= --slots=8",
+		FleetFlags:    "--debug-fault-point=slot= --slots=8",
 	})
 	s.release() // nothing stops yet
 	for _, namespace := range []string{other, stepped} {
@@ -157,7 +157,7 @@ func (s *stepper) step() bool {
 		if free = s.free(ctx); m == nil && free == nil {
 			return nil
 		}
-		held, err := s.lab.Held(ctx, harness.Fleet)
+		held, err := s.lab.Stopped(ctx, harness.Fleet)
 		if err == nil && len(held) == 0 {
 			err = fmt.Errorf("it stops at nothing; the machine is %s; %w", story(m), free)
 		}
@@ -220,7 +220,7 @@ func (s *stepper) answered(call string) {
 	ctx, cancel := context.WithTimeout(s.ctx, patience)
 	defer cancel()
 	s.must(harness.Eventually(ctx, call+" is answered", func(ctx context.Context) error {
-		held, err := s.lab.Held(ctx, harness.Fleet)
+		held, err := s.lab.Stopped(ctx, harness.Fleet)
 		if err != nil || len(held) > 0 && strings.HasPrefix(held[0], "answer to "+call) {
 			return err
 		}

@@ -12,7 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/e2e/harness"
-	member "github.com/machine-controller-fleet/machine-controller-fleet/membership/state"
+	member "github.com/machine-controller-fleet/machine-controller-fleet/membership"
 )
 
 // twice starts a second process of a replica. It gets nothing while the first one lives, and that one keeps what it has.

@@ -15,16 +15,16 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/e2e/harness"
-	member "github.com/machine-controller-fleet/machine-controller-fleet/membership/state"
+	member "github.com/machine-controller-fleet/machine-controller-fleet/membership"
 )
 
 // What the fleet calls what it shows. All names that the tests of faults between dead and alive expect are here.
 const (
-	metricFit         = "fleet_fit"            // by aspect: acts, observes, serves
-	metricUnopened    = "fleet_unopened_slots" // by reason
-	eventUnfit        = "ReplicaUnfit"         // on the session Lease
-	eventUndecodable  = "Undecodable"          // on the object
-	fitnessDebugField = "fitness"              // of /debug/slots
+	metricFit         = "mcf_fit"            // by aspect: acts, observes, serves
+	metricUnopened    = "mcf_unopened_slots" // by reason
+	eventUnfit        = "ReplicaUnfit"       // on the session Lease
+	eventUndecodable  = "Undecodable"        // on the object
+	fitnessDebugField = "fitness"            // of /debug/slots
 )
 
 // sign is a place where it can be seen that a replica cannot do its work. shown returns what was seen there; errors say what

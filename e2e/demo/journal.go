@@ -7,7 +7,7 @@ import (
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 	"github.com/machine-controller-fleet/machine-controller-fleet/e2e/harness"
-	member "github.com/machine-controller-fleet/machine-controller-fleet/membership/state"
+	member "github.com/machine-controller-fleet/machine-controller-fleet/membership"
 )
 
 // slots is how many a lab's fleet has by default.
@@ -26,9 +26,9 @@ type journal struct {
 
 // slotLease is what is known of a slot.
 type slotLease struct {
-	holder    string // a session; "" is nobody
-	last      string // the last session that held it
-	preferred string // a replica
+	holder   string // a session; "" is nobody
+	last     string // the last session that held it
+	assigned string // a replica
 	// asked is since when the preferred replica has been asked for it; zero when that holds it.
 	asked time.Time
 }
@@ -74,7 +74,7 @@ func (j *journal) see(lease *coordinationv1.Lease, at time.Time) {
 		return
 	}
 	before := j.slots[number]
-	now := slotLease{holder: holder, last: before.last, preferred: lease.Annotations[v1alpha1.AnnotationPreferredHolder], asked: before.asked}
+	now := slotLease{holder: holder, last: before.last, assigned: lease.Annotations[v1alpha1.AnnotationAssignedReplica], asked: before.asked}
 	if holder != "" {
 		if before.last != "" && before.last != holder {
 			j.moves = append(j.moves, j.move(number, before, holder, at))
@@ -101,7 +101,7 @@ func (j *journal) move(number int, before slotLease, holder string, at time.Time
 }
 
 // atRest says that the slot is held by the replica that should hold it.
-func (s slotLease) atRest() bool { return s.holder != "" && replicaOf(s.holder) == s.preferred }
+func (s slotLease) atRest() bool { return s.holder != "" && replicaOf(s.holder) == s.assigned }
 
 // replicaOf returns the replica of a session; "" for what is none.
 func replicaOf(session string) string {

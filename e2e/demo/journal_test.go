@@ -20,21 +20,21 @@ const (
 )
 
 // lease is a Lease of the fleet; preferred is for slots.
-func lease(name, holder, preferred string) *coordinationv1.Lease {
+func lease(name, holder, assigned string) *coordinationv1.Lease {
 	l := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Name: "fleet-" + name}}
 	if holder != "" {
 		l.Spec.HolderIdentity = &holder
 	}
-	if preferred != "" {
-		l.Annotations = map[string]string{v1alpha1.AnnotationPreferredHolder: preferred}
+	if assigned != "" {
+		l.Annotations = map[string]string{v1alpha1.AnnotationAssignedReplica: assigned}
 	}
 	return l
 }
 
 // version is a Lease of slot 7 as it was so many milliseconds after the beginning.
 type version struct {
-	ms                int
-	holder, preferred string
+	ms               int
+	holder, assigned string
 }
 
 func TestMoves(t *testing.T) {
@@ -80,7 +80,7 @@ func TestMoves(t *testing.T) {
 			j := newJournal()
 			j.deed = at(deed)
 			for _, v := range test.versions {
-				j.see(lease("slot-007", v.holder, v.preferred), at(v.ms))
+				j.see(lease("slot-007", v.holder, v.assigned), at(v.ms))
 			}
 			if diff := cmp.Diff(test.want, j.moves, cmp.AllowUnexported(move{})); diff != "" {
 				t.Errorf("moves (-want +got):\n%s", diff)

@@ -132,7 +132,7 @@ func (d *demo) wait(ctx context.Context, g goal) error {
 			var broken error
 			now, broken = g.scene(p)
 			now.elapsed = time.Since(start)
-			d.tellMoves(p, now)
+			d.reportMoves(p, now)
 			d.screen.show(now)
 			if broken != nil || now.outcome == reached {
 				return broken
@@ -154,8 +154,8 @@ func (d *demo) wait(ctx context.Context, g goal) error {
 	}
 }
 
-// tellMoves tells what has changed hands: soon, and at the end of a wait in any case.
-func (d *demo) tellMoves(p picture, now scene) {
+// reportMoves tells what has changed hands: soon, and at the end of a wait in any case.
+func (d *demo) reportMoves(p picture, now scene) {
 	after := quiet
 	if now.outcome != waiting {
 		after = 0

@@ -27,7 +27,7 @@ type Stopped struct {
 	What string
 }
 
-// StopNext has the next request or driver call whose name contains match stop; see holdNext for the names. A replica that
+// StopNext has the next request or driver call whose name contains match stop; see stopNextOn for the names. A replica that
 // starts later stops nothing.
 func (l *Lab) StopNext(ctx context.Context, match string) (*FaultPoint, error) {
 	replicas, err := l.Replicas(ctx)
@@ -36,7 +36,7 @@ func (l *Lab) StopNext(ctx context.Context, match string) (*FaultPoint, error) {
 	}
 	p := &FaultPoint{lab: l, match: match, replicas: replicas}
 	for _, replica := range replicas {
-		if err := l.holdNext(ctx, replica, match); err != nil {
+		if err := l.stopNextOn(ctx, replica, match); err != nil {
 			return nil, errors.Join(err, p.Release(context.WithoutCancel(ctx)))
 		}
 	}
@@ -64,7 +64,7 @@ func (p *FaultPoint) Wait(ctx context.Context) (at Stopped, err error) {
 func (p *FaultPoint) find(ctx context.Context) (Stopped, error) {
 	var errs []error
 	for _, replica := range p.replicas {
-		held, err := p.lab.Held(ctx, replica)
+		held, err := p.lab.Stopped(ctx, replica)
 		if err != nil {
 			errs = append(errs, err)
 			continue

@@ -26,14 +26,14 @@ func (p *process) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	switch r.Method + " " + r.URL.Path {
 	case "GET /debug/slots":
 		answer = SlotsView{Session: p.session}
-	case "POST /debug/hold":
+	case "POST /debug/faultpoints":
 		var order struct{ Match string }
 		if err := json.NewDecoder(r.Body).Decode(&order); err != nil {
 			http.Error(w, err.Error(), http.StatusBadRequest)
 			return
 		}
 		p.matches = append(p.matches, order.Match)
-	case "DELETE /debug/hold":
+	case "DELETE /debug/faultpoints":
 		p.matches, p.held = nil, nil
 	default:
 		answer = map[string][]string{"held": p.held}

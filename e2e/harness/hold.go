@@ -8,24 +8,24 @@ import (
 	"net/http"
 )
 
-// holdNext has the next request or driver call of a replica, whose name contains the text, stop between its check and its
+// stopNextOn has the next request or driver call of a replica, whose name contains the text, stop between its check and its
 // send. The name of a request is its method and path, that of a driver call its operation and the machine; the ownership
 // follows. Tests use StopNext: which replica makes a request is not known before it is made.
-func (l *Lab) holdNext(ctx context.Context, process, match string) error {
+func (l *Lab) stopNextOn(ctx context.Context, process, match string) error {
 	order, err := json.Marshal(map[string]string{"match": match})
 	if err != nil {
 		return fmt.Errorf("encode the order: %w", err)
 	}
 	return Eventually(ctx, process+" takes the order", func(ctx context.Context) error { // it may be about to start
-		return send(ctx, http.MethodPost, l.holdURL(process), bytes.NewReader(order), nil)
+		return send(ctx, http.MethodPost, l.faultPointURL(process), bytes.NewReader(order), nil)
 	})
 }
 
-// Held names what a replica holds, in the order in which it came: requests and driver calls, each with the ownership that
+// Stopped names what a replica holds, in the order in which it came: requests and driver calls, each with the ownership that
 // it is made under, and answers to them.
-func (l *Lab) Held(ctx context.Context, process string) ([]string, error) {
+func (l *Lab) Stopped(ctx context.Context, process string) ([]string, error) {
 	var state struct{ Held []string }
-	err := send(ctx, http.MethodGet, l.holdURL(process), nil, &state)
+	err := send(ctx, http.MethodGet, l.faultPointURL(process), nil, &state)
 	return state.Held, err
 }
 
@@ -35,12 +35,12 @@ func (l *Lab) LetGo(ctx context.Context, process string, answer bool) error {
 	if err != nil {
 		return fmt.Errorf("encode the order: %w", err)
 	}
-	return send(ctx, http.MethodPut, l.holdURL(process), bytes.NewReader(order), nil)
+	return send(ctx, http.MethodPut, l.faultPointURL(process), bytes.NewReader(order), nil)
 }
 
 // Release lets go on what a replica holds, and has it hold nothing more.
 func (l *Lab) Release(ctx context.Context, process string) error {
-	return send(ctx, http.MethodDelete, l.holdURL(process), nil, nil)
+	return send(ctx, http.MethodDelete, l.faultPointURL(process), nil, nil)
 }
 
-func (l *Lab) holdURL(process string) string { return l.Endpoint(process) + "/debug/hold" }
+func (l *Lab) faultPointURL(process string) string { return l.Endpoint(process) + "/debug/faultpoints" }

@@ -12,7 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
-	member "github.com/machine-controller-fleet/machine-controller-fleet/membership/state"
+	member "github.com/machine-controller-fleet/machine-controller-fleet/membership"
 )
 
 // What the lab calls its fleet, and where that has its Leases.
@@ -45,10 +45,10 @@ func (l *Lab) Holders(ctx context.Context) (map[string]string, error) {
 // leasesInterval is how often all Leases of a fleet are listed: hundreds of them, which costs an API server much.
 const leasesInterval = 250 * time.Millisecond
 
-// WaitHeld waits until so many slots are all held by sessions that live: their processes answer, may act, and say so
+// WaitStopped waits until so many slots are all held by sessions that live: their processes answer, may act, and say so
 // themselves. A session Lease alone shows nothing of one that was killed or paused a moment ago. A fresh fleet takes about
 // 15 s for it, since a new slot Lease is in quarantine first.
-func (l *Lab) WaitHeld(ctx context.Context, slots int) error {
+func (l *Lab) WaitStopped(ctx context.Context, slots int) error {
 	return EventuallyEvery(ctx, leasesInterval, fmt.Sprintf("all %d slots are held", slots), func(ctx context.Context) error {
 		leases, err := l.fleetLeases(ctx)
 		if err != nil {
@@ -73,9 +73,9 @@ func (l *Lab) WaitAtRest(ctx context.Context) error {
 			return err
 		}
 		for _, lease := range leases {
-			preferred := lease.Annotations[v1alpha1.AnnotationPreferredHolder]
-			if replica, _, _ := strings.Cut(holder(lease), "_"); lease.Labels[v1alpha1.LabelLease] == v1alpha1.LeaseOfSlot && replica != preferred {
-				return fmt.Errorf("%s is held by %q and should be by %q", lease.Name, holder(lease), preferred)
+			assigned := lease.Annotations[v1alpha1.AnnotationAssignedReplica]
+			if replica, _, _ := strings.Cut(holder(lease), "_"); lease.Labels[v1alpha1.LabelLease] == v1alpha1.LeaseOfSlot && replica != assigned {
+				return fmt.Errorf("%s is held by %q and should be by %q", lease.Name, holder(lease), assigned)
 			}
 		}
 		return nil

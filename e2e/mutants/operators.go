@@ -10,11 +10,11 @@ import (
 
 // weaker are constants that stand for a condition, and the weaker one that replaces them.
 var weaker = map[string]string{
-	"member.NeedFence":      "member.NeedNothing",
-	"member.NeedLeadership": "member.NeedNothing",
-	"state.NeedFence":       "state.NeedNothing",
-	"state.NeedLeadership":  "state.NeedNothing",
-	"create":                "call",
+	"member.NeedFence":        "member.NeedNothing",
+	"member.NeedLeadership":   "member.NeedNothing",
+	"protocol.NeedFence":      "protocol.NeedNothing",
+	"protocol.NeedLeadership": "protocol.NeedNothing",
+	"create":                  "call",
 }
 
 // silent are calls that decide nothing: locking, logging, metrics and text.
@@ -286,7 +286,7 @@ func (f *finder) literal(n *ast.CompositeLit) {
 // leftOut are fields that carry a rule: without them the literal would still make sense.
 var leftOut = map[string]bool{
 	"Change.Ticket": true, "Doomed.Failed": true, "Doomed.UID": true, "question.releases": true, "question.acquired": true,
-	"plan.Slot.HomeUntil": true, "plan.Slot.UnownedSince": true, "plan.Slot.Moved": true, "plan.Slot.Passed": true, "plan.Replica.Leaving": true,
-	"member.Request.Lease": false, "Permit.Since": true, "load.coming": true, "load.permitted": true, "Exit.Empty": true,
+	"assignment.Slot.HomeUntil": true, "assignment.Slot.UnownedSince": true, "assignment.Slot.Moved": true, "assignment.Slot.Passed": true, "assignment.Replica.Leaving": true,
+	"member.Request.Lease": false, "Disruption.Since": true, "load.coming": true, "load.allowed": true, "Exit.Empty": true,
 	"attempt.sent": true, "note.genuine": true, "note.labelled": true,
 }

@@ -38,10 +38,10 @@ func areas(seeds, first string) []area {
 	worlds := "^(TestFaults|TestOutages|TestHandWrittenHolders)$"
 	fleet := net{name: "whole fleet", pkg: "cmd/machine-controller-fleet", level: nightly, args: []string{"-seeds=100", "-test.run=^TestWholeFleet$"}}
 	protocol := []net{
-		{name: "shard/state", pkg: "shard/state", level: quick},
+		{name: "shard/protocol", pkg: "shard/protocol", level: quick},
 		{name: "simulation", pkg: "shard/simulation", level: quick, args: []string{"-seeds=200", "-test.run=" + worlds}},
 		{name: "shard", pkg: "shard", level: ci, args: []string{"-test.short"}},
-		{name: "shard/plan", pkg: "shard/plan", level: ci},
+		{name: "shard/assignment", pkg: "shard/assignment", level: ci},
 		{name: "simulation", pkg: "shard/simulation", level: ci, args: []string{"-seeds=2000", "-test.run=" + worlds}},
 		fleet,
 		{name: "simulation-nightly", pkg: "shard/simulation", level: nightly, args: []string{"-seeds=" + seeds, "-first=" + first, "-test.run=" + worlds}},
@@ -51,22 +51,22 @@ func areas(seeds, first string) []area {
 	fence := []net{
 		{name: "shard, what takes below a second", pkg: "shard", level: quick, args: []string{"-test.short", "-test.skip=" + minutesOfFleets}},
 		{name: "shard", pkg: "shard", level: ci, args: []string{"-test.short"}},
-		{name: "shard/alone", pkg: "shard/alone", level: ci, args: []string{"-test.short"}},
-		{name: "shard/strays", pkg: "shard/strays", level: ci, args: []string{"-test.short"}},
-		{name: "shard/leave", pkg: "shard/leave", level: ci, args: []string{"-test.short"}},
+		{name: "shard/namespacelease", pkg: "shard/namespacelease", level: ci, args: []string{"-test.short"}},
+		{name: "shard/slotlabel", pkg: "shard/slotlabel", level: ci, args: []string{"-test.short"}},
+		{name: "shard/handback", pkg: "shard/handback", level: ci, args: []string{"-test.short"}},
 		fleet,
 		{name: "shard (long)", pkg: "shard", level: nightly},
-		{name: "shard/strays (long)", pkg: "shard/strays", level: nightly},
+		{name: "shard/slotlabel (long)", pkg: "shard/slotlabel", level: nightly},
 	}
 	intents := []net{
 		{name: "controllers/machineset", pkg: "controllers/machineset", level: ci},
 		{name: "controllers/machineset/scale", pkg: "controllers/machineset/scale", level: ci},
 		{name: "controllers/machinedeployment", pkg: "controllers/machinedeployment", level: ci},
 		{name: "controllers/machinedeployment/rollout", pkg: "controllers/machinedeployment/rollout", level: ci},
-		{name: "controllers/replacement", pkg: "controllers/replacement", level: ci},
+		{name: "controllers/remediation", pkg: "controllers/remediation", level: ci},
 		{name: "controllers/machine", pkg: "controllers/machine", level: ci, args: []string{"-test.short"}},
-		{name: "internal/simulation", pkg: "internal/simulation", level: ci},
-		{name: "internal/simulation-nightly", pkg: "internal/simulation", level: nightly, env: []string{"RAPID_CHECKS=1000"}},
+		{name: "internal/machinesim", pkg: "internal/machinesim", level: ci},
+		{name: "internal/machinesim-nightly", pkg: "internal/machinesim", level: nightly, env: []string{"RAPID_CHECKS=1000"}},
 		{name: "controllers/machineset-nightly", pkg: "controllers/machineset", level: nightly, env: []string{"RAPID_CHECKS=1000"}},
 	}
 	trust := []net{
@@ -77,27 +77,27 @@ func areas(seeds, first string) []area {
 	}
 	return []area{
 		{"protocol", []string{
-			"membership/state/own.go", "membership/state/renew.go", "membership/state/start.go", "membership/state/others.go",
-			"membership/state/fitness.go", "shard/state/activation.go", "shard/state/doubt.go", "shard/state/fitness.go",
-			"shard/state/forget.go", "shard/state/holder.go", "shard/state/leader.go", "shard/state/leave.go", "shard/state/planning.go",
-			"shard/state/proof.go", "shard/state/requests.go", "shard/state/restore.go", "shard/state/slot.go", "shard/state/touch.go",
-			"shard/plan/plan.go",
+			"membership/own.go", "membership/renew.go", "membership/start.go", "membership/others.go",
+			"membership/fitness.go", "shard/protocol/activation.go", "shard/protocol/doubt.go", "shard/protocol/fitness.go",
+			"shard/protocol/forget.go", "shard/protocol/holder.go", "shard/protocol/leader.go", "shard/protocol/leave.go", "shard/protocol/assignments.go",
+			"shard/protocol/proof.go", "shard/protocol/requests.go", "shard/protocol/restore.go", "shard/protocol/slot.go", "shard/protocol/touch.go",
+			"shard/assignment/assign.go",
 		}, protocol},
 		{"fence", []string{
 			"shard/fence.go", "shard/holding.go", "shard/gate.go", "shard/transport.go", "shard/drivers.go", "shard/replica.go:Replica.carryOut",
-			"shard/candidacy.go", "shard/alone/claim/decide.go",
+			"shard/candidacy.go", "shard/namespacelease/policy/decide.go",
 		}, fence},
 		{"intents", []string{
 			"controllers/machineset/scale/intents.go", "controllers/machineset/scale/progress.go", "controllers/machineset/act.go",
-			"controllers/family/claim.go", "controllers/brake/permits.go", "controllers/machinedeployment/rollout/select.go",
+			"internal/ownerref/claim.go", "controllers/disruption/disruptions.go", "controllers/machinedeployment/rollout/select.go",
 		}, intents},
 		{"trust", []string{
 			"apis/machine/v1alpha1/machineclass_secrets.go", "apis/machine/v1alpha1/node_machine.go", "controllers/nodeowner/nodeowner.go",
 			"controllers/machine/lifecycle/secret.go", "controllers/machine/lifecycle/owner.go", "controllers/machine/lifecycle/aside.go",
 			"controllers/machine/lifecycle/token.go", "controllers/machine/secrets.go", "controllers/machine/rivals.go",
 			"controllers/machine/tokensweep.go", "controllers/machine/aside.go", "controllers/machine/calls.go",
-			"controllers/machine/nodesync/applied.go", "controllers/machineclass/secrets.go", "controllers/brake/halts.go",
-			"controllers/brake/scope.go", "driver/check.go", "driver/httpclient/client.go", "driver/httpclient/endpoints.go",
+			"controllers/machine/nodesync/applied.go", "controllers/machineclass/secrets.go", "controllers/disruption/breakers.go",
+			"controllers/disruption/scope.go", "driver/check.go", "driver/httpclient/client.go", "driver/httpclient/endpoints.go",
 			"driver/simulated/find.go", "internal/rates/rates.go", "cmd/machine-controller-fleet/connections.go",
 			"cmd/machine-controller-fleet/reviewer.go",
 		}, trust},

@@ -7,7 +7,7 @@ import (
 )
 
 // machinery are the folders below controllers/ that all controllers share; every other folder there is a controller.
-var machinery = []string{"controllers/runner", "controllers/commit", "controllers/family", "controllers/brake", "controllers/nodeowner", "controllers/nodeupdate", "controllers/ready"}
+var machinery = []string{"controllers/disruption", "controllers/nodeowner", "controllers/nodeupdate", "controllers/ready"}
 
 // controllerOf returns the folder of the controller that a folder belongs to, or "" when it belongs to none.
 func controllerOf(folder string) string {
@@ -39,6 +39,23 @@ func controllersStandAlone(files []goFile) (findings []string) {
 	})
 }
 
+// importsPointOneWay: what everything is built on imports nothing of what is built on it, and sharding knows nothing of controllers.
+// A simulation of controllers, in tests, needs both.
+func importsPointOneWay(files []goFile) (findings []string) {
+	return forbiddenImports(files, func(f goFile, imported string) string {
+		controllers := within(imported, "./controllers")
+		switch {
+		case f.inside("shard") && controllers, f.inside("membership") && controllers:
+			return "sharding knows nothing of controllers"
+		case f.inside("membership") && within(imported, "./shard"):
+			return "membership knows nothing of slots"
+		case f.inside("internal") && !f.inside("internal/machinesim") && (controllers || within(imported, "./shard") || within(imported, "./membership")):
+			return "internal packages are what controllers and sharding are built on"
+		}
+		return ""
+	})
+}
+
 // binariesAreLeaves: what a binary's folder holds is wiring.
 func binariesAreLeaves(files []goFile) (findings []string) {
 	return forbiddenImports(files, func(f goFile, imported string) string {
@@ -65,8 +82,8 @@ func productStandsAlone(files []goFile) (findings []string) {
 // onlyRunnerQueues: back-off, fairness and draining exist once. The simulated cloud is another world.
 func onlyRunnerQueues(files []goFile) (findings []string) {
 	return forbiddenImports(files, func(f goFile, imported string) string {
-		if imported == "k8s.io/client-go/util/workqueue" && !f.inside("controllers/runner") && !f.inside("lab") {
-			return "use controllers/runner"
+		if imported == "k8s.io/client-go/util/workqueue" && !f.inside("internal/runner") && !f.inside("lab") {
+			return "use internal/runner"
 		}
 		return ""
 	})

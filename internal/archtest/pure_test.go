@@ -15,7 +15,7 @@ import (
 // pure are the packages that decide without doing: values in, values out.
 var pure = []string{
 	"apis/machine/v1alpha1/validation",
-	"controllers/brake",
+	"controllers/disruption",
 	"controllers/machine/drain",
 	"controllers/machine/inplace",
 	"controllers/machine/lifecycle",
@@ -27,12 +27,12 @@ var pure = []string{
 	"controllers/nodeupdate",
 	"controllers/ready",
 	"internal/bounded",
-	"shard/label",
-	"shard/alone/claim",
-	"membership/state",
-	"shard/plan",
+	"shard/slotlabel/policy",
+	"shard/namespacelease/policy",
+	"membership",
+	"shard/assignment",
 	"shard/ring",
-	"shard/state",
+	"shard/protocol",
 }
 
 // pureStandardLibrary is what of the standard library a pure package may import: nothing that waits, reads, writes,

@@ -21,8 +21,12 @@ func rules() []rule {
 		{"controllers stand alone", controllersStandAlone, []snippet{
 			{"controllers/machine/a.go", importing("machine", module+"/controllers/machineset")},
 			{"controllers/machine/a.go", importing("machine", module+"/shard/ring")},
-			{"controllers/runner/a.go", importing("runner", module+"/controllers/machine")},
-			{"controllers/runner/a.go", importing("runner", module+"/membership")},
+		}},
+		{"imports point one way", importsPointOneWay, []snippet{
+			{"shard/slotlabel/a.go", importing("slotlabel", module+"/controllers/machine")},
+			{"membership/a.go", importing("membership", module+"/shard/ring")},
+			{"internal/runner/a.go", importing("runner", module+"/controllers/machine")},
+			{"internal/runner/a.go", importing("runner", module+"/membership/leases")},
 		}},
 		{"nobody imports a binary", binariesAreLeaves, []snippet{
 			{"target/a.go", importing("target", module+"/cmd/machine-controller-fleet")},
@@ -54,7 +58,7 @@ func rules() []rule {
 			{"target/a.go", "package target\nfunc f(err error) bool { return strings.Contains(err.Error(), \"gone\") }\n"},
 			{"target/a.go", "package target\nfunc f(o op) bool { return strings.HasPrefix(o.Description, \"Creating\") }\n"},
 		}},
-		{"Events are told in one way", eventsToldInOneWay, []snippet{
+		{"Events are told in one way", eventsReportedInOneWay, []snippet{
 			{"controllers/machine/a.go", "package machine\nfunc f() { recorder.Eventf(m, nil, \"Warning\", \"Reason\", \"Reconcile\", \"text\") }\n"},
 		}},
 		{"files are short", filesAreShort, []snippet{

@@ -78,8 +78,8 @@ func isMessage(e ast.Expr) bool {
 	return false
 }
 
-// eventsToldInOneWay: whether an Event is a warning follows from its reason, and what is too long for the API server is cut.
-func eventsToldInOneWay(files []goFile) (findings []string) {
+// eventsReportedInOneWay: whether an Event is a warning follows from its reason, and what is too long for the API server is cut.
+func eventsReportedInOneWay(files []goFile) (findings []string) {
 	for _, f := range files {
 		if f.isTest() || f.inside("telemetry") || f.inside("lab") {
 			continue

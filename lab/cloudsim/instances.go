@@ -173,7 +173,7 @@ func (c *Cloud) deleteInstance(id string, condition url.Values, call *cloudapi.C
 	if err := c.commit(ch); err != nil {
 		return cloudapi.Instance{}, err
 	}
-	c.tellHost(after, now)
+	c.reportHost(after, now)
 	c.life.Wake(id)
 	return after.API, nil
 }

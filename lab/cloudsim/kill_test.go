@@ -32,13 +32,13 @@ func TestKill(t *testing.T) {
 	t.Logf("seed %d", seed)
 	rng := rand.New(rand.NewPCG(seed, 0))
 	dir := t.TempDir()
-	told := &ledger{made: map[string]string{}, deleted: map[string]bool{}}
+	reported := &ledger{made: map[string]string{}, deleted: map[string]bool{}}
 	for round := range 5 {
 		url, kill := startProcess(t, dir)
-		told.check(t, url)
+		reported.check(t, url)
 		var wg sync.WaitGroup
 		for worker := range 8 {
-			wg.Go(func() { told.work(url, fmt.Sprintf("%d-%d", round, worker)) })
+			wg.Go(func() { reported.work(url, fmt.Sprintf("%d-%d", round, worker)) })
 		}
 		time.Sleep(50*time.Millisecond + time.Duration(rng.Int64N(int64(150*time.Millisecond))))
 		kill()
@@ -46,8 +46,8 @@ func TestKill(t *testing.T) {
 	}
 	url, kill := startProcess(t, dir)
 	defer kill()
-	told.repeat(t, url)
-	told.check(t, url)
+	reported.repeat(t, url)
+	reported.check(t, url)
 	checkCallLog(t, url, filepath.Join(dir, "calls.jsonl"))
 }
 

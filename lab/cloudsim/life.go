@@ -28,7 +28,7 @@ func (c *Cloud) step(_ context.Context, id string) time.Duration {
 			return retryWrite
 		}
 	}
-	c.tellHost(after, now)
+	c.reportHost(after, now)
 	switch {
 	case after.ended():
 		return 0
@@ -42,7 +42,7 @@ func (c *Cloud) step(_ context.Context, id string) time.Duration {
 // settle frees the volumes of a VM that has ended, once nothing of it runs that could write to them, and drops the VM
 // later. c.mu is held.
 func (c *Cloud) settle(i *instance, now time.Time) time.Duration {
-	if off := c.tellHost(i, now); !off {
+	if off := c.reportHost(i, now); !off {
 		return loop.Never // The host wakes it.
 	}
 	if err := c.releaseVolumes(i); err != nil {
@@ -83,8 +83,8 @@ func (c *Cloud) replace(i *instance) change {
 	return ch
 }
 
-// tellHost makes what runs agree with what shall run, and says whether nothing runs. c.mu is held.
-func (c *Cloud) tellHost(i *instance, now time.Time) (off bool) {
+// reportHost makes what runs agree with what shall run, and says whether nothing runs. c.mu is held.
+func (c *Cloud) reportHost(i *instance, now time.Time) (off bool) {
 	host := c.cfg.Hosts[i.API.Boot]
 	switch {
 	case host == nil:

@@ -153,7 +153,7 @@ func (c *Cloud) moveVolume(v *cloudapi.Volume, to string, call *cloudapi.Call) (
 	}
 	for _, id := range []string{v.AttachedTo, to} {
 		if i := c.instances[id]; i != nil {
-			c.tellHost(i, c.cfg.Clock.Now())
+			c.reportHost(i, c.cfg.Clock.Now())
 		}
 	}
 	return moved, nil

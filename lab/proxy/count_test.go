@@ -9,7 +9,7 @@ import (
 
 // A fault can begin while a process does not read, as when it is paused: the counter lets itself be interrupted, and what
 // it had taken is neither lost nor counted twice.
-func TestInterruptWhileNobodyReads(t *testing.T) {
+func TestInterruptWithoutReader(t *testing.T) {
 	input, output := make(chan *stream.StreamChunk), make(chan *stream.StreamChunk)
 	stub := toxics.NewToxicStub(input, output)
 	c := new(counter)

@@ -72,7 +72,7 @@ func TestStallClosesAConnectionAfterItsHold(t *testing.T) {
 }
 
 // A stall can end while the client does not read, as when it is paused.
-func TestStallIsInterruptedWhileNobodyReads(t *testing.T) {
+func TestStallIsInterruptedWithoutReader(t *testing.T) {
 	input, output := make(chan *stream.StreamChunk), make(chan *stream.StreamChunk)
 	stub := toxics.NewToxicStub(input, output)
 	s := &stall{AboveKB: 1}

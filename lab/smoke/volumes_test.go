@@ -82,7 +82,7 @@ func TestVolumes(t *testing.T) {
 	s := &site{T: t, lab: l, client: l.client(t, "target.kubeconfig"), cloud: endpoints["cloudsim"], vms: map[string]string{}}
 	t.Cleanup(func() {
 		if t.Failed() {
-			s.tell()
+			s.report()
 		}
 	})
 	token := bootstrapToken(t, s.client)
@@ -100,8 +100,8 @@ func TestVolumes(t *testing.T) {
 	t.Run("end", func(t *testing.T) { s.in(t).end() })
 }
 
-// tell tells what became of the VMs and pods.
-func (s *site) tell() {
+// report tells what became of the VMs and pods.
+func (s *site) report() {
 	consoles, _ := filepath.Glob(s.lab.path("cloudsim/vms/*/console.log"))
 	for _, command := range [][]string{
 		{"curl", "-s", s.cloud + cloudapi.PathAllInstances},

@@ -65,8 +65,8 @@ type life struct {
 	// ended is closed when it has been reaped; exit is set before that, and says how it ended.
 	ended chan struct{}
 	exit  string
-	// told is closed when the supervisor has told so.
-	told chan struct{}
+	// reported is closed when the supervisor has told so.
+	reported chan struct{}
 
 	settle sync.Once
 	// settled is closed when somebody has decided what comes after this life: an end, or a start.
@@ -143,7 +143,7 @@ func (c *child) start(cmd *exec.Cmd, changed func(), ended func(*life)) error {
 		_ = cmd.Wait()
 		return fmt.Errorf("starting it: %w", err)
 	}
-	l := &life{id: id, startedAt: c.clock.Now(), ended: make(chan struct{}), told: make(chan struct{}), settled: make(chan struct{})}
+	l := &life{id: id, startedAt: c.clock.Now(), ended: make(chan struct{}), reported: make(chan struct{}), settled: make(chan struct{})}
 	last.decide()
 	c.mu.Lock()
 	c.life = l
@@ -155,7 +155,7 @@ func (c *child) start(cmd *exec.Cmd, changed func(), ended func(*life)) error {
 		l.exit = cmd.ProcessState.String()
 		close(l.ended)
 		changed()
-		close(l.told)
+		close(l.reported)
 		ended(l)
 	}()
 	return nil
@@ -191,7 +191,7 @@ func (c *child) crash() error {
 	if err := l.signal(syscall.SIGKILL); err != nil && !errors.Is(err, ErrNotRunning) {
 		return err
 	}
-	<-l.told
+	<-l.reported
 	return nil
 }
 

@@ -47,7 +47,7 @@ type Supervisor struct {
 	children map[string]*child
 	order    []string // in which they were first started
 
-	telling sync.Mutex
+	reporting sync.Mutex
 }
 
 // New makes a Supervisor of nothing.
@@ -210,17 +210,17 @@ func (s *Supervisor) act(name string, action func(*child) error) error {
 func (s *Supervisor) start(c *child) error {
 	cmd := exec.Command(c.spec.Path, c.spec.Args...) //nolint:noctx // Its life is not bound to that of a request.
 	cmd.Env = slices.Concat(os.Environ(), s.config.Env, c.spec.Env)
-	return c.start(cmd, s.tell, func(l *life) { s.comeBack(c, l) })
+	return c.start(cmd, s.report, func(l *life) { s.comeBack(c, l) })
 }
 
 func (s *Supervisor) patience(c *child) time.Duration {
 	return cmp.Or(c.spec.Patience, s.config.Patience)
 }
 
-// tell passes on which processes live.
-func (s *Supervisor) tell() {
-	s.telling.Lock()
-	defer s.telling.Unlock()
+// report passes on which processes live.
+func (s *Supervisor) report() {
+	s.reporting.Lock()
+	defer s.reporting.Unlock()
 	live := map[string]process.ID{}
 	for _, name := range s.names() {
 		if c, err := s.child(name); err == nil {

@@ -19,28 +19,28 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// told keeps what Config.Changed was last told.
-type told struct {
+// reported keeps what Config.Changed was last told.
+type reported struct {
 	mu   sync.Mutex
 	live map[string]process.ID
 }
 
-func (t *told) change(live map[string]process.ID) {
+func (t *reported) change(live map[string]process.ID) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.live = live
 }
 
-func (t *told) pid(name string) int {
+func (t *reported) pid(name string) int {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.live[name].PID
 }
 
 // launch starts a shell script under a new supervisor, and waits until it has written a line to its log.
-func launch(t *testing.T, script string) (*Supervisor, *told) {
+func launch(t *testing.T, script string) (*Supervisor, *reported) {
 	t.Helper()
-	changes := &told{}
+	changes := &reported{}
 	s := New(Config{Env: []string{"SUPERVISE_TEST=yes"}, Patience: 100 * time.Millisecond, Changed: changes.change, Clock: clock.RealClock{}})
 	spec := Spec{Name: "it", Path: "/bin/sh", Args: []string{"-c", script}, Log: filepath.Join(t.TempDir(), "it.log")}
 	if err := s.Launch(spec); err != nil {

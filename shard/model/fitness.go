@@ -110,10 +110,10 @@ type report struct {
 
 // post is a slot Lease, and what its holder does with it.
 type post struct {
-	holder, preferred uint8 // 1 + a replica; 0 is nobody
-	former            bool  // it names an earlier session of that replica
-	open, opened      bool
-	closedFor         uint8
+	holder, assigned uint8 // 1 + a replica; 0 is nobody
+	former           bool  // it names an earlier session of that replica
+	open, opened     bool
+	closedFor        uint8
 }
 
 func (c *crew) worker(r uint8) *worker { return &c.workers[r] }
@@ -152,7 +152,7 @@ func (f fitness) start() crew {
 	c.workers[0].able, c.workers[0].reported.serves = serves, serves
 	for i := range f.slots {
 		c.workers[0].mine |= 1 << i
-		c.slots[i] = post{holder: 1, preferred: 1, open: true, opened: true}
+		c.slots[i] = post{holder: 1, assigned: 1, open: true, opened: true}
 	}
 	return c
 }
@@ -202,7 +202,7 @@ func (f fitness) describe(c crew) string {
 		fmt.Fprintf(&b, "%s: acts %v, blind %v, cut %v; ", replicaName(uint8(r)), w.acts, w.blind, w.cut)
 	}
 	for i, p := range c.slots[:f.slots] {
-		fmt.Fprintf(&b, "slot %d: held by %s, should be %s; ", i, workerName(p.holder), workerName(p.preferred))
+		fmt.Fprintf(&b, "slot %d: held by %s, should be %s; ", i, workerName(p.holder), workerName(p.assigned))
 	}
 	return b.String() + "leader: " + workerName(c.leader)
 }

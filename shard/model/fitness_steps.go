@@ -186,14 +186,14 @@ func (n *shifts) work(r, slot uint8) {
 		})
 	}
 	shut := p.closedFor >= openBound && n.mutation != keepsUnopened
-	gives := shut || p.preferred != 1+r && !w.blind || !w.observes() && n.mutation != blindKeeps
+	gives := shut || p.assigned != 1+r && !w.blind || !w.observes() && n.mutation != blindKeeps
 	switch {
 	case n.inFlight && !gives && n.from.entitled(r, slot):
 		n.add(may, "%s begins something", r, func(c *crew) { c.worker(r).busy |= 1 << slot })
 	case gives && !has(w.busy, slot):
 		n.add(due, "%s releases a slot", r, func(c *crew) {
 			w := c.worker(r)
-			c.slots[slot] = post{preferred: p.preferred}
+			c.slots[slot] = post{assigned: p.assigned}
 			w.mine &^= 1 << slot
 			switch {
 			case !shut:
@@ -216,9 +216,9 @@ func (n *shifts) acquire(r, slot uint8) {
 	if !free && n.mutation == takesFromUnfit && !n.from.workers[p.holder-1].reported.observes {
 		free = true
 	}
-	if p.preferred == 1+r && free && w.observes() && w.again == 0 {
+	if p.assigned == 1+r && free && w.observes() && w.again == 0 {
 		n.add(due, "%s acquires a slot", r, func(c *crew) {
-			c.slots[slot] = post{holder: 1 + r, preferred: p.preferred}
+			c.slots[slot] = post{holder: 1 + r, assigned: p.assigned}
 			c.worker(r).mine |= 1 << slot
 		})
 	}
@@ -247,7 +247,7 @@ func (n *shifts) isFit(r uint8) bool {
 // given counts the slots that a replica is preferred for.
 func (n *shifts) given(r uint8) (count int) {
 	for _, p := range n.from.slots[:n.slots] {
-		if p.preferred == 1+r {
+		if p.assigned == 1+r {
 			count++
 		}
 	}
@@ -258,13 +258,13 @@ func (n *shifts) given(r uint8) (count int) {
 // replica is fit, the slot stays.
 func (n *shifts) plan(slot uint8) {
 	p := n.from.slots[slot]
-	stays := p.preferred != 0 && n.isFit(p.preferred-1)
+	stays := p.assigned != 0 && n.isFit(p.assigned-1)
 	best, found := uint8(0), false
 	for r := range n.replicas {
 		said := n.from.workers[r].reported
 		switch {
-		case 1+r == p.preferred || !n.isFit(r):
-		case stays && (n.given(r) > 0 || n.given(p.preferred-1) < 2):
+		case 1+r == p.assigned || !n.isFit(r):
+		case stays && (n.given(r) > 0 || n.given(p.assigned-1) < 2):
 		case said.serves != serves && n.given(r) > 0 && n.mutation != noProbe:
 		case !found || said.serves == serves && n.from.workers[best].reported.serves != serves:
 			best, found = r, true
@@ -275,7 +275,7 @@ func (n *shifts) plan(slot uint8) {
 	}
 	n.add(due, "%s is preferred for a slot", best, func(c *crew) {
 		said := c.workers[best].reported
-		c.slots[slot].preferred = 1 + best
+		c.slots[slot].assigned = 1 + best
 		c.wasted = n.from.isServed(slot) && !said.acts
 		c.crowded = said.serves != serves && n.given(best) > 0
 	})

@@ -60,7 +60,7 @@ func (f fleet) watches(w *world, who, replica uint8) bool {
 func (f fleet) start() world {
 	w := world{left: f.faults, slot: slotLease{exists: true}}
 	if f.plan {
-		w.slot.preferred = 1
+		w.slot.assigned = 1
 	}
 	for i, r := range f.replicas {
 		w.leases[r] = sessionLease{exists: true, age: fence}
@@ -72,7 +72,7 @@ func (f fleet) start() world {
 	if f.held {
 		w.leases[f.replicas[0]] = sessionLease{exists: true, holder: 1}
 		w.slot.holder = 1
-		view := slotView{exists: true, holder: 1, preferred: w.slot.preferred, fresh: true, known: true}
+		view := slotView{exists: true, holder: 1, assigned: w.slot.assigned, fresh: true, known: true}
 		w.sessions[0] = session{phase: living, fence: fence, fresh: true, slot: view}
 	}
 	return w
@@ -100,7 +100,7 @@ func (f fleet) broken(w world) string {
 // good is a world in which a session holds the slot, knows it, may act, and is the one that should.
 func (f fleet) good(w world) bool {
 	h := w.slot.holder
-	return h != 0 && w.entitled(h) && (w.slot.preferred == 0 || w.slot.preferred == 1+f.replica(h))
+	return h != 0 && w.entitled(h) && (w.slot.assigned == 0 || w.slot.assigned == 1+f.replica(h))
 }
 
 // called is a session's name in a story: its replica's letter and a number.

@@ -29,7 +29,7 @@ func (n *successors) declareDead(who uint8) {
 // hold is what a session does about the slot.
 func (n *successors) hold(who uint8) {
 	s := n.from.session(who)
-	wanted := s.slot.preferred == 0 || s.slot.preferred == 1+n.replica(who)
+	wanted := s.slot.assigned == 0 || s.slot.assigned == 1+n.replica(who)
 	if s.slot.holder == who {
 		n.handOver(who, wanted)
 		return
@@ -126,10 +126,10 @@ func (n *successors) handOver(who uint8, wanted bool) {
 // lead is what the leader does; any session may be it, and several at once.
 func (n *successors) lead(who uint8) {
 	slot := n.from.slot
-	if other := slot.preferred - 1; n.plan && other != n.replica(who) {
+	if other := slot.assigned - 1; n.plan && other != n.replica(who) {
 		if view := n.from.session(who).peers[other]; view.fresh && view.exists && view.holder == 0 {
 			n.add(due, "%s prefers itself, because nobody lives there", who, func(w *world) {
-				w.slot.preferred = 1 + n.replica(who)
+				w.slot.assigned = 1 + n.replica(who)
 				n.slotChanged(w)
 			})
 		}
@@ -142,7 +142,7 @@ func (n *successors) lead(who uint8) {
 	case n.plan && n.from.left.flips > 0:
 		n.add(fault, "%s prefers the other replica", who, func(w *world) {
 			w.left.flips--
-			w.slot.preferred = 3 - w.slot.preferred
+			w.slot.assigned = 3 - w.slot.assigned
 			n.slotChanged(w)
 		})
 	}

@@ -41,11 +41,11 @@ func (f fleet) deliver(w *world, m message) {
 		lease.created = lease.created && f.mutation != markGoesWithSession
 		f.sessionChanged(w, m.on)
 	case acquire:
-		w.slot = slotLease{exists: true, holder: m.from, preferred: w.slot.preferred}
+		w.slot = slotLease{exists: true, holder: m.from, assigned: w.slot.assigned}
 		f.slotChanged(w)
 		f.endQuarantine(w, revives)
 	case release:
-		w.slot = slotLease{exists: true, preferred: w.slot.preferred}
+		w.slot = slotLease{exists: true, assigned: w.slot.assigned}
 		f.slotChanged(w)
 		f.endQuarantine(w, revives)
 	}
@@ -129,13 +129,13 @@ func (f fleet) deleteSession(w *world, replica uint8) {
 
 // deleteSlot removes the slot Lease by hand.
 func (f fleet) deleteSlot(w *world) {
-	w.slot = slotLease{preferred: w.slot.preferred}
+	w.slot = slotLease{assigned: w.slot.assigned}
 	f.newSlot(w)
 }
 
 // makeSlot makes the slot Lease again.
 func (f fleet) makeSlot(w *world) {
-	w.slot = slotLease{exists: true, quarantine: true, preferred: w.slot.preferred}
+	w.slot = slotLease{exists: true, quarantine: true, assigned: w.slot.assigned}
 	f.newSlot(w)
 }
 

@@ -159,7 +159,7 @@ func (n *successors) seeSlot(w *world, who uint8) {
 		s.slot.seen = 1
 	}
 	s.slot = slotView{
-		exists: w.slot.exists, holder: w.slot.holder, preferred: w.slot.preferred, fresh: true, known: w.slot.exists, seen: s.slot.seen,
+		exists: w.slot.exists, holder: w.slot.holder, assigned: w.slot.assigned, fresh: true, known: w.slot.exists, seen: s.slot.seen,
 	}
 	s.doubts = false
 }

@@ -46,7 +46,7 @@ type slotLease struct {
 	listed     bool  // the session Leases were listed after it was made again
 	list       uint8 // a set of sessions
 	holder     uint8
-	preferred  uint8 // 1 + a replica; 0 is any
+	assigned   uint8 // 1 + a replica; 0 is any
 }
 
 type phase uint8
@@ -80,12 +80,12 @@ type session struct {
 
 // slotView is the slot Lease as a session last saw it.
 type slotView struct {
-	exists    bool
-	holder    uint8
-	preferred uint8
-	fresh     bool  // it is still so
-	known     bool  // it is still the same Lease, by UID
-	seen      uint8 // ticks since this session first saw the list of a quarantine; 0 is never
+	exists   bool
+	holder   uint8
+	assigned uint8
+	fresh    bool  // it is still so
+	known    bool  // it is still the same Lease, by UID
+	seen     uint8 // ticks since this session first saw the list of a quarantine; 0 is never
 }
 
 // peerView is a session Lease as another session last saw it.

@@ -12,7 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
 
-	"github.com/machine-controller-fleet/machine-controller-fleet/internal/worlds"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/testkit/worlds"
 )
 
 var rewrite = flag.Bool("rewrite", false, "write testdata/ring.golden anew; every line that changes moves machines to another slot, and needs a new Version and a decision in docs/adr")
@@ -94,7 +94,7 @@ func TestOfMakesNoGarbage(t *testing.T) {
 	}
 }
 
-func TestTableOfNobody(t *testing.T) {
+func TestTableWithoutReplicas(t *testing.T) {
 	if diff := cmp.Diff([]string{"", "", ""}, Table(3, nil)); diff != "" {
 		t.Errorf("three slots, no replica: %s", diff)
 	}

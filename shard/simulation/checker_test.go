@@ -9,8 +9,8 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
-	member "github.com/machine-controller-fleet/machine-controller-fleet/membership/state"
-	"github.com/machine-controller-fleet/machine-controller-fleet/shard/state"
+	member "github.com/machine-controller-fleet/machine-controller-fleet/membership"
+	"github.com/machine-controller-fleet/machine-controller-fleet/shard/protocol"
 )
 
 // checker sees all at once, and remembers the first thing that was wrong.
@@ -32,20 +32,20 @@ type checker struct {
 // tally counts what happened in a run, so that it shows that a run was worth its time.
 type tally struct {
 	Acts, Late, Acquired, TakenOver, Suspended, Declared int
-	Exits                                                map[state.Reason]int
+	Exits                                                map[protocol.Reason]int
 }
 
 func newChecker(w *world) checker {
 	return checker{
 		w: w, created: map[string]uint64{}, held: map[string]bool{}, tampered: map[string]bool{}, epochs: map[string]int64{},
-		edits: map[int]edit{}, tally: tally{Exits: map[state.Reason]int{}},
+		edits: map[int]edit{}, tally: tally{Exits: map[protocol.Reason]int{}},
 	}
 }
 
 func (c *checker) fail(format string, args ...any) {
 	if c.violation == "" {
 		c.violation, c.at = fmt.Sprintf(format, args...), c.w.now
-		c.w.tell("VIOLATION: %s", c.violation)
+		c.w.report("VIOLATION: %s", c.violation)
 	}
 }
 
@@ -130,11 +130,11 @@ func (c *checker) preconditions(by *process, req member.Request) {
 // written: a version of a Lease is about to be stored; by is nil for people.
 func (c *checker) written(by *process, old, l *coordinationv1.Lease, req member.Request) {
 	if by == nil {
-		c.w.tell("somebody edits %s", brief(l))
+		c.w.report("somebody edits %s", brief(l))
 		return
 	}
 	if c.w.story != nil {
-		c.w.tell("%s: %s %s", by.session, req.Verb, brief(l))
+		c.w.report("%s: %s %s", by.session, req.Verb, brief(l))
 	}
 	if slot, ok := member.SlotOfLease(fleetName, l.Name, c.w.slots); ok {
 		c.slotWritten(by, slot, old, l, req)
@@ -145,8 +145,8 @@ func (c *checker) written(by *process, old, l *coordinationv1.Lease, req member.
 
 func (c *checker) slotWritten(by *process, slot int, old, l *coordinationv1.Lease, req member.Request) {
 	before, after := member.Holder(old), member.Holder(l)
-	if preferred := v1alpha1.AnnotationPreferredHolder; (old == nil || old.Annotations[preferred] != l.Annotations[preferred]) &&
-		l.Annotations[preferred] != "" && req.Need != member.NeedLeadership {
+	if assigned := v1alpha1.AnnotationAssignedReplica; (old == nil || old.Annotations[assigned] != l.Annotations[assigned]) &&
+		l.Annotations[assigned] != "" && req.Need != member.NeedLeadership {
 		c.fail("slot %d: %s writes the preferred holder and needs %s for it", slot, by.session, req.Need)
 	}
 	if before == after {
@@ -211,12 +211,12 @@ func (c *checker) sessionWritten(by *process, replica string, old, l *coordinati
 }
 
 // exited: a process ends by itself.
-func (c *checker) exited(p *process, e *state.Exit) {
+func (c *checker) exited(p *process, e *protocol.Exit) {
 	c.tally.Exits[e.Reason]++
 	lease := c.w.api.leases[member.SessionLeaseName(fleetName, p.pod.name)]
 	holds := member.Holder(lease) == p.session
 	switch e.Reason {
-	case state.ReasonLeft:
+	case protocol.ReasonLeft:
 		if !p.leaving {
 			c.fail("%s leaves, and nobody has asked it to: %s", p.session, e.Message)
 		}
@@ -229,11 +229,11 @@ func (c *checker) exited(p *process, e *state.Exit) {
 				c.fail("%s has left, and holds slot %d", p.session, slot)
 			}
 		}
-	case state.ReasonLost:
+	case protocol.ReasonLost:
 		if holds && p.active && !c.tampered[lease.Name] && c.restored == 0 {
 			c.fail("%s says that it has lost its session Lease, and it has not: %s", p.session, e.Message)
 		}
-	case state.ReasonInFlight:
+	case protocol.ReasonInFlight:
 		busy := slices.ContainsFunc(p.work, func(w work) bool { return len(w.calls) > 0 })
 		if !busy && c.w.now-p.resumed > time.Second { // what goes on finds the time past before it finds the answer
 			c.fail("%s exits because of what is in flight, and nothing is: %s", p.session, e.Message)
@@ -241,9 +241,9 @@ func (c *checker) exited(p *process, e *state.Exit) {
 		if e.Empty {
 			c.fail("%s exits because of what is in flight, and has emptied its session Lease", p.session)
 		}
-	case state.ReasonMismatch:
+	case protocol.ReasonMismatch:
 		c.fail("%s exits: %s", p.session, e.Message)
-	case state.ReasonUnfit: // lists or writes have failed for too long, and how long is too long is tested beside the machine
+	case protocol.ReasonUnfit: // lists or writes have failed for too long, and how long is too long is tested beside the machine
 	}
 	if c.w.faults.onlyOutages && c.held[p.session] {
 		c.fail("%s exits, and nothing but the API server was away: %s", p.session, e.Message)
@@ -259,7 +259,7 @@ func (c *checker) atRest() (missing string) {
 		switch {
 		case owner < 0:
 			return fmt.Sprintf("slot %d has no holder that lives: %s", slot, brief(l))
-		case l.Annotations[v1alpha1.AnnotationPreferredHolder] != c.w.processes[owner].pod.name:
+		case l.Annotations[v1alpha1.AnnotationAssignedReplica] != c.w.processes[owner].pod.name:
 			return fmt.Sprintf("slot %d has not the preferred holder: %s", slot, brief(l))
 		case !c.w.processes[owner].owns(slot):
 			return fmt.Sprintf("%s holds slot %d and is not entitled to it", holder, slot)

@@ -6,8 +6,8 @@ import (
 	"strings"
 	"time"
 
-	member "github.com/machine-controller-fleet/machine-controller-fleet/membership/state"
-	"github.com/machine-controller-fleet/machine-controller-fleet/shard/state"
+	member "github.com/machine-controller-fleet/machine-controller-fleet/membership"
+	"github.com/machine-controller-fleet/machine-controller-fleet/shard/protocol"
 )
 
 // faults are what may go wrong in a run, and what is going wrong just now.
@@ -158,7 +158,7 @@ func (f *faults) begin() {
 // end heals everything: of each replica that is wanted, one process runs; the others are gone.
 func (f *faults) end() {
 	w := f.w
-	w.tell("all faults end")
+	w.report("all faults end")
 	f.on = false
 	if w.api.backAt = 0; w.checker.restored != 0 && !w.broken.quickRestore {
 		w.api.backAt = w.checker.restored + w.config.Fence + 2*time.Second
@@ -209,8 +209,8 @@ func (w *world) elect() {
 	}
 	depose := func(p *process) {
 		p.leads = false
-		w.tell("%s does not lead any more", p.session)
-		p.soon(0, func() { p.post(state.Deposed{}) })
+		w.report("%s does not lead any more", p.session)
+		p.soon(0, func() { p.post(protocol.Deposed{}) })
 	}
 	for _, p := range leaders {
 		if len(leaders) > 1 || p.machine.Suspended() && p.mode == running || w.faults.on && w.chance(30) {
@@ -220,8 +220,8 @@ func (w *world) elect() {
 	if (len(leaders) == 0 && w.chance(2) || w.faults.on && w.chance(50)) && len(others) > 0 {
 		p := others[w.random.IntN(len(others))]
 		p.leads = true
-		w.tell("%s leads", p.session)
-		p.post(state.Elected{})
+		w.report("%s leads", p.session)
+		p.post(protocol.Elected{})
 	}
 	w.after(w.between(time.Second, 5*time.Second), w.elect)
 }
@@ -311,7 +311,7 @@ func (w *world) pause() {
 
 func (w *world) sleep() {
 	if p := w.someone(); p != nil && p.mode == running {
-		w.tell("the machine of %s is suspended", p.session)
+		w.report("the machine of %s is suspended", p.session)
 		p.stop()
 		p.clock.sleep(w.now)
 		w.after(w.between(time.Second, 60*time.Second), p.goOn)
@@ -330,7 +330,7 @@ func (w *world) replacePod() {
 	if p == nil || p.podUID != p.pod.uid || !p.pod.wanted {
 		return
 	}
-	w.tell("pod %s is replaced by force", p.pod.name)
+	w.report("pod %s is replaced by force", p.pod.name)
 	p.pod.renew()
 	switch w.random.IntN(3) {
 	case 0:
@@ -356,7 +356,7 @@ func (w *world) twin() {
 func (w *world) disturb(until map[*process]time.Duration, most time.Duration, what string) {
 	if p := w.someone(); p != nil {
 		d := w.between(time.Second, most)
-		w.tell("%s %s for %v", p.session, what, d)
+		w.report("%s %s for %v", p.session, what, d)
 		until[p] = w.now + d
 	}
 }
@@ -367,7 +367,7 @@ func (w *world) cutOff() { w.disturb(w.faults.cut, time.Minute, "is cut off") }
 func (w *world) fade() {
 	if p := w.someone(); p != nil {
 		d := w.between(time.Second, 30*time.Second)
-		w.tell("the answers to %s are held back for %v", p.session, d)
+		w.report("the answers to %s are held back for %v", p.session, d)
 		w.faults.held[p] = w.now + d
 		w.after(d+w.between(0, 200*time.Millisecond), func() {
 			if w.faults.on {
@@ -389,7 +389,7 @@ func (w *world) shut() { w.disturb(w.faults.shut, 5*time.Minute, "cannot open sl
 
 func (w *world) breakWatch() {
 	if p := w.someone(); p != nil && p.watch != nil {
-		w.tell("the watch of %s breaks", p.session)
+		w.report("the watch of %s breaks", p.session)
 		p.watch.close()
 	}
 }
@@ -400,14 +400,14 @@ func (w *world) restoreBackup() {
 	if w.api.backup != nil {
 		return
 	}
-	w.tell("etcd is backed up")
+	w.report("etcd is backed up")
 	w.api.save()
 	w.after(w.between(5*time.Second, 60*time.Second), func() {
 		if !w.faults.on {
 			return
 		}
 		bump := w.chance(2)
-		w.tell("etcd is restored (later resourceVersions: %v)", bump)
+		w.report("etcd is restored (later resourceVersions: %v)", bump)
 		w.checker.restored, w.checker.epochs, w.checker.edits = w.now, map[string]int64{}, map[int]edit{}
 		for _, p := range w.processes {
 			clear(p.seen) // versions may be given out again
@@ -427,9 +427,9 @@ func (w *world) restart() {
 }
 
 func (w *world) leave(p *process) {
-	w.tell("%s is asked to leave", p.session)
+	w.report("%s is asked to leave", p.session)
 	p.leaving = true
-	p.post(state.Leaving{})
+	p.post(protocol.Leaving{})
 	w.after(90*time.Second, p.die) // the grace period
 }
 
@@ -448,6 +448,6 @@ func (w *world) scale() {
 func (w *world) setClock() {
 	if p := w.someone(); p != nil {
 		p.clock.wall = p.clock.wall.Add(w.between(-time.Hour, time.Hour))
-		w.tell("the wall clock of %s is set", p.session)
+		w.report("the wall clock of %s is set", p.session)
 	}
 }

@@ -9,7 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
-	member "github.com/machine-controller-fleet/machine-controller-fleet/membership/state"
+	member "github.com/machine-controller-fleet/machine-controller-fleet/membership"
 )
 
 // anyLease is one that exists.
@@ -23,7 +23,7 @@ func (w *world) anyLease() string {
 
 func (w *world) deleteLease() {
 	if name := w.anyLease(); name != "" && !w.api.away() {
-		w.tell("somebody deletes %s", name)
+		w.report("somebody deletes %s", name)
 		w.checker.tampered[name] = true
 		w.api.remove(name)
 	}
@@ -44,7 +44,7 @@ func (w *world) editLease() {
 		case 1:
 			l.Spec.RenewTime, l.Spec.AcquireTime = nil, nil
 		case 2:
-			member.Annotate(l, v1alpha1.AnnotationPreferredHolder, fmt.Sprintf("r-%d", w.random.IntN(9)))
+			member.Annotate(l, v1alpha1.AnnotationAssignedReplica, fmt.Sprintf("r-%d", w.random.IntN(9)))
 		case 3:
 			l.Annotations = nil
 		case 4:

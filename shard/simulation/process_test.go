@@ -8,9 +8,9 @@ import (
 
 	coordinationv1 "k8s.io/api/coordination/v1"
 
-	member "github.com/machine-controller-fleet/machine-controller-fleet/membership/state"
+	member "github.com/machine-controller-fleet/machine-controller-fleet/membership"
+	"github.com/machine-controller-fleet/machine-controller-fleet/shard/protocol"
 	"github.com/machine-controller-fleet/machine-controller-fleet/shard/ring"
-	"github.com/machine-controller-fleet/machine-controller-fleet/shard/state"
 )
 
 // beat is the longest time between two steps, as in the real shell.
@@ -39,12 +39,12 @@ type process struct {
 	podUID  string
 	session string
 	clock   clock
-	machine *state.Replica
-	all     *state.Replica // the same, but it decides all slots in each step; nil: nothing is compared
+	machine *protocol.Session
+	all     *protocol.Session // the same, but it decides all slots in each step; nil: nothing is compared
 	mode    mode
 	resumed time.Duration // when it last was stopped
 
-	mail     []state.Event
+	mail     []protocol.Event
 	stepping bool
 	deferred []func() // what a stopped process will find to do
 	timer    int      // of which generation the timer is that counts
@@ -70,11 +70,11 @@ type process struct {
 func (w *world) start(p *pod) *process {
 	session := member.Identity(p.name, suffix(len(w.processes)))
 	lockFree := !slices.ContainsFunc(w.processes, func(other *process) bool { return other.mode != gone && other.podUID == p.uid })
-	settings := state.Settings{
-		Config: w.config, Plan: w.plan, Fleet: fleetName, Namespace: namespace, Replica: p.name, Session: session, PodUID: p.uid,
+	settings := protocol.Settings{
+		Config: w.config, Assignment: w.plan, Fleet: fleetName, Namespace: namespace, Replica: p.name, Session: session, PodUID: p.uid,
 		Exclusive: lockFree || w.broken.lockForAll, Slots: w.slots, ShardBy: string(ring.Deployment), RingVersion: ring.Version,
 	}
-	machine, err := state.NewReplica(settings)
+	machine, err := protocol.NewSession(settings)
 	if err != nil {
 		w.checker.fail("settings: %v", err)
 		return nil
@@ -86,8 +86,8 @@ func (w *world) start(p *pod) *process {
 		seen: make([]int64, w.slots), work: make([]work, w.slots),
 	}
 	w.processes = append(w.processes, c)
-	w.tell("%s starts in pod %s (lock %v)", session, p.uid, settings.Exclusive)
-	c.post(state.Started{})
+	w.report("%s starts in pod %s (lock %v)", session, p.uid, settings.Exclusive)
+	c.post(protocol.Started{})
 	c.list()
 	c.soon(w.between(0, 500*time.Millisecond), c.labour)
 	return c
@@ -115,7 +115,7 @@ func (p *process) soon(d time.Duration, do func()) {
 }
 
 // post puts an event into the mail.
-func (p *process) post(e state.Event) {
+func (p *process) post(e protocol.Event) {
 	p.mail = append(p.mail, e)
 	p.read()
 }
@@ -134,14 +134,14 @@ func (p *process) read() {
 	p.stepping = false
 }
 
-func (p *process) step(event state.Event) {
+func (p *process) step(event protocol.Event) {
 	now := p.moment()
 	out := p.machine.Step(now, event)
 	p.compare(now, event, out)
 	p.look(event)
 	for _, change := range out.Changes {
-		p.w.tell("%s: slot %d %s (epoch %d, ticket %d)", p.session, change.Slot, change.Kind, change.Epoch, change.Ticket)
-		if change.Kind == state.Suspended {
+		p.w.report("%s: slot %d %s (epoch %d, ticket %d)", p.session, change.Slot, change.Kind, change.Epoch, change.Ticket)
+		if change.Kind == protocol.Suspended {
 			p.suspensions++
 		}
 		p.end(change)
@@ -159,27 +159,27 @@ func (p *process) step(event state.Event) {
 		p.begin(change)
 	}
 	for i, change := range out.Changes {
-		if !slices.ContainsFunc(out.Changes[i+1:], func(later state.Change) bool { return later.Slot == change.Slot }) {
+		if !slices.ContainsFunc(out.Changes[i+1:], func(later protocol.Change) bool { return later.Slot == change.Slot }) {
 			p.end(change) // what ends has the last word
 		}
 		if change.Ticket != 0 {
-			p.onIdle(change.Slot, func() { p.post(state.Idle{Slot: change.Slot, Ticket: change.Ticket}) })
+			p.onIdle(change.Slot, func() { p.post(protocol.Idle{Slot: change.Slot, Ticket: change.Ticket}) })
 		}
 	}
 	p.arm(out.WakeAt)
 }
 
 // look notes which versions of slot Leases an event has shown.
-func (p *process) look(event state.Event) {
+func (p *process) look(event protocol.Event) {
 	var leases []*coordinationv1.Lease
 	switch e := event.(type) {
-	case state.Seen:
+	case protocol.Seen:
 		leases = append(leases, e.Lease)
-	case state.Gone:
+	case protocol.Gone:
 		leases = append(leases, e.Lease)
-	case state.Listed:
+	case protocol.Listed:
 		leases = e.Leases
-	case state.Replied:
+	case protocol.Replied:
 		leases = append(slices.Clone(e.Leases), e.Lease)
 	}
 	for _, l := range leases {
@@ -195,7 +195,7 @@ func (p *process) look(event state.Event) {
 }
 
 // follow copies what the machine says of our ownership.
-func (p *process) follow(out state.Output) {
+func (p *process) follow(out protocol.Output) {
 	p.fence = p.machine.Fence()
 	p.active = p.active || !p.machine.Suspended()
 	for _, slot := range out.Slots {
@@ -224,7 +224,7 @@ func (p *process) arm(at member.Moment) {
 	generation := p.timer
 	p.soon(p.clock.until(wait), func() {
 		if generation == p.timer {
-			p.post(state.Woke{})
+			p.post(protocol.Woke{})
 		}
 	})
 }
@@ -232,7 +232,7 @@ func (p *process) arm(at member.Moment) {
 // ask sends a request: first the time is taken, then the need is checked, then the request goes. A process can be stopped
 // in between.
 func (p *process) ask(req member.Request) {
-	p.call(req, func() {}, func(reply member.Reply) { p.post(state.Replied{Reply: reply}) })
+	p.call(req, func() {}, func(reply member.Reply) { p.post(protocol.Replied{Reply: reply}) })
 }
 
 // call sends a request and has answer called once.
@@ -252,7 +252,7 @@ func (p *process) call(req member.Request, atServer func(), answer func(member.R
 			reply.Outcome = member.Refused
 		}
 		if p.w.story != nil && (reply.Outcome != member.Done || req.Verb != member.Update) {
-			p.w.tell("%s: %s %s: %s %s", p.session, req.Verb, req.Name, reply.Outcome, brief(reply.Lease))
+			p.w.report("%s: %s %s: %s %s", p.session, req.Verb, req.Name, reply.Outcome, brief(reply.Lease))
 		}
 		answer(reply)
 	}
@@ -333,7 +333,7 @@ func (p *process) list() {
 			p.soon(time.Second, p.list)
 			return
 		}
-		p.post(state.Listed{Leases: reply.Leases})
+		p.post(protocol.Listed{Leases: reply.Leases})
 		connection.ready, p.watch = true, connection
 		connection.pump()
 	})
@@ -342,17 +342,17 @@ func (p *process) list() {
 // notice takes what the watch shows. A stopped process finds it later.
 func (p *process) notice(n notice) {
 	if n.gone {
-		p.post(state.Gone{Lease: n.lease})
+		p.post(protocol.Gone{Lease: n.lease})
 		return
 	}
-	p.post(state.Seen{Lease: n.lease})
+	p.post(protocol.Seen{Lease: n.lease})
 }
 
 // stop and goOn are SIGSTOP and SIGCONT.
 func (p *process) stop() {
 	if p.mode == running {
 		p.mode = stopped
-		p.w.tell("%s is stopped", p.session)
+		p.w.report("%s is stopped", p.session)
 	}
 }
 
@@ -362,7 +362,7 @@ func (p *process) goOn() {
 	}
 	p.clock.wakeUp(p.w.now)
 	p.mode, p.resumed = running, p.w.now
-	p.w.tell("%s goes on", p.session)
+	p.w.report("%s goes on", p.session)
 	waiting := p.deferred
 	p.deferred = nil
 	p.w.random.Shuffle(len(waiting), func(i, j int) { waiting[i], waiting[j] = waiting[j], waiting[i] })
@@ -376,15 +376,15 @@ func (p *process) goOn() {
 }
 
 // exit ends the process because its machine says so, die because of anything else.
-func (p *process) exit(e *state.Exit) {
-	p.w.tell("%s exits: %s (empty %v): %s", p.session, e.Reason, e.Empty, e.Message)
+func (p *process) exit(e *protocol.Exit) {
+	p.w.report("%s exits: %s (empty %v): %s", p.session, e.Reason, e.Empty, e.Message)
 	p.w.checker.exited(p, e)
 	p.vanish()
 }
 
 func (p *process) die() {
 	if p.mode != gone {
-		p.w.tell("%s is killed", p.session)
+		p.w.report("%s is killed", p.session)
 		p.vanish()
 	}
 }

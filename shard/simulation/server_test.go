@@ -12,7 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
-	member "github.com/machine-controller-fleet/machine-controller-fleet/membership/state"
+	member "github.com/machine-controller-fleet/machine-controller-fleet/membership"
 )
 
 // server is the API server with its etcd. What it stores is never changed, only replaced.
@@ -42,7 +42,7 @@ func (s *server) away() bool { return s.w.now < s.backAt }
 
 // goAway takes the server away for a time, and sometimes all its connections with it.
 func (s *server) goAway(d time.Duration) {
-	s.w.tell("the API server is away for %v", d)
+	s.w.report("the API server is away for %v", d)
 	s.backAt = max(s.backAt, s.w.now+d)
 	if s.w.chance(2) {
 		s.breakWatches()
@@ -192,7 +192,7 @@ func brief(l *coordinationv1.Lease) string {
 		return "nothing"
 	}
 	text := fmt.Sprintf("%s@%s %s holder=%q", l.Name, l.ResourceVersion, l.UID, member.Holder(l))
-	for _, key := range []string{v1alpha1.AnnotationPreferredHolder, v1alpha1.AnnotationQuarantine, v1alpha1.AnnotationLeaseUID, v1alpha1.AnnotationConfirmed, v1alpha1.AnnotationLeaving, v1alpha1.AnnotationCreated} {
+	for _, key := range []string{v1alpha1.AnnotationAssignedReplica, v1alpha1.AnnotationQuarantine, v1alpha1.AnnotationLeaseUID, v1alpha1.AnnotationConfirmed, v1alpha1.AnnotationLeaving, v1alpha1.AnnotationCreated} {
 		if value := l.Annotations[key]; value != "" {
 			text += fmt.Sprintf(" %s=%s", strings.TrimPrefix(key, v1alpha1.FleetDomain), value)
 		}

@@ -10,9 +10,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/machine-controller-fleet/machine-controller-fleet/internal/worlds"
-	member "github.com/machine-controller-fleet/machine-controller-fleet/membership/state"
-	"github.com/machine-controller-fleet/machine-controller-fleet/shard/plan"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/testkit/worlds"
+	member "github.com/machine-controller-fleet/machine-controller-fleet/membership"
+	"github.com/machine-controller-fleet/machine-controller-fleet/shard/assignment"
 )
 
 var (
@@ -30,7 +30,7 @@ const patience = 4 * time.Minute
 // run is one run of a seed.
 func run(seed uint64, broken promises, change weather, story *strings.Builder) *world {
 	w := &world{
-		seed: seed, random: rand.New(rand.NewPCG(seed, 1)), broken: broken, config: member.DefaultConfig(), plan: plan.DefaultConfig(),
+		seed: seed, random: rand.New(rand.NewPCG(seed, 1)), broken: broken, config: member.DefaultConfig(), plan: assignment.DefaultConfig(),
 		pods: map[string]*pod{}, story: story,
 	}
 	w.slots = []int{1, 2, 5}[w.random.IntN(3)]
@@ -75,7 +75,7 @@ func (w *world) settle() {
 // TestFaults runs many seeds.
 func TestFaults(t *testing.T) {
 	if *oneSeed >= 0 {
-		tellStory(t, uint64(*oneSeed), nil)
+		reportStory(t, uint64(*oneSeed), nil)
 		return
 	}
 	total := runAll(t, worlds.Some(*howMany), nil)
@@ -88,7 +88,7 @@ func TestFaults(t *testing.T) {
 // TestOutages: however long the API server is away, when it comes back no session has ended.
 func TestOutages(t *testing.T) {
 	if *oneSeed >= 0 {
-		tellStory(t, uint64(*oneSeed), nothingButOutages)
+		reportStory(t, uint64(*oneSeed), nothingButOutages)
 		return
 	}
 	t.Logf("%+v", runAll(t, worlds.Some(*howMany/10), nothingButOutages))
@@ -98,21 +98,21 @@ func TestOutages(t *testing.T) {
 // one holder in the end.
 func TestHandWrittenHolders(t *testing.T) {
 	if *oneSeed >= 0 {
-		tellStory(t, uint64(*oneSeed), peopleWriteHolders)
+		reportStory(t, uint64(*oneSeed), peopleWriteHolders)
 		return
 	}
 	t.Logf("%+v", runAll(t, worlds.Some(*howMany/4), peopleWriteHolders))
 }
 
-func tellStory(t *testing.T, seed uint64, change weather) {
+func reportStory(t *testing.T, seed uint64, change weather) {
 	t.Helper()
 	var story strings.Builder
 	w := run(seed, promises{}, change, &story)
-	told := strings.SplitAfter(story.String(), "\n")
-	if *lines > 0 && len(told) > *lines {
-		told = told[len(told)-*lines:]
+	reported := strings.SplitAfter(story.String(), "\n")
+	if *lines > 0 && len(reported) > *lines {
+		reported = reported[len(reported)-*lines:]
 	}
-	t.Logf("seed %d: %d slots, rests at %v, %+v\n%s", seed, w.slots, w.now, w.checker.tally, strings.Join(told, ""))
+	t.Logf("seed %d: %d slots, rests at %v, %+v\n%s", seed, w.slots, w.now, w.checker.tally, strings.Join(reported, ""))
 	if w.checker.violation != "" {
 		t.Errorf("seed %d: at %v: %s", seed, w.checker.at, w.checker.violation)
 	}

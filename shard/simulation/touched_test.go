@@ -7,9 +7,9 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/machine-controller-fleet/machine-controller-fleet/internal/worlds"
-	member "github.com/machine-controller-fleet/machine-controller-fleet/membership/state"
-	"github.com/machine-controller-fleet/machine-controller-fleet/shard/state"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/testkit/worlds"
+	member "github.com/machine-controller-fleet/machine-controller-fleet/membership"
+	"github.com/machine-controller-fleet/machine-controller-fleet/shard/protocol"
 )
 
 var compareAll = flag.Bool("compare", false, "compare each step with one that decides all slots, in all tests")
@@ -18,11 +18,11 @@ var compareAll = flag.Bool("compare", false, "compare each step with one that de
 func comparing(w *world, _ *faults) { w.compares = true }
 
 // decidesAll returns the machine that a session's is compared with; nil where nothing is compared.
-func (w *world) decidesAll(settings state.Settings) *state.Replica {
+func (w *world) decidesAll(settings protocol.Settings) *protocol.Session {
 	if !w.compares && !*compareAll {
 		return nil
 	}
-	all, err := state.NewReplica(settings)
+	all, err := protocol.NewSession(settings)
 	if err != nil {
 		w.checker.fail("settings: %v", err)
 		return nil
@@ -32,7 +32,7 @@ func (w *world) decidesAll(settings state.Settings) *state.Replica {
 }
 
 // compare checks that a step that decides only what was touched asks for the same as one that decides everything.
-func (p *process) compare(now member.Moment, event state.Event, out state.Output) {
+func (p *process) compare(now member.Moment, event protocol.Event, out protocol.Output) {
 	if p.all == nil || p.w.checker.violation != "" {
 		return
 	}
@@ -49,7 +49,7 @@ func (p *process) compare(now member.Moment, event state.Event, out state.Output
 // TestASlotThatIsNotTouchedHasNothingToDo: in any history each step asks for the same as one that decides all slots.
 func TestASlotThatIsNotTouchedHasNothingToDo(t *testing.T) {
 	if *oneSeed >= 0 {
-		tellStory(t, uint64(*oneSeed), comparing)
+		reportStory(t, uint64(*oneSeed), comparing)
 		return
 	}
 	t.Logf("%+v", runAll(t, worlds.Some(*howMany/10), comparing))

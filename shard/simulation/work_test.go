@@ -3,7 +3,7 @@ package simulation
 import (
 	"time"
 
-	"github.com/machine-controller-fleet/machine-controller-fleet/shard/state"
+	"github.com/machine-controller-fleet/machine-controller-fleet/shard/protocol"
 )
 
 // work is what a process does for one slot.
@@ -37,7 +37,7 @@ func (p *process) labour() {
 				weights[slot] = int64(slot + p.w.random.IntN(3))
 			}
 		}
-		p.post(state.Weighed{Weights: weights})
+		p.post(protocol.Weighed{Weights: weights})
 	}
 	p.soon(p.w.between(200*time.Millisecond, 600*time.Millisecond), p.labour)
 }
@@ -83,11 +83,11 @@ func (p *process) finish(c *call) {
 			break
 		}
 	}
-	p.tellIdle(c.slot)
+	p.reportIdle(c.slot)
 }
 
-// tellIdle calls those that wait until nothing is in flight, of the slot or at all.
-func (p *process) tellIdle(slot int) {
+// reportIdle calls those that wait until nothing is in flight, of the slot or at all.
+func (p *process) reportIdle(slot int) {
 	w := &p.work[slot]
 	if len(w.calls) > 0 {
 		return
@@ -105,7 +105,7 @@ func (p *process) onIdle(slot int, idle func()) {
 		idle()
 		return
 	}
-	if slot == state.Everything {
+	if slot == protocol.Everything {
 		left := len(p.work)
 		for slot := range p.work {
 			p.onIdle(slot, func() {
@@ -117,26 +117,26 @@ func (p *process) onIdle(slot int, idle func()) {
 		return
 	}
 	p.work[slot].whenIdle = append(p.work[slot].whenIdle, idle)
-	p.tellIdle(slot)
+	p.reportIdle(slot)
 }
 
 // end carries out the part of a change that stops something.
-func (p *process) end(change state.Change) {
+func (p *process) end(change protocol.Change) {
 	each := func(do func(*work)) {
 		for slot := range p.work {
-			if change.Slot == slot || change.Slot == state.Everything {
+			if change.Slot == slot || change.Slot == protocol.Everything {
 				do(&p.work[slot])
 			}
 		}
 	}
 	switch change.Kind {
-	case state.Stopped:
+	case protocol.Stopped:
 		each(func(w *work) { w.stopping = true })
-	case state.Cancelled, state.Suspended:
+	case protocol.Cancelled, protocol.Suspended:
 		each(func(w *work) { w.stopping = true; p.cancel(w) })
-	case state.Lost:
+	case protocol.Lost:
 		each(func(w *work) { w.held, w.open = false, false; p.cancel(w) })
-	case state.Acquired, state.Resumed:
+	case protocol.Acquired, protocol.Resumed:
 	}
 }
 
@@ -150,9 +150,9 @@ func (p *process) cancel(w *work) {
 }
 
 // begin carries out the part that lets keys in.
-func (p *process) begin(change state.Change) {
+func (p *process) begin(change protocol.Change) {
 	switch change.Kind {
-	case state.Acquired:
+	case protocol.Acquired:
 		w := &p.work[change.Slot]
 		w.held, w.open, w.stopping = true, false, false
 		w.acquired++
@@ -166,16 +166,16 @@ func (p *process) begin(change state.Change) {
 				p.soon(time.Second, open)
 			default:
 				w.open = true
-				p.post(state.Opened{Slot: change.Slot, Epoch: change.Epoch})
+				p.post(protocol.Opened{Slot: change.Slot, Epoch: change.Epoch})
 			}
 		}
 		p.soon(p.w.between(20*time.Millisecond, 2*time.Second), open) // a consistent first list
-	case state.Resumed:
+	case protocol.Resumed:
 		for slot := range p.work {
-			if change.Slot == slot || change.Slot == state.Everything {
+			if change.Slot == slot || change.Slot == protocol.Everything {
 				p.work[slot].stopping = false
 			}
 		}
-	case state.Stopped, state.Cancelled, state.Suspended, state.Lost:
+	case protocol.Stopped, protocol.Cancelled, protocol.Suspended, protocol.Lost:
 	}
 }

@@ -7,8 +7,8 @@ import (
 	"strings"
 	"time"
 
-	member "github.com/machine-controller-fleet/machine-controller-fleet/membership/state"
-	"github.com/machine-controller-fleet/machine-controller-fleet/shard/plan"
+	member "github.com/machine-controller-fleet/machine-controller-fleet/membership"
+	"github.com/machine-controller-fleet/machine-controller-fleet/shard/assignment"
 )
 
 // fleetName and namespace are those of all Leases.
@@ -25,7 +25,7 @@ type world struct {
 	// compares says that each step is compared with one that decides all slots.
 	compares bool
 	config   member.Config
-	plan     plan.Config
+	plan     assignment.Config
 	slots    int
 
 	now   time.Duration
@@ -102,7 +102,7 @@ func (w *world) between(least, most time.Duration) time.Duration {
 	return least + time.Duration(f*f*float64(most-least))
 }
 
-func (w *world) tell(format string, args ...any) {
+func (w *world) report(format string, args ...any) {
 	if w.story != nil {
 		fmt.Fprintf(w.story, "%9.3f  %s\n", w.now.Seconds(), fmt.Sprintf(format, args...))
 	}

@@ -15,9 +15,9 @@ const (
 	MachineDeploymentFrozen MachineDeploymentConditionType = "Frozen"
 	// MachineDeploymentValid is False while the spec cannot work. Else it is not there. MCM does not have it.
 	MachineDeploymentValid MachineDeploymentConditionType = "Valid"
-	// MachineDeploymentReplacementHalted is True while unhealthy machines of the deployment are not replaced because too
+	// MachineDeploymentCircuitBreakerOpen is True while unhealthy machines of the deployment are not replaced because too
 	// many machines around them are not Ready. Else it is not there. MCM does not have it.
-	MachineDeploymentReplacementHalted MachineDeploymentConditionType = "ReplacementHalted"
+	MachineDeploymentCircuitBreakerOpen MachineDeploymentConditionType = "CircuitBreakerOpen"
 	// MachineDeploymentRolloutStalled is True while a rollout does not move on, although it is not paused; the reason is the
 	// cause. Else it is not there. MCM does not have it.
 	MachineDeploymentRolloutStalled MachineDeploymentConditionType = "RolloutStalled"
@@ -33,9 +33,9 @@ const (
 	MachineSetFrozen MachineSetConditionType = "Frozen"
 	// MachineSetValid is False while the spec cannot work. Else it is not there. MCM does not have it.
 	MachineSetValid MachineSetConditionType = "Valid"
-	// MachineSetReplacementHalted is what MachineDeploymentReplacementHalted is, on a set without a controller. MCM does not
+	// MachineSetCircuitBreakerOpen is what MachineDeploymentCircuitBreakerOpen is, on a set without a controller. MCM does not
 	// have it.
-	MachineSetReplacementHalted MachineSetConditionType = "ReplacementHalted"
+	MachineSetCircuitBreakerOpen MachineSetConditionType = "CircuitBreakerOpen"
 )
 
 // Reasons of MachineDeploymentAvailable.
@@ -128,7 +128,7 @@ const (
 	ReasonNoStrategy = "NoStrategy"
 )
 
-// Reasons of the ReplacementHalted conditions. MCM does not have them.
+// Reasons of the CircuitBreakerOpen conditions. MCM does not have them.
 const (
 	// ReasonZoneNotReady means that too many machines of a zone are not Ready.
 	ReasonZoneNotReady = "ZoneNotReady"

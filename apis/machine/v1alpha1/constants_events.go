@@ -16,7 +16,7 @@ const (
 	EventRollbackRevisionNotFound  = "DeploymentRollbackRevisionNotFound"
 	EventRollbackTemplateUnchanged = "DeploymentRollbackTemplateUnchanged"
 
-	EventReplacementHalted  = "ReplacementHalted"
+	EventCircuitBreakerOpen = "CircuitBreakerOpen"
 	EventReplacementResumed = "ReplacementResumed"
 
 	EventReplicaUnfit = "ReplicaUnfit"
@@ -136,7 +136,7 @@ func replacementEvents() []EventReason {
 			"Look at the VM before it is gone, or have such machines [kept](operations/preserve.md).",
 		},
 		{
-			EventReplacementHalted, true, roots,
+			EventCircuitBreakerOpen, true, roots,
 			"Unhealthy machines are not replaced for now, because too many machines of their zone, or of their target cluster, are not Ready. The message has the numbers. It is on a MachineSet only where nobody controls that.",
 			"Look for what the machines have in common; see [Unknown](troubleshooting.md#a-machine-stays-in-unknown).",
 		},

@@ -19,9 +19,9 @@ const (
 	// AnnotationSetAside is on Machines whose processing has panicked: how often, until when they are left as they are, and what the
 	// panic said, as JSON. Without it the machine is processed at once.
 	AnnotationSetAside = FleetDomain + "set-aside"
-	// AnnotationTold is on Machines with which something is wrong that lasts and shows in no status: which Event has told of it
+	// AnnotationReported is on Machines with which something is wrong that lasts and shows in no status: which Event has told of it
 	// last, as its reason and a checksum of its message. It is told once.
-	AnnotationTold = FleetDomain + "told"
+	AnnotationReported = FleetDomain + "reported"
 )
 
 // AnnotationMachine on a Node is the Machine that the Node is bound to: "<namespace>/<name>/<UID>". The Node gets it with its
@@ -33,10 +33,10 @@ const AnnotationMachine = FleetDomain + "machine"
 // annotation of the Node cannot record them: a kubelet can write the annotations of its Node.
 const AnnotationApplied = FleetDomain + "applied"
 
-// AnnotationReplacing on a MachineDeployment, or on a MachineSet without a controller, holds as JSON the permits: the
+// AnnotationDisruptions on a MachineDeployment, or on a MachineSet without a controller, holds as JSON the permits: the
 // machines below it that may be replaced and are not gone yet. A machine is named here before it is given up, so that
 // whoever comes next finishes what was begun and gives no permit beside it.
-const AnnotationReplacing = FleetDomain + "replacing"
+const AnnotationDisruptions = FleetDomain + "disruptions"
 
 // AnnotationCountMinReady on a MachineDeployment, or on a MachineSet without a controller, with a true value (as
 // strconv.ParseBool reads it) has minReadySeconds count, which Machine Controller Manager ignores, and with a false one has it
@@ -118,8 +118,8 @@ const (
 
 // Annotations of slot Leases.
 const (
-	// AnnotationPreferredHolder is the replica that should hold the slot. Only the leader writes it.
-	AnnotationPreferredHolder = FleetDomain + "preferred-holder"
+	// AnnotationAssignedReplica is the replica that should hold the slot. Only the leader writes it.
+	AnnotationAssignedReplica = FleetDomain + "preferred-holder"
 	// AnnotationHome is the replica that has left and that the slot goes back to when it returns soon.
 	AnnotationHome = FleetDomain + "home"
 	// AnnotationWeight is the slot's weight when it was last released or acquired.

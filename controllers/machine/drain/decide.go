@@ -26,7 +26,7 @@ func Decide(f Facts) Verdict {
 	if v.Memory.Volumes == nil {
 		v.Memory.Volumes = f.Memory.Volumes
 	}
-	f.tellBlind(&v)
+	f.reportBlind(&v)
 	if force != nil {
 		v.Cause = force.cause
 	}
@@ -64,8 +64,8 @@ func MayRelease(node *corev1.Node, pods []*corev1.Pod) bool {
 // blindTime is how long something may not be seen before the user is told: a blip passes.
 const blindTime = 5 * time.Second
 
-// tellBlind adds to what a drain that waits says of itself that something cannot be seen, when that has lasted.
-func (f Facts) tellBlind(v *Verdict) {
+// reportBlind adds to what a drain that waits says of itself that something cannot be seen, when that has lasted.
+func (f Facts) reportBlind(v *Verdict) {
 	if f.Blind == "" {
 		return
 	}
@@ -74,13 +74,13 @@ func (f Facts) tellBlind(v *Verdict) {
 		since = f.Now
 	}
 	v.Memory.BlindSince = since
-	tell := since.Add(blindTime)
+	report := since.Add(blindTime)
 	switch {
 	case v.Do != Rest || v.State.Ended():
-	case !f.Now.Before(tell):
+	case !f.Now.Before(report):
 		v.Progress.Blind = f.Blind
-	case v.Wake == 0 || f.until(tell) < v.Wake:
-		v.Wake = f.until(tell)
+	case v.Wake == 0 || f.until(report) < v.Wake:
+		v.Wake = f.until(report)
 	}
 }
 

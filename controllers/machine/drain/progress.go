@@ -32,15 +32,15 @@ type Progress struct {
 	// Detaching volumes are used by no pod any more.
 	Detaching []string
 	// Held pods could not be removed.
-	Held []Held
+	Held []Blocked
 	// Deadline is when what is left is deleted without grace.
 	Deadline time.Time
 	// Cause of the force, if the drain is forced.
 	Cause Cause
 }
 
-// Held is a pod that could not be removed.
-type Held struct {
+// Blocked is a pod that could not be removed.
+type Blocked struct {
 	Pod types.NamespacedName
 	// Budgets that do not let it go, by namespace and name.
 	Budgets []string
@@ -52,7 +52,7 @@ type Held struct {
 
 // hold returns the progress with one more pod that could not be removed.
 func hold(p Progress, pod *corev1.Pod, by []*policyv1.PodDisruptionBudget, why string) Progress {
-	held := Held{Pod: podKey(pod), Why: why}
+	held := Blocked{Pod: podKey(pod), Why: why}
 	for _, b := range by {
 		held.Budgets = append(held.Budgets, b.Namespace+"/"+b.Name)
 		held.IsMisconfigured = held.IsMisconfigured || isMisconfigured(b)
@@ -132,7 +132,7 @@ func (p Progress) held() []string {
 	return parts
 }
 
-func stuckFirst(a, b Held) int {
+func stuckFirst(a, b Blocked) int {
 	switch {
 	case a.IsMisconfigured == b.IsMisconfigured:
 		return 0
@@ -143,7 +143,7 @@ func stuckFirst(a, b Held) int {
 }
 
 // cause tells what holds the pod.
-func (h Held) cause() string {
+func (h Blocked) cause() string {
 	kind := "PodDisruptionBudget "
 	if len(h.Budgets) > 1 {
 		kind = "PodDisruptionBudgets "

@@ -6,8 +6,8 @@ import (
 )
 
 const (
-	// tellPause is how long a change of the progress waits at least after the one before. Each costs a write.
-	tellPause = 5 * time.Second
+	// reportPause is how long a change of the progress waits at least after the one before. Each costs a write.
+	reportPause = 5 * time.Second
 	// askAgain is when a target cluster is asked again that does not answer.
 	askAgain = 10 * time.Second
 )
@@ -25,8 +25,8 @@ type Report struct {
 	Wake time.Duration
 }
 
-// Told is the progress that was told last, and when. The zero value is that of a process that has told nothing yet.
-type Told struct {
+// Reported is the progress that was told last, and when. The zero value is that of a process that has told nothing yet.
+type Reported struct {
 	text    string
 	isStuck bool
 	at      time.Time
@@ -34,22 +34,22 @@ type Told struct {
 
 // Next returns the report of a drain that goes on. It tells what was told before while that is not long ago, and has the
 // drain looked at when there may be news; that it is stuck is told at once.
-func (t Told) Next(now time.Time, v Verdict) (Told, Report) {
-	return t.tell(now, Report{State: Draining, Text: v.Progress.String(), IsStuck: v.Progress.IsStuck(), Wake: v.Wake})
+func (t Reported) Next(now time.Time, v Verdict) (Reported, Report) {
+	return t.report(now, Report{State: Draining, Text: v.Progress.String(), IsStuck: v.Progress.IsStuck(), Wake: v.Wake})
 }
 
 // Unanswered returns the report of a drain that goes on when the target cluster answers again. Node is "" for a machine that
 // has none.
-func (t Told) Unanswered(now time.Time, node string, why error) (Told, Report) {
+func (t Reported) Unanswered(now time.Time, node string, why error) (Reported, Report) {
 	text := fmt.Sprintf("The target cluster does not answer: %v", why)
 	if node != "" {
 		text = fmt.Sprintf("Draining Node %s: the target cluster does not answer: %v", node, why)
 	}
-	return t.tell(now, Report{State: Draining, Text: text, IsStuck: true, Wake: askAgain})
+	return t.report(now, Report{State: Draining, Text: text, IsStuck: true, Wake: askAgain})
 }
 
-func (t Told) tell(now time.Time, r Report) (Told, Report) {
-	switch until := t.at.Add(tellPause); {
+func (t Reported) report(now time.Time, r Report) (Reported, Report) {
+	switch until := t.at.Add(reportPause); {
 	case r.Text == t.text, r.Text == "":
 		return t, r
 	case r.IsStuck == t.isStuck && now.Before(until) && !t.at.IsZero():
@@ -59,11 +59,11 @@ func (t Told) tell(now time.Time, r Report) (Told, Report) {
 		}
 		return t, r
 	}
-	return Told{text: r.Text, isStuck: r.IsStuck, at: now}, r
+	return Reported{text: r.Text, isStuck: r.IsStuck, at: now}, r
 }
 
 // Again returns the report of a drain that goes on at once, when others have had their turn.
-func (t Told) Again() Report {
+func (t Reported) Again() Report {
 	return Report{State: Draining, Text: t.text, IsStuck: t.isStuck, Wake: time.Millisecond}
 }
 

@@ -41,21 +41,21 @@ func TestStories(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			told := tell(t, string(text))
+			reported := report(t, string(text))
 			if *update {
-				if err := os.WriteFile(file, []byte(told), 0o600); err != nil {
+				if err := os.WriteFile(file, []byte(reported), 0o600); err != nil {
 					t.Fatal(err)
 				}
 			}
-			if diff := cmp.Diff(strings.Split(string(text), "\n"), strings.Split(told, "\n")); diff != "" {
+			if diff := cmp.Diff(strings.Split(string(text), "\n"), strings.Split(reported, "\n")); diff != "" {
 				t.Errorf("%s (-want +got):\n%s", file, diff)
 			}
 		})
 	}
 }
 
-// tell returns the text with the verdicts of now.
-func tell(t *testing.T, text string) string {
+// report returns the text with the verdicts of now.
+func report(t *testing.T, text string) string {
 	t.Helper()
 	var out []string
 	s := newStory()

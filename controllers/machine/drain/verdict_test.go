@@ -29,8 +29,8 @@ func (s *story) decide() []string {
 			text += fmt.Sprintf(", wake after %s", v.Wake)
 		}
 		lines := []string{text}
-		if told := v.Progress.String(); v.State == Draining && told != "" {
-			lines = append(lines, told)
+		if reported := v.Progress.String(); v.State == Draining && reported != "" {
+			lines = append(lines, reported)
 		}
 		return lines
 	case Remove:

@@ -10,8 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 
-	"github.com/machine-controller-fleet/machine-controller-fleet/internal/consistent"
-	"github.com/machine-controller-fleet/machine-controller-fleet/internal/objects"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/objectcache"
 )
 
 // Indexes of attachments.
@@ -24,11 +23,11 @@ const (
 type cluster struct {
 	client kubernetes.Interface
 
-	budgets     *objects.Objects[*policyv1.PodDisruptionBudget]
-	claims      *objects.Objects[*corev1.PersistentVolumeClaim]
-	volumes     *objects.Objects[*corev1.PersistentVolume]
-	attachments *objects.Objects[*storagev1.VolumeAttachment]
-	drivers     *objects.Objects[*storagev1.CSIDriver]
+	budgets     *objectcache.Objects[*policyv1.PodDisruptionBudget]
+	claims      *objectcache.Objects[*corev1.PersistentVolumeClaim]
+	volumes     *objectcache.Objects[*corev1.PersistentVolume]
+	attachments *objectcache.Objects[*storagev1.VolumeAttachment]
+	drivers     *objectcache.Objects[*storagev1.CSIDriver]
 	troubles    *troubles
 
 	mu       sync.Mutex
@@ -41,9 +40,9 @@ type cluster struct {
 func newCluster(s *Set, client kubernetes.Interface) *cluster {
 	c := &cluster{
 		client: client, sessions: map[*Session]bool{},
-		budgets: objects.New[*policyv1.PodDisruptionBudget](), claims: objects.New[*corev1.PersistentVolumeClaim](),
-		volumes: objects.New[*corev1.PersistentVolume](), attachments: objects.New[*storagev1.VolumeAttachment](),
-		drivers: objects.New[*storagev1.CSIDriver](),
+		budgets: objectcache.New[*policyv1.PodDisruptionBudget](), claims: objectcache.New[*corev1.PersistentVolumeClaim](),
+		volumes: objectcache.New[*corev1.PersistentVolume](), attachments: objectcache.New[*storagev1.VolumeAttachment](),
+		drivers: objectcache.New[*storagev1.CSIDriver](),
 	}
 	c.troubles = newTroubles(func() { c.wake(func(*Session) bool { return true }) })
 	_ = c.attachments.AddIndex(byNode, func(a *storagev1.VolumeAttachment) []string { return []string{a.Spec.NodeName} })
@@ -52,16 +51,16 @@ func newCluster(s *Set, client kubernetes.Interface) *cluster {
 	c.attachments.OnChange(c.attachmentChanged)
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	share(s, c, "budgets", consistent.From(client.PolicyV1().PodDisruptionBudgets(metav1.NamespaceAll)), c.budgets, trimBudget)
-	share(s, c, "claims", consistent.From(client.CoreV1().PersistentVolumeClaims(metav1.NamespaceAll)), c.claims, trimClaim)
-	share(s, c, "volumes", consistent.From(client.CoreV1().PersistentVolumes()), c.volumes, trimVolume)
-	share(s, c, "attachments", consistent.From(client.StorageV1().VolumeAttachments()), c.attachments, trimAttachment)
-	share(s, c, "CSI drivers", consistent.From(client.StorageV1().CSIDrivers()), c.drivers, trimDriver)
+	share(s, c, "budgets", objectcache.From(client.PolicyV1().PodDisruptionBudgets(metav1.NamespaceAll)), c.budgets, trimBudget)
+	share(s, c, "claims", objectcache.From(client.CoreV1().PersistentVolumeClaims(metav1.NamespaceAll)), c.claims, trimClaim)
+	share(s, c, "volumes", objectcache.From(client.CoreV1().PersistentVolumes()), c.volumes, trimVolume)
+	share(s, c, "attachments", objectcache.From(client.StorageV1().VolumeAttachments()), c.attachments, trimAttachment)
+	share(s, c, "CSI drivers", objectcache.From(client.StorageV1().CSIDrivers()), c.drivers, trimDriver)
 	return c
 }
 
 // share begins to watch one kind; c.mu is held.
-func share[T metav1.Object](s *Set, c *cluster, name string, from consistent.Source, all *objects.Objects[T], trim func(T) T) {
+func share[T metav1.Object](s *Set, c *cluster, name string, from objectcache.Source, all *objectcache.Objects[T], trim func(T) T) {
 	c.unsynced++
 	into := &sink[T]{all: all, trim: trim, synced: sync.OnceFunc(c.synced)}
 	c.ends = append(c.ends, s.watches.Begin(func(ctx context.Context) { reflect(ctx, name+" for drains", c.troubles.follow(name, from), into) }))

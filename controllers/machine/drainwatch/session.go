@@ -15,8 +15,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machine/drain"
-	"github.com/machine-controller-fleet/machine-controller-fleet/internal/consistent"
-	"github.com/machine-controller-fleet/machine-controller-fleet/internal/objects"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/objectcache"
 )
 
 // Session is what one drain sees, from its begin to its end.
@@ -25,7 +24,7 @@ type Session struct {
 	cluster *cluster
 	node    string
 	wake    func()
-	pods    *objects.Objects[*corev1.Pod]
+	pods    *objectcache.Objects[*corev1.Pod]
 	end     func() // of the watch of the pods
 
 	troubles *troubles
@@ -43,7 +42,7 @@ func OfNode(node string) metav1.ListOptions {
 // Begin begins to watch for the drain of a Node. wake is called, and must return soon, whenever something has changed for
 // it, until it ends.
 func (s *Set) Begin(client kubernetes.Interface, node string, wake func()) *Session {
-	session := &Session{set: s, node: node, wake: wake, pods: objects.New[*corev1.Pod](), awaited: map[string]bool{}}
+	session := &Session{set: s, node: node, wake: wake, pods: objectcache.New[*corev1.Pod](), awaited: map[string]bool{}}
 	session.pods.OnChange(func(before, after *corev1.Pod) {
 		if before == nil || after == nil || concerns(before, after) {
 			wake()
@@ -65,10 +64,10 @@ func (s *Session) End() {
 }
 
 // podsOf lists and watches the pods of a Node.
-func podsOf(client kubernetes.Interface, node string) consistent.Source {
+func podsOf(client kubernetes.Interface, node string) objectcache.Source {
 	pods := client.CoreV1().Pods(metav1.NamespaceAll)
 	selector := OfNode(node).FieldSelector
-	return consistent.Source{
+	return objectcache.Source{
 		List: func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
 			options.FieldSelector = selector
 			return pods.List(ctx, options)

@@ -9,7 +9,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/cache"
 
-	"github.com/machine-controller-fleet/machine-controller-fleet/internal/consistent"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/objectcache"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/tasks"
 )
 
@@ -64,9 +64,9 @@ func (s *Set) leave(c *cluster, session *Session) {
 func (s *Set) Run(ctx context.Context) { s.watches.Run(ctx) }
 
 // reflect lists and watches a source until ctx ends.
-func reflect(ctx context.Context, name string, from consistent.Source, into cache.ReflectorStore) {
+func reflect(ctx context.Context, name string, from objectcache.Source, into cache.ReflectorStore) {
 	backoff := &wait.Backoff{Duration: 100 * time.Millisecond, Factor: 2, Jitter: 0.5, Steps: 10, Cap: 5 * time.Second}
-	reflector := cache.NewReflectorWithOptions(&consistent.ListerWatcher{Source: from}, nil, into,
+	reflector := cache.NewReflectorWithOptions(&objectcache.ListerWatcher{Source: from}, nil, into,
 		cache.ReflectorOptions{Name: name, TypeDescription: name, Backoff: backoff})
 	reflector.WatchListPageSize = page
 	reflector.RunWithContext(ctx)

@@ -6,12 +6,12 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/machine-controller-fleet/machine-controller-fleet/internal/objects"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/objectcache"
 )
 
 // sink takes in what one watch shows of one kind. It is the only one that feeds all.
 type sink[T metav1.Object] struct {
-	all    *objects.Objects[T]
+	all    *objectcache.Objects[T]
 	trim   func(T) T // makes an object small
 	synced func()    // is called after each list
 }
@@ -35,7 +35,7 @@ func (s *sink[T]) Delete(obj any) error {
 	if err != nil {
 		return err
 	}
-	s.all.Remove(objects.Key(seen), seen.GetResourceVersion())
+	s.all.Remove(objectcache.Key(seen), seen.GetResourceVersion())
 	return nil
 }
 
@@ -47,11 +47,11 @@ func (s *sink[T]) Replace(list []any, _ string) error {
 		if err != nil {
 			return err
 		}
-		listed[objects.Key(seen)] = true
+		listed[objectcache.Key(seen)] = true
 		s.all.Apply(s.trim(seen), false)
 	}
 	for _, obj := range s.all.All() {
-		if key := objects.Key(obj); !listed[key] {
+		if key := objectcache.Key(obj); !listed[key] {
 			s.all.Remove(key, "")
 		}
 	}

@@ -11,7 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/watch"
 
-	"github.com/machine-controller-fleet/machine-controller-fleet/internal/consistent"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/objectcache"
 )
 
 // troubles are the last errors of sources that cannot be listed, or watched, now.
@@ -56,8 +56,8 @@ func (t *troubles) say() string {
 }
 
 // follow has the errors of a source noted, and what it lists and watches is the same.
-func (t *troubles) follow(name string, from consistent.Source) consistent.Source {
-	return consistent.Source{
+func (t *troubles) follow(name string, from objectcache.Source) objectcache.Source {
+	return objectcache.Source{
 		List: func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
 			list, err := from.List(ctx, options)
 			t.note(ctx, name+" list", err)

@@ -177,8 +177,8 @@ func setStage(w World, n *corev1.Node, stage, message string) {
 	}
 }
 
-// Told is what the condition says for people; "" without one.
-func Told(n *corev1.Node) string {
+// Reported is what the condition says for people; "" without one.
+func Reported(n *corev1.Node) string {
 	if c := nodeupdate.Condition(n); c != nil {
 		return c.Message
 	}

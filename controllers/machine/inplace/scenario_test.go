@@ -16,7 +16,7 @@ import (
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/nodeupdate"
-	"github.com/machine-controller-fleet/machine-controller-fleet/internal/scenario"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/testkit/scenario"
 )
 
 var update = flag.Bool("update", false, "write the verdicts in testdata anew; read what has changed")
@@ -55,7 +55,7 @@ func TestScenarios(t *testing.T) {
 		t.Helper()
 		w := running()
 		for _, fact := range s.Given {
-			if err := tell(&w, fact); err != nil {
+			if err := report(&w, fact); err != nil {
 				t.Fatalf("line %d: %v", fact.Line, err)
 			}
 		}
@@ -71,7 +71,7 @@ func TestScenarios(t *testing.T) {
 	})
 }
 
-func tell(w *World, fact scenario.Fact) error {
+func report(w *World, fact scenario.Fact) error {
 	n := w.Node
 	switch fact.Key {
 	case "phase":

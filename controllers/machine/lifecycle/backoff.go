@@ -30,8 +30,8 @@ type backoff struct {
 	Inputs string `json:"inputs,omitempty"`
 	// Codes of the failures so far, each once and the last failure's last: the user hears of each once.
 	Codes []string `json:"codes,omitempty"`
-	// Told are the codes of other failures that the user has heard of, and that the last operation says no more.
-	Told []string `json:"told,omitempty"`
+	// Reported are the codes of other failures that the user has heard of, and that the last operation says no more.
+	Reported []string `json:"told,omitempty"`
 }
 
 // readBackoff returns what stands on the machine; the zero value when there is nothing, or nothing that makes sense. Twice the
@@ -52,7 +52,7 @@ func longestWait(limits Limits) time.Duration {
 // failedAgain is the back-off after one more failure: 5 s, doubled each time up to 3 min; after a lack of quota or capacity
 // what the fleet's setting says; and longer if the cloud asks for it.
 func (b backoff) failedAgain(w World, code driver.Code) backoff {
-	next := backoff{Inputs: inputs(w), Codes: b.Codes, Told: b.Told}
+	next := backoff{Inputs: inputs(w), Codes: b.Codes, Reported: b.Reported}
 	if b.Inputs == next.Inputs {
 		next.Step = b.Step
 	}
@@ -80,7 +80,7 @@ func NextWait(before time.Duration, code driver.Code, asked time.Duration, limit
 
 // knows says that the user has heard of a code.
 func (b backoff) knows(code string) bool {
-	return slices.Contains(b.Codes, code) || slices.Contains(b.Told, code)
+	return slices.Contains(b.Codes, code) || slices.Contains(b.Reported, code)
 }
 
 // write puts the back-off on the machine.
@@ -146,7 +146,7 @@ func noteFailure(w World, m *v1alpha1.Machine, op v1alpha1.MachineOperationType,
 	known = b.knows(code.String()) || failedWith(m, op, code)
 	hasFailed := last.Type == op && last.State == v1alpha1.MachineStateFailed && last.ErrorCode != ""
 	if hasFailed && last.ErrorCode != code.String() && !b.knows(last.ErrorCode) {
-		b.Told = append(slices.Clone(b.Told), last.ErrorCode)
+		b.Reported = append(slices.Clone(b.Reported), last.ErrorCode)
 		b.write(m)
 	}
 	setOperation(w, m, v1alpha1.LastOperation{Type: op, State: v1alpha1.MachineStateFailed, ErrorCode: code.String(), Description: message})

@@ -45,7 +45,7 @@ func decideCreate(w World) Verdict {
 		return waitForCloud(w, b)
 	}
 	if !w.Class.Held {
-		return do(Hold)
+		return do(AddFinalizers)
 	}
 	switch w.VM.State {
 	case VMUnknown:

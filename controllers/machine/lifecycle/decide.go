@@ -15,7 +15,7 @@ import (
 func Decide(w World) Verdict {
 	switch {
 	case w.Trouble != nil:
-		return tellTrouble(w)
+		return reportTrouble(w)
 	case w.Machine.DeletionTimestamp != nil:
 		return decideDelete(w)
 	case !hasFinalizer(w.Machine):

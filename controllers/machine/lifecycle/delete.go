@@ -69,7 +69,7 @@ func removeVM(w World) (v Verdict, wait bool) {
 		if next := adoptVM(w, DeleteVM); next != "" {
 			return do(next), true
 		}
-		return tellLeft(w)
+		return reportLeft(w)
 	}
 	if w.VM.State == VMEnding && w.Now.Before(w.VM.askAgain()) {
 		kept := m.DeepCopy()
@@ -100,8 +100,8 @@ func removeVM(w World) (v Verdict, wait bool) {
 	return Verdict{Do: Save, Machine: found}, true
 }
 
-// tellLeft says that a VM that the provider ID names is not the machine's, and stays.
-func tellLeft(w World) (v Verdict, wait bool) {
+// reportLeft says that a VM that the provider ID names is not the machine's, and stays.
+func reportLeft(w World) (v Verdict, wait bool) {
 	text := "Deleting machine from cloud provider" + leftAlone(w)
 	if !w.VM.Left || w.Machine.Status.LastOperation.Description == text {
 		return Verdict{}, false

@@ -13,7 +13,7 @@ import (
 	gocmp "github.com/google/go-cmp/cmp"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
-	"github.com/machine-controller-fleet/machine-controller-fleet/internal/scenario"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/testkit/scenario"
 )
 
 const (
@@ -45,20 +45,20 @@ func (s step) leads() bool { return s.from != s.to || s.ends }
 // lived are the steps that machines took in TestALifeEndsRight, and the action that led there.
 var lived = map[step]Action{}
 
-// everyStepIsTold compares the steps of lives with those of scenarios.
-func everyStepIsTold(t *testing.T) {
+// everyStepIsReported compares the steps of lives with those of scenarios.
+func everyStepIsReported(t *testing.T) {
 	t.Helper()
-	steps := toldSteps(t)
+	steps := reportedSteps(t)
 	for step, action := range lived {
-		if step.leads() && !slices.ContainsFunc(steps, func(told toldStep) bool { return told.step == step }) {
+		if step.leads() && !slices.ContainsFunc(steps, func(reported reportedStep) bool { return reported.step == step }) {
 			t.Errorf("a machine went from %s to %s (ends: %t) with %s: expected a scenario in testdata that tells of it",
 				phaseName(step.from), phaseName(step.to), step.ends, action)
 		}
 	}
 }
 
-// toldStep is a step that a scenario tells of.
-type toldStep struct {
+// reportedStep is a step that a scenario tells of.
+type reportedStep struct {
 	step
 
 	scenario string
@@ -67,15 +67,15 @@ type toldStep struct {
 	byHand   bool   // nothing leads there but somebody who changes what only the controller should
 }
 
-// toldSteps decides on all scenarios.
-func toldSteps(t *testing.T) []toldStep {
+// reportedSteps decides on all scenarios.
+func reportedSteps(t *testing.T) []reportedStep {
 	t.Helper()
-	var all []toldStep
+	var all []reportedStep
 	for _, f := range scenario.All(t, "testdata/*.txt") {
 		for _, s := range f.Scenarios {
 			w := given(t, s)
 			v := Decide(w)
-			one := toldStep{step: stepOf(w, v), scenario: s.Name, action: v.Do, byHand: filepath.Base(f.Path) == "by-hand.txt"}
+			one := reportedStep{step: stepOf(w, v), scenario: s.Name, action: v.Do, byHand: filepath.Base(f.Path) == "by-hand.txt"}
 			if v.Event != nil {
 				one.event = v.Event.Reason
 			}
@@ -87,10 +87,10 @@ func toldSteps(t *testing.T) []toldStep {
 
 // TestDiagram compares the page about the life of a machine with the scenarios.
 func TestDiagram(t *testing.T) {
-	steps := toldSteps(t)
+	steps := reportedSteps(t)
 	phases := phasesOf(steps)
 	for _, phase := range phases {
-		if phase != v1alpha1.MachineTerminating && !slices.ContainsFunc(steps, func(s toldStep) bool {
+		if phase != v1alpha1.MachineTerminating && !slices.ContainsFunc(steps, func(s reportedStep) bool {
 			return s.from == phase && s.to == v1alpha1.MachineTerminating
 		}) {
 			t.Errorf("no scenario tells what happens when a machine in phase %s is deleted", phaseName(phase))
@@ -123,7 +123,7 @@ func TestDiagram(t *testing.T) {
 }
 
 // phasesOf returns the phases that occur, in the order in which most machines come through them.
-func phasesOf(steps []toldStep) []v1alpha1.MachinePhase {
+func phasesOf(steps []reportedStep) []v1alpha1.MachinePhase {
 	order := []v1alpha1.MachinePhase{
 		"", v1alpha1.MachineCrashLoopBackOff, v1alpha1.MachinePending, v1alpha1.MachineAvailable, v1alpha1.MachineRunning,
 		v1alpha1.MachineUnknown, v1alpha1.MachineInPlaceUpdating, v1alpha1.MachineInPlaceUpdateSuccessful,
@@ -141,14 +141,14 @@ func phasesOf(steps []toldStep) []v1alpha1.MachinePhase {
 func phaseName(p v1alpha1.MachinePhase) string { return cmp.Or(string(p), "no phase yet") }
 
 // diagram is the made part of the page.
-func diagram(phases []v1alpha1.MachinePhase, steps []toldStep) string {
+func diagram(phases []v1alpha1.MachinePhase, steps []reportedStep) string {
 	var out strings.Builder
 	line := func(format string, args ...any) { fmt.Fprintf(&out, format+"\n", args...) }
 	line("\n```mermaid\nstateDiagram-v2\n    state \"not deleted\" as NotDeleted {\n        state \"no phase yet\" as New\n        [*] --> New")
 	for _, from := range phases {
 		for _, to := range phases {
 			if from != to && to != v1alpha1.MachineTerminating {
-				why := slices.DeleteFunc(between(steps, from, to), func(s toldStep) bool { return s.byHand })
+				why := slices.DeleteFunc(between(steps, from, to), func(s reportedStep) bool { return s.byHand })
 				if len(why) > 0 {
 					line("        %s --> %s: %s", stateName(from), stateName(to), label(why))
 				}
@@ -166,7 +166,7 @@ func diagram(phases []v1alpha1.MachinePhase, steps []toldStep) string {
 func stateName(p v1alpha1.MachinePhase) string { return cmp.Or(string(p), "New") }
 
 // between returns the steps from one phase to another.
-func between(steps []toldStep, from, to v1alpha1.MachinePhase) (found []toldStep) {
+func between(steps []reportedStep, from, to v1alpha1.MachinePhase) (found []reportedStep) {
 	for _, s := range steps {
 		if s.from == from && s.to == to && s.leads() {
 			found = append(found, s)
@@ -176,7 +176,7 @@ func between(steps []toldStep, from, to v1alpha1.MachinePhase) (found []toldStep
 }
 
 // label says on an arrow why machines go that way: the Events that they do so with or, without any, the first scenario.
-func label(steps []toldStep) string {
+func label(steps []reportedStep) string {
 	events := slices.DeleteFunc(eventsOf(steps), func(e string) bool { return e == "" })
 	if len(events) > 0 {
 		return strings.Join(events, ", ")
@@ -185,7 +185,7 @@ func label(steps []toldStep) string {
 }
 
 // eventsOf returns the Events of steps, each once, "" for none.
-func eventsOf(steps []toldStep) (events []string) {
+func eventsOf(steps []reportedStep) (events []string) {
 	for _, s := range steps {
 		if !slices.Contains(events, s.event) {
 			events = append(events, s.event)
@@ -195,7 +195,7 @@ func eventsOf(steps []toldStep) (events []string) {
 }
 
 // describePhase tells what is done in a phase, and what leads out of it.
-func describePhase(line func(string, ...any), phases []v1alpha1.MachinePhase, steps []toldStep, phase v1alpha1.MachinePhase) {
+func describePhase(line func(string, ...any), phases []v1alpha1.MachinePhase, steps []reportedStep, phase v1alpha1.MachinePhase) {
 	var actions []string
 	for _, s := range steps {
 		if action := string(s.action); s.from == phase && s.action != Rest && s.action != Save && !slices.Contains(actions, action) {
@@ -217,7 +217,7 @@ func describePhase(line func(string, ...any), phases []v1alpha1.MachinePhase, st
 }
 
 // row tells when machines go to another phase with an Event: the names of the scenarios.
-func row(line func(string, ...any), to v1alpha1.MachinePhase, event string, steps []toldStep) {
+func row(line func(string, ...any), to v1alpha1.MachinePhase, event string, steps []reportedStep) {
 	var whens []string
 	for _, s := range steps {
 		if s.event == event {

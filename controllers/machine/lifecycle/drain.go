@@ -62,9 +62,9 @@ func drainable(w World) (toFind Action, has bool) {
 func drainNode(w World) (v Verdict, wait bool) {
 	switch {
 	case w.Drain.State.Ended():
-		return tellEnd(w)
+		return reportEnd(w)
 	case w.Drain.State == drain.Draining:
-		return tellProgress(w), true
+		return reportProgress(w), true
 	}
 	switch toFind, has := drainable(w); {
 	case toFind == FindVM:
@@ -97,8 +97,8 @@ func nameNode(w World) Verdict {
 	return Verdict{Do: Save, Machine: m}
 }
 
-// tellProgress rests until the drain goes on, and says how far it is.
-func tellProgress(w World) Verdict {
+// reportProgress rests until the drain goes on, and says how far it is.
+func reportProgress(w World) Verdict {
 	if w.Drain.Text == "" {
 		return rest(w.Drain.Wake)
 	}
@@ -123,17 +123,17 @@ const undrainedPause = time.Minute
 
 // PreservedDrainOf is what a verdict on the drain of a preserved machine's Node says to the rest of its life, and what was
 // told by then.
-func PreservedDrainOf(now time.Time, told drain.Told, v drain.Verdict) (PreservedDrain, drain.Told) {
+func PreservedDrainOf(now time.Time, reported drain.Reported, v drain.Verdict) (PreservedDrain, drain.Reported) {
 	var report drain.Report
 	switch {
 	case v.Do != drain.Rest:
-		report = told.Again()
+		report = reported.Again()
 	case !v.State.Ended():
-		told, report = told.Next(now, v)
+		reported, report = reported.Next(now, v)
 	case v.State == drain.Drained:
-		return PreservedDrain{State: preserve.DrainDone}, told
+		return PreservedDrain{State: preserve.DrainDone}, reported
 	case v.Progress.Left == 0:
-		return PreservedDrain{State: preserve.DrainForced, Text: "The cause: " + v.Cause.String() + "."}, told
+		return PreservedDrain{State: preserve.DrainForced, Text: "The cause: " + v.Cause.String() + "."}, reported
 	default:
 		report = drain.Report{Text: v.Progress.String(), IsStuck: true, Wake: undrainedPause}
 	}
@@ -144,22 +144,22 @@ func PreservedDrainOf(now time.Time, told drain.Told, v drain.Verdict) (Preserve
 	if report.Wake > 0 {
 		p.Again = now.Add(report.Wake)
 	}
-	return p, told
+	return p, reported
 }
 
 // UpdateDrainOf is what a verdict on the drain of a Node that is to be updated in place says to the rest of its machine's life,
 // and what was told by then.
-func UpdateDrainOf(now time.Time, told drain.Told, v drain.Verdict) (drain.Report, drain.Told) {
+func UpdateDrainOf(now time.Time, reported drain.Reported, v drain.Verdict) (drain.Report, drain.Reported) {
 	switch {
 	case v.Do != drain.Rest:
-		return told.Again(), told
+		return reported.Again(), reported
 	case !v.State.Ended():
-		told, report := told.Next(now, v)
-		return report, told
+		reported, report := reported.Next(now, v)
+		return report, reported
 	case v.Progress.Left > 0:
-		return drain.Report{State: drain.Draining, Text: v.Progress.String(), IsStuck: true, Wake: undrainedPause}, told
+		return drain.Report{State: drain.Draining, Text: v.Progress.String(), IsStuck: true, Wake: undrainedPause}, reported
 	}
-	return drain.EndForUpdate(v), told
+	return drain.EndForUpdate(v), reported
 }
 
 // wasAfterVM says that the VM, or what is needed to delete it, has been asked for before: the drain had ended by then, and
@@ -169,8 +169,8 @@ func wasAfterVM(w World) bool {
 	return len(readBackoff(w).Codes) > 0 || last.Type == v1alpha1.MachineOperationDelete && last.ErrorCode != ""
 }
 
-// tellEnd says how the drain has ended, where there was something to drain.
-func tellEnd(w World) (v Verdict, wait bool) {
+// reportEnd says how the drain has ended, where there was something to drain.
+func reportEnd(w World) (v Verdict, wait bool) {
 	if !w.Drain.Ending || w.Machine.Status.LastOperation.Description == w.Drain.Text || wasAfterVM(w) {
 		return Verdict{}, false
 	}

@@ -10,7 +10,7 @@ import (
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machine/drain"
-	"github.com/machine-controller-fleet/machine-controller-fleet/internal/worlds"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/testkit/worlds"
 )
 
 // Whatever numbers and times a client has written on a machine, there is a verdict, and the verdict does not ask for another pass
@@ -54,7 +54,7 @@ func TestAbsurdNumbers(t *testing.T) {
 			m.DeletionTimestamp = new(moment(t, "deletion"))
 		}
 		w.Node.State = rapid.SampledFrom([]NodeState{NodeUnseen, NodeAbsent}).Draw(t, "Node")
-		w.Permit = rapid.SampledFrom([]PermitFact{PermitAwaited, PermitGiven, PermitUnneeded}).Draw(t, "permit")
+		w.Disruption = rapid.SampledFrom([]DisruptionFact{DisruptionPending, DisruptionAllowed, DisruptionUnneeded}).Draw(t, "permit")
 		v := EndAside(w, Decide(w))
 		if v.Do == "" || v.Wake < 0 {
 			t.Fatalf("verdict %+v", v)

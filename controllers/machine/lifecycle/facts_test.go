@@ -20,30 +20,30 @@ import (
 
 // facts are what a scenario can say, by key. The comment beside each is an example.
 var facts = map[string]func(w *World, value string) error{
-	"now":     setNow,       // now: 20m
-	"machine": setMachine,   // machine: made; machine: {spec: {class: {name: ""}}} is merged into it
-	"deleted": setDeleted,   // deleted: 5m
-	"phase":   setPhaseFact, // phase: CrashLoopBackOff; phase: Pending since 21m
-	"last":    setLast,      // last: Create Failed Internal since 5s
-	"class":   setClass,     // class: none, not held, being deleted, without a driver; class: {nodeTemplate: {}}
-	"secret":  setSecret,    // secret: not read, missing, foreign, empty, too large for a VM; boot with %3C%3CBOOTSTRAP_TOKEN%3E%3E is user data
-	"vm":      setVM,        // vm: absent, uninitialized, present, ending since 1s, asked 2s, hidden; vm: present {NodeName: ""}; vm: absent, another one left
-	"note":    setNote,      // note: half of it; the driver has left it with its last answer, which vm or cloud tells
-	"rivals":  setRivals,    // rivals: none for the Node, some for the VM; what a live list has shown
-	"node":    setNode,      // node: named, absent, ready; more words change a Node that is there, see nodeWords
-	"on node": setOnNode,    // on node: {metadata: {labels: {a: b}}} is merged into the Node that is there
-	"refused": setRefused,   // refused: until 5m
-	"fought":  setFought,    // fought: until 5s, the Node was written too often
-	"target":  setTarget,    // target: none
-	"drained": setDrained,   // drained: running until 10s; see drainWords
-	"permit":  setPermit,    // permit: given, unneeded
-	"token":   setToken,     // token: present, absent
-	"cloud":   setFailure,   // cloud: create_machine Internal; and retry-after 1m
-	"backoff": setBackoff,   // backoff: until 15s, step 10s, after Internal Unavailable, told NotFound
-	"trouble": setTrouble,   // trouble: PermissionDenied; an API server refuses something
-	"drain":   setDrain,     // drain: going on, stuck, drained, given up; and "…" what is told of it
-	"inputs":  setInputs,    // inputs: changed; class or secret, since the cloud failed
-	"set":     setSet,       // set: old, new; without this line it is not seen
+	"now":        setNow,        // now: 20m
+	"machine":    setMachine,    // machine: made; machine: {spec: {class: {name: ""}}} is merged into it
+	"deleted":    setDeleted,    // deleted: 5m
+	"phase":      setPhaseFact,  // phase: CrashLoopBackOff; phase: Pending since 21m
+	"last":       setLast,       // last: Create Failed Internal since 5s
+	"class":      setClass,      // class: none, not held, being deleted, without a driver; class: {nodeTemplate: {}}
+	"secret":     setSecret,     // secret: not read, missing, foreign, empty, too large for a VM; boot with %3C%3CBOOTSTRAP_TOKEN%3E%3E is user data
+	"vm":         setVM,         // vm: absent, uninitialized, present, ending since 1s, asked 2s, hidden; vm: present {NodeName: ""}; vm: absent, another one left
+	"note":       setNote,       // note: half of it; the driver has left it with its last answer, which vm or cloud tells
+	"rivals":     setRivals,     // rivals: none for the Node, some for the VM; what a live list has shown
+	"node":       setNode,       // node: named, absent, ready; more words change a Node that is there, see nodeWords
+	"on node":    setOnNode,     // on node: {metadata: {labels: {a: b}}} is merged into the Node that is there
+	"refused":    setRefused,    // refused: until 5m
+	"fought":     setFought,     // fought: until 5s, the Node was written too often
+	"target":     setTarget,     // target: none
+	"drained":    setDrained,    // drained: running until 10s; see drainWords
+	"disruption": setDisruption, // disruption: allowed, unneeded
+	"token":      setToken,      // token: present, absent
+	"cloud":      setFailure,    // cloud: create_machine Internal; and retry-after 1m
+	"backoff":    setBackoff,    // backoff: until 15s, step 10s, after Internal Unavailable, told NotFound
+	"trouble":    setTrouble,    // trouble: PermissionDenied; an API server refuses something
+	"drain":      setDrain,      // drain: going on, stuck, drained, given up; and "…" what is told of it
+	"inputs":     setInputs,     // inputs: changed; class or secret, since the cloud failed
+	"set":        setSet,        // set: old, new; without this line it is not seen
 	// drain for update: going on, stuck, drained, given up; and "…" what is told of it
 	"drain for update": setUpdateDrain,
 }
@@ -277,13 +277,13 @@ func setRivals(w *World, value string) error {
 	return nil
 }
 
-func setPermit(w *World, value string) error {
-	permits := map[string]PermitFact{"given": PermitGiven, "unneeded": PermitUnneeded}
-	found, known := permits[value]
+func setDisruption(w *World, value string) error {
+	disruptions := map[string]DisruptionFact{"allowed": DisruptionAllowed, "unneeded": DisruptionUnneeded}
+	found, known := disruptions[value]
 	if !known {
-		return fmt.Errorf("expected given or unneeded, got %q", value)
+		return fmt.Errorf("expected allowed or unneeded, got %q", value)
 	}
-	w.Permit = found
+	w.Disruption = found
 	return nil
 }
 
@@ -344,7 +344,7 @@ func setBackoff(w *World, value string) error {
 	}
 	until, err1 := moment(at)
 	wait, err2 := time.ParseDuration(cmp.Or(step, "0s"))
-	b := backoff{At: until, Inputs: inputs(*w), Codes: strings.Fields(codes), Told: strings.Fields(known)}
+	b := backoff{At: until, Inputs: inputs(*w), Codes: strings.Fields(codes), Reported: strings.Fields(known)}
 	b.Step.Duration = wait
 	b.write(w.Machine)
 	return errors.Join(err1, err2)
@@ -392,11 +392,11 @@ func report(value string) (drain.Report, error) {
 		"drained":  {State: drain.Drained},
 		"given up": {State: drain.GivenUp},
 	}
-	state, text, isTold := strings.Cut(value, " \"")
+	state, text, isReported := strings.Cut(value, " \"")
 	report, known := reports[state]
 	if !known {
 		return drain.Report{}, fmt.Errorf("expected going on, stuck, drained or given up, got %q", value)
 	}
-	report.Text, report.Ending = strings.TrimSuffix(text, "\""), isTold && report.State.Ended()
+	report.Text, report.Ending = strings.TrimSuffix(text, "\""), isReported && report.State.Ended()
 	return report, nil
 }

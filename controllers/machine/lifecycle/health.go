@@ -10,7 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
-	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/brake"
+	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/disruption"
 	"github.com/machine-controller-fleet/machine-controller-fleet/driver"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/bounded"
 )
@@ -192,7 +192,7 @@ func awaitProviderID(w World, m *v1alpha1.Machine) Verdict {
 
 func becameUnhealthy(w World, m *v1alpha1.Machine, message string) Verdict {
 	setPhase(w, m, v1alpha1.MachineUnknown, true)
-	_, m.Status.CurrentStatus.TimeoutActive = brake.HealthDeadline(m, w.Limits.HealthTimeout)
+	_, m.Status.CurrentStatus.TimeoutActive = disruption.HealthDeadline(m, w.Limits.HealthTimeout)
 	setOperation(w, m, v1alpha1.LastOperation{
 		Type: v1alpha1.MachineOperationHealthCheck, State: v1alpha1.MachineStateProcessing, Description: message,
 	})

@@ -7,7 +7,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
-	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/brake"
+	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/disruption"
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machine/drain"
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machine/inplace"
 )
@@ -35,7 +35,7 @@ func decideUpdate(w World, m *v1alpha1.Machine, healthy bool) (v Verdict, ok boo
 
 // beginUpdate says that the Node is drained. When that is written, the Node tells whoever updates it to begin.
 func beginUpdate(w World, m *v1alpha1.Machine) Verdict {
-	message := inplace.Told(w.Node.Node) + " It is updated in place now"
+	message := inplace.Reported(w.Node.Node) + " It is updated in place now"
 	setPhase(w, m, v1alpha1.MachineInPlaceUpdating, true)
 	setOperation(w, m, v1alpha1.LastOperation{
 		Type: v1alpha1.MachineOperationInPlaceUpdate, State: v1alpha1.MachineStateProcessing, Description: message,
@@ -55,7 +55,7 @@ func updateSucceeded(w World, m *v1alpha1.Machine) Verdict {
 // updateFailed has the machine wait for somebody to mend it, or to be replaced as one that is unhealthy.
 func updateFailed(w World, m *v1alpha1.Machine, message string) Verdict {
 	setPhase(w, m, v1alpha1.MachineInPlaceUpdateFailed, true)
-	_, m.Status.CurrentStatus.TimeoutActive = brake.HealthDeadline(m, w.Limits.HealthTimeout)
+	_, m.Status.CurrentStatus.TimeoutActive = disruption.HealthDeadline(m, w.Limits.HealthTimeout)
 	setOperation(w, m, v1alpha1.LastOperation{
 		Type: v1alpha1.MachineOperationInPlaceUpdate, State: v1alpha1.MachineStateFailed, Description: message,
 	})
@@ -107,13 +107,13 @@ func updateInPlace(w World, v Verdict, node *corev1.Node) inplace.Verdict {
 		drained = w.UpdateDrain.Text
 	}
 	// Nobody moves a machine that nobody controls, and one whose set is not seen may be about to move.
-	inOldSet := w.Marks == nil && w.Permit != PermitUnneeded || w.Marks != nil && w.Marks.IsOld
+	inOldSet := w.Marks == nil && w.Disruption != DisruptionUnneeded || w.Marks != nil && w.Marks.IsOld
 	return inplace.Decide(inplace.World{Now: w.Now, Machine: m, Node: node, InOldSet: inOldSet, Drained: drained})
 }
 
-// tellUpdateDrain adds to a verdict on a machine that runs how far the drain before its update is, and that it has ended
+// reportUpdateDrain adds to a verdict on a machine that runs how far the drain before its update is, and that it has ended
 // when the Node is not selected any more. One that is unhealthy goes on to say that.
-func tellUpdateDrain(w World, v Verdict) Verdict {
+func reportUpdateDrain(w World, v Verdict) Verdict {
 	m, r := w.Machine, w.UpdateDrain
 	if v.Machine != nil {
 		m = v.Machine

@@ -23,11 +23,11 @@ func (l *life) isKnown() bool {
 func (l *life) displace() {
 	l.node = &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "m", Labels: map[string]string{v1alpha1.LabelSlot: "7"}}, Spec: corev1.NodeSpec{ProviderID: "cloud:///i-2"}}
 	l.pods = 0
-	l.tellNode()
+	l.reportNode()
 }
 
-// tellNode has the machine looked at whose Node has changed, if the controller knows that it is its Node.
-func (l *life) tellNode() {
+// reportNode has the machine looked at whose Node has changed, if the controller knows that it is its Node.
+func (l *life) reportNode() {
 	if NodeName(l.machine) != "" {
 		l.enqueue()
 	}
@@ -46,6 +46,6 @@ func (l *life) setConditions(conditions ...corev1.NodeCondition) {
 	l.node = l.node.DeepCopy()
 	l.node.Status.Conditions = conditions
 	if l.node.Labels[v1alpha1.LabelSlot] != "" {
-		l.tellNode()
+		l.reportNode()
 	}
 }

@@ -15,7 +15,7 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machine/drain"
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machine/preserve"
 	"github.com/machine-controller-fleet/machine-controller-fleet/driver"
-	"github.com/machine-controller-fleet/machine-controller-fleet/internal/worlds"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/testkit/worlds"
 )
 
 // life is a small model of all that a machine has to do with. Passes run over it as the controller runs them, and are
@@ -31,12 +31,12 @@ type life struct {
 	token   bool
 	faulty  bool
 
-	pods    int    // on the Node
-	drained bool   // this process knows that the drain has ended
-	proven  bool   // this process knows that the VM has the machine's UID
-	ending  VMFact // that this process knows of
-	permit  PermitFact
-	broken  bool // the pass has ended with an error
+	pods       int    // on the Node
+	drained    bool   // this process knows that the drain has ended
+	proven     bool   // this process knows that the VM has the machine's UID
+	ending     VMFact // that this process knows of
+	disruption DisruptionFact
+	broken     bool // the pass has ended with an error
 
 	lags bool      // the cache does not show the Node in this pass, and tells when it does
 	due  time.Time // when the controller looks at the machine next; zero means when something happens
@@ -63,7 +63,7 @@ func (l *life) world() World {
 	if l.proven {
 		w.Proven = ownVM.ProviderID
 	}
-	w.Permit, w.VM = l.permit, l.ending
+	w.Disruption, w.VM = l.disruption, l.ending
 	l.see(&w)
 	return w
 }
@@ -167,7 +167,7 @@ func (l *life) act(w *World, v Verdict) {
 		return
 	}
 	switch v.Do {
-	case Hold:
+	case AddFinalizers:
 		l.held, w.Class.Held = true, true
 	case MakeToken:
 		l.token, w.Token = true, TokenPresent
@@ -281,7 +281,7 @@ func (l *life) ask() {
 		delete(l.node.Labels, v1alpha1.LabelUpdateResult)
 	}
 	if l.node.Labels[v1alpha1.LabelSlot] != "" {
-		l.tellNode()
+		l.reportNode()
 	}
 }
 
@@ -292,15 +292,15 @@ func (l *life) mayGiveUp(w World, s step) {
 	if !hasRun || s.to != v1alpha1.MachineFailed && s.to != v1alpha1.MachineCrashLoopBackOff {
 		return
 	}
-	if !waits || s.to != v1alpha1.MachineFailed || w.Permit == PermitAwaited || w.Node.State == NodePresent && !w.Node.Live {
-		l.t.Fatalf("a machine that has run goes from %s to %s, with permit %d, by %+v", s.from, s.to, w.Permit, w.Node)
+	if !waits || s.to != v1alpha1.MachineFailed || w.Disruption == DisruptionPending || w.Node.State == NodePresent && !w.Node.Live {
+		l.t.Fatalf("a machine that has run goes from %s to %s, with permit %d, by %+v", s.from, s.to, w.Disruption, w.Node)
 	}
 }
 
-// setPermit has whoever decides on permits change its mind.
-func (l *life) setPermit(permit PermitFact) {
-	if l.permit != permit {
-		l.permit = permit
+// setDisruption has whoever decides on permits change its mind.
+func (l *life) setDisruption(disruption DisruptionFact) {
+	if l.disruption != disruption {
+		l.disruption = disruption
 		l.enqueue()
 	}
 }
@@ -364,7 +364,7 @@ func (l *life) delete() {
 func (l *life) boot() {
 	if l.vms > 0 && l.node == nil {
 		l.node = &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "m"}, Spec: corev1.NodeSpec{ProviderID: ownVM.ProviderID}}
-		l.tellNode()
+		l.reportNode()
 	}
 	if l.node != nil {
 		l.setConditions(corev1.NodeCondition{Type: corev1.NodeReady, Status: corev1.ConditionTrue})
@@ -376,7 +376,7 @@ const rounds = 20
 
 func TestALifeEndsRight(t *testing.T) {
 	worlds.Check(t, rounds, aLife)
-	everyStepIsTold(t)
+	everyStepIsReported(t)
 }
 
 func aLife(t *rapid.T) {
@@ -397,7 +397,7 @@ func aLife(t *rapid.T) {
 				l.displace()
 			}
 		case 11:
-			l.setPermit(rapid.SampledFrom([]PermitFact{PermitAwaited, PermitGiven, PermitUnneeded}).Draw(t, "permit"))
+			l.setDisruption(rapid.SampledFrom([]DisruptionFact{DisruptionPending, DisruptionAllowed, DisruptionUnneeded}).Draw(t, "permit"))
 		case 0:
 			l.boot()
 		case 1:
@@ -430,7 +430,7 @@ func aLife(t *rapid.T) {
 // when something happens and when it said that it would, and never else.
 func (l *life) settle() {
 	l.faulty = false
-	l.setPermit(rapid.SampledFrom([]PermitFact{PermitGiven, PermitUnneeded}).Draw(l.t, "permit in the end"))
+	l.setDisruption(rapid.SampledFrom([]DisruptionFact{DisruptionAllowed, DisruptionUnneeded}).Draw(l.t, "permit in the end"))
 	boots := rapid.Bool().Draw(l.t, "boots in the end")
 	for range 40 {
 		if l.machine == nil {

@@ -161,7 +161,7 @@ func restWithNode(w World, v Verdict, p preserve.Verdict) Verdict {
 	if p.Drain {
 		v = wakeAt(w, v, w.PreservedDrain.Again)
 	}
-	v = forget(w, tellUpdateDrain(w, troubleOver(w, uncordoned(w, v))))
+	v = forget(w, reportUpdateDrain(w, troubleOver(w, uncordoned(w, v))))
 	if w.Node.Refused == "" {
 		return remark(w, v, unknownValue(p))
 	}
@@ -255,18 +255,18 @@ func remark(w World, v Verdict, r *Event) Verdict {
 	if v.Machine != nil {
 		m = v.Machine
 	}
-	told := ""
+	reported := ""
 	if r != nil {
 		sum := fnv.New32a()
 		_, _ = sum.Write([]byte(r.Message)) // never fails
-		told = fmt.Sprintf("%s %08x", r.Reason, sum.Sum32())
+		reported = fmt.Sprintf("%s %08x", r.Reason, sum.Sum32())
 	}
-	if m.Annotations[v1alpha1.AnnotationTold] == told || r != nil && v.Event != nil {
+	if m.Annotations[v1alpha1.AnnotationReported] == reported || r != nil && v.Event != nil {
 		return v // else one of the two would be lost
 	}
 	v.Machine = m.DeepCopy()
-	if annotate(v.Machine, v1alpha1.AnnotationTold, told); told == "" {
-		delete(v.Machine.Annotations, v1alpha1.AnnotationTold)
+	if annotate(v.Machine, v1alpha1.AnnotationReported, reported); reported == "" {
+		delete(v.Machine.Annotations, v1alpha1.AnnotationReported)
 	} else {
 		v.Event = r
 	}

@@ -12,9 +12,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
-	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/brake"
+	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/disruption"
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machine/preserve"
-	"github.com/machine-controller-fleet/machine-controller-fleet/internal/worlds"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/testkit/worlds"
 )
 
 // keptWorlds is how many are generated, with the seeds 1, 2, 3 …: a failure names its own.
@@ -212,7 +212,7 @@ func wanted(value string) bool {
 
 // replaced is the rule by which MachineSets replace machines.
 func (k *kept) replaced() bool {
-	return k.machine.Status.CurrentStatus.Phase == v1alpha1.MachineFailed && !brake.IsKept(k.machine, k.now)
+	return k.machine.Status.CurrentStatus.Phase == v1alpha1.MachineFailed && !disruption.IsKept(k.machine, k.now)
 }
 
 // look checks what stands after each write.

@@ -92,7 +92,7 @@ func product(t *testing.T) [][]choice {
 		worded(t, "node", "", "absent", "ready", "not ready, read live", "ready, not claimed", "of another VM, read live", "of no VM, of another machine", "ready, being deleted",
 			"ready, candidate, selected, in stage DrainSuccessful", "not ready, candidate, selected, updated", "ready, candidate, selected, not to be updated", "ready, read live"),
 		worded(t, "vm", "", "absent", "uninitialized", "present", "hidden", "ending since 0s, asked 0s"),
-		worded(t, "permit", "", "given"),
+		worded(t, "disruption", "", "allowed"),
 		worded(t, "target", "", "none"),
 		slices.Concat(
 			worded(t, "cloud", "", "create_machine Internal", "create_machine ResourceExhausted"), worded(t, "trouble", "Unavailable"), worded(t, "class", "none"),
@@ -116,14 +116,14 @@ func eachWorld(product [][]choice, chosen []choice, do func(chosen []choice, w W
 	}
 }
 
-// TestEveryStepIsTold decides on all combinations of facts, also on those that no life comes to but by somebody's hand. A
+// TestEveryStepIsReported decides on all combinations of facts, also on those that no life comes to but by somebody's hand. A
 // step from a phase to another needs a scenario, which puts it on the page; and the product is large enough to have all steps
 // that scenarios tell of.
-func TestEveryStepIsTold(t *testing.T) {
+func TestEveryStepIsReported(t *testing.T) {
 	if testing.Short() {
 		t.Skip("the short form is for the race detector, and here nothing runs beside anything")
 	}
-	steps, seen := toldSteps(t), map[step]bool{}
+	steps, seen := reportedSteps(t), map[step]bool{}
 	eachWorld(product(t), nil, func(chosen []choice, w World) {
 		v := Decide(w)
 		s := stepOf(w, v)
@@ -131,7 +131,7 @@ func TestEveryStepIsTold(t *testing.T) {
 			return
 		}
 		seen[s] = true
-		if !slices.ContainsFunc(steps, func(told toldStep) bool { return told.step == s }) {
+		if !slices.ContainsFunc(steps, func(reported reportedStep) bool { return reported.step == s }) {
 			var names []string
 			for _, c := range chosen {
 				names = append(names, c.name)

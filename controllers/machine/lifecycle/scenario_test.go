@@ -15,7 +15,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
-	"github.com/machine-controller-fleet/machine-controller-fleet/internal/scenario"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/testkit/scenario"
 )
 
 var update = flag.Bool("update", false, "write the verdicts in testdata and the diagram in docs anew; read what has changed")
@@ -92,7 +92,7 @@ func describe(t *testing.T, w World, v Verdict) string {
 		line("again: in %s", v.Wake)
 	}
 	if v.Event != nil {
-		line("event: %s", told(v.Event, now.Description))
+		line("event: %s", reported(v.Event, now.Description))
 	}
 	for _, other := range others(t, v) {
 		line("%s", other)
@@ -125,7 +125,7 @@ func operation(w World, op v1alpha1.LastOperation) string {
 	return fmt.Sprintf("%s %q", text, op.Description)
 }
 
-func told(e *Event, known string) string {
+func reported(e *Event, known string) string {
 	text := e.Reason
 	if e.Message != known {
 		text += fmt.Sprintf(" %q", e.Message)

@@ -11,9 +11,9 @@ type Trouble struct {
 	Message string
 }
 
-// tellTrouble writes down what keeps a machine from getting on. No machine is given up for it: a replacement would meet the
+// reportTrouble writes down what keeps a machine from getting on. No machine is given up for it: a replacement would meet the
 // same. One that is unhealthy or has failed goes on to say that.
-func tellTrouble(w World) Verdict {
+func reportTrouble(w World) Verdict {
 	m := w.Machine.DeepCopy()
 	switch phase := m.Status.CurrentStatus.Phase; {
 	case isWaitedAfter(w):

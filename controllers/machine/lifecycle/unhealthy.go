@@ -5,41 +5,41 @@ import (
 	"time"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
-	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/brake"
+	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/disruption"
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machine/inplace"
 )
 
-// PermitFact is whether a machine may be given up for its health, which leads to its replacement.
-type PermitFact int
+// DisruptionFact is whether a machine may be given up for its health, which leads to its replacement.
+type DisruptionFact int
 
-// The facts. PermitAwaited is the zero value: whoever would replace the machine has not said that it may be.
+// The facts. DisruptionPending is the zero value: whoever would replace the machine has not said that it may be.
 const (
-	PermitAwaited PermitFact = iota
-	PermitGiven
-	// PermitUnneeded means that nobody controls the machine, and so nobody replaces it.
-	PermitUnneeded
+	DisruptionPending DisruptionFact = iota
+	DisruptionAllowed
+	// DisruptionUnneeded means that nobody controls the machine, and so nobody replaces it.
+	DisruptionUnneeded
 )
 
-// untold is how long a machine may wait for its permit before it says so: mostly it comes at once.
-const untold = 10 * time.Second
+// unreported is how long a machine may wait for its permit before it says so: mostly it comes at once.
+const unreported = 10 * time.Second
 
 // isToBeGivenUp says that the machine's Node has been unhealthy for too long, and that nothing keeps the machine from being
 // given up. A permit is a decision that was taken, and is not taken again.
 func isToBeGivenUp(w World) bool {
-	deadline, may := brake.HealthDeadline(w.Machine, w.Limits.HealthTimeout)
-	return may && (w.Permit == PermitGiven || w.Permit == PermitUnneeded && !w.Now.Before(deadline))
+	deadline, may := disruption.HealthDeadline(w.Machine, w.Limits.HealthTimeout)
+	return may && (w.Disruption == DisruptionAllowed || w.Disruption == DisruptionUnneeded && !w.Now.Before(deadline))
 }
 
 // isGivenUp says that the machine has failed and is being replaced. Whatever becomes of its Node, it does not come back: its
 // set may be about to delete it, and if it counted as healthy until then another one could be replaced at the same time.
 func isGivenUp(w World) bool {
-	return w.Machine.Status.CurrentStatus.Phase == v1alpha1.MachineFailed && w.Permit == PermitGiven
+	return w.Machine.Status.CurrentStatus.Phase == v1alpha1.MachineFailed && w.Disruption == DisruptionAllowed
 }
 
 // stayUnhealthy rests until the Node recovers or the health timeout is over. Before a machine is given up its Node is read
 // live: a cache that is late, or the way to an API server that is blocked, must not end a machine that is healthy.
 func stayUnhealthy(w World, m *v1alpha1.Machine) Verdict {
-	deadline, may := brake.HealthDeadline(w.Machine, w.Limits.HealthTimeout)
+	deadline, may := disruption.HealthDeadline(w.Machine, w.Limits.HealthTimeout)
 	switch {
 	case isToBeGivenUp(w) && w.Node.State == NodePresent && !w.Node.Live:
 		return do(FindNode)
@@ -47,10 +47,10 @@ func stayUnhealthy(w World, m *v1alpha1.Machine) Verdict {
 		return failHealth(w, m)
 	case !may:
 		return Verdict{Do: Rest, Machine: m}
-	case w.Permit == PermitUnneeded:
+	case w.Disruption == DisruptionUnneeded:
 		return Verdict{Do: Rest, Machine: m, Wake: until(w, deadline)}
-	case w.Now.Before(deadline.Add(untold)):
-		return Verdict{Do: Rest, Machine: m, Wake: until(w, deadline.Add(untold))}
+	case w.Now.Before(deadline.Add(unreported)):
+		return Verdict{Do: Rest, Machine: m, Wake: until(w, deadline.Add(unreported))}
 	}
 	setOperation(w, m, v1alpha1.LastOperation{
 		Type: v1alpha1.MachineOperationHealthCheck, State: v1alpha1.MachineStateProcessing,

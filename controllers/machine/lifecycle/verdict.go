@@ -18,8 +18,8 @@ const (
 	Save Action = "Save"
 	// ReadSecret reads the class' secrets.
 	ReadSecret Action = "ReadSecret"
-	// Hold puts our finalizers on class and secrets.
-	Hold Action = "Hold"
+	// AddFinalizers puts our finalizers on class and secrets.
+	AddFinalizers Action = "Hold"
 	// FindVM asks the cloud for the machine's VM.
 	FindVM Action = "FindVM"
 	// MakeToken makes the machine's bootstrap token, or reads the one that it has.

@@ -41,8 +41,8 @@ type World struct {
 	// UpdateDrain is how far the drain of the Node has come that is to be updated in place. Its zero value means that nobody has
 	// looked in this pass.
 	UpdateDrain drain.Report
-	// Permit to give the machine up for its health.
-	Permit PermitFact
+	// Disruption to give the machine up for its health.
+	Disruption DisruptionFact
 	// Token with which the VM joins.
 	Token TokenFact
 	// TokenExpiry is when the token expires, as this process has written it; zero when it has not.

@@ -13,7 +13,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
-	"github.com/machine-controller-fleet/machine-controller-fleet/internal/scenario"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/testkit/scenario"
 )
 
 var update = flag.Bool("update", false, "write the verdicts in testdata anew; read what has changed")
@@ -49,7 +49,7 @@ func TestScenarios(t *testing.T) {
 		t.Helper()
 		node, wanted := given()
 		for _, fact := range s.Given {
-			if err := tell(node, &wanted, fact); err != nil {
+			if err := report(node, &wanted, fact); err != nil {
 				t.Fatalf("line %d: %v", fact.Line, err)
 			}
 		}
@@ -71,7 +71,7 @@ func TestScenarios(t *testing.T) {
 	})
 }
 
-func tell(node *corev1.Node, wanted *Wanted, fact scenario.Fact) error {
+func report(node *corev1.Node, wanted *Wanted, fact scenario.Fact) error {
 	value := []byte(fact.Value)
 	note := func(key string) error {
 		text, err := yaml.YAMLToJSON(value)

@@ -14,7 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
-	"github.com/machine-controller-fleet/machine-controller-fleet/internal/worlds"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/testkit/worlds"
 )
 
 // nodeWorlds is how many are generated, with the seeds 1, 2, 3 …: a failure names its own.

@@ -15,7 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
-	"github.com/machine-controller-fleet/machine-controller-fleet/internal/scenario"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/testkit/scenario"
 )
 
 var update = flag.Bool("update", false, "write the verdicts in testdata anew; read what has changed")
@@ -54,7 +54,7 @@ func TestScenarios(t *testing.T) {
 		t.Helper()
 		w := running()
 		for _, fact := range s.Given {
-			if err := tell(&w, fact); err != nil {
+			if err := report(&w, fact); err != nil {
 				t.Fatalf("line %d: %v", fact.Line, err)
 			}
 		}
@@ -70,7 +70,7 @@ func TestScenarios(t *testing.T) {
 	})
 }
 
-func tell(w *World, fact scenario.Fact) error {
+func report(w *World, fact scenario.Fact) error {
 	annotation := func(o *metav1.ObjectMeta, key string) {
 		if fact.Value != "-" {
 			metav1.SetMetaDataAnnotation(o, key, strings.Trim(fact.Value, `"`))

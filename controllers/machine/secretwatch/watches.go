@@ -98,7 +98,7 @@ func (w *Watches) Await(who types.UID, seen map[types.NamespacedName]string, wak
 			s.waiting[who] = one
 		}
 		one.seen, one.wake = fingerprint, wake
-		s.tell(one)
+		s.report(one)
 	}
 	if !isCrowded {
 		delete(w.crowded, who)
@@ -149,8 +149,8 @@ func (w *Watches) leave(who types.UID, key types.NamespacedName) {
 	}
 }
 
-// tell wakes one who has seen something else, once.
-func (s *watched) tell(one *waiter) {
+// report wakes one who has seen something else, once.
+func (s *watched) report(one *waiter) {
 	if one.heard < s.news && one.seen != s.print {
 		one.heard = s.news
 		one.wake()
@@ -170,7 +170,7 @@ func (w *Watches) saw(s *watched, fingerprint string) {
 	defer w.mu.Unlock()
 	s.news, s.print = s.news+1, fingerprint
 	for _, one := range s.waiting {
-		s.tell(one)
+		s.report(one)
 	}
 }
 

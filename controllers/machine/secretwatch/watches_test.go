@@ -183,7 +183,7 @@ func (b *bench) await(who types.UID, seen *corev1.Secret) {
 	b.watches.Await(who, map[types.NamespacedName]string{key: Print(seen)}, func() { b.note("wake " + string(who)) })
 }
 
-func TestWhoeverWaitsHearsOfOtherData(t *testing.T) {
+func TestWaitersAreNotifiedOfOtherData(t *testing.T) {
 	inBench(t, func(b *bench) {
 		b.there = secret("one")
 		b.await("a", secret("one"))
@@ -218,7 +218,7 @@ func TestWhatHasChangedBeforeCounts(t *testing.T) {
 	})
 }
 
-func TestAWatchIsThereWhileSomebodyWaits(t *testing.T) {
+func TestWatchRunsWhileACallerWaits(t *testing.T) {
 	inBench(t, func(b *bench) {
 		b.await("a", nil)
 		b.await("b", nil)

@@ -39,7 +39,7 @@ func Decide(w World) Verdict {
 	if w.MustLook {
 		return Verdict{Do: ListLive}
 	}
-	if v, moved := claim(w, selector); moved {
+	if v, moved := adopt(w, selector); moved {
 		return v
 	}
 	if v, prepared := prepare(w); !prepared {
@@ -65,8 +65,8 @@ func Decide(w World) Verdict {
 	return adjust(s)
 }
 
-// claim adopts orphans that match, and releases sets that do not match any more.
-func claim(w World, selector labels.Selector) (Verdict, bool) {
+// adopt adopts orphans that match, and releases sets that do not match any more.
+func adopt(w World, selector labels.Selector) (Verdict, bool) {
 	unfit := func(sets []*v1alpha1.MachineSet, matches bool) []*v1alpha1.MachineSet {
 		return slices.DeleteFunc(slices.Clone(sets), func(s *v1alpha1.MachineSet) bool {
 			return s.DeletionTimestamp != nil || w.Done.Moved[s.UID] || selector.Matches(labels.Set(s.Labels)) != matches

@@ -72,8 +72,8 @@ func older(uid types.UID, age time.Duration, replicas int32) *v1alpha1.MachineSe
 	return set
 }
 
-// told is what a condition says; "" when there is none.
-func told(s v1alpha1.MachineDeploymentStatus, t v1alpha1.MachineDeploymentConditionType) string {
+// reported is what a condition says; "" when there is none.
+func reported(s v1alpha1.MachineDeploymentStatus, t v1alpha1.MachineDeploymentConditionType) string {
 	if c := condition(s, t); c != nil {
 		return string(c.Status) + "/" + c.Reason
 	}
@@ -214,12 +214,12 @@ func TestDecide(t *testing.T) {
 				t.Fatalf("Do = %s, want %s", v.Do, tc.want)
 			}
 			if tc.progressing != "" {
-				if got := told(v.Deployment.Status, v1alpha1.MachineDeploymentProgressing); got != tc.progressing {
+				if got := reported(v.Deployment.Status, v1alpha1.MachineDeploymentProgressing); got != tc.progressing {
 					t.Errorf("Progressing is %s, want %s", got, tc.progressing)
 				}
 			}
 			if tc.valid != "" {
-				if got := told(v.Deployment.Status, v1alpha1.MachineDeploymentValid); got != tc.valid {
+				if got := reported(v.Deployment.Status, v1alpha1.MachineDeploymentValid); got != tc.valid {
 					t.Errorf("Valid is %s, want %s", got, tc.valid)
 				}
 			}
@@ -316,10 +316,10 @@ func TestAPlainResizeStaysComplete(t *testing.T) {
 	complete := Decide(worldOf(d, setOf(d, "s", 3, 3))).Deployment
 	complete.Spec.Replicas = 5
 	v := Decide(worldOf(complete, setOf(complete, "s", 5, 3)))
-	if got := told(v.Deployment.Status, v1alpha1.MachineDeploymentProgressing); got != "True/NewMachineSetAvailable" {
+	if got := reported(v.Deployment.Status, v1alpha1.MachineDeploymentProgressing); got != "True/NewMachineSetAvailable" {
 		t.Errorf("Progressing is %s", got)
 	}
-	if got := told(v.Deployment.Status, v1alpha1.MachineDeploymentAvailable); got != string(corev1.ConditionFalse)+"/MinimumReplicasUnavailable" {
+	if got := reported(v.Deployment.Status, v1alpha1.MachineDeploymentAvailable); got != string(corev1.ConditionFalse)+"/MinimumReplicasUnavailable" {
 		t.Errorf("Available is %s", got)
 	}
 }
@@ -327,11 +327,11 @@ func TestAPlainResizeStaysComplete(t *testing.T) {
 // What a deployment's annotations say of itself alone is not copied to its sets.
 func TestAnnotationsThatStayOnTheDeployment(t *testing.T) {
 	d := &v1alpha1.MachineDeployment{ObjectMeta: metav1.ObjectMeta{Name: "d", Annotations: map[string]string{
-		"note": "copied", v1alpha1.AnnotationReplacing: "[]", v1alpha1.AnnotationTriggerDeletion: "m",
+		"note": "copied", v1alpha1.AnnotationDisruptions: "[]", v1alpha1.AnnotationTriggerDeletion: "m",
 	}}}
 	d.Spec.Selector = &metav1.LabelSelector{MatchLabels: map[string]string{"a": "b"}}
 	set := setOf(d, "s", 0, 0)
-	for key, want := range map[string]string{"note": "copied", v1alpha1.AnnotationReplacing: "", v1alpha1.AnnotationTriggerDeletion: ""} {
+	for key, want := range map[string]string{"note": "copied", v1alpha1.AnnotationDisruptions: "", v1alpha1.AnnotationTriggerDeletion: ""} {
 		if got := set.Annotations[key]; got != want {
 			t.Errorf("annotation %s: %q, want %q", key, got, want)
 		}

@@ -13,7 +13,7 @@ import (
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1/validation"
-	"github.com/machine-controller-fleet/machine-controller-fleet/internal/worlds"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/testkit/worlds"
 )
 
 // number draws a number that a client may have written.
@@ -71,8 +71,8 @@ func TestAbsurdNumbers(t *testing.T) {
 		w.CountMinReady = rapid.Bool().Draw(t, "count")
 		v := decided(&w)
 		if len(validation.ValidateMachineDeployment(d)) > 0 {
-			if v.Do != Rest || !strings.HasPrefix(told(v.Deployment.Status, v1alpha1.MachineDeploymentValid), "False/") {
-				t.Fatalf("replicas %d, %+v: Do = %s and Valid is %q", d.Spec.Replicas, d.Spec.Strategy, v.Do, told(v.Deployment.Status, v1alpha1.MachineDeploymentValid))
+			if v.Do != Rest || !strings.HasPrefix(reported(v.Deployment.Status, v1alpha1.MachineDeploymentValid), "False/") {
+				t.Fatalf("replicas %d, %+v: Do = %s and Valid is %q", d.Spec.Replicas, d.Spec.Strategy, v.Do, reported(v.Deployment.Status, v1alpha1.MachineDeploymentValid))
 			}
 			return
 		}

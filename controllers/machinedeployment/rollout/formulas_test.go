@@ -68,9 +68,9 @@ func (r *row) read(term string) {
 		r.gone = rest
 		return
 	}
-	arithmetic, result, told := strings.Cut(rest, "=")
+	arithmetic, result, reported := strings.Cut(rest, "=")
 	got := compute(r.T, strings.TrimSpace(arithmetic))
-	if told && fmt.Sprint(got) != strings.TrimSpace(result) {
+	if reported && fmt.Sprint(got) != strings.TrimSpace(result) {
 		r.Errorf("%s: %s comes to %v, not to%s", name, arithmetic, got, result)
 	}
 	r.want = append(r.want, value{name, int32(got)})
@@ -168,16 +168,16 @@ func (r *row) tallies() (names []string, all []*tally) {
 // check compares what the code says of a value with what the table says, if it says anything.
 func (r *row) check(name string, got int32) {
 	r.Helper()
-	told := false
+	reported := false
 	for _, v := range r.want {
 		if v.name == name {
-			told = true
+			reported = true
 			if v.n != got {
 				r.Errorf("%s is %d, want %d", name, got, v.n)
 			}
 		}
 	}
-	if !told {
+	if !reported {
 		r.Errorf("%s is %d, and the table does not say what it should be", name, got)
 	}
 }

@@ -53,7 +53,7 @@ func TestWhatIsInvalidIsNotTakenUp(t *testing.T) {
 	w := ignored()
 	w.Now, w.Deployment.Spec.Template.Labels = born, nil
 	v := Decide(w)
-	if got := told(v.Deployment.Status, v1alpha1.MachineDeploymentValid); v.Do != Rest || got != "False/SelectorMatchesNothing" {
+	if got := reported(v.Deployment.Status, v1alpha1.MachineDeploymentValid); v.Do != Rest || got != "False/SelectorMatchesNothing" {
 		t.Errorf("%s, Valid is %s", v.Do, got)
 	}
 	if len(v.Deployment.Annotations) > 0 || len(v.Deployment.Finalizers) > 0 {
@@ -107,7 +107,7 @@ func TestWhatWasIgnoredIsLeftAlone(t *testing.T) {
 			if !tc.alone || v.Deployment == nil {
 				return
 			}
-			if got := told(v.Deployment.Status, v1alpha1.MachineDeploymentValid); got != "False/NoStrategy" || len(v.Events) != 1 {
+			if got := reported(v.Deployment.Status, v1alpha1.MachineDeploymentValid); got != "False/NoStrategy" || len(v.Events) != 1 {
 				t.Errorf("Valid is %s, Events %v", got, v.Events)
 			}
 			v.Deployment.Status = w.Deployment.Status

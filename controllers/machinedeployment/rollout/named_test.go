@@ -48,23 +48,23 @@ func (s *story) name(key, value string) {
 	annotate(d, v1alpha1.AnnotationTriggerDeletion, strings.Join(entries, ","))
 }
 
-// tellNames tells what is another about who is named.
-func (s *story) tellNames(was, is *v1alpha1.MachineDeployment) {
+// reportNames tells what is another about who is named.
+func (s *story) reportNames(was, is *v1alpha1.MachineDeployment) {
 	before, had := was.Annotations[v1alpha1.AnnotationTriggerDeletion]
 	now, has := is.Annotations[v1alpha1.AnnotationTriggerDeletion]
 	switch {
 	case had && !has:
-		s.tell("  nobody is named any more")
+		s.report("  nobody is named any more")
 	case before != now:
 		var entries []string
 		for entry := range strings.SplitSeq(now, ",") {
 			machine, since, _ := strings.Cut(entry, "~")
 			entries = append(entries, machine+"~"+sinceBorn(since))
 		}
-		s.tell("  named are %s", strings.Join(entries, " "))
+		s.report("  named are %s", strings.Join(entries, " "))
 	}
 	if since := is.Annotations[v1alpha1.AnnotationLastReplicaChangeByScaler]; since != was.Annotations[v1alpha1.AnnotationLastReplicaChangeByScaler] {
-		s.tell("  the replicas were changed %s ago", sinceBorn(since))
+		s.report("  the replicas were changed %s ago", sinceBorn(since))
 	}
 }
 
@@ -90,9 +90,9 @@ func (s *story) readLive() {
 // mark writes the metadata of a machine.
 func (s *story) mark(wanted *v1alpha1.Machine) {
 	if at, ok := wanted.Annotations[v1alpha1.AnnotationUncordonAt]; ok {
-		s.tell("spare %s: uncordon its Node in %s", wanted.Name, strings.TrimPrefix(sinceBorn(at), "-"))
+		s.report("spare %s: uncordon its Node in %s", wanted.Name, strings.TrimPrefix(sinceBorn(at), "-"))
 	} else {
-		s.tell("mark %s: %s ago, priority %s", wanted.Name, sinceBorn(wanted.Annotations[v1alpha1.AnnotationMarkedForDeletionTime]),
+		s.report("mark %s: %s ago, priority %s", wanted.Name, sinceBorn(wanted.Annotations[v1alpha1.AnnotationMarkedForDeletionTime]),
 			wanted.Annotations[v1alpha1.AnnotationPriority])
 	}
 	for _, machines := range s.w.LiveMachines {

@@ -105,7 +105,7 @@ func staysOnDeployment(key string) bool {
 	switch key {
 	case "kubectl.kubernetes.io/last-applied-configuration", v1alpha1.AnnotationRevision, v1alpha1.AnnotationRevisionHistory,
 		v1alpha1.AnnotationDesiredReplicas, v1alpha1.AnnotationMaxReplicas, v1alpha1.AnnotationPreferNoSchedule,
-		v1alpha1.AnnotationUnfreeze, v1alpha1.AnnotationTriggerDeletion, v1alpha1.AnnotationReplacing, v1alpha1.AnnotationRolling,
+		v1alpha1.AnnotationUnfreeze, v1alpha1.AnnotationTriggerDeletion, v1alpha1.AnnotationDisruptions, v1alpha1.AnnotationRolling,
 		v1alpha1.AnnotationSelecting, v1alpha1.AnnotationStrategy,
 		v1alpha1.AnnotationLastReplicaChangeByScaler: // sets hear of it with their sizes: noteChange
 		return true

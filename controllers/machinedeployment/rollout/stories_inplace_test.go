@@ -103,7 +103,7 @@ func (s *story) node(set *v1alpha1.MachineSet, m *v1alpha1.Machine, words string
 func (s *story) doInPlace(v Verdict) {
 	switch v.Do { //nolint:exhaustive // others are done elsewhere
 	case ListMachines:
-		s.tell("list the machines")
+		s.report("list the machines")
 		s.w.Held = map[types.UID][]*metav1.ObjectMeta{}
 		for set, machines := range s.w.Machines {
 			for _, m := range machines {
@@ -112,7 +112,7 @@ func (s *story) doInPlace(v Verdict) {
 		}
 	case WriteNodes:
 		for _, node := range v.Nodes {
-			s.tell("Node %s", describeNode(s.w.Nodes[node.Name], node))
+			s.report("Node %s", describeNode(s.w.Nodes[node.Name], node))
 			s.w.Nodes[node.Name] = node
 		}
 	case WriteMachines:
@@ -120,7 +120,7 @@ func (s *story) doInPlace(v Verdict) {
 		for _, m := range v.Machines {
 			for set, machines := range s.w.Machines {
 				if i := slices.IndexFunc(machines, func(other *v1alpha1.Machine) bool { return other.UID == m.UID }); i >= 0 {
-					s.tell("machine %s", describeMachine(machines[i], m))
+					s.report("machine %s", describeMachine(machines[i], m))
 					s.w.Machines[set] = slices.Delete(slices.Clone(machines), i, i+1)
 				}
 			}

@@ -16,7 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
-	"github.com/machine-controller-fleet/machine-controller-fleet/internal/scenario"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/testkit/scenario"
 )
 
 var update = flag.Bool("update", false, "write the verdicts in testdata anew; read what has changed")
@@ -75,7 +75,7 @@ type story struct {
 	w                World
 	left             int
 	unseen, vanished []string
-	told             []string
+	reported         []string
 	orchestration    v1alpha1.OrchestrationType
 }
 
@@ -276,19 +276,19 @@ func (s *story) play() string {
 		s.do(v)
 		for _, e := range v.Events {
 			if e.Reason != v1alpha1.EventScalingMachineSet {
-				s.tell("  Event %s: %s", e.Reason, e.Message)
+				s.report("  Event %s: %s", e.Reason, e.Message)
 			}
 		}
 		if v.Do == Rest {
 			s.rest(v)
-			return strings.Join(s.told, "\n")
+			return strings.Join(s.reported, "\n")
 		}
 	}
-	return strings.Join(append(s.told, "and no end"), "\n")
+	return strings.Join(append(s.reported, "and no end"), "\n")
 }
 
-func (s *story) tell(format string, args ...any) {
-	s.told = append(s.told, fmt.Sprintf(format, args...))
+func (s *story) report(format string, args ...any) {
+	s.reported = append(s.reported, fmt.Sprintf(format, args...))
 }
 
 func (s *story) do(v Verdict) {
@@ -297,41 +297,41 @@ func (s *story) do(v Verdict) {
 	case Rest:
 	case Save:
 		was, is := s.w.Deployment, v.Deployment
-		s.tell("save: revision %s, template %s", is.Annotations[v1alpha1.AnnotationRevision], is.Spec.Template.Annotations["template"])
-		s.tellNames(was, is)
+		s.report("save: revision %s, template %s", is.Annotations[v1alpha1.AnnotationRevision], is.Spec.Template.Annotations["template"])
+		s.reportNames(was, is)
 		if before, after := selectingOf(was), selectingOf(is); before != after {
-			s.tell("  selecting %s, and before %s", after, before)
+			s.report("  selecting %s, and before %s", after, before)
 		}
 		if was.Spec.RollbackTo != nil && is.Spec.RollbackTo == nil {
-			s.tell("  it is not to be rolled back any more")
+			s.report("  it is not to be rolled back any more")
 		}
 		s.w.Deployment = is.DeepCopy()
 	case ListLive:
-		s.tell("list the sets")
+		s.report("list the sets")
 		s.w.Live = map[types.UID]bool{}
 		for _, set := range s.w.Owned {
 			s.w.Live[set.UID] = true
 		}
 	case ReadLive:
-		s.tell("read the deployment and its machines")
+		s.report("read the deployment and its machines")
 		s.readLive()
 	case Mark:
 		for _, m := range v.Machines {
 			s.mark(m)
 		}
 	case CountOld:
-		s.tell("count the old machines: %d", s.left)
+		s.report("count the old machines: %d", s.left)
 		s.w.OldMachines = &s.left
 	case Create:
 		set := v.Sets[0].DeepCopy()
 		set.UID = types.UID(set.Spec.Template.Annotations["template"])
 		set.CreationTimestamp = metav1.NewTime(born)
-		s.tell("create %s", describe(&v1alpha1.MachineSet{}, set))
+		s.report("create %s", describe(&v1alpha1.MachineSet{}, set))
 		s.w.Owned = append(s.w.Owned, set)
 	case Update:
 		for _, set := range v.Sets {
 			i := slices.IndexFunc(s.w.Owned, func(o *v1alpha1.MachineSet) bool { return o.UID == set.UID })
-			s.tell("update %s", describe(s.w.Owned[i], set))
+			s.report("update %s", describe(s.w.Owned[i], set))
 			if s.w.Owned[i].Spec.Replicas != set.Spec.Replicas {
 				set.Generation++
 			}
@@ -339,7 +339,7 @@ func (s *story) do(v Verdict) {
 		}
 	case Delete:
 		for _, set := range v.Sets {
-			s.tell("delete %s", set.UID)
+			s.report("delete %s", set.UID)
 			s.w.Done.Deleted[set.UID] = true
 		}
 	case ListMachines, WriteNodes, WriteMachines:
@@ -381,21 +381,21 @@ func describe(was, is *v1alpha1.MachineSet) string {
 
 func (s *story) rest(v Verdict) {
 	if v.Deployment == nil {
-		s.tell("rest")
+		s.report("rest")
 		return
 	}
-	s.tell("rest")
-	s.tellNames(s.w.Deployment, v.Deployment)
+	s.report("rest")
+	s.reportNames(s.w.Deployment, v.Deployment)
 	for _, c := range v.Deployment.Status.Conditions {
 		was := condition(s.w.Deployment.Status, c.Type)
 		switch {
 		case was == nil || was.Status != c.Status || was.Reason != c.Reason:
-			s.tell("  %s is %s/%s: %s", c.Type, c.Status, c.Reason, c.Message)
+			s.report("  %s is %s/%s: %s", c.Type, c.Status, c.Reason, c.Message)
 		case was.LastUpdateTime != c.LastUpdateTime:
-			s.tell("  %s is %s/%s still, since now", c.Type, c.Status, c.Reason)
+			s.report("  %s is %s/%s still, since now", c.Type, c.Status, c.Reason)
 		}
 	}
 	if v.Wake > 0 {
-		s.tell("  again in %s", v.Wake)
+		s.report("  again in %s", v.Wake)
 	}
 }

@@ -4,7 +4,7 @@ import (
 	"time"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
-	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/brake"
+	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/disruption"
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/ready"
 )
 
@@ -57,7 +57,7 @@ func (w World) unwanted() (all []unwanted) {
 		if u.stage == unmarked {
 			u.stage = u.markedStage(changed)
 		}
-		if u.stage == unmarked && u.failed && brake.IsKept(u.machine, w.Now) {
+		if u.stage == unmarked && u.failed && disruption.IsKept(u.machine, w.Now) {
 			u.stage = excused
 		}
 		all = append(all, u)

@@ -8,7 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
-	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/brake"
+	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/disruption"
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/ready"
 )
 
@@ -134,7 +134,7 @@ func firstNamed(w World, ranked []*v1alpha1.Machine) (n int) {
 
 // isToBeReplaced says that the machine has failed, that nobody wants to keep it, and that it has its permit.
 func isToBeReplaced(w World, m *v1alpha1.Machine) bool {
-	return m.Status.CurrentStatus.Phase == v1alpha1.MachineFailed && !brake.IsKept(m, w.Now) && brake.Permits(w.Permits, m)
+	return m.Status.CurrentStatus.Phase == v1alpha1.MachineFailed && !disruption.IsKept(m, w.Now) && disruption.Allows(w.Disruptions, m)
 }
 
 // isTransferred says that the machine was updated in place and has come from another set, which is about to give up a replica

@@ -12,7 +12,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
-	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/brake"
+	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/disruption"
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/ready"
 )
 
@@ -105,7 +105,7 @@ func (c *cluster) observe(current bool) World {
 		m := c.history[c.shown][uid]
 		w.Owned = append(w.Owned, m)
 		if current || rapid.Bool().Draw(c.t, "permit") { // whoever gives them does so sooner or later
-			w.Permits = append(w.Permits, brake.Permit{UID: m.UID})
+			w.Disruptions = append(w.Disruptions, disruption.Disruption{UID: m.UID})
 		}
 	}
 	return w

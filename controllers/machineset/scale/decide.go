@@ -43,7 +43,7 @@ func Decide(w World) Verdict {
 	if w.MustLook {
 		return Verdict{Do: ListLive}
 	}
-	if v, moved := claim(w, selector); moved {
+	if v, moved := adopt(w, selector); moved {
 		return v
 	}
 	if v, more := carryOut(w, in); more {
@@ -52,8 +52,8 @@ func Decide(w World) Verdict {
 	return balance(w, in)
 }
 
-// claim adopts orphans that match, and releases machines that do not match any more.
-func claim(w World, selector labels.Selector) (Verdict, bool) {
+// adopt adopts orphans that match, and releases machines that do not match any more.
+func adopt(w World, selector labels.Selector) (Verdict, bool) {
 	matching := slices.DeleteFunc(slices.Clone(w.Orphans), func(m *v1alpha1.Machine) bool {
 		return m.DeletionTimestamp != nil || w.Done.Adopted[m.UID] || !selector.Matches(labels.Set(m.Labels))
 	})

@@ -11,7 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
-	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/brake"
+	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/disruption"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/bounded"
 )
 
@@ -36,15 +36,15 @@ func TestMachinesOfASetThatLeavesOrphansStay(t *testing.T) {
 }
 
 // What has failed is replaced when it has its permit, and not before.
-func TestNothingIsReplacedWithoutAPermit(t *testing.T) {
+func TestNothingIsReplacedWithoutADisruption(t *testing.T) {
 	for name, tc := range map[string]struct {
-		permits []brake.Permit
-		want    int
+		disruptions []disruption.Disruption
+		want        int
 	}{
 		"none":              {nil, 0},
-		"another's":         {[]brake.Permit{{Name: "m", UID: "other"}}, 0},
-		"its own":           {[]brake.Permit{{Name: "m", UID: "m-uid"}}, 1},
-		"its own, and kept": {[]brake.Permit{{Name: "kept", UID: "kept-uid"}}, 0},
+		"another's":         {[]disruption.Disruption{{Name: "m", UID: "other"}}, 0},
+		"its own":           {[]disruption.Disruption{{Name: "m", UID: "m-uid"}}, 1},
+		"its own, and kept": {[]disruption.Disruption{{Name: "kept", UID: "kept-uid"}}, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			set := &v1alpha1.MachineSet{ObjectMeta: metav1.ObjectMeta{
@@ -54,7 +54,7 @@ func TestNothingIsReplacedWithoutAPermit(t *testing.T) {
 				ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"a": "b"}},
 				Spec:       v1alpha1.MachineSpec{Class: v1alpha1.ClassSpec{Kind: "MachineClass", Name: "c"}},
 			}}
-			w := World{Now: born, Set: set, Permits: tc.permits, Live: &Live{Owned: map[types.UID]*metav1.ObjectMeta{"m-uid": {}, "kept-uid": {}}}}
+			w := World{Now: born, Set: set, Disruptions: tc.disruptions, Live: &Live{Owned: map[types.UID]*metav1.ObjectMeta{"m-uid": {}, "kept-uid": {}}}}
 			for _, name := range []string{"m", "kept"} {
 				m := &v1alpha1.Machine{ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID(name + "-uid"), Labels: map[string]string{"a": "b"}}}
 				m.Status.CurrentStatus.Phase = v1alpha1.MachineFailed

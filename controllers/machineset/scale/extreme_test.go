@@ -10,8 +10,8 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
-	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/brake"
-	"github.com/machine-controller-fleet/machine-controller-fleet/internal/worlds"
+	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/disruption"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/testkit/worlds"
 )
 
 // number draws a number that a client may have written.
@@ -43,7 +43,7 @@ func TestAbsurdNumbers(t *testing.T) {
 			m.Status.CurrentStatus.Phase = rapid.SampledFrom([]v1alpha1.MachinePhase{v1alpha1.MachineRunning, v1alpha1.MachineFailed}).Draw(t, "phase")
 			w.Owned = append(w.Owned, m)
 			w.Live.Owned[m.UID] = &m.ObjectMeta
-			w.Permits = append(w.Permits, brake.Permit{UID: m.UID})
+			w.Disruptions = append(w.Disruptions, disruption.Disruption{UID: m.UID})
 		}
 		v := Decide(w)
 		for range maxActions {

@@ -5,7 +5,7 @@ import (
 	"slices"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
-	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/brake"
+	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/disruption"
 )
 
 // autoPreserve returns failed machines that the set wants to have preserved although nobody has asked for it, as they
@@ -49,7 +49,7 @@ func mayBeAutoPreserved(w World, m *v1alpha1.Machine) bool {
 	if m.Status.CurrentStatus.Phase != v1alpha1.MachineFailed || expiry != nil && !expiry.After(w.Now) {
 		return false
 	}
-	switch brake.PreserveValue(m) {
+	switch disruption.PreserveValue(m) {
 	case v1alpha1.PreserveNow, v1alpha1.PreserveWhenFailed, v1alpha1.PreserveAuto, v1alpha1.PreserveFalse:
 		return false
 	}

@@ -12,8 +12,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
-	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/brake"
-	"github.com/machine-controller-fleet/machine-controller-fleet/internal/worlds"
+	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/disruption"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/testkit/worlds"
 )
 
 // failed is a machine that has failed, of that age in hours, with annotations.
@@ -102,7 +102,7 @@ func TestIsToBeReplaced(t *testing.T) {
 		}), true},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			if got := isToBeReplaced(World{Now: born, Permits: []brake.Permit{{UID: tc.machine.UID}}}, tc.machine); got != tc.want {
+			if got := isToBeReplaced(World{Now: born, Disruptions: []disruption.Disruption{{UID: tc.machine.UID}}}, tc.machine); got != tc.want {
 				t.Errorf("to be replaced: %v, want %v", got, tc.want)
 			}
 		})
@@ -125,7 +125,7 @@ func TestAChosenMachineIsNotReplacedBeforeItIsMarked(t *testing.T) {
 			},
 		},
 	}
-	w := World{Now: born, Set: set, Owned: []*v1alpha1.Machine{m}, Permits: []brake.Permit{{UID: m.UID}}}
+	w := World{Now: born, Set: set, Owned: []*v1alpha1.Machine{m}, Disruptions: []disruption.Disruption{{UID: m.UID}}}
 	v := Decide(w)
 	if v.Do != Update || len(v.Machines) != 1 || v.Machines[0].Annotations[v1alpha1.AnnotationPreserve] != v1alpha1.PreserveAuto {
 		t.Fatalf("Do = %s %v", v.Do, v.Machines)
@@ -238,7 +238,7 @@ func (f *flock) decide() {
 		}
 	}
 	for _, m := range f.machines {
-		w.Permits = append(w.Permits, brake.Permit{UID: m.UID})
+		w.Disruptions = append(w.Disruptions, disruption.Disruption{UID: m.UID})
 	}
 	f.machines = slices.DeleteFunc(f.machines, func(m *v1alpha1.Machine) bool {
 		replaced := isToBeReplaced(w, m)

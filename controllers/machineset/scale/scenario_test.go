@@ -13,8 +13,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
-	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/brake"
-	"github.com/machine-controller-fleet/machine-controller-fleet/internal/scenario"
+	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/disruption"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/testkit/scenario"
 )
 
 var update = flag.Bool("update", false, "write the verdicts in testdata anew; read what has changed")
@@ -155,13 +155,13 @@ func (b *bench) addMachines(words []string) {
 	m.Spec.Class = v1alpha1.ClassSpec{Kind: "MachineClass", Name: "c"}
 	m.Status.CurrentStatus.Phase = v1alpha1.MachinePhase(strings.Trim(words[1], "-"))
 	for _, word := range words[2:] {
-		b.tell(m, word)
+		b.report(m, word)
 	}
 	b.Owned = append(b.Owned, m)
 }
 
-// tell tells one thing of a machine.
-func (b *bench) tell(m *v1alpha1.Machine, word string) {
+// report tells one thing of a machine.
+func (b *bench) report(m *v1alpha1.Machine, word string) {
 	b.Helper()
 	key, value, _ := strings.Cut(word, "=")
 	switch key {
@@ -181,8 +181,8 @@ func (b *bench) tell(m *v1alpha1.Machine, word string) {
 		m.Status.CurrentStatus.PreserveExpiryTime = &metav1.Time{Time: b.ago(value)}
 	case "ending":
 		m.DeletionTimestamp = &metav1.Time{Time: born}
-	case "permit":
-		b.Permits = append(b.Permits, brake.Permit{Name: m.Name, UID: m.UID})
+	case "disruption":
+		b.Disruptions = append(b.Disruptions, disruption.Disruption{Name: m.Name, UID: m.UID})
 	case "ordinal": // and the name that follows from it
 		ordinal := int64(b.number(value))
 		m.Name = Name(b.Set.Name, b.Set.UID, ordinal)
@@ -207,13 +207,13 @@ func (b *bench) addLive(words []string) {
 		}
 	}
 	for _, word := range words {
-		name, told, _ := strings.Cut(word, ":")
+		name, reported, _ := strings.Cut(word, ":")
 		m := &v1alpha1.Machine{ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID(name), Labels: map[string]string{}, Annotations: map[string]string{}}}
 		if i := slices.IndexFunc(b.Owned, func(m *v1alpha1.Machine) bool { return m.UID == types.UID(name) }); i >= 0 {
 			m = b.Owned[i].DeepCopy()
 		}
-		if told != "" {
-			b.tell(m, told)
+		if reported != "" {
+			b.report(m, reported)
 		}
 		b.Live.Owned[m.UID], b.Live.Names[m.Name] = &m.ObjectMeta, true
 	}

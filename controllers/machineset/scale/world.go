@@ -7,7 +7,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
-	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/brake"
+	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/disruption"
 )
 
 // World is all that a decision about one set rests on. Everything in it is read only.
@@ -24,8 +24,8 @@ type World struct {
 	Orphans []*v1alpha1.Machine
 	// MustLook says that the set is new or has changed its selector: orphans may match that are in other slots.
 	MustLook bool
-	// Permits stand on the set's root: the machines that may be replaced when they have failed.
-	Permits []brake.Permit
+	// Disruptions stand on the set's root: the machines that may be replaced when they have failed.
+	Disruptions []disruption.Disruption
 	// CountMinReady says that a machine is available only after it has been so for the set's minReadySeconds.
 	CountMinReady bool
 	// TidyLater says that intents which are all seen done are struck off with the next ones, or when this does not hold any more:

@@ -30,7 +30,7 @@ func (h *Host) keepAlive(ctx context.Context, v *vm, health guest.Health) time.D
 	shown, isUpdated, again := h.updateInPlace(v, health, now)
 	err := h.report(ctx, v, shown, now)
 	if err == nil && isUpdated {
-		err = h.tellUpdate(ctx, v)
+		err = h.reportUpdate(ctx, v)
 	}
 	components := loop.Never
 	if err == nil {

@@ -20,9 +20,9 @@ import (
 
 // update is an update in place of a VM, as the agent on it knows it.
 type update struct {
-	asked metav1.Time // when the Node became ready for it: an update is done once
-	since time.Time   // when it began; zero when none has
-	told  bool        // its result stands on the Node
+	asked    metav1.Time // when the Node became ready for it: an update is done once
+	since    time.Time   // when it began; zero when none has
+	reported bool        // its result stands on the Node
 }
 
 // updateInPlace does what is due for an update of the VM in place, which begins when the Node is ready for it. Meanwhile the
@@ -39,7 +39,7 @@ func (h *Host) updateInPlace(v *vm, health guest.Health, now time.Time) (shown g
 	}
 	how := h.cloud.Settings().InPlaceUpdates
 	switch {
-	case v.update.told:
+	case v.update.reported:
 		return health, false, loop.Never
 	case h.result(v) == cloudapi.UpdateNever:
 		v.update.since = time.Time{}
@@ -62,8 +62,8 @@ func (h *Host) result(v *vm) cloudapi.UpdateResult {
 	return h.cloud.Settings().InPlaceUpdates.Result
 }
 
-// tellUpdate puts the result on the Node.
-func (h *Host) tellUpdate(ctx context.Context, v *vm) error {
+// reportUpdate puts the result on the Node.
+func (h *Host) reportUpdate(ctx context.Context, v *vm) error {
 	metadata := map[string]any{"labels": map[string]string{v1alpha1.LabelUpdateResult: v1alpha1.UpdateResultSuccessful}}
 	line := "updated in place"
 	if h.result(v) == cloudapi.UpdateFailed {
@@ -76,7 +76,7 @@ func (h *Host) tellUpdate(ctx context.Context, v *vm) error {
 	if err := h.patchNode(ctx, v, metadata, nil); err != nil {
 		return fmt.Errorf("tell the result of the update: %w", err)
 	}
-	v.update.told = true
+	v.update.reported = true
 	h.cloud.Console(v.ID, line)
 	return nil
 }

@@ -154,7 +154,7 @@ func TestAVMThatStandsStillIsNotUpdated(t *testing.T) {
 }
 
 // That the API server does not answer once delays the result and loses it not.
-func TestTheResultIsToldAgain(t *testing.T) {
+func TestResultIsReportedAgain(t *testing.T) {
 	inCluster(t, func(c *cluster) {
 		c.setUpdates(updates(""))
 		c.host.PowerOn(aVM())

@@ -1,0 +1,280 @@
+package disruption
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/intstr"
+
+	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
+)
+
+// World is all that a decision about one root rests on. Everything in it is read only.
+type World struct {
+	Now time.Time
+	// Limits are the fleet's settings.
+	Limits Limits
+	// Disruptions that stand on the root.
+	Disruptions []Disruption
+	// Wanted is the number of machines that the root is to have.
+	Wanted int32
+	// Sets that make the machines, without those that are being deleted.
+	Sets []*v1alpha1.MachineSet
+	// Machines below the root, as the cache shows them.
+	Machines []Member
+	// Undecodable are machines below the root that cannot be decoded. They are there, and nothing else is known of them.
+	Undecodable []*v1alpha1.Machine
+	// Breakers of the halts.
+	Breakers Snapshot
+}
+
+// Limits are the fleet's settings.
+type Limits struct {
+	// HealthTimeout is how long a machine may be unhealthy. A machine's own goes before it.
+	HealthTimeout time.Duration
+	// Replacements is how many machines of a root may be on their way out or in at a time for others to be replaced: a
+	// number, or a percentage of those that are wanted, rounded down, and at least 1.
+	Budget intstr.IntOrString
+	// Thresholds of zones and clusters; and of a root, for machines that never came up.
+	Thresholds Thresholds
+}
+
+// Member is a machine, and where it is.
+type Member struct {
+	Machine *v1alpha1.Machine
+	Scope   Scope
+}
+
+// Verdict is a decision.
+type Verdict struct {
+	// Disruptions that are to stand on the root. Changed says that they are others than do.
+	Disruptions []Disruption
+	Changed     bool
+	// Open are the scopes with machines of the root that are halted, a cluster before its zones.
+	Open []Scope
+	// Wake is when to look again, from now; 0 means when something happens.
+	Wake time.Duration
+}
+
+// Decide says which machines of a root may be replaced. It is total: every world has a verdict.
+//
+// A permit is never taken back while it could be used: whoever was given it may be about to do so. With 10 machines and a
+// limit of 1, of three that are unhealthy for too long the first gets a permit. It fails, is deleted, and another is made;
+// when that one runs, the second gets one.
+func Decide(w World) Verdict {
+	v := Verdict{Disruptions: standingDisruptions(w), Open: openScopes(w), Wake: wake(w)}
+	v.Disruptions = append(v.Disruptions, give(w, v.Disruptions)...)
+	v.Changed = len(v.Disruptions) != len(w.Disruptions) || !slices.EqualFunc(v.Disruptions, w.Disruptions, func(a, b Disruption) bool {
+		return a.UID == b.UID && a.Since.Equal(&b.Since)
+	})
+	return v
+}
+
+// standingDisruptions are the permits that can still be used.
+func standingDisruptions(w World) []Disruption {
+	return slices.DeleteFunc(slices.Clone(w.Disruptions), func(p Disruption) bool {
+		i := slices.IndexFunc(w.Machines, func(m Member) bool { return m.Machine.UID == p.UID })
+		return i < 0 || stageOf(w.Machines[i].Machine, w.Now) == aside || w.Machines[i].Machine.DeletionTimestamp != nil ||
+			!p.appliesTo(w.Machines[i].Machine)
+	})
+}
+
+// candidate is a machine that is to be replaced and has no permit.
+type candidate struct {
+	Member
+	// since is when it began to wait.
+	since time.Time
+	// neverUp says that it never was a healthy Node.
+	neverUp bool
+}
+
+// give returns the permits that are given now.
+func give(w World, stand []Disruption) (given []Disruption) {
+	waiting := candidates(w, stand)
+	load := loadOf(w, stand, waiting)
+	limit := limitOf(w)
+	many := manyFailToComeUp(w)
+	for _, c := range waiting {
+		if len(stand)+len(given) >= maxDisruptions {
+			break // the others follow when some of these are gone
+		}
+		free := c.neverUp && len(w.Breakers.openFor(c.Member)) == 0 && (!many || cameUpSince(w, c.Machine.CreationTimestamp))
+		switch {
+		case free:
+		case !c.neverUp && (!w.Breakers.Complete || len(w.Breakers.openFor(c.Member)) > 0):
+			continue
+		case load.against(c) >= limit:
+			continue
+		}
+		load = load.with(c)
+		given = append(given, disruptionOf(c.Machine))
+	}
+	return given
+}
+
+// candidates returns the machines that wait for a permit, those that have waited longest first.
+func candidates(w World, stand []Disruption) []candidate {
+	var waiting []candidate
+	for _, member := range w.Machines {
+		m := member.Machine
+		if isAllowed(stand, m.UID) {
+			continue
+		}
+		c := candidate{Member: member, since: m.Status.CurrentStatus.LastUpdateTime.Time}
+		switch deadline, unhealthy := HealthDeadline(m, w.Limits.HealthTimeout); {
+		case stageOf(m, w.Now) == failed:
+			c.neverUp = !failedItsHealth(m)
+		case unhealthy && stageOf(m, w.Now) == steady && !deadline.After(w.Now):
+			c.since = deadline
+		default:
+			continue
+		}
+		waiting = append(waiting, c)
+	}
+	slices.SortFunc(waiting, func(a, b candidate) int {
+		return cmp.Or(a.since.Compare(b.since), strings.Compare(a.Machine.Name, b.Machine.Name))
+	})
+	return waiting
+}
+
+func isAllowed(disruptions []Disruption, uid types.UID) bool {
+	return slices.ContainsFunc(disruptions, func(p Disruption) bool { return p.UID == uid })
+}
+
+// load is what counts against the limit. A machine that is replaced counts from its permit until the next one is a healthy
+// Node, and so do machines that come and go for another reason.
+type load struct {
+	// allowed have a permit, and are there still.
+	allowed int
+	// leaving are being deleted; coming are being made, or are wanted and not there. One that leaves and one that comes in its
+	// place are one replacement.
+	leaving, coming int
+	// failed are those that have failed and wait for a permit.
+	failed int
+}
+
+func (l load) moving() int { return l.allowed + max(l.leaving, l.coming) }
+
+func loadOf(w World, stand []Disruption, waiting []candidate) load {
+	l := load{allowed: len(stand), coming: missing(w)}
+	for _, member := range w.Machines {
+		switch stageOf(member.Machine, w.Now) {
+		case coming:
+			l.coming++
+		case leaving:
+			l.leaving++
+		case steady, failed, aside:
+		}
+	}
+	for _, c := range waiting {
+		if c.hasFailed() {
+			l.failed++
+		}
+	}
+	return l
+}
+
+func (c candidate) hasFailed() bool {
+	return c.Machine.Status.CurrentStatus.Phase == v1alpha1.MachineFailed
+}
+
+// against returns what counts against a candidate. A machine that is still there as a Node goes only when those that have
+// failed before it are replaced; these do not keep each other waiting.
+func (l load) against(c candidate) int {
+	if c.hasFailed() {
+		return l.moving()
+	}
+	return l.moving() + l.failed
+}
+
+// with counts a candidate that has got its permit.
+func (l load) with(c candidate) load {
+	l.allowed++
+	if c.hasFailed() {
+		l.failed--
+	}
+	return l
+}
+
+// missing counts the machines that sets are to have and that the cache does not show: they are on their way in.
+func missing(w World) (n int) {
+	for _, set := range w.Sets {
+		there := 0
+		for _, member := range w.Machines {
+			if member.Machine.DeletionTimestamp == nil && metav1.IsControlledBy(member.Machine, set) {
+				there++
+			}
+		}
+		for _, m := range w.Undecodable {
+			if m.DeletionTimestamp == nil && metav1.IsControlledBy(m, set) {
+				there++
+			}
+		}
+		n += max(int(set.Spec.Replicas)-there, 0)
+	}
+	return n
+}
+
+// limitOf is how many may be on their way.
+func limitOf(w World) int {
+	n, err := intstr.GetScaledValueFromIntOrPercent(&w.Limits.Budget, int(w.Wanted), false)
+	if err != nil {
+		return 1 // the flag was checked
+	}
+	return max(n, 1)
+}
+
+// manyFailToComeUp says that too many of the root's machines have failed without ever having been healthy.
+func manyFailToComeUp(w World) bool {
+	bad, all := 0, 0
+	for _, member := range w.Machines {
+		switch m := member.Machine; stageOf(m, w.Now) {
+		case failed:
+			all++
+			if !failedItsHealth(m) {
+				bad++
+			}
+		case steady:
+			all++
+		case coming, leaving, aside:
+		}
+	}
+	return w.Limits.Thresholds.tooMany(bad, all)
+}
+
+// cameUpSince says that a machine of the root that was made after a moment runs.
+func cameUpSince(w World, moment metav1.Time) bool {
+	return slices.ContainsFunc(w.Machines, func(member Member) bool {
+		m := member.Machine
+		return m.CreationTimestamp.After(moment.Time) && m.Status.CurrentStatus.Phase == v1alpha1.MachineRunning
+	})
+}
+
+// openScopes returns the scopes with machines of the root that are halted.
+func openScopes(w World) (scopes []Scope) {
+	for _, member := range w.Machines {
+		if member.Machine.DeletionTimestamp == nil {
+			scopes = append(scopes, w.Breakers.openFor(member)...)
+		}
+	}
+	slices.SortFunc(scopes, Scope.compare)
+	return slices.Compact(scopes)
+}
+
+// wake returns when the next machine will have been unhealthy for too long, or is preserved no longer.
+func wake(w World) (wait time.Duration) {
+	for _, member := range w.Machines {
+		at, ok := HealthDeadline(member.Machine, w.Limits.HealthTimeout)
+		if expiry := member.Machine.Status.CurrentStatus.PreserveExpiryTime; expiry != nil && stageOf(member.Machine, w.Now) == aside {
+			at, ok = expiry.Time, true
+		}
+		if d := at.Sub(w.Now); ok && d > 0 && (wait == 0 || d < wait) {
+			wait = d
+		}
+	}
+	return wait
+}

@@ -1,0 +1,261 @@
+package disruption
+
+import (
+	"flag"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/intstr"
+
+	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/testkit/scenario"
+)
+
+var update = flag.Bool("update", false, "write the verdicts in testdata anew; read what has changed")
+
+var start = time.Date(2026, 1, 2, 3, 0, 0, 0, time.UTC)
+
+func limits() Limits {
+	return Limits{HealthTimeout: 10 * time.Minute, Budget: intstr.FromInt32(1), Thresholds: DefaultThresholds()}
+}
+
+// at is a time, told as what has passed since the start.
+func at(t *testing.T, text string) metav1.Time {
+	t.Helper()
+	d, err := time.ParseDuration(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return metav1.NewTime(start.Add(d))
+}
+
+// TestDisruptions decides on what testdata/disruptions.txt tells.
+//
+//	now: 11m               since the start
+//	limit: 2               or a percentage; 1 if it is not told
+//	sets: 3 2              replicas of its sets; one of as many as there are machines, if it is not told
+//	open: z1               a zone, or all; z1/n in a namespace, machines are in n
+//	uncounted              not every slot was counted
+//	machine: a Running     its name and phase; then any words of machineWords
+//
+// Of the verdict the machines with a disruption are told, new ones with a plus, those who have lost it with a minus; what
+// is halted, and when to look again.
+func TestDisruptions(t *testing.T) {
+	scenario.Run(t, "testdata/disruptions.txt", *update, func(t *testing.T, s scenario.Scenario) string {
+		t.Helper()
+		w := World{Limits: limits(), Breakers: Snapshot{Complete: true, Open: map[Scope]Count{}}}
+		sets := ""
+		for _, fact := range s.Given {
+			switch fact.Key {
+			case "now":
+				w.Now = at(t, fact.Value).Time
+			case "limit":
+				w.Limits.Budget = intstr.Parse(fact.Value)
+			case "sets":
+				sets = fact.Value
+			case "open":
+				w.Breakers.Open[readScope(fact.Value)] = Count{}
+			case "uncounted":
+				w.Breakers.Complete = false
+			case "machine":
+				addMachine(t, &w, strings.Fields(fact.Value))
+			default:
+				t.Fatalf("line %d: what is %q?", fact.Line, fact.Key)
+			}
+		}
+		addSets(t, &w, sets)
+		return describe(w, Decide(w))
+	})
+}
+
+// readScope reads a zone, or all, and the namespace after it.
+func readScope(text string) Scope {
+	zone, namespace, _ := strings.Cut(text, "/")
+	return Scope{Zone: strings.TrimPrefix(zone, "all"), Namespace: namespace}
+}
+
+// addMachine adds a machine: name, phase, words.
+func addMachine(t *testing.T, w *World, words []string) {
+	t.Helper()
+	m := &v1alpha1.Machine{}
+	m.Name, m.Namespace, m.UID, m.CreationTimestamp = words[0], "n", types.UID(words[0]), metav1.NewTime(start)
+	m.Status.CurrentStatus = v1alpha1.CurrentStatus{Phase: v1alpha1.MachinePhase(strings.Trim(words[1], "-")), LastUpdateTime: metav1.NewTime(start)}
+	m.Status.LastOperation = v1alpha1.LastOperation{Type: v1alpha1.MachineOperationHealthCheck}
+	member := Member{Machine: m, Scope: Scope{Zone: "z1"}}
+	set, disruption := 0, false
+	for _, word := range words[2:] {
+		key, value, _ := strings.Cut(word, "=")
+		switch key {
+		case "since": // in its phase since
+			m.Status.CurrentStatus.LastUpdateTime = at(t, value)
+		case "born":
+			m.CreationTimestamp = at(t, value)
+		case "zone":
+			member.Scope.Zone = value
+		case "never-up":
+			m.Status.LastOperation.Type = v1alpha1.MachineOperationCreate
+		case "deleted":
+			m.DeletionTimestamp = &metav1.Time{Time: w.Now}
+		case "kept-until":
+			until := at(t, value)
+			m.Status.CurrentStatus.PreserveExpiryTime = &until
+		case "preserve":
+			m.Annotations = map[string]string{v1alpha1.AnnotationPreserve: value}
+		case "timeout":
+			d, err := time.ParseDuration(value)
+			if err != nil {
+				t.Fatal(err)
+			}
+			m.Spec.MachineConfiguration = &v1alpha1.MachineConfiguration{MachineHealthTimeout: &metav1.Duration{Duration: d}}
+		case "no-timeout":
+			yes := true
+			m.Spec.MachineConfiguration = &v1alpha1.MachineConfiguration{DisableHealthTimeout: &yes}
+		case "set":
+			set, _ = strconv.Atoi(value)
+		case "disruption": // since then, or as it is
+			disruption = true
+			p := disruptionOf(m)
+			if value != "" {
+				p.Since = at(t, value)
+			}
+			w.Disruptions = append(w.Disruptions, p)
+		case "gone": // only its disruption is left
+			if !disruption {
+				t.Fatalf("%v: a machine that is gone leaves nothing but a disruption", words)
+			}
+			return
+		default:
+			t.Fatalf("%v: what is %q?", words, word)
+		}
+	}
+	is := true
+	m.OwnerReferences = []metav1.OwnerReference{{UID: types.UID(fmt.Sprint("set", set)), Controller: &is}}
+	w.Machines = append(w.Machines, member)
+}
+
+func addSets(t *testing.T, w *World, replicas string) {
+	t.Helper()
+	if replicas == "" {
+		standing := 0
+		for _, member := range w.Machines {
+			if member.Machine.DeletionTimestamp == nil {
+				standing++
+			}
+		}
+		replicas = strconv.Itoa(standing)
+	}
+	for i, text := range strings.Fields(replicas) {
+		n, err := strconv.Atoi(text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		set := &v1alpha1.MachineSet{ObjectMeta: metav1.ObjectMeta{UID: types.UID(fmt.Sprint("set", i))}}
+		set.Spec.Replicas = int32(n)
+		w.Sets, w.Wanted = append(w.Sets, set), w.Wanted+int32(n)
+	}
+}
+
+func describe(w World, v Verdict) string {
+	var names []string
+	for _, p := range w.Disruptions {
+		if !isAllowed(v.Disruptions, p.UID) {
+			names = append(names, "-"+p.Name)
+		}
+	}
+	for _, p := range v.Disruptions {
+		if isAllowed(w.Disruptions, p.UID) {
+			names = append(names, p.Name)
+		} else {
+			names = append(names, "+"+p.Name)
+		}
+	}
+	if len(names) == 0 {
+		names = []string{"none"}
+	}
+	text := "disruptions: " + strings.Join(names, " ")
+	if v.Changed != slices.ContainsFunc(names, func(n string) bool { return strings.ContainsAny(n[:1], "+-") }) {
+		text += fmt.Sprintf(" (changed: %v)", v.Changed)
+	}
+	for _, scope := range v.Open {
+		text += "\nopen: " + scope.String()
+	}
+	if v.Wake > 0 {
+		text += "\nagain: in " + v.Wake.String()
+	}
+	return text
+}
+
+// TestBreakers follows what testdata/breakers.txt tells: at each time, how many machines of each zone are Ready and not Ready.
+//
+//	at: 10s z1 15/5 z2/a 3/0      with a namespace after the zone, or without, as replicas of older versions report it; with
+//	                              "uncounted" somewhere, not every slot was counted
+//	remember: z1/a                another replica had halted it in a namespace
+func TestBreakers(t *testing.T) {
+	scenario.Run(t, "testdata/breakers.txt", *update, func(t *testing.T, s scenario.Scenario) string {
+		t.Helper()
+		var h Breakers
+		var lines []string
+		for _, fact := range s.Given {
+			switch fact.Key {
+			case "at":
+				lines = append(lines, step(t, &h, strings.Fields(fact.Value)))
+			case "remember":
+				scope := readScope(fact.Value)
+				lines = append(lines, fmt.Sprintf("remembers %s: news %v", fact.Value, h.Remember(scope, scope.Namespace)))
+			default:
+				t.Fatalf("line %d: what is %q?", fact.Line, fact.Key)
+			}
+		}
+		return strings.Join(lines, "\n")
+	})
+}
+
+func step(t *testing.T, h *Breakers, words []string) string {
+	t.Helper()
+	now, own, complete := at(t, words[0]).Time, Counts{}, true
+	for i := 1; i < len(words); i++ {
+		if words[i] == "uncounted" {
+			complete = false
+			continue
+		}
+		var n Count
+		if _, err := fmt.Sscanf(words[i+1], "%d/%d", &n.Ready, &n.NotReady); err != nil {
+			t.Fatal(err)
+		}
+		zone, namespace, _ := strings.Cut(words[i], "/")
+		own.Add(Scope{Zone: strings.Trim(zone, "-")}, namespace, n)
+		i++
+	}
+	total, _ := Sum(Own{0: own}, ParseReports(nil, []string{"r"}))
+	changed, again := h.Step(now, DefaultThresholds(), total, complete)
+	text := words[0] + ":"
+	standing := h.Snapshot()
+	var scopes []Scope
+	for scope := range standing.Open {
+		scopes = append(scopes, scope)
+	}
+	slices.SortFunc(scopes, Scope.compare)
+	for _, scope := range scopes {
+		n := standing.Open[scope]
+		text += fmt.Sprintf(" %s (%d of %d);", scope, n.NotReady, n.Ready+n.NotReady)
+	}
+	if len(scopes) == 0 {
+		text += " no breaker is open;"
+	}
+	if !standing.Complete {
+		text += " not complete;"
+	}
+	if changed {
+		text += " changed;"
+	}
+	if !again.IsZero() {
+		text += " again in " + again.Sub(now).String() + ";"
+	}
+	return strings.TrimSuffix(text, ";")
+}

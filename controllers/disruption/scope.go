@@ -1,0 +1,134 @@
+package disruption
+
+import (
+	"cmp"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/util/validation"
+
+	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
+)
+
+// Zone returns the name of a zone; "" where a text is none, since zones are values of a label of Nodes. Tenants write it in
+// MachineClasses, as long as they like, and it is reported on Leases.
+func Zone(text string) string {
+	if len(validation.IsValidLabelValue(text)) > 0 {
+		return ""
+	}
+	return text
+}
+
+// Scope is a zone of a target cluster, or, without a zone, all of the cluster. Zones of two clusters have nothing to do with
+// each other, also if they have the same name: to different accounts of a cloud it may mean different places.
+type Scope struct {
+	// Target is the cluster's name; "" is the only one of the fleet.
+	Target string
+	// Zone of it; of a machine "" says that its zone is not known.
+	Zone string
+	// Namespace is set where the machines of one namespace are meant, and not those of all.
+	Namespace string
+}
+
+// String says it for people.
+func (s Scope) String() string {
+	text := "the target cluster"
+	if s.Target != "" {
+		text += " " + s.Target
+	}
+	if s.Zone != "" {
+		text = "zone " + s.Zone + " of " + text
+	}
+	if s.Namespace != "" {
+		text += " in namespace " + s.Namespace
+	}
+	return text
+}
+
+// compare orders scopes, a cluster before its zones.
+func (s Scope) compare(other Scope) int {
+	return cmp.Or(strings.Compare(s.Target, other.Target), strings.Compare(s.Zone, other.Zone), strings.Compare(s.Namespace, other.Namespace))
+}
+
+// cluster is the scope of the whole cluster.
+func (s Scope) cluster() Scope { return Scope{Target: s.Target} }
+
+// in is the part of the scope that is in a namespace; with "" it is all of it.
+func (s Scope) in(namespace string) Scope {
+	s.Namespace = namespace
+	return s
+}
+
+// Count counts machines that have been healthy Nodes: those that are and those that are not any more.
+type Count struct{ Ready, NotReady int }
+
+// Add adds another count.
+func (c Count) Add(other Count) Count {
+	return Count{Ready: c.Ready + other.Ready, NotReady: c.NotReady + other.NotReady}
+}
+
+// Tally counts the machines of a scope in all namespaces.
+type Tally struct {
+	Count
+
+	// Unready is how many of those that are not Ready are in which namespace, as far as that was reported.
+	Unready map[string]int
+	// All is how many there are in which namespace, as far as this process knows: replicas report it of those that are not
+	// Ready. Sums do not have it.
+	All map[string]int
+}
+
+// with returns the tally and another one together.
+func (t Tally) with(other Tally) Tally {
+	sum := Tally{Count: t.Add(other.Count), Unready: map[string]int{}}
+	for _, unready := range []map[string]int{t.Unready, other.Unready} {
+		for namespace, n := range unready {
+			sum.Unready[namespace] += n
+		}
+	}
+	return sum
+}
+
+// worst returns the namespace with the most machines that are not Ready, leaving one namespace out; "" where there is none.
+func (t Tally) worst(except string) (namespace string) {
+	for candidate, n := range t.Unready {
+		most := t.Unready[namespace]
+		if candidate != except && (n > most || n == most && n > 0 && candidate < namespace) {
+			namespace = candidate
+		}
+	}
+	return namespace
+}
+
+// evidence returns the count by which replacement is halted for the machines of a namespace or, with "", of any namespace. The
+// machines that are not Ready in one other namespace, the one that has most of them, do not count: no tenant can halt replacement
+// in the namespaces of others with its own machines.
+func (t Tally) evidence(namespace string) Count {
+	n := t.Count
+	n.NotReady = max(n.NotReady-t.Unready[t.worst(namespace)], 0)
+	return n
+}
+
+// Of counts one machine. One that is being deleted, is updated in place, or has failed and is preserved, is out of it, and one
+// that was never healthy says nothing of the place that it is in. One whose update in place has failed is not Ready: an update
+// that fails everywhere must not become a replacement of everything.
+//
+// hasNode reports whether there is a Node that is bound to the machine. A phase is what any author of Machines can write, and a
+// Ready machine counts against a halt in all namespaces. So without a Node it does not count. One that is not Ready counts
+// without a Node, too: it may have lost it with its VM; and those of one namespace halt no other.
+func Of(m *v1alpha1.Machine, hasNode bool) Count {
+	s := m.Status.CurrentStatus
+	switch {
+	case m.DeletionTimestamp != nil:
+		return Count{}
+	case s.Phase == v1alpha1.MachineRunning && hasNode:
+		return Count{Ready: 1}
+	case isUnhealthy(m), failedItsHealth(m) && s.PreserveExpiryTime == nil:
+		return Count{NotReady: 1}
+	}
+	return Count{}
+}
+
+// failedItsHealth says that the machine has failed, and was a healthy Node before.
+func failedItsHealth(m *v1alpha1.Machine) bool {
+	return m.Status.CurrentStatus.Phase == v1alpha1.MachineFailed && m.Status.LastOperation.Type != v1alpha1.MachineOperationCreate
+}

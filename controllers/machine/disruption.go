@@ -1,0 +1,20 @@
+package machine
+
+import (
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
+	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/disruption/recorded"
+	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machine/lifecycle"
+)
+
+// disruption says whether the machine may be given up for its health: that stands on its root.
+func (c *Controller) disruption(m *v1alpha1.Machine) lifecycle.DisruptionFact {
+	switch {
+	case metav1.GetControllerOfNoCopy(m) == nil:
+		return lifecycle.DisruptionUnneeded
+	case recorded.Has(c.cfg.View, m):
+		return lifecycle.DisruptionAllowed
+	}
+	return lifecycle.DisruptionPending
+}

@@ -1,0 +1,89 @@
+package remediation
+
+import (
+	"context"
+	"errors"
+	"sync"
+
+	"go.opentelemetry.io/otel/trace"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/events"
+	"k8s.io/utils/clock"
+
+	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
+	machineclient "github.com/machine-controller-fleet/machine-controller-fleet/client/clientset/versioned/typed/machine/v1alpha1"
+	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/disruption"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/objectcache"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/runner"
+	"github.com/machine-controller-fleet/machine-controller-fleet/target"
+)
+
+// Names of the controller in metrics, logs and spans, for MachineDeployments and for MachineSets without a controller.
+const (
+	Name       = "replacement"
+	NameOfSets = "replacement-machinesets"
+)
+
+// Config is what the controller needs. All but the Gates, Workers, Metrics and Tracer are required.
+type Config struct {
+	// Machines writes to the control cluster.
+	Machines machineclient.MachineV1alpha1Interface
+	// View shows the objects of the control cluster that are this process's to work on.
+	View    *objectcache.View
+	Targets target.Resolver
+	// DeploymentEvents and SetEvents tell users.
+	DeploymentEvents, SetEvents events.EventRecorder
+	Limits                      disruption.Limits
+	// Replica is the name under which this process tells its counts.
+	Replica string
+	// SlotOf reads the slot of an object's labels. Holds says that the slot is ours and its objects are all in the View.
+	SlotOf func(labels map[string]string) (slot int, ok bool)
+	Holds  func(slot int) bool
+	// Gates for the keys of both kinds.
+	DeploymentGate, SetGate runner.Gate[types.NamespacedName]
+	Clock                   clock.WithTicker
+	Workers                 int
+	Metrics                 *runner.Metrics
+	Tracer                  trace.Tracer
+}
+
+// Controller gives permits. Make one with New, before the View is fed.
+type Controller struct {
+	cfg         Config
+	tree        *tree
+	breakers    *Breakers
+	deployments *roots[*v1alpha1.MachineDeployment]
+	sets        *roots[*v1alpha1.MachineSet]
+}
+
+// New makes the controller and has the View enqueue what concerns it.
+func New(cfg Config) (*Controller, error) {
+	c := &Controller{cfg: cfg, tree: &tree{view: cfg.View, targets: cfg.Targets}}
+	c.breakers = newBreakers(cfg, c.tree)
+	var err1, err2 error
+	c.deployments, err1 = deploymentRoots(c)
+	c.sets, err2 = setRoots(c)
+	c.breakers.changed = func(namespace string) {
+		c.deployments.enqueueIn(namespace)
+		c.sets.enqueueIn(namespace)
+	}
+	return c, errors.Join(err1, err2, c.watch())
+}
+
+// EnqueueDeployment has a MachineDeployment reconciled soon, for those who open the gate.
+func (c *Controller) EnqueueDeployment(key types.NamespacedName) { c.deployments.runner.Enqueue(key) }
+
+// EnqueueSet has a MachineSet reconciled soon.
+func (c *Controller) EnqueueSet(key types.NamespacedName) { c.sets.runner.Enqueue(key) }
+
+// Breakers tells and hears what was counted.
+func (c *Controller) Breakers() *Breakers { return c.breakers }
+
+// Run reconciles until ctx ends.
+func (c *Controller) Run(ctx context.Context) {
+	var running sync.WaitGroup
+	running.Go(func() { c.breakers.run(ctx) })
+	running.Go(func() { c.deployments.runner.Run(ctx) })
+	running.Go(func() { c.sets.runner.Run(ctx) })
+	running.Wait()
+}

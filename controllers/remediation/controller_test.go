@@ -1,0 +1,447 @@
+package remediation
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"go.uber.org/goleak"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	clienttesting "k8s.io/client-go/testing"
+	"k8s.io/utils/clock"
+
+	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
+	machinefake "github.com/machine-controller-fleet/machine-controller-fleet/client/clientset/versioned/fake"
+	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/disruption"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/objectcache"
+	"github.com/machine-controller-fleet/machine-controller-fleet/target"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// bench is a controller, alone in its fleet with one slot, before an API server whose changes it sees at once.
+type bench struct {
+	*testing.T
+
+	*Controller
+	view    *objectcache.View
+	cluster *target.Cluster
+	api     *machinefake.Clientset
+
+	mu       sync.Mutex
+	version  int
+	reported []string
+}
+
+// Eventf keeps what users are told.
+func (b *bench) Eventf(about, _ runtime.Object, eventtype, reason, _, note string, args ...any) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	name := ""
+	if obj, ok := about.(metav1.Object); ok {
+		name = obj.GetName()
+	}
+	b.reported = append(b.reported, fmt.Sprintf("%s %s %s: %s", name, eventtype, reason, fmt.Sprintf(note, args...)))
+}
+
+func (b *bench) events() []string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return slices.Clone(b.reported)
+}
+
+func newBench(t *testing.T, roots ...runtime.Object) *bench {
+	t.Helper()
+	b := &bench{T: t, view: objectcache.NewView(), cluster: target.New(nil), api: machinefake.NewSimpleClientset(roots...), version: 100}
+	b.api.PrependReactor("patch", "*", b.patch)
+	c, err := New(Config{
+		Machines: b.api.MachineV1alpha1(), View: b.view, Targets: target.Single{Cluster: b.cluster},
+		DeploymentEvents: b, SetEvents: b, Replica: "r",
+		Limits: disruption.Limits{HealthTimeout: 10 * time.Minute, Budget: intstr.FromInt32(1), Thresholds: disruption.DefaultThresholds()},
+		SlotOf: func(labels map[string]string) (int, bool) { return 0, labels[v1alpha1.LabelSlot] == "0" },
+		Holds:  func(slot int) bool { return slot == 0 }, Clock: clock.RealClock{},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	b.Controller = c
+	return b
+}
+
+// patch is what an API server does with a patch: there is a new version, which the watch shows.
+func (b *bench) patch(action clienttesting.Action) (handled bool, obj runtime.Object, err error) {
+	handled, obj, err = clienttesting.ObjectReaction(b.api.Tracker())(action)
+	if err == nil {
+		b.feed(obj)
+	}
+	return handled, obj, err
+}
+
+// feed shows a new version of an object. The test feeds, and so does what the controller writes.
+func (b *bench) feed(obj any) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.version++
+	if o, ok := obj.(metav1.Object); ok {
+		o.SetResourceVersion(strconv.Itoa(b.version))
+	}
+	switch o := obj.(type) {
+	case *v1alpha1.MachineDeployment:
+		b.view.Deployments.Apply(o, false)
+	case *v1alpha1.MachineSet:
+		b.view.Sets.Apply(o, false)
+	case *v1alpha1.Machine:
+		b.view.Machines.Apply(o, false)
+	case *v1alpha1.MachineClass:
+		b.view.Classes.Apply(o, false)
+	case *corev1.Node:
+		b.cluster.Nodes.Apply(o, false)
+	default:
+		b.Fatalf("what is a %T?", obj)
+	}
+}
+
+// join shows a machine whose Node is bound to it.
+func (b *bench) join(m *v1alpha1.Machine) {
+	b.feed(nodeOf(m))
+	b.feed(m)
+}
+
+func nodeOf(m *v1alpha1.Machine) *corev1.Node {
+	return &corev1.Node{ObjectMeta: metav1.ObjectMeta{
+		Name: m.Labels[v1alpha1.LabelNode], Annotations: map[string]string{v1alpha1.AnnotationMachine: v1alpha1.RefOf(m).String()},
+	}}
+}
+
+func meta(name string) metav1.ObjectMeta {
+	return metav1.ObjectMeta{Namespace: "n", Name: name, UID: types.UID(name), Labels: map[string]string{v1alpha1.LabelSlot: "0"}}
+}
+
+func deployment() *v1alpha1.MachineDeployment {
+	return &v1alpha1.MachineDeployment{ObjectMeta: meta("d")}
+}
+
+func set(name string, owner *v1alpha1.MachineDeployment, replicas int32) *v1alpha1.MachineSet {
+	s := &v1alpha1.MachineSet{ObjectMeta: meta(name)}
+	s.Spec.Replicas = replicas
+	if owner != nil {
+		s.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(owner, v1alpha1.SchemeGroupVersion.WithKind("MachineDeployment"))}
+	}
+	return s
+}
+
+// machine is a machine of a class in zone z1.
+func machine(s *v1alpha1.MachineSet, i int, phase v1alpha1.MachinePhase, since time.Time) *v1alpha1.Machine {
+	m := &v1alpha1.Machine{ObjectMeta: meta(fmt.Sprint(s.Name, "-", i))}
+	m.Labels[v1alpha1.LabelNode] = m.Name
+	m.Spec.Class.Name = "c"
+	m.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(s, v1alpha1.SchemeGroupVersion.WithKind("MachineSet"))}
+	m.Status.CurrentStatus = v1alpha1.CurrentStatus{Phase: phase, LastUpdateTime: metav1.NewTime(since)}
+	m.Status.LastOperation.Type = v1alpha1.MachineOperationHealthCheck
+	return m
+}
+
+func class() *v1alpha1.MachineClass {
+	return &v1alpha1.MachineClass{ObjectMeta: meta("c"), NodeTemplate: &v1alpha1.NodeTemplate{Zone: "z1"}}
+}
+
+// during runs the controller while f does something, in a bubble in which time passes as soon as nothing else happens.
+func during(t *testing.T, roots []runtime.Object, f func(*bench)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t, roots...)
+		ctx, stop := context.WithCancel(t.Context())
+		var running sync.WaitGroup
+		running.Go(func() { b.Controller.Run(ctx) })
+		defer running.Wait()
+		defer stop()
+		f(b)
+	})
+}
+
+// end ends a controller that does not run.
+func (b *bench) end() {
+	ended, stop := context.WithCancel(context.Background())
+	stop()
+	b.Controller.Run(ended)
+}
+
+func (b *bench) wait(d time.Duration) {
+	time.Sleep(d)
+	synctest.Wait()
+}
+
+func (b *bench) deployment() *v1alpha1.MachineDeployment {
+	d, _ := b.view.Deployments.Get(types.NamespacedName{Namespace: "n", Name: "d"})
+	return d
+}
+
+func disruptions(t *testing.T, root metav1.Object) (names []string) {
+	t.Helper()
+	all, err := disruption.ReadDisruptions(root)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range all {
+		names = append(names, p.Name)
+	}
+	return names
+}
+
+// A zone goes dark and comes back: the deployment says so and says when it is over, and nobody gets a permit. After that one
+// machine dies, and does.
+func TestDarkZoneOpensTheBreaker(t *testing.T) {
+	d := deployment()
+	s := set("s", d, 10)
+	during(t, []runtime.Object{d}, func(b *bench) {
+		for _, obj := range []any{class(), d, s} {
+			b.feed(obj)
+		}
+		show := func(unhealthy int) {
+			for i := range 10 {
+				phase := v1alpha1.MachineRunning
+				if i < unhealthy {
+					phase = v1alpha1.MachineUnknown
+				}
+				b.join(machine(s, i, phase, time.Now()))
+			}
+		}
+		show(0)
+		b.Breakers().Receive(nil, []string{"r"})
+		b.wait(time.Minute)
+		if text, ok := b.Breakers().Report(); !ok || text != `{"counts":{"/z1":{"0":[10,0]}}}` {
+			t.Errorf("told %q (%v)", text, ok)
+		}
+		show(6)
+		b.wait(30 * time.Minute)
+		if c := b.deployment().Status.Conditions; len(c) != 1 || c[0].Type != v1alpha1.MachineDeploymentCircuitBreakerOpen ||
+			c[0].Status != corev1.ConditionTrue || c[0].Reason != v1alpha1.ReasonTargetNotReady || !strings.Contains(c[0].Message, "less than 30 %") {
+			t.Errorf("conditions %+v", c)
+		}
+		if got := disruptions(t, b.deployment()); len(got) > 0 {
+			t.Errorf("permits for %v in the dark", got)
+		}
+		show(0)
+		b.wait(4*time.Minute + 50*time.Second)
+		if len(b.deployment().Status.Conditions) != 1 {
+			t.Error("it goes on too early")
+		}
+		b.wait(20 * time.Second)
+		if c := b.deployment().Status.Conditions; len(c) > 0 {
+			t.Errorf("conditions %+v are left", c)
+		}
+		show(1)
+		b.wait(9*time.Minute + 59*time.Second)
+		if got := disruptions(t, b.deployment()); len(got) > 0 {
+			t.Errorf("permits for %v before the timeout", got)
+		}
+		b.wait(2 * time.Second)
+		if got := disruptions(t, b.deployment()); !slices.Equal(got, []string{"s-0"}) {
+			t.Errorf("permits for %v, want s-0", got)
+		}
+		show(0)
+		b.wait(time.Second)
+		if _, left := b.deployment().Annotations[v1alpha1.AnnotationDisruptions]; left {
+			t.Error("the annotation is left")
+		}
+		events := b.events()
+		if len(events) != 2 || !strings.HasPrefix(events[0], "d Warning CircuitBreakerOpen: Unhealthy machines are not replaced for now: 6 of 10 machines in the target cluster are not Ready") ||
+			!strings.HasPrefix(events[1], "d Normal ReplacementResumed") {
+			t.Errorf("told %q", events)
+		}
+	})
+}
+
+// A new owner cannot know since when a zone is well that its deployment says was halted. It waits for all of the time, also
+// where it would not halt the zone itself.
+func TestANewOwnerRemembers(t *testing.T) {
+	for name, tc := range map[string]struct {
+		condition string
+		unhealthy int
+		after     time.Duration
+		goesOn    bool
+	}{
+		"halted, and well since we know it":    {v1alpha1.ReasonZoneNotReady, 2, 5*time.Minute + 2*time.Second, true},
+		"halted, and well for less":            {v1alpha1.ReasonZoneNotReady, 2, 4*time.Minute + 50*time.Second, false},
+		"halted, and not well enough":          {v1alpha1.ReasonZoneNotReady, 4, time.Hour, false},
+		"its cluster halted, not well enough":  {v1alpha1.ReasonTargetNotReady, 4, time.Hour, false},
+		"not halted, and not well enough then": {"", 4, 2 * time.Second, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			d := deployment()
+			if tc.condition != "" {
+				reportOnDeployment(d, time.Unix(1, 0), tc.condition, "as before")
+			}
+			s := set("s", d, 10)
+			during(t, []runtime.Object{d}, func(b *bench) {
+				b.Breakers().Receive(nil, []string{"r"})
+				for _, obj := range []any{class(), s} {
+					b.feed(obj)
+				}
+				for i := range 10 {
+					phase := v1alpha1.MachineRunning
+					if i < tc.unhealthy {
+						phase = v1alpha1.MachineUnknown
+					}
+					b.join(machine(s, i, phase, time.Now().Add(-time.Hour)))
+				}
+				b.wait(2 * time.Second)
+				b.feed(d) // the last, as if its slot were opened now
+				b.wait(tc.after)
+				if got := len(disruptions(t, b.deployment())) > 0; got != tc.goesOn {
+					t.Errorf("a permit is given: %v, want %v; conditions %+v", got, tc.goesOn, b.deployment().Status.Conditions)
+				}
+				if got := len(b.deployment().Status.Conditions) == 0; got != tc.goesOn {
+					t.Errorf("conditions %+v", b.deployment().Status.Conditions)
+				}
+			})
+		})
+	}
+}
+
+// A set without a controller is a root like a deployment; one with a controller is not.
+func TestSetsWithoutControllerAreRoots(t *testing.T) {
+	d := deployment()
+	alone, owned := set("alone", nil, 6), set("owned", d, 1)
+	during(t, []runtime.Object{d, alone, owned}, func(b *bench) {
+		b.Breakers().Receive(nil, []string{"r"})
+		for _, obj := range []any{class(), d, alone, owned} {
+			b.feed(obj)
+		}
+		b.feed(machine(owned, 0, v1alpha1.MachineUnknown, time.Now()))
+		for i := range 6 {
+			phase := v1alpha1.MachineRunning
+			if i == 0 {
+				phase = v1alpha1.MachineUnknown
+			}
+			b.feed(machine(alone, i, phase, time.Now()))
+		}
+		b.wait(11 * time.Minute)
+		root := func(name string) *v1alpha1.MachineSet {
+			s, _ := b.view.Sets.Get(types.NamespacedName{Namespace: "n", Name: name})
+			return s
+		}
+		for name, got := range map[string][]string{
+			"alone-0": disruptions(t, root("alone")), "owned-0": disruptions(t, b.deployment()), "": disruptions(t, root("owned")),
+		} {
+			if strings.Join(got, ",") != name {
+				t.Errorf("permits for %v, want %q", got, name)
+			}
+		}
+		for i := range 6 {
+			b.feed(machine(alone, i, v1alpha1.MachineUnknown, time.Now()))
+		}
+		b.wait(2 * time.Second)
+		if c := root("alone").Status.Conditions; len(c) != 1 || c[0].Type != v1alpha1.MachineSetCircuitBreakerOpen || c[0].Reason != v1alpha1.ReasonTargetNotReady {
+			t.Errorf("conditions %+v", c)
+		}
+		if c := root("owned").Status.Conditions; len(c) > 0 {
+			t.Errorf("conditions %+v on a set that is no root", c)
+		}
+	})
+}
+
+// Nobody gets a permit while there are slots that nobody has counted: their machines may be in the same trouble.
+func TestNothingIsReplacedBeforeAllAreCounted(t *testing.T) {
+	d := deployment()
+	s := set("s", d, 2)
+	during(t, []runtime.Object{d}, func(b *bench) {
+		b.Breakers().Receive(map[string]string{"other": "{}"}, []string{"r", "other"})
+		for _, obj := range []any{class(), d, s, machine(s, 0, v1alpha1.MachineUnknown, time.Now()), machine(s, 1, v1alpha1.MachineRunning, time.Now())} {
+			b.feed(obj)
+		}
+		b.wait(time.Hour)
+		if got := disruptions(t, b.deployment()); len(got) > 0 {
+			t.Errorf("permits for %v", got)
+		}
+		b.Breakers().Receive(map[string]string{"other": `{"empty":[1]}`}, []string{"r", "other"})
+		b.wait(2 * time.Second)
+		if got := disruptions(t, b.deployment()); len(got) != 1 {
+			t.Errorf("permits for %v, want one", got)
+		}
+	})
+}
+
+// What others tell counts: a zone that is dark where others own it is halted here as well.
+func TestOthersCountAsWell(t *testing.T) {
+	d := deployment()
+	s := set("s", d, 2)
+	during(t, []runtime.Object{d}, func(b *bench) {
+		b.Breakers().Receive(map[string]string{"other": `{"counts":{"/z1":{"1":[0,9]}}}`}, []string{"r", "other"})
+		for _, obj := range []any{class(), d, s, machine(s, 0, v1alpha1.MachineUnknown, time.Now()), machine(s, 1, v1alpha1.MachineRunning, time.Now())} {
+			b.feed(obj)
+		}
+		b.wait(time.Hour)
+		b.expectOpen()
+	})
+}
+
+// An annotation that somebody else has written is no reason to replace machines without end.
+func TestDisruptionsThatCannotBeRead(t *testing.T) {
+	d := deployment()
+	d.Annotations = map[string]string{v1alpha1.AnnotationDisruptions: "nonsense"}
+	s := set("s", d, 1)
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t, d)
+		defer b.end()
+		b.Breakers().Receive(nil, []string{"r"})
+		for _, obj := range []any{class(), d, s, machine(s, 0, v1alpha1.MachineUnknown, time.Now().Add(-time.Hour))} {
+			b.feed(obj)
+		}
+		if _, err := b.deployments.reconcile(t.Context(), types.NamespacedName{Namespace: "n", Name: "d"}); err == nil || !strings.Contains(err.Error(), "remove the annotation") {
+			t.Errorf("want an error that says what to do, got %v", err)
+		}
+		if len(b.api.Actions()) > 0 {
+			t.Errorf("requests %v", b.api.Actions())
+		}
+	})
+}
+
+func TestWhereAMachineIs(t *testing.T) {
+	b := newBench(t)
+	defer b.end()
+	s := set("s", nil, 1)
+	m := machine(s, 0, v1alpha1.MachineRunning, time.Now())
+	if got := b.tree.scopeOf(m); got != (disruption.Scope{}) {
+		t.Errorf("nothing is known, and it is in %s", got)
+	}
+	b.cluster.Name = "shoot"
+	b.feed(class())
+	if got := b.tree.scopeOf(m); got != (disruption.Scope{Target: "shoot", Zone: "z1"}) {
+		t.Errorf("it is in %s, want the zone of its class", got)
+	}
+	long := class()
+	long.NodeTemplate.Zone = strings.Repeat("z", 64)
+	b.feed(long)
+	if got := b.tree.scopeOf(m); got != (disruption.Scope{Target: "shoot"}) {
+		t.Errorf("it is in %s, and its class names no zone", got)
+	}
+	b.feed(class())
+	for name, tc := range map[string]struct {
+		change func(*corev1.Node)
+		want   string
+	}{
+		"bound to it":                            {func(*corev1.Node) {}, "z2"},
+		"bound to none":                          {func(n *corev1.Node) { n.Annotations = nil }, "z1"},
+		"bound to another machine":               {func(n *corev1.Node) { n.Annotations[v1alpha1.AnnotationMachine] = "n/other/uid" }, "z1"},
+		"bound to it, and another VM's than its": {func(n *corev1.Node) { n.Spec.ProviderID = "cloud:///other" }, "z1"},
+	} {
+		node := nodeOf(m)
+		node.Labels = map[string]string{corev1.LabelTopologyZone: "z2"}
+		tc.change(node)
+		b.feed(node)
+		if got := b.tree.scopeOf(m); got != (disruption.Scope{Target: "shoot", Zone: tc.want}) {
+			t.Errorf("its Node is %s, and it is in %s, want %s", name, got, tc.want)
+		}
+	}
+}

@@ -1,0 +1,130 @@
+package remediation
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
+	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/disruption"
+)
+
+// withSet runs f with a MachineDeployment and its set of six machines, none of which has been fed yet.
+func withSet(t *testing.T, f func(b *bench, s *v1alpha1.MachineSet)) {
+	t.Helper()
+	d := deployment()
+	s := set("s", d, 6)
+	during(t, []runtime.Object{d}, func(b *bench) {
+		b.Breakers().Receive(nil, []string{"r"})
+		for _, obj := range []any{class(), d, s} {
+			b.feed(obj)
+		}
+		f(b, s)
+	})
+}
+
+// expectOpen reports an error unless no machine has a permit, and the condition says why.
+func (b *bench) expectOpen() {
+	b.Helper()
+	d := b.deployment()
+	if got := disruptions(b.T, d); len(got) > 0 || len(d.Status.Conditions) != 1 {
+		b.Errorf("permits for %v, conditions %+v", got, d.Status.Conditions)
+	}
+}
+
+// A client that may write Machines in one namespace can report them as Running, on any Node, in any zone. A dark zone is halted all
+// the same.
+func TestForgedMachinesDoNotKeepTheBreakerClosed(t *testing.T) {
+	for name, node := range map[string]func(i int) string{
+		"they name no Node":                        func(int) string { return "" },
+		"they name Nodes that are not there":       func(i int) string { return fmt.Sprint("made-up-", i) },
+		"they name the Nodes of others, which are": func(i int) string { return fmt.Sprint("s-", i%6) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			withSet(t, func(b *bench, s *v1alpha1.MachineSet) {
+				for i := range 6 {
+					b.join(machine(s, i, v1alpha1.MachineUnknown, time.Now()))
+				}
+				theirs := class() // in zone z1, too
+				theirs.Namespace = "tenant"
+				b.feed(theirs)
+				for i := range 100 {
+					forged := machine(set("forged", nil, 0), i, v1alpha1.MachineRunning, time.Now())
+					forged.Namespace, forged.OwnerReferences = "tenant", nil
+					forged.Labels[v1alpha1.LabelNode] = node(i)
+					b.feed(forged)
+				}
+				b.wait(time.Hour)
+				b.expectOpen()
+			})
+		})
+	}
+}
+
+// Nodes go with their VMs where a cloud has lost them. Their machines are not Ready, and still in the zone of their class.
+func TestMachinesWhoseNodesAreGoneAreNotReady(t *testing.T) {
+	withSet(t, func(b *bench, s *v1alpha1.MachineSet) {
+		for i := range 6 {
+			b.feed(machine(s, i, v1alpha1.MachineUnknown, time.Now()))
+		}
+		b.wait(time.Hour)
+		if text, _ := b.Breakers().Report(); text != `{"counts":{"/z1":{"0":[0,6]}},"unready":{"/z1":{"n":{"0":6}}}}` {
+			t.Errorf("reported %s", text)
+		}
+		b.expectOpen()
+	})
+}
+
+// A tenant can write on its roots that they are halted. The fleet then looks at the roots of that tenant, and at no others.
+func TestBreakersEnqueueTheirRoots(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t)
+		defer b.end()
+		var looked []string
+		b.breakers.changed = func(namespace string) { looked = append(looked, namespace) }
+		b.breakers.Receive(nil, []string{"r"})
+		b.breakers.count(t.Context())
+		looked = nil
+		m := machine(set("s", nil, 1), 0, v1alpha1.MachineRunning, time.Now())
+		b.breakers.remember(v1alpha1.ReasonZoneNotReady, []disruption.Member{{Machine: m, Scope: disruption.Scope{Zone: "z1"}}})
+		if !slices.Equal(looked, []string{"n"}) {
+			t.Errorf("a forged halt has roots of %q looked at, want n", looked)
+		}
+		b.breakers.count(t.Context())
+		b.wait(6 * time.Minute)
+		b.breakers.count(t.Context())
+		if !slices.Equal(looked, []string{"n", "n"}) {
+			t.Errorf("its end has roots of %q looked at, want n once more", looked)
+		}
+	})
+}
+
+func TestConcerned(t *testing.T) {
+	standing := func(complete bool, scopes ...disruption.Scope) disruption.Snapshot {
+		s := disruption.Snapshot{Complete: complete, Open: map[disruption.Scope]disruption.Count{}}
+		for _, scope := range scopes {
+			s.Open[scope] = disruption.Count{}
+		}
+		return s
+	}
+	all, one, other := disruption.Scope{Zone: "z"}, disruption.Scope{Zone: "z", Namespace: "n"}, disruption.Scope{Namespace: "m"}
+	for name, tc := range map[string]struct {
+		before, after disruption.Snapshot
+		want          []string
+	}{
+		"nothing changes":             {standing(true, one), standing(true, one), nil},
+		"all is counted":              {standing(false, one), standing(true, one), []string{""}},
+		"a zone is halted":            {standing(true), standing(true, all, one), []string{""}},
+		"a zone is halted no longer":  {standing(true, all), standing(true, one), []string{""}},
+		"one begins, another ends":    {standing(true, one), standing(true, other), []string{"m", "n"}},
+		"one begins in one namespace": {standing(true, one), standing(true, one, other), []string{"m"}},
+	} {
+		if got := concerned(tc.before, tc.after); !slices.Equal(got, tc.want) {
+			t.Errorf("%s: %q, want %q", name, got, tc.want)
+		}
+	}
+}

@@ -1,0 +1,139 @@
+package remediation
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
+	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/disruption"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/patch"
+)
+
+func deploymentRoots(c *Controller) (*roots[*v1alpha1.MachineDeployment], error) {
+	return newRoots(c, kind[*v1alpha1.MachineDeployment]{
+		name: Name, all: c.cfg.View.Deployments, events: c.cfg.DeploymentEvents,
+		isRoot:   func(*v1alpha1.MachineDeployment) bool { return true },
+		sets:     func(d *v1alpha1.MachineDeployment) []*v1alpha1.MachineSet { return c.cfg.View.Sets.Under(d) },
+		wanted:   func(d *v1alpha1.MachineDeployment) int32 { return d.Spec.Replicas },
+		reported: reportedByDeployment, report: reportOnDeployment,
+	}, c.cfg.DeploymentGate, func(ns string) patch.Patcher[*v1alpha1.MachineDeployment] {
+		return c.cfg.Machines.MachineDeployments(ns)
+	})
+}
+
+func setRoots(c *Controller) (*roots[*v1alpha1.MachineSet], error) {
+	return newRoots(c, kind[*v1alpha1.MachineSet]{
+		name: NameOfSets, all: c.cfg.View.Sets, events: c.cfg.SetEvents,
+		isRoot:   func(s *v1alpha1.MachineSet) bool { return metav1.GetControllerOfNoCopy(s) == nil },
+		sets:     func(s *v1alpha1.MachineSet) []*v1alpha1.MachineSet { return []*v1alpha1.MachineSet{s} },
+		wanted:   func(s *v1alpha1.MachineSet) int32 { return s.Spec.Replicas },
+		reported: reportedBySet, report: reportOnSet,
+	}, c.cfg.SetGate, func(ns string) patch.Patcher[*v1alpha1.MachineSet] { return c.cfg.Machines.MachineSets(ns) })
+}
+
+func reportedByDeployment(d *v1alpha1.MachineDeployment) string {
+	for _, c := range d.Status.Conditions {
+		if c.Type == v1alpha1.MachineDeploymentCircuitBreakerOpen && c.Status == corev1.ConditionTrue {
+			return c.Reason
+		}
+	}
+	return ""
+}
+
+func reportOnDeployment(d *v1alpha1.MachineDeployment, now time.Time, reason, message string) {
+	i := slices.IndexFunc(d.Status.Conditions, func(c v1alpha1.MachineDeploymentCondition) bool {
+		return c.Type == v1alpha1.MachineDeploymentCircuitBreakerOpen
+	})
+	if reason == "" {
+		if i >= 0 {
+			d.Status.Conditions = slices.Delete(d.Status.Conditions, i, i+1)
+		}
+		return
+	}
+	c := v1alpha1.MachineDeploymentCondition{
+		Type: v1alpha1.MachineDeploymentCircuitBreakerOpen, Status: corev1.ConditionTrue, Reason: reason, Message: message,
+		LastUpdateTime: metav1.NewTime(now), LastTransitionTime: metav1.NewTime(now),
+	}
+	if i < 0 {
+		d.Status.Conditions = append(d.Status.Conditions, c)
+		return
+	}
+	old := d.Status.Conditions[i]
+	if old.Status == c.Status {
+		c.LastTransitionTime = old.LastTransitionTime
+	}
+	if old.Status == c.Status && old.Reason == c.Reason && old.Message == c.Message {
+		c.LastUpdateTime = old.LastUpdateTime
+	}
+	d.Status.Conditions[i] = c
+}
+
+func reportedBySet(s *v1alpha1.MachineSet) string {
+	for _, c := range s.Status.Conditions {
+		if c.Type == v1alpha1.MachineSetCircuitBreakerOpen && c.Status == corev1.ConditionTrue {
+			return c.Reason
+		}
+	}
+	return ""
+}
+
+func reportOnSet(s *v1alpha1.MachineSet, now time.Time, reason, message string) {
+	i := slices.IndexFunc(s.Status.Conditions, func(c v1alpha1.MachineSetCondition) bool {
+		return c.Type == v1alpha1.MachineSetCircuitBreakerOpen
+	})
+	if reason == "" {
+		if i >= 0 {
+			s.Status.Conditions = slices.Delete(s.Status.Conditions, i, i+1)
+		}
+		return
+	}
+	c := v1alpha1.MachineSetCondition{
+		Type: v1alpha1.MachineSetCircuitBreakerOpen, Status: corev1.ConditionTrue, Reason: reason, Message: message,
+		LastTransitionTime: metav1.NewTime(now),
+	}
+	if i < 0 {
+		s.Status.Conditions = append(s.Status.Conditions, c)
+		return
+	}
+	if old := s.Status.Conditions[i]; old.Status == c.Status {
+		c.LastTransitionTime = old.LastTransitionTime
+	}
+	s.Status.Conditions[i] = c
+}
+
+// reasonOf is the reason for which scopes halt a root; "" when there are none.
+func reasonOf(open []disruption.Scope) string {
+	switch {
+	case len(open) == 0:
+		return ""
+	case slices.ContainsFunc(open, func(s disruption.Scope) bool { return s.Zone == "" }):
+		return v1alpha1.ReasonTargetNotReady
+	}
+	return v1alpha1.ReasonZoneNotReady
+}
+
+// message says in the status what is halted and when it goes on. It has no numbers of machines: those change all the time.
+func message(open []disruption.Scope, t disruption.Thresholds) string {
+	names := make([]string, len(open))
+	for i, scope := range open {
+		names[i] = scope.String()
+	}
+	return fmt.Sprintf("Unhealthy machines in %s are not replaced: at least %d machines, and more than %d %% of them, were not Ready there. They are replaced again when less than %d %% have not been Ready for %s",
+		strings.Join(names, ", "), t.NotReady, t.Percent, t.ClosePercent, t.CloseAfter)
+}
+
+// numbers says in an Event how many machines are not Ready.
+func numbers(open []disruption.Scope, standing disruption.Snapshot) string {
+	parts := make([]string, len(open))
+	for i, scope := range open {
+		n := standing.Open[scope]
+		scope.Namespace = "" // what was counted is in all namespaces
+		parts[i] = fmt.Sprintf("%d of %d machines in %s are not Ready", n.NotReady, n.Ready+n.NotReady, scope)
+	}
+	return strings.Join(parts, ", ")
+}

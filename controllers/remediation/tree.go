@@ -1,0 +1,63 @@
+package remediation
+
+import (
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
+	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/disruption"
+	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/nodeowner"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/objectcache"
+	"github.com/machine-controller-fleet/machine-controller-fleet/target"
+)
+
+// tree finds what is below a root, and where it is.
+type tree struct {
+	view    *objectcache.View
+	targets target.Resolver
+}
+
+// members returns the machines of sets, and where each is.
+func (t *tree) members(sets []*v1alpha1.MachineSet) (members []disruption.Member) {
+	for _, set := range sets {
+		for _, m := range t.view.Machines.Under(set) {
+			members = append(members, disruption.Member{Machine: m, Scope: t.scopeOf(m)})
+		}
+	}
+	return members
+}
+
+// scopeOf says where a machine is: in the zone that its Node is labelled with, else in that of its class.
+func (t *tree) scopeOf(m *v1alpha1.Machine) disruption.Scope {
+	scope := disruption.Scope{}
+	if cluster, err := t.targets.For(m.Namespace); err == nil && cluster != nil {
+		scope.Target = cluster.Name
+	}
+	if node, known := t.nodeOf(m); known {
+		scope.Zone = node.Labels[corev1.LabelTopologyZone]
+	}
+	if scope.Zone == "" {
+		class, known := t.view.Classes.Get(types.NamespacedName{Namespace: m.Namespace, Name: m.Spec.Class.Name})
+		if known && class.NodeTemplate != nil {
+			scope.Zone = disruption.Zone(class.NodeTemplate.Zone)
+		}
+	}
+	return scope
+}
+
+// nodeOf returns the Node that is bound to a machine. A Node that a machine names and that is not bound to it may belong to any
+// machine.
+func (t *tree) nodeOf(m *v1alpha1.Machine) (node *corev1.Node, known bool) {
+	cluster, err := t.targets.For(m.Namespace)
+	if err != nil || cluster == nil {
+		return nil, false
+	}
+	node, known = cluster.Nodes.Get(types.NamespacedName{Name: m.Labels[v1alpha1.LabelNode]})
+	return node, known && nodeowner.Relate(m, node) == nodeowner.Own
+}
+
+// count counts one machine.
+func (t *tree) count(m *v1alpha1.Machine) disruption.Count {
+	_, hasNode := t.nodeOf(m)
+	return disruption.Of(m, hasNode)
+}

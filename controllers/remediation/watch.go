@@ -1,0 +1,116 @@
+package remediation
+
+import (
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
+	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/disruption"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/objectcache"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/ownerref"
+)
+
+// watch adds the event handlers.
+func (c *Controller) watch() error {
+	c.deployments.watch()
+	c.sets.watch()
+	c.cfg.View.Sets.OnChange(func(before, after *v1alpha1.MachineSet) {
+		for _, set := range []*v1alpha1.MachineSet{before, after} {
+			if set != nil && metav1.GetControllerOfNoCopy(set) != nil {
+				c.enqueueRootOf(ownerref.RootOfSet(c.cfg.View, set))
+			}
+		}
+	})
+	c.cfg.View.Machines.OnChange(c.machineChanged)
+	ownerref.OnUndecodable(c.cfg.View.Undecodable.Machines, func(parent types.NamespacedName) {
+		if set, known := c.cfg.View.Sets.Get(parent); known {
+			c.enqueueRootOf(ownerref.RootOfSet(c.cfg.View, set))
+		}
+	})
+	cluster, err := c.cfg.Targets.For("")
+	if err != nil {
+		return fmt.Errorf("replacement: find the target cluster: %w", err)
+	}
+	if cluster == nil {
+		return nil
+	}
+	cluster.Nodes.OnChange(func(before, after *corev1.Node) {
+		if placeOf(before) != placeOf(after) {
+			c.breakers.recount()
+		}
+	})
+	return nil
+}
+
+// place is what counts rest on, of one Node.
+type place struct {
+	zone, provider string
+	machine        v1alpha1.MachineRef
+}
+
+func placeOf(node *corev1.Node) (is place) {
+	if node == nil {
+		return place{}
+	}
+	is.zone, is.provider = node.Labels[corev1.LabelTopologyZone], node.Spec.ProviderID
+	is.machine, _ = v1alpha1.MachineOf(node)
+	return is
+}
+
+// machineChanged has everything counted anew and the machine's root looked at, if the machine has changed in what they rest
+// on.
+func (c *Controller) machineChanged(before, after *v1alpha1.Machine) {
+	if before != nil && after != nil && concernOf(before) == concernOf(after) {
+		return
+	}
+	c.breakers.recount()
+	for _, m := range []*v1alpha1.Machine{before, after} {
+		if m != nil {
+			c.enqueueRootOf(ownerref.RootOf(c.cfg.View, m))
+		}
+	}
+}
+
+// concern is what decisions rest on, of one machine.
+type concern struct {
+	set         types.UID
+	slot, node  string
+	phase       v1alpha1.MachinePhase
+	operation   v1alpha1.MachineOperationType
+	since, kept int64
+	asked       string // to be preserved
+	generation  int64
+	deleted     bool
+}
+
+func concernOf(m *v1alpha1.Machine) concern {
+	s := m.Status.CurrentStatus
+	is := concern{
+		slot: m.Labels[v1alpha1.LabelSlot], node: m.Labels[v1alpha1.LabelNode], phase: s.Phase, operation: m.Status.LastOperation.Type,
+		since: s.LastUpdateTime.Unix(), asked: disruption.PreserveValue(m), generation: m.Generation,
+		deleted: m.DeletionTimestamp != nil,
+	}
+	if owner := metav1.GetControllerOfNoCopy(m); owner != nil {
+		is.set = owner.UID
+	}
+	if s.PreserveExpiryTime != nil {
+		is.kept = s.PreserveExpiryTime.Unix()
+	}
+	return is
+}
+
+// enqueueRootOf has a root looked at, if there is one.
+func (c *Controller) enqueueRootOf(root metav1.Object, ok bool) {
+	if !ok {
+		return
+	}
+	switch root.(type) {
+	case *v1alpha1.MachineDeployment:
+		c.deployments.runner.Enqueue(objectcache.Key(root))
+	case *v1alpha1.MachineSet:
+		c.sets.runner.Enqueue(objectcache.Key(root))
+	}
+}

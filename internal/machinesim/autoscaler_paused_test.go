@@ -1,0 +1,30 @@
+package machinesim
+
+import (
+	"testing"
+	"time"
+
+	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
+)
+
+// TestTheNamedOnesGoWhileARolloutIsPaused: of which set they are makes no difference.
+func TestTheNamedOnesGoWhileARolloutIsPaused(t *testing.T) {
+	eachAutoscaler(t, func(t *testing.T, seed uint64, generation int) {
+		r := newRolling(t, seed, rollingUpdate("1", "0"), int32(5+newDice(seed).IntN(4)))
+		r.foresees = seed%2 == 0
+		r.user(wants("b"))
+		r.calm(time.Duration(1+r.dice.IntN(8)) * time.Minute)
+		r.user(func(s *v1alpha1.MachineDeploymentSpec) { s.Paused = true })
+		r.calm(20 * time.Minute)
+		a := newAutoscaler(r, generation)
+		a.beyond = 1 - (len(r.machines.now()) - int(r.deployment().Spec.Replicas)) // who raises the replicas gets it as well, as with MCM
+		a.keeps = 1                                                                // of none, those beyond are none either
+		a.storm(1 + a.dice.IntN(6))
+		if left := a.standing(); generation > 1 && len(left) > 0 || len(left) > a.raised {
+			t.Fatalf("seed %d: %v were named, and stay, and the replicas were raised by %d:\n%s", seed, left, a.raised, a.tale())
+		}
+		r.user(func(s *v1alpha1.MachineDeploymentSpec) { s.Paused = false })
+		r.calm(90 * time.Minute)
+		r.mustBeDone()
+	})
+}

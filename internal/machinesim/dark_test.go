@@ -1,0 +1,247 @@
+package machinesim
+
+import (
+	"flag"
+	"maps"
+	"slices"
+	"testing"
+	"time"
+
+	apiequality "k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/intstr"
+
+	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
+	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/disruption"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/testkit/worlds"
+)
+
+var (
+	seeds = flag.Int("seeds", 40, "how many worlds to try")
+	first = flag.Uint64("first", 1, "seed of the first world")
+)
+
+func equalObjects(a, b *v1alpha1.Machine) bool { return apiequality.Semantic.DeepEqual(a, b) }
+
+// names returns the machines that are there, by UID.
+func (w *world) alive() map[types.UID]string {
+	alive := map[types.UID]string{}
+	for _, m := range w.machines.now() {
+		if m.DeletionTimestamp == nil {
+			alive[m.UID] = m.Name
+		}
+	}
+	return alive
+}
+
+// darken makes Nodes of all machines not Ready, or Ready again, at moments within the span.
+func (w *world) darken(dark bool, within time.Duration) {
+	names := slices.Sorted(maps.Values(w.alive()))
+	w.dice.Shuffle(len(names), func(i, j int) { names[i], names[j] = names[j], names[i] })
+	for i, name := range names {
+		if i > 0 {
+			w.run(within / time.Duration(len(names)))
+		}
+		w.sick[name] = dark
+	}
+}
+
+// TestAZoneInTheDark: a zone of 20 machines in 4 MachineDeployments goes dark for 30 min and comes back, and none is
+// replaced. Then one machine dies, and is.
+func TestAZoneInTheDark(t *testing.T) {
+	for name, during := range map[string]func(*world){
+		"all is well otherwise": func(w *world) { w.run(30 * time.Minute) },
+		"a replica dies, and another takes over": func(w *world) {
+			w.run(9 * time.Minute)
+			w.owners[0].dead = true
+			w.run(15 * time.Second)
+			for _, slot := range slices.Clone(w.owners[0].slots) {
+				w.owners[0].drop(slot)
+				w.owners[1].take(slot)
+			}
+			w.run(20*time.Minute + 45*time.Second)
+		},
+		"all replicas start anew": func(w *world) {
+			w.run(15 * time.Minute)
+			w.restart()
+			w.run(15 * time.Minute)
+		},
+		"all replicas start anew when half of it is back": func(w *world) {
+			w.run(20 * time.Minute)
+			back := 0
+			for _, name := range slices.Sorted(maps.Values(w.alive())) {
+				if back++; back <= 12 {
+					delete(w.sick, name)
+				}
+			}
+			w.run(time.Minute)
+			w.restart()
+			w.run(9 * time.Minute)
+		},
+		"a slot moves every few minutes": func(w *world) {
+			for i := range 15 {
+				w.run(2 * time.Minute)
+				w.move(i % w.slots)
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, 1, 4, 5, 2)
+			before := w.alive()
+			w.darken(true, time.Minute)
+			during(w)
+			if len(w.breakersSeen) != 4 {
+				t.Errorf("replacement was halted for %v, want all 4", slices.Sorted(maps.Keys(w.breakersSeen)))
+			}
+			w.darken(false, 3*time.Minute)
+			w.run(10 * time.Minute)
+			if after := w.alive(); !maps.Equal(before, after) || w.given > 0 {
+				t.Errorf("%d machines were given up; there were %v and are %v", w.given, before, after)
+			}
+			for _, d := range w.deployments.now() {
+				if len(d.Status.Conditions) > 0 {
+					t.Errorf("%s is halted still", d.Name)
+				}
+			}
+			w.oneDies()
+		})
+	}
+}
+
+// oneDies has one machine die for good, which is to be replaced.
+func (w *world) oneDies() {
+	before := w.alive()
+	name := slices.Sorted(maps.Values(before))[7]
+	w.sick[name] = true
+	w.run(9 * time.Minute)
+	if !maps.Equal(before, w.alive()) {
+		w.Error("it was replaced before its time")
+	}
+	w.run(5 * time.Minute)
+	after := w.alive()
+	kept := maps.Clone(after)
+	maps.DeleteFunc(kept, func(uid types.UID, _ string) bool { return before[uid] == "" })
+	if slices.Contains(slices.Collect(maps.Values(after)), name) || len(kept) != len(before)-1 || w.running() != len(before) {
+		w.Errorf("machine %s died; there were %v and are %v, of which %d run", name, before, after, w.running())
+	}
+}
+
+// restart has all processes begin anew, and know nothing but what they have told.
+func (w *world) restart() {
+	for i, p := range w.owners {
+		anew := newProcess(w, p.name)
+		for _, slot := range p.slots {
+			anew.take(slot)
+		}
+		w.owners[i] = anew
+	}
+}
+
+// move hands a slot over to another process.
+func (w *world) move(slot int) {
+	for i, p := range w.owners {
+		if slices.Contains(p.slots, slot) {
+			p.drop(slot)
+			w.owners[(i+1)%len(w.owners)].take(slot)
+			return
+		}
+	}
+}
+
+// TestWithoutCircuitBreakers shows that it is the wider brake that keeps the machines of a dark zone: without it they go one
+// by one, though never two of a deployment at a time.
+func TestWithoutCircuitBreakers(t *testing.T) {
+	w := newWorld(t, 1, 4, 5, 2)
+	w.limits.Thresholds.Percent = 100
+	w.fallible = true
+	w.darken(true, time.Minute)
+	w.run(30 * time.Minute)
+	if w.given < 4 || len(w.breakersSeen) > 0 {
+		t.Errorf("%d machines were given up and %d deployments halted; want at least 4 and none", w.given, len(w.breakersSeen))
+	}
+}
+
+// TestNeverTooManyReplacements draws worlds in which Nodes come and go, caches are late, processes die, slots move and
+// writes arrive long after. Of no deployment are ever more machines being replaced than its limit allows, and in the end
+// all machines run.
+func TestNeverTooManyReplacements(t *testing.T) {
+	given, many := 0, worlds.Some(*seeds)
+	for seed := *first; seed < *first+uint64(many); seed++ {
+		w := newWorld(t, seed, 2, 4, 2)
+		w.fallible, w.wild = true, true
+		w.limits.Budget = intstr.FromInt32(1 + w.dice.Int32N(2))
+		w.limits.Thresholds = disruption.Thresholds{NotReady: 5 + w.dice.IntN(4), Percent: 50 + w.dice.IntN(51), ClosePercent: 30, CloseAfter: time.Minute}
+		w.muddle(600)
+		w.settle(seed)
+		given += w.given
+		if t.Failed() {
+			t.Fatalf("seed %d", seed)
+		}
+	}
+	t.Logf("seeds %d to %d: %d machines were given up", *first, *first+uint64(many)-1, given)
+	if given < many {
+		t.Errorf("%d machines were given up in %d worlds: too few to show anything", given, many)
+	}
+}
+
+// muddle does anything, many times.
+func (w *world) muddle(steps int) {
+	for range steps {
+		w.tick(time.Duration(w.dice.IntN(60)) * time.Second)
+		switch w.dice.IntN(12) {
+		case 0:
+			names := slices.Sorted(maps.Values(w.alive()))
+			name := names[w.dice.IntN(len(names))]
+			w.sick[name] = !w.sick[name]
+			w.note("Node %s: sick %v", name, w.sick[name])
+		case 1:
+			if w.dice.IntN(4) == 0 {
+				w.move(w.dice.IntN(w.slots))
+			}
+		case 2:
+			if len(w.late) > 0 {
+				i := w.dice.IntN(len(w.late))
+				send := w.late[i]
+				w.late = slices.Delete(w.late, i, i+1)
+				w.note("a late write arrives")
+				send()
+			}
+		case 3:
+			if w.dice.IntN(10) == 0 {
+				w.note("all start anew")
+				w.restart()
+			}
+		default:
+			w.owners[w.dice.IntN(len(w.owners))].all()
+		}
+		w.check()
+	}
+}
+
+// settle lets all trouble end but that of Nodes that are dead, and looks at what becomes of it.
+func (w *world) settle(seed uint64) {
+	w.wild, w.late = false, nil
+	for _, p := range w.owners {
+		p.ahead = 0
+	}
+	dead := 0
+	for _, name := range slices.Sorted(maps.Values(w.alive())) {
+		if w.sick[name] && dead >= 2 {
+			delete(w.sick, name)
+		} else if w.sick[name] {
+			dead++
+		}
+	}
+	w.runIn(90*time.Minute, time.Minute)
+	if got := w.running(); got != 8 {
+		w.Errorf("seed %d: %d machines run in the end, want 8", seed, got)
+	}
+	for _, d := range w.deployments.now() {
+		if disruptions, _ := disruption.ReadDisruptions(d); len(disruptions) > 0 || len(d.Status.Conditions) > 0 {
+			w.Errorf("seed %d: left on %s are permits %v and conditions %v", seed, d.Name, disruptions, d.Status.Conditions)
+		}
+	}
+	if len(w.vms) != 8 {
+		w.Errorf("seed %d: %d VMs are left, want 8", seed, len(w.vms))
+	}
+}

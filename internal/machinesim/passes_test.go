@@ -1,0 +1,242 @@
+package machinesim
+
+import (
+	"maps"
+	"strconv"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
+	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/disruption"
+	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machine/drain"
+	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machine/lifecycle"
+	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machineset/scale"
+	"github.com/machine-controller-fleet/machine-controller-fleet/driver"
+)
+
+// disruptions are those on the root of a slot, as a cache shows them.
+func (p *process) disruptions(slot int) []disruption.Disruption {
+	for _, d := range catchUp(p.world, p.deployments, &p.shown[slot].deployments) {
+		if slotOf(d) == slot {
+			disruptions, err := disruption.ReadDisruptions(d)
+			if err != nil {
+				p.Fatal(err)
+			}
+			return disruptions
+		}
+	}
+	return nil
+}
+
+// reconcileSet runs one pass over the set of a slot.
+func (p *process) reconcileSet(slot int) {
+	c := p.shown[slot]
+	w := scale.World{Now: p.clock(), Disruptions: p.disruptions(slot), Done: scale.Done{
+		Created: map[int64]bool{}, Taken: map[int64]bool{}, Deleted: map[types.UID]bool{}, Refused: map[types.UID]bool{}, Adopted: map[types.UID]bool{},
+	}}
+	for _, set := range sorted(catchUp(p.world, p.sets, &c.sets)) {
+		if slotOf(set) == slot {
+			w.Set = set
+		}
+	}
+	for _, m := range sorted(catchUp(p.world, p.machines, &c.machines)) {
+		if slotOf(m) == slot {
+			w.Owned = append(w.Owned, m)
+		}
+	}
+	for range 32 {
+		v := scale.Decide(w)
+		switch v.Do {
+		case scale.Rest:
+			return // its status is nobody's business here
+		case scale.Save:
+			_, goOn := p.write(func() bool {
+				stored, ok := p.sets.update(v.Set)
+				if ok {
+					w.Set = stored
+				}
+				return ok
+			})
+			if !goOn {
+				return
+			}
+		case scale.ListLive:
+			w.Live = &scale.Live{Owned: map[types.UID]*metav1.ObjectMeta{}, Names: map[string]bool{}}
+			for _, m := range p.machines.now() {
+				if slotOf(m) == slot {
+					w.Live.Owned[m.UID], w.Live.Names[m.Name] = &m.ObjectMeta, true
+				}
+			}
+		case scale.Update:
+			p.Fatalf("unexpected %s", v.Do)
+		case scale.Create:
+			for _, ordinal := range v.Ordinals {
+				if _, goOn := p.write(func() bool { p.create(&w, ordinal); return true }); !goOn {
+					return
+				}
+			}
+		case scale.Delete:
+			for _, m := range v.Machines {
+				_, goOn := p.write(func() bool {
+					if p.machines.delete(m, p.now) {
+						w.Done.Deleted[m.UID] = true
+					} else {
+						w.Done.Refused[m.UID] = true
+					}
+					return true
+				})
+				if !goOn {
+					return
+				}
+			}
+		case scale.Adopt, scale.Release:
+			p.Fatalf("unexpected %s", v.Do)
+		}
+	}
+	p.Fatal("32 actions of a set and no end")
+}
+
+// create makes a machine. One that has lived and gone is not made once more by a late write: docs/limits.md tells of that, and
+// the machine too many that it makes is not the brake's business.
+func (p *process) create(w *scale.World, ordinal int64) {
+	name := scale.Name(w.Set.Name, w.Set.UID, ordinal)
+	if _, exists := p.machines.now()[name]; p.made[name] && !exists {
+		return
+	}
+	p.made[name] = true
+	p.serial++
+	m := &v1alpha1.Machine{
+		ObjectMeta: metav1.ObjectMeta{
+			Name: name, Namespace: "n", UID: types.UID("machine-" + strconv.Itoa(p.serial)),
+			Labels:      map[string]string{v1alpha1.LabelSlot: w.Set.Labels[v1alpha1.LabelSlot]},
+			Annotations: map[string]string{v1alpha1.AnnotationOrdinal: strconv.FormatInt(ordinal, 10)},
+			Finalizers:  []string{v1alpha1.FinalizerName}, CreationTimestamp: metav1.NewTime(p.now),
+			OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(w.Set, v1alpha1.SchemeGroupVersion.WithKind("MachineSet"))},
+		},
+		Spec: w.Set.Spec.Template.Spec,
+	}
+	maps.Copy(m.Labels, w.Set.Spec.Template.Labels)
+	maps.Copy(m.Annotations, w.Set.Spec.Template.Annotations)
+	if p.machines.create(m) || p.machines.now()[m.Name].Annotations[v1alpha1.AnnotationOrdinal] == m.Annotations[v1alpha1.AnnotationOrdinal] {
+		w.Done.Created[ordinal] = true
+	} else {
+		w.Done.Taken[ordinal] = true
+	}
+}
+
+// reconcileMachine runs one pass over a machine.
+func (p *process) reconcileMachine(slot int, name string) {
+	m, known := catchUp(p.world, p.machines, &p.shown[slot].machines)[name]
+	if !known {
+		return
+	}
+	w := lifecycle.World{
+		Now: p.clock(), Limits: p.limitsOfMachines(), Machine: m,
+		Class:  lifecycle.ClassFact{Class: &v1alpha1.MachineClass{}, Held: true},
+		Secret: lifecycle.SecretFact{Read: true, UserData: []byte("boot")},
+		Proven: "cloud:///" + string(m.UID), // its cloud never lies
+	}
+	if disruption.Allows(p.disruptions(slot), m) {
+		w.Disruption = lifecycle.DisruptionAllowed
+	}
+	p.look(&w)
+	for range 32 {
+		v := lifecycle.Decide(w)
+		if v.Machine != nil && !p.save(&w, v.Machine) {
+			return
+		}
+		if v.Do == lifecycle.Rest || !p.act(&w, v.Do) {
+			return
+		}
+	}
+	p.Fatal("32 actions of a machine and no end")
+}
+
+// look puts what a cache shows of the Node into the world. Nodes change so seldom here that only what is live is told from
+// what is not.
+func (p *process) look(w *lifecycle.World) {
+	v := p.vmOf(w.Machine)
+	if v == nil || v.node == nil || lifecycle.NodeName(w.Machine) == "" {
+		return
+	}
+	w.Node = lifecycle.NodeFact{State: lifecycle.NodePresent, Node: v.node}
+	if v.node.Labels[v1alpha1.LabelSlot] == "" {
+		w.Node = lifecycle.NodeFact{State: lifecycle.NodeNamed}
+	}
+}
+
+func (p *process) save(w *lifecycle.World, wanted *v1alpha1.Machine) bool {
+	before := w.Machine.Status.CurrentStatus.Phase
+	if equalObjects(w.Machine, wanted) {
+		return true
+	}
+	wanted = wanted.DeepCopy()
+	wanted.Status.CurrentStatus.LastUpdateTime = wanted.Status.CurrentStatus.LastUpdateTime.Rfc3339Copy() // as on the wire
+	_, goOn := p.write(func() bool {
+		stored, ok := p.machines.update(wanted)
+		if ok {
+			w.Machine = stored
+			if stored.Status.CurrentStatus.Phase == v1alpha1.MachineFailed && before != v1alpha1.MachineFailed {
+				p.given++
+				p.check()
+			}
+		}
+		return ok
+	})
+	return goOn
+}
+
+// act carries out one action, and says whether the pass goes on.
+func (p *process) act(w *lifecycle.World, action lifecycle.Action) bool {
+	v := p.vmOf(w.Machine)
+	switch action {
+	case lifecycle.Rest, lifecycle.Save:
+	case lifecycle.ReadSecret, lifecycle.AddFinalizers, lifecycle.DeleteMachine, lifecycle.PatchNode, lifecycle.DrainPreserved, lifecycle.DrainForUpdate,
+		lifecycle.FindNodeRivals, lifecycle.FindVMRivals:
+		p.Fatalf("unexpected %s", action)
+	case lifecycle.FindVM:
+		w.VM = lifecycle.VMFact{State: lifecycle.VMAbsent}
+		if v != nil {
+			w.VM = lifecycle.VMFact{State: lifecycle.VMPresent, VM: driver.VM{ProviderID: "cloud:///" + string(w.Machine.UID), NodeName: w.Machine.Name}}
+		}
+	case lifecycle.MakeToken, lifecycle.ProlongToken:
+		w.Token = lifecycle.TokenPresent
+	case lifecycle.DropToken:
+		w.Token = lifecycle.TokenAbsent
+	case lifecycle.CreateVM:
+		if v == nil {
+			p.vms[w.Machine.UID] = &vm{machine: w.Machine.Name, boots: p.now.Add(bootTime)}
+		}
+		w.VM = lifecycle.VMFact{State: lifecycle.VMUninitialized, VM: driver.VM{ProviderID: "cloud:///" + string(w.Machine.UID), NodeName: w.Machine.Name}}
+	case lifecycle.InitializeVM:
+		w.VM.State = lifecycle.VMPresent
+	case lifecycle.DeleteVM:
+		delete(p.vms, w.Machine.UID)
+		w.VM = lifecycle.VMFact{State: lifecycle.VMAbsent}
+	case lifecycle.FindNode:
+		w.Node = lifecycle.NodeFact{State: lifecycle.NodeAbsent}
+		if v != nil && v.node != nil {
+			w.Node = lifecycle.NodeFact{State: lifecycle.NodePresent, Node: v.node, Live: true}
+		}
+	case lifecycle.ClaimNode:
+		v.node = v.node.DeepCopy()
+		v.node.Finalizers = []string{v1alpha1.NodeFinalizerName}
+		v.node.Labels[v1alpha1.LabelMachineName], v.node.Labels[v1alpha1.LabelSlot] = w.Machine.Name, w.Machine.Labels[v1alpha1.LabelSlot]
+		metav1.SetMetaDataAnnotation(&v.node.ObjectMeta, v1alpha1.AnnotationMachine, v1alpha1.RefOf(w.Machine).String())
+		w.Node.Node = v.node
+	case lifecycle.MarkNode:
+		v.node = v.node.DeepCopy()
+		v.node.Status.Conditions = append(v.node.Status.Conditions, corev1.NodeCondition{Type: v1alpha1.NodeTerminating, Status: corev1.ConditionTrue})
+		w.Node.Node = v.node
+	case lifecycle.DrainNode: // its Nodes have no pods
+		w.Drain.State = drain.Drained
+	case lifecycle.DeleteNode:
+		w.Node = lifecycle.NodeFact{State: lifecycle.NodeAbsent}
+	default:
+		p.Fatalf("unexpected %s", action)
+	}
+	w.Now = p.clock()
+	return !p.chance(40)
+}

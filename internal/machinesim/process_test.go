@@ -1,0 +1,218 @@
+package machinesim
+
+import (
+	"slices"
+	"strconv"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
+	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/disruption"
+	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/nodeowner"
+)
+
+// process owns some of the deployments, by their slots.
+type process struct {
+	*world
+
+	name  string
+	dead  bool
+	ahead time.Duration // of its clock
+	slots []int
+	// shown is how far each cache has come, by slot: each was begun when the slot was taken.
+	shown    map[int]*caches
+	breakers disruption.Breakers
+	said     string
+	seen     map[types.UID]bool
+}
+
+// caches are how far those of the kinds have come.
+type caches struct{ deployments, sets, machines, nodes int }
+
+func newProcess(w *world, name string) *process {
+	p := &process{world: w, name: name, shown: map[int]*caches{}, seen: map[types.UID]bool{}}
+	if w.wild {
+		p.ahead = time.Duration(w.dice.IntN(4000)-2000) * time.Millisecond
+	}
+	return p
+}
+
+func (p *process) clock() time.Time { return p.now.Add(p.ahead) }
+
+// take begins to own a slot. Its caches begin with a read that began after that.
+func (p *process) take(slot int) {
+	p.slots = append(p.slots, slot)
+	p.shown[slot] = &caches{len(p.deployments.history) - 1, len(p.sets.history) - 1, len(p.machines.history) - 1, len(p.nodes.history) - 1}
+}
+
+// drop ends to own a slot.
+func (p *process) drop(slot int) {
+	p.slots = slices.DeleteFunc(p.slots, func(s int) bool { return s == slot })
+	delete(p.shown, slot)
+	for _, d := range p.deployments.now() {
+		if slotOf(d) == slot {
+			delete(p.seen, d.UID)
+		}
+	}
+}
+
+func slotOf(obj metav1.Object) int {
+	slot, _ := strconv.Atoi(obj.GetLabels()[v1alpha1.LabelSlot])
+	return slot
+}
+
+// catchUp moves a cache on: all the way, or as far as the dice say.
+func catchUp[T object[T]](w *world, s *store[T], shown *int) map[string]T {
+	last := len(s.history) - 1
+	if w.wild {
+		last = *shown + w.dice.IntN(last-*shown+1)
+	}
+	*shown = last
+	return s.history[last]
+}
+
+// all does all there is to do, again and again until nothing changes any more.
+func (p *process) all() {
+	if p.dead {
+		return
+	}
+	for range 50 {
+		before := p.versions
+		p.count()
+		for _, slot := range slices.Clone(p.slots) {
+			p.reconcileSlot(slot)
+		}
+		if p.versions == before || p.wild {
+			return
+		}
+	}
+	p.Fatal("it does not come to rest")
+}
+
+// reconcileSlot has everything of a slot looked at, or in a wild world one thing.
+func (p *process) reconcileSlot(slot int) {
+	do := p.dice.IntN(4)
+	if !p.wild || do == 0 {
+		p.reconcileRoot(slot)
+	}
+	if !p.wild || do == 1 {
+		p.reconcileSet(slot)
+	}
+	for _, m := range sorted(p.machines.now()) {
+		if slotOf(m) == slot && (!p.wild || p.dice.IntN(3) == 0) {
+			p.reconcileMachine(slot, m.Name)
+		}
+	}
+}
+
+// write sends a write, which may get lost with the process, take effect without its knowing, or arrive much later. goOn says
+// that the pass goes on.
+func (p *process) write(send func() bool) (ok, goOn bool) {
+	if !p.wild {
+		ok = send()
+		return ok, ok
+	}
+	switch p.dice.IntN(30) {
+	case 0: // the process is broken off before it is sent
+	case 1: // and after
+		send()
+	case 2: // and it arrives later
+		p.late = append(p.late, func() { send() })
+	default:
+		ok = send()
+		return ok, ok
+	}
+	return false, false
+}
+
+// own counts the machines of our slots.
+func (p *process) own() disruption.Own {
+	own := disruption.Own{}
+	for _, slot := range p.slots {
+		own[slot] = disruption.Counts{}
+		for _, m := range p.machines.history[p.shown[slot].machines] {
+			if slotOf(m) == slot {
+				own[slot].Add(p.scope(), m.Namespace, disruption.Of(m, p.hasNode(m)))
+			}
+		}
+	}
+	return own
+}
+
+// hasNode reports whether there is a Node that is bound to the machine.
+func (p *process) hasNode(m *v1alpha1.Machine) bool {
+	v := p.vmOf(m)
+	return v != nil && v.node != nil && nodeowner.Relate(m, v.node) == nodeowner.Own
+}
+
+func (p *process) scope() disruption.Scope { return disruption.Scope{Zone: zone} }
+
+func (p *process) hear() disruption.Reports {
+	holders := make([]string, p.world.slots)
+	for _, owner := range p.owners {
+		for _, slot := range owner.slots {
+			holders[slot] = owner.name
+		}
+	}
+	return disruption.ParseReports(p.texts, holders)
+}
+
+func (p *process) count() {
+	total, complete := disruption.Sum(p.own(), p.hear())
+	p.breakers.Step(p.clock(), p.limits.Thresholds, total, complete)
+}
+
+func (p *process) report() {
+	p.said = disruption.Report(p.name, p.own(), p.hear(), p.said)
+	p.texts[p.name] = p.said
+}
+
+// reconcileRoot gives permits, and says on the deployment whether it is halted.
+func (p *process) reconcileRoot(slot int) {
+	c := p.shown[slot]
+	var root *v1alpha1.MachineDeployment
+	for _, d := range sorted(catchUp(p.world, p.deployments, &c.deployments)) {
+		if slotOf(d) == slot {
+			root = d
+		}
+	}
+	disruptions, err := disruption.ReadDisruptions(root)
+	if err != nil {
+		p.Fatal(err)
+	}
+	w := disruption.World{Now: p.clock(), Limits: p.limits, Disruptions: disruptions, Wanted: root.Spec.Replicas}
+	for _, set := range sorted(catchUp(p.world, p.sets, &c.sets)) {
+		if slotOf(set) == slot {
+			w.Sets = append(w.Sets, set)
+		}
+	}
+	for _, m := range sorted(catchUp(p.world, p.machines, &c.machines)) {
+		if slotOf(m) == slot {
+			w.Machines = append(w.Machines, disruption.Member{Machine: m, Scope: p.scope()})
+		}
+	}
+	if !p.seen[root.UID] {
+		p.seen[root.UID] = true
+		if len(root.Status.Conditions) > 0 {
+			p.breakers.Remember(p.scope(), root.Namespace)
+		}
+	}
+	w.Breakers = p.breakers.Snapshot()
+	v := disruption.Decide(w)
+	if (len(v.Open) > 0) == (len(root.Status.Conditions) > 0) && !v.Changed {
+		return
+	}
+	wanted := root.DeepCopy()
+	disruption.WriteDisruptions(wanted, v.Disruptions)
+	wanted.Status.Conditions = nil
+	if len(v.Open) > 0 {
+		p.breakersSeen[root.Name] = true
+		wanted.Status.Conditions = []v1alpha1.MachineDeploymentCondition{{Type: v1alpha1.MachineDeploymentCircuitBreakerOpen}}
+	}
+	p.write(func() bool {
+		_, ok := p.deployments.update(wanted)
+		return ok
+	})
+}

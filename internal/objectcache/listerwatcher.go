@@ -1,0 +1,80 @@
+package objectcache
+
+import (
+	"context"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/tools/cache"
+)
+
+// Source lists and watches one kind of objects.
+type Source struct {
+	List  func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error)
+	Watch func(ctx context.Context, options metav1.ListOptions) (watch.Interface, error)
+	// Health, if set, is kept current by those that list and watch.
+	Health *Health
+}
+
+// From makes a Source of a typed client.
+func From[L runtime.Object](client interface {
+	List(ctx context.Context, options metav1.ListOptions) (L, error)
+	Watch(ctx context.Context, options metav1.ListOptions) (watch.Interface, error)
+},
+) Source {
+	return Source{
+		List: func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
+			return client.List(ctx, options)
+		},
+		Watch: client.Watch,
+	}
+}
+
+// ListerWatcher is what a reflector is given: the objects of a source that a label selector selects, "" for all.
+type ListerWatcher struct {
+	Source
+	Selector string
+}
+
+var _ cache.ListerWatcherWithContext = (*ListerWatcher)(nil)
+
+// IsWatchListSemanticsUnSupported keeps the reflector from streaming lists.
+func (*ListerWatcher) IsWatchListSemanticsUnSupported() bool { return true }
+
+// ListWithContext lists consistently, whatever the reflector asks for. A page after the first one belongs to the first
+// one's version. Errors are the source's.
+func (l *ListerWatcher) ListWithContext(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
+	options.ResourceVersion, options.ResourceVersionMatch = "", ""
+	options.LabelSelector = l.Selector
+	l.Health.begin(l)
+	list, err := l.Source.List(ctx, options)
+	l.Health.failed(l, err)
+	return list, err
+}
+
+// WatchWithContext watches. Errors are the source's.
+func (l *ListerWatcher) WatchWithContext(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
+	options.LabelSelector = l.Selector
+	l.Health.begin(l)
+	events, err := l.Source.Watch(ctx, options)
+	if err != nil {
+		l.Health.failed(l, err)
+		return nil, err
+	}
+	l.Health.forget(l)
+	return events, nil
+}
+
+// End notes that nothing is listed and watched any more.
+func (l *ListerWatcher) End() { l.Health.forget(l) }
+
+// List is part of an older interface.
+func (l *ListerWatcher) List(options metav1.ListOptions) (runtime.Object, error) {
+	return l.ListWithContext(context.Background(), options) //nolint:forbidigo // the older interface has no context
+}
+
+// Watch is part of an older interface.
+func (l *ListerWatcher) Watch(options metav1.ListOptions) (watch.Interface, error) {
+	return l.WatchWithContext(context.Background(), options) //nolint:forbidigo // the older interface has no context
+}

@@ -1,0 +1,228 @@
+package objectcache
+
+import (
+	"fmt"
+	"strconv"
+	"sync"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/resourceversion"
+	"k8s.io/client-go/tools/cache"
+
+	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
+)
+
+// The indexes that all kinds have: by the slot label, by the namespace and the UID of the controller, and by the namespace of what
+// has none.
+const (
+	indexBySlot       = "slot"
+	indexByController = "controller"
+	indexOrphans      = "orphans"
+)
+
+// Objects are the objects of one kind. Reading is safe for concurrent use, also from handlers; make one with New.
+type Objects[T metav1.Object] struct {
+	indexer  cache.Indexer
+	handlers []func(before, after T)
+
+	feeding sync.Mutex // one change at a time, until all handlers have heard of it
+	silent  map[types.NamespacedName]bool
+}
+
+// New makes an empty one.
+func New[T metav1.Object]() *Objects[T] {
+	return &Objects[T]{
+		silent: map[types.NamespacedName]bool{},
+		indexer: cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{
+			cache.NamespaceIndex: cache.MetaNamespaceIndexFunc,
+			indexBySlot:          index(func(obj T) []string { return []string{obj.GetLabels()[v1alpha1.LabelSlot]} }),
+			indexByController:    index(controllerOf[T]),
+			indexOrphans:         index(orphaned[T]),
+		}),
+	}
+}
+
+func controllerOf[T metav1.Object](obj T) []string {
+	if owner := metav1.GetControllerOfNoCopy(obj); owner != nil {
+		return []string{underKey(obj.GetNamespace(), owner.UID)}
+	}
+	return nil
+}
+
+// underKey returns the value that the index of controllers has for the children of one controller. It has the namespace, since a
+// controller is always in that of its child: a client that writes an owner reference can know the UID of an object elsewhere.
+func underKey(namespace string, controller types.UID) string {
+	return namespace + "/" + string(controller)
+}
+
+func orphaned[T metav1.Object](obj T) []string {
+	if metav1.GetControllerOfNoCopy(obj) == nil {
+		return []string{obj.GetNamespace()}
+	}
+	return nil
+}
+
+func index[T metav1.Object](values func(obj T) []string) cache.IndexFunc {
+	return func(obj any) ([]string, error) {
+		typed, ok := obj.(T)
+		if !ok {
+			return nil, fmt.Errorf("expected an object of another kind, got %T", obj)
+		}
+		return values(typed), nil
+	}
+}
+
+// AddIndex has By find objects by the values that are theirs. It is called before anything is fed. Errors: the name is
+// taken.
+func (o *Objects[T]) AddIndex(name string, values func(obj T) []string) error {
+	if err := o.indexer.AddIndexers(cache.Indexers{name: index(values)}); err != nil {
+		return fmt.Errorf("index %s: %w", name, err)
+	}
+	return nil
+}
+
+// OnChange has f called with every object that appears (before is nil), changes, or goes (after is nil). It is called
+// before anything is fed; f must return soon, and feed nothing.
+func (o *Objects[T]) OnChange(f func(before, after T)) { o.handlers = append(o.handlers, f) }
+
+// Get returns an object.
+func (o *Objects[T]) Get(key types.NamespacedName) (obj T, ok bool) {
+	found, exists, err := o.indexer.GetByKey(text(key))
+	if err != nil || !exists {
+		return obj, false
+	}
+	obj, ok = found.(T)
+	return obj, ok
+}
+
+// text is what the indexer calls a key: objects that are in no namespace have their name alone.
+func text(key types.NamespacedName) string {
+	if key.Namespace == "" {
+		return key.Name
+	}
+	return key.String()
+}
+
+// Key returns the key of an object.
+func Key(obj metav1.Object) types.NamespacedName {
+	return types.NamespacedName{Namespace: obj.GetNamespace(), Name: obj.GetName()}
+}
+
+// All returns all objects, in no order.
+func (o *Objects[T]) All() []T { return typed[T](o.indexer.List()) }
+
+// In returns the objects of a namespace.
+func (o *Objects[T]) In(namespace string) []T { return o.By(cache.NamespaceIndex, namespace) }
+
+// Of returns the objects of a slot.
+func (o *Objects[T]) Of(slot int) []T { return o.By(indexBySlot, strconv.Itoa(slot)) }
+
+// Under returns the objects in the namespace of a controller that name its UID as that of their controller. An object in another
+// namespace that names it does not belong to it.
+func (o *Objects[T]) Under(controller metav1.Object) []T {
+	return o.By(indexByController, underKey(controller.GetNamespace(), controller.GetUID()))
+}
+
+// Orphans returns the objects of a namespace that have no controller.
+func (o *Objects[T]) Orphans(namespace string) []T { return o.By(indexOrphans, namespace) }
+
+// By returns the objects of which an index has the value; none when there is no such index.
+func (o *Objects[T]) By(index, value string) []T {
+	found, err := o.indexer.ByIndex(index, value)
+	if err != nil {
+		return nil
+	}
+	return typed[T](found)
+}
+
+func typed[T any](found []any) []T {
+	objs := make([]T, 0, len(found))
+	for _, obj := range found {
+		if t, ok := obj.(T); ok {
+			objs = append(objs, t)
+		}
+	}
+	return objs
+}
+
+// Len says how many objects there are.
+func (o *Objects[T]) Len() int { return len(o.indexer.ListKeys()) }
+
+// Apply takes in a version of an object, unless there is a newer one already, or this one. Handlers do not hear of a silent
+// one before it is announced, or is not silent any more; if they knew it, it has gone for them.
+func (o *Objects[T]) Apply(obj T, silent bool) {
+	o.feeding.Lock()
+	defer o.feeding.Unlock()
+	key := Key(obj)
+	before, known := o.Get(key)
+	if known && !IsNewer(obj, before) {
+		return
+	}
+	_ = o.indexer.Add(obj) // never fails: the key of an object is its name
+	var none T
+	if o.silent[key] {
+		before = none
+	}
+	if !silent {
+		delete(o.silent, key)
+		o.report(before, obj)
+		return
+	}
+	if known && !o.silent[key] {
+		o.report(before, none)
+	}
+	o.silent[key] = true
+}
+
+// Remove forgets an object, unless there is a newer version of it than the given one, which may be "".
+func (o *Objects[T]) Remove(key types.NamespacedName, version string) {
+	o.feeding.Lock()
+	defer o.feeding.Unlock()
+	before, known := o.Get(key)
+	if !known || version != "" && compare(before.GetResourceVersion(), version) > 0 {
+		return
+	}
+	_ = o.indexer.Delete(before) // never fails
+	if o.silent[key] {
+		delete(o.silent, key)
+		return
+	}
+	var none T
+	o.report(before, none)
+}
+
+// Announce has the handlers hear of all objects of a slot, as of ones that appear: of the silent ones for the first time.
+func (o *Objects[T]) Announce(slot int) {
+	o.feeding.Lock()
+	defer o.feeding.Unlock()
+	var none T
+	for _, obj := range o.Of(slot) {
+		delete(o.silent, Key(obj))
+		o.report(none, obj)
+	}
+}
+
+func (o *Objects[T]) report(before, after T) {
+	for _, handle := range o.handlers {
+		handle(before, after)
+	}
+}
+
+// IsNewer says whether a is newer than b: by resourceVersion, which within a kind can be compared.
+func IsNewer(a, b metav1.Object) bool {
+	return compare(a.GetResourceVersion(), b.GetResourceVersion()) > 0
+}
+
+// Newer says whether resourceVersion a is newer than b.
+func Newer(a, b string) bool { return compare(a, b) > 0 }
+
+// compare orders two resourceVersions. One that is none, which a Kubernetes API server does not make, counts as newer, so
+// that nothing is held on to for ever.
+func compare(a, b string) int {
+	order, err := resourceversion.CompareResourceVersion(a, b)
+	if err != nil {
+		return 1
+	}
+	return order
+}

@@ -1,0 +1,89 @@
+package ownerref
+
+import (
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/decode"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/objectcache"
+)
+
+// Parents is the side of the parents.
+type Parents struct {
+	// Enqueue has the parent of that name looked at.
+	Enqueue func(key types.NamespacedName)
+	// Selectors returns the selectors of all parents in a namespace, by name; nil for one that cannot work.
+	Selectors func(namespace string) map[string]*metav1.LabelSelector
+	// Gone is told of every child that is gone; nil where nobody wants to know.
+	Gone func(child types.UID)
+}
+
+// Children are the objects of one kind. Make them with Follow.
+type Children[T Object[T]] struct {
+	all     *objectcache.Objects[T]
+	parents Parents
+}
+
+// Follow watches the children. It is called before anything is fed.
+func Follow[T Object[T]](all *objectcache.Objects[T], parents Parents) *Children[T] {
+	c := &Children[T]{all: all, parents: parents}
+	all.OnChange(c.changed)
+	return c
+}
+
+// OnUndecodable has the parent looked at of every child that turns out to exist and cannot be decoded, or that leaves those. It
+// is called before anything is fed.
+func OnUndecodable(children *objectcache.Objects[*decode.Failure], enqueue func(parent types.NamespacedName)) {
+	children.OnChange(func(before, after *decode.Failure) {
+		for _, child := range []*decode.Failure{before, after} {
+			if child == nil {
+				continue
+			}
+			if owner := metav1.GetControllerOfNoCopy(child); owner != nil {
+				enqueue(types.NamespacedName{Namespace: child.Namespace, Name: owner.Name})
+			}
+		}
+	})
+}
+
+// Of returns the children whose controller is the parent.
+func (c *Children[T]) Of(parent metav1.Object) []T { return c.all.Under(parent) }
+
+// Orphans returns the objects of a namespace that have no controller.
+func (c *Children[T]) Orphans(namespace string) []T { return c.all.Orphans(namespace) }
+
+// changed has the parent looked at that the child has, and the one that it had.
+func (c *Children[T]) changed(before, after T) {
+	var none T
+	switch {
+	case after == none:
+		if c.parents.Gone != nil {
+			c.parents.Gone(before.GetUID())
+		}
+		c.concern(before)
+		return
+	case before != none:
+		then, now := metav1.GetControllerOfNoCopy(before), metav1.GetControllerOfNoCopy(after)
+		if then != nil && (now == nil || now.UID != then.UID) {
+			c.concern(before)
+		}
+	}
+	c.concern(after)
+}
+
+// concern has the child's parent looked at, or every parent that could adopt it.
+func (c *Children[T]) concern(child T) {
+	key := types.NamespacedName{Namespace: child.GetNamespace()}
+	if owner := metav1.GetControllerOfNoCopy(child); owner != nil {
+		key.Name = owner.Name
+		c.parents.Enqueue(key)
+		return
+	}
+	for name, selector := range c.parents.Selectors(child.GetNamespace()) {
+		if s, err := metav1.LabelSelectorAsSelector(selector); err == nil && s.Matches(labels.Set(child.GetLabels())) {
+			key.Name = name
+			c.parents.Enqueue(key)
+		}
+	}
+}

@@ -1,0 +1,192 @@
+package ownerref
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/objectcache"
+)
+
+var setKind = schema.GroupVersionKind{Group: "g", Version: "v", Kind: "MachineSet"}
+
+func machine(name string, parent *v1alpha1.MachineSet) *v1alpha1.Machine {
+	m := &v1alpha1.Machine{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "n", UID: types.UID(name), Labels: map[string]string{"a": "b"}}}
+	if parent != nil {
+		Adopt(m, parent, setKind)
+	}
+	return m
+}
+
+func set(name string) *v1alpha1.MachineSet {
+	return &v1alpha1.MachineSet{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "n", UID: types.UID(name)}}
+}
+
+// bench follows machines of sets, of which one selects a=b and one something else.
+func bench(t *testing.T) (c *Children[*v1alpha1.Machine], looked func() []string) {
+	t.Helper()
+	var names []string
+	all := objectcache.New[*v1alpha1.Machine]()
+	c = Follow(all, Parents{
+		Enqueue: func(key types.NamespacedName) { names = append(names, key.Name) },
+		Selectors: func(string) map[string]*metav1.LabelSelector {
+			return map[string]*metav1.LabelSelector{
+				"fits":      {MatchLabels: map[string]string{"a": "b"}},
+				"other":     {MatchLabels: map[string]string{"a": "c"}},
+				"nothing":   nil,
+				"senseless": {MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "a", Operator: "Near"}}},
+			}
+		},
+		Gone: func(child types.UID) { names = append(names, "gone:"+string(child)) },
+	})
+	return c, func() []string {
+		defer func() { names = nil }()
+		return names
+	}
+}
+
+func TestWhoIsLookedAt(t *testing.T) {
+	one, two := set("one"), set("two")
+	c, looked := bench(t)
+	for _, tc := range []struct {
+		name  string
+		event func()
+		want  []string
+	}{
+		{"child of one", func() { c.changed(nil, machine("m", one)) }, []string{"one"}},
+		{"orphan", func() { c.changed(nil, machine("m", nil)) }, []string{"fits"}},
+		{"same parent", func() { c.changed(machine("m", one), machine("m", one)) }, []string{"one"}},
+		{"other parent", func() { c.changed(machine("m", one), machine("m", two)) }, []string{"one", "two"}},
+		{"released", func() { c.changed(machine("m", one), machine("m", nil)) }, []string{"one", "fits"}},
+		{"gone", func() { c.changed(machine("m", one), nil) }, []string{"gone:m", "one"}},
+	} {
+		if tc.event(); !slices.Equal(looked(), tc.want) {
+			tc.event()
+			t.Errorf("%s: looked at %v, want %v", tc.name, looked(), tc.want)
+		}
+	}
+}
+
+func TestIndexes(t *testing.T) {
+	c, _ := bench(t)
+	one := set("one")
+	for _, m := range []*v1alpha1.Machine{machine("a", one), machine("b", one), machine("c", nil)} {
+		c.all.Apply(m, false)
+	}
+	stranger := machine("d", one)
+	stranger.Namespace = "another"
+	c.all.Apply(stranger, false)
+	if owned, orphans := c.Of(one), c.Orphans("n"); len(owned) != 2 || len(orphans) != 1 {
+		t.Errorf("%d children, %d orphans", len(owned), len(orphans))
+	}
+}
+
+func TestAdoptAndRelease(t *testing.T) {
+	one := set("one")
+	m := machine("m", nil)
+	m.OwnerReferences = []metav1.OwnerReference{{Name: "witness", UID: "w"}}
+	Adopt(m, one, setKind)
+	if len(m.OwnerReferences) != 2 || m.OwnerReferences[0].UID != "one" || !metav1.IsControlledBy(m, one) {
+		t.Errorf("owners %v", m.OwnerReferences)
+	}
+	m.Labels[v1alpha1.LabelSlot] = "7"
+	Release(m, "one")
+	if len(m.OwnerReferences) != 1 || m.OwnerReferences[0].UID != "w" {
+		t.Errorf("owners %v", m.OwnerReferences)
+	}
+	if len(m.Labels) != 1 {
+		t.Errorf("labels %v: it keeps the slot of the parent", m.Labels)
+	}
+}
+
+func TestAChildIsInTheSlotOfItsParent(t *testing.T) {
+	parent, child := set("one"), machine("m", nil)
+	child.Labels[v1alpha1.LabelSlot] = "9" // of a template
+	if InSlotOf(child, parent); child.Labels[v1alpha1.LabelSlot] != "" || child.Labels["a"] != "b" {
+		t.Errorf("labels %v", child.Labels)
+	}
+	parent.Labels = map[string]string{v1alpha1.LabelSlot: "7"}
+	child.Labels = nil
+	if InSlotOf(child, parent); child.Labels[v1alpha1.LabelSlot] != "7" {
+		t.Errorf("labels %v", child.Labels)
+	}
+}
+
+func TestRewriteLeavesWhatHasChanged(t *testing.T) {
+	kind := schema.GroupResource{Resource: "machines"}
+	answers := map[string]error{
+		"changed": apierrors.NewConflict(kind, "changed", errors.New("no")),
+		"gone":    apierrors.NewNotFound(kind, "gone"),
+		"broken":  errors.New("no"),
+	}
+	commit := func(_ context.Context, _, wanted *v1alpha1.Machine) (*v1alpha1.Machine, error) {
+		return wanted, answers[wanted.Name]
+	}
+	tried := map[types.UID]bool{}
+	fine := []*v1alpha1.Machine{machine("fine", nil), machine("changed", nil), machine("gone", nil)}
+	if err := Rewrite(t.Context(), commit, fine, tried, func(m *v1alpha1.Machine) { m.Labels = nil }); err != nil || len(tried) != 3 {
+		t.Errorf("%v, tried %v", err, tried)
+	}
+	if fine[0].Labels == nil {
+		t.Error("the object as observed was changed")
+	}
+	if err := Rewrite(t.Context(), commit, []*v1alpha1.Machine{machine("broken", nil)}, tried, func(*v1alpha1.Machine) {}); err == nil {
+		t.Error("no error")
+	}
+}
+
+func TestAnOrphanIsLookedAtAgain(t *testing.T) {
+	at := func(name, version string) *v1alpha1.Machine {
+		m := machine(name, nil)
+		m.ResourceVersion = version
+		return m
+	}
+	taken := at("taken", "2")
+	Adopt(taken, set("one"), setKind)
+	live := map[string]*v1alpha1.Machine{"changed": at("changed", "2"), "new": at("new", "2"), "taken": taken}
+	orphans := []*v1alpha1.Machine{at("same", "1"), at("changed", "1"), at("gone", "1"), at("taken", "1")}
+	tried := map[types.UID]bool{"same": true, "changed": true}
+	for _, found := range []*v1alpha1.Machine{at("same", "1"), at("changed", "2"), at("gone", "2"), at("taken", "2"), at("new", "2")} {
+		var err error
+		orphans, err = LookAgain(orphans, tried, found, func(name string) (*v1alpha1.Machine, error) {
+			if m, there := live[name]; there {
+				return m, nil
+			}
+			return nil, apierrors.NewNotFound(schema.GroupResource{Resource: "machines"}, name)
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	var got []string
+	for _, o := range orphans {
+		got = append(got, o.Name+" "+o.ResourceVersion)
+	}
+	if diff := cmp.Diff([]string{"same 1", "changed 2", "new 2"}, got); diff != "" {
+		t.Errorf("orphans (-want +got):\n%s", diff)
+	}
+	if !tried["same"] || tried["changed"] {
+		t.Errorf("tried are %v: what has changed was not, as it is", tried)
+	}
+	_, err := LookAgain(orphans, tried, at("new", "3"), func(string) (*v1alpha1.Machine, error) { return nil, errors.New("no") })
+	if err == nil {
+		t.Error("no error")
+	}
+}
+
+func TestMayAdopt(t *testing.T) {
+	now := metav1.Now()
+	ending := set("one")
+	ending.DeletionTimestamp = &now
+	if MayAdopt(set("one"), set("one")) != nil || MayAdopt(set("one"), set("two")) == nil || MayAdopt(set("one"), ending) == nil {
+		t.Error("only the parent itself may adopt, and only while it stays")
+	}
+}

@@ -1,0 +1,107 @@
+package ownerref
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/decode"
+)
+
+// Object is an object that can be copied.
+type Object[T any] interface {
+	comparable
+	metav1.Object
+	DeepCopy() T
+}
+
+// MayAdopt says whether a parent may adopt: live, as the API server has it now, has to be the one that was observed, and
+// must not be on its way out.
+func MayAdopt(observed, live metav1.Object) error {
+	if live.GetUID() == observed.GetUID() && live.GetDeletionTimestamp() == nil {
+		return nil
+	}
+	return fmt.Errorf("%s/%s is being deleted or was replaced, and adopts nothing", observed.GetNamespace(), observed.GetName())
+}
+
+// Adopt makes the parent the controller of the child. It becomes the first of the owners: the cluster-autoscaler reads
+// no other.
+func Adopt(child, parent metav1.Object, kind schema.GroupVersionKind) {
+	owner := *metav1.NewControllerRef(parent, kind)
+	child.SetOwnerReferences(append([]metav1.OwnerReference{owner}, child.GetOwnerReferences()...))
+}
+
+// Release takes the child from the parent, and from the slot that it was in for the parent's sake: it is offered to
+// others, or becomes a root of its own.
+func Release(child metav1.Object, parent types.UID) {
+	labels := maps.Clone(child.GetLabels())
+	delete(labels, v1alpha1.LabelSlot)
+	child.SetLabels(labels)
+	child.SetOwnerReferences(slices.DeleteFunc(slices.Clone(child.GetOwnerReferences()), func(o metav1.OwnerReference) bool {
+		return o.UID == parent
+	}))
+}
+
+// InSlotOf puts a child that is about to be made into the slot of its parent, whatever its template says of slots: the
+// label is no part of a template.
+func InSlotOf(child, parent metav1.Object) {
+	labels := maps.Clone(child.GetLabels())
+	delete(labels, v1alpha1.LabelSlot)
+	if slot, ok := parent.GetLabels()[v1alpha1.LabelSlot]; ok {
+		if labels == nil {
+			labels = map[string]string{}
+		}
+		labels[v1alpha1.LabelSlot] = slot
+	}
+	child.SetLabels(labels)
+}
+
+// LookAgain puts an orphan that a live list has found among those that are known, as it stands now: of one that has changed
+// the cache shows what it was, and of one in another slot, or in none, nothing. What was tried with it before was tried
+// with another. One that is gone or has a controller by now is left out. get reads it.
+func LookAgain[T Object[T]](
+	orphans []T, tried map[types.UID]bool, found metav1.Object, get func(name string) (T, error),
+) ([]T, error) {
+	isIt := func(o T) bool { return o.GetUID() == found.GetUID() }
+	if at := slices.IndexFunc(orphans, isIt); at >= 0 && orphans[at].GetResourceVersion() == found.GetResourceVersion() {
+		return orphans, nil
+	}
+	live, err := get(found.GetName())
+	if err != nil && !apierrors.IsNotFound(err) {
+		return orphans, fmt.Errorf("read %s/%s, which has no controller: %w", found.GetNamespace(), found.GetName(), err)
+	}
+	orphans = slices.DeleteFunc(slices.Clone(orphans), isIt)
+	if err == nil && isIt(live) && metav1.GetControllerOfNoCopy(live) == nil {
+		delete(tried, live.GetUID())
+		orphans = append(orphans, live)
+	}
+	return orphans, nil
+}
+
+// Rewrite changes children and commits them, and notes each as tried. One that has changed meanwhile, or is gone, is left
+// for its own event, or until it is looked at again.
+func Rewrite[T Object[T]](
+	ctx context.Context, commit func(ctx context.Context, observed, wanted T) (T, error),
+	children []T, tried map[types.UID]bool, change func(T),
+) error {
+	for _, child := range children {
+		tried[child.GetUID()] = true
+		wanted := child.DeepCopy()
+		change(wanted)
+		_, err := commit(ctx, child, wanted)
+		if _, undecodable := decode.FailureOf(err); undecodable {
+			continue // it was written, and is as little to be decoded as before
+		}
+		if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
+			return err
+		}
+	}
+	return nil
+}

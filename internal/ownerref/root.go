@@ -1,0 +1,54 @@
+package ownerref
+
+import (
+	"strconv"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/objectcache"
+)
+
+// RootOf returns the root of a machine, by its owners and no label: the MachineDeployment of its set, or the set, if that has
+// no controller. ok is false for a machine without a controller, and where the view does not show all of them.
+func RootOf(view *objectcache.View, m *v1alpha1.Machine) (root metav1.Object, ok bool) {
+	set, ok := ownerIn(view.Sets, m)
+	if !ok {
+		return nil, false
+	}
+	return RootOfSet(view, set)
+}
+
+// CountsMinReady says whether minReadySeconds counts below a root: what stands on the root goes before the fleet's setting.
+func CountsMinReady(root metav1.Object, otherwise bool) bool {
+	if counts, err := strconv.ParseBool(root.GetAnnotations()[v1alpha1.AnnotationCountMinReady]); err == nil {
+		return counts
+	}
+	return otherwise
+}
+
+// RootOfSet returns the root of a set.
+func RootOfSet(view *objectcache.View, set *v1alpha1.MachineSet) (root metav1.Object, ok bool) {
+	if metav1.GetControllerOfNoCopy(set) == nil {
+		return set, true
+	}
+	d, ok := ownerIn(view.Deployments, set)
+	return d, ok
+}
+
+// ownerIn finds the controller of an object.
+func ownerIn[T metav1.Object](owners *objectcache.Objects[T], child metav1.Object) (owner T, ok bool) {
+	controller := metav1.GetControllerOfNoCopy(child)
+	if controller == nil {
+		return owner, false
+	}
+	owner, ok = owners.Get(types.NamespacedName{Namespace: child.GetNamespace(), Name: controller.Name})
+	return owner, ok && owner.GetUID() == controller.UID
+}
+
+// SetOf returns the set that is the controller of a machine. ok is false for a machine without one, and where the view does not
+// show it.
+func SetOf(view *objectcache.View, m *v1alpha1.Machine) (set *v1alpha1.MachineSet, ok bool) {
+	return ownerIn(view.Sets, m)
+}

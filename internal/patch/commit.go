@@ -1,0 +1,112 @@
+package patch
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+
+	jsonpatch "gopkg.in/evanphx/json-patch.v4"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// Patcher is the part of a typed client that a Committer needs.
+type Patcher[T any] interface {
+	Patch(ctx context.Context, name string, pt types.PatchType, data []byte, opts metav1.PatchOptions, subresources ...string) (T, error)
+}
+
+// Committer writes the objects of one kind. It is safe for concurrent use.
+type Committer[T metav1.Object] struct {
+	*Latest[T]
+	client func(namespace string) Patcher[T]
+}
+
+// New makes a Committer that writes through the client of an object's namespace.
+func New[T metav1.Object](client func(namespace string) Patcher[T]) *Committer[T] {
+	return NewSharing(NewLatest[T](), client)
+}
+
+// NewSharing is New for one of several controllers that write objects of the same kind: what one of them has written, all know,
+// so that they do not run into each other before the informer shows it.
+func NewSharing[T metav1.Object](written *Latest[T], client func(namespace string) Patcher[T]) *Committer[T] {
+	return &Committer[T]{Latest: written, client: client}
+}
+
+// Commit writes the difference between the object as observed and as wanted, the status last, and returns the object as
+// it stands then. Neither argument is changed. An error comes with the newest object that is known.
+func (c *Committer[T]) Commit(ctx context.Context, observed, wanted T) (T, error) {
+	main, status, err := diff(observed, wanted)
+	if err != nil {
+		return observed, err
+	}
+	now := observed
+	for _, part := range []struct {
+		patch       map[string]any
+		subresource []string
+	}{{main, nil}, {status, []string{"status"}}} {
+		if len(part.patch) == 0 {
+			continue
+		}
+		next, err := c.patch(ctx, now, part.patch, part.subresource...)
+		if err != nil {
+			return now, err
+		}
+		now = next
+	}
+	return now, nil
+}
+
+func (c *Committer[T]) patch(ctx context.Context, on T, patch map[string]any, subresource ...string) (T, error) {
+	content, err := json.Marshal(patch)
+	if err != nil {
+		return on, fmt.Errorf("encode patch of %s/%s: %w", on.GetNamespace(), on.GetName(), err)
+	}
+	if c.isFutile(on.GetUID(), string(content)) {
+		return on, nil
+	}
+	metadata, _ := patch["metadata"].(map[string]any)
+	if metadata == nil {
+		metadata = map[string]any{}
+		patch["metadata"] = metadata
+	}
+	metadata["uid"] = on.GetUID()
+	metadata["resourceVersion"] = on.GetResourceVersion()
+	data, err := json.Marshal(patch)
+	if err != nil {
+		return on, fmt.Errorf("encode patch of %s/%s: %w", on.GetNamespace(), on.GetName(), err)
+	}
+	next, err := c.client(on.GetNamespace()).Patch(ctx, on.GetName(), types.MergePatchType, data, metav1.PatchOptions{}, subresource...)
+	if err != nil {
+		return on, fmt.Errorf("patch %s/%s: %w", on.GetNamespace(), on.GetName(), err)
+	}
+	if next.GetResourceVersion() == on.GetResourceVersion() {
+		c.noteFutile(on.GetUID(), string(content))
+	}
+	c.Wrote(next)
+	return next, nil
+}
+
+// diff returns the merge patch from observed to wanted, cut into the object's and its status'.
+func diff(observed, wanted any) (main, status map[string]any, err error) {
+	before, err := json.Marshal(observed)
+	if err != nil {
+		return nil, nil, fmt.Errorf("encode the object as observed: %w", err)
+	}
+	after, err := json.Marshal(wanted)
+	if err != nil {
+		return nil, nil, fmt.Errorf("encode the object as wanted: %w", err)
+	}
+	patch, err := jsonpatch.CreateMergePatch(before, after)
+	if err != nil {
+		return nil, nil, fmt.Errorf("compare the object as observed and as wanted: %w", err)
+	}
+	main = map[string]any{}
+	if err := json.Unmarshal(patch, &main); err != nil {
+		return nil, nil, fmt.Errorf("read the patch: %w", err)
+	}
+	if s, changed := main["status"]; changed {
+		status = map[string]any{"status": s}
+		delete(main, "status")
+	}
+	return main, status, nil
+}

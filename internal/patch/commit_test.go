@@ -1,0 +1,223 @@
+package patch
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	jsonpatch "gopkg.in/evanphx/json-patch.v4"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
+)
+
+// server applies patches to one machine and remembers them.
+type server struct {
+	t       *testing.T
+	machine *v1alpha1.Machine
+	patches []string
+	fail    error
+	prune   bool // drops what is patched, as a CRD without the fields does
+}
+
+func (s *server) Patch(_ context.Context, _ string, _ types.PatchType, data []byte, _ metav1.PatchOptions, sub ...string) (*v1alpha1.Machine, error) {
+	if s.fail != nil {
+		return nil, s.fail
+	}
+	where := "main "
+	if len(sub) > 0 {
+		where = sub[0] + " "
+	}
+	s.patches = append(s.patches, where+string(data))
+	if s.prune {
+		return s.machine.DeepCopy(), nil
+	}
+	before, err := json.Marshal(s.machine)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	after, err := jsonpatch.MergePatch(before, data)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	m := &v1alpha1.Machine{}
+	if err := json.Unmarshal(after, m); err != nil {
+		s.t.Fatal(err)
+	}
+	version, err := strconv.Atoi(s.machine.ResourceVersion)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	if m.DeletionTimestamp == nil || len(m.Finalizers) > 0 {
+		m.ResourceVersion = strconv.Itoa(version + 1)
+	}
+	s.machine = m
+	return m.DeepCopy(), nil
+}
+
+func newServer(t *testing.T) (*server, *Committer[*v1alpha1.Machine]) {
+	s := &server{t: t, machine: &v1alpha1.Machine{ObjectMeta: metav1.ObjectMeta{Name: "m", Namespace: "n", UID: "u", ResourceVersion: "7"}}}
+	return s, New(func(string) Patcher[*v1alpha1.Machine] { return s })
+}
+
+func change(m *v1alpha1.Machine, f func(*v1alpha1.Machine)) *v1alpha1.Machine {
+	wanted := m.DeepCopy()
+	f(wanted)
+	return wanted
+}
+
+func TestCommitWritesOnlyDifferences(t *testing.T) {
+	for _, tc := range []struct {
+		name   string
+		change func(*v1alpha1.Machine)
+		want   []string
+	}{
+		{"nothing", func(*v1alpha1.Machine) {}, nil},
+		{"main", func(m *v1alpha1.Machine) { m.Spec.ProviderID = "p" }, []string{
+			`main {"metadata":{"resourceVersion":"7","uid":"u"},"spec":{"providerID":"p"}}`,
+		}},
+		{"status", func(m *v1alpha1.Machine) { m.Status.CurrentStatus.Phase = "Running" }, []string{
+			`status {"metadata":{"resourceVersion":"7","uid":"u"},"status":{"currentStatus":{"phase":"Running"}}}`,
+		}},
+		{"both", func(m *v1alpha1.Machine) {
+			m.Finalizers = []string{"f"}
+			m.Status.CurrentStatus.Phase = "Running"
+		}, []string{
+			`main {"metadata":{"finalizers":["f"],"resourceVersion":"7","uid":"u"}}`,
+			`status {"metadata":{"resourceVersion":"8","uid":"u"},"status":{"currentStatus":{"phase":"Running"}}}`,
+		}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			s, c := newServer(t)
+			observed := s.machine.DeepCopy()
+			if _, err := c.Commit(t.Context(), observed, change(observed, tc.change)); err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(tc.want, s.patches); diff != "" {
+				t.Errorf("patches (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestNewestIsTheOwnWriteUntilTheCacheCatchesUp(t *testing.T) {
+	s, c := newServer(t)
+	cached := s.machine.DeepCopy()
+	written, err := c.Commit(t.Context(), cached, change(cached, func(m *v1alpha1.Machine) { m.Spec.ProviderID = "p" }))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := c.Newest(cached); got.ResourceVersion != written.ResourceVersion {
+		t.Errorf("Newest is version %s, want the own write, %s", got.ResourceVersion, written.ResourceVersion)
+	}
+	later := change(written, func(m *v1alpha1.Machine) { m.ResourceVersion = "9" })
+	if got := c.Newest(later); got.ResourceVersion != "9" {
+		t.Errorf("Newest is version %s, want 9, which the cache has", got.ResourceVersion)
+	}
+	if len(c.written) != 0 {
+		t.Errorf("%d objects are remembered after the cache has caught up", len(c.written))
+	}
+}
+
+func TestWhatOneWritesAllKnowWhoShare(t *testing.T) {
+	s, _ := newServer(t)
+	client := func(string) Patcher[*v1alpha1.Machine] { return s }
+	written := NewLatest[*v1alpha1.Machine]()
+	one, other, stranger := NewSharing(written, client), NewSharing(written, client), New(client)
+	cached := s.machine.DeepCopy()
+	if _, err := one.Commit(t.Context(), cached, change(cached, func(m *v1alpha1.Machine) { m.Spec.ProviderID = "p" })); err != nil {
+		t.Fatal(err)
+	}
+	if got := other.Newest(cached); got.ResourceVersion != "8" || got.Spec.ProviderID != "p" {
+		t.Errorf("who shares knows version %s, want 8", got.ResourceVersion)
+	}
+	if got := stranger.Newest(cached); got != cached {
+		t.Errorf("who does not share knows version %s, want what is cached", got.ResourceVersion)
+	}
+}
+
+func TestAnObjectThatIsGoneStaysGone(t *testing.T) {
+	s, c := newServer(t)
+	now := metav1.NewTime(time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC))
+	s.machine.DeletionTimestamp, s.machine.Finalizers = &now, []string{"f"}
+	cached := s.machine.DeepCopy()
+	if _, err := c.Commit(t.Context(), cached, change(cached, func(m *v1alpha1.Machine) { m.Finalizers = nil })); err != nil {
+		t.Fatal(err)
+	}
+	if got := c.Newest(cached); len(got.Finalizers) != 0 {
+		t.Error("the cache, which is late, brings the finalizer back")
+	}
+	c.Forget("u")
+	if got := c.Newest(cached); len(got.Finalizers) != 1 {
+		t.Error("Forget has not forgotten")
+	}
+}
+
+func TestAPatchThatChangesNothingIsNotRepeated(t *testing.T) {
+	s, c := newServer(t)
+	s.prune = true
+	observed := s.machine.DeepCopy()
+	for range 3 {
+		if _, err := c.Commit(t.Context(), observed, change(observed, func(m *v1alpha1.Machine) { m.Status.LastKnownState = "x" })); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if len(s.patches) != 1 {
+		t.Errorf("%d patches, want 1: %q", len(s.patches), s.patches)
+	}
+}
+
+func TestAnErrorComesWithWhatIsWritten(t *testing.T) {
+	s, c := newServer(t)
+	s.fail = errors.New("no")
+	observed := s.machine.DeepCopy()
+	got, err := c.Commit(t.Context(), observed, change(observed, func(m *v1alpha1.Machine) { m.Spec.ProviderID = "p" }))
+	if !errors.Is(err, s.fail) || got.Spec.ProviderID != "" {
+		t.Errorf("got %v, %v", got.Spec, err)
+	}
+}
+
+func TestPace(t *testing.T) {
+	const second = time.Second
+	p := NewPace(second, 5*second)
+	m := &v1alpha1.Machine{ObjectMeta: metav1.ObjectMeta{UID: "u"}}
+	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	at := func(seconds float64, change Change, want float64) {
+		t.Helper()
+		if got := p.Wait(m, change, now.Add(time.Duration(seconds*float64(second)))); got != time.Duration(want*float64(second)) {
+			t.Errorf("at %v s: wait %s, want %v s", seconds, got, want)
+		}
+	}
+	at(0, Unchanged, 0)
+	at(0, Counted, 1)      // the first change is held back
+	at(0.5, Counted, 0.5)  // the next ones join it
+	at(1, Counted, 0)      // written
+	at(1.5, Counted, 1)    // begins anew
+	at(1.75, Unchanged, 0) // taken back
+	at(2, Streaming, 5)    // soon after a write, for as long as may be
+	at(7, Streaming, 0)    // written
+	at(8, Streaming, 5)    // and again
+	at(8.5, Counted, 0.5)  // told with what was held back already
+	at(9, Counted, 0)      //
+	at(18, Streaming, 1)   // after some quiet it is a first change again
+	m.DeletionTimestamp = &metav1.Time{Time: now}
+	at(18.5, Counted, 4.5) // slower while it is deleted, from the first change on
+	p.Forget("u")
+	at(19, Counted, 5)
+}
+
+func TestEndsAreForgottenInTheEnd(t *testing.T) {
+	l := NewLatest[*v1alpha1.Machine]()
+	now := metav1.NewTime(time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC))
+	for i := range 3 * mostEnded {
+		l.Wrote(&v1alpha1.Machine{ObjectMeta: metav1.ObjectMeta{UID: types.UID(strconv.Itoa(i)), DeletionTimestamp: &now}})
+	}
+	if len(l.ended) != mostEnded || len(l.endings) != mostEnded {
+		t.Errorf("%d and %d ends are remembered, want %d", len(l.ended), len(l.endings), mostEnded)
+	}
+}

@@ -1,0 +1,100 @@
+package patch
+
+import (
+	"sync"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/resourceversion"
+)
+
+// Latest remembers what this process has written and its informers do not show yet. It is safe for concurrent use.
+type Latest[T metav1.Object] struct {
+	mu      sync.Mutex
+	written map[types.UID]T
+	ended   map[types.UID]T      // gone by a write of ours that took the last finalizer
+	endings []types.UID          // in the order in which they went
+	futile  map[types.UID]string // last patch that the API server accepted and that changed nothing
+}
+
+// mostEnded bounds the objects that are remembered as gone. The informer may show the end of an object before its writer
+// learns of it, and nobody forgets it then; one that is forgotten too early costs a request that comes to nothing.
+const mostEnded = 4096
+
+// NewLatest makes a Latest that remembers nothing.
+func NewLatest[T metav1.Object]() *Latest[T] {
+	return &Latest[T]{written: map[types.UID]T{}, ended: map[types.UID]T{}, futile: map[types.UID]string{}}
+}
+
+// Newest returns the newer one of cached and what this process last wrote of the same object. cached has to be what the
+// informer shows now: what was written is forgotten once the informer has caught up.
+func (l *Latest[T]) Newest(cached T) T {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if last, ended := l.ended[cached.GetUID()]; ended {
+		return last
+	}
+	own, known := l.written[cached.GetUID()]
+	if !known {
+		return cached
+	}
+	if newer(own, cached) {
+		return own
+	}
+	delete(l.written, cached.GetUID())
+	return cached
+}
+
+// Wrote notes an object that came back from a write of this process. A Committer does so itself.
+func (l *Latest[T]) Wrote(obj T) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if obj.GetDeletionTimestamp() != nil && len(obj.GetFinalizers()) == 0 {
+		l.noteEnded(obj)
+		return
+	}
+	if own, known := l.written[obj.GetUID()]; known && newer(own, obj) {
+		return
+	}
+	l.written[obj.GetUID()] = obj
+}
+
+// noteEnded remembers an object as gone; its resourceVersion need not be newer than what the informer shows.
+func (l *Latest[T]) noteEnded(obj T) {
+	if len(l.endings) >= mostEnded {
+		delete(l.ended, l.endings[0])
+		l.endings = l.endings[1:]
+	}
+	l.ended[obj.GetUID()] = obj
+	l.endings = append(l.endings, obj.GetUID())
+}
+
+// Forget drops what is remembered of an object that is gone.
+func (l *Latest[T]) Forget(uid types.UID) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	delete(l.written, uid)
+	delete(l.ended, uid)
+	delete(l.futile, uid)
+}
+
+// isFutile says that the same patch has changed nothing before: the CRD in this cluster does not have the field, and the
+// API server dropped it.
+func (l *Latest[T]) isFutile(uid types.UID, content string) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.futile[uid] == content
+}
+
+func (l *Latest[T]) noteFutile(uid types.UID, content string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.futile[uid] = content
+}
+
+// newer says whether a is newer than b. Versions that cannot be compared, which a Kubernetes API server does not make,
+// count as not newer, so that the informer wins.
+func newer(a, b metav1.Object) bool {
+	order, err := resourceversion.CompareResourceVersion(a.GetResourceVersion(), b.GetResourceVersion())
+	return err == nil && order > 0
+}

@@ -1,0 +1,88 @@
+package patch
+
+import (
+	"sync"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// Pace collects changes that come in quick succession into one write. Counters in a status change with every child: the
+// first change is held back for the interval, and what has come by then is written at once. Where changes are known to go on for
+// long, those that follow a write are held back for the longest wait. Decisions are not delayed, only what is told of them.
+type Pace struct {
+	interval, longest time.Duration
+
+	mu    sync.Mutex
+	waits map[types.UID]*wait
+}
+
+// wait is that of one object.
+type wait struct {
+	since   time.Time // when what is held back came; zero when nothing is
+	written time.Time // when something was written last
+	length  time.Duration
+}
+
+// Change is how a status differs from what was written last.
+type Change int
+
+// The changes.
+const (
+	// Unchanged is a status that says what was written.
+	Unchanged Change = iota
+	// Counted is one that is held back for the interval.
+	Counted
+	// Streaming is one of many that come for as long as something goes on.
+	Streaming
+)
+
+// deletingInterval is for objects that are being deleted: they have no audience in a hurry.
+const deletingInterval = 5 * time.Second
+
+// NewPace makes a Pace that holds changes back for the interval, and for longest where they stream.
+func NewPace(interval, longest time.Duration) *Pace {
+	return &Pace{interval: interval, longest: longest, waits: map[types.UID]*wait{}}
+}
+
+// Wait says how long a change of the object's status has to be held back still; 0 means that it is to be written now, or
+// that there is none.
+func (p *Pace) Wait(obj metav1.Object, change Change, now time.Time) time.Duration {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	w := p.waits[obj.GetUID()]
+	switch {
+	case change == Unchanged && w == nil:
+		return 0
+	case change == Unchanged:
+		w.since = time.Time{}
+		return 0
+	case w == nil:
+		w = &wait{length: p.interval}
+		p.waits[obj.GetUID()] = w
+	case w.since.IsZero() && change == Streaming && now.Sub(w.written) <= p.longest:
+		w.length = p.longest
+	case w.since.IsZero() || change == Counted:
+		w.length = p.interval
+	}
+	if w.since.IsZero() {
+		w.since = now
+	}
+	length := w.length
+	if obj.GetDeletionTimestamp() != nil {
+		length = deletingInterval
+	}
+	left := max(length-now.Sub(w.since), 0)
+	if left == 0 {
+		w.since, w.written = time.Time{}, now
+	}
+	return left
+}
+
+// Forget drops what is remembered of an object that is gone.
+func (p *Pace) Forget(uid types.UID) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	delete(p.waits, uid)
+}

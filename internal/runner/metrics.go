@@ -1,0 +1,104 @@
+package runner
+
+import (
+	"errors"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"k8s.io/client-go/util/workqueue"
+)
+
+// Metrics of all runners of a process, under the names that dashboards for controllers know.
+type Metrics struct {
+	registerer prometheus.Registerer
+	queues     workqueue.MetricsProvider
+
+	total, errors, panics *prometheus.CounterVec
+	seconds               *prometheus.HistogramVec
+	maxConcurrent, busy   *prometheus.GaugeVec
+}
+
+// NewMetrics makes the metrics and registers them.
+func NewMetrics(registerer prometheus.Registerer) *Metrics {
+	byController := []string{"controller"}
+	m := &Metrics{
+		registerer: registerer,
+		queues:     newQueueMetrics(registerer),
+		total: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "controller_runtime_reconcile_total",
+			Help: "Reconciles by controller and result: success, requeue_after, error, or not_ours when the key was lost meanwhile.",
+		}, []string{"controller", "result"}),
+		errors: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "controller_runtime_reconcile_errors_total",
+			Help: "Reconciles that ended in an error.",
+		}, byController),
+		panics: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "controller_runtime_reconcile_panics_total",
+			Help: "Reconciles that ended in a panic.",
+		}, byController),
+		seconds: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Name:    "controller_runtime_reconcile_time_seconds",
+			Help:    "How long reconciles took.",
+			Buckets: prometheus.ExponentialBuckets(0.001, 2, 16),
+		}, byController),
+		maxConcurrent: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+			Name: "controller_runtime_max_concurrent_reconciles",
+			Help: "Workers of each controller.",
+		}, byController),
+		busy: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+			Name: "controller_runtime_active_workers",
+			Help: "Workers that have a key.",
+		}, byController),
+	}
+	registerer.MustRegister(m.total, m.errors, m.panics, m.seconds, m.maxConcurrent, m.busy)
+	return m
+}
+
+// watch makes the gauges of one runner. failure and waiting are asked at each scrape.
+func (m *Metrics) watch(controller string, workers int, failure func() (age time.Duration, keys int), waiting func() time.Duration) {
+	m.maxConcurrent.WithLabelValues(controller).Set(float64(workers))
+	labels := prometheus.Labels{"controller": controller}
+	m.registerer.MustRegister(
+		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+			Name: "mcf_oldest_failing_key_seconds", ConstLabels: labels,
+			Help: "How long the key that has failed for longest has done so; 0 when none fails.",
+		}, func() float64 { age, _ := failure(); return age.Seconds() }),
+		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+			Name: "mcf_failing_keys", ConstLabels: labels,
+			Help: "Keys whose last reconcile failed.",
+		}, func() float64 { _, keys := failure(); return float64(keys) }),
+		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+			Name: "mcf_oldest_waiting_key_seconds", ConstLabels: labels,
+			Help: "How long the key that has waited for a worker for longest has done so; 0 when none waits.",
+		}, func() float64 { return waiting().Seconds() }),
+	)
+}
+
+// observe counts one reconcile. A nil Metrics counts nothing.
+func (m *Metrics) observe(controller string, took time.Duration, result Result, err error) {
+	if m == nil {
+		return
+	}
+	m.seconds.WithLabelValues(controller).Observe(took.Seconds())
+	outcome := "success"
+	switch {
+	case NotOurs(err):
+		outcome = "not_ours"
+	case err != nil:
+		outcome = "error"
+		m.errors.WithLabelValues(controller).Inc()
+		if _, panicked := errors.AsType[*PanicError](err); panicked {
+			m.panics.WithLabelValues(controller).Inc()
+		}
+	case result.RequeueAfter > 0:
+		outcome = "requeue_after"
+	}
+	m.total.WithLabelValues(controller, outcome).Inc()
+}
+
+// active counts a worker in (+1) or out (-1).
+func (m *Metrics) active(controller string, delta float64) {
+	if m != nil {
+		m.busy.WithLabelValues(controller).Add(delta)
+	}
+}

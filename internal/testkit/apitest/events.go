@@ -1,0 +1,45 @@
+package apitest
+
+import (
+	"slices"
+	"sync"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
+)
+
+// EventLog is an EventRecorder that keeps what it is told. The zero value has been told nothing.
+type EventLog struct {
+	mu  sync.Mutex
+	all []string
+}
+
+// Eventf is events.EventRecorder's.
+func (l *EventLog) Eventf(_, _ runtime.Object, eventtype, reason, _, _ string, _ ...any) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.all = append(l.all, eventtype+" "+reason)
+}
+
+// List returns type and reason of all Events, the first one first.
+func (l *EventLog) List() []string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return slices.Clone(l.all)
+}
+
+// Count says how many of the Events have the reason, and the type that it should have.
+func (l *EventLog) Count(reason v1alpha1.EventReason) (n int) {
+	severity := corev1.EventTypeNormal
+	if reason.Warning {
+		severity = corev1.EventTypeWarning
+	}
+	for _, reported := range l.List() {
+		if reported == severity+" "+reason.Reason {
+			n++
+		}
+	}
+	return n
+}

@@ -1,0 +1,88 @@
+package membership
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"time"
+)
+
+// Fitness is what a session reports that it can do beyond renewing its Lease. Others compare it, and never its time.
+type Fitness struct {
+	// Acts: the session has read all Leases of the fleet, and its fence has not passed.
+	Acts bool `json:"acts"`
+	// Observes: its own renewals come back through its watch of the fleet's Leases.
+	Observes bool `json:"observes"`
+	// Serves has, by the name of a target cluster, whether the slots that the session acquires open. A target that is
+	// missing is Untried; nil means that the session does not report it, and is taken to serve.
+	Serves map[string]Service `json:"serves,omitempty"`
+	// Reason is what is wrong, for people; empty if the session is fit.
+	Reason string `json:"reason,omitempty"`
+	// Since is since when, by the session's own clock, for people; zero if the session is fit.
+	Since time.Time `json:"since,omitzero"`
+}
+
+// Service is what a session knows of its way to a target cluster.
+type Service string
+
+// The services.
+const (
+	// Untried: no slot has opened yet, and none has failed to.
+	Untried Service = "untried"
+	// Serving: slots open.
+	Serving Service = "serving"
+	// Failing: a slot did not open in time, or what its objects are watched by is broken.
+	Failing Service = "failing"
+)
+
+// IsFit reports whether the session acts and observes, and fails to serve no target cluster.
+func (f Fitness) IsFit() bool {
+	if !f.Acts || !f.Observes {
+		return false
+	}
+	for _, service := range f.Serves {
+		if service == Failing {
+			return false
+		}
+	}
+	return true
+}
+
+// ServiceOf returns what the session reports of a target cluster.
+func (f Fitness) ServiceOf(target string) Service {
+	service, known := f.Serves[target]
+	switch {
+	case known:
+		return service
+	case f.Serves == nil:
+		return Serving
+	}
+	return Untried
+}
+
+// IsSame reports whether two sessions can do the same.
+func (f Fitness) IsSame(other Fitness) bool {
+	return f.Acts == other.Acts && f.Observes == other.Observes && f.Reason == other.Reason && maps.Equal(f.Serves, other.Serves)
+}
+
+// String returns the value of the annotation on the session Lease.
+func (f Fitness) String() string {
+	text, err := json.Marshal(f)
+	if err != nil {
+		return "" // it cannot fail: the fields are booleans, strings and a time of this process
+	}
+	return string(text)
+}
+
+// ParseFitness reads the annotation of a session Lease. An absent annotation is that of a session of a version that does not
+// report its fitness, and which is taken to be fit. Errors: a value that is not valid; the session is then unfit.
+func ParseFitness(text string) (Fitness, error) {
+	if text == "" {
+		return Fitness{Acts: true, Observes: true}, nil
+	}
+	var f Fitness
+	if err := json.Unmarshal([]byte(text), &f); err != nil {
+		return Fitness{Reason: "its report is not valid"}, fmt.Errorf("fitness: expected JSON with acts, observes and serves, got %q: %w", text, err)
+	}
+	return f, nil
+}

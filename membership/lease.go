@@ -1,0 +1,136 @@
+package membership
+
+import (
+	"fmt"
+	"math"
+	"strconv"
+	"strings"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	"k8s.io/apimachinery/pkg/util/resourceversion"
+	"k8s.io/apimachinery/pkg/util/validation"
+
+	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
+)
+
+// suffixLength is how many random characters tell the sessions of a replica apart.
+const suffixLength = 5
+
+// SessionLeaseName returns the name of a replica's session Lease.
+func SessionLeaseName(fleet, replica string) string { return fleet + "-session-" + replica }
+
+// SlotLeaseName returns the name of a slot's Lease: the number has three digits, or four if there are more than 1000 slots.
+func SlotLeaseName(fleet string, slot, slots int) string {
+	return fmt.Sprintf("%s-slot-%0*d", fleet, slotDigits(slots), slot)
+}
+
+// LeaderLeaseName returns the name of the leader Lease.
+func LeaderLeaseName(fleet string) string { return fleet + "-leader" }
+
+// ReplicaOfLease returns the replica whose session Lease has the name; ok is false for any other Lease.
+func ReplicaOfLease(fleet, name string) (replica string, ok bool) {
+	replica, ok = strings.CutPrefix(name, SessionLeaseName(fleet, ""))
+	return replica, ok && replica != ""
+}
+
+// SlotOfLease returns the slot whose Lease has the name; ok is false for any other Lease.
+func SlotOfLease(fleet, name string, slots int) (slot int, ok bool) {
+	digits, ok := strings.CutPrefix(name, fleet+"-slot-")
+	if !ok || len(digits) != slotDigits(slots) {
+		return 0, false
+	}
+	slot, err := strconv.Atoi(digits)
+	return slot, err == nil && slot >= 0 && slot < slots
+}
+
+func slotDigits(slots int) int {
+	if slots > 1000 {
+		return 4
+	}
+	return 3
+}
+
+// Identity returns the identity of a session. random is 5 lower-case letters and digits.
+func Identity(replica, random string) string { return replica + "_" + random }
+
+// ReplicaOf returns the replica of a session; ok is false for what is no session's identity.
+func ReplicaOf(session string) (replica string, ok bool) {
+	replica, random, _ := strings.Cut(session, "_")
+	isRandom := len(random) == suffixLength && strings.IndexFunc(random, func(r rune) bool {
+		return (r < 'a' || r > 'z') && (r < '0' || r > '9')
+	}) < 0
+	return replica, isRandom && isSubdomain(replica)
+}
+
+// isSubdomain reports whether a name is a DNS subdomain by RFC 1123, as names of pods are. It is asked for every holder of
+// every Lease, which is too often for the regular expression of apimachinery.
+func isSubdomain(name string) bool {
+	if len(name) > validation.DNS1123SubdomainMaxLength {
+		return false
+	}
+	before := byte('.')
+	for i := range len(name) {
+		c := name[i]
+		switch {
+		case 'a' <= c && c <= 'z', '0' <= c && c <= '9':
+		case c == '-' && before != '.', c == '.' && before != '.' && before != '-':
+		default:
+			return false
+		}
+		before = c
+	}
+	return before != '.' && before != '-'
+}
+
+// Holder returns the Lease's holder, "" if it has none.
+func Holder(l *coordinationv1.Lease) string {
+	if l == nil || l.Spec.HolderIdentity == nil {
+		return ""
+	}
+	return *l.Spec.HolderIdentity
+}
+
+// Transitions returns how often the Lease has changed hands: the epoch of a slot.
+func Transitions(l *coordinationv1.Lease) int64 {
+	if l == nil || l.Spec.LeaseTransitions == nil {
+		return 0
+	}
+	return int64(*l.Spec.LeaseTransitions)
+}
+
+// NextTransitions returns what whoever takes the Lease writes as its number of transitions: one more than there are. It
+// begins again with 1 after the largest number that a Lease can have, and after one that it cannot have. The result differs
+// from what the Lease says.
+func NextTransitions(l *coordinationv1.Lease) int32 {
+	n := Transitions(l)
+	if n < 0 || n >= math.MaxInt32 {
+		return 1
+	}
+	return int32(n) + 1
+}
+
+// IsOlder says that one version of a Lease is certainly older than another. What does not compare is not older.
+func IsOlder(l, than *coordinationv1.Lease) bool {
+	order, err := resourceversion.CompareResourceVersion(l.ResourceVersion, than.ResourceVersion)
+	return err == nil && order < 0
+}
+
+// Annotate sets an annotation, or removes it if the value is "".
+func Annotate(l *coordinationv1.Lease, key, value string) {
+	if value == "" {
+		delete(l.Annotations, key)
+		return
+	}
+	if l.Annotations == nil {
+		l.Annotations = map[string]string{}
+	}
+	l.Annotations[key] = value
+}
+
+// Label sets the labels that the fleet's Leases of a kind carry.
+func Label(l *coordinationv1.Lease, fleet, kind string) {
+	if l.Labels == nil {
+		l.Labels = map[string]string{}
+	}
+	l.Labels[v1alpha1.LabelFleet], l.Labels[v1alpha1.LabelLease] = fleet, kind
+}

@@ -1,0 +1,162 @@
+package leases
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	utilnet "k8s.io/apimachinery/pkg/util/net"
+	coordinationclient "k8s.io/client-go/kubernetes/typed/coordination/v1"
+	"k8s.io/client-go/rest"
+	"k8s.io/utils/clock"
+
+	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
+	"github.com/machine-controller-fleet/machine-controller-fleet/membership"
+)
+
+// Config describes a Store. All fields are required.
+type Config struct {
+	// Client is how to reach the control cluster; its transport is expected to check what each request needs.
+	Client *rest.Config
+	// Namespace and Fleet say which Leases.
+	Namespace, Fleet string
+	// Timeout bounds each request.
+	Timeout time.Duration
+	// Quiet is after how long without any event a watch is replaced. A fleet renews a Lease every few seconds.
+	Quiet time.Duration
+	// Clock for the watch.
+	Clock clock.WithTicker
+	// Now is the moment on both clocks.
+	Now func() membership.Moment
+}
+
+// Store reads, writes and watches the Leases of one fleet. Make one with NewStore.
+type Store struct {
+	cfg    Config
+	leases coordinationclient.LeaseInterface
+	client *http.Client
+}
+
+// NewStore makes a Store with connections of its own. It makes no request. Errors: a configuration that no client can be
+// made of.
+func NewStore(cfg Config) (*Store, error) {
+	own := rest.CopyConfig(cfg.Client)
+	own.QPS = -1
+	// With HTTP/1.1 a request that times out takes its connection with it; with HTTP/2 all would share one that may be dead.
+	own.NextProtos = []string{"http/1.1"}
+	client, err := rest.HTTPClientFor(own)
+	if err != nil {
+		return nil, fmt.Errorf("make the connections for Leases: %w", err)
+	}
+	coordination, err := coordinationclient.NewForConfigAndClient(own, client)
+	if err != nil {
+		return nil, fmt.Errorf("make the client for Leases: %w", err)
+	}
+	return &Store{cfg: cfg, leases: coordination.Leases(cfg.Namespace), client: client}, nil
+}
+
+// Do sends one request and returns its reply, at the latest after the timeout.
+func (s *Store) Do(ctx context.Context, req membership.Request) membership.Reply {
+	ctx, cancel := context.WithTimeout(ctx, s.cfg.Timeout)
+	defer cancel()
+	reply := membership.Reply{ID: req.ID, Sent: s.cfg.Now()}
+	var err error
+	switch req.Verb {
+	case membership.Get:
+		reply.Lease, err = s.leases.Get(ctx, req.Name, metav1.GetOptions{})
+	case membership.List:
+		reply.Leases, err = s.list(ctx)
+	case membership.Create:
+		reply.Lease, err = s.leases.Create(ctx, req.Lease, metav1.CreateOptions{})
+	case membership.Update:
+		reply.Lease, err = s.update(ctx, req.Lease)
+	default:
+		err = &invalidError{fmt.Sprintf("expected a verb of membership, got %q", req.Verb)}
+	}
+	reply.Outcome = outcomeOf(err)
+	if reply.Outcome != membership.Done {
+		reply.Lease, reply.Leases = nil, nil
+	}
+	if reply.Outcome == membership.Unanswered {
+		utilnet.CloseIdleConnectionsFor(s.client.Transport)
+	}
+	return reply
+}
+
+func (s *Store) list(ctx context.Context) ([]*coordinationv1.Lease, error) {
+	found, err := s.leases.List(ctx, metav1.ListOptions{LabelSelector: s.selector()})
+	if err != nil {
+		return nil, err
+	}
+	leases := make([]*coordinationv1.Lease, len(found.Items))
+	for i := range found.Items {
+		leases[i] = &found.Items[i]
+	}
+	return leases, nil
+}
+
+// update refuses what an API server would take: a PUT without a UID on a Lease that is gone would make a new one, and one
+// without a resourceVersion would overwrite what it never saw.
+func (s *Store) update(ctx context.Context, lease *coordinationv1.Lease) (*coordinationv1.Lease, error) {
+	if lease == nil || lease.UID == "" || lease.ResourceVersion == "" {
+		return nil, &invalidError{"expected a Lease with UID and resourceVersion to update"}
+	}
+	return s.leases.Update(ctx, lease, metav1.UpdateOptions{})
+}
+
+func (s *Store) selector() string {
+	return metav1.FormatLabelSelector(&metav1.LabelSelector{MatchLabels: map[string]string{v1alpha1.LabelFleet: s.cfg.Fleet}})
+}
+
+// invalidError is for a request that is not sent because it is wrong.
+type invalidError struct{ message string }
+
+func (e *invalidError) Error() string { return e.message }
+
+// outcomeOf sorts what a client answers. Only a status that the API server itself made says that a Lease is missing, or
+// that nothing was done: a proxy on the way has statuses, too.
+func outcomeOf(err error) membership.Outcome {
+	if err == nil {
+		return membership.Done
+	}
+	if wrong := (*invalidError)(nil); errors.As(err, &wrong) || notSent(err) {
+		return membership.Refused
+	}
+	var status apierrors.APIStatus
+	if !errors.As(err, &status) || foreign(status.Status()) {
+		return membership.Unanswered
+	}
+	switch code := status.Status().Code; {
+	case apierrors.IsConflict(err):
+		return membership.Conflict
+	case apierrors.IsAlreadyExists(err):
+		return membership.Exists
+	case apierrors.IsNotFound(err):
+		return membership.NotFound
+	case code == http.StatusRequestTimeout, code < 400, code >= 500:
+		return membership.Unanswered
+	}
+	return membership.Refused
+}
+
+// notSent says that the transport refused the request: such an error has a method NotSent that returns true.
+func notSent(err error) bool {
+	refusal, ok := errors.AsType[interface {
+		error
+		NotSent() bool
+	}](err)
+	return ok && refusal.NotSent()
+}
+
+// foreign says that a status was made up by the client, for an answer that is not the API server's.
+func foreign(status metav1.Status) bool {
+	return status.Details != nil && slices.ContainsFunc(status.Details.Causes, func(cause metav1.StatusCause) bool {
+		return cause.Type == metav1.CauseTypeUnexpectedServerResponse
+	})
+}

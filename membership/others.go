@@ -1,0 +1,335 @@
+package membership
+
+import (
+	"maps"
+	"slices"
+	"strconv"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+
+	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
+)
+
+// Peer is what a session Lease says of a replica.
+type Peer struct {
+	// Replica is whose Lease it is, Session who holds it: "" is nobody.
+	Replica, Session string
+	// Leaving: the session hands its slots over, or has done so.
+	Leaving bool
+	// Capacity is how much the replica wants to hold in relation to others, 1 if it does not say.
+	Capacity float64
+	// Weights, Confirmed and Counts are the values of the annotations of these names.
+	Weights, Confirmed, Counts string
+	// Fitness is what the session reports that it can do.
+	Fitness Fitness
+}
+
+// peer is a session Lease as it was last seen.
+type peer struct {
+	Peer
+	lease *coordinationv1.Lease
+	// changed is when its version was first seen, seen when a Lease of its UID was.
+	changed, seen Moment
+	// gone is since when there is no such Lease; the zero Moment while there is one.
+	gone Moment
+	// replaced says that we know of an earlier Lease of the same name.
+	replaced bool
+}
+
+// Others are the session Leases of the whole fleet, our own among them, timed by what is observed here.
+type Others struct {
+	config Config
+	fleet  string
+	own    string
+	peers  map[string]*peer
+	names  []string // sorted, so that nothing depends on the order of a map
+
+	// What is silent counts from since at the earliest: from when on our own renewals have come back in time.
+	since     Moment
+	observing bool
+	// out are our renewals that have not come back, due is when the next one is.
+	out []attempt
+	due Moment
+	// unseen is since when our renewals have been acknowledged and none of them has come back in time; zero while they come
+	// back, or fail.
+	unseen Moment
+
+	// news are the replicas whose Lease has changed since News was last called; lives says that a holder has.
+	news  []string
+	lives bool
+}
+
+// NewOthers returns what a session that has just started knows of the session Leases.
+func NewOthers(c Config, id Identification) *Others {
+	return &Others{config: c, fleet: id.Fleet, own: id.Session, peers: map[string]*peer{}}
+}
+
+// Renewing notes that our own renewal is about to be sent: it has to come back through the watch.
+func (o *Others) Renewing(now Moment, renewTime time.Time) {
+	o.out = append(o.out, attempt{renewTime: renewTime, sent: now})
+	if len(o.out) > mostAttempts {
+		o.out = slices.Delete(o.out, 1, 2) // the oldest says for how long nothing has come back
+	}
+	o.due = now.Add(o.config.RenewEvery)
+}
+
+// Advance notices that a renewal of ours has not come back in time, or was not sent in time. Until one comes back, the
+// silence of others says nothing about them: it may be the API server that is silent, or we.
+func (o *Others) Advance(now Moment) {
+	oldest := o.due
+	if len(o.out) > 0 {
+		oldest = o.out[0].sent
+	}
+	if o.observing && now.Reached(oldest.Add(o.config.ComeBack)) {
+		o.observing = false
+	}
+}
+
+// Interrupt notes that our own renewal has failed. Whatever was in its way may have been in the way of others.
+func (o *Others) Interrupt() { o.observing, o.unseen = false, Moment{} }
+
+// Acknowledged notes that our own renewal has succeeded.
+func (o *Others) Acknowledged(now Moment) {
+	if o.unseen.IsZero() {
+		o.unseen = now
+	}
+}
+
+// Unseen returns since when our own renewals succeed and do not come back through the watch in time; the zero Moment while
+// they come back, and while they fail.
+func (o *Others) Unseen() Moment { return o.unseen }
+
+// Observe takes in a version of a session Lease. It says whether something has changed beside the time of its renewal.
+// watched says that it came through the watch.
+func (o *Others) Observe(now Moment, l *coordinationv1.Lease, watched bool) (changed bool) {
+	replica, ok := ReplicaOfLease(o.fleet, l.Name)
+	if !ok {
+		return false
+	}
+	if watched && Holder(l) == o.own && l.Spec.RenewTime != nil {
+		o.comeBack(now, l.Spec.RenewTime.Time)
+	}
+	p := o.peer(replica)
+	switch {
+	case p.lease == nil:
+		p.seen, p.replaced = now, p.replaced || !p.gone.IsZero()
+	case p.gone.IsZero() && p.lease.ResourceVersion == l.ResourceVersion, IsOlder(l, p.lease):
+		return false
+	case p.lease.UID != l.UID:
+		p.seen, p.replaced = now, true
+	}
+	lives := p.lease == nil || !p.gone.IsZero() || p.lease.UID != l.UID || Holder(p.lease) != Holder(l) ||
+		p.lease.Annotations[v1alpha1.AnnotationCreated] != l.Annotations[v1alpha1.AnnotationCreated]
+	changed = lives || !maps.Equal(p.lease.Annotations, l.Annotations)
+	p.lease, p.changed, p.gone = l, now, Moment{}
+	if changed {
+		p.Peer = readPeer(replica, l)
+		o.news, o.lives = append(o.news, replica), o.lives || lives
+	}
+	return changed
+}
+
+// News returns the replicas whose session Lease says something else than at the last call, beside the time of its renewal,
+// and reports whether what Death and Judge say of any session may differ. A replica may be named more than once.
+func (o *Others) News() (replicas []string, lives bool) {
+	replicas, lives = o.news, o.lives
+	o.news, o.lives = nil, false
+	return replicas, lives
+}
+
+// Correct takes in what a live read has shown, also if it is older than what we know: then etcd has been restored. If it
+// only came late, the watch puts it right.
+func (o *Others) Correct(now Moment, l *coordinationv1.Lease) (changed bool) {
+	if replica, ok := ReplicaOfLease(o.fleet, l.Name); ok {
+		if p := o.peers[replica]; p != nil && p.lease != nil && IsOlder(l, p.lease) {
+			p.lease, p.replaced = nil, true
+		}
+	}
+	return o.Observe(now, l, false)
+}
+
+// peer returns what is kept about a replica.
+func (o *Others) peer(replica string) *peer {
+	p, known := o.peers[replica]
+	if !known {
+		p = &peer{}
+		o.peers[replica] = p
+		at, _ := slices.BinarySearch(o.names, replica)
+		o.names = slices.Insert(o.names, at, replica)
+	}
+	return p
+}
+
+// comeBack takes in that our renewal has come back through the watch. The watch shows changes in their order, so all that
+// happened before that renewal has been seen. Those sent earlier do not come any more.
+func (o *Others) comeBack(now Moment, renewTime time.Time) {
+	returned := slices.IndexFunc(o.out, func(a attempt) bool { return a.renewTime.After(renewTime) })
+	if returned < 0 {
+		returned = len(o.out)
+	}
+	if returned == 0 {
+		return
+	}
+	inTime := !now.Reached(o.out[returned-1].sent.Add(o.config.ComeBack))
+	o.out = slices.Delete(o.out, 0, returned)
+	if inTime {
+		o.unseen = Moment{}
+	}
+	if inTime && !o.observing {
+		o.observing, o.since = true, now
+	}
+}
+
+// Missed takes in that there is no session Lease of a replica, seen by the watch or by a live read.
+func (o *Others) Missed(now Moment, replica string) (changed bool) {
+	p := o.peer(replica)
+	if !p.gone.IsZero() {
+		return false
+	}
+	p.gone, p.Peer = now, Peer{Replica: replica}
+	o.news, o.lives = append(o.news, replica), true
+	return true
+}
+
+// Known returns how many replicas are remembered.
+func (o *Others) Known() int { return len(o.names) }
+
+// forgetAfter is how many times the time of a take-over a session Lease has been missing before its replica is forgotten.
+const forgetAfter = 40
+
+// Forget drops replicas whose session Lease has long been missing, unless keep reports that a Lease names a session of
+// theirs. What is left is what a session knows that has just started.
+func (o *Others) Forget(now Moment, keep func(replica string) bool) {
+	o.names = slices.DeleteFunc(o.names, func(replica string) bool {
+		p := o.peers[replica]
+		drop := !p.gone.IsZero() && now.Since(p.gone) >= forgetAfter*o.config.TakeOver && !keep(replica)
+		if drop {
+			delete(o.peers, replica)
+		}
+		return drop
+	})
+}
+
+// Peers returns what is known of all replicas that have a session Lease, sorted by name.
+func (o *Others) Peers() []Peer {
+	peers := make([]Peer, 0, len(o.names))
+	for _, name := range o.names {
+		if p := o.peers[name]; p.gone.IsZero() {
+			peers = append(peers, p.Peer)
+		}
+	}
+	return peers
+}
+
+// Peer returns what is known of one replica; the zero Peer if it has no session Lease.
+func (o *Others) Peer(replica string) Peer {
+	if p, known := o.peers[replica]; known && p.gone.IsZero() {
+		return p.Peer
+	}
+	return Peer{}
+}
+
+// Silence returns for how long nothing has been seen of a replica's session Lease while we would have seen it, and, if it
+// is silent for long enough to be declared dead, the Lease. Not while our own renewals do not come back.
+func (o *Others) Silence(now Moment, replica string) (silence time.Duration, dead *coordinationv1.Lease) {
+	p, known := o.peers[replica]
+	if !known || !p.gone.IsZero() || !o.observing {
+		return 0, nil
+	}
+	silence = now.Since(p.changed)
+	if p.changed.Monotonic < o.since.Monotonic {
+		silence = now.Since(o.since)
+	}
+	if silence < o.config.TakeOver || p.Session == "" || p.Session == o.own {
+		return silence, nil
+	}
+	return silence, p.lease
+}
+
+// Warm says that our own renewals have come back for the time of a take-over, so that silence has had its time to show.
+func (o *Others) Warm(now Moment) bool {
+	return o.observing && now.Since(o.since) >= o.config.TakeOver
+}
+
+// Observing says that our own renewals come back through the watch, and since when.
+func (o *Others) Observing() (since Moment, ok bool) { return o.since, o.observing }
+
+// Judge says what a live read of a session's Lease proves, if it began after the session was seen to hold something; l is
+// nil if there was none. A session that has held its Lease once never gets it again, so another holder proves that it is
+// dead, and so does none. Where the Lease is gone, or not the one that the session held, the session may not have noticed:
+// it is Doomed, because it cannot renew any more, and dead when the time of a take-over has passed since the read.
+func (o *Others) Judge(now Moment, session string, l *coordinationv1.Lease) Judgement {
+	replica, ok := ReplicaOf(session)
+	switch {
+	case !ok:
+		return Dead // no session can have this name
+	case l == nil:
+		o.Missed(now, replica)
+		return Doomed
+	case Holder(l) == session:
+		o.Observe(now, l, false)
+		return Alive
+	}
+	o.Observe(now, l, false)
+	p := o.peers[replica]
+	if p == nil || p.lease == nil || p.lease.UID != l.UID || p.isNew() && now.Since(p.seen) < o.config.TakeOver {
+		return Doomed
+	}
+	return Dead
+}
+
+// Judgement is what a live read of a session Lease proves.
+type Judgement string
+
+// The judgements.
+const (
+	// Alive: the session may hold its Lease still.
+	Alive Judgement = "alive"
+	// Doomed: it cannot renew any more, but its fence may not have passed.
+	Doomed Judgement = "doomed"
+	// Dead: it may act no more, and never will.
+	Dead Judgement = "dead"
+)
+
+// Death returns from when on a session looks dead by what has been observed; ok is false while it holds its Lease. It is a
+// reason to ask, and no proof: see Judge.
+func (o *Others) Death(now Moment, session string) (at Moment, ok bool) {
+	replica, ok := ReplicaOf(session)
+	if !ok {
+		return now, true
+	}
+	p, known := o.peers[replica]
+	switch {
+	case !known:
+		o.Missed(now, replica)
+		return now.Add(o.config.TakeOver), true
+	case !p.gone.IsZero():
+		return p.gone.Add(o.config.TakeOver), true
+	case p.Session == session:
+		return Moment{}, false
+	case p.isNew():
+		return p.seen.Add(o.config.TakeOver), true
+	}
+	return p.changed, true
+}
+
+// isNew says that the Lease may not be the one that an earlier session of the replica has held.
+func (p *peer) isNew() bool {
+	return p.replaced || p.lease.Annotations[v1alpha1.AnnotationCreated] != ""
+}
+
+func readPeer(replica string, l *coordinationv1.Lease) Peer {
+	p := Peer{
+		Replica: replica, Session: Holder(l), Capacity: 1,
+		Leaving:   l.Annotations[v1alpha1.AnnotationLeaving] != "",
+		Weights:   l.Annotations[v1alpha1.AnnotationWeights],
+		Confirmed: l.Annotations[v1alpha1.AnnotationConfirmed],
+		Counts:    l.Annotations[v1alpha1.AnnotationCounts],
+	}
+	p.Fitness, _ = ParseFitness(l.Annotations[v1alpha1.AnnotationFitness]) // a report that is not valid is one of no fitness
+	if capacity, err := strconv.ParseFloat(l.Annotations[v1alpha1.AnnotationCapacity], 64); err == nil && capacity > 0 {
+		p.Capacity = capacity
+	}
+	return p
+}

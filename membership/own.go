@@ -1,0 +1,273 @@
+package membership
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
+)
+
+// Identification says who a session is.
+type Identification struct {
+	// Fleet and Namespace say where the Lease is.
+	Fleet, Namespace string
+	// Replica and Session are the names of both.
+	Replica, Session string
+	// PodUID is the UID of the session's pod, "" if it is not known.
+	PodUID string
+	// Exclusive says that the process holds the exclusive file lock in the pod's own volume.
+	Exclusive bool
+	// Capacity is what the replica reports as such.
+	Capacity float64
+	// Record are further annotations of the Lease. They do not change while the session lives.
+	Record map[string]string
+}
+
+// provenPod returns the UID of the pod whose lock the session holds, "" if it holds none. A session without the lock must
+// not name the pod: that another one holds the lock proves nothing about it.
+func (id Identification) provenPod() string {
+	if !id.Exclusive {
+		return ""
+	}
+	return id.PodUID
+}
+
+// Notes are what a session tells the others on its Lease, with the next renewal.
+type Notes struct {
+	// Leaving: the session hands its slots over and exits.
+	Leaving bool
+	// Weights, Confirmed and Fitness are the values of the annotations of these names.
+	Weights, Confirmed, Fitness string
+	// Counts is the value of that annotation. Nil leaves what is there: the last word of the replica, which stands until it
+	// can say more.
+	Counts *string
+}
+
+type phase int
+
+const (
+	// starting: the session does not hold its Lease yet.
+	starting phase = iota
+	// holding: it has held it, and renews it.
+	holding
+	// releasing: it empties it, and starts nothing any more.
+	releasing
+	// ended: it does not hold it any more, and never will.
+	ended
+)
+
+// attempt is a write of our Lease that may have taken effect although nobody said so. It can stand for several: then from
+// is the renewTime of the first of them, renewTime that of the last, and sent is when the first was sent.
+type attempt struct {
+	from, renewTime time.Time
+	sent            Moment
+}
+
+// mostAttempts is how many attempts are remembered one by one.
+const mostAttempts = 64
+
+// try remembers an attempt. When there are too many, the oldest two become one. It counts from the earlier send, so that the
+// fence is never later than it may be: by then both have passed it.
+func (o *Own) try(sent Moment) {
+	o.attempts = append(o.attempts, attempt{from: o.renewTime, renewTime: o.renewTime, sent: sent})
+	if len(o.attempts) > mostAttempts {
+		o.attempts[0].renewTime = o.attempts[1].renewTime
+		o.attempts = slices.Delete(o.attempts, 1, 2)
+	}
+}
+
+// Own is the life of this session's Lease. There is never more than one request for it.
+type Own struct {
+	config Config
+	id     Identification
+	name   string
+	notes  Notes
+	phase  phase
+	// lease is the newest version that we have read or written.
+	lease *coordinationv1.Lease
+	// acknowledged is the renewTime of the last write of ours that we know to have taken effect.
+	acknowledged time.Time
+	fence        Moment
+	attempts     []attempt
+	lastRenew    time.Time
+	// asked is the request that is not answered yet, renewTime is what it writes, and emptying that it gives the Lease up.
+	asked     Verb
+	renewTime time.Time
+	emptying  bool
+	mustRead  bool
+	due       Moment
+	// seen is when this Lease, by its UID, was first read.
+	seen Moment
+	// created says that a create of ours may have taken effect, or may do so later; creating is when it was sent.
+	created  bool
+	creating Moment
+	timing   timing
+	// gaveUp is when an attempt to empty the Lease is not repeated any more.
+	gaveUp Moment
+	empty  bool
+	reason string
+}
+
+// NewOwn returns the Lease of a session that has not started.
+func NewOwn(c Config, id Identification) *Own {
+	return &Own{config: c, id: id, name: SessionLeaseName(id.Fleet, id.Replica), mustRead: true}
+}
+
+// Fence returns the moment after which the session may start nothing, unless it moves. ok is false while the session does
+// not hold its Lease, and from the moment at which it gives it up.
+func (o *Own) Fence() (fence Moment, ok bool) { return o.fence, o.phase == holding }
+
+// Lost says why the session has lost its Lease for good; "" if it has not.
+func (o *Own) Lost() string { return o.reason }
+
+// Left says that the session has given up its Lease, and whether it is known to be empty.
+func (o *Own) Left() (empty, ok bool) { return o.empty, o.phase == ended && o.reason == "" }
+
+// Note sets what the next renewal reports. That the session leaves and what it can do are reported at once.
+func (o *Own) Note(n Notes) {
+	if n.Leaving != o.notes.Leaving || n.Fitness != o.notes.Fitness {
+		o.due = Moment{}
+	}
+	o.notes = n
+}
+
+// Release gives the Lease up: it is emptied, and from now on the session starts nothing. Without effect before the Lease
+// was held.
+func (o *Own) Release(now Moment) {
+	switch o.phase {
+	case starting:
+		o.phase = ended
+	case holding:
+		o.phase, o.due, o.gaveUp = releasing, Moment{}, now.Add(o.config.Fence)
+	case releasing, ended:
+	}
+}
+
+// WakeAt says when to ask Next again; the zero Moment while an answer is awaited, and at the end.
+func (o *Own) WakeAt() Moment {
+	if o.asked != "" || o.phase == ended {
+		return Moment{}
+	}
+	return o.due
+}
+
+// IsDue reports whether Next has a request to send.
+func (o *Own) IsDue(now Moment) bool { return o.phase != ended && o.asked == "" && now.Reached(o.due) }
+
+// Next returns the request that is due, if one is. Its ID is the caller's to set.
+func (o *Own) Next(now Moment) (Request, bool) {
+	if o.phase == releasing && now.Reached(o.gaveUp) {
+		o.phase = ended
+	}
+	if !o.IsDue(now) {
+		return Request{}, false
+	}
+	request := Request{Verb: Get, Name: o.name, Need: NeedNothing}
+	if !o.mustRead {
+		request.Verb, request.Lease = Update, o.compose(now)
+		if o.lease == nil {
+			request.Verb, o.created, o.creating = Create, true, now
+		}
+	}
+	o.asked, o.emptying, o.due = request.Verb, o.phase == releasing, now.Add(o.config.RenewEvery)
+	return request, true
+}
+
+// compose writes the next version of the Lease. Its renewTime tells our attempts apart, so no two are the same.
+func (o *Own) compose(now Moment) *coordinationv1.Lease {
+	o.renewTime = now.Wall.Truncate(time.Microsecond)
+	if !o.renewTime.After(o.lastRenew) {
+		o.renewTime = o.lastRenew.Add(time.Microsecond)
+	}
+	o.lastRenew = o.renewTime
+	l := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Name: o.name, Namespace: o.id.Namespace}}
+	if o.lease != nil {
+		l = o.lease.DeepCopy()
+	} else {
+		Annotate(l, v1alpha1.AnnotationCreated, o.id.Session)
+	}
+	Label(l, o.id.Fleet, v1alpha1.LeaseOfSession)
+	renew := metav1.NewMicroTime(o.renewTime)
+	l.Spec.RenewTime = &renew
+	if o.phase == releasing {
+		l.Spec.HolderIdentity = nil
+		Annotate(l, v1alpha1.AnnotationWeights, "")
+		Annotate(l, v1alpha1.AnnotationConfirmed, "")
+		Annotate(l, v1alpha1.AnnotationFitness, "")
+		// It still says that the session has left, which is how its slots remember their home, and how many machines it
+		// has counted, which stands until somebody else has counted them.
+		return l
+	}
+	if o.phase == starting {
+		holder, transitions, seconds := o.id.Session, NextTransitions(o.lease), int32(o.config.TakeOver.Seconds())
+		l.Spec.HolderIdentity, l.Spec.LeaseTransitions, l.Spec.LeaseDurationSeconds, l.Spec.AcquireTime = &holder, &transitions, &seconds, &renew
+	}
+	if o.lease != nil && now.Since(o.seen) >= o.config.TakeOver {
+		Annotate(l, v1alpha1.AnnotationCreated, "") // whoever held another Lease of this name has passed its fence
+	}
+	leaving := ""
+	if o.notes.Leaving {
+		leaving = "true"
+	}
+	Annotate(l, v1alpha1.AnnotationLeaving, leaving)
+	Annotate(l, v1alpha1.AnnotationWeights, o.notes.Weights)
+	Annotate(l, v1alpha1.AnnotationConfirmed, o.notes.Confirmed)
+	Annotate(l, v1alpha1.AnnotationFitness, o.notes.Fitness)
+	if o.notes.Counts != nil {
+		Annotate(l, v1alpha1.AnnotationCounts, *o.notes.Counts)
+	}
+	Annotate(l, v1alpha1.AnnotationPodUID, o.id.provenPod())
+	Annotate(l, v1alpha1.AnnotationCapacity, strconv.FormatFloat(o.id.Capacity, 'g', -1, 64))
+	for key, value := range o.id.Record {
+		Annotate(l, key, value)
+	}
+	return l
+}
+
+// RenewTime returns the renewTime that the request of the last Next writes.
+func (o *Own) RenewTime() time.Time { return o.renewTime }
+
+// Replied takes in the answer to the request of the last Next.
+func (o *Own) Replied(now Moment, r Reply) {
+	asked := o.asked
+	o.asked = ""
+	if o.phase == ended || asked == "" {
+		return
+	}
+	if asked == Get {
+		o.read(now, r)
+		return
+	}
+	o.wrote(now, r)
+}
+
+// lose ends the session.
+func (o *Own) lose(format string, args ...any) {
+	o.phase, o.reason = ended, fmt.Sprintf(format, args...)
+}
+
+// hold notes that a write of ours, sent at a moment, has taken effect. Others that are not answered carried the
+// resourceVersion that it has replaced, and cannot take effect any more.
+func (o *Own) hold(now Moment, l *coordinationv1.Lease, sent Moment) {
+	if o.phase == starting {
+		o.phase = holding
+	}
+	o.keep(now, l)
+	o.acknowledged, o.attempts, o.mustRead = l.Spec.RenewTime.Time, nil, false
+	if fence := sent.Add(o.config.Fence); o.fence.Monotonic < fence.Monotonic {
+		o.fence = fence
+	}
+}
+
+// keep notes the newest version of the Lease.
+func (o *Own) keep(now Moment, l *coordinationv1.Lease) {
+	if o.lease == nil || o.lease.UID != l.UID {
+		o.seen = now
+	}
+	o.lease = l
+}

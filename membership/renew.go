@@ -1,0 +1,116 @@
+package membership
+
+import (
+	coordinationv1 "k8s.io/api/coordination/v1"
+)
+
+// wrote takes in the answer to a create or an update.
+func (o *Own) wrote(now Moment, r Reply) {
+	switch r.Outcome {
+	case Done:
+		o.hold(now, r.Lease, r.Sent)
+		if o.emptying {
+			o.phase, o.empty = ended, true
+		}
+	case Unanswered:
+		// It may have taken effect, or may do so later. While the session holds its Lease the next renewal tells: if it
+		// conflicts, it has.
+		o.try(r.Sent)
+		o.mustRead = o.phase != holding
+	case Conflict, Exists:
+		// What it conflicts with may be itself, sent twice by something in between.
+		o.try(r.Sent)
+		o.mustRead, o.due = true, Moment{}
+	case NotFound:
+		if o.phase == holding {
+			o.loseMissing()
+			return
+		}
+		o.mustRead, o.due = true, Moment{}
+	case Refused:
+		o.created = o.created && o.lease != nil
+		o.mustRead = o.phase != holding
+	}
+}
+
+// loseMissing ends a session whose Lease is gone. To make it again could be to make it beside somebody who has taken its
+// deletion for our death.
+func (o *Own) loseMissing() {
+	o.lose("session Lease %s: expected to find it, got NotFound; a session never makes its Lease twice", o.name)
+}
+
+// read takes in the answer to a read.
+func (o *Own) read(now Moment, r Reply) {
+	switch r.Outcome {
+	case Done:
+		switch o.phase {
+		case starting:
+			o.readAtStart(now, r)
+		case holding:
+			o.readHolding(now, r.Lease)
+		case releasing:
+			o.readReleasing(now, r.Lease)
+		case ended:
+		}
+	case NotFound:
+		switch {
+		case o.phase == releasing:
+			o.phase = ended
+		case o.phase == holding, o.created && now.Since(o.creating) >= o.config.TakeOver:
+			o.loseMissing()
+		case o.created: // it may be under way still; read again when that is due
+		default:
+			o.lease, o.mustRead, o.due, o.timing = nil, false, Moment{}, timing{}
+		}
+	case Unanswered, Refused, Conflict, Exists:
+		o.timing = timing{} // read again when that is due
+	}
+}
+
+// readHolding goes on from what is ours, and from nothing else. An older renewTime than the last that was acknowledged is
+// not ours either: etcd has been restored, and since then others may have done what the Lease does not show.
+func (o *Own) readHolding(now Moment, l *coordinationv1.Lease) {
+	if Holder(l) != o.id.Session || l.UID != o.lease.UID || l.Spec.RenewTime == nil {
+		o.lose("session Lease %s: expected holder %s and UID %s, got %q and %s; somebody has declared the session dead",
+			o.name, o.id.Session, o.lease.UID, Holder(l), l.UID)
+		return
+	}
+	if sent, ours := o.sentOf(l); ours {
+		o.hold(now, l, sent)
+		o.due = Moment{}
+		return
+	}
+	if !l.Spec.RenewTime.Time.Equal(o.acknowledged) {
+		o.lose("session Lease %s: expected renewTime %v or that of an attempt without an answer, got %v; etcd may have been restored",
+			o.name, o.acknowledged, l.Spec.RenewTime.Time)
+		return
+	}
+	if l.ResourceVersion != o.lease.ResourceVersion {
+		o.attempts = nil // somebody has written something else on it, so that they will conflict
+	}
+	o.keep(now, l)
+	o.mustRead, o.due = false, Moment{}
+}
+
+// sentOf returns when the attempt was sent that the Lease shows.
+func (o *Own) sentOf(l *coordinationv1.Lease) (sent Moment, ours bool) {
+	if Holder(l) != o.id.Session || l.Spec.RenewTime == nil {
+		return Moment{}, false
+	}
+	for _, a := range o.attempts {
+		if t := l.Spec.RenewTime.Time; !t.Before(a.from) && !t.After(a.renewTime) {
+			return a.sent, true
+		}
+	}
+	return Moment{}, false
+}
+
+// readReleasing empties the Lease if it is ours still.
+func (o *Own) readReleasing(now Moment, l *coordinationv1.Lease) {
+	if Holder(l) == o.id.Session && l.UID == o.lease.UID {
+		o.keep(now, l)
+		o.mustRead, o.due = false, Moment{}
+		return
+	}
+	o.phase, o.empty = ended, Holder(l) == ""
+}

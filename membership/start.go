@@ -1,0 +1,54 @@
+package membership
+
+import (
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
+)
+
+// timing is how long live reads, one after the other, have shown the same version of a Lease.
+type timing struct {
+	uid             types.UID
+	resourceVersion string
+	since, last     Moment
+}
+
+// readAtStart takes the Lease if nobody holds it, if its holder has been silent for long enough, or if its holder's process
+// is known to be gone; otherwise it goes on reading.
+func (o *Own) readAtStart(now Moment, r Reply) {
+	l := r.Lease
+	if sent, ours := o.sentOf(l); ours {
+		o.hold(now, l, sent)
+		return
+	}
+	if o.lease != nil && (o.lease.UID != l.UID || o.lease.ResourceVersion != l.ResourceVersion) {
+		o.attempts = nil // they name another version, and have no effect any more
+	}
+	o.keep(now, l)
+	switch {
+	case Holder(l) == o.id.Session:
+		o.lose("session Lease %s: session %s has not taken it and is its holder; an identity must not be used twice", o.name, o.id.Session)
+	case Holder(l) == "" || o.holdsPod(l.Annotations) || o.silent(now, r):
+		o.mustRead, o.due = false, Moment{}
+	}
+}
+
+// holdsPod says that the holder's process is gone: it has held the lock in the pod's volume, and now we do. The kernel takes
+// the lock from a process only when that is gone.
+func (o *Own) holdsPod(annotations map[string]string) bool {
+	pod := o.id.provenPod()
+	return pod != "" && annotations[v1alpha1.AnnotationPodUID] == pod
+}
+
+// silent says that reads without a gap have shown the same version for the time of a take-over. A gap is an answer that
+// took too long or did not come: while the API server was away, the holder could not renew either.
+func (o *Own) silent(now Moment, r Reply) bool {
+	t := &o.timing
+	gap := t.last.IsZero() || now.Reached(r.Sent.Add(o.config.RequestTimeout)) ||
+		now.Reached(t.last.Add(o.config.RenewEvery+o.config.RequestTimeout))
+	if gap || t.uid != r.Lease.UID || t.resourceVersion != r.Lease.ResourceVersion {
+		*t = timing{uid: r.Lease.UID, resourceVersion: r.Lease.ResourceVersion, since: now}
+	}
+	t.last = now
+	return now.Since(t.since) >= o.config.TakeOver
+}

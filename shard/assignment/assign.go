@@ -1,0 +1,305 @@
+package assignment
+
+import (
+	"cmp"
+	"math"
+	"slices"
+)
+
+// Assign says which slots get another preferred holder. It is total and deterministic. Without a replica that stays there is
+// nothing to plan, and the verdict is empty.
+//
+// First what must be: slots go home, and slots without a preferred holder that stays get one. Then, within limits, what
+// should be: newcomers get their share, and who carries too much gives some of it away.
+func Assign(c Config, w World) Verdict {
+	b := newBoard(c, w)
+	if len(b.replicas) == 0 {
+		return Verdict{}
+	}
+	b.goHome()
+	b.place()
+	b.probe()
+	b.fillNewcomers()
+	b.evenOut()
+	return b.verdict()
+}
+
+// goHome sends slots back to where they were before their holder left. No limit holds it up: it undoes what leaving did.
+func (b *board) goHome() {
+	for s := range b.slots {
+		slot := &b.slots[s]
+		if r, ok := b.index[b.homeOf(slot)]; ok && b.mayTake(slot, r) {
+			b.move(s, r, Home)
+		}
+	}
+}
+
+// place gives a preferred holder to every slot that has none, and another one to every slot that its own does not take or
+// cannot serve. The heaviest go first, while there is room to choose.
+func (b *board) place() {
+	var homeless []int
+	for s := range b.slots {
+		if why := b.whyHomeless(s); why != "" {
+			b.slots[s].why = why
+			homeless = append(homeless, s)
+			if why == NotAcquired {
+				b.replicas[b.slots[s].at].misses = true
+			}
+		}
+	}
+	slices.SortStableFunc(homeless, func(x, y int) int { return cmp.Compare(b.slots[y].cost, b.slots[x].cost) })
+	for _, s := range homeless {
+		slot := &b.slots[s]
+		r := b.placeFor(slot)
+		if r == none {
+			slot.why = "" // no other replica may take it: it waits
+			continue
+		}
+		b.move(s, r, slot.why)
+	}
+}
+
+// placeFor returns the replica that gets a slot which needs another preferred holder; nobody if it has to stay where it is.
+func (b *board) placeFor(slot *slot) int {
+	holder, lives := b.index[slot.Holder]
+	isForced := slot.why != NotAcquired && slot.why != Unfit
+	if lives && isForced && b.limit(slot, holder) < Evict && !b.passed(slot, holder) {
+		return holder // an earlier plan has not been carried out: then the slot stays
+	}
+	// Who may have it, the best first. A slot that nobody has served yet has nothing to lose.
+	choices := []func(r int) bool{
+		func(r int) bool {
+			return b.mayTake(slot, r) || slot.why == New && b.limit(slot, r) == Probe && !b.passed(slot, r)
+		},
+		func(r int) bool { return b.limit(slot, r) < Evict && !b.passed(slot, r) },
+		func(r int) bool { return b.limit(slot, r) < Evict },
+		func(int) bool { return true },
+	}
+	if !isForced {
+		choices = choices[:2]
+	}
+	for _, may := range choices {
+		if r := b.receiver(slot, may); r != none {
+			return r
+		}
+	}
+	return none
+}
+
+// whyHomeless says why a slot needs another preferred holder at once; "" when it does not.
+func (b *board) whyHomeless(s int) Reason {
+	slot := &b.slots[s]
+	switch {
+	case slot.why != "": // it goes home
+		return ""
+	case slot.Assigned == "":
+		return New
+	case b.leaving[slot.Assigned]:
+		return Leaving
+	case slot.at == none:
+		return Gone
+	case slot.UnownedSince != 0 && b.now-slot.UnownedSince >= b.config.NotAcquiredAfter:
+		return NotAcquired
+	case b.limit(slot, slot.at) == Evict:
+		return Unfit
+	default:
+		return ""
+	}
+}
+
+// receiver of a slot, of those that may have it: whom the table names if that does not make it too busy, else the one that is
+// least busy with it.
+func (b *board) receiver(slot *slot, may func(r int) bool) int {
+	best := b.leastBusy(slot, may)
+	if best == none {
+		return none
+	}
+	if named := b.named(slot); named != slot.at && may(named) && b.with(slot, named) <= b.config.EvenBelow*b.mean {
+		return named
+	}
+	return best
+}
+
+// leastBusy is the replica that is least busy with the slot, of those that may have it.
+func (b *board) leastBusy(slot *slot, may func(r int) bool) int {
+	best := none
+	for r := range b.replicas {
+		if r != slot.at && may(r) && (best == none || b.with(slot, r) < b.with(slot, best)) {
+			best = r
+		}
+	}
+	return best
+}
+
+// probe gives one slot to each replica that has to show first that it can serve it: the lightest, of a replica that has others.
+func (b *board) probe() {
+	for r := range b.replicas {
+		if b.replicas[r].misses {
+			continue
+		}
+		lightest := none
+		for s := range b.slots {
+			slot := &b.slots[s]
+			if slot.why != "" || slot.at == none || slot.at == r || !b.isToProbe(slot, r) || b.passed(slot, r) ||
+				b.within(slot, b.config.Window) || b.replicas[slot.at].slots < 2 {
+				continue
+			}
+			if lightest == none || b.isBetterProbe(slot, &b.slots[lightest], r) {
+				lightest = s
+			}
+		}
+		if lightest != none {
+			b.move(lightest, r, Joined)
+		}
+	}
+}
+
+// isToProbe reports whether a replica is to be tried with a slot like this one.
+func (b *board) isToProbe(slot *slot, r int) bool {
+	switch b.limit(slot, r) {
+	case Probe, Retry:
+		return b.replicas[r].slots == 0
+	case ProbeMore:
+		name := b.replicas[r].Name
+		return !slices.ContainsFunc(b.replicas[r].held, func(s int) bool { return b.slots[s].Holder != name })
+	case NoLimit, Rest, Evict:
+	}
+	return false
+}
+
+// isBetterProbe reports whether a slot is a better one than another to try a replica with: it has its home there, or is lighter.
+func (b *board) isBetterProbe(slot, than *slot, r int) bool {
+	name := b.replicas[r].Name
+	if home, other := b.homeOf(slot) == name, b.homeOf(than) == name; home != other {
+		return home
+	}
+	return slot.cost < than.cost
+}
+
+// A newcomer has less than half of its share of the slots, and less than half of the mean load; it is filled up to its
+// share of the load, and to at most a little more than its share of the slots.
+const (
+	newcomerBelow = 0.5
+	joinAtMost    = 1.2
+)
+
+// fillNewcomers gives newcomers their share: first what the table names for them, taken from those who can spare it,
+// then what is missing, from the busiest. All moves go to newcomers.
+func (b *board) fillNewcomers() {
+	newcomer := make([]bool, len(b.replicas))
+	for r := range b.replicas {
+		newcomer[r] = b.load(r) < newcomerBelow*b.mean && float64(b.replicas[r].slots) < newcomerBelow*b.fairSlots(r)
+	}
+	if !slices.Contains(newcomer, true) {
+		return
+	}
+	budget := b.joinBudget()
+	for s := range b.slots {
+		slot := &b.slots[s]
+		if budget == 0 {
+			return
+		}
+		// A newcomer gives nothing here: it carries at most the mean.
+		r := b.named(slot)
+		if !newcomer[r] || !b.mayJoin(slot, r) {
+			continue
+		}
+		if b.without(slot) >= b.mean && b.with(slot, r) <= b.mean && float64(b.replicas[r].slots+1) <= b.fairSlots(r) {
+			b.move(s, r, Joined)
+			budget--
+		}
+	}
+	spent := map[[2]int]bool{}
+	for ; budget > 0; budget-- {
+		r, s := b.nextForNewcomer(newcomer, spent)
+		if r == none {
+			return
+		}
+		b.move(s, r, Joined)
+	}
+}
+
+// nextForNewcomer picks the newcomer that has least, and a slot of the busiest replica that has a fitting one. spent are the
+// pairs of a newcomer and a replica that has none for it. It never has one later, because all moves go to newcomers: the one
+// only gets busier, the other only less busy.
+func (b *board) nextForNewcomer(newcomer []bool, spent map[[2]int]bool) (receiver, number int) {
+	donors := b.byLoad(true)
+	for _, r := range b.byLoad(false) {
+		if !newcomer[r] || b.load(r) >= (2-b.config.EvenBelow)*b.mean || float64(b.replicas[r].slots+1) > joinAtMost*b.fairSlots(r) {
+			continue
+		}
+		// The slot that is nearest to what each of the missing ones weighs, so that both shares are reached together.
+		missing := max(1, b.fairSlots(r)-float64(b.replicas[r].slots))
+		ideal := (b.mean - b.load(r)) * b.replicas[r].Capacity / missing
+		for _, donor := range donors {
+			if newcomer[donor] || spent[[2]int{r, donor}] {
+				continue
+			}
+			best, distance := none, 0.0
+			for _, s := range b.replicas[donor].held {
+				slot := &b.slots[s]
+				if !b.mayJoin(slot, r) || b.with(slot, r) > b.config.EvenBelow*b.mean {
+					continue
+				}
+				if d := math.Abs(float64(slot.cost) - ideal); best == none || d < distance {
+					best, distance = s, d
+				}
+			}
+			if best != none {
+				return r, best
+			}
+			spent[[2]int{r, donor}] = true
+		}
+	}
+	return none, none
+}
+
+// evenOut lets each replica that carries too much give away until it does not. While a replica is awaited, only the slots
+// that wait for it move: the others are where they belong when it is back.
+func (b *board) evenOut() {
+	stuck := make([]bool, len(b.replicas))
+	for budget := b.loadBudget(); budget > 0; {
+		donor := none
+		for _, r := range b.byLoad(true) {
+			if !stuck[r] && b.load(r) > b.config.UnevenAbove*b.mean {
+				donor = r
+				break
+			}
+		}
+		if donor == none {
+			return
+		}
+		for ; budget > 0 && b.load(donor) > b.config.EvenBelow*b.mean; budget-- {
+			s, r := b.nextToGive(donor)
+			if s == none {
+				stuck[donor] = true
+				break
+			}
+			b.move(s, r, Load)
+		}
+	}
+}
+
+// nextToGive picks the slot whose going leaves the busier of donor and receiver least busy.
+func (b *board) nextToGive(donor int) (number, receiver int) {
+	number = none
+	least := 0.0
+	for _, s := range b.replicas[donor].held {
+		slot := &b.slots[s]
+		if !b.mayGive(slot) {
+			continue
+		}
+		r := b.leastBusy(slot, func(r int) bool { return b.mayTake(slot, r) })
+		if r == none || !b.improves(slot, r) {
+			continue
+		}
+		if busier := max(b.without(slot), b.with(slot, r)); number == none || busier < least {
+			number, least = s, busier
+		}
+	}
+	if number == none {
+		return none, none
+	}
+	given := &b.slots[number]
+	return number, b.receiver(given, func(r int) bool { return b.mayTake(given, r) })
+}

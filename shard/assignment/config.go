@@ -1,0 +1,74 @@
+package assignment
+
+import (
+	"fmt"
+	"time"
+)
+
+// Config holds the durations and limits of planning. DefaultConfig has the defaults; a zero field is a zero, not a default.
+type Config struct {
+	// HomeFor is how long the slots of a replica that leaves wait for its return; default 10 minutes. Plan does not read
+	// it: the caller works out Slot.HomeUntil with it.
+	HomeFor time.Duration
+	// NotAcquiredAfter is how long a slot may be unowned with a live preferred holder before it goes to another; default 5 s.
+	NotAcquiredAfter time.Duration
+	// PassOverFor is how long a replica that did not take a slot is passed over for it; default 1 minute. Plan does not
+	// read it: the caller works out Slot.Passed with it.
+	PassOverFor time.Duration
+	// Window is the time for which JoinShare and LoadShare count; default 1 minute.
+	Window time.Duration
+	// JoinShare limits the moves for joining and load together in a Window: a share of all slots; default 1/2.
+	JoinShare float64
+	// LoadShare limits the moves for load alone in a Window: a share of all slots, and at least one; default 1/16.
+	LoadShare float64
+	// RestFor is how long a slot that was moved for joining or load is not moved for load again; default 5 minutes.
+	RestFor time.Duration
+	// UnevenAbove is the load relative to the mean above which a replica gives slots away; default 1.10.
+	UnevenAbove float64
+	// EvenBelow is the load relative to the mean at which it stops doing so, and up to which the table may choose a
+	// receiver; default 1.05. The distance to UnevenAbove is the hysteresis.
+	EvenBelow float64
+}
+
+// DefaultConfig returns the defaults.
+func DefaultConfig() Config {
+	return Config{
+		HomeFor:          10 * time.Minute,
+		NotAcquiredAfter: 5 * time.Second,
+		PassOverFor:      time.Minute,
+		Window:           time.Minute,
+		JoinShare:        0.5,
+		LoadShare:        1.0 / 16,
+		RestFor:          5 * time.Minute,
+		UnevenAbove:      1.10,
+		EvenBelow:        1.05,
+	}
+}
+
+// Validate says which of the fields cannot be, and what would do.
+func (c Config) Validate() error {
+	for _, d := range []struct {
+		name  string
+		value time.Duration
+	}{
+		{"HomeFor", c.HomeFor},
+		{"UnclaimedAfter", c.NotAcquiredAfter},
+		{"PassOverFor", c.PassOverFor},
+		{"Window", c.Window},
+		{"RestFor", c.RestFor},
+	} {
+		if d.value <= 0 {
+			return fmt.Errorf("planning: %s is %v; want more than 0", d.name, d.value)
+		}
+	}
+	if c.PassOverFor <= c.NotAcquiredAfter {
+		return fmt.Errorf("planning: PassOverFor is %v; want more than UnclaimedAfter (%v), or a slot goes back to who did not take it", c.PassOverFor, c.NotAcquiredAfter)
+	}
+	if !(c.LoadShare > 0 && c.LoadShare <= c.JoinShare && c.JoinShare <= 1) {
+		return fmt.Errorf("planning: LoadShare is %g and JoinShare is %g; want 0 < LoadShare <= JoinShare <= 1", c.LoadShare, c.JoinShare)
+	}
+	if !(c.EvenBelow >= 1 && c.UnevenAbove > c.EvenBelow) {
+		return fmt.Errorf("planning: EvenBelow is %g and UnevenAbove is %g; want 1 <= EvenBelow < UnevenAbove", c.EvenBelow, c.UnevenAbove)
+	}
+	return nil
+}

@@ -1,0 +1,67 @@
+package assignment
+
+import "time"
+
+func (b *board) verdict() Verdict {
+	var v Verdict
+	for s := range b.slots {
+		slot := &b.slots[s]
+		if slot.why == "" {
+			continue
+		}
+		to := b.replicas[slot.at].Name
+		v.Moves = append(v.Moves, Move{Slot: s, From: slot.Assigned, To: to, Why: slot.why, Home: b.homeNote(slot, to)})
+	}
+	busiest := 0.0
+	for r, replica := range b.replicas {
+		v.Shares = append(v.Shares, Share{Replica: replica.Name, Slots: replica.slots, Weight: replica.weight})
+		busiest = max(busiest, b.load(r))
+	}
+	if b.mean > 0 {
+		v.Imbalance = busiest / b.mean
+	}
+	v.Again = b.again(len(v.Moves) > 0)
+	return v
+}
+
+// homeNote is a slot's home after its move: the first home is kept when the slot moves on before it was back.
+func (b *board) homeNote(s *slot, to string) string {
+	home := b.homeOf(s)
+	if home == "" && s.why == Leaving {
+		home = s.Assigned
+	}
+	if home == to {
+		return ""
+	}
+	return home
+}
+
+// again is the first instant to come at which a time that the plan rests on has passed.
+func (b *board) again(moved bool) time.Duration {
+	first := time.Duration(0)
+	at := func(t time.Duration) {
+		if t > b.now && (first == 0 || t < first) {
+			first = t
+		}
+	}
+	for s := range b.slots {
+		slot := &b.slots[s]
+		if slot.UnownedSince != 0 {
+			at(slot.UnownedSince + b.config.NotAcquiredAfter)
+		}
+		if slot.Home != "" {
+			at(slot.HomeUntil)
+		}
+		if slot.Moved != 0 {
+			at(slot.Moved + b.config.Window)
+			at(slot.Moved + b.config.RestFor)
+		}
+		for _, until := range slot.Passed {
+			at(until)
+		}
+	}
+	if moved {
+		at(b.now + b.config.Window)
+	}
+	return first
+}

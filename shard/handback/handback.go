@@ -1,0 +1,261 @@
+package handback
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/metadata"
+	"k8s.io/utils/clock"
+
+	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
+)
+
+const (
+	// takeOver is how long a session Lease has to be unchanged before its session counts as dead.
+	takeOver = 15 * time.Second
+	// page is how many objects are read at a time, and parallel how many are written at a time.
+	page, parallel = 1000, 32
+	// rounds is how often what has changed meanwhile is tried again.
+	rounds = 5
+)
+
+// Config says what to leave. All but Namespace and Target are required.
+type Config struct {
+	// Client and Metadata are connections to the control cluster, Target to the target cluster; nil when there is none.
+	Client           kubernetes.Interface
+	Metadata, Target metadata.Interface
+	// Fleet is the fleet's name, FleetNamespace where its Leases are, and Identity its holderIdentity on the Leases of
+	// Machine Controller Manager.
+	Fleet, FleetNamespace, Identity string
+	// Namespace is the only one to leave; "" means all.
+	Namespace string
+	Clock     clock.Clock
+}
+
+// Report is what was done.
+type Report struct {
+	// Objects that carried something of the fleet, and Leases of Machine Controller Manager that were given up.
+	Objects, Leases int
+}
+
+// LivingError says that the fleet has not been stopped.
+type LivingError struct {
+	// Sessions that live, by the names of their Leases.
+	Sessions []string
+}
+
+// Error names the sessions, and what to do.
+func (e *LivingError) Error() string {
+	return fmt.Sprintf("expected the fleet to be stopped, but these sessions renew their Leases: %s; scale the fleet to 0 replicas and try again", strings.Join(e.Sessions, ", "))
+}
+
+// Leave gives the machines back. Errors: *LivingError while a session lives, and those of the API servers.
+func Leave(ctx context.Context, cfg Config) (report Report, err error) {
+	if err := endSessions(ctx, cfg); err != nil {
+		return report, err
+	}
+	kinds := []schema.GroupVersionResource{
+		v1alpha1.SchemeGroupVersion.WithResource("machinedeployments"),
+		v1alpha1.SchemeGroupVersion.WithResource("machinesets"),
+		v1alpha1.SchemeGroupVersion.WithResource("machines"),
+		v1alpha1.SchemeGroupVersion.WithResource("machineclasses"),
+	}
+	for _, kind := range kinds {
+		n, err := clean(ctx, cfg.Metadata.Resource(kind).Namespace(cfg.Namespace), cfg.Metadata.Resource(kind), false)
+		if report.Objects += n; err != nil {
+			return report, fmt.Errorf("clean the %s: %w", kind.Resource, err)
+		}
+	}
+	if cfg.Namespace == "" && cfg.Target != nil { // a Node does not say which namespace its machine is in
+		nodes := cfg.Target.Resource(corev1.SchemeGroupVersion.WithResource("nodes"))
+		n, err := clean(ctx, nodes, nodes, true)
+		if report.Objects += n; err != nil {
+			return report, fmt.Errorf("clean the nodes: %w", err)
+		}
+	}
+	report.Leases, err = giveUp(ctx, cfg)
+	return report, err
+}
+
+// endSessions sees to it that no session of the fleet lives: what is left of a dead one is taken from it, as another
+// session would.
+func endSessions(ctx context.Context, cfg Config) error {
+	leases := cfg.Client.CoordinationV1().Leases(cfg.FleetNamespace)
+	selector := labels.Set{v1alpha1.LabelFleet: cfg.Fleet, v1alpha1.LabelLease: v1alpha1.LeaseOfSession}.String()
+	held := func() (held []coordinationv1.Lease, err error) {
+		list, err := leases.List(ctx, metav1.ListOptions{LabelSelector: selector})
+		if err != nil {
+			return nil, fmt.Errorf("list the session Leases of fleet %s in namespace %s: %w", cfg.Fleet, cfg.FleetNamespace, err)
+		}
+		for _, lease := range list.Items {
+			if holder := lease.Spec.HolderIdentity; holder != nil && *holder != "" {
+				held = append(held, lease)
+			}
+		}
+		return held, nil
+	}
+	before, err := held()
+	if err != nil || len(before) == 0 {
+		return err
+	}
+	select {
+	case <-cfg.Clock.After(takeOver):
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	var living []string
+	for _, lease := range before {
+		none := ""
+		lease.Spec.HolderIdentity = &none
+		_, err := leases.Update(ctx, &lease, metav1.UpdateOptions{}) // as it was 15 s ago, or not at all
+		switch {
+		case apierrors.IsConflict(err):
+			living = append(living, lease.Name)
+		case err != nil && !apierrors.IsNotFound(err):
+			return fmt.Errorf("empty session Lease %s, which nobody renews: %w", lease.Name, err)
+		}
+	}
+	if living == nil {
+		return nil
+	}
+	after, err := held() // those that were emptied in the meantime have changed, too
+	if err != nil || len(after) == 0 {
+		return err
+	}
+	return &LivingError{Sessions: living}
+}
+
+// clean takes what is the fleet's off all objects of a kind, and returns of how many. Of a Node only the label is.
+func clean(ctx context.Context, list metadata.ResourceInterface, write metadata.Getter, isNode bool) (cleaned int, err error) {
+	for range rounds {
+		left, err := marked(ctx, list, isNode)
+		if err != nil || len(left) == 0 {
+			return cleaned, err
+		}
+		done, err := cleanAll(ctx, left, write, isNode)
+		if cleaned += done; err != nil {
+			return cleaned, err
+		}
+	}
+	return cleaned, fmt.Errorf("some objects have changed at each of %d tries; somebody else writes them: try again", rounds)
+}
+
+// marked lists the objects that carry something of the fleet.
+func marked(ctx context.Context, list metadata.ResourceInterface, isNode bool) (found []metav1.PartialObjectMetadata, err error) {
+	options := metav1.ListOptions{Limit: page}
+	if isNode {
+		options.LabelSelector = v1alpha1.LabelSlot
+	}
+	for {
+		part, err := list.List(ctx, options)
+		if err != nil {
+			return nil, err
+		}
+		for i := range part.Items {
+			if marks(&part.Items[i]) != nil {
+				found = append(found, metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{
+					Namespace: part.Items[i].Namespace, Name: part.Items[i].Name, UID: part.Items[i].UID,
+					ResourceVersion: part.Items[i].ResourceVersion, Labels: part.Items[i].Labels, Annotations: part.Items[i].Annotations,
+				}})
+			}
+		}
+		if options.Continue = part.Continue; options.Continue == "" {
+			return found, nil
+		}
+	}
+}
+
+// marks is the patch of metadata that takes off what is the fleet's; nil when there is nothing.
+func marks(o metav1.Object) map[string]any {
+	patch := map[string]any{}
+	for field, values := range map[string]map[string]string{"labels": o.GetLabels(), "annotations": o.GetAnnotations()} {
+		removed := map[string]any{}
+		for key := range values {
+			if strings.HasPrefix(key, v1alpha1.FleetDomain) {
+				removed[key] = nil
+			}
+		}
+		if len(removed) > 0 {
+			patch[field] = removed
+		}
+	}
+	if len(patch) == 0 {
+		return nil
+	}
+	return patch
+}
+
+func cleanAll(ctx context.Context, objects []metav1.PartialObjectMetadata, write metadata.Getter, isNode bool) (done int, err error) {
+	var mu sync.Mutex
+	var errs []error
+	var running sync.WaitGroup
+	turns := make(chan struct{}, parallel)
+	for i := range objects {
+		turns <- struct{}{}
+		running.Go(func() {
+			defer func() { <-turns }()
+			err := cleanOne(ctx, &objects[i], write, isNode)
+			mu.Lock()
+			defer mu.Unlock()
+			switch {
+			case err == nil:
+				done++
+			case !apierrors.IsConflict(err) && !apierrors.IsNotFound(err): // those are for the next round
+				errs = append(errs, fmt.Errorf("%s/%s: %w", objects[i].Namespace, objects[i].Name, err))
+			}
+		})
+	}
+	running.Wait()
+	if len(errs) > 1 {
+		return done, fmt.Errorf("%w (and %d more like it)", errs[0], len(errs)-1)
+	}
+	return done, errors.Join(errs...)
+}
+
+func cleanOne(ctx context.Context, o *metav1.PartialObjectMetadata, write metadata.Getter, isNode bool) error {
+	metadata := marks(o)
+	metadata["uid"] = o.UID
+	if !isNode { // a Node has many writers
+		metadata["resourceVersion"] = o.ResourceVersion
+	}
+	data, err := json.Marshal(map[string]any{"metadata": metadata})
+	if err != nil {
+		return fmt.Errorf("encode the patch: %w", err)
+	}
+	_, err = write.Namespace(o.Namespace).Patch(ctx, o.Name, types.MergePatchType, data, metav1.PatchOptions{})
+	return err
+}
+
+// giveUp empties the Leases of Machine Controller Manager that the fleet holds.
+func giveUp(ctx context.Context, cfg Config) (given int, err error) {
+	list, err := cfg.Client.CoordinationV1().Leases(cfg.Namespace).List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return 0, fmt.Errorf("list the Leases: %w", err)
+	}
+	for _, lease := range list.Items {
+		ofMCM := lease.Name == v1alpha1.LeaseManager || lease.Name == v1alpha1.LeaseMachineController
+		if holder := lease.Spec.HolderIdentity; !ofMCM || holder == nil || *holder != cfg.Identity {
+			continue
+		}
+		none, second := "", int32(1)
+		lease.Spec.HolderIdentity, lease.Spec.LeaseDurationSeconds = &none, &second
+		if _, err := cfg.Client.CoordinationV1().Leases(lease.Namespace).Update(ctx, &lease, metav1.UpdateOptions{}); err != nil {
+			return given, fmt.Errorf("give up Lease %s/%s: %w", lease.Namespace, lease.Name, err)
+		}
+		given++
+	}
+	return given, nil
+}

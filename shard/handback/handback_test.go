@@ -1,0 +1,151 @@
+package handback
+
+import (
+	"context"
+	"errors"
+	"strconv"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/kubernetes/fake"
+	metadatafake "k8s.io/client-go/metadata/fake"
+	clienttesting "k8s.io/client-go/testing"
+	clocktesting "k8s.io/utils/clock/testing"
+
+	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
+)
+
+func cluster(t *testing.T, objects ...runtime.Object) *metadatafake.FakeMetadataClient {
+	t.Helper()
+	scheme := metadatafake.NewTestScheme()
+	if err := metav1.AddMetaToScheme(scheme); err != nil {
+		t.Fatal(err)
+	}
+	return metadatafake.NewSimpleMetadataClient(scheme, objects...)
+}
+
+// object carries what the fleet has put on it, and what is not the fleet's.
+func object(apiVersion, kind, namespace string) *metav1.PartialObjectMetadata {
+	return &metav1.PartialObjectMetadata{
+		TypeMeta: metav1.TypeMeta{APIVersion: apiVersion, Kind: kind},
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: namespace, Name: "one", Finalizers: []string{v1alpha1.FinalizerName},
+			Labels:      map[string]string{"a": "b", v1alpha1.LabelSlot: "7", v1alpha1.LabelMachineTemplateHash: "1"},
+			Annotations: map[string]string{"c": "d", v1alpha1.AnnotationPriority: "3", v1alpha1.AnnotationIntents: "{}"},
+		},
+	}
+}
+
+func lease(namespace, name, holder string, labels map[string]string) *coordinationv1.Lease {
+	return &coordinationv1.Lease{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, Labels: labels, ResourceVersion: "1"},
+		Spec:       coordinationv1.LeaseSpec{HolderIdentity: &holder},
+	}
+}
+
+func config(t *testing.T, leases ...runtime.Object) Config {
+	t.Helper()
+	return Config{
+		Client: fake.NewClientset(leases...), Clock: clocktesting.NewFakeClock(time.Unix(1e9, 0)),
+		Metadata: cluster(t, object(v1alpha1.SchemeGroupVersion.String(), "MachineDeployment", "n"),
+			object(v1alpha1.SchemeGroupVersion.String(), "MachineSet", "n"), object(v1alpha1.SchemeGroupVersion.String(), "Machine", "n")),
+		Target: cluster(t, object("v1", "Node", "")),
+		Fleet:  "fleet", FleetNamespace: "home", Identity: "us",
+	}
+}
+
+func TestLeaveWithoutATargetCluster(t *testing.T) {
+	cfg := config(t)
+	cfg.Target = nil
+	report, err := Leave(t.Context(), cfg)
+	if want := (Report{Objects: 3}); err != nil || report != want {
+		t.Errorf("%+v, %v, want %+v", report, err, want)
+	}
+}
+
+func TestNothingOfTheFleetIsLeft(t *testing.T) {
+	cfg := config(t, lease("n", v1alpha1.LeaseManager, "us", nil), lease("other", v1alpha1.LeaseManager, "them", nil), lease("n", "unrelated", "us", nil))
+	report, err := Leave(t.Context(), cfg)
+	if want := (Report{Objects: 4, Leases: 1}); err != nil || report != want {
+		t.Fatalf("%+v, %v, want %+v", report, err, want)
+	}
+	for resource, client := range map[string]*metadatafake.FakeMetadataClient{
+		"machinedeployments": cfg.Metadata.(*metadatafake.FakeMetadataClient), //nolint:errcheck,forcetypeassert // made above
+		"machines":           cfg.Metadata.(*metadatafake.FakeMetadataClient), //nolint:errcheck,forcetypeassert // made above
+		"nodes":              cfg.Target.(*metadatafake.FakeMetadataClient),   //nolint:errcheck,forcetypeassert // made above
+	} {
+		gvr := v1alpha1.SchemeGroupVersion.WithResource(resource)
+		if resource == "nodes" {
+			gvr = schema.GroupVersionResource{Version: "v1", Resource: resource}
+		}
+		list, err := client.Resource(gvr).List(t.Context(), metav1.ListOptions{})
+		if err != nil || len(list.Items) != 1 {
+			t.Fatalf("%s: %v, %v", resource, list, err)
+		}
+		got := list.Items[0]
+		if diff := cmp.Diff(map[string]string{"a": "b", v1alpha1.LabelMachineTemplateHash: "1"}, got.Labels); diff != "" {
+			t.Errorf("%s, labels (-want +got):\n%s", resource, diff)
+		}
+		if diff := cmp.Diff(map[string]string{"c": "d", v1alpha1.AnnotationPriority: "3"}, got.Annotations); diff != "" {
+			t.Errorf("%s, annotations (-want +got):\n%s", resource, diff)
+		}
+		if len(got.Finalizers) != 1 {
+			t.Errorf("%s: finalizers %v", resource, got.Finalizers)
+		}
+	}
+	for key, want := range map[[2]string]string{{"n", v1alpha1.LeaseManager}: "", {"other", v1alpha1.LeaseManager}: "them", {"n", "unrelated"}: "us"} {
+		got, err := cfg.Client.CoordinationV1().Leases(key[0]).Get(t.Context(), key[1], metav1.GetOptions{})
+		if err != nil || *got.Spec.HolderIdentity != want {
+			t.Errorf("Lease %v: %v, %v, want holder %q", key, got, err, want)
+		}
+	}
+	if report, err := Leave(t.Context(), cfg); err != nil || report != (Report{}) {
+		t.Errorf("once more: %+v, %v", report, err)
+	}
+}
+
+func TestAFleetThatLivesIsNotLeft(t *testing.T) {
+	ofSession := map[string]string{v1alpha1.LabelFleet: "fleet", v1alpha1.LabelLease: v1alpha1.LeaseOfSession}
+	for _, tc := range []struct {
+		name   string
+		renews bool
+	}{{"alive", true}, {"dead", false}} {
+		t.Run(tc.name, func(t *testing.T) {
+			cfg := config(t, lease("home", "fleet-session-a", "a_12345", ofSession), lease("home", "fleet-session-b", "", ofSession))
+			client, _ := cfg.Client.(*fake.Clientset)
+			client.PrependReactor("update", "leases", func(action clienttesting.Action) (bool, runtime.Object, error) {
+				if !tc.renews {
+					return false, nil, nil
+				}
+				return true, nil, apierrors.NewConflict(action.GetResource().GroupResource(), "fleet-session-a", errors.New("it was renewed"))
+			})
+			wall, _ := cfg.Clock.(*clocktesting.FakeClock)
+			ctx, stop := context.WithCancel(t.Context())
+			var running sync.WaitGroup
+			running.Go(func() {
+				for ctx.Err() == nil {
+					if wall.HasWaiters() {
+						wall.Step(takeOver)
+					}
+				}
+			})
+			report, err := Leave(ctx, cfg)
+			stop()
+			running.Wait()
+			living, ok := errors.AsType[*LivingError](err)
+			if ok != tc.renews || ok && len(living.Sessions) != 1 {
+				t.Errorf("%+v, %v", report, err)
+			}
+			if !tc.renews && err != nil || (report.Objects > 0) == tc.renews {
+				t.Errorf("%s objects cleaned, %v", strconv.Itoa(report.Objects), err)
+			}
+		})
+	}
+}

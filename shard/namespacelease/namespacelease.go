@@ -1,0 +1,386 @@
+package namespacelease
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"math"
+	"strconv"
+	"sync"
+	"time"
+
+	"go.opentelemetry.io/otel/trace"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/client-go/informers"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/metadata"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/klog/v2"
+	"k8s.io/utils/clock"
+
+	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/runner"
+	"github.com/machine-controller-fleet/machine-controller-fleet/shard/namespacelease/policy"
+)
+
+// Name of the runner in metrics, logs and spans.
+const Name = "alone"
+
+const (
+	// forGood is the duration that the fleet claims a Lease for. It is written once, and ends when the fleet gives it up.
+	forGood = math.MaxInt32 * time.Second
+	// retry is when to decide again after a write that came too late, and lookAgain when to try again to make a Lease where
+	// the namespace was ending: it may be another one of that name.
+	retry, lookAgain = time.Second, 5 * time.Second
+)
+
+// names of the two Leases, in the order of policy.World.
+func names() [2]string {
+	return [2]string{v1alpha1.LeaseManager, v1alpha1.LeaseMachineController}
+}
+
+// Key is the work of the holder of one slot for one namespace.
+type Key struct {
+	Namespace string
+	Slot      int
+}
+
+// String is the key in logs and traces.
+func (k Key) String() string { return k.Namespace + "/slot " + strconv.Itoa(k.Slot) }
+
+// Config is what Alone needs. All but Namespace, Metrics and Tracer are required.
+type Config struct {
+	// Client reads and writes Leases, Metadata lists roots, in the control cluster.
+	Client   kubernetes.Interface
+	Metadata metadata.Interface
+	// Namespace is the only one that is served; "" means all.
+	Namespace string
+	// Fleet is the holderIdentity of the fleet: the same for all replicas, and no other fleet's.
+	Fleet string
+	// SlotOf returns the slot of a namespace's name.
+	SlotOf func(namespace string) int
+	// Gate admits the work of a slot, with its ownership in the context.
+	Gate runner.Gate[Key]
+	// Changed is told of every namespace whose Leases have changed hands: it may be served now, or not any more.
+	Changed func(namespace string)
+	// Refused is told, once for each, of a slot with roots in a namespace that another holder keeps us out of.
+	Refused func(refused Key, other string)
+	Clock   clock.WithTicker
+	Metrics *runner.Metrics
+	Tracer  trace.Tracer
+}
+
+// NamespaceLeases sees to the Leases. Make one with New.
+type NamespaceLeases struct {
+	cfg       Config
+	runner    *runner.Runner[Key]
+	informers [2]cache.SharedIndexInformer
+
+	mu       sync.Mutex
+	since    [2]map[string]sighting // when each Lease was first seen as it is, by namespace
+	reported map[Key]string         // who keeps us out of a namespace, by the slots that had something to do there
+	// ending are the namespaces in which nothing can be made any more, as far as we have tried.
+	ending map[string]bool
+}
+
+// sighting is when a version of a Lease was first seen.
+type sighting struct {
+	version string
+	at      time.Time
+}
+
+// New makes an Alone, which watches from Start on.
+func New(cfg Config) (*NamespaceLeases, error) {
+	a := &NamespaceLeases{cfg: cfg, reported: map[Key]string{}, ending: map[string]bool{}}
+	var errs []error
+	for i, name := range names() {
+		a.since[i] = map[string]sighting{}
+		a.informers[i] = informers.NewSharedInformerFactoryWithOptions(cfg.Client, 0, informers.WithNamespace(cfg.Namespace),
+			informers.WithTweakListOptions(func(options *metav1.ListOptions) {
+				options.FieldSelector = fields.OneTermEqualSelector(metav1.ObjectNameField, name).String()
+			})).Coordination().V1().Leases().Informer()
+		_, err := a.informers[i].AddEventHandler(cache.ResourceEventHandlerFuncs{
+			AddFunc:    func(obj any) { a.changed(i, nil, obj) },
+			UpdateFunc: func(before, after any) { a.changed(i, before, after) },
+			DeleteFunc: func(obj any) { a.changed(i, obj, nil) },
+		})
+		errs = append(errs, err)
+	}
+	run, err := runner.New(runner.Config[Key]{
+		Name: Name, Reconcile: a.reconcile, Workers: 4 * runner.TenantsAtOnce, Tenant: func(key Key) string { return key.Namespace },
+		Gate: cfg.Gate, Clock: cfg.Clock, Metrics: cfg.Metrics, Tracer: cfg.Tracer,
+	})
+	a.runner = run
+	return a, errors.Join(append(errs, err)...)
+}
+
+// Start begins to watch, until ctx ends. It returns when the Leases are known, or ctx has ended.
+func (a *NamespaceLeases) Start(ctx context.Context) error {
+	for _, informer := range a.informers {
+		go informer.RunWithContext(ctx)
+	}
+	for i, informer := range a.informers {
+		if !cache.WaitForCacheSync(ctx.Done(), informer.HasSynced) {
+			return fmt.Errorf("the Leases %s could not be listed in time", names()[i])
+		}
+	}
+	return nil
+}
+
+// Run takes and gives up Leases until ctx ends.
+func (a *NamespaceLeases) Run(ctx context.Context) { a.runner.Run(ctx) }
+
+// Opened has the namespaces looked at whose slots this replica has begun to serve.
+func (a *NamespaceLeases) Opened(slots []int) {
+	opened := map[int]bool{}
+	for _, slot := range slots {
+		opened[slot] = true
+	}
+	for _, informer := range a.informers {
+		for _, obj := range informer.GetStore().List() {
+			if lease, ok := obj.(*coordinationv1.Lease); ok && opened[a.cfg.SlotOf(lease.Namespace)] {
+				a.runner.Enqueue(Key{lease.Namespace, a.cfg.SlotOf(lease.Namespace)})
+			}
+		}
+	}
+}
+
+// Served reports whether the fleet may work in a namespace. slot is the one in which there is something to do: while the
+// namespace is not served, its holder takes the Leases as soon as nobody else has them, without being asked again.
+func (a *NamespaceLeases) Served(namespace string, slot int) bool {
+	leases, _ := a.see(namespace)
+	key := Key{namespace, slot}
+	if policy.Served(a.cfg.Fleet, leases, false) {
+		return true
+	}
+	if policy.Served(a.cfg.Fleet, leases, a.isEnding(namespace)) {
+		a.runner.EnqueueAfter(key, lookAgain)
+		return true
+	}
+	verdict := a.keptOut(leases)
+	a.runner.EnqueueAfter(key, verdict.Wake)
+	a.report(key, verdict.Other)
+	return false
+}
+
+// KeptOut says whether another serves a namespace, or may do so: the Leases are not known yet. Where nobody does, there may
+// be work without any root, such as a MachineClass to let go.
+func (a *NamespaceLeases) KeptOut(namespace string) bool {
+	for _, informer := range a.informers {
+		if !informer.HasSynced() {
+			return true
+		}
+	}
+	leases, _ := a.see(namespace)
+	return a.keptOut(leases).Other != ""
+}
+
+// keptOut returns a verdict that says who keeps us out, and for how long at the least; "" is nobody.
+func (a *NamespaceLeases) keptOut(leases [2]policy.Lease) policy.Verdict {
+	return policy.Decide(policy.World{Now: a.cfg.Clock.Now(), Fleet: a.cfg.Fleet, Leases: leases})
+}
+
+// report says once who keeps us out; "" means nobody any more.
+func (a *NamespaceLeases) report(refused Key, other string) {
+	a.mu.Lock()
+	known := a.reported[refused]
+	if other == "" {
+		a.forget(refused.Namespace)
+	} else {
+		a.reported[refused] = other
+	}
+	a.mu.Unlock()
+	if other != "" && other != known {
+		a.cfg.Refused(refused, other)
+	}
+}
+
+// forget drops who has kept us out of a namespace. The caller holds the lock.
+func (a *NamespaceLeases) forget(namespace string) {
+	maps.DeleteFunc(a.reported, func(key Key, _ string) bool { return key.Namespace == namespace })
+}
+
+// CountRefused returns how many namespaces with roots of ours others keep us out of.
+func (a *NamespaceLeases) CountRefused() (count int) {
+	a.mu.Lock()
+	namespaces := map[string]bool{}
+	for key := range a.reported {
+		namespaces[key.Namespace] = true
+	}
+	a.mu.Unlock()
+	for namespace := range namespaces {
+		if leases, _ := a.see(namespace); a.keptOut(leases).Other != "" {
+			count++
+		}
+	}
+	return count
+}
+
+// changed notes when a Lease was seen to change. A renewal starts the time anew; more is looked at only when the Lease
+// came, went, or changed hands.
+func (a *NamespaceLeases) changed(which int, before, after any) {
+	was, is := leaseOf(before), leaseOf(after)
+	if was == nil && is == nil {
+		return
+	}
+	namespace := cmp.Or(is, was).Namespace
+	moved := was == nil || is == nil || holderOf(was) != holderOf(is)
+	a.mu.Lock()
+	if moved {
+		a.forget(namespace)
+	}
+	switch {
+	case is == nil:
+		delete(a.since[which], namespace)
+	case was == nil || was.ResourceVersion != is.ResourceVersion:
+		a.since[which][namespace] = sighting{is.ResourceVersion, a.cfg.Clock.Now()}
+		if was == nil {
+			delete(a.ending, namespace) // what can be made is in another namespace of that name
+		}
+	}
+	a.mu.Unlock()
+	if moved {
+		a.runner.Enqueue(Key{namespace, a.cfg.SlotOf(namespace)})
+		a.cfg.Changed(namespace)
+	}
+}
+
+func leaseOf(obj any) *coordinationv1.Lease {
+	if unknown, ok := obj.(cache.DeletedFinalStateUnknown); ok {
+		obj = unknown.Obj
+	}
+	lease, _ := obj.(*coordinationv1.Lease)
+	return lease
+}
+
+func holderOf(lease *coordinationv1.Lease) string {
+	if lease.Spec.HolderIdentity == nil {
+		return ""
+	}
+	return *lease.Spec.HolderIdentity
+}
+
+// cached returns a Lease as the watch shows it; nil when it shows none.
+func (a *NamespaceLeases) cached(which int, namespace string) *coordinationv1.Lease {
+	obj, _, err := a.informers[which].GetStore().GetByKey(namespace + "/" + names()[which])
+	if err != nil {
+		return nil
+	}
+	return leaseOf(obj)
+}
+
+// see returns the Leases of a namespace as the watch shows them, for a decision and for the writes that follow from it.
+func (a *NamespaceLeases) see(namespace string) (leases [2]policy.Lease, cached [2]*coordinationv1.Lease) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for i := range leases {
+		lease := a.cached(i, namespace)
+		if lease == nil {
+			continue
+		}
+		cached[i] = lease
+		leases[i] = policy.Lease{Exists: true, Holder: holderOf(lease), Since: a.cfg.Clock.Now()}
+		if seen := a.since[i][namespace]; seen.version == lease.ResourceVersion { // else the handler is about to hear of it
+			leases[i].Since = seen.at
+		}
+		if lease.Spec.LeaseDurationSeconds != nil {
+			leases[i].Duration = time.Duration(*lease.Spec.LeaseDurationSeconds) * time.Second
+		}
+	}
+	return leases, cached
+}
+
+// reconcile takes the Leases of a namespace for the holder of a slot with something to do there, and takes them or gives
+// them up for the holder of the slot of the namespace's name.
+func (a *NamespaceLeases) reconcile(ctx context.Context, key Key) (runner.Result, error) {
+	leases, cached := a.see(key.Namespace)
+	w := policy.World{Now: a.cfg.Clock.Now(), Fleet: a.cfg.Fleet, Leases: leases, MayGive: key.Slot == a.cfg.SlotOf(key.Namespace)}
+	verdict := policy.Decide(w)
+	if verdict.Do == policy.Look {
+		var err error
+		if w.Roots, err = a.lookForRoots(ctx, key.Namespace); err != nil {
+			return runner.Result{}, err
+		}
+		verdict = policy.Decide(w)
+	}
+	for i, concerned := range verdict.Which {
+		if !concerned {
+			continue
+		}
+		if done, err := a.write(ctx, i, key.Namespace, cached[i], verdict.Do); err != nil || !done {
+			return runner.Result{RequeueAfter: retry}, err // without the first one the second is not taken either
+		}
+	}
+	return runner.Result{RequeueAfter: verdict.Wake}, nil
+}
+
+// ends notes that nothing can be made in a namespace any more.
+func (a *NamespaceLeases) ends(namespace string) {
+	a.mu.Lock()
+	news := !a.ending[namespace]
+	a.ending[namespace] = true
+	a.mu.Unlock()
+	if news {
+		a.cfg.Changed(namespace)
+	}
+}
+
+func (a *NamespaceLeases) isEnding(namespace string) bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.ending[namespace]
+}
+
+// write takes a Lease or gives it up; done is false when it has changed since it was seen. cached is how it was seen, and
+// nil when there was none.
+func (a *NamespaceLeases) write(ctx context.Context, which int, namespace string, cached *coordinationv1.Lease, do policy.Action) (done bool, err error) {
+	name := names()[which]
+	lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
+	if cached != nil {
+		lease = cached.DeepCopy()
+	}
+	holder, duration, now := a.cfg.Fleet, int32(forGood/time.Second), metav1.NewMicroTime(a.cfg.Clock.Now())
+	if do == policy.Give {
+		holder, duration = "", 1 // as Machine Controller Manager's own elector leaves it
+	}
+	lease.Spec.HolderIdentity, lease.Spec.LeaseDurationSeconds = &holder, &duration
+	lease.Spec.AcquireTime, lease.Spec.RenewTime = &now, &now
+	leases := a.cfg.Client.CoordinationV1().Leases(namespace)
+	if cached == nil {
+		_, err = leases.Create(ctx, lease, metav1.CreateOptions{})
+	} else {
+		_, err = leases.Update(ctx, lease, metav1.UpdateOptions{})
+	}
+	switch {
+	case apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) || apierrors.IsNotFound(err):
+		return false, nil // the watch is about to show it
+	case apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause):
+		a.ends(namespace)
+		return true, nil
+	case err != nil:
+		return false, fmt.Errorf("write Lease %s/%s: %w", namespace, name, err)
+	}
+	klog.FromContext(ctx).Info("A Lease of Machine Controller Manager has changed hands", "namespace", namespace, "lease", name, "holder", holder)
+	return true, nil
+}
+
+// lookForRoots lists whether there is anything in a namespace that has or is a root.
+func (a *NamespaceLeases) lookForRoots(ctx context.Context, namespace string) (policy.Roots, error) {
+	for _, resource := range []string{"machinedeployments", "machinesets", "machines"} {
+		list, err := a.cfg.Metadata.Resource(v1alpha1.SchemeGroupVersion.WithResource(resource)).Namespace(namespace).
+			List(ctx, metav1.ListOptions{Limit: 1})
+		if err != nil {
+			return policy.Unknown, fmt.Errorf("look for %s in namespace %s: %w", resource, namespace, err)
+		}
+		if len(list.Items) > 0 {
+			return policy.Some, nil
+		}
+	}
+	return policy.None, nil
+}

@@ -1,0 +1,381 @@
+package namespacelease
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/kubernetes/fake"
+	metadatafake "k8s.io/client-go/metadata/fake"
+	clienttesting "k8s.io/client-go/testing"
+	clocktesting "k8s.io/utils/clock/testing"
+
+	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/testkit/bubbles"
+	"github.com/machine-controller-fleet/machine-controller-fleet/shard/namespacelease/policy"
+)
+
+func TestMain(m *testing.M) { bubbles.Main(m) }
+
+// bench is an Alone before an API server with Leases that obeys field selectors and resourceVersions.
+type bench struct {
+	t        *testing.T
+	client   *fake.Clientset
+	metadata *metadatafake.FakeMetadataClient
+	clock    *clocktesting.FakeClock
+	alone    *NamespaceLeases
+
+	mu      sync.Mutex
+	version int
+	refused []string
+	closed  map[int]bool // slots that this replica does not hold
+}
+
+func (b *bench) Admit(ctx context.Context, key Key) (context.Context, func(), bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return ctx, func() {}, !b.closed[key.Slot]
+}
+
+func nameOf(obj runtime.Object) fields.Set {
+	lease, _ := obj.(*coordinationv1.Lease)
+	return fields.Set{metav1.ObjectNameField: lease.Name}
+}
+
+// serve makes the fake clientset behave, of Leases, as an API server does.
+func (b *bench) serve() {
+	b.client.PrependReactor("list", "leases", func(action clienttesting.Action) (bool, runtime.Object, error) {
+		list, _ := action.(clienttesting.ListAction)
+		obj, err := b.client.Tracker().List(action.GetResource(), coordinationv1.SchemeGroupVersion.WithKind("Lease"), action.GetNamespace())
+		leases, _ := obj.(*coordinationv1.LeaseList)
+		leases.Items = slices.DeleteFunc(leases.Items, func(l coordinationv1.Lease) bool {
+			return !list.GetListRestrictions().Fields.Matches(nameOf(&l))
+		})
+		return true, leases, err
+	})
+	b.client.PrependWatchReactor("leases", func(action clienttesting.Action) (bool, watch.Interface, error) {
+		restricted, _ := action.(clienttesting.WatchAction)
+		w, err := b.client.Tracker().Watch(action.GetResource(), action.GetNamespace())
+		return true, filtered(w, restricted.GetWatchRestrictions().Fields, nil), err
+	})
+	versioned := func(action clienttesting.Action) (bool, runtime.Object, error) {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		write, _ := action.(clienttesting.UpdateAction) // a create is shaped alike
+		lease, _ := write.GetObject().(*coordinationv1.Lease)
+		stored, err := b.client.Tracker().Get(action.GetResource(), lease.Namespace, lease.Name)
+		if old, ok := stored.(*coordinationv1.Lease); err == nil && ok && old.ResourceVersion != lease.ResourceVersion {
+			return true, nil, apierrors.NewConflict(action.GetResource().GroupResource(), lease.Name, errors.New("it has changed"))
+		}
+		b.version++
+		lease.ResourceVersion = strconv.Itoa(b.version)
+		return false, nil, nil
+	}
+	b.client.PrependReactor("update", "leases", versioned)
+	b.client.PrependReactor("create", "leases", versioned)
+}
+
+// filtered is a watch of what the selector matches, each event of which comes as late as lag says. That of apimachinery
+// never ends if nobody takes its last event.
+func filtered(in watch.Interface, selector fields.Selector, lag func() time.Duration) watch.Interface {
+	events := make(chan watch.Event)
+	out := watch.NewProxyWatcher(events)
+	go func() {
+		defer in.Stop()
+		for {
+			select {
+			case <-out.StopChan():
+				return
+			case event := <-in.ResultChan():
+				if !selector.Matches(nameOf(event.Object)) {
+					continue
+				}
+				if lag != nil {
+					time.Sleep(lag())
+				}
+				select {
+				case <-out.StopChan():
+					return
+				case events <- event:
+				}
+			}
+		}
+	}()
+	return out
+}
+
+func newBench(t *testing.T, roots ...string) *bench {
+	t.Helper()
+	scheme := metadatafake.NewTestScheme()
+	if err := metav1.AddMetaToScheme(scheme); err != nil {
+		t.Fatal(err)
+	}
+	b := &bench{t: t, client: fake.NewClientset(), clock: clocktesting.NewFakeClock(time.Unix(1e9, 0)), closed: map[int]bool{}}
+	b.metadata = metadatafake.NewSimpleMetadataClient(scheme)
+	for _, root := range roots {
+		b.root(root)
+	}
+	b.serve()
+	var err error
+	b.alone, err = New(Config{
+		Client: b.client, Metadata: b.metadata, Fleet: "fleet", SlotOf: func(string) int { return 3 }, Gate: b, Clock: b.clock,
+		Changed: func(string) {}, Refused: func(refused Key, other string) {
+			b.mu.Lock()
+			defer b.mu.Unlock()
+			b.refused = append(b.refused, fmt.Sprintf("%s by %s", refused, other))
+		},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	if err := b.alone.Start(ctx); err != nil {
+		t.Fatal(err)
+	}
+	var running sync.WaitGroup
+	running.Go(func() { b.alone.Run(ctx) })
+	t.Cleanup(func() { stop(); running.Wait() })
+	return b
+}
+
+// root makes a root in the namespace n.
+func (b *bench) root(name string) {
+	b.t.Helper()
+	meta := &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: name}}
+	if err := b.metadata.Tracker().Create(v1alpha1.SchemeGroupVersion.WithResource("machinedeployments"), meta, "n"); err != nil {
+		b.t.Fatal(err)
+	}
+}
+
+// sees returns the Leases of n as the watch shows them.
+func (b *bench) sees() [2]policy.Lease {
+	leases, _ := b.alone.see("n")
+	return leases
+}
+
+// served asks for slot 7 of n, and waits until nothing happens any more. It is for tests in a bubble.
+func (b *bench) served(want bool) {
+	b.t.Helper()
+	if got := b.alone.Served("n", 7); got != want {
+		b.t.Errorf("served: %t, want %t", got, want)
+	}
+	synctest.Wait()
+}
+
+// holds has somebody hold a Lease, or renew it.
+func (b *bench) holds(name, holder string) {
+	b.t.Helper()
+	leases, duration := b.client.CoordinationV1().Leases("n"), int32(15)
+	lease, err := leases.Get(b.t.Context(), name, metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		lease = &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: name}}
+		lease.Spec.HolderIdentity, lease.Spec.LeaseDurationSeconds = &holder, &duration
+		_, err = leases.Create(b.t.Context(), lease, metav1.CreateOptions{})
+	} else if err == nil {
+		lease.Spec.HolderIdentity = &holder
+		_, err = leases.Update(b.t.Context(), lease, metav1.UpdateOptions{})
+	}
+	if err != nil {
+		b.t.Fatal(err)
+	}
+}
+
+func (b *bench) holders() (holders [2]string) {
+	for i, name := range names() {
+		if lease, err := b.client.CoordinationV1().Leases("n").Get(b.t.Context(), name, metav1.GetOptions{}); err == nil {
+			holders[i] = holderOf(lease)
+		}
+	}
+	return holders
+}
+
+// becomes waits for a condition, and lets no time pass by the fleet's clock.
+func (b *bench) becomes(what string, condition func() bool) {
+	b.t.Helper()
+	for end := time.Now().Add(10 * time.Second); !condition(); time.Sleep(time.Millisecond) {
+		if time.Now().After(end) {
+			b.t.Fatalf("not seen: %s; holders %q", what, b.holders())
+		}
+	}
+}
+
+func TestAnEmptyNamespaceIsAskedForAndTaken(t *testing.T) {
+	b := newBench(t, "root")
+	if b.alone.Served("n", 7) {
+		t.Error("served before the Leases are ours")
+	}
+	b.becomes("served", func() bool { return b.alone.Served("n", 7) })
+	if got := b.holders(); got != [2]string{"fleet", "fleet"} {
+		t.Errorf("holders %q", got)
+	}
+	if len(b.refused) > 0 || b.alone.KeptOut("n") || b.alone.KeptOut("without-leases") {
+		t.Errorf("refused: %v, or kept out", b.refused)
+	}
+}
+
+func TestLiveHolderKeepsTheNamespace(t *testing.T) {
+	b := newBench(t, "root")
+	b.holds(v1alpha1.LeaseManager, "mcm")
+	b.becomes("the Lease", func() bool { return b.sees()[0].Exists })
+	for range 20 { // 40 s of renewals
+		b.holds(v1alpha1.LeaseManager, "mcm")
+		version := strconv.Itoa(b.version)
+		b.becomes("the renewal", func() bool {
+			lease := b.alone.cached(0, "n")
+			return lease.ResourceVersion == version && b.sees()[0].Since.Equal(b.clock.Now())
+		})
+		if b.clock.Step(2 * time.Second); b.alone.Served("n", 7) || !b.alone.KeptOut("n") {
+			t.Fatal("served beside another, or not kept out")
+		}
+	}
+	b.alone.Served("n", 8) // another slot with a root
+	if want := []string{"n/slot 7 by mcm", "n/slot 8 by mcm"}; !slices.Equal(b.refused, want) || b.alone.CountRefused() != 1 {
+		t.Errorf("refused %v, want %v", b.refused, want)
+	}
+	b.becomes("taken when it has died", func() bool {
+		b.clock.Step(100 * time.Millisecond)
+		return b.alone.Served("n", 7)
+	})
+}
+
+func TestANamespaceThatWasGivenUpIsServedAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t)
+		for _, name := range names() {
+			b.holds(name, "fleet")
+		}
+		synctest.Wait()
+		b.served(false)
+		if got := b.holders(); got != [2]string{"", ""} {
+			t.Fatalf("holders without roots: %q", got)
+		}
+		b.clock.Step(time.Hour)
+		b.served(false)
+		if got := b.holders(); got != [2]string{"", ""} {
+			t.Errorf("taken without roots, by %q", got)
+		}
+		b.root("root")
+		b.served(false)
+		b.served(true)
+		if got := b.holders(); got != [2]string{"fleet", "fleet"} || len(b.refused) > 0 {
+			t.Errorf("holders %q, refused %v", got, b.refused)
+		}
+	})
+}
+
+func TestANamespaceWhoseManagerDiedBeforeItHadRootsIsServed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t)
+		for _, name := range names() {
+			b.holds(name, "mcm")
+		}
+		synctest.Wait()
+		b.clock.Step(policy.Unchanged) // the holder of the namespace's slot looks, and finds no roots
+		synctest.Wait()
+		if got := b.holders(); got != [2]string{"mcm", "mcm"} {
+			t.Errorf("taken without roots, by %q", got)
+		}
+		b.root("root")
+		b.served(false)
+		b.served(true)
+		if len(b.refused) > 0 {
+			t.Errorf("refused: %v", b.refused)
+		}
+	})
+}
+
+// Whoever has something to do in a namespace takes it when the other manager has died, although nothing changes then, it
+// does not ask again, and nobody holds the slot of the namespace's name.
+func TestTheLeasesOfAManagerThatDiesAreTakenAtTheirDeadline(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t, "root")
+		b.mu.Lock()
+		b.closed[3] = true
+		b.mu.Unlock()
+		b.holds(v1alpha1.LeaseManager, "mcm")
+		synctest.Wait()
+		b.served(false)
+		if b.alone.CountRefused() != 1 {
+			t.Error("not counted as refused")
+		}
+		b.clock.Step(policy.Unchanged - time.Millisecond)
+		synctest.Wait()
+		if got := b.holders(); got != [2]string{"mcm", ""} {
+			t.Errorf("taken before the deadline: %q", got)
+		}
+		b.clock.Step(time.Millisecond)
+		synctest.Wait()
+		if got := b.holders(); got != [2]string{"fleet", "fleet"} {
+			t.Errorf("holders at the deadline: %q", got)
+		}
+		if b.alone.CountRefused() > 0 {
+			t.Error("still counted as refused")
+		}
+	})
+}
+
+// Of a Lease that the watch has just shown nobody knows yet since when it is so.
+func TestALeaseThatWasRenewedThisMomentIsNotExpired(t *testing.T) {
+	b := newBench(t)
+	b.holds(v1alpha1.LeaseManager, "mcm")
+	b.becomes("the Lease", func() bool { return b.sees()[0].Exists })
+	b.clock.Step(time.Hour)
+	renewed := b.alone.cached(0, "n").DeepCopy()
+	renewed.ResourceVersion = "renewed"
+	if err := b.alone.informers[0].GetStore().Update(renewed); err != nil { // its handler has not run yet
+		t.Fatal(err)
+	}
+	if !b.alone.KeptOut("n") {
+		t.Error("the Lease counts as expired")
+	}
+}
+
+func TestANamespaceOfTheSameNameAsOneThatEndedIsTaken(t *testing.T) {
+	b := newBench(t, "root")
+	ends := true
+	b.client.PrependReactor("create", "leases", func(clienttesting.Action) (bool, runtime.Object, error) {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		refused := apierrors.NewForbidden(coordinationv1.Resource("leases"), "", errors.New("the namespace is being terminated"))
+		refused.ErrStatus.Details.Causes = []metav1.StatusCause{{Type: corev1.NamespaceTerminatingCause}}
+		return ends, nil, refused
+	})
+	b.becomes("served to its end", func() bool { return b.alone.Served("n", 7) })
+	if got := b.holders(); got != [2]string{"", ""} {
+		t.Errorf("Leases were made where the namespace ends: %q", got)
+	}
+	b.mu.Lock()
+	ends = false
+	b.mu.Unlock()
+	b.becomes("taken", func() bool {
+		b.alone.Served("n", 7) // for as long as there is something to do
+		b.clock.Step(time.Second)
+		return b.holders() == [2]string{"fleet", "fleet"}
+	})
+}
+
+func TestANamespaceWithoutRootsIsGivenUp(t *testing.T) {
+	b := newBench(t)
+	for _, name := range names() {
+		b.holds(name, "fleet")
+	}
+	b.becomes("given up", func() bool { return b.holders() == [2]string{"", ""} })
+	b.becomes("seen to be given up", func() bool { return !b.alone.Served("n", 7) })
+	b.clock.Step(time.Hour)
+	if b.alone.Served("n", 7) {
+		t.Error("served without Leases")
+	}
+}

@@ -1,0 +1,149 @@
+package policy
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/testkit/worlds"
+)
+
+var now = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+
+func TestDecide(t *testing.T) {
+	absent, empty := Lease{}, Lease{Exists: true, Since: now}
+	ours := Lease{Exists: true, Holder: "fleet", Since: now}
+	since := func(age time.Duration) Lease { return Lease{Exists: true, Holder: "mcm", Since: now.Add(-age)} }
+	fleet := Lease{Exists: true, Holder: "second", Since: now.Add(-time.Hour), Duration: 10 * time.Hour}
+	both, first, second := [2]bool{true, true}, [2]bool{true, false}, [2]bool{false, true}
+	for _, tc := range []struct {
+		name    string
+		leases  [2]Lease
+		roots   Roots
+		mayGive bool
+		want    Verdict
+	}{
+		{name: "no Leases", leases: [2]Lease{absent, absent}, roots: Some, want: Verdict{Do: Take, Which: both}},
+		{name: "given up", leases: [2]Lease{empty, empty}, roots: Some, want: Verdict{Do: Take, Which: both}},
+		{name: "given up, one deleted", leases: [2]Lease{empty, absent}, roots: Some, want: Verdict{Do: Take, Which: both}},
+		{name: "roots are not known", leases: [2]Lease{empty, empty}, want: Verdict{Do: Look}},
+		{name: "served", leases: [2]Lease{ours, ours}},
+		{name: "served, by the one who gives up", leases: [2]Lease{ours, ours}, mayGive: true, want: Verdict{Do: Look}},
+		{name: "served, with roots", leases: [2]Lease{ours, ours}, roots: Some, mayGive: true, want: Verdict{Wake: 10 * time.Minute}},
+		{name: "half taken", leases: [2]Lease{ours, absent}, roots: Some, want: Verdict{Do: Take, Which: second}},
+		{name: "another lives", leases: [2]Lease{since(time.Second), absent}, want: Verdict{Other: "mcm", Wake: 14 * time.Second}},
+		{name: "one of two lives", leases: [2]Lease{since(time.Hour), since(0)}, want: Verdict{Other: "mcm", Wake: 15 * time.Second}},
+		{name: "both live", leases: [2]Lease{since(0), since(5 * time.Second)}, want: Verdict{Other: "mcm", Wake: 15 * time.Second}},
+		{name: "another has died", leases: [2]Lease{since(15 * time.Second), since(time.Hour)}, roots: Some, want: Verdict{Do: Take, Which: both}},
+		{name: "another has died, roots are not known", leases: [2]Lease{since(15 * time.Second), empty}, want: Verdict{Do: Look}},
+		{name: "another came between", leases: [2]Lease{ours, since(0)}, mayGive: true, want: Verdict{Do: Give, Which: first, Other: "mcm", Wake: 15 * time.Second}},
+		{name: "another came between, and this one may not give up", leases: [2]Lease{ours, since(0)}, want: Verdict{Other: "mcm", Wake: 15 * time.Second}},
+		{name: "another fleet, which renews nothing", leases: [2]Lease{fleet, fleet}, want: Verdict{Other: "second", Wake: 9 * time.Hour}},
+		{name: "no root", leases: [2]Lease{absent, absent}, roots: None, mayGive: true},
+		{name: "no root any more", leases: [2]Lease{ours, ours}, roots: None, mayGive: true, want: Verdict{Do: Give, Which: both}},
+		{name: "no root any more, half taken", leases: [2]Lease{empty, ours}, roots: None, mayGive: true, want: Verdict{Do: Give, Which: second}},
+		{name: "no root any more, and this one may not give up", leases: [2]Lease{empty, ours}, roots: None},
+	} {
+		w := World{Now: now, Fleet: "fleet", Leases: tc.leases, Roots: tc.roots, MayGive: tc.mayGive}
+		if got := Decide(w); got != tc.want {
+			t.Errorf("%s: %+v, want %+v", tc.name, got, tc.want)
+		}
+	}
+}
+
+// What follows from a decision, whatever the two Leases are, whoever decides and whatever is known of roots.
+func TestEveryCombinationEndsWithTheLeasesTakenOrGivenUp(t *testing.T) {
+	states := map[string]Lease{
+		"absent": {}, "empty": {Exists: true, Since: now}, "ours": {Exists: true, Holder: "fleet", Since: now.Add(-time.Hour)},
+		"live":    {Exists: true, Holder: "mcm", Since: now.Add(-5 * time.Second)},
+		"expired": {Exists: true, Holder: "mcm", Since: now.Add(-15 * time.Second)},
+	}
+	for a, first := range states {
+		for b, second := range states {
+			for _, roots := range []Roots{Unknown, None, Some} {
+				for _, mayGive := range []bool{false, true} {
+					name := fmt.Sprintf("%s, %s, roots %d, may give %t", a, b, roots, mayGive)
+					v := Decide(World{Now: now, Fleet: "fleet", Leases: [2]Lease{first, second}, Roots: roots, MayGive: mayGive})
+					held := [2]bool{a == "ours", b == "ours"} // once the verdict is carried out
+					for i, concerned := range v.Which {
+						if concerned {
+							held[i] = v.Do == Take
+						}
+					}
+					lives, served, looks := a == "live" || b == "live", a == "ours" && b == "ours", v.Do == Look
+					if (v.Other == "mcm") != lives || (v.Wake == 10*time.Second) != lives {
+						t.Errorf("%s: kept out by %q for %s", name, v.Other, v.Wake)
+					}
+					if want := roots == Unknown && !lives && (!served || mayGive); looks != want {
+						t.Errorf("%s: looks for roots: %t, want %t", name, looks, want)
+					}
+					if (v.Do == Take || v.Do == Give) != (v.Which != [2]bool{}) {
+						t.Errorf("%s: %+v has an action without a Lease, or a Lease without an action", name, v)
+					}
+					switch {
+					case looks:
+					case mayGive && (lives || roots == None) && held != [2]bool{}:
+						t.Errorf("%s: %v stay taken, want both given up", name, held)
+					case !lives && roots == Some && held != [2]bool{true, true}:
+						t.Errorf("%s: %v are taken, want both", name, held)
+					case v.Do == Take && (lives || roots != Some):
+						t.Errorf("%s: taken although another lives, or without roots", name)
+					case v.Do == Give && !mayGive:
+						t.Errorf("%s: given up by a replica that may not", name)
+					}
+				}
+			}
+		}
+	}
+}
+
+// Two fleets and MCM, all at it at the same time: whoever is served is alone.
+func TestOneIsServed(t *testing.T) {
+	worlds.Check(t, 1, func(t *rapid.T) {
+		var leases [2]Lease
+		clock := now
+		for range rapid.IntRange(0, 60).Draw(t, "steps") {
+			clock = clock.Add(time.Duration(rapid.IntRange(0, 20).Draw(t, "seconds")) * time.Second)
+			who := rapid.SampledFrom([]string{"one", "two"}).Draw(t, "who")
+			roots := rapid.SampledFrom([]Roots{None, Some, Some, Some, Some}).Draw(t, "roots")
+			v := Decide(World{Now: clock, Fleet: who, Leases: leases, Roots: roots, MayGive: rapid.Bool().Draw(t, "may give")})
+			for i := range leases {
+				if !v.Which[i] || rapid.IntRange(0, 3).Draw(t, "refused") == 0 {
+					continue
+				}
+				last := leases[i]
+				leases[i] = Lease{Exists: true, Since: clock}
+				if v.Do == Take {
+					if last.Holder != "" && clock.Sub(last.Since) < Unchanged {
+						t.Fatalf("%s takes a Lease from %s that has changed %s ago", who, last.Holder, clock.Sub(last.Since))
+					}
+					leases[i].Holder = who
+				}
+			}
+			if Served("one", leases, false) && Served("two", leases, false) {
+				t.Fatal("two are served")
+			}
+		}
+	})
+}
+
+func TestAnEndingNamespaceIsServedWithoutLeases(t *testing.T) {
+	ours, other, empty := Lease{Exists: true, Holder: "fleet"}, Lease{Exists: true, Holder: "other"}, Lease{Exists: true}
+	for _, tc := range []struct {
+		name         string
+		leases       [2]Lease
+		ends, stands bool
+	}{
+		{"both gone", [2]Lease{}, true, false},
+		{"one gone", [2]Lease{ours, {}}, true, false},
+		{"both ours", [2]Lease{ours, ours}, true, true},
+		{"another's", [2]Lease{other, {}}, false, false},
+		{"nobody's", [2]Lease{empty, {}}, false, false},
+	} {
+		if Served("fleet", tc.leases, true) != tc.ends || Served("fleet", tc.leases, false) != tc.stands {
+			t.Errorf("%s: not served as it should be", tc.name)
+		}
+	}
+}

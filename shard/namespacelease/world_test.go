@@ -1,0 +1,429 @@
+package namespacelease
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strconv"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/kubernetes/fake"
+	"k8s.io/client-go/kubernetes/scheme"
+	metadatafake "k8s.io/client-go/metadata/fake"
+	clienttesting "k8s.io/client-go/testing"
+	"k8s.io/utils/clock"
+
+	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/testkit/worlds"
+	"github.com/machine-controller-fleet/machine-controller-fleet/shard/namespacelease/policy"
+)
+
+const (
+	// leaseWorlds is how many are generated, with the seeds 1, 2, 3 …: a failure names its own.
+	leaseWorlds = 200
+	worldSlots  = 4
+	// prompt is within what time a namespace is served whose Leases are free: watches lag by at most a second each.
+	prompt = 5 * time.Second
+)
+
+// leaseWorld is a fleet of replicas, two namespaces with roots that come and go, a manager in each that comes and goes, and
+// hands that edit Leases.
+type leaseWorld struct {
+	t        *testing.T
+	dice     *rand.Rand
+	server   clienttesting.ObjectTracker
+	metadata *metadatafake.FakeMetadataClient
+	replicas []*replica
+	roots    map[Key]bool
+	managers map[string]bool // the namespaces in which one lives
+
+	mu      sync.Mutex
+	version int
+	changed map[string]time.Time // of each Lease
+	writes  int                  // of the fleet
+}
+
+// replica is what a process of the fleet does around an Alone: each root is asked for once, and again only after it was
+// turned away and the Leases have changed hands, or when its slot is opened.
+type replica struct {
+	world  *leaseWorld
+	client *fake.Clientset
+	alone  *NamespaceLeases
+
+	mu        sync.Mutex
+	open      map[int]bool
+	suspended bool
+	waiting   map[Key]bool
+	served    map[Key]bool
+}
+
+func (r *replica) Admit(ctx context.Context, key Key) (context.Context, func(), bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return ctx, func() {}, r.open[key.Slot] && !r.suspended
+}
+
+// enter is a pass of a root.
+func (r *replica) enter(root Key) {
+	if _, _, ok := r.Admit(r.world.t.Context(), root); !ok {
+		return
+	}
+	r.mu.Lock()
+	r.waiting[root] = true // before it asks: what it waits for may come while it does
+	r.mu.Unlock()
+	if r.alone.Served(root.Namespace, root.Slot) {
+		r.mu.Lock()
+		delete(r.waiting, root)
+		r.served[root] = true
+		r.mu.Unlock()
+	}
+}
+
+// handsChanged has the roots enter again that were turned away.
+func (r *replica) handsChanged(namespace string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for root := range r.waiting {
+		if root.Namespace == namespace {
+			delete(r.waiting, root)
+			go r.enter(root)
+		}
+	}
+}
+
+// opened has the roots of slots enter. The caller may hold no lock.
+func (r *replica) opened(slots ...int) {
+	for root := range r.world.roots {
+		if slices.Contains(slots, root.Slot) {
+			go r.enter(root)
+		}
+	}
+	r.alone.Opened(slots)
+}
+
+func (w *leaseWorld) holder(slot int) *replica {
+	for _, r := range w.replicas {
+		if r.open[slot] {
+			return r
+		}
+	}
+	return nil
+}
+
+func (w *leaseWorld) namespaces() []string { return []string{"0", "1"} } // each in the slot of that number
+
+// as is a client of the API server, whose watches lag.
+func (w *leaseWorld) as(who string, lag func() time.Duration) *fake.Clientset {
+	client := &fake.Clientset{}
+	client.PrependReactor("*", "leases", func(action clienttesting.Action) (bool, runtime.Object, error) {
+		return w.answer(who, action)
+	})
+	client.PrependWatchReactor("leases", func(action clienttesting.Action) (bool, watch.Interface, error) {
+		restricted, _ := action.(clienttesting.WatchAction)
+		all, err := w.server.Watch(action.GetResource(), action.GetNamespace())
+		return true, filtered(all, restricted.GetWatchRestrictions().Fields, lag), err
+	})
+	return client
+}
+
+// answer is what the API server does with a request about Leases. A live manager is never to lose one.
+func (w *leaseWorld) answer(who string, action clienttesting.Action) (bool, runtime.Object, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if list, ok := action.(clienttesting.ListAction); ok {
+		obj, err := w.server.List(action.GetResource(), coordinationv1.SchemeGroupVersion.WithKind("Lease"), action.GetNamespace())
+		leases, _ := obj.(*coordinationv1.LeaseList)
+		leases.Items = slices.DeleteFunc(leases.Items, func(l coordinationv1.Lease) bool {
+			return !list.GetListRestrictions().Fields.Matches(nameOf(&l))
+		})
+		return true, leases, err
+	}
+	if write, ok := action.(clienttesting.UpdateAction); ok { // a create is shaped alike
+		lease, _ := write.GetObject().(*coordinationv1.Lease)
+		name := lease.Namespace + "/" + lease.Name
+		stored, err := w.server.Get(action.GetResource(), lease.Namespace, lease.Name)
+		if old, ok := stored.(*coordinationv1.Lease); err == nil && ok {
+			if action.GetVerb() == "create" {
+				return true, nil, apierrors.NewAlreadyExists(action.GetResource().GroupResource(), lease.Name)
+			}
+			if old.ResourceVersion != lease.ResourceVersion {
+				return true, nil, apierrors.NewConflict(action.GetResource().GroupResource(), lease.Name, errors.New("it has changed"))
+			}
+			age := time.Since(w.changed[name])
+			if before := holderOf(old); before != "" && before != holderOf(lease) && who == "fleet" && before != who && age < policy.Unchanged {
+				w.t.Errorf("Lease %s is taken from %s, which has changed it %s ago", name, before, age)
+			}
+		}
+		if who == "fleet" {
+			w.writes++
+		}
+		w.version++
+		lease.ResourceVersion, w.changed[name] = strconv.Itoa(w.version), time.Now()
+	}
+	return clienttesting.ObjectReaction(w.server)(action)
+}
+
+func newLeaseWorld(t *testing.T, seed uint64) *leaseWorld {
+	t.Helper()
+	kinds := metadatafake.NewTestScheme()
+	if err := metav1.AddMetaToScheme(kinds); err != nil {
+		t.Fatal(err)
+	}
+	w := &leaseWorld{
+		t: t, dice: rand.New(rand.NewPCG(seed, 0)), metadata: metadatafake.NewSimpleMetadataClient(kinds),
+		server: clienttesting.NewObjectTracker(scheme.Scheme, scheme.Codecs.UniversalDecoder()), roots: map[Key]bool{}, managers: map[string]bool{}, changed: map[string]time.Time{},
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	var running sync.WaitGroup
+	t.Cleanup(func() { stop(); running.Wait() })
+	for range 3 {
+		r := &replica{world: w, open: map[int]bool{}, waiting: map[Key]bool{}, served: map[Key]bool{}}
+		lag := time.Duration(w.dice.IntN(1000)) * time.Millisecond
+		r.client = w.as("fleet", func() time.Duration { return lag })
+		var err error
+		r.alone, err = New(Config{
+			Client: r.client, Metadata: w.metadata, Fleet: "fleet", Gate: r, Clock: clock.RealClock{}, Changed: r.handsChanged,
+			SlotOf: func(namespace string) int { return int(namespace[0] - '0') },
+			Refused: func(refused Key, other string) {
+				if other != "manager of "+refused.Namespace {
+					t.Errorf("%s is refused for %q", refused, other)
+				}
+			},
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := r.alone.Start(ctx); err != nil {
+			t.Fatal(err)
+		}
+		running.Go(func() { r.alone.Run(ctx) })
+		w.replicas = append(w.replicas, r)
+	}
+	for slot := range worldSlots {
+		w.handOver(slot)
+	}
+	for _, namespace := range w.namespaces() {
+		running.Go(func() { w.manage(ctx, namespace) })
+	}
+	return w
+}
+
+// manage is a manager, which takes what is free and renews what it has, like client-go's elector.
+func (w *leaseWorld) manage(ctx context.Context, namespace string) {
+	holder, duration := "manager of "+namespace, int32(15)
+	leases := w.as("manager", nil).CoordinationV1().Leases(namespace)
+	tick := time.NewTicker(2 * time.Second)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		w.mu.Lock()
+		lives := w.managers[namespace]
+		w.mu.Unlock()
+		for _, name := range names() {
+			if !lives {
+				continue
+			}
+			spec := coordinationv1.LeaseSpec{HolderIdentity: &holder, LeaseDurationSeconds: &duration}
+			if lease, err := leases.Get(ctx, name, metav1.GetOptions{}); err != nil {
+				_, _ = leases.Create(ctx, &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}, Spec: spec}, metav1.CreateOptions{})
+			} else if before := holderOf(lease); before == "" || before == holder {
+				lease.Spec = spec
+				_, _ = leases.Update(ctx, lease, metav1.UpdateOptions{})
+			}
+		}
+	}
+}
+
+// setManager has the manager of a namespace live or not. One that ends releases its Leases; one that dies does not.
+func (w *leaseWorld) setManager(namespace string, lives, releases bool) {
+	w.mu.Lock()
+	w.managers[namespace] = lives
+	w.mu.Unlock()
+	if releases {
+		w.byHand(namespace, func(lease *coordinationv1.Lease) bool { return holderOf(lease) == "manager of "+namespace })
+	}
+}
+
+// byHand empties Leases.
+func (w *leaseWorld) byHand(namespace string, which func(*coordinationv1.Lease) bool) {
+	leases, none := w.as("hand", nil).CoordinationV1().Leases(namespace), ""
+	for _, name := range names() {
+		if lease, err := leases.Get(w.t.Context(), name, metav1.GetOptions{}); err == nil && which(lease) {
+			lease.Spec.HolderIdentity = &none
+			if _, err := leases.Update(w.t.Context(), lease, metav1.UpdateOptions{}); err != nil {
+				w.t.Error(err)
+			}
+		}
+	}
+}
+
+// handOver gives a slot to some replica, or to the same one once more.
+func (w *leaseWorld) handOver(slot int) {
+	next := w.replicas[w.dice.IntN(len(w.replicas))]
+	for _, r := range w.replicas {
+		r.mu.Lock()
+		r.open[slot] = r == next
+		for root := range r.waiting {
+			if root.Slot == slot {
+				delete(r.waiting, root)
+			}
+		}
+		r.mu.Unlock()
+	}
+	next.opened(slot)
+}
+
+// suspend has a replica do nothing for a while.
+func (w *leaseWorld) suspend(r *replica, d time.Duration) {
+	set := func(suspended bool) (open []int) {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		r.suspended = suspended
+		for slot, is := range r.open {
+			if is {
+				open = append(open, slot)
+			}
+		}
+		return open
+	}
+	set(true)
+	time.Sleep(d)
+	r.opened(set(false)...)
+}
+
+// setRoot makes or deletes a root. Nobody learns of one that goes.
+func (w *leaseWorld) setRoot(root Key, exists bool) {
+	if w.roots[root] == exists {
+		return
+	}
+	resource, name := v1alpha1.SchemeGroupVersion.WithResource("machinedeployments"), strconv.Itoa(root.Slot)
+	var err error
+	if exists {
+		meta := &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Namespace: root.Namespace, Name: name}}
+		err = w.metadata.Tracker().Create(resource, meta, root.Namespace)
+		w.roots[root] = true
+		go w.holder(root.Slot).enter(root)
+	} else {
+		err = w.metadata.Tracker().Delete(resource, root.Namespace, name)
+		delete(w.roots, root)
+		for _, r := range w.replicas {
+			r.mu.Lock()
+			delete(r.waiting, root)
+			r.mu.Unlock()
+		}
+	}
+	if err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+// act has something happen.
+func (w *leaseWorld) act() {
+	namespace := w.namespaces()[w.dice.IntN(2)]
+	switch root := (Key{namespace, w.dice.IntN(worldSlots)}); w.dice.IntN(8) {
+	case 0, 1:
+		w.setRoot(root, true)
+	case 2:
+		for slot := range worldSlots {
+			w.setRoot(Key{namespace, slot}, false)
+		}
+	case 3:
+		w.handOver(root.Slot)
+	case 4:
+		w.suspend(w.replicas[w.dice.IntN(len(w.replicas))], time.Duration(w.dice.IntN(20))*time.Second)
+	case 5:
+		w.setManager(namespace, w.dice.IntN(2) == 0, w.dice.IntN(2) == 0)
+	case 6:
+		w.byHand(namespace, func(*coordinationv1.Lease) bool { return w.dice.IntN(2) == 0 })
+	case 7:
+		for _, name := range names() {
+			if w.dice.IntN(2) == 0 { // it may be missing
+				_ = w.as("hand", nil).CoordinationV1().Leases(namespace).Delete(w.t.Context(), name, metav1.DeleteOptions{})
+			}
+		}
+	}
+	pause := []time.Duration{0, time.Second, 7 * time.Second, 40 * time.Second, 11 * time.Minute}
+	time.Sleep(pause[w.dice.IntN(len(pause))])
+}
+
+// isServed fails unless namespaces with roots are the fleet's, for whoever holds the slots of the roots.
+func (w *leaseWorld) isServed(when string) {
+	synctest.Wait()
+	for root := range w.roots {
+		if got := w.holders(root.Namespace); got != [2]string{"fleet", "fleet"} {
+			w.t.Errorf("%s namespace %s has roots, and its Leases have the holders %q", when, root.Namespace, got)
+		}
+		r := w.holder(root.Slot)
+		r.mu.Lock()
+		if !r.served[root] || r.waiting[root] {
+			w.t.Errorf("%s the root %s is not served", when, root)
+		}
+		r.mu.Unlock()
+	}
+}
+
+func (w *leaseWorld) holders(namespace string) (holders [2]string) {
+	for i, name := range names() {
+		if lease, err := w.as("hand", nil).CoordinationV1().Leases(namespace).Get(w.t.Context(), name, metav1.GetOptions{}); err == nil {
+			holders[i] = holderOf(lease)
+		}
+	}
+	return holders
+}
+
+// Whatever has become of Leases, roots, slots and managers: once it is quiet a namespace with roots is served within seconds,
+// one without them is given up within ten minutes, and nothing is written but for that.
+func TestEveryNamespaceWithRootsIsServedInTheEnd(t *testing.T) {
+	for seed := range uint64(worlds.Some(leaseWorlds)) {
+		t.Run(fmt.Sprintf("seed %d", seed+1), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newLeaseWorld(t, seed+1)
+				for range 12 {
+					w.act()
+				}
+				for _, namespace := range w.namespaces() {
+					w.setManager(namespace, false, w.dice.IntN(2) == 0)
+				}
+				time.Sleep(policy.Unchanged + prompt)
+				w.isServed("when all managers have died,")
+				time.Sleep(policy.LookAgain + prompt)
+				for _, namespace := range w.namespaces() {
+					free := true
+					for slot := range worldSlots {
+						free = free && !w.roots[Key{namespace, slot}]
+					}
+					if got := w.holders(namespace); free && slices.Contains(got[:], "fleet") {
+						t.Errorf("namespace %s has no roots, and its Leases the holders %q", namespace, got)
+					}
+				}
+				before := w.writes
+				time.Sleep(time.Hour)
+				if w.writes != before {
+					t.Errorf("%d writes of Leases in an hour in which nothing happens", w.writes-before)
+				}
+				for _, namespace := range w.namespaces() {
+					w.setRoot(Key{namespace, w.dice.IntN(worldSlots)}, true)
+				}
+				time.Sleep(prompt)
+				w.isServed("when there is another root,")
+				if got := w.writes - before; got > 2*len(w.namespaces()) {
+					t.Errorf("%d writes of Leases for a root in each namespace", got)
+				}
+			})
+		})
+	}
+}

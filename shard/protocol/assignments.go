@@ -1,0 +1,215 @@
+package protocol
+
+import (
+	"maps"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
+	member "github.com/machine-controller-fleet/machine-controller-fleet/membership"
+	"github.com/machine-controller-fleet/machine-controller-fleet/shard/assignment"
+)
+
+// assignSlots plans, once the view is warm: before that a dead replica could look alive and get slots, and one that starts
+// along with us would be planned without.
+func (r *Session) assignSlots(now member.Moment) {
+	if !r.others.Warm(now) {
+		if since, observing := r.others.Observing(); observing {
+			r.later(since.Add(r.settings.Config.TakeOver))
+		}
+		return
+	}
+	if now.Since(r.assignAgain) < 0 {
+		r.later(r.assignAgain)
+		return
+	}
+	r.assignAgain = now.Add(r.settings.Config.RebalanceEvery)
+	r.assigned = assignment.Assign(r.settings.Assignment, r.world(now))
+	for _, move := range r.assigned.Moves {
+		s := r.slots[move.Slot]
+		s.target, s.targetHome = move.To, move.Home
+		r.touch(s)
+		if move.Calm() {
+			s.movedAt = now
+		}
+		if move.PassOver() {
+			if s.passed == nil {
+				s.passed = map[string]time.Duration{}
+			}
+			s.passed[move.From] = now.Monotonic + r.settings.Assignment.PassOverFor
+			r.doubtOf(r.others.Peer(move.From).Session).blame(r.settings, now, r.steps)
+		}
+	}
+	if again := r.assigned.Again; again > now.Monotonic {
+		r.later(latest(r.assignAgain, now.Add(again-now.Monotonic)))
+	}
+}
+
+// world is what the plan rests on.
+func (r *Session) world(now member.Moment) assignment.World {
+	w := assignment.World{Now: now.Monotonic, Slots: make([]assignment.Slot, 0, len(r.slots))}
+	peers, has := r.others.Peers(), r.possessions()
+	r.forgetDoubts(peers)
+	for _, peer := range peers {
+		leaving := peer.Leaving || peer.Session == r.settings.Session && r.notes.Leaving
+		if peer.Session == r.settings.Session {
+			peer.Fitness = r.fitness(now) // what we have reported may be on its way still
+		}
+		if leaving {
+			w.Replicas = append(w.Replicas, assignment.Replica{Name: peer.Replica, Capacity: peer.Capacity, Leaving: true})
+		} else if peer.Session != "" {
+			limit, again := r.doubtOf(peer.Session).limit(r.settings, now, r.steps, peer.Fitness, DefaultTarget, has[peer.Replica])
+			r.later(again)
+			w.Replicas = append(w.Replicas, assignment.Replica{
+				Name: peer.Replica, Capacity: peer.Capacity, Limits: map[string]assignment.Limit{DefaultTarget: limit},
+			})
+		}
+	}
+	for _, s := range r.slots {
+		r.remember(s)
+		maps.DeleteFunc(s.passed, func(_ string, until time.Duration) bool { return until <= now.Monotonic })
+		one := assignment.Slot{
+			Target: s.cluster(), Weight: r.weighs(s), Holder: r.owner(s), Assigned: s.assigned, Home: s.home,
+			UnownedSince: s.ownerless.Monotonic, Moved: s.movedAt.Monotonic, Passed: s.passed,
+		}
+		if s.target != "" {
+			one.Assigned, one.Home = s.target, s.targetHome
+		}
+		if one.Home != "" {
+			one.HomeUntil = s.homeSince.Add(r.settings.Assignment.HomeFor).Monotonic
+			if s.home != one.Home {
+				one.HomeUntil = now.Add(r.settings.Assignment.HomeFor).Monotonic
+			}
+		}
+		w.Slots = append(w.Slots, one)
+	}
+	return w
+}
+
+// possessions returns what each replica has of the slots.
+func (r *Session) possessions() map[string]possession {
+	all := map[string]possession{}
+	for _, s := range r.slots {
+		has := all[s.assigned]
+		has.assigned++
+		all[s.assigned] = has
+		if owner := r.owner(s); owner != "" {
+			has := all[owner]
+			has.holds, has.acquired = true, max(has.acquired, s.holderStep)
+			all[owner] = has
+		}
+	}
+	return all
+}
+
+// reported returns the weight that the slot's holder reports.
+func (r *Session) reported(s *slot) (weight int64, known bool) {
+	if w := r.words[s.replica]; w != nil {
+		weight, known = w.weightOf[s.number]
+	}
+	return weight, known
+}
+
+// remember keeps what the slot's holder reports, for when another has only just begun to hold it.
+func (r *Session) remember(s *slot) {
+	if weight, known := r.reported(s); known {
+		s.reported, s.wasReported = weight, true
+	}
+}
+
+// weighs returns the weight of a slot: what its holder reports, dead or alive; else what was reported last; and else what
+// is noted on its Lease.
+func (r *Session) weighs(s *slot) int64 {
+	weight, known := r.reported(s)
+	switch {
+	case known:
+		return weight
+	case s.wasReported:
+		return s.reported
+	}
+	return s.weight
+}
+
+// owner returns the replica whose session holds the slot and, as far as we have seen, lives; "" if there is none.
+func (r *Session) owner(s *slot) string {
+	if !s.genuine || r.others.Peer(s.replica).Session != s.holder {
+		return ""
+	}
+	return s.replica
+}
+
+// isTakeable says that nothing keeps the preferred holder from acquiring the slot, as far as we have seen.
+func (r *Session) isTakeable(now member.Moment, s *slot) bool {
+	if !s.genuine || !r.looksDead(now, s, s.holder) {
+		return false
+	}
+	if len(s.quarantine) == 0 {
+		return true
+	}
+	if end := s.listed.Add(r.settings.Config.TakeOver); now.Since(end) < 0 {
+		r.laterFor(s, end)
+		return false
+	}
+	for _, session := range s.quarantine {
+		if !r.confirmed(s, session) && !r.looksDead(now, s, session) {
+			return false
+		}
+	}
+	return true
+}
+
+// looksDead reports whether a session that a slot Lease names is dead, as far as we have seen; nobody is.
+func (r *Session) looksDead(now member.Moment, s *slot, session string) bool {
+	at, dead := r.others.Death(now, session)
+	if now.Since(at) < 0 {
+		r.laterFor(s, at)
+		return false
+	}
+	return dead
+}
+
+// timeOwnerless notes since when nobody holds a slot that its preferred holder could take.
+func (r *Session) timeOwnerless(now member.Moment, s *slot) {
+	switch {
+	case !r.isTakeable(now, s):
+		s.ownerless, s.candidate = member.Moment{}, ""
+	case s.candidate != s.assigned:
+		s.ownerless, s.candidate = now, s.assigned
+	}
+}
+
+// writeAssignments writes the preferred holder that is planned and not yet written, and takes away a home note that has had its time.
+func (r *Session) writeAssignments(now member.Moment, s *slot) {
+	if s.target == "" && s.home != "" {
+		if until := s.homeSince.Add(r.settings.Assignment.HomeFor); now.Since(until) < 0 {
+			r.laterFor(s, until)
+		} else {
+			s.target = s.assigned
+		}
+	}
+	if s.target == s.assigned && s.targetHome == s.home {
+		s.target, s.targetHome = "", ""
+	}
+	if s.target == "" || s.lease == nil || s.mustRead || !r.mayAsk(now, s) {
+		return
+	}
+	l := r.written(now, s)
+	member.Annotate(l, v1alpha1.AnnotationAssignedReplica, s.target)
+	member.Annotate(l, v1alpha1.AnnotationHome, s.targetHome)
+	r.askSlot(s, member.Request{Verb: member.Update, Lease: l, Need: member.NeedLeadership}, question{})
+}
+
+// readWeights reads the weights that a session reports. What cannot be read is left out.
+func readWeights(text string) map[int]int64 {
+	weights := map[int]int64{}
+	for entry := range strings.SplitSeq(text, ",") {
+		number, value, _ := strings.Cut(entry, ":")
+		slot, err := strconv.Atoi(number)
+		weight, err2 := strconv.ParseInt(value, 10, 64)
+		if err == nil && err2 == nil {
+			weights[slot] = weight
+		}
+	}
+	return weights
+}

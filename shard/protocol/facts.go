@@ -1,0 +1,87 @@
+package protocol
+
+import (
+	"time"
+
+	member "github.com/machine-controller-fleet/machine-controller-fleet/membership"
+	"github.com/machine-controller-fleet/machine-controller-fleet/shard/assignment"
+)
+
+// Facts is what a session knows, for people and metrics to look at.
+type Facts struct {
+	Session string `json:"session"`
+	// Fence is the moment after which nothing may be started; zero: nothing may be now.
+	Fence     member.Moment `json:"fence"`
+	Suspended bool          `json:"suspended"`
+	Leaving   bool          `json:"leaving"`
+	// Observing says that our own renewals come back through the watch, so that the silence of others counts.
+	Observing bool `json:"observing"`
+	// Fitness is what the session reports that it can do.
+	Fitness  member.Fitness `json:"fitness"`
+	Sessions []SessionFacts `json:"sessions"`
+	Slots    []SlotFacts    `json:"slots"`
+	// Outstanding counts the requests that are not answered yet.
+	Outstanding int  `json:"outstanding"`
+	Leads       bool `json:"leads"`
+	// Assigned is the leader's last plan.
+	Assigned assignment.Verdict `json:"planned"`
+}
+
+// SessionFacts is what is known of a replica's session Lease.
+type SessionFacts struct {
+	Replica string `json:"replica"`
+	// Session is the holder; "" is nobody.
+	Session  string  `json:"session"`
+	Leaving  bool    `json:"leaving,omitempty"`
+	Capacity float64 `json:"capacity"`
+	// Silence is for how long nothing was seen of it while it would have been.
+	Silence time.Duration `json:"silence"`
+	// Fitness is what it reports that it can do.
+	Fitness member.Fitness `json:"fitness"`
+}
+
+// SlotFacts is what is known of a slot.
+type SlotFacts struct {
+	Slot     int    `json:"slot"`
+	Holder   string `json:"holder,omitempty"`
+	Epoch    int64  `json:"epoch"`
+	Assigned string `json:"preferred,omitempty"`
+	Home     string `json:"home,omitempty"`
+	// Weight as the leader plans with it, as far as this replica knows it.
+	Weight int64 `json:"weight"`
+	// Quarantine are the sessions that have to confirm before the slot can be acquired.
+	Quarantine []string `json:"quarantine,omitempty"`
+	// Phase is what this session does with the slot: free, held, stopping, cancelled or releasing.
+	Phase string `json:"phase"`
+	// Busy says that something of the slot may be in flight here.
+	Busy bool `json:"busy,omitempty"`
+	// Owned says that the holder's session lives, as far as we have seen.
+	Owned bool `json:"owned"`
+	// NotBefore is before when this session does not acquire the slot again, because it did not open.
+	NotBefore member.Moment `json:"notBefore,omitzero"`
+	// Missing says that there is no slot Lease.
+	Missing bool `json:"missing,omitempty"`
+}
+
+// Facts returns all that the session knows.
+func (r *Session) Facts(now member.Moment) Facts {
+	_, observing := r.others.Observing()
+	f := Facts{
+		Session: r.settings.Session, Fence: r.Fence(), Suspended: r.Suspended(), Leaving: r.notes.Leaving,
+		Observing: observing, Fitness: r.report, Outstanding: len(r.pending), Leads: r.leads, Assigned: r.assigned,
+	}
+	for _, p := range r.others.Peers() {
+		silence, _ := r.others.Silence(now, p.Replica)
+		f.Sessions = append(f.Sessions, SessionFacts{
+			Replica: p.Replica, Session: p.Session, Leaving: p.Leaving, Capacity: p.Capacity, Silence: silence, Fitness: p.Fitness,
+		})
+	}
+	for _, s := range r.slots {
+		f.Slots = append(f.Slots, SlotFacts{
+			Slot: s.number, Holder: s.holder, Epoch: member.Transitions(s.lease), Assigned: s.assigned, Home: s.home,
+			Weight: r.weighs(s), Quarantine: s.quarantine, Phase: s.phase.String(), Busy: s.busy, Owned: r.owner(s) != "", Missing: s.lease == nil,
+			NotBefore: s.closedUntil,
+		})
+	}
+	return f
+}

@@ -1,0 +1,430 @@
+package protocol
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+
+	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
+	member "github.com/machine-controller-fleet/machine-controller-fleet/membership"
+)
+
+// reports expects what the session Lease reports of its session.
+func (s *stage) reports(acts, observes bool, serves member.Service) {
+	s.t.Helper()
+	got, err := member.ParseFitness(s.leases["fleet-session-r-0"].Annotations[v1alpha1.AnnotationFitness])
+	if err != nil || got.Acts != acts || got.Observes != observes || got.ServiceOf(DefaultTarget) != serves {
+		s.t.Fatalf("at %v: want acts %v, observes %v, %s; got %+v, %v", s.now, acts, observes, serves, got, err)
+	}
+	if got.IsFit() != (got.Reason == "") || got.IsFit() != got.Since.IsZero() {
+		s.t.Errorf("want a reason and a time if and only if the session is unfit, got %+v", got)
+	}
+}
+
+// heldFor returns for how much of a duration a slot has a holder.
+func (s *stage) heldFor(name string, d time.Duration) (held time.Duration) {
+	s.t.Helper()
+	const tick = 100 * time.Millisecond
+	for end := s.now + d; s.now < end; {
+		s.run(tick)
+		if member.Holder(s.leases[name]) != "" {
+			held += tick
+		}
+	}
+	return held
+}
+
+func TestASlotThatDoesNotOpenIsReleased(t *testing.T) {
+	s := newStage(t, 8)
+	s.stuck[0] = true
+	name := s.slot(0, "", "r-0")
+	s.reports(true, true, member.Untried)
+	s.run(29 * time.Second)
+	s.holder(name, me)
+	s.run(2 * time.Second)
+	s.holder(name, "")
+	s.reports(true, true, member.Failing)
+
+	// Nobody else is preferred: it tries again, after 30 s, 60 s, 2 min and so on, for 30 s each time.
+	for _, seconds := range []int{30, 60, 120, 240, 480, 960, 960} {
+		rest := time.Duration(seconds) * time.Second
+		if free := s.while(name, ""); free < rest-3*time.Second || free > rest+time.Second {
+			t.Errorf("it leaves the slot alone for %v, want some %v", free, rest)
+		}
+		if tried := s.while(name, me); tried < 29*time.Second || tried > 32*time.Second {
+			t.Errorf("it tries for %v, want some 30 s", tried)
+		}
+	}
+	s.while(name, "")
+	s.stuck[0] = false
+	s.step(Opened{Slot: 0, Epoch: member.Transitions(s.leases[name])})
+	s.reports(true, true, member.Serving)
+	s.run(time.Hour)
+	s.holder(name, me)
+}
+
+// while runs as long as a Lease has a holder, and returns how long that was.
+func (s *stage) while(name, holder string) time.Duration {
+	s.t.Helper()
+	since := s.now
+	for member.Holder(s.leases[name]) == holder && s.now-since < time.Hour {
+		s.run(100 * time.Millisecond)
+	}
+	return s.now - since
+}
+
+func TestASlotHasItsTimeToOpenAfterASuspension(t *testing.T) {
+	s := newStage(t, 8)
+	s.stuck[0] = true
+	name := s.slot(0, "", "r-0")
+	s.run(20 * time.Second)
+	s.fate = func(member.Request) (member.Outcome, bool) { return member.Unanswered, false }
+	s.run(20 * time.Second)
+	s.fate = nil
+	s.run(25 * time.Second)
+	s.holder(name, me)
+	s.run(10 * time.Second)
+	s.holder(name, "")
+}
+
+// Another preferred holder gets the slot at once. When it comes back, the session tries it at the earliest after its time.
+func TestASlotThatDoesNotOpenGoesToAnother(t *testing.T) {
+	s := newStage(t, 8)
+	s.stuck[0] = true
+	name := s.slot(0, "", "r-0")
+	s.run(31 * time.Second)
+	s.holder(name, "")
+	s.write(name, func(l *coordinationv1.Lease) { assign("r-1")(l); holder(another)(l) })
+	s.run(10 * time.Second)
+	s.write(name, func(l *coordinationv1.Lease) { assign("r-0")(l); holder("")(l) })
+	s.run(15 * time.Second)
+	s.holder(name, "")
+	s.run(10 * time.Second)
+	s.holder(name, me)
+}
+
+func TestAnOpeningOfAnEarlierEpochIsNone(t *testing.T) {
+	s := newStage(t, 8)
+	s.stuck[0] = true
+	name := s.slot(0, "", "r-0")
+	for _, e := range []Opened{{Slot: 0, Epoch: 0}, {Slot: 0, Epoch: 2}, {Slot: 1, Epoch: 0}, {Slot: -1}, {Slot: 8}} {
+		s.step(e)
+	}
+	s.reports(true, true, member.Untried)
+	s.run(31 * time.Second)
+	s.holder(name, "")
+}
+
+func TestASessionWhoseWatchIsSilentReleasesItsSlots(t *testing.T) {
+	s := newStage(t, 8)
+	name := s.slot(0, "", "r-0")
+	s.run(time.Minute)
+	s.holder(name, me)
+	s.blind = true
+	s.run(14 * time.Second)
+	s.holder(name, me)
+	s.reports(true, true, member.Serving)
+	s.run(4 * time.Second)
+	s.holder(name, "")
+	s.reports(true, false, member.Serving)
+	if held := s.heldFor(name, time.Minute); held > 0 {
+		t.Errorf("it holds the slot for %v of a minute in which it sees nothing", held)
+	}
+	s.blind = false
+	s.run(5 * time.Second)
+	s.holder(name, me)
+	s.reports(true, true, member.Serving)
+}
+
+// A blind session does not take its slots up again because a renewal has failed.
+func TestASessionStaysBlindUntilARenewalComesBack(t *testing.T) {
+	for _, outcome := range []member.Outcome{member.Unanswered, member.Refused} {
+		s, name := holding(t)
+		s.idle, s.blind = false, true
+		s.run(18 * time.Second)
+		s.reports(true, false, member.Serving)
+		s.reported = nil
+		failed := false
+		s.fate = func(r member.Request) (member.Outcome, bool) {
+			if !failed && r.Verb == member.Update && r.Name == "fleet-session-r-0" {
+				failed = true
+				return outcome, false
+			}
+			return member.Done, true
+		}
+		s.run(4 * time.Second)
+		if !failed {
+			t.Fatal("no renewal has failed")
+		}
+		s.changes()
+		s.reports(true, false, member.Serving)
+		s.fate, s.blind = nil, false
+		s.run(2 * time.Second)
+		s.changes(Change{Slot: 0, Epoch: 1, Kind: Resumed})
+		s.holder(name, me)
+	}
+}
+
+// Its watch shows nothing because the API server is away, and the session is suspended for that. It is not blind when the
+// server is back.
+func TestASessionIsNotBlindBecauseTheServerWasAway(t *testing.T) {
+	for _, away := range []time.Duration{6 * time.Second, 14 * time.Second, 16 * time.Second, time.Minute} {
+		s := newStage(t, 8)
+		name := s.slot(0, "", "r-0")
+		s.run(time.Minute)
+		s.fate = func(member.Request) (member.Outcome, bool) { return member.Unanswered, false }
+		s.run(away)
+		s.fate, s.blind = nil, true // the watch comes back some seconds after the renewals
+		s.run(5 * time.Second)
+		s.blind = false
+		s.run(time.Second)
+		s.holder(name, me)
+		if epoch := member.Transitions(s.leases[name]); epoch != 1 {
+			t.Errorf("away for %v: the slot has changed hands, and its epoch is %d", away, epoch)
+		}
+	}
+}
+
+func TestASessionThatCannotListGivesItsLeaseUp(t *testing.T) {
+	s := newStage(t, 8)
+	name := s.slot(0, "", "r-0")
+	s.run(time.Minute)
+	s.fate = func(member.Request) (member.Outcome, bool) { return member.Unanswered, false }
+	s.run(12 * time.Second) // it is suspended
+	s.fate = func(r member.Request) (member.Outcome, bool) {
+		if r.Verb == member.List {
+			return member.Unanswered, false
+		}
+		return member.Done, false
+	}
+	s.run(3 * time.Second)
+	s.reports(false, true, member.Serving)
+	s.run(11 * time.Second)
+	s.holder(name, me)
+	s.run(5 * time.Second)
+	s.exits(ReasonUnfit, true)
+	s.holder("fleet-session-r-0", "")
+}
+
+// What is in flight cannot be ended, so the Lease stays: whoever waits for it to be taken waits long enough.
+func TestASessionThatCannotListAndHasSomethingInFlightKeepsItsLease(t *testing.T) {
+	s := newStage(t, 8)
+	s.slot(0, "", "r-0")
+	s.run(time.Minute)
+	s.idle = false
+	s.fate = func(r member.Request) (member.Outcome, bool) {
+		if s.now < 70*time.Second+100*time.Millisecond || r.Verb == member.List {
+			return member.Unanswered, false
+		}
+		return member.Done, false
+	}
+	s.run(30 * time.Second)
+	s.exits(ReasonInFlight, false)
+	s.holder("fleet-session-r-0", me)
+}
+
+func TestASessionThatCannotReleaseASlotGivesItsLeaseUp(t *testing.T) {
+	for _, outcome := range []member.Outcome{member.Unanswered, member.Refused} {
+		s := newStage(t, 8)
+		name, other := s.slot(0, "", "r-0"), s.slot(1, "", "r-0")
+		s.run(time.Minute)
+		s.fate = func(r member.Request) (member.Outcome, bool) {
+			if r.Verb == member.Update && (r.Name == name || r.Name == other) {
+				return outcome, false
+			}
+			return member.Done, false
+		}
+		s.write(name, assign("r-1"))
+		s.run(14 * time.Second)
+		s.holder(name, me)
+		s.entitled(1, true)
+		if s.exit != nil {
+			t.Fatalf("%s: ended too early: %v", outcome, s.exit)
+		}
+		s.idle = false // something is in flight of the other slot
+		s.run(5 * time.Second)
+		if s.exit != nil {
+			t.Fatalf("%s: ended with something in flight: %v", outcome, s.exit)
+		}
+		s.step(Idle{Slot: 1, Ticket: s.reported[len(s.reported)-1].Ticket})
+		s.run(2 * time.Second)
+		s.exits(ReasonUnfit, true)
+		s.holder("fleet-session-r-0", "")
+	}
+}
+
+// A session that has given up, and is suspended before nothing is in flight, gives its Lease up with its next renewal, although it
+// cannot list.
+func TestASessionThatHasGivenUpAndIsSuspendedGivesItsLeaseUp(t *testing.T) {
+	s := newStage(t, 8)
+	name, other := s.slot(0, "", "r-0"), s.slot(1, "", "r-0")
+	s.run(time.Minute)
+	s.fate = func(r member.Request) (member.Outcome, bool) {
+		if r.Verb == member.Update && (r.Name == name || r.Name == other) {
+			return member.Refused, false
+		}
+		return member.Done, false
+	}
+	s.write(name, assign("r-1"))
+	s.run(14 * time.Second)
+	s.idle = false
+	s.run(2 * time.Second) // something is in flight of the other slot
+	s.fate = func(member.Request) (member.Outcome, bool) { return member.Unanswered, false }
+	suspended := func(c Change) bool { return c.Kind == Suspended }
+	for !slices.ContainsFunc(s.reported, suspended) {
+		s.run(100 * time.Millisecond)
+	}
+	s.fate = func(r member.Request) (member.Outcome, bool) {
+		if r.Verb == member.List {
+			return member.Unanswered, false
+		}
+		return member.Done, false
+	}
+	s.run(1500 * time.Millisecond)
+	s.holder("fleet-session-r-0", me)
+	if s.exit != nil || s.replica.activity != reading {
+		t.Fatalf("want a session that renews again and cannot list; ended: %v", s.exit)
+	}
+	s.step(Idle{Slot: Everything, Ticket: s.reported[slices.IndexFunc(s.reported, suspended)].Ticket})
+	s.run(time.Second)
+	s.exits(ReasonUnfit, true)
+	s.holder("fleet-session-r-0", "")
+	if !strings.Contains(s.exit.Message, "slot 0") {
+		t.Errorf("want what made it give up, got %q", s.exit.Message)
+	}
+}
+
+func TestAReleaseHasItsTimeAfterASuspensionAndAfterItWasTakenBack(t *testing.T) {
+	s := newStage(t, 8)
+	name := s.slot(0, "", "r-0")
+	s.run(time.Minute)
+	refuse := func(r member.Request) (member.Outcome, bool) {
+		if r.Verb == member.Update && r.Name == name {
+			return member.Refused, false
+		}
+		return member.Done, false
+	}
+	s.fate = refuse
+	s.write(name, assign("r-1"))
+	s.run(12 * time.Second)
+	s.write(name, assign("r-0"))
+	s.run(time.Second)
+	s.write(name, assign("r-1"))
+	s.run(4 * time.Second)
+	s.fate = func(member.Request) (member.Outcome, bool) { return member.Unanswered, false }
+	s.run(20 * time.Second)
+	s.fate = refuse
+	s.run(10 * time.Second)
+	if s.exit != nil {
+		t.Fatalf("ended: %v", s.exit)
+	}
+	s.run(10 * time.Second)
+	s.exits(ReasonUnfit, true)
+}
+
+func TestALeaderThatCannotWriteSlotLeasesResigns(t *testing.T) {
+	for _, outcome := range []member.Outcome{member.Unanswered, member.Refused} {
+		for _, several := range []bool{true, false} {
+			const after = 15 * time.Second
+			s := leads(t)
+			s.run(20 * time.Second)
+			s.fate = func(r member.Request) (member.Outcome, bool) {
+				if r.Need == member.NeedLeadership && r.Verb != member.List {
+					return outcome, false
+				}
+				return member.Done, false
+			}
+			s.remove(member.SlotLeaseName("fleet", 3, 8))
+			if several {
+				s.remove(member.SlotLeaseName("fleet", 4, 8))
+			}
+			s.run(after - 2*time.Second)
+			if !s.replica.MayLead(at(s.now)) {
+				t.Errorf("%s, several %v: it resigns too early", outcome, several)
+			}
+			s.run(4 * time.Second)
+			if s.replica.MayLead(at(s.now)) {
+				t.Errorf("%s, several %v: it may lead after %v", outcome, several, after)
+			}
+		}
+	}
+}
+
+func TestWatchesThatAreBrokenAreReported(t *testing.T) {
+	s := newStage(t, 8)
+	name := s.slot(0, "", "r-0")
+	s.reports(true, true, member.Serving)
+	s.step(Watched{Broken: map[string]string{DefaultTarget: "Nodes are not delivered"}})
+	s.reports(true, true, member.Failing)
+	s.run(time.Hour) // whether another can do better is for the leader to say
+	s.holder(name, me)
+	s.step(Watched{})
+	s.reports(true, true, member.Serving)
+}
+
+func TestAReportIsWrittenOnce(t *testing.T) {
+	s := newStage(t, 8)
+	s.slot(0, "", "r-0")
+	s.run(10 * time.Second)
+	s.step(Watched{Broken: map[string]string{DefaultTarget: "Nodes are not delivered"}})
+	version := s.version
+	s.run(20 * time.Second)
+	if writes := s.version - version; writes > 10 {
+		t.Errorf("%d writes in 20 s, want the renewals alone", writes)
+	}
+}
+
+func TestABlindSessionMayNotLead(t *testing.T) {
+	s := leads(t)
+	s.run(20 * time.Second)
+	if !s.replica.MayLead(at(s.now)) {
+		t.Fatal("a leader that sees everything may not lead")
+	}
+	s.blind = true
+	s.run(14 * time.Second)
+	if !s.replica.MayLead(at(s.now)) {
+		t.Error("it resigns too early")
+	}
+	s.run(4 * time.Second)
+	if s.replica.MayLead(at(s.now)) {
+		t.Error("it sees nothing, and may lead")
+	}
+	s.blind = false
+	s.run(3 * time.Second)
+	if !s.replica.MayLead(at(s.now)) {
+		t.Error("it sees again, and is no candidate")
+	}
+}
+
+// A slot Lease is new, so that the leader has to list the sessions.
+func TestALeaderThatCannotListResigns(t *testing.T) {
+	s := leads(t)
+	s.run(20 * time.Second)
+	s.fate = func(r member.Request) (member.Outcome, bool) {
+		if r.Verb == member.List {
+			return member.Unanswered, false
+		}
+		return member.Done, false
+	}
+	s.remove(member.SlotLeaseName("fleet", 3, 8))
+	s.run(14 * time.Second)
+	if !s.replica.MayLead(at(s.now)) {
+		t.Error("it resigns too early")
+	}
+	s.run(3 * time.Second)
+	if s.replica.MayLead(at(s.now)) {
+		t.Error("it cannot list for 17 s, and may lead")
+	}
+	s.step(Deposed{})
+	s.run(50 * time.Second)
+	if s.replica.MayLead(at(s.now)) {
+		t.Error("it is a candidate again at once")
+	}
+	s.run(15 * time.Second)
+	if !s.replica.MayLead(at(s.now)) {
+		t.Error("it is no candidate any more")
+	}
+}

@@ -1,0 +1,37 @@
+package protocol
+
+import (
+	"maps"
+
+	member "github.com/machine-controller-fleet/machine-controller-fleet/membership"
+)
+
+// forgetFrom is the least number of sessions and replicas from which on anything is forgotten.
+const forgetFrom = 256
+
+// forget drops what is known of sessions that no Lease names any more, each time that it has doubled. A session that is
+// named again later is read anew: a proof counts only if it was asked for after its session was seen on the slot.
+func (r *Session) forget(now member.Moment) {
+	if r.remembered() < max(r.forgetAt, forgetFrom) {
+		return
+	}
+	sessions, replicas := map[string]bool{}, map[string]bool{}
+	name := func(session string) {
+		replica, _ := member.ReplicaOf(session)
+		sessions[session], replicas[replica] = true, true
+	}
+	for _, s := range r.slots {
+		name(s.holder)
+		for _, session := range s.quarantine {
+			name(session)
+		}
+	}
+	maps.DeleteFunc(r.proofs, func(session string, p *proof) bool { return !p.asked && !sessions[session] })
+	r.others.Forget(now, func(replica string) bool { return replicas[replica] })
+	maps.DeleteFunc(r.words, func(replica string, _ *words) bool { return r.others.Peer(replica).Replica == "" })
+	maps.DeleteFunc(r.deaths, func(replica string, d *death) bool { return !d.asked && r.others.Peer(replica).Session == "" })
+	r.forgetAt = 2 * r.remembered()
+}
+
+// remembered counts of how many sessions and replicas something is remembered.
+func (r *Session) remembered() int { return len(r.proofs) + r.others.Known() }

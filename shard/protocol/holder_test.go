@@ -1,0 +1,427 @@
+package protocol
+
+import (
+	"testing"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+
+	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
+	member "github.com/machine-controller-fleet/machine-controller-fleet/membership"
+)
+
+// holding is a replica that holds slot 0.
+func holding(t *testing.T) (s *stage, name string) {
+	t.Helper()
+	s = newStage(t, 8)
+	name = s.slot(0, "", "r-0")
+	s.changes(Change{Slot: 0, Epoch: 1, Kind: Acquired})
+	s.entitled(0, true)
+	s.holder(name, me)
+	return s, name
+}
+
+// on has requests of a verb for a Lease end in an outcome.
+func on(name string, verb member.Verb, outcome member.Outcome, takesEffect bool) func(member.Request) (member.Outcome, bool) {
+	return func(r member.Request) (member.Outcome, bool) {
+		if r.Name == name && r.Verb == verb {
+			return outcome, takesEffect
+		}
+		return member.Done, true
+	}
+}
+
+func TestAcquire(t *testing.T) {
+	t.Run("not what another replica should hold", func(t *testing.T) {
+		s := newStage(t, 8)
+		s.holder(s.slot(0, "", "r-1"), "")
+		s.holder(s.slot(1, "", ""), "")
+		s.changes()
+	})
+	t.Run("not from a session that lives", func(t *testing.T) {
+		s := newStage(t, 8)
+		s.write("fleet-session-r-1", holder(another))
+		s.holder(s.slot(0, another, "r-0"), another)
+		s.run(time.Minute)
+		s.changes()
+	})
+	t.Run("from a session whose Lease is empty, or another's", func(t *testing.T) {
+		for _, now := range []string{"", "r-1_ccccc"} {
+			s := newStage(t, 8)
+			s.write("fleet-session-r-1", holder(now))
+			s.holder(s.slot(0, another, "r-0"), me)
+		}
+	})
+	t.Run("with the weight that the dead has reported last", func(t *testing.T) {
+		s := newStage(t, 8)
+		s.write("fleet-session-r-1", func(l *coordinationv1.Lease) {
+			holder("")(l)
+			member.Annotate(l, v1alpha1.AnnotationWeights, "0:7")
+		})
+		name := s.slot(0, another, "r-0")
+		s.holder(name, me)
+		if got := s.leases[name].Annotations[v1alpha1.AnnotationWeight]; got != "7" {
+			t.Errorf("weight: want 7, got %q", got)
+		}
+	})
+	t.Run("a live read decides, and not what the watch shows", func(t *testing.T) {
+		s := newStage(t, 8)
+		s.write("fleet-session-r-1", holder(""))
+		stored := s.leases["fleet-session-r-1"].DeepCopy()
+		holder(another)(stored)
+		s.put(stored) // and the watch lags
+		s.holder(s.slot(0, another, "r-0"), another)
+		s.run(time.Minute)
+		s.changes()
+	})
+	t.Run("from a session without a Lease, 15 s after a read has shown that", func(t *testing.T) {
+		s := newStage(t, 8)
+		name := s.slot(0, another, "r-0")
+		s.run(14 * time.Second)
+		s.holder(name, another)
+		s.run(2 * time.Second)
+		s.holder(name, me)
+	})
+	t.Run("from what is no session", func(t *testing.T) {
+		s := newStage(t, 8)
+		s.holder(s.slot(0, "written by hand", "r-0"), me)
+	})
+	t.Run("without an answer", func(t *testing.T) {
+		s := newStage(t, 8)
+		s.fate = on("fleet-slot-000", member.Update, member.Unanswered, true)
+		s.slot(0, "", "r-0")
+		s.changes(Change{Slot: 0, Epoch: 1, Kind: Acquired})
+		s.entitled(0, true)
+	})
+	t.Run("refused, and again", func(t *testing.T) {
+		s := newStage(t, 8)
+		s.fate = on("fleet-slot-000", member.Update, member.Refused, false)
+		name := s.slot(0, "", "r-0")
+		s.holder(name, "")
+		s.fate = nil
+		s.run(time.Second)
+		s.holder(name, me)
+	})
+	t.Run("an answer that comes after the Lease was seen to be gone does not bring it back", func(t *testing.T) {
+		s := newStage(t, 8)
+		l := newLease("fleet", "ns", "fleet-slot-000")
+		l.UID, l.ResourceVersion = "u", "500"
+		member.Annotate(l, v1alpha1.AnnotationLeaseUID, "u")
+		assign("r-0")(l)
+		acquire := s.replica.Step(at(s.now), Seen{l}).Requests[0]
+		s.replica.Step(at(s.now), Gone{l})
+		written := acquire.Lease.DeepCopy()
+		written.ResourceVersion = "501"
+		out := s.replica.Step(at(s.now), Replied{member.Reply{ID: acquire.ID, Sent: at(s.now), Outcome: member.Done, Lease: written}})
+		if len(out.Requests) != 1 || out.Requests[0].Verb != member.Get || len(out.Changes) > 0 {
+			t.Fatalf("want the Lease read once more, got %+v", out)
+		}
+		if !s.replica.Facts(at(s.now)).Slots[0].Missing {
+			t.Error("want no Lease until it was read")
+		}
+		s.replica.Step(at(s.now), Replied{member.Reply{ID: out.Requests[0].ID, Sent: at(s.now), Outcome: member.NotFound}})
+		if facts := s.replica.Facts(at(s.now)).Slots[0]; !facts.Missing || facts.Phase != "free" {
+			t.Errorf("want no Lease, got %+v", facts)
+		}
+	})
+	t.Run("our name on a Lease that we have not acquired is cleared, and then acquired", func(t *testing.T) {
+		s := newStage(t, 8)
+		name := s.slot(0, me, "r-1")
+		s.holder(name, "")
+		s.entitled(0, false)
+		s.changes()
+	})
+	t.Run("not without a live session Lease", func(t *testing.T) {
+		s := newStage(t, 8)
+		s.fate = on("fleet-session-r-0", member.Update, member.Unanswered, false)
+		s.run(10 * time.Second)
+		s.holder(s.slot(0, "", "r-0"), "")
+		s.entitled(0, false)
+	})
+}
+
+func TestHandOver(t *testing.T) {
+	stopped := Change{Slot: 0, Epoch: 1, Kind: Stopped}
+	t.Run("stopped, idle, released", func(t *testing.T) {
+		s, name := holding(t)
+		s.step(Weighed{Weights: map[int]int64{0: 7}})
+		s.write(name, assign("r-1"))
+		s.changes(stopped, Change{Slot: 0, Epoch: 1, Kind: Lost})
+		s.holder(name, "")
+		s.entitled(0, false)
+		if got := s.leases[name].Annotations[v1alpha1.AnnotationWeight]; got != "7" {
+			t.Errorf("weight: want 7, got %q", got)
+		}
+	})
+	t.Run("what is in flight goes on, is cancelled after 30 s, and ends the process after another 15 s", func(t *testing.T) {
+		s, name := holding(t)
+		s.idle = false
+		s.write(name, assign("r-1"))
+		s.changes(stopped)
+		s.run(29 * time.Second)
+		s.entitled(0, true)
+		s.run(2 * time.Second)
+		s.changes(Change{Slot: 0, Epoch: 1, Kind: Cancelled})
+		s.entitled(0, false)
+		s.run(15 * time.Second)
+		s.exits(ReasonInFlight, false)
+		s.holder(name, me)
+		s.holder("fleet-session-r-0", me)
+	})
+	t.Run("an unfit session cancels it after 10 s", func(t *testing.T) {
+		s, name := holding(t)
+		s.idle, s.blind = false, true
+		s.run(19 * time.Second) // blind after some 15 s
+		s.changes(stopped)
+		s.reported = nil
+		s.run(6 * time.Second)
+		s.changes()
+		s.run(4 * time.Second)
+		s.changes(Change{Slot: 0, Epoch: 1, Kind: Cancelled})
+		s.holder(name, me)
+	})
+	t.Run("one that becomes unfit cancels it then, and one that is fit again does not", func(t *testing.T) {
+		broken := map[string]string{DefaultTarget: "no answers"}
+		for name, test := range map[string]struct {
+			before, after map[string]string
+			want          []Change
+		}{
+			"becomes unfit": {nil, broken, []Change{{Slot: 0, Epoch: 1, Kind: Cancelled}}},
+			"is fit again":  {broken, nil, nil},
+		} {
+			t.Run(name, func(t *testing.T) {
+				s, name := holding(t)
+				s.idle = false
+				s.step(Opened{Slot: 0, Epoch: 1})
+				s.step(Watched{Broken: test.before})
+				s.write(name, assign("r-1"))
+				s.run(9 * time.Second)
+				s.changes(stopped)
+				s.step(Watched{Broken: nil})
+				s.run(3 * time.Second)
+				s.reported = nil
+				s.step(Watched{Broken: test.after})
+				s.run(2 * time.Second)
+				s.changes(test.want...)
+			})
+		}
+	})
+	t.Run("taken back, and an answer to the first stop does not count for the second", func(t *testing.T) {
+		s, name := holding(t)
+		s.idle = false
+		s.write(name, assign("r-1"))
+		first := s.reported[0].Ticket
+		s.write(name, assign("r-0"))
+		s.write(name, assign("r-1"))
+		second := s.reported[2].Ticket
+		s.changes(stopped, Change{Slot: 0, Epoch: 1, Kind: Resumed}, stopped)
+		s.step(Idle{Slot: 0, Ticket: first})
+		s.holder(name, me)
+		s.step(Idle{Slot: 0, Ticket: second})
+		s.holder(name, "")
+	})
+	t.Run("a release without an answer: nothing starts until a newer version names us", func(t *testing.T) {
+		s, name := holding(t)
+		s.fate = on(name, member.Update, member.Unanswered, false)
+		s.write(name, assign("r-1"))
+		s.run(time.Second)
+		s.entitled(0, false)
+		s.fate = func(r member.Request) (member.Outcome, bool) { // none of the next ones is sent
+			if r.Name == name && r.Verb == member.Update {
+				return member.Refused, false
+			}
+			return member.Done, true
+		}
+		s.run(3 * time.Second)
+		s.entitled(0, false)
+		s.reported = nil
+		s.write(name, assign("r-0"))
+		s.entitled(0, true)
+		s.changes(Change{Slot: 0, Epoch: 1, Kind: Resumed})
+	})
+	t.Run("a release without an answer that took effect", func(t *testing.T) {
+		s, name := holding(t)
+		s.fate = on(name, member.Update, member.Unanswered, true)
+		s.write(name, assign("r-1"))
+		s.changes(stopped, Change{Slot: 0, Epoch: 1, Kind: Lost})
+	})
+}
+
+func TestLose(t *testing.T) {
+	lost := Change{Slot: 0, Epoch: 1, Kind: Lost}
+	t.Run("the slot Lease is deleted", func(t *testing.T) {
+		s, name := holding(t)
+		s.remove(name)
+		s.changes(lost)
+		s.run(time.Minute)
+		if s.leases[name] != nil {
+			t.Error("its holder has made it again")
+		}
+	})
+	t.Run("it has another holder, or is another Lease with the same", func(t *testing.T) {
+		for _, change := range []func(*coordinationv1.Lease){holder(another), func(l *coordinationv1.Lease) { l.UID = "restored" }} {
+			s, name := holding(t)
+			s.write(name, change)
+			s.changes(lost)
+			s.entitled(0, false)
+		}
+	})
+	t.Run("what is in flight of a lost slot ends the process", func(t *testing.T) {
+		s, name := holding(t)
+		s.idle = false
+		s.remove(name)
+		s.run(16 * time.Second)
+		s.exits(ReasonInFlight, false)
+	})
+	t.Run("the session is lost", func(t *testing.T) {
+		s, _ := holding(t)
+		s.write("fleet-session-r-0", holder(""))
+		s.run(3 * time.Second)
+		s.exits(ReasonLost, false)
+	})
+	others := func(l *coordinationv1.Lease) { l.Annotations = map[string]string{v1alpha1.AnnotationSlots: "512"} }
+	t.Run("other settings on the leader Lease are no reason to exit for a session that acts", func(t *testing.T) {
+		s, name := holding(t)
+		s.write("fleet-leader", others)
+		s.write("fleet-session-r-1", func(l *coordinationv1.Lease) {
+			holder(another)(l)
+			others(l)
+		})
+		s.run(time.Second)
+		s.entitled(0, true)
+		if held := member.Holder(s.leases[name]); held != me || s.exit != nil {
+			t.Errorf("slot 0 is held by %q, exit: %+v", held, s.exit)
+		}
+	})
+	t.Run("the list that a session reads before it acts shows other settings", func(t *testing.T) {
+		for _, name := range []string{"fleet-leader", "fleet-session-r-1"} {
+			replica, err := NewSession(settings(8))
+			if err != nil {
+				t.Fatal(err)
+			}
+			s := &stage{t: t, replica: replica, leases: map[string]*coordinationv1.Lease{}, version: 100, now: time.Second, idle: true}
+			l := &coordinationv1.Lease{}
+			l.Name = name
+			holder(another)(l)
+			others(l)
+			s.put(l)
+			s.step(Started{})
+			s.changes()
+			s.exits(ReasonMismatch, false)
+		}
+	})
+}
+
+func TestSuspend(t *testing.T) {
+	suspended := Change{Slot: Everything, Kind: Suspended}
+	away := on("fleet-session-r-0", member.Update, member.Unanswered, false)
+	t.Run("at the fence, and on again", func(t *testing.T) {
+		s, _ := holding(t)
+		s.fate = away
+		s.run(8 * time.Second)
+		s.entitled(0, true)
+		s.run(2 * time.Second)
+		s.changes(suspended)
+		s.entitled(0, false)
+		s.run(time.Minute)
+		s.fate = nil
+		s.run(3 * time.Second)
+		s.changes(Change{Slot: 0, Epoch: 1, Kind: Resumed})
+		s.entitled(0, true)
+	})
+	t.Run("not on again before the slot Leases are read", func(t *testing.T) {
+		s, name := holding(t)
+		s.fate = away
+		s.run(10 * time.Second)
+		holder(another)(s.leases[name]) // and the watch does not show it
+		s.put(s.leases[name].DeepCopy())
+		s.fate = on("", member.List, member.Unanswered, false)
+		s.run(3 * time.Second)
+		s.entitled(0, false)
+		s.fate = nil
+		s.run(3 * time.Second)
+		s.changes(suspended, Change{Slot: 0, Epoch: 1, Kind: Lost})
+	})
+	t.Run("what is in flight 2 s after the fence ends the process", func(t *testing.T) {
+		s, _ := holding(t)
+		s.fate, s.idle = away, false
+		s.run(10 * time.Second)
+		if s.exit != nil {
+			t.Fatalf("exit %+v", s.exit)
+		}
+		s.run(2 * time.Second)
+		s.exits(ReasonInFlight, false)
+	})
+	t.Run("a suspended machine", func(t *testing.T) {
+		s, _ := holding(t)
+		later := member.Moment{Monotonic: s.now + time.Millisecond, Wall: at(s.now + time.Hour).Wall}
+		out := s.replica.Step(later, Woke{})
+		if len(out.Changes) != 1 || out.Changes[0].Kind != Suspended {
+			t.Errorf("want it suspended by the wall clock, got %+v", out.Changes)
+		}
+		s.entitled(0, false)
+	})
+}
+
+func TestRestoredEtcd(t *testing.T) {
+	s, name := holding(t)
+	old := s.leases[name].DeepCopy()
+	old.ResourceVersion = "50"
+	holder("")(old)
+	assign("r-1")(old)
+	s.step(Listed{[]*coordinationv1.Lease{old, s.leases["fleet-session-r-0"]}})
+	s.entitled(0, true) // a list that began before our write was answered shows the same
+	s.leases[name] = old
+	s.step(Listed{[]*coordinationv1.Lease{old, s.leases["fleet-session-r-0"]}})
+	s.changes(Change{Slot: 0, Epoch: 1, Kind: Lost})
+}
+
+func TestLeave(t *testing.T) {
+	t.Run("the leader plans its slots elsewhere", func(t *testing.T) {
+		s, name := holding(t)
+		s.step(Leaving{})
+		s.run(time.Second)
+		if s.leases["fleet-session-r-0"].Annotations[v1alpha1.AnnotationLeaving] == "" {
+			t.Error("it is not announced")
+		}
+		s.holder(name, me)
+		s.write(name, assign("r-1"))
+		s.exits(ReasonLeft, true)
+		s.holder("fleet-session-r-0", "")
+	})
+	t.Run("without a leader", func(t *testing.T) {
+		s, name := holding(t)
+		s.step(Leaving{})
+		s.run(6 * time.Second)
+		s.exits(ReasonLeft, true)
+		s.holder(name, "")
+		if got := s.leases[name].Annotations[v1alpha1.AnnotationHome]; got != "r-0" {
+			t.Errorf("home: want r-0, got %q", got)
+		}
+	})
+	t.Run("without an API server", func(t *testing.T) {
+		s, _ := holding(t)
+		s.fate = func(member.Request) (member.Outcome, bool) { return member.Unanswered, false }
+		s.step(Leaving{})
+		s.run(time.Minute)
+		s.exits(ReasonLeft, false)
+	})
+	t.Run("while an attempt to acquire may be under way still", func(t *testing.T) {
+		s := newStage(t, 8)
+		s.fate = on("fleet-slot-000", member.Update, member.Unanswered, false)
+		name := s.slot(0, "", "r-0")
+		attempt := s.leases[name].ResourceVersion
+		s.fate = nil
+		s.step(Leaving{})
+		s.run(time.Second)
+		s.exits(ReasonLeft, true)
+		if s.leases[name].ResourceVersion == attempt {
+			t.Error("the attempt could take effect after the exit")
+		}
+	})
+	t.Run("before it has begun", func(t *testing.T) {
+		s := newStage(t, 8)
+		s.step(Leaving{})
+		s.exits(ReasonLeft, true)
+	})
+}

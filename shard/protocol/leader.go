@@ -1,0 +1,199 @@
+package protocol
+
+import (
+	"slices"
+	"strings"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+
+	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
+	member "github.com/machine-controller-fleet/machine-controller-fleet/membership"
+	"github.com/machine-controller-fleet/machine-controller-fleet/shard/assignment"
+)
+
+// leader is what a session does while it leads. Two leaders at once cause moves, and never two owners: each of their writes
+// names the version that it replaces, and none of them names a holder.
+type leader struct {
+	leads  bool
+	census census
+	// writes is what its writes have met since the last that was answered.
+	writes struggle
+	// deaths are the session Leases that are being emptied, by their replicas.
+	deaths map[string]*death
+	// doubts are held against sessions that live, by their identities.
+	doubts map[string]*doubt
+	// assignAgain is before when no plan is made, planned the last one.
+	assignAgain member.Moment
+	assigned    assignment.Verdict
+}
+
+// census is a live list of all sessions, asked for in step.
+type census struct {
+	asked    bool
+	step     uint64
+	sessions []string
+	again    member.Moment
+	// failing is since when it fails; zero: it does not.
+	failing member.Moment
+}
+
+// death is a session Lease that is being emptied.
+type death struct {
+	asked bool
+	again member.Moment
+	// conflict says that the Lease is not as we have seen it, and is to be read.
+	conflict bool
+}
+
+// lead begins or ends the leadership. A leader knows only what it has seen and decided itself.
+func (r *Session) lead(leads bool) {
+	r.leader = leader{leads: leads, deaths: map[string]*death{}, doubts: map[string]*doubt{}}
+	for _, s := range r.slots {
+		s.leading = leading{homeSince: s.homeSince}
+	}
+	r.touchAll() // which slots have to be made and listed is decided anew, too
+}
+
+// decideLeader does what only the leader does, and concerns more than one slot.
+func (r *Session) decideLeader(now member.Moment) {
+	if !r.leads || r.activity != active {
+		return
+	}
+	r.declareDead(now)
+	r.takeStock(now)
+	r.assignSlots(now)
+}
+
+// leadSlot does what only the leader does with a slot.
+func (r *Session) leadSlot(now member.Moment, s *slot) {
+	r.makeSlot(now, s)
+	r.timeOwnerless(now, s)
+	r.writeAssignments(now, s)
+}
+
+// declareDead empties the Leases of sessions that have been silent for the time of a take-over, by compare and swap with
+// the version that was silent. Only when that succeeds is a session dead.
+func (r *Session) declareDead(now member.Moment) {
+	if _, observing := r.others.Observing(); !observing {
+		return
+	}
+	for _, peer := range r.others.Peers() {
+		if peer.Session == "" || peer.Session == r.settings.Session {
+			continue
+		}
+		silence, lease := r.others.Silence(now, peer.Replica)
+		if lease == nil {
+			r.later(now.Add(r.settings.Config.TakeOver - silence))
+			continue
+		}
+		d := r.deaths[peer.Replica]
+		if d == nil {
+			d = &death{}
+			r.deaths[peer.Replica] = d
+		}
+		switch {
+		case d.asked:
+		case now.Since(d.again) < 0:
+			r.later(d.again)
+		default:
+			d.asked = true
+			request := member.Request{Verb: member.Update, Name: lease.Name, Lease: buried(lease), Need: member.NeedLeadership}
+			if d.conflict {
+				request = member.Request{Verb: member.Get, Name: lease.Name, Need: member.NeedLeadership}
+			}
+			r.ask(request, question{about: aboutDeath, session: peer.Session})
+		}
+	}
+}
+
+// buried returns a session Lease without a holder. That its session was leaving stays noted: its slots remember their home;
+// and so do the weights of its slots, which are planned now.
+func buried(lease *coordinationv1.Lease) *coordinationv1.Lease {
+	l := lease.DeepCopy()
+	l.Spec.HolderIdentity = nil
+	member.Annotate(l, v1alpha1.AnnotationConfirmed, "")
+	return l
+}
+
+// takeDeath takes in that a session Lease was emptied, or not. If that is not known, the watch tells, and until it does the
+// same write does no harm. If it has changed, the watch will show that, unless etcd has been restored.
+func (r *Session) takeDeath(now member.Moment, q question, reply member.Reply) {
+	replica, _ := member.ReplicaOf(q.session)
+	switch reply.Outcome {
+	case member.Done:
+		r.others.Correct(now, reply.Lease)
+	case member.NotFound:
+		r.others.Missed(now, replica)
+	case member.Conflict, member.Exists, member.Unanswered, member.Refused:
+	}
+	if d := r.deaths[replica]; d != nil {
+		d.asked, d.again, d.conflict = false, now.Add(retryAfter), reply.Outcome == member.Conflict
+	}
+}
+
+// makeSlot makes a slot Lease that is missing, and ends its quarantine as far as that is the leader's part: after the Lease
+// is seen to exist, all sessions are listed live, and the list is written on it.
+func (r *Session) makeSlot(now member.Moment, s *slot) {
+	open, making := false, false
+	switch {
+	case s.mustRead:
+	case s.lease == nil:
+		if r.mayAsk(now, s) {
+			r.askSlot(s, member.Request{
+				Verb: member.Create, Lease: newLease(r.settings.Fleet, r.settings.Namespace, s.name), Need: member.NeedLeadership,
+			}, question{})
+		}
+		making = now.Since(s.retry) >= 0 // one that is refused does not keep the others waiting
+	case s.genuine && s.labelled:
+	case !s.genuine && r.census.step < s.uidStep:
+		open = true
+	case r.mayAsk(now, s):
+		r.askSlot(s, member.Request{Verb: member.Update, Lease: r.vouched(now, s), Need: member.NeedLeadership}, question{})
+	}
+	r.open.set(s.number, open)
+	r.making.set(s.number, making)
+}
+
+// takeStock lists all sessions live when a slot waits for that, and none is about to be made that would wait, too.
+func (r *Session) takeStock(now member.Moment) {
+	switch {
+	case r.open.isEmpty() || !r.making.isEmpty() || r.census.asked:
+	case now.Since(r.census.again) < 0:
+		r.later(r.census.again)
+	default:
+		r.census.asked = true
+		r.ask(member.Request{Verb: member.List, Need: member.NeedLeadership}, question{about: aboutCensus})
+	}
+}
+
+// vouched returns the Lease with the sessions that have to confirm before the slot can be acquired. A holder stays: if it
+// has never acquired this Lease, it clears its name itself, or is dead.
+func (r *Session) vouched(now member.Moment, s *slot) *coordinationv1.Lease {
+	l := r.written(now, s)
+	member.Label(l, r.settings.Fleet, v1alpha1.LeaseOfSlot)
+	if !s.genuine {
+		member.Annotate(l, v1alpha1.AnnotationLeaseUID, string(l.UID))
+		member.Annotate(l, v1alpha1.AnnotationQuarantine, strings.Join(r.census.sessions, ","))
+	}
+	return l
+}
+
+// takeCensus takes in the live list of all sessions.
+func (r *Session) takeCensus(now member.Moment, q question, reply member.Reply) {
+	r.census.asked = false
+	if reply.Outcome != member.Done {
+		r.census.again = now.Add(retryAfter)
+		r.takeLeaderList(now, false)
+		return
+	}
+	r.takeLeaderList(now, true)
+	sessions := []string{r.settings.Session}
+	for _, l := range reply.Leases {
+		if _, ok := member.ReplicaOfLease(r.settings.Fleet, l.Name); ok && member.Holder(l) != "" {
+			sessions = append(sessions, member.Holder(l))
+		}
+	}
+	slices.Sort(sessions)
+	r.census.step, r.census.sessions = q.step, slices.Compact(sessions)
+	r.touchAll()
+}

@@ -1,0 +1,312 @@
+package protocol
+
+import (
+	"strconv"
+	"testing"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
+	member "github.com/machine-controller-fleet/machine-controller-fleet/membership"
+)
+
+// leads is a leader of a fleet with another session.
+func leads(t *testing.T) *stage {
+	t.Helper()
+	s := newStage(t, 8)
+	s.live = []string{another}
+	s.write("fleet-session-r-1", holder(another))
+	s.step(Elected{})
+	return s
+}
+
+func (s *stage) assignee(slot int) string {
+	return s.leases[member.SlotLeaseName("fleet", slot, 8)].Annotations[v1alpha1.AnnotationAssignedReplica]
+}
+
+func TestInstall(t *testing.T) {
+	s := leads(t)
+	for slot := range 8 {
+		l := s.leases[member.SlotLeaseName("fleet", slot, 8)]
+		if l == nil || l.Annotations[v1alpha1.AnnotationQuarantine] != me+","+another || l.Annotations[v1alpha1.AnnotationLeaseUID] != string(l.UID) {
+			t.Fatalf("slot %d: want a Lease in quarantine with both sessions listed, got %+v", slot, l)
+		}
+	}
+	s.run(16 * time.Second)
+	count := map[string]int{}
+	for slot := range 8 {
+		count[s.assignee(slot)]++
+	}
+	if count["r-0"] != 4 || count["r-1"] != 4 {
+		t.Errorf("want 4 slots for each of r-0 and r-1, got %v", count)
+	}
+	s.changes() // the other session has not confirmed
+	s.run(30 * time.Second)
+	s.changes()
+	s.write("fleet-session-r-1", func(l *coordinationv1.Lease) {
+		confirmed := ""
+		for slot := range 8 {
+			confirmed += string(s.leases[member.SlotLeaseName("fleet", slot, 8)].UID) + ","
+		}
+		member.Annotate(l, v1alpha1.AnnotationConfirmed, confirmed)
+	})
+	held := 0
+	for slot := range 8 {
+		if _, ok := s.replica.Entitled(slot); ok {
+			held++
+		}
+	}
+	if held == 0 {
+		t.Error("nothing is acquired although all have confirmed")
+	}
+}
+
+func TestQuarantine(t *testing.T) {
+	// listed has a leader elsewhere make the slot's Lease anew and list the sessions on it.
+	listed := func(s *stage, name, sessions string) {
+		s.write(name, func(l *coordinationv1.Lease) {
+			*l = *newLease("fleet", "ns", name)
+			l.UID = "made-again"
+			assign("r-0")(l)
+		})
+		s.run(20 * time.Second)
+		s.holder(name, "") // a list that is late starts the time when it comes
+		s.write(name, func(l *coordinationv1.Lease) {
+			member.Annotate(l, v1alpha1.AnnotationLeaseUID, string(l.UID))
+			member.Annotate(l, v1alpha1.AnnotationQuarantine, sessions)
+		})
+		s.run(14 * time.Second)
+		s.holder(name, "")
+		s.run(2 * time.Second)
+	}
+	t.Run("15 s after the list", func(t *testing.T) {
+		s, name := holding(t)
+		s.remove(name)
+		listed(s, name, me)
+		s.holder(name, me)
+	})
+	t.Run("a listed session that is dead does not have to confirm", func(t *testing.T) {
+		s, name := holding(t)
+		s.write("fleet-session-r-1", holder(""))
+		s.remove(name)
+		listed(s, name, me+","+another)
+		s.holder(name, me)
+	})
+	t.Run("a listed session that lives has to", func(t *testing.T) {
+		s, name := holding(t)
+		s.write("fleet-session-r-1", holder(another))
+		s.remove(name)
+		listed(s, name, me+","+another)
+		s.holder(name, "")
+		s.write("fleet-session-r-1", func(l *coordinationv1.Lease) { member.Annotate(l, v1alpha1.AnnotationConfirmed, "made-again") })
+		s.holder(name, me)
+	})
+	t.Run("confirmed only when nothing is in flight", func(t *testing.T) {
+		s, name := holding(t)
+		s.idle = false
+		s.write("fleet-session-r-1", holder(another))
+		s.remove(name)
+		ticket := s.reported[len(s.reported)-1].Ticket
+		s.write(name, func(l *coordinationv1.Lease) {
+			*l = *newLease("fleet", "ns", name)
+			l.UID = "made-again"
+			member.Annotate(l, v1alpha1.AnnotationLeaseUID, string(l.UID))
+			member.Annotate(l, v1alpha1.AnnotationQuarantine, me)
+		})
+		s.run(5 * time.Second)
+		if got := s.leases["fleet-session-r-0"].Annotations[v1alpha1.AnnotationConfirmed]; got != "" {
+			t.Errorf("confirmed %q with something in flight", got)
+		}
+		s.step(Idle{Slot: 0, Ticket: ticket})
+		s.run(2 * time.Second) // with the next renewal
+		if got := s.leases["fleet-session-r-0"].Annotations[v1alpha1.AnnotationConfirmed]; got != "made-again" {
+			t.Errorf("want it confirmed, got %q", got)
+		}
+	})
+}
+
+func TestDeclareDead(t *testing.T) {
+	t.Run("after 15 s of silence, and its slots go to another", func(t *testing.T) {
+		s := leads(t)
+		name := s.slot(0, another, "r-1")
+		s.run(30 * time.Second)
+		s.live = nil
+		s.run(13 * time.Second)
+		s.holder("fleet-session-r-1", another)
+		s.run(3 * time.Second)
+		s.holder("fleet-session-r-1", "")
+		s.holder(name, me)
+	})
+	t.Run("with the version that was silent, and no other", func(t *testing.T) {
+		s := leads(t)
+		s.run(30 * time.Second)
+		s.live = nil
+		renewed := s.put(s.leases["fleet-session-r-1"].DeepCopy()) // and the watch lags
+		s.run(20 * time.Second)
+		s.holder("fleet-session-r-1", another)
+		s.step(Seen{renewed})
+		s.run(20 * time.Second)
+		s.holder("fleet-session-r-1", "")
+	})
+	t.Run("also if a restored etcd shows it older than it was", func(t *testing.T) {
+		s := leads(t)
+		s.run(30 * time.Second)
+		s.live = nil
+		s.leases["fleet-session-r-1"] = s.leases["fleet-session-r-1"].DeepCopy()
+		s.leases["fleet-session-r-1"].ResourceVersion = "50"
+		s.run(34 * time.Second) // the write conflicts, the read starts the time again
+		s.holder("fleet-session-r-1", "")
+	})
+	t.Run("by the leader alone", func(t *testing.T) {
+		s := leads(t)
+		s.step(Deposed{})
+		s.live = nil
+		s.run(time.Minute)
+		s.holder("fleet-session-r-1", another)
+	})
+}
+
+func TestAssignments(t *testing.T) {
+	t.Run("a replica that leaves is planned away, and its slots remember it for 10 minutes", func(t *testing.T) {
+		s := leads(t)
+		s.slot(0, another, "r-1")
+		s.run(20 * time.Second)
+		s.write("fleet-session-r-1", func(l *coordinationv1.Lease) { member.Annotate(l, v1alpha1.AnnotationLeaving, "true") })
+		s.run(2 * time.Second)
+		home := func() string { return s.leases["fleet-slot-000"].Annotations[v1alpha1.AnnotationHome] }
+		if s.assignee(0) != "r-0" || home() != "r-1" {
+			t.Fatalf("want it for r-0 with the home r-1, got %s and %q", s.assignee(0), home())
+		}
+		s.live = nil
+		s.write("fleet-session-r-1", holder(""))
+		s.run(11 * time.Minute)
+		if home() != "" {
+			t.Errorf("want no home after 10 minutes, got %q", home())
+		}
+	})
+	t.Run("a slot weighs what was reported of it last, by whoever holds it, and by the dead", func(t *testing.T) {
+		s := leads(t)
+		name := s.slot(0, another, "r-1")
+		weighs := func() int64 { return s.replica.world(at(s.now)).Slots[0].Weight }
+		s.write(name, func(l *coordinationv1.Lease) { member.Annotate(l, v1alpha1.AnnotationWeight, "3") })
+		if got := weighs(); got != 3 {
+			t.Errorf("noted on its Lease: %d, want 3", got)
+		}
+		report := func(text string) {
+			s.write("fleet-session-r-1", func(l *coordinationv1.Lease) { member.Annotate(l, v1alpha1.AnnotationWeights, text) })
+		}
+		if report("0:7,1:2"); weighs() != 7 {
+			t.Errorf("reported: %d, want 7", weighs())
+		}
+		if report(""); weighs() != 7 {
+			t.Errorf("not reported yet by a new session: %d, want 7", weighs())
+		}
+		if report("0:0"); weighs() != 0 {
+			t.Errorf("reported as empty: %d, want 0", weighs())
+		}
+		report("0:9")
+		s.write("fleet-session-r-1", func(l *coordinationv1.Lease) { *l = *buried(l) })
+		if got := weighs(); got != 9 {
+			t.Errorf("reported by a dead one: %d, want 9", got)
+		}
+	})
+	t.Run("a slot that its preferred holder does not take goes to another", func(t *testing.T) {
+		s := leads(t)
+		s.run(20 * time.Second)
+		name := s.slot(0, "", "r-1")
+		s.run(4 * time.Second)
+		s.holder(name, "")
+		s.run(3 * time.Second)
+		s.holder(name, me)
+	})
+	t.Run("not before the view is warm", func(t *testing.T) {
+		s := leads(t)
+		s.slot(0, "", "")
+		s.run(13 * time.Second)
+		if got := s.assignee(0); got != "" {
+			t.Errorf("planned for %q", got)
+		}
+		s.run(3 * time.Second)
+		if got := s.assignee(0); got == "" {
+			t.Error("not planned")
+		}
+	})
+	t.Run("a slot Lease without its labels gets them back", func(t *testing.T) {
+		s := leads(t)
+		s.slot(0, another, "r-1")
+		if s.write("fleet-slot-000", func(l *coordinationv1.Lease) { l.Labels = nil }); s.leases["fleet-slot-000"].Labels[v1alpha1.LabelFleet] != "fleet" {
+			t.Errorf("got %v", s.leases["fleet-slot-000"].Labels)
+		}
+	})
+}
+
+func TestCheckLease(t *testing.T) {
+	ours := settings(8)
+	lease := func(name, holder string, recorded map[string]string) *coordinationv1.Lease {
+		return &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Name: name, Annotations: recorded}, Spec: coordinationv1.LeaseSpec{HolderIdentity: &holder}}
+	}
+	const leader, session, slot = "fleet-leader", "fleet-session-r-1", "fleet-slot-000"
+	for _, name := range []string{leader, session} {
+		if err := CheckLease(ours, lease(name, another, Record(ours))); err != nil {
+			t.Errorf("%s: the same settings: %v", name, err)
+		}
+		if err := CheckLease(ours, lease(name, another, nil)); err != nil {
+			t.Errorf("%s: nothing is recorded: %v", name, err)
+		}
+	}
+	for key := range Record(ours) {
+		other := map[string]string{key: "other"}
+		for _, tc := range []struct {
+			name, holder string
+			differs      bool
+		}{
+			{leader, another, true}, {leader, "", true}, {session, another, true}, {session, "", false}, {slot, another, false},
+		} {
+			if err := CheckLease(ours, lease(tc.name, tc.holder, other)); (err != nil) != tc.differs {
+				t.Errorf("%s with holder %q and another %s: got %v, want an error: %t", tc.name, tc.holder, key, err, tc.differs)
+			}
+		}
+	}
+}
+
+func TestSettings(t *testing.T) {
+	for name, change := range map[string]func(*Settings){
+		"session":  func(s *Settings) { s.Session = "r-1_aaaaa" },
+		"fleet":    func(s *Settings) { s.Fleet = "" },
+		"slots":    func(s *Settings) { s.Slots = 0 },
+		"capacity": func(s *Settings) { s.Capacity = -1 },
+		"config":   func(s *Settings) { s.Config.Fence = 0 },
+		"plan":     func(s *Settings) { s.Assignment.Window = 0 },
+	} {
+		s := settings(8)
+		if change(&s); s.Validate() == nil {
+			t.Errorf("%s: want an error", name)
+		}
+	}
+}
+
+// BenchmarkSeenRenewal is what a replica pays for each renewal of another: 50 replicas renew every 2 s.
+func BenchmarkSeenRenewal(b *testing.B) {
+	r, err := NewSession(settings(256))
+	if err != nil {
+		b.Fatal(err)
+	}
+	var leases []*coordinationv1.Lease
+	for i := range 50 {
+		l := &coordinationv1.Lease{}
+		l.Name = member.SessionLeaseName("fleet", "r-"+strconv.Itoa(i+1))
+		holder(member.Identity("r-"+strconv.Itoa(i+1), "aaaaa"))(l)
+		leases = append(leases, l)
+	}
+	r.Step(at(time.Second), Listed{leases})
+	b.ReportAllocs()
+	version := 0
+	for b.Loop() {
+		version++
+		l := *leases[version%50]
+		l.ResourceVersion = strconv.Itoa(version)
+		r.Step(at(time.Second), Seen{&l})
+	}
+}

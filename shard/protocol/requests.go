@@ -1,0 +1,147 @@
+package protocol
+
+import (
+	"time"
+
+	member "github.com/machine-controller-fleet/machine-controller-fleet/membership"
+)
+
+const (
+	// mostRequests is how many requests for slot Leases may be in flight at once.
+	mostRequests = 32
+	// retryAfter is the wait after a request that had no effect.
+	retryAfter = 500 * time.Millisecond
+)
+
+// about is what a request is for.
+type about int
+
+const (
+	aboutOwn about = iota
+	aboutReread
+	aboutSlot
+	aboutProof
+	aboutDeath
+	aboutCensus
+	aboutRestore
+)
+
+// question is a request that is not answered yet.
+type question struct {
+	about about
+	verb  member.Verb
+	// step is the one that asked: what a read shows is at least as new as what was known then.
+	step uint64
+	slot *slot
+	// acquired is the acquireTime that the request writes, if it acquires.
+	acquired time.Time
+	// releases says that it clears the holder.
+	releases bool
+	session  string
+	// leads says that only the leader sends it, for the Lease of that name.
+	leads bool
+	name  string
+}
+
+// ask sends a request.
+func (r *Session) ask(request member.Request, q question) {
+	r.nextID++
+	request.ID = r.nextID
+	q.step, q.verb, q.leads, q.name = r.steps, request.Verb, request.Need == member.NeedLeadership, request.Name
+	r.pending[request.ID] = q
+	r.out.Requests = append(r.out.Requests, request)
+}
+
+// askSlot sends a request for a slot Lease, the only one at its time.
+func (r *Session) askSlot(s *slot, request member.Request, q question) {
+	s.asked = true
+	r.inUse++
+	request.Name, q.about, q.slot = s.name, aboutSlot, s
+	r.ask(request, q)
+}
+
+// mayAsk says that a request for the slot Lease can be sent now.
+func (r *Session) mayAsk(now member.Moment, s *slot) bool {
+	switch {
+	case s.asked || r.activity != active:
+		return false
+	case !now.Reached(s.retry):
+		r.deadlineFor(now, s, s.retry)
+		return false
+	case r.inUse >= mostRequests:
+		r.blocked.set(s.number, true) // an answer makes room
+		return false
+	}
+	return true
+}
+
+// takeReply takes in the answer to a request of ours. Any other answer is ignored.
+func (r *Session) takeReply(now member.Moment, reply member.Reply) {
+	q, ok := r.pending[reply.ID]
+	if !ok {
+		return
+	}
+	delete(r.pending, reply.ID)
+	r.dirty = r.dirty || q.about != aboutOwn
+	if q.leads && (q.verb == member.Create || q.verb == member.Update) {
+		r.takeLeaderWrite(now, q.name, reply.Outcome)
+	}
+	switch q.about {
+	case aboutOwn:
+		if q.verb != member.Get && (reply.Outcome == member.Unanswered || reply.Outcome == member.Refused) {
+			r.others.Interrupt()
+		}
+		if q.verb != member.Get && reply.Outcome == member.Done {
+			r.others.Acknowledged(now)
+		}
+		r.own.Replied(now, reply)
+	case aboutReread:
+		r.takeReread(now, q, reply)
+	case aboutSlot:
+		r.takeSlotReply(now, q, reply)
+	case aboutProof:
+		r.takeProof(now, q, reply)
+	case aboutDeath:
+		r.takeDeath(now, q, reply)
+	case aboutCensus:
+		r.takeCensus(now, q, reply)
+	case aboutRestore:
+		r.takeRestore(now, q, reply)
+	}
+}
+
+// takeSlotReply takes in the answer about a slot Lease.
+func (r *Session) takeSlotReply(now member.Moment, q question, reply member.Reply) {
+	s := q.slot
+	r.touch(s)
+	s.asked = false
+	r.inUse--
+	switch reply.Outcome {
+	case member.Done:
+		if s.mustRead = s.lease == nil && q.step < s.step; s.mustRead {
+			return // it was seen to be gone while this was under way: what the answer shows may be older
+		}
+		asked := uint64(0)
+		if q.verb == member.Get {
+			asked = q.step
+		}
+		r.takeSlot(now, s, reply.Lease, asked)
+	case member.NotFound:
+		s.mustRead = false
+		r.takeSlot(now, s, nil, q.step)
+	case member.Conflict, member.Exists, member.Unanswered:
+		// The read tells what has become of it, unless it is still under way: then the Lease is as it was, and to write
+		// the same once more does no harm.
+		s.mustRead = true
+		s.uncertain = s.uncertain || q.releases
+		if q.verb == member.Get || reply.Outcome == member.Unanswered {
+			s.retry = now.Add(retryAfter)
+		}
+	case member.Refused:
+		s.retry = now.Add(retryAfter)
+		s.forget(q.acquired)
+		if q.releases && s.phase == releasing && !s.uncertain {
+			s.phase = stopping
+		}
+	}
+}

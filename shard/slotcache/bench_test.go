@@ -1,0 +1,144 @@
+package slotcache
+
+import (
+	"context"
+	"slices"
+	"strconv"
+	"sync"
+	"testing"
+	"testing/synctest"
+
+	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/klog/v2"
+	"k8s.io/utils/clock"
+
+	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/objectcache"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/testkit/bubbles"
+)
+
+func TestMain(m *testing.M) { bubbles.Main(m) }
+
+const namespace = "n"
+
+func key(name string) types.NamespacedName {
+	return types.NamespacedName{Namespace: namespace, Name: name}
+}
+
+func inSlot(slot int) *metav1.ObjectMeta {
+	return &metav1.ObjectMeta{Labels: map[string]string{v1alpha1.LabelSlot: strconv.Itoa(slot)}}
+}
+
+// ledger is what handlers have heard of machines. It finds fault with what does not follow from what they knew.
+type ledger struct {
+	t        *testing.T
+	mu       sync.Mutex
+	notes    []string
+	known    map[string]string // versions by name
+	gone     map[string]string // last versions of those that went although nobody dropped their slot
+	dropping bool
+	mayLag   func(name string) bool // says of which objects old versions may come back; nil means of none
+}
+
+func (l *ledger) hear(before, after *v1alpha1.Machine) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	name, was, is := "", "", ""
+	if before != nil {
+		name, was = before.Name, before.ResourceVersion
+	}
+	if after != nil {
+		name, is = after.Name, after.ResourceVersion
+	}
+	l.notes = append(l.notes, name+" "+was+">"+is)
+	known, isKnown := l.known[name]
+	gone, isGone := l.gone[name]
+	switch announced := was == "" && known == is; {
+	case known != was && !announced:
+		l.t.Errorf("heard %q of %s, known was %q", was+">"+is, name, known)
+	case isKnown && !announced && is != "" && !objectcache.Newer(is, known):
+		l.t.Errorf("heard %q of %s, which is not newer", was+">"+is, name)
+	case isGone && !objectcache.Newer(is, gone) && (l.mayLag == nil || !l.mayLag(name)):
+		l.t.Errorf("heard %q of %s, which had gone", was+">"+is, name)
+	}
+	delete(l.known, name)
+	delete(l.gone, name)
+	switch {
+	case is != "":
+		l.known[name] = is
+	case !l.dropping:
+		l.gone[name] = was
+	}
+}
+
+// expect compares with what was heard since the last time, in no order.
+func (l *ledger) expect(want ...string) {
+	l.t.Helper()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	slices.Sort(l.notes)
+	slices.Sort(want)
+	if diff := cmp.Diff(want, l.notes); diff != "" {
+		l.t.Errorf("heard: -want +got:\n%s", diff)
+	}
+	l.notes = nil
+}
+
+// bench is a Set in front of a server, in a bubble.
+type bench struct {
+	*testing.T
+	*server
+
+	set   *Set
+	view  *objectcache.View
+	heard *ledger
+	ready []int // slots that were told to be ready; read after synctest.Wait
+}
+
+// inBubble runs a test with machines and MachineSets.
+func inBubble(t *testing.T, f func(b *bench)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		s, client, _ := newServer(t)
+		b := &bench{T: t, server: s, view: objectcache.NewView()}
+		b.heard = &ledger{t: t, known: map[string]string{}, gone: map[string]string{}}
+		b.view.Machines.OnChange(b.heard.hear)
+		api := client.MachineV1alpha1()
+		b.set = New(
+			clock.RealClock{},
+			KindOf("Machines", objectcache.FromEach(api.Machines("")), b.view.Machines, b.view.Undecodable.Machines),
+			KindOf("MachineSets", objectcache.FromEach(api.MachineSets("")), b.view.Sets, b.view.Undecodable.Sets),
+		)
+		ctx, stop := context.WithCancel(klog.NewContext(t.Context(), klog.Logger{}))
+		ended := make(chan struct{})
+		go func() {
+			defer close(ended)
+			b.set.Run(ctx)
+		}()
+		f(b)
+		stop()
+		<-ended
+	})
+}
+
+// add acquires slots, and opens them when they are ready.
+func (b *bench) add(slots ...int) {
+	b.set.Add(slots, func(ready []int) {
+		b.ready = append(b.ready, ready...)
+		b.set.Open(ready)
+	})
+}
+
+// drop loses slots.
+func (b *bench) drop(slots ...int) {
+	dropping := func(yes bool) {
+		b.heard.mu.Lock()
+		defer b.heard.mu.Unlock()
+		b.heard.dropping = yes
+	}
+	dropping(true)
+	b.set.Drop(slots)
+	dropping(false)
+}

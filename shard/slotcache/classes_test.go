@@ -1,0 +1,182 @@
+package slotcache
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/klog/v2"
+	"k8s.io/utils/clock"
+
+	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/objectcache"
+)
+
+// classBench is Classes in front of a server, in a bubble.
+type classBench struct {
+	*testing.T
+	*server
+
+	classes *Classes
+	view    *objectcache.View
+	mu      sync.Mutex
+	looked  []string
+}
+
+func withClasses(t *testing.T, f func(b *classBench)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		s, machines, names := newServer(t)
+		b := &classBench{T: t, server: s, view: objectcache.NewView()}
+		b.classes = NewClasses(ClassesConfig{
+			Machines: machines.MachineV1alpha1(), Metadata: names, View: b.view, Look: b.look, Clock: clock.RealClock{},
+		})
+		ctx, stop := context.WithCancel(klog.NewContext(t.Context(), klog.Logger{}))
+		ended := make(chan struct{})
+		go func() {
+			defer close(ended)
+			b.classes.Run(ctx)
+		}()
+		synctest.Wait()
+		f(b)
+		stop()
+		<-ended
+	})
+}
+
+func (b *classBench) look(class types.NamespacedName) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.looked = append(b.looked, class.String())
+}
+
+func (b *classBench) expectLooked(want ...string) {
+	b.Helper()
+	synctest.Wait()
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	slices.Sort(b.looked)
+	if !slices.Equal(b.looked, want) {
+		b.Errorf("looked at %v, want %v", b.looked, want)
+	}
+	b.looked = nil
+}
+
+func (b *classBench) expectShown(want ...string) {
+	b.Helper()
+	synctest.Wait()
+	var got []string
+	for _, class := range b.view.Classes.All() {
+		got = append(got, objectcache.Key(class).String())
+	}
+	if slices.Sort(got); !slices.Equal(got, want) {
+		b.Errorf("shown: %v, want %v", got, want)
+	}
+}
+
+// putClass writes a class, with our finalizer or without.
+func (b *classBench) putClass(namespace string, held bool) {
+	content := &metav1.ObjectMeta{Labels: map[string]string{"some": "label"}, Finalizers: []string{"another/one"}}
+	if held {
+		content.Finalizers = append(content.Finalizers, v1alpha1.FinalizerName)
+	}
+	b.put("machineclasses", types.NamespacedName{Namespace: namespace, Name: "c"}, content)
+}
+
+func in(namespace string) metav1.ObjectMeta {
+	return metav1.ObjectMeta{Namespace: namespace, Name: "x", ResourceVersion: "1"}
+}
+
+func TestClassesOfNamespacesWithObjects(t *testing.T) {
+	withClasses(t, func(b *classBench) {
+		b.putClass("a", false)
+		b.putClass("b", false)
+		b.expectShown()
+		b.view.Deployments.Apply(&v1alpha1.MachineDeployment{ObjectMeta: in("a")}, false)
+		b.expectShown("a/c")
+		b.view.Machines.Apply(&v1alpha1.Machine{ObjectMeta: in("a")}, false)
+		b.view.Sets.Apply(&v1alpha1.MachineSet{ObjectMeta: in("b")}, false)
+		b.expectShown("a/c", "b/c")
+		b.view.Deployments.Remove(types.NamespacedName{Namespace: "a", Name: "x"}, "")
+		b.expectShown("a/c", "b/c")
+		b.view.Machines.Remove(types.NamespacedName{Namespace: "a", Name: "x"}, "")
+		b.expectShown("b/c")
+		b.putClass("a", false)
+		b.expectShown("b/c")
+		b.view.Machines.Apply(&v1alpha1.Machine{ObjectMeta: in("a")}, false)
+		b.expectShown("a/c", "b/c")
+		if got := b.watches()["machineclasses"]; got != 3 {
+			b.Errorf("%d watches, want one for each of 2 namespaces, and one for the names", got)
+		}
+	})
+}
+
+// Readers may have a class as soon as it is in the view: a list must not write to it after that.
+func TestAListDoesNotWriteToWhatItHasShown(t *testing.T) {
+	view := objectcache.NewView()
+	view.Classes.OnChange(func(_, after *v1alpha1.MachineClass) {
+		after.ManagedFields = []metav1.ManagedFieldsEntry{{Manager: "the reader"}}
+	})
+	m := &mirror[*v1alpha1.MachineClass]{
+		shelf: shelf[*v1alpha1.MachineClass]{all: view.Classes, undecodable: view.Undecodable.Classes},
+		mine:  func() []metav1.Object { return nil },
+	}
+	class := &v1alpha1.MachineClass{ObjectMeta: in("a")}
+	if err := m.Replace([]any{class}, "1"); err != nil {
+		t.Fatal(err)
+	}
+	if len(class.ManagedFields) != 1 {
+		t.Error("the list has written to the class after readers had it")
+	}
+}
+
+// A slot may be lost before anybody has heard of its objects, after they have kept a namespace.
+func TestASilentObjectGoes(t *testing.T) {
+	withClasses(t, func(b *classBench) {
+		b.putClass("a", false)
+		b.view.Sets.Apply(&v1alpha1.MachineSet{ObjectMeta: in("a")}, true)
+		b.view.Machines.Apply(&v1alpha1.Machine{ObjectMeta: in("a")}, false)
+		b.expectShown("a/c")
+		b.view.Machines.Remove(types.NamespacedName{Namespace: "a", Name: "x"}, "")
+		b.expectShown("a/c")
+		b.view.Sets.Remove(types.NamespacedName{Namespace: "a", Name: "x"}, "")
+		time.Sleep(lookAgain)
+		b.expectShown()
+	})
+}
+
+func TestClassesAreLookedAt(t *testing.T) {
+	withClasses(t, func(b *classBench) {
+		b.putClass("a", true)
+		b.putClass("b", false)
+		b.expectLooked("a/c")
+		b.putClass("a", true)
+		b.expectLooked("a/c")
+		b.classes.Opened()
+		b.expectLooked("a/c")
+		time.Sleep(lookAgain)
+		b.expectLooked("a/c")
+		b.putClass("a", false)
+		b.expectLooked("a/c")
+		b.classes.Opened()
+		b.expectLooked()
+		b.putClass("b", true)
+		b.expectLooked("b/c")
+		b.classes.NamespaceChanged("a")
+		b.expectLooked()
+		b.classes.NamespaceChanged("b")
+		b.expectLooked("b/c")
+		names := b.classes.names.All()
+		if len(names) != 1 || len(names[0].Labels)+len(names[0].Finalizers) > 0 {
+			b.Errorf("kept: %v, want a name alone", names)
+		}
+		b.put("machineclasses", types.NamespacedName{Namespace: "b", Name: "c"}, nil)
+		b.expectLooked("b/c")
+		b.expectShown()
+	})
+}

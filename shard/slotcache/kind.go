@@ -1,0 +1,195 @@
+package slotcache
+
+import (
+	"context"
+	"strconv"
+	"sync"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/decode"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/objectcache"
+)
+
+// Kind is a kind of objects that grants watch. Make one with KindOf.
+type Kind interface {
+	// watch lists and watches the objects of a grant until ctx ends; synced is called after the first list. It begins at
+	// once: from then on the events of a grant that takes over from none are those that count.
+	watch(ctx context.Context, g *grant, synced func(), running *sync.WaitGroup)
+	open(slots []int)
+	drop(slots []int)
+	// called is the kind's name.
+	called() string
+}
+
+// kind feeds the objects of one kind from all grants. Every object that it has fed is in a slot with a holder.
+type kind[T metav1.Object] struct {
+	name string
+	from objectcache.Source
+	shelf[T]
+
+	mu     sync.Mutex
+	holder map[int]*sink[T] // whose events of a slot count
+	opened map[int]bool
+}
+
+// KindOf makes a Kind whose objects go to all, and those that cannot be decoded to undecodable; nobody else feeds these. The
+// name is for logs.
+func KindOf[T metav1.Object](name string, from objectcache.Source, all *objectcache.Objects[T], undecodable *objectcache.Objects[*decode.Failure]) Kind {
+	return &kind[T]{
+		name: name, from: from, shelf: shelf[T]{all: all, undecodable: undecodable}, holder: map[int]*sink[T]{}, opened: map[int]bool{},
+	}
+}
+
+func (k *kind[T]) watch(ctx context.Context, g *grant, synced func(), running *sync.WaitGroup) {
+	s := &sink[T]{kind: k, grant: g, synced: sync.OnceFunc(synced), past: map[int]string{}}
+	if len(g.from) == 0 {
+		k.mu.Lock()
+		for slot := range g.slots {
+			k.holder[slot] = s
+		}
+		k.mu.Unlock()
+	}
+	selected := selector(g.slots)
+	running.Go(func() { watchOne(ctx, k.name, k.from, selected, s) })
+}
+
+func (k *kind[T]) called() string { return k.name }
+
+func (k *kind[T]) open(slots []int) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	for _, slot := range slots {
+		if k.holder[slot] != nil {
+			k.opened[slot] = true
+			k.all.Announce(slot)
+			k.undecodable.Announce(slot)
+		}
+	}
+}
+
+func (k *kind[T]) drop(slots []int) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	for _, slot := range slots {
+		delete(k.holder, slot)
+		delete(k.opened, slot)
+		for _, obj := range k.of(slot) {
+			k.remove(objectcache.Key(obj), "")
+		}
+	}
+}
+
+// sink takes what one grant's reflector of the kind sees. Its fields are guarded by the kind's mu.
+type sink[T metav1.Object] struct {
+	*kind[T]
+	grant  *grant
+	synced func()
+	upTo   string // the newest version that it has seen
+	// past is, by slot, what the grant had seen that this one took over from. An event that is not newer was heard already,
+	// and what it shows may have gone since.
+	past map[int]string
+}
+
+// slotOf reads the slot label; -1 is none.
+func slotOf(obj metav1.Object) int {
+	slot, err := strconv.Atoi(obj.GetLabels()[v1alpha1.LabelSlot])
+	if err != nil {
+		return -1
+	}
+	return slot
+}
+
+// Add takes in an object.
+func (s *sink[T]) Add(obj any) error { return s.Update(obj) }
+
+// Update takes in an object.
+func (s *sink[T]) Update(obj any) error {
+	seen, err := seenOf[T](obj)
+	if err != nil {
+		return err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.upTo = seen.GetResourceVersion()
+	s.apply(seen)
+	return nil
+}
+
+// apply takes in an object of one of the grant's slots, if it is still this grant that counts for it; s.mu is held.
+func (s *sink[T]) apply(obj metav1.Object) {
+	slot := slotOf(obj)
+	past, tookOver := s.past[slot]
+	if s.holder[slot] != s || tookOver && !objectcache.Newer(obj.GetResourceVersion(), past) {
+		return
+	}
+	s.put(obj, !s.opened[slot])
+}
+
+// Delete takes in that an object was deleted, or left the grant's slots.
+func (s *sink[T]) Delete(obj any) error {
+	seen, err := seenOf[T](obj)
+	if err != nil {
+		return err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.upTo = seen.GetResourceVersion()
+	key := objectcache.Key(seen)
+	if known, ok := s.get(key); ok && s.holder[slotOf(known)] == s { // else it is in another grant's slot by now
+		s.remove(key, s.upTo)
+	}
+	return nil
+}
+
+// Replace takes in a list. What it does not have has gone, unless we know it to be newer than the list.
+func (s *sink[T]) Replace(list []any, version string) error {
+	seen := make([]metav1.Object, 0, len(list))
+	for _, obj := range list {
+		one, err := seenOf[T](obj)
+		if err != nil {
+			return err
+		}
+		seen = append(seen, one)
+	}
+	s.replace(seen, version)
+	s.synced()
+	return nil
+}
+
+func (s *sink[T]) replace(list []metav1.Object, version string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.upTo = version
+	s.takeOver()
+	listed := map[types.NamespacedName]bool{}
+	for _, obj := range list {
+		listed[objectcache.Key(obj)] = true
+		s.apply(obj)
+	}
+	for slot, holder := range s.holder {
+		if holder != s {
+			continue
+		}
+		for _, obj := range s.of(slot) {
+			if key := objectcache.Key(obj); !listed[key] && !objectcache.Newer(obj.GetResourceVersion(), version) {
+				s.remove(key, "")
+			}
+		}
+	}
+}
+
+// takeOver has the events of a merged grant count from now on, instead of those of the grants that it is made of. What
+// these have taken over themselves is older than its list, which began when they were ready.
+func (s *sink[T]) takeOver() {
+	for slot, old := range s.holder {
+		if s.grant.replaces(old.grant) {
+			s.holder[slot], s.past[slot] = s, old.upTo
+		}
+	}
+}
+
+// Resync does nothing.
+func (*sink[T]) Resync() error { return nil }

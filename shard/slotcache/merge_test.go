@@ -1,0 +1,200 @@
+package slotcache
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// threeGrants are merged when nothing happens for a moment. Their slots are 1, 2 and 3, each with a machine.
+func (b *bench) threeGrants() {
+	for slot := 1; slot <= 3; slot++ {
+		b.put("machines", key(fmt.Sprint("m", slot)), inSlot(slot))
+		b.add(slot)
+		within(moment)
+	}
+	b.expectWatches(3)
+	b.heard.expect("m1 >1", "m2 >2", "m3 >3")
+}
+
+const ofThree = "in (1,2,3)" // in the selector of the merged grant
+
+// The list of a merged grant may be older than what the grants that it takes over from have seen, and its watch begins
+// there.
+func TestAMergedGrantIsBehind(t *testing.T) {
+	inBubble(t, func(b *bench) {
+		b.threeGrants()
+		release := b.hold("list", ofThree)
+		releaseWatch := b.hold("watch", ofThree)
+		within(settle)
+		b.put("machines", key("m1"), inSlot(1))
+		b.put("machines", key("m1"), nil)
+		b.put("machines", key("m2"), inSlot(2))
+		b.put("machines", key("m3"), inSlot(1))
+		b.put("machines", key("m4"), inSlot(1))
+		synctest.Wait()
+		b.heard.notes = nil // they have heard all of it
+		b.expectMachines(1, 2, 3)
+		release()
+		synctest.Wait()
+		b.expectWatches(1)
+		b.heard.expect()
+		releaseWatch()
+		synctest.Wait()
+		b.heard.expect()
+		b.put("machines", key("m2"), inSlot(2))
+		b.put("machines", key("m4"), nil)
+		synctest.Wait()
+		b.heard.expect("m2 6>9", "m4 8>")
+		b.expectMachines(1, 2, 3)
+	})
+}
+
+// The grants may be behind the list of the merged one that takes over from them.
+func TestAMergedGrantIsAhead(t *testing.T) {
+	inBubble(t, func(b *bench) {
+		b.threeGrants()
+		b.hold("watch", "in (1)")
+		b.hold("watch", "in (2)")
+		b.put("machines", key("m1"), nil)
+		b.put("machines", key("m2"), inSlot(3))
+		within(settle + moment)
+		b.heard.expect("m1 1>", "m2 2>5")
+		b.expectMachines(1, 2, 3)
+	})
+}
+
+func TestDroppedAndAddedWhileMerging(t *testing.T) {
+	inBubble(t, func(b *bench) {
+		b.threeGrants()
+		release := b.hold("list", ofThree)
+		within(settle)
+		b.drop(2)
+		b.add(2)
+		within(moment)
+		b.heard.expect("m2 2>", "m2 >2")
+		b.put("machines", key("m2"), inSlot(2))
+		synctest.Wait()
+		release()
+		synctest.Wait()
+		b.put("machines", key("m1"), inSlot(1))
+		b.put("machines", key("m2"), inSlot(2))
+		synctest.Wait()
+		b.heard.expect("m1 1>5", "m2 2>4", "m2 4>6")
+		b.expectMachines(1, 2, 3)
+		within(2 * calm)
+		b.heard.expect()
+		b.expectWatches(1)
+		if want := []int{1, 2, 3, 2}; !slices.Equal(b.ready, want) {
+			b.Errorf("ready: %v, want %v", b.ready, want)
+		}
+	})
+}
+
+func TestAllDroppedWhileMerging(t *testing.T) {
+	inBubble(t, func(b *bench) {
+		b.threeGrants()
+		release := b.hold("list", ofThree)
+		within(settle)
+		b.drop(1, 2, 3)
+		within(moment)
+		b.expectWatches(0)
+		b.expectMachines()
+		release()
+		for slot := 1; slot <= 3; slot++ {
+			b.add(slot)
+			within(moment)
+		}
+		b.expectMachines(1, 2, 3)
+		within(settle)
+		b.expectWatches(1)
+	})
+}
+
+func TestTheServerIsAwayWhileMerging(t *testing.T) {
+	inBubble(t, func(b *bench) {
+		b.threeGrants()
+		b.change(func() { b.away = true })
+		b.breakOff()
+		within(time.Minute)
+		b.drop(3)
+		b.add(3, 4)
+		within(time.Minute)
+		b.heard.expect("m3 3>")
+		b.put("machines", key("m1"), nil)
+		b.put("machines", key("m4"), inSlot(4))
+		b.change(func() { b.away = false })
+		within(time.Minute)
+		b.expectMachines(1, 2, 3, 4)
+		b.heard.expect("m1 1>", "m3 >3", "m4 >5")
+		within(2 * calm)
+		b.heard.expect()
+		b.expectWatches(1)
+	})
+}
+
+// Slots come and go while grants merge, machines are written all the time, and everything takes its time on the wire.
+// The ledger finds what is doubled; what is lost is missing in the end.
+func TestUnderLoad(t *testing.T) {
+	for seed := range uint64(20) {
+		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
+			inBubble(t, func(b *bench) { b.load(rand.New(rand.NewPCG(seed, 0))) })
+		})
+	}
+}
+
+const loadSlots, loadMachines = 24, 60
+
+func (b *bench) load(random *rand.Rand) {
+	b.delay = func() time.Duration { return rand.N(60 * time.Millisecond) }
+	b.heard.mayLag = func(name string) bool { return name[0] == 'w' }
+	held, exists := map[int]bool{}, map[types.NamespacedName]bool{}
+	for range 1500 {
+		machine := random.IntN(loadMachines)
+		slot, name := machine%loadSlots, key(fmt.Sprint("m", machine))
+		if machine < loadMachines/6 {
+			slot, name = random.IntN(loadSlots), key(fmt.Sprint("wanderer", machine))
+		}
+		if exists[name] && random.IntN(4) == 0 {
+			exists[name] = false
+			b.put("machines", name, nil)
+		} else {
+			exists[name] = true
+			spec := "{}"
+			if random.IntN(10) == 0 {
+				spec = undecodable
+			}
+			b.putSpec("machines", name, inSlot(slot), spec)
+		}
+		if slot := random.IntN(loadSlots); random.IntN(12) == 0 {
+			if held[slot] {
+				b.drop(slot)
+			} else {
+				b.add(slot)
+			}
+			held[slot] = !held[slot]
+		}
+		pause := 10 * time.Millisecond
+		if random.IntN(100) == 0 {
+			pause = 2 * settle
+		}
+		time.Sleep(rand.N(pause))
+	}
+	within(2 * calm)
+	var slots []int
+	for slot, is := range held {
+		if is {
+			slots = append(slots, slot)
+		}
+	}
+	b.expectMachines(slots...)
+	b.expectWatches(1)
+	if b.most > 2*most {
+		b.Errorf("%d watches at a time, want at most %d of each of 2 kinds", b.most, most)
+	}
+}

@@ -1,0 +1,273 @@
+package slotcache
+
+import (
+	"cmp"
+	"context"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"k8s.io/utils/clock"
+)
+
+const (
+	// gather is how long slots that are acquired are collected for one grant: long enough for those that come together,
+	// and little of the half second that a hand-over may take.
+	gather = 25 * time.Millisecond
+	// settle is for how long nothing is acquired or lost before grants are merged, so that one merge does for a whole move.
+	settle = time.Second
+	// calm is for how long nothing is acquired or lost before all grants become one, which costs a list of everything.
+	calm = time.Minute
+	// most is how many grants there are at a time, a merged one that is not ready yet included.
+	most = 8
+	// mergeAt is from how many grants on they are merged before that.
+	mergeAt = 3
+)
+
+// Set is all grants of a replica. Make one with New.
+type Set struct {
+	kinds []Kind
+	clock clock.WithTicker
+	kick  chan struct{}
+
+	mu      sync.Mutex
+	made    int // grants, ever
+	grants  []*grant
+	merged  *grant    // that is not ready yet; it is among grants
+	pending []call    // slots that have no grant yet
+	since   time.Time // of the first of them
+	changed time.Time // when slots were last acquired or lost
+}
+
+// New makes a Set without slots.
+func New(c clock.WithTicker, kinds ...Kind) *Set {
+	return &Set{kinds: kinds, clock: c, kick: make(chan struct{}, 1)}
+}
+
+// Add begins to watch the objects of slots, and returns at once. ready is called when all of them are there, with those
+// of the slots that were not dropped meanwhile.
+func (s *Set) Add(slots []int, ready func(slots []int)) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.changed = s.clock.Now()
+	if len(s.pending) == 0 {
+		s.since = s.changed
+	}
+	s.pending = append(s.pending, call{slots: slices.Clone(slots), ready: ready})
+	again(s.kick)
+}
+
+// Open has the handlers hear of the objects of the slots, and of what becomes of them from now on.
+func (s *Set) Open(slots []int) {
+	for _, k := range s.kinds {
+		k.open(slots)
+	}
+}
+
+// Drop forgets the objects of slots. When it returns they are gone.
+func (s *Set) Drop(slots []int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.changed = s.clock.Now()
+	for i := range s.pending {
+		s.pending[i].slots = without(s.pending[i].slots, slots)
+	}
+	for _, g := range s.grants {
+		for _, slot := range slots {
+			delete(g.slots, slot)
+		}
+		for i := range g.calls {
+			g.calls[i].slots = without(g.calls[i].slots, slots)
+		}
+	}
+	for _, k := range s.kinds {
+		k.drop(slots)
+	}
+	again(s.kick)
+}
+
+func without(slots, lost []int) []int {
+	return slices.DeleteFunc(slots, func(slot int) bool { return slices.Contains(lost, slot) })
+}
+
+// Grants returns the slots of each grant, for people to look at.
+func (s *Set) Grants() [][]int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var all [][]int
+	for _, g := range s.grants {
+		all = append(all, slices.Sorted(maps.Keys(g.slots)))
+	}
+	return all
+}
+
+// Unlisted returns, by slot that is not ready yet, a kind of objects that was not listed; "" while the list of all kinds has
+// not begun.
+func (s *Set) Unlisted() map[int]string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	unlisted := map[int]string{}
+	for _, c := range s.pending {
+		for _, slot := range c.slots {
+			unlisted[slot] = ""
+		}
+	}
+	for _, g := range s.grants {
+		if len(g.unsynced) == 0 || g == s.merged {
+			continue
+		}
+		for slot := range g.slots {
+			unlisted[slot] = g.unsynced[0]
+		}
+	}
+	return unlisted
+}
+
+// again wakes who waits for kick, now or when it waits again.
+func again(kick chan<- struct{}) {
+	select {
+	case kick <- struct{}{}:
+	default:
+	}
+}
+
+// Run watches until ctx ends, and returns when all watches have ended.
+func (s *Set) Run(ctx context.Context) {
+	var running sync.WaitGroup
+	defer running.Wait()
+	for {
+		wake := s.step(ctx, &running)
+		timer := s.clock.NewTimer(wake)
+		select {
+		case <-ctx.Done():
+			timer.Stop()
+			return
+		case <-s.kick:
+			timer.Stop()
+		case <-timer.C():
+		}
+	}
+}
+
+// step does what is due, and says after what time there may be more to do.
+func (s *Set) step(ctx context.Context, running *sync.WaitGroup) (wake time.Duration) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	now := s.clock.Now()
+	wake = time.Hour
+	s.endIdle()
+	if room := most - 1; len(s.pending) > 0 && (len(s.grants) < room || s.merged != nil && len(s.grants) <= room) {
+		if due := s.since.Add(gather).Sub(now); due > 0 {
+			wake = due
+		} else {
+			s.start(ctx, s.newGrant(s.pending, nil), running)
+			s.pending = nil
+		}
+	}
+	if s.merged != nil {
+		return wake // what comes next is done when it is ready
+	}
+	quiet := now.Sub(s.changed)
+	from := s.mergeable(quiet >= calm)
+	switch {
+	case len(from) > 0 && (quiet >= settle || len(s.grants) >= most-1):
+		s.merged = s.newGrant(nil, from)
+		s.start(ctx, s.merged, running)
+	case len(from) > 0:
+		wake = min(wake, settle-quiet)
+	case len(s.grants) > 1 && quiet < calm:
+		wake = min(wake, calm-quiet)
+	}
+	return wake
+}
+
+// endIdle ends the grants whose slots were all lost; s.mu is held.
+func (s *Set) endIdle() {
+	s.grants = slices.DeleteFunc(s.grants, func(g *grant) bool {
+		idle := len(g.slots) == 0
+		if idle {
+			g.stop()
+			if g == s.merged {
+				s.merged = nil
+			}
+		}
+		return idle
+	})
+}
+
+// mergeable returns the grants that should become one, if there are any: thin ones, and small ones where there are many;
+// or all.
+func (s *Set) mergeable(all bool) (from []*grant) {
+	ready := slices.DeleteFunc(slices.Clone(s.grants), func(g *grant) bool { return len(g.unsynced) > 0 })
+	slices.SortStableFunc(ready, func(a, b *grant) int { return cmp.Compare(len(a.slots), len(b.slots)) })
+	small := 0 // how many of the smallest are merged: the next one is spared while it is larger than all of them
+	switch {
+	case all && len(ready) > 1:
+		small = len(ready)
+	case len(ready) >= mergeAt:
+		sum := 0
+		for i, g := range ready {
+			if i >= 2 && len(g.slots) > sum {
+				break
+			}
+			sum += len(g.slots)
+			small = i + 1
+		}
+	}
+	for i, g := range ready {
+		if i < small || g.isThin() {
+			from = append(from, g)
+		}
+	}
+	return from
+}
+
+func (s *Set) newGrant(calls []call, from []*grant) *grant {
+	s.made++
+	return newGrant(s.made, calls, from)
+}
+
+// start begins to watch for a grant, unless all of its slots were dropped again; s.mu is held.
+func (s *Set) start(ctx context.Context, g *grant, running *sync.WaitGroup) {
+	if len(g.slots) == 0 {
+		return
+	}
+	ctx, g.stop = context.WithCancel(ctx)
+	for _, k := range s.kinds {
+		g.unsynced = append(g.unsynced, k.called())
+	}
+	s.grants = append(s.grants, g)
+	for _, k := range s.kinds {
+		k.watch(ctx, g, func() { s.synced(g, k.called()) }, running)
+	}
+}
+
+// synced takes in that one more kind of a grant was listed. When it was the last one, the slots are ready, or the grants
+// that it takes over from end.
+func (s *Set) synced(g *grant, kind string) {
+	s.mu.Lock()
+	g.unsynced = slices.DeleteFunc(g.unsynced, func(other string) bool { return other == kind })
+	if len(g.unsynced) > 0 {
+		s.mu.Unlock()
+		return
+	}
+	calls := g.calls
+	g.calls = nil
+	if g == s.merged {
+		s.merged = nil
+		s.grants = slices.DeleteFunc(s.grants, func(old *grant) bool {
+			if g.replaces(old) {
+				old.stop()
+			}
+			return g.replaces(old)
+		})
+	}
+	again(s.kick)
+	s.mu.Unlock()
+	for _, c := range calls {
+		if len(c.slots) > 0 {
+			c.ready(c.slots)
+		}
+	}
+}

@@ -1,0 +1,312 @@
+package slotcache
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// within lets time go by, and everything that is due happen.
+func within(d time.Duration) {
+	time.Sleep(d)
+	synctest.Wait()
+}
+
+// moment is enough for a grant to come up where nothing is delayed.
+const moment = 2 * gather
+
+func (b *bench) expectMachines(slots ...int) {
+	b.Helper()
+	got := map[string]string{}
+	for _, m := range b.view.Machines.All() {
+		got[m.Name] = m.ResourceVersion
+	}
+	want, bad := b.truth("machines", slots...)
+	if diff := cmp.Diff(want, got); diff != "" {
+		b.Errorf("machines: -want +got:\n%s", diff)
+	}
+	if diff := cmp.Diff(want, b.heard.known); diff != "" {
+		b.Errorf("known to handlers: -want +got:\n%s", diff)
+	}
+	got = map[string]string{}
+	for _, f := range b.view.Undecodable.Machines.All() {
+		got[f.Name] = f.ResourceVersion
+	}
+	if diff := cmp.Diff(bad, got); diff != "" {
+		b.Errorf("machines that do not decode: -want +got:\n%s", diff)
+	}
+}
+
+func (b *bench) expectWatches(want int) {
+	b.Helper()
+	if got := b.watches(); got["machines"] != want || got["machinesets"] != want {
+		b.Errorf("open watches: %v, want %d of each", got, want)
+	}
+}
+
+// An API server may answer from a cache that is behind, unless it is asked for what is true now.
+func TestListsAreConsistent(t *testing.T) {
+	inBubble(t, func(b *bench) {
+		b.old = b.put("machines", key("deleted"), inSlot(1))
+		b.put("machines", key("deleted"), nil)
+		b.put("machines", key("m"), inSlot(1))
+		b.put("machines", key("foreign"), inSlot(2))
+		b.add(1)
+		within(moment)
+		b.expectMachines(1)
+		b.heard.expect("m >3")
+		b.put("machines", key("m"), inSlot(1))
+		b.change(func() { b.away = true })
+		b.breakOff()
+		b.put("machines", key("late"), inSlot(1))
+		within(time.Minute)
+		b.change(func() { b.away = false })
+		within(time.Minute)
+		b.expectMachines(1)
+		if b.streams > 0 {
+			b.Errorf("%d lists were to be streamed", b.streams)
+		}
+	})
+}
+
+// Those of a grant whose first list was short, too.
+func TestListsComeInPages(t *testing.T) {
+	inBubble(t, func(b *bench) {
+		b.put("machines", key("first"), inSlot(1))
+		b.add(1)
+		within(moment)
+		for i := range 2 * page {
+			b.put("machines", key(fmt.Sprint("m", i)), inSlot(1))
+		}
+		synctest.Wait()
+		b.change(func() { b.away = true })
+		b.breakOff()
+		b.change(func() { b.lists = 0 })
+		within(time.Second)
+		b.change(func() { b.away = false })
+		within(time.Minute)
+		b.expectMachines(1)
+		if b.lists != 3+1 {
+			b.Errorf("%d pages, want 3 of machines and 1 of MachineSets", b.lists)
+		}
+	})
+}
+
+func TestManagedFieldsAreDropped(t *testing.T) {
+	inBubble(t, func(b *bench) {
+		content := inSlot(1)
+		content.ManagedFields = []metav1.ManagedFieldsEntry{{Manager: "somebody"}}
+		b.put("machines", key("listed"), content)
+		b.add(1)
+		within(moment)
+		b.put("machines", key("watched"), content)
+		synctest.Wait()
+		b.expectMachines(1)
+		for _, m := range b.view.Machines.All() {
+			if m.ManagedFields != nil {
+				b.Errorf("%s has managed fields", m.Name)
+			}
+		}
+	})
+}
+
+func TestSilentUntilOpen(t *testing.T) {
+	inBubble(t, func(b *bench) {
+		b.put("machines", key("m"), inSlot(1))
+		b.set.Add([]int{1}, func([]int) {})
+		within(moment)
+		b.put("machines", key("m"), inSlot(1))
+		b.put("machines", key("new"), inSlot(1))
+		synctest.Wait()
+		b.heard.expect()
+		if len(b.view.Machines.Of(1)) != 2 {
+			b.Error("what is silent cannot be read")
+		}
+		b.set.Open([]int{1})
+		b.heard.expect("m >2", "new >3")
+		b.set.Open([]int{1})
+		b.heard.expect("m >2", "new >3")
+		b.put("machines", key("m"), inSlot(1))
+		synctest.Wait()
+		b.heard.expect("m 2>4")
+		b.expectMachines(1)
+	})
+}
+
+func TestDropIsImmediate(t *testing.T) {
+	inBubble(t, func(b *bench) {
+		b.put("machines", key("a"), inSlot(1))
+		b.put("machines", key("b"), inSlot(2))
+		b.add(1, 2)
+		within(moment)
+		b.heard.expect("a >1", "b >2")
+		b.drop(1)
+		b.heard.expect("a 1>")
+		b.expectMachines(2)
+		b.put("machines", key("a"), inSlot(1))
+		synctest.Wait()
+		b.heard.expect()
+		b.drop(2)
+		b.expectMachines()
+		within(moment)
+		b.expectWatches(0)
+	})
+}
+
+// Those who drop slots do not want to hear that these are ready.
+func TestDroppedBeforeReady(t *testing.T) {
+	inBubble(t, func(b *bench) {
+		release := b.hold("list", "")
+		b.add(1, 2, 3)
+		b.drop(1)
+		within(moment)
+		b.add(1)
+		b.drop(2)
+		within(moment)
+		b.add(4)
+		b.drop(4)
+		within(moment)
+		release()
+		within(moment)
+		if slices.Sort(b.ready); !slices.Equal(b.ready, []int{1, 3}) {
+			b.Errorf("ready: %v, want slots 1 and 3", b.ready)
+		}
+		b.expectWatches(2)
+	})
+}
+
+// An object is given to another slot of ours, and the watches of the two grants show it in either order.
+func TestMovesBetweenGrants(t *testing.T) {
+	for name, tc := range map[string]struct {
+		late  int
+		heard []string
+	}{
+		"it leaves first":  {late: 2, heard: []string{"m 1>", "m >2"}},
+		"it appears first": {late: 1, heard: []string{"m 1>2"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, func(b *bench) {
+				b.put("machines", key("m"), inSlot(1))
+				b.add(1)
+				within(moment)
+				b.add(2)
+				within(moment)
+				b.expectWatches(2)
+				b.heard.expect("m >1")
+				release := b.hold("watch", fmt.Sprintf("in (%d)", tc.late))
+				b.put("machines", key("m"), inSlot(2))
+				synctest.Wait()
+				release()
+				synctest.Wait()
+				b.heard.expect(tc.heard...)
+				b.expectMachines(1, 2)
+			})
+		})
+	}
+}
+
+// Nobody hears of an object in a slot that is not open, even if it was in one that is, and the other way round.
+func TestMovesBetweenOpenAndSilent(t *testing.T) {
+	inBubble(t, func(b *bench) {
+		b.add(1)
+		within(moment)
+		b.set.Add([]int{2}, func([]int) {})
+		b.put("machines", key("goes"), inSlot(1))
+		b.put("machines", key("comes"), inSlot(2))
+		within(moment)
+		b.heard.expect("goes >1")
+		release := b.hold("watch", "in (1)") // appears in the other before it leaves
+		b.put("machines", key("goes"), inSlot(2))
+		synctest.Wait()
+		release()
+		release = b.hold("watch", "in (2)")
+		b.put("machines", key("comes"), inSlot(1))
+		synctest.Wait()
+		release()
+		synctest.Wait()
+		b.heard.expect("goes 1>", "comes >4")
+		b.set.Open([]int{2})
+		b.heard.expect("goes >3")
+		b.expectMachines(1, 2)
+	})
+}
+
+func TestWhatComesWithinAMomentIsOneGrant(t *testing.T) {
+	inBubble(t, func(b *bench) {
+		b.add(1)
+		within(gather - time.Millisecond)
+		b.add(2)
+		within(time.Millisecond)
+		b.expectWatches(1)
+		if got := b.set.Grants(); len(got) != 1 || !slices.Equal(got[0], []int{1, 2}) {
+			b.Errorf("grants %v, want one of slots 1 and 2", got)
+		}
+	})
+}
+
+func TestSlotsOneByOne(t *testing.T) {
+	const slots = 256
+	inBubble(t, func(b *bench) {
+		var all []int
+		for slot := range slots {
+			all = append(all, slot)
+			b.put("machines", key(fmt.Sprint("m", slot)), inSlot(slot))
+		}
+		b.delay = func() time.Duration { return 10 * time.Millisecond }
+		for _, slot := range all {
+			b.add(slot)
+			time.Sleep(time.Second / slots)
+		}
+		within(time.Second)
+		if slices.Sort(b.ready); !slices.Equal(b.ready, all) {
+			b.Errorf("ready: %v, want each slot once", b.ready)
+		}
+		b.expectMachines(all...)
+		within(10 * time.Second)
+		if got := b.watches()["machines"]; got >= mergeAt {
+			b.Errorf("%d watches of a kind after 10 s", got)
+		}
+		within(calm)
+		b.expectWatches(1)
+		if b.most > 2*most {
+			b.Errorf("%d watches at a time, want at most %d of each of 2 kinds", b.most, most)
+		}
+		b.expectMachines(all...)
+		if len(b.heard.notes) != slots {
+			b.Errorf("%d events, want one for each machine", len(b.heard.notes))
+		}
+	})
+}
+
+func TestATenthIsLost(t *testing.T) {
+	inBubble(t, func(b *bench) {
+		slots := make([]int, 20)
+		for slot := range slots {
+			slots[slot] = slot
+			b.put("machines", key(fmt.Sprint("m", slot)), inSlot(slot))
+		}
+		b.add(slots...)
+		within(moment)
+		lists := b.lists
+		b.drop(0)
+		within(2 * calm)
+		if b.lists != lists {
+			b.Error("one of 20 is no reason to list anything")
+		}
+		b.drop(1)
+		within(settle + moment)
+		if b.lists != lists+2 {
+			b.Errorf("%d lists more, want one of each of 2 kinds", b.lists-lists)
+		}
+		b.expectWatches(1)
+		b.expectMachines(slots[2:]...)
+		if got := b.set.Grants(); len(got) != 1 || !slices.Equal(got[0], slots[2:]) {
+			b.Errorf("grants %v", got)
+		}
+	})
+}

@@ -1,0 +1,109 @@
+package slotlabel
+
+import (
+	"context"
+	"slices"
+	"testing"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/runner"
+	"github.com/machine-controller-fleet/machine-controller-fleet/shard/slotlabel/policy"
+)
+
+// hall is a gate behind doors, and who was asked to come again.
+type hall struct {
+	doors *Doors
+	open  bool
+	again []string
+	gate  runner.Gate[types.NamespacedName]
+}
+
+func newHall() *hall {
+	h := &hall{open: true}
+	h.doors = NewDoors(func(policy.Kind, types.NamespacedName) bool { return h.open })
+	h.gate = h.doors.Gate(policy.Machine, runner.Open[types.NamespacedName]{}, func(key types.NamespacedName) {
+		h.again = append(h.again, key.Name)
+	})
+	return h
+}
+
+func (h *hall) admit(name string) (done func(), ok bool) {
+	_, done, ok = h.gate.Admit(context.Background(), types.NamespacedName{Namespace: "n", Name: name})
+	return done, ok
+}
+
+func TestWhoIsTurnedAwayIsAskedAgain(t *testing.T) {
+	h := newHall()
+	h.open = false
+	if _, ok := h.admit("a"); ok {
+		t.Fatal("admitted")
+	}
+	h.doors.Retry("other")
+	if len(h.again) > 0 {
+		t.Errorf("asked again: %v", h.again)
+	}
+	h.open = true
+	h.doors.Retry("n")
+	h.doors.Retry("n")
+	if !slices.Equal(h.again, []string{"a"}) {
+		t.Errorf("asked again: %v, want a once", h.again)
+	}
+}
+
+// Several controllers have a gate for one kind, and none takes the place of another.
+func TestEachWhoIsTurnedAwayIsAskedAgain(t *testing.T) {
+	h := newHall()
+	other := h.doors.Gate(policy.Machine, runner.Open[types.NamespacedName]{}, func(key types.NamespacedName) {
+		h.again = append(h.again, "other "+key.Name)
+	})
+	h.open = false
+	h.admit("a")
+	key := types.NamespacedName{Namespace: "n", Name: "a"}
+	other.Admit(context.Background(), key)
+	h.open = true
+	if _, _, ok := other.Admit(context.Background(), key); !ok {
+		t.Fatal("not admitted")
+	}
+	other.Admit(context.Background(), key)
+	h.open = false
+	other.Admit(context.Background(), key)
+	h.doors.Retry("n")
+	slices.Sort(h.again)
+	if !slices.Equal(h.again, []string{"a", "other a"}) {
+		t.Errorf("asked again: %v, want each once", h.again)
+	}
+}
+
+func TestADoorIsClosedWhenTheRoomIsEmpty(t *testing.T) {
+	h := newHall()
+	first, _ := h.admit("a")
+	second, ok := h.admit("a")
+	if !ok {
+		t.Fatal("not admitted")
+	}
+	emptied := 0
+	key := types.NamespacedName{Namespace: "n", Name: "a"}
+	if h.doors.Close(policy.Machine, key, func() { emptied++ }) {
+		t.Error("two are inside, and it is said to be empty")
+	}
+	if first(); emptied != 0 {
+		t.Error("one is inside, and it is said to be empty")
+	}
+	if _, ok := h.admit("a"); ok {
+		t.Error("admitted through a closed door")
+	}
+	if _, ok := h.admit("b"); !ok {
+		t.Error("the door of another is closed")
+	}
+	if second(); emptied != 1 {
+		t.Errorf("told %d times that it is empty", emptied)
+	}
+	if !h.doors.Close(policy.Machine, key, nil) {
+		t.Error("nobody is inside, and it is not said to be empty")
+	}
+	h.doors.Open(policy.Machine, key)
+	if _, ok := h.admit("a"); !ok || !slices.Equal(h.again, []string{"a"}) {
+		t.Errorf("opened: admitted %v, asked again %v", ok, h.again)
+	}
+}

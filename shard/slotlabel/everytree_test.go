@@ -1,0 +1,293 @@
+package slotlabel
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	metadatafake "k8s.io/client-go/metadata/fake"
+	clienttesting "k8s.io/client-go/testing"
+	"k8s.io/utils/clock"
+
+	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/runner"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/testkit/worlds"
+	"github.com/machine-controller-fleet/machine-controller-fleet/shard/slotlabel/policy"
+)
+
+// treeWorlds is how many are generated, with the seeds 1, 2, 3 …: a failure names its own.
+const treeWorlds = 300
+
+// stuck is the end of the name of what cannot be labelled.
+const stuck = "-stuck"
+
+// treeWorld is a namespace in which somebody edits labels, and replicas of which each sees strays, and the objects of its own
+// slots only.
+type treeWorld struct {
+	t        *testing.T
+	dice     *rand.Rand
+	control  *metadatafake.FakeMetadataClient
+	replicas []*bench
+	reported []map[object]string // of each replica, the labels that it was told of
+	objects  []object
+	roots    []string // of each object
+	desks    []*desk  // of each replica
+	visits   int
+}
+
+// desk is the controllers of a replica that come to its doors. Keys come when the caches show a change of an object, and when
+// the doors say so, and else never.
+type desk struct {
+	*bench
+
+	runners map[policy.Kind]*runner.Runner[types.NamespacedName]
+
+	mu      sync.Mutex
+	waiting map[object]bool // keys that were enqueued, and of which no pass has begun
+}
+
+// inner is the gate of a kind without doors: it admits what the caches show.
+type inner struct {
+	*desk
+	kind policy.Kind
+}
+
+func (i inner) Admit(ctx context.Context, key types.NamespacedName) (context.Context, func(), bool) {
+	_, known := i.known(i.kind, key)
+	return ctx, func() {}, known
+}
+
+func newDesk(t *testing.T, b *bench) *desk {
+	t.Helper()
+	d := &desk{bench: b, runners: map[policy.Kind]*runner.Runner[types.NamespacedName]{}, waiting: map[object]bool{}}
+	for _, kind := range []policy.Kind{policy.Machine, policy.Set, policy.Deployment} {
+		run, err := runner.New(runner.Config[types.NamespacedName]{
+			Name: kind.String(), Clock: clock.RealClock{},
+			Gate: b.labeler.Doors().Gate(kind, inner{d, kind}, func(key types.NamespacedName) { d.enqueue(object{kind, key}) }),
+			Reconcile: func(_ context.Context, key types.NamespacedName) (runner.Result, error) {
+				d.pass(object{kind, key})
+				return runner.Result{}, nil
+			},
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		d.runners[kind] = run
+		ctx, stop := context.WithCancel(t.Context())
+		var running sync.WaitGroup
+		running.Go(func() { run.Run(ctx) })
+		t.Cleanup(func() { stop(); running.Wait() })
+	}
+	return d
+}
+
+func (d *desk) enqueue(o object) {
+	d.mu.Lock()
+	d.waiting[o] = true
+	d.mu.Unlock()
+	d.runners[o.kind].Enqueue(o.key)
+}
+
+// pass fails for a root that names another slot than its own: it may be in work in that one.
+func (d *desk) pass(o object) {
+	d.mu.Lock()
+	delete(d.waiting, o)
+	d.mu.Unlock()
+	if found, known := d.known(o.kind, o.key); known {
+		if of := policy.Of(o.kind, found); of.Parent == "" && of.Slot != policy.Value(slots().Of(o.key.Namespace, o.key.Name)) {
+			d.t.Errorf("the root %s %s is reconciled in slot %s", o.kind, o.key.Name, of.Slot)
+		}
+	}
+	time.Sleep(100 * time.Millisecond)
+}
+
+// forgotten returns the keys that the caches show and that wait for ever.
+func (d *desk) forgotten() (keys []string) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for o := range d.waiting {
+		if _, known := d.known(o.kind, o.key); known {
+			keys = append(keys, fmt.Sprintf("%s %s", o.kind, o.key.Name))
+		}
+	}
+	return keys
+}
+
+// Whatever labels are edited, whatever comes and goes without one, and whichever slots change hands: in the end every tree
+// fits, although nobody sees all of it, and everything in it is reconciled, beside something that cannot be labelled.
+func TestEveryTreeFitsInTheEnd(t *testing.T) {
+	for seed := range uint64(worlds.Some(treeWorlds)) {
+		t.Run(fmt.Sprintf("seed %d", seed+1), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newTreeWorld(t, seed+1)
+				for range 5 {
+					w.comeAndGo()
+					for _, o := range w.objects {
+						if w.dice.IntN(2) == 0 {
+							w.edit(o, w.value())
+						}
+					}
+					for slot := range 4 {
+						if w.dice.IntN(2) == 0 {
+							w.handOver(slot)
+						}
+					}
+					w.pass(time.Duration(w.dice.IntN(4)) * time.Second)
+				}
+				w.pass(time.Minute)
+				for i, o := range w.objects {
+					if got, want := w.label(o), policy.Value(slots().Of("n", w.roots[i])); got != want {
+						t.Errorf("seed %d: %s %s is in slot %q, want %s", seed+1, o.kind, o.key.Name, got, want)
+					}
+				}
+				for i, d := range w.desks {
+					if keys := d.forgotten(); len(keys) > 0 {
+						t.Errorf("seed %d: replica %d has forgotten %v", seed+1, i, keys)
+					}
+				}
+			})
+		})
+	}
+}
+
+func newTreeWorld(t *testing.T, seed uint64) *treeWorld {
+	t.Helper()
+	w := &treeWorld{t: t, dice: rand.New(rand.NewPCG(seed, 0))}
+	var all []*metav1.PartialObjectMetadata
+	add := func(kind policy.Kind, name, parent, root string) string {
+		o := meta(kind, name, w.value(), parent)
+		o.Labels["pool"] = "b" // nobody adopts it
+		all = append(all, o)
+		w.objects = append(w.objects, object{kind, types.NamespacedName{Namespace: "n", Name: name}})
+		w.roots = append(w.roots, root)
+		return name
+	}
+	for d := range 1 + w.dice.IntN(2) { // what is done for one tree may do for another
+		root := add(policy.Deployment, strconv.Itoa(d), "", strconv.Itoa(d))
+		for s := range w.dice.IntN(3) {
+			set := add(policy.Set, fmt.Sprintf("%d-%d", w.dice.IntN(4), d*10+s), root, root)
+			for m := range w.dice.IntN(3) {
+				add(policy.Machine, fmt.Sprintf("%d-%s-%d", w.dice.IntN(4), set, m), set, root)
+			}
+		}
+	}
+	for m := range w.dice.IntN(2) {
+		orphan := fmt.Sprintf("%d-orphan", m)
+		add(policy.Machine, orphan, "", orphan)
+	}
+	if w.dice.IntN(2) == 0 {
+		all = append(all, meta(policy.Deployment, strconv.Itoa(w.dice.IntN(4))+stuck, "", ""))
+	}
+	w.control = laggingCluster(time.Duration(w.dice.IntN(700))*time.Millisecond, all...)
+	target := fakeCluster()
+	for range 3 {
+		b := benchBetween(t, w.control, target)
+		w.replicas, w.reported = append(w.replicas, b), append(w.reported, map[object]string{})
+		w.desks = append(w.desks, newDesk(t, b))
+	}
+	w.control.PrependReactor("patch", "*", func(action clienttesting.Action) (bool, runtime.Object, error) {
+		patch, _ := action.(clienttesting.PatchAction)
+		return strings.HasSuffix(patch.GetName(), stuck), nil, errors.New("a webhook refuses it")
+	})
+	for slot := range 4 {
+		w.replicas[w.dice.IntN(3)].hold(slot, true)
+	}
+	for _, b := range w.replicas {
+		b.run()
+	}
+	w.pass(0)
+	return w
+}
+
+func (w *treeWorld) value() string {
+	return []string{"", "0", "1", "2", "3", "4", "nonsense"}[w.dice.IntN(7)]
+}
+
+// pass has time pass, in which the caches show what happens.
+func (w *treeWorld) pass(d time.Duration) {
+	for end := time.Now().Add(d); ; time.Sleep(500 * time.Millisecond) {
+		synctest.Wait()
+		for i := range w.replicas {
+			w.show(i)
+		}
+		if !time.Now().Before(end) {
+			return
+		}
+	}
+}
+
+// show tells a replica what has changed in its slots.
+func (w *treeWorld) show(replica int) {
+	b, reported := w.replicas[replica], w.reported[replica]
+	for _, o := range w.objects {
+		before, known := reported[o]
+		switch found, ok := b.known(o.kind, o.key); {
+		case !ok && known:
+			delete(reported, o)
+			b.labeler.Left(o.kind, o.key)
+		case ok && before != found.GetLabels()[v1alpha1.LabelSlot]:
+			reported[o] = found.GetLabels()[v1alpha1.LabelSlot]
+			b.labeler.Seen(o.kind, found)
+			w.desks[replica].enqueue(o)
+		}
+	}
+}
+
+// comeAndGo has a MachineSet below a root come without a label, and go. It may be labelled in between.
+func (w *treeWorld) comeAndGo() {
+	w.visits++
+	root := w.roots[w.dice.IntN(len(w.roots))]
+	visitor := meta(policy.Set, fmt.Sprintf("%d-visitor-%d", w.dice.IntN(4), w.visits), "", root)
+	sets := resource(policy.Set)
+	if err := w.control.Tracker().Create(sets, visitor, "n"); err != nil {
+		w.t.Fatal(err)
+	}
+	w.pass(time.Duration(w.dice.IntN(3)) * 300 * time.Millisecond)
+	if err := w.control.Tracker().Delete(sets, "n", visitor.Name); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+// handOver gives a slot to another replica, or to the same one once more.
+func (w *treeWorld) handOver(slot int) {
+	for i, b := range w.replicas {
+		b.hold(slot, false)
+		w.show(i)
+	}
+	next := w.dice.IntN(len(w.replicas))
+	w.replicas[next].hold(slot, true)
+	w.show(next)
+	w.replicas[next].labeler.Opened([]int{slot})
+}
+
+// edit writes a label when nothing else is about to happen, so that what a pass finds when it begins is what it was admitted with.
+func (w *treeWorld) edit(o object, value string) {
+	synctest.Wait()
+	data := []byte(`{"metadata":{"labels":{"` + v1alpha1.LabelSlot + `":"` + value + `"}}}`)
+	if value == "" {
+		data = []byte(`{"metadata":{"labels":{"` + v1alpha1.LabelSlot + `":null}}}`)
+	}
+	_, err := w.control.Resource(resource(o.kind)).Namespace(o.key.Namespace).
+		Patch(context.Background(), o.key.Name, types.MergePatchType, data, metav1.PatchOptions{})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+func (w *treeWorld) label(o object) string {
+	found, err := w.control.Resource(resource(o.kind)).Namespace(o.key.Namespace).Get(context.Background(), o.key.Name, metav1.GetOptions{})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return found.Labels[v1alpha1.LabelSlot]
+}

@@ -1,0 +1,436 @@
+package slotlabel
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/watch"
+	metadatafake "k8s.io/client-go/metadata/fake"
+	clienttesting "k8s.io/client-go/testing"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/utils/clock"
+
+	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
+	machinefake "github.com/machine-controller-fleet/machine-controller-fleet/client/clientset/versioned/fake"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/decode"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/runner"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/testkit/bubbles"
+	"github.com/machine-controller-fleet/machine-controller-fleet/shard/slotlabel/policy"
+)
+
+func TestMain(m *testing.M) { bubbles.Main(m) }
+
+// slots of four; a root has that of the digit that it is named after.
+func slots() policy.Slots {
+	return policy.Slots{Count: 4, Of: func(_, root string) int { return int(root[0]-'0') % 4 }}
+}
+
+// bench is a Labeler between two clusters, for a replica that holds the slots in held.
+type bench struct {
+	t       *testing.T
+	control *metadatafake.FakeMetadataClient
+	target  *metadatafake.FakeMetadataClient
+	labeler *Labeler
+
+	machines *machinefake.Clientset
+
+	mu     sync.Mutex
+	held   map[int]bool
+	order  []string // of the writes
+	served atomic.Bool
+}
+
+func (b *bench) Admit(ctx context.Context, key Key) (context.Context, func(), bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return ctx, func() {}, b.held[key.Slot]
+}
+
+// meta makes the metadata of an object; parent is of the kind above.
+func meta(kind policy.Kind, name, slot, parent string) *metav1.PartialObjectMetadata {
+	m := &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{
+		Namespace: "n", Name: name, UID: types.UID(name), ResourceVersion: "1", Labels: map[string]string{"pool": "a"},
+	}}
+	m.APIVersion, m.Kind = v1alpha1.SchemeGroupVersion.String(), kind.String()
+	if kind == policy.Node {
+		m.APIVersion, m.Namespace = "v1", ""
+		if machine, ok := strings.CutPrefix(name, "node-"); ok {
+			m.Annotations = map[string]string{v1alpha1.AnnotationMachine: "n/" + machine + "/" + machine}
+		}
+	}
+	if kind == policy.Machine {
+		m.Labels[v1alpha1.LabelNode] = "node-" + name
+	}
+	if slot != "" {
+		m.Labels[v1alpha1.LabelSlot] = slot
+	}
+	if parent != "" {
+		yes := true
+		m.OwnerReferences = []metav1.OwnerReference{{Kind: (kind + 1).String(), Name: parent, UID: types.UID(parent), Controller: &yes}}
+	}
+	return m
+}
+
+// fakeCluster is a metadata client whose watches obey label selectors, as an API server's do.
+func fakeCluster(objects ...*metav1.PartialObjectMetadata) *metadatafake.FakeMetadataClient {
+	return laggingCluster(0, objects...)
+}
+
+// laggingCluster is a fakeCluster whose watches show each event some time after the one before.
+func laggingCluster(lag time.Duration, objects ...*metav1.PartialObjectMetadata) *metadatafake.FakeMetadataClient {
+	scheme := metadatafake.NewTestScheme()
+	if err := metav1.AddMetaToScheme(scheme); err != nil {
+		panic(err)
+	}
+	var all []runtime.Object
+	for _, o := range objects {
+		all = append(all, o)
+	}
+	client := metadatafake.NewSimpleMetadataClient(scheme, all...)
+	client.PrependWatchReactor("*", func(action clienttesting.Action) (bool, watch.Interface, error) {
+		w, err := client.Tracker().Watch(action.GetResource(), action.GetNamespace())
+		selector := action.(clienttesting.WatchAction).GetWatchRestrictions().Labels //nolint:errcheck,forcetypeassert // all actions of watches are
+		return true, filtered(w, selector, lag), err
+	})
+	return client
+}
+
+// filtered is a watch that shows as deleted what the selector does not match. That of apimachinery never ends if nobody
+// takes its last event.
+func filtered(in watch.Interface, selector labels.Selector, lag time.Duration) watch.Interface {
+	events := make(chan watch.Event)
+	out := watch.NewProxyWatcher(events)
+	go func() {
+		defer in.Stop()
+		for {
+			select {
+			case <-out.StopChan():
+				return
+			case event := <-in.ResultChan():
+				if o, ok := event.Object.(metav1.Object); ok && !selector.Matches(labels.Set(o.GetLabels())) {
+					event.Type = watch.Deleted
+				}
+				time.Sleep(lag)
+				select {
+				case <-out.StopChan():
+					return
+				case events <- event:
+				}
+			}
+		}
+	}()
+	return out
+}
+
+func newBench(t *testing.T, held []int, objects ...*metav1.PartialObjectMetadata) *bench {
+	t.Helper()
+	b := stillBench(t, held, objects...)
+	b.run()
+	if !cache.WaitForCacheSync(t.Context().Done(), b.labeler.cfg.Watch.knowsTrees) {
+		t.Fatal("the strays are not known in time")
+	}
+	return b
+}
+
+// run has the labeler at work until the test is over.
+func (b *bench) run() {
+	ctx, stop := context.WithCancel(b.t.Context())
+	var running sync.WaitGroup
+	running.Go(func() { _ = b.labeler.Run(ctx) })
+	b.t.Cleanup(func() { stop(); running.Wait() })
+}
+
+// stillBench is a bench whose labeler does not run yet.
+func stillBench(t *testing.T, held []int, objects ...*metav1.PartialObjectMetadata) *bench {
+	t.Helper()
+	var control, nodes []*metav1.PartialObjectMetadata
+	for _, o := range objects {
+		if o.Kind == policy.Node.String() {
+			nodes = append(nodes, o)
+		} else {
+			control = append(control, o)
+		}
+	}
+	b := benchBetween(t, fakeCluster(control...), fakeCluster(nodes...))
+	for _, slot := range held {
+		b.hold(slot, true)
+	}
+	return b
+}
+
+// benchBetween is a bench between two clusters that others may use, too. It holds no slot.
+func benchBetween(t *testing.T, control, target *metadatafake.FakeMetadataClient) *bench {
+	t.Helper()
+	b := &bench{t: t, control: control, target: target, held: map[int]bool{}}
+	b.served.Store(true)
+	for _, client := range []*metadatafake.FakeMetadataClient{b.control, b.target} {
+		client.PrependReactor("patch", "*", func(action clienttesting.Action) (bool, runtime.Object, error) {
+			b.mu.Lock()
+			defer b.mu.Unlock()
+			b.order = append(b.order, action.(clienttesting.PatchAction).GetName()) //nolint:errcheck,forcetypeassert // it is one
+			return false, nil, nil
+		})
+	}
+	w, err := NewWatch(b.control, b.target, "", 4)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b.machines = machinefake.NewSimpleClientset(
+		&v1alpha1.MachineSet{ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: "1-set", UID: "1-set"}, Spec: v1alpha1.MachineSetSpec{
+			Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"pool": "a"}},
+		}})
+	b.labeler, err = New(Config{
+		Control: b.control, Target: b.target, Machines: b.machines.MachineV1alpha1(),
+		Watch: w, Slots: slots(), Known: b.known, Gate: b, Holds: b.holds, Clock: clock.RealClock{},
+		Served: func(string, int) bool { return b.served.Load() },
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+func (b *bench) holds(slot int) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.held[slot]
+}
+
+func (b *bench) hold(slot int, holds bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.held[slot] = holds
+}
+
+// known shows what the replica's caches would: the objects in the slots that it holds.
+func (b *bench) known(kind policy.Kind, key types.NamespacedName) (metav1.Object, bool) {
+	client := b.control
+	if kind == policy.Node {
+		client = b.target
+	}
+	o, err := client.Resource(resource(kind)).Namespace(key.Namespace).Get(context.Background(), key.Name, metav1.GetOptions{})
+	if err != nil {
+		return nil, false
+	}
+	slot, ok := policy.Read(o.Labels[v1alpha1.LabelSlot], 4)
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return o, ok && b.held[slot]
+}
+
+// labels returns the slot labels of all objects, by name.
+func (b *bench) labels() map[string]string {
+	found := map[string]string{}
+	for _, kind := range policy.Kinds() {
+		client := b.control
+		if kind == policy.Node {
+			client = b.target
+		}
+		list, err := client.Resource(resource(kind)).List(context.Background(), metav1.ListOptions{})
+		if err != nil {
+			b.t.Fatal(err)
+		}
+		for i := range list.Items {
+			found[list.Items[i].Name] = list.Items[i].Labels[v1alpha1.LabelSlot]
+		}
+	}
+	return found
+}
+
+// becomes waits until the labels are as wanted.
+func (b *bench) becomes(want map[string]string) {
+	b.t.Helper()
+	var diff string
+	for end := time.Now().Add(20 * time.Second); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
+		if diff = cmp.Diff(want, b.labels()); diff == "" {
+			return
+		}
+	}
+	b.t.Fatalf("labels (-want +got):\n%s", diff)
+}
+
+func TestTreeIsLabeledByTheHolderOfItsSlot(t *testing.T) {
+	b := newBench(t, []int{1},
+		meta(policy.Deployment, "1", "", ""), meta(policy.Set, "s", "", "1"), meta(policy.Machine, "m", "nonsense", "s"),
+		meta(policy.Deployment, "2", "", ""),
+		meta(policy.Node, "node-m", "", ""), meta(policy.Node, "foreign", "", ""))
+	b.becomes(map[string]string{"1": "1", "s": "1", "m": "1", "node-m": "1", "2": "", "foreign": ""})
+	if want := []string{"node-m", "m", "s", "1"}; !slices.Equal(b.order, want) {
+		t.Errorf("written in the order %v, want %v", b.order, want)
+	}
+	b.hold(2, true)
+	b.labeler.Opened([]int{2})
+	b.becomes(map[string]string{"1": "1", "s": "1", "m": "1", "node-m": "1", "2": "2", "foreign": ""})
+}
+
+func TestRootsWaitUntilAllUnlabeledObjectsAreKnown(t *testing.T) {
+	b := stillBench(t, nil, meta(policy.Deployment, "1", "1", ""))
+	listed := make(chan struct{})
+	b.control.PrependReactor("list", policy.Set.Resource(), func(clienttesting.Action) (bool, runtime.Object, error) {
+		<-listed
+		return false, nil, nil
+	})
+	again := make(chan types.NamespacedName, 1)
+	gate := b.labeler.Doors().Gate(policy.Deployment, runner.Open[types.NamespacedName]{}, func(key types.NamespacedName) { again <- key })
+	root := types.NamespacedName{Namespace: "n", Name: "1"}
+	b.run()
+	if _, _, ok := gate.Admit(t.Context(), root); ok {
+		t.Error("a root is reconciled while nobody knows what is below it")
+	}
+	close(listed)
+	if key := <-again; key != root {
+		t.Errorf("%s is asked to come again, want %s", key, root)
+	}
+	if _, _, ok := gate.Admit(t.Context(), root); !ok {
+		t.Error("it is not let in when all is known")
+	}
+}
+
+func TestARootWaitsUntilItsTreeFits(t *testing.T) {
+	b := newBench(t, nil, meta(policy.Deployment, "1", "1", ""), meta(policy.Set, "s", "", "1"))
+	if b.labeler.mayEnter(policy.Deployment, types.NamespacedName{Namespace: "n", Name: "1"}) {
+		t.Error("the root may be reconciled although its set is in no slot")
+	}
+	if !b.labeler.mayEnter(policy.Deployment, types.NamespacedName{Namespace: "n", Name: "2"}) {
+		t.Error("another root may not be reconciled")
+	}
+	b.served.Store(false)
+	if b.labeler.mayEnter(policy.Machine, types.NamespacedName{Namespace: "n", Name: "m"}) {
+		t.Error("a machine may be reconciled in a namespace that is not served")
+	}
+}
+
+func TestAnOrphanIsOfferedBeforeItIsARoot(t *testing.T) {
+	stranger := meta(policy.Machine, "3-stranger", "", "")
+	stranger.Labels["pool"] = "b"
+	lost := meta(policy.Machine, "2-lost", "3", "") // its parent was in slot 3
+	b := newBench(t, []int{1, 2, 3}, meta(policy.Set, "1-set", "1", ""), meta(policy.Machine, "2-orphan", "", ""), lost, stranger)
+	b.labeler.Seen(policy.Machine, lost)
+	b.becomes(map[string]string{"1-set": "1", "2-orphan": "1", "2-lost": "1", "3-stranger": "3"})
+	for _, name := range []string{"2-orphan", "2-lost"} {
+		orphan, ok := b.known(policy.Machine, types.NamespacedName{Namespace: "n", Name: name})
+		if !ok || metav1.GetControllerOf(orphan) == nil || metav1.GetControllerOf(orphan).UID != "1-set" {
+			t.Errorf("the orphan was not adopted: %v", orphan)
+		}
+	}
+}
+
+// A parent that cannot be decoded adopts when it can be, and keeps no other from it.
+func TestAnOrphanIsOfferedBesideAParentThatCannotBeDecoded(t *testing.T) {
+	b := stillBench(t, []int{1, 2, 3}, meta(policy.Set, "1-set", "1", ""), meta(policy.Machine, "2-orphan", "", ""))
+	for _, resource := range []string{"machinesets", "machinedeployments"} {
+		b.machines.PrependReactor("list", resource, func(action clienttesting.Action) (bool, runtime.Object, error) {
+			_, found, err := clienttesting.ObjectReaction(b.machines.Tracker())(action)
+			if err == nil {
+				err = &decode.ListError{Failures: []*decode.Failure{{Cause: "spec"}}}
+			}
+			return true, found, err
+		})
+	}
+	b.run()
+	b.becomes(map[string]string{"1-set": "1", "2-orphan": "1"})
+}
+
+func TestMislabeledObjectIsHandedOverWhenNothingIsInFlight(t *testing.T) {
+	b := newBench(t, []int{2},
+		meta(policy.Deployment, "1", "1", ""), meta(policy.Set, "s", "1", "1"), meta(policy.Machine, "m", "2", "s"),
+		meta(policy.Node, "node-m", "2", ""))
+	key := types.NamespacedName{Namespace: "n", Name: "m"}
+	gate := b.labeler.Doors().Gate(policy.Machine, openGate{}, func(types.NamespacedName) {})
+	_, done, ok := gate.Admit(t.Context(), key)
+	if !ok {
+		t.Fatal("not admitted")
+	}
+	machine, _ := b.known(policy.Machine, key)
+	b.labeler.Seen(policy.Machine, machine)
+	for closed := false; !closed; time.Sleep(5 * time.Millisecond) {
+		if _, leave, ok := gate.Admit(t.Context(), key); ok {
+			leave()
+		} else {
+			closed = true
+		}
+	}
+	if got := b.labels()["m"]; got != "2" {
+		t.Errorf("the machine was given to slot %s while a pass of it runs", got)
+	}
+	done()
+	b.becomes(map[string]string{"1": "1", "s": "1", "m": "1", "node-m": "1"})
+	if _, _, ok := gate.Admit(t.Context(), key); ok {
+		t.Error("the machine is another's, and admitted before the caches show it")
+	}
+}
+
+type openGate struct{}
+
+func (openGate) Admit(ctx context.Context, _ types.NamespacedName) (context.Context, func(), bool) {
+	return ctx, func() {}, true
+}
+
+func TestReadsAreSharedButNeverOlderThanTheQuestion(t *testing.T) {
+	client := fakeCluster(meta(policy.Deployment, "1", "", ""))
+	var mu sync.Mutex
+	lists := 0
+	hold := make(chan struct{})
+	client.PrependReactor("list", "machines", func(clienttesting.Action) (bool, runtime.Object, error) {
+		mu.Lock()
+		lists++
+		mu.Unlock()
+		<-hold
+		return false, nil, nil
+	})
+	r := &reader{metadata: client, rounds: map[string]*round{}, plant: func(objects []policy.Object) *snapshot {
+		return &snapshot{forest: policy.Plant(objects, nil), trees: policy.Plant(objects, nil).Trees(slots())}
+	}}
+	var running sync.WaitGroup
+	for range 20 {
+		running.Go(func() {
+			if found, err := r.read(t.Context(), "n"); err != nil || len(found.trees) != 1 {
+				t.Errorf("%v, %v", found, err)
+			}
+		})
+	}
+	for begun := false; !begun; time.Sleep(time.Millisecond) {
+		mu.Lock()
+		begun = lists > 0
+		mu.Unlock()
+	}
+	close(hold)
+	running.Wait()
+	if lists > 3 {
+		t.Errorf("%d lists for 20 who asked at once", lists)
+	}
+	if len(r.rounds) > 0 {
+		t.Error("a round is left")
+	}
+}
+
+// A machine and its set that are made while a namespace is read show as a machine without a parent, at first.
+func TestAParentThatIsMadeDuringAReadIsFound(t *testing.T) {
+	set, machine := meta(policy.Set, "set", "", ""), meta(policy.Machine, "machine", "", "set")
+	client := fakeCluster(set, machine)
+	first := true
+	client.PrependReactor("list", "machinesets", func(clienttesting.Action) (bool, runtime.Object, error) {
+		if first {
+			first = false
+			return true, &metav1.List{}, nil
+		}
+		return false, nil, nil
+	})
+	r := &reader{metadata: client, rounds: map[string]*round{}, plant: func(objects []policy.Object) *snapshot {
+		return &snapshot{forest: policy.Plant(objects, nil)}
+	}}
+	found, err := r.read(t.Context(), "n")
+	if err != nil || !found.forest.IsWhole() {
+		t.Errorf("the set is missing; %v", err)
+	}
+}

@@ -1,0 +1,118 @@
+package policy
+
+import (
+	"strconv"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
+)
+
+// Kind of an object that carries the label. Their order is that in which a tree is labelled.
+type Kind int
+
+// The kinds, bottom-up.
+const (
+	Node Kind = iota
+	Machine
+	Set
+	Deployment
+)
+
+// Kinds are all kinds, bottom-up.
+func Kinds() []Kind { return []Kind{Node, Machine, Set, Deployment} }
+
+// String is the kind as the API has it.
+func (k Kind) String() string {
+	switch k {
+	case Node:
+		return "Node"
+	case Machine:
+		return "Machine"
+	case Set:
+		return "MachineSet"
+	case Deployment:
+		return "MachineDeployment"
+	}
+	return "Kind" + strconv.Itoa(int(k))
+}
+
+// Resource is the kind in the paths of the API.
+func (k Kind) Resource() string {
+	switch k {
+	case Node:
+		return "nodes"
+	case Machine:
+		return "machines"
+	case Set:
+		return "machinesets"
+	case Deployment:
+		return "machinedeployments"
+	}
+	return ""
+}
+
+// Object is what of an object decides its slot.
+type Object struct {
+	Kind            Kind
+	Namespace, Name string
+	UID             types.UID
+	ResourceVersion string
+	// Slot is the label as it stands; "" when there is none.
+	Slot string
+	// Parent is the UID of the parent, and ParentName its name, when the controller of the object is of the kind above;
+	// "" when it has none, and is a root.
+	Parent     types.UID
+	ParentName string
+	// Orphan says that a MachineSet or Machine has no controller at all, so that a parent may adopt it by its Labels,
+	// which are kept for orphans only.
+	Orphan bool
+	Labels map[string]string
+	// NodeName, of a Machine, is the name of its Node; "" when it is not known yet.
+	NodeName string
+	// Machine, of a Node, is the Machine that it is bound to; the zero value when it is bound to none.
+	Machine v1alpha1.MachineRef
+	// Deleting says that the object is on its way out.
+	Deleting bool
+}
+
+// Of reads an object of the kind.
+func Of(kind Kind, meta metav1.Object) Object {
+	o := Object{
+		Kind: kind, Namespace: meta.GetNamespace(), Name: meta.GetName(), UID: meta.GetUID(),
+		ResourceVersion: meta.GetResourceVersion(), Slot: meta.GetLabels()[v1alpha1.LabelSlot],
+		Deleting: meta.GetDeletionTimestamp() != nil,
+	}
+	if kind == Machine {
+		o.NodeName = meta.GetLabels()[v1alpha1.LabelNode]
+	}
+	if kind == Node {
+		o.Machine, _ = v1alpha1.MachineOf(meta)
+	}
+	switch owner := metav1.GetControllerOfNoCopy(meta); {
+	case kind != Machine && kind != Set:
+	case owner == nil:
+		o.Orphan, o.Labels = true, meta.GetLabels()
+	case owner.Kind == (kind + 1).String():
+		o.Parent, o.ParentName = owner.UID, owner.Name
+	}
+	return o
+}
+
+// Key is the object's namespace and name.
+func (o Object) Key() types.NamespacedName {
+	return types.NamespacedName{Namespace: o.Namespace, Name: o.Name}
+}
+
+// Read returns the slot that a label names; ok is false for one that none of so many slots has.
+func Read(value string, slots int) (slot int, ok bool) {
+	slot, err := strconv.Atoi(value)
+	if err != nil || slot < 0 || slot >= slots || Value(slot) != value {
+		return 0, false
+	}
+	return slot, true
+}
+
+// Value is the label of a slot: decimal, without padding.
+func Value(slot int) string { return strconv.Itoa(slot) }

@@ -1,0 +1,27 @@
+package slotlabel
+
+import (
+	"slices"
+	"testing"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/machine-controller-fleet/machine-controller-fleet/shard/slotlabel/policy"
+)
+
+// Without a target cluster there are no Nodes, and everything else is as ever.
+func TestNoTargetCluster(t *testing.T) {
+	w, err := NewWatch(fakeCluster(meta(policy.Machine, "1", "", "")), nil, "", 4)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := w.Start(t.Context(), func() {}); err != nil {
+		t.Fatal(err)
+	}
+	if w.Has(policy.Node, types.NamespacedName{Name: "node-1"}) || w.Count(policy.Node) != 0 {
+		t.Error("it knows Nodes")
+	}
+	if !w.Has(policy.Machine, types.NamespacedName{Namespace: "n", Name: "1"}) || len(slices.Collect(w.in("n"))) != 1 {
+		t.Error("it does not know the machine")
+	}
+}

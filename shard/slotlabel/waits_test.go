@@ -1,0 +1,226 @@
+package slotlabel
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
+	"github.com/machine-controller-fleet/machine-controller-fleet/shard/slotlabel/policy"
+)
+
+// A root whose label was edited may be in work in its own slot until it is back there.
+func TestAMislabeledRootIsNotReconciledInTheSlotThatItNames(t *testing.T) {
+	for _, kind := range []policy.Kind{policy.Deployment, policy.Set, policy.Machine} {
+		t.Run(kind.String(), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				root := meta(kind, "1", "2", "")
+				root.Labels["pool"] = "b" // nobody adopts it
+				b := newBench(t, []int{2}, root)
+				key := types.NamespacedName{Namespace: "n", Name: "1"}
+				gate := b.labeler.Doors().Gate(kind, openGate{}, func(types.NamespacedName) {})
+				if _, _, ok := gate.Admit(t.Context(), key); ok {
+					t.Error("admitted in the slot that it names")
+				}
+				b.labeler.Seen(kind, root)
+				synctest.Wait() // and not a second later
+				if got := b.labels()["1"]; got != "1" {
+					t.Errorf("it is in slot %s, want 1", got)
+				}
+			})
+		})
+	}
+}
+
+// turnedAway has a MachineDeployment turned away, and counts how often it is asked to come again.
+func (b *bench) turnedAway(name string) (again *int) {
+	b.t.Helper()
+	again = new(int)
+	gate := b.labeler.Doors().Gate(policy.Deployment, openGate{}, func(types.NamespacedName) { *again++ })
+	if _, _, ok := gate.Admit(b.t.Context(), types.NamespacedName{Namespace: "n", Name: name}); ok {
+		b.t.Errorf("%s is admitted", name)
+	}
+	return again
+}
+
+func TestARootWaitsForNothingButWhatIsBelowIt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		set := meta(policy.Set, "s", "", "1")
+		b := newBench(t, nil, meta(policy.Deployment, "1", "1", ""), set, meta(policy.Deployment, "3", "", ""))
+		again := b.turnedAway("1")
+		sets := b.control.Tracker()
+		if err := sets.Delete(resource(policy.Set), "n", "s"); err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		if *again != 1 {
+			t.Errorf("asked again %d times when the MachineSet is gone, beside a stray that stays", *again)
+		}
+	})
+}
+
+func TestRootIsReconciledAgainWhenAnUnlabeledChildGetsAnotherRoot(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		set := meta(policy.Set, "s", "1", "1")
+		b := newBench(t, nil, meta(policy.Deployment, "1", "1", ""), set, meta(policy.Machine, "m", "", "s"))
+		b.hold(1, true)
+		again := b.turnedAway("1")
+		set = set.DeepCopy()
+		set.OwnerReferences[0].Name, set.OwnerReferences[0].UID = "3", "3"
+		if err := b.control.Tracker().Update(resource(policy.Set), set, "n"); err != nil {
+			t.Fatal(err)
+		}
+		b.labeler.Seen(policy.Set, set)
+		synctest.Wait()
+		if *again != 1 {
+			t.Errorf("asked again %d times when the MachineSet belongs to another", *again)
+		}
+	})
+}
+
+func TestARootIsAdmittedWhenWhatIsBelowItGoesWhileItIsAsked(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t, []int{1}, meta(policy.Deployment, "1", "1", ""), meta(policy.Set, "s", "1", "1"))
+		if err := b.control.Tracker().Create(resource(policy.Machine), meta(policy.Machine, "m", "", "s"), "n"); err != nil {
+			t.Fatal(err)
+		}
+		b.hold(1, false)
+		synctest.Wait()
+		b.hold(1, true)
+		known, asked := b.labeler.cfg.Known, false
+		b.labeler.cfg.Known = func(kind policy.Kind, key types.NamespacedName) (metav1.Object, bool) {
+			if kind == policy.Set && !asked {
+				asked = true
+				_ = b.control.Tracker().Delete(resource(policy.Machine), "n", "m") // it may have been labelled and gone
+				synctest.Wait()
+			}
+			return known(kind, key)
+		}
+		again := 0
+		gate := b.labeler.Doors().Gate(policy.Deployment, openGate{}, func(types.NamespacedName) { again++ })
+		if _, _, ok := gate.Admit(t.Context(), types.NamespacedName{Namespace: "n", Name: "1"}); !ok && again == 0 {
+			t.Error("turned away, and nothing will ask again")
+		}
+	})
+}
+
+// The cache shows that a stray has gone before the handler is called. A controller that is admitted in between leaves none waiting
+// that was turned away before.
+func TestARootIsLookedAtAgainByAllControllersWhenOneFindsItsTreeFit(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t, []int{1}, meta(policy.Deployment, "1", "1", ""), meta(policy.Set, "s", "1", "1"))
+		b.hold(1, false)
+		if err := b.control.Tracker().Create(resource(policy.Machine), meta(policy.Machine, "m", "", "s"), "n"); err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		b.hold(1, true)
+		again := 0
+		first := b.labeler.Doors().Gate(policy.Deployment, openGate{}, func(types.NamespacedName) { again++ })
+		second := b.labeler.Doors().Gate(policy.Deployment, openGate{}, func(types.NamespacedName) {})
+		key := types.NamespacedName{Namespace: "n", Name: "1"}
+		if _, _, ok := first.Admit(t.Context(), key); ok {
+			t.Fatal("admitted although there is a stray below it")
+		}
+		store := b.labeler.cfg.Watch.informers[policy.Machine].GetStore()
+		for _, unlabeled := range store.List() {
+			if err := store.Delete(unlabeled); err != nil {
+				t.Fatal(err)
+			}
+		}
+		_, done, ok := second.Admit(t.Context(), key)
+		if !ok {
+			t.Fatal("turned away although there is no stray below it")
+		}
+		done()
+		if again != 1 {
+			t.Errorf("the first is asked to look again %d times, want once", again)
+		}
+	})
+}
+
+func TestAMislabeledObjectIsGivenAwayWhenItsNamespaceIsServed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		machine := meta(policy.Machine, "m", "2", "s")
+		b := newBench(t, []int{2}, meta(policy.Deployment, "1", "1", ""), meta(policy.Set, "s", "1", "1"), machine)
+		b.served.Store(false)
+		b.labeler.Seen(policy.Machine, machine)
+		time.Sleep(time.Minute)
+		if got := b.labels()["m"]; got != "2" {
+			t.Errorf("given to slot %s in a namespace that is not served", got)
+		}
+		b.served.Store(true)
+		b.labeler.NamespaceChanged("n")
+		synctest.Wait()
+		if got := b.labels()["m"]; got != "1" {
+			t.Errorf("in slot %s when its namespace is served, want 1", got)
+		}
+	})
+}
+
+// Both slots are this replica's, and the machine is shown before its MachineSet.
+func TestAMachineThatMovesWithinAReplicaIsAdmittedInItsNewSlot(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t, []int{1, 2}, meta(policy.Deployment, "1", "1", ""), meta(policy.Set, "s", "1", "1"), meta(policy.Machine, "m", "2", "s"))
+		key := types.NamespacedName{Namespace: "n", Name: "m"}
+		machine, _ := b.known(policy.Machine, key)
+		b.labeler.Seen(policy.Machine, machine)
+		time.Sleep(time.Minute)
+		gate := b.labeler.Doors().Gate(policy.Machine, openGate{}, func(types.NamespacedName) {})
+		if _, _, ok := gate.Admit(t.Context(), key); ok {
+			t.Error("admitted before the caches show where it is")
+		}
+		known := b.labeler.cfg.Known
+		b.labeler.cfg.Known = func(kind policy.Kind, key types.NamespacedName) (metav1.Object, bool) {
+			if kind == policy.Set {
+				return nil, false
+			}
+			return known(kind, key)
+		}
+		machine, _ = known(policy.Machine, key)
+		b.labeler.Seen(policy.Machine, machine)
+		if _, _, ok := gate.Admit(t.Context(), key); !ok || machine.GetLabels()[v1alpha1.LabelSlot] != "1" {
+			t.Errorf("not admitted in its slot; its labels are %v", machine.GetLabels())
+		}
+	})
+}
+
+// An object is edited from slot 2 to slot 3, while the holder of both is about to give it to slot 1.
+func TestDoorStaysClosedForTheReplicaThatHandsOver(t *testing.T) {
+	b := newBench(t, []int{2, 3})
+	machine := types.NamespacedName{Namespace: "n", Name: "m"}
+	trees := func(slot string) []policy.Tree {
+		return policy.Plant([]policy.Object{
+			policy.Of(policy.Deployment, meta(policy.Deployment, "1", "1", "")), policy.Of(policy.Set, meta(policy.Set, "s", "1", "1")),
+			policy.Of(policy.Machine, meta(policy.Machine, "m", slot, "s")),
+		}, nil).Trees(slots())
+	}
+	before, now := Key{"n", 2}, Key{"n", 3}
+	b.labeler.closeDoors(before, trees("2"))
+	b.labeler.closeDoors(now, trees("3"))
+	b.labeler.closeDoors(before, nil)
+	gate := b.labeler.Doors().Gate(policy.Machine, openGate{}, func(types.NamespacedName) {})
+	if _, _, ok := gate.Admit(t.Context(), machine); ok {
+		t.Error("admitted while it is given away from the other slot")
+	}
+	b.labeler.closeDoors(now, nil)
+	if _, _, ok := gate.Admit(t.Context(), machine); !ok {
+		t.Error("not admitted when it is not given away any more")
+	}
+}
+
+// The slot of a machine's own name may be another replica's, which knows nothing of it.
+func TestAMachineAsksForItsNamespaceInTheSlotOfItsRoot(t *testing.T) {
+	b := newBench(t, []int{1}, meta(policy.Set, "s", "1", "1"), meta(policy.Machine, "2-m", "1", "s"))
+	asked := -1
+	b.labeler.cfg.Served = func(_ string, slot int) bool {
+		asked = slot
+		return false
+	}
+	if b.labeler.mayEnter(policy.Machine, types.NamespacedName{Namespace: "n", Name: "2-m"}) || asked != 1 {
+		t.Errorf("asked in slot %d, want 1, or admitted where it is not served", asked)
+	}
+}

@@ -1,0 +1,234 @@
+package slotlabel
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"strconv"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/metadata"
+	"k8s.io/client-go/tools/cache"
+
+	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/objectcache"
+	"github.com/machine-controller-fleet/machine-controller-fleet/shard/slotlabel/policy"
+)
+
+// Watch follows the objects that are in no slot. Make one with NewWatch.
+type Watch struct {
+	informers map[policy.Kind]cache.SharedIndexInformer
+}
+
+// NewWatch makes a Watch of a fleet with so many slots. control is the cluster of the Machines, of which namespace is the
+// only one that is served, "" means all; target is the cluster of the Nodes, nil when there is none.
+func NewWatch(control, target metadata.Interface, namespace string, slots int) (*Watch, error) {
+	w := &Watch{informers: map[policy.Kind]cache.SharedIndexInformer{}}
+	selector := inNoSlot(slots)
+	var errs []error
+	for _, kind := range policy.Kinds() {
+		client, in := control, namespace
+		if kind == policy.Node {
+			client, in = target, metav1.NamespaceAll
+		}
+		if client == nil {
+			continue
+		}
+		source := objectcache.From(client.Resource(resource(kind)).Namespace(in))
+		informer := cache.NewSharedIndexInformer(&objectcache.ListerWatcher{Source: source, Selector: selector},
+			&metav1.PartialObjectMetadata{}, 0, cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc})
+		errs = append(errs, informer.SetTransform(essential))
+		w.informers[kind] = informer
+	}
+	if err := errors.Join(errs...); err != nil {
+		return nil, fmt.Errorf("watch what is in no slot: %w", err)
+	}
+	return w, nil
+}
+
+// inNoSlot is the selector of what has no slot label, or one that none of so many slots has.
+func inNoSlot(slots int) string {
+	values := make([]string, slots)
+	for i := range values {
+		values[i] = policy.Value(i)
+	}
+	return v1alpha1.LabelSlot + " notin (" + strings.Join(values, ",") + ")"
+}
+
+func resource(kind policy.Kind) schema.GroupVersionResource {
+	if kind == policy.Node {
+		return corev1.SchemeGroupVersion.WithResource(kind.Resource())
+	}
+	return v1alpha1.SchemeGroupVersion.WithResource(kind.Resource())
+}
+
+// essential is the informers' transform: it keeps what decides the slot. Of a Node that is its name, and the Machine that it is
+// bound to.
+func essential(obj any) (any, error) {
+	whole, ok := obj.(*metav1.PartialObjectMetadata)
+	if !ok {
+		return obj, nil
+	}
+	kept := &metav1.PartialObjectMetadata{TypeMeta: whole.TypeMeta, ObjectMeta: metav1.ObjectMeta{
+		Namespace: whole.Namespace, Name: whole.Name, UID: whole.UID, ResourceVersion: whole.ResourceVersion,
+		DeletionTimestamp: whole.DeletionTimestamp, OwnerReferences: whole.OwnerReferences,
+	}}
+	for _, key := range []string{v1alpha1.LabelSlot, v1alpha1.LabelNode} {
+		if value, labelled := whole.Labels[key]; labelled {
+			if kept.Labels == nil {
+				kept.Labels = map[string]string{}
+			}
+			kept.Labels[key] = value
+		}
+	}
+	if machine, bound := whole.Annotations[v1alpha1.AnnotationMachine]; bound {
+		kept.Annotations = map[string]string{v1alpha1.AnnotationMachine: machine}
+	}
+	return kept, nil
+}
+
+// OnChange has f called with every stray that appears or changes, and, with gone set, that goes: it was labelled, or
+// deleted. It is called before Run.
+func (w *Watch) OnChange(f func(o policy.Object, gone bool)) error {
+	var errs []error
+	for kind, informer := range w.informers {
+		report := func(obj any, gone bool) {
+			if unknown, ok := obj.(cache.DeletedFinalStateUnknown); ok {
+				obj = unknown.Obj
+			}
+			if meta, ok := obj.(metav1.Object); ok {
+				f(policy.Of(kind, meta), gone)
+			}
+		}
+		_, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
+			AddFunc:    func(obj any) { report(obj, false) },
+			UpdateFunc: func(_, obj any) { report(obj, false) },
+			DeleteFunc: func(obj any) { report(obj, true) },
+		})
+		errs = append(errs, err)
+	}
+	if err := errors.Join(errs...); err != nil {
+		return fmt.Errorf("watch what is in no slot: %w", err)
+	}
+	return nil
+}
+
+// Start begins to watch, until ctx ends. It calls known when all strays of the control cluster are known, and returns when
+// those of the target cluster are, too, or ctx has ended.
+func (w *Watch) Start(ctx context.Context, known func()) error {
+	for _, informer := range w.informers {
+		go informer.RunWithContext(ctx)
+	}
+	if !cache.WaitForCacheSync(ctx.Done(), w.knowsTrees) {
+		return errors.New("what is in no slot could not be listed in time")
+	}
+	known()
+	if nodes, watched := w.informers[policy.Node]; watched && !cache.WaitForCacheSync(ctx.Done(), nodes.HasSynced) {
+		return errors.New("the Nodes in no slot could not be listed in time")
+	}
+	return nil
+}
+
+// knowsTrees says that all strays are known but Nodes, which are in another cluster and below no root.
+func (w *Watch) knowsTrees() bool {
+	for kind, informer := range w.informers {
+		if kind != policy.Node && !informer.HasSynced() {
+			return false
+		}
+	}
+	return true
+}
+
+// Has says whether there is a stray of that kind, namespace and name.
+func (w *Watch) Has(kind policy.Kind, key types.NamespacedName) bool {
+	_, ok := w.get(kind, key)
+	return ok
+}
+
+func (w *Watch) get(kind policy.Kind, key types.NamespacedName) (o policy.Object, ok bool) {
+	name := key.Name
+	if key.Namespace != "" {
+		name = key.String()
+	}
+	informer, watched := w.informers[kind]
+	if !watched {
+		return policy.Object{}, false
+	}
+	obj, known, err := informer.GetStore().GetByKey(name)
+	meta, isObject := obj.(metav1.Object)
+	if err != nil || !known || !isObject {
+		return policy.Object{}, false
+	}
+	return policy.Of(kind, meta), true
+}
+
+// in are the strays of a namespace, without Nodes. There may be many, and it is asked often.
+func (w *Watch) in(namespace string) iter.Seq[policy.Object] {
+	return func(yield func(policy.Object) bool) {
+		for _, kind := range policy.Kinds() {
+			if kind == policy.Node {
+				continue
+			}
+			objs, err := w.informers[kind].GetIndexer().ByIndex(cache.NamespaceIndex, namespace)
+			if err != nil {
+				continue // the index was added by NewWatch, and cannot be missing
+			}
+			for unlabeled := range objects(kind, objs) {
+				if !yield(unlabeled) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// all are all strays of a kind.
+func (w *Watch) all(kind policy.Kind) iter.Seq[policy.Object] {
+	return objects(kind, w.informers[kind].GetStore().List())
+}
+
+func objects(kind policy.Kind, objs []any) iter.Seq[policy.Object] {
+	return func(yield func(policy.Object) bool) {
+		for _, obj := range objs {
+			if meta, ok := obj.(metav1.Object); ok && !yield(policy.Of(kind, meta)) {
+				return
+			}
+		}
+	}
+}
+
+// Roots returns references to the roots of a namespace that are in no slot.
+func (w *Watch) Roots(namespace string) (refs []corev1.ObjectReference) {
+	for unlabeled := range w.in(namespace) {
+		if unlabeled.Parent == "" && unlabeled.Kind != policy.Node {
+			refs = append(refs, corev1.ObjectReference{
+				APIVersion: v1alpha1.SchemeGroupVersion.String(), Kind: unlabeled.Kind.String(),
+				Namespace: unlabeled.Namespace, Name: unlabeled.Name, UID: unlabeled.UID,
+			})
+		}
+	}
+	return refs
+}
+
+// Count returns how many strays of a kind there are. All Nodes that nobody manages count.
+func (w *Watch) Count(kind policy.Kind) int {
+	informer, watched := w.informers[kind]
+	if !watched {
+		return 0
+	}
+	return len(informer.GetStore().ListKeys())
+}
+
+// Key is the work of the holder of one slot in one namespace.
+type Key struct {
+	Namespace string
+	Slot      int
+}
+
+// String is the key in logs and traces.
+func (k Key) String() string { return k.Namespace + "/slot " + strconv.Itoa(k.Slot) }
