@@ -54,6 +54,9 @@ func decideHealth(w World) Verdict {
 	if v, isUpdated := decideUpdate(w, m, healthy); isUpdated {
 		return v
 	}
+	if v, wait := awaitSetUp(w, m); healthy && wait {
+		return v
+	}
 	switch {
 	case healthy && phase != v1alpha1.MachineRunning && mayHaveToken(w):
 		return do(DropToken)
