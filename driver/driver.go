@@ -15,7 +15,8 @@ type Driver interface {
 	// Repeating it, also at the same time or after an answer was lost, leaves one VM.
 	// It returns as soon as the cloud has accepted the VM; the VM may still be booting. It never returns one that has
 	// ended: where the cloud still knows a VM that was made for this Machine and has ended, the driver makes another or
-	// fails with Aborted.
+	// fails with Aborted. One that fails part-way need not remove what it has made by then: a repeated create uses it, and
+	// DeleteMachine removes it. Where the cloud has tags that has the Machine's UID as well, from the moment that it exists.
 	// Errors: InvalidArgument for a provider spec or secret that cannot work, ResourceExhausted for quota and
 	// capacity, AlreadyExists when the cloud holds the name or the token with other parameters.
 	CreateMachine(ctx context.Context, req CreateMachineRequest) (CreateMachineResponse, error)
@@ -25,7 +26,9 @@ type Driver interface {
 	InitializeMachine(ctx context.Context, req InitializeMachineRequest) (InitializeMachineResponse, error)
 
 	// DeleteMachine removes the Machine's VM and all that belongs to it: the one that the provider ID names, if it is the
-	// Machine's, and otherwise all that have the Machine's UID. No VM is success with Gone set. A VM that is not the Machine's
+	// Machine's, and otherwise all that have the Machine's UID. It also removes what a create that failed part-way has left for the Machine, such as
+	// network interfaces and disks, by the same UID: it is called, too, when there is no VM and a create may have been sent, and
+	// nothing else is. No VM is success with Gone set. A VM that is not the Machine's
 	// is never removed, whatever the provider ID says, and no other request comes between its check and its deletion where the
 	// cloud can do both in one. A Machine without a UID has no VM that can be found: InvalidArgument.
 	// It removes at most MaxOwned VMs, or a page of the cloud's list, in one call; while there are more Gone is false.
@@ -100,7 +103,7 @@ type DeleteMachineRequest struct{ Target }
 
 // DeleteMachineResponse says how far the removal is.
 type DeleteMachineResponse struct {
-	// Gone is true when nothing of the VM is left. False means: accepted, call again.
+	// Gone is true when nothing of the VM is left, and nothing of a create that failed. False means: accepted, call again.
 	Gone bool
 	// LastKnownState as in CreateMachineResponse.
 	LastKnownState string

@@ -101,7 +101,7 @@ func (c *Controller) deleteVM(ctx context.Context, p *pass, target driver.Target
 		return err
 	case err != nil || resp.Gone:
 		c.endings.Delete(machine)
-		p.world.VM = lifecycle.VMFact{State: lifecycle.VMAbsent, Left: resp.Left, Adopting: target.Adopt}
+		p.world.VM = lifecycle.VMFact{State: lifecycle.VMAbsent, Gone: true, Left: resp.Left, Adopting: target.Adopt}
 	default:
 		p.world.VM = c.noteEnding(machine, target.Adopt)
 	}

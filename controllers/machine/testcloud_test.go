@@ -24,12 +24,16 @@ type testCloud struct {
 	// can look.
 	remembers bool
 
+	// leaves has creates that fail leave a network interface, until the machine's DeleteMachine.
+	leaves bool
+
 	// bare are VMs without a UID, by provider ID, and the names of their machines.
 	bare map[string]string
 
 	mu    sync.Mutex
 	vms   map[types.UID]*testVM // by UID of the machine
 	ever  int                   // VMs made so far
+	left  map[types.UID]bool    // machines with a network interface and without a VM
 	fault func(op driver.Op) *testFault
 	calls []testCall
 }
@@ -184,10 +188,32 @@ func (c *testCloud) CreateMachine(ctx context.Context, req driver.CreateMachineR
 		return nil
 	})
 	c.handedBack(req.Machine.Status.LastKnownState)
+	c.noteLeftovers(req.Machine.UID)
 	if err != nil {
 		return driver.CreateMachineResponse{LastKnownState: c.note()}, err
 	}
 	return driver.CreateMachineResponse{VM: vm, LastKnownState: c.note()}, nil
+}
+
+// noteLeftovers keeps a network interface of a create that has made no VM, if creates are to leave some.
+func (c *testCloud) noteLeftovers(machine types.UID) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.left == nil {
+		c.left = map[types.UID]bool{}
+	}
+	if c.vms[machine] != nil || !c.leaves {
+		delete(c.left, machine)
+		return
+	}
+	c.left[machine] = true
+}
+
+// leftovers returns the machines with a network interface and without a VM.
+func (c *testCloud) leftovers() []types.UID {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return slices.Collect(maps.Keys(c.left))
 }
 
 // InitializeMachine is driver.Driver's.
@@ -212,6 +238,7 @@ func (c *testCloud) DeleteMachine(ctx context.Context, req driver.DeleteMachineR
 				delete(c.bare, req.Machine.Spec.ProviderID)
 			}
 		}
+		delete(c.left, req.Machine.UID)
 		vm, known := c.vms[req.Machine.UID]
 		if known && c.deletes != nil {
 			c.deletes()

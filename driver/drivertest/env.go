@@ -34,6 +34,9 @@ type Env struct {
 	// MakeBare makes a VM for the machine as Machine Controller Manager has made it: with the machine's name in the scope of the
 	// class, and without a UID. It returns its provider ID.
 	MakeBare func(t *testing.T, m *v1alpha1.Machine) (providerID string)
+	// Leftovers returns, of each network interface, disk and the like that belongs to no VM, the UID of the Machine for which the
+	// driver made it.
+	Leftovers func(t *testing.T) []types.UID
 	// WithoutTags says that the cloud can keep the UID of a Machine nowhere. Then nothing shows that a driver leaves the VMs of
 	// others alone; its documentation has to say what that asks of its users.
 	WithoutTags bool
@@ -74,6 +77,8 @@ const (
 	// QuotaExceeded and NoCapacity: creates are refused.
 	QuotaExceeded Failure = "QuotaExceeded"
 	NoCapacity    Failure = "NoCapacity"
+	// PartialCreate: creates fail after the cloud has made a part of what a VM needs, such as a network interface.
+	PartialCreate Failure = "PartialCreate"
 	// BadCredentials: the caller is not known. Forbidden: it is, and must not do this.
 	BadCredentials Failure = "BadCredentials"
 	Forbidden      Failure = "Forbidden"

@@ -8,6 +8,8 @@
 //     leaves one VM. As long as the cloud remembers an ended VM, its Machine gets no second one.
 //   - A VM without that tag is not the Machine's, whatever provider ID the Machine has: the cloud deletes and changes only what
 //     has the tag, in the request that asks for it. With Target.Adopt also what has no UID, and the Machine's name and namespace.
+//   - A create that failed part-way may have left a network interface and a disk with the same tags. A repeated create uses them, and
+//     a delete removes those with the Machine's UID when there is no VM any more.
 //   - The namespace of the MachineClass is a tag, too, and the scope of ListMachines: all classes of a namespace show the
 //     same VMs.
 //

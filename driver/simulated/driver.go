@@ -140,7 +140,8 @@ func (d *Driver) InitializeMachine(ctx context.Context, req driver.InitializeMac
 
 // DeleteMachine removes the VM with the Machine's provider ID, for which the cloud checks in the same request whose it is. Where
 // there is none that is the Machine's it makes one request more, which looks for those with its UID, and one for each of them; of more
-// than driver.MaxOwned the others are removed by the next calls.
+// than driver.MaxOwned the others are removed by the next calls. When no VM is left, one request removes what a create has left that
+// failed before it made the VM.
 // The provider spec does not matter: a broken one does not prevent the deletion.
 func (d *Driver) DeleteMachine(ctx context.Context, req driver.DeleteMachineRequest) (driver.DeleteMachineResponse, error) {
 	if req.Machine.UID == "" {
@@ -164,7 +165,10 @@ func (d *Driver) DeleteMachine(ctx context.Context, req driver.DeleteMachineRequ
 		}
 	}
 	var err error
-	if resp.Gone, err = d.removeByUID(ctx, req.Target); err != nil {
+	if resp.Gone, err = d.removeByUID(ctx, req.Target); err == nil && resp.Gone {
+		err = d.removeLeftovers(ctx, req.Target)
+	}
+	if err != nil {
 		return driver.DeleteMachineResponse{}, err
 	}
 	return resp, nil

@@ -110,6 +110,16 @@ func (d *Driver) removeByUID(ctx context.Context, target driver.Target) (gone bo
 	return gone && err == nil, err
 }
 
+// removeLeftovers removes the network interfaces and disks with the Machine's UID that belong to no VM. The cloud looks for the tag in
+// the request that removes them.
+func (d *Driver) removeLeftovers(ctx context.Context, target driver.Target) error {
+	var removed cloudapi.LeftoverList
+	return d.do(ctx, call{
+		op: driver.OpDelete, secret: target.Secret, method: http.MethodDelete, path: cloudapi.PathLeftovers,
+		query: url.Values{cloudapi.QueryTag: {TagMachineUID + "=" + string(target.Machine.UID)}},
+	}, &removed)
+}
+
 // eachByUID is eachPage of the VMs with the Machine's UID.
 func (d *Driver) eachByUID(
 	ctx context.Context, op driver.Op, target driver.Target, use func(cloudapi.InstanceList) (more bool, err error), states ...cloudapi.InstanceState,

@@ -217,15 +217,15 @@ func TestACloudThatListsWithoutEndForOneMachine(t *testing.T) {
 			}
 		}
 	}
-	ended := answer{http.StatusOK, nil, vm(cloudapi.StateTerminated)}
+	ended, cleared := answer{http.StatusOK, nil, vm(cloudapi.StateTerminated)}, answer{http.StatusOK, nil, cloudapi.LeftoverList{}}
 	for name, c := range map[string]struct {
 		answers []answer
 		gone    bool
 		asked   int
 	}{
 		"a page, and more":       {[]answer{ofUID(2, "a"), withVM(ended, "i-0"), withVM(ended, "i-1"), ofUID(1, "")}, false, 3},
-		"a page":                 {[]answer{ofUID(2, ""), withVM(ended, "i-0"), withVM(ended, "i-1")}, true, 3},
-		"an empty page, and one": {[]answer{ofUID(0, "a"), ofUID(1, ""), withVM(ended, "i-0")}, true, 3},
+		"a page":                 {[]answer{ofUID(2, ""), withVM(ended, "i-0"), withVM(ended, "i-1"), cleared}, true, 4},
+		"an empty page, and one": {[]answer{ofUID(0, "a"), ofUID(1, ""), withVM(ended, "i-0"), cleared}, true, 4},
 	} {
 		d, cloud := against(t, c.answers...)
 		resp, err := d.DeleteMachine(t.Context(), driver.DeleteMachineRequest{Target: target("")})

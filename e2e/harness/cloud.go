@@ -86,6 +86,16 @@ func (c *Cloud) AllVMs(ctx context.Context) ([]cloudapi.Instance, error) {
 	return all.Items, err
 }
 
+// Leftovers returns what creates that failed have left for machines of a namespace: network interfaces and disks without a VM. Like
+// History it is no call in the sense of the call log.
+func (c *Cloud) Leftovers(ctx context.Context, namespace string) ([]cloudapi.Leftover, error) {
+	var all cloudapi.LeftoverList
+	if err := send(ctx, http.MethodGet, c.endpoint+cloudapi.PathAllLeftovers, nil, &all); err != nil {
+		return nil, err
+	}
+	return slices.DeleteFunc(all.Items, func(l cloudapi.Leftover) bool { return l.Tags[TagCluster] != namespace }), nil
+}
+
 // Calls returns the call log.
 func (c *Cloud) Calls() ([]cloudapi.Call, error) {
 	var calls []cloudapi.Call

@@ -214,7 +214,7 @@ func (p *process) act(w *lifecycle.World, action lifecycle.Action) bool {
 		w.VM.State = lifecycle.VMPresent
 	case lifecycle.DeleteVM:
 		delete(p.vms, w.Machine.UID)
-		w.VM = lifecycle.VMFact{State: lifecycle.VMAbsent}
+		w.VM = lifecycle.VMFact{State: lifecycle.VMAbsent, Gone: true}
 	case lifecycle.FindNode:
 		w.Node = lifecycle.NodeFact{State: lifecycle.NodeAbsent}
 		if v != nil && v.node != nil {

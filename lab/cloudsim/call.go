@@ -26,6 +26,8 @@ type request struct {
 	// about notes in call what it is about, as far as the request says so; nil for calls about nothing. A call that fails
 	// by a fault gets no further.
 	about func(call *cloudapi.Call)
+	// partly carries out the first part of the call, for cloudapi.FaultPartial; nil where there is no part of it.
+	partly func(call *cloudapi.Call) error
 	// do carries the call out and returns what the caller gets after latency. It notes in call what it was about, and
 	// whether it changed anything.
 	do func(latency time.Duration, call *cloudapi.Call) (any, error)
@@ -87,6 +89,11 @@ func (c *Cloud) carryOut(op cloudapi.Operation, read reader, r *http.Request, ca
 	if fault != nil && isBefore(fault.Kind) {
 		if fault.Kind != cloudapi.FaultThrottled { // A cloud that throttles does so at once.
 			c.wait(latency)
+		}
+		if fault.Kind == cloudapi.FaultPartial && req.partly != nil {
+			if err := req.partly(call); err != nil {
+				return c.refused(err)
+			}
 		}
 		return c.faulty(fault)
 	}

@@ -49,6 +49,8 @@ type Cloud struct {
 	byTag   map[string]map[string]struct{} // "key=value" → IDs
 	byToken map[string]string              // client token → ID
 	volumes map[string]*cloudapi.Volume    // by ID; what it points to is never changed
+	// leftovers by ID; what it points to is never changed.
+	leftovers map[string]*cloudapi.Leftover
 	// logged are calls that are in the call log, and need not be kept in the store any longer.
 	logged []uint64
 }
@@ -64,7 +66,7 @@ func Open(cfg Config) (*Cloud, error) {
 	c := &Cloud{
 		cfg: cfg, offers: newCatalog(), dice: newDice(cfg.Seed, 0), closing: make(chan struct{}),
 		instances: map[string]*instance{}, byTag: map[string]map[string]struct{}{}, byToken: map[string]string{},
-		volumes: map[string]*cloudapi.Volume{},
+		volumes: map[string]*cloudapi.Volume{}, leftovers: map[string]*cloudapi.Leftover{},
 	}
 	c.life = loop.New(cfg.Clock, c.step)
 	var err error
@@ -94,6 +96,9 @@ func (c *Cloud) restore() error {
 	}
 	for _, v := range all.volumes {
 		c.volumes[v.ID] = v
+	}
+	for _, l := range all.leftovers {
+		c.leftovers[l.ID] = l
 	}
 	if err = c.disks.restore(c.volumes); err != nil {
 		return err
@@ -230,6 +235,12 @@ func (c *Cloud) commit(ch change) error {
 		if err := c.disks.remove(id); err != nil { // The next life of this cloud tries again.
 			c.cfg.Log.Error("The contents of a volume were not removed", "volume", id, "err", err)
 		}
+	}
+	for _, l := range ch.leftovers {
+		c.leftovers[l.ID] = l
+	}
+	for _, id := range ch.forgetLeftovers {
+		delete(c.leftovers, id)
 	}
 	if ch.settings != nil {
 		c.settings = *ch.settings

@@ -48,6 +48,8 @@ func DefaultSettings() cloudapi.Settings {
 			cloudapi.OpListVolumes:    {Mean: read},
 			cloudapi.OpAttachVolume:   {Mean: write},
 			cloudapi.OpDetachVolume:   {Mean: write},
+
+			cloudapi.OpDeleteLeftovers: {Mean: read},
 		},
 		BootTime:           cloudapi.Latency{Mean: cloudapi.Duration(3 * time.Second)},
 		PodTerminationTime: cloudapi.Duration(time.Second),

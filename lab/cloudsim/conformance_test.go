@@ -63,6 +63,7 @@ func newEnv(t *testing.T, stop cloudapi.Duration) drivertest.Env {
 			site.call(t, http.MethodPost, cloudapi.PathInstances, cloudapi.CreateInstanceRequest{Name: m.Name, Tags: tags}, &made)
 			return made.ProviderID
 		},
+		Leftovers:     site.leftovers,
 		MoreThanAPage: 2*pageSize + 1,
 		BadSpecs: map[string]string{
 			"unknown field":  `{"machineType": "large"}`,
@@ -150,6 +151,16 @@ func (s *site) vms(t *testing.T) []drivertest.VM {
 	return vms
 }
 
+func (s *site) leftovers(t *testing.T) (machines []types.UID) {
+	t.Helper()
+	var list cloudapi.LeftoverList
+	s.call(t, http.MethodGet, cloudapi.PathAllLeftovers, nil, &list)
+	for _, l := range list.Items {
+		machines = append(machines, types.UID(l.Tags[simulated.TagMachineUID]))
+	}
+	return machines
+}
+
 func (s *site) end(t *testing.T, providerID string) {
 	t.Helper()
 	id := providerID[strings.LastIndex(providerID, "/")+1:]
@@ -191,6 +202,8 @@ func (s *site) fail(t *testing.T, way *brokenWay, how drivertest.Failure) (heal 
 		fault.Kind = cloudapi.FaultQuota
 	case drivertest.NoCapacity:
 		fault.Kind = cloudapi.FaultNoCapacity
+	case drivertest.PartialCreate:
+		fault.Kind = cloudapi.FaultPartial
 	case drivertest.BadCredentials:
 		fault.Kind = cloudapi.FaultUnauthorized
 	case drivertest.Forbidden:

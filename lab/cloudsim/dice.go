@@ -74,14 +74,14 @@ func (d *dice) fate(s cloudapi.Settings, now time.Time, latency time.Duration) f
 	return f
 }
 
-// isBefore says whether the fault keeps a call from taking effect.
+// isBefore says whether the fault keeps a call from taking effect, or from more than a part of it.
 func isBefore(kind cloudapi.FaultKind) bool { return kind != cloudapi.FaultTimeoutAfter }
 
 func knownFault(kind cloudapi.FaultKind) bool {
 	switch kind {
 	case cloudapi.FaultThrottled, cloudapi.FaultQuota, cloudapi.FaultNoCapacity, cloudapi.FaultInternal,
 		cloudapi.FaultUnavailable, cloudapi.FaultUnauthorized, cloudapi.FaultForbidden, cloudapi.FaultTimeoutBefore,
-		cloudapi.FaultTimeoutAfter:
+		cloudapi.FaultTimeoutAfter, cloudapi.FaultPartial:
 		return true
 	}
 	return false
@@ -107,6 +107,8 @@ func refusalFor(f *cloudapi.Fault) *refusal {
 		return refuse(cloudapi.CodeUnauthorized, "the credentials are not valid: "+asked)
 	case cloudapi.FaultForbidden:
 		return refuse(cloudapi.CodeForbidden, "the credentials do not allow this: "+asked)
+	case cloudapi.FaultPartial:
+		return refuse(cloudapi.CodeInternal, "internal error, after a part was done: "+asked)
 	case cloudapi.FaultTimeoutBefore, cloudapi.FaultTimeoutAfter:
 	}
 	return nil
@@ -117,7 +119,7 @@ func operations() []cloudapi.Operation {
 	return []cloudapi.Operation{
 		cloudapi.OpCreateInstance, cloudapi.OpDeleteInstance, cloudapi.OpGetInstance, cloudapi.OpListInstances,
 		cloudapi.OpModifyInstance, cloudapi.OpCreateVolume, cloudapi.OpDeleteVolume, cloudapi.OpGetVolume,
-		cloudapi.OpListVolumes, cloudapi.OpAttachVolume, cloudapi.OpDetachVolume, cloudapi.OpDescribeCatalog,
+		cloudapi.OpListVolumes, cloudapi.OpAttachVolume, cloudapi.OpDetachVolume, cloudapi.OpDeleteLeftovers, cloudapi.OpDescribeCatalog,
 	}
 }
 

@@ -43,7 +43,7 @@ func (c *Cloud) createInstance(req cloudapi.CreateInstanceRequest, latency time.
 	}
 	about(call, made)
 	call.Changed = true
-	if err := c.commit(change{instances: []*instance{made}, volumes: volumes, call: call}); err != nil {
+	if err := c.commit(change{instances: []*instance{made}, volumes: volumes, forgetLeftovers: c.leftoversOf(req.ClientToken), call: call}); err != nil {
 		return cloudapi.Instance{}, err
 	}
 	c.life.Wake(made.API.ID)

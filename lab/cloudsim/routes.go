@@ -34,6 +34,10 @@ func (c *Cloud) Handler() http.Handler {
 	on("DELETE", cloudapi.PathVolume, cloudapi.OpDeleteVolume, c.readVolume(c.deleteVolume))
 	on("PUT", cloudapi.PathVolumeAttachment, cloudapi.OpAttachVolume, c.readAttachVolume)
 	on("DELETE", cloudapi.PathVolumeAttachment, cloudapi.OpDetachVolume, c.readDetachVolume)
+	on("DELETE", cloudapi.PathLeftovers, cloudapi.OpDeleteLeftovers, func(r *http.Request) (request, error) {
+		query := r.URL.Query()
+		return request{do: func(_ time.Duration, call *cloudapi.Call) (any, error) { return c.deleteLeftovers(query, call) }}, nil
+	})
 	on("GET", cloudapi.PathRegions, cloudapi.OpDescribeCatalog, plain(func() any { return cloudapi.RegionList{Items: c.offers.regions} }))
 	on("GET", cloudapi.PathInstanceTypes, cloudapi.OpDescribeCatalog, plain(func() any { return cloudapi.InstanceTypeList{Items: c.offers.types} }))
 	on("GET", cloudapi.PathImages, cloudapi.OpDescribeCatalog, plain(func() any { return cloudapi.ImageList{Items: c.offers.images} }))
@@ -43,6 +47,7 @@ func (c *Cloud) Handler() http.Handler {
 	mux.HandleFunc("GET "+cloudapi.PathSettings, c.admin(func(*http.Request) (any, error) { return c.currentSettings(), nil }))
 	mux.HandleFunc("PATCH "+cloudapi.PathSettings, c.admin(c.patchSettings))
 	mux.HandleFunc("GET "+cloudapi.PathAllInstances, c.admin(func(*http.Request) (any, error) { return c.allInstances(), nil }))
+	mux.HandleFunc("GET "+cloudapi.PathAllLeftovers, c.admin(func(*http.Request) (any, error) { return c.allLeftovers(), nil }))
 	mux.HandleFunc("POST "+cloudapi.PathInstanceActions, c.admin(c.actOnInstance))
 	return mux
 }
@@ -57,8 +62,9 @@ func (c *Cloud) readCreateInstance(r *http.Request) (request, error) {
 		zone = cloudapi.DefaultZone
 	}
 	return request{
-		zone:  zone,
-		about: func(call *cloudapi.Call) { call.Token, call.Machine = body.ClientToken, body.Name },
+		zone:   zone,
+		about:  func(call *cloudapi.Call) { call.Token, call.Machine = body.ClientToken, body.Name },
+		partly: func(call *cloudapi.Call) error { return c.createPartly(body, call) },
 		do: func(latency time.Duration, call *cloudapi.Call) (any, error) {
 			return c.createInstance(body, latency, call)
 		},

@@ -21,6 +21,7 @@ var (
 	bucketInstances = []byte("instances") // by ID
 	bucketVolumes   = []byte("volumes")   // by ID
 	bucketCalls     = []byte("calls")     // by call ID: those that took effect and are not in the call log yet
+	bucketLeftovers = []byte("leftovers") // by ID
 	bucketMeta      = []byte("meta")
 )
 
@@ -37,6 +38,7 @@ type savedSettings struct {
 type contents struct {
 	instances []*instance // in the order in which they were made
 	volumes   []*cloudapi.Volume
+	leftovers []*cloudapi.Leftover
 	calls     []cloudapi.Call // without an end
 	settings  *savedSettings  // nil in a new store
 }
@@ -47,6 +49,8 @@ type change struct {
 	volumes         []*cloudapi.Volume
 	forgetInstances []string
 	forgetVolumes   []string
+	leftovers       []*cloudapi.Leftover
+	forgetLeftovers []string
 	settings        *savedSettings
 	// call is why the change is made; kept until it is in logged.
 	call   *cloudapi.Call
@@ -62,7 +66,7 @@ func openStore(path string) (*store, error) {
 		return nil, fmt.Errorf("open the state in %s (another cloudsim that uses it has to stop first): %w", path, err)
 	}
 	err = db.Update(func(tx *bolt.Tx) error {
-		for _, name := range [][]byte{bucketInstances, bucketVolumes, bucketCalls, bucketMeta} {
+		for _, name := range [][]byte{bucketInstances, bucketVolumes, bucketLeftovers, bucketCalls, bucketMeta} {
 			if _, err := tx.CreateBucketIfNotExists(name); err != nil {
 				return fmt.Errorf("create bucket %s: %w", name, err)
 			}
@@ -91,6 +95,9 @@ func (s *store) load() (contents, error) {
 			return err
 		}
 		if err := each(tx, bucketVolumes, func(v *cloudapi.Volume) { all.volumes = append(all.volumes, v) }); err != nil {
+			return err
+		}
+		if err := each(tx, bucketLeftovers, func(l *cloudapi.Leftover) { all.leftovers = append(all.leftovers, l) }); err != nil {
 			return err
 		}
 		return each(tx, bucketCalls, func(c *cloudapi.Call) { all.calls = append(all.calls, *c) })
@@ -138,6 +145,11 @@ func (s *store) apply(ch change) error {
 				return err
 			}
 		}
+		for _, l := range ch.leftovers {
+			if err := put(tx, bucketLeftovers, idKey(l.ID), l); err != nil {
+				return err
+			}
+		}
 		if ch.call != nil {
 			if err := put(tx, bucketCalls, callKey(ch.call.ID), ch.call); err != nil {
 				return err
@@ -151,6 +163,7 @@ func (s *store) apply(ch change) error {
 		return errors.Join(
 			drop(tx, bucketInstances, ch.forgetInstances, idKey),
 			drop(tx, bucketVolumes, ch.forgetVolumes, idKey),
+			drop(tx, bucketLeftovers, ch.forgetLeftovers, idKey),
 			drop(tx, bucketCalls, ch.logged, callKey),
 		)
 	})

@@ -94,8 +94,6 @@ const (
 	AnnotationMarkedForDeletionTime = "machine.sapcloud.io/marked-for-deletion-time"
 	// AnnotationLastAppliedNodePreserveValue is the value of the Node's AnnotationPreserve that was last acted upon.
 	AnnotationLastAppliedNodePreserveValue = "node.machine.sapcloud.io/last-applied-node-preserve-value"
-	// AnnotationMachineJoinDuration is how long the Node took to join, as a Go duration.
-	AnnotationMachineJoinDuration = "node.machine.sapcloud.io/machine-join-duration"
 	// AnnotationPreserve on a Machine or its Node asks to keep a machine that has failed or is expected to fail. Its
 	// values are the Preserve constants.
 	AnnotationPreserve = "node.machine.sapcloud.io/preserve"
@@ -149,8 +147,8 @@ const (
 	// AnnotationOrdinal on a Machine is the ordinal that its name was derived from. With the set's UID it tells a machine
 	// that was created before (success) from a stranger of the same name.
 	AnnotationOrdinal = FleetDomain + "ordinal"
-	// AnnotationUncordonAt on a Machine is when, RFC3339, its Node gets pods again: the cluster-autoscaler has named the machine and
-	// cordoned the Node, and the machine stays all the same.
+	// AnnotationUncordonAt on a Machine is when, RFC3339, the cluster-autoscaler's cordon is removed from its Node: it has named the
+	// machine and cordoned the Node, and the machine stays all the same. A cordon of another client is not removed.
 	AnnotationUncordonAt = FleetDomain + "uncordon-at"
 	// AnnotationTraceparent on an object that the fleet creates is the W3C trace context of its creation.
 	AnnotationTraceparent = "tracing.k8s.io/traceparent"

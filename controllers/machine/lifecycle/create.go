@@ -228,7 +228,8 @@ func staleNode(w World, m *v1alpha1.Machine) Verdict {
 func foreignNodeMessage(m *v1alpha1.Machine, node *corev1.Node) string {
 	switch id := node.Spec.ProviderID; {
 	case isNameless(node):
-		return fmt.Sprintf("Node %q is not this machine's: it has no spec.providerID; its kubelet, or the cloud controller manager, has to set it to %s", node.Name, m.Spec.ProviderID)
+		return fmt.Sprintf("Node %q is not this machine's: it has no spec.providerID; its kubelet, or the cloud controller manager, has to set it to %s, or the kubelet has to register with the label %s=%s",
+			node.Name, m.Spec.ProviderID, v1alpha1.LabelMachineName, m.Name)
 	case id == "":
 		return fmt.Sprintf("Node %q belongs to another machine, so that this machine's VM, %s, cannot join; delete that Node if its VM is gone", node.Name, m.Spec.ProviderID)
 	case id == m.Spec.ProviderID:

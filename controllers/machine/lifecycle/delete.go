@@ -62,10 +62,11 @@ func noteToken(w World, m *v1alpha1.Machine) {
 	}
 }
 
-// removeVM has the VM deleted; wait is false when there is none, or none any more.
+// removeVM has the VM deleted; wait is false when nothing is left of it. Where the cloud may have been asked for a VM, only the
+// driver's DeleteMachine shows that: what a failed create has left is found by nothing else.
 func removeVM(w World) (v Verdict, wait bool) {
 	m := w.Machine
-	if w.VM.State == VMAbsent {
+	if w.VM.State == VMAbsent && (w.VM.Gone || !mayHaveVM(w)) {
 		if next := adoptVM(w, DeleteVM); next != "" {
 			return do(next), true
 		}
@@ -89,7 +90,7 @@ func removeVM(w World) (v Verdict, wait bool) {
 		return waitToDelete(w, b), true
 	}
 	switch {
-	case m.Spec.ProviderID != "", w.VM.State == VMHidden, w.VM.State == VMEnding:
+	case m.Spec.ProviderID != "", w.VM.State == VMHidden, w.VM.State == VMEnding, w.VM.State == VMAbsent:
 		return do(DeleteVM), true
 	case w.VM.State == VMUnknown:
 		// A create may have been broken off after the cloud made the VM and before it was written down.

@@ -27,7 +27,7 @@ var facts = map[string]func(w *World, value string) error{
 	"last":       setLast,       // last: Create Failed Internal since 5s
 	"class":      setClass,      // class: none, not held, being deleted, without a driver; class: {nodeTemplate: {}}
 	"secret":     setSecret,     // secret: not read, missing, foreign, empty, too large for a VM; boot with %3C%3CBOOTSTRAP_TOKEN%3E%3E is user data
-	"vm":         setVM,         // vm: absent, uninitialized, present, ending since 1s, asked 2s, hidden; vm: present {NodeName: ""}; vm: absent, another one left
+	"vm":         setVM,         // vm: absent, gone (as DeleteMachine has reported), uninitialized, present, ending since 1s, asked 2s, hidden; vm: present {NodeName: ""}; vm: absent, another one left
 	"note":       setNote,       // note: half of it; the driver has left it with its last answer, which vm or cloud tells
 	"rivals":     setRivals,     // rivals: none for the Node, some for the VM; what a live list has shown
 	"node":       setNode,       // node: named, absent, ready; more words change a Node that is there, see nodeWords
@@ -173,7 +173,7 @@ func setVM(w *World, value string) error {
 	value, isLeft := strings.CutSuffix(value, ", another one left")
 	defer func() { w.VM.Left, w.VM.Adopting = isLeft, isAdopting }()
 	states := map[string]VMState{
-		"absent": VMAbsent, "uninitialized": VMUninitialized, "present": VMPresent, "ending": VMEnding, "hidden": VMHidden,
+		"absent": VMAbsent, "uninitialized": VMUninitialized, "present": VMPresent, "ending": VMEnding, "hidden": VMHidden, "gone": VMAbsent,
 	}
 	state, details, _ := strings.Cut(value, " ")
 	found, known := states[state]
@@ -181,6 +181,7 @@ func setVM(w *World, value string) error {
 		return fmt.Errorf("expected a state of a VM, got %q", value)
 	}
 	vm(found)(w)
+	w.VM.Gone = state == "gone"
 	if found == VMHidden {
 		w.VM.VM = driver.VM{ProviderID: w.Machine.Spec.ProviderID, NodeName: NodeName(w.Machine)}
 	}

@@ -54,6 +54,9 @@ func decideHealth(w World) Verdict {
 	if v, isUpdated := decideUpdate(w, m, healthy); isUpdated {
 		return v
 	}
+	if v, wait := awaitSetUp(w, m); healthy && wait {
+		return v
+	}
 	switch {
 	case healthy && phase != v1alpha1.MachineRunning && mayHaveToken(w):
 		return do(DropToken)
@@ -106,7 +109,7 @@ func waitForNode(w World, m *v1alpha1.Machine) Verdict {
 		}
 		return Verdict{Do: Rest, Machine: m, Wake: wake}
 	}
-	message := fmt.Sprintf("the VM exists and did not become a healthy Node within the creation timeout of %s%s", CreationTimeout(m, w.Limits), withoutToken(w))
+	message := fmt.Sprintf("the VM exists and did not become a healthy Node within the creation timeout of %s%s", CreationTimeout(m, w.Limits), withoutToken(w)+withoutProviderID(w, m))
 	setPhase(w, m, v1alpha1.MachineFailed, false)
 	setOperation(w, m, v1alpha1.LastOperation{
 		Type: v1alpha1.MachineOperationCreate, State: v1alpha1.MachineStateFailed,
@@ -175,6 +178,14 @@ func nodeForeign(w World) Verdict {
 		return becameUnhealthy(w, m, ailment(w, m))
 	}
 	return waitForNode(w, m)
+}
+
+// withoutProviderID adds to what is said of a VM whose Node does not join that a Node has joined which says of no VM that it is its.
+func withoutProviderID(w World, m *v1alpha1.Machine) string {
+	if w.Node.State != NodePresent || !isNameless(w.Node.Node) {
+		return ""
+	}
+	return "; " + foreignNodeMessage(m, w.Node.Node)
 }
 
 // awaitProviderID waits for a Node that has joined to say of which VM it is.

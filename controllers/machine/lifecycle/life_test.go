@@ -25,8 +25,9 @@ type life struct {
 	now     time.Time
 	machine *v1alpha1.Machine // as stored; nil when it is gone
 	held    bool
-	vms     int // at the cloud, with this machine's UID
-	made    int // VMs ever made
+	vms     int  // at the cloud, with this machine's UID
+	made    int  // VMs ever made
+	left    bool // at the cloud, by a create that failed part-way: a network interface that only DeleteMachine removes
 	node    *corev1.Node
 	token   bool
 	faulty  bool
@@ -56,6 +57,9 @@ func (l *life) world() World {
 		Now: l.now, Limits: limits(), Machine: l.machine,
 		Class:  ClassFact{Class: &v1alpha1.MachineClass{}, Held: l.held},
 		Secret: SecretFact{Read: true, UserData: []byte("boot with <<BOOTSTRAP_TOKEN>>")},
+	}
+	if l.held {
+		w.Class.Class.Finalizers = []string{v1alpha1.FinalizerName}
 	}
 	if l.drained {
 		w.Drain.State = drain.Drained
@@ -135,8 +139,8 @@ func (l *life) run() (wake time.Duration, ended bool) {
 
 func (l *life) store(m *v1alpha1.Machine) {
 	if m.DeletionTimestamp != nil && !slices.Contains(m.Finalizers, v1alpha1.FinalizerName) {
-		if l.vms > 0 {
-			l.t.Fatalf("the machine is let go and %d VMs are left", l.vms)
+		if l.vms > 0 || l.left {
+			l.t.Fatalf("the machine is let go and %d VMs are left; left-overs of a create: %t", l.vms, l.left)
 		}
 		if l.hasNode() && l.isKnown() {
 			l.t.Fatal("the machine is let go and its Node is left")
@@ -194,6 +198,7 @@ func (l *life) act(w *World, v Verdict) {
 			l.vms++
 			l.made++
 		}
+		l.left = fails && l.vms == 0 && (l.left || rapid.Bool().Draw(l.t, "left-overs"))
 		if !fails {
 			w.VM = VMFact{State: VMUninitialized, VM: ownVM}
 			l.proven, w.Proven = true, ownVM.ProviderID
@@ -209,7 +214,7 @@ func (l *life) act(w *World, v Verdict) {
 		fails, effect := l.cloudFails(w)
 		takesTime := l.faulty && rapid.Bool().Draw(l.t, "takes its time")
 		if effect && !takesTime {
-			l.vms = 0
+			l.vms, l.left = 0, false
 		}
 		l.ending = VMFact{}
 		switch {
@@ -217,7 +222,7 @@ func (l *life) act(w *World, v Verdict) {
 			l.ending = VMFact{State: VMEnding, EndingSince: l.now, AskedAt: l.now}
 			w.VM = l.ending
 		case !fails:
-			w.VM = VMFact{State: VMAbsent}
+			w.VM = VMFact{State: VMAbsent, Gone: true}
 		}
 	case FindNode:
 		w.Node = NodeFact{State: NodeAbsent}

@@ -61,7 +61,7 @@ func wantedNode(w World) nodesync.Wanted {
 		Machine: v1alpha1.RefOf(w.Machine), Slot: w.Machine.Labels[v1alpha1.LabelSlot], Marks: w.Marks, Applied: nodesync.AppliedOf(w.Machine),
 	}
 	if at, asked := uncordonAt(w.Machine); asked {
-		wanted.Uncordon = !w.Now.Before(at)
+		wanted.Uncordon = !w.Now.Before(at) && isCordonedByAutoscaler(w.Node.Node)
 	}
 	if w.Node.Refused == "" {
 		wanted.Template, wanted.Class = &w.Machine.Spec.NodeTemplateSpec, w.Class.Class
@@ -109,6 +109,9 @@ func tend(w World, v Verdict) Verdict {
 	wanted := wantedNode(w)
 	if wanted.Marks != nil && !p.Until.IsZero() { // it is kept from the autoscaler for another reason
 		wanted.Marks = &nodesync.Marks{PreferNoSchedule: wanted.Marks.PreferNoSchedule}
+	}
+	if findCordon(w, node) && !inplace.IsShut(node) {
+		return do(FindNode)
 	}
 	u := updateInPlace(w, v, p.Node)
 	wanted.Uncordon = wanted.Uncordon && !inplace.IsShut(node)
@@ -212,7 +215,7 @@ func setApplied(m *v1alpha1.Machine, applied nodesync.Applied) {
 	}
 }
 
-// uncordonAt is when the Node gets pods again that it does not get for nothing; asked is false where nobody wants that.
+// uncordonAt is when the Node gets pods again that the cluster-autoscaler has cordoned in vain; asked is false where it has not.
 func uncordonAt(m *v1alpha1.Machine) (at time.Time, asked bool) {
 	text, asked := m.Annotations[v1alpha1.AnnotationUncordonAt]
 	at, err := time.Parse(time.RFC3339, text)
@@ -222,7 +225,8 @@ func uncordonAt(m *v1alpha1.Machine) (at time.Time, asked bool) {
 	return at, asked
 }
 
-// uncordoned adds to a verdict on a machine whose Node is as it should be that it gets pods again, or when it does.
+// uncordoned adds to a verdict on a machine whose Node is in sync that nothing is left to uncordon, or when to uncordon it. A
+// cordon of another client stays.
 func uncordoned(w World, v Verdict) Verdict {
 	at, asked := uncordonAt(w.Machine)
 	switch {

@@ -91,7 +91,7 @@ func product(t *testing.T) [][]choice {
 		worded(t, "now", "5m", "10h"), // before and after all timeouts
 		worded(t, "node", "", "absent", "ready", "not ready, read live", "ready, not claimed", "of another VM, read live", "of no VM, of another machine", "ready, being deleted",
 			"ready, candidate, selected, in stage DrainSuccessful", "not ready, candidate, selected, updated", "ready, candidate, selected, not to be updated", "ready, read live"),
-		worded(t, "vm", "", "absent", "uninitialized", "present", "hidden", "ending since 0s, asked 0s"),
+		worded(t, "vm", "", "absent", "gone", "uninitialized", "present", "hidden", "ending since 0s, asked 0s"),
 		worded(t, "disruption", "", "allowed"),
 		worded(t, "target", "", "none"),
 		slices.Concat(

@@ -124,6 +124,9 @@ type VMFact struct {
 	EndingSince, AskedAt time.Time
 	// LastKnownState is the driver's note of the last answer, also of one that was an error; "" when it left none.
 	LastKnownState string
+	// Gone says, in the state VMAbsent, that DeleteMachine has reported that nothing is left of the VM. That there is no VM does
+	// not say that: a create that failed part-way can leave network interfaces and disks.
+	Gone bool
 	// Left says that the VM that the machine's provider ID names is there and was found not to be the machine's. Adopting says
 	// that a VM without any UID counted as the machine's by then.
 	Left, Adopting bool

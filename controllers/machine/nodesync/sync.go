@@ -22,7 +22,7 @@ type Wanted struct {
 	Applied Applied
 	// Marks that the Node carries while machines are replaced. Nil means that they are not known, and none is changed.
 	Marks *Marks
-	// Uncordon has the Node get pods again, whoever has cordoned it.
+	// Uncordon removes the cordon of the Node, which has to be the cluster-autoscaler's.
 	Uncordon bool
 	// Class of the machine, for its virtual capacity. Nil means that it is not known, and the capacity is not changed.
 	Class *v1alpha1.MachineClass

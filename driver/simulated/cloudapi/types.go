@@ -18,6 +18,8 @@ const (
 	// either again changes nothing. What is attached to a VM that has begun to end cannot be detached; it comes free when
 	// nothing of the VM runs any more, which may be a moment after it is terminated.
 	PathVolumeAttachment = "/v1/volumes/{id}/attachment"
+	// PathLeftovers: DELETE removes all left-overs with the tags of QueryTag, at least one (→ LeftoverList, of what was removed).
+	PathLeftovers = "/v1/leftovers"
 	// PathRegions: GET lists regions with their zones (→ RegionList).
 	PathRegions = "/v1/regions"
 	// PathInstanceTypes: GET (→ InstanceTypeList).
@@ -36,11 +38,13 @@ const (
 	// PathAllInstances: GET (→ InstanceList) shows every VM that is not forgotten, ended ones too, in one page. It is for
 	// those who check the cloud: without latency, without faults, and not in the call log.
 	PathAllInstances = "/admin/v1/instances"
+	// PathAllLeftovers: GET (→ LeftoverList) shows all left-overs, in the same way.
+	PathAllLeftovers = "/admin/v1/leftovers"
 )
 
 // Query parameters; of GET PathInstances, where nothing else is said.
 const (
-	// QueryTag filters by a tag, "key=value" or "key"; may be repeated, all must match.
+	// QueryTag filters by a tag, "key=value" or "key"; may be repeated, all must match. Also of DELETE PathLeftovers.
 	QueryTag = "tag"
 	// QueryName filters by the exact name of the VM.
 	QueryName = "name"
@@ -300,6 +304,7 @@ const (
 	OpListVolumes     Operation = "ListVolumes"
 	OpAttachVolume    Operation = "AttachVolume"
 	OpDetachVolume    Operation = "DetachVolume"
+	OpDeleteLeftovers Operation = "DeleteLeftovers"
 	OpDescribeCatalog Operation = "DescribeCatalog"
 )
 
@@ -357,6 +362,9 @@ const (
 	FaultForbidden     FaultKind = "forbidden"
 	FaultTimeoutBefore FaultKind = "timeout-before" // no answer, nothing done
 	FaultTimeoutAfter  FaultKind = "timeout-after"  // no answer, but the call took effect
+	// FaultPartial has creates of VMs fail as FaultInternal does, after they have made a network interface and a disk
+	// (Leftover), and before the VM. To all other calls it is FaultInternal.
+	FaultPartial FaultKind = "partial"
 )
 
 // Fault makes calls fail.

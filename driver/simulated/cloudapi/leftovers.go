@@ -1,0 +1,29 @@
+package cloudapi
+
+// LeftoverKind says what a left-over is.
+type LeftoverKind string
+
+// The kinds of left-over.
+const (
+	LeftoverNetworkInterface LeftoverKind = "network-interface"
+	LeftoverDisk             LeftoverKind = "disk"
+)
+
+// Leftover is what a create has made for a VM before it failed. It costs money and addresses until it is deleted, or until a
+// create with the same client token makes the VM, which then has it.
+type Leftover struct {
+	ID   string       `json:"id"`
+	Kind LeftoverKind `json:"kind"`
+	// Name is that of the VM, and what it is.
+	Name   string `json:"name"`
+	Region string `json:"region"`
+	Zone   string `json:"zone"`
+	// Tags and ClientToken are those of the create.
+	Tags        map[string]string `json:"tags,omitempty"`
+	ClientToken string            `json:"clientToken,omitempty"`
+}
+
+// LeftoverList holds left-overs, in the order in which they were made.
+type LeftoverList struct {
+	Items []Leftover `json:"items"`
+}

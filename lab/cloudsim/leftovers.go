@@ -1,0 +1,98 @@
+package cloudsim
+
+import (
+	"fmt"
+	"maps"
+	"net/url"
+	"slices"
+	"strings"
+
+	"github.com/machine-controller-fleet/machine-controller-fleet/driver/simulated/cloudapi"
+)
+
+// createPartly makes what a VM needs, and not the VM. A create whose token has made that, or the VM, before makes nothing.
+func (c *Cloud) createPartly(req cloudapi.CreateInstanceRequest, call *cloudapi.Call) error {
+	if _, err := c.checkCreate(&req); err != nil {
+		return err
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if _, used := c.byToken[req.ClientToken]; used || len(c.leftoversOf(req.ClientToken)) > 0 {
+		return nil
+	}
+	if err := c.checkRoom(req); err != nil {
+		return err
+	}
+	number, err := c.store.sequence(bucketLeftovers)
+	if err != nil {
+		return err
+	}
+	var made []*cloudapi.Leftover
+	for _, kind := range []cloudapi.LeftoverKind{cloudapi.LeftoverNetworkInterface, cloudapi.LeftoverDisk} {
+		made = append(made, &cloudapi.Leftover{
+			ID: fmt.Sprintf("left-%012x-%s", number, kind), Kind: kind, Name: req.Name + "-" + string(kind), Region: req.Region, Zone: req.Zone,
+			Tags: req.Tags, ClientToken: req.ClientToken,
+		})
+	}
+	call.Changed = true
+	return c.commit(change{leftovers: made, call: call})
+}
+
+// leftoversOf returns the IDs of what creates with a client token have left. c.mu is held.
+func (c *Cloud) leftoversOf(token string) (ids []string) {
+	for id, l := range c.leftovers {
+		if token != "" && l.ClientToken == token {
+			ids = append(ids, id)
+		}
+	}
+	return ids
+}
+
+// deleteLeftovers removes all left-overs that have some tags.
+func (c *Cloud) deleteLeftovers(query url.Values, call *cloudapi.Call) (cloudapi.LeftoverList, error) {
+	tags := query[cloudapi.QueryTag]
+	if len(tags) == 0 {
+		return cloudapi.LeftoverList{}, invalid("expected at least one %s: left-overs are of several owners", cloudapi.QueryTag)
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	removed := cloudapi.LeftoverList{Items: []cloudapi.Leftover{}}
+	ch := change{call: call}
+	for _, l := range c.listLeftovers().Items {
+		if !slices.ContainsFunc(tags, func(tag string) bool { return !hasTag(l.Tags, tag) }) {
+			removed.Items = append(removed.Items, l)
+			ch.forgetLeftovers = append(ch.forgetLeftovers, l.ID)
+		}
+	}
+	if len(removed.Items) == 0 {
+		return removed, nil
+	}
+	call.Changed, call.MachineUID = true, removed.Items[0].ClientToken
+	if err := c.commit(ch); err != nil {
+		return cloudapi.LeftoverList{}, err
+	}
+	return removed, nil
+}
+
+// hasTag reports whether there is a tag "key=value", or of any value with "key".
+func hasTag(tags map[string]string, tag string) bool {
+	key, value, exact := strings.Cut(tag, "=")
+	has, found := tags[key]
+	return found && (!exact || has == value)
+}
+
+// allLeftovers shows all left-overs.
+func (c *Cloud) allLeftovers() cloudapi.LeftoverList {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.listLeftovers()
+}
+
+// listLeftovers returns all left-overs in order. c.mu is held.
+func (c *Cloud) listLeftovers() cloudapi.LeftoverList {
+	list := cloudapi.LeftoverList{Items: []cloudapi.Leftover{}}
+	for _, id := range slices.Sorted(maps.Keys(c.leftovers)) {
+		list.Items = append(list.Items, *c.leftovers[id])
+	}
+	return list
+}
