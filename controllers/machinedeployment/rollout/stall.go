@@ -150,8 +150,8 @@ func (s *sets) whyFailed(m *v1alpha1.Machine) string {
 	return m.Status.LastOperation.Description
 }
 
-// refused returns the first set, the new one before the others, that the API server lets make or delete no machines, and the
-// condition that says so; nil when there is none. Old sets are not to make any, and what the cloud says of theirs is why they go.
+// refused returns the first set, the new one before the others, whose Machines the API server refuses to create or delete, and the
+// condition that says so; nil when there is none. Old sets need not create any.
 func (s *sets) refused() (*v1alpha1.MachineSet, *v1alpha1.MachineSetCondition) {
 	for _, t := range s.all() {
 		for i, c := range t.set.Status.Conditions {
