@@ -58,7 +58,7 @@ func (c *Controller) observe(m *v1alpha1.Machine) (*pass, error) {
 	}
 	c.observeNode(p, lifecycle.NodeName(m))
 	c.observeEnding(p)
-	p.world.Permit, p.world.Marks = c.permit(m), c.marks(m)
+	p.world.Permit, p.world.Marks, p.world.NoComponentsTaint = c.permit(m), c.marks(m), c.omitsComponentsTaint(m)
 	p.world.Drain.State = c.drains.state(m.UID)
 	p.world.TokenExpiry = c.tokenExpiry(m.UID)
 	return p, nil

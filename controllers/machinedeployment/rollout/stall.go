@@ -130,7 +130,8 @@ func (s *sets) howFar(m *v1alpha1.Machine) string {
 	case node == nil || nodeupdate.Stage(node) == "":
 		return "its Node is not drained yet"
 	case !hasBegun(node) && nodeupdate.AwaitsComponents(node):
-		return "its Node has the taint " + v1alpha1.TaintCriticalComponentsNotReady + " until somebody has found it fit for pods"
+		return fmt.Sprintf("its Node has the taint %s, and no other Node is updated before that is removed; in a cluster where nothing removes it, "+
+			"set the annotation %s=false on the MachineDeployment and remove the taint", v1alpha1.TaintCriticalComponentsNotReady, v1alpha1.AnnotationComponentsTaint)
 	default:
 		return "the condition InPlaceUpdate of its Node says " + nodeupdate.Stage(node)
 	}

@@ -25,7 +25,8 @@ var update = flag.Bool("update", false, "write the verdicts in testdata anew; re
 //
 //	deployment: words                 replicas=3 surge=1 unavailable=0 template=b strategy=RollingUpdate revision=, autoscaler=true;
 //	                                  paused, rollback=, deadline=, history=, minready= (which counts), manual, selecting= (a machine
-//	                                  whose Node is about to be selected), notarget (there is no target cluster)
+//	                                  whose Node is about to be selected), notarget (there is no target cluster),
+//	                                  notaint (updated Nodes get no taint critical-components-not-ready)
 //	progressing: True/Reason 5s       the condition, and how old it is; a minute if it is not told
 //	set: a size=3 words phases        of template a: for= how many replicas it was sized, the deployment's if it is not told,
 //	                                  revision=, kept and tainted (marks), frozen, refused= (why it cannot make or delete
