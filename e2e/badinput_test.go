@@ -231,12 +231,12 @@ func (s *space) fails(pool string, n int, code driver.Code, says string) {
 		}
 		wrong = nil
 		wrong.unless(slices.ContainsFunc(set.Status.Conditions, func(c v1alpha1.MachineSetCondition) bool {
-			return c.Type == v1alpha1.MachineSetReplicaFailure && c.Status == corev1.ConditionTrue &&
-				c.Reason == v1alpha1.ReasonFailedCreate && strings.Contains(c.Message, says)
+			return c.Type == v1alpha1.MachineSetMachineCreateFailure && c.Status == corev1.ConditionTrue &&
+				c.Reason == v1alpha1.ReasonMachineCreateFailed && strings.Contains(c.Message, says)
 		}), "conditions of MachineSet %s: %v", set.Name, set.Status.Conditions)
 		wrong.unless(slices.ContainsFunc(d.Status.Conditions, func(c v1alpha1.MachineDeploymentCondition) bool {
-			return c.Type == v1alpha1.MachineDeploymentReplicaFailure && c.Status == corev1.ConditionTrue &&
-				c.Reason == v1alpha1.ReasonFailedCreate && strings.Contains(c.Message, says)
+			return c.Type == v1alpha1.MachineDeploymentMachineCreateFailure && c.Status == corev1.ConditionTrue &&
+				c.Reason == v1alpha1.ReasonMachineCreateFailed && strings.Contains(c.Message, says)
 		}), "conditions of MachineDeployment %s: %v", d.Name, d.Status.Conditions)
 		wrong.unless(len(d.Status.FailedMachines) == failed, "MachineDeployment %s lists %d failed machines", d.Name, len(d.Status.FailedMachines))
 		return wrong.err()

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/spf13/pflag"
 	"k8s.io/client-go/kubernetes"
@@ -50,6 +51,9 @@ func runLeave(ctx context.Context, args []string) error {
 	cfg := handback.Config{
 		Fleet: o.fleet, FleetNamespace: o.fleetNamespace, Identity: fleetIdentity(o.fleetNamespace, o.fleet), Namespace: o.namespace,
 		Clock: clock.RealClock{},
+		OnWait: func(d time.Duration) {
+			fmt.Printf("Waiting %s to see whether a session of the fleet renews its Lease.\n", d)
+		},
 	}
 	controlFile := o.controlKubeconfig
 	if controlFile == "" {
@@ -72,7 +76,6 @@ func runLeave(ctx context.Context, args []string) error {
 	if err := errors.Join(errs[:]...); err != nil {
 		return err
 	}
-	fmt.Println("Waiting until nothing of the fleet lives, which may take 15 s.")
 	report, err := handback.Leave(ctx, cfg)
 	fmt.Printf("Cleaned %d objects, gave up %d Leases.\n", report.Objects, report.Leases)
 	return err

@@ -26,6 +26,7 @@ type machineOptions struct {
 
 	countMinReady       bool
 	scaleDownAnnotation bool
+	componentsTaint     bool
 }
 
 func (o *machineOptions) declare(g *flags.Group) {
@@ -37,6 +38,7 @@ func (o *machineOptions) declare(g *flags.Group) {
 	g.Bool(&o.bootstrapTokenSigning, "bootstrap-token-signing", false, "let bootstrap tokens sign the ConfigMap cluster-info, too, for VMs that discover their cluster by token, as with kubeadm join (MCM: always)")
 	g.Bool(&o.countMinReady, "count-min-ready-seconds", false, "have a machine count as available only when it has been so for minReadySeconds; the annotation "+v1alpha1.AnnotationCountMinReady+" on a MachineDeployment goes before (MCM: ignores minReadySeconds)")
 	g.Bool(&o.scaleDownAnnotation, "autoscaler-scaledown-annotation-during-rollout", true, "keep the cluster-autoscaler from removing Nodes of a MachineDeployment while its machines are replaced")
+	g.Bool(&o.componentsTaint, "critical-components-taint", true, "add the taint "+v1alpha1.TaintCriticalComponentsNotReady+" to a Node that was updated in place; false where nothing in the target cluster removes it, which in Gardener its resource manager does; the annotation "+v1alpha1.AnnotationComponentsTaint+" on a MachineDeployment goes before (MCM: always)")
 }
 
 // bootstrapGroup is what the API server takes as a group of a bootstrap token; with another one the token is worth nothing.

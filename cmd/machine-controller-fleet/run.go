@@ -198,6 +198,7 @@ func (f *fleet) controllers(o options) ([]controller, error) {
 		Machines: api, Metadata: f.metadata, View: f.view, Targets: f.targets, Events: f.recorder(v1alpha1.EventSourceMachineDeployment),
 		Gate:  f.slots.gate(policy.Deployment, func(key types.NamespacedName) { deployments.Enqueue(key) }),
 		Clock: wall, Workers: o.concurrentSyncs, KeepFromAutoscaler: o.machine.scaleDownAnnotation, CountMinReady: o.machine.countMinReady,
+		NoComponentsTaint: !o.machine.componentsTaint,
 		Foresee: func(ctx context.Context, set *v1alpha1.MachineSet, fades bool) *v1alpha1.MachineSet {
 			return sets.Foresee(ctx, set, fades)
 		},
@@ -214,9 +215,10 @@ func (f *fleet) controllers(o options) ([]controller, error) {
 		Machines: api, Secrets: f.control.CoreV1(), Metadata: f.metadata, Namespace: o.namespace, View: f.view, Targets: f.targets,
 		Drivers: f.drivers, Events: f.recorder(v1alpha1.EventSourceMachine), Limits: o.limits(), IsUnlabeled: f.slots.unlabeledNode,
 		BootstrapTokenGroups: strings.Join(o.machine.bootstrapTokenGroups, ","), BootstrapTokenSigning: o.machine.bootstrapTokenSigning,
-		Gate:     f.slots.gate(policy.Machine, func(key types.NamespacedName) { machines.Enqueue(key) }),
-		GoneGate: f.slots.goneGate(),
-		Clock:    wall, Workers: o.concurrentSyncs, Metrics: f.metrics, Tracer: f.tracer,
+		NoComponentsTaint: !o.machine.componentsTaint,
+		Gate:              f.slots.gate(policy.Machine, func(key types.NamespacedName) { machines.Enqueue(key) }),
+		GoneGate:          f.slots.goneGate(),
+		Clock:             wall, Workers: o.concurrentSyncs, Metrics: f.metrics, Tracer: f.tracer,
 	})
 	classes, err4 := machineclass.New(machineclass.Config{
 		Machines: api, Secrets: f.control.CoreV1(), Metadata: f.metadata, View: f.view, Namespace: o.namespace,

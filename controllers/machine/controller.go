@@ -44,7 +44,7 @@ const driverTimeout = time.Minute
 // maxActions bounds one pass. A machine's whole life has fewer actions; more would be a cycle in lifecycle.Decide.
 const maxActions = 32
 
-// Config is what the controller needs. All but Gate, GoneGate, Workers, Metrics and Tracer are required.
+// Config is what the controller needs. All but Gate, GoneGate, Workers, NoComponentsTaint, Metrics and Tracer are required.
 type Config struct {
 	// Machines and Secrets write to the control cluster.
 	Machines machineclient.MachineV1alpha1Interface
@@ -62,6 +62,9 @@ type Config struct {
 	// IsUnlabeled says whether the target cluster has a Node of that name that is in no slot; nil means that there never is.
 	// Whoever knows tells of such a Node by NodeAppeared.
 	IsUnlabeled func(node string) bool
+	// NoComponentsTaint has Nodes that were updated in place go without the taint critical-components-not-ready, where the root of
+	// their machine does not say whether they do.
+	NoComponentsTaint bool
 	// BootstrapTokenGroups are the auth-extra-groups of bootstrap tokens; "" means none.
 	BootstrapTokenGroups string
 	// BootstrapTokenSigning lets bootstrap tokens sign, too, which a VM needs that discovers its cluster by its token.

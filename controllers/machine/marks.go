@@ -17,6 +17,15 @@ func (c *Controller) marks(m *v1alpha1.Machine) *nodesync.Marks {
 	return &marks
 }
 
+// omitsComponentsTaint reports whether the machine's Node goes without the taint critical-components-not-ready when it was updated
+// in place. A machine without a root, or whose root is not seen, has the fleet's setting.
+func (c *Controller) omitsComponentsTaint(m *v1alpha1.Machine) bool {
+	if root, ok := ownerref.RootOf(c.cfg.View, m); ok {
+		return ownerref.OmitsComponentsTaint(root, c.cfg.NoComponentsTaint)
+	}
+	return c.cfg.NoComponentsTaint
+}
+
 // setChanged has the machines of a set looked at whose Nodes are to carry something else than before.
 func (c *Controller) setChanged(before, after *v1alpha1.MachineSet) {
 	var was, is nodesync.Marks

@@ -66,6 +66,9 @@ type Config struct {
 	Written *patch.Latest[*v1alpha1.MachineSet]
 	// CountMinReady has minReadySeconds count for deployments that do not say whether it does.
 	CountMinReady bool
+	// NoComponentsTaint has Nodes that were updated in place go without the taint critical-components-not-ready, where their
+	// deployment does not say whether they do.
+	NoComponentsTaint bool
 	// KeepFromAutoscaler has the cluster-autoscaler kept from removing Nodes of a deployment while its machines are replaced.
 	KeepFromAutoscaler bool
 	Metrics            *runner.Metrics
@@ -202,8 +205,9 @@ func change(was, is *v1alpha1.MachineDeployment, replacing bool) patch.Change {
 func (c *Controller) observe(d *v1alpha1.MachineDeployment) (rollout.World, error) {
 	w := rollout.World{
 		Now: c.cfg.Clock.Now(), Deployment: d, KeepFromAutoscaler: c.cfg.KeepFromAutoscaler,
-		CountMinReady: ownerref.CountsMinReady(d, c.cfg.CountMinReady),
-		Done:          rollout.Done{Moved: map[types.UID]bool{}, Deleted: map[types.UID]bool{}},
+		CountMinReady:     ownerref.CountsMinReady(d, c.cfg.CountMinReady),
+		NoComponentsTaint: ownerref.OmitsComponentsTaint(d, c.cfg.NoComponentsTaint),
+		Done:              rollout.Done{Moved: map[types.UID]bool{}, Deleted: map[types.UID]bool{}},
 	}
 	for _, set := range c.children.Of(d) {
 		w.Owned = append(w.Owned, c.sets.Newest(set))

@@ -259,6 +259,11 @@ func (w *lateWorld) quiet() {
 	replicas := int(w.set().Spec.Replicas)
 	w.note("all is quiet: %d stand, %d are wanted", len(w.standing()), replicas)
 	w.most, w.fewest, w.lost = replicas, min(replicas, len(w.standing())), 0
+	for _, m := range w.standing() {
+		if m.Status.CurrentStatus.Phase == v1alpha1.MachineFailed { // a frozen set keeps it, and replaces it when it is not frozen any more
+			w.lost++
+		}
+	}
 }
 
 // settle lets all end, and looks at what the set comes to.

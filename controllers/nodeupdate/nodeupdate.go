@@ -26,8 +26,9 @@ func Stage(n *corev1.Node) string {
 	return ""
 }
 
-// Free takes everything of an update off a Node. Pods come when whoever sees to its critical components has found it fit for them.
-func Free(n *corev1.Node) {
+// Free removes everything of an update from a Node. With taint it adds TaintCriticalComponentsNotReady, which keeps pods away until
+// another component, Gardener's resource manager, has found the Node fit for them.
+func Free(n *corev1.Node, taint bool) {
 	delete(n.Labels, v1alpha1.LabelCandidateForUpdate)
 	delete(n.Labels, v1alpha1.LabelSelectedForUpdate)
 	delete(n.Labels, v1alpha1.LabelUpdateResult)
@@ -36,7 +37,7 @@ func Free(n *corev1.Node) {
 	Uncordon(n)
 	awaits := corev1.Taint{Key: v1alpha1.TaintCriticalComponentsNotReady, Effect: corev1.TaintEffectNoSchedule}
 	n.Spec.Taints = slices.DeleteFunc(n.Spec.Taints, func(t corev1.Taint) bool { return t.Key == v1alpha1.TaintPreferNoSchedule })
-	if !slices.ContainsFunc(n.Spec.Taints, func(t corev1.Taint) bool { return t.MatchTaint(&awaits) }) {
+	if taint && !slices.ContainsFunc(n.Spec.Taints, func(t corev1.Taint) bool { return t.MatchTaint(&awaits) }) {
 		n.Spec.Taints = append(n.Spec.Taints, awaits)
 	}
 }

@@ -35,7 +35,7 @@ func TestFree(t *testing.T) {
 		Status:     *n.Status.DeepCopy(),
 	}
 	for range 2 { // once more changes nothing
-		Free(n)
+		Free(n, true)
 		if diff := cmp.Diff(want, n); diff != "" {
 			t.Fatalf("(-want +got):\n%s", diff)
 		}
@@ -45,5 +45,17 @@ func TestFree(t *testing.T) {
 	}
 	if stage := Stage(&corev1.Node{}); stage != "" {
 		t.Errorf("the stage of a Node that was never updated is %q", stage)
+	}
+}
+
+// TestFreeWithoutTaint: outside Gardener nothing would remove the taint. One that is on the Node is another component's, and stays.
+func TestFreeWithoutTaint(t *testing.T) {
+	awaits := corev1.Taint{Key: v1alpha1.TaintCriticalComponentsNotReady, Effect: corev1.TaintEffectNoSchedule}
+	for name, taints := range map[string][]corev1.Taint{"none": nil, "there already": {awaits}} {
+		n := &corev1.Node{Spec: corev1.NodeSpec{Unschedulable: true, Taints: append(taints, corev1.Taint{Key: v1alpha1.TaintPreferNoSchedule})}}
+		Free(n, false)
+		if AwaitsComponents(n) != (taints != nil) || len(n.Spec.Taints) != len(taints) || n.Spec.Unschedulable {
+			t.Errorf("%s: %+v", name, n.Spec)
+		}
 	}
 }

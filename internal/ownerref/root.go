@@ -20,10 +20,21 @@ func RootOf(view *objectcache.View, m *v1alpha1.Machine) (root metav1.Object, ok
 	return RootOfSet(view, set)
 }
 
-// CountsMinReady says whether minReadySeconds counts below a root: what stands on the root goes before the fleet's setting.
+// CountsMinReady reports whether minReadySeconds counts below a root: the root's annotation goes before the fleet's setting.
 func CountsMinReady(root metav1.Object, otherwise bool) bool {
-	if counts, err := strconv.ParseBool(root.GetAnnotations()[v1alpha1.AnnotationCountMinReady]); err == nil {
-		return counts
+	return setting(root, v1alpha1.AnnotationCountMinReady, otherwise)
+}
+
+// OmitsComponentsTaint reports whether Nodes below a root that were updated in place go without the taint
+// critical-components-not-ready: the root's annotation goes before the fleet's setting.
+func OmitsComponentsTaint(root metav1.Object, otherwise bool) bool {
+	return !setting(root, v1alpha1.AnnotationComponentsTaint, !otherwise)
+}
+
+// setting returns the value of an annotation of the root; otherwise where it has none that is a bool.
+func setting(root metav1.Object, annotation string, otherwise bool) bool {
+	if is, err := strconv.ParseBool(root.GetAnnotations()[annotation]); err == nil {
+		return is
 	}
 	return otherwise
 }

@@ -108,6 +108,7 @@ func TestOnlyTheFleetWritesItsNotes(t *testing.T) {
 		"a tenant has a Machine tried at once":       {update(tenant, set(v1alpha1.AnnotationSetAside, "")), ""},
 		"a tenant has the cloud asked at once":       {update(tenant, set(v1alpha1.AnnotationBackoff, "")), ""},
 		"a tenant has minReadySeconds count":         {update(tenant, set(v1alpha1.AnnotationCountMinReady, "true")), ""},
+		"a tenant omits the taint of updated Nodes":  {update(tenant, set(v1alpha1.AnnotationComponentsTaint, "false")), ""},
 		"a tenant changes a slot":                    {update(tenant, slot("8")), notes},
 		"a tenant removes a slot":                    {update(tenant, func(o metav1.Object) { o.SetLabels(nil) }), notes},
 		"a tenant removes everything":                {update(tenant, bare), notes},

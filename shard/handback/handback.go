@@ -24,15 +24,13 @@ import (
 )
 
 const (
-	// takeOver is how long a session Lease has to be unchanged before its session counts as dead.
-	takeOver = 15 * time.Second
 	// page is how many objects are read at a time, and parallel how many are written at a time.
 	page, parallel = 1000, 32
 	// rounds is how often what has changed meanwhile is tried again.
 	rounds = 5
 )
 
-// Config says what to leave. All but Namespace and Target are required.
+// Config says what to leave. All but Namespace, Target and OnWait are required.
 type Config struct {
 	// Client and Metadata are connections to the control cluster, Target to the target cluster; nil when there is none.
 	Client           kubernetes.Interface
@@ -43,6 +41,8 @@ type Config struct {
 	// Namespace is the only one to leave; "" means all.
 	Namespace string
 	Clock     clock.Clock
+	// OnWait is called before Leave waits for sessions that may live, with how long; nil means not.
+	OnWait func(time.Duration)
 }
 
 // Report is what was done.
@@ -111,8 +111,15 @@ func endSessions(ctx context.Context, cfg Config) error {
 	if err != nil || len(before) == 0 {
 		return err
 	}
+	wait, err := takeOver(ctx, leases, cfg.Fleet, before)
+	if err != nil {
+		return err
+	}
+	if cfg.OnWait != nil {
+		cfg.OnWait(wait)
+	}
 	select {
-	case <-cfg.Clock.After(takeOver):
+	case <-cfg.Clock.After(wait):
 	case <-ctx.Done():
 		return ctx.Err()
 	}
@@ -120,7 +127,7 @@ func endSessions(ctx context.Context, cfg Config) error {
 	for _, lease := range before {
 		none := ""
 		lease.Spec.HolderIdentity = &none
-		_, err := leases.Update(ctx, &lease, metav1.UpdateOptions{}) // as it was 15 s ago, or not at all
+		_, err := leases.Update(ctx, &lease, metav1.UpdateOptions{}) // as it was before the wait, or not at all
 		switch {
 		case apierrors.IsConflict(err):
 			living = append(living, lease.Name)

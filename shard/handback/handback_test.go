@@ -1,10 +1,8 @@
 package handback
 
 import (
-	"context"
 	"errors"
 	"strconv"
-	"sync"
 	"testing"
 	"time"
 
@@ -127,18 +125,7 @@ func TestAFleetThatLivesIsNotLeft(t *testing.T) {
 				return true, nil, apierrors.NewConflict(action.GetResource().GroupResource(), "fleet-session-a", errors.New("it was renewed"))
 			})
 			wall, _ := cfg.Clock.(*clocktesting.FakeClock)
-			ctx, stop := context.WithCancel(t.Context())
-			var running sync.WaitGroup
-			running.Go(func() {
-				for ctx.Err() == nil {
-					if wall.HasWaiters() {
-						wall.Step(takeOver)
-					}
-				}
-			})
-			report, err := Leave(ctx, cfg)
-			stop()
-			running.Wait()
+			report, err := leaveStepping(t, cfg, wall, 15*time.Second)
 			living, ok := errors.AsType[*LivingError](err)
 			if ok != tc.renews || ok && len(living.Sessions) != 1 {
 				t.Errorf("%+v, %v", report, err)

@@ -8,8 +8,12 @@ const (
 	MachineDeploymentAvailable MachineDeploymentConditionType = "Available"
 	// MachineDeploymentProgressing is True while a rollout gets on, and when it is complete.
 	MachineDeploymentProgressing MachineDeploymentConditionType = "Progressing"
-	// MachineDeploymentReplicaFailure is True while a MachineSet cannot create or delete machines. Else it is not there.
+	// MachineDeploymentReplicaFailure is True while the API server refuses to create or delete Machines of a MachineSet. Else it
+	// is not there.
 	MachineDeploymentReplicaFailure MachineDeploymentConditionType = "ReplicaFailure"
+	// MachineDeploymentMachineCreateFailure is True while the VM of a machine could not be created; the message has the error.
+	// Else it is not there. MCM does not have it.
+	MachineDeploymentMachineCreateFailure MachineDeploymentConditionType = "MachineCreateFailure"
 	// MachineDeploymentFrozen is True while one of its MachineSets has the label freeze=True, and may not create machines. Else
 	// it is not there.
 	MachineDeploymentFrozen MachineDeploymentConditionType = "Frozen"
@@ -27,8 +31,10 @@ const (
 type MachineSetConditionType string
 
 const (
-	// MachineSetReplicaFailure is True while the set cannot create or delete machines. Else it is not there.
+	// MachineSetReplicaFailure is True while the API server refuses to create or delete Machines of the set. Else it is not there.
 	MachineSetReplicaFailure MachineSetConditionType = "ReplicaFailure"
+	// MachineSetMachineCreateFailure is what MachineDeploymentMachineCreateFailure is, on a set. MCM does not have it.
+	MachineSetMachineCreateFailure MachineSetConditionType = "MachineCreateFailure"
 	// MachineSetFrozen is True while the set has the label freeze=True, and may not create machines. Else it is not there.
 	MachineSetFrozen MachineSetConditionType = "Frozen"
 	// MachineSetValid is False while the spec cannot work. Else it is not there. MCM does not have it.
@@ -71,7 +77,8 @@ const (
 
 // Reasons of MachineDeploymentRolloutStalled, beside those of the ReplicaFailure conditions. MCM does not have them.
 const (
-	// ReasonMachineCreateFailed means that a new machine could not be made; the message has the error.
+	// ReasonMachineCreateFailed means that a new machine could not be made; the message has the error. It is the reason of the
+	// MachineCreateFailure conditions, too.
 	ReasonMachineCreateFailed = "MachineCreateFailed"
 	// ReasonMachineSetFrozen means that the new MachineSet must not make machines.
 	ReasonMachineSetFrozen = "MachineSetFrozen"
@@ -97,9 +104,9 @@ const (
 
 // Reasons of the ReplicaFailure conditions, and of Events on MachineSets.
 const (
-	// ReasonFailedCreate means that a machine could not be created.
+	// ReasonFailedCreate means that the API server refused to create a Machine.
 	ReasonFailedCreate = "FailedCreate"
-	// ReasonFailedDelete means that a machine could not be deleted.
+	// ReasonFailedDelete means that the API server refused to delete a Machine.
 	ReasonFailedDelete = "FailedDelete"
 )
 

@@ -43,6 +43,11 @@ const AnnotationDisruptions = FleetDomain + "disruptions"
 // ignored. Without it, or with another value, the fleet's setting holds.
 const AnnotationCountMinReady = FleetDomain + "count-min-ready-seconds"
 
+// AnnotationComponentsTaint on a MachineDeployment, or on a MachineSet without a controller, with a false value (as
+// strconv.ParseBool reads it) has Nodes that were updated in place go without TaintCriticalComponentsNotReady, and with a true one
+// has it added. Without it, or with another value, the fleet's setting holds.
+const AnnotationComponentsTaint = FleetDomain + "critical-components-taint"
+
 // AnnotationRolling on a MachineSet says whether the machines of its MachineDeployment are being replaced. While it is
 // RollingTrue, the Nodes of the set's machines carry AnnotationScaleDownDisabled; when it has become RollingFalse, they do so
 // no longer for the rollout's sake. Without it they are left as they are.

@@ -19,6 +19,8 @@ type World struct {
 	Node *corev1.Node
 	// InOldSet says that the machine's MachineSet is one that updated machines leave, or is not seen.
 	InOldSet bool
+	// NoComponentsTaint has a Node that was updated go without the taint critical-components-not-ready.
+	NoComponentsTaint bool
 	// Drained says how the drain of the Node has ended, for people; "" while it has not.
 	Drained string
 }
@@ -46,7 +48,7 @@ func Decide(w World) Verdict {
 	case isTakenBack(w, is):
 		nodeupdate.Uncordon(n)
 	case isOver(w, is):
-		nodeupdate.Free(n)
+		nodeupdate.Free(n, !w.NoComponentsTaint)
 	}
 	return Verdict{Node: n, Drain: stage == v1alpha1.NodeReasonSelectedForUpdate}
 }

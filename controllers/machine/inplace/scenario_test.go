@@ -47,6 +47,7 @@ func running() World {
 //	why: the disk is full          what the agent says of a failure
 //	cordoned                       the Node is, with the taint that comes with it
 //	drained: Node m is drained     how the drain has ended
+//	no taint                       a Node that was updated gets no taint critical-components-not-ready
 //	awaits components              the Node has that taint already
 //
 // The verdict is what changes on the Node, and "drain" if it is to be drained.
@@ -101,6 +102,8 @@ func report(w *World, fact scenario.Fact) error {
 		n.Spec.Taints = append(n.Spec.Taints, corev1.Taint{Key: corev1.TaintNodeUnschedulable, Effect: corev1.TaintEffectNoSchedule})
 	case "drained":
 		w.Drained = fact.Value
+	case "no taint":
+		w.NoComponentsTaint = true
 	case "awaits components":
 		n.Spec.Taints = append(n.Spec.Taints, corev1.Taint{Key: v1alpha1.TaintCriticalComponentsNotReady, Effect: corev1.TaintEffectNoSchedule})
 	default:

@@ -108,7 +108,7 @@ func updateInPlace(w World, v Verdict, node *corev1.Node) inplace.Verdict {
 	}
 	// Nobody moves a machine that nobody controls, and one whose set is not seen may be about to move.
 	inOldSet := w.Marks == nil && w.Disruption != DisruptionUnneeded || w.Marks != nil && w.Marks.IsOld
-	return inplace.Decide(inplace.World{Now: w.Now, Machine: m, Node: node, InOldSet: inOldSet, Drained: drained})
+	return inplace.Decide(inplace.World{Now: w.Now, Machine: m, Node: node, InOldSet: inOldSet, NoComponentsTaint: w.NoComponentsTaint, Drained: drained})
 }
 
 // reportUpdateDrain adds to a verdict on a machine that runs how far the drain before its update is, and that it has ended

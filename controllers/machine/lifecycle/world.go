@@ -25,6 +25,8 @@ type World struct {
 	Secret SecretFact
 	// VM at the cloud.
 	VM VMFact
+	// NoComponentsTaint has a Node that was updated in place go without the taint critical-components-not-ready.
+	NoComponentsTaint bool
 	// NoTarget says that there is no target cluster: the machine becomes no Node, and is done when its VM is there.
 	NoTarget bool
 	// Node in the target cluster.

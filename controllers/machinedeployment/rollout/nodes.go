@@ -31,7 +31,7 @@ func (s *sets) wantedNode(t *tally, m *v1alpha1.Machine, node *corev1.Node) *cor
 	n := node.DeepCopy()
 	switch to := s.destination(t, node); {
 	case isUpdated(m, node) && (to == t || to == nil):
-		nodeupdate.Free(n)
+		nodeupdate.Free(n, !s.w.NoComponentsTaint)
 	case hasBegun(node):
 		if isOf := n.Annotations[v1alpha1.AnnotationUpdateTo]; isOf == "" && s.fresh != nil && t != s.fresh {
 			annotate(n, v1alpha1.AnnotationUpdateTo, s.fresh.set.Name)

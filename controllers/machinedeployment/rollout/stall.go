@@ -130,7 +130,8 @@ func (s *sets) howFar(m *v1alpha1.Machine) string {
 	case node == nil || nodeupdate.Stage(node) == "":
 		return "its Node is not drained yet"
 	case !hasBegun(node) && nodeupdate.AwaitsComponents(node):
-		return "its Node has the taint " + v1alpha1.TaintCriticalComponentsNotReady + " until somebody has found it fit for pods"
+		return fmt.Sprintf("its Node has the taint %s, and no other Node is updated before that is removed; in a cluster where nothing removes it, "+
+			"set the annotation %s=false on the MachineDeployment and remove the taint", v1alpha1.TaintCriticalComponentsNotReady, v1alpha1.AnnotationComponentsTaint)
 	default:
 		return "the condition InPlaceUpdate of its Node says " + nodeupdate.Stage(node)
 	}
@@ -150,8 +151,8 @@ func (s *sets) whyFailed(m *v1alpha1.Machine) string {
 	return m.Status.LastOperation.Description
 }
 
-// refused returns the first set, the new one before the others, that the API server lets make or delete no machines, and the
-// condition that says so; nil when there is none. Old sets are not to make any, and what the cloud says of theirs is why they go.
+// refused returns the first set, the new one before the others, whose Machines the API server refuses to create or delete, and the
+// condition that says so; nil when there is none. Old sets need not create any.
 func (s *sets) refused() (*v1alpha1.MachineSet, *v1alpha1.MachineSetCondition) {
 	for _, t := range s.all() {
 		for i, c := range t.set.Status.Conditions {

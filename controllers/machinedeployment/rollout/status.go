@@ -57,7 +57,8 @@ func status(s *sets) v1alpha1.MachineDeploymentStatus {
 	dropCondition(&st, v1alpha1.MachineDeploymentValid)
 	setCondition(s.w, &st, s.availability(st))
 	s.setProgressing(&st)
-	s.setReplicaFailure(&st)
+	s.copyFailure(&st, v1alpha1.MachineSetReplicaFailure, v1alpha1.MachineDeploymentReplicaFailure)
+	s.copyFailure(&st, v1alpha1.MachineSetMachineCreateFailure, v1alpha1.MachineDeploymentMachineCreateFailure)
 	s.setFrozen(&st)
 	s.setStalled(&st)
 	return st
@@ -76,19 +77,17 @@ func (s *sets) availability(st v1alpha1.MachineDeploymentStatus) v1alpha1.Machin
 	}
 }
 
-// setReplicaFailure copies the condition of the first set that has it, the new one first.
-func (s *sets) setReplicaFailure(st *v1alpha1.MachineDeploymentStatus) {
+// copyFailure copies the condition of the first set that has it, the new one first.
+func (s *sets) copyFailure(st *v1alpha1.MachineDeploymentStatus, from v1alpha1.MachineSetConditionType, to v1alpha1.MachineDeploymentConditionType) {
 	for _, t := range s.all() {
 		for _, c := range t.set.Status.Conditions {
-			if c.Type == v1alpha1.MachineSetReplicaFailure {
-				setCondition(s.w, st, v1alpha1.MachineDeploymentCondition{
-					Type: v1alpha1.MachineDeploymentReplicaFailure, Status: c.Status, Reason: c.Reason, Message: c.Message,
-				})
+			if c.Type == from {
+				setCondition(s.w, st, v1alpha1.MachineDeploymentCondition{Type: to, Status: c.Status, Reason: c.Reason, Message: c.Message})
 				return
 			}
 		}
 	}
-	dropCondition(st, v1alpha1.MachineDeploymentReplicaFailure)
+	dropCondition(st, to)
 }
 
 // setCondition puts a condition into the status, and says whether it is another than before. One with the same status

@@ -19,6 +19,8 @@ func (s *story) ofInPlace(key, value string) {
 	switch key {
 	case "manual":
 		s.orchestration = v1alpha1.OrchestrationTypeManual
+	case "notaint":
+		s.w.NoComponentsTaint = true
 	case "notarget":
 		s.w.NoTarget = true
 	case "selecting":

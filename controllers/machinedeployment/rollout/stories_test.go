@@ -25,11 +25,12 @@ var update = flag.Bool("update", false, "write the verdicts in testdata anew; re
 //
 //	deployment: words                 replicas=3 surge=1 unavailable=0 template=b strategy=RollingUpdate revision=, autoscaler=true;
 //	                                  paused, rollback=, deadline=, history=, minready= (which counts), manual, selecting= (a machine
-//	                                  whose Node is about to be selected), notarget (there is no target cluster)
+//	                                  whose Node is about to be selected), notarget (there is no target cluster),
+//	                                  notaint (updated Nodes get no taint critical-components-not-ready)
 //	progressing: True/Reason 5s       the condition, and how old it is; a minute if it is not told
 //	set: a size=3 words phases        of template a: for= how many replicas it was sized, the deployment's if it is not told,
 //	                                  revision=, kept and tainted (marks), frozen, refused= (why it cannot make or delete
-//	                                  machines), coming= (the ordinal of a machine that it is about to make), deleting= (machines that it is about
+//	                                  machines), uncreatable (a VM of it could not be created), coming= (the ordinal of a machine that it is about to make), deleting= (machines that it is about
 //	                                  to delete: a-0,a-1), invalid, closed (it must not make machines while they are updated in place); and its machines, Running:20s where it matters for how long,
 //	                                  Running/selected where they have Nodes (see stories_inplace_test.go)
 //	left: 1                           machines of old sets that the API server has
@@ -192,6 +193,11 @@ func (s *story) set(words []string) {
 		case "refused":
 			set.Status.Conditions = []v1alpha1.MachineSetCondition{{
 				Type: v1alpha1.MachineSetReplicaFailure, Status: corev1.ConditionTrue, Reason: value, Message: "a webhook says no",
+			}}
+		case "uncreatable":
+			set.Status.Conditions = []v1alpha1.MachineSetCondition{{
+				Type: v1alpha1.MachineSetMachineCreateFailure, Status: corev1.ConditionTrue, Reason: v1alpha1.ReasonMachineCreateFailed,
+				Message: "Machine m: ResourceExhausted: no quota",
 			}}
 		case "invalid":
 			set.Status.Conditions = []v1alpha1.MachineSetCondition{{

@@ -23,6 +23,8 @@ type World struct {
 	Machines map[types.UID][]*v1alpha1.Machine
 	// CountMinReady has a machine be available only when it has been so for minReadySeconds.
 	CountMinReady bool
+	// NoComponentsTaint has Nodes that were updated in place go without the taint critical-components-not-ready.
+	NoComponentsTaint bool
 	// KeepFromAutoscaler has the cluster-autoscaler kept from removing Nodes while machines are replaced.
 	KeepFromAutoscaler bool
 	// Orphans are the sets of the namespace, as the cache shows them, that have no controller.

@@ -132,9 +132,10 @@ func firstNamed(w World, ranked []*v1alpha1.Machine) (n int) {
 	return n
 }
 
-// isToBeReplaced says that the machine has failed, that nobody wants to keep it, and that it has its permit.
+// isToBeReplaced reports whether the machine has failed, is not preserved, has its permit, and can be replaced: a frozen set makes
+// no machines, and would shrink below its replicas.
 func isToBeReplaced(w World, m *v1alpha1.Machine) bool {
-	return m.Status.CurrentStatus.Phase == v1alpha1.MachineFailed && !disruption.IsKept(m, w.Now) && disruption.Allows(w.Disruptions, m)
+	return !ready.IsFrozen(w.Set) && m.Status.CurrentStatus.Phase == v1alpha1.MachineFailed && !disruption.IsKept(m, w.Now) && disruption.Allows(w.Disruptions, m)
 }
 
 // isTransferred says that the machine was updated in place and has come from another set, which is about to give up a replica

@@ -150,6 +150,9 @@ func (c *cluster) pass(current bool) {
 			}
 		case Delete:
 			for _, m := range v.Machines {
+				if in, err := ReadIntents(w.Set); err == nil && ready.IsFrozen(w.Set) && slices.ContainsFunc(in.Delete, func(d Doomed) bool { return d.UID == m.UID && d.Failed }) {
+					c.t.Fatalf("machine %s is replaced in a set that is frozen", m.Name)
+				}
 				if c.dies() {
 					return
 				}
@@ -362,5 +365,10 @@ func (c *cluster) quiet() {
 	if set := c.set(); set != nil {
 		all, transferred := c.standing()
 		c.most, c.fewest, c.lost = int(set.Spec.Replicas), min(int(set.Spec.Replicas), all-transferred), 0
+		for _, m := range c.machines() {
+			if m.Status.CurrentStatus.Phase == v1alpha1.MachineFailed { // a frozen set keeps it, and replaces it when it is not frozen any more
+				c.lost++
+			}
+		}
 	}
 }

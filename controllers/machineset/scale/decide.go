@@ -73,7 +73,7 @@ func adopt(w World, selector labels.Selector) (Verdict, bool) {
 // what is to come: until then the two together would be more than wanted.
 func carryOut(w World, in Intents) (Verdict, bool) {
 	doomed := slices.DeleteFunc(slices.Clone(w.Owned), func(m *v1alpha1.Machine) bool {
-		return m.DeletionTimestamp != nil || w.Done.Deleted[m.UID] || !in.dooms(m.UID) || in.spares(m)
+		return m.DeletionTimestamp != nil || w.Done.Deleted[m.UID] || !in.dooms(m.UID) || in.spares(w.Set, m)
 	})
 	if open := untried(w, doomed); len(open) > 0 && w.Done.DeleteError == "" {
 		return Verdict{Do: Delete, Machines: open}, true

@@ -13,6 +13,6 @@
 // intent carried out twice makes one machine.
 //
 // Guarantees, tested with generated worlds: counted machines never exceed spec.replicas by a decision of ours, nor fall below
-// it; a preserved machine is deleted last; a frozen set makes none; the finalizer goes only after a live list has shown no
+// it; a preserved machine is deleted last; a frozen set makes none and replaces none; the finalizer goes only after a live list has shown no
 // machine.
 package scale

@@ -8,6 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
+	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/ready"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/bounded"
 )
 
@@ -36,9 +37,10 @@ type Doomed struct {
 	Failed bool `json:"failed,omitempty"`
 }
 
-// spares says that the machine, as it is now, does not have to go.
-func (d Doomed) spares(m *v1alpha1.Machine) bool {
-	return d.Failed && m.Status.CurrentStatus.Phase != v1alpha1.MachineFailed
+// spares reports whether a failed machine of a set is not to be deleted after all: it has recovered, or the set is frozen and
+// could not replace it.
+func (d Doomed) spares(set *v1alpha1.MachineSet, m *v1alpha1.Machine) bool {
+	return d.Failed && (m.Status.CurrentStatus.Phase != v1alpha1.MachineFailed || ready.IsFrozen(set))
 }
 
 // ReadIntents reads the intents of a set; a set without any, or with those of another, has the zero value. Errors: an annotation that somebody else
@@ -89,6 +91,6 @@ func (in Intents) dooms(uid types.UID) bool {
 }
 
 // spares says that the machine was to go and, as it is now, does not have to.
-func (in Intents) spares(m *v1alpha1.Machine) bool {
-	return m.DeletionTimestamp == nil && slices.ContainsFunc(in.Delete, func(d Doomed) bool { return d.UID == m.UID && d.spares(m) })
+func (in Intents) spares(set *v1alpha1.MachineSet, m *v1alpha1.Machine) bool {
+	return m.DeletionTimestamp == nil && slices.ContainsFunc(in.Delete, func(d Doomed) bool { return d.UID == m.UID && d.spares(set, m) })
 }

@@ -102,7 +102,7 @@ func TestIsToBeReplaced(t *testing.T) {
 		}), true},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			if got := isToBeReplaced(World{Now: born, Disruptions: []disruption.Disruption{{UID: tc.machine.UID}}}, tc.machine); got != tc.want {
+			if got := isToBeReplaced(World{Now: born, Set: labeledSet(), Disruptions: []disruption.Disruption{{UID: tc.machine.UID}}}, tc.machine); got != tc.want {
 				t.Errorf("to be replaced: %v, want %v", got, tc.want)
 			}
 		})

@@ -7,14 +7,14 @@ import (
 )
 
 // settle strikes off what is seen done: machines that the cache shows, and machines that are ending or gone; and machines
-// that were to go because they had failed, and have recovered.
+// that were to be deleted because they had failed, and are spared.
 func settle(w World, in Intents) Intents {
 	out := in.clone()
 	seen := seenOrdinals(w)
 	out.Create = slices.DeleteFunc(out.Create, func(o int64) bool { return seen[o] || w.Done.Taken[o] })
 	out.Delete = slices.DeleteFunc(out.Delete, func(d Doomed) bool {
 		return !slices.ContainsFunc(w.Owned, func(m *v1alpha1.Machine) bool {
-			return m.UID == d.UID && m.DeletionTimestamp == nil && !d.spares(m)
+			return m.UID == d.UID && m.DeletionTimestamp == nil && !d.spares(w.Set, m)
 		})
 	})
 	return out
@@ -49,10 +49,10 @@ func withdraw(in *Intents, most int, may func(ordinal int64) bool) (withdrawn in
 	return withdrawn
 }
 
-// spared counts the machines that were to go because they had failed, and have recovered.
+// spared counts the machines that were to be deleted because they had failed, and are spared.
 func spared(w World, in Intents) (n int) {
 	for _, m := range w.Owned {
-		if in.spares(m) {
+		if in.spares(w.Set, m) {
 			n++
 		}
 	}

@@ -58,27 +58,38 @@ func status(w World) v1alpha1.MachineSetStatus {
 	}
 	dropCondition(&s, v1alpha1.MachineSetValid)
 	setFrozen(w, &s)
-	setReplicaFailure(w, &s, firstProblem)
+	setReplicaFailure(w, &s)
+	setCreateFailure(w, &s, firstProblem)
 	return s
 }
 
-// setReplicaFailure says why machines are missing or left over; the API server's refusals go before the cloud's.
-func setReplicaFailure(w World, s *v1alpha1.MachineSetStatus, firstProblem *v1alpha1.Machine) {
+// setReplicaFailure records what the API server refuses. What a cloud refuses is not part of it: clients such as Gardener's health
+// check take ReplicaFailure for a defect of the MachineSet.
+func setReplicaFailure(w World, s *v1alpha1.MachineSetStatus) {
 	condition := v1alpha1.MachineSetCondition{Type: v1alpha1.MachineSetReplicaFailure, Status: corev1.ConditionTrue}
 	switch {
 	case w.Done.CreateError != "":
 		condition.Reason, condition.Message = v1alpha1.ReasonFailedCreate, w.Done.CreateError
 	case w.Done.DeleteError != "":
 		condition.Reason, condition.Message = v1alpha1.ReasonFailedDelete, w.Done.DeleteError
-	case firstProblem != nil:
-		op := firstProblem.Status.LastOperation
-		condition.Reason = v1alpha1.ReasonFailedCreate
-		condition.Message = fmt.Sprintf("Machine %s: %s: %s", firstProblem.Name, op.ErrorCode, op.Description)
 	default:
 		dropCondition(s, v1alpha1.MachineSetReplicaFailure)
 		return
 	}
 	setCondition(w, s, condition)
+}
+
+// setCreateFailure records the error of the first machine, by name, whose VM could not be created.
+func setCreateFailure(w World, s *v1alpha1.MachineSetStatus, failed *v1alpha1.Machine) {
+	if failed == nil {
+		dropCondition(s, v1alpha1.MachineSetMachineCreateFailure)
+		return
+	}
+	op := failed.Status.LastOperation
+	setCondition(w, s, v1alpha1.MachineSetCondition{
+		Type: v1alpha1.MachineSetMachineCreateFailure, Status: corev1.ConditionTrue, Reason: v1alpha1.ReasonMachineCreateFailed,
+		Message: fmt.Sprintf("Machine %s: %s: %s", failed.Name, op.ErrorCode, op.Description),
+	})
 }
 
 // News says what the user is to be told when the status is written that the pass came to: what is wrong with the set, or that the

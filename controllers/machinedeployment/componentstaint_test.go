@@ -1,0 +1,37 @@
+package machinedeployment
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
+)
+
+// TestTheTaintOfAnUpdatedNodeCanBeOmitted: by the setting, and by the annotation of a deployment, which goes before it.
+func TestTheTaintOfAnUpdatedNodeCanBeOmitted(t *testing.T) {
+	for name, tc := range map[string]struct {
+		omit       bool
+		annotation string
+		want       bool
+	}{
+		"as in Gardener":                        {want: true},
+		"omitted":                               {omit: true},
+		"omitted for one deployment":            {annotation: "false"},
+		"omitted, and added for one deployment": {omit: true, annotation: "true", want: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			n := &nodeServer{}
+			onBench(t, func(b *bench) {
+				b.createInPlace(n)
+				if tc.annotation != "" {
+					b.patch(`{"metadata":{"annotations":{%q:%q}}}`, v1alpha1.AnnotationComponentsTaint, tc.annotation)
+				}
+				b.updateInPlace(n)
+				b.mustBeUpdated(n)
+				if got := strings.Contains(strings.Join(n.patches, "\n"), v1alpha1.TaintCriticalComponentsNotReady); got != tc.want {
+					t.Errorf("taint added: %v, want %v; patches of the Node:\n%s", got, tc.want, strings.Join(n.patches, "\n"))
+				}
+			}, withNode(n), func(_ *bench, cfg *Config) { cfg.NoComponentsTaint = tc.omit })
+		})
+	}
+}

@@ -1,0 +1,51 @@
+package scale
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
+)
+
+// TestReplicaFailureIsForTheAPIServerOnly: Gardener's health check takes ReplicaFailure for a broken MachineDeployment, so the
+// error of a cloud has a condition of its own.
+func TestReplicaFailureIsForTheAPIServerOnly(t *testing.T) {
+	failed := func(kind v1alpha1.MachineOperationType) func(*v1alpha1.Machine) {
+		return func(m *v1alpha1.Machine) {
+			m.Status.LastOperation = v1alpha1.LastOperation{Type: kind, State: v1alpha1.MachineStateFailed, ErrorCode: "ResourceExhausted", Description: "no quota"}
+		}
+	}
+	uncreatable := []*v1alpha1.Machine{
+		labeled("b", v1alpha1.MachineCrashLoopBackOff, failed(v1alpha1.MachineOperationCreate)),
+		labeled("a", v1alpha1.MachineCrashLoopBackOff, failed(v1alpha1.MachineOperationCreate)),
+	}
+	const cloud = "MachineCreateFailure=True/MachineCreateFailed: Machine a: ResourceExhausted: no quota"
+	for _, tc := range []struct {
+		name string
+		w    World
+		want []string
+	}{
+		{"nothing fails", World{Owned: []*v1alpha1.Machine{labeled("a", v1alpha1.MachineRunning)}}, nil},
+		{"the cloud refuses VMs", World{Owned: uncreatable}, []string{cloud}},
+		{"the cloud keeps a VM", World{Owned: []*v1alpha1.Machine{labeled("a", v1alpha1.MachineTerminating, ending, failed(v1alpha1.MachineOperationDelete))}}, nil},
+		{"the API server refuses a create", World{Done: Done{CreateError: "a webhook"}}, []string{"ReplicaFailure=True/FailedCreate: a webhook"}},
+		{"the API server refuses a delete", World{Done: Done{DeleteError: "a webhook"}}, []string{"ReplicaFailure=True/FailedDelete: a webhook"}},
+		{"both", World{Owned: uncreatable, Done: Done{CreateError: "a quota"}}, []string{"ReplicaFailure=True/FailedCreate: a quota", cloud}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			tc.w.Now, tc.w.Set = born, labeledSet()
+			tc.w.Set.Status.Conditions = []v1alpha1.MachineSetCondition{ // of a pass before, of which nothing may be left
+				{Type: v1alpha1.MachineSetReplicaFailure, Status: "True", Reason: "Old"},
+				{Type: v1alpha1.MachineSetMachineCreateFailure, Status: "True", Reason: "Old"},
+			}
+			var got []string
+			for _, c := range status(tc.w).Conditions {
+				got = append(got, string(c.Type)+"="+string(c.Status)+"/"+c.Reason+": "+c.Message)
+			}
+			if diff := cmp.Diff(tc.want, got); diff != "" {
+				t.Errorf("conditions (-want +got):\n%s", diff)
+			}
+		})
+	}
+}

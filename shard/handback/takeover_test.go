@@ -1,0 +1,104 @@
+package handback
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/kubernetes/fake"
+	clienttesting "k8s.io/client-go/testing"
+	clocktesting "k8s.io/utils/clock/testing"
+
+	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
+)
+
+// records returns a Lease that records a take-over; none where the value is empty.
+func records(name, holder, takeOver string, labels map[string]string) *coordinationv1.Lease {
+	l := lease("home", name, holder, labels)
+	if takeOver != "" {
+		l.Annotations = map[string]string{v1alpha1.AnnotationTakeOver: takeOver}
+	}
+	return l
+}
+
+// TestLeaveWaitsForTheTakeOverOfTheFleet: a session with --lease-take-over=1m is not dead after 15 s, and one with 5 s is not
+// waited for longer than that.
+func TestLeaveWaitsForTheTakeOverOfTheFleet(t *testing.T) {
+	ofSession := map[string]string{v1alpha1.LabelFleet: "fleet", v1alpha1.LabelLease: v1alpha1.LeaseOfSession}
+	for _, tc := range []struct {
+		name   string
+		leases []runtime.Object
+		want   time.Duration
+	}{
+		{"recorded on the leader Lease", []runtime.Object{records("fleet-leader", "", "1m0s", nil), records("fleet-session-a", "a_1", "", ofSession)}, time.Minute},
+		{"recorded on the session Lease", []runtime.Object{records("fleet-session-a", "a_1", "5s", ofSession)}, 5 * time.Second},
+		{"the longest", []runtime.Object{records("fleet-leader", "", "20s", nil), records("fleet-session-a", "a_1", "40s", ofSession), records("fleet-session-b", "b_1", "30s", ofSession)}, 40 * time.Second},
+		{"recorded nowhere", []runtime.Object{records("fleet-leader", "", "", nil), records("fleet-session-a", "a_1", "", ofSession)}, 15 * time.Second},
+		{"not that of an ended session", []runtime.Object{records("fleet-session-a", "a_1", "5s", ofSession), records("fleet-session-b", "", "40s", ofSession)}, 5 * time.Second},
+		{"not that of another fleet", []runtime.Object{records("other-leader", "", "1m0s", nil), records("fleet-session-a", "a_1", "5s", ofSession)}, 5 * time.Second},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			cfg := config(t, tc.leases...)
+			clock, _ := cfg.Clock.(*clocktesting.FakeClock)
+			start, announced := clock.Now(), time.Duration(0)
+			cfg.OnWait = func(d time.Duration) { announced = d }
+			client, _ := cfg.Client.(*fake.Clientset)
+			var waited time.Duration
+			client.PrependReactor("update", "leases", func(clienttesting.Action) (bool, runtime.Object, error) {
+				waited = clock.Since(start)
+				return false, nil, nil
+			})
+			if report, err := leaveStepping(t, cfg, clock, time.Second); err != nil || report.Objects != 4 {
+				t.Errorf("%+v, %v", report, err)
+			}
+			if waited != tc.want || announced != tc.want {
+				t.Errorf("waited %s and announced %s, want %s", waited, announced, tc.want)
+			}
+		})
+	}
+}
+
+func TestLeaveRefusesATakeOverThatItCannotRead(t *testing.T) {
+	ofSession := map[string]string{v1alpha1.LabelFleet: "fleet", v1alpha1.LabelLease: v1alpha1.LeaseOfSession}
+	for _, value := range []string{"a minute", "0s", "-1s"} {
+		report, err := Leave(t.Context(), config(t, records("fleet-leader", "", value, nil), records("fleet-session-a", "a_1", "", ofSession)))
+		if err == nil || !strings.Contains(err.Error(), "fleet-leader") || !strings.Contains(err.Error(), value) || report != (Report{}) {
+			t.Errorf("%q: %+v, %v, want an error that names the Lease and the value", value, report, err)
+		}
+	}
+}
+
+func TestLeaveRefusesWithoutTheLeaderLease(t *testing.T) {
+	ofSession := map[string]string{v1alpha1.LabelFleet: "fleet", v1alpha1.LabelLease: v1alpha1.LeaseOfSession}
+	cfg := config(t, records("fleet-session-a", "a_1", "5s", ofSession))
+	client, _ := cfg.Client.(*fake.Clientset)
+	client.PrependReactor("get", "leases", func(clienttesting.Action) (bool, runtime.Object, error) {
+		return true, nil, apierrors.NewInternalError(errors.New("the store is away"))
+	})
+	if report, err := Leave(t.Context(), cfg); err == nil || report != (Report{}) {
+		t.Errorf("%+v, %v, want the error of the API server", report, err)
+	}
+}
+
+// leaveStepping leaves while the clock moves on by one step whenever Leave waits for it.
+func leaveStepping(t *testing.T, cfg Config, clock *clocktesting.FakeClock, step time.Duration) (Report, error) {
+	t.Helper()
+	ctx, stop := context.WithCancel(t.Context())
+	var running sync.WaitGroup
+	defer running.Wait()
+	defer stop()
+	running.Go(func() {
+		for ctx.Err() == nil {
+			if clock.HasWaiters() {
+				clock.Step(step)
+			}
+		}
+	})
+	return Leave(ctx, cfg)
+}
