@@ -24,7 +24,7 @@ func TestNothingConfiguredNothingSpent(t *testing.T) {
 			for key, value := range env {
 				t.Setenv(key, value)
 			}
-			provider, flush, err := NewTracerProvider(t.Context(), "r")
+			provider, flush, err := NewTracerProvider(t.Context(), "r", "v1")
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -42,7 +42,7 @@ func TestAnEndpointIsEnough(t *testing.T) {
 	for _, protocol := range []string{"", "grpc", "http/protobuf"} {
 		t.Setenv("OTEL_EXPORTER_OTLP_ENDPOINT", "http://127.0.0.1:9") // nobody listens, and nobody minds
 		t.Setenv("OTEL_EXPORTER_OTLP_PROTOCOL", protocol)
-		provider, flush, err := NewTracerProvider(t.Context(), "r")
+		provider, flush, err := NewTracerProvider(t.Context(), "r", "v1")
 		if err != nil {
 			t.Fatalf("%q: %v", protocol, err)
 		}
@@ -54,7 +54,7 @@ func TestAnEndpointIsEnough(t *testing.T) {
 		}
 	}
 	t.Setenv("OTEL_EXPORTER_OTLP_PROTOCOL", "smoke")
-	if _, _, err := NewTracerProvider(t.Context(), "r"); err == nil {
+	if _, _, err := NewTracerProvider(t.Context(), "r", "v1"); err == nil {
 		t.Error("no error for an unknown protocol")
 	}
 }

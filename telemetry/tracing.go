@@ -21,8 +21,8 @@ const ServiceName = "machine-controller-fleet"
 
 // NewTracerProvider returns a provider that exports over OTLP as the OTEL_* variables say, and a function that sends
 // what is left and ends it. Without an endpoint, or with OTEL_SDK_DISABLED, the provider does nothing.
-// replica is the name of this process in the traces. Errors: variables that cannot be understood.
-func NewTracerProvider(ctx context.Context, replica string) (trace.TracerProvider, func(context.Context) error, error) {
+// replica is the name of this process in the traces, and version that of its build. Errors: variables that cannot be understood.
+func NewTracerProvider(ctx context.Context, replica, version string) (trace.TracerProvider, func(context.Context) error, error) {
 	idle := func(context.Context) error { return nil }
 	if disabled, _ := strconv.ParseBool(os.Getenv("OTEL_SDK_DISABLED")); disabled || !endpointSet() {
 		return noop.NewTracerProvider(), idle, nil
@@ -31,16 +31,27 @@ func NewTracerProvider(ctx context.Context, replica string) (trace.TracerProvide
 	if err != nil {
 		return nil, nil, err
 	}
-	attributes, err := resource.New(ctx,
-		resource.WithAttributes(attribute.String("service.name", ServiceName), attribute.String("service.instance.id", replica)),
+	attributes, err := newResource(ctx, replica, version)
+	if err != nil {
+		return nil, nil, err
+	}
+	provider := sdktrace.NewTracerProvider(sdktrace.WithBatcher(exporter), sdktrace.WithResource(attributes))
+	return provider, provider.Shutdown, nil
+}
+
+// newResource describes this process in traces.
+func newResource(ctx context.Context, replica, version string) (*resource.Resource, error) {
+	described, err := resource.New(ctx,
+		resource.WithAttributes(
+			attribute.String("service.name", ServiceName), attribute.String("service.instance.id", replica), attribute.String("service.version", version),
+		),
 		resource.WithFromEnv(), // last, so that it wins
 		resource.WithTelemetrySDK(),
 	)
 	if err != nil {
-		return nil, nil, fmt.Errorf("read OTEL_RESOURCE_ATTRIBUTES and OTEL_SERVICE_NAME: %w", err)
+		return nil, fmt.Errorf("read OTEL_RESOURCE_ATTRIBUTES and OTEL_SERVICE_NAME: %w", err)
 	}
-	provider := sdktrace.NewTracerProvider(sdktrace.WithBatcher(exporter), sdktrace.WithResource(attributes))
-	return provider, provider.Shutdown, nil
+	return described, nil
 }
 
 func endpointSet() bool {

@@ -7,6 +7,8 @@ import (
 
 	"github.com/spf13/cobra"
 	"k8s.io/klog/v2"
+
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/buildinfo"
 )
 
 // The exit codes beside 0.
@@ -32,11 +34,13 @@ func failed(err error) error {
 // newCommand returns the command with those below it. Without one of these the binary is a replica, which runReplica runs.
 func newCommand(runReplica func(context.Context, options) error) *cobra.Command {
 	var o options
+	build := buildinfo.Read()
 	cmd := &cobra.Command{
 		Use:   "machine-controller-fleet",
 		Short: "Run one replica of the fleet",
 		Long: `Runs one replica of a fleet that makes machines at a cloud, follows them as Nodes, and takes them
 away again. All flags may stand in a file, see --config.`,
+		Version:       build.String(), // has cobra declare --version
 		SilenceErrors: true, // execute prints them
 		SilenceUsage:  true, // it is longer than a screen, and would hide the error
 	}
@@ -47,7 +51,8 @@ away again. All flags may stand in a file, see --config.`,
 		}
 		return failed(runReplica(cmd.Context(), o))
 	}
-	cmd.AddCommand(newLeaveCommand())
+	cmd.SetVersionTemplate("{{.Version}}\n")
+	cmd.AddCommand(newLeaveCommand(), newVersionCommand(build))
 	return cmd
 }
 

@@ -74,7 +74,7 @@ func TestCommands(t *testing.T) {
 	for _, below := range cmd.Commands() {
 		names = append(names, below.Name())
 	}
-	if want := []string{"completion", "help", "leave"}; !slices.Equal(names, want) {
+	if want := []string{"completion", "help", "leave", "version"}; !slices.Equal(names, want) {
 		t.Errorf("want the commands %q, got %q", want, names)
 	}
 }

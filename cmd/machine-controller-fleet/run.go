@@ -31,6 +31,7 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/runner"
 	"github.com/machine-controller-fleet/machine-controller-fleet/driver"
 	"github.com/machine-controller-fleet/machine-controller-fleet/driver/simulated"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/buildinfo"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/objects"
 	"github.com/machine-controller-fleet/machine-controller-fleet/shard"
 	"github.com/machine-controller-fleet/machine-controller-fleet/shard/label"
@@ -48,8 +49,9 @@ const flushTimeout = 3 * time.Second
 func run(ctx context.Context, o options) error {
 	o.tellRemarks(klog.FromContext(ctx))
 	registry := prometheus.NewRegistry()
-	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
-	provider, flush, err := telemetry.NewTracerProvider(ctx, o.replicaName)
+	build := buildinfo.Read()
+	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}), newBuildInfo(build))
+	provider, flush, err := telemetry.NewTracerProvider(ctx, o.replicaName, build.Version)
 	if err != nil {
 		return err
 	}
