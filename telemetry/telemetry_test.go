@@ -18,6 +18,7 @@ import (
 func TestNothingConfiguredNothingSpent(t *testing.T) {
 	for name, env := range map[string]map[string]string{
 		"no endpoint": {},
+		"none":        {"OTEL_EXPORTER_OTLP_ENDPOINT": "http://127.0.0.1:4317", "OTEL_TRACES_EXPORTER": "none"},
 		"disabled":    {"OTEL_EXPORTER_OTLP_ENDPOINT": "http://127.0.0.1:4317", "OTEL_SDK_DISABLED": "true"},
 	} {
 		t.Run(name, func(t *testing.T) {

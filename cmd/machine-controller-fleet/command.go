@@ -41,8 +41,8 @@ func newCommand(runReplica func(context.Context, options) error) *cobra.Command 
 		Long: `Runs one replica of a fleet that makes machines at a cloud, follows them as Nodes, and takes them
 away again. All flags may stand in a file, see --config.`,
 		Version:       build.String(), // has cobra declare --version
-		SilenceErrors: true, // execute prints them
-		SilenceUsage:  true, // it is longer than a screen, and would hide the error
+		SilenceErrors: true,           // execute prints them
+		SilenceUsage:  true,           // it is longer than a screen, and would hide the error
 	}
 	set := o.declare(cmd)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {

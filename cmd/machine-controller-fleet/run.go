@@ -49,6 +49,7 @@ const flushTimeout = 3 * time.Second
 func run(ctx context.Context, o options) error {
 	o.tellRemarks(klog.FromContext(ctx))
 	registry := prometheus.NewRegistry()
+	telemetry.LogSDK(klog.FromContext(ctx))
 	build := buildinfo.Read()
 	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}), newBuildInfo(build))
 	provider, flush, err := telemetry.NewTracerProvider(ctx, o.replicaName, build.Version)
