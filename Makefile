@@ -108,8 +108,12 @@ chart-lint: ## Lint and render the Helm chart, and try values that it must refus
 	@hack/chart-lint.sh
 
 .PHONY: verify
-verify: ## Check what must hold before a commit: generated code, modules, lint, rules of the repository
+verify: ## Check what must hold before a commit: generated code, modules, lint, rules, vulnerabilities if the database answers
 	@hack/verify.sh
+
+.PHONY: vuln
+vuln: ## Check for known vulnerabilities; fails where the database (VULNDB, https://vuln.go.dev) does not answer
+	@hack/vuln.sh
 
 ##@ Test it
 
