@@ -28,6 +28,12 @@ KEEP ?=
 NETS ?= ci
 MUTANT ?=
 UPDATE ?=
+# What the binary reports of its build goes before what Go has recorded of the checkout; see internal/buildinfo.
+VERSION ?=
+COMMIT ?=
+DATE ?=
+buildinfo := github.com/machine-controller-fleet/machine-controller-fleet/internal/buildinfo
+stamp := $(strip $(if $(VERSION),-X $(buildinfo).version=$(VERSION)) $(if $(COMMIT),-X $(buildinfo).commit=$(COMMIT)) $(if $(DATE),-X $(buildinfo).date=$(DATE)))
 tracing := $(filter-out 0 false no,$(TRACING))
 
 ##@ General
@@ -39,11 +45,11 @@ help: ## Show this list
 	  /^[a-z0-9-]+:.*## / {printf "  %-12s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
 
 .PHONY: build
-build: build-fleet build-lab ## Build everything into bin/ (the first time takes minutes: Kubernetes is part of it)
+build: build-fleet build-lab ## Build everything into bin/ (the first time takes minutes: Kubernetes is part of it); VERSION, COMMIT, DATE
 
 .PHONY: build-fleet
 build-fleet:
-	@go build -o bin/ ./cmd/machine-controller-fleet
+	@go build $(if $(stamp),-ldflags "$(stamp)") -o bin/ ./cmd/machine-controller-fleet
 
 .PHONY: build-lab
 build-lab:
@@ -102,8 +108,12 @@ chart-lint: ## Lint and render the Helm chart, and try values that it must refus
 	@hack/chart-lint.sh
 
 .PHONY: verify
-verify: ## Check what must hold before a commit: generated code, modules, lint, rules of the repository
+verify: ## Check what must hold before a commit: generated code, modules, lint, rules, vulnerabilities if the database answers
 	@hack/verify.sh
+
+.PHONY: vuln
+vuln: ## Check for known vulnerabilities; fails where the database (VULNDB, https://vuln.go.dev) does not answer
+	@hack/vuln.sh
 
 ##@ Test it
 

@@ -18,13 +18,14 @@ import (
 func TestNothingConfiguredNothingSpent(t *testing.T) {
 	for name, env := range map[string]map[string]string{
 		"no endpoint": {},
+		"none":        {"OTEL_EXPORTER_OTLP_ENDPOINT": "http://127.0.0.1:4317", "OTEL_TRACES_EXPORTER": "none"},
 		"disabled":    {"OTEL_EXPORTER_OTLP_ENDPOINT": "http://127.0.0.1:4317", "OTEL_SDK_DISABLED": "true"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			for key, value := range env {
 				t.Setenv(key, value)
 			}
-			provider, flush, err := NewTracerProvider(t.Context(), "r")
+			provider, flush, err := NewTracerProvider(t.Context(), "r", "v1")
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -42,7 +43,7 @@ func TestAnEndpointIsEnough(t *testing.T) {
 	for _, protocol := range []string{"", "grpc", "http/protobuf"} {
 		t.Setenv("OTEL_EXPORTER_OTLP_ENDPOINT", "http://127.0.0.1:9") // nobody listens, and nobody minds
 		t.Setenv("OTEL_EXPORTER_OTLP_PROTOCOL", protocol)
-		provider, flush, err := NewTracerProvider(t.Context(), "r")
+		provider, flush, err := NewTracerProvider(t.Context(), "r", "v1")
 		if err != nil {
 			t.Fatalf("%q: %v", protocol, err)
 		}
@@ -54,7 +55,7 @@ func TestAnEndpointIsEnough(t *testing.T) {
 		}
 	}
 	t.Setenv("OTEL_EXPORTER_OTLP_PROTOCOL", "smoke")
-	if _, _, err := NewTracerProvider(t.Context(), "r"); err == nil {
+	if _, _, err := NewTracerProvider(t.Context(), "r", "v1"); err == nil {
 		t.Error("no error for an unknown protocol")
 	}
 }

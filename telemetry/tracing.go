@@ -1,15 +1,15 @@
 package telemetry
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"os"
 	"strconv"
 
+	"go.opentelemetry.io/contrib/exporters/autoexport"
 	"go.opentelemetry.io/otel/attribute"
-	"go.opentelemetry.io/otel/exporters/otlp/otlptrace"
 	"go.opentelemetry.io/otel/exporters/otlp/otlptrace/otlptracegrpc"
-	"go.opentelemetry.io/otel/exporters/otlp/otlptrace/otlptracehttp"
 	"go.opentelemetry.io/otel/sdk/resource"
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 	"go.opentelemetry.io/otel/trace"
@@ -19,51 +19,69 @@ import (
 // ServiceName is the name of the fleet in traces, unless OTEL_SERVICE_NAME says another.
 const ServiceName = "machine-controller-fleet"
 
-// NewTracerProvider returns a provider that exports over OTLP as the OTEL_* variables say, and a function that sends
-// what is left and ends it. Without an endpoint, or with OTEL_SDK_DISABLED, the provider does nothing.
-// replica is the name of this process in the traces. Errors: variables that cannot be understood.
-func NewTracerProvider(ctx context.Context, replica string) (trace.TracerProvider, func(context.Context) error, error) {
+// NewTracerProvider returns a provider that exports spans as the OTEL_* variables say, and a function that sends what is left and
+// ends it. The provider does nothing without an endpoint or a name of an exporter, with the exporter none, and with
+// OTEL_SDK_DISABLED.
+// replica is the name of this process in the traces, and version that of its build. Errors: variables that cannot be understood.
+func NewTracerProvider(ctx context.Context, replica, version string) (trace.TracerProvider, func(context.Context) error, error) {
 	idle := func(context.Context) error { return nil }
-	if disabled, _ := strconv.ParseBool(os.Getenv("OTEL_SDK_DISABLED")); disabled || !endpointSet() {
+	if disabled, _ := strconv.ParseBool(os.Getenv("OTEL_SDK_DISABLED")); disabled || !configured() {
 		return noop.NewTracerProvider(), idle, nil
 	}
 	exporter, err := newExporter(ctx)
 	if err != nil {
 		return nil, nil, err
 	}
-	attributes, err := resource.New(ctx,
-		resource.WithAttributes(attribute.String("service.name", ServiceName), attribute.String("service.instance.id", replica)),
-		resource.WithFromEnv(), // last, so that it wins
-		resource.WithTelemetrySDK(),
-	)
+	if autoexport.IsNoneSpanExporter(exporter) {
+		return noop.NewTracerProvider(), idle, nil
+	}
+	attributes, err := newResource(ctx, replica, version)
 	if err != nil {
-		return nil, nil, fmt.Errorf("read OTEL_RESOURCE_ATTRIBUTES and OTEL_SERVICE_NAME: %w", err)
+		return nil, nil, err
 	}
 	provider := sdktrace.NewTracerProvider(sdktrace.WithBatcher(exporter), sdktrace.WithResource(attributes))
 	return provider, provider.Shutdown, nil
 }
 
-func endpointSet() bool {
-	return os.Getenv("OTEL_EXPORTER_OTLP_ENDPOINT") != "" || os.Getenv("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT") != ""
+// newResource describes this process in traces.
+func newResource(ctx context.Context, replica, version string) (*resource.Resource, error) {
+	described, err := resource.New(ctx,
+		resource.WithAttributes(
+			attribute.String("service.name", ServiceName), attribute.String("service.instance.id", replica), attribute.String("service.version", version),
+		),
+		resource.WithFromEnv(), // last, so that it wins
+		resource.WithTelemetrySDK(),
+	)
+	if err != nil {
+		return nil, fmt.Errorf("read OTEL_RESOURCE_ATTRIBUTES and OTEL_SERVICE_NAME: %w", err)
+	}
+	return described, nil
 }
 
-func newExporter(ctx context.Context) (*otlptrace.Exporter, error) {
-	protocol := os.Getenv("OTEL_EXPORTER_OTLP_TRACES_PROTOCOL")
-	if protocol == "" {
-		protocol = os.Getenv("OTEL_EXPORTER_OTLP_PROTOCOL")
+const (
+	exporterVariable       = "OTEL_TRACES_EXPORTER"
+	protocolVariable       = "OTEL_EXPORTER_OTLP_PROTOCOL"
+	tracesProtocolVariable = "OTEL_EXPORTER_OTLP_TRACES_PROTOCOL"
+)
+
+// configured reports whether the environment says where spans go. OpenTelemetry's default, a collector on this host, would have every
+// replica without one log errors.
+func configured() bool {
+	return os.Getenv("OTEL_EXPORTER_OTLP_ENDPOINT") != "" || os.Getenv("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT") != "" || os.Getenv(exporterVariable) != ""
+}
+
+// newExporter returns the exporter that the environment names, OTLP by default. OTLP goes over gRPC unless a protocol is named;
+// autoexport's own default is http/protobuf, which the ports of our examples and of existing installations do not take.
+func newExporter(ctx context.Context) (sdktrace.SpanExporter, error) {
+	exporter, protocol := os.Getenv(exporterVariable), cmp.Or(os.Getenv(tracesProtocolVariable), os.Getenv(protocolVariable))
+	create := func(ctx context.Context) (sdktrace.SpanExporter, error) { return autoexport.NewSpanExporter(ctx) }
+	if protocol == "" && (exporter == "" || exporter == "otlp") {
+		create = func(ctx context.Context) (sdktrace.SpanExporter, error) { return otlptracegrpc.New(ctx) }
 	}
-	var exporter *otlptrace.Exporter
-	var err error
-	switch protocol {
-	case "", "grpc":
-		exporter, err = otlptracegrpc.New(ctx)
-	case "http/protobuf":
-		exporter, err = otlptracehttp.New(ctx)
-	default:
-		return nil, fmt.Errorf("OTEL_EXPORTER_OTLP_PROTOCOL: expected grpc or http/protobuf, got %q", protocol)
-	}
+	created, err := create(ctx)
 	if err != nil {
-		return nil, fmt.Errorf("start the OTLP exporter: %w", err)
+		return nil, fmt.Errorf("start the exporter of traces: expected %s to be otlp, console or none, got %q, and %s or %s to be grpc or http/protobuf, got %q: %w",
+			exporterVariable, exporter, tracesProtocolVariable, protocolVariable, protocol, err)
 	}
-	return exporter, nil
+	return created, nil
 }

@@ -5,5 +5,6 @@
 // its slots over and exits 0. It exits 1 when it cannot start and when its session has ended, to be started again as
 // another session, and 2 for wrong flags.
 //
-// With leave as its first argument it gives the machines of a stopped fleet back to Machine Controller Manager, and ends.
+// Its commands do something else, and end: leave gives the machines of a stopped fleet back to Machine Controller Manager,
+// version prints what the binary was built from, and completion what a shell needs to complete commands and flags. They exit 1 when they fail, and 2 for wrong flags.
 package main

@@ -4,9 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"time"
 
-	"github.com/spf13/pflag"
+	"github.com/spf13/cobra"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/rest"
@@ -17,7 +18,7 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/shard/handback"
 )
 
-// leaveCommand is the first argument that has the binary leave instead of run.
+// leaveCommand is the name of the command that leaves.
 const leaveCommand = "leave"
 
 // leaveOptions are the flags of leaving. They mean what they mean for a replica.
@@ -26,9 +27,27 @@ type leaveOptions struct {
 	fleet, fleetNamespace, namespace    string
 }
 
+// newLeaveCommand returns the command that gives the machines of a stopped fleet back to Machine Controller Manager.
+func newLeaveCommand() *cobra.Command {
+	var o leaveOptions
+	cmd := &cobra.Command{
+		Use:   leaveCommand,
+		Short: "Give the machines of a stopped fleet back to Machine Controller Manager",
+		Long:  "Gives the machines of a stopped fleet back to Machine Controller Manager (MCM).",
+	}
+	set := o.declare(cmd)
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		if err := set.Complete(); err != nil {
+			return err
+		}
+		return failed(runLeave(cmd.Context(), o, cmd.OutOrStdout()))
+	}
+	return cmd
+}
+
 // declare declares the flags.
-func (o *leaveOptions) declare() *flags.Set {
-	set := flags.New("machine-controller-fleet "+leaveCommand, "Gives the machines of a stopped fleet back to Machine Controller Manager.")
+func (o *leaveOptions) declare(cmd *cobra.Command) *flags.Set {
+	set := flags.New(cmd)
 	g := set.Group("Flags")
 	g.String(&o.controlKubeconfig, "control-kubeconfig", "", "kubeconfig of the cluster with the Machine objects; empty means that of the target, inClusterConfig means the one that this runs in")
 	g.String(&o.targetKubeconfig, "target-kubeconfig", "", "kubeconfig of the cluster with the Nodes; empty means the one that this runs in, none means that there is no such cluster")
@@ -38,21 +57,13 @@ func (o *leaveOptions) declare() *flags.Set {
 	return set
 }
 
-// runLeave leaves, and tells what it has done.
-func runLeave(ctx context.Context, args []string) error {
-	var o leaveOptions
-	set := o.declare()
-	if err := set.Parse(args); errors.Is(err, pflag.ErrHelp) {
-		fmt.Print(set.Help())
-		return nil
-	} else if err != nil {
-		return err
-	}
+// runLeave leaves, and prints what it has done.
+func runLeave(ctx context.Context, o leaveOptions, out io.Writer) error {
 	cfg := handback.Config{
 		Fleet: o.fleet, FleetNamespace: o.fleetNamespace, Identity: fleetIdentity(o.fleetNamespace, o.fleet), Namespace: o.namespace,
 		Clock: clock.RealClock{},
 		OnWait: func(d time.Duration) {
-			fmt.Printf("Waiting %s to see whether a session of the fleet renews its Lease.\n", d)
+			fmt.Fprintf(out, "Waiting %s to see whether a session of the fleet renews its Lease.\n", d)
 		},
 	}
 	controlFile := o.controlKubeconfig
@@ -77,7 +88,7 @@ func runLeave(ctx context.Context, args []string) error {
 		return err
 	}
 	report, err := handback.Leave(ctx, cfg)
-	fmt.Printf("Cleaned %d objects, gave up %d Leases.\n", report.Objects, report.Leases)
+	fmt.Fprintf(out, "Cleaned %d objects, gave up %d Leases.\n", report.Objects, report.Leases)
 	return err
 }
 

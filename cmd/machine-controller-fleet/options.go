@@ -8,7 +8,7 @@ import (
 	"net"
 	"os"
 
-	"github.com/spf13/pflag"
+	"github.com/spf13/cobra"
 	"k8s.io/klog/v2"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machine/drain"
@@ -46,10 +46,8 @@ type options struct {
 const noTarget = "none"
 
 // declare declares all flags. Nothing here depends on where the process runs: help is the same everywhere.
-func (o *options) declare() *flags.Set {
-	set := flags.New("machine-controller-fleet", "One replica of a fleet that makes machines at a cloud, follows them as Nodes, "+
-		"and takes them away again. All flags may stand in a file, see --config. With leave as its first argument it gives the "+
-		"machines of a stopped fleet back to Machine Controller Manager (MCM), see leave --help.")
+func (o *options) declare(cmd *cobra.Command) *flags.Set {
+	set := flags.New(cmd)
 	set.Group("Configuration file").Config()
 	o.declareClusters(set.Group("Clusters"))
 	o.fleet.declare(set.Group("Fleet"), &o.replicaName)
@@ -91,25 +89,20 @@ func declareLogs(g *flags.Group) {
 	g.Go(all.Lookup("vmodule"), "", "how much is logged from single source files: pattern=N, with commas between them")
 }
 
-// parse reads the command line, and the file that it names. pflag.ErrHelp means that the help was printed.
-func parse(args []string) (options, error) {
-	o := options{}
-	set := o.declare()
-	err := set.Parse(args)
-	if errors.Is(err, pflag.ErrHelp) {
-		fmt.Print(set.Help())
-	}
-	if err != nil {
-		return o, err
+// complete reads the file that the command line names, fills in what comes from the surroundings, and checks the options.
+func (o *options) complete(set *flags.Set) error {
+	if err := set.Complete(); err != nil {
+		return err
 	}
 	if o.replicaName == "" {
+		var err error
 		if o.replicaName, err = os.Hostname(); err != nil {
-			return o, fmt.Errorf("--replica-name: expected a name, got none, and the host has none: %w; give one", err)
+			return fmt.Errorf("--replica-name: expected a name, got none, and the host has none: %w; give one", err)
 		}
 	}
 	o.fleet.namespace = cmp.Or(o.fleet.namespace, os.Getenv("POD_NAMESPACE"), defaultFleetNamespace)
 	o.remarks = set.Remarks()
-	return o, o.validate()
+	return o.validate()
 }
 
 // validate checks what the types of the flags do not.

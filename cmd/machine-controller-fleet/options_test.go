@@ -1,14 +1,12 @@
 package main
 
 import (
-	"errors"
 	"os"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-	"github.com/spf13/pflag"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machine/lifecycle"
 )
@@ -100,12 +98,6 @@ func TestZeroIsTakenWhereMCMTakesIt(t *testing.T) {
 	want.Drain.VolumeParallelism = 4
 	if diff := cmp.Diff(want, o.limits()); diff != "" || len(line) != 21 {
 		t.Errorf("%d flags are 0, and the limits are (-want +got):\n%s", len(line), diff)
-	}
-}
-
-func TestHelpIsAskedFor(t *testing.T) {
-	if _, err := parse([]string{"--help"}); !errors.Is(err, pflag.ErrHelp) {
-		t.Errorf("--help: %v", err)
 	}
 }
 

@@ -29,6 +29,7 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/remediation"
 	"github.com/machine-controller-fleet/machine-controller-fleet/driver"
 	"github.com/machine-controller-fleet/machine-controller-fleet/driver/simulated"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/buildinfo"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/objectcache"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/patch"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/runner"
@@ -48,8 +49,10 @@ const flushTimeout = 3 * time.Second
 func run(ctx context.Context, o options) error {
 	o.reportRemarks(klog.FromContext(ctx))
 	registry := prometheus.NewRegistry()
-	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
-	provider, flush, err := telemetry.NewTracerProvider(ctx, o.replicaName)
+	telemetry.LogSDK(klog.FromContext(ctx))
+	build := buildinfo.Read()
+	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}), newBuildInfo(build))
+	provider, flush, err := telemetry.NewTracerProvider(ctx, o.replicaName, build.Version)
 	if err != nil {
 		return err
 	}

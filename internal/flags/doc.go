@@ -1,5 +1,5 @@
-// Package flags is a program's flags in groups: each declared in one line, set on the command line or in a file, checked,
-// and printed as help and as a reference.
+// Package flags holds the flags of a command of cobra in groups: each declared in one line, set on the command line or in a file,
+// checked, and printed in the command's help and as a reference.
 //
 // It guarantees that the file can say all that the command line can, under the same names; that the command line wins;
 // that a name which is no flag is an error that names the nearest one; that a value which is refused is refused with the
@@ -8,6 +8,6 @@
 //
 // It does not read the environment, does not watch the file, and does not check what concerns several flags.
 //
-// Parsing is pflag's. The groups of k8s.io/component-base are not used: they print help only, and would bring a dozen
-// modules.
+// Commands are cobra's, and parsing is pflag's. The groups of k8s.io/component-base are not used: they print help only, and
+// would bring a dozen modules.
 package flags

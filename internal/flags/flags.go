@@ -6,8 +6,10 @@ import (
 	goflag "flag"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
+	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 )
 
@@ -30,13 +32,12 @@ type NoEffectYet string
 func (mark) trait()        {}
 func (NoEffectYet) trait() {}
 
-// Set is the flags of a program. Make one with New, declare flags in its groups, and parse once.
+// Set is the flags of a command. Make one with New, declare flags in its groups, and call Complete when the command runs.
 type Set struct {
-	program, about string
-	parser         *pflag.FlagSet
-	groups         []*Group
-	flags          []*declared
-	file           string
+	parser *pflag.FlagSet
+	groups []*Group
+	flags  []*declared
+	file   string
 }
 
 // declared is a flag with what pflag does not know of it.
@@ -55,11 +56,21 @@ type Group struct {
 	flags []*declared
 }
 
-// New makes a Set without flags. about says in a sentence or two what the program does.
-func New(program, about string) *Set {
-	s := &Set{program: program, about: about, parser: pflag.NewFlagSet(program, pflag.ContinueOnError)}
+// New returns the Set of the flags of a command, without flags. The command then takes flags only, no arguments; explains what is
+// wrong with them; and prints them in groups, as the commands below it do.
+func New(cmd *cobra.Command) *Set {
+	s := &Set{parser: cmd.Flags()}
 	s.parser.SortFlags = false
-	s.parser.Usage = func() {} // the caller prints Help
+	cmd.Args = flagsOnly
+	cmd.ValidArgsFunction = cobra.NoFileCompletions
+	cmd.SuggestionsMinimumDistance = 2 // cobra's own default, which it sets where it makes the suggestion itself
+	cmd.SetUsageFunc(usage)
+	cmd.SetFlagErrorFunc(func(failed *cobra.Command, err error) error {
+		if failed != cmd {
+			return err // a command below this one, which has other flags
+		}
+		return s.explain(err)
+	})
 	return s
 }
 
@@ -123,12 +134,31 @@ func (g *Group) Config() {
 	g.String(&g.set.file, configFlag, "", "YAML file with flags that the command line does not have: their names, without dashes, as keys")
 }
 
-// declare keeps what pflag does not know.
+// declare keeps what pflag does not know, and has pflag print what it does.
 func (g *Group) declare(name string, traits []Trait) *declared {
 	d := &declared{Flag: g.set.parser.Lookup(name), traits: traits}
+	d.DefValue = shortDefault(d.Flag)
+	if why := d.noEffectYet(); why != "" {
+		d.Usage += " (" + why + ")"
+	}
+	d.Annotations = map[string][]string{groupAnnotation: {g.title}}
 	g.flags = append(g.flags, d)
 	g.set.flags = append(g.set.flags, d)
 	return d
+}
+
+// shortDefault returns the default of a flag with durations such as 2h instead of 2h0m0s.
+func shortDefault(f *pflag.Flag) string {
+	text := f.DefValue
+	if f.Value.Type() == "duration" {
+		if strings.HasSuffix(text, "m0s") {
+			text = strings.TrimSuffix(text, "0s")
+		}
+		if strings.HasSuffix(text, "h0m") {
+			text = strings.TrimSuffix(text, "0m")
+		}
+	}
+	return text
 }
 
 // positive has a number checked.
@@ -150,8 +180,8 @@ func (d *declared) is(trait Trait) bool { return slices.Contains(d.traits, trait
 // expected says what is wrong with a value, and what to do.
 func (d *declared) expected(what, got string) error {
 	without := ""
-	if value := defaultOf(d.Flag); value != "" {
-		without = " for " + value
+	if d.DefValue != "" {
+		without = " for " + d.DefValue
 	}
 	return fmt.Errorf("%s: expected %s, got %q; correct it, or leave it out%s", d.place(), what, got, without)
 }
@@ -164,15 +194,9 @@ func (d *declared) place() string {
 	return "--" + d.Name
 }
 
-// Parse reads the command line, then the file that it names, and checks the values. pflag.ErrHelp means that help was
-// asked for.
-func (s *Set) Parse(args []string) error {
-	if err := s.parser.Parse(args); err != nil {
-		return s.explain(err)
-	}
-	if rest := s.parser.Args(); len(rest) > 0 {
-		return fmt.Errorf("expected flags only, got %q; a value belongs to its flag with =, as in --flag=value", rest)
-	}
+// Complete reads the file that the command line names, and checks the values. It is called once, when the command line is parsed.
+// Errors: a file that cannot be read, keys in it that are not flags, and values that are refused.
+func (s *Set) Complete() error {
 	if s.file != "" {
 		if err := s.readFile(); err != nil {
 			return err

@@ -1,6 +1,7 @@
 package flags
 
 import (
+	"bytes"
 	goflag "flag"
 	"os"
 	"path/filepath"
@@ -10,6 +11,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/spf13/cobra"
 	"sigs.k8s.io/yaml"
 )
 
@@ -35,9 +37,23 @@ func (l *level) Set(text string) error {
 	return err
 }
 
-func declareWanted() (*wanted, *Set) {
+// tried is a command with its flags.
+type tried struct {
+	*Set
+	cmd *cobra.Command
+}
+
+// Parse parses as a command does that is run.
+func (t *tried) Parse(args []string) error {
+	t.cmd.SetArgs(append([]string{}, args...))
+	return t.cmd.Execute()
+}
+
+func declareWanted() (*wanted, *tried) {
 	w := &wanted{}
-	set := New("try", "Tries flags.")
+	cmd := &cobra.Command{Use: "try", Long: "Tries flags.", SilenceErrors: true, SilenceUsage: true}
+	set := New(cmd)
+	cmd.RunE = func(*cobra.Command, []string) error { return set.Complete() }
 	g := set.Group("File")
 	g.Config()
 	g = set.Group("All types")
@@ -52,11 +68,11 @@ func declareWanted() (*wanted, *Set) {
 	foreign := goflag.NewFlagSet("", goflag.ContinueOnError)
 	foreign.Var(&w.Level, "v", "")
 	g.Go(foreign.Lookup("v"), "0", "how loud")
-	return w, set
+	return w, &tried{set, cmd}
 }
 
 // parseFile parses with a file of that content.
-func parseFile(t *testing.T, content string, args ...string) (*wanted, *Set, error) {
+func parseFile(t *testing.T, content string, args ...string) (*wanted, *tried, error) {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "fleet.yaml")
 	if err := os.WriteFile(file, []byte(content), 0o600); err != nil {
@@ -165,34 +181,32 @@ func TestPrinted(t *testing.T) {
 	const help = `Tries flags.
 
 Usage:
-  try [--flag=value ...]
+  try [flags]
 
 File:
-  --config=
-      YAML file with flags that the command line does not have: their names, without dashes, as
-      keys
+      --config string   YAML file with flags that the command line does not have: their names,
+                        without dashes, as keys
 
 All types:
-  --name=nobody
-      a name
-  --other-name=
-      another one, or | none
-  --words=a,b
-      some words
-  --loud=false
-      shout
-  --count=3
-      how many
-  --share=0
-      a share
-  --wait-time=2h
-      how long (no effect yet: nobody waits)
-  --old=0
-      replaced by --count
-  --v=0
-      how loud
+      --name string          a name (default "nobody")
+      --other-name string    another one, or | none
+      --words list           some words (default a,b)
+      --loud                 shout
+      --count int            how many (default 3)
+      --share float          a share
+      --wait-time duration   how long (no effect yet: nobody waits) (default 2h)
+      --old int              replaced by --count
+  -v, --v level              how loud
+
+General flags:
+  -h, --help   help for try
 `
-	if diff := cmp.Diff(help, set.Help()); diff != "" {
+	var printed bytes.Buffer
+	set.cmd.SetOut(&printed)
+	if err := set.Parse([]string{"--help"}); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(help, printed.String()); diff != "" {
 		t.Errorf("help (-want +got):\n%s", diff)
 	}
 	const row = "| `--other-name` |  | another one, or \\| none |\n"
@@ -206,9 +220,9 @@ func TestDefaultsOfDurations(t *testing.T) {
 		0: "0s", time.Second: "1s", 10 * time.Second: "10s", 90 * time.Second: "1m30s", 10 * time.Minute: "10m", 2 * time.Hour: "2h",
 		90 * time.Minute: "1h30m", time.Hour + time.Second: "1h0m1s", 96 * time.Hour: "96h", 10 * time.Millisecond: "10ms",
 	} {
-		set := New("", "")
+		set := New(&cobra.Command{})
 		set.Group("").Duration(new(time.Duration), "d", d, "")
-		if got := defaultOf(set.find("d").Flag); got != want {
+		if got := set.find("d").DefValue; got != want {
 			t.Errorf("%v is printed as %s, want %s", d, got, want)
 		}
 	}

@@ -2,25 +2,76 @@ package flags
 
 import (
 	"fmt"
+	"io"
+	"slices"
 	"strings"
 
+	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 )
 
-// helpWidth is how many columns help takes at most.
-const helpWidth = 100
+const (
+	// helpWidth is how many columns help takes at most.
+	helpWidth = 100
+	// groupAnnotation has the title of the group of a flag.
+	groupAnnotation = "machine-controller-fleet/group"
+	// withoutGroup is the title of flags of cobra's, such as --help. They are printed last.
+	withoutGroup = "General flags"
+)
 
-// Help is what --help prints: each flag with its default, and below it what it means.
-func (s *Set) Help() string {
+// usage prints what follows the description of a command in its help. cobra has no groups of flags.
+func usage(cmd *cobra.Command) error {
 	var b strings.Builder
-	b.WriteString(wrap(s.about, "") + "\n\nUsage:\n  " + s.program + " [--flag=value ...]\n")
-	for _, g := range s.groups {
-		b.WriteString("\n" + g.title + ":\n")
-		for _, d := range g.flags {
-			fmt.Fprintf(&b, "  --%s=%s\n%s\n", d.Name, defaultOf(d.Flag), wrap(d.describe(), "      "))
+	b.WriteString("Usage:\n")
+	if cmd.Runnable() {
+		b.WriteString("  " + cmd.UseLine() + "\n")
+	}
+	if cmd.HasAvailableSubCommands() {
+		b.WriteString("  " + cmd.CommandPath() + " [command]\n\nCommands:\n")
+		for _, below := range cmd.Commands() {
+			if below.IsAvailableCommand() || below.Name() == "help" {
+				fmt.Fprintf(&b, "  %-*s  %s\n", below.NamePadding(), below.Name(), below.Short)
+			}
 		}
 	}
-	return b.String()
+	printGroups(&b, cmd.LocalFlags())
+	_, err := io.WriteString(cmd.OutOrStderr(), b.String())
+	return err
+}
+
+// printGroups prints flags, those of a group together.
+func printGroups(b *strings.Builder, all *pflag.FlagSet) {
+	var titles []string
+	groups := map[string]*pflag.FlagSet{}
+	all.VisitAll(func(f *pflag.Flag) {
+		title := withoutGroup
+		if of := f.Annotations[groupAnnotation]; len(of) > 0 {
+			title = of[0]
+		}
+		if groups[title] == nil {
+			groups[title] = pflag.NewFlagSet(title, pflag.ContinueOnError)
+			groups[title].SortFlags = false
+			titles = append(titles, title)
+		}
+		groups[title].AddFlag(f)
+	})
+	if i := slices.Index(titles, withoutGroup); i >= 0 {
+		titles = append(slices.Delete(titles, i, i+1), withoutGroup)
+	}
+	for _, title := range titles {
+		b.WriteString("\n" + title + ":\n" + groups[title].FlagUsagesWrapped(helpWidth))
+	}
+}
+
+// flagsOnly refuses arguments that are not flags.
+func flagsOnly(cmd *cobra.Command, args []string) error {
+	if len(args) == 0 {
+		return nil
+	}
+	if near := cmd.SuggestionsFor(args[0]); len(near) > 0 {
+		return fmt.Errorf("expected flags only, got %q; the nearest command is %s", args, near[0])
+	}
+	return fmt.Errorf("expected flags only, got %q; a value belongs to its flag with =, as in --flag=value", args)
 }
 
 // Markdown is the reference: a section with a table for each group.
@@ -29,49 +80,13 @@ func (s *Set) Markdown() string {
 	for _, g := range s.groups {
 		b.WriteString("## " + g.title + "\n\n| flag | default | meaning |\n|---|---|---|\n")
 		for _, d := range g.flags {
-			value := defaultOf(d.Flag)
+			value := d.DefValue
 			if value != "" {
 				value = "`" + value + "`"
 			}
-			fmt.Fprintf(&b, "| `--%s` | %s | %s |\n", d.Name, value, strings.ReplaceAll(d.describe(), "|", `\|`))
+			fmt.Fprintf(&b, "| `--%s` | %s | %s |\n", d.Name, value, strings.ReplaceAll(d.Usage, "|", `\|`))
 		}
 		b.WriteString("\n")
 	}
 	return strings.TrimSuffix(b.String(), "\n")
-}
-
-// describe is the usage, with what the traits add.
-func (d *declared) describe() string {
-	if why := d.noEffectYet(); why != "" {
-		return d.Usage + " (" + why + ")"
-	}
-	return d.Usage
-}
-
-// defaultOf is the default as one would write it: 2h, not 2h0m0s.
-func defaultOf(f *pflag.Flag) string {
-	text := f.DefValue
-	if f.Value.Type() == "duration" {
-		if strings.HasSuffix(text, "m0s") {
-			text = strings.TrimSuffix(text, "0s")
-		}
-		if strings.HasSuffix(text, "h0m") {
-			text = strings.TrimSuffix(text, "0m")
-		}
-	}
-	return text
-}
-
-// wrap breaks a text into lines that begin with the indent.
-func wrap(text, indent string) string {
-	lines := []string{}
-	line := indent
-	for word := range strings.FieldsSeq(text) {
-		if len(line)+len(word) >= helpWidth && strings.TrimSpace(line) != "" {
-			lines = append(lines, strings.TrimRight(line, " "))
-			line = indent
-		}
-		line += word + " "
-	}
-	return strings.Join(append(lines, strings.TrimRight(line, " ")), "\n")
 }

@@ -1,0 +1,56 @@
+package hack
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// vulnerable calls url.Parse, of which the database of the test knows a vulnerability.
+const vulnerable = "package main\n\nimport \"net/url\"\n\nfunc main() { _, _ = url.Parse(\"a\") }\n"
+
+// knownVulnerability is an entry of the database, in OSV's format.
+const knownVulnerability = `{"id": "GO-2026-0001", "modified": "2026-01-01T00:00:00Z", "summary": "a test",
+  "affected": [{"package": {"name": "stdlib", "ecosystem": "Go"}, "ranges": [{"type": "SEMVER", "events": [{"introduced": "0"}]}],
+    "ecosystem_specific": {"imports": [{"path": "net/url", "symbols": ["Parse"]}]}}],
+  "database_specific": {"url": "https://example.com"}}`
+
+// TestVulnerabilitiesAreReportedSkippedOrFail: a database that does not answer is never a pass.
+func TestVulnerabilitiesAreReportedSkippedOrFail(t *testing.T) {
+	dir := scratch(t)
+	for from, to := range map[string]string{
+		"vuln.sh": "hack/vuln.sh", "../tools/govulncheck/go.mod": "tools/govulncheck/go.mod", "../tools/govulncheck/go.sum": "tools/govulncheck/go.sum",
+	} {
+		text, err := os.ReadFile(from)
+		if err != nil {
+			t.Fatal(err)
+		}
+		write(t, filepath.Join(dir, to), string(text))
+	}
+	write(t, filepath.Join(dir, "calls", "main.go"), vulnerable)
+	database := func(modules string) string {
+		db := t.TempDir()
+		write(t, filepath.Join(db, "index", "db.json"), `{"modified": "2026-01-01T00:00:00Z"}`)
+		write(t, filepath.Join(db, "index", "modules.json"), modules)
+		write(t, filepath.Join(db, "ID", "GO-2026-0001.json"), knownVulnerability)
+		return "file://" + db
+	}
+	const nowhere = "http://127.0.0.1:1"
+	for _, tc := range []struct {
+		db, args string
+		code     int
+		said     string
+	}{
+		{nowhere, "--if-reachable", 77, "vulnerabilities were not checked: " + nowhere + " does not answer: "},
+		{nowhere, "", 1, "expected the database at " + nowhere},
+		{database(`[]`), "", 0, "No vulnerabilities found"},
+		{database(`[{"path": "stdlib", "vulns": [{"id": "GO-2026-0001", "modified": "2026-01-01T00:00:00Z"}]}]`), "--if-reachable", 3, "GO-2026-0001"},
+		{nowhere, "--sometimes", 2, "want --if-reachable or nothing"},
+	} {
+		said, code := run(t, dir, "VULNDB="+tc.db+" bash hack/vuln.sh "+tc.args)
+		if code != tc.code || !strings.Contains(said, tc.said) {
+			t.Errorf("%q with %s: want exit code %d and %q, got %d and:\n%s", tc.args, tc.db, tc.code, tc.said, code, said)
+		}
+	}
+}
