@@ -10,8 +10,10 @@ import (
 func TestDescribe(t *testing.T) {
 	checkout := func(version, modified string) *debug.BuildInfo {
 		return &debug.BuildInfo{Main: debug.Module{Version: version}, Settings: []debug.BuildSetting{
-			{Key: "vcs", Value: "git"}, {Key: "vcs.revision", Value: "abc"},
-			{Key: "vcs.time", Value: "2026-01-02T03:04:05Z"}, {Key: "vcs.modified", Value: modified},
+			{Key: "vcs", Value: "git"},
+			{Key: "vcs.revision", Value: "abc"},
+			{Key: "vcs.time", Value: "2026-01-02T03:04:05Z"},
+			{Key: "vcs.modified", Value: modified},
 		}}
 	}
 	linked := Info{Version: "v1.2.3", Commit: "def", Date: "2026-06-07T08:09:10Z", Go: "go1"}
