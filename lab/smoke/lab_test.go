@@ -292,6 +292,11 @@ func TestUpIsGivenUp(t *testing.T) {
 				if err := up.Start(); err != nil {
 					t.Fatal(err)
 				}
+				// Before the state is written there is no ID to find processes by, and none has been started.
+				eventually(t, "the lab has an ID", func(context.Context) error {
+					_, err := os.Stat(l.path("state.json"))
+					return err
+				})
 				timer := time.NewTimer(after)
 				<-timer.C
 				if err := up.Process.Signal(signal); err != nil {
