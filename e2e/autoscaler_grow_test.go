@@ -232,7 +232,7 @@ func (s *space) autoscalerSeesErrors(absent, late string) {
 func refuser(t *testing.T, status int, answer string) string {
 	t.Helper()
 	cloud := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.Method == http.MethodGet {
+		if r.Method != http.MethodPost { // it finds nothing, and deletes what it does not have
 			_, _ = w.Write([]byte("{}"))
 			return
 		}
