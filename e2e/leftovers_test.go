@@ -15,7 +15,7 @@ import (
 // machine, which never had a VM, and expects nothing of it to remain at the cloud.
 func TestLeftoversOfFailedCreatesAreRemoved(t *testing.T) {
 	t.Parallel()
-	const zone = "sim-4a" // of this test alone
+	const zone = "sim-3i" // of this test alone, in this lab
 	s := newSpace(t, shared(t), "leftovers", fmt.Sprintf(`{"zone":%q}`, zone))
 	end := s.fault(zone, cloudapi.FaultPartial)
 	s.deploy("pool", 1)
