@@ -68,7 +68,7 @@ type attempt struct {
 	sent            Moment
 }
 
-// mostAttempts is how many attempts are remembered one by one.
+// mostAttempts is how many attempts are recorded separately.
 const mostAttempts = 64
 
 // try records an attempt. If there are too many, the oldest two are merged. The result counts from the earlier send, so that the

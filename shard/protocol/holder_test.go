@@ -10,7 +10,7 @@ import (
 	member "github.com/machine-controller-fleet/machine-controller-fleet/membership"
 )
 
-// holding is a replica that holds slot 0.
+// holding returns a replica that holds slot 0.
 func holding(t *testing.T) (s *stage, name string) {
 	t.Helper()
 	s = newStage(t, 8)
