@@ -30,7 +30,7 @@ func ParseShardBy(text string) (ShardBy, error) {
 	case Deployment, Namespace:
 		return by, nil
 	default:
-		return "", fmt.Errorf("expected %q or %q, got %q", Deployment, Namespace, text)
+		return "", fmt.Errorf("shard by: expected %q or %q, got %q", Deployment, Namespace, text)
 	}
 }
 
@@ -44,7 +44,7 @@ type Slots struct {
 // NewSlots returns a spread over count slots, 1 to MaxSlots.
 func NewSlots(count int, by ShardBy) (Slots, error) {
 	if count < 1 || count > MaxSlots {
-		return Slots{}, fmt.Errorf("expected 1 to %d slots, got %d", MaxSlots, count)
+		return Slots{}, fmt.Errorf("slots: expected 1 to %d, got %d", MaxSlots, count)
 	}
 	if _, err := ParseShardBy(string(by)); err != nil {
 		return Slots{}, err
