@@ -3,7 +3,7 @@ package membership
 import "testing"
 
 func TestMemoryIsBounded(t *testing.T) {
-	t.Run("of renewals without an answer, and the session goes on when there is one", func(t *testing.T) {
+	t.Run("of renewals without an answer, and the session continues after an answer", func(t *testing.T) {
 		l := started(t)
 		second := 2.0
 		for ; second < 4000; second += 4 {
@@ -13,7 +13,7 @@ func TestMemoryIsBounded(t *testing.T) {
 			t.Errorf("%d attempts are remembered, want the last %d", got, mostAttempts)
 		}
 		l.unanswered(second, Update, true)
-		l.done(second+4, Update) // conflicts with it
+		l.done(second+4, Update) // conflicts with its own renewal
 		l.done(second+4.2, Get)
 		l.fence(second + 9)
 	})
@@ -28,16 +28,16 @@ func TestMemoryIsBounded(t *testing.T) {
 			}
 			l.asked = tried[which]
 			l.serve()
-			l.done(second, Update) // conflicts with it
+			l.done(second, Update) // conflicts with its own renewal
 			l.done(second+0.2, Get)
 			if fence, ok := l.own.Fence(); !ok || fence.Monotonic > at(2+4*float64(which)+9).Monotonic {
-				t.Errorf("attempt %d: want the session to go on, with a fence by 9 s after its send at most, got %v (%v)", which, fence.Monotonic, ok)
+				t.Errorf("attempt %d: want the session to continue, with a fence of 9 s after its send at most, got %v (%v)", which, fence.Monotonic, ok)
 			}
 			l.done(second+0.4, Update)
 			l.fence(second + 9.4)
 		}
 	})
-	t.Run("of renewals that do not come back", func(t *testing.T) {
+	t.Run("of renewals that are not observed", func(t *testing.T) {
 		o := newObserver()
 		o.watch(20, 0.1)
 		for ; o.now < 4000; o.now += 2 {
@@ -48,16 +48,16 @@ func TestMemoryIsBounded(t *testing.T) {
 			t.Errorf("%d renewals are remembered, want %d", got, mostAttempts)
 		}
 		if _, observing := o.Observing(); observing {
-			t.Error("nothing comes back, and what is silent is held against others")
+			t.Error("want the silence of others not to count while no renewal is observed")
 		}
 		o.watch(o.now+4, 0.1)
 		if _, observing := o.Observing(); !observing {
-			t.Error("renewals come back, and the silence of others does not count")
+			t.Error("want the silence of others to count while renewals are observed")
 		}
 	})
 }
 
-func TestAReplicaIsForgottenWhenItsLeaseHasLongBeenMissing(t *testing.T) {
+func TestAReplicaWhoseLeaseHasLongBeenMissingIsForgotten(t *testing.T) {
 	o := newObserver()
 	keep := func(replica string) bool { return replica == "r-2" }
 	for _, session := range []string{"r-1_bbbbb", "r-2_bbbbb", "r-3_bbbbb"} {
@@ -74,6 +74,6 @@ func TestAReplicaIsForgottenWhenItsLeaseHasLongBeenMissing(t *testing.T) {
 		t.Errorf("%d replicas are known, want the one that has a Lease and the one that a Lease names", o.Known())
 	}
 	if death, ok := o.Death(at(700), "r-1_bbbbb"); !ok || death != at(715) {
-		t.Errorf("a session of a forgotten replica: want it to look dead 15 s after it was asked for, got %v, %v", death, ok)
+		t.Errorf("a session of a forgotten replica: want it to look dead 15 s after the first call, got %v, %v", death, ok)
 	}
 }

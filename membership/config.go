@@ -8,7 +8,7 @@ import (
 
 // Config holds the durations of the protocol. They have to be the same in the whole fleet.
 type Config struct {
-	// RenewEvery is the time between two renewals of a session Lease, and between two reads of one that is waited for.
+	// RenewEvery is the time between two renewals of a session Lease, and between two reads of one that the session waits for.
 	RenewEvery time.Duration
 	// RequestTimeout is how long a request about a Lease may take.
 	RequestTimeout time.Duration
@@ -16,18 +16,18 @@ type Config struct {
 	Fence time.Duration
 	// ExitAfterFence is how long after the fence the process exits if something is still in flight.
 	ExitAfterFence time.Duration
-	// TakeOver is for how long a session Lease has to be unchanged, or gone, before its session may be declared dead. It is
-	// also for how long a session Lease that was created proves nothing, and a new slot Lease cannot be acquired.
+	// TakeOver is for how long a session Lease has to be unchanged, or gone, before its session may be declared dead. It is also
+	// for how long a session Lease that was created proves nothing, and a new slot Lease cannot be acquired.
 	TakeOver time.Duration
-	// ComeBack is within which time of its send a renewal of our own has to come back through the watch. If it does not,
-	// what we observe of others is worth nothing, and all of it is timed anew.
+	// ComeBack is the time from its send within which a renewal of our own has to be observed through the watch. If it is not,
+	// what we observe of others is unreliable, and all timers restart.
 	ComeBack time.Duration
 	// ClockDrift is by how much the clocks of two machines may drift apart, as a share: 0.05 is three seconds a minute.
 	ClockDrift float64
 	// HandOverTimeout is how long a hand-over waits for what is in flight before it cancels it.
 	HandOverTimeout time.Duration
-	// UnfitHandOver takes the place of HandOverTimeout, if it is shorter, while the session reports that it cannot do its work: what
-	// is in flight probably hangs. With BlindAfter before it the slots are free well within 45 s.
+	// UnfitHandOver replaces HandOverTimeout, if it is shorter, while the session reports that it is unfit: what is in flight is
+	// then probably blocked. Together with BlindAfter before it the slots are free well within 45 s.
 	UnfitHandOver time.Duration
 	// ExitAfterCancel is how long after that the process exits if something is still in flight.
 	ExitAfterCancel time.Duration
@@ -35,17 +35,17 @@ type Config struct {
 	WeighEvery time.Duration
 	// LeaveUnasked is how long a session that leaves waits for the leader before it releases its slots by itself.
 	LeaveUnasked time.Duration
-	// RebalanceEvery is the shortest time between two plans; ten times that is the longest.
+	// RebalanceEvery is the shortest time between two assignments; ten times that is the longest.
 	RebalanceEvery time.Duration
-	// OpenTimeout is how long the objects of an acquired slot may take to be known before the slot is released. Until it has
-	// been tried by another, the session leaves it alone for as long, and twice as long each further time.
+	// OpenTimeout is how long the objects of an acquired slot may take to be known before the slot is released. The session then
+	// leaves the slot alone for the same time, and twice as long after each further failure.
 	OpenTimeout time.Duration
-	// BlindAfter is for how long the session's renewals may succeed without coming back through its watch, or all of its
-	// lists may fail, before it gives up what it cannot do without: its slots and the leadership.
+	// BlindAfter is for how long the session's renewals may succeed without being observed through its watch, or all of its lists
+	// may fail, before it releases its slots and the leadership.
 	BlindAfter time.Duration
 }
 
-// DefaultConfig returns the durations that the fleet uses unless it is told otherwise.
+// DefaultConfig returns the default durations of the fleet.
 func DefaultConfig() Config {
 	return Config{
 		RenewEvery: 2 * time.Second, RequestTimeout: 2 * time.Second, Fence: 9 * time.Second, ExitAfterFence: 2 * time.Second,
@@ -56,8 +56,8 @@ func DefaultConfig() Config {
 	}
 }
 
-// Validate returns all that is wrong with the durations: one that is not positive, a fence that two drifting clocks could
-// see after the take-over, a take-over that healthy sessions could run into after the API server was away.
+// Validate returns all errors of the durations: one that is not positive, a fence that with the allowed drift could pass after
+// the take-over, a take-over that could hit healthy sessions after the API server was unavailable.
 func (c Config) Validate() error {
 	var errs []error
 	for _, d := range []struct {
@@ -75,7 +75,7 @@ func (c Config) Validate() error {
 		{"ExitAfterCancel", c.ExitAfterCancel},
 		{"WeighEvery", c.WeighEvery},
 		{"LeaveUnasked", c.LeaveUnasked},
-		{"PlanEvery", c.RebalanceEvery},
+		{"RebalanceEvery", c.RebalanceEvery},
 		{"OpenTimeout", c.OpenTimeout},
 		{"BlindAfter", c.BlindAfter},
 	} {
@@ -97,7 +97,7 @@ func (c Config) Validate() error {
 		errs = append(errs, fmt.Errorf("BlindAfter: expected more than ComeBack (%v), got %v", c.ComeBack, c.BlindAfter))
 	}
 	if least := 2 * (c.RenewEvery + c.RequestTimeout); c.Fence <= least {
-		errs = append(errs, fmt.Errorf("Fence: expected more than 2 × (RenewEvery + RequestTimeout) = %v, so that one lost renewal suspends nobody, got %v", least, c.Fence))
+		errs = append(errs, fmt.Errorf("Fence: expected more than 2 × (RenewEvery + RequestTimeout) = %v, so that one lost renewal suspends no session, got %v", least, c.Fence))
 	}
 	return errors.Join(errs...)
 }

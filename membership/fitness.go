@@ -7,22 +7,22 @@ import (
 	"time"
 )
 
-// Fitness is what a session reports that it can do beyond renewing its Lease. Others compare it, and never its time.
+// Fitness is what a session reports that it can do beyond renewing its Lease. Others compare it, but not its time.
 type Fitness struct {
 	// Acts: the session has read all Leases of the fleet, and its fence has not passed.
 	Acts bool `json:"acts"`
-	// Observes: its own renewals come back through its watch of the fleet's Leases.
+	// Observes: the session observes its own renewals through its watch of the fleet's Leases.
 	Observes bool `json:"observes"`
-	// Serves has, by the name of a target cluster, whether the slots that the session acquires open. A target that is
-	// missing is Untried; nil means that the session does not report it, and is taken to serve.
+	// Serves is whether the slots that the session acquires open, by the name of the target cluster. A target that is missing is
+	// Untried; nil means that the session does not report it, and counts as Serving.
 	Serves map[string]Service `json:"serves,omitempty"`
-	// Reason is what is wrong, for people; empty if the session is fit.
+	// Reason describes what is wrong; empty if the session is fit.
 	Reason string `json:"reason,omitempty"`
-	// Since is since when, by the session's own clock, for people; zero if the session is fit.
+	// Since is when the session became unfit, by its own clock, for operators; zero if the session is fit.
 	Since time.Time `json:"since,omitzero"`
 }
 
-// Service is what a session knows of its way to a target cluster.
+// Service is the result of a session's attempts to serve a target cluster.
 type Service string
 
 // The services.
@@ -31,7 +31,7 @@ const (
 	Untried Service = "untried"
 	// Serving: slots open.
 	Serving Service = "serving"
-	// Failing: a slot did not open in time, or what its objects are watched by is broken.
+	// Failing: a slot did not open in time, or a watch of its objects is broken.
 	Failing Service = "failing"
 )
 
@@ -60,7 +60,7 @@ func (f Fitness) ServiceOf(target string) Service {
 	return Untried
 }
 
-// IsSame reports whether two sessions can do the same.
+// IsSame reports whether two reports state the same abilities.
 func (f Fitness) IsSame(other Fitness) bool {
 	return f.Acts == other.Acts && f.Observes == other.Observes && f.Reason == other.Reason && maps.Equal(f.Serves, other.Serves)
 }
@@ -69,13 +69,13 @@ func (f Fitness) IsSame(other Fitness) bool {
 func (f Fitness) String() string {
 	text, err := json.Marshal(f)
 	if err != nil {
-		return "" // it cannot fail: the fields are booleans, strings and a time of this process
+		return "" // impossible: the fields are booleans, strings and a time of this process
 	}
 	return string(text)
 }
 
-// ParseFitness reads the annotation of a session Lease. An absent annotation is that of a session of a version that does not
-// report its fitness, and which is taken to be fit. Errors: a value that is not valid; the session is then unfit.
+// ParseFitness parses the annotation of a session Lease. Without the annotation the session runs a version that does not report
+// its fitness, and counts as fit. Errors: an invalid value; the session then counts as unfit.
 func ParseFitness(text string) (Fitness, error) {
 	if text == "" {
 		return Fitness{Acts: true, Observes: true}, nil

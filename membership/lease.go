@@ -13,7 +13,7 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 )
 
-// suffixLength is how many random characters tell the sessions of a replica apart.
+// suffixLength is the number of random characters that distinguish the sessions of a replica.
 const suffixLength = 5
 
 // SessionLeaseName returns the name of a replica's session Lease.
@@ -53,7 +53,7 @@ func slotDigits(slots int) int {
 // Identity returns the identity of a session. random is 5 lower-case letters and digits.
 func Identity(replica, random string) string { return replica + "_" + random }
 
-// ReplicaOf returns the replica of a session; ok is false for what is no session's identity.
+// ReplicaOf returns the replica of a session; ok is false for anything that is not the identity of a session.
 func ReplicaOf(session string) (replica string, ok bool) {
 	replica, random, _ := strings.Cut(session, "_")
 	isRandom := len(random) == suffixLength && strings.IndexFunc(random, func(r rune) bool {
@@ -62,8 +62,8 @@ func ReplicaOf(session string) (replica string, ok bool) {
 	return replica, isRandom && isSubdomain(replica)
 }
 
-// isSubdomain reports whether a name is a DNS subdomain by RFC 1123, as names of pods are. It is asked for every holder of
-// every Lease, which is too often for the regular expression of apimachinery.
+// isSubdomain reports whether a name is a DNS subdomain by RFC 1123, as names of pods are. It is called for every holder of every
+// Lease, which is too often for the regular expression of apimachinery.
 func isSubdomain(name string) bool {
 	if len(name) > validation.DNS1123SubdomainMaxLength {
 		return false
@@ -98,9 +98,8 @@ func Transitions(l *coordinationv1.Lease) int64 {
 	return int64(*l.Spec.LeaseTransitions)
 }
 
-// NextTransitions returns what whoever takes the Lease writes as its number of transitions: one more than there are. It
-// begins again with 1 after the largest number that a Lease can have, and after one that it cannot have. The result differs
-// from what the Lease says.
+// NextTransitions returns the number of transitions that the next holder of a Lease writes: one more than there are. It restarts
+// at 1 after the largest number that a Lease can have, and after an invalid one. The result differs from the number on the Lease.
 func NextTransitions(l *coordinationv1.Lease) int32 {
 	n := Transitions(l)
 	if n < 0 || n >= math.MaxInt32 {
@@ -109,7 +108,7 @@ func NextTransitions(l *coordinationv1.Lease) int32 {
 	return int32(n) + 1
 }
 
-// IsOlder says that one version of a Lease is certainly older than another. What does not compare is not older.
+// IsOlder reports whether one version of a Lease is certainly older than another. Versions that cannot be compared are not older.
 func IsOlder(l, than *coordinationv1.Lease) bool {
 	order, err := resourceversion.CompareResourceVersion(l.ResourceVersion, than.ResourceVersion)
 	return err == nil && order < 0

@@ -2,12 +2,12 @@ package membership
 
 import "time"
 
-// Moment is an instant on both clocks of this machine. The monotonic clock measures durations, but stands still while the
-// machine is suspended; the wall clock goes on, but may be set. The zero Moment is before all others.
+// Moment is an instant on both clocks of this machine. The monotonic clock measures durations, but stands still while the machine
+// is suspended; the wall clock continues, but may be set. The zero Moment is before all others.
 type Moment struct {
 	// Monotonic is the time since some fixed instant in this process's life.
 	Monotonic time.Duration
-	// Wall is what the wall clock says.
+	// Wall is the time of the wall clock.
 	Wall time.Time
 }
 
@@ -19,12 +19,12 @@ func (m Moment) Add(d time.Duration) Moment {
 // Since returns how long after earlier m is, on the monotonic clock.
 func (m Moment) Since(earlier Moment) time.Duration { return m.Monotonic - earlier.Monotonic }
 
-// Reached says that the deadline has come: when either clock says so, it has.
+// Reached reports whether either clock has reached the deadline.
 func (m Moment) Reached(deadline Moment) bool {
 	return m.Monotonic >= deadline.Monotonic || !m.Wall.Before(deadline.Wall)
 }
 
-// IsZero says that the moment was never set.
+// IsZero reports whether the moment was never set.
 func (m Moment) IsZero() bool { return m == Moment{} }
 
 // Earliest returns the earliest of the moments that are set, on the monotonic clock; the zero Moment if none is.

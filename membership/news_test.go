@@ -40,8 +40,8 @@ func TestNews(t *testing.T) {
 	expect("a Lease that is gone", true, "r-1")
 }
 
-// A renewal that comes back too late does not show that the watch is in time.
-func TestARenewalThatComesBackLateIsUnseen(t *testing.T) {
+// A renewal that is observed too late does not prove that the watch is in time.
+func TestARenewalThatIsObservedLateCountsAsUnseen(t *testing.T) {
 	start := Moment{Monotonic: time.Minute, Wall: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)}
 	for after, late := range map[time.Duration]bool{4*time.Second - 1: false, 4 * time.Second: true} {
 		o := NewOthers(DefaultConfig(), Identification{Fleet: "fleet", Session: "r-0_aaaaa"})

@@ -10,7 +10,7 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 )
 
-// renewed has the observer send a renewal, and returns what the watch shows of it.
+// renewed makes the observer send a renewal, and returns what the watch shows of it.
 func (o *observer) renewed(seconds float64) *coordinationv1.Lease {
 	o.Renewing(at(seconds), at(seconds).Wall)
 	o.version++
@@ -35,7 +35,7 @@ func TestObserving(t *testing.T) {
 			t.Error("warm")
 		}
 	})
-	t.Run("a renewal that is 4 s out ends it, whatever was sent since", func(t *testing.T) {
+	t.Run("a renewal that is not observed for 4 s ends it, whatever was sent since", func(t *testing.T) {
 		o := newObserver()
 		o.watch(30, 0.1)
 		o.renewed(30)
@@ -54,7 +54,7 @@ func TestObserving(t *testing.T) {
 		o.Advance(at(34))
 		expect(t, o, false)
 	})
-	t.Run("one that comes back is not all that are out", func(t *testing.T) {
+	t.Run("one observed renewal does not account for all", func(t *testing.T) {
 		o := newObserver()
 		o.watch(30, 0.1)
 		first := o.renewed(30)
@@ -65,7 +65,7 @@ func TestObserving(t *testing.T) {
 		o.Advance(at(36))
 		expect(t, o, false)
 	})
-	t.Run("an earlier one that is seen again is none of those that are out", func(t *testing.T) {
+	t.Run("an earlier one that is seen again is none of those awaited", func(t *testing.T) {
 		o := newObserver()
 		o.watch(30, 0.1)
 		earlier := sessionLease(me, "own", 2000)
@@ -75,7 +75,7 @@ func TestObserving(t *testing.T) {
 		o.Advance(at(34))
 		expect(t, o, false)
 	})
-	t.Run("the last one that comes back is all that were out", func(t *testing.T) {
+	t.Run("the last observed renewal accounts for all", func(t *testing.T) {
 		o := newObserver()
 		o.watch(30, 0.1)
 		o.renewed(30)
@@ -83,7 +83,7 @@ func TestObserving(t *testing.T) {
 		o.Advance(at(35))
 		expect(t, o, true)
 	})
-	t.Run("one that comes back late does not begin it", func(t *testing.T) {
+	t.Run("one that is observed late does not begin it", func(t *testing.T) {
 		o := newObserver()
 		mine := o.renewed(30)
 		o.Observe(at(34), mine, true)
@@ -91,12 +91,12 @@ func TestObserving(t *testing.T) {
 		o.Observe(at(36), o.renewed(35), true)
 		expect(t, o, true)
 	})
-	t.Run("one that a live read shows has not come back", func(t *testing.T) {
+	t.Run("one that a live read shows does not count as observed", func(t *testing.T) {
 		o := newObserver()
 		o.Observe(at(31), o.renewed(30), false)
 		expect(t, o, false)
 	})
-	t.Run("nor has one of another session", func(t *testing.T) {
+	t.Run("nor does one of another session", func(t *testing.T) {
 		o := newObserver()
 		o.renewed(30)
 		theirs := sessionLease(other, "u", 1)
@@ -106,8 +106,8 @@ func TestObserving(t *testing.T) {
 	})
 }
 
-func TestGoneAndBack(t *testing.T) {
-	t.Run("an older version than the one that is gone is no news", func(t *testing.T) {
+func TestMissingLeasesThatReturn(t *testing.T) {
+	t.Run("an older version than the one that is gone is not news", func(t *testing.T) {
 		o := newObserver()
 		o.Observe(at(0), sessionLease(other, "u", 5), true)
 		o.Missed(at(1), "r-1")
@@ -116,7 +116,7 @@ func TestGoneAndBack(t *testing.T) {
 		}
 		o.watch(60, 0.1)
 		if silence, _ := o.Silence(at(60), "r-1"); silence != 0 {
-			t.Errorf("silence of what is gone: got %v", silence)
+			t.Errorf("silence of a Lease that is gone: got %v", silence)
 		}
 	})
 	t.Run("the version that was missed is news when it is seen again", func(t *testing.T) {
@@ -134,7 +134,7 @@ func TestGoneAndBack(t *testing.T) {
 			t.Errorf("got %+v", o.Peer("r-1"))
 		}
 	})
-	t.Run("a Lease that was made after another proves nothing for 15 s", func(t *testing.T) {
+	t.Run("a Lease that was created after another proves nothing for 15 s", func(t *testing.T) {
 		o := newObserver()
 		o.Observe(at(0), sessionLease(other, "u", 5), true)
 		o.Missed(at(1), "r-1")
@@ -150,7 +150,7 @@ func TestGoneAndBack(t *testing.T) {
 			t.Errorf("want it to look dead at 17 s, got %v (%v)", seen.Monotonic, ok)
 		}
 	})
-	t.Run("nor does one that was missing when it was first asked for", func(t *testing.T) {
+	t.Run("nor does one that was missing at the first call", func(t *testing.T) {
 		o := newObserver()
 		o.Judge(at(1), other, nil)
 		o.Observe(at(2), sessionLease("r-1_ccccc", "v", 6), true)
@@ -159,7 +159,7 @@ func TestGoneAndBack(t *testing.T) {
 			t.Errorf("want %s, got %s", Doomed, got)
 		}
 	})
-	t.Run("nor does one whose predecessor went unseen", func(t *testing.T) {
+	t.Run("nor does one whose predecessor was not observed to be gone", func(t *testing.T) {
 		o := newObserver()
 		o.Observe(at(0), sessionLease(other, "u", 5), true)
 		if !o.Observe(at(2), sessionLease(other, "v", 6), true) {
@@ -185,7 +185,7 @@ func TestGoneAndBack(t *testing.T) {
 			t.Errorf("want %s, got %s", Doomed, got)
 		}
 	})
-	t.Run("a read that shows none is what is known", func(t *testing.T) {
+	t.Run("a read that shows none replaces what was known", func(t *testing.T) {
 		o := newObserver()
 		o.Observe(at(0), sessionLease(other, "u", 5), true)
 		o.Judge(at(20), other, nil)
@@ -198,13 +198,13 @@ func TestGoneAndBack(t *testing.T) {
 func TestDeath(t *testing.T) {
 	expect := func(t *testing.T, o *observer, session string, want float64) {
 		t.Helper()
-		for range 2 { // the time does not move when it is asked for once more
+		for range 2 { // the time does not change at the second call
 			if seen, ok := o.Death(at(20), session); !ok || seen != at(want) {
 				t.Errorf("want it to look dead at %v s, got %v (%v)", want, seen.Monotonic, ok)
 			}
 		}
 	}
-	t.Run("a replica that nobody has seen, after 15 s", func(t *testing.T) {
+	t.Run("a replica that was never observed, after 15 s", func(t *testing.T) {
 		o := newObserver()
 		expect(t, o, other, 35)
 		if seen, _ := o.Death(at(25), other); seen != at(35) {
@@ -226,14 +226,14 @@ func TestDeath(t *testing.T) {
 		o.Observe(at(3), sessionLease("r-1_ccccc", "u", 1, v1alpha1.AnnotationCreated), true)
 		expect(t, o, other, 18)
 	})
-	t.Run("what is no session, at once", func(t *testing.T) {
+	t.Run("a holder that is not a session, at once", func(t *testing.T) {
 		expect(t, newObserver(), "by-hand", 20)
 	})
 	t.Run("not the holder", func(t *testing.T) {
 		o := newObserver()
 		o.Observe(at(3), sessionLease(other, "u", 1), true)
 		if _, ok := o.Death(at(60), other); ok {
-			t.Error("looks dead")
+			t.Error("want the holder not to look dead")
 		}
 	})
 }

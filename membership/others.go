@@ -11,13 +11,13 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 )
 
-// Peer is what a session Lease says of a replica.
+// Peer is the content of a replica's session Lease.
 type Peer struct {
-	// Replica is whose Lease it is, Session who holds it: "" is nobody.
+	// Replica is the replica of the Lease, Session its holder: "" is none.
 	Replica, Session string
 	// Leaving: the session hands its slots over, or has done so.
 	Leaving bool
-	// Capacity is how much the replica wants to hold in relation to others, 1 if it does not say.
+	// Capacity is how much the replica wants to hold in relation to others, 1 if it is not reported.
 	Capacity float64
 	// Weights, Confirmed and Counts are the values of the annotations of these names.
 	Weights, Confirmed, Counts string
@@ -25,19 +25,19 @@ type Peer struct {
 	Fitness Fitness
 }
 
-// peer is a session Lease as it was last seen.
+// peer is a session Lease as it was last observed.
 type peer struct {
 	Peer
 	lease *coordinationv1.Lease
-	// changed is when its version was first seen, seen when a Lease of its UID was.
+	// changed is when its version was first observed, seen when a Lease of its UID was.
 	changed, seen Moment
 	// gone is since when there is no such Lease; the zero Moment while there is one.
 	gone Moment
-	// replaced says that we know of an earlier Lease of the same name.
+	// replaced is true if an earlier Lease of the same name was observed.
 	replaced bool
 }
 
-// Others are the session Leases of the whole fleet, our own among them, timed by what is observed here.
+// Others are the session Leases of the whole fleet, our own among them, timed by what this process observes.
 type Others struct {
 	config Config
 	fleet  string
@@ -45,37 +45,37 @@ type Others struct {
 	peers  map[string]*peer
 	names  []string // sorted, so that nothing depends on the order of a map
 
-	// What is silent counts from since at the earliest: from when on our own renewals have come back in time.
+	// Silence counts from since at the earliest: since then our own renewals have been observed in time.
 	since     Moment
 	observing bool
-	// out are our renewals that have not come back, due is when the next one is.
+	// out are our renewals that have not been observed, due is when the next one is due.
 	out []attempt
 	due Moment
-	// unseen is since when our renewals have been acknowledged and none of them has come back in time; zero while they come
-	// back, or fail.
+	// unseen is since when our renewals have been acknowledged and none of them has been observed in time; zero while they are
+	// observed, or fail.
 	unseen Moment
 
-	// news are the replicas whose Lease has changed since News was last called; lives says that a holder has.
+	// news are the replicas whose Lease has changed since News was last called; lives is true if a holder has.
 	news  []string
 	lives bool
 }
 
-// NewOthers returns what a session that has just started knows of the session Leases.
+// NewOthers returns the knowledge of a session that has just started: no session Lease was observed yet.
 func NewOthers(c Config, id Identification) *Others {
 	return &Others{config: c, fleet: id.Fleet, own: id.Session, peers: map[string]*peer{}}
 }
 
-// Renewing notes that our own renewal is about to be sent: it has to come back through the watch.
+// Renewing records that our own renewal is about to be sent: it has to be observed through the watch.
 func (o *Others) Renewing(now Moment, renewTime time.Time) {
 	o.out = append(o.out, attempt{renewTime: renewTime, sent: now})
 	if len(o.out) > mostAttempts {
-		o.out = slices.Delete(o.out, 1, 2) // the oldest says for how long nothing has come back
+		o.out = slices.Delete(o.out, 1, 2) // the oldest shows for how long no renewal was observed
 	}
 	o.due = now.Add(o.config.RenewEvery)
 }
 
-// Advance notices that a renewal of ours has not come back in time, or was not sent in time. Until one comes back, the
-// silence of others says nothing about them: it may be the API server that is silent, or we.
+// Advance notices that a renewal of ours was not observed in time, or was not sent in time. Until one is observed, the silence of
+// others does not count: its cause may be the API server, or this process.
 func (o *Others) Advance(now Moment) {
 	oldest := o.due
 	if len(o.out) > 0 {
@@ -86,22 +86,22 @@ func (o *Others) Advance(now Moment) {
 	}
 }
 
-// Interrupt notes that our own renewal has failed. Whatever was in its way may have been in the way of others.
+// Interrupt records that our own renewal has failed. The cause may have made renewals of others fail, too.
 func (o *Others) Interrupt() { o.observing, o.unseen = false, Moment{} }
 
-// Acknowledged notes that our own renewal has succeeded.
+// Acknowledged records that our own renewal has succeeded.
 func (o *Others) Acknowledged(now Moment) {
 	if o.unseen.IsZero() {
 		o.unseen = now
 	}
 }
 
-// Unseen returns since when our own renewals succeed and do not come back through the watch in time; the zero Moment while
-// they come back, and while they fail.
+// Unseen returns since when our own renewals have succeeded without being observed through the watch in time; the zero Moment
+// while they are observed, and while they fail.
 func (o *Others) Unseen() Moment { return o.unseen }
 
-// Observe takes in a version of a session Lease. It says whether something has changed beside the time of its renewal.
-// watched says that it came through the watch.
+// Observe records a version of a session Lease, and reports whether anything but the time of its renewal has changed. watched is
+// true if the version came through the watch.
 func (o *Others) Observe(now Moment, l *coordinationv1.Lease, watched bool) (changed bool) {
 	replica, ok := ReplicaOfLease(o.fleet, l.Name)
 	if !ok {
@@ -130,16 +130,16 @@ func (o *Others) Observe(now Moment, l *coordinationv1.Lease, watched bool) (cha
 	return changed
 }
 
-// News returns the replicas whose session Lease says something else than at the last call, beside the time of its renewal,
-// and reports whether what Death and Judge say of any session may differ. A replica may be named more than once.
+// News returns the replicas whose session Lease has changed since the last call, except for the time of its renewal, and reports
+// whether the results of Death and Judge may differ for any session. A replica may be named more than once.
 func (o *Others) News() (replicas []string, lives bool) {
 	replicas, lives = o.news, o.lives
 	o.news, o.lives = nil, false
 	return replicas, lives
 }
 
-// Correct takes in what a live read has shown, also if it is older than what we know: then etcd has been restored. If it
-// only came late, the watch puts it right.
+// Correct records what a live read has shown, also if it is older than what we know: then etcd has been restored. If the answer
+// only came late, the watch will correct it.
 func (o *Others) Correct(now Moment, l *coordinationv1.Lease) (changed bool) {
 	if replica, ok := ReplicaOfLease(o.fleet, l.Name); ok {
 		if p := o.peers[replica]; p != nil && p.lease != nil && IsOlder(l, p.lease) {
@@ -149,7 +149,7 @@ func (o *Others) Correct(now Moment, l *coordinationv1.Lease) (changed bool) {
 	return o.Observe(now, l, false)
 }
 
-// peer returns what is kept about a replica.
+// peer returns what is recorded of a replica.
 func (o *Others) peer(replica string) *peer {
 	p, known := o.peers[replica]
 	if !known {
@@ -161,8 +161,8 @@ func (o *Others) peer(replica string) *peer {
 	return p
 }
 
-// comeBack takes in that our renewal has come back through the watch. The watch shows changes in their order, so all that
-// happened before that renewal has been seen. Those sent earlier do not come any more.
+// comeBack records that our renewal has been observed through the watch. The watch shows changes in their order, so everything
+// that happened before that renewal has been observed. Earlier renewals will not be observed any more.
 func (o *Others) comeBack(now Moment, renewTime time.Time) {
 	returned := slices.IndexFunc(o.out, func(a attempt) bool { return a.renewTime.After(renewTime) })
 	if returned < 0 {
@@ -181,7 +181,7 @@ func (o *Others) comeBack(now Moment, renewTime time.Time) {
 	}
 }
 
-// Missed takes in that there is no session Lease of a replica, seen by the watch or by a live read.
+// Missed records that the watch or a live read has shown no session Lease of a replica.
 func (o *Others) Missed(now Moment, replica string) (changed bool) {
 	p := o.peer(replica)
 	if !p.gone.IsZero() {
@@ -195,11 +195,11 @@ func (o *Others) Missed(now Moment, replica string) (changed bool) {
 // Known returns how many replicas are remembered.
 func (o *Others) Known() int { return len(o.names) }
 
-// forgetAfter is how many times the time of a take-over a session Lease has been missing before its replica is forgotten.
+// forgetAfter is for how many take-over times a session Lease has to be missing before its replica is forgotten.
 const forgetAfter = 40
 
-// Forget drops replicas whose session Lease has long been missing, unless keep reports that a Lease names a session of
-// theirs. What is left is what a session knows that has just started.
+// Forget removes replicas whose session Lease has long been missing, unless keep reports that a Lease names a session of theirs.
+// Afterwards they are as unknown as to a session that has just started.
 func (o *Others) Forget(now Moment, keep func(replica string) bool) {
 	o.names = slices.DeleteFunc(o.names, func(replica string) bool {
 		p := o.peers[replica]
@@ -230,8 +230,8 @@ func (o *Others) Peer(replica string) Peer {
 	return Peer{}
 }
 
-// Silence returns for how long nothing has been seen of a replica's session Lease while we would have seen it, and, if it
-// is silent for long enough to be declared dead, the Lease. Not while our own renewals do not come back.
+// Silence returns for how long nothing has been observed of a replica's session Lease while it would have been, and, if that is
+// long enough for its session to be declared dead, the Lease. It does not count while our own renewals are not observed.
 func (o *Others) Silence(now Moment, replica string) (silence time.Duration, dead *coordinationv1.Lease) {
 	p, known := o.peers[replica]
 	if !known || !p.gone.IsZero() || !o.observing {
@@ -247,18 +247,18 @@ func (o *Others) Silence(now Moment, replica string) (silence time.Duration, dea
 	return silence, p.lease
 }
 
-// Warm says that our own renewals have come back for the time of a take-over, so that silence has had its time to show.
+// Warm reports whether our own renewals have been observed for the time of a take-over, so that silence would have been noticed.
 func (o *Others) Warm(now Moment) bool {
 	return o.observing && now.Since(o.since) >= o.config.TakeOver
 }
 
-// Observing says that our own renewals come back through the watch, and since when.
+// Observing reports whether our own renewals are observed through the watch, and since when.
 func (o *Others) Observing() (since Moment, ok bool) { return o.since, o.observing }
 
-// Judge says what a live read of a session's Lease proves, if it began after the session was seen to hold something; l is
-// nil if there was none. A session that has held its Lease once never gets it again, so another holder proves that it is
-// dead, and so does none. Where the Lease is gone, or not the one that the session held, the session may not have noticed:
-// it is Doomed, because it cannot renew any more, and dead when the time of a take-over has passed since the read.
+// Judge returns what a live read of a session's Lease proves, if it began after the session was observed to hold something; l is
+// nil if there was none. A session that has lost its Lease never regains it, so another holder, or none, proves that it is dead.
+// If the Lease is gone, or is not the one that the session held, the session may not have noticed: it is Doomed, because it
+// cannot renew any more, and dead when the time of a take-over has passed since the read.
 func (o *Others) Judge(now Moment, session string, l *coordinationv1.Lease) Judgement {
 	replica, ok := ReplicaOf(session)
 	switch {
@@ -284,16 +284,16 @@ type Judgement string
 
 // The judgements.
 const (
-	// Alive: the session may hold its Lease still.
+	// Alive: the session may still hold its Lease.
 	Alive Judgement = "alive"
 	// Doomed: it cannot renew any more, but its fence may not have passed.
 	Doomed Judgement = "doomed"
-	// Dead: it may act no more, and never will.
+	// Dead: it may not act any more, and never will.
 	Dead Judgement = "dead"
 )
 
-// Death returns from when on a session looks dead by what has been observed; ok is false while it holds its Lease. It is a
-// reason to ask, and no proof: see Judge.
+// Death returns from when on a session looks dead by what has been observed; ok is false while it holds its Lease. This is a
+// reason for a live read, and no proof: see Judge.
 func (o *Others) Death(now Moment, session string) (at Moment, ok bool) {
 	replica, ok := ReplicaOf(session)
 	if !ok {
@@ -314,7 +314,7 @@ func (o *Others) Death(now Moment, session string) (at Moment, ok bool) {
 	return p.changed, true
 }
 
-// isNew says that the Lease may not be the one that an earlier session of the replica has held.
+// isNew reports whether the Lease may not be the one that an earlier session of the replica has held.
 func (p *peer) isNew() bool {
 	return p.replaced || p.lease.Annotations[v1alpha1.AnnotationCreated] != ""
 }
@@ -327,7 +327,7 @@ func readPeer(replica string, l *coordinationv1.Lease) Peer {
 		Confirmed: l.Annotations[v1alpha1.AnnotationConfirmed],
 		Counts:    l.Annotations[v1alpha1.AnnotationCounts],
 	}
-	p.Fitness, _ = ParseFitness(l.Annotations[v1alpha1.AnnotationFitness]) // a report that is not valid is one of no fitness
+	p.Fitness, _ = ParseFitness(l.Annotations[v1alpha1.AnnotationFitness]) // an invalid report counts as unfit
 	if capacity, err := strconv.ParseFloat(l.Annotations[v1alpha1.AnnotationCapacity], 64); err == nil && capacity > 0 {
 		p.Capacity = capacity
 	}

@@ -29,7 +29,7 @@ func sessionLease(session string, uid types.UID, version int, annotations ...str
 	return l
 }
 
-// observer is a session that renews its own Lease every 2 s, at even seconds, and sees that come back.
+// observer is a session that renews its own Lease every 2 s, at even seconds, and observes that.
 type observer struct {
 	*Others
 	now     float64
@@ -40,7 +40,7 @@ func newObserver() *observer {
 	return &observer{Others: NewOthers(DefaultConfig(), Identification{Fleet: "fleet", Session: me}), version: 1000}
 }
 
-// watch goes on to a time; back is how long after its send a renewal comes back.
+// watch advances to a time; back is how long after its send a renewal is observed.
 func (o *observer) watch(until, back float64) {
 	for ; o.now+2 <= until; o.now += 2 {
 		sent := at(o.now)
@@ -77,14 +77,14 @@ func TestSilence(t *testing.T) {
 		}
 		o.Observe(at(35), sessionLease(other, "u", 1), true)
 		if !o.isDead(35.1) {
-			t.Error("the same version, seen again, has started the time again")
+			t.Error("want the same version, seen again, not to restart the time")
 		}
 		o.Observe(at(35), sessionLease(other, "u", 2), true)
 		if o.isDead(36) {
 			t.Error("dead although it has renewed")
 		}
 	})
-	t.Run("a session that does not renew yet times nobody", func(t *testing.T) {
+	t.Run("a session that does not renew yet counts no silence", func(t *testing.T) {
 		o := newObserver()
 		o.Observe(at(0), sessionLease(other, "u", 1), true)
 		if o.isDead(100) {
@@ -93,14 +93,14 @@ func TestSilence(t *testing.T) {
 		o.now = 100
 		o.watch(114, 0.1)
 		if o.isDead(115) || !o.isDead(115.1) {
-			t.Error("want the time to run from when the first renewal came back, at 100.1 s")
+			t.Error("want the time to count from when the first renewal was observed, at 100.1 s")
 		}
 	})
-	t.Run("what happens to our own renewals starts the time again", func(t *testing.T) {
+	t.Run("problems of our own renewals restart the time", func(t *testing.T) {
 		for name, disturb := range map[string]func(o *observer){
-			"comes back late":    func(o *observer) { o.watch(30, 4.1) },
-			"fails":              func(o *observer) { o.Interrupt() },
-			"is not sent":        func(o *observer) { o.Advance(at(34)) },
+			"observed late":      func(o *observer) { o.watch(30, 4.1) },
+			"failed":             func(o *observer) { o.Interrupt() },
+			"not sent":           func(o *observer) { o.Advance(at(34)) },
 			"the wall clock ran": func(o *observer) { o.Advance(Moment{Monotonic: at(28.1).Monotonic, Wall: at(60).Wall}) },
 		} {
 			o := newObserver()
@@ -111,14 +111,14 @@ func TestSilence(t *testing.T) {
 			o.now = 34
 			o.watch(48, 0.1)
 			if o.isDead(49) {
-				t.Errorf("%s: dead at 49 s, want the time to run from 34.1 s on", name)
+				t.Errorf("%s: dead at 49 s, want the time to count from 34.1 s on", name)
 			}
 			if !o.isDead(49.1) {
 				t.Errorf("%s: not dead at 49.1 s", name)
 			}
 		}
 	})
-	t.Run("nobody declares itself, nobody, or what is gone dead", func(t *testing.T) {
+	t.Run("a session declares neither itself, nor an empty Lease, nor a missing one dead", func(t *testing.T) {
 		o := newObserver()
 		o.Observe(at(0), sessionLease("r-1", "u", 1), true)
 		o.Observe(at(0), sessionLease("r-2_ccccc", "v", 2), true)
@@ -134,7 +134,7 @@ func TestSilence(t *testing.T) {
 		o := newObserver()
 		o.watch(14, 0.1)
 		if o.Warm(at(15)) || !o.Warm(at(15.1)) {
-			t.Error("want warm 15 s after the first renewal has come back")
+			t.Error("want warm 15 s after the first renewal was observed")
 		}
 	})
 }
@@ -148,7 +148,7 @@ func TestJudge(t *testing.T) {
 		want    Judgement
 	}{
 		{"holds it", nil, other, sessionLease(other, "u", 1), Alive},
-		{"nobody holds it", nil, other, sessionLease("r-1", "u", 1), Dead},
+		{"it has no holder", nil, other, sessionLease("r-1", "u", 1), Dead},
 		{"another session holds it", nil, other, sessionLease("r-1_ccccc", "u", 1), Dead},
 		{"there is none", nil, other, nil, Doomed},
 		{"a created one", nil, other, sessionLease("r-1_ccccc", "u", 1, v1alpha1.AnnotationCreated), Doomed},
@@ -159,7 +159,7 @@ func TestJudge(t *testing.T) {
 			sessionLease("r-1_ccccc", "u", 2, v1alpha1.AnnotationCreated), Dead,
 		},
 		{"another one than we knew", []*coordinationv1.Lease{sessionLease(other, "u", 1)}, other, sessionLease("r-1", "v", 2), Doomed},
-		{"no session's name", nil, "by-hand", nil, Dead},
+		{"not the name of a session", nil, "by-hand", nil, Dead},
 	} {
 		o := newObserver()
 		for _, l := range c.known {
@@ -174,22 +174,22 @@ func TestJudge(t *testing.T) {
 func TestObserve(t *testing.T) {
 	o := newObserver()
 	if !o.Observe(at(0), sessionLease(other, "u", 5, v1alpha1.AnnotationLeaving), true) {
-		t.Error("the first sight is news")
+		t.Error("want the first version to be news")
 	}
 	if o.Observe(at(2), sessionLease(other, "u", 6, v1alpha1.AnnotationLeaving), true) {
-		t.Error("a renewal is no news")
+		t.Error("want a renewal not to be news")
 	}
 	if o.Observe(at(3), sessionLease("r-1", "u", 4), true) || o.Peer("r-1").Session != other {
-		t.Error("an older version is no news")
+		t.Error("want an older version not to be news")
 	}
 	if !o.Observe(at(4), sessionLease("r-1", "u", 7), true) || o.Peer("r-1").Session != "" || o.Peer("r-1").Leaving {
-		t.Errorf("another holder is news, got %+v", o.Peer("r-1"))
+		t.Errorf("want another holder to be news, got %+v", o.Peer("r-1"))
 	}
 	if !o.Missed(at(5), "r-1") || o.Missed(at(6), "r-1") || len(o.Peers()) != 0 {
-		t.Errorf("that it is gone is news once, got %+v", o.Peers())
+		t.Errorf("want it to be news once that it is gone, got %+v", o.Peers())
 	}
 	if o.Observe(at(7), &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Name: "fleet-leader"}}, true) {
-		t.Error("other Leases are none of its business")
+		t.Error("want other Leases ignored")
 	}
 }
 
@@ -237,7 +237,7 @@ func TestNames(t *testing.T) {
 	}
 }
 
-func TestTheNumberOfTransitionsGoesOnFromAnyNumber(t *testing.T) {
+func TestNextTransitions_ContinuesFromAnyNumber(t *testing.T) {
 	if got := NextTransitions(nil); got != 1 {
 		t.Errorf("without a Lease: want 1, got %d", got)
 	}
@@ -249,7 +249,7 @@ func TestTheNumberOfTransitionsGoesOnFromAnyNumber(t *testing.T) {
 	}
 }
 
-// The names that ReplicaOf takes for replicas are those that apimachinery takes for names of pods.
+// The names that ReplicaOf accepts as replicas are those that apimachinery accepts as names of pods.
 func TestReplicasHaveNamesOfPods(t *testing.T) {
 	worlds.Check(t, 1, func(t *rapid.T) {
 		name := rapid.OneOf(

@@ -12,24 +12,24 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 )
 
-// Identification says who a session is.
+// Identification is the identity of a session.
 type Identification struct {
-	// Fleet and Namespace say where the Lease is.
+	// Fleet and Namespace identify the Lease.
 	Fleet, Namespace string
 	// Replica and Session are the names of both.
 	Replica, Session string
 	// PodUID is the UID of the session's pod, "" if it is not known.
 	PodUID string
-	// Exclusive says that the process holds the exclusive file lock in the pod's own volume.
+	// Exclusive is true if the process holds the exclusive file lock in the pod's own volume.
 	Exclusive bool
-	// Capacity is what the replica reports as such.
+	// Capacity is the capacity that the replica reports.
 	Capacity float64
 	// Record are further annotations of the Lease. They do not change while the session lives.
 	Record map[string]string
 }
 
-// provenPod returns the UID of the pod whose lock the session holds, "" if it holds none. A session without the lock must
-// not name the pod: that another one holds the lock proves nothing about it.
+// provenPod returns the UID of the pod whose lock the session holds, "" if it holds none. A session without the lock must not
+// name the pod: that another one holds the lock proves nothing about it.
 func (id Identification) provenPod() string {
 	if !id.Exclusive {
 		return ""
@@ -37,14 +37,14 @@ func (id Identification) provenPod() string {
 	return id.PodUID
 }
 
-// Notes are what a session tells the others on its Lease, with the next renewal.
+// Notes are what a session reports to the others on its Lease, with the next renewal.
 type Notes struct {
 	// Leaving: the session hands its slots over and exits.
 	Leaving bool
 	// Weights, Confirmed and Fitness are the values of the annotations of these names.
 	Weights, Confirmed, Fitness string
-	// Counts is the value of that annotation. Nil leaves what is there: the last word of the replica, which stands until it
-	// can say more.
+	// Counts is the value of that annotation. Nil keeps the present value, the last report of the replica, until there is a new
+	// one.
 	Counts *string
 }
 
@@ -55,23 +55,23 @@ const (
 	starting phase = iota
 	// holding: it has held it, and renews it.
 	holding
-	// releasing: it empties it, and starts nothing any more.
+	// releasing: it is being emptied, and the session starts nothing any more.
 	releasing
-	// ended: it does not hold it any more, and never will.
+	// ended: the session does not hold it any more, and never will.
 	ended
 )
 
-// attempt is a write of our Lease that may have taken effect although nobody said so. It can stand for several: then from
-// is the renewTime of the first of them, renewTime that of the last, and sent is when the first was sent.
+// attempt is a write of our Lease that may have taken effect without an answer. It can stand for several: then from is the
+// renewTime of the first of them, renewTime that of the last, and sent is when the first was sent.
 type attempt struct {
 	from, renewTime time.Time
 	sent            Moment
 }
 
-// mostAttempts is how many attempts are remembered one by one.
+// mostAttempts is how many attempts are recorded separately.
 const mostAttempts = 64
 
-// try remembers an attempt. When there are too many, the oldest two become one. It counts from the earlier send, so that the
+// try records an attempt. If there are too many, the oldest two are merged. The result counts from the earlier send, so that the
 // fence is never later than it may be: by then both have passed it.
 func (o *Own) try(sent Moment) {
 	o.attempts = append(o.attempts, attempt{from: o.renewTime, renewTime: o.renewTime, sent: sent})
@@ -81,7 +81,7 @@ func (o *Own) try(sent Moment) {
 	}
 }
 
-// Own is the life of this session's Lease. There is never more than one request for it.
+// Own is the life of this session's Lease. At most one request for it is in flight.
 type Own struct {
 	config Config
 	id     Identification
@@ -95,7 +95,7 @@ type Own struct {
 	fence        Moment
 	attempts     []attempt
 	lastRenew    time.Time
-	// asked is the request that is not answered yet, renewTime is what it writes, and emptying that it gives the Lease up.
+	// asked is the request that is not answered yet, renewTime is what it writes, and emptying is true if it empties the Lease.
 	asked     Verb
 	renewTime time.Time
 	emptying  bool
@@ -103,7 +103,7 @@ type Own struct {
 	due       Moment
 	// seen is when this Lease, by its UID, was first read.
 	seen Moment
-	// created says that a create of ours may have taken effect, or may do so later; creating is when it was sent.
+	// created is true if a create of ours may have taken effect, or may do so later; creating is when it was sent.
 	created  bool
 	creating Moment
 	timing   timing
@@ -118,17 +118,17 @@ func NewOwn(c Config, id Identification) *Own {
 	return &Own{config: c, id: id, name: SessionLeaseName(id.Fleet, id.Replica), mustRead: true}
 }
 
-// Fence returns the moment after which the session may start nothing, unless it moves. ok is false while the session does
-// not hold its Lease, and from the moment at which it gives it up.
+// Fence returns the moment after which the session may start nothing, unless a renewal extends it. ok is false while the session
+// does not hold its Lease, and from the moment at which it begins to empty it.
 func (o *Own) Fence() (fence Moment, ok bool) { return o.fence, o.phase == holding }
 
-// Lost says why the session has lost its Lease for good; "" if it has not.
+// Lost returns why the session has permanently lost its Lease; "" if it has not.
 func (o *Own) Lost() string { return o.reason }
 
-// Left says that the session has given up its Lease, and whether it is known to be empty.
+// Left reports whether the session has given up its Lease, and whether the Lease is known to be empty.
 func (o *Own) Left() (empty, ok bool) { return o.empty, o.phase == ended && o.reason == "" }
 
-// Note sets what the next renewal reports. That the session leaves and what it can do are reported at once.
+// Note sets what the next renewal reports. Leaving and the fitness are reported at once.
 func (o *Own) Note(n Notes) {
 	if n.Leaving != o.notes.Leaving || n.Fitness != o.notes.Fitness {
 		o.due = Moment{}
@@ -136,8 +136,7 @@ func (o *Own) Note(n Notes) {
 	o.notes = n
 }
 
-// Release gives the Lease up: it is emptied, and from now on the session starts nothing. Without effect before the Lease
-// was held.
+// Release empties the Lease; from now on the session starts nothing. It has no effect before the Lease was held.
 func (o *Own) Release(now Moment) {
 	switch o.phase {
 	case starting:
@@ -148,7 +147,7 @@ func (o *Own) Release(now Moment) {
 	}
 }
 
-// WakeAt says when to ask Next again; the zero Moment while an answer is awaited, and at the end.
+// WakeAt returns when to call Next again; the zero Moment while an answer is awaited, and at the end.
 func (o *Own) WakeAt() Moment {
 	if o.asked != "" || o.phase == ended {
 		return Moment{}
@@ -159,7 +158,7 @@ func (o *Own) WakeAt() Moment {
 // IsDue reports whether Next has a request to send.
 func (o *Own) IsDue(now Moment) bool { return o.phase != ended && o.asked == "" && now.Reached(o.due) }
 
-// Next returns the request that is due, if one is. Its ID is the caller's to set.
+// Next returns the request that is due, if one is. The caller sets its ID.
 func (o *Own) Next(now Moment) (Request, bool) {
 	if o.phase == releasing && now.Reached(o.gaveUp) {
 		o.phase = ended
@@ -178,7 +177,7 @@ func (o *Own) Next(now Moment) (Request, bool) {
 	return request, true
 }
 
-// compose writes the next version of the Lease. Its renewTime tells our attempts apart, so no two are the same.
+// compose returns the next version of the Lease. Its renewTime identifies our attempts, so no two are the same.
 func (o *Own) compose(now Moment) *coordinationv1.Lease {
 	o.renewTime = now.Wall.Truncate(time.Microsecond)
 	if !o.renewTime.After(o.lastRenew) {
@@ -199,8 +198,8 @@ func (o *Own) compose(now Moment) *coordinationv1.Lease {
 		Annotate(l, v1alpha1.AnnotationWeights, "")
 		Annotate(l, v1alpha1.AnnotationConfirmed, "")
 		Annotate(l, v1alpha1.AnnotationFitness, "")
-		// It still says that the session has left, which is how its slots remember their home, and how many machines it
-		// has counted, which stands until somebody else has counted them.
+		// It still records that the session has left, which gives its slots their home, and how many machines it has counted,
+		// which is used until another session has counted them.
 		return l
 	}
 	if o.phase == starting {
@@ -208,7 +207,7 @@ func (o *Own) compose(now Moment) *coordinationv1.Lease {
 		l.Spec.HolderIdentity, l.Spec.LeaseTransitions, l.Spec.LeaseDurationSeconds, l.Spec.AcquireTime = &holder, &transitions, &seconds, &renew
 	}
 	if o.lease != nil && now.Since(o.seen) >= o.config.TakeOver {
-		Annotate(l, v1alpha1.AnnotationCreated, "") // whoever held another Lease of this name has passed its fence
+		Annotate(l, v1alpha1.AnnotationCreated, "") // every holder of another Lease of this name has passed its fence
 	}
 	leaving := ""
 	if o.notes.Leaving {
@@ -232,7 +231,7 @@ func (o *Own) compose(now Moment) *coordinationv1.Lease {
 // RenewTime returns the renewTime that the request of the last Next writes.
 func (o *Own) RenewTime() time.Time { return o.renewTime }
 
-// Replied takes in the answer to the request of the last Next.
+// Replied applies the answer to the request of the last Next.
 func (o *Own) Replied(now Moment, r Reply) {
 	asked := o.asked
 	o.asked = ""
@@ -251,8 +250,8 @@ func (o *Own) lose(format string, args ...any) {
 	o.phase, o.reason = ended, fmt.Sprintf(format, args...)
 }
 
-// hold notes that a write of ours, sent at a moment, has taken effect. Others that are not answered carried the
-// resourceVersion that it has replaced, and cannot take effect any more.
+// hold records that a write of ours, sent at a moment, has taken effect. Others that are not answered carried the resourceVersion
+// that it has replaced, and cannot take effect any more.
 func (o *Own) hold(now Moment, l *coordinationv1.Lease, sent Moment) {
 	if o.phase == starting {
 		o.phase = holding
@@ -264,7 +263,7 @@ func (o *Own) hold(now Moment, l *coordinationv1.Lease, sent Moment) {
 	}
 }
 
-// keep notes the newest version of the Lease.
+// keep records the newest version of the Lease.
 func (o *Own) keep(now Moment, l *coordinationv1.Lease) {
 	if o.lease == nil || o.lease.UID != l.UID {
 		o.seen = now

@@ -34,7 +34,7 @@ func newLife(t *testing.T, id Identification) *life {
 	return &life{t: t, own: NewOwn(DefaultConfig(), id), rv: 10}
 }
 
-// store puts a Lease on the API server, as somebody else's write.
+// store puts a Lease on the API server, as a write of another client.
 func (l *life) store(holder string, uid types.UID, annotations map[string]string) {
 	l.stored = &coordinationv1.Lease{}
 	l.stored.Name, l.stored.UID, l.stored.Annotations = "fleet-session-r-0", uid, annotations
@@ -49,7 +49,7 @@ func (l *life) stamp() {
 	l.stored.ResourceVersion = string(rune('0'+l.rv/10)) + string(rune('0'+l.rv%10))
 }
 
-// next expects the next request at a time.
+// next asserts the next request at a time.
 func (l *life) next(seconds float64, want Verb) {
 	l.t.Helper()
 	l.now = seconds
@@ -69,7 +69,7 @@ func (l *life) next(seconds float64, want Verb) {
 	l.asked = request
 }
 
-// none expects that no request is due.
+// none asserts that no request is due.
 func (l *life) none(seconds float64) {
 	l.t.Helper()
 	if request, ok := l.own.Next(at(seconds)); ok {
@@ -77,7 +77,7 @@ func (l *life) none(seconds float64) {
 	}
 }
 
-// serve has the API server carry out the request.
+// serve makes the API server execute the request.
 func (l *life) serve() Outcome {
 	switch {
 	case l.asked.Verb == Create && l.stored != nil:
@@ -112,7 +112,7 @@ func (l *life) done(seconds float64, want Verb) {
 	l.answer(0.1, l.serve())
 }
 
-// unanswered has a request take effect, or not, without an answer.
+// unanswered makes a request take effect, or not, without an answer.
 func (l *life) unanswered(seconds float64, want Verb, takesEffect bool) {
 	l.t.Helper()
 	l.next(seconds, want)
@@ -133,15 +133,15 @@ func (l *life) fence(want float64) {
 func (l *life) isLost() {
 	l.t.Helper()
 	if _, ok := l.own.Fence(); ok || l.own.Lost() == "" {
-		l.t.Error("want the session lost for good, and it is not")
+		l.t.Error("want the session permanently lost")
 	}
 	if _, left := l.own.Left(); left || !l.own.WakeAt().IsZero() {
-		l.t.Error("a session that has lost its Lease has not left, and waits for nothing")
+		l.t.Error("want a session that has lost its Lease neither to have left nor to wait")
 	}
 	l.none(1e6)
 }
 
-// started is a session that has created its Lease at second 0.
+// started returns the life of a session that has created its Lease at second 0.
 func started(t *testing.T) *life {
 	t.Helper()
 	l := newLife(t, Identification{})
@@ -152,21 +152,21 @@ func started(t *testing.T) *life {
 }
 
 func TestStart(t *testing.T) {
-	t.Run("no Lease: it is created, and says so until earlier sessions have passed their fences", func(t *testing.T) {
+	t.Run("no Lease: it is created, and marked so until earlier sessions have passed their fences", func(t *testing.T) {
 		l := started(t)
 		for _, second := range []float64{2, 4, 6, 8, 10, 12, 14} {
 			l.done(second, Update)
 			if l.stored.Annotations[v1alpha1.AnnotationCreated] == "" {
-				t.Fatalf("after %v s the Lease does not say any more that it was created", second)
+				t.Fatalf("after %v s the Lease is not marked as created any more", second)
 			}
 		}
 		l.done(16, Update)
 		if l.stored.Annotations[v1alpha1.AnnotationCreated] != "" {
-			t.Error("after 16 s the Lease still says that it was created")
+			t.Error("after 16 s the Lease is still marked as created")
 		}
 		l.fence(25)
 	})
-	t.Run("an empty Lease is taken, and still says that it was created", func(t *testing.T) {
+	t.Run("an empty Lease is acquired, and is still marked as created", func(t *testing.T) {
 		l := newLife(t, Identification{})
 		l.store("", "u", map[string]string{v1alpha1.AnnotationCreated: before, v1alpha1.AnnotationLeaving: "true"})
 		l.done(0, Get)
@@ -187,7 +187,7 @@ func TestStart(t *testing.T) {
 		l.done(16.1, Update)
 		l.fence(25.1)
 	})
-	t.Run("a change, a slow answer, no answer and a gap each start the time again", func(t *testing.T) {
+	t.Run("a change, a slow answer, no answer and a gap each restart the time", func(t *testing.T) {
 		for name, disturb := range map[string]func(l *life){
 			"change": func(l *life) { l.stamp(); l.done(14, Get) },
 			"slow":   func(l *life) { l.next(14, Get); l.answer(2, Done) },
@@ -208,7 +208,7 @@ func TestStart(t *testing.T) {
 			}
 		}
 	})
-	t.Run("the lock of the pod that the holder had it in proves at once that it is gone", func(t *testing.T) {
+	t.Run("the lock of the holder's pod proves at once that its process is gone", func(t *testing.T) {
 		for _, c := range []struct {
 			id   Identification
 			want bool
@@ -222,7 +222,7 @@ func TestStart(t *testing.T) {
 			l.store(before, "u", map[string]string{v1alpha1.AnnotationPodUID: "p"})
 			l.done(0, Get)
 			if _, taken := l.own.Next(at(0.2)); taken != c.want {
-				t.Errorf("%+v: taken at once is %v", c.id, taken)
+				t.Errorf("%+v: acquired at once: %v", c.id, taken)
 			}
 		}
 	})
@@ -258,7 +258,7 @@ func TestStart(t *testing.T) {
 		l.done(2.2, Create)
 		l.fence(11.2)
 	})
-	t.Run("somebody else creates it first", func(t *testing.T) {
+	t.Run("another client creates it first", func(t *testing.T) {
 		l := newLife(t, Identification{})
 		l.done(0, Get)
 		l.store(before, "u", nil)
@@ -295,7 +295,7 @@ func TestRenew(t *testing.T) {
 		l.done(4.4, Update)
 		l.fence(13.4)
 	})
-	t.Run("the fence passes, and a later renewal moves it", func(t *testing.T) {
+	t.Run("the fence passes, and a later renewal extends it", func(t *testing.T) {
 		l := started(t)
 		for second := 2.0; second < 60; second += 2 {
 			l.unanswered(second, Update, false)
@@ -304,7 +304,7 @@ func TestRenew(t *testing.T) {
 		l.done(60, Update)
 		l.fence(69)
 	})
-	t.Run("somebody annotates it", func(t *testing.T) {
+	t.Run("another client annotates it", func(t *testing.T) {
 		l := started(t)
 		l.stored.Annotations["note"] = "kept"
 		l.stamp()
@@ -317,12 +317,12 @@ func TestRenew(t *testing.T) {
 		l.fence(11.4)
 	})
 	for name, happen := range map[string]func(l *life){
-		"it is emptied":           func(l *life) { l.stored.Spec.HolderIdentity = nil },
-		"another session has it":  func(l *life) { other := before; l.stored.Spec.HolderIdentity = &other },
-		"it is another Lease":     func(l *life) { l.stored.UID = "another" },
-		"it is older than it was": func(l *life) { l.stored.Spec.RenewTime.Time = l.stored.Spec.RenewTime.Add(-time.Second) },
+		"it is emptied":            func(l *life) { l.stored.Spec.HolderIdentity = nil },
+		"another session holds it": func(l *life) { other := before; l.stored.Spec.HolderIdentity = &other },
+		"it is another Lease":      func(l *life) { l.stored.UID = "another" },
+		"it is older than it was":  func(l *life) { l.stored.Spec.RenewTime.Time = l.stored.Spec.RenewTime.Add(-time.Second) },
 	} {
-		t.Run(name+": the end", func(t *testing.T) {
+		t.Run("the session ends: "+name, func(t *testing.T) {
 			l := started(t)
 			happen(l)
 			l.stamp()
@@ -331,13 +331,13 @@ func TestRenew(t *testing.T) {
 			l.isLost()
 		})
 	}
-	t.Run("it is gone: the end", func(t *testing.T) {
+	t.Run("the session ends: it is gone", func(t *testing.T) {
 		l := started(t)
 		l.stored = nil
 		l.done(2, Update)
 		l.isLost()
 	})
-	t.Run("every outcome of every request leads on", func(t *testing.T) {
+	t.Run("after every outcome of every request there is a next request or the end", func(t *testing.T) {
 		outcomes := []Outcome{Done, Conflict, NotFound, Exists, Unanswered, Refused}
 		for _, first := range outcomes {
 			for _, second := range outcomes {
@@ -349,7 +349,7 @@ func TestRenew(t *testing.T) {
 					l.answer(0.1, second)
 				}
 				if _, asks := l.own.Next(at(8)); !asks && l.own.Lost() == "" {
-					t.Errorf("%s, then %s: the session is not lost, and asks nothing", first, second)
+					t.Errorf("%s, then %s: want the session lost, or a request", first, second)
 				}
 			}
 		}
@@ -369,7 +369,7 @@ func TestRelease(t *testing.T) {
 		l.done(0.2, Update)
 		l.own.Release(at(1))
 		if _, ok := l.own.Fence(); ok {
-			t.Error("it may still act after it gives its Lease up")
+			t.Error("want the session not to act while it empties its Lease")
 		}
 		l.done(1, Update)
 		left(t, l, true)
@@ -377,7 +377,7 @@ func TestRelease(t *testing.T) {
 			t.Errorf("got %+v", l.stored)
 		}
 	})
-	t.Run("while a renewal is under way", func(t *testing.T) {
+	t.Run("while a renewal is in flight", func(t *testing.T) {
 		l := started(t)
 		l.next(2, Update)
 		l.own.Release(at(2.1))
@@ -400,7 +400,7 @@ func TestRelease(t *testing.T) {
 		l.none(11)
 		left(t, l, false)
 	})
-	t.Run("somebody else was faster", func(t *testing.T) {
+	t.Run("another session was faster", func(t *testing.T) {
 		l := started(t)
 		l.store(before, "u", nil)
 		l.own.Release(at(1))
@@ -416,25 +416,25 @@ func TestRelease(t *testing.T) {
 	})
 }
 
-// What a replica has counted stands on its Lease until a session of it can say more, also when the Lease is empty.
-func TestTheLastCountStands(t *testing.T) {
+// The counts that a replica has reported stay on its Lease until one of its sessions has new ones, also while the Lease is empty.
+func TestTheLastCountsStayOnTheLease(t *testing.T) {
 	counts := func(l *life) string { return l.stored.Annotations[v1alpha1.AnnotationCounts] }
 	l := newLife(t, Identification{})
 	l.store("", "u", map[string]string{v1alpha1.AnnotationCounts: "before"})
 	l.done(0, Get)
 	l.done(0, Update)
 	if counts(l) != "before" {
-		t.Fatalf("a session that has just begun says %q", counts(l))
+		t.Fatalf("a session that has just started reports %q", counts(l))
 	}
-	said := "now"
-	l.own.Note(Notes{Weights: "1:2", Counts: &said})
+	current := "now"
+	l.own.Note(Notes{Weights: "1:2", Counts: &current})
 	l.done(2, Update)
 	if counts(l) != "now" {
-		t.Fatalf("it says %q, want now", counts(l))
+		t.Fatalf("it reports %q, want now", counts(l))
 	}
 	l.own.Release(at(3))
 	l.done(3, Update)
 	if Holder(l.stored) != "" || counts(l) != "now" || l.stored.Annotations[v1alpha1.AnnotationWeights] != "" {
-		t.Errorf("left is %+v", l.stored)
+		t.Errorf("after the release: got %+v", l.stored)
 	}
 }

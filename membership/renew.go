@@ -4,7 +4,7 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 )
 
-// wrote takes in the answer to a create or an update.
+// wrote applies the answer to a create or an update.
 func (o *Own) wrote(now Moment, r Reply) {
 	switch r.Outcome {
 	case Done:
@@ -13,12 +13,12 @@ func (o *Own) wrote(now Moment, r Reply) {
 			o.phase, o.empty = ended, true
 		}
 	case Unanswered:
-		// It may have taken effect, or may do so later. While the session holds its Lease the next renewal tells: if it
-		// conflicts, it has.
+		// It may have taken effect, or may do so later. While the session holds its Lease the next renewal shows it: if it
+		// conflicts, the write has taken effect.
 		o.try(r.Sent)
 		o.mustRead = o.phase != holding
 	case Conflict, Exists:
-		// What it conflicts with may be itself, sent twice by something in between.
+		// It may conflict with itself, if something in between has sent it twice.
 		o.try(r.Sent)
 		o.mustRead, o.due = true, Moment{}
 	case NotFound:
@@ -33,13 +33,13 @@ func (o *Own) wrote(now Moment, r Reply) {
 	}
 }
 
-// loseMissing ends a session whose Lease is gone. To make it again could be to make it beside somebody who has taken its
-// deletion for our death.
+// loseMissing ends a session whose Lease is gone. If it created the Lease again, another session might act already that has taken
+// the deletion for the death of this one.
 func (o *Own) loseMissing() {
-	o.lose("session Lease %s: expected to find it, got NotFound; a session never makes its Lease twice", o.name)
+	o.lose("session Lease %s: expected to find it, got NotFound; a session never creates its Lease twice", o.name)
 }
 
-// read takes in the answer to a read.
+// read applies the answer to a read.
 func (o *Own) read(now Moment, r Reply) {
 	switch r.Outcome {
 	case Done:
@@ -58,7 +58,7 @@ func (o *Own) read(now Moment, r Reply) {
 			o.phase = ended
 		case o.phase == holding, o.created && now.Since(o.creating) >= o.config.TakeOver:
 			o.loseMissing()
-		case o.created: // it may be under way still; read again when that is due
+		case o.created: // it may still be in flight; read again when that is due
 		default:
 			o.lease, o.mustRead, o.due, o.timing = nil, false, Moment{}, timing{}
 		}
@@ -67,11 +67,11 @@ func (o *Own) read(now Moment, r Reply) {
 	}
 }
 
-// readHolding goes on from what is ours, and from nothing else. An older renewTime than the last that was acknowledged is
-// not ours either: etcd has been restored, and since then others may have done what the Lease does not show.
+// readHolding continues only from a version that is ours. An older renewTime than the last that was acknowledged is not ours
+// either: etcd has been restored, and since then other sessions may have done what the Lease does not show.
 func (o *Own) readHolding(now Moment, l *coordinationv1.Lease) {
 	if Holder(l) != o.id.Session || l.UID != o.lease.UID || l.Spec.RenewTime == nil {
-		o.lose("session Lease %s: expected holder %s and UID %s, got %q and %s; somebody has declared the session dead",
+		o.lose("session Lease %s: expected holder %s and UID %s, got %q and %s; another session has declared this one dead",
 			o.name, o.id.Session, o.lease.UID, Holder(l), l.UID)
 		return
 	}
@@ -86,13 +86,13 @@ func (o *Own) readHolding(now Moment, l *coordinationv1.Lease) {
 		return
 	}
 	if l.ResourceVersion != o.lease.ResourceVersion {
-		o.attempts = nil // somebody has written something else on it, so that they will conflict
+		o.attempts = nil // another client has written to it, so they will conflict
 	}
 	o.keep(now, l)
 	o.mustRead, o.due = false, Moment{}
 }
 
-// sentOf returns when the attempt was sent that the Lease shows.
+// sentOf returns when the attempt that the Lease shows was sent.
 func (o *Own) sentOf(l *coordinationv1.Lease) (sent Moment, ours bool) {
 	if Holder(l) != o.id.Session || l.Spec.RenewTime == nil {
 		return Moment{}, false
@@ -105,7 +105,7 @@ func (o *Own) sentOf(l *coordinationv1.Lease) (sent Moment, ours bool) {
 	return Moment{}, false
 }
 
-// readReleasing empties the Lease if it is ours still.
+// readReleasing empties the Lease if it is still ours.
 func (o *Own) readReleasing(now Moment, l *coordinationv1.Lease) {
 	if Holder(l) == o.id.Session && l.UID == o.lease.UID {
 		o.keep(now, l)

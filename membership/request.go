@@ -11,14 +11,14 @@ const (
 	Get Verb = "get"
 	// List reads all Leases of the fleet, consistently: with the resourceVersion "".
 	List Verb = "list"
-	// Create makes the request's Lease.
+	// Create creates the request's Lease.
 	Create Verb = "create"
 	// Update writes the request's Lease, which carries the UID and the resourceVersion that it was read with.
 	Update Verb = "update"
 )
 
-// Need is what the sender has to hold immediately before the request is sent. If it does not, the request is not sent,
-// and answered as Refused.
+// Need is what the sender has to hold immediately before the request is sent. If it does not, the request is not sent, and is
+// answered as Refused.
 type Need string
 
 // The needs of requests.
@@ -31,21 +31,21 @@ const (
 	NeedLeadership Need = "leadership"
 )
 
-// Request is one request about Leases, for the shell to send. Each is answered by exactly one Reply.
+// Request is one request about Leases, for the caller to send. Each is answered by exactly one Reply.
 type Request struct {
-	// ID names the request; it is never used again in the life of a session.
+	// ID identifies the request; it is never used again in the life of a session.
 	ID uint64
-	// Verb says what to do.
+	// Verb is the kind of the request.
 	Verb Verb
 	// Name is the Lease's; empty for List.
 	Name string
-	// Lease is what to write; nil for Get and List. The shell must not change it.
+	// Lease is what to write; nil for Get and List. The caller must not change it.
 	Lease *coordinationv1.Lease
 	// Need is checked immediately before the request is sent.
 	Need Need
 }
 
-// Outcome is what became of a request.
+// Outcome is the outcome of a request.
 type Outcome string
 
 // The outcomes of requests.
@@ -58,10 +58,10 @@ const (
 	NotFound Outcome = "notFound"
 	// Exists: a create found a Lease of that name.
 	Exists Outcome = "exists"
-	// Unanswered: no answer within Config.RequestTimeout, or one that says nothing. The request may have taken effect, or
-	// may do so later.
+	// Unanswered: no answer within Config.RequestTimeout, or an unclear one. The request may have taken effect, or may do so
+	// later.
 	Unanswered Outcome = "unanswered"
-	// Refused: the request certainly has no effect. It was not sent, or the API server turned it away.
+	// Refused: the request certainly has no effect. It was not sent, or the API server refused it.
 	Refused Outcome = "refused"
 )
 
@@ -69,9 +69,9 @@ const (
 type Reply struct {
 	// ID is the request's.
 	ID uint64
-	// Sent is a moment before the request was sent, as close to it as can be and never after it.
+	// Sent is a moment before the request was sent, as close to it as possible and never after it.
 	Sent Moment
-	// Outcome says what became of it.
+	// Outcome is the outcome of the request.
 	Outcome Outcome
 	// Lease is what was read or written, if the outcome is Done; nil for List.
 	Lease *coordinationv1.Lease

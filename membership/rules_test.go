@@ -8,7 +8,7 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 )
 
-func TestWhatTheLeaseSays(t *testing.T) {
+func TestSessionLease_RecordsNotesAndMark(t *testing.T) {
 	l := newLife(t, Identification{PodUID: "p", Exclusive: true})
 	l.own.Note(Notes{Weights: "1:2", Confirmed: "uid"})
 	l.done(100, Get)
@@ -33,7 +33,7 @@ func TestWhatTheLeaseSays(t *testing.T) {
 		t.Errorf("after a renewal: got %+v", l.stored.Spec)
 	}
 	if l.stored.Annotations[v1alpha1.AnnotationCreated] == "" {
-		t.Error("after 2 s the Lease does not say any more that it was created")
+		t.Error("after 2 s the Lease is not marked as created any more")
 	}
 	l.own.Note(Notes{Leaving: true, Weights: "1:2", Confirmed: "uid"})
 	l.done(102, Update)
@@ -53,7 +53,7 @@ func TestWhatTheLeaseSays(t *testing.T) {
 	}
 }
 
-func TestCreatedMarkIsOfTheLease(t *testing.T) {
+func TestTheCreatedMarkBelongsToTheLease(t *testing.T) {
 	l := newLife(t, Identification{})
 	l.store(before, "u", nil)
 	l.done(0, Get)
@@ -97,7 +97,7 @@ func TestAttempts(t *testing.T) {
 		l.done(2.2, Get)
 		l.fence(11)
 	})
-	t.Run("a version that was restored is not ours because an attempt had its time", func(t *testing.T) {
+	t.Run("a restored version with the time of an attempt is not ours", func(t *testing.T) {
 		l := started(t)
 		l.unanswered(2, Update, true)
 		l.done(4, Update)
@@ -110,7 +110,7 @@ func TestAttempts(t *testing.T) {
 		l.done(6.6, Get)
 		l.isLost()
 	})
-	t.Run("nor is one after somebody's change of the version that the attempt named", func(t *testing.T) {
+	t.Run("nor is one after another client's change of the version that the attempt named", func(t *testing.T) {
 		l := started(t)
 		l.unanswered(2, Update, false)
 		attempt := l.asked.Lease.DeepCopy()
@@ -148,7 +148,7 @@ func TestAttempts(t *testing.T) {
 		l.done(2.7, Get)
 		l.fence(9.2)
 	})
-	t.Run("a create whose time somebody has removed is an identity in use", func(t *testing.T) {
+	t.Run("a create whose time another client has removed is an identity in use", func(t *testing.T) {
 		l := newLife(t, Identification{})
 		l.done(0, Get)
 		l.unanswered(1, Create, true)
@@ -161,7 +161,7 @@ func TestAttempts(t *testing.T) {
 		"emptied":          func(l *coordinationv1.Lease) { l.Spec.HolderIdentity = nil },
 		"without its time": func(l *coordinationv1.Lease) { l.Spec.RenewTime, l.Spec.HolderIdentity = nil, nil },
 	} {
-		t.Run("a create that took effect and was "+name+" is taken again", func(t *testing.T) {
+		t.Run("a create that took effect and was "+name+" is acquired again", func(t *testing.T) {
 			l := newLife(t, Identification{})
 			l.done(0, Get)
 			l.unanswered(1, Create, true)
@@ -169,7 +169,7 @@ func TestAttempts(t *testing.T) {
 			l.stamp()
 			l.done(3, Get)
 			if _, ok := l.own.Fence(); ok {
-				t.Error("it holds a Lease that does not name it")
+				t.Error("want the session not to hold a Lease that does not name it")
 			}
 			l.done(3.2, Update)
 			l.fence(12.2)
@@ -186,7 +186,7 @@ func TestAttempts(t *testing.T) {
 }
 
 func TestMissingAtStart(t *testing.T) {
-	t.Run("a Lease that is gone before it is taken is created", func(t *testing.T) {
+	t.Run("a Lease that is gone before it is acquired is created", func(t *testing.T) {
 		l := newLife(t, Identification{})
 		l.store("", "u", nil)
 		l.done(0, Get)
@@ -210,7 +210,7 @@ func TestMissingAtStart(t *testing.T) {
 }
 
 func TestMissingLater(t *testing.T) {
-	t.Run("a read that does not find it: the end", func(t *testing.T) {
+	t.Run("a read that does not find it ends the session", func(t *testing.T) {
 		l := started(t)
 		l.stamp()
 		l.done(2, Update)
@@ -231,7 +231,7 @@ func TestMissingLater(t *testing.T) {
 }
 
 func TestReleaseAgain(t *testing.T) {
-	t.Run("after a write without an answer and without effect, with the version that is there", func(t *testing.T) {
+	t.Run("after a write without an answer and without effect, with the current version", func(t *testing.T) {
 		l := started(t)
 		l.own.Release(at(1))
 		l.unanswered(1, Update, false)
@@ -256,10 +256,10 @@ func TestReleaseAgain(t *testing.T) {
 	})
 }
 
-func TestWhatBreaksTheSilenceAtStart(t *testing.T) {
+func TestSilenceAtStart_RestartsAfterAGap(t *testing.T) {
 	for name, disturb := range map[string]func(l *life){
 		"a read that is refused": func(l *life) { l.next(14, Get); l.answer(0, Refused) },
-		"a Lease that was away": func(l *life) {
+		"a Lease that was missing": func(l *life) {
 			stored := l.stored
 			l.stored = nil
 			l.done(14, Get)

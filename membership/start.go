@@ -6,15 +6,15 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 )
 
-// timing is how long live reads, one after the other, have shown the same version of a Lease.
+// timing is for how long consecutive live reads have shown the same version of a Lease.
 type timing struct {
 	uid             types.UID
 	resourceVersion string
 	since, last     Moment
 }
 
-// readAtStart takes the Lease if nobody holds it, if its holder has been silent for long enough, or if its holder's process
-// is known to be gone; otherwise it goes on reading.
+// readAtStart acquires the Lease if it has no holder, if its holder has been silent for long enough, or if its holder's process
+// is known to be gone; otherwise it continues to read.
 func (o *Own) readAtStart(now Moment, r Reply) {
 	l := r.Lease
 	if sent, ours := o.sentOf(l); ours {
@@ -27,21 +27,21 @@ func (o *Own) readAtStart(now Moment, r Reply) {
 	o.keep(now, l)
 	switch {
 	case Holder(l) == o.id.Session:
-		o.lose("session Lease %s: session %s has not taken it and is its holder; an identity must not be used twice", o.name, o.id.Session)
+		o.lose("session Lease %s: expected another holder or none, got this session, %s, which has not acquired it; an identity must not be used twice", o.name, o.id.Session)
 	case Holder(l) == "" || o.holdsPod(l.Annotations) || o.silent(now, r):
 		o.mustRead, o.due = false, Moment{}
 	}
 }
 
-// holdsPod says that the holder's process is gone: it has held the lock in the pod's volume, and now we do. The kernel takes
-// the lock from a process only when that is gone.
+// holdsPod reports whether the holder's process is gone: it has held the lock in the pod's volume, and now this process does. The
+// kernel releases the lock of a process only when the process is gone.
 func (o *Own) holdsPod(annotations map[string]string) bool {
 	pod := o.id.provenPod()
 	return pod != "" && annotations[v1alpha1.AnnotationPodUID] == pod
 }
 
-// silent says that reads without a gap have shown the same version for the time of a take-over. A gap is an answer that
-// took too long or did not come: while the API server was away, the holder could not renew either.
+// silent reports whether reads without a gap have shown the same version for the time of a take-over. A gap is an answer that
+// took too long or did not come: while the API server was unavailable, the holder could not renew either.
 func (o *Own) silent(now Moment, r Reply) bool {
 	t := &o.timing
 	gap := t.last.IsZero() || now.Reached(r.Sent.Add(o.config.RequestTimeout)) ||

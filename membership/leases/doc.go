@@ -1,10 +1,10 @@
-// Package membership is the outside of membership: the Leases of the fleet at an API server, the file lock that
-// proves the end of an earlier process of the same pod, and the watchdog that ends this one.
+// Package leases does the I/O of package membership: the Leases of the fleet at an API server, the file lock that proves the end
+// of an earlier process of the same pod, and the watchdog that ends this one.
 //
 // Guarantees:
 //
-//   - Store sends each request once it is asked to, bounds it in time, and says what became of it without guessing: what
-//     got no clear answer is unanswered.
+//   - Store sends each request when it is called, bounds it in time, and reports its outcome without guessing: a request
+//     without a clear answer is unanswered.
 //   - An update carries UID and resourceVersion. There is no patch and no delete.
 //   - The Leases have connections of their own, which are closed after every failed attempt, so that neither the load of
 //     the fleet nor a dead connection delays the next renewal.

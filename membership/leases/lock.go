@@ -8,12 +8,12 @@ import (
 	"syscall"
 )
 
-// Lock is an exclusive lock on a file in a folder that outlives the processes of a pod, but is nobody else's. Holding it
-// proves that every earlier process of the pod that held it is gone, a stopped one too: the kernel frees it only then.
+// Lock is an exclusive lock on a file in a folder that outlives the processes of a pod, but is used by this pod only. Holding it
+// proves that every earlier process of the pod that held it is gone, also a stopped one: only then does the kernel release it.
 type Lock struct{ file *os.File }
 
-// TakeLock takes the lock, and returns nil when another process has it. It is held until the process ends, or Close.
-// Errors: the folder cannot be written.
+// TakeLock takes the lock, and returns nil if another process has it. It is held until the process ends, or Close. Errors: the
+// folder cannot be written.
 func TakeLock(folder string) (*Lock, error) {
 	name := filepath.Join(folder, "session.lock")
 	file, err := os.OpenFile(name, os.O_CREATE|os.O_RDWR, 0o600) //nolint:gosec // the folder is a flag
@@ -31,7 +31,7 @@ func TakeLock(folder string) (*Lock, error) {
 	return nil, fmt.Errorf("lock %s: %w", name, err)
 }
 
-// Close gives the lock up. A nil Lock is not held.
+// Close releases the lock. A nil Lock is not held.
 func (l *Lock) Close() error {
 	if l == nil {
 		return nil

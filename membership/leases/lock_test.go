@@ -14,7 +14,7 @@ func TestOneHasTheLock(t *testing.T) {
 	folder := t.TempDir()
 	first, err := TakeLock(folder)
 	if err != nil || first == nil {
-		t.Fatalf("nobody has the lock, and it cannot be taken: %v", err)
+		t.Fatalf("want the free lock taken, got %v", err)
 	}
 	if second, err := TakeLock(folder); err != nil || second != nil {
 		t.Errorf("taken twice: %v, %v", second, err)
@@ -24,7 +24,7 @@ func TestOneHasTheLock(t *testing.T) {
 	}
 	third, err := TakeLock(folder)
 	if err != nil || third == nil {
-		t.Fatalf("it was given up, and cannot be taken: %v", err)
+		t.Fatalf("want the released lock taken, got %v", err)
 	}
 	_ = third.Close()
 	if _, err := TakeLock(folder + "/none"); err == nil {
@@ -32,8 +32,8 @@ func TestOneHasTheLock(t *testing.T) {
 	}
 }
 
-// TestTheWatchdogBitesWhenItMust has the fence at 9 s, and 2 s after it for what is in flight.
-func TestTheWatchdogBitesWhenItMust(t *testing.T) {
+// TestWatchdog_ExitsOnTime has the fence at 9 s, and 2 s after it for what is in flight.
+func TestWatchdog_ExitsOnTime(t *testing.T) {
 	for _, tc := range []struct {
 		name     string
 		busy     func(at time.Duration) int
@@ -43,7 +43,7 @@ func TestTheWatchdogBitesWhenItMust(t *testing.T) {
 		{"nothing is in flight", func(time.Duration) int { return 0 }, true, 0},
 		{"all ends in time", func(at time.Duration) int { return max(0, int(11*time.Second-at)) }, true, 0},
 		{"something does not end", func(time.Duration) int { return 1 }, true, 11 * time.Second},
-		{"nobody knows", func(time.Duration) int { time.Sleep(10 * time.Second); return 0 }, true, 11 * time.Second},
+		{"the count hangs", func(time.Duration) int { time.Sleep(10 * time.Second); return 0 }, true, 11 * time.Second},
 		{"the loop hangs", func(time.Duration) int { return 0 }, false, 30 * time.Second},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -51,7 +51,7 @@ func TestTheWatchdogBitesWhenItMust(t *testing.T) {
 				begun := time.Now()
 				now := func() membership.Moment { return membership.Moment{Monotonic: time.Since(begun), Wall: time.Now()} }
 				fence := now().Add(9 * time.Second)
-				var bitten time.Duration
+				var exited time.Duration
 				dog := Watchdog{
 					Clock: clock.RealClock{}, Now: now, After: 2 * time.Second, Silence: 30 * time.Second,
 					Fence: func() membership.Moment {
@@ -67,13 +67,13 @@ func TestTheWatchdogBitesWhenItMust(t *testing.T) {
 						}
 						return membership.Moment{Wall: begun}
 					},
-					Exit: func(string) { bitten = time.Since(begun) },
+					Exit: func(string) { exited = time.Since(begun) },
 				}
 				go dog.Run(t.Context())
 				time.Sleep(time.Minute)
 				synctest.Wait()
-				if tc.earliest == 0 && bitten != 0 || tc.earliest != 0 && (bitten < tc.earliest || bitten > tc.earliest+time.Second) {
-					t.Errorf("it bit at %s, want %s", bitten, tc.earliest)
+				if tc.earliest == 0 && exited != 0 || tc.earliest != 0 && (exited < tc.earliest || exited > tc.earliest+time.Second) {
+					t.Errorf("exited at %s, want %s", exited, tc.earliest)
 				}
 			})
 		})

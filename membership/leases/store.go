@@ -22,41 +22,41 @@ import (
 
 // Config describes a Store. All fields are required.
 type Config struct {
-	// Client is how to reach the control cluster; its transport is expected to check what each request needs.
+	// Client is the configuration for the control cluster; its transport has to check what each request needs.
 	Client *rest.Config
-	// Namespace and Fleet say which Leases.
+	// Namespace and Fleet identify the Leases.
 	Namespace, Fleet string
 	// Timeout bounds each request.
 	Timeout time.Duration
-	// Quiet is after how long without any event a watch is replaced. A fleet renews a Lease every few seconds.
+	// Quiet is the time without any event after which a watch is replaced. A fleet renews a Lease every few seconds.
 	Quiet time.Duration
-	// Clock for the watch.
+	// Clock is the clock of the watch.
 	Clock clock.WithTicker
-	// Now is the moment on both clocks.
+	// Now returns the moment on both clocks.
 	Now func() membership.Moment
 }
 
-// Store reads, writes and watches the Leases of one fleet. Make one with NewStore.
+// Store reads, writes and watches the Leases of one fleet. Create one with NewStore.
 type Store struct {
 	cfg    Config
 	leases coordinationclient.LeaseInterface
 	client *http.Client
 }
 
-// NewStore makes a Store with connections of its own. It makes no request. Errors: a configuration that no client can be
-// made of.
+// NewStore returns a Store with connections of its own. It sends no request. Errors: a configuration from which no client can be
+// created.
 func NewStore(cfg Config) (*Store, error) {
 	own := rest.CopyConfig(cfg.Client)
 	own.QPS = -1
-	// With HTTP/1.1 a request that times out takes its connection with it; with HTTP/2 all would share one that may be dead.
+	// With HTTP/1.1 a request that times out closes its connection; with HTTP/2 all requests would share one that may be dead.
 	own.NextProtos = []string{"http/1.1"}
 	client, err := rest.HTTPClientFor(own)
 	if err != nil {
-		return nil, fmt.Errorf("make the connections for Leases: %w", err)
+		return nil, fmt.Errorf("create the connections for Leases: %w", err)
 	}
 	coordination, err := coordinationclient.NewForConfigAndClient(own, client)
 	if err != nil {
-		return nil, fmt.Errorf("make the client for Leases: %w", err)
+		return nil, fmt.Errorf("create the client for Leases: %w", err)
 	}
 	return &Store{cfg: cfg, leases: coordination.Leases(cfg.Namespace), client: client}, nil
 }
@@ -101,8 +101,8 @@ func (s *Store) list(ctx context.Context) ([]*coordinationv1.Lease, error) {
 	return leases, nil
 }
 
-// update refuses what an API server would take: a PUT without a UID on a Lease that is gone would make a new one, and one
-// without a resourceVersion would overwrite what it never saw.
+// update refuses what an API server would accept: a PUT without a UID on a Lease that is gone would create a new one, and one
+// without a resourceVersion would overwrite a version that was never read.
 func (s *Store) update(ctx context.Context, lease *coordinationv1.Lease) (*coordinationv1.Lease, error) {
 	if lease == nil || lease.UID == "" || lease.ResourceVersion == "" {
 		return nil, &invalidError{"expected a Lease with UID and resourceVersion to update"}
@@ -114,13 +114,13 @@ func (s *Store) selector() string {
 	return metav1.FormatLabelSelector(&metav1.LabelSelector{MatchLabels: map[string]string{v1alpha1.LabelFleet: s.cfg.Fleet}})
 }
 
-// invalidError is for a request that is not sent because it is wrong.
+// invalidError is the error of a request that is not sent because it is invalid.
 type invalidError struct{ message string }
 
 func (e *invalidError) Error() string { return e.message }
 
-// outcomeOf sorts what a client answers. Only a status that the API server itself made says that a Lease is missing, or
-// that nothing was done: a proxy on the way has statuses, too.
+// outcomeOf returns the outcome of a client's error. Only a status of the API server itself proves that a Lease is missing, or
+// that the request had no effect: a proxy in between returns statuses, too.
 func outcomeOf(err error) membership.Outcome {
 	if err == nil {
 		return membership.Done
@@ -145,7 +145,7 @@ func outcomeOf(err error) membership.Outcome {
 	return membership.Refused
 }
 
-// notSent says that the transport refused the request: such an error has a method NotSent that returns true.
+// notSent reports whether the transport refused the request: such an error has a method NotSent that returns true.
 func notSent(err error) bool {
 	refusal, ok := errors.AsType[interface {
 		error
@@ -154,7 +154,7 @@ func notSent(err error) bool {
 	return ok && refusal.NotSent()
 }
 
-// foreign says that a status was made up by the client, for an answer that is not the API server's.
+// foreign reports whether the client made up the status, for an answer that is not the API server's.
 func foreign(status metav1.Status) bool {
 	return status.Details != nil && slices.ContainsFunc(status.Details.Causes, func(cause metav1.StatusCause) bool {
 		return cause.Type == metav1.CauseTypeUnexpectedServerResponse

@@ -76,13 +76,13 @@ func TestRequestsAndTheirOutcomes(t *testing.T) {
 	do("patch", "a", made, membership.Refused)
 }
 
-// notSentError is how a transport says that it has not sent a request.
+// notSentError is the error of a transport that has not sent a request.
 type notSentError struct{}
 
 func (notSentError) Error() string { return "not sent" }
 func (notSentError) NotSent() bool { return true }
 
-func TestWhatIsNotKnownIsNotGuessed(t *testing.T) {
+func TestOutcomeOf_UnclearAnswersCountAsUnanswered(t *testing.T) {
 	status := func(code int32, reason metav1.StatusReason, causes ...metav1.StatusCause) error {
 		return &apierrors.StatusError{ErrStatus: metav1.Status{Code: code, Reason: reason, Details: &metav1.StatusDetails{Causes: causes}}}
 	}
@@ -110,7 +110,7 @@ func TestWhatIsNotKnownIsNotGuessed(t *testing.T) {
 	}
 }
 
-func TestARequestEndsInTime(t *testing.T) {
+func TestDo_EndsAfterTheTimeout(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := leasetest.NewServer()
 		server.Away(true)
@@ -121,12 +121,12 @@ func TestARequestEndsInTime(t *testing.T) {
 			t.Errorf("got %s after %s, want unanswered after 2s", reply.Outcome, took)
 		}
 		if reply.Sent.Monotonic != 0 {
-			t.Errorf("sent at %s, want the moment before it was", reply.Sent.Monotonic)
+			t.Errorf("sent at %s, want the moment before the send", reply.Sent.Monotonic)
 		}
 	})
 }
 
-// witness notes what a watch shows.
+// witness records what a watch shows.
 type witness struct{ seen []string }
 
 func (w *witness) Listed(leases []*coordinationv1.Lease) {
@@ -138,8 +138,8 @@ func (w *witness) Listed(leases []*coordinationv1.Lease) {
 func (w *witness) Seen(lease *coordinationv1.Lease) { w.seen = append(w.seen, "seen "+lease.Name) }
 func (w *witness) Gone(lease *coordinationv1.Lease) { w.seen = append(w.seen, "gone "+lease.Name) }
 
-// An API server that takes a request for a watch and never answers it is asked again.
-func TestAWatchThatIsNotAnsweredIsAskedForAgain(t *testing.T) {
+// A watch whose request an API server accepts and never answers is requested again.
+func TestWatch_RepeatsRequestsWithoutAnswer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := leasetest.NewServer()
 		watches := 0
@@ -164,14 +164,14 @@ func TestAWatchThatIsNotAnsweredIsAskedForAgain(t *testing.T) {
 		time.Sleep(time.Second)
 		synctest.Wait()
 		if watches < 2 || w.seen[len(w.seen)-1] != "seen a" {
-			t.Errorf("asked %d times for a watch, saw %v", watches, w.seen)
+			t.Errorf("%d requests for a watch, saw %v", watches, w.seen)
 		}
 		stop()
 		<-ended
 	})
 }
 
-func TestTheWatchShowsAllAndIsReplacedWhenItIsQuiet(t *testing.T) {
+func TestWatch_ShowsAllChangesAndIsReplacedAfterQuiet(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := leasetest.NewServer()
 		var requests []string
@@ -204,7 +204,7 @@ func TestTheWatchShowsAllAndIsReplacedWhenItIsQuiet(t *testing.T) {
 		synctest.Wait()
 		watches := slices.DeleteFunc(slices.Clone(requests), func(r string) bool { return r == `watch=false version=""` })
 		if len(watches) < 3 {
-			t.Errorf("%d watches in 20 s in which nothing came, want one after each 6 s: %v", len(watches), requests)
+			t.Errorf("%d watches in 20 s without events, want one after each 6 s: %v", len(watches), requests)
 		}
 		server.Edit("b", func(*coordinationv1.Lease) {})
 		time.Sleep(3 * time.Second)

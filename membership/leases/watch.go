@@ -15,9 +15,9 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/objectcache"
 )
 
-// Observer is told what a watch shows, from one goroutine at a time. It must return soon.
+// Observer receives what a watch shows, from one goroutine at a time. It must return soon.
 type Observer interface {
-	// Listed is the consistent list that the watch starts from, also when it starts anew.
+	// Listed is the consistent list that the watch starts from, also after a restart.
 	Listed(leases []*coordinationv1.Lease)
 	// Seen is a Lease that was added or changed.
 	Seen(lease *coordinationv1.Lease)
@@ -25,18 +25,18 @@ type Observer interface {
 	Gone(lease *coordinationv1.Lease)
 }
 
-// Watch shows the observer the fleet's Leases until ctx ends, whatever becomes of connections and API servers.
+// Watch shows the observer the fleet's Leases until ctx ends, whatever happens to connections and API servers.
 func (s *Store) Watch(ctx context.Context, o Observer) {
 	lists := &objectcache.ListerWatcher{Source: s.source(), Selector: s.selector()}
 	reflector := cache.NewReflectorWithOptions(lists, &coordinationv1.Lease{}, &sink{o}, cache.ReflectorOptions{
 		Name: "leases of fleet " + s.cfg.Fleet, Clock: s.cfg.Clock,
-		// Nobody is taken over and nothing is handed over while the watch is away, so it is not away for long.
+		// Without the watch no slot is taken over or handed over, so the back-off stays short.
 		Backoff: &wait.Backoff{Duration: 100 * time.Millisecond, Factor: 2, Jitter: 0.5, Steps: 5, Cap: time.Second},
 	})
 	reflector.RunWithContext(ctx)
 }
 
-// source lists within the timeout, and watches until nothing has come for too long.
+// source lists within the timeout, and watches until there was no event for too long.
 func (s *Store) source() objectcache.Source {
 	return objectcache.Source{
 		List: func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
@@ -54,8 +54,8 @@ func (s *Store) source() objectcache.Source {
 	}
 }
 
-// begin has a watch begin within the timeout: over a dead connection, or from a server that hangs, no answer would ever come.
-// end ends its request.
+// begin starts a watch within the timeout: over a dead connection, or from a server that hangs, no answer would ever arrive. end
+// ends its request.
 func (s *Store) begin(ctx context.Context, options metav1.ListOptions) (inner watch.Interface, end context.CancelFunc, err error) {
 	ctx, end = context.WithCancel(ctx)
 	answered := make(chan struct{})
@@ -76,7 +76,7 @@ func (s *Store) begin(ctx context.Context, options metav1.ListOptions) (inner wa
 	return inner, end, err
 }
 
-// whileBusy ends a watch, and its request, that shows nothing: its connection may be dead, and nobody would tell.
+// whileBusy ends a watch, and its request, that shows nothing: its connection may be dead without any error.
 func (s *Store) whileBusy(inner watch.Interface, end context.CancelFunc) watch.Interface {
 	events := make(chan watch.Event)
 	outer := watch.NewProxyWatcher(events)
@@ -108,7 +108,7 @@ func (s *Store) whileBusy(inner watch.Interface, end context.CancelFunc) watch.I
 	return outer
 }
 
-// sink hands on what a reflector would store.
+// sink passes on what a reflector would store.
 type sink struct{ Observer }
 
 var _ cache.ReflectorStore = (*sink)(nil)

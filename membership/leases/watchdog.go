@@ -10,24 +10,24 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/membership"
 )
 
-// watchEvery is how often the watchdog looks.
+// watchEvery is the time between two checks of the watchdog.
 const watchEvery = 250 * time.Millisecond
 
-// Watchdog ends the process when what should have ended at the fence has not. It is the last resort, for a process in
-// which nothing else answers any more, and so it depends on nothing else.
+// Watchdog ends the process if what should have ended at the fence has not. It is the last resort, for a process in which nothing
+// else responds any more, and so it depends on nothing else.
 type Watchdog struct {
 	Clock clock.WithTicker
-	// Now is the moment on both clocks.
+	// Now returns the moment on both clocks.
 	Now func() membership.Moment
-	// Fence is the session's fence; the zero Moment while it has none.
+	// Fence returns the session's fence; the zero Moment while it has none.
 	Fence func() membership.Moment
 	// Busy counts what is in flight. It may hang: that counts as busy.
 	Busy func() int
-	// Beat is when the loop has last answered.
+	// Beat returns when the loop has last responded.
 	Beat func() membership.Moment
 	// After is how long after the fence something may still be in flight.
 	After time.Duration
-	// Silence is for how long the loop may not answer.
+	// Silence is for how long the loop may fail to respond.
 	Silence time.Duration
 	// Exit ends the process at once.
 	Exit func(reason string)
@@ -37,8 +37,8 @@ type Watchdog struct {
 func (w *Watchdog) Run(ctx context.Context) {
 	ticker := w.Clock.NewTicker(watchEvery)
 	defer ticker.Stop()
-	var last membership.Moment // the last fence that there was
-	late, silent := 0, 0       // looks in a row that found something in flight after it, and the loop without an answer
+	var last membership.Moment // the last fence that was set
+	late, silent := 0, 0       // consecutive checks that found something in flight after it, and the loop without a response
 	for {
 		select {
 		case <-ctx.Done():
@@ -49,7 +49,7 @@ func (w *Watchdog) Run(ctx context.Context) {
 		if fence := w.Fence(); !fence.IsZero() {
 			last = fence
 		}
-		// A process that was stopped finds the time gone by when it goes on: what it cancels then has until the next look.
+		// A process that was stopped notices the elapsed time when it is resumed: what it cancels then has until the next check.
 		late = count(late, !last.IsZero() && now.Reached(last.Add(w.After)) && w.busy(ctx) > 0)
 		silent = count(silent, now.Since(w.Beat()) > w.Silence)
 		switch {
@@ -70,7 +70,7 @@ func count(n int, again bool) int {
 	return 0
 }
 
-// busy counts what is in flight, and waits for the answer no longer than until the next look.
+// busy counts what is in flight, and waits for the count until the next check at the latest.
 func (w *Watchdog) busy(ctx context.Context) int {
 	answer := make(chan int, 1)
 	go func() { answer <- w.Busy() }()

@@ -6,11 +6,11 @@ import (
 	"slices"
 )
 
-// Assign says which slots get another preferred holder. It is total and deterministic. Without a replica that stays there is
-// nothing to plan, and the verdict is empty.
+// Assign returns which slots are assigned to another replica. It is total and deterministic. Without a replica that stays nothing
+// can be assigned, and the verdict is empty.
 //
-// First what must be: slots go home, and slots without a preferred holder that stays get one. Then, within limits, what
-// should be: newcomers get their share, and who carries too much gives some of it away.
+// The necessary moves are first: slots return to their home, and slots that are not assigned to a replica that stays get one.
+// Then, within limits, the desirable ones: newcomers get their share, and replicas that carry too much hand some of it over.
 func Assign(c Config, w World) Verdict {
 	b := newBoard(c, w)
 	if len(b.replicas) == 0 {
@@ -24,7 +24,8 @@ func Assign(c Config, w World) Verdict {
 	return b.verdict()
 }
 
-// goHome sends slots back to where they were before their holder left. No limit holds it up: it undoes what leaving did.
+// goHome assigns slots to the replica that held them before it left. No limit applies: this undoes the moves that its leaving
+// caused.
 func (b *board) goHome() {
 	for s := range b.slots {
 		slot := &b.slots[s]
@@ -34,8 +35,8 @@ func (b *board) goHome() {
 	}
 }
 
-// place gives a preferred holder to every slot that has none, and another one to every slot that its own does not take or
-// cannot serve. The heaviest go first, while there is room to choose.
+// place assigns every slot that is not assigned, and reassigns every slot that its replica does not take or cannot serve. The
+// heaviest slots are first, while there are the most choices.
 func (b *board) place() {
 	var homeless []int
 	for s := range b.slots {
@@ -59,14 +60,14 @@ func (b *board) place() {
 	}
 }
 
-// placeFor returns the replica that gets a slot which needs another preferred holder; nobody if it has to stay where it is.
+// placeFor returns the replica for a slot that needs another one; none if it has to stay where it is.
 func (b *board) placeFor(slot *slot) int {
 	holder, lives := b.index[slot.Holder]
 	isForced := slot.why != NotAcquired && slot.why != Unfit
 	if lives && isForced && b.limit(slot, holder) < Evict && !b.passed(slot, holder) {
-		return holder // an earlier plan has not been carried out: then the slot stays
+		return holder // an earlier assignment has not been carried out: then the slot stays
 	}
-	// Who may have it, the best first. A slot that nobody has served yet has nothing to lose.
+	// The predicates for replicas that may have it, the best first. A slot that was never served cannot be served worse.
 	choices := []func(r int) bool{
 		func(r int) bool {
 			return b.mayTake(slot, r) || slot.why == New && b.limit(slot, r) == Probe && !b.passed(slot, r)
@@ -86,11 +87,11 @@ func (b *board) placeFor(slot *slot) int {
 	return none
 }
 
-// whyHomeless says why a slot needs another preferred holder at once; "" when it does not.
+// whyHomeless returns why a slot needs another replica at once; "" if it does not.
 func (b *board) whyHomeless(s int) Reason {
 	slot := &b.slots[s]
 	switch {
-	case slot.why != "": // it goes home
+	case slot.why != "": // it returns to its home
 		return ""
 	case slot.Assigned == "":
 		return New
@@ -107,8 +108,8 @@ func (b *board) whyHomeless(s int) Reason {
 	}
 }
 
-// receiver of a slot, of those that may have it: whom the table names if that does not make it too busy, else the one that is
-// least busy with it.
+// receiver returns the replica for a slot, of those that may have it: the one that the table names if the slot does not make it
+// too busy, otherwise the one that is least busy with the slot.
 func (b *board) receiver(slot *slot, may func(r int) bool) int {
 	best := b.leastBusy(slot, may)
 	if best == none {
@@ -120,7 +121,7 @@ func (b *board) receiver(slot *slot, may func(r int) bool) int {
 	return best
 }
 
-// leastBusy is the replica that is least busy with the slot, of those that may have it.
+// leastBusy returns the replica that is least busy with the slot, of those that may have it.
 func (b *board) leastBusy(slot *slot, may func(r int) bool) int {
 	best := none
 	for r := range b.replicas {
@@ -131,7 +132,8 @@ func (b *board) leastBusy(slot *slot, may func(r int) bool) int {
 	return best
 }
 
-// probe gives one slot to each replica that has to show first that it can serve it: the lightest, of a replica that has others.
+// probe assigns one slot to each replica that has to show first that it can serve it: the lightest slot of a replica that has
+// others.
 func (b *board) probe() {
 	for r := range b.replicas {
 		if b.replicas[r].misses {
@@ -154,7 +156,7 @@ func (b *board) probe() {
 	}
 }
 
-// isToProbe reports whether a replica is to be tried with a slot like this one.
+// isToProbe reports whether a replica has to be probed with a slot like this one.
 func (b *board) isToProbe(slot *slot, r int) bool {
 	switch b.limit(slot, r) {
 	case Probe, Retry:
@@ -167,7 +169,7 @@ func (b *board) isToProbe(slot *slot, r int) bool {
 	return false
 }
 
-// isBetterProbe reports whether a slot is a better one than another to try a replica with: it has its home there, or is lighter.
+// isBetterProbe reports whether a slot is better than another for probing a replica: its home is there, or it is lighter.
 func (b *board) isBetterProbe(slot, than *slot, r int) bool {
 	name := b.replicas[r].Name
 	if home, other := b.homeOf(slot) == name, b.homeOf(than) == name; home != other {
@@ -176,15 +178,15 @@ func (b *board) isBetterProbe(slot, than *slot, r int) bool {
 	return slot.cost < than.cost
 }
 
-// A newcomer has less than half of its share of the slots, and less than half of the mean load; it is filled up to its
-// share of the load, and to at most a little more than its share of the slots.
+// A newcomer has less than half of its share of the slots, and less than half of the mean load; it is filled up to its share of
+// the load, and to slightly more than its share of the slots at most.
 const (
 	newcomerBelow = 0.5
 	joinAtMost    = 1.2
 )
 
-// fillNewcomers gives newcomers their share: first what the table names for them, taken from those who can spare it,
-// then what is missing, from the busiest. All moves go to newcomers.
+// fillNewcomers gives newcomers their share: first the slots for which the table names them, from replicas that carry enough, then
+// what is missing, from the busiest. All moves are to newcomers.
 func (b *board) fillNewcomers() {
 	newcomer := make([]bool, len(b.replicas))
 	for r := range b.replicas {
@@ -199,7 +201,7 @@ func (b *board) fillNewcomers() {
 		if budget == 0 {
 			return
 		}
-		// A newcomer gives nothing here: it carries at most the mean.
+		// A newcomer hands nothing over here: it carries at most the mean.
 		r := b.named(slot)
 		if !newcomer[r] || !b.mayJoin(slot, r) {
 			continue
@@ -220,15 +222,15 @@ func (b *board) fillNewcomers() {
 }
 
 // nextForNewcomer picks the newcomer that has least, and a slot of the busiest replica that has a fitting one. spent are the
-// pairs of a newcomer and a replica that has none for it. It never has one later, because all moves go to newcomers: the one
-// only gets busier, the other only less busy.
+// pairs of a newcomer and a replica that has no slot for it. It will not have one later either, because all moves are to
+// newcomers: the newcomer only becomes busier, the other replica only less busy.
 func (b *board) nextForNewcomer(newcomer []bool, spent map[[2]int]bool) (receiver, number int) {
 	donors := b.byLoad(true)
 	for _, r := range b.byLoad(false) {
 		if !newcomer[r] || b.load(r) >= (2-b.config.EvenBelow)*b.mean || float64(b.replicas[r].slots+1) > joinAtMost*b.fairSlots(r) {
 			continue
 		}
-		// The slot that is nearest to what each of the missing ones weighs, so that both shares are reached together.
+		// The slot whose weight is nearest to the mean weight of the missing ones, so that both shares are reached together.
 		missing := max(1, b.fairSlots(r)-float64(b.replicas[r].slots))
 		ideal := (b.mean - b.load(r)) * b.replicas[r].Capacity / missing
 		for _, donor := range donors {
@@ -254,8 +256,8 @@ func (b *board) nextForNewcomer(newcomer []bool, spent map[[2]int]bool) (receive
 	return none, none
 }
 
-// evenOut lets each replica that carries too much give away until it does not. While a replica is awaited, only the slots
-// that wait for it move: the others are where they belong when it is back.
+// evenOut moves slots from each replica that carries too much until it does not. While a replica is awaited, only the slots that
+// wait for it move: the others are where they belong once it has returned.
 func (b *board) evenOut() {
 	stuck := make([]bool, len(b.replicas))
 	for budget := b.loadBudget(); budget > 0; {
@@ -280,7 +282,7 @@ func (b *board) evenOut() {
 	}
 }
 
-// nextToGive picks the slot whose going leaves the busier of donor and receiver least busy.
+// nextToGive picks the slot whose move leaves the busier of donor and receiver least busy.
 func (b *board) nextToGive(donor int) (number, receiver int) {
 	number = none
 	least := 0.0

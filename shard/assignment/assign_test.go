@@ -14,8 +14,7 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/shard/ring"
 )
 
-// TestAssign: small worlds at one o'clock, with the arithmetic beside each. A cost is ten for each machine and one for the
-// slot.
+// TestAssign uses small worlds at one o'clock, with the arithmetic beside each. A machine costs ten, a slot one.
 func TestAssign(t *testing.T) {
 	const now = time.Hour
 	a, b, c := Replica{Name: "a"}, Replica{Name: "b"}, Replica{Name: "c"}
@@ -30,10 +29,10 @@ func TestAssign(t *testing.T) {
 		slots    []Slot
 		want     []Move
 	}{
-		"nobody is there": {nil, []Slot{{}}, nil},
-		"all leave: the slots stay, there is nowhere to go": {[]Replica{leaving(a)}, []Slot{held("a", 1)}, nil},
-		"even: nothing moves":                               {[]Replica{a, b}, []Slot{held("a", 5), held("b", 5)}, nil},
-		"a dead one's slot goes to the other": {
+		"no replicas": {nil, []Slot{{}}, nil},
+		"all leave: the slots stay, since no replica can take them": {[]Replica{leaving(a)}, []Slot{held("a", 1)}, nil},
+		"even: nothing moves": {[]Replica{a, b}, []Slot{held("a", 5), held("b", 5)}, nil},
+		"a dead replica's slot is assigned to the other": {
 			[]Replica{b},
 			[]Slot{held("a", 5), held("b", 5)},
 			[]Move{{Slot: 0, From: "a", To: "b", Why: Gone}},
@@ -44,38 +43,38 @@ func TestAssign(t *testing.T) {
 			[]Slot{held("a", 5), held("b", 3), {Weight: 5}, {Weight: 2}},
 			[]Move{{Slot: 2, To: "b", Why: New}, {Slot: 3, To: "a", Why: New}},
 		},
-		"a leaver's slot remembers its home": {
+		"the slot of a leaving replica gets it as its home": {
 			[]Replica{leaving(a), b},
 			[]Slot{held("a", 5), held("b", 5)},
 			[]Move{{Slot: 0, From: "a", To: "b", Why: Leaving, Home: "a"}},
 		},
-		"a slot that moves on keeps its first home": {
+		"a slot that moves again keeps its first home": {
 			[]Replica{leaving(b), c},
 			[]Slot{with(held("b", 5), func(s *Slot) { s.Home, s.HomeUntil = "a", now+1 })},
 			[]Move{{Slot: 0, From: "b", To: "c", Why: Leaving, Home: "a"}},
 		},
-		"home again": {
+		"a slot returns to its home": {
 			[]Replica{a, b},
 			[]Slot{with(held("b", 5), func(s *Slot) { s.Home, s.HomeUntil = "a", now+1 }), held("b", 5)},
 			[]Move{{Slot: 0, From: "b", To: "a", Why: Home}},
 		},
-		"too late to go home": {
+		"too late to return to its home": {
 			[]Replica{a, b}, []Slot{held("a", 5), with(held("b", 5), func(s *Slot) { s.Home, s.HomeUntil = "a", now })}, nil,
 		},
-		"a home that leaves is no home": {
+		"a home that leaves does not count": {
 			[]Replica{leaving(a), b}, []Slot{with(held("b", 5), func(s *Slot) { s.Home, s.HomeUntil = "a", now+1 })}, nil,
 		},
-		"planned from a dead one to a live one, which had it all the time: it stays": {
+		"assigned to a dead replica, and held by a live one all the time: it stays": {
 			[]Replica{a, b},
 			[]Slot{{Holder: "b", Assigned: "dead", Weight: 5}, held("b", 1), held("a", 6)},
 			[]Move{{Slot: 0, From: "dead", To: "b", Why: Gone}},
 		},
-		"which has it stays also when others are less busy": {
+		"it stays also when others are less busy": {
 			[]Replica{a, b, c},
 			[]Slot{{Holder: "b", Assigned: "dead", Weight: 5}, with(held("b", 9), moved), held("a", 1), held("c", 1)},
 			[]Move{{Slot: 0, From: "dead", To: "b", Why: Gone}},
 		},
-		"unless it did not take it just now": {
+		"unless its holder did not take it just now": {
 			[]Replica{a, b, c},
 			[]Slot{
 				{Holder: "b", Assigned: "dead", Weight: 5, Passed: map[string]time.Duration{"b": now + 1}},
@@ -96,12 +95,12 @@ func TestAssign(t *testing.T) {
 			[]Slot{{Assigned: "a", UnownedSince: now - time.Minute, Passed: map[string]time.Duration{"b": now + 1}, Weight: 5}, held("b", 5)},
 			nil,
 		},
-		"passed over, but there is nobody else": {
+		"passed over, but there is no other replica": {
 			[]Replica{b},
 			[]Slot{{Assigned: "a", Passed: map[string]time.Duration{"b": now + 1}}},
 			[]Move{{Slot: 0, From: "a", To: "b", Why: Gone}},
 		},
-		"home did not take it just now": {
+		"its home did not take it just now": {
 			[]Replica{a, b},
 			[]Slot{held("a", 5), with(held("b", 5), func(s *Slot) {
 				s.Home, s.HomeUntil, s.Passed = "a", now+1, map[string]time.Duration{"a": now + 1}
@@ -120,7 +119,7 @@ func TestAssign(t *testing.T) {
 			},
 		},
 		// 6 × 11 = 66 for capacities 1 and 2: 22 and 44. Half of the slots may move in a minute, which is 3.
-		"a newcomer with twice the capacity, as far as the limit goes": {
+		"a newcomer with twice the capacity, up to the limit": {
 			[]Replica{a, {Name: "b", Capacity: 2}},
 			[]Slot{held("a", 1), held("a", 1), held("a", 1), held("a", 1), held("a", 1), held("a", 1)},
 			[]Move{
@@ -167,7 +166,7 @@ func TestAssign(t *testing.T) {
 			[]Replica{a, b, c}, times(3, held("a", 20)), []Move{{Slot: 0, From: "a", To: "c", Why: Joined}},
 		},
 		// All slots weigh the same, d has two. The table names b for slot 3; without the table it is slot 0.
-		"a replica gives what the table names down to the mean": {
+		"a replica hands over what the table names down to the mean": {
 			[]Replica{a, b, c, {Name: "d"}},
 			[]Slot{held("d", 2), held("c", 2), held("a", 2), held("d", 2)},
 			[]Move{{Slot: 3, From: "d", To: "b", Why: Joined}},
@@ -218,13 +217,13 @@ func TestAssign(t *testing.T) {
 			[]Move{{Slot: 1, From: "a", To: "b", Why: Load}},
 		},
 		// a 88, b 33, mean 60.5. A sixteenth of 11 slots is less than one, which is the least that may move.
-		"uneven: as far as the limit goes": {
+		"uneven: up to the limit": {
 			[]Replica{a, b}, append(times(8, held("a", 1)), times(3, held("b", 1))...), []Move{{Slot: 0, From: "a", To: "b", Why: Load}},
 		},
 		// a 88, b 31 + 41 = 72, mean 80.
 		"1.1 of the mean is not uneven": {[]Replica{a, b}, append(times(8, held("a", 1)), held("b", 3), held("b", 4)), nil},
 		// a 16 × 21 = 336, b 24 × 11 = 264, mean 300. Two may move; without one a has 315.
-		"uneven: a gives until it has 1.05 of the mean": {
+		"uneven: a hands slots over until it has 1.05 of the mean": {
 			[]Replica{a, b}, append(times(16, held("a", 2)), times(24, held("b", 1))...), []Move{{Slot: 0, From: "a", To: "b", Why: Load}},
 		},
 		// a 182, b 102, mean 142. Of a's slots the one of 3 leaves 151 and 133; the one of 5 would leave 131 and 153.
@@ -239,13 +238,13 @@ func TestAssign(t *testing.T) {
 			nil,
 		},
 		// a 151, b 131, mean 141: 151 is 1.07 of it.
-		"a little uneven: nothing moves":              {[]Replica{a, b}, []Slot{held("a", 3), held("a", 11), held("b", 13)}, nil},
-		"one slot has all the work, and goes nowhere": {[]Replica{a, b}, []Slot{held("a", 100), held("b", 0)}, nil},
+		"a little uneven: nothing moves":               {[]Replica{a, b}, []Slot{held("a", 3), held("a", 11), held("b", 13)}, nil},
+		"one slot has all the work, and does not move": {[]Replica{a, b}, []Slot{held("a", 100), held("b", 0)}, nil},
 		"an empty slot does not move for the sake of load": {
 			[]Replica{a, b}, []Slot{held("a", 100), held("a", 0), held("b", 0), held("b", 1)}, nil,
 		},
 		"while a replica is awaited only its slots move": {
-			[]Replica{a, b}, // c is away
+			[]Replica{a, b}, // c is absent
 			[]Slot{held("a", 4), held("a", 10), with(held("a", 4), func(s *Slot) { s.Home, s.HomeUntil = "c", now+1 }), held("b", 10)},
 			[]Move{{Slot: 2, From: "a", To: "b", Why: Load, Home: "c"}},
 		},
@@ -260,7 +259,7 @@ func TestAssign(t *testing.T) {
 	}
 }
 
-// TestTheTableChooses: the table says who gets a slot that makes neither replica too busy.
+// TestTheTableChooses checks that the table decides about a slot that makes neither replica too busy.
 func TestTheTableChooses(t *testing.T) {
 	for _, test := range []struct{ a, b []int64 }{
 		{[]int64{13, 13, 14}, []int64{10, 10, 10, 10}}, // a carries 403, b 404
@@ -285,8 +284,8 @@ func TestTheTableChooses(t *testing.T) {
 	}
 }
 
-// TestNotAcquiredSlotMoves: to b, which rests, from a, which holds all the other slots or none. Where a holds none, it is less busy
-// than b, and the table names it for some of the slots: it must not get again what it does not take.
+// TestNotAcquiredSlotMoves moves a slot to b, which rests, from a, which holds all the other slots or none. If a holds none, it
+// is less busy than b, and the table names it for some of the slots: it must not be assigned again what it does not take.
 func TestNotAcquiredSlotMoves(t *testing.T) {
 	for _, others := range []string{"a", "b"} {
 		for number := range 8 {
@@ -311,7 +310,7 @@ func TestWithoutReplicas(t *testing.T) {
 	}
 }
 
-// TestShares: a 1 + 2 machines, b 3 machines of twice the capacity. The mean is (11 + 21 + 31) / 3 = 21; a carries 32.
+// TestShares: a has 1 + 2 machines, b 3 machines at twice the capacity. The mean is (11 + 21 + 31) / 3 = 21; a carries 32.
 func TestShares(t *testing.T) {
 	f := newFleet(3, "b", "a")
 	f.replica("b").Capacity = 2
@@ -323,7 +322,7 @@ func TestShares(t *testing.T) {
 	}
 }
 
-// TestAgain: planning is worth repeating when the next of the times has come.
+// TestAgain checks that Again is the first of the times at which the result may change.
 func TestAgain(t *testing.T) {
 	f := newFleet(1, "a")
 	s := &f.Slots[0]
@@ -345,14 +344,14 @@ func TestAgain(t *testing.T) {
 	}
 }
 
-// TestNonsense: whatever Leases say, Plan answers.
+// TestNonsense checks that Assign returns a result for any content of Leases.
 func TestNonsense(t *testing.T) {
 	f := newFleet(4, "a", "b")
 	f.Replicas[0].Capacity, f.Replicas[1].Capacity = math.NaN(), math.Inf(1)
 	f.Slots[0].Weight, f.Slots[1].Weight = math.MaxInt64, math.MinInt64
 	f.settle(t)
 	if got := f.counts(); got["a"]+got["b"] != 4 {
-		t.Errorf("want all four slots placed, got %v", got)
+		t.Errorf("want all four slots assigned, got %v", got)
 	}
 }
 
@@ -391,7 +390,7 @@ func BenchmarkAssign(b *testing.B) {
 			"first":         world(func(f *fleet) { f.Slots = make([]Slot, size.slots) }),
 			"join":          world(func(f *fleet) { f.join("newcomer") }),
 			"leave":         world(func(f *fleet) { f.leave("fleet-7") }),
-			// Most of a large newcomer's share is not what the table names for it.
+			// The table names other replicas for most of a large newcomer's share.
 			"large join": world(func(f *fleet) {
 				for i := range f.Slots {
 					f.Slots[i].Weight = int64(i % 17 * i % 13)

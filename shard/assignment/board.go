@@ -13,15 +13,15 @@ import (
 // none is the index of no replica, and of no slot.
 const none = -1
 
-// A machine costs ten, and a slot one: enough for empty slots to be spread too, and too little for them to outweigh
-// machines. A weight that would make sums overflow is nonsense and cut.
+// A machine costs ten, and a slot one: enough to spread empty slots too, and too little for them to outweigh machines. A weight
+// that would make sums overflow is invalid and is cut.
 const (
 	costOfMachine = 10
 	costOfSlot    = 1
 	maxWeight     = 1 << 40
 )
 
-// board is a plan in the making.
+// board is an assignment in progress.
 type board struct {
 	config   Config
 	now      time.Duration
@@ -32,15 +32,15 @@ type board struct {
 	mean     float64  // load of a replica
 	capacity float64  // of all
 	awaited  bool     // some slot has a home that is not there
-	table    []string // made when it is first asked
+	table    []string // computed at its first use
 }
 
-// slot is a Slot with what is planned for it.
+// slot is a Slot with its assignment.
 type slot struct {
 	Slot
 	number int
 	cost   int64
-	at     int    // index of the preferred holder if it stays, as planned so far
+	at     int    // index of the assigned replica if it stays, as decided so far
 	why    Reason // of its move; "" when it does not move
 }
 
@@ -49,9 +49,9 @@ type replica struct {
 	slots  int
 	weight int64
 	cost   int64
-	// held are the numbers of the slots that it is planned to hold, sorted.
+	// held are the numbers of the slots that are assigned to it, sorted.
 	held []int
-	// misses says that it does not take a slot: it is given no other by choice.
+	// misses is true if it does not take a slot: it is then assigned no other by choice.
 	misses bool
 }
 
@@ -109,7 +109,7 @@ func (b *board) move(s, to int, why Reason) {
 	*held = slices.Insert(*held, at, s)
 }
 
-// load of a replica, with a slot more, and of a slot's replica without it.
+// load returns the load of a replica; with, the load with one slot more; without, that of a slot's replica without the slot.
 func (b *board) load(r int) float64 { return float64(b.replicas[r].cost) / b.replicas[r].Capacity }
 
 func (b *board) with(s *slot, r int) float64 {
@@ -120,7 +120,7 @@ func (b *board) without(s *slot) float64 {
 	return float64(b.replicas[s.at].cost-s.cost) / b.replicas[s.at].Capacity
 }
 
-// fairSlots is a replica's share of the slots.
+// fairSlots returns a replica's share of the slots.
 func (b *board) fairSlots(r int) float64 {
 	return float64(len(b.slots)) * b.replicas[r].Capacity / b.capacity
 }
@@ -140,7 +140,7 @@ func (b *board) byLoad(busiestFirst bool) []int {
 	return order
 }
 
-// named is the replica that the consistent-hash table names for a slot.
+// named returns the replica that the consistent-hash table names for a slot.
 func (b *board) named(s *slot) int {
 	if b.table == nil {
 		b.table = ring.Table(len(b.slots), slices.Collect(maps.Keys(b.index)))
@@ -148,7 +148,7 @@ func (b *board) named(s *slot) int {
 	return b.index[b.table[s.number]]
 }
 
-// homeOf is where a slot goes back to, "" when it has no home, is there or has waited too long.
+// homeOf returns the replica that a slot returns to, "" if it has no home, is there or has waited too long.
 func (b *board) homeOf(s *slot) string {
 	if s.HomeUntil <= b.now || s.Home == s.Assigned {
 		return ""
@@ -156,7 +156,7 @@ func (b *board) homeOf(s *slot) string {
 	return s.Home
 }
 
-// awaits says that the slot has a home and that it is not there yet.
+// awaits reports whether the slot has a home that is still absent.
 func (b *board) awaits(s *slot) bool {
 	home := b.homeOf(s)
 	_, there := b.index[home]
@@ -172,28 +172,28 @@ func (b *board) mayTake(s *slot, r int) bool {
 	return b.limit(s, r) == NoLimit && !b.passed(s, r) && !b.replicas[r].misses
 }
 
-// within says that the slot was moved for joining or load less than d ago.
+// within reports whether the slot was moved for joining or load less than d ago.
 func (b *board) within(s *slot, d time.Duration) bool { return s.Moved != 0 && b.now-s.Moved < d }
 
-// improves says that with the move nobody will be as busy as the donor is. An empty slot changes too little for that: it
-// moves only to who has fewer slots.
+// improves reports whether with the move no replica will be as busy as the donor is. An empty slot changes too little for that:
+// it moves only to a replica that has fewer slots.
 func (b *board) improves(s *slot, r int) bool {
 	donor, receiver := &b.replicas[s.at], &b.replicas[r]
 	fewer := float64(receiver.slots+1)/receiver.Capacity < float64(donor.slots)/donor.Capacity
 	return b.with(s, r) < b.load(s.at) && (s.Weight > 0 || fewer)
 }
 
-// mayJoin says that the slot may move to a newcomer.
+// mayJoin reports whether the slot may move to a newcomer.
 func (b *board) mayJoin(s *slot, r int) bool {
 	return s.why == "" && !b.within(s, b.config.Window) && b.mayTake(s, r) && b.improves(s, r)
 }
 
-// mayGive says that the slot may move for load.
+// mayGive reports whether the slot may move for load.
 func (b *board) mayGive(s *slot) bool {
 	return s.why == "" && !b.within(s, b.config.RestFor) && (!b.awaited || b.awaits(s))
 }
 
-// joinBudget and loadBudget are how many slots may still move in this window.
+// joinBudget and loadBudget return how many slots may still move in this window.
 func (b *board) joinBudget() int { return b.budget(b.config.JoinShare) }
 
 func (b *board) loadBudget() int { return b.budget(b.config.LoadShare) }

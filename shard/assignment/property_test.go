@@ -13,9 +13,9 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/testkit/worlds"
 )
 
-// TestProperties: whatever the world, every slot has a preferred holder that stays, calm moves keep to the limits,
-// nobody is sent where he was passed over without need, the order of replicas is nothing, planning again repeats nothing,
-// and it comes to an end.
+// TestProperties checks that, in any world, every slot is assigned to a replica that stays, calm moves stay within the limits, no
+// slot is assigned without need to a replica that was passed over for it, the order of replicas has no effect, assigning again
+// moves nothing again, and the moves end.
 func TestProperties(t *testing.T) {
 	worlds.Check(t, 1, func(t *rapid.T) {
 		f := generate(t)
@@ -37,7 +37,7 @@ func TestProperties(t *testing.T) {
 				t.Fatalf("not a move that makes sense: %+v of %+v", m, before[m.Slot])
 			}
 			if before[m.Slot].Passed[m.To] > f.Now && (m.Why == NotAcquired || m.Why == Home || m.Calm()) {
-				t.Fatalf("%+v goes where it was passed over", m)
+				t.Fatalf("move to a replica that was passed over: %+v", m)
 			}
 			if m.Calm() {
 				calm++
@@ -51,19 +51,19 @@ func TestProperties(t *testing.T) {
 		}
 		for i, s := range f.Slots {
 			if !staying[s.Assigned] && slices.ContainsFunc(f.Replicas, func(r Replica) bool { return !r.Leaving }) {
-				t.Fatalf("slot %d has no preferred holder that stays: %+v", i, s)
+				t.Fatalf("slot %d is assigned to no replica that stays: %+v", i, s)
 			}
 		}
 		for _, m := range f.plan().Moves {
 			if !m.Calm() {
-				t.Fatalf("planned again: %+v", m)
+				t.Fatalf("moved again: %+v", m)
 			}
 		}
-		f.settle(t) // it comes to an end
+		f.settle(t) // the moves end
 	})
 }
 
-// generate a world in any state, sensible or not.
+// generate draws a world in any state, valid or not.
 func generate(t *rapid.T) *fleet {
 	replica := rapid.SampledFrom(names(7))
 	f := newFleet(rapid.SampledFrom([]int{1, 2, 7, 32}).Draw(t, "slots"))
@@ -77,7 +77,7 @@ func generate(t *rapid.T) *fleet {
 	}
 	anyone := rapid.OneOf(rapid.Just(""), replica)
 	for i := range f.Slots {
-		s := Slot{Assigned: anyone.Draw(t, "preferred"), Weight: rapid.SampledFrom([]int64{0, 0, 1, 5, 20, 100}).Draw(t, "weight")}
+		s := Slot{Assigned: anyone.Draw(t, "assigned"), Weight: rapid.SampledFrom([]int64{0, 0, 1, 5, 20, 100}).Draw(t, "weight")}
 		s.Holder = rapid.OneOf(rapid.Just(s.Assigned), anyone).Draw(t, "holder")
 		if s.Holder == "" {
 			s.UnownedSince = min(f.Now, around("unowned"))
@@ -96,7 +96,7 @@ func generate(t *rapid.T) *fleet {
 	return f
 }
 
-// settled is a fleet of some size with some weights, at rest.
+// settled returns a fleet of some size with some weights, at rest.
 func settled(t *rapid.T, slots int) *fleet {
 	f := newFleet(slots, names(rapid.IntRange(1, 8).Draw(t, "replicas"))...)
 	f.settle(t)
@@ -108,7 +108,7 @@ func settled(t *rapid.T, slots int) *fleet {
 	return f
 }
 
-// TestJoin: a newcomer gets about its share, and nobody else gets anything.
+// TestJoin checks that a newcomer gets about its share, and no other replica gets anything.
 func TestJoin(t *testing.T) {
 	worlds.Check(t, 1, func(t *rapid.T) {
 		f := settled(t, 256)
@@ -117,7 +117,7 @@ func TestJoin(t *testing.T) {
 		moves := f.plan().Moves
 		for _, m := range moves {
 			if m.To != "newcomer" || m.Why != Joined {
-				t.Fatalf("the newcomer joins %d others, and %+v", n, m)
+				t.Fatalf("a newcomer joins %d others: want only moves to it for joining, got %+v", n, m)
 			}
 		}
 		share := float64(len(f.Slots)) / float64(n+1)
@@ -125,12 +125,12 @@ func TestJoin(t *testing.T) {
 			t.Fatalf("the newcomer joins %d others and gets %v slots; want at most 1.2 × %.1f", n, got, share)
 		}
 		if again := f.plan().Moves; len(again) > 0 {
-			t.Fatalf("planned again: %+v", again)
+			t.Fatalf("moved again: %+v", again)
 		}
 	})
 }
 
-// TestJoinEven: of slots that weigh the same a newcomer gets its share to a slot.
+// TestJoinEven checks that of slots of equal weight a newcomer gets exactly its share.
 func TestJoinEven(t *testing.T) {
 	for n := 1; n <= 25; n++ {
 		f := newFleet(256, names(n)...)
@@ -144,7 +144,8 @@ func TestJoinEven(t *testing.T) {
 	}
 }
 
-// TestManyJoin: also when more join at once than the limit of a minute lets move, in the end all have their share.
+// TestManyJoin checks that all newcomers have their share in the end, also if more join at once than the limit of a minute
+// allows.
 func TestManyJoin(t *testing.T) {
 	f := newFleet(256, "fleet-0")
 	f.settle(t)
@@ -157,7 +158,7 @@ func TestManyJoin(t *testing.T) {
 	}
 }
 
-// TestSpread: empty slots are spread as well as it goes, over more replicas than slots too.
+// TestSpread checks that empty slots are spread as evenly as possible, also over more replicas than slots.
 func TestSpread(t *testing.T) {
 	const slots = 64
 	for _, n := range []int{1, 2, 3, 10, 50, 64, 80} {
@@ -171,32 +172,33 @@ func TestSpread(t *testing.T) {
 	}
 }
 
-// TestLeave: a leaver's slots, and only these, go to the others, which are even afterwards.
+// TestLeave checks that the slots of a leaving replica, and only these, are assigned to the others, which are even afterwards.
 func TestLeave(t *testing.T) {
 	worlds.Check(t, 1, func(t *rapid.T) {
 		f := settled(t, 256)
 		if len(f.Replicas) == 1 {
-			t.Skip("nobody is left")
+			t.Skip("no replica is left")
 		}
 		had := f.counts()["fleet-0"]
 		f.leave("fleet-0")
 		moves := f.plan().Moves
 		for _, m := range moves {
 			if m.Why == Leaving && (m.From != "fleet-0" || m.Home != "fleet-0") {
-				t.Fatalf("fleet-0 leaves, and %+v", m)
+				t.Fatalf("fleet-0 leaves: want it as the origin and the home, got %+v", m)
 			}
 		}
 		leaving := slices.DeleteFunc(slices.Clone(moves), func(m Move) bool { return m.Why != Leaving })
 		if len(leaving) != had {
-			t.Fatalf("fleet-0 had %d slots, and %d leave", had, len(leaving))
+			t.Fatalf("fleet-0 had %d slots, and %d move", had, len(leaving))
 		}
 		if again := f.plan().Moves; len(again) > 0 {
-			t.Fatalf("planned again: %+v", again)
+			t.Fatalf("moved again: %+v", again)
 		}
 	})
 }
 
-// TestRollingRestart: each replica leaves and comes back, with time between and without. All slots are where they were.
+// TestRollingRestart checks that all slots are where they were after each replica has left and returned, with and without time in
+// between.
 func TestRollingRestart(t *testing.T) {
 	worlds.Check(t, 1, func(t *rapid.T) {
 		f := settled(t, 256)
@@ -222,7 +224,8 @@ func TestRollingRestart(t *testing.T) {
 	})
 }
 
-// TestWeightsChange: as MachineDeployments come, grow and go, the load stays within the bound or at its floor.
+// TestWeightsChange checks that the load stays within the bound or at its floor while MachineDeployments are created, grow and
+// are deleted.
 func TestWeightsChange(t *testing.T) {
 	for seed := range uint64(worlds.Some(20)) {
 		random := rand.New(rand.NewPCG(seed, 2))

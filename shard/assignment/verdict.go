@@ -24,7 +24,7 @@ func (b *board) verdict() Verdict {
 	return v
 }
 
-// homeNote is a slot's home after its move: the first home is kept when the slot moves on before it was back.
+// homeNote returns a slot's home after its move: the first home is kept if the slot moves again before it has returned.
 func (b *board) homeNote(s *slot, to string) string {
 	home := b.homeOf(s)
 	if home == "" && s.why == Leaving {
@@ -36,7 +36,7 @@ func (b *board) homeNote(s *slot, to string) string {
 	return home
 }
 
-// again is the first instant to come at which a time that the plan rests on has passed.
+// again returns the first future instant at which one of the times that the assignment depends on is reached.
 func (b *board) again(moved bool) time.Duration {
 	first := time.Duration(0)
 	at := func(t time.Duration) {

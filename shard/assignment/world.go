@@ -2,12 +2,12 @@ package assignment
 
 import "time"
 
-// World is all that a plan rests on. Everything in it is read only. All times are readings of one monotonic clock, the
-// planner's; its origin does not matter, but it lies in the past: zero means never.
+// World is all input of an assignment. Everything in it is read only. All times are readings of one monotonic clock, the
+// caller's; its origin does not matter, but it is in the past: zero means never.
 type World struct {
 	Now time.Duration
-	// Replicas that live, in any order; names are unique. One that is not here is gone for good. One that has said that it
-	// leaves stays here, marked so, also when it has gone: its slots get their home from that.
+	// Replicas that live, in any order; names are unique. A replica that is not here is permanently gone. One that has announced
+	// that it leaves stays here, marked as leaving, also when it has gone: that makes it the home of its slots.
 	Replicas []Replica
 	// Slots by their number.
 	Slots []Slot
@@ -18,28 +18,28 @@ type Replica struct {
 	Name string
 	// Capacity relative to the others: a replica with 2 gets twice the load of one with 1. Zero and less mean 1.
 	Capacity float64
-	// Leaving: it gives its slots away and gets none.
+	// Leaving: its slots are assigned to others, and it gets none.
 	Leaving bool
-	// Limits say, by target cluster, what it can be given of a target's slots; a missing one is NoLimit.
+	// Limits are, by target cluster, the limits on what can be assigned to it of a target's slots; a missing one is NoLimit.
 	Limits map[string]Limit
 }
 
-// Limit is what a replica can be given of a target cluster's slots.
+// Limit is how many of a target cluster's slots can be assigned to a replica.
 type Limit int
 
 // The limits.
 const (
 	// NoLimit: as much as its share.
 	NoLimit Limit = iota
-	// Probe: it has not shown yet that it can serve them, or not again. If it has no slot it is given one, the lightest.
+	// Probe: it has not shown yet that it can serve them, or not again. If it has no slot one is assigned to it, the lightest.
 	Probe
-	// ProbeMore: it holds slots, and did not take others lately. Once it holds all that it was given, it is given one more.
+	// ProbeMore: it holds slots, and did not take others recently. Once it holds all that are assigned to it, it gets one more.
 	ProbeMore
 	// Rest: nothing. What it has stays.
 	Rest
-	// Evict: nothing, and what it has goes to others that can be given more.
+	// Evict: nothing, and its slots are assigned to others that can be assigned more.
 	Evict
-	// Retry: it was evicted, and is given one slot, the lightest, to find out whether it can serve again. What it has stays.
+	// Retry: it was evicted, and gets one slot, the lightest, to find out whether it can serve again. Its other slots stay.
 	Retry
 )
 
@@ -47,66 +47,66 @@ const (
 type Slot struct {
 	// Target is the target cluster of the slot's objects: a key of Replica.Limits.
 	Target string
-	// Weight is what the slot's holder says its work is worth, in machines. An empty slot has 0, which Plan takes for a
-	// little more than nothing. Less than 0 means 0.
+	// Weight is what the slot's holder reports as the amount of its work, in machines. An empty slot has 0, which Assign counts
+	// as slightly more than nothing. Less than 0 means 0.
 	Weight int64
-	// Holder is the replica whose session holds the slot; "" is nobody.
+	// Holder is the replica whose session holds the slot; "" is none.
 	Holder string
 	// Assigned is the replica that should hold it, as last written; "" is none yet.
 	Assigned string
-	// Home is the replica to which the slot goes back, when that is there before HomeUntil; "" is none.
+	// Home is the replica that the slot returns to, if it is available before HomeUntil; "" is none.
 	Home      string
 	HomeUntil time.Duration
-	// UnownedSince is since when nobody holds the slot although Preferred, as it is, could take it. Zero while it is held,
-	// and while nobody may take it (quarantine, or a holder not yet proven dead).
+	// UnownedSince is since when the slot has had no holder although Assigned, as it is, could take it. Zero while it is held,
+	// and while no replica may take it (quarantine, or a holder not yet proven dead).
 	UnownedSince time.Duration
-	// Moved is when the slot was last planned for the sake of joining or load (Move.Calm); zero is never, or not known.
+	// Moved is when the slot was last moved for joining or load (Move.Calm); zero is never, or unknown.
 	Moved time.Duration
 	// Passed are the replicas that were passed over for this slot (Move.PassOver), with the end of that.
 	Passed map[string]time.Duration
 }
 
-// Reason says why a slot moves.
+// Reason is why a slot moves.
 type Reason string
 
 // The reasons.
 const (
-	// New: the slot had no preferred holder.
+	// New: the slot was not assigned.
 	New Reason = "New"
-	// Gone: its preferred holder is dead.
+	// Gone: the replica that it is assigned to is dead.
 	Gone Reason = "Gone"
-	// Leaving: its preferred holder leaves; the slot's home is remembered.
+	// Leaving: its replica leaves; the slot gets it as its home.
 	Leaving Reason = "Leaving"
-	// Home: the replica that the slot left as its home is back.
+	// Home: the replica that is the slot's home has returned.
 	Home Reason = "Home"
-	// NotAcquired: its preferred holder lives and does not take it.
+	// NotAcquired: its replica lives and does not take it.
 	NotAcquired Reason = "Unclaimed"
-	// Unfit: its preferred holder lives and cannot serve it.
+	// Unfit: its replica lives and cannot serve it.
 	Unfit Reason = "Unfit"
-	// Joined: its new preferred holder has too few slots yet.
+	// Joined: the new replica has too few slots yet.
 	Joined Reason = "Joined"
-	// Load: its preferred holder carries too much.
+	// Load: its replica carries too much.
 	Load Reason = "Load"
 )
 
-// Move gives a slot a new preferred holder.
+// Move assigns a slot to another replica.
 type Move struct {
 	Slot int
-	// From is the preferred holder until now, "" when there was none. To differs from it.
+	// From is the replica that it was assigned to, "" if there was none. To differs from it.
 	From, To string
 	Why      Reason
-	// Home is what is to be noted on the slot together with To; "" takes the note away. The planner counts Config.HomeFor
-	// from when the note is first seen, and does not begin again when only the preferred holder changes.
+	// Home is what has to be recorded on the slot together with To; "" removes the record. The caller counts Config.HomeFor from
+	// when the record is first seen, and does not restart when only the assigned replica changes.
 	Home string
 }
 
-// Calm says that the move counts against the limits: the caller notes the time in Slot.Moved.
+// Calm reports whether the move counts against the limits: the caller records the time in Slot.Moved.
 func (m Move) Calm() bool { return m.Why == Joined || m.Why == Load }
 
-// PassOver says that From is to be passed over for this slot for Config.PassOverFor: the caller notes it in Slot.Passed.
+// PassOver reports whether From has to be passed over for this slot for Config.PassOverFor: the caller records it in Slot.Passed.
 func (m Move) PassOver() bool { return m.Why == NotAcquired }
 
-// Verdict is a plan.
+// Verdict is an assignment.
 type Verdict struct {
 	// Moves in the order of slots, at most one for each.
 	Moves []Move
@@ -115,7 +115,7 @@ type Verdict struct {
 	// Imbalance is the load of the busiest replica divided by the mean, by weight and capacity, after the moves; 0 without
 	// replicas. 1 is even.
 	Imbalance float64
-	// Again is when planning is worth repeating although nothing else has changed; zero is never.
+	// Again is when assigning again is worthwhile although nothing else has changed; zero is never.
 	Again time.Duration
 }
 

@@ -12,7 +12,7 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/shard/ring"
 )
 
-// fleet is a planner's world that does at once what is planned.
+// fleet is a world in which each assignment is carried out at once.
 type fleet struct {
 	World
 	config Config
@@ -31,7 +31,7 @@ func (f *fleet) join(replicas ...string) {
 	}
 }
 
-// leave marks a replica; vanish takes it away.
+// leave marks a replica as leaving; vanish removes it.
 func (f *fleet) leave(name string) { f.replica(name).Leaving = true }
 
 func (f *fleet) vanish(name string) {
@@ -42,7 +42,7 @@ func (f *fleet) replica(name string) *Replica {
 	return &f.Replicas[slices.IndexFunc(f.Replicas, func(r Replica) bool { return r.Name == name })]
 }
 
-// plan once, and carry it out.
+// plan assigns once, and carries the moves out.
 func (f *fleet) plan() Verdict {
 	v := Assign(f.config, f.World)
 	for _, m := range v.Moves {
@@ -61,13 +61,13 @@ func (f *fleet) plan() Verdict {
 	return v
 }
 
-// tester is what testing.T and rapid.T share.
+// tester is the common part of testing.T and rapid.T.
 type tester interface {
 	Helper()
 	Fatalf(format string, args ...any)
 }
 
-// settle plans until nothing moves, as time goes by, and returns all moves.
+// settle assigns until nothing moves, as time passes, and returns all moves.
 func (f *fleet) settle(t tester) []Move {
 	t.Helper()
 	var all []Move
@@ -79,7 +79,7 @@ func (f *fleet) settle(t tester) []Move {
 		all = append(all, moves...)
 		f.Now += f.config.Window
 	}
-	t.Fatalf("after 100 plans still something moves")
+	t.Fatalf("want no moves after 100 assignments")
 	return nil
 }
 
@@ -91,8 +91,8 @@ func (f *fleet) assigned() []string {
 	return all
 }
 
-// weigh gives the slots a weight as 0 to n MachineDeployments of log-normal size make it: median 20, sigma 1.2, at most
-// 2,000 machines.
+// weigh gives the slots the weights of 0 to n MachineDeployments of log-normal size: median 20, sigma 1.2, at most 2,000
+// machines.
 func (f *fleet) weigh(random *rand.Rand, deployments int) {
 	spread, err := ring.NewSlots(len(f.Slots), ring.Deployment)
 	if err != nil {
@@ -104,7 +104,7 @@ func (f *fleet) weigh(random *rand.Rand, deployments int) {
 	}
 }
 
-// busiest is the largest share by weight, the mean, and the weight of the largest slot.
+// busiest returns the largest share by weight, the mean, and the weight of the largest slot.
 func (f *fleet) busiest() (largestShare, mean, largestSlot float64) {
 	shares := map[string]float64{}
 	total := 0.0
@@ -135,7 +135,7 @@ func names(n int) []string {
 	return all
 }
 
-// TestLoadOfRealFleets is the bar: 1,000 MachineDeployments on 10 replicas and 256 slots, which were placed when all were
+// TestLoadOfRealFleets checks the bar: 1,000 MachineDeployments on 10 replicas and 256 slots, which were assigned when all were
 // empty. The busiest carries at most 1.15 times the mean, or the largest slot.
 func TestLoadOfRealFleets(t *testing.T) {
 	worst, most := 0.0, 0

@@ -4,14 +4,14 @@ import "fmt"
 
 const firstListStale mutation = "a first list may be stale"
 
-// cloud is the model of one Machine with its VM, and of two sessions that own it in turn. A call or request that was
-// begun stays on the wire when its sender is owner no more.
+// cloud is the model of one Machine with its VM, and of two sessions that own it in turn. A call or request that has begun can
+// take effect at any time after its sender has ceased to be the owner.
 type cloud struct {
 	changes  uint8 // of the owner
 	mutation mutation
 }
 
-// life is how far a Machine has come. It only grows.
+// life is the stage of a Machine. It only grows.
 type life uint8
 
 const (
@@ -53,7 +53,7 @@ func (c cloud) next(m machine, steps []step[machine]) []step[machine] {
 	c.land(m, 0, add)
 	c.land(m, 1, add)
 	if m.changes > 0 {
-		add(fault, "%s is owner no more", m.owner, func(m *machine) {
+		add(fault, "%s is no longer the owner", m.owner, func(m *machine) {
 			m.changes--
 			m.owner = 1 - m.owner
 			m.seen[m.owner] = unseen
@@ -69,12 +69,12 @@ func (c cloud) next(m machine, steps []step[machine]) []step[machine] {
 	return steps
 }
 
-// land lets what a session has begun take effect.
+// land makes what a session has begun take effect.
 func (c cloud) land(m machine, who uint8, add func(k kind, text string, who uint8, do func(m *machine))) {
 	switch m.calls[who] {
 	case noCall:
 	case createVM:
-		add(due, "the VM of %s is made", who, func(m *machine) { m.calls[who], m.vm = noCall, true })
+		add(due, "the VM of %s is created", who, func(m *machine) { m.calls[who], m.vm = noCall, true })
 	case deleteVM:
 		add(due, "the VM is deleted by %s", who, func(m *machine) { m.calls[who], m.vm = noCall, false })
 	case removeFinalizer:
@@ -91,7 +91,7 @@ func (c cloud) own(m machine, add func(k kind, text string, who uint8, do func(m
 	case seen == unseen:
 		add(due, "%s lists", who, func(m *machine) { m.seen[who] = m.life })
 		for old := wanted; old < m.life && c.mutation == firstListStale; old++ {
-			add(fault, "%s lists, and is told what was before", who, func(m *machine) { m.seen[who] = old })
+			add(fault, "%s lists, and receives an earlier state", who, func(m *machine) { m.seen[who] = old })
 		}
 		return
 	case seen != m.life:
@@ -103,7 +103,7 @@ func (c cloud) own(m machine, add func(k kind, text string, who uint8, do func(m
 	switch m.seen[who] {
 	case wanted:
 		if !m.vm {
-			add(due, "%s finds no VM, and begins to make it", who, func(m *machine) {
+			add(due, "%s finds no VM, and begins to create it", who, func(m *machine) {
 				m.calls[who] = createVM
 				m.broken = m.life == finished
 			})
@@ -118,16 +118,16 @@ func (c cloud) own(m machine, add func(k kind, text string, who uint8, do func(m
 	}
 }
 
-// broken: no owner begins a VM for a Machine that is gone. A create that was begun before, by a session that is owner no
-// more, may land after: that is the limit which the orphan sweep is for.
+// broken: no owner begins a VM for a Machine that is gone. A create that was begun before, by a session that is no longer the
+// owner, may take effect later: the orphan sweep exists for that limit.
 func (cloud) broken(m machine) string {
 	if m.broken {
-		return "an owner makes a VM for a Machine that is gone"
+		return "an owner creates a VM for a Machine that is gone"
 	}
 	return ""
 }
 
-// good: the VM is there as long as the Machine, and goes with it.
+// good: the VM exists exactly as long as the Machine.
 func (cloud) good(m machine) bool { return m.vm == (m.life == wanted) && m.life != deleting }
 
 func (cloud) describe(m machine) string {

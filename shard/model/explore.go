@@ -7,18 +7,17 @@ import (
 	"strings"
 )
 
-// kind says what a step is to a world in which nothing goes wrong any more, which is the world that progress is
-// promised for.
+// kind classifies a step for a world in which no more faults occur, for which progress is promised.
 type kind uint8
 
 const (
-	due     kind = iota // happens before time goes on
-	may                 // can happen at any time, and nothing waits for it
-	fault               // goes wrong
-	passing             // time goes on
+	due     kind = iota // happens before time passes
+	may                 // can happen at any time, and no other step waits for it
+	fault               // is a fault
+	passing             // time passes
 )
 
-// label names a step for the story: a format and up to two names.
+// label describes a step for the story: a format and up to two names.
 type label struct{ format, first, second string }
 
 func (l label) String() string {
@@ -33,31 +32,32 @@ type step[S comparable] struct {
 	to   S
 }
 
-// system is what can be explored. A state is a small value; two states that no future can tell apart should be equal.
+// system is what can be explored. A state is a small value; two states that cannot be distinguished by any future should be
+// equal.
 type system[S comparable] interface {
 	start() S
 	// next appends every step that is possible in a state.
 	next(s S, steps []step[S]) []step[S]
 	// broken names the promise that a state breaks, or is "".
 	broken(s S) string
-	// good are the states that must always come again when nothing goes wrong any more.
+	// good reports whether a state is one of those that must always be reached again when no more faults occur.
 	good(s S) bool
-	// describe tells a state to people.
+	// describe returns a description of a state for the story.
 	describe(s S) string
 }
 
 // bounds end an exploration early. Zero is no bound.
 type bounds struct {
 	states int
-	spent  func() bool // says that the time is up; it is asked now and then
+	spent  func() bool // reports whether the time is up; called every now and then
 }
 
-// finding is what an exploration came to.
+// finding is the result of an exploration.
 type finding struct {
 	states   int
 	depth    int      // of the deepest state, in steps
 	complete bool     // nothing reachable is left
-	ticks    int      // the most that pass before a good state when nothing goes wrong any more
+	ticks    int      // the most that pass before a good state when no more faults occur
 	broken   string   // the promise that was broken, or ""
 	story    []string // the shortest way there
 }
@@ -82,16 +82,16 @@ type explorer[S comparable] struct {
 	system system[S]
 	states chunks[S]
 	parent []uint32
-	index  []uint32 // open addressing; a place holds 1 + the number of a state
+	index  []uint32 // open addressing; an entry is 1 + the number of a state
 	seed   maphash.Seed
-	// The steps that happen when nothing goes wrong: those of state i are calm[from[i]:from[i+1]].
+	// The steps that happen without faults: those of state i are calm[from[i]:from[i+1]].
 	calm, from []uint32
 	waits      []bool // the calm steps of a state let time pass
 	steps      []step[S]
 }
 
-// explore looks at everything that can be reached. It stops at the first state that breaks a promise. When all is
-// explored, it looks for a state from which the good ones need not come again.
+// explore examines everything that can be reached. It stops at the first state that breaks a promise. When everything is
+// explored, it looks for a state from which a good one is not necessarily reached again.
 func explore[S comparable](sys system[S], limit bounds) finding {
 	e := &explorer[S]{system: sys, seed: maphash.MakeSeed(), index: make([]uint32, 1<<16)}
 	e.visit(sys.start(), 0)
@@ -113,13 +113,13 @@ func explore[S comparable](sys system[S], limit bounds) finding {
 	unsure, ticks := e.unsure()
 	f.ticks = ticks
 	if first := slices.Index(unsure, true); first >= 0 {
-		f.broken = "no progress, though nothing goes wrong any more"
+		f.broken = "no progress although no more faults occur"
 		f.story = e.endless(uint32(first), unsure)
 	}
 	return f
 }
 
-// expand visits what can follow a state.
+// expand visits all successors of a state.
 func (e *explorer[S]) expand(i uint32) {
 	e.from = append(e.from, uint32(len(e.calm)))
 	e.steps = e.system.next(*e.states.at(i), e.steps[:0])
@@ -133,7 +133,7 @@ func (e *explorer[S]) expand(i uint32) {
 	}
 }
 
-// calmKind is the kind of the steps that happen when nothing goes wrong: what is due, and time when nothing is.
+// calmKind returns the kind of the steps that happen without faults: those that are due, and the passing of time if none is.
 func calmKind[S comparable](steps []step[S]) kind {
 	if slices.ContainsFunc(steps, func(s step[S]) bool { return s.kind == due }) {
 		return due
@@ -155,7 +155,7 @@ func (e *explorer[S]) visit(s S, parent uint32) uint32 {
 	return e.index[place] - 1
 }
 
-// place is where a state is in the index, or where it belongs.
+// place returns where a state is in the index, or where it belongs.
 func (e *explorer[S]) place(s S) uint64 {
 	mask := uint64(len(e.index) - 1)
 	at := maphash.Comparable(e.seed, s) & mask

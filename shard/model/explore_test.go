@@ -7,10 +7,10 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// counter is a system with a number for a state: steps add one or double it, and zero comes after the limit.
+// counter is a system with a number as its state: steps add one or double it, and zero comes after the limit.
 type counter struct {
 	limit, forbidden, wanted int
-	trap                     int // adding stops here, and only doubling goes wrong
+	trap                     int // adding stops here, and only doubling, a fault, remains
 }
 
 func (c counter) start() int { return 1 }
@@ -40,31 +40,31 @@ func TestExplore(t *testing.T) {
 		want   finding
 	}{
 		{
-			"all is well",
+			"every state leads to a good one",
 			counter{limit: 10, forbidden: -1, trap: -1},
 			bounds{},
 			finding{states: 10, depth: 4, complete: true},
 		},
 		{
-			"the shortest way is told",
+			"the shortest path is reported",
 			counter{limit: 100, forbidden: 10, trap: -1},
 			bounds{},
 			finding{states: 15, depth: 4, broken: "forbidden", story: []string{"  one more", "  doubled", "  one more", "  doubled", "  at 10"}},
 		},
 		{
-			"an end is no progress",
+			"a final state is no progress",
 			counter{limit: 10, forbidden: -1, wanted: 0, trap: 3},
 			bounds{},
-			finding{states: 10, depth: 4, complete: true, broken: "no progress, though nothing goes wrong any more", story: []string{
-				"  at 1", "  and now nothing goes wrong any more:", "  one more", "  one more", "  and nothing more can happen",
+			finding{states: 10, depth: 4, complete: true, broken: "no progress although no more faults occur", story: []string{
+				"  at 1", "  from now on no more faults occur:", "  one more", "  one more", "  no more steps are possible",
 			}},
 		},
 		{
-			"an endless way is no progress",
+			"an endless path is no progress",
 			counter{limit: 3, forbidden: -1, wanted: 5, trap: -1},
 			bounds{},
-			finding{states: 3, depth: 2, complete: true, broken: "no progress, though nothing goes wrong any more", story: []string{
-				"  at 1", "  and now nothing goes wrong any more:", "  one more", "  one more", "  one more", "  and so on, for ever: at 1",
+			finding{states: 3, depth: 2, complete: true, broken: "no progress although no more faults occur", story: []string{
+				"  at 1", "  from now on no more faults occur:", "  one more", "  one more", "  one more", "  and so on without end: at 1",
 			}},
 		},
 		{

@@ -7,20 +7,20 @@ import (
 
 // The rules about replicas that live and cannot work, each left out.
 const (
-	keepsUnopened      mutation = "a holder keeps a slot that does not open"
-	openedOnceIsServed mutation = "a slot that has been open counts as open"
-	forgetsFailure     mutation = "a replica that could not open a slot acquires, and counts as fit, again at once"
-	backOffStaysShort  mutation = "the back-off after a slot that did not open stays at 30 s"
-	blindKeeps         mutation = "a session that does not observe keeps its slots"
-	silentUnfitness    mutation = "a session does not report that it does not observe"
-	staysStuck         mutation = "a session that cannot list stays before it may act"
-	blindLeaderLeads   mutation = "a leader that does not observe renews the leader Lease"
-	blindCandidate     mutation = "a session that does not observe is a candidate"
-	emptiesOthers      mutation = "a session empties the leader Lease of its successor"
-	plansWithAllLiving mutation = "the leader plans with all replicas that renew"
-	plansBeforeActing  mutation = "the leader plans with replicas that do not act yet"
-	noProbe            mutation = "an untried replica gets more than one slot"
-	takesFromUnfit     mutation = "a slot is taken from a session that reports that it does not observe"
+	keepsUnopened       mutation = "a holder keeps a slot that does not open"
+	openedOnceIsServed  mutation = "a slot that has been open counts as open"
+	forgetsFailure      mutation = "a replica that could not open a slot acquires, and counts as fit, again at once"
+	backOffStaysShort   mutation = "the back-off after a slot that did not open stays at 30 s"
+	blindKeeps          mutation = "a session that does not observe keeps its slots"
+	silentUnfitness     mutation = "a session does not report that it does not observe"
+	staysStuck          mutation = "a session that cannot list never restarts"
+	blindLeaderLeads    mutation = "a leader that does not observe renews the leader Lease"
+	blindCandidate      mutation = "a session that does not observe is a candidate"
+	emptiesOthers       mutation = "a session empties the leader Lease of its successor"
+	assignsToAllLiving  mutation = "the leader assigns slots to all replicas that renew"
+	assignsBeforeActing mutation = "the leader assigns slots to replicas that do not act yet"
+	noProbe             mutation = "an untried replica gets more than one slot"
+	takesFromUnfit      mutation = "a slot is taken over from a session that reports that it does not observe"
 )
 
 // Durations of the model of fitness, in ticks of about 5 s.
@@ -36,7 +36,7 @@ const (
 const maxPosts = 2
 
 // fitness is the model of replicas that renew their session Leases, and may be unable to list and watch, or to open slots.
-// Requests about single Leases take effect at once: what becomes of late ones is the matter of fleet and observed.
+// Requests about single Leases take effect at once: the effects of late ones are the subject of fleet and observed.
 type fitness struct {
 	name     string
 	replicas uint8
@@ -47,7 +47,7 @@ type fitness struct {
 	mutation mutation
 }
 
-// troubles are budgets of faults. What has begun lasts, unless there is a recovery left.
+// troubles are budgets of faults. A fault that has begun lasts, unless a recovery is left.
 type troubles struct {
 	crashes, sleeps, blinds, stucks, cuts, recoveries uint8
 }
@@ -62,14 +62,14 @@ const (
 
 // crew is a state: the replicas, their slots, and who leads.
 type crew struct {
-	workers   [maxReplicas]worker
-	slots     [maxPosts]post
-	leader    uint8 // 1 + a replica; 0 is nobody
-	leaderAge uint8 // ticks since the leader Lease was renewed
-	left      troubles
-	robbed    bool // a leader Lease was emptied by another than its holder
-	wasted    bool // a slot that was served was moved to a replica that had not reported that it acts
-	crowded   bool // a replica that was never seen to serve was given a second slot
+	workers          [maxReplicas]worker
+	slots            [maxPosts]post
+	leader           uint8 // 1 + a replica; 0 is none
+	leaderAge        uint8 // ticks since the leader Lease was renewed
+	left             troubles
+	emptiedByOther   bool // a leader Lease was emptied by another session than its holder
+	movedFromServing bool // a slot that was served was moved to a replica that had not reported that it acts
+	secondProbe      bool // a replica that was never seen to serve was given a second slot
 }
 
 type ownership uint8
@@ -77,16 +77,16 @@ type ownership uint8
 const (
 	vacant ownership = iota
 	ours             // the replica's present process holds the session Lease
-	former           // an earlier one holds it, as far as the Lease says
+	former           // an earlier process holds it, according to the Lease
 )
 
-// worker is a replica: its process, its session Lease, and what is wrong with it.
+// worker is a replica: its process, its session Lease, and its faults.
 type worker struct {
 	phase  phase // starting: without its session Lease
 	acts   bool  // has read all Leases
 	leads  bool  // as far as it knows
 	asleep bool
-	blind  bool // lists and watches do not pass, requests about single Leases do
+	blind  bool // lists and watches fail, requests about single Leases succeed
 	stuck  bool // blind, and another process would not be
 	cut    bool // its slots do not open
 
@@ -94,7 +94,7 @@ type worker struct {
 	fence             uint8
 	blindFor, idleFor uint8
 	able              serving
-	mine, busy        uint8 // sets of slots: it holds them as far as it knows; something of them is in flight
+	mine, busy        uint8 // sets of slots: those that it holds, as far as it knows; those of which something is in flight
 	failed, again     uint8 // failures in a row to open a slot; ticks before it acquires again
 
 	lease    ownership
@@ -102,7 +102,7 @@ type worker struct {
 	reported report
 }
 
-// report is what a session Lease says of its session.
+// report is what a session Lease reports of its session.
 type report struct {
 	acts, observes bool
 	serves         serving
@@ -110,7 +110,7 @@ type report struct {
 
 // post is a slot Lease, and what its holder does with it.
 type post struct {
-	holder, assigned uint8 // 1 + a replica; 0 is nobody
+	holder, assigned uint8 // 1 + a replica; 0 is none
 	former           bool  // it names an earlier session of that replica
 	open, opened     bool
 	closedFor        uint8
@@ -126,7 +126,7 @@ func (c *crew) entitled(r, slot uint8) bool {
 	return has(w.mine, slot) && w.phase == living && w.acts && !w.asleep && w.fence > 0
 }
 
-// isServed reports whether what is to be done for a slot is done.
+// isServed reports whether the slot's holder works on it.
 func (c *crew) isServed(slot uint8) bool {
 	p := c.slots[slot]
 	if p.holder == 0 || !c.entitled(p.holder-1, slot) {
@@ -159,11 +159,11 @@ func (f fitness) start() crew {
 
 func (f fitness) broken(c crew) string {
 	switch {
-	case c.robbed:
-		return "a leader Lease was emptied by another than its holder"
-	case c.wasted:
+	case c.emptiedByOther:
+		return "a leader Lease was emptied by another session than its holder"
+	case c.movedFromServing:
 		return "a slot that was served was moved to a replica that does not act"
-	case c.crowded:
+	case c.secondProbe:
 		return "a replica that was not seen to serve was given a second slot"
 	}
 	for slot := range f.slots {
@@ -182,7 +182,7 @@ func (f fitness) broken(c crew) string {
 	return ""
 }
 
-// good is a world in which all slots are served, or no replica could serve them.
+// good reports whether all slots are served, or no replica could serve them.
 func (f fitness) good(c crew) bool {
 	fit := false
 	for _, w := range c.workers[:f.replicas] {
@@ -202,14 +202,14 @@ func (f fitness) describe(c crew) string {
 		fmt.Fprintf(&b, "%s: acts %v, blind %v, cut %v; ", replicaName(uint8(r)), w.acts, w.blind, w.cut)
 	}
 	for i, p := range c.slots[:f.slots] {
-		fmt.Fprintf(&b, "slot %d: held by %s, should be %s; ", i, workerName(p.holder), workerName(p.assigned))
+		fmt.Fprintf(&b, "slot %d: held by %s, assigned to %s; ", i, workerName(p.holder), workerName(p.assigned))
 	}
 	return b.String() + "leader: " + workerName(c.leader)
 }
 
 func workerName(r uint8) string {
 	if r == 0 {
-		return "nobody"
+		return "none"
 	}
 	return replicaName(r - 1)
 }

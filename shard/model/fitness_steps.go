@@ -1,8 +1,8 @@
 package model
 
-// What replicas do that may be unable to list, or to open slots.
+// The steps of replicas that may be unable to list, or to open slots.
 
-// shifts collects what can follow a state.
+// shifts collects the successors of a state.
 type shifts struct {
 	fitness
 	from  crew
@@ -44,7 +44,7 @@ func (n *shifts) add(k kind, text string, r uint8, do func(c *crew)) {
 	}
 }
 
-// trouble is what goes wrong with a replica.
+// trouble adds the faults of a replica.
 func (n *shifts) trouble(r uint8) {
 	w := n.from.workers[r]
 	strike := func(budget uint8, text string, do func(w *worker, left *troubles)) {
@@ -69,7 +69,7 @@ func (n *shifts) trouble(r uint8) {
 		})
 	}
 	if !w.blind {
-		strike(left.blinds, "lists and watches of %s do not pass any more", func(w *worker, left *troubles) {
+		strike(left.blinds, "lists and watches of %s fail from now on", func(w *worker, left *troubles) {
 			w.blind, left.blinds = true, left.blinds-1
 		})
 	}
@@ -77,13 +77,13 @@ func (n *shifts) trouble(r uint8) {
 		strike(left.cuts, "slots of %s do not open any more", func(w *worker, left *troubles) { w.cut, left.cuts = true, left.cuts-1 })
 	}
 	if w.blind || w.cut {
-		strike(left.recoveries, "%s is well again", func(w *worker, left *troubles) {
+		strike(left.recoveries, "%s recovers", func(w *worker, left *troubles) {
 			w.blind, w.stuck, w.cut, left.recoveries = false, false, false, left.recoveries-1
 		})
 	}
 }
 
-// end ends a replica's process, and begins another.
+// end ends a replica's process, and starts another.
 func (f fitness) end(c *crew, r uint8) {
 	w := c.worker(r)
 	lease := w.lease
@@ -98,13 +98,13 @@ func (f fitness) end(c *crew, r uint8) {
 	*w = worker{phase: starting, blind: w.blind && !w.stuck, cut: w.cut, lease: lease, age: w.age, reported: w.reported}
 }
 
-// member is how a replica keeps its session Lease, and what it reports there.
+// member adds how a replica keeps its session Lease, and what it reports there.
 func (n *shifts) member(r uint8) {
 	w := n.from.workers[r]
 	switch {
 	case w.phase == starting:
 		if w.lease == vacant || w.lease == former && w.age >= workSilent {
-			n.add(due, "%s takes its session Lease", r, func(c *crew) {
+			n.add(due, "%s acquires its session Lease", r, func(c *crew) {
 				w := c.worker(r)
 				w.phase, w.lease, w.age, w.fence, w.renewed, w.reported = living, ours, 0, workFence, true, report{}
 			})
@@ -118,7 +118,7 @@ func (n *shifts) member(r uint8) {
 	case !w.blind:
 		n.add(due, "%s has read all Leases, and acts", r, func(c *crew) { c.worker(r).acts = true })
 	case w.idleFor >= blindBound && n.mutation != staysStuck:
-		n.add(due, "%s could not list: it empties its session Lease, and starts anew", r, func(c *crew) {
+		n.add(due, "%s could not list: it empties its session Lease, and restarts", r, func(c *crew) {
 			c.worker(r).lease = vacant
 			n.end(c, r)
 		})
@@ -135,7 +135,7 @@ func (n *shifts) renew(c *crew, r uint8) {
 	w.reported = report{acts: w.acts, observes: w.observes() || n.mutation == silentUnfitness, serves: w.able}
 }
 
-// leadership is the leader Lease.
+// leadership adds the steps about the leader Lease.
 func (n *shifts) leadership(r uint8) {
 	w := n.from.workers[r]
 	if !w.acts {
@@ -150,7 +150,7 @@ func (n *shifts) leadership(r uint8) {
 		n.add(due, "%s leads no longer", r, func(c *crew) {
 			c.worker(r).leads = false
 			if own || n.mutation == emptiesOthers {
-				c.robbed = !own && c.leader != 0
+				c.emptiedByOther = !own && c.leader != 0
 				c.leader, c.leaderAge = 0, 0
 			}
 		})
@@ -159,7 +159,7 @@ func (n *shifts) leadership(r uint8) {
 	}
 }
 
-// work is what a replica does about a slot.
+// work adds what a replica does with a slot.
 func (n *shifts) work(r, slot uint8) {
 	w, p := n.from.workers[r], n.from.slots[slot]
 	if !w.acts {
@@ -209,7 +209,7 @@ func (n *shifts) work(r, slot uint8) {
 	}
 }
 
-// acquire: the preferred holder acquires a slot that is free or whose holder is dead.
+// acquire: the assigned replica acquires a slot that is free or whose holder is dead.
 func (n *shifts) acquire(r, slot uint8) {
 	w, p := n.from.workers[r], n.from.slots[slot]
 	free := p.holder == 0 || n.from.isDead(p)
@@ -224,7 +224,7 @@ func (n *shifts) acquire(r, slot uint8) {
 	}
 }
 
-// lead: the leader declares dead who is silent, and prefers replicas that can do the work.
+// lead: the leader declares silent sessions dead, and assigns slots to replicas that can do the work.
 func (n *shifts) lead() {
 	for other := range n.replicas {
 		if w := n.from.workers[other]; w.lease != vacant && w.age >= workSilent {
@@ -236,15 +236,15 @@ func (n *shifts) lead() {
 	}
 }
 
-// isFit reports whether a replica can be given slots, by what its session Lease says.
+// isFit reports whether slots can be assigned to a replica, according to its session Lease.
 func (n *shifts) isFit(r uint8) bool {
 	w := n.from.workers[r]
-	said := w.reported
-	acts := said.acts || n.mutation == plansBeforeActing
-	return w.lease != vacant && (acts && said.observes && said.serves != failing || n.mutation == plansWithAllLiving)
+	reported := w.reported
+	acts := reported.acts || n.mutation == assignsBeforeActing
+	return w.lease != vacant && (acts && reported.observes && reported.serves != failing || n.mutation == assignsToAllLiving)
 }
 
-// given counts the slots that a replica is preferred for.
+// given counts the slots that are assigned to a replica.
 func (n *shifts) given(r uint8) (count int) {
 	for _, p := range n.from.slots[:n.slots] {
 		if p.assigned == 1+r {
@@ -254,30 +254,30 @@ func (n *shifts) given(r uint8) (count int) {
 	return count
 }
 
-// plan moves a slot whose preferred holder cannot do the work, or has all slots while another that can has none. If no
+// plan reassigns a slot whose assigned replica cannot do the work, or has all slots while another that can has none. If no
 // replica is fit, the slot stays.
 func (n *shifts) plan(slot uint8) {
 	p := n.from.slots[slot]
 	stays := p.assigned != 0 && n.isFit(p.assigned-1)
 	best, found := uint8(0), false
 	for r := range n.replicas {
-		said := n.from.workers[r].reported
+		reported := n.from.workers[r].reported
 		switch {
 		case 1+r == p.assigned || !n.isFit(r):
 		case stays && (n.given(r) > 0 || n.given(p.assigned-1) < 2):
-		case said.serves != serves && n.given(r) > 0 && n.mutation != noProbe:
-		case !found || said.serves == serves && n.from.workers[best].reported.serves != serves:
+		case reported.serves != serves && n.given(r) > 0 && n.mutation != noProbe:
+		case !found || reported.serves == serves && n.from.workers[best].reported.serves != serves:
 			best, found = r, true
 		}
 	}
 	if !found {
 		return
 	}
-	n.add(due, "%s is preferred for a slot", best, func(c *crew) {
-		said := c.workers[best].reported
+	n.add(due, "a slot is assigned to %s", best, func(c *crew) {
+		reported := c.workers[best].reported
 		c.slots[slot].assigned = 1 + best
-		c.wasted = n.from.isServed(slot) && !said.acts
-		c.crowded = said.serves != serves && n.given(best) > 0
+		c.movedFromServing = n.from.isServed(slot) && !reported.acts
+		c.secondProbe = reported.serves != serves && n.given(best) > 0
 	})
 }
 

@@ -2,10 +2,10 @@ package model
 
 // The promises about replicas that live and cannot work, as a finding names them.
 const (
-	inFlightThere = "is entitled while something of"
-	robbedLeader  = "a leader Lease was emptied by another than its holder"
-	wastedMove    = "a slot that was served was moved to a replica that does not act"
-	crowdedProbe  = "a replica that was not seen to serve was given a second slot"
+	inFlightThere   = "is entitled while something of"
+	emptiedLeader   = "a leader Lease was emptied by another session than its holder"
+	moveFromServing = "a slot that was served was moved to a replica that does not act"
+	crowdedProbe    = "a replica that was not seen to serve was given a second slot"
 )
 
 func ofFitness(f fitness, mutants ...mutant) trial {
@@ -24,25 +24,25 @@ func fitnessTrials() []trial {
 			mutant{keepsUnopened, noProgress, "time passes"},
 			mutant{openedOnceIsServed, noProgress, "time passes"},
 			mutant{forgetsFailure, noProgress, "A acquires a slot"},
-			mutant{plansWithAllLiving, noProgress, "A acquires a slot"}),
+			mutant{assignsToAllLiving, noProgress, "A acquires a slot"}),
 		ofFitness(fitness{
-			name: "lists and watches do not pass", replicas: 2, slots: 1, inFlight: true, faults: troubles{blinds: 1, sleeps: 1},
+			name: "lists and watches fail", replicas: 2, slots: 1, inFlight: true, faults: troubles{blinds: 1, sleeps: 1},
 		},
-			mutant{blindKeeps, noProgress, "B is preferred for a slot"},
+			mutant{blindKeeps, noProgress, "a slot is assigned to B"},
 			mutant{silentUnfitness, noProgress, "time passes"},
 			mutant{blindLeaderLeads, noProgress, "A renews the leader Lease"},
 			mutant{blindCandidate, noProgress, "A leads"},
-			mutant{emptiesOthers, robbedLeader, "A leads no longer"},
+			mutant{emptiesOthers, emptiedLeader, "A leads no longer"},
 			mutant{takesFromUnfit, twoOwners, "B acquires a slot"}),
 		ofFitness(fitness{
 			name: "a process cannot list", replicas: 2, slots: 2, faults: troubles{stucks: 1, crashes: 1, blinds: 1},
 		},
 			mutant{staysStuck, noProgress, "time passes"},
-			mutant{plansBeforeActing, wastedMove, "B is preferred for a slot"},
-			mutant{noProbe, crowdedProbe, "B is preferred for a slot"}),
+			mutant{assignsBeforeActing, moveFromServing, "a slot is assigned to B"},
+			mutant{noProbe, crowdedProbe, "a slot is assigned to B"}),
 		ofFitness(fitness{
 			name: "slots do not open at two of three replicas", replicas: 3, slots: 2, faults: troubles{cuts: 2},
-		}, mutant{backOffStaysShort, noProgress, "C is preferred for a slot"}),
+		}, mutant{backOffStaysShort, noProgress, "a slot is assigned to C"}),
 		ofFitness(fitness{
 			name: "slots do not open after a restart", replicas: 2, slots: 2, faults: troubles{cuts: 1, crashes: 1},
 		}),
@@ -56,7 +56,7 @@ func fitnessLarge() []trial {
 			name: "three replicas that cannot work", replicas: 3, slots: 2, faults: troubles{stucks: 1, crashes: 1, blinds: 1, cuts: 1},
 		}),
 		ofFitness(fitness{
-			name: "lists and watches do not pass, and all is late", replicas: 2, slots: 1, late: true, inFlight: true,
+			name: "lists and watches fail, and everything is late", replicas: 2, slots: 1, late: true, inFlight: true,
 			faults: troubles{blinds: 1},
 		}),
 	}

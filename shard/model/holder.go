@@ -1,8 +1,8 @@
 package model
 
-// Declaring dead, holding the slot, and leading.
+// Declaring sessions dead, holding the slot, and leading.
 
-// patience is how long a session Lease must not have changed.
+// patience returns for how long a session Lease must not have changed.
 func (n *successors) patience() uint8 {
 	if n.mutation == takeOverEarly {
 		return takeOver - 2
@@ -10,7 +10,7 @@ func (n *successors) patience() uint8 {
 	return takeOver
 }
 
-// declareDead empties the session Leases that have not changed for long. Any session may.
+// declareDead empties the session Leases that have not changed for a long time. Any session may.
 func (n *successors) declareDead(who uint8) {
 	for r := range uint8(maxReplicas) {
 		view := n.from.session(who).peers[r]
@@ -26,7 +26,7 @@ func (n *successors) declareDead(who uint8) {
 	}
 }
 
-// hold is what a session does about the slot.
+// hold adds what a session does about the slot.
 func (n *successors) hold(who uint8) {
 	s := n.from.session(who)
 	wanted := s.slot.assigned == 0 || s.slot.assigned == 1+n.replica(who)
@@ -37,7 +37,7 @@ func (n *successors) hold(who uint8) {
 	if !s.slot.fresh || !s.slot.exists || !wanted || has(n.passive, who) {
 		return
 	}
-	var missing uint8 // sessions whose end stands between this one and the slot
+	var missing uint8 // sessions that must be dead before this one may acquire the slot
 	if h := s.slot.holder; h != 0 && !has(s.dead, h) {
 		missing = 1 << h
 	}
@@ -52,11 +52,11 @@ func (n *successors) hold(who uint8) {
 	ready := missing == 0 && (!n.from.slot.quarantine ||
 		n.from.slot.listed && (s.slot.seen > takeOver || n.mutation == quarantineDoesNotWait))
 	if ready && s.fence > 0 && n.from.onWire(acquire, who, 0) == 0 {
-		n.request(acquire, "%s sends: I take the slot", who, 0, func(*session) {})
+		n.request(acquire, "%s sends: acquire the slot", who, 0, func(*session) {})
 	}
 }
 
-// judge reads a session's Lease, live, and takes what it proves. Only what proves something is a step.
+// judge reads a session's Lease, live, and records what it proves. Only a read that proves something is a step.
 func (n *successors) judge(who, h uint8) {
 	w, r := n.from, n.replica(h)
 	if n.mutation != deathFromCache && n.watches(&w, who, r) {
@@ -88,7 +88,7 @@ func (n *successors) judge(who, h uint8) {
 	}
 }
 
-// deathShown says whether a session Lease proves that a session is dead which held it.
+// deathShown reports whether a session Lease proves that a session that held it is dead.
 func (n *successors) deathShown(lease sessionLease, view peerView, h uint8) bool {
 	if view.absent > takeOver {
 		return true
@@ -103,7 +103,7 @@ func (n *successors) deathShown(lease sessionLease, view peerView, h uint8) bool
 	return holder != h && (!lease.created || view.known > takeOver || n.mutation == createdProvesDeath)
 }
 
-// handOver gives the slot up when another should hold it and nothing of it is in flight.
+// handOver releases the slot if another session should hold it and nothing of it is in flight.
 func (n *successors) handOver(who uint8, wanted bool) {
 	s := n.from.session(who)
 	if !n.plan {
@@ -115,20 +115,20 @@ func (n *successors) handOver(who uint8, wanted bool) {
 		n.add(may, "%s begins something for the slot", who, func(w *world) { w.session(who).busy = wanted })
 	}
 	if s.released && n.mutation == releaseForgotten {
-		n.add(may, "%s waits no longer for the answer", who, func(w *world) { w.session(who).released = false })
+		n.add(may, "%s stops waiting for the answer", who, func(w *world) { w.session(who).released = false })
 	}
 	if wanted || s.busy || !s.slot.fresh || n.from.onWire(release, who, 0) > 0 {
 		return
 	}
-	n.request(release, "%s sends: I give the slot up", who, 0, func(s *session) { s.released = true })
+	n.request(release, "%s sends: release the slot", who, 0, func(s *session) { s.released = true })
 }
 
-// lead is what the leader does; any session may be it, and several at once.
+// lead adds what the leader does; any session may be the leader, and several at once.
 func (n *successors) lead(who uint8) {
 	slot := n.from.slot
 	if other := slot.assigned - 1; n.plan && other != n.replica(who) {
 		if view := n.from.session(who).peers[other]; view.fresh && view.exists && view.holder == 0 {
-			n.add(due, "%s prefers itself, because nobody lives there", who, func(w *world) {
+			n.add(due, "%s assigns the slot to itself, because no session of the other replica lives", who, func(w *world) {
 				w.slot.assigned = 1 + n.replica(who)
 				n.slotChanged(w)
 			})
@@ -136,11 +136,11 @@ func (n *successors) lead(who uint8) {
 	}
 	switch {
 	case !slot.exists:
-		n.add(due, "%s makes the slot Lease again, in quarantine", who, n.makeSlot)
+		n.add(due, "%s creates the slot Lease again, in quarantine", who, n.makeSlot)
 	case slot.quarantine && !slot.listed:
 		n.add(due, "%s lists the session Leases, and writes the list on the slot Lease", who, func(w *world) { n.listSessions(w, who) })
 	case n.plan && n.from.left.flips > 0:
-		n.add(fault, "%s prefers the other replica", who, func(w *world) {
+		n.add(fault, "%s assigns the slot to the other replica", who, func(w *world) {
 			w.left.flips--
 			w.slot.assigned = 3 - w.slot.assigned
 			n.slotChanged(w)

@@ -27,10 +27,10 @@ const (
 // The promises, as a finding names them.
 const (
 	twoOwners    = "are entitled at once"
-	killedByAway = "a living session was declared dead because the API server was away"
-	noProgress   = "no progress, though nothing goes wrong any more"
+	killedByAway = "a living session was declared dead because the API server was unavailable"
+	noProgress   = "no progress although no more faults occur"
 	twoChildren  = "2 children where one is wanted"
-	lateVM       = "an owner makes a VM for a Machine that is gone"
+	lateVM       = "an owner creates a VM for a Machine that is gone"
 )
 
 // trial is a system, and the mutations that must be found in it.
@@ -40,7 +40,7 @@ type trial struct {
 	mutants []mutant
 }
 
-// mutant is a mutation, the promise that it breaks, and a step on the way there: the one that goes wrong without the rule.
+// mutant is a mutation, the promise that it breaks, and a step on the way there: the one that is harmful without the rule.
 type mutant struct {
 	mutation mutation
 	breaks   string
@@ -68,7 +68,7 @@ func fleetTrials() []trial {
 		ofFleet(fleet{
 			name: "renewals", replicas: []uint8{a, b}, steady: second, held: true, once: true, attempts: 2, answers: true,
 			faults: faults{sleeps: 1, lostAnswers: 1, drops: 1},
-		}, mutant{fenceFromAnswer, twoOwners, "a1 gets the answer to its renewal"}),
+		}, mutant{fenceFromAnswer, twoOwners, "a1 receives the answer to its renewal"}),
 		ofFleet(fleet{
 			name: "clocks", replicas: []uint8{a, b}, steady: second, held: true, once: true, attempts: 2,
 			faults: faults{drifts: 2, sleeps: 1, crashes: 1},
@@ -80,7 +80,7 @@ func fleetTrials() []trial {
 			name: "two sessions of one replica", replicas: []uint8{a, a, b}, steady: third, passive: first | second, held: true,
 			once: true, faults: faults{twins: 1, leaves: 1, leaseDeletions: 1},
 		},
-			mutant{createdProvesDeath, twoOwners, "the session Lease of a2 is made"},
+			mutant{createdProvesDeath, twoOwners, "the session Lease of a2 is created"},
 			mutant{markGoesWithSession, twoOwners, "a session Lease is emptied by a2"}),
 		ofFleet(fleet{
 			name: "a session Lease is deleted", replicas: []uint8{a, b}, steady: second, once: true,
@@ -92,7 +92,7 @@ func fleetTrials() []trial {
 			name: "the slot Lease is deleted", replicas: []uint8{a, b}, steady: second, once: true, faults: faults{slotDeletions: 1},
 		},
 			mutant{quarantineListsFromCache, twoOwners, "a1 lists the session Leases, and writes the list on the slot Lease"},
-			mutant{updateWithoutUID, twoOwners, "the slot is taken by a1"}),
+			mutant{updateWithoutUID, twoOwners, "the slot is acquired by a1"}),
 		ofFleet(fleet{
 			name: "both Leases are deleted", replicas: []uint8{a, b}, steady: second, held: true, once: true,
 			faults: faults{leaseDeletions: 1, slotDeletions: 1},
@@ -101,31 +101,31 @@ func fleetTrials() []trial {
 			mutant{quarantineDoesNotWait, twoOwners, "a1 lists the session Leases, and writes the list on the slot Lease"}),
 		ofFleet(fleet{
 			name: "hand-over", replicas: []uint8{a, b}, steady: first | second, plan: true, faults: faults{flips: 3},
-		}, mutant{releaseForgotten, twoOwners, "a1 waits no longer for the answer"}),
+		}, mutant{releaseForgotten, twoOwners, "a1 stops waiting for the answer"}),
 		ofFleet(fleet{
 			name: "outage", replicas: []uint8{a, b}, held: true, prompt: true, faults: faults{outages: 2},
 		},
-			mutant{noComeBack, killedByAway, "the API server is back"},
-			mutant{failureIsNoGap, killedByAway, "the API server is back, and for B a little later"}),
+			mutant{noComeBack, killedByAway, "the API server is available again"},
+			mutant{failureIsNoGap, killedByAway, "the API server is available again, and for B a little later"}),
 		ofFleet(fleet{
 			name: "hand-over when the holder may die", replicas: []uint8{a, b}, steady: second, held: true, plan: true,
 			faults: faults{flips: 2, crashes: 1},
 		}),
-		ofFleet(fleet{name: "two that watch each other", replicas: []uint8{a, b}, held: true}),
+		ofFleet(fleet{name: "two sessions that watch each other", replicas: []uint8{a, b}, held: true}),
 		{"children", func(m mutation, limit bounds) finding {
 			return explore(children{changes: 3, losses: 2, mutation: m}, limit)
 		}, []mutant{
 			{childWithoutIntent, twoChildren, "A's child 1 is created"},
-			{absenceFromCache, twoChildren, "B sends: child 1 is to be created"},
+			{absenceFromCache, twoChildren, "B sends: record the intent for child 1"},
 			{parentUnconditional, twoChildren, "A's update of the parent arrives"},
 		}},
 		{"a Machine and its VM", func(m mutation, limit bounds) finding {
 			return explore(cloud{changes: 3, mutation: m}, limit)
-		}, []mutant{{firstListStale, lateVM, "B lists, and is told what was before"}}},
+		}, []mutant{{firstListStale, lateVM, "B lists, and receives an earlier state"}}},
 	}
 }
 
-func TestTheProtocolKeepsItsPromises(t *testing.T) {
+func TestProtocol_KeepsItsPromises(t *testing.T) {
 	for _, trial := range trials() {
 		t.Run(trial.name, func(t *testing.T) {
 			begin := time.Now()
@@ -138,7 +138,7 @@ func TestTheProtocolKeepsItsPromises(t *testing.T) {
 	}
 }
 
-func TestTheCheckerFindsWhatARuleIsFor(t *testing.T) {
+func TestChecker_FindsEachMissingRule(t *testing.T) {
 	for _, trial := range slices.Concat(trials(), observedLarge()) {
 		for _, m := range trial.mutants {
 			t.Run(string(m.mutation), func(t *testing.T) {
@@ -147,8 +147,8 @@ func TestTheCheckerFindsWhatARuleIsFor(t *testing.T) {
 				if !strings.Contains(got.broken, m.breaks) {
 					t.Errorf("want a promise broken in %q: %s", trial.name, m.breaks)
 				}
-				// A way that never ends is told last: what is done again and again is there.
-				way := got.story[slices.Index(got.story, "  and now nothing goes wrong any more:")+1:]
+				// An endless path is reported last: what is repeated is there.
+				way := got.story[slices.Index(got.story, "  from now on no more faults occur:")+1:]
 				if !slices.Contains(way, "  "+m.by) {
 					t.Errorf("want it broken by this step: %s", m.by)
 				}
@@ -157,7 +157,7 @@ func TestTheCheckerFindsWhatARuleIsFor(t *testing.T) {
 	}
 }
 
-// TestLargeScenarios goes as deep as time and memory allow each of its scenarios, and a little way always.
+// TestLargeScenarios explores each of its scenarios as deep as time and memory allow, and always a few steps.
 func TestLargeScenarios(t *testing.T) {
 	limit, begin := bounds{states: 20_000}, func() {}
 	if text := os.Getenv("MODEL_TIME"); text != "" {

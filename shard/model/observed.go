@@ -8,29 +8,29 @@ import (
 
 // The rules of the observed variant, each left out.
 const (
-	blindHolderActs    mutation = "a renewal counts for the fence before it has come back through the watch"
-	slotWatchedApart   mutation = "slot Leases and session Leases are watched apart"
+	blindHolderActs    mutation = "a renewal counts for the fence before the watch has shown it"
+	slotWatchedApart   mutation = "slot Leases and session Leases have separate watches"
 	newSlotAtOnce      mutation = "a new slot Lease can be acquired at once"
-	cleanSlotAtOnce    mutation = "a slot Lease made after an orderly deletion can be acquired at once"
+	cleanSlotAtOnce    mutation = "a slot Lease created after an orderly deletion can be acquired at once"
 	missingIsDead      mutation = "a missing session Lease proves death at once, in the watch"
 	otherUIDIsDead     mutation = "another holder proves death whatever the session Lease's UID"
-	exitsLate          mutation = "what is in flight of a lost slot may go on for 15 s"
+	exitsLate          mutation = "what is in flight of a lost slot may continue for 15 s"
 	restoredNameCounts mutation = "a restored slot Lease that names a session makes it the holder"
 	restoredTooEarly   mutation = "etcd is restored in less time than the fence"
 	finalizedWhileHeld mutation = "the finalizer is removed while the slot is held"
 )
 
-// observed is the fleet under other rules, as a system to explore. A session's fence counts only from renewals that its
-// watch has shown to it, and one watch shows session Leases and slot Leases in the order of their changes. So a session
-// that may act has seen all that happened until a fence ago, and one wait replaces what today's rules ask of Leases that
-// were deleted: the mark of a created session Lease, live reads as proofs, the list of a quarantine and its confirmations.
+// observed is the fleet under other rules, as a system to explore. A session's fence counts only from renewals that its watch has
+// shown to it, and one watch shows session Leases and slot Leases in the order of their changes. So a session that may act has
+// observed everything up to one fence ago, and one wait replaces what the product's rules require for Leases that were deleted:
+// the mark of a created session Lease, live reads as proofs, the list of a quarantine and its confirmations.
 type observed struct {
 	name       string
 	replicas   []uint8
-	steady     uint8 // a set of sessions whose renewals succeed at once; they still have to see them
+	steady     uint8 // a set of sessions whose renewals succeed at once; they still have to observe them
 	passive    uint8 // a set of sessions that do not want the slot
 	held, once bool
-	finalizers bool // deletions by hand set the deletionTimestamp; without finalizers they remove
+	finalizers bool // deletions by a user set the deletionTimestamp; without finalizers they remove
 	inFlight   bool // what is in flight is modelled
 	attempts   int
 	faults     harm
@@ -40,8 +40,8 @@ type observed struct {
 // harm are budgets of faults.
 type harm struct {
 	crashes, sleeps, drifts, leaves, twins uint8
-	sessionDeletions, slotDeletions        uint8 // by hand, as kubectl delete does
-	forced                                 uint8 // removals that no finalizer holds up
+	sessionDeletions, slotDeletions        uint8 // by a user, as kubectl delete does
+	forced                                 uint8 // removals in spite of a finalizer
 	drops, repetitions, restores           uint8
 }
 
@@ -54,34 +54,34 @@ type stored struct {
 	holderUID uint8 // slot Lease: the UID of the session Lease under which its holder has acquired it
 	age       uint8 // session Lease: ticks since the send of its last update; up to fence
 	deleting  bool
-	acquired  bool // slot Lease: it was acquired since it was made
+	acquired  bool // slot Lease: it was acquired since it was created
 }
 
 // scene is a state of the observed variant.
 type scene struct {
 	leases       [maxReplicas + 1]stored
-	last         [maxReplicas + 1]uint8 // the last UID that was given out
+	last         [maxReplicas + 1]uint8 // the last UID that was assigned
 	saved        [maxReplicas + 1]stored
 	snapshot     bool
-	savedVersion uint8 // a set of Leases that have the version of the snapshot still
+	savedVersion uint8 // a set of Leases that still have the version of the snapshot
 	sessions     [maxSessions]watcher
 	wire         [maxWire]order
 	left         harm
 }
 
-// watcher is a session and what it knows. All of its view was true at one moment.
+// watcher is a session and what it knows. All of its view was current at one moment.
 type watcher struct {
 	phase     phase
 	asleep    bool
 	sent      bool
 	fresh     bool  // knows the current version of its session Lease
 	ahead     bool  // knows of a renewal of its own that is newer than the snapshot
-	knewSaved bool  // has known the version of its session Lease when the snapshot was made
+	knewSaved bool  // has known the version of its session Lease when the snapshot was taken
 	uid       uint8 // of the session Lease that it holds
 	fence     uint8
 	view      [maxReplicas + 1]glimpse
 	quiet     [maxReplicas]uint8
-	orphaned  uint8 // ticks since the slot's holder was seen without the session Lease under which it has acquired; 0: it is not
+	orphaned  uint8 // ticks since the slot's holder was observed without the session Lease under which it has acquired; 0: it was not
 	new       uint8 // ticks since a slot Lease that was never acquired was first seen; 0: it is not
 	released  bool
 	later     bool // has acquired the slot after the snapshot
@@ -90,7 +90,7 @@ type watcher struct {
 	lost      uint8 // ticks since the slot was lost with something in flight; 0: it was not
 }
 
-// glimpse is a Lease as it was seen.
+// glimpse is a Lease as it was observed.
 type glimpse struct {
 	uid, holder, holderUID uint8
 	deleting, acquired     bool
@@ -98,7 +98,7 @@ type glimpse struct {
 	saved                  bool // it is the version in the snapshot
 }
 
-// order is a request on the wire. What names an old version is taken off it.
+// order is a request on the wire. One that names an old version is removed.
 type order struct {
 	verb  verb
 	from  uint8
@@ -140,7 +140,7 @@ func (s *scene) onWire(v verb, from, on uint8) (n int) {
 	return n
 }
 
-// holds reports whether a session holds the slot, as far as it has seen: by a write of its own, under its session Lease.
+// holds reports whether a session holds the slot, as far as it has observed: by a write of its own, under its session Lease.
 func (w *watcher) holds(who uint8) bool {
 	slot := w.view[slotAt]
 	return w.phase == living && slot.uid != 0 && slot.holder == who && slot.holderUID == w.uid && !w.disowns
@@ -213,8 +213,8 @@ func (f observed) describe(s scene) string {
 	var b strings.Builder
 	for i := range f.replicas {
 		w := s.sessions[i]
-		fmt.Fprintf(&b, "%s: %s, fence in %d, sees %s hold the slot; ", f.called(uint8(i+1)),
-			[]string{"unborn", "starting", "living", "gone"}[w.phase], w.fence, f.called(w.view[slotAt].holder))
+		fmt.Fprintf(&b, "%s: %s, fence in %d, observed holder of the slot: %s; ", f.called(uint8(i+1)),
+			[]string{"not started", "starting", "living", "gone"}[w.phase], w.fence, f.called(w.view[slotAt].holder))
 	}
 	fmt.Fprintf(&b, "the slot Lease names %s", f.called(s.leases[slotAt].holder))
 	return b.String()

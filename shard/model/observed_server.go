@@ -1,8 +1,8 @@
 package model
 
-// The API server of the observed variant, its network, hands that meddle, and time.
+// The API server of the observed variant, its network, interventions of users, and time.
 
-// deliver carries out a request. What names an old version is not on the wire.
+// deliver executes a request. Requests that name an old version are not on the wire.
 func (f observed) deliver(s *scene, o order) {
 	lease := &s.leases[o.on%slotAt]
 	slot := &s.leases[slotAt]
@@ -42,7 +42,7 @@ func (f observed) makeSlot(s *scene, clean bool) {
 	f.changed(s, slotAt)
 }
 
-// changed makes everything old that was known of a Lease.
+// changed marks everything that was known of a Lease as old.
 func (f observed) changed(s *scene, i uint8) {
 	for j := range f.replicas {
 		w := &s.sessions[j]
@@ -64,7 +64,7 @@ func (f observed) changed(s *scene, i uint8) {
 	s.setSaved(i, false)
 }
 
-// remove takes a Lease away.
+// remove removes a Lease.
 func (f observed) remove(s *scene, i uint8) {
 	s.leases[i] = stored{}
 	f.changed(s, i)
@@ -90,7 +90,7 @@ func (n *outcomes) network() {
 			})
 		}
 		if n.from.left.repetitions > 0 && o.verb == create {
-			n.add(fault, "a request of %s arrives, and will once more", o.from, func(s *scene) {
+			n.add(fault, "a request of %s arrives, and will arrive once more", o.from, func(s *scene) {
 				s.left.repetitions--
 				n.deliver(s, o)
 			})
@@ -100,12 +100,12 @@ func (n *outcomes) network() {
 
 func orderText(v verb) string {
 	if v == makeSlot {
-		return "the slot Lease is made by %s"
+		return "the slot Lease is created by %s"
 	}
 	return message{verb: v}.text()
 }
 
-// byHand deletes Leases, removes them in spite of a finalizer, and restores etcd.
+// byHand adds interventions of users: they delete Leases, remove them in spite of a finalizer, and restore etcd.
 func (n *outcomes) byHand() {
 	for i := range uint8(maxReplicas + 1) {
 		lease := n.from.leases[i]
@@ -142,13 +142,13 @@ func (n *outcomes) byHand() {
 		return
 	}
 	if !n.from.snapshot {
-		n.add(fault, "a snapshot of etcd is made", 0, n.snapshot)
+		n.add(fault, "a snapshot of etcd is taken", 0, n.snapshot)
 	} else if n.mutation == restoredTooEarly || !n.anyFence() {
 		n.add(fault, "etcd is restored from the snapshot", 0, n.restore)
 	}
 }
 
-// anyFence reports whether a session may act: etcd is restored while all API servers are away for longer than the fence.
+// anyFence reports whether a session may act: etcd is restored while all API servers are unavailable for longer than the fence.
 func (n *outcomes) anyFence() bool {
 	for i := range n.replicas {
 		if n.from.sessions[i].fence > 0 {
@@ -172,7 +172,7 @@ func (f observed) snapshot(s *scene) {
 	}
 }
 
-// restore brings the Leases of the snapshot back, with the versions that they had. Nothing on the wire outlives that.
+// restore restores the Leases of the snapshot, with the versions that they had. No request on the wire outlives that.
 func (f observed) restore(s *scene) {
 	s.left.restores--
 	for j := range f.replicas {
@@ -218,7 +218,7 @@ func (n *outcomes) time() {
 	}
 }
 
-// exitAfter is for how many ticks something may be in flight after the slot was lost or the fence has passed.
+// exitAfter returns for how many ticks something may be in flight after the slot was lost or the fence has passed.
 func (f observed) exitAfter(w *watcher) uint8 {
 	if f.mutation == exitsLate && w.fence > 0 {
 		return takeOver
@@ -283,7 +283,7 @@ func (n *outcomes) timers(w *watcher, who uint8) {
 	}
 }
 
-// recycle lets sessions that are gone, and that nothing names, be born again under the same number, as other sessions.
+// recycle lets sessions that are gone, and that nothing names, be reused under the same number, as other sessions.
 func (f observed) recycle(s *scene) {
 	for i := range f.replicas {
 		who := uint8(i + 1)
@@ -314,7 +314,7 @@ func (s *scene) referenced(who uint8) bool {
 	return false
 }
 
-// isSaved reports whether a Lease has the version of the snapshot still.
+// isSaved reports whether a Lease still has the version of the snapshot.
 func (s *scene) isSaved(i uint8) bool { return has(s.savedVersion, i) }
 
 func (s *scene) setSaved(i uint8, saved bool) {

@@ -1,11 +1,11 @@
 package model
 
-// What a session of the observed variant does.
+// The steps of a session of the observed variant.
 
 // makeSlot is the leader's request for a slot Lease that is missing.
 const makeSlot = release + 1
 
-// outcomes collects what can follow a scene.
+// outcomes collects the successors of a scene.
 type outcomes struct {
 	observed
 	from  scene
@@ -55,15 +55,15 @@ func (n *outcomes) leaseName(o order) string {
 func (n *outcomes) life(who uint8) {
 	w := n.from.session(who)
 	switch w.phase {
-	case unborn:
-		n.birth(who)
+	case notStarted:
+		n.startProcess(who)
 		return
 	case gone:
 		return
 	case starting, living:
 	}
 	if !n.isSteady(who) {
-		n.misfortunes(who)
+		n.processFaults(who)
 	}
 	if w.asleep {
 		return
@@ -76,7 +76,7 @@ func (n *outcomes) life(who uint8) {
 		n.begin(who)
 		return
 	}
-	n.add(due, "%s gets the answer to its acquisition", who, func(s *scene) {
+	n.add(due, "%s receives the answer to its acquisition", who, func(s *scene) {
 		if s.leases[slotAt].holder == who && !s.session(who).disowns {
 			n.see(s, who, slotAt)
 		}
@@ -90,14 +90,14 @@ func (n *outcomes) life(who uint8) {
 	n.hold(who)
 }
 
-func (n *outcomes) birth(who uint8) {
+func (n *outcomes) startProcess(who uint8) {
 	k := due
 	for i := range n.replicas {
 		other := n.from.sessions[i]
 		if n.replicas[i] != n.replica(who) {
 			continue
 		}
-		if other.phase == unborn && uint8(i+1) < who {
+		if other.phase == notStarted && uint8(i+1) < who {
 			return // they are all alike
 		}
 		if other.phase == starting || other.phase == living {
@@ -115,7 +115,7 @@ func (n *outcomes) birth(who uint8) {
 	})
 }
 
-func (n *outcomes) misfortunes(who uint8) {
+func (n *outcomes) processFaults(who uint8) {
 	w := n.from.session(who)
 	if n.from.left.crashes > 0 {
 		n.add(fault, "%s is killed", who, func(s *scene) {
@@ -133,7 +133,7 @@ func (n *outcomes) misfortunes(who uint8) {
 	}
 }
 
-// begin: a starting session makes its session Lease, or takes it over when it is empty or has not changed for long.
+// begin: a starting session creates its session Lease, or acquires it when it is empty or has not changed for a long time.
 func (n *outcomes) begin(who uint8) {
 	w, r := n.from.session(who), n.replica(who)
 	view := w.view[r]
@@ -141,20 +141,20 @@ func (n *outcomes) begin(who uint8) {
 	switch {
 	case !view.current || n.from.onWire(create, who, r)+n.from.onWire(take, who, r) > 0:
 	case view.uid == 0:
-		n.request(order{verb: create, from: who, on: r}, "%s sends: make the session Lease of %s", func(*watcher) {})
+		n.request(order{verb: create, from: who, on: r}, "%s sends: create the session Lease of %s", func(*watcher) {})
 	case view.deleting && free:
 		n.add(due, "%s removes the finalizer of its session Lease", who, func(s *scene) { n.remove(s, r) })
 	case free:
-		n.request(order{verb: take, from: who, on: r}, "%s sends: take the session Lease of %s", func(*watcher) {})
+		n.request(order{verb: take, from: who, on: r}, "%s sends: acquire the session Lease of %s", func(*watcher) {})
 	}
 }
 
-// renew: a living session keeps its Lease. Its answers and reads let it send the next renewal; what it observes moves its
-// fence. A session whose Lease is being deleted gives up what it has and ends.
+// renew: a living session keeps its Lease. Its answers and reads let it send the next renewal; what it observes extends its
+// fence. A session whose Lease is being deleted releases its slot and ends.
 func (n *outcomes) renew(who uint8) {
 	w, r := n.from.session(who), n.replica(who)
 	if !w.fresh {
-		n.add(due, "%s gets the answer to its renewal", who, func(s *scene) {
+		n.add(due, "%s receives the answer to its renewal", who, func(s *scene) {
 			n.keep(s, who, n.mutation == blindHolderActs)
 		})
 	} else if s := n.from; !w.sent && s.onWire(renew, who, r) < max(n.attempts, 1) && s.send(order{verb: renew, from: who, on: r}) {
@@ -176,7 +176,7 @@ func (n *outcomes) renew(who uint8) {
 	}
 }
 
-// keep takes in the session's own Lease, and ends the session that does not hold it any more.
+// keep applies the session's own Lease, and ends a session that does not hold it any more.
 func (f observed) keep(s *scene, who uint8, shown bool) {
 	w, lease := s.session(who), &s.leases[f.replica(who)]
 	if lease.holder != who || lease.uid != w.uid || w.ahead && !s.snapshot {
@@ -190,8 +190,8 @@ func (f observed) keep(s *scene, who uint8, shown bool) {
 	}
 }
 
-// observe brings all that a session knows up to date: an event of the watch, or a list. What lies between two versions is
-// skipped; a view that stays at one of them was brought up to date just then.
+// observe updates everything that a session knows: by an event of the watch, or a list. What lies between two versions is
+// skipped; a view that stays at one of them was updated immediately before.
 func (f observed) observe(s *scene, who uint8) {
 	w := s.session(who)
 	for i := range w.view {
@@ -224,7 +224,7 @@ func (f observed) observe(s *scene, who uint8) {
 	}
 }
 
-// see takes in one Lease.
+// see applies one Lease.
 func (f observed) see(s *scene, who, i uint8) {
 	w := s.session(who)
 	view, lease := &w.view[i], s.leases[i]
@@ -253,9 +253,9 @@ func (f observed) see(s *scene, who, i uint8) {
 	}
 }
 
-// dead reports whether the holder of the slot is dead, as a session sees it. A session that has lost the Lease under which
-// it acquired the slot never gets it back. Where that Lease is there still, whoever emptied or took it has waited; where it
-// is gone, the session may act until its fence.
+// dead reports whether the holder of the slot is dead, according to what a session has observed. A session that has lost the
+// Lease under which it acquired the slot never regains it. If that Lease still exists, the session that emptied or acquired it
+// has waited; if it is gone, the session may act until its fence.
 func (f observed) dead(w *watcher) bool {
 	slot := w.view[slotAt]
 	if f.isSteady(slot.holder) {
@@ -271,7 +271,7 @@ func (f observed) dead(w *watcher) bool {
 	return w.orphaned > takeOver
 }
 
-// hold is what a session does about the slot.
+// hold adds what a session does about the slot.
 func (n *outcomes) hold(who uint8) {
 	w := n.from.session(who)
 	slot := w.view[slotAt]
@@ -283,18 +283,18 @@ func (n *outcomes) hold(who uint8) {
 	}
 	if slot.holder == who {
 		if slot.current && !w.busy && (!wanted || w.disowns) {
-			n.request(order{verb: release, from: who}, "%s sends: it releases %s", func(w *watcher) { w.released = true })
+			n.request(order{verb: release, from: who}, "%s sends: release %s", func(w *watcher) { w.released = true })
 		}
 		return
 	}
 	waited := w.new == 0 || w.new > takeOver || n.mutation == newSlotAtOnce
 	if slot.current && slot.uid != 0 && wanted && !has(n.passive, who) && w.fence > 0 && waited && (slot.holder == 0 || n.dead(w)) &&
 		n.from.onWire(acquire, who, w.uid) == 0 {
-		n.request(order{verb: acquire, from: who, on: w.uid}, "%s sends: it acquires %s", func(*watcher) {})
+		n.request(order{verb: acquire, from: who, on: w.uid}, "%s sends: acquire %s", func(*watcher) {})
 	}
 }
 
-// lead is what the leader does. Any session may be it, and several at once.
+// lead adds what the leader does. Any session may be the leader, and several at once.
 func (n *outcomes) lead(who uint8) {
 	w := n.from.session(who)
 	for r := range uint8(maxReplicas) {
@@ -313,13 +313,13 @@ func (n *outcomes) lead(who uint8) {
 	switch {
 	case !slot.current:
 	case slot.uid == 0 && n.mutation == cleanSlotAtOnce:
-		n.request(order{verb: makeSlot, from: who, clean: slot.deleting}, "%s sends: make %s", func(*watcher) {})
+		n.request(order{verb: makeSlot, from: who, clean: slot.deleting}, "%s sends: create %s", func(*watcher) {})
 	case slot.uid == 0:
-		n.add(due, "%s makes the slot Lease", who, func(s *scene) { n.makeSlot(s, false) })
+		n.add(due, "%s creates the slot Lease", who, func(s *scene) { n.makeSlot(s, false) })
 	case slot.deleting && (slot.holder == 0 || slot.holder != who && n.dead(w) || n.mutation == finalizedWhileHeld):
 		n.add(due, "%s removes the finalizer of the slot Lease", who, func(s *scene) {
 			n.remove(s, slotAt)
-			// The last event of the watch shows how it was.
+			// The last event of the watch shows the state before.
 			s.leases[slotAt].deleting = n.mutation == cleanSlotAtOnce && slot.holder == 0 && slot.acquired
 		})
 	}

@@ -9,7 +9,7 @@ func ofObserved(f observed, mutants ...mutant) trial {
 	}, mutants}
 }
 
-// observedTrials are the scenarios of the observed variant that are explored to the end.
+// observedTrials are the scenarios of the observed variant that are explored completely.
 func observedTrials() []trial {
 	return []trial{
 		ofObserved(observed{
@@ -20,10 +20,10 @@ func observedTrials() []trial {
 			name: "observed: Leases are removed by force", replicas: []uint8{a, b}, steady: second, held: true, once: true,
 			faults: harm{forced: 2},
 		},
-			mutant{blindHolderActs, twoOwners, "a1 gets the answer to its renewal"},
+			mutant{blindHolderActs, twoOwners, "a1 receives the answer to its renewal"},
 			mutant{slotWatchedApart, twoOwners, "a1 observes"},
-			mutant{newSlotAtOnce, twoOwners, "b1 sends: it acquires the slot"},
-			mutant{missingIsDead, twoOwners, "b1 sends: it acquires the slot"}),
+			mutant{newSlotAtOnce, twoOwners, "b1 sends: acquire the slot"},
+			mutant{missingIsDead, twoOwners, "b1 sends: acquire the slot"}),
 		ofObserved(observed{
 			name: "observed: clocks", replicas: []uint8{a, b}, steady: second, held: true, once: true,
 			faults: harm{drifts: 2, forced: 1},
@@ -39,7 +39,7 @@ func observedTrials() []trial {
 		ofObserved(observed{
 			name: "observed: a slot Lease with a finalizer", replicas: []uint8{a, b}, steady: first | second, once: true, finalizers: true,
 			faults: harm{slotDeletions: 1, forced: 1},
-		}, mutant{cleanSlotAtOnce, twoOwners, "the slot Lease is made by a1"}),
+		}, mutant{cleanSlotAtOnce, twoOwners, "the slot Lease is created by a1"}),
 	}
 }
 
@@ -61,9 +61,9 @@ func observedLarge() []trial {
 		ofObserved(observed{
 			name: "observed: two sessions of one replica", replicas: []uint8{a, a, b}, steady: third, passive: first | second, held: true,
 			once: true, faults: harm{forced: 1, twins: 1},
-		}, mutant{otherUIDIsDead, twoOwners, "b1 sends: it acquires the slot"}),
+		}, mutant{otherUIDIsDead, twoOwners, "b1 sends: acquire the slot"}),
 		ofObserved(observed{
-			name: "observed: a session Lease is made late", replicas: []uint8{a, b}, steady: second, once: true,
+			name: "observed: a session Lease is created late", replicas: []uint8{a, b}, steady: second, once: true,
 			faults: harm{forced: 1, repetitions: 1},
 		}),
 		ofObserved(observed{
@@ -85,9 +85,9 @@ func withoutRule(f observed, left mutation) trial {
 	}, nil}
 }
 
-// TestAFinalizerPreventsNothing explores a slot Lease that is deleted by hand: with a finalizer that its holder removes when
-// it is idle, with one that is removed at once, and without. No promise is broken in any of them, because every new slot
-// Lease waits; the slot is without a holder for longest with the first.
+// TestAFinalizerPreventsNothing explores a slot Lease that a user deletes: with a finalizer that its holder removes when it is
+// idle, with one that is removed at once, and without one. None of them breaks a promise, because every new slot Lease waits; the
+// slot is without a holder for longest with the first.
 func TestAFinalizerPreventsNothing(t *testing.T) {
 	f := observed{
 		name: "the slot Lease is deleted", replicas: []uint8{a, b}, steady: second, held: true, once: true, finalizers: true, inFlight: true,
@@ -105,6 +105,6 @@ func TestAFinalizerPreventsNothing(t *testing.T) {
 		}
 	}
 	if with.ticks <= none.ticks {
-		t.Errorf("want the slot to come back sooner without a finalizer: %d ticks with it, %d without", with.ticks, none.ticks)
+		t.Errorf("want the slot to be held again sooner without a finalizer: %d ticks with it, %d without", with.ticks, none.ticks)
 	}
 }

@@ -1,6 +1,6 @@
 package model
 
-// The network, hands that meddle, and time.
+// The network, interventions of users, and time.
 
 // network delivers, drops and repeats what is on the wire.
 func (n *successors) network() {
@@ -26,7 +26,7 @@ func (n *successors) network() {
 			})
 		}
 		if n.from.left.repetitions > 0 && m.verb == create {
-			n.add(fault, "a request of %s arrives, and will once more", m.from, func(w *world) {
+			n.add(fault, "a request of %s arrives, and will arrive once more", m.from, func(w *world) {
 				w.left.repetitions--
 				n.deliver(w, m)
 			})
@@ -37,23 +37,23 @@ func (n *successors) network() {
 func (m message) text() string {
 	switch m.verb {
 	case create:
-		return "the session Lease of %s is made"
+		return "the session Lease of %s is created"
 	case take:
-		return "the session Lease is taken by %s"
+		return "the session Lease is acquired by %s"
 	case renew:
 		return "a renewal of %s arrives"
 	case empty:
 		return "a session Lease is emptied by %s"
 	case acquire:
-		return "the slot is taken by %s"
+		return "the slot is acquired by %s"
 	case release:
-		return "the slot is given up by %s"
-	case nothing, makeSlot: // no message makes a slot Lease
+		return "the slot is released by %s"
+	case nothing, makeSlot: // no message creates a slot Lease
 	}
 	return "nothing of %s arrives"
 }
 
-// byHand deletes Leases, and takes the API server away.
+// byHand deletes Leases as a user does, and makes the API server unavailable.
 func (n *successors) byHand() {
 	if n.from.left.slotDeletions > 0 && n.from.slot.exists {
 		n.add(fault, "the slot Lease is deleted by hand", 0, func(w *world) {
@@ -70,15 +70,15 @@ func (n *successors) byHand() {
 		}
 	}
 	if !n.from.away && n.from.left.outages > 0 {
-		n.add(fault, "the API server goes away", 0, func(w *world) {
+		n.add(fault, "the API server becomes unavailable", 0, func(w *world) {
 			w.left.outages--
 			w.away = true
 		})
 	}
 	if n.from.away {
-		n.add(due, "the API server is back", 0, func(w *world) { w.away = false })
+		n.add(due, "the API server is available again", 0, func(w *world) { w.away = false })
 		for r := range uint8(maxReplicas) {
-			n.add(fault, "the API server is back, and for %s a little later", 0, func(w *world) {
+			n.add(fault, "the API server is available again, and for %s a little later", 0, func(w *world) {
 				w.away, w.cut = false, 1<<r
 			}).first = replicaName(r)
 		}
@@ -154,7 +154,7 @@ func (n *successors) tick(w *world, slow, fast uint8) {
 	w.cut = 0
 }
 
-// cameBack is the age of the newest renewal that came back, where it matters.
+// cameBack returns the age of the newest renewal that was observed, where it matters.
 func (n *successors) cameBack(age uint8) uint8 {
 	if n.faults.outages == 0 {
 		return 0
@@ -162,7 +162,7 @@ func (n *successors) cameBack(age uint8) uint8 {
 	return age
 }
 
-// failed says whether what a session sent in this tick has failed: its renewal, or the read of one that starts.
+// failed reports whether what a session sent in this tick has failed: its renewal, or the read of one that starts.
 func (n *successors) failed(w *world, who uint8) bool {
 	if n.mutation == noComeBack || n.mutation == failureIsNoGap && w.session(who).phase == living {
 		return false
@@ -170,8 +170,8 @@ func (n *successors) failed(w *world, who uint8) bool {
 	return w.away || !n.reaches(who)
 }
 
-// timers lets a session's own timers go on. Those of others' session Leases start again when its own renewals do not
-// come back: then it would not see others' either.
+// timers advances a session's own timers. Those of others' session Leases restart when its own renewals are not observed: then it
+// would not observe others' either.
 func (n *successors) timers(w *world, who uint8) {
 	s := w.session(who)
 	if s.slot.seen > 0 {

@@ -2,9 +2,9 @@ package model
 
 import "slices"
 
-// unsure marks the states from which, with nothing going wrong, a good state need not come: there is an endless way
-// around them, or an end. (It takes away, backwards from the good states, what surely leads there; the rest is unsure.)
-// It returns, too, the most ticks that pass before a good state comes.
+// unsure marks the states from which a good state is not necessarily reached without faults: there is an endless path around the
+// good states, or a final state. (It removes, backwards from the good states, the states that surely lead there; the rest is
+// unsure.) It also returns the largest number of ticks that pass before a good state is reached.
 func (e *explorer[S]) unsure() (unsure []bool, most int) {
 	begin, predecessors := e.backwards()
 	open := make([]uint32, e.states.n) // calm steps that do not surely lead to a good state
@@ -42,7 +42,7 @@ func (e *explorer[S]) tick(i uint32) uint8 {
 	return 0
 }
 
-// backwards turns the calm steps round: the predecessors of state i are predecessors[begin[i]:begin[i+1]].
+// backwards reverses the calm steps: the predecessors of state i are predecessors[begin[i]:begin[i+1]].
 func (e *explorer[S]) backwards() (begin, predecessors []uint32) {
 	begin = make([]uint32, e.states.n+1)
 	for _, to := range e.calm {
@@ -61,7 +61,7 @@ func (e *explorer[S]) backwards() (begin, predecessors []uint32) {
 	return begin, predecessors
 }
 
-// story tells the shortest way to a state, and how the state looks.
+// story returns the shortest path to a state, and a description of that state.
 func (e *explorer[S]) story(i uint32) []string {
 	lines := []string{"  " + e.system.describe(*e.states.at(i))}
 	for ; i != 0; i = e.parent[i] {
@@ -71,7 +71,7 @@ func (e *explorer[S]) story(i uint32) []string {
 	return lines
 }
 
-// between names the step from one state to another.
+// between returns the label of the step from one state to another.
 func (e *explorer[S]) between(i, j uint32) string {
 	for _, s := range e.system.next(*e.states.at(i), nil) {
 		if s.to == *e.states.at(j) {
@@ -81,18 +81,18 @@ func (e *explorer[S]) between(i, j uint32) string {
 	return "(no step)"
 }
 
-// endless tells the way to an unsure state, and one on which no good state ever comes.
+// endless returns the path to an unsure state, and one on which no good state is ever reached.
 func (e *explorer[S]) endless(i uint32, unsure []bool) []string {
-	lines := append(e.story(i), "  and now nothing goes wrong any more:")
+	lines := append(e.story(i), "  from now on no more faults occur:")
 	for seen := map[uint32]bool{}; !seen[i]; {
 		seen[i] = true
 		ways := e.calm[e.from[i]:e.from[i+1]]
 		way := slices.IndexFunc(ways, func(j uint32) bool { return unsure[j] })
 		if way < 0 {
-			return append(lines, "  and nothing more can happen")
+			return append(lines, "  no more steps are possible")
 		}
 		lines = append(lines, "  "+e.between(i, ways[way]))
 		i = ways[way]
 	}
-	return append(lines, "  and so on, for ever: "+e.system.describe(*e.states.at(i)))
+	return append(lines, "  and so on without end: "+e.system.describe(*e.states.at(i)))
 }

@@ -2,8 +2,8 @@ package model
 
 // The API server: what a request does when it arrives, and what becomes old by it.
 
-// deliver carries out an update. Compare and swap is in what is on the wire: what names an old version is not there,
-// unless a mutation keeps it.
+// deliver executes an update. Compare and swap is part of the wire: a message that names an old version is not on it, unless a
+// mutation keeps it.
 func (f fleet) deliver(w *world, m message) {
 	lease := &w.leases[m.on]
 	if m.stale && !f.matters(w, m) {
@@ -11,7 +11,7 @@ func (f fleet) deliver(w *world, m message) {
 	}
 	revives := m.verb != create && !w.targetExists(m)
 	switch m.verb {
-	case nothing, makeSlot: // no message makes a slot Lease
+	case nothing, makeSlot: // no message creates a slot Lease
 	case create:
 		if lease.exists {
 			return
@@ -51,7 +51,7 @@ func (f fleet) deliver(w *world, m message) {
 	}
 }
 
-// targetExists says whether there is a Lease of the name that a message is about.
+// targetExists reports whether the Lease that a message is about exists.
 func (w *world) targetExists(m message) bool {
 	if m.verb >= acquire {
 		return w.slot.exists
@@ -59,20 +59,20 @@ func (w *world) targetExists(m message) bool {
 	return w.leases[m.on].exists
 }
 
-// matters says whether an update that names an old version has an effect, because of a mutation.
+// matters reports whether an update that names an old version has an effect, because of a mutation.
 func (f fleet) matters(w *world, m message) bool {
 	if f.mutation == takeOverWithoutCompare {
 		return m.verb == empty && w.leases[m.on].exists
 	}
-	return f.mutation == updateWithoutUID && !w.targetExists(m) // an update of what does not exist makes it
+	return f.mutation == updateWithoutUID && !w.targetExists(m) // an update of a Lease that does not exist creates it
 }
 
-// keeps says whether an update that has become old is still of interest.
+// keeps reports whether an update that has become old is still relevant.
 func (f fleet) keeps(m message) bool {
 	return m.verb == create || f.mutation == updateWithoutUID || f.mutation == takeOverWithoutCompare && m.verb == empty
 }
 
-// sessionChanged makes everything old that was known of a session Lease.
+// sessionChanged marks everything that was known of a session Lease as old.
 func (f fleet) sessionChanged(w *world, replica uint8) {
 	for i := range f.sessions() {
 		s := &w.sessions[i]
@@ -84,7 +84,7 @@ func (f fleet) sessionChanged(w *world, replica uint8) {
 	f.forget(w, func(m message) bool { return m.verb < acquire && m.on == replica })
 }
 
-// ageView notes that a view is old. What an old view says matters to mutations alone.
+// ageView marks a view as old. The content of an old view matters to mutations only.
 func (f fleet) ageView(view *peerView) {
 	view.fresh = false
 	if f.mutation != takeOverWithoutCompare && f.mutation != absenceTimedByWatch {
@@ -102,7 +102,7 @@ func (f fleet) slotChanged(w *world) {
 	f.forget(w, func(m message) bool { return m.verb >= acquire })
 }
 
-// forget takes off the wire what has become old and can have no effect any more.
+// forget removes from the wire what has become old and can have no effect any more.
 func (f fleet) forget(w *world, about func(m message) bool) {
 	for i, m := range w.wire {
 		switch {
@@ -116,7 +116,7 @@ func (f fleet) forget(w *world, about func(m message) bool) {
 	w.sortWire()
 }
 
-// deleteSession removes a session Lease by hand.
+// deleteSession deletes a session Lease, as a user does.
 func (f fleet) deleteSession(w *world, replica uint8) {
 	w.leases[replica] = sessionLease{}
 	f.sessionChanged(w, replica)
@@ -127,13 +127,13 @@ func (f fleet) deleteSession(w *world, replica uint8) {
 	}
 }
 
-// deleteSlot removes the slot Lease by hand.
+// deleteSlot deletes the slot Lease, as a user does.
 func (f fleet) deleteSlot(w *world) {
 	w.slot = slotLease{assigned: w.slot.assigned}
 	f.newSlot(w)
 }
 
-// makeSlot makes the slot Lease again.
+// makeSlot creates the slot Lease again.
 func (f fleet) makeSlot(w *world) {
 	w.slot = slotLease{exists: true, quarantine: true, assigned: w.slot.assigned}
 	f.newSlot(w)
@@ -149,7 +149,7 @@ func (f fleet) endQuarantine(w *world, anew bool) {
 	f.forgetConfirmations(w)
 }
 
-// newSlot makes everything old that named the UID of the slot Lease before.
+// newSlot marks everything that named the UID of the previous slot Lease as old.
 func (f fleet) newSlot(w *world) {
 	f.slotChanged(w)
 	for i := range f.sessions() {
@@ -169,7 +169,7 @@ func (fleet) forgetConfirmations(w *world) {
 	w.sortWire()
 }
 
-// listSessions is a list of the session Leases: who holds one.
+// listSessions lists the holders of the session Leases.
 func (f fleet) listSessions(w *world, leader uint8) {
 	w.slot.listed = true
 	w.slot.list = f.steady

@@ -1,15 +1,15 @@
 package model
 
-// What a session does.
+// The steps of a session.
 
-// successors collects what can follow a world.
+// successors collects the successors of a world.
 type successors struct {
 	fleet
 	from  world
 	steps []step[world]
 }
 
-// next appends all that can happen in a world.
+// next appends all possible steps of a world.
 func (f fleet) next(w world, steps []step[world]) []step[world] {
 	first := len(steps)
 	n := &successors{fleet: f, from: w, steps: steps}
@@ -27,7 +27,7 @@ func (f fleet) next(w world, steps []step[world]) []step[world] {
 	return n.steps
 }
 
-// add appends a step: what do makes of the world. The names of sessions go into the label.
+// add appends a step: do changes the world. The names of sessions are inserted into the label.
 func (n *successors) add(k kind, text string, who uint8, do func(w *world)) *label {
 	w := n.from
 	do(&w)
@@ -35,22 +35,22 @@ func (n *successors) add(k kind, text string, who uint8, do func(w *world)) *lab
 	return &n.steps[len(n.steps)-1].name
 }
 
-// reaches says whether a session's requests and watches get through.
+// reaches reports whether a session's requests and watches get through.
 func (n *successors) reaches(who uint8) bool { return !n.from.away && !has(n.from.cut, n.replica(who)) }
 
 // life is what a session does in its phase.
 func (n *successors) life(who uint8) {
 	s := n.from.session(who)
 	switch s.phase {
-	case unborn:
-		n.birth(who)
+	case notStarted:
+		n.startProcess(who)
 		return
 	case gone:
 		return // until nothing names it
 	case starting, living:
 	}
 	if !n.isSteady(who) {
-		n.misfortunes(who)
+		n.processFaults(who)
 	}
 	if s.asleep || !n.reaches(who) {
 		return
@@ -70,7 +70,7 @@ func (n *successors) life(who uint8) {
 	n.hold(who)
 }
 
-// recycle lets sessions that are gone, and that nothing names, be born again under the same number, as other sessions.
+// recycle lets sessions that are gone, and that nothing names, be reused under the same number, as other sessions.
 func (f fleet) recycle(w *world) {
 	for i := range f.sessions() {
 		who := uint8(i + 1)
@@ -85,15 +85,15 @@ func (f fleet) recycle(w *world) {
 	}
 }
 
-// birth starts a process. Two of one replica at a time are a fault.
-func (n *successors) birth(who uint8) {
+// startProcess starts a process. Two processes of one replica at a time are a fault.
+func (n *successors) startProcess(who uint8) {
 	k := due
 	for i := range n.sessions() {
 		s := n.from.sessions[i]
 		if n.replicas[i] != n.replica(who) {
 			continue
 		}
-		if s.phase == unborn && uint8(i+1) < who {
+		if s.phase == notStarted && uint8(i+1) < who {
 			return // they are all alike
 		}
 		if s.phase == starting || s.phase == living {
@@ -111,8 +111,8 @@ func (n *successors) birth(who uint8) {
 	})
 }
 
-// misfortunes are what happens to a process.
-func (n *successors) misfortunes(who uint8) {
+// processFaults adds the faults of a process.
+func (n *successors) processFaults(who uint8) {
 	s := n.from.session(who)
 	if n.from.left.crashes > 0 {
 		n.add(fault, "%s is killed", who, func(w *world) {
@@ -130,8 +130,8 @@ func (n *successors) misfortunes(who uint8) {
 	}
 }
 
-// watch brings views up to date: an event, or a live read. What lies between two versions is skipped; a view that stays
-// at one of them is one that was brought up to date just then.
+// watch updates views: by an event, or a live read. What lies between two versions is skipped; a view that stays at one of them
+// was updated immediately before.
 func (n *successors) watch(who uint8) {
 	s := n.from.session(who)
 	if (!s.slot.fresh || s.doubts) && (!has(n.passive, who) || s.slot.holder == who) {
@@ -147,7 +147,7 @@ func (n *successors) watch(who uint8) {
 func (n *successors) seeSlot(w *world, who uint8) {
 	s := w.session(who)
 	if s.slot.holder != w.slot.holder || s.slot.known != w.slot.exists {
-		s.dead = 0 // a proof begins after the holder was seen
+		s.dead = 0 // a proof begins after the holder was observed
 		for r := range s.peers {
 			s.peers[r].absent = 0
 		}
@@ -189,16 +189,16 @@ func (n *successors) settle(w *world, who uint8) {
 	}
 }
 
-// begin: a starting session makes its session Lease, or takes it over when it is empty or has not changed for long.
+// begin: a starting session creates its session Lease, or acquires it when it is empty or has not changed for a long time.
 func (n *successors) begin(who uint8) {
 	s, r := n.from.session(who), n.replica(who)
 	view := s.peers[r]
 	switch {
 	case !view.fresh || n.from.onWire(create, who, r)+n.from.onWire(take, who, r) > 0:
 	case !view.exists:
-		n.request(create, "%s sends: make my session Lease", who, r, func(*session) {})
+		n.request(create, "%s sends: create its session Lease", who, r, func(*session) {})
 	case view.holder == 0 || view.quiet >= takeOver:
-		n.request(take, "%s sends: I take my session Lease", who, r, func(*session) {})
+		n.request(take, "%s sends: acquire its session Lease", who, r, func(*session) {})
 	}
 }
 
@@ -212,11 +212,11 @@ func (n *successors) request(v verb, text string, who, on uint8, note func(s *se
 	n.steps = append(n.steps, step[world]{kind: due, name: label{format: text, first: n.called(who), second: replicaName(on)}, to: w})
 }
 
-// renew: a living session keeps its Lease, and learns from answers and reads how far its fence is.
+// renew: a living session keeps its Lease, and computes its fence from answers and reads.
 func (n *successors) renew(who uint8) {
 	s, r := n.from.session(who), n.replica(who)
 	if s.answer > 0 {
-		n.add(due, "%s gets the answer to its renewal", who, func(w *world) { n.answered(w, who) })
+		n.add(due, "%s receives the answer to its renewal", who, func(w *world) { n.answered(w, who) })
 		if n.from.left.lostAnswers > 0 {
 			n.add(fault, "the answer to %s's renewal is lost", who, func(w *world) {
 				w.left.lostAnswers--
@@ -246,12 +246,12 @@ func (n *successors) renew(who uint8) {
 		if w.send(message{verb: empty, from: who, on: r, age: fence}) {
 			w.left.leaves--
 			w.end(who)
-			n.steps = append(n.steps, step[world]{kind: fault, name: label{format: "%s sends: I leave", first: n.called(who)}, to: w})
+			n.steps = append(n.steps, step[world]{kind: fault, name: label{format: "%s sends: it leaves", first: n.called(who)}, to: w})
 		}
 	}
 }
 
-// answered takes the answer to a renewal: the fence goes by the send time of the renewal.
+// answered applies the answer to a renewal: the fence is counted from the send of the renewal.
 func (n *successors) answered(w *world, who uint8) {
 	s := w.session(who)
 	age := s.answer - 1

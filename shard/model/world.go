@@ -2,14 +2,14 @@ package model
 
 import "slices"
 
-// Durations in ticks; doc.go says why these stand for the real ones.
+// Durations in ticks; doc.go explains why these stand for the real ones.
 const (
 	fence    = 3 // after the send of the last acknowledged renewal
 	takeOver = 6 // without a change of a session Lease
-	echoGap  = 2 // how old the newest renewal may be that came back through the watch
+	echoGap  = 2 // the largest age of the newest renewal that was observed through the watch
 )
 
-// Sizes of a world. Sessions have numbers from 1; 0 is nobody.
+// Sizes of a world. Sessions have numbers from 1; 0 is none.
 const (
 	maxReplicas = 3
 	maxSessions = 4
@@ -25,25 +25,25 @@ type world struct {
 	sessions [maxSessions]session
 	wire     [maxWire]message // sorted, so that equal worlds look equal
 	left     faults           // what may still go wrong
-	away     bool             // the API server
-	cut      uint8            // replicas that it is still away for, after it came back
+	away     bool             // the API server is unavailable
+	cut      uint8            // replicas for which it is still unavailable, after an outage
 	killed   bool             // a session that lived was declared dead
 }
 
 // sessionLease is the session Lease of one replica at the API server.
 type sessionLease struct {
 	exists    bool
-	created   bool  // made, not updated, by whoever held it first
-	confirmed bool  // its holder does not hold the slot Lease of today, and has nothing of it in flight
+	created   bool  // created, not updated, by its first holder
+	confirmed bool  // its holder does not hold the present slot Lease, and has nothing of it in flight
 	holder    uint8 // a session
-	age       uint8 // ticks since the send of the update that made it so; up to fence
+	age       uint8 // ticks since the send of its last update; up to fence
 }
 
 // slotLease is the Lease of the one slot.
 type slotLease struct {
 	exists     bool
 	quarantine bool
-	listed     bool  // the session Leases were listed after it was made again
+	listed     bool  // the session Leases were listed after it was created again
 	list       uint8 // a set of sessions
 	holder     uint8
 	assigned   uint8 // 1 + a replica; 0 is any
@@ -52,8 +52,8 @@ type slotLease struct {
 type phase uint8
 
 const (
-	unborn   phase = iota
-	starting       // does not hold its session Lease yet, as far as it knows
+	notStarted phase = iota
+	starting         // does not hold its session Lease yet, as far as it knows
 	living
 	gone
 )
@@ -65,10 +65,10 @@ type session struct {
 	sent        bool // a renewal in this tick
 	fresh       bool // knows the current version of its session Lease
 	deleted     bool // the session Lease that it held was deleted
-	answerFresh bool // the answer on its way names the current version
+	answerFresh bool // the answer in flight names the current version
 	answer      uint8
 	fence       uint8 // ticks left
-	echo        uint8 // ticks since the send of its newest renewal that came back
+	echo        uint8 // ticks since the send of its newest renewal that was observed
 	slot        slotView
 	released    bool // sent a release, and has seen no newer version that names it
 	busy        bool // something of the slot is in flight
@@ -78,24 +78,24 @@ type session struct {
 	confirmed   uint8 // sessions seen to have confirmed
 }
 
-// slotView is the slot Lease as a session last saw it.
+// slotView is the slot Lease as a session last observed it.
 type slotView struct {
 	exists   bool
 	holder   uint8
 	assigned uint8
-	fresh    bool  // it is still so
+	fresh    bool  // it is still this version
 	known    bool  // it is still the same Lease, by UID
-	seen     uint8 // ticks since this session first saw the list of a quarantine; 0 is never
+	seen     uint8 // ticks since this session first observed the list of a quarantine; 0 is never
 }
 
-// peerView is a session Lease as another session last saw it.
+// peerView is a session Lease as another session last observed it.
 type peerView struct {
 	exists bool
 	holder uint8
 	fresh  bool
 	quiet  uint8 // ticks since it last changed
-	known  uint8 // ticks since a created Lease was first seen; 0 is never
-	absent uint8 // ticks since a live read found none, for a holder seen before; 0 is never
+	known  uint8 // ticks since a created Lease was first observed; 0 is never
+	absent uint8 // ticks since a live read found none, for a holder observed before; 0 is never
 }
 
 type verb uint8
@@ -110,8 +110,8 @@ const (
 	release
 )
 
-// message is a request that is on its way, and may be for as long as it likes. An update names the version that it was
-// made from, so one that names an old version can be forgotten.
+// message is a request in flight, for any time. An update names the version that it was made from, so one that names an old
+// version can be removed.
 type message struct {
 	verb    verb
 	from    uint8
@@ -139,7 +139,7 @@ func (m message) order() int {
 	return order
 }
 
-// send puts a message on the wire. It returns false when there is no room.
+// send puts a message on the wire, and reports whether there was room.
 func (w *world) send(m message) bool {
 	for i := range w.wire {
 		if w.wire[i].verb == nothing {
@@ -169,16 +169,16 @@ func (w *world) session(who uint8) *session { return &w.sessions[who-1] }
 
 func has(set, who uint8) bool { return set&(1<<who) != 0 }
 
-// entitled says whether a session may start something for the slot, as far as it knows.
+// entitled reports whether a session may start something for the slot, as far as it knows.
 func (w *world) entitled(who uint8) bool {
 	s := w.session(who)
 	return s.phase == living && !s.asleep && s.fence > 0 && s.slot.exists && s.slot.holder == who && !s.released && !s.doubts
 }
 
-// end is a session's exit or death.
+// end ends a session, by exit or death.
 func (w *world) end(who uint8) { *w.session(who) = session{phase: gone} }
 
-// referenced says whether anything names a session. One that nothing names can be born again under the same number.
+// referenced reports whether anything names a session. The number of one that nothing names can be reused.
 func (w *world) referenced(who uint8) bool {
 	if w.slot.holder == who || has(w.slot.list, who) {
 		return true

@@ -9,7 +9,7 @@ import (
 	member "github.com/machine-controller-fleet/machine-controller-fleet/membership"
 )
 
-func TestWhatIsWrongIsReportedSinceItWas(t *testing.T) {
+func TestFitness_ReportsReasonAndBeginOfFailure(t *testing.T) {
 	s := newStage(t, 8)
 	s.slot(0, "", "r-0")
 	s.run(10 * time.Second)
@@ -33,12 +33,12 @@ func TestWhatIsWrongIsReportedSinceItWas(t *testing.T) {
 	}
 }
 
-func TestASlotThatHasOpened(t *testing.T) {
+func TestASlotThatHasOpenedCountsAsSuccess(t *testing.T) {
 	t.Run("fails for the first time when it does not open later", func(t *testing.T) {
 		s := newStage(t, 8)
 		s.stuck[0] = true
 		name := s.slot(0, "", "r-0")
-		for range 3 { // it fails to open, after which it is left alone for 30, 60 and 120 s
+		for range 3 { // it does not open, and the session leaves it alone for 30, 60 and 120 s
 			s.while(name, me)
 			s.while(name, "")
 		}
@@ -54,7 +54,7 @@ func TestASlotThatHasOpened(t *testing.T) {
 			t.Errorf("want it left alone for some 30 s, got %v", free)
 		}
 	})
-	t.Run("says nothing of another that has not", func(t *testing.T) {
+	t.Run("does not count for another that has not", func(t *testing.T) {
 		s := newStage(t, 8)
 		s.stuck[1] = true
 		first, second := s.slot(0, "", "r-0"), s.slot(1, "", "r-0")
@@ -64,8 +64,8 @@ func TestASlotThatHasOpened(t *testing.T) {
 	})
 }
 
-// Renewals, every 2 s, are not all that wakes the session.
-func TestASessionIsBlindOnTime(t *testing.T) {
+// The session also steps between its renewals, which are every 2 s.
+func TestASessionReportsOnTimeThatItIsBlind(t *testing.T) {
 	s := newStage(t, 8)
 	s.slot(0, "", "r-0")
 	s.run(10 * time.Second)
@@ -81,7 +81,7 @@ func TestASessionIsBlindOnTime(t *testing.T) {
 	}
 }
 
-func TestAReleaseThatIsNeverAnswered(t *testing.T) {
+func TestAReleaseWithoutAnswerEndsTheSession(t *testing.T) {
 	s := newStage(t, 8)
 	first, second := s.slot(0, "", "r-0"), s.slot(1, "", "r-0")
 	s.run(10 * time.Second)
@@ -104,8 +104,8 @@ func TestAReleaseThatIsNeverAnswered(t *testing.T) {
 	}
 }
 
-// The answer that nothing of its slots is in flight comes after the fence, and the one for everything does not come.
-func TestASuspendedSessionDoesNotGiveItsLeaseUp(t *testing.T) {
+// The answers that nothing of its slots is in flight come after the fence, and the one for Everything does not come.
+func TestASuspendedSessionDoesNotEmptyItsLease(t *testing.T) {
 	s := newStage(t, 8)
 	name := s.slot(0, "", "r-0")
 	s.slot(1, "", "r-0")
@@ -129,14 +129,14 @@ func TestASuspendedSessionDoesNotGiveItsLeaseUp(t *testing.T) {
 	s.exits(ReasonInFlight, false)
 }
 
-// write is what came of a leader's write.
+// write is a write of the leader and its outcome.
 type write struct {
 	at      time.Duration
 	name    string
 	outcome member.Outcome
 }
 
-// TestResigning: the second Lease is written where there is one. After it has resigned a session is no candidate for a minute.
+// TestResigning writes a second Lease in the cases that name one. After it has resigned a session is no candidate for a minute.
 func TestResigning(t *testing.T) {
 	const s = time.Second
 	refused, unanswered, done, conflict := member.Refused, member.Unanswered, member.Done, member.Conflict
@@ -155,8 +155,8 @@ func TestResigning(t *testing.T) {
 		"several, the first one at last": {1, []write{{0, "a", refused}, {10 * s, "b", refused}, {15 * s, "a", refused}}, true},
 		"one that succeeds in between":   {0, []write{{0, "a", refused}, {10 * s, "b", done}, {15 * s, "a", refused}}, false},
 		"others before, which succeeded": {1, []write{{0, "a", refused}, {1 * s, "b", refused}, {2 * s, "a", done}, {3 * s, "a", refused}, {20 * s, "a", refused}}, false},
-		"one that conflicts in between":  {0, []write{{0, "a", refused}, {10 * s, "b", conflict}, {15 * s, "a", refused}}, true},
-		"one that conflicts, alone":      {0, []write{{0, "a", conflict}, {20 * s, "a", conflict}}, false},
+		"a conflict in between":          {0, []write{{0, "a", refused}, {10 * s, "b", conflict}, {15 * s, "a", refused}}, true},
+		"conflicts alone":                {0, []write{{0, "a", conflict}, {20 * s, "a", conflict}}, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r, err := NewSession(settings(8))
@@ -191,7 +191,7 @@ func TestResigning(t *testing.T) {
 			t.Errorf("want it to resign after 15 s, for the first time, got %d times", r.resignations)
 		}
 	})
-	t.Run("once for all that fails meanwhile", func(t *testing.T) {
+	t.Run("once for all failures in the meantime", func(t *testing.T) {
 		r, err := NewSession(settings(8))
 		if err != nil {
 			t.Fatal(err)
@@ -221,18 +221,18 @@ func TestResigning(t *testing.T) {
 		s.remove(member.SlotLeaseName("fleet", 4, 8))
 		s.run(10 * time.Second)
 		if !s.replica.MayLead(at(s.now)) {
-			t.Error("want it to go on, since a list succeeded 10 s ago")
+			t.Error("want it to continue to lead, since a list succeeded 10 s ago")
 		}
 	})
 }
 
-func TestWhatCountsAsALeadersWrite(t *testing.T) {
+func TestTakeLeaderWrite_CountsLeaderWritesOnly(t *testing.T) {
 	for name, test := range map[string]struct {
 		request member.Request
 		counts  bool
 	}{
 		"a slot Lease is made":             {member.Request{Verb: member.Create, Name: "a", Need: member.NeedLeadership}, true},
-		"a preferred holder is written":    {member.Request{Verb: member.Update, Name: "a", Need: member.NeedLeadership}, true},
+		"an assignment is written":         {member.Request{Verb: member.Update, Name: "a", Need: member.NeedLeadership}, true},
 		"a session Lease is read":          {member.Request{Verb: member.Get, Name: "a", Need: member.NeedLeadership}, false},
 		"the sessions are listed":          {member.Request{Verb: member.List, Need: member.NeedLeadership}, false},
 		"a slot of the session's own":      {member.Request{Verb: member.Update, Name: "a", Need: member.NeedFence}, false},
@@ -258,10 +258,10 @@ func TestHandOverTime(t *testing.T) {
 		change func(r *Session)
 		want   time.Duration
 	}{
-		"fit":                    {func(*Session) {}, 30 * time.Second},
-		"unfit":                  {func(r *Session) { r.report.Observes = false }, 10 * time.Second},
-		"it gives its Lease up":  {func(r *Session) { r.stuck = "a slot could not be released" }, 10 * time.Second},
-		"the other time is less": {func(r *Session) { r.stuck, r.settings.Config.HandOverTimeout = "stuck", 5*time.Second }, 5 * time.Second},
+		"fit":                            {func(*Session) {}, 30 * time.Second},
+		"unfit":                          {func(r *Session) { r.report.Observes = false }, 10 * time.Second},
+		"it is about to empty its Lease": {func(r *Session) { r.stuck = "a slot could not be released" }, 10 * time.Second},
+		"the other time is less":         {func(r *Session) { r.stuck, r.settings.Config.HandOverTimeout = "stuck", 5*time.Second }, 5 * time.Second},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r, err := NewSession(settings(8))
@@ -276,8 +276,8 @@ func TestHandOverTime(t *testing.T) {
 	}
 }
 
-// Only a renewal that succeeds has to come back through the watch, and none before a failure.
-func TestWhatHasToComeBack(t *testing.T) {
+// Only a renewal that succeeds has to become visible in the watch, and none from before a failure.
+func TestUnseen_CountsSuccessfulRenewalsOnly(t *testing.T) {
 	unseen := func(t *testing.T) *stage {
 		t.Helper()
 		s, _ := holding(t)
@@ -295,7 +295,7 @@ func TestWhatHasToComeBack(t *testing.T) {
 		for range 60 {
 			s.run(100 * time.Millisecond)
 			if !s.replica.others.Unseen().IsZero() {
-				t.Fatalf("want nothing to come back, got it unseen since %v", s.replica.others.Unseen().Monotonic)
+				t.Fatalf("want no renewal awaited, got it unseen since %v", s.replica.others.Unseen().Monotonic)
 			}
 		}
 	})
@@ -305,7 +305,7 @@ func TestWhatHasToComeBack(t *testing.T) {
 		s.replica.ask(member.Request{Verb: member.Get, Name: "fleet-session-r-0"}, question{about: aboutOwn})
 		s.replica.takeReply(at(s.now), member.Reply{ID: s.replica.nextID, Outcome: member.Done, Lease: s.leases["fleet-session-r-0"]})
 		if !s.replica.others.Unseen().IsZero() {
-			t.Error("want nothing to come back")
+			t.Error("want no renewal awaited")
 		}
 	})
 	t.Run("nothing that was sent before the fence passed", func(t *testing.T) {
@@ -314,17 +314,17 @@ func TestWhatHasToComeBack(t *testing.T) {
 		s.fate = on("fleet-session-r-0", member.Update, unanswered, false)
 		s.step(Woke{})
 		if !s.replica.others.Unseen().IsZero() {
-			t.Error("want nothing to come back")
+			t.Error("want no renewal awaited")
 		}
 	})
 }
 
-// The list is never answered, and not only renewals wake the session.
-func TestASessionThatCannotListGivesUpOnTime(t *testing.T) {
+// The list is never answered, and the session also steps between renewals.
+func TestASessionThatCannotListGivesUpAfter15s(t *testing.T) {
 	s, _, _ := resuming(t)
 	for end := s.replica.begun.Monotonic + 15*time.Second; s.now < end; {
 		if s.replica.stuck != "" {
-			t.Fatalf("want it to go on until %v, got %q", end, s.replica.stuck)
+			t.Fatalf("want it to continue until %v, got %q", end, s.replica.stuck)
 		}
 		s.run(100 * time.Millisecond)
 	}
@@ -333,7 +333,7 @@ func TestASessionThatCannotListGivesUpOnTime(t *testing.T) {
 	}
 }
 
-func TestWhatASessionLeaseSays(t *testing.T) {
+func TestSessionLease_RecordsSettingsAndFitness(t *testing.T) {
 	s, _ := holding(t)
 	s.run(3 * time.Second)
 	notes := s.leases["fleet-session-r-0"].Annotations

@@ -6,37 +6,40 @@ import (
 	member "github.com/machine-controller-fleet/machine-controller-fleet/membership"
 )
 
-// activity says whether the session may act.
+// activity is whether the session may act.
 type activity int
 
 const (
 	// passive: it does not hold its session Lease yet, or its fence has passed.
 	passive activity = iota
-	// reading: it holds its session Lease, and reads all others before it acts: its slots may have been taken meanwhile.
+	// reading: it holds its session Lease and reads all other Leases before it acts, because another session may have acquired
+	// its slots meanwhile.
 	reading
 	// active: it may act.
 	active
 )
 
-// activation is how a session comes to act, and how it stops at the fence.
+// activation is the state of how a session begins to act and how it stops at the fence.
 type activation struct {
 	activity activity
-	// stuck is why the session gives its Lease up, because its lists fail; "" if it does not. begun is when reading began.
+	// stuck is the reason why the session empties its Lease: its lists fail, or it cannot release a slot; "" if it does not.
+	// begun is when reading began.
 	stuck string
 	begun member.Moment
-	// since is the step in which reading began; rereading says that the read is not answered, and again when to repeat it.
+	// since is the step in which reading began; rereading is true while the read is not answered, and again is when to repeat it.
 	since     uint64
 	rereading bool
 	again     member.Moment
-	// fenced is when the passing of the fence was told, and restless the ticket for what may be in flight since; 0: nothing is.
+	// fenced is when the Suspended change was returned, restless its ticket while requests may still be in flight since then; 0:
+	// none are.
 	fenced   member.Moment
 	restless uint64
-	// acted says that the session has been active. Its settings are those of the fleet: it recorded them on its session Lease,
+	// acted is true once the session has been active. Its settings are those of the fleet: it recorded them on its session Lease,
 	// and the list of all Leases that it read after that showed no others.
 	acted bool
 }
 
-// suspend notices that the fence has passed. That kills nothing: if a later renewal succeeds, nobody has taken the Lease.
+// suspend acts on the passing of the fence. It ends nothing: if a later renewal succeeds, no other session has taken the Lease.
 func (r *Session) suspend(now member.Moment) {
 	fence, holds := r.own.Fence()
 	if r.activity == passive || holds && !now.Reached(fence) {
@@ -48,11 +51,11 @@ func (r *Session) suspend(now member.Moment) {
 	}
 	r.activity = passive
 	r.touchAll()
-	r.others.Interrupt() // whatever has kept us from renewing may have kept our renewals from coming back
+	r.others.Interrupt() // what has prevented our renewals may also have prevented them from being observed
 }
 
-// activate has a session act that holds its session Lease, as soon as it has read the Leases of its slots live. It ends
-// the process that cannot stop what is in flight: others are about to take its slots.
+// activate lets a session act that holds its session Lease, once it has read all Leases live. It ends a process that cannot stop
+// what is in flight, because other sessions are about to take over its slots.
 func (r *Session) activate(now member.Moment) {
 	fence, holds := r.own.Fence()
 	if r.activity == passive && holds && !now.Reached(fence) {
@@ -61,9 +64,10 @@ func (r *Session) activate(now member.Moment) {
 	switch {
 	case r.activity == passive && r.restless != 0 && now.Reached(r.fenced.Add(r.settings.Config.ExitAfterFence)):
 		r.exit(Exit{Reason: ReasonInFlight, Message: fmt.Sprintf(
-			"expected nothing in flight %v after the fence, got no word of that; start a new session", r.settings.Config.ExitAfterFence)})
+			"expected nothing in flight %v after the fence, got no confirmation of that; start a new session", r.settings.Config.ExitAfterFence)})
 	case r.isStranded() && now.Reached(r.leavingAt.Add(r.settings.Config.HandOverTimeout)):
-		r.exit(Exit{Reason: ReasonLeft, Message: "the session leaves, and its slots could not be handed over: its fence has passed"})
+		r.exit(Exit{Reason: ReasonLeft, Message: "expected to hand over all slots before leaving, got no renewal before the " +
+			"fence passed; other sessions take over its slots"})
 	case r.cannotRead(now):
 		r.giveUp(now)
 	case r.activity == reading && !r.rereading && now.Reached(r.again):
@@ -72,17 +76,18 @@ func (r *Session) activate(now member.Moment) {
 	}
 }
 
-// cannotRead reports whether the session has renewed its Lease for long and could not list the others, or had given up before it
-// was suspended and has nothing in flight.
+// cannotRead reports whether the session has renewed its Lease for a long time without being able to list the others, or had
+// given up before it was suspended and has nothing in flight.
 func (r *Session) cannotRead(now member.Moment) bool {
 	return r.activity == reading && (r.stuck != "" && r.restless == 0 || now.Reached(r.begun.Add(r.settings.Config.BlindAfter)))
 }
 
-// giveUp has the session empty its Lease, so that others take its slots at once; or ends it with what is in flight.
+// giveUp empties the session Lease, so that other sessions take over the slots at once; with requests in flight it ends the
+// process instead.
 func (r *Session) giveUp(now member.Moment) {
 	if r.stuck == "" {
 		r.stuck = fmt.Sprintf("expected a list of the fleet's Leases within %v of holding the session Lease, got none; "+
-			"look at the way to the API server, and start a new session", r.settings.Config.BlindAfter)
+			"check the connection to the API server, and start a new session", r.settings.Config.BlindAfter)
 	}
 	if r.restless != 0 {
 		r.exit(Exit{Reason: ReasonInFlight, Message: r.stuck})
@@ -91,12 +96,12 @@ func (r *Session) giveUp(now member.Moment) {
 	r.own.Release(now)
 }
 
-// isStranded says that the session is to leave, has nothing in flight, and can hand nothing over.
+// isStranded reports whether the session is leaving, has nothing in flight, and cannot hand over anything.
 func (r *Session) isStranded() bool {
 	return r.notes.Leaving && r.activity == passive && r.restless == 0
 }
 
-// activationWake returns when suspend or activate have something to do.
+// activationWake returns when suspend or activate must run next; the zero Moment if there is no such time.
 func (r *Session) activationWake() (at member.Moment) {
 	fence, holds := r.own.Fence()
 	switch {
@@ -114,7 +119,7 @@ func (r *Session) activationWake() (at member.Moment) {
 	return fence
 }
 
-// takeReread takes in the list of all Leases before the session acts (again).
+// takeReread applies the list of all Leases that is read before the session acts (again).
 func (r *Session) takeReread(now member.Moment, q question, reply member.Reply) {
 	r.rereading = false
 	if r.activity != reading || q.step < r.since {
@@ -136,7 +141,7 @@ func (r *Session) takeReread(now member.Moment, q question, reply member.Reply) 
 			r.opens(now, s)
 			r.change(Change{Slot: s.number, Epoch: s.epoch, Kind: Resumed})
 		case stopping, cancelled:
-			if s.busy { // its contexts were cancelled at the fence, and the answer to an earlier ticket is none to that
+			if s.busy { // its contexts were cancelled at the fence, and an answer to an earlier ticket does not answer that
 				r.cancel(now, s)
 			}
 		case free, releasing:
@@ -152,8 +157,8 @@ func (r *Session) ticket() uint64 {
 
 func (r *Session) change(c Change) { r.out.Changes = append(r.out.Changes, c) }
 
-// takeIdle takes in that nothing is in flight any more of what a change has ended. An answer to an earlier change is none:
-// something may have been started in between.
+// takeIdle records that what a change has ended is not in flight any more. An answer to an earlier change is ignored: something
+// may have been started in between.
 func (r *Session) takeIdle(e Idle) {
 	if e.Slot == Everything {
 		if e.Ticket == r.restless {

@@ -55,7 +55,7 @@ func TestAStepDecidesOnlyWhatHasChanged(t *testing.T) {
 			t.Errorf("after that: want none, got %v", got)
 		}
 	})
-	t.Run("what waits for a request when there is room for one", func(t *testing.T) {
+	t.Run("a blocked slot once another request may be in flight", func(t *testing.T) {
 		s := newStage(t, 40)
 		creates := []member.Request{}
 		s.fate = func(r member.Request) (member.Outcome, bool) {
@@ -70,7 +70,7 @@ func TestAStepDecidesOnlyWhatHasChanged(t *testing.T) {
 			t.Fatalf("want %d requests, got %d", mostRequests, len(creates))
 		}
 		if got := s.decided(at(s.now), Woke{}); len(got) > 0 {
-			t.Errorf("without room: want none, got %v", got)
+			t.Errorf("with all requests in flight: want none, got %v", got)
 		}
 		answer := func(number int) []int {
 			l := creates[number].Lease.DeepCopy()
@@ -81,7 +81,7 @@ func TestAStepDecidesOnlyWhatHasChanged(t *testing.T) {
 			t.Errorf("(-want +got):\n%s", diff)
 		}
 	})
-	t.Run("nothing that has waited for a request and was made", func(t *testing.T) {
+	t.Run("no slot that was blocked and whose Lease was created", func(t *testing.T) {
 		s := newStage(t, 40)
 		s.step(Elected{})
 		if got := s.decided(at(s.now), Woke{}); len(got) > 0 {
@@ -102,12 +102,12 @@ func TestDeadlinesOnBothClocks(t *testing.T) {
 	r.deadlineFor(now, r.slots[0], member.Moment{Monotonic: 30 * time.Second, Wall: at(20 * time.Second).Wall})
 	r.deadlineFor(now, r.slots[1], member.Moment{Monotonic: 20 * time.Second, Wall: at(30 * time.Second).Wall})
 	if want := 20 * time.Second; r.dues[0] != want || r.dues[1] != want {
-		t.Errorf("want both due when the earlier clock says so, at %v, got %v", want, r.dues[:2])
+		t.Errorf("want both due when the first clock reaches the deadline, at %v, got %v", want, r.dues[:2])
 	}
 }
 
-// Two slots in quarantine, and one that is not: what their sessions confirm.
-func TestWhatIsRememberedOfConfirmations(t *testing.T) {
+// Two slots are in quarantine, and one is not; their sessions confirm.
+func TestConfirmationsAreRememberedBySession(t *testing.T) {
 	s := newStage(t, 8)
 	s.write("fleet-session-r-1", holder(another))
 	for slot := range 3 {

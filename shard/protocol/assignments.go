@@ -11,8 +11,8 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/shard/assignment"
 )
 
-// assignSlots plans, once the view is warm: before that a dead replica could look alive and get slots, and one that starts
-// along with us would be planned without.
+// assignSlots assigns slots once the leader has observed for long enough (Warm): before that a dead replica could look alive and
+// be assigned slots, and a replica that starts at the same time would be ignored.
 func (r *Session) assignSlots(now member.Moment) {
 	if !r.others.Warm(now) {
 		if since, observing := r.others.Observing(); observing {
@@ -46,7 +46,7 @@ func (r *Session) assignSlots(now member.Moment) {
 	}
 }
 
-// world is what the plan rests on.
+// world returns the input of the assignment.
 func (r *Session) world(now member.Moment) assignment.World {
 	w := assignment.World{Now: now.Monotonic, Slots: make([]assignment.Slot, 0, len(r.slots))}
 	peers, has := r.others.Peers(), r.possessions()
@@ -54,7 +54,7 @@ func (r *Session) world(now member.Moment) assignment.World {
 	for _, peer := range peers {
 		leaving := peer.Leaving || peer.Session == r.settings.Session && r.notes.Leaving
 		if peer.Session == r.settings.Session {
-			peer.Fitness = r.fitness(now) // what we have reported may be on its way still
+			peer.Fitness = r.fitness(now) // what we have reported may not be visible in the watch yet
 		}
 		if leaving {
 			w.Replicas = append(w.Replicas, assignment.Replica{Name: peer.Replica, Capacity: peer.Capacity, Leaving: true})
@@ -87,7 +87,7 @@ func (r *Session) world(now member.Moment) assignment.World {
 	return w
 }
 
-// possessions returns what each replica has of the slots.
+// possessions returns how many slots are assigned to each replica and what it holds.
 func (r *Session) possessions() map[string]possession {
 	all := map[string]possession{}
 	for _, s := range r.slots {
@@ -111,15 +111,15 @@ func (r *Session) reported(s *slot) (weight int64, known bool) {
 	return weight, known
 }
 
-// remember keeps what the slot's holder reports, for when another has only just begun to hold it.
+// remember keeps the weight that the slot's holder reports, for the time until its next holder reports one.
 func (r *Session) remember(s *slot) {
 	if weight, known := r.reported(s); known {
 		s.reported, s.wasReported = weight, true
 	}
 }
 
-// weighs returns the weight of a slot: what its holder reports, dead or alive; else what was reported last; and else what
-// is noted on its Lease.
+// weighs returns the weight of a slot: the one that its holder reports, dead or alive; otherwise the last one reported; otherwise
+// the one recorded on its Lease.
 func (r *Session) weighs(s *slot) int64 {
 	weight, known := r.reported(s)
 	switch {
@@ -131,7 +131,7 @@ func (r *Session) weighs(s *slot) int64 {
 	return s.weight
 }
 
-// owner returns the replica whose session holds the slot and, as far as we have seen, lives; "" if there is none.
+// owner returns the replica whose session holds the slot and, as far as this session has observed, lives; "" if there is none.
 func (r *Session) owner(s *slot) string {
 	if !s.genuine || r.others.Peer(s.replica).Session != s.holder {
 		return ""
@@ -139,7 +139,7 @@ func (r *Session) owner(s *slot) string {
 	return s.replica
 }
 
-// isTakeable says that nothing keeps the preferred holder from acquiring the slot, as far as we have seen.
+// isTakeable reports whether nothing prevents the assigned replica from acquiring the slot, as far as this session has observed.
 func (r *Session) isTakeable(now member.Moment, s *slot) bool {
 	if !s.genuine || !r.looksDead(now, s, s.holder) {
 		return false
@@ -159,7 +159,8 @@ func (r *Session) isTakeable(now member.Moment, s *slot) bool {
 	return true
 }
 
-// looksDead reports whether a session that a slot Lease names is dead, as far as we have seen; nobody is.
+// looksDead reports whether a session that a slot Lease names is dead, as far as this session has observed; true if it names
+// none.
 func (r *Session) looksDead(now member.Moment, s *slot, session string) bool {
 	at, dead := r.others.Death(now, session)
 	if now.Since(at) < 0 {
@@ -169,7 +170,7 @@ func (r *Session) looksDead(now member.Moment, s *slot, session string) bool {
 	return dead
 }
 
-// timeOwnerless notes since when nobody holds a slot that its preferred holder could take.
+// timeOwnerless records since when a slot that its assigned replica could acquire has had no holder.
 func (r *Session) timeOwnerless(now member.Moment, s *slot) {
 	switch {
 	case !r.isTakeable(now, s):
@@ -179,7 +180,7 @@ func (r *Session) timeOwnerless(now member.Moment, s *slot) {
 	}
 }
 
-// writeAssignments writes the preferred holder that is planned and not yet written, and takes away a home note that has had its time.
+// writeAssignments writes an assignment that is decided and not yet written, and removes a home that has expired.
 func (r *Session) writeAssignments(now member.Moment, s *slot) {
 	if s.target == "" && s.home != "" {
 		if until := s.homeSince.Add(r.settings.Assignment.HomeFor); now.Since(until) < 0 {
@@ -200,7 +201,7 @@ func (r *Session) writeAssignments(now member.Moment, s *slot) {
 	r.askSlot(s, member.Request{Verb: member.Update, Lease: l, Need: member.NeedLeadership}, question{})
 }
 
-// readWeights reads the weights that a session reports. What cannot be read is left out.
+// readWeights parses the weights that a session reports. Entries that cannot be parsed are left out.
 func readWeights(text string) map[int]int64 {
 	weights := map[int]int64{}
 	for entry := range strings.SplitSeq(text, ",") {

@@ -12,7 +12,7 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/shard/assignment"
 )
 
-// TestWorldOfASlot: slot 0 after a second. The leader plans nothing in its first 15 s.
+// TestWorldOfASlot observes slot 0 after a second. The leader assigns nothing in its first 15 s.
 func TestWorldOfASlot(t *testing.T) {
 	noted := func(key, value string) func(*coordinationv1.Lease) {
 		return func(l *coordinationv1.Lease) { member.Annotate(l, key, value) }
@@ -49,7 +49,7 @@ func TestWorldOfASlot(t *testing.T) {
 			s.run(3 * time.Second)
 			s.write(name, noted(v1alpha1.AnnotationHome, "r-7"))
 		}, assignment.Slot{Holder: "r-1", Home: "r-7", HomeUntil: 4*time.Second + 10*time.Minute}},
-		"planned already, and not written": {another, func(s *stage, name string) {
+		"decided, and not written yet": {another, func(s *stage, name string) {
 			s.write(name, noted(v1alpha1.AnnotationHome, "r-7"))
 			s.replica.slots[0].target, s.replica.slots[0].targetHome = "r-5", "r-6"
 		}, assignment.Slot{Holder: "r-1", Assigned: "r-5", Home: "r-6", HomeUntil: now + 10*time.Minute}},
@@ -73,7 +73,8 @@ func TestWorldOfASlot(t *testing.T) {
 	}
 }
 
-// The weight that was reported last is that of a slot whose new holder has not reported one. Who does not lead knows what is reported.
+// The last reported weight is used for a slot whose new holder has not reported one. A session that does not lead knows only what
+// is reported now.
 func TestWeightOfASlot(t *testing.T) {
 	s := newStage(t, 8)
 	name := s.slot(0, another, "r-1")
@@ -131,7 +132,7 @@ func TestWorldOfReplicas(t *testing.T) {
 	s := newStage(t, 8)
 	s.slot(0, "", "r-0")
 	s.run(3 * time.Second)
-	s.blind = true // what it reports is on its way
+	s.blind = true // what it reports is not visible in the watch yet
 	s.step(Watched{Broken: map[string]string{DefaultTarget: "Nodes are not delivered"}})
 	s.write("fleet-session-a", noted("a_aaaaa", map[string]string{v1alpha1.AnnotationCapacity: "2"}))
 	s.write("fleet-session-b", noted("b_aaaaa", map[string]string{v1alpha1.AnnotationLeaving: "true"}))
@@ -162,7 +163,7 @@ func TestWorldOfReplicas(t *testing.T) {
 	}
 }
 
-// TestUnowned: since when slot 0 has no owner although its preferred holder could take it. It is seen after a second.
+// TestUnowned checks since when slot 0 has had no owner although its assigned replica could take it. It is seen after a second.
 func TestUnowned(t *testing.T) {
 	listed := func(sessions string) func(s *stage, name string) {
 		return func(s *stage, name string) {
@@ -179,16 +180,16 @@ func TestUnowned(t *testing.T) {
 		change func(s *stage, name string)
 		want   time.Duration // 0: it is not
 	}{
-		"held by a session that lives":             {another, func(*stage, string) {}, 0},
-		"free":                                     {"", func(*stage, string) {}, time.Second},
-		"held by an earlier session":               {"r-1_ccccc", func(*stage, string) {}, time.Second},
-		"held by a session without a Lease":        {"r-7_ccccc", func(*stage, string) {}, 16 * time.Second},
-		"in quarantine, and the listed one lives":  {"", listed(another), 0},
-		"in quarantine, and the listed one died":   {"", listed("r-1_ccccc"), 16 * time.Second},
-		"in quarantine, and one of two died":       {"", listed("r-1_ccccc," + another), 0},
-		"in quarantine, and it is confirmed":       {"", func(s *stage, name string) { listed(another)(s, name); confirms(s, name) }, 16 * time.Second},
-		"in quarantine, and both have confirmed":   {"", func(s *stage, name string) { listed(another+","+me)(s, name); confirms(s, name) }, 16 * time.Second},
-		"its preferred holder is another one then": {"", func(s *stage, name string) { s.run(2 * time.Second); s.write(name, assign("r-5")) }, 3 * time.Second},
+		"held by a session that lives":            {another, func(*stage, string) {}, 0},
+		"free":                                    {"", func(*stage, string) {}, time.Second},
+		"held by an earlier session":              {"r-1_ccccc", func(*stage, string) {}, time.Second},
+		"held by a session without a Lease":       {"r-7_ccccc", func(*stage, string) {}, 16 * time.Second},
+		"in quarantine, and the listed one lives": {"", listed(another), 0},
+		"in quarantine, and the listed one died":  {"", listed("r-1_ccccc"), 16 * time.Second},
+		"in quarantine, and one of two died":      {"", listed("r-1_ccccc," + another), 0},
+		"in quarantine, and it is confirmed":      {"", func(s *stage, name string) { listed(another)(s, name); confirms(s, name) }, 16 * time.Second},
+		"in quarantine, and both have confirmed":  {"", func(s *stage, name string) { listed(another+","+me)(s, name); confirms(s, name) }, 16 * time.Second},
+		"it is assigned to another replica then":  {"", func(s *stage, name string) { s.run(2 * time.Second); s.write(name, assign("r-5")) }, 3 * time.Second},
 		"something else on its Lease changes": {"", func(s *stage, name string) {
 			s.run(2 * time.Second)
 			s.write(name, func(l *coordinationv1.Lease) { member.Annotate(l, "note", "x") })
@@ -206,7 +207,7 @@ func TestUnowned(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := leads(t)
-			s.replica.assignAgain = at(time.Hour) // it only looks
+			s.replica.assignAgain = at(time.Hour) // no assignments, only observations
 			name := s.slot(0, test.holder, "r-1")
 			test.change(s, name)
 			s.run(time.Second)
@@ -222,7 +223,7 @@ func TestUnowned(t *testing.T) {
 }
 
 func TestWhenSlotsAreAssigned(t *testing.T) {
-	t.Run("when the leader's renewals have come back for 15 s", func(t *testing.T) {
+	t.Run("when the leader's renewals have been observed for 15 s", func(t *testing.T) {
 		s := newStage(t, 8)
 		for slot := range 8 {
 			s.slot(slot, "", map[bool]string{true: "", false: "r-0"}[slot == 0])
@@ -232,11 +233,11 @@ func TestWhenSlotsAreAssigned(t *testing.T) {
 		before := s.replica.steps
 		s.run(since.Monotonic + 14900*time.Millisecond - s.now)
 		if got := s.assignee(0); got != "" {
-			t.Fatalf("want nothing planned before, got %q", got)
+			t.Fatalf("want nothing assigned before, got %q", got)
 		}
 		s.run(100 * time.Millisecond)
 		if got := s.assignee(0); got != "r-0" {
-			t.Errorf("want the slot planned, got %q", got)
+			t.Errorf("want the slot assigned, got %q", got)
 		}
 		if steps := s.replica.steps - before; steps > 60 {
 			t.Errorf("want it to wait for that, got %d steps in 15 s", steps)
@@ -247,19 +248,19 @@ func TestWhenSlotsAreAssigned(t *testing.T) {
 		s.run(30 * time.Second)
 		s.slot(0, "", "")
 		if got := s.assignee(0); got == "" {
-			t.Fatal("want the first one planned at once")
+			t.Fatal("want the first one assigned at once")
 		}
 		s.slot(1, "", "")
 		s.run(900 * time.Millisecond)
 		if got := s.assignee(1); got != "" {
-			t.Errorf("want the second one planned after a second, got %q", got)
+			t.Errorf("want the second one assigned after a second, got %q", got)
 		}
 		s.run(100 * time.Millisecond)
 		if got := s.assignee(1); got == "" {
-			t.Error("want the second one planned")
+			t.Error("want the second one assigned")
 		}
 	})
-	t.Run("when the plan says that it is worth it", func(t *testing.T) {
+	t.Run("when the assignment requests it", func(t *testing.T) {
 		s := newStage(t, 8)
 		for slot := range 8 {
 			s.slot(slot, "", "r-0")
@@ -269,13 +270,13 @@ func TestWhenSlotsAreAssigned(t *testing.T) {
 		s.write("fleet-slot-000", func(l *coordinationv1.Lease) { member.Annotate(l, v1alpha1.AnnotationHome, "r-7") })
 		s.run(2 * time.Second)
 		if want := at(20*time.Second + s.replica.settings.Assignment.HomeFor + time.Second); s.replica.wake != want {
-			t.Errorf("want the next plan at %v, when the home has had its time, got %v", want.Monotonic, s.replica.wake.Monotonic)
+			t.Errorf("want the next assignment at %v, when the home expires, got %v", want.Monotonic, s.replica.wake.Monotonic)
 		}
 	})
 }
 
-func TestWhatIsNotedOfMoves(t *testing.T) {
-	t.Run("those to a replica that has joined, and none that had to be", func(t *testing.T) {
+func TestMovesAreRecorded(t *testing.T) {
+	t.Run("those to a replica that has joined, and no necessary ones", func(t *testing.T) {
 		s := twoReplicas(t, 0, serving(member.Untried))
 		s.run(2 * time.Second)
 		moved := 0
@@ -295,10 +296,10 @@ func TestWhatIsNotedOfMoves(t *testing.T) {
 		s.slot(3, "", "")
 		s.run(2 * time.Second)
 		if s.assignee(3) == "" || !s.replica.slots[3].movedAt.IsZero() {
-			t.Error("want the new slot assigned, which is no move that counts")
+			t.Error("want the new slot assigned, which does not count as a move")
 		}
 	})
-	t.Run("who was passed over", func(t *testing.T) {
+	t.Run("the replica that was passed over", func(t *testing.T) {
 		s := twoReplicas(t, 4, serving(member.Serving))
 		s.replica.slots[0].passed = map[string]time.Duration{"r-7": time.Hour}
 		s.write("fleet-slot-000", holder(""))
@@ -311,13 +312,13 @@ func TestWhatIsNotedOfMoves(t *testing.T) {
 			t.Errorf("(-want +got):\n%s", diff)
 		}
 		if s.replica.doubts[another].times != 1 {
-			t.Error("want it held against the session that it did not take a slot")
+			t.Error("want a failure recorded of the session that did not take a slot")
 		}
 	})
 }
 
 func TestWritingTheAssignments(t *testing.T) {
-	t.Run("it comes before the end of a home note, and takes its own with it", func(t *testing.T) {
+	t.Run("an assignment is written before a home expires, and sets its own home", func(t *testing.T) {
 		s := leads(t)
 		name := s.slot(0, another, "r-0")
 		s.write(name, func(l *coordinationv1.Lease) { member.Annotate(l, v1alpha1.AnnotationHome, "r-8") })
@@ -333,7 +334,7 @@ func TestWritingTheAssignments(t *testing.T) {
 			t.Errorf("want r-1 without a home after its time, got %q with %q", s.assignee(0), home())
 		}
 	})
-	t.Run("a slot that another is planned for is not acquired before", func(t *testing.T) {
+	t.Run("a slot with a pending assignment to another replica is not acquired before it is written", func(t *testing.T) {
 		s := leads(t)
 		name := s.slot(0, another, "r-0")
 		s.replica.slots[0].target = "r-1"
@@ -345,7 +346,7 @@ func TestWritingTheAssignments(t *testing.T) {
 		s.write(name, holder(""))
 		s.run(2 * time.Second)
 		if acquired {
-			t.Error("want the leader to leave the slot to r-1, for which it is planned")
+			t.Error("want the leader to leave the slot to r-1, to which it will be assigned")
 		}
 	})
 }

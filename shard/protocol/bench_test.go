@@ -72,7 +72,7 @@ func (f *full) stamp(l *coordinationv1.Lease) *coordinationv1.Lease {
 	return l
 }
 
-// session is the next version of a session Lease.
+// session returns the next version of a session Lease.
 func (f *full) session(n int, session, confirmed string) *coordinationv1.Lease {
 	l := newLease("fleet", "ns", member.SessionLeaseName("fleet", fmt.Sprintf("machine-controller-fleet-%d", n)))
 	l.UID = "u"
@@ -81,7 +81,7 @@ func (f *full) session(n int, session, confirmed string) *coordinationv1.Lease {
 	return f.stamp(l)
 }
 
-// take takes in an event, and answers what is asked for.
+// take applies an event, and answers the requests that follow.
 func (f *full) take(b *testing.B, event Event) {
 	b.Helper()
 	for events := []Event{event}; len(events) > 0; events = events[1:] {

@@ -17,11 +17,11 @@ func TestFencePassesAgainWhileLeasesAreRead(t *testing.T) {
 	s.run(12 * time.Second)
 	list = s.withheld("", member.List, true)
 	s.run(3 * time.Second)
-	s.changes() // what was in flight was cancelled at the first time
+	s.changes() // what was in flight was cancelled the first time
 	s.step(Replied{member.Reply{ID: first.ID, Outcome: member.Done, Leases: s.all()}})
 	s.entitled(0, false)
 	if list.ID == 0 || list.ID == first.ID {
-		t.Error("want a new list asked for")
+		t.Error("want a new list requested")
 	}
 }
 
@@ -56,7 +56,7 @@ func TestInFlightAtTheFence(t *testing.T) {
 		s.step(Woke{})
 		s.exits(ReasonLeft, false)
 	})
-	t.Run("a session that leaves and has something in flight exits for that", func(t *testing.T) {
+	t.Run("a leaving session with something in flight exits for that reason", func(t *testing.T) {
 		s, _ := holding(t)
 		s.idle = false
 		s.step(Leaving{})
@@ -65,7 +65,7 @@ func TestInFlightAtTheFence(t *testing.T) {
 		s.run(12 * time.Second)
 		s.exits(ReasonInFlight, false)
 	})
-	t.Run("a session that leaves and acts waits for the slot that it hands over", func(t *testing.T) {
+	t.Run("a leaving session that acts waits for the slot that it hands over", func(t *testing.T) {
 		s, _ := holding(t)
 		s.idle = false
 		s.step(Leaving{})
@@ -123,7 +123,7 @@ func TestLeaverWaitsForItsReleases(t *testing.T) {
 		s.run(3 * time.Second)
 		s.holder("fleet-session-r-0", me)
 	})
-	t.Run("while it is not known whether its name was cleared", func(t *testing.T) {
+	t.Run("while it is unknown whether its name was cleared", func(t *testing.T) {
 		s := newStage(t, 8)
 		s.fate = func(r member.Request) (member.Outcome, bool) {
 			if r.Name == "fleet-slot-000" {
@@ -172,7 +172,7 @@ func TestAttemptsOfASlot(t *testing.T) {
 			t.Errorf("want %v, got %v", at(s.now).Wall, got)
 		}
 	})
-	t.Run("an unknown weight of the dead leaves the note", func(t *testing.T) {
+	t.Run("an unknown weight of a dead holder does not change the recorded one", func(t *testing.T) {
 		s := newStage(t, 8)
 		s.write("fleet-session-r-1", holder(""))
 		name := s.slot(0, another, "r-1")
@@ -312,7 +312,7 @@ func TestQuarantineLasts(t *testing.T) {
 }
 
 func TestLeaderStartsAnew(t *testing.T) {
-	t.Run("a slot that nobody takes has its time from the new leadership on", func(t *testing.T) {
+	t.Run("the time of a slot without a holder starts with the new leadership", func(t *testing.T) {
 		s := leads(t)
 		s.run(20 * time.Second)
 		name := s.slot(0, "", "r-1")
@@ -362,13 +362,13 @@ func TestLeaderStartsAnew(t *testing.T) {
 	})
 }
 
-// Deadlines are kept when nothing happens: no renewal of a session that is as it was leads to a decision.
+// Deadlines are kept without events: no renewal of a session that is otherwise unchanged leads to a decision.
 func TestDeadlinesWithoutNews(t *testing.T) {
 	quiet := func(t *testing.T) (s *stage, name string) {
 		t.Helper()
 		s, name = holding(t)
 		s.idle = false
-		s.run(20 * time.Second) // until the session Lease does not say any more that it was created
+		s.run(20 * time.Second) // until the session Lease no longer shows that it was created
 		return s, name
 	}
 	t.Run("of a hand-over", func(t *testing.T) {
@@ -426,7 +426,7 @@ func TestLeaderThatGivesUpItsLeaseLeadsNoMore(t *testing.T) {
 	}
 }
 
-// What is asked for in the step in which a version is seen is asked for after it.
+// A read that is requested in the step in which a version is observed counts as having begun after it.
 func TestReadThatBeginsWithAVersion(t *testing.T) {
 	begun := func(t *testing.T) (s *stage, name string, list *member.Request, old *coordinationv1.Lease) {
 		t.Helper()
@@ -437,7 +437,7 @@ func TestReadThatBeginsWithAVersion(t *testing.T) {
 		s.now += time.Second
 		s.write(name, func(l *coordinationv1.Lease) { member.Annotate(l, "note", "x") })
 		if list.ID == first {
-			t.Fatal("want a list asked for in this step")
+			t.Fatal("want a list requested in this step")
 		}
 		return s, name, list, old
 	}

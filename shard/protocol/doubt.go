@@ -7,24 +7,25 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/shard/assignment"
 )
 
-// doubt is what the leader holds against a session that renews its Lease: it reported that it is unfit, or it did not take
-// slots that it was to take. The zero doubt is that of a session against which nothing is held.
+// doubt is the leader's record of the failures of a session that renews its Lease: the session reported that it is unfit, or it
+// did not acquire slots that were assigned to it. The zero doubt is that of a session without failures.
 type doubt struct {
-	// times is how often, one after the other; until is before when the session gets nothing.
+	// times is the number of consecutive failures; until is the time before which nothing is assigned to the session.
 	times int
 	until member.Moment
-	// step is the one in which that was last noted.
+	// step is the one in which the last failure was recorded.
 	step uint64
-	// unfit says that its last report was; idle is since when it does not act.
+	// unfit is true if its last report was that of an unfit session; idle is since when it has not acted.
 	unfit bool
 	idle  member.Moment
-	// tried is when it began to be tried again although its report is unfit; zero: it is not.
+	// tried is when a slot was assigned again although the session reports that it is unfit; zero: none was.
 	tried member.Moment
-	// fit is since when nothing is held against it any more; zero: something is. For some time the next failure counts as one more.
+	// fit is since when it has not failed any more; zero: it fails, or never failed. For some time the next failure counts as one
+	// more.
 	fit member.Moment
 }
 
-// doubtOf returns what is held against a session.
+// doubtOf returns the record of a session's failures.
 func (r *Session) doubtOf(session string) *doubt {
 	d, known := r.doubts[session]
 	if !known {
@@ -34,10 +35,10 @@ func (r *Session) doubtOf(session string) *doubt {
 	return d
 }
 
-// isHeld reports whether something is held against the session.
+// isHeld reports whether the session's failures limit what it may be assigned.
 func (d *doubt) isHeld() bool { return d.times > 0 && d.fit.IsZero() }
 
-// blame notes one more failure in a step, once for all that fails at the same time.
+// blame records one more failure in a step, once for all that fails at the same time.
 func (d *doubt) blame(s Settings, now member.Moment, step uint64) {
 	if !now.Reached(d.until) {
 		return
@@ -50,7 +51,7 @@ func (d *doubt) blame(s Settings, now member.Moment, step uint64) {
 	d.until = now.Add(backOff(s.Assignment.PassOverFor, d.times))
 }
 
-// forgetDoubts drops what is held against sessions that are gone.
+// forgetDoubts removes the records of sessions that have ended.
 func (r *Session) forgetDoubts(peers []member.Peer) {
 	live := map[string]bool{}
 	for _, peer := range peers {
@@ -59,16 +60,16 @@ func (r *Session) forgetDoubts(peers []member.Peer) {
 	maps.DeleteFunc(r.doubts, func(session string, _ *doubt) bool { return !live[session] })
 }
 
-// possession is what a replica has of the slots: how many are assigned to it, whether its session holds one, and the step in which
-// it was last seen to acquire one.
+// possession is what a replica has: how many slots are assigned to it, whether its session holds one, and the step in which it
+// was last observed to acquire one.
 type possession struct {
 	assigned int
 	holds    bool
 	acquired uint64
 }
 
-// limit returns what the leader may give a replica of a target cluster's slots, by what its session reports and by what it has.
-// again is when that may change by itself; zero: it does not.
+// limit returns how many of a target cluster's slots the leader may assign to a replica, given the report of its session and the
+// slots that it has. again is when the result may change without an event; zero: it does not.
 func (d *doubt) limit(s Settings, now member.Moment, step uint64, report member.Fitness, target string, has possession) (
 	limit assignment.Limit, again member.Moment,
 ) {
@@ -101,13 +102,13 @@ func (d *doubt) limit(s Settings, now member.Moment, step uint64, report member.
 		d.fit = now
 		return assignment.NoLimit, member.Moment{}
 	case has.holds:
-		return assignment.ProbeMore, member.Moment{} // what it holds it had before: it has not shown that it can take more
+		return assignment.ProbeMore, member.Moment{} // it held these slots before, which does not show that it can acquire more
 	}
 	return assignment.Probe, member.Moment{}
 }
 
-// suspended returns what a replica may be given that does not act. It has just begun, or has just been suspended: what it holds
-// stays for as long as a dead session's would.
+// suspended returns the limit of a replica whose session does not act. It has just started or has just been suspended: it keeps
+// its slots for as long as those of a dead session are kept.
 func (d *doubt) suspended(s Settings, now member.Moment) (limit assignment.Limit, again member.Moment) {
 	if d.idle.IsZero() {
 		d.idle = now
@@ -118,8 +119,8 @@ func (d *doubt) suspended(s Settings, now member.Moment) (limit assignment.Limit
 	return assignment.Evict, member.Moment{}
 }
 
-// retry returns what a replica may be given that reports that it cannot serve: once its time is over and it has nothing, one
-// slot. How else would it find out that it can serve again?
+// retry returns the limit of a replica that reports that it cannot serve: one slot, once its time is over and it has none.
+// Without that slot it could not find out that it can serve again.
 func (d *doubt) retry(s Settings, now member.Moment, step uint64, has possession) (limit assignment.Limit, again member.Moment) {
 	patience := s.Config.OpenTimeout + s.Config.TakeOver
 	if !d.tried.IsZero() && now.Reached(d.tried.Add(patience)) {
@@ -129,7 +130,7 @@ func (d *doubt) retry(s Settings, now member.Moment, step uint64, has possession
 	case !now.Reached(d.until):
 		return assignment.Evict, d.until
 	case d.tried.IsZero() && has.assigned > 0:
-		return assignment.Evict, member.Moment{} // nobody else could be given it
+		return assignment.Evict, member.Moment{} // they could be assigned to no other replica
 	case d.tried.IsZero():
 		d.tried = now
 	}

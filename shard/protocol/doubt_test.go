@@ -11,7 +11,7 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/shard/assignment"
 )
 
-// fit changes a session Lease's report.
+// fit returns a change of the report on a session Lease.
 func fit(f member.Fitness) func(*coordinationv1.Lease) {
 	return func(l *coordinationv1.Lease) {
 		holder(another)(l)
@@ -27,7 +27,7 @@ func serving(service member.Service) member.Fitness {
 	return f
 }
 
-// twoReplicas is a leader of 8 old slots, of which another replica has some, and which reports something.
+// twoReplicas returns a leader of 8 old slots, some of which are assigned to another replica, which reports a fitness.
 func twoReplicas(t *testing.T, others int, report member.Fitness) *stage {
 	t.Helper()
 	s := newStage(t, 8)
@@ -55,7 +55,7 @@ func (s *stage) assigned() (slots int) {
 	return slots
 }
 
-func TestAReplicaThatIsUnfitGivesItsSlotsToOthers(t *testing.T) {
+func TestSlotsOfAnUnfitReplicaAreAssignedToOthers(t *testing.T) {
 	for name, test := range map[string]struct {
 		report member.Fitness
 		after  time.Duration
@@ -84,7 +84,7 @@ func TestAReplicaThatIsUnfitGivesItsSlotsToOthers(t *testing.T) {
 	}
 }
 
-func TestAReportThatIsNotValidIsThatOfAnUnfitReplica(t *testing.T) {
+func TestAReplicaWithAnInvalidReportCountsAsUnfit(t *testing.T) {
 	s := twoReplicas(t, 4, serving(member.Serving))
 	s.write("fleet-session-r-1", func(l *coordinationv1.Lease) {
 		member.Annotate(l, v1alpha1.AnnotationFitness, "{")
@@ -128,7 +128,7 @@ func TestANewReplicaGetsOneSlotFirst(t *testing.T) {
 	}
 }
 
-func TestAReplicaOfAVersionThatReportsNothingIsTakenToBeFit(t *testing.T) {
+func TestAReplicaWithoutAReportCountsAsFit(t *testing.T) {
 	s := newStage(t, 8)
 	s.live = []string{another}
 	s.write("fleet-session-r-1", holder(another))
@@ -142,8 +142,8 @@ func TestAReplicaOfAVersionThatReportsNothingIsTakenToBeFit(t *testing.T) {
 	}
 }
 
-// A replica renews its Lease, says that all is well, and takes nothing. Slots wait for it one at a time, for 5 s each, less and
-// less often.
+// A replica renews its Lease, reports that it is fit, and takes nothing. Slots wait for it one at a time, for 5 s each, and less
+// often each time.
 func TestAReplicaThatTakesNothingIsTriedLessAndLessOften(t *testing.T) {
 	s := twoReplicas(t, 0, serving(member.Serving))
 	unowned := time.Duration(0)
@@ -156,19 +156,19 @@ func TestAReplicaThatTakesNothingIsTriedLessAndLessOften(t *testing.T) {
 			}
 		}
 	}
-	// Half of the slots once, before anything is known against it; then one after 1, 2, 4 and 8 minutes.
+	// Half of the slots once, before it has failed; then one after 1, 2, 4 and 8 minutes.
 	if most := 4*8*time.Second + 4*8*time.Second; unowned > most {
 		t.Errorf("slots had no holder for %v in 20 min, want at most %v", unowned, most)
 	}
 	if unowned == 0 {
-		t.Error("it was never tried")
+		t.Error("want another slot assigned to it at some time, got none")
 	}
 }
 
 func TestAReplicaThatTakesASlotAgainGetsItsShare(t *testing.T) {
 	s := twoReplicas(t, 0, serving(member.Serving))
 	s.run(time.Minute)
-	for range 40 { // it takes what it is given, from now on
+	for range 40 { // from now on it takes what it is assigned
 		s.run(2 * time.Second)
 		for slot := range 8 {
 			if name := member.SlotLeaseName("fleet", slot, 8); s.assignee(slot) == "r-1" && member.Holder(s.leases[name]) == "" {
@@ -182,27 +182,27 @@ func TestAReplicaThatTakesASlotAgainGetsItsShare(t *testing.T) {
 	}
 }
 
-// hearing is a doubt, what is reported at a time, what the replica has, and what it may be given then.
-type hearing struct {
+// observation is a point in time with what the replica reports and has, and the expected limit.
+type observation struct {
 	at     time.Duration
 	report member.Fitness
 	has    possession
-	// passed says that it did not take a slot, just before.
+	// passed is true if it did not take a slot immediately before.
 	passed bool
 	want   assignment.Limit
-	// again is when that is to be looked at again; 0: it is not.
+	// again is when the limit has to be computed again; 0: it has not.
 	again time.Duration
 }
 
-// TestLimits: the step is the number of seconds. What is held against a session lasts for 1, 2, 4 minutes and so on, a slot opens
-// within 30 s, a session is dead after 15 s, and what went well for 10 minutes is forgotten.
+// TestLimits uses the number of seconds as the step. The failures of a session limit it for 1, 2, 4 minutes and so on, a slot
+// opens within 30 s, a session is dead after 15 s, and failures are forgotten after 10 minutes without one.
 func TestLimits(t *testing.T) {
 	fit, untried, failing := serving(member.Serving), serving(member.Untried), serving(member.Failing)
 	suspended, blind := member.Fitness{Observes: true}, member.Fitness{Acts: true}
 	has := func(assigned int, acquired uint64) possession { return possession{assigned, assigned > 0, acquired} }
 	const s, m = time.Second, time.Minute
-	for name, hearings := range map[string][]hearing{
-		"nothing is held against a session": {
+	for name, hearings := range map[string][]observation{
+		"a session has no failures": {
 			{at: 1 * s, report: fit, has: has(1, 1)},
 			{at: 2 * s, report: fit, has: has(0, 0)},
 			{at: 3 * s, report: untried, want: assignment.Probe},
@@ -226,7 +226,7 @@ func TestLimits(t *testing.T) {
 			{at: 5 * m, report: blind, want: assignment.Evict},
 			{at: 6 * m, report: fit, want: assignment.Probe},
 		},
-		"it is shown that it does not take slots, and then takes one": {
+		"it does not take slots, and then takes one": {
 			{at: 10 * s, report: fit, has: has(4, 5), passed: true, want: assignment.Rest, again: 70 * s},
 			{at: 11 * s, report: untried, has: has(4, 5), want: assignment.Rest, again: 70 * s},
 			{at: 69 * s, report: fit, has: has(4, 5), want: assignment.Rest, again: 70 * s},
@@ -238,25 +238,25 @@ func TestLimits(t *testing.T) {
 		},
 		"it does not take slots again and again": {
 			{at: 1 * s, report: fit, passed: true, want: assignment.Rest, again: 61 * s},
-			{at: 30 * s, report: fit, passed: true, want: assignment.Rest, again: 61 * s}, // once for all at a time
+			{at: 30 * s, report: fit, passed: true, want: assignment.Rest, again: 61 * s}, // once for all failures at a time
 			{at: 61 * s, report: fit, passed: true, want: assignment.Rest, again: 181 * s},
 			{at: 181 * s, report: fit, want: assignment.Probe},
 			{at: 182 * s, report: fit, has: has(1, 61), want: assignment.ProbeMore},
 			{at: 183 * s, report: fit, has: has(1, 182)},
 			{at: 184 * s, report: fit, passed: true, has: has(1, 182), want: assignment.Rest, again: 184*s + 4*m},
 		},
-		"what went well for long makes up for it": {
+		"10 minutes without a failure reset the count": {
 			{at: 1 * s, report: fit, passed: true, want: assignment.Rest, again: 61 * s},
 			{at: 100 * s, report: fit, has: has(1, 99)},
 			{at: 100*s + 10*m - 1, report: fit, has: has(1, 99)},
 			{at: 100*s + 10*m, report: fit, passed: true, has: has(1, 99), want: assignment.Rest, again: 100*s + 11*m},
 		},
-		"what went well for a little less does not": {
+		"a little less time does not": {
 			{at: 1 * s, report: fit, passed: true, want: assignment.Rest, again: 61 * s},
 			{at: 100 * s, report: fit, has: has(1, 99)},
 			{at: 99*s + 10*m, report: fit, passed: true, has: has(1, 99), want: assignment.Rest, again: 99*s + 12*m},
 		},
-		"it fails to serve, and is tried when it has nothing": {
+		"it fails to serve, and gets one slot when it has none": {
 			{at: 1 * s, report: failing, has: has(2, 1), want: assignment.Evict, again: 61 * s},
 			{at: 2 * s, report: failing, has: has(0, 1), want: assignment.Evict, again: 61 * s},
 			{at: 61 * s, report: failing, has: has(0, 1), want: assignment.Retry, again: 106 * s},
@@ -267,19 +267,19 @@ func TestLimits(t *testing.T) {
 			{at: 230 * s, report: failing, has: has(0, 1), want: assignment.Retry, again: 275 * s},
 			{at: 275 * s, report: failing, has: has(0, 1), want: assignment.Evict, again: 275*s + 4*m},
 		},
-		"it fails to serve, and nobody else can be given its slots": {
+		"it fails to serve, and its slots can be assigned to no other replica": {
 			{at: 1 * s, report: failing, has: has(2, 1), want: assignment.Evict, again: 61 * s},
 			{at: 61 * s, report: failing, has: has(2, 1), want: assignment.Evict},
 			{at: 10 * m, report: failing, has: has(1, 1), want: assignment.Evict},
 			{at: 11 * m, report: failing, has: has(0, 1), want: assignment.Retry, again: 11*m + 45*s},
 		},
-		"it is tried, and does not take the slot: that is one failure": {
+		"it gets one slot, and does not take it: that is one failure": {
 			{at: 1 * s, report: failing, want: assignment.Evict, again: 61 * s},
 			{at: 61 * s, report: failing, want: assignment.Retry, again: 106 * s},
 			{at: 66 * s, report: failing, passed: true, want: assignment.Evict, again: 186 * s},
 			{at: 186 * s, report: failing, want: assignment.Retry, again: 231 * s},
 		},
-		"it is tried, serves, and fails again": {
+		"it gets one slot, serves, and fails again": {
 			{at: 1 * s, report: failing, want: assignment.Evict, again: 61 * s},
 			{at: 61 * s, report: failing, has: has(0, 0), want: assignment.Retry, again: 106 * s},
 			{at: 70 * s, report: fit, has: has(1, 65)},
@@ -303,10 +303,10 @@ func TestLimits(t *testing.T) {
 	}
 }
 
-func TestNothingIsHeldAgainstSessionsThatAreGone(t *testing.T) {
+func TestFailuresOfEndedSessionsAreForgotten(t *testing.T) {
 	s := twoReplicas(t, 4, serving(member.Failing))
 	if s.replica.doubts[another] == nil {
-		t.Fatal("want something held against a session that fails to serve")
+		t.Fatal("want a failure recorded of a session that fails to serve")
 	}
 	s.live = nil
 	s.write("fleet-session-r-1", holder("r-1_ccccc"))

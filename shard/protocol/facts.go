@@ -7,14 +7,14 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/shard/assignment"
 )
 
-// Facts is what a session knows, for people and metrics to look at.
+// Facts is what a session knows, for operators and metrics.
 type Facts struct {
 	Session string `json:"session"`
 	// Fence is the moment after which nothing may be started; zero: nothing may be now.
 	Fence     member.Moment `json:"fence"`
 	Suspended bool          `json:"suspended"`
 	Leaving   bool          `json:"leaving"`
-	// Observing says that our own renewals come back through the watch, so that the silence of others counts.
+	// Observing is true if our own renewals are visible in the watch, so that the silence of other sessions counts.
 	Observing bool `json:"observing"`
 	// Fitness is what the session reports that it can do.
 	Fitness  member.Fitness `json:"fitness"`
@@ -23,18 +23,18 @@ type Facts struct {
 	// Outstanding counts the requests that are not answered yet.
 	Outstanding int  `json:"outstanding"`
 	Leads       bool `json:"leads"`
-	// Assigned is the leader's last plan.
+	// Assigned is the leader's last assignment.
 	Assigned assignment.Verdict `json:"planned"`
 }
 
 // SessionFacts is what is known of a replica's session Lease.
 type SessionFacts struct {
 	Replica string `json:"replica"`
-	// Session is the holder; "" is nobody.
+	// Session is the holder; "" if there is none.
 	Session  string  `json:"session"`
 	Leaving  bool    `json:"leaving,omitempty"`
 	Capacity float64 `json:"capacity"`
-	// Silence is for how long nothing was seen of it while it would have been.
+	// Silence is for how long nothing was observed of it while it would have been.
 	Silence time.Duration `json:"silence"`
 	// Fitness is what it reports that it can do.
 	Fitness member.Fitness `json:"fitness"`
@@ -47,19 +47,19 @@ type SlotFacts struct {
 	Epoch    int64  `json:"epoch"`
 	Assigned string `json:"preferred,omitempty"`
 	Home     string `json:"home,omitempty"`
-	// Weight as the leader plans with it, as far as this replica knows it.
+	// Weight is the weight that the leader uses, as far as this replica knows it.
 	Weight int64 `json:"weight"`
 	// Quarantine are the sessions that have to confirm before the slot can be acquired.
 	Quarantine []string `json:"quarantine,omitempty"`
 	// Phase is what this session does with the slot: free, held, stopping, cancelled or releasing.
 	Phase string `json:"phase"`
-	// Busy says that something of the slot may be in flight here.
+	// Busy is true if something of the slot may be in flight in this process.
 	Busy bool `json:"busy,omitempty"`
-	// Owned says that the holder's session lives, as far as we have seen.
+	// Owned is true if the holder's session lives, as far as this session has observed.
 	Owned bool `json:"owned"`
-	// NotBefore is before when this session does not acquire the slot again, because it did not open.
+	// NotBefore is the time before which this session does not acquire the slot again, because it did not open.
 	NotBefore member.Moment `json:"notBefore,omitzero"`
-	// Missing says that there is no slot Lease.
+	// Missing is true if there is no slot Lease.
 	Missing bool `json:"missing,omitempty"`
 }
 

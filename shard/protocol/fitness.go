@@ -9,37 +9,37 @@ import (
 	member "github.com/machine-controller-fleet/machine-controller-fleet/membership"
 )
 
-// DefaultTarget is the name, in what sessions report, of the only target cluster of a fleet.
+// DefaultTarget is the name, in reports of sessions, of the only target cluster of a fleet.
 const DefaultTarget = "default"
 
-// mostBackOff limits how often the time doubles for which something is left alone that has failed again and again.
+// mostBackOff limits how often the back-off doubles after consecutive failures.
 const mostBackOff = 5
 
-// backOff returns the time for which something is left alone that has failed so many times, at least once, one after the other.
+// backOff returns the back-off after a number of consecutive failures, at least one.
 func backOff(first time.Duration, failures int) time.Duration {
 	return first << min(failures-1, mostBackOff)
 }
 
-// ability is what the session has found out of what it can do.
+// ability is what the session has observed about what it can do.
 type ability struct {
-	// tried is what came of the last slot that opened, or did not, by target cluster; broken is what is wrong with the
-	// watches of a target's objects.
+	// tried is the result of the last slot that opened or failed to, by target cluster; broken is what is wrong with the watches
+	// of a target's objects.
 	tried  map[string]member.Service
 	broken map[string]string
-	// blind says that the session's renewals do not come back, as it was when it was last looked at.
+	// blind is true if the session's renewals were not visible in its watch when this was last checked.
 	blind bool
-	// report is the fitness that was last put on the session Lease.
+	// report is the fitness that was last written to the session Lease.
 	report member.Fitness
-	// resigned is before when the session is no candidate for the leadership, because it could not do what the leader is for.
+	// resigned is the time before which the session is no candidate for the leadership, because it could not do a leader's work.
 	resigned member.Moment
-	// resignations counts how often the session has resigned for that, until it has not for some time.
+	// resignations counts how often the session has resigned for that reason; it starts again after some time without one.
 	resignations int
 }
 
 // cluster returns the target cluster of a slot's objects.
 func (s *slot) cluster() string { return DefaultTarget }
 
-// takeOpened takes in that the objects of a slot are known.
+// takeOpened records that the objects of a slot are known.
 func (r *Session) takeOpened(e Opened) {
 	if e.Slot < 0 || e.Slot >= len(r.slots) {
 		return
@@ -51,9 +51,9 @@ func (r *Session) takeOpened(e Opened) {
 	}
 }
 
-// isBlind reports whether the session's renewals have succeeded for long and have not come back through its watch. What it
-// would have to hear of others it does not hear then. A failed renewal begins the time anew, and does not make a blind session
-// see: only a renewal that comes back does.
+// isBlind reports whether the session's renewals have succeeded for a long time without becoming visible in its watch. The
+// changes of other sessions are not visible then either. A failed renewal restarts the time, but does not end blindness: only a
+// renewal that becomes visible does.
 func (r *Session) isBlind(now member.Moment) bool {
 	if r.blind {
 		_, observing := r.others.Observing()
@@ -63,7 +63,8 @@ func (r *Session) isBlind(now member.Moment) bool {
 	return !unseen.IsZero() && now.Since(unseen) >= r.settings.Config.BlindAfter
 }
 
-// blindWake returns when the session will be blind if nothing comes back; the zero Moment if it is or nothing is missing.
+// blindWake returns when the session will be blind if no renewal becomes visible; the zero Moment if it already is or no renewal
+// is missing.
 func (r *Session) blindWake() member.Moment {
 	if unseen := r.others.Unseen(); !unseen.IsZero() && !r.blind {
 		return unseen.Add(r.settings.Config.BlindAfter)
@@ -71,7 +72,7 @@ func (r *Session) blindWake() member.Moment {
 	return member.Moment{}
 }
 
-// look notices that the session has become blind, or sees again.
+// look records that the session has become blind, or observes again.
 func (r *Session) look(now member.Moment) {
 	if blind := r.isBlind(now); blind != r.blind {
 		r.blind = blind
@@ -79,13 +80,13 @@ func (r *Session) look(now member.Moment) {
 	}
 }
 
-// opens sets the time in which a slot that was acquired, or is worked on again, has to open.
+// opens sets the deadline by which a slot that was acquired or resumed has to open.
 func (r *Session) opens(now member.Moment, s *slot) {
 	s.openBy = now.Add(r.settings.Config.OpenTimeout)
 }
 
-// failsToOpen reports whether the time has passed in which a slot had to open. The session leaves it alone for a while then,
-// so that another can try, and itself later.
+// failsToOpen reports whether the deadline by which a slot had to open has passed. The session then leaves the slot alone for a
+// while, so that another session can try, and tries again later.
 func (r *Session) failsToOpen(now member.Moment, s *slot) bool {
 	if s.opened {
 		return false
@@ -100,9 +101,9 @@ func (r *Session) failsToOpen(now member.Moment, s *slot) bool {
 	return true
 }
 
-// timeRelease notices that the holder of a slot could not be cleared for long although nothing of it is in flight. The session
-// gives up then: it works on none of its slots any more, and empties its own Lease when nothing is in flight, so that others take
-// them at once. It cannot go on with the slot: a write without an answer may take effect later.
+// timeRelease acts on a slot whose holder could not be cleared for a long time although nothing of it is in flight. The session
+// gives up then: it works on none of its slots any more, and empties its own Lease once nothing is in flight, so that other
+// sessions take over the slots at once. It cannot continue with the slot: a write without an answer may take effect later.
 func (r *Session) timeRelease(now member.Moment, s *slot) {
 	if s.clearing.IsZero() || r.stuck != "" {
 		return
@@ -111,12 +112,12 @@ func (r *Session) timeRelease(now member.Moment, s *slot) {
 		r.laterFor(s, deadline)
 		return
 	}
-	r.stuck = fmt.Sprintf("slot %d: expected the slot Lease to be written within %v of its hand-over, got no answer or a refusal; look at "+
-		"the way to the API server and at what may refuse the write, and start a new session", s.number, r.settings.Config.BlindAfter)
+	r.stuck = fmt.Sprintf("slot %d: expected the slot Lease to be written within %v of its hand-over, got no answer or a refusal; check "+
+		"the connection to the API server and what may refuse the write, and start a new session", s.number, r.settings.Config.BlindAfter)
 	r.touchAll()
 }
 
-// giveUpWhenIdle gives the session Lease up when the session has given up, and nothing of any slot is in flight.
+// giveUpWhenIdle empties the session Lease if the session has given up and nothing of any slot is in flight.
 func (r *Session) giveUpWhenIdle(now member.Moment) {
 	if r.stuck == "" || r.activity != active {
 		return
@@ -130,7 +131,7 @@ func (r *Session) giveUpWhenIdle(now member.Moment) {
 	r.touchAll() // the session is entitled to none of them any more
 }
 
-// isClosed reports whether the session leaves a slot alone that did not open.
+// isClosed reports whether the session currently leaves a slot alone because it did not open.
 func (r *Session) isClosed(now member.Moment, s *slot) bool {
 	if now.Reached(s.closedUntil) {
 		return false
@@ -139,7 +140,7 @@ func (r *Session) isClosed(now member.Moment, s *slot) bool {
 	return true
 }
 
-// fitness returns what the session reports. That it is unfit is reported since when it first was.
+// fitness returns what the session reports. An unfit session reports since when it is unfit.
 func (r *Session) fitness(now member.Moment) member.Fitness {
 	f := member.Fitness{Acts: r.activity == active, Observes: !r.blind, Serves: map[string]member.Service{DefaultTarget: member.Untried}}
 	maps.Copy(f.Serves, r.tried)
@@ -160,7 +161,7 @@ func (r *Session) fitness(now member.Moment) member.Fitness {
 // Fitness returns what the session reports that it can do.
 func (r *Session) Fitness() member.Fitness { return r.report }
 
-// whyUnfit returns what is wrong, for people; "" if nothing is.
+// whyUnfit returns a description of what is wrong; "" if nothing is.
 func (r *Session) whyUnfit(f member.Fitness) string {
 	switch {
 	case !f.Acts:
@@ -180,17 +181,18 @@ func (r *Session) whyUnfit(f member.Fitness) string {
 	return ""
 }
 
-// noteFitness has what the session can do reported with the next renewal.
+// noteFitness makes the next renewal report a changed fitness.
 func (r *Session) noteFitness(now member.Moment) {
 	if f := r.fitness(now); !f.IsSame(r.report) {
 		if f.IsFit() != r.report.IsFit() {
-			r.touchAll() // hand-overs have another deadline
+			r.touchAll() // an unfit session has a shorter deadline for hand-overs
 		}
 		r.report, r.notes.Fitness = f, f.String()
 	}
 }
 
-// hurryFitness has it reported at once, if it has changed. A session that does not act has no renewals to spare.
+// hurryFitness reports a changed fitness with an immediate renewal. A session that does not act needs its renewals to regain its
+// fence.
 func (r *Session) hurryFitness(now member.Moment) {
 	if r.activity == active {
 		r.noteFitness(now)
@@ -198,22 +200,22 @@ func (r *Session) hurryFitness(now member.Moment) {
 	}
 }
 
-// MayLead reports whether the session may stand for election and go on leading: it observes, and when it last led it could list
-// the sessions and write Leases.
+// MayLead reports whether the session may stand for election and continue to lead: it observes, and when it last led it could
+// list the sessions and write Leases.
 func (r *Session) MayLead(now member.Moment) bool {
 	return !r.blind && now.Reached(r.resigned)
 }
 
-// struggle is what a leader's writes meet while none gets an answer.
+// struggle is the record of a leader's failing writes since the last one that succeeded.
 type struggle struct {
 	since member.Moment
-	// name is the Lease of the first one; several says that there were others. One Lease alone may be to blame itself.
+	// name is the Lease of the first one; several is true if there were others. A single Lease may itself be the cause.
 	name    string
 	several bool
 }
 
-// takeLeaderWrite notes what came of a write of the leader's. A leader whose writes are not answered for long resigns, although
-// it gets the renewals of its own Leases through: another may be able to do what it leads for.
+// takeLeaderWrite records the outcome of a leader's write. A leader whose writes get no answer for a long time resigns although
+// the renewals of its own Leases succeed: another session may be able to write.
 func (r *Session) takeLeaderWrite(now member.Moment, name string, outcome member.Outcome) {
 	switch outcome {
 	case member.Unanswered, member.Refused:
@@ -225,7 +227,7 @@ func (r *Session) takeLeaderWrite(now member.Moment, name string, outcome member
 		}
 		r.writes.several = r.writes.several || r.writes.name != name
 		patience := r.settings.Config.BlindAfter
-		if !r.writes.several { // whoever leads next may meet the same: the leadership changes less and less often for that
+		if !r.writes.several { // the next leader may fail in the same way: so the leadership changes less often each time
 			patience = backOff(patience, r.resignations+1)
 		}
 		r.resignAfter(now, r.writes.since, patience)
@@ -235,7 +237,7 @@ func (r *Session) takeLeaderWrite(now member.Moment, name string, outcome member
 	}
 }
 
-// takeLeaderList notes whether a list could be had that only the leader asks for.
+// takeLeaderList records whether a list that only the leader requests succeeded.
 func (r *Session) takeLeaderList(now member.Moment, ok bool) {
 	if ok {
 		r.census.failing = member.Moment{}
@@ -247,7 +249,7 @@ func (r *Session) takeLeaderList(now member.Moment, ok bool) {
 	r.resignAfter(now, r.census.failing, r.settings.Config.BlindAfter)
 }
 
-// resignAfter has the session resign when what it leads for has failed for long.
+// resignAfter makes the session resign if a leader's work has failed for longer than patience.
 func (r *Session) resignAfter(now, since member.Moment, patience time.Duration) {
 	if now.Since(since) < patience || r.resigned.Monotonic > now.Monotonic {
 		return

@@ -12,7 +12,7 @@ import (
 	member "github.com/machine-controller-fleet/machine-controller-fleet/membership"
 )
 
-// reports expects what the session Lease reports of its session.
+// reports asserts what the session Lease reports of its session.
 func (s *stage) reports(acts, observes bool, serves member.Service) {
 	s.t.Helper()
 	got, err := member.ParseFitness(s.leases["fleet-session-r-0"].Annotations[v1alpha1.AnnotationFitness])
@@ -48,7 +48,7 @@ func TestASlotThatDoesNotOpenIsReleased(t *testing.T) {
 	s.holder(name, "")
 	s.reports(true, true, member.Failing)
 
-	// Nobody else is preferred: it tries again, after 30 s, 60 s, 2 min and so on, for 30 s each time.
+	// It stays assigned to this replica: the session tries again, after 30 s, 60 s, 2 min and so on, for 30 s each time.
 	for _, seconds := range []int{30, 60, 120, 240, 480, 960, 960} {
 		rest := time.Duration(seconds) * time.Second
 		if free := s.while(name, ""); free < rest-3*time.Second || free > rest+time.Second {
@@ -66,7 +66,7 @@ func TestASlotThatDoesNotOpenIsReleased(t *testing.T) {
 	s.holder(name, me)
 }
 
-// while runs as long as a Lease has a holder, and returns how long that was.
+// while runs as long as a Lease has a holder, and returns for how long it had.
 func (s *stage) while(name, holder string) time.Duration {
 	s.t.Helper()
 	since := s.now
@@ -76,7 +76,7 @@ func (s *stage) while(name, holder string) time.Duration {
 	return s.now - since
 }
 
-func TestASlotHasItsTimeToOpenAfterASuspension(t *testing.T) {
+func TestTheDeadlineToOpenStartsAgainAfterASuspension(t *testing.T) {
 	s := newStage(t, 8)
 	s.stuck[0] = true
 	name := s.slot(0, "", "r-0")
@@ -90,8 +90,9 @@ func TestASlotHasItsTimeToOpenAfterASuspension(t *testing.T) {
 	s.holder(name, "")
 }
 
-// Another preferred holder gets the slot at once. When it comes back, the session tries it at the earliest after its time.
-func TestASlotThatDoesNotOpenGoesToAnother(t *testing.T) {
+// Another assigned replica gets the slot at once. When the slot is assigned to it again, the session tries it again only after
+// the back-off.
+func TestASlotThatDoesNotOpenCanBeTakenByAnotherReplica(t *testing.T) {
 	s := newStage(t, 8)
 	s.stuck[0] = true
 	name := s.slot(0, "", "r-0")
@@ -106,7 +107,7 @@ func TestASlotThatDoesNotOpenGoesToAnother(t *testing.T) {
 	s.holder(name, me)
 }
 
-func TestAnOpeningOfAnEarlierEpochIsNone(t *testing.T) {
+func TestAnOpeningOfAnEarlierEpochIsIgnored(t *testing.T) {
 	s := newStage(t, 8)
 	s.stuck[0] = true
 	name := s.slot(0, "", "r-0")
@@ -118,7 +119,7 @@ func TestAnOpeningOfAnEarlierEpochIsNone(t *testing.T) {
 	s.holder(name, "")
 }
 
-func TestASessionWhoseWatchIsSilentReleasesItsSlots(t *testing.T) {
+func TestABlindSessionReleasesItsSlots(t *testing.T) {
 	s := newStage(t, 8)
 	name := s.slot(0, "", "r-0")
 	s.run(time.Minute)
@@ -139,8 +140,8 @@ func TestASessionWhoseWatchIsSilentReleasesItsSlots(t *testing.T) {
 	s.reports(true, true, member.Serving)
 }
 
-// A blind session does not take its slots up again because a renewal has failed.
-func TestASessionStaysBlindUntilARenewalComesBack(t *testing.T) {
+// A blind session does not resume its slots because a renewal has failed.
+func TestASessionStaysBlindUntilARenewalIsObserved(t *testing.T) {
 	for _, outcome := range []member.Outcome{member.Unanswered, member.Refused} {
 		s, name := holding(t)
 		s.idle, s.blind = false, true
@@ -168,16 +169,16 @@ func TestASessionStaysBlindUntilARenewalComesBack(t *testing.T) {
 	}
 }
 
-// Its watch shows nothing because the API server is away, and the session is suspended for that. It is not blind when the
-// server is back.
-func TestASessionIsNotBlindBecauseTheServerWasAway(t *testing.T) {
+// Its watch shows nothing because the API server is unavailable, and the session is suspended for that reason. It is not blind
+// when the server is available again.
+func TestASessionIsNotBlindBecauseTheServerWasUnavailable(t *testing.T) {
 	for _, away := range []time.Duration{6 * time.Second, 14 * time.Second, 16 * time.Second, time.Minute} {
 		s := newStage(t, 8)
 		name := s.slot(0, "", "r-0")
 		s.run(time.Minute)
 		s.fate = func(member.Request) (member.Outcome, bool) { return member.Unanswered, false }
 		s.run(away)
-		s.fate, s.blind = nil, true // the watch comes back some seconds after the renewals
+		s.fate, s.blind = nil, true // the watch is restored some seconds after the renewals
 		s.run(5 * time.Second)
 		s.blind = false
 		s.run(time.Second)
@@ -188,7 +189,7 @@ func TestASessionIsNotBlindBecauseTheServerWasAway(t *testing.T) {
 	}
 }
 
-func TestASessionThatCannotListGivesItsLeaseUp(t *testing.T) {
+func TestASessionThatCannotListEmptiesItsLease(t *testing.T) {
 	s := newStage(t, 8)
 	name := s.slot(0, "", "r-0")
 	s.run(time.Minute)
@@ -209,7 +210,7 @@ func TestASessionThatCannotListGivesItsLeaseUp(t *testing.T) {
 	s.holder("fleet-session-r-0", "")
 }
 
-// What is in flight cannot be ended, so the Lease stays: whoever waits for it to be taken waits long enough.
+// What is in flight cannot be ended, so the Lease stays: by the time that another session may take it, everything has ended.
 func TestASessionThatCannotListAndHasSomethingInFlightKeepsItsLease(t *testing.T) {
 	s := newStage(t, 8)
 	s.slot(0, "", "r-0")
@@ -226,7 +227,7 @@ func TestASessionThatCannotListAndHasSomethingInFlightKeepsItsLease(t *testing.T
 	s.holder("fleet-session-r-0", me)
 }
 
-func TestASessionThatCannotReleaseASlotGivesItsLeaseUp(t *testing.T) {
+func TestASessionThatCannotReleaseASlotEmptiesItsLease(t *testing.T) {
 	for _, outcome := range []member.Outcome{member.Unanswered, member.Refused} {
 		s := newStage(t, 8)
 		name, other := s.slot(0, "", "r-0"), s.slot(1, "", "r-0")
@@ -256,9 +257,9 @@ func TestASessionThatCannotReleaseASlotGivesItsLeaseUp(t *testing.T) {
 	}
 }
 
-// A session that has given up, and is suspended before nothing is in flight, gives its Lease up with its next renewal, although it
-// cannot list.
-func TestASessionThatHasGivenUpAndIsSuspendedGivesItsLeaseUp(t *testing.T) {
+// A session that has given up, and is suspended while something is still in flight, empties its Lease with its next renewal,
+// although it cannot list.
+func TestASuspendedSessionThatHasGivenUpEmptiesItsLease(t *testing.T) {
 	s := newStage(t, 8)
 	name, other := s.slot(0, "", "r-0"), s.slot(1, "", "r-0")
 	s.run(time.Minute)
@@ -293,11 +294,11 @@ func TestASessionThatHasGivenUpAndIsSuspendedGivesItsLeaseUp(t *testing.T) {
 	s.exits(ReasonUnfit, true)
 	s.holder("fleet-session-r-0", "")
 	if !strings.Contains(s.exit.Message, "slot 0") {
-		t.Errorf("want what made it give up, got %q", s.exit.Message)
+		t.Errorf("want the reason why it gave up, got %q", s.exit.Message)
 	}
 }
 
-func TestAReleaseHasItsTimeAfterASuspensionAndAfterItWasTakenBack(t *testing.T) {
+func TestTheDeadlineOfAReleaseStartsAgainAfterASuspensionAndAReversal(t *testing.T) {
 	s := newStage(t, 8)
 	name := s.slot(0, "", "r-0")
 	s.run(time.Minute)
@@ -359,7 +360,7 @@ func TestWatchesThatAreBrokenAreReported(t *testing.T) {
 	s.reports(true, true, member.Serving)
 	s.step(Watched{Broken: map[string]string{DefaultTarget: "Nodes are not delivered"}})
 	s.reports(true, true, member.Failing)
-	s.run(time.Hour) // whether another can do better is for the leader to say
+	s.run(time.Hour) // whether another replica can serve the target is decided by the leader
 	s.holder(name, me)
 	s.step(Watched{})
 	s.reports(true, true, member.Serving)
@@ -373,7 +374,7 @@ func TestAReportIsWrittenOnce(t *testing.T) {
 	version := s.version
 	s.run(20 * time.Second)
 	if writes := s.version - version; writes > 10 {
-		t.Errorf("%d writes in 20 s, want the renewals alone", writes)
+		t.Errorf("%d writes in 20 s, want the renewals only", writes)
 	}
 }
 
@@ -386,20 +387,20 @@ func TestABlindSessionMayNotLead(t *testing.T) {
 	s.blind = true
 	s.run(14 * time.Second)
 	if !s.replica.MayLead(at(s.now)) {
-		t.Error("it resigns too early")
+		t.Error("want it to resign after 15 s, got it earlier")
 	}
 	s.run(4 * time.Second)
 	if s.replica.MayLead(at(s.now)) {
-		t.Error("it sees nothing, and may lead")
+		t.Error("want a blind session not to lead")
 	}
 	s.blind = false
 	s.run(3 * time.Second)
 	if !s.replica.MayLead(at(s.now)) {
-		t.Error("it sees again, and is no candidate")
+		t.Error("want a session that observes again to be a candidate")
 	}
 }
 
-// A slot Lease is new, so that the leader has to list the sessions.
+// A slot Lease is new, so the leader has to list the sessions.
 func TestALeaderThatCannotListResigns(t *testing.T) {
 	s := leads(t)
 	s.run(20 * time.Second)

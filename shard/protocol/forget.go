@@ -6,11 +6,11 @@ import (
 	member "github.com/machine-controller-fleet/machine-controller-fleet/membership"
 )
 
-// forgetFrom is the least number of sessions and replicas from which on anything is forgotten.
+// forgetFrom is the number of remembered sessions and replicas below which nothing is forgotten.
 const forgetFrom = 256
 
-// forget drops what is known of sessions that no Lease names any more, each time that it has doubled. A session that is
-// named again later is read anew: a proof counts only if it was asked for after its session was seen on the slot.
+// forget removes what is known of sessions that no Lease names any more, each time that the number has doubled. A session that is
+// named again later is read again: a proof counts only if it was requested after its session was seen on the slot.
 func (r *Session) forget(now member.Moment) {
 	if r.remembered() < max(r.forgetAt, forgetFrom) {
 		return
@@ -33,5 +33,5 @@ func (r *Session) forget(now member.Moment) {
 	r.forgetAt = 2 * r.remembered()
 }
 
-// remembered counts of how many sessions and replicas something is remembered.
+// remembered returns the number of sessions and replicas of which something is remembered.
 func (r *Session) remembered() int { return len(r.proofs) + r.others.Known() }

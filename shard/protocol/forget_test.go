@@ -28,7 +28,7 @@ func TestMemoryIsBounded(t *testing.T) {
 		s.holder(name, me)
 		s.entitled(0, true)
 	})
-	t.Run("an attempt that is forgotten and takes effect gives nothing, and the slot is acquired once more", func(t *testing.T) {
+	t.Run("a forgotten attempt that takes effect is undone, and the slot is acquired once more", func(t *testing.T) {
 		s := newStage(t, 8)
 		var first *coordinationv1.Lease
 		s.fate = func(r member.Request) (member.Outcome, bool) {
@@ -49,7 +49,7 @@ func TestMemoryIsBounded(t *testing.T) {
 		s.holder(name, me)
 		s.entitled(0, true)
 	})
-	t.Run("of sessions that have come and gone", func(t *testing.T) {
+	t.Run("of sessions that have ended", func(t *testing.T) {
 		s := newStage(t, 8)
 		name := s.slot(0, "", "r-9")
 		for n := range 5000 {
@@ -65,9 +65,9 @@ func TestMemoryIsBounded(t *testing.T) {
 	})
 }
 
-// A session is dead by a proof only if the proof was asked for after the session was seen on the slot, also when an older
-// proof was forgotten.
-func TestASessionOfWhichAllIsForgottenIsReadAnew(t *testing.T) {
+// A session is proven dead only by a read that was requested after the session was seen on the slot, also after an older proof
+// was forgotten.
+func TestAForgottenSessionIsReadAgain(t *testing.T) {
 	s := newStage(t, 8)
 	s.write("fleet-session-r-1", holder(""))
 	name := s.slot(0, another, "r-0")
@@ -83,8 +83,8 @@ func TestASessionOfWhichAllIsForgottenIsReadAnew(t *testing.T) {
 	s.holder(s.slot(2, another, "r-0"), another)
 }
 
-// crowded is a leader that remembers a number of proofs, and as many replicas less one without a Lease, which are named q-<n>. The
-// replica itself is one.
+// crowded returns a leader that remembers a number of proofs, and as many replicas less one without a Lease, which are named
+// q-<n>. The replica itself is one.
 func crowded(t *testing.T, proofs int) *Session {
 	t.Helper()
 	s := newStage(t, 8)

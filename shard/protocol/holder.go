@@ -12,8 +12,8 @@ import (
 	member "github.com/machine-controller-fleet/machine-controller-fleet/membership"
 )
 
-// takeSlot takes in a version of a slot Lease, nil if there is none: the session holds the slot exactly as long as its
-// Lease shows the write by which it has acquired it.
+// takeSlot applies a version of a slot Lease, nil if there is none: the session holds the slot exactly as long as its Lease shows
+// the write that acquired it.
 func (r *Session) takeSlot(now member.Moment, s *slot, l *coordinationv1.Lease, asked uint64) {
 	if !s.take(now, r.steps, r.settings.Fleet, l, asked) {
 		return
@@ -25,11 +25,11 @@ func (r *Session) takeSlot(now member.Moment, s *slot, l *coordinationv1.Lease, 
 	case s.lease == nil || s.lease.UID != s.uid || !s.isOurs(r.settings.Session, s.acquired):
 		r.lose(now, s)
 	case s.phase == releasing && s.lease.ResourceVersion != s.released:
-		s.phase, s.uncertain = stopping, false // a newer version that still names us: the release has come too late
+		s.phase, s.uncertain = stopping, false // a newer version that still names us: the release cannot take effect any more
 	}
 }
 
-// confirm holds the slot if its Lease shows one of our attempts, whether or not it was answered.
+// confirm makes the session hold the slot if its Lease shows one of our attempts, whether or not it was answered.
 func (r *Session) confirm(now member.Moment, s *slot) {
 	for _, acquired := range s.attempts {
 		if s.lease != nil && s.lease.UID == s.attempted.UID && s.isOurs(r.settings.Session, acquired) {
@@ -42,17 +42,17 @@ func (r *Session) confirm(now member.Moment, s *slot) {
 		}
 	}
 	if len(s.attempts) > 0 && (s.lease == nil || s.lease.ResourceVersion != s.attempted.ResourceVersion) {
-		s.attempts = nil // they would replace a version that is replaced already
+		s.attempts = nil // they would replace a version that has already been replaced
 	}
 }
 
-// lose notes that the session does not hold the slot any more.
+// lose records that the session does not hold the slot any more.
 func (r *Session) lose(now member.Moment, s *slot) {
 	s.phase, s.busy, s.ticket, s.since, s.uncertain, s.clearing = free, true, r.ticket(), now, false, member.Moment{}
 	r.change(Change{Slot: s.number, Epoch: s.epoch, Kind: Lost, Ticket: s.ticket})
 }
 
-// decideSlot moves a slot on.
+// decideSlot decides the next step for a slot.
 func (r *Session) decideSlot(now member.Moment, s *slot) {
 	if r.expired(now, s) || r.activity != active {
 		return
@@ -79,8 +79,8 @@ func (r *Session) decideSlot(now member.Moment, s *slot) {
 	}
 }
 
-// expired ends a process that cannot stop what is in flight of a slot that it has lost or gives up. Its session Lease is
-// left as it is: whoever waits for it to be taken waits for longer than anything can be in flight.
+// expired ends a process that cannot stop what is in flight of a slot that it has lost or releases. Its session Lease is not
+// changed: by the time that another session may take it, everything in flight has ended.
 func (r *Session) expired(now member.Moment, s *slot) bool {
 	if !s.busy || s.phase != cancelled && s.phase != free {
 		return false
@@ -91,11 +91,11 @@ func (r *Session) expired(now member.Moment, s *slot) bool {
 		return false
 	}
 	r.exit(Exit{Reason: ReasonInFlight, Message: fmt.Sprintf(
-		"slot %d: expected nothing in flight %v after it was cancelled, got no word of that; start a new session", s.number, r.settings.Config.ExitAfterCancel)})
+		"slot %d: expected nothing in flight %v after it was cancelled, got no confirmation of that; start a new session", s.number, r.settings.Config.ExitAfterCancel)})
 	return true
 }
 
-// wants says that the session should go on holding a slot that it holds.
+// wants reports whether the session should continue to hold a slot that it holds.
 func (r *Session) wants(now member.Moment, s *slot) bool {
 	if s.assigned != "" && s.assigned != r.settings.Replica || r.blind || r.stuck != "" || r.isClosed(now, s) {
 		return false
@@ -103,7 +103,7 @@ func (r *Session) wants(now member.Moment, s *slot) bool {
 	return !r.leavesUnasked(now, s)
 }
 
-// stop begins a hand-over: no more keys are taken, and what is in flight goes on.
+// stop begins a hand-over: no more keys are admitted, and what is in flight continues.
 func (r *Session) stop(now member.Moment, s *slot) {
 	s.phase, s.ticket, s.since = stopping, r.ticket(), now
 	r.change(Change{Slot: s.number, Epoch: s.epoch, Kind: Stopped, Ticket: s.ticket})
@@ -119,21 +119,21 @@ func (r *Session) handOverTime() time.Duration {
 	return c.HandOverTimeout
 }
 
-// cancel ends what is in flight of a slot that is handed over.
+// cancel cancels what is in flight of a slot that is handed over.
 func (r *Session) cancel(now member.Moment, s *slot) {
 	s.phase, s.ticket, s.since = cancelled, r.ticket(), now
 	r.change(Change{Slot: s.number, Epoch: s.epoch, Kind: Cancelled, Ticket: s.ticket})
 	r.laterFor(s, now.Add(r.settings.Config.ExitAfterCancel))
 }
 
-// decideStopping goes on with a hand-over, or takes it back.
+// decideStopping continues a hand-over, or reverts it.
 func (r *Session) decideStopping(now member.Moment, s *slot) {
 	switch timeout := s.since.Add(r.handOverTime()); {
 	case r.wants(now, s):
 		s.phase, s.busy, s.clearing = held, true, member.Moment{}
 		r.opens(now, s)
 		r.change(Change{Slot: s.number, Epoch: s.epoch, Kind: Resumed})
-		r.touch(s) // the deadlines of a hand-over are not its any more
+		r.touch(s) // the deadlines of a hand-over do not apply any more
 	case !s.busy:
 		if s.clearing.IsZero() {
 			s.clearing = now
@@ -147,8 +147,8 @@ func (r *Session) decideStopping(now member.Moment, s *slot) {
 	}
 }
 
-// release clears the holder. From its send nothing starts for the slot, because it may have taken effect, until a newer
-// version of the Lease is seen that still names us.
+// release clears the holder. Once it is sent nothing starts for the slot, because it may have taken effect, until a newer version
+// of the Lease that still names us is observed.
 func (r *Session) release(now member.Moment, s *slot) {
 	if !r.mayAsk(now, s) {
 		return
@@ -157,8 +157,8 @@ func (r *Session) release(now member.Moment, s *slot) {
 	r.askSlot(s, member.Request{Verb: member.Update, Lease: r.vacated(now, s), Need: member.NeedFence}, question{releases: true})
 }
 
-// vacated returns the slot's Lease without a holder. It notes the slot's weight, and its home where the session leaves
-// without a leader that could.
+// vacated returns the slot's Lease without a holder. It records the slot's weight, and its home if the session leaves without a
+// leader that could record it.
 func (r *Session) vacated(now member.Moment, s *slot) *coordinationv1.Lease {
 	l := r.written(now, s)
 	l.Spec.HolderIdentity = nil
@@ -171,7 +171,7 @@ func (r *Session) vacated(now member.Moment, s *slot) *coordinationv1.Lease {
 	return l
 }
 
-// written returns a copy of the slot's Lease to change, with the time of the change for people to read.
+// written returns a copy of the slot's Lease to change, with the time of the change for operators.
 func (r *Session) written(now member.Moment, s *slot) *coordinationv1.Lease {
 	l := s.lease.DeepCopy()
 	renew := metav1.NewMicroTime(r.timestamp(now))
@@ -185,15 +185,15 @@ func (r *Session) decideFree(now member.Moment, s *slot) {
 		return
 	}
 	if s.holder == r.settings.Session && len(s.attempts) == 0 || r.notes.Leaving && len(s.attempts) > 0 {
-		// Somebody has written our name, or a restored etcd shows it. Whoever held the slot until then may not know yet, so
-		// we do not act on it. Or we leave, and an attempt may be under way still: this write makes it too late.
+		// Another client has written our name, or a restored etcd shows it. The earlier holder may not have noticed yet, so we do
+		// not act on it. Or we are leaving, and an attempt may still be in flight: this write makes it conflict.
 		if r.mayAsk(now, s) {
 			r.askSlot(s, member.Request{Verb: member.Update, Lease: r.vacated(now, s), Need: member.NeedFence}, question{})
 		}
 		return
 	}
 	if s.target != "" && s.target != r.settings.Replica {
-		return // the leader that we are wants another to have it, and has that to write first
+		return // as the leader we have assigned it to another replica, and have to write that first
 	}
 	if r.notes.Leaving || s.assigned != r.settings.Replica || r.blind || r.stuck != "" || r.isClosed(now, s) || r.quarantined(now, s) {
 		return
@@ -215,7 +215,7 @@ func (r *Session) acquire(now member.Moment, s *slot) {
 	if s.home == r.settings.Replica {
 		member.Annotate(l, v1alpha1.AnnotationHome, "")
 	}
-	// Who held it may have died without a word, and the next report under its name overwrites its last one.
+	// The earlier holder may have died without reporting, and the next report under its name overwrites its last one.
 	if weight, known := r.reported(s); known {
 		member.Annotate(l, v1alpha1.AnnotationWeight, strconv.FormatInt(weight, 10))
 	}
@@ -223,7 +223,7 @@ func (r *Session) acquire(now member.Moment, s *slot) {
 	r.askSlot(s, member.Request{Verb: member.Update, Lease: l, Need: member.NeedFence}, question{acquired: acquired.Time})
 }
 
-// timestamp returns the time for a Lease, which tells our writes apart: no two are the same.
+// timestamp returns the time for a Lease, which identifies our writes: no two are the same.
 func (r *Session) timestamp(now member.Moment) time.Time {
 	t := now.Wall.Truncate(time.Microsecond)
 	if !t.After(r.lastTime) {

@@ -10,7 +10,7 @@ import (
 	member "github.com/machine-controller-fleet/machine-controller-fleet/membership"
 )
 
-// holding is a replica that holds slot 0.
+// holding returns a replica that holds slot 0.
 func holding(t *testing.T) (s *stage, name string) {
 	t.Helper()
 	s = newStage(t, 8)
@@ -21,7 +21,7 @@ func holding(t *testing.T) (s *stage, name string) {
 	return s, name
 }
 
-// on has requests of a verb for a Lease end in an outcome.
+// on returns a fate that ends requests of a verb for a Lease in an outcome.
 func on(name string, verb member.Verb, outcome member.Outcome, takesEffect bool) func(member.Request) (member.Outcome, bool) {
 	return func(r member.Request) (member.Outcome, bool) {
 		if r.Name == name && r.Verb == verb {
@@ -52,7 +52,7 @@ func TestAcquire(t *testing.T) {
 			s.holder(s.slot(0, another, "r-0"), me)
 		}
 	})
-	t.Run("with the weight that the dead has reported last", func(t *testing.T) {
+	t.Run("with the last weight that the dead holder has reported", func(t *testing.T) {
 		s := newStage(t, 8)
 		s.write("fleet-session-r-1", func(l *coordinationv1.Lease) {
 			holder("")(l)
@@ -64,7 +64,7 @@ func TestAcquire(t *testing.T) {
 			t.Errorf("weight: want 7, got %q", got)
 		}
 	})
-	t.Run("a live read decides, and not what the watch shows", func(t *testing.T) {
+	t.Run("a live read decides, not the watch", func(t *testing.T) {
 		s := newStage(t, 8)
 		s.write("fleet-session-r-1", holder(""))
 		stored := s.leases["fleet-session-r-1"].DeepCopy()
@@ -82,7 +82,7 @@ func TestAcquire(t *testing.T) {
 		s.run(2 * time.Second)
 		s.holder(name, me)
 	})
-	t.Run("from what is no session", func(t *testing.T) {
+	t.Run("from a holder that is not a session", func(t *testing.T) {
 		s := newStage(t, 8)
 		s.holder(s.slot(0, "written by hand", "r-0"), me)
 	})
@@ -153,7 +153,7 @@ func TestHandOver(t *testing.T) {
 			t.Errorf("weight: want 7, got %q", got)
 		}
 	})
-	t.Run("what is in flight goes on, is cancelled after 30 s, and ends the process after another 15 s", func(t *testing.T) {
+	t.Run("what is in flight continues, is cancelled after 30 s, and ends the process after another 15 s", func(t *testing.T) {
 		s, name := holding(t)
 		s.idle = false
 		s.write(name, assign("r-1"))
@@ -180,7 +180,7 @@ func TestHandOver(t *testing.T) {
 		s.changes(Change{Slot: 0, Epoch: 1, Kind: Cancelled})
 		s.holder(name, me)
 	})
-	t.Run("one that becomes unfit cancels it then, and one that is fit again does not", func(t *testing.T) {
+	t.Run("a session that becomes unfit cancels it then, and one that is fit again does not", func(t *testing.T) {
 		broken := map[string]string{DefaultTarget: "no answers"}
 		for name, test := range map[string]struct {
 			before, after map[string]string
@@ -206,7 +206,7 @@ func TestHandOver(t *testing.T) {
 			})
 		}
 	})
-	t.Run("taken back, and an answer to the first stop does not count for the second", func(t *testing.T) {
+	t.Run("reverted, and an answer to the first stop does not count for the second", func(t *testing.T) {
 		s, name := holding(t)
 		s.idle = false
 		s.write(name, assign("r-1"))
@@ -255,7 +255,7 @@ func TestLose(t *testing.T) {
 		s.changes(lost)
 		s.run(time.Minute)
 		if s.leases[name] != nil {
-			t.Error("its holder has made it again")
+			t.Error("want no Lease created by its holder, got one")
 		}
 	})
 	t.Run("it has another holder, or is another Lease with the same", func(t *testing.T) {
@@ -315,7 +315,7 @@ func TestLose(t *testing.T) {
 func TestSuspend(t *testing.T) {
 	suspended := Change{Slot: Everything, Kind: Suspended}
 	away := on("fleet-session-r-0", member.Update, member.Unanswered, false)
-	t.Run("at the fence, and on again", func(t *testing.T) {
+	t.Run("at the fence, and resumed by a renewal", func(t *testing.T) {
 		s, _ := holding(t)
 		s.fate = away
 		s.run(8 * time.Second)
@@ -329,7 +329,7 @@ func TestSuspend(t *testing.T) {
 		s.changes(Change{Slot: 0, Epoch: 1, Kind: Resumed})
 		s.entitled(0, true)
 	})
-	t.Run("not on again before the slot Leases are read", func(t *testing.T) {
+	t.Run("not resumed before the slot Leases are read", func(t *testing.T) {
 		s, name := holding(t)
 		s.fate = away
 		s.run(10 * time.Second)
@@ -377,12 +377,12 @@ func TestRestoredEtcd(t *testing.T) {
 }
 
 func TestLeave(t *testing.T) {
-	t.Run("the leader plans its slots elsewhere", func(t *testing.T) {
+	t.Run("the leader assigns its slots to another replica", func(t *testing.T) {
 		s, name := holding(t)
 		s.step(Leaving{})
 		s.run(time.Second)
 		if s.leases["fleet-session-r-0"].Annotations[v1alpha1.AnnotationLeaving] == "" {
-			t.Error("it is not announced")
+			t.Error("want the leaving session to announce it, got no annotation")
 		}
 		s.holder(name, me)
 		s.write(name, assign("r-1"))
@@ -406,7 +406,7 @@ func TestLeave(t *testing.T) {
 		s.run(time.Minute)
 		s.exits(ReasonLeft, false)
 	})
-	t.Run("while an attempt to acquire may be under way still", func(t *testing.T) {
+	t.Run("while an attempt to acquire may still be in flight", func(t *testing.T) {
 		s := newStage(t, 8)
 		s.fate = on("fleet-slot-000", member.Update, member.Unanswered, false)
 		name := s.slot(0, "", "r-0")
@@ -416,7 +416,7 @@ func TestLeave(t *testing.T) {
 		s.run(time.Second)
 		s.exits(ReasonLeft, true)
 		if s.leases[name].ResourceVersion == attempt {
-			t.Error("the attempt could take effect after the exit")
+			t.Error("want no exit while the attempt could take effect")
 		}
 	})
 	t.Run("before it has begun", func(t *testing.T) {

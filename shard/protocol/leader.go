@@ -11,29 +11,29 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/shard/assignment"
 )
 
-// leader is what a session does while it leads. Two leaders at once cause moves, and never two owners: each of their writes
+// leader is the state of a session that leads. Two leaders at once cause hand-overs, and never two owners: each of their writes
 // names the version that it replaces, and none of them names a holder.
 type leader struct {
 	leads  bool
 	census census
-	// writes is what its writes have met since the last that was answered.
+	// writes is the record of its failing writes since the last that succeeded.
 	writes struggle
 	// deaths are the session Leases that are being emptied, by their replicas.
 	deaths map[string]*death
-	// doubts are held against sessions that live, by their identities.
+	// doubts are the failures of sessions that live, by their identities.
 	doubts map[string]*doubt
-	// assignAgain is before when no plan is made, planned the last one.
+	// assignAgain is the time before which slots are not assigned again, assigned the last assignment.
 	assignAgain member.Moment
 	assigned    assignment.Verdict
 }
 
-// census is a live list of all sessions, asked for in step.
+// census is a live list of all sessions, requested in step.
 type census struct {
 	asked    bool
 	step     uint64
 	sessions []string
 	again    member.Moment
-	// failing is since when it fails; zero: it does not.
+	// failing is since when it has failed; zero: it does not.
 	failing member.Moment
 }
 
@@ -41,38 +41,38 @@ type census struct {
 type death struct {
 	asked bool
 	again member.Moment
-	// conflict says that the Lease is not as we have seen it, and is to be read.
+	// conflict is true if the Lease differs from what we have observed and has to be read.
 	conflict bool
 }
 
-// lead begins or ends the leadership. A leader knows only what it has seen and decided itself.
+// lead begins or ends the leadership. A leader knows only what it has observed and decided itself.
 func (r *Session) lead(leads bool) {
 	r.leader = leader{leads: leads, deaths: map[string]*death{}, doubts: map[string]*doubt{}}
 	for _, s := range r.slots {
 		s.leading = leading{homeSince: s.homeSince}
 	}
-	r.touchAll() // which slots have to be made and listed is decided anew, too
+	r.touchAll() // which slot Leases have to be created and listed is decided again, too
 }
 
-// decideLeader does what only the leader does, and concerns more than one slot.
+// decideLeader does the leader's work that concerns more than one slot.
 func (r *Session) decideLeader(now member.Moment) {
 	if !r.leads || r.activity != active {
 		return
 	}
 	r.declareDead(now)
-	r.takeStock(now)
+	r.listSessions(now)
 	r.assignSlots(now)
 }
 
-// leadSlot does what only the leader does with a slot.
+// leadSlot does the leader's work for one slot.
 func (r *Session) leadSlot(now member.Moment, s *slot) {
 	r.makeSlot(now, s)
 	r.timeOwnerless(now, s)
 	r.writeAssignments(now, s)
 }
 
-// declareDead empties the Leases of sessions that have been silent for the time of a take-over, by compare and swap with
-// the version that was silent. Only when that succeeds is a session dead.
+// declareDead empties the Leases of sessions that have been silent for the time of a take-over, by compare and swap with the
+// version that was silent. A session is dead only when that has succeeded.
 func (r *Session) declareDead(now member.Moment) {
 	if _, observing := r.others.Observing(); !observing {
 		return
@@ -97,7 +97,7 @@ func (r *Session) declareDead(now member.Moment) {
 			r.later(d.again)
 		default:
 			d.asked = true
-			request := member.Request{Verb: member.Update, Name: lease.Name, Lease: buried(lease), Need: member.NeedLeadership}
+			request := member.Request{Verb: member.Update, Name: lease.Name, Lease: emptied(lease), Need: member.NeedLeadership}
 			if d.conflict {
 				request = member.Request{Verb: member.Get, Name: lease.Name, Need: member.NeedLeadership}
 			}
@@ -106,17 +106,17 @@ func (r *Session) declareDead(now member.Moment) {
 	}
 }
 
-// buried returns a session Lease without a holder. That its session was leaving stays noted: its slots remember their home;
-// and so do the weights of its slots, which are planned now.
-func buried(lease *coordinationv1.Lease) *coordinationv1.Lease {
+// emptied returns a session Lease without a holder. It still records that its session was leaving, so that its slots keep their
+// home, and the weights of its slots, which are assigned now.
+func emptied(lease *coordinationv1.Lease) *coordinationv1.Lease {
 	l := lease.DeepCopy()
 	l.Spec.HolderIdentity = nil
 	member.Annotate(l, v1alpha1.AnnotationConfirmed, "")
 	return l
 }
 
-// takeDeath takes in that a session Lease was emptied, or not. If that is not known, the watch tells, and until it does the
-// same write does no harm. If it has changed, the watch will show that, unless etcd has been restored.
+// takeDeath records whether a session Lease was emptied. If that is unknown the watch will show it, and until then the same write
+// is harmless. If the Lease has changed, the watch will show that too, unless etcd has been restored.
 func (r *Session) takeDeath(now member.Moment, q question, reply member.Reply) {
 	replica, _ := member.ReplicaOf(q.session)
 	switch reply.Outcome {
@@ -131,8 +131,8 @@ func (r *Session) takeDeath(now member.Moment, q question, reply member.Reply) {
 	}
 }
 
-// makeSlot makes a slot Lease that is missing, and ends its quarantine as far as that is the leader's part: after the Lease
-// is seen to exist, all sessions are listed live, and the list is written on it.
+// makeSlot creates a missing slot Lease, and does the leader's part in ending its quarantine: after the Lease is observed to
+// exist, all sessions are listed live, and the list is written to it.
 func (r *Session) makeSlot(now member.Moment, s *slot) {
 	open, making := false, false
 	switch {
@@ -143,19 +143,20 @@ func (r *Session) makeSlot(now member.Moment, s *slot) {
 				Verb: member.Create, Lease: newLease(r.settings.Fleet, r.settings.Namespace, s.name), Need: member.NeedLeadership,
 			}, question{})
 		}
-		making = now.Since(s.retry) >= 0 // one that is refused does not keep the others waiting
+		making = now.Since(s.retry) >= 0 // one that is refused does not delay the others
 	case s.genuine && s.labelled:
 	case !s.genuine && r.census.step < s.uidStep:
 		open = true
 	case r.mayAsk(now, s):
-		r.askSlot(s, member.Request{Verb: member.Update, Lease: r.vouched(now, s), Need: member.NeedLeadership}, question{})
+		r.askSlot(s, member.Request{Verb: member.Update, Lease: r.withCensus(now, s), Need: member.NeedLeadership}, question{})
 	}
 	r.open.set(s.number, open)
 	r.making.set(s.number, making)
 }
 
-// takeStock lists all sessions live when a slot waits for that, and none is about to be made that would wait, too.
-func (r *Session) takeStock(now member.Moment) {
+// listSessions lists all sessions live if a slot waits for that and no slot Lease is about to be created that would need another
+// list.
+func (r *Session) listSessions(now member.Moment) {
 	switch {
 	case r.open.isEmpty() || !r.making.isEmpty() || r.census.asked:
 	case now.Since(r.census.again) < 0:
@@ -166,9 +167,9 @@ func (r *Session) takeStock(now member.Moment) {
 	}
 }
 
-// vouched returns the Lease with the sessions that have to confirm before the slot can be acquired. A holder stays: if it
-// has never acquired this Lease, it clears its name itself, or is dead.
-func (r *Session) vouched(now member.Moment, s *slot) *coordinationv1.Lease {
+// withCensus returns the Lease with the sessions that have to confirm before the slot can be acquired. A holder stays: if it has
+// never acquired this Lease, it clears its name itself, or is dead.
+func (r *Session) withCensus(now member.Moment, s *slot) *coordinationv1.Lease {
 	l := r.written(now, s)
 	member.Label(l, r.settings.Fleet, v1alpha1.LeaseOfSlot)
 	if !s.genuine {
@@ -178,7 +179,7 @@ func (r *Session) vouched(now member.Moment, s *slot) *coordinationv1.Lease {
 	return l
 }
 
-// takeCensus takes in the live list of all sessions.
+// takeCensus applies the live list of all sessions.
 func (r *Session) takeCensus(now member.Moment, q question, reply member.Reply) {
 	r.census.asked = false
 	if reply.Outcome != member.Done {

@@ -12,7 +12,7 @@ import (
 	member "github.com/machine-controller-fleet/machine-controller-fleet/membership"
 )
 
-// leads is a leader of a fleet with another session.
+// leads returns a leader of a fleet with another session.
 func leads(t *testing.T) *stage {
 	t.Helper()
 	s := newStage(t, 8)
@@ -59,12 +59,12 @@ func TestInstall(t *testing.T) {
 		}
 	}
 	if held == 0 {
-		t.Error("nothing is acquired although all have confirmed")
+		t.Error("want slots acquired after all have confirmed, got none")
 	}
 }
 
 func TestQuarantine(t *testing.T) {
-	// listed has a leader elsewhere make the slot's Lease anew and list the sessions on it.
+	// listed makes another leader create the slot's Lease again and list the sessions on it.
 	listed := func(s *stage, name, sessions string) {
 		s.write(name, func(l *coordinationv1.Lease) {
 			*l = *newLease("fleet", "ns", name)
@@ -72,7 +72,7 @@ func TestQuarantine(t *testing.T) {
 			assign("r-0")(l)
 		})
 		s.run(20 * time.Second)
-		s.holder(name, "") // a list that is late starts the time when it comes
+		s.holder(name, "") // the time starts with the list, also if that is late
 		s.write(name, func(l *coordinationv1.Lease) {
 			member.Annotate(l, v1alpha1.AnnotationLeaseUID, string(l.UID))
 			member.Annotate(l, v1alpha1.AnnotationQuarantine, sessions)
@@ -94,7 +94,7 @@ func TestQuarantine(t *testing.T) {
 		listed(s, name, me+","+another)
 		s.holder(name, me)
 	})
-	t.Run("a listed session that lives has to", func(t *testing.T) {
+	t.Run("a listed session that lives has to confirm", func(t *testing.T) {
 		s, name := holding(t)
 		s.write("fleet-session-r-1", holder(another))
 		s.remove(name)
@@ -128,7 +128,7 @@ func TestQuarantine(t *testing.T) {
 }
 
 func TestDeclareDead(t *testing.T) {
-	t.Run("after 15 s of silence, and its slots go to another", func(t *testing.T) {
+	t.Run("after 15 s of silence, and its slots are assigned to another replica", func(t *testing.T) {
 		s := leads(t)
 		name := s.slot(0, another, "r-1")
 		s.run(30 * time.Second)
@@ -156,10 +156,10 @@ func TestDeclareDead(t *testing.T) {
 		s.live = nil
 		s.leases["fleet-session-r-1"] = s.leases["fleet-session-r-1"].DeepCopy()
 		s.leases["fleet-session-r-1"].ResourceVersion = "50"
-		s.run(34 * time.Second) // the write conflicts, the read starts the time again
+		s.run(34 * time.Second) // the write conflicts, the read restarts the time
 		s.holder("fleet-session-r-1", "")
 	})
-	t.Run("by the leader alone", func(t *testing.T) {
+	t.Run("by the leader only", func(t *testing.T) {
 		s := leads(t)
 		s.step(Deposed{})
 		s.live = nil
@@ -169,7 +169,7 @@ func TestDeclareDead(t *testing.T) {
 }
 
 func TestAssignments(t *testing.T) {
-	t.Run("a replica that leaves is planned away, and its slots remember it for 10 minutes", func(t *testing.T) {
+	t.Run("the slots of a leaving replica are assigned to others, and it is their home for 10 minutes", func(t *testing.T) {
 		s := leads(t)
 		s.slot(0, another, "r-1")
 		s.run(20 * time.Second)
@@ -177,7 +177,7 @@ func TestAssignments(t *testing.T) {
 		s.run(2 * time.Second)
 		home := func() string { return s.leases["fleet-slot-000"].Annotations[v1alpha1.AnnotationHome] }
 		if s.assignee(0) != "r-0" || home() != "r-1" {
-			t.Fatalf("want it for r-0 with the home r-1, got %s and %q", s.assignee(0), home())
+			t.Fatalf("want it assigned to r-0 with the home r-1, got %s and %q", s.assignee(0), home())
 		}
 		s.live = nil
 		s.write("fleet-session-r-1", holder(""))
@@ -186,13 +186,13 @@ func TestAssignments(t *testing.T) {
 			t.Errorf("want no home after 10 minutes, got %q", home())
 		}
 	})
-	t.Run("a slot weighs what was reported of it last, by whoever holds it, and by the dead", func(t *testing.T) {
+	t.Run("the weight of a slot is the last reported one, also of a dead holder", func(t *testing.T) {
 		s := leads(t)
 		name := s.slot(0, another, "r-1")
 		weighs := func() int64 { return s.replica.world(at(s.now)).Slots[0].Weight }
 		s.write(name, func(l *coordinationv1.Lease) { member.Annotate(l, v1alpha1.AnnotationWeight, "3") })
 		if got := weighs(); got != 3 {
-			t.Errorf("noted on its Lease: %d, want 3", got)
+			t.Errorf("recorded on its Lease: %d, want 3", got)
 		}
 		report := func(text string) {
 			s.write("fleet-session-r-1", func(l *coordinationv1.Lease) { member.Annotate(l, v1alpha1.AnnotationWeights, text) })
@@ -207,12 +207,12 @@ func TestAssignments(t *testing.T) {
 			t.Errorf("reported as empty: %d, want 0", weighs())
 		}
 		report("0:9")
-		s.write("fleet-session-r-1", func(l *coordinationv1.Lease) { *l = *buried(l) })
+		s.write("fleet-session-r-1", func(l *coordinationv1.Lease) { *l = *emptied(l) })
 		if got := weighs(); got != 9 {
 			t.Errorf("reported by a dead one: %d, want 9", got)
 		}
 	})
-	t.Run("a slot that its preferred holder does not take goes to another", func(t *testing.T) {
+	t.Run("a slot that its assigned replica does not take is assigned to another", func(t *testing.T) {
 		s := leads(t)
 		s.run(20 * time.Second)
 		name := s.slot(0, "", "r-1")
@@ -226,11 +226,11 @@ func TestAssignments(t *testing.T) {
 		s.slot(0, "", "")
 		s.run(13 * time.Second)
 		if got := s.assignee(0); got != "" {
-			t.Errorf("planned for %q", got)
+			t.Errorf("assigned to %q, want no assignment", got)
 		}
 		s.run(3 * time.Second)
 		if got := s.assignee(0); got == "" {
-			t.Error("not planned")
+			t.Error("want it assigned, got no assignment")
 		}
 	})
 	t.Run("a slot Lease without its labels gets them back", func(t *testing.T) {
@@ -273,12 +273,12 @@ func TestCheckLease(t *testing.T) {
 
 func TestSettings(t *testing.T) {
 	for name, change := range map[string]func(*Settings){
-		"session":  func(s *Settings) { s.Session = "r-1_aaaaa" },
-		"fleet":    func(s *Settings) { s.Fleet = "" },
-		"slots":    func(s *Settings) { s.Slots = 0 },
-		"capacity": func(s *Settings) { s.Capacity = -1 },
-		"config":   func(s *Settings) { s.Config.Fence = 0 },
-		"plan":     func(s *Settings) { s.Assignment.Window = 0 },
+		"session":    func(s *Settings) { s.Session = "r-1_aaaaa" },
+		"fleet":      func(s *Settings) { s.Fleet = "" },
+		"slots":      func(s *Settings) { s.Slots = 0 },
+		"capacity":   func(s *Settings) { s.Capacity = -1 },
+		"config":     func(s *Settings) { s.Config.Fence = 0 },
+		"assignment": func(s *Settings) { s.Assignment.Window = 0 },
 	} {
 		s := settings(8)
 		if change(&s); s.Validate() == nil {
@@ -287,7 +287,7 @@ func TestSettings(t *testing.T) {
 	}
 }
 
-// BenchmarkSeenRenewal is what a replica pays for each renewal of another: 50 replicas renew every 2 s.
+// BenchmarkSeenRenewal measures what each renewal of another replica costs: 50 replicas renew every 2 s.
 func BenchmarkSeenRenewal(b *testing.B) {
 	r, err := NewSession(settings(256))
 	if err != nil {

@@ -11,7 +11,8 @@ import (
 	member "github.com/machine-controller-fleet/machine-controller-fleet/membership"
 )
 
-// listing is a leader with a slot Lease that was made anew and is not listed yet: its list of all sessions is not answered.
+// listing returns a leader with a slot Lease that was created again and is not listed yet: its list of all sessions is not
+// answered.
 func listing(t *testing.T) (s *stage, name string, list *member.Request) {
 	t.Helper()
 	s = newStage(t, 1)
@@ -26,7 +27,7 @@ func (s *stage) quarantine(name string) string {
 }
 
 func TestCensus(t *testing.T) {
-	t.Run("lists each session once, sorted, and nobody for an empty Lease", func(t *testing.T) {
+	t.Run("lists each session once, sorted, and no session for an empty Lease", func(t *testing.T) {
 		s := newStage(t, 1)
 		s.write("fleet-session-r-1", holder(another))
 		s.write("fleet-session-a", holder("a_aaaaa"))
@@ -49,7 +50,7 @@ func TestCensus(t *testing.T) {
 			t.Errorf("want %q, got %q", want, got)
 		}
 	})
-	t.Run("that began before a Lease was made is none for it", func(t *testing.T) {
+	t.Run("that began before a Lease was created does not count for it", func(t *testing.T) {
 		s, name, list := listing(t)
 		before := s.all()
 		s.write("fleet-session-r-2", holder("r-2_ccccc"))
@@ -64,7 +65,7 @@ func TestCensus(t *testing.T) {
 			t.Errorf("want %q, got %q", want, got)
 		}
 	})
-	t.Run("there is one at a time", func(t *testing.T) {
+	t.Run("is requested once at a time", func(t *testing.T) {
 		s, _, list := listing(t)
 		first := list.ID
 		s.write("fleet-session-r-2", holder("r-2_ccccc"))
@@ -72,7 +73,7 @@ func TestCensus(t *testing.T) {
 			t.Error("want one list at a time, got a second one")
 		}
 	})
-	t.Run("without an answer it lists nobody, and is taken again after 500 ms", func(t *testing.T) {
+	t.Run("without an answer it lists no session, and is requested again after 500 ms", func(t *testing.T) {
 		s, name, list := listing(t)
 		first := list.ID
 		s.step(Replied{member.Reply{ID: first, Outcome: member.Unanswered}})
@@ -81,11 +82,11 @@ func TestCensus(t *testing.T) {
 		}
 		s.run(400 * time.Millisecond)
 		if list.ID != first {
-			t.Error("want it asked for after 500 ms, got it before")
+			t.Error("want it requested after 500 ms, got it earlier")
 		}
 		s.run(200 * time.Millisecond)
 		if list.ID == first {
-			t.Error("want it asked for again")
+			t.Error("want it requested again")
 		}
 	})
 	t.Run("15 s count from when a Lease is seen to be listed, also if it shows an earlier list", func(t *testing.T) {
@@ -103,7 +104,7 @@ func TestCensus(t *testing.T) {
 		s.run(2 * time.Second)
 		s.holder(name, me)
 	})
-	t.Run("all Leases are made before the sessions are listed once", func(t *testing.T) {
+	t.Run("all Leases are created before the sessions are listed once", func(t *testing.T) {
 		s := newStage(t, 40)
 		made, lists := 0, 0
 		s.fate = func(r member.Request) (member.Outcome, bool) {
@@ -123,7 +124,7 @@ func TestCensus(t *testing.T) {
 			t.Errorf("want 40 Leases and 1 list, got %d and %d", made, lists)
 		}
 	})
-	t.Run("a Lease that cannot be made does not keep the others waiting", func(t *testing.T) {
+	t.Run("a Lease that cannot be created does not delay the others", func(t *testing.T) {
 		s := newStage(t, 2)
 		s.fate = on("fleet-slot-001", member.Create, member.Refused, false)
 		s.step(Elected{})
@@ -155,7 +156,7 @@ func TestLabelsOfASlotLease(t *testing.T) {
 			}
 		})
 	}
-	t.Run("a Lease is made with them", func(t *testing.T) {
+	t.Run("a Lease is created with them", func(t *testing.T) {
 		s, name, _ := listing(t)
 		if got := s.leases[name].Labels; got[v1alpha1.LabelFleet] != "fleet" || got[v1alpha1.LabelLease] != v1alpha1.LeaseOfSlot {
 			t.Errorf("got %v", got)
@@ -227,7 +228,7 @@ func TestDeclareDeadOnce(t *testing.T) {
 		s.run(600 * time.Millisecond)
 		s.holder("fleet-session-r-1", "")
 	})
-	t.Run("what it has confirmed goes, and what it has weighed stays", func(t *testing.T) {
+	t.Run("confirmations are removed, and weights stay", func(t *testing.T) {
 		s := silent(t)
 		s.write("fleet-session-r-1", func(l *coordinationv1.Lease) {
 			member.Annotate(l, v1alpha1.AnnotationConfirmed, "uid")
@@ -241,7 +242,7 @@ func TestDeclareDeadOnce(t *testing.T) {
 			t.Errorf("got %v", notes)
 		}
 	})
-	t.Run("a Lease that is gone, and the watch does not show it, is missing from then on", func(t *testing.T) {
+	t.Run("a Lease that a read shows as gone is missing from then on", func(t *testing.T) {
 		s := silent(t)
 		name := s.slot(0, another, "r-0")
 		delete(s.leases, "fleet-session-r-1")
@@ -291,7 +292,7 @@ func TestLeadershipForgetsItsAssignments(t *testing.T) {
 	s.run(2 * time.Second)
 	s.step(Elected{})
 	if got := s.assignee(0); got != "r-1" {
-		t.Errorf("want the plan of the earlier leadership forgotten, got the slot for %s", got)
+		t.Errorf("want the assignment of the earlier leadership forgotten, got the slot assigned to %s", got)
 	}
 }
 

@@ -7,7 +7,7 @@ import (
 	member "github.com/machine-controller-fleet/machine-controller-fleet/membership"
 )
 
-// leavesUnasked says that a session that leaves has waited long enough for the leader to plan its slots elsewhere.
+// leavesUnasked reports whether a leaving session has waited long enough for the leader to assign its slots to other replicas.
 func (r *Session) leavesUnasked(now member.Moment, s *slot) bool {
 	if !r.notes.Leaving {
 		return false
@@ -20,7 +20,7 @@ func (r *Session) leavesUnasked(now member.Moment, s *slot) bool {
 	return false
 }
 
-// decideLeave gives up the session Lease when nothing is held and nothing in flight.
+// decideLeave empties the session Lease when no slot is held and nothing is in flight.
 func (r *Session) decideLeave(now member.Moment) {
 	r.giveUpWhenIdle(now)
 	if r.notes.Leaving && r.engaged.isEmpty() {
@@ -28,7 +28,7 @@ func (r *Session) decideLeave(now member.Moment) {
 	}
 }
 
-// writeNotes puts on the session Lease, which is about to be renewed, what the others have to know.
+// writeNotes prepares what the session Lease, which is about to be renewed, reports to the other sessions.
 func (r *Session) writeNotes(now member.Moment) {
 	var confirmed, weights []string
 	for _, s := range r.slots {

@@ -2,14 +2,14 @@ package protocol
 
 import member "github.com/machine-controller-fleet/machine-controller-fleet/membership"
 
-// Everything stands for all slots in a Change of the kind Suspended and in its answer, which counts what is in flight
-// under the leadership too.
+// Everything stands for all slots in a Change of the kind Suspended and in its answer, which also covers what is in flight under
+// the leadership.
 const Everything = -1
 
-// Output is what a step asks of the shell: to carry out the changes, in their order, then to send the requests, in any
-// order and without waiting for one another. Then Fence, Suspended and Entitled are to be read.
+// Output is what the caller of a step has to do: carry out the changes, in their order, then send the requests, in any order and
+// without waiting for one another. Then it has to read Fence, Suspended and Entitled again.
 type Output struct {
-	// Slots are those of which Entitled may say something else than before.
+	// Slots are those for which the result of Entitled may have changed.
 	Slots    []int
 	Changes  []Change
 	Requests []member.Request
@@ -19,34 +19,37 @@ type Output struct {
 	WakeAt member.Moment
 }
 
-// Kind says what changes for a slot.
+// Kind is the kind of a change.
 type Kind string
 
 // The kinds of changes.
 const (
-	// Acquired: the session holds the slot. Keys may be taken as soon as a consistent read that began after this shows them.
+	// Acquired: the session holds the slot. Keys may be admitted once a consistent list that began after this has shown its
+	// objects.
 	Acquired Kind = "acquired"
-	// Stopped: no key may be started any more; what is in flight goes on. To be answered by Idle.
+	// Stopped: no key may be started any more; what is in flight continues. Has to be answered by Idle.
 	Stopped Kind = "stopped"
-	// Resumed: keys may be taken again, after Stopped, Cancelled or Suspended.
+	// Resumed: keys may be admitted again, after Stopped, Cancelled or Suspended.
 	Resumed Kind = "resumed"
-	// Cancelled: as Stopped, and the slot's contexts are cancelled, because what is in flight takes too long. To be answered by Idle.
+	// Cancelled: as Stopped, and the slot's contexts are cancelled, because what is in flight takes too long. Has to be answered
+	// by Idle.
 	Cancelled Kind = "cancelled"
-	// Suspended: the fence has passed. As Cancelled, for Everything. To be answered by Idle.
+	// Suspended: the fence has passed. As Cancelled, for Everything. Has to be answered by Idle.
 	Suspended Kind = "suspended"
-	// Lost: the session does not hold the slot any more. Contexts are cancelled, informers go. To be answered by Idle.
+	// Lost: the session does not hold the slot any more. Contexts are cancelled and informers stopped. Has to be answered by
+	// Idle.
 	Lost Kind = "lost"
 )
 
-// Change tells what changes for a slot.
+// Change is a change for a slot that has to be carried out.
 type Change struct {
 	// Slot is the slot's number, or Everything.
 	Slot int
-	// Epoch is the slot's epoch as far as it is held.
+	// Epoch is the slot's epoch, if it is held.
 	Epoch int64
-	// Kind says what changes.
+	// Kind is what changes.
 	Kind Kind
-	// Ticket is to be named by the Idle that answers; 0 if none is expected.
+	// Ticket is the one that the answering Idle has to carry; 0 if no answer is expected.
 	Ticket uint64
 }
 
@@ -57,24 +60,24 @@ type Reason string
 const (
 	// ReasonLeft: the session has left, and holds nothing.
 	ReasonLeft Reason = "Left"
-	// ReasonLost: the session Lease is gone, has another holder or is older than it was. A new session is to be started.
+	// ReasonLost: the session Lease is gone, has another holder or is older than it was. A new session has to be started.
 	ReasonLost Reason = "SessionLost"
-	// ReasonInFlight: something is still in flight long after the fence, or long after it was cancelled. The session
-	// Lease is left as it is, so that nobody takes over before what is in flight has ended with the process.
+	// ReasonInFlight: something is still in flight long after the fence, or long after it was cancelled. The session Lease is not
+	// changed, so that no other session takes over before what is in flight has ended with the process.
 	ReasonInFlight Reason = "InFlight"
-	// ReasonUnfit: the session could not list the Leases of the fleet, or could not release a slot, and has given its own Lease up so
-	// that others take its slots.
+	// ReasonUnfit: the session could not list the Leases of the fleet, or could not release a slot, and has emptied its own Lease
+	// so that other sessions take over its slots.
 	ReasonUnfit Reason = "Unfit"
 	// ReasonMismatch: the fleet was installed with other settings.
 	ReasonMismatch Reason = "SettingsMismatch"
 )
 
-// Exit tells the process to end.
+// Exit ends the process.
 type Exit struct {
-	// Reason says why.
+	// Reason is the reason.
 	Reason Reason
-	// Message says what was expected, what came and what to do.
+	// Message is what was expected, what came and what to do.
 	Message string
-	// Empty says that the session Lease has been emptied.
+	// Empty is true if the session Lease has been emptied.
 	Empty bool
 }

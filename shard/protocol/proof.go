@@ -9,21 +9,21 @@ import (
 	member "github.com/machine-controller-fleet/machine-controller-fleet/membership"
 )
 
-// proof is what live reads have shown of a session.
+// proof is the result of live reads of a session's Lease.
 type proof struct {
-	// step is when the first of them was asked for, or the last that has shown the session alive.
+	// step is when the first of them was requested, or the last that has shown the session alive.
 	step uint64
 	// dead is when the session is proven dead; zero: it is not.
 	dead member.Moment
-	// asked says that a read is not answered yet, and again when the next may be sent.
+	// asked is true while a read is not answered, and again is when the next may be sent.
 	asked bool
 	again member.Moment
-	// waiting are the slots to be decided when the read is answered.
+	// waiting are the slots to decide when the read is answered.
 	waiting slotSet
 }
 
-// isDead says that a session, which a slot Lease names, is proven dead: by a live read of its session Lease that began
-// after it was seen there. One read does for all slots of the session. What the watch shows is only a reason to ask.
+// isDead reports whether a session that a slot Lease names is proven dead: by a live read of its session Lease that began after
+// it was seen there. One read is enough for all slots of the session. What the watch shows is only a reason to read.
 func (r *Session) isDead(now member.Moment, s *slot, session string) bool {
 	replica, ok := member.ReplicaOf(session)
 	if !ok {
@@ -59,8 +59,8 @@ func (r *Session) isDead(now member.Moment, s *slot, session string) bool {
 	return false
 }
 
-// takeProof takes in a live read of a session Lease. The time that a doomed session has left is counted from this read,
-// and from nothing that was seen before: in between it may have held its Lease, and renewed it.
+// takeProof applies a live read of a session Lease. The time that a session without a Lease has left is counted from this read,
+// and from no earlier observation: in between it may have held its Lease, and renewed it.
 func (r *Session) takeProof(now member.Moment, q question, reply member.Reply) {
 	p := r.proofs[q.session]
 	p.asked, p.dead, p.step, p.again = false, member.Moment{}, q.step, now.Add(retryAfter)
@@ -81,9 +81,9 @@ func (r *Session) takeProof(now member.Moment, q question, reply member.Reply) {
 	}
 }
 
-// quarantined says that a slot Lease is so new that somebody may hold an earlier one. It ends a while after the leader's
-// list was first seen on it, so that every session that is not listed has passed its fence, and when all that are have
-// confirmed that they have nothing of the slot in flight, or are dead.
+// quarantined reports whether a slot Lease is so new that a session may hold an earlier one. The quarantine ends some time after
+// the leader's list was first seen on it, so that every session that is not listed has passed its fence, and when all listed ones
+// have confirmed that they have nothing of the slot in flight, or are dead.
 func (r *Session) quarantined(now member.Moment, s *slot) bool {
 	if !s.genuine {
 		return true
@@ -104,14 +104,14 @@ func (r *Session) quarantined(now member.Moment, s *slot) bool {
 	return open
 }
 
-// confirmed says that a session has confirmed on its Lease that it has nothing of the slot in flight. Once true this stays
-// so, because the Lease that it may have held is gone: what the watch shows is good enough.
+// confirmed reports whether a session has confirmed on its Lease that it has nothing of the slot in flight. Once true this stays
+// true, because the Lease that it may have held is gone: so what the watch shows is sufficient.
 func (r *Session) confirmed(s *slot, session string) bool {
 	_, confirmed := r.confirmations[session][s.lease.UID]
 	return confirmed
 }
 
-// readConfirmed reads the UIDs of the slot Leases that a session has confirmed.
+// readConfirmed parses the UIDs of the slot Leases that a session has confirmed.
 func readConfirmed(text string) map[types.UID]struct{} {
 	if text == "" {
 		return nil
@@ -123,7 +123,7 @@ func readConfirmed(text string) map[types.UID]struct{} {
 	return uids
 }
 
-// confirms says that this session has nothing in flight of a slot whose Lease is new.
+// confirms reports whether this session can confirm that it has nothing in flight of a slot whose Lease is new.
 func (r *Session) confirms(s *slot) bool {
 	return s.lease != nil && s.genuine && !s.busy && s.phase == free && slices.Contains(s.quarantine, r.settings.Session)
 }

@@ -15,7 +15,7 @@ import (
 	member "github.com/machine-controller-fleet/machine-controller-fleet/membership"
 )
 
-// TestAnyOrder feeds a replica events in any order, true or not, and checks what every step must keep.
+// TestAnyOrder passes events in any order, true or not, to a session, and checks the invariants of every step.
 func TestAnyOrder(t *testing.T) {
 	worlds.Check(t, 1, func(t *rapid.T) {
 		w := newWild(t)
@@ -26,7 +26,7 @@ func TestAnyOrder(t *testing.T) {
 	})
 }
 
-// wild is a replica in a world where anything may happen.
+// wild is a session in a world where anything may happen.
 type wild struct {
 	*rapid.T
 	replica *Session
@@ -45,7 +45,7 @@ func newWild(t *rapid.T) *wild {
 	return &wild{T: t, replica: replica, now: time.Second}
 }
 
-// event draws something that happens.
+// event draws an event.
 func (w *wild) event() Event {
 	kinds := []string{"woke", "woke", "seen", "seen", "gone", "listed", "idle", "elected", "deposed", "weighed", "leaving"}
 	if len(w.open) > 0 {
@@ -87,7 +87,7 @@ func (w *wild) lease() *coordinationv1.Lease {
 	l.UID = rapid.SampledFrom([]types.UID{"u", "u", "v"}).Draw(w.T, "uid")
 	l.ResourceVersion = strconv.Itoa(w.version)
 	holder(rapid.SampledFrom([]string{"", me, another, "nonsense"}).Draw(w.T, "holder"))(l)
-	assign(rapid.SampledFrom([]string{"", "r-0", "r-1"}).Draw(w.T, "preferred"))(l)
+	assign(rapid.SampledFrom([]string{"", "r-0", "r-1"}).Draw(w.T, "assigned"))(l)
 	if rapid.Bool().Draw(w.T, "genuine") {
 		member.Annotate(l, v1alpha1.AnnotationLeaseUID, "u")
 	}
@@ -120,7 +120,7 @@ func (w *wild) reply() member.Reply {
 	return reply
 }
 
-// check checks what every step must keep.
+// check checks the invariants of every step.
 func (w *wild) check(out Output) {
 	if w.exited && (len(out.Requests) > 0 || len(out.Changes) > 0) {
 		w.Fatalf("output after the exit: %+v", out)
@@ -148,10 +148,10 @@ func (w *wild) check(out Output) {
 		}
 	}
 	if !out.WakeAt.IsZero() && out.WakeAt.Since(at(w.now)) <= 0 {
-		w.Fatalf("at %v: wakes up at %v: it would spin", w.now, out.WakeAt.Monotonic)
+		w.Fatalf("at %v: wakes up at %v: it would loop without a pause", w.now, out.WakeAt.Monotonic)
 	}
 	if !w.exited && len(w.open) == 0 && out.WakeAt.IsZero() {
-		w.Fatalf("nothing is asked and nothing is waited for")
+		w.Fatalf("no request is open and no step is due")
 	}
 }
 
@@ -172,7 +172,7 @@ func (w *wild) checkRequest(request member.Request) {
 		return
 	}
 	if request.Need == member.NeedNothing {
-		w.Fatalf("%s of %s needs nothing", request.Verb, request.Name)
+		w.Fatalf("%s of %s needs neither fence nor leadership", request.Verb, request.Name)
 	}
 	if w.replica.Suspended() {
 		w.Fatalf("%s of %s while suspended", request.Verb, request.Name)

@@ -11,8 +11,8 @@ import (
 	member "github.com/machine-controller-fleet/machine-controller-fleet/membership"
 )
 
-// fixed is a setting that is fixed when the fleet is installed. The slots of two replicas that differ in one are not the same
-// slots, or one of them could take what the other may still act on.
+// fixed is a setting that is fixed when the fleet is installed. If two replicas differ in one, their slots are not the same, or
+// one of them could take over what the other may still act on.
 type fixed struct{ annotation, flag, value string }
 
 func fixedSettings(s Settings) []fixed {
@@ -25,8 +25,8 @@ func fixedSettings(s Settings) []fixed {
 	}
 }
 
-// Record returns the annotations that record the fixed settings: on the leader Lease those that the fleet was installed with,
-// and on a session Lease those of the session.
+// Record returns the annotations that record the fixed settings: on the leader Lease those that the fleet was installed with, and
+// on a session Lease those of the session.
 func Record(s Settings) map[string]string {
 	record := map[string]string{}
 	for _, f := range fixedSettings(s) {

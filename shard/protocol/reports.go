@@ -1,14 +1,15 @@
 package protocol
 
-// Reports is what the fleet says of the machines in its slots.
+// Reports is what the fleet reports about the machines in its slots.
 type Reports struct {
-	// Counts is what each replica has said last, by its name, also when it is absent by now.
+	// Counts is the last report of each replica, by its name, also of replicas that are absent now.
 	Counts map[string]string
-	// Holders are the replicas that hold the slots, dead or alive; "" is nobody.
+	// Holders are the replicas that hold the slots, dead or alive; "" if there is none.
 	Holders []string
 }
 
-// Reports returns what is known of that. ok is false until the session has held its Lease: before that it has not read all.
+// Reports returns the reports of all replicas. ok is false until the session has held its Lease: before that it has not read all
+// Leases.
 func (r *Session) Reports() (reported Reports, ok bool) {
 	reported = Reports{Counts: map[string]string{}, Holders: make([]string, 0, len(r.slots))}
 	for _, peer := range r.others.Peers() {

@@ -19,31 +19,31 @@ func TestCountsAreReported(t *testing.T) {
 	s.step(Weighed{Weights: map[int]int64{0: 1}})
 	s.run(3 * time.Second)
 	if counts() != "" {
-		t.Fatalf("told %q before anything was counted", counts())
+		t.Fatalf("reported %q before anything was counted", counts())
 	}
 	s.run(10 * time.Second)
 	s.step(Weighed{Weights: map[int]int64{0: 1}, Counts: &first})
 	s.run(3 * time.Second)
 	if counts() != first {
-		t.Fatalf("told %q, want %q", counts(), first)
+		t.Fatalf("reported %q, want %q", counts(), first)
 	}
 	s.step(Weighed{Weights: map[int]int64{0: 1}, Counts: &second})
 	s.run(4 * time.Second)
 	if counts() != first {
-		t.Error("told again after less than 10 s")
+		t.Error("reported again after less than 10 s")
 	}
 	s.run(10 * time.Second)
 	if counts() != second {
-		t.Errorf("told %q, want %q", counts(), second)
+		t.Errorf("reported %q, want %q", counts(), second)
 	}
-	s.write("fleet-session-r-1", func(l *coordinationv1.Lease) { // an absent one, with its last word
-		*l = *buried(l)
+	s.write("fleet-session-r-1", func(l *coordinationv1.Lease) { // an absent one, with its last report
+		*l = *emptied(l)
 		member.Annotate(l, v1alpha1.AnnotationCounts, "last")
 	})
 	reported, ok := s.replica.Reports()
 	want := Reports{Counts: map[string]string{"r-0": second, "r-1": "last"}, Holders: []string{"r-0", "r-1", "", "", "", "", "", ""}}
 	if diff := cmp.Diff(want, reported); diff != "" || !ok {
-		t.Errorf("told (-want +got), %v:\n%s", ok, diff)
+		t.Errorf("reports (-want +got), %v:\n%s", ok, diff)
 	}
 }
 
@@ -52,6 +52,6 @@ func TestSessionThatMayNotActReportsNothing(t *testing.T) {
 	s.fate = on("fleet-session-r-0", member.Update, member.Unanswered, false)
 	s.run(20 * time.Second)
 	if _, ok := s.replica.Reports(); ok {
-		t.Error("its fence has passed, and what it knows may be old")
+		t.Error("want no reports after the fence, since they may be outdated")
 	}
 }

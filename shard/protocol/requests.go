@@ -26,19 +26,19 @@ const (
 	aboutRestore
 )
 
-// question is a request that is not answered yet.
+// question is the context of a request that is not answered yet.
 type question struct {
 	about about
 	verb  member.Verb
-	// step is the one that asked: what a read shows is at least as new as what was known then.
+	// step is the one that sent it: what a read shows is at least as new as what was known then.
 	step uint64
 	slot *slot
 	// acquired is the acquireTime that the request writes, if it acquires.
 	acquired time.Time
-	// releases says that it clears the holder.
+	// releases is true if it clears the holder.
 	releases bool
 	session  string
-	// leads says that only the leader sends it, for the Lease of that name.
+	// leads is true if only the leader sends it, for the Lease of that name.
 	leads bool
 	name  string
 }
@@ -52,7 +52,7 @@ func (r *Session) ask(request member.Request, q question) {
 	r.out.Requests = append(r.out.Requests, request)
 }
 
-// askSlot sends a request for a slot Lease, the only one at its time.
+// askSlot sends a request for a slot Lease, the only one in flight for that Lease.
 func (r *Session) askSlot(s *slot, request member.Request, q question) {
 	s.asked = true
 	r.inUse++
@@ -60,7 +60,7 @@ func (r *Session) askSlot(s *slot, request member.Request, q question) {
 	r.ask(request, q)
 }
 
-// mayAsk says that a request for the slot Lease can be sent now.
+// mayAsk reports whether a request for the slot Lease can be sent now.
 func (r *Session) mayAsk(now member.Moment, s *slot) bool {
 	switch {
 	case s.asked || r.activity != active:
@@ -75,7 +75,7 @@ func (r *Session) mayAsk(now member.Moment, s *slot) bool {
 	return true
 }
 
-// takeReply takes in the answer to a request of ours. Any other answer is ignored.
+// takeReply applies the answer to a request of ours. Any other answer is ignored.
 func (r *Session) takeReply(now member.Moment, reply member.Reply) {
 	q, ok := r.pending[reply.ID]
 	if !ok {
@@ -110,7 +110,7 @@ func (r *Session) takeReply(now member.Moment, reply member.Reply) {
 	}
 }
 
-// takeSlotReply takes in the answer about a slot Lease.
+// takeSlotReply applies the answer to a request for a slot Lease.
 func (r *Session) takeSlotReply(now member.Moment, q question, reply member.Reply) {
 	s := q.slot
 	r.touch(s)
@@ -119,7 +119,7 @@ func (r *Session) takeSlotReply(now member.Moment, q question, reply member.Repl
 	switch reply.Outcome {
 	case member.Done:
 		if s.mustRead = s.lease == nil && q.step < s.step; s.mustRead {
-			return // it was seen to be gone while this was under way: what the answer shows may be older
+			return // it was observed to be gone while this was in flight: what the answer shows may be older
 		}
 		asked := uint64(0)
 		if q.verb == member.Get {
@@ -130,8 +130,8 @@ func (r *Session) takeSlotReply(now member.Moment, q question, reply member.Repl
 		s.mustRead = false
 		r.takeSlot(now, s, nil, q.step)
 	case member.Conflict, member.Exists, member.Unanswered:
-		// The read tells what has become of it, unless it is still under way: then the Lease is as it was, and to write
-		// the same once more does no harm.
+		// A read shows whether the request took effect, unless it is still in flight: then the Lease is unchanged, and repeating
+		// the same write is harmless.
 		s.mustRead = true
 		s.uncertain = s.uncertain || q.releases
 		if q.verb == member.Get || reply.Outcome == member.Unanswered {

@@ -13,7 +13,7 @@ import (
 )
 
 func TestRequestsAtOnce(t *testing.T) {
-	t.Run("at most 32 for slot Leases, and an answer makes room", func(t *testing.T) {
+	t.Run("at most 32 for slot Leases, and one more after an answer", func(t *testing.T) {
 		s := newStage(t, 40)
 		var open []uint64
 		s.fate = func(r member.Request) (member.Outcome, bool) {
@@ -118,7 +118,7 @@ func TestRequestsAtOnce(t *testing.T) {
 		s.step(Idle{Slot: 0, Ticket: s.reported[0].Ticket})
 		s.changes(Change{Slot: 0, Epoch: 1, Kind: Stopped}, Change{Slot: 0, Epoch: 1, Kind: Lost})
 	})
-	t.Run("an answer to a write is not taken for a live read that began with it", func(t *testing.T) {
+	t.Run("an answer to a write does not count as a live read that began with it", func(t *testing.T) {
 		s := newStage(t, 8)
 		update := s.withheld("fleet-slot-000", member.Update, true)
 		name := s.slot(0, "", "r-0")
@@ -184,7 +184,7 @@ func TestConfirmations(t *testing.T) {
 			member.Annotate(l, v1alpha1.AnnotationQuarantine, sessions)
 		}
 	}
-	t.Run("of what lists us", func(t *testing.T) {
+	t.Run("of a slot Lease that lists us", func(t *testing.T) {
 		s := newStage(t, 8)
 		s.write(s.slot(0, "", "r-1"), quarantined(me, "slot-0"))
 		s.run(3 * time.Second) // with the next renewal
@@ -192,7 +192,7 @@ func TestConfirmations(t *testing.T) {
 			t.Errorf("got %q", confirmed(s))
 		}
 	})
-	t.Run("not of what lists others, nor before a leader has listed the sessions", func(t *testing.T) {
+	t.Run("not of a slot Lease that lists others, nor before a leader has listed the sessions", func(t *testing.T) {
 		s := newStage(t, 8)
 		s.write(s.slot(0, "", "r-1"), quarantined(another, "slot-0"))
 		s.write(s.slot(1, "", "r-1"), quarantined(me, "an-earlier-one"))
@@ -201,7 +201,7 @@ func TestConfirmations(t *testing.T) {
 			t.Errorf("got %q", confirmed(s))
 		}
 	})
-	t.Run("not of what we hold", func(t *testing.T) {
+	t.Run("not of a slot that we hold", func(t *testing.T) {
 		s, name := holding(t)
 		s.idle = false
 		s.write(name, assign("r-1"))
@@ -213,7 +213,7 @@ func TestConfirmations(t *testing.T) {
 			t.Errorf("got %q", confirmed(s))
 		}
 	})
-	t.Run("our own is not needed for us", func(t *testing.T) {
+	t.Run("our own confirmation is not needed", func(t *testing.T) {
 		s := newStage(t, 8)
 		name := s.slot(0, "", "r-1")
 		s.write(name, func(l *coordinationv1.Lease) {
@@ -254,19 +254,19 @@ func TestReportedWeights(t *testing.T) {
 	s.step(weighed(8, "c"))
 	s.run(2 * time.Second)
 	if counts(s) != "c" {
-		t.Errorf("want a new count alone reported, got %q", counts(s))
+		t.Errorf("want only a new count reported, got %q", counts(s))
 	}
-	s.step(weighed(8, "c")) // nothing new takes no turn
+	s.step(weighed(8, "c")) // an unchanged report does not delay the next one
 	s.run(10 * time.Second)
 	s.step(weighed(8, "c"))
 	s.step(Weighed{Weights: map[int]int64{0: 9}})
 	s.run(2 * time.Second)
 	if weights(s) != "0:9" || counts(s) != "c" {
-		t.Errorf("want the weight alone reported, and the last count to stand, got %q and %q", weights(s), counts(s))
+		t.Errorf("want only the weight reported, and the last count unchanged, got %q and %q", weights(s), counts(s))
 	}
 }
 
-func TestNotedWeights(t *testing.T) {
+func TestRecordedWeights(t *testing.T) {
 	for text, want := range map[string]int64{"": 0, "0": 0, "5": 5, "-5": 0, "much": 0, "99999999999999999999": 0} {
 		s := leads(t)
 		s.write(s.slot(0, "", "r-1"), func(l *coordinationv1.Lease) { member.Annotate(l, v1alpha1.AnnotationWeight, text) })
@@ -274,7 +274,7 @@ func TestNotedWeights(t *testing.T) {
 			t.Errorf("%q: want %d, got %d", text, want, got)
 		}
 	}
-	t.Run("what nobody has weighed keeps the note that it has", func(t *testing.T) {
+	t.Run("a slot without a reported weight keeps the recorded one", func(t *testing.T) {
 		s := newStage(t, 8)
 		name := s.slot(0, "", "")
 		s.write(name, func(l *coordinationv1.Lease) {
@@ -296,7 +296,7 @@ func TestRestoredWatch(t *testing.T) {
 		old.ResourceVersion = "50"
 		return []*coordinationv1.Lease{old, s.leases["fleet-session-r-0"]}
 	}
-	t.Run("a list that is no older asks for nothing", func(t *testing.T) {
+	t.Run("a list that is not older requests nothing", func(t *testing.T) {
 		s, _ := holding(t)
 		lists := s.counted("", member.List, member.Unanswered)
 		s.step(Listed{s.all()})
@@ -304,7 +304,7 @@ func TestRestoredWatch(t *testing.T) {
 			t.Errorf("want no list, got %d", *lists)
 		}
 	})
-	t.Run("an older one asks once", func(t *testing.T) {
+	t.Run("an older one requests one list", func(t *testing.T) {
 		s, name := holding(t)
 		lists := s.counted("", member.List, unanswered)
 		s.step(Listed{older(s, name)})

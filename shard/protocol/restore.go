@@ -6,9 +6,9 @@ import (
 	member "github.com/machine-controller-fleet/machine-controller-fleet/membership"
 )
 
-// checkRestore asks for a live list if the list that the watch starts from is older than what we know. Mostly it began
-// before an answer that came first; but if etcd has been restored, everything that the watch shows is old for a while, and
-// only a live read that began later proves that it is true.
+// checkRestore requests a live list if the list that the watch starts from is older than what we know. Usually it began before an
+// answer that came first; but if etcd has been restored, everything that the watch shows is old for a while, and only a live read
+// that began later proves that it is current.
 func (r *Session) checkRestore(leases []*coordinationv1.Lease) {
 	for _, l := range leases {
 		number, ok := member.SlotOfLease(r.settings.Fleet, l.Name, r.settings.Slots)
@@ -19,7 +19,7 @@ func (r *Session) checkRestore(leases []*coordinationv1.Lease) {
 	}
 }
 
-// takeRestore takes in that list. Without an answer the next list of the watch is checked again.
+// takeRestore applies that list. Without an answer the next list of the watch is checked again.
 func (r *Session) takeRestore(now member.Moment, q question, reply member.Reply) {
 	r.restoring = false
 	if reply.Outcome == member.Done {

@@ -8,7 +8,7 @@ import (
 )
 
 // A write that clears the holder may take effect as long as it is not answered, whatever has changed meanwhile.
-func TestAReleaseIsNotTakenBackBeforeItsAnswer(t *testing.T) {
+func TestAReleaseIsNotRevertedBeforeItsAnswer(t *testing.T) {
 	s, name := holding(t)
 	s.run(10 * time.Second)
 	s.blind = true
@@ -19,7 +19,7 @@ func TestAReleaseIsNotTakenBackBeforeItsAnswer(t *testing.T) {
 	s.blind = false
 	s.run(4 * time.Second)
 	if !s.replica.Fitness().Observes {
-		t.Fatal("want its renewals to come back")
+		t.Fatal("want its renewals observed")
 	}
 	s.entitled(0, false)
 	if got := s.replica.slots[0].phase; got != releasing {
@@ -27,8 +27,8 @@ func TestAReleaseIsNotTakenBackBeforeItsAnswer(t *testing.T) {
 	}
 }
 
-// A hand-over that is taken back gives a slot that has not opened its time anew, and keeps none of its own.
-func TestASlotHasItsTimeToOpenAfterAHandOverWasTakenBack(t *testing.T) {
+// A hand-over that is reverted restarts the deadline of a slot that has not opened, and keeps no deadline of its own.
+func TestTheDeadlineToOpenStartsAgainAfterARevertedHandOver(t *testing.T) {
 	s := newStage(t, 8)
 	s.stuck[0], s.idle = true, false
 	name := s.slot(0, "", "r-0")
@@ -56,8 +56,8 @@ func TestASessionThatHasGivenUpAcquiresNothing(t *testing.T) {
 	s.holder(s.slot(2, "", "r-0"), "")
 }
 
-// An answer that is no news asks for nothing: a Lease that was made, and a slot that was acquired, are not read again.
-func TestNothingIsReadThatIsKnown(t *testing.T) {
+// An answer that is not news leads to no request: a created Lease and an acquired slot are not read again.
+func TestKnownLeasesAreNotReadAgain(t *testing.T) {
 	s := newStage(t, 8)
 	reads := 0
 	s.fate = func(r member.Request) (member.Outcome, bool) {
@@ -71,7 +71,7 @@ func TestNothingIsReadThatIsKnown(t *testing.T) {
 	for slot := range 8 {
 		s.holder(member.SlotLeaseName("fleet", slot, 8), me)
 	}
-	s.remove("fleet-slot-007") // it is made again in the step that sees it gone
+	s.remove("fleet-slot-007") // it is created again in the step that observes that it is gone
 	s.run(time.Second)
 	if reads > 0 {
 		t.Errorf("want no Lease read, got %d", reads)
@@ -80,14 +80,15 @@ func TestNothingIsReadThatIsKnown(t *testing.T) {
 	name := s.slot(0, "", "r-0")
 	written := acquire.Lease.DeepCopy()
 	written.ResourceVersion = "9999"
-	s.replica.Step(at(s.now), Seen{written}) // the watch is quicker than the answer
+	s.replica.Step(at(s.now), Seen{written}) // the watch event arrives before the answer
 	out := s.replica.Step(at(s.now), Replied{member.Reply{ID: acquire.ID, Sent: at(s.now), Outcome: member.Done, Lease: written}})
 	if len(out.Requests) > 0 {
 		t.Errorf("%s: want nothing asked, got %+v", name, out.Requests)
 	}
 }
 
-// A list of the watch that shows an older slot Lease is checked, because etcd may have been restored. That of a session is no reason.
+// A list of the watch that shows an older slot Lease is checked, because etcd may have been restored. One that shows an older
+// session Lease is not.
 func TestOnlyOlderSlotLeasesAreChecked(t *testing.T) {
 	s, name := holding(t)
 	s.run(3 * time.Second)

@@ -11,10 +11,10 @@ import (
 	member "github.com/machine-controller-fleet/machine-controller-fleet/membership"
 )
 
-// unanswered, as the outcome of a request, is one that never gets an answer. Whether it takes effect is the second result.
+// unanswered, as the outcome of a request, means that it never gets an answer. Whether it takes effect is the second result.
 const unanswered member.Outcome = ""
 
-// restored changes a Lease on the API server alone: the watch does not show it yet.
+// restored changes a Lease on the API server only: the watch does not show it yet.
 func (s *stage) restored(name string, change func(*coordinationv1.Lease)) {
 	l := s.leases[name].DeepCopy()
 	change(l)
@@ -146,7 +146,7 @@ func TestLeaverWaitsForItsAcquisitions(t *testing.T) {
 		s.run(time.Second)
 		s.exits(ReasonLeft, true)
 		if s.leases[name].ResourceVersion == attempt {
-			t.Error("the attempt could take effect after the exit")
+			t.Error("want no exit while the attempt could take effect")
 		}
 	})
 	t.Run("while the Lease cannot be read after an attempt without an answer", func(t *testing.T) {
@@ -200,13 +200,13 @@ func TestSuspendedIdle(t *testing.T) {
 		s.run(9500 * time.Millisecond)
 		return s, s.reported[len(s.reported)-1].Ticket
 	}
-	t.Run("the answer to another ticket is none", func(t *testing.T) {
+	t.Run("an answer to another ticket does not count", func(t *testing.T) {
 		s, ticket := suspend(t)
 		s.step(Idle{Slot: Everything, Ticket: ticket - 1})
 		s.run(2 * time.Second)
 		s.exits(ReasonInFlight, false)
 	})
-	t.Run("the answer for one slot is none", func(t *testing.T) {
+	t.Run("an answer for one slot does not count", func(t *testing.T) {
 		s, ticket := suspend(t)
 		s.step(Idle{Slot: 0, Ticket: ticket})
 		s.run(2 * time.Second)
@@ -284,7 +284,7 @@ func TestCancelledHandOver(t *testing.T) {
 		s.step(Idle{Slot: 0, Ticket: s.reported[1].Ticket})
 		s.holder(name, "")
 	})
-	t.Run("taken back", func(t *testing.T) {
+	t.Run("reverted", func(t *testing.T) {
 		s, name := cancelled(t)
 		s.write(name, assign("r-0"))
 		s.changes(Change{Slot: 0, Epoch: 1, Kind: Resumed})

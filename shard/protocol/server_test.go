@@ -31,7 +31,7 @@ func settings(slots int) Settings {
 	}
 }
 
-// stage is one replica with an API server that answers at once, and a watch that shows everything at once.
+// stage is one session with an API server that answers at once, and a watch that shows everything at once.
 type stage struct {
 	t       *testing.T
 	replica *Session
@@ -39,14 +39,14 @@ type stage struct {
 	leases  map[string]*coordinationv1.Lease
 	version int
 	wake    member.Moment
-	// reported are the changes since they were last asked for, asked the requests for slot Leases.
+	// reported are the changes since they were last read, asked the requests for slot Leases.
 	reported []Change
 	exit     *Exit
-	// fate, if set, says what becomes of a request; Done lets the server decide.
+	// fate, if set, decides the outcome of a request; Done leaves it to the server.
 	fate func(member.Request) (outcome member.Outcome, takesEffect bool)
 	// live are other sessions, whose Leases are renewed.
 	live []string
-	// idle has changes answered at once, blind has the watch show nothing; stuck are slots that do not open.
+	// idle answers changes at once, blind hides everything from the watch; stuck are slots that do not open.
 	idle, blind bool
 	stuck       map[int]bool
 	// entitlements are those that the steps have named, by slot.
@@ -64,7 +64,7 @@ func newStage(t *testing.T, slots int) *stage {
 	return s
 }
 
-// step takes in one event and all that follows from it at once.
+// step applies one event and everything that follows from it at once.
 func (s *stage) step(event Event) {
 	s.t.Helper()
 	steps := 0
@@ -96,7 +96,7 @@ func (s *stage) step(event Event) {
 	}
 }
 
-// names expects that a step names each slot to which the session's entitlement has changed.
+// names asserts that a step names each slot to which the session's entitlement has changed.
 func (s *stage) names(out Output) {
 	s.t.Helper()
 	if s.entitlements == nil {
@@ -117,7 +117,7 @@ type entitlement struct {
 	is    bool
 }
 
-// answer carries out a request.
+// answer executes a request.
 func (s *stage) answer(request member.Request) (reply member.Reply, seen *coordinationv1.Lease) {
 	s.t.Helper()
 	reply = member.Reply{ID: request.ID, Sent: at(s.now), Outcome: member.Done}
@@ -178,7 +178,7 @@ func (s *stage) all() (leases []*coordinationv1.Lease) {
 	return leases
 }
 
-// write stores somebody else's change of a Lease and shows it.
+// write stores another client's change of a Lease and shows it.
 func (s *stage) write(name string, change func(l *coordinationv1.Lease)) {
 	s.t.Helper()
 	l := &coordinationv1.Lease{}
@@ -198,7 +198,7 @@ func (s *stage) remove(name string) {
 	s.step(Gone{l})
 }
 
-// run goes on by a duration.
+// run advances time by a duration.
 func (s *stage) run(d time.Duration) {
 	s.t.Helper()
 	const tick = 100 * time.Millisecond
@@ -229,7 +229,7 @@ func assign(replica string) func(*coordinationv1.Lease) {
 	return func(l *coordinationv1.Lease) { member.Annotate(l, v1alpha1.AnnotationAssignedReplica, replica) }
 }
 
-// slot makes a slot Lease that was made long ago.
+// slot creates a slot Lease that was created long ago.
 func (s *stage) slot(number int, session, assigned string) string {
 	s.t.Helper()
 	name := member.SlotLeaseName("fleet", number, 8)
@@ -242,7 +242,7 @@ func (s *stage) slot(number int, session, assigned string) string {
 	return name
 }
 
-// changes expects what was told since the last call.
+// changes asserts the changes since the last call.
 func (s *stage) changes(want ...Change) {
 	s.t.Helper()
 	got := slices.Clone(s.reported)
@@ -275,6 +275,6 @@ func (s *stage) exits(want Reason, empty bool) {
 		s.t.Fatalf("want exit %s (empty %v), got %+v", want, empty, s.exit)
 	}
 	if s.replica.Entitled(0); !s.replica.Suspended() || !s.replica.Fence().IsZero() {
-		s.t.Error("may act after the exit")
+		s.t.Error("want the session suspended after the exit")
 	}
 }

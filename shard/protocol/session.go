@@ -13,15 +13,15 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/shard/ring"
 )
 
-// Settings are what a replica is and what its fleet was installed with.
+// Settings are the identity of a replica and the settings that its fleet was installed with.
 type Settings struct {
 	// Config has the durations.
 	Config member.Config
-	// Assignment has the durations and limits of planning.
+	// Assignment has the durations and limits of assigning slots.
 	Assignment assignment.Config
 	// Fleet is the fleet's name, the prefix of all its Leases.
 	Fleet string
-	// Namespace is where the Leases are.
+	// Namespace is the namespace of the Leases.
 	Namespace string
 	// Replica is the replica's name.
 	Replica string
@@ -29,19 +29,19 @@ type Settings struct {
 	Session string
 	// PodUID is the UID of the pod that the process runs in; empty if it is not known.
 	PodUID string
-	// Exclusive says that the process holds the exclusive file lock in the pod's own volume.
+	// Exclusive is true if the process holds the exclusive file lock in the pod's own volume.
 	Exclusive bool
 	// Capacity is how much the replica wants to hold in relation to others. Default 1.
 	Capacity float64
 	// Slots is the number of slots.
 	Slots int
-	// ShardBy is what of a root's key decides its slot: "deployment" or "namespace".
+	// ShardBy is the part of a root's key that decides its slot: "deployment" or "namespace".
 	ShardBy string
 	// RingVersion is the version of the hash and the consistent-hash table.
 	RingVersion string
 }
 
-// Validate returns all that is wrong with the settings.
+// Validate returns all errors of the settings.
 func (s Settings) Validate() error {
 	errs := []error{s.Config.Validate(), s.Assignment.Validate()}
 	if replica, ok := member.ReplicaOf(s.Session); !ok || replica != s.Replica {
@@ -80,7 +80,7 @@ type Session struct {
 
 	activation
 	ability
-	// restoring says that a list is asked for because etcd may have been restored.
+	// restoring is true while a list is requested because etcd may have been restored.
 	restoring bool
 
 	weights   map[int]int64
@@ -89,10 +89,10 @@ type Session struct {
 	notes     member.Notes
 	leavingAt member.Moment
 	proofs    map[string]*proof
-	// words are what the session Leases say, by replica; confirmations are the slot Leases that sessions have confirmed.
+	// words are the contents of the session Leases, by replica; confirmations are the slot Leases that sessions have confirmed.
 	words         map[string]*words
 	confirmations map[string]map[types.UID]struct{}
-	// forgetAt is of how many sessions and replicas something is remembered when what is not needed is forgotten.
+	// forgetAt is the number of remembered sessions and replicas from which on forget removes what is not needed.
 	forgetAt int
 	agenda
 	leader
@@ -122,19 +122,19 @@ func NewSession(s Settings) (*Session, error) {
 	return r, nil
 }
 
-// Step takes in an event and says what to do. now must not be earlier, on the monotonic clock, than at the step before.
+// Step applies an event and returns what to do. now must not be earlier, on the monotonic clock, than at the step before.
 func (r *Session) Step(now member.Moment, event Event) Output {
 	if r.exited {
 		return Output{}
 	}
 	r.steps++
 	r.out = Output{}
-	// Time comes before the event, which may have been waiting while we were stopped.
+	// Time is applied before the event, which may have been waiting while the process was stopped.
 	_, observed := r.others.Observing()
 	r.others.Advance(now)
 	r.suspend(now)
 	r.take(now, event)
-	r.hear()
+	r.takeNews()
 	r.forget(now)
 	_, observing := r.others.Observing()
 	r.dirty = r.dirty || observing != observed
@@ -150,7 +150,7 @@ func (r *Session) Step(now member.Moment, event Event) Output {
 	return r.out
 }
 
-// take notes what the event tells.
+// take records the event.
 func (r *Session) take(now member.Moment, event Event) {
 	switch e := event.(type) {
 	case Listed:
@@ -184,8 +184,8 @@ func (r *Session) take(now member.Moment, event Event) {
 	}
 }
 
-// takeAll takes in a consistent list: the watch's, or, with the step in which it was asked for, one of our own. What is not
-// in it does not exist.
+// takeAll applies a consistent list: the watch's, or, with the step in which it was requested, one of our own. What is not in it
+// does not exist.
 func (r *Session) takeAll(now member.Moment, leases []*coordinationv1.Lease, asked uint64) {
 	there := make(map[string]bool, len(leases))
 	for _, l := range leases {
@@ -205,8 +205,8 @@ func (r *Session) takeAll(now member.Moment, leases []*coordinationv1.Lease, ask
 	r.dirty = true
 }
 
-// takeLease takes in a version of any Lease of the fleet. The renewal of a session Lease, which is nearly all that ever
-// happens, is not looked at any further.
+// takeLease applies a version of any Lease of the fleet. The renewal of a session Lease, by far the most frequent event, is not
+// examined any further.
 func (r *Session) takeLease(now member.Moment, l *coordinationv1.Lease, asked uint64) {
 	if number, ok := member.SlotOfLease(r.settings.Fleet, l.Name, r.settings.Slots); ok {
 		r.takeSlot(now, r.slots[number], l, asked)
@@ -228,7 +228,7 @@ func (r *Session) takeLease(now member.Moment, l *coordinationv1.Lease, asked ui
 	}
 }
 
-// takeGone takes in that a Lease was deleted.
+// takeGone records that a Lease was deleted.
 func (r *Session) takeGone(now member.Moment, l *coordinationv1.Lease) {
 	if number, ok := member.SlotOfLease(r.settings.Fleet, l.Name, r.settings.Slots); ok {
 		if s := r.slots[number]; s.lease != nil && s.lease.UID == l.UID {
@@ -241,7 +241,7 @@ func (r *Session) takeGone(now member.Moment, l *coordinationv1.Lease) {
 	}
 }
 
-// decide derives what to do from all that is known.
+// decide derives what to do from everything that is known.
 func (r *Session) decide(now member.Moment) {
 	if reason := r.own.Lost(); reason != "" {
 		r.exit(Exit{Reason: ReasonLost, Message: reason + "; start a new session"})
@@ -263,7 +263,7 @@ func (r *Session) decide(now member.Moment) {
 		r.decideLeader(now)
 		r.decideLeave(now)
 		r.hurryFitness(now)
-		r.decideSlots(now) // those that the leader has planned, and those of a session whose fitness has changed
+		r.decideSlots(now) // those that the leader has assigned, and those of a session whose fitness has changed
 	}
 	if r.own.IsDue(now) {
 		r.writeNotes(now)
@@ -276,7 +276,7 @@ func (r *Session) decide(now member.Moment) {
 	}
 }
 
-// later asks for a step at a moment.
+// later requests a step at a moment.
 func (r *Session) later(at member.Moment) { r.wake = member.Earliest(r.wake, at) }
 
 func (r *Session) exit(e Exit) { r.out.Exit = &e }
@@ -290,15 +290,15 @@ func (r *Session) Fence() member.Moment {
 	return fence
 }
 
-// Suspended says that nothing may be started: the session does not hold its Lease, its fence has passed, it has not read
-// its slot Leases since, or it has given its Lease up.
+// Suspended reports whether nothing may be started: the session does not hold its Lease, its fence has passed, it has not read
+// its slot Leases since, or it has emptied its Lease.
 func (r *Session) Suspended() bool {
 	_, holds := r.own.Fence()
 	return r.exited || !holds || r.activity != active
 }
 
-// Entitled says that the session holds the slot and may start effects for it before Fence, and under which epoch. A slot
-// that is handed over is entitled until it is cancelled or released, for what is in flight.
+// Entitled reports whether the session holds the slot and may start effects for it before Fence, and under which epoch. A slot
+// that is handed over stays entitled until it is cancelled or released, for what is in flight.
 func (r *Session) Entitled(slot int) (epoch int64, ok bool) {
 	if r.Suspended() || slot < 0 || slot >= len(r.slots) {
 		return 0, false

@@ -14,15 +14,15 @@ import (
 	member "github.com/machine-controller-fleet/machine-controller-fleet/membership"
 )
 
-// phase is what this session does with a slot.
+// phase is the phase of this session's use of a slot.
 type phase int
 
 const (
 	// free: the session does not hold the slot.
 	free phase = iota
-	// held: keys are taken.
+	// held: keys are admitted.
 	held
-	// stopping: keys are not taken any more; what is in flight goes on.
+	// stopping: keys are not admitted any more; what is in flight continues.
 	stopping
 	// cancelled: what is in flight has been cancelled too.
 	cancelled
@@ -34,16 +34,16 @@ func (p phase) String() string {
 	return [...]string{"free", "held", "stopping", "cancelled", "releasing"}[p]
 }
 
-// note is what a slot Lease says.
+// note is the content of a slot Lease.
 type note struct {
 	holder, assigned, home string
 	weight                 int64
-	// genuine says that a leader has listed the sessions since this very Lease was made; quarantine are those that have
-	// to confirm.
+	// genuine is true if a leader has listed the sessions since this very Lease was created; quarantine are those that have to
+	// confirm.
 	genuine    bool
 	quarantine []string
 	labelled   bool
-	// replica is the holder's; "" if the holder is no session's identity.
+	// replica is the holder's; "" if the holder is not the identity of a session.
 	replica string
 }
 
@@ -68,7 +68,7 @@ func readNote(fleet string, l *coordinationv1.Lease) note {
 	return n
 }
 
-// slot is what is known of one slot, and what this session does with it.
+// slot is what is known of one slot, and how this session uses it.
 type slot struct {
 	number int
 	name   string
@@ -76,37 +76,38 @@ type slot struct {
 	// lease is the newest version that we know of; nil if there is none.
 	lease *coordinationv1.Lease
 	note
-	// step, uidStep and holderStep are the steps at which this version, this UID, and this holder with this quarantine were
-	// first seen.
+	// step, uidStep and holderStep are the steps in which this version, this UID, and this holder with this quarantine were first
+	// seen.
 	step, uidStep, holderStep uint64
-	// listed is when this quarantine was.
+	// listed is when this quarantine was first seen.
 	listed member.Moment
 
 	phase phase
-	// uid and acquired are the Lease's UID and acquireTime by which the slot is held; epoch is its epoch.
+	// uid and acquired are the Lease's UID and acquireTime under which the slot is held; epoch is its epoch.
 	uid      k8stypes.UID
 	acquired time.Time
 	epoch    int64
 	// attempts are the acquireTimes of writes that may take effect; attempted is the version that they would replace.
 	attempts  []time.Time
 	attempted *coordinationv1.Lease
-	// released is the resourceVersion that our release replaces; uncertain says that it may do so without an answer.
+	// released is the resourceVersion that our release replaces; uncertain is true if the release may take effect without an
+	// answer.
 	released  string
 	uncertain bool
-	// opened says that the objects of the slot are known, as it was acquired last; if they are not by openBy, the slot is
-	// released. failures counts how often that has happened, one after the other, and before closedUntil the session does not
-	// acquire the slot again.
+	// opened is true once the objects of the slot are known since it was last acquired; if they are not by openBy, the slot is
+	// released. failures counts how often that has happened consecutively, and before closedUntil the session does not acquire
+	// the slot again.
 	opened              bool
 	openBy, closedUntil member.Moment
 	failures            int
-	// clearing is since when nothing of the slot is in flight and its holder is to be cleared; zero: it is not.
+	// clearing is since when nothing of the slot is in flight and its holder is being cleared; zero: it is not.
 	clearing member.Moment
-	// busy says that something of the slot may be in flight; ticket is that of the change that was to end it, at since.
+	// busy is true if something of the slot may be in flight; ticket is that of the change, sent at since, that ended it.
 	busy   bool
 	ticket uint64
 	since  member.Moment
 
-	// asked says that a request for the Lease is not answered yet; mustRead that the Lease has to be read, and retry is
+	// asked is true while a request for the Lease is not answered; mustRead is true if the Lease has to be read, and retry is
 	// when the next request may be sent.
 	asked, mustRead bool
 	retry           member.Moment
@@ -114,24 +115,25 @@ type slot struct {
 	leading
 }
 
-// leading is what a leader keeps about a slot.
+// leading is the leader's state of a slot.
 type leading struct {
-	// target is the planned preferred holder, with targetHome as its home note; "" if nothing is to be written.
+	// target is the replica that the leader has decided to assign the slot to, with targetHome as its home; "" if nothing has to
+	// be written.
 	target, targetHome string
-	// ownerless is since when nobody holds the slot although its preferred holder, which was the candidate, could take it.
+	// ownerless is since when the slot has had no holder although its assigned replica, then candidate, could acquire it.
 	ownerless member.Moment
 	candidate string
-	// homeSince is when the home note was first seen, movedAt when the slot was last planned for the sake of calm reasons.
+	// homeSince is when the home was first seen, movedAt when the slot was last moved for a calm reason (Move.Calm).
 	homeSince, movedAt member.Moment
 	passed             map[string]time.Duration
-	// reported is the weight that a holder has reported last, if wasReported.
+	// reported is the last weight that a holder reported, if wasReported.
 	reported    int64
 	wasReported bool
 }
 
-// take notes a version of the slot Lease, nil if there is none, and says whether it is news. asked is the step in which a
-// live read was asked for that has shown it, 0 if it was none. An older version than the one that we know is no news,
-// unless we have known that when we asked: then etcd has been restored.
+// take records a version of the slot Lease, nil if there is none, and reports whether it is news. asked is the step in which the
+// live read that has shown it was requested, 0 if there was none. A version older than the one that we know is not news, unless
+// we already knew that one when we requested the read: then etcd has been restored.
 func (s *slot) take(now member.Moment, step uint64, fleet string, l *coordinationv1.Lease, asked uint64) (news bool) {
 	switch {
 	case l == nil:
@@ -148,7 +150,8 @@ func (s *slot) take(now member.Moment, step uint64, fleet string, l *coordinatio
 	if isNew {
 		s.uidStep = step
 	}
-	// A Lease can be made by hand with the annotations of an earlier one: it is listed only when it says so of itself.
+	// A Lease can be created by hand with the annotations of an earlier one: it is listed only if its annotation carries its own
+	// UID.
 	isListed := isNew || before.genuine != s.genuine || !slices.Equal(before.quarantine, s.quarantine)
 	if isListed {
 		s.listed = now
@@ -162,17 +165,17 @@ func (s *slot) take(now member.Moment, step uint64, fleet string, l *coordinatio
 	return true
 }
 
-// isOurs says that the Lease shows a write of ours that acquired the slot. That it names us is not enough: it may be a
+// isOurs reports whether the Lease shows a write of ours that acquired the slot. That it names us is not enough: it may be a
 // restored or a hand-written one.
 func (s *slot) isOurs(session string, acquired time.Time) bool {
 	return s.lease != nil && s.holder == session && s.lease.Spec.AcquireTime != nil && s.lease.Spec.AcquireTime.Time.Equal(acquired)
 }
 
-// mostAttempts is how many attempts are remembered for a slot. One that takes effect later, minutes after it was sent, is
-// not known as ours: the holder is cleared, and the slot acquired once more.
+// mostAttempts is how many attempts are remembered for a slot. One that takes effect later, minutes after it was sent, is not
+// recognized as ours: the holder is cleared, and the slot acquired once more.
 const mostAttempts = 64
 
-// newAttempt notes that a write that acquires the slot is about to be sent.
+// newAttempt records that a write that acquires the slot is about to be sent.
 func (s *slot) newAttempt(acquired time.Time) {
 	s.attempts, s.attempted = append(s.attempts, acquired), s.lease
 	if len(s.attempts) > mostAttempts {
@@ -180,7 +183,7 @@ func (s *slot) newAttempt(acquired time.Time) {
 	}
 }
 
-// forget takes back an attempt that certainly has no effect.
+// forget removes an attempt that certainly has no effect.
 func (s *slot) forget(acquired time.Time) {
 	s.attempts = slices.DeleteFunc(s.attempts, acquired.Equal)
 }

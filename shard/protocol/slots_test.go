@@ -11,7 +11,7 @@ import (
 	member "github.com/machine-controller-fleet/machine-controller-fleet/membership"
 )
 
-// withheld has requests of a verb for a Lease take effect, or not, without an answer, and returns the last one.
+// withheld makes requests of a verb for a Lease take effect, or not, without an answer, and returns the last one.
 func (s *stage) withheld(name string, verb member.Verb, takesEffect bool) *member.Request {
 	last := &member.Request{}
 	s.fate = func(r member.Request) (member.Outcome, bool) {
@@ -37,7 +37,7 @@ func (s *stage) counted(name string, verb member.Verb, outcome member.Outcome) *
 	return &count
 }
 
-// resuming is a session whose fence has passed and that has renewed: its list of all Leases is not answered yet.
+// resuming returns a session whose fence has passed and that has renewed: its list of all Leases is not answered yet.
 func resuming(t *testing.T) (s *stage, name string, list *member.Request) {
 	t.Helper()
 	s, name = holding(t)
@@ -69,17 +69,17 @@ func TestReadBeforeActing(t *testing.T) {
 		s.step(Replied{member.Reply{ID: list.ID, Outcome: member.Done}})
 		s.changes(Change{Slot: 0, Epoch: 1, Kind: Lost})
 	})
-	t.Run("a list without an answer shows nothing, and is asked for again", func(t *testing.T) {
+	t.Run("a list without an answer shows nothing, and is requested again", func(t *testing.T) {
 		s, _, list := resuming(t)
 		first := list.ID
 		s.step(Replied{member.Reply{ID: first, Outcome: member.Unanswered}})
 		s.run(400 * time.Millisecond)
 		if list.ID != first {
-			t.Error("want it asked for after 500 ms, got it at once")
+			t.Error("want it requested after 500 ms, got it at once")
 		}
 		s.run(200 * time.Millisecond)
 		if list.ID == first {
-			t.Error("want it asked for again after 500 ms")
+			t.Error("want it requested again after 500 ms")
 		}
 		s.changes()
 		s.entitled(0, false)
@@ -94,7 +94,7 @@ func TestReadBeforeActing(t *testing.T) {
 	})
 }
 
-func TestOneIdleForOneChange(t *testing.T) {
+func TestIdleAnswersOneChangeOnly(t *testing.T) {
 	t.Run("an answer that comes while the slot is held does not count for the next stop", func(t *testing.T) {
 		s, name := holding(t)
 		s.idle = false
@@ -156,7 +156,7 @@ func TestReleaseIsSentAgain(t *testing.T) {
 		s.write(name, assign("r-0"))
 		s.changes(Change{Slot: 0, Epoch: 1, Kind: Resumed})
 	})
-	t.Run("one that is refused after one without an answer proves nothing, whatever was read between", func(t *testing.T) {
+	t.Run("one that is refused after one without an answer proves nothing, whatever was read in between", func(t *testing.T) {
 		s, name := holding(t)
 		s.fate = on(name, member.Update, member.Unanswered, false)
 		s.write(name, assign("r-1"))
@@ -182,14 +182,14 @@ func TestReleaseIsSentAgain(t *testing.T) {
 
 func TestWhatIsWrittenOnASlot(t *testing.T) {
 	home := func(s *stage, name string) string { return s.leases[name].Annotations[v1alpha1.AnnotationHome] }
-	t.Run("a hand-over notes no home", func(t *testing.T) {
+	t.Run("a hand-over records no home", func(t *testing.T) {
 		s, name := holding(t)
 		s.write(name, assign("r-1"))
 		if got := home(s, name); got != "" {
 			t.Errorf("home: want none, got %q", got)
 		}
 	})
-	t.Run("a session that leaves notes no home for a slot that another should hold", func(t *testing.T) {
+	t.Run("a leaving session records no home for a slot that is assigned to another replica", func(t *testing.T) {
 		s, name := holding(t)
 		s.step(Leaving{})
 		s.write(name, assign("r-1"))
@@ -197,7 +197,7 @@ func TestWhatIsWrittenOnASlot(t *testing.T) {
 			t.Errorf("home: want none, got %q", got)
 		}
 	})
-	t.Run("a session that leaves keeps the home that is noted", func(t *testing.T) {
+	t.Run("a leaving session keeps the recorded home", func(t *testing.T) {
 		s, name := holding(t)
 		s.write(name, func(l *coordinationv1.Lease) { member.Annotate(l, v1alpha1.AnnotationHome, "r-9") })
 		s.step(Leaving{})
@@ -206,7 +206,7 @@ func TestWhatIsWrittenOnASlot(t *testing.T) {
 			t.Errorf("home: want r-9, got %q", got)
 		}
 	})
-	t.Run("the home takes its note off, and no other does", func(t *testing.T) {
+	t.Run("an acquisition by the home removes the record, and no other acquisition does", func(t *testing.T) {
 		for of, want := range map[string]string{"r-0": "", "r-9": "r-9"} {
 			s := newStage(t, 8)
 			name := s.slot(0, "", "")
@@ -220,7 +220,7 @@ func TestWhatIsWrittenOnASlot(t *testing.T) {
 			}
 		}
 	})
-	t.Run("a slot without a preferred holder stays where it is", func(t *testing.T) {
+	t.Run("a slot without an assigned replica keeps its holder", func(t *testing.T) {
 		s, name := holding(t)
 		s.write(name, assign(""))
 		s.run(time.Minute)
@@ -251,7 +251,7 @@ func TestWhatIsWrittenOnASlot(t *testing.T) {
 			t.Errorf("want one more write of the slot Lease, got %d writes in all", s.version-before)
 		}
 	})
-	t.Run("the quarantine goes with the acquisition", func(t *testing.T) {
+	t.Run("the quarantine is removed by the acquisition", func(t *testing.T) {
 		s := newStage(t, 8)
 		name := s.slot(0, "", "r-1")
 		s.write(name, func(l *coordinationv1.Lease) {

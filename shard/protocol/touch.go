@@ -10,30 +10,30 @@ import (
 	member "github.com/machine-controller-fleet/machine-controller-fleet/membership"
 )
 
-// A fleet has up to 4096 slots, and the loop that decides about them renews the session, too. So a step decides only the
-// slots for which something may have changed. An event, an answer or a deadline of one slot touches that slot. What concerns
-// all of them touches all: the session may act or not, leads or not, leaves; a session Lease has another holder; a clock was
-// set. To decide a slot that was not touched has no effect.
+// A fleet has up to 4096 slots, and the loop that decides them also renews the session. So a step decides only the slots for
+// which something may have changed. An event, an answer or a deadline of one slot touches that slot. What concerns all slots
+// touches all: the session may begin or stop to act, lead or leave; a session Lease has another holder; a clock was set. Deciding
+// a slot that was not touched has no effect.
 
-// agenda is which slots are to be decided, and when.
+// agenda is which slots have to be decided, and when.
 type agenda struct {
-	// touched are to be decided in this step. blocked are to be decided when one more request may be in flight.
+	// touched have to be decided in this step. blocked have to be decided when one more request may be in flight.
 	touched, blocked slotSet
-	// engaged are the slots that keep a session that leaves from giving up its Lease. making are those whose Lease the leader
-	// has to create, open those for which it has to list the sessions.
+	// engaged are the slots that prevent a leaving session from emptying its Lease. making are those whose Lease the leader has
+	// to create, open those for which it has to list the sessions.
 	engaged, making, open slotSet
-	// dues are when slots are to be decided without an event, on the monotonic clock.
+	// dues are when slots have to be decided without an event, on the monotonic clock.
 	dues []time.Duration
-	// clocks is when the distance between the two clocks was last taken.
+	// clocks is when the distance between the two clocks was last measured.
 	clocks member.Moment
-	// everything has each step decide all slots, which tests compare with.
+	// everything makes each step decide all slots, for tests that compare the results.
 	everything bool
 }
 
 const (
-	// never is when a slot is due that waits for no deadline.
+	// never is the due time of a slot without a deadline.
 	never = time.Duration(math.MaxInt64)
-	// clockStep is the change of the distance between the two clocks from which on it counts as set.
+	// clockStep is the smallest change of the distance between the two clocks that counts as a clock having been set.
 	clockStep = time.Millisecond
 )
 
@@ -48,23 +48,23 @@ func newAgenda(slots int) agenda {
 	return a
 }
 
-// DecideAll has each step decide all slots. The outputs are the same, but for Output.Slots: tests compare them.
+// DecideAll makes each step decide all slots. The outputs are the same, except for Output.Slots: tests compare them.
 func (r *Session) DecideAll() { r.everything = true }
 
-// touch has a slot decided in this step.
+// touch makes this step decide a slot.
 func (r *Session) touch(s *slot) {
 	r.touched.set(s.number, true)
 	r.dirty = true
 }
 
-// touchAll has all slots decided in this step.
+// touchAll makes this step decide all slots.
 func (r *Session) touchAll() {
 	for _, s := range r.slots {
 		r.touch(s)
 	}
 }
 
-// touchDue touches the slots that are due. If a clock was set, any deadline may have come.
+// touchDue touches the slots that are due. If a clock was set, any deadline may have been reached.
 func (r *Session) touchDue(now member.Moment) {
 	for number, due := range r.dues {
 		if due <= now.Monotonic {
@@ -82,13 +82,13 @@ func (r *Session) touchDue(now member.Moment) {
 	}
 }
 
-// laterFor has a slot decided at a moment on the monotonic clock.
+// laterFor makes the session decide a slot at a moment on the monotonic clock.
 func (r *Session) laterFor(s *slot, at member.Moment) {
 	r.dues[s.number] = min(r.dues[s.number], at.Monotonic)
 }
 
-// deadlineFor has a slot decided when either clock says that the deadline has come. As long as no clock is set, both go on
-// alike.
+// deadlineFor makes the session decide a slot when either clock has reached the deadline. As long as no clock is set, both
+// advance alike.
 func (r *Session) deadlineFor(now member.Moment, s *slot, at member.Moment) {
 	r.laterFor(s, at)
 	r.laterFor(s, now.Add(at.Wall.Sub(now.Wall)))
@@ -106,7 +106,7 @@ func (r *Session) nextDue(now member.Moment) member.Moment {
 	return now.Add(first - now.Monotonic)
 }
 
-// decideSlots decides the slots that were touched, and those that were blocked as long as there is room for requests.
+// decideSlots decides the slots that were touched, and those that were blocked as long as more requests may be in flight.
 func (r *Session) decideSlots(now member.Moment) {
 	for number := r.nextSlot(0); number >= 0; number = r.nextSlot(number + 1) {
 		s := r.slots[number]
@@ -119,7 +119,7 @@ func (r *Session) decideSlots(now member.Moment) {
 	}
 }
 
-// nextSlot returns the first slot from a number on that is to be decided; less than 0 if there is none.
+// nextSlot returns the first slot, starting at a number, that has to be decided; less than 0 if there is none.
 func (r *Session) nextSlot(from int) int {
 	next := r.touched.next(from)
 	if r.inUse < mostRequests {
@@ -130,7 +130,7 @@ func (r *Session) nextSlot(from int) int {
 	return next
 }
 
-// words are what a session Lease says, read once for each of its versions.
+// words is the content of a session Lease, parsed once for each of its versions.
 type words struct {
 	session, confirmed, weights string
 	// uids are the slot Leases that the session has confirmed, weightOf the weights of slots that the replica reports.
@@ -138,8 +138,8 @@ type words struct {
 	weightOf map[int]int64
 }
 
-// hear takes in what has changed on session Leases.
-func (r *Session) hear() {
+// takeNews applies what has changed on session Leases.
+func (r *Session) takeNews() {
 	replicas, lives := r.others.News()
 	if lives {
 		r.touchAll()
@@ -164,7 +164,7 @@ func (r *Session) hear() {
 	}
 }
 
-// touchConfirmed touches the slots in quarantine that a session has confirmed before or after, and not both.
+// touchConfirmed touches the slots in quarantine that a session has confirmed either before or after, but not both.
 func (r *Session) touchConfirmed(before, after map[types.UID]struct{}) {
 	for _, s := range r.slots {
 		if len(s.quarantine) == 0 {

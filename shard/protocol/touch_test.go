@@ -16,7 +16,7 @@ import (
 	member "github.com/machine-controller-fleet/machine-controller-fleet/membership"
 )
 
-// pair is a session that decides the slots that were touched, and one that decides all of them. They get the same events.
+// pair is a session that decides the slots that were touched, and one that decides all slots. They receive the same events.
 type pair struct {
 	*rapid.T
 	touched, all *Session
@@ -37,7 +37,7 @@ func newPair(t *rapid.T, slots int) *pair {
 	return p
 }
 
-// step has both take in an event, and compares what they ask for.
+// step passes an event to both, and compares their outputs.
 func (p *pair) step(event Event) Output {
 	out, want := p.touched.Step(p.now, event), p.all.Step(p.now, event)
 	for _, slot := range out.Slots {
@@ -51,14 +51,14 @@ func (p *pair) step(event Event) Output {
 	slots := out.Slots
 	out.Slots, want.Slots = nil, nil
 	if diff := cmp.Diff(want, out); diff != "" {
-		p.Fatalf("after %T: a slot that was not touched has something to do (-all slots decided, +touched ones):\n%s", event, diff)
+		p.Fatalf("after %T: want no output for slots that were not touched (-all slots decided, +touched ones):\n%s", event, diff)
 	}
 	out.Slots = slots
 	return out
 }
 
-// TestEitherWayTheSameIsAskedFor: more slots than requests may be in flight, and a wall clock that is set.
-func TestEitherWayTheSameIsAskedFor(t *testing.T) {
+// TestUntouchedSlotsNeedNoDecision draws events with more slots than requests may be in flight, and sets the wall clock.
+func TestUntouchedSlotsNeedNoDecision(t *testing.T) {
 	worlds.Check(t, 1, func(t *rapid.T) {
 		const slots = 3 * mostRequests
 		w := &crowd{pair: newPair(t, slots), leases: map[string]*coordinationv1.Lease{}}
@@ -75,7 +75,7 @@ func TestEitherWayTheSameIsAskedFor(t *testing.T) {
 	})
 }
 
-// crowd is a pair with an API server that mostly does what it is asked.
+// crowd is a pair with an API server that usually executes requests.
 type crowd struct {
 	*pair
 	leases  map[string]*coordinationv1.Lease
@@ -110,7 +110,7 @@ func (w *crowd) happens() {
 		w.otherSession()
 	case "slot":
 		w.put(w.slot(), func(l *coordinationv1.Lease) {
-			assign(rapid.SampledFrom([]string{"r-0", "r-1", ""}).Draw(w.T, "preferred"))(l)
+			assign(rapid.SampledFrom([]string{"r-0", "r-1", ""}).Draw(w.T, "assigned"))(l)
 		})
 	case "gone":
 		if name := w.slot(); w.leases[name] != nil {
@@ -134,7 +134,7 @@ func (w *crowd) slot() string {
 	return member.SlotLeaseName("fleet", rapid.IntRange(0, len(w.entitled)-1).Draw(w.T, "slot"), len(w.entitled))
 }
 
-// otherSession has the other replica's session Lease change: it confirms what is in quarantine, or is another's.
+// otherSession changes the other replica's session Lease: it confirms slots in quarantine, or is that of another session.
 func (w *crowd) otherSession() {
 	session := rapid.SampledFrom([]string{another, another, another, "r-1_ccccc", ""}).Draw(w.T, "session")
 	confirmed := ""

@@ -15,9 +15,9 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/testkit/worlds"
 )
 
-var rewrite = flag.Bool("rewrite", false, "write testdata/ring.golden anew; every line that changes moves machines to another slot, and needs a new Version and a decision in docs/adr")
+var rewrite = flag.Bool("rewrite", false, "rewrite testdata/ring.golden; every changed line moves machines to another slot, and needs a new Version and a decision in docs/adr")
 
-// TestGolden holds the slots of 1,000 keys and the tables of some fleets fast.
+// TestGolden compares the slots of 1,000 keys and the tables of some fleets with the golden file.
 func TestGolden(t *testing.T) {
 	var got strings.Builder
 	fmt.Fprintf(&got, "version %s\n\n# slot of a key: by deployment of 256, by deployment of 1000, by namespace of 256\n", Version)
@@ -65,11 +65,11 @@ func TestNewSlots(t *testing.T) {
 		t.Errorf("want namespace, got %q, %v", by, err)
 	}
 	if got := (Slots{}).Of("a", "b"); got != 0 {
-		t.Errorf("the zero value has slot 0 alone, got %d", got)
+		t.Errorf("want slot 0 only of the zero value, got %d", got)
 	}
 }
 
-// TestKeysOfANamespace: by namespace they share a slot, by deployment they are spread.
+// TestKeysOfANamespace checks that they share a slot by namespace, and are spread by deployment.
 func TestKeysOfANamespace(t *testing.T) {
 	count := func(s Slots) int {
 		seen := map[int]bool{}
@@ -87,7 +87,7 @@ func TestKeysOfANamespace(t *testing.T) {
 	}
 }
 
-func TestOfMakesNoGarbage(t *testing.T) {
+func TestOf_DoesNotAllocate(t *testing.T) {
 	s := newSlots(t, 256, Deployment)
 	if got := testing.AllocsPerRun(100, func() { s.Of("shoot--a-long-project--a-long-cluster", "a-long-name-of-a-machine-deployment") }); got != 0 {
 		t.Errorf("want no allocation, got %v", got)
@@ -103,7 +103,7 @@ func TestTableWithoutReplicas(t *testing.T) {
 	}
 }
 
-// TestTable: for fleets of any size, names that are prefixes of each other among them, more replicas than slots too.
+// TestTable draws fleets of any size, with names that are prefixes of each other, and with more replicas than slots.
 func TestTable(t *testing.T) {
 	worlds.Check(t, 1, func(t *rapid.T) {
 		slots := rapid.IntRange(1, 300).Draw(t, "slots")
@@ -123,7 +123,7 @@ func TestTable(t *testing.T) {
 	})
 }
 
-// TestJoin: a replica that joins n others takes about 1/(n+1) of the slots, and little else moves.
+// TestJoin checks that a replica that joins n others takes about 1/(n+1) of the slots, and that little else moves.
 func TestJoin(t *testing.T) {
 	const slots = 4096 // many, to measure the table and not chance
 	for n := 1; n < 20; n++ {
@@ -139,10 +139,10 @@ func TestJoin(t *testing.T) {
 			}
 		}
 		if share := slots / (n + 1); taken < share*2/3 || taken > share*5/4+1 {
-			t.Errorf("%d and one more: it takes %d of %d slots; want about %d", n, taken, slots, share)
+			t.Errorf("%d replicas and one more: it takes %d of %d slots; want about %d", n, taken, slots, share)
 		}
 		if sideways > slots/50 {
-			t.Errorf("%d and one more: %d of %d slots move between the others; want at most 2 of 100", n, sideways, slots)
+			t.Errorf("%d replicas and one more: %d of %d slots move between the others; want at most 2 of 100", n, sideways, slots)
 		}
 	}
 }

@@ -13,23 +13,23 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/shard/protocol"
 )
 
-// checker sees all at once, and remembers the first thing that was wrong.
+// checker observes the whole world, and remembers the first violation.
 type checker struct {
 	w         *world
 	violation string
 	at        time.Duration
-	stuck     bool // it is that the fleet does not come to rest
-	// created are the sessions that have made their Lease, with the request; held those that have ever held one; tampered are
-	// the Leases that were changed or removed by hand.
+	stuck     bool // the violation is that the fleet does not come to rest
+	// created are the sessions that have created their Lease, with the request; held those that have ever held one; tampered are
+	// the Leases that a user has changed or removed.
 	created        map[string]uint64
 	held, tampered map[string]bool
 	restored       time.Duration // when etcd was; zero: never
 	epochs         map[string]int64
-	edits          map[int]edit // the last time that somebody has written a holder into the Lease of a slot
+	edits          map[int]edit // the last time that a user has written a holder into the Lease of a slot
 	tally          tally
 }
 
-// tally counts what happened in a run, so that it shows that a run was worth its time.
+// tally counts what happened in a run, to show that the runs cover enough.
 type tally struct {
 	Acts, Late, Acquired, TakenOver, Suspended, Declared int
 	Exits                                                map[protocol.Reason]int
@@ -49,35 +49,35 @@ func (c *checker) fail(format string, args ...any) {
 	}
 }
 
-// afterRestore: for a while after etcd was restored, its contents contradict what has happened since.
+// afterRestore reports whether etcd was restored so recently that its contents contradict what has happened since.
 func (c *checker) afterRestore() bool {
 	return c.restored != 0 && c.w.now-c.restored < 4*c.w.config.TakeOver
 }
 
-// edit is a holder that was written into a slot Lease by hand.
+// edit is a holder that a user has written into a slot Lease.
 type edit struct {
 	at      time.Duration
 	version int64 // of the Lease
-	// newborn is the holder that was written, if it had not held its session Lease yet. It counts as dead until it does.
-	newborn string
+	// unproven is the holder that was written, if it had not held its session Lease yet. It counts as dead until it does.
+	unproven string
 }
 
-// overwritten notes that the next version of a slot Lease has a holder that was written by hand.
+// overwritten records that the next version of a slot Lease has a holder that a user has written.
 func (c *checker) overwritten(slot int, holder string) {
 	c.edits[slot] = edit{at: c.w.now, version: c.w.api.version + 1}
 	if !c.held[holder] {
-		c.edits[slot] = edit{at: c.w.now, version: c.w.api.version + 1, newborn: holder}
+		c.edits[slot] = edit{at: c.w.now, version: c.w.api.version + 1, unproven: holder}
 	}
 }
 
-// isBlind says that a process holds a slot of which somebody has taken the Lease from it by hand, and has not seen that:
-// it may act beside a new holder until it does.
+// isBlind reports whether a process holds a slot whose Lease a user has taken from it, and has not observed that: until it does
+// it may act beside a new holder.
 func (c *checker) isBlind(p *process, slot int) bool {
 	e, edited := c.edits[slot]
 	return edited && p.work[slot].since <= e.at && p.seen[slot] < e.version
 }
 
-// stepped: nobody else is entitled to what the process is entitled to.
+// stepped checks that no other process is entitled to what the process is entitled to.
 func (c *checker) stepped(p *process) {
 	c.tally.Suspended += p.suspensions
 	p.suspensions = 0
@@ -91,7 +91,7 @@ func (c *checker) stepped(p *process) {
 	}
 }
 
-// otherOwner is another process that is entitled to the slot, where there should be none.
+// otherOwner returns another process that is entitled to the slot, where there should be none.
 func (c *checker) otherOwner(p *process, slot int) *process {
 	for _, other := range c.w.processes {
 		if other != p && other.owns(slot) && !c.isBlind(p, slot) && !c.isBlind(other, slot) {
@@ -101,7 +101,7 @@ func (c *checker) otherOwner(p *process, slot int) *process {
 	return nil
 }
 
-// acts: the process has checked that it may start a side effect.
+// acts is called when the process has checked that it may start a side effect.
 func (c *checker) acts(p *process, slot int) {
 	c.tally.Acts++
 	if other := c.otherOwner(p, slot); other != nil {
@@ -109,28 +109,28 @@ func (c *checker) acts(p *process, slot int) {
 	}
 }
 
-// lands: the side effect is sent. Only a process that was stopped since its check may be late.
+// lands is called when the side effect is sent. Only a process that was stopped since its check may be late.
 func (c *checker) lands(p *process, slot int, began time.Duration) {
 	if c.otherOwner(p, slot) == nil {
 		return
 	}
 	c.tally.Late++
 	if p.resumed < began {
-		c.fail("slot %d: what %s began at %v lands late, and it was running all the time", slot, p.session, began)
+		c.fail("slot %d: what %s began at %v was sent late, although it was running all the time", slot, p.session, began)
 	}
 }
 
-// preconditions of an update, as it arrives.
+// preconditions checks an update as it arrives.
 func (c *checker) preconditions(by *process, req member.Request) {
 	if req.Lease.UID == "" || req.Lease.ResourceVersion == "" {
 		c.fail("%s updates %s without UID or resourceVersion", by.session, req.Name)
 	}
 }
 
-// written: a version of a Lease is about to be stored; by is nil for people.
+// written is called when a version of a Lease is about to be stored; by is nil for users.
 func (c *checker) written(by *process, old, l *coordinationv1.Lease, req member.Request) {
 	if by == nil {
-		c.w.report("somebody edits %s", brief(l))
+		c.w.report("a user edits %s", brief(l))
 		return
 	}
 	if c.w.story != nil {
@@ -147,7 +147,7 @@ func (c *checker) slotWritten(by *process, slot int, old, l *coordinationv1.Leas
 	before, after := member.Holder(old), member.Holder(l)
 	if assigned := v1alpha1.AnnotationAssignedReplica; (old == nil || old.Annotations[assigned] != l.Annotations[assigned]) &&
 		l.Annotations[assigned] != "" && req.Need != member.NeedLeadership {
-		c.fail("slot %d: %s writes the preferred holder and needs %s for it", slot, by.session, req.Need)
+		c.fail("slot %d: %s writes the assigned replica in a request that needs only %s", slot, by.session, req.Need)
 	}
 	if before == after {
 		return
@@ -160,12 +160,12 @@ func (c *checker) slotWritten(by *process, slot int, old, l *coordinationv1.Leas
 	}
 	c.tally.Acquired++
 	if after != by.session || req.Need != member.NeedFence {
-		c.fail("slot %d: %s writes %s as its holder and needs %s for it", slot, by.session, after, req.Need)
+		c.fail("slot %d: %s writes %s as its holder in a request that needs only %s", slot, by.session, after, req.Need)
 	}
 	if before != "" {
 		c.tally.TakenOver++
-		if !c.isDead(before) && !c.afterRestore() && c.edits[slot].newborn != before {
-			c.fail("slot %d: %s takes it from %s, which is not dead", slot, by.session, before)
+		if !c.isDead(before) && !c.afterRestore() && c.edits[slot].unproven != before {
+			c.fail("slot %d: %s takes it over from %s, which is not dead", slot, by.session, before)
 		}
 	}
 	if epoch := member.Transitions(l); epoch <= c.epochs[string(l.UID)] && c.epochs[string(l.UID)] != math.MaxInt32 && !c.afterRestore() {
@@ -174,14 +174,14 @@ func (c *checker) slotWritten(by *process, slot int, old, l *coordinationv1.Leas
 	c.epochs[string(l.UID)] = member.Transitions(l)
 	for _, other := range c.w.processes {
 		e, edited := c.edits[slot]
-		ended := edited && other.work[slot].since <= e.at // by hand: what it had begun may take its time
+		ended := edited && other.work[slot].since <= e.at // after an edit what it had begun may take longer
 		if other != by && other.mode == running && len(other.work[slot].calls) > 0 && c.w.now-other.resumed > c.w.config.TakeOver && !ended {
 			c.fail("slot %d: %s acquires it while %s, which was running all the time, has something of it in flight", slot, by.session, other.session)
 		}
 	}
 }
 
-// isDead says that a session does not hold its Lease.
+// isDead reports whether a session does not hold its Lease.
 func (c *checker) isDead(session string) bool {
 	replica, ok := member.ReplicaOf(session)
 	return !ok || member.Holder(c.w.api.leases[member.SessionLeaseName(fleetName, replica)]) != session
@@ -191,7 +191,7 @@ func (c *checker) sessionWritten(by *process, replica string, old, l *coordinati
 	before, after := member.Holder(old), member.Holder(l)
 	if old == nil {
 		if first, again := c.created[by.session]; again && first != req.ID { // the network may repeat the first
-			c.fail("%s makes its session Lease twice", by.session)
+			c.fail("%s creates its session Lease twice", by.session)
 		}
 		c.created[by.session] = req.ID
 	}
@@ -199,18 +199,18 @@ func (c *checker) sessionWritten(by *process, replica string, old, l *coordinati
 		return
 	}
 	if after != "" && (after != by.session || replica != by.pod.name) {
-		c.fail("%s puts %s on %s", by.session, after, l.Name)
+		c.fail("%s writes %s as the holder of %s", by.session, after, l.Name)
 	}
 	c.held[after] = true
 	if before != "" && before != by.session {
 		c.tally.Declared++
 		if c.w.faults.onlyOutages {
-			c.fail("%s declares %s dead, and nothing but the API server was away", by.session, before)
+			c.fail("%s declares %s dead, although only the API server was unavailable", by.session, before)
 		}
 	}
 }
 
-// exited: a process ends by itself.
+// exited is called when a process ends by itself.
 func (c *checker) exited(p *process, e *protocol.Exit) {
 	c.tally.Exits[e.Reason]++
 	lease := c.w.api.leases[member.SessionLeaseName(fleetName, p.pod.name)]
@@ -218,39 +218,40 @@ func (c *checker) exited(p *process, e *protocol.Exit) {
 	switch e.Reason {
 	case protocol.ReasonLeft:
 		if !p.leaving {
-			c.fail("%s leaves, and nobody has asked it to: %s", p.session, e.Message)
+			c.fail("%s leaves without having been asked to: %s", p.session, e.Message)
 		}
 		if e.Empty && holds && !c.afterRestore() {
-			c.fail("%s says that its session Lease is empty, and it is not", p.session)
+			c.fail("%s reports that its session Lease is empty, but it is not", p.session)
 		}
 		for slot := range c.w.slots {
 			name := member.SlotLeaseName(fleetName, slot, c.w.slots)
 			if e.Empty && member.Holder(c.w.api.leases[name]) == p.session && !c.tampered[name] && !c.afterRestore() {
-				c.fail("%s has left, and holds slot %d", p.session, slot)
+				c.fail("%s has left, but holds slot %d", p.session, slot)
 			}
 		}
 	case protocol.ReasonLost:
 		if holds && p.active && !c.tampered[lease.Name] && c.restored == 0 {
-			c.fail("%s says that it has lost its session Lease, and it has not: %s", p.session, e.Message)
+			c.fail("%s reports that it has lost its session Lease, but it has not: %s", p.session, e.Message)
 		}
 	case protocol.ReasonInFlight:
 		busy := slices.ContainsFunc(p.work, func(w work) bool { return len(w.calls) > 0 })
-		if !busy && c.w.now-p.resumed > time.Second { // what goes on finds the time past before it finds the answer
-			c.fail("%s exits because of what is in flight, and nothing is: %s", p.session, e.Message)
+		if !busy && c.w.now-p.resumed > time.Second { // a resumed process notices the elapsed time before it reads the answer
+			c.fail("%s exits because of what is in flight, but nothing is: %s", p.session, e.Message)
 		}
 		if e.Empty {
-			c.fail("%s exits because of what is in flight, and has emptied its session Lease", p.session)
+			c.fail("%s exits because of what is in flight, but has emptied its session Lease", p.session)
 		}
 	case protocol.ReasonMismatch:
 		c.fail("%s exits: %s", p.session, e.Message)
-	case protocol.ReasonUnfit: // lists or writes have failed for too long, and how long is too long is tested beside the machine
+	case protocol.ReasonUnfit: // lists or writes have failed for too long; the durations are tested in shard/protocol
 	}
 	if c.w.faults.onlyOutages && c.held[p.session] {
-		c.fail("%s exits, and nothing but the API server was away: %s", p.session, e.Message)
+		c.fail("%s exits, although only the API server was unavailable: %s", p.session, e.Message)
 	}
 }
 
-// atRest says that every slot is held by a session that lives, is preferred and works; or what is missing.
+// atRest returns what is missing for every slot to be held by a living session that it is assigned to and that works; "" if
+// nothing is.
 func (c *checker) atRest() (missing string) {
 	for slot := range c.w.slots {
 		l := c.w.api.leases[member.SlotLeaseName(fleetName, slot, c.w.slots)]
@@ -258,13 +259,13 @@ func (c *checker) atRest() (missing string) {
 		owner := slices.IndexFunc(c.w.processes, func(p *process) bool { return p.session == holder && p.mode == running })
 		switch {
 		case owner < 0:
-			return fmt.Sprintf("slot %d has no holder that lives: %s", slot, brief(l))
+			return fmt.Sprintf("slot %d has no living holder: %s", slot, brief(l))
 		case l.Annotations[v1alpha1.AnnotationAssignedReplica] != c.w.processes[owner].pod.name:
-			return fmt.Sprintf("slot %d has not the preferred holder: %s", slot, brief(l))
+			return fmt.Sprintf("slot %d is not held by its assigned replica: %s", slot, brief(l))
 		case !c.w.processes[owner].owns(slot):
-			return fmt.Sprintf("%s holds slot %d and is not entitled to it", holder, slot)
+			return fmt.Sprintf("%s holds slot %d, but is not entitled to it", holder, slot)
 		case !c.w.processes[owner].work[slot].open || c.w.processes[owner].work[slot].stopping:
-			return fmt.Sprintf("%s holds slot %d and takes no keys", holder, slot)
+			return fmt.Sprintf("%s holds slot %d, but admits no keys", holder, slot)
 		}
 	}
 	for _, p := range c.w.processes {

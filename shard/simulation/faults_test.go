@@ -10,7 +10,7 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/shard/protocol"
 )
 
-// faults are what may go wrong in a run, and what is going wrong just now.
+// faults are the faults that may occur in a run, and those that are occurring now.
 type faults struct {
 	w           *world
 	on          bool
@@ -23,35 +23,36 @@ type faults struct {
 	cut, stuck, held, denied, shut                                 map[*process]time.Duration // until when
 }
 
-// promises are what the protocol rests on, and what an environment of a test breaks.
+// promises are what the protocol relies on, and what the environment of a test breaks.
 type promises struct {
-	fenceFromAnswer  bool // the time of a send is taken when the answer comes, which is waited for
+	fenceFromAnswer  bool // the time of a send is taken when the answer arrives, which is waited for
 	noCompare        bool // the API server does not compare resourceVersions
-	noUID            bool // it does not compare UIDs, and makes what is missing
+	noUID            bool // it does not compare UIDs, and creates what is missing
 	staleReads       bool // reads are answered from a cache
 	createdForgotten bool // that a session Lease was created is not stored
-	idleAtOnce       bool // the shell says that nothing is in flight when something is
+	idleAtOnce       bool // the process reports that nothing is in flight when something is
 	lockForAll       bool // every process gets the file lock
-	lossIsRefusal    bool // a write without an answer is taken for one without effect
+	lossIsRefusal    bool // a write without an answer counts as one without effect
 	quickRestore     bool // etcd is restored within less than the fence
 	fastClocks       bool // clocks drift more than is allowed
 	blindWall        bool // the wall clock stands still while the machine is suspended
 }
 
-// weather changes what was drawn for a run; nil changes nothing.
-type weather func(w *world, f *faults)
+// adjustment changes what was drawn for a run; nil changes nothing.
+type adjustment func(w *world, f *faults)
 
-// nothingButOutages of the API server.
-func nothingButOutages(w *world, f *faults) {
+// outagesOnly allows outages of the API server only.
+func outagesOnly(w *world, f *faults) {
 	*f = faults{w: w, onlyOutages: true, kinds: []func(){w.outage}, delayMost: f.delayMost, lagMost: f.lagMost, drift: f.drift, cut: f.cut, stuck: f.stuck, held: f.held, denied: f.denied, shut: f.shut}
 }
 
-// peopleWriteHolders into slot Leases, again and again, while watches are late and replicas come and go.
-func peopleWriteHolders(w *world, f *faults) {
-	f.kinds = []func(){w.writeHolder, w.writeHolder, w.writeHolder, w.writeHolder, w.sticky, w.pause, w.crash, w.scale}
+// usersWriteHolders makes users write holders into slot Leases, again and again, while watches are late and replicas start and
+// leave.
+func usersWriteHolders(w *world, f *faults) {
+	f.kinds = []func(){w.writeHolder, w.writeHolder, w.writeHolder, w.writeHolder, w.stallWatch, w.pause, w.crash, w.scale}
 }
 
-// newFaults draws what kinds of faults a run has.
+// newFaults draws the kinds of faults of a run.
 func newFaults(w *world) faults {
 	f := faults{
 		w: w, cut: map[*process]time.Duration{}, stuck: map[*process]time.Duration{}, held: map[*process]time.Duration{},
@@ -67,7 +68,7 @@ func newFaults(w *world) faults {
 		clocks = w.sleep
 	}
 	for _, kind := range []func(){
-		w.outage, w.pause, w.pause, clocks, w.crash, w.crash, w.replacePod, w.twin, w.cutOff, w.fade, w.sticky, w.breakWatch, w.deleteLease, w.editLease,
+		w.outage, w.pause, w.pause, clocks, w.crash, w.crash, w.replacePod, w.twin, w.cutOff, w.delayAnswers, w.stallWatch, w.breakWatch, w.deleteLease, w.editLease,
 		w.writeHolder, w.restoreBackup, w.restart, w.restart, w.scale, w.deny, w.shut,
 	} {
 		if w.chance(3) {
@@ -115,7 +116,7 @@ func (f *faults) delay() time.Duration {
 	return f.w.between(0, 20*time.Millisecond)
 }
 
-// answer is the delay of an answer.
+// answer returns the delay of an answer.
 func (f *faults) answer(p *process) time.Duration {
 	return f.delay() + max(0, f.held[p]-f.w.now)
 }
@@ -128,10 +129,10 @@ func (f *faults) lag(*process) time.Duration {
 }
 
 func (f *faults) watchStuck(p *process) bool {
-	return f.w.now < f.cut[p] || f.w.now < f.stuck[p] || f.w.api.away()
+	return f.w.now < f.cut[p] || f.w.now < f.stuck[p] || f.w.api.unavailable()
 }
 
-// clock of a new process's machine: wall clocks differ by up to an hour.
+// clock returns the clock of a new process's machine: wall clocks differ by up to an hour.
 func (f *faults) clock() clock {
 	return clock{
 		rate: 1 + f.drift*(2*f.w.random.Float64()-1), blind: f.w.broken.blindWall,
@@ -139,7 +140,7 @@ func (f *faults) clock() clock {
 	}
 }
 
-// begin lets faults happen until they are ended.
+// begin lets faults occur until they are ended.
 func (f *faults) begin() {
 	f.on = true
 	if len(f.kinds) == 0 {
@@ -155,7 +156,7 @@ func (f *faults) begin() {
 	f.w.after(f.w.between(0, 60*time.Second), next)
 }
 
-// end heals everything: of each replica that is wanted, one process runs; the others are gone.
+// end ends all faults: of each replica that is wanted, one process runs; the others are gone.
 func (f *faults) end() {
 	w := f.w
 	w.report("all faults end")
@@ -178,7 +179,7 @@ func (f *faults) end() {
 			continue
 		}
 		newest[p.pod] = true
-		p.goOn()
+		p.resume()
 	}
 	wanted := 0
 	for _, name := range sortedPods(w.pods) {
@@ -195,7 +196,7 @@ func (f *faults) end() {
 	}
 }
 
-// elect says who leads, from time to time: client-go's election, with all that may happen to it.
+// elect elects and deposes leaders from time to time, with all that may happen in client-go's election.
 func (w *world) elect() {
 	var leaders, others []*process
 	for _, p := range w.processes {
@@ -226,7 +227,7 @@ func (w *world) elect() {
 	w.after(w.between(time.Second, 5*time.Second), w.elect)
 }
 
-// ended starts a pod's next process, as the kubelet does.
+// ended starts the next process of a pod, as the kubelet does.
 func (f *faults) ended(p *process) {
 	w := f.w
 	w.after(w.between(100*time.Millisecond, 5*time.Second), func() {
@@ -256,7 +257,7 @@ func sortedPods(pods map[string]*pod) []string {
 	return names
 }
 
-// join makes the StatefulSet one larger.
+// join adds one replica to the StatefulSet.
 func (w *world) join() {
 	for i := 0; ; i++ {
 		name := fmt.Sprintf("r-%d", i)
@@ -277,8 +278,8 @@ func (w *world) join() {
 	}
 }
 
-// someone is a process that lives.
-func (w *world) someone() *process {
+// anyProcess returns a process that lives.
+func (w *world) anyProcess() *process {
 	var alive []*process
 	for _, p := range w.processes {
 		if p.mode != gone {
@@ -294,39 +295,39 @@ func (w *world) someone() *process {
 // The kinds of faults.
 
 func (w *world) outage() {
-	w.api.goAway(w.between(time.Second, 90*time.Second))
+	w.api.makeUnavailable(w.between(time.Second, 90*time.Second))
 }
 
 func (w *world) pause() {
-	p, d := w.someone(), w.between(100*time.Millisecond, 60*time.Second)
+	p, d := w.anyProcess(), w.between(100*time.Millisecond, 60*time.Second)
 	switch {
 	case p == nil:
 	case w.chance(2):
 		p.trap = d
 	default:
 		p.stop()
-		w.after(d, p.goOn)
+		w.after(d, p.resume)
 	}
 }
 
 func (w *world) sleep() {
-	if p := w.someone(); p != nil && p.mode == running {
+	if p := w.anyProcess(); p != nil && p.mode == running {
 		w.report("the machine of %s is suspended", p.session)
 		p.stop()
 		p.clock.sleep(w.now)
-		w.after(w.between(time.Second, 60*time.Second), p.goOn)
+		w.after(w.between(time.Second, 60*time.Second), p.resume)
 	}
 }
 
 func (w *world) crash() {
-	if p := w.someone(); p != nil {
+	if p := w.anyProcess(); p != nil {
 		p.die()
 	}
 }
 
-// replacePod makes a new pod of the same name while the old one's process may still run.
+// replacePod creates a new pod of the same name while the old one's process may still run.
 func (w *world) replacePod() {
-	p := w.someone()
+	p := w.anyProcess()
 	if p == nil || p.podUID != p.pod.uid || !p.pod.wanted {
 		return
 	}
@@ -344,7 +345,7 @@ func (w *world) replacePod() {
 
 // twin starts a second process in the same pod.
 func (w *world) twin() {
-	if p := w.someone(); p != nil && p.pod.wanted {
+	if p := w.anyProcess(); p != nil && p.pod.wanted {
 		twin := w.start(p.pod)
 		if twin != nil {
 			w.after(w.between(time.Second, 60*time.Second), twin.die)
@@ -354,20 +355,20 @@ func (w *world) twin() {
 
 // disturb begins a fault of one process that lasts from a second to the given time; until is when it ends, by process.
 func (w *world) disturb(until map[*process]time.Duration, most time.Duration, what string) {
-	if p := w.someone(); p != nil {
+	if p := w.anyProcess(); p != nil {
 		d := w.between(time.Second, most)
 		w.report("%s %s for %v", p.session, what, d)
 		until[p] = w.now + d
 	}
 }
 
-func (w *world) cutOff() { w.disturb(w.faults.cut, time.Minute, "is cut off") }
+func (w *world) cutOff() { w.disturb(w.faults.cut, time.Minute, "is disconnected") }
 
-// fade holds the answers to a process back, lets them through for a moment, and cuts it off.
-func (w *world) fade() {
-	if p := w.someone(); p != nil {
+// delayAnswers delays the answers to a process, delivers them for a moment, and disconnects it.
+func (w *world) delayAnswers() {
+	if p := w.anyProcess(); p != nil {
 		d := w.between(time.Second, 30*time.Second)
-		w.report("the answers to %s are held back for %v", p.session, d)
+		w.report("the answers to %s are delayed for %v", p.session, d)
 		w.faults.held[p] = w.now + d
 		w.after(d+w.between(0, 200*time.Millisecond), func() {
 			if w.faults.on {
@@ -377,25 +378,26 @@ func (w *world) fade() {
 	}
 }
 
-func (w *world) sticky() {
-	w.disturb(w.faults.stuck, time.Minute, "sees nothing of what its watch shows")
+func (w *world) stallWatch() {
+	w.disturb(w.faults.stuck, time.Minute, "receives no events of its watch")
 }
 
-// deny has writes of slot Leases by a process refused, or come to nothing without an answer, while those of its session Lease pass.
+// deny makes writes of slot Leases by a process be refused, or have no effect and no answer, while those of its session Lease
+// succeed.
 func (w *world) deny() { w.disturb(w.faults.denied, 2*time.Minute, "cannot write slot Leases") }
 
-// shut keeps what a process acquires from opening.
+// shut prevents slots that a process acquires from opening.
 func (w *world) shut() { w.disturb(w.faults.shut, 5*time.Minute, "cannot open slots") }
 
 func (w *world) breakWatch() {
-	if p := w.someone(); p != nil && p.watch != nil {
+	if p := w.anyProcess(); p != nil && p.watch != nil {
 		w.report("the watch of %s breaks", p.session)
 		p.watch.close()
 	}
 }
 
-// restoreBackup takes a backup, and goes back to it later. Nobody can do that while the API server runs; that it is away
-// for longer than the fence is a promise.
+// restoreBackup takes a backup, and restores it later. That is not possible while the API server runs; that it is unavailable for
+// longer than the fence is a promise.
 func (w *world) restoreBackup() {
 	if w.api.backup != nil {
 		return
@@ -410,10 +412,10 @@ func (w *world) restoreBackup() {
 		w.report("etcd is restored (later resourceVersions: %v)", bump)
 		w.checker.restored, w.checker.epochs, w.checker.edits = w.now, map[string]int64{}, map[int]edit{}
 		for _, p := range w.processes {
-			clear(p.seen) // versions may be given out again
+			clear(p.seen) // versions may be assigned again
 		}
 		if !w.broken.quickRestore {
-			w.api.goAway(w.config.Fence + w.between(2*time.Second, 30*time.Second))
+			w.api.makeUnavailable(w.config.Fence + w.between(2*time.Second, 30*time.Second))
 		}
 		w.api.restore(bump)
 	})
@@ -421,7 +423,7 @@ func (w *world) restoreBackup() {
 
 // restart is one step of a rolling restart.
 func (w *world) restart() {
-	if p := w.someone(); p != nil && !p.leaving && p.mode == running {
+	if p := w.anyProcess(); p != nil && !p.leaving && p.mode == running {
 		w.leave(p)
 	}
 }
@@ -433,20 +435,20 @@ func (w *world) leave(p *process) {
 	w.after(90*time.Second, p.die) // the grace period
 }
 
-// scale takes a replica away for good, or adds one.
+// scale removes a replica permanently, or adds one.
 func (w *world) scale() {
 	if w.chance(2) {
 		w.join()
 		return
 	}
-	if p := w.someone(); p != nil && p.mode == running && !p.leaving {
+	if p := w.anyProcess(); p != nil && p.mode == running && !p.leaving {
 		p.pod.wanted = false
 		w.leave(p)
 	}
 }
 
 func (w *world) setClock() {
-	if p := w.someone(); p != nil {
+	if p := w.anyProcess(); p != nil {
 		p.clock.wall = p.clock.wall.Add(w.between(-time.Hour, time.Hour))
 		w.report("the wall clock of %s is set", p.session)
 	}

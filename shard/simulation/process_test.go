@@ -13,17 +13,17 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/shard/ring"
 )
 
-// beat is the longest time between two steps, as in the real shell.
+// beat is the longest time between two steps, as in the product.
 const beat = time.Second
 
-// pod is where processes of one replica run, one after the other if all is well.
+// pod is where processes of one replica run, normally one after the other.
 type pod struct {
 	name   string
 	uid    string
 	wanted bool // by the StatefulSet
 }
 
-// mode of a process.
+// mode is the mode of a process.
 type mode int
 
 const (
@@ -32,7 +32,7 @@ const (
 	gone
 )
 
-// process is one session: the real machine, in a shell that does what the real shell does.
+// process is one session: the real protocol.Session, with a process around it that does what the product does.
 type process struct {
 	w       *world
 	pod     *pod
@@ -42,12 +42,12 @@ type process struct {
 	machine *protocol.Session
 	all     *protocol.Session // the same, but it decides all slots in each step; nil: nothing is compared
 	mode    mode
-	resumed time.Duration // when it last was stopped
+	resumed time.Duration // when it was last stopped
 
 	mail     []protocol.Event
 	stepping bool
-	deferred []func() // what a stopped process will find to do
-	timer    int      // of which generation the timer is that counts
+	deferred []func() // what a stopped process will do when it is resumed
+	timer    int      // the generation of the timer that counts
 	watch    *watch
 
 	leads  bool
@@ -56,12 +56,12 @@ type process struct {
 	fence    member.Moment
 	entitled []bool
 	epochs   []int64
-	seen     []int64 // the version of each slot Lease that the machine has been shown
+	seen     []int64 // the version of each slot Lease that the session has observed
 
 	work    []work
 	weighed time.Duration
 	leaving bool
-	// trap stops the process for so long between its next check and the send.
+	// trap stops the process for that long between its next check and the send.
 	trap        time.Duration
 	suspensions int
 }
@@ -89,7 +89,7 @@ func (w *world) start(p *pod) *process {
 	w.report("%s starts in pod %s (lock %v)", session, p.uid, settings.Exclusive)
 	c.post(protocol.Started{})
 	c.list()
-	c.soon(w.between(0, 500*time.Millisecond), c.labour)
+	c.soon(w.between(0, 500*time.Millisecond), c.startCalls)
 	return c
 }
 
@@ -100,8 +100,7 @@ func suffix(n int) string {
 
 func (p *process) moment() member.Moment { return p.clock.read(p.w.now) }
 
-// soon does something in the process after a while: when it is stopped then, as soon as it goes on, and never when it is
-// gone.
+// soon does something in the process after a while: if it is stopped then, once it is resumed, and never if it is gone.
 func (p *process) soon(d time.Duration, do func()) {
 	p.w.after(d, func() {
 		switch p.mode {
@@ -114,13 +113,13 @@ func (p *process) soon(d time.Duration, do func()) {
 	})
 }
 
-// post puts an event into the mail.
+// post adds an event to the mailbox.
 func (p *process) post(e protocol.Event) {
 	p.mail = append(p.mail, e)
 	p.read()
 }
 
-// read takes the mail.
+// read processes the mailbox.
 func (p *process) read() {
 	if p.stepping {
 		return
@@ -160,7 +159,7 @@ func (p *process) step(event protocol.Event) {
 	}
 	for i, change := range out.Changes {
 		if !slices.ContainsFunc(out.Changes[i+1:], func(later protocol.Change) bool { return later.Slot == change.Slot }) {
-			p.end(change) // what ends has the last word
+			p.end(change) // the last change that ends something is applied last
 		}
 		if change.Ticket != 0 {
 			p.onIdle(change.Slot, func() { p.post(protocol.Idle{Slot: change.Slot, Ticket: change.Ticket}) })
@@ -169,7 +168,7 @@ func (p *process) step(event protocol.Event) {
 	p.arm(out.WakeAt)
 }
 
-// look notes which versions of slot Leases an event has shown.
+// look records which versions of slot Leases an event has shown.
 func (p *process) look(event protocol.Event) {
 	var leases []*coordinationv1.Lease
 	switch e := event.(type) {
@@ -194,7 +193,7 @@ func (p *process) look(event protocol.Event) {
 	}
 }
 
-// follow copies what the machine says of our ownership.
+// follow copies what the session reports of its entitlements.
 func (p *process) follow(out protocol.Output) {
 	p.fence = p.machine.Fence()
 	p.active = p.active || !p.machine.Suspended()
@@ -208,7 +207,7 @@ func (p *process) follow(out protocol.Output) {
 	}
 }
 
-// passed says that the fence has passed, by our own clock.
+// passed reports whether the fence has passed, by the process's own clock.
 func (p *process) passed() bool { return p.fence.IsZero() || p.moment().Reached(p.fence) }
 
 // owns is the check before each side effect.
@@ -229,13 +228,13 @@ func (p *process) arm(at member.Moment) {
 	})
 }
 
-// ask sends a request: first the time is taken, then the need is checked, then the request goes. A process can be stopped
-// in between.
+// ask sends a request: first the time is taken, then the need is checked, then the request is sent. A process can be stopped in
+// between.
 func (p *process) ask(req member.Request) {
 	p.call(req, func() {}, func(reply member.Reply) { p.post(protocol.Replied{Reply: reply}) })
 }
 
-// call sends a request and has answer called once.
+// call sends a request and calls answer once.
 func (p *process) call(req member.Request, atServer func(), answer func(member.Reply)) {
 	sent := p.moment()
 	open := true
@@ -288,7 +287,7 @@ func (w *world) transmit(p *process, req member.Request, atServer func(), answer
 		return
 	}
 	w.after(w.faults.delay(), func() {
-		if w.api.away() {
+		if w.api.unavailable() {
 			return
 		}
 		if refused, answered := w.faults.turnsAway(p, req); refused {
@@ -301,7 +300,7 @@ func (w *world) transmit(p *process, req member.Request, atServer func(), answer
 		atServer()
 		if w.faults.repeated() {
 			w.after(w.faults.delay(), func() {
-				if !w.api.away() {
+				if !w.api.unavailable() {
 					w.api.handle(p, req)
 				}
 			})
@@ -312,7 +311,7 @@ func (w *world) transmit(p *process, req member.Request, atServer func(), answer
 	})
 }
 
-// list begins to watch.
+// list lists, and begins to watch.
 func (p *process) list() {
 	if p.mode == gone {
 		return
@@ -324,7 +323,7 @@ func (p *process) list() {
 	connection := &watch{w: p.w, p: p}
 	p.call(member.Request{Verb: member.List, Need: member.NeedNothing}, func() {
 		if !connection.closed {
-			p.w.api.watches = append(p.w.api.watches, connection) // shows what comes after the list
+			p.w.api.watches = append(p.w.api.watches, connection) // shows what follows the list
 		}
 	}, func(reply member.Reply) {
 		if reply.Outcome != member.Done {
@@ -339,7 +338,7 @@ func (p *process) list() {
 	})
 }
 
-// notice takes what the watch shows. A stopped process finds it later.
+// notice receives an event of the watch. A stopped process receives it later.
 func (p *process) notice(n notice) {
 	if n.gone {
 		p.post(protocol.Gone{Lease: n.lease})
@@ -348,7 +347,7 @@ func (p *process) notice(n notice) {
 	p.post(protocol.Seen{Lease: n.lease})
 }
 
-// stop and goOn are SIGSTOP and SIGCONT.
+// stop and resume are SIGSTOP and SIGCONT.
 func (p *process) stop() {
 	if p.mode == running {
 		p.mode = stopped
@@ -356,13 +355,13 @@ func (p *process) stop() {
 	}
 }
 
-func (p *process) goOn() {
+func (p *process) resume() {
 	if p.mode != stopped {
 		return
 	}
 	p.clock.wakeUp(p.w.now)
 	p.mode, p.resumed = running, p.w.now
-	p.w.report("%s goes on", p.session)
+	p.w.report("%s is resumed", p.session)
 	waiting := p.deferred
 	p.deferred = nil
 	p.w.random.Shuffle(len(waiting), func(i, j int) { waiting[i], waiting[j] = waiting[j], waiting[i] })
@@ -375,22 +374,22 @@ func (p *process) goOn() {
 	p.soon(time.Millisecond, p.read)
 }
 
-// exit ends the process because its machine says so, die because of anything else.
+// exit ends the process because its session requires it, die for any other reason.
 func (p *process) exit(e *protocol.Exit) {
 	p.w.report("%s exits: %s (empty %v): %s", p.session, e.Reason, e.Empty, e.Message)
 	p.w.checker.exited(p, e)
-	p.vanish()
+	p.remove()
 }
 
 func (p *process) die() {
 	if p.mode != gone {
 		p.w.report("%s is killed", p.session)
-		p.vanish()
+		p.remove()
 	}
 }
 
-// vanish is the end of a process. What it has sent may still arrive.
-func (p *process) vanish() {
+// remove removes a process. What it has sent may still arrive.
+func (p *process) remove() {
 	p.mode, p.leads = gone, false
 	if p.watch != nil {
 		p.watch.close()

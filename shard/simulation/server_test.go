@@ -22,8 +22,8 @@ type server struct {
 	version int64
 	uids    int
 	watches []*watch
-	backAt  time.Duration // it is away until then
-	// before is what a cache shows that lags behind, for a server that breaks its promise of consistent reads.
+	backAt  time.Duration // it is unavailable until then
+	// before is what a lagging cache shows, for a server that breaks its promise of consistent reads.
 	before map[string]*coordinationv1.Lease
 	backup *backup
 }
@@ -38,23 +38,23 @@ func newServer(w *world) *server {
 	return &server{w: w, leases: map[string]*coordinationv1.Lease{}, before: map[string]*coordinationv1.Lease{}, version: 100}
 }
 
-func (s *server) away() bool { return s.w.now < s.backAt }
+func (s *server) unavailable() bool { return s.w.now < s.backAt }
 
-// goAway takes the server away for a time, and sometimes all its connections with it.
-func (s *server) goAway(d time.Duration) {
-	s.w.report("the API server is away for %v", d)
+// makeUnavailable makes the server unavailable for a time, and sometimes breaks all its connections.
+func (s *server) makeUnavailable(d time.Duration) {
+	s.w.report("the API server is unavailable for %v", d)
 	s.backAt = max(s.backAt, s.w.now+d)
 	if s.w.chance(2) {
 		s.breakWatches()
 	}
 }
 
-// handle carries out a request of a process; by is nil for people.
+// handle executes a request of a process; by is nil for users.
 func (s *server) handle(by *process, req member.Request) (reply member.Reply) {
 	reply.Outcome = member.Done
 	stored := s.leases[req.Name]
 	if req.Lease != nil && member.Transitions(req.Lease) < 0 {
-		return member.Reply{Outcome: member.Refused} // it is not valid
+		return member.Reply{Outcome: member.Refused} // it is invalid
 	}
 	switch req.Verb {
 	case member.Get:
@@ -79,7 +79,7 @@ func (s *server) handle(by *process, req member.Request) (reply member.Reply) {
 		s.w.checker.preconditions(by, req)
 		switch {
 		case stored == nil && s.w.broken.noUID:
-			reply.Lease = s.create(by, req) // which is what a PUT does
+			reply.Lease = s.create(by, req) // as a PUT does
 		case stored == nil:
 			reply.Outcome = member.NotFound
 		case req.Lease.UID != stored.UID && !s.w.broken.noUID, req.Lease.ResourceVersion != stored.ResourceVersion && !s.w.broken.noCompare:
@@ -128,7 +128,7 @@ func (s *server) store(name string, l *coordinationv1.Lease) {
 	s.leases[name] = l
 }
 
-// remove is what a person does with kubectl delete.
+// remove deletes a Lease as a user does with kubectl delete.
 func (s *server) remove(name string) {
 	l := s.leases[name]
 	if l == nil {
@@ -141,7 +141,7 @@ func (s *server) remove(name string) {
 	s.announce(notice{lease: gone, gone: true})
 }
 
-// edit is what a person does with kubectl edit.
+// edit changes a Lease as a user does with kubectl edit.
 func (s *server) edit(name string, change func(*coordinationv1.Lease)) {
 	if stored := s.leases[name]; stored != nil {
 		l := stored.DeepCopy()
@@ -152,7 +152,7 @@ func (s *server) edit(name string, change func(*coordinationv1.Lease)) {
 
 func (s *server) save() { s.backup = &backup{leases: maps.Clone(s.leases), version: s.version} }
 
-// restore goes back to the backup. All connections break. Whether resourceVersions go back too depends on who restores.
+// restore restores the backup. All connections break. Whether resourceVersions are restored too depends on the way of restoring.
 func (s *server) restore(bump bool) {
 	if s.backup == nil {
 		return
@@ -209,13 +209,13 @@ type notice struct {
 	gone  bool
 }
 
-// watch is a connection over which a process sees changes, all of them, in order, and some time later.
+// watch is a connection over which a process receives changes, all of them, in order, and some time later.
 type watch struct {
 	w      *world
 	p      *process
 	queue  []notice
 	ready  bool // the list before it has been delivered
-	pumped bool // the next delivery is arranged
+	pumped bool // the next delivery is scheduled
 	closed bool
 }
 
@@ -224,7 +224,7 @@ func (c *watch) add(n notice) {
 	c.pump()
 }
 
-// pump arranges the next delivery.
+// pump schedules the next delivery.
 func (c *watch) pump() {
 	if c.pumped || c.closed || !c.ready || len(c.queue) == 0 {
 		return
@@ -243,14 +243,14 @@ func (c *watch) deliver() {
 		c.w.after(500*time.Millisecond, c.deliver)
 		return
 	}
-	for _, n := range c.queue { // what has come in meanwhile comes with it
+	for _, n := range c.queue { // what has arrived meanwhile is delivered with it
 		c.p.notice(n)
 	}
 	c.queue = c.queue[:0]
 	c.pump()
 }
 
-// close ends the connection. After a while the process lists and watches anew.
+// close ends the connection. After a while the process lists and watches again.
 func (c *watch) close() {
 	if c.closed {
 		return

@@ -16,19 +16,19 @@ import (
 )
 
 var (
-	oneSeed = flag.Int64("seed", -1, "run this seed alone, and tell its story")
+	oneSeed = flag.Int64("seed", -1, "run only this seed, and print its story")
 	howMany = flag.Int("seeds", 2000, "how many seeds to run")
 	first   = flag.Uint64("first", 0, "the first seed")
 	lines   = flag.Int("lines", 400, "how many lines of a story to show at most; 0 is all")
 )
 
-// patience is how long a fleet may take, after the last fault, until every slot is held: a call that does not end is
-// cancelled after 30 s and its process exits after another 15 s, the next session waits 15 s for the old one's silence, a
+// patience is the time that a fleet may take, after the last fault, until every slot is held: a call that does not end is
+// cancelled after 30 s and its process exits after another 15 s, the next session waits for 15 s of silence of the old one, a
 // slot Lease that was deleted waits 15 s, and each of these may follow another.
 const patience = 4 * time.Minute
 
 // run is one run of a seed.
-func run(seed uint64, broken promises, change weather, story *strings.Builder) *world {
+func run(seed uint64, broken promises, change adjustment, story *strings.Builder) *world {
 	w := &world{
 		seed: seed, random: rand.New(rand.NewPCG(seed, 1)), broken: broken, config: member.DefaultConfig(), plan: assignment.DefaultConfig(),
 		pods: map[string]*pod{}, story: story,
@@ -53,7 +53,7 @@ func run(seed uint64, broken promises, change weather, story *strings.Builder) *
 	return w
 }
 
-// settle waits until the fleet is at rest, and stays so for a little.
+// settle waits until the fleet is at rest, and stays so for a short time.
 func (w *world) settle() {
 	calm, end := time.Duration(0), w.now+patience
 	w.run(end, func() bool {
@@ -81,30 +81,30 @@ func TestFaults(t *testing.T) {
 	total := runAll(t, worlds.Some(*howMany), nil)
 	t.Logf("%+v", total)
 	if total.Acts == 0 || total.TakenOver == 0 || total.Late == 0 || total.Declared == 0 || len(total.Exits) < 3 {
-		t.Errorf("want runs in which all sorts of things happen, got %+v", total)
+		t.Errorf("want runs with every kind of fault and hand-over, got %+v", total)
 	}
 }
 
-// TestOutages: however long the API server is away, when it comes back no session has ended.
+// TestOutages checks that no session ends because the API server is unavailable, for any time.
 func TestOutages(t *testing.T) {
 	if *oneSeed >= 0 {
-		reportStory(t, uint64(*oneSeed), nothingButOutages)
+		reportStory(t, uint64(*oneSeed), outagesOnly)
 		return
 	}
-	t.Logf("%+v", runAll(t, worlds.Some(*howMany/10), nothingButOutages))
+	t.Logf("%+v", runAll(t, worlds.Some(*howMany/10), outagesOnly))
 }
 
-// TestHandWrittenHolders: whoever people write into slot Leases, everybody who has seen it acts as if alone, and the slot has
-// one holder in the end.
+// TestHandWrittenHolders checks that, whatever holders users write into slot Leases, every session that has observed the Lease
+// acts alone, and that the slot has one holder in the end.
 func TestHandWrittenHolders(t *testing.T) {
 	if *oneSeed >= 0 {
-		reportStory(t, uint64(*oneSeed), peopleWriteHolders)
+		reportStory(t, uint64(*oneSeed), usersWriteHolders)
 		return
 	}
-	t.Logf("%+v", runAll(t, worlds.Some(*howMany/4), peopleWriteHolders))
+	t.Logf("%+v", runAll(t, worlds.Some(*howMany/4), usersWriteHolders))
 }
 
-func reportStory(t *testing.T, seed uint64, change weather) {
+func reportStory(t *testing.T, seed uint64, change adjustment) {
 	t.Helper()
 	var story strings.Builder
 	w := run(seed, promises{}, change, &story)
@@ -112,14 +112,14 @@ func reportStory(t *testing.T, seed uint64, change weather) {
 	if *lines > 0 && len(reported) > *lines {
 		reported = reported[len(reported)-*lines:]
 	}
-	t.Logf("seed %d: %d slots, rests at %v, %+v\n%s", seed, w.slots, w.now, w.checker.tally, strings.Join(reported, ""))
+	t.Logf("seed %d: %d slots, at rest at %v, %+v\n%s", seed, w.slots, w.now, w.checker.tally, strings.Join(reported, ""))
 	if w.checker.violation != "" {
 		t.Errorf("seed %d: at %v: %s", seed, w.checker.at, w.checker.violation)
 	}
 }
 
-// runAll runs seeds side by side and reports those that fail.
-func runAll(t *testing.T, seeds int, change weather) tally {
+// runAll runs seeds in parallel and reports those that fail.
+func runAll(t *testing.T, seeds int, change adjustment) tally {
 	t.Helper()
 	total := newChecker(nil).tally
 	var lock sync.Mutex

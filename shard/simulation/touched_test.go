@@ -14,10 +14,10 @@ import (
 
 var compareAll = flag.Bool("compare", false, "compare each step with one that decides all slots, in all tests")
 
-// comparing has all sessions compared with sessions that decide all slots.
+// comparing makes all sessions be compared with sessions that decide all slots.
 func comparing(w *world, _ *faults) { w.compares = true }
 
-// decidesAll returns the machine that a session's is compared with; nil where nothing is compared.
+// decidesAll returns the session to compare with; nil if nothing is compared.
 func (w *world) decidesAll(settings protocol.Settings) *protocol.Session {
 	if !w.compares && !*compareAll {
 		return nil
@@ -31,7 +31,7 @@ func (w *world) decidesAll(settings protocol.Settings) *protocol.Session {
 	return all
 }
 
-// compare checks that a step that decides only what was touched asks for the same as one that decides everything.
+// compare checks that a step that decides only the touched slots requests the same as one that decides all slots.
 func (p *process) compare(now member.Moment, event protocol.Event, out protocol.Output) {
 	if p.all == nil || p.w.checker.violation != "" {
 		return
@@ -42,12 +42,12 @@ func (p *process) compare(now member.Moment, event protocol.Event, out protocol.
 		want.WakeAt = out.WakeAt
 	}
 	if diff := cmp.Diff(want, out); diff != "" {
-		p.w.checker.fail("%s, after %T: a slot that was not touched has something to do (-all slots decided, +touched ones):\n%s", p.session, event, diff)
+		p.w.checker.fail("%s, after %T: want no output for slots that were not touched (-all slots decided, +touched ones):\n%s", p.session, event, diff)
 	}
 }
 
-// TestASlotThatIsNotTouchedHasNothingToDo: in any history each step asks for the same as one that decides all slots.
-func TestASlotThatIsNotTouchedHasNothingToDo(t *testing.T) {
+// TestUntouchedSlotsNeedNoDecision checks that, in any history, each step requests the same as one that decides all slots.
+func TestUntouchedSlotsNeedNoDecision(t *testing.T) {
 	if *oneSeed >= 0 {
 		reportStory(t, uint64(*oneSeed), comparing)
 		return

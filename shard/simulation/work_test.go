@@ -10,22 +10,22 @@ import (
 type work struct {
 	held, open, stopping bool
 	acquired             int           // how often
-	since                time.Duration // when it was, the last time
+	since                time.Duration // when it was last acquired
 	calls                []*call
 	whenIdle             []func()
 }
 
-// call is something in flight: a pass that sends one thing after the other, or one long call.
+// call is something in flight: a pass that sends one request after the other, or one long call.
 type call struct {
-	slot      int
-	epoch     int64
-	deaf      bool // it goes on when it is cancelled
-	cancelled bool
-	over      bool
+	slot          int
+	epoch         int64
+	ignoresCancel bool // it continues when it is cancelled
+	cancelled     bool
+	over          bool
 }
 
-// labour begins calls, for ever.
-func (p *process) labour() {
+// startCalls begins calls, without end.
+func (p *process) startCalls() {
 	if slot := p.w.random.IntN(p.w.slots); p.work[slot].held && p.work[slot].open && !p.work[slot].stopping && p.owns(slot) {
 		p.beginCall(slot)
 	}
@@ -39,7 +39,7 @@ func (p *process) labour() {
 		}
 		p.post(protocol.Weighed{Weights: weights})
 	}
-	p.soon(p.w.between(200*time.Millisecond, 600*time.Millisecond), p.labour)
+	p.soon(p.w.between(200*time.Millisecond, 600*time.Millisecond), p.startCalls)
 }
 
 func (p *process) beginCall(slot int) {
@@ -48,7 +48,7 @@ func (p *process) beginCall(slot int) {
 	w.calls = append(w.calls, c)
 	duration := p.w.between(5*time.Millisecond, 2*time.Second)
 	if p.w.faults.on && p.w.chance(p.w.faults.longCallOneIn) {
-		duration, c.deaf = p.w.between(time.Second, 100*time.Second), p.w.chance(2)
+		duration, c.ignoresCancel = p.w.between(time.Second, 100*time.Second), p.w.chance(2)
 	}
 	p.send(c)
 	p.soon(duration/2, func() {
@@ -59,13 +59,13 @@ func (p *process) beginCall(slot int) {
 	p.soon(duration, func() { p.finish(c) })
 }
 
-// send starts a side effect, which has just been checked, and lands it: at once, unless the process is stopped between.
+// send starts a side effect that has just been checked, and completes it: at once, unless the process is stopped in between.
 func (p *process) send(c *call) {
 	p.w.checker.acts(p, c.slot)
 	began := p.w.now
 	if p.trap != 0 {
 		p.stop()
-		p.w.after(p.trap, p.goOn)
+		p.w.after(p.trap, p.resume)
 		p.trap = 0
 	}
 	p.soon(p.w.between(0, time.Millisecond), func() { p.w.checker.lands(p, c.slot, began) })
@@ -86,7 +86,7 @@ func (p *process) finish(c *call) {
 	p.reportIdle(c.slot)
 }
 
-// reportIdle calls those that wait until nothing is in flight, of the slot or at all.
+// reportIdle calls the functions that wait until nothing is in flight, of the slot or at all.
 func (p *process) reportIdle(slot int) {
 	w := &p.work[slot]
 	if len(w.calls) > 0 {
@@ -120,7 +120,7 @@ func (p *process) onIdle(slot int, idle func()) {
 	p.reportIdle(slot)
 }
 
-// end carries out the part of a change that stops something.
+// end applies the part of a change that stops something.
 func (p *process) end(change protocol.Change) {
 	each := func(do func(*work)) {
 		for slot := range p.work {
@@ -142,14 +142,14 @@ func (p *process) end(change protocol.Change) {
 
 func (p *process) cancel(w *work) {
 	for _, c := range w.calls {
-		if !c.cancelled && !c.deaf {
+		if !c.cancelled && !c.ignoresCancel {
 			c.cancelled = true
 			p.soon(p.w.between(0, 50*time.Millisecond), func() { p.finish(c) })
 		}
 	}
 }
 
-// begin carries out the part that lets keys in.
+// begin applies the part of a change that admits keys.
 func (p *process) begin(change protocol.Change) {
 	switch change.Kind {
 	case protocol.Acquired:

@@ -22,7 +22,7 @@ type world struct {
 	seed   uint64
 	random *rand.Rand
 	broken promises
-	// compares says that each step is compared with one that decides all slots.
+	// compares is true if each step is compared with one that decides all slots.
 	compares bool
 	config   member.Config
 	plan     assignment.Config
@@ -34,21 +34,21 @@ type world struct {
 
 	api       *server
 	pods      map[string]*pod
-	processes []*process // that were ever started
+	processes []*process // all that were ever started
 	faults    faults
 	checker   checker
 
-	story *strings.Builder // nil: nobody listens
+	story *strings.Builder // nil: no story is recorded
 }
 
-// errand is something to happen at an instant; equal instants in the order in which they were arranged.
-type errand struct {
+// scheduled is something to happen at an instant; what is scheduled for one instant happens in the order of scheduling.
+type scheduled struct {
 	at    time.Duration
 	count uint64
 	do    func()
 }
 
-type agenda []errand
+type agenda []scheduled
 
 func (a *agenda) Len() int { return len(*a) }
 func (a *agenda) Less(i, j int) bool {
@@ -56,29 +56,29 @@ func (a *agenda) Less(i, j int) bool {
 	return x.at < y.at || x.at == y.at && x.count < y.count
 }
 func (a *agenda) Swap(i, j int) { (*a)[i], (*a)[j] = (*a)[j], (*a)[i] }
-func (a *agenda) Push(x any)    { *a = append(*a, x.(errand)) } //nolint:errcheck // nothing else is pushed
+func (a *agenda) Push(x any)    { *a = append(*a, x.(scheduled)) } //nolint:errcheck // nothing else is pushed
 func (a *agenda) Pop() any {
 	last := (*a)[len(*a)-1]
 	*a = (*a)[:len(*a)-1]
 	return last
 }
 
-// after arranges something.
+// after schedules do.
 func (w *world) after(d time.Duration, do func()) {
 	w.count++
-	heap.Push(&w.queue, errand{w.now + max(d, 0), w.count, do})
+	heap.Push(&w.queue, scheduled{w.now + max(d, 0), w.count, do})
 }
 
-// run lets time go by until the end, or until done says so.
+// run lets time pass until the end, or until done returns true.
 func (w *world) run(end time.Duration, done func() bool) {
 	atOnce := 0
 	for len(w.queue) > 0 && w.checker.violation == "" {
-		next := heap.Pop(&w.queue).(errand) //nolint:errcheck // as above
+		next := heap.Pop(&w.queue).(scheduled) //nolint:errcheck // as above
 		if atOnce++; next.at > w.now {
 			atOnce = 0
 		}
 		if atOnce > 10000 {
-			w.checker.fail("something goes round and round without end")
+			w.checker.fail("want time to pass, but steps of one instant repeat without end")
 		}
 		if next.at > end {
 			heap.Push(&w.queue, next)
@@ -93,7 +93,7 @@ func (w *world) run(end time.Duration, done func() bool) {
 	w.now = max(w.now, end)
 }
 
-// chance is true once in n times; never for 0.
+// chance returns true once in n times; never for 0.
 func (w *world) chance(n int) bool { return n > 0 && w.random.IntN(n) == 0 }
 
 // between draws a duration, short ones more often than long ones.
@@ -108,14 +108,14 @@ func (w *world) report(format string, args ...any) {
 	}
 }
 
-// clock is a machine's. Its monotonic side stands still while the machine is suspended.
+// clock is the clock of a machine. Its monotonic side stands still while the machine is suspended.
 type clock struct {
 	rate      float64
 	wall      time.Time // at the world's beginning
 	suspended time.Duration
 	since     time.Duration // of the present suspension
 	asleep    bool
-	// blind makes the wall clock stand still too.
+	// blind makes the wall clock stand still as well.
 	blind bool
 }
 
@@ -145,7 +145,7 @@ func (c *clock) wakeUp(now time.Duration) {
 	}
 }
 
-// until is how much true time goes by until the monotonic clock has gone on by at least d.
+// until returns how much true time passes until the monotonic clock has advanced by at least d.
 func (c *clock) until(d time.Duration) time.Duration {
 	return time.Duration(float64(d)/c.rate) + 2*time.Nanosecond
 }

@@ -23,7 +23,7 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// Server keeps Leases. The zero value is not ready: make one with NewServer.
+// Server keeps Leases. The zero value is not ready: create one with NewServer.
 type Server struct {
 	mu      sync.Mutex
 	version int
@@ -40,12 +40,12 @@ type change struct {
 	lease   *coordinationv1.Lease
 }
 
-// NewServer makes a server without Leases.
+// NewServer returns a server without Leases.
 func NewServer() *Server {
 	return &Server{leases: map[string]*coordinationv1.Lease{}, changed: make(chan struct{})}
 }
 
-// Config reaches the server.
+// Config returns a client configuration for the server.
 func (s *Server) Config() *rest.Config {
 	return &rest.Config{
 		Host: "http://leases.test", Transport: transport{s}, QPS: -1,
@@ -53,7 +53,7 @@ func (s *Server) Config() *rest.Config {
 	}
 }
 
-// Away makes the server answer nothing from now on, or answer again. What it is asked for while it is away it never does.
+// Away makes the server stop answering, or answer again. Requests that arrive while it is away are never executed.
 func (s *Server) Away(away bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -61,7 +61,8 @@ func (s *Server) Away(away bool) {
 	s.wakeLocked()
 }
 
-// Fault has f asked before each request; its error is what the client gets, and nothing is done. Nil ends that.
+// Fault makes the server call f before each request; if f returns an error the client gets it, and nothing is executed. Nil ends
+// that.
 func (s *Server) Fault(f func(r *http.Request) error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -79,7 +80,7 @@ func (s *Server) Leases() map[string]*coordinationv1.Lease {
 	return found
 }
 
-// Edit changes a Lease as a user would; false if there is none.
+// Edit changes a Lease as a user would, and reports whether it exists.
 func (s *Server) Edit(name string, edit func(*coordinationv1.Lease)) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -123,7 +124,7 @@ func (s *Server) wakeLocked() {
 	s.changed = make(chan struct{})
 }
 
-// transport is the way to the server.
+// transport is the connection to the server.
 type transport struct{ *Server }
 
 // RoundTrip answers a request. While the server is away it waits for the request's end.
@@ -248,7 +249,7 @@ func validate(lease *coordinationv1.Lease) error {
 	return nil
 }
 
-// watch streams what has happened since the version that was asked for, until the request ends or the server goes away.
+// watch streams the changes since the requested version, until the request ends or the server stops answering.
 func (s *Server) watch(r *http.Request, namespace string) (*http.Response, error) {
 	selector, err := labels.Parse(r.URL.Query().Get("labelSelector"))
 	since, err2 := strconv.Atoi(r.URL.Query().Get("resourceVersion"))
@@ -289,7 +290,7 @@ func withKind(lease *coordinationv1.Lease) *coordinationv1.Lease {
 	return lease
 }
 
-// answer makes the response of a result, or of an error.
+// answer returns the response for a result, or for an error.
 func answer(r *http.Request, result any, err error) (*http.Response, error) {
 	code := http.StatusOK
 	if status, ok := err.(apierrors.APIStatus); ok {

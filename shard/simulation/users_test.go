@@ -12,7 +12,7 @@ import (
 	member "github.com/machine-controller-fleet/machine-controller-fleet/membership"
 )
 
-// anyLease is one that exists.
+// anyLease returns the name of an existing Lease.
 func (w *world) anyLease() string {
 	all := sorted(w.api.leases)
 	if len(all) == 0 {
@@ -22,17 +22,17 @@ func (w *world) anyLease() string {
 }
 
 func (w *world) deleteLease() {
-	if name := w.anyLease(); name != "" && !w.api.away() {
-		w.report("somebody deletes %s", name)
+	if name := w.anyLease(); name != "" && !w.api.unavailable() {
+		w.report("a user deletes %s", name)
 		w.checker.tampered[name] = true
 		w.api.remove(name)
 	}
 }
 
-// editLease changes what people may change.
+// editLease changes what users may change.
 func (w *world) editLease() {
 	name := w.anyLease()
-	if name == "" || w.api.away() {
+	if name == "" || w.api.unavailable() {
 		return
 	}
 	w.checker.tampered[name] = true
@@ -51,17 +51,18 @@ func (w *world) editLease() {
 			l.Labels = nil
 		case 5:
 			member.Annotate(l, v1alpha1.AnnotationWeights, "nonsense")
-			member.Annotate(l, v1alpha1.AnnotationHome, "nobody")
+			member.Annotate(l, v1alpha1.AnnotationHome, "no-such-replica")
 			member.Annotate(l, v1alpha1.AnnotationCapacity, "NaN")
 		}
 	})
 }
 
-// writeHolder writes what only the fleet should into a slot Lease: a holder, who does not get the slot by that, or an epoch.
+// writeHolder writes into a slot Lease what only the fleet should write: a holder, which does not get the slot by that, or an
+// epoch.
 func (w *world) writeHolder() {
 	slot := w.random.IntN(w.slots)
 	name := member.SlotLeaseName(fleetName, slot, w.slots)
-	if w.api.leases[name] == nil || w.api.away() {
+	if w.api.leases[name] == nil || w.api.unavailable() {
 		return
 	}
 	w.checker.tampered[name] = true
@@ -69,14 +70,14 @@ func (w *world) writeHolder() {
 	if w.chance(3) {
 		epoch = math.MaxInt32
 	}
-	switch someone := w.someone(); w.random.IntN(4) {
+	switch p := w.anyProcess(); w.random.IntN(4) {
 	case 0:
-		holder = "somebody" // no session can have this name
+		holder = "by-hand" // no session can have this name
 	case 1:
-		holder = member.Identity("r-8", "zzzzz") // and nobody has this one
+		holder = member.Identity("r-8", "zzzzz") // no session has this one
 	case 2:
-		if someone != nil {
-			holder = someone.session
+		if p != nil {
+			holder = p.session
 		}
 	}
 	w.api.edit(name, func(l *coordinationv1.Lease) {
