@@ -10,7 +10,7 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/e2e/harness"
 )
 
-// TestOnlyOwn tells watches of one's own slots from all that look like it.
+// TestOnlyOwn: watches of a replica's own slots are distinguished from all others.
 func TestOnlyOwn(t *testing.T) {
 	own := func(slots ...int) string { return v1alpha1.LabelSlot + " in (" + join(slots) + ")" }
 	none := v1alpha1.LabelSlot + " notin (" + join(upTo(slots)) + ")"
