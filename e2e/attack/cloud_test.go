@@ -11,7 +11,7 @@ import (
 // lyingCloud answers the create of a machine with each false answer. The status of the machine is short and printable, and no
 // other tenant is affected. TestAttacks checks the memory of the replicas at the end.
 func lyingCloud(a *tenant) {
-	says := map[string]struct {
+	reports := map[string]struct {
 		code  string
 		words []string
 	}{
@@ -24,13 +24,13 @@ func lyingCloud(a *tenant) {
 		"traversal": {"Internal", []string{"expected VM"}},
 		"thief":     {"", nil},
 	}
-	lies := slices.Sorted(maps.Keys(says))
+	lies := slices.Sorted(maps.Keys(reports))
 	for _, lie := range lies {
 		a.class(lie, a.cloud.endpoint(lie))
 		a.machine(lie, lie)
 	}
 	for _, lie := range lies {
-		text := a.reports(lie, says[lie].code, says[lie].words...)
+		text := a.reports(lie, reports[lie].code, reports[lie].words...)
 		a.Logf("%s: %s", lie, text)
 		if strings.Contains(text, "the-secret") || strings.Contains(text, "\u202e") || strings.Contains(text, a.cloud.elsewhere.URL) {
 			a.Errorf("machine %s repeats the text of the cloud: %s", lie, text)

@@ -64,7 +64,7 @@ func (m *moves) some(ctx context.Context, lab *harness.Lab, roots []root, atATim
 	var mu sync.Mutex
 	var failed error
 	var running sync.WaitGroup
-	for _, i := range rand.Perm(len(roots))[:min(atATime, len(roots))] { //nolint:gosec // which one is of no interest to anybody
+	for _, i := range rand.Perm(len(roots))[:min(atATime, len(roots))] { //nolint:gosec // no security needed
 		running.Go(func() {
 			made, there, err := handOverOne(ctx, lab, roots[i], replicas, stir)
 			mu.Lock()

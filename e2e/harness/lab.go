@@ -99,9 +99,9 @@ func run(ctx context.Context, output io.Writer, args ...string) error {
 	if err != nil {
 		return err
 	}
-	var said strings.Builder
+	var printed strings.Builder
 	cmd := exec.CommandContext(ctx, filepath.Join(bin, "lab"), args...)
-	cmd.Stdout = io.Writer(&said)
+	cmd.Stdout = io.Writer(&printed)
 	if output != nil {
 		cmd.Stdout = output
 	}
@@ -115,7 +115,7 @@ func run(ctx context.Context, output io.Writer, args ...string) error {
 	case errors.Is(err, fs.ErrNotExist):
 		return fmt.Errorf("lab %s: %w; `make build` builds it", args[0], err)
 	case err != nil:
-		return fmt.Errorf("lab %s: %w\n%s", args[0], err, said.String())
+		return fmt.Errorf("lab %s: %w\n%s", args[0], err, printed.String())
 	}
 	return nil
 }
@@ -204,14 +204,14 @@ func (l *Lab) Kubectl(ctx context.Context, args ...string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	var said, complained strings.Builder
+	var printed, complained strings.Builder
 	cmd := exec.CommandContext(ctx, filepath.Join(bin, "kubectl"), args...)
 	cmd.Env = append(os.Environ(), "KUBECONFIG="+filepath.Join(l.Dir, "admin.kubeconfig"))
-	cmd.Stdout, cmd.Stderr = &said, &complained
+	cmd.Stdout, cmd.Stderr = &printed, &complained
 	if err := cmd.Run(); err != nil {
-		return said.String(), fmt.Errorf("kubectl %s: %w\n%s", strings.Join(args, " "), err, complained.String())
+		return printed.String(), fmt.Errorf("kubectl %s: %w\n%s", strings.Join(args, " "), err, complained.String())
 	}
-	return said.String(), nil
+	return printed.String(), nil
 }
 
 // endpoints are the URLs of the processes, by name. They change with the fleet.

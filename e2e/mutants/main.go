@@ -34,7 +34,7 @@ func main() {
 	flag.StringVar(&o.first, "first", "2000", "the first of them")
 	flag.BoolVar(&o.update, "update", false, "write the results into the list; reasons for equivalence stay")
 	flag.BoolVar(&o.list, "list", false, "write the list anew and run nothing")
-	flag.DurationVar(&o.limit, "limit", 12*time.Hour, "end after this time; the next run goes on")
+	flag.DurationVar(&o.limit, "limit", 12*time.Hour, "end after this time; the next run continues")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	err := run(ctx, o, os.Stdout)
