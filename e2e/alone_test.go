@@ -60,8 +60,8 @@ func TestMachineSetAlone(t *testing.T) {
 	s.gone()
 }
 
-// TestDeploymentAdoptsOrphanedSet deletes a MachineDeployment without its machines, like kubectl delete --cascade=orphan, and another one
-// of the same name adopts them. Later it replaces them.
+// TestDeploymentAdoptsOrphanedSet deletes a MachineDeployment without its machines, like kubectl delete --cascade=orphan, and
+// another one of the same name adopts them. Later it replaces them.
 func TestDeploymentAdoptsOrphanedSet(t *testing.T) {
 	t.Parallel()
 	s := newSpace(t, shared(t), "comes-back", "")

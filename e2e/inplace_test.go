@@ -60,8 +60,8 @@ func TestUpdateInPlace(t *testing.T) {
 	s.gone()
 }
 
-// TestUpdateInPlaceContinuesAtTheNextOwner: the next owner continues, when the owner is killed, and when the slot is handed over, in each
-// stage of a Node.
+// TestUpdateInPlaceContinuesAtTheNextOwner: the next owner continues, when the owner is killed, and when the slot is handed over,
+// in each stage of a Node.
 func TestUpdateInPlaceContinuesAtTheNextOwner(t *testing.T) {
 	t.Parallel()
 	s := newSpace(t, fleetAlone(t), "in-place-moved", "")
