@@ -16,7 +16,7 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 )
 
-// TestMachineAlone has a Machine that nobody owns, with the shortest name that there is.
+// TestMachineAlone creates a Machine without an owner, with the shortest possible name.
 func TestMachineAlone(t *testing.T) {
 	t.Parallel()
 	s := newSpace(t, shared(t), "alone", "")
@@ -28,7 +28,7 @@ func TestMachineAlone(t *testing.T) {
 	s.gone()
 }
 
-// TestMachineSetAlone has a MachineSet that nobody owns adopt a Machine that nobody owns.
+// TestMachineSetAlone: a MachineSet without an owner adopts a Machine without an owner.
 func TestMachineSetAlone(t *testing.T) {
 	t.Parallel()
 	s := newSpace(t, shared(t), "set-alone", "")
@@ -60,9 +60,9 @@ func TestMachineSetAlone(t *testing.T) {
 	s.gone()
 }
 
-// TestDeploymentComesBack has a MachineDeployment go without its machines, as kubectl delete --cascade=orphan does it, and another one
-// of the same name adopt them. Later it replaces them.
-func TestDeploymentComesBack(t *testing.T) {
+// TestDeploymentAdoptsOrphanedSet deletes a MachineDeployment without its machines, like kubectl delete --cascade=orphan, and
+// another one of the same name adopts them. Later it replaces them.
+func TestDeploymentAdoptsOrphanedSet(t *testing.T) {
 	t.Parallel()
 	s := newSpace(t, shared(t), "comes-back", "")
 	first := s.deploy("pool", 2)
@@ -70,7 +70,7 @@ func TestDeploymentComesBack(t *testing.T) {
 	vms := s.joined()
 	orphan := metav1.DeletePropagationOrphan
 	s.must(s.api().MachineDeployments(s.name).Delete(t.Context(), "pool", metav1.DeleteOptions{PropagationPolicy: &orphan}))
-	s.eventually("its MachineSet belongs to nobody", func(ctx context.Context) error {
+	s.eventually("its MachineSet has no owner", func(ctx context.Context) error {
 		_, err := s.api().MachineDeployments(s.name).Get(ctx, "pool", metav1.GetOptions{})
 		if !apierrors.IsNotFound(err) {
 			return fmt.Errorf("the MachineDeployment is still there: %w", err)
@@ -89,7 +89,7 @@ func TestDeploymentComesBack(t *testing.T) {
 	s.gone()
 }
 
-// onlySetOf says that there is one MachineSet, and whose it is: nobody's for "".
+// onlySetOf returns an error unless there is one MachineSet, with this owner; "" for none.
 func (s *space) onlySetOf(ctx context.Context, deployment types.UID) error {
 	sets, err := s.api().MachineSets(s.name).List(ctx, metav1.ListOptions{})
 	if err != nil || len(sets.Items) != 1 {
@@ -105,7 +105,7 @@ func (s *space) onlySetOf(ctx context.Context, deployment types.UID) error {
 	return nil
 }
 
-// createSet makes a MachineSet of the namespace's class.
+// createSet creates a MachineSet of the namespace's class.
 func (s *space) createSet(name string, replicas int32) *v1alpha1.MachineSet {
 	s.Helper()
 	labels := map[string]string{v1alpha1.LabelName: name}
@@ -121,7 +121,7 @@ func (s *space) createSet(name string, replicas int32) *v1alpha1.MachineSet {
 	return made
 }
 
-// TestNodeDeletedByHand replaces the machine whose Node somebody deletes, and no other.
+// TestNodeDeletedByHand: the machine whose Node a user deletes is replaced, and no other.
 func TestNodeDeletedByHand(t *testing.T) {
 	t.Parallel()
 	s := newSpace(t, shared(t), "node-deleted", "")

@@ -26,11 +26,11 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/e2e/harness"
 )
 
-// early is within which time the cluster-autoscaler has to find the machines that it has asked for: its next round, which may
-// follow at once.
+// early is the time within which the cluster-autoscaler has to find the machines that it has requested: in its next loop, which
+// may follow at once.
 const early = 5 * time.Second
 
-// autoscalerGrows has a pool grow by two machines, and follows them.
+// autoscalerGrows scales a pool up by two machines, and observes them.
 func (s *space) autoscalerGrows() {
 	const pool = "pool"
 	s.deploy(pool, 0)
@@ -61,8 +61,8 @@ func (s *space) autoscalerGrows() {
 		seen := map[string]bool{}
 		machines, moments := shown[*v1alpha1.Machine](s, film)
 		for i, m := range machines {
-			if took := moments[i].heard.Sub(puts[0]); !seen[m.Name] && took > early {
-				s.Errorf("machine %s came %s after it was asked for, want at most %s", m.Name, took, early)
+			if took := moments[i].seen.Sub(puts[0]); !seen[m.Name] && took > early {
+				s.Errorf("machine %s was created %s after it was requested, want at most %s", m.Name, took, early)
 			}
 			seen[m.Name] = true
 		}
@@ -105,7 +105,7 @@ func (s *space) autoscalerGrows() {
 	s.proves("CA-09", func(s *space) { s.leavesCreate(film) })
 }
 
-// leavesCreate makes sure that machines are being created until they run, and checked from then on.
+// leavesCreate checks that the last operation of machines is Create until they run, and HealthCheck from then on.
 func (s *space) leavesCreate(film *recording) {
 	s.Helper()
 	machines, _ := shown[*v1alpha1.Machine](s, film)
@@ -132,7 +132,7 @@ func (s *space) leavesCreate(film *recording) {
 	}
 }
 
-// autoscalerIsOutOfResources asks for machines that the cloud does not have, and gives them up again.
+// autoscalerIsOutOfResources requests machines that the cloud does not have, and removes them again.
 func (s *space) autoscalerIsOutOfResources() {
 	s.fault("sim-3a", cloudapi.FaultNoCapacity)
 	s.deploy("pool", 0)
@@ -161,12 +161,12 @@ func (s *space) autoscalerIsOutOfResources() {
 			requested = append(requested, "requested://"+m.Name)
 			calls := s.calls(cloudapi.OpCreateInstance, []string{string(m.UID)})[string(m.UID)]
 			if len(calls) != 1 {
-				s.Fatalf("machine %s was asked for %d times before it was seen to have failed, want once", m.Name, len(calls))
+				s.Fatalf("machine %s was requested %d times before its failure was reported, want once", m.Name, len(calls))
 			}
 			var backoff struct{ At time.Time }
 			s.must(json.Unmarshal([]byte(m.Annotations[v1alpha1.AnnotationBackoff]), &backoff))
 			if wait := backoff.At.Sub(calls[0].End); wait < 590*time.Second || wait > 610*time.Second {
-				s.Errorf("machine %s is tried again after %s, want 10 min", m.Name, wait)
+				s.Errorf("machine %s is retried after %s, want 10 min", m.Name, wait)
 			}
 		}
 		a.deletes("pool", sized{Deleted: s.machineNames("pool"), Writes: 1}, requested...)
@@ -177,8 +177,8 @@ func (s *space) autoscalerIsOutOfResources() {
 	})
 }
 
-// autoscalerSeesErrors has creates fail in ways that are no lack of anything, two of them at the endpoints of clouds that
-// refuse.
+// autoscalerSeesErrors: creates fail with other codes than ResourceExhausted, two of them at the endpoints of clouds that reject
+// them.
 func (s *space) autoscalerSeesErrors(absent, late string) {
 	kinds := map[string]struct {
 		providerSpec string
@@ -228,7 +228,7 @@ func (s *space) autoscalerSeesErrors(absent, late string) {
 	s.gone()
 }
 
-// refuser starts a cloud that has no VM and refuses to make one, and returns its endpoint.
+// refuser starts a cloud that has no VM and rejects creates, and returns its endpoint.
 func refuser(t *testing.T, status int, answer string) string {
 	t.Helper()
 	cloud := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -242,8 +242,8 @@ func refuser(t *testing.T, status int, answer string) string {
 	return cloud.URL
 }
 
-// autoscalerSeesFailed has a create fail again and again: between its tries it stays failed, or else a round of the
-// cluster-autoscaler might come when it is not.
+// autoscalerSeesFailed: a create fails repeatedly. Between its retries it stays failed, or else a loop of the cluster-autoscaler
+// might miss the failure.
 func (s *space) autoscalerSeesFailed() {
 	end := s.fault("sim-3f", cloudapi.FaultInternal)
 	film := s.film()
@@ -259,17 +259,17 @@ func (s *space) autoscalerSeesFailed() {
 			case op.Type == v1alpha1.MachineOperationCreate && op.State == v1alpha1.MachineStateFailed:
 				failed++
 			case failed > 0:
-				s.Errorf("it had failed, and says %+v", op)
+				s.Errorf("it had failed, and reports %+v", op)
 			}
 		}
 		if failed == 0 {
-			s.Error("it never says that it has failed")
+			s.Error("it never reports that it has failed")
 		}
 		end()
 	})
 }
 
-// autoscalerReadsTemplates grows a pool from nothing, and changes what its Nodes should be like.
+// autoscalerReadsTemplates scales a pool up from zero, and changes the template of its Nodes.
 func (s *space) autoscalerReadsTemplates() {
 	class := `{"nodeTemplate":{"capacity":{"cpu":"4","gpu":"0","memory":"16Gi","example.com/dongle":"1"},"instanceType":"standard-4",` +
 		`"region":"sim-1","zone":"sim-1a","architecture":"arm64","virtualCapacity":{"example.com/dongle":"2"},"ofTheFuture":{"is":"kept"}}}`
@@ -312,7 +312,7 @@ func (s *space) autoscalerReadsTemplates() {
 		before := s.joined()
 		s.patch("machinedeployments", "pool", `{"spec":{"template":{"spec":{"nodeTemplate":{"metadata":{"labels":{"added":"yes"},"annotations":{"noted":"yes"}},`+
 			`"spec":{"taints":[{"key":"tainted","value":"yes","effect":"PreferNoSchedule"}]}}}}}}`)
-		s.onNodes("the Nodes follow the template", "pool", func(n *corev1.Node, wrong *complaints) {
+		s.onNodes("the Nodes match the template", "pool", func(n *corev1.Node, wrong *complaints) {
 			noted := n.Annotations[v1alpha1.AnnotationLastAppliedNodeTemplate]
 			wrong.unless(n.Labels["added"] == "yes" && n.Annotations["noted"] == "yes" && hasTaint(n, "tainted", "yes") && strings.Contains(noted, "tainted"),
 				"%s: %v %v %v", n.Name, n.Labels, n.Annotations, n.Spec.Taints)
@@ -328,7 +328,7 @@ func (s *space) autoscalerReadsTemplates() {
 	})
 }
 
-// always makes sure that every version of a MachineDeployment in a film is as it should be.
+// always checks every version of a MachineDeployment in a film.
 func (s *space) always(film *recording, what string, is func(*v1alpha1.MachineDeployment) bool) {
 	s.Helper()
 	versions, _ := shown[*v1alpha1.MachineDeployment](s, film)

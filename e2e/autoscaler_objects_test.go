@@ -27,13 +27,13 @@ const (
 	// machineBar is how many bytes of JSON a machine may have: the autoscaler's search for the group of a Node goes through all
 	// machines of the namespace. It caches them with their managedFields, which are not counted, since the API server writes them.
 	machineBar = 3000
-	// adoptionBar is within which time a machine without an owner has one again: the next round of the cluster-autoscaler.
+	// adoptionBar is the time within which a machine without an owner has one again: the next loop of the cluster-autoscaler.
 	adoptionBar = 10 * time.Second
-	// burstBar is within which time the autoscaler changes its mind twice. Its double is a new process each time.
+	// burstBar is the time within which the autoscaler changes the size three times. Its double is a new process each time.
 	burstBar = 2 * time.Second
 )
 
-// autoscalerReadsObjects looks at what the autoscaler's whole-object writes and its lookups find.
+// autoscalerReadsObjects checks the effects of the autoscaler's whole-object writes, and its lookups.
 func (s *space) autoscalerReadsObjects() {
 	const pool = "pool"
 	s.deploy(pool, 2, func(d *v1alpha1.MachineDeployment) {
@@ -95,7 +95,7 @@ func (s *space) autoscalerReadsObjects() {
 			s.Errorf("the machines were %v and are %v", names, after)
 		}
 	})
-	s.proves("CA-30/nobody's", func(s *space) {
+	s.proves("CA-30/orphan", func(s *space) {
 		a := s.scaler(3, pool)
 		m := s.createMachine(s.name + "-nobodys")
 		s.eventually("it runs", func(ctx context.Context) error {
@@ -105,13 +105,13 @@ func (s *space) autoscalerReadsObjects() {
 			}
 			return err
 		})
-		// Nobody can adopt it, and nobody may delete it: the error is the user's to mend.
+		// No MachineSet can adopt it, and the fleet may not delete it: the user has to fix the error.
 		a.refuses(refusedNoOwner, "group-of-node", m.Name)
 	})
 }
 
-// keepsMachinesSmall has one more machine that cannot be made, and one of a pool updated in place, and measures all machines of the
-// namespace, in all versions that there are meanwhile.
+// keepsMachinesSmall adds a machine that cannot be created, and one that is updated in place, and measures all versions of all
+// machines of the namespace meanwhile.
 func (s *space) keepsMachinesSmall(updated string) {
 	s.Helper()
 	film := s.film()
@@ -166,7 +166,7 @@ func (s *space) sizes(film *recording) map[v1alpha1.MachinePhase]size {
 	return largest
 }
 
-// orphaned makes sure that a film shows a machine without an owner, and with one after that.
+// orphaned checks that a film shows a machine without an owner, and with one after that.
 func (s *space) orphaned(film *recording, name string) {
 	s.Helper()
 	machines, _ := shown[*v1alpha1.Machine](s, film)
@@ -181,7 +181,7 @@ func (s *space) orphaned(film *recording, name string) {
 	}
 }
 
-// survivesOlderTypes has a client write a MachineDeployment and a machine that does not know all of their fields.
+// survivesOlderTypes: a client that does not know all fields writes a MachineDeployment and a machine.
 func (s *space) survivesOlderTypes(pool string) {
 	s.Helper()
 	own := func(of map[string]string) map[string]string {
@@ -200,7 +200,7 @@ func (s *space) survivesOlderTypes(pool string) {
 	s.reports(pool, 3)
 	after := s.deployment(pool)
 	if after.Spec.AutoPreserveFailedMachineMax != 0 {
-		s.Fatal("the double knows all fields: it proves nothing")
+		s.Fatal("the double knows all fields, so that the test shows nothing")
 	}
 	if diff := cmp.Diff(own(before.Annotations), own(after.Annotations)) + cmp.Diff(before.Labels, after.Labels); diff != "" || len(own(before.Annotations)) != 3 || after.Labels[v1alpha1.LabelSlot] == "" {
 		s.Errorf("annotations and labels before and after (-want +got):\n%s", diff)
@@ -216,7 +216,7 @@ func (s *space) survivesOlderTypes(pool string) {
 	if now := s.joined(); !maps.Equal(machines, intersection(machines, now)) {
 		s.Errorf("machines and their VMs were %v and are %v", machines, now)
 	}
-	// The first generation writes machines, too; with what they do not know of, these go on until they are deleted.
+	// The first generation writes machines, too; these keep fields that it does not know until they are deleted.
 	s.hasSets(2)
 	last := slices.DeleteFunc(s.machineNames(pool), func(name string) bool { _, old := machines[name]; return old })[0]
 	s.scaler(1, pool).deletes(pool, sized{Replicas: 2, Deleted: []string{last}, Writes: 1}, last)
@@ -224,7 +224,7 @@ func (s *space) survivesOlderTypes(pool string) {
 	versions, _ := shown[*v1alpha1.Machine](s, film)
 	for _, m := range versions {
 		if m.Name == last && m.Annotations[v1alpha1.AnnotationPriority] == v1alpha1.PriorityTriggered && len(own(m.Annotations)) == 0 {
-			s.Errorf("machine %s has lost what the fleet had noted: %v", last, m.Annotations)
+			s.Errorf("machine %s has lost the fleet's notes: %v", last, m.Annotations)
 		}
 	}
 }
@@ -236,7 +236,7 @@ func intersection(a, b map[string]string) map[string]string {
 	return both
 }
 
-// autoscalerMeetsALateFleet has the fleet hear of everything some time late, while the autoscaler changes its mind.
+// autoscalerMeetsALateFleet delays the watches of the fleet, while the autoscaler changes the size several times.
 func (s *space) autoscalerMeetsALateFleet() {
 	const pool, late = "pool", 300 * time.Millisecond
 	s.deploy(pool, 4)
@@ -253,7 +253,7 @@ func (s *space) autoscalerMeetsALateFleet() {
 		a := s.scaler(3, pool)
 		film, names := s.film(), s.machineNames(pool)
 		mark := s.mark()
-		// One more, one less, one more: those that are there but the one that was named, and two that are new.
+		// One more, one less, one more: the existing ones except the named one, and two new ones.
 		a.resize("increase-size", pool, 1, 5)
 		a.deletes(pool, sized{Replicas: 4, Deleted: names[1:2], Writes: 1}, names[1])
 		a.resize("increase-size", pool, 1, 5)
@@ -277,8 +277,7 @@ func (s *space) autoscalerMeetsALateFleet() {
 
 type refreshed struct{ Cordoned []string }
 
-// inOneGo makes sure that the autoscaler has written MachineDeployments so many times since the mark, and not much later than one
-// another.
+// inOneGo checks that the autoscaler has written MachineDeployments so many times since the mark, within a short time.
 func (s *space) inOneGo(since harness.AuditMark, writes int) {
 	s.Helper()
 	_, _, puts := s.deploymentWrites(since)
@@ -337,8 +336,8 @@ type faultPoint struct {
 	point *harness.FaultPoint
 }
 
-// stopNext has the next write of something of the namespace stop, whichever replica makes it. The leader may move the slot at
-// any time, until the write has stopped.
+// stopNext stops the next write of an object of the namespace, by any replica. The leader may move the slot at any time, until the
+// write has stopped.
 func (s *space) stopNext(verb, path string) *faultPoint {
 	s.Helper()
 	ctx, cancel := context.WithTimeout(s.Context(), patience)
@@ -363,15 +362,15 @@ func (p *faultPoint) stopped() harness.Stopped {
 	return at
 }
 
-// release lets the write go on.
+// release resumes the write.
 func (p *faultPoint) release() {
 	p.Helper()
 	p.must(p.point.Release(p.Context()))
 }
 
-// takenUp looks at the machines of a pool that are to go, when a session is about to lose their slot. What it returns makes
-// sure that each session that has held the slot since has read the MachineDeployment and these machines past all caches,
-// before it wrote anything of the pool, and that they have deleted all of the machines that were not on their way out.
+// takenUp records the machines of a pool that will be deleted, when a session is about to lose their slot. The returned function
+// checks that each session that has held the slot since has read the MachineDeployment and these machines live, before it wrote
+// any object of the pool, and that they have deleted all of the machines that were not being deleted.
 func (s *space) takenUp(before, pool string, names ...string) func() {
 	s.Helper()
 	mark := s.mark()
@@ -384,13 +383,13 @@ func (s *space) takenUp(before, pool string, names ...string) func() {
 		}
 	}
 	if len(undone) == 0 {
-		s.Fatal("nothing is left to take up")
+		s.Fatal("no machine is left to delete")
 	}
 	return func() {
 		s.Helper()
 		requests, err := s.lab.Requests(mark)
 		s.must(err)
-		left := map[string][]metav1.Object{} // what a session has yet to read
+		left := map[string][]metav1.Object{} // what a session has not read yet
 		for _, r := range requests {
 			by, known := check.ParseActor(r.UserAgent)
 			if !known || by.Session == before || r.Group != v1alpha1.GroupName {
@@ -416,7 +415,7 @@ func (s *space) takenUp(before, pool string, names ...string) func() {
 	}
 }
 
-// reads says that a request gets an object, or lists what it is among, and not from a cache.
+// reads reports whether a request gets an object, or a list that contains it, and not from a cache.
 func reads(r harness.Request, o metav1.Object) bool {
 	resource := "machines"
 	if _, is := o.(*v1alpha1.MachineDeployment); is {

@@ -16,7 +16,7 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/driver/simulated/cloudapi"
 )
 
-// autoscalerDuringRollout has a rollout that cannot move on, then one that does, and goes on resizing.
+// autoscalerDuringRollout starts a rollout that makes no progress, then one that does, and resizes the pool meanwhile.
 func (s *space) autoscalerDuringRollout() {
 	const pool, zone = "pool", "sim-3g"
 	s.deploy(pool, 3, func(d *v1alpha1.MachineDeployment) {
@@ -59,7 +59,7 @@ func (s *space) autoscalerDuringRollout() {
 			var old, fresh int
 			for name, how := range marked {
 				switch {
-				case !strings.HasPrefix(how, "kept"): // or it has somebody else's annotation
+				case !strings.HasPrefix(how, "kept"): // or it has another client's annotation
 				case slices.Contains(names, name):
 					old++
 				default:
@@ -107,7 +107,7 @@ func (s *space) autoscalerDuringRollout() {
 	})
 }
 
-// kept waits until the fleet keeps the Nodes of these machines, but for that which a user keeps.
+// kept waits until the fleet keeps the Nodes of these machines, except that which a user keeps.
 func (s *space) kept(machines []string, users string) {
 	s.Helper()
 	s.eventually("the Nodes are kept", func(ctx context.Context) error {
@@ -128,7 +128,7 @@ func (s *space) kept(machines []string, users string) {
 	})
 }
 
-// autoscalerDuringRecreate has all machines replaced at once.
+// autoscalerDuringRecreate replaces all machines at once.
 func (s *space) autoscalerDuringRecreate() {
 	s.keepsWhatIsReplaced("CA-20/recreate", func(d *v1alpha1.MachineDeployment) {
 		d.Spec.Strategy.Type = v1alpha1.RecreateMachineDeploymentStrategyType
@@ -136,12 +136,12 @@ func (s *space) autoscalerDuringRecreate() {
 	})
 }
 
-// autoscalerDuringUpdate has machines updated in place.
+// autoscalerDuringUpdate updates machines in place.
 func (s *space) autoscalerDuringUpdate() {
 	s.keepsWhatIsReplaced("CA-20/in place", inPlace(0, 1, v1alpha1.OrchestrationTypeAuto))
 }
 
-// keepsWhatIsReplaced rolls a pool in some way, and makes sure of what the autoscaler sees of that.
+// keepsWhatIsReplaced rolls a pool in some way, and checks what the autoscaler sees meanwhile.
 func (s *space) keepsWhatIsReplaced(cases string, strategy func(*v1alpha1.MachineDeployment)) {
 	const pool = "pool"
 	s.deploy(pool, 2, strategy)
@@ -160,7 +160,7 @@ func (s *space) keepsWhatIsReplaced(cases string, strategy func(*v1alpha1.Machin
 	})
 }
 
-// shielded makes sure that a film of a whole rollout of pool shows nothing that lets the autoscaler take a machine away meanwhile.
+// shielded checks that a film of a whole rollout of pool shows no state in which the autoscaler could remove a machine.
 // users is a Node that a user keeps.
 func (s *space) shielded(film *recording, template, users string) {
 	s.Helper()
@@ -179,8 +179,8 @@ func (s *space) shielded(film *recording, template, users string) {
 	s.must(r.wrong.err())
 }
 
-// shield is what keeps the autoscaler from the machines of pool during a rollout: the condition Progressing from when it first
-// says so until it is over, and annotations on the Nodes, of old machines before they leave, and of new ones before it is over.
+// shield is what keeps the autoscaler from the machines of pool during a rollout: the condition Progressing from the start of the
+// rollout until it is over, and annotations on the Nodes, of old machines before they leave, and of new ones before it is over.
 type shield struct {
 	template, users string
 	begun, over     bool
@@ -204,13 +204,13 @@ func (r *shield) see(m moment) {
 	}
 }
 
-func (r *shield) seeProgress(says string) {
-	switch done := says == progressDone || says == ""; {
+func (r *shield) seeProgress(reason string) {
+	switch done := reason == progressDone || reason == ""; {
 	case r.over, !r.begun && done:
 	case !done:
 		r.begun = true
-	case says == "" || len(r.old) > 0:
-		r.wrong.unless(false, "Progressing is %q while there are the old machines %v", says, r.old)
+	case reason == "" || len(r.old) > 0:
+		r.wrong.unless(false, "Progressing is %q while there are the old machines %v", reason, r.old)
 	default:
 		r.over = true
 		for name := range r.fresh {
@@ -221,11 +221,11 @@ func (r *shield) seeProgress(says string) {
 
 func (r *shield) seeMachine(m *v1alpha1.Machine, gone bool) {
 	stays := !gone && m.Annotations["template"] != r.template
-	if kept, is := r.kept[m.Name]; is && gone && r.old[m.Name] { // the autoscaler does not choose what is on its way out
+	if kept, is := r.kept[m.Name]; is && gone && r.old[m.Name] { // the autoscaler does not choose machines that are being deleted
 		r.wrong.unless(kept, "machine %s is gone, and its Node was never kept", m.Name)
 	}
 	if r.old[m.Name] && !stays {
-		r.wrong.unless(r.begun, "the old machine %s has left before Progressing says that any does", m.Name)
+		r.wrong.unless(r.begun, "the old machine %s is gone before Progressing reports the rollout", m.Name)
 	}
 	delete(r.old, m.Name)
 	delete(r.fresh, m.Name)
@@ -250,7 +250,7 @@ func (r *shield) seeNode(n *corev1.Node) {
 	r.kept[n.Name] = r.kept[n.Name] || kept
 }
 
-// autoscalerResizesWhatIsPaused has a pool that is only resized, then one that is paused.
+// autoscalerResizesWhatIsPaused resizes a pool without a rollout, then a paused one.
 func (s *space) autoscalerResizesWhatIsPaused() {
 	const pool = "pool"
 	s.deploy(pool, 4)
@@ -280,7 +280,7 @@ func (s *space) autoscalerResizesWhatIsPaused() {
 	})
 }
 
-// autoscalerResizes has a pool that cannot grow and has a deadline.
+// autoscalerResizes resizes a pool with a deadline that cannot grow.
 func (s *space) autoscalerResizes() {
 	const pool = "pool"
 	s.deploy(pool, 2, func(d *v1alpha1.MachineDeployment) { d.Spec.ProgressDeadlineSeconds = new(int32(2)) })

@@ -18,7 +18,7 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/driver/simulated/cloudapi"
 )
 
-// stands waits until a pool has these machines and no others, all of them run, and nothing is left of what the autoscaler wrote:
+// stands waits until a pool has exactly these machines, all of them run, and nothing is left of what the autoscaler wrote:
 // neither a name on the MachineDeployment nor a mark or a cordon on what remains.
 func (s *space) stands(pool string, names ...string) {
 	s.Helper()
@@ -50,7 +50,7 @@ func (s *space) stands(pool string, names ...string) {
 	})
 }
 
-// autoscalerShrinks has a pool shrink, and counts what that costs.
+// autoscalerShrinks scales a pool down, and counts the writes.
 func (s *space) autoscalerShrinks() {
 	const pool = "pool"
 	s.deploy(pool, 5)
@@ -60,7 +60,7 @@ func (s *space) autoscalerShrinks() {
 	names := s.machineNames(pool)
 	a := s.scaler(3, pool)
 	film, mark := s.film(), s.mark()
-	first := []string{names[1], names[3]} // neither the oldest nor the newest ones, whatever the order
+	first := []string{names[1], names[3]} // neither the oldest nor the newest ones
 	a.deletes(pool, sized{Replicas: 3, Deleted: first, Writes: 1}, first...)
 	s.proves("CA-10", func(s *space) {
 		s.stands(pool, names[0], names[2], names[4])
@@ -78,7 +78,7 @@ func (s *space) autoscalerShrinks() {
 		a.deletes(pool, sized{Replicas: 2, Deleted: []string{last}, Writes: 1}, last)
 		point.stopped()
 		film, named := s.film(), s.deployment(pool)
-		a.deletes(pool, sized{Replicas: 2}, last) // it stands, and is named
+		a.deletes(pool, sized{Replicas: 2}, last) // it still runs, and is named
 		s.namesAgain(named, time.Second)
 		point.release()
 		s.unnamed(pool)
@@ -88,9 +88,9 @@ func (s *space) autoscalerShrinks() {
 		s.turnover(film, pool, 0)
 		s.force(last)
 		s.stands(pool, names[0], names[2])
-		// A list that comes late, from a cache of the autoscaler's, and has seen better days.
+		// A late list from a stale cache of the autoscaler, with invalid entries.
 		late := time.Now().UTC().Format(time.RFC3339)
-		s.patch("machinedeployments", pool, fmt.Sprintf(`{"metadata":{"annotations":{%q:"%s~%s,,nobody~%s,%s~never"}}}`,
+		s.patch("machinedeployments", pool, fmt.Sprintf(`{"metadata":{"annotations":{%q:"%s~%s,,unknown~%s,%s~never"}}}`,
 			v1alpha1.AnnotationTriggerDeletion, last, late, late, names[0]))
 		s.stands(pool, names[0], names[2])
 		s.turnover(film, pool, 0, last)
@@ -109,17 +109,17 @@ func (s *space) autoscalerShrinks() {
 		s.running(pool, 3)
 		s.reports(pool, 3)
 		main, status, puts = s.deploymentWrites(mark)
-		s.Logf("for a machine more: %d writes of the fleet, %d of the status, %d of the autoscaler", main, status, len(puts))
+		s.Logf("for one more machine: %d writes of the fleet, %d of the status, %d of the autoscaler", main, status, len(puts))
 		if main != 0 || status > 4 || len(puts) != 1 {
-			s.Errorf("for a machine more the fleet has written the MachineDeployment %d times, and its status %d times, the autoscaler %d times; want 0, at most 4, and 1", main, status, len(puts))
+			s.Errorf("for one more machine the fleet has written the MachineDeployment %d times, and its status %d times, the autoscaler %d times; want 0, at most 4, and 1", main, status, len(puts))
 		}
 		mark = s.mark()
 		wait(s.T, 3*time.Second)
 		if main, status, _ := s.deploymentWrites(mark); main+status > 0 {
-			s.Errorf("while nothing happens the fleet has written the MachineDeployment %d times", main+status)
+			s.Errorf("while nothing changes the fleet has written the MachineDeployment %d times", main+status)
 		}
 	})
-	// The fleet says again what it is asked for as soon as it is missing, so its answer has to be late. A pod keeps the machine
+	// The fleet writes the status again as soon as it is missing, so its write has to be late. A pod keeps the machine
 	// for longer than a status may be late, which a busy machine does, too.
 	s.proves("CA-19", func(s *space) {
 		a, film := s.scaler(3, pool), s.film()
@@ -129,8 +129,8 @@ func (s *space) autoscalerShrinks() {
 		s.withoutStatus(pool)
 		point.stopped()
 		a.deletes(pool, sized{Replicas: 2, Deleted: names[2:], Writes: 1}, names[2])
-		if says := progress(s.deployment(pool)); says != "" {
-			s.Errorf("Progressing is %s while the autoscaler decides, want none", says)
+		if reason := progress(s.deployment(pool)); reason != "" {
+			s.Errorf("Progressing is %s while the autoscaler decides, want none", reason)
 		}
 		point.release()
 		s.stands(pool, names[:2]...)
@@ -146,12 +146,12 @@ func (s *space) autoscalerShrinks() {
 			return p == progressDone || p == "" || d.Name == "new" && strings.HasPrefix(p, "True/")
 		})
 		if shrinking == 0 {
-			s.Error("no status was written while the machine was on its way out")
+			s.Error("no status was written while the machine was being deleted")
 		}
 	})
 }
 
-// withoutStatus takes away all that a MachineDeployment says, as when it was restored from a backup.
+// withoutStatus removes the status of a MachineDeployment, as after a restore from a backup.
 func (s *space) withoutStatus(pool string) {
 	s.Helper()
 	d := s.deployment(pool)
@@ -160,14 +160,14 @@ func (s *space) withoutStatus(pool string) {
 	s.must(err)
 }
 
-// namesAgain writes once more what a MachineDeployment has said of its size and of the machines that are to go, as of a later time.
+// namesAgain writes the size of a MachineDeployment and the names of machines to delete again, with a later time.
 func (s *space) namesAgain(d *v1alpha1.MachineDeployment, later time.Duration) {
 	s.Helper()
 	list := d.Annotations[v1alpha1.AnnotationTriggerDeletion]
 	at, err := time.Parse(time.RFC3339, d.Annotations[v1alpha1.AnnotationLastReplicaChangeByScaler])
 	s.must(err)
 	if list == "" {
-		s.Errorf("MachineDeployment %s names nobody", d.Name)
+		s.Errorf("MachineDeployment %s names no machine", d.Name)
 	}
 	s.patch("machinedeployments", d.Name, fmt.Sprintf(`{"metadata":{"annotations":{%q:%q,%q:%q}},"spec":{"replicas":%d}}`,
 		v1alpha1.AnnotationTriggerDeletion, list, v1alpha1.AnnotationLastReplicaChangeByScaler, at.Add(later).Format(time.RFC3339), d.Spec.Replicas))
@@ -176,7 +176,7 @@ func (s *space) namesAgain(d *v1alpha1.MachineDeployment, later time.Duration) {
 // unnamed waits until a MachineDeployment names no machine any more.
 func (s *space) unnamed(pool string) {
 	s.Helper()
-	s.eventually("nobody is named", func(ctx context.Context) error {
+	s.eventually("no machine is named", func(ctx context.Context) error {
 		d, err := s.api().MachineDeployments(s.name).Get(ctx, pool, metav1.GetOptions{})
 		if err == nil && d.Annotations[v1alpha1.AnnotationTriggerDeletion] != "" {
 			err = fmt.Errorf("its annotations are %v", d.Annotations)
@@ -185,7 +185,7 @@ func (s *space) unnamed(pool string) {
 	})
 }
 
-// cordoned makes sure that a film shows the Nodes of these machines cordoned before they are gone, and no others of the namespace.
+// cordoned checks that a film shows the Nodes of these machines cordoned before they are gone, and no others of the namespace.
 func (s *space) cordoned(film *recording, machines ...string) {
 	s.Helper()
 	nodes, _ := shown[*corev1.Node](s, film)
@@ -207,7 +207,7 @@ func (s *space) cordoned(film *recording, machines ...string) {
 	}
 }
 
-// olderAutoscalersShrink has autoscalers of the first two generations take machines away.
+// olderAutoscalersShrink scales down with autoscalers of the first two generations.
 func (s *space) olderAutoscalersShrink() {
 	for _, pool := range []string{"names", "priorities", "equal"} {
 		s.deploy(pool, 4)
@@ -242,7 +242,7 @@ func (s *space) olderAutoscalersShrink() {
 			return true
 		})
 		if !upgraded {
-			s.Error("the names were never given times")
+			s.Error("the names never got times")
 		}
 	})
 	s.proves("CA-15", func(s *space) {
@@ -267,7 +267,7 @@ func (s *space) olderAutoscalersShrink() {
 		const pool = "equal"
 		names := s.machineNames(pool)
 		at := time.Now().UTC().Format(time.RFC3339)
-		// As when another machine has failed and gone meanwhile, and a scale-up has come after the scale-down.
+		// As when another machine has failed and was deleted meanwhile, and a scale-up follows the scale-down.
 		s.patch("machinedeployments", pool, fmt.Sprintf(`{"metadata":{"annotations":{%q:"%s~%s",%q:%q}}}`,
 			v1alpha1.AnnotationTriggerDeletion, names[1], at, v1alpha1.AnnotationLastReplicaChangeByScaler, at))
 		s.turnover(film, pool, 1, names[1])
@@ -276,7 +276,7 @@ func (s *space) olderAutoscalersShrink() {
 	})
 }
 
-// autoscalerLeavesAlone has machines that the cluster-autoscaler takes for none of its business.
+// autoscalerLeavesAlone: machines that the cluster-autoscaler does not remove.
 func (s *space) autoscalerLeavesAlone() {
 	const pool = "pool"
 	s.deploy(pool, 4, func(d *v1alpha1.MachineDeployment) {
@@ -295,7 +295,7 @@ func (s *space) autoscalerLeavesAlone() {
 		s.remove("machines", going)
 		s.turnover(film, pool, 1)
 		a.deletes(pool, sized{Replicas: 4, Skipped: map[string]string{going: "it is being deleted"}}, going)
-		// It is named all the same, as by an autoscaler that has not heard of it.
+		// It is named nevertheless, as by an autoscaler that has not observed the failure.
 		at := time.Now().UTC().Format(time.RFC3339)
 		s.patch("machinedeployments", pool, fmt.Sprintf(`{"metadata":{"annotations":{%q:"%s~%s",%q:%q}}}`,
 			v1alpha1.AnnotationTriggerDeletion, going, at, v1alpha1.AnnotationLastReplicaChangeByScaler, at))
@@ -316,7 +316,7 @@ func (s *space) autoscalerLeavesAlone() {
 		s.turnover(film, pool, 2, going, failed)
 		came, _ := s.comings(film, pool)
 		s.stands(pool, append(came, names[2], names[3])...)
-		s.always(film, "nobody changes the size", func(d *v1alpha1.MachineDeployment) bool { return d.Spec.Replicas == 4 })
+		s.always(film, "the size does not change", func(d *v1alpha1.MachineDeployment) bool { return d.Spec.Replicas == 4 })
 	})
 	s.proves("CA-22", func(s *space) {
 		a := s.scaler(3, pool)
@@ -333,8 +333,8 @@ func (s *space) autoscalerLeavesAlone() {
 		was := false
 		for i, m := range machines {
 			is := m.Status.CurrentStatus.PreserveExpiryTime != nil
-			if late := moments[i].heard.Sub(end); m.Name == name && was && !is && (late < 0 || late > 5*time.Second) {
-				s.Errorf("the field went %s after the end of the preservation", late)
+			if late := moments[i].seen.Sub(end); m.Name == name && was && !is && (late < 0 || late > 5*time.Second) {
+				s.Errorf("the field was removed %s after the end of the preservation", late)
 			}
 			if m.Name == name {
 				was = is
@@ -348,13 +348,13 @@ func (s *space) autoscalerLeavesAlone() {
 	})
 }
 
-// force has a machine deleted without regard for its pods.
+// force deletes a machine without waiting for its pods.
 func (s *space) force(machine string) {
 	s.Helper()
 	s.patch("machines", machine, fmt.Sprintf(`{"metadata":{"labels":{%q:"True"}}}`, v1alpha1.LabelForceDeletion))
 }
 
-// isPreserved waits until a machine and its Node agree that it is preserved, or that it is not, in the eyes of the autoscaler.
+// isPreserved waits until a machine and its Node show to the autoscaler that it is preserved, or that it is not.
 func (s *space) isPreserved(name string, want bool) {
 	s.Helper()
 	s.eventually(fmt.Sprintf("preserved: %t", want), func(ctx context.Context) error {

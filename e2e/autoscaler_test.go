@@ -24,12 +24,12 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/e2e/harness"
 )
 
-// TestAutoscaler has a double of the cluster-autoscaler read, decide and write as that does, and looks at what the fleet makes
-// of it. Each case of docs/autoscaler.md is a subtest, by its number.
+// TestAutoscaler runs a double of the cluster-autoscaler, which reads, decides and writes like the original, and checks the
+// reaction of the fleet. Each case of docs/autoscaler.md is a subtest, by its number.
 func TestAutoscaler(t *testing.T) {
 	t.Parallel()
 	absent := refuser(t, http.StatusNotFound, fmt.Sprintf(`{"code":%q}`, cloudapi.CodeNotFound))
-	late := refuser(t, http.StatusGatewayTimeout, "a proxy says so")
+	late := refuser(t, http.StatusGatewayTimeout, "from a proxy")
 	lab := startLab(t, "autoscaler", func(o *harness.Options) {
 		o.Replicas, o.CloudEndpoints = 2, []string{absent, late}
 	})
@@ -62,20 +62,20 @@ func TestAutoscaler(t *testing.T) {
 			})
 		}
 	})
-	// These meddle with the replicas.
+	// These stop replicas, or delay their requests.
 	t.Run("Late", func(t *testing.T) { newSpace(t, lab, "ca-late", "").autoscalerMeetsALateFleet() })
 	t.Run("HandOver", func(t *testing.T) { newSpace(t, lab, "ca-hand-over", "").autoscalerMeetsAHandOver() })
 }
 
-// proves runs one case, or some that share what is done.
+// proves runs one case, or some with the same actions.
 func (s *space) proves(cases string, do func(s *space)) {
 	s.Helper()
 	if !s.Run(cases, func(t *testing.T) { do(s.in(t)) }) {
-		s.FailNow() // what follows builds on it
+		s.FailNow() // the next cases need it
 	}
 }
 
-// What the autoscaler's double answers; see e2e/autoscaler.
+// The answers of the autoscaler's double; see e2e/autoscaler.
 type (
 	sized struct {
 		Replicas int32
@@ -97,7 +97,7 @@ type (
 	}
 )
 
-// Why it refuses to do something.
+// The reasons why it rejects an operation.
 const (
 	refusedRolling    = "machines are being replaced"
 	refusedOtherGroup = "the Node is of another node group"
@@ -117,7 +117,7 @@ func (s *space) scaler(generation int, pools ...string) *scaler {
 	return &scaler{s, generation, pools}
 }
 
-// ask runs one command. What is refused has a reason; everything else that fails is an error.
+// ask runs one command. A rejection has a reason; every other failure is an error.
 func (a *scaler) ask(ctx context.Context, answer any, args ...string) (refused string, err error) {
 	bin, err := harness.Bin()
 	if err != nil {
@@ -130,14 +130,14 @@ func (a *scaler) ask(ctx context.Context, answer any, args ...string) (refused s
 	for _, pool := range a.pools {
 		all = append(all, fmt.Sprintf("--nodes=0:10:%s.%s", a.name, pool))
 	}
-	var said strings.Builder
+	var output strings.Builder
 	cmd := exec.CommandContext(ctx, filepath.Join(bin, "autoscaler"), append(all, args...)...)
-	cmd.Stdout = &said
+	cmd.Stdout = &output
 	err = cmd.Run()
 	if failed, ok := errors.AsType[*exec.ExitError](err); ok && failed.ExitCode() == 1 {
 		var why struct{ Error, Refusal string }
-		if broken := json.Unmarshal([]byte(said.String()), &why); broken != nil {
-			return "", fmt.Errorf("autoscaler %v: %w: %q", args, err, said.String())
+		if broken := json.Unmarshal([]byte(output.String()), &why); broken != nil {
+			return "", fmt.Errorf("autoscaler %v: %w: %q", args, err, output.String())
 		}
 		if why.Refusal != "" {
 			return why.Refusal, nil
@@ -147,10 +147,10 @@ func (a *scaler) ask(ctx context.Context, answer any, args ...string) (refused s
 	if err != nil {
 		return "", fmt.Errorf("autoscaler %v: %w; hack/test.sh e2e builds it", args, err)
 	}
-	return "", json.Unmarshal([]byte(said.String()), answer)
+	return "", json.Unmarshal([]byte(output.String()), answer)
 }
 
-// do has something done at once that must not be refused.
+// do runs a command that must not be rejected.
 func (a *scaler) do(answer any, args ...string) {
 	a.Helper()
 	refused, err := a.ask(a.Context(), answer, args...)
@@ -160,7 +160,7 @@ func (a *scaler) do(answer any, args ...string) {
 	}
 }
 
-// refuses has something done that must be refused.
+// refuses runs a command that must be rejected.
 func (a *scaler) refuses(want string, args ...string) {
 	a.Helper()
 	refused, err := a.ask(a.Context(), new(json.RawMessage), args...)
@@ -180,8 +180,7 @@ func (a *scaler) resize(command, pool string, by int, want int32) {
 	}
 }
 
-// deletes has machines of a pool deleted by their Nodes, and compares what came of it. Nodes of the lab are named like their
-// machines.
+// deletes deletes machines of a pool by their Nodes, and compares the result. Nodes of the lab have the names of their machines.
 func (a *scaler) deletes(pool string, want sized, nodes ...string) {
 	a.Helper()
 	var got sized
@@ -191,7 +190,7 @@ func (a *scaler) deletes(pool string, want sized, nodes ...string) {
 	}
 }
 
-// instances asks for the instances of a pool, by machine.
+// instances gets the instances of a pool, by machine.
 func (a *scaler) instances(ctx context.Context, pool string) (map[string]instance, error) {
 	var all []instance
 	refused, err := a.ask(ctx, &all, "nodes", pool)
@@ -205,7 +204,7 @@ func (a *scaler) instances(ctx context.Context, pool string) (map[string]instanc
 	return found, err
 }
 
-// film records what becomes of the machines, MachineSets and MachineDeployments of the namespace, and of all Nodes.
+// film records all versions of the machines, MachineSets and MachineDeployments of the namespace, and of all Nodes.
 func (s *space) film() *recording {
 	s.Helper()
 	r := &recording{}
@@ -218,7 +217,7 @@ func (s *space) film() *recording {
 	return r
 }
 
-// shown returns what a film shows of one kind of objects, without what was there before.
+// shown returns what a film shows of one kind of objects, without their initial versions.
 func shown[T metav1.Object](s *space, film *recording) (objects []T, moments []moment) {
 	s.Helper()
 	all, err := film.play()
@@ -231,8 +230,8 @@ func shown[T metav1.Object](s *space, film *recording) (objects []T, moments []m
 	return objects, moments
 }
 
-// turnover waits until a film shows that these machines of a pool are gone, and makes sure that no others are, and that no more
-// have come than should.
+// turnover waits until a film shows that these machines of a pool are gone, and checks that no others are, and that not more than
+// expected were created.
 func (s *space) turnover(film *recording, pool string, came int, gone ...string) {
 	s.Helper()
 	slices.Sort(gone)
@@ -245,7 +244,7 @@ func (s *space) turnover(film *recording, pool string, came int, gone ...string)
 	})
 }
 
-// comings returns the names of the machines of a pool that a film shows to come, and of those that it shows to go.
+// comings returns the names of the machines of a pool that were created during a film, and of those that were deleted.
 func (s *space) comings(film *recording, pool string) (came, gone []string) {
 	s.Helper()
 	machines, moments := shown[*v1alpha1.Machine](s, film)
@@ -294,7 +293,7 @@ func (s *space) machineNames(pool string) []string {
 	return all
 }
 
-// progress is what a MachineDeployment says of its rollout: status/reason, "" when it says nothing.
+// progress is the condition Progressing of a MachineDeployment: status/reason, "" when there is none.
 func progress(d *v1alpha1.MachineDeployment) string {
 	for _, c := range d.Status.Conditions {
 		if c.Type == v1alpha1.MachineDeploymentProgressing {
@@ -306,8 +305,8 @@ func progress(d *v1alpha1.MachineDeployment) string {
 
 const progressDone = "True/" + v1alpha1.ReasonNewMachineSetAvailable
 
-// deploymentWrites counts the writes of MachineDeployments of the namespace since the mark, that were accepted: by the fleet of
-// all but the status, and of the status. Of those by the autoscaler it says when they were.
+// deploymentWrites counts the writes of MachineDeployments of the namespace since the mark, that were accepted: by the fleet,
+// without the status and of the status. Of those by the autoscaler it returns the times.
 func (s *space) deploymentWrites(since harness.AuditMark) (main, status int, scaler []time.Time) {
 	s.Helper()
 	requests, err := s.lab.Requests(since)
@@ -328,7 +327,7 @@ func (s *space) deploymentWrites(since harness.AuditMark) (main, status int, sca
 	return main, status, scaler
 }
 
-// mark is where the audit logs are now.
+// mark is the current end of the audit logs.
 func (s *space) mark() harness.AuditMark {
 	s.Helper()
 	mark, err := s.lab.MarkAudit()

@@ -19,64 +19,63 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/e2e/harness"
 )
 
-// mistake is something wrong in what a user has written. Class, Secret, MachineDeployment and a stand-alone Machine have
-// its name.
+// mistake is an error in a user's input. Class, Secret, MachineDeployment and a stand-alone Machine have its name.
 type mistake struct {
 	name string
-	// class is a merge patch of a good class; "" leaves the class out.
+	// class is a merge patch of a valid class; "" omits the class.
 	class string
-	// noSecret leaves the Secret out, noUserData what it is there for.
+	// noSecret omits the Secret, noUserData its user data.
 	noSecret, noUserData bool
 	// again makes the mistake in another way: a merge patch of the class or, where there is none, of the Machine. "" skips it.
 	again string
-	// mend is a merge patch of the class; "" makes what was left out.
+	// mend is a merge patch of the class; "" creates what was omitted.
 	mend string
 
 	code driver.Code
-	// says is part of the message; saysAgain is after the mistake was made in another way.
-	says, saysAgain string
+	// message is part of the message; messageAgain is after the mistake was made in another way.
+	message, messageAgain string
 }
 
 var mistakes = []mistake{
 	{
 		name: "no-class", again: `{"spec":{"class":{"name":"no-class-either"}}}`,
-		code: driver.NotFound, says: `MachineClass "no-class" does not exist`, saysAgain: `MachineClass "no-class-either" does not exist`,
+		code: driver.NotFound, message: `MachineClass "no-class" does not exist`, messageAgain: `MachineClass "no-class-either" does not exist`,
 	},
 	{
-		name: "unknown-provider", class: `{"provider":"nobody"}`, again: `{"provider":"no one"}`, mend: `{"provider":"simulated"}`,
-		code: driver.InvalidArgument, says: `"nobody"`, saysAgain: `"no one"`,
+		name: "unknown-provider", class: `{"provider":"unknown"}`, again: `{"provider":"not known"}`, mend: `{"provider":"simulated"}`,
+		code: driver.InvalidArgument, message: `"unknown"`, messageAgain: `"not known"`,
 	},
 	{
 		name: "no-secret", class: `{}`, noSecret: true,
-		code: driver.NotFound, says: `Secret "no-secret"`,
+		code: driver.NotFound, message: `Secret "no-secret"`,
 	},
 	{
 		name: "wrong-secret", class: `{"secretRef":{"name":"lost"}}`, again: `{"secretRef":{"name":"gone"}}`, mend: `{"secretRef":{"name":"wrong-secret"}}`,
-		code: driver.NotFound, says: `Secret "lost"`, saysAgain: `Secret "gone"`,
+		code: driver.NotFound, message: `Secret "lost"`, messageAgain: `Secret "gone"`,
 	},
 	{
 		name: "no-secret-named", class: `{"secretRef":null}`, mend: `{"secretRef":{"name":"no-secret-named"}}`,
-		code: driver.InvalidArgument, says: `have no key "userData"`,
+		code: driver.InvalidArgument, message: `have no key "userData"`,
 	},
 	{
 		name: "no-user-data", class: `{}`, noUserData: true,
-		code: driver.InvalidArgument, says: `have no key "userData"`,
+		code: driver.InvalidArgument, message: `have no key "userData"`,
 	},
 	{
 		name: "unknown-field", class: `{"providerSpec":{"colour":"red"}}`, again: `{"providerSpec":{"colour":null,"flavour":"sweet"}}`, mend: `{"providerSpec":{"flavour":null}}`,
-		code: driver.InvalidArgument, says: `"colour"`, saysAgain: `"flavour"`,
+		code: driver.InvalidArgument, message: `"colour"`, messageAgain: `"flavour"`,
 	},
 	{
 		name: "wrong-type", class: `{"providerSpec":{"zone":1}}`, again: `{"providerSpec":{"zone":null,"tags":"many"}}`, mend: `{"providerSpec":{"tags":null}}`,
-		code: driver.InvalidArgument, says: `zone`, saysAgain: `tags`,
+		code: driver.InvalidArgument, message: `zone`, messageAgain: `tags`,
 	},
 	{
 		name: "refused-by-the-cloud", class: `{"providerSpec":{"instanceType":"huge-1"}}`, again: `{"providerSpec":{"instanceType":"huge-2"}}`, mend: `{"providerSpec":{"instanceType":"small-1"}}`,
-		code: driver.InvalidArgument, says: `"huge-1"`, saysAgain: `"huge-2"`,
+		code: driver.InvalidArgument, message: `"huge-1"`, messageAgain: `"huge-2"`,
 	},
 }
 
-// TestMistakes makes all mistakes in one namespace, at the same time, beside something that is right.
+// TestMistakes makes all mistakes in one namespace, at the same time, beside valid objects.
 func TestMistakes(t *testing.T) {
 	t.Parallel()
 	s := newSpace(t, shared(t), "mistakes", "")
@@ -103,8 +102,7 @@ func TestMistakes(t *testing.T) {
 	s.gone()
 }
 
-// makeMistake makes everything that belongs to a mistake, and looks at what the fleet says of it, before and after it was
-// made again.
+// makeMistake creates all objects of a mistake, and checks what the fleet reports about it, before and after it was made again.
 func (s *space) makeMistake(m mistake) {
 	switch {
 	case m.noUserData:
@@ -119,11 +117,11 @@ func (s *space) makeMistake(m mistake) {
 	s.deploy(m.name, 2, func(d *v1alpha1.MachineDeployment) { d.Spec.Template.Spec.Class.Name = m.name })
 	alone := s.createMachine(s.aloneIn(m), func(alone *v1alpha1.Machine) {
 		alone.Spec.Class.Name = m.name
-		// Its time is over at once. What a replacement would fail at, too, is no reason to give a machine up.
+		// Its timeout is over at once. It does not become Failed for an error that a replacement would have, too.
 		alone.Spec.MachineConfiguration = &v1alpha1.MachineConfiguration{MachineCreationTimeout: &metav1.Duration{Duration: time.Millisecond}}
 	})
-	s.fails(m.name, 2, m.code, m.says)
-	s.failsAlone(alone.Name, m.code, m.says)
+	s.fails(m.name, 2, m.code, m.message)
+	s.failsAlone(alone.Name, m.code, m.message)
 	if m.again == "" {
 		return
 	}
@@ -132,7 +130,7 @@ func (s *space) makeMistake(m mistake) {
 	} else {
 		s.patch("machines", alone.Name, m.again)
 	}
-	s.failsAlone(alone.Name, m.code, m.saysAgain)
+	s.failsAlone(alone.Name, m.code, m.messageAgain)
 	s.oneEvent(alone.UID, v1alpha1.EventCreateFailed)
 }
 
@@ -145,7 +143,7 @@ func (s *space) createSecret(name string, data map[string]string) {
 	s.must(err)
 }
 
-// createClass makes a good class with a Secret of the same name.
+// createClass creates a valid class with a Secret of the same name.
 func (s *space) createClass(name string) {
 	s.Helper()
 	class := harness.Class(s.name, "")
@@ -154,8 +152,8 @@ func (s *space) createClass(name string) {
 	s.must(err)
 }
 
-// mendMistake deletes the stand-alone Machine, corrects the mistake, and waits until the machines that failed run: the
-// same, nobody has replaced them. By then each has been tried more than once, and its user was told once.
+// mendMistake deletes the stand-alone Machine, corrects the mistake, and waits until the machines that failed run, without having
+// been replaced. By then each was tried more than once, and one Event was emitted.
 func (s *space) mendMistake(m mistake) {
 	s.remove("machines", s.aloneIn(m))
 	before := s.uids(m.name)
@@ -172,7 +170,7 @@ func (s *space) mendMistake(m mistake) {
 		s.patch("machineclasses", m.name, m.mend)
 	}
 	s.running(m.name, 2)
-	s.reports(m.name, 2) // and of no failure any more
+	s.reports(m.name, 2) // and no failure any more
 	if after := s.uids(m.name); !slices.Equal(before, after) {
 		s.Errorf("machines %v were replaced by %v", before, after)
 	}
@@ -201,8 +199,8 @@ func (s *space) uids(pool string) []types.UID {
 	return uids
 }
 
-// fails waits until n machines of a MachineDeployment cannot be made, and until that stands wherever a user may look.
-func (s *space) fails(pool string, n int, code driver.Code, says string) {
+// fails waits until n machines of a MachineDeployment cannot be created, and all objects report that.
+func (s *space) fails(pool string, n int, code driver.Code, message string) {
 	s.Helper()
 	s.eventually(fmt.Sprintf("the machines of %s fail with %s", pool, code), func(ctx context.Context) error {
 		machines, err := s.machines(ctx, pool)
@@ -212,7 +210,7 @@ func (s *space) fails(pool string, n int, code driver.Code, says string) {
 		var wrong complaints
 		failed := 0
 		for _, m := range machines {
-			if err := checkFailed(m, code, says); err != nil {
+			if err := checkFailed(m, code, message); err != nil {
 				wrong = append(wrong, err)
 			} else {
 				failed++
@@ -232,19 +230,19 @@ func (s *space) fails(pool string, n int, code driver.Code, says string) {
 		wrong = nil
 		wrong.unless(slices.ContainsFunc(set.Status.Conditions, func(c v1alpha1.MachineSetCondition) bool {
 			return c.Type == v1alpha1.MachineSetMachineCreateFailure && c.Status == corev1.ConditionTrue &&
-				c.Reason == v1alpha1.ReasonMachineCreateFailed && strings.Contains(c.Message, says)
+				c.Reason == v1alpha1.ReasonMachineCreateFailed && strings.Contains(c.Message, message)
 		}), "conditions of MachineSet %s: %v", set.Name, set.Status.Conditions)
 		wrong.unless(slices.ContainsFunc(d.Status.Conditions, func(c v1alpha1.MachineDeploymentCondition) bool {
 			return c.Type == v1alpha1.MachineDeploymentMachineCreateFailure && c.Status == corev1.ConditionTrue &&
-				c.Reason == v1alpha1.ReasonMachineCreateFailed && strings.Contains(c.Message, says)
+				c.Reason == v1alpha1.ReasonMachineCreateFailed && strings.Contains(c.Message, message)
 		}), "conditions of MachineDeployment %s: %v", d.Name, d.Status.Conditions)
 		wrong.unless(len(d.Status.FailedMachines) == failed, "MachineDeployment %s lists %d failed machines", d.Name, len(d.Status.FailedMachines))
 		return wrong.err()
 	})
 }
 
-// failsAlone waits until one machine cannot be made.
-func (s *space) failsAlone(name string, code driver.Code, says string) {
+// failsAlone waits until one machine cannot be created.
+func (s *space) failsAlone(name string, code driver.Code, message string) {
 	s.Helper()
 	s.eventually(fmt.Sprintf("machine %s fails with %s", name, code), func(ctx context.Context) error {
 		m, err := s.api().Machines(s.name).Get(ctx, name, metav1.GetOptions{})
@@ -252,25 +250,25 @@ func (s *space) failsAlone(name string, code driver.Code, says string) {
 			return err
 		}
 		s.seen.note(*m)
-		return checkFailed(*m, code, says)
+		return checkFailed(*m, code, message)
 	})
 }
 
-// checkFailed compares a machine with one that cannot be made and is not given up.
-func checkFailed(m v1alpha1.Machine, code driver.Code, says string) error {
+// checkFailed compares a machine with one that cannot be created and is retried.
+func checkFailed(m v1alpha1.Machine, code driver.Code, message string) error {
 	op, phase := m.Status.LastOperation, m.Status.CurrentStatus.Phase
 	var wrong complaints
 	wrong.unless(phase == v1alpha1.MachineCrashLoopBackOff, "%s: phase %q", m.Name, phase)
 	wrong.unless(op.Type == v1alpha1.MachineOperationCreate && op.State == v1alpha1.MachineStateFailed && op.ErrorCode == code.String() &&
-		strings.Contains(op.Description, says), "%s: last operation %+v", m.Name, op)
+		strings.Contains(op.Description, message), "%s: last operation %+v", m.Name, op)
 	return wrong.err()
 }
 
-// oneEvent makes sure that exactly one Event with the reason tells of a machine.
+// oneEvent checks that a machine has exactly one Event with the reason.
 func (s *space) oneEvent(machine types.UID, reason string) {
 	s.Helper()
 	reported := 0
-	s.eventually(fmt.Sprintf("an Event %s tells of machine %s", reason, machine), func(ctx context.Context) error {
+	s.eventually(fmt.Sprintf("an Event %s is emitted on machine %s", reason, machine), func(ctx context.Context) error {
 		list, err := s.lab.Control.EventsV1().Events(s.name).List(ctx, metav1.ListOptions{})
 		if err != nil {
 			return err
@@ -289,6 +287,6 @@ func (s *space) oneEvent(machine types.UID, reason string) {
 		return nil
 	})
 	if reported > 1 {
-		s.Errorf("%d Events %s tell of machine %s, want one", reported, reason, machine)
+		s.Errorf("%[3]s: %[1]d Events %[2]s, want one", reported, reason, machine)
 	}
 }

@@ -28,7 +28,7 @@ const (
 	chartRelease   = "chart"
 )
 
-// TestChartRenders has the API server judge what the chart makes of each of its files of values.
+// TestChartRenders: the API server accepts what the chart renders from each of its files of values.
 func TestChartRenders(t *testing.T) {
 	t.Parallel()
 	lab := shared(t)
@@ -46,7 +46,7 @@ func TestChartRenders(t *testing.T) {
 			if err := os.WriteFile(file, []byte(rendered), 0o600); err != nil {
 				t.Fatal(err)
 			}
-			// The lab has the definitions already, from somebody else.
+			// The lab has the definitions already, which the release does not own.
 			out, err := lab.Kubectl(t.Context(), "apply", "--server-side", "--force-conflicts", "--dry-run=server", "--validate=strict", "-f", file)
 			if err != nil {
 				t.Fatal(err)
@@ -58,7 +58,7 @@ func TestChartRenders(t *testing.T) {
 	}
 }
 
-// TestChartOnTwoClusters installs the chart as for two clusters, asks both who may do what now, and uninstalls it.
+// TestChartOnTwoClusters installs the chart as for two clusters, reviews the rights in both, and uninstalls it.
 func TestChartOnTwoClusters(t *testing.T) {
 	t.Parallel()
 	lab := shared(t)
@@ -127,7 +127,7 @@ func TestChartOnTwoClusters(t *testing.T) {
 			}
 			helm(t, lab, cluster.kubeconfig, "uninstall", chartRelease, "--wait")
 			if cluster.definitionsInstalled {
-				// The definitions are still there, and with them everybody's Machines.
+				// The definitions still exist, and with them all Machines.
 				if _, err := lab.Machines.MachineV1alpha1().Machines(chartNamespace).List(t.Context(), metav1.ListOptions{}); err != nil {
 					t.Errorf("after helm uninstall: %v", err)
 				}
@@ -136,7 +136,7 @@ func TestChartOnTwoClusters(t *testing.T) {
 	}
 }
 
-// review asks whether the release's ServiceAccount may do something.
+// review checks whether the release's ServiceAccount has a right.
 func review(t *testing.T, client kubernetes.Interface, attributes authorizationv1.ResourceAttributes, want bool) {
 	t.Helper()
 	answer, err := client.AuthorizationV1().SubjectAccessReviews().Create(t.Context(), &authorizationv1.SubjectAccessReview{
@@ -170,13 +170,13 @@ func helm(t *testing.T, lab *harness.Lab, kubeconfig string, args ...string) str
 		t.Fatal(err)
 	}
 	home := t.TempDir()
-	var said, complained strings.Builder
+	var output, complained strings.Builder
 	cmd := exec.CommandContext(context.WithoutCancel(t.Context()), filepath.Join(bin, "helm"), append(args, "--namespace", chartNamespace)...)
 	cmd.Env = append(os.Environ(), "KUBECONFIG="+filepath.Join(lab.Dir, kubeconfig),
 		"HELM_CACHE_HOME="+home, "HELM_CONFIG_HOME="+home, "HELM_DATA_HOME="+home)
-	cmd.Stdout, cmd.Stderr = &said, &complained
+	cmd.Stdout, cmd.Stderr = &output, &complained
 	if err := cmd.Run(); err != nil {
-		t.Fatalf("helm %s: %v; hack/build-helm.sh makes Helm\n%s", strings.Join(args, " "), err, complained.String())
+		t.Fatalf("helm %s: %v; hack/build-helm.sh builds Helm\n%s", strings.Join(args, " "), err, complained.String())
 	}
-	return said.String()
+	return output.String()
 }

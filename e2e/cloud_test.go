@@ -17,7 +17,7 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/driver/simulated/cloudapi"
 )
 
-// history lists all VMs that the cloud has made for the namespace.
+// history lists all VMs that the cloud has created for the namespace.
 func (s *space) history() []cloudapi.Instance {
 	s.Helper()
 	vms, err := s.lab.Cloud.History(s.Context(), s.name)
@@ -25,8 +25,8 @@ func (s *space) history() []cloudapi.Instance {
 	return vms
 }
 
-// TestQuota tells of a lack of quota in the form that the cluster-autoscaler reads, and lets it take the machine away again
-// that cannot be had.
+// TestQuota: missing quota is reported in the format that the cluster-autoscaler reads, and the machine without a VM can be
+// removed again.
 func TestQuota(t *testing.T) {
 	t.Parallel()
 	s := newSpace(t, shared(t), "quota", `{"instanceType":"gpu-8"}`)
@@ -66,7 +66,7 @@ func TestQuota(t *testing.T) {
 	s.gone()
 }
 
-// TestNodeLosesReadiness follows a Node that is not ready for a while.
+// TestNodeLosesReadiness: a Node is not ready for a while.
 func TestNodeLosesReadiness(t *testing.T) {
 	t.Parallel()
 	s := newSpace(t, shared(t), "not-ready", "")
@@ -90,7 +90,7 @@ func TestNodeLosesReadiness(t *testing.T) {
 	s.gone()
 }
 
-// TestVMDies has the cloud lose a VM. That shows when its Node has not been heard of for a while.
+// TestVMDies: the cloud loses a VM. That is detected when the Lease of its Node was not renewed for a while.
 func TestVMDies(t *testing.T) {
 	t.Parallel()
 	s := newSpace(t, shared(t), "vm-dies", "")
@@ -127,11 +127,11 @@ func (s *space) unhealthy(vm string) *v1alpha1.Machine {
 	return &found
 }
 
-// reportsReady waits until the set of a MachineDeployment and itself tell of n ready machines.
+// reportsReady waits until a MachineDeployment and its set report n ready machines.
 func (s *space) reportsReady(pool string, n int32) {
 	s.Helper()
 	set := s.set(pool).Name
-	s.eventually(fmt.Sprintf("the status of %s tells of %d ready machines", pool, n), func(ctx context.Context) error {
+	s.eventually(fmt.Sprintf("the status of %s reports %d ready machines", pool, n), func(ctx context.Context) error {
 		set, err := s.api().MachineSets(s.name).Get(ctx, set, metav1.GetOptions{})
 		if err != nil {
 			return err
@@ -141,7 +141,7 @@ func (s *space) reportsReady(pool string, n int32) {
 			return err
 		}
 		if set.Status.ReadyReplicas != n || d.Status.ReadyReplicas != n || d.Status.AvailableReplicas != n {
-			return fmt.Errorf("they tell of %d and %d", set.Status.ReadyReplicas, d.Status.ReadyReplicas)
+			return fmt.Errorf("they report %d and %d", set.Status.ReadyReplicas, d.Status.ReadyReplicas)
 		}
 		return nil
 	})

@@ -21,11 +21,10 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/e2e/mcmcrds"
 )
 
-// source makes definitions anew each time.
+// source returns new copies of definitions each time.
 type source func() ([]*unstructured.Unstructured, error)
 
-// api is the machine API under a group of its own, so that neither a running fleet nor another test has a hand in what
-// happens to the objects.
+// api is the machine API under a group of its own, so that neither a running fleet nor another test changes the objects.
 type api struct {
 	group   string
 	client  dynamic.Interface
@@ -156,7 +155,7 @@ func merge(object, patch map[string]any) {
 
 func (a api) columns(t *testing.T, kind string) string {
 	t.Helper()
-	// This client asks again while the API server is not ready to list what has just been defined.
+	// This client retries while the API server is not ready to list the new kinds.
 	answer, err := shared(t).Control.Discovery().RESTClient().Get().AbsPath("/apis", a.group, "v1alpha1", a.plurals[kind]).
 		SetHeader("Accept", "application/json;as=Table;v=v1;g=meta.k8s.io").DoRaw(t.Context())
 	if err != nil {

@@ -2,7 +2,7 @@
 
 package e2e
 
-// good holds a manifest of each kind that is in order.
+// good has a valid manifest of each kind.
 const good = `
 MachineDeployment:
   spec:
@@ -28,13 +28,13 @@ MachineClass:
   nodeTemplate: {capacity: {cpu: 2, gpu: 0, memory: 4Gi}, instanceType: small, region: north, zone: north-1}
 `
 
-// manifest is a good one of the kind, changed by a merge patch.
+// manifest is the valid one of the kind, changed by a merge patch.
 type manifest struct {
 	kind  string
 	patch string
 }
 
-// works lists manifests that work with MCM: both its definitions and its controllers take them.
+// works lists manifests that work with MCM: both its definitions and its controllers accept them.
 var works = []manifest{
 	{"MachineDeployment", `{}`},
 	{"MachineDeployment", `spec: {replicas: null}`},
@@ -77,7 +77,7 @@ var worksHere = []manifest{
 	{"MachineDeployment", `spec: {strategy: {type: null, rollingUpdate: {maxUnavailable: null}}}`},
 }
 
-// broken lists manifests that cannot work, and what is said of each.
+// broken lists manifests that cannot work, and the error of each.
 var broken = []struct {
 	manifest
 	want string
@@ -122,7 +122,7 @@ var broken = []struct {
 	{manifest{"MachineClass", `nodeTemplate: {region: ""}`}, "nodeTemplate.region in body should be at least 1 chars long"},
 }
 
-// brokenForMCM lists manifests that no definition takes, MCM's neither.
+// brokenForMCM lists manifests that no definitions accept, nor do MCM's.
 var brokenForMCM = []manifest{
 	{"MachineDeployment", `spec: {replicas: -1}`},
 	{"MachineDeployment", `spec: {replicas: 3000000000}`},

@@ -34,7 +34,7 @@ func TestDefinitionsAccept(t *testing.T) {
 	}
 }
 
-// TestManifests creates what the Go types are tested with.
+// TestManifests creates the manifests of the tests of the Go types.
 func TestManifests(t *testing.T) {
 	t.Parallel()
 	content, err := os.ReadFile("../apis/machine/v1alpha1/testdata/manifests.yaml")
@@ -128,7 +128,7 @@ func TestStoredObjectsLiveOn(t *testing.T) {
 	}
 }
 
-// TestStoredRulesStillHold makes sure that a stored object cannot be broken further.
+// TestStoredRulesStillHold: an invalid stored object cannot be changed to violate further rules.
 func TestStoredRulesStillHold(t *testing.T) {
 	t.Parallel()
 	api := install(t, "stored", mcmcrds.Lenient)

@@ -16,7 +16,7 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/driver/simulated/cloudapi"
 )
 
-// TestDeleteWithoutClass deletes machines whose class has never been there.
+// TestDeleteWithoutClass deletes machines whose class never existed.
 func TestDeleteWithoutClass(t *testing.T) {
 	t.Parallel()
 	s := newSpace(t, shared(t), "delete-classless", "")
@@ -26,14 +26,14 @@ func TestDeleteWithoutClass(t *testing.T) {
 	s.gone()
 }
 
-// TestDeleteInCreation deletes machines while the cloud makes their VMs and has not answered.
+// TestDeleteInCreation deletes machines while creates of their VMs are in flight.
 func TestDeleteInCreation(t *testing.T) {
 	t.Parallel()
 	const zone = "sim-2b"
 	s := newSpace(t, shared(t), "delete-creating", `{"zone":"`+zone+`"}`)
 	s.fault(zone, cloudapi.FaultTimeoutAfter)
 	s.deploy("pool", 3)
-	s.eventually("the cloud has made a VM that the fleet cannot know of", func(ctx context.Context) error {
+	s.eventually("the cloud has created a VM that the fleet cannot have recorded", func(ctx context.Context) error {
 		machines, err1 := s.machines(ctx, "pool")
 		vms, err2 := s.lab.Cloud.History(ctx, s.name)
 		if err := errors.Join(err1, err2); err != nil {
@@ -51,7 +51,7 @@ func TestDeleteInCreation(t *testing.T) {
 	}
 }
 
-// TestDeleteNamespace deletes all objects of a namespace at once, in no good order.
+// TestDeleteNamespace deletes all objects of a namespace at once, in an arbitrary order.
 func TestDeleteNamespace(t *testing.T) {
 	t.Parallel()
 	s := newSpace(t, shared(t), "delete-namespace", "")

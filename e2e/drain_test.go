@@ -20,7 +20,7 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/e2e/harness"
 )
 
-// stand makes stand-alone machines, and returns their names when they run.
+// stand creates stand-alone machines, and returns their names when they run.
 func (s *space) stand(n int, change ...func(*v1alpha1.Machine)) []string {
 	s.Helper()
 	var names []string
@@ -32,7 +32,7 @@ func (s *space) stand(n int, change ...func(*v1alpha1.Machine)) []string {
 	return names
 }
 
-// TestDrainRespectsBudgets deletes two of three machines at once whose pods must not go at the same time.
+// TestDrainRespectsBudgets deletes two of three machines at once whose pods must not be evicted at the same time.
 func TestDrainRespectsBudgets(t *testing.T) {
 	t.Parallel()
 	s := newSpace(t, shared(t), "drain-budget", "")
@@ -57,7 +57,7 @@ func TestDrainRespectsBudgets(t *testing.T) {
 		}
 		pods, err := s.podsOf(ctx, "web")
 		if err == nil && len(pods) == 0 {
-			s.Fatal("no pod of web is ready, and its budget wants one")
+			s.Fatal("no pod of web is ready, and its PodDisruptionBudget requires one")
 		}
 		if len(machines) > 1 {
 			return errors.Join(err, fmt.Errorf("there are %d: %s", len(machines), machines[0].Status.LastOperation.Description))
@@ -83,14 +83,14 @@ func TestDrainRespectsBudgets(t *testing.T) {
 	}
 	s.emits(names[0], v1alpha1.EventDrained)
 
-	// The last one cannot go while the budget is there: nowhere else can its pods run.
+	// The last one cannot be drained while the PodDisruptionBudget exists: its pods can run on no other Node.
 	s.remove("machines", names[2])
-	s.says(names[2], "held by PodDisruptionBudget "+s.name+"/web")
+	s.describes(names[2], "held by PodDisruptionBudget "+s.name+"/web")
 	s.must(s.lab.Target.PolicyV1().PodDisruptionBudgets(s.name).Delete(s.Context(), "web", metav1.DeleteOptions{}))
 	s.gone()
 }
 
-// everywhere lets the pods that a ReplicaSet makes from now on share Nodes, and run on one more.
+// everywhere allows the pods that a ReplicaSet creates from now on to share Nodes, and to run on one more.
 func (s *space) everywhere(app, node string) {
 	s.Helper()
 	sets := s.lab.Target.AppsV1().ReplicaSets(s.name)
@@ -104,13 +104,13 @@ func (s *space) everywhere(app, node string) {
 	s.must(err)
 }
 
-// says waits until a machine's last operation has a text.
-func (s *space) says(machine, text string) {
+// describes waits until a machine's last operation contains a text.
+func (s *space) describes(machine, text string) {
 	s.Helper()
-	s.eventually(fmt.Sprintf("machine %s says %q", machine, text), func(ctx context.Context) error {
+	s.eventually(fmt.Sprintf("the last operation of machine %s contains %q", machine, text), func(ctx context.Context) error {
 		m, err := s.api().Machines(s.name).Get(ctx, machine, metav1.GetOptions{})
 		if err == nil && !strings.Contains(m.Status.LastOperation.Description, text) {
-			err = fmt.Errorf("it says %q", m.Status.LastOperation.Description)
+			err = fmt.Errorf("it is %q", m.Status.LastOperation.Description)
 		}
 		return err
 	})
@@ -146,7 +146,7 @@ func (s *space) lost(machine string) {
 	s.eventually("machine "+machine+" is gone", func(ctx context.Context) error {
 		m, err := s.api().Machines(s.name).Get(ctx, machine, metav1.GetOptions{})
 		if err == nil {
-			return fmt.Errorf("it says %q", m.Status.LastOperation.Description)
+			return fmt.Errorf("it is %q", m.Status.LastOperation.Description)
 		}
 		if apierrors.IsNotFound(err) {
 			return nil
@@ -155,8 +155,8 @@ func (s *space) lost(machine string) {
 	})
 }
 
-// TestDrainIsForcedAtItsTimeout has budgets that never let their pods go: that is said soon, and overridden in the end. The
-// Node has a real kubelet, where that is possible.
+// TestDrainIsForcedAtItsTimeout: PodDisruptionBudgets never allow an eviction, which is reported soon, and overridden in the end.
+// The Node has a real kubelet, where that is possible.
 func TestDrainIsForcedAtItsTimeout(t *testing.T) {
 	t.Parallel()
 	const timeout = 25 * time.Second
@@ -190,7 +190,7 @@ func TestDrainIsForcedAtItsTimeout(t *testing.T) {
 		for _, budget := range []string{"db", "stuck"} {
 			text := fmt.Sprintf(" held by PodDisruptionBudget %s/%s, although all pods there are healthy: change what it allows", s.name, budget)
 			if op := m.Status.LastOperation; err == nil && (op.State != v1alpha1.MachineStateFailed || !strings.Contains(op.Description, text)) {
-				err = fmt.Errorf("it says %s %q", op.State, op.Description)
+				err = fmt.Errorf("it is %s %q", op.State, op.Description)
 			}
 		}
 		return err
@@ -209,14 +209,14 @@ func TestDrainIsForcedAtItsTimeout(t *testing.T) {
 	s.gone()
 	s.emits(node, v1alpha1.EventDrainForced)
 	if reported, err := s.eventsOf(s.Context(), node); err != nil || slices.Contains(reported, v1alpha1.EventDrained) {
-		s.Errorf("a drain that was ended by force is told as %v (%v)", reported, err)
+		s.Errorf("want the Event of a forced drain, got %v (%v)", reported, err)
 	}
 	until := m.DeletionTimestamp.Add(timeout)
 	s.deletedAfter(vm, until)
 	s.podsDeletedAfter(mark, until, "db-", "stuck-", "forever")
 }
 
-// podsDeletedAfter makes sure that the fleet has deleted the test's pods with these prefixes since the mark, and that it has
+// podsDeletedAfter checks that the fleet has deleted the test's pods with these prefixes since the mark, and that it has
 // deleted, and not evicted, none before a time.
 func (s *space) podsDeletedAfter(mark harness.AuditMark, early time.Time, prefixes ...string) {
 	s.Helper()
@@ -237,7 +237,7 @@ func (s *space) podsDeletedAfter(mark harness.AuditMark, early time.Time, prefix
 	}
 }
 
-// deletedAfter makes sure that the cloud was not asked to delete a VM before a time.
+// deletedAfter checks that the cloud was not called to delete a VM before a time.
 func (s *space) deletedAfter(vm string, early time.Time) {
 	s.Helper()
 	calls, err := s.lab.Cloud.Calls()
@@ -265,19 +265,19 @@ func TestDrainByForce(t *testing.T) {
 	names := s.stand(1)
 	s.podOn(names[0], "forever", pause(), neverEnds)
 	s.remove("machines", names[0])
-	s.says(names[0], "1 pod left, 1 ending")
+	s.describes(names[0], "1 pod left, 1 ending")
 	s.patch("machines", names[0], `{"metadata":{"labels":{"force-deletion":"true"}}}`)
 	s.gone()
 }
 
-// TestDrainsDoNotHoldOthersUp has machines wait for pods that never end while others are made.
+// TestDrainsDoNotHoldOthersUp creates machines while others wait for pods that never end.
 func TestDrainsDoNotHoldOthersUp(t *testing.T) {
 	t.Parallel()
 	const draining, fresh = 30, 10
 	lab := startLab(t, "drains", func(o *harness.Options) { o.FleetFlags = "--concurrent-syncs=5" })
 	s := newSpace(t, lab, "drains", "")
 	s.workload()
-	s.must(lab.WaitStopped(t.Context(), slots)) // a fleet that has just come does nothing yet
+	s.must(lab.WaitStopped(t.Context(), slots)) // a new fleet holds no slots yet
 	began := time.Now()
 	s.deploy("idle", fresh)
 	s.running("idle", fresh)
@@ -314,7 +314,7 @@ func TestDrainsDoNotHoldOthersUp(t *testing.T) {
 	still, err := s.machines(t.Context(), "old")
 	s.must(err)
 	if len(still) != draining {
-		s.Errorf("%d machines are left whose pods never end, want all %d", len(still), draining)
+		s.Errorf("of the machines whose pods never end %d are left, want all %d", len(still), draining)
 	}
 	for _, m := range still {
 		s.patch("machines", m.Name, `{"metadata":{"labels":{"force-deletion":"true"}}}`)

@@ -23,15 +23,14 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/e2e/harness"
 )
 
-// faults are what goes wrong at the clouds of labs, by lab and zone. Each test has a zone of its own, so that they do not
-// disturb each other; the zone "" is everywhere.
+// faults are the faults of the clouds of labs, by lab and zone. Each test has a zone of its own, so that they do not disturb each
+// other; the zone "" means all.
 var faults = struct {
 	sync.Mutex
 	byZone map[string]map[string]cloudapi.Fault
 }{byZone: map[string]map[string]cloudapi.Fault{}}
 
-// fault has every create in the zone fail, or what change makes of that, until the returned function is called or the test
-// ends.
+// fault makes every create in the zone fail, or what change sets instead, until the returned function is called or the test ends.
 func (s *space) fault(zone string, kind cloudapi.FaultKind, change ...func(*cloudapi.Fault)) (end func()) {
 	s.Helper()
 	fault := cloudapi.Fault{
@@ -73,7 +72,7 @@ func deletes(f *cloudapi.Fault) { f.Operations = []cloudapi.Operation{cloudapi.O
 const (
 	// quotaRetry is --resource-exhausted-retry in the lab of the faults: ten minutes are too long for a test.
 	quotaRetry = 10 * time.Second
-	// slack is how much later than it may the cloud is asked: this machine has much to do.
+	// slack is the tolerated delay of a call: this machine may be busy.
 	slack = 10 * time.Second
 )
 
@@ -94,8 +93,8 @@ var faultKinds = []struct {
 	{cloudapi.FaultNoCapacity, "sim-3i", driver.ResourceExhausted},
 }
 
-// TestCloudFaults has the cloud fail in each way: at creates and at deletes, when VMs are set up, and when they are looked
-// for. Faults that last are for the controller's own tests, in which time costs nothing.
+// TestCloudFaults makes the cloud fail in each way: at creates and at deletes, when VMs are initialized, and when they are looked
+// up. Lasting faults are part of the controller's own tests, which run in virtual time.
 func TestCloudFaults(t *testing.T) {
 	t.Parallel()
 	lab := startLab(t, "faults", func(o *harness.Options) { o.FleetFlags = "--resource-exhausted-retry=" + quotaRetry.String() })
@@ -124,14 +123,14 @@ func TestCloudFaults(t *testing.T) {
 	t.Run("Outage", func(t *testing.T) { newSpace(t, lab, "outage", "").outage() })
 }
 
-// createsFail has three creates fail for a while. There are three VMs in the end and never more, the cloud is asked less
-// and less often, and the machines come up within one step after it works again.
+// createsFail makes three creates fail for a while. There are three VMs in the end and never more, the cloud is called less and
+// less often, and the machines come up within one step after it works again.
 func (s *space) createsFail(zone string, kind cloudapi.FaultKind, code driver.Code) {
 	s.Helper()
 	end := s.fault(zone, kind)
 	s.deploy("pool", 3)
 	tries, made := 2, 0
-	if kind == cloudapi.FaultTimeoutAfter { // the next try looks first, and finds what the one before has made
+	if kind == cloudapi.FaultTimeoutAfter { // the next try looks the VM up first, and finds that of the earlier one
 		tries, made = 1, 3
 		s.counted("pool", 3)
 	} else {
@@ -161,7 +160,7 @@ func (s *space) deletesFail(zone string, kind cloudapi.FaultKind, code driver.Co
 	uids := s.ids("pool")
 	s.remove("machinedeployments", "pool")
 	failed := s.tried(cloudapi.OpDeleteInstance, 2, uids)
-	s.eventually("the machines say why they are still there", func(ctx context.Context) error {
+	s.eventually("the machines report why they still exist", func(ctx context.Context) error {
 		machines, err := s.machines(ctx, "pool")
 		if err != nil {
 			return err
@@ -181,7 +180,7 @@ func (s *space) deletesFail(zone string, kind cloudapi.FaultKind, code driver.Co
 	s.recovered(cloudapi.OpDeleteInstance, failed, ended, usual(code))
 }
 
-// counted waits until a pool has n machines, whatever has become of them.
+// counted waits until a pool has n machines in any phase.
 func (s *space) counted(pool string, n int) {
 	s.Helper()
 	s.eventually(fmt.Sprintf("%s has %d machines", pool, n), func(ctx context.Context) error {
@@ -193,7 +192,7 @@ func (s *space) counted(pool string, n int) {
 	})
 }
 
-// ids of a pool's machines, as the call log has them.
+// ids of a pool's machines, as in the call log.
 func (s *space) ids(pool string) []string {
 	s.Helper()
 	var ids []string
@@ -217,7 +216,7 @@ func (s *space) calls(op cloudapi.Operation, uids []string) map[string][]cloudap
 	return found
 }
 
-// tried waits until a call has failed as often for each machine, and returns the calls that have.
+// tried waits until a call has failed that often for each machine, and returns the failed calls.
 func (s *space) tried(op cloudapi.Operation, tries int, uids []string) map[string][]cloudapi.Call {
 	s.Helper()
 	var failed map[string][]cloudapi.Call
@@ -236,7 +235,7 @@ func (s *space) tried(op cloudapi.Operation, tries int, uids []string) map[strin
 // pace is the wait after the failure with that number, counted from 0.
 type pace func(n int) time.Duration
 
-// usual is the pace where the cloud does not ask for more time.
+// usual is the pace unless the cloud requests more time.
 func usual(code driver.Code) pace {
 	return func(n int) time.Duration {
 		if code == driver.ResourceExhausted {
@@ -258,7 +257,7 @@ func (s *space) spaced(what string, calls []cloudapi.Call, pace pace) {
 }
 
 // recovered checks that each machine's calls kept the pace, that the first one that did not fail came within one step after
-// the cloud worked again, and that one has changed something. What has changed something and not said so counts.
+// the cloud worked again, and that one call has changed something. Calls that had an effect and returned an error count, too.
 func (s *space) recovered(op cloudapi.Operation, failed map[string][]cloudapi.Call, ended time.Time, pace pace) {
 	s.Helper()
 	for uid, calls := range s.calls(op, slices.Collect(maps.Keys(failed))) {
@@ -280,12 +279,12 @@ func (s *space) recovered(op cloudapi.Operation, failed map[string][]cloudapi.Ca
 func (s *space) soon(what string, call cloudapi.Call, ended time.Time, step time.Duration) {
 	s.Helper()
 	if late := call.Start.Sub(ended); late > step+slack {
-		s.Errorf("%s: the cloud was asked %s after it worked again, want %s at most", what, late, step)
+		s.Errorf("%s: the cloud was called %s after it worked again, want %s at most", what, late, step)
 	}
 }
 
-// reportedOnce checks that each machine of the namespace has told of each of the failures, that nothing was told twice of any,
-// and that the API server has of each Event what the fleet's documentation says of it.
+// reportedOnce checks that each machine of the namespace has an Event for each of the failures, and only one, and that each Event
+// matches its row in v1alpha1.EventReasons.
 func (s *space) reportedOnce(failures ...string) {
 	s.Helper()
 	list, err := s.lab.Control.EventsV1().Events(s.name).List(s.Context(), metav1.ListOptions{})
@@ -294,7 +293,7 @@ func (s *space) reportedOnce(failures ...string) {
 	for _, e := range list.Items {
 		row, known := v1alpha1.FindEventReason(e.Reason)
 		if !known || row.Warning != (e.Type == corev1.EventTypeWarning) || !slices.Contains(row.On, e.Regarding.Kind) {
-			s.Errorf("Event %s %s on %s %s: want one of v1alpha1.EventReasons, as it says: %+v", e.Type, e.Reason, e.Regarding.Kind, e.Regarding.Name, row)
+			s.Errorf("Event %s %s on %s %s: want one of v1alpha1.EventReasons, like its row: %+v", e.Type, e.Reason, e.Regarding.Kind, e.Regarding.Name, row)
 		}
 		if e.Regarding.Kind == "Machine" {
 			reported[string(e.Regarding.UID)+" "+e.Reason]++
@@ -308,24 +307,24 @@ func (s *space) reportedOnce(failures ...string) {
 	for uid, name := range s.seen.machines {
 		for _, reason := range failures {
 			if n := reported[string(uid)+" "+reason]; n != 1 {
-				s.Errorf("machine %s has told %d times of %s, want once", name, n, reason)
+				s.Errorf("machine %s has %d Events %s, want one", name, n, reason)
 			}
 		}
 	}
 	for what, n := range reported {
 		if n > 1 {
-			s.Errorf("told %d times: machine %s", n, what)
+			s.Errorf("%d equal Events: machine %s", n, what)
 		}
 	}
 }
 
-// notSetUp has VMs be made and not set up, or not tell that they are. None is made again.
+// notSetUp: VMs are created and not initialized, or the answer is lost. None is created again.
 func (s *space) notSetUp(zone string, kind cloudapi.FaultKind) {
 	s.Helper()
 	end := s.fault(zone, kind, func(f *cloudapi.Fault) { f.Operations = []cloudapi.Operation{cloudapi.OpModifyInstance} })
 	s.deploy("pool", 2)
 	tries := 2
-	if kind == cloudapi.FaultTimeoutAfter { // the next try looks first, and finds the VM set up
+	if kind == cloudapi.FaultTimeoutAfter { // the next try looks the VM up first, and finds it initialized
 		tries = 1
 		s.counted("pool", 2)
 	} else {
@@ -347,7 +346,7 @@ func (s *space) notSetUp(zone string, kind cloudapi.FaultKind) {
 	s.reportedOnce(v1alpha1.EventCreateFailed)
 }
 
-// asksForTime has a cloud ask for more time than it would be given.
+// asksForTime: a cloud requests a longer wait than the usual one.
 func (s *space) asksForTime(zone string) {
 	s.Helper()
 	const asked = 15 * time.Second
@@ -364,7 +363,7 @@ func (s *space) asksForTime(zone string) {
 	s.gone()
 }
 
-// outage has the whole cloud be away while machines run and one is to come, and the fleet be killed in the middle of a wait.
+// outage makes the whole cloud unavailable while machines run and one is being created, and kills the fleet during a wait.
 func (s *space) outage() {
 	s.Helper()
 	s.deploy("old", 2)
@@ -375,7 +374,7 @@ func (s *space) outage() {
 	s.deploy("new", 1)
 	s.fails("new", 1, driver.Unavailable, "ServiceUnavailable")
 	s.looked(began, 2)
-	s.eventually("the second wait is written down", func(ctx context.Context) error {
+	s.eventually("the second wait is recorded", func(ctx context.Context) error {
 		machines, err := s.machines(ctx, "new")
 		if err == nil && !strings.Contains(machines[0].Annotations[v1alpha1.AnnotationBackoff], `"step":"10s"`) {
 			err = fmt.Errorf("annotations %v", machines[0].Annotations)
@@ -408,11 +407,10 @@ func (s *space) outage() {
 	s.gone()
 }
 
-// looked waits until the fleet has looked for VMs so many times since then, and returns these calls. They do not say for
-// which machine they are.
+// looked waits until the fleet has listed VMs so many times since then, and returns these calls. They do not name their machine.
 func (s *space) looked(since time.Time, times int) (looks []cloudapi.Call) {
 	s.Helper()
-	s.eventually(fmt.Sprintf("the fleet has looked for a VM %d times", times), func(context.Context) error {
+	s.eventually(fmt.Sprintf("the fleet has listed VMs %d times", times), func(context.Context) error {
 		all, err := s.lab.Cloud.Calls()
 		if err != nil {
 			return err

@@ -40,10 +40,10 @@ var fleetLab = sync.OnceValues(func() (*harness.Lab, error) {
 	return lab, lab.WaitStopped(ctx, slots)
 })
 
-// fleetLock is held alone by tests that stop the fleet.
+// fleetLock is held exclusively by tests that stop the fleet.
 var fleetLock sync.RWMutex
 
-// fleet returns the lab for a test that leaves the replicas as they are.
+// fleet returns the lab for a test that does not stop replicas.
 func fleet(t *testing.T) *harness.Lab {
 	t.Helper()
 	fleetLock.RLock()
@@ -51,7 +51,7 @@ func fleet(t *testing.T) *harness.Lab {
 	return openFleet(t)
 }
 
-// fleetAlone returns the lab for a test that stops replicas, and has them run again when it ends.
+// fleetAlone returns the lab for a test that stops replicas, and starts them again when it ends.
 func fleetAlone(t *testing.T) *harness.Lab {
 	t.Helper()
 	fleetLock.Lock()
@@ -68,7 +68,7 @@ func openFleet(t *testing.T) *harness.Lab {
 	return lab
 }
 
-// inSlot returns a name that has a root of the namespace fall into a slot. Tests that share a fleet take slots of their own.
+// inSlot returns a name of a root of the namespace that is in a slot. Tests that share a fleet use different slots.
 func (s *space) inSlot(slot int) string {
 	s.Helper()
 	spread, err := ring.NewSlots(slots, ring.Deployment)
@@ -82,7 +82,7 @@ func (s *space) inSlot(slot int) string {
 
 func slotLease(slot int) string { return member.SlotLeaseName(harness.FleetName, slot, slots) }
 
-// TestOtherSettingsRefuseToStart starts replicas whose settings are not those that the fleet was installed with.
+// TestOtherSettingsRefuseToStart starts replicas with other settings than those that the fleet was installed with.
 func TestOtherSettingsRefuseToStart(t *testing.T) {
 	t.Parallel()
 	lab := fleet(t)
@@ -115,7 +115,7 @@ func TestOtherSettingsRefuseToStart(t *testing.T) {
 	}
 }
 
-// refusesToStart starts a replica with flags of its own, and waits until it has ended and said why.
+// refusesToStart starts a replica with other flags, and waits until it has ended and logged the reason.
 func refusesToStart(t *testing.T, lab *harness.Lab, why string, flags ...string) {
 	t.Helper()
 	bin, err := harness.Bin()
@@ -129,16 +129,16 @@ func refusesToStart(t *testing.T, lab *harness.Lab, why string, flags ...string)
 		"--control-kubeconfig=" + filepath.Join(lab.Dir, "admin.kubeconfig"),
 		"--target-kubeconfig=" + filepath.Join(lab.Dir, "target.kubeconfig"),
 	}, flags...)...)
-	said, err := replica.CombinedOutput()
+	output, err := replica.CombinedOutput()
 	if failed, ok := errors.AsType[*exec.ExitError](err); !ok || failed.ExitCode() != 1 {
-		t.Fatalf("want it to exit 1, got %v:\n%s", err, said)
+		t.Fatalf("want it to exit 1, got %v:\n%s", err, output)
 	}
-	if !strings.Contains(string(said), why) {
-		t.Errorf("want %q in its log, got:\n%s", why, said)
+	if !strings.Contains(string(output), why) {
+		t.Errorf("want %q in its log, got:\n%s", why, output)
 	}
 }
 
-// recordedElsewhere makes a leader Lease in a namespace of its own that records what the lab's does, but for one setting.
+// recordedElsewhere creates a leader Lease in another namespace with the settings of the lab's, except one.
 func recordedElsewhere(t *testing.T, lab *harness.Lab, namespace, annotation, value string) {
 	t.Helper()
 	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}}
@@ -174,12 +174,12 @@ func freePort(t *testing.T) string {
 	return port
 }
 
-// TestNamespaceIsServedAlone keeps the fleet out of a namespace by the Leases of Machine Controller Manager, for as long as
-// somebody renews them.
+// TestNamespaceIsServedAlone: the fleet does not serve a namespace while another client renews the Leases of Machine Controller
+// Manager there.
 func TestNamespaceIsServedAlone(t *testing.T) {
 	t.Parallel()
 	s := newSpace(t, fleet(t), "served-alone", "")
-	const other, takeOver = "mcm-of-somebody", 15 * time.Second
+	const other, takeOver = "mcm-of-another-fleet", 15 * time.Second
 	mark, err := s.lab.MarkAudit()
 	s.must(err)
 	stop := s.renew(s.name, other, nil, v1alpha1.LeaseManager, v1alpha1.LeaseMachineController)
@@ -190,13 +190,13 @@ func TestNamespaceIsServedAlone(t *testing.T) {
 	s.emitted(bare, v1alpha1.EventNotAlone, other)
 	s.atLeastOne("mcf_refused_namespaces")
 
-	wait(t, time.Until(begun.Add(takeOver+3*time.Second))) // longer than an old holder is waited for
+	wait(t, time.Until(begun.Add(takeOver+3*time.Second))) // longer than the wait for an earlier holder
 	last := stop()
 	requests, err := s.lab.Requests(mark)
 	s.must(err)
 	for _, r := range requests {
 		if r.Namespace == s.name && strings.HasPrefix(r.User, "fleet-") && r.IsWrite() && r.Resource != "events" && r.Code < 300 {
-			t.Errorf("while another serves the namespace, %s did %s %s/%s", r.User, r.Verb, r.Resource, r.Name)
+			t.Errorf("while another controller serves the namespace, %s did %s %s/%s", r.User, r.Verb, r.Resource, r.Name)
 		}
 	}
 	s.running(name, 2)
@@ -211,7 +211,7 @@ func TestNamespaceIsServedAlone(t *testing.T) {
 	}
 }
 
-// renew makes Leases with a holder and renews them every second, until the returned function is called or the test ends.
+// renew creates Leases with a holder and renews them every second, until the returned function is called or the test ends.
 // It returns when the last renewal was begun.
 func (s *space) renew(namespace, holder string, meta *metav1.ObjectMeta, names ...string) (stop func() (last time.Time)) {
 	s.Helper()
@@ -263,10 +263,10 @@ func (s *space) renew(namespace, holder string, meta *metav1.ObjectMeta, names .
 	return stop
 }
 
-// emitted waits until a Warning tells of an object, and names what it should.
+// emitted waits until a Warning is emitted on an object, and contains a text.
 func (s *space) emitted(about metav1.Object, reason, part string) {
 	s.Helper()
-	s.eventually(fmt.Sprintf("an Event %s tells of %s", reason, about.GetName()), func(ctx context.Context) error {
+	s.eventually(fmt.Sprintf("an Event %s is emitted on %s", reason, about.GetName()), func(ctx context.Context) error {
 		list, err := s.lab.Control.EventsV1().Events(s.name).List(ctx, metav1.ListOptions{})
 		if err != nil {
 			return err
@@ -280,7 +280,7 @@ func (s *space) emitted(about metav1.Object, reason, part string) {
 	})
 }
 
-// atLeastOne waits until some replica counts something.
+// atLeastOne waits until a metric of some replica is at least 1.
 func (s *space) atLeastOne(metric string) {
 	s.Helper()
 	s.eventually(metric+" shows it", func(ctx context.Context) error {
@@ -305,7 +305,7 @@ func (s *space) metrics(ctx context.Context, name string) (map[string]float64, e
 	return values, err
 }
 
-// leasesOfMCM returns the Leases by which the namespace is held.
+// leasesOfMCM returns MCM's Leases of the namespace.
 func (s *space) leasesOfMCM(ctx context.Context) (leases []coordinationv1.Lease) {
 	s.Helper()
 	for _, name := range []string{v1alpha1.LeaseManager, v1alpha1.LeaseMachineController} {
@@ -316,7 +316,7 @@ func (s *space) leasesOfMCM(ctx context.Context) (leases []coordinationv1.Lease)
 	return leases
 }
 
-// wait lets real time go by.
+// wait waits in real time.
 func wait(t *testing.T, d time.Duration) {
 	t.Helper()
 	select {
@@ -326,7 +326,7 @@ func wait(t *testing.T, d time.Duration) {
 	}
 }
 
-// TestGrantsAreShown: what /debug/slots shows of a replica's watches is what it holds, each slot in one grant.
+// TestGrantsAreShown: the grants at /debug/slots contain exactly the slots of the replica, each slot in one grant.
 func TestGrantsAreShown(t *testing.T) {
 	t.Parallel()
 	lab := fleet(t)
@@ -369,7 +369,7 @@ func TestObjectOfAnUnownedSlotIsVisible(t *testing.T) {
 	const slot = 6
 	name := s.inSlot(slot)
 	d := s.deploy(name, 0)
-	s.eventually("the MachineDeployment is looked after", func(ctx context.Context) error {
+	s.eventually("the MachineDeployment is reconciled", func(ctx context.Context) error {
 		sets, err := s.api().MachineSets(s.name).List(ctx, metav1.ListOptions{})
 		if err == nil && len(sets.Items) == 0 {
 			err = errors.New("it has no MachineSet")
@@ -380,7 +380,7 @@ func TestObjectOfAnUnownedSlotIsVisible(t *testing.T) {
 	session := harness.FleetName + "-session-silent"
 	stop := s.renew(harness.FleetNamespace, "silent_abcde", &metav1.ObjectMeta{
 		Labels:      map[string]string{v1alpha1.LabelFleet: harness.FleetName, v1alpha1.LabelLease: v1alpha1.LeaseOfSession},
-		Annotations: map[string]string{v1alpha1.AnnotationLeaving: "true"}, // it is given no slots
+		Annotations: map[string]string{v1alpha1.AnnotationLeaving: "true"}, // it gets no slots
 	}, session)
 	leases := s.lab.Control.CoordinationV1().Leases(harness.FleetNamespace)
 	s.must(leases.Delete(t.Context(), slotLease(slot), metav1.DeleteOptions{}))

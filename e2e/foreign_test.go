@@ -18,12 +18,12 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/driver/simulated/cloudapi"
 )
 
-// foreignNode makes a Node that belongs to a VM which the lab's cloud does not have.
+// foreignNode creates a Node of a VM that the lab's cloud does not have.
 func (s *space) foreignNode(name string) *corev1.Node {
 	s.Helper()
 	node, err := s.lab.Target.CoreV1().Nodes().Create(s.Context(), &corev1.Node{
 		ObjectMeta: metav1.ObjectMeta{Name: name},
-		Spec:       corev1.NodeSpec{ProviderID: cloudapi.ProviderIDPrefix + "sim-9/sim-9a/i-of-somebody-else"},
+		Spec:       corev1.NodeSpec{ProviderID: cloudapi.ProviderIDPrefix + "sim-9/sim-9a/i-of-another-fleet"},
 	}, metav1.CreateOptions{})
 	s.must(err)
 	s.Cleanup(func() {
@@ -33,12 +33,12 @@ func (s *space) foreignNode(name string) *corev1.Node {
 	return node
 }
 
-// isAnotherVMs is what a machine says of a Node that is another VM's. The provider ID of that VM it does not say.
+// isAnotherVMs is what a machine reports about a Node of another VM. It does not contain the provider ID of that VM.
 func isAnotherVMs(node *corev1.Node) string {
 	return fmt.Sprintf("Node %q belongs to another VM", node.Name)
 }
 
-// TestForeignNode leaves a Node alone that another VM uses, to the end of the machine that has its name.
+// TestForeignNode: the Node of another VM is left alone, until the end of the machine that has its name.
 func TestForeignNode(t *testing.T) {
 	t.Parallel()
 	s := newSpace(t, shared(t), "foreign", "")
@@ -66,7 +66,7 @@ func TestForeignNode(t *testing.T) {
 	}
 }
 
-// TestForeignNodeRemoved goes on when somebody removes the Node that was in the way.
+// TestForeignNodeRemoved: the creation continues when a user removes the conflicting Node.
 func TestForeignNodeRemoved(t *testing.T) {
 	t.Parallel()
 	s := newSpace(t, shared(t), "foreign-removed", "")
@@ -81,8 +81,8 @@ func TestForeignNodeRemoved(t *testing.T) {
 	s.gone()
 }
 
-// TestForeignNodeReplaced has a MachineSet tell of a machine that cannot join, and replace it when its time is over: the
-// next one has another name.
+// TestForeignNodeReplaced: a MachineSet reports a machine that cannot join, and replaces it after the timeout: the next one has
+// another name.
 func TestForeignNodeReplaced(t *testing.T) {
 	t.Parallel()
 	s := newSpace(t, shared(t), "foreign-replaced", "")
@@ -90,7 +90,7 @@ func TestForeignNodeReplaced(t *testing.T) {
 		d.Spec.Template.Spec.MachineConfiguration = &v1alpha1.MachineConfiguration{MachineCreationTimeout: &metav1.Duration{Duration: 15 * time.Second}}
 	})
 	var unlucky string
-	s.eventually("it is known what the first machine will be called", func(ctx context.Context) error {
+	s.eventually("the name of the first machine is known", func(ctx context.Context) error {
 		list, err := s.api().MachineSets(s.name).List(ctx, metav1.ListOptions{})
 		if err != nil {
 			return err
@@ -104,7 +104,7 @@ func TestForeignNodeReplaced(t *testing.T) {
 	node := s.foreignNode(unlucky)
 	s.scale("pool", 1)
 	s.fails("pool", 1, driver.Internal, isAnotherVMs(node))
-	s.eventually("the machine is given up", func(ctx context.Context) error {
+	s.eventually("the machine is replaced", func(ctx context.Context) error {
 		machines, err := s.machines(ctx, "pool")
 		if err != nil {
 			return err

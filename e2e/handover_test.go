@@ -18,13 +18,13 @@ import (
 	member "github.com/machine-controller-fleet/machine-controller-fleet/membership"
 )
 
-// owner is who holds a slot: a session of a replica, under an epoch. The zero owner is none.
+// owner is the holder of a slot: a session of a replica, under an epoch. The zero owner is none.
 type owner struct {
 	replica, session string
 	epoch            int64
 }
 
-// owner returns who holds a slot now. The leader may move it the next moment: see killOwner, handOver and stopNext.
+// owner returns the current holder of a slot. The leader may move it at any time: see killOwner, handOver and stopNext.
 func (s *space) owner(slot int) owner {
 	s.Helper()
 	return ownerOf(s.lease(slot))
@@ -44,8 +44,8 @@ func (s *space) lease(slot int) *coordinationv1.Lease {
 	return lease
 }
 
-// killOwner kills the replica that holds a slot, and does something before, while it works on the slot. It begins again when
-// the slot has moved in between: the leader leaves a slot alone for 5 minutes that it has moved.
+// killOwner kills the replica that holds a slot, and calls a function before, while that replica serves the slot. It starts again
+// when the slot has moved in between: the leader does not move a slot again for 5 minutes.
 func (s *space) killOwner(slot int, before func(owner)) owner {
 	s.Helper()
 	for {
@@ -61,44 +61,44 @@ func (s *space) killOwner(slot int, before func(owner)) owner {
 	}
 }
 
-// serving waits until a replica, none of those that are named, works on a slot and is to keep it.
+// serving waits until a replica, except those that are named, serves a slot that is assigned to it.
 func (s *space) serving(slot int, not ...string) (now owner) {
 	s.Helper()
-	s.eventually(fmt.Sprintf("slot %d is worked on, and not by %q", slot, not), func(ctx context.Context) error {
+	s.eventually(fmt.Sprintf("slot %d is served, and not by %q", slot, not), func(ctx context.Context) error {
 		lease := s.lease(slot)
 		now = ownerOf(lease)
 		if assigned := lease.Annotations[v1alpha1.AnnotationAssignedReplica]; now.replica == "" || slices.Contains(not, now.replica) || now.replica != assigned {
-			return fmt.Errorf("it is held by %+v and should be by %s", now, assigned)
+			return fmt.Errorf("it is held by %+v and assigned to %s", now, assigned)
 		}
 		return s.isServed(ctx, now.replica, slot)
 	})
 	return now
 }
 
-// move is a hand-over that was asked for: of a slot, from whom, and to which replica.
+// move is a requested hand-over: of a slot, from a session, to a replica.
 type move struct {
 	slot int
 	from owner
 	to   string
 }
 
-// planned is longer than the leader takes to plan with a preferred holder that was written by hand.
+// planned is longer than the leader takes to react to an assigned replica that was written by hand.
 const planned = 2 * time.Second
 
-// handOver has a slot handed over, as the leader would, from the session that holds it to another replica, and waits until
-// that has begun. If the leader finds a better place for the slot at once, it asks again: the leader leaves a slot alone for
-// 5 minutes that it has moved.
+// handOver requests the hand-over of a slot, as the leader does, from the session that holds it to another replica, and waits
+// until that has begun. If the leader assigns the slot to another replica at once, it repeats the request: the leader does not
+// move a slot again for 5 minutes.
 func (s *space) handOver(slot int) (m move) {
 	s.Helper()
-	var since time.Time // since when the slot should go to m.to
+	var since time.Time // since when the slot is assigned to m.to
 	s.eventually(fmt.Sprintf("slot %d is being handed over", slot), func(ctx context.Context) error {
 		lease := s.lease(slot)
 		switch now := ownerOf(lease); {
 		case m.to != "" && now.epoch == m.from.epoch+1 && now.replica == m.to:
 			return nil
 		case now.replica == "":
-			return errors.New("it is held by nobody")
-		case m.to == "" || now != m.from: // it has gone elsewhere
+			return errors.New("it has no holder")
+		case m.to == "" || now != m.from: // it has moved to another replica
 			if err := s.isServed(ctx, now.replica, slot); err != nil {
 				return err
 			}
@@ -109,20 +109,20 @@ func (s *space) handOver(slot int) (m move) {
 		}
 		if wrote, err := s.assign(ctx, lease, m.to); wrote || err != nil {
 			since = time.Now()
-			return errors.Join(errors.New("it has only just been asked for"), err)
+			return errors.Join(errors.New("it was requested a moment ago"), err)
 		}
 		if err := s.isStopping(ctx, m.from.replica, slot); err != nil {
 			return err
 		}
 		if asked := time.Since(since); asked < planned {
-			return fmt.Errorf("it was asked for %s ago, and the leader may find another place", asked)
+			return fmt.Errorf("it was requested %s ago, and the leader may assign the slot to another replica", asked)
 		}
 		return nil
 	})
 	return m
 }
 
-// assign writes the preferred holder of a slot, unless it is that already, and reports whether it wrote it.
+// assign writes the assigned replica of a slot, unless it is that already, and reports whether it wrote it.
 func (s *space) assign(ctx context.Context, lease *coordinationv1.Lease, replica string) (wrote bool, err error) {
 	if lease.Annotations[v1alpha1.AnnotationAssignedReplica] == replica {
 		return false, nil
@@ -132,11 +132,11 @@ func (s *space) assign(ctx context.Context, lease *coordinationv1.Lease, replica
 	return true, err
 }
 
-// arrives waits until the slot has gone where it was to go, and the replica that holds it then works on it. It asks again as
-// long as the slot has not left. The leader may have sent the slot on at once, be it to where it was.
+// arrives waits until the slot has moved to the requested replica, and its holder serves it. It repeats the request while the slot
+// has not moved. The leader may have moved the slot on at once, also back to its earlier holder.
 func (s *space) arrives(m move) {
 	s.Helper()
-	s.eventually(fmt.Sprintf("slot %d has gone to %s, and is worked on", m.slot, m.to), func(ctx context.Context) error {
+	s.eventually(fmt.Sprintf("slot %d has moved to %s, and is served", m.slot, m.to), func(ctx context.Context) error {
 		lease := s.lease(m.slot)
 		now := ownerOf(lease)
 		if now == m.from {
@@ -150,7 +150,7 @@ func (s *space) arrives(m move) {
 	})
 }
 
-// TestHandOverByHand moves a slot as the leader would. Nothing of what is in it is written.
+// TestHandOverByHand moves a slot as the leader does. No object in it is written.
 func TestHandOverByHand(t *testing.T) {
 	t.Parallel()
 	s := newSpace(t, fleet(t), "by-hand", "")
@@ -165,7 +165,7 @@ func TestHandOverByHand(t *testing.T) {
 	s.must(err)
 
 	s.arrives(s.handOver(slot))
-	wait(t, time.Second) // all that is in it has been looked at
+	wait(t, time.Second) // all objects in it were observed
 	requests, err := s.lab.Requests(mark)
 	s.must(err)
 	for _, r := range requests {
@@ -194,5 +194,5 @@ func (s *space) isServed(ctx context.Context, replica string, slot int) error {
 			return nil
 		}
 	}
-	return fmt.Errorf("%s does not work on it", replica)
+	return fmt.Errorf("%s does not serve it", replica)
 }

@@ -24,24 +24,24 @@ import (
 )
 
 const (
-	// healthTimeout is short, and longer than it takes until the fleet has told itself what it sees.
+	// healthTimeout is short, and longer than it takes until all replicas have the counts of the others.
 	healthTimeout = 25 * time.Second
 	resumeAfter   = 10 * time.Second
 )
 
-// TestZoneInTheDark has all Nodes of a zone fall silent.
+// TestZoneInTheDark stops the heartbeats of all Nodes of a zone.
 func TestZoneInTheDark(t *testing.T) {
 	t.Parallel()
 	zoneInTheDark(newSpace(t, healthLab(t, "dark"), "dark", `{"zone":"sim-1a"}`))
 }
 
-// TestMachinesDie has Nodes fall silent one by one.
+// TestMachinesDie stops the heartbeats of Nodes one by one.
 func TestMachinesDie(t *testing.T) {
 	t.Parallel()
 	machinesDie(newSpace(t, healthLab(t, "dying"), "dying", ""))
 }
 
-// healthLab starts a lab with a fleet of two replicas that gives up a machine after a short time.
+// healthLab starts a lab with a fleet of two replicas and a short health timeout.
 func healthLab(t *testing.T, name string) *harness.Lab {
 	t.Helper()
 	lab := startLab(t, name, func(o *harness.Options) {
@@ -54,8 +54,8 @@ func healthLab(t *testing.T, name string) *harness.Lab {
 	return lab
 }
 
-// zoneInTheDark: a zone with 4 MachineDeployments goes dark, and none of its machines is replaced, also when one of the
-// replicas ends meanwhile; another zone is not concerned. The zone comes back. Then one machine dies, and is replaced.
+// zoneInTheDark: all machines of a zone with 4 MachineDeployments become not Ready, and none is replaced, also when one of the
+// replicas ends meanwhile; another zone is not affected. The zone recovers. Then one machine dies, and is replaced.
 func zoneInTheDark(s *space) {
 	s.inZone(harness.ClassName, "sim-1a")
 	other := harness.Class(s.name, `{"zone":"sim-1b"}`)
@@ -112,8 +112,8 @@ func zoneInTheDark(s *space) {
 	s.gone()
 }
 
-// machinesDie: of two machines of a MachineDeployment that die together the second goes only when the first is replaced. One
-// whose health timeout is disabled stays, and one that nobody controls fails, and stays too.
+// machinesDie: of two machines of a MachineDeployment that die together the second is deleted only when the first is replaced. One
+// whose health timeout is disabled stays, and one without a controller fails, and stays too.
 func machinesDie(s *space) {
 	yes := true
 	s.deploy("pool", 4)
@@ -151,7 +151,7 @@ func machinesDie(s *space) {
 	})
 	s.oneEvent(first.UID, v1alpha1.EventHealthTimedOut)
 	s.oneEvent(second.UID, v1alpha1.EventHealthTimedOut)
-	s.eventually("the machine that nobody controls has failed", func(ctx context.Context) error {
+	s.eventually("the machine without a controller has failed", func(ctx context.Context) error {
 		m, err := s.api().Machines(s.name).Get(ctx, alone.Name, metav1.GetOptions{})
 		if err == nil && (m.Status.CurrentStatus.Phase != v1alpha1.MachineFailed || m.DeletionTimestamp != nil) {
 			err = fmt.Errorf("it is %+v", m.Status.CurrentStatus)
@@ -169,17 +169,17 @@ func machinesDie(s *space) {
 	s.gone()
 }
 
-// inZone has the class say in which zone its machines are.
+// inZone sets the zone of the class.
 func (s *space) inZone(class, zone string) {
 	s.Helper()
 	s.patch("machineclasses", class, fmt.Sprintf(
 		`{"nodeTemplate":{"capacity":{"cpu":"4","gpu":"0","memory":"16Gi"},"instanceType":"standard-4","region":"sim-1","zone":%q}}`, zone))
 }
 
-// breakerOpen waits until the MachineDeployment says that its replacement is halted for a reason, or, with "", that it is not.
+// breakerOpen waits until the MachineDeployment reports an open circuit breaker with a reason, or, with "", that none is open.
 func (s *space) breakerOpen(pool, reason string) {
 	s.Helper()
-	s.eventually(fmt.Sprintf("the replacement of %s is halted for the reason %q", pool, reason), func(ctx context.Context) error {
+	s.eventually(fmt.Sprintf("the circuit breaker of %s is open for the reason %q", pool, reason), func(ctx context.Context) error {
 		d, err := s.api().MachineDeployments(s.name).Get(ctx, pool, metav1.GetOptions{})
 		if err != nil {
 			return err
@@ -197,10 +197,10 @@ func (s *space) breakerOpen(pool, reason string) {
 	})
 }
 
-// lastWord makes sure that a replica that has ended still says how many machines it had.
+// lastWord waits until the session Lease of a replica that has ended has its last counts.
 func (s *space) lastWord(replica string) {
 	s.Helper()
-	s.eventually(replica+" has left its last word", func(ctx context.Context) error {
+	s.eventually(replica+" has left its last counts", func(ctx context.Context) error {
 		lease, err := s.lab.Control.CoordinationV1().Leases(harness.FleetNamespace).Get(ctx, "fleet-session-"+replica, metav1.GetOptions{})
 		if err != nil {
 			return err
@@ -209,13 +209,13 @@ func (s *space) lastWord(replica string) {
 			return fmt.Errorf("its Lease is held by %s", *h)
 		}
 		if !strings.Contains(lease.Annotations[v1alpha1.AnnotationCounts], "counts") {
-			return fmt.Errorf("its Lease says %v", lease.Annotations)
+			return fmt.Errorf("its Lease has %v", lease.Annotations)
 		}
 		return nil
 	})
 }
 
-// settled waits until all machines are as is asked for.
+// settled waits until all machines are as expected.
 func (s *space) settled(what string, is func(v1alpha1.Machine) bool) {
 	s.Helper()
 	s.eventually(what, func(ctx context.Context) error {
@@ -232,7 +232,7 @@ func (s *space) settled(what string, is func(v1alpha1.Machine) bool) {
 	})
 }
 
-// untouched makes sure that machines and VMs are those that they were, and that no machine was given up.
+// untouched checks that machines and VMs are the same, and that no machine has failed.
 func (s *space) untouched(before map[string]string) {
 	s.Helper()
 	machines, err1 := s.machines(s.Context(), "")
@@ -240,7 +240,7 @@ func (s *space) untouched(before map[string]string) {
 	s.must(errors.Join(err1, err2))
 	for _, m := range machines {
 		if before[m.Name] != path.Base(m.Spec.ProviderID) || m.DeletionTimestamp != nil || m.Status.CurrentStatus.Phase == v1alpha1.MachineFailed {
-			s.Errorf("machine %s is another, or was given up: %+v", m.Name, m.Status.CurrentStatus)
+			s.Errorf("machine %s is another one, or has failed: %+v", m.Name, m.Status.CurrentStatus)
 		}
 	}
 	if len(machines) != len(before) || len(vms) != len(before) {
@@ -248,7 +248,7 @@ func (s *space) untouched(before map[string]string) {
 	}
 }
 
-// dies has a running machine of the pool die.
+// dies ends the VM of a running machine of the pool.
 func (s *space) dies(pool string) v1alpha1.Machine {
 	s.Helper()
 	machines, err := s.machines(s.Context(), pool)
@@ -272,7 +272,7 @@ func (s *space) diesNow(name string) v1alpha1.Machine {
 	return *m
 }
 
-// replaced waits until a machine is gone and the pool is whole again.
+// replaced waits until a machine is gone and the pool has all its machines again.
 func (s *space) replaced(pool string, victim v1alpha1.Machine) {
 	s.Helper()
 	s.eventually(victim.Name+" is gone", func(ctx context.Context) error {

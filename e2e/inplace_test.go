@@ -23,7 +23,7 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/driver/simulated/cloudapi"
 )
 
-// inPlace has a MachineDeployment of template "first" update its machines in place.
+// inPlace creates a MachineDeployment of template "first" that updates its machines in place.
 func inPlace(surge, unavailable int32, orchestration v1alpha1.OrchestrationType) func(*v1alpha1.MachineDeployment) {
 	return func(d *v1alpha1.MachineDeployment) {
 		s, u := intstr.FromInt32(surge), intstr.FromInt32(unavailable)
@@ -37,8 +37,8 @@ func inPlace(surge, unavailable int32, orchestration v1alpha1.OrchestrationType)
 	}
 }
 
-// TestUpdateInPlace: one machine after the other goes from the old MachineSet to the new one, and is the same machine there, on the
-// same VM and Node.
+// TestUpdateInPlace: one machine after the other is transferred from the old MachineSet to the new one, and stays the same
+// machine, on the same VM and Node.
 func TestUpdateInPlace(t *testing.T) {
 	t.Parallel()
 	s := newSpace(t, shared(t), "in-place", "")
@@ -54,15 +54,15 @@ func TestUpdateInPlace(t *testing.T) {
 	s.unmarked()
 	s.same(before, nodes)
 
-	s.patch("machinedeployments", "pool", `{"spec":{"replicas":4}}`) // the new set makes machines, and the old one keeps closed
+	s.patch("machinedeployments", "pool", `{"spec":{"replicas":4}}`) // the new set creates machines, and the old one stays closed
 	s.rolled("second", 4)
 	s.remove("machinedeployments", "pool")
 	s.gone()
 }
 
-// TestUpdateInPlaceInOtherHands: whoever holds the slot goes on, when its owner is killed, and while it is handed over, however far a
-// Node is then.
-func TestUpdateInPlaceInOtherHands(t *testing.T) {
+// TestUpdateInPlaceContinuesAtTheNextOwner: the next owner continues, when the owner is killed, and when the slot is handed over,
+// in each stage of a Node.
+func TestUpdateInPlaceContinuesAtTheNextOwner(t *testing.T) {
 	t.Parallel()
 	s := newSpace(t, fleetAlone(t), "in-place-moved", "")
 	s.workload()
@@ -76,7 +76,7 @@ func TestUpdateInPlaceInOtherHands(t *testing.T) {
 	s.rollIt("second")
 	s.reaches(v1alpha1.NodeReasonReadyForUpdate)
 	comesBack := s.losesOwner()
-	s.agents("") // it ends while nobody owns it
+	s.agents("") // it ends while the slot has no owner
 	s.reaches(v1alpha1.NodeReasonReadyForUpdate, v1alpha1.UpdateResultSuccessful)
 	s.rolled("second", 3)
 	comesBack()
@@ -102,7 +102,7 @@ func TestUpdateInPlaceInOtherHands(t *testing.T) {
 	s.gone()
 }
 
-// agents says what the agents on the machines of pool do from now on; "" is what they mostly do.
+// agents sets what the agents on the machines of pool do from now on; "" is the default.
 func (s *space) agents(result cloudapi.UpdateResult) {
 	s.Helper()
 	value := any(result)
@@ -133,13 +133,13 @@ func (s *space) reaches(stage string, result ...string) (reached string) {
 	return reached
 }
 
-// isAt says that a Node is selected and in a stage of its update, with a result if one is named, and with none if not.
+// isAt reports whether a Node is selected and in a stage of its update, with a result if one is named, and with none if not.
 func isAt(n *corev1.Node, stage string, result ...string) bool {
 	return n.Labels[v1alpha1.LabelSelectedForUpdate] == "true" && nodeupdate.Stage(n) == stage && n.Labels[v1alpha1.LabelUpdateResult] == strings.Join(result, "")
 }
 
-// movesAt hands the slot of pool over while a Node is in a stage of its update, and makes sure that it is so still when the new owner
-// works. It returns the Node's name.
+// movesAt hands the slot of pool over while a Node is in a stage of its update, and checks that the stage is the same when the new
+// owner serves the slot. It returns the Node's name.
 func (s *space) movesAt(stage string, result ...string) string {
 	s.Helper()
 	name := s.reaches(stage, result...)
@@ -150,8 +150,8 @@ func (s *space) movesAt(stage string, result ...string) string {
 	return name
 }
 
-// TestUpdateInPlaceDeletedInTheMiddle leaves nothing behind, however far a Node is.
-func TestUpdateInPlaceDeletedInTheMiddle(t *testing.T) {
+// TestUpdateInPlaceDeletedMeanwhile: a deletion leaves nothing behind, in each stage of a Node.
+func TestUpdateInPlaceDeletedMeanwhile(t *testing.T) {
 	t.Parallel()
 	s := newSpace(t, shared(t), "in-place-deleted", "")
 	s.deploy("pool", 2, inPlace(0, 1, v1alpha1.OrchestrationTypeAuto))
@@ -175,15 +175,15 @@ func TestUpdateInPlaceDeletedInTheMiddle(t *testing.T) {
 	}
 }
 
-// isMine says that a Node is that of a machine of the namespace.
+// isMine reports whether a Node is that of a machine of the namespace.
 func (s *space) isMine(n *corev1.Node) bool {
 	s.seen.mu.Lock()
 	defer s.seen.mu.Unlock()
 	return slices.Contains(slices.Collect(maps.Values(s.seen.machines)), n.Labels[v1alpha1.LabelMachineName])
 }
 
-// TestUpdateInPlaceThatFails: of two machines the agent of one fails, and that of the other does nothing. New ones of the new template
-// come in their place, one after the other, and meanwhile the MachineDeployment says why it does not move on.
+// TestUpdateInPlaceThatFails: of two machines the agent of one fails, and that of the other does nothing. Machines of the new
+// template replace them, one after the other, and meanwhile the MachineDeployment reports why it makes no progress.
 func TestUpdateInPlaceThatFails(t *testing.T) {
 	t.Parallel()
 	s := newSpace(t, shared(t), "in-place-fails", "")
@@ -211,7 +211,7 @@ func TestUpdateInPlaceThatFails(t *testing.T) {
 	s.gone()
 }
 
-// TestUpdateInPlaceWithSurge: a new machine comes first, so that none is missing, and an old one goes in the end.
+// TestUpdateInPlaceWithSurge: a new machine is created first, so that none is missing, and an old one is deleted in the end.
 func TestUpdateInPlaceWithSurge(t *testing.T) {
 	t.Parallel()
 	s := newSpace(t, shared(t), "in-place-surge", "")
@@ -295,7 +295,7 @@ func (s *space) poolNodes() map[string]*corev1.Node {
 	return found
 }
 
-// same checks that machines and Nodes are those from before, and that nothing of an update is left on them.
+// same checks that machines and Nodes are the same, and that nothing of an update is left on them.
 func (s *space) same(machines map[string]types.UID, nodes map[string]*corev1.Node) {
 	s.Helper()
 	if now := s.identities(); !maps.Equal(now, machines) {

@@ -18,7 +18,7 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/driver/simulated/cloudapi"
 )
 
-// updating is what the agents on machines do, and how long that is waited for.
+// updating is the behaviour of the agents on machines, and the timeout of updates.
 func updating(result cloudapi.UpdateResult, timeout time.Duration) func(*v1alpha1.Machine) {
 	return func(m *v1alpha1.Machine) {
 		m.Spec.NodeTemplateSpec.Annotations = map[string]string{cloudapi.AnnotationUpdateResult: string(result)}
@@ -26,7 +26,7 @@ func updating(result cloudapi.UpdateResult, timeout time.Duration) func(*v1alpha
 	}
 }
 
-// asksForUpdate makes a Node a candidate for an update in place and selects it, as a user may.
+// asksForUpdate labels a Node as candidate for an update in place and selects it, as a user may.
 func (s *space) asksForUpdate(node string) {
 	s.Helper()
 	s.patchNode(node, fmt.Sprintf(`{"metadata":{"labels":{%q:"true",%q:"true"}}}`, v1alpha1.LabelCandidateForUpdate, v1alpha1.LabelSelectedForUpdate))
@@ -53,7 +53,7 @@ func (s *space) comesTo(machine string, phase v1alpha1.MachinePhase, stage strin
 // isBackFromUpdate waits until nothing of an update is left on a Node, and it takes pods again.
 func (s *space) isBackFromUpdate(machine string) {
 	s.Helper()
-	s.eventually("Node "+machine+" takes part again", func(ctx context.Context) error {
+	s.eventually("Node "+machine+" is schedulable again", func(ctx context.Context) error {
 		n, err := s.lab.Target.CoreV1().Nodes().Get(ctx, machine, metav1.GetOptions{})
 		if err != nil {
 			return err
@@ -64,12 +64,12 @@ func (s *space) isBackFromUpdate(machine string) {
 			wrong.unless(!left, "it has the label %s", key)
 		}
 		wrong.unless(!n.Spec.Unschedulable && len(n.Spec.Taints) == 0, "cordoned: %v, taints %v", n.Spec.Unschedulable, n.Spec.Taints)
-		wrong.unless(nodeupdate.Stage(n) == v1alpha1.NodeReasonUpdateSuccessful, "it says %q", nodeupdate.Stage(n))
+		wrong.unless(nodeupdate.Stage(n) == v1alpha1.NodeReasonUpdateSuccessful, "its stage is %q", nodeupdate.Stage(n))
 		return wrong.err()
 	})
 }
 
-// TestInPlaceUpdate has three Nodes updated in place whose agents succeed, fail, and do nothing.
+// TestInPlaceUpdate updates three Nodes in place, whose agents succeed, fail, and do nothing.
 func TestInPlaceUpdate(t *testing.T) {
 	t.Parallel()
 	s := newSpace(t, shared(t), "inplace", "")
@@ -99,13 +99,13 @@ func TestInPlaceUpdate(t *testing.T) {
 	})
 }
 
-// updateSucceeds has a Node with pods updated: they leave before, and the VM stays.
+// updateSucceeds updates a Node with pods: they are evicted before, and the VM stays.
 func updateSucceeds(s *space, machine string) {
 	s.podOn(machine, "slow", pause(), map[string]string{cloudapi.AnnotationPodTermination: "5s"})
 	s.ready("slow", 1)
 	s.asksForUpdate(machine)
 	_, node := s.comesTo(machine, v1alpha1.MachineRunning, v1alpha1.NodeReasonSelectedForUpdate)
-	s.says(machine, "1 pod left")
+	s.describes(machine, "1 pod left")
 	s.comesTo(machine, v1alpha1.MachineInPlaceUpdating, v1alpha1.NodeReasonReadyForUpdate)
 	if _, err := s.lab.Target.CoreV1().Pods(s.name).Get(s.Context(), "slow", metav1.GetOptions{}); !apierrors.IsNotFound(err) {
 		s.Errorf("the pod on a Node that is updated: want none, got %v", err)
@@ -120,25 +120,25 @@ func updateSucceeds(s *space, machine string) {
 	reported, err := s.eventsOf(s.Context(), machine)
 	s.must(err)
 	if slices.Contains(reported, v1alpha1.EventNodeUnhealthy) {
-		s.Errorf("a Node that restarts for its update is told as unhealthy: %v", reported)
+		s.Errorf("a Node that restarts for its update is reported as unhealthy: %v", reported)
 	}
 }
 
-// updateFails has an update fail, and be tried again when its cause is mended.
+// updateFails: an update fails, and is retried when its cause is fixed.
 func updateFails(s *space, machine string) {
 	s.asksForUpdate(machine)
 	m, _ := s.comesTo(machine, v1alpha1.MachineInPlaceUpdateFailed, v1alpha1.NodeReasonUpdateFailed)
 	if op := m.Status.LastOperation; op.Type != v1alpha1.MachineOperationInPlaceUpdate || op.State != v1alpha1.MachineStateFailed {
 		s.Errorf("last operation %+v", op)
 	}
-	s.says(machine, "a fault that was asked for")
+	s.describes(machine, "a fault that was asked for")
 	s.emits(machine, v1alpha1.EventInPlaceFailed)
 	s.agentBecomes(machine, cloudapi.UpdateSuccessful)
 	s.patchNode(machine, fmt.Sprintf(`{"metadata":{"labels":{%q:null}}}`, v1alpha1.LabelUpdateResult))
 	s.comesTo(machine, v1alpha1.MachineRunning, v1alpha1.NodeReasonUpdateSuccessful)
 }
 
-// updateIsLate has nobody do the update until its timeout is over.
+// updateIsLate: no agent does the update until its timeout is over.
 func updateIsLate(s *space, machine string) {
 	s.asksForUpdate(machine)
 	m, _ := s.comesTo(machine, v1alpha1.MachineInPlaceUpdating, v1alpha1.NodeReasonReadyForUpdate)
@@ -147,7 +147,7 @@ func updateIsLate(s *space, machine string) {
 	if took := m.Status.CurrentStatus.LastUpdateTime.Sub(since.Time); took < 10*time.Second || took > 15*time.Second {
 		s.Errorf("the update has failed after %s, its timeout is 10s", took)
 	}
-	s.says(machine, "within the timeout of 10s")
+	s.describes(machine, "within the timeout of 10s")
 	s.agentBecomes(machine, cloudapi.UpdateSuccessful)
 	s.comesTo(machine, v1alpha1.MachineRunning, v1alpha1.NodeReasonUpdateSuccessful)
 }
@@ -156,7 +156,7 @@ func updateIsLate(s *space, machine string) {
 func (s *space) agentBecomes(machine string, result cloudapi.UpdateResult) {
 	s.Helper()
 	s.patch("machines", machine, fmt.Sprintf(`{"spec":{"nodeTemplate":{"metadata":{"annotations":{%q:%q}}}}}`, cloudapi.AnnotationUpdateResult, result))
-	s.eventually("Node "+machine+" hears of it", func(ctx context.Context) error {
+	s.eventually("Node "+machine+" has the annotation", func(ctx context.Context) error {
 		n, err := s.lab.Target.CoreV1().Nodes().Get(ctx, machine, metav1.GetOptions{})
 		if err == nil && n.Annotations[cloudapi.AnnotationUpdateResult] != string(result) {
 			err = fmt.Errorf("it has annotations %v", n.Annotations)
@@ -188,7 +188,7 @@ func TestMachinesWhoseUpdateFailsAreReplaced(t *testing.T) {
 	s.oneByOne(film, names)
 }
 
-// oneByOne makes sure that a film shows all these machines to go, and never two of them on their way out.
+// oneByOne checks that a film shows the deletion of all these machines, and never of two at a time.
 func (s *space) oneByOne(film *recording, names []string) {
 	s.Helper()
 	machines, moments := shown[*v1alpha1.Machine](s, film)
@@ -203,7 +203,7 @@ func (s *space) oneByOne(film *recording, names []string) {
 			leaving[m.Name] = true
 		}
 		if len(leaving) > 1 {
-			s.Fatalf("these machines go at the same time: %v", leaving)
+			s.Fatalf("these machines are deleted at the same time: %v", leaving)
 		}
 	}
 	if gone != len(names) {

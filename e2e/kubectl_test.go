@@ -15,7 +15,7 @@ import (
 	member "github.com/machine-controller-fleet/machine-controller-fleet/membership"
 )
 
-// TestKubectlGet prints the columns that users of MCM know, with what is in them.
+// TestKubectlGet: kubectl get prints the columns of MCM, with their values.
 func TestKubectlGet(t *testing.T) {
 	t.Parallel()
 	s := newSpace(t, shared(t), "kubectl", "")
@@ -39,7 +39,7 @@ func TestKubectlGet(t *testing.T) {
 		head, row := strings.Fields(lines[0]), strings.Fields(lines[1])
 		for i, column := range head {
 			if column == "AGE" && i < len(row) {
-				row[i] = column // whatever it is
+				row[i] = column // any value
 			}
 		}
 		want := strings.Fields(test.row)
@@ -52,7 +52,7 @@ func TestKubectlGet(t *testing.T) {
 	}
 }
 
-// TestKubectlGetLeases looks at the fleet as docs/operations/fleet.md says: who is there, who leads, and who holds each slot.
+// TestKubectlGetLeases runs the commands of docs/operations/fleet.md: sessions, the leader, and the holder of each slot.
 func TestKubectlGetLeases(t *testing.T) {
 	t.Parallel()
 	lab := shared(t)
@@ -108,7 +108,7 @@ func TestKubectlGetLeases(t *testing.T) {
 	}
 }
 
-// TestKubectlApply has kubectl send the objects of a Gardener control plane.
+// TestKubectlApply applies the objects of a Gardener control plane.
 func TestKubectlApply(t *testing.T) {
 	t.Parallel()
 	lab := shared(t)

@@ -16,7 +16,8 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 )
 
-// TestRealKubeletDrain drains a Node with a real kubelet, whose pods are guarded by budgets: by and by they go to another.
+// TestRealKubeletDrain drains a Node with a real kubelet, whose pods have PodDisruptionBudgets: they move to another one step by
+// step.
 func TestRealKubeletDrain(t *testing.T) {
 	t.Parallel()
 	if !kubeletsWork(t) {
@@ -28,7 +29,7 @@ func TestRealKubeletDrain(t *testing.T) {
 	from, to := machines[0], machines[1]
 	s.joined()
 	s.open(from)
-	apps := map[string]int32{"plain": 1, "both": 2, "web": 3, "vital": 1} // by name they come in another order than by priority
+	apps := map[string]int32{"plain": 1, "both": 2, "web": 3, "vital": 1} // their order by name differs from that by priority
 	priorities := map[string]string{"web": s.priority(1000), "vital": s.priority(2000)}
 	for app, replicas := range apps {
 		s.replicated(app, replicas, priorities[app])
@@ -41,15 +42,15 @@ func TestRealKubeletDrain(t *testing.T) {
 	s.budget("two", "both", 1, 2)
 	film := s.record()
 
-	// Nowhere else can a pod run yet, so that each budget lets one go.
+	// No other Node can run a pod yet, so that each PodDisruptionBudget allows one eviction.
 	s.remove("machines", from)
 	s.ready("web", 2)
 	s.ready("both", 1)
 	both, err := s.podsOf(s.Context(), "both")
 	s.must(err)
-	s.says(from, fmt.Sprintf("Draining Node %s: 3 pods left; ", from))
-	s.says(from, fmt.Sprintf(" held by PodDisruptionBudget %s/web; ", s.name))
-	s.says(from, fmt.Sprintf("; %s/%s held by PodDisruptionBudgets %s/one and %s/two; ", s.name, both[0].Name, s.name, s.name))
+	s.describes(from, fmt.Sprintf("Draining Node %s: 3 pods left; ", from))
+	s.describes(from, fmt.Sprintf(" held by PodDisruptionBudget %s/web; ", s.name))
+	s.describes(from, fmt.Sprintf("; %s/%s held by PodDisruptionBudgets %s/one and %s/two; ", s.name, both[0].Name, s.name, s.name))
 
 	s.open(to)
 	s.lost(from)
@@ -64,11 +65,11 @@ func TestRealKubeletDrain(t *testing.T) {
 	s.gone()
 }
 
-// inTurns makes sure of what a recording shows of a drain: that the budgets of apps were kept at any time, that the first
-// pods of all apps went by priority, and that the others went when their budget allowed it.
+// inTurns checks that in a recording of a drain the PodDisruptionBudgets of apps were respected at any time, the first pods of all
+// apps were evicted by priority, and the others when their PodDisruptionBudget allowed it.
 func (s *space) inTurns(film *recording, from string, apps map[string]int32) {
 	s.Helper()
-	const soon = time.Minute // on a busy machine, too; who does not hear of a budget waits for two
+	const soon = time.Minute // on a busy machine, too; without an event of the PodDisruptionBudget the wait is two
 	atLeast := map[string]int{"web": 2, "both": 1}
 	moments, err := film.play()
 	s.must(err)
@@ -85,8 +86,8 @@ func (s *space) inTurns(film *recording, from string, apps map[string]int32) {
 		if before != nil && before.DeletionTimestamp == nil && pod.DeletionTimestamp != nil && pod.Spec.NodeName == from {
 			if !slices.ContainsFunc(first, isSame) {
 				first = append(first, pod)
-			} else if since, known := complete[app]; known && m.heard.Sub(since) > soon {
-				s.Errorf("pod %s went %s after all of its app were ready", pod.Name, m.heard.Sub(since))
+			} else if since, known := complete[app]; known && m.seen.Sub(since) > soon {
+				s.Errorf("pod %s was evicted %s after all pods of its app were ready", pod.Name, m.seen.Sub(since))
 			}
 			went = append(went, pod)
 		}
@@ -101,12 +102,12 @@ func (s *space) inTurns(film *recording, from string, apps map[string]int32) {
 			}
 		}
 		if ready < atLeast[app] && !m.listed {
-			s.Errorf("at revision %d %d pods of %s were ready, and its budget wants %d", m.revision, ready, app, atLeast[app])
+			s.Errorf("at revision %d %d pods of %s were ready, and its PodDisruptionBudget requires %d", m.revision, ready, app, atLeast[app])
 		}
 		if ready < int(apps[app]) {
 			delete(complete, app)
 		} else if _, known := complete[app]; !known {
-			complete[app] = m.heard
+			complete[app] = m.seen
 		}
 	}
 	isByPriority := slices.IsSortedFunc(first, func(a, b *corev1.Pod) int { return cmp.Compare(*b.Spec.Priority, *a.Spec.Priority) })
@@ -115,6 +116,6 @@ func (s *space) inTurns(film *recording, from string, apps map[string]int32) {
 		for _, p := range went {
 			names = append(names, p.Name)
 		}
-		s.Errorf("want all 7 pods to have gone, and the first ones by priority; they went in the order %s", strings.Join(names, ", "))
+		s.Errorf("want all 7 pods evicted, and the first ones by priority; the order is %s", strings.Join(names, ", "))
 	}
 }

@@ -24,7 +24,7 @@ import (
 
 const realKubelet = `{"boot":"kubelet"}`
 
-// kubeletsWork says whether this machine allows real kubelets. Where they are required, that they do not is a failure.
+// kubeletsWork reports whether this machine allows real kubelets. Where they are required, that they do not is a failure.
 func kubeletsWork(t *testing.T) bool {
 	t.Helper()
 	bin, err := harness.Bin()
@@ -42,7 +42,7 @@ func kubeletsWork(t *testing.T) bool {
 	return false
 }
 
-// TestRealKubelet has a VM boot a real kubelet, which joins through TLS bootstrap and runs a pod.
+// TestRealKubelet: a VM boots a real kubelet, which joins through TLS bootstrap and runs a pod.
 func TestRealKubelet(t *testing.T) {
 	t.Parallel()
 	if !kubeletsWork(t) {
@@ -73,8 +73,8 @@ func TestRealKubelet(t *testing.T) {
 	})
 }
 
-// bootstrapped makes sure that the Node's kubelet has its certificate by a request with a bootstrap token that the fleet
-// has made and removed again, that the lab's approver has approved, and that Kubernetes itself has signed.
+// bootstrapped checks that the Node's kubelet has its certificate by a request with a bootstrap token that the fleet has created
+// and deleted again, that the lab's approver has approved, and that Kubernetes itself has signed.
 func (s *space) bootstrapped(node string, since harness.AuditMark) {
 	s.Helper()
 	request := s.certificateRequest(node)
@@ -95,8 +95,8 @@ func (s *space) bootstrapped(node string, since harness.AuditMark) {
 	}
 	for _, r := range requests {
 		what := strings.TrimRight(r.Resource+"/"+r.Name+"/"+r.Subresource, "/")
-		// A kubelet that gets its certificate breaks off what it has asked for, which the audit log shows as an error of the
-		// API server's: it has taken effect nevertheless, or is asked for again.
+		// A kubelet that gets its certificate cancels its open requests, which the audit log shows as an error of the API server:
+		// they have taken effect nevertheless, or are repeated.
 		refused := r.Code >= http.StatusBadRequest && r.Code < http.StatusInternalServerError
 		if want := story[0]; r.User == want.user && r.Verb == want.verb && what == want.what && !refused {
 			if story = story[1:]; len(story) == 0 {
@@ -104,7 +104,7 @@ func (s *space) bootstrapped(node string, since harness.AuditMark) {
 			}
 		}
 	}
-	s.Errorf("Node %s was not made by what was to follow one after the other; missing, from here on: %+v", node, story)
+	s.Errorf("Node %s was not created by the expected sequence of requests; missing, from here on: %+v", node, story)
 }
 
 // certificateRequest is that of a Node's kubelet.
@@ -127,7 +127,7 @@ func (s *space) certificateRequest(node string) (found certificatesv1.Certificat
 	return found
 }
 
-// podRuns has the scheduler put a pod on a Node, and reads what it says.
+// podRuns lets the scheduler bind a pod to a Node, and reads its log.
 func (s *space) podRuns(node string) {
 	s.Helper()
 	s.workload()
@@ -151,9 +151,9 @@ func (s *space) podRuns(node string) {
 		return err
 	})
 	s.eventually("the pod's log can be read", func(ctx context.Context) error {
-		said, err := core.Pods(s.name).GetLogs("hello", &corev1.PodLogOptions{}).DoRaw(ctx)
-		if err == nil && !strings.HasPrefix(string(said), "hello from ") {
-			err = errors.New("the pod said " + string(said))
+		output, err := core.Pods(s.name).GetLogs("hello", &corev1.PodLogOptions{}).DoRaw(ctx)
+		if err == nil && !strings.HasPrefix(string(output), "hello from ") {
+			err = errors.New("the log of the pod is " + string(output))
 		}
 		return err
 	})

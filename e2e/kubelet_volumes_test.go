@@ -22,8 +22,8 @@ import (
 // volumeParallelism is the default of --drain-volume-parallelism.
 const volumeParallelism = 4
 
-// databases makes a StatefulSet whose pods come and go at the same time, so that it is not the StatefulSet that lets them
-// move one after the other. They run on any open Node.
+// databases creates a StatefulSet that starts and ends its pods in parallel, so that it does not cause them to move one after the
+// other. They run on any open Node.
 func (s *space) databases(name string, replicas int32, change ...func(*appsv1.StatefulSet)) {
 	s.Helper()
 	set := harness.StatefulSet(s.name, name, replicas)
@@ -48,8 +48,8 @@ func (s *space) volumes() map[string]string {
 	return found
 }
 
-// moves is what a recording shows of volumes that move from a Node to others: from when their pods are asked to end until
-// they are attached elsewhere.
+// moves is what a recording shows of volumes that move from a Node to others: from the eviction of their pods until they are
+// attached elsewhere.
 type moves struct {
 	// order of the pods.
 	order []string
@@ -80,15 +80,15 @@ func (s *space) move(film *recording, from string, volumes map[string]string) (s
 	s.Helper()
 	s.eventually("all volumes have moved", func(context.Context) (err error) {
 		if seen, err = watchMoves(film, from, volumes); err == nil && (len(seen.order) != len(volumes) || len(seen.now) > 0) {
-			err = fmt.Errorf("begun: %v, on their way: %v", seen.order, slices.Sorted(maps.Keys(seen.now)))
+			err = fmt.Errorf("begun: %v, moving: %v", seen.order, slices.Sorted(maps.Keys(seen.now)))
 		}
 		return err
 	})
 	return seen
 }
 
-// TestRealKubeletVolumes drains a Node with a real kubelet and pods with volumes of a driver that the cluster knows. They
-// move to another Node, some at a time, with what is in them. That Node is then deleted by force.
+// TestRealKubeletVolumes drains a Node with a real kubelet and pods with volumes of a driver of the cluster. They move to another
+// Node, some at a time, with their data. That Node is then deleted by force.
 func TestRealKubeletVolumes(t *testing.T) {
 	t.Parallel()
 	if !kubeletsWork(t) {
@@ -133,8 +133,8 @@ func TestRealKubeletVolumes(t *testing.T) {
 	s.free(slices.Collect(maps.Values(vms)))
 }
 
-// TestRealKubeletVolumesOneByOne is the same for a fleet that lets one volume move at a time, as MCM does: the pod with the next
-// one is asked to end when the one before is attached elsewhere, and not sooner.
+// TestRealKubeletVolumesOneByOne is the same for a fleet that moves one volume at a time, as MCM does: the pod with the next one
+// is evicted when the one before is attached elsewhere, and not sooner.
 func TestRealKubeletVolumesOneByOne(t *testing.T) {
 	t.Parallel()
 	if !kubeletsWork(t) {
@@ -162,28 +162,28 @@ func TestRealKubeletVolumesOneByOne(t *testing.T) {
 		s.remembers(pod, from, to)
 	}
 	s.neverForced(film, from)
-	s.patch("machines", to, `{"metadata":{"labels":{"force-deletion":"true"}}}`) // nobody waits for pods that find no place
+	s.patch("machines", to, `{"metadata":{"labels":{"force-deletion":"true"}}}`) // no wait for pods that cannot be scheduled
 	s.remove("machines", to)
 	s.gone()
 }
 
-// remembers makes sure that a pod has in its volume what was written there on each of these Nodes.
+// remembers checks that a pod has in its volume what was written there on each of these Nodes.
 func (s *space) remembers(pod string, nodes ...string) {
 	s.Helper()
 	var want strings.Builder
 	for _, node := range nodes {
 		fmt.Fprintf(&want, "%s on %s\n", pod, node)
 	}
-	s.eventually("pod "+pod+" says what is in its volume", func(ctx context.Context) error {
+	s.eventually("pod "+pod+" logs the content of its volume", func(ctx context.Context) error {
 		log, err := s.lab.Target.CoreV1().Pods(s.name).GetLogs(pod, &corev1.PodLogOptions{}).DoRaw(ctx)
 		if err == nil && string(log) != want.String() {
-			err = fmt.Errorf("it says %q, want %q", log, want.String())
+			err = fmt.Errorf("it logs %q, want %q", log, want.String())
 		}
 		return err
 	})
 }
 
-// free makes sure that no volume is attached to one of these VMs any more.
+// free waits until no volume is attached to one of these VMs any more.
 func (s *space) free(vms []string) {
 	s.Helper()
 	s.eventually("all volumes are free", func(ctx context.Context) error {

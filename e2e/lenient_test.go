@@ -15,7 +15,7 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/driver"
 )
 
-// invalid lists specs that the fleet's definitions refuse and MCM's take.
+// invalid lists specs that the fleet's definitions reject and MCM's accept.
 var invalid = []struct {
 	name   string
 	spec   func(*v1alpha1.MachineDeploymentSpec)
@@ -29,7 +29,7 @@ var invalid = []struct {
 	{"no-class", func(d *v1alpha1.MachineDeploymentSpec) { d.Template.Spec.Class.Name = "" }, v1alpha1.ReasonInvalidSpec},
 }
 
-// lenientMistakes makes the mistakes that only MCM's definitions allow, beside something that is right.
+// lenientMistakes makes the mistakes that only MCM's definitions allow, beside valid objects.
 func (s *space) lenientMistakes() {
 	s.deploy("right", 1)
 	s.running("right", 1)
@@ -56,7 +56,7 @@ func (s *space) lenientMistakes() {
 	s.createMachine(s.name+"-template", func(m *v1alpha1.Machine) { m.Spec.Class.Name = class })
 	s.failsAlone(s.name+"-template", driver.InvalidArgument, "gpu")
 
-	// Nothing was made for them, nothing was taken from others, and nobody is kept busy by them.
+	// No object was created for them or taken from others, and they cause no requests.
 	s.scale("right", 2)
 	s.running("right", 2)
 	s.reports("right", 2)
@@ -67,17 +67,17 @@ func (s *space) lenientMistakes() {
 	}
 	s.idle(12 * time.Second)
 
-	// What is corrected is acted upon.
+	// Corrected objects are reconciled.
 	s.patch("machinedeployments", "no-selector", `{"spec":{"selector":{"matchLabels":{"name":"no-selector"}}}}`)
 	s.running("no-selector", 1)
 	s.reports("no-selector", 1)
 }
 
-// invalidDeployment waits until a MachineDeployment says what is wrong with it, and an Event does.
+// invalidDeployment waits until a MachineDeployment and an Event report what is invalid.
 func (s *space) invalidDeployment(name, reason string) {
 	s.Helper()
 	var about *v1alpha1.MachineDeployment
-	s.eventually("MachineDeployment "+name+" says that it is invalid", func(ctx context.Context) error {
+	s.eventually("MachineDeployment "+name+" reports that it is invalid", func(ctx context.Context) error {
 		d, err := s.api().MachineDeployments(s.name).Get(ctx, name, metav1.GetOptions{})
 		if err != nil {
 			return err
@@ -93,11 +93,11 @@ func (s *space) invalidDeployment(name, reason string) {
 	s.emitted(about, validation.EventReason(reason), "")
 }
 
-// invalidSet waits until a MachineSet says what is wrong with it, and an Event does.
+// invalidSet waits until a MachineSet and an Event report what is invalid.
 func (s *space) invalidSet(name, reason string) {
 	s.Helper()
 	var about *v1alpha1.MachineSet
-	s.eventually("MachineSet "+name+" says that it is invalid", func(ctx context.Context) error {
+	s.eventually("MachineSet "+name+" reports that it is invalid", func(ctx context.Context) error {
 		set, err := s.api().MachineSets(s.name).Get(ctx, name, metav1.GetOptions{})
 		if err != nil {
 			return err

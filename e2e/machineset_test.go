@@ -17,15 +17,15 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 )
 
-// TestMachineSet has a set hand its template to its machines, let those go that should go first, make none while it is
-// frozen, and count what it has.
+// TestMachineSet: a set copies its template to its machines, deletes machines in their order, creates none while it is frozen, and
+// counts its machines.
 func TestMachineSet(t *testing.T) {
 	t.Parallel()
 	s := newSpace(t, shared(t), "set", "")
 	s.createSet("pool", 4)
 	s.running("pool", 4)
 	s.handsItsTemplate()
-	s.lettingGo()
+	s.deletionOrder()
 	s.freezing()
 	s.exported("machine_set", "pool", 2)
 	s.remove("machinesets", "pool")
@@ -33,13 +33,13 @@ func TestMachineSet(t *testing.T) {
 	s.exported("machine_set", "pool", -1)
 }
 
-// handsItsTemplate changes what needs no new machines.
+// handsItsTemplate changes fields that need no new machines.
 func (s *space) handsItsTemplate() {
 	s.Helper()
 	before := s.joined()
 	s.patch("machinesets", "pool", `{"spec":{"template":{"spec":{"drainTimeout":"5m","nodeTemplate":{`+
 		`"metadata":{"labels":{"set":"synced"}},"spec":{"taints":[{"key":"set","value":"synced","effect":"PreferNoSchedule"}]}}}}}}`)
-	s.onNodes("the Nodes have what the template asks for", "pool", func(n *corev1.Node, wrong *complaints) {
+	s.onNodes("the Nodes match the template", "pool", func(n *corev1.Node, wrong *complaints) {
 		wrong.unless(n.Labels["set"] == "synced" && hasTaint(n, "set", "synced"), "%s: %v %v", n.Name, n.Labels, n.Spec.Taints)
 	})
 	machines, err := s.machines(s.Context(), "pool")
@@ -54,8 +54,8 @@ func (s *space) handsItsTemplate() {
 	}
 }
 
-// lettingGo says of machines who should go first, and lowers the replicas at once.
-func (s *space) lettingGo() {
+// deletionOrder sets priorities of machines, and lowers the replicas at once.
+func (s *space) deletionOrder() {
 	s.Helper()
 	machines, err := s.machines(s.Context(), "pool")
 	s.must(err)
@@ -79,12 +79,12 @@ func (s *space) lettingGo() {
 	s.patch("machinesets", "pool", `{"spec":{"replicas":1}}`)
 	s.left("a preserved one is the last", kept.UID)
 
-	// Chosen by the autoscaler it goes although there are no more than are wanted, and another one comes.
+	// A machine that the autoscaler has named is deleted although there is no excess, and another one is created.
 	at := time.Now().UTC().Format(time.RFC3339)
 	s.annotate(kept.Name, v1alpha1.AnnotationPriority, v1alpha1.PriorityTriggered)
 	s.annotate(kept.Name, v1alpha1.AnnotationMarkedForDeletionTime, at)
 	s.patch("machinesets", "pool", fmt.Sprintf(`{"metadata":{"annotations":{%q:%q}}}`, v1alpha1.AnnotationLastReplicaChangeByScaler, at))
-	s.eventually("what was chosen is replaced", func(ctx context.Context) error {
+	s.eventually("the named machine is replaced", func(ctx context.Context) error {
 		machines, err := s.machines(ctx, "pool")
 		if err != nil || len(machines) != 1 || machines[0].UID == kept.UID {
 			return fmt.Errorf("there are %d machines, %w", len(machines), err)
@@ -118,11 +118,11 @@ func (s *space) left(what string, want ...types.UID) {
 	})
 }
 
-// freezing asks for another machine while there must be none.
+// freezing raises the replicas of a frozen set.
 func (s *space) freezing() {
 	s.Helper()
 	s.patch("machinesets", "pool", fmt.Sprintf(`{"metadata":{"labels":{%q:"True"}},"spec":{"replicas":2}}`, v1alpha1.LabelFreeze))
-	s.eventually("the set has heard of it", func(ctx context.Context) error {
+	s.eventually("the set has observed it", func(ctx context.Context) error {
 		set, err := s.api().MachineSets(s.name).Get(ctx, "pool", metav1.GetOptions{})
 		if err == nil && set.Status.ObservedGeneration != set.Generation {
 			err = fmt.Errorf("it has seen generation %d of %d", set.Status.ObservedGeneration, set.Generation)
@@ -140,19 +140,19 @@ func (s *space) freezing() {
 	s.frozen(false)
 }
 
-// frozen waits until the set's label and its condition say whether it is frozen, and nobody asks to end that.
+// frozen waits until the set's label and its condition report whether it is frozen, and there is no request to end that.
 func (s *space) frozen(want bool) {
 	s.Helper()
-	s.eventually(fmt.Sprintf("the set says that it is frozen: %v", want), func(ctx context.Context) error {
+	s.eventually(fmt.Sprintf("the set reports that it is frozen: %v", want), func(ctx context.Context) error {
 		set, err := s.api().MachineSets(s.name).Get(ctx, "pool", metav1.GetOptions{})
 		if err != nil {
 			return err
 		}
-		says := slices.ContainsFunc(set.Status.Conditions, func(c v1alpha1.MachineSetCondition) bool {
+		frozen := slices.ContainsFunc(set.Status.Conditions, func(c v1alpha1.MachineSetCondition) bool {
 			return c.Type == v1alpha1.MachineSetFrozen && c.Status == corev1.ConditionTrue && c.Reason == v1alpha1.ReasonFreezeLabel
 		})
 		_, asked := set.Annotations[v1alpha1.AnnotationUnfreeze]
-		if labelled := set.Labels[v1alpha1.LabelFreeze] == "True"; labelled != want || says != want || asked {
+		if labelled := set.Labels[v1alpha1.LabelFreeze] == "True"; labelled != want || frozen != want || asked {
 			return fmt.Errorf("labels %v, annotations %v, conditions %v", set.Labels, set.Annotations, set.Status.Conditions)
 		}
 		return nil
@@ -180,7 +180,7 @@ func (s *space) exported(kind, of string, machines int) {
 			want = nil
 		}
 		if !slices.Equal(reported, want) {
-			return fmt.Errorf("they say %v, want %v", reported, want)
+			return fmt.Errorf("they report %v, want %v", reported, want)
 		}
 		return nil
 	})

@@ -24,12 +24,12 @@ const (
 	labVariable = "LAB_DIR"
 	// labsVariable is set for the process that runs the tests: the folder for labs that tests start themselves.
 	labsVariable = "E2E_LABS"
-	// parallelTests is many, because tests wait far more than they compute.
+	// parallelTests is large, because tests mostly wait.
 	parallelTests = "16"
 )
 
-// TestMain runs the tests in a process of their own. This one owns the labs, and outlives whatever ends the other one, a
-// panic or an interrupt, too. So it can stop all labs in the end.
+// TestMain runs the tests in a separate process. This one owns the labs, and keeps running when a panic or an interrupt ends the
+// other one. So it can stop all labs in the end.
 func TestMain(m *testing.M) {
 	flag.Parse()
 	if os.Getenv(labsVariable) == "" {
@@ -42,7 +42,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// own starts the shared lab, has the tests run, and stops all labs. It returns the exit code of the tests.
+// own starts the shared lab, runs the tests, and stops all labs. It returns the exit code of the tests.
 func own() int {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
@@ -85,7 +85,7 @@ func runTests(ctx context.Context, labs string) error {
 	return tests.Run()
 }
 
-// stopLabs stops every lab below the folder, those that tests have forgotten, too.
+// stopLabs stops every lab below the folder, including those that tests have not stopped.
 func stopLabs(ctx context.Context, labs string) error {
 	dirs, err := filepath.Glob(filepath.Join(labs, "*"))
 	for _, dir := range dirs {
@@ -94,7 +94,7 @@ func stopLabs(ctx context.Context, labs string) error {
 	return err
 }
 
-// forbidden returns what replicas of any lab below the folder were not allowed to do: the chart's access rules are theirs.
+// forbidden returns the requests of replicas of any lab below the folder that the chart's access rules forbid.
 func forbidden(labs string) error {
 	logs, err := filepath.Glob(filepath.Join(labs, "*", "audit.log"))
 	for _, log := range logs {
@@ -118,7 +118,7 @@ func shared(t *testing.T) *harness.Lab {
 // starting is locked while a lab starts.
 var starting sync.Mutex
 
-// up starts a lab, after those that are starting: a start takes 12 s of CPU, and a dozen at a time on two cores have fleets miss
+// up starts a lab, after those that are starting: a start takes 12 s of CPU, and with a dozen at a time on two cores fleets miss
 // their deadlines.
 func up(ctx context.Context, options harness.Options) (*harness.Lab, error) {
 	starting.Lock()

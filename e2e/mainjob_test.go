@@ -20,13 +20,13 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/e2e/harness"
 )
 
-// TestMainJob goes through what the fleet is for.
+// TestMainJob tests the main purpose of the fleet.
 func TestMainJob(t *testing.T) {
 	t.Parallel()
 	newSpace(t, shared(t), "main-job", "").mainJob()
 }
 
-// mainJob has machines made, become Nodes, scaled, and go away again.
+// mainJob creates machines that become Nodes, scales them, and deletes them.
 func (s *space) mainJob() {
 	s.deploy("pool", 3, asGardenerDoes)
 	s.running("pool", 3)
@@ -44,7 +44,7 @@ func (s *space) mainJob() {
 		}
 	}
 
-	// Of equal machines the oldest goes first, but a priority comes before that.
+	// Of equal machines the oldest is deleted first, but a lower priority precedes that.
 	kept := slices.Min(slices.Collect(maps.Keys(three)))
 	s.kubectl("annotate", "mc/"+kept, v1alpha1.AnnotationPriority+"=5", "--overwrite")
 	s.kubectl("scale", "mcd/pool", "--replicas=1")
@@ -58,7 +58,7 @@ func (s *space) mainJob() {
 	s.gone()
 }
 
-// asGardenerDoes sets what Gardener's MachineDeployments have and those of most tests have not.
+// asGardenerDoes sets the fields that Gardener sets and most tests do not.
 func asGardenerDoes(d *v1alpha1.MachineDeployment) {
 	d.Spec.MinReadySeconds = 500 // which delays nothing
 	d.Spec.Strategy.Type = v1alpha1.RollingUpdateMachineDeploymentStrategyType
@@ -68,8 +68,7 @@ func asGardenerDoes(d *v1alpha1.MachineDeployment) {
 	d.Spec.Template.Spec.NodeTemplateSpec.Labels = map[string]string{"worker.example.com/pool": d.Name}
 }
 
-// held makes sure that owners, finalizers and owner references are where they have to be. A program that reads owner
-// references may read the first one only.
+// held checks owners, finalizers and owner references. A program that reads owner references may read the first one only.
 func (s *space) held() {
 	s.Helper()
 	d, err := s.api().MachineDeployments(s.name).Get(s.Context(), "pool", metav1.GetOptions{})
@@ -110,7 +109,7 @@ func (s *space) set(pool string) *v1alpha1.MachineSet {
 	return &sets[0]
 }
 
-// noTokens waits until no bootstrap token is left: each machine has joined and needs its own no more.
+// noTokens waits until no bootstrap token is left: each machine has joined and does not need one any more.
 func (s *space) noTokens() {
 	s.Helper()
 	s.eventually("the bootstrap tokens are gone", func(ctx context.Context) error {
@@ -122,7 +121,7 @@ func (s *space) noTokens() {
 	})
 }
 
-// reports waits until the status of a MachineDeployment and of its set tell of n running machines.
+// reports waits until the status of a MachineDeployment and of its set report n running machines.
 func (s *space) reports(pool string, n int32) {
 	s.Helper()
 	set := s.set(pool)
@@ -131,7 +130,7 @@ func (s *space) reports(pool string, n int32) {
 	if s.lenient { // their status has no such field
 		selector, ours = "", ""
 	}
-	s.eventually(fmt.Sprintf("the status of %s tells of %d machines", pool, n), func(ctx context.Context) error {
+	s.eventually(fmt.Sprintf("the status of %s reports %d machines", pool, n), func(ctx context.Context) error {
 		set, err1 := s.api().MachineSets(s.name).Get(ctx, set.Name, metav1.GetOptions{})
 		d, err2 := s.api().MachineDeployments(s.name).Get(ctx, pool, metav1.GetOptions{})
 		if err := errors.Join(err1, err2); err != nil {

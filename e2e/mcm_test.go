@@ -25,7 +25,7 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/shard/ring"
 )
 
-// all does something to all replicas, one after the other.
+// all applies an action to all replicas, one after the other.
 func all(t *testing.T, lab *harness.Lab, action string) {
 	t.Helper()
 	ctx := context.WithoutCancel(t.Context())
@@ -40,7 +40,7 @@ func all(t *testing.T, lab *harness.Lab, action string) {
 	}
 }
 
-// stopped stops the fleet, does something, and starts it again.
+// stopped stops the fleet, calls a function, and starts it again.
 func stopped(t *testing.T, lab *harness.Lab, do func()) {
 	t.Helper()
 	all(t, lab, harness.Stop)
@@ -48,13 +48,13 @@ func stopped(t *testing.T, lab *harness.Lab, do func()) {
 	do()
 }
 
-// TestTakeOverFromMCM has the fleet find what Machine Controller Manager has left: it labels everything, and that is all.
+// TestTakeOverFromMCM: the fleet takes over objects of Machine Controller Manager: it labels all of them, and does nothing else.
 func TestTakeOverFromMCM(t *testing.T) {
 	t.Parallel()
 	lab := fleetAlone(t)
 	s := newSpace(t, lab, "mcm", "")
 	load := preload.Load{Namespace: s.name, Deployments: 10, Machines: 30}
-	// The Nodes have nobody who renews their Leases, and are not to be lost.
+	// The Leases of the Nodes are not renewed, and the Nodes must not be declared lost.
 	const nodeLifecycle = "kube-controller-manager"
 	s.must(lab.Do(t.Context(), nodeLifecycle, harness.Pause))
 	defer func() { s.must(lab.Do(context.WithoutCancel(t.Context()), nodeLifecycle, harness.Resume)) }()
@@ -86,7 +86,7 @@ func TestTakeOverFromMCM(t *testing.T) {
 	ignored, err := s.api().MachineDeployments(s.name).Get(t.Context(), "ignored", metav1.GetOptions{})
 	s.must(err)
 	if !slices.Equal(ignored.Finalizers, []string{v1alpha1.FinalizerName}) || len(ignored.Annotations) > 0 {
-		t.Errorf("what MCM had ignored is touched: %+v", ignored.ObjectMeta)
+		t.Errorf("the object that MCM had ignored has changed: %+v", ignored.ObjectMeta)
 	}
 	requests, err := lab.Requests(mark)
 	s.must(err)
@@ -96,7 +96,7 @@ func TestTakeOverFromMCM(t *testing.T) {
 		}
 	}
 	s.patch("machinedeployments", "ignored", `{"spec":{"replicas":0}}`)
-	s.eventually("it is worked on when its spec has changed", func(ctx context.Context) error {
+	s.eventually("it is reconciled when its spec has changed", func(ctx context.Context) error {
 		sets, err := s.api().MachineSets(s.name).List(ctx, metav1.ListOptions{LabelSelector: v1alpha1.LabelName + "=ignored"})
 		if err == nil && len(sets.Items) != 1 {
 			err = fmt.Errorf("it has %d MachineSets", len(sets.Items))
@@ -105,14 +105,14 @@ func TestTakeOverFromMCM(t *testing.T) {
 	})
 }
 
-// asIgnored makes of a MachineDeployment one that lost its strategy after Machine Controller Manager had worked on it, and its
+// asIgnored changes a MachineDeployment to one that lost its strategy after Machine Controller Manager had reconciled it, and its
 // MachineSets after that.
 func asIgnored(d *v1alpha1.MachineDeployment) {
 	d.Spec.Strategy = v1alpha1.MachineDeploymentStrategy{}
 	d.Finalizers = []string{v1alpha1.FinalizerName}
 }
 
-// object is what of an object stays the same while nobody writes its spec.
+// object is the part of an object that stays the same while its spec is not written.
 type object struct {
 	UID        string
 	Generation int64
@@ -131,8 +131,8 @@ func (s *space) objects() map[string]object {
 	return found
 }
 
-// each shows all objects of a namespace that may carry something of the fleet, "" is all namespaces, and the Nodes of their
-// machines, or all.
+// each calls a function for all objects of a namespace that may have labels or annotations of the fleet, "" is all namespaces, and
+// for the Nodes of their machines, or all.
 func (s *space) each(namespace string, show func(kind string, o metav1.Object)) {
 	s.Helper()
 	ctx, api := s.Context(), s.api()
@@ -163,7 +163,7 @@ func (s *space) each(namespace string, show func(kind string, o metav1.Object)) 
 	}
 }
 
-// labelled waits until n objects of the namespace, with their Nodes, carry the slot of their root. Roots are
+// labelled waits until n objects of the namespace, with their Nodes, have the slot label of their root. Roots are
 // MachineDeployments, and the label name of everything below one is its name.
 func (s *space) labelled(n int, slotOf func(root string) string) {
 	s.Helper()
@@ -194,7 +194,7 @@ func (s *space) labelled(n int, slotOf func(root string) string) {
 	})
 }
 
-// changes counts the calls that changed something at the cloud, for any machine of the namespace that there is.
+// changes counts the calls that changed something at the cloud, for all existing machines of the namespace.
 func (s *space) changes() int {
 	s.Helper()
 	machines, err := s.machines(s.Context(), "")
@@ -214,7 +214,7 @@ func (s *space) changes() int {
 	return changed
 }
 
-// TestLeave gives the machines back, and takes them once more. No VM notices.
+// TestLeave hands the machines back to Machine Controller Manager, and takes them over again. No VM is changed.
 func TestLeave(t *testing.T) {
 	t.Parallel()
 	lab := fleetAlone(t)
@@ -235,17 +235,17 @@ func TestLeave(t *testing.T) {
 	s.noTokens()
 	vms, before, calls := s.joined(), s.objects(), s.changes()
 	if len(s.marks()) == 0 {
-		t.Error("nothing is marked before the fleet leaves")
+		t.Error("no object has labels or annotations of the fleet before it leaves")
 	}
 
 	stopped(t, lab, func() {
 		s.leave()
 		if marks := s.marks(); len(marks) > 0 {
-			t.Errorf("these carry something of the fleet: %v", marks)
+			t.Errorf("these still have labels or annotations of the fleet: %v", marks)
 		}
 		for _, lease := range s.leasesOfMCM(t.Context()) {
 			if holder := member.Holder(&lease); holder != "" {
-				t.Errorf("Lease %s is held by %q, want nobody", lease.Name, holder)
+				t.Errorf("Lease %s is held by %q, want no holder", lease.Name, holder)
 			}
 		}
 		if diff := cmp.Diff(before, s.objects()); diff != "" {
@@ -258,7 +258,7 @@ func TestLeave(t *testing.T) {
 	spread, err := ring.NewSlots(slots, ring.Deployment)
 	s.must(err)
 	s.labelled(1+2+2*3, func(root string) string { return fmt.Sprint(spread.Of(s.name, root)) })
-	s.scale("pool", 4) // it is worked on again
+	s.scale("pool", 4) // it is reconciled again
 	s.running("pool", 4)
 	after := s.joined()
 	for name, vm := range vms {
@@ -267,27 +267,27 @@ func TestLeave(t *testing.T) {
 		}
 	}
 	if n := s.changes() - calls; n > 2 { // create and initialize
-		t.Errorf("the cloud was changed %d times for one machine more", n)
+		t.Errorf("the cloud was changed %d times for one more machine", n)
 	}
 }
 
-// leave runs what gives machines back to Machine Controller Manager.
+// leave runs the command that hands the namespaces back to Machine Controller Manager.
 func (s *space) leave() {
 	s.Helper()
 	bin, err := harness.Bin()
 	s.must(err)
 	ctx, cancel := context.WithTimeout(s.Context(), patience)
 	defer cancel()
-	said, err := exec.CommandContext(ctx, filepath.Join(bin, "machine-controller-fleet"), "leave",
+	output, err := exec.CommandContext(ctx, filepath.Join(bin, "machine-controller-fleet"), "leave",
 		"--control-kubeconfig="+filepath.Join(s.lab.Dir, "admin.kubeconfig"),
 		"--target-kubeconfig="+filepath.Join(s.lab.Dir, "target.kubeconfig"),
 		"--fleet-name="+harness.FleetName, "--fleet-namespace="+harness.FleetNamespace).CombinedOutput()
 	if err != nil {
-		s.Fatalf("leave: %v\n%s", err, said)
+		s.Fatalf("leave: %v\n%s", err, output)
 	}
 }
 
-// marks names all objects, of all namespaces, that carry something of the fleet, in a template too.
+// marks names all objects, of all namespaces, that have labels or annotations of the fleet, also in a template.
 func (s *space) marks() (marked []string) {
 	s.Helper()
 	s.each("", func(kind string, o metav1.Object) {
@@ -301,9 +301,9 @@ func (s *space) marks() (marked []string) {
 	return marked
 }
 
-// mcmNewSet is by which rule Machine Controller Manager knows the current MachineSet of a MachineDeployment: the oldest one
-// whose template is the same, apart from the hash and from what needs no new machines. If there is none, it makes one and
-// replaces every machine. The rule is written out here, so that no mistake of ours is shared.
+// mcmNewSet is the rule by which Machine Controller Manager finds the current MachineSet of a MachineDeployment: the oldest one
+// whose template is the same, apart from the hash and from what needs no new machines. If there is none, it creates one and
+// replaces every machine. The rule is implemented here again, so that it does not share errors with the fleet.
 func mcmNewSet(d *v1alpha1.MachineDeployment, sets []v1alpha1.MachineSet) (current *v1alpha1.MachineSet) {
 	compared := func(template v1alpha1.MachineTemplateSpec) v1alpha1.MachineTemplateSpec {
 		template = *template.DeepCopy()
@@ -320,8 +320,8 @@ func mcmNewSet(d *v1alpha1.MachineDeployment, sets []v1alpha1.MachineSet) (curre
 	return current
 }
 
-// mcmGoesOn checks that Machine Controller Manager finds the MachineSet with all machines of a MachineDeployment to be the
-// current one, with nothing to do.
+// mcmGoesOn checks that for Machine Controller Manager the MachineSet with all machines of a MachineDeployment is the current one,
+// and needs no change.
 func (s *space) mcmGoesOn(deployment string) {
 	s.Helper()
 	ctx := s.Context()
@@ -368,7 +368,7 @@ func (s *space) mcmGoesOn(deployment string) {
 	}
 }
 
-// finalizersOfMCM checks that the objects of the namespace carry the finalizers that Machine Controller Manager takes off.
+// finalizersOfMCM checks that the objects of the namespace have the finalizers that Machine Controller Manager removes.
 func (s *space) finalizersOfMCM() {
 	s.Helper()
 	const ofMachines = "machine.sapcloud.io/machine-controller-manager"
@@ -388,6 +388,6 @@ func (s *space) finalizersOfMCM() {
 	s.must(err)
 	check("Secret", secret)
 	if len(seen) != len(want) {
-		s.Errorf("finalizers were looked at on %v, want all kinds", seen)
+		s.Errorf("finalizers were checked on %v, want all kinds", seen)
 	}
 }

@@ -17,9 +17,8 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/shard/ring"
 )
 
-// TestOnlyTheNamespace has a fleet serve one namespace of two, and ask for nothing of the other. It was installed with other
-// settings than all others are tested with: namespaces stay together, and there are so many slots that their numbers have
-// four digits.
+// TestOnlyTheNamespace: a fleet serves one namespace of two, and sends no request about the other. It has other settings than the
+// fleets of other tests: all roots of a namespace are in one slot, and the numbers of slots have four digits.
 func TestOnlyTheNamespace(t *testing.T) {
 	t.Parallel()
 	const served, many = "served", 1024
@@ -66,15 +65,15 @@ func TestOnlyTheNamespace(t *testing.T) {
 			}
 		}
 		if !slices.Contains(places, r.Namespace) {
-			t.Errorf("a replica asked for more than its namespace: %s %s", r.Verb, r.URI)
+			t.Errorf("a replica sent a request beyond its namespace: %s %s", r.Verb, r.URI)
 		}
 	}
 	if inServed == 0 {
-		t.Error("the audit log shows nothing of the namespace that is served")
+		t.Error("the audit log shows no request for the namespace that is served")
 	}
 }
 
-// fourDigits waits until all slots are held, under names that sort. A fresh fleet makes so many Leases in seconds, and on a
+// fourDigits waits until all slots are held, under names that sort. A new fleet creates so many Leases in seconds, and on a
 // machine that starts other labs meanwhile in minutes.
 func (s *space) fourDigits(slots int) {
 	s.Helper()
@@ -85,13 +84,13 @@ func (s *space) fourDigits(slots int) {
 	s.must(err)
 	for slot := range slots {
 		if name := fmt.Sprintf("fleet-slot-%04d", slot); holders[name] == "" {
-			s.Errorf("slot Lease %s is missing, or nobody holds it", name)
+			s.Errorf("slot Lease %s is missing, or has no holder", name)
 		}
 	}
 }
 
-// together waits until everything of the namespace is in one slot, although the roots would be in several by their names. It
-// returns how the slot stands in the User-Agent of whoever works for it.
+// together waits until all objects of the namespace are in one slot, although the roots would be in several by their names. It
+// returns the slot as in the User-Agent of its owner.
 func (s *space) together(slots int, roots ...string) (ownership string) {
 	s.Helper()
 	byNamespace, err := ring.NewSlots(slots, ring.Namespace)

@@ -39,7 +39,7 @@ func (s *space) nodesOf(ctx context.Context, pool string) (map[string]*corev1.No
 	return nodes, nil
 }
 
-// onNodes waits until every Node of a pool is as it should be.
+// onNodes waits until every Node of a pool passes a check.
 func (s *space) onNodes(what, pool string, check func(n *corev1.Node, wrong *complaints)) {
 	s.Helper()
 	s.eventually(what, func(ctx context.Context) error {
@@ -62,7 +62,7 @@ func (s *space) patchNode(name, patch string, subresource ...string) {
 	s.must(err)
 }
 
-// nodeWrites counts what the fleet has written of Nodes since the mark, by Node and subresource.
+// nodeWrites counts the fleet's writes of Nodes since the mark, by Node and subresource.
 func (s *space) nodeWrites(since harness.AuditMark) map[string]int {
 	s.Helper()
 	requests, err := s.lab.Requests(since)
@@ -80,7 +80,7 @@ func hasTaint(n *corev1.Node, key, value string) bool {
 	return slices.ContainsFunc(n.Spec.Taints, func(t corev1.Taint) bool { return t.Key == key && t.Value == value })
 }
 
-// nodeTemplate is the patch of a MachineDeployment that asks for the nodeTemplate.
+// nodeTemplate is the patch of a MachineDeployment that sets the nodeTemplate.
 func nodeTemplate(t *testing.T, template v1alpha1.NodeTemplateSpec) string {
 	t.Helper()
 	text, err := json.Marshal(template)
@@ -90,8 +90,8 @@ func nodeTemplate(t *testing.T, template v1alpha1.NodeTemplateSpec) string {
 	return fmt.Sprintf(`{"spec":{"template":{"spec":{"nodeTemplate":%s}}}}`, text)
 }
 
-// TestNodeTemplate has Nodes carry what template and class ask for, from the first write of the fleet on, and follow when
-// that changes, without anything of anybody else's, and without a rollout.
+// TestNodeTemplate: Nodes get the content of template and class, from the first write of the fleet on, and changes of it, without
+// changes of other clients' labels, annotations and taints, and without a rollout.
 func TestNodeTemplate(t *testing.T) {
 	t.Parallel()
 	s := newSpace(t, shared(t), "node-template", "")
@@ -105,7 +105,7 @@ func TestNodeTemplate(t *testing.T) {
 	s.deploy("plain", 1)
 	s.running("", 3)
 	before := s.joined()
-	s.onNodes("the Nodes carry what is asked for", "pool", func(n *corev1.Node, wrong *complaints) {
+	s.onNodes("the Nodes match the template", "pool", func(n *corev1.Node, wrong *complaints) {
 		wrong.unless(n.Labels["pool"] == "a" && n.Labels["old"] == "1", "%s has labels %v", n.Name, n.Labels)
 		wrong.unless(n.Annotations["team"] == "b", "%s has annotations %v", n.Name, n.Annotations)
 		wrong.unless(hasTaint(n, "gpu", "yes"), "%s has taints %v", n.Name, n.Spec.Taints)
@@ -124,11 +124,11 @@ func TestNodeTemplate(t *testing.T) {
 	template.Spec.Taints = []corev1.Taint{{Key: "gpu", Value: "some", Effect: corev1.TaintEffectNoSchedule}}
 	s.patch("machinedeployments", "pool", `{"spec":{"template":{"spec":{"nodeTemplate":null}}}}`)
 	s.patch("machinedeployments", "pool", nodeTemplate(t, template))
-	s.onNodes("the Nodes follow", "pool", func(n *corev1.Node, wrong *complaints) {
+	s.onNodes("the Nodes match the changed template", "pool", func(n *corev1.Node, wrong *complaints) {
 		_, old := n.Labels["old"]
 		wrong.unless(n.Labels["pool"] == "a" && n.Labels["new"] == "1" && !old, "%s has labels %v", n.Name, n.Labels)
 		wrong.unless(hasTaint(n, "gpu", "some") && !hasTaint(n, "gpu", "yes"), "%s has taints %v", n.Name, n.Spec.Taints)
-		wrong.unless(n.Name != some || n.Labels["his"] == "own", "%s has lost what is his: %v", n.Name, n.Labels)
+		wrong.unless(n.Name != some || n.Labels["his"] == "own", "%s has lost another client's label: %v", n.Name, n.Labels)
 	})
 	if after := s.joined(); !maps.Equal(before, after) {
 		t.Errorf("machines and their VMs were %v and are %v", before, after)
@@ -138,7 +138,7 @@ func TestNodeTemplate(t *testing.T) {
 	s.gone()
 }
 
-// TestVirtualCapacity has Nodes report what the class adds, and nothing that it does not add any more.
+// TestVirtualCapacity: Nodes report what the class adds, and nothing that it does not add any more.
 func TestVirtualCapacity(t *testing.T) {
 	t.Parallel()
 	s := newSpace(t, shared(t), "capacity", "")
@@ -165,7 +165,7 @@ func TestVirtualCapacity(t *testing.T) {
 	nodes, err := s.nodesOf(t.Context(), "pool")
 	s.must(err)
 	some := slices.Min(slices.Collect(maps.Keys(nodes)))
-	s.patchNode(some, `{"status":{"capacity":{"example.com/dongle":"0"}}}`, "status") // as a kubelet does that starts anew
+	s.patchNode(some, `{"status":{"capacity":{"example.com/dongle":"0"}}}`, "status") // as a kubelet does after a restart
 	reports("6")
 	s.patch("machineclasses", harness.ClassName, `{"nodeTemplate":{"virtualCapacity":null}}`)
 	reports("no")
@@ -173,7 +173,7 @@ func TestVirtualCapacity(t *testing.T) {
 	s.gone()
 }
 
-// TestRefusedNodeTemplate has a machine run although what it asks for cannot be, and tell of it once.
+// TestRefusedNodeTemplate: a machine runs although the API server rejects its nodeTemplate, and has one Event about it.
 func TestRefusedNodeTemplate(t *testing.T) {
 	t.Parallel()
 	s := newSpace(t, shared(t), "node-refused", "")
@@ -184,14 +184,14 @@ func TestRefusedNodeTemplate(t *testing.T) {
 	s.joined()
 	s.oneEvent(m.UID, v1alpha1.EventNodeRefused)
 	s.patch("machines", m.Name, `{"spec":{"nodeTemplate":{"metadata":{"labels":{"no label has blanks":null,"pool":"a"}}}}}`)
-	s.onNodes("the Node carries what can be", "", func(n *corev1.Node, wrong *complaints) {
+	s.onNodes("the Node has the valid labels", "", func(n *corev1.Node, wrong *complaints) {
 		wrong.unless(n.Labels["pool"] == "a", "%s has labels %v", n.Name, n.Labels)
 	})
 	s.remove("machines", m.Name)
 	s.gone()
 }
 
-// TestDeletionTriggered replaces the machine whose Node asks for it, and the one whose Node is deleted.
+// TestDeletionTriggered: the machine whose Node has the annotation is replaced, and the one whose Node is deleted.
 func TestDeletionTriggered(t *testing.T) {
 	t.Parallel()
 	s := newSpace(t, shared(t), "triggered", "")

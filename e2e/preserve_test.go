@@ -19,7 +19,7 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machineset/scale"
 )
 
-// preservation is what machine and Node say of it.
+// preservation is its representation on machine and Node.
 func preservation(m v1alpha1.Machine, n *corev1.Node) string {
 	words := []string{string(m.Status.CurrentStatus.Phase)}
 	add := func(is bool, word string) {
@@ -38,7 +38,7 @@ func preservation(m v1alpha1.Machine, n *corev1.Node) string {
 	return strings.Join(words, " ")
 }
 
-// preserved waits until the only machine of a pool and its Node say what they should, and returns the machine.
+// preserved waits until the only machine of a pool and its Node are as expected, and returns the machine.
 func (s *space) preserved(pool, want string) (m v1alpha1.Machine) {
 	s.Helper()
 	s.eventually("the machine is "+want, func(ctx context.Context) error {
@@ -59,7 +59,7 @@ func (s *space) preserved(pool, want string) (m v1alpha1.Machine) {
 	return m
 }
 
-// preserve writes the annotation on a Node; "null" takes it off.
+// preserve writes the annotation on a Node; "null" removes it.
 func (s *space) preserve(node, value string) {
 	s.Helper()
 	if value != "null" {
@@ -68,10 +68,10 @@ func (s *space) preserve(node, value string) {
 	s.patchNode(node, fmt.Sprintf(`{"metadata":{"annotations":{%q:%s}}}`, v1alpha1.AnnotationPreserve, value))
 }
 
-// setReports waits until the status of the only MachineSet is as it should be.
+// setReports waits until the status of the only MachineSet is as expected.
 func (s *space) setReports(right func(v1alpha1.MachineSetStatus) bool) {
 	s.Helper()
-	s.eventually("the MachineSet tells of it", func(ctx context.Context) error {
+	s.eventually("the MachineSet reports it", func(ctx context.Context) error {
 		list, err := s.api().MachineSets(s.name).List(ctx, metav1.ListOptions{})
 		if err != nil || len(list.Items) != 1 || !right(list.Items[0].Status) {
 			return fmt.Errorf("%+v, %w", list.Items, err)
@@ -88,8 +88,8 @@ func (s *space) sick(node string, status corev1.ConditionStatus) {
 	s.patchNode(node, fmt.Sprintf(`{"status":{"conditions":[{"type":%q,"status":%q}]}}`, sick, status), "status")
 }
 
-// TestPreserve keeps a machine that has failed, because its Node asks for it, until it recovers; and one that runs, until
-// its time is over.
+// TestPreserve: a failed machine is preserved by the annotation of its Node, until it recovers; and a running one, until its time
+// is over.
 func TestPreserve(t *testing.T) {
 	t.Parallel()
 	s := newSpace(t, shared(t), "preserve", "")
@@ -98,7 +98,7 @@ func TestPreserve(t *testing.T) {
 		d.Spec.Template.Spec.MachineConfiguration = &v1alpha1.MachineConfiguration{
 			MachineCreationTimeout: &metav1.Duration{Duration: 20 * time.Second}, NodeConditions: &conditions,
 		}
-		// Without this it would run before it is found to be sick.
+		// Without this it would run before its Node is reported as unhealthy.
 		d.Spec.Template.Spec.NodeTemplateSpec.Spec.Taints = []corev1.Taint{{Key: v1alpha1.TaintCriticalComponentsNotReady, Effect: corev1.TaintEffectNoSchedule}}
 	})
 	first := s.preserved("pool", "Pending")
@@ -135,14 +135,14 @@ func TestPreserve(t *testing.T) {
 	after, err := s.lab.Target.CoreV1().Nodes().Get(t.Context(), node, metav1.GetOptions{})
 	s.must(err)
 	if value, asks := after.Annotations[v1alpha1.AnnotationPreserve]; asks {
-		t.Errorf("its time was over, and the Node asks for %q", value)
+		t.Errorf("its time was over, and the Node has the annotation %q", value)
 	}
-	s.oneEvent(first.UID, v1alpha1.EventPreserved) // of the time before the Event is that it has failed
+	s.oneEvent(first.UID, v1alpha1.EventPreserved) // the time before, the Event is that it has failed
 	s.remove("machinedeployments", "pool")
 	s.gone()
 }
 
-// TestAutoPreserve keeps as many failed machines as the MachineDeployment says, and replaces the others.
+// TestAutoPreserve: as many failed machines are preserved as the MachineDeployment sets, and the others are replaced.
 func TestAutoPreserve(t *testing.T) {
 	t.Parallel()
 	s := newSpace(t, shared(t), "auto-preserve", "")
@@ -151,7 +151,7 @@ func TestAutoPreserve(t *testing.T) {
 		d.Spec.Template.Spec.MachineConfiguration = &v1alpha1.MachineConfiguration{MachineCreationTimeout: &metav1.Duration{Duration: 15 * time.Second}}
 	})
 	var unlucky []string
-	s.eventually("it is known what the first machines will be called", func(ctx context.Context) error {
+	s.eventually("the names of the first machines are known", func(ctx context.Context) error {
 		list, err := s.api().MachineSets(s.name).List(ctx, metav1.ListOptions{})
 		if err != nil || len(list.Items) == 0 {
 			return fmt.Errorf("there are %d MachineSets, %w", len(list.Items), err)

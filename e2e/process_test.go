@@ -9,20 +9,20 @@ import (
 	"testing"
 )
 
-// process is one that lives on this machine. Number and time of its start name it for ever.
+// process is a process on this machine, identified by its number and the time of its start.
 type process struct {
 	pid   int
 	start string
 }
 
-// about is what is known of a process.
+// about describes a process.
 type about struct {
 	parent int
 	// text is its command line and its environment, as far as they may be read.
 	text string
 }
 
-// processes lists what lives on this machine.
+// processes lists the processes of this machine.
 func processes(t *testing.T) map[process]about {
 	t.Helper()
 	entries, err := os.ReadDir("/proc")

@@ -23,8 +23,8 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/e2e/harness"
 )
 
-// recording is what happens, one thing after the other, to a test's pods and to all VolumeAttachments. They come through
-// two watches, and are put in order by their revisions, which are those of the one etcd of a lab.
+// recording is the versions of a test's pods and of all VolumeAttachments, in order. They are read from two watches, and ordered
+// by their revisions, which are those of the one etcd of a lab.
 type recording struct {
 	mu      sync.Mutex
 	moments []moment
@@ -34,22 +34,22 @@ type recording struct {
 // moment is one version of an object.
 type moment struct {
 	revision uint64
-	heard    time.Time
+	seen     time.Time
 	object   metav1.Object
 	gone     bool // it is the last version of an object that was removed
 	listed   bool // it is from before the recording
 }
 
-// pod returns the pod that the moment is about, or nil.
+// pod returns the pod of the moment, or nil.
 func (m moment) pod() *corev1.Pod { p, _ := m.object.(*corev1.Pod); return p }
 
-// attachment returns the VolumeAttachment that the moment is about, or nil.
+// attachment returns the VolumeAttachment of the moment, or nil.
 func (m moment) attachment() *storagev1.VolumeAttachment {
 	a, _ := m.object.(*storagev1.VolumeAttachment)
 	return a
 }
 
-// record begins to record, with what is there.
+// record starts a recording, with the existing objects.
 func (s *space) record() *recording {
 	s.Helper()
 	r := &recording{}
@@ -88,10 +88,10 @@ func (r *recording) add(m moment, o runtime.Object) {
 		m.revision, err = strconv.ParseUint(m.object.GetResourceVersion(), 10, 64)
 	}
 	if err != nil {
-		r.broken = errors.Join(r.broken, fmt.Errorf("a watch says %v: %w", o, err))
+		r.broken = errors.Join(r.broken, fmt.Errorf("a watch returned %v: %w", o, err))
 		return
 	}
-	m.heard = time.Now()
+	m.seen = time.Now()
 	r.moments = append(r.moments, m)
 }
 
@@ -104,7 +104,7 @@ func (r *recording) play() ([]moment, error) {
 	return moments, r.broken
 }
 
-// neverForced makes sure that no pod of a Node was deleted without grace.
+// neverForced checks that no pod of a Node was deleted without grace.
 func (s *space) neverForced(film *recording, node string) {
 	s.Helper()
 	moments, err := film.play()

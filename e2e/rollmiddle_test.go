@@ -17,8 +17,8 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/e2e/harness"
 )
 
-// rolls makes the MachineDeployment pool with three machines of template "first", and rolls it to "second" as far as that the
-// first new machine is there.
+// rolls creates the MachineDeployment pool with three machines of template "first", and rolls it to "second" until the first new
+// machine exists.
 func (s *space) rolls(change ...func(*v1alpha1.MachineDeployment)) (within func()) {
 	s.Helper()
 	s.deploy("pool", 3, append(change, func(d *v1alpha1.MachineDeployment) {
@@ -35,7 +35,7 @@ func (s *space) rolls(change ...func(*v1alpha1.MachineDeployment)) (within func(
 // has waits until there are at least n machines of a template.
 func (s *space) has(template string, n int) {
 	s.Helper()
-	s.eventually(fmt.Sprintf("%d machines of template %q are there", n, template), func(ctx context.Context) error {
+	s.eventually(fmt.Sprintf("%d machines of template %q exist", n, template), func(ctx context.Context) error {
 		found, err := s.templates(ctx)
 		if err == nil && found[template] < n {
 			err = fmt.Errorf("machines by template: %v", found)
@@ -54,7 +54,7 @@ func (s *space) templates(ctx context.Context) (map[string]int, error) {
 	return found, err
 }
 
-// TestRollBack goes back in the middle of a rollout, which ends with the machines that have not been replaced.
+// TestRollBack rolls back in the middle of a rollout, which ends with the machines that have not been replaced.
 func TestRollBack(t *testing.T) {
 	t.Parallel()
 	s := newSpace(t, shared(t), "back", "")
@@ -66,8 +66,8 @@ func TestRollBack(t *testing.T) {
 	s.unmarked()
 	kept := s.standing("first")
 	maps.DeleteFunc(kept, func(name string, _ bool) bool { return !before[name] })
-	if len(kept) < len(before)-1 { // one may have been on its way out
-		t.Errorf("of %v only %v are left, although they had the template that was gone back to", before, kept)
+	if len(kept) < len(before)-1 { // one may have been in deletion
+		t.Errorf("of %v only %v are left, although they had the template of the rollback", before, kept)
 	}
 	d, err := s.api().MachineDeployments(s.name).Get(t.Context(), "pool", metav1.GetOptions{})
 	s.must(err)
@@ -78,7 +78,7 @@ func TestRollBack(t *testing.T) {
 	s.gone()
 }
 
-// standing names the machines of a template that are not on their way out.
+// standing names the machines of a template that are not being deleted.
 func (s *space) standing(template string) map[string]bool {
 	s.Helper()
 	machines, err := s.machines(s.Context(), "pool")
@@ -92,8 +92,8 @@ func (s *space) standing(template string) map[string]bool {
 	return names
 }
 
-// TestPausedInTheMiddle: a rollout that is paused replaces nothing, is resized all the same, and goes on when it is resumed.
-func TestPausedInTheMiddle(t *testing.T) {
+// TestPausedDuringARollout: a paused rollout replaces nothing, is resized nevertheless, and continues when it is resumed.
+func TestPausedDuringARollout(t *testing.T) {
 	t.Parallel()
 	s := newSpace(t, shared(t), "pause", "")
 	within := s.rolls()
@@ -119,7 +119,7 @@ func TestPausedInTheMiddle(t *testing.T) {
 // calms waits until there are at least n machines and all of them run.
 func (s *space) calms(n int) {
 	s.Helper()
-	s.eventually(fmt.Sprintf("at least %d machines are there, and all run", n), func(ctx context.Context) error {
+	s.eventually(fmt.Sprintf("at least %d machines exist, and all run", n), func(ctx context.Context) error {
 		machines, err := s.machines(ctx, "pool")
 		if err != nil {
 			return err
@@ -133,8 +133,8 @@ func (s *space) calms(n int) {
 	})
 }
 
-// TestAnotherTemplateInTheMiddle: the machines of the template in between are replaced like those of the first.
-func TestAnotherTemplateInTheMiddle(t *testing.T) {
+// TestAnotherTemplateDuringARollout: the machines of the template in between are replaced like those of the first.
+func TestAnotherTemplateDuringARollout(t *testing.T) {
 	t.Parallel()
 	s := newSpace(t, shared(t), "another", "")
 	within := s.rolls(func(d *v1alpha1.MachineDeployment) { d.Spec.RevisionHistoryLimit = new(int32(1)) })
@@ -159,8 +159,8 @@ func (s *space) hasSets(n int) {
 	})
 }
 
-// TestDeletedInTheMiddle leaves nothing behind.
-func TestDeletedInTheMiddle(t *testing.T) {
+// TestDeletedDuringARollout leaves nothing behind.
+func TestDeletedDuringARollout(t *testing.T) {
 	t.Parallel()
 	s := newSpace(t, shared(t), "deleted", "")
 	s.rolls()()
@@ -168,7 +168,7 @@ func TestDeletedInTheMiddle(t *testing.T) {
 	s.gone()
 }
 
-// TestRecreate has no machine of one template beside one of another.
+// TestRecreate: machines of two templates never exist at the same time.
 func TestRecreate(t *testing.T) {
 	t.Parallel()
 	s := newSpace(t, shared(t), "recreate", "")
@@ -196,8 +196,8 @@ func TestRecreate(t *testing.T) {
 	s.gone()
 }
 
-// TestRolloutThatCannotMoveOn says so, with the cause, and ends when the cause has ended.
-func TestRolloutThatCannotMoveOn(t *testing.T) {
+// TestStalledRolloutReportsItsCause: a stalled rollout is reported with its cause, until the cause has ended.
+func TestStalledRolloutReportsItsCause(t *testing.T) {
 	t.Parallel()
 	s := newSpace(t, shared(t), "stalled", "")
 	s.deploy("pool", 2, func(d *v1alpha1.MachineDeployment) { d.Spec.ProgressDeadlineSeconds = new(int32(10)) })
@@ -215,7 +215,7 @@ func TestRolloutThatCannotMoveOn(t *testing.T) {
 	s.must(err)
 	for _, c := range d.Status.Conditions {
 		if c.Type == v1alpha1.MachineDeploymentRolloutStalled {
-			t.Errorf("it says still that it does not move on: %v", c)
+			t.Errorf("it still reports that it is stalled: %v", c)
 		}
 	}
 	s.remove("machinedeployments", "pool")
@@ -230,8 +230,8 @@ func (s *space) slot(name string) (slot int) {
 	return slot
 }
 
-// TestOwnerKilledInTheMiddle: whoever comes next goes on.
-func TestOwnerKilledInTheMiddle(t *testing.T) {
+// TestOwnerKilledDuringARollout: the next owner continues.
+func TestOwnerKilledDuringARollout(t *testing.T) {
 	t.Parallel()
 	s := newSpace(t, fleetAlone(t), "killed", "")
 	within := s.rolls()
@@ -257,8 +257,8 @@ func (s *space) losesOwner() (comesBack func()) {
 	}
 }
 
-// TestHandedOverInTheMiddle moves the slot back and forth while machines are replaced.
-func TestHandedOverInTheMiddle(t *testing.T) {
+// TestHandedOverDuringARollout moves the slot back and forth while machines are replaced.
+func TestHandedOverDuringARollout(t *testing.T) {
 	t.Parallel()
 	s := newSpace(t, fleet(t), "moved", "")
 	within := s.rolls()

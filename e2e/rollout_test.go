@@ -25,8 +25,8 @@ func (s *space) rollIt(to string) {
 	s.patch("machinedeployments", "pool", fmt.Sprintf(`{"spec":{"template":{"metadata":{"annotations":{"template":%q}}}}}`, to))
 }
 
-// TestRollingUpdate replaces machines one by one: never one more than is allowed, never one less. Nodes say what they are
-// while it lasts, and nothing of it when it is over.
+// TestRollingUpdate replaces machines one by one: never more and never less than allowed. Nodes are marked during the rollout, and
+// not after it.
 func TestRollingUpdate(t *testing.T) {
 	t.Parallel()
 	s := newSpace(t, shared(t), "roll", "")
@@ -81,7 +81,7 @@ func (s *space) rolled(template string, n int) {
 	s.progressing(corev1.ConditionTrue, v1alpha1.ReasonNewMachineSetAvailable)
 }
 
-// progressing waits until the MachineDeployment pool says so.
+// progressing waits for a reason of the condition Progressing of the MachineDeployment pool.
 func (s *space) progressing(status corev1.ConditionStatus, reason string) {
 	s.Helper()
 	s.concludes(v1alpha1.MachineDeploymentProgressing, status, reason)
@@ -104,8 +104,8 @@ func (s *space) concludes(condition v1alpha1.MachineDeploymentConditionType, sta
 	})
 }
 
-// marked says of the Nodes of the namespace's machines what they carry for a rollout, by the machine's name; nothing of those
-// that carry none.
+// marked returns the marks of a rollout on the Nodes of the namespace's machines, by the machine's name, without Nodes that have
+// none.
 func (s *space) marked(ctx context.Context) (map[string]string, error) {
 	machines, err1 := s.machines(ctx, "")
 	nodes, err2 := s.lab.Target.CoreV1().Nodes().List(ctx, metav1.ListOptions{})
@@ -137,7 +137,7 @@ func (s *space) marked(ctx context.Context) (map[string]string, error) {
 	return marked, nil
 }
 
-// unmarked waits until no Node carries anything for a rollout.
+// unmarked waits until no Node has a mark of a rollout.
 func (s *space) unmarked() {
 	s.Helper()
 	s.eventually("Nodes are not marked any more", func(ctx context.Context) error {
@@ -149,8 +149,8 @@ func (s *space) unmarked() {
 	})
 }
 
-// watchLimits looks at every change of the machines of the namespace from now on, until within is called: there must be at
-// least so many that run, and at most so many in all.
+// watchLimits checks every change of the machines of the namespace from now on, until within is called: at least least machines
+// have to run, and at most most may exist.
 func (s *space) watchLimits(least, most int) (within func()) {
 	s.Helper()
 	ctx, stop := context.WithCancel(s.Context())
@@ -167,7 +167,7 @@ func (s *space) watchLimits(least, most int) (within func()) {
 		for change := range changes.ResultChan() {
 			m, ok := change.Object.(*v1alpha1.Machine)
 			if !ok {
-				if ctx.Err() == nil { // else it was broken off, which may be told as an error
+				if ctx.Err() == nil { // else it was cancelled, which may be reported as an error
 					s.Errorf("watch of the machines: %v", change.Object)
 				}
 				return

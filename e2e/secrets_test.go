@@ -16,8 +16,8 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/e2e/harness"
 )
 
-// TestASecretIsWatchedWhileAMachineWaits has a machine wait for a Secret. The fleet watches the Secret by its name, and no
-// longer than that; it does not ask for it again and again.
+// TestASecretIsWatchedWhileAMachineWaits: a machine waits for a Secret. The fleet watches the Secret by its name, and no longer
+// than that; it does not poll it.
 func TestASecretIsWatchedWhileAMachineWaits(t *testing.T) {
 	t.Parallel()
 	s := newSpace(t, shared(t), "awaited", "")
@@ -61,7 +61,8 @@ func TestASecretIsWatchedWhileAMachineWaits(t *testing.T) {
 			gets++
 		}
 	}
-	// By its machine: missing, and there. And by the class, which holds it. Later it is read whenever classes are looked at.
+	// By its machine: missing, and existing. And by the class, which adds the finalizer. Later it is read whenever classes are
+	// reconciled.
 	if gets > 8 {
 		t.Errorf("the Secret was read %d times", gets)
 	}

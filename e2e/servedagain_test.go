@@ -17,11 +17,11 @@ import (
 	member "github.com/machine-controller-fleet/machine-controller-fleet/membership"
 )
 
-// TestNamespaceIsServedAgain makes the first MachineDeployment of a namespace that has Leases, and in which nothing has happened
-// for longer than an expired holder is waited for: Leases that were given up, and those of a manager that has died.
+// TestNamespaceIsServedAgain creates the first MachineDeployment of a namespace that has Leases, and in which nothing has changed
+// for longer than the wait for an expired holder: Leases that were released, and those of a manager that has died.
 func TestNamespaceIsServedAgain(t *testing.T) {
 	t.Parallel()
-	for name, holder := range map[string]string{"given-up": "", "expired": "mcm-of-nobody"} {
+	for name, holder := range map[string]string{"given-up": "", "expired": "mcm-that-died"} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			s := newSpace(t, fleet(t), name, "")
@@ -69,7 +69,7 @@ func TestNamespaceIsServedAgain(t *testing.T) {
 			s.must(err)
 			for _, e := range events.Items {
 				if e.Regarding.UID == d.GetUID() && e.Reason == v1alpha1.EventNotAlone {
-					t.Errorf("there is an Event %s although nobody else serves the namespace: %s", e.Reason, e.Note)
+					t.Errorf("there is an Event %s although no other controller serves the namespace: %s", e.Reason, e.Note)
 				}
 			}
 			s.remove("machinedeployments", "pool")

@@ -19,18 +19,18 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/e2e/mcmcrds"
 )
 
-// TestPromises looks at what a lab promises to those who use it, with a fleet at work.
+// TestPromises checks the guarantees of a lab to its users, with a working fleet.
 func TestPromises(t *testing.T) {
 	t.Parallel()
 	newSpace(t, shared(t), "promises", "").promises()
 }
 
-// TestSmallLab has a lab with one cluster beside the shared one, and to itself: a fleet that shall be idle must not be
-// busy with other tests.
+// TestSmallLab uses a separate lab with one cluster, in addition to the shared one: a fleet that has to be idle must not serve
+// other tests.
 func TestSmallLab(t *testing.T) {
 	t.Parallel()
 	lab := startLab(t, "small")
-	// First, because it counts all that is written.
+	// First, because it counts all writes.
 	t.Run("Writes", func(t *testing.T) { newSpace(t, lab, "writes", "").fewWrites() })
 	t.Run("Promises", func(t *testing.T) { newSpace(t, lab, "promises", "").promises() })
 	t.Run("MainJob", func(t *testing.T) { newSpace(t, lab, "main-job", "").mainJob() })
@@ -50,7 +50,7 @@ func TestSmallLab(t *testing.T) {
 	})
 }
 
-// promises makes sure that a lab has the files that others rely on.
+// promises checks that a lab has the files that its users rely on.
 func (s *space) promises() {
 	name := s.name + "-vm"
 	s.createMachine(name)
@@ -92,10 +92,10 @@ func (s *space) promises() {
 	s.gone()
 }
 
-// fewWrites counts what the fleet writes from the creation of machines to their end. TestALifeTakesFewWrites in controllers/machine
-// states the purpose of each of the 13 writes of a life: of the Machine, its Node and its token. The others are of the set, its parent,
-// the class and its Secret. Their number depends on how many machines a pass sees change at once, 14 in all on an idle computer and 21 on
-// a busy one, so that it takes twenty machines to measure what one costs.
+// fewWrites counts the fleet's writes from the creation of machines to their end. TestALifeTakesFewWrites in controllers/machine
+// states the purpose of each of the 13 writes of a life: of the Machine, its Node and its token. The others are of the set, its
+// parent, the class and its Secret. Their number depends on how many machines a pass sees change at once, 14 in all on an idle
+// computer and 21 on a busy one, so that it takes twenty machines to measure what one costs.
 func (s *space) fewWrites() {
 	s.Helper()
 	const machines, mostOfLives, most = 20, 13, 15
@@ -133,7 +133,7 @@ func (s *space) fewWrites() {
 	s.Logf("%d machines took %d writes: %v", machines, total, writes)
 }
 
-// idle makes sure that the fleet comes to rest: that for a span it writes nothing and reads next to nothing.
+// idle checks that the fleet becomes idle: that for a span it writes nothing and reads almost nothing.
 func (s *space) idle(span time.Duration) {
 	s.Helper()
 	s.eventually("the fleet rests", func(ctx context.Context) error {
@@ -159,7 +159,7 @@ func (s *space) idle(span time.Duration) {
 				reads[what]++
 			}
 		}
-		// A watch may come to its end, and is begun anew.
+		// A watch may end, and is restarted.
 		wrong.unless(len(reads) <= 2, "in %s it read %v", span, reads)
 		for what, times := range reads {
 			wrong.unless(times == 1, "in %s it read %d times: %s", span, times, what)
@@ -168,7 +168,7 @@ func (s *space) idle(span time.Duration) {
 	})
 }
 
-// installMCMs puts MCM's definitions in the place of the fleet's, and starts the fleet anew on them. It waits until the fleet
+// installMCMs replaces the fleet's definitions by MCM's, and restarts the fleet on them. It waits until the fleet
 // holds its slots: a replica that is killed before that gets them only after its session Lease has expired, and a quarantine.
 func installMCMs(t *testing.T, lab *harness.Lab) {
 	t.Helper()

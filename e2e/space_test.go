@@ -27,7 +27,7 @@ import (
 const (
 	// patience bounds each wait. It is long because a machine may be busy, and a dead VM shows only after 50 s.
 	patience = 2 * time.Minute
-	// interval between looks: many tests look at the same API servers.
+	// interval between checks: many tests use the same API servers.
 	interval = 200 * time.Millisecond
 )
 
@@ -37,18 +37,18 @@ type space struct {
 
 	lab  *harness.Lab
 	name string
-	// lenient says that the lab has MCM's definitions in the place of the fleet's.
+	// lenient reports whether the lab has MCM's definitions instead of the fleet's.
 	lenient bool
 	seen    *memory
 }
 
-// memory holds the machines that a test has seen: what is gone can only be looked for by name.
+// memory holds the machines that a test has seen: deleted ones can only be searched by name.
 type memory struct {
 	mu       sync.Mutex
 	machines map[types.UID]string
 }
 
-// newSpace makes a namespace, with a class and its Secret.
+// newSpace creates a namespace, with a class and its Secret.
 func newSpace(t *testing.T, lab *harness.Lab, name, providerSpec string) *space {
 	t.Helper()
 	s := &space{T: t, lab: lab, name: fmt.Sprintf("%s-%x", name, time.Now().UnixNano()), seen: &memory{machines: map[types.UID]string{}}}
@@ -59,8 +59,8 @@ func newSpace(t *testing.T, lab *harness.Lab, name, providerSpec string) *space 
 			found, _ := lab.Kubectl(ctx, "-n", s.name, "get", "mcd,mcs,mc,mcc,events", "-o", "wide")
 			t.Logf("in namespace %s:\n%s", s.name, found)
 		}
-		// What is left in it is deleted, and it stays: Kubernetes deletes a namespace with some 150 requests, one after the other.
-		// Those of the tests that had ended kept TestDeleteNamespace waiting.
+		// Its objects are deleted, and it stays: Kubernetes deletes a namespace with some 150 requests, one after the other. Those
+		// of finished tests delayed TestDeleteNamespace.
 		for _, resource := range []string{"machinedeployments", "machinesets", "machines", "machineclasses"} {
 			if err := s.api().RESTClient().Delete().Namespace(s.name).Resource(resource).Do(ctx).Error(); err != nil {
 				t.Error(err)
@@ -111,7 +111,7 @@ func (s *space) kubectl(args ...string) string {
 	return out
 }
 
-// deploy makes a MachineDeployment of the namespace's class.
+// deploy creates a MachineDeployment of the namespace's class.
 func (s *space) deploy(name string, replicas int32, change ...func(*v1alpha1.MachineDeployment)) *v1alpha1.MachineDeployment {
 	s.Helper()
 	d := harness.Deployment(s.name, name, replicas)
@@ -123,7 +123,7 @@ func (s *space) deploy(name string, replicas int32, change ...func(*v1alpha1.Mac
 	return made
 }
 
-// createMachine makes a stand-alone Machine of the namespace's class.
+// createMachine creates a stand-alone Machine of the namespace's class.
 func (s *space) createMachine(name string, change ...func(*v1alpha1.Machine)) *v1alpha1.Machine {
 	s.Helper()
 	m := &v1alpha1.Machine{
@@ -185,7 +185,7 @@ func (m *memory) note(machines ...v1alpha1.Machine) {
 	}
 }
 
-// running waits until exactly n machines of the pool are there, and all of them run.
+// running waits until the pool has exactly n machines, and all of them run.
 func (s *space) running(pool string, n int) {
 	s.Helper()
 	s.eventually(fmt.Sprintf("%d machines of %q run", n, pool), func(ctx context.Context) error {
@@ -203,7 +203,7 @@ func (s *space) running(pool string, n int) {
 	})
 }
 
-// complaints collects what is not as it should be.
+// complaints collects deviations from what is expected.
 type complaints []error
 
 func (c *complaints) unless(ok bool, format string, args ...any) {
@@ -214,12 +214,12 @@ func (c *complaints) unless(ok bool, format string, args ...any) {
 
 func (c *complaints) err() error { return errors.Join(*c...) }
 
-// joined makes sure that the running machines of the namespace, their Nodes and the VMs at the cloud belong together, and
-// returns the VM of each machine.
+// joined waits until the running machines of the namespace, their Nodes and the VMs at the cloud match, and returns the VM of each
+// machine.
 func (s *space) joined() map[string]string {
 	s.Helper()
 	var joined map[string]string
-	s.eventually("machines, Nodes and VMs agree", func(ctx context.Context) (err error) { // a Node is claimed a moment after its machine runs
+	s.eventually("machines, Nodes and VMs match", func(ctx context.Context) (err error) { // a Node is claimed a moment after its machine runs
 		joined, err = s.agree(ctx)
 		return err
 	})
@@ -274,7 +274,7 @@ func checkNode(m v1alpha1.Machine, node *corev1.Node) complaints {
 	return wrong
 }
 
-// gone waits until nothing is left of all machines that the test has seen, and class and Secret are let go.
+// gone waits until nothing is left of all machines that the test has seen, and class and Secret have no finalizers.
 func (s *space) gone() {
 	s.Helper()
 	s.eventually("nothing is left in "+s.name, func(ctx context.Context) error {

@@ -9,7 +9,7 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/driver/simulated/cloudapi"
 )
 
-// stops deletes machines whose VMs take their time to end. The cloud answers at once, and is then asked less and less often.
+// stops deletes machines whose VMs stop slowly. The cloud answers at once, and is then called less and less often.
 func (s *space) stops() {
 	const machines, stop = 10, 8 * time.Second
 	s.must(s.lab.Cloud.Set(s.Context(), fmt.Sprintf(`{"stopTime":{"mean":%q,"spread":"0s"}}`, stop)))
@@ -29,7 +29,7 @@ func (s *space) stops() {
 	took := time.Since(begin)
 	s.Logf("%d machines whose VMs take %s to stop were gone after %s", machines, stop, took)
 	if took < stop {
-		s.Errorf("the machines were gone after %s, before their VMs can have been", took)
+		s.Errorf("the machines were gone after %s, before their VMs can have stopped", took)
 	}
 	for _, vm := range s.history() {
 		if vm.State != cloudapi.StateTerminated {
@@ -46,7 +46,7 @@ func (s *space) stops() {
 	s.Logf("calls for each: %v", asked)
 	for machine, times := range asked {
 		if times < 3 || times > 17 {
-			s.Errorf("the cloud was asked %d times to delete the VM of %s, want about 14", times, machine)
+			s.Errorf("the cloud was called %d times to delete the VM of %s, want about 14", times, machine)
 		}
 	}
 }

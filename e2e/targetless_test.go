@@ -15,8 +15,8 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/e2e/harness"
 )
 
-// TestNoTargetCluster makes machines that become no Nodes. They are available when they have been there for minReadySeconds: the flag
-// is set that has them count.
+// TestNoTargetCluster creates machines that do not become Nodes. They are available when they have existed for minReadySeconds,
+// which a flag switches on.
 func TestNoTargetCluster(t *testing.T) {
 	t.Parallel()
 	lab := startLab(t, "targetless", func(o *harness.Options) { o.FleetFlags = "--target-kubeconfig=none --count-min-ready-seconds" })
@@ -33,7 +33,7 @@ func TestNoTargetCluster(t *testing.T) {
 			reported = max(reported, set.Status.AvailableReplicas)
 		}
 		if old := oldEnough(machines, minReady); reported > old {
-			s.Errorf("%d machines are told to be available, and %d have been there for %s", reported, old, minReady)
+			s.Errorf("%d machines are reported as available, and %d have existed for %s", reported, old, minReady)
 		}
 		var wrong complaints
 		wrong.unless(len(machines) == 2, "there are %d", len(machines))
@@ -41,7 +41,7 @@ func TestNoTargetCluster(t *testing.T) {
 			wrong.unless(m.Status.CurrentStatus.Phase == v1alpha1.MachineAvailable && m.Spec.ProviderID != "", "%s: %+v", m.Name, m.Status)
 			wrong.unless(hasAddress(m, corev1.NodeHostName) && hasAddress(m, corev1.NodeInternalIP), "%s has addresses %v", m.Name, m.Status.Addresses)
 		}
-		wrong.unless(d.Status.AvailableReplicas == 2, "the MachineDeployment tells of %d", d.Status.AvailableReplicas)
+		wrong.unless(d.Status.AvailableReplicas == 2, "the MachineDeployment reports %d", d.Status.AvailableReplicas)
 		return wrong.err()
 	})
 	s.noTokens()

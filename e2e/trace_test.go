@@ -18,8 +18,7 @@ import (
 	member "github.com/machine-controller-fleet/machine-controller-fleet/membership"
 )
 
-// TestTraces has a slot handed over and taken over, and reads back what Jaeger has of that, and of the life of a machine
-// under three owners.
+// TestTraces: a slot is handed over and taken over, and Jaeger has spans of that, and of the life of a machine under three owners.
 func TestTraces(t *testing.T) {
 	t.Parallel()
 	lab := startLab(t, "traces", func(o *harness.Options) { o.Replicas, o.Tracing = 3, true })
@@ -31,11 +30,11 @@ func TestTraces(t *testing.T) {
 	moved := s.handOver(s.slot)
 	first := moved.from
 	s.finds("hand-over", owner{}, first.next(), isOfAnother, func(s harness.Span) bool { return s.Tags["replica"] == moved.to })
-	s.must(lab.Do(t.Context(), first.replica, harness.Stop)) // what it has to send is sent before it ends
+	s.must(lab.Do(t.Context(), first.replica, harness.Stop)) // pending spans are sent before it ends
 	set, machine := s.family()
 	s.serving(s.slot, first.replica)
 	second := s.killOwner(s.slot, func(second owner) {
-		s.finds("reconcile machine", second, machine.key()) // sent, and does not die with its sender
+		s.finds("reconcile machine", second, machine.key()) // sent before its sender is killed
 		s.finds("reconcile machineset", second, set.key())
 		s.finds("reconcile machinedeployment", second, tags{"key": s.name + "/pool"})
 	})
@@ -47,10 +46,10 @@ func TestTraces(t *testing.T) {
 		s.finds("reconcile machineset", owner, set.key(), set.linked)
 		s.finds("reconcile machine", owner, machine.key(), machine.linked)
 	}
-	// Whoever held the slot when it all began: it may have moved for the sake of an even load before it came to rest.
+	// By any owner at the start: rebalancing may have moved the slot before the fleet was at rest.
 	create := s.finds("driver.CreateMachine", owner{}, tags{"machine.name": machine.name})
 	s.finds("reconcile machine", owner{}, machine.key(), func(s harness.Span) bool { return s.ID == create.Parent })
-	// What the links of all owners lead to.
+	// The links of the spans of all owners.
 	s.finds("reconcile machineset", owner{}, set.key(), machine.made)
 	s.finds("reconcile machinedeployment", owner{}, tags{"key": s.name + "/pool"}, set.made)
 }
@@ -75,7 +74,7 @@ func (s *traced) findSlot() {
 	})
 }
 
-// child is an object that the fleet has made.
+// child is an object that the fleet has created.
 type child struct{ namespace, name, traceparent string }
 
 // family returns the MachineSet and one of its machines.
@@ -101,30 +100,30 @@ type tags map[string]string
 // key is the attribute of the child's reconciles.
 func (c child) key() tags { return tags{"key": c.namespace + "/" + c.name} }
 
-// made says that a span is the one that made the child.
+// made reports whether a span is the one that created the child.
 func (c child) made(s harness.Span) bool {
 	_, id := c.origin()
 	return s.ID == id
 }
 
-// next is what the span of the slot's next owner tells. Whoever that is may have handed it on before the fleet comes to rest.
+// next is the span of the slot's next owner, which may have handed the slot on before the fleet is at rest.
 func (o owner) next() tags {
 	return tags{"from": o.session, "epoch": strconv.FormatInt(o.epoch+1, 10)}
 }
 
-// isOfAnother says that a span tells a replica and a session of its own.
+// isOfAnother reports whether a span names another replica and another session.
 func isOfAnother(s harness.Span) bool {
 	replica, ok := member.ReplicaOf(s.Tags["session"])
 	return ok && replica == s.Tags["replica"]
 }
 
-// linked says that a span is linked to the one that made the child.
+// linked reports whether a span is linked to the one that created the child.
 func (c child) linked(s harness.Span) bool {
 	trace, id := c.origin()
 	return slices.Contains(s.Links, trace+"/"+id)
 }
 
-// origin is the span that made the child: version-trace-span-flags is how it is noted.
+// origin is the span that created the child, recorded as version-trace-span-flags.
 func (c child) origin() (trace, span string) {
 	parts := strings.Split(c.traceparent, "-")
 	if len(parts) != 4 {
@@ -133,8 +132,7 @@ func (c child) origin() (trace, span string) {
 	return parts[1], parts[2]
 }
 
-// finds waits until Jaeger has a span with the name, owner and attributes, for which everything holds that is wanted. The
-// zero owner is any.
+// finds waits until Jaeger has a span with the name, owner and attributes, that passes all checks. The zero owner is any.
 func (s *traced) finds(name string, by owner, with tags, wanted ...func(harness.Span) bool) (found harness.Span) {
 	s.Helper()
 	search := tags{"slot": strconv.Itoa(s.slot)}
@@ -153,7 +151,7 @@ func (s *traced) finds(name string, by owner, with tags, wanted ...func(harness.
 				return nil
 			}
 		}
-		return fmt.Errorf("it has %d, and none of them is what is wanted", len(spans))
+		return fmt.Errorf("it has %d, and none of them passes the checks", len(spans))
 	})
 	return found
 }

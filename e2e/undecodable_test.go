@@ -16,7 +16,7 @@ import (
 )
 
 // servesBesideUndecodable stores a Machine and a MachineSet that MCM's definitions accept and that cannot be decoded. A
-// MachineDeployment in the same slot and namespace is served all the same: by watches that deliver them, and by lists that
+// MachineDeployment in the same slot and namespace is served nevertheless: by watches that deliver them, and by lists that
 // contain them. The two are reported, and are served when they are corrected.
 func (s *space) servesBesideUndecodable() {
 	const servedWithin = 45 * time.Second
@@ -82,7 +82,7 @@ func (s *space) countsUndecodable(machines, sets float64) {
 	})
 }
 
-// within does something and checks that it takes no longer than a bound.
+// within calls a function and checks that it takes no longer than a bound.
 func (s *space) within(bound time.Duration, what string, do func()) {
 	s.Helper()
 	begun := time.Now()

@@ -21,8 +21,8 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/e2e/harness"
 )
 
-// TestVolumesOfAnUnknownDriver drains a Node with pods whose volumes are of a driver that neither the cluster nor the cloud
-// knows: they move one by one. The Nodes are simulated, because a kubelet could not mount them.
+// TestVolumesOfAnUnknownDriver drains a Node with pods whose volumes are of a driver that neither the cluster nor the cloud has:
+// they move one by one. The Nodes are simulated, because a kubelet could not mount them.
 func TestVolumesOfAnUnknownDriver(t *testing.T) {
 	t.Parallel()
 	const driver, replicas = "unknown.example.com", 3
@@ -35,7 +35,7 @@ func TestVolumesOfAnUnknownDriver(t *testing.T) {
 	}
 	s.open(machines[0])
 	s.databases("db", replicas, func(set *appsv1.StatefulSet) {
-		set.Spec.VolumeClaimTemplates[0].Spec.StorageClassName = new("") // of those that are there already
+		set.Spec.VolumeClaimTemplates[0].Spec.StorageClassName = new("") // of existing ones
 	})
 	s.ready("db", replicas)
 	volumes := s.volumes()
@@ -63,7 +63,7 @@ func TestVolumesOfAnUnknownDriver(t *testing.T) {
 	s.gone()
 }
 
-// volumeOf makes a volume of a driver for a claim of the test.
+// volumeOf creates a volume of a driver for a claim of the test.
 func (s *space) volumeOf(driver, claim string) {
 	s.Helper()
 	volumes := s.lab.Target.CoreV1().PersistentVolumes()
@@ -88,7 +88,7 @@ func (s *space) volumeOf(driver, claim string) {
 	})
 }
 
-// attacher says of each VolumeAttachment of a driver that the volume is attached, until the test ends.
+// attacher sets the status of each VolumeAttachment of a driver to attached, until the test ends.
 func (s *space) attacher(driver string) {
 	s.Helper()
 	attachments := s.lab.Target.StorageV1().VolumeAttachments()

@@ -20,7 +20,7 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/driver/simulated/cloudapi"
 )
 
-// neverEnds has a pod of a simulated Node never end by itself.
+// neverEnds is the annotation of a pod on a simulated Node that never ends.
 var neverEnds = map[string]string{cloudapi.AnnotationPodTermination: "-1s"}
 
 // workload prepares the test's namespace in the target cluster for pods.
@@ -45,7 +45,7 @@ func (s *space) workload() {
 			s.Logf("in namespace %s of the target cluster:\n%s", s.name, found)
 		}
 	})
-	s.eventually("pods can be made", func(ctx context.Context) error {
+	s.eventually("pods can be created", func(ctx context.Context) error {
 		_, err := core.ServiceAccounts(s.name).Get(ctx, "default", metav1.GetOptions{})
 		return err
 	})
@@ -64,7 +64,7 @@ func forever() corev1.PodSpec {
 	return spec
 }
 
-// podOn makes a pod on a Node.
+// podOn creates a pod on a Node.
 func (s *space) podOn(node, name string, spec corev1.PodSpec, annotations map[string]string) {
 	s.Helper()
 	meta := metav1.ObjectMeta{Name: name, Labels: map[string]string{"app": name}, Annotations: annotations}
@@ -74,7 +74,7 @@ func (s *space) podOn(node, name string, spec corev1.PodSpec, annotations map[st
 	s.must(err)
 }
 
-// spread makes a ReplicaSet whose pods run on these Nodes only, one on each.
+// spread creates a ReplicaSet whose pods run on these Nodes only, one on each.
 func (s *space) spread(name string, replicas int32, nodes []string) {
 	s.Helper()
 	labels := map[string]string{"app": name}
@@ -96,7 +96,7 @@ func (s *space) spread(name string, replicas int32, nodes []string) {
 	s.must(err)
 }
 
-// budget makes a PodDisruptionBudget for the pods of a ReplicaSet, and waits until it is in force.
+// budget creates a PodDisruptionBudget for the pods of a ReplicaSet, and waits until it is in force.
 func (s *space) budget(name, app string, minAvailable, pods int32) {
 	s.Helper()
 	budgets := s.lab.Target.PolicyV1().PodDisruptionBudgets(s.name)
@@ -107,7 +107,7 @@ func (s *space) budget(name, app string, minAvailable, pods int32) {
 		},
 	}, metav1.CreateOptions{})
 	s.must(err)
-	s.eventually("budget "+name+" knows its pods", func(ctx context.Context) error {
+	s.eventually("PodDisruptionBudget "+name+" counts its pods", func(ctx context.Context) error {
 		b, err := budgets.Get(ctx, name, metav1.GetOptions{})
 		if err == nil && (b.Status.CurrentHealthy != pods || b.Status.ObservedGeneration != b.Generation) {
 			err = fmt.Errorf("status %+v", b.Status)
@@ -130,7 +130,7 @@ func (s *space) podsOf(ctx context.Context, app string) (ready []corev1.Pod, err
 	return ready, nil
 }
 
-// isReady says that the pod counts for its budgets.
+// isReady reports whether the pod counts for its PodDisruptionBudgets.
 func isReady(p *corev1.Pod) bool {
 	return p.DeletionTimestamp == nil && slices.ContainsFunc(p.Status.Conditions, func(c corev1.PodCondition) bool {
 		return c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue
@@ -149,10 +149,10 @@ func (s *space) ready(app string, n int) {
 	})
 }
 
-// openTo is the label of the Nodes that a test lets its pods run on; the value is the test's namespace.
+// openTo is the label of the Nodes on which a test's pods may run; the value is the test's namespace.
 const openTo = "e2e.example.com/open-to"
 
-// open lets the test's pods run on a Node from now on.
+// open allows the test's pods to run on a Node from now on.
 func (s *space) open(node string) {
 	s.Helper()
 	patch := fmt.Appendf(nil, `{"metadata":{"labels":{%q:%q}}}`, openTo, s.name)
@@ -160,7 +160,7 @@ func (s *space) open(node string) {
 	s.must(err)
 }
 
-// priority makes a PriorityClass, and returns its name.
+// priority creates a PriorityClass, and returns its name.
 func (s *space) priority(value int32) string {
 	s.Helper()
 	classes := s.lab.Target.SchedulingV1().PriorityClasses()
@@ -176,7 +176,7 @@ func (s *space) priority(value int32) string {
 	return class.Name
 }
 
-// replicated makes a ReplicaSet whose pods run on any open Node.
+// replicated creates a ReplicaSet whose pods run on any open Node.
 func (s *space) replicated(name string, replicas int32, priority string) {
 	s.Helper()
 	labels := map[string]string{"app": name}

@@ -4,7 +4,7 @@ package attack
 
 import "testing"
 
-// TestAttacks attacks one fleet in many ways at the same time, while a victim's objects are watched.
+// TestAttacks runs many attacks on one fleet at the same time, while the victim's objects are watched.
 func TestAttacks(t *testing.T) {
 	s := newScene(t)
 	t.Run("All", func(t *testing.T) {

@@ -19,8 +19,8 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/driver/simulated/cloudapi"
 )
 
-// badCloud is several clouds that the fleet's flags allow, each with one lie of its own, and an address that they do not allow. The
-// first element of a path is the lie.
+// badCloud is several clouds that the fleet's flags allow, each with one kind of false answer, and an address that they do not
+// allow. The first element of a path selects the kind of false answer.
 type badCloud struct {
 	server, elsewhere *httptest.Server
 
@@ -38,7 +38,7 @@ type asked struct {
 	body []byte
 }
 
-// lies are what the clouds do.
+// lies are the false answers of the clouds.
 var lies = map[string]func(*badCloud, http.ResponseWriter, *http.Request){
 	"obedient": (*badCloud).obey, // its VMs never join
 	"silent":   (*badCloud).wait,
@@ -104,7 +104,7 @@ func newBadCloud(t *testing.T) *badCloud {
 	return c
 }
 
-// endpoints are those of all lies.
+// endpoints are those of all false answers.
 func (c *badCloud) endpoints() (all []string) {
 	for _, lie := range slices.Sorted(maps.Keys(lies)) {
 		all = append(all, c.endpoint(lie))
@@ -123,7 +123,7 @@ func (c *badCloud) note(lie string, r *http.Request) {
 	c.seen[lie] = append(c.seen[lie], asked{fmt.Sprint(r.Method, " ", r.URL, " ", r.Header, " ", err), body})
 }
 
-// asked returns what was asked of a cloud.
+// asked returns the requests to a cloud.
 func (c *badCloud) asked(lie string) []asked {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -149,7 +149,7 @@ func (c *badCloud) atATime() int {
 	return c.mostWaiting
 }
 
-// answerTo is the VM that a create asks for.
+// answerTo returns the VM that a create requests.
 func answerTo(r *http.Request) cloudapi.Instance {
 	var create cloudapi.CreateInstanceRequest
 	_ = json.NewDecoder(r.Body).Decode(&create) // other requests have none
@@ -159,7 +159,7 @@ func answerTo(r *http.Request) cloudapi.Instance {
 	}
 }
 
-// obey makes VMs, describes and deletes them.
+// obey creates, describes and deletes VMs.
 func (c *badCloud) obey(w http.ResponseWriter, r *http.Request) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

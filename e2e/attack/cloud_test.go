@@ -8,10 +8,10 @@ import (
 	"strings"
 )
 
-// lyingCloud has every lie answer the create of a machine. The status of the machine is short and clean, and no other tenant is
-// affected. TestAttacks checks the memory of the replicas at the end.
+// lyingCloud answers the create of a machine with each false answer. The status of the machine is short and printable, and no
+// other tenant is affected. TestAttacks checks the memory of the replicas at the end.
 func lyingCloud(a *tenant) {
-	says := map[string]struct {
+	reports := map[string]struct {
 		code  string
 		words []string
 	}{
@@ -24,21 +24,21 @@ func lyingCloud(a *tenant) {
 		"traversal": {"Internal", []string{"expected VM"}},
 		"thief":     {"", nil},
 	}
-	lies := slices.Sorted(maps.Keys(says))
+	lies := slices.Sorted(maps.Keys(reports))
 	for _, lie := range lies {
 		a.class(lie, a.cloud.endpoint(lie))
 		a.machine(lie, lie)
 	}
 	for _, lie := range lies {
-		text := a.says(lie, says[lie].code, says[lie].words...)
+		text := a.reports(lie, reports[lie].code, reports[lie].words...)
 		a.Logf("%s: %s", lie, text)
 		if strings.Contains(text, "the-secret") || strings.Contains(text, "\u202e") || strings.Contains(text, a.cloud.elsewhere.URL) {
-			a.Errorf("machine %s says what the cloud wants it to say: %s", lie, text)
+			a.Errorf("machine %s repeats the text of the cloud: %s", lie, text)
 		}
 	}
 	a.nothingLeaks(adminSecret)
 	for _, lie := range lies {
 		a.remove(lie)
 	}
-	a.gone("thief") // its cloud says that it has deleted the VM, which it does not have
+	a.gone("thief") // its cloud reports that the VM is deleted, which it does not have
 }

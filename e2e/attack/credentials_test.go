@@ -16,7 +16,7 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/e2e/harness"
 )
 
-// fleetGroup is who has the fleet's rights in the lab.
+// fleetGroup is the group that has the fleet's rights in the lab.
 const fleetGroup = "machine-controller-fleet"
 
 // stolenToken has the fleet's own rights in both clusters, and tries to get more of them.
@@ -87,7 +87,7 @@ func stolenToken(a *tenant) {
 		"give a Node another provider ID":   node(`{"spec":{"providerID":"simulated:///another"}}`),
 		"give a Node another hostname":      node(`{"metadata":{"labels":{"kubernetes.io/hostname":"another"}}}`),
 		"give a Node a restricted label":    node(`{"metadata":{"labels":{"node-restriction.kubernetes.io/pool":"a"}}}`),
-		"say that a Node is ready":          node(`{"status":{"conditions":[{"type":"Ready","status":"True"}]}}`, "status"),
+		"set a Node ready":                  node(`{"status":{"conditions":[{"type":"Ready","status":"True"}]}}`, "status"),
 		"make a Lease of the scheduler":     lease(metav1.NamespaceSystem, "kube-scheduler-2"),
 		"make a Lease of another name":      lease(harness.FleetNamespace, "another"),
 		"make a Lease in another namespace": lease(victimNamespace, "fleet-slot-0"),
@@ -95,7 +95,7 @@ func stolenToken(a *tenant) {
 		if err := try(); !apierrors.IsForbidden(err) && !apierrors.IsInvalid(err) {
 			a.Errorf("%s: %v", what, err)
 		} else if strings.Contains(err.Error(), adminSecret) {
-			a.Errorf("%s: the refusal shows what is in the Secret: %v", what, err)
+			a.Errorf("%s: the rejection shows the data of the Secret: %v", what, err)
 		} else {
 			a.Logf("%s: %v", what, err)
 		}

@@ -27,7 +27,7 @@ import (
 const (
 	// attackTime is how long attacks are drawn; ATTACK_TIME sets another time.
 	attackTime = time.Minute
-	// attackInterval is between two of them: so many that the fleet has always something to do, and so few that others get their turn.
+	// attackInterval is between two of them: so short that the fleet is always busy, and so long that other tenants are served.
 	attackInterval = 40 * time.Millisecond
 	// ownNames is how many objects of a kind the attacker has at most: so few that each is changed many times.
 	ownNames = 12
@@ -40,14 +40,14 @@ type generator struct {
 	*tenant
 
 	dice     *rand.Rand
-	sources  []string // texts that lead to the victim, or nowhere
-	last     []string // what was done last
+	sources  []string // names of the victim's objects, or of none
+	last     []string // the last attacks
 	accepted map[string]int
 	refused  map[string]int
 	refusal  map[string]error // the last
 }
 
-// generated attacks in ways that no other attack of this package has, while machines of another namespace are created. It checks
+// generated runs random attacks, beside the others of this package, while machines of another namespace are created. It checks
 // what must never change of the victim.
 func generated(a *tenant) {
 	lasts, seed := attackTime, uint64(time.Now().UTC().YearDay())
@@ -87,18 +87,18 @@ func generated(a *tenant) {
 	if err := <-done; err != nil {
 		a.Errorf("%v\nafter these attacks:\n%s", err, strings.Join(g.last, "\n"))
 	}
-	a.Logf("accepted %v, refused %v; %d machines of another namespace were made meanwhile, each in up to %s", g.accepted, g.refused, served, longest)
+	a.Logf("accepted %v, rejected %v; %d machines of another namespace were created meanwhile, each in up to %s", g.accepted, g.refused, served, longest)
 	for verb, err := range g.refusal {
-		a.Logf("the last %s that was refused: %.300v", verb, err)
+		a.Logf("the last rejected %s: %.300v", verb, err)
 	}
 	for _, verb := range []string{"create", "change", "status", "delete", "secret", "kubelet"} {
 		if g.accepted[verb] == 0 {
-			a.Errorf("no %s was accepted: nothing was tried", verb)
+			a.Errorf("no %s was accepted, so that it was not tested", verb)
 		}
 	}
 }
 
-// run attacks until ctx ends, or something has happened to the victim.
+// run attacks until ctx ends, or the victim has changed.
 func (g *generator) run(ctx context.Context) error {
 	tick := time.NewTicker(attackInterval)
 	defer tick.Stop()
@@ -119,7 +119,7 @@ func (g *generator) run(ctx context.Context) error {
 	}
 }
 
-// attack does one thing. That the API server refuses it is fine.
+// attack sends one request. The API server may reject it.
 func (g *generator) attack(ctx context.Context) error {
 	kind := kinds[g.dice.IntN(len(kinds))]
 	name := fmt.Sprint("own-", g.dice.IntN(ownNames))
@@ -201,7 +201,7 @@ func (g *generator) asKubelet(ctx context.Context) (name, body string, err error
 func encode(object any) string {
 	text, err := json.Marshal(object)
 	if err != nil {
-		return "{}" // it is made of maps and texts
+		return "{}" // it consists of maps and texts
 	}
 	return string(text)
 }
@@ -336,7 +336,7 @@ func (g *generator) annotations() map[string]any {
 	return annotations
 }
 
-// status is what the status of an object of a kind may say.
+// status returns a possible status of an object of a kind.
 func (g *generator) status(kind string) map[string]any {
 	if kind != "machines" {
 		return map[string]any{

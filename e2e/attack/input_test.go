@@ -25,7 +25,7 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/e2e/harness"
 )
 
-// absurdNumbers asks for what cannot be, and is refused with a condition; or for what means nothing, and is served.
+// absurdNumbers requests impossible numbers, which are rejected with a condition, and meaningless ones, which are served.
 func absurdNumbers(a *tenant) {
 	a.deploy("many", math.MaxInt32)
 	a.deploy("surge", 1, func(d *v1alpha1.MachineDeployment) {
@@ -35,7 +35,7 @@ func absurdNumbers(a *tenant) {
 		}}
 	})
 	for _, name := range []string{"many", "surge"} {
-		a.eventually("MachineDeployment "+name+" says that it is invalid", func(ctx context.Context) error {
+		a.eventually("MachineDeployment "+name+" reports that it is invalid", func(ctx context.Context) error {
 			d, err := a.api.MachineDeployments(a.namespace).Get(ctx, name, metav1.GetOptions{})
 			if err == nil && !slices.ContainsFunc(d.Status.Conditions, func(c v1alpha1.MachineDeploymentCondition) bool {
 				return c.Reason == v1alpha1.ReasonInvalidSpec && strings.Contains(c.Message, "1000000")
@@ -55,7 +55,7 @@ func absurdNumbers(a *tenant) {
 	})
 }
 
-// forgedNotes writes what the fleet notes for itself, in every place from which it could come to a Machine.
+// forgedNotes writes the fleet's own notes, in every place from which they could be copied to a Machine.
 func forgedNotes(a *tenant) {
 	a.deploy("pool", 1)
 	notes := map[string]string{v1alpha1.AnnotationIntents: `[{"ordinal":0}]`, v1alpha1.AnnotationSetAside: "{}"}
@@ -83,10 +83,10 @@ func forgedNotes(a *tenant) {
 	refused("the slot of a MachineDeployment", err)
 }
 
-// silentConnections is more than what a replica serves of one address.
+// silentConnections is more than a replica serves for one address.
 const silentConnections = 600
 
-// portWithoutEnd opens connections to a replica and says nothing on them, and reads the metrics of others' namespaces.
+// portWithoutEnd opens silent connections to a replica, and reads the metrics of others' namespaces.
 func portWithoutEnd(a *tenant) {
 	endpoint := a.lab.Endpoint("fleet-1")
 	at, err := url.Parse(endpoint)
@@ -131,7 +131,7 @@ func portWithoutEnd(a *tenant) {
 	}
 }
 
-// reader makes a ServiceAccount that may get a path, and returns a token of it.
+// reader creates a ServiceAccount that may get a path, and returns a token of it.
 func (a *tenant) reader(name, path string) string {
 	a.Helper()
 	accounts := a.lab.Control.CoreV1().ServiceAccounts(a.namespace)

@@ -44,8 +44,8 @@ func (a *tenant) claimed(m *v1alpha1.Machine) (node *corev1.Node) {
 	return node
 }
 
-// kubeletAroundTheAdmin writes on its own Node that the fleet has put an administrator's taint and label there, and then that the
-// Node is the victim's. The fleet takes off neither, and the victim's machine has no other Node than before.
+// kubeletAroundTheAdmin records on its own Node that the fleet has put an administrator's taint and label there, and then that the
+// Node is the victim's. The fleet removes neither, and the victim's machine has no other Node than before.
 func kubeletAroundTheAdmin(a *tenant) {
 	m := a.machine(a.named("mine"), harness.ClassName, func(m *v1alpha1.Machine) { m.Spec.NodeTemplateSpec.Labels = map[string]string{"pool": "a"} })
 	m = a.running(m.Name)
@@ -68,7 +68,7 @@ func kubeletAroundTheAdmin(a *tenant) {
 	_, err = a.api.Machines(a.namespace).Patch(a.ctx, m.Name, types.MergePatchType,
 		[]byte(`{"spec":{"nodeTemplate":{"metadata":{"labels":{"pool":"b"}}}}}`), metav1.PatchOptions{})
 	a.must(err)
-	a.eventually("the Node follows the machine's template", func(ctx context.Context) error {
+	a.eventually("the Node has the labels of the machine's template", func(ctx context.Context) error {
 		now, err := nodes.Get(ctx, node.Name, metav1.GetOptions{})
 		if err == nil && now.Labels["pool"] != "b" {
 			err = fmt.Errorf("it has labels %v", now.Labels)
@@ -84,7 +84,7 @@ func kubeletAroundTheAdmin(a *tenant) {
 	a.keepsTheAdmins(node.Name)
 }
 
-// keepsTheAdmins makes sure that a Node, if it is there, has what an administrator has put on it.
+// keepsTheAdmins checks that a Node, if it exists, has what an administrator has put on it.
 func (a *tenant) keepsTheAdmins(name string) {
 	a.Helper()
 	node, err := a.lab.Target.CoreV1().Nodes().Get(a.ctx, name, metav1.GetOptions{})
@@ -99,16 +99,16 @@ func (a *tenant) keepsTheAdmins(name string) {
 }
 
 const (
-	// flaps is how often a kubelet changes its mind.
+	// flaps is how often a kubelet changes its readiness.
 	flaps = 300
-	// flapWrites and flapEvents are how many statuses and Events that may come to: ten statuses at once and then one in 5 s, and
+	// flapWrites and flapEvents are how many statuses and Events that may cause: ten statuses at once and then one in 5 s, and
 	// twenty Events of a reason at once (internal/bounded), in flapTime at most.
 	flapWrites = 10 + int(flapTime/(5*time.Second))
 	flapEvents = 2 * 20
 	flapTime   = 2 * time.Minute
 )
 
-// kubeletThatFlaps says again and again that its Node is ready, and that it is not.
+// kubeletThatFlaps reports repeatedly that its Node is ready, and that it is not.
 func kubeletThatFlaps(a *tenant) {
 	m := a.running(a.machine(a.named("mine"), harness.ClassName).Name)
 	node := a.claimed(m)

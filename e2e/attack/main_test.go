@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// parallelCases is many, because cases mostly wait.
+// parallelCases is large, because cases mostly wait.
 const parallelCases = "32"
 
 func TestMain(m *testing.M) {

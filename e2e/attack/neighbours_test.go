@@ -18,7 +18,7 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/e2e/harness"
 )
 
-// neighbour makes another namespace with a MachineDeployment of one machine that runs.
+// neighbour creates another namespace with a MachineDeployment of one running machine.
 func (a *tenant) neighbour(providerSpec string) (namespace string, m *v1alpha1.Machine) {
 	a.Helper()
 	namespace = "next-to-" + a.namespace
@@ -38,7 +38,7 @@ func (a *tenant) machinesOf(namespace string) []v1alpha1.Machine {
 	return list.Items
 }
 
-// deadMachinesOfOneTenant has eight machines of a zone die. Another namespace has one there that dies, too, and is replaced.
+// deadMachinesOfOneTenant ends eight machines of a zone. Another namespace has one there that ends, too, and is replaced.
 func deadMachinesOfOneTenant(a *tenant) {
 	const zone, dead = `{"zone":"sim-1b"}`, 8
 	class, err := a.api.MachineClasses(a.namespace).Get(a.ctx, harness.ClassName, metav1.GetOptions{})
@@ -54,7 +54,7 @@ func deadMachinesOfOneTenant(a *tenant) {
 	for _, of := range a.machinesOf(a.namespace) {
 		a.must(a.lab.Cloud.Act(a.ctx, path.Base(of.Spec.ProviderID), cloudapi.ActionLoseReady))
 	}
-	a.eventually("replacement is halted in the namespace concerned", func(ctx context.Context) error {
+	a.eventually("the circuit breaker is open in the namespace concerned", func(ctx context.Context) error {
 		d, err := a.api.MachineDeployments(a.namespace).Get(ctx, "pool", metav1.GetOptions{})
 		if err == nil && !slices.ContainsFunc(d.Status.Conditions, func(c v1alpha1.MachineDeploymentCondition) bool {
 			return c.Type == v1alpha1.MachineDeploymentCircuitBreakerOpen
@@ -76,7 +76,8 @@ func deadMachinesOfOneTenant(a *tenant) {
 	a.Logf("the machine of the other namespace was replaced after %s", time.Since(begin).Round(time.Millisecond))
 }
 
-// forgedOwnerReferences has Machines name a MachineSet of another namespace as their owner, and stay. It can be deleted all the same.
+// forgedOwnerReferences creates Machines that name a MachineSet of another namespace as their owner, and stay. That can be deleted
+// nevertheless.
 func forgedOwnerReferences(a *tenant) {
 	namespace, of := a.neighbour("")
 	owner, labels := *metav1.GetControllerOf(of), maps.Clone(of.Labels)
@@ -97,7 +98,7 @@ func forgedOwnerReferences(a *tenant) {
 		}
 		_, err = deployments.Get(ctx, "pool", metav1.GetOptions{})
 		if err == nil {
-			return errors.New("the MachineDeployment is there")
+			return errors.New("the MachineDeployment still exists")
 		}
 		if machines := a.machinesOf(namespace); len(sets.Items)+len(machines) > 0 {
 			return fmt.Errorf("there are %d sets and %d machines", len(sets.Items), len(machines))
@@ -105,12 +106,12 @@ func forgedOwnerReferences(a *tenant) {
 		return notFound(err)
 	})
 	if left := a.machinesOf(a.namespace); len(left) != 5 {
-		a.Errorf("of the forged machines %d are left: they did not hold anything", len(left))
+		a.Errorf("of the forged machines %d are left: they did not block a deletion", len(left))
 	}
 }
 
-// cloudThatNeverAnswers has a hundred machines whose cloud does not answer. They have their share of each replica, and a machine of
-// another namespace is made meanwhile.
+// cloudThatNeverAnswers creates a hundred machines whose cloud does not answer. They use their share of each replica, and a
+// machine of another namespace is created meanwhile.
 func cloudThatNeverAnswers(a *tenant) {
 	const many = 100
 	namespace, _ := a.neighbour("")
@@ -130,7 +131,7 @@ func cloudThatNeverAnswers(a *tenant) {
 	}
 }
 
-// timeToRun makes a machine and returns how long it takes until it runs.
+// timeToRun creates a machine and returns how long it takes until it runs.
 func (a *tenant) timeToRun(namespace, name string) time.Duration {
 	a.Helper()
 	api := a.lab.Machines.MachineV1alpha1().Machines(namespace)

@@ -17,7 +17,7 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/e2e/harness"
 )
 
-// forge makes a Machine that says it has a Node and a VM and runs.
+// forge creates a Machine with a status of one that runs with a Node and a VM.
 func (a *tenant) forge(name, node, providerID string) {
 	a.Helper()
 	a.machine(name, harness.ClassName, func(m *v1alpha1.Machine) {
@@ -31,10 +31,10 @@ func (a *tenant) forge(name, node, providerID string) {
 	a.must(err)
 }
 
-// event waits for an Event about a Machine that says some words.
+// event waits for an Event about a Machine whose message contains some words.
 func (a *tenant) event(machine, reason string, words ...string) {
 	a.Helper()
-	a.eventually(fmt.Sprintf("an Event %s about machine %s says %q", reason, machine, words), func(ctx context.Context) error {
+	a.eventually(fmt.Sprintf("an Event %s about machine %s contains %q", reason, machine, words), func(ctx context.Context) error {
 		list, err := a.lab.Control.EventsV1().Events(a.namespace).List(ctx, metav1.ListOptions{})
 		if err != nil {
 			return err
@@ -100,8 +100,8 @@ func unmanagedNode(a *tenant) {
 	}
 }
 
-// forgedTakeOver has the fleet take over VMs that look as if Machine Controller Manager had made them, without the UID of any
-// Machine. One is of the attacker's namespace, and is taken over; the others are not.
+// forgedTakeOver creates Machines for VMs like those of Machine Controller Manager, without the UID of any Machine. One is of the
+// attacker's namespace, and is taken over; the others are not.
 func forgedTakeOver(a *tenant) {
 	made := map[string]cloudapi.Instance{}
 	for name, tags := range map[string]map[string]string{

@@ -28,7 +28,7 @@ import (
 )
 
 const (
-	// patience bounds each wait; interval is how often is looked.
+	// patience bounds each wait; interval is that of its checks.
 	patience = 2 * time.Minute
 	interval = 200 * time.Millisecond
 	// replicas of the fleet, and its slots.
@@ -41,7 +41,7 @@ const (
 	healthTimeout = 10 * time.Second
 )
 
-// scene is a lab with a victim, and with a cloud and an address that attackers have in their power.
+// scene is a lab with a victim, and with a cloud and an address that attackers control.
 type scene struct {
 	ctx    context.Context //nolint:containedctx // it is the test's own, and ends before the lab is stopped
 	lab    *harness.Lab
@@ -68,7 +68,7 @@ func newScene(t *testing.T) *scene {
 	return s
 }
 
-// end looks at the victim once more, and whether the replicas are the same processes and have stayed small.
+// end checks the victim once more, and that the replicas are the same processes and have stayed small.
 func (s *scene) end(t *testing.T) {
 	t.Helper()
 	if err := s.victim.verdict(s.ctx); err != nil {
@@ -175,7 +175,7 @@ func as(config *rest.Config, user string, groups ...string) *rest.Config {
 	return config
 }
 
-// finish says what an attack has cost, and looks at the victim.
+// finish logs the cost of an attack, and checks the victim.
 func (a *tenant) finish() {
 	if err := a.victim.verdict(a.ctx); err != nil {
 		a.Error(err)
@@ -217,14 +217,14 @@ func (a *tenant) eventually(what string, check func(context.Context) error) {
 	a.must(harness.EventuallyEvery(ctx, interval, what, check))
 }
 
-// secret makes a Secret.
+// secret creates a Secret.
 func (a *tenant) secret(name string, data map[string]string) {
 	a.Helper()
 	_, err := a.secrets.Create(a.ctx, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: name}, StringData: data}, metav1.CreateOptions{})
 	a.must(err)
 }
 
-// class makes a class with a Secret of the same name, for a cloud.
+// class creates a class with a Secret of the same name, for a cloud.
 func (a *tenant) class(name, endpoint string, change ...func(*v1alpha1.MachineClass)) {
 	a.Helper()
 	a.secret(name, map[string]string{v1alpha1.SecretKeyUserData: harness.UserData, "endpoint": endpoint})
@@ -237,8 +237,8 @@ func (a *tenant) class(name, endpoint string, change ...func(*v1alpha1.MachineCl
 	a.must(err)
 }
 
-// mayWriteNotes gives the tenant a right that no tenant has: to write what the fleet notes for itself. So it is tried what the fleet
-// does with notes that are forged where the chart's policy does not keep them out.
+// mayWriteNotes gives the tenant a right that no tenant has: to write the fleet's notes. So it is tested how the fleet handles
+// forged notes where the chart's policy does not reject them.
 func (a *tenant) mayWriteNotes() {
 	a.Helper()
 	rbac, name := a.lab.Control.RbacV1(), "notes-of-"+a.namespace
@@ -257,7 +257,7 @@ func (a *tenant) mayWriteNotes() {
 // named returns a name for a Machine whose VM joins: Nodes of all tenants have their machines' names.
 func (a *tenant) named(name string) string { return a.namespace + "-" + name }
 
-// machine makes a Machine.
+// machine creates a Machine.
 func (a *tenant) machine(name, class string, change ...func(*v1alpha1.Machine)) *v1alpha1.Machine {
 	a.Helper()
 	m := &v1alpha1.Machine{
@@ -272,7 +272,7 @@ func (a *tenant) machine(name, class string, change ...func(*v1alpha1.Machine)) 
 	return made
 }
 
-// deploy makes a MachineDeployment of the namespace's class.
+// deploy creates a MachineDeployment of the namespace's class.
 func (a *tenant) deploy(name string, n int32, change ...func(*v1alpha1.MachineDeployment)) {
 	a.Helper()
 	d := harness.Deployment(a.namespace, name, n)
@@ -288,11 +288,11 @@ func (a *tenant) get(ctx context.Context, name string) (*v1alpha1.Machine, error
 	return a.api.Machines(a.namespace).Get(ctx, name, metav1.GetOptions{})
 }
 
-// says waits until a machine's last operation has a code and some words, and returns its text, which is one printable line that
+// reports waits until a machine's last operation has a code and some words, and returns its text, which is one printable line that
 // is not too long.
-func (a *tenant) says(name, code string, words ...string) (text string) {
+func (a *tenant) reports(name, code string, words ...string) (text string) {
 	a.Helper()
-	a.eventually(fmt.Sprintf("machine %s says %s, %q", name, code, words), func(ctx context.Context) error {
+	a.eventually(fmt.Sprintf("machine %s reports %s, %q", name, code, words), func(ctx context.Context) error {
 		m, err := a.get(ctx, name)
 		if err != nil {
 			return err
@@ -305,7 +305,7 @@ func (a *tenant) says(name, code string, words ...string) (text string) {
 		}
 		for _, word := range words {
 			if !strings.Contains(text, word) {
-				err = errors.Join(err, fmt.Errorf("it does not say %q", word))
+				err = errors.Join(err, fmt.Errorf("it does not contain %q", word))
 			}
 		}
 		if err != nil {
@@ -314,12 +314,12 @@ func (a *tenant) says(name, code string, words ...string) (text string) {
 		return err
 	})
 	if len(text) > maxText || strings.ContainsFunc(text, func(r rune) bool { return r < ' ' || r == 0x7f }) {
-		a.Errorf("machine %s says %d bytes: %q", name, len(text), text)
+		a.Errorf("machine %s reports %d bytes: %q", name, len(text), text)
 	}
 	return text
 }
 
-// maxText is how long what a status says may be, in bytes: a message of a cloud has 1 KiB, and some words go before it.
+// maxText is the largest text of a status, in bytes: a message of a cloud has 1 KiB, and some words precede it.
 const maxText = 1200
 
 // running waits until a machine runs.
@@ -346,7 +346,7 @@ func (a *tenant) gone(name string) {
 	a.eventually("machine "+name+" is gone", func(ctx context.Context) error {
 		m, err := a.get(ctx, name)
 		if err == nil {
-			return fmt.Errorf("it is there: %+v", m.Status)
+			return fmt.Errorf("it still exists: %+v", m.Status)
 		}
 		return notFound(err)
 	})

@@ -16,7 +16,7 @@ import (
 )
 
 // secretOfTheControlCluster names a Secret of kube-system in a class, so that the fleet sends it to the attacker's cloud, as user
-// data or as a credential. It is refused in the same words as a Secret that does not exist.
+// data or as a credential. It is rejected with the same message as a Secret that does not exist.
 func secretOfTheControlCluster(a *tenant) {
 	a.secret("mine", map[string]string{v1alpha1.SecretKeyUserData: harness.UserData, "endpoint": a.cloud.endpoint("obedient")})
 	foreign := func(name string) *corev1.SecretReference {
@@ -32,7 +32,7 @@ func secretOfTheControlCluster(a *tenant) {
 			_, err := a.api.MachineClasses(a.namespace).Create(a.ctx, class, metav1.CreateOptions{})
 			a.must(err)
 			a.machine(class.Name, class.Name)
-			text := a.says(class.Name, "PermissionDenied", "not in its namespace", v1alpha1.AnnotationSharedWith)
+			text := a.reports(class.Name, "PermissionDenied", "not in its namespace", v1alpha1.AnnotationSharedWith)
 			texts[class.Name] = strings.ReplaceAll(text, name, "NAME")
 		}
 	}
@@ -48,18 +48,18 @@ func secretOfTheControlCluster(a *tenant) {
 	a.nothingLeaks(adminSecret)
 }
 
-// nothingLeaks makes sure that no cloud has got a text.
+// nothingLeaks checks that no cloud has received a text.
 func (a *tenant) nothingLeaks(text string) {
 	a.Helper()
 	for lie := range lies {
 		for _, request := range a.cloud.asked(lie) {
 			if strings.Contains(request.head+string(request.body), text) || bytes.Contains(request.body, []byte(base64.StdEncoding.EncodeToString([]byte(text)))) {
-				a.Errorf("the cloud %q got %s %s", lie, request.head, request.body)
+				a.Errorf("the cloud %q received %s %s", lie, request.head, request.body)
 			}
 		}
 	}
 	if got := a.cloud.asked(""); len(got) > 0 {
-		a.Errorf("an address that no flag allows got %q", got)
+		a.Errorf("an address that no flag allows received %q", got)
 	}
 }
 
@@ -82,11 +82,11 @@ func sharedSecret(a *tenant) {
 		a.machine(a.named(name), name)
 	}
 	a.running(a.named("with-me"))
-	a.says(a.named("with-others"), "PermissionDenied", "not in its namespace")
+	a.reports(a.named("with-others"), "PermissionDenied", "not in its namespace")
 }
 
-// pathInTheNameOfASecret has a Secret's name lead to another request: a watch of all Secrets, which lasts for an hour. Other machines
-// are made meanwhile.
+// pathInTheNameOfASecret uses a name of a Secret that could change the request to a watch of all Secrets, which lasts for an hour.
+// Other machines are created meanwhile.
 func pathInTheNameOfASecret(a *tenant) {
 	for i, ref := range []corev1.SecretReference{
 		{Namespace: "x", Name: "../../../watch/secrets"},
@@ -100,9 +100,9 @@ func pathInTheNameOfASecret(a *tenant) {
 		a.must(err)
 		a.machine(class.Name, class.Name)
 	}
-	a.says("path-0", "PermissionDenied", "not in its namespace")
-	a.says("path-1", "PermissionDenied", "not in its namespace")
-	a.says("path-2", "NotFound", "does not exist")
+	a.reports("path-0", "PermissionDenied", "not in its namespace")
+	a.reports("path-1", "PermissionDenied", "not in its namespace")
+	a.reports("path-2", "NotFound", "does not exist")
 	a.machine(a.named("other"), harness.ClassName)
 	a.running(a.named("other"))
 	requests, err := a.lab.Watches(a.mark)
@@ -114,7 +114,7 @@ func pathInTheNameOfASecret(a *tenant) {
 	}
 }
 
-// foreignEndpoint has the fleet send requests to an address of the attacker's, or through a cloud to another path of it.
+// foreignEndpoint makes the fleet send requests to an address of the attacker, or through a cloud to another path of it.
 func foreignEndpoint(a *tenant) {
 	for name, endpoint := range map[string]string{
 		"elsewhere": a.cloud.elsewhere.URL,
@@ -124,7 +124,7 @@ func foreignEndpoint(a *tenant) {
 	} {
 		a.class(name, endpoint)
 		a.machine(name, name)
-		a.says(name, "InvalidArgument", `"endpoint"`)
+		a.reports(name, "InvalidArgument", `"endpoint"`)
 	}
 	a.nothingLeaks(adminSecret)
 }

@@ -44,7 +44,7 @@ func (a *tenant) tokensOf(ctx context.Context, machine types.UID) (found []corev
 	}), nil
 }
 
-// tokenForever asks for a token that lasts for a hundred years, and removes the finalizer of its machine, so that no controller
+// tokenForever requests a token that lasts for a hundred years, and removes the finalizer of its machine, so that no controller
 // would delete the token.
 func tokenForever(a *tenant) {
 	const forever = 876_000 * time.Hour
@@ -107,7 +107,7 @@ func tokenWithoutPlaceholder(a *tenant) {
 	}
 }
 
-// tokenForAnotherNode is root on a VM, reads the bootstrap token there, and asks for certificates of Nodes.
+// tokenForAnotherNode is root on a VM, reads the bootstrap token there, and requests certificates of Nodes.
 func tokenForAnotherNode(a *tenant) {
 	a.class("obedient", a.cloud.endpoint("obedient"))
 	for _, name := range []string{"own", controlPlane} {
@@ -125,7 +125,7 @@ func tokenForAnotherNode(a *tenant) {
 	if _, err := vm.CoreV1().Secrets(metav1.NamespaceSystem).List(a.ctx, metav1.ListOptions{}); !apierrors.IsForbidden(err) {
 		a.Errorf("the list of Secrets: %v", err)
 	}
-	// A machine can have the name of a Node that no machine has, as those of control planes.
+	// A machine can have the name of a Node without a machine, like those of control planes.
 	unmanaged := a.asksFor(a.withToken(controlPlane), controlPlane)
 	a.decided(a.asksFor(vm, other), certificatesv1.CertificateDenied, other, "own")
 	a.decided(a.asksFor(vm, "own"), certificatesv1.CertificateApproved, "own")
@@ -136,7 +136,7 @@ func tokenForAnotherNode(a *tenant) {
 	}
 }
 
-// withToken returns the access that the bootstrap token gives which a VM was made with.
+// withToken returns the access by the bootstrap token of a VM.
 func (a *tenant) withToken(machine string) kubernetes.Interface {
 	a.Helper()
 	for _, request := range a.cloud.asked("obedient") {
@@ -155,11 +155,11 @@ func (a *tenant) withToken(machine string) kubernetes.Interface {
 		a.must(err)
 		return client
 	}
-	a.Fatalf("no VM was made for machine %s", machine)
+	a.Fatalf("no VM was created for machine %s", machine)
 	return nil
 }
 
-// asksFor asks for the certificate of a Node, and returns the name of the request.
+// asksFor requests the certificate of a Node, and returns the name of the request.
 func (a *tenant) asksFor(client kubernetes.Interface, node string) (request string) {
 	a.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -181,7 +181,7 @@ func (a *tenant) asksFor(client kubernetes.Interface, node string) (request stri
 	return csr.Name
 }
 
-// decided waits for what the approver says of a request.
+// decided waits for the approver's decision on a request.
 func (a *tenant) decided(request string, want certificatesv1.RequestConditionType, words ...string) {
 	a.Helper()
 	a.eventually(fmt.Sprintf("the request %s is %s", request, want), func(ctx context.Context) error {

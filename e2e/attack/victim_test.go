@@ -29,14 +29,14 @@ import (
 const (
 	// victimNamespace has the victim's machines in the control cluster, and their pods in the target cluster.
 	victimNamespace = "victim"
-	// adminToken is a Secret of kube-system in the control cluster, and adminSecret what is in it.
+	// adminToken is a Secret of kube-system in the control cluster, and adminSecret its data.
 	adminToken  = "admin-token"
 	adminSecret = "the-token-of-an-administrator"
-	// controlPlane is a Node that no machine has ever had, without a provider ID; joinedVM is one that says of which VM it is.
+	// controlPlane is a Node that no machine has ever had, without a provider ID; joinedVM is one with the provider ID of its VM.
 	controlPlane, joinedVM = "control-plane", "joined-vm"
 )
 
-// victim is what attackers are after: two machines with their Nodes, pods and VMs, two Nodes that no machine has ever had, and a
+// victim is the target of attacks: two machines with their Nodes, pods and VMs, two Nodes that no machine has ever had, and a
 // Secret.
 type victim struct {
 	lab      *harness.Lab
@@ -46,7 +46,7 @@ type victim struct {
 	guarded  []*guarded
 
 	mu    sync.Mutex
-	harms map[string]string // by object, the first that was done to it
+	harms map[string]string // by object, the first change of it
 }
 
 // guarded are objects that may not change.
@@ -54,7 +54,7 @@ type guarded struct {
 	what     string
 	client   dynamic.ResourceInterface
 	selector string
-	// open says that other objects may come and go.
+	// open reports whether other objects may be created and deleted.
 	open   bool
 	before map[string]string
 }
@@ -94,7 +94,7 @@ func newVictim(ctx context.Context, lab *harness.Lab) (*victim, error) {
 	return v, nil
 }
 
-// create makes what the victim has, and waits until nothing changes it any more.
+// create creates the victim's objects, and waits until they do not change any more.
 func (v *victim) create(ctx context.Context) error {
 	if err := v.lab.Prepare(ctx, victimNamespace, ""); err != nil {
 		return err
@@ -145,7 +145,7 @@ func (v *victim) settle(ctx context.Context, m v1alpha1.Machine) error {
 	if err != nil {
 		return err
 	}
-	if err := harness.Eventually(ctx, "pods can be made", func(ctx context.Context) error {
+	if err := harness.Eventually(ctx, "pods can be created", func(ctx context.Context) error {
 		_, err := core.ServiceAccounts(victimNamespace).Get(ctx, "default", metav1.GetOptions{})
 		return err
 	}); err != nil {
@@ -160,7 +160,7 @@ func (v *victim) settle(ctx context.Context, m v1alpha1.Machine) error {
 
 func nodeOf(m *v1alpha1.Machine) string { return m.Labels[v1alpha1.LabelNode] }
 
-// guard remembers objects as they are, and follows them.
+// guard records the current objects, and watches them.
 func (v *victim) guard(ctx context.Context, g *guarded) error {
 	now, version, err := g.list(ctx)
 	if err != nil {
@@ -208,7 +208,7 @@ func (g *guarded) list(ctx context.Context) (now map[string]string, version stri
 	return now, list.GetResourceVersion(), nil
 }
 
-// see compares an object with what it was.
+// see compares an object with its recorded version.
 func (v *victim) see(g *guarded, name, now string) {
 	before, known := g.before[name]
 	if before == now || !known && g.open {
@@ -221,7 +221,7 @@ func (v *victim) see(g *guarded, name, now string) {
 	}
 }
 
-// verdict returns what was done to the victim, at any time until now.
+// verdict returns the changes of the victim, at any time until now.
 func (v *victim) verdict(ctx context.Context) error {
 	for _, g := range v.guarded {
 		now, _, err := g.list(ctx)
@@ -277,7 +277,7 @@ func (v *victim) nodes() []string {
 	return names
 }
 
-// essence returns what no attack may change of an object: all but what the object's own controllers write as time goes by.
+// essence returns what no attack may change of an object: all but what its own controllers write over time.
 func essence(object *unstructured.Unstructured) string {
 	object = object.DeepCopy()
 	phase, _, _ := unstructured.NestedString(object.Object, "status", "currentStatus", "phase")
@@ -321,7 +321,7 @@ func essence(object *unstructured.Unstructured) string {
 	return string(text)
 }
 
-// notFound returns nil for an error that says that an object is not there.
+// notFound returns nil for an error NotFound.
 func notFound(err error) error {
 	if apierrors.IsNotFound(err) {
 		return nil

@@ -24,7 +24,7 @@ func TestGroupsAreRead(t *testing.T) {
 		}
 	}
 	if err := (groups{"a": {namespace: "one"}}).Set("1:5:two.b"); err == nil {
-		t.Error("groups of two namespaces are taken")
+		t.Error("want an error for groups of two namespaces, got none")
 	}
 }
 
@@ -39,7 +39,7 @@ func TestRolling(t *testing.T) {
 		"resumed":          {v1alpha1.ConditionUnknown, "DeploymentResumed", true},
 		"going on":         {v1alpha1.ConditionTrue, "MachineSetUpdated", true},
 		"too late":         {v1alpha1.ConditionFalse, "ProgressDeadlineExceeded", true},
-		"paused, it said":  {v1alpha1.ConditionTrue, "DeploymentPaused", true},
+		"paused before":    {v1alpha1.ConditionTrue, "DeploymentPaused", true},
 		"done, it doubted": {v1alpha1.ConditionUnknown, "NewMachineSetAvailable", true},
 	} {
 		d := &v1alpha1.MachineDeployment{Status: v1alpha1.MachineDeploymentStatus{Conditions: []v1alpha1.MachineDeploymentCondition{
@@ -96,7 +96,7 @@ func TestLowered(t *testing.T) {
 				t.Errorf("what counts (-want +got):\n%s", diff)
 			}
 			if diff := cmp.Diff(was, d); diff != "" {
-				t.Errorf("what was read has changed (-want +got):\n%s", diff)
+				t.Errorf("the input has changed (-want +got):\n%s", diff)
 			}
 			if got == nil {
 				return
@@ -154,8 +154,8 @@ func TestOwnersAreFollowed(t *testing.T) {
 		fails   bool
 	}{
 		"the first owner counts": {[]string{"set", "bare"}, "pool", false, false},
-		"nobody owns it":         {nil, "", true, true},
-		"nobody owns its set":    {[]string{"bare"}, "", true, true},
+		"no owner":               {nil, "", true, true},
+		"no owner of its set":    {[]string{"bare"}, "", true, true},
 		"there is no such set":   {[]string{"gone"}, "", false, true},
 	} {
 		m := machine("m", "", "", tc.owners...)
@@ -243,7 +243,7 @@ func TestTemplate(t *testing.T) {
 		got, err := templateOf(d, class(tc.change), tc.nodes)
 		if tc.capacity == "" {
 			if !errors.Is(err, errTemplate) {
-				t.Errorf("%s: got %+v, %v, want it refused", name, got, err)
+				t.Errorf("%s: got %+v, %v, want an error", name, got, err)
 			}
 			continue
 		}
@@ -261,7 +261,7 @@ func TestTemplate(t *testing.T) {
 		}
 	}
 	if labels[corev1.LabelArchStable] != "any" {
-		t.Errorf("what was read has changed: %v", labels)
+		t.Errorf("the input has changed: %v", labels)
 	}
 	if got, err := templateOf(d, &v1alpha1.MachineClass{}, nil); !errors.Is(err, errTemplate) {
 		t.Errorf("without a nodeTemplate: got %+v, %v", got, err)

@@ -33,7 +33,7 @@ func TestTheManifestsOfTheDocs(t *testing.T) {
 		t.Errorf("the Deployment is %+v", d)
 	}
 	if n := len(decoded(t, folder+"access-control.yaml")) + len(decoded(t, folder+"access-target.yaml")); n != 3 {
-		t.Errorf("%d objects give the access, want 3", n)
+		t.Errorf("%d objects grant the access, want 3", n)
 	}
 }
 

@@ -9,7 +9,7 @@ import (
 	"github.com/gardener/machine-controller-manager/pkg/apis/machine/v1alpha1"
 )
 
-// refusal is why the cluster-autoscaler does not do something, as an error.
+// refusal is the reason why the cluster-autoscaler rejects an operation, as an error.
 type refusal string
 
 func (r refusal) Error() string { return string(r) }
@@ -20,11 +20,11 @@ const (
 	errSize       refusal = "the size is at its limit"
 	errOtherGroup refusal = "the Node is of another node group"
 	errNoOwner    refusal = "the machine has no owner"
-	errTemplate   refusal = "the class says too little of its Nodes"
+	errTemplate   refusal = "the class has too few properties of its Nodes"
 	errKind       refusal = "the class is of another kind"
 )
 
-// group is a node group: a MachineDeployment, and between which sizes it is kept.
+// group is a node group: a MachineDeployment with its minimum and maximum size.
 type group struct {
 	min, max        int
 	namespace, name string
@@ -33,7 +33,7 @@ type group struct {
 // groups are the node groups by name; they are a flag that may be repeated.
 type groups map[string]group
 
-// String says nothing of groups: a flag has to have it.
+// String returns an empty text; flag.Value requires it.
 func (groups) String() string { return "" }
 
 // Set adds a group, from its text.
@@ -73,11 +73,11 @@ func parseGroup(text string) (group, error) {
 	return group{}, fmt.Errorf("want a node group as <min>:<max>:<namespace>.<MachineDeployment>, got %q", text)
 }
 
-// requested begins the ID of what stands for a machine that has no Node yet. The name of the machine follows.
+// requested is the prefix of the ID of a machine that has no Node yet. The name of the machine follows.
 const requested = "requested://"
 
-// machineOf finds the machine of a Node, by its provider ID or by the ID of what stands for it. Clouds write provider IDs in
-// more than one way, so their last elements are compared. It is nil when there is none.
+// machineOf finds the machine of a Node, by its provider ID or by the ID of a machine without a Node. Formats of provider IDs
+// differ, so their last elements are compared. It is nil when there is none.
 func machineOf(id string, machines []v1alpha1.Machine) *v1alpha1.Machine {
 	last := path.Base(id)
 	for i, m := range machines {

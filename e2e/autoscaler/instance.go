@@ -10,12 +10,12 @@ type instance struct {
 	// ID is the provider ID of the Node, or, while there is none, requested://<machine>.
 	ID      string `json:"id"`
 	Machine string `json:"machine"`
-	// Creating says that the VM is being made.
+	// Creating reports whether the VM is being created.
 	Creating bool           `json:"creating,omitempty"`
 	Error    *instanceError `json:"error,omitempty"`
 }
 
-// instanceError is why there is no VM.
+// instanceError is the reason why there is no VM.
 type instanceError struct {
 	// Class decides what the cluster-autoscaler does: after OutOfResources it tries other node groups at once.
 	Class   string `json:"class"`
@@ -29,7 +29,7 @@ const (
 	otherError     = "Other"
 )
 
-// instancesOf says what became of the machines of a node group: they carry its name as the label name.
+// instancesOf returns the instances of a node group: their machines have its name as the label name.
 func instancesOf(name string, machines []v1alpha1.Machine, nodes []corev1.Node) []instance {
 	ids := map[string]string{}
 	for _, n := range nodes {
@@ -51,7 +51,7 @@ func instancesOf(name string, machines []v1alpha1.Machine, nodes []corev1.Node) 
 	return all
 }
 
-// creation says how far the creation of a VM is.
+// creation reports whether a VM is being created, and its error.
 func creation(op v1alpha1.LastOperation) (creating bool, err *instanceError) {
 	if op.Type != v1alpha1.MachineOperationCreate {
 		return false, nil

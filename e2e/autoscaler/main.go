@@ -1,11 +1,10 @@
-// Command autoscaler does to MachineDeployments what the cluster-autoscaler does by way of its provider for Machine Controller
-// Manager, one step in each run, and prints what came of it as JSON. Tests of the fleet run it, to see the fleet as the
-// cluster-autoscaler does.
+// Command autoscaler changes MachineDeployments like the cluster-autoscaler with its provider for Machine Controller Manager, one
+// step in each run, and prints the result as JSON. Tests run it to check the fleet from the view of the cluster-autoscaler.
 //
-// It is written after what the cluster-autoscaler reads, decides and writes, for the three generations of its scale-down, and
-// speaks with the clientset of Machine Controller Manager v0.60.0: it writes whole objects, and what that version's types do not
-// know is lost. It is not the cluster-autoscaler: it has no loop and no cache, looks at no pods, and does not look for the
-// Deployment of Machine Controller Manager.
+// It reads, decides and writes like the cluster-autoscaler, for the three generations of its scale-down, and uses the clientset
+// of Machine Controller Manager v0.60.0: it writes whole objects, and fields that are not in that version's types are lost. It is
+// not the cluster-autoscaler: it has no loop and no cache, reads no pods, and does not check the Deployment of Machine Controller
+// Manager.
 package main
 
 import (
@@ -29,7 +28,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 )
 
-// userAgent is by which audit logs tell this client from others.
+// userAgent identifies this client in audit logs.
 const userAgent = "cluster-autoscaler"
 
 func main() {
@@ -39,7 +38,7 @@ func main() {
 	if err == nil {
 		return
 	}
-	// Even the error is JSON: tests read why something was refused.
+	// Even the error is JSON: tests read the reason of a rejection.
 	var why refusal
 	errors.As(err, &why)
 	answer, _ := json.Marshal(map[string]string{"error": err.Error(), "refusal": string(why)})
@@ -81,7 +80,7 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	return json.NewEncoder(out).Encode(answer)
 }
 
-// commands are what the cluster-autoscaler asks of a provider of clouds, by name.
+// commands are the calls of the cluster-autoscaler to a cloud provider, by name.
 var commands = map[string]func(ctx context.Context, s *scaler, args []string) (any, error){
 	"refresh":              func(ctx context.Context, s *scaler, _ []string) (any, error) { return s.refresh(ctx) },
 	"nodes":                inGroup(func(ctx context.Context, s *scaler, g group, _ []string) (any, error) { return s.nodes(ctx, g) }),
@@ -103,7 +102,7 @@ func names() (all []string) {
 	return all
 }
 
-// inGroup makes a command of which the first argument is a node group.
+// inGroup returns a command whose first argument is a node group.
 func inGroup(do func(ctx context.Context, s *scaler, g group, args []string) (any, error)) func(context.Context, *scaler, []string) (any, error) {
 	return func(ctx context.Context, s *scaler, args []string) (any, error) {
 		if len(args) == 0 {
@@ -137,7 +136,7 @@ func groupOfNode(ctx context.Context, s *scaler, args []string) (any, error) {
 	return s.groupOfNode(ctx, args[0])
 }
 
-// connect makes the clients.
+// connect creates the clients.
 func (s *scaler) connect(control, target string) error {
 	controlConfig, err1 := access(control)
 	targetConfig, err2 := access(target)
@@ -147,7 +146,7 @@ func (s *scaler) connect(control, target string) error {
 	machines, err1 := machineclientset.NewForConfig(controlConfig)
 	cluster, err2 := kubernetes.NewForConfig(targetConfig)
 	if err := errors.Join(err1, err2); err != nil {
-		return fmt.Errorf("make the clients: %w", err)
+		return fmt.Errorf("create the clients: %w", err)
 	}
 	s.machineAPI, s.nodeAPI = machines.MachineV1alpha1(), cluster.CoreV1().Nodes()
 	return nil

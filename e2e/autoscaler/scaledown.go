@@ -27,8 +27,8 @@ const (
 	annotationKept     = "cluster-autoscaler.kubernetes.io/scale-down-disabled"
 )
 
-// rolling says that machines of the MachineDeployment are being replaced, so that none may be taken away. Without the condition
-// they never were.
+// rolling reports whether machines of the MachineDeployment are being replaced, so that none may be removed. Without the condition
+// none are.
 func rolling(d *v1alpha1.MachineDeployment) bool {
 	for _, c := range d.Status.Conditions {
 		if c.Type == v1alpha1.MachineDeploymentProgressing {
@@ -40,7 +40,7 @@ func rolling(d *v1alpha1.MachineDeployment) bool {
 	return false
 }
 
-// marked returns the names of the machines that the MachineDeployment is told to delete.
+// marked returns the names of the machines that the MachineDeployment lists for deletion.
 func marked(d *v1alpha1.MachineDeployment) []string {
 	var names []string
 	for _, entry := range entries(d) {
@@ -57,8 +57,8 @@ func entries(d *v1alpha1.MachineDeployment) []string {
 	return nil
 }
 
-// lowered returns the MachineDeployment as it is to be written when some of its machines have to go, and which of them were not
-// marked before: those count. It is nil when all of them were.
+// lowered returns the MachineDeployment to write for the deletion of some of its machines, and those that were not marked before:
+// these count. It is nil when all of them were.
 func lowered(d *v1alpha1.MachineDeployment, machines []string, generation int, now time.Time) (*v1alpha1.MachineDeployment, []string, error) {
 	before := marked(d)
 	fresh := slices.DeleteFunc(slices.Clone(machines), func(name string) bool { return slices.Contains(before, name) })
@@ -88,7 +88,7 @@ func lowered(d *v1alpha1.MachineDeployment, machines []string, generation int, n
 	return d, fresh, nil
 }
 
-// exempt says why a machine is not taken away, "" if it is.
+// exempt returns the reason why a machine is not removed, "" if it is.
 func exempt(m *v1alpha1.Machine, preserved, kept bool) string {
 	switch {
 	case m.DeletionTimestamp != nil:

@@ -30,11 +30,11 @@ type scaler struct {
 // sized is the answer to a change of size.
 type sized struct {
 	Replicas int32 `json:"replicas"`
-	// Deleted are the machines that were marked now.
+	// Deleted are the newly marked machines.
 	Deleted []string `json:"deleted,omitempty"`
-	// Skipped says why others were not, by machine.
+	// Skipped has the reasons why others were not, by machine.
 	Skipped map[string]string `json:"skipped,omitempty"`
-	// Writes counts those of the MachineDeployment that were accepted. One that meets a write of the fleet is refused as a conflict.
+	// Writes counts those of the MachineDeployment that were accepted. One that conflicts with a write of the fleet is rejected.
 	Writes int `json:"writes"`
 }
 
@@ -70,7 +70,7 @@ func (s *scaler) put(ctx context.Context, d *v1alpha1.MachineDeployment, answer 
 	return nil
 }
 
-// retry tries again what failed, until it is refused or time is over.
+// retry retries a failed operation, until it is rejected or its time is over.
 func (s *scaler) retry(ctx context.Context, do func(context.Context) error) error {
 	ctx, cancel := context.WithTimeout(ctx, s.retryTimeout)
 	defer cancel()
@@ -90,8 +90,8 @@ func (s *scaler) retry(ctx context.Context, do func(context.Context) error) erro
 	}
 }
 
-// deleteNodes has the machines of some Nodes deleted, and lowers the replicas by as many as go for it. IDs are names of Nodes, or
-// requested://<machine> for machines that have none.
+// deleteNodes requests the deletion of the machines of some Nodes, and lowers the replicas by their number. IDs are names of
+// Nodes, or requested://<machine> for machines that have none.
 func (s *scaler) deleteNodes(ctx context.Context, g group, ids []string) (*sized, error) {
 	d, err := s.machineAPI.MachineDeployments(g.namespace).Get(ctx, g.name, metav1.GetOptions{})
 	if err != nil {
@@ -145,7 +145,7 @@ type chosen struct {
 	node    *corev1.Node
 }
 
-// choose finds the machines of IDs, and leaves out those that are exempt.
+// choose finds the machines of IDs, except exempt ones.
 func (s *scaler) choose(ctx context.Context, g group, ids []string) (found []chosen, skipped map[string]string, err error) {
 	w, err := s.look(ctx)
 	if err != nil {
@@ -175,7 +175,8 @@ func (s *scaler) choose(ctx context.Context, g group, ids []string) (found []cho
 	return found, skipped, nil
 }
 
-// prioritize has machines be the first to go, with a write for each, and returns those that were not before.
+// prioritize sets the priority of machines to be deleted first, with a write for each, and returns those that did not have it
+// before.
 func (s *scaler) prioritize(ctx context.Context, all []chosen) (fresh []chosen, err error) {
 	for _, c := range all {
 		if c.machine.Annotations[annotationPriority] == priorityFirst {
@@ -197,8 +198,7 @@ func (s *scaler) prioritize(ctx context.Context, all []chosen) (fresh []chosen, 
 	return fresh, nil
 }
 
-// cordon keeps new pods from a Node. One that is gone needs nothing, and one that was written meanwhile is left to the next
-// refresh.
+// cordon cordons a Node. One that is gone is skipped, and one that was written meanwhile is left to the next refresh.
 func (s *scaler) cordon(ctx context.Context, node *corev1.Node) error {
 	if node == nil || node.Spec.Unschedulable || node.Annotations[annotationKept] == "true" {
 		return nil
@@ -218,7 +218,7 @@ type refreshed struct {
 	Cordoned []string `json:"cordoned"`
 }
 
-// refresh is done before each round of the cluster-autoscaler: it cordons the Nodes of all machines that are marked.
+// refresh runs before each loop of the cluster-autoscaler: it cordons the Nodes of all machines that are marked.
 func (s *scaler) refresh(ctx context.Context) (*refreshed, error) {
 	w, err := s.look(ctx)
 	if err != nil {
@@ -242,14 +242,14 @@ func (s *scaler) refresh(ctx context.Context) (*refreshed, error) {
 	return answer, nil
 }
 
-// grouped is the answer to the question for a Node's group.
+// grouped is the answer to a query for a Node's group.
 type grouped struct {
 	// Group is "" for a Node that has no machine, or a machine of a group that is not scaled.
 	Group   string `json:"group"`
 	Machine string `json:"machine"`
 }
 
-// groupOfNode finds the node group of a Node. An error here has the whole round of the cluster-autoscaler end.
+// groupOfNode finds the node group of a Node. An error here ends the whole loop of the cluster-autoscaler.
 func (s *scaler) groupOfNode(ctx context.Context, name string) (*grouped, error) {
 	w, err := s.look(ctx)
 	if err != nil {
@@ -272,7 +272,7 @@ func (s *scaler) groupOfNode(ctx context.Context, name string) (*grouped, error)
 	return &grouped{deployment, machine.Name}, nil
 }
 
-// nodes says what became of the machines of a group.
+// nodes returns the instances of a group.
 func (s *scaler) nodes(ctx context.Context, g group) ([]instance, error) {
 	w, err := s.look(ctx)
 	if err != nil {
@@ -281,7 +281,7 @@ func (s *scaler) nodes(ctx context.Context, g group) ([]instance, error) {
 	return instancesOf(g.name, w.machines, w.nodes), nil
 }
 
-// templateNode says what a new Node of a group would be like.
+// templateNode returns the template of a new Node of a group.
 func (s *scaler) templateNode(ctx context.Context, g group) (*template, error) {
 	d, err := s.machineAPI.MachineDeployments(g.namespace).Get(ctx, g.name, metav1.GetOptions{})
 	if err != nil {
@@ -302,7 +302,7 @@ func (s *scaler) templateNode(ctx context.Context, g group) (*template, error) {
 	return templateOf(d, class, nodes.Items)
 }
 
-// options are the settings of a group that stand on its MachineDeployment, by name.
+// options are the settings of a group on its MachineDeployment, by name.
 func (s *scaler) options(ctx context.Context, g group) (map[string]string, error) {
 	d, err := s.machineAPI.MachineDeployments(g.namespace).Get(ctx, g.name, metav1.GetOptions{})
 	if err != nil {
@@ -317,12 +317,12 @@ func (s *scaler) options(ctx context.Context, g group) (map[string]string, error
 	return found, nil
 }
 
-// world is what is there.
+// world is the observed objects.
 type world struct {
 	machines []v1alpha1.Machine
 	sets     []v1alpha1.MachineSet
 	nodes    []corev1.Node
-	// preserved has the names of the machines that are. Newer types have a field for it.
+	// preserved has the names of preserved machines. Newer types have a field for it.
 	preserved map[string]bool
 }
 

@@ -51,8 +51,8 @@ func nodeOf(zone, slot, storage string) *corev1.Node {
 	return n
 }
 
-// TestZonesAreBalancedWithTheFlagsOfTheDocs: the slot label alone keeps the groups of two zones from being similar, and the flag of
-// the command line in docs/autoscaler.md makes them so.
+// TestZonesAreBalancedWithTheFlagsOfTheDocs: with the slot label the groups of two zones are not similar, and with the flag of the
+// command line in docs/autoscaler.md they are.
 func TestZonesAreBalancedWithTheFlagsOfTheDocs(t *testing.T) {
 	withFlag := ignoredLabels()
 	for _, flag := range flagsOf(t, "../../docs/autoscaler.md") {

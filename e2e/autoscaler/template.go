@@ -12,13 +12,13 @@ import (
 const labelPool = "worker.gardener.cloud/pool"
 
 const (
-	// kindMachineClass is the only kind of classes that the cluster-autoscaler knows.
+	// kindMachineClass is the only kind of classes that the cluster-autoscaler supports.
 	kindMachineClass = "MachineClass"
-	// architecture is that of Nodes whose class does not say.
+	// architecture is that of Nodes whose class does not have one.
 	architecture = "amd64"
 )
 
-// template is what a new Node of a node group would be like.
+// template describes a new Node of a node group.
 type template struct {
 	// Capacity is that of the class, with the virtual one over it, or that of a Node that the pool has already.
 	Capacity corev1.ResourceList `json:"capacity"`
@@ -41,8 +41,8 @@ func classOf(d *v1alpha1.MachineDeployment) (string, error) {
 	return class.Name, nil
 }
 
-// templateOf says what a Node of the MachineDeployment would be like: as one that the pool has already, of the same instance
-// type, or as its class says.
+// templateOf returns the template of a Node of the MachineDeployment: from an existing one of the pool, of the same instance type,
+// or from its class.
 func templateOf(d *v1alpha1.MachineDeployment, class *v1alpha1.MachineClass, nodes []corev1.Node) (*template, error) {
 	of := class.NodeTemplate
 	if of == nil {

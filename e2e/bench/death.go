@@ -21,8 +21,8 @@ const slots = 256
 // crowd is how many machines there are while replicas are killed.
 const crowd = 1000
 
-// measureDeaths kills replicas while 1,000 machines run, and measures until every slot is served again: after a take-over,
-// every other time from the leader, and after the only replica's process has been started again in its pod.
+// measureDeaths kills replicas while 1,000 machines run, and measures until every slot is served again: after a take-over, every
+// other time from the leader, and after the only replica's process was restarted in its pod.
 func measureDeaths(ctx context.Context, lab *harness.Lab, kills int, s sample) error {
 	if _, err := standStill(ctx, lab, func() error {
 		return addMachines(ctx, lab, preload.Load{Namespace: "crowd", Deployments: crowd / machines, Machines: machines})
@@ -62,9 +62,9 @@ func measureDeaths(ctx context.Context, lab *harness.Lab, kills int, s sample) e
 	return measureRestarts(ctx, lab, max(kills/2, 1), s)
 }
 
-// standStill has something done while no replica runs. From then on the controller manager does not either: it would take
-// Nodes for lost whose Leases nobody renews.
-// It returns how long the fleet took, from when it held the first slot, until everything had its label.
+// standStill runs a function while no replica runs. From then on the controller manager is paused, too: it would declare Nodes lost
+// whose Leases are not renewed. It returns how long the fleet took, from when it held the first slot, until all objects had their
+// labels.
 func standStill(ctx context.Context, lab *harness.Lab, do func() error) (labelled time.Duration, err error) {
 	replicas, err := lab.Replicas(ctx)
 	if err != nil {
@@ -76,7 +76,7 @@ func standStill(ctx context.Context, lab *harness.Lab, do func() error) (labelle
 		}
 	}
 	if err := lab.Do(ctx, "kube-controller-manager", harness.Pause); err != nil {
-		fmt.Println("the controller manager stands still already:", err)
+		fmt.Println("the controller manager is paused already:", err)
 	}
 	if err := do(); err != nil {
 		return 0, err
@@ -95,7 +95,7 @@ func standStill(ctx context.Context, lab *harness.Lab, do func() error) (labelle
 		return 0, err
 	}
 	labelled = time.Since(held)
-	fmt.Printf("the first slot was held %.1f s after the replicas were started, and everything had a slot %.1f s later\n",
+	fmt.Printf("the first slot was held %.1f s after the replicas were started, and all objects had slot labels %.1f s later\n",
 		held.Sub(started).Seconds(), labelled.Seconds())
 	return labelled, rebalanced(ctx, lab)
 }
@@ -112,11 +112,11 @@ func someHeld(ctx context.Context, lab *harness.Lab) error {
 				return nil
 			}
 		}
-		return errors.New("nobody holds one")
+		return errors.New("no replica holds one")
 	})
 }
 
-// addMachines makes machines that run, in a namespace of their own.
+// addMachines creates running machines, in a namespace of their own.
 func addMachines(ctx context.Context, lab *harness.Lab, load preload.Load) error {
 	if err := lab.Prepare(ctx, load.Namespace, ""); err != nil {
 		return err
@@ -125,11 +125,11 @@ func addMachines(ctx context.Context, lab *harness.Lab, load preload.Load) error
 	if err := load.Make(ctx, lab); err != nil {
 		return err
 	}
-	fmt.Printf("%d machines were made in %.0f s\n", load.Deployments*load.Machines, time.Since(start).Seconds())
+	fmt.Printf("%d machines were created in %.0f s\n", load.Deployments*load.Machines, time.Since(start).Seconds())
 	return nil
 }
 
-// allLabelled waits until nothing is without a slot.
+// allLabelled waits until all objects have a slot label.
 func allLabelled(ctx context.Context, lab *harness.Lab) error {
 	api := lab.Machines.MachineV1alpha1()
 	unlabeled := metav1.ListOptions{LabelSelector: "!" + v1alpha1.LabelSlot, Limit: 1}
@@ -156,7 +156,7 @@ func pick(ctx context.Context, lab *harness.Lab, leads bool) (string, error) {
 		return "", fmt.Errorf("read the leader Lease: %w", err)
 	}
 	if lease.Spec.HolderIdentity == nil {
-		return "", errors.New("nobody leads")
+		return "", errors.New("there is no leader")
 	}
 	replicas, err := lab.Replicas(ctx)
 	if err != nil {
@@ -170,11 +170,11 @@ func pick(ctx context.Context, lab *harness.Lab, leads bool) (string, error) {
 	return "", fmt.Errorf("expected a replica that leads (%t) among %q", leads, replicas)
 }
 
-// unevenAbove is how much of the mean the busiest replica may carry when the fleet is taken for even. Ten slots of the same
-// weight on three replicas cannot be shared better than 1.2.
+// unevenAbove is the largest load of a replica, relative to the mean, of a balanced fleet. Ten slots of the same weight on three
+// replicas cannot be balanced better than 1.2.
 const unevenAbove = 1.25
 
-// rebalanced waits until the weight of the slots is shared evenly, and none is on its way.
+// rebalanced waits until the weight of the slots is balanced, and none is moving.
 func rebalanced(ctx context.Context, lab *harness.Lab) error {
 	replicas, err := lab.Replicas(ctx)
 	if err != nil {
@@ -203,7 +203,7 @@ func rebalanced(ctx context.Context, lab *harness.Lab) error {
 			}
 		}
 		if moved {
-			return errors.New("slots are on their way")
+			return errors.New("slots are moving")
 		}
 		return nil
 	})

@@ -16,13 +16,13 @@ import (
 )
 
 const (
-	// fresh is how many machines are made, on an idle fleet and on a busy one.
+	// fresh is how many machines are created, on an idle fleet and on a busy one.
 	fresh = 50
-	// drainPatience bounds the whole measurement: hundreds of machines are made for it.
+	// drainPatience bounds the whole measurement: hundreds of machines are created for it.
 	drainPatience = 10 * time.Minute
 )
 
-// measureDrains has machines made while the fleet is idle, and again while it drains many Nodes with pods that never end.
+// measureDrains creates machines while the fleet is idle, and again while it drains many Nodes with pods that never end.
 func measureDrains(ctx context.Context, lab *harness.Lab, draining int, s sample) error {
 	ctx, cancel := context.WithTimeout(ctx, drainPatience)
 	defer cancel()
@@ -65,7 +65,7 @@ func createFresh(ctx context.Context, lab *harness.Lab, namespace string) (pair,
 	})
 }
 
-// beginDrains makes machines with a pod each that never ends, deletes them, and waits until all pods have been evicted.
+// beginDrains creates machines with a pod each that never ends, deletes them, and waits until all pods have been evicted.
 func beginDrains(ctx context.Context, lab *harness.Lab, namespace string, draining int) error {
 	api := lab.Machines.MachineV1alpha1()
 	for made := 0; made < draining; made += fresh {

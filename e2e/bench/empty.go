@@ -16,7 +16,7 @@ import (
 // emptied is how many machines are deleted one after the other.
 const emptied = 10
 
-// measureEmpty deletes machines whose Nodes have no pods, each by itself, and measures what that takes beyond the cloud's time.
+// measureEmpty deletes machines whose Nodes have no pods, one by one, and measures the time without that of the cloud.
 func measureEmpty(ctx context.Context, lab *harness.Lab, s sample) error {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
@@ -63,7 +63,7 @@ func measureEmpty(ctx context.Context, lab *harness.Lab, s sample) error {
 	for _, name := range names {
 		took := deletion(name, requests)
 		if took <= 0 {
-			return fmt.Errorf("the audit log has no deletion of machine %s from its begin to its end", name)
+			return fmt.Errorf("the audit log has no complete deletion of machine %s", name)
 		}
 		cloud := timeAtCloud(name, calls)
 		if beyond := (took - cloud).Seconds(); beyond > slowest.value {
@@ -74,8 +74,7 @@ func measureEmpty(ctx context.Context, lab *harness.Lab, s sample) error {
 	return nil
 }
 
-// deletion is the time from a machine's deletion until the fleet has written it for the last time, which takes the finalizer
-// off.
+// deletion is the time from a machine's deletion until the fleet's last write of it, which removes the finalizer.
 func deletion(name string, requests []harness.Request) time.Duration {
 	var begin, end time.Time
 	for _, r := range requests {
@@ -90,7 +89,7 @@ func deletion(name string, requests []harness.Request) time.Duration {
 	return end.Sub(begin)
 }
 
-// timeAtCloud is what the cloud's calls to delete the VM have taken.
+// timeAtCloud is the total time of the calls to delete the VM.
 func timeAtCloud(name string, calls []cloudapi.Call) (took time.Duration) {
 	for _, c := range calls {
 		if c.Operation == cloudapi.OpDeleteInstance && c.Machine == name {

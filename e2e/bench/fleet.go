@@ -12,7 +12,7 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/e2e/harness"
 )
 
-// The load: as many MachineDeployments, of as many machines each.
+// The load: numbers of MachineDeployments, and of machines of each.
 const (
 	deployments = 10
 	machines    = 10
@@ -22,10 +22,10 @@ const (
 // patience bounds one measurement.
 const patience = 3 * time.Minute
 
-// settled is how long the fleet is left alone before its writes are counted, so that none is missed.
+// settled is how long a measurement waits before writes are counted, so that none is missed.
 const settled = 2 * time.Second
 
-// measureFleet has the fleet make and delete the machines.
+// measureFleet measures how the fleet creates and deletes the machines.
 func measureFleet(ctx context.Context, lab *harness.Lab, namespace string) (sample, error) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
@@ -98,7 +98,7 @@ func count(ctx context.Context, lab *harness.Lab, mark harness.AuditMark, s samp
 	return lab.MarkAudit()
 }
 
-// run and gone are the ends that are waited for, by the phases of the machines that there are.
+// run and gone report whether the end of a measurement is reached, by the phases of the existing machines.
 func run(wanted int) func(phases map[string]v1alpha1.MachinePhase) bool {
 	return func(phases map[string]v1alpha1.MachinePhase) bool {
 		n := 0
@@ -113,7 +113,7 @@ func run(wanted int) func(phases map[string]v1alpha1.MachinePhase) bool {
 
 func gone(phases map[string]v1alpha1.MachinePhase) bool { return len(phases) == 0 }
 
-// timed begins the work and measures until the end, with a watch, which costs the machine least.
+// timed starts the work and measures until the end, with a watch, which causes the least load.
 func timed(ctx context.Context, lab *harness.Lab, namespace string, end func(map[string]v1alpha1.MachinePhase) bool, begin func() error) (pair, error) {
 	api := lab.Machines.MachineV1alpha1().Machines(namespace)
 	list, err := api.List(ctx, metav1.ListOptions{})

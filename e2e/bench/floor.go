@@ -26,7 +26,7 @@ const (
 	floorDeleteWrites = 6 // Machine, Terminating, Node's condition, cordon without finalizer, Node, Machine's finalizer
 )
 
-// floor does by hand what the fleet does: the same calls and writes, all machines at once, nothing decided.
+// floor sends the same calls and writes as the fleet, for all machines at once, without decisions.
 type floor struct {
 	lab       *harness.Lab
 	driver    driver.Driver
@@ -37,7 +37,7 @@ type floor struct {
 	ready map[string]chan struct{} // by name of Node
 }
 
-// onFloor stops the fleet, so that nobody else touches the machines, and does something with a plain loop's hands.
+// onFloor stops the fleet, so that no other client changes the machines, and runs a function with a floor.
 func onFloor(ctx context.Context, lab *harness.Lab, namespace string, do func(ctx context.Context, f *floor) error) (err error) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
@@ -64,7 +64,7 @@ func onFloor(ctx context.Context, lab *harness.Lab, namespace string, do func(ct
 	return do(ctx, f)
 }
 
-// measureFloor makes and deletes all machines at once.
+// measureFloor creates and deletes all machines at once.
 func measureFloor(ctx context.Context, lab *harness.Lab, namespace string, s sample) error {
 	note := func(name string, value float64) {
 		p := s[name]
@@ -92,7 +92,7 @@ func measureFloor(ctx context.Context, lab *harness.Lab, namespace string, s sam
 	return err
 }
 
-// measureRollFloor makes machines and deletes them one after the other, as many at a time as there are MachineDeployments.
+// measureRollFloor creates machines and deletes them one after the other, in one sequence for each MachineDeployment.
 func measureRollFloor(ctx context.Context, lab *harness.Lab, namespace string) (took time.Duration, err error) {
 	err = onFloor(ctx, lab, namespace, func(ctx context.Context, f *floor) error {
 		start := time.Now()
@@ -116,7 +116,7 @@ func measureRollFloor(ctx context.Context, lab *harness.Lab, namespace string) (
 	return took, err
 }
 
-// all does f for all machines at once.
+// all calls f for all machines at once.
 func (f *floor) all(do func(i int) error) error {
 	errs := make([]error, total)
 	var running sync.WaitGroup
@@ -127,7 +127,7 @@ func (f *floor) all(do func(i int) error) error {
 	return errors.Join(errs...)
 }
 
-// watchNodes notes the Nodes that become ready.
+// watchNodes records the Nodes that become ready.
 func (f *floor) watchNodes(ctx context.Context) (stop func(), err error) {
 	nodes := f.lab.Target.CoreV1().Nodes()
 	list, err := nodes.List(ctx, metav1.ListOptions{Limit: 1})

@@ -23,7 +23,7 @@ import (
 // move is a hand-over that was measured.
 type move struct {
 	slot int
-	// asked is when the other preferred holder was written, took until when the slot was served.
+	// asked is when the other assigned replica was written, took the time from then until the slot was served.
 	asked time.Time
 	took  time.Duration
 }
@@ -31,17 +31,18 @@ type move struct {
 // moves are hand-overs that were measured.
 type moves struct {
 	made []move
-	// elsewhere counts those that are left out, because the leader had found another place for the slot meanwhile.
+	// elsewhere counts those that are excluded, because the leader has assigned the slot to another replica meanwhile.
 	elsewhere int
-	// idle counts those that are left out, because not all machines of the slot were at the cloud when it was asked for.
+	// idle counts those that are excluded, because not all machines of the slot had a call of the cloud in flight when it was
+	// requested.
 	idle int
 }
 
 func (m *moves) String() string {
-	text := fmt.Sprintf("median %.3f s, slowest %.3f s; of %d are left out: %d, because the leader moved the slot elsewhere",
+	text := fmt.Sprintf("median %.3f s, slowest %.3f s; excluded of %d: %d, because the leader moved the slot elsewhere",
 		m.percentile(50).Seconds(), m.percentile(100).Seconds(), len(m.made)+m.elsewhere+m.idle, m.elsewhere)
 	if m.idle > 0 {
-		text += fmt.Sprintf("; %d, because not all %d machines of the slot were at the cloud", m.idle, machines)
+		text += fmt.Sprintf("; %d, because not all %d machines of the slot had a call of the cloud in flight", m.idle, machines)
 	}
 	return text
 }
@@ -54,7 +55,7 @@ func (m *moves) percentile(p int) time.Duration {
 	return percentile(took, p)
 }
 
-// some hands a few slots over at the same time, after stir has set their machines in motion.
+// some hands a few slots over at the same time, after stir has started changes of their machines.
 func (m *moves) some(ctx context.Context, lab *harness.Lab, roots []root, atATime int, stir func(root) error) error {
 	replicas, err := lab.Replicas(ctx)
 	if err != nil {
@@ -63,7 +64,7 @@ func (m *moves) some(ctx context.Context, lab *harness.Lab, roots []root, atATim
 	var mu sync.Mutex
 	var failed error
 	var running sync.WaitGroup
-	for _, i := range rand.Perm(len(roots))[:min(atATime, len(roots))] { //nolint:gosec // which one is of no interest to anybody
+	for _, i := range rand.Perm(len(roots))[:min(atATime, len(roots))] { //nolint:gosec // no security needed
 		running.Go(func() {
 			made, there, err := handOverOne(ctx, lab, roots[i], replicas, stir)
 			mu.Lock()
@@ -80,25 +81,24 @@ func (m *moves) some(ctx context.Context, lab *harness.Lab, roots []root, atATim
 	}
 	running.Wait()
 	if failed == nil && m.elsewhere > mostElsewhere {
-		failed = fmt.Errorf("of %d hand-overs the leader moved %d elsewhere, which is too many to leave out", len(m.made)+m.elsewhere, m.elsewhere)
+		failed = fmt.Errorf("of %d hand-overs the leader moved %d elsewhere, which is too many to exclude", len(m.made)+m.elsewhere, m.elsewhere)
 	}
 	return failed
 }
 
-// onlyBusy leaves out the hand-overs that were asked for when not all machines of the slot were at the cloud. The calls are
-// all that have ended; it is to be asked when those that were in flight have.
+// onlyBusy excludes the hand-overs that were requested when not all machines of the slot had a call of the cloud in flight. It
+// needs all calls, so it has to be called when those that were in flight have ended.
 func (m *moves) onlyBusy(calls []cloudapi.Call) error {
 	before := len(m.made)
 	m.made = slices.DeleteFunc(m.made, func(one move) bool { return atCloud(calls, one.slot, one.asked) < machines })
 	m.idle += before - len(m.made)
 	if m.idle > mostIdle {
-		return fmt.Errorf("of %d hand-overs only %d were asked for while all %d machines of the slot were at the cloud", m.idle+len(m.made), len(m.made), machines)
+		return fmt.Errorf("of %d hand-overs only %d were requested while all %d machines of the slot had a call of the cloud in flight", m.idle+len(m.made), len(m.made), machines)
 	}
 	return nil
 }
 
-// atCloud counts the machines that the cloud was asked, under a slot, to make or to delete VMs of, and not answered at a
-// moment.
+// atCloud counts the machines for which a call to create or delete the VM, made under a slot, was in flight at a moment.
 func atCloud(calls []cloudapi.Call, slot int, at time.Time) int {
 	busy := map[string]bool{}
 	for _, call := range calls {
@@ -113,8 +113,8 @@ func atCloud(calls []cloudapi.Call, slot int, at time.Time) int {
 	return len(busy)
 }
 
-// handOverOne writes another preferred holder, and asks it when it was done with the first key of the slot. If that is
-// not so after a while, it returns the time until then; there is false if the leader had other plans with the slot.
+// handOverOne writes another assigned replica, and gets the time when that had completed the first key of the slot. If it has not
+// after a while, it returns the time until then; there is false if the leader has assigned the slot to another replica.
 func handOverOne(ctx context.Context, lab *harness.Lab, r root, replicas []string, stir func(root) error) (made move, there bool, err error) {
 	if stir != nil {
 		if err := stir(r); err != nil {
@@ -154,18 +154,18 @@ func slotLease(ctx context.Context, lab *harness.Lab, slot int) (*coordinationv1
 
 func slotLeaseName(slot int) string { return fmt.Sprintf("%s-slot-%03d", harness.FleetName, slot) }
 
-// assignNext waits until a slot is where it should be, writes the next replica as its preferred holder, and notes when.
+// assignNext waits until a slot is held by its assigned replica, assigns the next replica, and records the time.
 func assignNext(ctx context.Context, lab *harness.Lab, m *move, replicas []string) (next string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
-	err = harness.Eventually(ctx, fmt.Sprintf("another holder of slot %d is preferred", m.slot), func(ctx context.Context) error {
+	err = harness.Eventually(ctx, fmt.Sprintf("slot %d is assigned to another replica", m.slot), func(ctx context.Context) error {
 		lease, err := slotLease(ctx, lab, m.slot)
 		if err != nil {
 			return err
 		}
 		now := lease.Annotations[v1alpha1.AnnotationAssignedReplica]
 		if id := lease.Spec.HolderIdentity; id == nil || !strings.HasPrefix(*id, now+"_") {
-			return errors.New("it is on its way for another reason")
+			return errors.New("it is moving for another reason")
 		}
 		next = replicas[(slices.Index(replicas, now)+1)%len(replicas)]
 		lease.Annotations[v1alpha1.AnnotationAssignedReplica] = next
@@ -176,7 +176,7 @@ func assignNext(ctx context.Context, lab *harness.Lab, m *move, replicas []strin
 	return next, err
 }
 
-// servedAt asks a replica when it was done with the first key of a slot that it has come to hold since start. It runs on
+// servedAt gets the time when a replica had completed the first key of a slot that it has acquired since start. It runs on
 // this machine, so that its clock is ours.
 func servedAt(ctx context.Context, lab *harness.Lab, replica string, slot int, start time.Time) (served time.Time, err error) {
 	err = harness.Eventually(ctx, fmt.Sprintf("%s serves slot %d", replica, slot), func(ctx context.Context) error {

@@ -9,7 +9,7 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/driver/simulated/cloudapi"
 )
 
-// TestOnlyBusy counts a hand-over only if the cloud was at work on all machines of its slot when it was asked for.
+// TestOnlyBusy: a hand-over counts only if calls of the cloud were in flight for all machines of its slot when it was requested.
 func TestOnlyBusy(t *testing.T) {
 	asked := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	const slot = 7
@@ -30,11 +30,11 @@ func TestOnlyBusy(t *testing.T) {
 		"one begins later":       {func(c *cloudapi.Call) { c.Start = asked.Add(time.Millisecond) }, false},
 		"one has ended":          {func(c *cloudapi.Call) { c.End = asked }, false},
 		"one only reads":         {func(c *cloudapi.Call) { c.Operation = cloudapi.OpGetInstance }, false},
-		"one is asked for again": {func(c *cloudapi.Call) { c.Machine = "md-0-0" }, false},
+		"one is requested again": {func(c *cloudapi.Call) { c.Machine = "md-0-0" }, false},
 		"one of another slot": {func(c *cloudapi.Call) {
 			c.Caller = "machine-controller-fleet/fleet-0 (session=fleet-0_aaaaa; slot=8; epoch=1)"
 		}, false},
-		"one of nobody's": {func(c *cloudapi.Call) { c.Caller = "curl" }, false},
+		"one of no replica": {func(c *cloudapi.Call) { c.Caller = "curl" }, false},
 	} {
 		calls := make([]cloudapi.Call, machines)
 		for i := range calls {
@@ -43,11 +43,11 @@ func TestOnlyBusy(t *testing.T) {
 		test.change(&calls[machines-1])
 		m := moves{made: []move{{slot: slot, asked: asked, took: time.Second}}}
 		if err := m.onlyBusy(calls); err != nil || len(m.made)+m.idle != 1 || (len(m.made) == 1) != test.counts {
-			t.Errorf("%s: %d count, %d are left out (%v), want it to count: %t", name, len(m.made), m.idle, err, test.counts)
+			t.Errorf("%s: %d count, %d are excluded (%v), want it to count: %t", name, len(m.made), m.idle, err, test.counts)
 		}
 	}
 	m := moves{made: slices.Repeat([]move{{slot: slot, asked: asked}}, mostIdle+1)}
 	if err := m.onlyBusy(nil); err == nil {
-		t.Error("nothing was ever at the cloud, and that is no error")
+		t.Error("want an error if no call of the cloud was in flight, got none")
 	}
 }

@@ -94,7 +94,7 @@ func bench(ctx context.Context, o options) (missed bool, err error) {
 		case part == "hand-over":
 			err = measureHandOvers(ctx, lab, once)
 		case !own:
-			fmt.Println("Left out:", part, "needs a lab of its own, see --lab-dir")
+			fmt.Println("Skipped:", part, "needs a lab of its own, see --lab-dir")
 		case part == "take-over":
 			err = measureDeaths(ctx, lab, o.kills, once)
 		case part == "memory":
@@ -120,7 +120,7 @@ func bench(ctx context.Context, o options) (missed bool, err error) {
 	return anyMissed(rows), write(rows, filepath.Join(o.dir, "bench.json"))
 }
 
-// toReplicas does something to all replicas.
+// toReplicas applies an action to all replicas.
 func toReplicas(ctx context.Context, lab *harness.Lab, action string) error {
 	replicas, err := lab.Replicas(ctx)
 	for _, replica := range replicas {
@@ -129,10 +129,10 @@ func toReplicas(ctx context.Context, lab *harness.Lab, action string) error {
 	return err
 }
 
-// measureCreates has the fleet make and delete the machines several times, each followed by the floor.
+// measureCreates measures several times how the fleet creates and deletes the machines, each followed by the floor.
 func measureCreates(ctx context.Context, lab *harness.Lab, runs int) (measured []sample, err error) {
 	for run := range runs {
-		if err := rebalanced(ctx, lab); err != nil { // slots that move have everything of them listed anew
+		if err := rebalanced(ctx, lab); err != nil { // a slot that moves causes a new list of its objects
 			return nil, err
 		}
 		fmt.Printf("run %d of %d: the fleet", run+1, runs)
@@ -141,7 +141,7 @@ func measureCreates(ctx context.Context, lab *harness.Lab, runs int) (measured [
 			return nil, err
 		}
 		fmt.Printf(" (%.2f s, %.2f s), the floor", s["create_100_seconds"].value, s["delete_100_seconds"].value)
-		if err := toReplicas(ctx, lab, harness.Pause); err != nil { // they would take up the floor's objects
+		if err := toReplicas(ctx, lab, harness.Pause); err != nil { // they would reconcile the floor's objects
 			return nil, err
 		}
 		err = measureFloor(ctx, lab, fmt.Sprintf("floor-%d-%d", os.Getpid(), run), s)

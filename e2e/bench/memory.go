@@ -23,9 +23,9 @@ const perDeployment = 50
 // many is the namespace of the machines that memory is measured with.
 const many = "many"
 
-// measureMemory compares the live heap of replicas with the number of machines that each owns, for fleets of 1, 2 and 4,
-// and so what comes to them when machines change. What a machine costs is taken from a fleet of one, without and with
-// machines.
+// measureMemory compares the live heap of replicas with the number of machines that each owns, for fleets of 1, 2 and 4, and
+// likewise the bytes that they receive when machines change. The cost of a machine is measured with a fleet of one, without and
+// with machines.
 func measureMemory(ctx context.Context, lab *harness.Lab, count int, s sample) error {
 	if err := scale(ctx, lab, 1); err != nil {
 		return err
@@ -83,7 +83,7 @@ func measureMemory(ctx context.Context, lab *harness.Lab, count int, s sample) e
 		if err := ownWatches(ctx, lab, mark); err != nil {
 			return err
 		}
-		most, err := heard(ctx, lab, size)
+		most, err := receivedForOwn(ctx, lab, size)
 		if err != nil {
 			return err
 		}
@@ -134,8 +134,8 @@ func ownedOf(ctx context.Context, lab *harness.Lab, machines []v1alpha1.Machine)
 
 var heapAlloc = regexp.MustCompile(`(?m)^# HeapAlloc = (\d+)$`)
 
-// rests waits until a replica has had next to nothing in flight for some seconds: what it works with while it looks at
-// thousands of machines for the first time is not what they cost.
+// rests waits until a replica has had almost nothing in flight for some seconds: the memory of the first passes over thousands of
+// machines is not the cost of these machines.
 func rests(ctx context.Context, lab *harness.Lab, replica string) error {
 	const few, seconds = 2, 5
 	quiet := 0
@@ -154,24 +154,24 @@ func rests(ctx context.Context, lab *harness.Lab, replica string) error {
 	})
 }
 
-// liveHeap has a replica collect its garbage and returns what is left, in bytes.
+// liveHeap forces a garbage collection of a replica and returns its heap after that, in bytes.
 func liveHeap(ctx context.Context, lab *harness.Lab, replica string) (float64, error) {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, lab.Endpoint(replica)+"/debug/pprof/heap?gc=1&debug=1", nil)
 	if err != nil {
-		return 0, fmt.Errorf("ask %s for its heap: %w", replica, err)
+		return 0, fmt.Errorf("get the heap of %s: %w", replica, err)
 	}
 	answer, err := http.DefaultClient.Do(request)
 	if err != nil {
-		return 0, fmt.Errorf("ask %s for its heap: %w", replica, err)
+		return 0, fmt.Errorf("get the heap of %s: %w", replica, err)
 	}
 	defer answer.Body.Close()
 	text, err := io.ReadAll(answer.Body)
 	if err != nil {
-		return 0, fmt.Errorf("ask %s for its heap: %w", replica, err)
+		return 0, fmt.Errorf("get the heap of %s: %w", replica, err)
 	}
 	found := heapAlloc.FindSubmatch(text)
 	if found == nil {
-		return 0, fmt.Errorf("%s does not tell its heap: %s: %.200s", replica, answer.Status, text)
+		return 0, fmt.Errorf("get the heap of %s: unexpected answer %s: %.200s", replica, answer.Status, text)
 	}
 	return strconv.ParseFloat(string(found[1]), 64)
 }

@@ -14,23 +14,24 @@ import (
 )
 
 const (
-	// handOvers of each sort are measured, a few at a time.
+	// handOvers of each kind are measured, a few at a time.
 	handOvers                = 100
 	idleAtATime, busyAtATime = 5, 2
-	// longestCall is what the cloud takes for a create or a delete; a hand-over may wait for one that is in flight.
+	// longestCall is the time of a create or a delete at the cloud; a hand-over may wait for one that is in flight.
 	longestCall = 200 * time.Millisecond
-	// arrived is how long a hand-over is watched; one that takes longer counts as that long. It is shorter than the time
-	// after which the leader plans a slot elsewhere that nobody holds, so that none is left out for being slow.
+	// arrived is how long a hand-over is observed; one that takes longer counts as that long. It is shorter than the time after
+	// which the leader assigns a slot without a holder to another replica, so that no hand-over is excluded because it is slow.
 	arrived = 2 * time.Second
-	// mostElsewhere of the hand-overs of each sort may be left out for having gone elsewhere, and mostIdle because not all
-	// machines of the slot were at the cloud: the ten calls have to overlap when the hand-over is asked for.
+	// mostElsewhere of the hand-overs of each kind may be excluded because the slot was assigned to another replica, and mostIdle
+	// because not all machines of the slot had a call of the cloud in flight: the ten calls have to overlap when the hand-over is
+	// requested.
 	mostElsewhere, mostIdle = 5, 4 * handOvers
 )
 
-// measureHandOvers has slots handed over by hand, as the leader would: first while nothing happens in them, then while
-// the machines of each are at the cloud.
+// measureHandOvers requests hand-overs of slots, as the leader does: first while nothing changes in them, then while calls of the
+// cloud are in flight for the machines of each.
 func measureHandOvers(ctx context.Context, lab *harness.Lab, s sample) error {
-	if err := lab.Cloud.Set(ctx, `{"bootTime":{"mean":"200ms","spread":"0s"}}`); err != nil { // it only makes this last longer
+	if err := lab.Cloud.Set(ctx, `{"bootTime":{"mean":"200ms","spread":"0s"}}`); err != nil { // shortens the measurement
 		return err
 	}
 	namespace := fmt.Sprintf("hand-over-%d", time.Now().Unix())
@@ -78,15 +79,15 @@ func measureHandOvers(ctx context.Context, lab *harness.Lab, s sample) error {
 	s["hand_over_busy_p99_seconds"] = pair{value: busy.percentile(99).Seconds(), floor: longestCall.Seconds()}
 	s["hand_over_machine_writes"] = pair{value: float64(writes)}
 	fmt.Println("hand-over:", &idle)
-	fmt.Println("hand-over while the machines are at the cloud:", &busy)
+	fmt.Println("hand-over while calls of the cloud are in flight:", &busy)
 	if err := lab.Machines.MachineV1alpha1().MachineDeployments(namespace).DeleteCollection(ctx, metav1.DeleteOptions{}, metav1.ListOptions{}); err != nil {
 		return fmt.Errorf("delete the MachineDeployments: %w", err)
 	}
 	return lab.Cloud.Set(ctx, settings)
 }
 
-// atWork scales a MachineDeployment, and waits until the cloud has been asked for the last of its VMs, or for the end of the
-// last one: a call takes effect when it begins. The other calls are mostly still unanswered then.
+// atWork scales a MachineDeployment, and waits until the cloud has begun to create the last of its VMs, or to delete it: a call
+// takes effect when it begins. Most of the other calls are still in flight then.
 func atWork(ctx context.Context, lab *harness.Lab, namespace string, r root, size int) error {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
@@ -114,7 +115,7 @@ func atWork(ctx context.Context, lab *harness.Lab, namespace string, r root, siz
 // root is a MachineDeployment in a slot of its own.
 type root struct{ name, slot string }
 
-// makeRoots makes MachineDeployments until enough of them are in slots of their own, and waits for their machines.
+// makeRoots creates MachineDeployments until enough of them are in slots of their own, and waits for their machines.
 func makeRoots(ctx context.Context, lab *harness.Lab, namespace string) (roots []root, err error) {
 	api := lab.Machines.MachineV1alpha1().MachineDeployments(namespace)
 	for i := range deployments {
@@ -189,7 +190,7 @@ func pause(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// percentile returns the smallest of the durations that at least p of a hundred are not above.
+// percentile returns the smallest duration that at least p percent of the durations do not exceed.
 func percentile(durations []time.Duration, p int) time.Duration {
 	sorted := slices.Sorted(slices.Values(durations))
 	return sorted[max(0, (len(sorted)*p+99)/100-1)]

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// replaced returns when there was one replacement more: its new machine had run, and its old one was gone.
+// replaced returns the times at which a replacement was finished: its new machine had run, and its old one was gone.
 func (r *rolling) replaced() []time.Duration {
 	ran, gone := slices.Sorted(slices.Values(r.ran)), slices.Sorted(slices.Values(r.gone))
 	finished := make([]time.Duration, min(len(ran), len(gone)))
@@ -16,7 +16,7 @@ func (r *rolling) replaced() []time.Duration {
 	return finished
 }
 
-// took is how long it was until the last replacement; 0 when there was none.
+// took is the time until the last replacement; 0 when there was none.
 func (r *rolling) took() time.Duration {
 	finished := r.replaced()
 	if len(finished) == 0 {
@@ -51,7 +51,7 @@ func perMinute(finished []time.Duration) (counts []int) {
 	return counts
 }
 
-// unevenness is how many times more is finished in the median minute than in the slowest; 1 when all are alike.
+// unevenness is what is finished in the median minute divided by what is finished in the slowest; 1 when all are equal.
 func unevenness(counts []int) float64 {
 	sorted := slices.Sorted(slices.Values(counts))
 	if len(sorted) == 0 || sorted[0] == 0 {

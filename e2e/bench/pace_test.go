@@ -77,7 +77,7 @@ func TestPace(t *testing.T) {
 	}
 }
 
-// The slowest hundredth of what the fleet writes is what counts, and nothing that is not its own.
+// The slowest hundredth of the fleet's own writes counts, and no other writes.
 func TestWriteTimes(t *testing.T) {
 	var requests []harness.Request
 	for i := range 200 {

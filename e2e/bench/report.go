@@ -10,10 +10,10 @@ import (
 	"text/tabwriter"
 )
 
-// pair is one figure of one run: the fleet's and the floor's.
+// pair is one figure of one run: that of the fleet and that of the floor.
 type pair struct{ value, floor float64 }
 
-// sample is what one run has measured, by name of the row.
+// sample is the figures of one run, by name of the row.
 type sample map[string]pair
 
 // row is one line of the table, and one object of bench.json.
@@ -92,7 +92,7 @@ func median(samples []sample, of func(sample) float64) float64 {
 
 func round(x float64) float64 { return float64(int64(x*100+0.5)) / 100 }
 
-// anyMissed says that a value is above its bar.
+// anyMissed reports whether a value is above its bar.
 func anyMissed(rows []row) bool {
 	return slices.ContainsFunc(rows, func(r row) bool { return r.Value > r.Bar })
 }
@@ -108,7 +108,7 @@ func table(rows []row) string {
 		}
 		fmt.Fprintf(w, "%s\t%.2f\t%.2f\t%.2f\t%s\t%g\t%s\n", r.Name, r.Value, r.Floor, r.Ratio, r.Unit, r.Bar, verdict)
 	}
-	_ = w.Flush() // a strings.Builder takes everything
+	_ = w.Flush() // a strings.Builder returns no errors
 	return text.String()
 }
 

@@ -11,19 +11,20 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/e2e/harness"
 )
 
-// counts says that a request is one that everybody's are counted with: reads and writes, but for kubelets, Events and Leases.
+// counts reports whether a request is counted among those of all clients: reads and writes, except by kubelets and of Events and
+// Leases.
 func counts(r harness.Request) bool {
 	isRead := r.Verb == "get" || r.Verb == "list"
 	return (isRead || r.IsWrite()) && r.Resource != "leases" && r.Resource != "events" && !strings.HasPrefix(r.User, "system:node:")
 }
 
-// kind is what requests have in common that are told of together.
+// kind is what requests in one line of the table have in common.
 type kind struct {
 	who, verb, what string
 	code            int
 }
 
-// kinds tells which requests there were, for each machine, the most frequent ones first.
+// kinds returns a table of requests for each machine, the most frequent ones first.
 func kinds(requests []harness.Request, machines int) string {
 	number := map[kind]int{}
 	for _, r := range requests {
@@ -39,7 +40,7 @@ func kinds(requests []harness.Request, machines int) string {
 	}) {
 		fmt.Fprintf(w, "%.2f\t%s\t%s\t%s\t%d\t\n", float64(number[k])/float64(machines), k.who, k.verb, k.what, k.code)
 	}
-	_ = w.Flush() // a strings.Builder takes everything
+	_ = w.Flush() // a strings.Builder returns no errors
 	return text.String()
 }
 
@@ -51,7 +52,7 @@ func kindOf(r harness.Request) kind {
 	switch parts := strings.Split(r.User, ":"); {
 	case r.IsFleet():
 		k.who = "fleet"
-	case strings.HasPrefix(r.User, "system:bootstrap:"): // each machine has another one
+	case strings.HasPrefix(r.User, "system:bootstrap:"): // differs for each machine
 		k.who = "bootstrap"
 	default:
 		k.who = parts[len(parts)-1]

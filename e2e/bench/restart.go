@@ -8,8 +8,8 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/e2e/harness"
 )
 
-// measureRestarts kills the process of a fleet's only replica, which has all machines for its own, and starts it again in
-// its pod at once. The fleet has its size again in the end.
+// measureRestarts kills the process of a fleet's only replica, which owns all machines, and restarts it in its pod at once. The
+// fleet has its initial size in the end.
 func measureRestarts(ctx context.Context, lab *harness.Lab, restarts int, s sample) error {
 	if err := scale(ctx, lab, 1); err != nil {
 		return err
@@ -44,7 +44,7 @@ func measureRestarts(ctx context.Context, lab *harness.Lab, restarts int, s samp
 	return scale(ctx, lab, fleetSize)
 }
 
-// scale gives the fleet another size, and waits until the slots are where they will be.
+// scale changes the number of replicas, and waits until the slots are rebalanced.
 func scale(ctx context.Context, lab *harness.Lab, replicas int) error {
 	if err := lab.Scale(ctx, replicas); err != nil {
 		return err

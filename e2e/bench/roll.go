@@ -11,8 +11,8 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/e2e/harness"
 )
 
-// measureRolls has all machines replaced one after the other, in each MachineDeployment at the same time, and then the plain
-// loop do the same.
+// measureRolls replaces all machines one after the other, in each MachineDeployment at the same time, first by the fleet and then
+// by the plain loop.
 func measureRolls(ctx context.Context, lab *harness.Lab, s sample) error {
 	l := load{deployments: deployments, machines: machines, surge: intstr.FromInt32(1)}
 	r, err := l.rollIn(ctx, lab, fmt.Sprintf("roll-%d", os.Getpid()))
@@ -21,7 +21,7 @@ func measureRolls(ctx context.Context, lab *harness.Lab, s sample) error {
 	}
 	countRoll(r.requests, s)
 	fmt.Print(kinds(r.requests, total))
-	if err := toReplicas(ctx, lab, harness.Pause); err != nil { // they would take up the floor's objects
+	if err := toReplicas(ctx, lab, harness.Pause); err != nil { // they would reconcile the floor's objects
 		return err
 	}
 	floor, err := measureRollFloor(ctx, lab, fmt.Sprintf("floor-roll-%d", os.Getpid()))

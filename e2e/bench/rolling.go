@@ -18,10 +18,10 @@ import (
 // rolled marks the template that machines are rolled to.
 const rolled = "rolled"
 
-// rollPatience bounds one roll, with what is made for it and deleted after it.
+// rollPatience bounds one roll, with the creation and deletion of its machines.
 const rollPatience = 10 * time.Minute
 
-// load is what is rolled: so many MachineDeployments of so many machines each. None of the machines may be missing.
+// load is what is rolled: so many MachineDeployments of so many machines each. None of the machines may be unavailable.
 type load struct {
 	deployments, machines int
 	surge                 intstr.IntOrString
@@ -29,17 +29,17 @@ type load struct {
 
 func (l load) total() int { return l.deployments * l.machines }
 
-// rolling is what a roll was seen to do.
+// rolling is what was observed of a roll.
 type rolling struct {
 	// ran and gone are when the new machines first ran and the old ones were gone, since the templates were changed.
 	ran, gone []time.Duration
-	// requests are those to the API servers since then, also some that came late.
+	// requests are those to the API servers since then, including late ones.
 	requests []harness.Request
 }
 
-// rollIn makes the load in a namespace of its own, has it rolled, and deletes it.
+// rollIn creates the load in a namespace of its own, rolls it, and deletes it.
 func (l load) rollIn(ctx context.Context, lab *harness.Lab, namespace string) (*rolling, error) {
-	if err := rebalanced(ctx, lab); err != nil { // slots that move have everything of them listed anew
+	if err := rebalanced(ctx, lab); err != nil { // a slot that moves causes a new list of its objects
 		return nil, err
 	}
 	ctx, cancel := context.WithTimeout(ctx, rollPatience)
@@ -61,7 +61,7 @@ func (l load) rollIn(ctx context.Context, lab *harness.Lab, namespace string) (*
 	if err != nil {
 		return nil, err
 	}
-	if err := pause(ctx, 5*settled); err != nil { // all that is written late is counted with what it belongs to
+	if err := pause(ctx, 5*settled); err != nil { // late writes are counted with the roll that caused them
 		return nil, err
 	}
 	if r.requests, err = lab.Requests(mark); err != nil {
@@ -73,7 +73,7 @@ func (l load) rollIn(ctx context.Context, lab *harness.Lab, namespace string) (*
 	return r, err
 }
 
-// deploy makes the MachineDeployments.
+// deploy creates the MachineDeployments.
 func (l load) deploy(ctx context.Context, lab *harness.Lab, namespace string) error {
 	none := intstr.FromInt32(0)
 	for i := range l.deployments {

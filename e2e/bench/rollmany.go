@@ -11,8 +11,8 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/e2e/harness"
 )
 
-// measureManyRolls has a thousand machines replaced, a fifth of them at a time, and measures how evenly that goes on while there is
-// more to do than the lab can at once.
+// measureManyRolls replaces a thousand machines, a fifth of them at a time, and measures how steady that is while the work exceeds
+// the capacity of the lab.
 func measureManyRolls(ctx context.Context, lab *harness.Lab, s sample) error {
 	many := load{deployments: 20, machines: 50, surge: intstr.FromString("20%")}
 	r, err := many.rollIn(ctx, lab, fmt.Sprintf("roll-many-%d", os.Getpid()))
@@ -33,7 +33,7 @@ func measureManyRolls(ctx context.Context, lab *harness.Lab, s sample) error {
 	return nil
 }
 
-// writeTimes are how long the API servers took for each of the fleet's own writes.
+// writeTimes are the times of the API servers for each of the fleet's own writes.
 func writeTimes(requests []harness.Request) (took []time.Duration) {
 	for _, r := range requests {
 		if r.IsFleet() && r.IsWrite() {

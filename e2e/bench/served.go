@@ -64,7 +64,7 @@ func lastServed(views []harness.SlotsView, inUse map[int]bool, start time.Time) 
 	return last, nil
 }
 
-// slotsInUse are those that have MachineDeployments, and so something to make passes over.
+// slotsInUse are those that have MachineDeployments, and so keys for passes.
 func slotsInUse(ctx context.Context, lab *harness.Lab) (map[int]bool, error) {
 	list, err := lab.Machines.MachineV1alpha1().MachineDeployments(metav1.NamespaceAll).List(ctx, metav1.ListOptions{})
 	if err != nil {

@@ -12,10 +12,10 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/e2e/harness"
 )
 
-// stopTime is how long VMs take to stop while that is measured.
+// stopTime is how long VMs take to stop in this measurement.
 const stopTime = 20 * time.Second
 
-// measureStops deletes the machines at a cloud whose VMs take their time to stop, and counts what it is asked meanwhile.
+// measureStops deletes the machines at a cloud whose VMs stop slowly, and counts its calls meanwhile.
 func measureStops(ctx context.Context, lab *harness.Lab, s sample) error {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()

@@ -15,18 +15,18 @@ import (
 )
 
 const (
-	// changes is how many machines, and the Nodes of them, are changed to see who hears of it.
+	// changes is how many machines, and their Nodes, are changed to measure which replicas receive the changes.
 	changes = 2000
-	// writers change them.
+	// writers is how many goroutines change them.
 	writers = 16
 )
 
-// traffic is how many bytes have come to a replica from the two clusters, through its proxies.
+// traffic is how many bytes a replica has received from the two clusters, through its proxies.
 type traffic struct{ control, target float64 }
 
-// heard changes machines and Nodes, and returns how many bytes come to a replica for each that it owns, beside what comes
-// all the time; of several replicas, the most.
-func heard(ctx context.Context, lab *harness.Lab, size int) (most traffic, err error) {
+// receivedForOwn changes machines and Nodes, and returns how many bytes a replica receives for each that it owns, without the
+// constant traffic; the maximum of several replicas.
+func receivedForOwn(ctx context.Context, lab *harness.Lab, size int) (most traffic, err error) {
 	list, err := lab.Machines.MachineV1alpha1().Machines(many).List(ctx, metav1.ListOptions{})
 	if err != nil {
 		return most, fmt.Errorf("list machines: %w", err)
@@ -59,14 +59,14 @@ func heard(ctx context.Context, lab *harness.Lab, size int) (most traffic, err e
 			control: (came[replica].control - longer*always[replica].control) / n,
 			target:  (came[replica].target - longer*always[replica].target) / n,
 		}
-		fmt.Printf("%d replicas: %d machines and Nodes change, %d of them are %s's; for each of these %.2f kB come to it from the control cluster, %.2f kB from the target cluster\n",
+		fmt.Printf("%d replicas: %d machines and Nodes change, %d of them are %s's; for each of these it receives %.2f kB from the control cluster, %.2f kB from the target cluster\n",
 			size, len(changed), owned[replica], replica, each.control/1e3, each.target/1e3)
 		most = traffic{control: max(most.control, each.control), target: max(most.target, each.target)}
 	}
 	return most, nil
 }
 
-// during returns what comes to each replica while something is done, and how long that takes.
+// during returns what each replica receives while f runs, and how long that takes.
 func during(ctx context.Context, lab *harness.Lab, do func() error) (came map[string]traffic, took time.Duration, err error) {
 	start := time.Now()
 	before, err := received(ctx, lab)
@@ -86,7 +86,7 @@ func during(ctx context.Context, lab *harness.Lab, do func() error) (came map[st
 	return after, time.Since(start), nil
 }
 
-// received returns what has come to each replica since its proxies were made.
+// received returns what each replica has received since its proxies were created.
 func received(ctx context.Context, lab *harness.Lab) (map[string]traffic, error) {
 	links, err := lab.Links(ctx)
 	if err != nil {
@@ -106,7 +106,7 @@ func received(ctx context.Context, lab *harness.Lab) (map[string]traffic, error)
 	return all, nil
 }
 
-// touch changes an annotation of machines and their Nodes that nobody asks for.
+// touch changes an annotation of machines and their Nodes that no template contains.
 func touch(ctx context.Context, lab *harness.Lab, machines []v1alpha1.Machine) error {
 	work := make(chan v1alpha1.Machine)
 	var mu sync.Mutex

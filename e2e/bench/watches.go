@@ -20,8 +20,7 @@ import (
 // slotted are the resources whose objects are in slots.
 var slotted = []string{"machinedeployments", "machinesets", "machines", "nodes"}
 
-// ownWatches waits until every replica watches what it holds, and little else; at the mark none of today's watches had
-// begun.
+// ownWatches waits until each replica watches the objects of its slots, and few others; the mark precedes all watches.
 func ownWatches(ctx context.Context, lab *harness.Lab, mark harness.AuditMark) error {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
@@ -59,8 +58,8 @@ func heldSlots(ctx context.Context, lab *harness.Lab) (map[string]map[int]bool, 
 	return held, nil
 }
 
-// onlyOwn checks the watches that replicas have. Of each resource they have to select all slots that the replica holds, and
-// what is in no slot; less than a tenth may be slots that it has lost, because watches are not begun anew for a few.
+// onlyOwn checks the watches that replicas have. Of each resource they have to select all slots that the replica holds, and the
+// objects without a slot; less than a tenth may be slots that it has lost, because watches are not restarted for a few.
 func onlyOwn(watches []harness.Request, held map[string]map[int]bool) error {
 	type view struct{ replica, resource string }
 	selects, unlabeled := map[view]map[int]bool{}, map[view]bool{}
@@ -91,7 +90,7 @@ func onlyOwn(watches []harness.Request, held map[string]map[int]bool) error {
 			of := view{replica, resource}
 			missing, foreign := lacks(selects[of], holds), lacks(holds, selects[of])
 			if missing > 0 || 10*foreign >= max(len(selects[of]), 1) || !unlabeled[of] {
-				errs = append(errs, fmt.Errorf("%s holds %d slots, and watches %s of %d: %d of its own are missing, %d are of others; it watches what is in no slot: %t",
+				errs = append(errs, fmt.Errorf("%s holds %d slots, and watches %s of %d: %d of its own are missing, %d are of others; it watches objects without a slot: %t",
 					replica, len(holds), resource, len(selects[of]), missing, foreign, unlabeled[of]))
 			}
 		}
@@ -99,7 +98,7 @@ func onlyOwn(watches []harness.Request, held map[string]map[int]bool) error {
 	return errors.Join(errs...)
 }
 
-// lacks counts the slots of all that set has not.
+// lacks counts the slots of all that are not in set.
 func lacks(set, all map[int]bool) (n int) {
 	for slot := range all {
 		if !set[slot] {
@@ -109,7 +108,7 @@ func lacks(set, all map[int]bool) (n int) {
 	return n
 }
 
-// selectedSlots reads the one requirement on the slot label that a watch of ours has.
+// selectedSlots returns the slots that the selector of a watch of the fleet requires.
 func selectedSlots(uri string) (operator selection.Operator, some map[int]bool, err error) {
 	at, err := url.Parse(uri)
 	if err != nil {

@@ -10,7 +10,7 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/e2e/harness"
 )
 
-// TestOnlyOwn tells watches of one's own slots from all that look like it.
+// TestOnlyOwn: watches of a replica's own slots are distinguished from all others.
 func TestOnlyOwn(t *testing.T) {
 	own := func(slots ...int) string { return v1alpha1.LabelSlot + " in (" + join(slots) + ")" }
 	none := v1alpha1.LabelSlot + " notin (" + join(upTo(slots)) + ")"
@@ -19,18 +19,18 @@ func TestOnlyOwn(t *testing.T) {
 		watches []string
 		want    string
 	}{
-		"its own":                {10, []string{own(upTo(10)...), none}, ""},
-		"two grants":             {10, []string{own(0, 1, 2, 3, 4, 5, 6), own(7, 8, 9), none}, ""},
-		"few that it has lost":   {19, []string{own(upTo(20)...), none}, ""},
-		"a tenth that it lost":   {9, []string{own(upTo(10)...), none}, "1 are of others"},
-		"all slots":              {10, []string{own(upTo(slots)...), none}, "246 are of others"},
-		"not all of its own":     {10, []string{own(upTo(9)...), none}, "1 of its own are missing"},
-		"nothing":                {10, nil, "10 of its own are missing"},
-		"not what is in no slot": {10, []string{own(upTo(10)...)}, "what is in no slot: false"},
-		"everything":             {10, []string{own(upTo(10)...), none, ""}, "does not select by slots"},
-		"by another label":       {10, []string{own(upTo(10)...), none, "name in (0)"}, "does not select by slots"},
-		"all but some":           {10, []string{own(upTo(10)...), v1alpha1.LabelSlot + " notin (0,1)"}, "watches machinedeployments of others"},
-		"whatever has a slot":    {10, []string{own(upTo(10)...), v1alpha1.LabelSlot}, "watches machinedeployments of others"},
+		"its own":                    {10, []string{own(upTo(10)...), none}, ""},
+		"two grants":                 {10, []string{own(0, 1, 2, 3, 4, 5, 6), own(7, 8, 9), none}, ""},
+		"few that it has lost":       {19, []string{own(upTo(20)...), none}, ""},
+		"a tenth that it lost":       {9, []string{own(upTo(10)...), none}, "1 are of others"},
+		"all slots":                  {10, []string{own(upTo(slots)...), none}, "246 are of others"},
+		"not all of its own":         {10, []string{own(upTo(9)...), none}, "1 of its own are missing"},
+		"nothing":                    {10, nil, "10 of its own are missing"},
+		"not objects without a slot": {10, []string{own(upTo(10)...)}, "objects without a slot: false"},
+		"everything":                 {10, []string{own(upTo(10)...), none, ""}, "does not select by slots"},
+		"by another label":           {10, []string{own(upTo(10)...), none, "name in (0)"}, "does not select by slots"},
+		"all but some":               {10, []string{own(upTo(10)...), v1alpha1.LabelSlot + " notin (0,1)"}, "watches machinedeployments of others"},
+		"whatever has a slot":        {10, []string{own(upTo(10)...), v1alpha1.LabelSlot}, "watches machinedeployments of others"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var watches []harness.Request

@@ -19,7 +19,7 @@ import (
 // slots is the default number of slots, which nearly all labs here have.
 const slots = 256
 
-// bed is a fleet of several replicas under load, to break things in.
+// bed is a fleet of several replicas under load, for the injection of faults.
 type bed struct {
 	ctx       context.Context //nolint:containedctx // it is the test's own, and every step of a fault needs it
 	lab       *harness.Lab
@@ -42,7 +42,7 @@ func newBedWith(t *testing.T, n, slots int) *bed {
 	t.Helper()
 	b := &bed{namespace: "chaos", slots: slots, random: rand.New(rand.NewPCG(seed(t), 1))}
 	b.startLab(t, harness.Options{Replicas: n, CloudsimFlags: cloudFlags, FleetFlags: fmt.Sprintf("--slots=%d", slots)})
-	if err := b.lab.Prepare(b.ctx, b.namespace, `{"sourceDestCheck":false}`); err != nil { // so that VMs are set up, too
+	if err := b.lab.Prepare(b.ctx, b.namespace, `{"sourceDestCheck":false}`); err != nil { // so that VMs are initialized, too
 		t.Fatal(err)
 	}
 	if err := b.lab.WaitStopped(b.ctx, slots); err != nil {
@@ -71,13 +71,13 @@ func (b *bed) startLab(t *testing.T, options harness.Options) {
 func (b *bed) load(t *testing.T) {
 	t.Helper()
 	b.churn = startChurn(b.ctx, b.lab, b.scene, b.namespace)
-	t.Cleanup(func() { _ = b.churn.stop() }) // what went wrong with it is told by end, once
+	t.Cleanup(func() { _ = b.churn.stop() }) // end reports its errors, once
 	if err := b.scene.busy(b.ctx); err != nil {
 		t.Fatal(err)
 	}
 }
 
-// end stops the load, waits until everything has ended right, and checks the logs.
+// end stops the load, waits until the expected state is reached, and checks the logs.
 func (b *bed) end(t *testing.T) {
 	t.Helper()
 	if b.churn != nil {
@@ -90,7 +90,7 @@ func (b *bed) end(t *testing.T) {
 	b.recorder.verdict(t)
 }
 
-// held waits until every slot is held by a session that lives, and says how long that took.
+// held waits until every slot is held by a session that lives, and logs how long that took.
 func (b *bed) held(t *testing.T) {
 	t.Helper()
 	start := time.Now()
@@ -110,7 +110,7 @@ func (b *bed) do(t *testing.T, process, action string) {
 	}
 }
 
-// wait lets real time go by: faults last for so long.
+// wait waits in real time, as long as a fault lasts.
 func (b *bed) wait(t *testing.T, d time.Duration) {
 	t.Helper()
 	select {
@@ -120,7 +120,7 @@ func (b *bed) wait(t *testing.T, d time.Duration) {
 	}
 }
 
-// replica picks one at random.
+// replica returns one at random.
 func (b *bed) replica(t *testing.T) string {
 	t.Helper()
 	names, err := b.lab.Replicas(b.ctx)
@@ -140,7 +140,7 @@ func (b *bed) leader(t *testing.T) string {
 			return err
 		}
 		if lease.Spec.HolderIdentity == nil || *lease.Spec.HolderIdentity == "" {
-			return errors.New("nobody leads")
+			return errors.New("there is no leader")
 		}
 		replica = replicaOf(*lease.Spec.HolderIdentity)
 		return nil

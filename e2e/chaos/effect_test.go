@@ -17,14 +17,14 @@ import (
 // suspensions is the metric that counts how often the fence of a process has passed.
 const suspensions = "mcf_suspensions_total"
 
-// standing is what a replica has before something is done to it.
+// standing is the state of a replica before a fault.
 type standing struct {
 	replica, session string
 	suspensions      float64
 	slots            map[string]int64 // the epochs of the slots that the session holds, by slot Lease
 }
 
-// standing picks a replica that is at work, at random.
+// standing selects a working replica at random.
 func (b *bed) standing(t *testing.T) standing {
 	t.Helper()
 	replica, session := b.worker(t)
@@ -56,15 +56,14 @@ func (b *bed) slotsOf(t *testing.T, session string) map[string]int64 {
 	return epochs
 }
 
-// pinned is slotsOf for a session that can send nothing any more: what it holds now, nobody else gets before a take-over.
+// pinned is slotsOf for a session that can send nothing any more: no other session gets these slots before a take-over.
 func (b *bed) pinned(t *testing.T, session string) map[string]int64 {
 	t.Helper()
-	b.wait(t, 200*time.Millisecond) // what it had sent before has arrived then
+	b.wait(t, 200*time.Millisecond) // requests that were sent before have arrived then
 	return b.slotsOf(t, session)
 }
 
-// goesOn: what was done was over before the fence, or was none of the Leases' business. The session is the same, and was
-// never suspended.
+// goesOn: the fault was over before the fence, or did not concern Leases. The session is the same, and was never suspended.
 func (b *bed) goesOn(t *testing.T, s standing) {
 	t.Helper()
 	if now := b.atWork(t, s.replica); now != s.session {
@@ -74,7 +73,7 @@ func (b *bed) goesOn(t *testing.T, s standing) {
 	}
 }
 
-// suspends waits until the process says that it may start nothing.
+// suspends waits until the process reports that it may start nothing.
 func (b *bed) suspends(t *testing.T, s standing) {
 	t.Helper()
 	start := time.Now()
@@ -92,7 +91,7 @@ func (b *bed) suspends(t *testing.T, s standing) {
 	t.Logf("%s was suspended after %.1f s", s.session, time.Since(start).Seconds())
 }
 
-// stands: nobody has taken anything of a session that was silent for less than a take-over.
+// stands: no slot of a session was taken over that was silent for less than a take-over.
 func (b *bed) stands(t *testing.T, s standing) {
 	t.Helper()
 	if now, err := b.session(b.ctx, s.replica); err != nil || now != s.session {
@@ -106,8 +105,8 @@ func (b *bed) stands(t *testing.T, s standing) {
 	}
 }
 
-// resumes: the fence has passed and nobody has taken anything, so that the session goes on. Its process may have ended with
-// what was in flight; then the next one does.
+// resumes: the fence has passed and no slot was taken over, so that the session continues. Its process may have ended because of
+// what was in flight; then the next one continues.
 func (b *bed) resumes(t *testing.T, s standing) {
 	t.Helper()
 	now := b.atWork(t, s.replica)
@@ -146,7 +145,7 @@ func (b *bed) loses(t *testing.T, s standing) {
 		t.Fatal(err)
 	}
 	if len(s.slots) == 0 {
-		t.Errorf("%s held nothing that could be taken from it", s.session)
+		t.Errorf("%s held no slot that could be taken over", s.session)
 	}
 	t.Logf("%d slots of %s were taken over %.1f s later", len(s.slots), s.session, time.Since(start).Seconds())
 }
@@ -184,7 +183,7 @@ func pause(t *testing.T, b *bed, d time.Duration) {
 	}
 }
 
-// cutOff cuts a replica off its Leases until its fence has passed, and, if it is to be for long, until others have its slots.
+// cutOff disconnects a replica from its Leases until its fence has passed, and, for a long fault, until others have its slots.
 func cutOff(t *testing.T, b *bed, cut harness.Fault, long bool) {
 	s := b.standing(t)
 	b.link(t, s.replica, harness.LinkControl, cut)
@@ -192,7 +191,7 @@ func cutOff(t *testing.T, b *bed, cut harness.Fault, long bool) {
 	b.suspends(t, s)
 	if long {
 		b.loses(t, s)
-	} else if cut.Only != harness.Answers { // else what it has asked for before its fence has happened
+	} else if cut.Only != harness.Answers { // else requests from before its fence take effect
 		b.stands(t, s)
 	}
 	b.heal(t, s.replica)
@@ -203,8 +202,8 @@ func cutOff(t *testing.T, b *bed, cut harness.Fault, long bool) {
 	}
 }
 
-// cutFrom cuts a replica off the cloud, or the target cluster, for a while. It keeps its session and may act all the time:
-// what it cannot do there is no reason to give its slots up.
+// cutFrom disconnects a replica from the cloud, or the target cluster, for a while. It keeps its session and may act all the
+// time: such a fault does not cause it to release its slots.
 func cutFrom(t *testing.T, b *bed, link string, cut harness.Fault, d time.Duration) {
 	s := b.standing(t)
 	b.link(t, s.replica, link, cut)
@@ -216,7 +215,7 @@ func cutFrom(t *testing.T, b *bed, link string, cut harness.Fault, d time.Durati
 	there := b.requests(t, s.session, link)
 	switch between := count(there, from.Add(time.Second), to); {
 	case cut.Only == harness.Answers && count(there, from, to) == 0:
-		t.Errorf("no request of %s has reached the %s while only answers were cut off", s.session, link)
+		t.Errorf("no request of %s has reached the %s while only answers were cut", s.session, link)
 	case cut.Only != harness.Answers && between > 0:
 		t.Errorf("%d requests of %s have reached the %s while it was cut off", between, s.session, link)
 	}
@@ -272,7 +271,7 @@ func count(at []time.Time, from, to time.Time) (n int) {
 	return n
 }
 
-// link makes a fault on one link of a replica.
+// link sets the fault of one link of a replica.
 func (b *bed) link(t *testing.T, replica, link string, f harness.Fault) {
 	t.Helper()
 	if err := b.lab.SetFault(b.ctx, replica, link, f); err != nil {

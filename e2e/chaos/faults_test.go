@@ -15,18 +15,18 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/e2e/harness"
 )
 
-// fault breaks something and mends it again. short ones are part of every run, the others of long runs only.
+// fault injects a fault and ends it. short ones are part of every run, the others of long runs only.
 type fault struct {
 	name  string
 	short bool
 	do    func(t *testing.T, b *bed)
 }
 
-// TestFaults breaks one thing after the other under load. After each, every slot is held by a live session; after all,
-// every machine runs with one VM, and the logs show nothing that must not be.
+// TestFaults injects one fault after the other under load. After each, every slot is held by a live session; after all, every
+// machine runs with one VM, and the logs show no violation.
 func TestFaults(t *testing.T) {
 	if testing.Short() {
-		t.Parallel() // long runs look at what is not to be suspended, too, and a busy machine could do that
+		t.Parallel() // long runs also check that sessions are not suspended, which load on this machine could cause
 	}
 	b := newBed(t, 3)
 	b.load(t)
@@ -87,7 +87,7 @@ func faults() []fault {
 	return list
 }
 
-// killForLong keeps a replica away until others have its slots.
+// killForLong keeps a replica ended until others have its slots.
 func killForLong(t *testing.T, b *bed) {
 	s := b.standing(t)
 	b.do(t, s.replica, harness.Kill)
@@ -106,7 +106,7 @@ func apiServerAway(t *testing.T, b *bed, d time.Duration) {
 	})
 }
 
-// labelsEdited gives machines and MachineSets labels that are wrong, nonsense, or none.
+// labelsEdited gives machines and MachineSets wrong, invalid or no slot labels.
 func labelsEdited(t *testing.T, b *bed) {
 	api := b.lab.Machines.MachineV1alpha1()
 	machines, err := api.Machines(b.namespace).List(b.ctx, metav1.ListOptions{Limit: 9})

@@ -19,8 +19,8 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/shard/ring"
 )
 
-// TestRollingRestart replaces the pods of all replicas, one after the other. The slots end where they were. Nothing else
-// changes meanwhile: a load that comes and goes moves slots of its own accord.
+// TestRollingRestart replaces the pods of all replicas, one after the other. In the end the replicas hold the same slots. Nothing
+// else changes meanwhile: a changing load causes moves of slots, too.
 func TestRollingRestart(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
@@ -49,7 +49,7 @@ func TestRollingRestart(t *testing.T) {
 	}
 	ctx, cancel := context.WithTimeout(b.ctx, patience)
 	defer cancel()
-	if err := harness.Eventually(ctx, "the slots are where they were", func(context.Context) error {
+	if err := harness.Eventually(ctx, "the replicas hold the same slots as before", func(context.Context) error {
 		after, moved := b.places(t), 0
 		for slot, replica := range before {
 			if after[slot] != replica {
@@ -57,7 +57,7 @@ func TestRollingRestart(t *testing.T) {
 			}
 		}
 		if moved > 0 {
-			return fmt.Errorf("%d slots are elsewhere", moved)
+			return fmt.Errorf("%d slots have another holder", moved)
 		}
 		return nil
 	}); err != nil {
@@ -66,8 +66,8 @@ func TestRollingRestart(t *testing.T) {
 	b.end(t)
 }
 
-// TestRollingRestartUnderLoad does the same while machines come and go. Each replica leaves in time: what it held is handed
-// over, and nothing has to be taken over.
+// TestRollingRestartUnderLoad does the same while machines are created and deleted. Each replica leaves in time: its slots are
+// handed over, and none has to be taken over.
 func TestRollingRestartUnderLoad(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
@@ -96,8 +96,8 @@ func TestRollingRestartUnderLoad(t *testing.T) {
 	b.end(t)
 }
 
-// evenly returns names of MachineDeployments, as many in the slots of each replica: the load of a few that fall anywhere is
-// uneven, and a slot that has moved rests for minutes before it moves again for that.
+// evenly returns names of MachineDeployments, the same number in the slots of each replica: the load of a few random ones is
+// uneven, and a slot that has moved is not moved again for rebalancing for some minutes.
 func (b *bed) evenly(t *testing.T, replicas, perReplica int) (names []string) {
 	t.Helper()
 	spread, err := ring.NewSlots(slots, ring.Deployment)
@@ -116,8 +116,8 @@ func (b *bed) evenly(t *testing.T, replicas, perReplica int) (names []string) {
 	return names
 }
 
-// even waits until no slot has moved for 15 s and nobody carries so much more than the others that one would: the weights
-// of the machines have been reported then, and planned with.
+// even waits until no slot has moved for 15 s and no replica carries so much more than the others that one would: the weights of
+// the machines were reported then, and used for the assignment.
 func (b *bed) even(t *testing.T) {
 	t.Helper()
 	const uneven = 1.10 // see UnevenAbove in shard/assignment
@@ -163,8 +163,8 @@ func (b *bed) places(t *testing.T) map[string]string {
 	return places
 }
 
-// TestLeaderKilledWhileItMovesSlots kills the leader at several stages of what a replica that joins sets off, each as soon
-// as it is seen on the slot Leases.
+// TestLeaderKilledWhileItMovesSlots kills the leader at several stages of the rebalancing for a new replica, each as soon as the
+// slot Leases show it.
 func TestLeaderKilledWhileItMovesSlots(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
@@ -233,7 +233,7 @@ func TestLeaderKilledWhileItMovesSlots(t *testing.T) {
 	b.end(t)
 }
 
-// TestScaleTheFleetDuringAScaleUp has the fleet grow from 1 to 5 replicas and shrink to 2 while it makes machines.
+// TestScaleTheFleetDuringAScaleUp scales the fleet from 1 to 5 replicas and to 2 while it creates machines.
 func TestScaleTheFleetDuringAScaleUp(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
@@ -241,7 +241,7 @@ func TestScaleTheFleetDuringAScaleUp(t *testing.T) {
 	}
 	b := newBed(t, 1)
 	const machines, deployments = 500, 10
-	b.cloud(t, `{"latency":{"CreateInstance":{"mean":"10s","spread":"3s"}}}`) // so that it takes as long as the fleet needs
+	b.cloud(t, `{"latency":{"CreateInstance":{"mean":"10s","spread":"3s"}}}`) // longer than the scaling of the fleet
 	for i := range deployments {
 		d := harness.Deployment(b.namespace, fmt.Sprintf("grow-%d", i), 0)
 		if _, err := b.lab.Machines.MachineV1alpha1().MachineDeployments(b.namespace).Create(b.ctx, d, metav1.CreateOptions{}); err != nil {
@@ -265,7 +265,7 @@ func TestScaleTheFleetDuringAScaleUp(t *testing.T) {
 	b.end(t)
 }
 
-// growing fails the test unless less than n machines run, and tells how many do.
+// growing fails the test unless less than n machines run, and logs how many do.
 func (b *bed) growing(t *testing.T, n int) {
 	t.Helper()
 	phases, err := b.lab.Phases(b.ctx, b.namespace)
@@ -274,11 +274,11 @@ func (b *bed) growing(t *testing.T, n int) {
 	}
 	t.Logf("of %d machines, %d run", n, phases[v1alpha1.MachineRunning])
 	if phases[v1alpha1.MachineRunning] >= n {
-		t.Fatalf("expected machines that are still being made, got %v", phases)
+		t.Fatalf("expected machines that are still being created, got %v", phases)
 	}
 }
 
-// spread waits until each of n replicas, and nobody else, holds slots.
+// spread waits until each of n replicas, and no other, holds slots.
 func (b *bed) spread(t *testing.T, n int) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(b.ctx, patience)
@@ -294,8 +294,8 @@ func (b *bed) spread(t *testing.T, n int) {
 	t.Logf("%d replicas hold %v", n, b.shares(t))
 }
 
-// TestOrphans deletes MachineSets and leaves their machines; the sets that come in their place adopt them, and no machine
-// is made or lost.
+// TestOrphans deletes MachineSets without their machines; the sets that replace them adopt these, and no machine is created or
+// lost.
 func TestOrphans(t *testing.T) {
 	t.Parallel()
 	b := newBed(t, 3)
@@ -328,7 +328,7 @@ func TestOrphans(t *testing.T) {
 			}
 			set, err := api.MachineSets(b.namespace).Get(ctx, owner.Name, metav1.GetOptions{})
 			if err != nil || set.UID != owner.UID || set.DeletionTimestamp != nil {
-				return fmt.Errorf("machine %s has one that is gone, or about to go", list.Items[i].Name)
+				return fmt.Errorf("machine %s has one that is gone, or being deleted", list.Items[i].Name)
 			}
 		}
 		return nil

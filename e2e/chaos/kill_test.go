@@ -20,14 +20,14 @@ const (
 	killsShort = 5
 	// atLeast is how many machines are in creation, and in deletion, at every kill.
 	atLeast = 20
-	// between two kills the fleet is at work for up to this long, uniformly drawn: about the life of a machine here, so
-	// that every step of it is hit.
+	// between two kills the fleet works for up to this long, uniformly drawn: about the life of a machine here, so that every
+	// step of it is hit.
 	between = 3 * time.Second
-	// patience bounds the wait for everything to end right.
+	// patience bounds the wait for the expected state.
 	patience = 3 * time.Minute
 )
 
-// cloudFlags make a machine's life short, with every step long enough to be hit.
+// cloudFlags make a machine's life short, with each step long enough to be hit.
 const cloudFlags = "--create-latency=300ms --create-latency-spread=200ms --delete-latency=600ms --delete-latency-spread=300ms --modify-latency=200ms --modify-latency-spread=100ms --boot-time=1500ms --boot-time-spread=500ms"
 
 func seed(t *testing.T) uint64 {
@@ -44,8 +44,8 @@ func seed(t *testing.T) uint64 {
 	return s
 }
 
-// TestKill kills the fleet at random moments of a busy life and starts it again each time: no machine is stuck, no VM is
-// there twice, none is lost.
+// TestKill kills the fleet at random moments under load and restarts it each time: no machine is stuck, no VM is created twice,
+// none is lost.
 func TestKill(t *testing.T) {
 	t.Parallel()
 	n := kills
@@ -75,19 +75,19 @@ func TestKill(t *testing.T) {
 	report(t, b.lab, hits)
 }
 
-// endRight waits until every MachineDeployment has what was asked for, each machine with a VM, and then, after their
-// deletion, until nothing is left.
+// endRight waits until every MachineDeployment has its desired machines, each with a VM, and then, after their deletion, until
+// nothing is left.
 func endRight(ctx context.Context, t *testing.T, lab *harness.Lab, namespace string) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	start := time.Now()
-	if err := harness.Eventually(ctx, "there are as many machines as wanted, and each runs and has one VM", func(ctx context.Context) error {
+	if err := harness.Eventually(ctx, "all desired machines run, each with one VM", func(ctx context.Context) error {
 		return converged(ctx, lab, namespace)
 	}); err != nil {
 		t.Fatal(err)
 	}
-	t.Logf("all is as wanted, %.1f s after the load has ended", time.Since(start).Seconds())
+	t.Logf("the desired state is reached %.1f s after the end of the load", time.Since(start).Seconds())
 	api := lab.Machines.MachineV1alpha1().MachineDeployments(namespace)
 	if err := api.DeleteCollection(ctx, metav1.DeleteOptions{}, metav1.ListOptions{}); err != nil {
 		t.Fatal(err)

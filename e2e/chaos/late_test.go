@@ -20,15 +20,16 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/e2e/harness"
 )
 
-// trace finds what a session did in the logs: an actor for each time that it arrived between two moments. what is the name
-// of the request that was held.
+// trace finds requests of a session in the logs: an actor for each one that arrived between two moments. what is the name of the
+// request that was stopped.
 type trace func(b *bed, what string, from, to time.Time) ([]check.Actor, error)
 
-// lateTries is how often a request is held back until one goes out: the process that wakes up may find first how late it is, and end.
+// lateTries is how often a request is stopped until one is sent late: the resumed process may notice first how late it is, and
+// end.
 const lateTries = 3
 
-// late has a request stop between its check and its send, stops the whole process until others have its slots, and lets the
-// request go out then. That it arrives, from a session that has lost the slot, is shown by find.
+// late stops a request between its check and its send, pauses the whole process until others have its slots, and resumes the
+// request then. find shows that it arrives, from a session that has lost the slot.
 func late(t *testing.T, b *bed, match string, find trace) {
 	var err error
 	for range lateTries {
@@ -56,14 +57,14 @@ func tryLate(t *testing.T, b *bed, match string, find trace) error {
 	t.Logf("%s has stopped before %s", session, at.What)
 	b.do(t, name, harness.Pause)
 	holders := b.takenOver(t, session)
-	// Asked for while it cannot answer, so that it goes out before the process notices how late it is.
+	// Released while the process cannot answer, so that it is sent before the process notices how late it is.
 	from := time.Now()
 	released := make(chan error, 1)
 	go func() { released <- b.lab.Release(b.ctx, name) }()
 	b.wait(t, 100*time.Millisecond)
 	b.do(t, name, harness.Resume)
 	if err := <-released; err != nil {
-		t.Logf("the process did not live to answer: %v", err)
+		t.Logf("the process ended before it answered: %v", err)
 	}
 	return b.seen(t, session, holders, func() ([]check.Actor, error) { return find(b, at.What, from, time.Now()) })
 }
@@ -98,17 +99,17 @@ func lateCreate(b *bed, _ string, from, to time.Time) (actors []check.Actor, err
 	return actors, err
 }
 
-// longCall is a create that outlasts a take-over, also one from the leader, and not the driver's patience.
+// longCall is the time of a create, longer than a take-over, also from the leader, and shorter than the driver's timeout.
 const longCall = 28 * time.Second
 
-// pauseInCall pauses a replica while the cloud works on what it has asked for. Others have its slots before the cloud
-// answers, and the answer finds the replica still paused.
+// pauseInCall pauses a replica while its create is in flight at the cloud. Others have its slots before the cloud answers, and
+// the answer arrives while the replica is still paused.
 func pauseInCall(t *testing.T, b *bed) {
-	if err := b.lab.WaitAtRest(b.ctx); err != nil { // a slot that moves takes its machines away from whoever is calling
+	if err := b.lab.WaitAtRest(b.ctx); err != nil { // a moving slot takes its machines from the replica that calls
 		t.Fatal(err)
 	}
 	b.cloud(t, fmt.Sprintf(`{"latency":{"CreateInstance":{"mean":%q,"spread":"0s"}}}`, longCall))
-	b.wait(t, 2*time.Second) // what was asked for before has been answered then
+	b.wait(t, 2*time.Second) // earlier calls have been answered then
 	name, session := b.calling(t)
 	paused := time.Now()
 	b.do(t, name, harness.Pause)
@@ -131,12 +132,12 @@ func pauseInCall(t *testing.T, b *bed) {
 	})
 }
 
-// pauseInShortCall pauses a replica, for less than its fence, while the cloud works on what it has asked for, and answers. The
-// replica finds the answer when it goes on: its session is the same, and its machines have the VMs that it has asked for.
+// pauseInShortCall pauses a replica, for less than its fence, while the cloud processes its creates, and answers. The replica
+// receives the answers when it resumes: its session is the same, and its machines have these VMs.
 func pauseInShortCall(t *testing.T, b *bed) {
 	const call, pause = 3 * time.Second, 5 * time.Second
 	b.cloud(t, fmt.Sprintf(`{"latency":{"CreateInstance":{"mean":%q,"spread":"0s"}}}`, call))
-	b.wait(t, 2*time.Second) // what was asked for before has been answered then
+	b.wait(t, 2*time.Second) // earlier calls have been answered then
 	name, session := b.calling(t)
 	s := standing{replica: name, session: session, suspensions: b.suspensions(t, name)}
 	paused := time.Now()
@@ -164,19 +165,20 @@ func pauseInShortCall(t *testing.T, b *bed) {
 	b.noted(t, made)
 }
 
-// noted waits until machines, by their UIDs, have these VMs, by their IDs. Those that are gone, or about to go, do not count.
+// noted waits until machines, by their UIDs, have recorded these VMs, by their IDs. Those that are gone, or being deleted, do not
+// count.
 func (b *bed) noted(t *testing.T, made map[string]string) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(b.ctx, patience)
 	defer cancel()
-	if err := harness.Eventually(ctx, "machines have noted their VMs", func(ctx context.Context) error {
+	if err := harness.Eventually(ctx, "machines have recorded their VMs", func(ctx context.Context) error {
 		machines, err := b.lab.Machines.MachineV1alpha1().Machines(b.namespace).List(ctx, metav1.ListOptions{})
 		if err != nil {
 			return err
 		}
 		for _, m := range machines.Items {
 			if id := made[string(m.UID)]; id != "" && m.DeletionTimestamp == nil && !strings.HasSuffix(m.Spec.ProviderID, "/"+id) {
-				return fmt.Errorf("machine %s has provider ID %q, and %s was made for it", m.Name, m.Spec.ProviderID, id)
+				return fmt.Errorf("machine %s has provider ID %q, and %s was created for it", m.Name, m.Spec.ProviderID, id)
 			}
 		}
 		return nil
@@ -185,8 +187,7 @@ func (b *bed) noted(t *testing.T, made map[string]string) {
 	}
 }
 
-// calling waits until a replica has asked the cloud for a VM and not been answered: the VM is there, and its machine does
-// not know.
+// calling waits until a create of a replica is in flight: the VM exists, and its machine has not recorded it.
 func (b *bed) calling(t *testing.T) (replica, session string) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(b.ctx, patience)
@@ -213,7 +214,7 @@ func (b *bed) calling(t *testing.T) (replica, session string) {
 		for _, vm := range vms {
 			var slot int
 			if _, err := fmt.Sscan(slots[vm.Tags[simulated.TagMachineUID]], &slot); err != nil {
-				continue // its machine knows of it
+				continue // its machine has recorded it
 			}
 			if session = holders[b.slotLease(slot)]; session != "" {
 				replica = replicaOf(session)
@@ -252,7 +253,7 @@ func (b *bed) takenOver(t *testing.T, session string) (holders map[string]string
 	return holders
 }
 
-// arrived waits until the logs show something of the session under a slot that another held already.
+// arrived waits until the logs show a request of the session under a slot that another held already.
 func (b *bed) arrived(t *testing.T, session string, holders map[string]string, find func() ([]check.Actor, error)) {
 	t.Helper()
 	if err := b.seen(t, session, holders, find); err != nil {
@@ -260,12 +261,12 @@ func (b *bed) arrived(t *testing.T, session string, holders map[string]string, f
 	}
 }
 
-// seen is arrived for who goes on if it has not.
+// seen is arrived with an error instead of a failure of the test.
 func (b *bed) seen(t *testing.T, session string, holders map[string]string, find func() ([]check.Actor, error)) error {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(b.ctx, 10*time.Second)
 	defer cancel()
-	return harness.Eventually(ctx, "what is late is in the logs", func(context.Context) error {
+	return harness.Eventually(ctx, "the late request is in the logs", func(context.Context) error {
 		actors, err := find()
 		if err != nil {
 			return err

@@ -19,14 +19,14 @@ import (
 	member "github.com/machine-controller-fleet/machine-controller-fleet/membership"
 )
 
-// noticed is within which time everybody has seen a Lease that was changed by hand.
+// noticed is the time until all replicas have observed a Lease that was changed by hand.
 const noticed = 5 * time.Second
 
 // emptied is a patch that clears the holder of a Lease.
 const emptied = `{"spec":{"holderIdentity":null}}`
 
-// loseSession deletes the session Lease of a replica, or empties it. Its process ends as soon as it sees that, and the next
-// one begins a session of its own.
+// loseSession deletes the session Lease of a replica, or empties it. Its process ends as soon as it observes that, and the next
+// one starts another session.
 func loseSession(t *testing.T, b *bed, take func(t *testing.T, lease string)) {
 	name, before := b.worker(t)
 	take(t, member.SessionLeaseName(harness.FleetName, name))
@@ -42,8 +42,8 @@ func loseSession(t *testing.T, b *bed, take func(t *testing.T, lease string)) {
 	b.ready(t, name)
 }
 
-// slotLeasesDeleted deletes the Leases of a few slots. Their holders stop as soon as they see it, and the leader makes them
-// again; what is new cannot be acquired for 15 s.
+// slotLeasesDeleted deletes the Leases of a few slots. Their holders stop as soon as they observe it, and the leader creates them
+// again; the new ones cannot be acquired for 15 s.
 func slotLeasesDeleted(t *testing.T, b *bed) {
 	for range 5 {
 		slot := b.random.IntN(slots)
@@ -52,14 +52,14 @@ func slotLeasesDeleted(t *testing.T, b *bed) {
 	}
 }
 
-// handEdit is what people may write into a slot Lease, where only the fleet should write.
+// handEdit is an edit of a slot Lease by a user, where only the fleet should write.
 type handEdit struct {
 	name string
-	// patch is made for the Lease as it is, and the session of another replica.
+	// patch returns the edit of the current Lease, given the session of another replica.
 	patch func(lease *coordinationv1.Lease, other string) string
-	// changesHands says that the holder loses the slot, so that somebody has to acquire it anew.
+	// changesHands reports whether the holder loses the slot, so that it has to be acquired again.
 	changesHands bool
-	// resets says that the epoch goes back.
+	// resets reports whether the epoch goes back.
 	resets bool
 }
 
@@ -71,24 +71,24 @@ func handEdits() []handEdit {
 	}
 	return []handEdit{
 		{"no holder", func(*coordinationv1.Lease, string) string { return emptied }, true, false},
-		{"a holder whose name is no session's", func(*coordinationv1.Lease, string) string { return holds("somebody") }, true, false},
+		{"a holder whose name is no session's", func(*coordinationv1.Lease, string) string { return holds("other-holder") }, true, false},
 		{"a session that never was", func(*coordinationv1.Lease, string) string { return holds("ghost_abcde") }, true, false},
 		{"a session that lives", func(_ *coordinationv1.Lease, other string) string { return holds(other) }, true, false},
 		{"an earlier epoch, and no holder", func(*coordinationv1.Lease, string) string {
 			return `{"spec":{"holderIdentity":null,"leaseTransitions":0}}`
 		}, true, true},
-		{"a later epoch, and another preferred holder", func(lease *coordinationv1.Lease, other string) string {
+		{"a later epoch, and another assigned replica", func(lease *coordinationv1.Lease, other string) string {
 			return assigns(replicaOf(other), member.Transitions(lease)+1000)
 		}, false, false},
-		{"a preferred holder that is not there", func(lease *coordinationv1.Lease, _ string) string {
+		{"an assigned replica that does not exist", func(lease *coordinationv1.Lease, _ string) string {
 			return assigns("ghost", member.Transitions(lease))
 		}, false, false},
 	}
 }
 
-// slotLeaseEdited writes into slot Leases by hand. Each time the slot has one holder in the end, the preferred one, which
-// has it under an epoch that is its own: whoever was written into a Lease has not got the slot by that. What two sessions
-// have done meanwhile is for the checker to judge.
+// slotLeaseEdited edits slot Leases by hand. Each time the slot has one holder in the end, the assigned replica, under a new
+// epoch: a name that is written into a Lease does not become the holder by that. The checker decides whether what two sessions
+// did meanwhile is a fault.
 func slotLeaseEdited(t *testing.T, b *bed, edits []handEdit) {
 	for _, edit := range edits {
 		slot := b.random.IntN(slots)
@@ -106,8 +106,8 @@ func slotLeaseEdited(t *testing.T, b *bed, edits []handEdit) {
 	}
 }
 
-// edit writes into the Lease of a slot while that has one holder. What is written is made for the Lease as it is then: it is
-// refused, and made anew, when the slot has moved in between.
+// edit patches the Lease of a slot while that has one holder. The patch applies to that version of the Lease: it is rejected, and
+// repeated, when the slot has moved in between.
 func (b *bed) edit(t *testing.T, slot int, edit handEdit) (before, edited *coordinationv1.Lease) {
 	t.Helper()
 	for {
@@ -140,8 +140,8 @@ func (b *bed) edit(t *testing.T, slot int, edit handEdit) (before, edited *coord
 	}
 }
 
-// oneHolder waits until a slot is held by the session of its preferred holder, and that session and nobody else says so,
-// under the epoch of the Lease. It returns the Lease.
+// oneHolder waits until a slot is held by a session of its assigned replica, and only that session reports it, under the epoch of
+// the Lease. It returns the Lease.
 func (b *bed) oneHolder(t *testing.T, slot int) (lease *coordinationv1.Lease) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(b.ctx, patience)
@@ -153,7 +153,7 @@ func (b *bed) oneHolder(t *testing.T, slot int) (lease *coordinationv1.Lease) {
 		}
 		holder := member.Holder(lease)
 		if holder == "" || replicaOf(holder) != lease.Annotations[v1alpha1.AnnotationAssignedReplica] {
-			return fmt.Errorf("it is held by %q and should be by %q", holder, lease.Annotations[v1alpha1.AnnotationAssignedReplica])
+			return fmt.Errorf("it is held by %q and assigned to %q", holder, lease.Annotations[v1alpha1.AnnotationAssignedReplica])
 		}
 		views, err := b.lab.EverySlots(ctx)
 		if err != nil {
@@ -164,13 +164,13 @@ func (b *bed) oneHolder(t *testing.T, slot int) (lease *coordinationv1.Lease) {
 			here, holds := view.Holds(slot)
 			switch {
 			case holds && view.Session != holder:
-				return fmt.Errorf("it is held by %s, and %s says that it holds it", holder, view.Session)
+				return fmt.Errorf("it is held by %s, and %s reports that it holds it", holder, view.Session)
 			case holds:
 				held = here.Open && !view.Suspended && here.Epoch == member.Transitions(lease)
 			}
 		}
 		if !held {
-			return fmt.Errorf("%s does not say that it holds it and has it open, under epoch %d", holder, member.Transitions(lease))
+			return fmt.Errorf("%s does not report that it holds it and has it open, under epoch %d", holder, member.Transitions(lease))
 		}
 		return nil
 	}); err != nil {
@@ -197,7 +197,7 @@ func (b *bed) otherSession(t *testing.T, than string) string {
 
 func (b *bed) slotLease(slot int) string { return member.SlotLeaseName(harness.FleetName, slot, slots) }
 
-// deleteLease does so by hand.
+// deleteLease deletes a Lease by hand.
 func (b *bed) deleteLease(t *testing.T, name string) {
 	t.Helper()
 	if err := b.lab.Control.CoordinationV1().Leases(harness.FleetNamespace).Delete(b.ctx, name, metav1.DeleteOptions{}); err != nil {

@@ -16,8 +16,8 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/e2e/harness"
 )
 
-// recorder counts machines while faults go on, and hands all that a run has left behind to the checker. It reads past the
-// proxies, which faults concern.
+// recorder counts machines during faults, and passes the records of a run to the checker. It bypasses the proxies, to which
+// faults apply.
 type recorder struct {
 	lab       *harness.Lab
 	namespace string
@@ -26,17 +26,17 @@ type recorder struct {
 	outages   []harness.Outage
 
 	mu       sync.Mutex
-	listed   bool // all that there was when the watches began has been seen
+	listed   bool // all objects from the start of the watches have been observed
 	wanted   map[string]int
-	ahead    map[string]int             // what was asked for and has not been seen yet, by deployment
+	ahead    map[string]int             // desired machines that were not observed yet, by deployment
 	machines map[string]map[string]bool // by deployment, those without deletionTimestamp
 	counts   []check.Count
 	endings  map[string]time.Time // when Machines were first seen to end, by UID
 	resets   []check.Reset
 }
 
-// record begins to count the machines of a namespace whose label name is their MachineDeployment's, as harness.Deployment
-// makes them.
+// record starts to count the machines of a namespace whose label name is their MachineDeployment's, as harness.Deployment creates
+// them.
 func record(ctx context.Context, t *testing.T, lab *harness.Lab, namespace string) *recorder {
 	t.Helper()
 	mark, err := lab.MarkAudit()
@@ -48,7 +48,7 @@ func record(ctx context.Context, t *testing.T, lab *harness.Lab, namespace strin
 	return r
 }
 
-// watch begins to watch MachineDeployments and Machines, and ends the watches that there were.
+// watch starts watches of MachineDeployments and Machines, and ends earlier ones.
 func (r *recorder) watch(ctx context.Context, t *testing.T) {
 	t.Helper()
 	r.unwatch()
@@ -130,7 +130,8 @@ func (r *recorder) machine(obj any, there bool) {
 	}
 }
 
-// expect notes that a deployment is about to be scaled up. Its watch may show that later than that of machines shows the next one.
+// expect records that a deployment is about to be scaled up. Its watch may show that later than that of machines shows the next
+// one.
 func (r *recorder) expect(deployment string, replicas int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -141,7 +142,7 @@ func (r *recorder) expect(deployment string, replicas int) {
 	r.count(deployment)
 }
 
-// count notes how many machines there are now; r.mu is held.
+// count records the number of machines; r.mu is held.
 func (r *recorder) count(deployment string) {
 	wanted, known := r.wanted[deployment]
 	if !known || !r.listed {
@@ -150,22 +151,22 @@ func (r *recorder) count(deployment string) {
 	r.counts = append(r.counts, check.Count{At: time.Now(), Deployment: deployment, Wanted: wanted, Machines: len(r.machines[deployment])})
 }
 
-// reset notes that the epochs of a slot begin anew; -1 means all.
+// reset records that the epochs of a slot start again; -1 means all.
 func (r *recorder) reset(slot int, from, to time.Time) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.resets = append(r.resets, check.Reset{From: from, To: to, Slot: slot})
 }
 
-// outage does what takes the API server away and brings it back. The watches begin anew then: those that there were would
-// come back half a minute later, and after a restore of etcd never.
+// outage runs a function that stops and restarts the API server. The watches are restarted then: the earlier ones would recover
+// half a minute later, and after a restore of etcd never.
 func (r *recorder) outage(ctx context.Context, t *testing.T, do func()) harness.Outage {
 	t.Helper()
 	from := time.Now()
 	do()
 	back, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
-	if err := harness.Eventually(back, "the API server is back", func(ctx context.Context) error {
+	if err := harness.Eventually(back, "the API server is available", func(ctx context.Context) error {
 		_, err := r.lab.Holders(ctx)
 		return err
 	}); err != nil {
@@ -177,10 +178,10 @@ func (r *recorder) outage(ctx context.Context, t *testing.T, do func()) harness.
 	return o
 }
 
-// settled is how long after an outage everything is taken to be as it was.
+// settled is how long after its end an outage still counts.
 const settled = 10 * time.Second
 
-// verdict checks what the run has left, and fails the test for every fault.
+// verdict checks the records of the run, and fails the test for each fault.
 func (r *recorder) verdict(t *testing.T) check.Report {
 	t.Helper()
 	calls, err := r.lab.Cloud.Calls()
@@ -212,7 +213,7 @@ func (r *recorder) verdict(t *testing.T) check.Report {
 	return report
 }
 
-// writes picks the fleet's writes from the audit log.
+// writes returns the fleet's writes from the audit log.
 func writes(requests []harness.Request) (picked []check.Write) {
 	for _, q := range requests {
 		if !q.IsWrite() || !q.IsFleet() {

@@ -15,8 +15,8 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/e2e/harness"
 )
 
-// TestRestoredEtcd puts etcd back to what it held a while ago. What is promised is that every slot gets an owner, and every
-// machine that there is then keeps its VM, or gets one; VMs of machines that were forgotten stay.
+// TestRestoredEtcd restores etcd from a snapshot. It is guaranteed that every slot gets an owner, and every restored machine
+// keeps its VM, or gets one; VMs of machines that were created after the snapshot stay.
 func TestRestoredEtcd(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
@@ -37,7 +37,7 @@ func TestRestoredEtcd(t *testing.T) {
 	}
 	create("after")
 	b.running(t, 10)
-	killForLong(t, b) // its slots change hands, so that their epochs are others than in the snapshot
+	killForLong(t, b) // its slots move, so that their epochs differ from those in the snapshot
 	known := b.uids(t)
 	away := b.recorder.outage(b.ctx, t, func() {
 		if err := b.lab.Restore(b.ctx, file, 0); err != nil {
@@ -66,9 +66,9 @@ func TestRestoredEtcd(t *testing.T) {
 	b.recorder.verdict(t)
 }
 
-// TestRestoredEtcdUnderLoad does so while machines come and go, and as one should: revisions are not given out twice. Machines
-// that had gone are there again, and others are forgotten. Every slot gets an owner, who serves what is new, all that there
-// is can be deleted, and nobody but the forgotten leaves a VM behind.
+// TestRestoredEtcdUnderLoad does so while machines are created and deleted, and as recommended: revisions are not used twice.
+// Deleted machines exist again, and later ones are forgotten. Every slot gets an owner, which serves new objects, all machines
+// can be deleted, and only forgotten ones leave a VM behind.
 func TestRestoredEtcdUnderLoad(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
@@ -82,7 +82,7 @@ func TestRestoredEtcdUnderLoad(t *testing.T) {
 	}
 	then := b.uids(t)
 	b.wait(t, 20*time.Second)
-	if err := b.churn.stop(); err != nil { // the fleet is at work with what it has left
+	if err := b.churn.stop(); err != nil { // the fleet still processes what the load has left
 		t.Fatal(err)
 	}
 	known := b.uids(t)
@@ -95,9 +95,9 @@ func TestRestoredEtcdUnderLoad(t *testing.T) {
 	b.recorder.reset(-1, away.From, away.To)
 	b.held(t)
 	gone, forgotten := missing(then, known), missing(known, b.uids(t))
-	t.Logf("since the snapshot %d machines had gone, and %d have come that are forgotten", len(gone), len(forgotten))
+	t.Logf("since the snapshot %d machines were deleted, and %d were created, which are forgotten", len(gone), len(forgotten))
 	if len(gone) == 0 || len(forgotten) == 0 {
-		t.Fatal("want machines that had come and gone since")
+		t.Fatal("want machines that were created and deleted since")
 	}
 
 	api := b.lab.Machines.MachineV1alpha1().MachineDeployments(b.namespace)
@@ -107,7 +107,7 @@ func TestRestoredEtcdUnderLoad(t *testing.T) {
 	}
 	ctx, cancel := context.WithTimeout(b.ctx, 2*patience)
 	defer cancel()
-	if err := harness.Eventually(ctx, "what is new is served", func(ctx context.Context) error {
+	if err := harness.Eventually(ctx, "new objects are served", func(ctx context.Context) error {
 		d, err := api.Get(ctx, name, metav1.GetOptions{})
 		if err == nil && d.Status.ReadyReplicas != each {
 			err = fmt.Errorf("of %d machines %d are ready", each, d.Status.ReadyReplicas)
@@ -128,7 +128,7 @@ func TestRestoredEtcdUnderLoad(t *testing.T) {
 	}
 	for _, vm := range vms {
 		if vm.CreatedAt.After(away.To) {
-			t.Errorf("VM %s was made after the restore, and nobody has it", vm.Name)
+			t.Errorf("VM %s was created after the restore, and belongs to no machine", vm.Name)
 		}
 	}
 	if err := noSecondVM(b.lab); err != nil {
@@ -137,7 +137,7 @@ func TestRestoredEtcdUnderLoad(t *testing.T) {
 	b.recorder.verdict(t)
 }
 
-// nothingDeleted fails the test for each VM that was.
+// nothingDeleted fails the test for each VM that was deleted.
 func nothingDeleted(t *testing.T, lab *harness.Lab) {
 	t.Helper()
 	calls, err := lab.Cloud.Calls()
@@ -151,7 +151,7 @@ func nothingDeleted(t *testing.T, lab *harness.Lab) {
 	}
 }
 
-// missing are the UIDs of machines that there were, by name, and are not any more.
+// missing returns the UIDs of machines that existed before and do not exist after, by name.
 func missing(before, after map[string]string) (uids []string) {
 	for name, uid := range before {
 		if after[name] != uid {

@@ -27,7 +27,7 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/e2e/harness"
 )
 
-// scene shows the machines of a namespace as they are now.
+// scene caches the current machines of a namespace.
 type scene struct {
 	machines machinelisters.MachineNamespaceLister
 }
@@ -66,7 +66,7 @@ func (s *scene) snapshot() snapshot {
 	return counts
 }
 
-// step names where in its life a machine is.
+// step names the step of its life that a machine is in.
 func step(m *v1alpha1.Machine) string {
 	phase := m.Status.CurrentStatus.Phase
 	switch {
@@ -108,7 +108,7 @@ func (s *scene) busy(ctx context.Context) error {
 	})
 }
 
-// churn keeps machines in creation and in deletion: it makes MachineDeployments, and deletes the oldest ones.
+// churn keeps machines in creation and in deletion: it creates MachineDeployments, and deletes the oldest ones.
 type churn struct {
 	lab       *harness.Lab
 	scene     *scene
@@ -125,8 +125,8 @@ type churn struct {
 
 const (
 	churnSize = 10
-	// ahead is how many more machines than needed are in creation and in deletion, so that there are enough while the
-	// fleet is away.
+	// ahead is how many more machines than needed are in creation and in deletion, so that there are enough while the fleet is
+	// down.
 	ahead = 30
 	// most machines that may run at a time.
 	mostRunning = 60
@@ -157,7 +157,7 @@ func (c *churn) step(ctx context.Context) error {
 	if now.count("creating") < atLeast+ahead && len(c.live)*churnSize < mostRunning+atLeast+ahead {
 		c.serial++
 		name := fmt.Sprintf("load-%d", c.serial)
-		c.live = append(c.live, name) // also when there is no answer: it may be there
+		c.live = append(c.live, name) // also when there is no answer: it may exist
 		if _, err := api.Create(ctx, harness.Deployment(c.namespace, name, churnSize), metav1.CreateOptions{}); err != nil {
 			return err
 		}
@@ -171,10 +171,10 @@ func (c *churn) step(ctx context.Context) error {
 	return nil
 }
 
-// mostFailures is how often in a row a request may fail: the API server is away for a while in some runs.
+// mostFailures is how often in a row a request may fail: the API server is unavailable for a while in some runs.
 const mostFailures = 600
 
-// note remembers an error that does not pass.
+// note records an error that persists.
 func (c *churn) note(ctx context.Context, err error) {
 	switch {
 	case err == nil:
@@ -186,21 +186,21 @@ func (c *churn) note(ctx context.Context, err error) {
 	}
 }
 
-// stop ends the load, and returns what went wrong with it.
+// stop ends the load, and returns its error.
 func (c *churn) stop() error {
 	c.once.Do(c.cancel)
 	<-c.ended
 	return c.err
 }
 
-// blow is one kill: when it was, how long after all was busy, and what it hit.
+// blow is one kill: its time, its delay after the load was complete, and the machines and calls that it hit.
 type blow struct {
 	at    time.Time
 	after time.Duration
 	hit   snapshot
 }
 
-// report says what each kill hit: the machines by step of life, and the calls that the cloud was at.
+// report logs what each kill hit: the machines by step of life, and the calls in flight at the cloud.
 func report(t *testing.T, lab *harness.Lab, blows []blow) {
 	t.Helper()
 	calls, err := lab.Cloud.Calls()
@@ -214,12 +214,11 @@ func report(t *testing.T, lab *harness.Lab, blows []blow) {
 				inFlight[string(call.Operation)]++
 			}
 		}
-		t.Logf("kill %2d, %4d ms after all was busy: %s; calls in flight: %s", i+1, b.after.Milliseconds(), b.hit, inFlight)
+		t.Logf("kill %2d, %4d ms after the load was complete: %s; calls in flight: %s", i+1, b.after.Milliseconds(), b.hit, inFlight)
 	}
 }
 
-// converged compares MachineDeployments, machines and VMs. Those of machines that were forgotten, by their UIDs, have to be
-// there, too.
+// converged compares MachineDeployments, machines and VMs. Those of forgotten machines, by their UIDs, have to exist, too.
 func converged(ctx context.Context, lab *harness.Lab, namespace string, forgotten ...string) error {
 	deployments, err := lab.Machines.MachineV1alpha1().MachineDeployments(namespace).List(ctx, metav1.ListOptions{})
 	if err != nil {
@@ -263,7 +262,7 @@ func oneVMEach(machines []v1alpha1.Machine, vms []cloudapi.Instance, forgotten [
 	return nil
 }
 
-// noSecondVM looks through the call log for a machine that got a second VM.
+// noSecondVM returns an error if the call log shows a machine with a second VM.
 func noSecondVM(lab *harness.Lab) error {
 	calls, err := lab.Cloud.Calls()
 	if err != nil {

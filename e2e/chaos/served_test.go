@@ -30,8 +30,8 @@ const (
 	changeEvery = 500 * time.Millisecond
 )
 
-// roots changes MachineDeployments of many slots all the time, and checks that each change is carried out within a bound:
-// there are as many machines as wanted and all of them run, or nothing is left. It reads past the proxies.
+// roots changes MachineDeployments of many slots all the time, and checks that each change is complete within a bound: all
+// desired machines run, or nothing is left. It bypasses the proxies.
 type roots struct {
 	bed         *bed
 	deployments machinelisters.MachineDeploymentNamespaceLister
@@ -46,11 +46,11 @@ type roots struct {
 	want   map[string]int // by root, those that exist
 	order  []string       // of their creation
 	serial int
-	err    error // of the last change that was refused
+	err    error // of the last change that was rejected
 	failed int
 }
 
-// startRoots begins, and waits until the first roots are served.
+// startRoots starts the changes, and waits until the first roots are served.
 func (b *bed) startRoots(t *testing.T, bound time.Duration) *roots {
 	t.Helper()
 	ctx, cancel := context.WithCancel(b.ctx)
@@ -106,7 +106,7 @@ func (r *roots) run(ctx context.Context) {
 	}
 }
 
-// look notes which roots are served, and who is responsible for those that are late.
+// look records which roots are served, and the holders responsible for those that are late.
 func (r *roots) look(ctx context.Context) {
 	r.mu.Lock()
 	now := time.Now()
@@ -125,7 +125,7 @@ func (r *roots) look(ctx context.Context) {
 	}
 }
 
-// count returns how many machines a root has, how many of them run, and how many are on their way out.
+// count returns how many machines a root has, how many of them run, and how many are being deleted.
 func (r *roots) count(root string) (there, running, ending int) {
 	list, err := r.machines.List(labels.SelectorFromSet(labels.Set{v1alpha1.LabelName: root}))
 	if err != nil { // a lister of a started informer does not fail
@@ -156,7 +156,7 @@ func (r *roots) isServed(w check.Wait) bool {
 
 func (r *roots) has(root string) string {
 	there, running, ending := r.count(root)
-	return fmt.Sprintf("it has %d machines, of which %d run, and %d that end", there, running, ending)
+	return fmt.Sprintf("it has %d machines, of which %d run, and %d that are being deleted", there, running, ending)
 }
 
 // change creates, scales or deletes one root. Only a root that is served is changed, so that each wait has one cause.
@@ -179,7 +179,7 @@ func (r *roots) change(ctx context.Context) {
 		r.serial++
 		name = fmt.Sprintf("root-%d", r.serial)
 		_, err = api.Create(ctx, harness.Deployment(r.bed.namespace, name, int32(want)), metav1.CreateOptions{})
-		r.order = append(r.order, name) // also when there is no answer: it may be there
+		r.order = append(r.order, name) // also when there is no answer: it may exist
 	case r.random.IntN(2) == 0:
 		name, want = r.order[r.random.IntN(len(r.order))], 2
 		if waiting[name] {
@@ -235,11 +235,11 @@ func (r *roots) verdict(t *testing.T) {
 		t.Errorf("not served within %s: MachineDeployment %s", r.ledger.Bound, w.Describe(now))
 	}
 	if r.failed > 0 {
-		t.Errorf("%d changes were refused, at last: %v", r.failed, r.err)
+		t.Errorf("%d changes were rejected, last error: %v", r.failed, r.err)
 	}
 }
 
-// responsible describes the slot of a root: who holds it by its Lease, and what that process reports.
+// responsible describes the slot of a root: its holder by the Lease, and what that process reports.
 func (b *bed) responsible(ctx context.Context, root string) string {
 	spread, err := ring.NewSlots(b.slots, ring.Deployment)
 	if err != nil {
@@ -253,10 +253,10 @@ func (b *bed) responsible(ctx context.Context, root string) string {
 	}
 	assigned := lease.Annotations[v1alpha1.AnnotationAssignedReplica]
 	if lease.Spec.HolderIdentity == nil || *lease.Spec.HolderIdentity == "" {
-		return fmt.Sprintf("slot %d has no holder, preferred is %q", slot, assigned)
+		return fmt.Sprintf("slot %d has no holder, and is assigned to %q", slot, assigned)
 	}
 	session := *lease.Spec.HolderIdentity
-	holder := fmt.Sprintf("slot %d is held by %s, preferred is %q", slot, session, assigned)
+	holder := fmt.Sprintf("slot %d is held by %s, and assigned to %q", slot, session, assigned)
 	asked, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()
 	view, err := b.lab.Slots(asked, replicaOf(session))

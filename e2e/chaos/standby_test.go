@@ -12,8 +12,8 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/e2e/harness"
 )
 
-// TestMoreReplicasThanSlots: the replica beyond holds nothing and stands by. When one dies it has its slot, and the one that
-// died stands by when it is back.
+// TestMoreReplicasThanSlots: the additional replica holds nothing and stands by. When another one dies it gets that one's slot,
+// and the restarted replica stands by.
 func TestMoreReplicasThanSlots(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
@@ -46,7 +46,7 @@ func TestMoreReplicasThanSlots(t *testing.T) {
 	b.ready(t, s.replica)
 	b.held(t)
 	if now := b.standsBy(t); now != s.replica {
-		t.Errorf("%s stands by, and %s is back and should", now, s.replica)
+		t.Errorf("want the restarted replica %[2]s to stand by, got %[1]s", now, s.replica)
 	}
 	b.end(t)
 }
@@ -68,7 +68,7 @@ func (b *bed) standsBy(t *testing.T) string {
 		t.Fatal(err)
 	}
 	if len(view.Here) > 0 || view.Suspended {
-		t.Errorf("%s holds nothing and says that it has %v (suspended: %t)", names[0], view.Here, view.Suspended)
+		t.Errorf("%s holds nothing and reports that it has %v (suspended: %t)", names[0], view.Here, view.Suspended)
 	}
 	b.ready(t, names[0])
 	return names[0]

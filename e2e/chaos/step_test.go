@@ -22,14 +22,14 @@ import (
 )
 
 const (
-	stepped = "stepped" // the machine whose calls are gone through, in the namespace of this name, with its class
-	other   = "other"   // the same for the machine on whose Node its pods find a place
+	stepped = "stepped" // the machine that is killed at each call, in the namespace of this name, with its class
+	other   = "other"   // the same for the machine to whose Node its pods move
 )
 
-// mostKills is more than a life takes. More would be a life that does not come to its end.
+// mostKills is more than a life takes; more kills mean that the life does not end.
 const mostKills = 120
 
-// kill is when the process dies of a call.
+// kill is when the process is killed at a call.
 type kill int
 
 const (
@@ -40,19 +40,19 @@ const (
 
 func (k kill) String() string { return [...]string{"never at", "before", "after"}[k] }
 
-// shortCalls are how the names of those end that short runs kill at.
+// shortCalls are the suffixes of the calls that short runs kill at.
 var shortCalls = []string{
 	"create_machine stepped/stepped", "POST secrets", "/eviction", "delete_machine stepped/stepped",
 	"PATCH machines/stepped/status", "PATCH nodes/stepped/status", "DELETE nodes/stepped",
 }
 
-// everyCall is the same for long runs. There may be more: what a drain tells of itself is written if it is looked at then.
+// everyCall is the same for long runs. There may be more: a drain writes its progress only in some passes.
 var everyCall = append([]string{
 	"get_machine_status stepped/stepped", "initialize_machine stepped/stepped",
 	"PATCH machines/stepped", "PATCH machineclasses/simulated", "PUT secrets/simulated", "PATCH nodes/stepped", "DELETE secrets/bootstrap-token",
 }, shortCalls...)
 
-// unspecific is what is left out of the names of requests: where the object is, and the id of a token.
+// unspecific is removed from the names of requests: the path of the object, and the id of a token.
 var unspecific = regexp.MustCompile(`/apis?/.*?v1(alpha1)?/(namespaces/[^/]+/)?|-[a-z0-9]{6}$`)
 
 // stepper goes through the life of a machine call by call: the process stops at each, and is killed there.
@@ -67,8 +67,8 @@ type stepper struct {
 	isDeleted bool
 }
 
-// TestKillAtEachCall has the process stop at each write and at each call of the cloud in the life of a machine whose Node
-// is drained, and kills it there: once before the call is sent, and once when it was answered and nobody has seen that yet.
+// TestKillAtEachCall stops the process at each write and at each call of the cloud in the life of a machine whose Node is
+// drained, and kills it there: once before the call is sent, and once after the answer, before the process has received it.
 func TestKillAtEachCall(t *testing.T) {
 	t.Parallel()
 	s := &stepper{T: t, bed: &bed{namespace: stepped}, dies: map[string]kill{}}
@@ -111,7 +111,7 @@ func (s *stepper) must(err error) {
 	}
 }
 
-// machine makes a machine that nobody controls, in the namespace of its name, and returns its UID.
+// machine creates a machine without a controller, in the namespace of its name, and returns its UID.
 func (s *stepper) machine(name string) string {
 	s.Helper()
 	m := &v1alpha1.Machine{
@@ -123,10 +123,10 @@ func (s *stepper) machine(name string) string {
 	return string(made.UID)
 }
 
-// release lets everything go on that stops.
+// release resumes all stopped calls.
 func (s *stepper) release() {
 	s.Helper()
-	s.must(harness.Eventually(s.ctx, "the process lets go", func(ctx context.Context) error { // it may be about to start
+	s.must(harness.Eventually(s.ctx, "the process releases its calls", func(ctx context.Context) error { // it may be about to start
 		return s.lab.Release(ctx, harness.Fleet)
 	}))
 }
@@ -138,8 +138,8 @@ func (s *stepper) restart() {
 	s.must(s.lab.Do(s.ctx, harness.Fleet, harness.Start))
 }
 
-// step waits until the process stops, or the machine can go on to its deletion, and does what is to be done then. It returns
-// false when the machine is gone, and nothing is held for it any more.
+// step waits until the process stops, or the machine can be deleted, and takes the next action. It returns false when the machine
+// is gone, and its class and Secret are free.
 func (s *stepper) step() bool {
 	s.Helper()
 	ctx, cancel := context.WithTimeout(s.ctx, patience)
@@ -159,7 +159,7 @@ func (s *stepper) step() bool {
 		}
 		held, err := s.lab.Stopped(ctx, harness.Fleet)
 		if err == nil && len(held) == 0 {
-			err = fmt.Errorf("it stops at nothing; the machine is %s; %w", story(m), free)
+			err = fmt.Errorf("it stops at no call; the machine is %s; %w", story(m), free)
 		}
 		if err == nil {
 			what = held[0]
@@ -175,12 +175,12 @@ func (s *stepper) step() bool {
 	return m != nil || what != ""
 }
 
-// mayGo says that the machine has come up, and is to be deleted next.
+// mayGo reports whether the machine is running, and can be deleted next.
 func (s *stepper) mayGo(m *v1alpha1.Machine) bool {
 	return m != nil && m.Status.CurrentStatus.Phase == v1alpha1.MachineRunning && !s.isDeleted
 }
 
-// story says what the machine has come to.
+// story describes the state of the machine.
 func story(m *v1alpha1.Machine) string {
 	if m == nil {
 		return "gone"
@@ -188,7 +188,7 @@ func story(m *v1alpha1.Machine) string {
 	return fmt.Sprintf("%s: %s", m.Status.CurrentStatus.Phase, m.Status.LastOperation.Description)
 }
 
-// stops lets a call go on, or kills the process at it.
+// stops resumes a call, or kills the process at it.
 func (s *stepper) stops(m *v1alpha1.Machine, what string) {
 	s.Helper()
 	call, _, _ := strings.Cut(what, " under ")
@@ -198,7 +198,7 @@ func (s *stepper) stops(m *v1alpha1.Machine, what string) {
 	key, counts := s.key(m, call)
 	switch {
 	case !counts || s.dies[key] == afterIt:
-		s.must(s.lab.LetGo(s.ctx, harness.Fleet, false))
+		s.must(s.lab.Resume(s.ctx, harness.Fleet, false))
 		return
 	case s.dies[key] == notYet:
 		s.dies[key] = beforeIt
@@ -207,16 +207,16 @@ func (s *stepper) stops(m *v1alpha1.Machine, what string) {
 		s.answered(call)
 	}
 	if s.kills++; s.kills > mostKills {
-		s.Fatalf("killed %d times, at last at %s, and there is no end", s.kills, key)
+		s.Fatalf("killed %d times, last at %s, and the life of the machine does not end", s.kills, key)
 	}
 	s.Logf("kill %d, %s it: %s", s.kills, s.dies[key], key)
 	s.restart()
 }
 
-// answered lets a call go on, with the requests that it makes, and waits for its answer.
+// answered resumes a call, with the requests that it sends, and waits for its answer.
 func (s *stepper) answered(call string) {
 	s.Helper()
-	s.must(s.lab.LetGo(s.ctx, harness.Fleet, true))
+	s.must(s.lab.Resume(s.ctx, harness.Fleet, true))
 	ctx, cancel := context.WithTimeout(s.ctx, patience)
 	defer cancel()
 	s.must(harness.Eventually(ctx, call+" is answered", func(ctx context.Context) error {
@@ -225,14 +225,14 @@ func (s *stepper) answered(call string) {
 			return err
 		}
 		if len(held) > 0 {
-			err = s.lab.LetGo(ctx, harness.Fleet, false)
+			err = s.lab.Resume(ctx, harness.Fleet, false)
 		}
-		return errors.Join(fmt.Errorf("held are %q", held), err)
+		return errors.Join(fmt.Errorf("stopped are %q", held), err)
 	}))
 }
 
-// key tells calls of the same name from each other, by what the machine has come to. counts says whether the process is to
-// die of it: not of the requests that a driver's call makes, nor of what is another machine's or nobody's.
+// key distinguishes calls of the same name, by the state of the machine. counts reports whether the process is killed at it: not
+// at the requests of a driver's call, nor at calls for another machine or none.
 func (s *stepper) key(m *v1alpha1.Machine, call string) (key string, counts bool) {
 	for _, not := range []string{" " + cloudapi.PathInstances, "/" + other, "/leases"} {
 		if strings.Contains(call, not) {
@@ -249,7 +249,7 @@ func (s *stepper) key(m *v1alpha1.Machine, call string) (key string, counts bool
 	return fmt.Sprintf("%s %s: %s", m.ResourceVersion, m.Status.CurrentStatus.Phase, name), true
 }
 
-// delete puts pods on the machine's Node of which one at a time may go, and deletes the machine.
+// delete starts pods on the machine's Node of which one at a time may be evicted, and deletes the machine.
 func (s *stepper) delete() {
 	s.Helper()
 	s.isDeleted = true

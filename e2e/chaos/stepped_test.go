@@ -18,7 +18,7 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/e2e/harness"
 )
 
-// killedAtEach looks whether the process was killed at each of the calls that it should be.
+// killedAtEach checks that the process was killed at each of the expected calls.
 func (s *stepper) killedAtEach() {
 	s.Helper()
 	expected := everyCall
@@ -32,7 +32,7 @@ func (s *stepper) killedAtEach() {
 	}
 }
 
-// isDrained looks whether the pods have left when the VM is about to be deleted.
+// isDrained checks that the pods are gone when the VM is about to be deleted.
 func (s *stepper) isDrained() {
 	s.Helper()
 	left, err := s.lab.Target.CoreV1().Pods(metav1.NamespaceAll).List(s.ctx, metav1.ListOptions{
@@ -44,7 +44,7 @@ func (s *stepper) isDrained() {
 	}
 }
 
-// oneVM looks how many VMs were made for the machine, and deleted.
+// oneVM checks that one VM was created for the machine, and deleted.
 func (s *stepper) oneVM() {
 	s.Helper()
 	calls, err := s.lab.Cloud.Calls()
@@ -57,11 +57,11 @@ func (s *stepper) oneVM() {
 	}
 	want := map[cloudapi.Operation]int{cloudapi.OpCreateInstance: 1, cloudapi.OpModifyInstance: 1, cloudapi.OpDeleteInstance: 1}
 	if !maps.Equal(changes, want) {
-		s.Errorf("what has changed at the cloud: %v, want %v", changes, want)
+		s.Errorf("changes at the cloud: %v, want %v", changes, want)
 	}
 }
 
-// evictedOnce looks whether each pod that was on the machine's Node was evicted, and none a second time.
+// evictedOnce checks that each pod on the machine's Node was evicted once.
 func (s *stepper) evictedOnce() {
 	s.Helper()
 	requests, err := s.lab.Requests(s.recorder.mark)
@@ -77,11 +77,11 @@ func (s *stepper) evictedOnce() {
 		want[pod] = 1
 	}
 	if !maps.Equal(removals, want) {
-		s.Errorf("pods were evicted so often: %v, want %v", removals, want)
+		s.Errorf("evictions by pod: %v, want %v", removals, want)
 	}
 }
 
-// free returns an error while the class or its Secret is held for machines that are gone.
+// free returns an error while the class or its Secret has finalizers after the machines are gone.
 func (s *stepper) free(ctx context.Context) error {
 	class, err := s.lab.Machines.MachineV1alpha1().MachineClasses(stepped).Get(ctx, harness.ClassName, metav1.GetOptions{})
 	if err != nil {

@@ -15,7 +15,7 @@ import (
 	member "github.com/machine-controller-fleet/machine-controller-fleet/membership"
 )
 
-// twice starts a second process of a replica. It gets nothing while the first one lives, and that one keeps what it has.
+// twice starts a second process of a replica. It gets no slots while the first one lives, and the first one keeps its slots.
 func twice(t *testing.T, b *bed, start func(ctx context.Context, replica string) (process string, err error), d time.Duration) {
 	name, before := b.worker(t)
 	second, err := start(b.ctx, name)
@@ -49,7 +49,7 @@ func twice(t *testing.T, b *bed, start func(ctx context.Context, replica string)
 	}
 }
 
-// worker picks a replica that is at work, at random.
+// worker returns a working replica at random.
 func (b *bed) worker(t *testing.T) (replica, session string) {
 	t.Helper()
 	names, err := b.lab.Replicas(b.ctx)
@@ -89,7 +89,7 @@ func (b *bed) atWork(t *testing.T, replica string) (session string) {
 	return session
 }
 
-// isAtWork says whether a replica holds slots, knows all of them and may act.
+// isAtWork returns the session of a replica that holds slots, has all of them open and may act; else an error.
 func (b *bed) isAtWork(ctx context.Context, replica string) (session string, err error) {
 	view, err := b.lab.Slots(ctx, replica)
 	if err != nil {
@@ -106,7 +106,7 @@ func (b *bed) isAtWork(ctx context.Context, replica string) (session string, err
 	return holder, nil
 }
 
-// session returns who holds the session Lease of a replica, "" for nobody.
+// session returns the holder of the session Lease of a replica, "" for none.
 func (b *bed) session(ctx context.Context, replica string) (string, error) {
 	lease, err := b.lab.Control.CoordinationV1().Leases(harness.FleetNamespace).Get(ctx, member.SessionLeaseName(harness.FleetName, replica), metav1.GetOptions{})
 	if err != nil || lease.Spec.HolderIdentity == nil {

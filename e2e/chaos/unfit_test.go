@@ -32,26 +32,26 @@ const (
 	blindAfter = 4 * time.Second
 )
 
-// unfitLasts is how long roots are changed while a fault lasts. After that, all of them are waited for.
+// unfitLasts is how long roots are changed during a fault. After that, the test waits for all of them.
 var unfitLasts = flag.Duration("unfit-lasts", 10*time.Minute, "how long each fault of TestEveryRootIsServed lasts")
 
-// unfitness is a fault after which a replica lives, renews its Lease, and cannot do its work.
+// unfitness is a fault after which a replica runs, renews its Lease, and cannot do its work.
 type unfitness struct {
 	bound time.Duration
-	// before is done before there are roots; nil: nothing.
+	// before runs before there are roots; nil: nothing.
 	before func(t *testing.T, b *bed)
-	// victim returns the replica that it is about.
+	// victim returns the replica that it affects.
 	victim func(t *testing.T, b *bed) string
 	begin  func(t *testing.T, b *bed, replica string)
-	// again makes it worse at half time; nil: nothing.
+	// again aggravates it at half time; nil: nothing.
 	again func(t *testing.T, b *bed, replica string)
 	end   func(t *testing.T, b *bed, replica string)
-	// signs are where it can be seen.
+	// signs are where it has to be visible.
 	signs func(b *bed, replica string) []sign
 }
 
-// TestEveryRootIsServed breaks a replica so that it lives and cannot do its work. Every change of a root is carried out within
-// the bound all the same, and the reason is visible.
+// TestEveryRootIsServed breaks a replica so that it runs and cannot do its work. Every change of a root is complete within the
+// bound nevertheless, and the reason is visible.
 func TestEveryRootIsServed(t *testing.T) {
 	if testing.Short() {
 		t.Skip("each fault takes minutes; make chaos has them")
@@ -84,7 +84,7 @@ func TestEveryRootIsServed(t *testing.T) {
 		"a stored object does not decode": {
 			bound: servedWithin, before: mcmDefinitions, begin: storeUndecodable, end: removeUndecodable,
 			victim: func(t *testing.T, b *bed) string { return b.places(t)[b.slotLease(undecodableSlot(t, b))] },
-			again:  crash, // another replica acquires its slots, or the next session does, with lists from the beginning
+			again:  crash, // another replica acquires its slots, or the next session does, with new lists
 			signs: func(*bed, string) []sign {
 				return []sign{reported(eventUndecodable, undecodable, undecodable)}
 			},
@@ -153,8 +153,8 @@ func follower(t *testing.T, b *bed) string {
 	return ""
 }
 
-// stall holds large answers on a link back, for good. Before that it breaks what is open and lets nothing through for a while,
-// so that watches cannot go on where they were, and have to list.
+// stall stops large answers on a link permanently. Before that it closes open connections and blocks new ones for a while, so
+// that watches cannot resume, and have to list.
 func (b *bed) stall(t *testing.T, replica, link string) {
 	t.Helper()
 	b.link(t, replica, link, harness.Refuse())
@@ -163,8 +163,8 @@ func (b *bed) stall(t *testing.T, replica, link string) {
 	b.link(t, replica, link, harness.Stall(stallAbove, stallHold))
 }
 
-// blindLeader has the lists and the watches of the leader's Leases hang, while its renewals pass, and kills another replica
-// for good: only a leader that observes can declare it dead.
+// blindLeader stalls the lists and the watches of the leader's Leases, while its renewals pass, and kills another replica for
+// good: only a leader that observes can declare it dead.
 func blindLeader(t *testing.T, b *bed, leader string) {
 	t.Helper()
 	other := follower(t, b)
@@ -173,7 +173,7 @@ func blindLeader(t *testing.T, b *bed, leader string) {
 		page := struct{ Observing bool }{true}
 		err := b.lab.DebugSlots(ctx, leader, &page)
 		if err == nil && page.Observing {
-			err = errors.New("its renewals come back through its watch")
+			err = errors.New("its renewals arrive through its watch")
 		}
 		return err
 	}); err != nil {
@@ -186,7 +186,7 @@ func blindLeader(t *testing.T, b *bed, leader string) {
 // undecodable is the name of the object that does not decode, and of its namespace.
 const undecodable = "undecodable"
 
-// mcmDefinitions puts MCM's definitions in the place of the fleet's: they accept what does not decode.
+// mcmDefinitions replaces the fleet's definitions by MCM's: they accept what does not decode.
 func mcmDefinitions(t *testing.T, b *bed) {
 	t.Helper()
 	client := b.dynamic(t)
@@ -220,8 +220,8 @@ func undecodableSlot(t *testing.T, b *bed) int {
 	return spread.Of(undecodable, undecodable)
 }
 
-// storeUndecodable creates a MachineDeployment whose drainTimeout is no duration. It carries its slot label from the
-// beginning, so that it is among the objects of its slot at once.
+// storeUndecodable creates a MachineDeployment whose drainTimeout is no duration. It has its slot label from its creation, so
+// that it is among the objects of its slot at once.
 func storeUndecodable(t *testing.T, b *bed, _ string) {
 	t.Helper()
 	content := harness.Deployment(undecodable, undecodable, 0)

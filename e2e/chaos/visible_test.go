@@ -18,7 +18,7 @@ import (
 	member "github.com/machine-controller-fleet/machine-controller-fleet/membership"
 )
 
-// What the fleet calls what it shows. All names that the tests of faults between dead and alive expect are here.
+// The fleet's names of metrics, Events and fields that the tests of unfit replicas expect.
 const (
 	metricFit         = "mcf_fit"            // by aspect: acts, observes, serves
 	metricUnopened    = "mcf_unopened_slots" // by reason
@@ -27,8 +27,7 @@ const (
 	fitnessDebugField = "fitness"            // of /debug/slots
 )
 
-// sign is a place where it can be seen that a replica cannot do its work. shown returns what was seen there; errors say what
-// is missing.
+// sign is a place that shows that a replica cannot do its work. shown returns what it shows; errors name what is missing.
 type sign struct {
 	name  string
 	shown func(ctx context.Context, b *bed, replica string) (string, error)
@@ -112,7 +111,7 @@ func reported(reason, namespace, name string) sign {
 	}}
 }
 
-// ofReplica are the signs that each replica shows that cannot do its work.
+// ofReplica are the signs of each replica that cannot do its work.
 func ofReplica(replica string) []sign {
 	return []sign{
 		notReady(), unfit(), debugged(),
@@ -120,7 +119,7 @@ func ofReplica(replica string) []sign {
 	}
 }
 
-// lookout looks for signs until each was seen once.
+// lookout checks signs until each was seen once.
 type lookout struct {
 	cancel context.CancelFunc
 	ended  chan struct{}
@@ -130,7 +129,7 @@ type lookout struct {
 	last map[string]error
 }
 
-// lookOut begins to look for the signs of a replica.
+// lookOut starts to check the signs of a replica.
 func (b *bed) lookOut(t *testing.T, replica string, signs []sign) *lookout {
 	t.Helper()
 	ctx, cancel := context.WithCancel(b.ctx)
@@ -140,7 +139,7 @@ func (b *bed) lookOut(t *testing.T, replica string, signs []sign) *lookout {
 		begun := time.Now()
 		_ = harness.EventuallyEvery(ctx, time.Second, "all signs were seen", func(ctx context.Context) error {
 			return l.look(ctx, b, replica, signs, begun)
-		}) // what is missing is told by verdict
+		}) // verdict reports what is missing
 	}()
 	t.Cleanup(l.stop)
 	return l

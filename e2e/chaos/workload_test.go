@@ -17,8 +17,8 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/e2e/harness"
 )
 
-// workload has n pods run on the Node of the stepped machine, of which all but one have to be ready, and which are made anew
-// on the Node of the other one; and one more that may go at any time.
+// workload runs n pods on the Node of the stepped machine, of which all but one have to be ready, and which are recreated on the
+// Node of the other one; and one more that may be evicted at any time.
 func (s *stepper) workload(n int32) {
 	s.Helper()
 	core, apps := s.lab.Target.CoreV1(), s.lab.Target.AppsV1().ReplicaSets(s.namespace)
@@ -26,7 +26,7 @@ func (s *stepper) workload(n int32) {
 	if err != nil && !apierrors.IsAlreadyExists(err) {
 		s.Fatal(err)
 	}
-	s.must(harness.Eventually(s.ctx, "pods can be made", func(ctx context.Context) error {
+	s.must(harness.Eventually(s.ctx, "pods can be created", func(ctx context.Context) error {
 		_, err := core.ServiceAccounts(s.namespace).Get(ctx, "default", metav1.GetOptions{})
 		return err
 	}))
@@ -46,7 +46,7 @@ func (s *stepper) workload(n int32) {
 		},
 	}, metav1.CreateOptions{})
 	s.must(err)
-	s.must(harness.Eventually(s.ctx, "the pods run, and their budget knows it", func(ctx context.Context) error {
+	s.must(harness.Eventually(s.ctx, "the pods run, and their PodDisruptionBudget counts them", func(ctx context.Context) error {
 		budget, err := s.lab.Target.PolicyV1().PodDisruptionBudgets(s.namespace).Get(ctx, "web", metav1.GetOptions{})
 		if err == nil && budget.Status.DisruptionsAllowed != 1 {
 			err = fmt.Errorf("status %+v", budget.Status)

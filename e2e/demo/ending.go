@@ -9,14 +9,14 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/e2e/harness"
 )
 
-// end tells how it went, and clears up: everything, everything but the logs of a failure, or nothing with --keep. It
+// end prints the result, and cleans up: everything, everything but the logs of a failure, or nothing with --keep. It
 // returns the exit code.
 func (d *demo) end(ctx context.Context, err error) int {
 	interrupted := ctx.Err() != nil
 	ctx = context.WithoutCancel(ctx)
 	switch {
 	case interrupted:
-		d.screen.say("", "Interrupted. Stopping everything …")
+		d.screen.print("", "Interrupted. Stopping everything …")
 	case err != nil:
 		d.complain(ctx, err)
 	case d.keep:
@@ -24,18 +24,18 @@ func (d *demo) end(ctx context.Context, err error) int {
 		return 0
 	}
 	if downErr := harness.Down(ctx, d.dir); downErr != nil {
-		d.screen.say("The lab does not stop: "+downErr.Error(), "Its folder is "+d.dir)
+		d.screen.print("The lab did not stop: "+downErr.Error(), "Its folder is "+d.dir)
 		return exitFailed
 	}
 	if err != nil && !interrupted {
-		d.screen.say("Everything is stopped. The logs are in " + filepath.Join(d.dir, "logs"))
+		d.screen.print("Everything is stopped. The logs are in " + filepath.Join(d.dir, "logs"))
 		return exitFailed
 	}
 	if err := os.RemoveAll(d.dir); err != nil {
-		d.screen.say("Everything is stopped, but the folder stays: " + err.Error())
+		d.screen.print("Everything is stopped, but the folder stays: " + err.Error())
 		return exitFailed
 	}
-	d.screen.say("Everything is stopped, and " + d.dir + " is removed.")
+	d.screen.print("Everything is stopped, and " + d.dir + " is removed.")
 	if interrupted {
 		return exitInterrupted
 	}
@@ -45,9 +45,9 @@ func (d *demo) end(ctx context.Context, err error) int {
 // complaintTimeout bounds the search for reasons.
 const complaintTimeout = 20 * time.Second
 
-// complain says what failed, and what the lab knows about it.
+// complain prints the error, and what the lab reports about its cause.
 func (d *demo) complain(ctx context.Context, err error) {
-	d.screen.say("", d.screen.ink.red("Failed: ")+err.Error())
+	d.screen.print("", d.screen.ink.red("Failed: ")+err.Error())
 	if d.lab == nil {
 		return
 	}
@@ -58,15 +58,15 @@ func (d *demo) complain(ctx context.Context, err error) {
 	}
 }
 
-// lookAround tells what can be done with a lab that stays.
+// lookAround prints commands for a lab that stays.
 func (d *demo) lookAround() {
-	d.screen.say("The lab stays up. To look around, and to go on where the demo has stopped:", "")
+	d.screen.print("The lab keeps running. To inspect it, and to continue where the demo has stopped:", "")
 	for _, command := range []string{
 		"export KUBECONFIG=" + filepath.Join(d.dir, "admin.kubeconfig") + ` PATH="` + d.tools.bin + `:$PATH"`,
 		"kubectl get mcd,mcs,mc,nodes",
 		"kubectl get pods -o wide",
 		"curl " + d.lab.Endpoint("cloudsim") + "/v1/instances    # the VMs",
-		"kubectl get leases -n " + harness.FleetNamespace + "    # who holds which slot",
+		"kubectl get leases -n " + harness.FleetNamespace + "    # holders of slots",
 		"kubectl scale mcd/workers-a --replicas=8",
 		"lab scale 5 --dir " + d.dir,
 		"kubectl delete -f " + podsManifest + " -f " + deploymentsManifest,

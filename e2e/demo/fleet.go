@@ -13,10 +13,10 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 )
 
-// fleet is who holds what.
+// fleet is the replicas with their slots.
 type fleet struct {
 	Replicas []replica // by name
-	// Slots are all that there are, by number.
+	// Slots are all slots, by number.
 	Slots map[int]slotLease
 }
 
@@ -37,7 +37,7 @@ type machine struct {
 	Slot string
 }
 
-// fleet says who holds what of the machines.
+// fleet returns the replicas with their slots and machines.
 func (j *journal) fleet(machines []machine) fleet {
 	found := map[string]*replica{}
 	for name, session := range j.sessions {
@@ -69,8 +69,8 @@ func (j *journal) fleet(machines []machine) fleet {
 	return f
 }
 
-// busiest is the replica with the most machines among those that do not lead: without a leader a take-over takes longer.
-// If all lead, which means one, it is that. Errors: there are no replicas.
+// busiest is the replica with the most machines among those that do not lead: without a leader a take-over takes longer. If
+// there is only the leader, it is that. Errors: there are no replicas.
 func (f fleet) busiest() (replica, error) {
 	candidates := slices.DeleteFunc(slices.Clone(f.Replicas), func(r replica) bool { return r.Leads })
 	if len(candidates) == 0 {
@@ -84,8 +84,8 @@ func (f fleet) busiest() (replica, error) {
 	}), nil
 }
 
-// heldBy counts the slots that these replicas hold and should hold, and says whether each of the replicas has some. A
-// session that is dead holds nothing, whatever the Leases say.
+// heldBy counts the slots that these replicas hold and that are assigned to them, and reports whether each of the replicas has
+// some. A dead session holds nothing, whatever the Leases name.
 func (f fleet) heldBy(replicas []string, dead string) (held int, each bool) {
 	shares := map[string]int{}
 	for _, r := range f.Replicas {
@@ -102,7 +102,7 @@ func (f fleet) heldBy(replicas []string, dead string) (held int, each bool) {
 	return held, len(shares) == len(replicas)
 }
 
-// facts tell what each replica has; dead is a session that was killed.
+// facts returns a row for each replica; dead is a session that was killed.
 func (f fleet) facts(dead string) []fact {
 	var rows []fact
 	for _, r := range f.Replicas {
@@ -122,7 +122,7 @@ func (f fleet) facts(dead string) []fact {
 	return rows
 }
 
-// ownersFact tells how many machines each replica has.
+// ownersFact returns a row with the number of machines of each replica.
 func (f fleet) ownersFact() fact {
 	var words []string
 	for _, r := range f.Replicas {
@@ -133,10 +133,10 @@ func (f fleet) ownersFact() fact {
 	return fact{Label: "owners", Text: listed(words)}
 }
 
-// numbersShown is how many slots of a group are told by number.
+// numbersShown is how many slots of a group are listed by number.
 const numbersShown = 5
 
-// stories tell what has changed hands, in a line for all slots that went the same way.
+// stories returns the moves as text, one line for all slots with the same replicas and manner.
 func stories(moves []move, machines []machine) []string {
 	type way struct {
 		from, to string

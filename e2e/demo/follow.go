@@ -22,8 +22,8 @@ type follower struct {
 	end     func()
 }
 
-// follow watches the Leases of a lab's fleet until stop, or until ctx ends. A look at them now and then would not do: most
-// slots change hands in less time than passes between two looks.
+// follow watches the Leases of a lab's fleet until stop, or until ctx ends. Polling is not enough: most slots move in less time
+// than the poll interval.
 func follow(ctx context.Context, lab *harness.Lab) (*follower, error) {
 	factory := informers.NewSharedInformerFactoryWithOptions(lab.Control, 0,
 		informers.WithNamespace(harness.FleetNamespace),
@@ -45,7 +45,7 @@ func follow(ctx context.Context, lab *harness.Lab) (*follower, error) {
 	return f, nil
 }
 
-// stop ends it. A nil follower has not begun.
+// stop ends it. A nil follower was not started.
 func (f *follower) stop() {
 	if f != nil {
 		f.end()
@@ -60,21 +60,21 @@ func (f *follower) see(obj any) {
 	}
 }
 
-// do notes that something is done to the fleet now.
+// do records that the fleet is changed now.
 func (f *follower) do() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.journal.deed = time.Now()
 }
 
-// fleet says who holds what.
+// fleet returns the replicas with their slots.
 func (f *follower) fleet(machines []machine) fleet {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.journal.fleet(machines)
 }
 
-// take returns what has changed hands, and nobody has been told yet, once nothing has for some time.
+// take returns the moves that were not returned before, once no slot has moved for some time.
 func (f *follower) take(quiet time.Duration) []move {
 	f.mu.Lock()
 	defer f.mu.Unlock()

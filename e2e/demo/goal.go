@@ -7,24 +7,24 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 )
 
-// progress is how far a wish has come true.
+// progress is the progress towards a goal.
 type progress struct {
 	Done, Total int
-	// What is done, as in "3 of 7 machines run".
+	// What is counted, as in "3 of 7 machines run".
 	What string
-	// Reached says that nothing is missing, also of what is not counted.
+	// Reached reports whether the goal is complete, also in what is not counted.
 	Reached bool
 }
 
 func (p progress) String() string { return fmt.Sprintf("%d of %d %s", p.Done, p.Total, p.What) }
 
-// A goal is what is waited for.
+// A goal is what a step waits for.
 type goal struct {
-	// reach says how far it is.
+	// reach returns the progress.
 	reach func(picture) progress
-	// facts are what of a picture belongs to it.
+	// facts returns the rows of a picture that belong to it.
 	facts func(picture) []fact
-	// always is what has to hold all the time, if anything.
+	// always checks what has to hold all the time; nil checks nothing.
 	always func(picture) error
 }
 
@@ -43,8 +43,8 @@ func (g goal) scene(p picture) (scene, error) {
 	return s, nil
 }
 
-// settled is reached when there is what is wanted and nothing else: as Machines that run, as Nodes that are Ready, and
-// as VMs. before is how many machines there were.
+// settled is reached when there are exactly the desired machines: as running Machines, as Ready Nodes, and as VMs. before is
+// how many machines there were.
 func settled(before int) goal {
 	return goal{facts: picture.machineFacts, reach: func(p picture) progress {
 		wanted, running, ready := p.wanted(), p.running(), p.readyNodes()
@@ -58,7 +58,7 @@ func settled(before int) goal {
 	}}
 }
 
-// podsRun is reached when all pods run that are wanted.
+// podsRun is reached when all desired pods run.
 func podsRun() goal {
 	return goal{facts: picture.podFacts, reach: func(p picture) progress {
 		reached := p.Pods.Wanted > 0 && p.Pods.Running == p.Pods.Wanted && p.Pods.Others == 0
@@ -66,7 +66,7 @@ func podsRun() goal {
 	}}
 }
 
-// podsGone is reached when none of so many pods is left.
+// podsGone is reached when none of before pods is left.
 func podsGone(before int) goal {
 	return goal{facts: picture.podFacts, reach: func(p picture) progress {
 		left := p.Pods.Running + p.Pods.Others
@@ -74,7 +74,7 @@ func podsGone(before int) goal {
 	}}
 }
 
-// shared is reached when so many replicas hold all slots, each of them some.
+// shared is reached when n replicas hold all slots, each of them some.
 func shared(replicas int) goal { return heldBy(replicaNames(replicas), "") }
 
 // replicaNames are those of a fleet of n.
@@ -86,8 +86,8 @@ func replicaNames(n int) []string {
 	return names
 }
 
-// heldBy is reached when the replicas hold all slots, each of them some, and none is on its way. dead is a session that was
-// killed: what it holds is held by nobody.
+// heldBy is reached when the replicas hold all slots, each of them some, and none is moving. dead is a session that was killed:
+// its slots count as not held.
 func heldBy(replicas []string, dead string) goal {
 	return goal{
 		facts: func(p picture) []fact { return p.Fleet.facts(dead) },
@@ -98,7 +98,7 @@ func heldBy(replicas []string, dead string) goal {
 	}
 }
 
-// undisturbed is the goal, while the machines are those of before and all run, with a Node and a VM each.
+// undisturbed adds to a goal that the machines stay the same and all run, with a Node and a VM each.
 func (g goal) undisturbed(before picture) goal {
 	facts := g.facts
 	g.facts = func(p picture) []fact {
@@ -108,10 +108,10 @@ func (g goal) undisturbed(before picture) goal {
 		for _, m := range before.Machines {
 			i := slices.IndexFunc(p.Machines, func(now machine) bool { return now.Name == m.Name })
 			if i < 0 {
-				return fmt.Errorf("machine %s was to be left alone, and is gone", m.Name)
+				return fmt.Errorf("machine %s must not change, and is gone", m.Name)
 			}
 			if phase := p.Machines[i].Phase; phase != v1alpha1.MachineRunning {
-				return fmt.Errorf("machine %s was to be left alone, and is %q", m.Name, phase)
+				return fmt.Errorf("machine %s must not change, and is %q", m.Name, phase)
 			}
 		}
 		n := len(before.Machines)

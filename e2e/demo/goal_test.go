@@ -50,7 +50,7 @@ func TestSettled(t *testing.T) {
 		"scaled down":        {5, running(2), gone(3, 3, true)},
 		"deleted":            {2, picture{}, gone(2, 2, true)},
 		"the object is left": {2, picture{Deployments: []deployment{{Name: "a", Ending: true}}}, gone(2, 2, false)},
-		"one instead of the other": {0, picture{
+		"one in place of the other": {0, picture{
 			Deployments: []deployment{
 				{Name: "a", Wanted: 1, Phases: phases{v1alpha1.MachineRunning: 2}},
 				{Name: "b", Wanted: 1},
@@ -72,13 +72,13 @@ func TestPodGoals(t *testing.T) {
 		pods pods
 		want progress
 	}{
-		"not asked for yet": {podsRun(), pods{}, progress{0, 0, "pods run", false}},
-		"some":              {podsRun(), pods{Wanted: 3, Running: 1, Others: 2}, progress{1, 3, "pods run", false}},
-		"one too many":      {podsRun(), pods{Wanted: 3, Running: 3, Others: 1}, progress{3, 3, "pods run", false}},
-		"all":               {podsRun(), pods{Wanted: 3, Running: 3}, progress{3, 3, "pods run", true}},
-		"still there":       {podsGone(3), pods{Running: 1, Others: 1}, progress{1, 3, "pods are gone", false}},
-		"still wanted":      {podsGone(3), pods{Wanted: 3}, progress{3, 3, "pods are gone", false}},
-		"gone":              {podsGone(3), pods{}, progress{3, 3, "pods are gone", true}},
+		"not desired yet": {podsRun(), pods{}, progress{0, 0, "pods run", false}},
+		"some":            {podsRun(), pods{Wanted: 3, Running: 1, Others: 2}, progress{1, 3, "pods run", false}},
+		"one too many":    {podsRun(), pods{Wanted: 3, Running: 3, Others: 1}, progress{3, 3, "pods run", false}},
+		"all":             {podsRun(), pods{Wanted: 3, Running: 3}, progress{3, 3, "pods run", true}},
+		"still there":     {podsGone(3), pods{Running: 1, Others: 1}, progress{1, 3, "pods are gone", false}},
+		"still desired":   {podsGone(3), pods{Wanted: 3}, progress{3, 3, "pods are gone", false}},
+		"gone":            {podsGone(3), pods{}, progress{3, 3, "pods are gone", true}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if diff := cmp.Diff(test.want, test.goal.reach(picture{Pods: test.pods})); diff != "" {
@@ -126,10 +126,10 @@ func TestUndisturbed(t *testing.T) {
 		want string
 	}{
 		"as before":         {before, ""},
-		"one is gone":       {named(v1alpha1.MachineRunning, "b"), "machine a was to be left alone, and is gone"},
-		"another one":       {named(v1alpha1.MachineRunning, "b", "c"), "machine a was to be left alone, and is gone"},
+		"one is gone":       {named(v1alpha1.MachineRunning, "b"), "machine a must not change, and is gone"},
+		"another one":       {named(v1alpha1.MachineRunning, "b", "c"), "machine a must not change, and is gone"},
 		"one more":          {named(v1alpha1.MachineRunning, "a", "b", "c"), "expected 2 machines, Ready Nodes and VMs as before, got 3, 3 and 3"},
-		"they do not run":   {named(v1alpha1.MachineUnknown, "a", "b"), `machine a was to be left alone, and is "Unknown"`},
+		"they do not run":   {named(v1alpha1.MachineUnknown, "a", "b"), `machine a must not change, and is "Unknown"`},
 		"a VM has vanished": {lessAVM, "expected 2 machines, Ready Nodes and VMs as before, got 2, 2 and 1"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -13,38 +13,38 @@ import (
 // slots is how many a lab's fleet has by default.
 const slots = 256
 
-// journal follows the fleet's Leases: who holds what, and what changes hands. Make one with newJournal, and have it see
-// every version of every Lease, in order.
+// journal records holders and moves of slots from the fleet's Leases. Create one with newJournal, and pass it every version of
+// every Lease, in order.
 type journal struct {
 	sessions map[string]string // by replica, "" once it has ended
 	leader   string            // a session
 	slots    map[int]slotLease
-	moves    []move // those that nobody has taken
-	// deed is when something was done to the fleet last: a kill, for example.
+	moves    []move // those that take has not returned
+	// deed is when the fleet was changed last, for example by a kill.
 	deed time.Time
 }
 
 // slotLease is what is known of a slot.
 type slotLease struct {
-	holder   string // a session; "" is nobody
+	holder   string // a session; "" if there is none
 	last     string // the last session that held it
 	assigned string // a replica
-	// asked is since when the preferred replica has been asked for it; zero when that holds it.
+	// asked is when the slot was assigned to that replica; zero when that holds it.
 	asked time.Time
 }
 
-// move is a slot that has come from one session to another.
+// move is a slot that moved from one session to another.
 type move struct {
 	slot     int
 	from, to string // replicas
 	how      manner
 	at       time.Time
-	// took is the time since the new replica was asked for the slot or, when the old session did not give it up, since
-	// something was done to the fleet.
+	// took is the time since the slot was assigned to the new replica or, when the old session did not release it, since the
+	// fleet was changed.
 	took time.Duration
 }
 
-// manner is how a slot has changed hands.
+// manner is how a slot moved.
 type manner string
 
 const (
@@ -58,7 +58,7 @@ func newJournal() *journal {
 	return &journal{sessions: map[string]string{}, slots: map[int]slotLease{}}
 }
 
-// see takes in a version of a Lease.
+// see records a version of a Lease.
 func (j *journal) see(lease *coordinationv1.Lease, at time.Time) {
 	holder := member.Holder(lease)
 	if replica, ok := member.ReplicaOfLease(harness.FleetName, lease.Name); ok {
@@ -100,16 +100,16 @@ func (j *journal) move(number int, before slotLease, holder string, at time.Time
 	return m
 }
 
-// atRest says that the slot is held by the replica that should hold it.
+// atRest reports whether the slot is held by its assigned replica.
 func (s slotLease) atRest() bool { return s.holder != "" && replicaOf(s.holder) == s.assigned }
 
-// replicaOf returns the replica of a session; "" for what is none.
+// replicaOf returns the replica of a session; "" for other names.
 func replicaOf(session string) string {
 	replica, _ := member.ReplicaOf(session)
 	return replica
 }
 
-// take returns the moves that nobody has taken, once none has come for some time.
+// take returns the moves that it has not returned before, once there was none for some time.
 func (j *journal) take(now time.Time, quiet time.Duration) []move {
 	if len(j.moves) == 0 || now.Sub(j.moves[len(j.moves)-1].at) < quiet {
 		return nil

@@ -19,7 +19,7 @@ const (
 	session2  = "fleet-2_aaaaa"
 )
 
-// lease is a Lease of the fleet; preferred is for slots.
+// lease is a Lease of the fleet; assigned is for slots.
 func lease(name, holder, assigned string) *coordinationv1.Lease {
 	l := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Name: "fleet-" + name}}
 	if holder != "" {
@@ -55,15 +55,15 @@ func TestMoves(t *testing.T) {
 			[]version{{0, session0, "fleet-0"}, {200, session0, "fleet-1"}, {250, "", "fleet-1"}, {300, session1, "fleet-1"}},
 			moved("fleet-0", "fleet-1", handedOver, 300, 100),
 		},
-		"it is released unasked": {
+		"it is released without another replica": {
 			[]version{{0, session0, "fleet-0"}, {200, "", "fleet-0"}, {220, "", "fleet-1"}, {300, session1, "fleet-1"}},
 			moved("fleet-0", "fleet-1", handedOver, 300, 100),
 		},
-		"it is asked for, and stays": {
+		"it is assigned elsewhere, and stays": {
 			[]version{{0, session0, "fleet-0"}, {200, session0, "fleet-1"}, {220, "", "fleet-1"}, {240, "", "fleet-0"}, {260, session0, "fleet-0"}},
 			nil,
 		},
-		"it is asked for twice": {
+		"it is assigned twice": {
 			[]version{{0, session0, "fleet-0"}, {200, session0, "fleet-1"}, {250, session0, "fleet-0"}, {400, session0, "fleet-2"}, {410, "", "fleet-2"}, {420, session2, "fleet-2"}},
 			moved("fleet-0", "fleet-2", handedOver, 420, 20),
 		},
@@ -71,7 +71,7 @@ func TestMoves(t *testing.T) {
 			[]version{{0, session0, "fleet-0"}, {1500, session0, "fleet-1"}, {1600, session1, "fleet-1"}},
 			moved("fleet-0", "fleet-1", takenOver, 1600, 1500),
 		},
-		"its holder comes back": {
+		"its holder restarts": {
 			[]version{{0, session0, "fleet-0"}, {300, session0b, "fleet-0"}},
 			moved("fleet-0", "fleet-0", takenBack, 300, 200),
 		},
@@ -105,7 +105,7 @@ func TestMovesAreTakenOnceItIsQuiet(t *testing.T) {
 	}
 }
 
-// threeReplicas is a journal of the middle of a hand-over: fleet-0 leads, fleet-1 has left, and slot 4 is on its way.
+// threeReplicas is a journal of the middle of a hand-over: fleet-0 leads, fleet-1 has left, and slot 4 is moving.
 func threeReplicas() *journal {
 	j := newJournal()
 	for _, l := range []*coordinationv1.Lease{
@@ -113,7 +113,7 @@ func threeReplicas() *journal {
 		lease("leader", session0, ""),
 		lease("slot-000", session0, "fleet-0"), lease("slot-001", session0, "fleet-0"), lease("slot-002", session2, "fleet-2"),
 		lease("slot-003", session1, "fleet-1"), lease("slot-004", session0, "fleet-2"), lease("slot-005", "", "fleet-2"),
-		lease("something-else", "somebody", ""),
+		lease("something-else", "other-holder", ""),
 	} {
 		j.see(l, time.Now())
 	}
@@ -126,8 +126,8 @@ func TestFleet(t *testing.T) {
 		{Name: "a", Slot: "0", Phase: v1alpha1.MachinePending},
 		{Name: "b", Slot: "0", Phase: v1alpha1.MachineRunning},
 		{Name: "c", Slot: "2", Phase: v1alpha1.MachineRunning},
-		{Name: "of nobody", Slot: "3"},
-		{Name: "of nobody, too", Slot: "5"},
+		{Name: "unowned", Slot: "3"},
+		{Name: "unowned-too", Slot: "5"},
 	})
 	want := []replica{
 		{Name: "fleet-0", Session: session0, Leads: true, Slots: 3, Machines: []v1alpha1.MachinePhase{v1alpha1.MachineRunning, v1alpha1.MachinePending}},
@@ -142,10 +142,10 @@ func TestFleet(t *testing.T) {
 		held     int
 		each     bool
 	}{
-		"what is on its way is not held": {[]string{"fleet-0", "fleet-2"}, "", 3, true},
-		"one of them":                    {[]string{"fleet-0"}, "", 2, true},
-		"one has nothing":                {[]string{"fleet-0", "fleet-1"}, "", 2, false},
-		"a session is dead":              {[]string{"fleet-0", "fleet-2"}, session0, 1, false},
+		"a moving slot is not held": {[]string{"fleet-0", "fleet-2"}, "", 3, true},
+		"one of them":               {[]string{"fleet-0"}, "", 2, true},
+		"one has nothing":           {[]string{"fleet-0", "fleet-1"}, "", 2, false},
+		"a session is dead":         {[]string{"fleet-0", "fleet-2"}, session0, 1, false},
 	} {
 		if held, each := f.heldBy(test.replicas, test.dead); held != test.held || each != test.each {
 			t.Errorf("%s: heldBy = %d, %t, want %d, %t", name, held, each, test.held, test.each)
@@ -166,7 +166,7 @@ func TestBusiest(t *testing.T) {
 		replicas []replica
 		want     string
 	}{
-		"nobody":              {nil, ""},
+		"none":                {nil, ""},
 		"alone":               {[]replica{{Name: "a", Leads: true}}, "a"},
 		"not the leader":      {[]replica{{Name: "a", Leads: true, Machines: some(9)}, {Name: "b"}}, "b"},
 		"with most machines":  {[]replica{{Name: "a", Machines: some(1), Slots: 9}, {Name: "b", Machines: some(2)}}, "b"},

@@ -14,15 +14,15 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/e2e/harness"
 )
 
-// finding is what was found of one kind of thing, of which nothing should be left.
+// finding is the remaining objects of one kind, of which none should be left.
 type finding struct {
-	// Kind in the plural, and a remark on how it was found out.
+	// Kind in the plural, and a remark on the evidence.
 	Kind, Remark string
 	// Left are the names of what is left.
 	Left []string
 }
 
-// leftovers looks for everything that the fleet or its user has made.
+// leftovers searches for all objects that the fleet or its user has created.
 func leftovers(ctx context.Context, lab *harness.Lab) ([]finding, error) {
 	api := lab.Machines.MachineV1alpha1()
 	core := lab.Target.CoreV1()
@@ -35,7 +35,7 @@ func leftovers(ctx context.Context, lab *harness.Lab) ([]finding, error) {
 	vms, errVMs := lab.Cloud.AllVMs(ctx)
 	calls, errCalls := lab.Cloud.Calls()
 	if err := errors.Join(errDeployments, errSets, errMachines, errClasses, errNodes, errTokens, errVMs, errCalls); err != nil {
-		return nil, fmt.Errorf("look for what is left: %w", err)
+		return nil, fmt.Errorf("check for leftovers: %w", err)
 	}
 	left, twice := vmsLeft(vms)
 	report := check.Check(check.History{Calls: calls})
@@ -48,7 +48,7 @@ func leftovers(ctx context.Context, lab *harness.Lab) ([]finding, error) {
 		{Kind: "bootstrap tokens", Left: names(tokens.Items)},
 		{Kind: "VMs at the cloud", Remark: fmt.Sprintf("%d were made, %d have ended", len(vms), len(vms)-len(left)), Left: left},
 		{Kind: "machines with a second VM", Left: twice},
-		{Kind: "calls to the cloud that did something twice, or under no slot", Remark: fmt.Sprintf("%d by %s", report.Calls, several(report.Sessions, "session")), Left: report.Faults},
+		{Kind: "calls to the cloud that had an effect twice, or under no slot", Remark: fmt.Sprintf("%d by %s", report.Calls, several(report.Sessions, "session")), Left: report.Faults},
 	}, nil
 }
 
@@ -78,7 +78,7 @@ func names[T any, P interface {
 	return all
 }
 
-// anyLeft is an error that says what is left.
+// anyLeft returns an error that names what is left.
 func anyLeft(findings []finding) error {
 	var errs []error
 	for _, f := range findings {

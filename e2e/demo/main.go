@@ -20,18 +20,18 @@ const (
 )
 
 func main() {
-	// SIGPIPE, too: when nobody reads any more, there is nothing left to show, and the lab has to be ended.
+	// SIGPIPE, too: when no process reads the output any more, the lab has to be stopped.
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGPIPE)
 	code := run(ctx, os.Args[1:], os.Stdout, os.Stderr)
-	stop() // Not before: a second Ctrl-C must not end the clearing up.
+	stop() // Not before: a second Ctrl-C must not interrupt the clean-up.
 	os.Exit(code)
 }
 
 func run(ctx context.Context, args []string, out *os.File, complaints io.Writer) int {
 	flags := flag.NewFlagSet("demo", flag.ContinueOnError)
 	flags.SetOutput(complaints)
-	keep := flags.Bool("keep", false, "leave everything running at the end, and tell how to look around")
-	replicas := flags.Int("replicas", 3, "how many replicas the fleet begins with")
+	keep := flags.Bool("keep", false, "keep everything running at the end, and print how to inspect it")
+	replicas := flags.Int("replicas", 3, "number of replicas of the fleet at the start")
 	if err := flags.Parse(args); err != nil {
 		if errors.Is(err, flag.ErrHelp) {
 			return 0

@@ -19,12 +19,12 @@ import (
 // namespace is where the demo's objects are.
 const namespace = metav1.NamespaceDefault
 
-// simulatedRuntime begins what a simulated Node says about its container runtime.
+// simulatedRuntime is the prefix of the container runtime that a simulated Node reports.
 const simulatedRuntime = "simulated:"
 
-// observe takes a picture of a lab. It reads what is written, not what a cache has, so that a goal is not taken for
-// reached before a wish has arrived. Only who holds what comes from a watch, which may be late: what is asked of that is
-// never true too early.
+// observe takes a picture of a lab. It reads live and not from a cache, so that a goal does not count as reached before the
+// last change of the spec is visible. Only holders of slots are read from a watch, which may be late: no goal about them is
+// reached too early by that.
 func observe(ctx context.Context, lab *harness.Lab, leases *follower) (picture, error) {
 	var p picture
 	var err error

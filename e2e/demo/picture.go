@@ -11,7 +11,7 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/driver/simulated/cloudapi"
 )
 
-// picture is what there is at one moment: in the API, and at the cloud.
+// picture is the state at one moment: in the API, and at the cloud.
 type picture struct {
 	Deployments []deployment // by name
 	Machines    []machine
@@ -26,7 +26,7 @@ type deployment struct {
 	Name string
 	// Wanted is how many machines there should be; none, once it is being deleted.
 	Wanted int
-	// Ending says that the object is still there although it has been deleted.
+	// Ending reports whether the object is being deleted.
 	Ending bool
 	Phases map[v1alpha1.MachinePhase]int
 }
@@ -38,7 +38,7 @@ type node struct {
 	Ready      bool
 }
 
-// nodeKind says what is behind a Node.
+// nodeKind is the kind of kubelet of a Node.
 type nodeKind string
 
 const (
@@ -78,7 +78,7 @@ func (p picture) machines() (n int) {
 	return n
 }
 
-// running are the machines that run and are wanted.
+// running counts the running machines that are desired.
 func (p picture) running() (n int) {
 	for _, d := range p.Deployments {
 		n += min(d.Phases[v1alpha1.MachineRunning], d.Wanted)
@@ -95,19 +95,19 @@ func (p picture) readyNodes() (n int) {
 	return n
 }
 
-// fits says that each MachineDeployment has as many machines as it wants, and that none is about to go.
+// fits reports whether each MachineDeployment has exactly its desired machines, and none is being deleted.
 func (p picture) fits() bool {
 	return !slices.ContainsFunc(p.Deployments, func(d deployment) bool { return d.Ending || d.machines() != d.Wanted })
 }
 
-// fact is a row: what it is about, a symbol for each machine, and words. Symbols are nil where there could be none.
+// fact is a row: its subject, a symbol for each machine, and words. Symbols are nil in rows that never have any.
 type fact struct {
 	Label   string
 	Symbols []v1alpha1.MachinePhase
 	Text    string
 }
 
-// machineFacts tell of machines, and of the Nodes and VMs that belong to them.
+// machineFacts returns rows about machines, and about the Nodes and VMs that belong to them.
 func (p picture) machineFacts() []fact {
 	var rows []fact
 	for _, d := range p.Deployments {
@@ -120,7 +120,7 @@ func (p picture) machineFacts() []fact {
 	return append(rows, p.nodeFact(), p.vmFact(), p.Fleet.ownersFact())
 }
 
-// podFacts tell of pods, and of the Nodes that they run on.
+// podFacts returns rows about pods, and about the Nodes that they run on.
 func (p picture) podFacts() []fact {
 	return []fact{p.nodeFact(), {Label: "pods", Text: p.Pods.text()}}
 }

@@ -14,13 +14,13 @@ import (
 const (
 	// patience bounds each step. None takes half a minute, but the machine may be busy.
 	patience = 3 * time.Minute
-	// interval of the looks at the lab.
+	// interval of polling the lab.
 	interval = 200 * time.Millisecond
-	// quiet is how long no slot has changed hands when it is told which have: those that go together are told together.
+	// quiet is how long no slot has moved when moves are printed, so that simultaneous ones are printed together.
 	quiet = 500 * time.Millisecond
 )
 
-// demo is one performance.
+// demo is one run.
 type demo struct {
 	dir      string // of the lab
 	replicas int
@@ -33,7 +33,7 @@ type demo struct {
 	timings  []timing
 }
 
-// step is a part of the play.
+// step is a part of the run.
 type step struct {
 	title string
 	do    func(context.Context) error
@@ -42,29 +42,29 @@ type step struct {
 func (d *demo) steps() []step {
 	steps := []step{
 		{"Start a lab", d.startLab},
-		{"Share the work", d.shareTheWork},
-		{"Ask for machines", d.askForMachines},
-		{"Ask for more", d.askForMore},
+		{"Distribute the slots", d.shareTheWork},
+		{"Create machines", d.createMachines},
+		{"Scale up", d.scaleUp},
 		{"Run pods on them", d.runPods},
 	}
 	if d.keep {
 		return steps
 	}
 	return append(steps,
-		step{"Kill a replica that comes back", d.killAndComeBack},
+		step{"Kill a replica that is restarted", d.killAndComeBack},
 		step{"Add two replicas", d.addReplicas},
 		step{"Remove one", d.removeReplica},
-		step{"Lose one", d.loseReplica},
-		step{"Ask for fewer", d.askForFewer},
-		step{"Ask for none", d.askForNone},
-		step{"Look for what is left", d.lookForRest},
+		step{"Kill one for good", d.loseReplica},
+		step{"Scale down", d.scaleDown},
+		step{"Delete all", d.deleteAll},
+		step{"Check for leftovers", d.lookForRest},
 	)
 }
 
-// play plays all steps. It returns what went wrong, or the end of ctx.
+// play runs all steps. It returns the first error, or that of ctx.
 func (d *demo) play(ctx context.Context) error {
-	d.screen.say(d.screen.ink.bold("machine-controller-fleet") + ": MachineDeployments become VMs, and VMs become Nodes.")
-	d.screen.say("Everything happens on this machine, in " + d.dir)
+	d.screen.print(d.screen.ink.bold("machine-controller-fleet") + ": MachineDeployments become VMs, and VMs become Nodes.")
+	d.screen.print("Everything runs on this machine, in " + d.dir)
 	defer func() { d.leases.stop() }()
 	for i, s := range d.steps() {
 		d.screen.title(i+1, s.title)
@@ -74,13 +74,13 @@ func (d *demo) play(ctx context.Context) error {
 		}
 		d.timings = append(d.timings, timing{Name: s.title, Took: time.Since(start)})
 	}
-	d.screen.say("")
-	d.screen.say(summary(d.screen.ink, d.timings, time.Since(d.began))...)
-	d.screen.say("")
+	d.screen.print("")
+	d.screen.print(summary(d.screen.ink, d.timings, time.Since(d.began))...)
+	d.screen.print("")
 	return nil
 }
 
-// bounded does something, for as long as there is patience.
+// bounded runs f for at most patience.
 func bounded(ctx context.Context, do func(context.Context) error) error {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
@@ -99,7 +99,7 @@ func (d *demo) kubectlCommand(ctx context.Context, args ...string) error {
 	return err
 }
 
-// labCommand shows a command, and runs it while it waits for what is to come of it.
+// labCommand shows a command, and runs it while it waits for its effect.
 func (d *demo) labCommand(ctx context.Context, g goal, args ...string) error {
 	d.screen.command("lab " + strings.Join(args, " "))
 	ctx, cancel := context.WithCancelCause(ctx)
@@ -125,7 +125,7 @@ func (d *demo) wait(ctx context.Context, g goal) error {
 	ticker := time.NewTicker(interval)
 	defer ticker.Stop()
 	var now scene
-	var silence error // Why the lab does not answer. For a moment that is no reason to give up.
+	var silence error // The error of a lab that does not answer; briefly that is tolerated.
 	for start := time.Now(); ; {
 		p, err := observe(ctx, d.lab, d.leases)
 		if err == nil {
@@ -154,7 +154,7 @@ func (d *demo) wait(ctx context.Context, g goal) error {
 	}
 }
 
-// reportMoves tells what has changed hands: soon, and at the end of a wait in any case.
+// reportMoves prints the moves: after a short delay, and at the end of a wait in any case.
 func (d *demo) reportMoves(p picture, now scene) {
 	after := quiet
 	if now.outcome != waiting {

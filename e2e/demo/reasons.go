@@ -15,10 +15,10 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/e2e/harness"
 )
 
-// maxOfAKind is how many reasons of one kind are told at most.
+// maxOfAKind is how many reasons of one kind are printed at most.
 const maxOfAKind = 8
 
-// reasons are what the lab says of itself that may explain why a goal was missed.
+// reasons returns what the lab reports that may explain why a goal was missed.
 func reasons(ctx context.Context, lab *harness.Lab) []string {
 	var all []string
 	for _, look := range []func(context.Context, *harness.Lab) ([]string, error){
@@ -33,7 +33,7 @@ func reasons(ctx context.Context, lab *harness.Lab) []string {
 	return all
 }
 
-// atMost cuts a list, and says by how much.
+// atMost truncates a list, and appends the number of what it cut.
 func atMost(n int, lines []string) []string {
 	if len(lines) <= n {
 		return lines
@@ -41,7 +41,7 @@ func atMost(n int, lines []string) []string {
 	return append(slices.Clip(lines[:n]), fmt.Sprintf("… and %d more like these", len(lines)-n))
 }
 
-// goodConditions are those whose being true is good news; of all others it is bad news.
+// goodConditions are those that report a problem when they are not True; all others report one when they are.
 var goodConditions = []v1alpha1.MachineDeploymentConditionType{
 	v1alpha1.MachineDeploymentAvailable, v1alpha1.MachineDeploymentProgressing, v1alpha1.MachineDeploymentValid,
 }

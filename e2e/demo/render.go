@@ -17,7 +17,7 @@ const (
 	barWidth = 32
 )
 
-// outcome says how a wait stands.
+// outcome is the state of a wait.
 type outcome int
 
 const (
@@ -34,7 +34,7 @@ type scene struct {
 	outcome  outcome
 }
 
-// frame draws a scene for a terminal: a bar as long as it is waited for, then a verdict, and the facts below.
+// frame draws a scene for a terminal: a bar while it waits, then the outcome, and the facts below.
 func frame(k ink, s scene) []string {
 	clock := k.dim(seconds(s.elapsed))
 	head := map[outcome]string{
@@ -57,7 +57,7 @@ func frame(k ink, s scene) []string {
 	return lines
 }
 
-// line says a scene in one line, for a log; not how long it has taken.
+// line formats a scene as one line, for a log, without the elapsed time.
 func line(s scene) string {
 	words := []string{s.progress.String()}
 	for _, row := range s.facts {

@@ -10,10 +10,10 @@ import (
 	"golang.org/x/term"
 )
 
-// screen is what the user sees. On a terminal a scene is drawn over the one before; elsewhere it becomes a line, if it
-// says something new.
+// screen is what the user sees. On a terminal a scene is drawn over the one before; elsewhere it becomes a line, if it has
+// changed.
 //
-// Errors of writing are not looked at: when the other side is gone, a signal says so.
+// Errors of writing are ignored: when the reader is gone, the process gets a signal.
 type screen struct {
 	out io.Writer
 	ink ink
@@ -29,7 +29,7 @@ type screen struct {
 // lineInterval is how often a line is printed at most while a scene changes.
 const lineInterval = time.Second
 
-// newScreen finds out what it writes to.
+// newScreen checks whether it writes to a terminal.
 func newScreen(file *os.File, env func(string) string) *screen {
 	s := &screen{out: file}
 	fd := int(file.Fd())
@@ -47,8 +47,8 @@ func newScreen(file *os.File, env func(string) string) *screen {
 	return s
 }
 
-// say prints lines, below a scene if there is one, which then stays as it is.
-func (s *screen) say(lines ...string) {
+// print prints lines, below a scene if there is one, which then stays as it is.
+func (s *screen) print(lines ...string) {
 	var text strings.Builder
 	if s.hidden {
 		text.WriteString("\r\x1b[K\x1b[?25h") // In place of a ^C that the terminal has echoed.
@@ -62,19 +62,19 @@ func (s *screen) say(lines ...string) {
 
 // title opens a step.
 func (s *screen) title(number int, text string) {
-	s.say("", fmt.Sprintf("%s  %s", s.ink.bold(s.ink.cyan(fmt.Sprintf("%2d", number))), s.ink.bold(text)))
+	s.print("", fmt.Sprintf("%s  %s", s.ink.bold(s.ink.cyan(fmt.Sprintf("%2d", number))), s.ink.bold(text)))
 }
 
-// note explains something.
-func (s *screen) note(format string, args ...any) { s.say(margin + fmt.Sprintf(format, args...)) }
+// note prints an explanation.
+func (s *screen) note(format string, args ...any) { s.print(margin + fmt.Sprintf(format, args...)) }
 
-// command shows what a user would type.
-func (s *screen) command(text string) { s.say(margin + s.ink.cyan("$ "+text)) }
+// command prints the command of a user.
+func (s *screen) command(text string) { s.print(margin + s.ink.cyan("$ "+text)) }
 
-// quote prints what another program has said.
+// quote prints the output of another program.
 func (s *screen) quote(text string) {
 	for line := range strings.Lines(text) {
-		s.say(margin + "  " + s.ink.dim(strings.TrimRight(line, "\r\n")))
+		s.print(margin + "  " + s.ink.dim(strings.TrimRight(line, "\r\n")))
 	}
 }
 
@@ -94,7 +94,7 @@ func (s *screen) log(lines ...string) {
 	_, _ = io.WriteString(s.out, text.String())
 }
 
-// show shows a scene, in place of the one before if nothing was said between them.
+// show shows a scene, in place of the one before if nothing was printed between them.
 func (s *screen) show(now scene) {
 	if s.width == nil {
 		s.showLine(now)
@@ -115,7 +115,7 @@ func (s *screen) show(now scene) {
 	s.drawn, s.hidden = len(lines), true
 	_, _ = io.WriteString(s.out, text.String())
 	if now.outcome != waiting {
-		s.say()
+		s.print()
 	}
 }
 
@@ -124,7 +124,7 @@ func (s *screen) showLine(now scene) {
 	if now.outcome == waiting && s.lastLine != "" && (text == s.lastLine || now.elapsed < s.lastAt+lineInterval) {
 		return
 	}
-	s.say(fmt.Sprintf("%s%7s  %s", margin, seconds(now.elapsed), text))
+	s.print(fmt.Sprintf("%s%7s  %s", margin, seconds(now.elapsed), text))
 	s.lastLine, s.lastAt = text, now.elapsed
 	if now.outcome != waiting {
 		s.lastLine = ""

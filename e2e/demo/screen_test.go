@@ -26,7 +26,7 @@ func at(ms, done int, vms string) scene {
 func TestWithoutTerminalOnlyNewsArePrinted(t *testing.T) {
 	var out strings.Builder
 	s := &screen{out: &out}
-	s.title(2, "Ask for machines")
+	s.title(2, "Create machines")
 	s.command("kubectl apply -f x")
 	s.quote("x created\n")
 	for _, now := range []scene{
@@ -35,13 +35,13 @@ func TestWithoutTerminalOnlyNewsArePrinted(t *testing.T) {
 		at(400, 0, "1 booted"), // new, and too soon
 		at(1200, 1, "1 booted"),
 		at(3000, 1, "1 booted"), // nothing new
-		at(3200, 2, "2 booted"), // reached: printed whenever it comes
+		at(3200, 2, "2 booted"), // reached: printed at any time
 	} {
 		s.show(now)
 	}
 	s.show(at(0, 0, "none")) // another wait, which begins like the first
 	want := `
- 2  Ask for machines
+ 2  Create machines
     $ kubectl apply -f x
       x created
       0.0 s  0 of 2 machines run; VMs: none
@@ -95,14 +95,14 @@ func TestScreenAfterAnInterruptedScene(t *testing.T) {
 	s := &screen{out: &out, width: func() int { return 80 }}
 	s.show(at(0, 0, "none"))
 	out.Reset()
-	s.say("Interrupted.")
+	s.print("Interrupted.")
 	s.show(at(0, 0, "none"))
 	got := out.String()
 	if !strings.HasPrefix(got, "\r\x1b[K\x1b[?25hInterrupted.\n") {
 		t.Errorf("want the cursor back and ^C overwritten, got %q", got)
 	}
 	if strings.Contains(got, "A") {
-		t.Errorf("want nothing drawn over what was said, got %q", got)
+		t.Errorf("want nothing drawn over what was printed, got %q", got)
 	}
 }
 

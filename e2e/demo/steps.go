@@ -25,17 +25,17 @@ func (d *demo) startLab(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	d.leases, err = follow(context.WithoutCancel(ctx), d.lab) // for all steps, not for this one
+	d.leases, err = follow(context.WithoutCancel(ctx), d.lab) // for all steps, not only this one
 	return err
 }
 
 func (d *demo) shareTheWork(ctx context.Context) error {
-	d.screen.note("The work is cut into %d slots, and a replica acts only on what is in a slot that it holds.", slots)
-	d.screen.note("A slot that is new is held by nobody for 15 s, in case it is not as new as it looks.")
+	d.screen.note("All objects are divided into %d slots, and a replica reconciles only those in slots that it holds.", slots)
+	d.screen.note("A new slot is in quarantine for 15 s, since a session may hold an earlier Lease of it.")
 	return d.wait(ctx, shared(d.replicas))
 }
 
-// labOutput passes on what `lab up` says, up to the first empty line: what follows is for those who start labs by hand.
+// labOutput prints the output of `lab up`, up to the first empty line: the rest is for users who start labs by hand.
 type labOutput struct {
 	screen *screen
 	rest   string
@@ -55,14 +55,14 @@ func (o *labOutput) Write(text []byte) (int, error) {
 	return len(text), nil
 }
 
-func (d *demo) askForMachines(ctx context.Context) error {
+func (d *demo) createMachines(ctx context.Context) error {
 	if err := d.kubectlCommand(ctx, "apply", "-f", classManifest, "-f", deploymentsManifest); err != nil {
 		return err
 	}
 	return d.wait(ctx, settled(0))
 }
 
-func (d *demo) askForMore(ctx context.Context) error {
+func (d *demo) scaleUp(ctx context.Context) error {
 	before, err := observe(ctx, d.lab, d.leases)
 	if err != nil {
 		return err
@@ -86,7 +86,7 @@ func (d *demo) runPods(ctx context.Context) error {
 	return d.showPods(ctx)
 }
 
-// showPods tells which pod is where, and has one speak that is a real process.
+// showPods prints the Node of each pod, and the log of one that is a real process.
 func (d *demo) showPods(ctx context.Context) error {
 	nodes, err := observeNodes(ctx, d.lab)
 	if err != nil {
@@ -100,10 +100,10 @@ func (d *demo) showPods(ctx context.Context) error {
 	for _, pod := range list.Items {
 		podsOf[pod.Spec.NodeName] = append(podsOf[pod.Spec.NodeName], pod.Name)
 	}
-	d.screen.say(whereabouts(d.screen.ink, nodes, podsOf)...)
+	d.screen.print(whereabouts(d.screen.ink, nodes, podsOf)...)
 	for _, n := range nodes {
 		if n.Kind == kubeletNode && len(podsOf[n.Name]) > 0 {
-			d.screen.note("A pod on a simulated Node is only said to run. One on a real kubelet is a process:")
+			d.screen.note("A pod on a simulated Node has no process. One on a real kubelet has one:")
 			return d.kubectlCommand(ctx, "logs", podsOf[n.Name][0])
 		}
 	}
@@ -115,7 +115,7 @@ func (d *demo) killAndComeBack(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	d.screen.note("Its kubelet starts it again. The new process proves that the old one is gone, and goes on.")
+	d.screen.note("Its kubelet restarts it. The new process proves that the old one is gone, and takes its slots back.")
 	goal := heldBy(replicaNames(d.replicas), victim.Session).undisturbed(before)
 	return d.labCommand(ctx, goal, "crash", victim.Name)
 }
@@ -125,7 +125,7 @@ func (d *demo) addReplicas(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	d.screen.note("Each newcomer is handed its share, slot by slot: the old holder finishes what it does, then lets go.")
+	d.screen.note("Each new replica gets its share, slot by slot: the old holder finishes its current passes, then releases the slot.")
 	return d.scaleFleet(ctx, before, d.replicas+2)
 }
 
@@ -134,7 +134,7 @@ func (d *demo) removeReplica(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	d.screen.note("It hands over what it has before it ends.")
+	d.screen.note("It hands its slots over before it ends.")
 	return d.scaleFleet(ctx, before, d.replicas+1)
 }
 
@@ -152,7 +152,7 @@ func (d *demo) loseReplica(ctx context.Context) error {
 	return d.labCommand(ctx, heldBy(others, victim.Session).undisturbed(before), "kill", victim.Name)
 }
 
-// choose looks at the lab, and chooses a replica to kill.
+// choose observes the lab, and chooses a replica to kill.
 func (d *demo) choose(ctx context.Context) (picture, replica, error) {
 	p, err := observe(ctx, d.lab, d.leases)
 	if err != nil {
@@ -162,12 +162,12 @@ func (d *demo) choose(ctx context.Context) (picture, replica, error) {
 	return p, victim, err
 }
 
-func (d *demo) askForFewer(ctx context.Context) error {
+func (d *demo) scaleDown(ctx context.Context) error {
 	before, err := observe(ctx, d.lab, d.leases)
 	if err != nil {
 		return err
 	}
-	d.screen.note("A Node is drained before its VM goes: its pods are evicted, and made anew elsewhere.")
+	d.screen.note("A Node is drained before its VM is deleted: its pods are evicted, and recreated elsewhere.")
 	if err := d.kubectlCommand(ctx, "scale", "mcd", "--all", "--replicas=1"); err != nil {
 		return err
 	}
@@ -177,7 +177,7 @@ func (d *demo) askForFewer(ctx context.Context) error {
 	return d.wait(ctx, podsRun())
 }
 
-func (d *demo) askForNone(ctx context.Context) error {
+func (d *demo) deleteAll(ctx context.Context) error {
 	before, err := observe(ctx, d.lab, d.leases)
 	if err != nil {
 		return err
@@ -195,7 +195,7 @@ func (d *demo) askForNone(ctx context.Context) error {
 }
 
 func (d *demo) lookForRest(ctx context.Context) error {
-	d.screen.note("A MachineClass goes last: every 5 s its holder looks whether a machine uses it.")
+	d.screen.note("A MachineClass is removed last: every 5 s its holder checks whether a machine uses it.")
 	var found []finding
 	err := harness.Eventually(ctx, "nothing is left", func(ctx context.Context) (err error) {
 		if found, err = leftovers(ctx, d.lab); err != nil {
@@ -203,6 +203,6 @@ func (d *demo) lookForRest(ctx context.Context) error {
 		}
 		return anyLeft(found)
 	})
-	d.screen.say(verdicts(d.screen.ink, found)...)
+	d.screen.print(verdicts(d.screen.ink, found)...)
 	return err
 }

@@ -20,7 +20,7 @@ type tools struct {
 	lab string
 }
 
-// findTools looks for the programs, before anything is started that would have to be stopped.
+// findTools finds the programs, before any process is started.
 func findTools() (tools, error) {
 	repository, err := harness.Repository()
 	if err != nil {
@@ -32,7 +32,7 @@ func findTools() (tools, error) {
 	}
 	for _, program := range []string{"kubectl", "lab"} {
 		if _, err := os.Stat(filepath.Join(bin, program)); err != nil {
-			return tools{}, fmt.Errorf("find %s, which `make build` makes: %w", program, err)
+			return tools{}, fmt.Errorf("find %s, which `make build` builds: %w", program, err)
 		}
 	}
 	return tools{bin: bin, repository: repository}, nil
@@ -43,7 +43,7 @@ func (t tools) kubectl(ctx context.Context, args ...string) (string, error) {
 	return t.run(ctx, "kubectl", args)
 }
 
-// manage has `lab` do something to the fleet.
+// manage runs a command of `lab` on the fleet.
 func (t tools) manage(ctx context.Context, args ...string) error {
 	_, err := t.run(ctx, "lab", append(args, "--dir", t.lab))
 	return err
@@ -54,10 +54,10 @@ func (t tools) run(ctx context.Context, program string, args []string) (string, 
 	cmd.Dir = t.repository
 	cmd.Env = append(os.Environ(),
 		"KUBECONFIG="+filepath.Join(t.lab, "admin.kubeconfig"),
-		// Nothing of the user's own settings, and nothing left behind among them.
+		// The user's own settings are neither read nor changed.
 		"KUBERC=off", "KUBECACHEDIR="+filepath.Join(t.lab, "kubectl-cache"),
 	)
-	// A Ctrl-C comes through ctx, and not from the terminal as well.
+	// A Ctrl-C ends it through ctx, and not also from the terminal.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	cmd.WaitDelay = time.Second
 	output, err := cmd.CombinedOutput()

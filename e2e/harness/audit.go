@@ -14,7 +14,7 @@ import (
 type Request struct {
 	// At is when it was answered, by the API server's clock; of one of Watches, when that began.
 	At time.Time
-	// Took is how long that was after it had come in.
+	// Took is the time from its receipt to that answer.
 	Took        time.Duration
 	User        string
 	Verb        string
@@ -33,7 +33,7 @@ type Request struct {
 	id string // of its entries in the audit log
 }
 
-// IsWrite says that the request could have changed something.
+// IsWrite reports whether the request could have changed something.
 func (r Request) IsWrite() bool {
 	switch r.Verb {
 	case "create", "update", "patch", "delete", "deletecollection":
@@ -42,12 +42,12 @@ func (r Request) IsWrite() bool {
 	return false
 }
 
-// IsFleet says that a replica of the fleet has made the request, other than to tell (Events) or to stay alive (Leases).
+// IsFleet reports whether a replica of the fleet has sent the request, except for Events and Leases.
 func (r Request) IsFleet() bool {
 	return strings.HasPrefix(r.User, "fleet-") && r.Resource != "events" && r.Resource != "leases"
 }
 
-// IsToken says that the request was about a bootstrap token.
+// IsToken reports whether the request was about a bootstrap token.
 func (r Request) IsToken() bool { return r.Resource == "secrets" && r.Namespace == "kube-system" }
 
 // AuditMark is a moment in the audit logs.
@@ -67,7 +67,7 @@ func exists(file string) bool {
 	return err == nil
 }
 
-// MarkAudit remembers how far the audit logs have come.
+// MarkAudit returns the current end of the audit logs.
 func (l *Lab) MarkAudit() (AuditMark, error) {
 	mark := AuditMark{}
 	for _, log := range l.auditLogs() {
@@ -82,14 +82,14 @@ func (l *Lab) MarkAudit() (AuditMark, error) {
 
 // The stages of a request that the audit logs have.
 const (
-	started  = "ResponseStarted" // of what goes on for long: watches
+	started  = "ResponseStarted" // of long-running requests: watches
 	complete = "ResponseComplete"
 )
 
-// Requests returns what was requested since the mark, of all API servers, and has been answered to the end.
+// Requests returns the requests since the mark, of all API servers, that have been answered completely.
 func (l *Lab) Requests(since AuditMark) ([]Request, error) { return l.audited(since, complete) }
 
-// Watches returns the watches that were begun since the mark, at all API servers, also those that go on.
+// Watches returns the watches that were begun since the mark, at all API servers, also those that are still open.
 func (l *Lab) Watches(since AuditMark) ([]Request, error) { return l.audited(since, started) }
 
 // OpenWatches returns the watches that were begun since the mark, and that have not ended.

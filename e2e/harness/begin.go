@@ -9,13 +9,13 @@ import (
 	"time"
 )
 
-// cleanUp is how long before the end of the time for all tests a test gives up: a test that still runs at that end is killed and
+// cleanUp is how long before the time limit of all tests a test stops waiting: a test that still runs at the limit is killed and
 // leaves its lab behind.
 const cleanUp = 20 * time.Second
 
-// Begin starts a lab with two clusters for one test, which is stopped whatever happens and looked at for what was forbidden to
-// the fleet, outside of outages; nil stands for none. The context ends with the test, on an interrupt, and shortly before the time
-// for all tests is over. The lab's folder stays when the test has failed.
+// Begin starts a lab with two clusters for one test. The lab is stopped in any case and checked for requests that were forbidden
+// to the fleet, outside of outages; nil stands for none. The context ends with the test, on an interrupt, and shortly before the
+// time for all tests is over. The lab's folder stays when the test has failed.
 func Begin(t *testing.T, o Options, outages func() []Outage) (context.Context, *Lab) {
 	t.Helper()
 	ctx, stop := signal.NotifyContext(t.Context(), os.Interrupt, syscall.SIGTERM)

@@ -25,7 +25,7 @@ func (c *Cloud) Set(ctx context.Context, patch string) error {
 	return send(ctx, http.MethodPatch, c.endpoint+cloudapi.PathSettings, strings.NewReader(patch), nil)
 }
 
-// Act does something to one VM.
+// Act applies an action to one VM.
 func (c *Cloud) Act(ctx context.Context, id string, action cloudapi.Action) error {
 	body, err := json.Marshal(cloudapi.InstanceAction{Action: action})
 	if err != nil {
@@ -45,7 +45,7 @@ func (c *Cloud) Create(ctx context.Context, request cloudapi.CreateInstanceReque
 	return made, err
 }
 
-// VMs returns all VMs that have not ended, with those that belong to the namespace only, if one is given.
+// VMs returns all VMs that have not ended, only those of the namespace if one is given.
 func (c *Cloud) VMs(ctx context.Context, namespace string) ([]cloudapi.Instance, error) {
 	query := url.Values{cloudapi.QueryPageSize: {strconv.Itoa(cloudapi.MaxPageSize)}}
 	if namespace != "" {
@@ -69,8 +69,8 @@ func (c *Cloud) VMs(ctx context.Context, namespace string) ([]cloudapi.Instance,
 	}
 }
 
-// History returns all VMs of a namespace that the cloud remembers, also those that have ended. It is no call in the sense
-// of the call log, and no fault keeps it from its answer.
+// History returns all VMs of a namespace that the cloud has stored, also those that have ended. It is not recorded in the call
+// log, and faults do not apply to it.
 func (c *Cloud) History(ctx context.Context, namespace string) ([]cloudapi.Instance, error) {
 	var all cloudapi.InstanceList
 	if err := send(ctx, http.MethodGet, c.endpoint+cloudapi.PathAllInstances, nil, &all); err != nil {
@@ -79,15 +79,15 @@ func (c *Cloud) History(ctx context.Context, namespace string) ([]cloudapi.Insta
 	return slices.DeleteFunc(all.Items, func(vm cloudapi.Instance) bool { return vm.Tags[TagCluster] != namespace }), nil
 }
 
-// AllVMs returns all VMs that the cloud remembers, ended ones too.
+// AllVMs returns all VMs that the cloud has stored, ended ones too.
 func (c *Cloud) AllVMs(ctx context.Context) ([]cloudapi.Instance, error) {
 	var all cloudapi.InstanceList
 	err := send(ctx, http.MethodGet, c.endpoint+cloudapi.PathAllInstances, nil, &all)
 	return all.Items, err
 }
 
-// Leftovers returns what creates that failed have left for machines of a namespace: network interfaces and disks without a VM. Like
-// History it is no call in the sense of the call log.
+// Leftovers returns what creates that failed have left for machines of a namespace: network interfaces and disks without a VM.
+// Like History it is not recorded in the call log.
 func (c *Cloud) Leftovers(ctx context.Context, namespace string) ([]cloudapi.Leftover, error) {
 	var all cloudapi.LeftoverList
 	if err := send(ctx, http.MethodGet, c.endpoint+cloudapi.PathAllLeftovers, nil, &all); err != nil {
@@ -121,7 +121,7 @@ func eachLine(file string, offset int64, f func(line []byte) error) error {
 		return fmt.Errorf("read the log: %w", err)
 	}
 	lines := bufio.NewReaderSize(in, 1<<20)
-	if offset > 0 { // the end of a line, or half of one that was being written then
+	if offset > 0 { // the end of a line, or of one that was partly written then
 		if _, err := lines.ReadBytes('\n'); err != nil && err != io.EOF {
 			return fmt.Errorf("read %s: %w", file, err)
 		}

@@ -9,7 +9,7 @@ import (
 )
 
 // FaultPoint stops one request or driver call between its check and its send, on whichever replica makes it. A test that
-// looks up the owner of a slot and stops a request there waits for ever when the leader has moved the slot meanwhile.
+// looks up the owner of a slot and stops a request there waits without end when the leader has moved the slot meanwhile.
 //
 // Release on a replica ends all of its fault points, so a lab has one FaultPoint at a time.
 type FaultPoint struct {
@@ -27,7 +27,7 @@ type Stopped struct {
 	What string
 }
 
-// StopNext has the next request or driver call whose name contains match stop; see stopNextOn for the names. A replica that
+// StopNext stops the next request or driver call whose name contains match; see stopNextOn for the names. A replica that
 // starts later stops nothing.
 func (l *Lab) StopNext(ctx context.Context, match string) (*FaultPoint, error) {
 	replicas, err := l.Replicas(ctx)
@@ -80,7 +80,7 @@ func (p *FaultPoint) find(ctx context.Context) (Stopped, error) {
 	return Stopped{}, errors.Join(errs...)
 }
 
-// Release lets go on what was stopped, and ends this fault point on all replicas. Errors: a replica does not answer.
+// Release resumes what was stopped, and ends this fault point on all replicas. Errors: a replica does not answer.
 func (p *FaultPoint) Release(ctx context.Context) (err error) {
 	for _, replica := range p.replicas {
 		err = errors.Join(err, p.lab.Release(ctx, replica))

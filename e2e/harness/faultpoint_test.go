@@ -53,7 +53,7 @@ func (p *process) does(what string) {
 	}
 }
 
-// labOf returns a lab of which nothing runs but some replicas, and what a launcher says of them.
+// labOf returns a lab that consists of some replicas and of the launcher's answers about them.
 func labOf(t *testing.T, replicas map[string]*process) *Lab {
 	t.Helper()
 	serve := func(h http.Handler) string {

@@ -9,24 +9,24 @@ import (
 	"time"
 )
 
-// Outage is a time during which an API server was away, or had only just come back.
+// Outage is a time during which an API server was unavailable, or had just restarted.
 type Outage struct{ From, To time.Time }
 
-// Has says that a moment is within the outage.
+// Has reports whether a moment is within the outage.
 func (o Outage) Has(at time.Time) bool { return !at.Before(o.From) && !at.After(o.To) }
 
-// policyFailure is the annotation in the audit log of a request that an admission policy has refused.
+// policyFailure is the annotation in the audit log of a request that an admission policy has rejected.
 const policyFailure = "validation.policy.admission.k8s.io/validation_failure"
 
-// Forbidden returns an error that names what replicas have asked of the lab in a folder and may not do, each once: their
-// access rules or admission policies and their code do not agree. It reads the audit logs, also those of a lab that has ended.
+// Forbidden returns an error that names each kind of request of replicas that was forbidden in the lab of a folder: their access
+// rules or admission policies do not match their code. It reads the audit logs, also those of a lab that has ended.
 //
-// The API server's own verdict counts, and that of the policies of the chart, not the status 403: admission answers with that, too, for example to an Event in a
-// namespace that is being deleted. What was asked during an outage is passed over: until a server that has come back knows
-// its rules again, it forbids everything.
+// The decision of the API server's authorizer counts, and that of the policies of the chart, not the status 403: admission
+// answers with that, too, for example to an Event in a namespace that is being deleted. Requests during an outage are ignored:
+// until a restarted server has loaded its rules, it forbids everything.
 func Forbidden(dir string, outages ...Outage) error { return forbiddenBut(dir, "", outages) }
 
-// forbiddenBut is Forbidden without what an admission policy has refused with words that are expected; "" for none.
+// forbiddenBut is Forbidden without requests that an admission policy has rejected with an expected text; "" for none.
 func forbiddenBut(dir, expected string, outages []Outage) error {
 	seen := map[string]bool{}
 	var forbidden []error
@@ -37,7 +37,7 @@ func forbiddenBut(dir, expected string, outages []Outage) error {
 				Verb        string
 				RequestURI  string
 				User        struct{ Username string }
-				ObjectRef   struct{ APIGroup, Resource, Subresource, Namespace string } // empty for what is no object
+				ObjectRef   struct{ APIGroup, Resource, Subresource, Namespace string } // empty for requests without an object
 				Annotations map[string]string
 				At          time.Time `json:"requestReceivedTimestamp"`
 			}

@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// TestForbidden finds what access rules refuse to replicas, and nothing else that looks like it.
+// TestForbidden: requests that access rules forbid to replicas are found, and no similar ones.
 func TestForbidden(t *testing.T) {
 	const (
 		allowed   = `{"stage":"ResponseComplete","verb":"get","requestURI":"/1","user":{"username":"fleet-0"},"objectRef":{"resource":"nodes"},"annotations":{"authorization.k8s.io/decision":"allow"}}`
@@ -51,7 +51,7 @@ func TestForbidden(t *testing.T) {
 	}
 }
 
-// TestExpectedRefusals: what a policy refuses with the words that are expected is passed over, and nothing else.
+// TestExpectedRefusals: only requests that a policy rejects with the expected text are ignored.
 func TestExpectedRefusals(t *testing.T) {
 	const (
 		policy = `{"stage":"ResponseComplete","verb":"patch","requestURI":"/5","user":{"username":"fleet-1"},"objectRef":{"resource":"nodes"},"annotations":{"authorization.k8s.io/decision":"allow","validation.policy.admission.k8s.io/validation_failure":"[{\"message\":\"of a Node's spec\"}]"}}`
@@ -74,7 +74,7 @@ func TestExpectedRefusals(t *testing.T) {
 	}
 }
 
-// TestForbiddenDuringAnOutage: what was asked then is passed over, and nothing else.
+// TestForbiddenDuringAnOutage: only requests during the outage are ignored.
 func TestForbiddenDuringAnOutage(t *testing.T) {
 	start := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	entry := func(verb string, after time.Duration) string {
@@ -89,7 +89,7 @@ func TestForbiddenDuringAnOutage(t *testing.T) {
 	}
 }
 
-// TestForbiddenNeedsALog: where nothing is recorded, nothing is proved.
+// TestForbiddenNeedsALog: a missing audit log is an error.
 func TestForbiddenNeedsALog(t *testing.T) {
 	if err := Forbidden(t.TempDir()); err == nil {
 		t.Error("want an error for a folder without an audit log, got none")

@@ -8,9 +8,9 @@ import (
 	"net/http"
 )
 
-// stopNextOn has the next request or driver call of a replica, whose name contains the text, stop between its check and its
-// send. The name of a request is its method and path, that of a driver call its operation and the machine; the ownership
-// follows. Tests use StopNext: which replica makes a request is not known before it is made.
+// stopNextOn stops the next request or driver call of a replica, whose name contains the text, between its check and its send.
+// The name of a request is its method and path, that of a driver call its operation and the machine; the ownership follows. Tests
+// use StopNext: which replica makes a request is not known before it is made.
 func (l *Lab) stopNextOn(ctx context.Context, process, match string) error {
 	order, err := json.Marshal(map[string]string{"match": match})
 	if err != nil {
@@ -21,7 +21,7 @@ func (l *Lab) stopNextOn(ctx context.Context, process, match string) error {
 	})
 }
 
-// Stopped names what a replica holds, in the order in which it came: requests and driver calls, each with the ownership that
+// Stopped names what a replica has stopped, in that order: requests and driver calls, each with the ownership that
 // it is made under, and answers to them.
 func (l *Lab) Stopped(ctx context.Context, process string) ([]string, error) {
 	var state struct{ Held []string }
@@ -29,8 +29,8 @@ func (l *Lab) Stopped(ctx context.Context, process string) ([]string, error) {
 	return state.Held, err
 }
 
-// LetGo lets the first go on of what a replica holds. With answer, its answer is held then.
-func (l *Lab) LetGo(ctx context.Context, process string, answer bool) error {
+// Resume resumes the first request or call that a replica has stopped. With answer, its answer is stopped then.
+func (l *Lab) Resume(ctx context.Context, process string, answer bool) error {
 	order, err := json.Marshal(map[string]bool{"answer": answer})
 	if err != nil {
 		return fmt.Errorf("encode the order: %w", err)
@@ -38,7 +38,7 @@ func (l *Lab) LetGo(ctx context.Context, process string, answer bool) error {
 	return send(ctx, http.MethodPut, l.faultPointURL(process), bytes.NewReader(order), nil)
 }
 
-// Release lets go on what a replica holds, and has it hold nothing more.
+// Release resumes all that a replica has stopped, and ends its fault points.
 func (l *Lab) Release(ctx context.Context, process string) error {
 	return send(ctx, http.MethodDelete, l.faultPointURL(process), nil, nil)
 }

@@ -26,7 +26,7 @@ import (
 // Fleet is the name of the lab's first replica.
 const Fleet = "fleet-0"
 
-// downTimeout is longer than what `lab down` gives itself, in steps, for processes that do not want to end.
+// downTimeout is longer than the sum of the timeouts of `lab down` for processes that do not end.
 const downTimeout = 2 * time.Minute
 
 // Options describe a lab.
@@ -37,7 +37,7 @@ type Options struct {
 	Clusters int
 	// Replicas of the fleet; 0 means 1.
 	Replicas int
-	// NoRestart leaves a replica's process ended that ends unasked. Without, it comes back as under a kubelet.
+	// NoRestart disables the restart of a replica's process that ends by itself; else it is restarted as by a kubelet.
 	NoRestart bool
 	// Tracing adds a Jaeger; bin/jaeger has to be built.
 	Tracing bool
@@ -45,9 +45,10 @@ type Options struct {
 	CloudsimFlags, FleetFlags string
 	// CloudEndpoints are those of further clouds that Secrets may name.
 	CloudEndpoints []string
-	// Refused is in what an admission policy says that refuses replicas what tenants ask for. Begin expects that.
+	// Refused is part of the message of an admission policy that rejects requests of replicas on behalf of tenants. Begin expects
+	// that.
 	Refused string
-	// Output gets what `lab up` says; nil means that it is shown only when it fails.
+	// Output gets the output of `lab up`; nil means that it is shown only when it fails.
 	Output io.Writer
 }
 
@@ -98,23 +99,23 @@ func run(ctx context.Context, output io.Writer, args ...string) error {
 	if err != nil {
 		return err
 	}
-	var said strings.Builder
+	var printed strings.Builder
 	cmd := exec.CommandContext(ctx, filepath.Join(bin, "lab"), args...)
-	cmd.Stdout = io.Writer(&said)
+	cmd.Stdout = io.Writer(&printed)
 	if output != nil {
 		cmd.Stdout = output
 	}
 	cmd.Stderr = cmd.Stdout
-	// An interrupt lets `lab up` undo what it has done. It comes from here alone: a Ctrl-C, which a terminal sends to a
-	// whole group of processes, would else end `lab down` half-way.
+	// On an interrupt `lab up` stops what it has started. Only this process sends it: a Ctrl-C, which a terminal sends to a
+	// whole group of processes, would else interrupt `lab down`.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
 	cmd.WaitDelay = time.Minute
 	switch err := cmd.Run(); {
 	case errors.Is(err, fs.ErrNotExist):
-		return fmt.Errorf("lab %s: %w; `make build` makes it", args[0], err)
+		return fmt.Errorf("lab %s: %w; `make build` builds it", args[0], err)
 	case err != nil:
-		return fmt.Errorf("lab %s: %w\n%s", args[0], err, said.String())
+		return fmt.Errorf("lab %s: %w\n%s", args[0], err, printed.String())
 	}
 	return nil
 }
@@ -135,7 +136,7 @@ func Up(ctx context.Context, o Options) (*Lab, error) {
 	return Open(ctx, o.Dir)
 }
 
-// answerTime bounds the question whether a lab runs.
+// answerTime bounds the check whether a lab runs.
 const answerTime = 5 * time.Second
 
 // Open connects to a lab that runs.
@@ -174,10 +175,10 @@ func config(dir, file string) (*rest.Config, error) {
 	return c, nil
 }
 
-// Down stops the lab. It does so also when ctx has ended.
+// Down stops the lab, also after ctx has ended.
 func (l *Lab) Down(ctx context.Context) error { return Down(ctx, l.Dir) }
 
-// Down stops whatever runs of the lab in a folder, half of one, too. It does so also when ctx has ended.
+// Down stops all processes of the lab in a folder, also of an incomplete one, and also after ctx has ended.
 func Down(ctx context.Context, dir string) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), downTimeout)
 	defer cancel()
@@ -203,14 +204,14 @@ func (l *Lab) Kubectl(ctx context.Context, args ...string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	var said, complained strings.Builder
+	var printed, complained strings.Builder
 	cmd := exec.CommandContext(ctx, filepath.Join(bin, "kubectl"), args...)
 	cmd.Env = append(os.Environ(), "KUBECONFIG="+filepath.Join(l.Dir, "admin.kubeconfig"))
-	cmd.Stdout, cmd.Stderr = &said, &complained
+	cmd.Stdout, cmd.Stderr = &printed, &complained
 	if err := cmd.Run(); err != nil {
-		return said.String(), fmt.Errorf("kubectl %s: %w\n%s", strings.Join(args, " "), err, complained.String())
+		return printed.String(), fmt.Errorf("kubectl %s: %w\n%s", strings.Join(args, " "), err, complained.String())
 	}
-	return said.String(), nil
+	return printed.String(), nil
 }
 
 // endpoints are the URLs of the processes, by name. They change with the fleet.

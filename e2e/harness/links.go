@@ -7,14 +7,14 @@ import (
 	"time"
 )
 
-// The links of a process: the servers that it talks to, each through a proxy of its own.
+// The links of a process: the servers that it connects to, each through a separate proxy.
 const (
 	LinkControl = "control"
 	LinkTarget  = "target"
 	LinkCloud   = "cloud"
 )
 
-// Fault is what a link does to what passes through it; make one with Cut, Refuse, Delay, Limit or Stall. The zero value is none.
+// Fault is what a link does to its traffic; make one with Cut, Refuse, Delay, Limit or Stall. The zero value is none.
 type Fault struct {
 	Kind        string    `json:"kind,omitempty"`
 	Only        Direction `json:"only,omitempty"`
@@ -24,34 +24,34 @@ type Fault struct {
 	HoldMillis  int64     `json:"holdMillis,omitempty"`
 }
 
-// Direction is one of a connection's two, as seen by the replica.
+// Direction is one of the two directions of a connection, as seen by the replica.
 type Direction string
 
 // The directions.
 const (
 	Both     Direction = ""
 	Requests Direction = "requests"
-	// Answers alone cut: requests take effect, and nobody hears of it.
+	// Only Answers cut: requests take effect, and their answers are lost.
 	Answers Direction = "answers"
 )
 
-// Cut loses everything and says nothing. Connections that were open end when it is over.
+// Cut drops all data without an error. Connections that were open end when it is over.
 func Cut(only Direction) Fault { return Fault{Kind: "cut", Only: only} }
 
 // Refuse closes all connections and refuses new ones.
 func Refuse() Fault { return Fault{Kind: "refuse"} }
 
-// Delay passes everything on later; what waits when it is over is passed on then. In both directions it counts twice.
+// Delay forwards all data later; data that waits when it is over is forwarded then. In both directions it counts twice.
 func Delay(by time.Duration, only Direction) Fault {
 	return Fault{Kind: "delay", DelayMillis: by.Milliseconds(), Only: only}
 }
 
-// Limit passes on so many thousand bytes in a second, for each connection. Connections that were open end when it is over.
+// Limit forwards so many thousand bytes in a second, for each connection. Connections that were open end when it is over.
 func Limit(kbPerSecond int64, only Direction) Fault {
 	return Fault{Kind: "limit", KBPerSecond: kbPerSecond, Only: only}
 }
 
-// Stall passes small answers on and holds back large ones, such as lists: a connection on which the server sends more than so
+// Stall forwards small answers and stops large ones, such as lists: a connection on which the server sends more than so
 // many thousand bytes within about 100 ms stops, and is closed after hold; 0: when its client closes it.
 func Stall(aboveKB int64, hold time.Duration) Fault {
 	return Fault{Kind: "stall", AboveKB: aboveKB, HoldMillis: hold.Milliseconds()}
@@ -62,7 +62,7 @@ type Link struct {
 	Process string `json:"process"`
 	Link    string `json:"link"`
 	Fault   Fault  `json:"fault"`
-	// RequestBytes and AnswerBytes have come in from the process, and from the server.
+	// RequestBytes and AnswerBytes were received from the process, and from the server.
 	RequestBytes int64 `json:"requestBytes"`
 	AnswerBytes  int64 `json:"answerBytes"`
 }
@@ -76,7 +76,7 @@ func (l *Lab) Links(ctx context.Context) ([]Link, error) {
 	return list.Links, err
 }
 
-// SetFault makes a fault on a link of a process, in place of what was there.
+// SetFault sets the fault of a link of a process, in place of an earlier one.
 func (l *Lab) SetFault(ctx context.Context, process, link string, fault Fault) error {
 	return l.ask(ctx, http.MethodPut, "/v1/links/"+url.PathEscape(process)+"/"+url.PathEscape(link), fault, nil)
 }

@@ -9,8 +9,7 @@ import (
 	"strings"
 )
 
-// Metric returns the value of a metric of a process; one with several sets of labels is named with them, as it stands
-// in the answer.
+// Metric returns the value of a metric of a process; one with several sets of labels is named with them, as in the answer.
 func (l *Lab) Metric(ctx context.Context, process, name string) (float64, error) {
 	found, err := l.metrics(ctx, process, func(line string) bool { return line == name })
 	if err != nil {
@@ -23,7 +22,7 @@ func (l *Lab) Metric(ctx context.Context, process, name string) (float64, error)
 	return value, nil
 }
 
-// Metrics returns the values of a metric of a process by its labels, as they stand in the answer: {reason="x"}.
+// Metrics returns the values of a metric of a process by its labels, as in the answer: {reason="x"}.
 func (l *Lab) Metrics(ctx context.Context, process, name string) (map[string]float64, error) {
 	found, err := l.metrics(ctx, process, func(line string) bool { return strings.HasPrefix(line, name+"{") })
 	if err != nil {
@@ -39,23 +38,23 @@ func (l *Lab) Metrics(ctx context.Context, process, name string) (map[string]flo
 	return values, nil
 }
 
-// metrics returns those values of a process whose name with labels is wanted.
+// metrics returns the values of a process whose name with labels is selected.
 func (l *Lab) metrics(ctx context.Context, process string, isWanted func(name string) bool) (map[string]float64, error) {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, l.Endpoint(process)+"/metrics", http.NoBody)
 	if err != nil {
-		return nil, fmt.Errorf("ask %s for its metrics: %w", process, err)
+		return nil, fmt.Errorf("get the metrics of %s: %w", process, err)
 	}
 	answer, err := http.DefaultClient.Do(request)
 	if err != nil {
-		return nil, fmt.Errorf("ask %s for its metrics: %w", process, err)
+		return nil, fmt.Errorf("get the metrics of %s: %w", process, err)
 	}
 	defer answer.Body.Close()
 	text, err := io.ReadAll(answer.Body)
 	if err != nil {
-		return nil, fmt.Errorf("ask %s for its metrics: %w", process, err)
+		return nil, fmt.Errorf("get the metrics of %s: %w", process, err)
 	}
 	if answer.StatusCode != http.StatusOK {
-		return nil, fmt.Errorf("ask %s for its metrics: %s", process, answer.Status)
+		return nil, fmt.Errorf("get the metrics of %s: %s", process, answer.Status)
 	}
 	found := map[string]float64{}
 	for line := range strings.Lines(string(text)) {

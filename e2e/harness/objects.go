@@ -17,13 +17,13 @@ import (
 // TagCluster is the tag of a VM with the namespace of its class.
 const TagCluster = simulated.TagCluster
 
-// UserData is what the VMs of tests boot with.
+// UserData is the user data of the VMs of tests.
 const UserData = "#!/bin/sh\njoin --token <<BOOTSTRAP_TOKEN>> --name <<MACHINE_NAME>>\n"
 
 // ClassName is the name of the class, and of its Secret, that Prepare makes.
 const ClassName = "simulated"
 
-// Prepare makes a namespace with a class and its Secret; providerSpec is the class' JSON, "" for defaults.
+// Prepare creates a namespace with a class and its Secret; providerSpec is the class' JSON, "" for defaults.
 func (l *Lab) Prepare(ctx context.Context, namespace, providerSpec string) error {
 	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}}
 	if _, err := l.Control.CoreV1().Namespaces().Create(ctx, ns, metav1.CreateOptions{}); err != nil {
@@ -52,7 +52,7 @@ func Class(namespace, providerSpec string) *v1alpha1.MachineClass {
 	}
 }
 
-// Deployment is a MachineDeployment of the class, as Gardener makes them: the label name carries its own name.
+// Deployment is a MachineDeployment of the class, as Gardener creates them: the label name has its own name.
 func Deployment(namespace, name string, replicas int32) *v1alpha1.MachineDeployment {
 	labels := map[string]string{v1alpha1.LabelName: name}
 	return &v1alpha1.MachineDeployment{
@@ -105,9 +105,8 @@ func (l *Lab) Running(ctx context.Context, namespace string, n int) error {
 	})
 }
 
-// WaitCollected waits until the garbage collector of the control cluster follows Machines, which it finds out within 30 s
-// of the CRD. Before that it deletes a MachineSet and knows of nothing to orphan, and deletes the machines when it has
-// heard of them.
+// WaitCollected waits until the garbage collector of the control cluster watches Machines, which it begins within 30 s of the
+// CRD. Before that it deletes a MachineSet without orphaning its machines, and deletes the machines when it observes them.
 func (l *Lab) WaitCollected(ctx context.Context) error {
 	api := l.Machines.MachineV1alpha1().Machines(metav1.NamespaceDefault)
 	m, err := api.Create(ctx, &v1alpha1.Machine{
@@ -119,7 +118,7 @@ func (l *Lab) WaitCollected(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("create a machine to collect: %w", err)
 	}
-	return Eventually(ctx, "the garbage collector follows Machines", func(ctx context.Context) error {
+	return Eventually(ctx, "the garbage collector watches Machines", func(ctx context.Context) error {
 		_, err := api.Get(ctx, m.Name, metav1.GetOptions{})
 		if err == nil {
 			return fmt.Errorf("machine %s is still there", m.Name)

@@ -9,14 +9,14 @@ import (
 	"net/url"
 )
 
-// What can be done to a process; see Do.
+// The actions on a process; see Do.
 const (
 	// Kill ends it at once, and it stays ended until Start.
 	Kill  = "kill"
 	Start = "start"
 	// Stop is SIGTERM, with 30 s of grace for replicas. It stays ended.
 	Stop = "stop"
-	// Crash ends it at once, and a replica comes back as under a kubelet: immediately at first, later after a back-off.
+	// Crash ends it at once, and a replica is restarted as by a kubelet: immediately at first, later after a back-off.
 	Crash = "crash"
 	// Pause is SIGSTOP.
 	Pause   = "pause"
@@ -39,8 +39,8 @@ type podList struct {
 	Pods []Pod `json:"pods"`
 }
 
-// Do has the launcher do something to one of its processes. When it returns, the process has ended and been reaped, or
-// runs, but need not be ready.
+// Do requests an action on a process from the launcher. When it returns, the process has ended and been reaped, or runs, but need
+// not be ready.
 func (l *Lab) Do(ctx context.Context, process, action string) error {
 	return l.ask(ctx, http.MethodPost, "/v1/processes/"+url.PathEscape(process)+"/"+action, nil, nil)
 }
@@ -56,7 +56,7 @@ func (l *Lab) Restart(ctx context.Context, replica string) error {
 	return l.Ready(ctx, replica)
 }
 
-// Ready waits until a replica says that it is ready.
+// Ready waits until a replica reports that it is ready.
 func (l *Lab) Ready(ctx context.Context, replica string) error {
 	return Eventually(ctx, replica+" is ready", func(ctx context.Context) error {
 		return send(ctx, http.MethodGet, l.Endpoint(replica)+"/readyz", nil, nil)
@@ -82,8 +82,8 @@ func (l *Lab) Replicas(ctx context.Context) ([]string, error) {
 	return names, err
 }
 
-// Scale makes the fleet have so many replicas, as a StatefulSet does, and waits until all are ready. Those with the
-// highest numbers go first, all at once, with 30 s of grace.
+// Scale sets the number of replicas, as a StatefulSet does, and waits until all are ready. Those with the highest numbers are
+// removed, all at once, with 30 s of grace.
 func (l *Lab) Scale(ctx context.Context, replicas int) error {
 	if err := l.ask(ctx, http.MethodPut, "/v1/replicas", map[string]int{"replicas": replicas}, nil); err != nil {
 		return err
@@ -101,29 +101,29 @@ func (l *Lab) Replace(ctx context.Context, replica string) error {
 	return l.ask(ctx, http.MethodPost, "/v1/replicas/"+url.PathEscape(replica)+"/replace", nil, nil)
 }
 
-// Double starts a second process of a replica, with the same pod UID and folder, and returns its name. It has proxies of
-// its own, and nobody starts it again.
+// Double starts a second process of a replica, with the same pod UID and folder, and returns its name. It has proxies of its own,
+// and is not restarted.
 func (l *Lab) Double(ctx context.Context, replica string) (string, error) {
 	return replica + "-double", l.ask(ctx, http.MethodPost, "/v1/replicas/"+url.PathEscape(replica)+"/double", nil, nil)
 }
 
-// DoubleInNewPod is Double with a pod of its own, as happens when a pod is deleted by force and its process lives on.
+// DoubleInNewPod is Double with a pod of its own, as happens when a pod is deleted by force and its process keeps running.
 func (l *Lab) DoubleInNewPod(ctx context.Context, replica string) (string, error) {
 	return replica + "-double", l.ask(ctx, http.MethodPost, "/v1/replicas/"+url.PathEscape(replica)+"/double?pod=new", nil, nil)
 }
 
-// Save saves what etcd holds to a new file, an absolute path.
+// Save saves a snapshot of etcd to a new file, an absolute path.
 func (l *Lab) Save(ctx context.Context, file string) error {
 	return l.ask(ctx, http.MethodPost, "/v1/etcd/save", map[string]any{"file": file}, nil)
 }
 
-// Restore makes etcd hold again what it held at Save, and waits for the control plane, which ends for it. Revisions are
-// given out a second time, unless they are raised by bump: watches that go on from a lost one miss what is new.
+// Restore restores the snapshot of Save, and waits for the control plane, which is restarted. Revisions are used a second time,
+// unless they are raised by bump: watches that continue from a lost one miss new changes.
 func (l *Lab) Restore(ctx context.Context, file string, bump uint64) error {
 	return l.ask(ctx, http.MethodPost, "/v1/etcd/restore", map[string]any{"file": file, "bumpRevision": bump}, nil)
 }
 
-// ask asks the launcher.
+// ask sends a request to the launcher.
 func (l *Lab) ask(ctx context.Context, method, path string, body, out any) error {
 	var content bytes.Buffer
 	if body != nil {

@@ -15,7 +15,7 @@ import (
 	member "github.com/machine-controller-fleet/machine-controller-fleet/membership"
 )
 
-// What the lab calls its fleet, and where that has its Leases.
+// The name of the lab's fleet, and the namespace of its Leases.
 const (
 	FleetName      = "fleet"
 	FleetNamespace = "machine-controller-fleet"
@@ -29,7 +29,7 @@ func (l *Lab) SlotLeases(ctx context.Context) ([]coordinationv1.Lease, error) {
 	}), err
 }
 
-// Holders returns who holds each slot: session by name of the slot Lease, "" for nobody.
+// Holders returns the holder of each slot: session by name of the slot Lease, "" for none.
 func (l *Lab) Holders(ctx context.Context) (map[string]string, error) {
 	leases, err := l.SlotLeases(ctx)
 	if err != nil {
@@ -45,9 +45,9 @@ func (l *Lab) Holders(ctx context.Context) (map[string]string, error) {
 // leasesInterval is how often all Leases of a fleet are listed: hundreds of them, which costs an API server much.
 const leasesInterval = 250 * time.Millisecond
 
-// WaitStopped waits until so many slots are all held by sessions that live: their processes answer, may act, and say so
-// themselves. A session Lease alone shows nothing of one that was killed or paused a moment ago. A fresh fleet takes about
-// 15 s for it, since a new slot Lease is in quarantine first.
+// WaitStopped waits until so many slots are all held by sessions that live: their processes answer, may act, and report these
+// slots. A session Lease does not show that its session was killed or paused a moment ago. A new fleet takes about 15 s for it,
+// since a new slot Lease is in quarantine first.
 func (l *Lab) WaitStopped(ctx context.Context, slots int) error {
 	return EventuallyEvery(ctx, leasesInterval, fmt.Sprintf("all %d slots are held", slots), func(ctx context.Context) error {
 		leases, err := l.fleetLeases(ctx)
@@ -61,11 +61,11 @@ func (l *Lab) WaitStopped(ctx context.Context, slots int) error {
 		if err != nil {
 			return err
 		}
-		return allSay(leases, slots, views)
+		return allReport(leases, slots, views)
 	})
 }
 
-// WaitAtRest waits until no slot is on its way from one replica to another.
+// WaitAtRest waits until no slot is moving from one replica to another.
 func (l *Lab) WaitAtRest(ctx context.Context) error {
 	return EventuallyEvery(ctx, leasesInterval, "all slots are where they should be", func(ctx context.Context) error {
 		leases, err := l.fleetLeases(ctx)
@@ -75,7 +75,7 @@ func (l *Lab) WaitAtRest(ctx context.Context) error {
 		for _, lease := range leases {
 			assigned := lease.Annotations[v1alpha1.AnnotationAssignedReplica]
 			if replica, _, _ := strings.Cut(holder(lease), "_"); lease.Labels[v1alpha1.LabelLease] == v1alpha1.LeaseOfSlot && replica != assigned {
-				return fmt.Errorf("%s is held by %q and should be by %q", lease.Name, holder(lease), assigned)
+				return fmt.Errorf("%s is held by %q and assigned to %q", lease.Name, holder(lease), assigned)
 			}
 		}
 		return nil
@@ -90,7 +90,7 @@ func (l *Lab) fleetLeases(ctx context.Context) ([]coordinationv1.Lease, error) {
 	return list.Items, nil
 }
 
-// allHeld says which slots are not held by a session that has its session Lease.
+// allHeld returns an error that names the slots that are not held by a session that has its session Lease.
 func allHeld(leases []coordinationv1.Lease, slots int) error {
 	live := map[string]bool{}
 	for _, lease := range leases {
@@ -117,8 +117,8 @@ func allHeld(leases []coordinationv1.Lease, slots int) error {
 	return errors.Join(errs...)
 }
 
-// allSay says which slots have a holder that does not say itself that it holds them, and may act.
-func allSay(leases []coordinationv1.Lease, slots int, views []SlotsView) error {
+// allReport returns an error that names the slots whose holder does not report that it holds them and may act.
+func allReport(leases []coordinationv1.Lease, slots int, views []SlotsView) error {
 	bySession := map[string]SlotsView{}
 	for _, view := range views {
 		if !view.Suspended {
@@ -133,7 +133,7 @@ func allSay(leases []coordinationv1.Lease, slots int, views []SlotsView) error {
 		}
 		view, acts := bySession[holder(lease)]
 		if _, holds := view.Holds(slot); !holds {
-			errs = append(errs, fmt.Errorf("%s names %s, which does not say that it holds it (it answers, and may act: %t)", lease.Name, holder(lease), acts))
+			errs = append(errs, fmt.Errorf("%s names %s, which does not report that it holds it (it answers, and may act: %t)", lease.Name, holder(lease), acts))
 		}
 	}
 	return errors.Join(errs...)

@@ -29,7 +29,7 @@ func TestAllHeld(t *testing.T) {
 	}{
 		"held":               {[]coordinationv1.Lease{session, emptied, slot("fleet-0_aaaaa")}, 1, ""},
 		"held by the dead":   {[]coordinationv1.Lease{session, emptied, slot("fleet-0_bbbbb")}, 1, "fleet-0_bbbbb"},
-		"held by nobody":     {[]coordinationv1.Lease{session, emptied, slot("")}, 1, `held by ""`},
+		"without a holder":   {[]coordinationv1.Lease{session, emptied, slot("")}, 1, `held by ""`},
 		"not all are there":  {[]coordinationv1.Lease{session, slot("fleet-0_aaaaa")}, 2, "expected 2 slots"},
 		"no slots, as asked": {[]coordinationv1.Lease{session, emptied}, 0, ""},
 	} {
@@ -40,14 +40,14 @@ func TestAllHeld(t *testing.T) {
 	}
 }
 
-// TestAllSay: a Lease that names a session is not enough.
-func TestAllSay(t *testing.T) {
+// TestAllReport: a Lease that names a session is not enough.
+func TestAllReport(t *testing.T) {
 	leases := []coordinationv1.Lease{
 		lease(v1alpha1.LeaseOfSession, "fleet-session-fleet-0", "fleet-0_aaaaa"),
 		lease(v1alpha1.LeaseOfSlot, "fleet-slot-000", "fleet-0_aaaaa"),
 		lease(v1alpha1.LeaseOfSlot, "fleet-slot-001", "fleet-0_aaaaa"),
 	}
-	says := func(session string, suspended bool, held ...bool) SlotsView {
+	reports := func(session string, suspended bool, held ...bool) SlotsView {
 		view := SlotsView{Session: session, Suspended: suspended}
 		for slot, h := range held {
 			view.Here = append(view.Here, SlotView{Slot: slot, Held: h})
@@ -58,15 +58,15 @@ func TestAllSay(t *testing.T) {
 		views []SlotsView
 		want  string
 	}{
-		"it says so":                 {[]SlotsView{says("fleet-0_aaaaa", false, true, true)}, ""},
+		"it reports that":            {[]SlotsView{reports("fleet-0_aaaaa", false, true, true)}, ""},
 		"it does not answer":         {nil, "fleet-slot-000 names fleet-0_aaaaa"},
-		"it is suspended":            {[]SlotsView{says("fleet-0_aaaaa", true, true, true)}, "may act: false"},
-		"it does not know":           {[]SlotsView{says("fleet-0_aaaaa", false, true)}, "fleet-slot-001 names fleet-0_aaaaa"},
-		"it only has some in flight": {[]SlotsView{says("fleet-0_aaaaa", false, true, false)}, "fleet-slot-001 names fleet-0_aaaaa"},
-		"its next session answers":   {[]SlotsView{says("fleet-0_bbbbb", false, true, true)}, "fleet-slot-000 names fleet-0_aaaaa"},
-		"another says so":            {[]SlotsView{says("fleet-1_ccccc", false, true, true)}, "fleet-slot-000 names fleet-0_aaaaa"},
+		"it is suspended":            {[]SlotsView{reports("fleet-0_aaaaa", true, true, true)}, "may act: false"},
+		"it does not know":           {[]SlotsView{reports("fleet-0_aaaaa", false, true)}, "fleet-slot-001 names fleet-0_aaaaa"},
+		"it only has some in flight": {[]SlotsView{reports("fleet-0_aaaaa", false, true, false)}, "fleet-slot-001 names fleet-0_aaaaa"},
+		"its next session answers":   {[]SlotsView{reports("fleet-0_bbbbb", false, true, true)}, "fleet-slot-000 names fleet-0_aaaaa"},
+		"another reports that":       {[]SlotsView{reports("fleet-1_ccccc", false, true, true)}, "fleet-slot-000 names fleet-0_aaaaa"},
 	} {
-		err := allSay(leases, 2, test.views)
+		err := allReport(leases, 2, test.views)
 		if (err == nil) != (test.want == "") || err != nil && !strings.Contains(err.Error(), test.want) {
 			t.Errorf("%s: %v, want %q", name, err, test.want)
 		}

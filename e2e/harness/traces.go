@@ -10,7 +10,7 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/telemetry"
 )
 
-// Span is a span of the fleet, as Jaeger has it.
+// Span is a span of the fleet, as Jaeger returns it.
 type Span struct {
 	ID string
 	// Parent is the ID of the span that it is a part of, "" if it is a trace's first.
@@ -21,7 +21,7 @@ type Span struct {
 	Tags map[string]string
 }
 
-// maxTraces bounds the answer to one question.
+// maxTraces bounds the answer to one query.
 const maxTraces = "10000"
 
 // Spans returns the spans of a lab with tracing that have the name and the tags. Replicas send theirs every 5 s.
@@ -37,7 +37,7 @@ func (l *Lab) Spans(ctx context.Context, name string, tags map[string]string) ([
 	if err := send(ctx, http.MethodGet, l.Endpoint("jaeger")+"/api/traces?"+query.Encode(), nil, &answer); err != nil {
 		return nil, err
 	}
-	// The answer has the whole traces of the spans that were asked for.
+	// The answer has the whole traces of the requested spans.
 	var spans []Span
 	for _, trace := range answer.Data {
 		for _, found := range trace.Spans {

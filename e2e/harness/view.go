@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// SlotsView is what a process says of itself and its slots at /debug/slots, as far as it is looked at here.
+// SlotsView is what a process reports about itself and its slots at /debug/slots, as far as tests use it.
 type SlotsView struct {
 	Session   string
 	Suspended bool
@@ -19,9 +19,9 @@ type SlotView struct {
 	Slot  int
 	Epoch int64
 	Held  bool
-	// Open says that all objects of the slot are known.
+	// Open reports whether all objects of the slot are known.
 	Open bool
-	// Stopping says that the slot is about to be handed over: no pass and no driver call begins.
+	// Stopping reports whether the slot is about to be handed over: no pass and no driver call begins.
 	Stopping bool
 	// Opened is when they were, Served when the first pass after that had ended; zero: not yet.
 	Opened, Served time.Time
@@ -47,22 +47,22 @@ func (v SlotsView) Closed() (n int) {
 	return n
 }
 
-// Slots asks a process for its slots.
+// Slots gets the slots of a process.
 func (l *Lab) Slots(ctx context.Context, process string) (SlotsView, error) {
 	var view SlotsView
 	err := l.DebugSlots(ctx, process, &view)
 	return view, err
 }
 
-// DebugSlots reads what a replica's process says of its slots into out, as JSON.
+// DebugSlots decodes what a replica's process reports about its slots into out, as JSON.
 func (l *Lab) DebugSlots(ctx context.Context, process string, out any) error {
 	return send(ctx, http.MethodGet, l.Endpoint(process)+"/debug/slots", nil, out)
 }
 
-// answersWithin is how long a process may take to say what it holds. One that is paused never does.
+// answersWithin bounds the time for the answer of a process. One that is paused never answers.
 const answersWithin = time.Second
 
-// EverySlots asks all processes of the fleet, doubles among them, and leaves out those that do not answer.
+// EverySlots gets the slots of all processes of the fleet, including doubles, without those that do not answer.
 func (l *Lab) EverySlots(ctx context.Context) (views []SlotsView, err error) {
 	pods, err := l.Pods(ctx)
 	if err != nil {

@@ -20,8 +20,8 @@ func (c *Cloud) Volumes(ctx context.Context) ([]cloudapi.Volume, error) {
 	return all.Items, err
 }
 
-// StatefulSet is one whose pods have a volume each, in the place of a database. A pod adds a line to a file there, with its
-// name and its Node, and says all that is in the file. It ends at once when it is asked to.
+// StatefulSet is one whose pods have a volume each, in place of a database. A pod adds a line to a file there, with its name and
+// its Node, and logs the content of the file. It ends at once when it is terminated.
 func StatefulSet(namespace, name string, replicas int32) *appsv1.StatefulSet {
 	labels := map[string]string{"app": name}
 	return &appsv1.StatefulSet{

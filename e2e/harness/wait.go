@@ -14,12 +14,12 @@ import (
 // pollInterval of Eventually. Short, because benchmarks measure with it, too.
 const pollInterval = 50 * time.Millisecond
 
-// Eventually asks again and again until check returns nil. When ctx ends first, the last error says what was missing.
+// Eventually calls check repeatedly until it returns nil. When ctx ends first, the error contains the last one of check.
 func Eventually(ctx context.Context, what string, check func(context.Context) error) error {
 	return EventuallyEvery(ctx, pollInterval, what, check)
 }
 
-// EventuallyEvery is Eventually for those who are not in a hurry, such as many tests at a time on one lab.
+// EventuallyEvery is Eventually with a longer interval, for example for many tests at a time on one lab.
 func EventuallyEvery(ctx context.Context, interval time.Duration, what string, check func(context.Context) error) error {
 	tick := time.NewTicker(interval)
 	defer tick.Stop()
@@ -34,13 +34,13 @@ func EventuallyEvery(ctx context.Context, interval time.Duration, what string, c
 		}
 		select {
 		case <-ctx.Done():
-			return fmt.Errorf("wait until %s: %w; at last: %w", what, ctx.Err(), last)
+			return fmt.Errorf("wait until %s: %w; last error: %w", what, ctx.Err(), last)
 		case <-tick.C:
 		}
 	}
 }
 
-// Watch watches from a resourceVersion on, and goes on when the API server ends a watch early, as it may at any time.
+// Watch watches from a resourceVersion on, and restarts a watch that the API server ends early, as it may at any time.
 func Watch(ctx context.Context, from string, begin func(context.Context, metav1.ListOptions) (watch.Interface, error)) (watch.Interface, error) {
 	w, err := watchtools.NewRetryWatcherWithContext(ctx, from, &cache.ListWatch{WatchFuncWithContext: begin})
 	if err != nil {

@@ -1,5 +1,5 @@
-// Package mcmcrds makes, from the fleet's CustomResourceDefinitions, ones that are as lenient as MCM's: Gardener installs
-// MCM's, and the fleet must work on them. They take the place of the originals in tests.
+// Package mcmcrds derives from the fleet's CustomResourceDefinitions ones that are as lenient as MCM's: Gardener installs MCM's,
+// and the fleet must work with them. They replace the originals in tests.
 //
 // What they lack, as MCM's do: rules, limits and defaults of any kind, the selector of the scale subresource with the
 // status field that it needs, selection of machines by class, and a schema for the metadata of templates. Patterns stay:
@@ -69,7 +69,7 @@ func Resource() schema.GroupVersionResource {
 	return schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"}
 }
 
-// Replace puts definitions in the place of those with the same names.
+// Replace replaces the definitions with the same names.
 func Replace(ctx context.Context, client dynamic.Interface, by []*unstructured.Unstructured) error {
 	for _, crd := range by {
 		stored, err := client.Resource(Resource()).Get(ctx, crd.GetName(), metav1.GetOptions{})

@@ -29,7 +29,7 @@ type workshop struct {
 	overlay   string
 }
 
-// prepare writes the overlay, and drops mutants until what is mutated compiles. The mutants that are left are in w.mutants.
+// prepare writes the overlay, and drops mutants until the mutated packages compile. The remaining mutants are in w.mutants.
 func (w *workshop) prepare(ctx context.Context) (dropped []*mutant, err error) {
 	for range 200 {
 		spans, err := w.writeOverlay()
@@ -65,7 +65,7 @@ func (w *workshop) goTool(ctx context.Context, args ...string) (output string, e
 	return out.String(), err
 }
 
-// writeOverlay writes the mutated files and returns where the mutants stand in each, by its path and line.
+// writeOverlay writes the mutated files and returns the positions of the mutants in each, by its path and line.
 func (w *workshop) writeOverlay() (spans map[string]map[*mutant][2]int, err error) {
 	spans = map[string]map[*mutant][2]int{}
 	replace := map[string]string{}
@@ -162,7 +162,7 @@ func (w *workshop) culprits(output string, spans map[string]map[*mutant][2]int) 
 	return bad
 }
 
-// binary builds the test binary of a package and returns its path and what identifies its content.
+// binary builds the test binary of a package and returns its path and a hash of its content.
 func (w *workshop) binary(ctx context.Context, pkg string) (name, content string, err error) {
 	name = filepath.Join(w.dir, strings.ReplaceAll(pkg, "/", "~")+".test")
 	if output, err := w.goTool(ctx, "test", "-c", "-vet=off", "-overlay", w.overlay, "-o", name, "./"+pkg); err != nil {

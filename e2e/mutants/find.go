@@ -55,7 +55,7 @@ func find(root string, files []string, next func() int) (found []*mutant, err er
 		name, function, _ := strings.Cut(name, ":")
 		source, err := os.ReadFile(filepath.Join(root, name))
 		if err != nil {
-			return nil, fmt.Errorf("read what is to be mutated: %w", err)
+			return nil, fmt.Errorf("read the code to mutate: %w", err)
 		}
 		ms, err := findIn(name, function, string(source), same, next)
 		if err != nil {
@@ -71,7 +71,7 @@ func findIn(name, only, source string, same map[string]int, next func() int) ([]
 	f := &finder{fset: token.NewFileSet(), source: source, file: name, same: same, next: next}
 	syntax, err := parser.ParseFile(f.fset, name, source, parser.SkipObjectResolution)
 	if err != nil {
-		return nil, fmt.Errorf("parse what is to be mutated: %w", err)
+		return nil, fmt.Errorf("parse the code to mutate: %w", err)
 	}
 	f.pkg = path.Dir(name)
 	for _, decl := range syntax.Decls {
@@ -113,7 +113,7 @@ func shortened(text string, most int) string {
 	return text
 }
 
-// add notes a mutant that is named by an operator and the source that it changes.
+// add records a mutant that is named by an operator and the source that it changes.
 func (f *finder) add(operator, change, source string, edits ...edit) {
 	source = oneLine(source)
 	sum := sha256.Sum256([]byte(source))
@@ -152,7 +152,7 @@ func rendered(source string, mutants []*mutant) (text string, spans map[*mutant]
 		switch {
 		case a.offset != b.offset:
 			return a.offset - b.offset
-		case a.closing != b.closing: // what ends comes before what begins
+		case a.closing != b.closing: // closing edits precede opening ones
 			if a.closing {
 				return -1
 			}

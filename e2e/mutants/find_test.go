@@ -94,7 +94,7 @@ func TestMutantsAreGoOnTheLinesOfTheSource(t *testing.T) {
 	}
 }
 
-// The list is what people read. Whether it is that of the code is checked by make mutants.
+// The list has to be readable. make mutants checks that it matches the code.
 func TestList(t *testing.T) {
 	rows, err := readList("mutants.tsv")
 	if err != nil {

@@ -58,5 +58,5 @@ func writeList(name string, mutants []*mutant, rows map[string]listed) error {
 	return nil
 }
 
-// isEquivalent reports whether a row has a reason why no test can notice.
+// isEquivalent reports whether a row has a reason why no test can kill the mutant.
 func (l listed) isEquivalent() bool { return strings.HasPrefix(l.expected, "equivalent: ") }

@@ -34,7 +34,7 @@ func main() {
 	flag.StringVar(&o.first, "first", "2000", "the first of them")
 	flag.BoolVar(&o.update, "update", false, "write the results into the list; reasons for equivalence stay")
 	flag.BoolVar(&o.list, "list", false, "write the list anew and run nothing")
-	flag.DurationVar(&o.limit, "limit", 12*time.Hour, "end after this time; the next run goes on")
+	flag.DurationVar(&o.limit, "limit", 12*time.Hour, "end after this time; the next run continues")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	err := run(ctx, o, os.Stdout)
@@ -45,7 +45,7 @@ func main() {
 	}
 }
 
-// job is a mutant and what is to notice it.
+// job is a mutant and the nets that should kill it.
 type job struct {
 	*mutant
 	area string
@@ -138,7 +138,7 @@ func checkList(mutants []*mutant, rows map[string]listed) error {
 		return nil
 	}
 	slices.Sort(gone)
-	return fmt.Errorf("the list is not that of the code: not listed %q, not in the code %q; write it with make mutants UPDATE=1", missing, gone)
+	return fmt.Errorf("the list does not match the code: not listed %q, not in the code %q; write it with make mutants UPDATE=1", missing, gone)
 }
 
 // runJobs runs all mutants that the text selects, within the limit of time.
@@ -151,7 +151,7 @@ func runJobs(ctx context.Context, o options, r *runner, jobs []job, rows map[str
 			continue
 		}
 		if o.clock.Since(begun) > o.limit {
-			fmt.Fprintf(out, "stopped after %v at mutant %d of %d; run again to go on\n", o.limit, i, len(jobs))
+			fmt.Fprintf(out, "stopped after %v at mutant %d of %d; run again to continue\n", o.limit, i, len(jobs))
 			break
 		}
 		got, err := r.judge(ctx, j.nets, j.mutant)

@@ -17,7 +17,7 @@ var weaker = map[string]string{
 	"create":                  "call",
 }
 
-// silent are calls that decide nothing: locking, logging, metrics and text.
+// silent are calls without an effect on decisions: locking, logging, metrics and text.
 var silent = []string{
 	"Lock", "Unlock", "RLock", "RUnlock", "Info", "Error", "V", "End", "panic", "Eventf", "Inc", "Set", "Observe", "Fprintf", "Write", "Close",
 }
@@ -76,17 +76,17 @@ func isError(e ast.Expr) bool {
 	return ok && strings.HasPrefix(name.Name, "err")
 }
 
-// condition has what depends on a condition never done.
+// condition makes a condition false, so that its branch never runs.
 func (f *finder) condition(of string, cond ast.Expr) {
 	text := oneLine(f.text(cond))
 	if isError(cond) {
-		return // without the check of an error what follows has nothing to work with
+		return // without the check of an error the following code has no valid value
 	}
 	f.add(of+"-never", fmt.Sprintf("%s %s: never", of, shortened(text, 90)), text, f.wrap(cond, "(!mutant_.On(#) && (", "))")...)
 }
 
-// unconditional has what depends on a condition always done. Where that leaves the function or the loop, nothing would be left of it,
-// and where the condition has several parts they are dropped one by one.
+// unconditional makes a condition true, so that its branch always runs. A branch that leaves the function or the loop would
+// disable it, and where the condition has several parts they are dropped one by one.
 func (f *finder) unconditional(n *ast.IfStmt) {
 	if len(n.Body.List) == 0 || isLogical(n.Cond) || isError(n.Cond) || isTime(f.text(n.Cond)) {
 		return
@@ -152,7 +152,7 @@ func isTime(text string) bool {
 	return slices.ContainsFunc([]string{"Since(", "TakeOver", "Monotonic", "silence"}, func(of string) bool { return strings.Contains(text, of) })
 }
 
-// returned has a function with one bool as its result return a constant.
+// returned replaces the result of a function with one bool result by a constant.
 func (f *finder) returned(n *ast.ReturnStmt, results *ast.FieldList) {
 	if results == nil || len(results.List) != 1 || len(results.List[0].Names) > 1 || len(n.Results) != 1 {
 		return
@@ -283,7 +283,7 @@ func (f *finder) literal(n *ast.CompositeLit) {
 	}
 }
 
-// leftOut are fields that carry a rule: without them the literal would still make sense.
+// leftOut are fields that implement a rule: the literal is valid without them.
 var leftOut = map[string]bool{
 	"Change.Ticket": true, "Doomed.Failed": true, "Doomed.UID": true, "question.releases": true, "question.acquired": true,
 	"assignment.Slot.HomeUntil": true, "assignment.Slot.UnownedSince": true, "assignment.Slot.Moved": true, "assignment.Slot.Passed": true, "assignment.Replica.Leaving": true,

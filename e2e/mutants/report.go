@@ -74,7 +74,7 @@ func column(j job, got result, row listed) string {
 	return got.net
 }
 
-// survivors are the mutants that no net has noticed and for which there is no reason.
+// survivors are the mutants that no net has killed and for which there is no reason.
 func survivors(jobs []job, results map[string]result, rows map[string]listed) []job {
 	return slices.DeleteFunc(slices.Clone(jobs), func(j job) bool {
 		got, ran := results[j.id]
@@ -82,7 +82,7 @@ func survivors(jobs []job, results map[string]result, rows map[string]listed) []
 	})
 }
 
-// updated returns the rows with what was found. That a mutant survives only some of CI's nets is not written down.
+// updated returns the rows with the results. That a mutant survives only some of CI's nets is not recorded.
 func updated(o options, jobs []job, results map[string]result, rows map[string]listed) map[string]listed {
 	rows = maps.Clone(rows)
 	for _, j := range jobs {
@@ -103,8 +103,8 @@ func updated(o options, jobs []job, results map[string]result, rows map[string]l
 	return rows
 }
 
-// verdict is an error when more survive than may: none of the nightly nets, one in twenty of those of CI. A mutant that is listed
-// as equivalent and was killed is an error, too: the reason is wrong.
+// verdict is an error when too many survive: any with the nightly nets, more than one in twenty with those of CI. A mutant that is
+// listed as equivalent and was killed is an error, too: the reason is wrong.
 func verdict(o options, jobs []job, results map[string]result, rows map[string]listed) error {
 	left := len(survivors(jobs, results, rows))
 	for _, j := range jobs {

@@ -15,7 +15,7 @@ import (
 	"k8s.io/utils/clock"
 )
 
-// outcome is what a net says of a mutant.
+// outcome is the result of a net for a mutant.
 type outcome string
 
 const (
@@ -32,7 +32,7 @@ type result struct {
 	level   level
 }
 
-// runner runs nets, and remembers what they said.
+// runner runs nets, and stores their outcomes.
 type runner struct {
 	workshop *workshop
 	binaries map[string][2]string // path and content by package
@@ -63,7 +63,7 @@ func newRunner(w *workshop, c clock.PassiveClock) (*runner, error) {
 	return r, nil
 }
 
-// build makes the binary of a net, and checks that its tests pass without a mutant.
+// build builds the binary of a net, and checks that its tests pass without a mutant.
 func (r *runner) build(ctx context.Context, n net) error {
 	if _, built := r.binaries[n.pkg]; !built {
 		name, content, err := r.workshop.binary(ctx, n.pkg)
@@ -123,7 +123,7 @@ func (r *runner) try(ctx context.Context, n net, m *mutant) (outcome, error) {
 	return got, r.remember(key, got)
 }
 
-// execute runs a test binary in its package's folder. Memory is limited, since a mutant may never stop to allocate.
+// execute runs a test binary in its package's folder. Memory is limited, since a mutant may allocate without end.
 func (r *runner) execute(ctx context.Context, n net, number int, limit time.Duration) (got outcome, output string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()

@@ -25,7 +25,8 @@ type net struct {
 	env   []string
 }
 
-// area is a part of the code that is mutated, and the nets that are to notice, in addition to the tests of the mutated package.
+// area is a part of the code that is mutated, and the nets that should kill its mutants, in addition to the tests of the mutated
+// package.
 type area struct {
 	name string
 	// files are paths of files, or of one function of a file.

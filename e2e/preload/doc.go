@@ -1,8 +1,8 @@
-// Package preload makes machines and Nodes that look as if they had been running for long, without a VM behind them: for
-// measurements with more machines than a lab can boot.
+// Package preload creates machines and Nodes in the state of running ones, without VMs: for measurements with more machines than a
+// lab can boot.
 //
-// Guarantees: the objects are as Machine Controller Manager leaves them, without anything of the fleet's own; a fleet that
-// meets them finds every machine running and healthy, and asks no cloud.
-// Not guaranteed: that they stay so. Nobody renews the Leases of the Nodes, so the lab's controller manager has to stand
-// still before it takes them for lost; and the fleet has to stand still while the objects are made.
+// Guarantees: the objects are as Machine Controller Manager leaves them, without labels and annotations of the fleet; for a fleet
+// every machine is running and healthy, and it calls no cloud.
+// Not guaranteed: that they stay so. The Leases of the Nodes are not renewed, so the lab's controller manager has to be paused
+// before it declares them lost; and the fleet has to be paused while the objects are created.
 package preload

@@ -15,16 +15,16 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/e2e/harness"
 )
 
-// parallel is how many requests are on their way at a time; more do not make one API server faster.
+// parallel is how many requests are in flight at a time; with more an API server is not faster.
 const parallel = 32
 
-// Load is a number of MachineDeployments of the same size in one namespace, which Lab.Prepare has made.
+// Load is a number of MachineDeployments of the same size in one namespace, which Lab.Prepare has created.
 type Load struct {
 	Namespace             string
 	Deployments, Machines int // machines of each deployment
 }
 
-// Make makes all objects and returns when the last one is written, or as soon as one cannot be.
+// Make creates all objects and returns when the last one is written, or on the first error.
 func (l Load) Make(ctx context.Context, lab *harness.Lab) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -50,7 +50,7 @@ func (l Load) Make(ctx context.Context, lab *harness.Lab) error {
 	return errors.Join(err, context.Cause(ctx))
 }
 
-// tasks makes the parents and hands out the making of the machines.
+// tasks creates the parents and returns the tasks that create the machines.
 func (l Load) tasks(ctx context.Context, lab *harness.Lab, do func(task func() error)) error {
 	for i := range l.Deployments {
 		set, err := l.parents(ctx, lab, l.Deployment(i))
@@ -67,7 +67,7 @@ func (l Load) tasks(ctx context.Context, lab *harness.Lab, do func(task func() e
 // Deployment is the name of a MachineDeployment, by its number. Nodes are named after it, and have no namespace.
 func (l Load) Deployment(i int) string { return fmt.Sprintf("%s-%d", l.Namespace, i) }
 
-// parents makes a MachineDeployment and its only MachineSet.
+// parents creates a MachineDeployment and its only MachineSet.
 func (l Load) parents(ctx context.Context, lab *harness.Lab, name string) (*v1alpha1.MachineSet, error) {
 	api := lab.Machines.MachineV1alpha1()
 	d := harness.Deployment(l.Namespace, name, int32(l.Machines))
@@ -95,7 +95,7 @@ func (l Load) parents(ctx context.Context, lab *harness.Lab, name string) (*v1al
 	return set, nil
 }
 
-// machine makes a Machine that runs, and its Node.
+// machine creates a running Machine, and its Node.
 func machine(ctx context.Context, lab *harness.Lab, set *v1alpha1.MachineSet, name string) error {
 	now := metav1.Now()
 	node := &corev1.Node{

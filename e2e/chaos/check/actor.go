@@ -5,18 +5,18 @@ import (
 	"strconv"
 )
 
-// Actor is who made a request, by its User-Agent.
+// Actor is the session that sent a request, by its User-Agent.
 type Actor struct {
 	Replica, Session string
 	// Slot and Epoch of the ownership that the request was made under; Slot is -1 where there was none.
 	Slot, Epoch int
-	// Leader says that the request was made under the leadership.
+	// Leader reports whether the request was made under the leadership.
 	Leader bool
 }
 
 var userAgent = regexp.MustCompile(`^machine-controller-fleet/(\S+) \(session=([^;)]+)(?:; slot=(\d+); epoch=(\d+)|(; leader))?\)`)
 
-// ParseActor reads a User-Agent; false means that it is none of a replica.
+// ParseActor reads a User-Agent; false means that it is not one of a replica.
 func ParseActor(text string) (Actor, bool) {
 	found := userAgent.FindStringSubmatch(text)
 	if found == nil {

@@ -36,49 +36,48 @@ type Count struct {
 	Machines int
 }
 
-// Ending is the moment at which a Machine was first seen to be deleted, or gone.
+// Ending is the time at which a Machine was first seen to be deleted, or gone.
 type Ending struct {
 	At         time.Time
 	MachineUID string
 }
 
-// Reset says when a slot's epochs began anew, because its Lease was deleted or etcd restored: at a moment that is not known
-// more exactly.
+// Reset is the period in which a slot's epochs started again, because its Lease was deleted or etcd restored.
 type Reset struct {
 	From, To time.Time
 	Slot     int // -1 means all
 }
 
-// Outage is a time during which Machines could not be watched, because an API server was away or had just come back.
+// Outage is a time during which Machines could not be watched, because an API server was unavailable or had just restarted.
 type Outage struct{ From, To time.Time }
 
-// History is what a run has left behind.
+// History is the records of a run.
 type History struct {
 	Calls  []cloudapi.Call
 	Writes []Write
 	Counts []Count
-	// Endings are those of all Machines that were seen to end. Nil means that nobody has looked, and that VMs which were
-	// deleted under Machines that stay are not looked for.
+	// Endings are those of all Machines that were seen to end. Nil means that they were not observed, and that VMs which were
+	// deleted under Machines that stay are not checked.
 	Endings []Ending
-	// Outages make Endings late: what was deleted during one is not looked for.
+	// Outages make Endings late: what was deleted during one is not checked.
 	Outages []Outage
 	Resets  []Reset
 }
 
-// Report is what was found.
+// Report is the result of Check.
 type Report struct {
-	// Faults are sentences about what must not be.
+	// Faults describe violations.
 	Faults []string
 	// LateCalls are calls to the cloud, and LateWrites requests to API servers, of a session after a later one had begun
 	// to work on the same object, and that changed nothing, as far as is known.
 	LateCalls, LateWrites int
-	// Calls and Writes are how many were looked at.
+	// Calls and Writes are how many were checked.
 	Calls, Writes int
 	// Sessions are all that have acted.
 	Sessions int
 }
 
-// Check looks through a history.
+// Check checks a history.
 func Check(h History) Report {
 	c := checker{
 		resets: h.Resets, sessions: map[string]bool{}, tenants: map[term]tenure{},
@@ -107,7 +106,7 @@ type checker struct {
 	resets   []Reset
 	sessions map[string]bool
 	tenants  map[term]tenure // the first that has acted
-	// endings say when each Machine was first seen to end, if anybody has looked.
+	// endings are when each Machine was first seen to end; nil if that was not observed.
 	endings      map[string]time.Time
 	endingsKnown bool
 	outages      []Outage
@@ -118,7 +117,7 @@ func (c *checker) fault(format string, args ...any) {
 	c.report.Faults = append(c.report.Faults, fmt.Sprintf(format, args...))
 }
 
-// actor notes who acts. A change that names nobody went past the fence.
+// actor records the actor. A change without one bypassed the fence.
 func (c *checker) actor(caller, what string, at time.Time) (Actor, bool) {
 	actor, known := ParseActor(caller)
 	if !known || actor.Slot < 0 && !actor.Leader {
@@ -135,7 +134,7 @@ func (c *checker) actor(caller, what string, at time.Time) (Actor, bool) {
 // term is the time for which a session holds a slot. No two sessions have the same.
 type term struct{ slot, epoch int }
 
-// alone checks that nobody else has acted under the same epoch of the slot.
+// alone checks that no other session has acted under the same epoch of the slot.
 func (c *checker) alone(actor Actor, what string, at time.Time) {
 	key := term{actor.Slot, actor.Epoch}
 	first, known := c.tenants[key]
@@ -147,13 +146,13 @@ func (c *checker) alone(actor Actor, what string, at time.Time) {
 	}
 }
 
-// tenure is the latest epoch that has worked on an object, and by whom.
+// tenure is the latest epoch under which a request for an object was sent, with its session.
 type tenure struct {
 	actor Actor
 	at    time.Time
 }
 
-// isLate says that the actor works on what a later epoch has begun with, and notes who is the latest.
+// isLate reports whether a later epoch was used for the same object before, and records the latest.
 func (c *checker) isLate(latest map[string]tenure, object string, actor Actor, at time.Time) bool {
 	if actor.Leader {
 		return false
@@ -172,7 +171,7 @@ func (c *checker) resetBetween(slot int, from, to time.Time) bool {
 	})
 }
 
-// again says of each operation of drivers that changes something what it is that must not happen twice, and with what.
+// again describes for each operation of drivers that changes something which effect must not occur twice, and on what.
 var again = map[cloudapi.Operation]struct {
 	fault string
 	what  func(cloudapi.Call) string
@@ -203,7 +202,7 @@ func (c *checker) calls(calls []cloudapi.Call) {
 			continue
 		}
 		if call.Operation == cloudapi.OpDeleteInstance && c.isLost(call) {
-			c.fault("%s has deleted the VM of a Machine that nobody had deleted", text)
+			c.fault("%s has deleted the VM of a Machine that was not deleted", text)
 		}
 		p := purpose{call.Operation, once.what(call)}
 		if before, twice := first[p]; twice && p.what != "" {
@@ -214,10 +213,10 @@ func (c *checker) calls(calls []cloudapi.Call) {
 	}
 }
 
-// unordered is by how much the watch of Machines may be behind the call log: the two are not ordered.
+// unordered is the possible lag of the watch of Machines behind the call log: the two are not ordered.
 const unordered = 5 * time.Second
 
-// isLost says that a call has deleted the VM of a Machine that was not seen to end by then.
+// isLost reports whether a call has deleted the VM of a Machine that was not seen to end by then.
 func (c *checker) isLost(call cloudapi.Call) bool {
 	unseen := slices.ContainsFunc(c.outages, func(o Outage) bool { return !call.End.Before(o.From) && !call.End.After(o.To) })
 	if !c.endingsKnown || call.MachineUID == "" || unseen {
@@ -227,7 +226,7 @@ func (c *checker) isLost(call cloudapi.Call) bool {
 	return !ended || at.After(call.End.Add(unordered))
 }
 
-// counts checks that there were never more machines than had been asked for since they were last as many as wanted.
+// counts checks that there were never more machines than were desired since the numbers were last equal.
 func (c *checker) counts(counts []Count) {
 	allowed := map[string]int{}
 	for _, n := range counts {
@@ -236,7 +235,7 @@ func (c *checker) counts(counts []Count) {
 		}
 		allowed[n.Deployment] = max(allowed[n.Deployment], n.Wanted+n.Surge)
 		if n.Machines > allowed[n.Deployment] {
-			c.fault("MachineDeployment %s had %d machines at %s, and at most %d were asked for since they were last equal",
+			c.fault("MachineDeployment %s had %d machines at %s, and at most %d were desired since the numbers were last equal",
 				n.Deployment, n.Machines, n.At.Format(time.RFC3339Nano), allowed[n.Deployment])
 		}
 	}

@@ -50,7 +50,7 @@ func writeNode(caller string, code, second int, patch string) Write {
 	return Write{At: at(second), Caller: caller, Verb: "patch", Code: code, Object: Object{Resource: "nodes", Name: "m"}, Body: json.RawMessage(patch)}
 }
 
-// evict is a removal of a pod, by the subresource eviction, or by a delete.
+// evict is an eviction of a pod, by the subresource eviction, or by a delete.
 func evict(caller string, code, second int) Write {
 	return Write{At: at(second), Caller: caller, Verb: "create", Subresource: "eviction", Code: code, Object: Object{Resource: "pods", Namespace: "n", Name: "p"}}
 }
@@ -63,12 +63,12 @@ func count(second, wanted, surge, machines int) Count {
 	return Count{At: at(second), Deployment: "n/d", Wanted: wanted, Surge: surge, Machines: machines}
 }
 
-// Each history with a planted fault has one of the same shape without.
+// For each history with a fault there is a similar one without.
 func TestCheck(t *testing.T) {
 	const (
 		claim                 = `{"metadata":{"uid":"u","finalizers":["f"],"labels":{"slot":"7"}}}`
 		claimOfAnotherVersion = `{"metadata":{"uid":"u","resourceVersion":"9","finalizers":["f"]}}`
-		letGo                 = `{"metadata":{"uid":"u","$deleteFromPrimitiveList/finalizers":["f"]}}`
+		released              = `{"metadata":{"uid":"u","$deleteFromPrimitiveList/finalizers":["f"]}}`
 		cordon                = `{"metadata":{"uid":"u"},"spec":{"unschedulable":true}}`
 		uncordon              = `{"metadata":{"uid":"u"},"spec":{"unschedulable":null}}`
 	)
@@ -113,20 +113,20 @@ func TestCheck(t *testing.T) {
 		{name: "a VM deleted with its Machine", history: History{
 			Calls: []cloudapi.Call{remove(1, first, "m", true, 9)}, Endings: []Ending{{At: at(12), MachineUID: "uid-of-m"}},
 		}},
-		{name: "a VM lost", faults: []string{"call 1, DeleteInstance of m, has deleted the VM of a Machine that nobody had deleted"}, history: History{
+		{name: "a VM lost", faults: []string{"call 1, DeleteInstance of m, has deleted the VM of a Machine that was not deleted"}, history: History{
 			Calls: []cloudapi.Call{remove(1, first, "m", true, 9)}, Endings: []Ending{},
 		}},
-		{name: "a VM lost before its Machine was deleted", faults: []string{"that nobody had deleted"}, history: History{
+		{name: "a VM lost before its Machine was deleted", faults: []string{"that was not deleted"}, history: History{
 			Calls: []cloudapi.Call{remove(1, first, "m", true, 9)}, Endings: []Ending{{At: at(60), MachineUID: "uid-of-m"}},
 		}},
-		{name: "a VM deleted while nobody could watch", history: History{
+		{name: "a VM deleted while there were no watches", history: History{
 			Calls: []cloudapi.Call{remove(1, first, "m", true, 9)}, Endings: []Ending{{At: at(60), MachineUID: "uid-of-m"}},
 			Outages: []Outage{{From: at(5), To: at(70)}},
 		}},
-		{name: "a VM lost after an outage", faults: []string{"that nobody had deleted"}, history: History{
+		{name: "a VM lost after an outage", faults: []string{"that was not deleted"}, history: History{
 			Calls: []cloudapi.Call{remove(1, first, "m", true, 80)}, Endings: []Ending{}, Outages: []Outage{{From: at(5), To: at(70)}},
 		}},
-		{name: "a VM lost before an outage", faults: []string{"that nobody had deleted"}, history: History{
+		{name: "a VM lost before an outage", faults: []string{"that was not deleted"}, history: History{
 			Calls: []cloudapi.Call{remove(1, first, "m", true, 4)}, Endings: []Ending{{At: at(60), MachineUID: "uid-of-m"}},
 			Outages: []Outage{{From: at(5), To: at(70)}},
 		}},
@@ -142,26 +142,26 @@ func TestCheck(t *testing.T) {
 		{name: "a late write that goes through", faults: []string{"session fleet-0_aaaaa, epoch 1, went through after session fleet-1_bbbbb had begun with epoch 2"}, history: History{
 			Writes: []Write{write(second, "patch", 200, 1), write(first, "patch", 200, 2)},
 		}},
-		{name: "a late write of a Node, which says what it said before", late: 1, history: History{
+		{name: "a late write of a Node, with its own earlier content", late: 1, history: History{
 			Writes: []Write{writeNode(first, 200, 1, claim), writeNode(second, 200, 2, cordon), writeNode(first, 200, 3, claim)},
 		}},
-		{name: "a late write of a Node, which says what the later one has said", late: 1, history: History{
+		{name: "a late write of a Node, with the content of the later one", late: 1, history: History{
 			Writes: []Write{writeNode(second, 200, 1, claim), writeNode(first, 200, 2, claimOfAnotherVersion)},
 		}},
 		{name: "a late write of a Node that is refused", late: 1, history: History{
 			Writes: []Write{writeNode(second, 200, 1, claim), writeNode(first, 409, 2, cordon)},
 		}},
-		{name: "a late write of a Node of which nobody knows what it says", late: 1, history: History{
+		{name: "a late write of a Node with unknown content", late: 1, history: History{
 			Writes: []Write{writeNode(second, 200, 1, claim), writeNode(first, 200, 2, "")},
 		}},
-		{name: "a late write of a Node that says something new", faults: []string{"session fleet-0_aaaaa, epoch 1, went through after"}, history: History{
+		{name: "a late write of a Node with new content", faults: []string{"session fleet-0_aaaaa, epoch 1, went through after"}, history: History{
 			Writes: []Write{writeNode(second, 200, 1, claim), writeNode(first, 200, 2, cordon)},
 		}},
 		{name: "a late write of a Node that brings back what the later one has changed", faults: []string{"went through after"}, history: History{
 			Writes: []Write{writeNode(first, 200, 1, cordon), writeNode(second, 200, 2, uncordon), writeNode(first, 200, 3, cordon)},
 		}},
 		{name: "a late write of a Node that brings its finalizer back", faults: []string{"went through after"}, history: History{
-			Writes: []Write{writeNode(first, 200, 1, claim), writeNode(second, 200, 2, letGo), writeNode(first, 200, 3, claim)},
+			Writes: []Write{writeNode(first, 200, 1, claim), writeNode(second, 200, 2, released), writeNode(first, 200, 3, claim)},
 		}},
 		{name: "a late eviction of a pod that was evicted", late: 1, history: History{
 			Writes: []Write{evict(second, 201, 1), evict(first, 201, 2)},
@@ -225,7 +225,7 @@ func TestCheck(t *testing.T) {
 			}
 			for i, want := range tc.faults {
 				if !strings.Contains(report.Faults[i], want) {
-					t.Errorf("fault %q, want it to say %q", report.Faults[i], want)
+					t.Errorf("fault %q, want it to contain %q", report.Faults[i], want)
 				}
 			}
 			if late := report.LateCalls + report.LateWrites; late != tc.late {
@@ -254,8 +254,8 @@ func TestParseActor(t *testing.T) {
 	}
 }
 
-// TestSayings: what a patch says of each field, whatever else it carries.
-func TestSayings(t *testing.T) {
+// TestPatchedFields: the fields that a patch sets or removes, without the preconditions.
+func TestPatchedFields(t *testing.T) {
 	for patch, want := range map[string]map[string]string{
 		`{}`: {},
 		`{"metadata":{"uid":"u","resourceVersion":"1","labels":{"a":"b","c":null}}}`: {"/metadata/labels/a": `"b"`, "/metadata/labels/c": "null"},
@@ -270,7 +270,7 @@ func TestSayings(t *testing.T) {
 		},
 		`[1]`: {"": "[1]"},
 	} {
-		if diff := cmp.Diff(want, sayings(json.RawMessage(patch))); diff != "" {
+		if diff := cmp.Diff(want, patchedFields(json.RawMessage(patch))); diff != "" {
 			t.Errorf("%s: -want +got:\n%s", patch, diff)
 		}
 	}

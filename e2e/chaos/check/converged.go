@@ -7,9 +7,8 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 )
 
-// Converged returns an error that names each MachineDeployment that does not have what was asked for, or does not say so:
-// as many machines as wanted, all running, and a status of its latest generation. Machines are told apart by the label
-// name, which carries the MachineDeployment's.
+// Converged returns an error that names each MachineDeployment without its desired machines, all running, or without a status of
+// its latest generation that reports these. Machines are assigned by the label name, which has the MachineDeployment's name.
 func Converged(deployments []v1alpha1.MachineDeployment, machines []v1alpha1.Machine) error {
 	all, running := map[string]int{}, map[string]int{}
 	for _, m := range machines {
@@ -28,7 +27,7 @@ func Converged(deployments []v1alpha1.MachineDeployment, machines []v1alpha1.Mac
 		}
 		s := d.Status
 		if s.ObservedGeneration != d.Generation || s.Replicas != d.Spec.Replicas || s.ReadyReplicas != d.Spec.Replicas {
-			errs = append(errs, fmt.Errorf("MachineDeployment %s wants %d machines in generation %d, and says that it has %d, %d of them ready, in generation %d",
+			errs = append(errs, fmt.Errorf("MachineDeployment %s wants %d machines in generation %d, and reports %d, %d of them ready, in generation %d",
 				d.Name, wanted, d.Generation, s.Replicas, s.ReadyReplicas, s.ObservedGeneration))
 		}
 		delete(all, d.Name)

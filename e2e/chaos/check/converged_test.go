@@ -9,7 +9,7 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 )
 
-// TestConverged plants one thing that is not as asked for.
+// TestConverged: each single deviation from the desired state is found.
 func TestConverged(t *testing.T) {
 	const wanted = 3
 	for name, test := range map[string]struct {
@@ -17,7 +17,7 @@ func TestConverged(t *testing.T) {
 		fewer  int // machines
 		want   string
 	}{
-		"as asked for": {change: func(*v1alpha1.MachineDeployment, *v1alpha1.Machine) {}},
+		"as desired":   {change: func(*v1alpha1.MachineDeployment, *v1alpha1.Machine) {}},
 		"one too few":  {fewer: 1, want: "wants 3 machines and has 2, of which 2 run"},
 		"none":         {fewer: wanted, want: "wants 3 machines and has 0"},
 		"one too many": {change: func(d *v1alpha1.MachineDeployment, _ *v1alpha1.Machine) { d.Spec.Replicas-- }, want: "wants 2 machines and has 3"},
@@ -28,7 +28,7 @@ func TestConverged(t *testing.T) {
 		"a deployment that goes": {change: func(d *v1alpha1.MachineDeployment, _ *v1alpha1.Machine) { d.DeletionTimestamp = &metav1.Time{} }, want: "deleted: true"},
 		"an old generation":      {change: func(d *v1alpha1.MachineDeployment, _ *v1alpha1.Machine) { d.Generation++ }, want: "in generation 7"},
 		"a status that is late":  {change: func(d *v1alpha1.MachineDeployment, _ *v1alpha1.Machine) { d.Status.ReadyReplicas-- }, want: "2 of them ready"},
-		"one of nobody":          {change: func(_ *v1alpha1.MachineDeployment, m *v1alpha1.Machine) { m.Labels = nil }, want: `of MachineDeployment "", which does not exist`},
+		"one without a label":    {change: func(_ *v1alpha1.MachineDeployment, m *v1alpha1.Machine) { m.Labels = nil }, want: `of MachineDeployment "", which does not exist`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			d := v1alpha1.MachineDeployment{ObjectMeta: metav1.ObjectMeta{Name: "d", Generation: 7}}

@@ -6,15 +6,15 @@ import (
 	"time"
 )
 
-// Gone is what a root wants that was deleted.
+// Gone is the desired number of a deleted root.
 const Gone = -1
 
-// Wait is the time from a change of a root to the machines that it wants.
+// Wait is the time from a change of a root until it has its desired machines.
 type Wait struct {
-	// Root is its name, Want the number of its machines, or Gone.
+	// Root is its name, Want the desired number of its machines, or Gone.
 	Root string
 	Want int
-	// From is the time of the change, To that at which all of it was done; zero: the root still waits.
+	// From is the time of the change, To that at which it was complete; zero: the root still waits.
 	From, To time.Time
 	// Note describes the root as it was when the bound had passed.
 	Note string
@@ -28,7 +28,7 @@ func (w Wait) Took(now time.Time) time.Duration {
 	return w.To.Sub(w.From)
 }
 
-// Describe describes the wait for people.
+// Describe describes the wait as text.
 func (w Wait) Describe(now time.Time) string {
 	want, state := fmt.Sprintf("%d machines", w.Want), "served now"
 	if w.Want == Gone {
@@ -40,7 +40,7 @@ func (w Wait) Describe(now time.Time) string {
 	return fmt.Sprintf("%s waited %s for %s since %s, %s; %s", w.Root, w.Took(now).Round(100*time.Millisecond), want, w.From.Format("15:04:05.0"), state, w.Note)
 }
 
-// Ledger records for how long roots wait to be served. Bound is the longest wait that is allowed. A root that changes while
+// Ledger records how long roots wait to be served. Bound is the longest allowed wait. A root that changes while
 // it waits has waited since its first change.
 type Ledger struct {
 	Bound time.Duration
@@ -49,7 +49,7 @@ type Ledger struct {
 	done []Wait
 }
 
-// Changed records that a root wants another number of machines, or Gone.
+// Changed records another desired number of machines of a root, or Gone.
 func (l *Ledger) Changed(root string, want int, now time.Time) {
 	if l.open == nil {
 		l.open = map[string]*Wait{}
@@ -61,7 +61,7 @@ func (l *Ledger) Changed(root string, want int, now time.Time) {
 	l.open[root] = &Wait{Root: root, Want: want, From: now}
 }
 
-// Served records that a root has what it wants.
+// Served records that a root has its desired machines.
 func (l *Ledger) Served(root string, now time.Time) {
 	if w := l.open[root]; w != nil {
 		w.To = now
@@ -92,7 +92,7 @@ func (l *Ledger) Overdue(now time.Time) []Wait {
 	return slices.DeleteFunc(l.Waiting(), func(w Wait) bool { return w.Note != "" || w.Took(now) <= l.Bound })
 }
 
-// Settled reports whether each root that waits has waited for longer than the bound: waiting for them proves nothing more.
+// Settled reports whether each root that waits has waited for longer than the bound: a longer test would show nothing more.
 func (l *Ledger) Settled(now time.Time) bool {
 	return !slices.ContainsFunc(l.Waiting(), func(w Wait) bool { return w.Took(now) <= l.Bound })
 }

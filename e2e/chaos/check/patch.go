@@ -13,47 +13,47 @@ const (
 	directive      = "$patch"
 )
 
-// gone is what a patch says of a field that it removes.
+// gone is the value of a field that a patch removes.
 const gone = "null"
 
-// sayings are what a patch says of each field, by its path. An element of a list has a path of its own: a name among
-// finalizers, a condition by its type. What says which version of the object is meant is no field of it.
-func sayings(patch json.RawMessage) map[string]string {
-	said := map[string]string{}
+// patchedFields returns the value that a patch sets for each field, by its path. An element of a list has a path of its own: a
+// finalizer by its name, a condition by its type. Preconditions are left out.
+func patchedFields(patch json.RawMessage) map[string]string {
+	values := map[string]string{}
 	var fields map[string]any
 	if err := json.Unmarshal(patch, &fields); err != nil {
-		return map[string]string{"": string(patch)} // it went through, so it is a patch of another kind
+		return map[string]string{"": string(patch)} // it succeeded, so it is a patch of another kind
 	}
-	sayFields(said, "", fields)
-	delete(said, "/metadata/uid")
-	delete(said, "/metadata/resourceVersion")
-	return said
+	addFields(values, "", fields)
+	delete(values, "/metadata/uid")
+	delete(values, "/metadata/resourceVersion")
+	return values
 }
 
-func sayFields(said map[string]string, path string, fields map[string]any) {
+func addFields(values map[string]string, path string, fields map[string]any) {
 	for name, value := range fields {
 		switch list, removes := strings.CutPrefix(name, deleteFromList); {
 		case removes:
-			sayList(said, path+"/"+list, value, true)
+			addList(values, path+"/"+list, value, true)
 		case !strings.HasPrefix(name, "$"): // such as the order of a list
-			say(said, path+"/"+name, value)
+			addValue(values, path+"/"+name, value)
 		}
 	}
 }
 
-func say(said map[string]string, path string, value any) {
+func addValue(values map[string]string, path string, value any) {
 	switch v := value.(type) {
 	case map[string]any:
-		sayFields(said, path, v)
+		addFields(values, path, v)
 	case []any:
-		sayList(said, path, v, false)
+		addList(values, path, v, false)
 	default:
-		said[path] = encoded(v)
+		values[path] = encoded(v)
 	}
 }
 
-// sayList says of each element of a list that it is in it, or is not any more.
-func sayList(said map[string]string, path string, list any, removed bool) {
+// addList records for each element of a list that it is added or removed.
+func addList(values map[string]string, path string, list any, removed bool) {
 	elements, _ := list.([]any)
 	for _, element := range elements {
 		fields, isObject := element.(map[string]any)
@@ -63,9 +63,9 @@ func sayList(said map[string]string, path string, list any, removed bool) {
 		}
 		switch {
 		case removed || isObject && fields[directive] == "delete":
-			said[key] = gone
+			values[key] = gone
 		default:
-			said[key] = encoded(element)
+			values[key] = encoded(element)
 		}
 	}
 }
@@ -74,7 +74,7 @@ func sayList(said map[string]string, path string, list any, removed bool) {
 func encoded(value any) string {
 	text, err := json.Marshal(value)
 	if err != nil {
-		return fmt.Sprint(value) // what was decoded can be encoded
+		return fmt.Sprint(value) // decoded values can be encoded
 	}
 	return string(text)
 }

@@ -5,9 +5,9 @@ import (
 	"time"
 )
 
-// writes checks that nobody changes an object that a later epoch has begun to work on.
+// writes checks that no session changes an object after one with a later epoch has.
 func (c *checker) writes(writes []Write) {
-	latest, known := map[string]tenure{}, knowledge{said: map[string]map[string]string{}, removed: map[string]bool{}}
+	latest, known := map[string]tenure{}, knowledge{values: map[string]map[string]string{}, removed: map[string]bool{}}
 	for _, w := range writes {
 		object := fmt.Sprintf("%s %s/%s", w.Object.Resource, w.Object.Namespace, w.Object.Name)
 		what := fmt.Sprintf("%s of %s at %s", w.Verb, object, w.At.Format(time.RFC3339Nano))
@@ -28,15 +28,15 @@ func (c *checker) writes(writes []Write) {
 	}
 }
 
-// knowledge is what the fleet has had its way with, by object. Most is written with a resourceVersion, so that what goes
-// through has changed something. Nodes and pods are not: to say of one what was said before, or to remove it once more,
-// changes nothing.
+// knowledge is the effect of the fleet's successful writes, by object. Most writes have a resourceVersion, so that a successful
+// one has changed something. Those of Nodes and pods have none: to write a value again, or to remove an object again, changes
+// nothing.
 type knowledge struct {
-	said    map[string]map[string]string
+	values  map[string]map[string]string
 	removed map[string]bool
 }
 
-// isNew notes a write that went through, and says whether it can have changed anything.
+// isNew records a successful write, and reports whether it can have changed anything.
 func (k knowledge) isNew(object string, w Write) bool {
 	switch {
 	case w.Verb == "delete" || w.Verb == "create" && w.Subresource == "eviction":
@@ -51,21 +51,21 @@ func (k knowledge) isNew(object string, w Write) bool {
 	return true
 }
 
-// isNews notes what a patch of a Node says, and tells whether that is other than what was said last. Of a patch that the
-// log does not have nothing is known.
+// isNews records the values of a patch of a Node, and reports whether they differ from the last ones. It returns
+// false for a patch that the log does not have.
 func (k knowledge) isNews(object string, w Write) bool {
 	if len(w.Body) == 0 {
 		return false
 	}
-	if k.said[object] == nil {
-		k.said[object] = map[string]string{}
+	if k.values[object] == nil {
+		k.values[object] = map[string]string{}
 	}
 	news := false
-	for field, value := range sayings(w.Body) {
-		if last, known := k.said[object][field]; !known || last != value {
+	for field, value := range patchedFields(w.Body) {
+		if last, known := k.values[object][field]; !known || last != value {
 			news = true
 		}
-		k.said[object][field] = value
+		k.values[object][field] = value
 	}
 	return news
 }
