@@ -90,7 +90,7 @@ unit() {
   local order=() explore decide every own kubernetes
   [[ -z $SHUFFLE ]] || { order=("-shuffle=$SHUFFLE"); echo "unit: SHUFFLE=$SHUFFLE"; }
   explore=$(go list -f '{{.ImportPath}} {{join .TestImports " "}} {{join .XTestImports " "}}' ./... |
-    awk '$1 ~ /\/shard\/model$/ || / [^ ]*\/internal\/worlds( |$)/ || / pgregory.net\/rapid( |$)/ {print $1}')
+    awk '$1 ~ /\/shard\/model$/ || / [^ ]*\/internal\/testkit\/worlds( |$)/ || / pgregory.net\/rapid( |$)/ {print $1}')
   # shellcheck disable=SC2086 # words are packages
   decide=$(go list -f '{{.ImportPath}} {{join .Deps " "}}' $explore | awk '!/ k8s\.io\/client-go\// {print $1}')
   mapfile -t every < <(go list ./... | grep -vxF "$decide")
