@@ -76,7 +76,7 @@ func New(transport http.RoundTripper) *Client {
 // CloseIdleConnections closes the connections that no request uses.
 func (c *Client) CloseIdleConnections() { c.http.CloseIdleConnections() }
 
-// Answer is an answer of a cloud, whatever its status.
+// Answer is an answer of a cloud, with any status.
 type Answer struct {
 	Status int
 	Header http.Header

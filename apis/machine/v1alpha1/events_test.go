@@ -45,7 +45,7 @@ func eventsPage() string {
 # Events
 
 The Events that the fleet emits (` + "`kubectl describe`, `kubectl events`" + `), and what to do about each. Events report when something
-happened; what holds stands in the object's status. However often something is tried, it is told once. Machine Controller
+happened; the current state is in the object's status. A failure is reported once, regardless of the number of attempts. Machine Controller
 Manager has no Events on Machines.
 `)
 	for _, kind := range []string{"Machine", "MachineSet", "MachineDeployment", "MachineClass", "Lease"} {
