@@ -19,7 +19,7 @@
 //   - A method makes a bounded number of requests and returns when its context ends. It does not wait for a VM to
 //     boot or to stop: the fleet calls again.
 //
-//   - A VM is a Machine's when the cloud says that it has the Machine's UID: as a tag that the driver sets with the create and that
+//   - A VM is a Machine's when the cloud reports that it has the Machine's UID: as a tag that the driver sets with the create and that
 //     no provider spec can set. Provider ID and name are written by any client that may write the Machine, and prove nothing: a VM
 //     that they name and that has not the UID does not exist for that Machine. The one exception is Target.Adopt.
 //

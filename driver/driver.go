@@ -40,7 +40,7 @@ type Driver interface {
 	// Errors: NotFound when the cloud answers that there is none (one that has ended, or is ending, is none; nor is one of
 	// another Machine, which the response then reports together with the error),
 	// OutOfRange when there are several, Uninitialized, together with a filled response, when InitializeMachine has
-	// to be called, Unimplemented where the cloud cannot be asked; see the package comment for what that costs.
+	// to be called, Unimplemented where the cloud cannot be searched; see the package comment for the consequences.
 	GetMachineStatus(ctx context.Context, req GetMachineStatusRequest) (GetMachineStatusResponse, error)
 
 	// ListMachines returns every VM in the scope of the class (the class' cluster, so that several classes may return
@@ -76,7 +76,7 @@ type CreateMachineRequest struct {
 // CreateMachineResponse describes the VM that now exists.
 type CreateMachineResponse struct {
 	VM
-	// LastKnownState is kept in the Machine's status and handed back unread, also when it comes with an error; "" keeps the
+	// LastKnownState is kept in the Machine's status and passed back unread, also when it is returned with an error; "" keeps the
 	// existing one. It has at most MaxLastKnownState bytes.
 	LastKnownState string
 }

@@ -13,7 +13,7 @@ import (
 // concurrency is how many calls are made at the same time.
 const concurrency = 8
 
-// lostAfter is how long a caller waits for an answer that does not come.
+// lostAfter is how long a caller waits for an answer that does not arrive.
 const lostAfter = 300 * time.Millisecond
 
 func testCreate(s *suite) {

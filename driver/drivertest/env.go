@@ -88,11 +88,11 @@ const (
 	// Elsewhere, and all that follows, are answers that no real cloud gives: calls are answered by a redirect to a server
 	// that reports all VMs as absent.
 	Elsewhere Failure = "Elsewhere"
-	// Endless: calls are answered by more than any cloud returns, in the right format: a list of millions of VMs, say.
+	// Endless: calls are answered by more than any cloud returns, in the right format: for example a list of millions of VMs.
 	Endless Failure = "Endless"
 	// WrongTypes: calls are answered in the cloud's format, with values of other types than are expected.
 	WrongTypes Failure = "WrongTypes"
-	// OtherVM: calls are answered with a VM of another name than the one that was asked for.
+	// OtherVM: calls are answered with a VM of another name than the requested one.
 	OtherVM Failure = "OtherVM"
 	// NoID and BadID: calls are answered with a VM whose ID is empty, or has control characters.
 	NoID  Failure = "NoID"
@@ -102,7 +102,7 @@ const (
 // lies are the failures that are answers of success.
 var lies = []Failure{Elsewhere, Endless, WrongTypes, OtherVM, NoID, BadID}
 
-// ThrottledFor is the time to wait that comes with Throttled.
+// ThrottledFor is the time to wait of Throttled.
 const ThrottledFor = 7 * time.Second
 
 // suite is one subtest's Env with helpers.

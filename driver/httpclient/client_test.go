@@ -192,7 +192,7 @@ func fewAtATime(t *testing.T, body string) {
 }
 
 // An answer that is rejected releases its place.
-func TestRefusedAnswersLeaveTheirPlaces(t *testing.T) {
+func TestRejectedAnswersReleaseTheirPlaces(t *testing.T) {
 	body := strings.Repeat("x", small+1)
 	_, ask := serve(t, func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, body) })
 	for range 2 * maxLarge {

@@ -19,7 +19,7 @@ func lie(change func(*cloudapi.Instance)) cloudapi.Instance {
 }
 
 // An answer of a cloud is used only if it can describe the requested VM, and no other answer is shown.
-func TestLiesAreNotBelieved(t *testing.T) {
+func TestFalseAnswersAreRejected(t *testing.T) {
 	const id = "simulated:///r/z/i-1"
 	one := map[string]any{
 		"an array":                   "[]",
@@ -129,7 +129,7 @@ func wantUnknown(t *testing.T, what string, err error) {
 }
 
 // A list whose pages refer to each other is read up to a limit.
-func TestListThatGoesInCircles(t *testing.T) {
+func TestListWithCircularPagesIsBounded(t *testing.T) {
 	var pages []answer
 	for i := range maxPages + 1 {
 		pages = append(pages, answer{http.StatusOK, nil, cloudapi.InstanceList{NextPageToken: fmt.Sprint(i % 2)}})
@@ -184,7 +184,7 @@ func ofUID(count int, next string) answer {
 }
 
 // Only a few of the VMs that a cloud reports for one machine are read.
-func TestACloudThatListsWithoutEndForOneMachine(t *testing.T) {
+func TestEndlessListOfOneMachineIsBounded(t *testing.T) {
 	looks := map[driver.Op]func(*Driver) error{
 		driver.OpStatus: func(d *Driver) error {
 			_, err := d.GetMachineStatus(t.Context(), driver.GetMachineStatusRequest{Target: target("")})

@@ -187,7 +187,7 @@ func (p *process) save(w *lifecycle.World, wanted *v1alpha1.Machine) bool {
 	return goOn
 }
 
-// act carries out one action, and reports whether the pass goes on.
+// act carries out one action, and reports whether the pass continues.
 func (p *process) act(w *lifecycle.World, action lifecycle.Action) bool {
 	v := p.vmOf(w.Machine)
 	switch action {

@@ -21,7 +21,7 @@ type process struct {
 	dead  bool
 	ahead time.Duration // of its clock
 	slots []int
-	// shown is how far each cache has come, by slot: each was begun when the slot was acquired.
+	// shown is the position of each cache, by slot: each was begun when the slot was acquired.
 	shown    map[int]*caches
 	breakers disruption.Breakers
 	said     string

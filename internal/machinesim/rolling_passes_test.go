@@ -91,7 +91,7 @@ func (r *rolling) observeMachines(w *rollout.World) {
 	}
 }
 
-// actOnDeployment carries out one action, and reports whether the pass goes on.
+// actOnDeployment carries out one action, and reports whether the pass continues.
 func (r *rolling) actOnDeployment(w *rollout.World, v rollout.Verdict) (goOn bool) {
 	switch v.Do {
 	case rollout.Save:
@@ -301,7 +301,7 @@ func (r *rolling) listSet(w *scale.World) {
 	}
 }
 
-// actOnSet carries out one action, and reports whether the pass goes on.
+// actOnSet carries out one action, and reports whether the pass continues.
 func (r *rolling) actOnSet(w *scale.World, v scale.Verdict) (goOn bool) {
 	switch v.Do {
 	case scale.Save:

@@ -33,7 +33,7 @@ func NewSharing[T metav1.Object](written *Latest[T], client func(namespace strin
 }
 
 // Commit writes the difference between the object as observed and as wanted, the status last, and returns the object as
-// it then is. Neither argument is changed. An error comes with the newest object that is known.
+// it then is. Neither argument is changed. An error is returned with the newest known object.
 func (c *Committer[T]) Commit(ctx context.Context, observed, wanted T) (T, error) {
 	main, status, err := diff(observed, wanted)
 	if err != nil {

@@ -101,7 +101,7 @@ func TestDecide(t *testing.T) {
 		"a host name":                  {asks(func(r *x509.CertificateRequest) { r.DNSNames = []string{"kubernetes.default"} }), deny, "no alternative names"},
 		"a serving certificate":        {func(f *facts) { f.request.Spec.Usages = append(f.request.Spec.Usages, certificatesv1.UsageServerAuth) }, deny, "no usages but"},
 		"no request":                   {func(f *facts) { f.request.Spec.Request = []byte("x") }, deny, "expected one certificate request"},
-		"the token is gone":            {func(f *facts) { f.token = nil }, wait, "belongs to no machine"},
+		"the token does not exist":     {func(f *facts) { f.token = nil }, wait, "belongs to no machine"},
 		"the token is an admin's":      {func(f *facts) { f.token.Annotations = nil }, wait, "belongs to no machine"},
 		"the token has expired":        {func(f *facts) { f.now = now.Add(time.Hour) }, deny, "has expired"},
 		"the token does not expire":    {func(f *facts) { f.token.Data = nil }, deny, "has expired"},

@@ -8,7 +8,7 @@
 // names, wait. Requests of other signers, those with tokens of no machine, and those of Nodes for their next certificate
 // are ignored: Kubernetes approves the latter.
 //
-// Not guaranteed: that the request comes from the VM itself. Another client with the token can be faster; the VM then cannot join, and the machine
-// fails. Nor that a machine joins: a client that may write Machines and knows the Node's name can name it in a Machine of its
-// own, and then none of the two gets a certificate.
+// Not guaranteed: that the request comes from the VM itself. Another client with the token can be faster; the VM then
+// cannot join, and the machine fails. Nor that a machine joins: a client that may write Machines and knows the Node's name
+// can name it in a Machine of its own, and then none of the two gets a certificate.
 package approver

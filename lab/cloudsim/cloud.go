@@ -55,7 +55,7 @@ type Cloud struct {
 	logged []uint64
 }
 
-// Open opens the cloud in cfg.StateDir, or makes a new one. VMs go on with Run.
+// Open opens the cloud in cfg.StateDir, or makes a new one. VMs continue with Run.
 func Open(cfg Config) (*Cloud, error) {
 	if err := cfg.complete(); err != nil {
 		return nil, err

@@ -215,7 +215,7 @@ func (c *Cloud) modifyInstance(id string, attributes cloudapi.InstanceAttributes
 	return after.API, nil
 }
 
-// meets returns a refusal when a VM that has not ended does not have the tags that the query asks for.
+// meets returns a refusal when a VM that has not ended does not have the tags of the query.
 func (i *instance) meets(condition url.Values) error {
 	if i.ended() {
 		return nil

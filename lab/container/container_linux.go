@@ -116,7 +116,7 @@ func (c *Container) Kill() { _ = c.cmd.Process.Kill() }
 
 func (c *Container) wait() {
 	defer close(c.done)
-	_ = c.cmd.Wait() // ProcessState says more.
+	_ = c.cmd.Wait() // ProcessState has the result.
 	c.exit = Exit{Code: exitCode(c.cmd.ProcessState), At: c.config.Clock.Now()}
 	c.space.killAll(c.config.Clock)
 	c.space.close()
@@ -151,7 +151,7 @@ func (c *Container) Exec(ctx context.Context, args []string, stdin io.Reader, st
 	}
 	stop := context.AfterFunc(ctx, func() { _ = cmd.Process.Kill() })
 	defer stop()
-	_ = cmd.Wait() // ProcessState says more.
+	_ = cmd.Wait() // ProcessState has the result.
 	if ctx.Err() != nil {
 		return 0, ctx.Err()
 	}

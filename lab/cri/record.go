@@ -64,7 +64,7 @@ func (c *containerRecord) start(config container.Config) error {
 	return nil
 }
 
-// startLogged starts a container whose output goes to a log. drained waits until all of it is logged.
+// startLogged starts a container whose output is logged. drained waits until all of it is logged.
 func startLogged(config container.Config, log *logFile) (_ *container.Container, drained func(), err error) {
 	var done sync.WaitGroup
 	for stream, target := range map[string]**os.File{"stdout": &config.Stdout, "stderr": &config.Stderr} {

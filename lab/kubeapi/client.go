@@ -56,7 +56,7 @@ func New(server string, ca []byte, user pki.Pair) (*Client, error) {
 	}, nil
 }
 
-// Close gives up idle connections.
+// Close closes idle connections.
 func (c *Client) Close() { c.http.CloseIdleConnections() }
 
 // StatusError is an answer of the server other than success.

@@ -23,7 +23,7 @@ import (
 //	fleet-<n>.control.kubeconfig, fleet-<n>.target.kubeconfig   through the replica's proxies
 //	pids.json              one flat object, name → process number, of what lives now
 //	endpoints.json         one flat object, name → URL
-//	logs/<name>.log        what each process says
+//	logs/<name>.log        the output of each process
 //	audit.log, target-audit.log           of the API servers
 //	cloudsim-calls.jsonl   written by cloudsim
 //	state.json             what Down needs, in its own format

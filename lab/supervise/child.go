@@ -151,7 +151,7 @@ func (c *child) start(cmd *exec.Cmd, changed func(), ended func(*life)) error {
 	c.mu.Unlock()
 	changed()
 	go func() {
-		_ = cmd.Wait() // ProcessState says more.
+		_ = cmd.Wait() // ProcessState has the result.
 		l.exit = cmd.ProcessState.String()
 		close(l.ended)
 		changed()

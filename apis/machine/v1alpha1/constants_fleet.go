@@ -102,12 +102,12 @@ const (
 // Annotations of session Leases.
 const (
 	// AnnotationCreated is on a session Lease that was created, not updated, by the session that holds it. For some time
-	// it proves nothing about earlier sessions of its replica: they may not have noticed yet that theirs is gone. Its
+	// it proves nothing about earlier sessions of its replica: they may not have observed yet that their Lease was deleted. Its
 	// value is that session.
 	AnnotationCreated = FleetDomain + "created"
 	// AnnotationPodUID is the UID of the pod that the session runs in, if it holds the lock in the pod's volume.
 	AnnotationPodUID = FleetDomain + "pod-uid"
-	// AnnotationCapacity is how much the replica wants to hold in relation to others, as a positive decimal number.
+	// AnnotationCapacity is the share of the work for the replica in relation to others, as a positive decimal number.
 	AnnotationCapacity = FleetDomain + "capacity"
 	// AnnotationWeights are the weights of the slots that the session holds: "<slot>:<weight>,...".
 	AnnotationWeights = FleetDomain + "weights"

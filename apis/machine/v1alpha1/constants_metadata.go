@@ -136,7 +136,7 @@ const (
 	AnnotationScaleDownDisabledByUs = "cluster-autoscaler.kubernetes.io/scale-down-disabled-by-mcm"
 )
 
-// What the fleet adds to MCM's names. MCM knows none of it and is not disturbed by it.
+// What the fleet adds to MCM's names. MCM ignores all of it.
 const (
 	// FleetDomain is the prefix of the names that are the fleet's own.
 	FleetDomain = "fleet.machine.sapcloud.io/"

@@ -1,4 +1,4 @@
-// Package v1alpha1 is the API group machine.sapcloud.io/v1alpha1: the objects by which a user asks for machines, and
+// Package v1alpha1 is the API group machine.sapcloud.io/v1alpha1: the objects with which a user requests machines, and
 // every name that the fleet shares with other programs through them.
 //
 //   - A MachineDeployment keeps a number of machines of one template running and replaces them when the template changes.

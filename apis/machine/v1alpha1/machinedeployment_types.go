@@ -72,7 +72,7 @@ type MachineDeploymentSpec struct {
 	// RevisionHistoryLimit is the number of old MachineSets to keep for a rollback. Nil keeps all.
 	// +optional
 	RevisionHistoryLimit *int32 `json:"revisionHistoryLimit,omitempty"`
-	// Paused stops rollouts. Scaling goes on.
+	// Paused stops rollouts. Scaling continues.
 	// +optional
 	Paused bool `json:"paused,omitempty"`
 	// RollbackTo requests a rollback, once. The controller clears it.

@@ -121,7 +121,7 @@ func documents(t *testing.T, path string) [][]byte {
 	}
 }
 
-// generic is a document as maps and lists. Null and {} are left out: they say as much as no value.
+// generic is a document as maps and lists. Null and {} are omitted: they are equivalent to no value.
 func generic(t *testing.T, document []byte) any {
 	t.Helper()
 	content, err := yaml.ToJSON(document)

@@ -261,7 +261,7 @@ type NetworkList struct {
 // ErrorCode is the cloud's own name of a failure.
 type ErrorCode string
 
-// The cloud's error codes, each with the HTTP status that it comes with.
+// The cloud's error codes, each with its HTTP status.
 const (
 	CodeInvalidParameter    ErrorCode = "InvalidParameter"             // 400
 	CodeUnauthorized        ErrorCode = "Unauthorized"                 // 401

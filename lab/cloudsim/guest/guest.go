@@ -64,7 +64,7 @@ type Host interface {
 
 // Cloud is what a Host needs of the cloud. Its methods do not block on anything that the Host does.
 type Cloud interface {
-	// Joined reports that the VM's Node exists, with its Lease. The line goes to the console.
+	// Joined reports that the VM's Node exists, with its Lease. The line is written to the console.
 	Joined(id, line string)
 	// Console reports a line of the VM's console.
 	Console(id, line string)
