@@ -242,14 +242,14 @@ func TestDelete(t *testing.T) {
 	}{
 		"ends at once":      {withID(target(""), "simulated:///r/z/i-1"), []answer{{200, nil, vm(cloudapi.StateTerminated)}}, true, driver.OK, 1},
 		"takes time":        {withID(target(""), "simulated:///r/z/i-1"), []answer{{200, nil, vm(cloudapi.StateStopping)}}, false, driver.OK, 1},
-		"is gone":           {withID(target(""), "simulated:///r/z/i-1"), []answer{refusal(404, cloudapi.CodeNotFound), list(), cleared}, true, driver.OK, 3},
+		"does not exist":    {withID(target(""), "simulated:///r/z/i-1"), []answer{refusal(404, cloudapi.CodeNotFound), list(), cleared}, true, driver.OK, 3},
 		"spec is broken":    {withID(target("broken"), "simulated:///r/z/i-1"), []answer{{200, nil, vm(cloudapi.StateTerminated)}}, true, driver.OK, 1},
 		"of another cloud":  {withID(target(""), "aws:///eu-west-1/i-1"), []answer{list(), cleared}, true, driver.OK, 2},
 		"another machine's": {withID(target(""), "simulated:///r/z/i-1"), []answer{refusal(412, cloudapi.CodePreconditionFailed), list(), cleared}, true, driver.OK, 3},
 		"nothing to go by":  {driver.Target{Machine: &v1alpha1.Machine{}, Class: target("").Class}, nil, false, driver.InvalidArgument, 0},
 		"by UID, none":      {target(""), []answer{list(), cleared}, true, driver.OK, 2},
 		"by UID, two":       {target(""), []answer{list(cloudapi.StateRunning, cloudapi.StateStopping), {200, nil, vm(cloudapi.StateTerminated)}, {200, nil, vm(cloudapi.StateStopping)}}, false, driver.OK, 3},
-		"by UID, just gone": {target(""), []answer{list(cloudapi.StateRunning), refusal(404, cloudapi.CodeNotFound), cleared}, true, driver.OK, 3},
+		"by UID, deleted":   {target(""), []answer{list(cloudapi.StateRunning), refusal(404, cloudapi.CodeNotFound), cleared}, true, driver.OK, 3},
 		"left-overs stay":   {target(""), []answer{list(), refusal(500, cloudapi.CodeInternal)}, false, driver.Internal, 2},
 		"by UID, no answer": {target(""), []answer{refusal(500, cloudapi.CodeInternal)}, false, driver.Internal, 1},
 	} {
