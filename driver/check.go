@@ -12,7 +12,7 @@ import (
 )
 
 // Checked returns a driver whose answers are checked before any caller uses them: the provider ID, Node name and addresses
-// of a VM are copied to labels, annotations and statuses, and a wrong Node name refers to the wrong Node. An answer that cannot be of a VM
+// of a VM are copied to labels, annotations and statuses, and a wrong Node name refers to the wrong Node. An answer that cannot describe a VM
 // becomes Internal: whether there is a VM is then not known. A field that is empty is left to the caller that needs it.
 func Checked(d Driver) Driver { return checkedDriver{d} }
 
@@ -20,7 +20,7 @@ type checkedDriver struct{ next Driver }
 
 var _ Driver = checkedDriver{}
 
-// checked returns an answer if it is in order.
+// checked returns an answer if it is valid.
 func checked[Resp any](op Op, resp Resp, err error, vm VM, lastKnownState string) (Resp, error) {
 	wrong := vm.wrong()
 	if size := len(lastKnownState); wrong == "" && size > MaxLastKnownState {
@@ -39,7 +39,7 @@ func checked[Resp any](op Op, resp Resp, err error, vm VM, lastKnownState string
 	return nothing, Errorf(op, Internal, "the driver answered with %s; the answer is not used", wrong)
 }
 
-// wrong says what about a VM cannot be; "" when all can.
+// wrong describes what is invalid about a VM; "" when nothing is.
 func (vm VM) wrong() string {
 	if !isID(vm.ProviderID) {
 		return fmt.Sprintf("the provider ID %q of %d bytes; expected at most %d printable characters without spaces",

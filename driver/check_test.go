@@ -12,7 +12,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// liar answers every call with the same.
+// liar gives every call the same answer.
 type liar struct {
 	vm    VM
 	note  string
@@ -62,7 +62,7 @@ func codes(t *testing.T, l liar) map[Op]Code {
 		OpVolumeIDs: CodeOf(err6) == Internal && len(volumes.IDs) > 0,
 	} {
 		if refused {
-			t.Errorf("%s: the answer is refused, and returned", op)
+			t.Errorf("%s: the answer is rejected, and returned", op)
 		}
 	}
 	return map[Op]Code{
@@ -136,7 +136,7 @@ func TestAnswersAreChecked(t *testing.T) {
 	}
 }
 
-// An error is not hidden by what came with it, but Uninitialized, which comes with a VM.
+// An error is not hidden by the answer beside it, except Uninitialized, which has a VM.
 func TestErrorsOfCheckedDrivers(t *testing.T) {
 	broken := errors.New("broken")
 	l := liar{vm: VM{ProviderID: "a b"}, fails: broken}

@@ -8,44 +8,43 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 )
 
-// Driver is one cloud. Implementations are safe for concurrent use. See the package comment for what holds for all
-// methods; each method's comment adds what is its own.
+// Driver is one cloud. Implementations are safe for concurrent use. What applies to all methods is in the package comment.
 type Driver interface {
-	// CreateMachine makes the VM of req.Machine, or finds the one that carries the Machine's UID already.
+	// CreateMachine makes the VM of req.Machine, or finds the one that has the Machine's UID already.
 	// Repeating it, also at the same time or after an answer was lost, leaves one VM.
 	// It returns as soon as the cloud has accepted the VM; the VM may still be booting. It never returns one that has
 	// ended: where the cloud still knows a VM that was made for this Machine and has ended, the driver makes another or
 	// fails with Aborted. One that fails part-way need not remove what it has made by then: a repeated create uses it, and
 	// DeleteMachine removes it. Where the cloud has tags that has the Machine's UID as well, from the moment that it exists.
 	// Errors: InvalidArgument for a provider spec or secret that cannot work, ResourceExhausted for quota and
-	// capacity, AlreadyExists when the cloud holds the name or the token with other parameters.
+	// capacity, AlreadyExists when the cloud has the name or the token with other parameters.
 	CreateMachine(ctx context.Context, req CreateMachineRequest) (CreateMachineResponse, error)
 
 	// InitializeMachine does what the cloud needs after a create and before the VM is of use. It is called after each
-	// create and whenever GetMachineStatus says Uninitialized. Drivers without such a step return Unimplemented.
+	// create and whenever GetMachineStatus returns Uninitialized. Drivers without such a step return Unimplemented.
 	InitializeMachine(ctx context.Context, req InitializeMachineRequest) (InitializeMachineResponse, error)
 
 	// DeleteMachine removes the Machine's VM and all that belongs to it: the one that the provider ID names, if it is the
 	// Machine's, and otherwise all that have the Machine's UID. It also removes what a create that failed part-way has left for the Machine, such as
 	// network interfaces and disks, by the same UID: it is called, too, when there is no VM and a create may have been sent, and
 	// nothing else is. No VM is success with Gone set. A VM that is not the Machine's
-	// is never removed, whatever the provider ID says, and no other request comes between its check and its deletion where the
-	// cloud can do both in one. A Machine without a UID has no VM that can be found: InvalidArgument.
+	// is never removed, regardless of the provider ID, and no other request is processed between its check and its deletion where the
+	// cloud can do both in one request. A Machine without a UID has no VM that can be found: InvalidArgument.
 	// It removes at most MaxOwned VMs, or a page of the cloud's list, in one call; while there are more Gone is false.
-	// It returns when the cloud has accepted the deletion; Gone says whether the VM has ended, too. While Gone is
+	// It returns when the cloud has accepted the deletion; Gone reports whether the VM has ended, too. While Gone is
 	// false the fleet calls again: first after 250 ms, then after a quarter of the time so far, and never more than 10 s apart.
 	DeleteMachine(ctx context.Context, req DeleteMachineRequest) (DeleteMachineResponse, error)
 
 	// GetMachineStatus looks for the VM of req.Machine and changes nothing: for the one that the provider ID names, if it is
 	// the Machine's, and otherwise for the one that has the Machine's UID.
-	// Errors: NotFound when the cloud says that there is none (one that has ended, or is ending, is none; nor is one of
-	// another Machine, which the response then says together with the error),
+	// Errors: NotFound when the cloud answers that there is none (one that has ended, or is ending, is none; nor is one of
+	// another Machine, which the response then reports together with the error),
 	// OutOfRange when there are several, Uninitialized, together with a filled response, when InitializeMachine has
-	// to be called, Unimplemented where the cloud cannot be asked; see the package comment for what that costs.
+	// to be called, Unimplemented where the cloud cannot be searched; see the package comment for the consequences.
 	GetMachineStatus(ctx context.Context, req GetMachineStatusRequest) (GetMachineStatusResponse, error)
 
 	// ListMachines returns every VM in the scope of the class (the class' cluster, so that several classes may return
-	// the same VMs), all pages of it, or an error: never a part. Of a page that was read nothing but the names is kept.
+	// the same VMs), all pages of it, or an error: never a part. Only the names on a page that was read are kept.
 	ListMachines(ctx context.Context, req ListMachinesRequest) (ListMachinesResponse, error)
 
 	// GetVolumeIDs returns the cloud's IDs of those volumes that this driver knows, and skips the others.
@@ -59,14 +58,14 @@ type Target struct {
 	// Class is read only.
 	Class *v1alpha1.MachineClass
 	// Secret is the data of one Secret: that of the class' credentialsSecretRef or, if it has none, of its secretRef. It is
-	// never a mix of the two: a driver sends what is in it to where it says, and nothing else.
+	// never a mix of the two: a driver sends its content to the endpoint that it names, and nothing else.
 	Secret map[string][]byte
-	// Adopt has a VM count as the Machine's that has no UID at all, and the Machine's name in the scope of its class: Machine
-	// Controller Manager has made it. The fleet sets it only when no other Machine has an older claim to that VM.
+	// Adopt makes a VM count as the Machine's that has no UID at all, and the Machine's name in the scope of its class:
+	// Machine Controller Manager has made it. The fleet sets it only when no other Machine has an older claim to that VM.
 	Adopt bool
 }
 
-// CreateMachineRequest asks for a VM.
+// CreateMachineRequest requests a VM.
 type CreateMachineRequest struct {
 	Target
 	// UserData is what the VM boots with, all placeholders filled in: at most MaxUserData bytes. It is that of the class'
@@ -77,12 +76,12 @@ type CreateMachineRequest struct {
 // CreateMachineResponse describes the VM that now exists.
 type CreateMachineResponse struct {
 	VM
-	// LastKnownState is kept in the Machine's status and handed back unread, also when it comes with an error; "" leaves the
-	// one that is there. It has at most MaxLastKnownState bytes.
+	// LastKnownState is kept in the Machine's status and passed back unread, also when it is returned with an error; "" keeps the
+	// existing one. It has at most MaxLastKnownState bytes.
 	LastKnownState string
 }
 
-// VM is what a cloud tells of a machine.
+// VM is what a cloud reports of a machine.
 type VM struct {
 	// ProviderID equals spec.providerID of the Node that the VM becomes.
 	ProviderID string
@@ -92,36 +91,36 @@ type VM struct {
 	Addresses []corev1.NodeAddress
 }
 
-// InitializeMachineRequest asks for the post-create step.
+// InitializeMachineRequest requests the post-create step.
 type InitializeMachineRequest struct{ Target }
 
 // InitializeMachineResponse describes the VM after it.
 type InitializeMachineResponse struct{ VM }
 
-// DeleteMachineRequest asks for the removal of a VM.
+// DeleteMachineRequest requests the removal of a VM.
 type DeleteMachineRequest struct{ Target }
 
-// DeleteMachineResponse says how far the removal is.
+// DeleteMachineResponse reports the progress of the removal.
 type DeleteMachineResponse struct {
 	// Gone is true when nothing of the VM is left, and nothing of a create that failed. False means: accepted, call again.
 	Gone bool
 	// LastKnownState as in CreateMachineResponse.
 	LastKnownState string
-	// Left says that the VM that the Machine's provider ID names is there, is not the Machine's, and was left alone.
+	// Left reports whether the VM that the Machine's provider ID names exists, is not the Machine's, and was not changed.
 	Left bool
 }
 
-// GetMachineStatusRequest asks for a VM's state.
+// GetMachineStatusRequest requests a VM's state.
 type GetMachineStatusRequest struct{ Target }
 
 // GetMachineStatusResponse describes the VM that was found.
 type GetMachineStatusResponse struct {
 	VM
-	// Left says that the VM that the Machine's provider ID names is there and is not the Machine's. It is set with NotFound, too.
+	// Left reports whether the VM that the Machine's provider ID names exists and is not the Machine's. It is set with NotFound, too.
 	Left bool
 }
 
-// ListMachinesRequest asks for all VMs in the scope of a class.
+// ListMachinesRequest requests all VMs in the scope of a class.
 type ListMachinesRequest struct {
 	Class *v1alpha1.MachineClass
 	// Secret as in Target.

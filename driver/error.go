@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// Code says what kind of failure an Error is. The numbers and the texts are those of Machine Controller Manager: the
-// text stands in the errorCode of a Machine's lastOperation, where the cluster-autoscaler reads it.
+// Code is the kind of failure of an Error. The numbers and the texts are those of Machine Controller Manager: the
+// text is the errorCode of a Machine's lastOperation, where the cluster-autoscaler reads it.
 type Code uint8
 
 // The codes. Which of them the fleet retries soon, and which later, is decided in controllers/machine/lifecycle.
@@ -84,9 +84,9 @@ const (
 type Error struct {
 	Code Code
 	Op   Op
-	// RetryAfter is how long the cloud asks to be left alone; 0 when it did not say.
+	// RetryAfter is the wait that the cloud requests; 0 when it requests none.
 	RetryAfter time.Duration
-	// Err is the cause, and carries the message for people, of which Message shows what may be shown.
+	// Err is the cause, and carries the message for people, see Message.
 	Err error
 }
 
@@ -98,8 +98,8 @@ func (e *Error) Error() string {
 	return fmt.Sprintf("%s: %s: %s", e.Op, e.Code, e.Message())
 }
 
-// Message returns the text of the cause as it may be shown to people, see Clean; "" when there is no cause. It is the only way
-// for the text of a cloud into statuses, Events and logs.
+// Message returns the text of the cause as it may be shown to people, see Clean; "" when there is no cause. The text of a
+// cloud gets into statuses, Events and logs only through Message.
 func (e *Error) Message() string {
 	if e.Err == nil {
 		return ""
@@ -115,7 +115,7 @@ func Errorf(op Op, code Code, format string, args ...any) *Error {
 	return &Error{Code: code, Op: op, Err: fmt.Errorf(format, args...)}
 }
 
-// CodeOf returns the code of err: OK for nil, and Unknown for an error that no driver made.
+// CodeOf returns the code of err: OK for nil, and Unknown for an error that is not a driver's.
 func CodeOf(err error) Code {
 	if err == nil {
 		return OK
@@ -134,7 +134,7 @@ func MessageOf(err error) string {
 	return Clean(err.Error())
 }
 
-// RetryAfterOf returns how long the cloud asked to be left alone, at most MaxRetryAfter, and 0 when it did not say.
+// RetryAfterOf returns the wait that the cloud requested, at most MaxRetryAfter, and 0 when it requested none.
 func RetryAfterOf(err error) time.Duration {
 	if de, ok := errors.AsType[*Error](err); ok {
 		return min(max(de.RetryAfter, 0), MaxRetryAfter)

@@ -31,7 +31,7 @@ func TestCodes(t *testing.T) {
 		t.Errorf("ParseCode of no code = %v, %t", code, ok)
 	}
 	if got := Code(99).String(); got != "Code(99)" {
-		t.Errorf("a number that is no code reads %q", got)
+		t.Errorf("a number that is no code has the text %q", got)
 	}
 }
 
@@ -41,11 +41,11 @@ func TestCodeOf(t *testing.T) {
 		err  error
 		want Code
 	}{
-		"nil":              {nil, OK},
-		"of a driver":      {quota, ResourceExhausted},
-		"wrapped":          {fmt.Errorf("machine a: %w", quota), ResourceExhausted},
-		"joined":           {errors.Join(errors.New("x"), quota), ResourceExhausted},
-		"of somebody else": {errors.New("machine codes error: code = [NotFound]"), Unknown},
+		"nil":          {nil, OK},
+		"of a driver":  {quota, ResourceExhausted},
+		"wrapped":      {fmt.Errorf("machine a: %w", quota), ResourceExhausted},
+		"joined":       {errors.Join(errors.New("x"), quota), ResourceExhausted},
+		"of no driver": {errors.New("machine codes error: code = [NotFound]"), Unknown},
 	} {
 		if got := CodeOf(c.err); got != c.want {
 			t.Errorf("%s: %v, want %v", name, got, c.want)
@@ -59,7 +59,7 @@ func TestError(t *testing.T) {
 		t.Errorf("%q, want %q", err.Error(), want)
 	}
 	if !errors.Is(err, context.DeadlineExceeded) {
-		t.Error("the cause is lost")
+		t.Error("the error does not wrap its cause")
 	}
 	if want := "get_machine_status: NotFound"; (&Error{Code: NotFound, Op: OpStatus}).Error() != want {
 		t.Errorf("without a cause: want %q", want)
@@ -75,6 +75,6 @@ func TestRetryAfterOf(t *testing.T) {
 		}
 	}
 	if got := RetryAfterOf(errors.New("x")); got != 0 {
-		t.Errorf("of somebody else: %v, want 0", got)
+		t.Errorf("of no driver: %v, want 0", got)
 	}
 }

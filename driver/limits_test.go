@@ -30,7 +30,7 @@ func TestClean(t *testing.T) {
 		}
 	}
 	if exact := strings.Repeat("x", MaxMessage); Clean(exact) != exact {
-		t.Error("what fits is cut")
+		t.Error("a text at the limit is cut")
 	}
 }
 
@@ -48,7 +48,7 @@ func FuzzClean(f *testing.F) {
 	})
 }
 
-// Whatever leads out of an error is bounded.
+// All texts of an error are bounded.
 func TestErrorsShowCleanText(t *testing.T) {
 	foreign := strings.Repeat("a line\n", 1<<17)
 	err := fmt.Errorf("machine m: %w", Errorf(OpCreate, Internal, "the cloud says: %s", foreign))

@@ -7,11 +7,10 @@ import (
 	"strings"
 )
 
-// Registry finds the driver of a provider. The answers of drivers that it finds are checked, see Checked. It does not change
-// after it was made.
+// Registry finds the driver of a provider. The answers of its drivers are checked, see Checked. It is immutable.
 type Registry struct{ drivers map[string]Driver }
 
-// NewRegistry returns a registry of drivers by provider name, as it stands in MachineClass.provider.
+// NewRegistry returns a registry of drivers by provider name, as in MachineClass.provider.
 func NewRegistry(drivers map[string]Driver) *Registry {
 	answering := make(map[string]Driver, len(drivers))
 	for provider, d := range drivers {
@@ -20,7 +19,7 @@ func NewRegistry(drivers map[string]Driver) *Registry {
 	return &Registry{answering}
 }
 
-// Get returns the driver of a provider. The error for an unknown one names those that there are.
+// Get returns the driver of a provider. The error for an unknown one names the registered ones.
 func (r *Registry) Get(provider string) (Driver, error) {
 	if found, ok := r.drivers[provider]; ok {
 		return found, nil

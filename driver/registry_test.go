@@ -7,7 +7,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// named is a driver that can only be told from others.
+// named is a driver that has nothing but a name.
 type named struct {
 	Driver
 	name string

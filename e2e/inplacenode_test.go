@@ -131,7 +131,7 @@ func updateFails(s *space, machine string) {
 	if op := m.Status.LastOperation; op.Type != v1alpha1.MachineOperationInPlaceUpdate || op.State != v1alpha1.MachineStateFailed {
 		s.Errorf("last operation %+v", op)
 	}
-	s.describes(machine, "a fault that was asked for")
+	s.describes(machine, "an injected fault")
 	s.emits(machine, v1alpha1.EventInPlaceFailed)
 	s.agentBecomes(machine, cloudapi.UpdateSuccessful)
 	s.patchNode(machine, fmt.Sprintf(`{"metadata":{"labels":{%q:null}}}`, v1alpha1.LabelUpdateResult))

@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# Builds Helm into bin/, of the version that tools/helm/go.mod pins. When nothing is stale this takes a second, the first
+# Builds Helm into bin/, of the version that tools/helm/go.mod pins. Without changes this takes a second, the first
 # time about a minute.
 set -euo pipefail
 cd "$(dirname "$0")/../tools/helm"
 
-# Helm takes from the linker which Kubernetes it renders for when it talks to none: that of its client.
+# The linker sets the version of Kubernetes for which Helm renders without a cluster: that of its client.
 client=$(go list -m -f '{{.Version}}' k8s.io/client-go)
 minor=${client#v0.}
 minor=${minor%%.*}

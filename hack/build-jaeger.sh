@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# Builds Jaeger into bin/jaeger, where a lab with tracing finds it. The first time takes minutes. Its web pages are not part
-# of the Go module: what it has collected is read through its query API, or with a build of the pages of one's own.
+# Builds Jaeger into bin/jaeger, where a lab with tracing expects it. The first time takes minutes. Its web pages are not part
+# of the Go module: the collected traces are read through its query API, or with a separate build of the pages.
 set -euo pipefail
 cd "$(dirname "$0")/../tools/jaeger"
 
-# Its own version goes into its answers only; "dev" would do, but people ask.
+# Its version is only part of its answers.
 package=github.com/jaegertracing/jaeger
 version=$(go list -m -f '{{.Version}}' "$package")
 stamp="-s -w -X $package/pkg/version.latestVersion=$version"

@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
 # Builds the lab into bin/: hyperkube (and a link to it, kubectl), lab, cloudsim.
-# Go knows what is stale: when nothing is, this takes a second. The first time Kubernetes itself is compiled, which
-# takes minutes, and a line says how it goes.
+# Go builds only what has changed: without changes this takes a second. The first time Kubernetes itself is compiled, which
+# takes minutes, and a line shows the progress.
 set -euo pipefail
 cd "$(dirname "$0")/../lab"
 
-# Kubernetes reports the version that the linker is told; without one clients cannot make sense of it.
+# Kubernetes reports the version that the linker sets; clients cannot parse an empty one.
 version=$(go list -m -f '{{.Version}}' k8s.io/kubernetes)
 minor=${version#v1.}
 package=k8s.io/component-base/version
@@ -13,7 +13,7 @@ stamp="-s -w -X $package.gitVersion=$version -X $package.gitMajor=1 -X $package.
 stamp+=" -X $package.gitTreeState=clean -X $package.gitCommit=none -X $package.buildDate=1970-01-01T00:00:00Z"
 stamp+=" -X k8s.io/client-go/pkg/version.gitVersion=$version"
 
-# Says, as long as nobody ends it, how long the build takes: on a terminal every second, elsewhere now and then.
+# Prints until it is killed how long the build takes: on a terminal every second, elsewhere at longer intervals.
 ticker() {
   local start=$SECONDS elapsed
   while sleep 1; do

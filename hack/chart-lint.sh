@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Lints and renders the chart with every file in its folder ci/, and makes sure that it refuses what makes no sense.
-# Whether an API server takes what is rendered is for the end-to-end tests.
+# Lints and renders the chart with every file in its folder ci/, and checks that it rejects invalid values.
+# The end-to-end tests check whether an API server accepts the rendered objects.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -12,14 +12,14 @@ for values in "$chart"/ci/*.yaml; do
   bin/helm template fleet "$chart" --namespace machine-controller-fleet -f "$values" >/dev/null
 done
 
-# Each line: a value that must be refused, and what the refusal must name.
+# Each line: a value that must be rejected, and what the error must name.
 failed=0
 while read -r value named; do
   if said=$(bin/helm template fleet "$chart" -f "$chart/ci/one-cluster.yaml" --set-json "$value" 2>&1); then
-    echo "$chart: want $value refused, but it is taken" >&2
+    echo "$chart: expected $value to be rejected, but it is accepted" >&2
     failed=1
   elif [[ $said != *"$named"* ]]; then
-    printf '%s: want %s refused with a word about %s, got:\n%s\n' "$chart" "$value" "$named" "$said" >&2
+    printf '%s: expected %s to be rejected with an error that names %s, got:\n%s\n' "$chart" "$value" "$named" "$said" >&2
     failed=1
   fi
 done <<'VALUES'

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Generates what follows from the API types in apis/: deep copies, CRDs, typed client, listers, informers; and the pages in
-# docs/ that are made from code.
-# Running it again changes nothing, and a generator that fails leaves everything as it was. The generators are pinned in
+# Generates from the API types in apis/: deep copies, CRDs, typed client, listers, informers; and the pages in docs/ that
+# are made from code.
+# Running it again changes nothing, and a generator that fails changes nothing. The generators are pinned in
 # tools/go.mod.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -16,11 +16,11 @@ run() { go tool -modfile=tools/go.mod "$@"; }
 deepcopy() { run controller-gen object paths="./$types" output:object:dir="$new/deepcopy"; }
 
 definitions() {
-  # Labels and annotations of templates get a schema, so that a number where a string must be is refused at once, and
+  # Labels and annotations of templates get a schema, so that a number where a string must be is rejected at once, and
   # does not break every client that reads the list later.
   run controller-gen crd:generateEmbeddedObjectMeta=true paths="./$types" output:crd:dir="$new/crds"
-  # The API server takes the rule that compares selector and template only if it can tell what that costs at most.
-  # Markers cannot put limits on the fields of a type that is not ours. A longer value is no label.
+  # The API server accepts the rule that compares selector and template only if it can compute its maximal cost.
+  # Markers cannot put limits on the fields of a type of another module. A longer value is no label.
   sed -i -e '/^ *matchLabels:$/,/^ *type: object$/ {
     s/^\( *\)type: string$/\1maxLength: 63\n&/
     s/^\( *\)type: object$/\1maxProperties: 1000\n&/

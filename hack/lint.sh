@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # Lints or formats. usage: hack/lint.sh root|lab|fmt ...
 #
-# The lab has a run of its own: it links all of Kubernetes, which takes minutes to load. It is skipped when all that it
-# depends on was clean before, in whichever checkout: a checksum of that is kept where caches are.
+# The lab is linted separately: it links all of Kubernetes, which takes minutes to load. It is skipped when all that it
+# depends on was clean before, in any checkout: a checksum of that is stored in the cache directory.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -39,6 +39,6 @@ for what in "$@"; do
     root) echo "lint root" && linter . run ./... && linter e2e/autoscaler run ./... ;;
     lab) lint_lab ;;
     fmt) linter . fmt && linter e2e/autoscaler fmt && linter lab fmt ;;
-    *) echo "hack/lint.sh: want root, lab or fmt, got '$what'" >&2 && exit 2 ;;
+    *) echo "hack/lint.sh: expected root, lab or fmt, got '$what'" >&2 && exit 2 ;;
   esac
 done

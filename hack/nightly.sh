@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
-# What takes hours: the model to its nightly depth, the simulation and the whole fleet with many seeds, properties in many more
-# worlds, the faults in their long form. Every part runs, whatever becomes of the others, and any that fails makes this fail.
+# Runs the tests that take hours: the model to its nightly depth, the simulation and the whole fleet with many seeds,
+# properties in many more worlds, the faults in their long form. All parts run, also after a failure, and any failure makes
+# this fail.
 #
-# MODEL_TIME is the most for each of the model's large scenarios, SEEDS how many worlds the simulation goes through, FLEET_SEEDS
+# MODEL_TIME bounds each of the model's large scenarios, SEEDS is how many worlds the simulation explores, FLEET_SEEDS
 # how many seeds the whole fleet. SEED is the day (UTC) when it is not given: each night has worlds of its own.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -13,7 +14,7 @@ echo "nightly: SEED=$SEED SEEDS=$SEEDS FLEET_SEEDS=$FLEET_SEEDS MODEL_TIME=$MODE
 
 # More seeds than this in one night would be those of the next.
 most=1000000
-((SEEDS <= most)) || { echo "hack/nightly.sh: want at most $most SEEDS, got $SEEDS" >&2; exit 2; }
+((SEEDS <= most)) || { echo "hack/nightly.sh: expected at most $most SEEDS, got $SEEDS" >&2; exit 2; }
 
 model() { make model; }
 simulation() {

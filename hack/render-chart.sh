@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Copies into the chart what it carries, and renders from it what the lab applies: its replicas run under the access
-# that the chart gives. Running it again changes nothing.
+# Copies the definitions into the chart, and renders from it what the lab applies: its replicas run under the access
+# that the chart grants. Running it again changes nothing.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -16,7 +16,7 @@ cp apis/machine/v1alpha1/crds/*.yaml "$chart/definitions/"
 declare -A set=([control]=install.targetAccess=true [target]=install.controlAccess=false)
 declare -A more=([control]="--show-only templates/metrics-access.yaml" [target]="")
 for cluster in control target; do
-  # shellcheck disable=SC2086 # it is words
+  # shellcheck disable=SC2086 # a list of words
   rendered=$(bin/helm template fleet "$chart" --namespace machine-controller-fleet -f "$chart/ci/lab.yaml" --set "${set[$cluster]}" \
     --show-only "templates/$cluster-access.yaml" --show-only "templates/$cluster-policies.yaml" ${more[$cluster]})
   printf '# Rendered from the chart by hack/render-chart.sh; change the chart.\n%s\n' "$rendered" >"lab/manifests/fleet-$cluster.yaml"
@@ -28,7 +28,7 @@ rendered=$(bin/helm template fleet "$chart" --namespace machine-controller-fleet
   --set-json 'bootstrapTokens={"extraGroups":["system:bootstrappers:a","system:bootstrappers:b"],"signing":true}' --show-only templates/target-policies.yaml)
 printf '# Rendered from the chart by hack/render-chart.sh; change the chart.\n%s\n' "$rendered" >lab/manifests/testdata/tokens.yaml
 
-# One cluster for both: the policies that hold there together, for each set of namespaces that the fleet can serve.
+# One cluster for both: the policies that apply there together, for each set of namespaces that the fleet can serve.
 for namespace in "" kube-system tenant; do
   rendered=$(bin/helm template fleet "$chart" --namespace machine-controller-fleet -f "$chart/ci/lab.yaml" --set "namespace=$namespace" \
     --show-only templates/control-policies.yaml --show-only templates/target-policies.yaml)

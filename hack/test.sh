@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Runs tests, all parts whatever becomes of the others, and reports at the end what failed and the command that repeats it.
+# Runs tests, all parts also after a failure, and reports at the end what failed and the command that repeats it.
 # usage: hack/test.sh unit|e2e|chaos-short|chaos ...
 #
 # SEED makes a fault run repeatable; it is the day (UTC) when it is not given, and it is always printed.
@@ -28,8 +28,8 @@ fails() { # command, name of a test or a package ...
 # step runs a command that tests need.
 step() { "$@" || { fails "$*" "$*"; return 1; }; }
 
-# tests runs go test in the folder of a module, and says nothing of packages without tests. An interrupt ends go test, which
-# waits for its tests to stop their labs; what reads its output goes on until then.
+# tests runs go test in the folder of a module, and prints nothing of packages without tests. An interrupt ends go test,
+# which waits for its tests to stop their labs; the reader of its output continues until then.
 tests() { # folder, arguments of go test without packages, --, packages
   local folder=$1 log arguments=()
   shift
@@ -52,7 +52,7 @@ repeat_failed() { # folder, log, arguments of go test
   [[ $folder == . ]] || command="go -C $folder test"
   awk -v module="$module" '
     /^ *--- FAIL: / {failed[++n] = $3}
-    /^\t\t(Test|Fuzz|Example)[^ ]* \(/ {failed[++n] = $1} # they ran when the time was over
+    /^\t\t(Test|Fuzz|Example)[^ ]* \(/ {failed[++n] = $1} # they ran at the timeout
     /^ok  \t/ {n = 0}
     /^FAIL\t/ {
       package = $2; sub("^" module, ".", package)
@@ -72,7 +72,7 @@ repeat_failed() { # folder, log, arguments of go test
     which=() seed='' run=''
     where=$folder/${package#./}
     where=./${where#./}
-    if [[ $tests == - ]]; then # it was not built, or has ended by itself
+    if [[ $tests == - ]]; then # it was not built, or its process ended outside of a test
       which=("$where")
     else
       run="-run '^($tests)\$' "
@@ -84,26 +84,26 @@ repeat_failed() { # folder, log, arguments of go test
 }
 
 unit() {
-  # The race detector makes what explores many worlds take minutes, and finds nothing more in them: such packages are run in
-  # their short form with it, and in full without. Those of them that cannot reach client-go only decide. Nothing in them
-  # happens at the same time as anything else, and they are run once.
+  # The race detector makes packages that explore many worlds take minutes, and finds nothing more in them: they are run in
+  # their short form with it, and in full without. Those of them that cannot import client-go are pure, have no concurrency,
+  # and are run once.
   local order=() explore decide every own kubernetes
   [[ -z $SHUFFLE ]] || { order=("-shuffle=$SHUFFLE"); echo "unit: SHUFFLE=$SHUFFLE"; }
   explore=$(go list -f '{{.ImportPath}} {{join .TestImports " "}} {{join .XTestImports " "}}' ./... |
-    awk '$1 ~ /\/shard\/model$/ || / [^ ]*\/internal\/worlds( |$)/ || / pgregory.net\/rapid( |$)/ {print $1}')
+    awk '$1 ~ /\/shard\/model$/ || / [^ ]*\/internal\/testkit\/worlds( |$)/ || / pgregory.net\/rapid( |$)/ {print $1}')
   # shellcheck disable=SC2086 # words are packages
   decide=$(go list -f '{{.ImportPath}} {{join .Deps " "}}' $explore | awk '!/ k8s\.io\/client-go\// {print $1}')
   mapfile -t every < <(go list ./... | grep -vxF "$decide")
   tests . -race -short "${order[@]}" -- "${every[@]}"
   # shellcheck disable=SC2086
   tests . "${order[@]}" -- $explore
-  # What links Kubernetes is tested without the race detector, which would have all of Kubernetes compiled once more.
+  # Packages that link Kubernetes are tested without the race detector, which would need all of Kubernetes to be compiled once more.
   go -C lab list -f '{{.ImportPath}} {{join .Deps " "}}' ./... >"$work/lab"
   mapfile -t own < <(awk '!/ k8s\.io\/kubernetes\// {print $1}' "$work/lab")
   mapfile -t kubernetes < <(awk '/ k8s\.io\/kubernetes\// {print $1}' "$work/lab")
   tests lab -race "${order[@]}" -- "${own[@]}"
   tests lab "${order[@]}" -- "${kubernetes[@]}"
-  tests e2e/autoscaler "${order[@]}" -- ./... # it only decides
+  tests e2e/autoscaler "${order[@]}" -- ./... # it is pure
 }
 
 # The lab itself, and then the fleet in it. The tests start and stop labs of their own.
@@ -117,13 +117,13 @@ e2e() {
   local instances=/proc/sys/fs/inotify/max_user_instances
   if [[ -w $instances && $(<"$instances") -lt 1024 ]]; then echo 1024 >"$instances"; fi
   mapfile -t packages < <(go list -tags e2e ./e2e/... | grep -v '/e2e/chaos$')
-  # They mostly wait: for VMs, drains, and what has to stay as it is for a while.
+  # They mostly wait: for VMs, drains, and periods in which nothing may change.
   tests lab -tags e2e -count=1 -timeout 10m -parallel 4 -- ./smoke
   tests . -tags e2e -count=1 -timeout 20m -- "${packages[@]}"
 }
 
-# faults runs the faults and gives up after so long. A little before that the tests give up by themselves, and stop their labs.
-# Each has one of its own and mostly waits, so that many go on at a time.
+# faults runs the faults and is stopped at the limit. A little before that the tests end by themselves, and stop their labs.
+# Each has a lab of its own and mostly waits, so that many run concurrently.
 faults() {
   local limit=$1
   shift
@@ -139,7 +139,7 @@ chaos-short() { faults 4m -parallel 4 -short; }
 
 for part in "$@"; do
   [[ $part =~ ^(unit|e2e|chaos-short|chaos)$ ]] ||
-    { echo "hack/test.sh: want unit, e2e, chaos-short or chaos, got '$part'" >&2; exit 2; }
+    { echo "hack/test.sh: expected unit, e2e, chaos-short or chaos, got '$part'" >&2; exit 2; }
 done
 
 times=() failed=()

@@ -1,4 +1,4 @@
-// Package hack holds the scripts, and the tests of those that run all tests.
+// Package hack has the scripts of the repository, and tests of those that run tests.
 package hack
 
 import (
@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-// repository is one with the modules that hack/test.sh expects, in which some tests fail.
+// repository has the modules that hack/test.sh expects, in which some tests fail.
 var repository = map[string]string{
 	"go.mod":                               "module example.com/scratch\n",
 	"failing/failing_test.go":              inPackage("failing", `func TestOne(t *testing.T) { t.Run("sub", func(t *testing.T) { t.Error() }) }`+"\n"+`func TestTwo(t *testing.T) {}`),
@@ -29,15 +29,15 @@ var repository = map[string]string{
 	"e2e/autoscaler/as_test.go": inPackage("autoscaler", `func TestDecides(t *testing.T) {}`),
 }
 
-// failing are its files that fail.
+// failing are the files with failing tests.
 var failing = []string{"failing/failing_test.go", "unbuilt/unbuilt_test.go", "lab/own/own_test.go"}
 
 func inPackage(name, tests string) string {
 	return "package " + name + "\n\nimport \"testing\"\n\n" + tests + "\n"
 }
 
-// TestAllPartsRunWhateverFails: one failure does not hide the next, and the end names each with the command that repeats it.
-func TestAllPartsRunWhateverFails(t *testing.T) {
+// TestRun_SomePartsFail_AllPartsRun: one failure does not hide the next, and the summary names each with the command that repeats it.
+func TestRun_SomePartsFail_AllPartsRun(t *testing.T) {
 	dir := scratch(t)
 	results := filepath.Join(dir, "results")
 	said, code := run(t, dir, "RESULTS="+results+" bash hack/test.sh unit unit")
@@ -75,22 +75,22 @@ func TestAllPartsRunWhateverFails(t *testing.T) {
 	}
 	first, code := run(t, dir, "bash hack/test.sh unit")
 	if code != 0 {
-		t.Errorf("nothing fails any more, and it exits %d:\n%s", code, first)
+		t.Errorf("expected exit code 0 after the repair, got %d:\n%s", code, first)
 	}
 	second, _ := run(t, dir, "bash hack/test.sh unit")
 	if strings.Count(second, "(cached)") != strings.Count(first, "\nok ") {
-		t.Errorf("nothing has changed, and not all results come from the cache:\n%s", second)
+		t.Errorf("expected all results from the cache without a change:\n%s", second)
 	}
 	if third, _ := run(t, dir, "SHUFFLE=7 bash hack/test.sh unit"); strings.Contains(third, "(cached)") || !strings.Contains(third, "SHUFFLE=7") {
-		t.Errorf("results come from the cache although another order is asked for:\n%s", third)
+		t.Errorf("results come from the cache although another order is requested:\n%s", third)
 	}
 	if t.Failed() {
 		t.Log(said)
 	}
 }
 
-// TestAgainShowsWhatFailedInWhichRun: two runs, of which the second is beside a compiler, that ends with it.
-func TestAgainShowsWhatFailedInWhichRun(t *testing.T) {
+// TestAgain_FailuresInRuns_TableShowsThem: two runs, the second beside a compiler, which ends with it.
+func TestAgain_FailuresInRuns_TableShowsThem(t *testing.T) {
 	dir := scratch(t)
 	said, code := run(t, dir, "mkdir -p tmp; TMPDIR="+dir+"/tmp bash hack/again.sh 2 1 unit")
 	if code != 1 {
@@ -113,7 +113,7 @@ func TestAgainShowsWhatFailedInWhichRun(t *testing.T) {
 		write(t, filepath.Join(dir, name), mended(name))
 	}
 	if said, code := run(t, dir, "mkdir -p tmp; TMPDIR="+dir+"/tmp bash hack/again.sh 1 0 unit"); code != 0 || !strings.Contains(said, "== again: 0 of 1 failed") {
-		t.Errorf("nothing fails any more, and it exits %d:\n%s", code, said)
+		t.Errorf("expected exit code 0 after the repair, got %d:\n%s", code, said)
 	}
 	if _, code := run(t, dir, "bash hack/again.sh 1 2 unit"); code != 2 {
 		t.Errorf("want it to refuse more runs beside a compiler than there are, got %d", code)

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Checks what must hold before a commit. Runs everything, so that one go shows all that is wrong.
+# Checks what must hold before a commit. Runs all checks, so that one run shows all failures.
 set -uo pipefail
 cd "$(dirname "$0")/.." || exit 1
 
@@ -16,14 +16,14 @@ modules_are_tidy() {
 
 checksums() { find apis client charts lab/manifests docs -type f -print0 | sort -z | xargs -0 sha256sum; }
 
-# Generates in place: what was stale is then ready to be committed.
+# Generates in place: stale code is then ready to be committed.
 generated_code_is_current() {
   local before after
   before=$(checksums)
   hack/generate.sh >/dev/null && hack/render-chart.sh || return 1
   after=$(checksums)
   [[ $before == "$after" ]] && return
-  echo "generated code was not current; it is now, commit it:"
+  echo "generated code was not current and has been generated again; commit it:"
   diff <(echo "$before") <(echo "$after") | awk '/^[<>]/ {print "  " $3}' | sort -u
   return 1
 }
@@ -41,7 +41,7 @@ for check in scripts_parse modules_are_tidy generated_code_is_current repository
   $check
   case $? in
     0) verdict=ok ;;
-    77) verdict=SKIPPED ;; # it could not be made here, and has said why
+    77) verdict=SKIPPED ;; # it could not be run here, and has printed the cause
     *) verdict=FAILED && failed+=("$check") ;;
   esac
   printf '%-28s %-7s %4ds\n' "$check" "$verdict" $((SECONDS - start))

@@ -3,15 +3,15 @@
 # tools/govulncheck/go.mod pins. The lab is not shipped and not checked: to analyze all of Kubernetes takes minutes.
 # usage: hack/vuln.sh [--if-reachable]
 #
-# Exit code: 0 nothing is known; 1 the check could not be made; 3 vulnerabilities. With --if-reachable it is 77, after a line that
-# says why, when the vulnerability database does not answer.
+# Exit code: 0 no vulnerability is known; 1 the check could not be run; 3 vulnerabilities. With --if-reachable it is 77,
+# after a line with the cause, when the vulnerability database does not answer.
 #
 # VULNDB is the URL of the database, for machines that have a copy (file:///... too).
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
 if (($# > 1)) || [[ ${1:---if-reachable} != --if-reachable ]]; then
-  echo "hack/vuln.sh: want --if-reachable or nothing, got '$*'" >&2
+  echo "hack/vuln.sh: expected --if-reachable or no argument, got '$*'" >&2
   exit 2
 fi
 VULNDB=${VULNDB:-https://vuln.go.dev}

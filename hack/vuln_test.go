@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// vulnerable calls url.Parse, of which the database of the test knows a vulnerability.
+// vulnerable calls url.Parse, which has a vulnerability in the database of the test.
 const vulnerable = "package main\n\nimport \"net/url\"\n\nfunc main() { _, _ = url.Parse(\"a\") }\n"
 
 // knownVulnerability is an entry of the database, in OSV's format.
@@ -16,7 +16,7 @@ const knownVulnerability = `{"id": "GO-2026-0001", "modified": "2026-01-01T00:00
     "ecosystem_specific": {"imports": [{"path": "net/url", "symbols": ["Parse"]}]}}],
   "database_specific": {"url": "https://example.com"}}`
 
-// TestVulnerabilitiesAreReportedSkippedOrFail: a database that does not answer is never a pass.
+// TestVulnerabilitiesAreReportedSkippedOrFail: an unreachable database is never a pass.
 func TestVulnerabilitiesAreReportedSkippedOrFail(t *testing.T) {
 	dir := scratch(t)
 	for from, to := range map[string]string{
@@ -46,7 +46,7 @@ func TestVulnerabilitiesAreReportedSkippedOrFail(t *testing.T) {
 		{nowhere, "", 1, "expected the database at " + nowhere},
 		{database(`[]`), "", 0, "No vulnerabilities found"},
 		{database(`[{"path": "stdlib", "vulns": [{"id": "GO-2026-0001", "modified": "2026-01-01T00:00:00Z"}]}]`), "--if-reachable", 3, "GO-2026-0001"},
-		{nowhere, "--sometimes", 2, "want --if-reachable or nothing"},
+		{nowhere, "--sometimes", 2, "expected --if-reachable or no argument"},
 	} {
 		said, code := run(t, dir, "VULNDB="+tc.db+" bash hack/vuln.sh "+tc.args)
 		if code != tc.code || !strings.Contains(said, tc.said) {

@@ -13,7 +13,7 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-func TestAnEvictionIsAskedForOnce(t *testing.T) {
+func TestEvictionIsSentOnce(t *testing.T) {
 	var asked []policyv1.Eviction
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		var eviction policyv1.Eviction
@@ -43,9 +43,9 @@ func TestAnEvictionIsAskedForOnce(t *testing.T) {
 		DeleteOptions: &metav1.DeleteOptions{Preconditions: metav1.NewUIDPreconditions("uid")},
 	})
 	if seconds, _ := apierrors.SuggestsClientDelay(err); !apierrors.IsTooManyRequests(err) || seconds != 30 {
-		t.Errorf("error %v, to come again after %d s", err, seconds)
+		t.Errorf("error %v, Retry-After %d s", err, seconds)
 	}
 	if len(asked) != 1 || *asked[0].DeleteOptions.Preconditions.UID != "uid" {
-		t.Errorf("asked %d times: %+v", len(asked), asked)
+		t.Errorf("sent %d times: %+v", len(asked), asked)
 	}
 }

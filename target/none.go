@@ -1,7 +1,7 @@
 package target
 
-// None is for fleets without a target cluster: their machines become no Nodes.
+// None is for fleets without a target cluster: their VMs become no Nodes.
 type None struct{}
 
 // For returns nil.
-func (None) For(string) (*Cluster, error) { return nil, nil } //nolint:nilnil // nil says that there is none, see Resolver
+func (None) For(string) (*Cluster, error) { return nil, nil } //nolint:nilnil // nil means that there is none, see Resolver

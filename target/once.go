@@ -10,11 +10,11 @@ import (
 // onceKey marks a context.
 type onceKey struct{}
 
-// Once has requests of a client that was made with SendOnce sent once: client-go by itself waits in the caller's place, and asks
-// up to ten times, when an answer names a time to come again. Such an answer is then an error like others.
+// Once makes the requests of a client that was made with SendOnce be sent once: client-go itself blocks the caller and
+// retries up to ten times when an answer has a Retry-After. With Once such an answer is an error like others.
 func Once(ctx context.Context) context.Context { return context.WithValue(ctx, onceKey{}, true) }
 
-// SendOnce returns a config whose clients heed Once.
+// SendOnce returns a config whose clients respect Once.
 func SendOnce(config *rest.Config) *rest.Config {
 	config = rest.CopyConfig(config)
 	config.Wrap(func(next http.RoundTripper) http.RoundTripper { return &once{next: next} })
@@ -24,7 +24,7 @@ func SendOnce(config *rest.Config) *rest.Config {
 // once is the http.RoundTripper.
 type once struct{ next http.RoundTripper }
 
-// RoundTrip takes the time to come again off an answer. The API server says it in the body, too, for those who want it.
+// RoundTrip removes Retry-After from an answer. The API server repeats it in the body, for callers that need it.
 func (o *once) RoundTrip(r *http.Request) (*http.Response, error) {
 	resp, err := o.next.RoundTrip(r)
 	if err == nil && r.Context().Value(onceKey{}) != nil {
@@ -33,5 +33,5 @@ func (o *once) RoundTrip(r *http.Request) (*http.Response, error) {
 	return resp, err
 }
 
-// WrappedRoundTripper returns the one below, for client-go.
+// WrappedRoundTripper returns the wrapped one, for client-go.
 func (o *once) WrappedRoundTripper() http.RoundTripper { return o.next }

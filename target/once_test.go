@@ -11,12 +11,12 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// The server has too much to do, and says when to come again.
+// The server is overloaded and sends a Retry-After.
 func TestOnceDoesNotWait(t *testing.T) {
 	asked := 0
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		if asked++; asked == 1 {
-			w.Header().Set("Retry-After", "0") // at once, so that nobody waits here
+			w.Header().Set("Retry-After", "0") // at once, so that the test does not wait
 			http.Error(w, "too many requests, please try again later", http.StatusTooManyRequests)
 			return
 		}
@@ -29,11 +29,11 @@ func TestOnceDoesNotWait(t *testing.T) {
 	}
 	err = client.CoreV1().Pods("a").Delete(Once(t.Context()), "web", metav1.DeleteOptions{})
 	if !apierrors.IsTooManyRequests(err) || asked != 1 {
-		t.Errorf("asked %d times: %v", asked, err)
+		t.Errorf("sent %d times: %v", asked, err)
 	}
 	asked = 0
 	err = client.CoreV1().Pods("a").Delete(t.Context(), "web", metav1.DeleteOptions{})
 	if !apierrors.IsNotFound(err) || asked != 2 {
-		t.Errorf("without Once, asked %d times: %v", asked, err)
+		t.Errorf("without Once, sent %d times: %v", asked, err)
 	}
 }

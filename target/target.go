@@ -10,24 +10,24 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/objectcache"
 )
 
-// Resolver finds the target cluster of a namespace. A nil Cluster without an error says that it has none.
+// Resolver finds the target cluster of a namespace. A nil Cluster without an error means that it has none.
 type Resolver interface {
 	For(namespace string) (*Cluster, error)
 }
 
 // Cluster is one target cluster. Make one with New.
 type Cluster struct {
-	// Name tells it from the fleet's other target clusters; "" where there is one only.
+	// Name distinguishes it from the fleet's other target clusters; "" where there is one only.
 	Name string
 	// Client for writes and live reads.
 	Client kubernetes.Interface
-	// Evict asks the eviction API for a pod, once. An answer that names a time to come again is an error like others.
+	// Evict requests the eviction of a pod, once. An answer with a Retry-After is an error like others.
 	Evict func(ctx context.Context, eviction *policyv1.Eviction) error
-	// Nodes that this process is shown.
+	// Nodes in the cache of this process.
 	Nodes *objectcache.Nodes
 }
 
-// New makes a Cluster whose Nodes somebody else feeds.
+// New makes a Cluster whose Nodes the caller provides.
 func New(client kubernetes.Interface) *Cluster {
 	return &Cluster{Client: client, Evict: evictOnce(client), Nodes: objectcache.New[*corev1.Node]()}
 }

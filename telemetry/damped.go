@@ -11,7 +11,7 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/rates"
 )
 
-// damped is a recorder that leaves Events out where too many have the same reason on the same object.
+// damped is a recorder that drops Events when too many have the same reason on the same object.
 type damped struct {
 	events.EventRecorder
 
@@ -19,14 +19,14 @@ type damped struct {
 	rates *rates.Rates[eventKey]
 }
 
-// eventKey is what Events are counted by.
+// eventKey is the key by which Events are counted.
 type eventKey struct {
 	uid    types.UID
 	reason string
 }
 
 // Damped returns a recorder that records, of each reason on each object, rates.EventBurst Events at once and then one in
-// rates.EventInterval. What is left out shows in the status of the object, and the next Event describes the state at its own time.
+// rates.EventInterval. What is dropped is visible in the status of the object, and the next Event describes the state at its own time.
 func Damped(recorder events.EventRecorder, c clock.PassiveClock) events.EventRecorder {
 	return &damped{EventRecorder: recorder, clock: c, rates: rates.New[eventKey](rates.EventBurst, rates.EventInterval)}
 }

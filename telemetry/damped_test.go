@@ -28,7 +28,7 @@ func (n *notes) Eventf(_, _ runtime.Object, _, _, _, note string, args ...any) {
 	*n = append(*n, fmt.Sprintf(note, args...))
 }
 
-// An API server refuses an Event whose note is too long.
+// An API server rejects an Event whose note is too long.
 func TestNotesAreBounded(t *testing.T) {
 	var emitted notes
 	for _, text := range []string{"short", strings.Repeat("x", 1<<20)} {
@@ -39,7 +39,7 @@ func TestNotesAreBounded(t *testing.T) {
 	}
 }
 
-// A Node flips ten times a second for a minute, and others do what they do.
+// A Node flips ten times a second for a minute, and other Events are recorded as usual.
 func TestEventsOfOneReasonOnOneObjectAreDamped(t *testing.T) {
 	now, emitted := clocktesting.NewFakePassiveClock(time.Unix(0, 0)), counter{}
 	recorder := Damped(emitted, now)
@@ -57,6 +57,6 @@ func TestEventsOfOneReasonOnOneObjectAreDamped(t *testing.T) {
 		t.Errorf("%d Events of an object that flaps, want %d to %d", got, rates.EventBurst, most)
 	}
 	if emitted["flaps NodeHealthy"] != 1 || len(emitted) != 102 {
-		t.Errorf("Events of another reason, or on other objects, are left out: %v", emitted)
+		t.Errorf("Events of another reason, or on other objects, are dropped: %v", emitted)
 	}
 }

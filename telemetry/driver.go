@@ -11,7 +11,7 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/driver"
 )
 
-// TracedDriver puts a span around every call of a driver.
+// TracedDriver starts a span for every call of a driver.
 type TracedDriver struct {
 	driver.Driver
 	Provider string
@@ -46,8 +46,8 @@ func call[Resp any](ctx context.Context, d *TracedDriver, name string, op driver
 	return resp, err
 }
 
-// isAnswer says that a code tells how things are, and not that anything went wrong: every machine's life has some of
-// these, and a trace full of errors shows none.
+// isAnswer reports whether a code is a normal answer of a cloud and no failure: every machine's life has some of these, and
+// spans marked as errors would hide the real ones.
 func isAnswer(code driver.Code) bool {
 	return code == driver.NotFound || code == driver.Unimplemented || code == driver.Uninitialized
 }

@@ -9,11 +9,11 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/bounded"
 )
 
-// eventAction is what the fleet was doing when something happened that an Event tells of.
+// eventAction is the action of all Events of the fleet.
 const eventAction = "Reconcile"
 
 // Emit records an Event about an object. Whether it is a warning follows from its reason, which is one of
-// v1alpha1.EventReasons; the text is cut to what fits.
+// v1alpha1.EventReasons; the text is cut to the maximum length.
 func Emit(recorder events.EventRecorder, about runtime.Object, reason, text string) {
 	kind := corev1.EventTypeWarning // so that a reason without a row is not overlooked
 	if row, known := v1alpha1.FindEventReason(reason); known && !row.Warning {

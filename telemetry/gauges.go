@@ -10,26 +10,27 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 )
 
-// Gauges are metrics of the objects of a kind. They are worked out at each scrape from the objects that are shown, so that one
-// that is gone has none.
+// Gauges are metrics of the objects of a kind. They are computed at each scrape from the objects in the cache, so that a
+// deleted object has none.
 type Gauges[T metav1.Object] struct {
 	acts   func() bool
 	shown  func() []T
 	gauges []Gauge[T]
 }
 
-// Gauge is one of all objects together, or one that each object has some of, told with the labels beyond its name and
-// namespace. Make one with OfAll, OfEach or Number.
+// Gauge is one of all objects together, or one that each object has some of, with the labels beyond its name and namespace.
+// Make one with OfAll, OfEach or Number.
 type Gauge[T metav1.Object] struct {
 	description *prometheus.Desc
 	ofAll       func(all []T) float64
 	ofEach      func(obj T, report Measure)
 }
 
-// Measure tells a value, with the labels that the gauge has beyond name and namespace.
+// Measure reports a value, with the labels that the gauge has beyond name and namespace.
 type Measure func(value float64, labels ...string)
 
-// NewGauges makes gauges of what shown returns. While acts says no that may be another process's by now, and no gauge is told.
+// NewGauges makes gauges of what shown returns. While acts returns false another process may be responsible for the
+// objects, and no gauge is emitted.
 func NewGauges[T metav1.Object](acts func() bool, shown func() []T, gauges ...Gauge[T]) *Gauges[T] {
 	return &Gauges[T]{acts: acts, shown: shown, gauges: gauges}
 }
@@ -68,7 +69,7 @@ func (g *Gauges[T]) Collect(metrics chan<- prometheus.Metric) {
 			continue
 		}
 		for _, obj := range all {
-			reported := map[string]bool{} // twice the same would fail the whole scrape, and a status may have been written by anybody
+			reported := map[string]bool{} // a duplicate would fail the whole scrape, and any client may have written a status
 			gauge.ofEach(obj, func(value float64, labels ...string) {
 				labels = append([]string{obj.GetName(), obj.GetNamespace()}, labels...)
 				text := fmt.Sprintf("%q", labels)
@@ -82,7 +83,7 @@ func (g *Gauges[T]) Collect(metrics chan<- prometheus.Metric) {
 	}
 }
 
-// EmitCondition tells a condition as a number: 1 is True, 0 False, 2 Unknown.
+// EmitCondition emits a condition as a number: 1 is True, 0 False, 2 Unknown.
 func EmitCondition(report Measure, condition string, status corev1.ConditionStatus) {
 	values := map[corev1.ConditionStatus]float64{corev1.ConditionTrue: 1, corev1.ConditionFalse: 0, corev1.ConditionUnknown: 2}
 	if value, known := values[status]; known {
@@ -98,7 +99,7 @@ func FailedMachineLabels() []string {
 	}
 }
 
-// EmitFailed tells of a machine whose last operation has failed.
+// EmitFailed emits a machine whose last operation has failed.
 func EmitFailed(report Measure, m *v1alpha1.MachineSummary) {
 	report(1, m.Name, m.ProviderID, m.OwnerRef, string(m.LastOperation.State), string(m.LastOperation.Type))
 }

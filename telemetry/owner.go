@@ -6,7 +6,7 @@ import (
 	"go.opentelemetry.io/otel/attribute"
 )
 
-// Owner tells spans under which ownership something is done.
+// Owner is the ownership under which the work of a span is done.
 type Owner struct {
 	Replica, Session string
 	Slot             int
@@ -17,7 +17,7 @@ type Owner struct {
 
 type ownerKey struct{}
 
-// WithOwner returns a context whose spans are to name the owner.
+// WithOwner returns a context whose spans name the owner.
 func WithOwner(ctx context.Context, o Owner) context.Context {
 	return context.WithValue(ctx, ownerKey{}, o)
 }

@@ -15,7 +15,7 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/driver"
 )
 
-func TestNothingConfiguredNothingSpent(t *testing.T) {
+func TestTracing_NotConfigured_NotStarted(t *testing.T) {
 	for name, env := range map[string]map[string]string{
 		"no endpoint": {},
 		"none":        {"OTEL_EXPORTER_OTLP_ENDPOINT": "http://127.0.0.1:4317", "OTEL_TRACES_EXPORTER": "none"},
@@ -39,9 +39,9 @@ func TestNothingConfiguredNothingSpent(t *testing.T) {
 	}
 }
 
-func TestAnEndpointIsEnough(t *testing.T) {
+func TestTracing_EndpointOnly_ProviderStarted(t *testing.T) {
 	for _, protocol := range []string{"", "grpc", "http/protobuf"} {
-		t.Setenv("OTEL_EXPORTER_OTLP_ENDPOINT", "http://127.0.0.1:9") // nobody listens, and nobody minds
+		t.Setenv("OTEL_EXPORTER_OTLP_ENDPOINT", "http://127.0.0.1:9") // no server, and no error
 		t.Setenv("OTEL_EXPORTER_OTLP_PROTOCOL", protocol)
 		provider, flush, err := NewTracerProvider(t.Context(), "r", "v1")
 		if err != nil {
@@ -93,7 +93,7 @@ func TestEachCallHasASpanAndATypedError(t *testing.T) {
 	}
 	spans := recorder.Ended()
 	if len(spans) == 3 && spans[2].Status().Code == codes.Error {
-		t.Error("that there is no VM is an answer, and no error")
+		t.Error("NotFound is recorded as an error; expected a normal answer")
 	}
 	if len(spans) != 3 || spans[0].Name() != "driver.CreateMachine" || spans[1].Name() != "driver.ListMachines" {
 		t.Fatalf("spans %v", spans)
@@ -120,7 +120,7 @@ func TestTraceparent(t *testing.T) {
 
 func TestLinkTo(t *testing.T) {
 	const origin = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
-	LinkTo(t.Context(), origin) // no span, no harm
+	LinkTo(t.Context(), origin) // no span: no effect
 	for traceparent, want := range map[string]string{origin: "4bf92f3577b34da6a3ce929d0e0e4736/00f067aa0ba902b7", "": "", "nonsense": ""} {
 		recorder := tracetest.NewSpanRecorder()
 		ctx, span := sdktrace.NewTracerProvider(sdktrace.WithSpanProcessor(recorder)).Tracer("test").Start(t.Context(), "s")

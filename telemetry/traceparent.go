@@ -7,7 +7,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 )
 
-// Traceparent returns the W3C traceparent of the span in ctx, to be noted on objects that the span makes; "" when there
+// Traceparent returns the W3C traceparent of the span in ctx, to be recorded on objects that the span makes; "" when there
 // is no span.
 func Traceparent(ctx context.Context) string {
 	carrier := propagation.MapCarrier{}
@@ -15,7 +15,7 @@ func Traceparent(ctx context.Context) string {
 	return carrier.Get("traceparent")
 }
 
-// LinkTo links the span in ctx to the one that a W3C traceparent names, such as one that was noted on an object when it
+// LinkTo links the span in ctx to the one that a W3C traceparent names, such as one that was recorded on an object when it
 // was made. Nothing happens when there is no span, or no traceparent that can be read.
 func LinkTo(ctx context.Context, traceparent string) {
 	span := trace.SpanFromContext(ctx)
@@ -23,7 +23,7 @@ func LinkTo(ctx context.Context, traceparent string) {
 		return
 	}
 	carrier := propagation.MapCarrier{"traceparent": traceparent}
-	// Without one that can be read the span stays what it is: one of this process, and not remote.
+	// Without a valid one the span stays a span of this process, and is not remote.
 	if origin := trace.SpanContextFromContext(propagation.TraceContext{}.Extract(ctx, carrier)); origin.IsRemote() {
 		span.AddLink(trace.Link{SpanContext: origin})
 	}

@@ -16,13 +16,13 @@ import (
 	"go.opentelemetry.io/otel/trace/noop"
 )
 
-// ServiceName is the name of the fleet in traces, unless OTEL_SERVICE_NAME says another.
+// ServiceName is the name of the fleet in traces, unless OTEL_SERVICE_NAME sets another.
 const ServiceName = "machine-controller-fleet"
 
-// NewTracerProvider returns a provider that exports spans as the OTEL_* variables say, and a function that sends what is left and
-// ends it. The provider does nothing without an endpoint or a name of an exporter, with the exporter none, and with
+// NewTracerProvider returns a provider that exports spans as the OTEL_* variables configure, and a function that sends the remaining spans and
+// stops it. The provider does nothing without an endpoint or a name of an exporter, with the exporter none, and with
 // OTEL_SDK_DISABLED.
-// replica is the name of this process in the traces, and version that of its build. Errors: variables that cannot be understood.
+// replica is the name of this process in the traces, and version that of its build. Errors: invalid variables.
 func NewTracerProvider(ctx context.Context, replica, version string) (trace.TracerProvider, func(context.Context) error, error) {
 	idle := func(context.Context) error { return nil }
 	if disabled, _ := strconv.ParseBool(os.Getenv("OTEL_SDK_DISABLED")); disabled || !configured() {
@@ -43,13 +43,13 @@ func NewTracerProvider(ctx context.Context, replica, version string) (trace.Trac
 	return provider, provider.Shutdown, nil
 }
 
-// newResource describes this process in traces.
+// newResource returns the description of this process in traces.
 func newResource(ctx context.Context, replica, version string) (*resource.Resource, error) {
 	described, err := resource.New(ctx,
 		resource.WithAttributes(
 			attribute.String("service.name", ServiceName), attribute.String("service.instance.id", replica), attribute.String("service.version", version),
 		),
-		resource.WithFromEnv(), // last, so that it wins
+		resource.WithFromEnv(), // last, so that it takes precedence
 		resource.WithTelemetrySDK(),
 	)
 	if err != nil {
@@ -64,14 +64,14 @@ const (
 	tracesProtocolVariable = "OTEL_EXPORTER_OTLP_TRACES_PROTOCOL"
 )
 
-// configured reports whether the environment says where spans go. OpenTelemetry's default, a collector on this host, would have every
+// configured reports whether the environment names a destination of spans. OpenTelemetry's default, a collector on this host, would have every
 // replica without one log errors.
 func configured() bool {
 	return os.Getenv("OTEL_EXPORTER_OTLP_ENDPOINT") != "" || os.Getenv("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT") != "" || os.Getenv(exporterVariable) != ""
 }
 
-// newExporter returns the exporter that the environment names, OTLP by default. OTLP goes over gRPC unless a protocol is named;
-// autoexport's own default is http/protobuf, which the ports of our examples and of existing installations do not take.
+// newExporter returns the exporter that the environment names, OTLP by default. OTLP uses gRPC unless a protocol is named;
+// autoexport's own default is http/protobuf, which the ports of our examples and of existing installations do not accept.
 func newExporter(ctx context.Context) (sdktrace.SpanExporter, error) {
 	exporter, protocol := os.Getenv(exporterVariable), cmp.Or(os.Getenv(tracesProtocolVariable), os.Getenv(protocolVariable))
 	create := func(ctx context.Context) (sdktrace.SpanExporter, error) { return autoexport.NewSpanExporter(ctx) }

@@ -15,7 +15,7 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/telemetry"
 )
 
-// newAlone wires what keeps the fleet out of namespaces that others serve.
+// newAlone wires the exclusion of namespaces that other managers serve.
 func newAlone(o options, f *fleet, s *slots) (*namespacelease.NamespaceLeases, error) {
 	byNamespace, err := ring.NewSlots(s.spread.Count(), ring.Namespace)
 	if err != nil {
@@ -41,13 +41,13 @@ func fleetIdentity(namespace, fleet string) string {
 	return "machine-controller-fleet/" + namespace + "/" + fleet
 }
 
-// refused tells the roots of a slot, if it is ours, who keeps us out of their namespace.
+// refused emits an Event on the roots of a slot of this replica whose namespace another client controls.
 func (s *slots) refused(recorder events.EventRecorder, refused namespacelease.Key, other string) {
 	if !s.fence.Holds(refused.Slot) {
 		return
 	}
 	namespace := refused.Namespace
-	klog.Background().Info("The namespace is not served, another holds the Leases there",
+	klog.Background().Info("Namespace skipped because another controller holds MCM's Leases",
 		"namespace", namespace, "slot", refused.Slot, "holder", other)
 	refs := s.unlabeled.Roots(namespace)
 	refs = append(refs, rootsAmong(policy.Deployment, s.view.Deployments.In(namespace))...)

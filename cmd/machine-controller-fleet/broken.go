@@ -9,13 +9,13 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/shard/protocol"
 )
 
-// watched follows whether the objects of our slots are delivered.
+// watched records whether the objects of this replica's slots are delivered.
 type watched struct {
 	clock clock.PassiveClock
 	// after is for how long a kind may not be delivered before that is reported.
 	after time.Duration
 	kinds []watchedKind
-	// lists follow the lists of the clusters.
+	// lists record the health of lists of the clusters.
 	lists []watchedLists
 }
 
@@ -43,7 +43,7 @@ func (w *watched) control(name string, from objectcache.Source) objectcache.Sour
 	return w.source(name, "control", from)
 }
 
-// Broken returns what has not been delivered for long, by target cluster. Without the objects of the control cluster no target
+// Broken returns what has not been delivered for that long, by target cluster. Without the objects of the control cluster no target
 // can be served.
 func (w *watched) Broken() map[string]string {
 	for _, kind := range w.kinds {

@@ -44,7 +44,7 @@ func TestWatchesThatDoNotDeliverForLongAreBroken(t *testing.T) {
 	broken("")
 	list(nodes)
 	pass(14 * time.Second)
-	list(nodes) // again and again: the time counts from the first
+	list(nodes) // repeatedly: the time counts from the first
 	begin(nodes)
 	broken("")
 	pass(time.Second)
@@ -58,14 +58,14 @@ func TestWatchesThatDoNotDeliverForLongAreBroken(t *testing.T) {
 	machines.End()
 	broken("the target cluster does not deliver Nodes")
 	failure = nil
-	list(nodes) // what is listed is not watched yet
+	list(nodes) // objects that are listed are not watched yet
 	broken("the target cluster does not deliver Nodes")
 	begin(nodes)
 	broken("")
 	pass(time.Hour)
 	broken("")
 	failure = errors.New("no route")
-	begin(nodes) // the watch has broken off
+	begin(nodes) // the watch has ended
 	pass(15 * time.Second)
 	broken("the target cluster does not deliver Nodes")
 }

@@ -33,17 +33,17 @@ type clients struct {
 
 	targetMetadata metadata.Interface
 
-	// controlLists and targetLists follow the lists of both clusters.
+	// controlLists and targetLists record the health of the lists of both clusters.
 	controlLists, targetLists *listHealth
 }
 
-// Seconds after which a connection on which nothing comes is asked for a sign of life, and after which it is given up without
-// one. client-go's defaults, 30 and 15, would leave the watches of a replica silent for 45 s when its network drops packets.
+// Seconds after which a connection without data is probed, and after which it is closed without an answer. client-go's
+// defaults, 30 and 15, would leave the watches of a replica silent for 45 s when its network drops packets.
 const (
 	pingAfter, pingTimeout = 10, 5
 )
 
-// noticeDeadConnections sets that for all clients, as client-go lets it be set: by the environment. What is set there stays.
+// noticeDeadConnections sets that for all clients, by the environment as client-go requires. Values that are already set are kept.
 func noticeDeadConnections() error {
 	for name, seconds := range map[string]int{"HTTP2_READ_IDLE_TIMEOUT_SECONDS": pingAfter, "HTTP2_PING_TIMEOUT_SECONDS": pingTimeout} {
 		if _, set := os.LookupEnv(name); set {
@@ -56,7 +56,7 @@ func noticeDeadConnections() error {
 	return nil
 }
 
-// connect makes the clients. target is nil when there is no target cluster. Errors: configurations that no client can be made of.
+// connect makes the clients. target is nil when there is no target cluster. Errors: invalid configurations.
 func connect(control, target *rest.Config, fence *shard.Fence) (clients, error) {
 	control, err := fence.Guard(control)
 	if err != nil {
@@ -73,7 +73,7 @@ func connect(control, target *rest.Config, fence *shard.Fence) (clients, error) 
 	return c, errors.Join(errs[:]...)
 }
 
-// machineClient returns a client of the machine API that one object which does not decode keeps from no other object.
+// machineClient returns a client of the machine API that can read other objects although one does not decode.
 func machineClient(config *rest.Config) (machineclientset.Interface, error) {
 	client, err := rest.RESTClientFor(decode.Config(config))
 	if err != nil {

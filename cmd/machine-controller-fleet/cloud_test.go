@@ -17,12 +17,12 @@ const (
 	stopTime = 2 * time.Second // of a VM, from its deletion to its end
 )
 
-// cloud is a cloud in memory. It keeps the contract of driver.Driver: a create finds the VM that carries the Machine's UID.
+// cloud is a cloud in memory. It fulfills the contract of driver.Driver: a create finds the VM that carries the Machine's UID.
 type cloud struct {
 	*trial
 
 	mu  sync.Mutex
-	vms []*vm // that there ever were
+	vms []*vm // that ever existed
 }
 
 // vm is a VM of the cloud.
@@ -48,7 +48,7 @@ func (c *cloud) live() (vms []*vm) {
 	return vms
 }
 
-// driverOf is the cloud as a process sees it.
+// driverOf is the driver of a process.
 type driverOf struct {
 	*cloud
 	process *process
@@ -56,7 +56,7 @@ type driverOf struct {
 
 var _ driver.Driver = (*driverOf)(nil)
 
-// call takes a call to the cloud, which carries it out, and its answer back.
+// call sends a call to the cloud, which carries it out, and returns its answer.
 func (d *driverOf) call(ctx context.Context, op driver.Op, t driver.Target, do func() error) error {
 	q := request{replica: d.process.replica, place: atCloud, kind: gets, method: string(op)}
 	if t.Machine != nil {
@@ -89,7 +89,7 @@ func (d *driverOf) call(ctx context.Context, op driver.Op, t driver.Target, do f
 	return failure
 }
 
-// find returns the VM of a machine that has not begun to end: that with its UID, whatever its provider ID says; d.mu is held.
+// find returns the VM of a machine that has not begun to end: that with its UID, regardless of its provider ID; d.mu is held.
 func (d *driverOf) find(t driver.Target) *vm {
 	for _, v := range d.vms {
 		if v.ends.IsZero() && v.uid == string(t.Machine.UID) {
@@ -99,7 +99,7 @@ func (d *driverOf) find(t driver.Target) *vm {
 	return nil
 }
 
-// leaves reports whether the provider ID of a machine names a VM that is not its; d.mu is held.
+// leaves reports whether the provider ID of a machine names a VM of another machine; d.mu is held.
 func (d *driverOf) leaves(t driver.Target) bool {
 	for _, v := range d.vms {
 		if v.ends.IsZero() && v.ProviderID == t.Machine.Spec.ProviderID && v.uid != string(t.Machine.UID) {
@@ -131,12 +131,12 @@ func (d *driverOf) CreateMachine(ctx context.Context, req driver.CreateMachineRe
 	return resp, err
 }
 
-// InitializeMachine is not needed here.
+// InitializeMachine is not implemented.
 func (*driverOf) InitializeMachine(context.Context, driver.InitializeMachineRequest) (driver.InitializeMachineResponse, error) {
 	return driver.InitializeMachineResponse{}, driver.Errorf(driver.OpInitialize, driver.Unimplemented, "nothing to do")
 }
 
-// DeleteMachine begins to end a VM.
+// DeleteMachine begins to terminate a VM.
 func (d *driverOf) DeleteMachine(ctx context.Context, req driver.DeleteMachineRequest) (resp driver.DeleteMachineResponse, err error) {
 	err = d.call(ctx, driver.OpDelete, req.Target, func() error {
 		resp.Gone, resp.Left = true, d.leaves(req.Target)
@@ -183,12 +183,12 @@ func (d *driverOf) ListMachines(ctx context.Context, _ driver.ListMachinesReques
 	return resp, err
 }
 
-// GetVolumeIDs knows none.
+// GetVolumeIDs is not implemented.
 func (*driverOf) GetVolumeIDs(context.Context, driver.GetVolumeIDsRequest) (driver.GetVolumeIDsResponse, error) {
 	return driver.GetVolumeIDsResponse{}, nil
 }
 
-// boot has VMs whose time has come join as Nodes.
+// boot makes VMs join as Nodes when their boot time is over.
 func (c *cloud) boot() {
 	c.mu.Lock()
 	defer c.mu.Unlock()

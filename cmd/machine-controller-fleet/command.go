@@ -17,13 +17,13 @@ const (
 	exitUsage  = 2
 )
 
-// runError is an error of what a command did. Every other error is one of how it was called.
+// runError is an error of the work of a command. Every other error is one of its usage.
 type runError struct{ err error }
 
 func (f *runError) Error() string { return f.err.Error() }
 func (f *runError) Unwrap() error { return f.err }
 
-// failed marks an error of what a command did; nil stays nil.
+// failed marks an error of the work of a command; nil stays nil.
 func failed(err error) error {
 	if err == nil {
 		return nil
@@ -40,7 +40,7 @@ func newCommand(runReplica func(context.Context, options) error) *cobra.Command 
 		Short: "Run one replica of the fleet",
 		Long: `Runs one replica of a fleet that makes machines at a cloud, follows them as Nodes, and takes them
 away again. All flags may stand in a file, see --config.`,
-		Version:       build.String(), // has cobra declare --version
+		Version:       build.String(), // makes cobra declare --version
 		SilenceErrors: true,           // execute prints them
 		SilenceUsage:  true,           // it is longer than a screen, and would hide the error
 	}
@@ -56,8 +56,8 @@ away again. All flags may stand in a file, see --config.`,
 	return cmd
 }
 
-// execute runs the command that the arguments name, reports what is wrong, and returns the exit code. A replica logs why it has
-// ended, because its output is a log; other commands are run by people.
+// execute runs the command that the arguments name, reports its error, and returns the exit code. A replica logs why it has
+// ended, because its output is a log; other commands print it.
 func execute(ctx context.Context, root *cobra.Command, args []string) int {
 	root.SetArgs(args)
 	cmd, err := root.ExecuteContextC(ctx)

@@ -49,7 +49,7 @@ func TestExitCodes(t *testing.T) {
 		{args: "help leave"},
 		{args: "leave --help"},
 		{args: "completion bash"},
-		{args: "", ended: errors.New("the API server is not there"), code: exitFailed}, // it is logged
+		{args: "", ended: errors.New("the API server is unreachable"), code: exitFailed}, // it is logged
 		{args: "--slots=0", ended: errors.New("not reached"), code: exitUsage, errs: "machine-controller-fleet: --slots: expected more than 0"},
 		{args: "--slotz=1", code: exitUsage, errs: "machine-controller-fleet: there is no flag --slotz; the nearest is --slots\nSee machine-controller-fleet --help.\n"},
 		{args: "word", code: exitUsage, errs: `machine-controller-fleet: expected flags only, got ["word"]; a value belongs`},
@@ -79,7 +79,7 @@ func TestCommands(t *testing.T) {
 	}
 }
 
-// A shell is offered the flags of the command that is typed, and no files where none can stand.
+// A shell completes the flags of the typed command, and no files where none are expected.
 func TestCompletion(t *testing.T) {
 	for _, tc := range []struct{ args, want, not string }{
 		{cobra.ShellCompNoDescRequestCmd + " --machine-drain", "--machine-drain-timeout\n", "--fleet-name"},

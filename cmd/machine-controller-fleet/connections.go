@@ -6,13 +6,13 @@ import (
 )
 
 // Connections that are served at a time: Prometheus and the kubelet need a few. The limit for one address is lower, so that no
-// client can keep a kubelet from asking whether the process lives.
+// client can prevent the liveness probes of a kubelet.
 const (
 	mostConnections           = 512
 	mostConnectionsPerAddress = 64
 )
 
-// boundedListener closes connections beyond the bounds as they come.
+// boundedListener closes new connections beyond the bounds.
 type boundedListener struct {
 	net.Listener
 

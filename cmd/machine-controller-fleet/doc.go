@@ -1,8 +1,8 @@
-// Command machine-controller-fleet is one replica of the fleet: it makes machines at a cloud, follows them as Nodes, and
-// takes them away again, as the MachineDeployments, MachineSets and Machines of the control cluster say.
+// Command machine-controller-fleet is one replica of the fleet: it creates machines at a cloud, follows them as Nodes, and
+// removes them again, according to the MachineDeployments, MachineSets and Machines of the control cluster.
 //
-// It reads its flags, connects, wires the controllers, and lives one session of the replica. On SIGTERM or SIGINT it hands
-// its slots over and exits 0. It exits 1 when it cannot start and when its session has ended, to be started again as
+// It reads its flags, connects, wires the controllers, and runs one session of the replica. On SIGTERM or SIGINT it hands
+// over its slots and exits 0. It exits 1 when it cannot start and when its session has ended, to be started again as
 // another session, and 2 for wrong flags.
 //
 // Its commands do something else, and end: leave gives the machines of a stopped fleet back to Machine Controller Manager,

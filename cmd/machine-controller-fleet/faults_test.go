@@ -13,7 +13,7 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/testkit/apiserver"
 )
 
-// The kinds of faults that come and go. Each begins one.
+// The kinds of faults that begin and end. Each function begins one.
 func faultKinds() map[string]func(*trial) {
 	return map[string]func(*trial){
 		"outage of a cluster":        (*trial).outage,
@@ -39,7 +39,7 @@ func faultKinds() map[string]func(*trial) {
 	}
 }
 
-// drawFaults draws which kinds of faults a run has, and how bad its network is.
+// drawFaults draws the kinds of faults of a run, and the faults of its network.
 func (t *trial) drawFaults() (kinds []string) {
 	for _, name := range slices.Sorted(maps.Keys(faultKinds())) {
 		if t.random.IntN(3) == 0 {
@@ -63,7 +63,7 @@ func (t *trial) randomProcess() *process {
 	return alive[t.random.IntN(len(alive))]
 }
 
-// forAWhile has a disturbance end after some time.
+// forAWhile ends a disturbance after some time.
 func (t *trial) forAWhile(most time.Duration, d *disturbance) {
 	d = t.network.disturb(d)
 	for_ := t.between(time.Second, most)
@@ -92,7 +92,7 @@ func (t *trial) cutOff() {
 	}
 }
 
-// cut has nothing come through between a replica and a place, "" for all.
+// cut interrupts the network between a replica and a place, "" for all.
 func cut(replica, place string) *disturbance {
 	return &disturbance{
 		name: replica + " is cut off from " + place, there: true, back: true,
@@ -108,7 +108,7 @@ func (t *trial) oneWay() {
 	}
 }
 
-// hanging has the lists of a replica get no answer, while all else does: a network that loses large packets.
+// hanging makes the lists of a replica hang, while all else is answered: a network that loses large packets.
 func hanging(replica, place string) *disturbance {
 	return &disturbance{
 		name: "lists of " + replica + " hang at " + place, back: true,
@@ -124,7 +124,7 @@ func (t *trial) listsHang() {
 	}
 }
 
-// blockedLeases has a replica's requests about the fleet's Leases get no answer, while it sees, and may do, everything else.
+// blockedLeases makes a replica's requests for the fleet's Leases hang, while all other requests are answered.
 func blockedLeases(replica, _ string) *disturbance {
 	return &disturbance{
 		name: "requests of " + replica + " about Leases hang", there: true, back: true,
@@ -154,7 +154,7 @@ func (t *trial) someFail() {
 	}
 }
 
-// silent has the watches of a replica show nothing.
+// silent makes the watches of a replica deliver nothing.
 func silent(replica, place string) *disturbance {
 	return &disturbance{
 		name: "watches of " + replica + " are silent at " + place, back: true,
@@ -230,7 +230,7 @@ func (t *trial) setHolder(namespace, name, holder string) {
 	})
 }
 
-// takeMCMLeases has another holder take, or empty, MCM's Leases of a namespace.
+// takeMCMLeases makes another holder acquire, or empty, MCM's Leases of a namespace.
 func (t *trial) takeMCMLeases() {
 	namespace, holder := namespaces()[t.random.IntN(2)], []string{"", "mcm-1"}[t.random.IntN(2)]
 	t.logf("MCM's Leases in %s get the holder %q", namespace, holder)
@@ -239,7 +239,7 @@ func (t *trial) takeMCMLeases() {
 	}
 }
 
-// relabel takes the slot label off an object, or changes it.
+// relabel removes the slot label of an object, or changes it.
 func (t *trial) relabel() {
 	resource := []string{"machinedeployments", "machinesets", "machines", "nodes"}[t.random.IntN(4)]
 	server := t.control
@@ -290,8 +290,8 @@ func (t *trial) changeSome() {
 // longestPause bounds the time for which a process is paused.
 const longestPause = time.Minute
 
-// pauseProcess stops a process for some time, as SIGSTOP and SIGCONT do: what it sends, gets and times stands still. Goroutines
-// cannot be stopped in a bubble, so that timers of controllers and of client-go still fire; what they lead to is held up.
+// pauseProcess stops a process for some time, as SIGSTOP and SIGCONT do: its requests, answers and timers are delayed. Goroutines
+// cannot be stopped in a bubble, so that timers of controllers and of client-go still fire; their effects are delayed.
 func (t *trial) pauseProcess() {
 	if p := t.randomProcess(); p != nil {
 		d := t.between(time.Second, longestPause)

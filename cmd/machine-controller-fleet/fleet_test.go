@@ -40,7 +40,7 @@ func newLogger(t *trial) logr.Logger {
 	return funcr.New(func(prefix, args string) { t.logf("  %s %s", prefix, args) }, funcr.Options{})
 }
 
-// result is what became of a seed.
+// result is the result of a seed.
 type result struct {
 	wrong, lasting   string
 	requests, starts int

@@ -12,7 +12,7 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/shard/ring"
 )
 
-// defaultFleetNamespace is where the Leases are when nothing says otherwise.
+// defaultFleetNamespace is the default namespace of the Leases.
 const defaultFleetNamespace = "machine-controller-fleet"
 
 // fleetOptions are the flags of this replica's part in the fleet.
@@ -67,7 +67,7 @@ func (o *fleetOptions) spread() (ring.Slots, error) {
 	return ring.NewSlots(o.slots, by)
 }
 
-// settings are what the protocol needs to know of this process.
+// settings returns the settings of the protocol for this process.
 func (o *fleetOptions) settings(replica, session string, exclusive bool) protocol.Settings {
 	return protocol.Settings{
 		Config: o.durations, Assignment: assignment.DefaultConfig(), Fleet: o.name, Namespace: o.namespace,
@@ -77,5 +77,5 @@ func (o *fleetOptions) settings(replica, session string, exclusive bool) protoco
 }
 
 // restartDelay is how long a process at most waits before it ends because its session has: replicas that lose theirs
-// together do not all come back at once.
+// together do not all restart at the same time.
 const restartDelay = 2 * time.Second

@@ -17,7 +17,7 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/shard/slotlabel/policy"
 )
 
-// healthOptions are the flags of telling healthy machines from others, and of when those are replaced and when not.
+// healthOptions are the flags of the health of machines, and of remediation.
 type healthOptions struct {
 	timeout          time.Duration
 	nodeConditions   []string
@@ -30,8 +30,8 @@ func (o *healthOptions) declare(g *flags.Group) {
 	g.Duration(&o.timeout, "machine-health-timeout", 10*time.Minute, "how long a machine may be unhealthy before it has failed and is replaced; 0 means at once", flags.OrZero)
 	g.List(&o.nodeConditions, "node-conditions", []string{"KernelDeadlock", "ReadonlyFilesystem", "DiskPressure", "NetworkUnavailable"}, "types of Node conditions, separated by commas, that must be False on a healthy Node")
 	g.String(&o.disruptionBudget, "disruption-budget", "1", "how many machines of a MachineDeployment may be on their way out or in for an unhealthy one to be replaced: a number, or a percentage of its replicas, rounded down and at least 1")
-	g.Int(&o.thresholds.NotReady, "circuit-breaker-not-ready", t.NotReady, "how many machines of a zone, or of a whole target cluster, have to be not Ready, and be more than --circuit-breaker-percent of them, to halt the replacement of unhealthy machines there")
-	g.Int(&o.thresholds.Percent, "circuit-breaker-percent", t.Percent, "see --circuit-breaker-not-ready; with 100 replacement is never halted")
+	g.Int(&o.thresholds.NotReady, "circuit-breaker-not-ready", t.NotReady, "how many machines of a zone, or of a whole target cluster, have to be not Ready, and be more than --circuit-breaker-percent of them, to open the circuit breaker there: unhealthy machines are not replaced")
+	g.Int(&o.thresholds.Percent, "circuit-breaker-percent", t.Percent, "see --circuit-breaker-not-ready; with 100 the circuit breaker never opens")
 	g.Int(&o.thresholds.ClosePercent, "circuit-breaker-close-percent", t.ClosePercent, "unhealthy machines are replaced again where less than this percentage has not been Ready for --circuit-breaker-close-after")
 	g.Duration(&o.thresholds.CloseAfter, "circuit-breaker-close-after", t.CloseAfter, "see --circuit-breaker-close-percent", flags.OrZero)
 }
@@ -48,7 +48,7 @@ func (o *healthOptions) validate() error {
 	return errors.Join(errs...)
 }
 
-// newRemediation wires what lets unhealthy machines be replaced.
+// newRemediation wires the remediation of unhealthy machines.
 func newRemediation(o options, f *fleet) (*remediation.Controller, error) {
 	var c *remediation.Controller
 	c, err := remediation.New(remediation.Config{
@@ -68,7 +68,7 @@ func newRemediation(o options, f *fleet) (*remediation.Controller, error) {
 	return c, err
 }
 
-// countBreakers registers a metric of where replacement is halted.
+// countBreakers registers a metric of the open circuit breakers.
 func countBreakers(registerer prometheus.Registerer, breakers *remediation.Breakers) {
 	registerer.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "mcf_open_circuit_breakers",

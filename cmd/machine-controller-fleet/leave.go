@@ -21,7 +21,7 @@ import (
 // leaveCommand is the name of the command that leaves.
 const leaveCommand = "leave"
 
-// leaveOptions are the flags of leaving. They mean what they mean for a replica.
+// leaveOptions are the flags of leaving. They have the same meaning as for a replica.
 type leaveOptions struct {
 	controlKubeconfig, targetKubeconfig string
 	fleet, fleetNamespace, namespace    string
@@ -57,7 +57,7 @@ func (o *leaveOptions) declare(cmd *cobra.Command) *flags.Set {
 	return set
 }
 
-// runLeave leaves, and prints what it has done.
+// runLeave hands the machines back, and prints the result.
 func runLeave(ctx context.Context, o leaveOptions, out io.Writer) error {
 	cfg := handback.Config{
 		Fleet: o.fleet, FleetNamespace: o.fleetNamespace, Identity: fleetIdentity(o.fleetNamespace, o.fleet), Namespace: o.namespace,
@@ -92,7 +92,7 @@ func runLeave(ctx context.Context, o leaveOptions, out io.Writer) error {
 	return err
 }
 
-// unfenced connects without a Fence: there is no session, and no fleet that could be in the way.
+// unfenced connects without a Fence: there is no session, and no fleet that runs.
 func unfenced(file string) (*rest.Config, error) {
 	if file == inClusterConfig {
 		file = ""

@@ -12,8 +12,9 @@ import (
 	"k8s.io/utils/clock"
 )
 
-// listHealth follows whether an API server answers lists: controllers list live before what has consequences, and where small
-// requests pass and large answers do not, watches that were established deliver all the same. It is safe for concurrent use.
+// listHealth records whether an API server answers lists: controllers list live before decisions with consequences, and
+// where small requests are answered and large ones are not, established watches still deliver. It is safe for concurrent
+// use.
 type listHealth struct {
 	clock clock.PassiveClock
 
@@ -21,7 +22,7 @@ type listHealth struct {
 	kinds map[string]*listing // by resource
 }
 
-// listing is what the lists of a resource have met.
+// listing has the results of the lists of a resource.
 type listing struct {
 	begun []*time.Time // of those that are not answered yet
 	// since is when the first list began that has failed since one was last answered, last when one failed last; zero: none has.
@@ -32,7 +33,7 @@ func newListHealth(c clock.PassiveClock) *listHealth {
 	return &listHealth{clock: c, kinds: map[string]*listing{}}
 }
 
-// Broken returns a resource whose lists are not answered: one has hung for so long, or they have failed for so long and lately.
+// Broken returns a resource whose lists are not answered: one has hung for that long, or they have failed for that long and recently.
 // ok is false if there is none.
 func (h *listHealth) Broken(after time.Duration) (resource string, ok bool) {
 	h.mu.Lock()
@@ -52,7 +53,7 @@ func (h *listHealth) Broken(after time.Duration) (resource string, ok bool) {
 	return slices.Min(broken), true
 }
 
-// wrap returns a transport whose lists are followed.
+// wrap returns a transport whose lists are recorded.
 func (h *listHealth) wrap(next http.RoundTripper) http.RoundTripper {
 	return &listTransport{health: h, next: next}
 }
@@ -104,7 +105,7 @@ func (t *listTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 	done := t.health.begin(resource)
 	answer, err := t.next.RoundTrip(r)
 	if err != nil {
-		done(false, r.Context().Err() == nil) // one that nobody waits for any more says nothing
+		done(false, r.Context().Err() == nil) // a canceled one proves nothing
 		return nil, err
 	}
 	if answer.StatusCode >= http.StatusInternalServerError {
@@ -115,7 +116,7 @@ func (t *listTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 	return answer, nil
 }
 
-// listBody notices whether a list has come as a whole.
+// listBody records whether a list was read completely.
 type listBody struct {
 	io.ReadCloser
 
@@ -134,7 +135,7 @@ func (b *listBody) Read(into []byte) (int, error) {
 	return n, err
 }
 
-// Close ends the list. One that was not read to its end says nothing.
+// Close ends the list. One that was not read to its end proves nothing.
 func (b *listBody) Close() error {
 	b.done(false, false)
 	return b.ReadCloser.Close()

@@ -102,7 +102,7 @@ func TestListsThatAreNotAnsweredForLongAreBroken(t *testing.T) {
 		pass(time.Second)
 		broken("nodes")
 		pass(2*after - time.Second)
-		broken("") // nothing was tried for long
+		broken("") // no request for a long time
 		fail()
 		broken("nodes")
 		good()
@@ -115,7 +115,7 @@ func TestListsThatAreNotAnsweredForLongAreBroken(t *testing.T) {
 
 	done := health.begin("nodes") // it hangs
 	pass(after - time.Second)
-	good() // others do not
+	good() // others are answered
 	broken("")
 	pass(time.Second)
 	broken("nodes")

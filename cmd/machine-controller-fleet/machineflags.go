@@ -15,7 +15,7 @@ import (
 // defaultResourceExhaustedRetry is also what 0 means, as in MCM.
 const defaultResourceExhaustedRetry = 10 * time.Minute
 
-// machineOptions are the flags of a machine's life. MachineDeployments and Machines may say otherwise for theirs.
+// machineOptions are the flags of a machine's life. MachineDeployments and Machines may override them.
 type machineOptions struct {
 	creationTimeout        time.Duration
 	inPlaceUpdateTimeout   time.Duration
@@ -41,7 +41,7 @@ func (o *machineOptions) declare(g *flags.Group) {
 	g.Bool(&o.componentsTaint, "critical-components-taint", true, "add the taint "+v1alpha1.TaintCriticalComponentsNotReady+" to a Node that was updated in place; false where nothing in the target cluster removes it, which in Gardener its resource manager does; the annotation "+v1alpha1.AnnotationComponentsTaint+" on a MachineDeployment goes before (MCM: always)")
 }
 
-// bootstrapGroup is what the API server takes as a group of a bootstrap token; with another one the token is worth nothing.
+// bootstrapGroup is the form of groups of bootstrap tokens that the API server accepts; a token with another one is invalid.
 const bootstrapGroup = `^system:bootstrappers:[a-z0-9:-]{0,255}[a-z0-9]$`
 
 func (o *machineOptions) validate() error {
@@ -67,7 +67,7 @@ func (o *options) limits() lifecycle.Limits {
 	return limits
 }
 
-// declareDrain declares the flags of emptying a Node before its VM goes.
+// declareDrain declares the flags of emptying a Node before its VM is deleted.
 func declareDrain(g *flags.Group, o *drain.Settings) {
 	g.Duration(&o.Timeout, "machine-drain-timeout", 2*time.Hour, "how long the drain of a Node may take, counted from the machine's deletion, before its pods are deleted by force; 0 means at once", flags.OrZero)
 	g.Int(&o.MaxEvictRetries, "machine-max-evict-retries", 360, "for how long a pod that may not be evicted is tried before it is deleted by force: 20s for each retry; with 0 it is when it was refused once", flags.OrZero)
@@ -76,7 +76,7 @@ func declareDrain(g *flags.Group, o *drain.Settings) {
 	g.Int(&o.VolumeParallelism, "drain-volume-parallelism", 4, "how many volumes of a Node move at a time before the next pod with volumes waits; 1 where their driver is unknown (MCM: 1)")
 }
 
-// safetyOptions are the flags of what is checked from time to time.
+// safetyOptions are the flags of periodic checks.
 type safetyOptions struct {
 	orphanVMsPeriod            time.Duration
 	statusCheckTimeout         time.Duration
@@ -86,12 +86,12 @@ type safetyOptions struct {
 }
 
 func (o *safetyOptions) declare(g *flags.Group) {
-	g.Duration(&o.orphanVMsPeriod, "machine-safety-orphan-vms-period", 15*time.Minute, "time between two searches for VMs that belong to no machine", flags.OrZero, flags.NoEffectYet("nobody searches for them"))
-	g.Duration(&o.statusCheckTimeout, "machine-safety-apiserver-statuscheck-timeout", 30*time.Second, "how long an API server may be away before nothing is concluded from what it does not say", flags.OrZero, flags.NoEffectYet("nobody looks at API servers but those who need an answer"))
+	g.Duration(&o.orphanVMsPeriod, "machine-safety-orphan-vms-period", 15*time.Minute, "time between two searches for VMs that belong to no machine", flags.OrZero, flags.NoEffectYet("the search is not implemented"))
+	g.Duration(&o.statusCheckTimeout, "machine-safety-apiserver-statuscheck-timeout", 30*time.Second, "how long an API server may be unreachable before no decision is based on its missing answers", flags.OrZero, flags.NoEffectYet("API servers are not checked beyond the requests of the controllers"))
 	g.Duration(&o.statusCheckPeriod, "machine-safety-apiserver-statuscheck-period", time.Minute, "time between two looks at each API server; not less than its timeout", flags.OrZero, flags.NoEffectYet("see the timeout"))
-	g.Int(&o.overshootUp, "safety-up", 2, "how many machines more than its replicas and surge freeze a MachineSet", flags.OrZero, flags.NoEffectYet("nobody counts them"))
-	g.Int(&o.overshootDown, "safety-down", 1, "how many machines fewer than that thaw it again", flags.OrZero, flags.NoEffectYet("nobody counts them"))
-	g.Duration(&o.overshootPeriod, "machine-safety-overshooting-period", time.Minute, "time between two counts of machines", flags.OrZero, flags.NoEffectYet("nobody counts them"))
+	g.Int(&o.overshootUp, "safety-up", 2, "how many machines more than its replicas and surge freeze a MachineSet", flags.OrZero, flags.NoEffectYet("the count is not implemented"))
+	g.Int(&o.overshootDown, "safety-down", 1, "how many machines fewer than that thaw it again", flags.OrZero, flags.NoEffectYet("the count is not implemented"))
+	g.Duration(&o.overshootPeriod, "machine-safety-overshooting-period", time.Minute, "time between two counts of machines", flags.OrZero, flags.NoEffectYet("the count is not implemented"))
 }
 
 func (o *safetyOptions) validate() error {

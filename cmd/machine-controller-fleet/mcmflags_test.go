@@ -14,7 +14,7 @@ type mcmFlag struct {
 	name, value string // its default there
 	// ours is our default where it differs on purpose; "-" means empty.
 	ours string
-	// ignored says that the flag is accepted and has no meaning, and waits that it has none yet.
+	// ignored reports whether the flag is accepted without a meaning, and waits whether it has none yet.
 	ignored, waits bool
 }
 
@@ -68,13 +68,13 @@ func mcmFlags() []mcmFlag {
 	}
 }
 
-// What is logged when a flag is set that has no meaning, and one that has none yet. Each says why.
+// What is logged when a flag is set that has no meaning, and one that has none yet. Each has the reason.
 var (
-	remarkOnIgnored = regexp.MustCompile(`"The flag has no effect" flag="--[a-z-]+" why="(replaced by|not needed:) [^"]+"`)
-	remarkOnWaiting = regexp.MustCompile(`"The flag has no effect" flag="--[a-z-]+" why="no effect yet: [^"]+"`)
+	remarkOnIgnored = regexp.MustCompile(`"Flag has no effect" flag="--[a-z-]+" why="(replaced by|not needed:) [^"]+"`)
+	remarkOnWaiting = regexp.MustCompile(`"Flag has no effect" flag="--[a-z-]+" why="no effect yet: [^"]+"`)
 )
 
-func TestFlagsOfMCMAreTaken(t *testing.T) {
+func TestFlagsOfMCMAreAccepted(t *testing.T) {
 	known := flagsOfReplica()
 	for _, f := range mcmFlags() {
 		argument := "--" + f.name + "=" + f.value
@@ -101,7 +101,7 @@ func TestFlagsOfMCMAreTaken(t *testing.T) {
 }
 
 // The whole command lines with which Gardener runs MCM.
-func TestCommandLinesOfMCMAreTaken(t *testing.T) {
+func TestCommandLinesOfMCMAreAccepted(t *testing.T) {
 	for _, line := range []string{
 		"--concurrent-syncs=30 --kube-api-qps=150 --kube-api-burst=200 --safety-up=2 --safety-down=1 --machine-safety-overshooting-period=1m --namespace=shoot--a--b --port=10258 --v=3",
 		"--control-kubeconfig=inClusterConfig --machine-creation-timeout=20m --machine-drain-timeout=2h --machine-health-timeout=10m --machine-safety-apiserver-statuscheck-timeout=30s --machine-safety-apiserver-statuscheck-period=1m --machine-safety-orphan-vms-period=30m --kube-api-qps=100 --kube-api-burst=200 --leader-elect --v=3",

@@ -31,7 +31,7 @@ const (
 	writes  = "write"
 )
 
-// request is what the network knows of a request.
+// request is a request on the network.
 type request struct{ replica, place, kind, method, path string }
 
 // direction of what is on the wire.
@@ -42,23 +42,23 @@ const (
 	back  direction = true
 )
 
-// brokenAfter is after what time a connection breaks on which nothing comes through: clients of HTTP/2 ping.
+// brokenAfter is after what time a connection breaks without data: clients of HTTP/2 ping.
 const brokenAfter = (pingAfter + pingTimeout) * time.Second
 
-// disturbance is a part of the network that does not work for a while.
+// disturbance is a part of the network that fails for some time.
 type disturbance struct {
 	name string
 	// of selects requests; on their way there, back, or both.
 	of          func(request) bool
 	there, back bool
-	// refuses has requests fail at once; slowest has them arrive late, by up to so much. Else they hang.
+	// refuses makes requests fail at once; slowest makes them arrive late, by at most that much. Otherwise they hang.
 	refuses bool
 	slowest time.Duration
 
 	over chan struct{} // closed when it has ended
 }
 
-// network is everything between replicas and the rest. How long something takes follows from the seed and from what it is, not from
+// network is everything between replicas and the rest. Delays follow from the seed and from the request, not from
 // the order in which goroutines run.
 type network struct {
 	seed uint64
@@ -67,7 +67,7 @@ type network struct {
 	disturbances []*disturbance
 	counts       map[request]uint64
 	lossOneIn    uint64        // of answers to writes and calls; 0 is none
-	lateOneIn    uint64        // of writes that arrive late, whatever becomes of their sender; 0 is none
+	lateOneIn    uint64        // of writes that arrive late, also when their sender has died; 0 is none
 	lagMost      time.Duration // of watches
 }
 
@@ -163,7 +163,7 @@ func (n *network) latency(q request, way direction, purpose string) time.Duratio
 
 var errBroken = errors.New("connection lost")
 
-// travel takes a request one way. Errors: it does not arrive.
+// travel sends a request one way. Errors: it does not arrive.
 func (n *network) travel(ctx context.Context, dead <-chan struct{}, q request, way direction) error {
 	if err := pass(ctx, dead, nil, n.latency(q, way, fmt.Sprint(way))); err != nil {
 		return err
@@ -228,8 +228,8 @@ func (l *link) about(r *http.Request) request {
 	return q
 }
 
-// RoundTrip takes a request to the server, and the answer back. A process that is paused between the last check of its fence and
-// the send has its request arrive after the pause.
+// RoundTrip sends a request to the server, and returns the answer. If a process is paused between the last check of its fence and
+// the send, its request arrives after the pause.
 func (l *link) RoundTrip(r *http.Request) (*http.Response, error) {
 	q := l.about(r)
 	l.sent(q, r)
@@ -239,7 +239,7 @@ func (l *link) RoundTrip(r *http.Request) (*http.Response, error) {
 	return answer, err
 }
 
-// exchange takes a request to the server, and the answer back.
+// exchange sends a request to the server, and returns the answer.
 func (l *link) exchange(r *http.Request, q request, wasPaused bool) (*http.Response, error) {
 	ctx := r.Context()
 	if r.Body != nil {
@@ -281,7 +281,7 @@ func (l *link) exchange(r *http.Request, q request, wasPaused bool) (*http.Respo
 	return answer, nil
 }
 
-// slow has the events of a watch come when the network lets them.
+// slow delays the events of a watch like the network.
 func (l *link) slow(events *apiserver.Events, q request) {
 	n, last := l.network, time.Time{}
 	events.Lag = func(at time.Time) time.Time {
@@ -316,7 +316,7 @@ func (n *network) loses(q request) bool {
 	return oneIn > 0 && q.kind == writes && n.draw(q, "loss")%oneIn == 0
 }
 
-// late returns for how long a write is held back.
+// late returns for how long a write is delayed.
 func (n *network) late(q request) time.Duration {
 	n.mu.Lock()
 	oneIn := n.lateOneIn
@@ -330,7 +330,7 @@ func (n *network) late(q request) time.Duration {
 	return 0
 }
 
-// deliverLate has a request arrive after some time, whether or not its sender still waits or lives.
+// deliverLate delivers a request after some time, also when its sender does not wait any more or has died.
 func (l *link) deliverLate(r *http.Request, late time.Duration) (*http.Response, error) {
 	type result struct {
 		answer *http.Response

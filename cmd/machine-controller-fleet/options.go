@@ -16,7 +16,7 @@ import (
 )
 
 // options are the flags. Names and defaults are those of Machine Controller Manager where it has the flag; where the
-// default is another one, the usage says so.
+// default is another one, the usage states it.
 type options struct {
 	controlKubeconfig, targetKubeconfig string
 	namespace                           string
@@ -81,7 +81,7 @@ func (o *options) declareServing(g *flags.Group) {
 	g.String(&o.fleet.debugFaultPoint, "debug-fault-point", "", "with --debug-hooks, stop all work whose name contains this from the start on; empty stops none")
 }
 
-// declareLogs takes from klog what MCM takes.
+// declareLogs declares the flags of klog that MCM has.
 func declareLogs(g *flags.Group) {
 	all := flag.NewFlagSet("logs", flag.ContinueOnError)
 	klog.InitFlags(all)
@@ -89,7 +89,7 @@ func declareLogs(g *flags.Group) {
 	g.Go(all.Lookup("vmodule"), "", "how much is logged from single source files: pattern=N, with commas between them")
 }
 
-// complete reads the file that the command line names, fills in what comes from the surroundings, and checks the options.
+// complete reads the file that the command line names, sets the defaults that come from the environment, and checks the options.
 func (o *options) complete(set *flags.Set) error {
 	if err := set.Complete(); err != nil {
 		return err
@@ -105,7 +105,7 @@ func (o *options) complete(set *flags.Set) error {
 	return o.validate()
 }
 
-// validate checks what the types of the flags do not.
+// validate checks values beyond the types of the flags.
 func (o *options) validate() error {
 	var errs []error
 	check := func(ok bool, format string, args ...any) {
@@ -121,9 +121,9 @@ func (o *options) validate() error {
 	return errors.Join(append(errs, o.fleet.validate(), o.machine.validate(), o.health.validate(), o.safety.validate())...)
 }
 
-// reportRemarks logs which flags were set in vain.
+// reportRemarks logs which flags were set without effect.
 func (o *options) reportRemarks(log klog.Logger) {
 	for _, remark := range o.remarks {
-		log.Info("The flag has no effect", "flag", remark.Flag, "why", remark.Why)
+		log.Info("Flag has no effect", "flag", remark.Flag, "why", remark.Why)
 	}
 }

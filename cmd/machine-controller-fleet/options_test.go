@@ -80,8 +80,8 @@ func TestWrongFlagsAreNamed(t *testing.T) {
 	}
 }
 
-// MCM takes 0 for each of its durations and limits, and so do those who come from there.
-func TestZeroIsTakenWhereMCMTakesIt(t *testing.T) {
+// MCM accepts 0 for each of its durations and limits, and so existing command lines may have it.
+func TestZeroIsAcceptedWhereMCMAcceptsIt(t *testing.T) {
 	var line []string
 	for _, f := range mcmFlags() {
 		_, notADuration := time.ParseDuration(f.value)
@@ -101,7 +101,7 @@ func TestZeroIsTakenWhereMCMTakesIt(t *testing.T) {
 	}
 }
 
-func TestNamesThatComeFromOutside(t *testing.T) {
+func TestNamesFromTheEnvironment(t *testing.T) {
 	t.Setenv("POD_NAMESPACE", "from-the-pod")
 	o, err := parse(nil)
 	if err != nil {

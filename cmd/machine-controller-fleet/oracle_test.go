@@ -32,7 +32,7 @@ func isSlotLease(path string) bool { return strings.Contains(path, "/leases/flee
 // excused is for how long after a Lease was edited by hand two sessions may act on a slot: see docs/limits.md.
 const excused = 30 * time.Second
 
-// oracle sees every request and every VM, and says what must not be.
+// oracle sees every request and every VM, and reports violations of the invariants.
 type oracle struct {
 	*trial
 
@@ -40,7 +40,7 @@ type oracle struct {
 	edited   time.Time       // when a Lease was last edited by hand
 	restored time.Time       // when the control cluster's etcd last was
 	late     map[string]bool // machines for which a create may have been late
-	lost     []string        // replicas that do not come back
+	lost     []string        // replicas that are not restarted
 	sentAll  int
 	byKind   map[string]int
 }
@@ -52,7 +52,7 @@ func newOracle(t *trial) *oracle {
 // owned is the end of a User-Agent: session, slot and epoch.
 var owned = regexp.MustCompile(`session=([^;)]+); slot=(\d+); epoch=(\d+)`)
 
-// sent looks at a request at the moment of its send.
+// sent checks a request at the moment of its send.
 func (t *trial) sent(q request, r *http.Request) {
 	o := t.oracle
 	o.mu.Lock()
@@ -88,7 +88,7 @@ func (o *oracle) acts(session string, slot int, what string) {
 	}
 }
 
-// called looks at a call that may change something, at the moment of its send.
+// called checks a call that may change something, at the moment of its send.
 func (t *trial) called(ctx context.Context, p *process, op driver.Op, of driver.Target) {
 	slot := -1
 	for _, attribute := range telemetry.OwnerAttributes(ctx) {
@@ -104,12 +104,12 @@ func (t *trial) called(ctx context.Context, p *process, op driver.Op, of driver.
 	stored := t.control.Get("machines", of.Machine.Namespace, of.Machine.Name)
 	if op == driver.OpCreate && (stored == nil || stored.GetUID() != of.Machine.UID) {
 		t.oracle.mu.Lock()
-		t.oracle.late[string(of.Machine.UID)] = true // the machine went while the call was prepared: a limit
+		t.oracle.late[string(of.Machine.UID)] = true // the machine was deleted while the call was prepared: a limit
 		t.oracle.mu.Unlock()
 	}
 }
 
-// made looks at a VM that is about to be made, with the cloud's lock held.
+// made checks a VM that is about to be made, with the cloud's lock held.
 func (c *cloud) made(v *vm) {
 	for _, other := range c.vms {
 		if other.uid == v.uid && other.ends.IsZero() {
@@ -125,7 +125,7 @@ func (c *cloud) made(v *vm) {
 	c.logf("VM %s of machine %s", v.ProviderID, v.machine)
 }
 
-// ended looks at a VM that is about to end, with the cloud's lock held.
+// ended checks a VM that is about to end, with the cloud's lock held.
 func (c *cloud) ended(v *vm) {
 	stored := c.control.Get("machines", v.namespace, v.machine)
 	if stored != nil && string(stored.GetUID()) == v.uid && stored.GetDeletionTimestamp() == nil && !c.oracle.mayBeUndeleted() {
@@ -142,7 +142,7 @@ func (o *oracle) mayBeUndeleted() bool {
 	return !o.restored.IsZero() && time.Since(o.restored) < brokenAfter
 }
 
-// excuse notes that a Lease was edited by hand.
+// excuse records that a Lease was edited by hand.
 func (o *oracle) excuse() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -162,7 +162,7 @@ func (o *oracle) forgotten() (n int) {
 	return n
 }
 
-// health returns what replicas say is wrong: metrics, and readiness; "" is that all is well.
+// health returns the problems that replicas report, by metrics and readiness; "" for none.
 func (t *trial) health() string {
 	var all []string
 	for _, p := range t.alive() {

@@ -7,12 +7,12 @@ import (
 	"k8s.io/utils/clock"
 )
 
-// pauseState holds up the requests, answers, watch events and timers of a process while it is paused.
+// pauseState delays the requests, answers, watch events and timers of a process while it is paused.
 type pauseState struct {
 	dead <-chan struct{}
 
 	mu      sync.Mutex
-	resumed chan struct{} // closed when the process goes on; nil while it runs
+	resumed chan struct{} // closed when the process continues; nil while it runs
 }
 
 // pause begins a pause, unless there is one.
@@ -68,7 +68,7 @@ var _ clock.WithTicker = pausableClock{}
 // NewTimer returns a timer that fires once.
 func (c pausableClock) NewTimer(d time.Duration) clock.Timer { return c.timer(d, 0) }
 
-// NewTicker returns a timer that fires again and again.
+// NewTicker returns a timer that fires repeatedly.
 func (c pausableClock) NewTicker(d time.Duration) clock.Ticker { return tickerOf{c.timer(d, d)} }
 
 // After returns the channel of a timer that fires once.

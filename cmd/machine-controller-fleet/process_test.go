@@ -16,7 +16,7 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/shard"
 )
 
-// process is one life of a replica, wired as the binary wires it.
+// process is one process of a replica, wired as the binary wires it.
 type process struct {
 	*trial
 	*pauseState
@@ -91,7 +91,7 @@ func (t *trial) start(replica string) *process {
 	return p
 }
 
-// die is what the process calls to end at once.
+// die is called by the process to end at once.
 func (p *process) die(reason string) {
 	p.mu.Lock()
 	p.diedOf = reason
@@ -108,7 +108,7 @@ func (p *process) isAlive() bool {
 	}
 }
 
-// crash is SIGKILL. What is on the wire arrives.
+// crash is SIGKILL. Requests in flight arrive.
 func (p *process) crash() {
 	p.logf("%s is killed", p.session)
 	p.killed = true
@@ -141,7 +141,7 @@ func (p *process) metric(name string) (value float64, found bool) {
 	return 0, false
 }
 
-// ready is what /readyz answers.
+// ready returns the answer of /readyz.
 func (p *process) ready() error {
 	ctx, cancel := context.WithTimeout(context.Background(), answerTimeout)
 	defer cancel()

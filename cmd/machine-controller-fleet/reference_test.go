@@ -15,7 +15,7 @@ import (
 
 var update = flag.Bool("update", false, "write the golden files and docs/flags.md anew")
 
-// golden compares a file of the repository with what the code says.
+// golden compares a file of the repository with the output of the code.
 func golden(t *testing.T, file, want string) {
 	t.Helper()
 	if *update {

@@ -13,13 +13,13 @@ import (
 const (
 	// longestBackupAge bounds the age of a backup when it is restored.
 	longestBackupAge = time.Minute
-	// leastAway and mostAway bound the time for which the API server is away before it comes back with the backup: longer than the
-	// fence, as docs/limits.md demands.
+	// leastAway and mostAway bound the time for which the API server is away before it returns with the backup: longer than the
+	// fence, as docs/limits.md requires.
 	leastAway, mostAway = 11 * time.Second, 40 * time.Second
 )
 
-// restoreEtcd takes a backup of a cluster and restores it later, as docs/limits.md demands: the API server is away for longer than
-// the fence, and the revision is raised. Revisions that are given out twice are tried in shard/simulation and e2e/chaos.
+// restoreEtcd takes a backup of a cluster and restores it later, as docs/limits.md requires: the API server is away for longer than
+// the fence, and the revision is raised. Revisions that are used twice are tested in shard/simulation and e2e/chaos.
 func (t *trial) restoreEtcd() {
 	if time.Now().Before(t.restoreDue) {
 		return
@@ -62,14 +62,14 @@ func (t *trial) afterRestore(server *apiserver.Server) {
 	}
 }
 
-// noteRestore notes the time of the restore.
+// noteRestore records the time of the restore.
 func (o *oracle) noteRestore() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.restored = time.Now()
 }
 
-// endForgottenVMs ends the VMs whose machines are not in the backup, and deletes their Nodes: docs/limits.md asks for that, since a
+// endForgottenVMs ends the VMs whose machines are not in the backup, and deletes their Nodes: docs/limits.md requires that, since a
 // new machine can get the name of a forgotten one.
 func (c *cloud) endForgottenVMs() {
 	c.mu.Lock()
@@ -96,8 +96,8 @@ func (t *trial) applyRoots() {
 	}
 }
 
-// deleteLostMachines deletes the machines whose VM has ended since the backup: docs/limits.md asks for that, since the fleet cannot
-// distinguish them from machines that come back.
+// deleteLostMachines deletes the machines whose VM has ended since the backup: docs/limits.md requires that, since the fleet cannot
+// distinguish them from restored machines.
 func (t *trial) deleteLostMachines() {
 	live := map[string]bool{}
 	for _, v := range t.cloud.live() {
@@ -112,7 +112,7 @@ func (t *trial) deleteLostMachines() {
 	}
 }
 
-// correctNodes has kubelets register Nodes that are not in the backup, and deletes Nodes whose VM has ended since, as a
+// correctNodes makes kubelets register Nodes that are not in the backup, and deletes Nodes whose VM has ended since, as a
 // cloud controller manager does.
 func (c *cloud) correctNodes() {
 	c.mu.Lock()

@@ -19,9 +19,9 @@ import (
 )
 
 const (
-	// reviewFresh is for how long an answer of the API server holds. A reader that loses its access keeps it for that long.
+	// reviewFresh is for how long an answer of the API server is valid. A reader that loses its access keeps it for that long.
 	reviewFresh = time.Minute
-	// reviewStale is for how long it holds while the API server does not answer: that is when metrics are needed.
+	// reviewStale is for how long it is valid while the API server does not answer: that is when metrics are needed.
 	reviewStale = 10 * time.Minute
 	// reviewTimeout bounds one review.
 	reviewTimeout = 5 * time.Second
@@ -74,7 +74,7 @@ func (r *reviewer) guard(next http.Handler) http.Handler {
 	})
 }
 
-// status returns what a request is answered with: OK when it may be made.
+// status returns the HTTP status of a request: OK when it is allowed.
 func (r *reviewer) status(req *http.Request) (int, error) {
 	token, isBearer := strings.CutPrefix(req.Header.Get("Authorization"), "Bearer ")
 	if token = strings.TrimSpace(token); !isBearer || token == "" || len(token) > maxBearer {

@@ -11,11 +11,11 @@ import (
 const (
 	// patience is how long it may take, once nothing changes any more, until every root is served: a process that
 	// cannot stop what is in flight ends after 45 s, a slot waits 15 s in quarantine and 15 s for a dead session, an orphan or a
-	// stray is looked at again after a minute, and each of these may follow another.
+	// mislabeled object is looked at again after a minute, and each of these may follow another.
 	patience = 5 * time.Minute
-	// silence is for how long a root may be unserved at rest before a metric, or readiness, has to say so.
+	// silence is for how long a root may be unserved at rest before a metric, or readiness, has to report it.
 	silence = 100 * time.Second
-	// calmTime is for how long a fleet at rest is looked at, and calmOwnerless how long all slots together may be without a holder
+	// calmTime is for how long a fleet at rest is observed, and calmOwnerless how long all slots together may be without a holder
 	// in that time: a slot that is tried with a replica that cannot acquire it is without one for some 5 s.
 	calmTime, calmOwnerless = 5 * time.Minute, time.Minute
 	// serveWithin is for how long a root that is new or changed may be unserved while the fleet is at rest: a replica that is tried
@@ -46,7 +46,7 @@ func (t *trial) begin(replicas, roots int) {
 	}
 }
 
-// injectFaults begins faults for a while.
+// injectFaults begins faults for some time.
 func (t *trial) injectFaults() {
 	kinds := t.drawFaults()
 	t.logf("faults: %q", kinds)
@@ -82,7 +82,7 @@ func (t *trial) heal() {
 	}
 }
 
-// lastings are the faults that do not end, by name. Each leaves a replica that is fit, and everything has to be served all the same.
+// lastings are the faults that do not end, by name. Each leaves a replica that is fit, and everything still has to be served.
 func lastings() map[string]func(*trial) {
 	of := func(d func(replica, place string) *disturbance, place string) func(*trial) {
 		return func(t *trial) { t.lasting, t.faulty = t.network.disturb(d("fleet-0", place)), "fleet-0" }
@@ -91,10 +91,10 @@ func lastings() map[string]func(*trial) {
 		"nothing": func(*trial) {},
 		// A replica that renews its Lease and is cut off from the target cluster.
 		"target cut": of(cut, atTarget),
-		// Small packets come through at one replica, large ones do not.
+		// Small packets arrive at one replica, large ones do not.
 		"target lists hang":  of(hanging, atTarget),
 		"control lists hang": of(hanging, atControl),
-		// A leader of that kind, and a replica that dies for good.
+		// A leader of that kind, and a replica that dies and is not restarted.
 		"leader cannot list": func(t *trial) { t.blindLeader() },
 		"cannot acquire": func(t *trial) {
 			t.faulty = "fleet-0"
@@ -110,7 +110,7 @@ func lastings() map[string]func(*trial) {
 	}
 }
 
-// last draws a fault that does not end, or begins the one that is asked for.
+// last draws a fault that does not end, or begins the requested one.
 func (t *trial) last() {
 	name := *lastingFlag
 	if name == "" {
@@ -133,7 +133,7 @@ func (t *trial) converge() {
 		r := t.roots[name]
 		t.want(r.namespace, r.name, r.replicas+1)
 	}
-	for i := range 6 { // so that there is something in many slots
+	for i := range 6 { // so that many slots have objects
 		t.want(namespaces()[i%2], fmt.Sprint("last-", i), 1)
 	}
 	changed, looked := time.Now(), time.Now()
@@ -158,7 +158,7 @@ func (t *trial) converge() {
 	t.logf("rests %s after the last change", time.Since(changed))
 }
 
-// calm lets time pass in which nothing happens but for the lasting fault, and roots that change one by one. Each is served in time.
+// calm lets time pass in which nothing happens except for the lasting fault, and roots that change one by one. Each is served in time.
 func (t *trial) calm() {
 	if !t.fine() {
 		return
@@ -246,7 +246,7 @@ func (t *trial) live() {
 	}
 }
 
-// blindLeader has a fleet of three whose leader cannot list, and a replica that dies for good.
+// blindLeader runs a fleet of three with a leader that cannot list, and a replica that dies and is not restarted.
 func (t *trial) blindLeader() {
 	t.heal()
 	if len(t.replicas()) < 3 {
@@ -290,14 +290,14 @@ func (t *trial) storeUndecodable() {
 		"metadata": map[string]any{"namespace": "a", "name": "bad", "labels": map[string]any{labelSlot: strconv.Itoa(t.random.IntN(16))}},
 		"spec":     map[string]any{"class": map[string]any{"kind": "MachineClass", "name": "small"}, "drainTimeout": "soon"},
 	})
-	for _, p := range t.alive() { // who lists anew meets it
+	for _, p := range t.alive() { // a new list contains it
 		if t.random.IntN(2) == 0 {
 			p.crash()
 		}
 	}
 }
 
-// giveUpNamespace has a namespace lose its roots, and with them the Leases.
+// giveUpNamespace deletes the roots of a namespace, and with them the Leases.
 func (t *trial) giveUpNamespace() {
 	t.heal()
 	for _, name := range slices.Sorted(maps.Keys(t.roots)) {
@@ -319,7 +319,7 @@ func (t *trial) giveUpNamespace() {
 		t.fail("namespace b is not empty after %s", patience)
 		return
 	}
-	if t.random.IntN(4) == 0 { // the fleet gives them up by itself
+	if t.random.IntN(4) == 0 { // the fleet releases them by itself
 		t.run(11*time.Minute, nil)
 		return
 	}

@@ -16,13 +16,13 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// answerTimeout is how long the loop of the session may take to say whether it is ready.
+// answerTimeout is how long the loop of the session may take to report whether it is ready.
 const answerTimeout = time.Second
 
-// server answers for metrics, health and debugging.
+// server serves metrics, health and debugging.
 type server struct{ http *http.Server }
 
-// serve listens at once, so that liveness can be asked for while the caches fill. guard is put before all but health.
+// serve listens at once, so that liveness probes are answered while the caches fill. guard protects all but health.
 // Errors: the address is taken.
 func serve(ctx context.Context, o options, metrics prometheus.Gatherer, session *session, guard func(http.Handler) http.Handler) (*server, error) {
 	s := &server{}
@@ -51,13 +51,13 @@ func serve(ctx context.Context, o options, metrics prometheus.Gatherer, session 
 	s.http = newHTTPServer(mux)
 	go func() {
 		if err := s.http.Serve(boundConnections(listener)); !errors.Is(err, http.ErrServerClosed) {
-			klog.FromContext(ctx).Error(err, "Metrics and health are not served any more")
+			klog.FromContext(ctx).Error(err, "Stopped serving metrics and health")
 		}
 	}()
 	return s, nil
 }
 
-// newHTTPServer makes a server that lets no client keep a connection without using it. An answer may take as long as a profile.
+// newHTTPServer makes a server that closes connections which a client does not use. An answer may take as long as a profile.
 func newHTTPServer(handler http.Handler) *http.Server {
 	return &http.Server{
 		Handler: handler, ReadHeaderTimeout: 10 * time.Second, ReadTimeout: 30 * time.Second,
@@ -65,7 +65,7 @@ func newHTTPServer(handler http.Handler) *http.Server {
 	}
 }
 
-// serveProfiles serves what the process knows of itself. The index also serves every profile by its name.
+// serveProfiles serves the profiles of the process. The index also serves every profile by its name.
 func serveProfiles(mux *http.ServeMux) {
 	mux.HandleFunc("/debug/pprof/", pprof.Index)
 	mux.HandleFunc("/debug/pprof/cmdline", pprof.Cmdline)
@@ -74,7 +74,7 @@ func serveProfiles(mux *http.ServeMux) {
 	mux.HandleFunc("/debug/pprof/trace", pprof.Trace)
 }
 
-// answer is OK, or what is wrong.
+// answer writes OK, or the error.
 func answer(ask func(context.Context) error) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		ctx, cancel := context.WithTimeout(r.Context(), answerTimeout)

@@ -21,13 +21,13 @@ import (
 )
 
 const (
-	// quietWatch is after how many renewals of which nothing comes back the watch of the Leases is replaced.
+	// quietWatch is after how many renewals without an event the watch of the Leases is replaced.
 	quietWatch = 3
 	// loopSilence is for how long the loop of the session may not answer before the process ends. A step takes microseconds.
 	loopSilence = 30 * time.Second
 )
 
-// session is one life of this replica.
+// session is one session of this replica.
 type session struct {
 	settings   protocol.Settings
 	time       *shard.Time
@@ -57,7 +57,7 @@ func newSession(o options, registry prometheus.Registerer, die func(reason strin
 	return s, nil
 }
 
-// randomSuffix tells the sessions of a replica apart.
+// randomSuffix distinguishes the sessions of a replica.
 func randomSuffix() string {
 	const letters = "abcdefghijklmnopqrstuvwxyz0123456789"
 	suffix := make([]byte, 5)
@@ -67,7 +67,7 @@ func randomSuffix() string {
 	return string(suffix)
 }
 
-// protocol makes the replica that the session is of. Errors: settings that are not valid.
+// protocol returns the replica of the session. Errors: settings that are not valid.
 func (s *session) protocol(c clients, slots *slots, breakers *remediation.Breakers, unowned *unowned, tracer trace.Tracer) error {
 	durations := s.settings.Config
 	store, err := leases.NewStore(leases.Config{
@@ -85,7 +85,7 @@ func (s *session) protocol(c clients, slots *slots, breakers *remediation.Breake
 	return err
 }
 
-// watch has the process ended when what should have ended has not.
+// watch ends the process when work continues that should have ended.
 func (s *session) watch(ctx context.Context) {
 	dog := leases.Watchdog{
 		Clock: s.time, Now: s.time.Moment, Fence: s.fence.Until, Busy: s.fence.Busy, Beat: s.replica.Beat,
@@ -94,9 +94,9 @@ func (s *session) watch(ctx context.Context) {
 	dog.Run(ctx)
 }
 
-// run lives the session until it has left, or cannot go on.
+// run runs the session until it has handed over its slots, or fails.
 func (s *session) run(ctx context.Context, leave <-chan struct{}) error {
-	klog.FromContext(ctx).Info("The session begins", "session", s.settings.Session, "slots", s.settings.Slots, "shardBy", s.settings.ShardBy, "fileLock", s.lock != nil)
+	klog.FromContext(ctx).Info("Session started", "session", s.settings.Session, "slots", s.settings.Slots, "shardBy", s.settings.ShardBy, "fileLock", s.lock != nil)
 	err := s.replica.Run(ctx, leave)
 	exit, ended := errors.AsType[*shard.ExitError](err)
 	if ended && exit.Reason == protocol.ReasonInFlight {
@@ -105,7 +105,7 @@ func (s *session) run(ctx context.Context, leave <-chan struct{}) error {
 	return err
 }
 
-// pause lets some time go by before the process ends, and is started again; nothing keeps one that is to leave.
+// pause waits before the process ends, and is started again; a process that hands over its slots does not wait.
 func (s *session) pause(leave <-chan struct{}) {
 	timer := s.time.NewTimer(rand.N(restartDelay)) //nolint:gosec // it spreads restarts
 	defer timer.Stop()
@@ -119,7 +119,7 @@ func (s *session) close() { _ = s.lock.Close() }
 
 // die ends the process at once.
 func die(reason string) {
-	klog.Background().Error(nil, "The process ends at once", "reason", reason)
+	klog.Background().Error(nil, "Terminating process immediately", "reason", reason)
 	klog.Flush()
 	os.Exit(1)
 }

@@ -36,7 +36,7 @@ func (t *trial) createUnmanaged() {
 	t.createClass(forger)
 }
 
-// forge has the tenant make a Machine that names what others have, and delete it after a while.
+// forge makes the tenant create a Machine that names the Node and the VM of another, and delete it after some time.
 func (t *trial) forge() {
 	nodes := t.target.List("nodes")
 	if len(nodes) == 0 {
@@ -80,7 +80,7 @@ func (t *trial) forge() {
 	t.later = append(t.later, event{time.Now().Add(t.between(0, 30*time.Second)), func() { t.control.Delete("machines", forger, name) }})
 }
 
-// ofForger counts the machines of the tenant that are there.
+// ofForger counts the machines of the tenant that exist.
 func (t *trial) ofForger() (n int) {
 	for _, o := range t.control.List("machines") {
 		if o.GetNamespace() == forger {
@@ -111,8 +111,8 @@ func (o *oracle) touched(q request) {
 	}
 }
 
-// checkNodes looks at what the Nodes carry: each is bound to the machine of its VM or to none, has nothing that a tenant has asked
-// for, and is not emptied while its machine stays.
+// checkNodes checks the Nodes: each is bound to the machine of its VM or to none, has nothing that a tenant has
+// requested, and is not drained while its machine exists.
 func (t *trial) checkNodes() {
 	t.cloud.mu.Lock()
 	defer t.cloud.mu.Unlock()

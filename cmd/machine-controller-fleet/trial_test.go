@@ -24,7 +24,7 @@ const (
 	stepTime       = 250 * time.Millisecond
 )
 
-// trial is a fleet under faults. Its root goroutine makes the faults and looks at everything, every now and then.
+// trial is a fleet under faults. Its root goroutine makes the faults and checks everything, at intervals.
 type trial struct {
 	*testing.T
 
@@ -42,7 +42,7 @@ type trial struct {
 
 	processes   []*process           // in the order of their starts
 	starts      int                  // how many there were
-	restart     map[string]time.Time // replicas without a process, and when they get one
+	restart     map[string]time.Time // replicas without a process, and when one is started
 	roots       map[string]*root     // as they are wanted, by namespace/name
 	collected   time.Time            // when garbage was last collected
 	later       []event              // that are to come
@@ -58,7 +58,7 @@ type trial struct {
 	served      []time.Duration // from changes at rest until their roots were served
 
 	mu    sync.Mutex
-	wrong string // the first thing that was
+	wrong string // the first violation
 	story *strings.Builder
 }
 
@@ -104,7 +104,7 @@ func (t *trial) run(d time.Duration, cond func() bool) bool {
 	return false
 }
 
-// step lets a little time pass, and does what the rest of the world does.
+// step lets a little time pass, and does the work of Kubernetes and users.
 func (t *trial) step() {
 	time.Sleep(stepTime)
 	synctest.Wait()
@@ -135,7 +135,7 @@ func (t *trial) step() {
 	})
 }
 
-// replicas returns the names of the replicas that live, or come back.
+// replicas returns the names of the replicas that live, or will be restarted.
 func (t *trial) replicas() []string {
 	names := slices.Collect(maps.Keys(t.restart))
 	for _, p := range t.alive() {
@@ -171,7 +171,7 @@ func (t *trial) alive() []*process {
 	return slices.DeleteFunc(slices.Clone(t.processes), func(p *process) bool { return !p.isAlive() })
 }
 
-// collect deletes what has lost its owner, as Kubernetes' garbage collector does.
+// collect deletes objects without an owner, as Kubernetes' garbage collector does.
 func (t *trial) collect() {
 	uids := map[string]bool{}
 	for _, resource := range []string{"machinedeployments", "machinesets"} {
@@ -196,7 +196,7 @@ func (t *trial) put(s *apiserver.Server, resource string, document map[string]an
 	}
 }
 
-// fail notes what is wrong; the first thing counts.
+// fail records a violation; the first one counts.
 func (t *trial) fail(format string, args ...any) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -221,7 +221,7 @@ func (t *trial) logf(format string, args ...any) {
 	fmt.Fprintf(t.story, "%10.3f %s\n", time.Since(t.begun).Seconds(), fmt.Sprintf(format, args...))
 }
 
-// logObjects writes into the story what there is, after a failure.
+// logObjects writes all objects to the story, after a failure.
 func (t *trial) logObjects() {
 	for _, resource := range []string{"machinedeployments", "machinesets", "machines"} {
 		for _, o := range t.control.List(resource) {
@@ -296,7 +296,7 @@ func (t *trial) createClass(namespace string) {
 	})
 }
 
-// unserved returns what is missing of a root; "" is nothing.
+// unserved returns what a root lacks; "" for nothing.
 func (t *trial) unserved(r *root) string {
 	o := t.control.Get("machinedeployments", r.namespace, r.name)
 	if o == nil {
@@ -321,7 +321,7 @@ func slotOf(o *apiserver.Object) string {
 	return "none"
 }
 
-// missing returns what is missing of all roots; "" is nothing.
+// missing returns what all roots lack; "" for nothing.
 func (t *trial) missing() string {
 	var all []string
 	wanted := 0

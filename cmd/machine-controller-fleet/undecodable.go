@@ -31,7 +31,7 @@ func (u *undecodable) byKind() map[string]*objectcache.Objects[*decode.Failure] 
 	}
 }
 
-// watch has each version reported once, on the object and in the log. It is called before anything is fed.
+// watch reports each version once, on the object and in the log. It is called before the first object is applied.
 func (u *undecodable) watch() {
 	for _, all := range u.byKind() {
 		all.OnChange(func(before, after *decode.Failure) {
@@ -61,7 +61,7 @@ func (u *undecodable) count(registerer prometheus.Registerer) {
 	}
 }
 
-// showLabeler shows the labeler the objects of our slots that cannot be decoded: what it goes by is their metadata.
+// showLabeler passes the undecodable objects of this replica's slots to the labeler, which uses their metadata.
 func (u *undecodable) showLabeler(labeler *slotlabel.Labeler) {
 	reportLabeler(labeler, policy.Deployment, u.Deployments)
 	reportLabeler(labeler, policy.Set, u.Sets)

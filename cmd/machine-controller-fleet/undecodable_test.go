@@ -93,7 +93,7 @@ mcf_undecodable_objects{kind="MachineSet"} 0
 	expect("0", "1")
 }
 
-// The labeler goes by metadata, and must not take a set that cannot be decoded for a missing one.
+// The labeler uses metadata, and must not treat a set that cannot be decoded as a missing one.
 func TestTheMetadataOfAnUndecodableObjectIsKnown(t *testing.T) {
 	view := objectcache.NewView()
 	s := &slots{view: view, nodes: objectcache.New[*corev1.Node](), undecodable: &undecodable{Undecodable: view.Undecodable}}

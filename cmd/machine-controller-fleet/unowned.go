@@ -21,7 +21,7 @@ import (
 // rootsPage is how many objects one request of a list asks for.
 const rootsPage = 500
 
-// unowned tells the roots of slots that nobody holds, so that whoever looks at one sees why nothing is done about it.
+// unowned emits Events on the roots of slots without a holder, so that users see why they are not reconciled.
 type unowned struct {
 	metadata  metadata.Interface
 	namespace string // the only one that is served; "" means all
@@ -56,8 +56,8 @@ func newUnowned(o options, f *fleet) *unowned {
 	}
 }
 
-// report tells the roots of slots, all or none of them. It is for the leader; what has no slot label yet shows as a stray.
-// Errors: the list.
+// report emits Events on the roots of slots, on all or none of them. It is for the leader; the metric of unlabeled objects
+// covers roots without a slot label. Errors: the list.
 func (u *unowned) report(ctx context.Context, slots []int) error {
 	values := make([]string, len(slots))
 	for i, slot := range slots {
@@ -71,7 +71,7 @@ func (u *unowned) report(ctx context.Context, slots []int) error {
 		for {
 			found, err := list.List(ctx, options)
 			if err != nil {
-				return fmt.Errorf("list the %s of slots that nobody holds: %w", kind.Resource(), err)
+				return fmt.Errorf("list the %s of slots without a holder: %w", kind.Resource(), err)
 			}
 			for i := range found.Items {
 				if o := &found.Items[i]; metav1.GetControllerOf(o) == nil {
@@ -86,8 +86,8 @@ func (u *unowned) report(ctx context.Context, slots []int) error {
 	}
 	for _, slot := range values {
 		for i := range roots[slot] {
-			telemetry.Emit(u.events, &roots[slot][i], v1alpha1.EventSlotUnowned, "Nobody has held slot "+slot+
-				" for 30 s, and so nothing is done about this object; Lease "+u.leaseOf(slot)+" tells who should hold it")
+			telemetry.Emit(u.events, &roots[slot][i], v1alpha1.EventSlotUnowned, "Slot "+slot+" has had no holder"+
+				" for 30 s, so this object is not reconciled; Lease "+u.leaseOf(slot)+" names the assigned replica")
 		}
 	}
 	return nil

@@ -16,7 +16,7 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/shard/protocol"
 )
 
-// reported keeps whom Events are about.
+// reported records the objects of Events.
 type reported []string
 
 // Eventf is events.EventRecorder's.
@@ -59,7 +59,7 @@ func TestRootsOfUnownedSlotsAreReported(t *testing.T) {
 		object("MachineSet", "d-set", "3", "d"), object("MachineSet", "alone", "3"),
 		object("Machine", "d-set-m", "3", "d-set"), object("Machine", "alone", "5"), object("Machine", "held", "33"),
 	)
-	failures := 100 // of the last list: those who were told of by the others are not told again and again
+	failures := 100 // of the last list: objects of the other lists do not get the Event repeatedly
 	client.PrependReactor("list", "machines", func(clienttesting.Action) (bool, runtime.Object, error) {
 		failures--
 		return failures >= 0, nil, errors.New("not now")
@@ -67,7 +67,7 @@ func TestRootsOfUnownedSlotsAreReported(t *testing.T) {
 	u := &unowned{metadata: client, events: &got, leaseOf: func(slot string) string { return "fleet-slot-" + slot }}
 	for failures > 0 {
 		if err := u.report(t.Context(), []int{3, 5}); err == nil {
-			t.Error("the list failed, and nobody says so")
+			t.Error("the list failed, and no error was returned")
 		}
 	}
 	if err := u.report(t.Context(), []int{3, 5}); err != nil {
@@ -75,6 +75,6 @@ func TestRootsOfUnownedSlotsAreReported(t *testing.T) {
 	}
 	want := reported{"Warning SlotUnowned: MachineDeployment/d", "Warning SlotUnowned: MachineSet/alone", "Warning SlotUnowned: Machine/alone"}
 	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("told (-want +got):\n%s", diff)
+		t.Errorf("reported (-want +got):\n%s", diff)
 	}
 }

@@ -11,7 +11,7 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/driver"
 )
 
-// defaultPatience stands for a zero Env.Patience.
+// defaultPatience replaces a zero Env.Patience.
 const defaultPatience = 10 * time.Second
 
 // bounded is the context of a call that is expected to work.
@@ -45,14 +45,14 @@ func (s *suite) check(op driver.Op, err error) driver.Code {
 	return typed.Code
 }
 
-// unchanged returns a function that fails the test when the call has changed what it was given.
+// unchanged returns a function that fails the test when the call has changed its request.
 func (s *suite) unchanged(target driver.Target) (check func()) {
 	s.t.Helper()
 	machine, class := target.Machine.DeepCopy(), target.Class.DeepCopy()
 	return func() {
 		s.t.Helper()
 		if diff := cmp.Diff(machine, target.Machine) + cmp.Diff(class, target.Class); diff != "" {
-			s.t.Errorf("the call has changed what it may only read (-before +after):\n%s", diff)
+			s.t.Errorf("the call has changed its request (-before +after):\n%s", diff)
 		}
 	}
 }

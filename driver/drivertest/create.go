@@ -13,7 +13,7 @@ import (
 // concurrency is how many calls are made at the same time.
 const concurrency = 8
 
-// lostAfter is how long a caller waits for an answer that does not come.
+// lostAfter is how long a caller waits for an answer that does not arrive.
 const lostAfter = 300 * time.Millisecond
 
 func testCreate(s *suite) {
@@ -46,7 +46,7 @@ func testCreateConcurrently(s *suite) {
 		wg.Go(func() {
 			ctx, cancel := s.bounded()
 			defer cancel()
-			// A create that meets another one may fail. The fleet would call again; what counts is that there is one VM.
+			// A create that runs at the same time as another one may fail. The fleet would call again; there has to be one VM.
 			if vm, code := s.create(ctx, m); code == driver.OK {
 				ids[i] = vm.ProviderID
 			}
@@ -68,7 +68,7 @@ func testCreateAfterLostAnswer(s *suite) {
 	ctx, cancel := context.WithTimeout(s.t.Context(), lostAfter)
 	defer cancel()
 	if _, code := s.create(ctx, m); !outcomeUnknown(code) {
-		s.t.Errorf("CreateMachine without an answer: code %v, want one that says that the outcome is not known", code)
+		s.t.Errorf("CreateMachine without an answer: code %v, want one for an unknown outcome", code)
 	}
 	heal()
 	s.wantVMs(m, 1, "after the answer was lost")
@@ -76,7 +76,7 @@ func testCreateAfterLostAnswer(s *suite) {
 	s.wantVMs(m, 1, "after the create was repeated")
 }
 
-// Bootstrap tokens end and are made anew, and classes are changed, while a create is retried.
+// Bootstrap tokens expire and are replaced, and classes are changed, while a create is retried.
 func testCreateWithOtherUserData(s *suite) {
 	m := s.machine()
 	first := s.mustCreate(m)

@@ -14,20 +14,20 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/driver"
 )
 
-// Env is a driver and a cloud in which a subtest does as it likes.
+// Env is a driver and a cloud for one subtest, which may change both.
 type Env struct {
 	// Driver under test.
 	Driver driver.Driver
-	// Class whose provider spec works, and Secret and UserData to go with it.
+	// Class whose provider spec works, and Secret and UserData for it.
 	Class    *v1alpha1.MachineClass
 	Secret   map[string][]byte
 	UserData []byte
-	// VMs returns what is really there: every VM of the cloud that has not ended. Required.
+	// VMs returns what really exists: every VM of the cloud that has not ended. Required.
 	VMs func(t *testing.T) []VM
 
-	// Fail makes all calls of the cloud fail in that way until heal is called. It returns nil for what it cannot do.
+	// Fail makes all calls of the cloud fail in that way until heal is called. It returns nil for failures that it does not support.
 	Fail func(t *testing.T, how Failure) (heal func())
-	// EndVM ends a VM behind the driver's back.
+	// EndVM ends a VM without a call of the driver.
 	EndVM func(t *testing.T, providerID string)
 	// DoubleVM makes a second VM that looks as if the driver had made it for the same machine.
 	DoubleVM func(t *testing.T, m *v1alpha1.Machine)
@@ -37,10 +37,10 @@ type Env struct {
 	// Leftovers returns, of each network interface, disk and the like that belongs to no VM, the UID of the Machine for which the
 	// driver made it.
 	Leftovers func(t *testing.T) []types.UID
-	// WithoutTags says that the cloud can keep the UID of a Machine nowhere. Then nothing shows that a driver leaves the VMs of
-	// others alone; its documentation has to say what that asks of its users.
+	// WithoutTags is true when the cloud has no place for the UID of a Machine. Then nothing proves that a driver does not
+	// change the VMs of others; its documentation has to state what that requires of its users.
 	WithoutTags bool
-	// MoreThanAPage is a number of VMs that the cloud does not list in one page; 0 when it has no pages.
+	// MoreThanAPage is a number of VMs that the cloud does not return in one page; 0 when it has no pages.
 	MoreThanAPage int
 	// BadSpecs are provider specs that cannot work, by what is wrong with them.
 	BadSpecs map[string]string
@@ -60,7 +60,7 @@ type VM struct {
 // Failure is a way in which a cloud fails.
 type Failure string
 
-// The failures. Env.Fail does as many of them as it can.
+// The failures. Env.Fail supports as many of them as it can.
 const (
 	// Unreachable: no connection can be made.
 	Unreachable Failure = "Unreachable"
@@ -70,29 +70,29 @@ const (
 	LostAnswer Failure = "LostAnswer"
 	// ServerError: calls are answered by an error of the server.
 	ServerError Failure = "ServerError"
-	// Nonsense: calls are answered by something that is not the cloud, as a broken proxy does: 404 with a page of HTML.
+	// Nonsense: calls are answered by a server that is not the cloud, such as a broken proxy: 404 with a page of HTML.
 	Nonsense Failure = "Nonsense"
-	// Throttled: calls are refused for now, with ThrottledFor as time to wait.
+	// Throttled: calls are rejected for now, with ThrottledFor as time to wait.
 	Throttled Failure = "Throttled"
-	// QuotaExceeded and NoCapacity: creates are refused.
+	// QuotaExceeded and NoCapacity: creates are rejected.
 	QuotaExceeded Failure = "QuotaExceeded"
 	NoCapacity    Failure = "NoCapacity"
 	// PartialCreate: creates fail after the cloud has made a part of what a VM needs, such as a network interface.
 	PartialCreate Failure = "PartialCreate"
-	// BadCredentials: the caller is not known. Forbidden: it is, and must not do this.
+	// BadCredentials: the caller is not authenticated. Forbidden: the caller is not authorized.
 	BadCredentials Failure = "BadCredentials"
 	Forbidden      Failure = "Forbidden"
 	// SecondPage: all pages of a list but the first are answered by an error of the server.
 	SecondPage Failure = "SecondPage"
 
-	// Elsewhere, and all that follows, are answers that no cloud gives: calls are answered by a redirect to somewhere else, where all
-	// VMs are absent.
+	// Elsewhere, and all that follows, are answers that no real cloud gives: calls are answered by a redirect to a server
+	// that reports all VMs as absent.
 	Elsewhere Failure = "Elsewhere"
-	// Endless: calls are answered by more than any cloud says, of the right form: a list of millions of VMs, say.
+	// Endless: calls are answered by more than any cloud returns, in the right format: for example a list of millions of VMs.
 	Endless Failure = "Endless"
 	// WrongTypes: calls are answered in the cloud's format, with values of other types than are expected.
 	WrongTypes Failure = "WrongTypes"
-	// OtherVM: calls are answered with a VM of another name than the one that was asked for.
+	// OtherVM: calls are answered with a VM of another name than the requested one.
 	OtherVM Failure = "OtherVM"
 	// NoID and BadID: calls are answered with a VM whose ID is empty, or has control characters.
 	NoID  Failure = "NoID"
@@ -102,10 +102,10 @@ const (
 // lies are the failures that are answers of success.
 var lies = []Failure{Elsewhere, Endless, WrongTypes, OtherVM, NoID, BadID}
 
-// ThrottledFor is the time to wait that comes with Throttled.
+// ThrottledFor is the time to wait of Throttled.
 const ThrottledFor = 7 * time.Second
 
-// suite is one subtest's Env with what makes it handy.
+// suite is one subtest's Env with helpers.
 type suite struct {
 	Env
 	t        *testing.T
@@ -142,7 +142,7 @@ func (s *suite) fail(how Failure) (heal func()) {
 	}
 	heal = s.Fail(s.t, how)
 	if heal == nil {
-		s.t.Skipf("Env.Fail cannot do %s", how)
+		s.t.Skipf("Env.Fail does not support %s", how)
 	}
 	return heal
 }
@@ -167,7 +167,7 @@ func (s *suite) wantVMs(m *v1alpha1.Machine, want int, when string) {
 	}
 }
 
-// made is the Machine as it is once the fleet has noted its VM.
+// made is the Machine as it is once the fleet has recorded its VM.
 func made(m *v1alpha1.Machine, vm driver.VM) *v1alpha1.Machine {
 	noted := m.DeepCopy()
 	noted.Spec.ProviderID = vm.ProviderID

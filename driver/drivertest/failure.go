@@ -8,7 +8,7 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/driver"
 )
 
-// outcomeUnknown says whether a code leaves open what the cloud has done.
+// outcomeUnknown reports whether a code leaves open what the cloud has done.
 func outcomeUnknown(code driver.Code) bool {
 	switch code {
 	case driver.Unknown, driver.DeadlineExceeded, driver.Aborted, driver.Unavailable, driver.Internal, driver.Canceled:
@@ -20,7 +20,7 @@ func outcomeUnknown(code driver.Code) bool {
 	return false
 }
 
-// each tries failures of the cloud, one after the other, and leaves out those that the Env cannot do.
+// each tries failures of the cloud, one after the other, and skips those that the Env does not support.
 func (s *suite) each(failures []Failure, try func(s *suite, how Failure)) {
 	for _, how := range failures {
 		heal := func() {}
@@ -28,7 +28,7 @@ func (s *suite) each(failures []Failure, try func(s *suite, how Failure)) {
 			heal = s.Fail(s.t, how)
 		}
 		if s.Fail == nil || heal == nil {
-			s.t.Logf("not tried: Env.Fail cannot do %s", how)
+			s.t.Logf("skipped: Env.Fail does not support %s", how)
 			continue
 		}
 		try(s, how)
@@ -46,39 +46,39 @@ func testUnknownIsNotAbsent(s *suite) {
 		for _, m := range []*v1alpha1.Machine{m, there} {
 			ctx, cancel := context.WithTimeout(s.t.Context(), lostAfter)
 			if _, code := s.status(ctx, m); !outcomeUnknown(code) {
-				s.t.Errorf("%s: GetMachineStatus of a VM that is there: code %v, want one that says that nothing is known", how, code)
+				s.t.Errorf("%s: GetMachineStatus of a VM that is there: code %v, want one for an unknown state", how, code)
 			}
 			cancel()
 			ctx, cancel = context.WithTimeout(s.t.Context(), lostAfter)
 			if gone, code := s.remove(ctx, m); gone || !outcomeUnknown(code) {
-				s.t.Errorf("%s: DeleteMachine: gone=%t, code %v; want one that says that nothing is known", how, gone, code)
+				s.t.Errorf("%s: DeleteMachine: gone=%t, code %v; want one for an unknown state", how, gone, code)
 			}
 			cancel()
 		}
 		ctx, cancel := context.WithTimeout(s.t.Context(), lostAfter)
 		defer cancel()
 		if machines, code := s.list(ctx); len(machines) > 0 || !outcomeUnknown(code) {
-			s.t.Errorf("%s: ListMachines: %d VMs, code %v; want none, and a code that says that nothing is known", how, len(machines), code)
+			s.t.Errorf("%s: ListMachines: %d VMs, code %v; want none, and a code for an unknown state", how, len(machines), code)
 		}
 	})
 	s.wantVMs(there, 1, "after calls that the cloud did not carry out")
 }
 
-// A lie neither hides a VM nor makes one up, and what is reported of it is short.
+// A false answer neither hides a VM nor invents one, and the message about it is short.
 func testLies(s *suite) {
 	if s.Fail == nil {
 		s.t.Skip("Env.Fail is not set")
 	}
 	there := s.machine()
 	there = made(there, s.mustCreate(there))
-	d := driver.Checked(s.Driver) // as the fleet has it
+	d := driver.Checked(s.Driver) // as in the fleet
 	s.each(lies, func(s *suite, how Failure) {
 		call := func(op driver.Op, do func(ctx context.Context) (providerID string, err error)) {
 			ctx, cancel := s.bounded()
 			defer cancel()
 			providerID, err := do(ctx)
 			if code := s.check(op, err); !outcomeUnknown(code) || providerID != "" {
-				s.t.Errorf("%s: %s: code %v with %q; want one that says that nothing is known, and nothing else", how, op, code, providerID)
+				s.t.Errorf("%s: %s: code %v with %q; want one for an unknown state, and no VM", how, op, code, providerID)
 			}
 			if err != nil && len(driver.MessageOf(err)) > driver.MaxMessage {
 				s.t.Errorf("%s: %s: the message has %d bytes", how, op, len(driver.MessageOf(err)))
@@ -183,6 +183,6 @@ func (s *suite) returns(what string, want driver.Code, ctx context.Context, call
 			s.t.Errorf("%s: code %v, want %v", what, code, want)
 		}
 	case <-patience.Done():
-		s.t.Fatalf("%s does not return", what)
+		s.t.Fatalf("%s did not return", what)
 	}
 }

@@ -17,7 +17,7 @@ func (s *suite) leftoversOf(m *v1alpha1.Machine) int {
 	return count
 }
 
-// failPartly has the creates of some machines fail part-way. A driver may remove at once what they have made.
+// failPartly has the creates of some machines fail part-way. A driver may remove their left-overs at once.
 func (s *suite) failPartly(machines ...*v1alpha1.Machine) {
 	s.t.Helper()
 	if s.Leftovers == nil {
@@ -42,7 +42,7 @@ func testDeleteLeftovers(s *suite) {
 	before := s.leftoversOf(bystander)
 	s.mustRemove(m)
 	if left := s.leftoversOf(m); left > 0 {
-		s.t.Errorf("after the delete of a machine without a VM %d left-overs of its create are there, want none", left)
+		s.t.Errorf("after the delete of a machine without a VM %d left-overs of its create exist, want none", left)
 	}
 	if after := s.leftoversOf(bystander); after != before {
 		s.t.Errorf("the delete of another machine has changed left-overs: %d, before %d", after, before)
@@ -53,7 +53,7 @@ func testDeleteLeftovers(s *suite) {
 	}
 }
 
-// A create that is repeated has the VM use what the first one has left, or removes it.
+// A create that is repeated uses the left-overs of the first one, or removes them.
 func testCreateAfterPart(s *suite) {
 	m := s.machine()
 	s.failPartly(m, m)
@@ -63,6 +63,6 @@ func testCreateAfterPart(s *suite) {
 	s.wantVMs(m, 0, "after the delete")
 	s.mustRemove(m)
 	if left := s.leftoversOf(m); left > 0 {
-		s.t.Errorf("after the delete of the VM %d left-overs of its creates are there, want none", left)
+		s.t.Errorf("after the delete of the VM %d left-overs of its creates exist, want none", left)
 	}
 }

@@ -38,7 +38,7 @@ func testStatusOfSeveral(s *suite) {
 	s.wantVMs(m, 0, "after a delete without provider ID")
 }
 
-// fill creates VMs, and returns what ListMachines shall say of them.
+// fill creates VMs, and returns what ListMachines has to return of them.
 func (s *suite) fill(count int) map[string]string {
 	s.t.Helper()
 	var (

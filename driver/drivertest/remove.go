@@ -107,7 +107,7 @@ func testAdopt(s *suite) {
 	}
 }
 
-// wantLeft deletes a machine's VM, and fails the test unless the driver says that the one of its provider ID was left.
+// wantLeft deletes a machine's VM, and fails the test unless the driver reports that it did not change the VM of its provider ID.
 func (s *suite) wantLeft(m *v1alpha1.Machine, when string) {
 	s.t.Helper()
 	ctx, cancel := s.bounded()
@@ -155,7 +155,7 @@ func testDeleteConcurrently(s *suite) {
 		wg.Go(func() {
 			ctx, cancel := s.bounded()
 			defer cancel()
-			_, _ = s.remove(ctx, made(m, vm)) // May fail where calls meet; the fleet would call again.
+			_, _ = s.remove(ctx, made(m, vm)) // May fail when calls are concurrent; the fleet would call again.
 		})
 	}
 	wg.Wait()

@@ -26,9 +26,9 @@ func Page() Limits { return Limits{Bytes: 8 << 20, Values: 128_000} }
 
 const (
 	// maxConnections to one host. It is more than the objects that a replica works on at a time by default (200), each of which
-	// makes one request: what a slow cloud holds is bounded, and a quick one waits for none.
+	// makes one request: the requests that wait for a slow cloud are bounded, and a fast cloud delays none.
 	maxConnections = 256
-	// maxIdle connections are kept to one host, for idleTime: batches of machines come together.
+	// maxIdle connections are kept to one host, for idleTime: batches of machines are created together.
 	maxIdle  = 100
 	idleTime = 90 * time.Second
 	// maxHeader bounds the header of an answer; Go's default is 10 MiB.
@@ -36,8 +36,8 @@ const (
 	// handshakeTime bounds the making of a connection.
 	handshakeTime = 10 * time.Second
 
-	// small is what is read of an answer before it needs one of maxLarge places, and smallValues how many values it may have without
-	// one: 256 answers at a time take 16 MiB so, and decoded, at up to a KiB for each value, 128 MiB.
+	// small is how many bytes of an answer are read before it needs one of maxLarge places, and smallValues how many values
+	// it may have without one: 256 answers at a time take 16 MiB so, and decoded, at up to a KiB for each value, 128 MiB.
 	small       = 64 << 10
 	smallValues = 512
 	maxLarge    = 4
@@ -76,14 +76,14 @@ func New(transport http.RoundTripper) *Client {
 // CloseIdleConnections closes the connections that no request uses.
 func (c *Client) CloseIdleConnections() { c.http.CloseIdleConnections() }
 
-// Answer is an answer of a cloud, whatever its status.
+// Answer is an answer of a cloud, with any status.
 type Answer struct {
 	Status int
 	Header http.Header
 	Body   []byte
 }
 
-// LimitError is an answer that is larger than its limits. It has not been looked at, so what the request did is not known.
+// LimitError is an answer that is larger than its limits. It was not decoded, so the effect of the request is not known.
 type LimitError struct {
 	What  string
 	Limit int64
@@ -94,15 +94,15 @@ func (e *LimitError) Error() string {
 	return fmt.Sprintf("the answer has more than %d %s, and was not read", e.Limit, e.What)
 }
 
-// RedirectError is an answer that leads elsewhere.
+// RedirectError is an answer that redirects to another URL.
 type RedirectError struct{ Status int }
 
 // Error returns a message with the status, and without the location to which the answer redirects.
 func (e *RedirectError) Error() string {
-	return fmt.Sprintf("the answer is a redirect (status %d), which is not followed; set the endpoint to where the cloud is", e.Status)
+	return fmt.Sprintf("the answer is a redirect (status %d), which is not followed; set the endpoint to the URL of the cloud", e.Status)
 }
 
-// Do makes a request and has use take the answer in; the answer is not valid after that. Errors: a *LimitError, a
+// Do makes a request and calls use with the answer; the answer is not valid after that. Errors: a *LimitError, a
 // *RedirectError, those of net/http, the end of the request's context, and what use returns.
 func (c *Client) Do(req *http.Request, limits Limits, use func(Answer) error) error {
 	resp, err := c.http.Do(req)

@@ -21,7 +21,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// serve runs a cloud and returns a client and a function that asks it.
+// serve runs a cloud and returns a client and a function that sends a request.
 func serve(t *testing.T, answer http.HandlerFunc) (*Client, func(ctx context.Context, limits Limits, use func(Answer) error) error) {
 	t.Helper()
 	server := httptest.NewServer(answer)
@@ -141,7 +141,7 @@ func TestAnAnswerCostsItsLimit(t *testing.T) {
 	}
 }
 
-// However many answers come at a time, few of them are large and in memory.
+// However many answers arrive at a time, few of them are large and in memory.
 func TestFewLargeAnswersAtATime(t *testing.T) {
 	for name, body := range map[string]string{
 		"of many bytes": strings.Repeat("x", small+1), "of many values": `{"items":[{}` + strings.Repeat(",{}", smallValues) + "]}",
@@ -191,14 +191,14 @@ func fewAtATime(t *testing.T, body string) {
 	}
 }
 
-// What is refused leaves its place to others.
-func TestRefusedAnswersLeaveTheirPlaces(t *testing.T) {
+// An answer that is rejected releases its place.
+func TestRejectedAnswersReleaseTheirPlaces(t *testing.T) {
 	body := strings.Repeat("x", small+1)
 	_, ask := serve(t, func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, body) })
 	for range 2 * maxLarge {
 		_, isLimited := errors.AsType[*LimitError](ask(t.Context(), Limits{Bytes: small, Values: 10}, accept))
 		if !isLimited {
-			t.Fatal("it was not refused")
+			t.Fatal("it was not rejected")
 		}
 	}
 	if err := ask(t.Context(), One(), accept); err != nil {
@@ -233,7 +233,7 @@ func TestRedirectsAreNotFollowed(t *testing.T) {
 		err := ask(t.Context(), One(), accept)
 		redirect, ok := errors.AsType[*RedirectError](err)
 		if !ok || redirect.Status != status || strings.Contains(err.Error(), elsewhere.URL) {
-			t.Errorf("%d: %v, want a RedirectError that does not say where to", status, err)
+			t.Errorf("%d: %v, want a RedirectError without the location", status, err)
 		}
 	}
 	if got := asked.Load(); got > 0 {
@@ -244,11 +244,11 @@ func TestRedirectsAreNotFollowed(t *testing.T) {
 func TestHeadersAreBounded(t *testing.T) {
 	_, ask := serve(t, func(w http.ResponseWriter, _ *http.Request) { w.Header().Set("X", strings.Repeat("x", 2*maxHeader)) })
 	if err := ask(t.Context(), One(), accept); err == nil {
-		t.Error("a header of twice the limit is taken")
+		t.Error("a header of twice the limit is accepted")
 	}
 }
 
-// A cloud that does not answer holds no more connections than are allowed.
+// A cloud that does not answer keeps no more connections open than allowed.
 func TestConnectionsAreBounded(t *testing.T) {
 	transport := Transport()
 	if transport.MaxConnsPerHost != maxConnections || transport.IdleConnTimeout != idleTime || transport.MaxIdleConnsPerHost != maxIdle {
@@ -282,7 +282,7 @@ func TestConnectionsAreBounded(t *testing.T) {
 	late, cancelLate := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancelLate()
 	if err := ask(late); !errors.Is(err, context.DeadlineExceeded) || len(arrived) > 0 {
-		t.Errorf("one more: %v, %d arrived; want that it waits for a connection", err, len(arrived))
+		t.Errorf("one more: %v, %d arrived; want it to wait for a connection", err, len(arrived))
 	}
 }
 

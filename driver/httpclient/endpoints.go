@@ -25,9 +25,9 @@ func ParseEndpoints(texts []string) (Endpoints, error) {
 	return e, nil
 }
 
-// Choose returns the endpoint of the list that a class or a Secret asks for, or the default for "". Scheme, host, port and path
-// have to be the same, so that no spelling of a URL leads elsewhere than the one that was allowed. Errors: an empty list, a text
-// that is no endpoint, and one that is not in the list.
+// Choose returns the endpoint of the list that a class or a Secret names, or the default for "". Scheme, host, port and
+// path have to be the same, so that no spelling of a URL refers to another server than the one that was allowed. Errors: an
+// empty list, a text that is no endpoint, and one that is not in the list.
 func (e Endpoints) Choose(text string) (*url.URL, error) {
 	if len(e.allowed) == 0 {
 		return nil, errors.New("no endpoint is allowed; the flags of the fleet list those that are")
@@ -44,10 +44,10 @@ func (e Endpoints) Choose(text string) (*url.URL, error) {
 			return allowed, nil
 		}
 	}
-	return nil, fmt.Errorf("the endpoint %s is not one of those that the flags of the fleet allow; leave it out, or ask the fleet's operator", asked)
+	return nil, fmt.Errorf("the endpoint %s is not one of those that the flags of the fleet allow; remove it, or ask the fleet's operator to allow it", asked)
 }
 
-// parse reads an endpoint, and writes what is the same in one way: lower case, the port always there, no slash at the end.
+// parse reads an endpoint in a normal form: lower case, the port always there, no slash at the end.
 func parse(text string) (*url.URL, error) {
 	wrong := func(what string) error {
 		return fmt.Errorf("an endpoint with %s; expected http://host:port or https://host:port", what)

@@ -68,7 +68,7 @@ func TestNoEndpoints(t *testing.T) {
 	}
 	for _, bad := range []string{"", "cloud", "http://", "http://a b", "ftp://cloud", "http://u@cloud"} {
 		if _, err := ParseEndpoints([]string{"http://good", bad}); err == nil || !strings.Contains(err.Error(), "https://host:port") {
-			t.Errorf("%q: %v, want an error that says what is expected", bad, err)
+			t.Errorf("%q: %v, want an error with what is expected", bad, err)
 		}
 	}
 }
@@ -83,7 +83,7 @@ func FuzzChoose(f *testing.F) {
 			t.Fatal(err)
 		}
 		if got, err := allowed.Choose(asked); err == nil && got.String() != "http://cloud:80" {
-			t.Errorf("%q leads to %s", asked, got)
+			t.Errorf("%q chose %s", asked, got)
 		}
 	})
 }

@@ -22,9 +22,9 @@ const requestTimeout = 30 * time.Second
 
 // Keys in the data of the Secret with the credentials. Both are optional.
 const (
-	// SecretEndpoint names one of Config.Endpoints; without it the first is taken.
+	// SecretEndpoint names one of Config.Endpoints; without it the first is used.
 	SecretEndpoint = "endpoint"
-	// SecretToken is the credential that the cloud asks for.
+	// SecretToken is the credential that the cloud requires.
 	SecretToken = "token"
 )
 
@@ -59,7 +59,7 @@ func (d *Driver) do(ctx context.Context, c call, out any) error {
 		if answer.Status != http.StatusOK {
 			refused = answerError(c.op, answer.Status, answer.Header, answer.Body)
 		} else if err := json.Unmarshal(answer.Body, out); err != nil {
-			refused = driver.Errorf(c.op, driver.Unknown, "the cloud's answer cannot be read, so what it did is not known: %s", whereInvalid(err))
+			refused = driver.Errorf(c.op, driver.Unknown, "the cloud's answer cannot be read, so the effect of the request is not known: %s", whereInvalid(err))
 		}
 		return nil
 	})
@@ -69,7 +69,7 @@ func (d *Driver) do(ctx context.Context, c call, out any) error {
 	return refused
 }
 
-// whereInvalid says where JSON is not what is expected, and nothing of what stands there: it may come from something that is
+// whereInvalid returns where JSON is not what is expected, without any of its content: it may come from a server that is
 // not the cloud.
 func whereInvalid(err error) string {
 	if syntax, ok := errors.AsType[*json.SyntaxError](err); ok {
@@ -111,7 +111,8 @@ func (d *Driver) request(ctx context.Context, c call) (*http.Request, error) {
 	return req, nil
 }
 
-// transportError is for a request that got no answer, half of one, or one that is not read: whether it took effect is not known.
+// transportError returns the error of a request without a complete answer, or whose answer is not read: its effect is not
+// known.
 func transportError(ctx context.Context, op driver.Op, err error) *driver.Error {
 	code := driver.Unavailable
 	var timeout net.Error
@@ -119,7 +120,7 @@ func transportError(ctx context.Context, op driver.Op, err error) *driver.Error 
 	_, isElsewhere := errors.AsType[*httpclient.RedirectError](err)
 	switch {
 	case isLarge, isElsewhere:
-		return driver.Errorf(op, driver.Unknown, "the cloud's answer is not used, so what it did is not known: %w", err)
+		return driver.Errorf(op, driver.Unknown, "the cloud's answer is not used, so the effect of the request is not known: %w", err)
 	case errors.Is(ctx.Err(), context.Canceled):
 		code = driver.Canceled
 	case ctx.Err() != nil, errors.As(err, &timeout) && timeout.Timeout():
@@ -128,11 +129,11 @@ func transportError(ctx context.Context, op driver.Op, err error) *driver.Error 
 	return driver.Errorf(op, code, "the cloud did not answer: %w", err)
 }
 
-// answerError is for an answer that is no success.
+// answerError returns the error of an answer that is no success.
 func answerError(op driver.Op, status int, header http.Header, answer []byte) *driver.Error {
 	var body cloudapi.ErrorBody
 	if err := json.Unmarshal(answer, &body); err != nil || body.Code == "" {
-		return driver.Errorf(op, codeOfStatus(status), "something that is not the cloud answered %d %s", status, http.StatusText(status))
+		return driver.Errorf(op, codeOfStatus(status), "a server that is not the cloud answered %d %s", status, http.StatusText(status))
 	}
 	failure := driver.Errorf(op, codeOf(body.Code), "%s: %s", body.Code, body.Message)
 	failure.RetryAfter = retryAfter(header, body)
@@ -155,7 +156,7 @@ func codeOf(code cloudapi.ErrorCode) driver.Code {
 	case cloudapi.CodeIdempotencyMismatch:
 		return driver.AlreadyExists
 	case cloudapi.CodeConflict:
-		return driver.Aborted // The VM is in a state that passes.
+		return driver.Aborted // The VM is in a transient state.
 	case cloudapi.CodeQuotaExceeded, cloudapi.CodeNoCapacity:
 		return driver.ResourceExhausted
 	case cloudapi.CodeThrottled, cloudapi.CodeUnavailable:
@@ -166,8 +167,8 @@ func codeOf(code cloudapi.ErrorCode) driver.Code {
 	return driver.Unknown
 }
 
-// codeOfStatus judges an answer that did not come from the cloud, but from a proxy on the way, say. What it says about
-// VMs counts for nothing: a 404 is not the absence of one.
+// codeOfStatus returns the code for an answer that did not come from the cloud, but from a proxy, for example. Such an
+// answer proves nothing about VMs: a 404 is not the absence of one.
 func codeOfStatus(status int) driver.Code {
 	switch status {
 	case http.StatusUnauthorized, http.StatusProxyAuthRequired:
@@ -182,7 +183,7 @@ func codeOfStatus(status int) driver.Code {
 	return driver.Unknown
 }
 
-// retryAfter is how long the cloud asks to be left alone. The body is finer than the header, which has whole seconds.
+// retryAfter returns the wait that the cloud requests. The body is more precise than the header, which has whole seconds.
 func retryAfter(header http.Header, body cloudapi.ErrorBody) time.Duration {
 	seconds := body.RetryAfterSeconds
 	if seconds <= 0 {

@@ -4,10 +4,10 @@
 // How machines and VMs belong together:
 //
 //   - A VM has the name of its Machine, and so has its Node.
-//   - The Machine's UID is the client token of its create, and a tag. A create that was answered or not, once or often,
-//     leaves one VM. As long as the cloud remembers an ended VM, its Machine gets no second one.
-//   - A VM without that tag is not the Machine's, whatever provider ID the Machine has: the cloud deletes and changes only what
-//     has the tag, in the request that asks for it. With Target.Adopt also what has no UID, and the Machine's name and namespace.
+//   - The Machine's UID is the client token of its create, and a tag. A create, answered or not, once or repeatedly,
+//     leaves one VM. As long as the cloud has the record of an ended VM, its Machine gets no second one.
+//   - A VM without that tag is not the Machine's, regardless of the Machine's provider ID: the cloud deletes and changes only what
+//     has the tag, and checks that in the same request. With Target.Adopt also VMs without a UID and with the Machine's name and namespace.
 //   - A create that failed part-way may have left a network interface and a disk with the same tags. A repeated create uses them, and
 //     a delete removes those with the Machine's UID when there is no VM any more.
 //   - The namespace of the MachineClass is a tag, too, and the scope of ListMachines: all classes of a namespace show the

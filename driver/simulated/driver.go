@@ -14,13 +14,13 @@ import (
 // Provider is the name in MachineClass.provider.
 const Provider = "simulated"
 
-// Config is what a Driver is made of.
+// Config configures a Driver.
 type Config struct {
 	// Endpoints are the URLs of all clouds that requests may go to. The first is for classes whose Secret names none.
 	Endpoints []string
-	// Transport makes the connections; nil takes httpclient.Transport().
+	// Transport makes the connections; nil means httpclient.Transport().
 	Transport http.RoundTripper
-	// Wrap, if set, is put before the connections, as rest.Config.Wrap does for Kubernetes.
+	// Wrap, if set, wraps the transport, as rest.Config.Wrap does for Kubernetes.
 	Wrap func(http.RoundTripper) http.RoundTripper
 	// UserAgent names the caller in the cloud's call log.
 	UserAgent string
@@ -35,7 +35,7 @@ type Driver struct {
 
 var _ driver.Driver = (*Driver)(nil)
 
-// New returns a Driver. It makes no request. Errors: endpoints that are none.
+// New returns a Driver. It makes no request. Errors: invalid endpoints.
 func New(cfg Config) (*Driver, error) {
 	endpoints, err := httpclient.ParseEndpoints(cfg.Endpoints)
 	if err != nil {
@@ -54,8 +54,8 @@ func New(cfg Config) (*Driver, error) {
 // CreateMachine makes the VM. The client token makes the cloud find an earlier one, so that no request looks for it first;
 // only when the cloud answers that the parameters of the earlier create were others, which happens when the class or the
 // bootstrap token has changed in between, a second request finds that VM by its tag.
-// A VM that has been made for the Machine before, and has ended since, is Aborted: no request will ever give this Machine
-// another one.
+// A VM that was made for the Machine before and has ended is Aborted: no request will ever create another one for this
+// Machine.
 func (d *Driver) CreateMachine(ctx context.Context, req driver.CreateMachineRequest) (driver.CreateMachineResponse, error) {
 	m := req.Machine
 	if m.UID == "" {
@@ -97,16 +97,16 @@ func (d *Driver) CreateMachine(ctx context.Context, req driver.CreateMachineRequ
 	return driver.CreateMachineResponse{VM: describe(made)}, nil
 }
 
-// InitializeMachine sets what can only be set after the create. A provider spec that asks for none of that is Unimplemented.
-// It makes a second request when the Machine's provider ID is not known yet. The cloud checks in the same request whose the VM
-// is.
+// InitializeMachine sets what can only be set after the create. A provider spec without such a field is Unimplemented. It
+// makes a second request when the Machine's provider ID is not known yet. The cloud checks in the same request that the VM
+// is the Machine's.
 func (d *Driver) InitializeMachine(ctx context.Context, req driver.InitializeMachineRequest) (driver.InitializeMachineResponse, error) {
 	spec, err := ParseProviderSpec(req.Class.ProviderSpec.Raw)
 	if err != nil {
 		return driver.InitializeMachineResponse{}, driver.Errorf(driver.OpInitialize, driver.InvalidArgument, "%w", err)
 	}
 	if spec.SourceDestCheck == nil {
-		return driver.InitializeMachineResponse{}, driver.Errorf(driver.OpInitialize, driver.Unimplemented, "the provider spec asks for nothing to be set after the create")
+		return driver.InitializeMachineResponse{}, driver.Errorf(driver.OpInitialize, driver.Unimplemented, "the provider spec has no field that is set after the create")
 	}
 	id, known := parseProviderID(req.Machine.Spec.ProviderID)
 	conditions := owned(req.Target)
@@ -127,7 +127,7 @@ func (d *Driver) InitializeMachine(ctx context.Context, req driver.InitializeMac
 		}
 	}
 	if driver.CodeOf(err) == driver.FailedPrecondition {
-		err = driver.Errorf(driver.OpInitialize, driver.NotFound, "VM %s has not the UID of this Machine", req.Machine.Spec.ProviderID)
+		err = driver.Errorf(driver.OpInitialize, driver.NotFound, "VM %s does not have the UID of this Machine", req.Machine.Spec.ProviderID)
 	}
 	if err != nil {
 		return driver.InitializeMachineResponse{}, err
@@ -153,7 +153,7 @@ func (d *Driver) DeleteMachine(ctx context.Context, req driver.DeleteMachineRequ
 			vm, err := d.remove(ctx, req.Target, id, condition)
 			switch driver.CodeOf(err) { //nolint:exhaustive // all others are failures
 			case driver.OK:
-				if meets(vm, condition) { // else it had ended, and nothing was asked of it
+				if meets(vm, condition) { // else it had ended, and the condition was not checked
 					return driver.DeleteMachineResponse{Gone: vm.State == cloudapi.StateTerminated}, nil
 				}
 			case driver.FailedPrecondition:
@@ -174,7 +174,7 @@ func (d *Driver) DeleteMachine(ctx context.Context, req driver.DeleteMachineRequ
 	return resp, nil
 }
 
-// remove begins to end a VM that meets a condition. Errors: FailedPrecondition when it is there and does not meet it.
+// remove begins to terminate a VM that meets a condition. Errors: FailedPrecondition when it exists and does not meet it.
 func (d *Driver) remove(ctx context.Context, target driver.Target, id string, condition url.Values) (vm cloudapi.Instance, err error) {
 	err = d.do(ctx, call{
 		op: driver.OpDelete, secret: target.Secret, method: http.MethodDelete, path: instancePath(cloudapi.PathInstance, id), query: condition,
@@ -187,7 +187,7 @@ func (d *Driver) remove(ctx context.Context, target driver.Target, id string, co
 
 // GetMachineStatus looks for the VM with the Machine's provider ID or, when there is none that is the Machine's, with its UID,
 // for which it makes one request more.
-// A provider spec that cannot be read asks for no initialization: it must not hide a VM that exists.
+// A provider spec that cannot be decoded requires no initialization: it must not hide a VM that exists.
 func (d *Driver) GetMachineStatus(ctx context.Context, req driver.GetMachineStatusRequest) (driver.GetMachineStatusResponse, error) {
 	vm, left, err := d.find(ctx, driver.OpStatus, req.Target)
 	if err != nil {
@@ -223,7 +223,7 @@ func (d *Driver) ListMachines(ctx context.Context, req driver.ListMachinesReques
 	return driver.ListMachinesResponse{Machines: machines}, nil
 }
 
-// GetVolumeIDs knows the volumes of the cloud's CSI driver. It makes no request.
+// GetVolumeIDs returns the IDs of volumes of the cloud's CSI driver. It makes no request.
 func (d *Driver) GetVolumeIDs(_ context.Context, req driver.GetVolumeIDsRequest) (driver.GetVolumeIDsResponse, error) {
 	var ids []string
 	for _, v := range req.Volumes {

@@ -26,7 +26,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// script is a cloud that answers as it is told, and notes what it was asked. The conformance suite against the real
+// script is a cloud with scripted answers, which records its requests. The conformance suite against the real
 // server is in lab/cloudsim.
 type script struct {
 	mu      sync.Mutex
@@ -210,7 +210,7 @@ func TestNoAnswer(t *testing.T) {
 	}
 	tgt.Secret = map[string][]byte{SecretEndpoint: []byte(unserved)}
 	if _, err := d.DeleteMachine(t.Context(), driver.DeleteMachineRequest{Target: tgt}); driver.CodeOf(err) != driver.Unavailable {
-		t.Errorf("nobody listens: %v, want Unavailable", err)
+		t.Errorf("no server: %v, want Unavailable", err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
@@ -242,14 +242,14 @@ func TestDelete(t *testing.T) {
 	}{
 		"ends at once":      {withID(target(""), "simulated:///r/z/i-1"), []answer{{200, nil, vm(cloudapi.StateTerminated)}}, true, driver.OK, 1},
 		"takes time":        {withID(target(""), "simulated:///r/z/i-1"), []answer{{200, nil, vm(cloudapi.StateStopping)}}, false, driver.OK, 1},
-		"is gone":           {withID(target(""), "simulated:///r/z/i-1"), []answer{refusal(404, cloudapi.CodeNotFound), list(), cleared}, true, driver.OK, 3},
+		"does not exist":    {withID(target(""), "simulated:///r/z/i-1"), []answer{refusal(404, cloudapi.CodeNotFound), list(), cleared}, true, driver.OK, 3},
 		"spec is broken":    {withID(target("broken"), "simulated:///r/z/i-1"), []answer{{200, nil, vm(cloudapi.StateTerminated)}}, true, driver.OK, 1},
 		"of another cloud":  {withID(target(""), "aws:///eu-west-1/i-1"), []answer{list(), cleared}, true, driver.OK, 2},
 		"another machine's": {withID(target(""), "simulated:///r/z/i-1"), []answer{refusal(412, cloudapi.CodePreconditionFailed), list(), cleared}, true, driver.OK, 3},
 		"nothing to go by":  {driver.Target{Machine: &v1alpha1.Machine{}, Class: target("").Class}, nil, false, driver.InvalidArgument, 0},
 		"by UID, none":      {target(""), []answer{list(), cleared}, true, driver.OK, 2},
 		"by UID, two":       {target(""), []answer{list(cloudapi.StateRunning, cloudapi.StateStopping), {200, nil, vm(cloudapi.StateTerminated)}, {200, nil, vm(cloudapi.StateStopping)}}, false, driver.OK, 3},
-		"by UID, just gone": {target(""), []answer{list(cloudapi.StateRunning), refusal(404, cloudapi.CodeNotFound), cleared}, true, driver.OK, 3},
+		"by UID, deleted":   {target(""), []answer{list(cloudapi.StateRunning), refusal(404, cloudapi.CodeNotFound), cleared}, true, driver.OK, 3},
 		"left-overs stay":   {target(""), []answer{list(), refusal(500, cloudapi.CodeInternal)}, false, driver.Internal, 2},
 		"by UID, no answer": {target(""), []answer{refusal(500, cloudapi.CodeInternal)}, false, driver.Internal, 1},
 	} {
@@ -309,7 +309,7 @@ func TestListThatDoesNotEnd(t *testing.T) {
 func TestEndpoints(t *testing.T) {
 	for _, bad := range []string{"127.0.0.1:1", "ftp://cloud", "http://", "http://a b"} {
 		if _, err := New(Config{Endpoints: []string{bad}}); err == nil {
-			t.Errorf("%q is taken for an endpoint", bad)
+			t.Errorf("%q is accepted as an endpoint", bad)
 		}
 	}
 	var asked atomic.Int64
@@ -352,7 +352,7 @@ func FuzzAnswers(f *testing.F) {
 		}
 		var said cloudapi.ErrorBody
 		if err.Code == driver.NotFound && (json.Unmarshal(body, &said) != nil || said.Code != cloudapi.CodeNotFound) {
-			t.Errorf("%d %q: NotFound, which the cloud did not say", status, body)
+			t.Errorf("%d %q: NotFound, which the cloud did not answer", status, body)
 		}
 	})
 }
@@ -368,7 +368,7 @@ func FuzzProviderID(f *testing.F) {
 		}
 		path := instancePath(cloudapi.PathInstance, id)
 		if strings.Count(path, "/") != 3 || !strings.HasPrefix(path, "/v1/instances/") || path == "/v1/instances/" {
-			t.Errorf("%q leads to %s", providerID, path)
+			t.Errorf("%q becomes path %s", providerID, path)
 		}
 	})
 }

@@ -15,7 +15,7 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/driver/simulated/cloudapi"
 )
 
-// find returns the one VM of a Machine that has not begun to end. left says that its provider ID names one that is not its.
+// find returns the one VM of a Machine that has not begun to end. left reports whether its provider ID names a VM that is not the Machine's.
 func (d *Driver) find(ctx context.Context, op driver.Op, target driver.Target) (vm cloudapi.Instance, left bool, err error) {
 	if id, ok := parseProviderID(target.Machine.Spec.ProviderID); ok {
 		err := d.do(ctx, call{
@@ -66,7 +66,7 @@ func meets(vm cloudapi.Instance, condition url.Values) bool {
 	return !slices.ContainsFunc(condition[cloudapi.QueryIfNoTag], func(key string) bool { _, has := vm.Tags[key]; return has })
 }
 
-// findByUID is find for a Machine whose provider ID is not known, or not of its VM. It ends with the second VM.
+// findByUID is find for a Machine whose provider ID is not known, or not of its VM. It stops at the second VM.
 func (d *Driver) findByUID(ctx context.Context, op driver.Op, target driver.Target) (found cloudapi.Instance, err error) {
 	known := false
 	err = d.eachByUID(ctx, op, target, func(page cloudapi.InstanceList) (more bool, err error) {
@@ -88,8 +88,8 @@ func (d *Driver) findByUID(ctx context.Context, op driver.Op, target driver.Targ
 	return found, believe(op, found, found.ID, target.Machine.Name)
 }
 
-// removeByUID begins to end the VMs with the Machine's UID: all that are on the first page with any. gone reports that none is left,
-// so it is false while there are further pages: they are asked for by the next call.
+// removeByUID begins to terminate the VMs with the Machine's UID: all on the first page that has any. gone reports whether
+// none is left, so it is false while there are further pages: the next call reads them.
 func (d *Driver) removeByUID(ctx context.Context, target driver.Target) (gone bool, err error) {
 	gone = true
 	err = d.eachByUID(ctx, driver.OpDelete, target, func(page cloudapi.InstanceList) (more bool, err error) {
@@ -133,7 +133,7 @@ func (d *Driver) eachByUID(
 	}, use)
 }
 
-// maxPages is how many pages one list has at most: enough for driver.MaxListed VMs in pages a tenth of what is asked for.
+// maxPages is how many pages one list has at most: enough for driver.MaxListed VMs in pages of a tenth of the requested size.
 const maxPages = 10 * driver.MaxListed / cloudapi.MaxPageSize
 
 // list is a list of the VMs with a tag and one of some states.
@@ -147,8 +147,8 @@ type list struct {
 	pages  int               // at most
 }
 
-// eachPage has use take in the pages of a list, one after the other, until it wants no more. Of what use does not keep there is
-// one page in memory.
+// eachPage calls use with the pages of a list, one after the other, until it returns false. Except for what use keeps, one
+// page is in memory.
 func (d *Driver) eachPage(ctx context.Context, l list, use func(cloudapi.InstanceList) (more bool, err error)) error {
 	query := url.Values{cloudapi.QueryTag: {l.tag}, cloudapi.QueryPageSize: {strconv.Itoa(l.size)}}
 	for _, state := range l.states {
@@ -184,7 +184,7 @@ func (d *Driver) eachPage(ctx context.Context, l list, use func(cloudapi.Instanc
 	return driver.Errorf(l.op, driver.Internal, "the cloud's list does not end: it has more than %d pages", l.pages)
 }
 
-// believe returns an error unless a VM of an answer can be the one that was asked for. Its ID becomes part of paths of further
+// believe returns an error unless a VM of an answer can be the requested one. Its ID becomes part of paths of further
 // requests, and its name that of a Node.
 func believe(op driver.Op, vm cloudapi.Instance, id, name string) error {
 	named, ok := parseProviderID(vm.ProviderID)
@@ -196,7 +196,7 @@ func believe(op driver.Op, vm cloudapi.Instance, id, name string) error {
 }
 
 func withoutUID(op driver.Op, target driver.Target) error {
-	return driver.Errorf(op, driver.InvalidArgument, "Machine %q has no UID: no VM can be known to be its", target.Machine.Name)
+	return driver.Errorf(op, driver.InvalidArgument, "Machine %q has no UID: no VM can be identified as its own", target.Machine.Name)
 }
 
 // parseProviderID returns the cloud's ID in simulated:///<region>/<zone>/<id>; ok is false for what is not of this cloud, and so
@@ -221,7 +221,7 @@ func instancePath(pattern, id string) string {
 	return strings.Replace(pattern, "{id}", url.PathEscape(id), 1)
 }
 
-// alive says whether a VM has not begun to end.
+// alive reports whether a VM has not begun to end.
 func alive(vm cloudapi.Instance) bool {
 	return vm.State == cloudapi.StatePending || vm.State == cloudapi.StateRunning
 }

@@ -11,15 +11,15 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/driver/simulated/cloudapi"
 )
 
-// lie is a VM as the cloud should not describe it.
+// lie is a VM as no correct cloud describes it.
 func lie(change func(*cloudapi.Instance)) cloudapi.Instance {
 	v := vm(cloudapi.StateRunning)
 	change(&v)
 	return v
 }
 
-// What a cloud answers is used only if it can be of the VM that was asked for, and nothing of the rest is shown.
-func TestLiesAreNotBelieved(t *testing.T) {
+// An answer of a cloud is used only if it can describe the requested VM, and no other answer is shown.
+func TestFalseAnswersAreRejected(t *testing.T) {
 	const id = "simulated:///r/z/i-1"
 	one := map[string]any{
 		"an array":                   "[]",
@@ -72,7 +72,7 @@ func TestLiesAreNotBelieved(t *testing.T) {
 		} {
 			d, cloud := against(t, answer{http.StatusOK, nil, body})
 			err := call(d)
-			if op == driver.OpDelete && strings.HasSuffix(name, " name") { // who deletes by ID does not care for names
+			if op == driver.OpDelete && strings.HasSuffix(name, " name") { // a delete by ID does not depend on names
 				continue
 			}
 			wantUnknown(t, name+" to "+string(op), err)
@@ -118,7 +118,7 @@ func TestLiesAreNotBelieved(t *testing.T) {
 	}
 }
 
-// wantUnknown fails the test unless an error leaves open whether there is a VM, and shows nothing of the body.
+// wantUnknown fails the test unless an error leaves open whether there is a VM, and does not contain the body.
 func wantUnknown(t *testing.T, what string, err error) {
 	t.Helper()
 	if code := driver.CodeOf(err); code != driver.Internal && code != driver.Unknown {
@@ -128,8 +128,8 @@ func wantUnknown(t *testing.T, what string, err error) {
 	}
 }
 
-// Pages that lead to each other are read for a while, and not for ever.
-func TestListThatGoesInCircles(t *testing.T) {
+// A list whose pages refer to each other is read up to a limit.
+func TestListWithCircularPagesIsBounded(t *testing.T) {
 	var pages []answer
 	for i := range maxPages + 1 {
 		pages = append(pages, answer{http.StatusOK, nil, cloudapi.InstanceList{NextPageToken: fmt.Sprint(i % 2)}})
@@ -164,7 +164,7 @@ func TestRedirectsAndLargeErrors(t *testing.T) {
 		d, cloud := against(t, c.answer)
 		_, err := d.GetMachineStatus(t.Context(), driver.GetMachineStatusRequest{Target: withID(target(""), "simulated:///r/z/i-1")})
 		if driver.CodeOf(err) != c.want || !strings.Contains(err.Error(), c.says) || strings.ContainsAny(err.Error(), "\n\r") || strings.Contains(err.Error(), "169.254") {
-			t.Errorf("%s: %v, want %v that says %q", name, err, c.want, c.says)
+			t.Errorf("%s: %v, want %v with %q", name, err, c.want, c.says)
 		}
 		if len(driver.MessageOf(err)) > driver.MaxMessage || len(cloud.asked) != 1 {
 			t.Errorf("%s: a message of %d bytes after %d requests", name, len(driver.MessageOf(err)), len(cloud.asked))
@@ -183,8 +183,8 @@ func ofUID(count int, next string) answer {
 	return answer{http.StatusOK, nil, page}
 }
 
-// However many VMs a cloud says a machine has, a few of them are read.
-func TestACloudThatListsWithoutEndForOneMachine(t *testing.T) {
+// Only a few of the VMs that a cloud reports for one machine are read.
+func TestEndlessListOfOneMachineIsBounded(t *testing.T) {
 	looks := map[driver.Op]func(*Driver) error{
 		driver.OpStatus: func(d *Driver) error {
 			_, err := d.GetMachineStatus(t.Context(), driver.GetMachineStatusRequest{Target: target("")})

@@ -12,7 +12,7 @@ import (
 )
 
 // A VM that the provider ID names is the Machine's by its tags only.
-func TestWhoseAVMIs(t *testing.T) {
+func TestOwnershipOfVMIsDecidedByTags(t *testing.T) {
 	ofMCM := map[string]string{TagMachine: "a", TagCluster: "ns"}
 	with := func(tags map[string]string, key, value string) map[string]string {
 		tags = maps.Clone(tags)
@@ -50,8 +50,8 @@ func TestWhoseAVMIs(t *testing.T) {
 	}
 }
 
-// The VM that is described is the one that was asked for.
-func TestAnotherVMThanWasAskedFor(t *testing.T) {
+// The VM that the cloud describes has to be the requested one.
+func TestAnswerWithAnotherVMIsRejected(t *testing.T) {
 	other := vm(cloudapi.StateRunning)
 	other.ID, other.ProviderID = "i-2", "simulated:///r/z/i-2"
 	d, _ := against(t, answer{200, nil, other})
@@ -60,7 +60,7 @@ func TestAnotherVMThanWasAskedFor(t *testing.T) {
 	}
 }
 
-func TestNothingIsLookedForWithoutAUID(t *testing.T) {
+func TestMachineWithoutUIDMakesNoRequest(t *testing.T) {
 	asked := target("")
 	asked.Machine = &v1alpha1.Machine{ObjectMeta: metav1.ObjectMeta{Name: "a"}}
 	d, cloud := against(t)

@@ -21,7 +21,7 @@ const (
 	TagMachineUID = "machine-uid"
 )
 
-// ProviderSpec is MachineClass.providerSpec for the simulated cloud. All of it is optional; the cloud has a default for
+// ProviderSpec is MachineClass.providerSpec for the simulated cloud. All fields are optional; the cloud has a default for
 // each field (see cloudapi), so that an empty object, or none, is a valid spec.
 type ProviderSpec struct {
 	Region       string            `json:"region,omitempty"`
@@ -34,15 +34,15 @@ type ProviderSpec struct {
 	Boot cloudapi.BootMode `json:"boot,omitempty"`
 	// DataVolumes are made and removed with the VM.
 	DataVolumes []cloudapi.DataVolume `json:"dataVolumes,omitempty"`
-	// SourceDestCheck is set after the create, by InitializeMachine; nil leaves it as the cloud sets it.
+	// SourceDestCheck is set after the create, by InitializeMachine; nil keeps the cloud's default.
 	SourceDestCheck *bool `json:"sourceDestCheck,omitempty"`
 }
 
-// specFields is for messages.
+// specFields lists the fields, for messages.
 const specFields = "region, zone, instanceType, image, network, tags, boot, dataVolumes, sourceDestCheck"
 
-// ParseProviderSpec reads a provider spec. Unknown, doubled and mistyped fields are errors that name the field. What the
-// cloud alone can judge, such as whether a zone exists, is left to it.
+// ParseProviderSpec reads a provider spec. Unknown, duplicate and mistyped fields are errors that name the field. What only
+// the cloud can check, such as whether a zone exists, is not checked.
 func ParseProviderSpec(raw []byte) (ProviderSpec, error) {
 	var spec ProviderSpec
 	if raw = bytes.TrimSpace(raw); len(raw) == 0 || bytes.Equal(raw, []byte("null")) {

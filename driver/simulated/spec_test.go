@@ -29,7 +29,7 @@ func TestParseProviderSpec(t *testing.T) {
 			t.Errorf("%s (-want +got):\n%s", text, diff)
 		}
 	}
-	// Users write to the fields that messages name.
+	// Messages have to name all fields.
 	var fields map[string]any
 	if err := json.Unmarshal(raw, &fields); err != nil {
 		t.Fatal(err)

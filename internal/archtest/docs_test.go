@@ -36,7 +36,7 @@ func TestDocumentationNamesWhatExists(t *testing.T) {
 		}
 		for _, match := range makeCommand.FindAllStringSubmatch(text, -1) {
 			if !targets[match[1]] {
-				t.Errorf("%s tells to run make %s, which is no target", name, match[1])
+				t.Errorf("%s names make %s, which is no target", name, match[1])
 			}
 		}
 		for _, match := range codeSpan.FindAllStringSubmatch(text, -1) {
@@ -61,7 +61,7 @@ func TestBenchmarksAreExplained(t *testing.T) {
 	}
 }
 
-// looksLikePath says whether a code span is the path of a file or folder of the repository.
+// looksLikePath reports whether a code span is the path of a file or folder of the repository.
 func looksLikePath(span string) bool {
 	top, rest, found := strings.Cut(span, "/")
 	return found && top != "" && !strings.ContainsAny(rest, " <>*{}$…=") && exists(top) && top != "bin"

@@ -22,7 +22,7 @@ func controllerOf(folder string) string {
 	return folder
 }
 
-// controllersStandAlone: each controller can be read, tested and owned without the others and without sharding; the
+// controllersStandAlone: each controller can be read, tested and maintained without the others and without sharding; the
 // runner declares the Gate that sharding implements.
 func controllersStandAlone(files []goFile) (findings []string) {
 	return forbiddenImports(files, func(f goFile, imported string) string {
@@ -31,49 +31,49 @@ func controllersStandAlone(files []goFile) (findings []string) {
 		case !f.inside("controllers") || !strings.HasPrefix(imported, "./"):
 			return ""
 		case within(folder, "shard") || within(folder, "membership"):
-			return "controllers ask the runner's Gate and know nothing of sharding"
+			return "controllers use the runner's Gate and must not import sharding"
 		case controllerOf(folder) != "" && controllerOf(folder) != controllerOf(f.folder()):
-			return "controllers do not import each other; they meet in the API"
+			return "controllers must not import each other; they interact through the API"
 		}
 		return ""
 	})
 }
 
-// importsPointOneWay: what everything is built on imports nothing of what is built on it, and sharding knows nothing of controllers.
-// A simulation of controllers, in tests, needs both.
+// importsPointOneWay: a base package imports nothing of what is built on it, and sharding imports nothing of controllers. A
+// simulation of controllers, in tests, needs both.
 func importsPointOneWay(files []goFile) (findings []string) {
 	return forbiddenImports(files, func(f goFile, imported string) string {
 		controllers := within(imported, "./controllers")
 		switch {
 		case f.inside("shard") && controllers, f.inside("membership") && controllers:
-			return "sharding knows nothing of controllers"
+			return "sharding must not import controllers"
 		case f.inside("membership") && within(imported, "./shard"):
-			return "membership knows nothing of slots"
+			return "membership must not import slots"
 		case f.inside("internal") && !f.inside("internal/machinesim") && (controllers || within(imported, "./shard") || within(imported, "./membership")):
-			return "internal packages are what controllers and sharding are built on"
+			return "internal packages are the base of controllers and sharding"
 		}
 		return ""
 	})
 }
 
-// binariesAreLeaves: what a binary's folder holds is wiring.
+// binariesAreLeaves: the folder of a binary has wiring only.
 func binariesAreLeaves(files []goFile) (findings []string) {
 	return forbiddenImports(files, func(f goFile, imported string) string {
 		if strings.HasPrefix(imported, "./cmd/") || strings.HasPrefix(imported, "./lab/cmd/") {
 			if !within("./"+f.folder(), imported) {
-				return "cmd wires and is imported by nobody"
+				return "cmd is wiring, and no package may import it"
 			}
 		}
 		return ""
 	})
 }
 
-// productStandsAlone: what is shipped does not depend on what tries it out.
+// productStandsAlone: the product does not depend on its tests.
 func productStandsAlone(files []goFile) (findings []string) {
 	return forbiddenImports(files, func(f goFile, imported string) string {
 		product := !f.inside("lab") && !f.inside("e2e")
 		if product && (within(imported, "./lab") || within(imported, "./e2e")) {
-			return "lab and e2e are for trying the product, which knows neither"
+			return "lab and e2e test the product, which must import neither"
 		}
 		return ""
 	})
@@ -89,7 +89,7 @@ func onlyRunnerQueues(files []goFile) (findings []string) {
 	})
 }
 
-// forbiddenImports asks forbidden about every import; its answer is the reason why not, or "".
+// forbiddenImports reports the imports for which forbidden returns a reason; "" means that the import is allowed.
 func forbiddenImports(files []goFile, forbidden func(f goFile, imported string) string) (findings []string) {
 	for _, f := range files {
 		for i, imported := range f.imports() {

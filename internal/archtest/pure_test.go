@@ -12,7 +12,7 @@ import (
 	"testing"
 )
 
-// pure are the packages that decide without doing: values in, values out.
+// pure are the packages that decide without I/O: values in, values out.
 var pure = []string{
 	"apis/machine/v1alpha1/validation",
 	"controllers/disruption",
@@ -35,31 +35,31 @@ var pure = []string{
 	"shard/protocol",
 }
 
-// pureStandardLibrary is what of the standard library a pure package may import: nothing that waits, reads, writes,
-// logs or draws lots.
+// pureStandardLibrary is the part of the standard library that a pure package may import: nothing that waits, reads,
+// writes, logs or draws random numbers.
 var pureStandardLibrary = []string{
 	"bytes", "cmp", "crypto/sha256", "encoding/base32", "encoding/base64", "encoding/binary", "encoding/hex", "encoding/json", "errors",
 	"fmt", "hash/fnv", "iter", "maps", "math", "math/bits", "net/url", "path", "regexp", "slices", "sort", "strconv", "strings",
 	"time", "unicode", "unicode/utf8",
 }
 
-// pureTrees are what else a pure package may import, with everything below it.
+// pureTrees are the other packages that a pure package may import, with everything below it.
 var pureTrees = []string{"./apis", "k8s.io/api", "k8s.io/apimachinery"}
 
 // driverContract is the one impure package that a pure one may import, and not what is below it: a driver's error
 // codes are facts to decide on.
 const driverContract = "./driver"
 
-// hashes are what shard/ring alone may import beside: pure functions of bytes and names, written elsewhere.
+// hashes may be imported by shard/ring only: pure functions of bytes and names, written elsewhere.
 var hashes = []string{"github.com/buraksezer/consistent", "github.com/cespare/xxhash/v2"}
 
-// foreignImpure are the trees that a pure package may not even reach through others. Of this repository it may reach
-// nothing but what it may import.
+// foreignImpure are the trees that a pure package may not even import indirectly. Of this repository it may import
+// indirectly only what it may import directly.
 var foreignImpure = []string{"k8s.io/client-go", "go.opentelemetry.io/otel", "github.com/prometheus/client_golang"}
 
 func isPure(folder string) bool { return slices.Contains(pure, folder) }
 
-// mayBePureImport says whether a pure package may import a path (in the form of goFile.imports).
+// mayBePureImport reports whether a pure package may import a path (in the form of goFile.imports).
 func mayBePureImport(imported string) bool {
 	return imported == driverContract || slices.Contains(pureStandardLibrary, imported) ||
 		slices.Contains(pure, strings.TrimPrefix(imported, "./")) ||
@@ -70,14 +70,13 @@ func pureImports(files []goFile) (findings []string) {
 	return forbiddenImports(files, func(f goFile, imported string) string {
 		hash := f.folder() == "shard/ring" && slices.Contains(hashes, imported)
 		if isPure(f.folder()) && !f.isTest() && !hash && !mayBePureImport(imported) {
-			return "a pure package takes what it needs as values; pure_test.go lists what it may import"
+			return "a pure package receives its input as values; pure_test.go lists what it may import"
 		}
 		return ""
 	})
 }
 
-// pureSignatures: no context, logger or clock comes in through a parameter or a field either, nor a function that
-// tells the time.
+// pureSignatures: no context, logger or clock is passed in a parameter or a field, and no function that returns the time.
 func pureSignatures(files []goFile) (findings []string) {
 	forbidden := []string{"context.Context", "logr.Logger", "klog.Logger", "*slog.Logger", "clock.", "func() time.Time", "func() metav1.Time"}
 	for _, f := range files {
@@ -99,7 +98,7 @@ func pureSignatures(files []goFile) (findings []string) {
 	return findings
 }
 
-// TestPurePackagesReachNothingImpure follows imports all the way, and notices a pure package that is gone.
+// TestPurePackagesReachNothingImpure follows imports transitively, and fails for a pure package that no longer exists.
 func TestPurePackagesReachNothingImpure(t *testing.T) {
 	arguments := []string{"list", "-json=ImportPath,Deps"}
 	for _, folder := range pure {
@@ -123,13 +122,13 @@ func TestPurePackagesReachNothingImpure(t *testing.T) {
 		}
 		for _, dep := range pkg.Deps {
 			if !mayBeReached(dep) {
-				t.Errorf("%s is pure and reaches %s", pkg.ImportPath, dep)
+				t.Errorf("%s is pure and imports %s indirectly", pkg.ImportPath, dep)
 			}
 		}
 	}
 }
 
-// mayBeReached says whether a pure package may depend on a path, directly or not.
+// mayBeReached reports whether a pure package may depend on a path, directly or not.
 func mayBeReached(dep string) bool {
 	if within(dep, module) {
 		return mayBePureImport(inRepository(dep))

@@ -32,15 +32,15 @@ func (f goFile) folder() string    { return path.Dir(f.path) }
 func (f goFile) isTest() bool      { return strings.HasSuffix(f.path, "_test.go") }
 func (f goFile) isGenerated() bool { return ast.IsGenerated(f.syntax) }
 
-// at says where a node stands, for findings.
+// at returns the position of a node, for findings.
 func (f goFile) at(n ast.Node) string {
 	return fmt.Sprintf("%s:%d", f.path, f.fset.Position(n.Pos()).Line)
 }
 
-// inside says whether the file is in the folder or below it.
+// inside reports whether the file is in the folder or below it.
 func (f goFile) inside(folder string) bool { return within(f.folder(), folder) }
 
-// within says whether a slash-separated path is the folder or below it.
+// within reports whether a slash-separated path is the folder or below it.
 func within(p, folder string) bool { return p == folder || strings.HasPrefix(p, folder+"/") }
 
 // imports returns the import paths, those of this repository in the form of inRepository.
@@ -56,7 +56,7 @@ func (f goFile) imports() []string {
 	return paths
 }
 
-// inRepository shortens an import path of this repository to its folder with a leading "./", and leaves others alone.
+// inRepository shortens an import path of this repository to its folder with a leading "./", and returns others unchanged.
 func inRepository(importPath string) string {
 	if !within(importPath, module) {
 		return importPath
@@ -97,7 +97,7 @@ func walk(t *testing.T, visit func(name string)) {
 	}
 }
 
-// load reads all Go files of the repository, whatever their build tags.
+// load reads all Go files of the repository, regardless of build tags.
 func load(t *testing.T) []goFile {
 	t.Helper()
 	var files []goFile

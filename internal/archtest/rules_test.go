@@ -18,7 +18,7 @@ type snippet struct{ path, source string }
 
 func rules() []rule {
 	return []rule{
-		{"controllers stand alone", controllersStandAlone, []snippet{
+		{"controllers are independent", controllersStandAlone, []snippet{
 			{"controllers/machine/a.go", importing("machine", module+"/controllers/machineset")},
 			{"controllers/machine/a.go", importing("machine", module+"/shard/ring")},
 		}},
@@ -28,10 +28,10 @@ func rules() []rule {
 			{"internal/runner/a.go", importing("runner", module+"/controllers/machine")},
 			{"internal/runner/a.go", importing("runner", module+"/membership/leases")},
 		}},
-		{"nobody imports a binary", binariesAreLeaves, []snippet{
+		{"binaries are not imported", binariesAreLeaves, []snippet{
 			{"target/a.go", importing("target", module+"/cmd/machine-controller-fleet")},
 		}},
-		{"product code knows neither lab nor e2e", productStandsAlone, []snippet{
+		{"product code imports neither lab nor e2e", productStandsAlone, []snippet{
 			{"driver/a.go", importing("driver", module+"/lab/cloudsim")},
 			{"cmd/x/a.go", importing("main", module+"/e2e")},
 		}},
@@ -58,7 +58,7 @@ func rules() []rule {
 			{"target/a.go", "package target\nfunc f(err error) bool { return strings.Contains(err.Error(), \"gone\") }\n"},
 			{"target/a.go", "package target\nfunc f(o op) bool { return strings.HasPrefix(o.Description, \"Creating\") }\n"},
 		}},
-		{"Events are told in one way", eventsReportedInOneWay, []snippet{
+		{"Events are emitted in one way", eventsReportedInOneWay, []snippet{
 			{"controllers/machine/a.go", "package machine\nfunc f() { recorder.Eventf(m, nil, \"Warning\", \"Reason\", \"Reconcile\", \"text\") }\n"},
 		}},
 		{"files are short", filesAreShort, []snippet{
@@ -67,7 +67,7 @@ func rules() []rule {
 		{"functions are short", functionsAreShort, []snippet{
 			{"target/a.go", "package target\nfunc f() {" + strings.Repeat("\n", maxFunctionLines) + "}\n"},
 		}},
-		{"names of packages say something", packagesHaveNames, []snippet{
+		{"names of packages are specific", packagesHaveNames, []snippet{
 			{"target/util/a.go", "package util\n"},
 		}},
 		{"packages have a comment", packagesHaveComments, []snippet{

@@ -15,11 +15,11 @@ const (
 	maxFunctionLines = 80
 )
 
-// apiDomains stand in the names of labels, annotations, finalizers and groups.
+// apiDomains are part of the names of labels, annotations, finalizers and groups.
 var apiDomains = []string{"machine.sapcloud.io", "node.gardener.cloud"}
 
 // apiNamesWrittenOnce: constants of apis/ are the only place, so that a name cannot be misspelt elsewhere. Tests write
-// names out, to see what a user sees, and so does the autoscaler's double: it knows the fleet from outside.
+// names out, to see what a user sees, and so does the autoscaler's double: it is an independent client.
 func apiNamesWrittenOnce(files []goFile) (findings []string) {
 	for _, f := range files {
 		if f.inside("apis") || f.inside("e2e/autoscaler") || f.isTest() || f.isGenerated() {
@@ -38,7 +38,7 @@ func apiNamesWrittenOnce(files []goFile) (findings []string) {
 	return findings
 }
 
-// noMeaningInMessages: an error or a status says in a code what programs need; its text is for people, and may change.
+// noMeaningInMessages: an error or a status has a code for programs; its text is for people, and may change.
 func noMeaningInMessages(files []goFile) (findings []string) {
 	for _, f := range files {
 		if f.isTest() || f.isGenerated() {
@@ -55,7 +55,7 @@ func noMeaningInMessages(files []goFile) (findings []string) {
 	return findings
 }
 
-// searchesText says whether a call looks for something in a string.
+// searchesText reports whether a call looks for something in a string.
 func searchesText(call *ast.CallExpr) bool {
 	function, ok := call.Fun.(*ast.SelectorExpr)
 	if !ok {
@@ -66,7 +66,7 @@ func searchesText(call *ast.CallExpr) bool {
 		slices.Contains([]string{"Contains", "ContainsAny", "HasPrefix", "HasSuffix", "EqualFold", "Index", "Count", "Cut"}, function.Sel.Name)
 }
 
-// isMessage says whether an expression is the text of an error or a status.
+// isMessage reports whether an expression is the text of an error or a status.
 func isMessage(e ast.Expr) bool {
 	switch e := e.(type) {
 	case *ast.CallExpr:
@@ -78,7 +78,7 @@ func isMessage(e ast.Expr) bool {
 	return false
 }
 
-// eventsReportedInOneWay: whether an Event is a warning follows from its reason, and what is too long for the API server is cut.
+// eventsReportedInOneWay: whether an Event is a warning follows from its reason, and a text that is too long for the API server is cut.
 func eventsReportedInOneWay(files []goFile) (findings []string) {
 	for _, f := range files {
 		if f.isTest() || f.inside("telemetry") || f.inside("lab") {
@@ -87,7 +87,7 @@ func eventsReportedInOneWay(files []goFile) (findings []string) {
 		ast.Inspect(f.syntax, func(n ast.Node) bool {
 			if call, ok := n.(*ast.CallExpr); ok {
 				if method, ok := call.Fun.(*ast.SelectorExpr); ok && method.Sel.Name == "Eventf" {
-					findings = append(findings, f.at(call)+" records an Event: use telemetry.Tell")
+					findings = append(findings, f.at(call)+" records an Event: use telemetry.Emit")
 				}
 			}
 			return true
@@ -124,18 +124,18 @@ func functionsAreShort(files []goFile) (findings []string) {
 	return findings
 }
 
-// packagesHaveNames: a package named after nothing collects everything.
+// packagesHaveNames: a package with an unspecific name collects unrelated code.
 func packagesHaveNames(files []goFile) (findings []string) {
 	for _, f := range files {
 		name := strings.TrimSuffix(f.syntax.Name.Name, "_test")
 		if slices.Contains([]string{"util", "utils", "common", "helper", "helpers", "base", "types", "misc", "shared"}, name) {
-			findings = append(findings, fmt.Sprintf("%s: package %s: name it after what it gives", f.path, name))
+			findings = append(findings, fmt.Sprintf("%s: package %s: name it after its content", f.path, name))
 		}
 	}
 	return findings
 }
 
-// packagesHaveComments: purpose, guarantees and what is not guaranteed stand above the package clause, once.
+// packagesHaveComments: purpose, guarantees and what is not guaranteed are above the package clause, once.
 func packagesHaveComments(files []goFile) (findings []string) {
 	commented := map[string][]string{}
 	for _, f := range files {

@@ -2,14 +2,14 @@ package bounded
 
 import "strings"
 
-// Message is how many bytes a message in a status or an Event has at most. API servers refuse notes of Events that are longer, and
-// whole objects of more than 1.5 MiB: a message of a cloud, a kubelet or a user must not be what keeps a status from being written.
+// Message is how many bytes a message in a status or an Event has at most. API servers reject notes of Events that are longer, and
+// whole objects of more than 1.5 MiB: a message of a cloud, a kubelet or a user must not prevent a status from being written.
 const Message = 1024
 
-// mark stands at the end of a text that was cut.
+// mark is the end of a text that was cut.
 const mark = "…"
 
-// Text returns a text, cut to at most so many bytes at the end of a character.
+// Text returns a text, cut at the end of a character to at most that many bytes.
 func Text(text string, most int) string {
 	if len(text) <= most {
 		return text

@@ -1,5 +1,5 @@
-// Package bounded cuts texts that others write to what fits into what the fleet writes.
+// Package bounded cuts texts of other authors to the size that fits into the objects that the fleet writes.
 //
-// Guarantees: a text is never longer than its bound and stays valid UTF-8. Not guaranteed: that what was cut off does not matter;
-// logs have the whole of it where it was logged.
+// Guarantees: a text is never longer than its bound and stays valid UTF-8. Not guaranteed: that the part that was cut off is
+// recorded elsewhere.
 package bounded

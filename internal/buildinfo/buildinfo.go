@@ -7,7 +7,7 @@ import (
 	"runtime/debug"
 )
 
-// Unknown stands for what was not recorded when the binary was built.
+// Unknown is the value of what was not recorded when the binary was built.
 const Unknown = "unknown"
 
 // The linker sets them: -ldflags "-X <this package>.version=v1.2.3". See VERSION, COMMIT and DATE in the Makefile.
@@ -38,7 +38,7 @@ func (i Info) String() string {
 	return fmt.Sprintf("version: %s\ncommit:  %s\ndate:    %s\ngo:      %s", i.Version, i.Commit, i.Date, i.Go)
 }
 
-// describe fills the empty fields of what the linker has set from what Go has recorded; recorded may be nil.
+// describe fills the empty fields of the linker's values with those that Go has recorded; recorded may be nil.
 func describe(linked Info, recorded *debug.BuildInfo) Info {
 	var module, revision, time, dirty string
 	if recorded != nil {
@@ -56,7 +56,7 @@ func describe(linked Info, recorded *debug.BuildInfo) Info {
 			}
 		}
 	}
-	if module == "(devel)" { // what Go records when it knows no version
+	if module == "(devel)" { // what Go records when the version is unknown
 		module = ""
 	}
 	if revision != "" {

@@ -28,7 +28,7 @@ func TestDescribe(t *testing.T) {
 		"a clean checkout":              {Info{Go: "go1"}, checkout("v0.0.0-1-abc", "false"), Info{"v0.0.0-1-abc", "abc", "2026-01-02T03:04:05Z", "go1"}},
 		"a checkout with changes":       {Info{Go: "go1"}, checkout("v0.0.0-1-abc+dirty", "true"), Info{"v0.0.0-1-abc+dirty", "abc-dirty", "2026-01-02T03:04:05Z", "go1"}},
 		"only the version is linked":    {Info{Version: "v1.2.3", Go: "go1"}, checkout("(devel)", "false"), Info{"v1.2.3", "abc", "2026-01-02T03:04:05Z", "go1"}},
-		"the linker goes before":        {linked, checkout("v0.0.0-1-abc", "true"), linked},
+		"the linker has precedence":     {linked, checkout("v0.0.0-1-abc", "true"), linked},
 		"the linker without a checkout": {linked, nil, linked},
 	} {
 		if diff := cmp.Diff(tc.want, describe(tc.linked, tc.recorded)); diff != "" {

@@ -15,7 +15,7 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/client/clientset/versioned/scheme"
 )
 
-// Config returns the configuration of a REST client of the machine API that decodes as the package says.
+// Config returns the configuration of a REST client of the machine API that decodes as the package comment describes.
 func Config(config *rest.Config) *rest.Config {
 	c := rest.CopyConfig(config)
 	version := v1alpha1.SchemeGroupVersion
@@ -28,7 +28,7 @@ func Config(config *rest.Config) *rest.Config {
 	return c
 }
 
-// negotiator is client-go's, with our decoder.
+// negotiator is client-go's, with the decoder of this package.
 type negotiator struct{ runtime.NegotiatedSerializer }
 
 // DecoderToVersion returns the decoder of whole answers and of the objects of a watch.
@@ -36,10 +36,10 @@ func (n negotiator) DecoderToVersion(inner runtime.Decoder, version runtime.Grou
 	return &decoder{n.NegotiatedSerializer.DecoderToVersion(inner, version)}
 }
 
-// decoder decodes item by item what does not decode as a whole.
+// decoder decodes an answer item by item when it does not decode as a whole.
 type decoder struct{ inner runtime.Decoder }
 
-// envelope is what is decoded of an answer that does not decode.
+// envelope is the part that is decoded of an answer that does not decode.
 type envelope struct {
 	metav1.TypeMeta `json:",inline"`
 
@@ -47,7 +47,7 @@ type envelope struct {
 	Items    []json.RawMessage `json:"items"`
 }
 
-// Decode is runtime.Decoder's. With nothing to decode into, a Failure is the object; else it is the error.
+// Decode is runtime.Decoder's. Without an object to decode into, a Failure is the object; else it is the error.
 func (d *decoder) Decode(data []byte, gvk *schema.GroupVersionKind, into runtime.Object) (runtime.Object, *schema.GroupVersionKind, error) {
 	obj, actual, err := d.inner.Decode(data, gvk, into)
 	if err == nil {
@@ -70,7 +70,7 @@ func (d *decoder) Decode(data []byte, gvk *schema.GroupVersionKind, into runtime
 	return nil, actual, f
 }
 
-// list decodes the items of a list one by one. cause is why the whole does not decode.
+// list decodes the items of a list one by one. cause is the error of the whole list.
 func (d *decoder) list(kind string, whole envelope, cause error, into runtime.Object) (runtime.Object, *schema.GroupVersionKind, error) {
 	listKind := v1alpha1.SchemeGroupVersion.WithKind(whole.Kind)
 	if into == nil {
@@ -115,11 +115,11 @@ func (d *decoder) list(kind string, whole envelope, cause error, into runtime.Ob
 	return nil, &listKind, missing
 }
 
-// failure makes the Failure of an object that does not decode; ok is false when not even its metadata does.
+// failure makes the Failure of an object that does not decode; ok reports whether its metadata decodes.
 func failure(data []byte, kind string, cause error) (f *Failure, ok bool) {
 	f = &Failure{raw: bytes.Clone(data), Cause: explain(data, kind, cause)}
 	if json.Unmarshal(data, &f.PartialObjectMetadata) != nil || f.Name == "" {
-		return nil, false //nolint:nilerr // ok says so, and there is the error that the object does not decode
+		return nil, false //nolint:nilerr // ok is false, and the caller has the error of the object
 	}
 	f.TypeMeta = metav1.TypeMeta{APIVersion: v1alpha1.SchemeGroupVersion.String(), Kind: kind}
 	return f, true

@@ -83,7 +83,7 @@ func TestItemsThatDecodeAreListedBesideOthers(t *testing.T) {
 	}
 }
 
-func TestAnObjectThatDoesNotDecodeIsAnErrorWithItsMetadata(t *testing.T) {
+func TestDecode_UndecodableObject_ErrorHasMetadata(t *testing.T) {
 	_, _, err := whole(t).Decode([]byte(machine("m", bad)), nil, &v1alpha1.Machine{})
 	f, ok := FailureOf(fmt.Errorf("read it: %w", err))
 	if !ok || f.Name != "m" || f.UID != "u-m" {
@@ -105,7 +105,7 @@ func TestAnObjectThatDoesNotDecodeIsAnErrorWithItsMetadata(t *testing.T) {
 	}
 }
 
-func TestAWatchHasAFailureInThePlaceOfTheObject(t *testing.T) {
+func TestDecode_UndecodableObjectInWatch_DeliversFailure(t *testing.T) {
 	obj, _, err := whole(t).Decode([]byte(machine("m", bad)), nil, nil)
 	f, ok := obj.(*Failure)
 	if err != nil || !ok || f.Name != "m" || f.ResourceVersion != "7" {
@@ -122,8 +122,8 @@ func TestAWatchHasAFailureInThePlaceOfTheObject(t *testing.T) {
 	}
 }
 
-// What is not of the machine API fails as before.
-func TestOnlyTheMachineAPIIsDecodedByParts(t *testing.T) {
+// Objects of other APIs fail as in client-go.
+func TestDecode_OtherAPI_Fails(t *testing.T) {
 	for _, text := range []string{
 		"", "{", "7", `{"apiVersion":"v1","kind":"Status","code":"many"}`,
 		`{"apiVersion":"v1","kind":"PodList","items":[]}`, `{"apiVersion":"machine.sapcloud.io/v1alpha1","kind":"Other","metadata":{"name":"x"}`,
@@ -134,7 +134,7 @@ func TestOnlyTheMachineAPIIsDecodedByParts(t *testing.T) {
 	}
 }
 
-func TestTheFieldsThatDoNotDecodeAreNamed(t *testing.T) {
+func TestExplain_NamesUndecodableFields(t *testing.T) {
 	for name, tc := range map[string]struct{ kind, content, want string }{
 		"a duration": {"Machine", `{"spec":{"drainTimeout":"soon"}}`, `spec.drainTimeout: time: invalid duration "soon"`},
 		"two": {
@@ -147,8 +147,8 @@ func TestTheFieldsThatDoNotDecodeAreNamed(t *testing.T) {
 			"Machine", `{"spec":{"nodeTemplate":{"spec":{"taints":[{"key":"a","effect":"NoSchedule"},{"key":7}]}}}}`,
 			`spec.nodeTemplate.spec.taints[1].key: json: cannot unmarshal number`,
 		},
-		"a quantity":                     {"MachineClass", `{"nodeTemplate":{"capacity":{"cpu":"many","memory":"1Gi"}}}`, `nodeTemplate.capacity.cpu: quantities must match`},
-		"a list where an object belongs": {"Machine", `{"spec":[]}`, `spec: json: cannot unmarshal array`},
+		"a quantity":                  {"MachineClass", `{"nodeTemplate":{"capacity":{"cpu":"many","memory":"1Gi"}}}`, `nodeTemplate.capacity.cpu: quantities must match`},
+		"a list instead of an object": {"Machine", `{"spec":[]}`, `spec: json: cannot unmarshal array`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if got := explain([]byte(tc.content), tc.kind, fmt.Errorf("unexplained")); !strings.HasPrefix(got, tc.want) {
@@ -158,7 +158,7 @@ func TestTheFieldsThatDoNotDecodeAreNamed(t *testing.T) {
 	}
 }
 
-// Whatever an API server answers: it decodes as client-go decodes it, or every item is there as an object or a failure.
+// Every answer of an API server decodes as client-go decodes it, or each of its items is an object or a failure.
 func FuzzDecode(f *testing.F) {
 	for _, seed := range []string{
 		machines(), machines(machine("a", good)), machines(machine("a", good), machine("b", bad)), machine("a", bad), machine("a", good),

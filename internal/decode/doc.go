@@ -1,6 +1,6 @@
 // Package decode reads objects of the machine API so that one which does not decode does not hide the others.
 //
-// An API server stores what its CRD permits, and a CRD can permit values that the Go type refuses: MCM's CRDs permit any
+// An API server stores what its CRD allows, and a CRD can allow values that the Go type rejects: MCM's CRDs allow any
 // text as drainTimeout. A client of client-go fails the whole list, and breaks the watch, for one such object. A client with
 // a Config of this package decodes item by item where the whole does not decode:
 //
@@ -8,8 +8,8 @@
 //   - Get, Create, Update and Patch return a Failure as their error.
 //   - A watch delivers a Failure in the place of the object.
 //
-// A Failure has the metadata of the object, so that whoever reads it knows that the object exists, and as what. A caller who
-// does not know of this package gets an error and never a list that lacks something.
+// A Failure has the metadata of the object, so that its reader knows that the object exists, and its name and labels. A
+// caller without support for this package gets an error and never an incomplete list.
 //
 // Guarantees: a list that decodes is decoded once, as without this package; versions, continue tokens and bookmarks are
 // those of the API server. Not guaranteed: an object whose metadata does not decode, which API servers do not store, fails

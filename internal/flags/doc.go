@@ -1,9 +1,9 @@
-// Package flags holds the flags of a command of cobra in groups: each declared in one line, set on the command line or in a file,
+// Package flags manages the flags of a command of cobra in groups: each declared in one line, set on the command line or in a file,
 // checked, and printed in the command's help and as a reference.
 //
-// It guarantees that the file can say all that the command line can, under the same names; that the command line wins;
-// that a name which is no flag is an error that names the nearest one; that a value which is refused is refused with the
-// place it came from, what was expected, what came, and what to do; and that a flag without an effect which somebody has
+// It guarantees that the file accepts all flags of the command line, under the same names; that the command line takes
+// precedence; that a name which is no flag is an error that names the nearest one; that a value which is rejected is
+// reported with its place, what was expected, what came, and what to do; and that a flag without an effect which a user has
 // set is in Remarks.
 //
 // It does not read the environment, does not watch the file, and does not check what concerns several flags.

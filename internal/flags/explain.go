@@ -8,7 +8,7 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// explain says of an error of pflag what was expected, what came and what to do.
+// explain translates an error of pflag to what was expected, what came and what to do.
 func (s *Set) explain(err error) error {
 	if unknown, ok := errors.AsType[*pflag.NotExistError](err); ok && unknown.GetSpecifiedShortnames() == "" {
 		name := unknown.GetSpecifiedName()
@@ -21,7 +21,7 @@ func (s *Set) explain(err error) error {
 	return err
 }
 
-// expectation describes the values that a flag takes.
+// expectation describes the values that a flag accepts.
 func (d *declared) expectation() string {
 	switch d.Value.Type() {
 	case "bool":
@@ -35,13 +35,13 @@ func (d *declared) expectation() string {
 	case "list":
 		return "words with commas between them, or a list of texts"
 	case "string":
-		return "a text, in quotes where it looks like something else"
+		return "a text, in quotes where YAML would read another type"
 	}
 	return d.Usage
 }
 
-// nearest is the flag whose name looks most like the given one. Dashes, underscores and case make no difference: whoever
-// writes machineDrainTimeout means machine-drain-timeout.
+// nearest is the flag whose name is the most similar to the given one. Dashes, underscores and case make no difference:
+// machineDrainTimeout is machine-drain-timeout.
 func (s *Set) nearest(name string) string {
 	var best string
 	least := -1
@@ -57,7 +57,7 @@ func plain(name string) string {
 	return strings.NewReplacer("-", "", "_", "").Replace(strings.ToLower(name))
 }
 
-// edits is how many bytes have to be added, removed or changed to make one name of the other.
+// edits returns how many bytes have to be added, removed or changed to make one name of the other.
 func edits(a, b string) int {
 	row := make([]int, len(b)+1)
 	for j := range row {

@@ -13,7 +13,7 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// configFlag names the file. It cannot stand in the file.
+// configFlag names the file. The file cannot contain it.
 const configFlag = "config"
 
 // readFile sets the flags that the file has and the command line has not.
@@ -40,7 +40,7 @@ func (s *Set) setFromFile(key string, value any) error {
 		return fmt.Errorf("%s: there is no flag %q; the nearest is %q, and --help lists all", s.file, key, s.nearest(key))
 	}
 	if key == configFlag {
-		return fmt.Errorf("%s: %s: a file cannot name another file; leave it out", s.file, key)
+		return fmt.Errorf("%s: %s: a file cannot name another file; remove it", s.file, key)
 	}
 	if d.Changed {
 		return nil
@@ -65,7 +65,7 @@ func decode(content []byte) (map[string]any, error) {
 	return values, decoder.Decode(&values)
 }
 
-// text is a value of the file as it would be written on the command line. Text must be text in the file, too: YAML reads
+// text is a value of the file in the format of the command line. Text must be text in the file, too: YAML reads
 // 0123 as 83, and no as false.
 func (d *declared) text(value any) (string, error) {
 	words, isList := value.([]any)
@@ -87,7 +87,7 @@ func (d *declared) text(value any) (string, error) {
 		for i, word := range words {
 			var ok bool
 			if texts[i], ok = word.(string); !ok {
-				return "", d.expected("a list of texts, in quotes where they look like something else", fmt.Sprint(word))
+				return "", d.expected("a list of texts, in quotes where YAML would read another type", fmt.Sprint(word))
 			}
 		}
 		return strings.Join(texts, ","), nil

@@ -13,7 +13,7 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// Trait is something that sets a flag apart from others of its type: OrZero, Ignored, or a NoEffectYet.
+// Trait is a property of a flag beyond its type: OrZero, Ignored, or a NoEffectYet.
 type Trait interface{ trait() }
 
 type mark int
@@ -21,12 +21,12 @@ type mark int
 const (
 	// OrZero lets a number or a duration be 0, which otherwise has to be more.
 	OrZero mark = iota + 1
-	// Ignored marks a flag that is accepted for those who have it in their manifests, and has no meaning here. Its usage
-	// says what replaces it, or why it is not needed.
+	// Ignored marks a flag that is accepted because existing manifests have it, and that has no meaning here. Its usage
+	// names the replacement, or why it is not needed.
 	Ignored
 )
 
-// NoEffectYet marks a flag whose value nobody uses yet, and says why. Take it off with the first use.
+// NoEffectYet marks a flag whose value is not used yet, and has the cause. Remove it with the first use.
 type NoEffectYet string
 
 func (mark) trait()        {}
@@ -40,12 +40,12 @@ type Set struct {
 	file   string
 }
 
-// declared is a flag with what pflag does not know of it.
+// declared is a flag with the properties that pflag does not have.
 type declared struct {
 	*pflag.Flag
 
 	traits   []Trait
-	check    func() error // of the value; nil when every value of the type is good
+	check    func() error // of the value; nil when every value of the type is valid
 	fromFile string       // the file that the value came from; "" means the command line or the default
 }
 
@@ -56,14 +56,14 @@ type Group struct {
 	flags []*declared
 }
 
-// New returns the Set of the flags of a command, without flags. The command then takes flags only, no arguments; explains what is
-// wrong with them; and prints them in groups, as the commands below it do.
+// New returns the Set of the flags of a command, without flags. The command then accepts flags only, no arguments; explains
+// errors in them; and prints them in groups, as the commands below it do.
 func New(cmd *cobra.Command) *Set {
 	s := &Set{parser: cmd.Flags()}
 	s.parser.SortFlags = false
 	cmd.Args = flagsOnly
 	cmd.ValidArgsFunction = cobra.NoFileCompletions
-	cmd.SuggestionsMinimumDistance = 2 // cobra's own default, which it sets where it makes the suggestion itself
+	cmd.SuggestionsMinimumDistance = 2 // cobra's own default, which cobra sets only when it makes the suggestion itself
 	cmd.SetUsageFunc(usage)
 	cmd.SetFlagErrorFunc(func(failed *cobra.Command, err error) error {
 		if failed != cmd {
@@ -93,7 +93,7 @@ func (g *Group) String(p *string, name, value, usage string, traits ...Trait) {
 	g.declare(name, traits)
 }
 
-// List declares a flag for words that are separated by commas. A file may give it a list of its own.
+// List declares a flag for words that are separated by commas. A file may have a YAML list instead.
 func (g *Group) List(p *[]string, name string, value []string, usage string, traits ...Trait) {
 	*p = value
 	g.set.parser.Var((*list)(p), name, usage)
@@ -118,8 +118,8 @@ func (g *Group) Duration(p *time.Duration, name string, value time.Duration, usa
 	positive(g.declare(name, traits), p)
 }
 
-// Go declares a flag of a package that has it already, with our own words for its usage. As with any other, declaring it
-// sets it to its default: what holds it may be one for the whole process.
+// Go declares a flag of a package that has it already, with another usage. As with any other, declaring it sets it to its
+// default: its value may be global to the process.
 func (g *Group) Go(f *goflag.Flag, value, usage string) {
 	if err := f.Value.Set(value); err != nil {
 		panic(fmt.Sprintf("flag %s cannot have the default %q that the program gives it: %v", f.Name, value, err))
@@ -134,7 +134,7 @@ func (g *Group) Config() {
 	g.String(&g.set.file, configFlag, "", "YAML file with flags that the command line does not have: their names, without dashes, as keys")
 }
 
-// declare keeps what pflag does not know, and has pflag print what it does.
+// declare records the properties that pflag does not have, and registers the flag with pflag.
 func (g *Group) declare(name string, traits []Trait) *declared {
 	d := &declared{Flag: g.set.parser.Lookup(name), traits: traits}
 	d.DefValue = shortDefault(d.Flag)
@@ -161,7 +161,7 @@ func shortDefault(f *pflag.Flag) string {
 	return text
 }
 
-// positive has a number checked.
+// positive adds the check of a number.
 func positive[T cmp.Ordered](d *declared, p *T) {
 	var zero T
 	d.check = func() error {
@@ -177,7 +177,7 @@ func positive[T cmp.Ordered](d *declared, p *T) {
 
 func (d *declared) is(trait Trait) bool { return slices.Contains(d.traits, trait) }
 
-// expected says what is wrong with a value, and what to do.
+// expected returns the error of a value: what was expected, what came and what to do.
 func (d *declared) expected(what, got string) error {
 	without := ""
 	if d.DefValue != "" {
@@ -186,7 +186,7 @@ func (d *declared) expected(what, got string) error {
 	return fmt.Errorf("%s: expected %s, got %q; correct it, or leave it out%s", d.place(), what, got, without)
 }
 
-// place is where the value came from.
+// place names the source of the value.
 func (d *declared) place() string {
 	if d.fromFile != "" {
 		return d.fromFile + ": " + d.Name
@@ -195,7 +195,7 @@ func (d *declared) place() string {
 }
 
 // Complete reads the file that the command line names, and checks the values. It is called once, when the command line is parsed.
-// Errors: a file that cannot be read, keys in it that are not flags, and values that are refused.
+// Errors: a file that cannot be read, keys in it that are not flags, and invalid values.
 func (s *Set) Complete() error {
 	if s.file != "" {
 		if err := s.readFile(); err != nil {
@@ -211,10 +211,10 @@ func (s *Set) Complete() error {
 	return errors.Join(errs...)
 }
 
-// Remark is a flag that somebody has set and that has no effect.
+// Remark is a flag that was set and has no effect.
 type Remark struct{ Flag, Why string }
 
-// Remarks tells which flags were set in vain.
+// Remarks returns the flags that were set without effect.
 func (s *Set) Remarks() (remarks []Remark) {
 	for _, d := range s.flags {
 		switch why := d.noEffectYet(); {
@@ -228,7 +228,7 @@ func (s *Set) Remarks() (remarks []Remark) {
 	return remarks
 }
 
-// noEffectYet says why nobody uses the value yet; "" when somebody does.
+// noEffectYet returns why the value is not used yet; "" when it is used.
 func (d *declared) noEffectYet() string {
 	for _, trait := range d.traits {
 		if why, ok := trait.(NoEffectYet); ok {

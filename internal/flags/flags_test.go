@@ -57,13 +57,13 @@ func declareWanted() (*wanted, *tried) {
 	g := set.Group("File")
 	g.Config()
 	g = set.Group("All types")
-	g.String(&w.Name, "name", "nobody", "a name")
+	g.String(&w.Name, "name", "unnamed", "a name")
 	g.String(&w.Other, "other-name", "", "another one, or | none")
 	g.List(&w.Words, "words", []string{"a", "b"}, "some words")
 	g.Bool(&w.Loud, "loud", false, "shout")
 	g.Int(&w.Count, "count", 3, "how many")
 	g.Float(&w.Share, "share", 0, "a share", OrZero)
-	g.Duration(&w.Wait, "wait-time", 2*time.Hour, "how long", NoEffectYet("nobody waits"))
+	g.Duration(&w.Wait, "wait-time", 2*time.Hour, "how long", NoEffectYet("no code waits"))
 	g.Int(&w.Old, "old", 0, "replaced by --count", Ignored)
 	foreign := goflag.NewFlagSet("", goflag.ContinueOnError)
 	foreign.Var(&w.Level, "v", "")
@@ -82,7 +82,7 @@ func parseFile(t *testing.T, content string, args ...string) (*wanted, *tried, e
 	return w, set, set.Parse(append(args, "--config="+file))
 }
 
-func TestFileSaysWhatTheCommandLineCan(t *testing.T) {
+func TestFileAcceptsAllFlagsOfTheCommandLine(t *testing.T) {
 	want, set := declareWanted()
 	err := set.Parse([]string{"--name=0123", "--words=x, z", "--loud", "--count=7", "--share=0.25", "--wait-time=1h30m", "--old=-1", "--v=4"})
 	if err != nil {
@@ -105,9 +105,9 @@ func TestFileSaysWhatTheCommandLineCan(t *testing.T) {
 	}
 }
 
-func TestCommandLineWinsOverTheFileAndTheFileOverTheDefault(t *testing.T) {
+func TestCommandLineOverridesFileAndFileOverridesDefault(t *testing.T) {
 	const content = "name: file\nwords: [file]\ncount: 5\n"
-	for _, args := range [][]string{{"--name=line", "--words=line"}, {"--name=nobody", "--words=a,b"}} { // the default, too, when it is said
+	for _, args := range [][]string{{"--name=line", "--words=line"}, {"--name=unnamed", "--words=a,b"}} { // a default that is set explicitly, too
 		got, _, err := parseFile(t, content, args...)
 		if err != nil {
 			t.Fatal(err)
@@ -119,7 +119,7 @@ func TestCommandLineWinsOverTheFileAndTheFileOverTheDefault(t *testing.T) {
 	}
 }
 
-func TestEmptyFileSaysNothing(t *testing.T) {
+func TestEmptyFileSetsNothing(t *testing.T) {
 	for _, content := range []string{"", "# only a comment\n", "{}"} {
 		got, _, err := parseFile(t, content)
 		if err != nil || got.Count != 3 {
@@ -128,7 +128,7 @@ func TestEmptyFileSaysNothing(t *testing.T) {
 	}
 }
 
-func TestWrongFilesAreRefusedWithThePlace(t *testing.T) {
+func TestInvalidFilesAreRejectedWithThePlace(t *testing.T) {
 	for _, tc := range []struct{ content, want string }{
 		{"cuont: 3", `there is no flag "cuont"; the nearest is "count"`},
 		{"waitTime: 1s", `there is no flag "waitTime"; the nearest is "wait-time"`},
@@ -142,9 +142,9 @@ func TestWrongFilesAreRefusedWithThePlace(t *testing.T) {
 		{"count: [3]", `count: expected a whole number, got "[3]"`},
 		{"count:", `count: expected a whole number, got "nothing"`},
 		{"wait-time: 2", `wait-time: expected a duration such as 30s, 10m or 1h30m, got "2"; correct it, or leave it out for 2h`},
-		{"name: 0123", `name: expected a text, in quotes where it looks like something else, got "83"`},
-		{"name: no", `name: expected a text, in quotes where it looks like something else, got "false"`},
-		{"words: [a, 1]", `words: expected a list of texts, in quotes where they look like something else, got "1"`},
+		{"name: 0123", `name: expected a text, in quotes where YAML would read another type, got "83"`},
+		{"name: no", `name: expected a text, in quotes where YAML would read another type, got "false"`},
+		{"words: [a, 1]", `words: expected a list of texts, in quotes where YAML would read another type, got "1"`},
 		{"words: {a: b}", "words: expected words with commas between them, or a list of texts"},
 		{"loud: perhaps", `loud: expected true or false, got "perhaps"`},
 		{"loud: {}", "loud: expected true or false"},
@@ -152,7 +152,7 @@ func TestWrongFilesAreRefusedWithThePlace(t *testing.T) {
 		{"count: 1\ncount: 2", "expected YAML with the names of flags as keys"},
 		{"- count", "expected YAML with the names of flags as keys"},
 		{"count: [", "expected YAML with the names of flags as keys"},
-		{"count: x\nloud: x", "loud: expected true or false"}, // all that is wrong is told
+		{"count: x\nloud: x", "loud: expected true or false"}, // all errors are reported
 	} {
 		_, _, err := parseFile(t, tc.content)
 		if err == nil || !strings.Contains(err.Error(), tc.want) || !strings.Contains(err.Error(), "fleet.yaml: ") {
@@ -170,7 +170,7 @@ func TestRemarksAreOnWhatWasSet(t *testing.T) {
 	if err := set.Parse([]string{"--old=0", "--count=4", "--wait-time=1h"}); err != nil {
 		t.Fatal(err)
 	}
-	want := []Remark{{Flag: "--wait-time", Why: "no effect yet: nobody waits"}, {Flag: "--old", Why: "replaced by --count"}}
+	want := []Remark{{Flag: "--wait-time", Why: "no effect yet: no code waits"}, {Flag: "--old", Why: "replaced by --count"}}
 	if diff := cmp.Diff(want, set.Remarks()); diff != "" {
 		t.Errorf("remarks (-want +got):\n%s", diff)
 	}
@@ -188,13 +188,13 @@ File:
                         without dashes, as keys
 
 All types:
-      --name string          a name (default "nobody")
+      --name string          a name (default "unnamed")
       --other-name string    another one, or | none
       --words list           some words (default a,b)
       --loud                 shout
       --count int            how many (default 3)
       --share float          a share
-      --wait-time duration   how long (no effect yet: nobody waits) (default 2h)
+      --wait-time duration   how long (no effect yet: no code waits) (default 2h)
       --old int              replaced by --count
   -v, --v level              how loud
 
@@ -210,7 +210,7 @@ General flags:
 		t.Errorf("help (-want +got):\n%s", diff)
 	}
 	const row = "| `--other-name` |  | another one, or \\| none |\n"
-	if got := set.Markdown(); !strings.Contains(got, "## All types\n\n| flag | default | meaning |\n|---|---|---|\n| `--name` | `nobody` | a name |\n"+row) {
+	if got := set.Markdown(); !strings.Contains(got, "## All types\n\n| flag | default | meaning |\n|---|---|---|\n| `--name` | `unnamed` | a name |\n"+row) {
 		t.Errorf("Markdown:\n%s", got)
 	}
 }
@@ -228,7 +228,7 @@ func TestDefaultsOfDurations(t *testing.T) {
 	}
 }
 
-// FuzzFile: a text that was written as YAML comes back as it was, and nothing makes the reader panic.
+// FuzzFile: a text that was written as YAML is read unchanged, and nothing makes the reader panic.
 func FuzzFile(f *testing.F) {
 	f.Add("no", "count: 3")
 	f.Add("0123", "words: [a, [b], 1]")

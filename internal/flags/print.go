@@ -63,7 +63,7 @@ func printGroups(b *strings.Builder, all *pflag.FlagSet) {
 	}
 }
 
-// flagsOnly refuses arguments that are not flags.
+// flagsOnly rejects arguments that are not flags.
 func flagsOnly(cmd *cobra.Command, args []string) error {
 	if len(args) == 0 {
 		return nil
@@ -74,7 +74,7 @@ func flagsOnly(cmd *cobra.Command, args []string) error {
 	return fmt.Errorf("expected flags only, got %q; a value belongs to its flag with =, as in --flag=value", args)
 }
 
-// Markdown is the reference: a section with a table for each group.
+// Markdown returns the reference: a section with a table for each group.
 func (s *Set) Markdown() string {
 	var b strings.Builder
 	for _, g := range s.groups {

@@ -7,8 +7,8 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 )
 
-// TestTheNamedOnesGoWhileARolloutIsPaused: of which set they are makes no difference.
-func TestTheNamedOnesGoWhileARolloutIsPaused(t *testing.T) {
+// Named machines are deleted while a rollout is paused, regardless of their set.
+func TestNamedMachinesAreDeletedWhileRolloutIsPaused(t *testing.T) {
 	eachAutoscaler(t, func(t *testing.T, seed uint64, generation int) {
 		r := newRolling(t, seed, rollingUpdate("1", "0"), int32(5+newDice(seed).IntN(4)))
 		r.foresees = seed%2 == 0
@@ -17,11 +17,11 @@ func TestTheNamedOnesGoWhileARolloutIsPaused(t *testing.T) {
 		r.user(func(s *v1alpha1.MachineDeploymentSpec) { s.Paused = true })
 		r.calm(20 * time.Minute)
 		a := newAutoscaler(r, generation)
-		a.beyond = 1 - (len(r.machines.now()) - int(r.deployment().Spec.Replicas)) // who raises the replicas gets it as well, as with MCM
-		a.keeps = 1                                                                // of none, those beyond are none either
+		a.beyond = 1 - (len(r.machines.now()) - int(r.deployment().Spec.Replicas)) // raised replicas include it, as with MCM
+		a.keeps = 1                                                                // with 0 replicas there is no surge either
 		a.storm(1 + a.dice.IntN(6))
 		if left := a.standing(); generation > 1 && len(left) > 0 || len(left) > a.raised {
-			t.Fatalf("seed %d: %v were named, and stay, and the replicas were raised by %d:\n%s", seed, left, a.raised, a.tale())
+			t.Fatalf("seed %d: %v were named and not deleted, and the replicas were raised by %d:\n%s", seed, left, a.raised, a.tale())
 		}
 		r.user(func(s *v1alpha1.MachineDeploymentSpec) { s.Paused = false })
 		r.calm(90 * time.Minute)

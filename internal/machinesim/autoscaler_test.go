@@ -15,37 +15,37 @@ import (
 )
 
 // autoscaler is a cluster-autoscaler of one of the three generations: it names machines and lowers the replicas, and raises them
-// again, whatever the fleet is about.
+// again, at any time.
 type autoscaler struct {
 	*rolling
 
 	generation int
-	// named are all machines that it has ever named, by UID, and what the Nodes of those were that it has cordoned.
+	// named are all machines that it has ever named, by UID, and the state before of the Nodes that it has cordoned.
 	named map[types.UID]string
-	// raised is by how much it has raised the replicas, and beyond how many machines may come with them: what a rollout may have
+	// raised is by how much it has raised the replicas, and beyond how many more machines may be made: the surge of a rollout
 	// beyond the replicas.
 	raised, beyond int
-	// keeps is how many replicas it leaves.
+	// keeps is the minimum of replicas.
 	keeps int
-	// lowering is by how much an old one lowers the replicas next, when it has given all their priority.
+	// lowering is by how much an old one lowers the replicas next, when all machines have their priority.
 	lowering int
-	// born are the machines that were there before it began; since then, looked says how far the history was looked at.
+	// born are the machines that existed before it began; looked is how much of the history since then was checked.
 	born   map[types.UID]bool
 	looked int
 }
 
-// newAutoscaler begins with the machines that stand now.
+// newAutoscaler starts with the existing machines.
 func newAutoscaler(r *rolling, generation int) *autoscaler {
 	a := &autoscaler{rolling: r, generation: generation, named: map[types.UID]string{}, born: map[types.UID]bool{}, looked: len(r.machines.history)}
 	for _, m := range r.machines.now() {
 		a.born[m.UID] = true
 	}
 	r.steady, r.resized = false, true
-	r.most = 1000 // how many there may be is said in check
+	r.most = 1000 // check has the limit
 	return a
 }
 
-// update writes the deployment as it is now, changed.
+// update changes the current version of the deployment.
 func (a *autoscaler) update(change func(d *v1alpha1.MachineDeployment)) {
 	d := a.deployment().DeepCopy()
 	if d.Annotations == nil {
@@ -57,11 +57,11 @@ func (a *autoscaler) update(change func(d *v1alpha1.MachineDeployment)) {
 		d.Generation++
 	}
 	if _, ok := a.deployments.update(d); !ok {
-		a.Fatal("the autoscaler is refused")
+		a.Fatal("the write of the autoscaler was rejected")
 	}
 }
 
-// act does what an autoscaler may do next.
+// act does one random action of an autoscaler.
 func (a *autoscaler) act() {
 	switch {
 	case a.lowering > 0:
@@ -101,7 +101,7 @@ func (a *autoscaler) lower(n int) {
 			m = m.DeepCopy()
 			m.Annotations[v1alpha1.AnnotationPriority] = v1alpha1.PriorityTriggered
 			if _, ok := a.machines.update(m); !ok {
-				a.Fatal("the autoscaler is refused")
+				a.Fatal("the write of the autoscaler was rejected")
 			}
 		}
 		a.lowering = len(candidates)
@@ -110,8 +110,8 @@ func (a *autoscaler) lower(n int) {
 	}
 }
 
-// name puts machines on the list, and lowers the replicas. What is on the list already stays as it is, with the time at which it
-// was named: entries come to have times of their own.
+// name adds machines to the list, and lowers the replicas. Existing entries keep the time at which they were named, so
+// entries have different times.
 func (a *autoscaler) name(d *v1alpha1.MachineDeployment, machines []*v1alpha1.Machine) {
 	var entries []string
 	if list := d.Annotations[v1alpha1.AnnotationTriggerDeletion]; list != "" {
@@ -130,8 +130,8 @@ func (a *autoscaler) name(d *v1alpha1.MachineDeployment, machines []*v1alpha1.Ma
 	d.Spec.Replicas -= int32(len(machines))
 }
 
-// clock is the time of an autoscaler, which is not that of the fleet, and may be set back; but not to before one that is on the list
-// still: that would say that the replicas of that one are yet to come.
+// clock is the time of an autoscaler, which differs from that of the fleet, and may be set back; but not to before an entry
+// of the list: that would mean that the reduction of replicas for that entry is yet to come.
 func (a *autoscaler) clock(entries []string) string {
 	at := a.now.Add(time.Duration(a.dice.IntN(2000)-1000) * time.Millisecond).UTC().Format(time.RFC3339)
 	for _, entry := range entries {
@@ -141,15 +141,15 @@ func (a *autoscaler) clock(entries []string) string {
 	return at
 }
 
-// check looks at all states that the machines have been in since it last did: no machine goes that was not named, and none comes
-// that was not asked for.
+// check looks at all states of the machines since its last call: no machine is deleted that was not named, and none is made
+// that was not requested.
 func (a *autoscaler) check() {
 	for ; a.looked < len(a.machines.history); a.looked++ {
 		before, after := a.machines.history[a.looked-1], a.machines.history[a.looked]
 		for name, was := range before {
 			is, left := after[name]
 			if was.DeletionTimestamp == nil && (!left || is.DeletionTimestamp != nil) && a.named[was.UID] == "" {
-				a.Fatalf("seed %d: %s goes, and was not named:\n%s", a.seed, name, a.tale())
+				a.Fatalf("seed %d: %s is deleted, and was not named:\n%s", a.seed, name, a.tale())
 			}
 		}
 		for _, m := range after {
@@ -157,11 +157,11 @@ func (a *autoscaler) check() {
 		}
 	}
 	if made := len(slices.DeleteFunc(slices.Collect(maps.Values(a.born)), func(before bool) bool { return before })); made > a.raised && made > 0 && (a.raised == 0 || made > a.raised+a.beyond) {
-		a.Fatalf("seed %d: %d machines were made, and %d asked for:\n%s", a.seed, made, a.raised, a.tale())
+		a.Fatalf("seed %d: %d machines were made, and %d requested:\n%s", a.seed, made, a.raised, a.tale())
 	}
 }
 
-// standing are the named machines that are there still.
+// standing returns the named machines that still exist.
 func (a *autoscaler) standing() (names []string) {
 	for _, m := range sorted(a.machines.now()) {
 		if a.named[m.UID] != "" {
@@ -171,7 +171,7 @@ func (a *autoscaler) standing() (names []string) {
 	return names
 }
 
-// storm has the autoscaler act in the middle of everything that may go wrong.
+// storm makes the autoscaler act while all faults occur.
 func (a *autoscaler) storm(times int) {
 	for range times {
 		a.rolling.storm(a.dice.IntN(25))
@@ -190,21 +190,21 @@ func (a *autoscaler) storm(times int) {
 	a.check()
 }
 
-// mustHaveGone fails unless all machines have gone that were named, and none else.
+// mustHaveGone fails unless exactly the named machines were deleted.
 func (a *autoscaler) mustHaveGone() {
 	if left := a.standing(); len(left) > 0 {
-		a.Fatalf("seed %d: %v were named, and stay:\n%s", a.seed, left, a.tale())
+		a.Fatalf("seed %d: %v were named and not deleted:\n%s", a.seed, left, a.tale())
 	}
 	d := a.deployment()
 	if list := d.Annotations[v1alpha1.AnnotationTriggerDeletion]; list != "" {
-		a.Fatalf("seed %d: %s are named still:\n%s", a.seed, list, a.tale())
+		a.Fatalf("seed %d: %s are still named:\n%s", a.seed, list, a.tale())
 	}
 	if got, want := len(a.machines.now()), int(d.Spec.Replicas); got != want {
 		a.Fatalf("seed %d: %d machines are there, want %d:\n%s", a.seed, got, want, a.tale())
 	}
 }
 
-// eachAutoscaler plays with each generation, and many seeds.
+// eachAutoscaler runs play for each generation, and many seeds.
 func eachAutoscaler(t *testing.T, play func(t *testing.T, seed uint64, generation int)) {
 	t.Helper()
 	for generation := 1; generation <= 3; generation++ {
@@ -215,13 +215,13 @@ func eachAutoscaler(t *testing.T, play func(t *testing.T, seed uint64, generatio
 	}
 }
 
-// TestTheNamedOnesGo: whatever processes die, caches lag and writes come late while the autoscaler names machines and raises
-// and lowers the replicas, exactly those go that it has named, and as many come as it has asked for.
+// Named machines are deleted, and no others, while processes die, caches lag and writes are late, and the autoscaler raises
+// and lowers the replicas; and as many are made as it has requested.
 //
-// An autoscaler of the first generation says neither how many it has named nor when. Where it raises the replicas before anybody
-// has seen them lowered, nothing has changed: then its machines stay, with their priority, and are the next to go. None goes
-// that was not named.
-func TestTheNamedOnesGo(t *testing.T) {
+// An autoscaler of the first generation records neither how many machines it has named nor when. If it raises the replicas
+// before any process has observed them lowered, nothing has changed: then its machines remain, with their priority, and are
+// the next to be deleted. No machine is deleted that was not named.
+func TestNamedMachinesAreDeleted(t *testing.T) {
 	eachAutoscaler(t, func(t *testing.T, seed uint64, generation int) {
 		r := newRolling(t, seed, rollingUpdate("1", "0"), int32(4+newDice(seed).IntN(5)))
 		r.foresees = seed%2 == 0
@@ -231,7 +231,7 @@ func TestTheNamedOnesGo(t *testing.T) {
 			a.mustHaveGone()
 		}
 		if left := a.standing(); len(left) > a.raised {
-			t.Fatalf("seed %d: %v were named, and stay, and the replicas were raised by %d:\n%s", seed, left, a.raised, a.tale())
+			t.Fatalf("seed %d: %v were named and not deleted, and the replicas were raised by %d:\n%s", seed, left, a.raised, a.tale())
 		}
 	})
 }

@@ -23,7 +23,7 @@ var (
 
 func equalObjects(a, b *v1alpha1.Machine) bool { return apiequality.Semantic.DeepEqual(a, b) }
 
-// names returns the machines that are there, by UID.
+// names returns the machines that exist, by UID.
 func (w *world) alive() map[types.UID]string {
 	alive := map[types.UID]string{}
 	for _, m := range w.machines.now() {
@@ -46,11 +46,11 @@ func (w *world) darken(dark bool, within time.Duration) {
 	}
 }
 
-// TestAZoneInTheDark: a zone of 20 machines in 4 MachineDeployments goes dark for 30 min and comes back, and none is
-// replaced. Then one machine dies, and is.
-func TestAZoneInTheDark(t *testing.T) {
+// TestZoneOutage: a zone of 20 machines in 4 MachineDeployments is not Ready for 30 min and recovers, and no machine is
+// replaced. Then one machine dies, and is replaced.
+func TestZoneOutage(t *testing.T) {
 	for name, during := range map[string]func(*world){
-		"all is well otherwise": func(w *world) { w.run(30 * time.Minute) },
+		"no other fault": func(w *world) { w.run(30 * time.Minute) },
 		"a replica dies, and another takes over": func(w *world) {
 			w.run(9 * time.Minute)
 			w.owners[0].dead = true
@@ -61,12 +61,12 @@ func TestAZoneInTheDark(t *testing.T) {
 			}
 			w.run(20*time.Minute + 45*time.Second)
 		},
-		"all replicas start anew": func(w *world) {
+		"all replicas restart": func(w *world) {
 			w.run(15 * time.Minute)
 			w.restart()
 			w.run(15 * time.Minute)
 		},
-		"all replicas start anew when half of it is back": func(w *world) {
+		"all replicas restart when half of the zone has recovered": func(w *world) {
 			w.run(20 * time.Minute)
 			back := 0
 			for _, name := range slices.Sorted(maps.Values(w.alive())) {
@@ -91,16 +91,16 @@ func TestAZoneInTheDark(t *testing.T) {
 			w.darken(true, time.Minute)
 			during(w)
 			if len(w.breakersSeen) != 4 {
-				t.Errorf("replacement was halted for %v, want all 4", slices.Sorted(maps.Keys(w.breakersSeen)))
+				t.Errorf("the circuit breaker was open for %v, want all 4", slices.Sorted(maps.Keys(w.breakersSeen)))
 			}
 			w.darken(false, 3*time.Minute)
 			w.run(10 * time.Minute)
 			if after := w.alive(); !maps.Equal(before, after) || w.given > 0 {
-				t.Errorf("%d machines were given up; there were %v and are %v", w.given, before, after)
+				t.Errorf("%d machines failed; there were %v and are %v", w.given, before, after)
 			}
 			for _, d := range w.deployments.now() {
 				if len(d.Status.Conditions) > 0 {
-					t.Errorf("%s is halted still", d.Name)
+					t.Errorf("the circuit breaker of %s is still open", d.Name)
 				}
 			}
 			w.oneDies()
@@ -108,14 +108,14 @@ func TestAZoneInTheDark(t *testing.T) {
 	}
 }
 
-// oneDies has one machine die for good, which is to be replaced.
+// oneDies makes one machine die, which has to be replaced.
 func (w *world) oneDies() {
 	before := w.alive()
 	name := slices.Sorted(maps.Values(before))[7]
 	w.sick[name] = true
 	w.run(9 * time.Minute)
 	if !maps.Equal(before, w.alive()) {
-		w.Error("it was replaced before its time")
+		w.Error("it was replaced before the health timeout")
 	}
 	w.run(5 * time.Minute)
 	after := w.alive()
@@ -126,7 +126,7 @@ func (w *world) oneDies() {
 	}
 }
 
-// restart has all processes begin anew, and know nothing but what they have told.
+// restart restarts all processes with nothing but their reports.
 func (w *world) restart() {
 	for i, p := range w.owners {
 		anew := newProcess(w, p.name)
@@ -137,7 +137,7 @@ func (w *world) restart() {
 	}
 }
 
-// move hands a slot over to another process.
+// move hands over a slot to another process.
 func (w *world) move(slot int) {
 	for i, p := range w.owners {
 		if slices.Contains(p.slots, slot) {
@@ -148,8 +148,8 @@ func (w *world) move(slot int) {
 	}
 }
 
-// TestWithoutCircuitBreakers shows that it is the wider brake that keeps the machines of a dark zone: without it they go one
-// by one, though never two of a deployment at a time.
+// TestWithoutCircuitBreakers shows that the circuit breaker keeps the machines of a zone with an outage: without it they
+// are replaced one by one, though never two of a deployment at a time.
 func TestWithoutCircuitBreakers(t *testing.T) {
 	w := newWorld(t, 1, 4, 5, 2)
 	w.limits.Thresholds.Percent = 100
@@ -157,13 +157,13 @@ func TestWithoutCircuitBreakers(t *testing.T) {
 	w.darken(true, time.Minute)
 	w.run(30 * time.Minute)
 	if w.given < 4 || len(w.breakersSeen) > 0 {
-		t.Errorf("%d machines were given up and %d deployments halted; want at least 4 and none", w.given, len(w.breakersSeen))
+		t.Errorf("%d machines failed and %d deployments had an open circuit breaker; want at least 4 and none", w.given, len(w.breakersSeen))
 	}
 }
 
-// TestNeverTooManyReplacements draws worlds in which Nodes come and go, caches are late, processes die, slots move and
-// writes arrive long after. Of no deployment are ever more machines being replaced than its limit allows, and in the end
-// all machines run.
+// TestNeverTooManyReplacements draws worlds in which Nodes fail and recover, caches are late, processes die, slots move and
+// writes take effect long after. Of no deployment are ever more machines being replaced than its disruption budget allows,
+// and in the end all machines run.
 func TestNeverTooManyReplacements(t *testing.T) {
 	given, many := 0, worlds.Some(*seeds)
 	for seed := *first; seed < *first+uint64(many); seed++ {
@@ -178,13 +178,13 @@ func TestNeverTooManyReplacements(t *testing.T) {
 			t.Fatalf("seed %d", seed)
 		}
 	}
-	t.Logf("seeds %d to %d: %d machines were given up", *first, *first+uint64(many)-1, given)
+	t.Logf("seeds %d to %d: %d machines failed", *first, *first+uint64(many)-1, given)
 	if given < many {
-		t.Errorf("%d machines were given up in %d worlds: too few to show anything", given, many)
+		t.Errorf("%d machines failed in %d worlds: too few for this test", given, many)
 	}
 }
 
-// muddle does anything, many times.
+// muddle does random actions.
 func (w *world) muddle(steps int) {
 	for range steps {
 		w.tick(time.Duration(w.dice.IntN(60)) * time.Second)
@@ -203,12 +203,12 @@ func (w *world) muddle(steps int) {
 				i := w.dice.IntN(len(w.late))
 				send := w.late[i]
 				w.late = slices.Delete(w.late, i, i+1)
-				w.note("a late write arrives")
+				w.note("a late write takes effect")
 				send()
 			}
 		case 3:
 			if w.dice.IntN(10) == 0 {
-				w.note("all start anew")
+				w.note("all restart")
 				w.restart()
 			}
 		default:
@@ -218,7 +218,7 @@ func (w *world) muddle(steps int) {
 	}
 }
 
-// settle lets all trouble end but that of Nodes that are dead, and looks at what becomes of it.
+// settle ends all faults but those of dead Nodes, and checks the result.
 func (w *world) settle(seed uint64) {
 	w.wild, w.late = false, nil
 	for _, p := range w.owners {
@@ -238,10 +238,10 @@ func (w *world) settle(seed uint64) {
 	}
 	for _, d := range w.deployments.now() {
 		if disruptions, _ := disruption.ReadDisruptions(d); len(disruptions) > 0 || len(d.Status.Conditions) > 0 {
-			w.Errorf("seed %d: left on %s are permits %v and conditions %v", seed, d.Name, disruptions, d.Status.Conditions)
+			w.Errorf("seed %d: %s still has disruptions %v and conditions %v", seed, d.Name, disruptions, d.Status.Conditions)
 		}
 	}
 	if len(w.vms) != 8 {
-		w.Errorf("seed %d: %d VMs are left, want 8", seed, len(w.vms))
+		w.Errorf("seed %d: %d VMs exist, want 8", seed, len(w.vms))
 	}
 }

@@ -1,10 +1,10 @@
-// Package simulation runs the code that decides about machines, sets and replacement together, on a made-up clock, cloud and
-// API server: lifecycle, scale and brake are the real ones.
+// Package machinesim runs the code that decides about machines, sets and remediation together, on a simulated clock, cloud
+// and API server: lifecycle, scale and remediation are the real ones.
 //
-// Processes own trees of machines, each with caches that are as late as they like, a clock of its own, and counts that they
-// tell each other. They die anywhere, their trees are handed over, and a write that one of them was about to send arrives
-// long after. The API server refuses what was decided on an old object, and the cloud makes VMs that become Nodes.
+// Processes own trees of machines, each with late caches, a clock of its own, and counts that it reports to the others.
+// They die at any point, their trees are handed over, and a write that one of them was about to send takes effect long
+// after. The API server rejects a write that was decided on an old object, and the cloud makes VMs that become Nodes.
 //
-// Guarantees: a run is determined by its seed. Not guaranteed: anything about what talks to a real API server; the
-// end-to-end tests are for that.
+// Guarantees: a run is determined by its seed. Not guaranteed: anything about the code that sends requests to a real API server; the
+// end-to-end tests cover that.
 package machinesim

@@ -22,7 +22,7 @@ const (
 	manual = v1alpha1.OrchestrationTypeManual
 )
 
-// names are those of all machines.
+// names returns the names of all machines.
 func (r *rolling) names() string {
 	var names []string
 	for _, m := range sorted(r.machines.now()) {
@@ -31,7 +31,7 @@ func (r *rolling) names() string {
 	return strings.Join(names, " ")
 }
 
-// mustBeFree fails unless nothing of an update is left on Nodes, machines, sets and deployment.
+// mustBeFree fails if anything of an update remains on Nodes, machines, sets and deployment.
 func (r *rolling) mustBeFree() {
 	for _, node := range r.nodes.now() {
 		if _, there := r.machines.now()[strings.TrimPrefix(node.Name, nodeName(""))]; !there {
@@ -39,24 +39,24 @@ func (r *rolling) mustBeFree() {
 		}
 		for _, key := range []string{v1alpha1.LabelCandidateForUpdate, v1alpha1.LabelSelectedForUpdate, v1alpha1.LabelUpdateResult} {
 			if node.Labels[key] != "" {
-				r.Errorf("seed %d: %s says %s=%s:\n%s", r.seed, node.Name, key, node.Labels[key], r.tale())
+				r.Errorf("seed %d: %s has %s=%s:\n%s", r.seed, node.Name, key, node.Labels[key], r.tale())
 			}
 		}
 		if node.Annotations[v1alpha1.AnnotationUpdateTo] != "" || node.Spec.Unschedulable {
-			r.Errorf("seed %d: %s is not free: %v", r.seed, node.Name, node)
+			r.Errorf("seed %d: %s has left-overs of an update: %v", r.seed, node.Name, node)
 		}
 	}
 	for _, m := range r.machines.now() {
 		if m.Labels[v1alpha1.LabelUpdateResult] != "" {
-			r.Errorf("seed %d: %s has come, and nobody counts it:\n%s", r.seed, m.Name, r.tale())
+			r.Errorf("seed %d: %s was transferred, and no set counts it:\n%s", r.seed, m.Name, r.tale())
 		}
 	}
 	if text := r.deployment().Annotations[v1alpha1.AnnotationSelecting]; text != "" {
-		r.Errorf("seed %d: about to be selected are still %s", r.seed, text)
+		r.Errorf("seed %d: %s are still about to be selected", r.seed, text)
 	}
 	for _, set := range r.sets.now() {
 		if _, disabled := set.Labels[v1alpha1.LabelScaleUpDisabled]; disabled && set.Spec.Replicas > 0 {
-			r.Errorf("seed %d: %s still may not make machines:\n%s", r.seed, set.Name, r.tale())
+			r.Errorf("seed %d: %s is still not allowed to make machines:\n%s", r.seed, set.Name, r.tale())
 		}
 	}
 }
@@ -83,9 +83,9 @@ func TestInPlaceEveryMachineStays(t *testing.T) {
 	}
 }
 
-// TestInPlaceUnderFaults: whatever users do in the middle of an update in place, processes die, slots move, caches lag and writes
-// come late, there are never too few machines nor too many, no machine is of a template that its VM does not have, and in the end
-// all are of the template that is wanted last.
+// TestInPlaceUnderFaults: with any actions of users during an update in place, when processes die, slots move, caches lag and writes are
+// late, there are never too few machines nor too many, no machine is of a template that its VM does not have, and in the
+// end all are of the last wanted template.
 func TestInPlaceUnderFaults(t *testing.T) {
 	strategies := []v1alpha1.MachineDeploymentStrategy{
 		inPlaceUpdate("1", "0", auto), inPlaceUpdate("0", "1", auto), inPlaceUpdate("2", "1", auto), inPlaceUpdate("50%", "50%", auto),
@@ -93,8 +93,9 @@ func TestInPlaceUnderFaults(t *testing.T) {
 	underFaults(t, strategies, 300, 4*time.Hour, (*rolling).mustBeFree)
 }
 
-// TestEveryInterleavingOfAnUpdateInPlaceEndsTheSame has deployment, sets, machines and the agents on them take their turns in every
-// order there is, and a user change his mind at every moment. Whatever the order, the limits hold, it ends, and in the same way.
+// TestEveryInterleavingOfAnUpdateInPlaceEndsTheSame runs deployment, sets, machines and the agents on them in every
+// possible order, with a change by the user at every point. In each order the limits hold, and the update ends in the same
+// state.
 func TestEveryInterleavingOfAnUpdateInPlaceEndsTheSame(t *testing.T) {
 	for name, tc := range map[string]struct {
 		strategy v1alpha1.MachineDeploymentStrategy
@@ -105,14 +106,14 @@ func TestEveryInterleavingOfAnUpdateInPlaceEndsTheSame(t *testing.T) {
 		"one missing":                   {inPlaceUpdate("0", "1", auto), 2, nil, 0},
 		"one beyond":                    {inPlaceUpdate("1", "0", auto), 2, nil, 0},
 		"two missing":                   {inPlaceUpdate("0", "2", auto), 2, nil, 0},
-		"by the user":                   {inPlaceUpdate("1", "1", manual), 2, nil, 0},
+		"manual":                        {inPlaceUpdate("1", "1", manual), 2, nil, 0},
 		"another template in between":   {inPlaceUpdate("0", "1", auto), 2, wants("c"), 1},
 		"back in between":               {inPlaceUpdate("0", "1", auto), 2, wants("a"), 1},
 		"back in between, one beyond":   {inPlaceUpdate("1", "0", auto), 1, wants("a"), 1},
 		"paused in between and resumed": {inPlaceUpdate("0", "1", auto), 2, func(s *v1alpha1.MachineDeploymentSpec) { s.Paused = !s.Paused }, 2},
 		"fewer in between":              {inPlaceUpdate("0", "1", auto), 2, func(s *v1alpha1.MachineDeploymentSpec) { s.Replicas = 1 }, 1},
 		"more in between":               {inPlaceUpdate("1", "0", auto), 1, func(s *v1alpha1.MachineDeploymentSpec) { s.Replicas = 2 }, 1},
-		"rolled from some point on":     {inPlaceUpdate("0", "1", auto), 2, func(s *v1alpha1.MachineDeploymentSpec) { s.Strategy = rollingUpdate("0", "1") }, 1},
+		"rolling from some point on":    {inPlaceUpdate("0", "1", auto), 2, func(s *v1alpha1.MachineDeploymentSpec) { s.Strategy = rollingUpdate("0", "1") }, 1},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := newRolling(t, 1, tc.strategy, tc.replicas)
@@ -128,8 +129,8 @@ func TestEveryInterleavingOfAnUpdateInPlaceEndsTheSame(t *testing.T) {
 	}
 }
 
-// TestInPlaceByTheUser: with orchestration type Manual the machines are updated whose Nodes a user selects, and no others.
-func TestInPlaceByTheUser(t *testing.T) {
+// TestInPlaceManual: with orchestration type Manual the machines are updated whose Nodes a user selects, and no others.
+func TestInPlaceManual(t *testing.T) {
 	for i := range worlds.Some(*seeds) {
 		seed := *first + uint64(i)
 		t.Run(fmt.Sprintf("seed %d", seed), func(t *testing.T) {
@@ -140,7 +141,7 @@ func TestInPlaceByTheUser(t *testing.T) {
 			r.calm(time.Hour)
 			for _, node := range r.nodes.now() {
 				if node.Annotations[has] != "a" {
-					t.Fatalf("seed %d: %s was updated, and nobody has asked for it:\n%s", seed, node.Name, r.tale())
+					t.Fatalf("seed %d: %s was updated without a selection by the user:\n%s", seed, node.Name, r.tale())
 				}
 			}
 			for range 12 {
@@ -157,7 +158,7 @@ func TestInPlaceByTheUser(t *testing.T) {
 	}
 }
 
-// userSelects has a user select one of the Nodes that wait for it.
+// userSelects makes a user select one of the Nodes that are candidates.
 func (r *rolling) userSelects() {
 	for _, node := range sorted(r.nodes.now()) {
 		if node.Labels[v1alpha1.LabelCandidateForUpdate] == "true" && node.Labels[v1alpha1.LabelSelectedForUpdate] == "" && (r.instant || r.dice.IntN(2) == 0) {
@@ -170,7 +171,7 @@ func (r *rolling) userSelects() {
 	}
 }
 
-// TestUpdatesInPlaceThatFail: their machines are replaced by new ones of the wanted template, and it comes to its end.
+// TestUpdatesInPlaceThatFail: their machines are replaced by new ones of the wanted template, and the rollout ends.
 func TestUpdatesInPlaceThatFail(t *testing.T) {
 	for i := range worlds.Some(*seeds) {
 		seed := *first + uint64(i)
@@ -186,8 +187,9 @@ func TestUpdatesInPlaceThatFail(t *testing.T) {
 	}
 }
 
-// TestWritesOfADeploymentUpdatedInPlace: what is written of a deployment beside its status may cost the autoscaler a conflict. It is
-// the new revision, and for each selection that some Nodes are about to be selected, and then that they are.
+// TestWritesOfADeploymentUpdatedInPlace: a write of a deployment beside its status may cause a conflict of the autoscaler.
+// Allowed are the new revision, and for each selection the record that Nodes are about to be selected, and then its
+// removal.
 func TestWritesOfADeploymentUpdatedInPlace(t *testing.T) {
 	const replicas = 4
 	for _, unavailable := range []string{"1", "2", "100%"} {
@@ -216,8 +218,8 @@ func TestWritesOfADeploymentUpdatedInPlace(t *testing.T) {
 	}
 }
 
-// TestDeletedInTheMiddleOfAnUpdateInPlace: however far a Node is then, and whatever is on its way, nothing is left in the end, and no
-// Node is selected any more that was not about to be.
+// TestDeletedInTheMiddleOfAnUpdateInPlace: at each stage of a Node, and with late writes, nothing is left in the end,
+// and no Node is selected any more that was not about to be.
 func TestDeletedInTheMiddleOfAnUpdateInPlace(t *testing.T) {
 	for name, is := range map[string]moment{
 		"a Node is about to be selected": {writes: func(obj metav1.Object) bool { return obj.GetLabels()[v1alpha1.LabelSelectedForUpdate] != "" }},
@@ -253,20 +255,20 @@ func TestDeletedInTheMiddleOfAnUpdateInPlace(t *testing.T) {
 	}
 }
 
-// moment is one in the middle of an update in place: an owner has sent a write, which comes late, and is no more; or a Node is in a
-// stage of its update.
+// moment is a point in the middle of an update in place: an owner has sent a write, which is late, and has died; or a Node
+// is in a stage of its update.
 type moment struct {
 	writes func(metav1.Object) bool
 	shows  string
 }
 
-// isTransfer says that a machine is written as one that comes from another set.
+// isTransfer reports whether a write transfers a machine from another set.
 func isTransfer(obj metav1.Object) bool {
 	_, isMachine := obj.(*v1alpha1.Machine)
 	return isMachine && obj.GetLabels()[v1alpha1.LabelUpdateResult] != ""
 }
 
-// stormUntil is a storm that ends at some moment.
+// stormUntil is a storm that ends at a moment.
 func (r *rolling) stormUntil(is moment) {
 	reached := false
 	if is.writes != nil {
@@ -282,10 +284,10 @@ func (r *rolling) stormUntil(is moment) {
 		}
 		r.storm(1)
 	}
-	r.Fatalf("seed %d: it does not come to that moment:\n%s", r.seed, r.tale())
+	r.Fatalf("seed %d: that moment was not reached:\n%s", r.seed, r.tale())
 }
 
-// chosen are the Nodes that are selected, or about to be.
+// chosen returns the Nodes that are selected, or about to be.
 func (r *rolling) chosen() (names []string) {
 	noted := r.deployment().Annotations[v1alpha1.AnnotationSelecting]
 	for _, node := range sorted(r.nodes.now()) {
@@ -296,17 +298,17 @@ func (r *rolling) chosen() (names []string) {
 	return names
 }
 
-// TestASelectionThatComesLate: a process ends when it has sent that a Node is selected, and another one would select another Node by
-// now. It selects the one that was decided on, and when the late write arrives there is no second one.
-func TestASelectionThatComesLate(t *testing.T) {
+// TestLateSelection: a process dies after it has sent a selection of a Node, and the next one would select
+// another Node by now. It selects the recorded one, and when the late write takes effect there is no second one.
+func TestLateSelection(t *testing.T) {
 	r := newRolling(t, 1, inPlaceUpdate("0", "1", auto), 3)
 	r.user(wants("b"))
 	r.passDeployment()
 	machines := sorted(r.machines.now())
 	for _, m := range machines {
-		r.updateInPlace(m.Name) // it is seen that it is a candidate
+		r.updateInPlace(m.Name) // its label as a candidate is observed
 	}
-	r.setPhase(machines[0], v1alpha1.MachineUnknown) // it would be the first one
+	r.setPhase(machines[0], v1alpha1.MachineUnknown) // it would be selected first
 	r.least--                                        // for it
 	r.holds = func(obj metav1.Object) bool { return obj.GetLabels()[v1alpha1.LabelSelectedForUpdate] != "" }
 	r.passDeployment()
@@ -326,6 +328,6 @@ func TestASelectionThatComesLate(t *testing.T) {
 	r.late[0]()
 	r.checkLimits()
 	if r.isSelected(machines[0]) || !r.isSelected(machines[1]) {
-		t.Errorf("selected is another one than was decided on:\n%s", r.tale())
+		t.Errorf("another Node than the recorded one is selected:\n%s", r.tale())
 	}
 }

@@ -13,7 +13,7 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/nodeupdate"
 )
 
-// has is the annotation by which a Node tells which template its VM really has.
+// has is the annotation with the template that the VM of a Node really has.
 const has = "has"
 
 func inPlaceUpdate(surge, unavailable string, orchestration v1alpha1.OrchestrationType) v1alpha1.MachineDeploymentStrategy {
@@ -35,7 +35,7 @@ func setOf(m *v1alpha1.Machine) string {
 	return ""
 }
 
-// join makes the Node of a machine, whose VM has the template that it was made from.
+// join makes the Node of a machine, whose VM has the machine's template.
 func (r *rolling) join(m *v1alpha1.Machine) {
 	m.Labels[v1alpha1.LabelNode] = nodeName(m.Name)
 	r.nodes.create(&corev1.Node{ObjectMeta: metav1.ObjectMeta{
@@ -44,13 +44,13 @@ func (r *rolling) join(m *v1alpha1.Machine) {
 	}})
 }
 
-// isSelected says that the Node of a machine is drained, or about to be, or not yet fit for pods after that.
+// isSelected reports whether the Node of a machine is drained, or about to be, or not yet fit for pods after that.
 func (r *rolling) isSelected(m *v1alpha1.Machine) bool {
 	node, known := r.nodes.now()[nodeName(m.Name)]
 	return known && (node.Labels[v1alpha1.LabelSelectedForUpdate] == "true" || len(node.Spec.Taints) > 0)
 }
 
-// updateInPlace takes one step of the update of a machine's Node: what whoever sees to the machine does, and the agent.
+// updateInPlace takes one step of the update of a machine's Node: one of the machine controller, or one of the agent.
 func (r *rolling) updateInPlace(name string) {
 	m, known := r.machines.now()[name]
 	node, there := r.nodes.now()[nodeName(name)]
@@ -70,7 +70,7 @@ func (r *rolling) updateInPlace(name string) {
 		r.setPhase(m, v1alpha1.MachineRunning)
 	case phase == v1alpha1.MachineInPlaceUpdateFailed:
 		if r.takes(m, 5*time.Minute) {
-			r.machines.delete(m, r.now) // it has failed for good
+			r.machines.delete(m, r.now) // it has failed permanently
 		}
 	case result == v1alpha1.UpdateResultSuccessful && stage != v1alpha1.NodeReasonUpdateSuccessful:
 		r.setStage(node, v1alpha1.NodeReasonUpdateSuccessful)
@@ -85,7 +85,7 @@ func (r *rolling) updateInPlace(name string) {
 	case stage == v1alpha1.NodeReasonCandidateForUpdate && node.Labels[v1alpha1.LabelSelectedForUpdate] == "true":
 		r.setStage(node, v1alpha1.NodeReasonSelectedForUpdate)
 	case stage == v1alpha1.NodeReasonSelectedForUpdate && phase == v1alpha1.MachineRunning:
-		if r.takes(m, time.Minute) { // it is drained
+		if r.takes(m, time.Minute) { // its drain has ended
 			r.setPhase(m, v1alpha1.MachineInPlaceUpdating)
 		}
 	case stage == v1alpha1.NodeReasonSelectedForUpdate && phase == v1alpha1.MachineInPlaceUpdating:
@@ -97,7 +97,7 @@ func (r *rolling) updateInPlace(name string) {
 	}
 }
 
-// fallIll has a machine become unhealthy for a while.
+// fallIll makes a machine unhealthy for some time.
 func (r *rolling) fallIll() {
 	machines := sorted(r.machines.now())
 	if len(machines) == 0 {
@@ -108,7 +108,7 @@ func (r *rolling) fallIll() {
 	}
 }
 
-// takes says that a step of a machine has taken as long as it does. It takes no time where every order is tried.
+// takes reports whether a step of a machine has taken its time. It takes no time where every order is tried.
 func (r *rolling) takes(m *v1alpha1.Machine, most time.Duration) bool {
 	if r.instant {
 		return true
@@ -125,7 +125,7 @@ func (r *rolling) takes(m *v1alpha1.Machine, most time.Duration) bool {
 	return true
 }
 
-// agent updates the VM to the template for which its Node was selected, and tells the result.
+// agent updates the VM to the template for which its Node was selected, and reports the result.
 func (r *rolling) agent(node *corev1.Node) {
 	node = node.DeepCopy()
 	if r.fails > 0 && r.dice.IntN(r.fails) == 0 {
@@ -138,7 +138,7 @@ func (r *rolling) agent(node *corev1.Node) {
 		case set != nil:
 			node.Annotations[has] = set.Spec.Template.Annotations["template"]
 		case d != nil && d.DeletionTimestamp == nil:
-			r.Fatalf("seed %d: %s is updated for the set %q, which is not there:\n%s", r.seed, node.Name, node.Annotations[v1alpha1.AnnotationUpdateTo], r.tale())
+			r.Fatalf("seed %d: %s is updated for the set %q, which does not exist:\n%s", r.seed, node.Name, node.Annotations[v1alpha1.AnnotationUpdateTo], r.tale())
 		}
 	}
 	r.nodes.update(node)
@@ -156,7 +156,7 @@ func (r *rolling) setStage(node *corev1.Node, stage string) {
 	r.nodes.update(node)
 }
 
-// writeNodes has the owner write Nodes.
+// writeNodes makes the owner write Nodes.
 func (r *rolling) writeNodes(w *rollout.World, wanted []*corev1.Node) (goOn bool) {
 	for _, node := range wanted {
 		stored, goOn := put(r, r.nodes, node)
@@ -168,7 +168,7 @@ func (r *rolling) writeNodes(w *rollout.World, wanted []*corev1.Node) (goOn bool
 	return !r.chance(100)
 }
 
-// writeMachines has the owner write machines.
+// writeMachines makes the owner write machines.
 func (r *rolling) writeMachines(w *rollout.World, wanted []*v1alpha1.Machine) (goOn bool) {
 	w.Held = nil
 	for _, m := range wanted {

@@ -50,7 +50,7 @@ func (p *process) reconcileSet(slot int) {
 		v := scale.Decide(w)
 		switch v.Do {
 		case scale.Rest:
-			return // its status is nobody's business here
+			return // its status is not simulated
 		case scale.Save:
 			_, goOn := p.write(func() bool {
 				stored, ok := p.sets.update(v.Set)
@@ -95,11 +95,11 @@ func (p *process) reconcileSet(slot int) {
 			p.Fatalf("unexpected %s", v.Do)
 		}
 	}
-	p.Fatal("32 actions of a set and no end")
+	p.Fatal("a pass over a set did not end after 32 actions")
 }
 
-// create makes a machine. One that has lived and gone is not made once more by a late write: docs/limits.md tells of that, and
-// the machine too many that it makes is not the brake's business.
+// create makes a machine. One that has existed before is not made once more by a late write: docs/limits.md describes that,
+// and the machine too many that it makes is not part of these tests.
 func (p *process) create(w *scale.World, ordinal int64) {
 	name := scale.Name(w.Set.Name, w.Set.UID, ordinal)
 	if _, exists := p.machines.now()[name]; p.made[name] && !exists {
@@ -136,7 +136,7 @@ func (p *process) reconcileMachine(slot int, name string) {
 		Now: p.clock(), Limits: p.limitsOfMachines(), Machine: m,
 		Class:  lifecycle.ClassFact{Class: &v1alpha1.MachineClass{}, Held: true},
 		Secret: lifecycle.SecretFact{Read: true, UserData: []byte("boot")},
-		Proven: "cloud:///" + string(m.UID), // its cloud never lies
+		Proven: "cloud:///" + string(m.UID), // its cloud never answers wrongly
 	}
 	if disruption.Allows(p.disruptions(slot), m) {
 		w.Disruption = lifecycle.DisruptionAllowed
@@ -151,11 +151,10 @@ func (p *process) reconcileMachine(slot int, name string) {
 			return
 		}
 	}
-	p.Fatal("32 actions of a machine and no end")
+	p.Fatal("a pass over a machine did not end after 32 actions")
 }
 
-// look puts what a cache shows of the Node into the world. Nodes change so seldom here that only what is live is told from
-// what is not.
+// look puts the cached Node into the world. Nodes change so seldom here that only cached and live reads are distinguished.
 func (p *process) look(w *lifecycle.World) {
 	v := p.vmOf(w.Machine)
 	if v == nil || v.node == nil || lifecycle.NodeName(w.Machine) == "" {
@@ -188,7 +187,7 @@ func (p *process) save(w *lifecycle.World, wanted *v1alpha1.Machine) bool {
 	return goOn
 }
 
-// act carries out one action, and says whether the pass goes on.
+// act carries out one action, and reports whether the pass continues.
 func (p *process) act(w *lifecycle.World, action lifecycle.Action) bool {
 	v := p.vmOf(w.Machine)
 	switch action {

@@ -21,14 +21,14 @@ type process struct {
 	dead  bool
 	ahead time.Duration // of its clock
 	slots []int
-	// shown is how far each cache has come, by slot: each was begun when the slot was taken.
+	// shown is the position of each cache, by slot: each was begun when the slot was acquired.
 	shown    map[int]*caches
 	breakers disruption.Breakers
 	said     string
 	seen     map[types.UID]bool
 }
 
-// caches are how far those of the kinds have come.
+// caches are the positions of those of the kinds.
 type caches struct{ deployments, sets, machines, nodes int }
 
 func newProcess(w *world, name string) *process {
@@ -41,13 +41,13 @@ func newProcess(w *world, name string) *process {
 
 func (p *process) clock() time.Time { return p.now.Add(p.ahead) }
 
-// take begins to own a slot. Its caches begin with a read that began after that.
+// take acquires a slot. Its caches begin with a read that began after that.
 func (p *process) take(slot int) {
 	p.slots = append(p.slots, slot)
 	p.shown[slot] = &caches{len(p.deployments.history) - 1, len(p.sets.history) - 1, len(p.machines.history) - 1, len(p.nodes.history) - 1}
 }
 
-// drop ends to own a slot.
+// drop releases a slot.
 func (p *process) drop(slot int) {
 	p.slots = slices.DeleteFunc(p.slots, func(s int) bool { return s == slot })
 	delete(p.shown, slot)
@@ -63,7 +63,7 @@ func slotOf(obj metav1.Object) int {
 	return slot
 }
 
-// catchUp moves a cache on: all the way, or as far as the dice say.
+// catchUp moves a cache on: all the way, or to a random position.
 func catchUp[T object[T]](w *world, s *store[T], shown *int) map[string]T {
 	last := len(s.history) - 1
 	if w.wild {
@@ -73,7 +73,7 @@ func catchUp[T object[T]](w *world, s *store[T], shown *int) map[string]T {
 	return s.history[last]
 }
 
-// all does all there is to do, again and again until nothing changes any more.
+// all reconciles everything, repeatedly until nothing changes any more.
 func (p *process) all() {
 	if p.dead {
 		return
@@ -88,10 +88,10 @@ func (p *process) all() {
 			return
 		}
 	}
-	p.Fatal("it does not come to rest")
+	p.Fatal("the objects still changed after the last round")
 }
 
-// reconcileSlot has everything of a slot looked at, or in a wild world one thing.
+// reconcileSlot reconciles everything of a slot, or in a wild world one object.
 func (p *process) reconcileSlot(slot int) {
 	do := p.dice.IntN(4)
 	if !p.wild || do == 0 {
@@ -107,18 +107,18 @@ func (p *process) reconcileSlot(slot int) {
 	}
 }
 
-// write sends a write, which may get lost with the process, take effect without its knowing, or arrive much later. goOn says
-// that the pass goes on.
+// write sends a write, which may be lost with the process, take effect without its knowledge, or take effect much later.
+// goOn reports whether the pass continues.
 func (p *process) write(send func() bool) (ok, goOn bool) {
 	if !p.wild {
 		ok = send()
 		return ok, ok
 	}
 	switch p.dice.IntN(30) {
-	case 0: // the process is broken off before it is sent
+	case 0: // the process dies before the write is sent
 	case 1: // and after
 		send()
-	case 2: // and it arrives later
+	case 2: // and the write takes effect later
 		p.late = append(p.late, func() { send() })
 	default:
 		ok = send()
@@ -127,7 +127,7 @@ func (p *process) write(send func() bool) (ok, goOn bool) {
 	return false, false
 }
 
-// own counts the machines of our slots.
+// own counts the machines of its slots.
 func (p *process) own() disruption.Own {
 	own := disruption.Own{}
 	for _, slot := range p.slots {
@@ -149,7 +149,7 @@ func (p *process) hasNode(m *v1alpha1.Machine) bool {
 
 func (p *process) scope() disruption.Scope { return disruption.Scope{Zone: zone} }
 
-func (p *process) hear() disruption.Reports {
+func (p *process) reports() disruption.Reports {
 	holders := make([]string, p.world.slots)
 	for _, owner := range p.owners {
 		for _, slot := range owner.slots {
@@ -160,16 +160,16 @@ func (p *process) hear() disruption.Reports {
 }
 
 func (p *process) count() {
-	total, complete := disruption.Sum(p.own(), p.hear())
+	total, complete := disruption.Sum(p.own(), p.reports())
 	p.breakers.Step(p.clock(), p.limits.Thresholds, total, complete)
 }
 
 func (p *process) report() {
-	p.said = disruption.Report(p.name, p.own(), p.hear(), p.said)
+	p.said = disruption.Report(p.name, p.own(), p.reports(), p.said)
 	p.texts[p.name] = p.said
 }
 
-// reconcileRoot gives permits, and says on the deployment whether it is halted.
+// reconcileRoot records disruptions, and the state of the circuit breaker on the deployment.
 func (p *process) reconcileRoot(slot int) {
 	c := p.shown[slot]
 	var root *v1alpha1.MachineDeployment

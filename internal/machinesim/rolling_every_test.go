@@ -15,18 +15,18 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/nodeupdate"
 )
 
-// explorer follows every order in which a rollout can happen.
+// explorer explores every order of the steps of a rollout.
 type explorer struct {
 	*testing.T
 
 	seen     map[string]bool
-	outcomes map[string]string // and the way that has led there
+	outcomes map[string]string // and the path to it
 	path     []string
 	onPath   map[string]bool
 }
 
-// TestEveryInterleavingOfARolloutEndsTheSame has deployment, sets and machines take their turns in every order there is, and a
-// user change his mind at every moment. Whatever the order, the limits hold, it ends, and in the same way.
+// TestEveryInterleavingOfARolloutEndsTheSame runs deployment, sets and machines in every possible order, with a change by
+// the user at every point. In each order the limits hold, and the rollout ends in the same state.
 func TestEveryInterleavingOfARolloutEndsTheSame(t *testing.T) {
 	recreate := v1alpha1.MachineDeploymentStrategy{Type: v1alpha1.RecreateMachineDeploymentStrategyType}
 	for name, tc := range map[string]struct {
@@ -50,7 +50,7 @@ func TestEveryInterleavingOfARolloutEndsTheSame(t *testing.T) {
 			s.RollbackTo = &v1alpha1.RollbackConfig{Revision: 1}
 		}},
 	} {
-		for _, foresees := range []bool{false, true} { // alone, and as it is wired
+		for _, foresees := range []bool{false, true} { // alone, and as in the fleet
 			t.Run(fmt.Sprintf("%s, foresees %v", name, foresees), func(t *testing.T) {
 				r := newRolling(t, 1, tc.strategy, tc.replicas)
 				r.foresees = foresees
@@ -79,12 +79,12 @@ func wants(template string) func(*v1alpha1.MachineDeploymentSpec) {
 	}
 }
 
-// explore follows all that can happen next. changes is how often the user changes the deployment still.
+// explore follows all possible next steps. changes is how often the user still changes the deployment.
 func (e *explorer) explore(r *rolling, then func(*v1alpha1.MachineDeploymentSpec), changes int) {
 	e.Helper()
 	key := fmt.Sprintf("%d %s", changes, r.state())
 	if e.onPath[key] {
-		e.Fatalf("it goes round in circles: %s", strings.Join(e.path, ", "))
+		e.Fatalf("the steps repeat: %s", strings.Join(e.path, ", "))
 	}
 	if e.seen[key] {
 		return
@@ -118,13 +118,13 @@ func (e *explorer) explore(r *rolling, then func(*v1alpha1.MachineDeploymentSpec
 	}
 }
 
-// move is one thing that can happen.
+// move is one possible step.
 type move struct {
 	name string
 	do   func(r *rolling)
 }
 
-// moves are the turns of deployment, sets and machines.
+// moves are the possible steps of deployment, sets and machines.
 func (r *rolling) moves() (moves []move) {
 	moves = append(moves, move{"deployment", (*rolling).passDeployment})
 	for _, set := range sorted(r.sets.now()) {
@@ -139,7 +139,7 @@ func (r *rolling) moves() (moves []move) {
 	return moves
 }
 
-// turn has a machine come up, or go.
+// turn makes a machine run, or removes it.
 func (r *rolling) turn(name string) {
 	m := r.machines.now()[name].DeepCopy()
 	switch {
@@ -154,7 +154,7 @@ func (r *rolling) turn(name string) {
 	r.machines.update(m)
 }
 
-// copy is another world that is in the same state.
+// copy returns another world in the same state.
 func (r *rolling) copy() *rolling {
 	w := newEmptyWorld(r.T, r.seed)
 	w.now, w.serial, w.versions, w.made = r.now, r.serial, r.versions, maps.Clone(r.made)
@@ -170,7 +170,7 @@ func (r *rolling) copy() *rolling {
 	return c
 }
 
-// state is what of the world matters for what happens next.
+// state is the part of the world that decides about the next steps.
 func (r *rolling) state() string {
 	d := r.deployment()
 	words := []string{fmt.Sprintf("%d %v %s %s %d", d.Spec.Replicas, d.Spec.Paused, d.Spec.Template.Annotations["template"], d.Annotations, d.Generation-d.Status.ObservedGeneration)}

@@ -16,7 +16,7 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machineset/scale"
 )
 
-// newest is the newer one of what a cache shows and of what the owner has written of the same object.
+// newest returns the newer one of the cached and the last written version of an object.
 func newest[T object[T]](r *rolling, cached T) T {
 	if own, ok := r.shows[cached.GetName()].(T); ok && own.GetUID() == cached.GetUID() {
 		a, _ := strconv.Atoi(own.GetResourceVersion())
@@ -78,10 +78,10 @@ func (r *rolling) passDeployment() {
 			return
 		}
 	}
-	r.Fatalf("seed %d: 32 actions of a deployment and no end:\n%s", r.seed, r.tale())
+	r.Fatalf("seed %d: a pass over a deployment did not end after 32 actions:\n%s", r.seed, r.tale())
 }
 
-// observeMachines gathers what the cache knows of machines.
+// observeMachines collects the cached machines.
 func (r *rolling) observeMachines(w *rollout.World) {
 	w.Machines = map[types.UID][]*v1alpha1.Machine{}
 	for _, m := range sorted(catchUp(r.world, r.machines, &r.owner.shown[0].machines)) {
@@ -91,7 +91,7 @@ func (r *rolling) observeMachines(w *rollout.World) {
 	}
 }
 
-// actOnDeployment carries out one action, and says whether the pass goes on.
+// actOnDeployment carries out one action, and reports whether the pass continues.
 func (r *rolling) actOnDeployment(w *rollout.World, v rollout.Verdict) (goOn bool) {
 	switch v.Do {
 	case rollout.Save:
@@ -162,7 +162,7 @@ func (r *rolling) actOnDeployment(w *rollout.World, v rollout.Verdict) (goOn boo
 	return !r.chance(100)
 }
 
-// readLive asks the API server for the deployment and its machines.
+// readLive reads the deployment and its machines from the API server.
 func (r *rolling) readLive(w *rollout.World) {
 	w.Deployment = r.deployment()
 	r.shows[rolled] = w.Deployment
@@ -173,7 +173,7 @@ func (r *rolling) readLive(w *rollout.World) {
 	}
 }
 
-// mark writes the metadata of machines. When one has changed since it was read, or has gone, all are read anew.
+// mark writes the metadata of machines. When one has changed since it was read, or was deleted, all are read again.
 func (r *rolling) mark(w *rollout.World, wanted []*v1alpha1.Machine) (goOn bool) {
 	for _, m := range wanted {
 		refused := false
@@ -197,7 +197,7 @@ func (r *rolling) mark(w *rollout.World, wanted []*v1alpha1.Machine) (goOn bool)
 	return true
 }
 
-// annotate writes the annotations of a machine, if it is as it was read.
+// annotate writes the annotations of a machine, if it has not changed since it was read.
 func (r *rolling) annotate(wanted *v1alpha1.Machine) (stored *v1alpha1.Machine, ok bool) {
 	is, exists := r.machines.now()[wanted.Name]
 	if !exists {
@@ -251,10 +251,10 @@ func (r *rolling) passSet(name string) {
 			return
 		}
 	}
-	r.Fatalf("seed %d: 32 actions of a set and no end:\n%s", r.seed, r.tale())
+	r.Fatalf("seed %d: a pass over a set did not end after 32 actions:\n%s", r.seed, r.tale())
 }
 
-// observeSet is what the owner knows of a set.
+// observeSet returns the owner's view of a set.
 func (r *rolling) observeSet(set *v1alpha1.MachineSet) scale.World {
 	w := scale.World{Now: r.owner.clock(), Set: set, Done: scale.Done{
 		Created: map[int64]bool{}, Taken: map[int64]bool{}, Deleted: map[types.UID]bool{}, Refused: map[types.UID]bool{},
@@ -265,7 +265,7 @@ func (r *rolling) observeSet(set *v1alpha1.MachineSet) scale.World {
 			w.Owned = append(w.Owned, m)
 		}
 	}
-	for _, m := range sorted(r.machines.now()) { // whatever fails may be replaced
+	for _, m := range sorted(r.machines.now()) { // every failed machine may be replaced
 		if m.Status.CurrentStatus.Phase == v1alpha1.MachineFailed {
 			w.Disruptions = append(w.Disruptions, disruption.Disruption{Name: m.Name, UID: m.UID, Since: m.Status.CurrentStatus.LastUpdateTime})
 		}
@@ -273,7 +273,7 @@ func (r *rolling) observeSet(set *v1alpha1.MachineSet) scale.World {
 	return w
 }
 
-// foresee adds to a set, as it is about to be written, what would be written on it next.
+// foresee adds to a set that is about to be written the content of its next write.
 func (r *rolling) foresee(set *v1alpha1.MachineSet, fades bool) *v1alpha1.MachineSet {
 	if !r.foresees {
 		return set
@@ -291,7 +291,7 @@ func (r *rolling) foresee(set *v1alpha1.MachineSet, fades bool) *v1alpha1.Machin
 	return set
 }
 
-// listSet asks the API server for the machines of a set.
+// listSet reads the machines of a set from the API server.
 func (r *rolling) listSet(w *scale.World) {
 	w.Live = &scale.Live{Owned: map[types.UID]*metav1.ObjectMeta{}, Names: map[string]bool{}}
 	for _, m := range r.machines.now() {
@@ -301,7 +301,7 @@ func (r *rolling) listSet(w *scale.World) {
 	}
 }
 
-// actOnSet carries out one action, and says whether the pass goes on.
+// actOnSet carries out one action, and reports whether the pass continues.
 func (r *rolling) actOnSet(w *scale.World, v scale.Verdict) (goOn bool) {
 	switch v.Do {
 	case scale.Save:
@@ -338,7 +338,7 @@ func (r *rolling) actOnSet(w *scale.World, v scale.Verdict) (goOn bool) {
 	return !r.chance(100)
 }
 
-// createMachine makes a machine, whether or not it takes effect when it is not wanted any more.
+// createMachine makes a machine; the write may take effect when the machine is not wanted any more.
 func (r *rolling) createMachine(w *scale.World, ordinal int64) {
 	set, known := r.sets.now()[w.Set.Name]
 	if !known {

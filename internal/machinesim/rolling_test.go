@@ -40,7 +40,7 @@ func (r *rolling) act() {
 	}
 }
 
-// preserve has a machine kept when it has failed, or not any more.
+// preserve makes a machine preserved when it has failed, or ends that.
 func (r *rolling) preserve(m *v1alpha1.Machine, kept bool) {
 	r.note("%s is preserved: %v", m.Name, kept)
 	m = m.DeepCopy()
@@ -51,7 +51,7 @@ func (r *rolling) preserve(m *v1alpha1.Machine, kept bool) {
 	r.machines.update(m)
 }
 
-// freeze has a set make no machines, or has it make some again.
+// freeze freezes a set, or unfreezes it.
 func (r *rolling) freeze(set *v1alpha1.MachineSet, frozen bool) {
 	r.note("%s is frozen: %v", set.Name, frozen)
 	set = set.DeepCopy()
@@ -62,8 +62,8 @@ func (r *rolling) freeze(set *v1alpha1.MachineSet, frozen bool) {
 	r.sets.update(set)
 }
 
-// TestRolloutsUnderFaults: whatever users do in the middle of a rollout, processes die, slots move, caches lag and writes come
-// late, there are never too few machines nor too many, and in the end all are of the template that is wanted last.
+// TestRolloutsUnderFaults: with any actions of users during a rollout, when processes die, slots move, caches lag and writes are late,
+// there are never too few machines nor too many, and in the end all are of the last wanted template.
 func TestRolloutsUnderFaults(t *testing.T) {
 	recreate := v1alpha1.MachineDeploymentStrategy{Type: v1alpha1.RecreateMachineDeploymentStrategyType}
 	strategies := []v1alpha1.MachineDeploymentStrategy{
@@ -72,8 +72,8 @@ func TestRolloutsUnderFaults(t *testing.T) {
 	underFaults(t, strategies, 150, 90*time.Minute, func(*rolling) {})
 }
 
-// underFaults has a rollout of one of the strategies go on under faults, with up to so many turns between what users do. When all
-// faults have ended it is done within some time, and the end is as it should be.
+// underFaults runs a rollout of one of the strategies under faults, with at most that many turns between the actions of
+// users. When all faults have ended it is done within some time, with the expected result.
 func underFaults(t *testing.T, strategies []v1alpha1.MachineDeploymentStrategy, turns int, ends time.Duration, check func(*rolling)) {
 	t.Helper()
 	for i := range worlds.Some(*seeds) {
@@ -110,7 +110,7 @@ func underFaults(t *testing.T, strategies []v1alpha1.MachineDeploymentStrategy, 
 	}
 }
 
-// TestDeletedInTheMiddleOfARollout: whatever happens then, nothing is left in the end.
+// TestDeletedInTheMiddleOfARollout: in all cases nothing is left in the end.
 func TestDeletedInTheMiddleOfARollout(t *testing.T) {
 	for i := range worlds.Some(*seeds) {
 		seed := *first + uint64(i)
@@ -127,7 +127,7 @@ func TestDeletedInTheMiddleOfARollout(t *testing.T) {
 	}
 }
 
-// deleteIt has the user delete the deployment. From then on there may be as few machines as there are.
+// deleteIt makes the user delete the deployment. From then on there is no minimum of machines.
 func (r *rolling) deleteIt() {
 	r.note("the user deletes it")
 	r.steady = false
@@ -140,8 +140,8 @@ func (r *rolling) mustBeGone() {
 	}
 }
 
-// TestABrokenTemplate: machines that do not come up take no others with them, and going back ends it.
-func TestABrokenTemplate(t *testing.T) {
+// TestBrokenTemplate: machines that never become healthy do not make others be deleted, and a rollback ends the rollout.
+func TestBrokenTemplate(t *testing.T) {
 	for i := range worlds.Some(*seeds) {
 		seed := *first + uint64(i)
 		t.Run(fmt.Sprintf("seed %d", seed), func(t *testing.T) {

@@ -17,37 +17,37 @@ import (
 )
 
 // rolling is a world of one deployment whose machines are replaced, by the code that decides about deployments and sets.
-// Machines come and go by themselves here, and take their time.
+// Machines appear and disappear by themselves here, after some time.
 type rolling struct {
 	*world
 
 	owner *process
-	// shows are what the owner has written of deployments and sets and its caches may not show yet, by name.
+	// shows are the deployments and sets that the owner has written and its caches may not show yet, by name.
 	shows map[string]metav1.Object
-	// unseen are the sets that the owner has seen live, or made, and its caches have not shown; nil when it has not looked.
+	// unseen are the sets that the owner has seen live, or made, and its caches have not shown; nil when it has not listed.
 	unseen map[types.UID]bool
-	// broken are templates whose machines do not come up.
+	// broken are templates whose machines never run.
 	broken map[string]bool
-	ends   map[types.UID]time.Time // when a machine comes up, or has gone
-	// least machines have to run, and most may be there. resized says that the replicas have changed since, so that more
-	// may be on their way out.
+	ends   map[types.UID]time.Time // when a machine runs, or is deleted
+	// least machines have to run, and most may exist. resized reports whether the replicas have changed since, so that more
+	// may be in deletion.
 	least, most int
 	resized     bool
 	inPlace     bool
 	manual      bool                     // users select Nodes
-	holds       func(metav1.Object) bool // writes that come late, with the end of their process
+	holds       func(metav1.Object) bool // writes that take effect late, after their process died
 	instant     bool                     // every order is tried, so nothing takes time
 	fails       int                      // one update in place in so many fails; 0 means none
 	steady      bool                     // all machines have run
 	recreates   bool
 	foresees    bool // what follows from a new size is written with it
-	// sick has machines fall ill and recover. Those that nobody can use go first, and may have recovered by then, so that fewer than
-	// have to may run.
+	// sick makes machines unhealthy and healthy again. Unusable machines are deleted first, and may have recovered by then,
+	// so that fewer than have to may run.
 	sick bool
-	// mortal has some of those that fall ill fail; failed are those. They are replaced while they are on their way out.
+	// mortal makes some of the unhealthy machines fail; failed are those. They are replaced while they are being deleted.
 	mortal bool
 	failed map[types.UID]bool
-	// tooLate are machines whose creation took effect when their set had given it up. docs/limits.md tells of them.
+	// tooLate are machines whose creation took effect when their set no longer expected it. docs/limits.md describes them.
 	tooLate map[string]bool
 	checked int // of the history of the machines
 }
@@ -63,7 +63,7 @@ func newRolling(t *testing.T, seed uint64, strategy v1alpha1.MachineDeploymentSt
 	d := &v1alpha1.MachineDeployment{ObjectMeta: metav1.ObjectMeta{
 		Name: rolled, Namespace: "n", UID: "uid-d", Finalizers: []string{v1alpha1.FinalizerName}, Generation: 1,
 		Labels: map[string]string{v1alpha1.LabelSlot: "0"}, CreationTimestamp: metav1.NewTime(w.now),
-		Annotations: map[string]string{v1alpha1.AnnotationStrategy: "RollingUpdate"}, // and so it is the fleet's
+		Annotations: map[string]string{v1alpha1.AnnotationStrategy: "RollingUpdate"}, // so that the fleet reconciles it
 	}}
 	d.Spec = v1alpha1.MachineDeploymentSpec{
 		Replicas: replicas, Strategy: strategy, Selector: &metav1.LabelSelector{MatchLabels: labels},
@@ -81,7 +81,7 @@ func newRolling(t *testing.T, seed uint64, strategy v1alpha1.MachineDeploymentSt
 	return r
 }
 
-// newEmptyWorld is a world without anything in it.
+// newEmptyWorld returns a world without objects.
 func newEmptyWorld(t *testing.T, seed uint64) *world {
 	t.Helper()
 	w := &world{T: t, seed: seed, dice: newDice(seed), now: start, slots: 1, made: map[string]bool{}}
@@ -102,7 +102,7 @@ func rollingUpdate(surge, unavailable string) v1alpha1.MachineDeploymentStrategy
 	}
 }
 
-// takeOver has a new process own everything. Its caches begin with what there is.
+// takeOver makes a new process own everything. Its caches begin with the current objects.
 func (r *rolling) takeOver() {
 	r.note("a new owner")
 	r.owner = newProcess(r.world, "replica")
@@ -119,13 +119,13 @@ func (r *rolling) user(change func(spec *v1alpha1.MachineDeploymentSpec)) {
 	change(&d.Spec)
 	d.Generation++
 	if _, ok := r.deployments.update(d); !ok {
-		r.Fatal("the user is refused")
+		r.Fatal("the write of the user was rejected")
 	}
 	r.resized = r.resized || d.Spec.Replicas != before
 	r.limit(d)
 }
 
-// limit works out how many machines have to run and how many may be there. What was allowed before may be on its way still.
+// limit computes how many machines have to run and how many may exist. Writes that were allowed before may still be in flight.
 func (r *rolling) limit(d *v1alpha1.MachineDeployment) {
 	surge, unavailable := 0, 0
 	u := d.Spec.Strategy.RollingUpdate
@@ -145,7 +145,7 @@ func (r *rolling) limit(d *v1alpha1.MachineDeployment) {
 	default:
 		unavailable = int(d.Spec.Replicas)
 	}
-	if r.manual { // users do as they like, and there is no surge
+	if r.manual { // users select any number, and there is no surge
 		surge, unavailable = 0, int(d.Spec.Replicas)
 	}
 	r.recreates = d.Spec.Strategy.Type == v1alpha1.RecreateMachineDeploymentStrategyType
@@ -156,8 +156,8 @@ func (r *rolling) limit(d *v1alpha1.MachineDeployment) {
 	r.least, r.most = min(r.least, least), max(r.most, most)
 }
 
-// collect deletes sets and machines of which the owner is gone, as the garbage collector does: a late write may have made a set once
-// more, or given a machine to one.
+// collect deletes sets and machines whose owner is deleted, as the garbage collector does: a late write may have made a set
+// once more, or a machine of one.
 func (r *rolling) collect() {
 	if r.deployment() != nil {
 		return
@@ -172,7 +172,7 @@ func (r *rolling) collect() {
 	}
 }
 
-// live has machines come up, and go.
+// live makes machines run, and deletes them.
 func (r *rolling) live() {
 	r.collect()
 	for _, m := range sorted(r.machines.now()) {
@@ -199,7 +199,7 @@ func (r *rolling) live() {
 			}
 			continue
 		case phase == v1alpha1.MachineFailed:
-			if r.dice.IntN(2) == 0 && r.takes(m, time.Minute) { // it is kept, or nobody was fast enough
+			if r.dice.IntN(2) == 0 && r.takes(m, time.Minute) { // it is kept, or its deletion was too slow
 				r.getWell(m, true)
 			}
 			continue
@@ -211,7 +211,7 @@ func (r *rolling) live() {
 	}
 }
 
-// getWell has an ill machine run again, or fail.
+// getWell makes an unhealthy machine run again, or fail.
 func (r *rolling) getWell(m *v1alpha1.Machine, runs bool) {
 	if !runs {
 		r.failed[m.UID] = true
@@ -222,7 +222,7 @@ func (r *rolling) getWell(m *v1alpha1.Machine, runs bool) {
 	r.setPhase(m, v1alpha1.MachineRunning)
 }
 
-// comeUp has a machine run, on a Node if there are some.
+// comeUp makes a machine run, on a Node if there are some.
 func (r *rolling) comeUp(m *v1alpha1.Machine) {
 	m.Status.CurrentStatus = v1alpha1.CurrentStatus{Phase: v1alpha1.MachineRunning, LastUpdateTime: metav1.NewTime(r.now)}
 	if r.inPlace {
@@ -230,7 +230,7 @@ func (r *rolling) comeUp(m *v1alpha1.Machine) {
 	}
 }
 
-// calm lets time go by in which nothing goes wrong.
+// calm lets time pass without faults.
 func (r *rolling) calm(d time.Duration) {
 	wild := r.wild
 	r.wild = false
@@ -246,7 +246,7 @@ func (r *rolling) calm(d time.Duration) {
 	r.wild = wild
 }
 
-// work has everything looked at until nothing changes any more.
+// work reconciles everything until nothing changes any more.
 func (r *rolling) work() {
 	for range 100 {
 		before := r.versions
@@ -258,16 +258,16 @@ func (r *rolling) work() {
 			return
 		}
 	}
-	r.Fatalf("seed %d: it does not come to rest:\n%s", r.seed, r.tale())
+	r.Fatalf("seed %d: the objects still changed after the last round:\n%s", r.seed, r.tale())
 }
 
-// storm lets time go by in which processes die, writes come late, and caches lag.
+// storm lets time pass in which processes die, writes are late, and caches lag.
 func (r *rolling) storm(steps int) {
 	r.wild = true
 	for range steps {
 		r.now = r.now.Add(time.Duration(r.dice.IntN(3000)) * time.Millisecond)
 		r.live()
-		r.checkLimits() // before somebody answers to it: a machine whose Node is drained does not count
+		r.checkLimits() // before the reaction to it: a machine whose Node is drained does not count
 		names := slices.Collect(func(yield func(string) bool) {
 			for _, set := range sorted(r.sets.now()) {
 				if !yield(set.Name) {
@@ -285,7 +285,7 @@ func (r *rolling) storm(steps int) {
 			r.fallIll()
 		}
 		if r.chance(100) {
-			r.takeOver() // the last owner is dead, or stands still in the middle of something
+			r.takeOver() // the last owner is dead, or is suspended in the middle of a pass
 		}
 		if len(r.late) > 0 && r.chance(30) {
 			i := r.dice.IntN(len(r.late))
@@ -299,10 +299,10 @@ func (r *rolling) storm(steps int) {
 	r.wild = false
 }
 
-// tale is what has happened.
+// tale returns the history of the run.
 func (r *rolling) tale() string { return strings.Join(r.story, "\n") }
 
-// checkLimits looks at every state that the machines have been in since it last did.
+// checkLimits checks all states of the machines since its last call.
 func (r *rolling) checkLimits() {
 	r.checkTemplates()
 	for ; r.checked < len(r.machines.history); r.checked++ {
@@ -322,14 +322,14 @@ func (r *rolling) checkLimits() {
 			}
 			standing++
 			if phase := m.Status.CurrentStatus.Phase; (phase == v1alpha1.MachineRunning || phase == v1alpha1.MachineUnknown) && !r.isSelected(m) {
-				run++ // nobody has taken away one that is unhealthy
+				run++ // an unhealthy one was not removed
 			}
 		}
 		switch {
 		case r.steady && !r.sick && run < r.least:
 			r.Fatalf("seed %d: %d machines run, and %d have to:\n%s", r.seed, run, r.least, r.tale())
 		case standing > most, len(machines)-replaced > most && !r.resized:
-			r.Fatalf("seed %d: there are %d machines, %d of them on their way out, and %d are allowed:\n%s",
+			r.Fatalf("seed %d: there are %d machines, %d of them in deletion, and %d are allowed:\n%s",
 				r.seed, len(machines), len(machines)-standing, most, r.tale())
 		case r.recreates && len(templates) > 1:
 			r.Fatalf("seed %d: there are machines of %d templates at a time:\n%s", r.seed, len(templates), r.tale())
@@ -337,7 +337,7 @@ func (r *rolling) checkLimits() {
 	}
 }
 
-// outcome is what is left when all is done, in words.
+// outcome describes the state in the end.
 func (r *rolling) outcome() string {
 	d := r.deployment()
 	words := []string{fmt.Sprintf("replicas %d, template %s", d.Spec.Replicas, d.Spec.Template.Annotations["template"])}
@@ -376,11 +376,11 @@ Available True MinimumReplicasAvailable
 Progressing True NewMachineSetAvailable
 set of %s: size %d, %d run, 0 others, kept false, tainted false`, d.Spec.Replicas, template, template, d.Spec.Replicas, d.Spec.Replicas)
 	if got := r.outcome(); got != want {
-		r.Fatalf("seed %d: it has not come to its end. Want\n%s\ngot\n%s\nafter\n%s", r.seed, want, got, r.tale())
+		r.Fatalf("seed %d: the rollout has not ended. Want\n%s\ngot\n%s\nafter\n%s", r.seed, want, got, r.tale())
 	}
 }
 
-// serial is the next number of something.
+// serial returns the next number of an object.
 func (r *rolling) next() string {
 	r.serial++
 	return strconv.Itoa(r.serial)

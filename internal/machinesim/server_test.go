@@ -21,7 +21,7 @@ type object[T any] interface {
 	DeepCopy() T
 }
 
-// store keeps the objects of one kind, with all that they ever were: a cache shows any state since the last that it showed.
+// store keeps the objects of one kind, with their history: a cache shows any state since the last that it showed.
 type store[T object[T]] struct {
 	versions *int
 	report   func(format string, args ...any)
@@ -40,17 +40,17 @@ func (s *store[T]) change(f func(all map[string]T)) {
 	s.history = append(s.history, next)
 }
 
-// about says what is worth knowing of an object.
+// about describes an object for the history.
 func about(obj any) string {
 	switch o := obj.(type) {
 	case *v1alpha1.Machine:
 		return fmt.Sprintf("of %s, %s since %s, deleted %v, priority %q, marked %q", setOf(o), o.Status.CurrentStatus.Phase, o.Status.CurrentStatus.LastUpdateTime.Sub(start),
 			o.DeletionTimestamp != nil, o.Annotations[v1alpha1.AnnotationPriority], o.Annotations[v1alpha1.AnnotationMarkedForDeletionTime])
 	case *v1alpha1.MachineDeployment:
-		return fmt.Sprintf("replicas %d, permits %q, named %q, selecting %s", o.Spec.Replicas, o.Annotations[v1alpha1.AnnotationDisruptions],
+		return fmt.Sprintf("replicas %d, disruptions %q, named %q, selecting %s", o.Spec.Replicas, o.Annotations[v1alpha1.AnnotationDisruptions],
 			o.Annotations[v1alpha1.AnnotationTriggerDeletion], o.Annotations[v1alpha1.AnnotationSelecting])
 	case *v1alpha1.MachineSet:
-		return fmt.Sprintf("size %d, heard %q, closed %q, intents %s", o.Spec.Replicas, o.Annotations[v1alpha1.AnnotationLastReplicaChangeByScaler],
+		return fmt.Sprintf("size %d, scaled %q, scale-up disabled %q, intents %s", o.Spec.Replicas, o.Annotations[v1alpha1.AnnotationLastReplicaChangeByScaler],
 			o.Labels[v1alpha1.LabelScaleUpDisabled], o.Annotations[v1alpha1.AnnotationIntents])
 	case *corev1.Node:
 		return fmt.Sprintf("%s, candidate %q, selected %q, %s, to %s", nodeupdate.Stage(o), o.Labels[v1alpha1.LabelCandidateForUpdate],
@@ -71,7 +71,7 @@ func (s *store[T]) create(obj T) bool {
 	return true
 }
 
-// update stores a new version of an object, if it was made from the one that is there. It returns what is stored.
+// update stores a new version of an object, if it was made from the current one. It returns the stored version.
 func (s *store[T]) update(wanted T) (stored T, ok bool) {
 	is, exists := s.now()[wanted.GetName()]
 	if !exists || is.GetUID() != wanted.GetUID() || is.GetResourceVersion() != wanted.GetResourceVersion() {
@@ -91,7 +91,7 @@ func (s *store[T]) update(wanted T) (stored T, ok bool) {
 	return wanted, true
 }
 
-// delete marks an object for deletion, if it is as it was seen.
+// delete marks an object for deletion, if it has not changed since it was read.
 func (s *store[T]) delete(seen T, now time.Time) bool {
 	if seen.GetDeletionTimestamp() != nil {
 		return false
@@ -114,7 +114,7 @@ type vm struct {
 	boots   time.Time
 }
 
-// boot makes Nodes of VMs that were made a while ago, and has each Node say how it is.
+// boot makes Nodes of VMs that were made a while ago, and sets the conditions of each Node.
 func (w *world) boot() {
 	for _, uid := range slices.Sorted(maps.Keys(w.vms)) {
 		v := w.vms[uid]

@@ -26,14 +26,14 @@ const (
 
 var start = time.Date(2026, 1, 2, 3, 0, 0, 0, time.UTC)
 
-// world is all there is.
+// world is the whole simulated world.
 type world struct {
 	*testing.T
 
 	seed  uint64
 	dice  *rand.Rand
 	now   time.Time
-	wild  bool // whatever may go wrong does
+	wild  bool // all faults occur
 	story []string
 
 	versions, serial int
@@ -49,12 +49,12 @@ type world struct {
 	replicas     int32 // of each deployment
 	slots        int   // as many as there are deployments
 	owners       []*process
-	texts        map[string]string // that the processes have told
+	texts        map[string]string // reported by the processes
 	reported     time.Time
 	late         []func()
-	given        int // machines that were ever given up
+	given        int // machines that ever failed for their health
 	fallible     bool
-	breakersSeen map[string]bool // deployments that were seen halted
+	breakersSeen map[string]bool // deployments whose circuit breaker was observed open
 }
 
 // newWorld makes deployments whose machines all run, owned in turns by as many processes.
@@ -112,17 +112,17 @@ func (w *world) limitsOfMachines() lifecycle.Limits {
 	return lifecycle.Limits{CreationTimeout: 20 * time.Minute, HealthTimeout: w.limits.HealthTimeout, ResourceExhaustedRetry: 10 * time.Minute}
 }
 
-// note adds to the story of this run, which is told when it fails.
+// note adds to the history of this run, which is printed when it fails.
 func (w *world) note(format string, args ...any) {
 	if w.wild {
 		w.story = append(w.story, w.now.Sub(start).String()+" "+fmt.Sprintf(format, args...))
 	}
 }
 
-// chance says yes once in n times, in a wild world.
+// chance reports true once in n times, in a wild world.
 func (w *world) chance(n int) bool { return w.wild && w.dice.IntN(n) == 0 }
 
-// run lets time go by, in which everybody does all there is to do.
+// run lets time pass, in which all processes reconcile everything.
 func (w *world) run(d time.Duration) { w.runIn(d, 5*time.Second) }
 
 // runIn does so in steps.
@@ -136,7 +136,7 @@ func (w *world) runIn(d, step time.Duration) {
 	}
 }
 
-// tick lets time go by.
+// tick lets time pass.
 func (w *world) tick(d time.Duration) {
 	w.now = w.now.Add(d)
 	w.boot()
@@ -160,8 +160,8 @@ func (w *world) running() (n int) {
 	return n
 }
 
-// check is what must hold at every moment: of no deployment are more machines being replaced than its limit allows. Nothing
-// else happens to machines here, so those that are wanted and neither run nor are merely unhealthy are being replaced.
+// check is the invariant: of no deployment are more machines being replaced than its disruption budget allows. Nothing else
+// happens to machines here, so those that are wanted and neither run nor are merely unhealthy are being replaced.
 func (w *world) check() {
 	steady := map[types.UID]int{}
 	for _, m := range w.machines.now() {

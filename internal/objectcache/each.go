@@ -12,7 +12,7 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/decode"
 )
 
-// FromEach is From for a client with a decode.Config: what cannot be decoded is a *decode.Failure among the objects, in lists
+// FromEach is From for a client with a decode.Config: an object that cannot be decoded is a *decode.Failure among the others, in lists
 // and in watches.
 func FromEach[L runtime.Object](client interface {
 	List(ctx context.Context, options metav1.ListOptions) (L, error)
@@ -32,7 +32,7 @@ func FromEach[L runtime.Object](client interface {
 	}
 }
 
-// withFailures is the list with what it lacks.
+// withFailures returns the list with a Failure for each object that it lacks.
 func withFailures(list runtime.Object, failures []*decode.Failure) (runtime.Object, error) {
 	from, err := meta.ListAccessor(list)
 	if err != nil {

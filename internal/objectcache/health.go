@@ -7,8 +7,8 @@ import (
 	"k8s.io/utils/clock"
 )
 
-// Health says since when lists and watches of one kind of objects do not deliver. Make one with NewHealth, and give it to a
-// Source. It is safe for concurrent use; a nil Health keeps nothing.
+// Health records since when lists and watches of one kind of objects do not deliver. Make one with NewHealth, and give it to a
+// Source. It is safe for concurrent use; a nil Health records nothing.
 type Health struct {
 	clock clock.PassiveClock
 
@@ -27,8 +27,8 @@ func NewHealth(c clock.PassiveClock) *Health {
 	return &Health{clock: c, broken: map[*ListerWatcher]outage{}}
 }
 
-// Broken returns since when the watch does not deliver that has not done so for longest, and the last error of its list or
-// watch, nil if none has come: the request hangs. ok is false if all deliver.
+// Broken returns since when the watch does not deliver whose outage is the longest, and the last error of its list or
+// watch, nil if there was none: the request hangs. ok is false if all deliver.
 func (h *Health) Broken() (since time.Time, err error, ok bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -40,7 +40,7 @@ func (h *Health) Broken() (since time.Time, err error, ok bool) {
 	return since, err, ok
 }
 
-// begin notes that a list or a watch is asked for: until a watch has begun, nothing is delivered.
+// begin records that a list or a watch was requested: until a watch has begun, nothing is delivered.
 func (h *Health) begin(l *ListerWatcher) {
 	if h == nil {
 		return
@@ -52,7 +52,7 @@ func (h *Health) begin(l *ListerWatcher) {
 	}
 }
 
-// failed notes why a list or a watch has failed.
+// failed records the error of a list or a watch.
 func (h *Health) failed(l *ListerWatcher, err error) {
 	if h == nil || err == nil {
 		return
@@ -65,7 +65,7 @@ func (h *Health) failed(l *ListerWatcher, err error) {
 	}
 }
 
-// forget notes that a watch delivers, or that nothing is asked for any more.
+// forget records that a watch delivers, or that listing and watching have ended.
 func (h *Health) forget(l *ListerWatcher) {
 	if h == nil {
 		return

@@ -13,7 +13,7 @@ import (
 type Source struct {
 	List  func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error)
 	Watch func(ctx context.Context, options metav1.ListOptions) (watch.Interface, error)
-	// Health, if set, is kept current by those that list and watch.
+	// Health, if set, is updated by all that list and watch.
 	Health *Health
 }
 
@@ -31,7 +31,7 @@ func From[L runtime.Object](client interface {
 	}
 }
 
-// ListerWatcher is what a reflector is given: the objects of a source that a label selector selects, "" for all.
+// ListerWatcher is for a reflector: the objects of a source that a label selector selects, "" for all.
 type ListerWatcher struct {
 	Source
 	Selector string
@@ -42,7 +42,7 @@ var _ cache.ListerWatcherWithContext = (*ListerWatcher)(nil)
 // IsWatchListSemanticsUnSupported keeps the reflector from streaming lists.
 func (*ListerWatcher) IsWatchListSemanticsUnSupported() bool { return true }
 
-// ListWithContext lists consistently, whatever the reflector asks for. A page after the first one belongs to the first
+// ListWithContext lists consistently, regardless of the reflector's options. A page after the first one belongs to the first
 // one's version. Errors are the source's.
 func (l *ListerWatcher) ListWithContext(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
 	options.ResourceVersion, options.ResourceVersionMatch = "", ""
@@ -66,7 +66,7 @@ func (l *ListerWatcher) WatchWithContext(ctx context.Context, options metav1.Lis
 	return events, nil
 }
 
-// End notes that nothing is listed and watched any more.
+// End records that listing and watching have ended.
 func (l *ListerWatcher) End() { l.Health.forget(l) }
 
 // List is part of an older interface.

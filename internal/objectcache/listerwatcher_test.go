@@ -11,8 +11,8 @@ import (
 	"k8s.io/client-go/util/watchlist"
 )
 
-// A reflector asks for what a cache has, and for the next page by a token.
-func TestAListIsConsistentWhateverIsAskedFor(t *testing.T) {
+// A reflector requests any version in the cache, and the next page by a token.
+func TestListIsConsistentForAllOptions(t *testing.T) {
 	var listed, watched metav1.ListOptions
 	l := &ListerWatcher{Selector: "a=b", Source: Source{
 		List: func(_ context.Context, options metav1.ListOptions) (runtime.Object, error) {

@@ -13,8 +13,8 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 )
 
-// The indexes that all kinds have: by the slot label, by the namespace and the UID of the controller, and by the namespace of what
-// has none.
+// The indexes that all kinds have: by the slot label, by the namespace and the UID of the controller, and by the namespace of objects
+// without one.
 const (
 	indexBySlot       = "slot"
 	indexByController = "controller"
@@ -26,7 +26,7 @@ type Objects[T metav1.Object] struct {
 	indexer  cache.Indexer
 	handlers []func(before, after T)
 
-	feeding sync.Mutex // one change at a time, until all handlers have heard of it
+	feeding sync.Mutex // one change at a time, until all handlers were called
 	silent  map[types.NamespacedName]bool
 }
 
@@ -50,7 +50,7 @@ func controllerOf[T metav1.Object](obj T) []string {
 	return nil
 }
 
-// underKey returns the value that the index of controllers has for the children of one controller. It has the namespace, since a
+// underKey returns the value of the index of controllers for the children of one controller. It has the namespace, since a
 // controller is always in that of its child: a client that writes an owner reference can know the UID of an object elsewhere.
 func underKey(namespace string, controller types.UID) string {
 	return namespace + "/" + string(controller)
@@ -73,8 +73,8 @@ func index[T metav1.Object](values func(obj T) []string) cache.IndexFunc {
 	}
 }
 
-// AddIndex has By find objects by the values that are theirs. It is called before anything is fed. Errors: the name is
-// taken.
+// AddIndex has By find objects by the values of the index. It is called before the first Apply. Errors: the name is
+// in use.
 func (o *Objects[T]) AddIndex(name string, values func(obj T) []string) error {
 	if err := o.indexer.AddIndexers(cache.Indexers{name: index(values)}); err != nil {
 		return fmt.Errorf("index %s: %w", name, err)
@@ -82,8 +82,8 @@ func (o *Objects[T]) AddIndex(name string, values func(obj T) []string) error {
 	return nil
 }
 
-// OnChange has f called with every object that appears (before is nil), changes, or goes (after is nil). It is called
-// before anything is fed; f must return soon, and feed nothing.
+// OnChange makes f be called with every object that appears (before is nil), changes, or is removed (after is nil). It is
+// called before the first Apply; f must return soon, and must not apply or remove anything.
 func (o *Objects[T]) OnChange(f func(before, after T)) { o.handlers = append(o.handlers, f) }
 
 // Get returns an object.
@@ -96,7 +96,7 @@ func (o *Objects[T]) Get(key types.NamespacedName) (obj T, ok bool) {
 	return obj, ok
 }
 
-// text is what the indexer calls a key: objects that are in no namespace have their name alone.
+// text returns the indexer's form of a key: the name alone for objects without a namespace.
 func text(key types.NamespacedName) string {
 	if key.Namespace == "" {
 		return key.Name
@@ -119,7 +119,7 @@ func (o *Objects[T]) In(namespace string) []T { return o.By(cache.NamespaceIndex
 func (o *Objects[T]) Of(slot int) []T { return o.By(indexBySlot, strconv.Itoa(slot)) }
 
 // Under returns the objects in the namespace of a controller that name its UID as that of their controller. An object in another
-// namespace that names it does not belong to it.
+// namespace that names it does not belong to the controller.
 func (o *Objects[T]) Under(controller metav1.Object) []T {
 	return o.By(indexByController, underKey(controller.GetNamespace(), controller.GetUID()))
 }
@@ -146,11 +146,11 @@ func typed[T any](found []any) []T {
 	return objs
 }
 
-// Len says how many objects there are.
+// Len returns the number of objects.
 func (o *Objects[T]) Len() int { return len(o.indexer.ListKeys()) }
 
-// Apply takes in a version of an object, unless there is a newer one already, or this one. Handlers do not hear of a silent
-// one before it is announced, or is not silent any more; if they knew it, it has gone for them.
+// Apply stores a version of an object, unless there is a newer one already, or this one. Handlers are not called for a
+// silent object before it is announced, or no longer silent; if they know it, it is removed for them.
 func (o *Objects[T]) Apply(obj T, silent bool) {
 	o.feeding.Lock()
 	defer o.feeding.Unlock()
@@ -192,7 +192,7 @@ func (o *Objects[T]) Remove(key types.NamespacedName, version string) {
 	o.report(before, none)
 }
 
-// Announce has the handlers hear of all objects of a slot, as of ones that appear: of the silent ones for the first time.
+// Announce calls the handlers with all objects of a slot, as with new ones: for the silent ones this is the first time.
 func (o *Objects[T]) Announce(slot int) {
 	o.feeding.Lock()
 	defer o.feeding.Unlock()
@@ -209,16 +209,16 @@ func (o *Objects[T]) report(before, after T) {
 	}
 }
 
-// IsNewer says whether a is newer than b: by resourceVersion, which within a kind can be compared.
+// IsNewer reports whether a is newer than b: by resourceVersion, which within a kind can be compared.
 func IsNewer(a, b metav1.Object) bool {
 	return compare(a.GetResourceVersion(), b.GetResourceVersion()) > 0
 }
 
-// Newer says whether resourceVersion a is newer than b.
+// Newer reports whether resourceVersion a is newer than b.
 func Newer(a, b string) bool { return compare(a, b) > 0 }
 
-// compare orders two resourceVersions. One that is none, which a Kubernetes API server does not make, counts as newer, so
-// that nothing is held on to for ever.
+// compare orders two resourceVersions. One that is invalid, which a Kubernetes API server does not make, counts as newer,
+// so that no object is kept for ever.
 func compare(a, b string) int {
 	order, err := resourceversion.CompareResourceVersion(a, b)
 	if err != nil {

@@ -21,8 +21,8 @@ func pod(name, slot, version string) *corev1.Pod {
 
 func key(name string) types.NamespacedName { return types.NamespacedName{Namespace: "n", Name: name} }
 
-// bench is an Objects whose changes are noted.
-func bench() (o *Objects[*corev1.Pod], heard func() []string) {
+// bench is an Objects whose changes are recorded.
+func bench() (o *Objects[*corev1.Pod], changes func() []string) {
 	o = New[*corev1.Pod]()
 	var notes []string
 	version := func(p *corev1.Pod) string {
@@ -47,43 +47,43 @@ func expect(t *testing.T, got []string, want ...string) {
 }
 
 func TestHandlersSeeChanges(t *testing.T) {
-	o, heard := bench()
+	o, changes := bench()
 	o.Apply(pod("a", "1", "5"), false)
-	expect(t, heard(), "->a5")
+	expect(t, changes(), "->a5")
 	o.Apply(pod("a", "1", "7"), false)
-	expect(t, heard(), "a5>a7")
+	expect(t, changes(), "a5>a7")
 	o.Apply(pod("a", "1", "7"), false)
 	o.Apply(pod("a", "1", "6"), false)
-	expect(t, heard())
+	expect(t, changes())
 	o.Remove(key("a"), "6")
 	o.Remove(key("b"), "")
-	expect(t, heard())
+	expect(t, changes())
 	o.Remove(key("a"), "8")
-	expect(t, heard(), "a7>-")
+	expect(t, changes(), "a7>-")
 	if o.Len() != 0 {
 		t.Errorf("%d objects are left", o.Len())
 	}
 }
 
-func TestSilentOnesAreAnnounced(t *testing.T) {
-	o, heard := bench()
+func TestSilentObjectsAreAnnounced(t *testing.T) {
+	o, changes := bench()
 	o.Apply(pod("a", "1", "5"), true)
 	o.Apply(pod("a", "1", "6"), true)
 	o.Apply(pod("b", "2", "5"), true)
 	o.Apply(pod("c", "1", "5"), true)
 	o.Remove(key("c"), "")
-	expect(t, heard())
+	expect(t, changes())
 	if _, ok := o.Get(key("a")); !ok {
 		t.Error("a silent object cannot be read")
 	}
 	o.Announce(1)
-	expect(t, heard(), "->a6")
+	expect(t, changes(), "->a6")
 	o.Announce(1)
-	expect(t, heard(), "->a6")
-	o.Apply(pod("a", "1", "7"), true) // it is known by now
-	expect(t, heard(), "a6>-")
+	expect(t, changes(), "->a6")
+	o.Apply(pod("a", "1", "7"), true) // the handlers already know it
+	expect(t, changes(), "a6>-")
 	o.Apply(pod("a", "1", "8"), false)
-	expect(t, heard(), "->a8")
+	expect(t, changes(), "->a8")
 }
 
 func TestReading(t *testing.T) {

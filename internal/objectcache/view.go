@@ -11,14 +11,14 @@ import (
 // Nodes are Nodes of a target cluster.
 type Nodes = Objects[*corev1.Node]
 
-// View is what a process knows of the control cluster. Make one with NewView.
+// View is the cache of the control cluster in a process. Make one with NewView.
 type View struct {
 	Deployments *Objects[*v1alpha1.MachineDeployment]
 	Sets        *Objects[*v1alpha1.MachineSet]
 	Machines    *Objects[*v1alpha1.Machine]
-	// Classes are those that somebody here may need, whole. One that is missing is read from the API server.
+	// Classes are the complete classes that this process may need. One that is missing is read from the API server.
 	Classes *Objects[*v1alpha1.MachineClass]
-	// Undecodable has the objects that exist and cannot be decoded. None of them is among the others.
+	// Undecodable has the objects that exist and cannot be decoded. None of them is in the other caches.
 	Undecodable Undecodable
 }
 
@@ -41,7 +41,7 @@ func NewView() *View {
 	}
 }
 
-// UndecodableMachines returns the machines of a controller that cannot be decoded, with nothing but their metadata.
+// UndecodableMachines returns the machines of a controller that cannot be decoded, with their metadata only.
 func (v *View) UndecodableMachines(controller metav1.Object) (machines []*v1alpha1.Machine) {
 	for _, f := range v.Undecodable.Machines.Under(controller) {
 		machines = append(machines, &v1alpha1.Machine{ObjectMeta: f.ObjectMeta})

@@ -9,13 +9,13 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/objectcache"
 )
 
-// Parents is the side of the parents.
+// Parents is the interface of the controller of the parents.
 type Parents struct {
-	// Enqueue has the parent of that name looked at.
+	// Enqueue enqueues the parent of that name.
 	Enqueue func(key types.NamespacedName)
-	// Selectors returns the selectors of all parents in a namespace, by name; nil for one that cannot work.
+	// Selectors returns the selectors of all parents in a namespace, by name; nil for one that is invalid.
 	Selectors func(namespace string) map[string]*metav1.LabelSelector
-	// Gone is told of every child that is gone; nil where nobody wants to know.
+	// Gone is called for every child that was deleted; may be nil.
 	Gone func(child types.UID)
 }
 
@@ -25,15 +25,15 @@ type Children[T Object[T]] struct {
 	parents Parents
 }
 
-// Follow watches the children. It is called before anything is fed.
+// Follow watches the children. It is called before the first object is applied.
 func Follow[T Object[T]](all *objectcache.Objects[T], parents Parents) *Children[T] {
 	c := &Children[T]{all: all, parents: parents}
 	all.OnChange(c.changed)
 	return c
 }
 
-// OnUndecodable has the parent looked at of every child that turns out to exist and cannot be decoded, or that leaves those. It
-// is called before anything is fed.
+// OnUndecodable enqueues the parent of every child that becomes known as undecodable, or no longer is. It is called before
+// the first object is applied.
 func OnUndecodable(children *objectcache.Objects[*decode.Failure], enqueue func(parent types.NamespacedName)) {
 	children.OnChange(func(before, after *decode.Failure) {
 		for _, child := range []*decode.Failure{before, after} {
@@ -53,7 +53,7 @@ func (c *Children[T]) Of(parent metav1.Object) []T { return c.all.Under(parent) 
 // Orphans returns the objects of a namespace that have no controller.
 func (c *Children[T]) Orphans(namespace string) []T { return c.all.Orphans(namespace) }
 
-// changed has the parent looked at that the child has, and the one that it had.
+// changed enqueues the current parent of the child, and the previous one.
 func (c *Children[T]) changed(before, after T) {
 	var none T
 	switch {
@@ -72,7 +72,7 @@ func (c *Children[T]) changed(before, after T) {
 	c.concern(after)
 }
 
-// concern has the child's parent looked at, or every parent that could adopt it.
+// concern enqueues the child's parent, or every parent that could adopt it.
 func (c *Children[T]) concern(child T) {
 	key := types.NamespacedName{Namespace: child.GetNamespace()}
 	if owner := metav1.GetControllerOfNoCopy(child); owner != nil {

@@ -30,7 +30,7 @@ func set(name string) *v1alpha1.MachineSet {
 	return &v1alpha1.MachineSet{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "n", UID: types.UID(name)}}
 }
 
-// bench follows machines of sets, of which one selects a=b and one something else.
+// bench follows machines of sets, of which one selects a=b and one other labels.
 func bench(t *testing.T) (c *Children[*v1alpha1.Machine], looked func() []string) {
 	t.Helper()
 	var names []string
@@ -53,7 +53,7 @@ func bench(t *testing.T) (c *Children[*v1alpha1.Machine], looked func() []string
 	}
 }
 
-func TestWhoIsLookedAt(t *testing.T) {
+func TestParentsAreEnqueued(t *testing.T) {
 	one, two := set("one"), set("two")
 	c, looked := bench(t)
 	for _, tc := range []struct {
@@ -70,7 +70,7 @@ func TestWhoIsLookedAt(t *testing.T) {
 	} {
 		if tc.event(); !slices.Equal(looked(), tc.want) {
 			tc.event()
-			t.Errorf("%s: looked at %v, want %v", tc.name, looked(), tc.want)
+			t.Errorf("%s: enqueued %v, want %v", tc.name, looked(), tc.want)
 		}
 	}
 }
@@ -103,11 +103,11 @@ func TestAdoptAndRelease(t *testing.T) {
 		t.Errorf("owners %v", m.OwnerReferences)
 	}
 	if len(m.Labels) != 1 {
-		t.Errorf("labels %v: it keeps the slot of the parent", m.Labels)
+		t.Errorf("labels %v: it kept the slot of the parent", m.Labels)
 	}
 }
 
-func TestAChildIsInTheSlotOfItsParent(t *testing.T) {
+func TestInSlotOf_ReplacesSlotOfTemplate(t *testing.T) {
 	parent, child := set("one"), machine("m", nil)
 	child.Labels[v1alpha1.LabelSlot] = "9" // of a template
 	if InSlotOf(child, parent); child.Labels[v1alpha1.LabelSlot] != "" || child.Labels["a"] != "b" {
@@ -120,7 +120,7 @@ func TestAChildIsInTheSlotOfItsParent(t *testing.T) {
 	}
 }
 
-func TestRewriteLeavesWhatHasChanged(t *testing.T) {
+func TestRewrite_ChangedMeanwhile_Skipped(t *testing.T) {
 	kind := schema.GroupResource{Resource: "machines"}
 	answers := map[string]error{
 		"changed": apierrors.NewConflict(kind, "changed", errors.New("no")),
@@ -143,7 +143,7 @@ func TestRewriteLeavesWhatHasChanged(t *testing.T) {
 	}
 }
 
-func TestAnOrphanIsLookedAtAgain(t *testing.T) {
+func TestLookAgain(t *testing.T) {
 	at := func(name, version string) *v1alpha1.Machine {
 		m := machine(name, nil)
 		m.ResourceVersion = version
@@ -174,7 +174,7 @@ func TestAnOrphanIsLookedAtAgain(t *testing.T) {
 		t.Errorf("orphans (-want +got):\n%s", diff)
 	}
 	if !tried["same"] || tried["changed"] {
-		t.Errorf("tried are %v: what has changed was not, as it is", tried)
+		t.Errorf("tried are %v: changed objects were not tried in their new version", tried)
 	}
 	_, err := LookAgain(orphans, tried, at("new", "3"), func(string) (*v1alpha1.Machine, error) { return nil, errors.New("no") })
 	if err == nil {
@@ -187,6 +187,6 @@ func TestMayAdopt(t *testing.T) {
 	ending := set("one")
 	ending.DeletionTimestamp = &now
 	if MayAdopt(set("one"), set("one")) != nil || MayAdopt(set("one"), set("two")) == nil || MayAdopt(set("one"), ending) == nil {
-		t.Error("only the parent itself may adopt, and only while it stays")
+		t.Error("only the parent itself may adopt, and only while it is not deleted")
 	}
 }

@@ -22,13 +22,13 @@ type Object[T any] interface {
 	DeepCopy() T
 }
 
-// MayAdopt says whether a parent may adopt: live, as the API server has it now, has to be the one that was observed, and
-// must not be on its way out.
+// MayAdopt reports whether a parent may adopt: live, as the API server has it now, has to be the one that was observed, and
+// must not be in deletion.
 func MayAdopt(observed, live metav1.Object) error {
 	if live.GetUID() == observed.GetUID() && live.GetDeletionTimestamp() == nil {
 		return nil
 	}
-	return fmt.Errorf("%s/%s is being deleted or was replaced, and adopts nothing", observed.GetNamespace(), observed.GetName())
+	return fmt.Errorf("%s/%s is being deleted or was replaced, and cannot adopt", observed.GetNamespace(), observed.GetName())
 }
 
 // Adopt makes the parent the controller of the child. It becomes the first of the owners: the cluster-autoscaler reads
@@ -38,7 +38,7 @@ func Adopt(child, parent metav1.Object, kind schema.GroupVersionKind) {
 	child.SetOwnerReferences(append([]metav1.OwnerReference{owner}, child.GetOwnerReferences()...))
 }
 
-// Release takes the child from the parent, and from the slot that it was in for the parent's sake: it is offered to
+// Release removes the parent from the child, and the slot label that the child had because of the parent: it is offered to
 // others, or becomes a root of its own.
 func Release(child metav1.Object, parent types.UID) {
 	labels := maps.Clone(child.GetLabels())
@@ -49,8 +49,8 @@ func Release(child metav1.Object, parent types.UID) {
 	}))
 }
 
-// InSlotOf puts a child that is about to be made into the slot of its parent, whatever its template says of slots: the
-// label is no part of a template.
+// InSlotOf puts a child that is about to be made into the slot of its parent, regardless of a slot label in its template:
+// the label is no part of a template.
 func InSlotOf(child, parent metav1.Object) {
 	labels := maps.Clone(child.GetLabels())
 	delete(labels, v1alpha1.LabelSlot)
@@ -63,9 +63,9 @@ func InSlotOf(child, parent metav1.Object) {
 	child.SetLabels(labels)
 }
 
-// LookAgain puts an orphan that a live list has found among those that are known, as it stands now: of one that has changed
-// the cache shows what it was, and of one in another slot, or in none, nothing. What was tried with it before was tried
-// with another. One that is gone or has a controller by now is left out. get reads it.
+// LookAgain puts the current version of an orphan that a live list has found among the known ones: the cache has an older
+// version of one that has changed, and none of one in another slot, or in none. The previous version was tried, and the new
+// one was not. An orphan that no longer exists or has a controller is skipped. get reads it.
 func LookAgain[T Object[T]](
 	orphans []T, tried map[types.UID]bool, found metav1.Object, get func(name string) (T, error),
 ) ([]T, error) {
@@ -85,8 +85,8 @@ func LookAgain[T Object[T]](
 	return orphans, nil
 }
 
-// Rewrite changes children and commits them, and notes each as tried. One that has changed meanwhile, or is gone, is left
-// for its own event, or until it is looked at again.
+// Rewrite changes children and commits them, and records each as tried. One that has changed meanwhile, or no longer
+// exists, is skipped until its event, or until LookAgain.
 func Rewrite[T Object[T]](
 	ctx context.Context, commit func(ctx context.Context, observed, wanted T) (T, error),
 	children []T, tried map[types.UID]bool, change func(T),
@@ -97,7 +97,7 @@ func Rewrite[T Object[T]](
 		change(wanted)
 		_, err := commit(ctx, child, wanted)
 		if _, undecodable := decode.FailureOf(err); undecodable {
-			continue // it was written, and is as little to be decoded as before
+			continue // the write took effect, and the object still cannot be decoded
 		}
 		if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
 			return err

@@ -10,7 +10,7 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/objectcache"
 )
 
-// RootOf returns the root of a machine, by its owners and no label: the MachineDeployment of its set, or the set, if that has
+// RootOf returns the root of a machine, by its owners and not by labels: the MachineDeployment of its set, or the set, if that has
 // no controller. ok is false for a machine without a controller, and where the view does not show all of them.
 func RootOf(view *objectcache.View, m *v1alpha1.Machine) (root metav1.Object, ok bool) {
 	set, ok := ownerIn(view.Sets, m)
@@ -20,18 +20,18 @@ func RootOf(view *objectcache.View, m *v1alpha1.Machine) (root metav1.Object, ok
 	return RootOfSet(view, set)
 }
 
-// CountsMinReady reports whether minReadySeconds counts below a root: the root's annotation goes before the fleet's setting.
+// CountsMinReady reports whether minReadySeconds counts below a root: the root's annotation overrides the fleet's setting.
 func CountsMinReady(root metav1.Object, otherwise bool) bool {
 	return setting(root, v1alpha1.AnnotationCountMinReady, otherwise)
 }
 
-// OmitsComponentsTaint reports whether Nodes below a root that were updated in place go without the taint
-// critical-components-not-ready: the root's annotation goes before the fleet's setting.
+// OmitsComponentsTaint reports whether Nodes below a root that were updated in place do not get the taint
+// critical-components-not-ready: the root's annotation overrides the fleet's setting.
 func OmitsComponentsTaint(root metav1.Object, otherwise bool) bool {
 	return !setting(root, v1alpha1.AnnotationComponentsTaint, !otherwise)
 }
 
-// setting returns the value of an annotation of the root; otherwise where it has none that is a bool.
+// setting returns the value of an annotation of the root; otherwise if it has none, or one that is no bool.
 func setting(root metav1.Object, annotation string, otherwise bool) bool {
 	if is, err := strconv.ParseBool(root.GetAnnotations()[annotation]); err == nil {
 		return is

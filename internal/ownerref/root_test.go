@@ -15,7 +15,7 @@ func deployment(uid types.UID) *v1alpha1.MachineDeployment {
 	return &v1alpha1.MachineDeployment{ObjectMeta: metav1.ObjectMeta{Name: "d", Namespace: "n", UID: uid, ResourceVersion: "1"}}
 }
 
-// Owners lead from a machine to its root, whatever labels say.
+// The root of a machine is found by owners, regardless of labels.
 func TestRootOf(t *testing.T) {
 	kind := v1alpha1.SchemeGroupVersion.WithKind("MachineDeployment")
 	for name, tc := range map[string]struct {
@@ -54,7 +54,7 @@ func TestRootOf(t *testing.T) {
 	}
 }
 
-// A root says for itself whether updated Nodes get the taint; a root that does not say so has the fleet's setting.
+// The annotation of a root decides whether updated Nodes get the taint; without it the fleet's setting does.
 func TestOmitsComponentsTaint(t *testing.T) {
 	for _, tc := range []struct {
 		annotation      string

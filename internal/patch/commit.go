@@ -26,14 +26,14 @@ func New[T metav1.Object](client func(namespace string) Patcher[T]) *Committer[T
 	return NewSharing(NewLatest[T](), client)
 }
 
-// NewSharing is New for one of several controllers that write objects of the same kind: what one of them has written, all know,
-// so that they do not run into each other before the informer shows it.
+// NewSharing is New for several controllers that write objects of the same kind: each knows what the others have written,
+// so that they do not conflict before the informer shows it.
 func NewSharing[T metav1.Object](written *Latest[T], client func(namespace string) Patcher[T]) *Committer[T] {
 	return &Committer[T]{Latest: written, client: client}
 }
 
 // Commit writes the difference between the object as observed and as wanted, the status last, and returns the object as
-// it stands then. Neither argument is changed. An error comes with the newest object that is known.
+// it then is. Neither argument is changed. An error is returned with the newest known object.
 func (c *Committer[T]) Commit(ctx context.Context, observed, wanted T) (T, error) {
 	main, status, err := diff(observed, wanted)
 	if err != nil {
@@ -86,7 +86,7 @@ func (c *Committer[T]) patch(ctx context.Context, on T, patch map[string]any, su
 	return next, nil
 }
 
-// diff returns the merge patch from observed to wanted, cut into the object's and its status'.
+// diff returns the merge patch from observed to wanted, split into the object's and its status'.
 func diff(observed, wanted any) (main, status map[string]any, err error) {
 	before, err := json.Marshal(observed)
 	if err != nil {
@@ -102,7 +102,7 @@ func diff(observed, wanted any) (main, status map[string]any, err error) {
 	}
 	main = map[string]any{}
 	if err := json.Unmarshal(patch, &main); err != nil {
-		return nil, nil, fmt.Errorf("read the patch: %w", err)
+		return nil, nil, fmt.Errorf("decode the patch: %w", err)
 	}
 	if s, changed := main["status"]; changed {
 		status = map[string]any{"status": s}

@@ -22,7 +22,7 @@ type server struct {
 	machine *v1alpha1.Machine
 	patches []string
 	fail    error
-	prune   bool // drops what is patched, as a CRD without the fields does
+	prune   bool // drops the patched fields, as a CRD without them does
 }
 
 func (s *server) Patch(_ context.Context, _ string, _ types.PatchType, data []byte, _ metav1.PatchOptions, sub ...string) (*v1alpha1.Machine, error) {
@@ -124,7 +124,7 @@ func TestNewestIsTheOwnWriteUntilTheCacheCatchesUp(t *testing.T) {
 	}
 }
 
-func TestWhatOneWritesAllKnowWhoShare(t *testing.T) {
+func TestNewSharing_WriteOfOneIsKnownToAll(t *testing.T) {
 	s, _ := newServer(t)
 	client := func(string) Patcher[*v1alpha1.Machine] { return s }
 	written := NewLatest[*v1alpha1.Machine]()
@@ -134,14 +134,14 @@ func TestWhatOneWritesAllKnowWhoShare(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got := other.Newest(cached); got.ResourceVersion != "8" || got.Spec.ProviderID != "p" {
-		t.Errorf("who shares knows version %s, want 8", got.ResourceVersion)
+		t.Errorf("a sharing committer knows version %s, want 8", got.ResourceVersion)
 	}
 	if got := stranger.Newest(cached); got != cached {
-		t.Errorf("who does not share knows version %s, want what is cached", got.ResourceVersion)
+		t.Errorf("a separate committer knows version %s, want the cached one", got.ResourceVersion)
 	}
 }
 
-func TestAnObjectThatIsGoneStaysGone(t *testing.T) {
+func TestNewest_DeletedObject_StaysDeleted(t *testing.T) {
 	s, c := newServer(t)
 	now := metav1.NewTime(time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC))
 	s.machine.DeletionTimestamp, s.machine.Finalizers = &now, []string{"f"}
@@ -154,11 +154,11 @@ func TestAnObjectThatIsGoneStaysGone(t *testing.T) {
 	}
 	c.Forget("u")
 	if got := c.Newest(cached); len(got.Finalizers) != 1 {
-		t.Error("Forget has not forgotten")
+		t.Error("the object is remembered after Forget")
 	}
 }
 
-func TestAPatchThatChangesNothingIsNotRepeated(t *testing.T) {
+func TestFutilePatchIsNotRepeated(t *testing.T) {
 	s, c := newServer(t)
 	s.prune = true
 	observed := s.machine.DeepCopy()
@@ -172,7 +172,7 @@ func TestAPatchThatChangesNothingIsNotRepeated(t *testing.T) {
 	}
 }
 
-func TestAnErrorComesWithWhatIsWritten(t *testing.T) {
+func TestCommit_Error_ReturnsWrittenPart(t *testing.T) {
 	s, c := newServer(t)
 	s.fail = errors.New("no")
 	observed := s.machine.DeepCopy()
@@ -198,11 +198,11 @@ func TestPace(t *testing.T) {
 	at(0.5, Counted, 0.5)  // the next ones join it
 	at(1, Counted, 0)      // written
 	at(1.5, Counted, 1)    // begins anew
-	at(1.75, Unchanged, 0) // taken back
-	at(2, Streaming, 5)    // soon after a write, for as long as may be
+	at(1.75, Unchanged, 0) // reverted
+	at(2, Streaming, 5)    // soon after a write, for the longest wait
 	at(7, Streaming, 0)    // written
 	at(8, Streaming, 5)    // and again
-	at(8.5, Counted, 0.5)  // told with what was held back already
+	at(8.5, Counted, 0.5)  // written together with the delayed change
 	at(9, Counted, 0)      //
 	at(18, Streaming, 1)   // after some quiet it is a first change again
 	m.DeletionTimestamp = &metav1.Time{Time: now}
@@ -211,7 +211,7 @@ func TestPace(t *testing.T) {
 	at(19, Counted, 5)
 }
 
-func TestEndsAreForgottenInTheEnd(t *testing.T) {
+func TestDeletedObjectsAreEventuallyForgotten(t *testing.T) {
 	l := NewLatest[*v1alpha1.Machine]()
 	now := metav1.NewTime(time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC))
 	for i := range 3 * mostEnded {

@@ -8,17 +8,17 @@ import (
 	"k8s.io/apimachinery/pkg/util/resourceversion"
 )
 
-// Latest remembers what this process has written and its informers do not show yet. It is safe for concurrent use.
+// Latest remembers objects that this process has written and its informers do not show yet. It is safe for concurrent use.
 type Latest[T metav1.Object] struct {
 	mu      sync.Mutex
 	written map[types.UID]T
-	ended   map[types.UID]T      // gone by a write of ours that took the last finalizer
-	endings []types.UID          // in the order in which they went
+	ended   map[types.UID]T      // deleted by a write of this process that removed the last finalizer
+	endings []types.UID          // in the order of their deletion
 	futile  map[types.UID]string // last patch that the API server accepted and that changed nothing
 }
 
-// mostEnded bounds the objects that are remembered as gone. The informer may show the end of an object before its writer
-// learns of it, and nobody forgets it then; one that is forgotten too early costs a request that comes to nothing.
+// mostEnded bounds the objects that are remembered as deleted. The informer may show the deletion of an object before its
+// writer learns of it, and then no event removes it here; one that is forgotten too early costs a request without effect.
 const mostEnded = 4096
 
 // NewLatest makes a Latest that remembers nothing.
@@ -45,7 +45,7 @@ func (l *Latest[T]) Newest(cached T) T {
 	return cached
 }
 
-// Wrote notes an object that came back from a write of this process. A Committer does so itself.
+// Wrote records an object that a write of this process returned. A Committer calls it itself.
 func (l *Latest[T]) Wrote(obj T) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -59,7 +59,7 @@ func (l *Latest[T]) Wrote(obj T) {
 	l.written[obj.GetUID()] = obj
 }
 
-// noteEnded remembers an object as gone; its resourceVersion need not be newer than what the informer shows.
+// noteEnded remembers an object as deleted; its resourceVersion need not be newer than what the informer shows.
 func (l *Latest[T]) noteEnded(obj T) {
 	if len(l.endings) >= mostEnded {
 		delete(l.ended, l.endings[0])
@@ -69,7 +69,7 @@ func (l *Latest[T]) noteEnded(obj T) {
 	l.endings = append(l.endings, obj.GetUID())
 }
 
-// Forget drops what is remembered of an object that is gone.
+// Forget drops what is remembered of an object that was deleted.
 func (l *Latest[T]) Forget(uid types.UID) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -78,7 +78,7 @@ func (l *Latest[T]) Forget(uid types.UID) {
 	delete(l.futile, uid)
 }
 
-// isFutile says that the same patch has changed nothing before: the CRD in this cluster does not have the field, and the
+// isFutile reports whether the same patch has changed nothing before: the CRD in this cluster does not have the field, and the
 // API server dropped it.
 func (l *Latest[T]) isFutile(uid types.UID, content string) bool {
 	l.mu.Lock()
@@ -92,8 +92,8 @@ func (l *Latest[T]) noteFutile(uid types.UID, content string) {
 	l.futile[uid] = content
 }
 
-// newer says whether a is newer than b. Versions that cannot be compared, which a Kubernetes API server does not make,
-// count as not newer, so that the informer wins.
+// newer reports whether a is newer than b. Versions that cannot be compared, which a Kubernetes API server does not make,
+// count as not newer, so that the informer has precedence.
 func newer(a, b metav1.Object) bool {
 	order, err := resourceversion.CompareResourceVersion(a.GetResourceVersion(), b.GetResourceVersion())
 	return err == nil && order > 0

@@ -8,9 +8,9 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// Pace collects changes that come in quick succession into one write. Counters in a status change with every child: the
-// first change is held back for the interval, and what has come by then is written at once. Where changes are known to go on for
-// long, those that follow a write are held back for the longest wait. Decisions are not delayed, only what is told of them.
+// Pace merges changes in quick succession into one write. Counters in a status change with every child: the
+// first change is delayed for the interval, and all changes up to then are written at once. Where changes are known to go on for
+// long, those that follow a write are delayed for the longest wait. Decisions are not delayed, only their report in the status.
 type Pace struct {
 	interval, longest time.Duration
 
@@ -20,8 +20,8 @@ type Pace struct {
 
 // wait is that of one object.
 type wait struct {
-	since   time.Time // when what is held back came; zero when nothing is
-	written time.Time // when something was written last
+	since   time.Time // of the oldest delayed change; zero when there is none
+	written time.Time // of the last write
 	length  time.Duration
 }
 
@@ -30,24 +30,24 @@ type Change int
 
 // The changes.
 const (
-	// Unchanged is a status that says what was written.
+	// Unchanged is a status that equals the written one.
 	Unchanged Change = iota
-	// Counted is one that is held back for the interval.
+	// Counted is a change that is delayed for the interval.
 	Counted
-	// Streaming is one of many that come for as long as something goes on.
+	// Streaming is one of many changes of an operation in progress.
 	Streaming
 )
 
-// deletingInterval is for objects that are being deleted: they have no audience in a hurry.
+// deletingInterval is for objects that are being deleted: their status is not urgent.
 const deletingInterval = 5 * time.Second
 
-// NewPace makes a Pace that holds changes back for the interval, and for longest where they stream.
+// NewPace makes a Pace that delays changes for the interval, and for longest where they stream.
 func NewPace(interval, longest time.Duration) *Pace {
 	return &Pace{interval: interval, longest: longest, waits: map[types.UID]*wait{}}
 }
 
-// Wait says how long a change of the object's status has to be held back still; 0 means that it is to be written now, or
-// that there is none.
+// Wait returns for how long a change of the object's status still has to be delayed; 0 means that it has to be written now,
+// or that there is none.
 func (p *Pace) Wait(obj metav1.Object, change Change, now time.Time) time.Duration {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -80,7 +80,7 @@ func (p *Pace) Wait(obj metav1.Object, change Change, now time.Time) time.Durati
 	return left
 }
 
-// Forget drops what is remembered of an object that is gone.
+// Forget drops what is remembered of an object that was deleted.
 func (p *Pace) Forget(uid types.UID) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

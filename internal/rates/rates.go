@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// What follows from input that others can change as often as they like is written so often: as it comes up to the burst, and then
-// once in the interval. A Node that joins, or becomes unhealthy and recovers, needs less than the burst.
+// Writes that follow from input which other clients can change at any rate are limited: up to the burst at once, and then
+// one in the interval. A Node that joins, or becomes unhealthy and recovers, needs less than the burst.
 const (
 	// MachineBurst and MachineInterval are for writes of a Machine that has a VM.
 	MachineBurst    = 10
@@ -16,14 +16,14 @@ const (
 	EventInterval = 10 * time.Second
 )
 
-// Rates bound how often something is done, for each of many keys. Make one with New; it is safe for concurrent use.
+// Rates limit how often an operation is done, for each of many keys. Make one with New; it is safe for concurrent use.
 type Rates[K comparable] struct {
 	burst    int
 	interval time.Duration
 
 	mu    sync.Mutex
-	paid  map[K]time.Time // by when what was done would have been done at the pace of the interval
-	purge int             // how many keys there may be before those are dropped that make no difference
+	paid  map[K]time.Time // by when the past operations would have been done at the rate of the interval
+	purge int             // number of keys from which on those without effect are dropped
 }
 
 // New makes Rates that allow a burst at once, and on average one in the interval.
@@ -31,14 +31,14 @@ func New[K comparable](burst int, interval time.Duration) *Rates[K] {
 	return &Rates[K]{burst: burst, interval: interval, paid: map[K]time.Time{}, purge: 1024}
 }
 
-// Wait returns how long it is until something may be done for the key; 0 means that it may be done now.
+// Wait returns how long it is until the operation may be done for the key; 0 means that it may be done now.
 func (r *Rates[K]) Wait(key K, now time.Time) time.Duration {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return max(r.paid[key].Add(-time.Duration(r.burst-1)*r.interval).Sub(now), 0)
 }
 
-// Count notes that it was done.
+// Count records that the operation was done.
 func (r *Rates[K]) Count(key K, now time.Time) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -58,7 +58,7 @@ func (r *Rates[K]) Count(key K, now time.Time) {
 	r.purge = max(1024, 2*len(r.paid))
 }
 
-// Forget drops what is known of a key.
+// Forget removes a key.
 func (r *Rates[K]) Forget(key K) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

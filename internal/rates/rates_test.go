@@ -14,11 +14,11 @@ func TestRates(t *testing.T) {
 		{0, 0},
 		{time.Second, 0},
 		{2 * time.Second, 0},
-		{3 * time.Second, 7 * time.Second}, // three were done, and the first is paid at 10 s
+		{3 * time.Second, 7 * time.Second}, // three were done, and the first is counted until 10 s
 		{10 * time.Second, 0},
 		{11 * time.Second, 9 * time.Second},
 		{25 * time.Second, 0},
-		{65 * time.Second, 0}, // all is paid, and there is a burst again
+		{65 * time.Second, 0}, // none is counted any more, and a burst is allowed again
 		{65 * time.Second, 0},
 		{65 * time.Second, 0},
 		{65 * time.Second, 10 * time.Second},
@@ -40,8 +40,8 @@ func TestRates(t *testing.T) {
 	}
 }
 
-// A key is not forgotten while it matters, however many others there are.
-func TestRatesRememberWhatMatters(t *testing.T) {
+// A key is not forgotten while it matters, regardless of the number of others.
+func TestRatesRememberKeysInUse(t *testing.T) {
 	r, now := New[int](1, time.Hour), time.Unix(0, 0)
 	for i := range 5000 {
 		r.Count(i, now)
@@ -53,7 +53,7 @@ func TestRatesRememberWhatMatters(t *testing.T) {
 	}
 }
 
-func TestRatesRememberOnlyWhatMatters(t *testing.T) {
+func TestRatesForgetKeysNotInUse(t *testing.T) {
 	r, now := New[int](3, time.Second), time.Unix(0, 0)
 	for i := range 100_000 {
 		r.Count(i, now)

@@ -1,5 +1,5 @@
-// Package tasks runs what begins and ends while a process works, as watches do that somebody needs for a while.
+// Package tasks runs tasks that begin and end while a process works, such as watches that are needed for some time.
 //
 // Guarantees: a task that has ended before it was started is never started; Run returns only when all tasks have.
-// Not guaranteed: that a task that was ended has returned. It is told to, by its context.
+// Not guaranteed: that a task that was ended has returned. Its context is cancelled.
 package tasks

@@ -5,7 +5,7 @@ import (
 	"sync"
 )
 
-// Set is tasks that run beside each other. It is safe for concurrent use; make one with New.
+// Set is a set of tasks that run concurrently. It is safe for concurrent use; make one with New.
 type Set struct {
 	kick chan struct{}
 
@@ -24,7 +24,7 @@ type task struct {
 	ended bool
 }
 
-// Begin has a task run, as soon as the Set does, until end is called; once more does no harm. Neither waits.
+// Begin starts a task, as soon as the Set runs, until end is called; a second call of end has no effect. Neither waits.
 func (s *Set) Begin(run func(ctx context.Context)) (end func()) {
 	t := &task{run: run}
 	s.mu.Lock()
@@ -32,7 +32,7 @@ func (s *Set) Begin(run func(ctx context.Context)) (end func()) {
 	s.mu.Unlock()
 	select {
 	case s.kick <- struct{}{}:
-	default: // it is about to look anyway
+	default: // Run is already notified
 	}
 	return t.end
 }

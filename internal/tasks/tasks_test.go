@@ -8,7 +8,7 @@ import (
 	"testing/synctest"
 )
 
-// log is what tasks have done.
+// log records what tasks do.
 type log struct {
 	mu    sync.Mutex
 	lines []string
@@ -20,7 +20,7 @@ func (l *log) add(line string) {
 	l.lines = append(l.lines, line)
 }
 
-// take returns what was done since the last time, once everybody rests.
+// take returns what was done since the last time, once all goroutines are blocked.
 func (l *log) take() []string {
 	synctest.Wait()
 	l.mu.Lock()

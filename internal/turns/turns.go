@@ -32,7 +32,7 @@ func (m *Mutex) LockContext(ctx context.Context) error {
 	}
 }
 
-// TryLock takes the lock if it is not held, and reports whether it did.
+// TryLock acquires the lock if it is not held, and reports whether it did.
 func (m *Mutex) TryLock() bool {
 	select {
 	case <-m.channel():
@@ -42,5 +42,5 @@ func (m *Mutex) TryLock() bool {
 	}
 }
 
-// Unlock releases the lock. Only the one who holds it may call it.
+// Unlock releases the lock. Only the goroutine that holds it may call it.
 func (m *Mutex) Unlock() { m.channel() <- struct{}{} }

@@ -8,12 +8,12 @@ import (
 	"time"
 )
 
-func TestTimePassesWhileOthersWait(t *testing.T) {
+func TestLock_Held_WaiterDoesNotStopTheClock(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var m Mutex
 		m.Lock()
 		if m.TryLock() {
-			t.Error("a lock that is held was taken")
+			t.Error("a lock that is held was acquired")
 		}
 		got := make(chan time.Duration, 1)
 		began := time.Now()
@@ -24,16 +24,16 @@ func TestTimePassesWhileOthersWait(t *testing.T) {
 		time.Sleep(time.Minute)
 		m.Unlock()
 		if after := <-got; after != time.Minute {
-			t.Errorf("the lock was taken after %s, want one minute", after)
+			t.Errorf("the lock was acquired after %s, want one minute", after)
 		}
 		m.Unlock()
 		if !m.TryLock() {
-			t.Error("a lock that is not held was not taken")
+			t.Error("a lock that is not held was not acquired")
 		}
 	})
 }
 
-func TestAWaitEndsWithItsContext(t *testing.T) {
+func TestLockContext_ContextEnds_ReturnsError(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var m Mutex
 		if err := m.LockContext(t.Context()); err != nil {
@@ -46,7 +46,7 @@ func TestAWaitEndsWithItsContext(t *testing.T) {
 		}
 		m.Unlock()
 		if !m.TryLock() {
-			t.Error("who has waited in vain has the lock")
+			t.Error("the lock is held after LockContext failed")
 		}
 	})
 }

@@ -20,10 +20,10 @@ import (
 	machineclient "github.com/machine-controller-fleet/machine-controller-fleet/client/clientset/versioned"
 )
 
-// retry is the time between two looks at a request that has to wait, or at which an API server has failed.
+// retry is the time between two attempts for a request that has to wait, or for which an API server has failed.
 const retry = time.Second
 
-// Config is what an approver is made of. All fields are required.
+// Config configures an approver. All fields are required.
 type Config struct {
 	// Target is the cluster that VMs join, and Machines reads in the one with the Machine objects.
 	Target   kubernetes.Interface
@@ -32,7 +32,7 @@ type Config struct {
 	Log      *slog.Logger
 }
 
-// Run looks at every request until ctx ends. Errors: the watch cannot be prepared.
+// Run decides about every request until ctx ends. Errors: the watch cannot be prepared.
 func Run(ctx context.Context, cfg Config) error {
 	factory := informers.NewSharedInformerFactory(cfg.Target, retry)
 	look := func(obj any) {
@@ -41,7 +41,7 @@ func Run(ctx context.Context, cfg Config) error {
 			return
 		}
 		if err := cfg.look(ctx, request); err != nil && ctx.Err() == nil {
-			cfg.Log.Warn("a certificate request is not decided yet", "request", request.Name, "err", err)
+			cfg.Log.Warn("Certificate request is not decided yet; trying again", "request", request.Name, "err", err)
 		}
 	}
 	informer := factory.Certificates().V1().CertificateSigningRequests().Informer()
@@ -55,7 +55,7 @@ func Run(ctx context.Context, cfg Config) error {
 	return nil
 }
 
-// look decides about a request, if it is one of ours, and writes that down.
+// look decides about a request, if it is for this approver, and writes the decision.
 func (cfg Config) look(ctx context.Context, request *certificatesv1.CertificateSigningRequest) error {
 	name, ok := tokenOf(request)
 	if !ok {
@@ -100,7 +100,7 @@ func (cfg Config) write(ctx context.Context, request *certificatesv1.Certificate
 	if decided == approve {
 		condition.Type, condition.Reason = certificatesv1.CertificateApproved, "MachinesNode"
 	}
-	cfg.Log.Info("a certificate request is decided", "request", request.Name, "condition", condition.Type, "why", why)
+	cfg.Log.Info("Decided certificate request", "request", request.Name, "condition", condition.Type, "why", why)
 	request = request.DeepCopy()
 	request.Status.Conditions = append(request.Status.Conditions, condition)
 	_, err := cfg.Target.CertificatesV1().CertificateSigningRequests().UpdateApproval(ctx, request.Name, request, metav1.UpdateOptions{})
@@ -110,7 +110,7 @@ func (cfg Config) write(ctx context.Context, request *certificatesv1.Certificate
 	return nil
 }
 
-// found makes nil of an object that does not exist.
+// found returns nil for an object that does not exist.
 func found[T any](object *T, err error) (*T, error) {
 	if apierrors.IsNotFound(err) {
 		return nil, nil

@@ -50,7 +50,7 @@ func request(t *testing.T, change func(*x509.CertificateRequest)) *certificatesv
 	}
 }
 
-// inOrder are the facts of a VM that asks for the certificate of its Node.
+// inOrder are the facts of a VM that requests the certificate of its Node.
 func inOrder(t *testing.T) facts {
 	t.Helper()
 	return facts{
@@ -101,8 +101,8 @@ func TestDecide(t *testing.T) {
 		"a host name":                  {asks(func(r *x509.CertificateRequest) { r.DNSNames = []string{"kubernetes.default"} }), deny, "no alternative names"},
 		"a serving certificate":        {func(f *facts) { f.request.Spec.Usages = append(f.request.Spec.Usages, certificatesv1.UsageServerAuth) }, deny, "no usages but"},
 		"no request":                   {func(f *facts) { f.request.Spec.Request = []byte("x") }, deny, "expected one certificate request"},
-		"the token is gone":            {func(f *facts) { f.token = nil }, wait, "no machine's"},
-		"the token is an admin's":      {func(f *facts) { f.token.Annotations = nil }, wait, "no machine's"},
+		"the token does not exist":     {func(f *facts) { f.token = nil }, wait, "belongs to no machine"},
+		"the token is an admin's":      {func(f *facts) { f.token.Annotations = nil }, wait, "belongs to no machine"},
 		"the token has expired":        {func(f *facts) { f.now = now.Add(time.Hour) }, deny, "has expired"},
 		"the token does not expire":    {func(f *facts) { f.token.Data = nil }, deny, "has expired"},
 		"the machine is gone":          {func(f *facts) { f.machine = nil }, deny, "does not exist any more"},

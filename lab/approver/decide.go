@@ -21,7 +21,7 @@ const (
 	nodesGroup    = "system:nodes"
 )
 
-// facts are what a decision about a request rests on. Token, machine and Node are nil where there is none.
+// facts are the input of a decision about a request. Token, machine and Node are nil if they do not exist.
 type facts struct {
 	now     time.Time
 	request *certificatesv1.CertificateSigningRequest
@@ -44,8 +44,8 @@ const (
 	deny
 )
 
-// tokenOf returns the name of the Secret with the bootstrap token with which a request was made; ok is false for a request that
-// is none of ours.
+// tokenOf returns the name of the Secret with the bootstrap token with which a request was made; ok is false for a request
+// for another approver.
 func tokenOf(r *certificatesv1.CertificateSigningRequest) (name string, ok bool) {
 	id, isBootstrap := strings.CutPrefix(r.Spec.Username, bootstrapUser)
 	return "bootstrap-token-" + id, isBootstrap && len(r.Status.Conditions) == 0 &&
@@ -58,7 +58,7 @@ func machineOf(token *corev1.Secret) (namespace, name string) {
 	return namespace, name
 }
 
-// nodeOf reads for which Node a certificate is asked for. Errors: it is not for a Node, or for more than that.
+// nodeOf returns the Node for which a certificate is requested. Errors: it is not for a Node, or not only for that.
 func nodeOf(r *certificatesv1.CertificateSigningRequest) (string, error) {
 	block, rest := pem.Decode(r.Spec.Request)
 	if block == nil || block.Type != "CERTIFICATE REQUEST" || len(rest) > 0 {
@@ -85,10 +85,10 @@ func nodeOf(r *certificatesv1.CertificateSigningRequest) (string, error) {
 	return name, nil
 }
 
-// decide decides about a request of a bootstrap token, and says why.
+// decide decides about a request of a bootstrap token, and returns the reason.
 func decide(f facts) (verdict, string) {
 	if f.token == nil || f.token.Type != corev1.SecretTypeBootstrapToken || f.token.Annotations[v1alpha1.AnnotationMachineUID] == "" {
-		return wait, "the bootstrap token is no machine's, and so it is for another approver to decide"
+		return wait, "the bootstrap token belongs to no machine; another approver decides"
 	}
 	node, err := nodeOf(f.request)
 	if err != nil {
@@ -118,7 +118,7 @@ func decide(f facts) (verdict, string) {
 		}
 	}
 	if f.node != nil {
-		// Its own Node is there if its VM asks again, for example after a reboot. The binding of a Node decides to which Machine it
+		// Its own Node exists if its VM requests a certificate again, for example after a reboot. The binding of a Node decides to which Machine it
 		// belongs: the label and the provider ID of a Machine are written by any client that may write Machines.
 		owner, bound := v1alpha1.MachineOf(f.node)
 		switch {
@@ -130,5 +130,5 @@ func decide(f facts) (verdict, string) {
 			return deny, fmt.Sprintf("Node %q has another VM, %q", node, f.node.Spec.ProviderID)
 		}
 	}
-	return approve, fmt.Sprintf("Node %q is that of the machine which the bootstrap token was made for", node)
+	return approve, fmt.Sprintf("Node %q is that of the machine of the bootstrap token", node)
 }

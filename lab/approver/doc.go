@@ -4,11 +4,11 @@
 //
 // Guarantees: a bootstrap token gets a certificate for one Node name: the one that the cloud has given to the VM of the
 // machine which the token was made for, while that machine exists and has not joined, and while no other machine has the Node or
-// names it. Requests that ask for anything else are denied; those of a machine whose VM is not recorded yet, or whose Node another
-// Machine names, wait. Requests of other signers, those with
-// tokens of no machine, and those of Nodes for their next certificate are left to others: Kubernetes approves the latter.
+// names it. All other requests are denied; those of a machine whose VM is not recorded yet, or whose Node another Machine
+// names, wait. Requests of other signers, those with tokens of no machine, and those of Nodes for their next certificate
+// are ignored: Kubernetes approves the latter.
 //
-// Not guaranteed: that the VM itself asks. Another client with the token can be faster; the VM then cannot join, and the machine
-// fails. Nor that a machine joins: a client that may write Machines and knows the Node's name can name it in a Machine of its
-// own, and then none of the two gets a certificate.
+// Not guaranteed: that the request comes from the VM itself. Another client with the token can be faster; the VM then
+// cannot join, and the machine fails. Nor that a machine joins: a client that may write Machines and knows the Node's name
+// can name it in a Machine of its own, and then none of the two gets a certificate.
 package approver

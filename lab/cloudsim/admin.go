@@ -14,7 +14,7 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/lab/cloudsim/guest"
 )
 
-// admin makes a handler for those who run the cloud: no latency, no faults, no call log.
+// admin makes a handler for the operator of the cloud: no latency, no faults, no call log.
 func (c *Cloud) admin(do func(r *http.Request) (any, error)) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		r.Body = http.MaxBytesReader(w, r.Body, maxBody)
@@ -27,7 +27,7 @@ func (c *Cloud) admin(do func(r *http.Request) (any, error)) http.HandlerFunc {
 	}
 }
 
-// patchSettings changes the settings by a JSON merge patch. All VMs are looked at again: zones may have failed.
+// patchSettings changes the settings by a JSON merge patch. All VMs are stepped again: zones may have failed.
 func (c *Cloud) patchSettings(r *http.Request) (any, error) {
 	patch, err := io.ReadAll(r.Body)
 	if err != nil {
@@ -65,7 +65,7 @@ func mergeSettings(current cloudapi.Settings, patch []byte) (cloudapi.Settings, 
 	decoder := json.NewDecoder(bytes.NewReader(merged))
 	decoder.DisallowUnknownFields()
 	if err := decoder.Decode(&patched); err != nil {
-		return cloudapi.Settings{}, invalid("these are no settings: %v", err)
+		return cloudapi.Settings{}, invalid("expected settings: %v", err)
 	}
 	return patched, nil
 }
@@ -77,7 +77,7 @@ func sameSettings(a, b cloudapi.Settings) bool {
 	return errLeft == nil && errRight == nil && bytes.Equal(left, right)
 }
 
-// allInstances shows every VM that is not forgotten.
+// allInstances returns every VM that is not forgotten.
 func (c *Cloud) allInstances() cloudapi.InstanceList {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -88,7 +88,7 @@ func (c *Cloud) allInstances() cloudapi.InstanceList {
 	return list
 }
 
-// actOnInstance makes something happen to a VM.
+// actOnInstance does an action on a VM.
 func (c *Cloud) actOnInstance(r *http.Request) (any, error) {
 	var body cloudapi.InstanceAction
 	if err := decode(r, &body); err != nil {
@@ -106,7 +106,7 @@ func (c *Cloud) actOnInstance(r *http.Request) (any, error) {
 	now, after := c.cfg.Clock.Now(), i.clone()
 	switch body.Action {
 	case cloudapi.ActionDie:
-		after.end(now, "it died: its end was asked for")
+		after.end(now, "it died: the action was requested")
 	case cloudapi.ActionLoseReady:
 		after.Health = guest.NotReady
 	case cloudapi.ActionFreeze:

@@ -17,7 +17,7 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/driver/simulated/cloudapi"
 )
 
-// sendRaw sends a body as it is.
+// sendRaw sends a body unchanged.
 func (b *bubble) sendRaw(method, path, body string) (status int, header http.Header, answer []byte) {
 	b.t.Helper()
 	return b.send(b.t.Context(), method, path, json.RawMessage(body))
@@ -30,7 +30,7 @@ func TestClientToken(t *testing.T) {
 		if again := b.create(req); again.ID != first.ID {
 			t.Errorf("the same create made %s, want %s", again.ID, first.ID)
 		}
-		req.Zone = cloudapi.DefaultZone // What the cloud takes anyway is no other parameter.
+		req.Zone = cloudapi.DefaultZone // An explicit default is no other parameter.
 		if again := b.create(req); again.ID != first.ID {
 			t.Errorf("the same create with its defaults made %s, want %s", again.ID, first.ID)
 		}
@@ -54,8 +54,8 @@ func TestClientToken(t *testing.T) {
 	})
 }
 
-// A create takes effect whether or not somebody waits for the answer.
-func TestCallerGoesAway(t *testing.T) {
+// A create takes effect whether or not the caller waits for the answer.
+func TestCallTakesEffectAfterCallerDisconnects(t *testing.T) {
 	inBubble(t, cloudapi.Settings{Latency: map[cloudapi.Operation]cloudapi.Latency{cloudapi.OpCreateInstance: {Mean: seconds(1)}}}, func(b *bubble) {
 		ctx, cancel := context.WithCancel(b.t.Context())
 		cancel()
@@ -146,7 +146,7 @@ func TestRefusals(t *testing.T) {
 				t.Errorf("%s: %s, want %s", name, code, c.want)
 			}
 		}
-		b.create(cloudapi.CreateInstanceRequest{Name: "x"}) // A name of one character is fine.
+		b.create(cloudapi.CreateInstanceRequest{Name: "x"}) // A name of one character is valid.
 		b.remove(gpu.ID)
 		b.create(cloudapi.CreateInstanceRequest{Name: "a", InstanceType: "gpu-8"})
 		for _, c := range []struct{ method, path string }{{http.MethodGet, path("i-none")}, {http.MethodDelete, path("i-none")}} {
@@ -164,7 +164,7 @@ func TestRefusals(t *testing.T) {
 	})
 }
 
-// Pages show each VM that was there all the time once, whatever comes and goes between them.
+// Pages show each VM that exists throughout once, also when others are made and deleted in between.
 func TestPagesAreStable(t *testing.T) {
 	inBubble(t, cloudapi.Settings{}, func(b *bubble) {
 		var ids []string
@@ -312,7 +312,7 @@ func TestCatalog(t *testing.T) {
 	})
 }
 
-// A call that fails before it does anything is about something all the same.
+// A call that fails without effect is logged with its object, too.
 func TestCallLogOfFaults(t *testing.T) {
 	inBubble(t, cloudapi.Settings{}, func(b *bubble) {
 		vm := b.create(cloudapi.CreateInstanceRequest{Name: "a", ClientToken: "t"})
@@ -329,7 +329,7 @@ func TestCallLogOfFaults(t *testing.T) {
 	})
 }
 
-// Every call is one line; those of people who run the cloud are none.
+// Every call is one line; those of its operator are not logged.
 func TestCallLog(t *testing.T) {
 	inBubble(t, cloudapi.Settings{Latency: map[cloudapi.Operation]cloudapi.Latency{cloudapi.OpCreateInstance: {Mean: seconds(1)}}}, func(b *bubble) {
 		began := time.Now()

@@ -25,7 +25,7 @@ func milliseconds(n int) cloudapi.Duration {
 
 func seconds(n int) cloudapi.Duration { return cloudapi.Duration(n) * cloudapi.Duration(time.Second) }
 
-// bubble is a cloud in a synctest bubble: its time passes at once. Calls go to the handler without a network.
+// bubble is a cloud in a synctest bubble: its time passes without waiting. Calls go to the handler without a network.
 type bubble struct {
 	t     *testing.T
 	cfg   cloudsim.Config
@@ -188,14 +188,14 @@ func readCalls(t *testing.T, path string) []cloudapi.Call {
 	return calls
 }
 
-// recorder is a Host that notes what it is told.
+// recorder is a Host that records its calls.
 type recorder struct {
 	mu      sync.Mutex
 	cloud   guest.Cloud
 	on      map[string]guest.VM
 	health  map[string]guest.Health
 	grace   []time.Duration
-	lingers bool // what is switched off is not off yet, over restarts of the cloud too
+	lingers bool // a VM that is switched off is not off yet, also after restarts of the cloud
 	volumes map[string][]string
 }
 
@@ -217,7 +217,7 @@ func (r *recorder) PowerOff(id string, grace time.Duration) bool {
 	return !r.lingers
 }
 
-// linger makes VMs that are switched off go on, until letGo.
+// linger makes VMs that are switched off continue, until letGo.
 func (r *recorder) linger() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -238,7 +238,7 @@ func (r *recorder) SetVolumes(id string, volumes []string) {
 	r.volumes[id] = volumes
 }
 
-// seen are the volumes of a VM.
+// seen returns the volumes of a VM.
 func (r *recorder) seen(id string) []string {
 	r.mu.Lock()
 	defer r.mu.Unlock()

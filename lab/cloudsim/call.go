@@ -21,14 +21,14 @@ const (
 
 // request is a call that was read and can be carried out.
 type request struct {
-	// zone that the call is about, for faults; "" for none.
+	// zone of the object of the call, for faults; "" for none.
 	zone string
-	// about notes in call what it is about, as far as the request says so; nil for calls about nothing. A call that fails
-	// by a fault gets no further.
+	// about records the object of the call in call, as far as the request names it; nil for calls without an object. A call
+	// that fails by a fault is not processed further.
 	about func(call *cloudapi.Call)
-	// partly carries out the first part of the call, for cloudapi.FaultPartial; nil where there is no part of it.
+	// partly carries out the first part of the call, for cloudapi.FaultPartial; nil if the call has no parts.
 	partly func(call *cloudapi.Call) error
-	// do carries the call out and returns what the caller gets after latency. It notes in call what it was about, and
+	// do carries the call out and returns what the caller gets after latency. It records in call its object, and
 	// whether it changed anything.
 	do func(latency time.Duration, call *cloudapi.Call) (any, error)
 }
@@ -36,11 +36,11 @@ type request struct {
 // reader reads a call of one operation.
 type reader func(r *http.Request) (request, error)
 
-// outcome is what a caller gets.
+// outcome is the answer to a caller.
 type outcome struct {
 	body    any
 	refused *refusal
-	// unanswered says that the caller gets nothing, after hold.
+	// unanswered reports whether the caller gets no answer, after hold.
 	unanswered bool
 	hold       time.Duration
 }
@@ -70,7 +70,7 @@ func (c *Cloud) handle(op cloudapi.Operation, read reader) http.HandlerFunc {
 	}
 }
 
-// carryOut does all of a call but log and answer it.
+// carryOut does all of a call except for its log and its answer.
 func (c *Cloud) carryOut(op cloudapi.Operation, read reader, r *http.Request, call *cloudapi.Call) outcome {
 	settings := c.currentSettings()
 	if settings.Credentials != "" && r.Header.Get("Authorization") != "Bearer "+settings.Credentials {
@@ -124,7 +124,7 @@ func (c *Cloud) refused(err error) outcome {
 	return outcome{refused: refuse(cloudapi.CodeInternal, "%v", err)}
 }
 
-// logCall logs a call, and lets go of it in the store. When it cannot be logged it is, after the next start.
+// logCall logs a call, and removes it from the store. If it cannot be logged, it is logged after the next start.
 func (c *Cloud) logCall(call cloudapi.Call) {
 	if err := c.log.write(call); err != nil {
 		c.cfg.Log.Error("A call was not logged", "call", call.ID, "err", err)
@@ -137,7 +137,7 @@ func (c *Cloud) logCall(call cloudapi.Call) {
 	}
 }
 
-// wait passes the time, unless the cloud closes.
+// wait waits, unless the cloud closes.
 func (c *Cloud) wait(d time.Duration) {
 	if d <= 0 {
 		return
@@ -150,7 +150,7 @@ func (c *Cloud) wait(d time.Duration) {
 	}
 }
 
-// hold keeps the caller of an unanswered call waiting for d; 0 is until it goes away.
+// hold keeps the caller of an unanswered call waiting for d; 0 is until it disconnects.
 func (c *Cloud) hold(r *http.Request, d time.Duration) {
 	if d <= 0 || d > maxHold {
 		d = maxHold
@@ -164,7 +164,7 @@ func (c *Cloud) hold(r *http.Request, d time.Duration) {
 	}
 }
 
-// answer writes what the caller gets. Whether it arrives does not matter any more.
+// answer writes the answer to the caller. Whether it arrives does not matter any more.
 func answer(w http.ResponseWriter, out outcome) {
 	code, body := http.StatusOK, out.body
 	if r := out.refused; r != nil {
@@ -179,7 +179,7 @@ func answer(w http.ResponseWriter, out outcome) {
 	_ = json.NewEncoder(w).Encode(body)
 }
 
-// decode reads the body of a request; fields that the cloud does not know are refused, as clouds do.
+// decode reads the body of a request; unknown fields are rejected, as by real clouds.
 func decode(r *http.Request, into any) error {
 	decoder := json.NewDecoder(r.Body)
 	decoder.DisallowUnknownFields()

@@ -25,7 +25,7 @@ func openCallLog(path string) (*callLog, error) {
 		return nil, fmt.Errorf("open the call log: %w", err)
 	}
 	if err := cutHalfLine(file); err != nil {
-		return nil, errors.Join(fmt.Errorf("mend the call log: %w", err), file.Close())
+		return nil, errors.Join(fmt.Errorf("repair the call log: %w", err), file.Close())
 	}
 	return &callLog{file: file}, nil
 }

@@ -42,7 +42,7 @@ func newCatalog() catalog {
 	}
 }
 
-// complete fills in the defaults of a create and checks that the cloud has what is asked for.
+// complete fills in the defaults of a create and checks that the cloud has what the request names.
 func (c catalog) complete(req *cloudapi.CreateInstanceRequest) error {
 	if err := c.completePlace(&req.Region, &req.Zone); err != nil {
 		return err
@@ -100,7 +100,7 @@ func (c catalog) network(region, name string) (cloudapi.Network, bool) {
 	return c.networks[at], true
 }
 
-// hasZone says whether any region has the zone.
+// hasZone reports whether any region has the zone.
 func (c catalog) hasZone(zone string) bool {
 	return slices.ContainsFunc(c.regions, func(r cloudapi.Region) bool { return slices.Contains(r.Zones, zone) })
 }

@@ -22,7 +22,7 @@ const (
 	lifeWorkers = 4
 	// retryWrite is when a step that could not be written is tried again.
 	retryWrite = time.Second
-	// defaultForgetAfter stands for a zero Settings.ForgetAfter.
+	// defaultForgetAfter replaces a zero Settings.ForgetAfter.
 	defaultForgetAfter = time.Hour
 )
 
@@ -37,25 +37,25 @@ type Cloud struct {
 	life   *loop.Loop[string]
 	// lastCall numbers calls; its upper half counts the starts of this cloud.
 	lastCall atomic.Uint64
-	// closing is closed when calls that are under way have to come to an end.
+	// closing is closed when calls that are in progress have to end.
 	closing chan struct{}
 
 	mu       sync.Mutex
 	settings savedSettings
-	// instances by ID; what it points to is never changed.
+	// instances by ID; its values are immutable.
 	instances map[string]*instance
-	// order has the IDs in the order in which the VMs were made, which is that of the IDs.
+	// order has the IDs in the order of the creation of the VMs, which is that of the IDs.
 	order   []string
 	byTag   map[string]map[string]struct{} // "key=value" → IDs
 	byToken map[string]string              // client token → ID
-	volumes map[string]*cloudapi.Volume    // by ID; what it points to is never changed
-	// leftovers by ID; what it points to is never changed.
+	volumes map[string]*cloudapi.Volume    // by ID; its values are immutable
+	// leftovers by ID; its values are immutable.
 	leftovers map[string]*cloudapi.Leftover
 	// logged are calls that are in the call log, and need not be kept in the store any longer.
 	logged []uint64
 }
 
-// Open opens the cloud in cfg.StateDir, or makes a new one. VMs go on with Run.
+// Open opens the cloud in cfg.StateDir, or makes a new one. VMs continue with Run.
 func Open(cfg Config) (*Cloud, error) {
 	if err := cfg.complete(); err != nil {
 		return nil, err
@@ -80,7 +80,7 @@ func Open(cfg Config) (*Cloud, error) {
 	return c, nil
 }
 
-// restore takes up where the last life of this cloud ended.
+// restore loads the state of the last run of this cloud.
 func (c *Cloud) restore() error {
 	starts, err := c.store.sequence(bucketMeta)
 	if err != nil {
@@ -116,7 +116,7 @@ func (c *Cloud) restore() error {
 	return c.logUnanswered(all.calls)
 }
 
-// logUnanswered logs the calls that took effect and were cut off by the end of this cloud's last life.
+// logUnanswered logs the calls that took effect and were not answered because the last run of this cloud ended.
 func (c *Cloud) logUnanswered(calls []cloudapi.Call) error {
 	for _, call := range calls {
 		call.End, call.Error = c.cfg.Clock.Now(), cloudapi.CallTimeout
@@ -128,8 +128,8 @@ func (c *Cloud) logUnanswered(calls []cloudapi.Call) error {
 	return nil
 }
 
-// Run lets VMs live until ctx ends; calls are answered, too, but what happens later to VMs happens only while it runs.
-// It runs once.
+// Run advances VMs until ctx ends; calls are always answered, but later changes of VMs happen only while it runs. It runs
+// once.
 func (c *Cloud) Run(ctx context.Context) error {
 	c.resume()
 	group, ctx := errgroup.WithContext(ctx)
@@ -143,8 +143,8 @@ func (c *Cloud) Run(ctx context.Context) error {
 	return group.Wait()
 }
 
-// resume switches on again what was on when this cloud's last life ended, before the hosts run: what they find running
-// without having been told of it has no VM any more.
+// resume switches on again the VMs that were on when the last run of this cloud ended, before the hosts run: a host ends
+// everything else that it finds running.
 func (c *Cloud) resume() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -160,7 +160,7 @@ func (c *Cloud) resume() {
 	}
 }
 
-// Close cuts off the calls that are under way and closes the files. The handler must not be called any more.
+// Close cancels the calls in progress and closes the files. The handler must not be called any more.
 func (c *Cloud) Close() error {
 	close(c.closing)
 	c.life.Stop()
@@ -232,7 +232,7 @@ func (c *Cloud) commit(ch change) error {
 	}
 	for _, id := range ch.forgetVolumes {
 		delete(c.volumes, id)
-		if err := c.disks.remove(id); err != nil { // The next life of this cloud tries again.
+		if err := c.disks.remove(id); err != nil { // The next run of this cloud retries.
 			c.cfg.Log.Error("The contents of a volume were not removed", "volume", id, "err", err)
 		}
 	}
@@ -248,7 +248,7 @@ func (c *Cloud) commit(ch change) error {
 	return nil
 }
 
-// currentSettings are not changed in place; they are replaced.
+// currentSettings are immutable; they are replaced.
 func (c *Cloud) currentSettings() cloudapi.Settings {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -12,19 +12,19 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/lab/cloudsim/guest"
 )
 
-// Config is what a Cloud is made of.
+// Config configures a Cloud.
 type Config struct {
 	// StateDir is the folder of the state; it is made if missing. One Cloud at a time may use it.
 	StateDir string
 	// CallLog is the file that calls are appended to.
 	CallLog string
-	// Settings are those to start with. They give way to settings that were changed at run time in an earlier life of
-	// this StateDir, provided that the cloud was started with the same Settings then.
+	// Settings are those to start with. Settings that were changed at run time in an earlier run with this StateDir
+	// override them, provided that the cloud was started with the same Settings then.
 	Settings cloudapi.Settings
-	// Seed decides all that is left to chance. The fate of the n-th VM depends on the seed and n alone.
+	// Seed is the seed of all random decisions. The faults of the n-th VM depend on the seed and n only.
 	Seed uint64
-	// Hosts run the VMs, by boot mode. A create with a mode that is missing is refused; VMs of such a mode from an earlier
-	// life stay as they are.
+	// Hosts run the VMs, by boot mode. A create with a mode that is missing is rejected; VMs of such a mode from an earlier
+	// run are not changed.
 	Hosts map[cloudapi.BootMode]guest.Host
 	// Clock is the real one when nil.
 	Clock clock.WithTicker
@@ -72,7 +72,7 @@ func (c *Config) complete() error {
 	return validate(c.Settings, newCatalog())
 }
 
-// validate says what is wrong with settings.
+// validate returns the errors of settings.
 func validate(s cloudapi.Settings, offers catalog) error {
 	var errs []error
 	wrong := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }

@@ -24,7 +24,7 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/lab/cloudsim"
 )
 
-// The driver of the simulated cloud keeps the promises of package driver.
+// The driver of the simulated cloud gives the guarantees of package driver.
 func TestDriverConformance(t *testing.T) {
 	for name, stop := range map[string]time.Duration{"VMs stop at once": 0, "VMs take time to stop": 50 * time.Millisecond} {
 		t.Run(name, func(t *testing.T) {
@@ -185,7 +185,7 @@ func (s *site) patch(t *testing.T, settings string) {
 	s.call(t, http.MethodPatch, cloudapi.PathSettings, json.RawMessage(settings), nil)
 }
 
-// fail makes the cloud, or the way to it, fail.
+// fail makes the cloud, or the connection to it, fail.
 func (s *site) fail(t *testing.T, way *brokenWay, how drivertest.Failure) (heal func()) {
 	t.Helper()
 	fault := cloudapi.Fault{Rate: 1}
@@ -223,10 +223,10 @@ func (s *site) fail(t *testing.T, way *brokenWay, how drivertest.Failure) (heal 
 	return func() { s.patch(t, `{"faults": null}`) }
 }
 
-// pageSize is that of all lists, whatever the driver asks for, so that a test of pages needs few VMs.
+// pageSize is that of all lists, regardless of the driver's request, so that a test of pages needs few VMs.
 const pageSize = 5
 
-// brokenWay is a way to the cloud that fails in those ways that a cloud cannot.
+// brokenWay is a transport that fails in the ways that a cloud cannot.
 type brokenWay struct {
 	how       atomic.Value
 	transport http.Transport
@@ -259,16 +259,16 @@ func (w *brokenWay) RoundTrip(r *http.Request) (*http.Response, error) {
 	return w.transport.RoundTrip(r)
 }
 
-// elsewhere is where a redirect leads.
+// elsewhere is the target of a redirect.
 const elsewhere = "elsewhere.example"
 
-// lie is what a call is answered with instead of the truth; "" for nothing.
+// lie returns a false answer to a call; "" for none.
 func lie(how drivertest.Failure, r *http.Request) string {
 	vm := cloudapi.Instance{ID: "i-1", ProviderID: cloudapi.ProviderIDPrefix + "sim-1/sim-1a/i-1", Name: "other", State: cloudapi.StateRunning}
 	if tag, value, found := strings.Cut(r.URL.Query().Get(cloudapi.QueryTag), "="); found {
 		vm.Tags = map[string]string{tag: value}
 	}
-	switch how { //nolint:exhaustive // all others are no lies
+	switch how { //nolint:exhaustive // all others are no false answers
 	case drivertest.Endless:
 		return `{"items": [{}` + strings.Repeat(",{}", 1<<22) + `]}`
 	case drivertest.WrongTypes:
@@ -285,7 +285,7 @@ func lie(how drivertest.Failure, r *http.Request) string {
 	if r.URL.Path == cloudapi.PathInstances && r.Method == http.MethodGet {
 		answer = cloudapi.InstanceList{Items: []cloudapi.Instance{vm}}
 	}
-	raw, _ := json.Marshal(answer) // it has nothing that cannot be encoded
+	raw, _ := json.Marshal(answer) // all of it can be encoded
 	return string(raw)
 }
 

@@ -15,7 +15,7 @@ const VolumesFolder = "volumes"
 // disks is the path of that folder.
 type disks string
 
-// restore makes the folders agree with the volumes that there are.
+// restore makes the folders match the existing volumes.
 func (d disks) restore(volumes map[string]*cloudapi.Volume) error {
 	for id := range volumes {
 		if err := d.provide(id); err != nil {
@@ -24,7 +24,7 @@ func (d disks) restore(volumes map[string]*cloudapi.Volume) error {
 	}
 	found, err := os.ReadDir(string(d))
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
-		return fmt.Errorf("look for contents of volumes: %w", err)
+		return fmt.Errorf("list the contents of volumes: %w", err)
 	}
 	for _, folder := range found {
 		if volumes[folder.Name()] == nil {

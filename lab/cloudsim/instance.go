@@ -16,16 +16,16 @@ import (
 // consoleLines is how many lines of a VM's console are kept.
 const consoleLines = 20
 
-// instance is all that the cloud knows of a VM. It is never changed in place: whoever changes it makes a copy, so that
-// readers need no lock once they hold one.
+// instance is all that the cloud knows of a VM. It is immutable: a change makes a copy, so that readers need no lock once
+// they have a pointer.
 type instance struct {
 	API cloudapi.Instance `json:"api"`
-	// Params is a digest of the request that made it, to tell a repeated create from another one with its token.
+	// Params is a digest of the request that made it, to distinguish a repeated create from another one with its token.
 	Params string `json:"params"`
 	// BootstrapToken is all that is kept of the user data.
 	BootstrapToken string `json:"bootstrapToken,omitempty"`
 	Fate           fate   `json:"fate"`
-	// Joined says that its Node was registered.
+	// Joined reports whether its Node was registered.
 	Joined bool         `json:"joined,omitempty"`
 	Health guest.Health `json:"health,omitempty"`
 	// StopAt is when a stopping VM has stopped.
@@ -34,7 +34,7 @@ type instance struct {
 	EndedAt time.Time `json:"endedAt,omitzero"`
 }
 
-// fate is what will become of a VM, decided when it is made. A zero time never comes.
+// fate are the faults of a VM, decided when it is made. A zero time means never.
 type fate struct {
 	BootAt time.Time `json:"bootAt"`
 	// JoinAt is when its software begins to join the cluster.
@@ -43,8 +43,8 @@ type fate struct {
 	LoseReadyAt time.Time `json:"loseReadyAt,omitzero"`
 }
 
-// advance does what time has done to the VM up to now. It returns the VM as it is then (the same pointer when nothing
-// has changed), and when something happens next, zero for never.
+// advance applies the changes of a VM up to now. It returns the VM after that (the same pointer when nothing has changed),
+// and the time of the next change, zero for never.
 func (i *instance) advance(now time.Time) (after *instance, next time.Time) {
 	after = i
 	change := func() *instance {
@@ -59,16 +59,16 @@ func (i *instance) advance(now time.Time) (after *instance, next time.Time) {
 		change().API.State = cloudapi.StateRunning
 		after.say(now, "booted "+i.API.Image)
 		if i.Fate.JoinAt.IsZero() {
-			after.say(now, "will never join the cluster: a fault that was asked for")
+			after.say(now, "will never join the cluster: an injected fault")
 		}
 	}
 	if after.API.State == cloudapi.StateRunning && due(i.Fate.DieAt) {
-		change().end(now, "it died: a fault that was asked for")
+		change().end(now, "it died: an injected fault")
 	}
 	if after.API.State == cloudapi.StateRunning && due(i.Fate.LoseReadyAt) {
 		change().Fate.LoseReadyAt = time.Time{}
 		after.Health = guest.NotReady
-		after.say(now, "lost its readiness: a fault that was asked for")
+		after.say(now, "lost its readiness: an injected fault")
 	}
 	if after.API.State == cloudapi.StateStopping && due(i.StopAt) {
 		change().end(now, i.API.StateReason)
@@ -76,7 +76,7 @@ func (i *instance) advance(now time.Time) (after *instance, next time.Time) {
 	return after, after.nextEvent(now)
 }
 
-// nextEvent returns when the VM has to be looked at again; zero is never.
+// nextEvent returns when the VM has to be stepped again; zero is never.
 func (i *instance) nextEvent(now time.Time) time.Time {
 	var moments []time.Time
 	switch i.API.State {
@@ -97,20 +97,20 @@ func (i *instance) nextEvent(now time.Time) time.Time {
 	return next
 }
 
-// poweredOn says whether the VM's software runs at that time.
+// poweredOn reports whether the VM's software runs at that time.
 func (i *instance) poweredOn(now time.Time) bool {
 	return i.API.State == cloudapi.StateRunning && !i.Fate.JoinAt.IsZero() && !i.Fate.JoinAt.After(now)
 }
 
-// alive says whether the VM has not begun to end.
+// alive reports whether the VM has not begun to end.
 func (i *instance) alive() bool {
 	return i.API.State == cloudapi.StatePending || i.API.State == cloudapi.StateRunning
 }
 
-// ended says whether nothing is left of the VM but its record.
+// ended reports whether nothing is left of the VM but its record.
 func (i *instance) ended() bool { return i.API.State == cloudapi.StateTerminated }
 
-// end makes a copy that nobody has seen yet a terminated VM.
+// end terminates a VM; i is a copy that is not shared yet.
 func (i *instance) end(now time.Time, reason string) {
 	i.API.State = cloudapi.StateTerminated
 	i.API.StateReason = reason
@@ -118,7 +118,7 @@ func (i *instance) end(now time.Time, reason string) {
 	i.say(now, "ended: "+reason)
 }
 
-// say adds a line to the console of a copy that nobody has seen yet.
+// say adds a line to the console; i is a copy that is not shared yet.
 func (i *instance) say(now time.Time, line string) {
 	lines := append(slices.Clone(i.API.Console), now.UTC().Format("15:04:05.000 ")+line)
 	i.API.Console = lines[max(0, len(lines)-consoleLines):]

@@ -59,7 +59,7 @@ func (c *Cloud) checkCreate(req *cloudapi.CreateInstanceRequest) (params string,
 		return "", err
 	}
 	if _, ok := c.cfg.Hosts[req.Boot]; !ok {
-		return "", invalid("this cloud cannot boot VMs in mode %q; it can in %v%s", req.Boot, slices.Sorted(maps.Keys(c.cfg.Hosts)), kubeletHint(req.Boot))
+		return "", invalid("boot mode: expected one of those that this cloud has, got %q; there are %v%s", req.Boot, slices.Sorted(maps.Keys(c.cfg.Hosts)), kubeletHint(req.Boot))
 	}
 	for at, v := range req.DataVolumes {
 		if v.Name == "" || v.SizeGiB <= 0 {
@@ -76,7 +76,7 @@ func kubeletHint(mode cloudapi.BootMode) string {
 	return ""
 }
 
-// checkRoom says why there is no room for another VM. c.mu is held.
+// checkRoom returns why there is no room for another VM. c.mu is held.
 func (c *Cloud) checkRoom(req cloudapi.CreateInstanceRequest) error {
 	settings := c.settings.Current
 	if slices.Contains(settings.FailedZones, req.Zone) {
@@ -108,7 +108,7 @@ func (c *Cloud) checkRoom(req cloudapi.CreateInstanceRequest) error {
 	return nil
 }
 
-// newInstance decides what the new VM is like. c.mu is held.
+// newInstance decides the state of the new VM. c.mu is held.
 func (c *Cloud) newInstance(req cloudapi.CreateInstanceRequest, params string, latency time.Duration) (*instance, []*cloudapi.Volume, error) {
 	number, err := c.store.sequence(bucketInstances)
 	if err != nil {
@@ -144,7 +144,7 @@ func (c *Cloud) newInstance(req cloudapi.CreateInstanceRequest, params string, l
 	return made, volumes, nil
 }
 
-// deleteInstance begins to end a VM, if it meets the condition.
+// deleteInstance begins to terminate a VM, if it meets the condition.
 func (c *Cloud) deleteInstance(id string, condition url.Values, call *cloudapi.Call) (cloudapi.Instance, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -159,7 +159,7 @@ func (c *Cloud) deleteInstance(id string, condition url.Values, call *cloudapi.C
 		return i.API, nil
 	}
 	now, after := c.cfg.Clock.Now(), i.clone()
-	const reason = "its deletion was asked for"
+	const reason = "its deletion was requested"
 	if stop := c.dice.duration(c.settings.Current.StopTime); stop > 0 {
 		after.API.State, after.API.StateReason = cloudapi.StateStopping, reason
 		after.StopAt = now.Add(stop)
@@ -215,7 +215,7 @@ func (c *Cloud) modifyInstance(id string, attributes cloudapi.InstanceAttributes
 	return after.API, nil
 }
 
-// meets returns a refusal when a VM that has not ended does not have the tags that the query asks for.
+// meets returns a refusal when a VM that has not ended does not have the tags of the query.
 func (i *instance) meets(condition url.Values) error {
 	if i.ended() {
 		return nil
@@ -223,7 +223,7 @@ func (i *instance) meets(condition url.Values) error {
 	for _, tag := range condition[cloudapi.QueryIfTag] {
 		key, value, _ := strings.Cut(tag, "=")
 		if has, ok := i.API.Tags[key]; !ok || has != value {
-			return refuse(cloudapi.CodePreconditionFailed, "%s has not the tag %q", i.API.ID, tag)
+			return refuse(cloudapi.CodePreconditionFailed, "%s does not have the tag %q", i.API.ID, tag)
 		}
 	}
 	for _, key := range condition[cloudapi.QueryIfNoTag] {
@@ -250,7 +250,7 @@ func about(call *cloudapi.Call, i *instance) {
 }
 
 // listInstances returns a page of VMs in the order in which they were made. A page token names the last VM of the page
-// before, so that VMs that come and go in between make no other one appear twice or not at all.
+// before, so that VMs that are made or deleted in between do not make another one appear twice or not at all.
 func (c *Cloud) listInstances(query url.Values) (cloudapi.InstanceList, error) {
 	size := cloudapi.DefaultPageSize
 	if text := query.Get(cloudapi.QueryPageSize); text != "" {
@@ -261,7 +261,7 @@ func (c *Cloud) listInstances(query url.Values) (cloudapi.InstanceList, error) {
 	}
 	last, err := base64.RawURLEncoding.DecodeString(query.Get(cloudapi.QueryPageToken))
 	if err != nil {
-		return cloudapi.InstanceList{}, invalid("%s is none that this cloud gave", cloudapi.QueryPageToken)
+		return cloudapi.InstanceList{}, invalid("%s: expected a token of an earlier page", cloudapi.QueryPageToken)
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -300,7 +300,7 @@ func (c *Cloud) candidates(tags []string) []string {
 	return ids
 }
 
-// matches says whether the VM has the name and one of the states that the query asks for.
+// matches reports whether the VM has the name and one of the states of the query.
 func (i *instance) matches(query url.Values) bool {
 	if name := query.Get(cloudapi.QueryName); name != "" && name != i.API.Name {
 		return false

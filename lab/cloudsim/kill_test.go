@@ -17,15 +17,15 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/driver/simulated/cloudapi"
 )
 
-// ledger is what callers were told by a cloud that is killed again and again.
+// ledger has the answers of a cloud that is killed repeatedly.
 type ledger struct {
 	mu      sync.Mutex
 	made    map[string]string // client token → ID of the VM
 	deleted map[string]bool   // by ID
 }
 
-// A cloud that is killed at random moments keeps all that it ever answered, makes one VM for each token however often the
-// create is repeated, and its call log tells of each change.
+// A cloud that is killed at random moments keeps all that it has answered, makes one VM for each token for any number of
+// creates, and its call log has each change.
 func TestKill(t *testing.T) {
 	t.Parallel()
 	seed := uint64(time.Now().UnixNano())
@@ -76,12 +76,12 @@ func startProcess(t *testing.T, dir string) (url string, kill func()) {
 	return string(bytes.TrimSpace(line)), kill
 }
 
-// work creates VMs and deletes every third, until the cloud is gone.
+// work creates VMs and deletes every third, until the cloud is killed.
 func (l *ledger) work(url, name string) {
 	for n := 0; ; n++ {
 		token := fmt.Sprintf("%s-%d", name, n)
 		l.mu.Lock()
-		l.made[token] = "" // Asked for: whether it was made is not known until it is answered.
+		l.made[token] = "" // Requested: whether it was made is not known until the answer.
 		l.mu.Unlock()
 		vm, err := send(http.MethodPost, url+cloudapi.PathInstances, cloudapi.CreateInstanceRequest{Name: "vm-" + token, ClientToken: token})
 		if err != nil {
@@ -117,7 +117,7 @@ func (l *ledger) repeat(t *testing.T, url string) {
 	}
 }
 
-// check compares what callers were told with what is there.
+// check compares the answers with the state.
 func (l *ledger) check(t *testing.T, url string) {
 	t.Helper()
 	there := map[string]cloudapi.Instance{}
@@ -141,7 +141,7 @@ func (l *ledger) check(t *testing.T, url string) {
 	}
 }
 
-// checkCallLog checks that every change that took effect stands in the log once, lines around a crash apart.
+// checkCallLog checks that every change that took effect is in the log once, except for lines that were repeated after a crash.
 func checkCallLog(t *testing.T, url, path string) {
 	t.Helper()
 	creates, deletes, seen := map[string]int{}, map[string]int{}, map[uint64]bool{}
@@ -188,7 +188,7 @@ func everything(t *testing.T, url string) []cloudapi.Instance {
 	return list.Items
 }
 
-// send makes a call that may fail because the cloud is gone.
+// send makes a call that may fail because the cloud was killed.
 func send(method, url string, body any) (cloudapi.Instance, error) {
 	raw, err := json.Marshal(body)
 	if err != nil {

@@ -10,7 +10,7 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/driver/simulated/cloudapi"
 )
 
-// createPartly makes what a VM needs, and not the VM. A create whose token has made that, or the VM, before makes nothing.
+// createPartly makes the left-overs of a VM, and not the VM. A create whose token has made those, or the VM, before makes nothing.
 func (c *Cloud) createPartly(req cloudapi.CreateInstanceRequest, call *cloudapi.Call) error {
 	if _, err := c.checkCreate(&req); err != nil {
 		return err
@@ -38,7 +38,7 @@ func (c *Cloud) createPartly(req cloudapi.CreateInstanceRequest, call *cloudapi.
 	return c.commit(change{leftovers: made, call: call})
 }
 
-// leftoversOf returns the IDs of what creates with a client token have left. c.mu is held.
+// leftoversOf returns the IDs of the left-overs of creates with a client token. c.mu is held.
 func (c *Cloud) leftoversOf(token string) (ids []string) {
 	for id, l := range c.leftovers {
 		if token != "" && l.ClientToken == token {
@@ -52,7 +52,7 @@ func (c *Cloud) leftoversOf(token string) (ids []string) {
 func (c *Cloud) deleteLeftovers(query url.Values, call *cloudapi.Call) (cloudapi.LeftoverList, error) {
 	tags := query[cloudapi.QueryTag]
 	if len(tags) == 0 {
-		return cloudapi.LeftoverList{}, invalid("expected at least one %s: left-overs are of several owners", cloudapi.QueryTag)
+		return cloudapi.LeftoverList{}, invalid("expected at least one %s: left-overs have several owners", cloudapi.QueryTag)
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -81,7 +81,7 @@ func hasTag(tags map[string]string, tag string) bool {
 	return found && (!exact || has == value)
 }
 
-// allLeftovers shows all left-overs.
+// allLeftovers returns all left-overs.
 func (c *Cloud) allLeftovers() cloudapi.LeftoverList {
 	c.mu.Lock()
 	defer c.mu.Unlock()

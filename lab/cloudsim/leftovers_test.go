@@ -8,7 +8,7 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/driver/simulated/cloudapi"
 )
 
-// leftoversOf returns the kinds of what creates with a client token have left.
+// leftoversOf returns the kinds of the left-overs of creates with a client token.
 func (b *bubble) leftoversOf(token string) (kinds []cloudapi.LeftoverKind) {
 	b.t.Helper()
 	for _, l := range ok[cloudapi.LeftoverList](b, http.MethodGet, cloudapi.PathAllLeftovers, nil).Items {
@@ -19,15 +19,15 @@ func (b *bubble) leftoversOf(token string) (kinds []cloudapi.LeftoverKind) {
 	return kinds
 }
 
-// named asks for a VM with a name, a token and a tag of its own.
+// named returns a request for a VM with a name, a token and a tag of its own.
 func named(name string) cloudapi.CreateInstanceRequest {
 	return cloudapi.CreateInstanceRequest{Name: name, ClientToken: "token-of-" + name, Tags: map[string]string{"owner": name}}
 }
 
-func TestACreateThatFailsPartWayLeavesAnInterfaceAndADisk(t *testing.T) {
+func TestPartialCreateLeavesAnInterfaceAndADisk(t *testing.T) {
 	inBubble(t, cloudapi.Settings{Faults: []cloudapi.Fault{{Kind: cloudapi.FaultPartial, Rate: 1}}}, func(b *bubble) {
 		both := []cloudapi.LeftoverKind{cloudapi.LeftoverDisk, cloudapi.LeftoverNetworkInterface}
-		for _, name := range []string{"a", "b", "a"} { // the second create of a leaves nothing more
+		for _, name := range []string{"a", "b", "a"} { // the second create of a makes no more
 			if status, _, answer := b.send(t.Context(), http.MethodPost, cloudapi.PathInstances, named(name)); status != http.StatusInternalServerError {
 				t.Fatalf("create: status %d %s, want 500", status, answer)
 			}

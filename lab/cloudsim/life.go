@@ -10,7 +10,7 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/lab/cloudsim/loop"
 )
 
-// step brings a VM up to date and says when it has to be looked at again.
+// step brings a VM up to date and returns when it has to be stepped again.
 func (c *Cloud) step(_ context.Context, id string) time.Duration {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -24,7 +24,7 @@ func (c *Cloud) step(_ context.Context, id string) time.Duration {
 	after, next := i.advance(now)
 	if after != i {
 		if err := c.commit(c.replace(after)); err != nil {
-			c.cfg.Log.Error("A step in a VM's life was not saved; trying again", "instance", id, "err", err)
+			c.cfg.Log.Error("Failed to save a change of a VM; trying again", "instance", id, "err", err)
 			return retryWrite
 		}
 	}
@@ -46,13 +46,13 @@ func (c *Cloud) settle(i *instance, now time.Time) time.Duration {
 		return loop.Never // The host wakes it.
 	}
 	if err := c.releaseVolumes(i); err != nil {
-		c.cfg.Log.Error("The volumes of an ended VM did not come free; trying again", "instance", i.API.ID, "err", err)
+		c.cfg.Log.Error("Failed to release the volumes of a terminated VM; trying again", "instance", i.API.ID, "err", err)
 		return retryWrite
 	}
 	return c.forgetLater(i, now)
 }
 
-// forgetLater drops a VM that ended long enough ago, and returns when else to look again. c.mu is held.
+// forgetLater drops a VM that ended long enough ago, and otherwise returns when to step again. c.mu is held.
 func (c *Cloud) forgetLater(i *instance, now time.Time) time.Duration {
 	after := time.Duration(c.settings.Current.ForgetAfter)
 	if after == 0 {
@@ -62,7 +62,7 @@ func (c *Cloud) forgetLater(i *instance, now time.Time) time.Duration {
 		return wait
 	}
 	if err := c.commit(change{forgetInstances: []string{i.API.ID}}); err != nil {
-		c.cfg.Log.Error("An ended VM was not forgotten; trying again", "instance", i.API.ID, "err", err)
+		c.cfg.Log.Error("Failed to forget a terminated VM; trying again", "instance", i.API.ID, "err", err)
 		return retryWrite
 	}
 	return loop.Never
@@ -83,7 +83,7 @@ func (c *Cloud) replace(i *instance) change {
 	return ch
 }
 
-// reportHost makes what runs agree with what shall run, and says whether nothing runs. c.mu is held.
+// reportHost makes the host match the state of the VM, and reports whether nothing runs. c.mu is held.
 func (c *Cloud) reportHost(i *instance, now time.Time) (off bool) {
 	host := c.cfg.Hosts[i.API.Boot]
 	switch {
@@ -125,10 +125,10 @@ type hostView struct{ *Cloud }
 
 var _ guest.Cloud = hostView{}
 
-// Settings are those of the moment.
+// Settings returns the current settings.
 func (v hostView) Settings() cloudapi.Settings { return v.currentSettings() }
 
-// Joined notes that the VM's Node exists.
+// Joined records that the VM's Node exists.
 func (v hostView) Joined(id, line string) {
 	v.update(id, func(i *instance, now time.Time) {
 		i.Joined = true
@@ -150,11 +150,11 @@ func (v hostView) Died(id, reason string) {
 	})
 }
 
-// IsOff has the VM looked at again.
+// IsOff steps the VM again.
 func (v hostView) IsOff(id string) { v.life.Wake(id) }
 
-// update changes a copy of a VM that has not ended. What a host reports is lost when it cannot be written; the host finds
-// it out again when the cloud starts again.
+// update changes a copy of a VM that has not ended. What a host reports is lost when it cannot be written; the host reports
+// it again when the cloud starts again.
 func (c *Cloud) update(id string, mutate func(i *instance, now time.Time)) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -165,7 +165,7 @@ func (c *Cloud) update(id string, mutate func(i *instance, now time.Time)) {
 	after := i.clone()
 	mutate(after, c.cfg.Clock.Now())
 	if err := c.commit(c.replace(after)); err != nil {
-		c.cfg.Log.Error("What happened to a VM was not saved", "instance", id, "err", err)
+		c.cfg.Log.Error("Failed to save a report about a VM", "instance", id, "err", err)
 		return
 	}
 	if after.ended() {

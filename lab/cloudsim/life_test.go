@@ -15,7 +15,7 @@ import (
 )
 
 // A create takes 200 ms and a boot 3 s, so a VM's software starts 3.2 s after its create was sent.
-func TestLifeOfAVM(t *testing.T) {
+func TestLifeCycleOfVM(t *testing.T) {
 	settings := cloudsim.DefaultSettings()
 	settings.StopTime = cloudapi.Latency{Mean: seconds(10)}
 	inBubble(t, settings, func(b *bubble) {
@@ -97,7 +97,7 @@ func TestFaultsOfVMs(t *testing.T) {
 	}
 }
 
-// The fate of the n-th VM depends on the seed and n alone.
+// The fate of the n-th VM depends on the seed and n only.
 func TestFateIsRepeatable(t *testing.T) {
 	fates := func() string {
 		var all strings.Builder
@@ -171,7 +171,7 @@ func TestZoneFails(t *testing.T) {
 	})
 }
 
-// What a host reports is kept, and told to it after a restart.
+// Reports of a host are stored, and passed to it after a restart.
 func TestRestart(t *testing.T) {
 	inBubble(t, cloudapi.Settings{BootTime: cloudapi.Latency{Mean: seconds(10)}}, func(b *bubble) {
 		old := b.create(cloudapi.CreateInstanceRequest{

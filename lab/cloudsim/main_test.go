@@ -49,7 +49,7 @@ func serveForEver(dir string) error {
 	return http.Serve(listener, cloud.Handler())
 }
 
-// config is that of a cloud whose simulated VMs do nothing.
+// config returns that of a cloud whose simulated VMs do nothing.
 func config(dir string, settings cloudapi.Settings) cloudsim.Config {
 	return cloudsim.Config{
 		StateDir: dir, CallLog: filepath.Join(dir, "calls.jsonl"), Settings: settings, Seed: 1,

@@ -53,8 +53,8 @@ func TestAddress(t *testing.T) {
 	}
 }
 
-// The half of a line that a killed cloud left does not spoil the next line.
-func TestCallLogIsMended(t *testing.T) {
+// An incomplete line of a killed cloud does not corrupt the next line.
+func TestIncompleteLineOfCallLogIsRemoved(t *testing.T) {
 	for name, c := range map[string]struct{ before, after string }{
 		"whole":          {"{}\n{}\n", "{}\n{}\n"},
 		"half a line":    {"{}\n{\"id\":", "{}\n"},
@@ -79,7 +79,7 @@ func TestCallLogIsMended(t *testing.T) {
 	}
 }
 
-// One state, one cloud.
+// Only one cloud may open a state.
 func TestStateIsLocked(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "state.db")
 	first, err := openStore(path)

@@ -15,7 +15,7 @@ type refusal struct {
 	retryAfter time.Duration
 }
 
-// Error tells the code and the message.
+// Error returns the code and the message.
 func (r *refusal) Error() string { return fmt.Sprintf("%s: %s", r.code, r.message) }
 
 func refuse(code cloudapi.ErrorCode, format string, args ...any) *refusal {
@@ -26,7 +26,7 @@ func invalid(format string, args ...any) *refusal {
 	return refuse(cloudapi.CodeInvalidParameter, format, args...)
 }
 
-// status is the HTTP status that goes with an error code.
+// status is the HTTP status of an error code.
 func status(code cloudapi.ErrorCode) int {
 	switch code {
 	case cloudapi.CodeInvalidParameter:

@@ -7,7 +7,7 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/driver/simulated/cloudapi"
 )
 
-// Handler serves the cloud's API, and the one of those who run it.
+// Handler serves the cloud's API, and that of its operator.
 func (c *Cloud) Handler() http.Handler {
 	mux := http.NewServeMux()
 	on := func(method, path string, op cloudapi.Operation, read reader) {
@@ -94,7 +94,7 @@ func (c *Cloud) readInstance(do func(id string, call *cloudapi.Call) (cloudapi.I
 	}
 }
 
-// noteInstance notes what VM a call is about.
+// noteInstance records the VM of a call.
 func (c *Cloud) noteInstance(call *cloudapi.Call, id string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -13,7 +13,7 @@ import (
 )
 
 // store keeps the cloud's state in one file. Each change is one transaction that has reached the kernel when it returns:
-// the death of this process loses nothing. Nothing is flushed to the disk, so a power cut may lose all of it.
+// nothing is lost when this process dies. Nothing is flushed to the disk, so a power cut may lose all of it.
 type store struct{ db *bolt.DB }
 
 // The buckets; each maps a key to JSON.
@@ -43,7 +43,7 @@ type contents struct {
 	settings  *savedSettings  // nil in a new store
 }
 
-// change is written all of it or nothing of it.
+// change is written atomically.
 type change struct {
 	instances       []*instance
 	volumes         []*cloudapi.Volume
@@ -52,12 +52,12 @@ type change struct {
 	leftovers       []*cloudapi.Leftover
 	forgetLeftovers []string
 	settings        *savedSettings
-	// call is why the change is made; kept until it is in logged.
+	// call is the call that makes the change; kept until it is in logged.
 	call   *cloudapi.Call
 	logged []uint64
 }
 
-// openStore opens the file, or makes it. Another process that has it open is an error.
+// openStore opens the file, or makes it. It is an error if another process has it open.
 func openStore(path string) (*store, error) {
 	db, err := bolt.Open(path, 0o600, &bolt.Options{
 		Timeout: time.Second, NoSync: true, NoGrowSync: true, NoFreelistSync: true, FreelistType: bolt.FreelistMapType,

@@ -93,8 +93,8 @@ func (c *Cloud) attachVolume(id, instanceID string, call *cloudapi.Call) (clouda
 	return c.moveVolume(v, instanceID, call)
 }
 
-// detachVolume detaches a volume from a VM, or with "" from whichever it is attached to. Of a VM that has begun to end it
-// comes free when that has ended.
+// detachVolume detaches a volume from a VM, or with "" from any VM. A volume of a VM that has begun to end is released when
+// the VM has ended.
 func (c *Cloud) detachVolume(id, instanceID string, call *cloudapi.Call) (cloudapi.Volume, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -111,7 +111,7 @@ func (c *Cloud) detachVolume(id, instanceID string, call *cloudapi.Call) (clouda
 		case slices.Contains(i.API.VolumeIDs, id):
 			return cloudapi.Volume{}, refuse(cloudapi.CodeConflict, "volume %s was made with %s and stays attached to it", id, v.AttachedTo)
 		case !i.alive():
-			return cloudapi.Volume{}, refuse(cloudapi.CodeConflict, "%s is %s, and volume %s comes free when nothing of it runs any more", v.AttachedTo, i.API.State, id)
+			return cloudapi.Volume{}, refuse(cloudapi.CodeConflict, "%s is %s, and volume %s is released when nothing of the VM runs any more", v.AttachedTo, i.API.State, id)
 		}
 	}
 	return c.moveVolume(v, "", call)
@@ -129,7 +129,7 @@ func (c *Cloud) attachedTo(instanceID string) []string {
 	return ids
 }
 
-// releaseVolumes detaches what is attached to a VM of which nothing runs any more. c.mu is held.
+// releaseVolumes detaches all volumes of a VM of which nothing runs any more. c.mu is held.
 func (c *Cloud) releaseVolumes(i *instance) error {
 	var ch change
 	for _, id := range c.attachedTo(i.API.ID) {
@@ -143,7 +143,7 @@ func (c *Cloud) releaseVolumes(i *instance) error {
 	return c.commit(ch)
 }
 
-// moveVolume changes what a volume is attached to, and tells the VMs' hosts. c.mu is held.
+// moveVolume changes what a volume is attached to, and notifies the VMs' hosts. c.mu is held.
 func (c *Cloud) moveVolume(v *cloudapi.Volume, to string, call *cloudapi.Call) (cloudapi.Volume, error) {
 	moved := *v
 	moved.AttachedTo = to

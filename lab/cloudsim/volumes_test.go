@@ -24,7 +24,7 @@ func (b *bubble) attach(v cloudapi.Volume, vm cloudapi.Instance) {
 	ok[cloudapi.Volume](b, http.MethodPut, cloudapi.PathVolumes+"/"+v.ID+"/attachment", cloudapi.AttachVolumeRequest{InstanceID: vm.ID})
 }
 
-// expectAt makes sure of what a volume is attached to.
+// expectAt checks the VM that a volume is attached to.
 func (b *bubble) expectAt(when string, v cloudapi.Volume, vm string) {
 	b.t.Helper()
 	synctest.Wait()
@@ -33,7 +33,7 @@ func (b *bubble) expectAt(when string, v cloudapi.Volume, vm string) {
 	}
 }
 
-// Whoever runs a VM is told what is attached to it, when that changes, when it boots, and when the cloud starts again.
+// The host of a VM is notified of its volumes when they change, when the VM boots, and when the cloud restarts.
 func TestHostsKnowVolumes(t *testing.T) {
 	inBubble(t, cloudapi.Settings{BootTime: cloudapi.Latency{Mean: seconds(1)}}, func(b *bubble) {
 		vm := b.create(cloudapi.CreateInstanceRequest{Name: "a", DataVolumes: []cloudapi.DataVolume{{Name: "own", SizeGiB: 1}}})
@@ -58,8 +58,8 @@ func TestHostsKnowVolumes(t *testing.T) {
 	})
 }
 
-// What is attached to a VM that ends comes free when nothing of it runs any more, and not before, whatever is asked for and
-// whatever happens to the cloud.
+// The volumes of a VM that ends are released when nothing of it runs any more, and not before, regardless of requests and
+// restarts of the cloud.
 func TestVolumesOfAVMThatEnds(t *testing.T) {
 	for name, end := range map[string]func(b *bubble, vm cloudapi.Instance){
 		"deleted": func(b *bubble, vm cloudapi.Instance) { b.remove(vm.ID) },
@@ -122,7 +122,7 @@ func TestContents(t *testing.T) {
 		if err := os.WriteFile(file, []byte("data"), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		// As if the cloud had been killed while it removed one and made another.
+		// The state after the cloud was killed while it removed one and made another.
 		if err := os.MkdirAll(filepath.Join(b.cfg.StateDir, cloudsim.VolumesFolder, "vol-none", "folder"), 0o700); err != nil {
 			t.Fatal(err)
 		}

@@ -17,7 +17,7 @@ import (
 	"k8s.io/utils/clock"
 )
 
-// Config says what to run, and where.
+// Config is a process and its environment.
 type Config struct {
 	// Dir is a folder for the container's files, on a file system that can be the upper layer of an overlay. It must not
 	// exist, and can be removed when the container has ended.
@@ -36,7 +36,7 @@ type Config struct {
 	ReadOnlyRoot bool
 	// User that it runs as.
 	User User
-	// Stdout and Stderr are what it writes to. They are the caller's to close.
+	// Stdout and Stderr are what it writes to. The caller closes them.
 	Stdout, Stderr *os.File
 	// Clock times how leftovers are ended.
 	Clock clock.Clock
@@ -51,13 +51,13 @@ type Mount struct {
 	ReadOnly bool
 }
 
-// User is who a container runs as; the zero value is root.
+// User is the user of a container; the zero value is root.
 type User struct {
 	UID, GID uint32
 	Groups   []uint32
 }
 
-// Exit is how a container ended: Code is that of a shell, 128 and the signal if one has ended it.
+// Exit is the result of a container: Code is that of a shell, 128 and the signal if one has ended it.
 type Exit struct {
 	Code int
 	At   time.Time
@@ -102,21 +102,21 @@ func Start(config Config) (*Container, error) {
 	return c, nil
 }
 
-// Done is closed when nothing of the container lives any more.
+// Done is closed when all processes of the container have ended.
 func (c *Container) Done() <-chan struct{} { return c.done }
 
-// Exit is how it ended. Only to be asked when Done is closed.
+// Exit returns its result. Call it only after Done is closed.
 func (c *Container) Exit() Exit { return c.exit }
 
-// Terminate asks its main process to end. If it has ended already, that is fine.
+// Terminate sends SIGTERM to its main process. It has no effect if that has ended already.
 func (c *Container) Terminate() { _ = c.cmd.Process.Signal(syscall.SIGTERM) }
 
-// Kill ends it. If it has ended already, that is fine.
+// Kill ends it. It has no effect if it has ended already.
 func (c *Container) Kill() { _ = c.cmd.Process.Kill() }
 
 func (c *Container) wait() {
 	defer close(c.done)
-	_ = c.cmd.Wait() // ProcessState says more.
+	_ = c.cmd.Wait() // ProcessState has the result.
 	c.exit = Exit{Code: exitCode(c.cmd.ProcessState), At: c.config.Clock.Now()}
 	c.space.killAll(c.config.Clock)
 	c.space.close()
@@ -129,7 +129,7 @@ func exitCode(state *os.ProcessState) int {
 	return state.ExitCode()
 }
 
-// Exec runs a command in the container, and says with which code it ended. When ctx ends, so does the command.
+// Exec runs a command in the container, and returns its exit code. The command is killed when ctx ends.
 func (c *Container) Exec(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer) (int, error) {
 	if len(args) == 0 {
 		return 0, errors.New("there is no command")
@@ -151,14 +151,14 @@ func (c *Container) Exec(ctx context.Context, args []string, stdin io.Reader, st
 	}
 	stop := context.AfterFunc(ctx, func() { _ = cmd.Process.Kill() })
 	defer stop()
-	_ = cmd.Wait() // ProcessState says more.
+	_ = cmd.Wait() // ProcessState has the result.
 	if ctx.Err() != nil {
 		return 0, ctx.Err()
 	}
 	return exitCode(cmd.ProcessState), nil
 }
 
-// outputDelay is how long the output of a command may stay open when it has ended, held by a process that it has left.
+// outputDelay is how long the output of a command may stay open when it has ended, held open by a process that it has started.
 const outputDelay = time.Second
 
 // command is a command in the container that the present thread has entered.
@@ -179,14 +179,14 @@ func command(args []string, config Config) (*exec.Cmd, error) {
 	return cmd, nil
 }
 
-// onThreadOfItsOwn runs f on a thread that is not used for anything else afterwards, so that f may change what else all
+// onThreadOfItsOwn runs f on a thread that is not used for anything else afterwards, so that f may change what otherwise all
 // threads of a process share: namespaces, the root, the working folder.
 func onThreadOfItsOwn(f func() error) error {
 	result := make(chan error, 1)
 	go func() {
 		runtime.LockOSThread() // and never unlocked: the thread ends with the goroutine
 		if unix.Gettid() == unix.Getpid() {
-			// The main thread does not end, and stands for the whole process in /proc. So it is kept busy meanwhile.
+			// The main thread does not end, and represents the whole process in /proc. So it is kept busy meanwhile.
 			result <- onThreadOfItsOwn(f)
 			runtime.UnlockOSThread()
 			return
@@ -216,7 +216,7 @@ func lookPath(program string, env []string) (string, error) {
 	return "", &exec.Error{Name: program, Err: exec.ErrNotFound}
 }
 
-// singleUser says whether there is only one user here, which is so in the user namespace of a machine without root.
+// singleUser reports whether there is only one user here, which is so in the user namespace of a machine without root.
 func singleUser() bool {
 	data, err := os.ReadFile("/proc/self/uid_map") // Lines of: first inside, first outside, count.
 	fields := bytes.Fields(data)

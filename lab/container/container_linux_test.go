@@ -72,7 +72,7 @@ func (r running) say(t *testing.T, want string) {
 	}
 }
 
-// end waits for the container's end, and says what it has written.
+// end waits for the container's end, and returns its output.
 func (r running) end(t *testing.T) (code int, output string) {
 	t.Helper()
 	data, err := io.ReadAll(r.output)
@@ -83,7 +83,7 @@ func (r running) end(t *testing.T) (code int, output string) {
 	return r.Exit().Code, string(data)
 }
 
-func TestWhatAContainerSees(t *testing.T) {
+func TestEnvironmentOfAContainer(t *testing.T) {
 	volume := t.TempDir()
 	if err := os.WriteFile(filepath.Join(volume, "file"), []byte("content\n"), 0o644); err != nil {
 		t.Fatal(err)
@@ -129,7 +129,7 @@ func TestWhatAContainerSees(t *testing.T) {
 	}
 }
 
-// Other file systems of the machine are there to read.
+// Other file systems of the machine are read-only.
 func TestOtherFileSystems(t *testing.T) {
 	for _, dir := range []string{"/opt", "/opt/inner", "/opt/inner/innermost"} {
 		if err := os.MkdirAll(dir, 0o755); err != nil {
@@ -152,7 +152,7 @@ func TestOtherFileSystems(t *testing.T) {
 	}
 }
 
-// or is what to expect where there are several users, or only one.
+// or returns the expectation for several users, or for only one.
 func or(several, single string) string {
 	if singleUser() {
 		return single
@@ -169,7 +169,7 @@ func machineGroups(t *testing.T) string {
 	return string(output)
 }
 
-func TestStartRefuses(t *testing.T) {
+func TestStartRejects(t *testing.T) {
 	for name, test := range map[string]struct {
 		config Config
 		want   error
@@ -198,7 +198,7 @@ func TestTerminate(t *testing.T) {
 	}
 }
 
-// Whatever a container has started is gone with its main process.
+// All processes of a container end with its main process.
 func TestNothingIsLeft(t *testing.T) {
 	for name, script := range map[string]string{
 		"own session":   "setsid sleep 1000 & echo up; exec sleep 1000",

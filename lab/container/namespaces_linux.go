@@ -12,7 +12,7 @@ import (
 	"k8s.io/utils/clock"
 )
 
-// namespaces holds on to those of a container.
+// namespaces are handles of those of a container.
 type namespaces struct {
 	id inode // of the mount namespace
 
@@ -25,16 +25,16 @@ var errEnded = errors.New("the container has ended")
 
 type inode struct{ dev, ino uint64 }
 
-// hold takes hold of the namespaces of the present thread.
+// hold opens handles of the namespaces of the current thread.
 func hold() (*namespaces, error) {
 	mount, err := os.Open("/proc/thread-self/ns/mnt")
 	if err != nil {
-		return nil, fmt.Errorf("taking hold of the mount namespace: %w", err)
+		return nil, fmt.Errorf("opening the mount namespace: %w", err)
 	}
 	uts, err := os.Open("/proc/thread-self/ns/uts")
 	if err != nil {
 		_ = mount.Close()
-		return nil, fmt.Errorf("taking hold of the UTS namespace: %w", err)
+		return nil, fmt.Errorf("opening the UTS namespace: %w", err)
 	}
 	n := &namespaces{mount: mount, uts: uts}
 	var stat unix.Stat_t
@@ -46,7 +46,7 @@ func hold() (*namespaces, error) {
 	return n, nil
 }
 
-// enter makes the present thread one of the container's.
+// enter moves the current thread into the container.
 func (n *namespaces) enter() error {
 	n.mu.RLock()
 	defer n.mu.RUnlock()
@@ -79,14 +79,14 @@ func (n *namespaces) killAll(clk clock.Clock) {
 		found := 0
 		entries, err := os.ReadDir("/proc")
 		if err != nil {
-			return // Without /proc nothing works here, and this least of all.
+			return // Without /proc containers do not work at all.
 		}
 		for _, entry := range entries {
 			pid, err := strconv.Atoi(entry.Name())
 			if err != nil {
 				continue
 			}
-			// The handle keeps the number from changing hands between a look at the process and its end.
+			// The handle keeps the number from being used again between the check of the process and its end.
 			process, err := os.FindProcess(pid)
 			if err != nil {
 				continue

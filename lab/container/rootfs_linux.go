@@ -12,7 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// enterNew makes the namespaces and the file system of a container, and the present thread the first in it.
+// enterNew makes the namespaces and the file system of a container, and moves the current thread into it.
 func enterNew(config Config) (_ *namespaces, err error) {
 	if err := unix.Unshare(unix.CLONE_NEWNS | unix.CLONE_NEWUTS); err != nil {
 		return nil, fmt.Errorf("making namespaces: %w", err)
@@ -29,11 +29,11 @@ func enterNew(config Config) (_ *namespaces, err error) {
 	if err := unix.Sethostname([]byte(config.Hostname)); err != nil {
 		return nil, fmt.Errorf("setting the host name %q: %w", config.Hostname, err)
 	}
-	// Nothing of what follows is for the machine.
+	// The mounts that follow must not propagate to the machine.
 	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
 		return nil, fmt.Errorf("keeping mounts to itself: %w", err)
 	}
-	// In the new root, what is found by path now is out of reach.
+	// In the new root these paths are not reachable any more.
 	volumes, err := openVolumes(config.Mounts)
 	defer volumes.close()
 	if err != nil {
@@ -67,7 +67,7 @@ func (m mounts) close() {
 	}
 }
 
-// makeReadOnly leaves alone what is mounted on top.
+// makeReadOnly does not change what is mounted on top.
 func (m mounts) makeReadOnly() error {
 	for _, fd := range m {
 		if err := setReadOnly(fd, 0); err != nil {
@@ -77,11 +77,11 @@ func (m mounts) makeReadOnly() error {
 	return nil
 }
 
-// newRoot makes a root file system in a folder, and goes there. It returns the mounts that are the container's own to
-// write, with an error those that it has made so far.
+// newRoot makes a root file system in a folder, and enters it. It returns the container's own mounts that it may
+// write to; with an error those that were made so far.
 //
 // A single overlay of the machine's root would be simpler, but a user namespace does not allow that: it could uncover
-// what is hidden by other mounts. So there is one for each folder of the root.
+// files that are hidden by other mounts. So there is one for each folder of the root.
 func newRoot(dir string) (own mounts, err error) {
 	root := filepath.Join(dir, "root")
 	if err := mountOwn(&own, root, "tmpfs", "mode=755"); err != nil {
@@ -115,12 +115,12 @@ func newRoot(dir string) (own mounts, err error) {
 	if err := unix.Chdir(root); err != nil {
 		return own, fmt.Errorf("entering the container's root: %w", err)
 	}
-	// The old root is put over the new one, and is then taken away from there.
+	// The old root is moved over the new one, and is then unmounted there.
 	if err := unix.PivotRoot(".", "."); err != nil {
 		return own, fmt.Errorf("changing the root: %w", err)
 	}
 	if err := unix.Unmount(".", unix.MNT_DETACH); err != nil {
-		return own, fmt.Errorf("letting go of the machine's root: %w", err)
+		return own, fmt.Errorf("unmounting the machine's root: %w", err)
 	}
 	if err := unix.Chdir("/"); err != nil {
 		return own, fmt.Errorf("entering the container's root: %w", err)
@@ -186,17 +186,17 @@ func mountLayers(own *mounts, dir, root string) error {
 	return nil
 }
 
-// bindBelow mounts what is mounted below a folder of the machine, which an overlay of the folder does not show. It is
-// only there to read.
+// bindBelow mounts the mounts below a folder of the machine, which an overlay of the folder does not show. They are
+// read-only.
 func bindBelow(mounted []string, dir, root string) error {
-	var done []string // What is below them has come along.
+	var done []string // Mounts below them are included.
 	for _, path := range mounted {
 		below := func(parent string) bool { return strings.HasPrefix(path, parent+"/") }
 		if !below(dir) || slices.ContainsFunc(done, below) {
 			continue
 		}
 		if _, err := os.Stat(path); err != nil {
-			continue // It is covered by another mount, or not for us to see.
+			continue // It is hidden by another mount, or not accessible.
 		}
 		if err := bind(path, filepath.Join(root, path), true); err != nil {
 			return err
@@ -231,7 +231,7 @@ func mountPoints() ([]string, error) {
 	return paths, nil
 }
 
-// mountDev makes a /dev with the devices that everybody needs.
+// mountDev makes a /dev with the usual devices.
 func mountDev(dev string) error {
 	var writable mounts // also with a read-only root
 	defer func() { writable.close() }()

@@ -11,7 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// tree is something taken hold of by its path, to be mounted on another.
+// tree is an open mount, to be attached at another path.
 type tree struct {
 	fd     int
 	isDir  bool
@@ -21,7 +21,7 @@ type tree struct {
 // trees are mounted in their order.
 type trees []tree
 
-// openVolumes takes hold of volumes. With an error it returns what it has got hold of so far.
+// openVolumes opens volumes. With an error it returns those that were opened so far.
 func openVolumes(volumes []Mount) (trees, error) {
 	// One may lie in another, which has to be mounted first.
 	ordered := slices.SortedStableFunc(slices.Values(volumes), func(a, b Mount) int { return cmp.Compare(depth(a.Target), depth(b.Target)) })
@@ -53,7 +53,7 @@ func (ts trees) close() {
 	}
 }
 
-// bind mounts what is at a path on another.
+// bind mounts one path at another.
 func bind(source, target string, readOnly bool) error {
 	t, err := openTree(source, target, readOnly)
 	if err != nil {
@@ -66,11 +66,11 @@ func bind(source, target string, readOnly bool) error {
 func openTree(source, target string, readOnly bool) (tree, error) {
 	info, err := os.Stat(source)
 	if err != nil {
-		return tree{}, fmt.Errorf("what is to be mounted on %s: %w", target, err)
+		return tree{}, fmt.Errorf("the source of the mount at %s: %w", target, err)
 	}
 	fd, err := unix.OpenTree(unix.AT_FDCWD, source, unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC|unix.AT_RECURSIVE)
 	if err != nil {
-		return tree{}, fmt.Errorf("taking hold of %s: %w", source, err)
+		return tree{}, fmt.Errorf("opening %s: %w", source, err)
 	}
 	t := tree{fd: fd, isDir: info.IsDir(), target: target}
 	if !readOnly {

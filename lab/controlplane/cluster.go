@@ -11,14 +11,14 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/lab/supervise"
 )
 
-// The components, as processes are named after a cluster's prefix.
+// The names of the components' processes, after a cluster's prefix.
 const (
 	APIServer         = "kube-apiserver"
 	ControllerManager = "kube-controller-manager"
 	Scheduler         = "kube-scheduler"
 )
 
-// MastersGroup may do everything.
+// MastersGroup has all rights.
 const MastersGroup = "system:masters"
 
 const (
@@ -51,7 +51,7 @@ type Cluster struct {
 }
 
 // NewCluster makes the secrets of a cluster. The name is that of its folder for secrets and its prefix in etcd; prefix
-// is put before the names of its processes and of its audit log.
+// precedes the names of its processes and of its audit log.
 func NewCluster(name, prefix string, programs Programs, ports Ports, etcd *Etcd, now time.Time) (*Cluster, error) {
 	c := &Cluster{name: name, prefix: prefix, programs: programs, ports: ports, etcd: etcd, now: now}
 	if err := c.writeSecrets(); err != nil {
@@ -135,7 +135,7 @@ func (c *Cluster) CA() []byte { return c.ca.Cert }
 // AuditLog is the path of its audit log.
 func (c *Cluster) AuditLog() string { return filepath.Join(c.programs.Dir, c.prefix+"audit.log") }
 
-// Kubeconfig makes a user, and a kubeconfig for it.
+// Kubeconfig returns a kubeconfig for a new user.
 func (c *Cluster) Kubeconfig(user pki.Subject) ([]byte, error) {
 	return c.KubeconfigVia(c.Server(), user)
 }
@@ -149,10 +149,10 @@ func (c *Cluster) KubeconfigVia(server string, user pki.Subject) ([]byte, error)
 	return pki.Kubeconfig(server, c.ca.Cert, pair)
 }
 
-// Admin makes a client that may do everything, for the API server.
+// Admin returns a client of the API server with all rights.
 func (c *Cluster) Admin() (*kubeapi.Client, error) { return c.admin(c.ports.APIServer) }
 
-// Probe makes a client with which a component can be asked whether it is ready, and the path to ask for.
+// Probe makes a client for the readiness of a component, and returns the path of its probe.
 func (c *Cluster) Probe(component string) (client *kubeapi.Client, path string, err error) {
 	port, path := c.ports.APIServer, "/readyz"
 	switch component {
@@ -175,7 +175,7 @@ func (c *Cluster) admin(port int) (*kubeapi.Client, error) {
 
 func address(port int) string { return "https://127.0.0.1:" + strconv.Itoa(port) }
 
-// Specs says how to start the components, the API server first.
+// Specs returns how to start the components, the API server first.
 func (c *Cluster) Specs() []supervise.Spec {
 	return []supervise.Spec{c.apiServer(), c.controllerManager(), c.scheduler()}
 }

@@ -60,7 +60,7 @@ func TestNames(t *testing.T) {
 	}
 }
 
-// Nothing listens where others could reach it, and nothing is written outside of the lab's folder.
+// All components listen on the loopback interface, and write to the lab's folder only.
 func TestFlagsStayInTheLab(t *testing.T) {
 	dir, etcd, control, target := newClusters(t)
 	address := regexp.MustCompile(`(address|urls)$`)
@@ -106,7 +106,7 @@ func TestSecrets(t *testing.T) {
 	}
 }
 
-// A user of one cluster is nobody in the other.
+// A user of one cluster is not authenticated in the other.
 func TestClustersAreApart(t *testing.T) {
 	_, _, control, target := newClusters(t)
 	if control.Server() == target.Server() || control.AuditLog() == target.AuditLog() {

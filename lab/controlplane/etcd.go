@@ -10,7 +10,7 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/lab/supervise"
 )
 
-// Programs says where things are: the multi-call binary, and the folder of the lab.
+// Programs are the paths of the multi-call binary, and of the lab's folder.
 type Programs struct {
 	// Hyperkube is the path of the multi-call binary.
 	Hyperkube string
@@ -28,7 +28,7 @@ func (p Programs) spec(name, component string, flags ...string) supervise.Spec {
 	}
 }
 
-// garbageCollection has Go collect garbage when the heap has grown fivefold. Memory is worth less here than CPU, which labs share:
+// garbageCollection makes Go collect garbage when the heap has grown fivefold. CPU is scarcer here than memory, because labs share it:
 // all end-to-end tests took 8 % less of it than with Go's default, GOGC=100.
 const garbageCollection = "GOGC=400"
 
@@ -45,8 +45,8 @@ type Etcd struct {
 	spec    supervise.Spec
 }
 
-// NewEtcd makes etcd's secrets. It serves clients at one port of the loopback interface; nobody uses the other one,
-// which is for peers.
+// NewEtcd makes etcd's secrets. It serves clients at one port of the loopback interface; the other one,
+// for peers, is not used.
 func NewEtcd(programs Programs, port, peerPort int, now time.Time) (*Etcd, error) {
 	secrets, err := newFolder(programs.Dir, "pki", "etcd")
 	if err != nil {
@@ -83,18 +83,18 @@ func NewEtcd(programs Programs, port, peerPort int, now time.Time) (*Etcd, error
 		"--listen-client-urls="+url, "--advertise-client-urls="+url,
 		"--listen-peer-urls="+peerURL, "--initial-advertise-peer-urls="+peerURL, "--initial-cluster=default="+peerURL,
 		"--cert-file="+server.cert, "--key-file="+server.key, "--trusted-ca-file="+caFiles.cert, "--client-cert-auth",
-		"--unsafe-no-fsync", // A lab's data is worth less than its speed.
+		"--unsafe-no-fsync", // In a lab speed is more important than durability.
 		"--log-level=warn",
 	)}, nil
 }
 
-// Spec says how to start etcd.
+// Spec returns how to start etcd.
 func (e *Etcd) Spec() supervise.Spec { return e.spec }
 
 // DataDir is the folder of its data.
 func (e *Etcd) DataDir() string { return e.dataDir }
 
-// SaveCommand is the command line of hyperkube that saves what etcd holds to a file.
+// SaveCommand is the command line of hyperkube that saves the content of etcd to a file.
 func (e *Etcd) SaveCommand(file string) []string {
 	return []string{"etcd-snapshot", "save", "--endpoint=" + e.url, "--cert=" + e.client.cert, "--key=" + e.client.key, "--ca=" + e.ca, file}
 }

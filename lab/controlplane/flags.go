@@ -18,7 +18,7 @@ func (c *Cluster) apiServer() supervise.Spec {
 		"--etcd-cafile="+c.etcd.ca, "--etcd-certfile="+c.etcd.client.cert, "--etcd-keyfile="+c.etcd.client.key,
 
 		"--bind-address=127.0.0.1", "--secure-port="+strconv.Itoa(c.ports.APIServer),
-		// A Service must not lead to a loopback address, so it cannot have an endpoint.
+		// A Service must not have a loopback address as endpoint, so it cannot have one.
 		"--advertise-address=127.0.0.1", "--endpoint-reconciler-type=none", "--service-cluster-ip-range="+serviceRange,
 		"--tls-cert-file="+f.serving.cert, "--tls-private-key-file="+f.serving.key,
 
@@ -33,7 +33,7 @@ func (c *Cluster) apiServer() supervise.Spec {
 
 		"--authorization-mode=Node,RBAC", "--enable-admission-plugins=NodeRestriction", "--allow-privileged",
 		"--audit-policy-file="+f.auditPolicy, "--audit-log-path="+c.AuditLog(),
-		"--audit-log-maxsize=100000", // MB; a log in several parts would make its readers' life harder.
+		"--audit-log-maxsize=100000", // MB; so that the log is one file.
 		"--profiling=false",
 	)
 }
@@ -60,7 +60,7 @@ func (c *Cluster) loopbackServer(kubeconfig string, port int) []string {
 		"--tls-cert-file=" + c.files.serving.cert, "--tls-private-key-file=" + c.files.serving.key,
 		"--client-ca-file=" + c.files.ca.cert, "--requestheader-client-ca-file=" + c.files.frontProxyCA.cert,
 		"--leader-elect=false",
-		// With the defaults the controller manager alone takes 8 seconds to get going.
+		// With the defaults the controller manager alone takes 8 seconds to start.
 		"--kube-api-qps=1000", "--kube-api-burst=2000",
 		"--profiling=false",
 	}

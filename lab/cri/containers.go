@@ -32,7 +32,7 @@ func (s *Server) container(id string) (*containerRecord, error) {
 	return c, nil
 }
 
-// CreateContainer makes a container known.
+// CreateContainer records a container.
 func (s *Server) CreateContainer(_ context.Context, r *runtimeapi.CreateContainerRequest) (*runtimeapi.CreateContainerResponse, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -74,7 +74,7 @@ func (s *Server) StartContainer(_ context.Context, r *runtimeapi.StartContainerR
 	return &runtimeapi.StartContainerResponse{}, nil
 }
 
-// environment is that of a container: first what is always there, then its own, then what is forced.
+// environment returns that of a container: first the defaults, then its own, then the forced one.
 func (s *Server) environment(config *runtimeapi.ContainerConfig) []string {
 	env := map[string]string{"PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "HOME": "/tmp"}
 	for _, variable := range config.Envs {
@@ -96,7 +96,7 @@ func user(security *runtimeapi.LinuxContainerSecurityContext) container.User {
 	return user
 }
 
-// StopContainer asks a container to end, and kills it when the timeout is over. It returns when it has ended.
+// StopContainer stops a container with SIGTERM, and kills it after the timeout. It returns when it has ended.
 func (s *Server) StopContainer(ctx context.Context, r *runtimeapi.StopContainerRequest) (*runtimeapi.StopContainerResponse, error) {
 	c, err := s.container(r.ContainerId)
 	if status.Code(err) == codes.NotFound {
@@ -123,7 +123,7 @@ func (s *Server) StopContainer(ctx context.Context, r *runtimeapi.StopContainerR
 	return &runtimeapi.StopContainerResponse{}, nil
 }
 
-// RemoveContainer forgets a container, and ends it if need be.
+// RemoveContainer forgets a container, and ends it if it runs.
 func (s *Server) RemoveContainer(_ context.Context, r *runtimeapi.RemoveContainerRequest) (*runtimeapi.RemoveContainerResponse, error) {
 	c, err := s.container(r.ContainerId)
 	if status.Code(err) == codes.NotFound {
@@ -183,7 +183,7 @@ func (s *Server) ContainerStatus(_ context.Context, r *runtimeapi.ContainerStatu
 	return &runtimeapi.ContainerStatusResponse{Status: c.status()}, nil
 }
 
-// ReopenContainerLog goes on in a new file, when the kubelet has renamed the old one.
+// ReopenContainerLog continues in a new file, when the kubelet has renamed the old one.
 func (s *Server) ReopenContainerLog(_ context.Context, r *runtimeapi.ReopenContainerLogRequest) (*runtimeapi.ReopenContainerLogResponse, error) {
 	c, err := s.container(r.ContainerId)
 	if err != nil {
@@ -195,7 +195,7 @@ func (s *Server) ReopenContainerLog(_ context.Context, r *runtimeapi.ReopenConta
 	return &runtimeapi.ReopenContainerLogResponse{}, nil
 }
 
-// UpdateContainerResources changes limits, of which there are none.
+// UpdateContainerResources has no effect: there are no limits.
 func (s *Server) UpdateContainerResources(context.Context, *runtimeapi.UpdateContainerResourcesRequest) (*runtimeapi.UpdateContainerResourcesResponse, error) {
 	return &runtimeapi.UpdateContainerResourcesResponse{}, nil
 }
@@ -222,7 +222,7 @@ func (s *Server) ExecSync(ctx context.Context, r *runtimeapi.ExecSyncRequest) (*
 	case errors.Is(err, context.DeadlineExceeded):
 		return nil, status.Errorf(codes.DeadlineExceeded, "command %q timed out", strings.Join(r.Cmd, " "))
 	case errors.As(err, &missing) || errors.Is(err, os.ErrNotExist):
-		const notFoundCode = 127 // as a shell says it
+		const notFoundCode = 127 // as in a shell
 		return &runtimeapi.ExecSyncResponse{ExitCode: notFoundCode, Stderr: []byte(err.Error())}, nil
 	case err != nil:
 		return nil, status.Errorf(codes.Unknown, "running %q: %v", strings.Join(r.Cmd, " "), err)

@@ -139,7 +139,7 @@ func (f *fixture) ended(id string) *runtimeapi.ContainerStatus {
 	return st
 }
 
-// log is the log, without the times.
+// log returns the log, without the times.
 func (f *fixture) log() string {
 	f.t.Helper()
 	data, err := os.ReadFile(filepath.Join(f.logs, "main.log"))
@@ -149,7 +149,7 @@ func (f *fixture) log() string {
 	return regexp.MustCompile(`(?m)^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d+Z `).ReplaceAllString(string(data), "")
 }
 
-func TestLifeOfAContainer(t *testing.T) {
+func TestLifeCycleOfAContainer(t *testing.T) {
 	f := newFixture(t)
 	id := f.run("echo one; echo two >&2; echo $FORCED; exit 3")
 	st := f.ended(id)
@@ -239,7 +239,7 @@ func TestReopenLog(t *testing.T) {
 	f := newFixture(t)
 	id := f.run("echo before; while ! test -e " + f.logs + "/go; do sleep 0.01; done; echo after")
 	f.waitFor(func() bool { return f.log() != "" })
-	// The container sees an overlay of the machine's files; what is written there later, it need not see.
+	// The container sees an overlay of the machine's files; later writes there need not be visible to it.
 	if err := os.Rename(filepath.Join(f.logs, "main.log"), filepath.Join(f.logs, "old.log")); err != nil {
 		t.Fatal(err)
 	}

@@ -10,7 +10,7 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// builtinImages are the commands of well-known images that can be had without them.
+// builtinImages are the commands of well-known images that can be run without them.
 func builtinImages() map[string][]string {
 	shell := []string{"/bin/sh"}
 	return map[string][]string{
@@ -19,8 +19,8 @@ func builtinImages() map[string][]string {
 	}
 }
 
-// command is what a container runs: its own command, or that of its image, with its arguments; or, if its image is a
-// mere name, its arguments.
+// command returns the command line of a container: its own command, or that of its image, with its arguments; or, if no
+// command is known for its image, its arguments.
 func (s *Server) command(config *runtimeapi.ContainerConfig) ([]string, error) {
 	command := config.Command
 	if len(command) == 0 && len(config.Args) == 0 {
@@ -28,7 +28,7 @@ func (s *Server) command(config *runtimeapi.ContainerConfig) ([]string, error) {
 	}
 	args := append(append([]string{}, command...), config.Args...)
 	if len(args) == 0 {
-		return nil, fmt.Errorf("images are mere names here, and no command is known for %q: give the container a command, or the image one (--images)", image(config.Image))
+		return nil, fmt.Errorf("expected a command, got none for image %q, which is a name only here: give the container a command, or the image one (--images)", image(config.Image))
 	}
 	return args, nil
 }
@@ -41,7 +41,7 @@ func image(spec *runtimeapi.ImageSpec) string {
 	return spec.GetImage()
 }
 
-// imageName is the last part of the name of an image: registry.example.com:5000/team/app:v1@sha256:… is app.
+// imageName returns the last part of the name of an image: registry.example.com:5000/team/app:v1@sha256:… is app.
 func imageName(reference string) string {
 	name, _, _ := strings.Cut(reference, "@")
 	name = name[strings.LastIndexByte(name, '/')+1:]
@@ -77,7 +77,7 @@ func (s *Server) ImageStatus(_ context.Context, r *runtimeapi.ImageStatusRequest
 	return &runtimeapi.ImageStatusResponse{}, nil
 }
 
-// PullImage remembers a name.
+// PullImage records a name.
 func (s *Server) PullImage(_ context.Context, r *runtimeapi.PullImageRequest) (*runtimeapi.PullImageResponse, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -86,7 +86,7 @@ func (s *Server) PullImage(_ context.Context, r *runtimeapi.PullImageRequest) (*
 	return &runtimeapi.PullImageResponse{ImageRef: reference}, nil
 }
 
-// RemoveImage forgets a name.
+// RemoveImage removes a name.
 func (s *Server) RemoveImage(_ context.Context, r *runtimeapi.RemoveImageRequest) (*runtimeapi.RemoveImageResponse, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -17,7 +17,7 @@ import (
 // logFile is a container's log, in the format that kubelets read: time, stream, P or F, and a line (F) or the
 // beginning of one that is too long or has no end (P).
 type logFile struct {
-	path  string // "" means that nobody wants it
+	path  string // "" means that there is no log
 	clock clock.Clock
 
 	mu   sync.Mutex
@@ -78,6 +78,6 @@ func (l *logFile) write(stream, tag string, line []byte) {
 	if l.file == nil {
 		return
 	}
-	// A container must not fail because its log does.
+	// A failed log must not make the container fail.
 	_, _ = fmt.Fprintf(l.file, "%s %s %s %s\n", l.clock.Now().UTC().Format(time.RFC3339Nano), stream, tag, line)
 }

@@ -43,7 +43,7 @@ func (c *containerRecord) start(config container.Config) error {
 	if err := c.log.open(); err != nil {
 		return err
 	}
-	started := config.Clock.Now().UnixNano() // it may have ended by the time that it is known to have started
+	started := config.Clock.Now().UnixNano() // it may have ended before Start returns
 	process, drained, err := startLogged(config, c.log)
 	if err != nil {
 		return errors.Join(err, c.log.close())
@@ -53,7 +53,7 @@ func (c *containerRecord) start(config container.Config) error {
 	go func() {
 		<-process.Done()
 		drained()
-		_ = c.log.close() // What could be lost has been written before.
+		_ = c.log.close() // All output has been written before.
 		exit := process.Exit()
 		c.mu.Lock()
 		defer c.mu.Unlock()
@@ -64,7 +64,7 @@ func (c *containerRecord) start(config container.Config) error {
 	return nil
 }
 
-// startLogged starts a container whose output goes to a log. drained waits until all of it has arrived.
+// startLogged starts a container whose output is logged. drained waits until all of it is logged.
 func startLogged(config container.Config, log *logFile) (_ *container.Container, drained func(), err error) {
 	var done sync.WaitGroup
 	for stream, target := range map[string]**os.File{"stdout": &config.Stdout, "stderr": &config.Stderr} {
@@ -73,7 +73,7 @@ func startLogged(config container.Config, log *logFile) (_ *container.Container,
 			return nil, nil, fmt.Errorf("making a pipe: %w", err)
 		}
 		*target = write
-		// The container has its own by then. While we have ours, the stream does not end.
+		// The container has its own copy by then. The stream does not end before this one is closed.
 		defer write.Close()
 		done.Go(func() {
 			defer read.Close()
@@ -84,7 +84,7 @@ func startLogged(config container.Config, log *logFile) (_ *container.Container,
 	return process, done.Wait, err
 }
 
-// current is the process, if it was started.
+// current returns the process, if it was started.
 func (c *containerRecord) current() *container.Container {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -10,7 +10,7 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// sandbox is what the containers of a pod share; here that is next to nothing.
+// sandbox has what the containers of a pod share: here only a few fields.
 type sandbox struct {
 	id      string
 	config  *runtimeapi.PodSandboxConfig
@@ -39,7 +39,7 @@ func (s *Server) RunPodSandbox(_ context.Context, r *runtimeapi.RunPodSandboxReq
 	return &runtimeapi.RunPodSandboxResponse{PodSandboxId: b.id}, nil
 }
 
-// StopPodSandbox kills the containers of a sandbox. The kubelet has stopped them before, each in its own way.
+// StopPodSandbox kills the containers of a sandbox. The kubelet has stopped them gracefully before.
 func (s *Server) StopPodSandbox(_ context.Context, r *runtimeapi.StopPodSandboxRequest) (*runtimeapi.StopPodSandboxResponse, error) {
 	for _, c := range s.stopSandbox(r.PodSandboxId) {
 		c.kill()
@@ -48,7 +48,7 @@ func (s *Server) StopPodSandbox(_ context.Context, r *runtimeapi.StopPodSandboxR
 	return &runtimeapi.StopPodSandboxResponse{}, nil
 }
 
-// stopSandbox notes that a sandbox has ended, and returns its containers.
+// stopSandbox records that a sandbox has ended, and returns its containers.
 func (s *Server) stopSandbox(id string) []*containerRecord {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -64,7 +64,7 @@ func (s *Server) stopSandbox(id string) []*containerRecord {
 	return containers
 }
 
-// RemovePodSandbox forgets a sandbox and its containers, and ends them if need be.
+// RemovePodSandbox removes a sandbox and its containers, and ends them if they run.
 func (s *Server) RemovePodSandbox(_ context.Context, r *runtimeapi.RemovePodSandboxRequest) (*runtimeapi.RemovePodSandboxResponse, error) {
 	for _, c := range s.stopSandbox(r.PodSandboxId) {
 		if err := s.remove(c); err != nil {

@@ -20,17 +20,17 @@ import (
 	"k8s.io/utils/clock"
 )
 
-// Config is what a Server needs.
+// Config configures a Server.
 type Config struct {
 	// Dir is the folder for the files of containers. See container.Config.
 	Dir string
 	// PodIP is the address of all pods.
 	PodIP string
-	// ForcedEnv is put into the environment of each container, over whatever is there.
+	// ForcedEnv is put into the environment of each container, and overrides its own.
 	ForcedEnv map[string]string
-	// Images are commands by image name without registry, tag and digest. They come on top of those that are built in.
+	// Images are commands by image name without registry, tag and digest. They extend the built-in ones.
 	Images map[string][]string
-	// Clock tells when things happen.
+	// Clock is the source of timestamps.
 	Clock clock.Clock
 }
 
@@ -40,7 +40,7 @@ type Server struct {
 	runtimeapi.UnimplementedImageServiceServer
 
 	config Config
-	stream streaming.Server // set before anybody asks
+	stream streaming.Server // set before the first request
 
 	mu         sync.Mutex
 	sandboxes  map[string]*sandbox
@@ -61,7 +61,7 @@ func NewServer(config Config) *Server {
 	}
 }
 
-// Serve answers a kubelet, until ctx ends. Containers that live then are killed.
+// Serve serves a kubelet until ctx ends. Containers that still run are killed.
 func (s *Server) Serve(ctx context.Context, listener net.Listener) error {
 	stopStreams, err := s.serveStreams(ctx)
 	if err != nil {
@@ -89,12 +89,12 @@ func (s *Server) killAll() {
 	}
 }
 
-// Version says what this is.
+// Version returns the name and version of the runtime.
 func (s *Server) Version(context.Context, *runtimeapi.VersionRequest) (*runtimeapi.VersionResponse, error) {
 	return &runtimeapi.VersionResponse{Version: "0.1.0", RuntimeName: "lab", RuntimeVersion: "1.0.0", RuntimeApiVersion: "v1"}, nil
 }
 
-// Status says that all is well, always.
+// Status always reports that the runtime is ready.
 func (s *Server) Status(context.Context, *runtimeapi.StatusRequest) (*runtimeapi.StatusResponse, error) {
 	return &runtimeapi.StatusResponse{
 		Status: &runtimeapi.RuntimeStatus{Conditions: []*runtimeapi.RuntimeCondition{
@@ -105,18 +105,18 @@ func (s *Server) Status(context.Context, *runtimeapi.StatusRequest) (*runtimeapi
 	}, nil
 }
 
-// RuntimeConfig says that nothing is known of systemd.
+// RuntimeConfig returns no configuration of systemd.
 func (s *Server) RuntimeConfig(context.Context, *runtimeapi.RuntimeConfigRequest) (*runtimeapi.RuntimeConfigResponse, error) {
 	linux := &runtimeapi.LinuxRuntimeConfiguration{CgroupDriver: runtimeapi.CgroupDriver_CGROUPFS}
 	return &runtimeapi.RuntimeConfigResponse{Linux: linux}, nil
 }
 
-// UpdateRuntimeConfig is told ranges of pod addresses, which are of no use here.
+// UpdateRuntimeConfig ignores the ranges of pod addresses.
 func (s *Server) UpdateRuntimeConfig(context.Context, *runtimeapi.UpdateRuntimeConfigRequest) (*runtimeapi.UpdateRuntimeConfigResponse, error) {
 	return &runtimeapi.UpdateRuntimeConfigResponse{}, nil
 }
 
-// newID makes a name for a sandbox or container.
+// newID returns a new name for a sandbox or container.
 func newID() string {
 	id := make([]byte, 32)
 	_, _ = rand.Read(id) // It never fails.
@@ -125,7 +125,7 @@ func newID() string {
 
 func notFound(what, id string) error { return status.Errorf(codes.NotFound, "no %s %q", what, id) }
 
-// matches says whether labels have what a selector asks for.
+// matches reports whether labels match a selector.
 func matches(selector, labels map[string]string) bool {
 	for key, value := range selector {
 		if actual, ok := labels[key]; !ok || actual != value {

@@ -8,17 +8,17 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// ListContainerStats knows nothing about anybody.
+// ListContainerStats returns nothing: there are no statistics.
 func (s *Server) ListContainerStats(context.Context, *runtimeapi.ListContainerStatsRequest) (*runtimeapi.ListContainerStatsResponse, error) {
 	return &runtimeapi.ListContainerStatsResponse{}, nil
 }
 
-// ListPodSandboxStats knows nothing about anybody.
+// ListPodSandboxStats returns nothing: there are no statistics.
 func (s *Server) ListPodSandboxStats(context.Context, *runtimeapi.ListPodSandboxStatsRequest) (*runtimeapi.ListPodSandboxStatsResponse, error) {
 	return &runtimeapi.ListPodSandboxStatsResponse{}, nil
 }
 
-// ImageFsInfo says where images would be, and that they are small.
+// ImageFsInfo returns a folder for images, of small size.
 func (s *Server) ImageFsInfo(context.Context, *runtimeapi.ImageFsInfoRequest) (*runtimeapi.ImageFsInfoResponse, error) {
 	usage := []*runtimeapi.FilesystemUsage{{
 		Timestamp: s.config.Clock.Now().UnixNano(), FsId: &runtimeapi.FilesystemIdentifier{Mountpoint: s.config.Dir},

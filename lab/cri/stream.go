@@ -21,7 +21,7 @@ import (
 	utilexec "k8s.io/utils/exec"
 )
 
-// streams is what kubectl exec and port-forward reach, through the API server and the kubelet.
+// streams serves kubectl exec and port-forward, through the API server and the kubelet.
 type streams struct {
 	server *Server
 }
@@ -54,9 +54,9 @@ func (s *Server) serveStreams(ctx context.Context) (stop func(), err error) {
 	}, nil
 }
 
-var errNoTerminals = status.Error(codes.Unimplemented, "this node has no terminals; leave out -t")
+var errNoTerminals = status.Error(codes.Unimplemented, "this node has no terminals; omit -t")
 
-// Exec says where a command can be run.
+// Exec returns the URL for running a command.
 func (s *Server) Exec(_ context.Context, r *runtimeapi.ExecRequest) (*runtimeapi.ExecResponse, error) {
 	if r.Tty {
 		return nil, errNoTerminals
@@ -67,7 +67,7 @@ func (s *Server) Exec(_ context.Context, r *runtimeapi.ExecRequest) (*runtimeapi
 	return s.stream.GetExec(r)
 }
 
-// PortForward says where the ports of a pod can be reached.
+// PortForward returns the URL for the ports of a pod.
 func (s *Server) PortForward(_ context.Context, r *runtimeapi.PortForwardRequest) (*runtimeapi.PortForwardResponse, error) {
 	return s.stream.GetPortForward(r)
 }
@@ -100,7 +100,7 @@ func writer(w io.WriteCloser) io.Writer {
 	return w
 }
 
-// Attach is not there: the output of a container is in its log.
+// Attach is not supported: the output of a container is in its log.
 func (streams) Attach(context.Context, string, io.Reader, io.WriteCloser, io.WriteCloser, bool, <-chan remotecommand.TerminalSize) error {
 	return errors.New("this node cannot attach to containers; kubectl logs -f shows what they write")
 }

@@ -124,7 +124,7 @@ func (m *machine) unstage(volume string) codes.Code {
 	return status.Code(err)
 }
 
-// attach is what the cloud does.
+// attach does what the cloud does.
 func (m *machine) attach(volume string, attached bool) {
 	m.Helper()
 	file := filepath.Join(m.config.Attached, volume)
@@ -137,7 +137,7 @@ func (m *machine) attach(volume string, attached bool) {
 	}
 }
 
-// expect makes sure of how calls end that are made twice: doing something again changes nothing.
+// expect checks the results of calls that are made twice: repeating a call changes nothing.
 func (m *machine) expect(what string, want codes.Code, call func() codes.Code) {
 	m.Helper()
 	for _, time := range []string{"", " again"} {
@@ -201,8 +201,8 @@ func TestAVolumeMoves(t *testing.T) {
 	}
 }
 
-// A machine that boots again has the sockets of its last life on its disk.
-func TestSecondLife(t *testing.T) {
+// A machine that boots again has the sockets of its last run on its disk.
+func TestRebootWithOldSockets(t *testing.T) {
 	var config Config
 	t.Run("first", func(t *testing.T) { config = newMachine(t, "i-a", t.TempDir()).config })
 	for _, path := range []string{config.endpoint(), config.registry()} {

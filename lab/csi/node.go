@@ -22,12 +22,12 @@ type node struct {
 	mu     sync.Mutex // held while something is mounted or unmounted
 }
 
-// NodeGetInfo says which VM this is.
+// NodeGetInfo returns the ID of the VM.
 func (n *node) NodeGetInfo(context.Context, *spec.NodeGetInfoRequest) (*spec.NodeGetInfoResponse, error) {
 	return &spec.NodeGetInfoResponse{NodeId: n.config.NodeID}, nil
 }
 
-// NodeGetCapabilities says that volumes have to be staged.
+// NodeGetCapabilities reports that volumes have to be staged.
 func (n *node) NodeGetCapabilities(context.Context, *spec.NodeGetCapabilitiesRequest) (*spec.NodeGetCapabilitiesResponse, error) {
 	stage := &spec.NodeServiceCapability_RPC{Type: spec.NodeServiceCapability_RPC_STAGE_UNSTAGE_VOLUME}
 	return &spec.NodeGetCapabilitiesResponse{Capabilities: []*spec.NodeServiceCapability{
@@ -45,7 +45,7 @@ func (n *node) NodeStageVolume(_ context.Context, r *spec.NodeStageVolumeRequest
 	}
 	// The ID is a part of paths.
 	if r.VolumeId == "" || r.VolumeId != filepath.Base(r.VolumeId) || !filepath.IsLocal(r.VolumeId) {
-		return nil, status.Errorf(codes.InvalidArgument, "%q is no ID of a volume", r.VolumeId)
+		return nil, status.Errorf(codes.InvalidArgument, "expected the ID of a volume, got %q", r.VolumeId)
 	}
 	_, err := os.Lstat(filepath.Join(n.config.Attached, r.VolumeId))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -85,7 +85,7 @@ func (n *node) NodeUnpublishVolume(_ context.Context, r *spec.NodeUnpublishVolum
 	return &spec.NodeUnpublishVolumeResponse{}, n.unbind(r.TargetPath)
 }
 
-// checkCapability refuses what a folder cannot be.
+// checkCapability rejects capabilities that a folder does not have.
 func checkCapability(c *spec.VolumeCapability) error {
 	if c.GetMount() == nil {
 		return status.Error(codes.InvalidArgument, "volumes of this driver are file systems, not block devices")
@@ -96,7 +96,7 @@ func checkCapability(c *spec.VolumeCapability) error {
 func checkPaths(paths ...string) error {
 	for _, path := range paths {
 		if !filepath.IsAbs(path) {
-			return status.Errorf(codes.InvalidArgument, "%q is no absolute path", path)
+			return status.Errorf(codes.InvalidArgument, "expected an absolute path, got %q", path)
 		}
 	}
 	return nil
@@ -134,7 +134,7 @@ func (n *node) unbind(target string) error {
 	}
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	const lookAtAllMounts = true // A folder that is mounted on another looks like any folder.
+	const lookAtAllMounts = true // A bind mount of a folder is only found in the list of mounts.
 	if err := mount.CleanupMountPoint(target, n.config.Mounter, lookAtAllMounts); err != nil {
 		return status.Errorf(codes.Internal, "unmounting %s: %v", target, err)
 	}

@@ -19,7 +19,7 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/driver/simulated/cloudapi"
 )
 
-// Config is what a driver is made of. All of it is required.
+// Config configures a driver. All fields are required.
 type Config struct {
 	// KubeletDir is the kubelet's folder, where it looks for drivers.
 	KubeletDir string
@@ -51,7 +51,7 @@ func Serve(ctx context.Context, config Config) error {
 	registration := grpc.NewServer()
 	registrationv1.RegisterRegistrationServer(registration, &registrar{config: config})
 
-	// Who finds the second socket goes on to the first.
+	// A kubelet that finds the second socket connects to the first.
 	var listeners []net.Listener
 	for _, path := range []string{config.endpoint(), config.registry()} {
 		listener, err := listen(ctx, path)
@@ -75,7 +75,7 @@ func Serve(ctx context.Context, config Config) error {
 	return group.Wait()
 }
 
-// listen makes a socket. The one that the driver's last life may have left behind gives way.
+// listen makes a socket. A socket of an earlier run of the driver is removed.
 func listen(ctx context.Context, path string) (net.Listener, error) {
 	if err := os.MkdirAll(filepath.Dir(path), 0o750); err != nil {
 		return nil, fmt.Errorf("making a folder for a socket: %w", err)
@@ -96,21 +96,21 @@ func closeAll(listeners []net.Listener) {
 	}
 }
 
-// registrar tells the kubelet of the driver.
+// registrar registers the driver with the kubelet.
 type registrar struct {
 	registrationv1.UnimplementedRegistrationServer
 
 	config Config
 }
 
-// GetInfo says what was found.
+// GetInfo returns the name and the endpoint of the driver.
 func (r *registrar) GetInfo(context.Context, *registrationv1.InfoRequest) (*registrationv1.PluginInfo, error) {
 	return &registrationv1.PluginInfo{
 		Type: registrationv1.CSIPlugin, Name: cloudapi.CSIDriver, Endpoint: r.config.endpoint(), SupportedVersions: []string{"1.0.0"},
 	}, nil
 }
 
-// NotifyRegistrationStatus hears how it went. The kubelet tries again by itself.
+// NotifyRegistrationStatus receives the result. The kubelet retries by itself.
 func (r *registrar) NotifyRegistrationStatus(_ context.Context, s *registrationv1.RegistrationStatus) (*registrationv1.RegistrationStatusResponse, error) {
 	if !s.PluginRegistered {
 		r.config.Log.Error("The kubelet has not registered the CSI driver", "err", s.Error)
@@ -118,7 +118,7 @@ func (r *registrar) NotifyRegistrationStatus(_ context.Context, s *registrationv
 	return &registrationv1.RegistrationStatusResponse{}, nil
 }
 
-// identity says which driver it is.
+// identity serves the name and the capabilities of the driver.
 type identity struct {
 	spec.UnimplementedIdentityServer
 }
@@ -128,12 +128,12 @@ func (identity) GetPluginInfo(context.Context, *spec.GetPluginInfoRequest) (*spe
 	return &spec.GetPluginInfoResponse{Name: cloudapi.CSIDriver, VendorVersion: "1"}, nil
 }
 
-// GetPluginCapabilities says that this is the node part alone.
+// GetPluginCapabilities reports that this is the node part only.
 func (identity) GetPluginCapabilities(context.Context, *spec.GetPluginCapabilitiesRequest) (*spec.GetPluginCapabilitiesResponse, error) {
 	return &spec.GetPluginCapabilitiesResponse{}, nil
 }
 
-// Probe says that it serves.
+// Probe reports that the driver serves.
 func (identity) Probe(context.Context, *spec.ProbeRequest) (*spec.ProbeResponse, error) {
 	return &spec.ProbeResponse{}, nil
 }

@@ -21,7 +21,7 @@ const Command = "etcd-snapshot"
 
 const dialTimeout = 5 * time.Second
 
-// options are the flags; which of them count depends on what is to be done.
+// options are the flags; each command uses some of them.
 type options struct {
 	endpoint, cert, key, ca string
 	dataDir, name, peerURL  string
@@ -59,7 +59,7 @@ func Main(ctx context.Context, args []string) error {
 }
 
 func (o options) save(ctx context.Context, file string) error {
-	// The member would be asked first, and the file be found in the way later.
+	// Otherwise the error would only come after the request to the member.
 	if _, err := os.Stat(file); !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("expected that %s does not exist: %w", file, errors.Join(err, fs.ErrExist))
 	}
@@ -86,7 +86,7 @@ func (o options) restore(file string) error {
 	err := snapshot.NewV3(zap.NewNop()).Restore(snapshot.RestoreConfig{
 		SnapshotPath: file, OutputDataDir: o.dataDir,
 		Name: o.name, PeerURLs: []string{o.peerURL}, InitialCluster: o.name + "=" + o.peerURL, InitialClusterToken: "etcd-cluster",
-		RevisionBump: o.bump, MarkCompacted: o.bump > 0, // etcd wants both or none: who has seen what was unmade has to list anew.
+		RevisionBump: o.bump, MarkCompacted: o.bump > 0, // etcd requires both or none: watches that have seen lost writes have to list again.
 	})
 	if err != nil {
 		return fmt.Errorf("restoring etcd from %s to %s: %w", file, o.dataDir, err)

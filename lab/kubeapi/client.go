@@ -56,7 +56,7 @@ func New(server string, ca []byte, user pki.Pair) (*Client, error) {
 	}, nil
 }
 
-// Close gives up idle connections.
+// Close closes idle connections.
 func (c *Client) Close() { c.http.CloseIdleConnections() }
 
 // StatusError is an answer of the server other than success.
@@ -75,7 +75,7 @@ func (c *Client) Get(ctx context.Context, path string) ([]byte, error) {
 	return c.do(ctx, http.MethodGet, path, "", nil)
 }
 
-// Apply makes the objects of a YAML stream be as it says (server-side apply, conflicts forced), in its order.
+// Apply applies the objects of a YAML stream (server-side apply, conflicts forced), in its order.
 func (c *Client) Apply(ctx context.Context, manifests []byte) error {
 	reader := utilyaml.NewYAMLReader(bufio.NewReader(bytes.NewReader(manifests)))
 	for {
@@ -112,7 +112,7 @@ func (c *Client) apply(ctx context.Context, object *unstructured.Unstructured) e
 	return err
 }
 
-// path is where the server keeps an object, as its discovery says.
+// path returns the path of an object, according to the server's discovery.
 func (c *Client) path(ctx context.Context, object *unstructured.Unstructured) (string, error) {
 	gv, err := schema.ParseGroupVersion(object.GetAPIVersion())
 	if err != nil {
@@ -153,7 +153,7 @@ func (c *Client) discover(ctx context.Context, prefix string) ([]metav1.APIResou
 	}
 	var list metav1.APIResourceList
 	if err := json.Unmarshal(body, &list); err != nil {
-		return nil, fmt.Errorf("what the server says about %s: %w", prefix, err)
+		return nil, fmt.Errorf("the server's discovery of %s: %w", prefix, err)
 	}
 	c.resources[prefix] = list.APIResources
 	return list.APIResources, nil

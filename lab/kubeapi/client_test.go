@@ -17,7 +17,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// server answers discovery of two groups, keeps what is written, and refuses everything else.
+// server answers discovery of two groups, stores writes, and rejects everything else.
 type server struct {
 	writes []string
 }
@@ -47,7 +47,7 @@ func newClient(t *testing.T, handler http.Handler) *Client {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// Plain HTTP: trust is the subject of package pki's tests.
+	// Plain HTTP: the tests of package pki cover TLS.
 	srv := httptest.NewServer(handler)
 	t.Cleanup(srv.Close)
 	client, err := New(srv.URL, ca.Cert, user)
@@ -84,7 +84,7 @@ metadata: {name: "lab:fleet"}
 	}
 }
 
-func TestApplyRefuses(t *testing.T) {
+func TestApplyRejects(t *testing.T) {
 	for name, manifest := range map[string]string{
 		"no YAML":           "a: b: c",
 		"no namespace":      "{apiVersion: v1, kind: Secret, metadata: {name: x}}",

@@ -11,7 +11,7 @@ import (
 	"k8s.io/kubernetes/pkg/kubelet/cadvisor"
 )
 
-// hardware is what a machine is said to be made of. Nobody measures what is used of it.
+// hardware is the configured hardware of a machine. Its usage is not measured.
 type hardware struct {
 	cores  int
 	memory uint64 // bytes

@@ -33,7 +33,7 @@ const (
 	containersDir = "/run/containers"
 )
 
-// Main runs a kubelet in the machine that it finds itself in, until SIGTERM.
+// Main runs a kubelet in its machine, until SIGTERM.
 func Main(ctx context.Context) error {
 	ctx, stop := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
 	defer stop()
@@ -75,7 +75,7 @@ func run(ctx context.Context, machine vm.Config) error {
 	return app.Run(ctx, server, deps, utilfeature.DefaultFeatureGate)
 }
 
-// replace replaces what would look at the host, or change it.
+// replace replaces the parts that would read or change the host.
 func replace(deps *kubelet.Dependencies, machine vm.Config) {
 	deps.CAdvisorInterface = hardware{cores: machine.CPU, memory: uint64(machine.MemoryMiB) << 20, id: machine.ProviderID}
 	deps.ContainerManager = cm.NewStubContainerManager()
@@ -98,7 +98,7 @@ func configure(machine vm.Config) (*options.KubeletServer, error) {
 	flags.BootstrapKubeconfig = vm.BootstrapKubeconfigPath
 	flags.HostnameOverride = machine.Name
 	flags.NodeLabels = machine.Labels
-	// A kubelet refuses to report a loopback address. Its cloud does not mind.
+	// A kubelet does not report a loopback address; its cloud does.
 	flags.CloudProvider = "external"
 
 	config.ProviderID = machine.ProviderID
@@ -110,7 +110,7 @@ func configure(machine vm.Config) (*options.KubeletServer, error) {
 	config.ContainerRuntimeEndpoint = "unix://" + runtimeSocket
 	config.VolumePluginDir = vm.KubeletDir + "/volume-plugins"
 	config.PodLogsDir = vm.PodLogsDir
-	// Nobody serves names here. Without an address the kubelet complains for each pod.
+	// There is no DNS here. Without an address the kubelet logs an error for each pod.
 	config.ResolverConfig, config.ClusterDNS, config.ClusterDomain = "", []string{"10.0.0.10"}, "cluster.local"
 	config.SerializeImagePulls = false
 

@@ -17,10 +17,10 @@ type ProcessList struct {
 	Processes []supervise.Process `json:"processes"`
 }
 
-// Health is the answer to GET /v1/health: "ok", or what is wrong, for each process that can be asked.
+// Health is the answer to GET /v1/health: "ok", or the error, for each process with a probe.
 type Health map[string]string
 
-// Healthy is what Health says of a process that answers.
+// Healthy is the health of a process that answers.
 const Healthy = "ok"
 
 // ErrorBody is the body of an answer other than 2xx.
@@ -44,10 +44,10 @@ type ErrorBody struct {
 //	POST /v1/etcd/restore    Snapshot   → Snapshot
 //
 // The actions are start, stop (SIGTERM, and SIGKILL after 5 s, or 30 s for replicas), kill (SIGKILL), crash (SIGKILL too,
-// but a replica comes back as under a kubelet), pause (SIGSTOP), resume and restart. When an action that ends a process is
-// answered, the process has been reaped and is no longer in pids.json; when one that starts is answered, the process runs,
+// but a replica is restarted as under a kubelet), pause (SIGSTOP), resume and restart. When an action that ends a process is
+// answered, the process has been reaped and is no longer in pids.json; when one that starts it is answered, the process runs,
 // but need not be ready. An unknown process or action is 404, an action that does not fit (start what runs, pause what
-// does not) is 409, and a body that cannot be followed is 400.
+// does not) is 409, and an invalid body is 400.
 func (l *Launcher) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /v1/processes", func(w http.ResponseWriter, _ *http.Request) {
@@ -88,7 +88,7 @@ func (l *Launcher) act(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	name := r.PathValue("name")
-	// A caller that goes away does not change what is to be done.
+	// The action continues when its caller disconnects.
 	err := action(context.WithoutCancel(r.Context()), name)
 	l.log.Info("action", "process", name, "action", r.PathValue("action"), "err", err)
 	l.answerProcess(w, name, err)
@@ -121,7 +121,7 @@ func fail(w http.ResponseWriter, err error) {
 	answer(w, status, ErrorBody{Error: err.Error()})
 }
 
-// health asks all processes at once.
+// health probes all processes concurrently.
 func (l *Launcher) health(ctx context.Context) Health {
 	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
 	defer cancel()
@@ -150,5 +150,5 @@ func (l *Launcher) health(ctx context.Context) Health {
 func answer(w http.ResponseWriter, status int, body any) {
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(status)
-	_ = json.NewEncoder(w).Encode(body) // An error means that nobody reads.
+	_ = json.NewEncoder(w).Encode(body) // An error means that the caller has disconnected.
 }

@@ -20,7 +20,7 @@ type PodList struct {
 
 // Scale is the body of PUT /v1/replicas.
 type Scale struct {
-	// Replicas is how many the fleet is to have. Those with the highest numbers go first.
+	// Replicas is the number of replicas of the fleet. Those with the highest numbers are removed first.
 	Replicas int `json:"replicas"`
 }
 
@@ -29,10 +29,10 @@ type LinkList struct {
 	Links []Link `json:"links"`
 }
 
-// errBadRequest: what is asked for makes no sense.
+// errBadRequest: the request is invalid.
 var errBadRequest = errors.New("bad request")
 
-// read reads the body of a request; fields that nobody knows are refused.
+// read reads the body of a request; unknown fields are rejected.
 func read(r *http.Request, into any) error {
 	decoder := json.NewDecoder(r.Body)
 	decoder.DisallowUnknownFields()

@@ -39,7 +39,7 @@ func (l *Launcher) startApprover(ctx context.Context) (wait func(), err error) {
 	var running sync.WaitGroup
 	running.Go(func() {
 		if err := approver.Run(ctx, approver.Config{Target: nodes, Machines: machines, Clock: l.clock, Log: l.log}); err != nil {
-			l.log.Error("the approver ended", "err", err)
+			l.log.Error("The approver ended", "err", err)
 		}
 	})
 	return running.Wait, nil

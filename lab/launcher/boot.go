@@ -30,9 +30,9 @@ const (
 	probeTimeout  = 2 * time.Second
 )
 
-var errEnded = errors.New("it ended before it was ready")
+var errEnded = errors.New("process ended before it was ready")
 
-// culprit is the failure of a boot that is one process's fault.
+// culprit is the failure of a boot that is caused by one process.
 type culprit struct {
 	name string
 	log  string
@@ -131,14 +131,14 @@ func (l *Launcher) writeKubeconfigs() error {
 	)
 }
 
-// bootCluster starts a cluster's components, and waits until they work.
+// bootCluster starts a cluster's components, and waits until they are ready.
 func (l *Launcher) bootCluster(ctx context.Context, cluster *controlplane.Cluster) error {
 	specs := cluster.Specs()
 	apiServer, others := specs[0], specs[1:]
 	if err := l.bootComponent(ctx, cluster, controlplane.APIServer, apiServer); err != nil {
 		return err
 	}
-	// The others would give up if they came before the API server.
+	// The others would exit if they started before the API server.
 	group, groupCtx := errgroup.WithContext(ctx)
 	for i, component := range []string{controlplane.ControllerManager, controlplane.Scheduler} {
 		group.Go(func() error { return l.bootComponent(groupCtx, cluster, component, others[i]) })
@@ -161,7 +161,7 @@ func (l *Launcher) bootComponent(ctx context.Context, cluster *controlplane.Clus
 	})
 }
 
-// install applies what the clusters need, and waits until it is in force.
+// install applies what the clusters need, and waits until it is in effect.
 func (l *Launcher) install(ctx context.Context, control, target *controlplane.Cluster) error {
 	controlClient, err := control.Admin()
 	if err != nil {
@@ -211,7 +211,7 @@ func (l *Launcher) installCRDs(ctx context.Context, client *kubeapi.Client) erro
 	return l.await(ctx, "custom resource definitions", nil, func(ctx context.Context) error { return established(ctx, client) })
 }
 
-// established says which custom resource definition is not served yet.
+// established returns an error for a custom resource definition that is not served yet.
 func established(ctx context.Context, client *kubeapi.Client) error {
 	body, err := client.Get(ctx, "/apis/apiextensions.k8s.io/v1/customresourcedefinitions")
 	if err != nil {
@@ -307,7 +307,7 @@ func (l *Launcher) launch(spec supervise.Spec) error {
 	return nil
 }
 
-// await asks again and again until p has no error. It gives up when ctx or the process ends.
+// await probes until p has no error. It fails when ctx or the process ends.
 func (l *Launcher) await(ctx context.Context, what string, ended <-chan struct{}, p probe) error {
 	ticker := l.clock.NewTicker(awaitInterval)
 	defer ticker.Stop()
@@ -320,7 +320,7 @@ func (l *Launcher) await(ctx context.Context, what string, ended <-chan struct{}
 		}
 		select {
 		case <-ctx.Done():
-			return fmt.Errorf("waiting for %s: %w (it last said: %w)", what, ctx.Err(), err)
+			return fmt.Errorf("waiting for %s: %w (last error: %w)", what, ctx.Err(), err)
 		case <-ended:
 			return errEnded
 		case <-ticker.C():

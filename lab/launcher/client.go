@@ -27,14 +27,14 @@ func (c Client) Processes(ctx context.Context) ([]supervise.Process, error) {
 	return list.Processes, err
 }
 
-// Health asks which processes answer.
+// Health returns which processes answer.
 func (c Client) Health(ctx context.Context) (Health, error) {
 	var health Health
 	err := c.do(ctx, http.MethodGet, "/v1/health", nil, &health)
 	return health, err
 }
 
-// Act does something to a process, and says how it is afterwards. See Launcher.ServeHTTP for the actions.
+// Act does an action on a process, and returns its state after that. See Launcher.ServeHTTP for the actions.
 func (c Client) Act(ctx context.Context, name, action string) (supervise.Process, error) {
 	var p supervise.Process
 	err := c.do(ctx, http.MethodPost, "/v1/processes/"+url.PathEscape(name)+"/"+url.PathEscape(action), nil, &p)
@@ -48,7 +48,7 @@ func (c Client) Pods(ctx context.Context) ([]Pod, error) {
 	return list.Pods, err
 }
 
-// Scale makes the fleet have so many replicas. It returns when those that are too many have ended, and the others run.
+// Scale sets the number of replicas of the fleet. It returns when the surplus ones have ended, and the others run.
 func (c Client) Scale(ctx context.Context, replicas int) ([]Pod, error) {
 	var list PodList
 	err := c.do(ctx, http.MethodPut, "/v1/replicas", Scale{Replicas: replicas}, &list)
@@ -80,19 +80,19 @@ func (c Client) Links(ctx context.Context) ([]Link, error) {
 	return list.Links, err
 }
 
-// SetFault makes the fault of one link of a process be this one.
+// SetFault sets the fault of one link of a process.
 func (c Client) SetFault(ctx context.Context, process, link string, fault proxy.Fault) (Link, error) {
 	var changed Link
 	err := c.do(ctx, http.MethodPut, "/v1/links/"+url.PathEscape(process)+"/"+url.PathEscape(link), fault, &changed)
 	return changed, err
 }
 
-// Save saves what etcd holds to a file that is made.
+// Save saves the content of etcd to a new file.
 func (c Client) Save(ctx context.Context, snapshot Snapshot) error {
 	return c.do(ctx, http.MethodPost, "/v1/etcd/save", snapshot, &snapshot)
 }
 
-// Restore makes etcd hold again what a file has. It returns when the control plane is ready.
+// Restore restores etcd from a file. It returns when the control plane is ready.
 func (c Client) Restore(ctx context.Context, snapshot Snapshot) error {
 	return c.do(ctx, http.MethodPost, "/v1/etcd/restore", snapshot, &snapshot)
 }
@@ -110,7 +110,7 @@ func (c Client) do(ctx context.Context, method, path string, body, into any) err
 	var content bytes.Buffer
 	if body != nil {
 		if err := json.NewEncoder(&content).Encode(body); err != nil {
-			return fmt.Errorf("%s %s: encoding what to do: %w", method, path, err)
+			return fmt.Errorf("%s %s: encoding the request: %w", method, path, err)
 		}
 	}
 	req, err := http.NewRequestWithContext(ctx, method, base+path, &content)
@@ -119,7 +119,7 @@ func (c Client) do(ctx context.Context, method, path string, body, into any) err
 	}
 	resp, err := http.DefaultClient.Do(req)
 	if err != nil {
-		return fmt.Errorf("the launcher does not answer (lab down ends what it has left): %w", err)
+		return fmt.Errorf("the launcher does not answer (lab down ends the remaining processes): %w", err)
 	}
 	defer resp.Body.Close()
 	decoder := json.NewDecoder(resp.Body)
@@ -128,7 +128,7 @@ func (c Client) do(ctx context.Context, method, path string, body, into any) err
 		if err := decoder.Decode(&refusal); err != nil {
 			return fmt.Errorf("%s %s: %s", method, path, resp.Status)
 		}
-		return fmt.Errorf("the launcher refuses: %s", refusal.Error)
+		return fmt.Errorf("the launcher rejected the request: %s", refusal.Error)
 	}
 	if err := decoder.Decode(into); err != nil {
 		return fmt.Errorf("the launcher's answer to %s %s: %w", method, path, err)

@@ -13,15 +13,15 @@ import (
 )
 
 const (
-	// launcherPatience is how long the launcher may take to end everything in good order.
+	// launcherPatience is how long the launcher may take to end everything in order.
 	launcherPatience = 40 * time.Second
-	// crashPatience is how long what a launcher has left behind may take to end. There is no good order any more: an API
-	// server, say, waits for its etcd, which is ending too.
+	// crashPatience is how long the processes of a dead launcher may take to end. They do not end in order: an API
+	// server, for example, waits for its etcd, which is ending too.
 	crashPatience = time.Second
 )
 
 // Down ends everything that belongs to the lab in a folder, whether its launcher lives or not. Logs and data stay. If
-// there is nothing to end, that is fine.
+// no process is left, it has no effect.
 func Down(ctx context.Context, folder Folder, clk clock.WithTicker, say func(string)) error {
 	if _, err := os.Stat(folder.path(stateFile)); absent(err) {
 		say("there is no lab in " + string(folder))
@@ -34,7 +34,7 @@ func Down(ctx context.Context, folder Folder, clk clock.WithTicker, say func(str
 	defer unlock()
 	state, err := folder.ReadState()
 	if err != nil {
-		return fmt.Errorf("reading what to end: %w", err)
+		return fmt.Errorf("reading the processes to end: %w", err)
 	}
 	ended, err := endLauncher(ctx, state, clk)
 	if err != nil {
@@ -49,15 +49,15 @@ func Down(ctx context.Context, folder Folder, clk clock.WithTicker, say func(str
 	case ended && count == 0:
 		say("the lab in " + string(folder) + " is down")
 	case count > 0:
-		say(fmt.Sprintf("the lab in %s is down; its launcher had left %d processes behind", folder, count))
+		say(fmt.Sprintf("the lab in %s is down; %d processes of its dead launcher were ended", folder, count))
 	default:
 		say("the lab in " + string(folder) + " was down already")
 	}
 	return nil
 }
 
-// endLauncher asks the launcher, if it lives, to end the lab and itself, and says whether it did. After a while it
-// makes it end.
+// endLauncher makes the launcher, if it lives, end the lab and itself, and reports whether it did. After a timeout the
+// launcher is killed.
 func endLauncher(ctx context.Context, state State, clk clock.WithTicker) (bool, error) {
 	launcher, ok := state.Processes[launcherName]
 	if !ok || launcher.State().Gone() {
@@ -77,11 +77,11 @@ func endLauncher(ctx context.Context, state State, clk clock.WithTicker) (bool, 
 	return true, nil
 }
 
-// endProcesses ends whatever is left of a lab, says how many processes that were, and notes that nothing lives.
+// endProcesses ends the remaining processes of a lab, returns their number, and records that none lives.
 func endProcesses(ctx context.Context, folder Folder, clk clock.WithTicker) (int, error) {
 	state, err := folder.ReadState()
 	if err != nil {
-		return 0, fmt.Errorf("reading what to end: %w", err)
+		return 0, fmt.Errorf("reading the processes to end: %w", err)
 	}
 	count, err := process.End(ctx, clk, crashPatience, state.live)
 	if err != nil {

@@ -23,7 +23,7 @@ import (
 //	fleet-<n>.control.kubeconfig, fleet-<n>.target.kubeconfig   through the replica's proxies
 //	pids.json              one flat object, name → process number, of what lives now
 //	endpoints.json         one flat object, name → URL
-//	logs/<name>.log        what each process says
+//	logs/<name>.log        the output of each process
 //	audit.log, target-audit.log           of the API servers
 //	cloudsim-calls.jsonl   written by cloudsim
 //	state.json             what Down needs, in its own format
@@ -43,12 +43,12 @@ const (
 	lockFile           = "lock"
 )
 
-// remains are what a run leaves behind, and the next one removes. Nothing else in the folder is ever removed.
+// remains are the files of a run, which the next one removes. Nothing else in the folder is ever removed.
 var remains = []string{
 	"*.kubeconfig", "pki", "etcd", "etcd.restored", "pods", "cloudsim", "flexvolumes", logsDir, "*audit*.log", cloudsimCalls, pidsFile, endpointsFile, stateFile,
 }
 
-// State is what has to be known to end a lab, or to tell what it is.
+// State is the information for ending and describing a lab.
 type State struct {
 	// ID is the value of the variable IDVariable in the environment of all processes of this run.
 	ID      string  `json:"id"`
@@ -77,7 +77,7 @@ func (f Folder) ReadState() (State, error) {
 	return state, err
 }
 
-// clear makes the folder if need be, and removes what an earlier run has left.
+// clear makes the folder if it is missing, and removes the files of an earlier run.
 func (f Folder) clear() error {
 	if err := os.MkdirAll(f.path(logsDir), 0o755); err != nil {
 		return fmt.Errorf("making the lab's folder: %w", err)
@@ -89,7 +89,7 @@ func (f Folder) clear() error {
 		}
 		for _, path := range paths {
 			if err := os.RemoveAll(path); err != nil {
-				return fmt.Errorf("removing what an earlier run has left: %w", err)
+				return fmt.Errorf("removing the files of an earlier run: %w", err)
 			}
 		}
 	}
@@ -144,8 +144,8 @@ func (f Folder) writeFile(name string, data []byte) error {
 	return nil
 }
 
-// lock keeps other commands that start or end this lab out, until the returned function is called or the process ends.
-// It waits for its turn.
+// lock excludes other commands that start or end this lab, until the returned function is called or the process ends.
+// It waits for the lock.
 func (f Folder) lock(ctx context.Context, clk clock.WithTicker, say func(string)) (unlock func(), err error) {
 	file, err := os.OpenFile(f.path(lockFile), os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {
@@ -164,7 +164,7 @@ func (f Folder) lock(ctx context.Context, clk clock.WithTicker, say func(string)
 			return nil, fmt.Errorf("taking the lab's lock: %w", err)
 		}
 		if !waited {
-			say("another lab command is at work in " + string(f) + ", waiting for it")
+			say("another lab command is running in " + string(f) + ", waiting for it")
 		}
 		select {
 		case <-ctx.Done():
@@ -177,5 +177,5 @@ func (f Folder) lock(ctx context.Context, clk clock.WithTicker, say func(string)
 
 const lockInterval = 50 * time.Millisecond
 
-// absent says whether an error means that there is no lab.
+// absent reports whether an error means that there is no lab.
 func absent(err error) bool { return errors.Is(err, fs.ErrNotExist) }

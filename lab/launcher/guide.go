@@ -5,7 +5,7 @@ import (
 	"io"
 )
 
-// Guide tells how to use a lab that is up.
+// Guide prints how to use a lab that is up.
 func Guide(options Options, out io.Writer) error {
 	folder := options.folder()
 	var endpoints map[string]string

@@ -11,9 +11,9 @@ const (
 	maxTraces = "50000"
 )
 
-// bootJaeger starts Jaeger, and has the replicas send their traces there.
+// bootJaeger starts Jaeger, and makes the replicas send their traces there.
 func (l *Launcher) bootJaeger(ctx context.Context) error {
-	// All that listen, since most would do so on every interface. Those without a name here are of no use in a lab.
+	// All listeners, since most would listen on every interface. Those without a name here are not used in a lab.
 	const query, otlp = "query.http-server.host-port", "collector.otlp.grpc.host-port"
 	listeners := []string{
 		query, otlp,

@@ -12,7 +12,7 @@ import (
 // RequireKubeletVariable is an environment variable; with the value 1 a lab does not start where real kubelets cannot.
 const RequireKubeletVariable = "LAB_REQUIRE_KUBELET"
 
-// kubeletCommand is what cloudsim runs to boot a VM with a real kubelet. It is "" where the machine does not allow it.
+// kubeletCommand returns the command by which cloudsim boots a VM with a real kubelet; "" where the machine does not allow that.
 func (l *Launcher) kubeletCommand(ctx context.Context) (string, error) {
 	self, err := os.Executable()
 	if err != nil {
@@ -22,9 +22,9 @@ func (l *Launcher) kubeletCommand(ctx context.Context) (string, error) {
 	reason := strings.TrimSpace(string(output))
 	switch _, ran := errors.AsType[*exec.ExitError](err); {
 	case err != nil && !ran:
-		return "", fmt.Errorf("asking whether real kubelets can run: %w", err)
+		return "", fmt.Errorf("checking whether real kubelets can run: %w", err)
 	case err == nil && strings.ContainsAny(self, " \t\n"):
-		reason = "cloudsim splits its command at spaces, and there are some in " + self
+		reason = "cloudsim splits its command at spaces, and they occur in " + self
 	case err == nil:
 		return self + " vm", nil
 	}

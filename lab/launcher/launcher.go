@@ -24,7 +24,7 @@ import (
 const (
 	// bootTimeout bounds the whole boot. It takes 5 seconds, but the machine may be busy.
 	bootTimeout = 2 * time.Minute
-	// stopPatience is how long a process may take to end when it is asked to.
+	// stopPatience is how long a process may take to end after SIGTERM.
 	stopPatience = 5 * time.Second
 )
 
@@ -35,15 +35,15 @@ type Launcher struct {
 	log        *slog.Logger
 	supervisor *supervise.Supervisor
 	proxies    *proxy.Set
-	// say tells whoever waits for the boot what has happened.
+	// say reports progress to the command that waits for the boot.
 	say func(string)
 
 	// Set while booting, and not changed afterwards.
 	etcd            *controlplane.Etcd
 	control, target *controlplane.Cluster // may be one
-	tracing         []string              // environment of those who send traces
+	tracing         []string              // environment of the processes that send traces
 
-	scaling sync.Mutex // held by whoever makes or removes pods, or restores etcd
+	scaling sync.Mutex // held while pods are made or removed, or etcd is restored
 
 	mu        sync.Mutex
 	state     State
@@ -55,12 +55,12 @@ type Launcher struct {
 // A probe finds out whether a process answers.
 type probe func(context.Context) error
 
-// Serve is the life of a launcher: it starts what the state file of the folder asks for, says ready when everything is,
+// Serve is the life of a launcher: it starts what the state file of the folder lists, reports when all of it is ready,
 // and ends everything when ctx ends or a part of the boot fails, which it returns.
 func Serve(ctx context.Context, folder Folder, clk clock.WithTicker, log *slog.Logger, say func(string), ready func()) error {
 	state, err := folder.ReadState()
 	if err != nil {
-		return fmt.Errorf("reading what to start: %w", err)
+		return fmt.Errorf("reading the processes to start: %w", err)
 	}
 	l := &Launcher{
 		options: state.Options, clock: clk, log: log, say: say, proxies: proxy.NewSet(),
@@ -70,9 +70,9 @@ func Serve(ctx context.Context, folder Folder, clk clock.WithTicker, log *slog.L
 		Env:      []string{IDVariable + "=" + state.ID},
 		Patience: stopPatience, Changed: l.changed, Clock: clk,
 	})
-	// Ending things has its own time, after ctx has ended.
+	// The shutdown has its own timeout, after ctx has ended.
 	defer l.shutdown(context.WithoutCancel(ctx))
-	l.changed(nil) // The launcher itself is there.
+	l.changed(nil) // Records the launcher itself.
 
 	closeAPI, err := l.listen(ctx)
 	if err != nil {
@@ -114,7 +114,7 @@ func (l *Launcher) listen(ctx context.Context) (func(), error) {
 	go func() {
 		defer close(served)
 		if err := server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
-			l.log.Error("the launcher's API ended", "err", err)
+			l.log.Error("The launcher's API ended", "err", err)
 		}
 	}()
 	l.endpoint(launcherName, "http://"+listener.Addr().String(), nil)
@@ -124,7 +124,7 @@ func (l *Launcher) listen(ctx context.Context) (func(), error) {
 	}, nil
 }
 
-// endpoint notes where a process answers, and how to find out whether it does.
+// endpoint records the address of a process, and its probe.
 func (l *Launcher) endpoint(name, url string, p probe) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -135,17 +135,17 @@ func (l *Launcher) endpoint(name, url string, p probe) {
 		l.probes[name] = p
 	}
 	if err := l.options.folder().writeJSON(endpointsFile, l.endpoints); err != nil {
-		l.log.Error("endpoints are not on disk", "err", err)
+		l.log.Error("Failed to write the endpoints", "err", err)
 	}
 }
 
-// changed keeps the files about processes right.
+// changed updates the files about processes.
 func (l *Launcher) changed(live map[string]process.ID) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	self, err := process.Identify(os.Getpid())
 	if err != nil {
-		l.log.Error("the launcher does not find itself", "err", err)
+		l.log.Error("Failed to identify the launcher's own process", "err", err)
 		return
 	}
 	l.state.Processes = map[string]process.ID{launcherName: self}
@@ -155,12 +155,12 @@ func (l *Launcher) changed(live map[string]process.ID) {
 
 // save writes the state; l.mu is held.
 func (l *Launcher) save() {
-	// First what Down needs, then what others read.
+	// First the file for Down, then those for other readers.
 	if err := l.options.folder().writeJSON(stateFile, l.state); err != nil {
-		l.log.Error("the state is not on disk", "err", err)
+		l.log.Error("Failed to write the state", "err", err)
 	}
 	if err := l.options.folder().writeJSON(pidsFile, pids(l.state.Processes)); err != nil {
-		l.log.Error("the process numbers are not on disk", "err", err)
+		l.log.Error("Failed to write the process numbers", "err", err)
 	}
 }
 
@@ -172,8 +172,8 @@ func pids(processes map[string]process.ID) map[string]int {
 	return numbers
 }
 
-// shutdown ends everything: the processes that it started, the last first, and then what these have left behind. Only the
-// cloud is asked. The others would hand over, and tidy up, what nobody will look at.
+// shutdown ends everything: the processes that it started, the last first, and then their remaining children. Only the
+// cloud gets time to end. The others would hand over, and clean up, for no one's use.
 func (l *Launcher) shutdown(ctx context.Context) {
 	for _, p := range slices.Backward(l.supervisor.List()) {
 		end := func(_ context.Context, name string) error { return l.supervisor.Kill(name) }
@@ -181,7 +181,7 @@ func (l *Launcher) shutdown(ctx context.Context) {
 			end = l.supervisor.Stop
 		}
 		if err := end(ctx, p.Name); err != nil {
-			l.log.Error("a process does not end", "process", p.Name, "err", err)
+			l.log.Error("Failed to end a process", "process", p.Name, "err", err)
 		}
 	}
 	l.proxies.CloseAll()
@@ -189,19 +189,19 @@ func (l *Launcher) shutdown(ctx context.Context) {
 	defer cancel()
 	find := func() ([]process.ID, error) { return process.WithEnv(IDVariable, l.state.ID) }
 	if _, err := process.End(ctx, l.clock, vmPatience, find); err != nil {
-		l.log.Error("not everything has ended", "err", err)
+		l.log.Error("Failed to end all processes", "err", err)
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.state.Processes, l.state.Ready = nil, false
 	l.save()
 	if err := l.options.folder().writeJSON(endpointsFile, map[string]string{}); err != nil {
-		l.log.Error("the endpoints are still on disk", "err", err)
+		l.log.Error("Failed to remove the endpoints", "err", err)
 	}
 }
 
 const (
-	// vmPatience is short: a VM whose cluster is gone has nothing left to do.
+	// vmPatience is short: a VM without a cluster has no work.
 	vmPatience = 100 * time.Millisecond
 	endTimeout = 20 * time.Second
 )

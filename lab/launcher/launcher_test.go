@@ -30,7 +30,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 func newFolder(t *testing.T) Folder {
 	t.Helper()
-	folder := Folder(filepath.Join(t.TempDir(), "lab [1]*")) // Nobody shall take that for a pattern.
+	folder := Folder(filepath.Join(t.TempDir(), "lab [1]*")) // It must not be used as a pattern.
 	if err := os.MkdirAll(folder.path(logsDir), 0o700); err != nil {
 		t.Fatal(err)
 	}
@@ -200,13 +200,13 @@ func sleeper(t *testing.T, env ...string) process.ID {
 	return id
 }
 
-// The launcher was killed: what it had noted is ended, and what it had not noted but carries the mark; nobody else.
+// The launcher was killed: the processes that it had recorded are ended, and those with its environment variable; no others.
 func TestDownAfterACrash(t *testing.T) {
 	folder := newFolder(t)
 	id := "mark of " + t.TempDir()
 	noted, marked, other := sleeper(t), sleeper(t, IDVariable+"="+id), sleeper(t, IDVariable+"="+id+"x")
 	reused := other
-	reused.Start-- // was noted, has ended, and now another process has its number
+	reused.Start-- // was recorded, has ended, and now another process has its number
 	launcher := process.ID{PID: noted.PID, Start: noted.Start - 1, Boot: noted.Boot}
 	state := State{ID: id, Processes: map[string]process.ID{launcherName: launcher, "noted": noted, "reused": reused}}
 	if err := folder.writeJSON(stateFile, state); err != nil {
@@ -214,8 +214,8 @@ func TestDownAfterACrash(t *testing.T) {
 	}
 
 	_, err := alreadyUp(t.Context(), Options{Dir: string(folder)})
-	if err == nil || !strings.Contains(err.Error(), "half of a lab") {
-		t.Errorf("up finds: %v, want half of a lab", err)
+	if err == nil || !strings.Contains(err.Error(), "a part of a lab") {
+		t.Errorf("up finds: %v, want a part of a lab", err)
 	}
 	if err := Status(t.Context(), folder, io.Discard); err == nil || !strings.Contains(err.Error(), `["noted"]`) {
 		t.Errorf("status finds: %v, want the process noted", err)
@@ -247,7 +247,7 @@ func TestDownOfNothing(t *testing.T) {
 	}
 }
 
-// What a lab did not make stays.
+// Files that a lab did not make are kept.
 func TestClear(t *testing.T) {
 	folder := newFolder(t)
 	for _, path := range []string{"admin.kubeconfig", "pki/control/ca.key", "etcd/data", "logs/etcd.log", "audit.log", "target-audit.log", "notes.txt", "mine/pki/x"} {
@@ -275,7 +275,7 @@ func TestClear(t *testing.T) {
 
 func TestLock(t *testing.T) {
 	folder := newFolder(t)
-	unlock, err := folder.lock(t.Context(), clock.RealClock{}, func(string) { t.Error("waits for nobody") })
+	unlock, err := folder.lock(t.Context(), clock.RealClock{}, func(string) { t.Error("waits although no other command runs") })
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -309,9 +309,9 @@ func TestValidate(t *testing.T) {
 		want    string
 	}{
 		"fine":           {Options{Bin: bin, Clusters: 2, Replicas: 3, Restart: RestartAlways}, ""},
-		"three clusters": {Options{Bin: bin, Clusters: 3, Replicas: 1, Restart: RestartNever}, "--clusters=3"},
-		"no replica":     {Options{Bin: bin, Clusters: 1, Restart: RestartAlways}, "--replicas=0"},
-		"no such policy": {Options{Bin: bin, Clusters: 1, Replicas: 2, Restart: "sometimes"}, "--restart="},
+		"three clusters": {Options{Bin: bin, Clusters: 3, Replicas: 1, Restart: RestartNever}, "--clusters: expected 1 or 2"},
+		"no replica":     {Options{Bin: bin, Clusters: 1, Restart: RestartAlways}, "--replicas: expected 1 to"},
+		"no such policy": {Options{Bin: bin, Clusters: 1, Replicas: 2, Restart: "sometimes"}, "--restart: expected"},
 		"nothing built":  {Options{Bin: t.TempDir(), Clusters: 1, Replicas: 1, Restart: RestartAlways}, "make build"},
 		"no Jaeger":      {Options{Bin: bin, Clusters: 1, Replicas: 1, Restart: RestartAlways, Tracing: true}, "build-jaeger"},
 	} {

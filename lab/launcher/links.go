@@ -13,7 +13,7 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/lab/proxy"
 )
 
-// The links of a replica: the proxies between it and the API servers, and the cloud. With one cluster the first two lead
+// The links of a replica: the proxies between it and the API servers, and the cloud. With one cluster the first two connect
 // to the same server, and are still two.
 const (
 	controlLink = "control"
@@ -63,7 +63,7 @@ func (l *Launcher) upstreams() (map[string]string, error) {
 	return addresses, nil
 }
 
-// openLinks makes a pod's proxies, one at each port, and the kubeconfigs that lead through them.
+// openLinks makes a pod's proxies, one at each port, and the kubeconfigs with their addresses.
 func (l *Launcher) openLinks(pod Pod, ports []int) error {
 	upstreams, err := l.upstreams()
 	if err != nil {
@@ -88,7 +88,7 @@ func (l *Launcher) openLinks(pod Pod, ports []int) error {
 
 func kubeconfigOf(pod Pod, link string) string { return pod.Name + "." + link + ".kubeconfig" }
 
-// linkAddress is where the proxy of a link listens; "" if there is none.
+// linkAddress returns the address of the proxy of a link; "" if there is none.
 func (l *Launcher) linkAddress(pod Pod, link string) string {
 	for _, status := range l.proxies.List() {
 		if status.Name == linkName(pod.Name, link) {
@@ -98,7 +98,7 @@ func (l *Launcher) linkAddress(pod Pod, link string) string {
 	return ""
 }
 
-// closeLinks ends what openLinks has made.
+// closeLinks closes the proxies of openLinks.
 func (l *Launcher) closeLinks(pod Pod) error {
 	for _, link := range links {
 		l.proxies.Close(linkName(pod.Name, link))
@@ -107,7 +107,7 @@ func (l *Launcher) closeLinks(pod Pod) error {
 	return errors.Join(os.Remove(folder.path(kubeconfigOf(pod, controlLink))), os.Remove(folder.path(kubeconfigOf(pod, targetLink))))
 }
 
-// setFault changes what one link of a process does to what passes through it.
+// setFault changes the fault of one link of a process.
 func (l *Launcher) setFault(ctx context.Context, process, link string, fault proxy.Fault) (Link, error) {
 	status, err := l.proxies.SetFault(ctx, linkName(process, link), fault)
 	return asLink(status), err

@@ -11,7 +11,7 @@ import (
 	"strings"
 )
 
-// Options say what a lab consists of.
+// Options describe a lab.
 type Options struct {
 	// Dir is the folder of the lab.
 	Dir string `json:"dir"`
@@ -21,9 +21,9 @@ type Options struct {
 	Clusters int `json:"clusters"`
 	// Replicas of the fleet.
 	Replicas int `json:"replicas"`
-	// Restart is RestartAlways or RestartNever: what becomes of a replica's process that ends unasked.
+	// Restart is RestartAlways or RestartNever: whether a replica's process that ends by itself is started again.
 	Restart string `json:"restart"`
-	// Tracing adds a Jaeger, and has the replicas send it their traces.
+	// Tracing adds a Jaeger, to which the replicas send their traces.
 	Tracing bool `json:"tracing"`
 	// CloudsimFlags and FleetFlags are passed on, split at spaces.
 	CloudsimFlags string `json:"cloudsimFlags"`
@@ -32,18 +32,18 @@ type Options struct {
 	CloudEndpoints string `json:"cloudEndpoints"`
 }
 
-// What becomes of a replica's process that ends unasked.
+// Whether a replica's process that ends by itself is started again.
 const (
 	// RestartAlways starts it again as a kubelet does, at once and later after a back-off.
 	RestartAlways = "always"
 	RestartNever  = "never"
 )
 
-// Bind makes the options flags, and sets their defaults.
+// Bind declares the options as flags, with their defaults.
 func (o *Options) Bind(flags *flag.FlagSet) {
 	flags.IntVar(&o.Clusters, "clusters", 1, "`number` of clusters: 1, or 2 for a target cluster of its own")
 	flags.IntVar(&o.Replicas, "replicas", 3, "`number` of replicas of the fleet")
-	flags.StringVar(&o.Restart, "restart", RestartAlways, "`when` to start a replica's process again that ends unasked: always, as a kubelet does, or never")
+	flags.StringVar(&o.Restart, "restart", RestartAlways, "`when` to start a replica's process again that ends by itself: always, as a kubelet does, or never")
 	flags.BoolVar(&o.Tracing, "tracing", false, "start a Jaeger, and send it traces")
 	flags.StringVar(&o.CloudsimFlags, "cloudsim-flags", "", "`flags` for cloudsim, split at spaces")
 	flags.StringVar(&o.FleetFlags, "fleet-flags", "", "`flags` for the fleet, split at spaces")
@@ -51,7 +51,7 @@ func (o *Options) Bind(flags *flag.FlagSet) {
 	flags.StringVar(&o.Bin, "bin", "", "`folder` of the binaries (default: the one of this program)")
 }
 
-// Complete makes paths absolute and fills in what was left open.
+// Complete makes paths absolute and sets the defaults.
 func (o *Options) Complete() error {
 	if o.Bin == "" {
 		self, err := os.Executable()
@@ -70,17 +70,17 @@ func (o *Options) Complete() error {
 	return nil
 }
 
-// Validate says what is wrong with the options.
+// Validate returns the errors of the options.
 func (o *Options) Validate() error {
 	var errs []error
 	if o.Clusters != 1 && o.Clusters != 2 {
-		errs = append(errs, fmt.Errorf("--clusters=%d: it must be 1 or 2", o.Clusters))
+		errs = append(errs, fmt.Errorf("--clusters: expected 1 or 2, got %d", o.Clusters))
 	}
 	if o.Replicas < 1 || o.Replicas > maxReplicas {
-		errs = append(errs, fmt.Errorf("--replicas=%d: it must be between 1 and %d", o.Replicas, maxReplicas))
+		errs = append(errs, fmt.Errorf("--replicas: expected 1 to %d, got %d", maxReplicas, o.Replicas))
 	}
 	if o.Restart != RestartAlways && o.Restart != RestartNever {
-		errs = append(errs, fmt.Errorf("--restart=%q: it must be %s or %s", o.Restart, RestartAlways, RestartNever))
+		errs = append(errs, fmt.Errorf("--restart: expected %s or %s, got %q", RestartAlways, RestartNever, o.Restart))
 	}
 	makers := map[string]string{hyperkubeBinary: "make build", cloudsimBinary: "make build", fleetBinary: "make build"}
 	if o.Tracing {
@@ -107,7 +107,7 @@ func (o *Options) folder() Folder { return Folder(o.Dir) }
 
 func (o *Options) twoClusters() bool { return o.Clusters == 2 }
 
-// String is what a user would have to give for a lab like this.
+// String returns the flags for a lab like this.
 func (o *Options) String() string {
 	text := []string{fmt.Sprintf("--clusters=%d --replicas=%d --restart=%s", o.Clusters, o.Replicas, o.Restart)}
 	if o.Tracing {

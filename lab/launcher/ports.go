@@ -9,11 +9,11 @@ import (
 	"strconv"
 )
 
-// Ports are taken from below the range that the system gives to outgoing connections, where such a connection could
-// take a port between our finding it free and the component's listening on it.
+// Ports are taken from below the range that the system uses for outgoing connections, where such a connection could take a
+// port after it was found free and before the component listens on it.
 const firstPort, lastPort = 10240, 32767
 
-// freePorts finds ports of the loopback interface on which nobody listens. Two labs that start at the same moment draw
+// freePorts finds ports of the loopback interface on which no process listens. Two labs that start at the same moment draw
 // at random, and so practically never the same.
 func freePorts(ctx context.Context, count int) ([]int, error) {
 	const attempts = 1000
@@ -22,7 +22,7 @@ func freePorts(ctx context.Context, count int) ([]int, error) {
 		port := firstPort + rand.IntN(lastPort-firstPort+1) //nolint:gosec // There is nothing to guess.
 		listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", loopback(port))
 		if err != nil {
-			continue // Somebody has it.
+			continue // The port is in use.
 		}
 		// Kept until all are found, so that none is found twice.
 		defer func() { _ = listener.Close() }()

@@ -19,13 +19,13 @@ import (
 const (
 	fleetPrefix = "fleet-"
 	fleetGroup  = "machine-controller-fleet"
-	// doubleSuffix is what the second process of a replica is called after.
+	// doubleSuffix is the suffix of the name of a replica's second process.
 	doubleSuffix = "-double"
 	// gracePeriod is how long a pod may take to end.
 	gracePeriod = 30 * time.Second
 )
 
-// Pod is a pod of the fleet's StatefulSet, as its kubelet has it. UID and folder stay when its process starts again.
+// Pod is a pod of the fleet's StatefulSet, as its kubelet knows it. UID and folder stay when its process starts again.
 type Pod struct {
 	// Name is that of the process. It is the replica's, unless the pod is a double.
 	Name    string `json:"name"`
@@ -33,20 +33,20 @@ type Pod struct {
 	UID     string `json:"uid"`
 	// Dir is the pod's own volume.
 	Dir string `json:"dir"`
-	// URL is where its process answers.
+	// URL is the address of its process.
 	URL string `json:"url"`
 
 	port int
 }
 
-// errNoReplica: it is no replica of the fleet.
+// errNoReplica: the name is not of a replica of the fleet.
 var errNoReplica = fmt.Errorf("no replica of the fleet: %w", supervise.ErrUnknown)
 
 const maxReplicas = 100
 
 func replicaName(ordinal int) string { return fleetPrefix + strconv.Itoa(ordinal) }
 
-// bootFleet starts all replicas, and waits until all are ready: alone, none is.
+// bootFleet starts all replicas, and waits until all are ready: a single one never becomes ready.
 func (l *Launcher) bootFleet(ctx context.Context) error {
 	group, groupCtx := errgroup.WithContext(ctx)
 	for i := range l.options.Replicas {
@@ -64,7 +64,7 @@ func (l *Launcher) startReplica(ctx context.Context, name string) (supervise.Spe
 	return l.startPod(ctx, Pod{Name: name, Replica: name, UID: uuid.NewString()})
 }
 
-// startPod starts the process of a pod that has name, replica and UID. The rest is filled in where it is missing.
+// startPod starts the process of a pod that has name, replica and UID. Missing fields are set.
 func (l *Launcher) startPod(ctx context.Context, pod Pod) (supervise.Spec, error) {
 	if pod.Dir == "" {
 		pod.Dir = l.options.folder().path("pods/" + pod.Replica + "_" + pod.UID)
@@ -131,8 +131,9 @@ func (l *Launcher) Replace(ctx context.Context, replica string) error {
 	return err
 }
 
-// Double starts a second process of a replica, with proxies of its own: in the same pod, as a container runtime does that
-// has lost track; or in a pod of its own, as happens when a pod is deleted by force. Nobody starts it again when it ends.
+// Double starts a second process of a replica, with proxies of its own: in the same pod, like a container runtime that has
+// lost track of the first; or in a new pod, as happens when a pod is deleted by force. It is not started again when it
+// ends.
 func (l *Launcher) Double(ctx context.Context, replica string, newPod bool) error {
 	l.scaling.Lock()
 	defer l.scaling.Unlock()
@@ -159,8 +160,8 @@ func (l *Launcher) Double(ctx context.Context, replica string, newPod bool) erro
 	return err
 }
 
-// Scale makes the fleet have so many replicas: it starts those that are missing, or asks those that are too many to end
-// and waits until they have. Doubles of these are killed.
+// Scale sets the number of replicas of the fleet: it starts missing ones, or stops surplus ones
+// and waits until they have ended. Doubles of these are killed.
 func (l *Launcher) Scale(ctx context.Context, replicas int) error {
 	if replicas < 1 || replicas > maxReplicas {
 		return fmt.Errorf("%w: replicas: expected 1 to %d, got %d", errBadRequest, maxReplicas, replicas)
@@ -234,7 +235,7 @@ func (l *Launcher) endPod(ctx context.Context, pod Pod) error {
 	return nil
 }
 
-// sharesFolder says whether a pod has another process that is known.
+// sharesFolder reports whether a pod has another process that is known.
 func (l *Launcher) sharesFolder(pod Pod) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -246,7 +247,7 @@ func (l *Launcher) sharesFolder(pod Pod) bool {
 	return false
 }
 
-// removePod ends a pod and whatever was made for it.
+// removePod removes a pod and all that was made for it.
 func (l *Launcher) removePod(ctx context.Context, pod Pod) error {
 	if err := l.endPod(ctx, pod); err != nil {
 		return err

@@ -18,7 +18,7 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/lab/supervise"
 )
 
-// newFleet makes a launcher whose replicas do nothing but log their flags, and a client of it. There is no server behind the
+// newFleet returns a launcher whose replicas only log their flags, and a client of it. There is no server behind the
 // links.
 func newFleet(t *testing.T) (*Launcher, Client) {
 	t.Helper()
@@ -107,7 +107,7 @@ func flagsOf(t *testing.T, l *Launcher, process string) map[string]string {
 	return flags
 }
 
-// A replica is told who it is, has an identity of its own, and reaches each server through a proxy of its own.
+// A replica gets its name, has an identity of its own, and reaches each server through a proxy of its own.
 func TestReplica(t *testing.T) {
 	l, client := newFleet(t)
 	pod := scale(t, client, 2)[1]
@@ -210,7 +210,7 @@ func TestDouble(t *testing.T) {
 	}
 }
 
-// Scaling down takes the highest, with their doubles and whatever was made for them.
+// Scaling down removes the highest, with their doubles and all that was made for them.
 func TestScale(t *testing.T) {
 	l, client := newFleet(t)
 	if diff := cmp.Diff([]string{"fleet-0", "fleet-1", "fleet-2"}, podNames(scale(t, client, 3))); diff != "" {
@@ -239,7 +239,7 @@ func TestScale(t *testing.T) {
 	}
 }
 
-// A replica that cannot be started is none, and can be once the reason is gone.
+// A replica that failed to start is not listed, and can be started once the cause is removed.
 func TestScaleFails(t *testing.T) {
 	l, client := newFleet(t)
 	scale(t, client, 1)
@@ -262,8 +262,8 @@ func TestScaleFails(t *testing.T) {
 	}
 }
 
-// A process that ends unasked comes back; not when nobody wants that, and not the double.
-func TestReplicasComeBack(t *testing.T) {
+// A process that ends by itself is restarted; not with RestartNever, and not the double.
+func TestReplicasAreRestarted(t *testing.T) {
 	l, client := newFleet(t)
 	l.options.Restart = RestartAlways
 	scale(t, client, 1)

@@ -14,7 +14,7 @@ import (
 // ReportFD is the file descriptor of the launcher's end of the connection to the `lab up` that has started it.
 //
 // The launcher writes messages to it until it is ready or has failed. When it reads the end of it before that, `lab up`
-// has been given up, and so is the boot.
+// was cancelled, and so is the boot.
 const ReportFD = 3
 
 // message is one line of a report; one field is set.
@@ -24,10 +24,10 @@ type message struct {
 	Error string `json:"error,omitempty"`
 }
 
-// ReportTo gives the launcher's part of the connection. The context ends when the other side goes away before ready
+// ReportTo returns the launcher's end of the connection. The context ends when the other side disconnects before ready
 // was called. end must be called when the launcher ends, with its error.
 func ReportTo(ctx context.Context, fd uintptr) (_ context.Context, say func(string), ready func(), end func(error), err error) {
-	syscall.CloseOnExec(int(fd)) // It is nothing to what the launcher starts.
+	syscall.CloseOnExec(int(fd)) // Processes that the launcher starts must not inherit it.
 	file := os.NewFile(fd, "report")
 	conn, err := net.FileConn(file)
 	_ = file.Close()
@@ -45,7 +45,7 @@ func ReportTo(ctx context.Context, fd uintptr) (_ context.Context, say func(stri
 			cancel()
 		}
 	}()
-	send := func(m message) { _ = json.NewEncoder(conn).Encode(m) } // An error shows above.
+	send := func(m message) { _ = json.NewEncoder(conn).Encode(m) } // An error is found by the Read above.
 	finish := func(last message) {
 		send(last)
 		_ = conn.Close()
@@ -67,9 +67,9 @@ func ReportTo(ctx context.Context, fd uintptr) (_ context.Context, say func(stri
 	return ctx, say, ready, end, nil
 }
 
-// connection makes both ends.
+// connection returns both ends.
 func connection() (ours net.Conn, theirs *os.File, err error) {
-	// Nothing may be started between the two steps.
+	// No process may be started between the two steps.
 	syscall.ForkLock.RLock()
 	fds, err := syscall.Socketpair(syscall.AF_UNIX, syscall.SOCK_STREAM, 0)
 	if err == nil {
@@ -91,10 +91,10 @@ func connection() (ours net.Conn, theirs *os.File, err error) {
 	return ours, theirs, nil
 }
 
-// errVanished: the launcher ended without a word.
-var errVanished = errors.New("the launcher vanished")
+// errVanished: the launcher ended without a message.
+var errVanished = errors.New("the launcher ended without a message; see its log")
 
-// follow passes on what the launcher says, and returns when it is ready (nil) or not.
+// follow passes on the launcher's messages, and returns when it is ready (nil) or has failed.
 func follow(conn net.Conn, say func(string)) error {
 	decoder := json.NewDecoder(conn)
 	for {
@@ -103,7 +103,7 @@ func follow(conn net.Conn, say func(string)) error {
 		case errors.Is(err, io.EOF):
 			return errVanished
 		case err != nil:
-			return fmt.Errorf("listening to the launcher: %w", err)
+			return fmt.Errorf("reading the launcher's messages: %w", err)
 		case m.Ready:
 			return nil
 		case m.Error != "":

@@ -10,7 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// connected makes both ends; the launcher's is a file descriptor that ReportTo may close.
+// connected returns both ends; the launcher's is a file descriptor that ReportTo may close.
 func connected(t *testing.T) (ours net.Conn, fd int) {
 	t.Helper()
 	ours, theirs, err := connection()
@@ -61,8 +61,8 @@ func TestReport(t *testing.T) {
 	}
 }
 
-// When nobody waits for it any more, the boot is given up; but once it is ready, that does not matter.
-func TestGivenUp(t *testing.T) {
+// When lab up disconnects, the boot is cancelled; after the lab is ready, that has no effect.
+func TestBootIsCancelled(t *testing.T) {
 	ours, fd := connected(t)
 	ctx, _, _, end, err := ReportTo(t.Context(), uintptr(fd))
 	if err != nil {

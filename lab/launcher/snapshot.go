@@ -15,22 +15,22 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/lab/controlplane"
 )
 
-// Snapshot is what a snapshot or a restore is about.
+// Snapshot has the parameters of a snapshot or a restore.
 type Snapshot struct {
 	// File is an absolute path. A snapshot makes it, and does not overwrite one.
 	File string `json:"file"`
-	// BumpRevision is how much a restore raises etcd's revision. With 0 revisions are given out twice, and watches that go
-	// on from one of the lost future miss what happens, as careless restores have it.
+	// BumpRevision is how much a restore raises etcd's revision. With 0 revisions are used twice, and watches that continue
+	// from a lost revision miss changes, as after incorrect restores.
 	BumpRevision uint64 `json:"bumpRevision,omitempty"`
 }
 
-// Save saves what etcd holds, of all clusters.
+// Save saves the content of etcd, of all clusters.
 func (l *Launcher) Save(ctx context.Context, s Snapshot) error {
 	return l.hyperkube(ctx, l.etcd.SaveCommand(s.File))
 }
 
-// Restore makes etcd hold what it held at a snapshot. API servers, controller managers and schedulers end before, and
-// start in order after it; when Restore returns they are ready. Nothing else is touched.
+// Restore restores etcd from a snapshot. API servers, controller managers and schedulers end before, and
+// start in order after it; when Restore returns they are ready. Nothing else is changed.
 func (l *Launcher) Restore(ctx context.Context, s Snapshot) error {
 	l.scaling.Lock()
 	defer l.scaling.Unlock()
@@ -39,12 +39,12 @@ func (l *Launcher) Restore(ctx context.Context, s Snapshot) error {
 	}
 	data, restored := l.etcd.DataDir(), l.etcd.DataDir()+".restored"
 	if err := os.RemoveAll(restored); err != nil {
-		return fmt.Errorf("removing what an earlier restore has left: %w", err)
+		return fmt.Errorf("removing the files of an earlier restore: %w", err)
 	}
 	if err := l.hyperkube(ctx, l.etcd.RestoreCommand(s.File, restored, s.BumpRevision)); err != nil {
 		return err
 	}
-	// The last started end first, so that the API servers have an etcd as long as they live.
+	// In the reverse order of their start, so that the API servers have an etcd until they end.
 	var errs []error
 	for _, name := range slices.Backward(append([]string{controlplane.EtcdName}, l.components()...)) {
 		errs = append(errs, l.supervisor.Kill(name))
@@ -90,7 +90,7 @@ func (l *Launcher) restartCluster(ctx context.Context, cluster *controlplane.Clu
 	return nil
 }
 
-// hyperkube runs one of its programs, to its end.
+// hyperkube runs one of its programs and waits for its end.
 func (l *Launcher) hyperkube(ctx context.Context, args []string) error {
 	cmd := exec.CommandContext(ctx, l.options.binary(hyperkubeBinary), args...)
 	output, err := cmd.CombinedOutput()

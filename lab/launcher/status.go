@@ -10,7 +10,7 @@ import (
 	"text/tabwriter"
 )
 
-// Status prints what lives in a lab and which of it answers. Without a lab it is an error.
+// Status prints the processes of a lab and their health. It is an error if there is no lab.
 func Status(ctx context.Context, folder Folder, out io.Writer) error {
 	state, err := folder.ReadState()
 	if absent(err) {
@@ -49,7 +49,7 @@ func Status(ctx context.Context, folder Folder, out io.Writer) error {
 			what += " (" + p.Exit + ")"
 		}
 		if p.Returns {
-			what += ", comes back"
+			what += ", will be restarted"
 		}
 		fmt.Fprintf(table, "%s\t%s\t%s\t%d\t%s\t%s\t%s\n", p.Name, pid, what, p.Starts, mebibytes(p.RSSBytes), endpoints[p.Name], health[p.Name])
 	}
@@ -73,7 +73,7 @@ func statusWithoutLauncher(state State, folder Folder) error {
 			names = append(names, name)
 		}
 	}
-	return fmt.Errorf("the launcher of the lab in %s is gone, but %d processes live, of which %q were its own; lab down ends them", folder, len(live), names)
+	return fmt.Errorf("the launcher of the lab in %s is gone, but %d processes live, %q of them started by it; lab down ends them", folder, len(live), names)
 }
 
 func mebibytes(bytes int64) string {

@@ -47,7 +47,7 @@ func Up(ctx context.Context, options Options, clk clock.WithTicker, say func(str
 		return err
 	}
 	if err := startLauncher(ctx, folder, state.ID, say); err != nil {
-		// The launcher has cleaned up after itself, unless it is what failed.
+		// The launcher has ended everything, unless it has failed itself.
 		endCtx, cancel := context.WithTimeout(context.WithoutCancel(ctx), endTimeout)
 		defer cancel()
 		_, endErr := endProcesses(endCtx, folder, clk)
@@ -56,7 +56,7 @@ func Up(ctx context.Context, options Options, clk clock.WithTicker, say func(str
 	return nil
 }
 
-// startLauncher starts a launcher, and returns when it is ready, or else when it has ended.
+// startLauncher starts a launcher, and returns when it is ready, or when it has ended.
 func startLauncher(ctx context.Context, folder Folder, id string, say func(string)) error {
 	self, err := os.Executable()
 	if err != nil {
@@ -83,7 +83,7 @@ func startLauncher(ctx context.Context, folder Folder, id string, say func(strin
 	if err != nil {
 		return fmt.Errorf("starting the launcher: %w", err)
 	}
-	// Closing the connection tells the launcher to give up.
+	// Closing the connection makes the launcher cancel the boot.
 	stop := context.AfterFunc(ctx, func() { _ = ours.Close() })
 	defer stop()
 	err = follow(ours, say)
@@ -101,7 +101,7 @@ func startLauncher(ctx context.Context, folder Folder, id string, say func(strin
 	return err
 }
 
-// alreadyUp says whether a lab like this runs in the folder. It is an error if another one does, or half of one.
+// alreadyUp reports whether a lab like this runs in the folder. It is an error if another one runs, or only a part of one.
 func alreadyUp(ctx context.Context, options Options) (bool, error) {
 	folder := options.folder()
 	state, err := folder.ReadState()
@@ -109,7 +109,7 @@ func alreadyUp(ctx context.Context, options Options) (bool, error) {
 		return false, nil
 	}
 	if err != nil {
-		return false, fmt.Errorf("what runs in the folder is unclear (remove %s if nothing does): %w", folder.path(stateFile), err)
+		return false, fmt.Errorf("the processes of the folder are unknown (remove %s if none runs): %w", folder.path(stateFile), err)
 	}
 	live, err := state.live()
 	if err != nil || len(live) == 0 {
@@ -117,10 +117,10 @@ func alreadyUp(ctx context.Context, options Options) (bool, error) {
 	}
 	const advice = "; end it with lab down --dir="
 	if launcher, ok := state.Processes[launcherName]; !ok || launcher.State().Gone() || !state.Ready {
-		return false, fmt.Errorf("half of a lab runs in %s: %d processes, without a working launcher%s%s", options.Dir, len(live), advice, options.Dir)
+		return false, fmt.Errorf("a part of a lab runs in %s: %d processes, without a working launcher%s%s", options.Dir, len(live), advice, options.Dir)
 	}
 	if wanted, actual := options.String(), state.Options.String(); wanted != actual {
-		return false, fmt.Errorf("another lab runs in %s: it has %s, wanted is %s%s%s", options.Dir, actual, wanted, advice, options.Dir)
+		return false, fmt.Errorf("another lab runs in %s: expected %s, got %s%s%s", options.Dir, wanted, actual, advice, options.Dir)
 	}
 	list, err := NewClient(folder).Processes(ctx)
 	if err != nil {
@@ -138,7 +138,7 @@ func alreadyUp(ctx context.Context, options Options) (bool, error) {
 	return true, nil
 }
 
-// live are the processes of a lab, whoever has started them.
+// live returns the processes of a lab, regardless of their parent.
 func (s State) live() ([]process.ID, error) {
 	live, err := process.WithEnv(IDVariable, s.ID)
 	if err != nil {

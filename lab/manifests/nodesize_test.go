@@ -14,7 +14,7 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 )
 
-// oversized is a Node of a kubelet that writes as much of it as it can.
+// oversized returns a Node of a kubelet that writes as much of it as it can.
 func oversized() *corev1.Node {
 	return changed(node(), func(n *corev1.Node) {
 		n.Annotations = map[string]string{}
@@ -33,7 +33,7 @@ func oversized() *corev1.Node {
 	})
 }
 
-// patched is a Node after a patch of the fleet, as the API server makes it.
+// patched returns a Node after a patch of the fleet, as the API server makes it.
 func patched(t *testing.T, before *corev1.Node, patch string) *corev1.Node {
 	t.Helper()
 	original, err := json.Marshal(before)
@@ -51,10 +51,10 @@ func patched(t *testing.T, before *corev1.Node, patch string) *corev1.Node {
 	return after
 }
 
-// TestTheFleetChangesNodesOfAnySize tries the writes of a machine's life on a Node that makes every rule cost as much as a
-// kubelet can. A rule that exceeds what the API server lets an expression cost refuses the write, and fails the test. Lists are
+// TestFleetChangesNodesOfAnySize tries the writes of a machine's life on a Node that makes every rule cost as much as a
+// kubelet can. A rule that exceeds what the API server allows for an expression rejects the write, and fails the test. Lists are
 // compared in their order, which a strategic merge keeps: to look each element up in the other list takes seconds here.
-func TestTheFleetChangesNodesOfAnySize(t *testing.T) {
+func TestFleetChangesNodesOfAnySize(t *testing.T) {
 	t.Parallel()
 	policies := policiesOf(t, Target())
 	claimed := patched(t, oversized(), `{"metadata":{"finalizers":["`+v1alpha1.NodeFinalizerName+`"]}}`)
@@ -65,18 +65,18 @@ func TestTheFleetChangesNodesOfAnySize(t *testing.T) {
 		status bool
 		want   string
 	}{
-		"it is claimed":                        {oversized(), `{"metadata":{"labels":{"a":"b"},"finalizers":["` + v1alpha1.NodeFinalizerName + `"]}}`, false, ""},
-		"it is cordoned":                       {claimed, `{"spec":{"unschedulable":true}}`, false, ""},
-		"it is tainted":                        {claimed, `{"spec":{"taints":[{"key":"x","effect":"NoSchedule"}]}}`, false, ""},
-		"it is marked":                         {claimed, `{"status":{"conditions":[{"type":"Terminating","status":"True"}]}}`, true, ""},
-		"it is marked otherwise":               {marked, `{"status":{"conditions":[{"type":"Terminating","status":"False"}]}}`, true, ""},
-		"it loses its mark":                    {marked, `{"status":{"conditions":[{"$patch":"delete","type":"Terminating"}]}}`, true, ""},
-		"it has more capacity":                 {claimed, `{"status":{"capacity":{"example.org/x":"1"}}}`, true, ""},
-		"its finalizer goes":                   {marked, `{"metadata":{"$deleteFromPrimitiveList/finalizers":["` + v1alpha1.NodeFinalizerName + `"]}}`, false, ""},
-		"another's finalizer goes":             {claimed, `{"metadata":{"$deleteFromPrimitiveList/finalizers":["example.org/1500"]}}`, false, "finalizers and owners"},
-		"another's condition changes":          {claimed, `{"status":{"conditions":[{"type":"C1500","status":"False"}]}}`, true, "of a Node's conditions"},
-		"another's condition goes":             {claimed, `{"status":{"conditions":[{"$patch":"delete","type":"C1500"}]}}`, true, "of a Node's conditions"},
-		"a condition of another comes with it": {claimed, `{"status":{"conditions":[{"type":"Other","status":"True"},{"type":"Terminating","status":"True"}]}}`, true, "of a Node's conditions"},
+		"it is claimed":                     {oversized(), `{"metadata":{"labels":{"a":"b"},"finalizers":["` + v1alpha1.NodeFinalizerName + `"]}}`, false, ""},
+		"it is cordoned":                    {claimed, `{"spec":{"unschedulable":true}}`, false, ""},
+		"it is tainted":                     {claimed, `{"spec":{"taints":[{"key":"x","effect":"NoSchedule"}]}}`, false, ""},
+		"it is marked":                      {claimed, `{"status":{"conditions":[{"type":"Terminating","status":"True"}]}}`, true, ""},
+		"it is marked otherwise":            {marked, `{"status":{"conditions":[{"type":"Terminating","status":"False"}]}}`, true, ""},
+		"it loses its mark":                 {marked, `{"status":{"conditions":[{"$patch":"delete","type":"Terminating"}]}}`, true, ""},
+		"it has more capacity":              {claimed, `{"status":{"capacity":{"example.org/x":"1"}}}`, true, ""},
+		"its finalizer is removed":          {marked, `{"metadata":{"$deleteFromPrimitiveList/finalizers":["` + v1alpha1.NodeFinalizerName + `"]}}`, false, ""},
+		"another's finalizer is removed":    {claimed, `{"metadata":{"$deleteFromPrimitiveList/finalizers":["example.org/1500"]}}`, false, "finalizers and owners"},
+		"another's condition changes":       {claimed, `{"status":{"conditions":[{"type":"C1500","status":"False"}]}}`, true, "of a Node's conditions"},
+		"another's condition is removed":    {claimed, `{"status":{"conditions":[{"$patch":"delete","type":"C1500"}]}}`, true, "of a Node's conditions"},
+		"another's condition is added, too": {claimed, `{"status":{"conditions":[{"type":"Other","status":"True"},{"type":"Terminating","status":"True"}]}}`, true, "of a Node's conditions"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := request{status: tc.status, before: tc.before, after: patched(t, tc.before, tc.patch)}

@@ -26,7 +26,7 @@ func noted[T runtime.Object](object T, change func(metav1.Object)) T {
 	return c
 }
 
-// set returns a change that gives an object an annotation, or takes it away.
+// set returns a change that gives an object an annotation, or removes it.
 func set(key, value string) func(metav1.Object) {
 	return func(o metav1.Object) {
 		if value == "" {
@@ -39,7 +39,7 @@ func set(key, value string) func(metav1.Object) {
 
 func nothing(metav1.Object) {}
 
-// slot returns a change that leaves an object no label but that of a slot.
+// slot returns a change that removes all labels of an object but that of a slot.
 func slot(value string) func(metav1.Object) {
 	return func(o metav1.Object) { o.SetLabels(map[string]string{v1alpha1.LabelSlot: value}) }
 }
@@ -99,7 +99,7 @@ func TestOnlyTheFleetWritesItsNotes(t *testing.T) {
 		"a tenant changes a template with a note":    {request{user: tenant, before: noted(d, aside), after: noted(d, func(o metav1.Object) { aside(o); set("a", "b")(o) })}, ""},
 		"a tenant changes nothing":                   {update(tenant, nothing), ""},
 		"the autoscaler names a Machine":             {update(tenant, set(v1alpha1.AnnotationPriority, "1")), ""},
-		"a finalizer goes":                           {request{user: "system:serviceaccount:kube-system:generic-garbage-collector", before: noted(m, func(o metav1.Object) { o.SetFinalizers([]string{"foregroundDeletion"}) }), after: noted(m, nothing)}, ""},
+		"a finalizer is removed":                     {request{user: "system:serviceaccount:kube-system:generic-garbage-collector", before: noted(m, func(o metav1.Object) { o.SetFinalizers([]string{"foregroundDeletion"}) }), after: noted(m, nothing)}, ""},
 		"a tenant adds a note":                       {update(tenant, set(v1alpha1.AnnotationUncordonAt, "2026-01-02T03:04:05Z")), notes},
 		"a tenant adds a note that is not known yet": {update(tenant, set(v1alpha1.FleetDomain+"x", "y")), notes},
 		"a tenant changes a note":                    {update(tenant, set(v1alpha1.AnnotationIntents, `{"create":[1]}`)), notes},
@@ -132,7 +132,7 @@ func TestOnlyTheFleetWritesItsNotes(t *testing.T) {
 	}
 }
 
-func TestNotesOfNamespacesThatTheFleetDoesNotServe_AreLeftToOthers(t *testing.T) {
+func TestNotesOfNamespacesThatTheFleetDoesNotServe_OthersMayWrite(t *testing.T) {
 	t.Parallel()
 	rendered, err := os.ReadFile("testdata/one-cluster-tenant.yaml")
 	if err != nil {

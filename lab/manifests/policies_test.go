@@ -118,7 +118,7 @@ type request struct {
 	before, after runtime.Object
 }
 
-// refusal returns why policies refuse a request; "" when they do not.
+// refusal returns why policies reject a request; "" when they do not.
 func (r request) refusal(t *testing.T, policies []policy) string {
 	t.Helper()
 	some := r.after
@@ -246,7 +246,7 @@ func lease(namespace, name string) *coordinationv1.Lease {
 	return &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
 }
 
-// policyCase is a write, and a part of what it is refused with; "" when it is not.
+// policyCase is a write, and a part of the error; "" for none.
 type policyCase struct {
 	name string
 	request
@@ -263,7 +263,7 @@ func runPolicyCases(t *testing.T, policies []policy, cases []policyCase) {
 			if got := tc.refusal(t, policies); tc.want == "" && got != "" || !strings.Contains(got, tc.want) {
 				t.Errorf("refused with %q, want %q", got, tc.want)
 			}
-			if tc.user = "somebody else"; tc.refusal(t, policies) != "" {
+			if tc.user = "another"; tc.refusal(t, policies) != "" {
 				t.Error("the policy holds for another user, too")
 			}
 		})
@@ -294,7 +294,7 @@ func TestPoliciesOfTheControlCluster(t *testing.T) {
 		{"a Secret is made", request{after: s}, finalizers},
 		{"a Secret for a ServiceAccount's token is made", request{after: changed(s, func(s *corev1.Secret) { s.Type = corev1.SecretTypeServiceAccountToken })}, finalizers},
 		{"a Secret is deleted", request{before: s}, finalizers},
-		// It may be the target cluster, too, whose own policy sees to these.
+		// It may be the target cluster, too, whose own policy covers these.
 		{"a bootstrap token is made", request{after: token()}, ""},
 		{"a bootstrap token is prolonged", request{before: token(), after: changed(token(), func(s *corev1.Secret) { s.Data["expiration"] = nil })}, ""},
 		{"a bootstrap token is deleted", request{before: token()}, ""},
@@ -354,7 +354,7 @@ func TestPoliciesOfTheTargetClusterAboutSecrets(t *testing.T) {
 	})
 }
 
-// TestTokensWithGroupsAndSigning has the policies of a chart whose values give both to bootstrap tokens.
+// TestTokensWithGroupsAndSigning uses the policies of a chart whose values give both to bootstrap tokens.
 func TestTokensWithGroupsAndSigning(t *testing.T) {
 	t.Parallel()
 	const beyond = "no groups and no usages"
@@ -375,7 +375,7 @@ func TestTokensWithGroupsAndSigning(t *testing.T) {
 	})
 }
 
-// TestPoliciesOfOneClusterForBoth holds both policies about Secrets for the same cluster. A patch that changes nothing reads a
+// TestPoliciesOfOneClusterForBoth applies both policies about Secrets to the same cluster. A patch that changes nothing reads a
 // Secret: in kube-system, where the fleet may patch Secrets, it passes only where the fleet may read all of them anyway.
 func TestPoliciesOfOneClusterForBoth(t *testing.T) {
 	t.Parallel()

@@ -55,7 +55,7 @@ func NewCA(name string, now time.Time) (*CA, error) {
 	return &CA{Pair: pair, cert: cert, key: key}, nil
 }
 
-// Subject says whom a certificate is for.
+// Subject is the subject of a certificate.
 type Subject struct {
 	// User is the user name that Kubernetes sees in a client certificate.
 	User string
@@ -110,7 +110,7 @@ func NewSigningKeys() (Pair, error) {
 	return Pair{Cert: pem.EncodeToMemory(&pem.Block{Type: "PUBLIC KEY", Bytes: public}), Key: private}, nil
 }
 
-// sign fills in what all certificates share, and signs.
+// sign sets the common fields of all certificates, and signs.
 func sign(template *x509.Certificate, key *ecdsa.PrivateKey, parent *x509.Certificate, parentKey *ecdsa.PrivateKey, now time.Time) (Pair, error) {
 	serial, err := rand.Int(rand.Reader, new(big.Int).Lsh(big.NewInt(1), 127))
 	if err != nil {

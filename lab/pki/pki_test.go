@@ -32,8 +32,8 @@ func issue(t *testing.T, ca *CA, s Subject) Pair {
 	return pair
 }
 
-// A server and a client that trust the same authority talk to each other, and the server sees user and groups.
-func TestServerAndClientMeet(t *testing.T) {
+// A server and a client that trust the same authority can connect, and the server sees user and groups.
+func TestClientConnectsToServer(t *testing.T) {
 	ca := newCA(t)
 	pool := x509.NewCertPool()
 	pool.AppendCertsFromPEM(ca.Cert)
@@ -84,7 +84,7 @@ func TestServerAndClientMeet(t *testing.T) {
 }
 
 func TestClientCertificateIsNoServerCertificate(t *testing.T) {
-	pair := issue(t, newCA(t), Subject{User: "someone"})
+	pair := issue(t, newCA(t), Subject{User: "client"})
 	block, _ := pem.Decode(pair.Cert)
 	cert, err := x509.ParseCertificate(block.Bytes)
 	if err != nil {
@@ -115,7 +115,7 @@ func TestSigningKeysBelongTogether(t *testing.T) {
 	}
 }
 
-// client-go reads what we write.
+// client-go can read the file.
 func TestKubeconfig(t *testing.T) {
 	ca := newCA(t)
 	user := issue(t, ca, Subject{User: "admin"})

@@ -9,11 +9,11 @@ import (
 	"k8s.io/utils/clock"
 )
 
-// pollInterval is how often End looks again. Whoever is not a process's parent has to ask.
+// pollInterval is how often End polls: only a parent is notified of the end of a process.
 const pollInterval = 20 * time.Millisecond
 
-// End ends all processes that find finds: it asks them to (SIGTERM), and after patience makes them (SIGKILL). It finds
-// them again and again until there are none, so that children which are born meanwhile are ended too. It returns the
+// End ends all processes that find finds: first with SIGTERM, and after patience with SIGKILL. It repeats the search until
+// there are none, so that children which are started meanwhile are ended too. It returns the
 // number of processes that it signalled.
 func End(ctx context.Context, clk clock.WithTicker, patience time.Duration, find func() ([]ID, error)) (int, error) {
 	asked := map[ID]bool{}
@@ -26,13 +26,13 @@ func End(ctx context.Context, clk clock.WithTicker, patience time.Duration, find
 			return len(asked), err
 		}
 		if len(ids) == 0 {
-			// Whoever was begun during the search, by one that has ended since, is found by another one.
+			// A process that was started during the search, by one that has ended since, is found by the next search.
 			if ids, err = find(); err != nil || len(ids) == 0 {
 				return len(asked), err
 			}
 		}
 		for _, id := range ids {
-			// A process that is gone by now needs no signal; one that cannot be signalled shows when ctx ends.
+			// A process that has ended needs no signal; one that cannot be signalled is reported when ctx ends.
 			switch {
 			case clk.Now().After(deadline):
 				_ = id.Signal(syscall.SIGKILL)

@@ -7,32 +7,32 @@ import (
 	"syscall"
 )
 
-// ID names one process for ever.
+// ID identifies one process, and never another one.
 type ID struct {
 	PID int `json:"pid"`
-	// Start is the time of its start, in the system's own measure.
+	// Start is the time of its start, in the unit of the system.
 	Start uint64 `json:"start"`
 	// Boot names the time between two boots of the system, if Start is counted from one.
 	Boot string `json:"boot"`
 }
 
-// State is what a process does, in the letters that the system has for it: 'T' is stopped by a signal, 'Z' has ended
-// and waits to be reaped, 0 is gone; the others are alive.
+// State is the state of a process, in the letters of the system: 'T' is stopped by a signal, 'Z' has ended and is not
+// reaped yet, 0 does not exist; the others are alive.
 type State byte
 
-// Stopped says whether a signal has stopped the process.
+// Stopped reports whether a signal has stopped the process.
 func (s State) Stopped() bool { return s == 'T' }
 
-// Gone says whether the process has ended.
+// Gone reports whether the process has ended.
 func (s State) Gone() bool { return s == 0 || s == 'Z' || s == 'X' }
 
-// Identify names the process that has this number now. Without one the error is fs.ErrNotExist.
+// Identify returns the ID of the process with this number. Without one the error is fs.ErrNotExist.
 func Identify(pid int) (ID, error) {
 	id, _, err := look(pid)
 	return id, err
 }
 
-// State is what the process does now.
+// State returns the current state of the process.
 func (id ID) State() State {
 	now, state, err := look(id.PID)
 	if err != nil || now != id {
@@ -41,9 +41,9 @@ func (id ID) State() State {
 	return state
 }
 
-// Signal sends a signal to this very process. It is os.ErrProcessDone if the process has ended.
+// Signal sends a signal to this process only. The error is os.ErrProcessDone if the process has ended.
 func (id ID) Signal(sig syscall.Signal) error {
-	// On Linux, the handle stays with the process that had the number when it was made. So if that one is ours, the
+	// On Linux, the handle stays with the process that had the number when it was made. So if that is the process of the ID, the
 	// signal cannot reach another.
 	handle, err := os.FindProcess(id.PID)
 	if err != nil {
@@ -62,7 +62,7 @@ func (id ID) Signal(sig syscall.Signal) error {
 	return nil
 }
 
-// RSS is the process's resident memory in bytes; 0 when it is gone.
+// RSS is the process's resident memory in bytes; 0 when it has ended.
 func (id ID) RSS() int64 {
 	if id.State().Gone() {
 		return 0

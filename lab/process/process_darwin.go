@@ -11,11 +11,11 @@ import (
 	"time"
 )
 
-// look identifies the process that has this number now, and says what it does. Start is in seconds since 1970.
+// look identifies the process that has this number now, and returns its state. Start is in seconds since 1970.
 func look(pid int) (ID, State, error) {
 	output, err := exec.Command("ps", "-o", "state=,lstart=", "-p", strconv.Itoa(pid)).Output() //nolint:noctx // It takes milliseconds.
 	fields := strings.Fields(string(output))
-	if len(fields) == 0 { // ps has an error for that, too.
+	if len(fields) == 0 { // ps fails in that case, too.
 		return ID{}, 0, fmt.Errorf("process %d: %w", pid, fs.ErrNotExist)
 	}
 	if err != nil {
@@ -41,7 +41,7 @@ func memory(pid int) int64 {
 }
 
 // WithEnv finds all processes, except the caller's own, that were started with the environment variable name=value,
-// in which there may be no space. Processes of other users are left out.
+// which must not contain spaces. Processes of other users are omitted.
 func WithEnv(name, value string) ([]ID, error) {
 	output, err := exec.Command("ps", "-axwwE", "-o", "pid=,command=").Output() //nolint:noctx // It takes milliseconds.
 	if err != nil {

@@ -11,7 +11,7 @@ import (
 	"syscall"
 )
 
-// look identifies the process that has this number now, and says what it does. Start is in clock ticks since the boot.
+// look identifies the process that has this number now, and returns its state. Start is in clock ticks since the boot.
 func look(pid int) (ID, State, error) {
 	boot, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
 	if err != nil {
@@ -45,7 +45,7 @@ func memory(pid int) int64 {
 }
 
 // WithEnv finds all processes, except the caller's own, that were started with the environment variable name=value.
-// Processes of other users are left out.
+// Processes of other users are omitted.
 func WithEnv(name, value string) ([]ID, error) {
 	entries, err := os.ReadDir("/proc")
 	if err != nil {
@@ -58,7 +58,7 @@ func WithEnv(name, value string) ([]ID, error) {
 		if err != nil || pid == os.Getpid() {
 			continue
 		}
-		// Identified first: if the number changes hands before the environment is read, the ID names nobody.
+		// Identified first: if the number is used again before the environment is read, the ID refers to no process.
 		id, err := Identify(pid)
 		if err != nil {
 			continue

@@ -14,7 +14,7 @@ import (
 	"k8s.io/utils/clock"
 )
 
-// start runs a shell script as a child, waits until it has said something, and reaps it when it ends.
+// start runs a shell script as a child, waits until it has written a line, and reaps it when it ends.
 func start(t *testing.T, env []string, script string) (ID, <-chan struct{}) {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), "/bin/sh", "-c", script)
@@ -45,7 +45,7 @@ func start(t *testing.T, env []string, script string) (ID, <-chan struct{}) {
 	return id, ended
 }
 
-func TestLifeOfAProcess(t *testing.T) {
+func TestLifeCycleOfAProcess(t *testing.T) {
 	id, ended := start(t, nil, "echo; exec sleep 60")
 	if id.State().Gone() {
 		t.Fatal("a live process counts as gone")
@@ -68,7 +68,7 @@ func TestLifeOfAProcess(t *testing.T) {
 	}
 }
 
-// A number that has changed hands is not the process any more, and gets no signal.
+// A number that is used again is not the process any more, and gets no signal.
 func TestNumberUsedAgain(t *testing.T) {
 	id, _ := start(t, nil, "echo; exec sleep 60")
 	for name, other := range map[string]ID{
@@ -87,7 +87,7 @@ func TestNumberUsedAgain(t *testing.T) {
 	}
 }
 
-func TestEndFindsWhatCarriesTheMark(t *testing.T) {
+func TestEndFindsProcessesByEnvironment(t *testing.T) {
 	mark := fmt.Sprintf("test-%d", os.Getpid())
 	env := []string{"PROCESS_TEST=" + mark}
 	for name, script := range map[string]string{

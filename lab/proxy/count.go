@@ -12,13 +12,13 @@ import (
 // countType is the name of counter among toxics.
 const countType = "count"
 
-// counter is a toxic that does no harm: it counts what passes, of all connections of a proxy in one direction. Toxiproxy's
+// counter is a toxic that only counts the bytes of all connections of a proxy in one direction. Toxiproxy's
 // own metrics count a connection when it ends, and a watch may never end.
 type counter struct {
 	bytes atomic.Int64
 }
 
-// waiting is the piece of one connection that has been counted, and that nobody has taken yet.
+// waiting is the piece of one connection that has been counted, and not read by the next toxic yet.
 type waiting struct {
 	chunk *stream.StreamChunk
 }
@@ -26,7 +26,7 @@ type waiting struct {
 // NewState is called for each connection.
 func (c *counter) NewState() any { return new(waiting) }
 
-// Pipe passes on what comes. It can be interrupted also while the other side does not read, so that a fault can begin then.
+// Pipe forwards the stream. It can be interrupted also while the other side does not read, so that a fault can begin then.
 func (c *counter) Pipe(stub *toxics.ToxicStub) {
 	next, ok := stub.State.(*waiting)
 	if !ok {

@@ -6,32 +6,32 @@ import (
 	"time"
 )
 
-// Kind says what a fault is.
+// Kind is the kind of a fault.
 type Kind string
 
 // The kinds of faults.
 const (
 	// None is no fault.
 	None Kind = ""
-	// Cut lets nothing through, and says nothing: connections stay open, new ones are accepted, and all wait. What was
+	// Cut forwards nothing, without an error: connections stay open, new ones are accepted, and all wait. Data
 	// sent meanwhile is lost, and its connections are closed when the cut is over.
 	Cut Kind = "cut"
-	// Refuse closes all connections and refuses new ones.
+	// Refuse closes all connections and rejects new ones.
 	Refuse Kind = "refuse"
-	// Delay passes everything on later by DelayMillis. What waits when the delay is over is passed on then.
+	// Delay forwards everything DelayMillis later. Delayed data is forwarded when the delay is over.
 	Delay Kind = "delay"
-	// Limit passes on KBPerSecond thousand bytes in a second, for each connection. Its connections are closed when the limit
+	// Limit forwards KBPerSecond thousand bytes in a second, for each connection. Its connections are closed when the limit
 	// is over.
 	Limit Kind = "limit"
-	// Stall passes small answers on and holds large ones back: a connection stops when the server sends more than AboveKB
+	// Stall forwards small answers and blocks large ones: a connection stops when the server sends more than AboveKB
 	// thousand bytes on it within about 100 ms, and is closed HoldMillis later. A list stops its connection; a write, a
 	// read of one object and an event of a watch do not. On a connection that is shared (HTTP/2), the answers behind a list
 	// wait with it and fail when it is closed; what is sent on the next connection before the next list passes. TLS leaves no
-	// other way: nothing can be taken out of the middle of a connection. Connections are closed when the stall is over.
+	// other way: no part of a connection can be dropped. Connections are closed when the stall is over.
 	Stall Kind = "stall"
 )
 
-// Direction is one of the two that a connection has, as seen by who has opened it.
+// Direction is one of the two that a connection has, from the point of view of the client.
 type Direction string
 
 // The directions.
@@ -41,15 +41,15 @@ const (
 	Answers  Direction = "answers"
 )
 
-// maxDelay bounds a delay. What is to take longer is a cut.
+// maxDelay bounds a delay. Use a cut for a longer one.
 const maxDelay = 10 * time.Minute
 
-// Fault is what a proxy does to what passes through it. The zero value is no fault.
+// Fault is the effect of a proxy on its connections. The zero value is no fault.
 type Fault struct {
 	Kind Kind `json:"kind,omitempty"`
-	// Only restricts a cut, delay or limit to one direction. With Answers cut, requests take effect and nobody hears of it.
+	// Only restricts a cut, delay or limit to one direction. With Answers cut, requests take effect and are not answered.
 	Only Direction `json:"only,omitempty"`
-	// DelayMillis is more than 0 for a delay. Without Only a question and its answer take twice as long.
+	// DelayMillis is more than 0 for a delay. Without Only it delays requests and answers.
 	DelayMillis int64 `json:"delayMillis,omitempty"`
 	// KBPerSecond is more than 0 for a limit; thousands of bytes.
 	KBPerSecond int64 `json:"kbPerSecond,omitempty"`
@@ -59,7 +59,7 @@ type Fault struct {
 	HoldMillis int64 `json:"holdMillis,omitempty"`
 }
 
-// Validate says what is wrong with a fault.
+// Validate returns the errors of a fault.
 func (f Fault) Validate() error {
 	switch f.Kind {
 	case None, Cut, Refuse, Delay, Limit, Stall:
@@ -112,7 +112,7 @@ func (f Fault) String() string {
 	return text
 }
 
-// toxic is what makes the fault in one direction, as toxiproxy's own API has it; nil if nothing does.
+// toxic returns the toxic of the fault in one direction, in the format of toxiproxy's API; nil if there is none.
 func (f Fault) toxic(direction Direction) []byte {
 	if f.Only != Both && f.Only != direction {
 		return nil
@@ -120,7 +120,7 @@ func (f Fault) toxic(direction Direction) []byte {
 	type attributes map[string]int64
 	switch f.Kind {
 	case Cut:
-		return toxic("timeout", direction, attributes{"timeout": 0}) // 0 is for ever.
+		return toxic("timeout", direction, attributes{"timeout": 0}) // 0 means no limit.
 	case Delay:
 		return toxic("latency", direction, attributes{"latency": f.DelayMillis})
 	case Limit:
@@ -134,7 +134,7 @@ func (f Fault) toxic(direction Direction) []byte {
 	return nil
 }
 
-// toxic encodes a toxic, which is called as its direction is.
+// toxic encodes a toxic, which is named like its direction.
 func toxic(kind string, direction Direction, attributes map[string]int64) []byte {
 	stream := "downstream"
 	if direction == Requests {

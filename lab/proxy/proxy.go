@@ -25,8 +25,8 @@ type Status struct {
 	Listen   string `json:"listen"`
 	Upstream string `json:"upstream"`
 	Fault    Fault  `json:"fault"`
-	// RequestBytes and AnswerBytes have come in since the proxy was opened, from its client and from the server. What a cut
-	// has lost is among them.
+	// RequestBytes and AnswerBytes were received since the proxy was opened, from its client and from the server. Bytes that a cut
+	// has lost are included.
 	RequestBytes int64 `json:"requestBytes"`
 	AnswerBytes  int64 `json:"answerBytes"`
 }
@@ -39,7 +39,7 @@ type Set struct {
 	proxies map[string]*proxy
 }
 
-// NewSet makes a set of no proxies.
+// NewSet returns an empty set.
 func NewSet() *Set {
 	toxics.Register(countType, new(counter))
 	toxics.Register(stallType, new(stall))
@@ -50,7 +50,7 @@ func NewSet() *Set {
 	}
 }
 
-// proxy is one proxy. Faults follow each other.
+// proxy is one proxy. Faults are set one after the other.
 type proxy struct {
 	tcp               *toxiproxy.Proxy
 	requests, answers *counter
@@ -79,12 +79,12 @@ func (s *Set) Open(name, listen, upstream string) error {
 	if err := p.tcp.Start(); err != nil {
 		return fmt.Errorf("opening proxy %q at %s: %w", name, listen, err)
 	}
-	p.listen = p.tcp.Listen // Which has a port now, if 0 was asked for.
+	p.listen = p.tcp.Listen // It has a port now, if 0 was requested.
 	s.proxies[name] = p
 	return nil
 }
 
-// Close ends a proxy and all its connections. One that is not there is fine.
+// Close ends a proxy and all its connections. It has no effect if there is no such proxy.
 func (s *Set) Close(name string) {
 	s.mu.Lock()
 	p := s.proxies[name]
@@ -102,8 +102,8 @@ func (s *Set) CloseAll() {
 	}
 }
 
-// SetFault makes the fault of a proxy be this one, in place of what it was. The end of a delay may have to wait for a
-// process that is paused, and behind which much has piled up. ErrUnknown if there is no such proxy.
+// SetFault replaces the fault of a proxy. The end of a delay may have to wait for a
+// paused process with much queued data. ErrUnknown if there is no such proxy.
 func (s *Set) SetFault(ctx context.Context, name string, fault Fault) (Status, error) {
 	if err := fault.Validate(); err != nil {
 		return Status{}, err
@@ -124,10 +124,10 @@ func (p *proxy) set(ctx context.Context, fault Fault) error {
 	p.changing.Lock()
 	defer p.changing.Unlock()
 	if fault == *p.fault.Load() {
-		return nil // The connections of a cut, say, need not be closed for it.
+		return nil // The connections of the new fault need not be closed.
 	}
 	if old := p.fault.Load().Kind; old == Cut || old == Limit || old == Stall {
-		// Pieces are missing in what is open, or would be: toxiproxy drops what a limit holds back and nobody reads.
+		// Open connections have lost data, or would: toxiproxy drops data that a limit has delayed and that is not read.
 		p.tcp.Stop()
 	}
 	for len(p.toxics) > 0 {

@@ -18,7 +18,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// echo is a server that says every line again. It has heard what has reached it.
+// echo is a server that repeats every line, and records it.
 type echo struct {
 	listener net.Listener
 
@@ -65,13 +65,13 @@ func (e *echo) serve(conn net.Conn) {
 	}
 }
 
-func (e *echo) heard(line string) bool {
+func (e *echo) received(line string) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return slices.Contains(e.lines, line)
 }
 
-// open makes an echo with a proxy before it.
+// open returns an echo with a proxy in front of it.
 func open(t *testing.T) (*Set, *echo) {
 	t.Helper()
 	e := newEcho(t)
@@ -108,7 +108,7 @@ func dial(t *testing.T, set *Set) client {
 	return client{Conn: conn, lines: bufio.NewReader(conn)}
 }
 
-// ask sends a line, and returns what comes back in time.
+// ask sends a line, and returns the answer, if it arrives in time.
 func (c client) ask(line string, patience time.Duration) (string, error) {
 	if _, err := io.WriteString(c, line+"\n"); err != nil {
 		return "", err
@@ -151,7 +151,7 @@ func expectClosed(t *testing.T, c client) {
 	}
 }
 
-func TestCountsWhatPasses(t *testing.T) {
+func TestProxyCountsBytes(t *testing.T) {
 	set, _ := open(t)
 	c := dial(t, set)
 	for range 3 {
@@ -163,7 +163,7 @@ func TestCountsWhatPasses(t *testing.T) {
 	}
 }
 
-// A cut holds for what is open and for what is new; the first ends with it, and nothing of it arrives later.
+// A cut applies to open and to new connections; the open ones end with it, and none of their data arrives later.
 func TestCut(t *testing.T) {
 	set, server := open(t)
 	before := dial(t, set)
@@ -172,12 +172,12 @@ func TestCut(t *testing.T) {
 	during := dial(t, set)
 	expectSilence(t, before, "lost 1")
 	expectSilence(t, during, "lost 2")
-	fault(t, set, Fault{Kind: Cut}) // Once more is nothing new.
+	fault(t, set, Fault{Kind: Cut}) // A second time it has no effect.
 	fault(t, set, Fault{})
 	expectClosed(t, before)
 	expectClosed(t, during)
 	expectAnswer(t, dial(t, set), "after")
-	if server.heard("lost 1") || server.heard("lost 2") {
+	if server.received("lost 1") || server.received("lost 2") {
 		t.Error("what was cut has arrived")
 	}
 }
@@ -188,12 +188,12 @@ func TestCutAnswers(t *testing.T) {
 	c := dial(t, set)
 	fault(t, set, Fault{Kind: Cut, Only: Answers})
 	expectSilence(t, c, "done")
-	if !server.heard("done") {
+	if !server.received("done") {
 		t.Error("the request has not arrived")
 	}
 	fault(t, set, Fault{Kind: Cut, Only: Requests})
 	expectSilence(t, dial(t, set), "not done")
-	if server.heard("not done") {
+	if server.received("not done") {
 		t.Error("the request has arrived")
 	}
 }
@@ -212,7 +212,7 @@ func TestRefuse(t *testing.T) {
 	expectAnswer(t, dial(t, set), "after")
 }
 
-// A delay passes on what waits when it is over.
+// Delayed data is forwarded when the delay is over.
 func TestDelay(t *testing.T) {
 	set, _ := open(t)
 	c := dial(t, set)
@@ -253,7 +253,7 @@ func TestRefusals(t *testing.T) {
 		t.Error("opened twice")
 	}
 	if err := set.Open("other", e.listener.Addr().String(), e.listener.Addr().String()); err == nil {
-		t.Error("opened where somebody listens")
+		t.Error("opened at an address that is in use")
 	}
 	for _, f := range []Fault{
 		{Kind: "burn"},
@@ -281,7 +281,7 @@ func TestRefusals(t *testing.T) {
 	}
 }
 
-func TestFaultsForPeople(t *testing.T) {
+func TestFaultString(t *testing.T) {
 	var got []string
 	for _, f := range []Fault{{}, {Kind: Cut}, {Kind: Cut, Only: Answers}, {Kind: Delay, DelayMillis: 1500}, {Kind: Limit, KBPerSecond: 64, Only: Requests}, {Kind: Stall, AboveKB: 16}, {Kind: Stall, AboveKB: 16, HoldMillis: 5000}} {
 		got = append(got, f.String())

@@ -16,7 +16,7 @@ const (
 	stallWindow = 100 * time.Millisecond
 )
 
-// stall is a toxic that passes small answers on and stops at a large one. All connections of a proxy share it; each has a
+// stall is a toxic that forwards small answers and stops at a large one. All connections of a proxy share it; each has a
 // flow of its own.
 type stall struct {
 	// AboveKB is how many thousand bytes may pass within about stallWindow.
@@ -25,7 +25,7 @@ type stall struct {
 	HoldMillis int64 `json:"holdMillis"`
 }
 
-// flow is the state of one connection: how full it is, which pieces raise and time lowers.
+// flow is the state of one connection: its level, which data raises and time lowers.
 type flow struct {
 	level   int64
 	at      time.Time
@@ -34,7 +34,7 @@ type flow struct {
 }
 
 // takes reports whether a piece of size bytes may pass. After the first that may not, none may: the records of TLS are
-// numbered, so what comes later cannot overtake what is missing.
+// numbered, so later ones cannot replace a missing one.
 func (f *flow) takes(now time.Time, size, limit int64) bool {
 	if passed := now.Sub(f.at); f.at.IsZero() || passed >= stallWindow {
 		f.level = 0
@@ -50,8 +50,8 @@ func (f *flow) takes(now time.Time, size, limit int64) bool {
 // NewState is called for each connection.
 func (*stall) NewState() any { return new(flow) }
 
-// Pipe passes on what comes until an answer is too large. From then on it drops what comes, as a network does that loses
-// large packets, and closes the connection when its time is over.
+// Pipe forwards data until an answer is too large. From then on it drops data, like a network that loses
+// large packets, and closes the connection after HoldMillis.
 func (s *stall) Pipe(stub *toxics.ToxicStub) {
 	f, ok := stub.State.(*flow)
 	if !ok {
@@ -82,7 +82,7 @@ func (s *stall) Pipe(stub *toxics.ToxicStub) {
 	}
 }
 
-// pass passes on what comes, and reports whether it has stopped at a large answer. Otherwise the connection has ended, or
+// pass forwards data, and reports whether it has stopped at a large answer. Otherwise the connection has ended, or
 // the toxic was interrupted.
 func (s *stall) pass(stub *toxics.ToxicStub, f *flow) (stopped bool) {
 	for !f.stopped {

@@ -17,7 +17,7 @@ import (
 	"github.com/Shopify/toxiproxy/v2/toxics"
 )
 
-func TestStallGoesByWhatPassesWithinItsWindow(t *testing.T) {
+func TestStallMeasuresBytesWithinItsWindow(t *testing.T) {
 	begin := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	type piece struct {
 		at   time.Duration
@@ -45,7 +45,7 @@ func TestStallGoesByWhatPassesWithinItsWindow(t *testing.T) {
 	}
 }
 
-// The hold begins with the answer that stops the connection; what comes later does not extend it.
+// The hold begins with the answer that stops the connection; later data does not extend it.
 func TestStallClosesAConnectionAfterItsHold(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		input, output := make(chan *stream.StreamChunk), make(chan *stream.StreamChunk)
@@ -150,7 +150,7 @@ func expectPut(t *testing.T, client *http.Client, address string) {
 	}
 }
 
-// With HTTP/1.1 a list has a connection of its own: writes go on beside it.
+// With HTTP/1.1 a list has a connection of its own: writes continue beside it.
 func TestListsHangWhileWritesPass(t *testing.T) {
 	set, client := stalled(t, false, 0)
 	address := set.List()[0].Listen

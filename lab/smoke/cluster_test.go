@@ -28,7 +28,7 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/lab/process"
 )
 
-// A replica may do what it needs to, and not what it does not.
+// A replica has the access that it needs, and no more.
 func testRights(t *testing.T, l lab) {
 	client := l.client(t, "fleet-0.control.kubeconfig")
 	for request, want := range map[string]bool{
@@ -60,7 +60,7 @@ func testRights(t *testing.T, l lab) {
 	}
 }
 
-// The audit log knows each user by name, and leaves Leases of Nodes out.
+// The audit log knows each user by name, and omits Leases of Nodes.
 func testAuditLog(t *testing.T, l lab) {
 	file, err := os.Open(l.path("audit.log"))
 	if err != nil {
@@ -94,7 +94,7 @@ func testAuditLog(t *testing.T, l lab) {
 	}
 }
 
-// A machine joins with a bootstrap token, runs pods, and is gone when its power is off.
+// A machine joins with a bootstrap token, runs pods, and has ended when its power is off.
 func testMachine(t *testing.T, l lab) {
 	needMachines(t)
 	client := l.client(t, "target.kubeconfig")
@@ -129,7 +129,7 @@ func testMachine(t *testing.T, l lab) {
 	})
 }
 
-// needMachines leaves a test out where machines cannot run.
+// needMachines skips a test where machines cannot run.
 func needMachines(t *testing.T) {
 	t.Helper()
 	if output, err := exec.Command(binary(t, "lab"), "vm", "--check").CombinedOutput(); err != nil {
@@ -155,8 +155,8 @@ func insideMachine(t *testing.T, l lab) (ids []process.ID) {
 	return ids
 }
 
-// bootstrapToken makes a token with which machines may join. It is no Machine's, so the approver of the lab leaves what is asked for
-// with it to others; Kubernetes approves it, because the token may do that.
+// bootstrapToken makes a token with which machines may join. It belongs to no Machine, so the approver of the lab ignores
+// requests with it; Kubernetes approves them, because the token may do that.
 func bootstrapToken(t *testing.T, client kubernetes.Interface) string {
 	t.Helper()
 	const id, secret = "abcdef", "0123456789abcdef"
@@ -217,7 +217,7 @@ func startMachine(t *testing.T, l lab, client kubernetes.Interface, name string)
 	return vm
 }
 
-// beCloud is the cloud's part in a Node's joining.
+// beCloud does the cloud's part in a Node's joining.
 func beCloud(t *testing.T, client kubernetes.Interface, name string) {
 	t.Helper()
 	patch := func(ctx context.Context, kind types.PatchType, body string, subresources ...string) error {
@@ -232,7 +232,7 @@ func beCloud(t *testing.T, client kubernetes.Interface, name string) {
 	})
 }
 
-// runPods runs a Deployment, and reads what it says.
+// runPods runs a Deployment, and reads its logs.
 func runPods(t *testing.T, client kubernetes.Interface) {
 	t.Helper()
 	replicas := int32(2)

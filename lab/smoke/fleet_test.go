@@ -47,7 +47,7 @@ func testLinks(t *testing.T, l lab) {
 	l.answers(t, "fleet-1")
 }
 
-// patientClient is a client that gives up after a second.
+// patientClient is a client with a timeout of a second.
 func (l lab) patientClient(t *testing.T, kubeconfig string) kubernetes.Interface {
 	t.Helper()
 	config := l.config(t, kubeconfig)
@@ -59,7 +59,7 @@ func (l lab) patientClient(t *testing.T, kubeconfig string) kubernetes.Interface
 	return client
 }
 
-// What came after the snapshot is unmade, and the control plane works.
+// Writes after the snapshot are lost, and the control plane works.
 func testSnapshot(t *testing.T, l lab) {
 	file := filepath.Join(t.TempDir(), "etcd.snapshot")
 	maps := l.client(t, "admin.kubeconfig").CoreV1().ConfigMaps("default")
@@ -73,7 +73,7 @@ func testSnapshot(t *testing.T, l lab) {
 	create("before")
 	l.run(t, "snapshot", file)
 	create("after")
-	// The revision is raised, so that the other tests have Nodes that go on.
+	// The revision is raised, so that the Nodes of other tests keep working.
 	l.run(t, "restore", file, "--bump-revision=1000000")
 	if _, err := maps.Get(t.Context(), "before", metav1.GetOptions{}); err != nil {
 		t.Error(err)
@@ -87,7 +87,7 @@ func testSnapshot(t *testing.T, l lab) {
 	}
 }
 
-// Replicas come and go, and another pod takes a place.
+// Replicas are added and removed, and a pod is replaced.
 func testScale(t *testing.T, l lab) {
 	l.run(t, "scale", "4")
 	l.answers(t, "fleet-3")
@@ -97,7 +97,7 @@ func testScale(t *testing.T, l lab) {
 	}
 	before := l.run(t, "links")
 	l.run(t, "scale", "3")
-	// Others may be missing: a replica whose session ended with the restored etcd comes back when its kubelet would have it.
+	// Others may be missing: a replica whose session ended with the restored etcd is restarted after the kubelet's back-off.
 	if pids := l.pids(t); pids["fleet-3"] != 0 || pids["fleet-3-double"] != 0 {
 		t.Errorf("processes: %v", pids)
 	}
@@ -111,6 +111,6 @@ func testScale(t *testing.T, l lab) {
 		t.Error("it is the same process")
 	}
 	if output, err := l.command("replace", "fleet-9").CombinedOutput(); err == nil {
-		t.Errorf("replacing nobody: %s", output)
+		t.Errorf("replacing an unknown replica: %s", output)
 	}
 }

@@ -48,7 +48,7 @@ type lab string
 
 func newLab(t *testing.T) lab {
 	t.Helper()
-	// A long path, as some have it. A unix socket in it could not be used.
+	// A long path, as on some machines. A unix socket in it could not be used.
 	dir := filepath.Join(t.TempDir(), strings.Repeat("long-", 20), "lab")
 	l := lab(dir)
 	t.Cleanup(func() {
@@ -69,7 +69,7 @@ func (l lab) command(command string, args ...string) *exec.Cmd {
 	return exec.Command(path, append([]string{command, "--dir=" + string(l)}, args...)...)
 }
 
-// run runs a lab command, which has to succeed, and returns what it says.
+// run runs a lab command, which has to succeed, and returns its output.
 func (l lab) run(t *testing.T, command string, args ...string) string {
 	t.Helper()
 	output, err := l.command(command, args...).CombinedOutput()
@@ -106,7 +106,7 @@ func (l lab) id(t *testing.T) string {
 	return state.ID
 }
 
-// processes are all that carry the lab's mark.
+// processes returns all that have the lab's environment variable.
 func (l lab) processes(t *testing.T) []process.ID {
 	t.Helper()
 	ids, err := process.WithEnv("LAB_ID", l.id(t))
@@ -116,7 +116,7 @@ func (l lab) processes(t *testing.T) []process.ID {
 	return ids
 }
 
-// expectGone wants that nothing has the lab's mark, and nothing has one of its files open or in its command line.
+// expectGone fails if a process has the lab's environment variable, or one of its files open or in its command line.
 func (l lab) expectGone(t *testing.T) {
 	t.Helper()
 	if _, err := os.Stat(l.path("state.json")); err != nil {
@@ -158,13 +158,13 @@ func (l lab) client(t *testing.T, kubeconfig string) *kubernetes.Clientset {
 	return client
 }
 
-// eventually asks until there is no error, for a minute: a slot takes 15 s to be taken over.
+// eventually retries until there is no error, for a minute: a slot takes 15 s to be taken over.
 func eventually(t *testing.T, what string, condition func(context.Context) error) {
 	t.Helper()
 	within(t, time.Minute, what, condition)
 }
 
-// within asks until there is no error, for as long as is said.
+// within retries until there is no error, for at most that long.
 func within(t *testing.T, patience time.Duration, what string, condition func(context.Context) error) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
@@ -214,7 +214,7 @@ func TestOneCluster(t *testing.T) {
 	t.Run("machine", func(t *testing.T) { testMachine(t, l) })
 }
 
-// Two clusters, beside another lab, which is not touched.
+// Two clusters, beside another lab, which is not changed.
 func TestTwoClusters(t *testing.T) {
 	t.Parallel()
 	one, two := newLab(t), newLab(t)
@@ -281,8 +281,8 @@ func TestDownAfterACrashOfTheLauncher(t *testing.T) {
 	l.run(t, "up")
 }
 
-// Up that is interrupted, or killed, leaves nothing, whenever that happens.
-func TestUpIsGivenUp(t *testing.T) {
+// Up that is interrupted, or killed, leaves nothing, at any point of the boot.
+func TestUpIsCancelled(t *testing.T) {
 	t.Parallel()
 	for name, signal := range map[string]syscall.Signal{"interrupted": syscall.SIGINT, "killed": syscall.SIGKILL} {
 		for _, after := range []time.Duration{100 * time.Millisecond, 500 * time.Millisecond, 1500 * time.Millisecond} {
@@ -314,16 +314,16 @@ func TestUpIsGivenUp(t *testing.T) {
 	}
 }
 
-// A component that cannot start is named, with what it said last, and nothing is left.
+// A component that cannot start is named, with the end of its log, and nothing is left.
 func TestUpFails(t *testing.T) {
 	t.Parallel()
 	l := newLab(t)
 	output, err := l.command("up", "--cloudsim-flags=--no-such-flag").CombinedOutput()
-	if err == nil || !strings.Contains(string(output), "cloudsim: it ended before it was ready: exit status") || !strings.Contains(string(output), "no-such-flag") {
+	if err == nil || !strings.Contains(string(output), "cloudsim: process ended before it was ready: exit status") || !strings.Contains(string(output), "no-such-flag") {
 		t.Errorf("up: %v: %s", err, output)
 	}
 	l.expectGone(t)
-	if output, err := l.command("up", "--replicas=0").CombinedOutput(); err == nil || !strings.Contains(string(output), "--replicas=0") {
+	if output, err := l.command("up", "--replicas=0").CombinedOutput(); err == nil || !strings.Contains(string(output), "--replicas: expected") {
 		t.Errorf("up without replicas: %v: %s", err, output)
 	}
 }

@@ -29,7 +29,7 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/lab/process"
 )
 
-// patience for what kubelets and the attach/detach controller do, which report and look every few seconds.
+// patience is for actions of kubelets and the attach/detach controller, which report and poll every few seconds.
 const patience = 3 * time.Minute
 
 // site is a lab with VMs.
@@ -100,7 +100,7 @@ func TestVolumes(t *testing.T) {
 	t.Run("end", func(t *testing.T) { s.in(t).end() })
 }
 
-// report tells what became of the VMs and pods.
+// report logs the state of the VMs and pods.
 func (s *site) report() {
 	consoles, _ := filepath.Glob(s.lab.path("cloudsim/vms/*/console.log"))
 	for _, command := range [][]string{
@@ -118,7 +118,7 @@ func (s *site) in(t *testing.T) *site {
 	return &site{T: t, lab: s.lab, client: s.client, cloud: s.cloud, vms: s.vms}
 }
 
-// ready says what a Node is still waiting for. A real one has to have found the CSI driver.
+// ready returns an error while a Node is not ready. A real one has to have registered the CSI driver.
 func (s *site) ready(ctx context.Context, name string, driver bool) error {
 	node, err := s.client.CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{})
 	if err != nil {
@@ -147,7 +147,7 @@ func (s *site) ready(ctx context.Context, name string, driver bool) error {
 	return fmt.Errorf("drivers %v", csi.Spec.Drivers)
 }
 
-// simulated has a pod with a volume on a simulated Node.
+// simulated runs a pod with a volume on a simulated Node.
 func (s *site) simulated() {
 	set := database("simulated", 1)
 	set.Spec.Template.Spec.NodeSelector = map[string]string{corev1.LabelHostname: "vm-simulated"}
@@ -158,7 +158,7 @@ func (s *site) simulated() {
 	s.attached("simulated-0", "vm-simulated")
 }
 
-// move has pods write to their volumes, and one come up elsewhere.
+// move makes pods write to their volumes, and one move to another Node.
 func (s *site) move() {
 	set := database("db", 2)
 	set.Spec.Template.Spec.NodeSelector = map[string]string{"real": "yes"}
@@ -212,12 +212,12 @@ func (s *site) move() {
 	s.patchNode(from, `{"spec":{"unschedulable":false}}`)
 }
 
-// end ends a VM with a volume: the volume comes free when nothing of the VM runs any more.
+// end ends a VM with a volume: the volume is released when nothing of the VM runs any more.
 func (s *site) end() {
 	name := s.runs("db-0")
 	volume := s.volume("db-0")
 	call[cloudapi.Instance](s, http.MethodDelete, strings.Replace(cloudapi.PathInstance, "{id}", s.vms[name], 1), nil)
-	within(s.T, patience, "the volume comes free", func(context.Context) error {
+	within(s.T, patience, "the volume is released", func(context.Context) error {
 		if at := s.at(volume); at != "" {
 			return fmt.Errorf("it is attached to %s", at)
 		}
@@ -236,7 +236,7 @@ func (s *site) create(set *appsv1.StatefulSet) {
 	}
 }
 
-// database is a StatefulSet each pod of which writes to a volume where it runs, and says all that is written there.
+// database is a StatefulSet each pod of which writes to a volume where it runs, and prints all that is written there.
 func database(name string, replicas int32) *appsv1.StatefulSet {
 	labels := map[string]string{"app": name}
 	return &appsv1.StatefulSet{
@@ -279,7 +279,7 @@ func (s *site) runs(name string) (node string) {
 	return node
 }
 
-// says makes sure of the lines of a pod's log.
+// says checks the lines of a pod's log.
 func (s *site) says(name string, lines ...string) {
 	s.Helper()
 	want := strings.Join(lines, "\n") + "\n"
@@ -292,7 +292,7 @@ func (s *site) says(name string, lines ...string) {
 	})
 }
 
-// volume is the cloud's ID of a pod's volume.
+// volume returns the cloud's ID of a pod's volume.
 func (s *site) volume(pod string) string {
 	s.Helper()
 	claim, err := s.client.CoreV1().PersistentVolumeClaims("default").Get(s.Context(), "data-"+pod, metav1.GetOptions{})
@@ -306,13 +306,13 @@ func (s *site) volume(pod string) string {
 	return pv.Spec.CSI.VolumeHandle
 }
 
-// at is the VM that a volume is attached to.
+// at returns the VM that a volume is attached to.
 func (s *site) at(volume string) string {
 	s.Helper()
 	return call[cloudapi.Volume](s, http.MethodGet, strings.Replace(cloudapi.PathVolume, "{id}", volume, 1), nil).AttachedTo
 }
 
-// attached makes sure that the volume of a pod is attached to a VM.
+// attached checks that the volume of a pod is attached to a VM.
 func (s *site) attached(pod, vm string) {
 	s.Helper()
 	if at := s.at(s.volume(pod)); at != s.vms[vm] {

@@ -15,7 +15,7 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/lab/process"
 )
 
-// State says what a process does, as far as its supervisor cares.
+// State is the state of a process for its supervisor.
 type State string
 
 // The states.
@@ -31,13 +31,13 @@ type Process struct {
 	State State  `json:"state"`
 	// PID is 0 when the process has ended.
 	PID int `json:"pid"`
-	// Starts counts its lives.
+	// Starts counts its starts.
 	Starts int `json:"starts"`
-	// StartedAt is the beginning of its present, or else last, life.
+	// StartedAt is the time of its last start.
 	StartedAt time.Time `json:"startedAt"`
-	// Exit says how it ended, as in "exit status 1" or "signal: killed"; "" while it lives.
+	// Exit is its result, as in "exit status 1" or "signal: killed"; "" while it runs.
 	Exit string `json:"exit,omitempty"`
-	// Returns says that it ended unasked and will be started again, after its back-off.
+	// Returns reports whether it ended by itself and will be started again, after its back-off.
 	Returns bool `json:"returns,omitempty"`
 	// RSSBytes is its resident memory.
 	RSSBytes int64 `json:"rssBytes"`
@@ -49,12 +49,12 @@ type Process struct {
 type child struct {
 	spec   Spec
 	clock  clock.Clock
-	acting sync.Mutex // held by whoever starts, stops or signals it
+	acting sync.Mutex // held while it is started, stopped or signalled
 
 	mu     sync.Mutex
 	life   *life // the present or last one; nil before the first
 	starts int
-	// restarts since it was last started by somebody, or last ran long enough.
+	// restarts since it was last started by an action, or last ran long enough.
 	restarts int
 }
 
@@ -62,18 +62,18 @@ type child struct {
 type life struct {
 	id        process.ID
 	startedAt time.Time
-	// ended is closed when it has been reaped; exit is set before that, and says how it ended.
+	// ended is closed when it has been reaped; exit is set before that, and has its result.
 	ended chan struct{}
 	exit  string
-	// reported is closed when the supervisor has told so.
+	// reported is closed when Config.Changed was called for that.
 	reported chan struct{}
 
 	settle sync.Once
-	// settled is closed when somebody has decided what comes after this life: an end, or a start.
+	// settled is closed when it is decided whether a start follows this life.
 	settled chan struct{}
 }
 
-// decide says that what comes after this life is not up to the restart policy.
+// decide excludes the restart policy from the decision about a restart.
 func (l *life) decide() {
 	if l != nil {
 		l.settle.Do(func() { close(l.settled) })
@@ -89,7 +89,7 @@ func (l *life) isSettled() bool {
 	}
 }
 
-// over says whether there is no life (any more).
+// over reports whether there is no life (any more).
 func (l *life) over() bool {
 	if l == nil {
 		return true
@@ -132,13 +132,13 @@ func (c *child) start(cmd *exec.Cmd, changed func(), ended func(*life)) error {
 	}
 	defer log.Close()
 	cmd.Stdout, cmd.Stderr = log, log
-	// A session of its own, so that Ctrl-C in the terminal of whoever started the lab does not reach it.
+	// A session of its own, so that Ctrl-C in the terminal of lab up does not reach it.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	if err := cmd.Start(); err != nil {
 		return fmt.Errorf("starting it: %w", err)
 	}
 	id, err := process.Identify(cmd.Process.Pid)
-	if err != nil { // It is our child and not reaped, so /proc itself is at fault.
+	if err != nil { // It is a child that is not reaped, so /proc itself has failed.
 		_ = cmd.Process.Kill()
 		_ = cmd.Wait()
 		return fmt.Errorf("starting it: %w", err)
@@ -151,7 +151,7 @@ func (c *child) start(cmd *exec.Cmd, changed func(), ended func(*life)) error {
 	c.mu.Unlock()
 	changed()
 	go func() {
-		_ = cmd.Wait() // ProcessState says more.
+		_ = cmd.Wait() // ProcessState has the result.
 		l.exit = cmd.ProcessState.String()
 		close(l.ended)
 		changed()
@@ -165,7 +165,7 @@ func (c *child) stop(ctx context.Context, patience time.Duration) error {
 	l := c.current()
 	l.decide()
 	if err := l.signal(syscall.SIGTERM); err == nil {
-		_ = l.signal(syscall.SIGCONT) // A paused process would not notice. An error means that it has ended.
+		_ = l.signal(syscall.SIGCONT) // A paused process does not handle signals. An error means that it has ended.
 		timer := c.clock.NewTimer(patience)
 		defer timer.Stop()
 		select {
@@ -182,7 +182,7 @@ func (c *child) kill() error {
 	return c.crash()
 }
 
-// crash is kill without a word about what comes next.
+// crash is kill without a decision about a restart.
 func (c *child) crash() error {
 	l := c.current()
 	if l == nil {

@@ -2,13 +2,13 @@ package supervise
 
 import "time"
 
-// Backoff is how long a process that ends again and again stays ended each time: not at all the first time, then First,
-// then twice as long as the time before, at most Max. Whoever has run for Calm begins anew.
+// Backoff is the wait before each restart of a process that ends repeatedly: none the first time, then First,
+// then twice as long as the time before, at most Max. A process that has run for Calm begins anew.
 type Backoff struct {
 	First, Max, Calm time.Duration
 }
 
-// Kubelet is how kubelets restart containers.
+// Kubelet is the back-off of kubelets.
 func Kubelet() *Backoff {
 	return &Backoff{First: 10 * time.Second, Max: 5 * time.Minute, Calm: 10 * time.Minute}
 }
@@ -27,14 +27,14 @@ func (b *Backoff) wait(restarts int) time.Duration {
 	return min(wait, b.Max)
 }
 
-// calm forgets about restarts.
+// calm resets the count of restarts.
 func (c *child) calm() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.restarts = 0
 }
 
-// nextWait counts a restart after a life that has ended, and says when it is due.
+// nextWait counts a restart after a life that has ended, and returns when it is due.
 func (c *child) nextWait(l *life) time.Duration {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -45,14 +45,14 @@ func (c *child) nextWait(l *life) time.Duration {
 	return c.spec.Restart.wait(c.restarts - 1)
 }
 
-// comeBack starts a process again whose life has ended, unless somebody else decides about it.
+// comeBack restarts a process whose life has ended, unless an action decides about it.
 func (s *Supervisor) comeBack(c *child, l *life) {
 	for c.spec.Restart != nil && !l.isSettled() {
 		timer := c.clock.NewTimer(c.nextWait(l))
 		select {
 		case <-l.settled:
 		case <-timer.C():
-			// What cannot be started now (its program is just being replaced, say) is tried again after the next wait.
+			// A failed start (its program is being replaced, for example) is retried after the next wait.
 			c.acting.Lock()
 			if !l.isSettled() {
 				_ = s.start(c)

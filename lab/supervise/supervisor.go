@@ -17,23 +17,23 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/lab/process"
 )
 
-// What an action can find wrong.
+// Errors of actions.
 var (
 	// ErrUnknown: there is no process of that name.
 	ErrUnknown = errors.New("unknown process")
-	// ErrRunning: a process is to be started that runs already.
+	// ErrRunning: a process that runs cannot be started.
 	ErrRunning = errors.New("runs already")
-	// ErrNotRunning: a process is to be paused or resumed that does not run.
+	// ErrNotRunning: a process that does not run cannot be paused or resumed.
 	ErrNotRunning = errors.New("does not run")
 )
 
-// Config is what a Supervisor needs.
+// Config configures a Supervisor.
 type Config struct {
 	// Env is added to the environment of each process.
 	Env []string
-	// Patience is how long Stop waits after SIGTERM before it sends SIGKILL, unless the process's Spec says otherwise.
+	// Patience is how long Stop waits after SIGTERM before it sends SIGKILL, unless the process's Spec sets its own.
 	Patience time.Duration
-	// Changed is told which processes live, by name, whenever that has changed. Calls follow each other.
+	// Changed is called with the processes that run, by name, after each change. Calls are serialized.
 	Changed func(map[string]process.ID)
 	// Clock times the patience.
 	Clock clock.Clock
@@ -50,12 +50,12 @@ type Supervisor struct {
 	reporting sync.Mutex
 }
 
-// New makes a Supervisor of nothing.
+// New returns a Supervisor without processes.
 func New(config Config) *Supervisor {
 	return &Supervisor{config: config, children: map[string]*child{}}
 }
 
-// Spec says how to start a process.
+// Spec is how to start a process.
 type Spec struct {
 	Name string
 	// Path of the program, and its arguments.
@@ -63,15 +63,15 @@ type Spec struct {
 	Args []string
 	// Env is added to the environment, after that of the Config.
 	Env []string
-	// Log is the file that gets both outputs, appended.
+	// Log is the file to which both outputs are appended.
 	Log string
-	// Patience, unless 0, is this process's own.
+	// Patience, unless 0, overrides that of the Config.
 	Patience time.Duration
-	// Restart says when it is started again after it has ended unasked; nil means never.
+	// Restart is the back-off of restarts after it has ended by itself; nil means never.
 	Restart *Backoff
 }
 
-// Launch makes a process known by its name and starts it.
+// Launch adds a process by its name and starts it.
 func (s *Supervisor) Launch(spec Spec) error {
 	s.mu.Lock()
 	_, known := s.children[spec.Name]
@@ -109,23 +109,23 @@ func (s *Supervisor) Start(name string) error {
 	})
 }
 
-// Stop asks a process to end (SIGTERM), and makes it after the patience or when ctx ends. One that does not run is fine.
-// It stays ended.
+// Stop ends a process with SIGTERM, and with SIGKILL after the patience or when ctx ends. It has no effect on one that does not run.
+// The process is not restarted.
 func (s *Supervisor) Stop(ctx context.Context, name string) error {
 	return s.act(name, func(c *child) error { return c.stop(ctx, s.patience(c)) })
 }
 
-// Kill ends a process at once (SIGKILL). One that does not run is fine. It stays ended.
+// Kill ends a process at once (SIGKILL). It has no effect on one that does not run. The process is not restarted.
 func (s *Supervisor) Kill(name string) error {
 	return s.act(name, func(c *child) error { return c.kill() })
 }
 
-// Crash ends a process at once (SIGKILL), as if it had died by itself: its Spec says whether it comes back.
+// Crash ends a process at once (SIGKILL), as if it had died by itself: its Spec decides whether it is restarted.
 func (s *Supervisor) Crash(name string) error {
 	return s.act(name, func(c *child) error { return c.crash() })
 }
 
-// Pause makes a process stand still (SIGSTOP).
+// Pause suspends a process (SIGSTOP).
 func (s *Supervisor) Pause(name string) error {
 	return s.act(name, func(c *child) error { return c.current().signal(syscall.SIGSTOP) })
 }
@@ -166,7 +166,7 @@ func (s *Supervisor) Get(name string) (Process, error) {
 	return c.describe(), nil
 }
 
-// Ended is closed when the present life of the process has ended.
+// Ended is closed when the current life of the process has ended.
 func (s *Supervisor) Ended(name string) (<-chan struct{}, error) {
 	c, err := s.child(name)
 	if err != nil {
@@ -208,7 +208,7 @@ func (s *Supervisor) act(name string, action func(*child) error) error {
 }
 
 func (s *Supervisor) start(c *child) error {
-	cmd := exec.Command(c.spec.Path, c.spec.Args...) //nolint:noctx // Its life is not bound to that of a request.
+	cmd := exec.Command(c.spec.Path, c.spec.Args...) //nolint:noctx // It outlives the request.
 	cmd.Env = slices.Concat(os.Environ(), s.config.Env, c.spec.Env)
 	return c.start(cmd, s.report, func(l *life) { s.comeBack(c, l) })
 }
@@ -217,7 +217,7 @@ func (s *Supervisor) patience(c *child) time.Duration {
 	return cmp.Or(c.spec.Patience, s.config.Patience)
 }
 
-// report passes on which processes live.
+// report calls Changed with the processes that run.
 func (s *Supervisor) report() {
 	s.reporting.Lock()
 	defer s.reporting.Unlock()

@@ -19,7 +19,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// reported keeps what Config.Changed was last told.
+// reported records the last call of Config.Changed.
 type reported struct {
 	mu   sync.Mutex
 	live map[string]process.ID
@@ -107,13 +107,13 @@ func TestEnds(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s, changes := launch(t, test.script)
 			if pid := changes.pid("it"); pid == 0 || pid != get(t, s).PID {
-				t.Errorf("told of process %d, it is %d", pid, get(t, s).PID)
+				t.Errorf("reported process %d, it is %d", pid, get(t, s).PID)
 			}
 			if err := test.end(s); err != nil {
 				t.Fatal(err)
 			}
 			if pid := changes.pid("it"); pid != 0 {
-				t.Errorf("still told of process %d", pid)
+				t.Errorf("still reported process %d", pid)
 			}
 			got := get(t, s)
 			want := Process{Name: "it", State: Exited, Starts: 1, StartedAt: got.StartedAt, Exit: test.exit, Log: got.Log}
@@ -153,11 +153,11 @@ func TestRestart(t *testing.T) {
 	}
 	second := get(t, s)
 	if second.PID == first.PID || second.Starts != 2 || second.State != Running || changes.pid("it") != second.PID {
-		t.Errorf("after the restart: %+v (before: %+v), told of process %d", second, first, changes.pid("it"))
+		t.Errorf("after the restart: %+v (before: %+v), reported process %d", second, first, changes.pid("it"))
 	}
 }
 
-// What ends by itself stays ended, and is told of.
+// A process that ends by itself is not restarted, and its end is reported.
 func TestUnexpectedEnd(t *testing.T) {
 	s, changes := launch(t, "echo up; exit 3")
 	ended, err := s.Ended("it")
@@ -223,8 +223,8 @@ func restarting(t *testing.T, policy *Backoff, script string) *Supervisor {
 	return s
 }
 
-// What ends unasked comes back, at once and then later; what is ended does not, whether it ran or waited.
-func TestComesBack(t *testing.T) {
+// A process that ends by itself is restarted, at once and then after a wait; one that was ended is not, whether it ran or waited.
+func TestRestartPolicy(t *testing.T) {
 	s := restarting(t, &Backoff{First: time.Hour, Max: time.Hour, Calm: time.Hour}, obedient)
 	if err := s.Crash("it"); err != nil {
 		t.Fatal(err)
@@ -250,7 +250,7 @@ func TestComesBack(t *testing.T) {
 			t.Errorf("ended: %+v", p)
 		}
 	}
-	// Somebody has started it, so the next crash is a first one again.
+	// It was started by an action, so the next crash counts as the first one.
 	starts := get(t, s).Starts
 	if err := errors.Join(s.Start("it"), s.Crash("it")); err != nil {
 		t.Fatal(err)
@@ -279,7 +279,7 @@ func TestForget(t *testing.T) {
 	if _, err := s.Get("it"); !errors.Is(err, ErrUnknown) {
 		t.Errorf("it is still known: %v", err)
 	}
-	// The name is free.
+	// The name can be used again.
 	if err := s.Launch(Spec{Name: "it", Path: "/bin/sh", Args: []string{"-c", obedient}, Log: os.DevNull}); err != nil {
 		t.Error(err)
 	}

@@ -23,7 +23,7 @@ const (
 	KubeletDir = "/var/lib/kubelet"
 	// PodLogsDir has the logs of containers.
 	PodLogsDir = "/var/log/pods"
-	// BootstrapKubeconfigPath, ClientCAPath and ConfigPath are what the cloud gives a machine along.
+	// BootstrapKubeconfigPath, ClientCAPath and ConfigPath are files that the cloud adds to a machine.
 	BootstrapKubeconfigPath = KubeletDir + "/bootstrap.kubeconfig"
 	ClientCAPath            = KubeletDir + "/client-ca.crt"
 	ConfigPath              = KubeletDir + "/machine.json"
@@ -33,15 +33,15 @@ const (
 	AttachedDir = "/run/cloud/attached"
 )
 
-// Config is what a machine is made of.
+// Config configures a machine.
 type Config struct {
-	// Dir is its disk. A machine that boots from a disk again is the same one: it has its certificate already.
+	// Dir is its disk. A machine that boots from a disk again is the same one: it already has its certificate.
 	Dir string `json:"dir"`
 	// Name of the host and of the Node.
 	Name string `json:"name"`
 	// ProviderID becomes the Node's spec.providerID.
 	ProviderID string `json:"providerID"`
-	// NodeIP is the address on which the kubelet listens, and that of the pods. A loopback address is fine: the kubelet
+	// NodeIP is the address on which the kubelet listens, and that of the pods. A loopback address is allowed: the kubelet
 	// does not report addresses, its cloud does.
 	NodeIP string `json:"nodeIP"`
 	// Port of the kubelet's API.
@@ -51,8 +51,8 @@ type Config struct {
 	MemoryMiB int64 `json:"memoryMiB"`
 	// Labels of the Node.
 	Labels map[string]string `json:"labels"`
-	// ForcedEnv is put into the environment of each container, over whatever is there: the address of the API server,
-	// which Kubernetes would else give as that of a Service, and nothing here leads to one.
+	// ForcedEnv is put into the environment of each container, and overrides its own: the address of the API server,
+	// which Kubernetes would otherwise set to that of a Service, which is not reachable here.
 	ForcedEnv map[string]string `json:"forcedEnv"`
 	// Images are commands by image name, for containers that have none. See package cri.
 	Images map[string][]string `json:"images"`
@@ -69,7 +69,7 @@ type Config struct {
 	imagesFile          string
 }
 
-// Bind makes the configuration flags.
+// Bind declares the configuration as flags.
 func (c *Config) Bind(flags *flag.FlagSet) {
 	flags.StringVar(&c.Dir, "dir", "", "`folder` that is the machine's disk")
 	flags.StringVar(&c.Name, "name", "", "`name` of the Node")
@@ -79,8 +79,8 @@ func (c *Config) Bind(flags *flag.FlagSet) {
 	flags.IntVar(&c.CPU, "cpu", 0, "`cores` of the Node")
 	flags.Int64Var(&c.MemoryMiB, "memory-mib", 0, "memory of the Node, in `MiB`")
 	flags.Func("labels", "labels of the Node, as in `k=v,k=v`", pairs(&c.Labels))
-	flags.StringVar(&c.BootstrapKubeconfig, "bootstrap-kubeconfig", "", "`file` with which the kubelet asks for a certificate")
-	flags.StringVar(&c.ClientCAFile, "client-ca-file", "", "`file` with the authority of those who may use the kubelet's API")
+	flags.StringVar(&c.BootstrapKubeconfig, "bootstrap-kubeconfig", "", "`file` with which the kubelet requests a certificate")
+	flags.StringVar(&c.ClientCAFile, "client-ca-file", "", "`file` with the authority of the clients of the kubelet's API")
 	flags.StringVar(&c.Volumes, "volumes", "", "`folder` with the contents of all volumes of the cloud; goes with --attached")
 	flags.StringVar(&c.Attached, "attached", "", "`folder` with a file for each volume that is attached to the machine")
 	flags.Func("forced-env", "environment of all containers, as in `K=V,K=V`", pairs(&c.ForcedEnv))
@@ -97,7 +97,7 @@ func pairs(into *map[string]string) func(string) error {
 			}
 			key, value, ok := strings.Cut(pair, "=")
 			if !ok || key == "" {
-				return fmt.Errorf("%q is not of the form key=value", pair)
+				return fmt.Errorf("expected key=value, got %q", pair)
 			}
 			result[key] = value
 		}
@@ -106,7 +106,7 @@ func pairs(into *map[string]string) func(string) error {
 	}
 }
 
-// Validate says what is missing or wrong.
+// Validate returns the errors of the configuration.
 func (c *Config) Validate() error {
 	var errs []error
 	for name, value := range map[string]string{
@@ -150,7 +150,7 @@ func (c *Config) folders() map[string]string {
 	return all
 }
 
-// writeDisk makes the disk, or completes it, and puts on it what the machine is given along.
+// writeDisk makes the disk, or completes it, and writes the files for the machine to it.
 func (c *Config) writeDisk() error {
 	if c.imagesFile != "" {
 		data, err := os.ReadFile(c.imagesFile)
@@ -169,7 +169,7 @@ func (c *Config) writeDisk() error {
 	for source, path := range map[string]string{c.BootstrapKubeconfig: BootstrapKubeconfigPath, c.ClientCAFile: ClientCAPath} {
 		data, err := os.ReadFile(source)
 		if err != nil {
-			return fmt.Errorf("reading what to put on the disk: %w", err)
+			return fmt.Errorf("reading a file for the disk: %w", err)
 		}
 		if err := os.WriteFile(filepath.Join(c.kubeletDir(), filepath.Base(path)), data, 0o600); err != nil {
 			return fmt.Errorf("writing to the disk: %w", err)

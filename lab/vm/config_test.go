@@ -46,7 +46,7 @@ func complete(t *testing.T) []string {
 	}
 }
 
-// What is said on the command line outside arrives inside.
+// The configuration of the command line is available inside.
 func TestDisk(t *testing.T) {
 	c, err := parse(complete(t)...)
 	if err != nil {
@@ -55,7 +55,7 @@ func TestDisk(t *testing.T) {
 	if err := c.Validate(); err != nil {
 		t.Fatal(err)
 	}
-	for range 2 { // The second time as after a reboot.
+	for range 2 { // The second time is like a reboot.
 		if err := c.writeDisk(); err != nil {
 			t.Fatal(err)
 		}

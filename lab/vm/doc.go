@@ -1,5 +1,5 @@
-// Package vm runs a real kubelet in something that behaves as a virtual machine does, as far as a cluster and a cloud can
-// tell: it has a name and a disk, it is switched off by ending one process, and then nothing of it is left running, pods
+// Package vm runs a real kubelet in an environment that behaves like a virtual machine, as far as a cluster and a cloud can
+// observe: it has a name and a disk, it is switched off by ending one process, and then nothing of it is left running, pods
 // included.
 //
 // The machine is a set of Linux namespaces. `lab vm` (the hull, which the cloud starts and ends) starts `lab vm-init`,
@@ -9,10 +9,10 @@
 // `hyperkube kubelet`, reaps orphans, and on SIGTERM shuts down as a machine does. If the kubelet ends, so does the
 // machine.
 //
-// It is no sandbox: apart from /run, /var and /proc the machine sees, and with root's rights writes, its host's files; it
-// shares the host's network, and knows no limits of memory and CPU.
+// It is no sandbox: apart from /run, /var and /proc the machine sees, and with root's rights may write, its host's files; it
+// shares the host's network, and has no limits of memory and CPU.
 //
 // Without root it runs in a user namespace with a single user: all processes inside are root there, and its owner
-// outside. A pod that asks for another user does not start then, unless it does without a service account token, which
+// outside. A pod with another user does not start then, unless it has no service account token, which
 // the kubelet would have to give to that user.
 package vm

@@ -15,13 +15,13 @@ import (
 	"k8s.io/utils/clock"
 )
 
-// Main is the commands Command and InitCommand. It returns when the machine is off.
+// Main runs the commands Command and InitCommand. It returns when the machine is off.
 func Main(ctx context.Context, command string, args []string, out io.Writer) error {
 	flags := flag.NewFlagSet("lab "+command, flag.ContinueOnError)
 	var c Config
 	var check bool
 	hyperkube := siblingOfSelf("hyperkube")
-	flags.BoolVar(&check, "check", false, "only find out whether machines can run here")
+	flags.BoolVar(&check, "check", false, "only check whether machines can run here")
 	flags.StringVar(&hyperkube, "hyperkube", hyperkube, "`path` of the binary with the kubelet")
 	c.Bind(flags)
 	if err := flags.Parse(args); err != nil {
@@ -49,7 +49,7 @@ func siblingOfSelf(name string) string {
 	return filepath.Join(filepath.Dir(self), name)
 }
 
-// run is the hull: it starts init in namespaces of its own, passes on the wish to shut down, and waits.
+// run is the hull: it starts init in namespaces of its own, forwards SIGTERM, and waits.
 func run(ctx context.Context, c *Config, hyperkube string, out io.Writer) error {
 	dir, err := filepath.Abs(c.Dir)
 	if err != nil {
@@ -64,7 +64,7 @@ func run(ctx context.Context, c *Config, hyperkube string, out io.Writer) error 
 		return err
 	}
 	cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr
-	// Init dies with the thread that has started it, so this one has to live on.
+	// Init dies with the thread that has started it, so this one must not end.
 	runtime.LockOSThread()
 	if err := cmd.Start(); err != nil {
 		return fmt.Errorf("starting the machine: %w", err)
@@ -78,7 +78,7 @@ func run(ctx context.Context, c *Config, hyperkube string, out io.Writer) error 
 	return nil
 }
 
-// Check says why machines cannot run here, if they cannot.
+// Check returns why machines cannot run here, nil if they can.
 func Check(ctx context.Context) error {
 	dir, err := os.MkdirTemp("", "lab-vm-check-")
 	if err != nil {
@@ -96,23 +96,23 @@ func Check(ctx context.Context) error {
 		return fmt.Errorf("no machine can boot: %s", output)
 	}
 	if err != nil {
-		return fmt.Errorf("this system lets nobody make namespaces (neither root nor user namespaces help): %w", err)
+		return fmt.Errorf("this system does not allow namespaces (run as root, or enable user namespaces): %w", err)
 	}
 	return nil
 }
 
-// initCommand is the first process of a machine, in namespaces of its own.
+// initCommand returns the first process of a machine, in namespaces of its own.
 func initCommand(args ...string) (*exec.Cmd, error) {
 	self, err := os.Executable()
 	if err != nil {
 		return nil, fmt.Errorf("finding this program, which is the machine's first process too: %w", err)
 	}
-	cmd := exec.Command(self, append([]string{InitCommand}, args...)...) //nolint:noctx // SIGKILL is not how it ends.
+	cmd := exec.Command(self, append([]string{InitCommand}, args...)...) //nolint:noctx // It is not ended by SIGKILL.
 	cmd.SysProcAttr = &syscall.SysProcAttr{
 		Cloneflags: syscall.CLONE_NEWPID | syscall.CLONE_NEWNS | syscall.CLONE_NEWUTS | syscall.CLONE_NEWIPC,
-		// When the hull is killed, the machine is off.
+		// The machine is killed with the hull.
 		Pdeathsig: syscall.SIGKILL,
-		// Ctrl-C is for the hull, which passes it on in its own way.
+		// Ctrl-C is handled by the hull, which shuts the machine down.
 		Setsid: true,
 	}
 	if uid, gid := os.Geteuid(), os.Getegid(); uid != 0 {

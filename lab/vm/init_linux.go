@@ -34,7 +34,7 @@ func boot(dir, hyperkube string, clk clock.Clock) error {
 	wishes := make(chan os.Signal, 1)
 	signal.Notify(wishes, syscall.SIGTERM, syscall.SIGINT)
 
-	// Not through os/exec: this process waits for any child, and an exec.Cmd would wait for its own.
+	// Not with os/exec: this process waits for any child, and an exec.Cmd would wait for its own.
 	attr := &syscall.ProcAttr{Env: os.Environ(), Files: []uintptr{0, 1, 2}, Dir: "/"}
 	kubelet, err := syscall.ForkExec(hyperkubePath, []string{"hyperkube", "kubelet"}, attr)
 	if err != nil {
@@ -52,14 +52,14 @@ func boot(dir, hyperkube string, clk clock.Clock) error {
 	}
 	select {
 	case <-asked:
-		return reapAll() // A machine that was asked to end has done well.
+		return reapAll() // A requested shutdown is no error.
 	default:
 	}
 	go shutDown(clk)
 	return errors.Join(fmt.Errorf("the kubelet ended with %s", describe(status)), reapAll())
 }
 
-// shutDown asks all processes to end, and makes them end a little later.
+// shutDown ends all processes with SIGTERM, and with SIGKILL a little later.
 func shutDown(clk clock.Clock) {
 	const everybodyElse = -1
 	_ = syscall.Kill(everybodyElse, syscall.SIGTERM)
@@ -67,7 +67,7 @@ func shutDown(clk clock.Clock) {
 	_ = syscall.Kill(everybodyElse, syscall.SIGKILL)
 }
 
-// reap reaps children until a certain one has ended, and says how it did.
+// reap reaps children until a certain one has ended, and returns its status.
 func reap(child int) (syscall.WaitStatus, error) {
 	for {
 		var status syscall.WaitStatus

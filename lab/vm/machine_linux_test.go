@@ -14,7 +14,7 @@ import (
 	"time"
 )
 
-// The test binary stands for the lab binary, which a machine starts again as its first process, and for hyperkube.
+// The test binary takes the place of the lab binary, which a machine starts again as its first process, and for hyperkube.
 func TestMain(m *testing.M) {
 	if len(os.Args) > 1 && (os.Args[1] == Command || os.Args[1] == InitCommand) {
 		ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
@@ -29,7 +29,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// unfit ends a test that this machine cannot run.
+// unfit skips a test that this machine cannot run.
 func unfit(t *testing.T, why any) {
 	t.Helper()
 	if os.Getenv("LAB_REQUIRE_KUBELET") == "1" {
@@ -62,7 +62,7 @@ func start(t *testing.T, script string) (hull *exec.Cmd, output *bufio.Reader) {
 		t.Fatal(err)
 	}
 	output = bufio.NewReader(pipe)
-	if _, err := output.ReadString('\n'); err != nil { // The hull says hello.
+	if _, err := output.ReadString('\n'); err != nil { // The first line of the hull.
 		t.Fatal(err)
 	}
 	expect(t, output, "up")
@@ -77,7 +77,7 @@ func expect(t *testing.T, output *bufio.Reader, want string) {
 	}
 }
 
-// expectOff waits until nobody is left who could write.
+// expectOff waits until no process of the machine is left that could write.
 func expectOff(t *testing.T, output *bufio.Reader) {
 	t.Helper()
 	if line, err := output.ReadString('\n'); err == nil {
@@ -106,7 +106,7 @@ echo "$@"
 	}
 }
 
-// Whatever runs in it, a machine that is switched off is off.
+// A machine that is switched off has no processes any more.
 func TestPowerOff(t *testing.T) {
 	t.Parallel()
 	hull, output := start(t, "trap '' TERM\n(setsid sleep 1000 &)\necho up\nsleep 1000")
@@ -142,7 +142,7 @@ wait`)
 	}
 }
 
-// Orphans are reaped: nobody else would.
+// Orphans are reaped: no other process would.
 func TestReaping(t *testing.T) {
 	t.Parallel()
 	_, output := start(t, `echo up
@@ -157,8 +157,8 @@ echo $zombies`)
 	expect(t, output, "none")
 }
 
-// One that does not want to end when the machine is shut down is made to.
-func TestShutDownOfTheStubborn(t *testing.T) {
+// A process that ignores SIGTERM at the shutdown is killed.
+func TestShutDownKillsProcesses(t *testing.T) {
 	t.Parallel()
 	hull, output := start(t, "trap '' TERM; echo up; while :; do sleep 1; done")
 	begin := time.Now()
@@ -174,7 +174,7 @@ func TestShutDownOfTheStubborn(t *testing.T) {
 	}
 }
 
-// A machine in which nobody could watch files does not boot.
+// A machine in which files cannot be watched does not boot.
 func TestNoWatches(t *testing.T) {
 	t.Parallel()
 	self, err := os.Executable()

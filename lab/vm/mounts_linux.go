@@ -10,12 +10,12 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/lab/container"
 )
 
-// hyperkubePath is where the machine finds its kubelet.
+// hyperkubePath is the path of the kubelet in the machine.
 const hyperkubePath = "/run/hyperkube"
 
-// mountMachine makes the mount namespace of the caller that of a machine with a disk.
+// mountMachine turns the mount namespace of the caller into that of a machine with a disk.
 func mountMachine(c *Config, hyperkube string) error {
-	// What is found by path now may be covered by then.
+	// These paths may be hidden by later mounts.
 	folders, err := cloneAll(c.folders())
 	if err != nil {
 		return err
@@ -24,7 +24,7 @@ func mountMachine(c *Config, hyperkube string) error {
 	if err != nil {
 		return err
 	}
-	// Nothing of what follows is for the host.
+	// The mounts that follow must not propagate to the host.
 	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
 		return fmt.Errorf("keeping mounts to itself: %w", err)
 	}
@@ -53,7 +53,7 @@ func mountMachine(c *Config, hyperkube string) error {
 	return attach(binary, hyperkubePath)
 }
 
-// cloneAll takes hold of what is at paths outside of the machine, by path inside.
+// cloneAll opens mounts of paths outside of the machine, by path inside.
 func cloneAll(outside map[string]string) (map[string]int, error) {
 	trees := map[string]int{}
 	for inside, path := range outside {
@@ -66,11 +66,11 @@ func cloneAll(outside map[string]string) (map[string]int, error) {
 	return trees, nil
 }
 
-// clone takes hold of what is at a path, to be attached elsewhere.
+// clone opens a mount of a path, to be attached elsewhere.
 func clone(path string) (int, error) {
 	tree, err := unix.OpenTree(unix.AT_FDCWD, path, unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC)
 	if err != nil {
-		return -1, fmt.Errorf("taking hold of %s: %w", path, err)
+		return -1, fmt.Errorf("opening %s: %w", path, err)
 	}
 	return tree, nil
 }

@@ -8,7 +8,7 @@ import (
 	"io"
 )
 
-// Main says that there are no machines on this system.
+// Main returns an error: this system does not support machines.
 func Main(context.Context, string, []string, io.Writer) error {
 	return errors.New("machines with a real kubelet need Linux")
 }

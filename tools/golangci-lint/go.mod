@@ -1,4 +1,4 @@
-// The linter is pinned in a module of its own: its hundreds of dependencies decide about nobody else's versions.
+// The linter is pinned in a module of its own: its hundreds of dependencies do not affect the versions of other modules.
 module github.com/machine-controller-fleet/machine-controller-fleet/tools/golangci-lint
 
 go 1.26.0

@@ -6,7 +6,7 @@ type MachineDeploymentConditionType string
 const (
 	// MachineDeploymentAvailable is True while enough machines are available.
 	MachineDeploymentAvailable MachineDeploymentConditionType = "Available"
-	// MachineDeploymentProgressing is True while a rollout gets on, and when it is complete.
+	// MachineDeploymentProgressing is True while a rollout makes progress, and when it is complete.
 	MachineDeploymentProgressing MachineDeploymentConditionType = "Progressing"
 	// MachineDeploymentReplicaFailure is True while the API server refuses to create or delete Machines of a MachineSet. Else it
 	// is not there.
@@ -84,11 +84,11 @@ const (
 	ReasonMachineSetFrozen = "MachineSetFrozen"
 	// ReasonMachinesNotAvailable means that new machines have not become available for a minute.
 	ReasonMachinesNotAvailable = "MachinesNotAvailable"
-	// ReasonMachinesTerminating means that machines that are being deleted have not gone for a minute. They count until
-	// they have.
+	// ReasonMachinesTerminating means that machines that are being deleted have still existed after a minute. They count
+	// until they no longer exist.
 	ReasonMachinesTerminating = "MachinesTerminating"
-	// ReasonMachinesNotDeleted means that an old MachineSet has kept machines for a minute that it is to give up, and that none of them is
-	// on its way out.
+	// ReasonMachinesNotDeleted means that an old MachineSet has for a minute had more machines than its replicas, and that
+	// none of them is being deleted.
 	ReasonMachinesNotDeleted = "MachinesNotDeleted"
 	// ReasonMachinesPreserved means that a new machine has failed and is preserved, so that it is not replaced.
 	ReasonMachinesPreserved = "MachinesPreserved"
@@ -98,7 +98,7 @@ const (
 	ReasonInPlaceUpdateFailed = "InPlaceUpdateFailed"
 	// ReasonMachinesUpdating means that the update in place of a machine has not ended for a minute.
 	ReasonMachinesUpdating = "MachinesUpdating"
-	// ReasonNodesNotSelected means that with orchestration type Manual Nodes wait for a user to select them.
+	// ReasonNodesNotSelected means that with orchestration type Manual Nodes have not been selected by a user.
 	ReasonNodesNotSelected = "NodesNotSelected"
 )
 
@@ -112,26 +112,26 @@ const (
 
 // Reasons of the Frozen conditions.
 const (
-	// ReasonOverShootingReplicaCount means that a MachineSet has more machines than it could have asked for.
+	// ReasonOverShootingReplicaCount means that a MachineSet has more machines than it can have created.
 	ReasonOverShootingReplicaCount = "OverShootingReplicaCount"
 	// ReasonMachineDeploymentStateSync means that the deployment is frozen because one of its MachineSets is.
 	ReasonMachineDeploymentStateSync = "MachineDeploymentStateSync"
-	// ReasonFreezeLabel means that a MachineSet has the label freeze=True, and that whoever put it there has not said why. MCM
-	// does not have it.
+	// ReasonFreezeLabel means that a MachineSet has the label freeze=True, and that the client that set the label has not
+	// recorded a reason. MCM does not have it.
 	ReasonFreezeLabel = "FreezeLabel"
 )
 
 // Reasons of the Valid conditions. MCM does not have them.
 const (
-	// ReasonInvalidSpec means that the spec breaks a rule; the message says which.
+	// ReasonInvalidSpec means that the spec breaks a rule; the message names it.
 	ReasonInvalidSpec = "InvalidSpec"
 	// ReasonSelectorMatchesNothing means that the selector does not match the labels of the template, or is not there, so
 	// that a machine made from the template would not be found again.
 	ReasonSelectorMatchesNothing = "SelectorMatchesNothing"
-	// ReasonSelectorMatchesEverything means that the selector is empty, so that it would find everybody's machines.
+	// ReasonSelectorMatchesEverything means that the selector is empty, so that it would match all machines.
 	ReasonSelectorMatchesEverything = "SelectorMatchesEverything"
-	// ReasonNoStrategy means that the MachineDeployment names no strategy, was ignored for it before the fleet came, and is
-	// left alone until its spec changes. AnnotationStrategy is on those that are not.
+	// ReasonNoStrategy means that the MachineDeployment names no strategy, was ignored for it before the fleet was
+	// installed, and is not reconciled until its spec changes. AnnotationStrategy is on those that are reconciled.
 	ReasonNoStrategy = "NoStrategy"
 )
 

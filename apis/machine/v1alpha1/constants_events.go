@@ -1,7 +1,7 @@
 package v1alpha1
 
 // Reasons of Events on MachineSets and MachineDeployments, beside those that are reasons of conditions, too. What each means
-// stands in its row below.
+// is in its row below.
 const (
 	EventSuccessfulCreate = "SuccessfulCreate"
 	EventSuccessfulDelete = "SuccessfulDelete"
@@ -27,7 +27,7 @@ func replicaEvents() []EventReason {
 		{
 			EventReplicaUnfit, true,
 			[]string{"Lease"},
-			"A replica renews its session Lease and has been unable for 10 s to do its work: it cannot list the fleet's Leases, its watch of them is silent, or the objects of its slots are not delivered. It comes once for each time, from the leader.",
+			"A replica renews its session Lease and has been unable for 10 s to do its work: it cannot list the fleet's Leases, its watch of them is silent, or the objects of its slots are not delivered. The leader emits it once for each such period.",
 			"The message says what is missing; see [a replica is unfit](operations/fleet.md#a-replica-is-unfit).",
 		},
 	}
@@ -48,12 +48,12 @@ func machineSetEvents() []EventReason {
 		},
 		{
 			ReasonFailedCreate, true, set,
-			"The API server refused a Machine of the set. It comes once, however often that is tried.",
+			"The API server refused a Machine of the set. It is emitted once, regardless of the number of attempts.",
 			"The message is the API server's: a quota of the namespace, a webhook, or a template that breaks a rule.",
 		},
 		{
 			ReasonFailedDelete, true, set,
-			"The API server refused to delete a Machine of the set. It comes once, however often that is tried.",
+			"The API server refused to delete a Machine of the set. It is emitted once, regardless of the number of attempts.",
 			"The message is the API server's, mostly a webhook's or an admission policy's.",
 		},
 	}
@@ -74,32 +74,32 @@ func machineDeploymentEvents() []EventReason {
 		},
 		{
 			EventUpdatedInPlace, false, deployment,
-			"Machines were updated in place, and belong to the MachineSet of their new template now. The message names them.",
+			"Machines were updated in placeand now belong to the MachineSet of their new template. The message names them.",
 			"",
 		},
 		{
 			ReasonMachineSetCreateError, true, deployment,
-			"The API server refused the MachineSet of a new template. It comes once, however often that is tried.",
-			"The message is the API server's. The condition `Progressing` is False until it takes the set.",
+			"The API server refused the MachineSet of a new template. It is emitted once, regardless of the number of attempts.",
+			"The message is the API server's. The condition `Progressing` is False until it accepts the set.",
 		},
 		{
 			EventRollback, false, deployment,
-			"The deployment has the template of an earlier revision again, as `rollbackTo` has asked, and machines are replaced.",
+			"The deployment has the template of an earlier revision again, as requested with `rollbackTo`, and machines are replaced.",
 			"",
 		},
 		{
 			EventRollbackRevisionNotFound, true, deployment,
-			"There is no MachineSet of the revision that `rollbackTo` asks for, and nothing was changed.",
-			"The annotation `deployment.kubernetes.io/revision` of the MachineSets has the revisions. Those beyond `revisionHistoryLimit` are gone.",
+			"There is no MachineSet of the revision that `rollbackTo` names, and nothing was changed.",
+			"The annotation `deployment.kubernetes.io/revision` of the MachineSets has the revisions. Revisions beyond `revisionHistoryLimit` are deleted.",
 		},
 		{
 			EventRollbackTemplateUnchanged, true, deployment,
-			"The deployment has the template of the revision already that `rollbackTo` asks for, and nothing was changed.",
-			"Name another revision, if you meant one.",
+			"The deployment already has the template of the revision that `rollbackTo` names, and nothing was changed.",
+			"Name another revisionif another one was intended.",
 		},
 		{
 			ReasonNoStrategy, true, deployment,
-			"The deployment names no strategy, has no MachineSets, and was ignored for it before the fleet came. It is left alone until its spec changes.",
+			"The deployment names no strategy, has no MachineSets, and was ignored for it before the fleet was installed. It is not reconciled until its spec changes.",
 			"Give it a strategy if you want its machines, or delete it.",
 		},
 	}
@@ -110,17 +110,17 @@ func invalidEvents() []EventReason {
 	return []EventReason{
 		{
 			EventSelectingAll, true, parents,
-			"The selector is empty, so it would claim everybody's machines, and nothing is done.",
+			"The selector is empty, so it would match all machines, and the object is not reconciled.",
 			"Give it the labels of the template.",
 		},
 		{
 			ReasonSelectorMatchesNothing, true, parents,
-			"The selector does not match the labels of the template, so machines would not be found again, and nothing is done.",
+			"The selector does not match the labels of the template, so its machines would not be found again, and the object is not reconciled.",
 			"Correct one of the two.",
 		},
 		{
 			ReasonInvalidSpec, true, parents,
-			"The spec breaks a rule, and nothing is done. It comes once for each mistake.",
+			"The spec breaks a rule, and the object is not reconciled. It is emitted once for each mistake.",
 			"The message names the field.",
 		},
 	}
@@ -133,11 +133,11 @@ func replacementEvents() []EventReason {
 			EventHealthTimedOut, true,
 			[]string{"Machine"},
 			"The Node was unhealthy, or missing, for longer than the health timeout. The machine fails, and its MachineSet replaces it.",
-			"Look at the VM before it is gone, or have such machines [kept](operations/preserve.md).",
+			"Look at the VM before it is deleted, or have such machines [kept](operations/preserve.md).",
 		},
 		{
 			EventCircuitBreakerOpen, true, roots,
-			"Unhealthy machines are not replaced for now, because too many machines of their zone, or of their target cluster, are not Ready. The message has the numbers. It is on a MachineSet only where nobody controls that.",
+			"Unhealthy machines are not replaced for now, because too many machines of their zone, or of their target cluster, are not Ready. The message has the numbers. It is on a MachineSet only if the MachineSet has no controller.",
 			"Look for what the machines have in common; see [Unknown](troubleshooting.md#a-machine-stays-in-unknown).",
 		},
 		{

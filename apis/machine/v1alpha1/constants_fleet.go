@@ -1,26 +1,26 @@
 package v1alpha1
 
-// What the fleet notes on objects that it makes, beyond the constants of Machine Controller Manager.
+// What the fleet records on objects that it makes, beyond the constants of Machine Controller Manager.
 const (
 	// AnnotationMachineUID is on bootstrap token Secrets: the UID of the Machine that the token is for.
 	AnnotationMachineUID = FleetDomain + "machine-uid"
 	// AnnotationTokenOf is on bootstrap token Secrets: "<namespace>/<name>" of the Machine that the token is for.
 	AnnotationTokenOf = FleetDomain + "token-of"
-	// AnnotationCreateSent is on Machines for which the cloud may have been asked for a VM, from before it is until the VM's
-	// provider ID is written down: there may be a VM although none is known. Machines whose class is there are made with it.
-	// Its value is "true".
+	// AnnotationCreateSent is on Machines for which a request to create a VM may have been sent to the cloud, from before
+	// that until the VM's provider ID is recorded: a VM may exist although none is known. Machines whose class exists are
+	// created with it. Its value is "true".
 	AnnotationCreateSent = FleetDomain + "create-sent"
 	// AnnotationTokenLeft is on Machines that are being deleted and whose bootstrap token could not be removed before that
 	// began, because the target cluster did not answer. Its value is "true".
 	AnnotationTokenLeft = FleetDomain + "token-left"
-	// AnnotationBackoff is on Machines at whose VM the cloud fails: when it may be asked again, what the next wait follows
-	// from, and which error codes were told, as JSON. Without it the cloud is asked at once.
+	// AnnotationBackoff is on Machines for whose VM calls of the cloud fail: when the next call may be made, what the wait
+	// after that is computed from, and which error codes were reported, as JSON. Without it the cloud is called at once.
 	AnnotationBackoff = FleetDomain + "backoff"
-	// AnnotationSetAside is on Machines whose processing has panicked: how often, until when they are left as they are, and what the
-	// panic said, as JSON. Without it the machine is processed at once.
+	// AnnotationSetAside is on Machines whose processing has panicked: how often, until when they are not processed, and
+	// the message of the panic, as JSON. Without it the machine is processed at once.
 	AnnotationSetAside = FleetDomain + "set-aside"
-	// AnnotationReported is on Machines with which something is wrong that lasts and shows in no status: which Event has told of it
-	// last, as its reason and a checksum of its message. It is told once.
+	// AnnotationReported is on Machines with a lasting problem that no status shows: the Event that reported it last, as
+	// its reason and a checksum of its message. Each problem is reported once.
 	AnnotationReported = FleetDomain + "reported"
 )
 
@@ -33,9 +33,9 @@ const AnnotationMachine = FleetDomain + "machine"
 // annotation of the Node cannot record them: a kubelet can write the annotations of its Node.
 const AnnotationApplied = FleetDomain + "applied"
 
-// AnnotationDisruptions on a MachineDeployment, or on a MachineSet without a controller, holds as JSON the permits: the
-// machines below it that may be replaced and are not gone yet. A machine is named here before it is given up, so that
-// whoever comes next finishes what was begun and gives no permit beside it.
+// AnnotationDisruptions on a MachineDeployment, or on a MachineSet without a controller, holds as JSON the disruptions: the
+// machines below it that may be replaced and still exist. A machine is named here before it is marked as failed, so that
+// the next pass, of this holder or a later one, finishes what was begun and allows no disruption beside it.
 const AnnotationDisruptions = FleetDomain + "disruptions"
 
 // AnnotationCountMinReady on a MachineDeployment, or on a MachineSet without a controller, with a true value (as
@@ -44,11 +44,11 @@ const AnnotationDisruptions = FleetDomain + "disruptions"
 const AnnotationCountMinReady = FleetDomain + "count-min-ready-seconds"
 
 // AnnotationComponentsTaint on a MachineDeployment, or on a MachineSet without a controller, with a false value (as
-// strconv.ParseBool reads it) has Nodes that were updated in place go without TaintCriticalComponentsNotReady, and with a true one
-// has it added. Without it, or with another value, the fleet's setting holds.
+// strconv.ParseBool reads it) has Nodes that were updated in place not get TaintCriticalComponentsNotReady, and with a true one
+// get it. Without it, or with another value, the fleet's setting holds.
 const AnnotationComponentsTaint = FleetDomain + "critical-components-taint"
 
-// AnnotationRolling on a MachineSet says whether the machines of its MachineDeployment are being replaced. While it is
+// AnnotationRolling on a MachineSet reports whether the machines of its MachineDeployment are being replaced. While it is
 // RollingTrue, the Nodes of the set's machines carry AnnotationScaleDownDisabled; when it has become RollingFalse, they do so
 // no longer for the rollout's sake. Without it they are left as they are.
 const AnnotationRolling = FleetDomain + "rolling"
@@ -59,17 +59,19 @@ const (
 	RollingFalse = "false"
 )
 
-// AnnotationUpdateTo on a Node that is a candidate for an update in place is the name of the MachineSet that its machine comes to
-// when that has succeeded: the one whose template was wanted when it was the Node's turn.
+// AnnotationUpdateTo on a Node that is a candidate for an update in place is the name of the MachineSet that its machine is
+// transferred to when the update has succeeded: the one whose template was current when the Node was selected.
 const AnnotationUpdateTo = FleetDomain + "update-to"
 
 // AnnotationSelecting on a MachineDeployment holds as JSON the machines whose Nodes are about to be labelled with
-// LabelSelectedForUpdate. A machine is named here before that, so that whoever comes next finishes what was begun and selects
-// no other beside it, and is struck off when the label is seen.
+// LabelSelectedForUpdate. A machine is named here before its Node is labelled, so that the next pass, of this holder or a
+// later one, finishes what was begun and selects no other beside it. It is removed from the list when the label is
+// observed.
 const AnnotationSelecting = FleetDomain + "selecting"
 
-// AnnotationStrategy on a MachineDeployment that names no strategy is the one that the fleet goes by, RollingUpdate. It is there from
-// when the fleet has taken the MachineDeployment up: Machine Controller Manager ignores it, and may have left it like that.
+// AnnotationStrategy on a MachineDeployment that names no strategy is the strategy that the fleet applies, RollingUpdate.
+// It is set when the fleet begins to reconcile the MachineDeployment: Machine Controller Manager ignores such objects, and
+// may have left one like that.
 const AnnotationStrategy = FleetDomain + "strategy"
 
 // LabelSlot is the slot label: the number of the slot, decimal and without padding, on the metadata of every root,
@@ -79,9 +81,9 @@ const LabelSlot = FleetDomain + "slot"
 // The two Leases that Machine Controller Manager holds in each namespace that it serves. The fleet holds them in the
 // namespaces that it serves, so that neither it nor a second fleet does.
 const (
-	// LeaseManager is held by whoever reconciles MachineDeployments and MachineSets.
+	// LeaseManager is held by the client that reconciles MachineDeployments and MachineSets.
 	LeaseManager = "machine-controller-manager"
-	// LeaseMachineController is held by whoever reconciles Machines.
+	// LeaseMachineController is held by the client that reconciles Machines.
 	LeaseMachineController = "machine-controller"
 )
 
@@ -93,31 +95,31 @@ const (
 	LabelLease = FleetDomain + "lease"
 	// LeaseOfSession is the value of LabelLease on the Lease that proves that a session lives.
 	LeaseOfSession = "session"
-	// LeaseOfSlot is the value of LabelLease on the Lease that says who holds a slot.
+	// LeaseOfSlot is the value of LabelLease on the Lease that names the holder of a slot.
 	LeaseOfSlot = "slot"
 )
 
 // Annotations of session Leases.
 const (
 	// AnnotationCreated is on a session Lease that was created, not updated, by the session that holds it. For some time
-	// it proves nothing about earlier sessions of its replica: they may not have noticed yet that theirs is gone. Its
+	// it proves nothing about earlier sessions of its replica: they may not have observed yet that their Lease was deleted. Its
 	// value is that session.
 	AnnotationCreated = FleetDomain + "created"
 	// AnnotationPodUID is the UID of the pod that the session runs in, if it holds the lock in the pod's volume.
 	AnnotationPodUID = FleetDomain + "pod-uid"
-	// AnnotationCapacity is how much the replica wants to hold in relation to others, as a positive decimal number.
+	// AnnotationCapacity is the share of the work for the replica in relation to others, as a positive decimal number.
 	AnnotationCapacity = FleetDomain + "capacity"
 	// AnnotationWeights are the weights of the slots that the session holds: "<slot>:<weight>,...".
 	AnnotationWeights = FleetDomain + "weights"
-	// AnnotationCounts tells, as JSON, how many machines of each zone of each target cluster are Ready and how many are
-	// not, slot by slot. It stays when the Lease is emptied: it is the replica's last word on its machines.
+	// AnnotationCounts reports, as JSON, how many machines of each zone of each target cluster are Ready and how many are
+	// not, slot by slot. It stays when the Lease is emptied: it is the last that the replica has reported of its machines.
 	AnnotationCounts = FleetDomain + "counts"
 	// AnnotationConfirmed lists the UIDs of new slot Leases of which the session has nothing in flight: "<UID>,...".
 	AnnotationConfirmed = FleetDomain + "confirmed"
 	// AnnotationFitness has, as JSON, what the session can do beyond renewing its Lease: whether it acts, observes, and serves
 	// each target cluster, and since when not.
 	AnnotationFitness = FleetDomain + "fitness"
-	// AnnotationLeaving says that the session hands its slots over and exits. Its value is "true".
+	// AnnotationLeaving reports that the session hands over its slots and exits. Its value is "true".
 	AnnotationLeaving = FleetDomain + "leaving"
 )
 
@@ -125,7 +127,7 @@ const (
 const (
 	// AnnotationAssignedReplica is the replica that should hold the slot. Only the leader writes it.
 	AnnotationAssignedReplica = FleetDomain + "preferred-holder"
-	// AnnotationHome is the replica that has left and that the slot goes back to when it returns soon.
+	// AnnotationHome is the replica that left the slot a short while ago and gets it back when it returns.
 	AnnotationHome = FleetDomain + "home"
 	// AnnotationWeight is the slot's weight when it was last released or acquired.
 	AnnotationWeight = FleetDomain + "weight"

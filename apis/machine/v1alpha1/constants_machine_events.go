@@ -1,7 +1,7 @@
 package v1alpha1
 
-// Reasons of Events on Machines. Machine Controller Manager has no Events on Machines; these are ours. What each means stands
-// in its row below.
+// Reasons of Events on Machines. Machine Controller Manager emits no Events on Machines; these are the fleet's. What each
+// means is in its row below.
 const (
 	EventCreateFailed      = "CreateFailed"
 	EventCreateTimedOut    = "CreateTimedOut"
@@ -35,13 +35,13 @@ func machineEvents() []EventReason {
 	return []EventReason{
 		{
 			EventCreateFailed, true, machine,
-			"The machine has no VM, or a VM whose Node cannot join. It comes once for each error code, however often the creation is tried.",
-			"The message says why, `status.lastOperation` has it as well: see [CrashLoopBackOff](troubleshooting.md#a-machine-is-in-crashloopbackoff).",
+			"The machine has no VM, or a VM whose Node cannot join. It is emitted once for each error code, regardless of the number of attempts.",
+			"The message has the cause, and so has `status.lastOperation`: see [CrashLoopBackOff](troubleshooting.md#a-machine-is-in-crashloopbackoff).",
 		},
 		{
 			EventCreateTimedOut, true, machine,
 			"The creation timeout is over, and the machine has no VM, or one that cannot join. It fails, and its MachineSet replaces it. The message is the last cause.",
-			"Mend the cause: the next machine may meet it again.",
+			"Remove the cause: the next machine may fail for it, too.",
 		},
 		{
 			EventJoined, false, machine,
@@ -65,13 +65,13 @@ func machineEvents() []EventReason {
 		},
 		{
 			EventNodeDeleted, false, machine,
-			"Somebody has deleted the Node, and the machine goes with it.",
+			"Another client deleted the Node, and so the machine is deleted, too.",
 			"To take a machine out of service, delete the Machine instead.",
 		},
 		{
 			EventDeleteFailed, true, machine,
-			"The VM of a machine that is to go could not be removed. It comes once for each error code, however often the deletion is tried.",
-			"The message says why: see [Terminating](troubleshooting.md#a-machine-stays-in-terminating).",
+			"The VM of a machine that is being deleted could not be removed. It is emitted once for each error code, regardless of the number of attempts.",
+			"The message has the cause: see [Terminating](troubleshooting.md#a-machine-stays-in-terminating).",
 		},
 		{
 			EventDeletionTriggered, false, machine,
@@ -80,54 +80,54 @@ func machineEvents() []EventReason {
 		},
 		{
 			EventNotOwned, true, machine,
-			"The machine is being deleted, and names a Node or a VM that is not its own: the Node is bound to another machine or to none, or the VM does not have the machine's UID. They are left alone.",
+			"The machine is being deleted, and names a Node or a VM that is not its own: the Node is bound to another machine or to none, or the VM does not have the machine's UID. Neither is changed.",
 			"If the VM or the Node belongs to no machine, delete it by hand; see [whose a Node and a VM are](architecture.md#whose-a-node-and-a-vm-are).",
 		},
 		{
 			EventNodeRefused, true, machine,
-			"The API server does not accept what `nodeTemplate` and the class' `virtualCapacity` ask for on the Node, and so it has none of it. It comes once for each answer of the API server.",
-			"The message says what is wrong: see [Nodes](troubleshooting.md#a-node-does-not-carry-what-its-machine-asks-for).",
+			"The API server rejected what `nodeTemplate` and the class' `virtualCapacity` set on the Node, and so none of it is applied. It is emitted once for each error of the API server.",
+			"The message has the error: see [Nodes](troubleshooting.md#a-node-does-not-carry-what-its-machine-asks-for).",
 		},
 		{
 			EventSetAside, true, machine,
-			"Processing the machine has panicked, which is a defect of the fleet or of its driver. The machine is left as it is, for a minute at first and up to an hour when it happens again and again, also after a hand-over. It comes once for each series of panics.",
-			"Report it with the log, which has the stack. A change of the machine's spec, or its deletion, has it tried at once; see [a machine that is set aside](troubleshooting.md#a-machine-is-set-aside).",
+			"Processing the machine has panicked, which is a defect of the fleet or of its driver. The machine is left as it is, for a minute at first and up to an hour when it happens again and again, also after a hand-over. It is emitted once for each series of panics.",
+			"Report it with the log, which has the stack. A change of the machine's spec, or its deletion, ends the wait; see [a machine that is set aside](troubleshooting.md#a-machine-is-set-aside).",
 		},
 		{
 			EventPreserved, false, machine,
-			"The machine is preserved from now on; the message says until when. Where it begins because the machine fails, the Event of that says so instead.",
+			"The machine is preserved from now on; the message says until when. If it is preserved because it fails, the Event of the failure reports that instead.",
 			"Look at it; see [keeping a machine](operations/preserve.md).",
 		},
 		{
 			EventPreservationEnded, false, machine,
-			"The machine is not preserved any more: its time is over, it has recovered, or nobody asks for it. If it has failed, its MachineSet replaces it.",
+			"The machine is not preserved any more: its time is over, it has recovered, or the request for it was removed. If it has failed, its MachineSet replaces it.",
 			"",
 		},
 		{
 			EventPreserveUnknown, true, machine,
-			"The annotation `node.machine.sapcloud.io/preserve`, on the machine or on its Node, has a value that means nothing. It comes once for each value.",
+			"The annotation `node.machine.sapcloud.io/preserve`, on the machine or on its Node, has an unknown value. It is emitted once for each value.",
 			"Correct it; see [keeping a machine](operations/preserve.md).",
 		},
 	}
 }
 
-// fleetEvents are about objects that are not worked on.
+// fleetEvents are about objects that are not reconciled.
 func fleetEvents() []EventReason {
 	roots := []string{"MachineDeployment", "MachineSet", "Machine"}
 	return []EventReason{
 		{
 			EventNotAlone, true, roots,
-			"Somebody else holds the Leases of the namespace, so that it is not served. It comes once for each holder.",
+			"Another client holds the Leases of the namespace, so that it is not served. It is emitted once for each holder.",
 			"The message names the holder: stop it, or keep the fleet out of the namespace; see [taking over](operations/take-over.md).",
 		},
 		{
 			EventSlotUnowned, true, roots,
-			"No replica has held the object's slot for 30 s, so nothing is done about it and what is below it. It comes once for each time that the slot is left.",
+			"No replica has held the object's slot for 30 s, so the object and those below it are not reconciled. It is emitted once for each time that the slot loses its holder.",
 			"See [a slot has no holder](operations/fleet.md#a-slot-has-no-holder).",
 		},
 		{
 			EventUndecodable, true, append([]string{"MachineClass"}, roots...),
-			"A field of the object, or of a MachineSet of the MachineDeployment, has a value that the fleet cannot decode, so the object is not reconciled. It comes once for each version of the object.",
+			"A field of the object, or of a MachineSet of the MachineDeployment, has a value that the fleet cannot decode, so the object is not reconciled. It is emitted once for each version of the object.",
 			"The message names the field: correct it; see [an object that cannot be decoded](troubleshooting.md#an-object-cannot-be-decoded).",
 		},
 	}
@@ -138,7 +138,7 @@ func inPlaceEvents() []EventReason {
 	return []EventReason{
 		{
 			EventInPlaceUpdating, false, machine,
-			"The Node was selected to be updated in place and is drained: whoever updates Nodes may begin. The message says how the drain has ended.",
+			"The Node was selected to be updated in place and is drained: the agent on the Node may begin the update. The message has the result of the drain.",
 			"",
 		},
 		{
@@ -148,8 +148,8 @@ func inPlaceEvents() []EventReason {
 		},
 		{
 			EventInPlaceFailed, true, machine,
-			"The Node could not be updated in place, or was not within the timeout. If that is not mended within the health timeout, the machine fails and is replaced, as far as its MachineDeployment allows.",
-			"The message says why: see [updates in place](operations/inplace.md#when-an-update-fails).",
+			"The Node could not be updated in place, or not within the timeout. If that is not resolved within the health timeout, the machine fails and is replaced, as far as its MachineDeployment allows.",
+			"The message has the cause: see [updates in place](operations/inplace.md#when-an-update-fails).",
 		},
 	}
 }
@@ -159,8 +159,8 @@ func drainEvents() []EventReason {
 	return []EventReason{
 		{
 			EventDrainBlocked, true, machine,
-			"The drain of the Node cannot get on before somebody mends something: a PodDisruptionBudget lets no pod go although all are healthy, or the target cluster does not answer or does not show what the drain depends on. At the drain timeout it is ended by force.",
-			"The message says what: see [Terminating](troubleshooting.md#a-machine-stays-in-terminating).",
+			"The drain of the Node cannot make progress without intervention: a PodDisruptionBudget allows no eviction although all pods are healthy, or the target cluster does not answer or does not show what the drain depends on. At the drain timeout it is ended by force.",
+			"The message has the cause: see [Terminating](troubleshooting.md#a-machine-stays-in-terminating).",
 		},
 		{
 			EventDrained, false, machine,
@@ -169,7 +169,7 @@ func drainEvents() []EventReason {
 		},
 		{
 			EventDrainForced, true, machine,
-			"The drain of the Node was ended by force, and the VM is deleted. The message says why: the drain timeout is over, the Node has been unhealthy for 5 min, the machine has the label `force-deletion`, or volumes were not detached.",
+			"The drain of the Node was ended by force, and the VM is deleted. The message has the cause: the drain timeout is over, the Node has been unhealthy for 5 min, the machine has the label `force-deletion`, or volumes were not detached.",
 			"Look at what did not leave in time, or raise `spec.drainTimeout`.",
 		},
 	}

@@ -2,12 +2,12 @@ package v1alpha1
 
 // Finalizers.
 const (
-	// FinalizerName is the finalizer on MachineDeployments, MachineSets, Machines and MachineClasses. It holds an object
-	// until everything below it (for a Machine: its Node and VM; for a MachineClass: the Machines that use it) is gone.
+	// FinalizerName is the finalizer on MachineDeployments, MachineSets, Machines and MachineClasses. It keeps an object
+	// until everything below it (for a Machine: its Node and VM; for a MachineClass: the Machines that use it) is deleted.
 	FinalizerName = "machine.sapcloud.io/machine-controller-manager"
-	// SecretFinalizerName holds a Secret while a MachineClass refers to it.
+	// SecretFinalizerName keeps a Secret while a MachineClass refers to it.
 	SecretFinalizerName = "machine.sapcloud.io/machine-controller"
-	// NodeFinalizerName holds a Node while it has a Machine, so that deleting the Node deletes the Machine first.
+	// NodeFinalizerName keeps a Node while it has a Machine, so that deleting the Node deletes the Machine first.
 	NodeFinalizerName = "node.machine.sapcloud.io/machine-controller"
 )
 
@@ -18,7 +18,7 @@ const (
 	// LabelName on a Machine, by way of its template, is by convention the name of its MachineDeployment. Machines with
 	// one value are replaced one at a time when they fail.
 	LabelName = "name"
-	// LabelMachineTemplateHash tells apart the MachineSets of one MachineDeployment. It stands on the sets, in their
+	// LabelMachineTemplateHash distinguishes the MachineSets of one MachineDeployment. It is on the sets, in their
 	// selectors and templates, and on their Machines.
 	LabelMachineTemplateHash = "machine-template-hash"
 	// LabelFreeze with value "True" on a MachineSet stops it from creating Machines; on a MachineDeployment it shows that
@@ -39,21 +39,21 @@ const (
 const (
 	// LabelMachineName on a Node is the name of its Machine.
 	LabelMachineName = "node.gardener.cloud/machine-name"
-	// LabelCandidateForUpdate with value "true" on a Node says that it is to be updated in place.
+	// LabelCandidateForUpdate with value "true" on a Node marks it to be updated in place.
 	LabelCandidateForUpdate = "node.machine.sapcloud.io/candidate-for-update"
-	// LabelSelectedForUpdate with value "true" on a Node says that it is its turn. Set by the controller or, with
+	// LabelSelectedForUpdate with value "true" on a Node starts its update in place. It is set by the controller or, with
 	// orchestration type Manual, by the user.
 	LabelSelectedForUpdate = "node.machine.sapcloud.io/selected-for-update"
-	// LabelUpdateResult on a Node is how its update in place ended, set by whoever did it; on a Machine it is there while
-	// the machine moves to its new MachineSet.
+	// LabelUpdateResult on a Node is the result of its update in place, set by the agent; on a Machine it is there while
+	// the machine is transferred to its new MachineSet.
 	LabelUpdateResult = "node.machine.sapcloud.io/update-result"
 )
 
 // Values of LabelUpdateResult.
 const (
-	// UpdateResultSuccessful says that the update in place succeeded.
+	// UpdateResultSuccessful means that the update in place succeeded.
 	UpdateResultSuccessful = "successful"
-	// UpdateResultFailed says that the update in place failed.
+	// UpdateResultFailed means that the update in place failed.
 	UpdateResultFailed = "failed"
 )
 
@@ -74,10 +74,10 @@ const (
 	// AnnotationLastReplicaChangeByScaler is when the cluster-autoscaler last changed the replicas, RFC3339. It is written
 	// on the MachineDeployment and copied to its MachineSets, which then may delete the machines marked up to that time.
 	AnnotationLastReplicaChangeByScaler = "machine.sapcloud.io/last-deployment-replica-change-by-scaler-time"
-	// AnnotationUnfreeze on a MachineDeployment or MachineSet, with any value, asks to end a freeze: of all its sets, or of its own.
-	// It goes with the freeze.
+	// AnnotationUnfreeze on a MachineDeployment or MachineSet, with any value, requests the end of a freeze: of all its
+	// sets, or of its own. It is removed together with the freeze.
 	AnnotationUnfreeze = "safety.machine.sapcloud.io/unfreeze"
-	// AnnotationPreferNoSchedule with value "True" on a MachineSet says that its Nodes carry TaintPreferNoSchedule.
+	// AnnotationPreferNoSchedule with value "True" on a MachineSet means that its Nodes carry TaintPreferNoSchedule.
 	AnnotationPreferNoSchedule = TaintPreferNoSchedule
 	// PreferNoScheduleTrue is the value of AnnotationPreferNoSchedule and of TaintPreferNoSchedule.
 	PreferNoScheduleTrue = "True"
@@ -88,22 +88,22 @@ const (
 
 // Annotations on Machines.
 const (
-	// AnnotationPriority is an integer: when a MachineSet shrinks, machines with lower ones go first.
+	// AnnotationPriority is an integer: when a MachineSet shrinks, machines with lower values are deleted first.
 	AnnotationPriority = "machinepriority.machine.sapcloud.io"
 	// AnnotationMarkedForDeletionTime is the time, RFC3339, that came with the machine in AnnotationTriggerDeletion.
 	AnnotationMarkedForDeletionTime = "machine.sapcloud.io/marked-for-deletion-time"
 	// AnnotationLastAppliedNodePreserveValue is the value of the Node's AnnotationPreserve that was last acted upon.
 	AnnotationLastAppliedNodePreserveValue = "node.machine.sapcloud.io/last-applied-node-preserve-value"
-	// AnnotationPreserve on a Machine or its Node asks to keep a machine that has failed or is expected to fail. Its
+	// AnnotationPreserve on a Machine or its Node requests to keep a machine that has failed or is expected to fail. Its
 	// values are the Preserve constants.
 	AnnotationPreserve = "node.machine.sapcloud.io/preserve"
 )
 
 // Values of AnnotationPriority.
 const (
-	// PriorityDefault is the priority of a machine that has none, or one that is no number.
+	// PriorityDefault is the priority of a machine that has none, or one whose value is no number.
 	PriorityDefault = "3"
-	// PriorityTriggered is the priority of a machine that was named in AnnotationTriggerDeletion: it goes first.
+	// PriorityTriggered is the priority of a machine that was named in AnnotationTriggerDeletion: it is deleted first.
 	PriorityTriggered = "1"
 )
 
@@ -113,7 +113,7 @@ const (
 	PreserveNow = "now"
 	// PreserveWhenFailed preserves the machine when it fails.
 	PreserveWhenFailed = "when-failed"
-	// PreserveAuto says that the MachineSet chose to preserve the machine, within autoPreserveFailedMachineMax.
+	// PreserveAuto means that the MachineSet chose to preserve the machine, within autoPreserveFailedMachineMax.
 	PreserveAuto = "auto-preserved"
 	// PreserveFalse keeps the machine from being preserved.
 	PreserveFalse = "false"
@@ -121,31 +121,31 @@ const (
 
 // Annotations on Nodes.
 const (
-	// AnnotationNotManaged with value "1" on a Node says that it has no Machine.
+	// AnnotationNotManaged with value "1" on a Node means that it has no Machine.
 	AnnotationNotManaged = "node.machine.sapcloud.io/not-managed-by-mcm"
 	// AnnotationLastAppliedNodeTemplate on a Node is the machine's nodeTemplate that was last applied to it, as JSON.
 	AnnotationLastAppliedNodeTemplate = "node.machine.sapcloud.io/last-applied-anno-labels-taints"
 	// AnnotationLastAppliedVirtualCapacity on a Node is the class' virtualCapacity that was last applied to it, as JSON.
 	AnnotationLastAppliedVirtualCapacity = "node.machine.sapcloud.io/last-applied-virtual-capacity"
-	// AnnotationUpdateFailedReason on a Node is why its update in place failed, set by whoever tried it.
+	// AnnotationUpdateFailedReason on a Node is why its update in place failed, set by the agent.
 	AnnotationUpdateFailedReason = "node.machine.sapcloud.io/update-failed-reason"
 	// AnnotationScaleDownDisabled with value "true" on a Node keeps the cluster-autoscaler from removing it.
 	AnnotationScaleDownDisabled = "cluster-autoscaler.kubernetes.io/scale-down-disabled"
-	// AnnotationScaleDownDisabledByUs with value "true" on a Node says that the controller set AnnotationScaleDownDisabled
-	// and may take it away again. Without it the annotation is a user's.
+	// AnnotationScaleDownDisabledByUs with value "true" on a Node means that the controller set AnnotationScaleDownDisabled
+	// and may remove it again. Without it the annotation is a user's.
 	AnnotationScaleDownDisabledByUs = "cluster-autoscaler.kubernetes.io/scale-down-disabled-by-mcm"
 )
 
-// What the fleet adds to MCM's names. MCM knows none of it and is not disturbed by it.
+// What the fleet adds to MCM's names. MCM ignores all of it.
 const (
 	// FleetDomain is the prefix of the names that are the fleet's own.
 	FleetDomain = "fleet.machine.sapcloud.io/"
 	// AnnotationIntents on a MachineSet holds, as JSON, the machines that it is about to create and to delete. They are
-	// written before the first of them is, and struck off when they are seen done, so that whoever comes next finishes
-	// what was begun and decides nothing anew beside it.
+	// recorded before the first of them is created or deleted, and removed when that is observed, so that the next pass, of
+	// this holder or a later one, finishes what was begun and makes no new decision beside it.
 	AnnotationIntents = FleetDomain + "intents"
-	// AnnotationOrdinal on a Machine is the ordinal that its name was derived from. With the set's UID it tells a machine
-	// that was created before (success) from a stranger of the same name.
+	// AnnotationOrdinal on a Machine is the ordinal that its name was derived from. With the set's UID it distinguishes a
+	// machine that this set has already created (success) from an unrelated one of the same name.
 	AnnotationOrdinal = FleetDomain + "ordinal"
 	// AnnotationUncordonAt on a Machine is when, RFC3339, the cluster-autoscaler's cordon is removed from its Node: it has named the
 	// machine and cordoned the Node, and the machine stays all the same. A cordon of another client is not removed.

@@ -5,10 +5,10 @@ import corev1 "k8s.io/api/core/v1"
 // Taints on Nodes.
 const (
 	// TaintPreferNoSchedule, with value "True" and effect PreferNoSchedule, is on Nodes of old MachineSets during a rollout,
-	// so that pods move to new ones.
+	// so that pods are scheduled to new ones.
 	TaintPreferNoSchedule = "deployment.machine.sapcloud.io/prefer-no-schedule"
-	// TaintCriticalComponentsNotReady, with effect NoSchedule, is on a Node until somebody else has found it fit for pods.
-	// A new machine does not become Running before it is gone.
+	// TaintCriticalComponentsNotReady, with effect NoSchedule, is on a Node until another controller has found it fit for
+	// pods. A new machine does not become Running before the taint is removed.
 	TaintCriticalComponentsNotReady = "node.gardener.cloud/critical-components-not-ready"
 	// TaintPreserved, with effect NoSchedule, is on the Node of a failed machine that is preserved. It is used rather than
 	// a cordon, so that a user's cordon stays what it is.
@@ -19,9 +19,9 @@ const (
 const (
 	// NodeTerminating is True while the Node's machine is being deleted.
 	NodeTerminating corev1.NodeConditionType = "Terminating"
-	// NodeInPlaceUpdate is True during an update in place; its reason says how far it is.
+	// NodeInPlaceUpdate is True during an update in place; its reason is the stage.
 	NodeInPlaceUpdate corev1.NodeConditionType = "InPlaceUpdate"
-	// NodePreserved says whether the Node's machine is preserved.
+	// NodePreserved reports whether the Node's machine is preserved.
 	NodePreserved corev1.NodeConditionType = "Preserved"
 )
 
@@ -29,19 +29,19 @@ const (
 const (
 	// NodeReasonUnhealthy means that the machine is deleted because it failed.
 	NodeReasonUnhealthy = "Unhealthy"
-	// NodeReasonScaleDown means that the machine is deleted because it is not wanted any more.
+	// NodeReasonScaleDown means that the machine is deleted because it is no longer needed.
 	NodeReasonScaleDown = "ScaleDown"
 )
 
-// Reasons of NodeInPlaceUpdate, in the order in which they come.
+// Reasons of NodeInPlaceUpdate, in the order in which they occur.
 const (
-	// NodeReasonCandidateForUpdate means that the Node waits for its turn.
+	// NodeReasonCandidateForUpdate means that the Node is not selected yet.
 	NodeReasonCandidateForUpdate = "CandidateForUpdate"
 	// NodeReasonSelectedForUpdate means that the Node is drained.
 	NodeReasonSelectedForUpdate = "SelectedForUpdate"
-	// NodeReasonDrainSuccessful means that the Node is drained and its machine is not yet told.
+	// NodeReasonDrainSuccessful means that the Node is drained and this is not yet recorded on its machine.
 	NodeReasonDrainSuccessful = "DrainSuccessful"
-	// NodeReasonReadyForUpdate means that whoever updates Nodes may begin.
+	// NodeReasonReadyForUpdate means that the agent on the Node may begin the update.
 	NodeReasonReadyForUpdate = "ReadyForUpdate"
 	// NodeReasonUpdateSuccessful means that the update succeeded.
 	NodeReasonUpdateSuccessful = "UpdateSuccessful"
@@ -63,7 +63,7 @@ const (
 const (
 	// PreservedNodeDrained means that the drain succeeded.
 	PreservedNodeDrained = "Preserved node drained successfully."
-	// PreservedNodeForced means that all pods have gone, but not all of them in good. MCM says that the drain succeeded.
+	// PreservedNodeForced means that all pods have left the Node, some of them by force. MCM reports here that the drain succeeded.
 	PreservedNodeForced = "Preserved node was drained by force."
 	// PreservedNodeNotDrained means that the drain failed.
 	PreservedNodeNotDrained = "Preserved node could not be drained."

@@ -2,7 +2,7 @@ package v1alpha1
 
 import "slices"
 
-// EventReason is what there is to know of the Events of one reason. docs/events.md is made from it.
+// EventReason describes the Events of one reason. docs/events.md is generated from it.
 //
 // +kubebuilder:object:generate=false
 type EventReason struct {
@@ -10,17 +10,17 @@ type EventReason struct {
 	Reason string
 	// Warning is true when something is wrong.
 	Warning bool
-	// On are the kinds of the objects that the Events are about.
+	// On lists the kinds of the objects that the Events are about.
 	On []string
-	// When it comes, and how often, in sentences.
+	// When it is emitted, and how often, in sentences.
 	When string
-	// Do is what to do about it, in sentences; "" means nothing.
+	// Do is what the user should do about it, in sentences; "" means nothing.
 	Do string
 }
 
 // Names under which Events are recorded.
 const (
-	// EventSourceMachineDeployment records what happens to MachineDeployments, and that nobody looks after an object.
+	// EventSourceMachineDeployment records what happens to MachineDeployments, and that an object is not reconciled.
 	EventSourceMachineDeployment = "machinedeployment-controller"
 	// EventSourceMachineSet records what happens to MachineSets.
 	EventSourceMachineSet = "machineset-controller"
@@ -30,14 +30,14 @@ const (
 	EventSourceSafety = "machine-controller-manager"
 )
 
-// EventReasons returns all reasons of Events, in the order in which people read of them. A new one is a constant and its row
-// in one of the tables that this is made of; what else needs it is made from here, or asks for it in a test.
+// EventReasons returns all reasons of Events, in the order of the docs. A new one is a constant and its row in one of the
+// tables that this is made of; all else that needs the reasons uses this function, or is checked by a test.
 func EventReasons() []EventReason {
 	return slices.Concat(machineEvents(), fleetEvents(), inPlaceEvents(), drainEvents(), machineSetEvents(), machineDeploymentEvents(), invalidEvents(),
 		replacementEvents(), replicaEvents())
 }
 
-// FindEventReason returns what there is to know of a reason; ok is false when it is none of ours.
+// FindEventReason returns the row of a reason; ok reports whether the reason is one of the fleet's.
 func FindEventReason(reason string) (found EventReason, ok bool) {
 	all := EventReasons()
 	i := slices.IndexFunc(all, func(e EventReason) bool { return e.Reason == reason })

@@ -41,7 +41,7 @@ type MachineList struct {
 	Items           []Machine `json:"items"`
 }
 
-// MachineSpec says how a machine is made and how its Node is treated.
+// MachineSpec describes how a machine is made and how its Node is treated.
 type MachineSpec struct {
 	// Class names the MachineClass, in the Machine's namespace, by which the VM is made.
 	// +optional
@@ -54,7 +54,7 @@ type MachineSpec struct {
 	// +optional
 	ProviderID string `json:"providerID,omitempty"`
 
-	// NodeTemplateSpec is what the Node is to carry. Labels, annotations and taints are kept in step with the Node; the
+	// NodeTemplateSpec is what the Node has to carry. Labels, annotations and taints are kept in sync with the Node; the
 	// rest has no effect.
 	// +optional
 	NodeTemplateSpec NodeTemplateSpec `json:"nodeTemplate,omitempty,omitzero"`
@@ -76,7 +76,7 @@ type ClassSpec struct {
 	Name string `json:"name,omitempty"`
 }
 
-// NodeTemplateSpec is what a Node is to carry.
+// NodeTemplateSpec is what a Node has to carry.
 type NodeTemplateSpec struct {
 	// Labels and annotations for the Node.
 	// +optional
@@ -114,8 +114,8 @@ type MachineConfiguration struct {
 	// DisableHealthTimeout keeps a machine from failing, however long its Node is unhealthy. Nil means false.
 	// +optional
 	DisableHealthTimeout *bool `json:"disableHealthTimeout,omitempty"`
-	// MaxEvictRetries says for how long a pod that may not be evicted is tried during a drain before it is deleted by
-	// force: 20 s for each.
+	// MaxEvictRetries is for how long the eviction of a pod is retried during a drain before the pod is deleted by force:
+	// 20 s for each.
 	// +optional
 	MaxEvictRetries *int32 `json:"maxEvictRetries,omitempty"`
 	// NodeConditions are the types, separated by commas, of the Node conditions that must be False for the Node to be
@@ -148,10 +148,10 @@ type MachineStatus struct {
 	// LastOperation is the last thing that was done, or tried, with the machine.
 	// +optional
 	LastOperation LastOperation `json:"lastOperation,omitempty,omitzero"`
-	// CurrentStatus says where the machine is in its life.
+	// CurrentStatus is where the machine is in its life.
 	// +optional
 	CurrentStatus CurrentStatus `json:"currentStatus,omitempty,omitzero"`
-	// LastKnownState is a note that the driver left for itself. Nobody else reads it.
+	// LastKnownState is a note that the driver wrote for itself. No other program reads it.
 	// +optional
 	LastKnownState string `json:"lastKnownState,omitempty"`
 }
@@ -168,20 +168,20 @@ type LastOperation struct {
 	// LastUpdateTime is when the operation was last written.
 	// +optional
 	LastUpdateTime metav1.Time `json:"lastUpdateTime,omitempty,omitzero"`
-	// State says how the operation went.
+	// State is the result of the operation.
 	// +optional
 	State MachineState `json:"state,omitempty"`
-	// Type says which operation it was.
+	// Type is the kind of the operation.
 	// +optional
 	Type MachineOperationType `json:"type,omitempty"`
 }
 
-// CurrentStatus says where a machine is in its life.
+// CurrentStatus describes where a machine is in its life.
 type CurrentStatus struct {
 	// Phase of life. Empty means that no VM has been made, or none that was recorded.
 	// +optional
 	Phase MachinePhase `json:"phase,omitempty"`
-	// TimeoutActive says that the phase is left for Failed when a timeout runs out.
+	// TimeoutActive reports whether the phase is left for Failed when a timeout runs out.
 	// +optional
 	TimeoutActive bool `json:"timeoutActive,omitempty"`
 	// LastUpdateTime is when the phase was entered.
@@ -192,7 +192,7 @@ type CurrentStatus struct {
 	PreserveExpiryTime *metav1.Time `json:"preserveExpiryTime,omitempty"`
 }
 
-// MachineSummary is what the status of a MachineSet or MachineDeployment tells of one machine.
+// MachineSummary is what the status of a MachineSet or MachineDeployment reports of one machine.
 type MachineSummary struct {
 	// Name of the Machine.
 	// +optional
@@ -222,9 +222,9 @@ const (
 	MachineTerminating MachinePhase = "Terminating"
 	// MachineUnknown means that the Node is unhealthy or missing, and the health timeout has not run out.
 	MachineUnknown MachinePhase = "Unknown"
-	// MachineFailed means that the machine is given up. Its MachineSet replaces it, unless it is preserved.
+	// MachineFailed means that the machine has failed. Its MachineSet replaces it, unless it is preserved.
 	MachineFailed MachinePhase = "Failed"
-	// MachineCrashLoopBackOff means that the VM could not be made, and that it is tried again.
+	// MachineCrashLoopBackOff means that the VM could not be made, and that creation is retried.
 	MachineCrashLoopBackOff MachinePhase = "CrashLoopBackOff"
 	// MachineInPlaceUpdating means that the Node is drained and its update in place is awaited.
 	MachineInPlaceUpdating MachinePhase = "InPlaceUpdating"
@@ -234,13 +234,13 @@ const (
 	MachineInPlaceUpdateFailed MachinePhase = "InPlaceUpdateFailed"
 )
 
-// MachineState says how an operation went.
+// MachineState is the result of an operation.
 type MachineState string
 
 const (
-	// MachineStateProcessing means that the operation goes on.
+	// MachineStateProcessing means that the operation is in progress.
 	MachineStateProcessing MachineState = "Processing"
-	// MachineStateFailed means that the operation failed; it may be tried again.
+	// MachineStateFailed means that the operation failed; it may be retried.
 	MachineStateFailed MachineState = "Failed"
 	// MachineStateSuccessful means that the operation is done.
 	MachineStateSuccessful MachineState = "Successful"
@@ -258,7 +258,7 @@ const (
 	MachineOperationInPlaceUpdate MachineOperationType = "InPlaceUpdate"
 	// MachineOperationDrainNode is the eviction of the Node's pods.
 	MachineOperationDrainNode MachineOperationType = "DrainNode"
-	// MachineOperationHealthCheck is the watch over the Node's health.
+	// MachineOperationHealthCheck is the monitoring of the Node's health.
 	MachineOperationHealthCheck MachineOperationType = "HealthCheck"
 	// MachineOperationDelete is the removal of Node, VM and Machine.
 	MachineOperationDelete MachineOperationType = "Delete"

@@ -6,8 +6,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 )
 
-// MachineClass says how VMs are made: the provider, its own spec, and the Secrets with credentials and user data. It
-// has neither spec nor status; its fields stand at the top.
+// MachineClass describes how VMs are made: the provider, its own spec, and the Secrets with credentials and user data. It
+// has neither spec nor status; its fields are at the top level.
 //
 // +genclient
 // +genclient:noStatus
@@ -25,11 +25,11 @@ type MachineClass struct {
 	// +kubebuilder:pruning:PreserveUnknownFields
 	NodeTemplate *NodeTemplate `json:"nodeTemplate,omitempty"`
 	// CredentialsSecretRef names the Secret with the credentials for the cloud. Without it they are the data of SecretRef;
-	// the two are never mixed. Its key userData, if it has one, goes before that of SecretRef. A Secret of another namespace
+	// the two are never mixed. Its key userData, if it has one, takes precedence over that of SecretRef. A Secret of another namespace
 	// has to name the class' own in its annotation fleet.machine.sapcloud.io/shared-with.
 	// +optional
 	CredentialsSecretRef *corev1.SecretReference `json:"credentialsSecretRef,omitempty"`
-	// ProviderSpec is the provider's own description of a VM. Its shape is known to the driver alone.
+	// ProviderSpec is the provider's own description of a VM. Only the driver knows its schema.
 	// +kubebuilder:pruning:PreserveUnknownFields
 	ProviderSpec runtime.RawExtension `json:"providerSpec"`
 	// Provider names the driver.

@@ -44,7 +44,7 @@ type MachineDeploymentList struct {
 	Items           []MachineDeployment `json:"items"`
 }
 
-// MachineDeploymentSpec says how many machines are wanted, of what kind, and how they are replaced.
+// MachineDeploymentSpec is the number of machines wanted, their template, and how they are replaced.
 //
 // +kubebuilder:validation:XValidation:rule=`has(self.selector) || oldSelf.hasValue() && !oldSelf.?selector.hasValue()`,optionalOldSelf=true,fieldPath=".selector",reason=FieldValueRequired,message="must be there, to find the machines again"
 // +kubebuilder:validation:XValidation:rule=`!has(self.selector) || !has(self.selector.matchLabels) || self.selector.matchLabels.all(k, self.?template.?metadata.?labels[?k].orValue("") == self.selector.matchLabels[k] || (oldSelf.?selector.?matchLabels[?k].orValue("") == self.selector.matchLabels[k] && oldSelf.?template.?metadata.?labels[?k].orValue("") != self.selector.matchLabels[k]))`,optionalOldSelf=true,fieldPath=".selector.matchLabels",message="is not matching with spec.template.metadata.labels: the template must carry every label of the selector"
@@ -59,35 +59,35 @@ type MachineDeploymentSpec struct {
 	// +kubebuilder:validation:XValidation:rule=`self.?matchLabels.orValue({}).size() + self.?matchExpressions.orValue([]).size() > 0`,message="must not be empty: it would select every machine"
 	Selector *metav1.LabelSelector `json:"selector,omitempty"`
 	// Template is what new machines are made from. A change of its labels, its annotations or its class' name or API
-	// group replaces the machines; every other change is carried over to those that run.
+	// group replaces the machines; every other change is applied to the existing machines.
 	Template MachineTemplateSpec `json:"template"`
-	// Strategy says how machines are replaced. Empty means RollingUpdate with maxSurge 1 and maxUnavailable 0.
+	// Strategy describes how machines are replaced. Empty means RollingUpdate with maxSurge 1 and maxUnavailable 0.
 	// +optional
 	Strategy MachineDeploymentStrategy `json:"strategy,omitempty,omitzero"`
 	// MinReadySeconds is copied to the MachineSets. MCM ignores it, and so does the fleet, unless --count-min-ready-seconds or
-	// the annotation fleet.machine.sapcloud.io/count-min-ready-seconds says otherwise: then a machine is available when it
+	// the annotation fleet.machine.sapcloud.io/count-min-ready-seconds sets otherwise: then a machine is available when it
 	// has been Running, or Available, for that long without a break.
 	// +optional
 	MinReadySeconds int32 `json:"minReadySeconds,omitempty"`
 	// RevisionHistoryLimit is the number of old MachineSets to keep for a rollback. Nil keeps all.
 	// +optional
 	RevisionHistoryLimit *int32 `json:"revisionHistoryLimit,omitempty"`
-	// Paused stops rollouts. Scaling goes on.
+	// Paused stops rollouts. Scaling continues.
 	// +optional
 	Paused bool `json:"paused,omitempty"`
-	// RollbackTo asks for a rollback, once. The controller clears it.
+	// RollbackTo requests a rollback, once. The controller clears it.
 	// +optional
 	RollbackTo *RollbackConfig `json:"rollbackTo,omitempty"`
 	// ProgressDeadlineSeconds is how long a rollout may go without progress before the condition Progressing becomes
-	// False. Nil means for ever.
+	// False. Nil means no limit.
 	// +optional
 	ProgressDeadlineSeconds *int32 `json:"progressDeadlineSeconds,omitempty"`
-	// AutoPreserveFailedMachineMax is the number of failed machines to preserve without being asked. 0 means none.
+	// AutoPreserveFailedMachineMax is the number of failed machines to preserve without a request. 0 means none.
 	// +optional
 	AutoPreserveFailedMachineMax int32 `json:"autoPreserveFailedMachineMax,omitempty"`
 }
 
-// MachineDeploymentStrategy says how machines are replaced. Only what belongs to the type in force is checked.
+// MachineDeploymentStrategy describes how machines are replaced. Only what belongs to the type in effect is checked.
 //
 // +kubebuilder:validation:XValidation:rule=`self.?type.orValue("") != "RollingUpdate" || (self.?rollingUpdate.?maxSurge.hasValue() && self.?rollingUpdate.?maxUnavailable.hasValue())`,message="type RollingUpdate needs rollingUpdate with maxSurge and maxUnavailable"
 // +kubebuilder:validation:XValidation:rule=`self.?type.orValue("") != "InPlaceUpdate" || (self.?inPlaceUpdate.?maxSurge.hasValue() && self.?inPlaceUpdate.?maxUnavailable.hasValue())`,message="type InPlaceUpdate needs inPlaceUpdate with maxSurge and maxUnavailable"
@@ -115,7 +115,7 @@ type MachineDeploymentStrategyType string
 const (
 	// RecreateMachineDeploymentStrategyType deletes all old machines before it makes new ones.
 	RecreateMachineDeploymentStrategyType MachineDeploymentStrategyType = "Recreate"
-	// RollingUpdateMachineDeploymentStrategyType replaces old machines by new ones little by little.
+	// RollingUpdateMachineDeploymentStrategyType replaces old machines by new ones step by step.
 	RollingUpdateMachineDeploymentStrategyType MachineDeploymentStrategyType = "RollingUpdate"
 	// InPlaceUpdateMachineDeploymentStrategyType updates the machines without replacing their VMs.
 	InPlaceUpdateMachineDeploymentStrategyType MachineDeploymentStrategyType = "InPlaceUpdate"
@@ -144,13 +144,13 @@ type RollingUpdateMachineDeployment struct {
 // InPlaceUpdateMachineDeployment holds the limits of an InPlaceUpdate.
 type InPlaceUpdateMachineDeployment struct {
 	UpdateConfiguration `json:",inline"`
-	// OrchestrationType says who chooses the machines to be updated next. With Manual the user says how many at a time,
-	// too: no machine is made in their place, whatever maxSurge says.
+	// OrchestrationType decides who selects the machines to be updated next. With Manual the user decides how many at a
+	// time, too: no machine is made in their place, regardless of maxSurge.
 	// +optional
 	OrchestrationType OrchestrationType `json:"orchestrationType,omitempty"`
 }
 
-// OrchestrationType says who chooses the machines to be updated in place next.
+// OrchestrationType decides who selects the machines to be updated in place next.
 type OrchestrationType string
 
 const (
@@ -160,9 +160,9 @@ const (
 	OrchestrationTypeManual OrchestrationType = "Manual"
 )
 
-// RollbackConfig asks for a rollback.
+// RollbackConfig requests a rollback.
 type RollbackConfig struct {
-	// Revision to go back to. 0 means the one before the current.
+	// Revision to roll back to. 0 means the one before the current.
 	// +optional
 	Revision int64 `json:"revision,omitempty"`
 }
@@ -197,7 +197,7 @@ type MachineDeploymentStatus struct {
 	// Conditions of the deployment, one of each type.
 	// +optional
 	Conditions []MachineDeploymentCondition `json:"conditions,omitempty"`
-	// CollisionCount is how often the name of a new MachineSet was already taken. It goes into the next name.
+	// CollisionCount is how often the name of a new MachineSet was already taken. It is part of the next name.
 	// +optional
 	CollisionCount *int32 `json:"collisionCount,omitempty"`
 	// FailedMachines are the machines whose last operation failed, those that are preserved left out.
@@ -207,7 +207,7 @@ type MachineDeploymentStatus struct {
 
 // MachineDeploymentCondition is one aspect of a deployment's state.
 type MachineDeploymentCondition struct {
-	// Type says which aspect.
+	// Type names the aspect.
 	Type MachineDeploymentConditionType `json:"type"`
 	// Status is True, False or Unknown.
 	Status corev1.ConditionStatus `json:"status"`

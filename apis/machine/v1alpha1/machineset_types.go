@@ -6,7 +6,7 @@ import (
 )
 
 // MachineSet keeps a number of machines of one template running. MachineDeployments make MachineSets; a user may make
-// one that stands alone.
+// one without a controller.
 //
 // +genclient
 // +genclient:method=GetScale,verb=get,subresource=scale,result=k8s.io/api/autoscaling/v1.Scale
@@ -43,7 +43,7 @@ type MachineSetList struct {
 	Items           []MachineSet `json:"items"`
 }
 
-// MachineSetSpec says how many machines are wanted, and of what kind.
+// MachineSetSpec is the number of machines wanted, and their template.
 //
 // +kubebuilder:validation:XValidation:rule=`has(self.selector) || oldSelf.hasValue() && !oldSelf.?selector.hasValue()`,optionalOldSelf=true,fieldPath=".selector",reason=FieldValueRequired,message="must be there, to find the machines again"
 // +kubebuilder:validation:XValidation:rule=`!has(self.selector) || !has(self.selector.matchLabels) || self.selector.matchLabels.all(k, self.?template.?metadata.?labels[?k].orValue("") == self.selector.matchLabels[k] || (oldSelf.?selector.?matchLabels[?k].orValue("") == self.selector.matchLabels[k] && oldSelf.?template.?metadata.?labels[?k].orValue("") != self.selector.matchLabels[k]))`,optionalOldSelf=true,fieldPath=".selector.matchLabels",message="is not matching with spec.template.metadata.labels: the template must carry every label of the selector"
@@ -63,10 +63,10 @@ type MachineSetSpec struct {
 	// Template is what new machines are made from.
 	// +optional
 	Template MachineTemplateSpec `json:"template,omitempty,omitzero"`
-	// MinReadySeconds is copied from the MachineDeployment. What it means is said there.
+	// MinReadySeconds is copied from the MachineDeployment. Its meaning is described there.
 	// +optional
 	MinReadySeconds int32 `json:"minReadySeconds,omitempty"`
-	// AutoPreserveFailedMachineMax is the number of failed machines to preserve without being asked. 0 means none.
+	// AutoPreserveFailedMachineMax is the number of failed machines to preserve without a request. 0 means none.
 	// +optional
 	AutoPreserveFailedMachineMax int32 `json:"autoPreserveFailedMachineMax,omitempty"`
 }
@@ -105,14 +105,14 @@ type MachineSetStatus struct {
 	// FailedMachines are the machines whose last operation failed, those that are preserved left out.
 	// +optional
 	FailedMachines *[]MachineSummary `json:"failedMachines,omitempty"`
-	// AutoPreserveFailedMachineCount is the number of machines that are preserved without having been asked for.
+	// AutoPreserveFailedMachineCount is the number of machines that are preserved without a request.
 	// +optional
 	AutoPreserveFailedMachineCount int32 `json:"autoPreserveFailedMachineCount,omitempty"`
 }
 
 // MachineSetCondition is one aspect of a set's state.
 type MachineSetCondition struct {
-	// Type says which aspect.
+	// Type names the aspect.
 	Type MachineSetConditionType `json:"type"`
 	// Status is True, False or Unknown.
 	Status corev1.ConditionStatus `json:"status"`

@@ -21,7 +21,7 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 )
 
-var rewrite = flag.Bool("rewrite", false, "write testdata/fields.golden anew; every line that changes breaks somebody")
+var rewrite = flag.Bool("rewrite", false, "write testdata/fields.golden anew; every line that changes breaks a client")
 
 // TestManifests decodes manifests without room for unknown fields, and encodes them without loss.
 func TestManifests(t *testing.T) {
@@ -48,7 +48,7 @@ func TestManifests(t *testing.T) {
 	}
 }
 
-// TestFieldNames compares every field's path and type on the wire with a list that is read by people.
+// TestFieldNames compares every field's path and type on the wire with a list that is reviewed.
 func TestFieldNames(t *testing.T) {
 	var got strings.Builder
 	for _, object := range []any{
@@ -90,7 +90,7 @@ func writeFields(out *strings.Builder, path string, structure reflect.Type) {
 	}
 }
 
-// elem follows pointers and slices to what they hold.
+// elem follows pointers and slices to their element type.
 func elem(t reflect.Type) (inner reflect.Type, repeated string) {
 	for t.Kind() == reflect.Pointer || t.Kind() == reflect.Slice {
 		if t.Kind() == reflect.Slice {
@@ -121,7 +121,7 @@ func documents(t *testing.T, path string) [][]byte {
 	}
 }
 
-// generic is a document as maps and lists. Null and {} are left out: they say as much as no value.
+// generic is a document as maps and lists. Null and {} are omitted: they are equivalent to no value.
 func generic(t *testing.T, document []byte) any {
 	t.Helper()
 	content, err := yaml.ToJSON(document)

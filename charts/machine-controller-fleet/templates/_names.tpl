@@ -44,7 +44,7 @@ helm.sh/chart: {{ .Chart.Name }}-{{ .Chart.Version | replace "+" "_" }}
 {{- end }}
 {{- end }}
 
-{{/* Who has the access, as subjects of a binding. */}}
+{{/* The subjects of a binding that have the access. */}}
 {{- define "fleet.subjects" -}}
 {{- with .Values.rbac.subjects }}
 {{- include "fleet.subjectList" . }}
@@ -84,7 +84,7 @@ helm.sh/chart: {{ .Chart.Name }}-{{ .Chart.Version | replace "+" "_" }}
 {{- end }}
 {{- end }}
 
-{{/* Whether a request is the fleet's, as a CEL expression: what the admission policies hold for. */}}
+{{/* Whether a request is the fleet's, as a CEL expression: to these the admission policies apply. */}}
 {{- define "fleet.isRequester" -}}
 {{- $any := list }}
 {{- range .Values.rbac.subjects }}
@@ -101,7 +101,7 @@ helm.sh/chart: {{ .Chart.Name }}-{{ .Chart.Version | replace "+" "_" }}
 {{- join " || " $any }}
 {{- end }}
 
-{{/* The binding of an admission policy: everywhere, and what it refuses also stands in the audit log. */}}
+{{/* The binding of an admission policy: everywhere; denials are also in the audit log. */}}
 {{- define "fleet.policyBinding" -}}
 apiVersion: admissionregistration.k8s.io/v1
 kind: ValidatingAdmissionPolicyBinding
@@ -123,7 +123,7 @@ object.metadata.?ownerReferences == oldObject.metadata.?ownerReferences &&
 {{ include "fleet.keepsFinalizersBut" "machine.sapcloud.io/machine-controller" }}
 {{- end }}
 
-{{/* That an update leaves all finalizers but one as they are, in their order, as a CEL expression. To look each of many up in
+{{/* That an update keeps all finalizers but one, in their order, as a CEL expression. To look each of many up in
 the other list would take long. */}}
 {{- define "fleet.keepsFinalizersBut" -}}
 object.metadata.?finalizers.orValue([]).filter(f, f != "{{ . }}") == oldObject.metadata.?finalizers.orValue([]).filter(f, f != "{{ . }}")
@@ -135,7 +135,7 @@ object.metadata.?finalizers.orValue([]).filter(f, f != "{{ . }}") == oldObject.m
 {{ . }}.?spec.?template.?metadata.?annotations.orValue({}), {{ . }}.?spec.?template.?metadata.?labels.orValue({})]
 {{- end }}
 
-{{/* 90 % of the memory limit, in bytes, for GOMEMLIMIT: what the heap may not take is for stacks and the runtime itself. Empty
+{{/* 90 % of the memory limit, in bytes, for GOMEMLIMIT: the rest is for stacks and the runtime itself. Empty
 without a limit, or with one that is written in another way than as a number with or without a unit. */}}
 {{- define "fleet.goMemoryLimit" -}}
 {{- $limits := (.Values.resources | default dict).limits | default dict }}

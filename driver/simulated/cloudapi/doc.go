@@ -1,3 +1,3 @@
 // Package cloudapi is the wire format of the simulated cloud: the JSON bodies, paths and error codes that its server
-// (lab/cloudsim) and its clients (driver/simulated, the tests) share. It holds types and constants, and does nothing.
+// (lab/cloudsim) and its clients (driver/simulated, the tests) share. It has types and constants only.
 package cloudapi

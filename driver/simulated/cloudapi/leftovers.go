@@ -1,6 +1,6 @@
 package cloudapi
 
-// LeftoverKind says what a left-over is.
+// LeftoverKind is the kind of a left-over.
 type LeftoverKind string
 
 // The kinds of left-over.
@@ -9,12 +9,12 @@ const (
 	LeftoverDisk             LeftoverKind = "disk"
 )
 
-// Leftover is what a create has made for a VM before it failed. It costs money and addresses until it is deleted, or until a
-// create with the same client token makes the VM, which then has it.
+// Leftover is a resource that a create has made for a VM before it failed. It costs money and addresses until it is
+// deleted, or until a create with the same client token makes the VM, which then uses it.
 type Leftover struct {
 	ID   string       `json:"id"`
 	Kind LeftoverKind `json:"kind"`
-	// Name is that of the VM, and what it is.
+	// Name is that of the VM, and the kind.
 	Name   string `json:"name"`
 	Region string `json:"region"`
 	Zone   string `json:"zone"`
@@ -23,7 +23,7 @@ type Leftover struct {
 	ClientToken string            `json:"clientToken,omitempty"`
 }
 
-// LeftoverList holds left-overs, in the order in which they were made.
+// LeftoverList holds left-overs, in the order of their creation.
 type LeftoverList struct {
 	Items []Leftover `json:"items"`
 }

@@ -14,9 +14,9 @@ const (
 	PathVolumes = "/v1/volumes"
 	// PathVolume: GET describes (→ Volume), DELETE removes.
 	PathVolume = "/v1/volumes/{id}"
-	// PathVolumeAttachment: PUT attaches the volume (AttachVolumeRequest → Volume), DELETE detaches it (→ Volume). Doing
-	// either again changes nothing. What is attached to a VM that has begun to end cannot be detached; it comes free when
-	// nothing of the VM runs any more, which may be a moment after it is terminated.
+	// PathVolumeAttachment: PUT attaches the volume (AttachVolumeRequest → Volume), DELETE detaches it (→ Volume).
+	// Repeating either changes nothing. A volume that is attached to a VM that has begun to end cannot be detached; it is
+	// released when nothing of the VM runs any more, which may be a moment after it is terminated.
 	PathVolumeAttachment = "/v1/volumes/{id}/attachment"
 	// PathLeftovers: DELETE removes all left-overs with the tags of QueryTag, at least one (→ LeftoverList, of what was removed).
 	PathLeftovers = "/v1/leftovers"
@@ -33,22 +33,22 @@ const (
 
 	// PathSettings: GET reads and PATCH (a JSON merge patch) changes Settings while the cloud runs.
 	PathSettings = "/admin/v1/settings"
-	// PathInstanceActions: POST does something to one VM (InstanceAction → Instance).
+	// PathInstanceActions: POST acts on one VM (InstanceAction → Instance).
 	PathInstanceActions = "/admin/v1/instances/{id}/actions"
 	// PathAllInstances: GET (→ InstanceList) shows every VM that is not forgotten, ended ones too, in one page. It is for
-	// those who check the cloud: without latency, without faults, and not in the call log.
+	// tests: without latency, without faults, and not in the call log.
 	PathAllInstances = "/admin/v1/instances"
 	// PathAllLeftovers: GET (→ LeftoverList) shows all left-overs, in the same way.
 	PathAllLeftovers = "/admin/v1/leftovers"
 )
 
-// Query parameters; of GET PathInstances, where nothing else is said.
+// Query parameters; of GET PathInstances, unless stated otherwise.
 const (
 	// QueryTag filters by a tag, "key=value" or "key"; may be repeated, all must match. Also of DELETE PathLeftovers.
 	QueryTag = "tag"
 	// QueryName filters by the exact name of the VM.
 	QueryName = "name"
-	// QueryState filters by state; may be repeated, one must match. Without it ended VMs are left out.
+	// QueryState filters by state; may be repeated, one must match. Without it ended VMs are omitted.
 	QueryState = "state"
 	// QueryPageSize is the number of items in a page, 1 to MaxPageSize; default DefaultPageSize.
 	QueryPageSize = "pageSize"
@@ -58,7 +58,7 @@ const (
 	// there. Without it the volume is detached from wherever it is.
 	QueryInstanceID = "instanceID"
 	// QueryIfTag at DELETE PathInstance and PATCH PathInstanceAttributes is a tag, "key=value", that the VM must have, and
-	// QueryIfNoTag a key that it must not have; both may be repeated. Else the call changes nothing and is refused with
+	// QueryIfNoTag a key that it must not have; both may be repeated. Else the call changes nothing and is rejected with
 	// CodePreconditionFailed, unless the VM has ended.
 	QueryIfTag   = "ifTag"
 	QueryIfNoTag = "ifNoTag"
@@ -70,7 +70,7 @@ const (
 	MaxPageSize     = 1000
 )
 
-// What the VMs of the cloud and their volumes are called in Kubernetes.
+// The names of the cloud's VMs and volumes in Kubernetes.
 const (
 	// ProviderIDPrefix begins every provider ID.
 	ProviderIDPrefix = "simulated:///"
@@ -82,7 +82,7 @@ const (
 	AnnotationUpdateResult = "simulated.cloud/update-result"
 )
 
-// The defaults that the cloud takes for what a create leaves out.
+// The defaults of the cloud for the fields of a create.
 const (
 	DefaultRegion       = "sim-1"
 	DefaultZone         = "sim-1a"
@@ -91,7 +91,7 @@ const (
 	DefaultNetwork      = "default"
 )
 
-// InstanceState is where a VM is in its life.
+// InstanceState is the state of a VM's life cycle.
 type InstanceState string
 
 // The states. A VM goes pending → running → stopping → terminated, and may skip the ones in the middle.
@@ -102,24 +102,24 @@ const (
 	StateTerminated InstanceState = "terminated"
 )
 
-// BootMode says what a VM becomes when it boots.
+// BootMode is what a VM becomes when it boots.
 type BootMode string
 
 // The boot modes; the empty one is BootSimulated.
 const (
-	// BootSimulated: the cloud registers a Node and plays its kubelet.
+	// BootSimulated: the cloud registers a Node and simulates its kubelet.
 	BootSimulated BootMode = "simulated"
 	// BootKubelet: a real kubelet process joins through TLS bootstrap.
 	BootKubelet BootMode = "kubelet"
 )
 
-// CreateInstanceRequest asks for one VM. Only Name is required.
+// CreateInstanceRequest requests one VM. Only Name is required.
 type CreateInstanceRequest struct {
 	// Name of the VM, and of the host: the Node that it becomes has this name. A DNS-1123 subdomain.
 	// As with most clouds, several VMs may have the same name.
 	Name string `json:"name"`
 	// ClientToken makes the create idempotent: the same token with the same parameters gives the same VM, as long as
-	// that VM has not been forgotten; with other parameters it is refused with CodeIdempotencyMismatch.
+	// that VM has not been forgotten; with other parameters it is rejected with CodeIdempotencyMismatch.
 	ClientToken  string            `json:"clientToken,omitempty"`
 	Region       string            `json:"region,omitempty"`
 	Zone         string            `json:"zone,omitempty"`
@@ -136,7 +136,7 @@ type CreateInstanceRequest struct {
 	DataVolumes []DataVolume `json:"dataVolumes,omitempty"`
 }
 
-// DataVolume is a volume that lives and ends with its VM.
+// DataVolume is a volume that exists as long as its VM.
 type DataVolume struct {
 	Name    string `json:"name"`
 	SizeGiB int64  `json:"sizeGiB"`
@@ -156,9 +156,9 @@ type Instance struct {
 	Tags         map[string]string `json:"tags,omitempty"`
 	Boot         BootMode          `json:"boot"`
 	State        InstanceState     `json:"state"`
-	// StateReason says in words why the VM is in this state; "" when there is nothing to say.
+	// StateReason is the cause of the state, for people; may be "".
 	StateReason string `json:"stateReason,omitempty"`
-	// Console is what the VM would show on its console: the last lines of how its boot and join went.
+	// Console is the VM's console: the last lines about its boot and join.
 	Console     []string  `json:"console,omitempty"`
 	PrivateIP   string    `json:"privateIP,omitempty"`
 	CreatedAt   time.Time `json:"createdAt"`
@@ -181,7 +181,7 @@ type InstanceList struct {
 	NextPageToken string `json:"nextPageToken,omitempty"`
 }
 
-// CreateVolumeRequest asks for a volume that has a life of its own.
+// CreateVolumeRequest requests a volume that exists independently of VMs.
 type CreateVolumeRequest struct {
 	Name    string            `json:"name"`
 	Region  string            `json:"region,omitempty"`
@@ -202,7 +202,7 @@ type Volume struct {
 	AttachedTo string `json:"attachedTo,omitempty"`
 }
 
-// AttachVolumeRequest names the VM. It has to be in the volume's zone; a volume is attached to one VM at a time.
+// AttachVolumeRequest names the VM, which has to be in the volume's zone; a volume is attached to one VM at a time.
 type AttachVolumeRequest struct {
 	InstanceID string `json:"instanceID"`
 }
@@ -261,7 +261,7 @@ type NetworkList struct {
 // ErrorCode is the cloud's own name of a failure.
 type ErrorCode string
 
-// The cloud's error codes, each with the HTTP status that it comes with.
+// The cloud's error codes, each with its HTTP status.
 const (
 	CodeInvalidParameter    ErrorCode = "InvalidParameter"             // 400
 	CodeUnauthorized        ErrorCode = "Unauthorized"                 // 401
@@ -277,14 +277,14 @@ const (
 	CodeUnavailable         ErrorCode = "ServiceUnavailable"           // 503
 )
 
-// CallTimeout stands in Call.Error for a call that was never answered.
+// CallTimeout is Call.Error of a call that was never answered.
 const CallTimeout = "Timeout"
 
 // ErrorBody is the body of every answer that is not 2xx.
 type ErrorBody struct {
 	Code    ErrorCode `json:"code"`
 	Message string    `json:"message"`
-	// RetryAfterSeconds, as in the Retry-After header; 0 when the cloud does not say.
+	// RetryAfterSeconds, as in the Retry-After header; 0 when the cloud requests no wait.
 	RetryAfterSeconds float64 `json:"retryAfterSeconds,omitempty"`
 }
 
@@ -308,9 +308,9 @@ const (
 	OpDescribeCatalog Operation = "DescribeCatalog"
 )
 
-// Settings are what can be set while the cloud runs. Durations are Go duration strings.
+// Settings can be changed while the cloud runs. Durations are Go duration strings.
 type Settings struct {
-	// Latency of each operation; what is not named has none.
+	// Latency of each operation; operations that are not named have none.
 	Latency map[Operation]Latency `json:"latency,omitempty"`
 	// BootTime is how long a VM is pending, counted from the answer to its create.
 	BootTime Latency `json:"bootTime"`
@@ -321,18 +321,18 @@ type Settings struct {
 	// PodTerminationTime is how long a pod of a simulated Node takes to end, at most its grace period; negative means
 	// that it never ends.
 	PodTerminationTime Duration `json:"podTerminationTime"`
-	// Quotas bounds the VMs that exist, by region and by instance type; what is not named is unbounded.
+	// Quotas bounds the VMs that exist, by region and by instance type; those that are not named are unbounded.
 	Quotas Quotas `json:"quotas"`
-	// Faults are applied in order; the first that matches and whose dice fall decides.
+	// Faults are applied in order; the first that matches and whose Rate applies decides.
 	Faults []Fault `json:"faults,omitempty"`
-	// FailedZones neither take creates (InsufficientCapacity) nor keep their VMs' Nodes alive. Their VMs go on when the
-	// zone is taken off the list.
+	// FailedZones neither accept creates (InsufficientCapacity) nor keep their VMs' Nodes alive. Their VMs recover when the
+	// zone is removed from the list.
 	FailedZones []string `json:"failedZones,omitempty"`
-	// VMFaults say what goes wrong with new VMs.
+	// VMFaults are faults of new VMs.
 	VMFaults VMFaults `json:"vmFaults"`
-	// InPlaceUpdates say how updates in place of VMs go that become simulated Nodes.
+	// InPlaceUpdates are the results of updates in place of simulated Nodes.
 	InPlaceUpdates InPlaceUpdates `json:"inPlaceUpdates"`
-	// Credentials, when set, is the token that every call has to bring as "Authorization: Bearer <token>".
+	// Credentials, when set, is the token that every call has to send as "Authorization: Bearer <token>".
 	Credentials string `json:"credentials,omitempty"`
 }
 
@@ -348,7 +348,7 @@ type Quotas struct {
 	InstancesByType   map[string]int `json:"instancesByType,omitempty"`
 }
 
-// FaultKind says how a call fails.
+// FaultKind is the way in which a call fails.
 type FaultKind string
 
 // The kinds of fault.
@@ -360,10 +360,10 @@ const (
 	FaultUnavailable   FaultKind = "unavailable"
 	FaultUnauthorized  FaultKind = "unauthorized"
 	FaultForbidden     FaultKind = "forbidden"
-	FaultTimeoutBefore FaultKind = "timeout-before" // no answer, nothing done
+	FaultTimeoutBefore FaultKind = "timeout-before" // no answer, no effect
 	FaultTimeoutAfter  FaultKind = "timeout-after"  // no answer, but the call took effect
-	// FaultPartial has creates of VMs fail as FaultInternal does, after they have made a network interface and a disk
-	// (Leftover), and before the VM. To all other calls it is FaultInternal.
+	// FaultPartial makes creates of VMs fail as FaultInternal does, after they have made a network interface and a disk
+	// (Leftover), and before the VM. For all other calls it is FaultInternal.
 	FaultPartial FaultKind = "partial"
 )
 
@@ -371,7 +371,7 @@ const (
 type Fault struct {
 	// Operations it applies to; empty means all.
 	Operations []Operation `json:"operations,omitempty"`
-	// Zones it applies to; empty means all. A call about a VM is about the VM's zone; calls about no zone, such as lists,
+	// Zones it applies to; empty means all. A call about a VM is about the VM's zone; calls without a zone, such as lists,
 	// match only the empty list.
 	Zones []string  `json:"zones,omitempty"`
 	Kind  FaultKind `json:"kind"`
@@ -379,7 +379,7 @@ type Fault struct {
 	Rate float64 `json:"rate"`
 	// RetryAfter is sent along with throttling.
 	RetryAfter Duration `json:"retryAfter,omitempty"`
-	// Hold is how long the caller of a timeout is kept waiting before its connection is cut; 0 means until it goes away,
+	// Hold is how long the caller of a timeout is kept waiting before its connection is cut; 0 means until it disconnects,
 	// at most a minute.
 	Hold Duration `json:"hold,omitempty"`
 }
@@ -399,29 +399,29 @@ type VMFaults struct {
 	LoseReadyAfter Duration `json:"loseReadyAfter,omitempty"`
 }
 
-// InPlaceUpdates say what the agent on a VM does when its Node is ready to be updated in place. What is changed while an update
-// goes on counts for it, too.
+// InPlaceUpdates are what the agent on a VM does when its Node is ready to be updated in place. A change also applies to
+// updates in progress.
 type InPlaceUpdates struct {
 	// Result of the updates; "" is UpdateSuccessful.
 	Result UpdateResult `json:"result,omitempty"`
 	// Time of an update, in which the Node is not Ready.
 	Time Duration `json:"time"`
-	// ComponentsTime is how long the critical components of a Node take to start that was updated, until the taint is taken off
-	// that keeps pods away; negative means that they never do.
+	// ComponentsTime is how long the critical components of a Node take to start after its update; then the taint that
+	// repels pods is removed. Negative means that they never start.
 	ComponentsTime Duration `json:"componentsTime"`
 }
 
-// UpdateResult is how updates in place end.
+// UpdateResult is the result of updates in place.
 type UpdateResult string
 
 // The results.
 const (
 	UpdateSuccessful UpdateResult = "successful"
 	UpdateFailed     UpdateResult = "failed"
-	UpdateNever      UpdateResult = "never" // the agent does nothing, and says nothing
+	UpdateNever      UpdateResult = "never" // the agent does nothing, and reports nothing
 )
 
-// Action is something that happens to one VM.
+// Action is an action on one VM.
 type Action string
 
 // The actions.
@@ -430,7 +430,7 @@ const (
 	ActionDie Action = "die"
 	// ActionLoseReady makes the VM's kubelet report that it is not ready. A real kubelet is frozen instead.
 	ActionLoseReady Action = "lose-ready"
-	// ActionFreeze stops the VM in its tracks: its kubelet reports nothing more, and no pod on it starts or ends.
+	// ActionFreeze stops the VM: its kubelet reports nothing more, and no pod on it starts or ends.
 	ActionFreeze Action = "freeze"
 	// ActionRecover undoes ActionLoseReady and ActionFreeze.
 	ActionRecover Action = "recover"
@@ -441,10 +441,10 @@ type InstanceAction struct {
 	Action Action `json:"action"`
 }
 
-// Call is one line of the call log, written before the answer is sent. Effects that a killed cloud had no time to answer
-// are logged when it starts again, as timeouts.
+// Call is one line of the call log, written before the answer is sent. Calls that took effect and were not answered because
+// the cloud was killed are logged when it starts again, as timeouts.
 type Call struct {
-	// ID is unique; a line that was written twice around a crash of the cloud has the same ID.
+	// ID is unique; a line that was written twice because the cloud crashed has the same ID.
 	ID    uint64    `json:"id"`
 	Start time.Time `json:"start"`
 	End   time.Time `json:"end"`
@@ -455,14 +455,14 @@ type Call struct {
 	Token string `json:"token,omitempty"`
 	// Machine is the name of the VM that the call is about, as far as it is known.
 	Machine string `json:"machine,omitempty"`
-	// MachineUID is the client token that this VM was made with, for which a fleet takes the Machine's UID.
+	// MachineUID is the client token that this VM was made with, which a fleet sets to the Machine's UID.
 	MachineUID string `json:"machineUID,omitempty"`
 	// Instance is the ID of that VM.
 	Instance string `json:"instance,omitempty"`
 	Status   int    `json:"status"`
 	// Error is the cloud's error code; empty on success, CallTimeout for a call that was never answered.
 	Error string `json:"error,omitempty"`
-	// Changed says whether the call changed anything: false for a repeated create or delete.
+	// Changed reports whether the call changed anything: false for a repeated create or delete.
 	Changed bool `json:"changed"`
 }
 

@@ -41,7 +41,7 @@ func reach(t *testing.T, s *Server) (kubernetes.Interface, machineclientset.Inte
 	return core, machines, names
 }
 
-func TestLifeOfAnObject(t *testing.T) {
+func TestLifeCycleOfAnObject(t *testing.T) {
 	s := New("s", time.Now)
 	_, clients, _ := reach(t, s)
 	machines := clients.MachineV1alpha1().Machines("n")
@@ -64,7 +64,7 @@ func TestLifeOfAnObject(t *testing.T) {
 		t.Errorf("status patched (%v): %+v", err, m)
 	}
 	if m, err := patch(`{"spec":{"providerID":"p"}}`); err != nil || m.ResourceVersion != "3" {
-		t.Errorf("patched with what it is (%v): %+v", err, m)
+		t.Errorf("patched without a change (%v): %+v", err, m)
 	}
 	for _, stale := range []string{`{"metadata":{"resourceVersion":"1"}}`, `{"metadata":{"uid":"other"}}`} {
 		if _, err := patch(stale); !apierrors.IsConflict(err) {
@@ -72,7 +72,7 @@ func TestLifeOfAnObject(t *testing.T) {
 		}
 	}
 	if _, err := machines.Update(t.Context(), made, metav1.UpdateOptions{}); !apierrors.IsConflict(err) {
-		t.Errorf("updated what was changed since: %v", err)
+		t.Errorf("updated a changed object: %v", err)
 	}
 	other := types.UID("other")
 	if err := machines.Delete(t.Context(), "m", metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &other}}); !apierrors.IsConflict(err) {
@@ -183,7 +183,7 @@ func TestWatches(t *testing.T) {
 		s.Edit("machines", "n", "a", func(u *unstructured.Unstructured) { u.SetLabels(map[string]string{"color": "red"}) })
 		s.Edit("machines", "n", "a", func(u *unstructured.Unstructured) { u.SetLabels(map[string]string{"color": "blue"}) })
 		s.Remove("machines", "n", "b")
-		time.Sleep(90 * time.Second) // a bookmark comes after one minute
+		time.Sleep(90 * time.Second) // a bookmark is sent after one minute
 		s.Compact()
 		put(t, s, "c", "blue")
 		<-done
@@ -221,8 +221,8 @@ func TestRestore(t *testing.T) {
 	})
 }
 
-func TestAnEventThatIsHeldUpDuringARestoreIsNotShown(t *testing.T) {
-	for range 30 { // a watch that can go on and has ended does either
+func TestEventDelayedDuringRestoreIsNotShown(t *testing.T) {
+	for range 30 { // a watch that may continue and has ended does either at random
 		s := New("s", time.Now)
 		put(t, s, "a", "blue")
 		answer, err := s.RoundTrip(httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/apis/machine.sapcloud.io/v1alpha1/machines?watch=true", http.NoBody))

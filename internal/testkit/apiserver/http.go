@@ -86,7 +86,7 @@ func (s *Server) many(r *http.Request, t target) *http.Response {
 	return answer(r, http.StatusOK, io.NopCloser(bytes.NewReader(list)))
 }
 
-// page is one page of a list, as it stands, or as it stood at the first page.
+// page is one page of a list, in its current version, or in that of the first page.
 func (s *Server) page(t target, selected selection, query url.Values) ([]byte, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -104,7 +104,7 @@ func (s *Server) page(t target, selected selection, query url.Values) ([]byte, e
 			}
 		}
 	}
-	limit, _ := strconv.Atoi(query.Get("limit")) // none is 0
+	limit, _ := strconv.Atoi(query.Get("limit")) // a missing one is 0
 	shown, token := p.rest, ""
 	if limit > 0 && limit < len(shown) {
 		shown = shown[:limit]
@@ -127,7 +127,7 @@ func (s *Server) page(t target, selected selection, query url.Values) ([]byte, e
 	return list.Bytes(), nil
 }
 
-// isPartial reports whether a client wants metadata alone.
+// isPartial reports whether a client requests metadata only.
 func isPartial(r *http.Request) bool {
 	return strings.Contains(r.Header.Get("Accept"), "as=PartialObjectMetadata")
 }
@@ -139,7 +139,7 @@ func answer(r *http.Request, status int, body io.ReadCloser) *http.Response {
 	}
 }
 
-// refusal is an answer with a Status.
+// refusal returns an answer with a Status.
 func refusal(r *http.Request, err error) *http.Response {
 	status := statusOf(err)
 	return answer(r, int(status.Code), io.NopCloser(bytes.NewReader(encodeStatus(status))))
@@ -154,6 +154,6 @@ func statusOf(err error) metav1.Status {
 
 func encodeStatus(status metav1.Status) []byte {
 	status.TypeMeta = metav1.TypeMeta{Kind: "Status", APIVersion: "v1"}
-	raw, _ := json.Marshal(status) // nothing in it cannot be encoded
+	raw, _ := json.Marshal(status) // all of it can be encoded
 	return raw
 }

@@ -16,7 +16,7 @@ type kind struct {
 	counts    bool   // generations
 }
 
-// kinds are the resources that the server has, by their plural, which no two of them share.
+// kinds are the resources that the server has, by their plural, which is unique.
 func kinds() map[string]kind {
 	return map[string]kind{
 		"machinedeployments":     {name: "MachineDeployment", hasStatus: true, counts: true},
@@ -36,7 +36,7 @@ func kinds() map[string]kind {
 	}
 }
 
-// target is what the path of a request names.
+// target is the resource or object in the path of a request.
 type target struct {
 	types.NamespacedName
 
@@ -46,7 +46,7 @@ type target struct {
 	kind        kind
 }
 
-// targetOf reads a path: /api/<version>/… or /apis/<group>/<version>/…, and then [namespaces/<namespace>/]<resource>[/<name>[/<subresource>]].
+// targetOf parses a path: /api/<version>/… or /apis/<group>/<version>/…, and then [namespaces/<namespace>/]<resource>[/<name>[/<subresource>]].
 func targetOf(at *url.URL) (t target, err error) {
 	parts := strings.Split(strings.Trim(at.Path, "/"), "/")
 	unknown := apierrors.NewGenericServerResponse(404, "", schema.GroupResource{}, "", "no such path: "+at.Path, 0, false)

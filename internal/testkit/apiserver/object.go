@@ -20,7 +20,7 @@ type Object struct {
 	partial func() []byte // as PartialObjectMetadata
 }
 
-// newObject takes over a document.
+// newObject makes an object of a document, which must not be changed any more.
 func newObject(u *unstructured.Unstructured) (*Object, error) {
 	raw, err := json.Marshal(u.Object)
 	if err != nil {
@@ -48,7 +48,7 @@ func (o *Object) key() types.NamespacedName {
 	return types.NamespacedName{Namespace: o.GetNamespace(), Name: o.GetName()}
 }
 
-// selection is what a list or a watch asks for.
+// selection has the selectors of a list or a watch.
 type selection struct {
 	namespace string
 	labels    labels.Selector

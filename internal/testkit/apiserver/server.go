@@ -29,7 +29,7 @@ type Server struct {
 	era      chan struct{} // closed when the storage is replaced, which ends all watches
 }
 
-// store is what there is of one resource.
+// store has the objects of one resource.
 type store struct {
 	objects map[types.NamespacedName]*Object
 	history []change
@@ -44,13 +44,13 @@ type change struct {
 	gone          *Object // before, with the revision of the change
 }
 
-// pages are what is left of a list.
+// pages are the remaining pages of a list.
 type pages struct {
 	revision int64
 	rest     []*Object
 }
 
-// New returns a server without objects. The name keeps UIDs of several servers apart, now is its clock.
+// New returns a server without objects. The name distinguishes the UIDs of several servers, now is its clock.
 func New(name string, now func() time.Time) *Server {
 	return &Server{name: name, now: now, stores: map[string]*store{}, pages: map[string]pages{}, era: make(chan struct{})}
 }
@@ -83,7 +83,7 @@ func (s *Server) sorted(resource string) []*Object {
 	})
 }
 
-// Put stores an object as it is, without any of the checks of a request, and returns it as it is stored.
+// Put stores an object unchanged, without any of the checks of a request, and returns it as it is stored.
 // Errors: it cannot be encoded.
 func (s *Server) Put(resource string, document map[string]any) (*Object, error) {
 	s.mu.Lock()
@@ -103,7 +103,7 @@ func (s *Server) Put(resource string, document map[string]any) (*Object, error) 
 	return s.write(st, before, u)
 }
 
-// Edit changes an object, as a client does that has just read it; it reports whether there is one.
+// Edit changes an object, like a client that has just read it; it reports whether the object exists.
 func (s *Server) Edit(resource, namespace, name string, edit func(*unstructured.Unstructured)) bool {
 	before := s.Get(resource, namespace, name)
 	if before == nil {
@@ -115,13 +115,13 @@ func (s *Server) Edit(resource, namespace, name string, edit func(*unstructured.
 	return err == nil
 }
 
-// Remove removes an object at once, whatever finalizers it has.
+// Remove removes an object at once, regardless of its finalizers.
 func (s *Server) Remove(resource, namespace, name string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	st := s.storeOf(resource)
 	if before := st.objects[types.NamespacedName{Namespace: namespace, Name: name}]; before != nil {
-		_, _ = s.write(st, before, nil) // nothing is encoded that was not before
+		_, _ = s.write(st, before, nil) // the object was encoded before
 	}
 }
 
@@ -129,10 +129,10 @@ func (s *Server) Remove(resource, namespace, name string) {
 func (s *Server) Delete(resource, namespace, name string) {
 	t := target{resource: resource, kind: kinds()[resource]}
 	t.Namespace, t.Name = namespace, name
-	_, _ = s.delete(t, nil) // there is nothing to delete
+	_, _ = s.delete(t, nil) // the object does not exist
 }
 
-// born gives a new object what the server decides.
+// born sets the fields of a new object that the server decides.
 func (s *Server) born(u *unstructured.Unstructured, k kind) {
 	h := fnv.New64a()
 	fmt.Fprintf(h, "%s %s/%s %d", s.name, u.GetNamespace(), u.GetName(), s.revision+1)
@@ -144,7 +144,7 @@ func (s *Server) born(u *unstructured.Unstructured, k kind) {
 	}
 }
 
-// write stores what becomes of an object, nil when it goes; s.mu is held.
+// write stores the next version of an object, nil for its deletion; s.mu is held.
 func (s *Server) write(st *store, before *Object, u *unstructured.Unstructured) (*Object, error) {
 	revision := strconv.FormatInt(s.revision+1, 10)
 	c := change{revision: s.revision + 1, at: s.now(), before: before}
@@ -191,10 +191,10 @@ func (s *Server) Save() Snapshot {
 	return saved
 }
 
-// bump is by how much a restore raises the revision, as etcd's documentation asks for.
+// bump is by how much a restore raises the revision, as etcd's documentation recommends.
 const bump = 1_000_000
 
-// Restore goes back to a backup, with a raised revision and everything before it compacted. All watches end.
+// Restore restores a backup, with a raised revision and everything before it compacted. All watches end.
 func (s *Server) Restore(saved Snapshot) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -211,7 +211,7 @@ func (s *Server) Restore(saved Snapshot) {
 	s.era = make(chan struct{})
 }
 
-// Compact forgets the history: watches cannot begin at a revision of before.
+// Compact removes the history: watches cannot begin at an older revision.
 func (s *Server) Compact() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -219,7 +219,7 @@ func (s *Server) Compact() {
 	clear(s.pages)
 }
 
-// conflict is the refusal of a write that was decided on another version.
+// conflict returns the error of a write that was based on another version.
 func (t target) conflict(format string, args ...any) error {
 	return apierrors.NewConflict(t.groupResource(), t.Name, fmt.Errorf(format, args...))
 }

@@ -16,7 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 )
 
-// bookmarkEvery is the time between two bookmarks of a watch on which nothing happens.
+// bookmarkEvery is the time between two bookmarks of a watch without events.
 const bookmarkEvery = time.Minute
 
 // Events is the body of an answer to a watch. Its reader gets one event at a time.
@@ -28,9 +28,9 @@ type Events struct {
 	era      <-chan struct{}
 	until    time.Time // the end of the watch; zero for none
 	bookmark bool
-	// Lag returns when a change of that time is to be shown; nil shows it at once. Hold returns a channel that is closed when reading
-	// may go on, and after what time the connection breaks; it returns nil when reading may go on now. Both are set before the
-	// body is read.
+	// Lag returns when a change of that time has to be shown; nil shows it at once. Hold returns a channel that is closed
+	// when reading may continue, and after what time the connection breaks; it returns nil when reading may continue now.
+	// Both are set before the body is read.
 	Lag  func(at time.Time) time.Time
 	Hold func() (held <-chan struct{}, atMost time.Duration)
 
@@ -139,7 +139,7 @@ func (w *Events) hold() error {
 	}
 }
 
-// wait waits for one event, or for something else to happen.
+// wait waits for one event, or for another change of state.
 func (w *Events) wait() error {
 	c, changed, ended := w.after()
 	switch {
@@ -173,7 +173,7 @@ func isClosed(c <-chan struct{}) bool {
 	}
 }
 
-// after returns the next change, or the channel that is closed at the next one. A watch reads on from where it is, also when
+// after returns the next change, or the channel that is closed at the next one. A watch continues where it is, also when
 // the history was compacted meanwhile.
 func (w *Events) after() (next *change, changed <-chan struct{}, ended bool) {
 	w.server.mu.Lock()

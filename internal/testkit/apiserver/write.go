@@ -102,7 +102,7 @@ func (s *Server) patch(t target, as types.PatchType, patch []byte) (*Object, err
 
 // apply returns the document with the patch.
 func apply(t target, before *Object, as types.PatchType, patch []byte) ([]byte, error) {
-	switch as { //nolint:exhaustive // the others are refused
+	switch as { //nolint:exhaustive // the others are rejected
 	case types.MergePatchType:
 		return jsonpatch.MergePatch(before.raw, patch)
 	case types.StrategicMergePatchType:
@@ -118,10 +118,10 @@ func apply(t target, before *Object, as types.PatchType, patch []byte) ([]byte, 
 		}
 		return decoded.Apply(before.raw)
 	}
-	return nil, fmt.Errorf("patches of type %s are not known", as)
+	return nil, fmt.Errorf("expected a merge, strategic merge or JSON patch, got type %s", as)
 }
 
-// replace stores what an update or a patch makes of an object, as far as it may; s.mu is held.
+// replace stores the result of an update or a patch, as far as its path allows; s.mu is held.
 func (s *Server) replace(t target, before *Object, document map[string]any) (*Object, error) {
 	u := &unstructured.Unstructured{Object: document}
 	if uid := u.GetUID(); uid != "" && uid != before.GetUID() {
@@ -144,7 +144,7 @@ func (s *Server) replace(t target, before *Object, document map[string]any) (*Ob
 	return s.write(s.storeOf(t.resource), before, u)
 }
 
-// restrict keeps of a write what its path may change, and sets what the server decides.
+// restrict reverts the parts of a write that its path must not change, and sets the fields that the server decides.
 func restrict(t target, before *Object, u *unstructured.Unstructured) *unstructured.Unstructured {
 	if t.subresource == "status" {
 		next := before.DeepCopy()
@@ -176,7 +176,7 @@ func setOrRemove(document map[string]any, field string, value any) {
 	document[field] = value
 }
 
-// sameSpec reports whether nothing differs but metadata and status.
+// sameSpec reports whether two objects differ in metadata and status only.
 func sameSpec(a, b map[string]any) bool {
 	rest := func(document map[string]any) map[string]any {
 		all := map[string]any{}

@@ -6,14 +6,14 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/objectcache"
 )
 
-// Backlog is what a view has not shown yet. It is safe for concurrent use.
+// Backlog has the changes that a view does not show yet. It is safe for concurrent use.
 type Backlog struct {
 	mu      sync.Mutex
 	waiting map[string][]func() // by resource, the oldest first
 }
 
-// ShowLate has a view show everything as it stands now, in the place of the view before, and what changes from now on when
-// the Backlog is told to. The kinds are as late as they like, each for itself.
+// ShowLate makes a view show everything in its current version, in the place of the view before, and later changes when
+// Show is called. The delays of the kinds are independent of each other.
 func (s *Server) ShowLate(view *objectcache.View) *Backlog {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -31,14 +31,14 @@ func (s *Server) ShowLate(view *objectcache.View) *Backlog {
 	return b
 }
 
-// Len says how many changes of a resource are not shown yet.
+// Len returns how many changes of a resource are not shown yet.
 func (b *Backlog) Len(resource string) int {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return len(b.waiting[resource])
 }
 
-// Show has the view show the oldest changes of a resource, as many as that, or all there are.
+// Show makes the view show the oldest n changes of a resource, or all if there are fewer.
 func (b *Backlog) Show(resource string, changes int) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

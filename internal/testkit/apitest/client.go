@@ -23,10 +23,10 @@ func (s *Server) Client() machineclient.MachineV1alpha1Interface {
 	return client.MachineV1alpha1()
 }
 
-// Via is a way to the server: it passes a request on by send, or does not, and returns what the client gets to see of it.
+// Via is a way to the server: it passes a request on with send, or does not, and returns the client's answer.
 type Via func(r Request, send func() error) error
 
-// ClientVia returns a client of the server all of whose requests go this way.
+// ClientVia returns a client of the server all of whose requests use it.
 func (s *Server) ClientVia(via Via) machineclient.MachineV1alpha1Interface {
 	client := &machinefake.Clientset{}
 	client.AddReactor("*", "*", func(action clienttesting.Action) (handled bool, answer runtime.Object, err error) {
@@ -67,7 +67,7 @@ func (s *Server) answer(action clienttesting.Action) (handled bool, answer runti
 	case clienttesting.GetActionImpl:
 		found, err = s.get(k)
 	default:
-		err = fmt.Errorf("apitest: nobody has asked for %s of %s before", action.GetVerb(), k.resource)
+		err = fmt.Errorf("apitest: %s of %s is not implemented; add it to answer", action.GetVerb(), k.resource)
 	}
 	if err == nil && found != nil {
 		if f, failed := s.failure(k, found); failed {
@@ -95,11 +95,11 @@ func nameIn(action clienttesting.Action) string {
 	return ""
 }
 
-// Metadata returns a client of the server that lists metadata, and does nothing else.
+// Metadata returns a client of the server that lists metadata, and supports nothing else.
 func (s *Server) Metadata() metadata.Interface { return &lister{server: s} }
 
 type lister struct {
-	metadata.Getter // nil: a call of what is not implemented here panics
+	metadata.Getter // nil: a call of a method that is not implemented here panics
 
 	server              *Server
 	resource, namespace string
@@ -115,7 +115,7 @@ func (l *lister) Namespace(namespace string) metadata.ResourceInterface {
 	return &lister{server: l.server, resource: l.resource, namespace: namespace}
 }
 
-// List returns all that the label selector matches, in one page; of the options it heeds nothing else.
+// List returns all that the label selector matches, in one page; it ignores all other options.
 func (l *lister) List(_ context.Context, options metav1.ListOptions) (*metav1.PartialObjectMetadataList, error) {
 	if err := l.server.admit(Request{Verb: "list", Resource: l.resource}); err != nil {
 		return nil, err
@@ -139,7 +139,7 @@ func (l *lister) List(_ context.Context, options metav1.ListOptions) (*metav1.Pa
 	return list, nil
 }
 
-// Object returns an object as it stands; nil when there is none.
+// Object returns the current version of an object; nil when there is none.
 func (s *Server) Object(resource, namespace, name string) metav1.Object {
 	o, err := s.get(key{resource, types.NamespacedName{Namespace: namespace, Name: name}})
 	if err != nil {
@@ -148,7 +148,7 @@ func (s *Server) Object(resource, namespace, name string) metav1.Object {
 	return o
 }
 
-// All returns all objects of a resource in a namespace as they stand, by name.
+// All returns all objects of a resource in a namespace in their current version, by name.
 func (s *Server) All(resource, namespace string) (all []metav1.Object) {
 	for _, o := range s.list(resource, namespace) {
 		all = append(all, o)

@@ -1,8 +1,8 @@
 // Package apitest is an API server of the machine API in memory, for tests of controllers.
 //
-// It keeps MachineDeployments, MachineSets, Machines and MachineClasses as an API server does: UIDs, resourceVersions,
+// It stores MachineDeployments, MachineSets, Machines and MachineClasses as an API server does: UIDs, resourceVersions,
 // generations, finalizers, deletion in two steps, the status as a subresource, preconditions of patches and deletes. Every
-// change shows in a View before the request returns, or as late as a test likes. Requests can be refused and their answers
+// change shows in a View before the request returns, or when a test decides. Requests can be rejected and their answers
 // lost, and are counted.
 //
 // Guarantees: it is safe for concurrent use, and starts no goroutines. Not guaranteed: validation, admission, watches, field

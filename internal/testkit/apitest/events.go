@@ -10,7 +10,7 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 )
 
-// EventLog is an EventRecorder that keeps what it is told. The zero value has been told nothing.
+// EventLog is an EventRecorder that keeps the Events. The zero value has none.
 type EventLog struct {
 	mu  sync.Mutex
 	all []string
@@ -30,7 +30,7 @@ func (l *EventLog) List() []string {
 	return slices.Clone(l.all)
 }
 
-// Count says how many of the Events have the reason, and the type that it should have.
+// Count returns how many of the Events have the reason, and the type of its row.
 func (l *EventLog) Count(reason v1alpha1.EventReason) (n int) {
 	severity := corev1.EventTypeNormal
 	if reason.Warning {

@@ -37,7 +37,7 @@ func (s *Server) patch(k key, content []byte, subresource string) (object, error
 	return copied(after), nil
 }
 
-// merged is the object with the patch. Whatever the patch says of the other part, the status or all else, stays as it is.
+// merged is the object with the patch. The other part, the status or all else, is not changed, regardless of the patch.
 func (s *Server) merged(k key, before object, content []byte, subresource string) (object, error) {
 	old, err := fields(before)
 	if err != nil {

@@ -8,7 +8,7 @@ import (
 	clienttesting "k8s.io/client-go/testing"
 )
 
-// SecretMetadata returns a client of the metadata of a cluster's Secrets, one at a time. Its requests do not show among those
+// SecretMetadata returns a client of the metadata of a cluster's Secrets, one at a time. Its requests are not recorded among those
 // of the cluster's own client.
 func SecretMetadata(cluster *fake.Clientset) *metadatafake.FakeMetadataClient {
 	client := metadatafake.NewSimpleMetadataClient(metadatafake.NewTestScheme())

@@ -45,20 +45,20 @@ type object interface {
 	runtime.Object
 }
 
-// kind is what the server has to know of a kind of objects.
+// kind describes a kind of objects to the server.
 type kind struct {
 	empty func() object
 	show  func(o object, gone bool)
 }
 
-// New makes a server without objects. now is what it takes the time from.
+// New makes a server without objects. now is its clock.
 func New(now func() time.Time) *Server {
 	s := &Server{now: now, objects: map[string]map[types.NamespacedName]object{}}
 	s.ShowIn(objectcache.NewView())
 	return s
 }
 
-// ShowIn has a view show everything from now on, in the place of the one before.
+// ShowIn makes a view show everything from now on, in the place of the one before.
 func (s *Server) ShowIn(view *objectcache.View) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -99,22 +99,22 @@ func shownIn[T object](s *Server, resource string, view *objectcache.Objects[T],
 	}
 }
 
-// Refuse has f answer every request from now on with an error, or not; nil answers none.
+// Refuse makes every request from now on fail with the error of f, if it returns one; nil rejects none.
 func (s *Server) Refuse(f func(Request) error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.refuse = f
 }
 
-// Lose has f hear of every request of a Client that was carried out from now on, and answer it with an error, or not: then its
-// sender does not know that it has taken effect. Nil answers none.
+// Lose calls f with every request of a Client that was carried out from now on. If f returns an error, that is the answer:
+// the sender does not know that the request has taken effect. Nil loses none.
 func (s *Server) Lose(f func(Request) error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.lose = f
 }
 
-// answered says whether the answer to a request that was carried out is lost.
+// answered reports whether the answer to a request that was carried out is lost.
 func (s *Server) answered(r Request) error {
 	s.mu.Lock()
 	lose := s.lose
@@ -125,7 +125,7 @@ func (s *Server) answered(r Request) error {
 	return lose(r)
 }
 
-// Requests returns what was requested so far, refused or not.
+// Requests returns what was requested so far, rejected or not.
 func (s *Server) Requests() []Request {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -137,7 +137,7 @@ func (s *Server) Writes() int {
 	return len(slices.DeleteFunc(s.Requests(), func(r Request) bool { return r.Verb == "get" || r.Verb == "list" }))
 }
 
-// admit notes a request and says whether it is refused.
+// admit records a request and reports whether it is rejected.
 func (s *Server) admit(r Request) error {
 	s.mu.Lock()
 	s.requests = append(s.requests, r)
@@ -194,7 +194,7 @@ func (s *Server) create(k key, o object) (object, error) {
 	return copied(o), nil
 }
 
-// store keeps a version of an object, and shows it. One whose last finalizer is gone goes.
+// store keeps a version of an object, and shows it. One without finalizers that is being deleted is removed.
 func (s *Server) store(k key, o object) {
 	s.version++
 	o.SetResourceVersion(strconv.FormatInt(s.version, 10))

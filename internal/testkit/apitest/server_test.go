@@ -13,7 +13,7 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/objectcache"
 )
 
-func TestALife(t *testing.T) {
+func TestLifeCycle(t *testing.T) {
 	view := objectcache.NewView()
 	s := New(func() time.Time { return time.Unix(1000, 0) })
 	s.ShowIn(view)
@@ -38,7 +38,7 @@ func TestALife(t *testing.T) {
 		t.Errorf("status patched (%v): %+v", err, m)
 	}
 	if m, err := patch(`{"spec":{"providerID":"p"}}`); err != nil || m.ResourceVersion != "3" || m.Status.LastKnownState != "s" {
-		t.Errorf("patched with what it is (%v): %+v", err, m)
+		t.Errorf("patched without a change (%v): %+v", err, m)
 	}
 	for _, stale := range []string{`{"metadata":{"resourceVersion":"1"}}`, `{"metadata":{"uid":"other"}}`} {
 		if _, err := patch(stale); !apierrors.IsConflict(err) {

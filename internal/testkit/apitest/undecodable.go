@@ -13,8 +13,8 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/decode"
 )
 
-// SetUndecodable has an object be one that cannot be decoded from now on, or one that can. It is another version of the object
-// from then on. What is requested of it takes effect, and is answered with a decode.Failure.
+// SetUndecodable makes an object undecodable from now on, or decodable again. It gets another version. Requests for an
+// undecodable object take effect, and are answered with a decode.Failure.
 func (s *Server) SetUndecodable(resource, namespace, name string, undecodable bool) {
 	k := key{resource, types.NamespacedName{Namespace: namespace, Name: name}}
 	s.undecodable.Store(k, undecodable)
@@ -30,7 +30,7 @@ func (s *Server) SetUndecodable(resource, namespace, name string, undecodable bo
 	s.store(k, changed)
 }
 
-// failure returns an object that cannot be decoded as its readers get it; failed is false where it can be.
+// failure returns an object that cannot be decoded as clients get it; failed is false for one that can be decoded.
 func (s *Server) failure(k key, o metav1.Object) (f *decode.Failure, failed bool) {
 	if undecodable, _ := s.undecodable.Load(k); undecodable != true {
 		return nil, false

@@ -1,4 +1,4 @@
-// Package scenario runs tests that are told as text: what is given, and what is decided on it.
+// Package scenario runs tests that are written as text: facts, and the verdict on them.
 //
 // A file holds scenarios, and comments, which begin with #. A scenario is its name, a line for each fact, an arrow, and
 // the verdict, to the next blank line. Facts above the first scenario are given in all of the file.
@@ -12,8 +12,8 @@
 //	Save
 //	phase: Pending → Running
 //
-// What keys and values mean, and how a verdict is written, is up to the test that reads the file.
+// What keys and values mean, and how a verdict is written, is defined by the test that reads the file.
 //
-// Guarantees: rewriting a file changes nothing in it but verdicts. Not guaranteed: that a verdict is right. Whoever
-// rewrites a file reads what has changed.
+// Guarantees: rewriting a file changes only its verdicts. Not guaranteed: that a verdict is right. The author has to review
+// the changes of a rewritten file.
 package scenario

@@ -26,8 +26,8 @@ func All(t *testing.T, pattern string) []File {
 	return files
 }
 
-// Run has the verdict on each scenario of the files that match the pattern worked out, and compares it with the one that
-// stands there. With update it writes them into the files instead; then it is the change to the files that has to be read.
+// Run computes the verdict on each scenario of the files that match the pattern, and compares it with the one in the file.
+// With update it writes them into the files instead; then the change of the files has to be reviewed.
 func Run(t *testing.T, pattern string, update bool, decide func(t *testing.T, s Scenario) string) {
 	t.Helper()
 	for _, f := range All(t, pattern) {

@@ -14,16 +14,16 @@ const (
 // Fact is one line of what is given: "key: value", or the key alone.
 type Fact struct {
 	Key, Value string
-	// Line of the file that it stands in.
+	// Line in its file.
 	Line int
 }
 
-// Scenario is one story.
+// Scenario is one test case.
 type Scenario struct {
 	Name string
-	// Given are the facts of the file, and then its own, in the order in which they stand.
+	// Given are the facts of the file, and then its own, in the order of the file.
 	Given []Fact
-	// Want is the verdict as it stands in the file, lines without a newline at the end.
+	// Want is the verdict in the file, lines without a newline at the end.
 	Want string
 
 	from, to int // lines of the verdict in the file
@@ -115,7 +115,7 @@ func (f *File) Rewrite(verdicts []string) error {
 		last = s.to
 	}
 	out = append(out, f.lines[last:]...)
-	if err := os.WriteFile(f.Path, []byte(strings.Join(out, "\n")+"\n"), 0o644); err != nil { //nolint:gosec // a file of the repository, which everybody reads
+	if err := os.WriteFile(f.Path, []byte(strings.Join(out, "\n")+"\n"), 0o644); err != nil { //nolint:gosec // a file of the repository, which all users may read
 		return fmt.Errorf("rewrite scenarios: %w", err)
 	}
 	return nil

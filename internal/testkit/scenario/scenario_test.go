@@ -14,7 +14,7 @@ const story = `# What is known.
 weather: fine
 
 # A comment.
-scenario: somebody goes out
+scenario: one goes out
 hat: a red one
 umbrella
 =>
@@ -22,7 +22,7 @@ Go
 with: a hat
 
 # And another.
-scenario: nobody goes out
+scenario: none goes out
 =>
 `
 
@@ -41,15 +41,15 @@ func TestRead(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := []Scenario{
-		{Name: "somebody goes out", Given: []Fact{{"weather", "fine", 2}, {"hat", "a red one", 6}, {"umbrella", "", 7}}, Want: "Go\nwith: a hat"},
-		{Name: "nobody goes out", Given: []Fact{{"weather", "fine", 2}}},
+		{Name: "one goes out", Given: []Fact{{"weather", "fine", 2}, {"hat", "a red one", 6}, {"umbrella", "", 7}}, Want: "Go\nwith: a hat"},
+		{Name: "none goes out", Given: []Fact{{"weather", "fine", 2}}},
 	}
 	if diff := cmp.Diff(want, f.Scenarios, cmpopts.IgnoreUnexported(Scenario{})); diff != "" {
 		t.Errorf("scenarios (-want +got):\n%s", diff)
 	}
 }
 
-func TestReadSaysWhatIsWrong(t *testing.T) {
+func TestRead_InvalidFile_NamesLineAndExpectation(t *testing.T) {
 	for text, says := range map[string]string{
 		"scenario: a\n=>\nGo\n\nscenario: a\n=>\nGo\n": "story.txt:5: expected a name of its own",
 		"scenario:\n=>\nGo\n":                          "story.txt:1: expected a name of its own",

@@ -1,8 +1,8 @@
-// Package worlds says how many generated worlds a test tries, and which.
+// Package worlds decides how many generated worlds a test tries, and which.
 //
-// Tests that draw worlds from seeds try many of them, which the race detector would make five times slower and which teach
-// it nothing new after the first few. So they have a short form (go test -short) for it, and are run in full without it.
+// Tests that draw worlds from seeds try many of them. The race detector would make them five times slower, and finds
+// nothing more after the first few. So they have a short form (go test -short) for it, and are run in full without it.
 //
-// Guarantees: a test tries the same worlds each time, unless a seed says otherwise; where the short form counts worlds by
+// Guarantees: a test tries the same worlds each time, unless a seed is set; where the short form counts worlds by
 // Some, it tries the first of those of the full one. Not guaranteed: that the short form finds what only few worlds show.
 package worlds

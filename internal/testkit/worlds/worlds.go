@@ -17,14 +17,14 @@ func Some(all int) int {
 	return max(1, all/10)
 }
 
-// firstSeed is where rapid begins unless it is told otherwise. Any number does; 0 has rapid draw one.
+// firstSeed is rapid's first seed unless one is set. Any number but 0 does; 0 makes rapid draw one.
 const firstSeed = 1
 
-// rapids keeps tests that run at the same time from changing rapid's flags for each other.
+// rapids keeps tests that run at the same time from changing each other's flags of rapid.
 var rapids sync.Mutex //nolint:gochecknoglobals // so are the flags
 
-// Check has a property hold in rapid's worlds, as many rounds of -rapid.checks (100) as said, a fifth of them in the short
-// form. They are the same each time, so that a change fails for what it changes; -rapid.seed or RAPID_SEED tries others.
+// Check checks a property in rapid's worlds: that many rounds of -rapid.checks (100), a fifth of them in the short
+// form. They are the same each time, so that a failure is due to a change of the code; -rapid.seed or RAPID_SEED tries others.
 func Check(t *testing.T, rounds int, property func(*rapid.T)) {
 	t.Helper()
 	rapids.Lock()
@@ -37,7 +37,7 @@ func Check(t *testing.T, rounds int, property func(*rapid.T)) {
 		t.Fatalf("-rapid.checks: %v", err)
 	}
 	defer set(t, "rapid.checks", rounds*checks)()
-	rapid.Check(t, property) //nolint:forbidigo // this is where others are sent
+	rapid.Check(t, property) //nolint:forbidigo // all others have to use Check
 }
 
 func value(t *testing.T, name string) string {
@@ -49,7 +49,7 @@ func value(t *testing.T, name string) string {
 	return known.Value.String()
 }
 
-// set sets a flag, and returns what sets it back.
+// set sets a flag, and returns a function that restores it.
 func set(t *testing.T, name string, to int) (back func()) {
 	t.Helper()
 	was := value(t, name)

@@ -1,4 +1,4 @@
-// Package guest is what the simulated cloud and the things that run inside its VMs know of each other.
+// Package guest is the interface between the simulated cloud and the software inside its VMs.
 package guest
 
 import (
@@ -8,7 +8,7 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/driver/simulated/cloudapi"
 )
 
-// VM is a machine that is switched on, as the software on it sees it.
+// VM is a machine that is switched on, as its software sees it.
 type VM struct {
 	// ID is the cloud's, and the key in Host and Cloud.
 	ID string
@@ -25,14 +25,14 @@ type VM struct {
 	GPU          int64
 	// BootstrapToken was found in the user data; "" when there was none.
 	BootstrapToken string
-	// Joined says that this VM has registered its Node already, and does not do so again.
+	// Joined reports whether this VM has registered its Node already; it does not register it again.
 	Joined bool
-	// Resumed says that the VM was on before the cloud started, and may have got further than the cloud knows.
+	// Resumed reports whether the VM was on before the cloud started, and may be in a later state than the cloud knows.
 	Resumed bool
 	Health  Health
 }
 
-// Health says how well the software on a VM is.
+// Health is the health of the software on a VM.
 type Health int
 
 // The values of Health.
@@ -41,7 +41,7 @@ const (
 	Healthy Health = iota
 	// NotReady is a VM whose kubelet reports that it is not ready.
 	NotReady
-	// Frozen is a VM that stands still.
+	// Frozen is a VM that is suspended.
 	Frozen
 )
 
@@ -50,28 +50,28 @@ const (
 type Host interface {
 	// PowerOn starts a VM. It does nothing when the VM is on.
 	PowerOn(vm VM)
-	// PowerOff ends a VM: kindly within the grace period, then by force. It says whether nothing of the VM runs any more;
-	// if something does, the Host calls Cloud.IsOff when that has ended, too. What the VM wrote elsewhere stays: its
+	// PowerOff ends a VM: gracefully within the grace period, then by force. It reports whether nothing of the VM runs any more;
+	// otherwise the Host calls Cloud.IsOff when all has ended. What the VM wrote elsewhere is kept: its
 	// Node, and the contents of volumes.
 	PowerOff(id string, grace time.Duration) (off bool)
 	// SetHealth changes the health of a VM that is on.
 	SetHealth(id string, health Health)
-	// SetVolumes says which volumes are attached to a VM that is on, by ID.
+	// SetVolumes sets which volumes are attached to a VM that is on, by ID.
 	SetVolumes(id string, volumes []string)
-	// Run does the work until ctx ends, and tells the cloud what happens. It leaves VMs on that can live without it.
+	// Run does the work until ctx ends, and reports changes to the cloud. VMs that do not depend on it stay on.
 	Run(ctx context.Context, cloud Cloud) error
 }
 
 // Cloud is what a Host needs of the cloud. Its methods do not block on anything that the Host does.
 type Cloud interface {
-	// Joined says that the VM's Node exists, with its Lease. The line goes to the console.
+	// Joined reports that the VM's Node exists, with its Lease. The line is written to the console.
 	Joined(id, line string)
-	// Console says that the VM shows a line on its console.
+	// Console reports a line of the VM's console.
 	Console(id, line string)
-	// Died says that the VM has ended by itself.
+	// Died reports that the VM has ended by itself.
 	Died(id, reason string)
-	// IsOff says that nothing of a VM runs any more that PowerOff could not end at once.
+	// IsOff reports that nothing of a VM runs any more that PowerOff could not end at once.
 	IsOff(id string)
-	// Settings are those of the moment. To a Host matter how long pods take to end, and how updates in place go.
+	// Settings returns the current settings. A Host uses how long pods take to end, and the settings of updates in place.
 	Settings() cloudapi.Settings
 }

@@ -1,9 +1,8 @@
-// Package loop runs a step for each key when it is due: the heartbeat of everything in the simulated cloud that
-// happens later.
+// Package loop runs a step for each key when it is due. It does everything in the simulated cloud that happens later.
 //
 // A key's steps never overlap, a key that is woken while its step runs is stepped again, and ten thousand sleeping keys
-// cost ten thousand entries of a heap and no goroutine. Waking a key early does no harm: a step looks at the state,
-// does what is due, and says when it wants to be called again.
+// cost ten thousand entries of a heap and no goroutine. Waking a key early has no effect: a step reads the state,
+// does what is due, and returns when to call it again.
 package loop
 
 import (
@@ -15,10 +14,10 @@ import (
 	"k8s.io/utils/clock"
 )
 
-// Never is what a step returns that only a Wake shall call again.
+// Never is returned by a step that is only called again after a Wake.
 const Never time.Duration = -1
 
-// Step does what is due for a key and returns after how long it wants to be called again; 0 is at once.
+// Step does what is due for a key and returns after how long to call it again; 0 is at once.
 type Step[K comparable] func(ctx context.Context, key K) time.Duration
 
 // Loop calls a Step for each key when it is due. The zero value is not usable; see New.
@@ -66,7 +65,7 @@ func (l *Loop[K]) next(ctx context.Context) bool {
 	}
 	defer l.queue.Done(key)
 	if ctx.Err() != nil {
-		return true // Drain what is left without doing it.
+		return true // Drain the remaining keys without stepping them.
 	}
 	if again := l.step(ctx, key); again >= 0 {
 		l.queue.AddAfter(key, again)

@@ -22,7 +22,7 @@ import (
 )
 
 const (
-	// pollInterval is how often a VM is looked at: is it alive, has its Node come.
+	// pollInterval is how often a VM is polled: whether it is alive, whether its Node exists.
 	pollInterval = 250 * time.Millisecond
 	// endWithin bounds the end of a VM's processes.
 	endWithin      = 30 * time.Second
@@ -30,7 +30,7 @@ const (
 	workers        = 8
 )
 
-// Config is what a Host is made of.
+// Config configures a Host.
 type Config struct {
 	// Command starts a VM; the VM's flags are appended. Required.
 	Command []string
@@ -61,7 +61,7 @@ type Host struct {
 
 var _ guest.Host = (*Host)(nil)
 
-// New returns a Host on which nothing is on.
+// New returns a Host without VMs.
 func New(cfg Config) (*Host, error) {
 	if len(cfg.Command) == 0 || cfg.Dir == "" || cfg.Volumes == "" || cfg.Cluster == nil || cfg.Client == nil {
 		return nil, errors.New("realkubelet.Config: Command, Dir, Volumes, Cluster and Client are required")
@@ -90,7 +90,7 @@ func New(cfg Config) (*Host, error) {
 	return h, nil
 }
 
-// Run looks after VMs until ctx ends, and leaves them running.
+// Run steps VMs until ctx ends, and leaves them running.
 func (h *Host) Run(ctx context.Context, cloud guest.Cloud) error {
 	h.cloud = cloud
 	if err := h.sweep(ctx); err != nil {
@@ -100,7 +100,7 @@ func (h *Host) Run(ctx context.Context, cloud guest.Cloud) error {
 	return nil
 }
 
-// sweep ends what is left of VMs that the cloud has not switched on again: it was killed while it switched them off.
+// sweep ends the processes of VMs that the cloud has not switched on again: it was killed while it switched them off.
 func (h *Host) sweep(ctx context.Context) error {
 	folders, err := os.ReadDir(h.cfg.Dir)
 	if err != nil {
@@ -135,7 +135,7 @@ func (h *Host) newMachine(vm guest.VM) *machine {
 	return &machine{VM: vm, dir: filepath.Join(h.cfg.Dir, vm.ID), health: vm.Health}
 }
 
-// PowerOff ends a VM. As long as it has a folder, it may have processes, those of an earlier life of the cloud, too.
+// PowerOff ends a VM. As long as it has a folder, it may have processes, also those of an earlier run of the cloud.
 func (h *Host) PowerOff(id string, grace time.Duration) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -151,7 +151,7 @@ func (h *Host) PowerOff(id string, grace time.Duration) bool {
 		return false
 	}
 	m.off, m.grace = true, grace
-	if m.hurry != nil { // It is being shut down kindly, which takes too long now.
+	if m.hurry != nil { // Its graceful shutdown takes too long now.
 		m.hurry()
 	}
 	h.loop.Wake(id)
@@ -199,7 +199,7 @@ func (h *Host) step(ctx context.Context, id string) time.Duration {
 	return pollInterval
 }
 
-// lookAfter starts the VM, stops it or lets it continue, notices its death, shows it its volumes, and does the cloud's part
+// lookAfter starts the VM, stops it or lets it continue, notices its death, updates its volumes, and does the cloud's part
 // of its joining.
 func (h *Host) lookAfter(ctx context.Context, m *machine, health guest.Health, volumes []string) error {
 	if m.dead || m.BootstrapToken == "" {
@@ -232,7 +232,7 @@ func (h *Host) lookAfter(ctx context.Context, m *machine, health guest.Health, v
 	return h.initializeNode(ctx, m)
 }
 
-// say shows a line on the VM's console, unless it is the last one.
+// say writes a line to the VM's console, unless it is the last one.
 func (h *Host) say(m *machine, line string) {
 	if line != m.said {
 		m.said = line
@@ -240,7 +240,7 @@ func (h *Host) say(m *machine, line string) {
 	}
 }
 
-// end ends the VM's processes, forgets the VM, and tells the cloud.
+// end ends the VM's processes, forgets the VM, and reports that to the cloud.
 func (h *Host) end(ctx context.Context, m *machine) time.Duration {
 	if again := h.forget(ctx, m); again != loop.Never {
 		return again
@@ -249,7 +249,7 @@ func (h *Host) end(ctx context.Context, m *machine) time.Duration {
 	return loop.Never
 }
 
-// forget ends the VM's processes and forgets the VM, or says when to try again.
+// forget ends the VM's processes and forgets the VM, or returns when to retry.
 func (h *Host) forget(ctx context.Context, m *machine) time.Duration {
 	h.mu.Lock()
 	grace := m.grace

@@ -25,7 +25,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// script stands for a VM: it notes its arguments, has a child in another session, and ends when it is told to.
+// script takes the place of a VM: it records its arguments, has a child in another session, and ends on SIGTERM.
 const script = `#!/bin/sh
 printf '%s\n' "$@" >> args
 setsid sleep 600 &
@@ -33,7 +33,7 @@ trap 'echo shut down >> ended; exit 0' TERM
 while [ ! -e crash ]; do sleep 0.05; done
 `
 
-// site is a Host at work.
+// site is a running Host.
 type site struct {
 	t      *testing.T
 	host   *Host
@@ -75,7 +75,7 @@ func (c *cloud) IsOff(id string) {
 	c.off = append(c.off, id)
 }
 
-// isOff says whether the cloud was told that a VM is off.
+// isOff reports whether the Host has reported that a VM is off.
 func (c *cloud) isOff(id string) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -206,7 +206,7 @@ func TestPowerOnAndOff(t *testing.T) {
 	}
 }
 
-// The VM sees what is attached to it while it runs, also what was attached or detached while the cloud was down.
+// The VM sees the volumes that are attached to it, also changes that were made while the cloud was down.
 func TestVolumes(t *testing.T) {
 	s := newSite(t)
 	s.host.PowerOn(aVM())
@@ -244,8 +244,8 @@ func TestVolumes(t *testing.T) {
 	sees()
 }
 
-// A kind end that takes too long is made short by a second call.
-func TestPowerOffInAHurry(t *testing.T) {
+// A graceful shutdown that takes too long is ended by a second call.
+func TestSecondPowerOffKills(t *testing.T) {
 	s := newSite(t)
 	stubborn := strings.Replace(script, "trap 'echo shut down >> ended; exit 0' TERM", "trap '' TERM", 1)
 	if err := os.WriteFile(filepath.Join(s.dir, "vm.sh"), []byte(stubborn), 0o700); err != nil {
@@ -277,7 +277,7 @@ func TestVMOutlivesTheHost(t *testing.T) {
 		return s.host.byID["i-1"] != nil
 	})
 	time.Sleep(2 * pollInterval)
-	// The oldest is the VM itself, the script; its children come and go.
+	// The oldest is the VM itself, the script; its children start and end.
 	if after := s.running(); !slices.Contains(after, before[0]) || len(s.cloud.died) > 0 {
 		t.Errorf("processes before %v, after %v; died: %v", before, after, s.cloud.died)
 	}
@@ -297,7 +297,7 @@ func TestVMOutlivesTheHost(t *testing.T) {
 	})
 }
 
-// The cloud was killed after it noted that the VM has ended, and before its processes had. It asks for the end once more.
+// The cloud was killed after it recorded that the VM has ended, and before its processes had. It switches the VM off once more.
 func TestLeftoversAreEnded(t *testing.T) {
 	s := newSite(t)
 	s.host.PowerOn(aVM())
@@ -314,7 +314,7 @@ func TestLeftoversAreEnded(t *testing.T) {
 	}
 }
 
-// As before, of a VM that the cloud does not know any more.
+// As before, for a VM that the cloud does not know any more.
 func TestLeftoversAreSwept(t *testing.T) {
 	s := newSite(t)
 	s.host.PowerOn(aVM())
@@ -355,7 +355,7 @@ func TestFreeze(t *testing.T) {
 	s.eventually("the VM has ended", func() bool { return len(s.running()) == 0 })
 }
 
-// What a cloud controller manager does for a new Node.
+// The host does the work of a cloud controller manager for a new Node.
 func TestNodeIsInitialized(t *testing.T) {
 	s := newSite(t)
 	s.host.PowerOn(aVM())

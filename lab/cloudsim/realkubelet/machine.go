@@ -35,12 +35,12 @@ const (
 	attachedFolder = "attached"
 )
 
-// machine is a VM that is on. The fields of the first group are guarded by Host.mu; the others are used by the steps of
-// this VM alone, which never overlap.
+// machine is a VM that is on. The fields of the first group are guarded by Host.mu; the others are only used by the steps
+// of this VM, which never overlap.
 type machine struct {
 	off     bool
 	grace   time.Duration
-	hurry   context.CancelFunc // ends a kind shutdown; nil when there is none
+	hurry   context.CancelFunc // ends a graceful shutdown; nil when there is none
 	health  guest.Health
 	volumes []string
 
@@ -57,7 +57,7 @@ type machine struct {
 
 func (m *machine) file(name string) string { return filepath.Join(m.dir, name) }
 
-// start starts the VM's processes, or finds those that an earlier life of the cloud has started.
+// start starts the VM's processes, or finds those that an earlier run of the cloud has started.
 func (h *Host) start(ctx context.Context, m *machine) error {
 	if m.Resumed {
 		if found, err := m.find(); found || err != nil {
@@ -84,7 +84,7 @@ func (h *Host) start(ctx context.Context, m *machine) error {
 	return nil
 }
 
-// find takes up the processes that an earlier life of the cloud has started for this VM. The oldest is the VM itself.
+// find finds the processes that an earlier run of the cloud has started for this VM. The oldest is the VM itself.
 func (m *machine) find() (bool, error) {
 	all, err := process.WithEnv(dirVariable, m.dir)
 	if err != nil {
@@ -100,7 +100,7 @@ func (m *machine) find() (bool, error) {
 	return true, nil
 }
 
-// freeze stops the VM's processes where they are, or lets them continue.
+// freeze stops the VM's processes, or lets them continue.
 func (m *machine) freeze(frozen bool) error {
 	signal := syscall.SIGCONT
 	if frozen {
@@ -119,7 +119,7 @@ func (m *machine) freeze(frozen bool) error {
 	return nil
 }
 
-// furnish writes what the VM boots with into its folder.
+// furnish writes the files with which the VM boots into its folder.
 func (h *Host) furnish(ctx context.Context, m *machine) error {
 	if err := os.MkdirAll(m.file(attachedFolder), 0o700); err != nil {
 		return fmt.Errorf("make the VM's folder: %w", err)
@@ -183,13 +183,13 @@ func (h *Host) args(m *machine) ([]string, error) {
 		"--client-ca-file", m.file(clientCAFile),
 		"--volumes", h.cfg.Volumes,
 		"--attached", m.file(attachedFolder),
-		// What a Service network would do for pods: let them find the API server.
+		// What a Service network would do for pods: the address of the API server.
 		"--forced-env", "KUBERNETES_SERVICE_HOST=" + h.server.Hostname() + ",KUBERNETES_SERVICE_PORT=" + serverPort,
 	}, nil
 }
 
-// freePort returns a port that nobody listens on. Somebody else may take it before the kubelet does; then the kubelet ends,
-// and with it the VM.
+// freePort returns a port on which no process listens. Another process may take it before the kubelet does; then the
+// kubelet ends, and with it the VM.
 func freePort(ip string) (string, error) {
 	listener, err := net.Listen("tcp", net.JoinHostPort(ip, "0")) //nolint:noctx // nothing to cancel
 	if err != nil {
@@ -200,7 +200,7 @@ func freePort(ip string) (string, error) {
 	return port, err
 }
 
-// launch starts the VM's command, in a session of its own so that what ends this process leaves the VM alone.
+// launch starts the VM's command, in a session of its own so that a signal to this process does not reach the VM.
 func (h *Host) launch(m *machine, args []string) (process.ID, error) {
 	console, err := os.OpenFile(m.file(consoleFile), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
 	if err != nil {
@@ -216,7 +216,7 @@ func (h *Host) launch(m *machine, args []string) (process.ID, error) {
 		return process.ID{}, fmt.Errorf("switch the VM on: %w", err)
 	}
 	id, err := process.Identify(cmd.Process.Pid)
-	go func() { _ = cmd.Wait() }() // Reap it; its end is noticed by looking.
+	go func() { _ = cmd.Wait() }() // Reap it; its end is found by polling.
 	if errors.Is(err, fs.ErrNotExist) {
 		return process.ID{}, nil // Gone already: no process is no process.
 	}

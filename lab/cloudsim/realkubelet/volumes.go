@@ -8,7 +8,7 @@ import (
 	"slices"
 )
 
-// plug makes the VM see which volumes are attached to it.
+// plug updates the volumes that are attached to the VM.
 func (m *machine) plug(volumes []string) error {
 	if m.plugged && slices.Equal(m.sees, volumes) {
 		return nil

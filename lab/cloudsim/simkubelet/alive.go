@@ -38,7 +38,7 @@ func (h *Host) keepAlive(ctx context.Context, v *vm, health guest.Health) time.D
 	}
 	if err != nil {
 		if ctx.Err() == nil {
-			h.cfg.Log.Warn("A simulated kubelet could not report; trying again", "node", v.Name, "err", err)
+			h.cfg.Log.Warn("Simulated kubelet failed to report; trying again", "node", v.Name, "err", err)
 		}
 		return firstRetry
 	}
@@ -79,7 +79,7 @@ func (h *Host) report(ctx context.Context, v *vm, health guest.Health, now time.
 	return nil
 }
 
-// findNode makes sure that it is known which Node the VM reports for. It returns false when there is none any more.
+// findNode finds the Node that the VM reports for. It returns false when it no longer exists.
 func (h *Host) findNode(ctx context.Context, v *vm) (bool, error) {
 	h.mu.Lock()
 	uid := v.nodeUID
@@ -91,7 +91,7 @@ func (h *Host) findNode(ctx context.Context, v *vm) (bool, error) {
 		h.setNode(v, node)
 		return true, nil
 	}
-	// That the watch has not shown a Node is no proof that there is none.
+	// A Node that the watch has not shown may exist.
 	node, err := h.cfg.Client.CoreV1().Nodes().Get(ctx, v.Name, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
 		h.lostNode(v)
@@ -104,7 +104,7 @@ func (h *Host) findNode(ctx context.Context, v *vm) (bool, error) {
 	return true, nil
 }
 
-// seen returns the VM's Node as the watch shows it, trimmed, or nil.
+// seen returns the VM's Node from the watch, trimmed, or nil.
 func (h *Host) seen(v *vm) *corev1.Node {
 	obj, exists, err := h.nodes.GetStore().GetByKey(v.Name)
 	if err != nil || !exists {
@@ -114,8 +114,8 @@ func (h *Host) seen(v *vm) *corev1.Node {
 	return node
 }
 
-// differs says whether the API server shows another readiness than the VM has: somebody else wrote it, as the node
-// lifecycle controller does when reports stay away.
+// differs reports whether the API server shows another readiness than the VM has: another client wrote it, as the node
+// lifecycle controller does without reports.
 func (h *Host) differs(v *vm, health guest.Health) bool {
 	node := h.seen(v)
 	return node != nil && ready(node) != readiness(health)
@@ -196,10 +196,10 @@ func (h *Host) renewLease(ctx context.Context, v *vm, now time.Time) error {
 			return fmt.Errorf("renew the Lease of Node %s: %w", v.Name, err)
 		}
 	}
-	return fmt.Errorf("renew the Lease of Node %s: somebody else writes it all the time", v.Name)
+	return fmt.Errorf("renew the Lease of Node %s: another client writes it all the time", v.Name)
 }
 
-// recreateLease makes a Lease again that somebody deleted, unless it went with its Node.
+// recreateLease makes a Lease again that another client deleted, unless its Node was deleted, too.
 func (h *Host) recreateLease(ctx context.Context, v *vm) error {
 	node, err := h.cfg.Client.CoreV1().Nodes().Get(ctx, v.Name, metav1.GetOptions{})
 	switch {
@@ -212,7 +212,7 @@ func (h *Host) recreateLease(ctx context.Context, v *vm) error {
 	return h.createLease(ctx, v)
 }
 
-// trimLease keeps little of an answer: there are thousands.
+// trimLease keeps the needed fields of an answer: there are thousands.
 func trimLease(lease *coordinationv1.Lease) *coordinationv1.Lease {
 	lease.ManagedFields = nil
 	return lease

@@ -20,12 +20,12 @@ import (
 )
 
 const (
-	// leaseInterval is half of the time after which the node lifecycle controller gives a Node up (50 s), and well inside
-	// the 40 s that the Lease says. A kubelet's 10 s would keep an API server busy with nothing else.
+	// leaseInterval is half of the time after which the node lifecycle controller considers a Node unreachable (50 s), and less than
+	// the 40 s of the Lease's duration. A kubelet's 10 s would be the main load of an API server.
 	leaseInterval = 25 * time.Second
 	// reportInterval is how often a Node's status is reported when it has not changed.
 	reportInterval = 5 * time.Minute
-	// resumeWithin is how fast all VMs are reported again after this process was away.
+	// resumeWithin is how fast all VMs are reported again after this process has restarted.
 	resumeWithin = 5 * time.Second
 	// requestTimeout bounds each request.
 	requestTimeout = 15 * time.Second
@@ -37,9 +37,9 @@ const (
 
 // Config is what a Host is made of.
 type Config struct {
-	// Client has credentials that may do everything to Nodes, Leases and pods. It should not limit its own rate.
+	// Client has credentials with all rights on Nodes, Leases and pods. It should not limit its own rate.
 	Client kubernetes.Interface
-	// Prove makes one request that is authenticated by a bootstrap token; an error says that the token does not work.
+	// Prove makes one request that is authenticated by a bootstrap token; an error means that the token is not valid.
 	Prove func(ctx context.Context, token string) error
 	// Clock is the real one when nil.
 	Clock clock.WithTicker
@@ -47,7 +47,7 @@ type Config struct {
 	Log *slog.Logger
 }
 
-// Host plays kubelets. It is a guest.Host.
+// Host simulates kubelets. It is a guest.Host.
 type Host struct {
 	cfg   Config
 	cloud guest.Cloud // set when Run begins, before any step
@@ -69,8 +69,8 @@ type Host struct {
 
 var _ guest.Host = (*Host)(nil)
 
-// vm is a VM that is on. The fields of the first group are guarded by Host.mu, those of the second are used by the steps
-// of this VM alone, which never overlap: it is in one loop at a time.
+// vm is a VM that is on. The fields of the first group are guarded by Host.mu, those of the second are only used by the
+// steps of this VM, which never overlap: it is in one loop at a time.
 type vm struct {
 	health  guest.Health
 	off     bool
@@ -93,7 +93,7 @@ type vm struct {
 	volumes volumes
 }
 
-// New returns a Host on which nothing is on.
+// New returns a Host without VMs.
 func New(cfg Config) (*Host, error) {
 	if cfg.Client == nil || cfg.Prove == nil {
 		return nil, errors.New("simkubelet.Config: Client and Prove are required")
@@ -114,7 +114,7 @@ func New(cfg Config) (*Host, error) {
 	return h, nil
 }
 
-// Run plays kubelets until ctx ends. While the API server is out of reach, nobody joins and nobody reports.
+// Run simulates kubelets until ctx ends. While the API server is unreachable, no VM joins and no Node is reported.
 func (h *Host) Run(ctx context.Context, cloud guest.Cloud) error {
 	h.cloud = cloud
 	var wg sync.WaitGroup
@@ -157,7 +157,7 @@ func (h *Host) PowerOff(id string, _ time.Duration) bool {
 	return true
 }
 
-// SetHealth changes a VM's health. Pods that waited for a better one go on.
+// SetHealth changes a VM's health. Pods that waited for a better one continue.
 func (h *Host) SetHealth(id string, health guest.Health) {
 	h.mu.Lock()
 	v := h.byID[id]
@@ -172,7 +172,7 @@ func (h *Host) SetHealth(id string, health guest.Health) {
 	}
 }
 
-// SetVolumes does nothing: a simulated kubelet believes its Node's status.
+// SetVolumes does nothing: a simulated kubelet uses its Node's status.
 func (h *Host) SetVolumes(string, []string) {}
 
 // wake makes a VM due in the loop that it is in. h.mu is held.
@@ -184,8 +184,8 @@ func (h *Host) wake(v *vm) {
 	}
 }
 
-// working returns the VM with that ID and its health, if it has joined or not as asked for. It is nil for a VM that is
-// off, stands still, or has lost its Node.
+// working returns the VM with that ID and its health, if whether it has joined is as requested. It is nil for a VM that is
+// off, suspended, or has lost its Node.
 func (h *Host) working(id string, joined bool) (*vm, guest.Health) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -222,7 +222,7 @@ func (h *Host) hasJoined(v *vm, line string) {
 	h.wakePods(v.Name)
 }
 
-// setNode notes which Node the VM reports for.
+// setNode records which Node the VM reports for.
 func (h *Host) setNode(v *vm, node *corev1.Node) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -240,14 +240,14 @@ func (h *Host) lostNode(v *vm) {
 	}
 }
 
-// serverVersion asks the API server for its version, once.
+// serverVersion reads the version of the API server, once.
 func (h *Host) serverVersion() (string, error) {
 	h.versionMu.Lock()
 	defer h.versionMu.Unlock()
 	if h.version == "" {
 		info, err := h.cfg.Client.Discovery().ServerVersion()
 		if err != nil {
-			return "", fmt.Errorf("ask for the version of the API server: %w", err)
+			return "", fmt.Errorf("read the version of the API server: %w", err)
 		}
 		h.version = info.GitVersion
 	}

@@ -28,7 +28,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// cluster is a Host at work in a synctest bubble, on an API server that is a fake.
+// cluster is a running Host in a synctest bubble, with a fake API server.
 type cluster struct {
 	t      *testing.T
 	client *fake.Clientset
@@ -40,7 +40,7 @@ type cluster struct {
 	mu     sync.Mutex
 }
 
-// cloud notes what a Host reports.
+// cloud records the reports of a Host.
 type cloud struct {
 	mu          sync.Mutex
 	joined      []string
@@ -97,7 +97,7 @@ func inCluster(t *testing.T, test func(c *cluster), objects ...runtime.Object) {
 	})
 }
 
-// react is what the API server does and the fake does not: it gives a Node a UID, and fails when it shall.
+// react is what the API server does and the fake does not: it sets the UID of a Node, and fails on request.
 func (c *cluster) react(action clienttesting.Action) (handled bool, _ runtime.Object, _ error) {
 	if create, ok := action.(clienttesting.CreateAction); ok {
 		if node, ok := create.GetObject().(*corev1.Node); ok {
@@ -211,7 +211,7 @@ func TestJoin(t *testing.T) {
 		if counts := c.writes(); len(counts) > 0 {
 			t.Errorf("after the end of the VM: %v, want nothing", counts)
 		}
-		c.node("a") // It stays.
+		c.node("a") // It is not deleted.
 	})
 }
 
@@ -220,7 +220,7 @@ func TestJoinIsRetried(t *testing.T) {
 		c.setRefusal(errors.New("401"))
 		c.host.PowerOn(aVM())
 		c.pass(8 * time.Second) // Attempts after 0, 1, 3 and 7 s.
-		if len(c.proofs) != 4 || !c.said("the bootstrap token does not work: 401") {
+		if len(c.proofs) != 4 || !c.said("the bootstrap token is not valid: 401") {
 			t.Errorf("%d proofs, want 4; console: %q", len(c.proofs), c.cloud.console)
 		}
 		if counts := c.writes(); len(counts) > 0 {
@@ -242,7 +242,7 @@ func TestJoinGivesUp(t *testing.T) {
 		attempts := len(c.proofs)
 		c.pass(time.Hour)
 		if len(c.proofs) != attempts || !c.said("gave up") {
-			t.Errorf("it goes on trying; console: %q", c.cloud.console)
+			t.Errorf("it still retries; console: %q", c.cloud.console)
 		}
 	})
 }
@@ -259,8 +259,8 @@ func TestNoToken(t *testing.T) {
 	})
 }
 
-// When the API server fails between the two writes of a join, the proof is not repeated: the token may be gone by then.
-func TestJoinGoesOn(t *testing.T) {
+// When the API server fails between the two writes of a join, the proof is not repeated: the token may be deleted by then.
+func TestJoinContinuesAfterFailedLease(t *testing.T) {
 	inCluster(t, func(c *cluster) {
 		c.failNext("create leases", apierrors.NewInternalError(errors.New("busy")))
 		c.host.PowerOn(aVM())
@@ -271,7 +271,7 @@ func TestJoinGoesOn(t *testing.T) {
 	})
 }
 
-// A kubelet takes a Node of its name over, and leaves the provider ID of another VM on it.
+// A kubelet takes over a Node of its name, and does not change the provider ID of another VM.
 func TestNodeOfAnotherVM(t *testing.T) {
 	other := &corev1.Node{
 		ObjectMeta: metav1.ObjectMeta{Name: "a", UID: "other", Labels: map[string]string{"mine": "kept", corev1.LabelTopologyZone: "old"}},
@@ -293,7 +293,7 @@ func TestNodeOfAnotherVM(t *testing.T) {
 	}, other)
 }
 
-func TestDeletedNodeStaysAway(t *testing.T) {
+func TestDeletedNodeIsNotRegisteredAgain(t *testing.T) {
 	inCluster(t, func(c *cluster) {
 		c.host.PowerOn(aVM())
 		synctest.Wait()
@@ -309,7 +309,7 @@ func TestDeletedNodeStaysAway(t *testing.T) {
 	})
 }
 
-// resumed is a VM whose Node an earlier life of the cloud has made.
+// resumed is a VM whose Node was made in an earlier run of the cloud.
 func resumed(joined bool) guest.VM {
 	vm := aVM()
 	vm.Joined, vm.Resumed = joined, true
@@ -371,7 +371,7 @@ func TestHealth(t *testing.T) {
 	})
 }
 
-// Readiness that somebody else took away, as the node lifecycle controller does, comes back with the next report.
+// Readiness that another client removed, like the node lifecycle controller, is restored with the next report.
 func TestReadinessIsRestored(t *testing.T) {
 	inCluster(t, func(c *cluster) {
 		c.host.PowerOn(aVM())
@@ -387,7 +387,7 @@ func TestReadinessIsRestored(t *testing.T) {
 	})
 }
 
-// A Lease that somebody else wrote, or deleted, is taken up again.
+// A Lease that another client wrote, or deleted, is written again.
 func TestLeaseIsKept(t *testing.T) {
 	inCluster(t, func(c *cluster) {
 		c.host.PowerOn(aVM())

@@ -21,7 +21,7 @@ const (
 	giveUpAfter = 15 * time.Minute
 )
 
-// join makes the VM a Node, or says on its console why it is none yet.
+// join makes the VM a Node, or writes to its console why it has not joined yet.
 func (h *Host) join(ctx context.Context, v *vm, health guest.Health) time.Duration {
 	now := h.cfg.Clock.Now()
 	if v.since.IsZero() {
@@ -53,17 +53,17 @@ func (h *Host) join(ctx context.Context, v *vm, health guest.Health) time.Durati
 	return min(lastRetry, firstRetry<<min(v.attempts-1, 10))
 }
 
-// tryJoin makes one attempt, and returns what there is to say about its success.
+// tryJoin makes one attempt, and returns the line about its success.
 func (h *Host) tryJoin(ctx context.Context, v *vm, health guest.Health) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
 	if v.Resumed {
-		// The cloud may have been killed after the Node was made. A second proof would fail: the token is gone by now.
+		// The cloud may have been killed after the Node was made. A second proof would fail: the token has been deleted.
 		node, err := h.cfg.Client.CoreV1().Nodes().Get(ctx, v.Name, metav1.GetOptions{})
 		switch {
 		case err == nil && node.Spec.ProviderID == v.ProviderID:
 			h.setNode(v, node)
-			return "goes on as Node " + v.Name, h.createLease(ctx, v)
+			return "continues as Node " + v.Name, h.createLease(ctx, v)
 		case err != nil && !apierrors.IsNotFound(err):
 			return "", fmt.Errorf("look for Node %s: %w", v.Name, err)
 		}
@@ -71,7 +71,7 @@ func (h *Host) tryJoin(ctx context.Context, v *vm, health guest.Health) (string,
 	}
 	if !v.proved {
 		if err := h.cfg.Prove(ctx, v.BootstrapToken); err != nil {
-			return "", fmt.Errorf("the bootstrap token does not work: %w", err)
+			return "", fmt.Errorf("the bootstrap token is not valid: %w", err)
 		}
 		v.proved = true
 	}
@@ -104,8 +104,8 @@ func (h *Host) register(ctx context.Context, v *vm, health guest.Health) (string
 	return h.takeOver(ctx, v, wanted, node)
 }
 
-// takeOver does what a kubelet does with a Node that exists already: it brings the well-known labels and the status up to
-// date, and leaves the rest, the provider ID too, as it is.
+// takeOver does what a kubelet does with a Node that exists already: it updates the well-known labels and the status, and
+// leaves the rest, including the provider ID, unchanged.
 func (h *Host) takeOver(ctx context.Context, v *vm, wanted, node *corev1.Node) (string, error) {
 	nodes := h.cfg.Client.CoreV1().Nodes()
 	patch, err := labelPatch(wanted)

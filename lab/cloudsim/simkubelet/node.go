@@ -14,13 +14,13 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/lab/cloudsim/guest"
 )
 
-// attachDetachAnnotation is how a kubelet leaves attaching of volumes to the controller manager.
+// attachDetachAnnotation is set by a kubelet for which the controller manager attaches volumes.
 const attachDetachAnnotation = "volumes.kubernetes.io/controller-managed-attach-detach"
 
-// maxPods is the capacity for pods of every Node, as with a kubelet that was told nothing else.
+// maxPods is the capacity for pods of every Node, the default of a kubelet.
 const maxPods = 110
 
-// newNode is the Node that a VM registers.
+// newNode returns the Node that a VM registers.
 func newNode(v guest.VM, health guest.Health, version string, now time.Time) *corev1.Node {
 	capacity := corev1.ResourceList{
 		corev1.ResourceCPU:              *resource.NewQuantity(v.CPU, resource.DecimalSI),
@@ -61,7 +61,7 @@ func newNode(v guest.VM, health guest.Health, version string, now time.Time) *co
 	}
 }
 
-// conditions of a Node. A zero changed leaves the times of the last transitions as they are.
+// conditions of a Node. A zero changed does not change the times of the last transitions.
 func conditions(health guest.Health, now, changed time.Time) []corev1.NodeCondition {
 	ready := corev1.NodeCondition{
 		Type: corev1.NodeReady, Status: readiness(health), Reason: "KubeletReady", Message: "simulated kubelet is posting ready status",
@@ -117,7 +117,7 @@ func labelPatch(node *corev1.Node) ([]byte, error) {
 	return patch, nil
 }
 
-// spread returns a time up to within that is always the same for a VM, and another one for others.
+// spread returns a time up to within that is constant for a VM, and differs between VMs.
 func spread(id string, within time.Duration) time.Duration {
 	sum := sha256.Sum256([]byte(id))
 	return time.Duration(float64(within) * float64(binary.BigEndian.Uint32(sum[:])) / (1 << 32))

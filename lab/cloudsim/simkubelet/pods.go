@@ -19,14 +19,14 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/lab/cloudsim/loop"
 )
 
-// recheck is how soon a change of the time that pods take to end is noticed.
+// recheck is how soon a change of the time that pods take to end takes effect.
 const recheck = time.Second
 
-// awaitVolumes is how often a pod that waits for its volumes is looked at.
+// awaitVolumes is how often a pod that waits for its volumes is checked.
 const awaitVolumes = 500 * time.Millisecond
 
-// stepPod does what is due for a pod, if its Node's VM can: a pod of a VM that stands still is left as it is, and comes up
-// again when the VM goes on.
+// stepPod does what is due for a pod, if its Node's VM can: a pod of a suspended VM is not changed, and is stepped
+// again when the VM continues.
 func (h *Host) stepPod(ctx context.Context, key string) time.Duration {
 	bounded, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
@@ -37,7 +37,7 @@ func (h *Host) stepPod(ctx context.Context, key string) time.Duration {
 	case apierrors.IsNotFound(err), ctx.Err() != nil:
 		return loop.Never
 	default:
-		h.cfg.Log.Warn("A simulated kubelet could not work on a pod; trying again", "pod", key, "err", err)
+		h.cfg.Log.Warn("Simulated kubelet failed to update a pod; trying again", "pod", key, "err", err)
 		return firstRetry
 	}
 }
@@ -67,7 +67,7 @@ func (h *Host) workOnPod(ctx context.Context, key string) (time.Duration, error)
 	return loop.Never, h.endPod(ctx, v, pod)
 }
 
-// kubeletOf returns the VM that plays the kubelet of a pod, if it can work.
+// kubeletOf returns the VM whose kubelet runs a pod, if it is healthy.
 func (h *Host) kubeletOf(pod *corev1.Pod) *vm {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -81,7 +81,7 @@ func (h *Host) kubeletOf(pod *corev1.Pod) *vm {
 	return v
 }
 
-// runs says whether there is nothing to start: the pod is Running and Ready, or has ended.
+// runs reports whether there is nothing to start: the pod is Running and Ready, or has ended.
 func runs(pod *corev1.Pod) bool {
 	if pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed {
 		return true
@@ -94,7 +94,7 @@ func runs(pod *corev1.Pod) bool {
 	return false
 }
 
-// startPod makes a pod Running and Ready by one write, once its volumes are attached; until then it returns when to look
+// startPod makes a pod Running and Ready by one write, once its volumes are attached; until then it returns when to check
 // again.
 func (h *Host) startPod(ctx context.Context, v *vm, pod *corev1.Pod) (time.Duration, error) {
 	if attached, err := h.mount(ctx, v, pod); !attached || err != nil {
@@ -111,7 +111,7 @@ func (h *Host) startPod(ctx context.Context, v *vm, pod *corev1.Pod) (time.Durat
 	return loop.Never, nil
 }
 
-// untilEnd returns how long to leave a pod alone that is being deleted, and 0 when it has ended.
+// untilEnd returns for how long not to change a pod that is being deleted, and 0 when it has ended.
 func (h *Host) untilEnd(pod *corev1.Pod) time.Duration {
 	takes := time.Duration(h.cloud.Settings().PodTerminationTime)
 	if text, set := pod.Annotations[cloudapi.AnnotationPodTermination]; set {
@@ -182,7 +182,7 @@ func runningContainer(pod *corev1.Pod, c corev1.Container, now metav1.Time) core
 	}
 }
 
-// podIP is an address in 10.128.0.0/9 that follows from the UID, so that it needs no book-keeping. Two of ten thousand pods
+// podIP is an address in 10.128.0.0/9 that is derived from the UID, so that it need not be stored. Two of ten thousand pods
 // may share one; nothing listens on it.
 func podIP(uid types.UID) string {
 	h := fnv.New32a()

@@ -40,7 +40,7 @@ func (c *cluster) addPod(pod *corev1.Pod) {
 	synctest.Wait()
 }
 
-// pod returns the pod, or nil when it is gone.
+// pod returns the pod, or nil when it was deleted.
 func (c *cluster) pod() *corev1.Pod {
 	c.t.Helper()
 	pod, err := c.client.CoreV1().Pods("default").Get(c.t.Context(), "p", metav1.GetOptions{})
@@ -53,7 +53,7 @@ func (c *cluster) pod() *corev1.Pod {
 	return pod
 }
 
-// deletePod does what the API server does for a graceful deletion: it notes it.
+// deletePod does what the API server does for a graceful deletion: it records it.
 func (c *cluster) deletePod(grace int64) {
 	c.t.Helper()
 	pod := c.pod()
@@ -88,7 +88,7 @@ func TestPodStarts(t *testing.T) {
 	})
 }
 
-func TestPodsOfOthersAreLeftAlone(t *testing.T) {
+func TestPodsOfOtherNodesAreNotChanged(t *testing.T) {
 	inCluster(t, func(c *cluster) {
 		c.host.PowerOn(aVM())
 		c.addPod(aPod(func(p *corev1.Pod) { p.Spec.NodeName = "elsewhere" }))
@@ -152,7 +152,7 @@ func TestPodEnds(t *testing.T) {
 	}
 }
 
-// The pods of a VM that stands still neither start nor end before it goes on.
+// The pods of a suspended VM neither start nor end before it continues.
 func TestPodsOfAFrozenVM(t *testing.T) {
 	inCluster(t, func(c *cluster) {
 		c.host.PowerOn(aVM())

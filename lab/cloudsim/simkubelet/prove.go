@@ -13,7 +13,7 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// NewProver returns a Config.Prove for the cluster of cfg. It asks the API server who the bearer of the token is; the
+// NewProver returns a Config.Prove for the cluster of cfg. It reads the user of the token from the API server; the
 // credentials in cfg are not used.
 func NewProver(cfg *rest.Config) (func(ctx context.Context, token string) error, error) {
 	client, err := rest.HTTPClientFor(rest.AnonymousClientConfig(cfg))
@@ -42,7 +42,7 @@ func NewProver(cfg *rest.Config) (func(ctx context.Context, token string) error,
 	}, nil
 }
 
-// checkIdentity says whether the API server took the bearer for the bootstrap token's user.
+// checkIdentity reports whether the API server authenticates the bearer as the bootstrap token's user.
 func checkIdentity(token string, code int, answer []byte) error {
 	id, _, _ := strings.Cut(token, ".")
 	if code != http.StatusCreated {
@@ -53,7 +53,7 @@ func checkIdentity(token string, code int, answer []byte) error {
 		return fmt.Errorf("read the API server's answer: %w", err)
 	}
 	if user, want := review.Status.UserInfo.Username, "system:bootstrap:"+id; user != want {
-		return fmt.Errorf("token %s.…: the API server takes its bearer for %q; expected %q", id, user, want)
+		return fmt.Errorf("token %s.…: expected the API server to authenticate its bearer as %q, got %q", id, want, user)
 	}
 	return nil
 }

@@ -47,7 +47,7 @@ func TestProve(t *testing.T) {
 			t.Errorf("%s: %v, want an error with %q", name, err, c.want)
 		}
 		if err != nil && strings.Contains(err.Error(), "0123456789abcdef") {
-			t.Errorf("%s: the error tells the secret: %v", name, err)
+			t.Errorf("%s: the error contains the secret: %v", name, err)
 		}
 		if bearer != "Bearer abcdef.0123456789abcdef" {
 			t.Errorf("%s: the request was made by %q", name, bearer)

@@ -22,12 +22,12 @@ import (
 type update struct {
 	asked    metav1.Time // when the Node became ready for it: an update is done once
 	since    time.Time   // when it began; zero when none has
-	reported bool        // its result stands on the Node
+	reported bool        // its result is on the Node
 }
 
-// updateInPlace does what is due for an update of the VM in place, which begins when the Node is ready for it. Meanwhile the
-// kubelet restarts, and the Node is not Ready. It returns the health that the VM has now, whether the update has ended and is to
-// be told, and when to look again.
+// updateInPlace does what is due for an update of the VM in place, which begins when the Node is ready for it. Meanwhile
+// the kubelet restarts, and the Node is not Ready. It returns the current health of the VM, whether the update has ended
+// and its result has to be reported, and when to call it again.
 func (h *Host) updateInPlace(v *vm, health guest.Health, now time.Time) (shown guest.Health, hasEnded bool, again time.Duration) {
 	asked := stage(h.seen(v), v1alpha1.NodeReasonReadyForUpdate)
 	if asked == nil {
@@ -54,7 +54,7 @@ func (h *Host) updateInPlace(v *vm, health guest.Health, now time.Time) (shown g
 	return health, health == guest.Healthy, recheck
 }
 
-// result is how updates of the VM's Node end.
+// result returns the result of updates of the VM's Node.
 func (h *Host) result(v *vm) cloudapi.UpdateResult {
 	if node := h.seen(v); node != nil && node.Annotations[cloudapi.AnnotationUpdateResult] != "" {
 		return cloudapi.UpdateResult(node.Annotations[cloudapi.AnnotationUpdateResult])
@@ -62,27 +62,27 @@ func (h *Host) result(v *vm) cloudapi.UpdateResult {
 	return h.cloud.Settings().InPlaceUpdates.Result
 }
 
-// reportUpdate puts the result on the Node.
+// reportUpdate writes the result to the Node.
 func (h *Host) reportUpdate(ctx context.Context, v *vm) error {
 	metadata := map[string]any{"labels": map[string]string{v1alpha1.LabelUpdateResult: v1alpha1.UpdateResultSuccessful}}
 	line := "updated in place"
 	if h.result(v) == cloudapi.UpdateFailed {
-		line = "the update in place has failed: that was asked for"
+		line = "the update in place has failed: an injected fault"
 		metadata = map[string]any{
 			"labels":      map[string]string{v1alpha1.LabelUpdateResult: v1alpha1.UpdateResultFailed},
-			"annotations": map[string]string{v1alpha1.AnnotationUpdateFailedReason: "a fault that was asked for"},
+			"annotations": map[string]string{v1alpha1.AnnotationUpdateFailedReason: "an injected fault"},
 		}
 	}
 	if err := h.patchNode(ctx, v, metadata, nil); err != nil {
-		return fmt.Errorf("tell the result of the update: %w", err)
+		return fmt.Errorf("report the result of the update: %w", err)
 	}
 	v.update.reported = true
 	h.cloud.Console(v.ID, line)
 	return nil
 }
 
-// startComponents takes the taint off a Node that was updated, when its critical components have had their time, as somebody
-// in the cluster does. It returns when to look again.
+// startComponents removes the taint of critical components from a Node that was updated, after the time that they take to
+// start, as another controller does in a real cluster. It returns when to call it again.
 func (h *Host) startComponents(ctx context.Context, v *vm, health guest.Health, now time.Time) (time.Duration, error) {
 	node := h.seen(v)
 	if stage(node, v1alpha1.NodeReasonUpdateSuccessful) == nil || !awaitsComponents(node.Spec.Taints) || health != guest.Healthy {
@@ -133,8 +133,8 @@ func (h *Host) patchNode(ctx context.Context, v *vm, metadata, spec map[string]a
 	return nil
 }
 
-// stage returns the condition of a Node that says how far its update in place is, if it is as far as asked for; or nil. Nil is
-// also a Node that is not seen.
+// stage returns the condition of a Node with the stage of its update in place, if it is the given stage; otherwise, or for
+// a Node that the watch does not show, nil.
 func stage(node *corev1.Node, reason string) *corev1.NodeCondition {
 	if node == nil {
 		return nil
@@ -147,7 +147,7 @@ func stage(node *corev1.Node, reason string) *corev1.NodeCondition {
 	return nil
 }
 
-// concernsAgent says that the agent, or whoever watches the critical components, has something to do on the Node.
+// concernsAgent reports whether the agent, or the controller of critical components, has something to do on the Node.
 func concernsAgent(node *corev1.Node) bool {
 	return stage(node, v1alpha1.NodeReasonReadyForUpdate) != nil ||
 		stage(node, v1alpha1.NodeReasonUpdateSuccessful) != nil && awaitsComponents(node.Spec.Taints)

@@ -15,7 +15,7 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/lab/cloudsim/guest"
 )
 
-// updates are those that take 10 s, and whose components take 5 s.
+// updates returns settings for updates that take 10 s, with components that take 5 s.
 func updates(result cloudapi.UpdateResult) cloudapi.InPlaceUpdates {
 	return cloudapi.InPlaceUpdates{
 		Result: result, Time: cloudapi.Duration(10 * time.Second), ComponentsTime: cloudapi.Duration(5 * time.Second),
@@ -28,7 +28,7 @@ func (c *cluster) setUpdates(u cloudapi.InPlaceUpdates) {
 	c.cloud.updates = u
 }
 
-// says has the fleet say how far Node a is with its update.
+// says makes the fleet set the stage of the update of Node a.
 func (c *cluster) says(reason string, change ...func(*corev1.Node)) {
 	c.t.Helper()
 	node := c.node("a")
@@ -45,8 +45,8 @@ func (c *cluster) says(reason string, change ...func(*corev1.Node)) {
 	synctest.Wait()
 }
 
-// hears checks what Node a says after a time.
-func (c *cluster) hears(after time.Duration, want corev1.ConditionStatus, result string) {
+// expect checks readiness and result of Node a after a time.
+func (c *cluster) expect(after time.Duration, want corev1.ConditionStatus, result string) {
 	c.t.Helper()
 	c.pass(after)
 	if node := c.node("a"); ready(node) != want || node.Labels[v1alpha1.LabelUpdateResult] != result {
@@ -58,22 +58,22 @@ func withoutResult(n *corev1.Node) {
 	delete(n.Labels, v1alpha1.LabelUpdateResult)
 }
 
-func TestTheAgentUpdatesANode(t *testing.T) {
+func TestAgentUpdatesNode(t *testing.T) {
 	inCluster(t, func(c *cluster) {
 		c.setUpdates(updates(""))
 		c.host.PowerOn(aVM())
 		synctest.Wait()
 		for _, reason := range []string{v1alpha1.NodeReasonCandidateForUpdate, v1alpha1.NodeReasonSelectedForUpdate, v1alpha1.NodeReasonDrainSuccessful} {
 			c.says(reason)
-			c.hears(time.Minute, corev1.ConditionTrue, "")
+			c.expect(time.Minute, corev1.ConditionTrue, "")
 		}
 		c.says(v1alpha1.NodeReasonReadyForUpdate)
-		c.hears(9*time.Second, corev1.ConditionFalse, "")
-		c.hears(2*time.Second, corev1.ConditionTrue, v1alpha1.UpdateResultSuccessful)
+		c.expect(9*time.Second, corev1.ConditionFalse, "")
+		c.expect(2*time.Second, corev1.ConditionTrue, v1alpha1.UpdateResultSuccessful)
 		c.writes()
 		c.pass(20 * time.Second)
 		if counts := c.writes(); counts["patch nodes"] > 0 || counts["patch nodes/status"] > 0 {
-			t.Errorf("%v after the result was told", counts)
+			t.Errorf("%v after the result was reported", counts)
 		}
 		awaits := func(n *corev1.Node) {
 			n.Spec.Taints = []corev1.Taint{{Key: "his", Effect: corev1.TaintEffectNoSchedule}, {Key: v1alpha1.TaintCriticalComponentsNotReady, Effect: corev1.TaintEffectNoSchedule}}
@@ -88,45 +88,45 @@ func TestTheAgentUpdatesANode(t *testing.T) {
 			t.Errorf("taints %v, want his only", taints)
 		}
 
-		// The next one begins anew.
+		// The next update starts from the beginning.
 		c.says(v1alpha1.NodeReasonReadyForUpdate)
-		c.hears(9*time.Second, corev1.ConditionFalse, "")
-		c.hears(2*time.Second, corev1.ConditionTrue, v1alpha1.UpdateResultSuccessful)
+		c.expect(9*time.Second, corev1.ConditionFalse, "")
+		c.expect(2*time.Second, corev1.ConditionTrue, v1alpha1.UpdateResultSuccessful)
 	})
 }
 
-func TestTheAgentFails(t *testing.T) {
+func TestAgentFails(t *testing.T) {
 	inCluster(t, func(c *cluster) {
 		c.setUpdates(updates(cloudapi.UpdateFailed))
 		c.host.PowerOn(aVM())
 		synctest.Wait()
 		c.says(v1alpha1.NodeReasonReadyForUpdate)
-		c.hears(11*time.Second, corev1.ConditionTrue, v1alpha1.UpdateResultFailed)
+		c.expect(11*time.Second, corev1.ConditionTrue, v1alpha1.UpdateResultFailed)
 		if why := c.node("a").Annotations[v1alpha1.AnnotationUpdateFailedReason]; why == "" {
 			t.Error("the agent does not say why")
 		}
-		c.setUpdates(updates(cloudapi.UpdateSuccessful)) // and it is tried again
+		c.setUpdates(updates(cloudapi.UpdateSuccessful)) // and the update is retried
 		c.pass(time.Second)
 		c.says(v1alpha1.NodeReasonReadyForUpdate, withoutResult)
-		c.hears(11*time.Second, corev1.ConditionTrue, v1alpha1.UpdateResultSuccessful)
+		c.expect(11*time.Second, corev1.ConditionTrue, v1alpha1.UpdateResultSuccessful)
 	})
 }
 
-func TestTheAgentDoesNothing(t *testing.T) {
+func TestAgentDoesNothing(t *testing.T) {
 	inCluster(t, func(c *cluster) {
 		c.setUpdates(updates(cloudapi.UpdateNever))
 		c.host.PowerOn(aVM())
 		synctest.Wait()
 		c.says(v1alpha1.NodeReasonReadyForUpdate)
-		c.hears(time.Hour, corev1.ConditionTrue, "")
+		c.expect(time.Hour, corev1.ConditionTrue, "")
 		c.setUpdates(updates(cloudapi.UpdateSuccessful))
-		c.hears(5*time.Second, corev1.ConditionFalse, "")
-		c.hears(10*time.Second, corev1.ConditionTrue, v1alpha1.UpdateResultSuccessful)
+		c.expect(5*time.Second, corev1.ConditionFalse, "")
+		c.expect(10*time.Second, corev1.ConditionTrue, v1alpha1.UpdateResultSuccessful)
 	})
 }
 
-// What a Node says itself goes before the settings.
-func TestTheAgentOfOneNodeFails(t *testing.T) {
+// An annotation of the Node overrides the settings.
+func TestAgentOfOneNodeFails(t *testing.T) {
 	inCluster(t, func(c *cluster) {
 		c.setUpdates(updates(cloudapi.UpdateSuccessful))
 		c.host.PowerOn(aVM())
@@ -134,26 +134,26 @@ func TestTheAgentOfOneNodeFails(t *testing.T) {
 		c.says(v1alpha1.NodeReasonReadyForUpdate, func(n *corev1.Node) {
 			metav1.SetMetaDataAnnotation(&n.ObjectMeta, cloudapi.AnnotationUpdateResult, string(cloudapi.UpdateFailed))
 		})
-		c.hears(11*time.Second, corev1.ConditionTrue, v1alpha1.UpdateResultFailed)
+		c.expect(11*time.Second, corev1.ConditionTrue, v1alpha1.UpdateResultFailed)
 	})
 }
 
-func TestAVMThatStandsStillIsNotUpdated(t *testing.T) {
+func TestSuspendedVMIsNotUpdated(t *testing.T) {
 	inCluster(t, func(c *cluster) {
 		c.setUpdates(updates(""))
 		c.host.PowerOn(aVM())
 		synctest.Wait()
 		c.host.SetHealth("i-1", guest.Frozen)
 		c.says(v1alpha1.NodeReasonReadyForUpdate)
-		c.hears(time.Minute, corev1.ConditionTrue, "")
+		c.expect(time.Minute, corev1.ConditionTrue, "")
 		c.host.SetHealth("i-1", guest.NotReady)
-		c.hears(time.Minute, corev1.ConditionFalse, "")
+		c.expect(time.Minute, corev1.ConditionFalse, "")
 		c.host.SetHealth("i-1", guest.Healthy)
-		c.hears(2*time.Second, corev1.ConditionTrue, v1alpha1.UpdateResultSuccessful)
+		c.expect(2*time.Second, corev1.ConditionTrue, v1alpha1.UpdateResultSuccessful)
 	})
 }
 
-// That the API server does not answer once delays the result and loses it not.
+// A failed request to the API server delays the result, and does not lose it.
 func TestResultIsReportedAgain(t *testing.T) {
 	inCluster(t, func(c *cluster) {
 		c.setUpdates(updates(""))
@@ -162,6 +162,6 @@ func TestResultIsReportedAgain(t *testing.T) {
 		c.says(v1alpha1.NodeReasonReadyForUpdate)
 		c.pass(9 * time.Second)
 		c.failNext("patch nodes", errors.New("no answer"))
-		c.hears(3*time.Second, corev1.ConditionTrue, v1alpha1.UpdateResultSuccessful)
+		c.expect(3*time.Second, corev1.ConditionTrue, v1alpha1.UpdateResultSuccessful)
 	})
 }

@@ -15,7 +15,7 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/driver/simulated/cloudapi"
 )
 
-// volumes are those that a VM's pods use, as its Node says in status.volumesInUse: the attach/detach controller detaches
+// volumes are those that a VM's pods use, as in status.volumesInUse of its Node: the attach/detach controller detaches
 // none of them.
 type volumes struct {
 	mu     sync.Mutex // held while the Node is written, so that an older list does not overwrite a newer one
@@ -23,14 +23,14 @@ type volumes struct {
 	posted []corev1.UniqueVolumeName
 }
 
-// uses says whether the pod uses any.
+// uses reports whether the pod uses any.
 func (vs *volumes) uses(pod *corev1.Pod) bool {
 	vs.mu.Lock()
 	defer vs.mu.Unlock()
 	return len(vs.byPod[cache.MetaObjectToName(pod).String()]) > 0
 }
 
-// mount notes the volumes of a pod that starts, and says whether all of them are attached to its Node.
+// mount records the volumes of a pod that starts, and reports whether all of them are attached to its Node.
 func (h *Host) mount(ctx context.Context, v *vm, pod *corev1.Pod) (attached bool, err error) {
 	var inUse []corev1.UniqueVolumeName
 	for _, volume := range pod.Spec.Volumes {
@@ -60,7 +60,7 @@ func (h *Host) mount(ctx context.Context, v *vm, pod *corev1.Pod) (attached bool
 	return true, nil
 }
 
-// use notes that a pod uses volumes.
+// use records that a pod uses volumes.
 func (h *Host) use(ctx context.Context, v *vm, pod string, inUse []corev1.UniqueVolumeName) error {
 	v.volumes.mu.Lock()
 	defer v.volumes.mu.Unlock()
@@ -97,7 +97,7 @@ func (h *Host) unmountDeleted(ctx context.Context, pod string) error {
 
 // postVolumes writes the list to the Node, if it has changed. v.volumes.mu is held.
 func (h *Host) postVolumes(ctx context.Context, v *vm) error {
-	all := []corev1.UniqueVolumeName{} // Not nil, which would be no patch.
+	all := []corev1.UniqueVolumeName{} // Not nil, which would not be part of the patch.
 	for _, names := range v.volumes.byPod {
 		all = append(all, names...)
 	}

@@ -17,7 +17,7 @@ import (
 // indexNode finds pods by the name of their Node.
 const indexNode = "node"
 
-// watch prepares the informers on Nodes and on pods that have one, both trimmed to what is used here.
+// watch prepares the informers on Nodes and on pods that have one, both trimmed to the fields used here.
 func (h *Host) watch() error {
 	h.nodes = coreinformers.NewNodeInformer(h.cfg.Client, 0, cache.Indexers{})
 	h.bound = coreinformers.NewFilteredPodInformer(h.cfg.Client, metav1.NamespaceAll, 0,
@@ -50,7 +50,7 @@ func (h *Host) watch() error {
 	return nil
 }
 
-// sawNode wakes the VM whose readiness somebody else has changed, or whose agent has something to do.
+// sawNode wakes the VM whose readiness another client has changed, or whose agent has something to do.
 func (h *Host) sawNode(obj any) {
 	node, ok := obj.(*corev1.Node)
 	if !ok {
@@ -115,7 +115,7 @@ func (h *Host) reportsFor(node string) bool {
 func (h *Host) wakePods(node string) {
 	keys, err := h.bound.GetIndexer().IndexKeys(indexNode, node)
 	if err != nil {
-		h.cfg.Log.Error("Pods were not found by their Node", "node", node, "err", err)
+		h.cfg.Log.Error("Failed to find pods by their Node", "node", node, "err", err)
 		return
 	}
 	for _, key := range keys {
@@ -131,7 +131,7 @@ func nodeOfPod(obj any) ([]string, error) {
 	return []string{pod.Spec.NodeName}, nil
 }
 
-// trimNode keeps of a Node what is read here.
+// trimNode keeps the fields of a Node that are read here.
 func trimNode(obj any) (any, error) {
 	node, ok := obj.(*corev1.Node)
 	if !ok {
@@ -156,7 +156,7 @@ func trimNode(obj any) (any, error) {
 	return small, nil
 }
 
-// trimPod keeps of a pod what is read here.
+// trimPod keeps the fields of a pod that are read here.
 func trimPod(obj any) (any, error) {
 	pod, ok := obj.(*corev1.Pod)
 	if !ok {

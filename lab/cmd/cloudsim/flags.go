@@ -13,7 +13,7 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/lab/cloudsim"
 )
 
-// options are what the flags say.
+// options are the values of the flags.
 type options struct {
 	listen         string
 	stateDir       string
@@ -35,13 +35,13 @@ func parse(args []string, out io.Writer) (options, error) {
 	fs.StringVar(&opts.callLog, "call-log", "", "file to which each call is appended as a line of JSON (required)")
 	fs.StringVar(&opts.kubeconfig, "kubeconfig", "", "cluster that VMs join; without it they boot and join nothing")
 	fs.StringVar(&opts.kubeletCommand, "kubelet-command", "", "command that is a VM with a real kubelet, split at spaces; without it such VMs are simulated")
-	fs.Uint64Var(&opts.seed, "seed", 0, "decides all that is left to chance; 0 takes a new one")
+	fs.Uint64Var(&opts.seed, "seed", 0, "seed of all random decisions; 0 draws one")
 
 	latencies := addLatencies(fs, &opts.settings)
-	podTermination := fs.Duration("pod-termination-time", time.Duration(opts.settings.PodTerminationTime), "how long a pod of a simulated Node takes to end; negative is for ever")
+	podTermination := fs.Duration("pod-termination-time", time.Duration(opts.settings.PodTerminationTime), "how long a pod of a simulated Node takes to end; negative means that it never ends")
 	updates := addUpdates(fs, opts.settings.InPlaceUpdates)
 	forgetAfter := fs.Duration("forget-after", time.Hour, "how long an ended VM is remembered, and its client token")
-	fs.StringVar(&opts.settings.Credentials, "credentials", "", "bearer token that every call has to bring; empty means none")
+	fs.StringVar(&opts.settings.Credentials, "credentials", "", "bearer token that every call has to send; empty means none")
 	if err := fs.Parse(args); err != nil {
 		return options{}, err
 	}
@@ -56,16 +56,16 @@ func parse(args []string, out io.Writer) (options, error) {
 	opts.settings.InPlaceUpdates = updates()
 	opts.settings.ForgetAfter = cloudapi.Duration(*forgetAfter)
 	if opts.seed == 0 {
-		opts.seed = rand.Uint64() //nolint:gosec // it decides faults, and guards nothing
+		opts.seed = rand.Uint64() //nolint:gosec // it decides faults, and protects nothing
 	}
 	return opts, nil
 }
 
-// addUpdates adds the flags of updates in place. What it returns reads them.
+// addUpdates adds the flags of updates in place. The returned function reads them.
 func addUpdates(fs *pflag.FlagSet, settings cloudapi.InPlaceUpdates) (read func() cloudapi.InPlaceUpdates) {
-	result := fs.String("update-result", string(settings.Result), "how updates in place of simulated Nodes end: successful, failed, or never")
+	result := fs.String("update-result", string(settings.Result), "result of updates in place of simulated Nodes: successful, failed, or never")
 	takes := fs.Duration("update-time", time.Duration(settings.Time), "how long they take, and the Node is not Ready")
-	components := fs.Duration("components-time", time.Duration(settings.ComponentsTime), "how long critical components of an updated Node take to start; negative is for ever")
+	components := fs.Duration("components-time", time.Duration(settings.ComponentsTime), "how long critical components of an updated Node take to start; negative means that they never start")
 	return func() cloudapi.InPlaceUpdates {
 		return cloudapi.InPlaceUpdates{
 			Result: cloudapi.UpdateResult(*result), Time: cloudapi.Duration(*takes), ComponentsTime: cloudapi.Duration(*components),
@@ -73,8 +73,8 @@ func addUpdates(fs *pflag.FlagSet, settings cloudapi.InPlaceUpdates) (read func(
 	}
 }
 
-// addLatencies adds a pair of flags for each time that takes its value from a distribution. What it returns puts the
-// values into the settings.
+// addLatencies adds a pair of flags for each time with a distribution. The returned function writes the
+// values to the settings.
 func addLatencies(fs *pflag.FlagSet, settings *cloudapi.Settings) (apply func()) {
 	type latencyFlag struct {
 		mean, spread *time.Duration

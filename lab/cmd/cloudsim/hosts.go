@@ -28,7 +28,7 @@ type cluster struct {
 // connect makes the clients of the cluster; nil without one.
 func connect(kubeconfig string) (*cluster, error) {
 	if kubeconfig == "" {
-		return nil, nil //nolint:nilnil // a cloud without a cluster is fine
+		return nil, nil //nolint:nilnil // a cloud without a cluster is valid
 	}
 	config, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
 	if err != nil {
@@ -46,7 +46,7 @@ func connect(kubeconfig string) (*cluster, error) {
 	return &cluster{config, client}, nil
 }
 
-// newHosts makes what runs inside VMs. Without a cluster simulated VMs boot and join nothing.
+// newHosts makes the hosts of VMs. Without a cluster simulated VMs boot and join nothing.
 func newHosts(opts options, joined *cluster, log *slog.Logger) (map[cloudapi.BootMode]guest.Host, error) {
 	if joined == nil {
 		if opts.kubeletCommand != "" {

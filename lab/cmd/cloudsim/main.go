@@ -1,5 +1,5 @@
 // Command cloudsim is a simulated cloud: VMs behind an HTTP API, which boot as simulated Nodes or as real kubelets. See
-// package cloudsim for what it promises, and driver/simulated/cloudapi for its API.
+// package cloudsim for its guarantees, and driver/simulated/cloudapi for its API.
 package main
 
 import (
@@ -20,7 +20,7 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/lab/csi/controller"
 )
 
-// shutdownTime is how long calls that are under way may take when cloudsim is asked to end.
+// shutdownTime is how long calls that are in progress may take after SIGTERM.
 const shutdownTime = 2 * time.Second
 
 func main() {
@@ -52,7 +52,7 @@ func run(ctx context.Context, opts options, log *slog.Logger) error {
 	if err != nil {
 		return fmt.Errorf("listen for calls: %w", err)
 	}
-	defer func() { _ = listener.Close() }() // The server has closed it, if it got that far.
+	defer func() { _ = listener.Close() }() // The server closes it, once it serves.
 	cloud, err := cloudsim.Open(cloudsim.Config{
 		StateDir: opts.stateDir, CallLog: opts.callLog, Settings: opts.settings, Seed: opts.seed, Hosts: hosts, Log: log,
 	})
@@ -75,7 +75,7 @@ func run(ctx context.Context, opts options, log *slog.Logger) error {
 	return errors.Join(serve(ctx, server, listener, background), cloud.Close())
 }
 
-// serve serves calls, and does what goes on beside them, until ctx ends or one of them fails.
+// serve serves calls, and advances VMs, until ctx ends or one of them fails.
 func serve(ctx context.Context, server *http.Server, listener net.Listener, background []func(context.Context) error) error {
 	group, ctx := errgroup.WithContext(ctx)
 	for _, do := range background {
@@ -92,7 +92,7 @@ func serve(ctx context.Context, server *http.Server, listener net.Listener, back
 		ending, cancel := context.WithTimeout(context.WithoutCancel(ctx), shutdownTime)
 		defer cancel()
 		if server.Shutdown(ending) != nil {
-			return server.Close() // Some calls take longer: their callers see a cloud that went away.
+			return server.Close() // Some calls take longer: their connections are closed.
 		}
 		return nil
 	})

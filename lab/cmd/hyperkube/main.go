@@ -1,6 +1,6 @@
 // Command hyperkube is Kubernetes in one binary: etcd, kube-apiserver, kube-controller-manager, kube-scheduler, kubectl,
 // a kubelet that runs containers as local processes, and etcd-snapshot, which saves and restores an etcd. Which of them
-// it is, the name says that it is called by, or else its first argument.
+// it is, is decided by the name of the binary, or else by its first argument.
 package main
 
 import (
@@ -25,7 +25,7 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/lab/etcdsnapshot"
 )
 
-// A component gets its whole command line, its own name first, and answers with the exit code.
+// A component gets its whole command line, its own name first, and returns the exit code.
 type component func(args []string) int
 
 func main() {

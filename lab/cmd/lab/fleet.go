@@ -59,7 +59,7 @@ func (c *invocation) printLinks(links []launcher.Link) error {
 	return table.Flush()
 }
 
-// faultFlags binds the flags of a command that makes a fault, and returns what makes it of them.
+// faultFlags binds the flags of a command that makes a fault, and returns a function that makes the fault of them.
 func faultFlags(flags *flag.FlagSet, command string) func() proxy.Fault {
 	fault := proxy.Fault{Kind: proxy.Kind(command)}
 	if command == "heal" {
@@ -117,7 +117,7 @@ func (c *invocation) snapshot(ctx context.Context) error {
 	if err := c.client().Save(ctx, launcher.Snapshot{File: file}); err != nil {
 		return err
 	}
-	fmt.Fprintln(c.out, "etcd is saved to", file)
+	fmt.Fprintln(c.out, "saved etcd to", file)
 	return nil
 }
 
@@ -129,6 +129,6 @@ func (c *invocation) restore(ctx context.Context, bump uint64) error {
 	if err := c.client().Restore(ctx, launcher.Snapshot{File: file, BumpRevision: bump}); err != nil {
 		return err
 	}
-	fmt.Fprintln(c.out, "etcd is as in", file, "and the control plane is ready")
+	fmt.Fprintln(c.out, "restored etcd from", file, "and the control plane is ready")
 	return nil
 }

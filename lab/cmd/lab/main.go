@@ -44,7 +44,7 @@ const usage = `usage: lab <command> [flags]
   snapshot FILE    save what etcd holds
   restore FILE     make etcd hold that again
 
-lab <command> -h tells the flags.
+lab <command> -h lists the flags.
 `
 
 func main() {
@@ -81,7 +81,7 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	case "replace":
 		return c.run(args, 1, 1, func() error { return c.replace(ctx) })
 	case "double":
-		newPod := c.flags.Bool("new-pod", false, "in a pod of its own, as after a deletion by force")
+		newPod := c.flags.Bool("new-pod", false, "in a new pod, as after a deletion by force")
 		return c.run(args, 1, 1, func() error { return c.double(ctx, *newPod) })
 	case "links":
 		return c.run(args, 0, 0, func() error { return c.links(ctx) })
@@ -91,7 +91,7 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	case "snapshot":
 		return c.run(args, 1, 1, func() error { return c.snapshot(ctx) })
 	case "restore":
-		bump := c.flags.Uint64("bump-revision", 0, "how much to `raise` etcd's revision, as one should; without, what was lost is given out again")
+		bump := c.flags.Uint64("bump-revision", 0, "how much to `raise` etcd's revision, as recommended; without it lost revisions are used again")
 		return c.run(args, 1, 1, func() error { return c.restore(ctx, *bump) })
 	case "serve": // started by up
 		return c.run(args, 0, 0, func() error { return serve(ctx, c.options) })
@@ -101,7 +101,7 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 		fmt.Fprint(out, usage)
 		return nil
 	}
-	return fmt.Errorf("unknown command %q (lab help lists those that there are)", command)
+	return fmt.Errorf("unknown command %q (lab help lists all)", command)
 }
 
 // invocation is one call of a command.
@@ -112,7 +112,7 @@ type invocation struct {
 	out     io.Writer
 }
 
-// run parses flags, which may stand between arguments, wants least to most of these, and goes on.
+// run parses flags, which may be between arguments, checks that there are least to most of these, and calls the command.
 func (c *invocation) run(args []string, least, most int, then func() error) error {
 	for len(args) > 0 {
 		if err := c.flags.Parse(args); err != nil {

@@ -26,7 +26,7 @@ import (
 const (
 	// finalizer keeps a VolumeAttachment until its volume is detached.
 	finalizer = cloudapi.CSIDriver + "/attached"
-	// annotationVolume and annotationInstance are what a VolumeAttachment is about, in the cloud's words.
+	// annotationVolume and annotationInstance are the cloud's IDs of the volume and the VM of a VolumeAttachment.
 	annotationVolume   = cloudapi.CSIDriver + "/volume"
 	annotationInstance = cloudapi.CSIDriver + "/instance"
 )
@@ -75,13 +75,13 @@ func (a *attacher) step(ctx context.Context, name string) time.Duration {
 	switch {
 	case err == nil, ctx.Err() != nil:
 		return loop.Never
-	case !apierrors.IsConflict(err): // A conflict means that there is a newer version to come.
-		a.cfg.Log.Warn("A volume was not attached or detached; trying again", "attachment", name, "node", va.Spec.NodeName, "err", err)
+	case !apierrors.IsConflict(err): // After a conflict the newer version is delivered by the watch.
+		a.cfg.Log.Warn("Failed to attach or detach a volume; trying again", "attachment", name, "node", va.Spec.NodeName, "err", err)
 	}
 	return retry
 }
 
-// attach attaches the volume and says so in the status.
+// attach attaches the volume and records that in the status.
 func (a *attacher) attach(ctx context.Context, va *storagev1.VolumeAttachment) error {
 	if va.Status.Attached {
 		return nil
@@ -95,7 +95,7 @@ func (a *attacher) attach(ctx context.Context, va *storagev1.VolumeAttachment) e
 		return err
 	}
 	if !slices.Contains(va.Finalizers, finalizer) || va.Annotations[annotationVolume] != volume || va.Annotations[annotationInstance] != instance {
-		return a.note(ctx, va, volume, instance) // The event of this write brings us back.
+		return a.note(ctx, va, volume, instance) // The event of this write calls step again.
 	}
 	err = a.cloud.call(ctx, http.MethodPut, attachmentPath(volume), cloudapi.AttachVolumeRequest{InstanceID: instance}, nil)
 	if err != nil {
@@ -104,19 +104,19 @@ func (a *attacher) attach(ctx context.Context, va *storagev1.VolumeAttachment) e
 	patch := []byte(`{"status":{"attached":true}}`)
 	_, err = a.cfg.Client.StorageV1().VolumeAttachments().Patch(ctx, va.Name, types.MergePatchType, patch, metav1.PatchOptions{}, "status")
 	if err != nil {
-		return fmt.Errorf("note that the volume is attached: %w", err)
+		return fmt.Errorf("record that the volume is attached: %w", err)
 	}
 	return nil
 }
 
-// detach detaches the volume and lets the VolumeAttachment go.
+// detach detaches the volume and removes the finalizer of the VolumeAttachment.
 func (a *attacher) detach(ctx context.Context, va *storagev1.VolumeAttachment) error {
 	if !slices.Contains(va.Finalizers, finalizer) {
 		return nil
 	}
 	from := url.Values{cloudapi.QueryInstanceID: {va.Annotations[annotationInstance]}}
 	err := a.cloud.call(ctx, http.MethodDelete, attachmentPath(va.Annotations[annotationVolume])+"?"+from.Encode(), nil, nil)
-	if err != nil && !isCode(err, cloudapi.CodeNotFound) { // A volume that is gone is detached.
+	if err != nil && !isCode(err, cloudapi.CodeNotFound) { // A volume that does not exist is detached.
 		return err
 	}
 	finalizers := slices.DeleteFunc(slices.Clone(va.Finalizers), func(f string) bool { return f == finalizer })
@@ -138,7 +138,7 @@ func (a *attacher) volumeID(ctx context.Context, va *storagev1.VolumeAttachment)
 	return pv.Spec.CSI.VolumeHandle, nil
 }
 
-// instanceID returns the ID of the VM that the Node is.
+// instanceID returns the ID of the Node's VM.
 func (a *attacher) instanceID(ctx context.Context, va *storagev1.VolumeAttachment) (string, error) {
 	node, err := a.cfg.Client.CoreV1().Nodes().Get(ctx, va.Spec.NodeName, metav1.GetOptions{})
 	if err != nil {
@@ -146,12 +146,12 @@ func (a *attacher) instanceID(ctx context.Context, va *storagev1.VolumeAttachmen
 	}
 	id := node.Spec.ProviderID[strings.LastIndex(node.Spec.ProviderID, "/")+1:]
 	if !strings.HasPrefix(node.Spec.ProviderID, cloudapi.ProviderIDPrefix) || id == "" {
-		return "", fmt.Errorf("provider ID %q of Node %s is none of this cloud", node.Spec.ProviderID, node.Name)
+		return "", fmt.Errorf("expected a provider ID of this cloud, got %q of Node %s", node.Spec.ProviderID, node.Name)
 	}
 	return id, nil
 }
 
-// note writes down what the VolumeAttachment is about, and keeps it from going before the volume is detached.
+// note records the IDs of volume and VM on the VolumeAttachment, with a finalizer until the volume is detached.
 func (a *attacher) note(ctx context.Context, va *storagev1.VolumeAttachment, volume, instance string) error {
 	finalizers := slices.Clone(va.Finalizers)
 	if !slices.Contains(finalizers, finalizer) {
@@ -162,7 +162,7 @@ func (a *attacher) note(ctx context.Context, va *storagev1.VolumeAttachment, vol
 	})
 }
 
-// patch writes metadata, unless somebody else has written the object.
+// patch writes metadata, unless another client has written the object.
 func (a *attacher) patch(ctx context.Context, va *storagev1.VolumeAttachment, metadata map[string]any) error {
 	metadata["resourceVersion"] = va.ResourceVersion
 	patch, err := json.Marshal(map[string]any{"metadata": metadata})

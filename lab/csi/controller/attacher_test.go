@@ -26,7 +26,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// answers is a cloud that notes calls, and fails as often as it is told.
+// answers is a cloud that records calls, and fails as often as set.
 type answers struct {
 	mu    sync.Mutex
 	calls []string
@@ -123,8 +123,8 @@ func TestAttacher(t *testing.T) {
 	}
 }
 
-// A volume is attached to one VM at a time, as long as the cloud's latency says, and a VolumeAttachment of a VM that has
-// lost it does not take it from another.
+// A volume is attached to one VM at a time, after the cloud's latency, and a VolumeAttachment of a VM that has
+// lost it does not detach it from another VM.
 func TestOneVMAtATime(t *testing.T) {
 	inBed(t, nil, func(b *bed) {
 		b.settings(`{"latency": {"AttachVolume": {"mean": "70s"}, "DetachVolume": {"mean": "40s"}}}`)
@@ -166,11 +166,11 @@ func TestOneVMAtATime(t *testing.T) {
 		b.pass(10 * time.Minute)
 		expect("b", false, "a")
 
-		// The fake API server keeps no finalizers' promises: what a delete would do is done by hand.
+		// The fake API server does not implement finalizers: the test does what a delete would do.
 		remove := func(name string) {
 			b.Helper()
 			must(vas.Patch(b.Context(), name, types.MergePatchType, []byte(`{"metadata":{"deletionTimestamp":"2030-01-01T00:00:00Z"}}`), metav1.PatchOptions{}))(b)
-			b.pass(3 * time.Minute) // An attach may be under way, for 70 s.
+			b.pass(3 * time.Minute) // An attach may be in progress, for 70 s.
 			if va, err := vas.Get(b.Context(), name, metav1.GetOptions{}); err == nil && len(va.Finalizers) > 0 {
 				b.Errorf("VolumeAttachment %s has finalizers %v", name, va.Finalizers)
 			}

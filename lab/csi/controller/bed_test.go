@@ -22,7 +22,7 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/lab/cloudsim/guest"
 )
 
-// bed is a Controller at work between a cluster and the cloud, in a bubble whose time passes at once.
+// bed is a running Controller between a cluster and the cloud, in a bubble whose time passes without waiting.
 type bed struct {
 	*testing.T
 

@@ -23,18 +23,18 @@ func newCloud(cfg Config, agent string) cloud {
 	return cloud{url: cfg.Cloud, credentials: cfg.Credentials, agent: agent, client: cfg.HTTPClient}
 }
 
-// refusal is the cloud's answer that it did not do what it was asked for.
+// refusal is an error of the cloud: the call had no effect.
 type refusal struct{ cloudapi.ErrorBody }
 
 func (r *refusal) Error() string { return fmt.Sprintf("the cloud answered %s: %s", r.Code, r.Message) }
 
-// isCode says whether the cloud refused a call with that code.
+// isCode reports whether the cloud rejected a call with that code.
 func isCode(err error, code cloudapi.ErrorCode) bool {
 	r, ok := errors.AsType[*refusal](err)
 	return ok && r.Code == code
 }
 
-// call makes a call. The answer goes to out, if that is not nil.
+// call makes a call. The answer is decoded into out, unless that is nil.
 func (c cloud) call(ctx context.Context, method, path string, in, out any) error {
 	raw, err := json.Marshal(in)
 	if err != nil {

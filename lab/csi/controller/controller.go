@@ -17,18 +17,18 @@ import (
 const (
 	// retry is the time between attempts.
 	retry = time.Second
-	// stepTimeout bounds an attempt. It is longer than the cloud leaves a call unanswered, and than what one would set as
-	// its latency.
+	// stepTimeout bounds an attempt. It is longer than the cloud keeps a call unanswered, and than usual settings of its
+	// latency.
 	stepTimeout = 5 * time.Minute
-	// workers of each kind wait for the cloud, which makes nobody wait for others.
+	// workers is the number of workers of each kind; they mostly wait for the cloud, and must not delay other objects.
 	workers = 64
 )
 
-// Config is what a Controller is made of.
+// Config configures a Controller.
 type Config struct {
 	// Client of the cluster.
 	Client kubernetes.Interface
-	// Cloud is the URL of the cloud, HTTPClient makes the calls of it, and Credentials is the token that it asks for.
+	// Cloud is the URL of the cloud, HTTPClient makes the calls of it, and Credentials is the token that it requires.
 	Cloud       string
 	HTTPClient  *http.Client
 	Credentials string
@@ -75,7 +75,7 @@ func (c *Controller) Run(ctx context.Context) error {
 	return nil
 }
 
-// watch has wake called with everything of one kind that is there, and whatever changes.
+// watch calls wake for all existing objects of a kind, and for every change.
 func watch[T any](informer cache.SharedIndexInformer, wake func(T)) error {
 	saw := func(obj any) {
 		if object, ok := obj.(T); ok {
@@ -89,7 +89,7 @@ func watch[T any](informer cache.SharedIndexInformer, wake func(T)) error {
 	return nil
 }
 
-// seen returns an object that an informer holds, and the zero value when it holds none.
+// seen returns an object from an informer's cache, or the zero value.
 func seen[T any](informer cache.SharedIndexInformer, key string) (object T) {
 	if obj, exists, err := informer.GetStore().GetByKey(key); err == nil && exists {
 		object, _ = obj.(T)

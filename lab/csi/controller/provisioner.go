@@ -24,7 +24,7 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/lab/cloudsim/loop"
 )
 
-// Annotations by which Kubernetes' volume binding and a provisioner talk to each other.
+// Annotations of the protocol between Kubernetes' volume binding and a provisioner.
 const (
 	annotationProvisioner   = "volume.kubernetes.io/storage-provisioner"
 	annotationSelectedNode  = "volume.kubernetes.io/selected-node"
@@ -87,12 +87,12 @@ func (p *provisioner) stepClaim(ctx context.Context, key string) time.Duration {
 	if err == nil || ctx.Err() != nil {
 		return loop.Never
 	}
-	p.cfg.Log.Warn("A claim has no volume yet; trying again", "claim", key, "err", err)
+	p.cfg.Log.Warn("Failed to provision a volume; trying again", "claim", key, "err", err)
 	p.events.Event(claim, corev1.EventTypeWarning, "ProvisioningFailed", err.Error())
 	return retry
 }
 
-// provision makes the volume of a claim, if it is time.
+// provision makes the volume of a claim, if its Node is selected or its class needs none.
 func (p *provisioner) provision(ctx context.Context, claim *corev1.PersistentVolumeClaim) error {
 	class, err := p.cfg.Client.StorageV1().StorageClasses().Get(ctx, ptr.Deref(claim.Spec.StorageClassName, ""), metav1.GetOptions{})
 	if err != nil {
@@ -129,17 +129,17 @@ func (p *provisioner) provision(ctx context.Context, claim *corev1.PersistentVol
 	return nil
 }
 
-// unselect has the scheduler choose another Node: the one that it chose is gone.
+// unselect makes the scheduler choose another Node: the chosen one does not exist any more.
 func (p *provisioner) unselect(ctx context.Context, claim *corev1.PersistentVolumeClaim) error {
 	patch := fmt.Appendf(nil, `{"metadata":{"resourceVersion":%q,"annotations":{%q:null}}}`, claim.ResourceVersion, annotationSelectedNode)
 	_, err := p.cfg.Client.CoreV1().PersistentVolumeClaims(claim.Namespace).Patch(ctx, claim.Name, types.MergePatchType, patch, metav1.PatchOptions{})
 	if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
-		return fmt.Errorf("take the claim back from a Node that is gone: %w", err)
+		return fmt.Errorf("remove the selected Node, which does not exist any more, from the claim: %w", err)
 	}
 	return nil
 }
 
-// volume returns the volume of a claim. It is looked for before it is made: an earlier attempt may have got that far.
+// volume returns the volume of a claim. It searches before it makes one: an earlier attempt may have made it.
 func (p *provisioner) volume(ctx context.Context, claim *corev1.PersistentVolumeClaim, zone string) (cloudapi.Volume, error) {
 	name := volumeName(claim)
 	var all cloudapi.VolumeList
@@ -171,14 +171,14 @@ func (p *provisioner) stepVolume(ctx context.Context, name string) time.Duration
 	if err == nil || ctx.Err() != nil {
 		return loop.Never
 	}
-	p.cfg.Log.Warn("A volume was not removed; trying again", "volume", name, "err", err)
-	if !isCode(err, cloudapi.CodeConflict) { // That it is still attached is nothing to tell.
+	p.cfg.Log.Warn("Failed to remove a volume; trying again", "volume", name, "err", err)
+	if !isCode(err, cloudapi.CodeConflict) { // No Event while it is still attached.
 		p.events.Event(pv, corev1.EventTypeWarning, "VolumeFailedDelete", err.Error())
 	}
 	return retry
 }
 
-// remove removes the volume that nobody claims any more.
+// remove removes the volume without a claim.
 func (p *provisioner) remove(ctx context.Context, pv *corev1.PersistentVolume) error {
 	err := p.cloud.call(ctx, http.MethodDelete, withID(cloudapi.PathVolume, pv.Spec.CSI.VolumeHandle), nil, nil)
 	if err != nil && !isCode(err, cloudapi.CodeNotFound) {

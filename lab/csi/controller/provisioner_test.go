@@ -100,7 +100,7 @@ func TestProvision(t *testing.T) {
 	}
 }
 
-// However badly it goes, a claim has one volume in the end.
+// Under faults, too, a claim has exactly one volume in the end.
 func TestProvisionUnderFaults(t *testing.T) {
 	inBed(t, []runtime.Object{class(storagev1.VolumeBindingWaitForFirstConsumer), node("a", "sim-1a")}, func(b *bed) {
 		b.settings(`{"faults": [{"kind": "timeout-after", "operations": ["CreateVolume"], "rate": 1, "hold": "1s"}, {"kind": "internal", "operations": ["ListVolumes"], "rate": 0.7}]}`)
@@ -113,12 +113,12 @@ func TestProvisionUnderFaults(t *testing.T) {
 		}
 		must(b.client.CoreV1().PersistentVolumes().Get(b.Context(), "pvc-1234", metav1.GetOptions{}))(b)
 		if !slices.Contains(b.events(), "ProvisioningFailed") {
-			b.Error("no Event tells of the faults")
+			b.Error("no Event reports the faults")
 		}
 	})
 }
 
-// A volume goes when nobody claims it any more, is attached nowhere, and its class says so.
+// A volume is removed when it has no claim and no attachment, and the reclaim policy of its class is Delete.
 func TestRelease(t *testing.T) {
 	inBed(t, []runtime.Object{class(storagev1.VolumeBindingWaitForFirstConsumer), claim(nil), node("a", "sim-1a")}, func(b *bed) {
 		pvs := b.client.CoreV1().PersistentVolumes()

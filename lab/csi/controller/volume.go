@@ -9,11 +9,11 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/driver/simulated/cloudapi"
 )
 
-// volumeName is the name of a claim's volume, in the cluster and at the cloud. It follows from the claim, so that a second
-// attempt finds what the first has made.
+// volumeName returns the name of a claim's volume, in the cluster and at the cloud. It is derived from the claim, so that a
+// second attempt finds the volume of the first.
 func volumeName(claim *corev1.PersistentVolumeClaim) string { return "pvc-" + string(claim.UID) }
 
-// newPersistentVolume is the PersistentVolume of a claim. It can be used in its zone only.
+// newPersistentVolume returns the PersistentVolume of a claim. It can be used in its zone only.
 func newPersistentVolume(claim *corev1.PersistentVolumeClaim, class *storagev1.StorageClass, volume cloudapi.Volume) *corev1.PersistentVolume {
 	inZone := corev1.NodeSelectorRequirement{Key: corev1.LabelTopologyZone, Operator: corev1.NodeSelectorOpIn, Values: []string{volume.Zone}}
 	pv := &corev1.PersistentVolume{

@@ -16,8 +16,8 @@ import (
 
 const insideVariable = "MACHINETEST_INSIDE"
 
-// Main is to be called by TestMain. It runs the test binary once more, as the first process of a machine, and inside of
-// it the tests. Where no machine can be made it says so, and runs no tests; under LAB_REQUIRE_KUBELET=1 that is a failure.
+// Main is called by TestMain. It runs the test binary once more, as the first process of a machine, and inside of that the
+// tests. Where no machine can be made it prints the cause, and runs no tests; with LAB_REQUIRE_KUBELET=1 that is a failure.
 func Main(m *testing.M, check func(*testing.M)) {
 	if os.Getenv(insideVariable) != "" {
 		if err := mount(); err != nil {
@@ -45,7 +45,7 @@ func Main(m *testing.M, check func(*testing.M)) {
 		fmt.Fprintln(os.Stderr, "no machine for the tests:", err)
 		os.Exit(1)
 	case err != nil:
-		fmt.Fprintln(os.Stdout, "tests left out, there is no machine for them:", err)
+		fmt.Fprintln(os.Stdout, "tests skipped, no machine could be made:", err)
 	}
 }
 

@@ -9,13 +9,13 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1/validation"
 )
 
-func TestLabelsOfOursCannotBeSelectedBy(t *testing.T) {
+func TestValidate_SelectorByLabelOfController_Rejected(t *testing.T) {
 	for _, tc := range []struct {
 		label            string
-		deployment, sets bool // refused
+		deployment, sets bool // rejected
 	}{
 		{v1alpha1.LabelNode, true, true},
-		{v1alpha1.LabelMachineTemplateHash, true, false}, // a deployment puts it on its sets
+		{v1alpha1.LabelMachineTemplateHash, true, false}, // a deployment sets it on its sets
 		{"a", false, false},
 	} {
 		byLabel := metav1.LabelSelector{MatchLabels: map[string]string{tc.label: "x"}}
@@ -25,11 +25,11 @@ func TestLabelsOfOursCannotBeSelectedBy(t *testing.T) {
 			machines.Labels = map[string]string{tc.label: "x"}
 			d := &v1alpha1.MachineDeployment{Spec: v1alpha1.MachineDeploymentSpec{Selector: &selector, Template: machines}}
 			if got := len(validation.ValidateMachineDeployment(d)) > 0; got != tc.deployment {
-				t.Errorf("deployment that selects by %s: refused %v, want %v", tc.label, got, tc.deployment)
+				t.Errorf("deployment that selects by %s: rejected %v, want %v", tc.label, got, tc.deployment)
 			}
 			s := &v1alpha1.MachineSet{Spec: v1alpha1.MachineSetSpec{Selector: &selector, Template: machines}}
 			if got := len(validation.ValidateMachineSet(s)) > 0; got != tc.sets {
-				t.Errorf("set that selects by %s: refused %v, want %v", tc.label, got, tc.sets)
+				t.Errorf("set that selects by %s: rejected %v, want %v", tc.label, got, tc.sets)
 			}
 		}
 	}

@@ -82,7 +82,7 @@ func Reason(errs field.ErrorList) string {
 	return ""
 }
 
-// EventReason returns the reason of the Event that tells of a reason of the Valid condition: MCM's, where that has one.
+// EventReason returns the reason of the Event that reports a reason of the Valid condition: MCM's, where that has one.
 func EventReason(reason string) string {
 	if reason == v1alpha1.ReasonSelectorMatchesEverything {
 		return v1alpha1.EventSelectingAll
@@ -100,14 +100,14 @@ func validateReplicas(replicas int32, path *field.Path) field.ErrorList {
 	return nil
 }
 
-// validateSelector makes sure that a machine made from the template is found again, and nobody else's machine is.
+// validateSelector makes sure that a machine made from the template is found again, and no machine of another object is.
 func validateSelector(selector *metav1.LabelSelector, template map[string]string, path *field.Path) field.ErrorList {
 	if selector == nil {
 		missing := field.Required(path, "must be there, to find the machines again")
 		return field.ErrorList{missing.WithOrigin(v1alpha1.ReasonSelectorMatchesNothing)}
 	}
 	if errs := metav1validation.ValidateLabelSelector(selector, metav1validation.LabelSelectorValidationOptions{}, path); len(errs) > 0 {
-		// It goes through a map: unsorted, the message of a condition would change with every look.
+		// It goes through a map: unsorted, the message of a condition would differ between passes.
 		slices.SortFunc(errs, func(a, b *field.Error) int { return strings.Compare(a.Error(), b.Error()) })
 		return errs
 	}
@@ -126,8 +126,8 @@ func validateSelector(selector *metav1.LabelSelector, template map[string]string
 	return nil
 }
 
-// validateNotOurs makes sure that nobody selects by labels which the controllers write: what they make would not match any
-// more, be let go, and be made again without end.
+// validateNotOurs makes sure that no selector uses labels that the controllers write: the machines made would not match it
+// any more, be released, and be made again without end.
 func validateNotOurs(selector *metav1.LabelSelector, path *field.Path, ours ...string) field.ErrorList {
 	if selector == nil {
 		return nil

@@ -90,7 +90,7 @@ func TestStrategies(t *testing.T) {
 		"rolling, nothing else":   {v1alpha1.MachineDeploymentStrategy{Type: v1alpha1.RollingUpdateMachineDeploymentStrategyType}, []string{"spec.strategy.rollingUpdate: Required value: type RollingUpdate needs it"}},
 		"recreate, leftover":      {strategy: leftover},
 		"in place":                {strategy: inPlace("1", "10%", v1alpha1.OrchestrationTypeManual)},
-		"in place, by nobody":     {inPlace("1", "1", ""), []string{`spec.strategy.inPlaceUpdate.orchestrationType: Invalid value: "": orchestrationType must be either Auto or Manual`}},
+		"in place, no chooser":    {inPlace("1", "1", ""), []string{`spec.strategy.inPlaceUpdate.orchestrationType: Invalid value: "": orchestrationType must be either Auto or Manual`}},
 		"in place, limit missing": {inPlace("1", "", v1alpha1.OrchestrationTypeAuto), []string{"spec.strategy.inPlaceUpdate.maxSurge: Required value: " + needsLimit}},
 		"in place, nothing else":  {v1alpha1.MachineDeploymentStrategy{Type: v1alpha1.InPlaceUpdateMachineDeploymentStrategyType}, []string{"spec.strategy.inPlaceUpdate: Required value: type InPlaceUpdate needs it"}},
 		"no type, one limit":      {strategy: typeless},
