@@ -73,6 +73,9 @@ type Verdict struct {
 	Patch *nodesync.Patch
 }
 
+// Next returns the name of the action, and whether the pass rests.
+func (v Verdict) Next() (action string, rest bool) { return string(v.Do), v.Do == Rest }
+
 // Event is something that a user should see on the machine.
 type Event struct {
 	// Reason is one of v1alpha1.EventReasons, which also says whether something is wrong.

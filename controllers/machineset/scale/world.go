@@ -105,6 +105,9 @@ type Verdict struct {
 	Untidy bool
 }
 
+// Next returns the name of the action, and whether the pass rests.
+func (v Verdict) Next() (action string, rest bool) { return string(v.Do), v.Do == Rest }
+
 // live is what the API server itself has said of a machine: nil that it is not the set's any more, or gone. asked is false
 // when it was not asked.
 func (w World) live(m *v1alpha1.Machine) (meta *metav1.ObjectMeta, asked bool) {
