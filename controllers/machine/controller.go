@@ -13,6 +13,7 @@ import (
 	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/tools/events"
+	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
@@ -21,6 +22,7 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machine/secretwatch"
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/ready"
 	"github.com/machine-controller-fleet/machine-controller-fleet/driver"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/bounded"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/objectcache"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/patch"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/rates"
@@ -215,7 +217,7 @@ func (c *Controller) rest(ctx context.Context, p *pass, verdict lifecycle.Verdic
 	return runner.Result{RequeueAfter: ready.Sooner(verdict.Wake, again)}, nil
 }
 
-// save writes the machine as the verdict has it, and tells the user.
+// save writes the machine as the verdict has it, and then emits the Events of that.
 func (c *Controller) save(ctx context.Context, p *pass, verdict lifecycle.Verdict) error {
 	if verdict.Machine != nil {
 		before := p.world.Machine
@@ -231,12 +233,16 @@ func (c *Controller) save(ctx context.Context, p *pass, verdict lifecycle.Verdic
 			return err
 		}
 	}
-	c.report(p.world.Machine, verdict.Event)
+	c.report(ctx, p.world.Machine, verdict.Events...)
 	return nil
 }
 
-func (c *Controller) report(m *v1alpha1.Machine, event *lifecycle.Event) {
-	if event != nil {
+// report emits Events on a machine, each with one line of the log.
+func (c *Controller) report(ctx context.Context, m *v1alpha1.Machine, events ...lifecycle.Event) {
+	owner, _ := telemetry.OwnerFrom(ctx)
+	for _, event := range events {
+		klog.FromContext(ctx).V(2).Info("Emitted Event", "machine", m.Name, "namespace", m.Namespace, "node", lifecycle.NodeName(m),
+			"reason", event.Reason, "message", bounded.Text(event.Message, bounded.Message), "replica", owner.Replica)
 		telemetry.Emit(c.cfg.Events, m, event.Reason, event.Message)
 	}
 }
@@ -282,7 +288,7 @@ func (c *Controller) act(ctx context.Context, p *pass, verdict lifecycle.Verdict
 	case lifecycle.DeleteNode:
 		return c.deleteNode(ctx, p)
 	case lifecycle.DeleteMachine:
-		return c.deleteMachine(ctx, p, verdict.Event)
+		return c.deleteMachine(ctx, p, verdict.Events)
 	}
 	return errors.New("lifecycle.Decide named an action that the controller does not know: " + string(verdict.Do))
 }

@@ -177,8 +177,10 @@ func (c *Controller) write(ctx context.Context, w scale.World, verdict scale.Ver
 	if apierrors.IsNotFound(err) {
 		return 0, nil // its last finalizer is gone, and it with it
 	}
-	if reason, message := scale.News(w, wanted.Status); reason != "" && err == nil && wait == 0 {
-		telemetry.Emit(c.cfg.Events, w.Set, reason, message)
+	if err == nil && wait == 0 {
+		for _, event := range verdict.Events {
+			telemetry.Emit(c.cfg.Events, w.Set, event.Reason, event.Message)
+		}
 	}
 	return ready.Sooner(wait, verdict.Wake), err
 }

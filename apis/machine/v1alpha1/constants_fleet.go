@@ -19,8 +19,8 @@ const (
 	// AnnotationSetAside is on Machines whose processing has panicked: how often, until when they are left as they are, and what the
 	// panic said, as JSON. Without it the machine is processed at once.
 	AnnotationSetAside = FleetDomain + "set-aside"
-	// AnnotationReported is on Machines with which something is wrong that lasts and shows in no status: which Event has told of it
-	// last, as its reason and a checksum of its message. It is told once.
+	// AnnotationReported is on Machines with which something is wrong that lasts and shows in no status: the last Event of it, as
+	// its reason and a checksum of its message, so that it is emitted once. Those of several are separated by commas.
 	AnnotationReported = FleetDomain + "reported"
 )
 

@@ -33,7 +33,7 @@ const (
 // EventReasons returns all reasons of Events, in the order in which people read of them. A new one is a constant and its row
 // in one of the tables that this is made of; what else needs it is made from here, or asks for it in a test.
 func EventReasons() []EventReason {
-	return slices.Concat(machineEvents(), fleetEvents(), inPlaceEvents(), drainEvents(), machineSetEvents(), machineDeploymentEvents(), invalidEvents(),
+	return slices.Concat(machineEvents(), preservationEvents(), fleetEvents(), inPlaceEvents(), drainEvents(), machineSetEvents(), machineDeploymentEvents(), invalidEvents(),
 		replacementEvents(), replicaEvents())
 }
 

@@ -103,6 +103,15 @@ type Verdict struct {
 	Wake time.Duration
 	// Untidy says that all intents are seen done and stand on the set still, with Rest.
 	Untidy bool
+	// Events report what has changed with the status of Set, with Rest.
+	Events []Event
+}
+
+// Event is something that a user should see on the set.
+type Event struct {
+	// Reason is one of v1alpha1.EventReasons.
+	Reason  string
+	Message string
 }
 
 // Next returns the name of the action, and whether the pass rests.
