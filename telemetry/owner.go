@@ -17,14 +17,20 @@ type Owner struct {
 
 type ownerKey struct{}
 
-// WithOwner returns a context whose spans name the owner.
+// WithOwner returns a context whose spans and logs name the owner.
 func WithOwner(ctx context.Context, o Owner) context.Context {
 	return context.WithValue(ctx, ownerKey{}, o)
 }
 
+// OwnerFrom returns the owner in ctx; ok is false when there is none.
+func OwnerFrom(ctx context.Context) (o Owner, ok bool) {
+	o, ok = ctx.Value(ownerKey{}).(Owner)
+	return o, ok
+}
+
 // OwnerAttributes are the attributes of a span for the owner in ctx; none when there is no owner.
 func OwnerAttributes(ctx context.Context) []attribute.KeyValue {
-	o, ok := ctx.Value(ownerKey{}).(Owner)
+	o, ok := OwnerFrom(ctx)
 	if !ok {
 		return nil
 	}

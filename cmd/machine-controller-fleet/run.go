@@ -121,7 +121,7 @@ func wire(o options, around environment) (*fleet, []controller, error) {
 		f.targets = target.Single{Cluster: f.cluster}
 	}
 	f.view = objectcache.NewView()
-	f.broadcaster = events.NewBroadcaster(&events.EventSinkImpl{Interface: f.control.EventsV1()})
+	f.broadcaster = events.NewBroadcaster(telemetry.ByReplica(&events.EventSinkImpl{Interface: f.control.EventsV1()}, o.replicaName))
 	running, err := f.controllers(o)
 	if err != nil {
 		return nil, nil, err

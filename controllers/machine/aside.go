@@ -13,7 +13,6 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machine/lifecycle"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/runner"
-	"github.com/machine-controller-fleet/machine-controller-fleet/telemetry"
 )
 
 // panicked sets a machine aside whose pass has panicked. What it writes depends on nothing but the machine's metadata.
@@ -37,7 +36,7 @@ func (c *Controller) panicked(ctx context.Context, key types.NamespacedName, fau
 	}
 	c.machines.Wrote(m)
 	if first {
-		telemetry.Emit(c.cfg.Events, m, v1alpha1.EventSetAside, "Processing this machine panicked; it is left as it is for a while: "+text)
+		c.report(ctx, m, lifecycle.Event{Reason: v1alpha1.EventSetAside, Message: "Processing this machine panicked; it is left as it is for a while: " + text})
 	}
 }
 

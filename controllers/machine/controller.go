@@ -3,7 +3,6 @@ package machine
 import (
 	"context"
 	"errors"
-	"fmt"
 	"sync"
 	"time"
 
@@ -23,6 +22,7 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machine/secretwatch"
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/ready"
 	"github.com/machine-controller-fleet/machine-controller-fleet/driver"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/bounded"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/objectcache"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/patch"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/rates"
@@ -40,9 +40,6 @@ const (
 
 // driverTimeout bounds one call of a driver. Clouds answer in seconds; one that does not is asked again later.
 const driverTimeout = time.Minute
-
-// maxActions bounds one pass. A machine's whole life has fewer actions; more would be a cycle in lifecycle.Decide.
-const maxActions = 32
 
 // Config is what the controller needs. All but Gate, GoneGate, Workers, NoComponentsTaint, Metrics and Tracer are required.
 type Config struct {
@@ -84,6 +81,7 @@ type Config struct {
 type Controller struct {
 	cfg      Config
 	runner   *runner.Runner[types.NamespacedName]
+	pass     runner.Pass[*pass, lifecycle.Verdict]
 	gone     *runner.Runner[Gone]
 	machines *patch.Committer[*v1alpha1.Machine]
 	classes  *patch.Committer[*v1alpha1.MachineClass]
@@ -122,6 +120,7 @@ func New(cfg Config) (*Controller, error) {
 	c.awaited = secretwatch.New(secretwatch.Config{
 		Client: cfg.Secrets, Clock: cfg.Clock, Changed: func(key types.NamespacedName) { c.secrets.forget(key) },
 	})
+	c.pass = runner.Pass[*pass, lifecycle.Verdict]{Decide: decide, Act: c.step, Rest: c.rest}
 	var err error
 	c.runner, err = runner.New(runner.Config[types.NamespacedName]{
 		Name: Name, Reconcile: c.reconcile, Panicked: c.panicked, Workers: runner.TenantsAtOnce * cfg.Workers, Gate: cfg.Gate,
@@ -171,32 +170,35 @@ func (c *Controller) reconcile(ctx context.Context, key types.NamespacedName) (r
 	if err != nil {
 		return runner.Result{}, err
 	}
-	log := klog.FromContext(ctx)
-	for range maxActions {
-		verdict := lifecycle.Decide(p.world)
-		log.V(4).Info("Decided", "action", verdict.Do, "phase", p.world.Machine.Status.CurrentStatus.Phase)
-		p.world.Failure = nil
-		if verdict.Do == lifecycle.Rest {
-			return c.rest(ctx, p, verdict)
-		}
-		if wait := c.heldBack(p, verdict); wait > 0 {
-			return runner.Result{RequeueAfter: wait}, nil
-		}
-		if verdict.Do != lifecycle.Save { // what has come of the step before is always written
-			if err := runner.MayGoOn(ctx); err != nil {
-				return runner.Result{}, err
-			}
-		}
-		err := c.act(ctx, p, verdict)
-		if errors.Is(err, errCrowded) {
-			return runner.Result{RequeueAfter: crowdedPause}, nil
-		}
-		if err != nil {
-			return runner.Result{}, c.complain(ctx, p, err)
-		}
-		p.world.Now = c.cfg.Clock.Now()
+	return c.pass.Run(ctx, p)
+}
+
+// decide returns the verdict on a pass. What the cloud has answered is decided on once.
+func decide(p *pass) lifecycle.Verdict {
+	verdict := lifecycle.Decide(p.world)
+	p.world.Failure = nil
+	return verdict
+}
+
+// step takes the action of a verdict, unless that has to wait.
+func (c *Controller) step(ctx context.Context, p *pass, verdict lifecycle.Verdict) (wait time.Duration, err error) {
+	if wait := c.heldBack(p, verdict); wait > 0 {
+		return wait, nil
 	}
-	return runner.Result{}, fmt.Errorf("machine %s: %d actions in one pass and no end: a defect of the lifecycle", key, maxActions)
+	if verdict.Do != lifecycle.Save { // what has come of the step before is always written
+		if err := runner.MayGoOn(ctx); err != nil {
+			return 0, err
+		}
+	}
+	err = c.act(ctx, p, verdict)
+	if errors.Is(err, errCrowded) {
+		return crowdedPause, nil
+	}
+	if err != nil {
+		return 0, c.complain(ctx, p, err)
+	}
+	p.world.Now = c.cfg.Clock.Now()
+	return 0, nil
 }
 
 // rest ends a pass: the machine is written as the verdict has it, unless that is held back.
@@ -215,7 +217,7 @@ func (c *Controller) rest(ctx context.Context, p *pass, verdict lifecycle.Verdic
 	return runner.Result{RequeueAfter: ready.Sooner(verdict.Wake, again)}, nil
 }
 
-// save writes the machine as the verdict has it, and tells the user.
+// save writes the machine as the verdict has it, and then emits the Events of that.
 func (c *Controller) save(ctx context.Context, p *pass, verdict lifecycle.Verdict) error {
 	if verdict.Machine != nil {
 		before := p.world.Machine
@@ -231,12 +233,16 @@ func (c *Controller) save(ctx context.Context, p *pass, verdict lifecycle.Verdic
 			return err
 		}
 	}
-	c.report(p.world.Machine, verdict.Event)
+	c.report(ctx, p.world.Machine, verdict.Events...)
 	return nil
 }
 
-func (c *Controller) report(m *v1alpha1.Machine, event *lifecycle.Event) {
-	if event != nil {
+// report emits Events on a machine, each with one line of the log.
+func (c *Controller) report(ctx context.Context, m *v1alpha1.Machine, events ...lifecycle.Event) {
+	owner, _ := telemetry.OwnerFrom(ctx)
+	for _, event := range events {
+		klog.FromContext(ctx).V(2).Info("Emitted Event", "machine", m.Name, "namespace", m.Namespace, "node", lifecycle.NodeName(m),
+			"reason", event.Reason, "message", bounded.Text(event.Message, bounded.Message), "replica", owner.Replica)
 		telemetry.Emit(c.cfg.Events, m, event.Reason, event.Message)
 	}
 }
@@ -282,7 +288,7 @@ func (c *Controller) act(ctx context.Context, p *pass, verdict lifecycle.Verdict
 	case lifecycle.DeleteNode:
 		return c.deleteNode(ctx, p)
 	case lifecycle.DeleteMachine:
-		return c.deleteMachine(ctx, p, verdict.Event)
+		return c.deleteMachine(ctx, p, verdict.Events)
 	}
 	return errors.New("lifecycle.Decide named an action that the controller does not know: " + string(verdict.Do))
 }

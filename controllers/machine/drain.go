@@ -96,7 +96,8 @@ func isAt(p *pass, node *corev1.Node) bool {
 }
 
 // goOn drains the Node as far as it goes now. It waits for nothing: whatever it depends on is watched, and wakes it. It
-// returns an action that was left undone if others are to have their turn.
+// returns an action that was left undone if others are to have their turn. It is one action of a pass, and not a runner.Pass of its own:
+// to run out of steps is no defect here, and its result is a verdict for the machine's own decisions.
 func (c *Controller) goOn(ctx context.Context, p *pass, d *draining, order drain.Order) (v drain.Verdict, err error) {
 	m := p.world.Machine
 	facts := drain.Facts{Settings: c.cfg.Limits.Drain, Order: order, Node: p.world.Node.Node, Memory: d.memory}

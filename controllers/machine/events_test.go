@@ -26,6 +26,20 @@ const manyTimes = 100
 
 // plays have each Event of a Machine told, and then have whatever led to it happen again, manyTimes.
 var plays = map[string]func(b *bench){
+	v1alpha1.EventCreated: func(b *bench) {
+		b.create()
+		b.becomes(v1alpha1.MachineRunning, time.Minute)
+		b.touches()
+	},
+	v1alpha1.EventDeleted: func(b *bench) {
+		b.create()
+		b.becomes(v1alpha1.MachineRunning, time.Minute)
+		b.delete()
+		b.pass(time.Hour)
+		if b.get() != nil {
+			b.Errorf("the machine is %v", b.get())
+		}
+	},
 	v1alpha1.EventCreateFailed: func(b *bench) {
 		b.cloud.fails(testFault{code: driver.Internal}, driver.OpCreate)
 		b.create(patient)

@@ -60,8 +60,8 @@ func withoutFinalizer() map[string]any {
 	return map[string]any{"$deleteFromPrimitiveList/finalizers": []string{v1alpha1.NodeFinalizerName}}
 }
 
-// deleteMachine deletes the Machine object, and tells why; what follows takes it apart.
-func (c *Controller) deleteMachine(ctx context.Context, p *pass, why *lifecycle.Event) error {
+// deleteMachine deletes the Machine object, and reports why; what follows takes it apart.
+func (c *Controller) deleteMachine(ctx context.Context, p *pass, why []lifecycle.Event) error {
 	m := p.world.Machine
 	err := c.cfg.Machines.Machines(m.Namespace).Delete(ctx, m.Name, metav1.DeleteOptions{
 		Preconditions: &metav1.Preconditions{UID: &m.UID, ResourceVersion: &m.ResourceVersion},
@@ -70,7 +70,7 @@ func (c *Controller) deleteMachine(ctx context.Context, p *pass, why *lifecycle.
 		return fmt.Errorf("delete machine %s/%s: %w", m.Namespace, m.Name, err)
 	}
 	if err == nil {
-		c.report(m, why)
+		c.report(ctx, m, why...)
 	}
 	fresh, err := c.cfg.Machines.Machines(m.Namespace).Get(ctx, m.Name, metav1.GetOptions{})
 	if err != nil {

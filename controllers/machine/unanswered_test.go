@@ -67,7 +67,7 @@ func TestUnansweredDrainIsGivenUpOnce(t *testing.T) {
 					b.tries(driver.OpDelete)
 				}
 				want := []string{
-					"Normal " + v1alpha1.EventJoined, "Warning " + v1alpha1.EventDrainBlocked, "Warning " + v1alpha1.EventDrainForced, "Warning " + v1alpha1.EventDeleteFailed,
+					"Normal " + v1alpha1.EventCreated, "Normal " + v1alpha1.EventJoined, "Warning " + v1alpha1.EventDrainBlocked, "Warning " + v1alpha1.EventDrainForced, "Warning " + v1alpha1.EventDeleteFailed,
 				}
 				if reported := b.reported.List(); !slices.Equal(reported, want) {
 					t.Errorf("told %q, want %q", reported, want)

@@ -2,8 +2,6 @@ package machinedeployment
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"maps"
 	"slices"
 	"sync"
@@ -17,7 +15,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/tools/events"
-	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
@@ -41,9 +38,6 @@ const (
 	statusPace     = time.Second
 	slowStatusPace = 10 * time.Second
 )
-
-// maxActions bounds one pass: more would be a cycle in rollout.Decide.
-const maxActions = 32
 
 // Config is what the controller needs. All but Gate, Workers, Metrics and Tracer are required.
 type Config struct {
@@ -79,6 +73,7 @@ type Config struct {
 type Controller struct {
 	cfg         Config
 	runner      *runner.Runner[types.NamespacedName]
+	pass        runner.Pass[*rollout.World, rollout.Verdict]
 	deployments *patch.Committer[*v1alpha1.MachineDeployment]
 	sets        *patch.Committer[*v1alpha1.MachineSet]
 	machines    *patch.Committer[*v1alpha1.Machine]
@@ -105,6 +100,11 @@ func New(cfg Config) (*Controller, error) {
 	}
 	if c.cfg.Targets == nil {
 		c.cfg.Targets = target.None{}
+	}
+	c.pass = runner.Pass[*rollout.World, rollout.Verdict]{
+		Decide: func(w *rollout.World) rollout.Verdict { return rollout.Decide(*w) },
+		Act:    c.step, Rest: c.rest,
+		Defers: func(v rollout.Verdict) bool { return v.Do == rollout.Create },
 	}
 	var err error
 	c.runner, err = runner.New(runner.Config[types.NamespacedName]{
@@ -133,25 +133,16 @@ func (c *Controller) reconcile(ctx context.Context, key types.NamespacedName) (r
 	if err != nil {
 		return runner.Result{}, err
 	}
-	var failed error // to make the new set
-	for range maxActions {
-		verdict := rollout.Decide(w)
-		klog.FromContext(ctx).V(4).Info("Decided", "action", verdict.Do)
-		if verdict.Do == rollout.Rest {
-			wait, err := c.rest(ctx, w, verdict)
-			return runner.Result{RequeueAfter: wait}, errors.Join(failed, err)
-		}
-		err := c.act(ctx, &w, verdict)
-		switch {
-		case err == nil:
-			c.report(w.Deployment, verdict.Events)
-		case verdict.Do == rollout.Create:
-			failed = err // the status tells of it before the key is tried again
-		default:
-			return runner.Result{}, err
-		}
+	return c.pass.Run(ctx, &w)
+}
+
+// step takes the action of a verdict, and emits its Events when that has succeeded.
+func (c *Controller) step(ctx context.Context, w *rollout.World, verdict rollout.Verdict) (wait time.Duration, err error) {
+	if err := c.act(ctx, w, verdict); err != nil {
+		return 0, err
 	}
-	return runner.Result{}, fmt.Errorf("MachineDeployment %s: %d actions in one pass and no end: a defect of rollout", key, maxActions)
+	c.report(w.Deployment, verdict.Events)
+	return 0, nil
 }
 
 func (c *Controller) report(d *v1alpha1.MachineDeployment, events []rollout.Event) {
@@ -161,24 +152,26 @@ func (c *Controller) report(d *v1alpha1.MachineDeployment, events []rollout.Even
 }
 
 // rest writes what the pass came to, the status when its time has come.
-func (c *Controller) rest(ctx context.Context, w rollout.World, verdict rollout.Verdict) (wait time.Duration, err error) {
+func (c *Controller) rest(ctx context.Context, w *rollout.World, verdict rollout.Verdict) (runner.Result, error) {
+	again := runner.Result{RequeueAfter: verdict.Wake}
 	if verdict.Deployment == nil {
-		return verdict.Wake, nil
+		return again, nil
 	}
 	wanted := verdict.Deployment
-	if wait = c.pace.Wait(w.Deployment, change(w.Deployment, wanted, verdict.Replacing), c.cfg.Clock.Now()); wait > 0 {
+	if wait := c.pace.Wait(w.Deployment, change(w.Deployment, wanted, verdict.Replacing), c.cfg.Clock.Now()); wait > 0 {
 		// The names of machines that have gone wait with it: whatever else is written on a deployment may be a conflict to the
 		// cluster-autoscaler, which tries again seconds later.
-		return ready.Sooner(wait, verdict.Wake), nil
+		return runner.Result{RequeueAfter: ready.Sooner(wait, verdict.Wake)}, nil
 	}
-	_, err = c.deployments.Commit(ctx, w.Deployment, wanted)
+	_, err := c.deployments.Commit(ctx, w.Deployment, wanted)
 	if apierrors.IsNotFound(err) {
-		return 0, nil // its last finalizer is gone, and it with it
+		return runner.Result{}, nil // its last finalizer is gone, and it with it
 	}
-	if err == nil {
-		c.report(w.Deployment, verdict.Events)
+	if err != nil {
+		return runner.Result{}, err
 	}
-	return verdict.Wake, err
+	c.report(w.Deployment, verdict.Events)
+	return again, nil
 }
 
 // change says how a deployment differs from before. A condition, or a machine that has failed, does not wait for what is counted

@@ -3,7 +3,6 @@ package machineset
 import (
 	"context"
 	"errors"
-	"fmt"
 	"maps"
 	"slices"
 	"sync"
@@ -17,7 +16,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/tools/events"
-	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
@@ -46,9 +44,6 @@ const (
 // next ones.
 const tidyAfter = 10 * time.Second
 
-// maxActions bounds one pass: more would be a cycle in scale.Decide.
-const maxActions = 32
-
 // Config is what the controller needs. All but Gate, Workers, Metrics and Tracer are required.
 type Config struct {
 	// Machines writes to the control cluster; Metadata lists there, past all caches.
@@ -73,6 +68,7 @@ type Config struct {
 type Controller struct {
 	cfg      Config
 	runner   *runner.Runner[types.NamespacedName]
+	pass     runner.Pass[*scale.World, scale.Verdict]
 	sets     *patch.Committer[*v1alpha1.MachineSet]
 	machines *patch.Committer[*v1alpha1.Machine]
 	pace     *patch.Pace
@@ -118,6 +114,16 @@ func New(cfg Config) (*Controller, error) {
 		sets:     patch.NewSharing(cfg.Written, func(ns string) patch.Patcher[*v1alpha1.MachineSet] { return cfg.Machines.MachineSets(ns) }),
 		machines: patch.New(func(ns string) patch.Patcher[*v1alpha1.Machine] { return cfg.Machines.Machines(ns) }),
 	}
+	c.pass = runner.Pass[*scale.World, scale.Verdict]{
+		Decide: func(w *scale.World) scale.Verdict { return scale.Decide(*w) },
+		Act: func(ctx context.Context, w *scale.World, v scale.Verdict) (time.Duration, error) {
+			return 0, c.act(ctx, w, v)
+		},
+		Rest: c.rest,
+		Defers: func(v scale.Verdict) bool {
+			return v.Do == scale.Create || v.Do == scale.Delete || v.Do == scale.Update
+		},
+	}
 	var err error
 	c.runner, err = runner.New(runner.Config[types.NamespacedName]{
 		Name: Name, Reconcile: c.reconcile, Workers: runner.TenantsAtOnce * cfg.Workers, Gate: cfg.Gate,
@@ -145,32 +151,21 @@ func (c *Controller) reconcile(ctx context.Context, key types.NamespacedName) (r
 	telemetry.LinkTo(ctx, cached.Annotations[v1alpha1.AnnotationTraceparent])
 	defer c.hold(cached.UID)()
 	w := c.observe(c.sets.Newest(cached))
-	var failed []error
-	for range maxActions {
-		verdict := scale.Decide(w)
-		klog.FromContext(ctx).V(4).Info("Decided", "action", verdict.Do)
-		if verdict.Do == scale.Rest {
-			wait, err := c.rest(ctx, w, verdict)
-			wait = ready.Sooner(wait, c.untidy(w.Set.UID, verdict.Untidy))
-			if len(w.Done.Created) > 0 || w.Live != nil && len(scale.Unseen(w)) > 0 {
-				wait = ready.Sooner(wait, lateCache+time.Second) // should the cache never show them
-			}
-			return runner.Result{RequeueAfter: wait}, errors.Join(append(failed, err)...)
-		}
-		err := c.act(ctx, &w, verdict)
-		switch {
-		case err == nil:
-		case verdict.Do == scale.Create || verdict.Do == scale.Delete || verdict.Do == scale.Update:
-			failed = append(failed, err) // the status tells of it before the key is tried again
-		default:
-			return runner.Result{}, err
-		}
-	}
-	return runner.Result{}, fmt.Errorf("MachineSet %s: %d actions in one pass and no end: a defect of scale", key, maxActions)
+	return c.pass.Run(ctx, &w)
 }
 
-// rest writes what the pass came to, the status when its time has come.
-func (c *Controller) rest(ctx context.Context, w scale.World, verdict scale.Verdict) (wait time.Duration, err error) {
+// rest writes what the pass came to, and returns when to look again.
+func (c *Controller) rest(ctx context.Context, w *scale.World, verdict scale.Verdict) (runner.Result, error) {
+	wait, err := c.write(ctx, *w, verdict)
+	wait = ready.Sooner(wait, c.untidy(w.Set.UID, verdict.Untidy))
+	if len(w.Done.Created) > 0 || w.Live != nil && len(scale.Unseen(*w)) > 0 {
+		wait = ready.Sooner(wait, lateCache+time.Second) // should the cache never show them
+	}
+	return runner.Result{RequeueAfter: wait}, err
+}
+
+// write writes the set, its status when its time has come.
+func (c *Controller) write(ctx context.Context, w scale.World, verdict scale.Verdict) (wait time.Duration, err error) {
 	if verdict.Set == nil {
 		return 0, nil
 	}
@@ -182,8 +177,10 @@ func (c *Controller) rest(ctx context.Context, w scale.World, verdict scale.Verd
 	if apierrors.IsNotFound(err) {
 		return 0, nil // its last finalizer is gone, and it with it
 	}
-	if reason, message := scale.News(w, wanted.Status); reason != "" && err == nil && wait == 0 {
-		telemetry.Emit(c.cfg.Events, w.Set, reason, message)
+	if err == nil && wait == 0 {
+		for _, event := range verdict.Events {
+			telemetry.Emit(c.cfg.Events, w.Set, event.Reason, event.Message)
+		}
 	}
 	return ready.Sooner(wait, verdict.Wake), err
 }

@@ -7,6 +7,8 @@
 //     again afterwards.
 //   - No key is given up. A failing key backs off exponentially up to Config.MaxBackoff and shows in a metric.
 //   - A panic of the reconcile function is an error of that key and of no other.
+//   - A Pass ends: its number of actions is bounded.
+//   - A conflict is not logged as an error: another client has changed the object first, and the key is tried again.
 //   - Before each key the Gate is asked. What it refuses is forgotten: whoever opens the gate enqueues again. So is a key
 //     whose permission ends. One whose work is refused with an error that is NotOurs has not failed; the Gate is asked for
 //     it again after the same back-off, because the refusal may have been for a moment.

@@ -13,9 +13,9 @@ type Metrics struct {
 	registerer prometheus.Registerer
 	queues     workqueue.MetricsProvider
 
-	total, errors, panics *prometheus.CounterVec
-	seconds               *prometheus.HistogramVec
-	maxConcurrent, busy   *prometheus.GaugeVec
+	total, errors, conflicts, panics *prometheus.CounterVec
+	seconds                          *prometheus.HistogramVec
+	maxConcurrent, busy              *prometheus.GaugeVec
 }
 
 // NewMetrics makes the metrics and registers them.
@@ -26,11 +26,15 @@ func NewMetrics(registerer prometheus.Registerer) *Metrics {
 		queues:     newQueueMetrics(registerer),
 		total: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "controller_runtime_reconcile_total",
-			Help: "Reconciles by controller and result: success, requeue_after, error, or not_ours when the key was lost meanwhile.",
+			Help: "Reconciles by controller and result: success, requeue_after, error, conflict, or not_ours when the key was lost meanwhile.",
 		}, []string{"controller", "result"}),
 		errors: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "controller_runtime_reconcile_errors_total",
-			Help: "Reconciles that ended in an error.",
+			Help: "Reconciles that ended in an error other than a conflict.",
+		}, byController),
+		conflicts: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "mcf_conflicts_total",
+			Help: "Reconciles that ended because another client had changed an object first. They are tried again.",
 		}, byController),
 		panics: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "controller_runtime_reconcile_panics_total",
@@ -50,7 +54,7 @@ func NewMetrics(registerer prometheus.Registerer) *Metrics {
 			Help: "Workers that have a key.",
 		}, byController),
 	}
-	registerer.MustRegister(m.total, m.errors, m.panics, m.seconds, m.maxConcurrent, m.busy)
+	registerer.MustRegister(m.total, m.errors, m.conflicts, m.panics, m.seconds, m.maxConcurrent, m.busy)
 	return m
 }
 
@@ -84,6 +88,9 @@ func (m *Metrics) observe(controller string, took time.Duration, result Result, 
 	switch {
 	case NotOurs(err):
 		outcome = "not_ours"
+	case isConflict(err):
+		outcome = "conflict"
+		m.conflicts.WithLabelValues(controller).Inc()
 	case err != nil:
 		outcome = "error"
 		m.errors.WithLabelValues(controller).Inc()

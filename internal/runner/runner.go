@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"runtime/debug"
+	"slices"
 	"sync"
 	"time"
 
@@ -12,6 +13,7 @@ import (
 	"go.opentelemetry.io/otel/codes"
 	"go.opentelemetry.io/otel/trace"
 	"go.opentelemetry.io/otel/trace/noop"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/workqueue"
 	"k8s.io/klog/v2"
@@ -252,7 +254,12 @@ func (r *Runner[K]) reconcile(ctx context.Context, key K) (result Result, err er
 			r.panicked(ctx, key, fault)
 		}
 		r.cfg.Metrics.observe(r.cfg.Name, r.cfg.Clock.Since(start), result, err)
-		if err != nil && !errors.Is(err, context.Canceled) && !NotOurs(err) {
+		switch {
+		case err == nil, errors.Is(err, context.Canceled), NotOurs(err):
+		case isConflict(err):
+			span.RecordError(err)
+			logger.V(4).Info("Reconcile met a conflict, will be tried again", "err", err)
+		default:
 			span.RecordError(err)
 			span.SetStatus(codes.Error, err.Error())
 			logger.Error(err, "Reconcile failed, will be tried again")
@@ -304,6 +311,17 @@ func NotOurs(err error) bool {
 		NotOurs() bool
 	}](err)
 	return ok && refusal.NotOurs()
+}
+
+// isConflict reports whether an error is a conflict of a write with that of another client, and nothing else: of several errors all are.
+func isConflict(err error) bool {
+	if several, ok := errors.AsType[interface {
+		error
+		Unwrap() []error
+	}](err); ok {
+		return !slices.ContainsFunc(several.Unwrap(), func(one error) bool { return !isConflict(one) })
+	}
+	return apierrors.IsConflict(err)
 }
 
 // PanicError is a panic of a reconcile function, made an error.

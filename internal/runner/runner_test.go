@@ -16,6 +16,10 @@ import (
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 	"go.opentelemetry.io/otel/sdk/trace/tracetest"
 	"go.uber.org/goleak"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/klog/v2"
+	"k8s.io/klog/v2/ktesting"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -277,6 +281,63 @@ func TestEachReconcileHasASpan(t *testing.T) {
 	spans := recorder.Ended()
 	if len(spans) != 1 || spans[0].Name() != "reconcile test" || spans[0].Status().Description != "no" {
 		t.Errorf("spans: %v", spans)
+	}
+}
+
+// A key that meets conflicts is tried again like one that fails, and shows as failing for as long; it is not reported as an error.
+func TestConflictsAreCountedAndNotLoggedAsErrors(t *testing.T) {
+	conflict := func() error {
+		return fmt.Errorf("patch n/m: %w", apierrors.NewConflict(schema.GroupResource{Resource: "machines"}, "m", errors.New("it has changed")))
+	}
+	for _, test := range []struct {
+		name                                  string
+		err                                   error
+		verbosity                             int
+		conflicts, errors, lines, errorsInLog int
+	}{
+		{name: "a conflict at the default level", err: conflict(), verbosity: 2, conflicts: 1},
+		{name: "a conflict at level 4", err: conflict(), verbosity: 4, conflicts: 1, lines: 1},
+		{name: "two conflicts", err: errors.Join(conflict(), conflict()), verbosity: 4, conflicts: 1, lines: 1},
+		{name: "an error", err: errors.New("no"), verbosity: 2, errors: 1, errorsInLog: 1},
+		{name: "a conflict and an error", err: errors.Join(conflict(), errors.New("no")), verbosity: 2, errors: 1, errorsInLog: 1},
+		{name: "an error and a conflict", err: fmt.Errorf("%w, %w", errors.New("no"), conflict()), verbosity: 2, errors: 1, errorsInLog: 1},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			logger := ktesting.NewLogger(t, ktesting.NewConfig(ktesting.Verbosity(test.verbosity), ktesting.BufferLogs(true)))
+			metrics := NewMetrics(prometheus.NewRegistry())
+			r, err := New(Config[string]{
+				Name: "test", Metrics: metrics, MinBackoff: time.Hour, MaxBackoff: time.Hour,
+				Reconcile: func(context.Context, string) (Result, error) { return Result{}, test.err },
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer r.queue.ShutDown()
+			r.Enqueue("key")
+			r.next(klog.NewContext(t.Context(), logger))
+			if _, keys := r.oldestFailure(); keys != 1 {
+				t.Errorf("%d keys fail, want 1", keys)
+			}
+			for _, counter := range []struct {
+				of   *prometheus.CounterVec
+				want int
+			}{{metrics.conflicts, test.conflicts}, {metrics.errors, test.errors}} {
+				if got := testutil.ToFloat64(counter.of.WithLabelValues("test")); got != float64(counter.want) {
+					t.Errorf("counted %v, want %d", got, counter.want)
+				}
+			}
+			underlier, ok := logger.GetSink().(ktesting.Underlier)
+			if !ok {
+				t.Fatal("the logger keeps no lines")
+			}
+			lines := map[ktesting.LogType]int{}
+			for _, line := range underlier.GetBuffer().Data() {
+				lines[line.Type]++
+			}
+			if lines[ktesting.LogInfo] != test.lines || lines[ktesting.LogError] != test.errorsInLog {
+				t.Errorf("lines %v, want %d of INFO and %d of ERROR", lines, test.lines, test.errorsInLog)
+			}
+		})
 	}
 }
 

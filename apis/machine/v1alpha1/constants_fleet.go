@@ -20,7 +20,7 @@ const (
 	// the message of the panic, as JSON. Without it the machine is processed at once.
 	AnnotationSetAside = FleetDomain + "set-aside"
 	// AnnotationReported is on Machines with a lasting problem that no status shows: the Event that reported it last, as
-	// its reason and a checksum of its message. Each problem is reported once.
+	// its reason and a checksum of its message. Each problem is reported once. Those of several are separated by commas.
 	AnnotationReported = FleetDomain + "reported"
 )
 

@@ -3,6 +3,7 @@ package v1alpha1
 // Reasons of Events on Machines. Machine Controller Manager emits no Events on Machines; these are the fleet's. What each
 // means is in its row below.
 const (
+	EventCreated           = "Created"
 	EventCreateFailed      = "CreateFailed"
 	EventCreateTimedOut    = "CreateTimedOut"
 	EventJoined            = "Joined"
@@ -11,6 +12,7 @@ const (
 	EventNodeHealthy       = "NodeHealthy"
 	EventHealthTimedOut    = "HealthTimedOut"
 	EventNodeDeleted       = "NodeDeleted"
+	EventDeleted           = "Deleted"
 	EventDeleteFailed      = "DeleteFailed"
 	EventDrainBlocked      = "DrainBlocked"
 	EventDrained           = "Drained"
@@ -33,6 +35,11 @@ const (
 func machineEvents() []EventReason {
 	machine := []string{"Machine"}
 	return []EventReason{
+		{
+			EventCreated, false, machine,
+			"The VM exists, is set up and is recorded on the machine, which waits for its Node. The message names both. It comes again if a client removes what was recorded.",
+			"",
+		},
 		{
 			EventCreateFailed, true, machine,
 			"The machine has no VM, or a VM whose Node cannot join. It is emitted once for each error code, regardless of the number of attempts.",
@@ -69,6 +76,11 @@ func machineEvents() []EventReason {
 			"To take a machine out of service, delete the Machine instead.",
 		},
 		{
+			EventDeleted, false, machine,
+			"The machine is deleted, and its VM and its Node with it. The message names the VM, and what was left alone because it is not the machine's.",
+			"",
+		},
+		{
 			EventDeleteFailed, true, machine,
 			"The VM of a machine that is being deleted could not be removed. It is emitted once for each error code, regardless of the number of attempts.",
 			"The message has the cause: see [Terminating](troubleshooting.md#a-machine-stays-in-terminating).",
@@ -93,9 +105,15 @@ func machineEvents() []EventReason {
 			"Processing the machine has panicked, which is a defect of the fleet or of its driver. The machine is left as it is, for a minute at first and up to an hour when it happens again and again, also after a hand-over. It is emitted once for each series of panics.",
 			"Report it with the log, which has the stack. A change of the machine's spec, or its deletion, ends the wait; see [a machine that is set aside](troubleshooting.md#a-machine-is-set-aside).",
 		},
+	}
+}
+
+func preservationEvents() []EventReason {
+	machine := []string{"Machine"}
+	return []EventReason{
 		{
 			EventPreserved, false, machine,
-			"The machine is preserved from now on; the message says until when. If it is preserved because it fails, the Event of the failure reports that instead.",
+			"The machine is preserved from now on; the message says until when.",
 			"Look at it; see [keeping a machine](operations/preserve.md).",
 		},
 		{

@@ -161,7 +161,7 @@ func recordVM(w World) Verdict {
 	setApplied(m, nodesync.AppliedOf(m).With(nodesync.Restricted(&m.Spec.NodeTemplateSpec)))
 	setPhase(w, m, v1alpha1.MachinePending, true)
 	awaitNode(w, m)
-	return Verdict{Do: Save, Machine: m} // no Event: the phase says it, and Events of a hundred machines are a hundred writes
+	return Verdict{Do: Save, Machine: m}.with(v1alpha1.EventCreated, fmt.Sprintf("VM %s exists and is set up; waiting for Node %q to join", m.Spec.ProviderID, NodeName(m)))
 }
 
 // awaitNode says that the Node is awaited.
@@ -219,6 +219,9 @@ func staleNode(w World, m *v1alpha1.Machine) Verdict {
 		setPhase(w, m, v1alpha1.MachineFailed, false)
 		endBackoff(m)
 		v.Wake = 0
+		if len(v.Events) == 0 { // the error is known, that the machine is given up for it is not
+			v = v.with(v1alpha1.EventCreateFailed, m.Status.LastOperation.Description)
+		}
 	}
 	return v
 }
@@ -268,7 +271,7 @@ func waitForCloud(w World, b backoff) Verdict {
 	}
 	v := failCreate(w, w.Machine.DeepCopy(), code, message)
 	if at.After(w.Now) {
-		v.Wake, v.Event = until(w, at), &Event{Reason: v1alpha1.EventCreateFailed, Message: message}
+		v.Wake, v.Events = until(w, at), []Event{{Reason: v1alpha1.EventCreateFailed, Message: message}}
 	}
 	return v
 }
@@ -288,10 +291,10 @@ func failCreate(w World, m *v1alpha1.Machine, code driver.Code, message string) 
 	v := Verdict{Do: Rest, Machine: m}
 	switch {
 	case givenUp:
-		v.Event = &Event{Reason: v1alpha1.EventCreateTimedOut, Message: message}
+		v = v.with(v1alpha1.EventCreateTimedOut, message)
 		return v
 	case !known:
-		v.Event = &Event{Reason: v1alpha1.EventCreateFailed, Message: message}
+		v = v.with(v1alpha1.EventCreateFailed, message)
 	}
 	if w.Failure != nil || w.VM.State != VMUnknown {
 		next := before.failedAgain(w, code)

@@ -21,7 +21,7 @@ func Decide(w World) Verdict {
 	case !hasFinalizer(w.Machine):
 		return begin(w)
 	case isToBeDeleted(w):
-		return Verdict{Do: DeleteMachine, Event: deletionAskedFor()}
+		return Verdict{Do: DeleteMachine, Events: deletionAskedFor()}
 	case isBeingMade(w):
 		return preserved(w, decideCreate(w))
 	case w.NoTarget:

@@ -50,7 +50,7 @@ func beginDelete(w World) Verdict {
 	})
 	v := Verdict{Do: Save, Machine: m}
 	if text := leftAlone(w); text != "" {
-		v.Event = &Event{Reason: v1alpha1.EventNotOwned, Message: m.Status.LastOperation.Description}
+		v = v.with(v1alpha1.EventNotOwned, m.Status.LastOperation.Description)
 	}
 	return v
 }
@@ -109,7 +109,7 @@ func reportLeft(w World) (v Verdict, wait bool) {
 	}
 	m := w.Machine.DeepCopy()
 	setOperation(w, m, v1alpha1.LastOperation{Type: v1alpha1.MachineOperationDelete, State: v1alpha1.MachineStateProcessing, Description: text})
-	return Verdict{Do: Save, Machine: m, Event: &Event{Reason: v1alpha1.EventNotOwned, Message: text}}, true
+	return Verdict{Do: Save, Machine: m, Events: []Event{{Reason: v1alpha1.EventNotOwned, Message: text}}}, true
 }
 
 // waitToDelete leaves the cloud alone for now.
@@ -119,7 +119,7 @@ func waitToDelete(w World, b backoff) Verdict {
 		return rest(until(w, b.At))
 	}
 	v := failDelete(w, code, message)
-	v.Wake, v.Event = until(w, b.At), &Event{Reason: v1alpha1.EventDeleteFailed, Message: message}
+	v.Wake, v.Events = until(w, b.At), []Event{{Reason: v1alpha1.EventDeleteFailed, Message: message}}
 	return v
 }
 
@@ -162,7 +162,19 @@ func removeNode(w World) Verdict {
 	}
 	m := w.Machine.DeepCopy()
 	m.Finalizers = slices.DeleteFunc(m.Finalizers, func(f string) bool { return f == v1alpha1.FinalizerName })
-	return Verdict{Do: Rest, Machine: m}
+	return Verdict{Do: Rest, Machine: m}.with(v1alpha1.EventDeleted, deleted(w))
+}
+
+// deleted describes what the machine had that does not exist any more, and what is left alone.
+func deleted(w World) string {
+	switch id := w.Machine.Spec.ProviderID; {
+	case w.VM.Left:
+		return "The machine is deleted" + leftAlone(w)
+	case id == "":
+		return "The machine is deleted; it had no VM" + leftAlone(w)
+	default:
+		return fmt.Sprintf("The machine and its VM %s are deleted", id) + leftAlone(w)
+	}
 }
 
 // failDelete writes down why the VM is still there, and when it is tried again.
@@ -172,7 +184,7 @@ func failDelete(w World, code driver.Code, message string) Verdict {
 	before, known := noteFailure(w, m, v1alpha1.MachineOperationDelete, code, message)
 	v := Verdict{Do: Rest, Machine: m}
 	if !known {
-		v.Event = &Event{Reason: v1alpha1.EventDeleteFailed, Message: message}
+		v = v.with(v1alpha1.EventDeleteFailed, message)
 	}
 	if w.Failure == nil { // the cloud was not asked: what is missing is in our reach, and wakes us when it is there
 		return v

@@ -76,8 +76,8 @@ func reportedSteps(t *testing.T) []reportedStep {
 			w := given(t, s)
 			v := Decide(w)
 			one := reportedStep{step: stepOf(w, v), scenario: s.Name, action: v.Do, byHand: filepath.Base(f.Path) == "by-hand.txt"}
-			if v.Event != nil {
-				one.event = v.Event.Reason
+			if len(v.Events) > 0 {
+				one.event = v.Events[0].Reason // that of the step; others come with it
 			}
 			all = append(all, one)
 		}

@@ -111,7 +111,7 @@ func reportProgress(w World) Verdict {
 	if w.Drain.IsStuck {
 		op.State = v1alpha1.MachineStateFailed
 		if last.Type != op.Type || last.State != op.State {
-			v.Event = &Event{Reason: v1alpha1.EventDrainBlocked, Message: op.Description}
+			v = v.with(v1alpha1.EventDrainBlocked, op.Description)
 		}
 	}
 	setOperation(w, m, op)
@@ -178,9 +178,9 @@ func reportEnd(w World) (v Verdict, wait bool) {
 	setOperation(w, m, v1alpha1.LastOperation{
 		Type: v1alpha1.MachineOperationDelete, State: v1alpha1.MachineStateProcessing, Description: w.Drain.Text,
 	})
-	event := &Event{Reason: v1alpha1.EventDrained, Message: w.Drain.Text}
+	reason := v1alpha1.EventDrained
 	if w.Drain.State != drain.Drained {
-		event = &Event{Reason: v1alpha1.EventDrainForced, Message: w.Drain.Text}
+		reason = v1alpha1.EventDrainForced
 	}
-	return Verdict{Do: Save, Machine: m, Event: event}, true
+	return Verdict{Do: Save, Machine: m}.with(reason, w.Drain.Text), true
 }

@@ -38,9 +38,7 @@ func decideHealth(w World) Verdict {
 		return nodeForeign(w)
 	}
 	if w.Node.Node.DeletionTimestamp != nil {
-		return Verdict{Do: DeleteMachine, Event: &Event{
-			Reason: v1alpha1.EventNodeDeleted, Message: fmt.Sprintf("Node %q was deleted, and its machine goes with it", w.Node.Node.Name),
-		}}
+		return do(DeleteMachine).with(v1alpha1.EventNodeDeleted, fmt.Sprintf("Node %q was deleted, and its machine goes with it", w.Node.Node.Name))
 	}
 	m := w.Machine.DeepCopy()
 	mirror(m, w.Node.Node)
@@ -115,7 +113,7 @@ func waitForNode(w World, m *v1alpha1.Machine) Verdict {
 		Type: v1alpha1.MachineOperationCreate, State: v1alpha1.MachineStateFailed,
 		ErrorCode: driver.DeadlineExceeded.String(), Description: message,
 	})
-	return Verdict{Do: Rest, Machine: m, Event: &Event{Reason: v1alpha1.EventJoinTimedOut, Message: message}}
+	return Verdict{Do: Rest, Machine: m, Events: []Event{{Reason: v1alpha1.EventJoinTimedOut, Message: message}}}
 }
 
 // isOverdue says that the machine has waited for its Node for as long as it may.
@@ -207,25 +205,25 @@ func becameUnhealthy(w World, m *v1alpha1.Machine, message string) Verdict {
 	setOperation(w, m, v1alpha1.LastOperation{
 		Type: v1alpha1.MachineOperationHealthCheck, State: v1alpha1.MachineStateProcessing, Description: message,
 	})
-	return Verdict{Do: Rest, Machine: m, Event: &Event{Reason: v1alpha1.EventNodeUnhealthy, Message: message}}
+	return Verdict{Do: Rest, Machine: m, Events: []Event{{Reason: v1alpha1.EventNodeUnhealthy, Message: message}}}
 }
 
 // becameHealthy says that the Node is healthy, for the first time or again. Either is a health check: what the cluster-autoscaler
 // finds to be created has no Node yet.
 func becameHealthy(w World, m *v1alpha1.Machine) Verdict {
-	event := &Event{Reason: v1alpha1.EventNodeHealthy, Message: fmt.Sprintf("Node %q is healthy again", w.Node.Node.Name)}
+	event := Event{Reason: v1alpha1.EventNodeHealthy, Message: fmt.Sprintf("Node %q is healthy again", w.Node.Node.Name)}
 	op := v1alpha1.LastOperation{
 		Type: v1alpha1.MachineOperationHealthCheck, State: v1alpha1.MachineStateSuccessful,
 		Description: fmt.Sprintf("Machine %s successfully re-joined the cluster", m.Name),
 	}
 	if neverJoined(m) {
-		event = &Event{Reason: v1alpha1.EventJoined, Message: fmt.Sprintf("Node %q has joined and is healthy", w.Node.Node.Name)}
+		event = Event{Reason: v1alpha1.EventJoined, Message: fmt.Sprintf("Node %q has joined and is healthy", w.Node.Node.Name)}
 		op.Description = fmt.Sprintf("Machine %s successfully joined the cluster", m.Name)
 	}
 	endBackoff(m)
 	setPhase(w, m, v1alpha1.MachineRunning, false)
 	setOperation(w, m, op)
-	return Verdict{Do: Save, Machine: m, Event: event}
+	return Verdict{Do: Save, Machine: m, Events: []Event{event}}
 }
 
 // health judges the Node: Ready must be True, none of the listed conditions may be other than False, and a machine that

@@ -40,7 +40,7 @@ func beginUpdate(w World, m *v1alpha1.Machine) Verdict {
 	setOperation(w, m, v1alpha1.LastOperation{
 		Type: v1alpha1.MachineOperationInPlaceUpdate, State: v1alpha1.MachineStateProcessing, Description: message,
 	})
-	return Verdict{Do: Save, Machine: m, Event: &Event{Reason: v1alpha1.EventInPlaceUpdating, Message: message}}
+	return Verdict{Do: Save, Machine: m, Events: []Event{{Reason: v1alpha1.EventInPlaceUpdating, Message: message}}}
 }
 
 func updateSucceeded(w World, m *v1alpha1.Machine) Verdict {
@@ -49,7 +49,7 @@ func updateSucceeded(w World, m *v1alpha1.Machine) Verdict {
 	setOperation(w, m, v1alpha1.LastOperation{
 		Type: v1alpha1.MachineOperationInPlaceUpdate, State: v1alpha1.MachineStateSuccessful, Description: message,
 	})
-	return Verdict{Do: Save, Machine: m, Event: &Event{Reason: v1alpha1.EventInPlaceUpdated, Message: message}}
+	return Verdict{Do: Save, Machine: m, Events: []Event{{Reason: v1alpha1.EventInPlaceUpdated, Message: message}}}
 }
 
 // updateFailed has the machine wait for somebody to mend it, or to be replaced as one that is unhealthy.
@@ -59,7 +59,7 @@ func updateFailed(w World, m *v1alpha1.Machine, message string) Verdict {
 	setOperation(w, m, v1alpha1.LastOperation{
 		Type: v1alpha1.MachineOperationInPlaceUpdate, State: v1alpha1.MachineStateFailed, Description: message,
 	})
-	return Verdict{Do: Save, Machine: m, Event: &Event{Reason: v1alpha1.EventInPlaceFailed, Message: message}}
+	return Verdict{Do: Save, Machine: m, Events: []Event{{Reason: v1alpha1.EventInPlaceFailed, Message: message}}}
 }
 
 // awaitUpdate rests until the Node is updated, or is back after that, or that has taken too long. Before that follows, the Node
@@ -124,14 +124,14 @@ func reportUpdateDrain(w World, v Verdict) Verdict {
 		v = wakeAt(w, v, w.Now.Add(r.Wake))
 	}
 	switch {
-	case m.Status.CurrentStatus.Phase != v1alpha1.MachineRunning, v.Event != nil:
+	case m.Status.CurrentStatus.Phase != v1alpha1.MachineRunning:
 		return v
 	case r.State == drain.Draining && r.Text != "":
 		if r.IsStuck {
 			op.State = v1alpha1.MachineStateFailed
 		}
 		if r.IsStuck && (last.Type != op.Type || last.State != op.State) {
-			v.Event = &Event{Reason: v1alpha1.EventDrainBlocked, Message: r.Text}
+			v = v.with(v1alpha1.EventDrainBlocked, r.Text)
 		}
 	case r.State == drain.Unknown && last.Type == v1alpha1.MachineOperationDrainNode:
 		op.State, op.Description = v1alpha1.MachineStateSuccessful, "The Node is not to be drained any more"

@@ -3,6 +3,8 @@ package lifecycle
 import (
 	"fmt"
 	"hash/fnv"
+	"slices"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -34,9 +36,9 @@ func isToBeDeleted(w World) bool {
 	return node != nil && node.Annotations[v1alpha1.AnnotationTriggerDeletion] == "true"
 }
 
-func deletionAskedFor() *Event {
-	return &Event{Reason: v1alpha1.EventDeletionTriggered, Message: fmt.Sprintf(
-		"The machine is deleted because it or its Node has the annotation %s", v1alpha1.AnnotationTriggerDeletion)}
+func deletionAskedFor() []Event {
+	return []Event{{Reason: v1alpha1.EventDeletionTriggered, Message: fmt.Sprintf(
+		"The machine is deleted because it or its Node has the annotation %s", v1alpha1.AnnotationTriggerDeletion)}}
 }
 
 // ownNode returns the machine's Node; nil when it has none, and while it is not known to be the machine's. known is false when
@@ -168,8 +170,9 @@ func restWithNode(w World, v Verdict, p preserve.Verdict) Verdict {
 	if w.Node.Refused == "" {
 		return remark(w, v, unknownValue(p))
 	}
-	return remark(w, wakeAt(w, v, w.Node.RefusedUntil), &Event{Reason: v1alpha1.EventNodeRefused, Message: fmt.Sprintf(
-		"Node %q does not get what nodeTemplate and virtualCapacity ask for: %s", w.Node.Node.Name, w.Node.Refused)})
+	refused := Event{Reason: v1alpha1.EventNodeRefused, Message: fmt.Sprintf(
+		"Node %q does not get what nodeTemplate and virtualCapacity ask for: %s", w.Node.Node.Name, w.Node.Refused)}
+	return remark(w, wakeAt(w, v, w.Node.RefusedUntil), append([]Event{refused}, unknownValue(p)...))
 }
 
 // isRemembered reports whether the machine says of all that goes on the Node now, and that a kubelet must not change, that the
@@ -242,37 +245,40 @@ func uncordoned(w World, v Verdict) Verdict {
 	return v
 }
 
-// unknownValue tells of a value that means nothing; nil when there is none.
-func unknownValue(p preserve.Verdict) *Event {
+// unknownValue returns the Event of a value that means nothing; none when there is no such value.
+func unknownValue(p preserve.Verdict) []Event {
 	if p.Unknown == "" {
 		return nil
 	}
-	return &Event{Reason: v1alpha1.EventPreserveUnknown, Message: fmt.Sprintf(
+	return []Event{{Reason: v1alpha1.EventPreserveUnknown, Message: fmt.Sprintf(
 		"Annotation %s has the value %q, which means nothing; expected %s, %s or %s",
-		v1alpha1.AnnotationPreserve, p.Unknown, v1alpha1.PreserveNow, v1alpha1.PreserveWhenFailed, v1alpha1.PreserveFalse)}
+		v1alpha1.AnnotationPreserve, p.Unknown, v1alpha1.PreserveNow, v1alpha1.PreserveWhenFailed, v1alpha1.PreserveFalse)}}
 }
 
-// remark tells of something that lasts, when it begins or changes: what was told is noted on the machine, for whoever looks
-// at it next. Nil says that there is nothing.
-func remark(w World, v Verdict, r *Event) Verdict {
+// remark adds to a verdict the Events of what lasts, each when it begins or changes: what was emitted is noted on the machine, for the
+// next replica, too.
+func remark(w World, v Verdict, lasting []Event) Verdict {
 	m := w.Machine
 	if v.Machine != nil {
 		m = v.Machine
 	}
-	reported := ""
-	if r != nil {
+	before := m.Annotations[v1alpha1.AnnotationReported]
+	var notes []string
+	for _, event := range lasting {
 		sum := fnv.New32a()
-		_, _ = sum.Write([]byte(r.Message)) // never fails
-		reported = fmt.Sprintf("%s %08x", r.Reason, sum.Sum32())
+		_, _ = sum.Write([]byte(event.Message)) // never fails
+		note := fmt.Sprintf("%s %08x", event.Reason, sum.Sum32())
+		if notes = append(notes, note); !slices.Contains(strings.Split(before, ","), note) {
+			v = v.with(event.Reason, event.Message)
+		}
 	}
-	if m.Annotations[v1alpha1.AnnotationReported] == reported || r != nil && v.Event != nil {
-		return v // else one of the two would be lost
+	reported := strings.Join(notes, ",")
+	if reported == before {
+		return v
 	}
 	v.Machine = m.DeepCopy()
 	if annotate(v.Machine, v1alpha1.AnnotationReported, reported); reported == "" {
 		delete(v.Machine.Annotations, v1alpha1.AnnotationReported)
-	} else {
-		v.Event = r
 	}
 	return v
 }
@@ -301,19 +307,9 @@ func addPreservation(w World, v Verdict, node *corev1.Node) (Verdict, preserve.V
 	v = wakeAt(w, v, p.Until)
 	switch {
 	case p.Began:
-		v.Event = also(v.Event, v1alpha1.EventPreserved, fmt.Sprintf("The machine is preserved until %s", p.Until.UTC().Format(time.RFC3339)))
+		v = v.with(v1alpha1.EventPreserved, fmt.Sprintf("The machine is preserved until %s", p.Until.UTC().Format(time.RFC3339)))
 	case p.Ended:
-		v.Event = also(v.Event, v1alpha1.EventPreservationEnded, "The machine is not preserved any more")
+		v = v.with(v1alpha1.EventPreservationEnded, "The machine is not preserved any more")
 	}
 	return v, p
-}
-
-// also tells of something beside what is told already.
-func also(event *Event, reason, message string) *Event {
-	if event == nil {
-		return &Event{Reason: reason, Message: message}
-	}
-	both := *event
-	both.Message += ". " + message
-	return &both
 }

@@ -74,7 +74,7 @@ func findOwner(w World) (v Verdict, wait bool) {
 	case missing != "":
 		m := w.Machine.DeepCopy()
 		v := wakeAt(w, waitForNode(w, m), w.Now.Add(ownerRetry))
-		if m.Status.CurrentStatus.Phase == v1alpha1.MachinePending && v.Do == Rest && v.Event == nil {
+		if m.Status.CurrentStatus.Phase == v1alpha1.MachinePending && v.Do == Rest && len(v.Events) == 0 {
 			m.Status.LastOperation.Description = fmt.Sprintf("Creating machine on cloud provider: Node %q has joined, and is not claimed before the cloud says that its VM, %s, is this machine's: %s",
 				w.Node.Node.Name, w.Machine.Spec.ProviderID, missing)
 		}

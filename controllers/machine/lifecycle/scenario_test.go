@@ -36,7 +36,7 @@ var update = flag.Bool("update", false, "write the verdicts in testdata and the 
 //	metadata.labels.node: m                            everything else that changes in the machine: the new value,
 //	metadata.finalizers: none                          or none
 //	again: in 5s                                       Verdict.Wake
-//	event: Joined "…"                                  the message only if it is not that of the last operation
+//	event: Joined "…"                                  for each Event; the message only if it is not that of the last operation
 //	other: {…}                                         any other field of Verdict that is not zero, as JSON
 func TestScenarios(t *testing.T) {
 	scenario.Run(t, "testdata/*.txt", *update, func(t *testing.T, s scenario.Scenario) string {
@@ -91,8 +91,8 @@ func describe(t *testing.T, w World, v Verdict) string {
 	if v.Wake > 0 {
 		line("again: in %s", v.Wake)
 	}
-	if v.Event != nil {
-		line("event: %s", reported(v.Event, now.Description))
+	for _, event := range v.Events {
+		line("event: %s", reported(event, now.Description))
 	}
 	for _, other := range others(t, v) {
 		line("%s", other)
@@ -125,7 +125,7 @@ func operation(w World, op v1alpha1.LastOperation) string {
 	return fmt.Sprintf("%s %q", text, op.Description)
 }
 
-func reported(e *Event, known string) string {
+func reported(e Event, known string) string {
 	text := e.Reason
 	if e.Message != known {
 		text += fmt.Sprintf(" %q", e.Message)
@@ -195,7 +195,7 @@ func others(t *testing.T, v Verdict) []string {
 	var lines []string
 	value := reflect.ValueOf(v)
 	for i, field := range reflect.VisibleFields(value.Type()) {
-		if slices.Contains([]string{"Do", "Machine", "Wake", "Event"}, field.Name) || value.Field(i).IsZero() {
+		if slices.Contains([]string{"Do", "Machine", "Wake", "Events"}, field.Name) || value.Field(i).IsZero() {
 			continue
 		}
 		lines = append(lines, strings.ToLower(field.Name[:1])+field.Name[1:]+": "+encode(t, value.Field(i).Interface()))

@@ -2,6 +2,7 @@ package lifecycle
 
 import (
 	"cmp"
+	"fmt"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
@@ -28,7 +29,7 @@ func recordTargetless(w World, m *v1alpha1.Machine) Verdict {
 	m.Status.Addresses = joinAddresses(addresses)
 	endBackoff(m)
 	becomeAvailable(w, m)
-	return Verdict{Do: Save, Machine: m}
+	return Verdict{Do: Save, Machine: m}.with(v1alpha1.EventCreated, fmt.Sprintf("VM %s exists and is set up; there is no target cluster to join", m.Spec.ProviderID))
 }
 
 func becomeAvailable(w World, m *v1alpha1.Machine) {

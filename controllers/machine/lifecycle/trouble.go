@@ -23,12 +23,12 @@ func reportTrouble(w World) Verdict {
 		if m.Status.LastOperation.Type != v1alpha1.MachineOperationDelete {
 			endBackoff(m) // it is that of the creation
 		}
-		return Verdict{Do: Rest, Machine: m, Event: noteTrouble(w, m, v1alpha1.MachineOperationDelete, v1alpha1.EventDeleteFailed)}
+		return Verdict{Do: Rest, Machine: m, Events: noteTrouble(w, m, v1alpha1.MachineOperationDelete, v1alpha1.EventDeleteFailed)}
 	case isBeingMade(w):
 		setPhase(w, m, v1alpha1.MachineCrashLoopBackOff, false)
-		return Verdict{Do: Rest, Machine: m, Event: noteTrouble(w, m, v1alpha1.MachineOperationCreate, v1alpha1.EventCreateFailed)}
+		return Verdict{Do: Rest, Machine: m, Events: noteTrouble(w, m, v1alpha1.MachineOperationCreate, v1alpha1.EventCreateFailed)}
 	case phase == v1alpha1.MachinePending:
-		return Verdict{Do: Rest, Machine: m, Event: noteTrouble(w, m, v1alpha1.MachineOperationCreate, v1alpha1.EventCreateFailed)}
+		return Verdict{Do: Rest, Machine: m, Events: noteTrouble(w, m, v1alpha1.MachineOperationCreate, v1alpha1.EventCreateFailed)}
 	case phase == v1alpha1.MachineRunning:
 		setOperation(w, m, v1alpha1.LastOperation{ // nothing has failed that its set should report
 			Type: v1alpha1.MachineOperationUpdate, State: v1alpha1.MachineStateProcessing, ErrorCode: w.Trouble.Code.String(), Description: w.Trouble.Message,
@@ -38,12 +38,12 @@ func reportTrouble(w World) Verdict {
 	return rest(0)
 }
 
-// noteTrouble says that an operation fails, and returns the Event of that; nil if it was told.
-func noteTrouble(w World, m *v1alpha1.Machine, op v1alpha1.MachineOperationType, reason string) *Event {
+// noteTrouble records that an operation fails, and returns the Event of that; none if it was emitted.
+func noteTrouble(w World, m *v1alpha1.Machine, op v1alpha1.MachineOperationType, reason string) []Event {
 	if _, known := noteFailure(w, m, op, w.Trouble.Code, w.Trouble.Message); known {
 		return nil
 	}
-	return &Event{Reason: reason, Message: w.Trouble.Message}
+	return []Event{{Reason: reason, Message: w.Trouble.Message}}
 }
 
 // troubleOver adds to a verdict on a machine with a Node that is as it should be that what was in the way is over.

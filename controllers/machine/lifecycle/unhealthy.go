@@ -84,5 +84,5 @@ func failHealth(w World, m *v1alpha1.Machine) Verdict {
 	setOperation(w, m, v1alpha1.LastOperation{
 		Type: v1alpha1.MachineOperationHealthCheck, State: v1alpha1.MachineStateFailed, Description: message,
 	})
-	return Verdict{Do: Rest, Machine: m, Event: &Event{Reason: v1alpha1.EventHealthTimedOut, Message: message}}
+	return Verdict{Do: Rest, Machine: m, Events: []Event{{Reason: v1alpha1.EventHealthTimedOut, Message: message}}}
 }

@@ -1,6 +1,7 @@
 package lifecycle
 
 import (
+	"slices"
 	"time"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
@@ -67,17 +68,26 @@ type Verdict struct {
 	Machine *v1alpha1.Machine
 	// Wake is when to look again, from now, with Rest; 0 means when something happens.
 	Wake time.Duration
-	// Event tells the user what has changed; nil when there is nothing to tell.
-	Event *Event
+	// Events report what has changed, the most important first.
+	Events []Event
 	// Patch of the Node, with ClaimNode and PatchNode.
 	Patch *nodesync.Patch
 }
+
+// Next returns the name of the action, and whether the pass rests.
+func (v Verdict) Next() (action string, rest bool) { return string(v.Do), v.Do == Rest }
 
 // Event is something that a user should see on the machine.
 type Event struct {
 	// Reason is one of v1alpha1.EventReasons, which also says whether something is wrong.
 	Reason  string
 	Message string
+}
+
+// with returns the verdict with one more Event.
+func (v Verdict) with(reason, message string) Verdict {
+	v.Events = append(slices.Clone(v.Events), Event{Reason: reason, Message: message})
+	return v
 }
 
 // rest ends the pass with nothing to write.

@@ -119,6 +119,9 @@ type Verdict struct {
 	Wake time.Duration
 }
 
+// Next returns the name of the action, and whether the pass rests.
+func (v Verdict) Next() (action string, rest bool) { return string(v.Do), v.Do == Rest }
+
 // Event is something that a user should see on the deployment.
 type Event struct {
 	// Reason is one of v1alpha1.EventReasons.

@@ -80,7 +80,7 @@ func rest(w World) Verdict {
 	}
 	set := w.Set.DeepCopy()
 	set.Status = status(w)
-	return Verdict{Do: Rest, Set: set, Wake: nextAvailable(w)}
+	return Verdict{Do: Rest, Set: set, Wake: nextAvailable(w), Events: news(w, set.Status)}
 }
 
 // standing are the machines that neither end nor are about to. What the API server itself has said goes before the cache:

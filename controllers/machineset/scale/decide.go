@@ -135,5 +135,5 @@ func invalid(w World, reason, problem string) Verdict {
 		Type: v1alpha1.MachineSetValid, Status: corev1.ConditionFalse, Reason: reason,
 		Message: fmt.Sprintf("The MachineSet is not acted on until it is corrected: %s", problem),
 	})
-	return Verdict{Do: Rest, Set: set}
+	return Verdict{Do: Rest, Set: set, Events: news(w, set.Status)}
 }

@@ -92,26 +92,32 @@ func setCreateFailure(w World, s *v1alpha1.MachineSetStatus, failed *v1alpha1.Ma
 	})
 }
 
-// News says what the user is to be told when the status is written that the pass came to: what is wrong with the set, or that the
-// API server has refused something. The reason is "" when there was nothing, or the status tells of it already.
-func News(w World, written v1alpha1.MachineSetStatus) (reason, message string) {
+// news returns the Events of a status that is about to be written: what is wrong with the set, or all that the API server has refused
+// in this pass. What the status before says is not reported again. ReplicaFailure has room for one reason, so that a second one is
+// reported when the first one is, and not again while that lasts.
+func news(w World, written v1alpha1.MachineSetStatus) (events []Event) {
 	if is := condition(written, v1alpha1.MachineSetValid); is != nil {
 		if before := condition(w.Set.Status, v1alpha1.MachineSetValid); before != nil && *before == *is {
-			return "", ""
+			return nil
 		}
-		return validation.EventReason(is.Reason), is.Message
+		return []Event{{Reason: validation.EventReason(is.Reason), Message: is.Message}}
 	}
-	switch {
-	case w.Done.CreateError != "":
-		reason, message = v1alpha1.ReasonFailedCreate, w.Done.CreateError
-	case w.Done.DeleteError != "":
-		reason, message = v1alpha1.ReasonFailedDelete, w.Done.DeleteError
+	before, is := condition(w.Set.Status, v1alpha1.MachineSetReplicaFailure), condition(written, v1alpha1.MachineSetReplicaFailure)
+	known := ""
+	if before != nil && before.Status == corev1.ConditionTrue {
+		known = before.Reason
 	}
-	before := condition(w.Set.Status, v1alpha1.MachineSetReplicaFailure)
-	if before != nil && before.Status == corev1.ConditionTrue && before.Reason == reason {
-		return "", ""
+	if is == nil || is.Reason == known {
+		return nil
 	}
-	return reason, message
+	for _, refused := range []Event{
+		{Reason: v1alpha1.ReasonFailedCreate, Message: w.Done.CreateError}, {Reason: v1alpha1.ReasonFailedDelete, Message: w.Done.DeleteError},
+	} {
+		if refused.Message != "" && refused.Reason != known {
+			events = append(events, refused)
+		}
+	}
+	return events
 }
 
 // condition returns the condition of a type; nil when there is none.

@@ -103,7 +103,19 @@ type Verdict struct {
 	Wake time.Duration
 	// Untidy says that all intents are seen done and stand on the set still, with Rest.
 	Untidy bool
+	// Events report what has changed with the status of Set, with Rest.
+	Events []Event
 }
+
+// Event is something that a user should see on the set.
+type Event struct {
+	// Reason is one of v1alpha1.EventReasons.
+	Reason  string
+	Message string
+}
+
+// Next returns the name of the action, and whether the pass rests.
+func (v Verdict) Next() (action string, rest bool) { return string(v.Do), v.Do == Rest }
 
 // live is what the API server itself has said of a machine: nil that it is not the set's any more, or gone. asked is false
 // when it was not asked.
