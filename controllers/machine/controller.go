@@ -21,7 +21,7 @@ import (
 	machineclient "github.com/machine-controller-fleet/machine-controller-fleet/client/clientset/versioned/typed/machine/v1alpha1"
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machine/lifecycle"
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machine/secretwatch"
-	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/ready"
+	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machinefacts"
 	"github.com/machine-controller-fleet/machine-controller-fleet/driver"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/objectcache"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/patch"
@@ -203,7 +203,7 @@ func (c *Controller) reconcile(ctx context.Context, key types.NamespacedName) (r
 func (c *Controller) rest(ctx context.Context, p *pass, verdict lifecycle.Verdict) (runner.Result, error) {
 	verdict = lifecycle.EndAside(p.world, verdict)
 	if wait := c.heldBack(p, verdict); wait > 0 {
-		return runner.Result{RequeueAfter: ready.Sooner(wait, verdict.Wake)}, nil
+		return runner.Result{RequeueAfter: machinefacts.Sooner(wait, verdict.Wake)}, nil
 	}
 	c.dropUnwanted(p)
 	again := c.awaitSecrets(p, verdict)
@@ -212,7 +212,7 @@ func (c *Controller) rest(ctx context.Context, p *pass, verdict lifecycle.Verdic
 		return runner.Result{}, c.complain(ctx, p, err)
 	}
 	c.troubles.Delete(uid)
-	return runner.Result{RequeueAfter: ready.Sooner(verdict.Wake, again)}, nil
+	return runner.Result{RequeueAfter: machinefacts.Sooner(verdict.Wake, again)}, nil
 }
 
 // save writes the machine as the verdict has it, and tells the user.

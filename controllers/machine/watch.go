@@ -13,7 +13,7 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/disruption/recorded"
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machine/lifecycle"
-	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/nodeupdate"
+	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machinefacts"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/objectcache"
 )
 
@@ -125,6 +125,5 @@ func concernsMachine(before, after *corev1.Node) bool {
 
 // concernsDrain is what changes on a Node while it is drained, and hardly ever else.
 func concernsDrain(before, after *corev1.Node) bool {
-	isMarked := slices.ContainsFunc(after.Status.Conditions, func(c corev1.NodeCondition) bool { return c.Type == v1alpha1.NodeTerminating })
-	return (isMarked || nodeupdate.Stage(after) == v1alpha1.NodeReasonSelectedForUpdate) && (before.Spec.Unschedulable != after.Spec.Unschedulable || !slices.Equal(before.Status.VolumesAttached, after.Status.VolumesAttached))
+	return (machinefacts.IsTerminating(after) || machinefacts.InPlaceStage(after) == v1alpha1.NodeReasonSelectedForUpdate) && (before.Spec.Unschedulable != after.Spec.Unschedulable || !slices.Equal(before.Status.VolumesAttached, after.Status.VolumesAttached))
 }
