@@ -26,6 +26,7 @@ var pure = []string{
 	"controllers/machineset/scale",
 	"controllers/nodeowner",
 	"internal/bounded",
+	"internal/objectversion",
 	"shard/slotlabel/policy",
 	"shard/namespacelease/policy",
 	"membership",
