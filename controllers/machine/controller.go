@@ -91,19 +91,13 @@ type Controller struct {
 	secrets  *secretReader
 	awaited  *secretwatch.Watches
 
-	drains *drains
-	// troubles are those that API servers keep machines in, by UID of the machine.
-	troubles         sync.Map
+	drains           *drains
 	calls            *calls // of drivers
 	writes           *rates.Rates[types.UID]
-	endings          sync.Map          // VMs that clouds are deleting, by UID of the machine
-	proven           sync.Map          // provider IDs of VMs that clouds have shown to have the machine's UID, by that
-	rivals           sync.Map          // what live lists have shown of other machines that name the Node, as nodeRivals, by UID of the machine
-	claims           sync.Map          // Nodes that this process has claimed and the cache does not show yet, by name
-	tokens           sync.Map          // bootstrap token Secrets that this process has made, by UID of the machine
-	holding          turns.Mutex       // one at a time puts finalizers on classes and secrets
-	disruptionChecks *disruptionChecks // on writes of Nodes
-	refused          sync.Map          // what the API server has refused to have Nodes carry, by UID of the machine
+	memory           *memory[types.UID, remembered] // of machines, by their UID
+	claims           *memory[string, claim]         // of Nodes that this process has claimed and the cache does not show yet, by name
+	holding          turns.Mutex                    // one at a time puts finalizers on classes and secrets
+	disruptionChecks *disruptionChecks              // on writes of Nodes
 }
 
 // New makes the controller and has the View enqueue what concerns it.
@@ -114,6 +108,8 @@ func New(cfg Config) (*Controller, error) {
 		classes:          patch.New(func(ns string) patch.Patcher[*v1alpha1.MachineClass] { return cfg.Machines.MachineClasses(ns) }),
 		nodes:            patch.NewLatest[*corev1.Node](),
 		disruptionChecks: newDisruptionChecks(),
+		memory:           newMemory[types.UID, remembered](),
+		claims:           newMemory[string, claim](),
 		secrets:          newSecretReader(cfg.Secrets, cfg.Metadata, cfg.Namespace, cfg.Clock),
 		drains:           newDrains(),
 		calls:            newCalls(cfg.Workers),
@@ -161,6 +157,7 @@ func (c *Controller) reconcile(ctx context.Context, key types.NamespacedName) (r
 	}
 	telemetry.LinkTo(ctx, cached.Annotations[v1alpha1.AnnotationTraceparent])
 	newest := c.machines.Newest(cached)
+	defer c.forgetIfGone(key, newest)
 	if wait, err := c.aside(ctx, newest); wait > 0 || err != nil {
 		return runner.Result{RequeueAfter: wait}, err
 	}
@@ -211,7 +208,7 @@ func (c *Controller) rest(ctx context.Context, p *pass, verdict lifecycle.Verdic
 	if err := c.save(ctx, p, verdict); err != nil {
 		return runner.Result{}, c.complain(ctx, p, err)
 	}
-	c.troubles.Delete(uid)
+	c.memory.change(uid, func(is *remembered) { is.trouble = trouble{} })
 	return runner.Result{RequeueAfter: machinefacts.Sooner(verdict.Wake, again)}, nil
 }
 
