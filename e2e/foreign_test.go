@@ -13,7 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
-	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machineset/scale"
+	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machinefacts"
 	"github.com/machine-controller-fleet/machine-controller-fleet/driver"
 	"github.com/machine-controller-fleet/machine-controller-fleet/driver/simulated/cloudapi"
 )
@@ -98,7 +98,7 @@ func TestForeignNodeReplaced(t *testing.T) {
 		if len(list.Items) == 0 {
 			return errors.New("there is no MachineSet")
 		}
-		unlucky = scale.Name(list.Items[0].Name, list.Items[0].UID, 0)
+		unlucky = machinefacts.Name(list.Items[0].Name, list.Items[0].UID, 0)
 		return nil
 	})
 	node := s.foreignNode(unlucky)

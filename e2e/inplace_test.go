@@ -19,7 +19,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
-	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/nodeupdate"
+	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machinefacts"
 	"github.com/machine-controller-fleet/machine-controller-fleet/driver/simulated/cloudapi"
 )
 
@@ -126,7 +126,7 @@ func (s *space) reaches(stage string, result ...string) (reached string) {
 				reached = name
 				return nil
 			}
-			err = errors.Join(err, fmt.Errorf("%s is %s, labels %v", name, nodeupdate.Stage(n), n.Labels))
+			err = errors.Join(err, fmt.Errorf("%s is %s, labels %v", name, machinefacts.InPlaceStage(n), n.Labels))
 		}
 		return err
 	})
@@ -135,7 +135,7 @@ func (s *space) reaches(stage string, result ...string) (reached string) {
 
 // isAt reports whether a Node is selected and in a stage of its update, with a result if one is named, and with none if not.
 func isAt(n *corev1.Node, stage string, result ...string) bool {
-	return n.Labels[v1alpha1.LabelSelectedForUpdate] == "true" && nodeupdate.Stage(n) == stage && n.Labels[v1alpha1.LabelUpdateResult] == strings.Join(result, "")
+	return n.Labels[v1alpha1.LabelSelectedForUpdate] == "true" && machinefacts.InPlaceStage(n) == stage && n.Labels[v1alpha1.LabelUpdateResult] == strings.Join(result, "")
 }
 
 // movesAt hands the slot of pool over while a Node is in a stage of its update, and checks that the stage is the same when the new

@@ -14,7 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
-	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/nodeupdate"
+	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machinefacts"
 	"github.com/machine-controller-fleet/machine-controller-fleet/driver/simulated/cloudapi"
 )
 
@@ -42,8 +42,8 @@ func (s *space) comesTo(machine string, phase v1alpha1.MachinePhase, stage strin
 		if n, err = s.lab.Target.CoreV1().Nodes().Get(ctx, m.Labels[v1alpha1.LabelNode], metav1.GetOptions{}); err != nil {
 			return err
 		}
-		if is := m.Status.CurrentStatus.Phase; is != phase || nodeupdate.Stage(n) != stage {
-			return fmt.Errorf("it is %s (%s), the Node %q", is, m.Status.LastOperation.Description, nodeupdate.Stage(n))
+		if is := m.Status.CurrentStatus.Phase; is != phase || machinefacts.InPlaceStage(n) != stage {
+			return fmt.Errorf("it is %s (%s), the Node %q", is, m.Status.LastOperation.Description, machinefacts.InPlaceStage(n))
 		}
 		return nil
 	})
@@ -64,7 +64,7 @@ func (s *space) isBackFromUpdate(machine string) {
 			wrong.unless(!left, "it has the label %s", key)
 		}
 		wrong.unless(!n.Spec.Unschedulable && len(n.Spec.Taints) == 0, "cordoned: %v, taints %v", n.Spec.Unschedulable, n.Spec.Taints)
-		wrong.unless(nodeupdate.Stage(n) == v1alpha1.NodeReasonUpdateSuccessful, "its stage is %q", nodeupdate.Stage(n))
+		wrong.unless(machinefacts.InPlaceStage(n) == v1alpha1.NodeReasonUpdateSuccessful, "its stage is %q", machinefacts.InPlaceStage(n))
 		return wrong.err()
 	})
 }

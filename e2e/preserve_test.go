@@ -16,7 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
-	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machineset/scale"
+	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machinefacts"
 )
 
 // preservation is its representation on machine and Node.
@@ -157,7 +157,7 @@ func TestAutoPreserve(t *testing.T) {
 			return fmt.Errorf("there are %d MachineSets, %w", len(list.Items), err)
 		}
 		set := list.Items[0]
-		unlucky = []string{scale.Name(set.Name, set.UID, 0), scale.Name(set.Name, set.UID, 1)}
+		unlucky = []string{machinefacts.Name(set.Name, set.UID, 0), machinefacts.Name(set.Name, set.UID, 1)}
 		return nil
 	})
 	for _, name := range unlucky {

@@ -7,10 +7,10 @@ import (
 	"strings"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
-	"k8s.io/apimachinery/pkg/util/resourceversion"
 	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/objectversion"
 )
 
 // suffixLength is the number of random characters that distinguish the sessions of a replica.
@@ -110,8 +110,7 @@ func NextTransitions(l *coordinationv1.Lease) int32 {
 
 // IsOlder reports whether one version of a Lease is certainly older than another. Versions that cannot be compared are not older.
 func IsOlder(l, than *coordinationv1.Lease) bool {
-	order, err := resourceversion.CompareResourceVersion(l.ResourceVersion, than.ResourceVersion)
-	return err == nil && order < 0
+	return objectversion.Compare(l.ResourceVersion, than.ResourceVersion) < 0
 }
 
 // Annotate sets an annotation, or removes it if the value is "".

@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
+	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machinefacts"
 )
 
 // World is all that a decision about one root rests on. Everything in it is read only.
@@ -125,9 +126,9 @@ func candidates(w World, stand []Disruption) []candidate {
 			continue
 		}
 		c := candidate{Member: member, since: m.Status.CurrentStatus.LastUpdateTime.Time}
-		switch deadline, unhealthy := HealthDeadline(m, w.Limits.HealthTimeout); {
+		switch deadline, unhealthy := machinefacts.HealthDeadline(m, w.Limits.HealthTimeout); {
 		case stageOf(m, w.Now) == failed:
-			c.neverUp = !failedItsHealth(m)
+			c.neverUp = !machinefacts.HasFailedHealth(m)
 		case unhealthy && stageOf(m, w.Now) == steady && !deadline.After(w.Now):
 			c.since = deadline
 		default:
@@ -178,9 +179,7 @@ func loadOf(w World, stand []Disruption, waiting []candidate) load {
 	return l
 }
 
-func (c candidate) hasFailed() bool {
-	return c.Machine.Status.CurrentStatus.Phase == v1alpha1.MachineFailed
-}
+func (c candidate) hasFailed() bool { return machinefacts.HasFailed(c.Machine) }
 
 // against returns what counts against a candidate. A machine that is still there as a Node goes only when those that have
 // failed before it are replaced; these do not keep each other waiting.
@@ -235,7 +234,7 @@ func manyFailToComeUp(w World) bool {
 		switch m := member.Machine; stageOf(m, w.Now) {
 		case failed:
 			all++
-			if !failedItsHealth(m) {
+			if !machinefacts.HasFailedHealth(m) {
 				bad++
 			}
 		case steady:
@@ -268,7 +267,7 @@ func openScopes(w World) (scopes []Scope) {
 // wake returns when the next machine will have been unhealthy for too long, or is preserved no longer.
 func wake(w World) (wait time.Duration) {
 	for _, member := range w.Machines {
-		at, ok := HealthDeadline(member.Machine, w.Limits.HealthTimeout)
+		at, ok := machinefacts.HealthDeadline(member.Machine, w.Limits.HealthTimeout)
 		if expiry := member.Machine.Status.CurrentStatus.PreserveExpiryTime; expiry != nil && stageOf(member.Machine, w.Now) == aside {
 			at, ok = expiry.Time, true
 		}

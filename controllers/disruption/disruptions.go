@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
+	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machinefacts"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/bounded"
 )
 
@@ -79,7 +80,7 @@ func Allows(disruptions []Disruption, m *v1alpha1.Machine) bool {
 func (p Disruption) appliesTo(m *v1alpha1.Machine) bool {
 	switch m.Status.CurrentStatus.Phase { //nolint:exhaustive // in all others it is not to be replaced
 	case v1alpha1.MachineUnknown, v1alpha1.MachineInPlaceUpdateFailed:
-		return p.Since.Unix() == m.Status.CurrentStatus.LastUpdateTime.Unix() && !keepsItsHealth(m)
+		return p.Since.Unix() == m.Status.CurrentStatus.LastUpdateTime.Unix() && !machinefacts.HasNoHealthTimeout(m)
 	case v1alpha1.MachineFailed:
 		return true
 	}

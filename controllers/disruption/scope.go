@@ -3,10 +3,12 @@ package disruption
 import (
 	"cmp"
 	"strings"
+	"time"
 
 	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
+	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machinefacts"
 )
 
 // Zone returns the name of a zone; "" where a text is none, since zones are values of a label of Nodes. Tenants write it in
@@ -115,20 +117,14 @@ func (t Tally) evidence(namespace string) Count {
 // hasNode reports whether there is a Node that is bound to the machine. A phase is what any author of Machines can write, and a
 // Ready machine counts against a halt in all namespaces. So without a Node it does not count. One that is not Ready counts
 // without a Node, too: it may have lost it with its VM; and those of one namespace halt no other.
-func Of(m *v1alpha1.Machine, hasNode bool) Count {
-	s := m.Status.CurrentStatus
+func Of(m *v1alpha1.Machine, hasNode bool, now time.Time) Count {
 	switch {
 	case m.DeletionTimestamp != nil:
 		return Count{}
-	case s.Phase == v1alpha1.MachineRunning && hasNode:
+	case machinefacts.IsReady(m) && hasNode:
 		return Count{Ready: 1}
-	case isUnhealthy(m), failedItsHealth(m) && s.PreserveExpiryTime == nil:
+	case machinefacts.IsUnhealthy(m), machinefacts.HasFailedHealth(m) && !machinefacts.IsPreserved(m, now):
 		return Count{NotReady: 1}
 	}
 	return Count{}
-}
-
-// failedItsHealth says that the machine has failed, and was a healthy Node before.
-func failedItsHealth(m *v1alpha1.Machine) bool {
-	return m.Status.CurrentStatus.Phase == v1alpha1.MachineFailed && m.Status.LastOperation.Type != v1alpha1.MachineOperationCreate
 }

@@ -20,7 +20,9 @@ func TestWhatAMachineCountsAs(t *testing.T) {
 		return m
 	}
 	preserved := phase(v1alpha1.MachineFailed, v1alpha1.MachineOperationHealthCheck)
-	preserved.Status.CurrentStatus.PreserveExpiryTime = &metav1.Time{Time: start}
+	preserved.Status.CurrentStatus.PreserveExpiryTime = &metav1.Time{Time: start.Add(time.Second)}
+	overdue := phase(v1alpha1.MachineFailed, v1alpha1.MachineOperationHealthCheck)
+	overdue.Status.CurrentStatus.PreserveExpiryTime = &metav1.Time{Time: start}
 	deleted := phase(v1alpha1.MachineUnknown, v1alpha1.MachineOperationHealthCheck)
 	deleted.DeletionTimestamp = &metav1.Time{Time: start}
 	for name, tc := range map[string]struct {
@@ -36,12 +38,13 @@ func TestWhatAMachineCountsAs(t *testing.T) {
 		"it was updated in place, and restarts": {phase(v1alpha1.MachineInPlaceUpdateSuccessful, v1alpha1.MachineOperationInPlaceUpdate), Count{}, Count{}},
 		"it could not be updated in place":      {phase(v1alpha1.MachineInPlaceUpdateFailed, v1alpha1.MachineOperationInPlaceUpdate), notReady, notReady},
 		"it has failed and is preserved":        {preserved, Count{}, Count{}},
+		"its preservation is over":              {overdue, notReady, notReady},
 		"it is being deleted":                   {deleted, Count{}, Count{}},
 	} {
-		if got := Of(tc.machine, true); got != tc.want {
+		if got := Of(tc.machine, true, start); got != tc.want {
 			t.Errorf("%s: %+v, want %+v", name, got, tc.want)
 		}
-		if got := Of(tc.machine, false); got != tc.without {
+		if got := Of(tc.machine, false, start); got != tc.without {
 			t.Errorf("%s, without a Node: %+v, want %+v", name, got, tc.without)
 		}
 	}

@@ -96,11 +96,11 @@ func (c *Controller) deleteVM(ctx context.Context, p *pass, target driver.Target
 	machine := p.world.Machine.UID
 	switch {
 	case err != nil && driver.CodeOf(err) != driver.NotFound:
-		c.endings.Delete(machine)
+		c.memory.change(machine, func(is *remembered) { is.ending = ending{} })
 		p.world.VM = lifecycle.VMFact{LastKnownState: resp.LastKnownState}
 		return err
 	case err != nil || resp.Gone:
-		c.endings.Delete(machine)
+		c.memory.change(machine, func(is *remembered) { is.ending = ending{} })
 		p.world.VM = lifecycle.VMFact{State: lifecycle.VMAbsent, Gone: true, Left: resp.Left, Adopting: target.Adopt}
 	default:
 		p.world.VM = c.noteEnding(machine, target.Adopt)
@@ -114,7 +114,7 @@ func (c *Controller) deleteVM(ctx context.Context, p *pass, target driver.Target
 func (c *Controller) noteVM(p *pass, fact lifecycle.VMFact) error {
 	p.world.VM = fact
 	if fact.State == lifecycle.VMPresent || fact.State == lifecycle.VMUninitialized {
-		c.proven.Store(p.world.Machine.UID, fact.ProviderID)
+		c.memory.change(p.world.Machine.UID, func(is *remembered) { is.proven = fact.ProviderID })
 		p.world.Proven = fact.ProviderID
 	}
 	if fact.NodeName == "" {

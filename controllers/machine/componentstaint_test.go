@@ -7,7 +7,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
-	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/nodeupdate"
+	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machinefacts"
 )
 
 // TestTheTaintOfAnUpdatedNodeCanBeOmitted: by the setting, and by the annotation of the machine's root, which goes before it.
@@ -44,7 +44,7 @@ func TestTheTaintOfAnUpdatedNodeCanBeOmitted(t *testing.T) {
 				b.labelNode(v1alpha1.LabelUpdateResult, v1alpha1.UpdateResultSuccessful)
 				b.becomes(v1alpha1.MachineRunning, 2*time.Second)
 				b.pass(time.Minute)
-				if node := b.node(); nodeupdate.AwaitsComponents(node) != tc.want || node.Labels[v1alpha1.LabelUpdateResult] != "" {
+				if node := b.node(); machinefacts.AwaitsComponents(node) != tc.want || node.Labels[v1alpha1.LabelUpdateResult] != "" {
 					t.Errorf("taints %v, labels %v; want the taint: %v", node.Spec.Taints, node.Labels, tc.want)
 				}
 			})

@@ -20,7 +20,7 @@ import (
 	machineclient "github.com/machine-controller-fleet/machine-controller-fleet/client/clientset/versioned/typed/machine/v1alpha1"
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machine/lifecycle"
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machine/secretwatch"
-	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/ready"
+	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machinefacts"
 	"github.com/machine-controller-fleet/machine-controller-fleet/driver"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/bounded"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/objectcache"
@@ -89,19 +89,13 @@ type Controller struct {
 	secrets  *secretReader
 	awaited  *secretwatch.Watches
 
-	drains *drains
-	// troubles are those that API servers keep machines in, by UID of the machine.
-	troubles         sync.Map
+	drains           *drains
 	calls            *calls // of drivers
 	writes           *rates.Rates[types.UID]
-	endings          sync.Map          // VMs that clouds are deleting, by UID of the machine
-	proven           sync.Map          // provider IDs of VMs that clouds have shown to have the machine's UID, by that
-	rivals           sync.Map          // what live lists have shown of other machines that name the Node, as nodeRivals, by UID of the machine
-	claims           sync.Map          // Nodes that this process has claimed and the cache does not show yet, by name
-	tokens           sync.Map          // bootstrap token Secrets that this process has made, by UID of the machine
-	holding          turns.Mutex       // one at a time puts finalizers on classes and secrets
-	disruptionChecks *disruptionChecks // on writes of Nodes
-	refused          sync.Map          // what the API server has refused to have Nodes carry, by UID of the machine
+	memory           *memory[types.UID, remembered] // of machines, by their UID
+	claims           *memory[string, claim]         // of Nodes that this process has claimed and the cache does not show yet, by name
+	holding          turns.Mutex                    // one at a time puts finalizers on classes and secrets
+	disruptionChecks *disruptionChecks              // on writes of Nodes
 }
 
 // New makes the controller and has the View enqueue what concerns it.
@@ -112,6 +106,8 @@ func New(cfg Config) (*Controller, error) {
 		classes:          patch.New(func(ns string) patch.Patcher[*v1alpha1.MachineClass] { return cfg.Machines.MachineClasses(ns) }),
 		nodes:            patch.NewLatest[*corev1.Node](),
 		disruptionChecks: newDisruptionChecks(),
+		memory:           newMemory[types.UID, remembered](),
+		claims:           newMemory[string, claim](),
 		secrets:          newSecretReader(cfg.Secrets, cfg.Metadata, cfg.Namespace, cfg.Clock),
 		drains:           newDrains(),
 		calls:            newCalls(cfg.Workers),
@@ -160,6 +156,7 @@ func (c *Controller) reconcile(ctx context.Context, key types.NamespacedName) (r
 	}
 	telemetry.LinkTo(ctx, cached.Annotations[v1alpha1.AnnotationTraceparent])
 	newest := c.machines.Newest(cached)
+	defer c.forgetIfGone(key, newest)
 	if wait, err := c.aside(ctx, newest); wait > 0 || err != nil {
 		return runner.Result{RequeueAfter: wait}, err
 	}
@@ -205,7 +202,7 @@ func (c *Controller) step(ctx context.Context, p *pass, verdict lifecycle.Verdic
 func (c *Controller) rest(ctx context.Context, p *pass, verdict lifecycle.Verdict) (runner.Result, error) {
 	verdict = lifecycle.EndAside(p.world, verdict)
 	if wait := c.heldBack(p, verdict); wait > 0 {
-		return runner.Result{RequeueAfter: ready.Sooner(wait, verdict.Wake)}, nil
+		return runner.Result{RequeueAfter: machinefacts.Sooner(wait, verdict.Wake)}, nil
 	}
 	c.dropUnwanted(p)
 	again := c.awaitSecrets(p, verdict)
@@ -213,8 +210,8 @@ func (c *Controller) rest(ctx context.Context, p *pass, verdict lifecycle.Verdic
 	if err := c.save(ctx, p, verdict); err != nil {
 		return runner.Result{}, c.complain(ctx, p, err)
 	}
-	c.troubles.Delete(uid)
-	return runner.Result{RequeueAfter: ready.Sooner(verdict.Wake, again)}, nil
+	c.memory.change(uid, func(is *remembered) { is.trouble = trouble{} })
+	return runner.Result{RequeueAfter: machinefacts.Sooner(verdict.Wake, again)}, nil
 }
 
 // save writes the machine as the verdict has it, and then emits the Events of that.

@@ -16,8 +16,7 @@ type ending struct {
 
 // observeEnding puts a VM that is ending into the world, so that the cloud is left alone for a while.
 func (c *Controller) observeEnding(p *pass) {
-	if found, ok := c.endings.Load(p.world.Machine.UID); ok {
-		e, _ := found.(ending)
+	if e := c.memory.of(p.world.Machine.UID).ending; !e.since.IsZero() {
 		p.world.VM = e.fact()
 	}
 }
@@ -25,11 +24,12 @@ func (c *Controller) observeEnding(p *pass) {
 // noteEnding notes that the cloud goes on deleting a VM.
 func (c *Controller) noteEnding(machine types.UID, adopting bool) lifecycle.VMFact {
 	e := ending{since: c.cfg.Clock.Now(), asked: c.cfg.Clock.Now(), adopting: adopting}
-	if found, ok := c.endings.Load(machine); ok {
-		before, _ := found.(ending)
-		e.since = before.since
-	}
-	c.endings.Store(machine, e)
+	c.memory.change(machine, func(is *remembered) {
+		if !is.ending.since.IsZero() {
+			e.since = is.ending.since
+		}
+		is.ending = e
+	})
 	return e.fact()
 }
 

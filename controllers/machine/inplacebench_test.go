@@ -11,7 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
-	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/nodeupdate"
+	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machinefacts"
 	"github.com/machine-controller-fleet/machine-controller-fleet/driver"
 )
 
@@ -44,7 +44,7 @@ func (b *bench) isUpdated() {
 
 func (b *bench) stageIs(want string) {
 	b.Helper()
-	if is := nodeupdate.Stage(b.node()); is != want {
+	if is := machinefacts.InPlaceStage(b.node()); is != want {
 		b.Fatalf("the Node says %q, want %q; the machine says %q", is, want, b.says())
 	}
 }

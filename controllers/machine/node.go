@@ -22,7 +22,7 @@ func (c *Controller) findNode(ctx context.Context, p *pass) error {
 	node, err := p.cluster.Client.CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{})
 	switch {
 	case apierrors.IsNotFound(err):
-		c.claims.Delete(name)
+		c.claims.forget(name)
 		p.world.Node = lifecycle.NodeFact{State: lifecycle.NodeAbsent}
 	case err != nil:
 		return fmt.Errorf("read Node %s: %w", name, err)

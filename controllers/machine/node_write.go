@@ -31,10 +31,8 @@ type refusal struct {
 func (c *Controller) noteNode(p *pass, node *corev1.Node) {
 	now := c.cfg.Clock.Now()
 	fact := lifecycle.NodeFact{State: lifecycle.NodePresent, Node: node, RestUntil: c.disruptionChecks.until(node.UID, now)}
-	if found, ok := c.refused.Load(p.world.Machine.UID); ok {
-		if r, _ := found.(refusal); r.generation == p.world.Machine.Generation && now.Before(r.until) {
-			fact.Refused, fact.RefusedUntil = r.why, r.until
-		}
+	if r := c.memory.of(p.world.Machine.UID).refused; r.generation == p.world.Machine.Generation && now.Before(r.until) {
+		fact.Refused, fact.RefusedUntil = r.why, r.until
 	}
 	p.world.Node = fact
 }
@@ -44,7 +42,7 @@ func (c *Controller) claimNode(ctx context.Context, p *pass, patch *nodesync.Pat
 	name := p.world.Node.Node.Name
 	written, err := c.writeNodeIfFit(ctx, p, patch)
 	if written {
-		c.claims.Store(name, claim{node: p.world.Node.Node, at: c.cfg.Clock.Now()})
+		c.claims.change(name, func(is *claim) { *is = claim{node: p.world.Node.Node, at: c.cfg.Clock.Now()} })
 	}
 	return err
 }
@@ -61,7 +59,7 @@ func (c *Controller) writeNodeIfFit(ctx context.Context, p *pass, patch *nodesyn
 	written, err = c.patchNode(ctx, p, patch)
 	unfit := apierrors.IsInvalid(err) || apierrors.IsForbidden(err) || apierrors.IsBadRequest(err)
 	if unfit && p.world.Node.Refused != "" {
-		c.refused.Delete(p.world.Machine.UID) // it was not that
+		c.memory.change(p.world.Machine.UID, func(is *remembered) { is.refused = refusal{} }) // it was not that
 	}
 	if !unfit || p.world.Node.Refused != "" {
 		return written, err
@@ -69,7 +67,7 @@ func (c *Controller) writeNodeIfFit(ctx context.Context, p *pass, patch *nodesyn
 	klog.FromContext(ctx).V(2).Info("The Node was refused what its machine asks for", "node", p.world.Node.Node.Name, "err", err)
 	m := p.world.Machine
 	r := refusal{generation: m.Generation, why: err.Error(), until: c.cfg.Clock.Now().Add(refusedRetry)}
-	c.refused.Store(m.UID, r)
+	c.memory.change(m.UID, func(is *remembered) { is.refused = r })
 	p.world.Node.Refused, p.world.Node.RefusedUntil = r.why, r.until
 	return false, nil
 }

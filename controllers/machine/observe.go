@@ -53,9 +53,7 @@ func (c *Controller) observe(m *v1alpha1.Machine) (*pass, error) {
 	if secrets, ok := c.secrets.cached(p.world.Class.Class); ok {
 		c.noteSecrets(p, secrets)
 	}
-	if proven, ok := c.proven.Load(m.UID); ok {
-		p.world.Proven, _ = proven.(string)
-	}
+	p.world.Proven = c.memory.of(m.UID).proven
 	c.observeNode(p, lifecycle.NodeName(m))
 	c.observeEnding(p)
 	p.world.Disruption, p.world.Marks, p.world.NoComponentsTaint = c.disruption(m), c.marks(m), c.omitsComponentsTaint(m)
@@ -105,26 +103,20 @@ func (c *Controller) observeNode(p *pass, name string) {
 		return
 	}
 	if node, known := p.cluster.Nodes.Get(types.NamespacedName{Name: name}); known {
-		c.claims.Delete(name)
+		c.claims.forget(name)
 		c.noteNode(p, c.nodes.Newest(node))
 		return
 	}
-	if claimed, ok := c.claims.Load(name); ok {
-		if claim, _ := claimed.(claim); c.cfg.Clock.Since(claim.at) < lateCache {
+	if claim := c.claims.of(name); claim.node != nil {
+		if c.cfg.Clock.Since(claim.at) < lateCache {
 			c.noteNode(p, c.nodes.Newest(claim.node))
 			return
 		}
-		c.claims.Delete(name)
+		c.claims.forget(name)
 	}
 	if c.cfg.IsUnlabeled != nil && c.cfg.IsUnlabeled(name) {
 		p.world.Node.State = lifecycle.NodeNamed
 	}
-}
-
-// claim is a Node as it came back from being claimed. It stands in for the cache, which follows a Node only from then on.
-type claim struct {
-	node *corev1.Node
-	at   time.Time
 }
 
 // lateCache is how late the cache may be with a Node that was claimed. What it does not show by then is gone again.

@@ -33,11 +33,9 @@ type nodeRivals struct {
 // Node: those that name it, and that it is tied to as it is to this one.
 func (c *Controller) findNodeRivals(ctx context.Context, p *pass) (err error) {
 	m, node := p.world.Machine, p.world.Node.Node
-	if known, ok := c.rivals.Load(m.UID); ok {
-		if known, _ := known.(nodeRivals); known.node == node.UID && c.cfg.Clock.Since(known.at) < rivalsKept {
-			p.world.NodeRivals = known.found
-			return nil
-		}
+	if known := c.memory.of(m.UID).rivals; known.node == node.UID && c.cfg.Clock.Since(known.at) < rivalsKept {
+		p.world.NodeRivals = known.found
+		return nil
 	}
 	p.world.NodeRivals, err = c.findRivals(ctx, m, labels.Set{v1alpha1.LabelNode: node.Name}, func(other *v1alpha1.Machine) bool {
 		return nodeowner.Relate(other, node) == nodeowner.Tied
@@ -45,7 +43,8 @@ func (c *Controller) findNodeRivals(ctx context.Context, p *pass) (err error) {
 	if err != nil {
 		return fmt.Errorf("look for other machines of Node %s: %w", node.Name, err)
 	}
-	c.rivals.Store(m.UID, nodeRivals{node: node.UID, at: c.cfg.Clock.Now(), found: p.world.NodeRivals})
+	found := nodeRivals{node: node.UID, at: c.cfg.Clock.Now(), found: p.world.NodeRivals}
+	c.memory.change(m.UID, func(is *remembered) { is.rivals = found })
 	return nil
 }
 

@@ -21,7 +21,7 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machine/lifecycle"
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machine/secretwatch"
-	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/ready"
+	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machinefacts"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/bounded"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/objectcache"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/turns"
@@ -303,7 +303,7 @@ func (c *Controller) awaitSecrets(p *pass, verdict lifecycle.Verdict) (again tim
 		again = foreignPoll
 	}
 	key := objectcache.Key(m)
-	again = ready.Sooner(again, c.awaited.Await(m.UID, own, func() { c.runner.Enqueue(key) }))
+	again = machinefacts.Sooner(again, c.awaited.Await(m.UID, own, func() { c.runner.Enqueue(key) }))
 	if _, known := c.cfg.View.Machines.Get(key); !known { // it is somebody else's since, and nobody would forget it
 		c.awaited.Forget(m.UID)
 	}

@@ -103,8 +103,7 @@ func readToken(ctx context.Context, secrets corev1client.SecretInterface, name s
 // prolongToken makes the token of a machine whose VM has not joined yet valid for longer.
 func (c *Controller) prolongToken(ctx context.Context, p *pass) error {
 	m := p.world.Machine
-	if made, ok := c.tokens.Load(m.UID); ok {
-		secret, _ := made.(*corev1.Secret)
+	if secret := c.memory.of(m.UID).token; secret != nil {
 		if err := c.keepValid(ctx, p, secret); !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
 			return err
 		}
@@ -140,13 +139,13 @@ func (c *Controller) keepValid(ctx context.Context, p *pass, secret *corev1.Secr
 		secrets := p.cluster.Client.CoreV1().Secrets(tokenNamespace)
 		secret, err = secrets.Patch(ctx, secret.Name, types.MergePatchType, patch, metav1.PatchOptions{})
 		if apierrors.IsNotFound(err) || apierrors.IsConflict(err) { // it is gone, or another one by now
-			c.tokens.Delete(m.UID)
+			c.memory.change(m.UID, func(is *remembered) { is.token = nil })
 		}
 		if err != nil {
 			return fmt.Errorf("prolong bootstrap token: %w", err)
 		}
 	}
-	c.tokens.Store(m.UID, secret)
+	c.memory.change(m.UID, func(is *remembered) { is.token = secret })
 	p.world.Token, p.world.TokenExpiry = lifecycle.TokenPresent, expiryOf(secret)
 	return nil
 }
@@ -154,8 +153,7 @@ func (c *Controller) keepValid(ctx context.Context, p *pass, secret *corev1.Secr
 // tokenExpiry returns when the bootstrap token expires that this process has made or read for a machine; the zero Time when it
 // has not.
 func (c *Controller) tokenExpiry(machine types.UID) time.Time {
-	made, _ := c.tokens.Load(machine)
-	if secret, ok := made.(*corev1.Secret); ok {
+	if secret := c.memory.of(machine).token; secret != nil {
 		return expiryOf(secret)
 	}
 	return time.Time{}
@@ -205,8 +203,8 @@ func (c *Controller) tokenSecret(m *v1alpha1.Machine, id string) *corev1.Secret 
 func (c *Controller) dropToken(ctx context.Context, p *pass) error {
 	m := p.world.Machine
 	secrets := p.cluster.Client.CoreV1().Secrets(tokenNamespace)
-	if made, ok := c.tokens.LoadAndDelete(m.UID); ok { // this process has made it, and need not look for it
-		secret, _ := made.(*corev1.Secret)
+	if secret := c.memory.of(m.UID).token; secret != nil { // this process has made it, and need not look for it
+		c.memory.change(m.UID, func(is *remembered) { is.token = nil })
 		err := secrets.Delete(ctx, secret.Name, metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &secret.UID}})
 		if err == nil {
 			p.world.Token = lifecycle.TokenAbsent

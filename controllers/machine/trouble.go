@@ -29,8 +29,13 @@ func (c *Controller) complain(ctx context.Context, p *pass, err error) error {
 		return err
 	}
 	m, now := p.world.Machine, c.cfg.Clock.Now()
-	known, _ := c.troubles.LoadOrStore(m.UID, trouble{since: now})
-	t, _ := known.(trouble)
+	var t trouble
+	c.memory.change(m.UID, func(is *remembered) {
+		if is.trouble.since.IsZero() {
+			is.trouble.since = now
+		}
+		t = is.trouble
+	})
 	if now.Sub(t.since) < patience || now.Sub(t.reported) < troublePause {
 		return err
 	}
@@ -39,7 +44,7 @@ func (c *Controller) complain(ctx context.Context, p *pass, err error) error {
 		return errors.Join(err, failed)
 	}
 	t.reported = now
-	c.troubles.Store(m.UID, t)
+	c.memory.change(m.UID, func(is *remembered) { is.trouble = t })
 	return err
 }
 

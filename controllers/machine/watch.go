@@ -13,7 +13,7 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/disruption/recorded"
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machine/lifecycle"
-	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/nodeupdate"
+	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machinefacts"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/objectcache"
 )
 
@@ -49,17 +49,7 @@ func (c *Controller) changed(before, after *v1alpha1.Machine) {
 		return
 	}
 	c.noteGone(before)
-	c.machines.Forget(before.UID)
-	c.drains.forget(before.UID)
-	c.awaited.Forget(before.UID)
-	c.tokens.Delete(before.UID)
-	c.claims.Delete(lifecycle.NodeName(before))
-	c.refused.Delete(before.UID)
-	c.troubles.Delete(before.UID)
-	c.endings.Delete(before.UID)
-	c.writes.Forget(before.UID)
-	c.proven.Delete(before.UID)
-	c.rivals.Delete(before.UID)
+	c.forget(before)
 }
 
 // classChanged has the machines of a class looked at: they may have waited for it.
@@ -68,7 +58,7 @@ func (c *Controller) classChanged(before, after *v1alpha1.MachineClass) {
 		return
 	}
 	for _, m := range c.cfg.View.Machines.By(indexByClass, objectcache.Key(after).String()) {
-		c.refused.Delete(m.UID)
+		c.memory.change(m.UID, func(is *remembered) { is.refused = refusal{} })
 		c.runner.Enqueue(objectcache.Key(m))
 	}
 }
@@ -81,12 +71,10 @@ func (c *Controller) enqueueIndexed(index, value string) {
 
 // NodeAppeared has the machine looked at whose Node, by its name, is one that is in no slot.
 func (c *Controller) NodeAppeared(name string, uid types.UID) {
-	if claimed, ok := c.claims.Load(name); ok {
-		if claim, _ := claimed.(claim); claim.node.UID == uid {
-			return // late news of a Node that was claimed since
-		}
-		c.claims.Delete(name)
+	if claim := c.claims.of(name); claim.node != nil && claim.node.UID == uid {
+		return // late news of a Node that was claimed since
 	}
+	c.claims.forget(name)
 	c.enqueueIndexed(indexByNode, name)
 }
 
@@ -96,7 +84,7 @@ func (c *Controller) nodeChanged(before, after *corev1.Node) {
 	case after == nil:
 		c.nodes.Forget(before.UID)
 		c.disruptionChecks.forget(before.UID)
-		c.claims.Delete(before.Name)
+		c.claims.forget(before.Name)
 		c.enqueueIndexed(indexByNode, before.Name)
 	case before == nil || concernsMachine(before, after) || concernsDrain(before, after):
 		c.enqueueIndexed(indexByNode, after.Name)
@@ -125,6 +113,5 @@ func concernsMachine(before, after *corev1.Node) bool {
 
 // concernsDrain is what changes on a Node while it is drained, and hardly ever else.
 func concernsDrain(before, after *corev1.Node) bool {
-	isMarked := slices.ContainsFunc(after.Status.Conditions, func(c corev1.NodeCondition) bool { return c.Type == v1alpha1.NodeTerminating })
-	return (isMarked || nodeupdate.Stage(after) == v1alpha1.NodeReasonSelectedForUpdate) && (before.Spec.Unschedulable != after.Spec.Unschedulable || !slices.Equal(before.Status.VolumesAttached, after.Status.VolumesAttached))
+	return (machinefacts.IsTerminating(after) || machinefacts.InPlaceStage(after) == v1alpha1.NodeReasonSelectedForUpdate) && (before.Spec.Unschedulable != after.Spec.Unschedulable || !slices.Equal(before.Status.VolumesAttached, after.Status.VolumesAttached))
 }

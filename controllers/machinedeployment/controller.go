@@ -20,7 +20,7 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 	machineclient "github.com/machine-controller-fleet/machine-controller-fleet/client/clientset/versioned/typed/machine/v1alpha1"
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machinedeployment/rollout"
-	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/ready"
+	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machinefacts"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/objectcache"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/ownerref"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/patch"
@@ -161,7 +161,7 @@ func (c *Controller) rest(ctx context.Context, w *rollout.World, verdict rollout
 	if wait := c.pace.Wait(w.Deployment, change(w.Deployment, wanted, verdict.Replacing), c.cfg.Clock.Now()); wait > 0 {
 		// The names of machines that have gone wait with it: whatever else is written on a deployment may be a conflict to the
 		// cluster-autoscaler, which tries again seconds later.
-		return runner.Result{RequeueAfter: ready.Sooner(wait, verdict.Wake)}, nil
+		return runner.Result{RequeueAfter: machinefacts.Sooner(wait, verdict.Wake)}, nil
 	}
 	_, err := c.deployments.Commit(ctx, w.Deployment, wanted)
 	if apierrors.IsNotFound(err) {

@@ -65,21 +65,24 @@ func (c *Controller) machineChanged(before, after *v1alpha1.Machine) {
 // standing is all of a machine that a rollout goes by.
 type standing struct {
 	set       types.UID
+	preserved int64 // until when; 0 when it is not preserved
 	phase     v1alpha1.MachinePhase
 	operation v1alpha1.MachineOperationType
 	state     v1alpha1.MachineState
 	code      string
 	deleted   bool
-	preserved bool
 	node      string
 	updated   string
 }
 
 func countsAs(m *v1alpha1.Machine) standing {
 	s := standing{
-		phase: m.Status.CurrentStatus.Phase, deleted: m.DeletionTimestamp != nil, preserved: m.Status.CurrentStatus.PreserveExpiryTime != nil,
+		phase: m.Status.CurrentStatus.Phase, deleted: m.DeletionTimestamp != nil,
 		node: m.Labels[v1alpha1.LabelNode], updated: m.Labels[v1alpha1.LabelUpdateResult],
 		operation: m.Status.LastOperation.Type, state: m.Status.LastOperation.State, code: m.Status.LastOperation.ErrorCode,
+	}
+	if expiry := m.Status.CurrentStatus.PreserveExpiryTime; expiry != nil {
+		s.preserved = expiry.Unix()
 	}
 	if set := metav1.GetControllerOfNoCopy(m); set != nil {
 		s.set = set.UID

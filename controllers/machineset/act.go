@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
+	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machinefacts"
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machineset/scale"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/decode"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/ownerref"
@@ -146,7 +147,7 @@ func (c *Controller) createOne(ctx context.Context, set *v1alpha1.MachineSet, or
 	if err != nil {
 		return false, fmt.Errorf("read machine %s, which exists already: %w", machine.Name, err)
 	}
-	theirs, known := scale.Ordinal(other)
+	theirs, known := machinefacts.Ordinal(other)
 	owner := metav1.GetControllerOfNoCopy(other)
 	return owner == nil || owner.UID != set.UID || !known || theirs != ordinal, nil
 }
@@ -156,7 +157,7 @@ func newMachine(ctx context.Context, set *v1alpha1.MachineSet, ordinal int64) *v
 	template := set.Spec.Template.DeepCopy()
 	m := &v1alpha1.Machine{
 		ObjectMeta: metav1.ObjectMeta{
-			Name: scale.Name(set.Name, set.UID, ordinal), Namespace: set.Namespace,
+			Name: machinefacts.Name(set.Name, set.UID, ordinal), Namespace: set.Namespace,
 			Labels: template.Labels, Annotations: template.Annotations, Finalizers: template.Finalizers,
 			OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(set, v1alpha1.SchemeGroupVersion.WithKind("MachineSet"))},
 		},

@@ -21,8 +21,8 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 	machineclient "github.com/machine-controller-fleet/machine-controller-fleet/client/clientset/versioned/typed/machine/v1alpha1"
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/disruption/recorded"
+	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machinefacts"
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machineset/scale"
-	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/ready"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/objectcache"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/ownerref"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/patch"
@@ -157,9 +157,9 @@ func (c *Controller) reconcile(ctx context.Context, key types.NamespacedName) (r
 // rest writes what the pass came to, and returns when to look again.
 func (c *Controller) rest(ctx context.Context, w *scale.World, verdict scale.Verdict) (runner.Result, error) {
 	wait, err := c.write(ctx, *w, verdict)
-	wait = ready.Sooner(wait, c.untidy(w.Set.UID, verdict.Untidy))
+	wait = machinefacts.Sooner(wait, c.untidy(w.Set.UID, verdict.Untidy))
 	if len(w.Done.Created) > 0 || w.Live != nil && len(scale.Unseen(*w)) > 0 {
-		wait = ready.Sooner(wait, lateCache+time.Second) // should the cache never show them
+		wait = machinefacts.Sooner(wait, lateCache+time.Second) // should the cache never show them
 	}
 	return runner.Result{RequeueAfter: wait}, err
 }
@@ -182,7 +182,7 @@ func (c *Controller) write(ctx context.Context, w scale.World, verdict scale.Ver
 			telemetry.Emit(c.cfg.Events, w.Set, event.Reason, event.Message)
 		}
 	}
-	return ready.Sooner(wait, verdict.Wake), err
+	return machinefacts.Sooner(wait, verdict.Wake), err
 }
 
 // change says how a status differs from the one before. What is wrong does not wait for what is counted while machines are
@@ -255,7 +255,7 @@ func (c *Controller) remember(set *v1alpha1.MachineSet, owned []*v1alpha1.Machin
 	}
 	standing := map[types.UID]bool{}
 	for _, m := range owned {
-		if ordinal, ok := scale.OrdinalIn(set, m); ok {
+		if ordinal, ok := machinefacts.OrdinalIn(set, m); ok {
 			delete(known.created, ordinal)
 		}
 		delete(known.awaited, m.UID)

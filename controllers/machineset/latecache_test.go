@@ -18,7 +18,7 @@ import (
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/disruption"
-	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machineset/scale"
+	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machinefacts"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/objectcache"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/testkit/apitest"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/testkit/worlds"
@@ -276,7 +276,7 @@ func (w *lateWorld) settle() {
 	if got := len(w.standing()); got != int(set.Spec.Replicas) {
 		w.Errorf("%d machines stand in the end, want %d", got, set.Spec.Replicas)
 	}
-	if in, err := scale.ReadIntents(set); err != nil || len(in.Create)+len(in.Delete) > 0 {
+	if in, err := machinefacts.ReadIntents(set); err != nil || len(in.Create)+len(in.Delete) > 0 {
 		w.Errorf("intents %+v are left, %v", in, err)
 	}
 	if got := int(set.Status.Replicas); got != len(w.machines()) {

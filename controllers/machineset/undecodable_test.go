@@ -9,7 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
-	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machineset/scale"
+	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machinefacts"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/decode"
 )
 
@@ -158,7 +158,7 @@ func TestANameIsTakenByAMachineThatCannotBeDecoded(t *testing.T) {
 	onBench(t, func(b *bench) {
 		b.create(0)
 		b.pass(time.Minute)
-		name := scale.Name("set", b.set().UID, 0)
+		name := machinefacts.Name("set", b.set().UID, 0)
 		b.put(name, func(m *v1alpha1.Machine) { m.Labels = nil })
 		b.server.SetUndecodable("machines", "n", name, true)
 		b.patch(`{"spec":{"replicas":1}}`)

@@ -198,7 +198,7 @@ func (h *Breakers) own(slots int) disruption.Own {
 		if !labelled || !ours {
 			continue
 		}
-		if n := h.tree.count(m); n != (disruption.Count{}) {
+		if n := h.tree.count(m, h.cfg.Clock.Now()); n != (disruption.Count{}) {
 			counts.Add(h.tree.scopeOf(m), m.Namespace, n)
 		}
 	}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/disruption"
+	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machinefacts"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/patch"
 )
 
@@ -37,73 +38,39 @@ func setRoots(c *Controller) (*roots[*v1alpha1.MachineSet], error) {
 }
 
 func reportedByDeployment(d *v1alpha1.MachineDeployment) string {
-	for _, c := range d.Status.Conditions {
-		if c.Type == v1alpha1.MachineDeploymentCircuitBreakerOpen && c.Status == corev1.ConditionTrue {
-			return c.Reason
-		}
+	c := machinefacts.MachineDeploymentCondition(&d.Status, v1alpha1.MachineDeploymentCircuitBreakerOpen)
+	if c == nil || c.Status != corev1.ConditionTrue {
+		return ""
 	}
-	return ""
+	return c.Reason
 }
 
 func reportOnDeployment(d *v1alpha1.MachineDeployment, now time.Time, reason, message string) {
-	i := slices.IndexFunc(d.Status.Conditions, func(c v1alpha1.MachineDeploymentCondition) bool {
-		return c.Type == v1alpha1.MachineDeploymentCircuitBreakerOpen
-	})
 	if reason == "" {
-		if i >= 0 {
-			d.Status.Conditions = slices.Delete(d.Status.Conditions, i, i+1)
-		}
+		machinefacts.DropMachineDeploymentCondition(&d.Status, v1alpha1.MachineDeploymentCircuitBreakerOpen)
 		return
 	}
-	c := v1alpha1.MachineDeploymentCondition{
+	machinefacts.PutMachineDeploymentCondition(&d.Status, v1alpha1.MachineDeploymentCondition{
 		Type: v1alpha1.MachineDeploymentCircuitBreakerOpen, Status: corev1.ConditionTrue, Reason: reason, Message: message,
-		LastUpdateTime: metav1.NewTime(now), LastTransitionTime: metav1.NewTime(now),
-	}
-	if i < 0 {
-		d.Status.Conditions = append(d.Status.Conditions, c)
-		return
-	}
-	old := d.Status.Conditions[i]
-	if old.Status == c.Status {
-		c.LastTransitionTime = old.LastTransitionTime
-	}
-	if old.Status == c.Status && old.Reason == c.Reason && old.Message == c.Message {
-		c.LastUpdateTime = old.LastUpdateTime
-	}
-	d.Status.Conditions[i] = c
+	}, now)
 }
 
 func reportedBySet(s *v1alpha1.MachineSet) string {
-	for _, c := range s.Status.Conditions {
-		if c.Type == v1alpha1.MachineSetCircuitBreakerOpen && c.Status == corev1.ConditionTrue {
-			return c.Reason
-		}
+	c := machinefacts.MachineSetCondition(&s.Status, v1alpha1.MachineSetCircuitBreakerOpen)
+	if c == nil || c.Status != corev1.ConditionTrue {
+		return ""
 	}
-	return ""
+	return c.Reason
 }
 
 func reportOnSet(s *v1alpha1.MachineSet, now time.Time, reason, message string) {
-	i := slices.IndexFunc(s.Status.Conditions, func(c v1alpha1.MachineSetCondition) bool {
-		return c.Type == v1alpha1.MachineSetCircuitBreakerOpen
-	})
 	if reason == "" {
-		if i >= 0 {
-			s.Status.Conditions = slices.Delete(s.Status.Conditions, i, i+1)
-		}
+		machinefacts.DropMachineSetCondition(&s.Status, v1alpha1.MachineSetCircuitBreakerOpen)
 		return
 	}
-	c := v1alpha1.MachineSetCondition{
+	machinefacts.PutMachineSetCondition(&s.Status, v1alpha1.MachineSetCondition{
 		Type: v1alpha1.MachineSetCircuitBreakerOpen, Status: corev1.ConditionTrue, Reason: reason, Message: message,
-		LastTransitionTime: metav1.NewTime(now),
-	}
-	if i < 0 {
-		s.Status.Conditions = append(s.Status.Conditions, c)
-		return
-	}
-	if old := s.Status.Conditions[i]; old.Status == c.Status {
-		c.LastTransitionTime = old.LastTransitionTime
-	}
-	s.Status.Conditions[i] = c
+	}, now)
 }
 
 // reasonOf is the reason for which scopes halt a root; "" when there are none.

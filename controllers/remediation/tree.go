@@ -1,6 +1,8 @@
 package remediation
 
 import (
+	"time"
+
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -57,7 +59,7 @@ func (t *tree) nodeOf(m *v1alpha1.Machine) (node *corev1.Node, known bool) {
 }
 
 // count counts one machine.
-func (t *tree) count(m *v1alpha1.Machine) disruption.Count {
+func (t *tree) count(m *v1alpha1.Machine, now time.Time) disruption.Count {
 	_, hasNode := t.nodeOf(m)
-	return disruption.Of(m, hasNode)
+	return disruption.Of(m, hasNode, now)
 }

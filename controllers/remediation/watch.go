@@ -8,7 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
-	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/disruption"
+	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machinefacts"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/objectcache"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/ownerref"
 )
@@ -90,7 +90,7 @@ func concernOf(m *v1alpha1.Machine) concern {
 	s := m.Status.CurrentStatus
 	is := concern{
 		slot: m.Labels[v1alpha1.LabelSlot], node: m.Labels[v1alpha1.LabelNode], phase: s.Phase, operation: m.Status.LastOperation.Type,
-		since: s.LastUpdateTime.Unix(), asked: disruption.PreserveValue(m), generation: m.Generation,
+		since: s.LastUpdateTime.Unix(), asked: machinefacts.PreserveValue(m), generation: m.Generation,
 		deleted: m.DeletionTimestamp != nil,
 	}
 	if owner := metav1.GetControllerOfNoCopy(m); owner != nil {

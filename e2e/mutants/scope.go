@@ -89,7 +89,7 @@ func areas(seeds, first string) []area {
 			"shard/candidacy.go", "shard/namespacelease/policy/decide.go",
 		}, fence},
 		{"intents", []string{
-			"controllers/machineset/scale/intents.go", "controllers/machineset/scale/progress.go", "controllers/machineset/act.go",
+			"controllers/machinefacts/intents.go", "controllers/machineset/scale/intents.go", "controllers/machineset/scale/progress.go", "controllers/machineset/act.go",
 			"internal/ownerref/claim.go", "controllers/disruption/disruptions.go", "controllers/machinedeployment/rollout/select.go",
 		}, intents},
 		{"trust", []string{

@@ -7,7 +7,7 @@ import (
 )
 
 // machinery are the folders below controllers/ that all controllers share; every other folder there is a controller.
-var machinery = []string{"controllers/disruption", "controllers/nodeowner", "controllers/nodeupdate", "controllers/ready"}
+var machinery = []string{"controllers/disruption", "controllers/machinefacts", "controllers/nodeowner"}
 
 // controllerOf returns the folder of the controller that a folder belongs to, or "" when it belongs to none.
 func controllerOf(folder string) string {

@@ -13,7 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
-	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/nodeupdate"
+	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machinefacts"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/testkit/worlds"
 )
 
@@ -279,7 +279,7 @@ func (r *rolling) stormUntil(is moment) {
 		defer func() { r.holds = nil }()
 	}
 	for range 3000 {
-		if reached = reached || slices.ContainsFunc(sorted(r.nodes.now()), func(n *corev1.Node) bool { return is.shows != "" && nodeupdate.Stage(n) == is.shows }); reached {
+		if reached = reached || slices.ContainsFunc(sorted(r.nodes.now()), func(n *corev1.Node) bool { return is.shows != "" && machinefacts.InPlaceStage(n) == is.shows }); reached {
 			return
 		}
 		r.storm(1)

@@ -10,7 +10,7 @@ import (
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machinedeployment/rollout"
-	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/nodeupdate"
+	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machinefacts"
 )
 
 // has is the annotation with the template that the VM of a Node really has.
@@ -59,7 +59,7 @@ func (r *rolling) updateInPlace(name string) {
 	}
 	candidate, result := node.Labels[v1alpha1.LabelCandidateForUpdate] == "true", node.Labels[v1alpha1.LabelUpdateResult]
 	phase := m.Status.CurrentStatus.Phase
-	switch stage := nodeupdate.Stage(node); {
+	switch stage := machinefacts.InPlaceStage(node); {
 	case len(node.Spec.Taints) > 0 && result == "":
 		if r.takes(m, time.Minute) { // its critical components are ready
 			node = node.DeepCopy()

@@ -12,6 +12,7 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/disruption"
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machine/drain"
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machine/lifecycle"
+	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machinefacts"
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machineset/scale"
 	"github.com/machine-controller-fleet/machine-controller-fleet/driver"
 )
@@ -101,7 +102,7 @@ func (p *process) reconcileSet(slot int) {
 // create makes a machine. One that has existed before is not made once more by a late write: docs/limits.md describes that,
 // and the machine too many that it makes is not part of these tests.
 func (p *process) create(w *scale.World, ordinal int64) {
-	name := scale.Name(w.Set.Name, w.Set.UID, ordinal)
+	name := machinefacts.Name(w.Set.Name, w.Set.UID, ordinal)
 	if _, exists := p.machines.now()[name]; p.made[name] && !exists {
 		return
 	}

@@ -134,7 +134,7 @@ func (p *process) own() disruption.Own {
 		own[slot] = disruption.Counts{}
 		for _, m := range p.machines.history[p.shown[slot].machines] {
 			if slotOf(m) == slot {
-				own[slot].Add(p.scope(), m.Namespace, disruption.Of(m, p.hasNode(m)))
+				own[slot].Add(p.scope(), m.Namespace, disruption.Of(m, p.hasNode(m), p.clock()))
 			}
 		}
 	}

@@ -12,7 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
-	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/nodeupdate"
+	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machinefacts"
 )
 
 // explorer explores every order of the steps of a rollout.
@@ -187,7 +187,7 @@ func (r *rolling) state() string {
 		}
 	}
 	for _, node := range sorted(r.nodes.now()) {
-		words = append(words, fmt.Sprintf("%s %s %v %v %d", node.Name, nodeupdate.Stage(node), node.Labels, node.Annotations, len(node.Spec.Taints)))
+		words = append(words, fmt.Sprintf("%s %s %v %v %d", node.Name, machinefacts.InPlaceStage(node), node.Labels, node.Annotations, len(node.Spec.Taints)))
 	}
 	slices.Sort(words[1:])
 	return strings.Join(words, "\n")

@@ -13,6 +13,7 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/disruption"
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machinedeployment/rollout"
+	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machinefacts"
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machineset/scale"
 )
 
@@ -344,11 +345,11 @@ func (r *rolling) createMachine(w *scale.World, ordinal int64) {
 	if !known {
 		return
 	}
-	in, err := scale.ReadIntents(set)
+	in, err := machinefacts.ReadIntents(set)
 	if err != nil {
 		r.Fatal(err)
 	}
-	name := scale.Name(set.Name, set.UID, ordinal)
+	name := machinefacts.Name(set.Name, set.UID, ordinal)
 	if _, there := r.machines.now()[name]; !there && !slices.Contains(in.Create, ordinal) {
 		r.tooLate[name] = true
 	}

@@ -12,7 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
-	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/nodeupdate"
+	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machinefacts"
 )
 
 // object is what the API server keeps.
@@ -53,7 +53,7 @@ func about(obj any) string {
 		return fmt.Sprintf("size %d, scaled %q, scale-up disabled %q, intents %s", o.Spec.Replicas, o.Annotations[v1alpha1.AnnotationLastReplicaChangeByScaler],
 			o.Labels[v1alpha1.LabelScaleUpDisabled], o.Annotations[v1alpha1.AnnotationIntents])
 	case *corev1.Node:
-		return fmt.Sprintf("%s, candidate %q, selected %q, %s, to %s", nodeupdate.Stage(o), o.Labels[v1alpha1.LabelCandidateForUpdate],
+		return fmt.Sprintf("%s, candidate %q, selected %q, %s, to %s", machinefacts.InPlaceStage(o), o.Labels[v1alpha1.LabelCandidateForUpdate],
 			o.Labels[v1alpha1.LabelSelectedForUpdate], o.Labels[v1alpha1.LabelUpdateResult], o.Annotations[v1alpha1.AnnotationUpdateTo])
 	}
 	return ""

@@ -7,10 +7,10 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/resourceversion"
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/objectversion"
 )
 
 // The indexes that all kinds have: by the slot label, by the namespace and the UID of the controller, and by the namespace of objects
@@ -156,7 +156,7 @@ func (o *Objects[T]) Apply(obj T, silent bool) {
 	defer o.feeding.Unlock()
 	key := Key(obj)
 	before, known := o.Get(key)
-	if known && !IsNewer(obj, before) {
+	if known && objectversion.Compare(obj.GetResourceVersion(), before.GetResourceVersion()) <= 0 {
 		return
 	}
 	_ = o.indexer.Add(obj) // never fails: the key of an object is its name
@@ -180,7 +180,7 @@ func (o *Objects[T]) Remove(key types.NamespacedName, version string) {
 	o.feeding.Lock()
 	defer o.feeding.Unlock()
 	before, known := o.Get(key)
-	if !known || version != "" && compare(before.GetResourceVersion(), version) > 0 {
+	if !known || version != "" && objectversion.Compare(version, before.GetResourceVersion()) < 0 {
 		return
 	}
 	_ = o.indexer.Delete(before) // never fails
@@ -207,22 +207,4 @@ func (o *Objects[T]) report(before, after T) {
 	for _, handle := range o.handlers {
 		handle(before, after)
 	}
-}
-
-// IsNewer reports whether a is newer than b: by resourceVersion, which within a kind can be compared.
-func IsNewer(a, b metav1.Object) bool {
-	return compare(a.GetResourceVersion(), b.GetResourceVersion()) > 0
-}
-
-// Newer reports whether resourceVersion a is newer than b.
-func Newer(a, b string) bool { return compare(a, b) > 0 }
-
-// compare orders two resourceVersions. One that is invalid, which a Kubernetes API server does not make, counts as newer,
-// so that no object is kept for ever.
-func compare(a, b string) int {
-	order, err := resourceversion.CompareResourceVersion(a, b)
-	if err != nil {
-		return 1
-	}
-	return order
 }

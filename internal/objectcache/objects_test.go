@@ -65,6 +65,17 @@ func TestHandlersSeeChanges(t *testing.T) {
 	}
 }
 
+// TestVersionsThatCannotBeCompared: the API server's last answer is right, be it an object or its end, so that nothing stays for ever.
+func TestVersionsThatCannotBeCompared(t *testing.T) {
+	o, changes := bench()
+	o.Apply(pod("a", "1", "x"), false)
+	o.Apply(pod("a", "1", "7"), false)
+	o.Apply(pod("a", "1", "y"), false)
+	expect(t, changes(), "->ax", "a7>ay", "ax>a7")
+	o.Remove(key("a"), "9")
+	expect(t, changes(), "ay>-")
+}
+
 func TestSilentObjectsAreAnnounced(t *testing.T) {
 	o, changes := bench()
 	o.Apply(pod("a", "1", "5"), true)

@@ -5,7 +5,8 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/resourceversion"
+
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/objectversion"
 )
 
 // Latest remembers objects that this process has written and its informers do not show yet. It is safe for concurrent use.
@@ -38,7 +39,7 @@ func (l *Latest[T]) Newest(cached T) T {
 	if !known {
 		return cached
 	}
-	if newer(own, cached) {
+	if objectversion.Compare(cached.GetResourceVersion(), own.GetResourceVersion()) < 0 {
 		return own
 	}
 	delete(l.written, cached.GetUID())
@@ -53,7 +54,7 @@ func (l *Latest[T]) Wrote(obj T) {
 		l.noteEnded(obj)
 		return
 	}
-	if own, known := l.written[obj.GetUID()]; known && newer(own, obj) {
+	if own, known := l.written[obj.GetUID()]; known && objectversion.Compare(obj.GetResourceVersion(), own.GetResourceVersion()) < 0 {
 		return
 	}
 	l.written[obj.GetUID()] = obj
@@ -90,11 +91,4 @@ func (l *Latest[T]) noteFutile(uid types.UID, content string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.futile[uid] = content
-}
-
-// newer reports whether a is newer than b. Versions that cannot be compared, which a Kubernetes API server does not make,
-// count as not newer, so that the informer has precedence.
-func newer(a, b metav1.Object) bool {
-	order, err := resourceversion.CompareResourceVersion(a.GetResourceVersion(), b.GetResourceVersion())
-	return err == nil && order > 0
 }

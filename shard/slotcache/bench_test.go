@@ -16,6 +16,7 @@ import (
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/objectcache"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/objectversion"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/testkit/bubbles"
 )
 
@@ -58,9 +59,9 @@ func (l *ledger) hear(before, after *v1alpha1.Machine) {
 	switch announced := was == "" && known == is; {
 	case known != was && !announced:
 		l.t.Errorf("heard %q of %s, known was %q", was+">"+is, name, known)
-	case isKnown && !announced && is != "" && !objectcache.Newer(is, known):
+	case isKnown && !announced && is != "" && objectversion.Compare(is, known) <= 0:
 		l.t.Errorf("heard %q of %s, which is not newer", was+">"+is, name)
-	case isGone && !objectcache.Newer(is, gone) && (l.mayLag == nil || !l.mayLag(name)):
+	case isGone && objectversion.Compare(is, gone) <= 0 && (l.mayLag == nil || !l.mayLag(name)):
 		l.t.Errorf("heard %q of %s, which had gone", was+">"+is, name)
 	}
 	delete(l.known, name)

@@ -11,6 +11,7 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/decode"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/objectcache"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/objectversion"
 )
 
 // Kind is a kind of objects that grants watch. Make one with KindOf.
@@ -122,7 +123,7 @@ func (s *sink[T]) Update(obj any) error {
 func (s *sink[T]) apply(obj metav1.Object) {
 	slot := slotOf(obj)
 	past, tookOver := s.past[slot]
-	if s.holder[slot] != s || tookOver && !objectcache.Newer(obj.GetResourceVersion(), past) {
+	if s.holder[slot] != s || tookOver && objectversion.Compare(obj.GetResourceVersion(), past) <= 0 {
 		return
 	}
 	s.put(obj, !s.opened[slot])
@@ -174,7 +175,7 @@ func (s *sink[T]) replace(list []metav1.Object, version string) {
 			continue
 		}
 		for _, obj := range s.of(slot) {
-			if key := objectcache.Key(obj); !listed[key] && !objectcache.Newer(obj.GetResourceVersion(), version) {
+			if key := objectcache.Key(obj); !listed[key] && objectversion.Compare(version, obj.GetResourceVersion()) >= 0 {
 				s.remove(key, "")
 			}
 		}

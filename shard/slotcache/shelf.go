@@ -8,6 +8,7 @@ import (
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/decode"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/objectcache"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/objectversion"
 )
 
 // shelf is where the objects of a kind are put: those that can be decoded, and the others. An object is in one of both at
@@ -23,7 +24,7 @@ func (s shelf[T]) put(obj metav1.Object, silent bool) {
 	switch seen := obj.(type) {
 	case *decode.Failure:
 		if known, ok := s.all.Get(key); ok {
-			if !objectcache.IsNewer(seen, known) {
+			if objectversion.Compare(seen.GetResourceVersion(), known.GetResourceVersion()) <= 0 {
 				return
 			}
 			s.all.Remove(key, "")
@@ -31,7 +32,7 @@ func (s shelf[T]) put(obj metav1.Object, silent bool) {
 		s.undecodable.Apply(seen, silent)
 	case T:
 		if known, ok := s.undecodable.Get(key); ok {
-			if !objectcache.IsNewer(seen, known) {
+			if objectversion.Compare(seen.GetResourceVersion(), known.GetResourceVersion()) <= 0 {
 				return
 			}
 			s.undecodable.Remove(key, "")

@@ -7,7 +7,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
-	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/nodeupdate"
+	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machinefacts"
 )
 
 // World is what the decision rests on. Everything in it is read only.
@@ -35,8 +35,8 @@ type Verdict struct {
 
 // Decide says what the Node should carry. It is total, and on what it says it says the same again.
 func Decide(w World) Verdict {
-	is := nodeupdate.Stage(w.Node)
-	if !takesPart(w.Machine) || is == "" && !isCandidate(w.Node) {
+	is := machinefacts.InPlaceStage(w.Node)
+	if !takesPart(w.Machine) || is == "" && !machinefacts.IsInPlaceCandidate(w.Node) {
 		return Verdict{Node: w.Node}
 	}
 	n := w.Node.DeepCopy()
@@ -46,9 +46,9 @@ func Decide(w World) Verdict {
 	}
 	switch {
 	case isTakenBack(w, is):
-		nodeupdate.Uncordon(n)
+		machinefacts.Uncordon(n)
 	case isOver(w, is):
-		nodeupdate.Free(n, !w.NoComponentsTaint)
+		machinefacts.EndInPlaceUpdate(n, !w.NoComponentsTaint)
 	}
 	return Verdict{Node: n, Drain: stage == v1alpha1.NodeReasonSelectedForUpdate}
 }
@@ -65,7 +65,7 @@ func takesPart(m *v1alpha1.Machine) bool {
 
 // SelectedAt is since when the Node is to be drained, if it is.
 func SelectedAt(n *corev1.Node) time.Time {
-	if c := nodeupdate.Condition(n); c != nil {
+	if c := machinefacts.InPlaceCondition(n); c != nil {
 		return c.LastTransitionTime.Time
 	}
 	return time.Time{}
@@ -74,7 +74,7 @@ func SelectedAt(n *corev1.Node) time.Time {
 // Result is what the agent says of an update that was asked for; "" when it says nothing, or nothing that is known.
 func Result(n *corev1.Node) string {
 	result := n.Labels[v1alpha1.LabelUpdateResult]
-	if (result == v1alpha1.UpdateResultSuccessful || result == v1alpha1.UpdateResultFailed) && (isCandidate(n) || nodeupdate.Stage(n) != "") {
+	if (result == v1alpha1.UpdateResultSuccessful || result == v1alpha1.UpdateResultFailed) && (machinefacts.IsInPlaceCandidate(n) || machinefacts.InPlaceStage(n) != "") {
 		return result
 	}
 	return ""
@@ -82,12 +82,12 @@ func Result(n *corev1.Node) string {
 
 // IsDrained says that the Node was drained for its update, is wanted for it still, and has no result yet.
 func IsDrained(n *corev1.Node) bool {
-	return nodeupdate.Stage(n) == v1alpha1.NodeReasonDrainSuccessful && isSelected(n) && Result(n) == ""
+	return machinefacts.InPlaceStage(n) == v1alpha1.NodeReasonDrainSuccessful && machinefacts.IsInPlaceSelected(n) && Result(n) == ""
 }
 
 // IsShut says that the Node is to get no pods: it is emptied for an update, or the update is not over.
 func IsShut(n *corev1.Node) bool {
-	switch nodeupdate.Stage(n) {
+	switch machinefacts.InPlaceStage(n) {
 	case v1alpha1.NodeReasonSelectedForUpdate, v1alpha1.NodeReasonDrainSuccessful, v1alpha1.NodeReasonReadyForUpdate, v1alpha1.NodeReasonUpdateFailed:
 		return true
 	}
@@ -97,12 +97,8 @@ func IsShut(n *corev1.Node) bool {
 // IsUnfinished says that the agent was told to begin and has not succeeded, or says that it cannot.
 func IsUnfinished(n *corev1.Node) bool {
 	result := Result(n)
-	return result == v1alpha1.UpdateResultFailed || result == "" && nodeupdate.Stage(n) == v1alpha1.NodeReasonReadyForUpdate
+	return result == v1alpha1.UpdateResultFailed || result == "" && machinefacts.InPlaceStage(n) == v1alpha1.NodeReasonReadyForUpdate
 }
-
-func isCandidate(n *corev1.Node) bool { return n.Labels[v1alpha1.LabelCandidateForUpdate] == "true" }
-
-func isSelected(n *corev1.Node) bool { return n.Labels[v1alpha1.LabelSelectedForUpdate] == "true" }
 
 // hasBegun says that the agent was told to begin, or is about to be.
 func hasBegun(w World) bool {
@@ -120,7 +116,7 @@ func next(w World, is string) (stage, message string) {
 	switch {
 	case isTakenBack(w, is):
 		return v1alpha1.NodeReasonCandidateForUpdate, "The Node is not selected any more to be updated in place."
-	case isIdle(is) && isCandidate(w.Node):
+	case isIdle(is) && machinefacts.IsInPlaceCandidate(w.Node):
 		is, message = v1alpha1.NodeReasonCandidateForUpdate, "The Node is to be updated in place when it is selected."
 	}
 	switch {
@@ -128,7 +124,7 @@ func next(w World, is string) (stage, message string) {
 		return v1alpha1.NodeReasonReadyForUpdate, "The Node is drained and may be updated."
 	case is == v1alpha1.NodeReasonSelectedForUpdate && w.Drained != "":
 		return v1alpha1.NodeReasonDrainSuccessful, w.Drained + "."
-	case is == v1alpha1.NodeReasonCandidateForUpdate && isSelected(w.Node):
+	case is == v1alpha1.NodeReasonCandidateForUpdate && machinefacts.IsInPlaceSelected(w.Node):
 		return v1alpha1.NodeReasonSelectedForUpdate, "The Node is selected to be updated in place, and is drained."
 	}
 	return is, message
@@ -142,7 +138,7 @@ func isIdle(stage string) bool {
 // isTakenBack says that somebody wants the Node not to be updated now, and that this is possible still.
 func isTakenBack(w World, is string) bool {
 	isOnItsWay := is == v1alpha1.NodeReasonSelectedForUpdate || is == v1alpha1.NodeReasonDrainSuccessful
-	return isOnItsWay && !isSelected(w.Node) && !hasBegun(w) && Result(w.Node) == ""
+	return isOnItsWay && !machinefacts.IsInPlaceSelected(w.Node) && !hasBegun(w) && Result(w.Node) == ""
 }
 
 // isOver says that the update has succeeded and that nobody needs its traces any more.
@@ -166,7 +162,7 @@ func setStage(w World, n *corev1.Node, stage, message string) {
 		Type: v1alpha1.NodeInPlaceUpdate, Status: corev1.ConditionTrue, Reason: stage, Message: message,
 		LastHeartbeatTime: now, LastTransitionTime: now,
 	}
-	was := nodeupdate.Condition(n)
+	was := machinefacts.InPlaceCondition(n)
 	switch {
 	case was == nil:
 		n.Status.Conditions = append(n.Status.Conditions, next)
@@ -181,7 +177,7 @@ func setStage(w World, n *corev1.Node, stage, message string) {
 
 // Reported is what the condition says for people; "" without one.
 func Reported(n *corev1.Node) string {
-	if c := nodeupdate.Condition(n); c != nil {
+	if c := machinefacts.InPlaceCondition(n); c != nil {
 		return c.Message
 	}
 	return ""

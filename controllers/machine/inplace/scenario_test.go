@@ -15,7 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
-	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/nodeupdate"
+	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machinefacts"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/testkit/scenario"
 )
 
@@ -134,7 +134,7 @@ func describe(w World, v Verdict) string {
 		}
 		line("taints: %s", strings.Join(taints, ", "))
 	}
-	if was, is := nodeupdate.Condition(w.Node), nodeupdate.Condition(v.Node); is != nil && (was == nil || *was != *is) {
+	if was, is := machinefacts.InPlaceCondition(w.Node), machinefacts.InPlaceCondition(v.Node); is != nil && (was == nil || *was != *is) {
 		line("%s is %s since %s: %q", is.Reason, is.Status, is.LastTransitionTime.Sub(now), is.Message)
 	}
 	if v.Drain {

@@ -7,6 +7,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
+	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machinefacts"
 	"github.com/machine-controller-fleet/machine-controller-fleet/driver"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/bounded"
 )
@@ -47,21 +48,9 @@ func hasFinalizer(m *v1alpha1.Machine) bool {
 	return slices.Contains(m.Finalizers, v1alpha1.FinalizerName)
 }
 
-// CreationTimeout is how long the machine may take to become a healthy Node. The machine's annotation goes before its
-// spec, and that before the fleet's setting.
-func CreationTimeout(m *v1alpha1.Machine, limits Limits) time.Duration {
-	if d, err := time.ParseDuration(m.Annotations[v1alpha1.AnnotationEffectiveCreationTimeout]); err == nil {
-		return d
-	}
-	if c := m.Spec.MachineConfiguration; c != nil && c.MachineCreationTimeout != nil {
-		return c.MachineCreationTimeout.Duration
-	}
-	return limits.CreationTimeout
-}
-
-// creationDeadline is when a machine that is not a healthy Node by then has failed.
+// creationDeadline returns when a machine has failed that is not a healthy Node by then.
 func creationDeadline(w World) time.Time {
-	return w.Machine.CreationTimestamp.Add(CreationTimeout(w.Machine, w.Limits))
+	return machinefacts.CreationDeadline(w.Machine, w.Limits.CreationTimeout)
 }
 
 // setPhase enters a phase; entering the one that the machine is in changes nothing.

@@ -1,14 +1,12 @@
 package lifecycle
 
 import (
-	"slices"
 	"time"
-
-	corev1 "k8s.io/api/core/v1"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machine/drain"
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machine/preserve"
+	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machinefacts"
 )
 
 // markNode says on the Node that its machine is being deleted, before anything else does: only until then does the phase
@@ -22,15 +20,10 @@ func markNode(w World) (v Verdict, wait bool) {
 		return Verdict{}, false // the drain asks the cloud, when the machine says that it is being deleted
 	case toFind != "":
 		return do(toFind), true
-	case !has || slices.ContainsFunc(w.Node.Node.Status.Conditions, isMark):
+	case !has || machinefacts.IsTerminating(w.Node.Node):
 		return Verdict{}, false
 	}
 	return do(MarkNode), true
-}
-
-// isMark says that the condition is that of a Node whose machine is being deleted.
-func isMark(c corev1.NodeCondition) bool {
-	return c.Type == v1alpha1.NodeTerminating && c.Status == corev1.ConditionTrue
 }
 
 // NodeReason is the reason of the condition with which a Node says that its machine is being deleted.

@@ -10,7 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
-	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/disruption"
+	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machinefacts"
 	"github.com/machine-controller-fleet/machine-controller-fleet/driver"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/bounded"
 )
@@ -107,7 +107,7 @@ func waitForNode(w World, m *v1alpha1.Machine) Verdict {
 		}
 		return Verdict{Do: Rest, Machine: m, Wake: wake}
 	}
-	message := fmt.Sprintf("the VM exists and did not become a healthy Node within the creation timeout of %s%s", CreationTimeout(m, w.Limits), withoutToken(w)+withoutProviderID(w, m))
+	message := fmt.Sprintf("the VM exists and did not become a healthy Node within the creation timeout of %s%s", machinefacts.CreationTimeout(m, w.Limits.CreationTimeout), withoutToken(w)+withoutProviderID(w, m))
 	setPhase(w, m, v1alpha1.MachineFailed, false)
 	setOperation(w, m, v1alpha1.LastOperation{
 		Type: v1alpha1.MachineOperationCreate, State: v1alpha1.MachineStateFailed,
@@ -140,7 +140,9 @@ func nextLook(w World) time.Time {
 }
 
 // waitsSince returns when the time began in which the machine has to join.
-func waitsSince(w World) time.Time { return joinDeadline(w).Add(-CreationTimeout(w.Machine, w.Limits)) }
+func waitsSince(w World) time.Time {
+	return joinDeadline(w).Add(-machinefacts.CreationTimeout(w.Machine, w.Limits.CreationTimeout))
+}
 
 // joinDeadline is the creation deadline, or, for a VM that was made only after that, one timeout later: what kept the
 // machine from its VM for so long is over, and the VM that it has got at last deserves its time.
@@ -149,7 +151,7 @@ func joinDeadline(w World) time.Time {
 	if pending.Before(deadline) {
 		return deadline
 	}
-	return pending.Add(CreationTimeout(w.Machine, w.Limits))
+	return pending.Add(machinefacts.CreationTimeout(w.Machine, w.Limits.CreationTimeout))
 }
 
 func nodeMissing(w World) Verdict {
@@ -201,7 +203,7 @@ func awaitProviderID(w World, m *v1alpha1.Machine) Verdict {
 
 func becameUnhealthy(w World, m *v1alpha1.Machine, message string) Verdict {
 	setPhase(w, m, v1alpha1.MachineUnknown, true)
-	_, m.Status.CurrentStatus.TimeoutActive = disruption.HealthDeadline(m, w.Limits.HealthTimeout)
+	_, m.Status.CurrentStatus.TimeoutActive = machinefacts.HealthDeadline(m, w.Limits.HealthTimeout)
 	setOperation(w, m, v1alpha1.LastOperation{
 		Type: v1alpha1.MachineOperationHealthCheck, State: v1alpha1.MachineStateProcessing, Description: message,
 	})
@@ -249,7 +251,7 @@ func health(w World) (reason string, healthy bool) {
 	if !ready {
 		return cmp.Or(reason, "it has no Ready condition"), false
 	}
-	if w.Machine.Status.CurrentStatus.Phase == v1alpha1.MachinePending && AwaitsComponents(node) {
+	if w.Machine.Status.CurrentStatus.Phase == v1alpha1.MachinePending && machinefacts.AwaitsComponents(node) {
 		return "it has the taint " + v1alpha1.TaintCriticalComponentsNotReady, false
 	}
 	return "", true
@@ -263,11 +265,6 @@ func NodeConditions(list string) (types []string) {
 		}
 	}
 	return types
-}
-
-// AwaitsComponents says that critical components are not ready on the Node yet.
-func AwaitsComponents(node *corev1.Node) bool {
-	return slices.ContainsFunc(node.Spec.Taints, func(t corev1.Taint) bool { return t.Key == v1alpha1.TaintCriticalComponentsNotReady })
 }
 
 // mostConditions is how many conditions of a Node are mirrored, each with texts of at most bounded.Message bytes. A kubelet may have

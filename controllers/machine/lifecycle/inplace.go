@@ -7,9 +7,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
-	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/disruption"
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machine/drain"
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machine/inplace"
+	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machinefacts"
 )
 
 // decideUpdate follows the update in place of the machine's Node, which the Node tells of; ok is false when its health has
@@ -55,7 +55,7 @@ func updateSucceeded(w World, m *v1alpha1.Machine) Verdict {
 // updateFailed has the machine wait for somebody to mend it, or to be replaced as one that is unhealthy.
 func updateFailed(w World, m *v1alpha1.Machine, message string) Verdict {
 	setPhase(w, m, v1alpha1.MachineInPlaceUpdateFailed, true)
-	_, m.Status.CurrentStatus.TimeoutActive = disruption.HealthDeadline(m, w.Limits.HealthTimeout)
+	_, m.Status.CurrentStatus.TimeoutActive = machinefacts.HealthDeadline(m, w.Limits.HealthTimeout)
 	setOperation(w, m, v1alpha1.LastOperation{
 		Type: v1alpha1.MachineOperationInPlaceUpdate, State: v1alpha1.MachineStateFailed, Description: message,
 	})
@@ -65,7 +65,7 @@ func updateFailed(w World, m *v1alpha1.Machine, message string) Verdict {
 // awaitUpdate rests until the Node is updated, or is back after that, or that has taken too long. Before that follows, the Node
 // is read live: a cache that is late must not end an update that is done.
 func awaitUpdate(w World, m *v1alpha1.Machine) Verdict {
-	name, timeout := NodeName(m), InPlaceUpdateTimeout(m, w.Limits)
+	name, timeout := NodeName(m), machinefacts.InPlaceUpdateTimeout(m, w.Limits.InPlaceUpdateTimeout)
 	switch {
 	case !isUpdateOverdue(w):
 		return Verdict{Do: Rest, Machine: m, Wake: until(w, updateDeadline(w))}
@@ -85,15 +85,7 @@ func isUpdateOverdue(w World) bool {
 
 // updateDeadline is until when the update, or the return from that, may take.
 func updateDeadline(w World) time.Time {
-	return w.Machine.Status.CurrentStatus.LastUpdateTime.Add(InPlaceUpdateTimeout(w.Machine, w.Limits))
-}
-
-// InPlaceUpdateTimeout is how long an update in place of the machine may take. The machine's own goes before the fleet's.
-func InPlaceUpdateTimeout(m *v1alpha1.Machine, limits Limits) time.Duration {
-	if c := m.Spec.MachineConfiguration; c != nil && c.MachineInPlaceUpdateTimeout != nil {
-		return c.MachineInPlaceUpdateTimeout.Duration
-	}
-	return limits.InPlaceUpdateTimeout
+	return machinefacts.InPlaceUpdateDeadline(w.Machine, w.Limits.InPlaceUpdateTimeout)
 }
 
 // updateInPlace is what the Node is to carry for its update in place.

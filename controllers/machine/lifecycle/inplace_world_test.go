@@ -14,7 +14,7 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machine/drain"
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machine/inplace"
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machine/nodesync"
-	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/nodeupdate"
+	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machinefacts"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/testkit/worlds"
 )
 
@@ -51,7 +51,7 @@ func TestUpdatesInPlaceEndRight(t *testing.T) {
 				u.happen()
 				u.pass()
 				reached[string(u.machine.Status.CurrentStatus.Phase)]++
-				reached[nodeupdate.Stage(u.node)]++
+				reached[machinefacts.InPlaceStage(u.node)]++
 			}
 			u.settle()
 		})
@@ -146,7 +146,7 @@ func (u *updating) rollout() {
 
 // agent does what it is told, or fails.
 func (u *updating) agent() {
-	if nodeupdate.Stage(u.node) != v1alpha1.NodeReasonReadyForUpdate || u.node.Labels[v1alpha1.LabelUpdateResult] != "" {
+	if machinefacts.InPlaceStage(u.node) != v1alpha1.NodeReasonReadyForUpdate || u.node.Labels[v1alpha1.LabelUpdateResult] != "" {
 		return
 	}
 	switch outcome := u.random.IntN(4); {
@@ -222,8 +222,8 @@ func (u *updating) pass() {
 
 // drain cordons the Node and has pods leave, all of them when all is well.
 func (u *updating) drain(w *World) {
-	if nodeupdate.Stage(w.Node.Node) != v1alpha1.NodeReasonSelectedForUpdate {
-		u.Fatalf("a Node is drained that says %q", nodeupdate.Stage(w.Node.Node))
+	if machinefacts.InPlaceStage(w.Node.Node) != v1alpha1.NodeReasonSelectedForUpdate {
+		u.Fatalf("a Node is drained that says %q", machinefacts.InPlaceStage(w.Node.Node))
 	}
 	if !u.node.Spec.Unschedulable {
 		u.change(func(n *corev1.Node) { n.Spec.Unschedulable = true })
@@ -244,8 +244,8 @@ func (u *updating) patch(patch *nodesync.Patch) {
 	is := patched(u, was, patch)
 	u.change(func(n *corev1.Node) { *n = *is })
 	phase := u.machine.Status.CurrentStatus.Phase
-	isNew := nodeupdate.Stage(was) != nodeupdate.Stage(u.node)
-	switch stage := nodeupdate.Stage(u.node); {
+	isNew := machinefacts.InPlaceStage(was) != machinefacts.InPlaceStage(u.node)
+	switch stage := machinefacts.InPlaceStage(u.node); {
 	case isNew && stage == v1alpha1.NodeReasonDrainSuccessful && (u.pods > 0 || !u.node.Spec.Unschedulable):
 		u.Fatalf("the Node says that it is drained: %d pods, cordoned: %v", u.pods, u.node.Spec.Unschedulable)
 	case isNew && stage == v1alpha1.NodeReasonReadyForUpdate && (phase != v1alpha1.MachineInPlaceUpdating || u.pods > 0):
@@ -254,7 +254,7 @@ func (u *updating) patch(patch *nodesync.Patch) {
 	if was.Labels[v1alpha1.LabelUpdateResult] != "" && u.node.Labels[v1alpha1.LabelUpdateResult] == "" && (u.inOld || phase != v1alpha1.MachineRunning) {
 		u.Fatalf("the result is forgotten: the machine is %s, in its old set: %v", phase, u.inOld)
 	}
-	isAtWork := nodeupdate.Stage(was) == v1alpha1.NodeReasonReadyForUpdate && inplace.Result(was) == ""
+	isAtWork := machinefacts.InPlaceStage(was) == v1alpha1.NodeReasonReadyForUpdate && inplace.Result(was) == ""
 	if was.Spec.Unschedulable && !u.node.Spec.Unschedulable && isAtWork {
 		u.Fatal("pods may come while the agent is at work")
 	}
@@ -311,7 +311,7 @@ func (u *updating) settle() {
 		}
 	}
 	awaits := slices.ContainsFunc(u.node.Spec.Taints, func(t corev1.Taint) bool { return t.Key == v1alpha1.TaintCriticalComponentsNotReady })
-	if u.node.Spec.Unschedulable || !awaits || nodeupdate.Stage(u.node) != v1alpha1.NodeReasonUpdateSuccessful {
-		u.Errorf("the Node is %s: cordoned: %v, awaits components: %v", nodeupdate.Stage(u.node), u.node.Spec.Unschedulable, awaits)
+	if u.node.Spec.Unschedulable || !awaits || machinefacts.InPlaceStage(u.node) != v1alpha1.NodeReasonUpdateSuccessful {
+		u.Errorf("the Node is %s: cordoned: %v, awaits components: %v", machinefacts.InPlaceStage(u.node), u.node.Spec.Unschedulable, awaits)
 	}
 }

@@ -12,8 +12,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
-	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/disruption"
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machine/preserve"
+	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machinefacts"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/testkit/worlds"
 )
 
@@ -212,7 +212,7 @@ func wanted(value string) bool {
 
 // replaced is the rule by which MachineSets replace machines.
 func (k *kept) replaced() bool {
-	return k.machine.Status.CurrentStatus.Phase == v1alpha1.MachineFailed && !disruption.IsKept(k.machine, k.now)
+	return k.machine.Status.CurrentStatus.Phase == v1alpha1.MachineFailed && !machinefacts.IsKept(k.machine, k.now)
 }
 
 // look checks what stands after each write.

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
+	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machinefacts"
 )
 
 const (
@@ -19,7 +20,7 @@ const (
 // TokenLife returns for how long the machine's bootstrap token is valid after a write of it: the creation timeout, and at
 // most one hour. A machine that has to wait for longer has its token prolonged.
 func TokenLife(m *v1alpha1.Machine, limits Limits) time.Duration {
-	return max(minTokenLife, min(CreationTimeout(m, limits), maxTokenLife))
+	return max(minTokenLife, min(machinefacts.CreationTimeout(m, limits.CreationTimeout), maxTokenLife))
 }
 
 // wantsToken reports whether the user data has a place for a bootstrap token, plain or URL-encoded.

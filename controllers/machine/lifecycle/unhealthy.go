@@ -5,8 +5,8 @@ import (
 	"time"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
-	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/disruption"
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machine/inplace"
+	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machinefacts"
 )
 
 // DisruptionFact is whether a machine may be given up for its health, which leads to its replacement.
@@ -26,7 +26,7 @@ const unreported = 10 * time.Second
 // isToBeGivenUp says that the machine's Node has been unhealthy for too long, and that nothing keeps the machine from being
 // given up. A permit is a decision that was taken, and is not taken again.
 func isToBeGivenUp(w World) bool {
-	deadline, may := disruption.HealthDeadline(w.Machine, w.Limits.HealthTimeout)
+	deadline, may := machinefacts.HealthDeadline(w.Machine, w.Limits.HealthTimeout)
 	return may && (w.Disruption == DisruptionAllowed || w.Disruption == DisruptionUnneeded && !w.Now.Before(deadline))
 }
 
@@ -39,7 +39,7 @@ func isGivenUp(w World) bool {
 // stayUnhealthy rests until the Node recovers or the health timeout is over. Before a machine is given up its Node is read
 // live: a cache that is late, or the way to an API server that is blocked, must not end a machine that is healthy.
 func stayUnhealthy(w World, m *v1alpha1.Machine) Verdict {
-	deadline, may := disruption.HealthDeadline(w.Machine, w.Limits.HealthTimeout)
+	deadline, may := machinefacts.HealthDeadline(w.Machine, w.Limits.HealthTimeout)
 	switch {
 	case isToBeGivenUp(w) && w.Node.State == NodePresent && !w.Node.Live:
 		return do(FindNode)

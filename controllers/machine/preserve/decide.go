@@ -7,6 +7,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
+	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machinefacts"
 )
 
 // World is what the decision rests on. Everything in it is read only.
@@ -60,10 +61,8 @@ type Verdict struct {
 // Decide says what machine and Node should carry. It is total, and on what it says it says the same again.
 func Decide(w World) Verdict {
 	a := read(w)
-	expiry := w.Machine.Status.CurrentStatus.PreserveExpiryTime
-	expired := expiry != nil && !expiry.After(w.Now)
-	failed := w.Machine.Status.CurrentStatus.Phase == v1alpha1.MachineFailed
-	begun := expiry != nil || isMarked(w.Node)
+	expired, failed := machinefacts.IsPreservationOver(w.Machine, w.Now), machinefacts.HasFailed(w.Machine)
+	begun := w.Machine.Status.CurrentStatus.PreserveExpiryTime != nil || isMarked(w.Node)
 	switch a.value {
 	case "", v1alpha1.PreserveFalse:
 		return stop(w, a, begun, false)
@@ -154,7 +153,7 @@ func keep(w World, a asked) Verdict {
 	status := &m.Status.CurrentStatus
 	began := status.PreserveExpiryTime == nil
 	if began {
-		until := metav1.NewTime(w.Now.Add(timeout(w)))
+		until := metav1.NewTime(w.Now.Add(machinefacts.PreserveTimeout(w.Machine, w.Timeout)))
 		status.PreserveExpiryTime = &until
 	}
 	v := Verdict{Machine: m, Until: status.PreserveExpiryTime.Time, Began: began}
@@ -162,13 +161,6 @@ func keep(w World, a asked) Verdict {
 		v.Node, v.Drain = mark(w, a, v.Until)
 	}
 	return v
-}
-
-func timeout(w World) time.Duration {
-	if c := w.Machine.Spec.MachineConfiguration; c != nil && c.MachinePreserveTimeout != nil {
-		return c.MachinePreserveTimeout.Duration
-	}
-	return w.Timeout
 }
 
 // stop ends the preservation, if it has begun: first on the Node, and, when nothing is left there, on the machine. With
@@ -193,8 +185,8 @@ func stop(w World, a asked, begun, forget bool) Verdict {
 		delete(m.Annotations, v1alpha1.AnnotationLastAppliedNodePreserveValue)
 	}
 	status := &m.Status.CurrentStatus
-	switch over := status.PreserveExpiryTime != nil && !status.PreserveExpiryTime.After(w.Now); {
-	case over && status.Phase == v1alpha1.MachineFailed:
+	switch over := machinefacts.IsPreservationOver(m, w.Now); {
+	case over && machinefacts.HasFailed(m):
 		v.Ended = len(m.Annotations) < askedFor
 	case status.PreserveExpiryTime != nil:
 		status.PreserveExpiryTime, v.Ended = nil, true

@@ -12,6 +12,7 @@ import (
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machine/nodesync"
+	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machinefacts"
 )
 
 // Parts of the condition's message. It ends with the time.
@@ -98,12 +99,7 @@ func untaint(n *corev1.Node) { n.Spec.Taints = slices.DeleteFunc(n.Spec.Taints, 
 
 // condition returns the Node's condition; nil when it has none.
 func condition(n *corev1.Node) *corev1.NodeCondition {
-	for i := range n.Status.Conditions {
-		if n.Status.Conditions[i].Type == v1alpha1.NodePreserved {
-			return &n.Status.Conditions[i]
-		}
-	}
-	return nil
+	return machinefacts.NodeCondition(n, v1alpha1.NodePreserved)
 }
 
 // setCondition says how it stands; the time of transition is kept while the status is, and nothing changes that says the

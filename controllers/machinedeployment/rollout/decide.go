@@ -11,6 +11,7 @@ import (
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1/validation"
+	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machinefacts"
 )
 
 // Decide says what to do next. It is total: every world has a verdict.
@@ -41,6 +42,11 @@ func Decide(w World) Verdict {
 	}
 	if v, moved := adopt(w, selector); moved {
 		return v
+	}
+	for _, set := range w.Owned {
+		if _, err := machinefacts.ReadIntents(set); err != nil && set.DeletionTimestamp == nil {
+			return invalid(w, v1alpha1.ReasonInvalidSpec, "MachineSet "+set.Name+": "+err.Error()) // its machines cannot be counted
+		}
 	}
 	if v, prepared := prepare(w); !prepared {
 		return v

@@ -2,6 +2,7 @@ package rollout
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -370,5 +371,54 @@ func TestFades(t *testing.T) {
 				t.Errorf("it fades: %v", is)
 			}
 		})
+	}
+}
+
+// TestUnreadableIntents: what a set is about to make or delete is not known when its intents cannot be read, so that its machines
+// cannot be counted. As in the MachineSet controller nothing is decided on such a set, until it is corrected or deleted.
+func TestUnreadableIntents(t *testing.T) {
+	for name, tc := range map[string]struct {
+		intents string
+		deleted bool
+		want    bool
+	}{
+		"intents":                            {`{"set":"b","next":3,"create":[2]}`, false, true},
+		"intents of another set":             {`{"set":"other","next":3,"create":[2]}`, false, true},
+		"not JSON":                           {`{"create":`, false, false},
+		"a negative ordinal":                 {`{"next":3,"create":[-2]}`, false, false},
+		"not JSON, the set is being deleted": {`{"create":`, true, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			d := deployment(3)
+			d.Annotations[v1alpha1.AnnotationRevision] = "2"
+			old, fresh := older("a", time.Hour, 3), setOf(d, "b", 1, 1)
+			fresh.Annotations[v1alpha1.AnnotationRevision] = "2"
+			old.Annotations[v1alpha1.AnnotationIntents] = tc.intents
+			if tc.deleted {
+				old.DeletionTimestamp = &metav1.Time{Time: born}
+			}
+			v := Decide(worldOf(d, old, fresh))
+			refused := v.Do == Rest && v.Deployment != nil && reported(v.Deployment.Status, v1alpha1.MachineDeploymentValid) == "False/"+v1alpha1.ReasonInvalidSpec
+			if refused == tc.want {
+				t.Errorf("%s, refused: %v", v.Do, refused)
+			}
+			if refused && (len(v.Events) != 1 || !strings.Contains(v.Events[0].Message, "MachineSet "+old.Name+": annotation "+v1alpha1.AnnotationIntents)) {
+				t.Errorf("Events %+v, want one that names the set and the annotation", v.Events)
+			}
+		})
+	}
+}
+
+func TestWake_WhenAPreservationEnds(t *testing.T) {
+	d := deployment(1)
+	w := worldOf(d, setOf(d, "s", 1, 0))
+	m := w.Machines["s"][0]
+	m.Status.CurrentStatus = v1alpha1.CurrentStatus{Phase: v1alpha1.MachineFailed, PreserveExpiryTime: &metav1.Time{Time: born.Add(time.Second)}}
+	if v := finish(take(w)); v.Wake != time.Second || v.Deployment.Status.PreservedFailedReplicas != 1 {
+		t.Errorf("before: wake in %s, %d preserved", v.Wake, v.Deployment.Status.PreservedFailedReplicas)
+	}
+	w.Now = born.Add(time.Second)
+	if v := finish(take(w)); v.Deployment.Status.PreservedFailedReplicas != 0 {
+		t.Errorf("after: %d preserved", v.Deployment.Status.PreservedFailedReplicas)
 	}
 }

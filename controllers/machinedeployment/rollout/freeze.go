@@ -6,13 +6,13 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
-	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/ready"
+	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machinefacts"
 )
 
 // frozen returns the set that is frozen, the new one before the others; nil when none is.
 func (s *sets) frozen() *v1alpha1.MachineSet {
 	for _, t := range s.all() {
-		if ready.IsFrozen(t.set) {
+		if machinefacts.IsFrozen(t.set) {
 			return t.set
 		}
 	}

@@ -7,8 +7,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
-	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/nodeupdate"
-	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/ready"
+	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machinefacts"
 )
 
 // update sees to what is known of updates in place, before sizes are decided: Nodes carry what they should, and machines that
@@ -114,7 +113,7 @@ func (s *sets) closeOrOpen(t *tally, wanted *v1alpha1.MachineSet) {
 			}
 			wanted.Labels[v1alpha1.LabelScaleUpDisabled] = "true"
 		}
-	case disabled && !isOld && ready.Coming(t.set, s.w.Machines[t.set.UID]) == 0: // else a machine would be made twice
+	case disabled && !isOld && awaited(t, s.w.Machines[t.set.UID]) == 0: // else a machine would be made twice
 		delete(wanted.Labels, v1alpha1.LabelScaleUpDisabled)
 	}
 }
@@ -165,21 +164,17 @@ func (w World) isUpdating(m *v1alpha1.Machine) bool {
 		return true
 	}
 	node := w.nodeOf(m)
-	return node != nil && (hasBegun(node) || nodeupdate.AwaitsComponents(node))
+	return node != nil && (hasBegun(node) || machinefacts.AwaitsComponents(node))
 }
 
 // hasBegun says that a Node's update is under way, or has ended and is not yet followed.
 func hasBegun(node *corev1.Node) bool {
-	return isCandidate(node) && node.Labels[v1alpha1.LabelSelectedForUpdate] == "true" || node.Labels[v1alpha1.LabelUpdateResult] != ""
-}
-
-func isCandidate(node *corev1.Node) bool {
-	return node.Labels[v1alpha1.LabelCandidateForUpdate] == "true"
+	return machinefacts.IsInPlaceCandidate(node) && machinefacts.IsInPlaceSelected(node) || node.Labels[v1alpha1.LabelUpdateResult] != ""
 }
 
 // isUpdated says that the update has succeeded, and that whoever sees to the machine knows it.
 func isUpdated(m *v1alpha1.Machine, node *corev1.Node) bool {
-	if node.Labels[v1alpha1.LabelUpdateResult] != v1alpha1.UpdateResultSuccessful || nodeupdate.Stage(node) != v1alpha1.NodeReasonUpdateSuccessful {
+	if node.Labels[v1alpha1.LabelUpdateResult] != v1alpha1.UpdateResultSuccessful || machinefacts.InPlaceStage(node) != v1alpha1.NodeReasonUpdateSuccessful {
 		return false
 	}
 	switch m.Status.CurrentStatus.Phase { //nolint:exhaustive // all others do not know it yet, or are on their way out

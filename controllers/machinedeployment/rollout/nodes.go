@@ -5,7 +5,7 @@ import (
 	apiequality "k8s.io/apimachinery/pkg/api/equality"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
-	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/nodeupdate"
+	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machinefacts"
 )
 
 // nodesOutOfStep returns the Nodes that do not carry what they should of an update in place, as they should stand.
@@ -31,7 +31,7 @@ func (s *sets) wantedNode(t *tally, m *v1alpha1.Machine, node *corev1.Node) *cor
 	n := node.DeepCopy()
 	switch to := s.destination(t, node); {
 	case isUpdated(m, node) && (to == t || to == nil):
-		nodeupdate.Free(n, !s.w.NoComponentsTaint)
+		machinefacts.EndInPlaceUpdate(n, !s.w.NoComponentsTaint)
 	case hasBegun(node):
 		if isOf := n.Annotations[v1alpha1.AnnotationUpdateTo]; isOf == "" && s.fresh != nil && t != s.fresh {
 			annotate(n, v1alpha1.AnnotationUpdateTo, s.fresh.set.Name)

@@ -8,7 +8,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
-	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/ready"
+	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machinefacts"
 )
 
 // setProgressing says how far the deployment is on its way to the new set. A deployment that was complete and is only resized
@@ -119,9 +119,9 @@ func (s *sets) nextDeadline(st v1alpha1.MachineDeploymentStatus) (next time.Dura
 	}
 	if since, ok := s.stillSince(st); ok {
 		if wait := since.Add(stallAfter).Sub(s.w.Now); wait > 0 {
-			next = ready.Sooner(next, wait)
+			next = machinefacts.Sooner(next, wait)
 		} else if s.w.OldMachines != nil && *s.w.OldMachines > 0 {
-			next = ready.Sooner(next, stallAfter) // no event tells of what the cache does not show
+			next = machinefacts.Sooner(next, stallAfter) // no event tells of what the cache does not show
 		}
 	}
 	return next

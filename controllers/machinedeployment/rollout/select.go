@@ -10,8 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
-	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/nodeupdate"
-	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/ready"
+	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machinefacts"
 )
 
 // chosen is a machine whose Node is about to be selected for its update in place.
@@ -86,7 +85,7 @@ func (s *sets) isSelectedOrOver(c chosen) bool {
 		return s.w.Held != nil && !s.isHeld(c.UID)
 	}
 	node := s.w.nodeOf(m)
-	return m.DeletionTimestamp != nil || node != nil && (hasBegun(node) || !isCandidate(node))
+	return m.DeletionTimestamp != nil || node != nil && (hasBegun(node) || !machinefacts.IsInPlaceCandidate(node))
 }
 
 func (s *sets) isHeld(uid types.UID) bool {
@@ -136,9 +135,8 @@ func (s *sets) choose(room int) (next []chosen) {
 	}
 	most := min(mostSelected(s.limits, s.least(s.preserved()), available, s.fresh.size, updating), int32(room))
 	for _, t := range s.old {
-		doomed := ready.Doomed(t.set)
 		for _, m := range byBirth(s.w.Machines[t.set.UID]) {
-			if int32(len(next)) < most && !doomed[m.UID] && s.mayBeSelected(t, m) {
+			if int32(len(next)) < most && !t.intents.Dooms(m.UID) && s.mayBeSelected(t, m) {
 				next = append(next, chosen{m.Name, m.UID})
 			}
 		}
@@ -159,7 +157,7 @@ func mostSelected(l limits, least, available, fresh, updating int32) int32 {
 func (s *sets) mayBeSelected(t *tally, m *v1alpha1.Machine) bool {
 	node := s.w.nodeOf(m)
 	available, _ := availability(s.w, t.set, m)
-	return available && node != nil && !s.w.isUpdating(m) && isCandidate(node) && nodeupdate.Stage(node) == v1alpha1.NodeReasonCandidateForUpdate &&
+	return available && node != nil && !s.w.isUpdating(m) && machinefacts.IsInPlaceCandidate(node) && machinefacts.InPlaceStage(node) == v1alpha1.NodeReasonCandidateForUpdate &&
 		node.Annotations[v1alpha1.AnnotationUpdateTo] == s.fresh.set.Name
 }
 

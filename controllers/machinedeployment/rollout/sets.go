@@ -35,7 +35,7 @@ func take(w World) *sets {
 	fresh := findNew(w)
 	for _, set := range oldestFirst(w.Owned) {
 		t := count(w, set)
-		t.named = s.countNamed(set)
+		t.named = s.countNamed(t)
 		if fresh != nil && set.UID == fresh.UID {
 			s.fresh = t
 		} else {

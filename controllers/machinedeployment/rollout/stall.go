@@ -8,8 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
-	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/nodeupdate"
-	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/ready"
+	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machinefacts"
 )
 
 // stallAfter is how long a rollout may stand still before somebody should know for what it waits. What is known to be wrong is
@@ -54,7 +53,7 @@ func (s *sets) stalled(st v1alpha1.MachineDeploymentStatus) (reason, message str
 	if m := s.firstOfAny(s.hasFailedInPlace); m != nil {
 		return v1alpha1.ReasonInPlaceUpdateFailed, fmt.Sprintf("Machine %s could not be updated in place: %s", m.Name, s.whyFailed(m))
 	}
-	if s.fresh != nil && ready.MakesNone(s.newSet()) && s.standing(s.fresh) < s.fresh.size {
+	if s.fresh != nil && machinefacts.MakesNone(s.newSet()) && s.standing(s.fresh) < s.fresh.size {
 		return v1alpha1.ReasonMachineSetFrozen, fmt.Sprintf("MachineSet %s must not make machines", s.newSet().Name)
 	}
 	if m := s.first(s.fresh, hasFailedToCome); m != nil {
@@ -68,7 +67,7 @@ func (s *sets) stalled(st v1alpha1.MachineDeploymentStatus) (reason, message str
 		return "", ""
 	}
 	if m := s.first(s.fresh, func(m *v1alpha1.Machine) bool { return !s.isUsable(m) && m.DeletionTimestamp == nil }); m != nil {
-		if isPreserved(m) {
+		if machinefacts.IsPreservedFailed(m, s.w.Now) {
 			return v1alpha1.ReasonMachinesPreserved, fmt.Sprintf("New machine %s has failed and is preserved; it is replaced when that is over", m.Name)
 		}
 		return v1alpha1.ReasonMachinesNotAvailable, fmt.Sprintf("New machine %s is not available yet, its phase is %q; its lastOperation says more",
@@ -127,13 +126,13 @@ func (s *sets) stalledInPlace() (reason, message string) {
 // howFar says for what an update in place waits.
 func (s *sets) howFar(m *v1alpha1.Machine) string {
 	switch node := s.w.nodeOf(m); {
-	case node == nil || nodeupdate.Stage(node) == "":
+	case node == nil || machinefacts.InPlaceStage(node) == "":
 		return "its Node is not drained yet"
-	case !hasBegun(node) && nodeupdate.AwaitsComponents(node):
+	case !hasBegun(node) && machinefacts.AwaitsComponents(node):
 		return fmt.Sprintf("its Node has the taint %s, and no other Node is updated before that is removed; in a cluster where nothing removes it, "+
 			"set the annotation %s=false on the MachineDeployment and remove the taint", v1alpha1.TaintCriticalComponentsNotReady, v1alpha1.AnnotationComponentsTaint)
 	default:
-		return "the condition InPlaceUpdate of its Node says " + nodeupdate.Stage(node)
+		return "the condition InPlaceUpdate of its Node says " + machinefacts.InPlaceStage(node)
 	}
 }
 

@@ -1,14 +1,11 @@
 package rollout
 
 import (
-	"slices"
-
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
-	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/ready"
-	"github.com/machine-controller-fleet/machine-controller-fleet/internal/bounded"
+	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machinefacts"
 )
 
 // finish ends the pass with the status.
@@ -17,7 +14,7 @@ func finish(s *sets) Verdict {
 	d.Status = status(s)
 	writeNamed(d, s.stillNamed())
 	s.noteFreeze(d)
-	v := Verdict{Do: Rest, Deployment: d, Replacing: s.isUnderWay(), Wake: ready.Sooner(nextAvailable(s.w), s.nextDeadline(d.Status))}
+	v := Verdict{Do: Rest, Deployment: d, Replacing: s.isUnderWay(), Wake: machinefacts.Sooner(nextChange(s.w), s.nextDeadline(d.Status))}
 	if s.w.Done.CreateError != "" && !isKnownToFail(s.d) {
 		v.Events = []Event{{Reason: v1alpha1.ReasonMachineSetCreateError, Message: s.w.Done.CreateError}}
 	}
@@ -90,40 +87,14 @@ func (s *sets) copyFailure(st *v1alpha1.MachineDeploymentStatus, from v1alpha1.M
 	dropCondition(st, to)
 }
 
-// setCondition puts a condition into the status, and says whether it is another than before. One with the same status
-// and reason is kept with its times; its message may change.
 func setCondition(w World, s *v1alpha1.MachineDeploymentStatus, c v1alpha1.MachineDeploymentCondition) (changed bool) {
-	c.LastUpdateTime, c.LastTransitionTime = metav1.NewTime(w.Now), metav1.NewTime(w.Now)
-	c.Message = bounded.Text(c.Message, bounded.Message)
-	old := condition(*s, c.Type)
-	if old == nil {
-		s.Conditions = append(s.Conditions, c)
-		return true
-	}
-	if old.Status == c.Status {
-		c.LastTransitionTime = old.LastTransitionTime
-	}
-	changed = old.Status != c.Status || old.Reason != c.Reason
-	if !changed {
-		c.LastUpdateTime = old.LastUpdateTime
-	}
-	*old = c
-	return changed
+	return machinefacts.PutMachineDeploymentCondition(s, c, w.Now)
 }
 
-// condition returns the condition of a type; nil when there is none.
 func condition(s v1alpha1.MachineDeploymentStatus, t v1alpha1.MachineDeploymentConditionType) *v1alpha1.MachineDeploymentCondition {
-	for i := range s.Conditions {
-		if s.Conditions[i].Type == t {
-			return &s.Conditions[i]
-		}
-	}
-	return nil
+	return machinefacts.MachineDeploymentCondition(&s, t)
 }
 
 func dropCondition(s *v1alpha1.MachineDeploymentStatus, t v1alpha1.MachineDeploymentConditionType) {
-	s.Conditions = slices.DeleteFunc(s.Conditions, func(c v1alpha1.MachineDeploymentCondition) bool { return c.Type == t })
-	if len(s.Conditions) == 0 {
-		s.Conditions = nil
-	}
+	machinefacts.DropMachineDeploymentCondition(s, t)
 }

@@ -250,8 +250,10 @@ func (s *story) machine(set *v1alpha1.MachineSet, phase string) {
 	case "Terminating":
 		m.DeletionTimestamp = &now
 	case "Preserved":
-		m.Status.CurrentStatus = v1alpha1.CurrentStatus{Phase: v1alpha1.MachineFailed, PreserveExpiryTime: &now}
+		m.Status.CurrentStatus = v1alpha1.CurrentStatus{Phase: v1alpha1.MachineFailed, PreserveExpiryTime: &metav1.Time{Time: born.Add(time.Hour)}}
 		set.Status.PreservedFailedReplicas++
+	case "Expired":
+		m.Status.CurrentStatus = v1alpha1.CurrentStatus{Phase: v1alpha1.MachineFailed, PreserveExpiryTime: &now}
 	case "Kept":
 		m.Status.CurrentStatus.Phase = v1alpha1.MachineFailed
 		annotate(m, v1alpha1.AnnotationPreserve, v1alpha1.PreserveWhenFailed)

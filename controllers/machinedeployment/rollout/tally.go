@@ -3,15 +3,19 @@ package rollout
 import (
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1/validation"
-	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/ready"
+	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machinefacts"
 )
 
 // tally is a set in numbers, from its machines as the cache shows them. Where that may be late, exist errs upwards and
 // available downwards.
 type tally struct {
 	set *v1alpha1.MachineSet
+	// intents of the set. Those of a set that is being deleted may be none because they cannot be read: it carries none out.
+	intents machinefacts.Intents
 	// size is how many machines the set is told to have. Decisions change it, in memory.
 	size int32
 	// exist is how many machines it has, those that are being deleted and those that it is about to make included: also such as
@@ -39,30 +43,31 @@ type seen struct{ all, ready, available, preserved int32 }
 
 // count makes the tally of a set.
 func count(w World, set *v1alpha1.MachineSet) *tally {
-	t, doomed := &tally{set: set}, ready.Doomed(set)
+	t := &tally{set: set}
+	t.intents, _ = machinefacts.ReadIntents(set) // Decide has refused those that cannot be read
 	for _, m := range w.Machines[set.UID] {
 		t.seen.all++
 		if m.DeletionTimestamp != nil {
 			t.leaving++
 			continue
 		}
-		if m.Status.CurrentStatus.Phase == v1alpha1.MachineRunning {
+		if machinefacts.IsReady(m) {
 			t.seen.ready++
 		}
 		available, _ := availability(w, set, m)
 		if available {
 			t.seen.available++
 		}
-		if doomed[m.UID] {
+		if t.intents.Dooms(m.UID) {
 			t.doomed++
 		}
 		switch {
 		case w.isUpdating(m):
 			t.updating++
-		case available && !doomed[m.UID]:
+		case available && !t.intents.Dooms(m.UID):
 			t.running++
 		}
-		if isPreserved(m) {
+		if machinefacts.IsPreservedFailed(m, w.Now) {
 			t.seen.preserved++
 		}
 	}
@@ -72,7 +77,7 @@ func count(w World, set *v1alpha1.MachineSet) *tally {
 		return t
 	}
 	t.size, t.preserved = min(max(set.Spec.Replicas, 0), validation.MaxReplicas), t.seen.preserved // what a set may have
-	t.standing = t.seen.all - t.leaving + ready.Coming(set, w.Machines[set.UID])
+	t.standing = t.seen.all - t.leaving + awaited(t, w.Machines[set.UID])
 	t.recount()
 	return t
 }
@@ -84,9 +89,9 @@ func (t *tally) recount() { t.exist = t.leaving + t.stands() }
 // then, and does not count for the size.
 func (t *tally) stands() int32 { return max(t.standing, t.size+t.doomed) }
 
-// isPreserved says that a machine has failed and is kept.
-func isPreserved(m *v1alpha1.Machine) bool {
-	return m.Status.CurrentStatus.Phase == v1alpha1.MachineFailed && m.Status.CurrentStatus.PreserveExpiryTime != nil
+// awaited returns how many machines a set has decided to make that are not among those that are seen.
+func awaited[T metav1.Object](t *tally, seen []T) int32 {
+	return int32(len(machinefacts.Awaited(t.intents, t.set, seen)))
 }
 
 // available are the machines that can be used and that the set does not delete to come to its size. It does not know which Nodes
@@ -101,20 +106,20 @@ func (t *tally) isEmpty() bool { return t.size == 0 && t.exist == 0 }
 
 // availability says whether a machine is available; and if nothing but time is missing, how much of it.
 func availability(w World, set *v1alpha1.MachineSet, m *v1alpha1.Machine) (available bool, in time.Duration) {
-	return ready.Available(m, ready.MinReady(set, w.CountMinReady), w.Now)
+	return machinefacts.Available(m, machinefacts.MinReady(set, w.CountMinReady), w.Now)
 }
 
-// nextAvailable is when, from now, another machine is available unless something happens to it; 0 when none is about to be.
-func nextAvailable(w World) (next time.Duration) {
-	if !w.CountMinReady {
-		return 0
-	}
+// nextChange returns when, from now, time alone changes the counts: another machine is available, or the preservation of a failed one
+// ends; 0 when neither is about to happen.
+func nextChange(w World) (next time.Duration) {
 	for _, set := range w.Owned {
-		for _, m := range w.Machines[set.UID] {
+		machines := w.Machines[set.UID]
+		for _, m := range machines {
 			if _, in := availability(w, set, m); in > 0 {
-				next = ready.Sooner(next, in)
+				next = machinefacts.Sooner(next, in)
 			}
 		}
+		next = machinefacts.Sooner(next, machinefacts.PreservationEnds(machines, w.Now))
 	}
 	return next
 }

@@ -9,7 +9,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
-	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/ready"
 )
 
 // transfers gives machines whose update has succeeded to the set of their new template. Sets that they leave are kept from making
@@ -20,10 +19,10 @@ func (s *sets) transfers() (v Verdict, moves bool) {
 		if t.set.DeletionTimestamp != nil || !isClosed(t.set) {
 			continue
 		}
-		doomed, gone := ready.Doomed(t.set), map[*tally][]string{}
+		gone := map[*tally][]string{}
 		for _, m := range byBirth(s.w.Machines[t.set.UID]) {
 			node := s.w.nodeOf(m)
-			if node == nil || doomed[m.UID] || !isUpdated(m, node) {
+			if node == nil || t.intents.Dooms(m.UID) || !isUpdated(m, node) {
 				continue
 			}
 			if to := s.destination(t, node); to != nil && to != t {
@@ -101,7 +100,7 @@ func (s *sets) settle() {
 			continue
 		}
 		held := s.w.Held[t.set.UID]
-		there, come := ready.Coming(t.set, held), int32(0)
+		there, come := awaited(t, held), int32(0)
 		for _, m := range held {
 			if m.DeletionTimestamp != nil {
 				continue

@@ -4,8 +4,7 @@ import (
 	"time"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
-	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/disruption"
-	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/ready"
+	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machinefacts"
 )
 
 // unwanted is a machine that the autoscaler has named, and how far that has come.
@@ -57,7 +56,7 @@ func (w World) unwanted() (all []unwanted) {
 		if u.stage == unmarked {
 			u.stage = u.markedStage(changed)
 		}
-		if u.stage == unmarked && u.failed && disruption.IsKept(u.machine, w.Now) {
+		if u.stage == unmarked && u.failed && machinefacts.IsKept(u.machine, w.Now) {
 			u.stage = excused
 		}
 		all = append(all, u)
@@ -209,7 +208,8 @@ func (s *sets) noteChange(t *tally, set *v1alpha1.MachineSet) {
 // countNamed is how many machines of a set were named that its size does not account for yet. It shrinks by these, should the
 // deployment shrink. A machine that carries the priority alone was named by an old autoscaler, which lowers the replicas next; if
 // the set is to delete some anyway, that one is among them.
-func (s *sets) countNamed(set *v1alpha1.MachineSet) (n int32) {
+func (s *sets) countNamed(t *tally) (n int32) {
+	set := t.set
 	for _, u := range s.unwanted {
 		if u.stage == marked && u.set.UID == set.UID {
 			n++
@@ -230,6 +230,6 @@ func (s *sets) countNamed(set *v1alpha1.MachineSet) (n int32) {
 		}
 		standing++
 	}
-	excess := standing - leaving + ready.Coming(set, live) - set.Spec.Replicas
+	excess := standing - leaving + awaited(t, live) - set.Spec.Replicas
 	return n + max(alone-max(excess, 0), 0)
 }

@@ -9,14 +9,14 @@ import (
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/disruption"
-	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/ready"
+	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machinefacts"
 )
 
 // burst is how many machines a set has decided to make, or to delete, at the most before the first of them are seen done.
-const burst = ready.MostIntents
+const burst = machinefacts.MostIntents
 
 // balance compares what there will be with what is wanted, and writes new intents or the status.
-func balance(w World, in Intents) Verdict {
+func balance(w World, in machinefacts.Intents) Verdict {
 	next := settle(w, in)
 	all := standing(w, next)
 	changing := autoPreserve(w, all)
@@ -27,7 +27,7 @@ func balance(w World, in Intents) Verdict {
 		return Verdict{Do: ListLive} // whoever is new here reads who is to go before the first of them goes
 	}
 	all = doom(w, &next, all, changing)
-	frozen := ready.MakesNone(w.Set)
+	frozen := machinefacts.MakesNone(w.Set)
 	if frozen && w.Live == nil && len(awaited(w, next)) > 0 {
 		return Verdict{Do: ListLive}
 	}
@@ -62,7 +62,7 @@ func balance(w World, in Intents) Verdict {
 	untidy := settled(next) && !settled(in)
 	if grew(in, next) || untidy && !w.TidyLater || isStale(w, in) || withdrawn > 0 || spared(w, in) > 0 {
 		set := w.Set.DeepCopy()
-		next.write(set)
+		next.Write(set)
 		return Verdict{Do: Save, Set: set}
 	}
 	if changed := outOfStep(w, all); len(changed) > 0 {
@@ -76,18 +76,18 @@ func balance(w World, in Intents) Verdict {
 // rest ends the pass with the status. While machines are known to be on their way into sight it would be wrong.
 func rest(w World) Verdict {
 	if w.Live != nil && !sees(w) {
-		return Verdict{Do: Rest, Wake: nextAvailable(w)}
+		return Verdict{Do: Rest, Wake: nextChange(w)}
 	}
 	set := w.Set.DeepCopy()
 	set.Status = status(w)
-	return Verdict{Do: Rest, Set: set, Wake: nextAvailable(w), Events: news(w, set.Status)}
+	return Verdict{Do: Rest, Set: set, Wake: nextChange(w), Events: news(w, set.Status)}
 }
 
 // standing are the machines that neither end nor are about to. What the API server itself has said goes before the cache:
 // a machine that it does not show as the set's any more is gone, or has another set by now.
-func standing(w World, in Intents) (all []*v1alpha1.Machine) {
+func standing(w World, in machinefacts.Intents) (all []*v1alpha1.Machine) {
 	for _, m := range w.Owned {
-		if m.DeletionTimestamp != nil || in.dooms(m.UID) || w.Done.Deleted[m.UID] {
+		if m.DeletionTimestamp != nil || in.Dooms(m.UID) || w.Done.Deleted[m.UID] {
 			continue
 		}
 		if live, asked := w.live(m); asked && (live == nil || live.DeletionTimestamp != nil) {
@@ -101,7 +101,7 @@ func standing(w World, in Intents) (all []*v1alpha1.Machine) {
 // doom marks those of the standing machines for deletion that go whatever their number, and returns the others. Those go
 // that have failed and are to be replaced, and those that the cluster-autoscaler has chosen. A machine that is about to be
 // preserved does not go; whether that has worked shows in the next pass.
-func doom(w World, in *Intents, standing, changing []*v1alpha1.Machine) []*v1alpha1.Machine {
+func doom(w World, in *machinefacts.Intents, standing, changing []*v1alpha1.Machine) []*v1alpha1.Machine {
 	until := chosenUntil(w.Set)
 	return slices.DeleteFunc(standing, func(m *v1alpha1.Machine) bool {
 		chosen := isChosen(w.newest(m), until)
@@ -109,7 +109,7 @@ func doom(w World, in *Intents, standing, changing []*v1alpha1.Machine) []*v1alp
 		if !chosen && !failed || len(in.Delete) >= burst {
 			return false
 		}
-		in.Delete = append(in.Delete, Doomed{Name: m.Name, UID: m.UID, Failed: !chosen})
+		in.Delete = append(in.Delete, machinefacts.Doomed{Name: m.Name, UID: m.UID, Failed: !chosen})
 		return true
 	})
 }
@@ -135,7 +135,7 @@ func firstNamed(w World, ranked []*v1alpha1.Machine) (n int) {
 // isToBeReplaced reports whether the machine has failed, is not preserved, has its permit, and can be replaced: a frozen set makes
 // no machines, and would shrink below its replicas.
 func isToBeReplaced(w World, m *v1alpha1.Machine) bool {
-	return !ready.IsFrozen(w.Set) && m.Status.CurrentStatus.Phase == v1alpha1.MachineFailed && !disruption.IsKept(m, w.Now) && disruption.Allows(w.Disruptions, m)
+	return !machinefacts.IsFrozen(w.Set) && machinefacts.HasFailed(m) && !machinefacts.IsKept(m, w.Now) && disruption.Allows(w.Disruptions, m)
 }
 
 // isTransferred says that the machine was updated in place and has come from another set, which is about to give up a replica
@@ -146,16 +146,16 @@ func isTransferred(w World, m *v1alpha1.Machine) bool {
 
 // hasRoomFor says that so many machines may be ordered now. When they are more than a batch holds beside what is on its
 // way, all of that is seen first: each batch costs a write of the set, and a look at the API server.
-func hasRoomFor(missing int, in Intents) bool {
+func hasRoomFor(missing int, in machinefacts.Intents) bool {
 	return len(in.Create) == 0 || missing <= burst-len(in.Create)
 }
 
 // order notes machines that are to be made. The ordinal of one whose name is taken, by a machine that is ending or is not
 // the set's, is left out.
-func order(w World, in *Intents, count int) {
+func order(w World, in *machinefacts.Intents, count int) {
 	in.Next = max(in.Next, highestOrdinal(w.Owned)+1)
 	for range count {
-		for w.Live.Names[Name(w.Set.Name, w.Set.UID, in.Next)] {
+		for w.Live.Names[machinefacts.Name(w.Set.Name, w.Set.UID, in.Next)] {
 			in.Next++
 		}
 		in.Create = append(in.Create, in.Next)
@@ -164,9 +164,9 @@ func order(w World, in *Intents, count int) {
 }
 
 // discard notes the first of the machines for deletion, as many as are too many and fit into a batch.
-func discard(in *Intents, ranked []*v1alpha1.Machine, count int) {
+func discard(in *machinefacts.Intents, ranked []*v1alpha1.Machine, count int) {
 	for _, m := range ranked[:min(count, burst-len(in.Delete), len(ranked))] {
-		in.Delete = append(in.Delete, Doomed{Name: m.Name, UID: m.UID})
+		in.Delete = append(in.Delete, machinefacts.Doomed{Name: m.Name, UID: m.UID})
 	}
 }
 

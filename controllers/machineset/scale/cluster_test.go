@@ -13,7 +13,7 @@ import (
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/disruption"
-	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/ready"
+	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machinefacts"
 )
 
 // cluster is a small model of an API server with one set, caches that lag as they like, and processes that die anywhere.
@@ -139,7 +139,7 @@ func (c *cluster) pass(current bool) {
 		case ListLive:
 			w.Live = c.list()
 		case Create:
-			if ready.MakesNone(w.Set) {
+			if machinefacts.MakesNone(w.Set) {
 				c.t.Fatalf("machines %v are made for a set that is frozen", v.Ordinals)
 			}
 			for _, ordinal := range v.Ordinals {
@@ -150,7 +150,7 @@ func (c *cluster) pass(current bool) {
 			}
 		case Delete:
 			for _, m := range v.Machines {
-				if in, err := ReadIntents(w.Set); err == nil && ready.IsFrozen(w.Set) && slices.ContainsFunc(in.Delete, func(d Doomed) bool { return d.UID == m.UID && d.Failed }) {
+				if in, err := machinefacts.ReadIntents(w.Set); err == nil && machinefacts.IsFrozen(w.Set) && slices.ContainsFunc(in.Delete, func(d machinefacts.Doomed) bool { return d.UID == m.UID && d.Failed }) {
 					c.t.Fatalf("machine %s is replaced in a set that is frozen", m.Name)
 				}
 				if c.dies() {
@@ -222,10 +222,10 @@ func (c *cluster) put(m *v1alpha1.Machine) {
 }
 
 func (c *cluster) create(w *World, ordinal int64) {
-	name := Name(w.Set.Name, w.Set.UID, ordinal)
+	name := machinefacts.Name(w.Set.Name, w.Set.UID, ordinal)
 	for _, m := range c.machines() {
 		if m.Name == name {
-			if theirs, _ := Ordinal(m); theirs == ordinal {
+			if theirs, _ := machinefacts.Ordinal(m); theirs == ordinal {
 				w.Done.Created[ordinal] = true
 			} else {
 				w.Done.Taken[ordinal] = true
@@ -315,7 +315,7 @@ func (c *cluster) moveIn() {
 // accept gives the set a replica for each machine that has come from another one, unless others are on their way: those would
 // be too many then, as whenever fewer are wanted than before.
 func (c *cluster) accept() {
-	if in, err := ReadIntents(c.set()); err != nil || len(in.Create) > 0 {
+	if in, err := machinefacts.ReadIntents(c.set()); err != nil || len(in.Create) > 0 {
 		return
 	}
 	for _, uid := range slices.Sorted(maps.Keys(c.machines())) {
@@ -335,7 +335,7 @@ func (c *cluster) scale(replicas int) {
 // freeze, or end the freeze.
 func (c *cluster) freeze() {
 	c.changeSet(func(set *v1alpha1.MachineSet) {
-		if ready.MakesNone(set) {
+		if machinefacts.MakesNone(set) {
 			delete(set.Labels, v1alpha1.LabelFreeze)
 			delete(set.Labels, v1alpha1.LabelScaleUpDisabled)
 			return

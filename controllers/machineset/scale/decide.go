@@ -10,7 +10,7 @@ import (
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1/validation"
-	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/ready"
+	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machinefacts"
 )
 
 // Decide says what to do next. It is total: every world has a verdict.
@@ -28,7 +28,7 @@ func Decide(w World) Verdict {
 	if err != nil {
 		return invalid(w, v1alpha1.ReasonInvalidSpec, "spec.selector: "+err.Error())
 	}
-	in, err := ReadIntents(w.Set)
+	in, err := machinefacts.ReadIntents(w.Set)
 	if err != nil {
 		return invalid(w, v1alpha1.ReasonInvalidSpec, err.Error())
 	}
@@ -71,18 +71,18 @@ func adopt(w World, selector labels.Selector) (Verdict, bool) {
 
 // carryOut does what was decided and is not seen done. Whoever finds an intent completes it. What is to go goes before
 // what is to come: until then the two together would be more than wanted.
-func carryOut(w World, in Intents) (Verdict, bool) {
+func carryOut(w World, in machinefacts.Intents) (Verdict, bool) {
 	doomed := slices.DeleteFunc(slices.Clone(w.Owned), func(m *v1alpha1.Machine) bool {
-		return m.DeletionTimestamp != nil || w.Done.Deleted[m.UID] || !in.dooms(m.UID) || in.spares(w.Set, m)
+		return m.DeletionTimestamp != nil || w.Done.Deleted[m.UID] || !in.Dooms(m.UID) || spares(in, w.Set, m)
 	})
 	if open := untried(w, doomed); len(open) > 0 && w.Done.DeleteError == "" {
 		return Verdict{Do: Delete, Machines: open}, true
 	}
-	if len(doomed) > 0 || w.Done.CreateError != "" || spared(w, in) > 0 || ready.MakesNone(w.Set) {
+	if len(doomed) > 0 || w.Done.CreateError != "" || spared(w, in) > 0 || machinefacts.MakesNone(w.Set) {
 		return Verdict{}, false
 	}
 	var missing []int64
-	seen := seenOrdinals(w)
+	seen := machinefacts.SeenOrdinals(w.Set, w.Owned)
 	for _, ordinal := range in.Create {
 		if !seen[ordinal] && !w.Done.Created[ordinal] && !w.Done.Taken[ordinal] {
 			missing = append(missing, ordinal)
@@ -131,9 +131,9 @@ func letGo(w World) Verdict {
 func invalid(w World, reason, problem string) Verdict {
 	set := w.Set.DeepCopy()
 	set.Status.ObservedGeneration = set.Generation
-	setCondition(w, &set.Status, v1alpha1.MachineSetCondition{
+	machinefacts.PutMachineSetCondition(&set.Status, v1alpha1.MachineSetCondition{
 		Type: v1alpha1.MachineSetValid, Status: corev1.ConditionFalse, Reason: reason,
 		Message: fmt.Sprintf("The MachineSet is not acted on until it is corrected: %s", problem),
-	})
+	}, w.Now)
 	return Verdict{Do: Rest, Set: set, Events: news(w, set.Status)}
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/disruption"
+	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machinefacts"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/bounded"
 )
 
@@ -61,7 +62,7 @@ func TestNothingIsReplacedWithoutADisruption(t *testing.T) {
 				w.Owned = append(w.Owned, m)
 			}
 			w.Owned[1].Annotations = map[string]string{v1alpha1.AnnotationPreserve: v1alpha1.PreserveWhenFailed}
-			in, err := ReadIntents(Decide(w).Set)
+			in, err := machinefacts.ReadIntents(Decide(w).Set)
 			if err != nil || len(in.Delete) != tc.want || len(in.Create) != tc.want {
 				t.Errorf("intents %+v (%v), want %d to go and as many to come", in, err, tc.want)
 			}
@@ -94,7 +95,7 @@ func TestWhatRecoversStays(t *testing.T) {
 				ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"a": "b"}},
 				Spec:       v1alpha1.MachineSpec{Class: v1alpha1.ClassSpec{Kind: "MachineClass", Name: "c"}},
 			}}
-			Intents{Next: 2, Create: []int64{1}, Delete: []Doomed{{Name: "m", UID: "m-uid", Failed: tc.failed}}}.write(set)
+			machinefacts.Intents{Next: 2, Create: []int64{1}, Delete: []machinefacts.Doomed{{Name: "m", UID: "m-uid", Failed: tc.failed}}}.Write(set)
 			w := World{Now: born, Set: set, Owned: []*v1alpha1.Machine{machine(tc.phase)}, Live: &Live{Owned: map[types.UID]*metav1.ObjectMeta{"m-uid": {}}}}
 			v := Decide(w)
 			if v.Do != tc.want {
@@ -103,82 +104,11 @@ func TestWhatRecoversStays(t *testing.T) {
 			if v.Do != Save {
 				return
 			}
-			if in, err := ReadIntents(v.Set); err != nil || in.Next != 2 || !settled(in) {
+			if in, err := machinefacts.ReadIntents(v.Set); err != nil || in.Next != 2 || !settled(in) {
 				t.Errorf("intents %+v (%v), want none left", in, err)
 			}
 		})
 	}
-}
-
-func TestNamesAreOneToOne(t *testing.T) {
-	seen := map[string]int64{}
-	for ordinal := range int64(1_000_000) {
-		name := Name("set", "4a1b2c3d-0000-1111-2222-333344445555", ordinal)
-		if other, ok := seen[name]; ok {
-			t.Fatalf("ordinals %d and %d have the name %s", ordinal, other, name)
-		}
-		seen[name] = ordinal
-	}
-	long := Name(string(make([]byte, 100)), "u", 1)
-	if len(long) > maxName {
-		t.Errorf("a name of %d characters", len(long))
-	}
-	if got := Name("worker-z1-68598", "4a1b2c3d-0000-1111-2222-333344445555", 7); got != Name("worker-z1-68598", "4a1b2c3d-0000-1111-2222-333344445555", 7) {
-		t.Errorf("the same ordinal has two names: %s", got)
-	}
-}
-
-// From some names of a set the next ones cannot be computed as the first ones follow each other: neither differences nor any
-// part of the suffix repeats.
-func TestNamesCannotBePredicted(t *testing.T) {
-	number := func(ordinal int64) int {
-		name := Name("set", "4a1b2c3d-0000-1111-2222-333344445555", ordinal)
-		n := 0
-		for _, c := range []byte(name[len(name)-suffixLength:]) {
-			n = n*len(nameAlphabet) + strings.IndexByte(nameAlphabet, c)
-		}
-		return n
-	}
-	const names = 2000
-	differences, highest := map[int]int{}, [suffixLength]map[byte]int{}
-	for i := range highest {
-		highest[i] = map[byte]int{}
-	}
-	for ordinal := range int64(names) {
-		differences[(number(ordinal+1)-number(ordinal)+suffixes)%suffixes]++
-		name := Name("set", "4a1b2c3d-0000-1111-2222-333344445555", ordinal)
-		for i, c := range []byte(name[len(name)-suffixLength:]) {
-			highest[i][c]++
-		}
-	}
-	if len(differences) < names-10 {
-		t.Errorf("%d names have only %d differences", names, len(differences))
-	}
-	for i, count := range highest { // each character about 74 times
-		for c, n := range count {
-			if n < 35 || n > 130 {
-				t.Errorf("character %d is %q in %d of %d names", i, c, n, names)
-			}
-		}
-	}
-}
-
-func FuzzReadIntents(f *testing.F) {
-	for _, seed := range []string{"", "{}", `{"next":3,"create":[1,2]}`, `{"next":-1}`, `{"delete":[{"name":"m","uid":"u"}]}`, "[]", "null"} {
-		f.Add(seed)
-	}
-	f.Fuzz(func(t *testing.T, text string) {
-		set := &v1alpha1.MachineSet{}
-		set.Annotations = map[string]string{v1alpha1.AnnotationIntents: text}
-		in, err := ReadIntents(set)
-		if err != nil {
-			return
-		}
-		in.write(set)
-		if _, err := ReadIntents(set); err != nil {
-			t.Errorf("what was read from %q cannot be read again after it was written: %v", text, err)
-		}
-	})
 }
 
 // A tenant can write any intents on his sets. What no controller has written is not carried out, and says so.

@@ -11,6 +11,7 @@ import (
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/disruption"
+	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machinefacts"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/testkit/worlds"
 )
 
@@ -50,7 +51,7 @@ func TestAbsurdNumbers(t *testing.T) {
 			if v.Do != Save {
 				break
 			}
-			in, err := ReadIntents(v.Set)
+			in, err := machinefacts.ReadIntents(v.Set)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -60,7 +61,7 @@ func TestAbsurdNumbers(t *testing.T) {
 			w.Set = v.Set
 			v = Decide(w)
 		}
-		if replicas := set.Spec.Replicas; (replicas < 0 || replicas > 1_000_000) && (v.Do != Rest || condition(v.Set.Status, v1alpha1.MachineSetValid) == nil) {
+		if replicas := set.Spec.Replicas; (replicas < 0 || replicas > 1_000_000) && (v.Do != Rest || machinefacts.MachineSetCondition(&v.Set.Status, v1alpha1.MachineSetValid) == nil) {
 			t.Fatalf("replicas %d: Do = %s, status %+v", replicas, v.Do, v.Set.Status)
 		}
 	})

@@ -4,7 +4,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
-	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/ready"
+	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machinefacts"
 )
 
 // unfreeze ends a freeze when somebody asks for it.
@@ -20,15 +20,15 @@ func unfreeze(w World) (v Verdict, asked bool) {
 
 // setFrozen says that the set is frozen for as long as its label does. Whoever froze it may have said why.
 func setFrozen(w World, s *v1alpha1.MachineSetStatus) {
-	if !ready.IsFrozen(w.Set) {
-		dropCondition(s, v1alpha1.MachineSetFrozen)
+	if !machinefacts.IsFrozen(w.Set) {
+		machinefacts.DropMachineSetCondition(s, v1alpha1.MachineSetFrozen)
 		return
 	}
-	if is := condition(*s, v1alpha1.MachineSetFrozen); is != nil && is.Status == corev1.ConditionTrue {
+	if is := machinefacts.MachineSetCondition(s, v1alpha1.MachineSetFrozen); is != nil && is.Status == corev1.ConditionTrue {
 		return
 	}
-	setCondition(w, s, v1alpha1.MachineSetCondition{
+	machinefacts.PutMachineSetCondition(s, v1alpha1.MachineSetCondition{
 		Type: v1alpha1.MachineSetFrozen, Status: corev1.ConditionTrue, Reason: v1alpha1.ReasonFreezeLabel,
 		Message: "The MachineSet has the label " + v1alpha1.LabelFreeze + "=True, and makes no machines",
-	})
+	}, w.Now)
 }

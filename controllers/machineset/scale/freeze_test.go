@@ -8,6 +8,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
+	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machinefacts"
 )
 
 // TestFrozenLastsAsLongAsItsLabel: whoever froze the set may have said why, and that stands for as long as the label does.
@@ -33,7 +34,8 @@ func TestFrozenLastsAsLongAsItsLabel(t *testing.T) {
 			if tc.before != nil {
 				set.Status.Conditions = []v1alpha1.MachineSetCondition{*tc.before}
 			}
-			got := condition(status(World{Set: set}), v1alpha1.MachineSetFrozen)
+			is := status(World{Set: set})
+			got := machinefacts.MachineSetCondition(&is, v1alpha1.MachineSetFrozen)
 			if got != nil {
 				got.LastTransitionTime, got.Message = metav1.Time{}, ""
 			}

@@ -4,20 +4,21 @@ import (
 	"time"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
-	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/ready"
+	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machinefacts"
 )
 
 // availability says whether a machine is available; and if nothing but time is missing, how much of it.
 func availability(w World, m *v1alpha1.Machine) (available bool, in time.Duration) {
-	return ready.Available(m, ready.MinReady(w.Set, w.CountMinReady), w.Now)
+	return machinefacts.Available(m, machinefacts.MinReady(w.Set, w.CountMinReady), w.Now)
 }
 
-// nextAvailable is when, from now, another machine is available unless something happens to it; 0 when none is about to be.
-func nextAvailable(w World) (next time.Duration) {
+// nextChange returns when, from now, time alone changes the status: another machine is available, or the preservation of a failed one
+// ends; 0 when neither is about to happen.
+func nextChange(w World) (next time.Duration) {
 	for _, m := range w.Owned {
-		if _, in := availability(w, m); in > 0 && (next == 0 || in < next) {
-			next = in
+		if _, in := availability(w, m); in > 0 {
+			next = machinefacts.Sooner(next, in)
 		}
 	}
-	return next
+	return machinefacts.Sooner(next, machinefacts.PreservationEnds(w.Owned, w.Now))
 }

@@ -5,7 +5,7 @@ import (
 	"slices"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
-	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/disruption"
+	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machinefacts"
 )
 
 // autoPreserve returns failed machines that the set wants to have preserved although nobody has asked for it, as they
@@ -45,11 +45,10 @@ func isAutoPreserved(m *v1alpha1.Machine) bool {
 // mayBeAutoPreserved says that the machine has failed, that nobody has said what is to become of it, and that its time is
 // not over.
 func mayBeAutoPreserved(w World, m *v1alpha1.Machine) bool {
-	expiry := m.Status.CurrentStatus.PreserveExpiryTime
-	if m.Status.CurrentStatus.Phase != v1alpha1.MachineFailed || expiry != nil && !expiry.After(w.Now) {
+	if !machinefacts.HasFailed(m) || machinefacts.IsPreservationOver(m, w.Now) {
 		return false
 	}
-	switch disruption.PreserveValue(m) {
+	switch machinefacts.PreserveValue(m) {
 	case v1alpha1.PreserveNow, v1alpha1.PreserveWhenFailed, v1alpha1.PreserveAuto, v1alpha1.PreserveFalse:
 		return false
 	}

@@ -10,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
+	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machinefacts"
 )
 
 // defaultPriority of a machine without a valid priority annotation.
@@ -84,7 +85,7 @@ func rank(w World, machines []*v1alpha1.Machine) []*v1alpha1.Machine {
 func keyOf(w World, m *v1alpha1.Machine) rankKey {
 	annotations := w.newest(m).Annotations
 	key := rankKey{priority: defaultPriority, phase: phaseRank(m.Status.CurrentStatus.Phase), created: m.CreationTimestamp.Time, name: m.Name}
-	if isPreserved(m, w.Now) {
+	if machinefacts.IsPreserved(m, w.Now) {
 		key.preserved, key.expiry = 2, m.Status.CurrentStatus.PreserveExpiryTime.Time
 		if annotations[v1alpha1.AnnotationPreserve] == v1alpha1.PreserveAuto {
 			key.preserved = 1
@@ -120,12 +121,6 @@ func chosenUntil(set *v1alpha1.MachineSet) time.Time {
 func isChosen(m *metav1.ObjectMeta, until time.Time) bool {
 	marked := timeIn(m.Annotations, v1alpha1.AnnotationMarkedForDeletionTime)
 	return m.Annotations[v1alpha1.AnnotationPriority] == v1alpha1.PriorityTriggered && !marked.IsZero() && !marked.After(until)
-}
-
-// isPreserved says that the machine is kept until a time that has not come.
-func isPreserved(m *v1alpha1.Machine, now time.Time) bool {
-	expiry := m.Status.CurrentStatus.PreserveExpiryTime
-	return expiry != nil && expiry.After(now)
 }
 
 // phaseRank orders phases by how useful the machine is. A machine that has no phase yet has no VM and goes early, before

@@ -14,6 +14,7 @@ import (
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/disruption"
+	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machinefacts"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/testkit/scenario"
 )
 
@@ -52,7 +53,7 @@ func newBench(t *testing.T, s scenario.Scenario) *bench {
 	b.Set.Spec.Selector = &metav1.LabelSelector{MatchLabels: labels}
 	b.Set.Spec.Template.Labels = labels
 	b.Set.Spec.Template.Spec.Class = v1alpha1.ClassSpec{Kind: "MachineClass", Name: "c"}
-	in := Intents{Next: 10}
+	in := machinefacts.Intents{Next: 10}
 	for _, fact := range s.Given {
 		words := strings.Fields(fact.Value)
 		switch fact.Key {
@@ -86,7 +87,7 @@ func newBench(t *testing.T, s scenario.Scenario) *bench {
 		}
 	}
 	if len(in.Create)+len(in.Delete) > 0 {
-		in.write(b.Set)
+		in.Write(b.Set)
 	}
 	return b
 }
@@ -126,7 +127,7 @@ func (b *bench) numbers(text string) (all []int64) {
 	return all
 }
 
-func (b *bench) intend(in *Intents, words []string) {
+func (b *bench) intend(in *machinefacts.Intents, words []string) {
 	b.Helper()
 	for _, word := range words[1:] {
 		if words[0] == "create" {
@@ -134,7 +135,7 @@ func (b *bench) intend(in *Intents, words []string) {
 			continue
 		}
 		name := strings.TrimSuffix(word, "!")
-		in.Delete = append(in.Delete, Doomed{Name: name, UID: types.UID(name), Failed: name != word})
+		in.Delete = append(in.Delete, machinefacts.Doomed{Name: name, UID: types.UID(name), Failed: name != word})
 	}
 }
 
@@ -185,7 +186,7 @@ func (b *bench) report(m *v1alpha1.Machine, word string) {
 		b.Disruptions = append(b.Disruptions, disruption.Disruption{Name: m.Name, UID: m.UID})
 	case "ordinal": // and the name that follows from it
 		ordinal := int64(b.number(value))
-		m.Name = Name(b.Set.Name, b.Set.UID, ordinal)
+		m.Name = machinefacts.Name(b.Set.Name, b.Set.UID, ordinal)
 		m.Annotations[v1alpha1.AnnotationOrdinal] = value
 	case "foreign-ordinal":
 		m.Annotations[v1alpha1.AnnotationOrdinal] = value
@@ -274,8 +275,8 @@ func (b *bench) describe(v Verdict) string {
 	lines := []string{strings.Join(out, " ")}
 	switch v.Do {
 	case Save:
-		before, err := ReadIntents(b.Set)
-		after, err2 := ReadIntents(v.Set)
+		before, err := machinefacts.ReadIntents(b.Set)
+		after, err2 := machinefacts.ReadIntents(v.Set)
 		if err != nil || err2 != nil {
 			b.Fatal(err, err2)
 		}
@@ -305,7 +306,7 @@ func split(ordinals []int64) (texts []string) {
 	return texts
 }
 
-func names(doomed []Doomed) (texts []string) {
+func names(doomed []machinefacts.Doomed) (texts []string) {
 	for _, d := range doomed {
 		texts = append(texts, d.Name+map[bool]string{true: "!"}[d.Failed])
 	}

@@ -11,7 +11,7 @@ import (
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1/validation"
-	"github.com/machine-controller-fleet/machine-controller-fleet/internal/bounded"
+	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machinefacts"
 )
 
 // status works out the set's status from its machines.
@@ -32,17 +32,16 @@ func status(w World) v1alpha1.MachineSetStatus {
 		if template.Matches(labels.Set(m.Labels)) {
 			s.FullyLabeledReplicas++
 		}
-		if m.DeletionTimestamp == nil && m.Status.CurrentStatus.Phase == v1alpha1.MachineRunning {
+		if machinefacts.IsReady(m) {
 			s.ReadyReplicas++
 		}
 		if available, _ := availability(w, m); available {
 			s.AvailableReplicas++
 		}
-		preserved := m.Status.CurrentStatus.PreserveExpiryTime != nil
-		if preserved && m.DeletionTimestamp == nil && m.Status.CurrentStatus.Phase == v1alpha1.MachineFailed {
+		if machinefacts.IsPreservedFailed(m, w.Now) {
 			s.PreservedFailedReplicas++
 		}
-		if m.Status.LastOperation.State == v1alpha1.MachineStateFailed && !preserved {
+		if m.Status.LastOperation.State == v1alpha1.MachineStateFailed && !machinefacts.IsPreserved(m, w.Now) {
 			failed = append(failed, v1alpha1.MachineSummary{
 				Name: m.Name, ProviderID: m.Spec.ProviderID, LastOperation: m.Status.LastOperation, OwnerRef: w.Set.Name,
 			})
@@ -56,7 +55,7 @@ func status(w World) v1alpha1.MachineSetStatus {
 	if len(failed) > 0 {
 		s.FailedMachines = &failed
 	}
-	dropCondition(&s, v1alpha1.MachineSetValid)
+	machinefacts.DropMachineSetCondition(&s, v1alpha1.MachineSetValid)
 	setFrozen(w, &s)
 	setReplicaFailure(w, &s)
 	setCreateFailure(w, &s, firstProblem)
@@ -73,36 +72,36 @@ func setReplicaFailure(w World, s *v1alpha1.MachineSetStatus) {
 	case w.Done.DeleteError != "":
 		condition.Reason, condition.Message = v1alpha1.ReasonFailedDelete, w.Done.DeleteError
 	default:
-		dropCondition(s, v1alpha1.MachineSetReplicaFailure)
+		machinefacts.DropMachineSetCondition(s, v1alpha1.MachineSetReplicaFailure)
 		return
 	}
-	setCondition(w, s, condition)
+	machinefacts.PutMachineSetCondition(s, condition, w.Now)
 }
 
 // setCreateFailure records the error of the first machine, by name, whose VM could not be created.
 func setCreateFailure(w World, s *v1alpha1.MachineSetStatus, failed *v1alpha1.Machine) {
 	if failed == nil {
-		dropCondition(s, v1alpha1.MachineSetMachineCreateFailure)
+		machinefacts.DropMachineSetCondition(s, v1alpha1.MachineSetMachineCreateFailure)
 		return
 	}
 	op := failed.Status.LastOperation
-	setCondition(w, s, v1alpha1.MachineSetCondition{
+	machinefacts.PutMachineSetCondition(s, v1alpha1.MachineSetCondition{
 		Type: v1alpha1.MachineSetMachineCreateFailure, Status: corev1.ConditionTrue, Reason: v1alpha1.ReasonMachineCreateFailed,
 		Message: fmt.Sprintf("Machine %s: %s: %s", failed.Name, op.ErrorCode, op.Description),
-	})
+	}, w.Now)
 }
 
 // news returns the Events of a status that is about to be written: what is wrong with the set, or all that the API server has refused
 // in this pass. What the status before says is not reported again. ReplicaFailure has room for one reason, so that a second one is
 // reported when the first one is, and not again while that lasts.
 func news(w World, written v1alpha1.MachineSetStatus) (events []Event) {
-	if is := condition(written, v1alpha1.MachineSetValid); is != nil {
-		if before := condition(w.Set.Status, v1alpha1.MachineSetValid); before != nil && *before == *is {
+	if is := machinefacts.MachineSetCondition(&written, v1alpha1.MachineSetValid); is != nil {
+		if before := machinefacts.MachineSetCondition(&w.Set.Status, v1alpha1.MachineSetValid); before != nil && *before == *is {
 			return nil
 		}
 		return []Event{{Reason: validation.EventReason(is.Reason), Message: is.Message}}
 	}
-	before, is := condition(w.Set.Status, v1alpha1.MachineSetReplicaFailure), condition(written, v1alpha1.MachineSetReplicaFailure)
+	before, is := machinefacts.MachineSetCondition(&w.Set.Status, v1alpha1.MachineSetReplicaFailure), machinefacts.MachineSetCondition(&written, v1alpha1.MachineSetReplicaFailure)
 	known := ""
 	if before != nil && before.Status == corev1.ConditionTrue {
 		known = before.Reason
@@ -118,37 +117,4 @@ func news(w World, written v1alpha1.MachineSetStatus) (events []Event) {
 		}
 	}
 	return events
-}
-
-// condition returns the condition of a type; nil when there is none.
-func condition(s v1alpha1.MachineSetStatus, t v1alpha1.MachineSetConditionType) *v1alpha1.MachineSetCondition {
-	for i := range s.Conditions {
-		if s.Conditions[i].Type == t {
-			return &s.Conditions[i]
-		}
-	}
-	return nil
-}
-
-// setCondition puts a condition into the status; the time of transition is kept while the status is.
-func setCondition(w World, s *v1alpha1.MachineSetStatus, c v1alpha1.MachineSetCondition) {
-	c.LastTransitionTime, c.Message = metav1.NewTime(w.Now), bounded.Text(c.Message, bounded.Message)
-	for i, old := range s.Conditions {
-		if old.Type != c.Type {
-			continue
-		}
-		if old.Status == c.Status {
-			c.LastTransitionTime = old.LastTransitionTime
-		}
-		s.Conditions[i] = c
-		return
-	}
-	s.Conditions = append(s.Conditions, c)
-}
-
-func dropCondition(s *v1alpha1.MachineSetStatus, t v1alpha1.MachineSetConditionType) {
-	s.Conditions = slices.DeleteFunc(s.Conditions, func(c v1alpha1.MachineSetCondition) bool { return c.Type == t })
-	if len(s.Conditions) == 0 {
-		s.Conditions = nil
-	}
 }

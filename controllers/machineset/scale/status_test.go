@@ -67,7 +67,7 @@ func TestCounts(t *testing.T) {
 		{"failed, and to be preserved unasked", labeled("12", v1alpha1.MachineFailed, keptUnasked), counts{All: 1, Labeled: 1, Auto: 1}},
 		{"failed, preserved unasked, and ends", labeled("13", v1alpha1.MachineFailed, kept, keptUnasked, ending), counts{All: 1, Labeled: 1}},
 		{"failed, and preserved, with other labels", labeled("14", v1alpha1.MachineFailed, kept, unlabeled), counts{All: 1, Preserved: 1}},
-		{"failed, and the time of its preservation is over", labeled("15", v1alpha1.MachineFailed, overdue), counts{All: 1, Labeled: 1, Preserved: 1}},
+		{"failed, and the time of its preservation is over", labeled("15", v1alpha1.MachineFailed, overdue), counts{All: 1, Labeled: 1}},
 		{"available, with other labels", labeled("16", v1alpha1.MachineAvailable, unlabeled), counts{All: 1, Available: 1}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -82,7 +82,7 @@ func TestCounts(t *testing.T) {
 	set.Status = v1alpha1.MachineSetStatus{ // of a pass before, of which nothing may be left
 		Replicas: 50, FullyLabeledReplicas: 50, ReadyReplicas: 50, AvailableReplicas: 50, PreservedFailedReplicas: 50, AutoPreserveFailedMachineCount: 50,
 	}
-	want := counts{All: 16, Labeled: 13, Ready: 3, Available: 5, Preserved: 4, Auto: 2}
+	want := counts{All: 16, Labeled: 13, Ready: 3, Available: 5, Preserved: 3, Auto: 2}
 	if diff := cmp.Diff(want, countsOf(status(World{Now: born, Set: set, Owned: all}))); diff != "" {
 		t.Errorf("counts of all (-want +got):\n%s", diff)
 	}
@@ -117,5 +117,12 @@ func TestFailedMachines(t *testing.T) {
 	w.Set.Status, w.Owned = got, w.Owned[3:]
 	if got := status(w); got.FailedMachines != nil {
 		t.Errorf("nothing fails any more, and failedMachines are %v", *got.FailedMachines)
+	}
+}
+
+func TestWake_WhenAPreservationEnds(t *testing.T) {
+	m := labeled("1", v1alpha1.MachineFailed, kept)
+	if got := nextChange(World{Now: born, Set: labeledSet(), Owned: []*v1alpha1.Machine{m}}); got != time.Hour {
+		t.Errorf("%s, want %s", got, time.Hour)
 	}
 }

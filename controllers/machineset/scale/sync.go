@@ -7,6 +7,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
+	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machinefacts"
 )
 
 // outOfStep returns machines whose set has changed what needs no new machine, as they should stand: nodeTemplate, machine
@@ -14,7 +15,7 @@ import (
 func outOfStep(w World, standing []*v1alpha1.Machine) (changed []*v1alpha1.Machine) {
 	template := &w.Set.Spec.Template.Spec
 	for _, m := range standing {
-		if m.Status.CurrentStatus.Phase == v1alpha1.MachineFailed || w.Undecodable[m.UID] {
+		if machinefacts.HasFailed(m) || w.Undecodable[m.UID] {
 			continue
 		}
 		configuration := Configuration(template.MachineConfiguration, m.Annotations[v1alpha1.AnnotationEffectiveCreationTimeout])

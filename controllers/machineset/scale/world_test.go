@@ -10,7 +10,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
-	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/ready"
+	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machinefacts"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/testkit/worlds"
 )
 
@@ -47,7 +47,7 @@ func TestScaling(t *testing.T) {
 // settle lets all disturbance end, and looks at what the set comes to.
 func (c *cluster) settle() {
 	c.dying = false
-	if ready.MakesNone(c.set()) {
+	if machinefacts.MakesNone(c.set()) {
 		c.freeze()
 	}
 	c.quiet()
@@ -61,7 +61,7 @@ func (c *cluster) settle() {
 			c.t.Fatalf("machine %s was chosen to go, and stays", m.Name)
 		}
 	}
-	in, err := ReadIntents(c.set())
+	in, err := machinefacts.ReadIntents(c.set())
 	if err != nil || !settled(in) {
 		c.t.Fatalf("all is quiet and intents are left: %+v, %v", in, err)
 	}
@@ -155,11 +155,11 @@ func TestRefusedCreatesAreWithdrawn(t *testing.T) {
 		c := newCluster(t)
 		c.set().Finalizers = []string{v1alpha1.FinalizerName}
 		asked, wanted := rapid.IntRange(1, 20).Draw(t, "asked"), rapid.IntRange(0, 20).Draw(t, "wanted")
-		in := Intents{Next: int64(asked)}
+		in := machinefacts.Intents{Next: int64(asked)}
 		for o := range asked {
 			in.Create = append(in.Create, int64(o))
 		}
-		in.write(c.set())
+		in.Write(c.set())
 		c.scale(wanted)
 		w := c.observe(true)
 		w.Done.CreateError = "no"
@@ -171,7 +171,7 @@ func TestRefusedCreatesAreWithdrawn(t *testing.T) {
 			}
 			return
 		}
-		out, err := ReadIntents(v.Set)
+		out, err := machinefacts.ReadIntents(v.Set)
 		if err != nil || v.Do != Save || len(out.Create) != wanted || out.Next < in.Next {
 			t.Fatalf("Do = %s, intents %+v, %v; %d were asked for and %d are wanted", v.Do, out, err, asked, wanted)
 		}

@@ -1,4 +1,4 @@
-package nodeupdate
+package machinefacts
 
 import (
 	"testing"
@@ -10,7 +10,7 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 )
 
-func TestFree(t *testing.T) {
+func TestEndInPlaceUpdate(t *testing.T) {
 	other := corev1.Taint{Key: "other", Effect: corev1.TaintEffectNoExecute}
 	awaits := corev1.Taint{Key: v1alpha1.TaintCriticalComponentsNotReady, Effect: corev1.TaintEffectNoSchedule}
 	updated := corev1.NodeCondition{Type: v1alpha1.NodeInPlaceUpdate, Status: corev1.ConditionTrue, Reason: v1alpha1.NodeReasonUpdateSuccessful}
@@ -35,25 +35,25 @@ func TestFree(t *testing.T) {
 		Status:     *n.Status.DeepCopy(),
 	}
 	for range 2 { // once more changes nothing
-		Free(n, true)
+		EndInPlaceUpdate(n, true)
 		if diff := cmp.Diff(want, n); diff != "" {
 			t.Fatalf("(-want +got):\n%s", diff)
 		}
 	}
-	if stage := Stage(n); stage != v1alpha1.NodeReasonUpdateSuccessful {
+	if stage := InPlaceStage(n); stage != v1alpha1.NodeReasonUpdateSuccessful {
 		t.Errorf("the stage is %q", stage)
 	}
-	if stage := Stage(&corev1.Node{}); stage != "" {
+	if stage := InPlaceStage(&corev1.Node{}); stage != "" {
 		t.Errorf("the stage of a Node that was never updated is %q", stage)
 	}
 }
 
-// TestFreeWithoutTaint: outside Gardener nothing would remove the taint. One that is on the Node is another component's, and stays.
-func TestFreeWithoutTaint(t *testing.T) {
+// TestEndInPlaceUpdateWithoutTaint: outside Gardener nothing would remove the taint. One that is on the Node is another component's, and stays.
+func TestEndInPlaceUpdateWithoutTaint(t *testing.T) {
 	awaits := corev1.Taint{Key: v1alpha1.TaintCriticalComponentsNotReady, Effect: corev1.TaintEffectNoSchedule}
 	for name, taints := range map[string][]corev1.Taint{"none": nil, "there already": {awaits}} {
 		n := &corev1.Node{Spec: corev1.NodeSpec{Unschedulable: true, Taints: append(taints, corev1.Taint{Key: v1alpha1.TaintPreferNoSchedule})}}
-		Free(n, false)
+		EndInPlaceUpdate(n, false)
 		if AwaitsComponents(n) != (taints != nil) || len(n.Spec.Taints) != len(taints) || n.Spec.Unschedulable {
 			t.Errorf("%s: %+v", name, n.Spec)
 		}

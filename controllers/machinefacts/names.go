@@ -1,4 +1,4 @@
-package scale
+package machinefacts
 
 import (
 	"crypto/sha256"
@@ -71,14 +71,4 @@ func Ordinal(m metav1.Object) (ordinal int64, ok bool) {
 func OrdinalIn(set *v1alpha1.MachineSet, m metav1.Object) (ordinal int64, ok bool) {
 	ordinal, ok = Ordinal(m)
 	return ordinal, ok && m.GetName() == Name(set.Name, set.UID, ordinal)
-}
-
-func highestOrdinal(machines []*v1alpha1.Machine) int64 {
-	highest := int64(-1)
-	for _, m := range machines {
-		if o, ok := Ordinal(m); ok {
-			highest = max(highest, o)
-		}
-	}
-	return highest
 }

@@ -1,4 +1,4 @@
-package ready
+package machinefacts
 
 import (
 	"time"
@@ -6,7 +6,7 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 )
 
-// Available says whether a machine has been available for as long as it has to be, which is 0 where minReadySeconds does not
+// Available reports whether a machine has been available for as long as it has to be, which is 0 where minReadySeconds does not
 // count; and if nothing but time is missing, how much of it.
 func Available(m *v1alpha1.Machine, minReady time.Duration, now time.Time) (available bool, in time.Duration) {
 	is := m.Status.CurrentStatus
@@ -19,7 +19,7 @@ func Available(m *v1alpha1.Machine, minReady time.Duration, now time.Time) (avai
 	return in == 0, in
 }
 
-// MinReady is for how long the machines of a set have to be available, if that counts.
+// MinReady returns for how long the machines of a set have to be available, if that counts.
 func MinReady(set *v1alpha1.MachineSet, counts bool) time.Duration {
 	if !counts {
 		return 0

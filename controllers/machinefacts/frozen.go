@@ -1,12 +1,12 @@
-package ready
+package machinefacts
 
 import "github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 
-// MakesNone says that a set must not make machines: it is frozen, or not to be scaled up.
+// MakesNone reports whether a set must not make machines: it is frozen, or not to be scaled up.
 func MakesNone(set *v1alpha1.MachineSet) bool {
 	_, disabled := set.Labels[v1alpha1.LabelScaleUpDisabled]
 	return disabled || IsFrozen(set)
 }
 
-// IsFrozen says that a set has the label freeze=True. Any other value, like true, freezes nothing.
+// IsFrozen reports whether a set has the label freeze=True. Any other value, like true, freezes nothing.
 func IsFrozen(set *v1alpha1.MachineSet) bool { return set.Labels[v1alpha1.LabelFreeze] == "True" }

@@ -1,0 +1,77 @@
+package machinefacts
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/bounded"
+)
+
+func TestPutMachineSetCondition(t *testing.T) {
+	s, before, later := &v1alpha1.MachineSetStatus{}, now.Add(-time.Hour), now
+	put := func(status corev1.ConditionStatus, reason string, at time.Time) v1alpha1.MachineSetCondition {
+		PutMachineSetCondition(s, v1alpha1.MachineSetCondition{Type: v1alpha1.MachineSetFrozen, Status: status, Reason: reason, Message: strings.Repeat("x", 1<<20)}, at)
+		return *MachineSetCondition(s, v1alpha1.MachineSetFrozen)
+	}
+	if c := put(corev1.ConditionTrue, "A", before); !c.LastTransitionTime.Time.Equal(before) || len(c.Message) > bounded.Message {
+		t.Errorf("a new one: since %s, message of %d bytes", c.LastTransitionTime, len(c.Message))
+	}
+	if c := put(corev1.ConditionTrue, "B", later); !c.LastTransitionTime.Time.Equal(before) || c.Reason != "B" {
+		t.Errorf("the same status: since %s, reason %s", c.LastTransitionTime, c.Reason)
+	}
+	if c := put(corev1.ConditionFalse, "B", later); !c.LastTransitionTime.Time.Equal(later) || len(s.Conditions) != 1 {
+		t.Errorf("another status: since %s, %d conditions", c.LastTransitionTime, len(s.Conditions))
+	}
+	if DropMachineSetCondition(s, v1alpha1.MachineSetValid); len(s.Conditions) != 1 {
+		t.Error("another condition was dropped")
+	}
+	if DropMachineSetCondition(s, v1alpha1.MachineSetFrozen); s.Conditions != nil || MachineSetCondition(s, v1alpha1.MachineSetFrozen) != nil {
+		t.Errorf("after it was dropped: %v, want nil", s.Conditions)
+	}
+}
+
+func TestPutMachineDeploymentCondition(t *testing.T) {
+	s, before, later := &v1alpha1.MachineDeploymentStatus{}, now.Add(-time.Hour), now
+	for _, tc := range []struct {
+		name                string
+		status              corev1.ConditionStatus
+		reason, message     string
+		at                  time.Time
+		changed             bool
+		updated, transition time.Time
+	}{
+		{"new", corev1.ConditionTrue, "A", "a", before, true, before, before},
+		{"another message", corev1.ConditionTrue, "A", "b", later, false, before, before},
+		{"another reason", corev1.ConditionTrue, "B", "b", later, true, later, before},
+		{"another status", corev1.ConditionFalse, "B", "b", later, true, later, later},
+	} {
+		changed := PutMachineDeploymentCondition(s, v1alpha1.MachineDeploymentCondition{
+			Type: v1alpha1.MachineDeploymentFrozen, Status: tc.status, Reason: tc.reason, Message: tc.message,
+		}, tc.at)
+		c := MachineDeploymentCondition(s, v1alpha1.MachineDeploymentFrozen)
+		if changed != tc.changed || c.Message != tc.message || !c.LastUpdateTime.Time.Equal(tc.updated) || !c.LastTransitionTime.Time.Equal(tc.transition) || len(s.Conditions) != 1 {
+			t.Errorf("%s: changed %v, %+v", tc.name, changed, s.Conditions)
+		}
+	}
+	if DropMachineDeploymentCondition(s, v1alpha1.MachineDeploymentFrozen); s.Conditions != nil {
+		t.Errorf("after it was dropped: %v, want nil", s.Conditions)
+	}
+}
+
+func TestNodeConditions(t *testing.T) {
+	n := &corev1.Node{Status: corev1.NodeStatus{Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady}, {Type: v1alpha1.NodeTerminating, Status: corev1.ConditionFalse}}}}
+	if IsTerminating(n) || IsTerminating(&corev1.Node{}) {
+		t.Error("a Node counts as terminating whose condition is not True")
+	}
+	if NodeCondition(n, v1alpha1.NodeTerminating).Status = corev1.ConditionTrue; !IsTerminating(n) {
+		t.Error("a Node does not count as terminating whose condition is True")
+	}
+	n.Labels = map[string]string{v1alpha1.LabelCandidateForUpdate: "true", v1alpha1.LabelSelectedForUpdate: "no"}
+	if !IsInPlaceCandidate(n) || IsInPlaceSelected(n) {
+		t.Error("want a candidate that is not selected")
+	}
+}

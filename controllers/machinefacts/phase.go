@@ -1,0 +1,25 @@
+package machinefacts
+
+import "github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
+
+// HasFailed reports whether the machine is in the phase Failed.
+func HasFailed(m *v1alpha1.Machine) bool {
+	return m.Status.CurrentStatus.Phase == v1alpha1.MachineFailed
+}
+
+// IsUnhealthy reports whether the machine has run and waits to recover, or to be replaced: its Node is unhealthy, or could not be
+// updated in place.
+func IsUnhealthy(m *v1alpha1.Machine) bool {
+	phase := m.Status.CurrentStatus.Phase
+	return phase == v1alpha1.MachineUnknown || phase == v1alpha1.MachineInPlaceUpdateFailed
+}
+
+// HasFailedHealth reports whether the machine has failed and was a healthy Node before.
+func HasFailedHealth(m *v1alpha1.Machine) bool {
+	return HasFailed(m) && m.Status.LastOperation.Type != v1alpha1.MachineOperationCreate
+}
+
+// IsReady reports whether the machine counts for readyReplicas: it runs and is not being deleted.
+func IsReady(m *v1alpha1.Machine) bool {
+	return m.DeletionTimestamp == nil && m.Status.CurrentStatus.Phase == v1alpha1.MachineRunning
+}
