@@ -15,62 +15,7 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/bounded"
 )
 
-// decideHealth follows the Node of a machine that has a VM: it waits for it to join, mirrors its conditions, and notes
-// when it becomes unhealthy and when it recovers.
-func decideHealth(w World) Verdict {
-	phase := w.Machine.Status.CurrentStatus.Phase
-	switch w.Node.State {
-	case NodeNamed:
-		return do(FindNode)
-	case NodeUnseen:
-		if phase == v1alpha1.MachineRunning || isOverdue(w) || isUpdateOverdue(w) || isToBeGivenUp(w) || isLookDue(w) {
-			return do(FindNode) // what follows needs more than a cache that does not show it
-		}
-		return waitForNode(w, w.Machine.DeepCopy())
-	case NodeAbsent:
-		return nodeMissing(w)
-	case NodePresent:
-	}
-	if v, wait := findOwner(w); wait {
-		return v
-	}
-	if isForeign(w, w.Machine) {
-		return nodeForeign(w)
-	}
-	if w.Node.Node.DeletionTimestamp != nil {
-		return Verdict{Do: DeleteMachine, Event: &Event{
-			Reason: v1alpha1.EventNodeDeleted, Message: fmt.Sprintf("Node %q was deleted, and its machine goes with it", w.Node.Node.Name),
-		}}
-	}
-	m := w.Machine.DeepCopy()
-	mirror(m, w.Node.Node)
-	reason, healthy := health(w)
-	switch {
-	case !isClaimed(w):
-		return do(ClaimNode) // first of all: the slot label is what has the Node followed
-	case isGivenUp(w):
-		return Verdict{Do: Rest, Machine: m}
-	}
-	if v, isUpdated := decideUpdate(w, m, healthy); isUpdated {
-		return v
-	}
-	if v, wait := awaitSetUp(w, m); healthy && wait {
-		return v
-	}
-	switch {
-	case healthy && phase != v1alpha1.MachineRunning && mayHaveToken(w):
-		return do(DropToken)
-	case healthy && phase != v1alpha1.MachineRunning:
-		return becameHealthy(w, m)
-	case healthy:
-		return Verdict{Do: Rest, Machine: m}
-	case phase == v1alpha1.MachineRunning:
-		return becameUnhealthy(w, m, fmt.Sprintf("Node %q is not healthy: %s", w.Node.Node.Name, reason))
-	}
-	return waitForNode(w, m)
-}
-
-// isClaimed says that the Node has our finalizer, the machine's name and its slot.
+// isClaimed reports whether the Node has our finalizer, the machine's name and its slot.
 func isClaimed(w World) bool {
 	if w.Node.State != NodePresent {
 		return false
@@ -152,32 +97,6 @@ func joinDeadline(w World) time.Time {
 		return deadline
 	}
 	return pending.Add(CreationTimeout(w.Machine, w.Limits))
-}
-
-func nodeMissing(w World) Verdict {
-	m := w.Machine.DeepCopy()
-	if m.Status.CurrentStatus.Phase != v1alpha1.MachineRunning {
-		return waitForNode(w, m)
-	}
-	return becameUnhealthy(w, m, fmt.Sprintf("Node %q does not exist any more", NodeName(m)))
-}
-
-// nodeForeign is for a machine under whose Node's name another VM has joined. To one that has run that is an ailment like any
-// other: it may pass, and it may have struck many.
-func nodeForeign(w World) Verdict {
-	m := w.Machine.DeepCopy()
-	switch m.Status.CurrentStatus.Phase { //nolint:exhaustive // all others have run
-	case v1alpha1.MachineFailed:
-		return rest(0) // given up already
-	case v1alpha1.MachinePending:
-		if isNameless(w.Node.Node) {
-			return awaitProviderID(w, m)
-		}
-		return failCreate(w, m, driver.Internal, foreignNodeMessage(m, w.Node.Node))
-	case v1alpha1.MachineRunning:
-		return becameUnhealthy(w, m, ailment(w, m))
-	}
-	return waitForNode(w, m)
 }
 
 // withoutProviderID adds to what is said of a VM whose Node does not join that a Node has joined which says of no VM that it is its.

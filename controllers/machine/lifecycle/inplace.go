@@ -12,23 +12,23 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machine/inplace"
 )
 
-// decideUpdate follows the update in place of the machine's Node, which the Node tells of; ok is false when its health has
-// the say. While it is updated, and when that has failed, the Node's health does not count: it may restart.
-func decideUpdate(w World, m *v1alpha1.Machine, healthy bool) (v Verdict, ok bool) {
-	phase, result := m.Status.CurrentStatus.Phase, inplace.Result(w.Node.Node)
+// checkUpdate decides when the in-place update of the Node begins or ends, while it lasts, and when it has failed. The Node's health
+// does not count then: the Node may restart.
+func checkUpdate(w World) (v Verdict, decided bool) {
+	phase, result := w.Machine.Status.CurrentStatus.Phase, inplace.Result(w.Node.Node)
 	isUpdating, hasFailed := phase == v1alpha1.MachineInPlaceUpdating, phase == v1alpha1.MachineInPlaceUpdateFailed
 	runs := phase == v1alpha1.MachineRunning
 	switch {
 	case result == v1alpha1.UpdateResultSuccessful && (isUpdating || hasFailed):
-		return updateSucceeded(w, m), true
+		return updateSucceeded(w, observed(w)), true
 	case result == v1alpha1.UpdateResultFailed && (isUpdating || runs):
-		return updateFailed(w, m, fmt.Sprintf("Node %q could not be updated in place%s", w.Node.Node.Name, inplace.WhyFailed(w.Node.Node))), true
-	case inplace.IsDrained(w.Node.Node) && (runs && healthy || hasFailed):
-		return beginUpdate(w, m), true
+		return updateFailed(w, observed(w), fmt.Sprintf("Node %q could not be updated in place%s", w.Node.Node.Name, inplace.WhyFailed(w.Node.Node))), true
+	case inplace.IsDrained(w.Node.Node) && (runs && isHealthy(w) || hasFailed):
+		return beginUpdate(w, observed(w)), true
 	case isUpdating, hasFailed:
-		return waitForNode(w, m), true
+		return waitForNode(w, observed(w)), true
 	case phase == v1alpha1.MachineFailed && inplace.IsUnfinished(w.Node.Node):
-		return Verdict{Do: Rest, Machine: m}, true // healthy as it may be, it is not what it should be
+		return Verdict{Do: Rest, Machine: observed(w)}, true // healthy or not, the Node does not have the template of its machine
 	}
 	return Verdict{}, false
 }
