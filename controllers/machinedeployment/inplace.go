@@ -26,7 +26,7 @@ func updateMarks() (labels, annotations []string) {
 		[]string{v1alpha1.AnnotationUpdateTo, v1alpha1.AnnotationUpdateFailedReason}
 }
 
-// isMarked says that a Node carries something of an update in place.
+// isMarked reports whether a Node carries something of an update in place.
 func isMarked(node *corev1.Node) bool {
 	labels, annotations := updateMarks()
 	return slices.ContainsFunc(labels, func(key string) bool { return node.Labels[key] != "" }) ||

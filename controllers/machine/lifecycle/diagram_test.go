@@ -26,7 +26,7 @@ const (
 // step is what a machine does in one scenario, or in one pass: it stays in its phase or goes to another.
 type step struct {
 	from, to v1alpha1.MachinePhase
-	// ends says that our finalizer goes, and so the machine.
+	// ends reports whether our finalizer goes, and so the machine.
 	ends bool
 }
 
@@ -39,7 +39,7 @@ func stepOf(w World, v Verdict) step {
 	return s
 }
 
-// leads says whether a step leads anywhere.
+// leads reports whether a step leads anywhere.
 func (s step) leads() bool { return s.from != s.to || s.ends }
 
 // lived are the steps that machines took in TestALifeEndsRight, and the action that led there.

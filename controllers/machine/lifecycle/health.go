@@ -23,13 +23,13 @@ func isClaimed(w World) bool {
 	return wantedNode(w).IsTied(w.Node.Node)
 }
 
-// neverJoined says that the machine has not been a healthy Node yet.
+// neverJoined reports whether the machine has not been a healthy Node yet.
 func neverJoined(m *v1alpha1.Machine) bool {
 	last := m.Status.LastOperation
 	return last.Type == "" || last.Type == v1alpha1.MachineOperationCreate && last.State != v1alpha1.MachineStateSuccessful
 }
 
-// waitForNode rests until the Node changes, or gives a machine up that has waited for longer than it may.
+// waitForNode rests until the Node changes. The machine fails when it has waited for longer than it may.
 func waitForNode(w World, m *v1alpha1.Machine) Verdict {
 	switch m.Status.CurrentStatus.Phase { //nolint:exhaustive // all others have run, and wait for nothing but their Node
 	case v1alpha1.MachinePending:
@@ -40,7 +40,7 @@ func waitForNode(w World, m *v1alpha1.Machine) Verdict {
 	}
 	if !isOverdue(w) {
 		if m.Status.LastOperation.State == v1alpha1.MachineStateFailed {
-			awaitNode(w, m) // what kept it from its Node is over
+			awaitNode(w, m) // the cause for which it had no Node is over
 		}
 		wake := until(w, joinDeadline(w))
 		if w.Node.State != NodePresent {
@@ -63,7 +63,7 @@ func waitForNode(w World, m *v1alpha1.Machine) Verdict {
 	return Verdict{Do: Rest, Machine: m, Event: &Event{Reason: v1alpha1.EventJoinTimedOut, Message: message}}
 }
 
-// isOverdue says that the machine has waited for its Node for as long as it may.
+// isOverdue reports whether the machine has waited for its Node for as long as it may.
 func isOverdue(w World) bool {
 	return w.Machine.Status.CurrentStatus.Phase == v1alpha1.MachinePending && !w.Now.Before(joinDeadline(w))
 }
@@ -89,8 +89,8 @@ func nextLook(w World) time.Time {
 // waitsSince returns when the time began in which the machine has to join.
 func waitsSince(w World) time.Time { return joinDeadline(w).Add(-CreationTimeout(w.Machine, w.Limits)) }
 
-// joinDeadline is the creation deadline, or, for a VM that was made only after that, one timeout later: what kept the
-// machine from its VM for so long is over, and the VM that it has got at last deserves its time.
+// joinDeadline is the creation deadline, or, for a VM that was made only after that, one timeout later: what delayed
+// the VM is over, and the VM gets the whole timeout to join.
 func joinDeadline(w World) time.Time {
 	deadline, pending := creationDeadline(w), w.Machine.Status.CurrentStatus.LastUpdateTime.Time
 	if pending.Before(deadline) {
@@ -99,7 +99,7 @@ func joinDeadline(w World) time.Time {
 	return pending.Add(CreationTimeout(w.Machine, w.Limits))
 }
 
-// withoutProviderID adds to what is said of a VM whose Node does not join that a Node has joined which says of no VM that it is its.
+// withoutProviderID returns the remark on a VM whose Node does not join that a Node without a provider ID has joined.
 func withoutProviderID(w World, m *v1alpha1.Machine) string {
 	if w.Node.State != NodePresent || !isNameless(w.Node.Node) {
 		return ""
@@ -107,7 +107,7 @@ func withoutProviderID(w World, m *v1alpha1.Machine) string {
 	return "; " + foreignNodeMessage(m, w.Node.Node)
 }
 
-// awaitProviderID waits for a Node that has joined to say of which VM it is.
+// awaitProviderID waits until a Node that has joined names its VM.
 func awaitProviderID(w World, m *v1alpha1.Machine) Verdict {
 	v := waitForNode(w, m)
 	if m.Status.CurrentStatus.Phase == v1alpha1.MachinePending {
@@ -129,8 +129,8 @@ func becameUnhealthy(w World, m *v1alpha1.Machine, message string) Verdict {
 	return Verdict{Do: Rest, Machine: m, Event: &Event{Reason: v1alpha1.EventNodeUnhealthy, Message: message}}
 }
 
-// becameHealthy says that the Node is healthy, for the first time or again. Either is a health check: what the cluster-autoscaler
-// finds to be created has no Node yet.
+// becameHealthy records that the Node is healthy, for the first time or again. Either is a health check: to the cluster-autoscaler a
+// machine whose last operation is Create has no Node yet.
 func becameHealthy(w World, m *v1alpha1.Machine) Verdict {
 	event := &Event{Reason: v1alpha1.EventNodeHealthy, Message: fmt.Sprintf("Node %q is healthy again", w.Node.Node.Name)}
 	op := v1alpha1.LastOperation{
@@ -147,7 +147,7 @@ func becameHealthy(w World, m *v1alpha1.Machine) Verdict {
 	return Verdict{Do: Save, Machine: m, Event: event}
 }
 
-// health judges the Node: Ready must be True, none of the listed conditions may be other than False, and a machine that
+// health returns whether the Node is healthy, and why it is not: Ready must be True, none of the listed conditions may be other than False, and a machine that
 // has not been running yet also waits for the critical components.
 func health(w World) (reason string, healthy bool) {
 	node := w.Node.Node
@@ -186,7 +186,7 @@ func NodeConditions(list string) (types []string) {
 	return types
 }
 
-// AwaitsComponents says that critical components are not ready on the Node yet.
+// AwaitsComponents reports whether critical components are not ready on the Node yet.
 func AwaitsComponents(node *corev1.Node) bool {
 	return slices.ContainsFunc(node.Spec.Taints, func(t corev1.Taint) bool { return t.Key == v1alpha1.TaintCriticalComponentsNotReady })
 }

@@ -460,7 +460,7 @@ func (l *life) settle() {
 	l.t.Fatalf("the machine does not come to an end: %+v", l.machine.Status)
 }
 
-// isSettled says that a machine that is not to go has become what it should be.
+// isSettled reports whether a machine that is not to go has become what it should be.
 func (l *life) isSettled() bool {
 	switch phase := l.machine.Status.CurrentStatus.Phase; {
 	case l.machine.DeletionTimestamp != nil:

@@ -87,7 +87,7 @@ func checkDeleted(w World) (v Verdict, decided bool) {
 		return Verdict{}, false
 	}
 	return Verdict{Do: DeleteMachine, Event: &Event{
-		Reason: v1alpha1.EventNodeDeleted, Message: fmt.Sprintf("Node %q was deleted, and its machine goes with it", w.Node.Node.Name),
+		Reason: v1alpha1.EventNodeDeleted, Message: fmt.Sprintf("Node %q is being deleted; deleting its machine, too", w.Node.Node.Name),
 	}}, true
 }
 
@@ -146,20 +146,20 @@ func nodeMissing(w World) Verdict {
 	return becameUnhealthy(w, m, fmt.Sprintf("Node %q does not exist any more", NodeName(m)))
 }
 
-// nodeForeign is for a machine under whose Node's name another VM has joined. To one that has run that is an ailment like any
-// other: it may pass, and it may have struck many.
+// nodeForeign is for a machine under whose Node's name another VM has joined. A machine that has run becomes unhealthy, as for any
+// other cause: the cause may pass, and it may concern many machines.
 func nodeForeign(w World) Verdict {
 	m := w.Machine.DeepCopy()
 	switch m.Status.CurrentStatus.Phase { //nolint:exhaustive // all others have run
 	case v1alpha1.MachineFailed:
-		return rest(0) // given up already
+		return rest(0) // it has failed already
 	case v1alpha1.MachinePending:
 		if isNameless(w.Node.Node) {
 			return awaitProviderID(w, m)
 		}
 		return failCreate(w, m, driver.Internal, foreignNodeMessage(m, w.Node.Node))
 	case v1alpha1.MachineRunning:
-		return becameUnhealthy(w, m, ailment(w, m))
+		return becameUnhealthy(w, m, notReadyReason(w, m))
 	}
 	return waitForNode(w, m)
 }

@@ -43,7 +43,7 @@ func makeNew(s *sets) (v Verdict, making bool) {
 	return v, true
 }
 
-// unseen says that the API server knows a set of the deployment that the cache does not show.
+// unseen reports whether the API server knows a set of the deployment that the cache does not show.
 func unseen(w World) bool {
 	for uid := range w.Live {
 		if !slices.ContainsFunc(w.Owned, func(s *v1alpha1.MachineSet) bool { return s.UID == uid }) {

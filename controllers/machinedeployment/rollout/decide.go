@@ -81,7 +81,7 @@ func adopt(w World, selector labels.Selector) (Verdict, bool) {
 	return Verdict{}, false
 }
 
-// leavesOrphans says that a set is being deleted without its machines: the garbage collector takes them from it, and then
+// leavesOrphans reports whether a set is being deleted without its machines: the garbage collector takes them from it, and then
 // this finalizer off.
 func leavesOrphans(set *v1alpha1.MachineSet) bool {
 	return set.DeletionTimestamp != nil && slices.Contains(set.Finalizers, metav1.FinalizerOrphanDependents)
@@ -105,7 +105,7 @@ func byAge(a, b *v1alpha1.MachineSet) int {
 	return cmp.Or(a.CreationTimestamp.Compare(b.CreationTimestamp.Time), cmp.Compare(a.Name, b.Name))
 }
 
-// sameTemplate says that a machine made from one template is as good as one made from the other: the hash label is ours,
+// sameTemplate reports whether a machine made from one template is as good as one made from the other: the hash label is ours,
 // and Node template, machine configuration and kind of class are kept in step without a new machine.
 func sameTemplate(a, b *v1alpha1.MachineTemplateSpec) bool {
 	return apiequality.Semantic.DeepEqual(essence(a), essence(b))

@@ -119,7 +119,7 @@ func (s *sets) closeOrOpen(t *tally, wanted *v1alpha1.MachineSet) {
 	}
 }
 
-// isLeft says that machines of the set are being updated to the template of another one, to which they go.
+// isLeft reports whether machines of the set are being updated to the template of another one, to which they go.
 func (s *sets) isLeft(t *tally) bool {
 	return slices.ContainsFunc(s.w.Machines[t.set.UID], func(m *v1alpha1.Machine) bool {
 		node := s.w.nodeOf(m)
@@ -158,7 +158,7 @@ func (w World) nodeOf(m *v1alpha1.Machine) *corev1.Node {
 	return node
 }
 
-// isUpdating says that it is the machine's turn to be updated in place, or about to be; and after that, until its Node is found fit
+// isUpdating reports whether it is the machine's turn to be updated in place, or about to be; and after that, until its Node is found fit
 // for pods. Where nobody does that, no second Node goes the same way.
 func (w World) isUpdating(m *v1alpha1.Machine) bool {
 	if slices.ContainsFunc(selecting(w.Deployment), func(c chosen) bool { return c.UID == m.UID }) {
@@ -168,7 +168,7 @@ func (w World) isUpdating(m *v1alpha1.Machine) bool {
 	return node != nil && (hasBegun(node) || nodeupdate.AwaitsComponents(node))
 }
 
-// hasBegun says that a Node's update is under way, or has ended and is not yet followed.
+// hasBegun reports whether a Node's update is under way, or has ended and is not yet followed.
 func hasBegun(node *corev1.Node) bool {
 	return isCandidate(node) && node.Labels[v1alpha1.LabelSelectedForUpdate] == "true" || node.Labels[v1alpha1.LabelUpdateResult] != ""
 }
@@ -177,7 +177,7 @@ func isCandidate(node *corev1.Node) bool {
 	return node.Labels[v1alpha1.LabelCandidateForUpdate] == "true"
 }
 
-// isUpdated says that the update has succeeded, and that whoever sees to the machine knows it.
+// isUpdated reports whether the update has succeeded, and that whoever sees to the machine knows it.
 func isUpdated(m *v1alpha1.Machine, node *corev1.Node) bool {
 	if node.Labels[v1alpha1.LabelUpdateResult] != v1alpha1.UpdateResultSuccessful || nodeupdate.Stage(node) != v1alpha1.NodeReasonUpdateSuccessful {
 		return false

@@ -35,7 +35,7 @@ func leaveAlone(w World) (v Verdict, left bool) {
 		"fleet. It is left as it is until its spec changes: give it the strategy RollingUpdate, or delete it"), true
 }
 
-// isFresh says that the deployment was made a short while ago, and that nobody has worked on it.
+// isFresh reports whether the deployment was made a short while ago, and that nobody has worked on it.
 func isFresh(w World) bool {
 	d := w.Deployment
 	return d.Status.ObservedGeneration == 0 && !slices.Contains(d.Finalizers, v1alpha1.FinalizerName) && w.Now.Sub(d.CreationTimestamp.Time) < ignoredFor

@@ -69,23 +69,23 @@ func Limits(d *v1alpha1.MachineDeployment) (surge, unavailable int32, ok bool) {
 	return l.surge, l.unavailable, isRolling(d)
 }
 
-// isRolling says that machines are replaced little by little. A deployment that leaves the strategy open is rolled.
+// isRolling reports whether machines are replaced little by little. A deployment that leaves the strategy open is rolled.
 func isRolling(d *v1alpha1.MachineDeployment) bool {
 	return d.Spec.Strategy.Type == "" || d.Spec.Strategy.Type == v1alpha1.RollingUpdateMachineDeploymentStrategyType
 }
 
-// isInPlace says that the machines keep their VMs, and an agent on each updates it.
+// isInPlace reports whether the machines keep their VMs, and an agent on each updates it.
 func isInPlace(d *v1alpha1.MachineDeployment) bool {
 	return d.Spec.Strategy.Type == v1alpha1.InPlaceUpdateMachineDeploymentStrategyType
 }
 
-// isManual says that a user selects the Nodes that are updated in place.
+// isManual reports whether a user selects the Nodes that are updated in place.
 func isManual(d *v1alpha1.MachineDeployment) bool {
 	update := d.Spec.Strategy.InPlaceUpdate
 	return isInPlace(d) && update != nil && update.OrchestrationType == v1alpha1.OrchestrationTypeManual
 }
 
-// isRecreating says that all old machines go before new ones come.
+// isRecreating reports whether all old machines go before new ones come.
 func isRecreating(d *v1alpha1.MachineDeployment) bool {
 	return d.Spec.Strategy.Type == v1alpha1.RecreateMachineDeploymentStrategyType
 }

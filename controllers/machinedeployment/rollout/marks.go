@@ -33,10 +33,10 @@ func (s *sets) mark(t *tally, wanted *v1alpha1.MachineSet) {
 	}
 }
 
-// succeeds says that a set is about to be made when all old machines have gone: its rollout ends with its own.
+// succeeds reports whether a set is about to be made when all old machines have gone: its rollout ends with its own.
 func (s *sets) succeeds(t *tally) bool { return t == s.fresh && t.set.UID == "" && len(s.old) > 0 }
 
-// wasTakenOver says that a rollout which somebody else began, and of which no old machine is left, is not said to be done yet.
+// wasTakenOver reports whether a rollout which somebody else began, and of which no old machine is left, is not said to be done yet.
 func (s *sets) wasTakenOver() bool {
 	last := reasonOf(s.d.Status)
 	return len(s.old) > 0 && !s.d.Spec.Paused && last != "" && last != v1alpha1.ReasonNewMachineSetAvailable

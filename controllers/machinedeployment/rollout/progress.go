@@ -59,7 +59,7 @@ func progressing(status corev1.ConditionStatus, reason, message string) *v1alpha
 	return &v1alpha1.MachineDeploymentCondition{Status: status, Reason: reason, Message: message}
 }
 
-// begins says that the way to the new set was not spoken of yet: nothing was, or what was is about another one.
+// begins reports whether the way to the new set was not spoken of yet: nothing was, or what was is about another one.
 func (s *sets) begins(last string) bool {
 	switch last {
 	case "", v1alpha1.ReasonNewMachineSetAvailable, v1alpha1.ReasonMachineSetCreateError:
@@ -87,7 +87,7 @@ func (s *sets) moved() *v1alpha1.MachineDeploymentCondition {
 	return progressing(corev1.ConditionTrue, v1alpha1.ReasonMachineSetUpdated, message)
 }
 
-// hasMoved says that there are more new machines than before, or fewer old ones, or more that can be used.
+// hasMoved reports whether there are more new machines than before, or fewer old ones, or more that can be used.
 func hasMoved(before, now v1alpha1.MachineDeploymentStatus) bool {
 	return now.UpdatedReplicas > before.UpdatedReplicas ||
 		now.Replicas-now.UpdatedReplicas < before.Replicas-before.UpdatedReplicas ||

@@ -15,7 +15,7 @@ func rollUp(l limits, total, size int32) int32 {
 	return size + min(room, l.replicas-size)
 }
 
-// Fades says that a rollout which replaces machines makes an old set smaller, and will until it is empty. It is not said where
+// Fades reports whether a rollout which replaces machines makes an old set smaller, and will until it is empty. It is not said where
 // somebody has chosen machines that go first: the replicas have changed, or the cluster-autoscaler has named some.
 func Fades(d *v1alpha1.MachineDeployment, before, after *v1alpha1.MachineSet) bool {
 	same := func(annotation string) bool { return before.Annotations[annotation] == after.Annotations[annotation] }

@@ -9,7 +9,7 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 )
 
-// isResized says that the replicas have changed since the sets got their sizes.
+// isResized reports whether the replicas have changed since the sets got their sizes.
 func (s *sets) isResized() bool {
 	return slices.ContainsFunc(s.active(), func(t *tally) bool { return desiredOf(t.set) != s.replicas })
 }
@@ -88,7 +88,7 @@ func (s *sets) followAlone(only *tally) {
 	}
 }
 
-// isAlone says that no machine is left of any other set.
+// isAlone reports whether no machine is left of any other set.
 func (s *sets) isAlone(only *tally) bool {
 	if only == s.fresh {
 		return s.areOldGone()
@@ -96,7 +96,7 @@ func (s *sets) isAlone(only *tally) bool {
 	return !slices.ContainsFunc(s.all(), func(t *tally) bool { return t != only && t.exist > 0 })
 }
 
-// wasJustAmong says that another set has had machines a moment ago: some of them are there still, or it has heard of a change of the
+// wasJustAmong reports whether another set has had machines a moment ago: some of them are there still, or it has heard of a change of the
 // replicas that this one has yet to hear of.
 func (s *sets) wasJustAmong(only *tally) bool {
 	heard, _ := changedByScaler(only.set)
@@ -122,7 +122,7 @@ func (s *sets) main(active []*tally) *tally {
 	return nil
 }
 
-// isSaturated says that the new set has all it is to have.
+// isSaturated reports whether the new set has all it is to have.
 func (s *sets) isSaturated() bool {
 	t := s.fresh
 	return t != nil && t.size == s.replicas && t.available() == s.replicas && desiredOf(t.set) == s.replicas

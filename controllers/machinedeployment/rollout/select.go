@@ -78,7 +78,7 @@ func (s *sets) selectNodes() (v Verdict, busy bool) {
 	return v, true
 }
 
-// isSelectedOrOver says that the Node of a chosen machine is seen selected, or never will be: the machine goes, or has gone, or its
+// isSelectedOrOver reports whether the Node of a chosen machine is seen selected, or never will be: the machine goes, or has gone, or its
 // Node is no candidate any more, which a late write that selects it would be refused for.
 func (s *sets) isSelectedOrOver(c chosen) bool {
 	m := s.find(c.UID)
@@ -155,7 +155,7 @@ func mostSelected(l limits, least, available, fresh, updating int32) int32 {
 	return max(min(available-least, l.replicas-fresh-updating), 0)
 }
 
-// mayBeSelected says that a machine can be used, and that its Node waits for its turn: whoever sees to it has said so.
+// mayBeSelected reports whether a machine can be used, and that its Node waits for its turn: whoever sees to it has said so.
 func (s *sets) mayBeSelected(t *tally, m *v1alpha1.Machine) bool {
 	node := s.w.nodeOf(m)
 	available, _ := availability(s.w, t.set, m)

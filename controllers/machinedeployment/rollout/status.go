@@ -24,7 +24,7 @@ func finish(s *sets) Verdict {
 	return v
 }
 
-// isKnownToFail says that the status tells already that the new set cannot be made.
+// isKnownToFail reports whether the status tells already that the new set cannot be made.
 func isKnownToFail(d *v1alpha1.MachineDeployment) bool {
 	c := condition(d.Status, v1alpha1.MachineDeploymentProgressing)
 	return c != nil && c.Status == corev1.ConditionFalse && c.Reason == v1alpha1.ReasonMachineSetCreateError

@@ -84,7 +84,7 @@ func (t *tally) recount() { t.exist = t.leaving + t.stands() }
 // then, and does not count for the size.
 func (t *tally) stands() int32 { return max(t.standing, t.size+t.doomed) }
 
-// isPreserved says that a machine has failed and is kept.
+// isPreserved reports whether a machine has failed and is kept.
 func isPreserved(m *v1alpha1.Machine) bool {
 	return m.Status.CurrentStatus.Phase == v1alpha1.MachineFailed && m.Status.CurrentStatus.PreserveExpiryTime != nil
 }
@@ -96,10 +96,10 @@ func (t *tally) available() int32 { return min(t.running, max(t.size-t.preserved
 // idle are the machines that the set is to have and that are of no use to anybody.
 func (t *tally) idle() int32 { return max(t.size-t.available()-t.preserved-t.updating, 0) }
 
-// isEmpty says that the set neither has machines nor is to have any.
+// isEmpty reports whether the set neither has machines nor is to have any.
 func (t *tally) isEmpty() bool { return t.size == 0 && t.exist == 0 }
 
-// availability says whether a machine is available; and if nothing but time is missing, how much of it.
+// availability reports whether a machine is available; and if nothing but time is missing, how much of it.
 func availability(w World, set *v1alpha1.MachineSet, m *v1alpha1.Machine) (available bool, in time.Duration) {
 	return ready.Available(m, ready.MinReady(set, w.CountMinReady), w.Now)
 }

@@ -74,7 +74,7 @@ func exchange(have, before, after map[string]string) map[string]string {
 	return changed
 }
 
-// isUnsettled says that machines have changed their set, or have gone from a set that makes none in their place, and that a size
+// isUnsettled reports whether machines have changed their set, or have gone from a set that makes none in their place, and that a size
 // may not tell of it.
 func (s *sets) isUnsettled() bool {
 	return slices.ContainsFunc(s.all(), func(t *tally) bool {
@@ -83,7 +83,7 @@ func (s *sets) isUnsettled() bool {
 	})
 }
 
-// hasJustCome says that a machine has come from another set, whose new one may have no place for it yet.
+// hasJustCome reports whether a machine has come from another set, whose new one may have no place for it yet.
 func hasJustCome(m metav1.Object) bool {
 	return m.GetLabels()[v1alpha1.LabelUpdateResult] == v1alpha1.UpdateResultSuccessful
 }

@@ -16,7 +16,7 @@ type unwanted struct {
 	// set and machine are nil in the stages unsure and gone. Of the machine the metadata are the newest that are known.
 	set     *v1alpha1.MachineSet
 	machine *v1alpha1.Machine
-	// failed says that it has failed.
+	// failed reports whether it has failed.
 	failed bool
 }
 

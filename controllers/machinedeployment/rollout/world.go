@@ -29,11 +29,11 @@ type World struct {
 	KeepFromAutoscaler bool
 	// Orphans are the sets of the namespace, as the cache shows them, that have no controller.
 	Orphans []*v1alpha1.MachineSet
-	// MustLook says that the deployment is new or has changed its selector: orphans may match that are in other slots.
+	// MustLook reports whether the deployment is new or has changed its selector: orphans may match that are in other slots.
 	MustLook bool
 	// Live are the UIDs of the deployment's sets as the API server has them; nil when it was not asked in this pass.
 	Live map[types.UID]bool
-	// Confirmed says that the API server was asked before, and that the cache shows all sets that there were, and that were
+	// Confirmed reports whether the API server was asked before, and that the cache shows all sets that there were, and that were
 	// made since.
 	Confirmed bool
 	// OldMachines is how many machines of sets other than the new one the API server has; nil when it was not asked in this
@@ -42,7 +42,7 @@ type World struct {
 	// LiveMachines are the machines of each set as the API server has them, with their metadata alone, by the set's UID; nil when it
 	// was not asked in this pass. Where it was, Deployment is as the API server has it, too.
 	LiveMachines map[types.UID][]*v1alpha1.Machine
-	// NoTarget says that there is no target cluster, so that no machine becomes a Node.
+	// NoTarget reports whether there is no target cluster, so that no machine becomes a Node.
 	NoTarget bool
 	// Nodes are those of the machines, as the cache shows them or as this pass has written them, by name. Where machines are not
 	// updated in place those are missing that carry nothing of such an update.
@@ -60,7 +60,7 @@ type Done struct {
 	Moved map[types.UID]bool
 	// Deleted are the sets whose deletion was accepted.
 	Deleted map[types.UID]bool
-	// Collided says that the name of the new set belongs to another set.
+	// Collided reports whether the name of the new set belongs to another set.
 	Collided bool
 	// CreateError says why the new set could not be made; "" when it could.
 	CreateError string
@@ -113,7 +113,7 @@ type Verdict struct {
 	Machines []*v1alpha1.Machine
 	// Events tell the user what has changed.
 	Events []Event
-	// Replacing says that a rollout is under way, with Rest.
+	// Replacing reports whether a rollout is under way, with Rest.
 	Replacing bool
 	// Wake is when to decide again although nothing happens, from now; 0 when time alone changes nothing.
 	Wake time.Duration
