@@ -23,7 +23,7 @@ type limits struct {
 //	replicas  3, maxSurge  0,   maxUnavailable 10 %  →  surge 0, unavailable ⌊0.3⌋ = 0, and therefore 1
 //
 // Recreate has no limits: no surge, and none of its replicas should be missing. Where a user selects the Nodes that are updated in
-// place there is no surge either: he says how many are missing at a time, and no machine is made in their place.
+// place there is no surge either: the user decides how many are missing at a time, and no machine is created in their place.
 func limitsOf(d *v1alpha1.MachineDeployment) limits {
 	l := limits{replicas: d.Spec.Replicas}
 	given, limited := givenLimits(d)
@@ -51,7 +51,7 @@ func limitsOf(d *v1alpha1.MachineDeployment) limits {
 	return l
 }
 
-// givenLimits are what the strategy says of limits; limited is false where it has none.
+// givenLimits returns the limits in the strategy; limited is false where it has none.
 func givenLimits(d *v1alpha1.MachineDeployment) (given v1alpha1.UpdateConfiguration, limited bool) {
 	switch strategy := d.Spec.Strategy; {
 	case isInPlace(d) && strategy.InPlaceUpdate != nil:
@@ -69,7 +69,7 @@ func Limits(d *v1alpha1.MachineDeployment) (surge, unavailable int32, ok bool) {
 	return l.surge, l.unavailable, isRolling(d)
 }
 
-// isRolling reports whether machines are replaced little by little. A deployment that leaves the strategy open is rolled.
+// isRolling reports whether machines are replaced step by step, as they are where the strategy has no type.
 func isRolling(d *v1alpha1.MachineDeployment) bool {
 	return d.Spec.Strategy.Type == "" || d.Spec.Strategy.Type == v1alpha1.RollingUpdateMachineDeploymentStrategyType
 }
@@ -94,7 +94,7 @@ func isRecreating(d *v1alpha1.MachineDeployment) bool {
 func inMachines(limit intstr.IntOrString, replicas int32, up bool) int32 {
 	n, err := intstr.GetScaledValueFromIntOrPercent(&limit, int(replicas), up)
 	if err != nil {
-		return 0 // validation has refused it
+		return 0 // validation has rejected it
 	}
 	return int32(max(n, 0))
 }

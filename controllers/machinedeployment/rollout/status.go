@@ -24,13 +24,13 @@ func finish(s *sets) Verdict {
 	return v
 }
 
-// isKnownToFail reports whether the status tells already that the new set cannot be made.
+// isKnownToFail reports whether the status already has the failure to create the new set.
 func isKnownToFail(d *v1alpha1.MachineDeployment) bool {
 	c := condition(d.Status, v1alpha1.MachineDeploymentProgressing)
 	return c != nil && c.Status == corev1.ConditionFalse && c.Reason == v1alpha1.ReasonMachineSetCreateError
 }
 
-// status works out the deployment's status from its machines. Which of them have failed is told by the sets.
+// status works out the deployment's status from its machines. Which of them have failed is taken from the sets.
 func status(s *sets) v1alpha1.MachineDeploymentStatus {
 	st := *s.d.Status.DeepCopy()
 	st.ObservedGeneration = s.d.Generation
@@ -90,7 +90,7 @@ func (s *sets) copyFailure(st *v1alpha1.MachineDeploymentStatus, from v1alpha1.M
 	dropCondition(st, to)
 }
 
-// setCondition puts a condition into the status, and says whether it is another than before. One with the same status
+// setCondition sets a condition of the status, and reports whether it has changed. One with the same status
 // and reason is kept with its times; its message may change.
 func setCondition(w World, s *v1alpha1.MachineDeploymentStatus, c v1alpha1.MachineDeploymentCondition) (changed bool) {
 	c.LastUpdateTime, c.LastTransitionTime = metav1.NewTime(w.Now), metav1.NewTime(w.Now)

@@ -12,7 +12,7 @@ import (
 // available downwards.
 type tally struct {
 	set *v1alpha1.MachineSet
-	// size is how many machines the set is told to have. Decisions change it, in memory.
+	// size is how many machines the set should have. Decisions change it, in memory.
 	size int32
 	// exist is how many machines it has, those that are being deleted and those that it is about to make included: also such as
 	// it has decided to make when it was larger.
@@ -67,7 +67,7 @@ func count(w World, set *v1alpha1.MachineSet) *tally {
 		}
 	}
 	t.exist = t.seen.all
-	if set.DeletionTimestamp != nil { // all of its machines are about to go, and nobody scales it
+	if set.DeletionTimestamp != nil { // all of its machines are about to be deleted, and it is not scaled
 		t.running = 0
 		return t
 	}
@@ -77,7 +77,7 @@ func count(w World, set *v1alpha1.MachineSet) *tally {
 	return t
 }
 
-// recount says how many machines exist when the set has got another size.
+// recount recalculates how many machines exist after the set got another size.
 func (t *tally) recount() { t.exist = t.leaving + t.stands() }
 
 // stands is how many machines are not being deleted when the set has come to its size. What it has decided to delete is there until
@@ -89,14 +89,14 @@ func isPreserved(m *v1alpha1.Machine) bool {
 	return m.Status.CurrentStatus.Phase == v1alpha1.MachineFailed && m.Status.CurrentStatus.PreserveExpiryTime != nil
 }
 
-// available are the machines that can be used and that the set does not delete to come to its size. It does not know which Nodes
+// available are the machines that can be used and that the set does not delete to come to its size. The set has no record of which Nodes
 // are drained for an update in place, so it may keep those and delete others.
 func (t *tally) available() int32 { return min(t.running, max(t.size-t.preserved-t.updating, 0)) }
 
-// idle are the machines that the set is to have and that are of no use to anybody.
+// idle returns how many machines the set should have that are not available.
 func (t *tally) idle() int32 { return max(t.size-t.available()-t.preserved-t.updating, 0) }
 
-// isEmpty reports whether the set neither has machines nor is to have any.
+// isEmpty reports whether the set neither has machines nor should have any.
 func (t *tally) isEmpty() bool { return t.size == 0 && t.exist == 0 }
 
 // availability reports whether a machine is available; and if nothing but time is missing, how much of it.

@@ -17,15 +17,15 @@ type World struct {
 	// Owned are the sets, as the cache shows them or as this pass has written them, whose controller is the deployment.
 	Owned []*v1alpha1.MachineSet
 	// Undecodable are sets whose controller is the deployment and of which only the metadata is known: the rest cannot be decoded.
-	// Nothing is decided beside them but that they are deleted with the deployment: one of them may be the new set.
+	// While there are any, nothing is done but delete them with the deployment: one of them may be the new set.
 	Undecodable []*v1alpha1.MachineSet
 	// Machines are the machines, as the cache shows them, of each set, by the set's UID.
 	Machines map[types.UID][]*v1alpha1.Machine
 	// CountMinReady has a machine be available only when it has been so for minReadySeconds.
 	CountMinReady bool
-	// NoComponentsTaint has Nodes that were updated in place go without the taint critical-components-not-ready.
+	// NoComponentsTaint means that Nodes that were updated in place do not get the taint critical-components-not-ready.
 	NoComponentsTaint bool
-	// KeepFromAutoscaler has the cluster-autoscaler kept from removing Nodes while machines are replaced.
+	// KeepFromAutoscaler means that the cluster-autoscaler is kept from removing Nodes while machines are replaced.
 	KeepFromAutoscaler bool
 	// Orphans are the sets of the namespace, as the cache shows them, that have no controller.
 	Orphans []*v1alpha1.MachineSet
@@ -62,7 +62,7 @@ type Done struct {
 	Deleted map[types.UID]bool
 	// Collided reports whether the name of the new set belongs to another set.
 	Collided bool
-	// CreateError says why the new set could not be made; "" when it could.
+	// CreateError is why the new set could not be created; "" when it could.
 	CreateError string
 }
 
@@ -71,9 +71,9 @@ type Action string
 
 // The actions.
 const (
-	// Rest ends the pass: the deployment is written as Verdict.Deployment says.
+	// Rest ends the pass: the deployment is written as Verdict.Deployment.
 	Rest Action = "Rest"
-	// Save writes the deployment as Verdict.Deployment says, because what follows needs it written.
+	// Save writes Verdict.Deployment, because what follows needs it written.
 	Save Action = "Save"
 	// ListLive asks the API server for the deployment's sets.
 	ListLive Action = "ListLive"
@@ -91,7 +91,7 @@ const (
 	WriteMachines Action = "WriteMachines"
 	// Adopt makes the deployment the controller of Verdict.Sets.
 	Adopt Action = "Adopt"
-	// Release takes Verdict.Sets, which do not match the selector any more, from the deployment.
+	// Release removes the deployment's owner reference from Verdict.Sets, which do not match the selector any more.
 	Release Action = "Release"
 	// Create makes Verdict.Sets[0].
 	Create Action = "Create"
@@ -111,7 +111,7 @@ type Verdict struct {
 	// Nodes and Machines that the action is about.
 	Nodes    []*corev1.Node
 	Machines []*v1alpha1.Machine
-	// Events tell the user what has changed.
+	// Events report to the user what has changed.
 	Events []Event
 	// Replacing reports whether a rollout is under way, with Rest.
 	Replacing bool
