@@ -23,7 +23,7 @@ func (c *Controller) listMachines(ctx context.Context, namespace string, options
 }
 
 // readLive asks the API server for the deployment and for the machines of its sets, whatever their number by one list. What is
-// done about machines that somebody has named rests on that: the caches may show other replicas than those that belong to the
+// done about machines that were named rests on that: the caches may show other replicas than those that belong to the
 // names.
 func (c *Controller) readLive(ctx context.Context, w *rollout.World) error {
 	live, err := c.cfg.Machines.MachineDeployments(w.Deployment.Namespace).Get(ctx, w.Deployment.Name, metav1.GetOptions{})

@@ -62,7 +62,7 @@ func (c *Controller) machineChanged(before, after *v1alpha1.Machine) {
 	}
 }
 
-// standing is all of a machine that a rollout goes by.
+// standing returns the fields of a machine that decisions on a rollout use.
 type standing struct {
 	set       types.UID
 	phase     v1alpha1.MachinePhase

@@ -31,7 +31,7 @@ type backoff struct {
 	// Codes of the failures so far, each once and the last failure's last: each is reported to the user once.
 	Codes []string `json:"codes,omitempty"`
 	// Reported are the codes of other failures that were reported to the user and that the last operation does not have any more.
-	Reported []string `json:"told,omitempty"`
+	Reported []string `json:"reported,omitempty"`
 }
 
 // readBackoff returns the back-off that is stored on the machine; the zero value when there is none, or none that is valid. Twice

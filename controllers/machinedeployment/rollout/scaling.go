@@ -147,7 +147,7 @@ func spread(l limits, fresh *tally, active []*tally, before int32) {
 	}
 	switch {
 	case change >= 0 && change <= l.surge && desiredOf(fresh.set) > l.replicas:
-		return // as many as are wanted: where the replicas fall, nobody comes
+		return // as many as are wanted: where the replicas fall, none is created
 	case change >= 0:
 		fresh.size += change
 		return
