@@ -52,7 +52,7 @@ func (c *Controller) readLive(ctx context.Context, w *rollout.World) error {
 	return nil
 }
 
-// mark writes the metadata of machines. When one has changed since it was read, or has gone, all are read anew.
+// mark writes the metadata of machines. When one has changed since it was read, or was deleted, all are read again.
 func (c *Controller) mark(ctx context.Context, w *rollout.World, wanted []*v1alpha1.Machine) error {
 	for _, m := range wanted {
 		siblings := w.LiveMachines[metav1.GetControllerOfNoCopy(m).UID]

@@ -70,7 +70,7 @@ func gaugesOfSpec() []telemetry.Gauge[*v1alpha1.MachineDeployment] {
 	}
 }
 
-// optional is a gauge that a deployment has only if it says something.
+// optional returns a gauge that a deployment has only if its field is set.
 func optional(name, help string, of func(d *v1alpha1.MachineDeployment) *int32) telemetry.Gauge[*v1alpha1.MachineDeployment] {
 	return telemetry.OfEach(name, help, func(d *v1alpha1.MachineDeployment, report telemetry.Measure) {
 		if n := of(d); n != nil {

@@ -50,7 +50,7 @@ func longestWait(limits Limits) time.Duration {
 }
 
 // failedAgain is the back-off after one more failure: 5 s, doubled each time up to 3 min; after a lack of quota or capacity
-// what the fleet's setting says; and longer if the cloud requests it.
+// the fleet's setting; and longer if the cloud requests it.
 func (b backoff) failedAgain(w World, code driver.Code) backoff {
 	next := backoff{Inputs: inputs(w), Codes: b.Codes, Reported: b.Reported}
 	if b.Inputs == next.Inputs {

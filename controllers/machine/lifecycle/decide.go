@@ -31,7 +31,7 @@ func Decide(w World) Verdict {
 	}
 }
 
-// isBeingMade reports whether the VM, or what the machine should know of it, is not complete. Nothing is created
+// isBeingMade reports whether the VM, or what the machine records of it, is not complete. Nothing is created
 // any more for a machine that has failed.
 func isBeingMade(w World) bool {
 	m := w.Machine

@@ -97,7 +97,7 @@ func nameNode(w World) Verdict {
 	return Verdict{Do: Save, Machine: m}
 }
 
-// reportProgress rests until the drain goes on, and reports its progress.
+// reportProgress rests until the drain continues, and reports its progress.
 func reportProgress(w World) Verdict {
 	if w.Drain.Text == "" {
 		return rest(w.Drain.Wake)
@@ -121,7 +121,7 @@ func reportProgress(w World) Verdict {
 // undrainedPause is the wait before a drain is begun again that has ended with pods left, of a Node whose VM stays.
 const undrainedPause = time.Minute
 
-// PreservedDrainOf returns how far the drain of a preserved machine's Node has come, and what was reported of it.
+// PreservedDrainOf returns how far the drain of a preserved machine's Node is, and what was reported of it.
 func PreservedDrainOf(now time.Time, reported drain.Reported, v drain.Verdict) (PreservedDrain, drain.Reported) {
 	var report drain.Report
 	switch {
@@ -146,7 +146,7 @@ func PreservedDrainOf(now time.Time, reported drain.Reported, v drain.Verdict) (
 	return p, reported
 }
 
-// UpdateDrainOf returns how far the drain of a Node before its in-place update has come, and what was reported of it.
+// UpdateDrainOf returns how far the drain of a Node before its in-place update is, and what was reported of it.
 func UpdateDrainOf(now time.Time, reported drain.Reported, v drain.Verdict) (drain.Report, drain.Reported) {
 	switch {
 	case v.Do != drain.Rest:

@@ -15,7 +15,7 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machine/preserve"
 )
 
-// PreservedDrain is how far the drain of the Node of a failed, preserved machine has come.
+// PreservedDrain is how far the drain of the Node of a failed, preserved machine is.
 type PreservedDrain struct {
 	// State of the drain. The zero value means that it was not looked at in this pass.
 	State preserve.Drain

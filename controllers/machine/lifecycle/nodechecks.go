@@ -137,7 +137,7 @@ func checkUnhealthy(w World) (v Verdict, decided bool) {
 	return becameUnhealthy(w, observed(w), fmt.Sprintf("Node %q is not healthy: %s", w.Node.Node.Name, reason)), true
 }
 
-// nodeMissing is for a machine whose Node does not exist. One that has not joined yet goes on to wait for it.
+// nodeMissing is for a machine whose Node does not exist. One that has not joined yet continues to wait for it.
 func nodeMissing(w World) Verdict {
 	m := w.Machine.DeepCopy()
 	if m.Status.CurrentStatus.Phase != v1alpha1.MachineRunning {

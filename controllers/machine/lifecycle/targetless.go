@@ -38,7 +38,7 @@ func becomeAvailable(w World, m *v1alpha1.Machine) {
 	})
 }
 
-// joinAddresses sorts addresses and leaves out those that come twice.
+// joinAddresses sorts addresses and leaves out duplicates.
 func joinAddresses(addresses []corev1.NodeAddress) []corev1.NodeAddress {
 	sorted := slices.SortedFunc(slices.Values(addresses), func(a, b corev1.NodeAddress) int {
 		return cmp.Or(cmp.Compare(a.Type, b.Type), cmp.Compare(a.Address, b.Address))

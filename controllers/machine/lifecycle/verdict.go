@@ -12,9 +12,9 @@ type Action string
 
 // The actions.
 const (
-	// Rest ends the pass: the machine is written as Verdict.Machine says.
+	// Rest ends the pass: Verdict.Machine is written.
 	Rest Action = "Rest"
-	// Save writes the machine as Verdict.Machine says, because what follows needs it written.
+	// Save writes Verdict.Machine, because what follows needs it written.
 	Save Action = "Save"
 	// ReadSecret reads the class' secrets.
 	ReadSecret Action = "ReadSecret"
@@ -52,7 +52,7 @@ const (
 	DrainForUpdate Action = "DrainForUpdate"
 	// MarkNode keeps new pods off the Node, and records on it that its machine is being deleted.
 	MarkNode Action = "MarkNode"
-	// DrainNode goes on with the drain of the Node, as far as it goes now.
+	// DrainNode continues the drain of the Node, as far as that goes without waiting.
 	DrainNode Action = "DrainNode"
 	// DeleteNode removes our finalizer from the Node, and the Node.
 	DeleteNode Action = "DeleteNode"

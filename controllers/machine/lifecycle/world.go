@@ -31,16 +31,16 @@ type World struct {
 	NoTarget bool
 	// Node in the target cluster.
 	Node NodeFact
-	// Proven is the provider ID of the VM that the cloud has shown to have the machine's UID, as far as this process knows; ""
-	// when it knows of none.
+	// Proven is the provider ID of the VM that the cloud has shown to have the machine's UID, as far as this process has seen; ""
+	// when it has seen none.
 	Proven string
 	// NodeRivals are other machines that name the machine's Node, and VMRivals those that name its VM.
 	NodeRivals, VMRivals Rivals
 	// Marks that the Node is to carry while machines are replaced; nil when the machine's set is not seen.
 	Marks *nodesync.Marks
-	// PreservedDrain is how far the drain of the Node of a failed, preserved machine has come.
+	// PreservedDrain is how far the drain of the Node of a failed, preserved machine is.
 	PreservedDrain PreservedDrain
-	// UpdateDrain is how far the drain before the in-place update of the Node has come. Its zero value means that it was not
+	// UpdateDrain is how far the drain before the in-place update of the Node is. Its zero value means that it was not
 	// looked at in this pass.
 	UpdateDrain drain.Report
 	// Disruption is whether the machine may fail for its health.

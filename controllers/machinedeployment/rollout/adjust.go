@@ -28,7 +28,7 @@ func makeNew(s *sets) (v Verdict, making bool) {
 	}
 	s.fresh = count(s.w, makeSet(s.w))
 	if v := s.changes(); len(v.Sets) > 0 {
-		return v, true // the Nodes of the old machines are marked before the first new one comes
+		return v, true // the Nodes of the old machines are marked before the first new one is created
 	}
 	if len(s.old) == 0 { // else it grows in a write of its own: a create that takes effect late must not create machines
 		s.step()

@@ -28,7 +28,8 @@ func (s *sets) setFrozen(st *v1alpha1.MachineDeploymentStatus) {
 	}
 	setCondition(s.w, st, v1alpha1.MachineDeploymentCondition{
 		Type: v1alpha1.MachineDeploymentFrozen, Status: corev1.ConditionTrue, Reason: v1alpha1.ReasonMachineDeploymentStateSync,
-		Message: fmt.Sprintf("MachineSet %s is frozen and creates no machines; end the freeze with the annotation "+v1alpha1.AnnotationUnfreeze+"=true when its cause is gone", set.Name),
+		Message: fmt.Sprintf("MachineSet %s is frozen and creates no machines; end the freeze with the annotation %s=true when its cause is gone",
+			set.Name, v1alpha1.AnnotationUnfreeze),
 	})
 }
 

@@ -40,7 +40,7 @@ func (s *sets) carryOn() (v Verdict, busy bool) {
 
 // stepInPlace gives the sets their next sizes. The new set grows while there is room, and the old ones shrink only by machines
 // that are more than there may be: those beyond replicas + surge, and when the new set has its size, all that are left. While it
-// is paused no machine is made beyond the replicas, and none goes because it is old.
+// is paused no machine is created beyond the replicas, and none is deleted because it is old.
 //
 //	replicas 3, surge 1; old 3, new 0 of 0  →  room 3 + 1 − 3 = 1: new 1
 //	old 3, new 1 of 1: one is updated       →  old 2, new 2; then old 1, new 3

@@ -17,7 +17,7 @@ type limits struct {
 }
 
 // limitsOf works out the limits of a deployment. Percentages are of the replicas: those of the surge are rounded up, those
-// of the missing down. Where both come to 0 nothing could ever move, and one machine may be missing. Of 0 replicas none can.
+// of the missing down. Where both are 0 no rollout could make progress, and one machine may be missing. Of 0 replicas none can.
 //
 //	replicas 10, maxSurge 25 %, maxUnavailable 25 %  →  surge ⌈2.5⌉ = 3, unavailable ⌊2.5⌋ = 2
 //	replicas  3, maxSurge  0,   maxUnavailable 10 %  →  surge 0, unavailable ⌊0.3⌋ = 0, and therefore 1
@@ -85,7 +85,7 @@ func isManual(d *v1alpha1.MachineDeployment) bool {
 	return isInPlace(d) && update != nil && update.OrchestrationType == v1alpha1.OrchestrationTypeManual
 }
 
-// isRecreating reports whether all old machines go before new ones come.
+// isRecreating reports whether all old machines are deleted before new ones are created.
 func isRecreating(d *v1alpha1.MachineDeployment) bool {
 	return d.Spec.Strategy.Type == v1alpha1.RecreateMachineDeploymentStrategyType
 }

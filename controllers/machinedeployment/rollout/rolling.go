@@ -3,7 +3,7 @@ package rollout
 import "github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 
 // rollUp is the next size of the new set. total is how many machines exist, of all sets; one that is being deleted counts
-// until it is gone, so that there are never more VMs than the limit.
+// until its deletion has ended, so that there are never more VMs than the limit.
 //
 //	replicas 10, surge 1, total 10, size 0  →  0 + min(10+1−10, 10−0) = 1
 //	replicas 10, surge 1, total 11, size 1  →  there is no room, 1

@@ -128,8 +128,8 @@ func (s *sets) isSaturated() bool {
 	return t != nil && t.size == s.replicas && t.available() == s.replicas && desiredOf(t.set) == s.replicas
 }
 
-// spread changes the sizes of several sets to what their deployment may have now. What comes goes to the new set alone, or
-// the youngest where there is none. What goes is taken from all in proportion to their sizes, each rounded, the largest
+// spread changes the sizes of several sets to what their deployment may have now. New machines are added to the new set alone, or
+// the youngest where there is none. Machines are removed from all in proportion to their sizes, each rounded, the largest
 // first; the largest sets take the rest. before is how many machines the deployment had, for sets that do not say for how
 // many they were sized. Before all that the sets shrink by those of their machines that the autoscaler has named.
 //
@@ -170,7 +170,7 @@ func spread(l limits, fresh *tally, active []*tally, before int32) {
 }
 
 // dropNamed takes from the sets those of their machines that the autoscaler has named, from the oldest set first, and no more than
-// are too many: others are to come in the place of the rest, in the same set.
+// are too many: the rest is replaced in the same set.
 func dropNamed(active []*tally, most int32) (named int32) {
 	for _, t := range active {
 		part := min(t.named, t.size, max(most-named, 0))
@@ -196,7 +196,7 @@ func fraction(l limits, t *tally, before int32) int32 {
 	return min(int32(share)-t.size, 0)
 }
 
-// leastAfter is how many machines have to be available when the sets have shrunk: what the limits say, or what is there if
+// leastAfter is how many machines have to be available when the sets have shrunk: what the limits require, or what is available if
 // that is less.
 func leastAfter(l limits, active []*tally) int32 {
 	available, preserved := int32(0), int32(0)

@@ -80,7 +80,7 @@ func count(w World, set *v1alpha1.MachineSet) *tally {
 // recount recalculates how many machines exist after the set got another size.
 func (t *tally) recount() { t.exist = t.leaving + t.stands() }
 
-// stands is how many machines are not being deleted when the set has come to its size. What it has decided to delete is there until
+// stands is how many machines are not being deleted when the set has reached its size. What it has decided to delete exists until
 // then, and does not count for the size.
 func (t *tally) stands() int32 { return max(t.standing, t.size+t.doomed) }
 
@@ -89,7 +89,7 @@ func isPreserved(m *v1alpha1.Machine) bool {
 	return m.Status.CurrentStatus.Phase == v1alpha1.MachineFailed && m.Status.CurrentStatus.PreserveExpiryTime != nil
 }
 
-// available are the machines that can be used and that the set does not delete to come to its size. The set has no record of which Nodes
+// available are the machines that can be used and that the set does not delete to reach its size. The set has no record of which Nodes
 // are drained for an update in place, so it may keep those and delete others.
 func (t *tally) available() int32 { return min(t.running, max(t.size-t.preserved-t.updating, 0)) }
 

@@ -83,7 +83,7 @@ func (s *sets) isUnsettled() bool {
 	})
 }
 
-// hasJustCome reports whether a machine has come from another set, whose new one may not include it in its size yet.
+// hasJustCome reports whether a machine has moved from another set, whose new one may not include it in its size yet.
 func hasJustCome(m metav1.Object) bool {
 	return m.GetLabels()[v1alpha1.LabelUpdateResult] == v1alpha1.UpdateResultSuccessful
 }

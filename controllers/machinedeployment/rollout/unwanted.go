@@ -8,7 +8,7 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/ready"
 )
 
-// unwanted is a machine that the autoscaler has named, and how far that has come.
+// unwanted is a machine that the autoscaler has named, and how far its deletion is.
 type unwanted struct {
 	named
 
@@ -20,7 +20,7 @@ type unwanted struct {
 	failed bool
 }
 
-// stage is how far it has come that a machine was named.
+// stage is how far the deletion of a named machine is.
 type stage int
 
 const (
@@ -147,7 +147,7 @@ func heed(w World) (v Verdict, heeding bool) {
 	return Verdict{}, false
 }
 
-// mark returns the machine as it should stand. The mark is the time that comes with the name, but later than any time that
+// mark returns the machine with its mark. The mark is the time that comes with the name, but later than any time that
 // the set has got: where the autoscaler has named another one within the same second, or its clock was set back, the set would
 // delete the machine before it has the size that belongs to it, and create another one in its place.
 func (u unwanted) mark() *v1alpha1.Machine {
