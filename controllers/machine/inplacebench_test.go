@@ -182,7 +182,7 @@ func TestASelectionThatIsTakenBackEndsTheDrain(t *testing.T) {
 		b.selects()
 		b.saysSoon("held by PodDisruptionBudget a/never")
 		b.labelNode(v1alpha1.LabelSelectedForUpdate, "")
-		b.saysSoon("not to be drained any more")
+		b.saysSoon("not selected for an in-place update any more")
 		b.stageIs(v1alpha1.NodeReasonCandidateForUpdate)
 		b.pass(3 * time.Hour)
 		if node := b.node(); node.Spec.Unschedulable || len(node.Spec.Taints) > 0 {

@@ -70,7 +70,7 @@ func TestAdoption(t *testing.T) {
 		"an orphan":                      {func(*v1alpha1.MachineSet) {}, false, true, []int32{2}},
 		"of another template":            {func(s *v1alpha1.MachineSet) { s.Spec.Template.Spec.Class.Name = "old" }, false, true, []int32{0, 2}},
 		"an owner that does not control": {owned(false), false, true, []int32{2}},
-		"somebody else's":                {owned(true), false, false, []int32{2}},
+		"another controller's":           {owned(true), false, false, []int32{2}},
 		"with other labels":              {func(s *v1alpha1.MachineSet) { s.Labels[v1alpha1.LabelName] = "other" }, false, false, []int32{2}},
 		"without labels":                 {func(s *v1alpha1.MachineSet) { s.Labels = nil }, false, false, []int32{2}},
 		"on its way out":                 {func(*v1alpha1.MachineSet) {}, true, false, []int32{2}},

@@ -19,10 +19,10 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/testkit/apitest"
 )
 
-// manyTimes is how often something is tried that is told once.
+// manyTimes is how often something is tried that is reported once.
 const manyTimes = 100
 
-// bench is a whole controller before an API server in memory, in a bubble, where time passes when everybody rests.
+// bench is a whole controller before an API server in memory, in a bubble, where time passes when all goroutines rest.
 type bench struct {
 	*testing.T
 
@@ -110,7 +110,7 @@ func (b *bench) touches() {
 	}
 }
 
-// plays have each Event of a MachineDeployment told, and then have whatever led to it happen again, manyTimes.
+// plays lead to each Event of a MachineDeployment, and then repeat the cause, manyTimes.
 var plays = map[string]func(b *bench){
 	v1alpha1.EventScalingMachineSet: func(b *bench) {
 		b.create() // from none to two
@@ -152,7 +152,7 @@ var plays = map[string]func(b *bench){
 	},
 	v1alpha1.ReasonNoStrategy: func(b *bench) {
 		b.createUnlabeled(func(d *v1alpha1.MachineDeploymentSpec) { d.Strategy.Type = "" })
-		b.pass(time.Hour) // in which nobody did anything about it
+		b.pass(time.Hour) // in which nothing was done about it
 		b.patch(`{"metadata":{"labels":{%q:"7"}}}`, v1alpha1.LabelSlot)
 		b.touches()
 		if sets := b.sets(); len(sets) > 0 {
@@ -185,7 +185,7 @@ var plays = map[string]func(b *bench){
 	},
 }
 
-// reportedByOthers are Events of MachineDeployments that other packages tell.
+// reportedByOthers are Events of MachineDeployments that other packages emit.
 var reportedByOthers = []string{
 	v1alpha1.EventNotAlone, v1alpha1.EventSlotUnowned, v1alpha1.EventCircuitBreakerOpen, v1alpha1.EventReplacementResumed,
 }
@@ -206,14 +206,14 @@ func TestEachEventIsEmittedOnce(t *testing.T) {
 				b.nodes = n
 				play(b)
 				if n := b.reported.Count(row); n != 1 {
-					t.Errorf("told %d times, want once; all that was told: %v", n, b.reported.List())
+					t.Errorf("reported %d times, want once; all reports: %v", n, b.reported.List())
 				}
 			}, withNode(n))
 		})
 	}
 }
 
-// TestEachMistakeIsReported: a spec that is wrong in another way than before is told of, also where the condition says the same.
+// TestEachMistakeIsReported: a spec that is wrong in another way than before is reported, also where the condition has the same reason.
 func TestEachMistakeIsReported(t *testing.T) {
 	onBench(t, func(b *bench) {
 		b.create(func(d *v1alpha1.MachineDeploymentSpec) { d.Strategy.Type = "Hope" })
@@ -226,7 +226,7 @@ func TestEachMistakeIsReported(t *testing.T) {
 		invalid := "Warning " + v1alpha1.ReasonInvalidSpec
 		want := []string{invalid, invalid, "Normal " + v1alpha1.EventScalingMachineSet, invalid}
 		if got := b.reported.List(); !slices.Equal(got, want) {
-			b.Errorf("told %v, want %v", got, want)
+			b.Errorf("reported %v, want %v", got, want)
 		}
 	})
 }

@@ -20,20 +20,20 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/ownerref"
 )
 
-// updateMarks are the labels of Nodes, and the annotations, that an update in place is about.
+// updateMarks returns the labels and annotations of Nodes that belong to an in-place update.
 func updateMarks() (labels, annotations []string) {
 	return []string{v1alpha1.LabelCandidateForUpdate, v1alpha1.LabelSelectedForUpdate, v1alpha1.LabelUpdateResult},
 		[]string{v1alpha1.AnnotationUpdateTo, v1alpha1.AnnotationUpdateFailedReason}
 }
 
-// isMarked says that a Node carries something of an update in place.
+// isMarked reports whether a Node carries a label or an annotation of an in-place update.
 func isMarked(node *corev1.Node) bool {
 	labels, annotations := updateMarks()
 	return slices.ContainsFunc(labels, func(key string) bool { return node.Labels[key] != "" }) ||
 		slices.ContainsFunc(annotations, func(key string) bool { return node.Annotations[key] != "" })
 }
 
-// observeNodes puts the Nodes into the world of which something follows.
+// observeNodes adds to the world the Nodes that have an effect on the rollout.
 func (c *Controller) observeNodes(w *rollout.World) error {
 	cluster, err := c.cfg.Targets.For(w.Deployment.Namespace)
 	if err != nil {
@@ -64,8 +64,8 @@ func isInPlace(d *v1alpha1.MachineDeployment) bool {
 	return d.Spec.Strategy.Type == v1alpha1.InPlaceUpdateMachineDeploymentStrategyType
 }
 
-// nodeChanged has the deployment of a Node's machine looked at when something of an update in place has changed, or when the Node
-// has come or gone and could be updated so.
+// nodeChanged enqueues the deployment of a Node's machine when something of an in-place update has changed, or when the Node was
+// created or deleted and could be updated so.
 func (c *Controller) nodeChanged(before, after *corev1.Node) {
 	node := after
 	if after == nil {
@@ -84,7 +84,7 @@ func (c *Controller) nodeChanged(before, after *corev1.Node) {
 	}
 }
 
-// concernsUpdate leaves out what every Node does all the time.
+// concernsUpdate reports whether a change of a Node concerns its in-place update; most changes are heartbeats.
 func concernsUpdate(before, after *corev1.Node) bool {
 	labels, annotations := updateMarks()
 	return slices.ContainsFunc(append(labels, v1alpha1.LabelMachineName), func(key string) bool { return before.Labels[key] != after.Labels[key] }) ||
@@ -92,8 +92,8 @@ func concernsUpdate(before, after *corev1.Node) bool {
 		machinefacts.InPlaceStage(before) != machinefacts.InPlaceStage(after) || machinefacts.AwaitsComponents(before) != machinefacts.AwaitsComponents(after)
 }
 
-// writeNodes has Nodes carry what an update in place asks for, or what ends it. One that has changed since it was looked at is read
-// anew, and decided about again.
+// writeNodes writes to Nodes what an in-place update needs, or what ends it. A Node that has changed since it was observed is read
+// again, and the next decision is about what was read.
 func (c *Controller) writeNodes(ctx context.Context, w *rollout.World, wanted []*corev1.Node) error {
 	cluster, err := c.cfg.Targets.For(w.Deployment.Namespace)
 	if err != nil {
@@ -159,8 +159,8 @@ func values(of map[string]string, keys []string) map[string]any {
 	return found
 }
 
-// writeMachines writes machines as they should stand, each in one write. One that has changed since it was looked at is read anew,
-// and decided about again.
+// writeMachines writes machines as they should stand, each in one write. A machine that has changed since it was observed is
+// read again, and the next decision is about what was read.
 func (c *Controller) writeMachines(ctx context.Context, w *rollout.World, wanted []*v1alpha1.Machine) error {
 	w.Held = nil // from before
 	for _, m := range wanted {

@@ -91,7 +91,7 @@ func (n *nodeServer) change(shown bool, f func(node *corev1.Node)) *corev1.Node 
 	return node.DeepCopy()
 }
 
-// is has whoever sees to the machine say how far the Node is.
+// is records how far the Node is, as the machine controller does.
 func (n *nodeServer) is(stage string) {
 	n.change(true, func(node *corev1.Node) {
 		node.Status.Conditions = []corev1.NodeCondition{{Type: v1alpha1.NodeInPlaceUpdate, Status: corev1.ConditionTrue, Reason: stage}}
@@ -211,7 +211,7 @@ func playInPlace(b *bench) {
 	b.mustBeUpdated(n)
 }
 
-// TestAnUpdateInPlaceAgainstTheOddsOfWriting: somebody else writes Node and machine all the time, and the caches show it later.
+// TestAnUpdateInPlaceAgainstTheOddsOfWriting: another client writes Node and machine all the time, and the caches show it later.
 func TestAnUpdateInPlaceAgainstTheOddsOfWriting(t *testing.T) {
 	n := &nodeServer{}
 	onBench(t, func(b *bench) {
@@ -283,7 +283,7 @@ func TestWhatOfANodeConcernsItsUpdate(t *testing.T) {
 		"a heartbeat": {func(n *corev1.Node) {
 			n.Status.Conditions = append(n.Status.Conditions, corev1.NodeCondition{Type: corev1.NodeReady, LastHeartbeatTime: metav1.Now()})
 		}, false},
-		"somebody's taint": {func(n *corev1.Node) {
+		"a foreign taint": {func(n *corev1.Node) {
 			n.Spec.Taints = append(n.Spec.Taints, corev1.Taint{Key: "his", Effect: corev1.TaintEffectNoSchedule})
 		}, false},
 		"its components are ready": {func(n *corev1.Node) { n.Spec.Taints = nil }, true},

@@ -23,7 +23,7 @@ func (c *Controller) listMachines(ctx context.Context, namespace string, options
 }
 
 // readLive asks the API server for the deployment and for the machines of its sets, whatever their number by one list. What is
-// done about machines that somebody has named rests on that: the caches may show other replicas than those that belong to the
+// done about machines that were named rests on that: the caches may show other replicas than those that belong to the
 // names.
 func (c *Controller) readLive(ctx context.Context, w *rollout.World) error {
 	live, err := c.cfg.Machines.MachineDeployments(w.Deployment.Namespace).Get(ctx, w.Deployment.Name, metav1.GetOptions{})
@@ -52,7 +52,7 @@ func (c *Controller) readLive(ctx context.Context, w *rollout.World) error {
 	return nil
 }
 
-// mark writes the metadata of machines. When one has changed since it was read, or has gone, all are read anew.
+// mark writes the metadata of machines. When one has changed since it was read, or was deleted, all are read again.
 func (c *Controller) mark(ctx context.Context, w *rollout.World, wanted []*v1alpha1.Machine) error {
 	for _, m := range wanted {
 		siblings := w.LiveMachines[metav1.GetControllerOfNoCopy(m).UID]

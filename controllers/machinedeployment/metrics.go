@@ -10,9 +10,9 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/telemetry"
 )
 
-// Collectors return the metrics of MachineDeployments that dashboards know from Machine Controller Manager. They are worked
-// out at each scrape from the deployments that are this process's, so that one that is gone, or another's by now, has none.
-// While acts says no this process may have lost them without having heard of it, and none has.
+// Collectors return the metrics of MachineDeployments that dashboards know from Machine Controller Manager. They are calculated
+// at each scrape from the deployments in this replica's slots, so that one that was deleted, or moved to another replica, has none.
+// While acts returns false this replica may have lost its slots without a notice, and reports none.
 func (c *Controller) Collectors(acts func() bool) []prometheus.Collector {
 	return []prometheus.Collector{telemetry.NewGauges(acts, c.cfg.View.Deployments.All, gauges()...)}
 }
@@ -26,15 +26,15 @@ func gauges() []telemetry.Gauge[*v1alpha1.MachineDeployment] {
 		telemetry.OfEach("mcm_machine_deployment_status_condition", "A condition: 1 is True, 0 False, 2 Unknown.", reportConditions, "condition"),
 		telemetry.Number("mcm_machine_deployment_status_available_replicas", "Machines that are available.",
 			func(d deployment) int32 { return d.Status.AvailableReplicas }),
-		telemetry.Number("mcm_machine_deployment_status_unavailable_replicas", "Machines that its MachineSets are to have and that are not available.",
+		telemetry.Number("mcm_machine_deployment_status_unavailable_replicas", "Machines that its MachineSets should have and that are not available.",
 			func(d deployment) int32 { return d.Status.UnavailableReplicas }),
 		telemetry.Number("mcm_machine_deployment_status_ready_replicas", "Machines that run.",
 			func(d deployment) int32 { return d.Status.ReadyReplicas }),
 		telemetry.Number("mcm_machine_deployment_status_updated_replicas", "Machines of the current template.",
 			func(d deployment) int32 { return d.Status.UpdatedReplicas }),
-		telemetry.Number("mcm_machine_deployment_status_replicas", "Machines there are.",
+		telemetry.Number("mcm_machine_deployment_status_replicas", "Machines that exist.",
 			func(d deployment) int32 { return d.Status.Replicas }),
-		optional("mcm_machine_deployment_status_collision_count", "How often the name of a new MachineSet was taken.",
+		optional("mcm_machine_deployment_status_collision_count", "Number of times the name of a new MachineSet was taken.",
 			func(d deployment) *int32 { return d.Status.CollisionCount }),
 		telemetry.OfEach("mcm_machine_deployment_failed_machines", "A machine whose last operation failed.", reportFailed, telemetry.FailedMachineLabels()...),
 	}, gaugesOfSpec()...)
@@ -60,7 +60,7 @@ func gaugesOfSpec() []telemetry.Gauge[*v1alpha1.MachineDeployment] {
 			func(_, unavailable int32) int32 { return unavailable }),
 		optional(prefix+"revision_history_limit", "Old MachineSets that are kept.",
 			func(d deployment) *int32 { return d.Spec.RevisionHistoryLimit }),
-		optional(prefix+"progress_deadline_seconds", "Seconds for which a rollout may stand still.",
+		optional(prefix+"progress_deadline_seconds", "Seconds for which a rollout may make no progress.",
 			func(d deployment) *int32 { return d.Spec.ProgressDeadlineSeconds }),
 		telemetry.OfEach(prefix+"rollback_to_revision", "Revision to go back to.", func(d deployment, report telemetry.Measure) {
 			if d.Spec.RollbackTo != nil {
@@ -70,7 +70,7 @@ func gaugesOfSpec() []telemetry.Gauge[*v1alpha1.MachineDeployment] {
 	}
 }
 
-// optional is a gauge that a deployment has only if it says something.
+// optional returns a gauge that a deployment has only if its field is set.
 func optional(name, help string, of func(d *v1alpha1.MachineDeployment) *int32) telemetry.Gauge[*v1alpha1.MachineDeployment] {
 	return telemetry.OfEach(name, help, func(d *v1alpha1.MachineDeployment, report telemetry.Measure) {
 		if n := of(d); n != nil {

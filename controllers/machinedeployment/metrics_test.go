@@ -15,7 +15,7 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/objectcache"
 )
 
-// scraped is what a scrape of one deployment with everything tells.
+// scraped is the result of a scrape of one deployment with all fields.
 const scraped = `
 # HELP mcm_machine_deployment_failed_machines A machine whose last operation failed.
 # TYPE mcm_machine_deployment_failed_machines gauge
@@ -29,7 +29,7 @@ mcm_machine_deployment_info_spec_min_ready_seconds{name="d",namespace="n"} 500
 # HELP mcm_machine_deployment_info_spec_paused 1 while it is paused.
 # TYPE mcm_machine_deployment_info_spec_paused gauge
 mcm_machine_deployment_info_spec_paused{name="d",namespace="n"} 1
-# HELP mcm_machine_deployment_info_spec_progress_deadline_seconds Seconds for which a rollout may stand still.
+# HELP mcm_machine_deployment_info_spec_progress_deadline_seconds Seconds for which a rollout may make no progress.
 # TYPE mcm_machine_deployment_info_spec_progress_deadline_seconds gauge
 mcm_machine_deployment_info_spec_progress_deadline_seconds{name="d",namespace="n"} 60
 # HELP mcm_machine_deployment_info_spec_replicas Machines that are wanted.
@@ -53,7 +53,7 @@ mcm_machine_deployment_items_total 1
 # HELP mcm_machine_deployment_status_available_replicas Machines that are available.
 # TYPE mcm_machine_deployment_status_available_replicas gauge
 mcm_machine_deployment_status_available_replicas{name="d",namespace="n"} 4
-# HELP mcm_machine_deployment_status_collision_count How often the name of a new MachineSet was taken.
+# HELP mcm_machine_deployment_status_collision_count Number of times the name of a new MachineSet was taken.
 # TYPE mcm_machine_deployment_status_collision_count gauge
 mcm_machine_deployment_status_collision_count{name="d",namespace="n"} 3
 # HELP mcm_machine_deployment_status_condition A condition: 1 is True, 0 False, 2 Unknown.
@@ -64,10 +64,10 @@ mcm_machine_deployment_status_condition{condition="Valid",name="d",namespace="n"
 # HELP mcm_machine_deployment_status_ready_replicas Machines that run.
 # TYPE mcm_machine_deployment_status_ready_replicas gauge
 mcm_machine_deployment_status_ready_replicas{name="d",namespace="n"} 3
-# HELP mcm_machine_deployment_status_replicas Machines there are.
+# HELP mcm_machine_deployment_status_replicas Machines that exist.
 # TYPE mcm_machine_deployment_status_replicas gauge
 mcm_machine_deployment_status_replicas{name="d",namespace="n"} 7
-# HELP mcm_machine_deployment_status_unavailable_replicas Machines that its MachineSets are to have and that are not available.
+# HELP mcm_machine_deployment_status_unavailable_replicas Machines that its MachineSets should have and that are not available.
 # TYPE mcm_machine_deployment_status_unavailable_replicas gauge
 mcm_machine_deployment_status_unavailable_replicas{name="d",namespace="n"} 2
 # HELP mcm_machine_deployment_status_updated_replicas Machines of the current template.
@@ -109,7 +109,7 @@ func TestMetrics(t *testing.T) {
 			{Type: v1alpha1.MachineDeploymentAvailable, Status: "True"},
 			{Type: v1alpha1.MachineDeploymentValid, Status: "False"},
 			{Type: v1alpha1.MachineDeploymentProgressing, Status: "Unknown"},
-			{Type: v1alpha1.MachineDeploymentProgressing, Status: "True"}, // that somebody has written
+			{Type: v1alpha1.MachineDeploymentProgressing, Status: "True"}, // written by another client
 		},
 		FailedMachines: []*v1alpha1.MachineSummary{{
 			Name: "m", ProviderID: "cloud:///1", OwnerRef: "set",
@@ -131,7 +131,7 @@ func TestMetrics(t *testing.T) {
 mcm_machine_deployment_items_total 0
 `)
 
-	// What it does not say is not told.
+	// Fields that are not set have no metric.
 	d = d.DeepCopy()
 	d.Spec = v1alpha1.MachineDeploymentSpec{Strategy: v1alpha1.MachineDeploymentStrategy{Type: v1alpha1.RecreateMachineDeploymentStrategyType}}
 	d.Status = v1alpha1.MachineDeploymentStatus{}
@@ -142,7 +142,7 @@ mcm_machine_deployment_items_total 0
 	}
 	for _, name := range silent {
 		if n, err := testutil.GatherAndCount(registry, "mcm_machine_deployment_"+name); n > 0 || err != nil {
-			t.Errorf("%s is told %d times, %v", name, n, err)
+			t.Errorf("%s is reported %d times, %v", name, n, err)
 		}
 	}
 }

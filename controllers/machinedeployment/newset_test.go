@@ -137,7 +137,7 @@ func TestSetsAreAskedForOnce(t *testing.T) {
 	})
 }
 
-// TestSees tells of sets that were found live, or made, and of what the cache shows of them.
+// TestSees has sets that were found live, or created, and what the cache shows of them.
 func TestSees(t *testing.T) {
 	sets := func(uids ...types.UID) (sets []*v1alpha1.MachineSet) {
 		for _, uid := range uids {
@@ -154,7 +154,7 @@ func TestSees(t *testing.T) {
 		}
 	}
 	c.made(d.UID, "a")
-	check("nobody has asked", false, "a")
+	check("the API server was not asked", false, "a")
 	c.asked(&rollout.World{Deployment: d, Live: map[types.UID]bool{"a": true, "b": true}, Owned: sets("a")})
 	check("one is missing", false, "a")
 	check("both are there", true, "a", "b")

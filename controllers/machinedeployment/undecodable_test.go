@@ -87,7 +87,7 @@ func TestASetThatCannotBeDecodedIsDeletedWithItsDeployment(t *testing.T) {
 	})
 }
 
-// A set that belongs to nobody and cannot be decoded is adopted by its metadata: it may be the one that is wanted.
+// A set that has no controller and cannot be decoded is adopted by its metadata: it may be the one that is wanted.
 func TestASetWithoutControllerThatCannotBeDecodedIsAdopted(t *testing.T) {
 	onBench(t, func(b *bench) {
 		b.put(func(*v1alpha1.MachineSet) {})

@@ -41,7 +41,7 @@ func (c *Controller) watch() error {
 	return nil
 }
 
-// machineChanged has the deployment of a machine looked at when the machine counts in another way than before.
+// machineChanged enqueues the deployment of a machine when the machine counts in another way than before.
 func (c *Controller) machineChanged(before, after *v1alpha1.Machine) {
 	if after == nil {
 		c.machines.Forget(before.UID)
@@ -62,7 +62,7 @@ func (c *Controller) machineChanged(before, after *v1alpha1.Machine) {
 	}
 }
 
-// standing is all of a machine that a rollout goes by.
+// standing returns the fields of a machine that decisions on a rollout use.
 type standing struct {
 	set       types.UID
 	preserved int64 // until when; 0 when it is not preserved
@@ -99,7 +99,7 @@ func (c *Controller) selectors(namespace string) map[string]*metav1.LabelSelecto
 	return selectors
 }
 
-// changed has a deployment looked at, or drops what is remembered of one that is gone.
+// changed enqueues a deployment, or drops what is remembered of one that was deleted.
 func (c *Controller) changed(before, after *v1alpha1.MachineDeployment) {
 	if after != nil {
 		c.runner.Enqueue(objectcache.Key(after))

@@ -18,7 +18,7 @@ const (
 	longestAside = time.Hour
 )
 
-// mostFault is how many bytes of what a panic said stand on a machine.
+// mostFault is how many bytes of the message of a panic are stored on a machine.
 const mostFault = 200
 
 // aside is why a machine is set aside. It is stored on the machine, so that a replica that takes the machine over does not repeat
@@ -32,7 +32,7 @@ type aside struct {
 	Fault      string `json:"fault"`
 }
 
-// readAside returns what stands on the machine; the zero value when there is nothing that concerns it as it is now.
+// readAside returns what is stored on the machine; the zero value when there is nothing about its current generation.
 func readAside(m *v1alpha1.Machine) aside {
 	var a aside
 	if json.Unmarshal([]byte(m.Annotations[v1alpha1.AnnotationSetAside]), &a) != nil || a.Generation != m.Generation {
@@ -55,7 +55,7 @@ func SetAside(m *v1alpha1.Machine, now time.Time, fault string) (value string, f
 	return string(text), a.Times == 1
 }
 
-// Aside returns what a machine that is set aside has to say, and for how long it is; nil if it is not set aside, or not any more.
+// Aside returns the trouble of a machine that is set aside, and for how long it is; nil if it is not set aside, or not any more.
 func Aside(m *v1alpha1.Machine, now time.Time) (trouble *Trouble, wait time.Duration) {
 	a := readAside(m)
 	wait = a.Until.Sub(now)
@@ -63,12 +63,12 @@ func Aside(m *v1alpha1.Machine, now time.Time) (trouble *Trouble, wait time.Dura
 		return nil, 0
 	}
 	return &Trouble{Code: driver.Internal, Message: fmt.Sprintf(
-		"Processing this machine panicked %d times in a row: %s. This is a defect of the fleet or of its driver. The machine is left as it is until %s, or until its spec is changed",
+		"Processing this machine panicked %d times in a row: %s. This is a defect of the fleet or of its driver. The machine is not processed until %s or a change of its spec",
 		a.Times, a.Fault, a.Until.Format(time.RFC3339))}, wait
 }
 
-// EndAside adds to a verdict that rests that a machine is not set aside any more: it is another one now, or was processed without a
-// panic for as long after it was set aside as it was.
+// EndAside adds to a verdict that rests that a machine is not set aside any more: its spec has changed, or it was processed without
+// a panic for as long as it had been set aside.
 func EndAside(w World, v Verdict) Verdict {
 	if _, stands := w.Machine.Annotations[v1alpha1.AnnotationSetAside]; !stands {
 		return v

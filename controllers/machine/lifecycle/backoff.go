@@ -18,24 +18,24 @@ const (
 	longestRetry = 3 * time.Minute
 )
 
-// backoff is what is to be known of failures of the cloud that follow each other. It stands on the machine, so that
-// whoever takes the machine over neither asks too soon nor waits twice.
+// backoff is what is to be known of failures of the cloud that follow each other. It is stored on the machine, so that
+// a replica that takes the machine over neither asks too soon nor waits twice.
 type backoff struct {
 	// At is when the cloud may be asked again.
 	At time.Time `json:"at,omitzero"`
-	// Step is the wait that led to At, unless the cloud has asked for a longer one. The next one is twice as long. It is 0
+	// Step is the wait that led to At, unless the cloud has requested a longer one. The next one is twice as long. It is 0
 	// after a lack of quota or capacity, which has a wait of its own.
 	Step metav1.Duration `json:"step,omitzero"`
 	// Inputs are the versions of class and secrets that the cloud has failed with.
 	Inputs string `json:"inputs,omitempty"`
-	// Codes of the failures so far, each once and the last failure's last: the user hears of each once.
+	// Codes of the failures so far, each once and the last failure's last: each is reported to the user once.
 	Codes []string `json:"codes,omitempty"`
-	// Reported are the codes of other failures that the user has heard of, and that the last operation says no more.
-	Reported []string `json:"told,omitempty"`
+	// Reported are the codes of other failures that were reported to the user and that the last operation does not have any more.
+	Reported []string `json:"reported,omitempty"`
 }
 
-// readBackoff returns what stands on the machine; the zero value when there is nothing, or nothing that makes sense. Twice the
-// longest wait makes sense: whoever wrote it may have had another clock.
+// readBackoff returns the back-off that is stored on the machine; the zero value when there is none, or none that is valid. Twice
+// the longest wait is valid: the replica that wrote it may have had another clock.
 func readBackoff(w World) backoff {
 	var b backoff
 	if json.Unmarshal([]byte(w.Machine.Annotations[v1alpha1.AnnotationBackoff]), &b) != nil || b.At.After(w.Now.Add(2*longestWait(w.Limits))) {
@@ -50,7 +50,7 @@ func longestWait(limits Limits) time.Duration {
 }
 
 // failedAgain is the back-off after one more failure: 5 s, doubled each time up to 3 min; after a lack of quota or capacity
-// what the fleet's setting says; and longer if the cloud asks for it.
+// the fleet's setting; and longer if the cloud requests it.
 func (b backoff) failedAgain(w World, code driver.Code) backoff {
 	next := backoff{Inputs: inputs(w), Codes: b.Codes, Reported: b.Reported}
 	if b.Inputs == next.Inputs {
@@ -68,8 +68,8 @@ func (b backoff) failedAgain(w World, code driver.Code) backoff {
 	return next
 }
 
-// NextWait is how long the cloud is left alone after a failure. before is the step that came of the failure before it, 0 for
-// the first one, and asked what the cloud asks for; step is what to come with after the next one.
+// NextWait returns how long the cloud is not asked after a failure. before is the step that resulted from the failure before it, 0
+// for the first one, and asked the wait that the cloud requests; step is to be passed after the next failure.
 func NextWait(before time.Duration, code driver.Code, asked time.Duration, limits Limits) (step, wait time.Duration) {
 	if code == driver.ResourceExhausted {
 		return 0, max(limits.ResourceExhaustedRetry, time.Second, asked)
@@ -78,7 +78,7 @@ func NextWait(before time.Duration, code driver.Code, asked time.Duration, limit
 	return step, max(step, asked)
 }
 
-// knows says that the user has heard of a code.
+// knows reports whether a code was reported to the user.
 func (b backoff) knows(code string) bool {
 	return slices.Contains(b.Codes, code) || slices.Contains(b.Reported, code)
 }
@@ -92,7 +92,7 @@ func (b backoff) write(m *v1alpha1.Machine) {
 	annotate(m, v1alpha1.AnnotationBackoff, string(text))
 }
 
-// endBackoff takes it off: the cloud did what it was asked for, or is asked for something else now.
+// endBackoff removes the back-off: the last request to the cloud has succeeded, or the next one is of another kind.
 func endBackoff(m *v1alpha1.Machine) { delete(m.Annotations, v1alpha1.AnnotationBackoff) }
 
 // inputs are the versions of what the cloud is asked with. When they change, waiting on is pointless.
@@ -103,17 +103,17 @@ func inputs(w World) string {
 	return w.Secret.Versions
 }
 
-// waiting says whether the cloud has to be left alone after its last failure.
+// waiting returns the back-off, and reports whether the cloud must not be asked yet.
 func waiting(w World) (b backoff, wait bool) {
 	b = readBackoff(w)
 	return b, b.At.After(w.Now) && b.Inputs == inputs(w)
 }
 
-// lastFailure is what the machine says of the failure that is waited after. The wait is written first, and then that: isLost
-// says that the second write has failed, so that the cloud's own words are lost, and nobody was told.
+// lastFailure returns the failure after which the machine waits. The wait is written first, and then the failure: isLost reports
+// whether the second write has failed, so that the cloud's own message is lost and was not reported.
 func (b backoff) lastFailure(m *v1alpha1.Machine, op v1alpha1.MachineOperationType) (code driver.Code, message string, isLost bool) {
 	last := m.Status.LastOperation
-	if len(b.Codes) == 0 { // somebody else has written it
+	if len(b.Codes) == 0 { // another client has written it
 		code, _ = driver.ParseCode(last.ErrorCode)
 		return code, last.Description, false
 	}
@@ -121,10 +121,10 @@ func (b backoff) lastFailure(m *v1alpha1.Machine, op v1alpha1.MachineOperationTy
 	if failedWith(m, op, code) {
 		return code, last.Description, false
 	}
-	return code, cloudSays(code, "what the cloud said was lost before it was written down"), true
+	return code, cloudSays(code, "the message of the cloud was lost before it was recorded"), true
 }
 
-// isWaitedAfter says that the machine tells of a failure of the cloud, after which it waits.
+// isWaitedAfter reports whether the machine records a failure of the cloud, after which it waits.
 func isWaitedAfter(w World) bool {
 	b, op := readBackoff(w), v1alpha1.MachineOperationCreate
 	if w.Machine.DeletionTimestamp != nil {
@@ -137,8 +137,8 @@ func isWaitedAfter(w World) bool {
 	return !isLost
 }
 
-// noteFailure writes down that an operation fails, and says whether the user has heard of that code. What the last operation
-// says no more stands in the back-off, so that each code is told once, in whatever order they come.
+// noteFailure records that an operation has failed, and reports whether that code was reported before. Codes that the last operation
+// does not have any more are kept in the back-off, so that each code is reported once, whatever their order.
 func noteFailure(w World, m *v1alpha1.Machine, op v1alpha1.MachineOperationType, code driver.Code, message string) (b backoff, known bool) {
 	last := m.Status.LastOperation
 	w.Machine = m
@@ -153,13 +153,13 @@ func noteFailure(w World, m *v1alpha1.Machine, op v1alpha1.MachineOperationType,
 	return b, known
 }
 
-// cloudSays is how a failure of the cloud is told. The autoscaler reads it.
+// cloudSays returns the message for a failure of the cloud. The cluster-autoscaler parses it.
 func cloudSays(code driver.Code, message string) string {
 	return fmt.Sprintf("Cloud provider message - machine codes error: code = [%s] message = [%s]", code, message)
 }
 
-// sharedByReplacement says that a new machine in this one's place would fail in the same way: a lack of quota or capacity,
-// and what lasts until somebody changes class, secret or cloud account. A machine is never given up for it.
+// sharedByReplacement reports whether a new machine in this one's place would fail in the same way: a lack of quota or capacity,
+// and what lasts until a user changes class, secret or cloud account. No machine fails for such a cause.
 func sharedByReplacement(code driver.Code) bool {
 	switch code {
 	case driver.InvalidArgument, driver.NotFound, driver.PermissionDenied, driver.Unauthenticated,

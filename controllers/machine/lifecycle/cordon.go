@@ -35,7 +35,7 @@ func isCordonedByAutoscaler(node *corev1.Node) bool {
 	return found && node.Spec.Unschedulable
 }
 
-// hasCordoned reports whether a client has set spec.unschedulable of a Node. Nobody sets it to false: that is its absence.
+// hasCordoned reports whether a client has set spec.unschedulable of a Node. No client sets it to false: false is its absence.
 func hasCordoned(entry metav1.ManagedFieldsEntry) bool {
 	var fields struct {
 		Spec struct {

@@ -29,7 +29,7 @@ func TestIsCordonedByAutoscaler(t *testing.T) {
 		"by a user and the autoscaler":    {entries: []metav1.ManagedFieldsEntry{by("cluster-autoscaler", cordon), by("kubectl", cordon)}},
 		"by an unknown client":            {},
 		"by one whose record is not JSON": {entries: []metav1.ManagedFieldsEntry{by("cluster-autoscaler", "{")}},
-		"by nobody any more":              {schedulable: true, entries: []metav1.ManagedFieldsEntry{by("cluster-autoscaler", cordon)}},
+		"by no client any more":           {schedulable: true, entries: []metav1.ManagedFieldsEntry{by("cluster-autoscaler", cordon)}},
 	} {
 		node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{ManagedFields: tc.entries}, Spec: corev1.NodeSpec{Unschedulable: !tc.schedulable}}
 		if got := isCordonedByAutoscaler(node); got != tc.want {

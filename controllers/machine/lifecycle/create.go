@@ -13,7 +13,7 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/driver"
 )
 
-// begin puts our finalizer on a machine. If nothing is in the way of its VM, it says in the same write that the cloud is asked
+// begin puts our finalizer on a machine. If nothing prevents the creation of its VM, the same write records that the cloud is asked
 // for one.
 func begin(w World) Verdict {
 	m := w.Machine.DeepCopy()
@@ -30,7 +30,7 @@ func begin(w World) Verdict {
 	return Verdict{Do: Save, Machine: m}
 }
 
-// decideCreate brings a machine to its VM: check the inputs, hold them, look for the VM, make it, write it down.
+// decideCreate creates the VM of a machine: check the inputs, add finalizers to them, look for the VM, create it, record it.
 func decideCreate(w World) Verdict {
 	if w.Failure != nil {
 		return cloudFailed(w)
@@ -59,33 +59,33 @@ func decideCreate(w World) Verdict {
 		return do(InitializeVM)
 	case VMPresent:
 		return recordVM(w)
-	case VMEnding: // only VMs of machines that are to go are deleted
+	case VMEnding: // only VMs of machines that are being deleted are deleted
 	}
 	return rest(firstRetry)
 }
 
-// mayHaveVM says that the cloud may have been asked for a VM. It is noted before that, at the latest; and it is asked only when
-// class and secrets are held, which nobody ends while the class has machines.
+// mayHaveVM reports whether the cloud may have been asked for a VM. That is recorded before the request; and the cloud is asked only when
+// class and secrets have our finalizers, which are not removed while the class has machines.
 func mayHaveVM(w World) bool {
 	m, class := w.Machine, w.Class.Class
 	isNoted := m.Annotations[v1alpha1.AnnotationCreateSent] != ""
 	return m.Spec.ProviderID != "" || isNoted && (class == nil || slices.Contains(class.Finalizers, v1alpha1.FinalizerName))
 }
 
-// makeVM makes the VM, unless the machine has had one: then it is set up again, if it is there.
+// makeVM creates the VM, unless the machine has had one: then it is set up again, if it exists.
 func makeVM(w World) Verdict {
 	had := w.Machine.Spec.ProviderID
 	switch {
 	case had != "" && w.VM.State == VMHidden:
 		return do(InitializeVM)
 	case had != "":
-		// Aborted, and not NotFound: nobody can mend it, and a replacement fares better.
+		// Aborted, and not NotFound: no change of inputs helps, and a replacement does.
 		return failCreate(w, w.Machine.DeepCopy(), driver.Aborted,
-			fmt.Sprintf("the cloud has no VM %s of this machine%s; a machine gets one VM in its life, delete it to have another one made", had, leftAlone(w)))
+			fmt.Sprintf("the cloud has no VM %s of this machine%s; a machine gets one VM in its life; to get another VM, delete the machine", had, leftAlone(w)))
 	case w.Token == TokenUnknown && !w.NoTarget && wantsToken(w.Secret.UserData):
 		return do(MakeToken)
 	case w.Machine.Annotations[v1alpha1.AnnotationCreateSent] == "":
-		// Whoever finds the machine after this process has died in the call knows that there may be a VM.
+		// A replica that finds the machine after this process has died in the call must know that there may be a VM.
 		m := w.Machine.DeepCopy()
 		annotate(m, v1alpha1.AnnotationCreateSent, "true")
 		return Verdict{Do: Save, Machine: m}
@@ -93,27 +93,27 @@ func makeVM(w World) Verdict {
 	return do(CreateVM)
 }
 
-// checkInputs reads what the VM is made from and says what is wrong with it.
+// checkInputs reads what the VM is created from, and reports whether it is incomplete or invalid, with the verdict for that.
 func checkInputs(w World) (Verdict, bool) {
 	wrong := func(code driver.Code, format string, args ...any) (Verdict, bool) {
 		return failCreate(w, w.Machine.DeepCopy(), code, fmt.Sprintf(format, args...)), true
 	}
 	if errs := validation.ValidateMachine(w.Machine); len(errs) > 0 {
-		return wrong(driver.InvalidArgument, "the machine cannot work: %v", errs.ToAggregate())
+		return wrong(driver.InvalidArgument, "the machine is invalid: %v", errs.ToAggregate())
 	}
 	class := w.Class.Class
 	if w.Class.Undecodable != "" {
-		return wrong(driver.InvalidArgument, "MachineClass %q cannot work: it cannot be decoded: %s", w.Machine.Spec.Class.Name, w.Class.Undecodable)
+		return wrong(driver.InvalidArgument, "MachineClass %q is invalid and cannot be decoded: %s", w.Machine.Spec.Class.Name, w.Class.Undecodable)
 	}
 	if class == nil {
 		return wrong(driver.NotFound, "MachineClass %q does not exist in namespace %q; create it, or correct spec.class.name",
 			w.Machine.Spec.Class.Name, w.Machine.Namespace)
 	}
 	if class.DeletionTimestamp != nil && !slices.Contains(class.Finalizers, v1alpha1.FinalizerName) {
-		return wrong(driver.FailedPrecondition, "MachineClass %q is being deleted and cannot be held any more; create it again when it is gone", class.Name)
+		return wrong(driver.FailedPrecondition, "MachineClass %q is being deleted and cannot be used any more; create it again when its deletion has ended", class.Name)
 	}
 	if errs := validation.ValidateMachineClass(class); len(errs) > 0 {
-		return wrong(driver.InvalidArgument, "MachineClass %q cannot work: %v", class.Name, errs.ToAggregate())
+		return wrong(driver.InvalidArgument, "MachineClass %q is invalid: %v", class.Name, errs.ToAggregate())
 	}
 	if w.Class.ProviderError != nil {
 		return wrong(driver.InvalidArgument, "MachineClass %q: %v", class.Name, w.Class.ProviderError)
@@ -126,7 +126,7 @@ func checkInputs(w World) (Verdict, bool) {
 		return wrong(code, "%s", text)
 	}
 	if len(w.Secret.UserData) == 0 {
-		return wrong(driver.InvalidArgument, "the secrets of MachineClass %q have no key %q; add it with what the VM is to boot with",
+		return wrong(driver.InvalidArgument, "the secrets of MachineClass %q have no key %q; add it with the data that the VM boots with",
 			class.Name, v1alpha1.SecretKeyUserData)
 	}
 	if size := userDataSize(w); size > driver.MaxUserData {
@@ -137,7 +137,7 @@ func checkInputs(w World) (Verdict, bool) {
 	return Verdict{}, false
 }
 
-// recordVM writes down the VM that exists now, and begins to wait for its Node.
+// recordVM records the VM that exists now, and begins to wait for its Node.
 func recordVM(w World) Verdict {
 	m := w.Machine.DeepCopy()
 	noteVM(m, w.VM)
@@ -149,7 +149,7 @@ func recordVM(w World) Verdict {
 			"the driver returned provider ID %q and node name %q for the VM, and both are needed", w.VM.ProviderID, w.VM.NodeName))
 	}
 	if w.Node.State == NodeNamed {
-		return do(FindNode) // it may be another VM's
+		return do(FindNode) // it may be the Node of another VM
 	}
 	if _, toFind := ownsNode(w, m); toFind != "" {
 		return do(toFind)
@@ -164,7 +164,7 @@ func recordVM(w World) Verdict {
 	return Verdict{Do: Save, Machine: m}.with(v1alpha1.EventCreated, fmt.Sprintf("VM %s exists and is set up; waiting for Node %q to join", m.Spec.ProviderID, NodeName(m)))
 }
 
-// awaitNode says that the Node is awaited.
+// awaitNode records that the Node is awaited.
 func awaitNode(w World, m *v1alpha1.Machine) {
 	setOperation(w, m, v1alpha1.LastOperation{
 		Type: v1alpha1.MachineOperationCreate, State: v1alpha1.MachineStateProcessing,
@@ -172,7 +172,7 @@ func awaitNode(w World, m *v1alpha1.Machine) {
 	})
 }
 
-// withoutToken adds to what is said of a VM whose Node does not join that it got no bootstrap token, where that is known. It
+// withoutToken returns the remark on a VM whose Node does not join that it got no bootstrap token, where that is known. It
 // may boot from something that has another way to join.
 func withoutToken(w World) string {
 	userData := w.Secret.UserData
@@ -182,7 +182,7 @@ func withoutToken(w World) string {
 	return fmt.Sprintf("; the user data has no %s, so the VM needs another way to join", v1alpha1.PlaceholderBootstrapToken)
 }
 
-// noteVM copies what the cloud said of the VM to the machine.
+// noteVM copies what the cloud has returned about the VM to the machine.
 func noteVM(m *v1alpha1.Machine, vm VMFact) {
 	if m.Labels == nil {
 		m.Labels = map[string]string{}
@@ -199,7 +199,7 @@ func noteVM(m *v1alpha1.Machine, vm VMFact) {
 	keepNote(m, vm)
 }
 
-// keepNote keeps what the driver has left itself.
+// keepNote keeps the driver's own record of the VM.
 func keepNote(m *v1alpha1.Machine, vm VMFact) {
 	m.Status.LastKnownState = cmp.Or(vm.LastKnownState, m.Status.LastKnownState)
 }
@@ -211,8 +211,8 @@ func annotate(m *v1alpha1.Machine, key, value string) {
 	m.Annotations[key] = value
 }
 
-// staleNode is for a VM whose Node cannot join because another VM's has its name. Where the cloud gives names of Nodes out
-// again, the next VM gets another one, so the machine is given up at once.
+// staleNode is for a VM whose Node cannot join because another VM's has its name. Where the cloud reuses names of
+// Nodes, the next VM gets another name, so the machine fails at once.
 func staleNode(w World, m *v1alpha1.Machine) Verdict {
 	v := failCreate(w, m, driver.Internal, foreignNodeMessage(m, w.Node.Node))
 	if w.VM.NodeName != m.Name {
@@ -226,7 +226,7 @@ func staleNode(w World, m *v1alpha1.Machine) Verdict {
 	return v
 }
 
-// foreignNodeMessage says why a machine has no Node. It names no other machine, and of what the Node says only what the machine says
+// foreignNodeMessage returns why a machine has no Node. It names no other machine, and of the Node only what the machine has,
 // too: the Node may be of a namespace that the reader must not see.
 func foreignNodeMessage(m *v1alpha1.Machine, node *corev1.Node) string {
 	switch id := node.Spec.ProviderID; {
@@ -242,14 +242,14 @@ func foreignNodeMessage(m *v1alpha1.Machine, node *corev1.Node) string {
 	}
 }
 
-// isNameless reports whether a Node says neither of which VM nor of which machine it is. Some get their provider ID a moment after
+// isNameless reports whether a Node names neither its VM nor its machine. Some get their provider ID a moment after
 // they have joined.
 func isNameless(node *corev1.Node) bool {
 	_, bound := v1alpha1.MachineOf(node)
 	return node.Spec.ProviderID == "" && node.Labels[v1alpha1.LabelMachineName] == "" && !bound
 }
 
-// cloudFailed writes down an error of the cloud, with what is known of the VM, and when it is tried again.
+// cloudFailed records an error of the cloud, with what is known of the VM, and when it is tried again.
 func cloudFailed(w World) Verdict {
 	m := w.Machine.DeepCopy()
 	if w.VM.State == VMUninitialized && w.VM.ProviderID != "" {
@@ -259,7 +259,7 @@ func cloudFailed(w World) Verdict {
 	return failCreate(w, m, f.Code, cloudSays(f.Code, f.Message))
 }
 
-// waitForCloud leaves the cloud alone for now, and gives the machine up when its time is over before that.
+// waitForCloud waits until the cloud may be asked again. The machine fails when its creation deadline is earlier.
 func waitForCloud(w World, b backoff) Verdict {
 	code, message, isLost := b.lastFailure(w.Machine, v1alpha1.MachineOperationCreate)
 	at, deadline := b.At, creationDeadline(w)
@@ -276,8 +276,8 @@ func waitForCloud(w World, b backoff) Verdict {
 	return v
 }
 
-// failCreate writes down why there is no VM, or no Node of its own, and when to look again. The machine is given up when
-// its time is over and a replacement could do better.
+// failCreate records why there is no VM, or no Node of its own, and when to look again. The machine fails when its creation
+// deadline is over and a replacement could succeed.
 func failCreate(w World, m *v1alpha1.Machine, code driver.Code, message string) Verdict {
 	deadline := creationDeadline(w)
 	givenUp := !sharedByReplacement(code) && !w.Now.Before(deadline)
@@ -300,7 +300,7 @@ func failCreate(w World, m *v1alpha1.Machine, code driver.Code, message string) 
 		next := before.failedAgain(w, code)
 		next.write(m)
 		v.Wake = until(w, next.At)
-	} // else the cloud was not asked: what is wrong is in our reach, and its change wakes us
+	} // else the cloud was not asked: what is wrong is in the control cluster, and its change starts a pass
 	if !sharedByReplacement(code) && (v.Wake == 0 || until(w, deadline) < v.Wake) {
 		v.Wake = until(w, deadline)
 	}

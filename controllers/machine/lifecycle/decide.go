@@ -12,7 +12,7 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/bounded"
 )
 
-// Decide says what to do next. It is total: every world has a verdict.
+// Decide returns what to do next. It is total: every world has a verdict.
 func Decide(w World) Verdict {
 	switch {
 	case w.Trouble != nil:
@@ -32,8 +32,8 @@ func Decide(w World) Verdict {
 	}
 }
 
-// isBeingMade says that the VM, or what the machine should know of it, is not complete. A machine that has failed is
-// given up: nothing is made for it any more.
+// isBeingMade reports whether the VM, or what the machine records of it, is not complete. Nothing is created
+// any more for a machine that has failed.
 func isBeingMade(w World) bool {
 	m := w.Machine
 	phase := m.Status.CurrentStatus.Phase
@@ -48,7 +48,7 @@ func hasFinalizer(m *v1alpha1.Machine) bool {
 	return slices.Contains(m.Finalizers, v1alpha1.FinalizerName)
 }
 
-// creationDeadline returns when a machine has failed that is not a healthy Node by then.
+// creationDeadline returns when a machine that is not a healthy Node by then has failed.
 func creationDeadline(w World) time.Time {
 	return machinefacts.CreationDeadline(w.Machine, w.Limits.CreationTimeout)
 }
@@ -62,8 +62,8 @@ func setPhase(w World, m *v1alpha1.Machine, phase v1alpha1.MachinePhase, timeout
 	s.Phase, s.TimeoutActive = phase, timeoutActive
 }
 
-// setOperation notes what was done, or tried. The time is kept while type, state and code are, so that it tells since
-// when a failure lasts.
+// setOperation records what was done, or tried. The time is kept while type, state and code are, so that it shows since when a
+// failure lasts.
 func setOperation(w World, m *v1alpha1.Machine, op v1alpha1.LastOperation) {
 	old := m.Status.LastOperation
 	op.LastUpdateTime, op.Description = metav1.NewTime(w.Now), bounded.Text(op.Description, bounded.Message)
@@ -73,11 +73,11 @@ func setOperation(w World, m *v1alpha1.Machine, op v1alpha1.LastOperation) {
 	m.Status.LastOperation = op
 }
 
-// failedWith says that the machine's last operation is a failure of that kind and code already.
+// failedWith reports whether the machine's last operation is a failure of that kind and code already.
 func failedWith(m *v1alpha1.Machine, op v1alpha1.MachineOperationType, code driver.Code) bool {
 	last := m.Status.LastOperation
 	return last.Type == op && last.State == v1alpha1.MachineStateFailed && last.ErrorCode == code.String()
 }
 
-// until is the time left to t, and at least a moment, so that a deadline is never slept over.
+// until is the time left to t, and at least a moment, so that no deadline is missed.
 func until(w World, t time.Time) time.Duration { return max(t.Sub(w.Now), time.Millisecond) }

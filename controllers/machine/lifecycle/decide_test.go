@@ -55,7 +55,7 @@ func TestEveryBadInputSaysWhatToDo(t *testing.T) {
 func TestBackoff(t *testing.T) {
 	type failure struct {
 		code  driver.Code
-		after time.Duration // that the cloud asks for
+		after time.Duration // that the cloud requests
 	}
 	for name, tc := range map[string]struct {
 		failures []failure
@@ -77,7 +77,7 @@ func TestBackoff(t *testing.T) {
 			failures: []failure{{code: driver.Internal}, {code: driver.Internal}, {code: driver.ResourceExhausted}, {code: driver.Internal}, {code: driver.Internal}},
 			waits:    seconds(5, 10, 600, 5, 10),
 		},
-		"the cloud asks for more, and for less": {
+		"the cloud requests a longer wait, and a shorter one": {
 			failures: []failure{{driver.Unavailable, time.Minute}, {driver.Unavailable, time.Minute}, {driver.Unavailable, time.Second}, {driver.ResourceExhausted, time.Second}, {driver.ResourceExhausted, time.Hour}},
 			waits:    seconds(60, 60, 20, 600, 3600),
 		},

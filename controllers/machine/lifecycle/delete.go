@@ -9,7 +9,7 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/driver"
 )
 
-// decideDelete takes a machine apart: its token, the pods on its Node, its VM, its Node, and last our finalizer.
+// decideDelete removes what belongs to a machine: its token, the pods on its Node, its VM, its Node, and last our finalizer.
 func decideDelete(w World) Verdict {
 	if !hasFinalizer(w.Machine) {
 		return rest(0)
@@ -30,8 +30,8 @@ func decideDelete(w World) Verdict {
 	return removeNode(w)
 }
 
-// beginDelete says that the machine is being deleted. The token of a VM that has not joined goes first, while the machine
-// still tells of it; or last, if the target cluster does not answer, for which nobody waits.
+// beginDelete records that the machine is being deleted. The token of a VM that has not joined is deleted first, while the machine
+// still has a record of it; or last, if the target cluster does not answer, because the deletion does not wait for that.
 func beginDelete(w World) Verdict {
 	if mayHaveToken(w) && w.Drain.State == drain.Unknown {
 		return do(DropToken)
@@ -55,7 +55,7 @@ func beginDelete(w World) Verdict {
 	return v
 }
 
-// noteToken notes a token that is there still, before the machine says that it goes, and no more that it has not joined.
+// noteToken records a token that still exists, before the machine records its deletion in place of the fact that it has not joined.
 func noteToken(w World, m *v1alpha1.Machine) {
 	if mayHaveToken(w) {
 		annotate(m, v1alpha1.AnnotationTokenLeft, "true")
@@ -101,7 +101,7 @@ func removeVM(w World) (v Verdict, wait bool) {
 	return Verdict{Do: Save, Machine: found}, true
 }
 
-// reportLeft says that a VM that the provider ID names is not the machine's, and stays.
+// reportLeft records that a VM that the provider ID names is not the machine's and is not deleted.
 func reportLeft(w World) (v Verdict, wait bool) {
 	text := "Deleting machine from cloud provider" + leftAlone(w)
 	if !w.VM.Left || w.Machine.Status.LastOperation.Description == text {
@@ -112,7 +112,7 @@ func reportLeft(w World) (v Verdict, wait bool) {
 	return Verdict{Do: Save, Machine: m, Events: []Event{{Reason: v1alpha1.EventNotOwned, Message: text}}}, true
 }
 
-// waitToDelete leaves the cloud alone for now.
+// waitToDelete waits until the cloud may be asked again.
 func waitToDelete(w World, b backoff) Verdict {
 	code, message, isLost := b.lastFailure(w.Machine, v1alpha1.MachineOperationDelete)
 	if !isLost {
@@ -140,8 +140,8 @@ func missingForCloud(w World) (code driver.Code, missing string) {
 	return driver.NotFound, missing
 }
 
-// removeNode removes the Node, which nothing stands behind any more, and what else is left in its cluster, and then lets the
-// machine go.
+// removeNode deletes the Node, whose VM does not exist any more, and what else is left in its cluster, and then removes the
+// finalizer of the machine.
 func removeNode(w World) Verdict {
 	if NodeName(w.Machine) != "" && !w.NoTarget {
 		switch w.Node.State {
@@ -154,7 +154,7 @@ func removeNode(w World) Verdict {
 				return do(DeleteNode)
 			case toFind == FindNodeRivals:
 				return do(toFind)
-			} // else the cloud, which has no VM any more, would have to say whose it was
+			} // else only the cloud could show whose Node it was, and it has no VM any more
 		}
 	}
 	if w.Token != TokenAbsent && w.Machine.Annotations[v1alpha1.AnnotationTokenLeft] != "" && !w.NoTarget {
@@ -177,7 +177,7 @@ func deleted(w World) string {
 	}
 }
 
-// failDelete writes down why the VM is still there, and when it is tried again.
+// failDelete records why the VM still exists, and when its deletion is tried again.
 func failDelete(w World, code driver.Code, message string) Verdict {
 	m := w.Machine.DeepCopy()
 	keepNote(m, w.VM)

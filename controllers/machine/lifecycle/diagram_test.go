@@ -26,7 +26,7 @@ const (
 // step is what a machine does in one scenario, or in one pass: it stays in its phase or goes to another.
 type step struct {
 	from, to v1alpha1.MachinePhase
-	// ends says that our finalizer goes, and so the machine.
+	// ends reports whether our finalizer goes, and so the machine.
 	ends bool
 }
 
@@ -39,7 +39,7 @@ func stepOf(w World, v Verdict) step {
 	return s
 }
 
-// leads says whether a step leads anywhere.
+// leads reports whether a step leads anywhere.
 func (s step) leads() bool { return s.from != s.to || s.ends }
 
 // lived are the steps that machines took in TestALifeEndsRight, and the action that led there.
@@ -51,20 +51,20 @@ func everyStepIsReported(t *testing.T) {
 	steps := reportedSteps(t)
 	for step, action := range lived {
 		if step.leads() && !slices.ContainsFunc(steps, func(reported reportedStep) bool { return reported.step == step }) {
-			t.Errorf("a machine went from %s to %s (ends: %t) with %s: expected a scenario in testdata that tells of it",
+			t.Errorf("a machine went from %s to %s (ends: %t) with %s: expected a scenario in testdata for it",
 				phaseName(step.from), phaseName(step.to), step.ends, action)
 		}
 	}
 }
 
-// reportedStep is a step that a scenario tells of.
+// reportedStep is a step of a scenario.
 type reportedStep struct {
 	step
 
 	scenario string
 	action   Action
 	event    string // "" for none
-	byHand   bool   // nothing leads there but somebody who changes what only the controller should
+	byHand   bool   // only a client that changes what only the controller should leads there
 }
 
 // reportedSteps decides on all scenarios.
@@ -93,7 +93,7 @@ func TestDiagram(t *testing.T) {
 		if phase != v1alpha1.MachineTerminating && !slices.ContainsFunc(steps, func(s reportedStep) bool {
 			return s.from == phase && s.to == v1alpha1.MachineTerminating
 		}) {
-			t.Errorf("no scenario tells what happens when a machine in phase %s is deleted", phaseName(phase))
+			t.Errorf("no scenario has the deletion of a machine in phase %s", phaseName(phase))
 		}
 	}
 	page, err := os.ReadFile(diagramPage)
@@ -107,7 +107,7 @@ func TestDiagram(t *testing.T) {
 	}
 	for _, phase := range phases {
 		if row := fmt.Sprintf("\n| %s | ", phaseName(phase)); !strings.Contains(before, row) {
-			t.Errorf("%s: expected a row that says what %s means", diagramPage, phaseName(phase))
+			t.Errorf("%s: expected a row with the meaning of %s", diagramPage, phaseName(phase))
 		}
 	}
 	want := diagram(phases, steps)
@@ -194,7 +194,7 @@ func eventsOf(steps []reportedStep) (events []string) {
 	return events
 }
 
-// describePhase tells what is done in a phase, and what leads out of it.
+// describePhase describes what is done in a phase, and what leads out of it.
 func describePhase(line func(string, ...any), phases []v1alpha1.MachinePhase, steps []reportedStep, phase v1alpha1.MachinePhase) {
 	var actions []string
 	for _, s := range steps {
@@ -216,7 +216,7 @@ func describePhase(line func(string, ...any), phases []v1alpha1.MachinePhase, st
 	}
 }
 
-// row tells when machines go to another phase with an Event: the names of the scenarios.
+// row has the causes for which machines enter another phase with an Event: the names of the scenarios.
 func row(line func(string, ...any), to v1alpha1.MachinePhase, event string, steps []reportedStep) {
 	var whens []string
 	for _, s := range steps {

@@ -9,15 +9,15 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machinefacts"
 )
 
-// markNode says on the Node that its machine is being deleted, before anything else does: only until then does the phase
-// tell why. wait is false when it is said, or cannot be.
+// markNode records on the Node that its machine is being deleted, before anything else does: only until then does the phase show
+// why. wait is false when it is recorded, or cannot be.
 func markNode(w World) (v Verdict, wait bool) {
-	if w.Drain.State != drain.Unknown { // nobody waits for a target cluster that does not answer
+	if w.Drain.State != drain.Unknown { // the deletion does not wait for a target cluster that does not answer
 		return Verdict{}, false
 	}
 	switch toFind, has := drainable(w); {
 	case toFind == FindVM:
-		return Verdict{}, false // the drain asks the cloud, when the machine says that it is being deleted
+		return Verdict{}, false // the drain asks the cloud, once the machine records its deletion
 	case toFind != "":
 		return do(toFind), true
 	case !has || machinefacts.IsTerminating(w.Node.Node):
@@ -26,7 +26,7 @@ func markNode(w World) (v Verdict, wait bool) {
 	return do(MarkNode), true
 }
 
-// NodeReason is the reason of the condition with which a Node says that its machine is being deleted.
+// NodeReason returns the reason of the condition that a Node has while its machine is being deleted.
 func NodeReason(m *v1alpha1.Machine) string {
 	if m.Status.CurrentStatus.Phase == v1alpha1.MachineFailed {
 		return v1alpha1.NodeReasonUnhealthy
@@ -34,8 +34,8 @@ func NodeReason(m *v1alpha1.Machine) string {
 	return v1alpha1.NodeReasonScaleDown
 }
 
-// drainable reports whether the machine has a Node that is to be drained; toFind is what has to be found out first. There is
-// none when the VM is going already.
+// drainable reports whether the machine has a Node that has to be drained; toFind is what has to be found out first. There is
+// none when the VM is being deleted already.
 func drainable(w World) (toFind Action, has bool) {
 	if w.NoTarget || w.Machine.Spec.ProviderID == "" && NodeName(w.Machine) == "" || w.VM.State == VMAbsent || w.VM.State == VMEnding {
 		return "", false
@@ -51,7 +51,7 @@ func drainable(w World) (toFind Action, has bool) {
 	return toFind, owns
 }
 
-// drainNode empties the Node before its VM goes; wait is false when the VM may go.
+// drainNode drains the Node before its VM is deleted; wait is false when the VM may be deleted.
 func drainNode(w World) (v Verdict, wait bool) {
 	switch {
 	case w.Drain.State.Ended():
@@ -65,7 +65,7 @@ func drainNode(w World) (v Verdict, wait bool) {
 		_, missing := missingForCloud(w)
 		switch {
 		case missing != "" || isLater:
-			return Verdict{}, false // removeVM says so, and waits
+			return Verdict{}, false // removeVM reports that, and waits
 		case !w.Secret.Read:
 			return do(ReadSecret), true
 		}
@@ -80,7 +80,7 @@ func drainNode(w World) (v Verdict, wait bool) {
 	return do(DrainNode), true
 }
 
-// nameNode writes down the name of the Node of a machine that has lost it, or was given a VM by its user.
+// nameNode records the name of the Node of a machine that has lost it, or was given a VM by its user.
 func nameNode(w World) Verdict {
 	m := w.Machine.DeepCopy()
 	if m.Labels == nil {
@@ -90,7 +90,7 @@ func nameNode(w World) Verdict {
 	return Verdict{Do: Save, Machine: m}
 }
 
-// reportProgress rests until the drain goes on, and says how far it is.
+// reportProgress rests until the drain continues, and reports its progress.
 func reportProgress(w World) Verdict {
 	if w.Drain.Text == "" {
 		return rest(w.Drain.Wake)
@@ -111,11 +111,10 @@ func reportProgress(w World) Verdict {
 	return v
 }
 
-// undrainedPause is when the drain of a Node whose VM stays is begun again that ended with pods left.
+// undrainedPause is the wait before a drain is begun again that has ended with pods left, of a Node whose VM stays.
 const undrainedPause = time.Minute
 
-// PreservedDrainOf is what a verdict on the drain of a preserved machine's Node says to the rest of its life, and what was
-// told by then.
+// PreservedDrainOf returns how far the drain of a preserved machine's Node is, and what was reported of it.
 func PreservedDrainOf(now time.Time, reported drain.Reported, v drain.Verdict) (PreservedDrain, drain.Reported) {
 	var report drain.Report
 	switch {
@@ -140,8 +139,7 @@ func PreservedDrainOf(now time.Time, reported drain.Reported, v drain.Verdict) (
 	return p, reported
 }
 
-// UpdateDrainOf is what a verdict on the drain of a Node that is to be updated in place says to the rest of its machine's life,
-// and what was told by then.
+// UpdateDrainOf returns how far the drain of a Node before its in-place update is, and what was reported of it.
 func UpdateDrainOf(now time.Time, reported drain.Reported, v drain.Verdict) (drain.Report, drain.Reported) {
 	switch {
 	case v.Do != drain.Rest:
@@ -155,14 +153,14 @@ func UpdateDrainOf(now time.Time, reported drain.Reported, v drain.Verdict) (dra
 	return drain.EndForUpdate(v), reported
 }
 
-// wasAfterVM says that the VM, or what is needed to delete it, has been asked for before: the drain had ended by then, and
-// somebody has told how.
+// wasAfterVM reports whether the VM, or what is needed to delete it, was requested before: the drain had ended by then, and
+// its end was reported.
 func wasAfterVM(w World) bool {
 	last := w.Machine.Status.LastOperation
 	return len(readBackoff(w).Codes) > 0 || last.Type == v1alpha1.MachineOperationDelete && last.ErrorCode != ""
 }
 
-// reportEnd says how the drain has ended, where there was something to drain.
+// reportEnd reports how the drain has ended, where there was something to drain.
 func reportEnd(w World) (v Verdict, wait bool) {
 	if !w.Drain.Ending || w.Machine.Status.LastOperation.Description == w.Drain.Text || wasAfterVM(w) {
 		return Verdict{}, false

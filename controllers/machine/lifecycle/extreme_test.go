@@ -13,7 +13,7 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/testkit/worlds"
 )
 
-// Whatever numbers and times a client has written on a machine, there is a verdict, and the verdict does not ask for another pass
+// Whatever numbers and times a client has written on a machine, there is a verdict, and the verdict does not request another pass
 // at once.
 func TestAbsurdNumbers(t *testing.T) {
 	duration := func(t *rapid.T, name string) *metav1.Duration {
@@ -54,7 +54,7 @@ func TestAbsurdNumbers(t *testing.T) {
 			m.DeletionTimestamp = new(moment(t, "deletion"))
 		}
 		w.Node.State = rapid.SampledFrom([]NodeState{NodeUnseen, NodeAbsent}).Draw(t, "Node")
-		w.Disruption = rapid.SampledFrom([]DisruptionFact{DisruptionPending, DisruptionAllowed, DisruptionUnneeded}).Draw(t, "permit")
+		w.Disruption = rapid.SampledFrom([]DisruptionFact{DisruptionPending, DisruptionAllowed, DisruptionUnneeded}).Draw(t, "disruption")
 		v := EndAside(w, Decide(w))
 		if v.Do == "" || v.Wake < 0 {
 			t.Fatalf("verdict %+v", v)

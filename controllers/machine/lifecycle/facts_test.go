@@ -28,7 +28,7 @@ var facts = map[string]func(w *World, value string) error{
 	"class":      setClass,      // class: none, not held, being deleted, without a driver; class: {nodeTemplate: {}}
 	"secret":     setSecret,     // secret: not read, missing, foreign, empty, too large for a VM; boot with %3C%3CBOOTSTRAP_TOKEN%3E%3E is user data
 	"vm":         setVM,         // vm: absent, gone (as DeleteMachine has reported), uninitialized, present, ending since 1s, asked 2s, hidden; vm: present {NodeName: ""}; vm: absent, another one left
-	"note":       setNote,       // note: half of it; the driver has left it with its last answer, which vm or cloud tells
+	"note":       setNote,       // note: half of it; the driver has left it with its last answer, which vm or cloud gives
 	"rivals":     setRivals,     // rivals: none for the Node, some for the VM; what a live list has shown
 	"node":       setNode,       // node: named, absent, ready; more words change a Node that is there, see nodeWords
 	"on node":    setOnNode,     // on node: {metadata: {labels: {a: b}}} is merged into the Node that is there
@@ -39,12 +39,12 @@ var facts = map[string]func(w *World, value string) error{
 	"disruption": setDisruption, // disruption: allowed, unneeded
 	"token":      setToken,      // token: present, absent
 	"cloud":      setFailure,    // cloud: create_machine Internal; and retry-after 1m
-	"backoff":    setBackoff,    // backoff: until 15s, step 10s, after Internal Unavailable, told NotFound
+	"backoff":    setBackoff,    // backoff: until 15s, step 10s, after Internal Unavailable, reported NotFound
 	"trouble":    setTrouble,    // trouble: PermissionDenied; an API server refuses something
-	"drain":      setDrain,      // drain: going on, stuck, drained, given up; and "…" what is told of it
+	"drain":      setDrain,      // drain: going on, stuck, drained, given up; and "…" the text of its report
 	"inputs":     setInputs,     // inputs: changed; class or secret, since the cloud failed
 	"set":        setSet,        // set: old, new; without this line it is not seen
-	// drain for update: going on, stuck, drained, given up; and "…" what is told of it
+	// drain for update: going on, stuck, drained, given up; and "…" the text of its report
 	"drain for update": setUpdateDrain,
 }
 
@@ -53,7 +53,7 @@ func setNow(w *World, value string) (err error) {
 	return err
 }
 
-// moment is a time, told as what has passed since the creation of the machine.
+// moment is a time, given as the duration since the creation of the machine.
 func moment(value string) (time.Time, error) {
 	d, err := time.ParseDuration(value)
 	return born.Add(d), err
@@ -337,10 +337,10 @@ func setBackoff(w *World, value string) error {
 			step = text
 		case "after":
 			codes = text
-		case "told":
+		case "reported":
 			known = text
 		default:
-			return fmt.Errorf("expected until, step, after or told, got %q", part)
+			return fmt.Errorf("expected until, step, after or reported, got %q", part)
 		}
 	}
 	until, err1 := moment(at)

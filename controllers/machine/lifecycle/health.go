@@ -15,60 +15,7 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/bounded"
 )
 
-// decideHealth follows the Node of a machine that has a VM: it waits for it to join, mirrors its conditions, and notes
-// when it becomes unhealthy and when it recovers.
-func decideHealth(w World) Verdict {
-	phase := w.Machine.Status.CurrentStatus.Phase
-	switch w.Node.State {
-	case NodeNamed:
-		return do(FindNode)
-	case NodeUnseen:
-		if phase == v1alpha1.MachineRunning || isOverdue(w) || isUpdateOverdue(w) || isToBeGivenUp(w) || isLookDue(w) {
-			return do(FindNode) // what follows needs more than a cache that does not show it
-		}
-		return waitForNode(w, w.Machine.DeepCopy())
-	case NodeAbsent:
-		return nodeMissing(w)
-	case NodePresent:
-	}
-	if v, wait := findOwner(w); wait {
-		return v
-	}
-	if isForeign(w, w.Machine) {
-		return nodeForeign(w)
-	}
-	if w.Node.Node.DeletionTimestamp != nil {
-		return do(DeleteMachine).with(v1alpha1.EventNodeDeleted, fmt.Sprintf("Node %q was deleted, and its machine goes with it", w.Node.Node.Name))
-	}
-	m := w.Machine.DeepCopy()
-	mirror(m, w.Node.Node)
-	reason, healthy := health(w)
-	switch {
-	case !isClaimed(w):
-		return do(ClaimNode) // first of all: the slot label is what has the Node followed
-	case isGivenUp(w):
-		return Verdict{Do: Rest, Machine: m}
-	}
-	if v, isUpdated := decideUpdate(w, m, healthy); isUpdated {
-		return v
-	}
-	if v, wait := awaitSetUp(w, m); healthy && wait {
-		return v
-	}
-	switch {
-	case healthy && phase != v1alpha1.MachineRunning && mayHaveToken(w):
-		return do(DropToken)
-	case healthy && phase != v1alpha1.MachineRunning:
-		return becameHealthy(w, m)
-	case healthy:
-		return Verdict{Do: Rest, Machine: m}
-	case phase == v1alpha1.MachineRunning:
-		return becameUnhealthy(w, m, fmt.Sprintf("Node %q is not healthy: %s", w.Node.Node.Name, reason))
-	}
-	return waitForNode(w, m)
-}
-
-// isClaimed says that the Node has our finalizer, the machine's name and its slot.
+// isClaimed reports whether the Node has our finalizer, the machine's name and its slot.
 func isClaimed(w World) bool {
 	if w.Node.State != NodePresent {
 		return false
@@ -76,13 +23,13 @@ func isClaimed(w World) bool {
 	return wantedNode(w).IsTied(w.Node.Node)
 }
 
-// neverJoined says that the machine has not been a healthy Node yet.
+// neverJoined reports whether the machine has not been a healthy Node yet.
 func neverJoined(m *v1alpha1.Machine) bool {
 	last := m.Status.LastOperation
 	return last.Type == "" || last.Type == v1alpha1.MachineOperationCreate && last.State != v1alpha1.MachineStateSuccessful
 }
 
-// waitForNode rests until the Node changes, or gives a machine up that has waited for longer than it may.
+// waitForNode rests until the Node changes. The machine fails when it has waited for longer than it may.
 func waitForNode(w World, m *v1alpha1.Machine) Verdict {
 	switch m.Status.CurrentStatus.Phase { //nolint:exhaustive // all others have run, and wait for nothing but their Node
 	case v1alpha1.MachinePending:
@@ -93,7 +40,7 @@ func waitForNode(w World, m *v1alpha1.Machine) Verdict {
 	}
 	if !isOverdue(w) {
 		if m.Status.LastOperation.State == v1alpha1.MachineStateFailed {
-			awaitNode(w, m) // what kept it from its Node is over
+			awaitNode(w, m) // the cause for which it had no Node is over
 		}
 		wake := until(w, joinDeadline(w))
 		if w.Node.State != NodePresent {
@@ -116,7 +63,7 @@ func waitForNode(w World, m *v1alpha1.Machine) Verdict {
 	return Verdict{Do: Rest, Machine: m, Events: []Event{{Reason: v1alpha1.EventJoinTimedOut, Message: message}}}
 }
 
-// isOverdue says that the machine has waited for its Node for as long as it may.
+// isOverdue reports whether the machine has waited for its Node for as long as it may.
 func isOverdue(w World) bool {
 	return w.Machine.Status.CurrentStatus.Phase == v1alpha1.MachinePending && !w.Now.Before(joinDeadline(w))
 }
@@ -144,8 +91,8 @@ func waitsSince(w World) time.Time {
 	return joinDeadline(w).Add(-machinefacts.CreationTimeout(w.Machine, w.Limits.CreationTimeout))
 }
 
-// joinDeadline is the creation deadline, or, for a VM that was made only after that, one timeout later: what kept the
-// machine from its VM for so long is over, and the VM that it has got at last deserves its time.
+// joinDeadline is the creation deadline, or, for a VM that was made only after that, one timeout later: what delayed
+// the VM is over, and the VM gets the whole timeout to join.
 func joinDeadline(w World) time.Time {
 	deadline, pending := creationDeadline(w), w.Machine.Status.CurrentStatus.LastUpdateTime.Time
 	if pending.Before(deadline) {
@@ -154,33 +101,7 @@ func joinDeadline(w World) time.Time {
 	return pending.Add(machinefacts.CreationTimeout(w.Machine, w.Limits.CreationTimeout))
 }
 
-func nodeMissing(w World) Verdict {
-	m := w.Machine.DeepCopy()
-	if m.Status.CurrentStatus.Phase != v1alpha1.MachineRunning {
-		return waitForNode(w, m)
-	}
-	return becameUnhealthy(w, m, fmt.Sprintf("Node %q does not exist any more", NodeName(m)))
-}
-
-// nodeForeign is for a machine under whose Node's name another VM has joined. To one that has run that is an ailment like any
-// other: it may pass, and it may have struck many.
-func nodeForeign(w World) Verdict {
-	m := w.Machine.DeepCopy()
-	switch m.Status.CurrentStatus.Phase { //nolint:exhaustive // all others have run
-	case v1alpha1.MachineFailed:
-		return rest(0) // given up already
-	case v1alpha1.MachinePending:
-		if isNameless(w.Node.Node) {
-			return awaitProviderID(w, m)
-		}
-		return failCreate(w, m, driver.Internal, foreignNodeMessage(m, w.Node.Node))
-	case v1alpha1.MachineRunning:
-		return becameUnhealthy(w, m, ailment(w, m))
-	}
-	return waitForNode(w, m)
-}
-
-// withoutProviderID adds to what is said of a VM whose Node does not join that a Node has joined which says of no VM that it is its.
+// withoutProviderID returns the remark on a VM whose Node does not join that a Node without a provider ID has joined.
 func withoutProviderID(w World, m *v1alpha1.Machine) string {
 	if w.Node.State != NodePresent || !isNameless(w.Node.Node) {
 		return ""
@@ -188,7 +109,7 @@ func withoutProviderID(w World, m *v1alpha1.Machine) string {
 	return "; " + foreignNodeMessage(m, w.Node.Node)
 }
 
-// awaitProviderID waits for a Node that has joined to say of which VM it is.
+// awaitProviderID waits until a Node that has joined names its VM.
 func awaitProviderID(w World, m *v1alpha1.Machine) Verdict {
 	v := waitForNode(w, m)
 	if m.Status.CurrentStatus.Phase == v1alpha1.MachinePending {
@@ -210,8 +131,8 @@ func becameUnhealthy(w World, m *v1alpha1.Machine, message string) Verdict {
 	return Verdict{Do: Rest, Machine: m, Events: []Event{{Reason: v1alpha1.EventNodeUnhealthy, Message: message}}}
 }
 
-// becameHealthy says that the Node is healthy, for the first time or again. Either is a health check: what the cluster-autoscaler
-// finds to be created has no Node yet.
+// becameHealthy records that the Node is healthy, for the first time or again. Either is a health check: to the cluster-autoscaler a
+// machine whose last operation is Create has no Node yet.
 func becameHealthy(w World, m *v1alpha1.Machine) Verdict {
 	event := Event{Reason: v1alpha1.EventNodeHealthy, Message: fmt.Sprintf("Node %q is healthy again", w.Node.Node.Name)}
 	op := v1alpha1.LastOperation{
@@ -228,7 +149,7 @@ func becameHealthy(w World, m *v1alpha1.Machine) Verdict {
 	return Verdict{Do: Save, Machine: m, Events: []Event{event}}
 }
 
-// health judges the Node: Ready must be True, none of the listed conditions may be other than False, and a machine that
+// health returns whether the Node is healthy, and why it is not: Ready must be True, none of the listed conditions may be other than False, and a machine that
 // has not been running yet also waits for the critical components.
 func health(w World) (reason string, healthy bool) {
 	node := w.Node.Node

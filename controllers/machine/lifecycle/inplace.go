@@ -12,30 +12,30 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machinefacts"
 )
 
-// decideUpdate follows the update in place of the machine's Node, which the Node tells of; ok is false when its health has
-// the say. While it is updated, and when that has failed, the Node's health does not count: it may restart.
-func decideUpdate(w World, m *v1alpha1.Machine, healthy bool) (v Verdict, ok bool) {
-	phase, result := m.Status.CurrentStatus.Phase, inplace.Result(w.Node.Node)
+// checkUpdate decides when the in-place update of the Node begins or ends, while it lasts, and when it has failed. The Node's health
+// does not count then: the Node may restart.
+func checkUpdate(w World) (v Verdict, decided bool) {
+	phase, result := w.Machine.Status.CurrentStatus.Phase, inplace.Result(w.Node.Node)
 	isUpdating, hasFailed := phase == v1alpha1.MachineInPlaceUpdating, phase == v1alpha1.MachineInPlaceUpdateFailed
 	runs := phase == v1alpha1.MachineRunning
 	switch {
 	case result == v1alpha1.UpdateResultSuccessful && (isUpdating || hasFailed):
-		return updateSucceeded(w, m), true
+		return updateSucceeded(w, observed(w)), true
 	case result == v1alpha1.UpdateResultFailed && (isUpdating || runs):
-		return updateFailed(w, m, fmt.Sprintf("Node %q could not be updated in place%s", w.Node.Node.Name, inplace.WhyFailed(w.Node.Node))), true
-	case inplace.IsDrained(w.Node.Node) && (runs && healthy || hasFailed):
-		return beginUpdate(w, m), true
+		return updateFailed(w, observed(w), fmt.Sprintf("Node %q could not be updated in place%s", w.Node.Node.Name, inplace.WhyFailed(w.Node.Node))), true
+	case inplace.IsDrained(w.Node.Node) && (runs && isHealthy(w) || hasFailed):
+		return beginUpdate(w, observed(w)), true
 	case isUpdating, hasFailed:
-		return waitForNode(w, m), true
+		return waitForNode(w, observed(w)), true
 	case phase == v1alpha1.MachineFailed && inplace.IsUnfinished(w.Node.Node):
-		return Verdict{Do: Rest, Machine: m}, true // healthy as it may be, it is not what it should be
+		return Verdict{Do: Rest, Machine: observed(w)}, true // healthy or not, the Node does not have the template of its machine
 	}
 	return Verdict{}, false
 }
 
-// beginUpdate says that the Node is drained. When that is written, the Node tells whoever updates it to begin.
+// beginUpdate records that the Node is drained. When that is written, the Node is marked as ready for the agent.
 func beginUpdate(w World, m *v1alpha1.Machine) Verdict {
-	message := inplace.Reported(w.Node.Node) + " It is updated in place now"
+	message := inplace.Reported(w.Node.Node) + " The in-place update begins"
 	setPhase(w, m, v1alpha1.MachineInPlaceUpdating, true)
 	setOperation(w, m, v1alpha1.LastOperation{
 		Type: v1alpha1.MachineOperationInPlaceUpdate, State: v1alpha1.MachineStateProcessing, Description: message,
@@ -52,7 +52,7 @@ func updateSucceeded(w World, m *v1alpha1.Machine) Verdict {
 	return Verdict{Do: Save, Machine: m, Events: []Event{{Reason: v1alpha1.EventInPlaceUpdated, Message: message}}}
 }
 
-// updateFailed has the machine wait for somebody to mend it, or to be replaced as one that is unhealthy.
+// updateFailed records the failure. The machine then waits for a user to correct the cause, or is replaced as an unhealthy one.
 func updateFailed(w World, m *v1alpha1.Machine, message string) Verdict {
 	setPhase(w, m, v1alpha1.MachineInPlaceUpdateFailed, true)
 	_, m.Status.CurrentStatus.TimeoutActive = machinefacts.HealthDeadline(m, w.Limits.HealthTimeout)
@@ -62,7 +62,7 @@ func updateFailed(w World, m *v1alpha1.Machine, message string) Verdict {
 	return Verdict{Do: Save, Machine: m, Events: []Event{{Reason: v1alpha1.EventInPlaceFailed, Message: message}}}
 }
 
-// awaitUpdate rests until the Node is updated, or is back after that, or that has taken too long. Before that follows, the Node
+// awaitUpdate rests until the Node is updated, or healthy after that, or the timeout is over. Before a timeout has an effect, the Node
 // is read live: a cache that is late must not end an update that is done.
 func awaitUpdate(w World, m *v1alpha1.Machine) Verdict {
 	name, timeout := NodeName(m), machinefacts.InPlaceUpdateTimeout(m, w.Limits.InPlaceUpdateTimeout)
@@ -72,23 +72,23 @@ func awaitUpdate(w World, m *v1alpha1.Machine) Verdict {
 	case w.Node.State == NodePresent && !w.Node.Live:
 		return do(FindNode)
 	case m.Status.CurrentStatus.Phase == v1alpha1.MachineInPlaceUpdateSuccessful:
-		return becameUnhealthy(w, m, fmt.Sprintf("%s, %s after its update in place", ailment(w, m), timeout))
+		return becameUnhealthy(w, m, fmt.Sprintf("%s, %s after its update in place", notReadyReason(w, m), timeout))
 	}
 	return updateFailed(w, m, fmt.Sprintf("Node %q was not updated in place within the timeout of %s", name, timeout))
 }
 
-// isUpdateOverdue says that the Node's update, or its return from that, has taken longer than it may.
+// isUpdateOverdue reports whether the Node's update, or its return from that, has taken longer than it may.
 func isUpdateOverdue(w World) bool {
 	phase := w.Machine.Status.CurrentStatus.Phase
 	return (phase == v1alpha1.MachineInPlaceUpdating || phase == v1alpha1.MachineInPlaceUpdateSuccessful) && !w.Now.Before(updateDeadline(w))
 }
 
-// updateDeadline is until when the update, or the return from that, may take.
+// updateDeadline returns until when the update, or the return from it, may take.
 func updateDeadline(w World) time.Time {
 	return machinefacts.InPlaceUpdateDeadline(w.Machine, w.Limits.InPlaceUpdateTimeout)
 }
 
-// updateInPlace is what the Node is to carry for its update in place.
+// updateInPlace returns what the Node has to carry for its in-place update.
 func updateInPlace(w World, v Verdict, node *corev1.Node) inplace.Verdict {
 	m := w.Machine
 	if v.Machine != nil {
@@ -98,13 +98,13 @@ func updateInPlace(w World, v Verdict, node *corev1.Node) inplace.Verdict {
 	if w.UpdateDrain.State.Ended() {
 		drained = w.UpdateDrain.Text
 	}
-	// Nobody moves a machine that nobody controls, and one whose set is not seen may be about to move.
+	// A machine without a controller changes no set, and one whose set is not in the cache may be about to.
 	inOldSet := w.Marks == nil && w.Disruption != DisruptionUnneeded || w.Marks != nil && w.Marks.IsOld
 	return inplace.Decide(inplace.World{Now: w.Now, Machine: m, Node: node, InOldSet: inOldSet, NoComponentsTaint: w.NoComponentsTaint, Drained: drained})
 }
 
-// reportUpdateDrain adds to a verdict on a machine that runs how far the drain before its update is, and that it has ended
-// when the Node is not selected any more. One that is unhealthy goes on to say that.
+// reportUpdateDrain adds to a verdict on a running machine how far the drain before its update is, and that it has ended when the
+// Node is not selected any more. An unhealthy machine keeps the report of its health.
 func reportUpdateDrain(w World, v Verdict) Verdict {
 	m, r := w.Machine, w.UpdateDrain
 	if v.Machine != nil {
@@ -126,7 +126,7 @@ func reportUpdateDrain(w World, v Verdict) Verdict {
 			v = v.with(v1alpha1.EventDrainBlocked, r.Text)
 		}
 	case r.State == drain.Unknown && last.Type == v1alpha1.MachineOperationDrainNode:
-		op.State, op.Description = v1alpha1.MachineStateSuccessful, "The Node is not to be drained any more"
+		op.State, op.Description = v1alpha1.MachineStateSuccessful, "Drain of the Node ended: the Node is not selected for an in-place update any more"
 	default:
 		return v
 	}

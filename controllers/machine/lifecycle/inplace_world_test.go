@@ -37,7 +37,7 @@ type updating struct {
 	steady  bool // nothing fails, and nothing is broken off
 }
 
-// TestUpdatesInPlaceEndRight checks after each write that nobody is told to begin before the Node is empty and has a deadline, that
+// TestUpdatesInPlaceEndRight checks after each write that the agent does not begin before the Node is empty and has a deadline, that
 // nothing is forgotten before it has had its effect, and in the end that an update that was asked for is done.
 func TestUpdatesInPlaceEndRight(t *testing.T) {
 	reached := map[string]int{}
@@ -69,7 +69,7 @@ func TestUpdatesInPlaceEndRight(t *testing.T) {
 
 func (u *updating) chance(n int) bool { return u.random.IntN(n) == 0 }
 
-// change has somebody write the Node.
+// change writes the Node as another client.
 func (u *updating) change(change func(n *corev1.Node)) {
 	u.before = u.node
 	u.node = u.node.DeepCopy()
@@ -144,7 +144,7 @@ func (u *updating) rollout() {
 	}
 }
 
-// agent does what it is told, or fails.
+// agent updates a Node that is ready for it, or fails.
 func (u *updating) agent() {
 	if machinefacts.InPlaceStage(u.node) != v1alpha1.NodeReasonReadyForUpdate || u.node.Labels[v1alpha1.LabelUpdateResult] != "" {
 		return
@@ -247,9 +247,9 @@ func (u *updating) patch(patch *nodesync.Patch) {
 	isNew := machinefacts.InPlaceStage(was) != machinefacts.InPlaceStage(u.node)
 	switch stage := machinefacts.InPlaceStage(u.node); {
 	case isNew && stage == v1alpha1.NodeReasonDrainSuccessful && (u.pods > 0 || !u.node.Spec.Unschedulable):
-		u.Fatalf("the Node says that it is drained: %d pods, cordoned: %v", u.pods, u.node.Spec.Unschedulable)
+		u.Fatalf("the Node has the condition of a drained one: %d pods, cordoned: %v", u.pods, u.node.Spec.Unschedulable)
 	case isNew && stage == v1alpha1.NodeReasonReadyForUpdate && (phase != v1alpha1.MachineInPlaceUpdating || u.pods > 0):
-		u.Fatalf("the agent is told to begin: the machine is %s, %d pods", phase, u.pods)
+		u.Fatalf("the Node is ready for the agent: the machine is %s, %d pods", phase, u.pods)
 	}
 	if was.Labels[v1alpha1.LabelUpdateResult] != "" && u.node.Labels[v1alpha1.LabelUpdateResult] == "" && (u.inOld || phase != v1alpha1.MachineRunning) {
 		u.Fatalf("the result is forgotten: the machine is %s, in its old set: %v", phase, u.inOld)
@@ -266,16 +266,16 @@ func (u *updating) store(m *v1alpha1.Machine) {
 	u.machine = m
 	switch is := m.Status.CurrentStatus.Phase; {
 	case is == v1alpha1.MachineFailed:
-		u.Fatalf("the machine is given up without a permit: it was %s", was)
+		u.Fatalf("the machine has failed without a disruption: it was %s", was)
 	case is == v1alpha1.MachineInPlaceUpdating && was != is && u.pods > 0:
-		u.Fatalf("the machine says that it is updated: %d pods", u.pods)
+		u.Fatalf("the machine records its update: %d pods", u.pods)
 	}
 	if m.Status.CurrentStatus.PreserveExpiryTime == nil {
 		u.Fatalf("that the machine is preserved was forgotten when it became %s", m.Status.CurrentStatus.Phase)
 	}
 }
 
-// settle lets everybody do what is to be done, and expects that to be so in the end.
+// settle runs all controllers until they rest, and expects the update to be complete.
 func (u *updating) settle() {
 	u.steady = true
 	u.rollout()

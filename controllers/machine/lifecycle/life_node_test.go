@@ -9,7 +9,7 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 )
 
-// hasNode says that there is a Node, and that it is not another VM's.
+// hasNode reports whether there is a Node, and that it is not another VM's.
 func (l *life) hasNode() bool { return l.node != nil && l.node.Spec.ProviderID == ownVM.ProviderID }
 
 // isKnown reports whether the Node is known to be the machine's. A Node that has joined while its VM was being deleted, and that

@@ -39,11 +39,11 @@ type life struct {
 	disruption DisruptionFact
 	broken     bool // the pass has ended with an error
 
-	lags bool      // the cache does not show the Node in this pass, and tells when it does
+	lags bool      // the cache does not show the Node in this pass, and reports when it does
 	due  time.Time // when the controller looks at the machine next; zero means when something happens
 }
 
-// enqueue has the machine looked at: something has happened that the controller hears of.
+// enqueue requests a pass: something has happened that the controller observes.
 func (l *life) enqueue() { l.due = l.now }
 
 // ownVM is the machine's.
@@ -123,7 +123,7 @@ func (l *life) run() (wake time.Duration, ended bool) {
 		if v.Do == Rest {
 			return v.Wake, true
 		}
-		if l.broken && rapid.Bool().Draw(l.t, "is told") {
+		if l.broken && rapid.Bool().Draw(l.t, "is reported") {
 			w.Trouble = &Trouble{Code: driver.Unavailable, Message: "no answer"}
 			v := Decide(w)
 			lived[stepOf(w, v)] = v.Do
@@ -290,7 +290,7 @@ func (l *life) ask() {
 	}
 }
 
-// mayGiveUp checks that a machine that has run goes by way of its health timeout, and with a permit.
+// mayGiveUp checks that a machine that has run fails only after its health timeout, and with a disruption.
 func (l *life) mayGiveUp(w World, s step) {
 	waits := s.from == v1alpha1.MachineUnknown || s.from == v1alpha1.MachineInPlaceUpdateFailed
 	hasRun := waits || s.from == v1alpha1.MachineRunning || s.from == v1alpha1.MachineInPlaceUpdating || s.from == v1alpha1.MachineInPlaceUpdateSuccessful
@@ -298,11 +298,11 @@ func (l *life) mayGiveUp(w World, s step) {
 		return
 	}
 	if !waits || s.to != v1alpha1.MachineFailed || w.Disruption == DisruptionPending || w.Node.State == NodePresent && !w.Node.Live {
-		l.t.Fatalf("a machine that has run goes from %s to %s, with permit %d, by %+v", s.from, s.to, w.Disruption, w.Node)
+		l.t.Fatalf("a machine that has run changes from %s to %s, with disruption %d, by %+v", s.from, s.to, w.Disruption, w.Node)
 	}
 }
 
-// setDisruption has whoever decides on permits change its mind.
+// setDisruption changes the decision on the machine's disruption.
 func (l *life) setDisruption(disruption DisruptionFact) {
 	if l.disruption != disruption {
 		l.disruption = disruption
@@ -330,7 +330,7 @@ func (l *life) drain(w *World) {
 }
 
 // unanswered is what becomes of an action that the target cluster does not answer: the pass ends, or, after a while, it goes on
-// and a machine that is to go says so.
+// and a machine that is being deleted records that.
 func (l *life) unanswered(w *World) {
 	l.broken = l.machine.DeletionTimestamp == nil || w.Drain.State.Ended() || rapid.Bool().Draw(l.t, "at first")
 	if !l.broken {
@@ -402,7 +402,7 @@ func aLife(t *rapid.T) {
 				l.displace()
 			}
 		case 11:
-			l.setDisruption(rapid.SampledFrom([]DisruptionFact{DisruptionPending, DisruptionAllowed, DisruptionUnneeded}).Draw(t, "permit"))
+			l.setDisruption(rapid.SampledFrom([]DisruptionFact{DisruptionPending, DisruptionAllowed, DisruptionUnneeded}).Draw(t, "disruption"))
 		case 0:
 			l.boot()
 		case 1:
@@ -431,11 +431,11 @@ func aLife(t *rapid.T) {
 	l.settle()
 }
 
-// settle lets all faults end, of which nobody tells, and has the machine become what it should be. The controller looks at it
+// settle ends all faults, without an event for that, and has the machine become what it should be. The controller looks at it
 // when something happens and when it said that it would, and never else.
 func (l *life) settle() {
 	l.faulty = false
-	l.setDisruption(rapid.SampledFrom([]DisruptionFact{DisruptionAllowed, DisruptionUnneeded}).Draw(l.t, "permit in the end"))
+	l.setDisruption(rapid.SampledFrom([]DisruptionFact{DisruptionAllowed, DisruptionUnneeded}).Draw(l.t, "disruption in the end"))
 	boots := rapid.Bool().Draw(l.t, "boots in the end")
 	for range 40 {
 		if l.machine == nil {
@@ -460,7 +460,7 @@ func (l *life) settle() {
 	l.t.Fatalf("the machine does not come to an end: %+v", l.machine.Status)
 }
 
-// isSettled says that a machine that is not to go has become what it should be.
+// isSettled reports whether a machine that is not to go has become what it should be.
 func (l *life) isSettled() bool {
 	switch phase := l.machine.Status.CurrentStatus.Phase; {
 	case l.machine.DeletionTimestamp != nil:

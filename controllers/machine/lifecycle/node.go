@@ -17,17 +17,17 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machine/preserve"
 )
 
-// PreservedDrain is how far the drain of the Node has come that a failed machine gets which is preserved.
+// PreservedDrain is how far the drain of the Node of a failed, preserved machine is.
 type PreservedDrain struct {
-	// State of the drain. The zero value means that nobody has looked in this pass.
+	// State of the drain. The zero value means that it was not looked at in this pass.
 	State preserve.Drain
 	// Text of it for people, in sentences.
 	Text string
-	// Again is when to look again; zero when an event tells.
+	// Again is when to look again; zero when an event starts the next pass.
 	Again time.Time
 }
 
-// isToBeDeleted says that somebody asks for the deletion of the machine by an annotation, on the Machine or on its Node.
+// isToBeDeleted reports whether an annotation on the Machine or on its Node requests the deletion of the machine.
 func isToBeDeleted(w World) bool {
 	if w.Machine.Annotations[v1alpha1.AnnotationTriggerDeletion] == "true" {
 		return true
@@ -42,7 +42,7 @@ func deletionAskedFor() []Event {
 }
 
 // ownNode returns the machine's Node; nil when it has none, and while it is not known to be the machine's. known is false when
-// it was only not seen: then it may have one.
+// the Node was only not seen: then the machine may have one.
 func ownNode(w World) (node *corev1.Node, known bool) {
 	switch {
 	case w.NoTarget || NodeName(w.Machine) == "" || w.Node.State == NodeAbsent:
@@ -56,8 +56,8 @@ func ownNode(w World) (node *corev1.Node, known bool) {
 	return w.Node.Node, true
 }
 
-// wantedNode is what the Node is to carry for the sake of machine and class. What was refused is left out, so that a
-// template that cannot work keeps no Node from its machine.
+// wantedNode returns what the Node has to carry because of machine and class. What the API server has rejected is left out, so that
+// an invalid template does not prevent the claim of a Node.
 func wantedNode(w World) nodesync.Wanted {
 	wanted := nodesync.Wanted{
 		Machine: v1alpha1.RefOf(w.Machine), Slot: w.Machine.Labels[v1alpha1.LabelSlot], Marks: w.Marks, Applied: nodesync.AppliedOf(w.Machine),
@@ -83,21 +83,21 @@ func preserved(w World, v Verdict) Verdict {
 	return remark(w, v, unknownValue(p))
 }
 
-// tend adds to a verdict on the health of a machine what its Node is to carry. What health says is written first, and
-// then the Node, one request after the other, until it is as it should be.
+// tend adds to a verdict on the health of a machine what its Node has to carry. The machine is written first, and then the Node, one
+// request after the other, until the Node is in sync.
 func tend(w World, v Verdict) Verdict {
 	node, known := ownNode(w)
 	switch {
 	case v.Do == ClaimNode && !isRemembered(w):
 		return remember(w)
 	case v.Do == ClaimNode:
-		// It may be a Node whose name the machine does not know. That it is preserved is first said on the machine.
+		// The machine may not have the name of the Node yet. That it is preserved is recorded on the machine first.
 		main, _ := nodesync.Diff(w.Node.Node, wantedNode(w).Apply(w.Node.Node))
 		return write(w, v, ClaimNode, main)
 	case v.Do != Rest && v.Do != Save:
 		return v
 	case !known && (preserve.Matters(w.Machine) || becomesFailed(w, v)):
-		return do(FindNode) // its Node may have the say
+		return do(FindNode) // the annotation on its Node has precedence
 	}
 	v, p := addPreservation(w, v, node)
 	switch {
@@ -109,7 +109,7 @@ func tend(w World, v Verdict) Verdict {
 		return v
 	}
 	wanted := wantedNode(w)
-	if wanted.Marks != nil && !p.Until.IsZero() { // it is kept from the autoscaler for another reason
+	if wanted.Marks != nil && !p.Until.IsZero() { // another mark keeps the autoscaler from it
 		wanted.Marks = &nodesync.Marks{PreferNoSchedule: wanted.Marks.PreferNoSchedule}
 	}
 	if findCordon(w, node) && !inplace.IsShut(node) {
@@ -135,7 +135,7 @@ func tend(w World, v Verdict) Verdict {
 	return do(toDrain)
 }
 
-// drainOf is the action that empties a Node whose VM stays; Rest when there is nothing to empty, or that was done in this pass.
+// drainOf returns the action that drains a Node whose VM stays; Rest when there is nothing to drain, or it was done in this pass.
 func drainOf(w World, p preserve.Verdict, u inplace.Verdict) Action {
 	switch {
 	case p.Drain && w.PreservedDrain.State == preserve.DrainUnknown:
@@ -151,7 +151,7 @@ func becomesFailed(w World, v Verdict) bool {
 		w.Machine.Status.CurrentStatus.Phase != v1alpha1.MachineFailed
 }
 
-// write has the Node patched, unless it is to be left as it is for now.
+// write has the Node patched, unless this process has to wait before it writes the Node again.
 func write(w World, v Verdict, action Action, patch *nodesync.Patch) Verdict {
 	if w.Now.Before(w.Node.RestUntil) {
 		v.Do = Rest
@@ -160,7 +160,7 @@ func write(w World, v Verdict, action Action, patch *nodesync.Patch) Verdict {
 	return Verdict{Do: action, Patch: patch}
 }
 
-// restWithNode ends the pass with a Node that is as it should be, or as it can be, and looks again when time alone changes
+// restWithNode ends the pass with a Node that is in sync, or as far as the API server accepts, and wakes when time alone changes
 // something.
 func restWithNode(w World, v Verdict, p preserve.Verdict) Verdict {
 	if p.Drain {
@@ -171,27 +171,26 @@ func restWithNode(w World, v Verdict, p preserve.Verdict) Verdict {
 		return remark(w, v, unknownValue(p))
 	}
 	refused := Event{Reason: v1alpha1.EventNodeRefused, Message: fmt.Sprintf(
-		"Node %q does not get what nodeTemplate and virtualCapacity ask for: %s", w.Node.Node.Name, w.Node.Refused)}
+		"API server rejected the values of nodeTemplate and virtualCapacity for Node %q: %s", w.Node.Node.Name, w.Node.Refused)}
 	return remark(w, wakeAt(w, v, w.Node.RefusedUntil), append([]Event{refused}, unknownValue(p)...))
 }
 
-// isRemembered reports whether the machine says of all that goes on the Node now, and that a kubelet must not change, that the
-// fleet has put it there. What goes on the Node before that stays there for ever if this process dies.
+// isRemembered reports whether the machine records everything that is written to the Node now and that a kubelet must not change.
+// What is written to the Node before that is never removed if this process dies.
 func isRemembered(w World) bool {
 	template := wantedNode(w).Template
 	applied := nodesync.AppliedOf(w.Machine)
 	return template == nil || applied.Covers(applied.Asked(w.Node.Node, template))
 }
 
-// remember writes that down.
+// remember writes that record.
 func remember(w World) Verdict {
 	m, applied := w.Machine.DeepCopy(), nodesync.AppliedOf(w.Machine)
 	setApplied(m, applied.With(applied.Asked(w.Node.Node, &m.Spec.NodeTemplateSpec)))
 	return Verdict{Do: Save, Machine: m}
 }
 
-// forget adds to a verdict on a Node that is as it should be that the machine does not say any more what has gone from the
-// Node. It does so only in the pass that has written the Node: that write has another version follow, so that no late one, of a
+// forget removes from the record on the machine what was removed from the Node, where the Node is in sync. It does so only in the pass that has written the Node: that write has another version follow, so that no late one, of a
 // process that has ended, puts anything back.
 func forget(w World, v Verdict) Verdict {
 	template := wantedNode(w).Template
@@ -211,25 +210,25 @@ func forget(w World, v Verdict) Verdict {
 	return v
 }
 
-// setApplied notes what the fleet has put on the Node that a kubelet must not change. Where that is nothing there is no note.
+// setApplied records what the fleet has written to the Node that a kubelet must not change; nothing is recorded as no annotation.
 func setApplied(m *v1alpha1.Machine, applied nodesync.Applied) {
 	if delete(m.Annotations, v1alpha1.AnnotationApplied); !applied.IsEmpty() {
 		annotate(m, v1alpha1.AnnotationApplied, applied.String())
 	}
 }
 
-// uncordonAt is when the Node gets pods again that the cluster-autoscaler has cordoned in vain; asked is false where it has not.
+// uncordonAt returns when to uncordon a Node that the cluster-autoscaler has cordoned in vain; asked is false where it has not.
 func uncordonAt(m *v1alpha1.Machine) (at time.Time, asked bool) {
 	text, asked := m.Annotations[v1alpha1.AnnotationUncordonAt]
 	at, err := time.Parse(time.RFC3339, text)
 	if err != nil {
-		at = time.Time{} // now: it was written by hand
+		at = time.Time{} // at once: it was written by a user
 	}
 	return at, asked
 }
 
-// uncordoned adds to a verdict on a machine whose Node is in sync that nothing is left to uncordon, or when to uncordon it. A
-// cordon of another client stays.
+// uncordoned removes the request to uncordon from a machine whose Node is in sync, or wakes when it is due. A cordon of another
+// client stays.
 func uncordoned(w World, v Verdict) Verdict {
 	at, asked := uncordonAt(w.Machine)
 	switch {
@@ -245,18 +244,18 @@ func uncordoned(w World, v Verdict) Verdict {
 	return v
 }
 
-// unknownValue returns the Event of a value that means nothing; none when there is no such value.
+// unknownValue returns the Event of an unknown value; none when there is no such value.
 func unknownValue(p preserve.Verdict) []Event {
 	if p.Unknown == "" {
 		return nil
 	}
 	return []Event{{Reason: v1alpha1.EventPreserveUnknown, Message: fmt.Sprintf(
-		"Annotation %s has the value %q, which means nothing; expected %s, %s or %s",
+		"Annotation %s has the unknown value %q; expected %s, %s or %s",
 		v1alpha1.AnnotationPreserve, p.Unknown, v1alpha1.PreserveNow, v1alpha1.PreserveWhenFailed, v1alpha1.PreserveFalse)}}
 }
 
-// remark adds to a verdict the Events of what lasts, each when it begins or changes: what was emitted is noted on the machine, for the
-// next replica, too.
+// remark adds to a verdict the Events of lasting states, each when its state begins or changes: what was reported is recorded on
+// the machine, for the next pass of any replica.
 func remark(w World, v Verdict, lasting []Event) Verdict {
 	m := w.Machine
 	if v.Machine != nil {
@@ -283,7 +282,7 @@ func remark(w World, v Verdict, lasting []Event) Verdict {
 	return v
 }
 
-// wakeAt looks again at t, or earlier if that was said already; a zero t says nothing.
+// wakeAt wakes at t, or earlier if the verdict already does; a zero t changes nothing.
 func wakeAt(w World, v Verdict, t time.Time) Verdict {
 	if !t.IsZero() && (v.Wake == 0 || until(w, t) < v.Wake) {
 		v.Wake = until(w, t)
@@ -291,7 +290,7 @@ func wakeAt(w World, v Verdict, t time.Time) Verdict {
 	return v
 }
 
-// addPreservation adds to a verdict that writes the machine whether it is preserved. A nil Node means that it has none.
+// addPreservation adds to a verdict that writes the machine whether it is preserved. A nil Node means that the machine has none.
 func addPreservation(w World, v Verdict, node *corev1.Node) (Verdict, preserve.Verdict) {
 	m := w.Machine
 	if v.Machine != nil {

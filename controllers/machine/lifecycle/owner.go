@@ -8,7 +8,7 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/nodeowner"
 )
 
-// ownerRetry is when the cloud is asked again whose the VM behind a Node is.
+// ownerRetry is the wait before the cloud is asked again whose the VM of a Node is.
 const ownerRetry = 30 * time.Second
 
 // MayAdopt reports whether a VM without any UID that the machine's provider ID names counts as the machine's.
@@ -56,8 +56,8 @@ func isForeign(w World, m *v1alpha1.Machine) bool {
 	return w.Node.State == NodePresent && !owns && toFind == ""
 }
 
-// findOwner finds out whether the Node that has joined is the machine's; wait is false when that is known. While the cloud
-// does not say it, the machine has no Node.
+// findOwner finds out whether the Node that has joined is the machine's; wait is false when that is known. Until the cloud
+// has shown it, the machine has no Node.
 func findOwner(w World) (v Verdict, wait bool) {
 	_, toFind := ownsNode(w, w.Machine)
 	if toFind == "" {
@@ -75,7 +75,7 @@ func findOwner(w World) (v Verdict, wait bool) {
 		m := w.Machine.DeepCopy()
 		v := wakeAt(w, waitForNode(w, m), w.Now.Add(ownerRetry))
 		if m.Status.CurrentStatus.Phase == v1alpha1.MachinePending && v.Do == Rest && len(v.Events) == 0 {
-			m.Status.LastOperation.Description = fmt.Sprintf("Creating machine on cloud provider: Node %q has joined, and is not claimed before the cloud says that its VM, %s, is this machine's: %s",
+			m.Status.LastOperation.Description = fmt.Sprintf("Creating machine on cloud provider: Node %q has joined, and is not claimed until the cloud confirms that its VM, %s, is this machine's: %s",
 				w.Node.Node.Name, w.Machine.Spec.ProviderID, missing)
 		}
 		return v, true
@@ -85,7 +85,7 @@ func findOwner(w World) (v Verdict, wait bool) {
 	return do(FindVM), true
 }
 
-// leftAlone says which Node and which VM the machine names that are not its own.
+// leftAlone returns the Node and the VM that the machine names and that are not its own, as text.
 func leftAlone(w World) string {
 	var text string
 	if isForeign(w, w.Machine) {

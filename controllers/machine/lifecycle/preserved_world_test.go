@@ -74,7 +74,7 @@ func (k *kept) happen() {
 		}
 	case 2:
 		k.now = k.now.Add(time.Duration(k.random.IntN(60)) * time.Hour)
-	case 3: // it fails, without our doing: how that comes about is told elsewhere
+	case 3: // it fails, without our doing: the causes are in other tests
 		k.ready(corev1.ConditionFalse)
 	case 4:
 		k.ready(corev1.ConditionTrue)
@@ -190,7 +190,7 @@ func (k *kept) store(m *v1alpha1.Machine) bool {
 	return true
 }
 
-// asked is what people want for the machine, in the words of MCM: what the Node says counts if it says something, or did.
+// asked is what users want for the machine, as MCM defines it: the Node's annotation has precedence if it exists, or did.
 func (k *kept) asked() string {
 	own, annotated := k.machine.Annotations[v1alpha1.AnnotationPreserve]
 	last := k.machine.Annotations[v1alpha1.AnnotationLastAppliedNodePreserveValue]
@@ -240,7 +240,7 @@ func (k *kept) look() {
 		return
 	}
 	if failed && k.taint() && k.condition() == corev1.ConditionTrue && !k.drained {
-		k.Fatal("its Node says that it is drained, and it is not")
+		k.Fatal("the Node has the condition of a drained one, and is not drained")
 	}
 }
 

@@ -116,9 +116,9 @@ func eachWorld(product [][]choice, chosen []choice, do func(chosen []choice, w W
 	}
 }
 
-// TestEveryStepIsReported decides on all combinations of facts, also on those that no life comes to but by somebody's hand. A
+// TestEveryStepIsReported decides on all combinations of facts, also on those that occur only after a change by hand. A
 // step from a phase to another needs a scenario, which puts it on the page; and the product is large enough to have all steps
-// that scenarios tell of.
+// of scenarios.
 func TestEveryStepIsReported(t *testing.T) {
 	if testing.Short() {
 		t.Skip("the short form is for the race detector, and here nothing runs beside anything")
@@ -136,7 +136,7 @@ func TestEveryStepIsReported(t *testing.T) {
 			for _, c := range chosen {
 				names = append(names, c.name)
 			}
-			t.Errorf("a machine goes from %s to %s (ends: %t) with %s, and no scenario in testdata tells of it: %s",
+			t.Errorf("a machine goes from %s to %s (ends: %t) with %s, and no scenario in testdata has it: %s",
 				phaseName(s.from), phaseName(s.to), s.ends, v.Do, strings.Join(names, "; "))
 		}
 	})

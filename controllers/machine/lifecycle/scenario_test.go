@@ -20,7 +20,7 @@ import (
 
 var update = flag.Bool("update", false, "write the verdicts in testdata and the diagram in docs anew; read what has changed")
 
-// TestScenarios decides on what the files in testdata tell.
+// TestScenarios decides on the scenarios of the files in testdata.
 //
 // Given is always a machine that was just made, with our finalizer and an orderly class and secret, and of which nothing
 // else is known; see fresh. Each line changes that. The lines are carried out in order; the map facts, in facts_test.go,

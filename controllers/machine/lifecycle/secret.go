@@ -20,8 +20,8 @@ func missingSecret(w World, advice string) (driver.Code, string) {
 	return driver.NotFound, fmt.Sprintf("Secret %q, which MachineClass %q names, does not exist%s", w.Secret.Missing, class, advice)
 }
 
-// AwaitsSecrets says that a machine that rests as the verdict has it goes on at once when the data of its class' secrets
-// changes: what it needs of them is not there, or the cloud has failed with them and is left alone for a while.
+// AwaitsSecrets reports whether a machine with a verdict that rests continues at once when the data of its class' secrets changes: they
+// lack what it needs, or the cloud has failed with them and is not asked for a while.
 func AwaitsSecrets(w World, v Verdict) bool {
 	if v.Machine != nil {
 		w.Machine = v.Machine
@@ -32,7 +32,7 @@ func AwaitsSecrets(w World, v Verdict) bool {
 	case v.Do != Rest, !w.Secret.Read, !hasFinalizer(m):
 		return false
 	case isDeleted && (m.Status.CurrentStatus.Phase != v1alpha1.MachineTerminating || w.Drain.State == drain.Draining):
-		return false // its VM is not to go yet
+		return false // its VM must not be deleted yet
 	case !isDeleted && !isBeingMade(w):
 		return false
 	case w.Secret.Missing != "", !isDeleted && len(w.Secret.UserData) == 0, !isDeleted && userDataSize(w) > driver.MaxUserData:

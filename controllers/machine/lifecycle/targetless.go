@@ -10,7 +10,7 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 )
 
-// decideTargetless follows a machine that becomes no Node: when its VM is written down, it is done.
+// decideTargetless follows a machine that becomes no Node: when its VM is recorded, it is done.
 func decideTargetless(w World) Verdict {
 	if w.Machine.Status.CurrentStatus.Phase != v1alpha1.MachinePending {
 		return rest(0)
@@ -20,7 +20,7 @@ func decideTargetless(w World) Verdict {
 	return Verdict{Do: Rest, Machine: m}
 }
 
-// recordTargetless writes down the VM that exists now, with the addresses that no Node tells.
+// recordTargetless records the VM that exists now, with its addresses, which no Node has.
 func recordTargetless(w World, m *v1alpha1.Machine) Verdict {
 	addresses := slices.Clone(w.VM.Addresses)
 	if name := w.VM.NodeName; name != "" {
@@ -39,7 +39,7 @@ func becomeAvailable(w World, m *v1alpha1.Machine) {
 	})
 }
 
-// joinAddresses sorts addresses and leaves out those that come twice.
+// joinAddresses sorts addresses and leaves out duplicates.
 func joinAddresses(addresses []corev1.NodeAddress) []corev1.NodeAddress {
 	sorted := slices.SortedFunc(slices.Values(addresses), func(a, b corev1.NodeAddress) int {
 		return cmp.Or(cmp.Compare(a.Type, b.Type), cmp.Compare(a.Address, b.Address))

@@ -11,13 +11,13 @@ type Trouble struct {
 	Message string
 }
 
-// reportTrouble writes down what keeps a machine from getting on. No machine is given up for it: a replacement would meet the
-// same. One that is unhealthy or has failed goes on to say that.
+// reportTrouble records the error for which a machine makes no progress. No machine fails for it: a replacement would meet the same
+// error. A machine that is unhealthy or has failed keeps the report of that.
 func reportTrouble(w World) Verdict {
 	m := w.Machine.DeepCopy()
 	switch phase := m.Status.CurrentStatus.Phase; {
 	case isWaitedAfter(w):
-		return rest(0) // nothing but the wait is in its way, and the autoscaler reads what it waits for
+		return rest(0) // it only waits, and the autoscaler reads what it waits for
 	case m.DeletionTimestamp != nil:
 		noteToken(w, m)
 		if m.Status.LastOperation.Type != v1alpha1.MachineOperationDelete {
@@ -30,7 +30,7 @@ func reportTrouble(w World) Verdict {
 	case phase == v1alpha1.MachinePending:
 		return Verdict{Do: Rest, Machine: m, Events: noteTrouble(w, m, v1alpha1.MachineOperationCreate, v1alpha1.EventCreateFailed)}
 	case phase == v1alpha1.MachineRunning:
-		setOperation(w, m, v1alpha1.LastOperation{ // nothing has failed that its set should report
+		setOperation(w, m, v1alpha1.LastOperation{ // not a failure that its set should report
 			Type: v1alpha1.MachineOperationUpdate, State: v1alpha1.MachineStateProcessing, ErrorCode: w.Trouble.Code.String(), Description: w.Trouble.Message,
 		})
 		return Verdict{Do: Rest, Machine: m}
@@ -38,7 +38,7 @@ func reportTrouble(w World) Verdict {
 	return rest(0)
 }
 
-// noteTrouble records that an operation fails, and returns the Event of that; none if it was emitted.
+// noteTrouble records that an operation fails, and returns the Event of that; none if it was reported before.
 func noteTrouble(w World, m *v1alpha1.Machine, op v1alpha1.MachineOperationType, reason string) []Event {
 	if _, known := noteFailure(w, m, op, w.Trouble.Code, w.Trouble.Message); known {
 		return nil
@@ -46,7 +46,7 @@ func noteTrouble(w World, m *v1alpha1.Machine, op v1alpha1.MachineOperationType,
 	return []Event{{Reason: reason, Message: w.Trouble.Message}}
 }
 
-// troubleOver adds to a verdict on a machine with a Node that is as it should be that what was in the way is over.
+// troubleOver records that the trouble of a machine is over, where its Node is in sync.
 func troubleOver(w World, v Verdict) Verdict {
 	last := w.Machine.Status.LastOperation
 	if last.Type != v1alpha1.MachineOperationUpdate || last.ErrorCode == "" || v.Machine != nil && v.Machine.Status.LastOperation != last {
@@ -56,7 +56,7 @@ func troubleOver(w World, v Verdict) Verdict {
 		v.Machine = w.Machine.DeepCopy()
 	}
 	setOperation(w, v.Machine, v1alpha1.LastOperation{
-		Type: v1alpha1.MachineOperationUpdate, State: v1alpha1.MachineStateSuccessful, Description: "The Node is as its machine asks for",
+		Type: v1alpha1.MachineOperationUpdate, State: v1alpha1.MachineStateSuccessful, Description: "The Node is in sync",
 	})
 	return v
 }

@@ -9,35 +9,35 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machinefacts"
 )
 
-// DisruptionFact is whether a machine may be given up for its health, which leads to its replacement.
+// DisruptionFact is whether a machine may fail for its health, which leads to its replacement.
 type DisruptionFact int
 
-// The facts. DisruptionPending is the zero value: whoever would replace the machine has not said that it may be.
+// The facts. DisruptionPending is the zero value: the machine waits for its disruption.
 const (
 	DisruptionPending DisruptionFact = iota
 	DisruptionAllowed
-	// DisruptionUnneeded means that nobody controls the machine, and so nobody replaces it.
+	// DisruptionUnneeded means that the machine has no controller, so that it is not replaced.
 	DisruptionUnneeded
 )
 
-// unreported is how long a machine may wait for its permit before it says so: mostly it comes at once.
+// unreported is how long a machine waits for its disruption before it reports that: mostly it gets it at once.
 const unreported = 10 * time.Second
 
-// isToBeGivenUp says that the machine's Node has been unhealthy for too long, and that nothing keeps the machine from being
-// given up. A permit is a decision that was taken, and is not taken again.
+// isToBeGivenUp reports whether the machine's Node has been unhealthy for longer than the health timeout, and the machine has its
+// disruption or needs none. A disruption was decided once, and is not decided again here.
 func isToBeGivenUp(w World) bool {
 	deadline, may := machinefacts.HealthDeadline(w.Machine, w.Limits.HealthTimeout)
 	return may && (w.Disruption == DisruptionAllowed || w.Disruption == DisruptionUnneeded && !w.Now.Before(deadline))
 }
 
-// isGivenUp says that the machine has failed and is being replaced. Whatever becomes of its Node, it does not come back: its
-// set may be about to delete it, and if it counted as healthy until then another one could be replaced at the same time.
+// isGivenUp reports whether the machine has failed and is being replaced. A healthy Node does not change that: its set
+// may be about to delete it, and if it counted as healthy until then another one could be replaced at the same time.
 func isGivenUp(w World) bool {
 	return w.Machine.Status.CurrentStatus.Phase == v1alpha1.MachineFailed && w.Disruption == DisruptionAllowed
 }
 
-// stayUnhealthy rests until the Node recovers or the health timeout is over. Before a machine is given up its Node is read
-// live: a cache that is late, or the way to an API server that is blocked, must not end a machine that is healthy.
+// stayUnhealthy rests until the Node recovers or the health timeout is over. Before a machine fails its Node is read
+// live: neither a late cache nor an unreachable API server may end a healthy machine.
 func stayUnhealthy(w World, m *v1alpha1.Machine) Verdict {
 	deadline, may := machinefacts.HealthDeadline(w.Machine, w.Limits.HealthTimeout)
 	switch {
@@ -54,14 +54,14 @@ func stayUnhealthy(w World, m *v1alpha1.Machine) Verdict {
 	}
 	setOperation(w, m, v1alpha1.LastOperation{
 		Type: v1alpha1.MachineOperationHealthCheck, State: v1alpha1.MachineStateProcessing,
-		Description: fmt.Sprintf("%s, and for longer than the health timeout. The machine waits to be replaced until others of its MachineDeployment are, or while too many around it are not Ready",
-			ailment(w, m)),
+		Description: fmt.Sprintf("%s, for longer than the health timeout. Replacement pending: disruption budget exhausted or circuit breaker open",
+			notReadyReason(w, m)),
 	})
 	return Verdict{Do: Rest, Machine: m}
 }
 
-// ailment says what is wrong with the Node.
-func ailment(w World, m *v1alpha1.Machine) string {
+// notReadyReason returns what is wrong with the Node.
+func notReadyReason(w World, m *v1alpha1.Machine) string {
 	switch {
 	case w.Node.State != NodePresent:
 		return fmt.Sprintf("Node %q is missing", NodeName(m))
@@ -77,9 +77,9 @@ func ailment(w World, m *v1alpha1.Machine) string {
 	return fmt.Sprintf("Node %q is not healthy: %s", w.Node.Node.Name, reason)
 }
 
-// failHealth gives the machine up.
+// failHealth has the machine fail for its health.
 func failHealth(w World, m *v1alpha1.Machine) Verdict {
-	message := ailment(w, m) + ", and for longer than the health timeout; the machine is given up"
+	message := notReadyReason(w, m) + ", for longer than the health timeout; the machine has failed"
 	setPhase(w, m, v1alpha1.MachineFailed, false)
 	setOperation(w, m, v1alpha1.LastOperation{
 		Type: v1alpha1.MachineOperationHealthCheck, State: v1alpha1.MachineStateFailed, Description: message,

@@ -13,19 +13,19 @@ type Action string
 
 // The actions.
 const (
-	// Rest ends the pass: the machine is written as Verdict.Machine says.
+	// Rest ends the pass: Verdict.Machine is written.
 	Rest Action = "Rest"
-	// Save writes the machine as Verdict.Machine says, because what follows needs it written.
+	// Save writes Verdict.Machine, because what follows needs it written.
 	Save Action = "Save"
 	// ReadSecret reads the class' secrets.
 	ReadSecret Action = "ReadSecret"
-	// AddFinalizers puts our finalizers on class and secrets.
+	// AddFinalizers adds our finalizers to class and secrets.
 	AddFinalizers Action = "Hold"
 	// FindVM asks the cloud for the machine's VM.
 	FindVM Action = "FindVM"
 	// MakeToken makes the machine's bootstrap token, or reads the one that it has.
 	MakeToken Action = "MakeToken"
-	// ProlongToken makes the machine's bootstrap token, if there is one, valid for longer.
+	// ProlongToken extends the validity of the machine's bootstrap token, if there is one.
 	ProlongToken Action = "ProlongToken"
 	// DropToken removes the machine's bootstrap token.
 	DropToken Action = "DropToken"
@@ -40,24 +40,24 @@ const (
 	// FindNodeRivals lists, past all caches, the other machines that name the Node, and FindVMRivals those that name the VM.
 	FindNodeRivals Action = "FindNodeRivals"
 	FindVMRivals   Action = "FindVMRivals"
-	// ClaimNode binds the Node to the machine, puts our finalizer, the machine's name and its slot on it, and whatever else it is to carry, as
-	// Verdict.Patch says.
+	// ClaimNode binds the Node to the machine, and adds our finalizer, the machine's name, its slot and all other metadata of Verdict.Patch
+	// to it.
 	ClaimNode Action = "ClaimNode"
-	// PatchNode brings a Node that is claimed in step with its machine, as Verdict.Patch says.
+	// PatchNode writes Verdict.Patch to a claimed Node, which brings it in sync with its machine.
 	PatchNode Action = "PatchNode"
-	// DrainPreserved drains the Node of a failed machine that is preserved, as far as that goes without waiting, and says
-	// in World.PreservedDrain how far it has come.
+	// DrainPreserved drains the Node of a failed machine that is preserved, as far as that goes without waiting, and
+	// records its progress in World.PreservedDrain.
 	DrainPreserved Action = "DrainPreserved"
-	// DrainForUpdate drains the Node that is to be updated in place, as far as that goes without waiting, and says in
-	// World.UpdateDrain how far it has come.
+	// DrainForUpdate drains the Node before its in-place update, as far as that goes without waiting, and records its progress in
+	// World.UpdateDrain.
 	DrainForUpdate Action = "DrainForUpdate"
-	// MarkNode keeps new pods off the Node, and says on it that its machine is being deleted.
+	// MarkNode keeps new pods off the Node, and records on it that its machine is being deleted.
 	MarkNode Action = "MarkNode"
-	// DrainNode goes on with the drain of the Node, as far as it goes now.
+	// DrainNode continues the drain of the Node, as far as that goes without waiting.
 	DrainNode Action = "DrainNode"
 	// DeleteNode removes our finalizer from the Node, and the Node.
 	DeleteNode Action = "DeleteNode"
-	// DeleteMachine deletes the Machine object, because its Node was deleted, or somebody asks for it.
+	// DeleteMachine deletes the Machine object, because its Node was deleted, or an annotation requests it.
 	DeleteMachine Action = "DeleteMachine"
 )
 
@@ -79,7 +79,7 @@ func (v Verdict) Next() (action string, rest bool) { return string(v.Do), v.Do =
 
 // Event is something that a user should see on the machine.
 type Event struct {
-	// Reason is one of v1alpha1.EventReasons, which also says whether something is wrong.
+	// Reason is one of v1alpha1.EventReasons, which also has whether something is wrong.
 	Reason  string
 	Message string
 }

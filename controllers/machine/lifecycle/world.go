@@ -27,31 +27,31 @@ type World struct {
 	VM VMFact
 	// NoComponentsTaint has a Node that was updated in place go without the taint critical-components-not-ready.
 	NoComponentsTaint bool
-	// NoTarget says that there is no target cluster: the machine becomes no Node, and is done when its VM is there.
+	// NoTarget reports whether there is no target cluster: the machine becomes no Node, and is done when its VM exists.
 	NoTarget bool
 	// Node in the target cluster.
 	Node NodeFact
-	// Proven is the provider ID of the VM that the cloud has shown to have the machine's UID, as far as this process knows; ""
-	// when it knows of none.
+	// Proven is the provider ID of the VM that the cloud has shown to have the machine's UID, as far as this process has seen; ""
+	// when it has seen none.
 	Proven string
 	// NodeRivals are other machines that name the machine's Node, and VMRivals those that name its VM.
 	NodeRivals, VMRivals Rivals
 	// Marks that the Node is to carry while machines are replaced; nil when the machine's set is not seen.
 	Marks *nodesync.Marks
-	// PreservedDrain is how far the drain of the Node has come that a failed machine gets which is preserved.
+	// PreservedDrain is how far the drain of the Node of a failed, preserved machine is.
 	PreservedDrain PreservedDrain
-	// UpdateDrain is how far the drain of the Node has come that is to be updated in place. Its zero value means that nobody has
-	// looked in this pass.
+	// UpdateDrain is how far the drain before the in-place update of the Node is. Its zero value means that it was not
+	// looked at in this pass.
 	UpdateDrain drain.Report
-	// Disruption to give the machine up for its health.
+	// Disruption is whether the machine may fail for its health.
 	Disruption DisruptionFact
 	// Token with which the VM joins.
 	Token TokenFact
 	// TokenExpiry is when the token expires, as this process has written it; zero when it has not.
 	TokenExpiry time.Time
-	// Drain of the Node, before its VM goes.
+	// Drain of the Node, before its VM is deleted.
 	Drain drain.Report
-	// Trouble keeps the machine from getting on; nil while there is none. If there is, the verdict only tells of it.
+	// Trouble is an error for which the machine makes no progress; nil while there is none. If there is, the verdict only reports it.
 	Trouble *Trouble
 	// Failure is the cloud's answer to the last action of this pass, when that was an error.
 	Failure *Failure
@@ -61,7 +61,7 @@ type World struct {
 type Limits struct {
 	// CreationTimeout is how long a machine may take to become a healthy Node, counted from its creation.
 	CreationTimeout time.Duration
-	// HealthTimeout is how long a machine may be unhealthy before it is given up.
+	// HealthTimeout is how long a machine may be unhealthy before it fails.
 	HealthTimeout time.Duration
 	// ResourceExhaustedRetry is the wait after the cloud had no quota or capacity.
 	ResourceExhaustedRetry time.Duration
@@ -79,11 +79,11 @@ type Limits struct {
 type ClassFact struct {
 	// Class is nil when there is none of that name, or when it cannot be decoded.
 	Class *v1alpha1.MachineClass
-	// Undecodable says why the class, which exists, cannot be decoded; "" when it can.
+	// Undecodable is why the class, which exists, cannot be decoded; "" when it can.
 	Undecodable string
-	// ProviderError says why the class' provider cannot be used; nil when there is a driver for it.
+	// ProviderError is why the class' provider cannot be used; nil when there is a driver for it.
 	ProviderError error
-	// Held says that class and secrets carry our finalizers, so that they outlive the machine.
+	// Held reports whether class and secrets carry our finalizers, so that they outlive the machine.
 	Held bool
 }
 
@@ -91,9 +91,9 @@ type ClassFact struct {
 type SecretFact struct {
 	// Read is false until the secrets were looked for.
 	Read bool
-	// Missing names the secret that does not exist, or is going and cannot be held any more; "" when none is missing.
+	// Missing names the secret that does not exist, or is being deleted and has not our finalizer; "" when none is missing.
 	Missing string
-	// Foreign says that Missing is in another namespace than the class, which may not use it or could not find it there. The two
+	// Foreign reports whether Missing is in another namespace than the class, which may not use it or could not find it there. The two
 	// are not distinguished: a client that may write MachineClasses must not learn what other namespaces have.
 	Foreign bool
 	// UserData is what a VM boots with; nil when the secrets have none.
@@ -105,7 +105,7 @@ type SecretFact struct {
 // VMState is what is known of the VM.
 type VMState int
 
-// The states. VMUnknown is the zero value: nobody has asked the cloud, or it did not answer.
+// The states. VMUnknown is the zero value: the cloud was not asked, or did not answer.
 const (
 	VMUnknown VMState = iota
 	VMAbsent
@@ -120,17 +120,17 @@ const (
 // VMFact is what is known of the VM.
 type VMFact struct {
 	State VMState
-	// VM is set in the states VMUninitialized and VMPresent; in the state VMHidden it is what the machine says.
+	// VM is set in the states VMUninitialized and VMPresent; in the state VMHidden it is what the machine records.
 	driver.VM
 	// EndingSince and AskedAt are set in the state VMEnding: when this process first saw the VM so, and when it last asked.
 	EndingSince, AskedAt time.Time
 	// LastKnownState is the driver's note of the last answer, also of one that was an error; "" when it left none.
 	LastKnownState string
-	// Gone says, in the state VMAbsent, that DeleteMachine has reported that nothing is left of the VM. That there is no VM does
-	// not say that: a create that failed part-way can leave network interfaces and disks.
+	// Gone reports, in the state VMAbsent, whether DeleteMachine has reported that nothing is left of the VM. The absence of a VM does
+	// not show that: a create that failed part-way can leave network interfaces and disks.
 	Gone bool
-	// Left says that the VM that the machine's provider ID names is there and was found not to be the machine's. Adopting says
-	// that a VM without any UID counted as the machine's by then.
+	// Left reports whether the VM that the machine's provider ID names is there and was found not to be the machine's. Adopting reports
+	// whether a VM without any UID counted as the machine's by then.
 	Left, Adopting bool
 }
 
@@ -138,7 +138,7 @@ type VMFact struct {
 type Rivals struct {
 	// Read is false until they were looked for.
 	Read bool
-	// Found says that there are some.
+	// Found reports whether there are some.
 	Found bool
 }
 
@@ -148,7 +148,7 @@ type NodeState int
 // The states. NodeUnseen is the zero value: the cache does not show it, which proves nothing.
 const (
 	NodeUnseen NodeState = iota
-	// NodeNamed means that there is one of that name whose contents nobody has looked at: it is in no slot yet.
+	// NodeNamed means that there is one of that name whose contents are unknown: it is in no slot yet.
 	NodeNamed
 	// NodeAbsent means that a live read found none.
 	NodeAbsent
@@ -160,15 +160,15 @@ type NodeFact struct {
 	State NodeState
 	// Node is set in the state NodePresent.
 	Node *corev1.Node
-	// Live says that it was read from the API server in this pass.
+	// Live reports whether it was read from the API server in this pass.
 	Live bool
-	// Written says that this pass has written metadata or spec of the Node since it was read.
+	// Written reports whether this pass has written metadata or spec of the Node since it was read.
 	Written bool
-	// Refused says that the API server has lately refused, and why, to have the Node carry what machine and class ask for
-	// now; "" when it has not. RefusedUntil is when it is asked again.
+	// Refused is why the API server has lately rejected the values of machine and class for the Node; "" when it has not.
+	// RefusedUntil is when they are sent again.
 	Refused      string
 	RefusedUntil time.Time
-	// RestUntil is until when the Node is left as it is: this process has written it too often of late. Somebody else undoes
+	// RestUntil is until when the Node is not written: this process has written it too often of late, because another client undoes
 	// what it writes.
 	RestUntil time.Time
 }

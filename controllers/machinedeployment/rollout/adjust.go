@@ -10,17 +10,17 @@ import (
 )
 
 // makeNew makes the new set, after the API server has confirmed that the cache misses none. making is false while the old
-// sets have to be seen to first, or when it was tried.
+// sets have to be changed first, or when it was tried.
 func makeNew(s *sets) (v Verdict, making bool) {
 	switch w := s.w; {
 	case slices.ContainsFunc(w.Owned, leavesOrphans):
-		return Verdict{Do: Rest}, true // the next set is to adopt the machines, and not to make others beside them
+		return Verdict{Do: Rest}, true // the next set has to adopt the machines, and not to create others beside them
 	case w.Done.CreateError != "", isRecreating(s.d) && !s.seemOldGone():
 		return Verdict{}, false
 	case w.Live == nil:
 		return Verdict{Do: ListLive}, true
 	case unseen(w):
-		return Verdict{Do: Rest}, true // the cache will show it, and wake us
+		return Verdict{Do: Rest}, true // the cache will show it, which starts a pass
 	case isRecreating(s.d) && len(s.old) > 0 && w.OldMachines == nil:
 		return Verdict{Do: CountOld}, true
 	case isRecreating(s.d) && !s.areOldGone():
@@ -28,9 +28,9 @@ func makeNew(s *sets) (v Verdict, making bool) {
 	}
 	s.fresh = count(s.w, makeSet(s.w))
 	if v := s.changes(); len(v.Sets) > 0 {
-		return v, true // the Nodes of the old machines are marked before the first new one comes
+		return v, true // the Nodes of the old machines are marked before the first new one is created
 	}
-	if len(s.old) == 0 { // else it grows in a write of its own: one that takes effect late must not bring machines
+	if len(s.old) == 0 { // else it grows in a write of its own: a create that takes effect late must not create machines
 		s.step()
 	}
 	set := s.newSet()
@@ -43,7 +43,7 @@ func makeNew(s *sets) (v Verdict, making bool) {
 	return v, true
 }
 
-// unseen says that the API server knows a set of the deployment that the cache does not show.
+// unseen reports whether the API server has a set of the deployment that the cache does not show.
 func unseen(w World) bool {
 	for uid := range w.Live {
 		if !slices.ContainsFunc(w.Owned, func(s *v1alpha1.MachineSet) bool { return s.UID == uid }) {
@@ -54,7 +54,7 @@ func unseen(w World) bool {
 }
 
 // adjust brings all sets to their next sizes and keeps them in step with the deployment; when there is nothing to change it
-// deletes sets that nobody goes back to any more, and ends the pass.
+// deletes sets that are beyond the revision history limit, and ends the pass.
 func adjust(s *sets) Verdict {
 	if v, busy := s.update(); busy {
 		return v
@@ -67,7 +67,7 @@ func adjust(s *sets) Verdict {
 	case grows && !s.w.Confirmed && s.w.Live == nil:
 		return Verdict{Do: ListLive}
 	case s.w.Live != nil && grows && unseen(s.w):
-		return Verdict{Do: Rest} // the cache will show it, and wake us
+		return Verdict{Do: Rest} // the cache will show it, which starts a pass
 	case isRecreating(s.d) && s.fresh != nil && s.fresh.size < s.replicas && s.seemOldGone() && len(s.old) > 0 && s.w.OldMachines == nil:
 		return Verdict{Do: CountOld}
 	}
@@ -104,7 +104,7 @@ func (s *sets) changes() Verdict {
 	return v
 }
 
-// complement puts on a set what belongs there beside its size.
+// complement sets the labels and annotations of a set that belong to its size.
 func (s *sets) complement(t *tally, wanted *v1alpha1.MachineSet) {
 	if t == s.fresh {
 		syncNew(s.w, wanted)
@@ -113,8 +113,8 @@ func (s *sets) complement(t *tally, wanted *v1alpha1.MachineSet) {
 	case t == s.fresh || t.size > 0:
 		s.noteScale(wanted)
 	case s.wasNew(t):
-		// It is written once more, before another set grows in its place: so whatever a process that has ended was about to
-		// write on it comes too late.
+		// It is written once more, before another set grows in its place: so a late write of a process that has ended
+		// is rejected.
 		delete(wanted.Annotations, v1alpha1.AnnotationDesiredReplicas)
 		delete(wanted.Annotations, v1alpha1.AnnotationMaxReplicas)
 	}

@@ -14,11 +14,11 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machinefacts"
 )
 
-// Decide says what to do next. It is total: every world has a verdict.
+// Decide returns what to do next. It is total: every world has a verdict.
 func Decide(w World) Verdict {
 	d := w.Deployment
 	if d.Labels[v1alpha1.LabelSlot] == "" {
-		return Verdict{Do: Rest} // in no slot, and so nobody's: its sets would be nobody's either
+		return Verdict{Do: Rest} // in no slot: no replica would process its sets, either
 	}
 	if d.DeletionTimestamp != nil {
 		return decideDelete(w)
@@ -34,8 +34,8 @@ func Decide(w World) Verdict {
 		return invalid(w, v1alpha1.ReasonInvalidSpec, "spec.selector: "+err.Error())
 	}
 	if len(w.Undecodable) > 0 {
-		return untouched(w, v1alpha1.EventUndecodable, "The MachineDeployment is not acted on: its MachineSet "+w.Undecodable[0].Name+
-			" cannot be decoded. The Event "+v1alpha1.EventUndecodable+" on the MachineSet names the field to correct")
+		return untouched(w, v1alpha1.EventUndecodable, "The MachineDeployment is not reconciled: its MachineSet "+w.Undecodable[0].Name+
+			" cannot be decoded. Correct the field that the Event "+v1alpha1.EventUndecodable+" on the MachineSet names")
 	}
 	if w.MustLook {
 		return Verdict{Do: ListLive}
@@ -60,7 +60,7 @@ func Decide(w World) Verdict {
 	case d.Spec.RollbackTo != nil && !w.Confirmed && w.Live == nil: // the revision before may be one that the cache does not show
 		return Verdict{Do: ListLive}
 	case d.Spec.RollbackTo != nil && w.Live != nil && unseen(w):
-		return Verdict{Do: Rest} // the cache will show it, and wake us
+		return Verdict{Do: Rest} // the cache will show it, which starts a pass
 	case d.Spec.RollbackTo != nil:
 		return rollBack(w)
 	case s.fresh == nil:
@@ -87,8 +87,8 @@ func adopt(w World, selector labels.Selector) (Verdict, bool) {
 	return Verdict{}, false
 }
 
-// leavesOrphans says that a set is being deleted without its machines: the garbage collector takes them from it, and then
-// this finalizer off.
+// leavesOrphans reports whether a set is being deleted without its machines: the garbage collector removes it from their
+// owner references, and then this finalizer.
 func leavesOrphans(set *v1alpha1.MachineSet) bool {
 	return set.DeletionTimestamp != nil && slices.Contains(set.Finalizers, metav1.FinalizerOrphanDependents)
 }
@@ -111,8 +111,8 @@ func byAge(a, b *v1alpha1.MachineSet) int {
 	return cmp.Or(a.CreationTimestamp.Compare(b.CreationTimestamp.Time), cmp.Compare(a.Name, b.Name))
 }
 
-// sameTemplate says that a machine made from one template is as good as one made from the other: the hash label is ours,
-// and Node template, machine configuration and kind of class are kept in step without a new machine.
+// sameTemplate reports whether a machine of one template need not be replaced by one of the other: the hash label is the fleet's,
+// and Node template, machine configuration and kind of class are changed without a new machine.
 func sameTemplate(a, b *v1alpha1.MachineTemplateSpec) bool {
 	return apiequality.Semantic.DeepEqual(essence(a), essence(b))
 }
@@ -127,9 +127,9 @@ func essence(t *v1alpha1.MachineTemplateSpec) *v1alpha1.MachineTemplateSpec {
 	return e
 }
 
-// prepare writes on the deployment what has to be there before it has a set: our finalizer, the revision, and how often
-// the name of the new set was taken; and since when the autoscaler does not want the machines that it names. While it is paused a
-// template without a set has no revision yet.
+// prepare writes to the deployment what it needs before it has a set: our finalizer, the revision, and how often the name of the
+// new set was taken; and since when the autoscaler names machines. While the deployment is paused a template without a set has no
+// revision yet.
 func prepare(w World) (Verdict, bool) {
 	d := w.Deployment.DeepCopy()
 	if !slices.Contains(d.Finalizers, v1alpha1.FinalizerName) {

@@ -33,7 +33,7 @@ func deployment(replicas int32) *v1alpha1.MachineDeployment {
 	}
 }
 
-// worldOf is a world in which each set has the machines that its status tells of.
+// worldOf is a world in which each set has the machines that its status counts.
 func worldOf(d *v1alpha1.MachineDeployment, sets ...*v1alpha1.MachineSet) World {
 	w := World{
 		Now: born, Deployment: d, Owned: sets, Confirmed: true, KeepFromAutoscaler: true, Machines: map[types.UID][]*v1alpha1.Machine{},
@@ -123,7 +123,7 @@ func TestDecide(t *testing.T) {
 			d.Labels = nil
 			return worldOf(d)
 		}(), want: Rest},
-		{name: "set too small, nobody knows whether it is all", world: func() World {
+		{name: "set too small, the cache may not show all", world: func() World {
 			w := worldOf(d, setOf(d, "s", 2, 2))
 			w.Confirmed = false
 			return w
@@ -134,7 +134,7 @@ func TestDecide(t *testing.T) {
 			w.Live = map[types.UID]bool{w.Owned[0].UID: true, "in another slot": true}
 			return w
 		}(), want: Rest},
-		{name: "to be rolled back, nobody knows whether all sets are shown", world: func() World {
+		{name: "to be rolled back, the cache may not show all sets", world: func() World {
 			w := worldOf(rolledBack, setOf(d, "s", 3, 3))
 			w.Confirmed = false
 			return w
@@ -339,7 +339,7 @@ func TestAnnotationsThatStayOnTheDeployment(t *testing.T) {
 	}
 }
 
-// TestFades: only an old set that a rollout replaces little by little goes without anybody being asked.
+// TestFades: only an old set that a rollout replaces step by step is deleted without a choice of machines.
 func TestFades(t *testing.T) {
 	for name, tc := range map[string]struct {
 		is     bool

@@ -10,13 +10,13 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1/validation"
 )
 
-// decideDelete deletes all sets, and lets the deployment go when a live list shows none.
+// decideDelete deletes all sets, and removes the finalizer when a live list shows none.
 func decideDelete(w World) Verdict {
 	if !slices.Contains(w.Deployment.Finalizers, v1alpha1.FinalizerName) {
 		return Verdict{Do: Rest}
 	}
 	if slices.Contains(w.Deployment.Finalizers, metav1.FinalizerOrphanDependents) {
-		return letGo(w) // its sets are to stay: the garbage collector takes them from it before it goes
+		return removeFinalizer(w) // its sets remain: the garbage collector removes their owner references before the deployment is deleted
 	}
 	left := slices.DeleteFunc(slices.Concat(w.Owned, w.Undecodable), func(s *v1alpha1.MachineSet) bool {
 		return s.DeletionTimestamp != nil || w.Done.Deleted[s.UID]
@@ -31,24 +31,24 @@ func decideDelete(w World) Verdict {
 	case w.Live == nil:
 		return Verdict{Do: ListLive}
 	case len(w.Live) > 0:
-		return Verdict{Do: Rest} // the cache will show them, and wake us
+		return Verdict{Do: Rest} // the cache will show them, which starts a pass
 	}
-	return letGo(w)
+	return removeFinalizer(w)
 }
 
-// letGo takes our finalizer off.
-func letGo(w World) Verdict {
+// removeFinalizer removes our finalizer.
+func removeFinalizer(w World) Verdict {
 	d := w.Deployment.DeepCopy()
 	d.Finalizers = slices.DeleteFunc(d.Finalizers, func(f string) bool { return f == v1alpha1.FinalizerName })
 	return Verdict{Do: Rest, Deployment: d}
 }
 
-// invalid says what is wrong with the deployment, and touches nothing else.
+// invalid reports what is wrong with the deployment, and changes nothing else.
 func invalid(w World, reason, problem string) Verdict {
-	return untouched(w, reason, "The MachineDeployment is not acted on until it is corrected: "+problem)
+	return untouched(w, reason, "The MachineDeployment is invalid and not reconciled until it is corrected: "+problem)
 }
 
-// untouched says why nothing is done with the deployment.
+// untouched reports why the deployment is not reconciled.
 func untouched(w World, reason, message string) Verdict {
 	d := w.Deployment.DeepCopy()
 	d.Status.ObservedGeneration = d.Generation

@@ -87,7 +87,7 @@ func TestAbsurdNumbers(t *testing.T) {
 	})
 }
 
-// decided answers what Decide asks for, until it comes to something else.
+// decided answers the reads that Decide requests, and returns the first other verdict.
 func decided(w *World) (v Verdict) {
 	for range 10 {
 		switch v = Decide(*w); v.Do { //nolint:exhaustive // with others it has come to an end

@@ -19,7 +19,7 @@ func (s *sets) frozen() *v1alpha1.MachineSet {
 	return nil
 }
 
-// setFrozen says which set is frozen.
+// setFrozen sets the condition Frozen, which names the frozen set.
 func (s *sets) setFrozen(st *v1alpha1.MachineDeploymentStatus) {
 	set := s.frozen()
 	if set == nil {
@@ -28,18 +28,19 @@ func (s *sets) setFrozen(st *v1alpha1.MachineDeploymentStatus) {
 	}
 	setCondition(s.w, st, v1alpha1.MachineDeploymentCondition{
 		Type: v1alpha1.MachineDeploymentFrozen, Status: corev1.ConditionTrue, Reason: v1alpha1.ReasonMachineDeploymentStateSync,
-		Message: fmt.Sprintf("MachineSet %s is frozen", set.Name),
+		Message: fmt.Sprintf("MachineSet %s is frozen and creates no machines; end the freeze with the annotation %s=true when its cause is gone",
+			set.Name, v1alpha1.AnnotationUnfreeze),
 	})
 }
 
-// unfreeze ends the freeze of a set when somebody asks the deployment for it.
+// unfreeze ends the freeze of a set when the deployment has the annotation for it.
 func (s *sets) unfreeze(wanted *v1alpha1.MachineSet) {
 	if _, asked := s.d.Annotations[v1alpha1.AnnotationUnfreeze]; asked {
 		delete(wanted.Labels, v1alpha1.LabelFreeze)
 	}
 }
 
-// noteFreeze has the deployment's own label say whether one of its sets is frozen. By now a request to unfreeze them was met.
+// noteFreeze sets the deployment's own label while one of its sets is frozen. A request to unfreeze them has been executed by now.
 func (s *sets) noteFreeze(d *v1alpha1.MachineDeployment) {
 	delete(d.Annotations, v1alpha1.AnnotationUnfreeze)
 	if s.frozen() == nil {

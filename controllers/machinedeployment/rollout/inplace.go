@@ -10,8 +10,8 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machinefacts"
 )
 
-// update sees to what is known of updates in place, before sizes are decided: Nodes carry what they should, and machines that
-// were updated belong to the set of their new template. It does so whatever the strategy says by now, so that what was begun ends.
+// update completes in-place updates before sizes are decided: Nodes carry what they should, and machines that were updated belong to
+// the set of their new template. It does so whatever the strategy is by now, so that updates that have begun end.
 func (s *sets) update() (v Verdict, busy bool) {
 	if nodes := s.nodesOutOfStep(); len(nodes) > 0 {
 		return Verdict{Do: WriteNodes, Nodes: nodes}, true
@@ -39,13 +39,13 @@ func (s *sets) carryOn() (v Verdict, busy bool) {
 
 // stepInPlace gives the sets their next sizes. The new set grows while there is room, and the old ones shrink only by machines
 // that are more than there may be: those beyond replicas + surge, and when the new set has its size, all that are left. While it
-// is paused no machine is made beyond the replicas, and none goes because it is old.
+// is paused no machine is created beyond the replicas, and none is deleted because it is old.
 //
 //	replicas 3, surge 1; old 3, new 0 of 0  →  room 3 + 1 − 3 = 1: new 1
 //	old 3, new 1 of 1: one is updated       →  old 2, new 2; then old 1, new 3
 //	old 1, new 3 of 3                       →  the last old one is not needed: old 0
 //
-// Machines that the autoscaler has named go from the sets that have them, before all that.
+// Before all that, the sets shrink by those of their machines that the autoscaler has named.
 func (s *sets) stepInPlace() {
 	l := s.limits
 	if s.isResized() && len(s.unwanted) > 0 {
@@ -70,8 +70,8 @@ func (s *sets) stepInPlace() {
 	shed(most, s.least(s.preserved()), s.fresh, s.old)
 }
 
-// shed makes the old sets smaller until they have most machines together, the oldest first: at first by machines that nobody can
-// use, then by available ones while there are more than the least. New machines that are not available yet have as many old ones
+// shed makes the old sets smaller until they have most machines together, the oldest first: at first by machines that are not
+// available, then by available ones while there are more than the least. New machines that are not available yet have as many old ones
 // stay: these may be of use again before those are.
 //
 //	most 0, least 3; new 3 of which 2 are available; old 2 of which 1 is available
@@ -100,8 +100,8 @@ func shed(most, least int32, fresh *tally, old []*tally) {
 	}
 }
 
-// closeOrOpen has a set make no machines while its machines leave it for another: the places that they leave are theirs. The
-// new set of a rollback is kept from it, too, until those have come to their end that are updated to the template from before.
+// closeOrOpen keeps a set from creating machines while its machines move to another set: otherwise they would be replaced. The new
+// set of a rollback is kept from it, too, until all updates to the earlier template have ended.
 func (s *sets) closeOrOpen(t *tally, wanted *v1alpha1.MachineSet) {
 	_, disabled := wanted.Labels[v1alpha1.LabelScaleUpDisabled]
 	isOld := t != s.fresh && s.fresh != nil && s.inPlace
@@ -118,7 +118,7 @@ func (s *sets) closeOrOpen(t *tally, wanted *v1alpha1.MachineSet) {
 	}
 }
 
-// isLeft says that machines of the set are being updated to the template of another one, to which they go.
+// isLeft reports whether machines of the set are being updated to the template of another one, to which they move.
 func (s *sets) isLeft(t *tally) bool {
 	return slices.ContainsFunc(s.w.Machines[t.set.UID], func(m *v1alpha1.Machine) bool {
 		node := s.w.nodeOf(m)
@@ -130,11 +130,11 @@ func (s *sets) isLeft(t *tally) bool {
 	})
 }
 
-// destination is the set to which the machine of a Node comes, or has come: the one that is noted, else the new one. It is nil when
-// that set is not there any more.
+// destination returns the set to which the machine of a Node moves, or has moved: the one that is recorded, else the new one. It is
+// nil when that set does not exist any more.
 func (s *sets) destination(t *tally, node *corev1.Node) *tally {
 	name := node.Annotations[v1alpha1.AnnotationUpdateTo]
-	if name == "" { // of a rollout that somebody else has begun
+	if name == "" { // of a rollout that another controller has begun
 		return s.fresh
 	}
 	for _, other := range s.all() {
@@ -157,8 +157,8 @@ func (w World) nodeOf(m *v1alpha1.Machine) *corev1.Node {
 	return node
 }
 
-// isUpdating says that it is the machine's turn to be updated in place, or about to be; and after that, until its Node is found fit
-// for pods. Where nobody does that, no second Node goes the same way.
+// isUpdating reports whether the machine is selected for its in-place update, or about to be; and after that, until its critical
+// components are ready. Where they never are, no second Node is updated.
 func (w World) isUpdating(m *v1alpha1.Machine) bool {
 	if slices.ContainsFunc(selecting(w.Deployment), func(c chosen) bool { return c.UID == m.UID }) {
 		return true
@@ -167,17 +167,17 @@ func (w World) isUpdating(m *v1alpha1.Machine) bool {
 	return node != nil && (hasBegun(node) || machinefacts.AwaitsComponents(node))
 }
 
-// hasBegun says that a Node's update is under way, or has ended and is not yet followed.
+// hasBegun reports whether a Node's update is in progress, or has ended and its machine has not moved yet.
 func hasBegun(node *corev1.Node) bool {
 	return machinefacts.IsInPlaceCandidate(node) && machinefacts.IsInPlaceSelected(node) || node.Labels[v1alpha1.LabelUpdateResult] != ""
 }
 
-// isUpdated says that the update has succeeded, and that whoever sees to the machine knows it.
+// isUpdated reports whether the update has succeeded, and the machine controller has recorded it.
 func isUpdated(m *v1alpha1.Machine, node *corev1.Node) bool {
 	if node.Labels[v1alpha1.LabelUpdateResult] != v1alpha1.UpdateResultSuccessful || machinefacts.InPlaceStage(node) != v1alpha1.NodeReasonUpdateSuccessful {
 		return false
 	}
-	switch m.Status.CurrentStatus.Phase { //nolint:exhaustive // all others do not know it yet, or are on their way out
+	switch m.Status.CurrentStatus.Phase { //nolint:exhaustive // all others do not show it yet, or are being deleted
 	case v1alpha1.MachineInPlaceUpdateSuccessful, v1alpha1.MachineRunning, v1alpha1.MachineAvailable, v1alpha1.MachineUnknown:
 		return m.DeletionTimestamp == nil
 	}

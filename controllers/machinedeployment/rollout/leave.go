@@ -8,19 +8,19 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1/validation"
 )
 
-// ignoredFor is how long a deployment has existed, at the least, that somebody has ignored: a fleet that works meets a new
-// one within seconds.
+// ignoredFor is how long a deployment has existed, at the least, before it counts as ignored: a fleet that works processes a new one
+// within seconds.
 const ignoredFor = 5 * time.Minute
 
-// leaveAlone leaves a deployment as it is that Machine Controller Manager has ignored because it names no strategy, and that
-// has no sets. It has stood there without effect, and whoever lets the fleet take over does not expect machines of it. The
-// next change of its spec is one that was made for the fleet. left is false where the fleet works on it.
+// leaveAlone does not reconcile a deployment that Machine Controller Manager has ignored because it names no strategy, and that has no
+// sets. It has had no effect so far, and users who take over to the fleet do not expect machines of it. The next change of its
+// spec is made for the fleet. left is false where the fleet reconciles it.
 func leaveAlone(w World) (v Verdict, left bool) {
 	d := w.Deployment
 	if d.Spec.Strategy.Type != "" || d.Annotations[v1alpha1.AnnotationStrategy] != "" {
 		return Verdict{}, false
 	}
-	said := condition(d.Status, v1alpha1.MachineDeploymentValid) // by the fleet: Machine Controller Manager has no such condition
+	said := condition(d.Status, v1alpha1.MachineDeploymentValid) // written by the fleet: Machine Controller Manager has no such condition
 	switch {
 	case said != nil && said.Reason == v1alpha1.ReasonNoStrategy && d.Status.ObservedGeneration == d.Generation:
 		return Verdict{Do: Rest}, true
@@ -31,18 +31,18 @@ func leaveAlone(w World) (v Verdict, left bool) {
 	case len(w.Live) > 0:
 		return takeUp(w)
 	}
-	return untouched(w, v1alpha1.ReasonNoStrategy, "The MachineDeployment names no strategy, has no MachineSets, and was there before the "+
-		"fleet. It is left as it is until its spec changes: give it the strategy RollingUpdate, or delete it"), true
+	return untouched(w, v1alpha1.ReasonNoStrategy, "The MachineDeployment names no strategy, has no MachineSets, and existed before the "+
+		"fleet. It is not reconciled until its spec changes: set the strategy RollingUpdate, or delete it"), true
 }
 
-// isFresh says that the deployment was made a short while ago, and that nobody has worked on it.
+// isFresh reports whether the deployment was made a short while ago, and that no controller has written it.
 func isFresh(w World) bool {
 	d := w.Deployment
 	return d.Status.ObservedGeneration == 0 && !slices.Contains(d.Finalizers, v1alpha1.FinalizerName) && w.Now.Sub(d.CreationTimestamp.Time) < ignoredFor
 }
 
-// takeUp notes on a deployment without a strategy that the fleet works on it: what else is written before it has a set may be
-// Machine Controller Manager's. What is wrong with it otherwise is told elsewhere.
+// takeUp records on a deployment without a strategy that the fleet reconciles it: everything else that is written before it has a set
+// may be Machine Controller Manager's. Whether it is invalid is reported elsewhere.
 func takeUp(w World) (v Verdict, left bool) {
 	if len(validation.ValidateMachineDeployment(w.Deployment)) > 0 {
 		return Verdict{}, false

@@ -12,7 +12,7 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 )
 
-// ignored is a deployment without a strategy that nobody has ever worked on, as the API server has just been asked about it.
+// ignored is a deployment without a strategy that no controller has written, after a live list of its sets.
 func ignored() World {
 	d := deployment(3)
 	d.Finalizers, d.Annotations = nil, nil
@@ -21,7 +21,7 @@ func ignored() World {
 	return w
 }
 
-// said has somebody have said of the deployment that it is left alone.
+// said adds the condition that the deployment is not reconciled.
 func said(d *v1alpha1.MachineDeployment) {
 	d.Status.ObservedGeneration = d.Generation
 	d.Status.Conditions = []v1alpha1.MachineDeploymentCondition{{
@@ -61,7 +61,7 @@ func TestWhatIsInvalidIsNotTakenUp(t *testing.T) {
 	}
 }
 
-// TestWhatWasIgnoredIsLeftAlone: without a strategy, without sets, and older than anybody's first look or seen by somebody who was not the fleet.
+// TestWhatWasIgnoredIsLeftAlone: without a strategy, without sets, and older than the fleet's first pass or seen by another controller.
 func TestWhatWasIgnoredIsLeftAlone(t *testing.T) {
 	for name, tc := range map[string]struct {
 		change func(w *World)
@@ -69,7 +69,7 @@ func TestWhatWasIgnoredIsLeftAlone(t *testing.T) {
 		alone  bool
 	}{
 		"for an hour":                    {func(*World) {}, Rest, true},
-		"nobody has asked for its sets":  {func(w *World) { w.Live = nil }, ListLive, false},
+		"its sets were not listed":       {func(w *World) { w.Live = nil }, ListLive, false},
 		"it has a set that is not shown": {func(w *World) { w.Live["s"] = true }, Save, false},
 		"it has a set": {func(w *World) {
 			set := setOf(w.Deployment, "s", 3, 3)
@@ -79,9 +79,9 @@ func TestWhatWasIgnoredIsLeftAlone(t *testing.T) {
 		"it names a strategy": {func(w *World) {
 			w.Deployment.Spec.Strategy.Type = v1alpha1.RecreateMachineDeploymentStrategyType
 		}, Save, false},
-		"somebody works on it":    {func(w *World) { w.Deployment.Finalizers = []string{v1alpha1.FinalizerName} }, Rest, true},
-		"somebody has seen it":    {func(w *World) { w.Deployment.Status.ObservedGeneration = 1 }, Rest, true},
-		"somebody saw it at once": {func(w *World) { w.Now, w.Deployment.Status.ObservedGeneration = born, 1 }, Rest, true},
+		"it has a finalizer":     {func(w *World) { w.Deployment.Finalizers = []string{v1alpha1.FinalizerName} }, Rest, true},
+		"another has seen it":    {func(w *World) { w.Deployment.Status.ObservedGeneration = 1 }, Rest, true},
+		"another saw it at once": {func(w *World) { w.Now, w.Deployment.Status.ObservedGeneration = born, 1 }, Rest, true},
 		"it was brought back as it was": {func(w *World) {
 			w.Now, w.Deployment.Finalizers = born, []string{v1alpha1.FinalizerName}
 		}, Rest, true},
@@ -92,10 +92,10 @@ func TestWhatWasIgnoredIsLeftAlone(t *testing.T) {
 			w.Deployment.Status.Conditions[0].Reason = v1alpha1.ReasonInvalidSpec
 			w.Deployment.Generation++
 		}, Save, false},
-		"it was said before":                {func(w *World) { said(w.Deployment) }, Rest, true},
-		"it was said before it was young":   {func(w *World) { said(w.Deployment); w.Now = born }, Rest, true},
-		"its spec has changed since":        {func(w *World) { said(w.Deployment); w.Deployment.Generation++ }, Save, false},
-		"it is being deleted, and nobody's": {func(w *World) { w.Deployment.DeletionTimestamp = &metav1.Time{Time: w.Now} }, Rest, true},
+		"it was said before":              {func(w *World) { said(w.Deployment) }, Rest, true},
+		"it was said before it was young": {func(w *World) { said(w.Deployment); w.Now = born }, Rest, true},
+		"its spec has changed since":      {func(w *World) { said(w.Deployment); w.Deployment.Generation++ }, Save, false},
+		"it is being deleted, unclaimed":  {func(w *World) { w.Deployment.DeletionTimestamp = &metav1.Time{Time: w.Now} }, Rest, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := ignored()

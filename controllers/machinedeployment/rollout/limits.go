@@ -17,13 +17,13 @@ type limits struct {
 }
 
 // limitsOf works out the limits of a deployment. Percentages are of the replicas: those of the surge are rounded up, those
-// of the missing down. Where both come to 0 nothing could ever move, and one machine may be missing. Of 0 replicas none can.
+// of the missing down. Where both are 0 no rollout could make progress, and one machine may be missing. Of 0 replicas none can.
 //
 //	replicas 10, maxSurge 25 %, maxUnavailable 25 %  →  surge ⌈2.5⌉ = 3, unavailable ⌊2.5⌋ = 2
 //	replicas  3, maxSurge  0,   maxUnavailable 10 %  →  surge 0, unavailable ⌊0.3⌋ = 0, and therefore 1
 //
 // Recreate has no limits: no surge, and none of its replicas should be missing. Where a user selects the Nodes that are updated in
-// place there is no surge either: he says how many are missing at a time, and no machine is made in their place.
+// place there is no surge either: the user decides how many are missing at a time, and no machine is created in their place.
 func limitsOf(d *v1alpha1.MachineDeployment) limits {
 	l := limits{replicas: d.Spec.Replicas}
 	given, limited := givenLimits(d)
@@ -51,7 +51,7 @@ func limitsOf(d *v1alpha1.MachineDeployment) limits {
 	return l
 }
 
-// givenLimits are what the strategy says of limits; limited is false where it has none.
+// givenLimits returns the limits in the strategy; limited is false where it has none.
 func givenLimits(d *v1alpha1.MachineDeployment) (given v1alpha1.UpdateConfiguration, limited bool) {
 	switch strategy := d.Spec.Strategy; {
 	case isInPlace(d) && strategy.InPlaceUpdate != nil:
@@ -69,23 +69,23 @@ func Limits(d *v1alpha1.MachineDeployment) (surge, unavailable int32, ok bool) {
 	return l.surge, l.unavailable, isRolling(d)
 }
 
-// isRolling says that machines are replaced little by little. A deployment that leaves the strategy open is rolled.
+// isRolling reports whether machines are replaced step by step, as they are where the strategy has no type.
 func isRolling(d *v1alpha1.MachineDeployment) bool {
 	return d.Spec.Strategy.Type == "" || d.Spec.Strategy.Type == v1alpha1.RollingUpdateMachineDeploymentStrategyType
 }
 
-// isInPlace says that the machines keep their VMs, and an agent on each updates it.
+// isInPlace reports whether the machines keep their VMs, and an agent on each updates it.
 func isInPlace(d *v1alpha1.MachineDeployment) bool {
 	return d.Spec.Strategy.Type == v1alpha1.InPlaceUpdateMachineDeploymentStrategyType
 }
 
-// isManual says that a user selects the Nodes that are updated in place.
+// isManual reports whether a user selects the Nodes that are updated in place.
 func isManual(d *v1alpha1.MachineDeployment) bool {
 	update := d.Spec.Strategy.InPlaceUpdate
 	return isInPlace(d) && update != nil && update.OrchestrationType == v1alpha1.OrchestrationTypeManual
 }
 
-// isRecreating says that all old machines go before new ones come.
+// isRecreating reports whether all old machines are deleted before new ones are created.
 func isRecreating(d *v1alpha1.MachineDeployment) bool {
 	return d.Spec.Strategy.Type == v1alpha1.RecreateMachineDeploymentStrategyType
 }
@@ -94,7 +94,7 @@ func isRecreating(d *v1alpha1.MachineDeployment) bool {
 func inMachines(limit intstr.IntOrString, replicas int32, up bool) int32 {
 	n, err := intstr.GetScaledValueFromIntOrPercent(&limit, int(replicas), up)
 	if err != nil {
-		return 0 // validation has refused it
+		return 0 // validation has rejected it
 	}
 	return int32(max(n, 0))
 }

@@ -4,15 +4,15 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 )
 
-// mark puts on a set what the Nodes of its machines are to carry. Whoever sees to the Nodes reads it there, so that nobody
-// has to look at a Node for which nothing changes.
+// mark records on a set what the Nodes of its machines have to carry. The machine controller reads it there, so that Nodes for which
+// nothing changes need not be read.
 //
 // While machines are rolled, or updated in place, new pods keep off the Nodes of old machines where they can. A set that is the new one again has
 // no such mark.
 //
-// While machines are replaced, in whatever way, the cluster-autoscaler is to remove none of them, neither old nor new. The
-// mark says true from the first step until all is done, and then false: Nodes of a set without it are left as they are. It
-// says false, too, when the end is all that was seen of the rollout: whoever began it has marked Nodes himself.
+// While machines are replaced, in whatever way, the cluster-autoscaler must not remove any of them, neither old nor new. The mark is
+// true from the first step until the rollout is complete, and then false: Nodes of a set without it are not changed. It is false,
+// too, when only the end of the rollout was seen: the controller that began it has marked the Nodes itself.
 func (s *sets) mark(t *tally, wanted *v1alpha1.MachineSet) {
 	underWay := s.isUnderWay()
 	switch {
@@ -33,10 +33,10 @@ func (s *sets) mark(t *tally, wanted *v1alpha1.MachineSet) {
 	}
 }
 
-// succeeds says that a set is about to be made when all old machines have gone: its rollout ends with its own.
+// succeeds reports whether a set is created after all old machines were deleted: its rollout ends with its own machines.
 func (s *sets) succeeds(t *tally) bool { return t == s.fresh && t.set.UID == "" && len(s.old) > 0 }
 
-// wasTakenOver says that a rollout which somebody else began, and of which no old machine is left, is not said to be done yet.
+// wasTakenOver reports whether a rollout that another controller began, and of which no old machine is left, is not reported as complete.
 func (s *sets) wasTakenOver() bool {
 	last := reasonOf(s.d.Status)
 	return len(s.old) > 0 && !s.d.Spec.Paused && last != "" && last != v1alpha1.ReasonNewMachineSetAvailable

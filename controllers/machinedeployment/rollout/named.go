@@ -13,12 +13,12 @@ import (
 // named is an entry of the list in which the cluster-autoscaler names the machines that it does not want any more.
 type named struct {
 	machine string
-	// at is when it was named, and since the same as text; an older autoscaler does not say, and both are zero.
+	// at is when it was named, and since the same as text; an older autoscaler does not write it, and both are zero.
 	at    time.Time
 	since string
 }
 
-// readNamed reads the list. What means nothing is left out, and so is a machine that is named once more.
+// readNamed reads the list. Invalid entries are left out, and so is a machine that is named once more.
 func readNamed(d *v1alpha1.MachineDeployment) (list []named) {
 	for entry := range strings.SplitSeq(d.Annotations[v1alpha1.AnnotationTriggerDeletion], ",") {
 		machine, since, timed := strings.Cut(strings.TrimSpace(entry), "~")
@@ -36,7 +36,7 @@ func readNamed(d *v1alpha1.MachineDeployment) (list []named) {
 	return list
 }
 
-// writeNamed puts the list on a deployment; an empty one takes the annotation off.
+// writeNamed writes the list to a deployment; an empty one removes the annotation.
 func writeNamed(d *v1alpha1.MachineDeployment, list []named) {
 	if len(list) == 0 {
 		delete(d.Annotations, v1alpha1.AnnotationTriggerDeletion)
@@ -49,7 +49,7 @@ func writeNamed(d *v1alpha1.MachineDeployment, list []named) {
 	annotate(d, v1alpha1.AnnotationTriggerDeletion, strings.Join(entries, ","))
 }
 
-// upgradeNamed gives entries without a time that of the last change of the replicas. Where the autoscaler does not tell that
+// upgradeNamed gives entries without a time that of the last change of the replicas. Where the autoscaler does not write that
 // one, either, both are now.
 func upgradeNamed(w World, d *v1alpha1.MachineDeployment) {
 	list := readNamed(d)
@@ -69,8 +69,8 @@ func upgradeNamed(w World, d *v1alpha1.MachineDeployment) {
 	writeNamed(d, list)
 }
 
-// changedByScaler is when the autoscaler last changed the replicas: on a deployment as it says itself, on a set as the set has
-// heard of it, with the size that belongs to it. It is zero and "" when nobody has said so.
+// changedByScaler returns when the autoscaler last changed the replicas: on a deployment as the autoscaler has written it, on a set as
+// the set got it with the size that belongs to it. It is zero and "" when it was not written.
 func changedByScaler(obj metav1.Object) (at time.Time, since string) {
 	return timeIn(obj, v1alpha1.AnnotationLastReplicaChangeByScaler)
 }

@@ -48,7 +48,7 @@ func (s *story) name(key, value string) {
 	annotate(d, v1alpha1.AnnotationTriggerDeletion, strings.Join(entries, ","))
 }
 
-// reportNames tells what is another about who is named.
+// reportNames reports what has changed in the list of named machines.
 func (s *story) reportNames(was, is *v1alpha1.MachineDeployment) {
 	before, had := was.Annotations[v1alpha1.AnnotationTriggerDeletion]
 	now, has := is.Annotations[v1alpha1.AnnotationTriggerDeletion]
@@ -104,7 +104,7 @@ func (s *story) mark(wanted *v1alpha1.Machine) {
 	}
 }
 
-// What somebody has written by hand, or what is left of it, names those that can be understood, each once.
+// A list that was edited by hand names those machines whose entries are valid, each once.
 func TestReadNamed(t *testing.T) {
 	const at = "2026-01-02T03:04:05Z"
 	for text, want := range map[string]string{

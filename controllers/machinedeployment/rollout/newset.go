@@ -20,7 +20,7 @@ const (
 )
 
 // templateHash names a template. The collision count is part of it: where two templates have the same hash, or a foreign
-// set has the name, another one is taken. It has to be stable, and need not equal anybody else's: a set is recognised by
+// set has the name, another one is taken. It has to be stable, and need not equal that of another controller: a set is recognised by
 // its template, not by its hash.
 func templateHash(t *v1alpha1.MachineTemplateSpec, collisions *int32) string {
 	h := fnv.New32a()
@@ -75,7 +75,7 @@ func withHash(labels map[string]string, hash string) map[string]string {
 	return labels
 }
 
-// syncNew copies to the new set what the deployment says and what needs no new machines.
+// syncNew copies to the new set those values of the deployment that need no new machines.
 func syncNew(w World, set *v1alpha1.MachineSet) {
 	d := w.Deployment
 	for key, value := range d.Annotations {
@@ -107,20 +107,20 @@ func staysOnDeployment(key string) bool {
 		v1alpha1.AnnotationDesiredReplicas, v1alpha1.AnnotationMaxReplicas, v1alpha1.AnnotationPreferNoSchedule,
 		v1alpha1.AnnotationUnfreeze, v1alpha1.AnnotationTriggerDeletion, v1alpha1.AnnotationDisruptions, v1alpha1.AnnotationRolling,
 		v1alpha1.AnnotationSelecting, v1alpha1.AnnotationStrategy,
-		v1alpha1.AnnotationLastReplicaChangeByScaler: // sets hear of it with their sizes: noteChange
+		v1alpha1.AnnotationLastReplicaChangeByScaler: // sets get it with their sizes: noteChange
 		return true
 	}
 	return false
 }
 
-// noteScale writes on a set what it was sized for, from which later changes are told.
+// noteScale records on a set what it was sized for, by which later changes are recognised.
 func (s *sets) noteScale(set *v1alpha1.MachineSet) {
 	sizedFor := s.replicas - s.squeezed
 	annotate(set, v1alpha1.AnnotationDesiredReplicas, strconv.Itoa(int(sizedFor)))
 	annotate(set, v1alpha1.AnnotationMaxReplicas, strconv.Itoa(int(sizedFor+s.surge)))
 }
 
-// IsNewSet says that a set which has the name of the deployment's new set is it.
+// IsNewSet reports whether a set which has the name of the deployment's new set is it.
 func IsNewSet(d *v1alpha1.MachineDeployment, set *v1alpha1.MachineSet) bool {
 	return metav1.IsControlledBy(set, d) && set.DeletionTimestamp == nil && sameTemplate(&set.Spec.Template, &d.Spec.Template)
 }

@@ -24,9 +24,9 @@ func (s *sets) nodesOutOfStep() (changed []*corev1.Node) {
 	return changed
 }
 
-// wantedNode is the Node of a machine as it should stand. A Node of an old machine is a candidate, and says for which set; when its
-// update has begun it says so for good. A Node whose machine has come to that set is set free, as is one that was updated for a
-// set that nobody has any more.
+// wantedNode is the Node of a machine as it should stand. A Node of an old machine is a candidate, and names its next set; once its
+// update has begun that name does not change. A Node whose machine has moved to that set is freed, as is one that was updated for a
+// set that does not exist any more.
 func (s *sets) wantedNode(t *tally, m *v1alpha1.Machine, node *corev1.Node) *corev1.Node {
 	n := node.DeepCopy()
 	switch to := s.destination(t, node); {
@@ -36,11 +36,11 @@ func (s *sets) wantedNode(t *tally, m *v1alpha1.Machine, node *corev1.Node) *cor
 		if isOf := n.Annotations[v1alpha1.AnnotationUpdateTo]; isOf == "" && s.fresh != nil && t != s.fresh {
 			annotate(n, v1alpha1.AnnotationUpdateTo, s.fresh.set.Name)
 		}
-	case s.inPlace && t != s.fresh && s.d.Spec.Paused: // it is as it was when the rollout was stopped
+	case s.inPlace && t != s.fresh && s.d.Spec.Paused: // it stays as it was when the rollout was paused
 	case s.inPlace && t != s.fresh && s.fresh != nil:
 		n.Labels[v1alpha1.LabelCandidateForUpdate] = "true"
 		annotate(n, v1alpha1.AnnotationUpdateTo, s.fresh.set.Name)
-	case n.Annotations[v1alpha1.AnnotationUpdateTo] != "": // else somebody else has said so
+	case n.Annotations[v1alpha1.AnnotationUpdateTo] != "": // else another client has made it a candidate
 		delete(n.Labels, v1alpha1.LabelCandidateForUpdate)
 		delete(n.Annotations, v1alpha1.AnnotationUpdateTo)
 	}

@@ -11,7 +11,7 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machinefacts"
 )
 
-// setProgressing says how far the deployment is on its way to the new set. A deployment that was complete and is only resized
+// setProgressing reports how far the rollout of the new set is. A deployment that was complete and is only resized
 // stays so: that is what the cluster-autoscaler needs to scale it down.
 func (s *sets) setProgressing(st *v1alpha1.MachineDeploymentStatus) {
 	c := s.progress(*st)
@@ -25,7 +25,7 @@ func (s *sets) setProgressing(st *v1alpha1.MachineDeploymentStatus) {
 	}
 }
 
-// progress is what is new about the progress; nil leaves what was said as it is.
+// progress returns the new condition Progressing; nil keeps the last one.
 func (s *sets) progress(st v1alpha1.MachineDeploymentStatus) *v1alpha1.MachineDeploymentCondition {
 	last := reasonOf(s.d.Status)
 	switch {
@@ -50,7 +50,7 @@ func (s *sets) progress(st v1alpha1.MachineDeploymentStatus) *v1alpha1.MachineDe
 		return s.moved()
 	case s.isOverdue():
 		return progressing(corev1.ConditionFalse, v1alpha1.ReasonProgressDeadlineExceeded,
-			fmt.Sprintf("There was no progress for %d s", *s.d.Spec.ProgressDeadlineSeconds))
+			fmt.Sprintf("The rollout has made no progress for %d s; the condition RolloutStalled has the cause", *s.d.Spec.ProgressDeadlineSeconds))
 	}
 	return nil
 }
@@ -59,7 +59,7 @@ func progressing(status corev1.ConditionStatus, reason, message string) *v1alpha
 	return &v1alpha1.MachineDeploymentCondition{Status: status, Reason: reason, Message: message}
 }
 
-// begins says that the way to the new set was not spoken of yet: nothing was, or what was is about another one.
+// begins reports whether the rollout of the new set was not reported yet: nothing was, or the report is about another set.
 func (s *sets) begins(last string) bool {
 	switch last {
 	case "", v1alpha1.ReasonNewMachineSetAvailable, v1alpha1.ReasonMachineSetCreateError:
@@ -87,14 +87,14 @@ func (s *sets) moved() *v1alpha1.MachineDeploymentCondition {
 	return progressing(corev1.ConditionTrue, v1alpha1.ReasonMachineSetUpdated, message)
 }
 
-// hasMoved says that there are more new machines than before, or fewer old ones, or more that can be used.
+// hasMoved reports whether there are more new machines than before, or fewer old ones, or more that can be used.
 func hasMoved(before, now v1alpha1.MachineDeploymentStatus) bool {
 	return now.UpdatedReplicas > before.UpdatedReplicas ||
 		now.Replicas-now.UpdatedReplicas < before.Replicas-before.UpdatedReplicas ||
 		now.ReadyReplicas > before.ReadyReplicas || now.AvailableReplicas > before.AvailableReplicas
 }
 
-// deadline is when there was no progress for too long; ok is false where nobody waits for it.
+// deadline returns when the progress deadline is over; ok is false where there is none.
 func (s *sets) deadline(st v1alpha1.MachineDeploymentStatus) (deadline time.Time, ok bool) {
 	c := condition(st, v1alpha1.MachineDeploymentProgressing)
 	if s.d.Spec.ProgressDeadlineSeconds == nil || s.d.Spec.Paused || c == nil || c.LastUpdateTime.IsZero() {
@@ -112,7 +112,7 @@ func (s *sets) isOverdue() bool {
 	return ok && s.w.Now.After(deadline)
 }
 
-// nextDeadline is when, from now, the status changes because nothing has happened; 0 means never.
+// nextDeadline returns when, from now, the status changes because nothing has happened; 0 means never.
 func (s *sets) nextDeadline(st v1alpha1.MachineDeploymentStatus) (next time.Duration) {
 	if deadline, ok := s.deadline(st); ok {
 		next = max(deadline.Sub(s.w.Now), 0) + time.Millisecond
@@ -121,7 +121,7 @@ func (s *sets) nextDeadline(st v1alpha1.MachineDeploymentStatus) (next time.Dura
 		if wait := since.Add(stallAfter).Sub(s.w.Now); wait > 0 {
 			next = machinefacts.Sooner(next, wait)
 		} else if s.w.OldMachines != nil && *s.w.OldMachines > 0 {
-			next = machinefacts.Sooner(next, stallAfter) // no event tells of what the cache does not show
+			next = machinefacts.Sooner(next, stallAfter) // no event reports what the cache does not show
 		}
 	}
 	return next

@@ -10,8 +10,8 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 )
 
-// rollBack gives the deployment the template of an earlier revision, and strikes off that it was asked to, in one write.
-// What follows is a rollout like any other, to a set that exists already.
+// rollBack gives the deployment the template of an earlier revision, and removes the request for it, in one write. What follows is a
+// rollout like any other, to a set that exists already.
 func rollBack(w World) Verdict {
 	d := w.Deployment.DeepCopy()
 	d.Spec.RollbackTo = nil
@@ -19,9 +19,9 @@ func rollBack(w World) Verdict {
 	to, set := findRevision(w, w.Deployment.Spec.RollbackTo.Revision)
 	switch {
 	case set == nil:
-		v.Events = []Event{{Reason: v1alpha1.EventRollbackRevisionNotFound, Message: "There is no revision " + to + " to roll back to"}}
+		v.Events = []Event{{Reason: v1alpha1.EventRollbackRevisionNotFound, Message: "Rollback ignored: there is no revision " + to}}
 	case sameTemplate(&set.Spec.Template, &d.Spec.Template):
-		v.Events = []Event{{Reason: v1alpha1.EventRollbackTemplateUnchanged, Message: "The template is that of revision " + to + " already"}}
+		v.Events = []Event{{Reason: v1alpha1.EventRollbackTemplateUnchanged, Message: "Rollback ignored: the template is already that of revision " + to}}
 	default:
 		restore(d, set)
 		w.Deployment = d

@@ -63,7 +63,7 @@ func TestFindRevision(t *testing.T) {
 	}
 	sets := map[string]*v1alpha1.MachineSet{
 		"one": revised("one", "1", false), "four": revised("four", "4", false), "going": revised("going", "5", true),
-		"six": revised("six", "6", false), "nobody knows": revised("nobody knows", "", false), "nonsense": revised("nonsense", "x", false),
+		"six": revised("six", "6", false), "unknown": revised("unknown", "", false), "nonsense": revised("nonsense", "x", false),
 	}
 	var owned []*v1alpha1.MachineSet
 	for set := range maps.Values(sets) {

@@ -9,12 +9,12 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 )
 
-// isResized says that the replicas have changed since the sets got their sizes.
+// isResized reports whether the replicas have changed since the sets got their sizes.
 func (s *sets) isResized() bool {
 	return slices.ContainsFunc(s.active(), func(t *tally) bool { return desiredOf(t.set) != s.replicas })
 }
 
-// desiredOf reads for how many replicas a set was sized; -1 when nobody has said.
+// desiredOf reads for how many replicas a set was sized; -1 when it was not recorded.
 func desiredOf(set *v1alpha1.MachineSet) int32 { return noted(set, v1alpha1.AnnotationDesiredReplicas) }
 
 func noted(set *v1alpha1.MachineSet, annotation string) int32 {
@@ -48,7 +48,7 @@ func (s *sets) follow() {
 	}
 }
 
-// squeeze lets no set grow into the place of machines that are to go and are there still. When they are on their way out it goes on.
+// squeeze keeps a set from growing while machines exist that have to be deleted first. It continues when they are being deleted.
 //
 //	replicas 4 → 6, surge 2, old 1 and 3 stand, new 2 → 7: 3 + 7 are 2 more than 8  →  new 5
 func (s *sets) squeeze(before map[*tally]int32) {
@@ -66,7 +66,7 @@ func (s *sets) squeeze(before map[*tally]int32) {
 }
 
 // followAlone sizes the only set that has machines. While a rollout is paused it may have some beyond the replicas: those stay
-// where the autoscaler has named the others, and go when it is resumed, or somebody resizes it without a word of who is to go.
+// where the autoscaler has named the others, and are deleted when it is resumed, or resized without named machines.
 func (s *sets) followAlone(only *tally) {
 	before := only.size
 	rolled := only != s.fresh || s.isUnderWay() || only.size > desiredOf(only.set)
@@ -88,7 +88,7 @@ func (s *sets) followAlone(only *tally) {
 	}
 }
 
-// isAlone says that no machine is left of any other set.
+// isAlone reports whether no machine is left of any other set.
 func (s *sets) isAlone(only *tally) bool {
 	if only == s.fresh {
 		return s.areOldGone()
@@ -96,8 +96,8 @@ func (s *sets) isAlone(only *tally) bool {
 	return !slices.ContainsFunc(s.all(), func(t *tally) bool { return t != only && t.exist > 0 })
 }
 
-// wasJustAmong says that another set has had machines a moment ago: some of them are there still, or it has heard of a change of the
-// replicas that this one has yet to hear of.
+// wasJustAmong reports whether another set has had machines a moment ago: some of them still exist, or it got a change of the
+// replicas that this one has not got yet.
 func (s *sets) wasJustAmong(only *tally) bool {
 	heard, _ := changedByScaler(only.set)
 	return slices.ContainsFunc(s.all(), func(t *tally) bool {
@@ -106,7 +106,7 @@ func (s *sets) wasJustAmong(only *tally) bool {
 	})
 }
 
-// main is the one set that has machines, or, if none has, the one that is to have them: the new one, else the youngest.
+// main is the one set that has machines, or, if none has, the one that should have them: the new one, else the youngest.
 func (s *sets) main(active []*tally) *tally {
 	switch {
 	case len(active) > 0:
@@ -122,18 +122,18 @@ func (s *sets) main(active []*tally) *tally {
 	return nil
 }
 
-// isSaturated says that the new set has all it is to have.
+// isSaturated reports whether the new set has all of its machines.
 func (s *sets) isSaturated() bool {
 	t := s.fresh
 	return t != nil && t.size == s.replicas && t.available() == s.replicas && desiredOf(t.set) == s.replicas
 }
 
-// spread changes the sizes of several sets to what their deployment may have now. What comes goes to the new set alone, or
-// the youngest where there is none. What goes is taken from all in proportion to their sizes, each rounded, the largest
-// first; the largest sets see to the rest. before is how many machines the deployment had, for sets that do not say for how
+// spread changes the sizes of several sets to what their deployment may have now. New machines are added to the new set alone, or
+// the youngest where there is none. Machines are removed from all in proportion to their sizes, each rounded, the largest
+// first; the largest sets take the rest. before is how many machines the deployment had, for sets that do not say for how
 // many they were sized. Before all that the sets shrink by those of their machines that the autoscaler has named.
 //
-//	replicas 10 → 5, surge 1, old 8, new 3, sized for 11: allowed 6, so 5 are to go
+//	replicas 10 → 5, surge 1, old 8, new 3, sized for 11: allowed 6, so 5 are deleted
 //	  old ⌊8 × 6 / 11⌉ − 8 = 4 − 8 = −4, new ⌊3 × 6 / 11⌉ − 3 = 2 − 3 = −1  →  old 4, new 2
 //	replicas 10 → 8, surge 1, old 7, new 3 of which 2 are named: 8 are left, and 8 to 9 allowed  →  old 7, new 1
 func spread(l limits, fresh *tally, active []*tally, before int32) {
@@ -147,7 +147,7 @@ func spread(l limits, fresh *tally, active []*tally, before int32) {
 	}
 	switch {
 	case change >= 0 && change <= l.surge && desiredOf(fresh.set) > l.replicas:
-		return // as many as are wanted: where the replicas fall, nobody comes
+		return // as many as are wanted: where the replicas fall, none is created
 	case change >= 0:
 		fresh.size += change
 		return
@@ -170,7 +170,7 @@ func spread(l limits, fresh *tally, active []*tally, before int32) {
 }
 
 // dropNamed takes from the sets those of their machines that the autoscaler has named, from the oldest set first, and no more than
-// are too many: others are to come in the place of the rest, in the same set.
+// are too many: the rest is replaced in the same set.
 func dropNamed(active []*tally, most int32) (named int32) {
 	for _, t := range active {
 		part := min(t.named, t.size, max(most-named, 0))
@@ -196,7 +196,7 @@ func fraction(l limits, t *tally, before int32) int32 {
 	return min(int32(share)-t.size, 0)
 }
 
-// leastAfter is how many machines have to be available when the sets have shrunk: what the limits say, or what is there if
+// leastAfter is how many machines have to be available when the sets have shrunk: what the limits require, or what is available if
 // that is less.
 func leastAfter(l limits, active []*tally) int32 {
 	available, preserved := int32(0), int32(0)

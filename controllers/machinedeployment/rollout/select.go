@@ -22,8 +22,8 @@ type chosen struct {
 // mostChosen is how many machines are about to be selected at the most.
 const mostChosen = 1000
 
-// selecting reads the machines whose Nodes are about to be selected. What cannot be read is none, and so is more than can be
-// chosen: a controller has not written it.
+// selecting reads the machines whose Nodes are about to be selected. An invalid list counts as none, and so does one that is
+// longer than mostChosen: a controller has not written it.
 func selecting(d *v1alpha1.MachineDeployment) (all []chosen) {
 	text, noted := d.Annotations[v1alpha1.AnnotationSelecting]
 	if !noted {
@@ -50,9 +50,9 @@ func withSelecting(d *v1alpha1.MachineDeployment, all []chosen) *v1alpha1.Machin
 	return d
 }
 
-// selectNodes has Nodes updated in place. Which ones is written on the deployment first; whoever finds that completes it. It is
-// struck off when it is seen done, and not with the next selection only: a Node that is a candidate once more, for another template
-// or after its update has failed, would be selected by what was left, whatever the limits say by then.
+// selectNodes selects Nodes for their in-place update. The selection is written to the deployment first, so that any replica can
+// complete it. It is removed when it is seen done, and not with the next selection only: a Node that is a candidate once more, for
+// another template or after its update has failed, would be selected by an old entry, whatever the limits are by then.
 func (s *sets) selectNodes() (v Verdict, busy bool) {
 	noted := selecting(s.d)
 	open := slices.DeleteFunc(slices.Clone(noted), s.isSelectedOrOver)
@@ -77,8 +77,8 @@ func (s *sets) selectNodes() (v Verdict, busy bool) {
 	return v, true
 }
 
-// isSelectedOrOver says that the Node of a chosen machine is seen selected, or never will be: the machine goes, or has gone, or its
-// Node is no candidate any more, which a late write that selects it would be refused for.
+// isSelectedOrOver reports whether the Node of a chosen machine is seen selected, or never will be: the machine is being deleted, or does
+// not exist any more, or its Node is no candidate any more, so that a late write that selects it would be rejected.
 func (s *sets) isSelectedOrOver(c chosen) bool {
 	m := s.find(c.UID)
 	if m == nil {
@@ -109,7 +109,7 @@ func (s *sets) find(uid types.UID) *v1alpha1.Machine {
 	return nil
 }
 
-// labelled are the Nodes of chosen machines, as they say that it is their turn.
+// labelled returns the Nodes of chosen machines with the label that selects them.
 func (s *sets) labelled(open []chosen) (nodes []*corev1.Node) {
 	for _, c := range open {
 		m := s.find(c.UID)
@@ -153,7 +153,7 @@ func mostSelected(l limits, least, available, fresh, updating int32) int32 {
 	return max(min(available-least, l.replicas-fresh-updating), 0)
 }
 
-// mayBeSelected says that a machine can be used, and that its Node waits for its turn: whoever sees to it has said so.
+// mayBeSelected reports whether a machine is available, and its Node waits for its selection: the machine controller has recorded so.
 func (s *sets) mayBeSelected(t *tally, m *v1alpha1.Machine) bool {
 	node := s.w.nodeOf(m)
 	available, _ := availability(s.w, t.set, m)

@@ -12,7 +12,7 @@ type sets struct {
 
 	w World
 	d *v1alpha1.MachineDeployment
-	// inPlace says that machines are updated in place, and that there are Nodes for it.
+	// inPlace reports whether machines are updated in place, and that there are Nodes for it.
 	inPlace bool
 	// fresh is the new set; nil while there is none.
 	fresh *tally
@@ -20,10 +20,10 @@ type sets struct {
 	old []*tally
 	// unwanted are the machines that the autoscaler has named.
 	unwanted []unwanted
-	// blind says that several sets are to be resized, and that it is not known which of their machines the autoscaler has named.
+	// blind reports whether several sets are to be resized, and that it is not known which of their machines the autoscaler has named.
 	blind bool
-	// squeezed is how many machines are due and have to wait, because others are there still that are to go. The sets are sized for as
-	// many fewer meanwhile.
+	// squeezed is how many machines are due and have to wait, because others still exist that have to be deleted. The sets are sized for
+	// as many fewer meanwhile.
 	squeezed int32
 }
 
@@ -61,12 +61,12 @@ func (s *sets) lastNew() []*tally {
 	return append(slices.Clone(s.old), s.fresh)
 }
 
-// wasNew says that a set was the new one until the template changed.
+// wasNew reports whether a set was the new one until the template changed.
 func (s *sets) wasNew(t *tally) bool {
 	return !slices.ContainsFunc(s.w.Owned, func(other *v1alpha1.MachineSet) bool { return revision(other) > revision(t.set) })
 }
 
-// active are the sets that are to have machines, the oldest first.
+// active returns the sets that should have machines, the oldest first.
 func (s *sets) active() (active []*tally) {
 	for _, t := range s.lastNew() {
 		if t.size > 0 {
@@ -101,12 +101,12 @@ func (s *sets) preserved() (n int32) {
 	return n
 }
 
-// isUnderWay says that machines of an old template are left, and are to be replaced.
+// isUnderWay reports whether machines of an old template are left that have to be replaced.
 func (s *sets) isUnderWay() bool {
 	return (s.fresh != nil || !s.d.Spec.Paused) && slices.ContainsFunc(s.old, func(t *tally) bool { return !t.isEmpty() })
 }
 
-// isComplete says that all machines are of the current template, can be used, and are as many as are wanted.
+// isComplete reports whether all machines are of the current template, can be used, and are as many as are wanted.
 func (s *sets) isComplete() bool { return s.isFilled() && s.fresh.exist == s.replicas }
 
 // isFilled reports whether all machines are of the current template, and as many can be used as are wanted. Others may exist
@@ -125,7 +125,7 @@ func (s *sets) step() {
 	case holds:
 	case isRecreating(s.d):
 		s.recreate()
-	case isRolling(s.d) && s.fresh != nil: // else the old ones stay as they are until it is made
+	case isRolling(s.d) && s.fresh != nil: // else the old ones stay as they are until it is created
 		s.fresh.size = rollUp(s.limits, s.total(), s.fresh.size)
 		rollDown(s.least(s.preserved()), s.fresh, s.old)
 	}
@@ -137,16 +137,16 @@ func (s *sets) recreate() {
 		t.size = 0
 	}
 	if s.fresh != nil && (s.fresh.size > s.replicas || s.areOldGone()) {
-		s.fresh.size = rollUp(s.limits, s.total(), s.fresh.size) // its own machines may be on their way out, from when it was an old set
+		s.fresh.size = rollUp(s.limits, s.total(), s.fresh.size) // its own machines may be being deleted, from when it was an old set
 	}
 }
 
-// areOldGone says that no machine is left of the old sets. That the cache shows none proves nothing.
+// areOldGone reports whether no machine is left of the old sets. A cache that shows none proves nothing.
 func (s *sets) areOldGone() bool {
 	return s.seemOldGone() && (len(s.old) == 0 || s.w.OldMachines != nil && *s.w.OldMachines == 0)
 }
 
-// seemOldGone says that the cache shows no machine of the old sets.
+// seemOldGone reports whether the cache shows no machine of the old sets.
 func (s *sets) seemOldGone() bool {
 	return !slices.ContainsFunc(s.old, func(t *tally) bool { return t.exist > 0 })
 }

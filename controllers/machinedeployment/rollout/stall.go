@@ -11,23 +11,63 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machinefacts"
 )
 
-// stallAfter is how long a rollout may stand still before somebody should know for what it waits. What is known to be wrong is
-// told at once.
+// stallAfter is how long a rollout waits before the condition RolloutStalled reports what it waits for. Known failures are reported
+// at once.
 const stallAfter = time.Minute
 
-// setStalled says why a rollout does not move on.
+// stall is the cause for which a rollout makes no progress.
+type stall struct {
+	// reason is that of the condition RolloutStalled.
+	reason string
+	// message has the object, the fact, and what the user does about it.
+	message string
+}
+
+// stallCheck looks for one cause. find returns nil when the rollout does not stall for it.
+type stallCheck struct {
+	name string
+	find func(*sets) *stall
+}
+
+// failureChecks find known failures, which are reported at once. The first check that finds a cause decides: a cause for all
+// machines comes before one for a single machine, and what the user has set before what the cloud and the API server answer.
+var failureChecks = []stallCheck{
+	{"in-place update without target cluster", (*sets).findNoTarget},
+	{"in-place update failed", (*sets).findFailedUpdate},
+	{"new MachineSet frozen", (*sets).findFrozen},
+	{"machine creation failed", (*sets).findFailedCreation},
+	{"requests rejected by the API server", (*sets).findRejected},
+}
+
+// waitChecks find what a rollout waits for, which is reported after stallAfter: most rollouts wait for each of these for a short
+// while. The first check that finds a cause decides: the new machines come before the old ones, since old machines are deleted only
+// when new ones are available.
+var waitChecks = []stallCheck{
+	{"new machine preserved", (*sets).findPreserved},
+	{"new machine not available", (*sets).findUnavailable},
+	{"machine terminating", (*sets).findTerminating},
+	{"new machines missing", (*sets).findMissing},
+	{"old MachineSet invalid", (*sets).findInvalid},
+	{"old machines not deleted", (*sets).findNotDeleted},
+	{"old machines not in the cache", (*sets).findUncached},
+	{"in-place update in progress", (*sets).findUpdating},
+	{"Nodes not selected", (*sets).findNotSelected},
+	{"old machine not ready for its in-place update", (*sets).findNotSelectable},
+}
+
+// setStalled sets the condition RolloutStalled, or removes it while the rollout makes progress.
 func (s *sets) setStalled(st *v1alpha1.MachineDeploymentStatus) {
-	reason, message := s.stalled(*st)
-	if reason == "" {
+	cause := s.stalled(*st)
+	if cause == nil {
 		dropCondition(st, v1alpha1.MachineDeploymentRolloutStalled)
 		return
 	}
 	setCondition(s.w, st, v1alpha1.MachineDeploymentCondition{
-		Type: v1alpha1.MachineDeploymentRolloutStalled, Status: corev1.ConditionTrue, Reason: reason, Message: message,
+		Type: v1alpha1.MachineDeploymentRolloutStalled, Status: corev1.ConditionTrue, Reason: cause.reason, Message: cause.message,
 	})
 }
 
-// stillSince is when the rollout last moved; ok is false while there is none, or it is known why it stands still.
+// stillSince returns when the rollout last made progress; ok is false when there is no rollout, or Progressing has the cause.
 func (s *sets) stillSince(st v1alpha1.MachineDeploymentStatus) (since time.Time, ok bool) {
 	c := condition(st, v1alpha1.MachineDeploymentProgressing)
 	if c == nil || s.d.Spec.Paused || s.d.DeletionTimestamp != nil {
@@ -40,109 +80,52 @@ func (s *sets) stillSince(st v1alpha1.MachineDeploymentStatus) (since time.Time,
 	return c.LastUpdateTime.Time, true
 }
 
-// stalled finds the cause. The first one that holds is told: what is wrong with the new machines, what they wait for, and
-// what keeps the old ones.
-func (s *sets) stalled(st v1alpha1.MachineDeploymentStatus) (reason, message string) {
-	since, moves := s.stillSince(st)
-	if !moves {
-		return "", ""
+// stalled returns why the rollout makes no progress; nil while it does, and while it has waited for less than stallAfter.
+func (s *sets) stalled(st v1alpha1.MachineDeploymentStatus) *stall {
+	since, ok := s.stillSince(st)
+	if !ok {
+		return nil
 	}
-	if s.isUnderWay() && isInPlace(s.d) && s.w.NoTarget {
-		return v1alpha1.ReasonInPlaceUpdateNotSupported, "There is no target cluster, and so no Node to update in place; the machines stay as they are"
-	}
-	if m := s.firstOfAny(s.hasFailedInPlace); m != nil {
-		return v1alpha1.ReasonInPlaceUpdateFailed, fmt.Sprintf("Machine %s could not be updated in place: %s", m.Name, s.whyFailed(m))
-	}
-	if s.fresh != nil && machinefacts.MakesNone(s.newSet()) && s.standing(s.fresh) < s.fresh.size {
-		return v1alpha1.ReasonMachineSetFrozen, fmt.Sprintf("MachineSet %s must not make machines", s.newSet().Name)
-	}
-	if m := s.first(s.fresh, hasFailedToCome); m != nil {
-		op := m.Status.LastOperation
-		return v1alpha1.ReasonMachineCreateFailed, fmt.Sprintf("Machine %s: %s: %s", m.Name, op.ErrorCode, op.Description)
-	}
-	if refused, c := s.refused(); c != nil {
-		return c.Reason, fmt.Sprintf("MachineSet %s: %s", refused.Name, c.Message)
+	if cause := s.firstStall(failureChecks); cause != nil {
+		return cause
 	}
 	if s.w.Now.Sub(since) < stallAfter && reasonOf(st) != v1alpha1.ReasonProgressDeadlineExceeded {
-		return "", ""
+		return nil
 	}
-	if m := s.first(s.fresh, func(m *v1alpha1.Machine) bool { return !s.isUsable(m) && m.DeletionTimestamp == nil }); m != nil {
-		if machinefacts.IsPreservedFailed(m, s.w.Now) {
-			return v1alpha1.ReasonMachinesPreserved, fmt.Sprintf("New machine %s has failed and is preserved; it is replaced when that is over", m.Name)
-		}
-		return v1alpha1.ReasonMachinesNotAvailable, fmt.Sprintf("New machine %s is not available yet, its phase is %q; its lastOperation says more",
-			m.Name, m.Status.CurrentStatus.Phase)
-	}
-	if m := s.firstOfAny(func(m *v1alpha1.Machine) bool { return m.DeletionTimestamp != nil }); m != nil {
-		return v1alpha1.ReasonMachinesTerminating, fmt.Sprintf("Machine %s is being deleted and counts until it is gone; its lastOperation says for what it waits", m.Name)
-	}
-	if s.fresh != nil && s.standing(s.fresh) < s.fresh.size {
-		return v1alpha1.ReasonMachinesNotAvailable, fmt.Sprintf("MachineSet %s has %d of %d machines", s.newSet().Name, s.standing(s.fresh), s.fresh.size)
-	}
-	if reason, message := s.stalledByOld(); reason != "" {
-		return reason, message
-	}
-	return s.stalledInPlace()
+	return s.firstStall(waitChecks)
 }
 
-// stalledByOld finds what old sets keep that they are to give up.
-func (s *sets) stalledByOld() (reason, message string) {
-	for _, t := range s.old {
-		for _, c := range t.set.Status.Conditions {
-			if c.Type == v1alpha1.MachineSetValid && c.Status == corev1.ConditionFalse && !t.isEmpty() {
-				return v1alpha1.ReasonMachinesNotDeleted, fmt.Sprintf("Old MachineSet %s is left as it is: %s", t.set.Name, c.Message)
-			}
-		}
-		if n := s.standing(t); n > t.set.Spec.Replicas && t.set.Generation == t.set.Status.ObservedGeneration {
-			return v1alpha1.ReasonMachinesNotDeleted, fmt.Sprintf("Old MachineSet %s has %d machines, is to have %d, and deletes none yet", t.set.Name, n, t.set.Spec.Replicas)
+// firstStall returns the cause that the first check finds; nil when none does.
+func (s *sets) firstStall(checks []stallCheck) *stall {
+	for _, check := range checks {
+		if cause := check.find(s); cause != nil {
+			return cause
 		}
 	}
-	if s.w.OldMachines != nil && *s.w.OldMachines > 0 {
-		return v1alpha1.ReasonMachinesNotDeleted, fmt.Sprintf("Machines of old MachineSets that are not in view: %d; they are in no slot or in a wrong one, or have just gone", *s.w.OldMachines)
-	}
-	return "", ""
+	return nil
 }
 
-// stalledInPlace finds what keeps old machines from being updated.
-func (s *sets) stalledInPlace() (reason, message string) {
-	if !s.inPlace || !s.isUnderWay() || s.fresh == nil {
-		return "", ""
-	}
-	if m := s.firstOfAny(s.w.isUpdating); m != nil {
-		return v1alpha1.ReasonMachinesUpdating, fmt.Sprintf("Machine %s is being updated in place: %s", m.Name, s.howFar(m))
-	}
-	if n := s.waiting(); n > 0 && isManual(s.d) {
-		return v1alpha1.ReasonNodesNotSelected, fmt.Sprintf("%d Nodes wait for the label %s=true", n, v1alpha1.LabelSelectedForUpdate)
-	}
-	for _, t := range s.old {
-		if m := s.first(t, func(m *v1alpha1.Machine) bool { return !s.mayBeSelected(t, m) }); m != nil {
-			return v1alpha1.ReasonMachinesNotAvailable, fmt.Sprintf("Old machine %s cannot be updated in place now, its phase is %q; its Node has to be there and "+
-				"to have the condition InPlaceUpdate", m.Name, m.Status.CurrentStatus.Phase)
-		}
-	}
-	return "", ""
-}
-
-// howFar says for what an update in place waits.
+// howFar returns what an in-place update waits for.
 func (s *sets) howFar(m *v1alpha1.Machine) string {
 	switch node := s.w.nodeOf(m); {
 	case node == nil || machinefacts.InPlaceStage(node) == "":
 		return "its Node is not drained yet"
 	case !hasBegun(node) && machinefacts.AwaitsComponents(node):
-		return fmt.Sprintf("its Node has the taint %s, and no other Node is updated before that is removed; in a cluster where nothing removes it, "+
+		return fmt.Sprintf("its Node has the taint %s, and no other Node is updated until the taint is removed; where no component removes it, "+
 			"set the annotation %s=false on the MachineDeployment and remove the taint", v1alpha1.TaintCriticalComponentsNotReady, v1alpha1.AnnotationComponentsTaint)
 	default:
-		return "the condition InPlaceUpdate of its Node says " + machinefacts.InPlaceStage(node)
+		return fmt.Sprintf("its Node has the condition %s with the reason %s", v1alpha1.NodeInPlaceUpdate, machinefacts.InPlaceStage(node))
 	}
 }
 
-// hasFailedInPlace says that the update of the machine's Node has failed.
+// hasFailedInPlace reports whether the update of the machine's Node has failed.
 func (s *sets) hasFailedInPlace(m *v1alpha1.Machine) bool {
 	node := s.w.nodeOf(m)
 	return m.DeletionTimestamp == nil && node != nil && node.Labels[v1alpha1.LabelUpdateResult] == v1alpha1.UpdateResultFailed ||
 		m.DeletionTimestamp == nil && m.Status.CurrentStatus.Phase == v1alpha1.MachineInPlaceUpdateFailed
 }
 
+// whyFailed returns why the update of a machine's Node has failed.
 func (s *sets) whyFailed(m *v1alpha1.Machine) string {
 	if node := s.w.nodeOf(m); node != nil && node.Annotations[v1alpha1.AnnotationUpdateFailedReason] != "" {
 		return node.Annotations[v1alpha1.AnnotationUpdateFailedReason]
@@ -150,9 +133,9 @@ func (s *sets) whyFailed(m *v1alpha1.Machine) string {
 	return m.Status.LastOperation.Description
 }
 
-// refused returns the first set, the new one before the others, whose Machines the API server refuses to create or delete, and the
-// condition that says so; nil when there is none. Old sets need not create any.
-func (s *sets) refused() (*v1alpha1.MachineSet, *v1alpha1.MachineSetCondition) {
+// rejected returns the first set, the new one before the others, whose requests to create or delete Machines the API server rejects,
+// and the condition that has the error; nil when there is none. Old sets need not create any.
+func (s *sets) rejected() (*v1alpha1.MachineSet, *v1alpha1.MachineSetCondition) {
 	for _, t := range s.all() {
 		for i, c := range t.set.Status.Conditions {
 			if c.Type == v1alpha1.MachineSetReplicaFailure && c.Status == corev1.ConditionTrue && (t == s.fresh || c.Reason == v1alpha1.ReasonFailedDelete) {
@@ -163,18 +146,19 @@ func (s *sets) refused() (*v1alpha1.MachineSet, *v1alpha1.MachineSetCondition) {
 	return nil, nil
 }
 
-// hasFailedToCome says that the last try to make the machine has failed.
-func hasFailedToCome(m *v1alpha1.Machine) bool {
+// hasFailedCreation reports whether the last attempt to create the machine has failed.
+func hasFailedCreation(m *v1alpha1.Machine) bool {
 	op := m.Status.LastOperation
 	return m.DeletionTimestamp == nil && op.Type == v1alpha1.MachineOperationCreate && op.State == v1alpha1.MachineStateFailed
 }
 
+// isUsable reports whether a machine of the new set is available.
 func (s *sets) isUsable(m *v1alpha1.Machine) bool {
 	available, _ := availability(s.w, s.newSet(), m)
 	return available
 }
 
-// standing is how many machines of a set are not being deleted.
+// standing returns how many machines of a set are not being deleted.
 func (s *sets) standing(t *tally) (n int32) {
 	for _, m := range s.w.Machines[t.set.UID] {
 		if m.DeletionTimestamp == nil {
@@ -184,7 +168,7 @@ func (s *sets) standing(t *tally) (n int32) {
 	return n
 }
 
-// first returns the first machine of a set, by name, that a condition holds for; nil when there is none.
+// first returns the first machine of a set, by name, for which a condition holds; nil when there is none.
 func (s *sets) first(t *tally, holds func(*v1alpha1.Machine) bool) (found *v1alpha1.Machine) {
 	if t == nil {
 		return nil
@@ -197,7 +181,7 @@ func (s *sets) first(t *tally, holds func(*v1alpha1.Machine) bool) (found *v1alp
 	return found
 }
 
-// firstOfAny returns the first machine that a condition holds for, of the new set before the others.
+// firstOfAny returns the first machine for which a condition holds, those of the new set before the others.
 func (s *sets) firstOfAny(holds func(*v1alpha1.Machine) bool) *v1alpha1.Machine {
 	for _, t := range s.all() {
 		if m := s.first(t, holds); m != nil {

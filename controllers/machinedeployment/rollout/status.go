@@ -21,13 +21,13 @@ func finish(s *sets) Verdict {
 	return v
 }
 
-// isKnownToFail says that the status tells already that the new set cannot be made.
+// isKnownToFail reports whether the status already has the failure to create the new set.
 func isKnownToFail(d *v1alpha1.MachineDeployment) bool {
 	c := condition(d.Status, v1alpha1.MachineDeploymentProgressing)
 	return c != nil && c.Status == corev1.ConditionFalse && c.Reason == v1alpha1.ReasonMachineSetCreateError
 }
 
-// status works out the deployment's status from its machines. Which of them have failed is told by the sets.
+// status works out the deployment's status from its machines. Which of them have failed is taken from the sets.
 func status(s *sets) v1alpha1.MachineDeploymentStatus {
 	st := *s.d.Status.DeepCopy()
 	st.ObservedGeneration = s.d.Generation

@@ -45,10 +45,10 @@ func selectingOf(d *v1alpha1.MachineDeployment) string {
 //
 //	joined        it has nothing of an update
 //	candidate     it is a candidate to be updated to b, and the machine's side has seen it
-//	unseen        it is a candidate, and nobody has seen it
+//	unseen        it is a candidate, and the machine controller has not recorded it
 //	selected      it is selected, and drained
 //	successful    it was updated; failed: it could not be
-//	to-c          it is updated to c and not to b; to-nowhere: nobody has noted to what
+//	to-c          it is updated to c and not to b; to-nowhere: the set is not recorded
 //	come          its machine has come to this set, which may not know it yet
 //	waiting       it is updated and free again, and waits for its critical components
 func (s *story) node(set *v1alpha1.MachineSet, m *v1alpha1.Machine, words string) {

@@ -21,14 +21,14 @@ import (
 
 var update = flag.Bool("update", false, "write the verdicts in testdata anew; read what has changed")
 
-// TestStories tells in testdata what a pass does.
+// TestStories has in testdata what a pass does.
 //
 //	deployment: words                 replicas=3 surge=1 unavailable=0 template=b strategy=RollingUpdate revision=, autoscaler=true;
 //	                                  paused, rollback=, deadline=, history=, minready= (which counts), manual, selecting= (a machine
 //	                                  whose Node is about to be selected), notarget (there is no target cluster),
 //	                                  notaint (updated Nodes get no taint critical-components-not-ready)
-//	progressing: True/Reason 5s       the condition, and how old it is; a minute if it is not told
-//	set: a size=3 words phases        of template a: for= how many replicas it was sized, the deployment's if it is not told,
+//	progressing: True/Reason 5s       the condition, and how old it is; half a minute if it is not given
+//	set: a size=3 words phases        of template a: for= how many replicas it was sized, the deployment's if it is not given,
 //	                                  revision=, kept and tainted (marks), frozen, refused= (why it cannot make or delete
 //	                                  machines), uncreatable (a VM of it could not be created), coming= (the ordinal of a machine that it is about to make), deleting= (machines that it is about
 //	                                  to delete: a-0,a-1), invalid, closed (it must not make machines while they are updated in place); and its machines, Running:20s where it matters for how long,
@@ -38,7 +38,7 @@ var update = flag.Bool("update", false, "write the verdicts in testdata anew; re
 //	                                  A set has heard=5m; a machine is marked, Running@5m, without the priority, Running@5m-, or has that alone, Running!
 //	unseen: a-3                       a machine that the cache does not show; vanished: a-0 one that only the cache shows
 //
-// The status of the deployment is that of its sets, and those tell the truth. What is told is each action with what it writes,
+// The status of the deployment is that of its sets, which are right. The verdict is each action with what it writes,
 // then the conditions that have changed, and when to look again.
 func TestStories(t *testing.T) {
 	scenario.Run(t, "testdata/stories*.txt", *update, func(t *testing.T, s scenario.Scenario) string {
@@ -157,7 +157,7 @@ func (s *story) progressing(words []string) {
 	s.w.Deployment.Status.ObservedGeneration = s.w.Deployment.Generation
 }
 
-// set adds a set; the order in which they are told is that of their age.
+// set adds a set; their order is that of their age.
 func (s *story) set(words []string) {
 	s.Helper()
 	d := s.w.Deployment.DeepCopy()

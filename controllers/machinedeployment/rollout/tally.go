@@ -16,7 +16,7 @@ type tally struct {
 	set *v1alpha1.MachineSet
 	// intents of the set. Those of a set that is being deleted may be none because they cannot be read: it carries none out.
 	intents machinefacts.Intents
-	// size is how many machines the set is told to have. Decisions change it, in memory.
+	// size is how many machines the set should have. Decisions change it, in memory.
 	size int32
 	// exist is how many machines it has, those that are being deleted and those that it is about to make included: also such as
 	// it has decided to make when it was larger.
@@ -72,7 +72,7 @@ func count(w World, set *v1alpha1.MachineSet) *tally {
 		}
 	}
 	t.exist = t.seen.all
-	if set.DeletionTimestamp != nil { // all of its machines are about to go, and nobody scales it
+	if set.DeletionTimestamp != nil { // all of its machines are about to be deleted, and it is not scaled
 		t.running = 0
 		return t
 	}
@@ -82,10 +82,10 @@ func count(w World, set *v1alpha1.MachineSet) *tally {
 	return t
 }
 
-// recount says how many machines exist when the set has got another size.
+// recount recalculates how many machines exist after the set got another size.
 func (t *tally) recount() { t.exist = t.leaving + t.stands() }
 
-// stands is how many machines are not being deleted when the set has come to its size. What it has decided to delete is there until
+// stands is how many machines are not being deleted when the set has reached its size. What it has decided to delete exists until
 // then, and does not count for the size.
 func (t *tally) stands() int32 { return max(t.standing, t.size+t.doomed) }
 
@@ -94,17 +94,17 @@ func awaited[T metav1.Object](t *tally, seen []T) int32 {
 	return int32(len(machinefacts.Awaited(t.intents, t.set, seen)))
 }
 
-// available are the machines that can be used and that the set does not delete to come to its size. It does not know which Nodes
+// available are the machines that can be used and that the set does not delete to reach its size. The set has no record of which Nodes
 // are drained for an update in place, so it may keep those and delete others.
 func (t *tally) available() int32 { return min(t.running, max(t.size-t.preserved-t.updating, 0)) }
 
-// idle are the machines that the set is to have and that are of no use to anybody.
+// idle returns how many machines the set should have that are not available.
 func (t *tally) idle() int32 { return max(t.size-t.available()-t.preserved-t.updating, 0) }
 
-// isEmpty says that the set neither has machines nor is to have any.
+// isEmpty reports whether the set neither has machines nor should have any.
 func (t *tally) isEmpty() bool { return t.size == 0 && t.exist == 0 }
 
-// availability says whether a machine is available; and if nothing but time is missing, how much of it.
+// availability reports whether a machine is available; and if nothing but time is missing, how much of it.
 func availability(w World, set *v1alpha1.MachineSet, m *v1alpha1.Machine) (available bool, in time.Duration) {
 	return machinefacts.Available(m, machinefacts.MinReady(set, w.CountMinReady), w.Now)
 }

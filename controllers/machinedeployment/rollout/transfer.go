@@ -11,8 +11,8 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 )
 
-// transfers gives machines whose update has succeeded to the set of their new template. Sets that they leave are kept from making
-// machines before.
+// transfers moves machines whose update has succeeded to the set of their new template. The sets that they leave are kept from
+// creating machines before.
 func (s *sets) transfers() (v Verdict, moves bool) {
 	v = Verdict{Do: WriteMachines}
 	for _, t := range s.all() {
@@ -33,7 +33,7 @@ func (s *sets) transfers() (v Verdict, moves bool) {
 		for _, to := range s.all() {
 			if names := gone[to]; len(names) > 0 {
 				v.Events = append(v.Events, Event{v1alpha1.EventUpdatedInPlace, fmt.Sprintf(
-					"Updated in place, and of machine set %s now: %s", to.set.Name, strings.Join(names, ", "))})
+					"Machines updated in place and moved to MachineSet %s: %s", to.set.Name, strings.Join(names, ", "))})
 			}
 		}
 	}
@@ -45,8 +45,8 @@ func isClosed(set *v1alpha1.MachineSet) bool {
 	return disabled
 }
 
-// transferred is a machine as it stands in its new set: with what the template of that one says, and a label that keeps it from
-// being one too many there until the set has a place for it. Name, VM and slot stay.
+// transferred is a machine as it stands in its new set: with the values of the template of that one, and a label that keeps it
+// from counting as one too many there until the set's size includes it. Name, VM and slot stay.
 func transferred(m *v1alpha1.Machine, from, to *v1alpha1.MachineSet) *v1alpha1.Machine {
 	m = m.DeepCopy()
 	others := slices.DeleteFunc(m.OwnerReferences, func(o metav1.OwnerReference) bool { return o.UID == from.UID || o.UID == to.UID })
@@ -60,7 +60,7 @@ func transferred(m *v1alpha1.Machine, from, to *v1alpha1.MachineSet) *v1alpha1.M
 	return m
 }
 
-// exchange takes from have what one template says, and puts in what another one says.
+// exchange replaces the values of one template in have by those of another one.
 func exchange(have, before, after map[string]string) map[string]string {
 	changed := maps.Clone(have)
 	if changed == nil {
@@ -73,8 +73,8 @@ func exchange(have, before, after map[string]string) map[string]string {
 	return changed
 }
 
-// isUnsettled says that machines have changed their set, or have gone from a set that makes none in their place, and that a size
-// may not tell of it.
+// isUnsettled reports whether machines have changed their set, or have left a set that creates none in their place, and a size
+// may not include that.
 func (s *sets) isUnsettled() bool {
 	return slices.ContainsFunc(s.all(), func(t *tally) bool {
 		return t.set.DeletionTimestamp == nil && (isClosed(t.set) && t.standing < t.size ||
@@ -82,15 +82,15 @@ func (s *sets) isUnsettled() bool {
 	})
 }
 
-// hasJustCome says that a machine has come from another set, whose new one may have no place for it yet.
+// hasJustCome reports whether a machine has moved from another set, whose new one may not include it in its size yet.
 func hasJustCome(m metav1.Object) bool {
 	return m.GetLabels()[v1alpha1.LabelUpdateResult] == v1alpha1.UpdateResultSuccessful
 }
 
-// settle has the sizes follow the machines that have changed their set, by what the API server itself says: a set grows by those
-// that have come, as far as there are more than its size, and one that makes none in the place of those that have gone is as
-// large as what it has. What is told of a set's machines is later than its size, so a size is never changed for the same machine
-// twice; should the set have decided something meanwhile, the write is refused.
+// settle adapts the sizes to the machines that have changed their set, by a live list: a set grows by those
+// that have moved to it, as far as there are more than its size, and one that creates none in the place of those that have left is as
+// large as what it has. The list of a set's machines is later than its size, so a size is never changed for the same machine
+// twice; should the set have decided something meanwhile, the write is rejected.
 //
 //	old 3 of which 2 are there, new 1 of which 2 are there, one of them has come
 //	  new 1 + min(1, 2 − 1) = 2; old 2
@@ -120,7 +120,7 @@ func (s *sets) settle() {
 	}
 }
 
-// arrived are the machines that have come to a set whose size tells of them, without the label that said so.
+// arrived returns the machines that have moved to a set whose size includes them, without the label that marked them.
 func (s *sets) arrived() (arrived []*v1alpha1.Machine) {
 	for _, t := range s.all() {
 		for _, m := range byBirth(s.w.Machines[t.set.UID]) {

@@ -7,7 +7,7 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machinefacts"
 )
 
-// unwanted is a machine that the autoscaler has named, and how far that has come.
+// unwanted is a machine that the autoscaler has named, and how far its deletion is.
 type unwanted struct {
 	named
 
@@ -15,25 +15,26 @@ type unwanted struct {
 	// set and machine are nil in the stages unsure and gone. Of the machine the metadata are the newest that are known.
 	set     *v1alpha1.MachineSet
 	machine *v1alpha1.Machine
-	// failed says that it has failed.
+	// failed reports whether it has failed.
 	failed bool
 }
 
-// stage is how far it has come that a machine was named.
+// stage is how far the deletion of a named machine is.
 type stage int
 
 const (
 	// unsure: the cache does not show it, and the API server was not asked.
 	unsure stage = iota
-	// gone: it is gone, or on its way out, or was never the deployment's.
+	// gone: it does not exist any more, or is being deleted, or was never the deployment's.
 	gone
 	// excused: it has failed and is kept all the same.
 	excused
-	// unmarked: it does not carry yet that it is to go.
+	// unmarked: it does not have the mark for deletion yet.
 	unmarked
-	// marked: it carries that; its set has not heard of it yet, nor has the size that belongs to it.
+	// marked: it has the mark; its set has not got the time of the mark yet, nor the size that belongs to it.
 	marked
-	// passedOn: the set has heard of it and sees to it; or the autoscaler has yet to tell the replicas that belong to it.
+	// passedOn: the set has got the time of the mark and deletes the machine; or the autoscaler has yet to write the replicas that
+	// belong to it.
 	passedOn
 )
 
@@ -64,7 +65,7 @@ func (w World) unwanted() (all []unwanted) {
 	return all
 }
 
-// markedStage is the stage of a machine that stands.
+// markedStage returns the stage of a machine that is not being deleted.
 func (u unwanted) markedStage(changed time.Time) stage {
 	mark := markOf(u.machine)
 	heard, _ := changedByScaler(u.set)
@@ -82,7 +83,7 @@ func markOf(m *v1alpha1.Machine) time.Time {
 	return at
 }
 
-// known are all machines of the deployment, by name: those that stand as unmarked, and the others as gone.
+// known returns all machines of the deployment, by name: those that are not being deleted as unmarked, and the others as gone.
 func (w World) known() map[string]unwanted {
 	known := map[string]unwanted{}
 	for _, set := range w.Owned {
@@ -116,8 +117,8 @@ func stageOf(set *v1alpha1.MachineSet, m *v1alpha1.Machine) stage {
 	return unmarked
 }
 
-// heed has the machines that are named marked, before any set hears of the replicas that belong to it: a set that shrinks
-// takes those that are marked. Whatever is still to do about them is decided on what the API server itself says.
+// heed marks the machines that are named, before any set gets the replicas that belong to the mark: a set that shrinks deletes those
+// that are marked. What remains to be done about them is decided on a live read.
 func heed(w World) (v Verdict, heeding bool) {
 	var open bool
 	for _, u := range w.unwanted() {
@@ -145,9 +146,9 @@ func heed(w World) (v Verdict, heeding bool) {
 	return Verdict{}, false
 }
 
-// mark returns the machine as it should stand. The mark is the time that comes with the name, but one that the set cannot have
-// heard of yet: where the autoscaler has named another one within the same second, or its clock was set back, the set would
-// take the machine before it has the size that belongs to it, and make another one in its place.
+// mark returns the machine with its mark. The mark is the time that comes with the name, but later than any time that
+// the set has got: where the autoscaler has named another one within the same second, or its clock was set back, the set would
+// delete the machine before it has the size that belongs to it, and create another one in its place.
 func (u unwanted) mark() *v1alpha1.Machine {
 	m := &v1alpha1.Machine{ObjectMeta: *u.machine.ObjectMeta.DeepCopy()}
 	since := u.since
@@ -162,7 +163,7 @@ func (u unwanted) mark() *v1alpha1.Machine {
 	return m
 }
 
-// cordoned is for how long the autoscaler may cordon the Node of a machine still that is not named any more: it looks at the names
+// cordoned is for how long the autoscaler may still cordon the Node of a machine that is not named any more: it looks at the names
 // every 10 s.
 const cordoned = 15 * time.Second
 
@@ -173,7 +174,7 @@ func (u unwanted) spare(now time.Time) *v1alpha1.Machine {
 	return m
 }
 
-// stillNamed are the entries that remain on the deployment: of machines that stand, and that neither have failed nor are kept.
+// stillNamed are the entries that remain on the deployment: of machines that are not being deleted, have not failed and are not kept.
 func (s *sets) stillNamed() (list []named) {
 	for _, u := range s.unwanted {
 		if u.stage == gone || u.stage == excused || u.stage == passedOn && u.failed {
@@ -184,8 +185,8 @@ func (s *sets) stillNamed() (list []named) {
 	return list
 }
 
-// noteChange has a set hear, with the size that belongs to it, up to when its machines were marked that may go now. All that are
-// named are marked by then.
+// noteChange writes to a set, with the size that belongs to it, until when marked machines may be deleted now. All that are named are
+// marked by then.
 func (s *sets) noteChange(t *tally, set *v1alpha1.MachineSet) {
 	if t != s.fresh && t.isEmpty() {
 		return
@@ -207,7 +208,7 @@ func (s *sets) noteChange(t *tally, set *v1alpha1.MachineSet) {
 
 // countNamed is how many machines of a set were named that its size does not account for yet. It shrinks by these, should the
 // deployment shrink. A machine that carries the priority alone was named by an old autoscaler, which lowers the replicas next; if
-// the set is to delete some anyway, that one is among them.
+// the set has to delete some anyway, that one is among them.
 func (s *sets) countNamed(t *tally) (n int32) {
 	set := t.set
 	for _, u := range s.unwanted {

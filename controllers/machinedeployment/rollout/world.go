@@ -17,23 +17,23 @@ type World struct {
 	// Owned are the sets, as the cache shows them or as this pass has written them, whose controller is the deployment.
 	Owned []*v1alpha1.MachineSet
 	// Undecodable are sets whose controller is the deployment and of which only the metadata is known: the rest cannot be decoded.
-	// Nothing is decided beside them but that they are deleted with the deployment: one of them may be the new set.
+	// While there are any, nothing is done but delete them with the deployment: one of them may be the new set.
 	Undecodable []*v1alpha1.MachineSet
 	// Machines are the machines, as the cache shows them, of each set, by the set's UID.
 	Machines map[types.UID][]*v1alpha1.Machine
 	// CountMinReady has a machine be available only when it has been so for minReadySeconds.
 	CountMinReady bool
-	// NoComponentsTaint has Nodes that were updated in place go without the taint critical-components-not-ready.
+	// NoComponentsTaint means that Nodes that were updated in place do not get the taint critical-components-not-ready.
 	NoComponentsTaint bool
-	// KeepFromAutoscaler has the cluster-autoscaler kept from removing Nodes while machines are replaced.
+	// KeepFromAutoscaler means that the cluster-autoscaler is kept from removing Nodes while machines are replaced.
 	KeepFromAutoscaler bool
 	// Orphans are the sets of the namespace, as the cache shows them, that have no controller.
 	Orphans []*v1alpha1.MachineSet
-	// MustLook says that the deployment is new or has changed its selector: orphans may match that are in other slots.
+	// MustLook reports whether the deployment is new or has changed its selector: orphans may match that are in other slots.
 	MustLook bool
 	// Live are the UIDs of the deployment's sets as the API server has them; nil when it was not asked in this pass.
 	Live map[types.UID]bool
-	// Confirmed says that the API server was asked before, and that the cache shows all sets that there were, and that were
+	// Confirmed reports whether the API server was asked before, and that the cache shows all sets that there were, and that were
 	// made since.
 	Confirmed bool
 	// OldMachines is how many machines of sets other than the new one the API server has; nil when it was not asked in this
@@ -42,7 +42,7 @@ type World struct {
 	// LiveMachines are the machines of each set as the API server has them, with their metadata alone, by the set's UID; nil when it
 	// was not asked in this pass. Where it was, Deployment is as the API server has it, too.
 	LiveMachines map[types.UID][]*v1alpha1.Machine
-	// NoTarget says that there is no target cluster, so that no machine becomes a Node.
+	// NoTarget reports whether there is no target cluster, so that no machine becomes a Node.
 	NoTarget bool
 	// Nodes are those of the machines, as the cache shows them or as this pass has written them, by name. Where machines are not
 	// updated in place those are missing that carry nothing of such an update.
@@ -60,9 +60,9 @@ type Done struct {
 	Moved map[types.UID]bool
 	// Deleted are the sets whose deletion was accepted.
 	Deleted map[types.UID]bool
-	// Collided says that the name of the new set belongs to another set.
+	// Collided reports whether the name of the new set belongs to another set.
 	Collided bool
-	// CreateError says why the new set could not be made; "" when it could.
+	// CreateError is why the new set could not be created; "" when it could.
 	CreateError string
 }
 
@@ -71,9 +71,9 @@ type Action string
 
 // The actions.
 const (
-	// Rest ends the pass: the deployment is written as Verdict.Deployment says.
+	// Rest ends the pass: the deployment is written as Verdict.Deployment.
 	Rest Action = "Rest"
-	// Save writes the deployment as Verdict.Deployment says, because what follows needs it written.
+	// Save writes Verdict.Deployment, because what follows needs it written.
 	Save Action = "Save"
 	// ListLive asks the API server for the deployment's sets.
 	ListLive Action = "ListLive"
@@ -91,7 +91,7 @@ const (
 	WriteMachines Action = "WriteMachines"
 	// Adopt makes the deployment the controller of Verdict.Sets.
 	Adopt Action = "Adopt"
-	// Release takes Verdict.Sets, which do not match the selector any more, from the deployment.
+	// Release removes the deployment's owner reference from Verdict.Sets, which do not match the selector any more.
 	Release Action = "Release"
 	// Create makes Verdict.Sets[0].
 	Create Action = "Create"
@@ -111,9 +111,9 @@ type Verdict struct {
 	// Nodes and Machines that the action is about.
 	Nodes    []*corev1.Node
 	Machines []*v1alpha1.Machine
-	// Events tell the user what has changed.
+	// Events report to the user what has changed.
 	Events []Event
-	// Replacing says that a rollout is under way, with Rest.
+	// Replacing reports whether a rollout is under way, with Rest.
 	Replacing bool
 	// Wake is when to decide again although nothing happens, from now; 0 when time alone changes nothing.
 	Wake time.Duration

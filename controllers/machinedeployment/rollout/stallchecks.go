@@ -1,0 +1,190 @@
+package rollout
+
+import (
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
+	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machinefacts"
+)
+
+// findNoTarget finds an in-place update where no target cluster is configured, so that there are no Nodes to update. The user
+// chooses another strategy.
+func (s *sets) findNoTarget() *stall {
+	if !s.isUnderWay() || !isInPlace(s.d) || !s.w.NoTarget {
+		return nil
+	}
+	return &stall{v1alpha1.ReasonInPlaceUpdateNotSupported, fmt.Sprintf(
+		"There is no target cluster, so the machines have no Nodes to update in place and keep their template; set spec.strategy.type to %s or %s",
+		v1alpha1.RollingUpdateMachineDeploymentStrategyType, v1alpha1.RecreateMachineDeploymentStrategyType)}
+}
+
+// findFailedUpdate finds a machine whose Node was not updated in place. The user corrects the cause and removes the label
+// update-result from the Node, or waits until the machine is replaced after its health timeout.
+func (s *sets) findFailedUpdate() *stall {
+	m := s.firstOfAny(s.hasFailedInPlace)
+	if m == nil {
+		return nil
+	}
+	return &stall{v1alpha1.ReasonInPlaceUpdateFailed, fmt.Sprintf(
+		"Machine %s could not be updated in place: %s; to retry the update, correct the cause and remove the label %s from the Node",
+		m.Name, s.whyFailed(m), v1alpha1.LabelUpdateResult)}
+}
+
+// findFrozen finds a new MachineSet that needs more machines and must not create any, because of one of its labels. The user
+// ends the freeze, or removes the label, when its cause is gone.
+func (s *sets) findFrozen() *stall {
+	if s.fresh == nil || !machinefacts.MakesNone(s.newSet()) || s.standing(s.fresh) >= s.fresh.size {
+		return nil
+	}
+	label, end := v1alpha1.LabelScaleUpDisabled, "remove the label when the in-place update is over"
+	if machinefacts.IsFrozen(s.newSet()) {
+		label, end = v1alpha1.LabelFreeze, "end the freeze with the annotation "+v1alpha1.AnnotationUnfreeze+"=true when its cause is gone"
+	}
+	return &stall{v1alpha1.ReasonMachineSetFrozen, fmt.Sprintf("MachineSet %s must not create machines while it has the label %s; %s", s.newSet().Name, label, end)}
+}
+
+// findFailedCreation finds a new machine that could not be created. The user corrects what the error names, or rolls back.
+func (s *sets) findFailedCreation() *stall {
+	m := s.first(s.fresh, hasFailedCreation)
+	if m == nil {
+		return nil
+	}
+	op := m.Status.LastOperation
+	return &stall{v1alpha1.ReasonMachineCreateFailed, fmt.Sprintf("Machine %s could not be created: %s: %s", m.Name, op.ErrorCode, op.Description)}
+}
+
+// findRejected finds a MachineSet whose requests to create or delete Machines the API server rejects. The user corrects the quota,
+// webhook or admission policy that the message names.
+func (s *sets) findRejected() *stall {
+	set, c := s.rejected()
+	if c == nil {
+		return nil
+	}
+	return &stall{c.Reason, fmt.Sprintf("API server rejects requests of MachineSet %s: %s", set.Name, c.Message)}
+}
+
+// findPreserved finds a new machine that has failed and is preserved, so that it is not replaced. The user ends the preservation.
+func (s *sets) findPreserved() *stall {
+	m := s.firstUnavailable()
+	if m == nil || !machinefacts.IsPreservedFailed(m, s.w.Now) {
+		return nil
+	}
+	return &stall{v1alpha1.ReasonMachinesPreserved, fmt.Sprintf(
+		"New machine %s has failed and is not replaced while it is preserved; end its preservation with the annotation %s=%s on its Node or on the machine",
+		m.Name, v1alpha1.AnnotationPreserve, v1alpha1.PreserveFalse)}
+}
+
+// findUnavailable finds a new machine that is not available. The user follows its lastOperation.
+func (s *sets) findUnavailable() *stall {
+	m := s.firstUnavailable()
+	if m == nil || machinefacts.IsPreservedFailed(m, s.w.Now) {
+		return nil
+	}
+	return &stall{v1alpha1.ReasonMachinesNotAvailable, fmt.Sprintf("New machine %s is not available, its phase is %q; see its lastOperation", m.Name, m.Status.CurrentStatus.Phase)}
+}
+
+// findTerminating finds a machine whose deletion has not ended. It counts for maxSurge until then, so no machine is created in its
+// place. The user follows its lastOperation, mostly to a pod that cannot be evicted.
+func (s *sets) findTerminating() *stall {
+	m := s.firstOfAny(func(m *v1alpha1.Machine) bool { return m.DeletionTimestamp != nil })
+	if m == nil {
+		return nil
+	}
+	return &stall{v1alpha1.ReasonMachinesTerminating, fmt.Sprintf("Machine %s is being deleted and counts until its deletion has ended; see its lastOperation", m.Name)}
+}
+
+// findMissing finds a new MachineSet that has not created all of its machines. The user looks at its conditions and Events.
+func (s *sets) findMissing() *stall {
+	if s.fresh == nil || s.standing(s.fresh) >= s.fresh.size {
+		return nil
+	}
+	return &stall{v1alpha1.ReasonMachinesNotAvailable, fmt.Sprintf("New MachineSet %s has %d of %d machines; see its conditions and Events",
+		s.newSet().Name, s.standing(s.fresh), s.fresh.size)}
+}
+
+// findInvalid finds an old MachineSet that is not reconciled because its spec or its intents are invalid. The user corrects what
+// its condition Valid names.
+func (s *sets) findInvalid() *stall {
+	for _, t := range s.old {
+		for _, c := range t.set.Status.Conditions {
+			if c.Type == v1alpha1.MachineSetValid && c.Status == corev1.ConditionFalse && !t.isEmpty() {
+				return &stall{v1alpha1.ReasonMachinesNotDeleted, fmt.Sprintf("Old MachineSet %s is invalid and not reconciled: %s", t.set.Name, c.Message)}
+			}
+		}
+	}
+	return nil
+}
+
+// findNotDeleted finds an old MachineSet that has more machines than its replicas, has observed them, and deletes none. The user
+// looks at its conditions and Events.
+func (s *sets) findNotDeleted() *stall {
+	for _, t := range s.old {
+		if n := s.standing(t); n > t.set.Spec.Replicas && t.set.Generation == t.set.Status.ObservedGeneration {
+			return &stall{v1alpha1.ReasonMachinesNotDeleted, fmt.Sprintf("Old MachineSet %s has %d machines, its spec has %d, and none of them is being deleted; see its conditions and Events",
+				t.set.Name, n, t.set.Spec.Replicas)}
+		}
+	}
+	return nil
+}
+
+// findUncached finds machines of old MachineSets that the API server has and the cache does not: their slot label is missing or
+// wrong, or they were deleted a moment ago. The user waits, since slot labels are corrected automatically.
+func (s *sets) findUncached() *stall {
+	if s.w.OldMachines == nil || *s.w.OldMachines == 0 {
+		return nil
+	}
+	return &stall{v1alpha1.ReasonMachinesNotDeleted, fmt.Sprintf(
+		"Old MachineSets have machines that are not in the cache: %d; their label %s is missing or wrong and is being corrected, or they were deleted a moment ago",
+		*s.w.OldMachines, v1alpha1.LabelSlot)}
+}
+
+// findUpdating finds a machine that is being updated in place. The user follows the stage that the message has, mostly to the drain
+// of the Node or to the agent on it.
+func (s *sets) findUpdating() *stall {
+	if !s.updatesInPlace() {
+		return nil
+	}
+	m := s.firstOfAny(s.w.isUpdating)
+	if m == nil {
+		return nil
+	}
+	return &stall{v1alpha1.ReasonMachinesUpdating, fmt.Sprintf("Machine %s is being updated in place: %s", m.Name, s.howFar(m))}
+}
+
+// findNotSelected finds Nodes that wait for a selection where the orchestration type is Manual. The user adds the label.
+func (s *sets) findNotSelected() *stall {
+	if !s.updatesInPlace() || !isManual(s.d) {
+		return nil
+	}
+	n := s.waiting()
+	if n == 0 {
+		return nil
+	}
+	return &stall{v1alpha1.ReasonNodesNotSelected, fmt.Sprintf("Nodes that wait for their in-place update: %d; select them with the label %s=true", n, v1alpha1.LabelSelectedForUpdate)}
+}
+
+// findNotSelectable finds an old machine whose Node cannot be selected for its update. The user has the machine become available,
+// and its Node have the condition InPlaceUpdate.
+func (s *sets) findNotSelectable() *stall {
+	if !s.updatesInPlace() {
+		return nil
+	}
+	for _, t := range s.old {
+		if m := s.first(t, func(m *v1alpha1.Machine) bool { return !s.mayBeSelected(t, m) }); m != nil {
+			return &stall{v1alpha1.ReasonMachinesNotAvailable, fmt.Sprintf(
+				"Old machine %s cannot be updated in place, its phase is %q; it has to be available, and its Node has to have the condition %s; see its lastOperation",
+				m.Name, m.Status.CurrentStatus.Phase, v1alpha1.NodeInPlaceUpdate)}
+		}
+	}
+	return nil
+}
+
+// updatesInPlace reports whether old machines remain that are updated in place to the template of a new MachineSet.
+func (s *sets) updatesInPlace() bool { return s.inPlace && s.fresh != nil && s.isUnderWay() }
+
+// firstUnavailable returns the first machine of the new MachineSet, by name, that is not available and not being deleted.
+func (s *sets) firstUnavailable() *v1alpha1.Machine {
+	return s.first(s.fresh, func(m *v1alpha1.Machine) bool { return !s.isUsable(m) && m.DeletionTimestamp == nil })
+}
