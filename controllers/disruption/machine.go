@@ -7,8 +7,8 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 )
 
-// HealthDeadline is when a machine that is unhealthy has been so for longer than it may. The machine's own timeout goes before
-// the fleet's. ok is false while it is not unhealthy, or may be so for ever.
+// HealthDeadline returns when a machine has been unhealthy for longer than allowed. The machine's own timeout has precedence over
+// the fleet's. ok is false if it is healthy, or has no timeout.
 func HealthDeadline(m *v1alpha1.Machine, timeout time.Duration) (deadline time.Time, ok bool) {
 	if !isUnhealthy(m) || keepsItsHealth(m) {
 		return time.Time{}, false
@@ -19,32 +19,32 @@ func HealthDeadline(m *v1alpha1.Machine, timeout time.Duration) (deadline time.T
 	return m.Status.CurrentStatus.LastUpdateTime.Add(timeout), true
 }
 
-// isUnhealthy says that the machine has run and waits to recover, or to be replaced: its Node is unhealthy, or could not be
-// updated in place.
+// isUnhealthy reports whether the machine has run and is about to recover, or to be replaced: its Node is unhealthy, or could not
+// be updated in place.
 func isUnhealthy(m *v1alpha1.Machine) bool {
 	phase := m.Status.CurrentStatus.Phase
 	return phase == v1alpha1.MachineUnknown || phase == v1alpha1.MachineInPlaceUpdateFailed
 }
 
-// keepsItsHealth says that the machine is not to be given up for its health.
+// keepsItsHealth reports whether the machine is not replaced for its health.
 func keepsItsHealth(m *v1alpha1.Machine) bool {
 	c := m.Spec.MachineConfiguration
 	return c != nil && c.DisableHealthTimeout != nil && *c.DisableHealthTimeout
 }
 
-// stage is how far a machine is, as the limit of its root counts.
+// stage is the state of a machine for the limit of its root.
 type stage int
 
 const (
-	// steady: it runs, or it is unhealthy and waits; nothing is done about it.
+	// steady: it runs, or it is unhealthy; no replacement has begun.
 	steady stage = iota
-	// failed: it is given up, and its replacement has not begun.
+	// failed: it has failed, and its replacement has not begun.
 	failed
-	// coming: it is on its way to become a healthy Node, for the first time or while it is updated in place.
+	// coming: it is to become a healthy Node, for the first time or after its update in place.
 	coming
 	// leaving: it is being deleted.
 	leaving
-	// aside: it has failed and is kept all the same.
+	// aside: it has failed and is preserved.
 	aside
 )
 
@@ -63,14 +63,14 @@ func stageOf(m *v1alpha1.Machine, now time.Time) stage {
 	return coming
 }
 
-// PreserveValue is what was last said about preserving the machine. What its Node says, as noted on the machine, goes before
-// what the machine says.
+// PreserveValue returns the last requested preservation of the machine. The value of its Node, as recorded on the machine, has
+// precedence over the machine's own.
 func PreserveValue(m *v1alpha1.Machine) string {
 	return cmp.Or(m.Annotations[v1alpha1.AnnotationLastAppliedNodePreserveValue], m.Annotations[v1alpha1.AnnotationPreserve])
 }
 
-// IsKept says that somebody wants to keep the machine although it has failed. While it is preserved it has a time, and when
-// that has come nothing else counts.
+// IsKept reports whether the machine is preserved or to be preserved although it has failed. While it is preserved it has an expiry,
+// after which nothing else counts.
 func IsKept(m *v1alpha1.Machine, now time.Time) bool {
 	if expiry := m.Status.CurrentStatus.PreserveExpiryTime; expiry != nil {
 		return expiry.After(now)
