@@ -12,10 +12,10 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/ready"
 )
 
-// burst is how many machines a set has decided to make, or to delete, at the most before the first of them are seen done.
+// burst is the maximum number of creations, or of deletions, that a set has decided on and not yet observed.
 const burst = ready.MostIntents
 
-// balance compares what there will be with what is wanted, and writes new intents or the status.
+// balance compares the expected with the desired number of machines, and writes new intents or the status.
 func balance(w World, in Intents) Verdict {
 	next := settle(w, in)
 	all := standing(w, next)
@@ -24,7 +24,7 @@ func balance(w World, in Intents) Verdict {
 		return Verdict{Do: Update, Machines: open} // before one of them is replaced
 	}
 	if w.Live == nil && anyChosen(w, all) {
-		return Verdict{Do: ListLive} // whoever is new here reads who is to go before the first of them goes
+		return Verdict{Do: ListLive} // a new holder reads the machines that are named before it deletes one
 	}
 	all = doom(w, &next, all, changing)
 	frozen := ready.MakesNone(w.Set)
@@ -46,15 +46,15 @@ func balance(w World, in Intents) Verdict {
 		if sees(w) {
 			order(w, &next, min(missing, burst))
 		}
-	case excess > 0 && burst-len(next.Delete) >= min(excess, burst/2): // else what is on its way is seen first
+	case excess > 0 && burst-len(next.Delete) >= min(excess, burst/2): // otherwise pending changes are observed first
 		switch ranked := rank(w, own); {
 		case w.Fades && coming == 0:
 			discard(&next, ranked, excess)
 		case w.Live == nil:
-			return Verdict{Do: ListLive} // who goes first may have been said a moment ago
+			return Verdict{Do: ListLive} // the order of deletion may have changed a moment ago
 		case sees(w):
 			named := min(firstNamed(w, ranked), excess)
-			taken := withdraw(&next, excess-named, isUnmade(w)) // what is not there yet goes before what is and was not named
+			taken := withdraw(&next, excess-named, isUnmade(w)) // pending creations are withdrawn before existing machines that are not named are deleted
 			withdrawn += taken
 			discard(&next, ranked, excess-taken)
 		}
@@ -73,7 +73,7 @@ func balance(w World, in Intents) Verdict {
 	return v
 }
 
-// rest ends the pass with the status. While machines are known to be on their way into sight it would be wrong.
+// rest ends the pass with the status. While expected machines are not in the cache yet, the status would be wrong.
 func rest(w World) Verdict {
 	if w.Live != nil && !sees(w) {
 		return Verdict{Do: Rest, Wake: nextAvailable(w)}
@@ -83,8 +83,8 @@ func rest(w World) Verdict {
 	return Verdict{Do: Rest, Set: set, Wake: nextAvailable(w)}
 }
 
-// standing are the machines that neither end nor are about to. What the API server itself has said goes before the cache:
-// a machine that it does not show as the set's any more is gone, or has another set by now.
+// standing returns the machines that neither end nor are about to. The answer of the API server has precedence over the cache:
+// a machine that it no longer returns as the set's was deleted, or has another set.
 func standing(w World, in Intents) (all []*v1alpha1.Machine) {
 	for _, m := range w.Owned {
 		if m.DeletionTimestamp != nil || in.dooms(m.UID) || w.Done.Deleted[m.UID] {
@@ -98,9 +98,9 @@ func standing(w World, in Intents) (all []*v1alpha1.Machine) {
 	return all
 }
 
-// doom marks those of the standing machines for deletion that go whatever their number, and returns the others. Those go
+// doom marks those of the standing machines for deletion that are deleted whatever their number, and returns the others: those
 // that have failed and are to be replaced, and those that the cluster-autoscaler has chosen. A machine that is about to be
-// preserved does not go; whether that has worked shows in the next pass.
+// preserved is not marked; the next pass observes whether it was.
 func doom(w World, in *Intents, standing, changing []*v1alpha1.Machine) []*v1alpha1.Machine {
 	until := chosenUntil(w.Set)
 	return slices.DeleteFunc(standing, func(m *v1alpha1.Machine) bool {
@@ -114,14 +114,14 @@ func doom(w World, in *Intents, standing, changing []*v1alpha1.Machine) []*v1alp
 	})
 }
 
-// anyChosen says that the cluster-autoscaler has chosen one of the machines.
+// anyChosen reports whether the cluster-autoscaler has chosen one of the machines.
 func anyChosen(w World, machines []*v1alpha1.Machine) bool {
 	until := chosenUntil(w.Set)
 	return slices.ContainsFunc(machines, func(m *v1alpha1.Machine) bool { return isChosen(&m.ObjectMeta, until) })
 }
 
-// firstNamed is how many of the first machines, in the order in which they go, somebody wants to go: the cluster-autoscaler, which
-// has given them the priority and then lowered the replicas.
+// firstNamed returns the number of the first machines, in the order of deletion, that the cluster-autoscaler has named: it has
+// given them the priority and then lowered the replicas.
 func firstNamed(w World, ranked []*v1alpha1.Machine) (n int) {
 	for _, m := range ranked {
 		if w.newest(m).Annotations[v1alpha1.AnnotationPriority] != v1alpha1.PriorityTriggered {
@@ -132,26 +132,26 @@ func firstNamed(w World, ranked []*v1alpha1.Machine) (n int) {
 	return n
 }
 
-// isToBeReplaced reports whether the machine has failed, is not preserved, has its permit, and can be replaced: a frozen set makes
-// no machines, and would shrink below its replicas.
+// isToBeReplaced reports whether the machine has failed, is not preserved, has its disruption, and can be replaced: a frozen set
+// creates no machines, and would shrink below its replicas.
 func isToBeReplaced(w World, m *v1alpha1.Machine) bool {
 	return !ready.IsFrozen(w.Set) && m.Status.CurrentStatus.Phase == v1alpha1.MachineFailed && !disruption.IsKept(m, w.Now) && disruption.Allows(w.Disruptions, m)
 }
 
-// isTransferred says that the machine was updated in place and has come from another set, which is about to give up a replica
-// for it. Until then it is no machine too many.
+// isTransferred reports whether the machine was updated in place and was transferred from another set, which is about to lower
+// its replicas for it. Until then it is not surplus.
 func isTransferred(w World, m *v1alpha1.Machine) bool {
 	return w.newest(m).Labels[v1alpha1.LabelUpdateResult] == v1alpha1.UpdateResultSuccessful
 }
 
-// hasRoomFor says that so many machines may be ordered now. When they are more than a batch holds beside what is on its
-// way, all of that is seen first: each batch costs a write of the set, and a look at the API server.
+// hasRoomFor reports whether so many machines may be recorded now. If they do not fit into a batch beside the pending ones, all of
+// these are observed first: each batch costs a write of the set, and a list of the API server.
 func hasRoomFor(missing int, in Intents) bool {
 	return len(in.Create) == 0 || missing <= burst-len(in.Create)
 }
 
-// order notes machines that are to be made. The ordinal of one whose name is taken, by a machine that is ending or is not
-// the set's, is left out.
+// order records machines for creation. An ordinal whose name is used by a machine that is ending or belongs to another
+// owner is skipped.
 func order(w World, in *Intents, count int) {
 	in.Next = max(in.Next, highestOrdinal(w.Owned)+1)
 	for range count {
@@ -163,18 +163,18 @@ func order(w World, in *Intents, count int) {
 	}
 }
 
-// discard notes the first of the machines for deletion, as many as are too many and fit into a batch.
+// discard records the first of the machines for deletion, as many as are surplus and fit into a batch.
 func discard(in *Intents, ranked []*v1alpha1.Machine, count int) {
 	for _, m := range ranked[:min(count, burst-len(in.Delete), len(ranked))] {
 		in.Delete = append(in.Delete, Doomed{Name: m.Name, UID: m.UID})
 	}
 }
 
-// sees says that the API server was asked, and that the cache shows all that it has said. Else that will come, and wake us;
-// meanwhile nothing is decided on it, which may be long ago by then.
+// sees reports whether the API server was read, and the cache has all that it returned. Otherwise an event will arrive and start
+// the next pass; until then nothing is decided on that list, which may be old by then.
 func sees(w World) bool { return w.Live != nil && len(Unseen(w)) == 0 }
 
-// Unseen are the set's machines that the API server knows and the cache does not show.
+// Unseen returns the set's machines that the API server has returned and the cache does not have.
 func Unseen(w World) map[types.UID]*metav1.ObjectMeta {
 	unseen := maps.Clone(w.Live.Owned)
 	for _, m := range w.Owned {

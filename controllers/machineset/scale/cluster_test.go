@@ -104,7 +104,7 @@ func (c *cluster) observe(current bool) World {
 	for _, uid := range slices.Sorted(maps.Keys(c.history[c.shown])) {
 		m := c.history[c.shown][uid]
 		w.Owned = append(w.Owned, m)
-		if current || rapid.Bool().Draw(c.t, "permit") { // whoever gives them does so sooner or later
+		if current || rapid.Bool().Draw(c.t, "disruption") { // disruptions are recorded sooner or later
 			w.Disruptions = append(w.Disruptions, disruption.Disruption{UID: m.UID})
 		}
 	}

@@ -9,8 +9,8 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/ready"
 )
 
-// TestOthersReadWhatIsComing: what intents say is read by those who count the machines of a set, too.
-func TestOthersReadWhatIsComing(t *testing.T) {
+// TestIntentsAreReadByOtherControllers: what intents say is read by those who count the machines of a set, too.
+func TestIntentsAreReadByOtherControllers(t *testing.T) {
 	set := &v1alpha1.MachineSet{ObjectMeta: metav1.ObjectMeta{Name: "set", UID: "u"}}
 	made := func(ordinal string) *v1alpha1.Machine {
 		return &v1alpha1.Machine{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{v1alpha1.AnnotationOrdinal: ordinal}}}

@@ -35,7 +35,7 @@ func TestMachinesOfASetThatLeavesOrphansStay(t *testing.T) {
 	}
 }
 
-// What has failed is replaced when it has its permit, and not before.
+// A failed machine is replaced when it has a disruption, and not before.
 func TestNothingIsReplacedWithoutADisruption(t *testing.T) {
 	for name, tc := range map[string]struct {
 		disruptions []disruption.Disruption
@@ -71,7 +71,7 @@ func TestNothingIsReplacedWithoutADisruption(t *testing.T) {
 
 // A machine that was to go because it had failed stays if it recovers before it is deleted, and nothing is made in its place.
 // One that was to go because it was not wanted any more goes.
-func TestWhatRecoversStays(t *testing.T) {
+func TestRecoveredMachineIsNotDeleted(t *testing.T) {
 	machine := func(phase v1alpha1.MachinePhase) *v1alpha1.Machine {
 		m := &v1alpha1.Machine{ObjectMeta: metav1.ObjectMeta{Name: "m", UID: "m-uid", Labels: map[string]string{"a": "b"}}}
 		m.Status.CurrentStatus.Phase = phase

@@ -20,7 +20,7 @@ func number(t *rapid.T, name string) int32 {
 }
 
 // Every number that decodes gets a verdict, and no machine goes for a number that makes no sense.
-func TestAbsurdNumbers(t *testing.T) {
+func TestExtremeNumbers(t *testing.T) {
 	worlds.Check(t, 5, func(t *rapid.T) {
 		c := newCluster(t)
 		set := c.set()

@@ -10,8 +10,8 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 )
 
-// TestFrozenLastsAsLongAsItsLabel: whoever froze the set may have said why, and that stands for as long as the label does.
-func TestFrozenLastsAsLongAsItsLabel(t *testing.T) {
+// TestFrozenConditionFollowsTheLabel: whoever froze the set may have said why, and that stands for as long as the label does.
+func TestFrozenConditionFollowsTheLabel(t *testing.T) {
 	frozen := func(status corev1.ConditionStatus, reason string) *v1alpha1.MachineSetCondition {
 		return &v1alpha1.MachineSetCondition{Type: v1alpha1.MachineSetFrozen, Status: status, Reason: reason}
 	}

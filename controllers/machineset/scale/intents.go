@@ -12,28 +12,28 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/bounded"
 )
 
-// Intents are the decisions of a set that are not seen done yet. They are kept in one annotation of the set.
+// Intents are the decisions of a set whose effects are not observed yet. They are kept in one annotation of the set.
 type Intents struct {
-	// Set is the UID of the set whose decisions these are. On another one they are a copy, and no intents: the set was
-	// restored from a backup, or made after another's likeness.
+	// Set is the UID of the set that took the decisions. On another set they are a copy, and not intents: the set was
+	// restored from a backup, or cloned.
 	Set types.UID `json:"set,omitempty"`
 	// Next is the ordinal that the next new machine gets. It only grows.
 	Next int64 `json:"next"`
-	// Create holds the ordinals of machines that are to exist.
+	// Create has the ordinals of machines to create.
 	Create []int64 `json:"create,omitempty"`
-	// Delete holds the machines that are to go.
+	// Delete has the machines to delete.
 	Delete []Doomed `json:"delete,omitempty"`
 }
 
-// shown is how many bytes of an annotation that cannot be read are shown.
+// shown is the number of bytes of an invalid annotation in an error.
 const shown = 256
 
-// Doomed names a machine that is to be deleted.
+// Doomed names a machine to delete.
 type Doomed struct {
 	Name string    `json:"name"`
 	UID  types.UID `json:"uid"`
-	// Failed says that it is to go because it has failed. If it recovers before it is deleted it stays: then it has no permit
-	// to be replaced any more, and another may have one.
+	// Failed reports whether it is deleted because it has failed. If it recovers before it is deleted, it stays: then it has no
+	// disruption any more, and another machine may have one.
 	Failed bool `json:"failed,omitempty"`
 }
 
@@ -43,8 +43,8 @@ func (d Doomed) spares(set *v1alpha1.MachineSet, m *v1alpha1.Machine) bool {
 	return d.Failed && (m.Status.CurrentStatus.Phase != v1alpha1.MachineFailed || ready.IsFrozen(set))
 }
 
-// ReadIntents reads the intents of a set; a set without any, or with those of another, has the zero value. Errors: an annotation that somebody else
-// has written. Since tenants can, it is carried out only as far as one of ours could go: there are never more than a burst.
+// ReadIntents returns the intents of a set; the zero value for a set without any, or with those of another. Errors: an invalid annotation.
+// Tenants can write it, so it has effects only within the limits of the fleet's own intents: never more than a burst.
 func ReadIntents(set *v1alpha1.MachineSet) (Intents, error) {
 	var in Intents
 	text, ok := set.Annotations[v1alpha1.AnnotationIntents]
@@ -56,7 +56,7 @@ func ReadIntents(set *v1alpha1.MachineSet) (Intents, error) {
 			v1alpha1.AnnotationIntents, bounded.Text(text, shown), err)
 	}
 	if in.Next < 0 || slices.ContainsFunc(in.Create, func(o int64) bool { return o < 0 }) {
-		return Intents{}, fmt.Errorf("annotation %s: ordinals must not be negative, got %q; remove the annotation to have it written anew",
+		return Intents{}, fmt.Errorf("annotation %s: expected ordinals of at least 0, got %q; remove the annotation to have it written anew",
 			v1alpha1.AnnotationIntents, bounded.Text(text, shown))
 	}
 	if n := max(len(in.Create), len(in.Delete)); n > burst {
@@ -69,11 +69,11 @@ func ReadIntents(set *v1alpha1.MachineSet) (Intents, error) {
 	return in, nil
 }
 
-// write puts the intents on a set.
+// write records the intents on a set.
 func (in Intents) write(set *v1alpha1.MachineSet) {
 	in.Set = set.UID
 	text, err := json.Marshal(in)
-	if err != nil { // integers and strings always encode
+	if err != nil { // integers and strings can always be encoded
 		return
 	}
 	if set.Annotations == nil {
@@ -90,7 +90,7 @@ func (in Intents) dooms(uid types.UID) bool {
 	return slices.ContainsFunc(in.Delete, func(d Doomed) bool { return d.UID == uid })
 }
 
-// spares says that the machine was to go and, as it is now, does not have to.
+// spares reports whether the machine was to be deleted and, in its current state, is not any more.
 func (in Intents) spares(set *v1alpha1.MachineSet, m *v1alpha1.Machine) bool {
 	return m.DeletionTimestamp == nil && slices.ContainsFunc(in.Delete, func(d Doomed) bool { return d.UID == m.UID && d.spares(set, m) })
 }

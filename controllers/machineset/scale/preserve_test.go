@@ -143,9 +143,9 @@ func TestAChosenMachineIsNotReplacedBeforeItIsMarked(t *testing.T) {
 // autoWorlds is how many are generated, with the seeds 1, 2, 3 …: a failure names its own.
 const autoWorlds = 1000
 
-// TestAutoPreservationKeepsWithinItsLimit has machines fail and recover, people ask for and against it, and the limit
+// TestAutoPreservationStaysWithinItsLimit has machines fail and recover, people ask for and against it, and the limit
 // change, while the set decides, and somebody in the place of the machine controller does what the annotations say.
-func TestAutoPreservationKeepsWithinItsLimit(t *testing.T) {
+func TestAutoPreservationStaysWithinItsLimit(t *testing.T) {
 	for seed := range uint64(worlds.Some(autoWorlds)) {
 		t.Run(fmt.Sprintf("seed %d", seed+1), func(t *testing.T) {
 			random := rand.New(rand.NewPCG(seed+1, 0))

@@ -6,8 +6,8 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 )
 
-// settle strikes off what is seen done: machines that the cache shows, and machines that are ending or gone; and machines
-// that were to be deleted because they had failed, and are spared.
+// settle removes observed intents: creations of machines that the cache has, deletions of machines that are ending or deleted; and
+// deletions of failed machines that are spared.
 func settle(w World, in Intents) Intents {
 	out := in.clone()
 	seen := seenOrdinals(w)
@@ -20,13 +20,13 @@ func settle(w World, in Intents) Intents {
 	return out
 }
 
-// awaited are the ordinals that count although the cache does not show their machines.
+// awaited returns the ordinals that count although the cache does not have their machines.
 func awaited(w World, in Intents) []int64 {
 	seen := seenOrdinals(w)
 	return slices.DeleteFunc(slices.Clone(in.Create), func(o int64) bool { return seen[o] })
 }
 
-// isUnmade says of an ordinal that the API server, which was asked, has no machine for it.
+// isUnmade reports whether the API server, which was read, has no machine for an ordinal.
 func isUnmade(w World) func(ordinal int64) bool {
 	made := map[int64]bool{}
 	for _, m := range w.Live.Owned {
@@ -37,8 +37,8 @@ func isUnmade(w World) func(ordinal int64) bool {
 	return func(ordinal int64) bool { return !made[ordinal] && !w.Done.Created[ordinal] }
 }
 
-// withdraw takes back up to most of the creates that may be, the last first, and returns how many. Their ordinals are not
-// used again, so that one which takes effect late is a machine too many, and goes.
+// withdraw removes up to most of the given creations, the last first, and returns how many. Their ordinals are not used again, so
+// that one which takes effect later is a surplus machine, and is deleted.
 func withdraw(in *Intents, most int, may func(ordinal int64) bool) (withdrawn int) {
 	for i := len(in.Create) - 1; i >= 0 && withdrawn < most; i-- {
 		if may(in.Create[i]) {
@@ -59,14 +59,14 @@ func spared(w World, in Intents) (n int) {
 	return n
 }
 
-// grew says that something new was decided.
+// grew reports whether new intents were added.
 func grew(before, after Intents) bool {
 	return after.Next != before.Next ||
 		slices.ContainsFunc(after.Delete, func(d Doomed) bool { return !before.dooms(d.UID) })
 }
 
-// isStale says that an intent's machine is ending already: struck off late, its ordinal would be used again. Otherwise
-// what is done is struck off when all of it is, or along with something new, so that a batch costs two writes.
+// isStale reports whether an intent's machine is ending already: if the intent were removed late, its ordinal would be used again.
+// Other observed intents are removed when all are observed, or along with new ones, so that a batch costs two writes.
 func isStale(w World, in Intents) bool {
 	return slices.ContainsFunc(w.Owned, func(m *v1alpha1.Machine) bool {
 		o, ok := OrdinalIn(w.Set, m)
@@ -74,10 +74,10 @@ func isStale(w World, in Intents) bool {
 	})
 }
 
-// settled says that nothing is left to be seen done.
+// settled reports whether all intents are observed.
 func settled(in Intents) bool { return len(in.Create) == 0 && len(in.Delete) == 0 }
 
-// seenOrdinals are those of the set's machines that the cache shows.
+// seenOrdinals returns the ordinals of the set's machines in the cache.
 func seenOrdinals(w World) map[int64]bool {
 	seen := make(map[int64]bool, len(w.Owned))
 	for _, m := range w.Owned {

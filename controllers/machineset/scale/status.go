@@ -14,7 +14,7 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/bounded"
 )
 
-// status works out the set's status from its machines.
+// status computes the set's status from its machines.
 func status(w World) v1alpha1.MachineSetStatus {
 	s := *w.Set.Status.DeepCopy()
 	s.ObservedGeneration = w.Set.Generation
@@ -63,8 +63,8 @@ func status(w World) v1alpha1.MachineSetStatus {
 	return s
 }
 
-// setReplicaFailure records what the API server refuses. What a cloud refuses is not part of it: clients such as Gardener's health
-// check take ReplicaFailure for a defect of the MachineSet.
+// setReplicaFailure records what the API server rejects. Errors of a cloud are not part of it: clients such as Gardener's health
+// check interpret ReplicaFailure as a defect of the MachineSet.
 func setReplicaFailure(w World, s *v1alpha1.MachineSetStatus) {
 	condition := v1alpha1.MachineSetCondition{Type: v1alpha1.MachineSetReplicaFailure, Status: corev1.ConditionTrue}
 	switch {
@@ -92,8 +92,8 @@ func setCreateFailure(w World, s *v1alpha1.MachineSetStatus, failed *v1alpha1.Ma
 	})
 }
 
-// News says what the user is to be told when the status is written that the pass came to: what is wrong with the set, or that the
-// API server has refused something. The reason is "" when there was nothing, or the status tells of it already.
+// News returns the reason and the message of an Event for the status of the pass: the set is invalid, or the API server has
+// rejected a request. The reason is "" if there is neither, or the status has it already.
 func News(w World, written v1alpha1.MachineSetStatus) (reason, message string) {
 	if is := condition(written, v1alpha1.MachineSetValid); is != nil {
 		if before := condition(w.Set.Status, v1alpha1.MachineSetValid); before != nil && *before == *is {
@@ -114,7 +114,7 @@ func News(w World, written v1alpha1.MachineSetStatus) (reason, message string) {
 	return reason, message
 }
 
-// condition returns the condition of a type; nil when there is none.
+// condition returns the condition of a type; nil if there is none.
 func condition(s v1alpha1.MachineSetStatus, t v1alpha1.MachineSetConditionType) *v1alpha1.MachineSetCondition {
 	for i := range s.Conditions {
 		if s.Conditions[i].Type == t {
@@ -124,7 +124,7 @@ func condition(s v1alpha1.MachineSetStatus, t v1alpha1.MachineSetConditionType) 
 	return nil
 }
 
-// setCondition puts a condition into the status; the time of transition is kept while the status is.
+// setCondition sets a condition in the status; the time of transition is kept while the condition's status is unchanged.
 func setCondition(w World, s *v1alpha1.MachineSetStatus, c v1alpha1.MachineSetCondition) {
 	c.LastTransitionTime, c.Message = metav1.NewTime(w.Now), bounded.Text(c.Message, bounded.Message)
 	for i, old := range s.Conditions {

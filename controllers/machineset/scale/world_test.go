@@ -79,7 +79,7 @@ func (c *cluster) settle() {
 
 // Which machines go depends on what was said of them before their number was, however late the caches hear of either, and
 // wherever processes die.
-func TestTheSameGoFromEveryInterleaving(t *testing.T) {
+func TestTheSameMachinesAreDeletedInEveryInterleaving(t *testing.T) {
 	worlds.Check(t, rounds/4, func(t *rapid.T) {
 		c := newCluster(t)
 		c.dying = false
