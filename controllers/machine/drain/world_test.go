@@ -253,7 +253,7 @@ func (w *world) checkRemovals(f Facts, v Verdict, isForced bool) string {
 	return checkOverdue(f, v)
 }
 
-// isEarly says that a pod has not been refused for as long as its machine says. One with several budgets is not asked for.
+// isEarly reports whether a pod has not been refused for as long as its machine says. One with several budgets is not asked for.
 func (w *world) isEarly(f Facts, pod *corev1.Pod) bool {
 	since, isRefused := w.refused[pod.UID]
 	if len(guards(f, pod)) > 1 { // it may have been held before it was asked for

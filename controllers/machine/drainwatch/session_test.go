@@ -88,7 +88,7 @@ func attachment(volume, node string) *storagev1.VolumeAttachment {
 	return a
 }
 
-func TestASessionShowsWhatADrainDependsOn(t *testing.T) {
+func TestSessionReturnsWhatADrainDependsOn(t *testing.T) {
 	others := claim("other")
 	others.Namespace = "b"
 	db := pod("db-0", "n", "data")
@@ -137,7 +137,7 @@ func TestASessionShowsWhatADrainDependsOn(t *testing.T) {
 }
 
 // A pod would seem to have no budget where budgets are only late.
-func TestNothingIsShownBeforeAllIsThere(t *testing.T) {
+func TestNothingIsReturnedBeforeAllIsListed(t *testing.T) {
 	inBench(t, []runtime.Object{pod("p", "n")}, func(b *bench) {
 		var there atomic.Bool
 		b.client.PrependReactor("list", "poddisruptionbudgets", func(clienttesting.Action) (bool, runtime.Object, error) {
@@ -168,7 +168,7 @@ func TestNothingIsShownBeforeAllIsThere(t *testing.T) {
 }
 
 // A drain is woken by trouble, with its own pods and with what it shares, and when that is over; once for each.
-func TestTroubleWakes(t *testing.T) {
+func TestWatchErrorsWakeTheDrain(t *testing.T) {
 	inBench(t, nil, func(b *bench) {
 		s, woken := b.drainOf("n")
 		synctest.Wait()
@@ -215,7 +215,7 @@ func TestTroubleWakes(t *testing.T) {
 }
 
 // The fake cluster selects nothing by fields; that only pods of the Node are asked for is seen in the request.
-func TestOnlyPodsOfTheNodeAreAskedFor(t *testing.T) {
+func TestOnlyPodsOfTheNodeAreListed(t *testing.T) {
 	inBench(t, nil, func(b *bench) {
 		s, _ := b.drainOf("n")
 		synctest.Wait()
@@ -286,7 +286,7 @@ func (b *bench) create(p *corev1.Pod) {
 	}
 }
 
-func TestDrainsAreWokenByWhatConcernsThem(t *testing.T) {
+func TestDrainsAreWokenByChangesThatAffectThem(t *testing.T) {
 	budget := &policyv1.PodDisruptionBudget{ObjectMeta: metav1.ObjectMeta{Name: "b", Namespace: "a"}}
 	strange := &policyv1.PodDisruptionBudget{ObjectMeta: metav1.ObjectMeta{Name: "b", Namespace: "strange"}}
 	inBench(t, []runtime.Object{pod("p", "n"), budget, strange, attachment("pv", "n")}, func(b *bench) {

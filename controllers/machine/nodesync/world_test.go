@@ -40,9 +40,9 @@ type request struct {
 	version int
 }
 
-// TestTheNodeGetsWhatIsAskedForAndKeepsWhatIsNot lets everybody write for a while, and us die between our writes; and then
+// TestNodeGetsDesiredValuesAndKeepsOthers lets everybody write for a while, and us die between our writes; and then
 // us alone, until we have nothing to write any more.
-func TestTheNodeGetsWhatIsAskedForAndKeepsWhatIsNot(t *testing.T) {
+func TestNodeGetsDesiredValuesAndKeepsOthers(t *testing.T) {
 	for seed := range uint64(worlds.Some(nodeWorlds)) {
 		t.Run(fmt.Sprintf("seed %d", seed+1), func(t *testing.T) {
 			w := &world{T: t, random: rand.New(rand.NewPCG(seed+1, 0)), his: empty(), node: empty()}

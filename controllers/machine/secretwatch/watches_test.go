@@ -43,7 +43,7 @@ func going(finalizers ...string) func(*corev1.Secret) {
 	}
 }
 
-func TestAPrintIsThatOfTheData(t *testing.T) {
+func TestPrintDependsOnTheData(t *testing.T) {
 	one := Print(secret("one"))
 	for _, tc := range []struct {
 		name string
@@ -206,7 +206,7 @@ func TestWaitersAreNotifiedOfOtherData(t *testing.T) {
 	})
 }
 
-func TestWhatHasChangedBeforeCounts(t *testing.T) {
+func TestChangesBeforeTheWaitCount(t *testing.T) {
 	inBench(t, func(b *bench) {
 		b.there = secret("two")
 		b.await("a", secret("one"))
@@ -247,7 +247,7 @@ func TestWatchRunsWhileACallerWaits(t *testing.T) {
 }
 
 // An API server ends watches after a while, and answers none while it is down or does not allow them.
-func TestAWatchThatEndsIsBegunAgain(t *testing.T) {
+func TestEndedWatchIsRestarted(t *testing.T) {
 	inBench(t, func(b *bench) {
 		b.there = secret("one")
 		b.await("a", secret("one"))
