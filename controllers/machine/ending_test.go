@@ -11,9 +11,9 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/driver"
 )
 
-// TestVMsTakeTheirTimeToEnd has VMs stop for longer and longer. What the fleet adds to that stays small, and so does what it
+// TestVMsThatEndSlowlyArePolled has VMs stop for longer and longer. What the fleet adds to that stays small, and so does what it
 // asks of the cloud.
-func TestVMsTakeTheirTimeToEnd(t *testing.T) {
+func TestVMsThatEndSlowlyArePolled(t *testing.T) {
 	for _, tc := range []struct {
 		stops, more time.Duration
 		calls       int
@@ -49,8 +49,8 @@ func TestVMsTakeTheirTimeToEnd(t *testing.T) {
 	}
 }
 
-// However often a machine is looked at, the cloud is asked no more often for it; and a process that takes over asks at once.
-func TestAnEndingVMIsNotAskedForByChance(t *testing.T) {
+// More passes for a machine cause no more requests to the cloud; and a process that takes over sends one at once.
+func TestEndingVMIsNotPolledByOtherPasses(t *testing.T) {
 	onBench(t, func(b *bench) {
 		b.cloud.stops = 10 * time.Hour
 		b.runs()
@@ -72,7 +72,7 @@ func TestAnEndingVMIsNotAskedForByChance(t *testing.T) {
 		b.cloud.fails(testFault{code: driver.Internal}, driver.OpDelete)
 		b.pass(time.Minute)
 		if last := b.get().Status.LastOperation; last.ErrorCode != driver.Internal.String() {
-			t.Errorf("the cloud fails to say whether it has ended, and the machine says %+v", last)
+			t.Errorf("the cloud returns no status of the VM, and the machine reports %+v", last)
 		}
 		asked = len(b.cloud.log(driver.OpDelete))
 		b.pass(10 * time.Minute)

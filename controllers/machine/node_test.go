@@ -90,7 +90,7 @@ func claimPatch(p *pass) *nodesync.Patch {
 }
 
 // A VM may become a Node between the look for its Node and its own end.
-func TestANodeThatComesWhileItsVMGoesIsDeleted(t *testing.T) {
+func TestNodeThatJoinsWhileItsVMIsDeletedIsDeleted(t *testing.T) {
 	onBench(t, func(b *bench) {
 		var booting *testVM
 		b.cloud.made = func(vm *testVM) { booting = vm }

@@ -7,7 +7,6 @@
 // names any more, under their own. A Secret that a class may not use (v1alpha1.SharedWith) is neither kept nor written for it.
 // A class with VMs that lacks the finalizer, or names a Secret that lacks it, gets it at the next event of the class. A Secret
 // that a class ceased to name while its slot had no holder is released when the slot has one.
-// that a class stopped to name while nobody held its slot is let go when somebody does.
 //
 // Not guaranteed: that a class is released at once. The deletion of the last machine on another replica is noticed within 5 s if
 // the class is being deleted, and otherwise within a minute.

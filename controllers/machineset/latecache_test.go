@@ -49,7 +49,7 @@ type lateWorld struct {
 
 // However late each cache is, whatever the API server refuses or does not answer, and wherever a process ends: there are
 // never more machines than were wanted, never fewer than were wanted and are left, and in the end as many as are wanted.
-func TestTheLatestCache(t *testing.T) {
+func TestSetConvergesWithALateCache(t *testing.T) {
 	for seed := range uint64(worlds.Some(lateWorlds)) {
 		t.Run(fmt.Sprintf("seed %d", seed+1), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -150,7 +150,7 @@ func (w *lateWorld) standing() (machines []*v1alpha1.Machine) {
 	return machines
 }
 
-// step has one thing happen while nobody works, and then the caches move on, and the time.
+// step does one random thing while no pass runs, and then advances the caches and the time.
 func (w *lateWorld) step() {
 	w.setFaults(0)
 	switch w.dice.IntN(10) {
@@ -192,11 +192,11 @@ func (w *lateWorld) scale(replicas int) {
 	w.patch(`{"spec":{"replicas":%d}}`, replicas)
 }
 
-// disturb has somebody else delete a machine.
+// disturb deletes a machine, as another client.
 func (w *lateWorld) disturb() {
 	if standing := w.standing(); len(standing) > 0 {
 		m := standing[w.dice.IntN(len(standing))]
-		w.note("%s is deleted by somebody else", m.Name)
+		w.note("%s is deleted by another client", m.Name)
 		w.lost++
 		if err := w.server.Client().Machines("n").Delete(w.Context(), m.Name, metav1.DeleteOptions{}); err != nil {
 			w.Fatal(err)
@@ -220,7 +220,7 @@ func (w *lateWorld) orphan() {
 	w.patchMachine(m.Name, patch)
 }
 
-// fail has a machine fail, with a permit to be replaced; or one that has failed recover.
+// fail makes a machine fail, with a disruption; or makes a failed one recover.
 func (w *lateWorld) fail() {
 	standing := w.standing()
 	if len(standing) == 0 {
@@ -239,7 +239,7 @@ func (w *lateWorld) fail() {
 	w.patch(`{"metadata":{"annotations":{%q:%q}}}`, v1alpha1.AnnotationDisruptions, root.Annotations[v1alpha1.AnnotationDisruptions])
 }
 
-// clean lets about one of n machines go that are ending.
+// clean releases about one of n machines that are ending.
 func (w *lateWorld) clean(n int) {
 	for _, m := range w.machines() {
 		if m.DeletionTimestamp != nil && w.dice.IntN(n) == 0 {
@@ -248,7 +248,7 @@ func (w *lateWorld) clean(n int) {
 	}
 }
 
-// quiet lets all that has begun end.
+// quiet waits until all that has begun has ended.
 func (w *lateWorld) quiet() {
 	for range 12 {
 		w.backlog.Show("machinesets", w.backlog.Len("machinesets"))
@@ -266,7 +266,7 @@ func (w *lateWorld) quiet() {
 	}
 }
 
-// settle lets all end, and looks at what the set comes to.
+// settle waits until all has ended, and checks the set's final state.
 func (w *lateWorld) settle() {
 	w.setFaults(0)
 	w.patch(`{"metadata":{"labels":{%q:null}}}`, v1alpha1.LabelFreeze)
@@ -284,7 +284,7 @@ func (w *lateWorld) settle() {
 	}
 	for _, m := range w.standing() {
 		if m.Status.CurrentStatus.Phase == v1alpha1.MachineFailed && disruption.Allows(disruptionsOf(w.T, set), m) {
-			w.Errorf("%s has failed, has a permit, and was not replaced", m.Name)
+			w.Errorf("%s has failed, has a disruption, and was not replaced", m.Name)
 		}
 	}
 }

@@ -49,7 +49,7 @@ func (l *countingLister) List(ctx context.Context, options metav1.ListOptions) (
 
 // A replica that takes a set over sees its machines come one by one. What it asks the API server meanwhile does not grow
 // with their number, and it makes none.
-func TestMachinesThatAreOnTheirWayAreAskedForOnce(t *testing.T) {
+func TestPendingMachinesAreListedOnce(t *testing.T) {
 	const machines = 50
 	onBench(t, func(b *bench) {
 		b.create(machines)

@@ -171,7 +171,7 @@ func list(names []string) string {
 func (c Cause) String() string {
 	switch c {
 	case CauseOrder:
-		return "a label of the machine asks for that"
+		return "the machine has the label force-deletion"
 	case CauseTimeout:
 		return "the time for the drain is over"
 	case CauseNotReady:

@@ -87,7 +87,7 @@ func EndForUpdate(v Verdict) Report {
 
 // GiveUp returns the report of a drain that is forced while the target cluster does not answer, so that nothing can be drained.
 func GiveUp(node string) Report {
-	text := "The drain of Node %s was ended by force, because nobody waits for it any longer and the target cluster does not answer; its VM is deleted now"
+	text := "The drain of Node %s was ended by force, because the target cluster does not answer and the drain timeout is over or the deletion is forced; its VM is deleted now"
 	return Report{State: GivenUp, Ending: true, Text: fmt.Sprintf(text, node)}
 }
 

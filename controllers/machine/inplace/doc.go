@@ -7,10 +7,10 @@
 //
 //	stage               follows when
 //	CandidateForUpdate  the Node is a candidate and has no result
-//	SelectedForUpdate   it is selected. It is cordoned and drained, and has its drain timeout from now on
 //	SelectedForUpdate   it is selected. It is cordoned and drained, and its drain timeout starts
 //	DrainSuccessful     the drain has ended, normally or by force
 //	ReadyForUpdate      the machine has the phase InPlaceUpdating. The agent may begin
+//	UpdateSuccessful    the result is successful
 //	UpdateFailed        the result is failed
 //
 // When the machine runs again and has left its old MachineSet, the update is over: labels and cordon are removed, and the Node waits

@@ -56,7 +56,7 @@ type watched struct {
 // waiter is a machine that waits for a Secret.
 type waiter struct {
 	seen  string // print
-	heard int    // the change that it was woken for last
+	woken int    // the change that it was woken for last
 	wake  func()
 }
 
@@ -151,8 +151,8 @@ func (w *Watches) leave(who types.UID, key types.NamespacedName) {
 
 // report wakes a waiter that has read other data, once.
 func (s *watched) report(one *waiter) {
-	if one.heard < s.news && one.seen != s.print {
-		one.heard = s.news
+	if one.woken < s.news && one.seen != s.print {
+		one.woken = s.news
 		one.wake()
 	}
 }

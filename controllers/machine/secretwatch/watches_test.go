@@ -141,7 +141,7 @@ func (b *bench) becomes(s *corev1.Secret) {
 	}
 }
 
-// server has something happen at the API server of which no watch tells.
+// server changes the API server without an event of a watch.
 func (b *bench) server(f func()) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -167,7 +167,7 @@ func (b *bench) note(line string) {
 	b.happened = append(b.happened, line)
 }
 
-// expect says what has happened since the last time, once everybody rests.
+// expect compares what has happened since the last call, when no goroutine can continue.
 func (b *bench) expect(when string, want ...string) {
 	b.Helper()
 	synctest.Wait()
@@ -196,10 +196,10 @@ func TestWaitersAreNotifiedOfOtherData(t *testing.T) {
 		b.expect("he was woken and has not seen it yet")
 		b.await("a", secret("two"))
 		b.becomes(nil)
-		b.expect("it goes", "changed s", "wake a")
+		b.expect("it is deleted", "changed s", "wake a")
 		b.await("a", nil)
 		b.becomes(secret("three"))
-		b.expect("it comes back", "changed s", "wake a")
+		b.expect("it is created again", "changed s", "wake a")
 		if want := []string{"n: metadata.name=s"}; !slices.Equal(b.asked, want) {
 			t.Errorf("watches of %q, want %q", b.asked, want)
 		}
@@ -242,7 +242,7 @@ func TestWatchRunsWhileACallerWaits(t *testing.T) {
 		}
 		b.await("c", nil)
 		b.becomes(secret("two"))
-		b.expect("somebody comes later", "changed s", "wake c")
+		b.expect("another machine waits later", "changed s", "wake c")
 	})
 }
 

@@ -29,5 +29,5 @@ func TestIntentsAreReadByOtherControllers(t *testing.T) {
 	set.UID = "another"
 	expect("intents of another set", 0)
 	set.Annotations[v1alpha1.AnnotationIntents] = "nonsense"
-	expect("somebody else's words", 0)
+	expect("intents of another set", 0)
 }

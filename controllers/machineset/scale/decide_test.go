@@ -17,7 +17,7 @@ import (
 
 var born = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 
-// A set that is deleted as kubectl delete --cascade=orphan does keeps its machines, and goes as soon as they were taken from
+// A set that is deleted as kubectl delete --cascade=orphan does keeps its machines, and is released as soon as they were released from
 // it: then the next one has its name, and selects them.
 func TestMachinesOfASetThatLeavesOrphansStay(t *testing.T) {
 	now := metav1.NewTime(born)
@@ -70,7 +70,7 @@ func TestNothingIsReplacedWithoutADisruption(t *testing.T) {
 }
 
 // A machine that was to go because it had failed stays if it recovers before it is deleted, and nothing is made in its place.
-// One that was to go because it was not wanted any more goes.
+// A machine that was recorded for deletion as surplus is deleted.
 func TestRecoveredMachineIsNotDeleted(t *testing.T) {
 	machine := func(phase v1alpha1.MachinePhase) *v1alpha1.Machine {
 		m := &v1alpha1.Machine{ObjectMeta: metav1.ObjectMeta{Name: "m", UID: "m-uid", Labels: map[string]string{"a": "b"}}}
@@ -181,7 +181,7 @@ func FuzzReadIntents(f *testing.F) {
 	})
 }
 
-// A tenant can write any intents on his sets. What no controller has written is not carried out, and says so.
+// A tenant can write any intents on his sets. Invalid ones are not executed, and are reported.
 func TestForgedIntents(t *testing.T) {
 	numbers := func(n int) string { return strings.TrimSuffix(strings.Repeat("7,", n), ",") }
 	doomed := func(n int) string { return strings.TrimSuffix(strings.Repeat(`{"name":"m","uid":"u"},`, n), ",") }
