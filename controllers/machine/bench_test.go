@@ -220,7 +220,7 @@ func (b *bench) delete() {
 	b.must(b.server.Client().Machines("n").Delete(b.Context(), "m", metav1.DeleteOptions{}))
 }
 
-// get returns the machine; nil when it is gone.
+// get returns the machine; nil if it was deleted.
 func (b *bench) get() *v1alpha1.Machine {
 	m, _ := b.server.Object("machines", "n", "m").(*v1alpha1.Machine)
 	return m
@@ -340,7 +340,7 @@ func (b *bench) patchNode(action clienttesting.Action) (bool, runtime.Object, er
 	return true, patched, nil
 }
 
-// deleteNode deletes a Node as an API server does: one with a finalizer stays until that is gone.
+// deleteNode deletes a Node as an API server does: one with a finalizer exists until the finalizer is removed.
 func (b *bench) deleteNode(action clienttesting.Action) (bool, runtime.Object, error) {
 	b.changing.Lock()
 	defer b.changing.Unlock()

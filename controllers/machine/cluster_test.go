@@ -14,8 +14,8 @@ import (
 	clienttesting "k8s.io/client-go/testing"
 )
 
-// testCluster is a cluster as fake.NewClientset makes it, but that a watch shows all that has happened since the list whose
-// version it names, that pods can be selected by their Node, and that nobody manages fields, which takes most of the time.
+// testCluster is a cluster like that of fake.NewClientset, except that a watch shows all changes since the list whose version it
+// names, that pods can be selected by their Node, and that fields are not managed, which takes most of the time.
 type testCluster struct {
 	clienttesting.ObjectTracker // the objects as they are, for those who do not ask an API server
 

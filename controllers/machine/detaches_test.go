@@ -78,10 +78,10 @@ func TestEachNamespaceHasItsShareOfMovingVolumes(t *testing.T) {
 		}
 		if further := machineIn("n", "further"); tc.want > 0 {
 			if tc.want < drain.MaxDetachesOfOne && d.take(cluster, further, tc.want+1) {
-				t.Errorf("%s: %d could be taken", name, tc.want+1)
+				t.Errorf("%s: %d could be reserved", name, tc.want+1)
 			}
 			if !d.take(cluster, further, tc.want) {
-				t.Errorf("%s: %d could not be taken", name, tc.want)
+				t.Errorf("%s: %d could not be reserved", name, tc.want)
 			}
 			if got, _ := d.free(cluster, "n"); got != 0 {
 				t.Errorf("%s: %d free after that, want 0", name, got)

@@ -220,7 +220,7 @@ func TestBudgetsAreMarkedToBeCounted(t *testing.T) {
 	}
 }
 
-// A disruption that was taken before is not taken twice, and does not expire before the pod is deleted.
+// A recorded disruption is not taken a second time, and does not expire before the pod is deleted.
 func TestRecordedDisruptionIsUsed(t *testing.T) {
 	b := &policyv1.PodDisruptionBudget{ObjectMeta: metav1.ObjectMeta{Name: "one", Namespace: "a", UID: "one", ResourceVersion: "7"}}
 	b.Status = policyv1.PodDisruptionBudgetStatus{DisruptionsAllowed: 0, DisruptedPods: map[string]metav1.Time{"web": metav1.NewTime(now.Add(-time.Minute))}}
@@ -334,7 +334,7 @@ func TestAMachineWithoutTheNameOfItsNodeFindsIt(t *testing.T) {
 	}
 }
 
-// No room means that the pod waits, and that nothing was asked of the API server.
+// Without room the pod waits, and no request is sent to the API server.
 func TestAPodWaitsForRoom(t *testing.T) {
 	pod := podOn("m", "db", "")
 	c, p, cluster := drainBench(t, pod)

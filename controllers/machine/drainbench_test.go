@@ -84,7 +84,7 @@ func (b *bench) endPod(p *corev1.Pod) error {
 	return b.tracker.Update(pods, p, p.Namespace)
 }
 
-// dropPod has a pod be gone.
+// dropPod removes a pod.
 func (b *bench) dropPod(p *corev1.Pod) {
 	if b.tracker.Delete(pods, p.Namespace, p.Name) == nil && b.ends != nil {
 		b.ends(p)

@@ -11,8 +11,8 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/driver"
 )
 
-// TestVMsThatEndSlowlyArePolled has VMs stop for longer and longer. What the fleet adds to that stays small, and so does what it
-// asks of the cloud.
+// TestVMsThatEndSlowlyArePolled makes VMs stop for longer and longer. The delay that the fleet adds stays small, and so does the
+// number of its requests to the cloud.
 func TestVMsThatEndSlowlyArePolled(t *testing.T) {
 	for _, tc := range []struct {
 		stops, more time.Duration
@@ -39,7 +39,7 @@ func TestVMsThatEndSlowlyArePolled(t *testing.T) {
 					t.Errorf("the machine took %s longer than its VM, want at most %s", more, tc.more)
 				}
 				if calls := len(b.cloud.log(driver.OpDelete)); calls > tc.calls {
-					t.Errorf("the cloud was asked %d times, want at most %d", calls, tc.calls)
+					t.Errorf("the cloud got %d requests, want at most %d", calls, tc.calls)
 				}
 				if now, _ := b.cloud.counts(); now > 0 || len(b.left()) > 0 {
 					t.Errorf("left: %d VMs, %v", now, b.left())
@@ -62,7 +62,7 @@ func TestEndingVMIsNotPolledByOtherPasses(t *testing.T) {
 			b.pass(10 * time.Millisecond)
 		}
 		if more := len(b.cloud.log(driver.OpDelete)) - asked; more > 1 {
-			t.Errorf("the cloud was asked %d times in a second", more)
+			t.Errorf("the cloud got %d requests in a second", more)
 		}
 		b.takeOver(0)
 		b.pass(time.Millisecond)
@@ -77,7 +77,7 @@ func TestEndingVMIsNotPolledByOtherPasses(t *testing.T) {
 		asked = len(b.cloud.log(driver.OpDelete))
 		b.pass(10 * time.Minute)
 		if more := len(b.cloud.log(driver.OpDelete)) - asked; more > 5 {
-			t.Errorf("the cloud fails, and was asked %d times in 10 min", more)
+			t.Errorf("the cloud fails, and got %d requests in 10 min", more)
 		}
 	})
 }
@@ -99,7 +99,7 @@ func TestAHundredEndingVMs(t *testing.T) {
 			t.Errorf("left: %d of %d VMs, %v", now, ever, b.left())
 		}
 		if calls := len(b.cloud.log(driver.OpDelete)); calls > 25*machines {
-			t.Errorf("the cloud was asked %d times", calls)
+			t.Errorf("the cloud got %d requests", calls)
 		}
 	})
 }

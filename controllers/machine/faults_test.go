@@ -21,7 +21,7 @@ func outage(code driver.Code) time.Duration {
 	return 10 * time.Minute
 }
 
-// attempts are the times, counted from the first, at which a cloud that fails with a code is asked in an outage.
+// attempts are the times, counted from the first, of the requests to a cloud that fails with a code in an outage.
 func attempts(code driver.Code) []time.Duration {
 	if code == driver.ResourceExhausted {
 		return []time.Duration{0, 10 * time.Minute, 20 * time.Minute, 30 * time.Minute}
@@ -66,7 +66,7 @@ func harmless(op driver.Op, code driver.Code) bool {
 var operations = []driver.Op{driver.OpStatus, driver.OpCreate, driver.OpInitialize, driver.OpDelete, driver.OpVolumeIDs}
 
 // TestCloudFails has each call fail in each way for a while, without effect and with it. There is one VM all the time or,
-// in the end, none; the cloud is asked less and less often; the machine says why, without a gap; and it goes on soon after.
+// in the end, none; requests to the cloud become less frequent; the machine reports why, without a gap; and it continues soon after.
 func TestCloudFails(t *testing.T) {
 	codes := driver.Codes()
 	if testing.Short() {
@@ -352,7 +352,7 @@ func TestAnotherClassIsTriedAtOnce(t *testing.T) {
 				b.takeOver(0)
 				b.pass(time.Second)
 				if got := len(b.cloud.log(driver.OpStatus)); got != tried {
-					t.Error("nothing has changed, and the cloud is asked again")
+					t.Error("nothing has changed, and the cloud got another request")
 				}
 				b.cloud.works()
 				if !attended {

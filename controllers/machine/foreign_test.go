@@ -109,7 +109,7 @@ func TestASecretOfAnotherNamespaceIsNotUsed(t *testing.T) {
 					t.Errorf("%s as %s: %+v, want PermissionDenied that names the annotation", name, ref, got)
 				}
 				if len(b.cloud.log("")) > 0 {
-					t.Errorf("%s as %s: the cloud was asked", name, ref)
+					t.Errorf("%s as %s: the cloud got a request", name, ref)
 				}
 			})
 		}

@@ -32,7 +32,7 @@ const (
 	whatever = ""
 )
 
-// joins makes a machine that asks something of its Node.
+// joins creates a machine whose template changes its Node.
 func joins(b *bench) {
 	b.create(func(m *v1alpha1.Machine) {
 		m.Spec.NodeTemplateSpec.Labels = map[string]string{"pool": "a"}

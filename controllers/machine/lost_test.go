@@ -41,7 +41,7 @@ func (b *bench) loses(write int, within time.Duration) bool {
 }
 
 // TestFailureIsReportedByAnyReplica has a cloud fail, and the process die at each of its writes: the next one says what has
-// failed, with an Event, before it asks the cloud again.
+// failed, with an Event, before it sends another request to the cloud.
 func TestFailureIsReportedByAnyReplica(t *testing.T) {
 	for _, tc := range []struct {
 		op       driver.Op
@@ -79,7 +79,7 @@ func TestFailureIsReportedByAnyReplica(t *testing.T) {
 					asked := len(b.cloud.log(tc.op))
 					b.pass(tc.again - 2*time.Second)
 					if again := len(b.cloud.log(tc.op)) - asked; again > 0 {
-						t.Errorf("the cloud was asked %d times when it was to be left alone", again)
+						t.Errorf("the cloud got %d requests during the pause", again)
 					}
 					b.cloud.works()
 					b.pass(5 * time.Second)

@@ -81,7 +81,7 @@ func TestAClaimedNodeIsKnownAtOnce(t *testing.T) {
 	expect("shown by the cache", lifecycle.NodePresent)
 }
 
-// claimPatch is what lifecycle has claimed a Node with that its machine asks nothing of.
+// claimPatch is the patch with which lifecycle has claimed a Node whose machine has an empty template.
 func claimPatch(p *pass) *nodesync.Patch {
 	m := p.world.Machine
 	node := p.world.Node.Node

@@ -77,7 +77,7 @@ func TestPodsLeaveTheNodeOfAPreservedMachine(t *testing.T) {
 		b.takeOver(time.Second)
 		b.preservedSoon("True: " + v1alpha1.PreservedNodeDrained)
 		if b.node().Spec.Unschedulable || b.evicted["web"] != 1 || b.evicted["proxy"] != 0 {
-			t.Errorf("cordoned: %t, evicted: %v; want a taint only, and the pod gone", b.node().Spec.Unschedulable, b.evicted)
+			t.Errorf("cordoned: %t, evicted: %v; want a taint only, and the pod deleted", b.node().Spec.Unschedulable, b.evicted)
 		}
 
 		// That the Node was drained once does not mean that it is empty when its VM is to be deleted.

@@ -71,7 +71,7 @@ func TestANodeOfMachineControllerManagerIsTheOldestMachines(t *testing.T) {
 					t.Errorf("the Node is bound to %s, touched: %t; want %s, and not touched", ref, isTouched, v1alpha1.RefOf(victim))
 				}
 				if asked := len(b.cloud.log("")) - calls; forger == "" && asked > 0 {
-					t.Errorf("the cloud was asked %d times for a Node that is taken over", asked)
+					t.Errorf("the cloud got %d requests for a Node that is taken over", asked)
 				}
 			})
 		})

@@ -23,7 +23,7 @@ func (b *bench) patchSecret(patch string) {
 	b.must(err)
 }
 
-// asked counts the requests of a kind that were made for Secrets since the last time.
+// asked counts the requests of a kind for Secrets since the last call.
 func (b *bench) asked(verb string) (n int) {
 	for _, a := range b.secrets.Actions() {
 		if a.GetVerb() == verb {
@@ -53,7 +53,7 @@ func TestOtherCredentialsAreTriedAtOnce(t *testing.T) {
 					b.takeOver(0)
 					b.pass(time.Second)
 					if got := len(b.cloud.log(op)); got != tried || tried == 0 {
-						t.Errorf("nothing has changed, and the cloud is asked again: %d times, %d before", got, tried)
+						t.Errorf("nothing has changed, and the cloud got %d requests, %d before", got, tried)
 					}
 					b.cloud.works()
 					if !attended {
@@ -77,7 +77,7 @@ func TestOtherCredentialsAreTriedAtOnce(t *testing.T) {
 	}
 }
 
-// A Secret's labels and finalizers are nothing that the cloud is asked with.
+// A Secret's labels and finalizers are not sent to the cloud.
 func TestOtherMetadataOfASecretEndsNoWait(t *testing.T) {
 	onBench(t, func(b *bench) {
 		b.cloud.fails(testFault{code: driver.ResourceExhausted}, driver.OpCreate)
@@ -88,7 +88,7 @@ func TestOtherMetadataOfASecretEndsNoWait(t *testing.T) {
 		b.takeOver(0) // the next process reads the same data
 		b.pass(time.Minute)
 		if got := len(b.cloud.log(driver.OpCreate)); got != 1 {
-			t.Errorf("the cloud was asked %d times within 3 min, want once", got)
+			t.Errorf("the cloud got %d requests within 3 min, want 1", got)
 		}
 	})
 }
@@ -164,7 +164,7 @@ func TestNothingIsWatchedForAMachineThatIsGone(t *testing.T) {
 		b.must(b.process.readSecret(b.Context(), late))
 		b.process.cfg.View.Machines.Remove(types.NamespacedName{Namespace: "n", Name: "m"}, "")
 		if got := b.process.awaited.Len(); got > 0 {
-			t.Errorf("%d watches, and the machine is gone", got)
+			t.Errorf("%d watches after the deletion of the machine", got)
 		}
 		b.process.awaitSecrets(late, lifecycle.Verdict{Do: lifecycle.Rest}) // a pass that had begun before that
 		if got := b.process.awaited.Len(); got > 0 {

@@ -20,8 +20,8 @@ type testCloud struct {
 	deletes func()        // called before a VM is deleted; nil without a callback
 	stops   time.Duration // that a VM takes from its deletion to its end
 	notes   bool          // leaves a note with each answer to a create or a delete, an error too, and wants it back
-	// remembers has creates find the VM that there is. Without, each makes another one, so that nobody relies on that who
-	// can look.
+	// remembers makes creates find the existing VM. Without it, each creates another one, so that drivers that can list VMs do not
+	// depend on it.
 	remembers bool
 
 	// leaves has creates that fail leave a network interface, until the machine's DeleteMachine.

@@ -171,7 +171,7 @@ func TestTokenOfAnotherMachineIsNotChanged(t *testing.T) {
 	}
 }
 
-// The other's token, which had our first ID, is gone by the time that another process looks for ours.
+// The token of the other machine, which had our first ID, is deleted by the time that another process looks for ours.
 func TestATokenIsFoundBehindAFreeID(t *testing.T) {
 	for _, isMadeAnew := range []bool{false, true} {
 		cluster := fake.NewClientset()

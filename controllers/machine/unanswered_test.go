@@ -73,7 +73,7 @@ func TestUnansweredDrainIsGivenUpOnce(t *testing.T) {
 					t.Errorf("Events %q, want %q", reported, want)
 				}
 				if again := len(b.target.Actions()) - asked; again > 0 && !handOvers {
-					t.Errorf("the target cluster was asked %d times more", again)
+					t.Errorf("the target cluster got %d more requests", again)
 				}
 				if last := b.get().Status.LastOperation; last.Type != v1alpha1.MachineOperationDelete || last.ErrorCode != driver.Unavailable.String() {
 					t.Errorf("in the end it reports %+v", last)

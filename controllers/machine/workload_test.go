@@ -26,7 +26,7 @@ var (
 const (
 	// moves is how long kubelet, attacher and scheduler take for each of their steps.
 	moves = time.Second
-	// expires is when a disruption that was taken, and not used, is given back.
+	// expires is when a disruption that was taken, and not used, is returned.
 	expires = 2 * time.Minute
 	// elsewhere is the Node that pods go to.
 	elsewhere = "other"
@@ -202,7 +202,7 @@ func (w *workload) write(b *policyv1.PodDisruptionBudget) error {
 }
 
 // budgetWritten is what the controller of budgets does about what others write: one that is marked is counted soon, and what
-// was taken and not used is given back after some time.
+// was taken and not used is returned after some time.
 func (w *workload) budgetWritten(action clienttesting.Action) (bool, runtime.Object, error) {
 	patch, _ := action.(clienttesting.PatchAction)
 	time.AfterFunc(moves, func() {

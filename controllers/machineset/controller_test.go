@@ -58,7 +58,7 @@ func TestMachinesAreCreatedWithTheCreateNote(t *testing.T) {
 			b.create(2)
 			for _, m := range b.machines() {
 				if noted := m.Annotations[v1alpha1.AnnotationCreateSent] != ""; noted != isThere {
-					b.Errorf("the class is there: %t, and it is noted: %t", isThere, noted)
+					b.Errorf("the class exists: %t, and the create note: %t", isThere, noted)
 				}
 			}
 		})
@@ -164,8 +164,8 @@ func TestAnEndingSetAdoptsNothing(t *testing.T) {
 	})
 }
 
-// A machine whose labels do not match any more is let go, with its slot, and another one is made in its place; when they
-// match again it is adopted once more.
+// A machine whose labels do not match any more is released, with its slot, and another one is created instead; when they
+// match again it is adopted again.
 func TestRelease(t *testing.T) {
 	onBench(t, func(b *bench) {
 		b.create(2)

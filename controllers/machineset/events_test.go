@@ -95,7 +95,7 @@ func (b *bench) set() *v1alpha1.MachineSet {
 	b.Helper()
 	set, ok := b.server.Object("machinesets", "n", "set").(*v1alpha1.MachineSet)
 	if !ok {
-		b.Fatal("the set is gone")
+		b.Fatal("the set was deleted")
 	}
 	return set
 }

@@ -42,13 +42,13 @@ type lateWorld struct {
 	asked  map[string]int // how often, by request
 	story  []string
 
-	// most and fewest are how many machines were ever wanted since the last time that all was quiet; lost is how many others
-	// have taken away since.
+	// most and fewest are the extremes of the desired number of machines since the last time without changes; lost is the number of
+	// machines that others have deleted since.
 	most, fewest, lost int
 }
 
 // However late each cache is, whatever the API server refuses or does not answer, and wherever a process ends: there are
-// never more machines than were wanted, never fewer than were wanted and are left, and in the end as many as are wanted.
+// never more machines than desired, never fewer than desired and left, and in the end as many as desired.
 func TestSetConvergesWithALateCache(t *testing.T) {
 	for seed := range uint64(worlds.Some(lateWorlds)) {
 		t.Run(fmt.Sprintf("seed %d", seed+1), func(t *testing.T) {
@@ -108,7 +108,7 @@ func (w *lateWorld) note(format string, args ...any) {
 	w.story = append(w.story, fmt.Sprintf(format, args...))
 }
 
-// fault draws whether something happens to a request. Which one it is decides, and not when it comes: requests of one batch
+// fault draws whether a request fails. It depends on the request, and not on its time: requests of one batch
 // are in no order.
 func (w *lateWorld) fault(r apitest.Request, what string) error {
 	w.mu.Lock()
@@ -137,7 +137,7 @@ func (w *lateWorld) look(r apitest.Request) {
 	case r.Verb == "create" && standing > w.most:
 		w.Errorf("%d machines stand, and never more than %d were wanted", standing, w.most)
 	case r.Verb == "delete" && standing < w.fewest-w.lost:
-		w.Errorf("%d machines stand, never fewer than %d were wanted, and %d were taken away", standing, w.fewest, w.lost)
+		w.Errorf("%d machines exist, never fewer than %d were desired, and %d were deleted by others", standing, w.fewest, w.lost)
 	}
 }
 
@@ -204,8 +204,8 @@ func (w *lateWorld) disturb() {
 	}
 }
 
-// orphan has somebody else take a machine from the set, which is to take it back as it is, and make none in its place; or
-// change one that has none.
+// orphan removes a machine from the set as another client; the set must adopt it unchanged, and create none instead; or it
+// changes one that has no controller.
 func (w *lateWorld) orphan() {
 	standing := w.standing()
 	if len(standing) == 0 {

@@ -99,7 +99,7 @@ mcm_machine_stale_machines_total 0
 `)
 	acts = true
 
-	// It is gone, or another replica's.
+	// It was deleted, or another replica holds it.
 	view.Sets.Remove(objectcache.Key(set), "")
 	expect(`
 # HELP mcm_machine_set_items_total MachineSets.

@@ -125,8 +125,8 @@ func TestAMachineThatCannotBeDecodedIsNotWritten(t *testing.T) {
 	})
 }
 
-// A machine that belongs to nobody and cannot be decoded is adopted by its metadata, and none is made in its place; it keeps
-// no set of the namespace from being served.
+// A machine without an owner that cannot be decoded is adopted by its metadata, and none is created instead; it prevents
+// no set of the namespace from being reconciled.
 func TestAnOrphanThatCannotBeDecodedIsAdopted(t *testing.T) {
 	for name, tc := range map[string]struct {
 		label   string
