@@ -8,48 +8,48 @@ import (
 	"time"
 )
 
-// Thresholds say when too many machines of a scope are not Ready, and when few enough are not.
+// Thresholds are the limits at which a circuit breaker opens and closes.
 type Thresholds struct {
-	// NotReady and Percent: replacement halts where at least so many machines are not Ready, and they are more than so much
-	// of all. With a Percent of 100 it never does.
+	// NotReady and Percent: a circuit breaker opens where at least NotReady machines are not Ready, and they are more than Percent of
+	// all. With a Percent of 100 it never opens.
 	NotReady, Percent int
-	// ClosePercent and CloseAfter: it goes on where less than so much has not been Ready for so long.
+	// ClosePercent and CloseAfter: it closes when less than ClosePercent have not been Ready for CloseAfter.
 	ClosePercent int
 	CloseAfter   time.Duration
 }
 
-// DefaultThresholds are those that hold unless the fleet is told otherwise.
+// DefaultThresholds returns the thresholds that apply without flags.
 func DefaultThresholds() Thresholds {
 	return Thresholds{NotReady: 5, Percent: 50, ClosePercent: 30, CloseAfter: 5 * time.Minute}
 }
 
-// Validate returns all that is wrong with them.
+// Validate returns all errors of the thresholds.
 func (t Thresholds) Validate() error {
 	var errs []error
 	if t.NotReady < 1 {
 		errs = append(errs, fmt.Errorf("the number of machines that are not Ready: expected at least 1, got %d", t.NotReady))
 	}
 	if t.Percent < 1 || t.Percent > 100 {
-		errs = append(errs, fmt.Errorf("the percentage that halts: expected 1 to 100, got %d", t.Percent))
+		errs = append(errs, fmt.Errorf("the percentage that opens a circuit breaker: expected 1 to 100, got %d", t.Percent))
 	}
 	if t.ClosePercent < 1 || t.ClosePercent > t.Percent {
-		errs = append(errs, fmt.Errorf("the percentage that resumes: expected 1 to the one that halts (%d), so that what goes on does not halt at once, got %d", t.Percent, t.ClosePercent))
+		errs = append(errs, fmt.Errorf("the percentage that closes a circuit breaker: expected 1 to the one that opens it (%d), so that it does not open again at once, got %d", t.Percent, t.ClosePercent))
 	}
 	if t.CloseAfter < 0 {
-		errs = append(errs, fmt.Errorf("the time after which it resumes: must not be negative, got %v", t.CloseAfter))
+		errs = append(errs, fmt.Errorf("the time after which a circuit breaker closes: expected at least 0, got %v", t.CloseAfter))
 	}
 	return errors.Join(errs...)
 }
 
-// tooMany says that so many of a whole are too many.
+// tooMany reports whether bad of all machines are too many.
 func (t Thresholds) tooMany(bad, all int) bool { return bad >= t.NotReady && 100*bad > t.Percent*all }
 
-// few says that few enough of a count are not Ready. Where there are no machines any more, none are.
+// few reports whether few enough machines of a count are not Ready. Without machines, none are.
 func (t Thresholds) few(n Count) bool {
 	return n.NotReady == 0 || 100*n.NotReady < t.ClosePercent*(n.Ready+n.NotReady)
 }
 
-// trips reports whether a scope is to be halted, and where: in all namespaces or in one.
+// trips reports whether the circuit breaker of a scope must open, and where: in all namespaces or in one.
 func (t Thresholds) trips(scope Scope, tally Tally) (where Scope, isOpen bool) {
 	for _, namespace := range []string{"", tally.worst("")} {
 		if n := tally.evidence(namespace); t.tooMany(n.NotReady, n.Ready+n.NotReady) {
@@ -59,24 +59,24 @@ func (t Thresholds) trips(scope Scope, tally Tally) (where Scope, isOpen bool) {
 	return scope, false
 }
 
-// Breakers are the scopes in which no machine is replaced for its health, as one process sees them. The zero value knows
-// nothing yet, and allows nothing.
+// Breakers are the open circuit breakers: the scopes in which no machine is replaced for its health, as one process knows them.
+// The zero value has no counts yet, and allows no disruption.
 type Breakers struct {
 	complete bool
 	open     map[Scope]*breaker
 }
 
-// breaker is a scope that is halted.
+// breaker is an open circuit breaker.
 type breaker struct {
-	count Count     // when it was last seen
-	well  time.Time // since when it has been seen well; zero: it is not
+	count Count     // the last count
+	well  time.Time // since when few enough machines are not Ready; zero: too many are
 }
 
-// Step takes in what all slots come to. It returns what has changed, and when to ask again if nothing else happens; zero:
-// there is nothing to wait for. now must have been read from one clock, ours: nobody else's time counts.
+// Step updates the circuit breakers with the tallies of all slots. It returns whether any has changed, and when to call it again
+// without a new count; zero: not at all. now must have been read from one clock, this replica's: other clocks do not count.
 //
-// A scope is halted in all namespaces where too many machines are not Ready without those of any one namespace. Else it is halted
-// in the namespace with most of them, where it is for these that too many are not Ready.
+// A circuit breaker opens in all namespaces where too many machines are not Ready without those of any one namespace. Otherwise it
+// opens in the namespace with most of them, if too many are not Ready because of these.
 func (h *Breakers) Step(now time.Time, t Thresholds, total map[Scope]Tally, complete bool) (changed bool, again time.Time) {
 	changed = h.complete != complete
 	h.complete = complete
@@ -91,7 +91,7 @@ func (h *Breakers) Step(now time.Time, t Thresholds, total map[Scope]Tally, comp
 		tally := total[scope.in("")]
 		is.count = tally.Count
 		switch {
-		case !complete || !t.few(tally.evidence(scope.Namespace)): // what was not counted may be not Ready
+		case !complete || !t.few(tally.evidence(scope.Namespace)): // machines that were not counted may be not Ready
 			is.well = time.Time{}
 			continue
 		case is.well.IsZero():
@@ -108,9 +108,9 @@ func (h *Breakers) Step(now time.Time, t Thresholds, total map[Scope]Tally, comp
 	return changed, again
 }
 
-// Remember records that, according to a root of a namespace, a scope was halted by the replica that decided before. The scope is
-// halted in that namespace only, since a root states nothing of other namespaces, until this replica has seen the scope well for
-// the required time: since when the scope has been well cannot be known. Remember reports whether the halt is new.
+// Remember records that, according to a root of a namespace, the circuit breaker of a scope was opened by the previous holder. It is
+// open in that namespace only, since a root states nothing about other namespaces, until this replica has seen few enough machines
+// that are not Ready for the required time: the start of that time is unknown. Remember reports whether the breaker is new.
 func (h *Breakers) Remember(scope Scope, namespace string) (news bool) {
 	scope = scope.in(namespace)
 	if h.open[scope] != nil {
@@ -127,7 +127,7 @@ func (h *Breakers) trip(scope Scope) {
 	h.open[scope] = &breaker{}
 }
 
-// Snapshot returns the halts as they stand, for decisions.
+// Snapshot returns the open circuit breakers, for decisions.
 func (h *Breakers) Snapshot() Snapshot {
 	s := Snapshot{Complete: h.complete, Open: map[Scope]Count{}}
 	for scope, is := range h.open {
@@ -136,15 +136,16 @@ func (h *Breakers) Snapshot() Snapshot {
 	return s
 }
 
-// Snapshot is what decisions about machines need to know of the halts. It is not changed once it was made.
+// Snapshot is the part of the circuit breakers that decisions about machines depend on. It is immutable.
 type Snapshot struct {
-	// Complete says that the machines of every slot were counted.
+	// Complete reports whether the machines of every slot were counted.
 	Complete bool
-	// Open are the scopes that are halted, with what was counted there last.
+	// Open are the scopes with an open circuit breaker, with their last counts.
 	Open map[Scope]Count
 }
 
-// openFor returns the scopes that halt a machine. One that is halted in all namespaces is not named once more for one of them.
+// openFor returns the scopes with an open circuit breaker for a machine. One that is open in all namespaces is not returned again
+// for one of them.
 func (s Snapshot) openFor(m Member) (scopes []Scope) {
 	for _, scope := range []Scope{m.Scope.cluster(), m.Scope} {
 		for _, where := range []Scope{scope, scope.in(m.Machine.Namespace)} {
@@ -157,7 +158,7 @@ func (s Snapshot) openFor(m Member) (scopes []Scope) {
 	return slices.Compact(scopes)
 }
 
-// Equal says whether two standings have the same scopes, whatever the counts.
+// Equal reports whether two snapshots have the same scopes, whatever the counts.
 func (s Snapshot) Equal(other Snapshot) bool {
 	return s.Complete == other.Complete && maps.EqualFunc(s.Open, other.Open, func(_, _ Count) bool { return true })
 }

@@ -11,15 +11,15 @@ func TestThresholdsAreValidated(t *testing.T) {
 		change func(*Thresholds)
 		valid  bool
 	}{
-		"the defaults":              {func(*Thresholds) {}, true},
-		"the least":                 {func(t *Thresholds) { t.NotReady, t.Percent, t.ClosePercent, t.CloseAfter = 1, 1, 1, 0 }, true},
-		"the most":                  {func(t *Thresholds) { t.Percent, t.ClosePercent = 100, 100 }, true},
-		"no machine":                {func(t *Thresholds) { t.NotReady = 0 }, false},
-		"no percentage":             {func(t *Thresholds) { t.Percent, t.ClosePercent = 0, 0 }, false},
-		"more than all":             {func(t *Thresholds) { t.Percent = 101 }, false},
-		"it never resumes":          {func(t *Thresholds) { t.ClosePercent = 0 }, false},
-		"it resumes where it halts": {func(t *Thresholds) { t.ClosePercent = t.Percent + 1 }, false},
-		"a time before":             {func(t *Thresholds) { t.CloseAfter = -time.Second }, false},
+		"the defaults":             {func(*Thresholds) {}, true},
+		"the minimum":              {func(t *Thresholds) { t.NotReady, t.Percent, t.ClosePercent, t.CloseAfter = 1, 1, 1, 0 }, true},
+		"the maximum":              {func(t *Thresholds) { t.Percent, t.ClosePercent = 100, 100 }, true},
+		"no machine":               {func(t *Thresholds) { t.NotReady = 0 }, false},
+		"no percentage":            {func(t *Thresholds) { t.Percent, t.ClosePercent = 0, 0 }, false},
+		"more than all":            {func(t *Thresholds) { t.Percent = 101 }, false},
+		"it never closes":          {func(t *Thresholds) { t.ClosePercent = 0 }, false},
+		"it closes where it opens": {func(t *Thresholds) { t.ClosePercent = t.Percent + 1 }, false},
+		"a negative time":          {func(t *Thresholds) { t.CloseAfter = -time.Second }, false},
 	} {
 		thresholds := DefaultThresholds()
 		tc.change(&thresholds)
@@ -29,19 +29,19 @@ func TestThresholdsAreValidated(t *testing.T) {
 	}
 }
 
-// What a root says halts nothing but its namespace, whatever scope it names.
+// The status of a root opens a circuit breaker in its own namespace only, whatever scope it names.
 func TestRememberedBreakerIsOfOneNamespace(t *testing.T) {
 	var h Breakers
 	if !h.Remember(Scope{Zone: "z1"}, "a") || h.Remember(Scope{Zone: "z1"}, "a") || !h.Remember(Scope{Zone: "z1"}, "b") {
-		t.Error("the first of each namespace is news, and no other")
+		t.Error("the first of each namespace is new, and no other")
 	}
 	open := h.Snapshot().Open
 	if _, all := open[Scope{Zone: "z1"}]; all || len(open) != 2 {
-		t.Errorf("halted: %v, want the zone in the namespaces a and b", open)
+		t.Errorf("open: %v, want the zone in the namespaces a and b", open)
 	}
 }
 
-// Of several halts that end it is asked again when the first does.
+// If several circuit breakers are about to close, Step returns the time of the first.
 func TestStepReturnsWhenTheFirstBreakerCloses(t *testing.T) {
 	thresholds := DefaultThresholds()
 	for range 20 { // maps have no order
@@ -59,15 +59,15 @@ func TestStepReturnsWhenTheFirstBreakerCloses(t *testing.T) {
 		}
 		step(0, 8, 8)
 		if got := step(0, 0, 8); got != thresholds.CloseAfter {
-			t.Fatalf("one is well: asked again in %s, want %s", got, thresholds.CloseAfter)
+			t.Fatalf("one is about to close: next step in %s, want %s", got, thresholds.CloseAfter)
 		}
 		if got := step(time.Minute, 0, 0); got != thresholds.CloseAfter-time.Minute {
-			t.Fatalf("both are well: asked again in %s, want %s", got, thresholds.CloseAfter-time.Minute)
+			t.Fatalf("both are about to close: next step in %s, want %s", got, thresholds.CloseAfter-time.Minute)
 		}
 	}
 }
 
-func TestStandingsThatAreEqual(t *testing.T) {
+func TestSnapshotsAreEqualWithOtherCounts(t *testing.T) {
 	z1, z2 := map[Scope]Count{{Zone: "z1"}: {Ready: 1}}, map[Scope]Count{{Zone: "z2"}: {Ready: 1}}
 	for name, tc := range map[string]struct {
 		a, b Snapshot
@@ -83,7 +83,7 @@ func TestStandingsThatAreEqual(t *testing.T) {
 	}
 }
 
-func TestScopesInWords(t *testing.T) {
+func TestScopeString(t *testing.T) {
 	want := []string{"the target cluster", "the target cluster t", "zone z of the target cluster t", "zone z of the target cluster t in namespace n"}
 	var got []string
 	for _, s := range []Scope{{}, {Target: "t"}, {Target: "t", Zone: "z"}, {Target: "t", Zone: "z", Namespace: "n"}} {
@@ -94,8 +94,8 @@ func TestScopesInWords(t *testing.T) {
 	}
 }
 
-// All processes leave the same namespace out, so that all halt the same.
-func TestTheWorstNamespace(t *testing.T) {
+// All processes exclude the same namespace, so that all open the same circuit breakers.
+func TestWorstNamespace(t *testing.T) {
 	for range 20 { // maps have no order
 		tally := Tally{Count: Count{Ready: 5, NotReady: 9}, Unready: map[string]int{"a": 1, "b": 4, "c": 4, "d": 0}}
 		for except, want := range map[string]string{"": "b", "b": "c", "c": "b"} {
@@ -107,7 +107,7 @@ func TestTheWorstNamespace(t *testing.T) {
 	if got := (Tally{Unready: map[string]int{"a": 0}}).worst(""); got != "" {
 		t.Errorf("of none that is not Ready the worst is %q", got)
 	}
-	// A Lease can name more than it has counted.
+	// A Lease can name more machines than it has counted.
 	if got := (Tally{Count: Count{Ready: 1, NotReady: 2}, Unready: map[string]int{"a": 5}}).evidence(""); got != (Count{Ready: 1}) {
 		t.Errorf("%+v, want none that is not Ready", got)
 	}

@@ -14,57 +14,57 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machinefacts"
 )
 
-// World is all that a decision about one root rests on. Everything in it is read only.
+// World is the input of a decision about one root. It is read only.
 type World struct {
 	Now time.Time
 	// Limits are the fleet's settings.
 	Limits Limits
-	// Disruptions that stand on the root.
+	// Disruptions that are recorded on the root.
 	Disruptions []Disruption
-	// Wanted is the number of machines that the root is to have.
+	// Wanted is the desired number of machines of the root.
 	Wanted int32
-	// Sets that make the machines, without those that are being deleted.
+	// Sets of the root, without those that are being deleted.
 	Sets []*v1alpha1.MachineSet
-	// Machines below the root, as the cache shows them.
+	// Machines below the root, from the cache.
 	Machines []Member
-	// Undecodable are machines below the root that cannot be decoded. They are there, and nothing else is known of them.
+	// Undecodable are machines below the root that cannot be decoded. They exist, and nothing else is known of them.
 	Undecodable []*v1alpha1.Machine
-	// Breakers of the halts.
+	// Breakers are the open circuit breakers.
 	Breakers Snapshot
 }
 
 // Limits are the fleet's settings.
 type Limits struct {
-	// HealthTimeout is how long a machine may be unhealthy. A machine's own goes before it.
+	// HealthTimeout is how long a machine may be unhealthy. A machine's own timeout has precedence.
 	HealthTimeout time.Duration
-	// Replacements is how many machines of a root may be on their way out or in at a time for others to be replaced: a
-	// number, or a percentage of those that are wanted, rounded down, and at least 1.
+	// Replacements is how many machines of a root may be deleted or created at a time while others are replaced: a
+	// number, or a percentage of the desired ones, rounded down, and at least 1.
 	Budget intstr.IntOrString
-	// Thresholds of zones and clusters; and of a root, for machines that never came up.
+	// Thresholds of zones and clusters; and of a root, for machines that never became healthy.
 	Thresholds Thresholds
 }
 
-// Member is a machine, and where it is.
+// Member is a machine with its scope.
 type Member struct {
 	Machine *v1alpha1.Machine
 	Scope   Scope
 }
 
-// Verdict is a decision.
+// Verdict is the result of a decision.
 type Verdict struct {
-	// Disruptions that are to stand on the root. Changed says that they are others than do.
+	// Disruptions to record on the root. Changed reports whether they differ from the recorded ones.
 	Disruptions []Disruption
 	Changed     bool
-	// Open are the scopes with machines of the root that are halted, a cluster before its zones.
+	// Open are the scopes of the root's machines with an open circuit breaker, a cluster before its zones.
 	Open []Scope
-	// Wake is when to look again, from now; 0 means when something happens.
+	// Wake is the time until the next decision; 0 means when an event arrives.
 	Wake time.Duration
 }
 
-// Decide says which machines of a root may be replaced. It is total: every world has a verdict.
+// Decide returns which machines of a root may be replaced. It is total: every world has a verdict.
 //
-// A permit is never taken back while it could be used: whoever was given it may be about to do so. With 10 machines and a
-// limit of 1, of three that are unhealthy for too long the first gets a permit. It fails, is deleted, and another is made;
+// A disruption is never withdrawn while it could be used: the machine controller may be about to use it. With 10 machines and a
+// limit of 1, of three that are unhealthy for too long the first gets a disruption. It fails, is deleted, and another is created;
 // when that one runs, the second gets one.
 func Decide(w World) Verdict {
 	v := Verdict{Disruptions: standingDisruptions(w), Open: openScopes(w), Wake: wake(w)}
@@ -75,7 +75,7 @@ func Decide(w World) Verdict {
 	return v
 }
 
-// standingDisruptions are the permits that can still be used.
+// standingDisruptions returns the disruptions that can still be used.
 func standingDisruptions(w World) []Disruption {
 	return slices.DeleteFunc(slices.Clone(w.Disruptions), func(p Disruption) bool {
 		i := slices.IndexFunc(w.Machines, func(m Member) bool { return m.Machine.UID == p.UID })
@@ -84,16 +84,16 @@ func standingDisruptions(w World) []Disruption {
 	})
 }
 
-// candidate is a machine that is to be replaced and has no permit.
+// candidate is a machine to be replaced, without a disruption.
 type candidate struct {
 	Member
-	// since is when it began to wait.
+	// since is when it became a candidate.
 	since time.Time
-	// neverUp says that it never was a healthy Node.
+	// neverUp reports whether it never was a healthy Node.
 	neverUp bool
 }
 
-// give returns the permits that are given now.
+// give returns the disruptions that are added now.
 func give(w World, stand []Disruption) (given []Disruption) {
 	waiting := candidates(w, stand)
 	load := loadOf(w, stand, waiting)
@@ -101,7 +101,7 @@ func give(w World, stand []Disruption) (given []Disruption) {
 	many := manyFailToComeUp(w)
 	for _, c := range waiting {
 		if len(stand)+len(given) >= maxDisruptions {
-			break // the others follow when some of these are gone
+			break // the others follow when some of these are replaced
 		}
 		free := c.neverUp && len(w.Breakers.openFor(c.Member)) == 0 && (!many || cameUpSince(w, c.Machine.CreationTimestamp))
 		switch {
@@ -117,7 +117,7 @@ func give(w World, stand []Disruption) (given []Disruption) {
 	return given
 }
 
-// candidates returns the machines that wait for a permit, those that have waited longest first.
+// candidates returns the machines to be replaced, in the order in which they became candidates.
 func candidates(w World, stand []Disruption) []candidate {
 	var waiting []candidate
 	for _, member := range w.Machines {
@@ -146,15 +146,15 @@ func isAllowed(disruptions []Disruption, uid types.UID) bool {
 	return slices.ContainsFunc(disruptions, func(p Disruption) bool { return p.UID == uid })
 }
 
-// load is what counts against the limit. A machine that is replaced counts from its permit until the next one is a healthy
-// Node, and so do machines that come and go for another reason.
+// load is what counts against the limit. A machine that is replaced counts from its disruption until the new one is a healthy
+// Node, and so do machines that are created or deleted for another reason.
 type load struct {
-	// allowed have a permit, and are there still.
+	// allowed have a disruption, and still exist.
 	allowed int
-	// leaving are being deleted; coming are being made, or are wanted and not there. One that leaves and one that comes in its
-	// place are one replacement.
+	// leaving are being deleted; coming are being created, or are desired and do not exist. One that is deleted and one that is
+	// created instead are one replacement.
 	leaving, coming int
-	// failed are those that have failed and wait for a permit.
+	// failed have failed, and have no disruption yet.
 	failed int
 }
 
@@ -181,8 +181,8 @@ func loadOf(w World, stand []Disruption, waiting []candidate) load {
 
 func (c candidate) hasFailed() bool { return machinefacts.HasFailed(c.Machine) }
 
-// against returns what counts against a candidate. A machine that is still there as a Node goes only when those that have
-// failed before it are replaced; these do not keep each other waiting.
+// against returns what counts against a candidate. A machine that still has a Node is replaced only after those that have
+// failed before it; these do not delay each other.
 func (l load) against(c candidate) int {
 	if c.hasFailed() {
 		return l.moving()
@@ -190,7 +190,7 @@ func (l load) against(c candidate) int {
 	return l.moving() + l.failed
 }
 
-// with counts a candidate that has got its permit.
+// with adds a candidate that has got its disruption.
 func (l load) with(c candidate) load {
 	l.allowed++
 	if c.hasFailed() {
@@ -199,7 +199,7 @@ func (l load) with(c candidate) load {
 	return l
 }
 
-// missing counts the machines that sets are to have and that the cache does not show: they are on their way in.
+// missing counts the desired machines of sets that the cache does not have: they are being created.
 func missing(w World) (n int) {
 	for _, set := range w.Sets {
 		there := 0
@@ -218,16 +218,16 @@ func missing(w World) (n int) {
 	return n
 }
 
-// limitOf is how many may be on their way.
+// limitOf returns the number of concurrent replacements.
 func limitOf(w World) int {
 	n, err := intstr.GetScaledValueFromIntOrPercent(&w.Limits.Budget, int(w.Wanted), false)
 	if err != nil {
-		return 1 // the flag was checked
+		return 1 // the flag was validated
 	}
 	return max(n, 1)
 }
 
-// manyFailToComeUp says that too many of the root's machines have failed without ever having been healthy.
+// manyFailToComeUp reports whether too many of the root's machines have failed without ever having been healthy.
 func manyFailToComeUp(w World) bool {
 	bad, all := 0, 0
 	for _, member := range w.Machines {
@@ -245,7 +245,7 @@ func manyFailToComeUp(w World) bool {
 	return w.Limits.Thresholds.tooMany(bad, all)
 }
 
-// cameUpSince says that a machine of the root that was made after a moment runs.
+// cameUpSince reports whether a machine of the root that was created after a time runs.
 func cameUpSince(w World, moment metav1.Time) bool {
 	return slices.ContainsFunc(w.Machines, func(member Member) bool {
 		m := member.Machine
@@ -253,7 +253,7 @@ func cameUpSince(w World, moment metav1.Time) bool {
 	})
 }
 
-// openScopes returns the scopes with machines of the root that are halted.
+// openScopes returns the scopes of the root's machines with an open circuit breaker.
 func openScopes(w World) (scopes []Scope) {
 	for _, member := range w.Machines {
 		if member.Machine.DeletionTimestamp == nil {
@@ -264,7 +264,7 @@ func openScopes(w World) (scopes []Scope) {
 	return slices.Compact(scopes)
 }
 
-// wake returns when the next machine will have been unhealthy for too long, or is preserved no longer.
+// wake returns when the next machine will have been unhealthy for too long, or its preservation ends.
 func wake(w World) (wait time.Duration) {
 	for _, member := range w.Machines {
 		at, ok := machinefacts.HealthDeadline(member.Machine, w.Limits.HealthTimeout)

@@ -13,27 +13,27 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/bounded"
 )
 
-// maxDisruptions is how many permits stand on a root at the most. With more the annotations of an object would have no room for others.
+// maxDisruptions is the maximum number of disruptions on a root. More would leave no room for other annotations of the object.
 const maxDisruptions = 1000
 
-// shown is how many bytes of an annotation that cannot be read are shown.
+// shown is the number of bytes of an invalid annotation in an error.
 const shown = 256
 
-// Disruption allows that a machine is replaced. It stands on the machine's root until the machine is deleted, or healthy again.
+// Disruption allows a machine to be replaced. It is recorded on the machine's root until the machine is deleted, or healthy again.
 type Disruption struct {
 	Name string    `json:"name"`
 	UID  types.UID `json:"uid"`
-	// Since is when the machine entered the phase in which it got the permit. A permit that a cache still shows after the
-	// machine has recovered is none for the next time.
+	// Since is when the machine entered the phase in which it got the disruption. A disruption that a cache still has after the
+	// machine has recovered is not valid for the next failure.
 	Since metav1.Time `json:"since"`
 }
 
-// disruptionOf is the permit of a machine as it is now.
+// disruptionOf returns the disruption of a machine in its current state.
 func disruptionOf(m *v1alpha1.Machine) Disruption {
 	return Disruption{Name: m.Name, UID: m.UID, Since: m.Status.CurrentStatus.LastUpdateTime}
 }
 
-// ReadDisruptions reads the permits that stand on a root. Errors: an annotation that somebody else has written.
+// ReadDisruptions returns the disruptions that are recorded on a root. Errors: an annotation that another client has written.
 func ReadDisruptions(root metav1.Object) ([]Disruption, error) {
 	text, ok := root.GetAnnotations()[v1alpha1.AnnotationDisruptions]
 	if !ok {
@@ -45,13 +45,13 @@ func ReadDisruptions(root metav1.Object) ([]Disruption, error) {
 			v1alpha1.AnnotationDisruptions, bounded.Text(text, shown), err)
 	}
 	if len(disruptions) > maxDisruptions {
-		return nil, fmt.Errorf("annotation %s: expected at most %d permits, got %d; remove the annotation to have it written anew",
+		return nil, fmt.Errorf("annotation %s: expected at most %d disruptions, got %d; remove the annotation to have it written anew",
 			v1alpha1.AnnotationDisruptions, maxDisruptions, len(disruptions))
 	}
 	return disruptions, nil
 }
 
-// WriteDisruptions puts permits on a root.
+// WriteDisruptions records disruptions on a root.
 func WriteDisruptions(root metav1.Object, disruptions []Disruption) {
 	annotations := root.GetAnnotations()
 	if len(disruptions) == 0 {
@@ -60,7 +60,7 @@ func WriteDisruptions(root metav1.Object, disruptions []Disruption) {
 		return
 	}
 	text, err := json.Marshal(disruptions)
-	if err != nil { // strings and times of this century always encode
+	if err != nil { // strings and times of this century can always be encoded
 		return
 	}
 	if annotations == nil {
@@ -70,15 +70,15 @@ func WriteDisruptions(root metav1.Object, disruptions []Disruption) {
 	root.SetAnnotations(annotations)
 }
 
-// Allows says that one of the permits allows the machine to be replaced, as it is now.
+// Allows reports whether one of the disruptions allows the machine to be replaced, in its current state.
 func Allows(disruptions []Disruption, m *v1alpha1.Machine) bool {
 	return slices.ContainsFunc(disruptions, func(p Disruption) bool { return p.UID == m.UID && p.appliesTo(m) })
 }
 
-// appliesTo says that the permit is good for the machine, which has the permit's UID, as it is now: in the phase in which it got
-// it, or failed, which is what the permit is for.
+// appliesTo reports whether the disruption is valid for the machine, which has the disruption's UID, in its current state: in the
+// phase in which it got it, or failed, which the disruption allows.
 func (p Disruption) appliesTo(m *v1alpha1.Machine) bool {
-	switch m.Status.CurrentStatus.Phase { //nolint:exhaustive // in all others it is not to be replaced
+	switch m.Status.CurrentStatus.Phase { //nolint:exhaustive // in all other phases it is not replaced
 	case v1alpha1.MachineUnknown, v1alpha1.MachineInPlaceUpdateFailed:
 		return p.Since.Unix() == m.Status.CurrentStatus.LastUpdateTime.Unix() && !machinefacts.HasNoHealthTimeout(m)
 	case v1alpha1.MachineFailed:

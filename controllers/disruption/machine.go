@@ -11,15 +11,15 @@ import (
 type stage int
 
 const (
-	// steady: it runs, or it is unhealthy and waits; nothing is done about it.
+	// steady: it runs, or it is unhealthy; no replacement has begun.
 	steady stage = iota
-	// failed: it is given up, and its replacement has not begun.
+	// failed: it has failed, and its replacement has not begun.
 	failed
-	// coming: it is on its way to become a healthy Node, for the first time or while it is updated in place.
+	// coming: it is to become a healthy Node, for the first time or after its update in place.
 	coming
 	// leaving: it is being deleted.
 	leaving
-	// aside: it has failed and is kept all the same.
+	// aside: it has failed and is preserved.
 	aside
 )
 

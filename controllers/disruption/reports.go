@@ -9,8 +9,8 @@ import (
 	"strings"
 )
 
-// Counts are counts of one slot's machines. The zone "" has those whose zone is not known, and not the whole cluster. No scope of
-// them has a namespace.
+// Counts are counts of one slot's machines. The zone "" has machines whose zone is not known, and not the whole cluster. No scope
+// of them has a namespace.
 type Counts map[Scope]Tally
 
 // Add counts machines of a namespace.
@@ -27,22 +27,22 @@ func (c Counts) Add(scope Scope, namespace string, n Count) {
 	c[scope] = tally
 }
 
-// Own are the counts of the slots that a replica can count now; a slot without machines is there and empty.
+// Own are the counts of the slots that a replica can count now; a slot without machines is present and empty.
 type Own map[int]Counts
 
-// Reports is what the replicas have told, as Hear reads it.
+// Reports are the reports of the replicas, as ParseReports returns them.
 type Reports struct {
 	by      map[string]Own
 	holders []string
 }
 
-// maxText bounds what a replica tells. A Lease that is too large could not be renewed.
+// maxText is the maximum size of a report. A Lease that is too large could not be renewed.
 const maxText = 16 << 10
 
 // maxCount is the most machines of a slot and scope that count. A client that may write Leases can write any number, and sums must not overflow.
 const maxCount = 1_000_000
 
-// bound returns a number that was reported, as far as it can be one of machines.
+// bound returns a reported number, limited to the possible numbers of machines.
 func bound(n int) int { return min(max(n, 0), maxCount) }
 
 // wire is the form in which a replica reports its counts: by scope and slot, the numbers of machines that are Ready and that are
@@ -54,25 +54,25 @@ type wire struct {
 	Empty   []int                             `json:"empty,omitempty"`
 }
 
-// form is what is left out of a report, so that it fits.
+// form is what is omitted from a report to limit its size.
 type form struct {
-	// least is how many machines of a slot and scope have to be not Ready for that slot and scope to be reported.
+	// least is how many machines of a slot and scope must be not Ready for that slot and scope to be reported.
 	least int
-	// zones is how many zones are reported, those that come first in their turns; machines of other zones count as in none.
+	// zones is the number of reported zones, the first ones by their turns; machines of other zones count as without zone.
 	zones int
-	// namespaces is how many are named of each scope, those with most machines that are not Ready.
+	// namespaces is the number of reported namespaces of each scope, those with most machines that are not Ready.
 	namespaces int
 }
 
-// forms are tried in this order. How many zones and namespaces there are is up to tenants, and must not prevent the counts from
-// being reported.
+// forms are tried in this order. The number of zones and namespaces is under the control of tenants, and must not prevent counts
+// from being reported.
 func forms() []form {
 	const all = math.MaxInt
 	return []form{{0, all, 8}, {0, 8, 8}, {0, 8, 2}, {0, 3, 2}, {0, 0, 2}, {1, 0, 0}}
 }
 
-// ParseReports reads what replicas have told, by their names, and who holds which slot; "" is nobody. What cannot be read counts as
-// not told.
+// ParseReports parses the reports of replicas, by their names, and the holder of each slot; "" means none. An invalid report counts
+// as missing.
 func ParseReports(texts map[string]string, holders []string) Reports {
 	reports := Reports{by: map[string]Own{}, holders: slices.Clone(holders)}
 	for replica, text := range texts {
@@ -123,9 +123,9 @@ func (w wire) unready(scope string, slot int) map[string]int {
 	return unready
 }
 
-// write is the inverse of read. If the report is too large, something is left out, in the order of forms: zones, namespaces, and
-// finally slots in which all machines are Ready, so that other replicas count a larger share of machines as not Ready than there
-// is. If that is not enough, the slots count as not counted.
+// write is the inverse of read. If the report is too large, parts are omitted, in the order of forms: zones, namespaces, and
+// finally slots in which all machines are Ready, so that other replicas count a larger share of machines as not Ready than
+// is correct. If that is not enough, the slots count as not counted.
 func write(own Own) string {
 	zones := ranked(own)
 	for _, f := range forms() {
@@ -169,8 +169,8 @@ func (f form) of(own Own, ranked []Scope) wire {
 	return w
 }
 
-// ranked returns the scopes with a zone in the order in which they keep it: those of the first turns first. Of one turn, those go first
-// that machines of most namespaces are in, and then those with most machines that are Ready, because such a machine has a Node.
+// ranked returns the scopes with a zone in the order in which they keep it: by turns. Within a turn, those with machines of most
+// namespaces are first, and then those with most Ready machines, because such a machine has a Node.
 func ranked(own Own) []Scope {
 	total, all := Counts{}, map[Scope]map[string]int{}
 	for _, counts := range own {
@@ -196,14 +196,14 @@ func ranked(own Own) []Scope {
 	})
 }
 
-// turns returns in which turn each scope is named, of the numbers of machines by namespace. Namespaces take turns: each names that of
-// its zones in which most of its machines are, and then the next. So one that has machines in many zones takes no more places than
-// another.
+// turns returns the turn of each scope, from the numbers of machines by namespace. Namespaces take turns: in each turn every
+// namespace contributes the zone with most of its remaining machines. So one that has machines in many zones takes no more
+// places than another.
 func turns(all map[Scope]map[string]int) map[Scope]int {
 	zones := map[string][]Scope{}
 	turn := map[Scope]int{}
 	for scope, namespaces := range all {
-		turn[scope] = math.MaxInt // where no namespace is known
+		turn[scope] = math.MaxInt // for scopes without a known namespace
 		for namespace := range namespaces {
 			zones[namespace] = append(zones[namespace], scope)
 		}
@@ -219,7 +219,7 @@ func turns(all map[Scope]map[string]int) map[Scope]int {
 	return turn
 }
 
-// cut leaves the namespaces with most machines that are not Ready.
+// cut keeps the namespaces with most machines that are not Ready.
 func (f form) cut(namespaces map[string]map[int]int) {
 	count := func(namespace string) (n int) {
 		for _, unready := range namespaces[namespace] {
@@ -253,8 +253,8 @@ func (w wire) add(scope Scope, slot int, tally Tally) {
 	}
 }
 
-// Report is what a replica has to tell: what it can count now, and of other slots what it has said before, until their
-// holders have counted them. said is what it has told last, since that need not have come back yet.
+// Report returns the report of a replica: its current counts, and its previous report of other slots, until their holders have
+// counted them. said is its last report, which may not be in Reports yet.
 func Report(replica string, own Own, reports Reports, said string) string {
 	all := Own{}
 	before, ok := read(said)
@@ -270,16 +270,16 @@ func Report(replica string, own Own, reports Reports, said string) string {
 	return write(all)
 }
 
-// countedByAnother says that the slot's holder is another than the replica, and has counted it.
+// countedByAnother reports whether another replica holds the slot, and has counted it.
 func (t Reports) countedByAnother(slot int, replica string) bool {
 	holder := t.holders[slot]
 	_, counted := t.by[holder][slot]
 	return counted && holder != replica
 }
 
-// Sum adds up all slots, each by what counts for it: our own count, else the word of its holder, else, while its holder has
-// not counted it, the worst that anybody has said of it: then one of them is the last who did. Zones are added up by
-// themselves and into their cluster. complete says that there is something for every slot.
+// Sum adds up all slots, each by the count that applies to it: this replica's own count, otherwise the report of its holder,
+// otherwise, while its holder has not counted it, the worst report: one of the reports is that of its last holder. Zones are
+// added up separately and into their cluster. complete reports whether there is a count of every slot.
 func Sum(own Own, reports Reports) (total map[Scope]Tally, complete bool) {
 	total, complete = map[Scope]Tally{}, len(reports.holders) > 0
 	for slot, holder := range reports.holders {
@@ -301,7 +301,7 @@ func Sum(own Own, reports Reports) (total map[Scope]Tally, complete bool) {
 	return total, complete
 }
 
-// worst returns, scope by scope, the word on a slot with the most machines that are not Ready, and of those the one with the
+// worst returns, scope by scope, the report of a slot with the most machines that are not Ready, and of those the one with the
 // fewest that are.
 func (t Reports) worst(slot int) (worst Counts, ok bool) {
 	worst = Counts{}

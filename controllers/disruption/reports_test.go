@@ -20,10 +20,10 @@ var (
 	zone2 = Scope{Target: "t", Zone: "a/b"}
 )
 
-// reported are the fields of a Tally that are reported to other replicas.
+// reported returns the fields of a Tally that are reported to other replicas.
 var reported = cmpopts.IgnoreFields(Tally{}, "All")
 
-// counted is a count of machines of which it is not known in which namespaces they are.
+// counted returns a count of machines whose namespaces are not known.
 func counted(n Count) Tally { return Tally{Count: n, Unready: map[string]int{}} }
 
 func TestReportsAreParsed(t *testing.T) {
@@ -35,20 +35,20 @@ func TestReportsAreParsed(t *testing.T) {
 	text := Report("r", own, Reports{}, "")
 	want := `{"counts":{"/":{"7":[1,0]},"/z1":{"3":[5,1]},"t/a/b":{"3":[0,2]}},"unready":{"/z1":{"n":{"3":1}},"t/a/b":{"m":{"3":1},"n":{"3":1}}},"empty":[0]}`
 	if text != want {
-		t.Errorf("told %s, want %s", text, want)
+		t.Errorf("reported %s, want %s", text, want)
 	}
 	got, ok := read(text)
 	if diff := cmp.Diff(own, got, reported); diff != "" || !ok {
-		t.Errorf("heard (-want +got), %v:\n%s", ok, diff)
+		t.Errorf("parsed (-want +got), %v:\n%s", ok, diff)
 	}
 	for _, nonsense := range []string{"", "3:1", "[]", `{"counts":{"/z1":{"x":[1,2]}}}`} {
 		if _, ok := read(nonsense); ok {
-			t.Errorf("%q was heard", nonsense)
+			t.Errorf("%q was accepted", nonsense)
 		}
 	}
 }
 
-// A slot counts by the word of its holder; before that has counted it, by the worst word; and not at all when there is none.
+// A slot counts by the report of its holder; until the holder has counted it, by the worst report; and not at all without a report.
 func TestWhoseReportCounts(t *testing.T) {
 	word := func(ready, notReady int) string {
 		return fmt.Sprintf(`{"counts":{"/z1":{"0":[%d,%d]}}}`, ready, notReady)
@@ -61,13 +61,13 @@ func TestWhoseReportCounts(t *testing.T) {
 		want     Count
 		complete bool
 	}{
-		{name: "nobody has counted", holder: "a", texts: map[string]string{"a": `{"empty":[1]}`}},
-		{name: "the holder has", holder: "a", texts: map[string]string{"a": word(4, 1), "b": word(0, 9)}, want: Count{4, 1}, complete: true},
-		{name: "the holder has found none", holder: "a", texts: map[string]string{"a": `{"empty":[0]}`, "b": word(0, 9)}, complete: true},
-		{name: "the holder has not yet", holder: "a", texts: map[string]string{"a": "{}", "b": word(4, 1), "c": word(1, 2)}, want: Count{1, 2}, complete: true},
-		{name: "nobody holds it", texts: map[string]string{"b": word(4, 1), "c": word(3, 1)}, want: Count{3, 1}, complete: true},
-		{name: "we hold it", holder: "a", texts: map[string]string{"a": word(4, 1)}, own: Own{0: {zone1: counted(Count{Ready: 5})}}, want: Count{5, 0}, complete: true},
-		{name: "nonsense was told", holder: "a", texts: map[string]string{"a": "nonsense"}},
+		{name: "no replica has counted", holder: "a", texts: map[string]string{"a": `{"empty":[1]}`}},
+		{name: "the holder has counted", holder: "a", texts: map[string]string{"a": word(4, 1), "b": word(0, 9)}, want: Count{4, 1}, complete: true},
+		{name: "the holder has counted no machines", holder: "a", texts: map[string]string{"a": `{"empty":[0]}`, "b": word(0, 9)}, complete: true},
+		{name: "the holder has not counted yet", holder: "a", texts: map[string]string{"a": "{}", "b": word(4, 1), "c": word(1, 2)}, want: Count{1, 2}, complete: true},
+		{name: "no replica holds it", texts: map[string]string{"b": word(4, 1), "c": word(3, 1)}, want: Count{3, 1}, complete: true},
+		{name: "this replica holds it", holder: "a", texts: map[string]string{"a": word(4, 1)}, own: Own{0: {zone1: counted(Count{Ready: 5})}}, want: Count{5, 0}, complete: true},
+		{name: "the report is invalid", holder: "a", texts: map[string]string{"a": "nonsense"}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			total, complete := Sum(tc.own, ParseReports(tc.texts, []string{tc.holder}))
@@ -77,28 +77,28 @@ func TestWhoseReportCounts(t *testing.T) {
 		})
 	}
 	if _, complete := Sum(nil, Reports{}); complete {
-		t.Error("complete although nobody has said which slots there are")
+		t.Error("complete although the number of slots is not known")
 	}
 }
 
-// What a replica has counted does not get lost when it loses the slot or ends, until its next holder has counted.
+// The counts of a replica are kept when it loses the slot or ends, until the slot's next holder has counted.
 func TestLastReportCounts(t *testing.T) {
 	first := Report("a", Own{0: {zone1: counted(Count{NotReady: 5})}, 1: {}}, ParseReports(nil, []string{"a", "a"}), "")
 	anew := ParseReports(map[string]string{"a": first}, []string{"", "a"})
 	if got := Report("a", Own{1: {}}, anew, ""); got != first {
-		t.Errorf("a new session tells %s, want %s", got, first)
+		t.Errorf("a new session reports %s, want %s", got, first)
 	}
 	if got := Report("a", Own{1: {}}, ParseReports(map[string]string{"b": "{}"}, []string{"b", "a"}), first); got != first {
-		t.Errorf("before the next holder has counted it tells %s, want %s", got, first)
+		t.Errorf("before the next holder has counted it reports %s, want %s", got, first)
 	}
 	after := ParseReports(map[string]string{"b": `{"empty":[0]}`}, []string{"b", "a"})
 	if got := Report("a", Own{1: {}}, after, first); got != `{"empty":[1]}` {
-		t.Errorf("after the next holder has counted it tells %s", got)
+		t.Errorf("after the next holder has counted it reports %s", got)
 	}
 }
 
-// A Lease must not become too large to be renewed, and no tenant can keep the machines of others from being counted by having many
-// zones or namespaces.
+// A Lease must not become too large to be renewed, and no tenant can prevent the machines of others from being counted by having
+// many zones or namespaces.
 func TestReportIsCutToItsMaximum(t *testing.T) {
 	fill := func(n int, count Count) (own Own, all int) {
 		own = Own{}
@@ -126,7 +126,7 @@ func TestReportIsCutToItsMaximum(t *testing.T) {
 	}
 }
 
-// The namespaces with most machines that are not Ready are named, and of each namespace the zones with most of its machines.
+// The report has the namespaces with most machines that are not Ready, and of each namespace the zones with most of its machines.
 func TestReportNamesTheWorstNamespaces(t *testing.T) {
 	own := Own{0: {}}
 	for i := range 300 {
@@ -143,16 +143,16 @@ func TestReportNamesTheWorstNamespaces(t *testing.T) {
 	}
 }
 
-// A tenant can have as many zones, with as many machines in each, as he likes: his MachineClasses name them.
-func TestZonesOfOneTenantDoNotPushOutThoseOfOthers(t *testing.T) {
+// A tenant can have any number of zones, with any number of machines in each: its MachineClasses name them.
+func TestZonesOfOneTenantDoNotDisplaceThoseOfOthers(t *testing.T) {
 	for name, tc := range map[string]struct {
 		victims []string
 		dark    bool
 	}{
-		"one victim":                          {[]string{"v"}, false},
-		"one victim, and a zone is dark":      {[]string{"v"}, true},
-		"several victims":                     {[]string{"v", "w"}, false},
-		"several victims, and a zone is dark": {[]string{"v", "w"}, true},
+		"one other tenant":                               {[]string{"v"}, false},
+		"one other tenant, and a zone is not Ready":      {[]string{"v"}, true},
+		"several other tenants":                          {[]string{"v", "w"}, false},
+		"several other tenants, and a zone is not Ready": {[]string{"v", "w"}, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			own := Own{}
@@ -181,7 +181,7 @@ func TestZonesOfOneTenantDoNotPushOutThoseOfOthers(t *testing.T) {
 	}
 }
 
-func TestInWhichOrderScopesKeepTheirZones(t *testing.T) {
+func TestOrderInWhichScopesKeepTheirZones(t *testing.T) {
 	own := Own{0: {}, 1: {}}
 	for zone, machines := range map[string]map[string]Count{
 		"a": {"v": {Ready: 2}, "w": {Ready: 1}},
@@ -201,20 +201,20 @@ func TestInWhichOrderScopesKeepTheirZones(t *testing.T) {
 	for _, scope := range ranked(own) {
 		got += scope.Zone
 	}
-	// First a, of two namespaces, and k; then the second zone of each: b, in which machines are Ready, l, c; and m.
+	// First a, of two namespaces, and k; then the second zone of each: b, with Ready machines, l, c; and m.
 	if want := "akblcm"; got != want {
 		t.Errorf("zones in the order %s, want %s", got, want)
 	}
 }
 
-// fleet is a few replicas that move slots and tell of them, while the machines stay as they are.
+// fleet is a few replicas that move slots and report their counts, while the machines do not change.
 type fleet struct {
 	*rapid.T
 	truth   Own
 	holders []string
-	open    map[int]bool      // counted by its holder's session
-	texts   map[string]string // as they stand on the Leases
-	said    map[string]string // of a session
+	open    map[int]bool      // counted by the session of its holder
+	texts   map[string]string // reports on the Leases
+	said    map[string]string // last report of each session
 }
 
 func (f *fleet) own(replica string) Own {
@@ -227,9 +227,9 @@ func (f *fleet) own(replica string) Own {
 	return own
 }
 
-// While no machine changes, everybody's sum is right or known to be incomplete, whoever holds what, and once something was
-// said of every slot it is complete for good.
-func TestSumsAreRight(t *testing.T) {
+// While no machine changes, the sum of every replica is correct or known to be incomplete, whichever replica holds which slot. Once
+// there is a report of every slot, it stays complete.
+func TestSumsAreCorrectOrIncomplete(t *testing.T) {
 	worlds.Check(t, 1, func(t *rapid.T) {
 		f := &fleet{T: t, truth: Own{}, open: map[int]bool{}, texts: map[string]string{}, said: map[string]string{}}
 		slots, replicas := rapid.IntRange(1, 5).Draw(t, "slots"), []string{"a", "b", "c"}
@@ -261,7 +261,7 @@ func TestSumsAreRight(t *testing.T) {
 			}
 			_, complete := Sum(nil, ParseReports(f.texts, f.holders))
 			if was && !complete {
-				t.Fatalf("a word was lost: texts %v, holders %v", f.texts, f.holders)
+				t.Fatalf("a report was lost: texts %v, holders %v", f.texts, f.holders)
 			}
 			was = complete
 		}
@@ -271,7 +271,7 @@ func TestSumsAreRight(t *testing.T) {
 func (f *fleet) step(slots int, replica string) {
 	slot := rapid.IntRange(0, slots-1).Draw(f.T, "slot")
 	switch rapid.IntRange(0, 5).Draw(f.T, "event") {
-	case 0: // another holder, or none; the old one is gone at once
+	case 0: // another holder, or none; the old one stops at once
 		f.holders[slot] = rapid.SampledFrom([]string{"", "a", "b", "c"}).Draw(f.T, "holder")
 		delete(f.open, slot)
 	case 1, 2:
@@ -291,7 +291,7 @@ func (f *fleet) step(slots int, replica string) {
 	}
 }
 
-// The numbers in a Lease that was not written by the fleet are bounded: with a sum that overflows, all machines would seem Ready.
+// Numbers in a Lease that another client has written are bounded: with an overflow, all machines would seem Ready.
 func TestCountsThatOverflow(t *testing.T) {
 	texts, holders := map[string]string{}, []string{}
 	for slot := range 4 {

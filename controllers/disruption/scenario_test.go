@@ -25,7 +25,7 @@ func limits() Limits {
 	return Limits{HealthTimeout: 10 * time.Minute, Budget: intstr.FromInt32(1), Thresholds: DefaultThresholds()}
 }
 
-// at is a time, told as what has passed since the start.
+// at returns the time after a duration since the start.
 func at(t *testing.T, text string) metav1.Time {
 	t.Helper()
 	d, err := time.ParseDuration(text)
@@ -35,17 +35,17 @@ func at(t *testing.T, text string) metav1.Time {
 	return metav1.NewTime(start.Add(d))
 }
 
-// TestDisruptions decides on what testdata/disruptions.txt tells.
+// TestDisruptions decides on the scenarios in testdata/disruptions.txt.
 //
 //	now: 11m               since the start
-//	limit: 2               or a percentage; 1 if it is not told
-//	sets: 3 2              replicas of its sets; one of as many as there are machines, if it is not told
+//	limit: 2               or a percentage; default 1
+//	sets: 3 2              replicas of its sets; default one set with as many replicas as there are machines
 //	open: z1               a zone, or all; z1/n in a namespace, machines are in n
 //	uncounted              not every slot was counted
 //	machine: a Running     its name and phase; then any words of machineWords
 //
-// Of the verdict the machines with a disruption are told, new ones with a plus, those who have lost it with a minus; what
-// is halted, and when to look again.
+// The result lists the machines with a disruption, new ones with a plus, those that have lost it with a minus; the open circuit
+// breakers; and when to decide again.
 func TestDisruptions(t *testing.T) {
 	scenario.Run(t, "testdata/disruptions.txt", *update, func(t *testing.T, s scenario.Scenario) string {
 		t.Helper()
@@ -66,7 +66,7 @@ func TestDisruptions(t *testing.T) {
 			case "machine":
 				addMachine(t, &w, strings.Fields(fact.Value))
 			default:
-				t.Fatalf("line %d: what is %q?", fact.Line, fact.Key)
+				t.Fatalf("line %d: unknown key %q", fact.Line, fact.Key)
 			}
 		}
 		addSets(t, &w, sets)
@@ -92,7 +92,7 @@ func addMachine(t *testing.T, w *World, words []string) {
 	for _, word := range words[2:] {
 		key, value, _ := strings.Cut(word, "=")
 		switch key {
-		case "since": // in its phase since
+		case "since": // start of its phase
 			m.Status.CurrentStatus.LastUpdateTime = at(t, value)
 		case "born":
 			m.CreationTimestamp = at(t, value)
@@ -118,20 +118,20 @@ func addMachine(t *testing.T, w *World, words []string) {
 			m.Spec.MachineConfiguration = &v1alpha1.MachineConfiguration{DisableHealthTimeout: &yes}
 		case "set":
 			set, _ = strconv.Atoi(value)
-		case "disruption": // since then, or as it is
+		case "disruption": // with that start, or in its current state
 			disruption = true
 			p := disruptionOf(m)
 			if value != "" {
 				p.Since = at(t, value)
 			}
 			w.Disruptions = append(w.Disruptions, p)
-		case "gone": // only its disruption is left
+		case "gone": // the machine was deleted; only its disruption is left
 			if !disruption {
-				t.Fatalf("%v: a machine that is gone leaves nothing but a disruption", words)
+				t.Fatalf("%v: expected \"disruption\" before \"gone\"", words)
 			}
 			return
 		default:
-			t.Fatalf("%v: what is %q?", words, word)
+			t.Fatalf("%v: unknown word %q", words, word)
 		}
 	}
 	is := true
@@ -191,11 +191,11 @@ func describe(w World, v Verdict) string {
 	return text
 }
 
-// TestBreakers follows what testdata/breakers.txt tells: at each time, how many machines of each zone are Ready and not Ready.
+// TestBreakers runs the scenarios in testdata/breakers.txt: at each time, the numbers of Ready and not Ready machines of each zone.
 //
 //	at: 10s z1 15/5 z2/a 3/0      with a namespace after the zone, or without, as replicas of older versions report it; with
 //	                              "uncounted" somewhere, not every slot was counted
-//	remember: z1/a                another replica had halted it in a namespace
+//	remember: z1/a                the previous holder had opened its circuit breaker in a namespace
 func TestBreakers(t *testing.T) {
 	scenario.Run(t, "testdata/breakers.txt", *update, func(t *testing.T, s scenario.Scenario) string {
 		t.Helper()
@@ -207,9 +207,9 @@ func TestBreakers(t *testing.T) {
 				lines = append(lines, step(t, &h, strings.Fields(fact.Value)))
 			case "remember":
 				scope := readScope(fact.Value)
-				lines = append(lines, fmt.Sprintf("remembers %s: news %v", fact.Value, h.Remember(scope, scope.Namespace)))
+				lines = append(lines, fmt.Sprintf("remembers %s: new %v", fact.Value, h.Remember(scope, scope.Namespace)))
 			default:
-				t.Fatalf("line %d: what is %q?", fact.Line, fact.Key)
+				t.Fatalf("line %d: unknown key %q", fact.Line, fact.Key)
 			}
 		}
 		return strings.Join(lines, "\n")

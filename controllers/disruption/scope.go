@@ -11,8 +11,8 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machinefacts"
 )
 
-// Zone returns the name of a zone; "" where a text is none, since zones are values of a label of Nodes. Tenants write it in
-// MachineClasses, as long as they like, and it is reported on Leases.
+// Zone returns the name of a zone; "" for an invalid one, since zones are values of a label of Nodes. Tenants write zones of any
+// length in MachineClasses, and they are reported on Leases.
 func Zone(text string) string {
 	if len(validation.IsValidLabelValue(text)) > 0 {
 		return ""
@@ -20,18 +20,18 @@ func Zone(text string) string {
 	return text
 }
 
-// Scope is a zone of a target cluster, or, without a zone, all of the cluster. Zones of two clusters have nothing to do with
-// each other, also if they have the same name: to different accounts of a cloud it may mean different places.
+// Scope is a zone of a target cluster, or, without a zone, all of the cluster. Zones of two clusters are unrelated, also if they
+// have the same name: with different accounts of a cloud it may mean different places.
 type Scope struct {
 	// Target is the cluster's name; "" is the only one of the fleet.
 	Target string
-	// Zone of it; of a machine "" says that its zone is not known.
+	// Zone of the cluster; "" for a machine whose zone is not known.
 	Zone string
-	// Namespace is set where the machines of one namespace are meant, and not those of all.
+	// Namespace is set for the machines of one namespace only.
 	Namespace string
 }
 
-// String says it for people.
+// String returns the scope as text for Events and conditions.
 func (s Scope) String() string {
 	text := "the target cluster"
 	if s.Target != "" {
@@ -51,16 +51,16 @@ func (s Scope) compare(other Scope) int {
 	return cmp.Or(strings.Compare(s.Target, other.Target), strings.Compare(s.Zone, other.Zone), strings.Compare(s.Namespace, other.Namespace))
 }
 
-// cluster is the scope of the whole cluster.
+// cluster returns the scope of the whole cluster.
 func (s Scope) cluster() Scope { return Scope{Target: s.Target} }
 
-// in is the part of the scope that is in a namespace; with "" it is all of it.
+// in returns the part of the scope in a namespace; with "" all of it.
 func (s Scope) in(namespace string) Scope {
 	s.Namespace = namespace
 	return s
 }
 
-// Count counts machines that have been healthy Nodes: those that are and those that are not any more.
+// Count counts machines that have been healthy Nodes: those that still are and those that are not.
 type Count struct{ Ready, NotReady int }
 
 // Add adds another count.
@@ -72,14 +72,14 @@ func (c Count) Add(other Count) Count {
 type Tally struct {
 	Count
 
-	// Unready is how many of those that are not Ready are in which namespace, as far as that was reported.
+	// Unready is the number of machines that are not Ready by namespace, as far as it was reported.
 	Unready map[string]int
-	// All is how many there are in which namespace, as far as this process knows: replicas report it of those that are not
+	// All is the number of machines by namespace, as far as this process knows: replicas report it only for machines that are not
 	// Ready. Sums do not have it.
 	All map[string]int
 }
 
-// with returns the tally and another one together.
+// with returns the sum of the tally and another one.
 func (t Tally) with(other Tally) Tally {
 	sum := Tally{Count: t.Add(other.Count), Unready: map[string]int{}}
 	for _, unready := range []map[string]int{t.Unready, other.Unready} {
@@ -90,7 +90,7 @@ func (t Tally) with(other Tally) Tally {
 	return sum
 }
 
-// worst returns the namespace with the most machines that are not Ready, leaving one namespace out; "" where there is none.
+// worst returns the namespace with the most machines that are not Ready, excluding one namespace; "" if there is none.
 func (t Tally) worst(except string) (namespace string) {
 	for candidate, n := range t.Unready {
 		most := t.Unready[namespace]
@@ -101,18 +101,18 @@ func (t Tally) worst(except string) (namespace string) {
 	return namespace
 }
 
-// evidence returns the count by which replacement is halted for the machines of a namespace or, with "", of any namespace. The
-// machines that are not Ready in one other namespace, the one that has most of them, do not count: no tenant can halt replacement
-// in the namespaces of others with its own machines.
+// evidence returns the count that decides on the circuit breaker for the machines of a namespace or, with "", of any namespace. The
+// machines that are not Ready in one other namespace, the one that has most of them, do not count: no tenant can open a circuit
+// breaker in the namespaces of others with its own machines.
 func (t Tally) evidence(namespace string) Count {
 	n := t.Count
 	n.NotReady = max(n.NotReady-t.Unready[t.worst(namespace)], 0)
 	return n
 }
 
-// Of counts one machine. One that is being deleted, is updated in place, or has failed and is preserved, is out of it, and one
-// that was never healthy says nothing of the place that it is in. One whose update in place has failed is not Ready: an update
-// that fails everywhere must not become a replacement of everything.
+// Of counts one machine. One that is being deleted, is updated in place, or has failed and is preserved, does not count. One that
+// was never healthy is no evidence about its scope. One whose update in place has failed is not Ready: an update that fails
+// everywhere must not cause the replacement of all machines.
 //
 // hasNode reports whether there is a Node that is bound to the machine. A phase is what any author of Machines can write, and a
 // Ready machine counts against a halt in all namespaces. So without a Node it does not count. One that is not Ready counts

@@ -12,7 +12,7 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 )
 
-func TestWhatAMachineCountsAs(t *testing.T) {
+func TestCountOfAMachine(t *testing.T) {
 	ready, notReady := Count{Ready: 1}, Count{NotReady: 1}
 	phase := func(phase v1alpha1.MachinePhase, op v1alpha1.MachineOperationType) *v1alpha1.Machine {
 		m := &v1alpha1.Machine{}
@@ -27,7 +27,7 @@ func TestWhatAMachineCountsAs(t *testing.T) {
 	deleted.DeletionTimestamp = &metav1.Time{Time: start}
 	for name, tc := range map[string]struct {
 		machine       *v1alpha1.Machine
-		want, without Count // with a Node of its own, and without
+		want, without Count // with a Node that is bound to it, and without
 	}{
 		"it runs":                               {phase(v1alpha1.MachineRunning, v1alpha1.MachineOperationCreate), ready, Count{}},
 		"it is unhealthy":                       {phase(v1alpha1.MachineUnknown, v1alpha1.MachineOperationHealthCheck), notReady, notReady},
@@ -68,18 +68,18 @@ func TestForgedDisruptions(t *testing.T) {
 		}}}
 	}
 	if disruptions, err := ReadDisruptions(root(maxDisruptions)); err != nil || len(disruptions) != maxDisruptions {
-		t.Errorf("%d permits and %v, want %d", len(disruptions), err, maxDisruptions)
+		t.Errorf("%d disruptions and %v, want %d", len(disruptions), err, maxDisruptions)
 	}
 	if disruptions, err := ReadDisruptions(root(maxDisruptions + 1)); err == nil || len(disruptions) > 0 {
-		t.Errorf("%d permits and %v, want an error", len(disruptions), err)
+		t.Errorf("%d disruptions and %v, want an error", len(disruptions), err)
 	}
 	long := &v1alpha1.MachineDeployment{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{v1alpha1.AnnotationDisruptions: strings.Repeat("x", 256<<10)}}}
 	if _, err := ReadDisruptions(long); err == nil || len(err.Error()) > 1024 {
-		t.Errorf("%d bytes of an error", len(fmt.Sprint(err)))
+		t.Errorf("an error of %d bytes", len(fmt.Sprint(err)))
 	}
 }
 
-// More permits than can be read back are not given at a time.
+// Not more disruptions are recorded at a time than can be read again.
 func TestDisruptionsOfMachinesThatNeverCameUpAreLimited(t *testing.T) {
 	w := World{Now: start, Limits: Limits{HealthTimeout: time.Minute, Thresholds: Thresholds{NotReady: 5, Percent: 100}}, Breakers: Snapshot{Complete: true}}
 	for i := range maxDisruptions + 5 {
@@ -88,6 +88,6 @@ func TestDisruptionsOfMachinesThatNeverCameUpAreLimited(t *testing.T) {
 		w.Machines = append(w.Machines, Member{Machine: m})
 	}
 	if v := Decide(w); len(v.Disruptions) != maxDisruptions || !v.Changed {
-		t.Errorf("%d permits, want %d", len(v.Disruptions), maxDisruptions)
+		t.Errorf("%d disruptions, want %d", len(v.Disruptions), maxDisruptions)
 	}
 }

@@ -58,7 +58,7 @@ func TestAMachineThatPanicsIsSetAside(t *testing.T) {
 		}
 		b.pass(10 * time.Minute)
 		if value, stands := b.get().Annotations[v1alpha1.AnnotationSetAside]; stands {
-			t.Errorf("the annotation stands still: %s", value)
+			t.Errorf("the annotation is still set: %s", value)
 		}
 	})
 }

@@ -48,7 +48,7 @@ var drainSettings = drain.Settings{Timeout: 2 * time.Hour, MaxEvictRetries: 360,
 var nodes = schema.GroupVersionResource{Version: "v1", Resource: "nodes"}
 
 // bench is a whole controller with workers and timers, before API servers and a cloud in memory. It lives in a bubble, where
-// time passes when everybody rests.
+// time advances when no goroutine can continue.
 type bench struct {
 	*testing.T
 
@@ -61,14 +61,14 @@ type bench struct {
 	reported *apitest.EventLog
 	limits   lifecycle.Limits
 	rewire   func(*wires)      // changes how processes that start from now on reach the world; nil leaves it
-	ends     func(*corev1.Pod) // hears of every pod that is gone; nil for nobody
+	ends     func(*corev1.Pod) // called for every deleted pod; nil without a callback
 
 	changing sync.Mutex // Nodes that are read, changed and written
 
 	mu      sync.Mutex
 	cluster *target.Cluster
 	process *Controller
-	gate    runner.Gate[types.NamespacedName] // of processes that are started; nil lets all in
+	gate    runner.Gate[types.NamespacedName] // of processes that are started; nil admits all
 	version int                               // of Nodes
 	refusal func(pod string) error            // of evictions; nil for none
 	evicted map[string]int                    // pods, by name
@@ -220,13 +220,13 @@ func (b *bench) delete() {
 	b.must(b.server.Client().Machines("n").Delete(b.Context(), "m", metav1.DeleteOptions{}))
 }
 
-// get returns the machine; nil when it is gone.
+// get returns the machine; nil if it was deleted.
 func (b *bench) get() *v1alpha1.Machine {
 	m, _ := b.server.Object("machines", "n", "m").(*v1alpha1.Machine)
 	return m
 }
 
-// pass lets time pass, and everybody come to rest.
+// pass advances the time, and waits until no goroutine can continue.
 func (b *bench) pass(d time.Duration) {
 	time.Sleep(d)
 	synctest.Wait()
@@ -281,7 +281,7 @@ func (b *bench) node() *corev1.Node {
 	return node
 }
 
-// changeNode has somebody change the machine's Node, if there is one.
+// changeNode changes the machine's Node, if there is one, as another client.
 func (b *bench) changeNode(change func(*corev1.Node)) {
 	b.Helper()
 	b.changing.Lock()
@@ -306,7 +306,7 @@ func (b *bench) setReady(status corev1.ConditionStatus) {
 	})
 }
 
-// annotateNode has somebody put an annotation on the machine's Node.
+// annotateNode sets an annotation on the machine's Node, as a user.
 func (b *bench) annotateNode(key, value string) {
 	b.Helper()
 	b.changeNode(func(node *corev1.Node) { metav1.SetMetaDataAnnotation(&node.ObjectMeta, key, value) })
@@ -340,7 +340,7 @@ func (b *bench) patchNode(action clienttesting.Action) (bool, runtime.Object, er
 	return true, patched, nil
 }
 
-// deleteNode deletes a Node as an API server does: one with a finalizer stays until that is gone.
+// deleteNode deletes a Node as an API server does: one with a finalizer exists until the finalizer is removed.
 func (b *bench) deleteNode(action clienttesting.Action) (bool, runtime.Object, error) {
 	b.changing.Lock()
 	defer b.changing.Unlock()

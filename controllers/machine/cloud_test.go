@@ -10,9 +10,9 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/driver"
 )
 
-// A create that was sent may have made a VM, whatever kind of error comes back: without the class to look for it, the machine
-// is not let go.
-func TestAnErrorOfNoKindMayLeaveAVM(t *testing.T) {
+// A create that was sent may have created a VM, whatever kind of error it returns: without the class to look for it, the machine
+// is not released.
+func TestUntypedErrorMayLeaveAVM(t *testing.T) {
 	onBench(t, func(b *bench) {
 		b.cloud.fails(testFault{isBare: true, takesEffect: true}, driver.OpCreate)
 		b.create(patient)

@@ -14,8 +14,8 @@ import (
 	clienttesting "k8s.io/client-go/testing"
 )
 
-// testCluster is a cluster as fake.NewClientset makes it, but that a watch shows all that has happened since the list whose
-// version it names, that pods can be selected by their Node, and that nobody manages fields, which takes most of the time.
+// testCluster is a cluster like that of fake.NewClientset, except that a watch shows all changes since the list whose version it
+// names, that pods can be selected by their Node, and that fields are not managed, which takes most of the time.
 type testCluster struct {
 	clienttesting.ObjectTracker // the objects as they are, for those who do not ask an API server
 
@@ -26,7 +26,7 @@ type testCluster struct {
 	lists []listed
 }
 
-// listed is a list that was asked for.
+// listed is a received list request.
 type listed struct {
 	action clienttesting.ListActionImpl
 	found  map[string]runtime.Object
@@ -88,7 +88,7 @@ func isSelected(o runtime.Object, by fields.Selector) bool {
 	return !ok || by == nil || by.Matches(fields.Set{"spec.nodeName": p.Spec.NodeName})
 }
 
-// watch answers a watch. It begins with how things stand, which may repeat what the list has said.
+// watch answers a watch. It begins with the current objects, which may repeat those of the list.
 func (c *testCluster) watch(action clienttesting.Action) (bool, watch.Interface, error) {
 	of, _ := action.(clienttesting.WatchActionImpl)
 	number, err := strconv.Atoi(of.GetWatchRestrictions().ResourceVersion)

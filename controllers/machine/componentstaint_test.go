@@ -10,7 +10,7 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machinefacts"
 )
 
-// TestTheTaintOfAnUpdatedNodeCanBeOmitted: by the setting, and by the annotation of the machine's root, which goes before it.
+// TestTheTaintOfAnUpdatedNodeCanBeOmitted: by the setting, and by the annotation of the machine's root, which has precedence.
 func TestTheTaintOfAnUpdatedNodeCanBeOmitted(t *testing.T) {
 	for name, tc := range map[string]struct {
 		omit       bool

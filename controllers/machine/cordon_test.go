@@ -38,7 +38,7 @@ func TestOnlyTheAutoscalersCordonIsRemoved(t *testing.T) {
 					t.Errorf("cordoned: %t, want %t", got, want)
 				}
 				if at, left := b.get().Annotations[v1alpha1.AnnotationUncordonAt]; left {
-					t.Errorf("the machine still asks for it, at %s", at)
+					t.Errorf("the request is still on the machine, at %s", at)
 				}
 			})
 		})

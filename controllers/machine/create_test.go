@@ -65,7 +65,7 @@ func TestALifeTakesFewWrites(t *testing.T) {
 			"delete secrets",        // the token
 			"patch machines/status", // is Running
 			"patch nodes",           // is cordoned
-			"patch nodes/status",    // says that its machine goes, and is let go
+			"patch nodes/status",    // marks that its machine is deleted, and releases the Node
 			"patch machines/status", // is Terminating
 			"delete nodes",
 			"patch machines", // loses our finalizer
@@ -77,7 +77,7 @@ func TestALifeTakesFewWrites(t *testing.T) {
 }
 
 // Nobody knows of a VM that its driver cannot look for, but the driver itself.
-func TestADriverThatCannotLookForVMs(t *testing.T) {
+func TestDriverWithoutMachineStatus(t *testing.T) {
 	cannotLook := func(op driver.Op) *testFault {
 		if op == driver.OpStatus {
 			return &testFault{code: driver.Unimplemented}
@@ -89,7 +89,7 @@ func TestADriverThatCannotLookForVMs(t *testing.T) {
 		op     driver.Op
 		before time.Duration // the machine is deleted after that; 0 means when it runs
 	}{
-		"all goes well":        {op: "none"},
+		"no error":             {op: "none"},
 		"the create times out": {testFault{code: driver.DeadlineExceeded, takesEffect: true}, driver.OpCreate, 2 * time.Second},
 		"the VM is not set up": {testFault{code: driver.Internal}, driver.OpInitialize, 2 * time.Second},
 	} {
@@ -118,8 +118,8 @@ func TestADriverThatCannotLookForVMs(t *testing.T) {
 	}
 }
 
-// A machine that goes before its VM has joined takes the token along.
-func TestATokenGoesWithItsMachine(t *testing.T) {
+// A machine that is deleted before its VM has joined deletes the token.
+func TestTokenIsDeletedWithItsMachine(t *testing.T) {
 	onBench(t, func(b *bench) {
 		b.cloud.made = func(*testVM) {} // it never boots
 		b.create()

@@ -10,7 +10,7 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/target"
 )
 
-// A cloud is not asked for hundreds of detaches at a time, however many Nodes are drained.
+// A cloud does not get hundreds of detach requests at a time, however many Nodes are drained.
 func TestVolumesOfAllDrainsAreCounted(t *testing.T) {
 	d, cluster, other := newDetaches(), &target.Cluster{}, &target.Cluster{}
 	isFree := func(want int) {
@@ -20,7 +20,7 @@ func TestVolumesOfAllDrainsAreCounted(t *testing.T) {
 		}
 	}
 	if !d.take(cluster, machineIn("n", "a"), 30) || d.take(cluster, machineIn("n", "b"), 11) || !d.take(cluster, machineIn("n", "b"), 10) {
-		t.Error("30 and 10 of one namespace may move, and no more")
+		t.Error("expected at most 30 moving volumes, and 10 of one namespace")
 	}
 	isFree(0)
 	if !d.take(other, machineIn("n", "c"), 1) {
@@ -78,10 +78,10 @@ func TestEachNamespaceHasItsShareOfMovingVolumes(t *testing.T) {
 		}
 		if further := machineIn("n", "further"); tc.want > 0 {
 			if tc.want < drain.MaxDetachesOfOne && d.take(cluster, further, tc.want+1) {
-				t.Errorf("%s: %d could be taken", name, tc.want+1)
+				t.Errorf("%s: %d could be reserved", name, tc.want+1)
 			}
 			if !d.take(cluster, further, tc.want) {
-				t.Errorf("%s: %d could not be taken", name, tc.want)
+				t.Errorf("%s: %d could not be reserved", name, tc.want)
 			}
 			if got, _ := d.free(cluster, "n"); got != 0 {
 				t.Errorf("%s: %d free after that, want 0", name, got)
@@ -98,7 +98,7 @@ func TestEachNamespaceHasItsShareOfMovingVolumes(t *testing.T) {
 }
 
 // Another worker may free room between the look at it and the decision to wait.
-func TestRoomThatComesBeforeTheWaitWakes(t *testing.T) {
+func TestFreedVolumeSlotBeforeTheWaitWakesTheDrain(t *testing.T) {
 	d, cluster, woken := newDetaches(), &target.Cluster{}, 0
 	wake := func() { woken++ }
 	d.take(cluster, machineIn("n", "a"), drain.MaxDetachesOfOne)
@@ -113,7 +113,7 @@ func TestRoomThatComesBeforeTheWaitWakes(t *testing.T) {
 	d.take(cluster, machineIn("n", "c"), 1) // less room is no news
 	d.await(cluster, "b", freed, wake)
 	if woken != 1 {
-		t.Errorf("woken %d times although there is no more room", woken)
+		t.Errorf("woken %d times although the limit is reached", woken)
 	}
 	d.set(cluster, machineIn("n", "c"), 0)
 	if woken != 2 {

@@ -76,13 +76,13 @@ func TestANodeWithPodsIsWatched(t *testing.T) {
 	if d.seen() == nil {
 		t.Fatal("nothing is watched")
 	}
-	c.drains.forget("u") // the machine is somebody else's now
+	c.drains.forget("u") // another replica holds the machine now
 	if d.seen() != nil || len(c.drains.known) > 0 {
 		t.Error("it is watched although the machine is not ours any more")
 	}
 }
 
-// The Node goes between the look at it and the cordon, and that of another VM gets its name.
+// The Node is deleted between the read and the cordon, and the Node of another VM gets its name.
 func TestTheNodeOfAnotherVMIsNotDrained(t *testing.T) {
 	c, p, cluster := drainBench(t, podOn("m", "web", ""))
 	p.world.Machine.Spec.ProviderID = "test:///ours"
@@ -113,7 +113,7 @@ func TestTheNodeOfAnotherVMIsNotDrained(t *testing.T) {
 	}
 }
 
-func TestTheNodeSaysThatItsMachineGoes(t *testing.T) {
+func TestNodeShowsThatItsMachineIsDeleted(t *testing.T) {
 	c, p, cluster := drainBench(t)
 	p.world.Machine.Status.CurrentStatus.Phase = v1alpha1.MachineFailed
 	for range 2 {
@@ -130,7 +130,7 @@ func TestTheNodeSaysThatItsMachineGoes(t *testing.T) {
 	}
 }
 
-func TestARefusedEvictionIsNotTriedBeforeTheServerWants(t *testing.T) {
+func TestRefusedEvictionIsRetriedAfterRetryAfter(t *testing.T) {
 	c, p, _ := drainBench(t)
 	p.cluster.Evict = func(_ context.Context, e *policyv1.Eviction) error {
 		if e.Namespace != "a" || e.Name != "web" || *e.DeleteOptions.Preconditions.UID != "web" {
@@ -220,8 +220,8 @@ func TestBudgetsAreMarkedToBeCounted(t *testing.T) {
 	}
 }
 
-// A disruption that was taken before is not taken twice, and does not expire before the pod is deleted.
-func TestADisruptionThatStandsIsUsed(t *testing.T) {
+// A recorded disruption is not taken a second time, and does not expire before the pod is deleted.
+func TestRecordedDisruptionIsUsed(t *testing.T) {
 	b := &policyv1.PodDisruptionBudget{ObjectMeta: metav1.ObjectMeta{Name: "one", Namespace: "a", UID: "one", ResourceVersion: "7"}}
 	b.Status = policyv1.PodDisruptionBudgetStatus{DisruptionsAllowed: 0, DisruptedPods: map[string]metav1.Time{"web": metav1.NewTime(now.Add(-time.Minute))}}
 	pod := podOn("m", "web", "")
@@ -261,7 +261,7 @@ func TestBudgetThatAnotherClientHasUsedKeepsThePod(t *testing.T) {
 	}
 }
 
-func TestWhatIsDeletedIsDeletedByUID(t *testing.T) {
+func TestPodsAreDeletedByUID(t *testing.T) {
 	pod := podOn("m", "web", "")
 	attachment := &storagev1.VolumeAttachment{ObjectMeta: metav1.ObjectMeta{Name: "va", UID: "va-uid"}}
 	c, p, cluster := drainBench(t, pod, attachment)
@@ -293,7 +293,7 @@ func TestWhatIsDeletedIsDeletedByUID(t *testing.T) {
 }
 
 // The same of a whole drain: another one ends while this one looks. Nothing else happens for hours.
-func TestADrainHearsOfRoomThatComesWhileItDecides(t *testing.T) {
+func TestDrainIsWokenByAVolumeSlotFreedWhileItDecides(t *testing.T) {
 	onBench(t, func(b *bench) {
 		b.create()
 		b.becomes(v1alpha1.MachineRunning, time.Minute)
@@ -334,7 +334,7 @@ func TestAMachineWithoutTheNameOfItsNodeFindsIt(t *testing.T) {
 	}
 }
 
-// No room means that the pod waits, and that nothing was asked of the API server.
+// Without room the pod waits, and no request is sent to the API server.
 func TestAPodWaitsForRoom(t *testing.T) {
 	pod := podOn("m", "db", "")
 	c, p, cluster := drainBench(t, pod)
@@ -349,7 +349,7 @@ func TestAPodWaitsForRoom(t *testing.T) {
 	}
 }
 
-// A blip is tried again as any failure; after some seconds the machine tells of it.
+// A short failure is retried like any other; after some seconds the machine reports it.
 func TestUnreachableTargetIsReported(t *testing.T) {
 	c, p, cluster := drainBench(t)
 	wall := clocktesting.NewFakeClock(now)

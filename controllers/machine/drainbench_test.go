@@ -67,7 +67,7 @@ func (b *bench) evict(_ context.Context, e *policyv1.Eviction) error {
 	return b.endPod(p)
 }
 
-// evictions says how often each pod was evicted.
+// evictions returns how often each pod was evicted.
 func (b *bench) evictions() map[string]int {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -84,7 +84,7 @@ func (b *bench) endPod(p *corev1.Pod) error {
 	return b.tracker.Update(pods, p, p.Namespace)
 }
 
-// dropPod has a pod be gone.
+// dropPod removes a pod.
 func (b *bench) dropPod(p *corev1.Pod) {
 	if b.tracker.Delete(pods, p.Namespace, p.Name) == nil && b.ends != nil {
 		b.ends(p)
@@ -116,7 +116,7 @@ func drainTimeout(d time.Duration) func(*v1alpha1.Machine) {
 	}
 }
 
-// says is what the machine's last operation tells.
+// says returns the description of the machine's last operation.
 func (b *bench) says() string {
 	m := b.get()
 	if m == nil {
@@ -125,7 +125,7 @@ func (b *bench) says() string {
 	return fmt.Sprintf("%s: %s", m.Status.LastOperation.State, m.Status.LastOperation.Description)
 }
 
-// saysSoon waits until the last operation tells something.
+// saysSoon waits until the description of the last operation has the text.
 func (b *bench) saysSoon(text string) {
 	b.Helper()
 	for range 20 {
@@ -133,7 +133,7 @@ func (b *bench) saysSoon(text string) {
 			return
 		}
 	}
-	b.Errorf("the machine says %q, want %q", b.says(), text)
+	b.Errorf("the machine reports %q, want %q", b.says(), text)
 }
 
 // deletedAt returns when the VM was deleted, counted from a time.
@@ -156,7 +156,7 @@ func (b *bench) drainBegins(timeout time.Duration, add func()) (deleted time.Tim
 	return time.Now()
 }
 
-func TestTheVMGoesWhenAllPodsHaveLeft(t *testing.T) {
+func TestVMIsDeletedWhenAllPodsHaveLeft(t *testing.T) {
 	onBench(t, func(b *bench) {
 		deleted := b.drainBegins(time.Hour, func() {
 			b.pod("web")
@@ -186,8 +186,8 @@ func TestAnEmptyNodeIsDeletedAtOnce(t *testing.T) {
 	})
 }
 
-// Whatever moment a process ends in, the next one goes on: no pod is asked for twice, and the VM goes at the same time.
-func TestAnotherProcessGoesOnWithTheDrain(t *testing.T) {
+// At whatever moment a process ends, the next one continues: no pod is evicted twice, and the VM is deleted at the same time.
+func TestAnotherProcessContinuesTheDrain(t *testing.T) {
 	for _, after := range []time.Duration{0, time.Second, grace - time.Second, grace} {
 		t.Run(after.String(), func(t *testing.T) {
 			onBench(t, func(b *bench) {
@@ -229,13 +229,13 @@ func TestTheDrainTimeoutIsKept(t *testing.T) {
 		}
 		for _, reported := range b.reported.List() {
 			if strings.Contains(reported, v1alpha1.EventDrained) {
-				t.Errorf("told %v: a drain that was not finished is no success", b.reported.List())
+				t.Errorf("Events %v: an unfinished drain must not be reported as a success", b.reported.List())
 			}
 		}
 	})
 }
 
-func TestABudgetThatAllowsItLetsTheDrainGoOn(t *testing.T) {
+func TestDrainContinuesWhenTheBudgetAllowsIt(t *testing.T) {
 	onBench(t, func(b *bench) {
 		b.held()
 		b.drainBegins(time.Hour, func() { b.pod("web", labelled("held")) })

@@ -27,7 +27,7 @@ func patches(cluster *fake.Clientset) (sent []string) {
 	return sent
 }
 
-// The list comes after the cordon, and before the mark, which lets an empty Node go: so the drain asks for nothing more.
+// The list follows the cordon, and precedes the mark, which releases an empty Node: so the drain needs no further request.
 func TestAnEmptyNodeCostsTwoWritesAndOneList(t *testing.T) {
 	c, p, cluster := drainBench(t, podOn("m", "proxy", "DaemonSet"))
 	p.world.Node.Node.Finalizers = []string{v1alpha1.NodeFinalizerName}
@@ -65,7 +65,7 @@ func TestAnEmptyNodeCostsTwoWritesAndOneList(t *testing.T) {
 		t.Errorf("patches %q, want %s and %s…", sent, cordon, release)
 	}
 	if r := p.world.Drain; r.State != drain.Drained || r.Ending {
-		t.Errorf("report %+v, want it drained, and nothing to tell", r)
+		t.Errorf("report %+v, want it drained, without a text", r)
 	}
 	if c.drains.state("u") != drain.Drained {
 		t.Error("the next pass would look again")
@@ -73,7 +73,7 @@ func TestAnEmptyNodeCostsTwoWritesAndOneList(t *testing.T) {
 }
 
 // What was listed when the Node was marked counts in that pass, and once.
-func TestTheNextPassLooksForItself(t *testing.T) {
+func TestNextPassListsPodsAgain(t *testing.T) {
 	c, p, cluster := drainBench(t, podOn("m", "web", ""))
 	for range 3 {
 		if err := c.markNode(t.Context(), p); err != nil {
@@ -90,7 +90,7 @@ func TestTheNextPassLooksForItself(t *testing.T) {
 		t.Errorf("%v is left, and watched is %v", p.listed, c.drains.of("u").seen())
 	}
 	if c.drains.isReleased("u", "node") {
-		t.Error("a Node with pods was let go")
+		t.Error("a Node with pods was released")
 	}
 	c, p, cluster = drainBench(t)
 	p.listed = &sighting{node: "another", pods: nil}
@@ -102,7 +102,7 @@ func TestTheNextPassLooksForItself(t *testing.T) {
 	}
 }
 
-// A Node whose finalizer is still there after all is let go when it is deleted.
+// A Node whose finalizer still exists is released when it is deleted.
 func TestNodeWithFinalizerIsReleased(t *testing.T) {
 	for name, tc := range map[string]struct {
 		before func(c *Controller, p *pass, cluster *fake.Clientset)
@@ -130,7 +130,7 @@ func TestNodeWithFinalizerIsReleased(t *testing.T) {
 	}
 }
 
-// Pods that cannot be listed are the drain's trouble: the Node says all the same that it goes, and is held.
+// If pods cannot be listed, the drain reports it: the Node is marked all the same, and not released.
 func TestANodeIsMarkedWhosePodsCannotBeListed(t *testing.T) {
 	c, p, cluster := drainBench(t)
 	cluster.PrependReactor("list", "pods", func(clienttesting.Action) (bool, runtime.Object, error) {
@@ -145,9 +145,9 @@ func TestANodeIsMarkedWhosePodsCannotBeListed(t *testing.T) {
 		t.Errorf("requests %q, want %q", got, want)
 	}
 	if c.drains.isReleased("u", "node") || p.listed != nil {
-		t.Error("it was let go, and nobody has seen its pods")
+		t.Error("it was released before its pods were listed")
 	}
 	if err := c.drainNode(t.Context(), p); !apierrors.IsForbidden(err) {
-		t.Errorf("the drain says %v", err)
+		t.Errorf("the drain returned %v", err)
 	}
 }

@@ -11,9 +11,9 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/driver"
 )
 
-// TestVMsTakeTheirTimeToEnd has VMs stop for longer and longer. What the fleet adds to that stays small, and so does what it
-// asks of the cloud.
-func TestVMsTakeTheirTimeToEnd(t *testing.T) {
+// TestVMsThatEndSlowlyArePolled makes VMs stop for longer and longer. The delay that the fleet adds stays small, and so does the
+// number of its requests to the cloud.
+func TestVMsThatEndSlowlyArePolled(t *testing.T) {
 	for _, tc := range []struct {
 		stops, more time.Duration
 		calls       int
@@ -39,7 +39,7 @@ func TestVMsTakeTheirTimeToEnd(t *testing.T) {
 					t.Errorf("the machine took %s longer than its VM, want at most %s", more, tc.more)
 				}
 				if calls := len(b.cloud.log(driver.OpDelete)); calls > tc.calls {
-					t.Errorf("the cloud was asked %d times, want at most %d", calls, tc.calls)
+					t.Errorf("the cloud got %d requests, want at most %d", calls, tc.calls)
 				}
 				if now, _ := b.cloud.counts(); now > 0 || len(b.left()) > 0 {
 					t.Errorf("left: %d VMs, %v", now, b.left())
@@ -49,8 +49,8 @@ func TestVMsTakeTheirTimeToEnd(t *testing.T) {
 	}
 }
 
-// However often a machine is looked at, the cloud is asked no more often for it; and a process that takes over asks at once.
-func TestAnEndingVMIsNotAskedForByChance(t *testing.T) {
+// More passes for a machine cause no more requests to the cloud; and a process that takes over sends one at once.
+func TestEndingVMIsNotPolledByOtherPasses(t *testing.T) {
 	onBench(t, func(b *bench) {
 		b.cloud.stops = 10 * time.Hour
 		b.runs()
@@ -62,7 +62,7 @@ func TestAnEndingVMIsNotAskedForByChance(t *testing.T) {
 			b.pass(10 * time.Millisecond)
 		}
 		if more := len(b.cloud.log(driver.OpDelete)) - asked; more > 1 {
-			t.Errorf("the cloud was asked %d times in a second", more)
+			t.Errorf("the cloud got %d requests in a second", more)
 		}
 		b.takeOver(0)
 		b.pass(time.Millisecond)
@@ -72,12 +72,12 @@ func TestAnEndingVMIsNotAskedForByChance(t *testing.T) {
 		b.cloud.fails(testFault{code: driver.Internal}, driver.OpDelete)
 		b.pass(time.Minute)
 		if last := b.get().Status.LastOperation; last.ErrorCode != driver.Internal.String() {
-			t.Errorf("the cloud fails to say whether it has ended, and the machine says %+v", last)
+			t.Errorf("the cloud returns no status of the VM, and the machine reports %+v", last)
 		}
 		asked = len(b.cloud.log(driver.OpDelete))
 		b.pass(10 * time.Minute)
 		if more := len(b.cloud.log(driver.OpDelete)) - asked; more > 5 {
-			t.Errorf("the cloud fails, and was asked %d times in 10 min", more)
+			t.Errorf("the cloud fails, and got %d requests in 10 min", more)
 		}
 	})
 }
@@ -99,7 +99,7 @@ func TestAHundredEndingVMs(t *testing.T) {
 			t.Errorf("left: %d of %d VMs, %v", now, ever, b.left())
 		}
 		if calls := len(b.cloud.log(driver.OpDelete)); calls > 25*machines {
-			t.Errorf("the cloud was asked %d times", calls)
+			t.Errorf("the cloud got %d requests", calls)
 		}
 	})
 }

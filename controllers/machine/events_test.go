@@ -21,10 +21,10 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/testkit/apitest"
 )
 
-// manyTimes is how often something is tried that is told once.
+// manyTimes is how often an action is repeated that must be reported once.
 const manyTimes = 100
 
-// plays have each Event of a Machine told, and then have whatever led to it happen again, manyTimes.
+// plays lead to each Event of a Machine, and then repeat what led to it, manyTimes.
 var plays = map[string]func(b *bench){
 	v1alpha1.EventCreated: func(b *bench) {
 		b.create()
@@ -203,10 +203,10 @@ var plays = map[string]func(b *bench){
 	},
 }
 
-// reportedByOthers are Events of Machines that another package tells: cmd/machine-controller-fleet.
+// reportedByOthers are Events of Machines that another package emits: cmd/machine-controller-fleet.
 var reportedByOthers = []string{v1alpha1.EventNotAlone, v1alpha1.EventSlotUnowned, v1alpha1.EventUndecodable}
 
-// tries waits until the cloud was asked manyTimes.
+// tries waits until the cloud has got manyTimes requests.
 func (b *bench) tries(op driver.Op) {
 	b.Helper()
 	b.pass(manyTimes * 3 * time.Minute)
@@ -215,7 +215,7 @@ func (b *bench) tries(op driver.Op) {
 	}
 }
 
-// touches has the machine looked at manyTimes, by process after process.
+// touches enqueues the machine manyTimes, in process after process.
 func (b *bench) touches() {
 	b.Helper()
 	for i := range manyTimes {
@@ -243,7 +243,7 @@ func TestEachEventIsEmittedOnce(t *testing.T) {
 			onBench(t, func(b *bench) {
 				play(b)
 				if n := b.reported.Count(row); n != 1 {
-					t.Errorf("told %d times, want once; all that was told: %v", n, b.reported.List())
+					t.Errorf("emitted %d times, want once; all Events: %v", n, b.reported.List())
 				}
 			})
 		})
@@ -262,7 +262,7 @@ func TestHundredFailuresOfThreeKindsAreReportedThreeTimes(t *testing.T) {
 		b.create(patient)
 		b.tries(driver.OpStatus)
 		if want := slices.Repeat([]string{"Warning " + v1alpha1.EventCreateFailed}, len(codes)); !slices.Equal(b.reported.List(), want) {
-			t.Errorf("told %v, want %v", b.reported.List(), want)
+			t.Errorf("Events %v, want %v", b.reported.List(), want)
 		}
 	})
 }

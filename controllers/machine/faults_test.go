@@ -13,7 +13,7 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/objectcache"
 )
 
-// outage is how long a cloud fails in these tests, but for quota, which is asked for every ten minutes only.
+// outage is how long a cloud fails in these tests, except for quota, which is retried every ten minutes only.
 func outage(code driver.Code) time.Duration {
 	if code == driver.ResourceExhausted {
 		return 35 * time.Minute
@@ -21,7 +21,7 @@ func outage(code driver.Code) time.Duration {
 	return 10 * time.Minute
 }
 
-// attempts are the times, counted from the first, at which a cloud that fails with a code is asked in an outage.
+// attempts are the times, counted from the first, of the requests to a cloud that fails with a code in an outage.
 func attempts(code driver.Code) []time.Duration {
 	if code == driver.ResourceExhausted {
 		return []time.Duration{0, 10 * time.Minute, 20 * time.Minute, 30 * time.Minute}
@@ -47,7 +47,7 @@ func failedAt(calls []testCall) (at []time.Duration) {
 	return at
 }
 
-// harmless says that an error says what the cloud is asked for: that there is no VM, or nothing to set up.
+// harmless reports whether an error is a normal answer: there is no VM, or nothing to initialize.
 func harmless(op driver.Op, code driver.Code) bool {
 	switch op { //nolint:exhaustive // the others have no such answer
 	case driver.OpStatus:
@@ -66,7 +66,7 @@ func harmless(op driver.Op, code driver.Code) bool {
 var operations = []driver.Op{driver.OpStatus, driver.OpCreate, driver.OpInitialize, driver.OpDelete, driver.OpVolumeIDs}
 
 // TestCloudFails has each call fail in each way for a while, without effect and with it. There is one VM all the time or,
-// in the end, none; the cloud is asked less and less often; the machine says why, without a gap; and it goes on soon after.
+// in the end, none; requests to the cloud become less frequent; the machine reports why, without a gap; and it continues soon after.
 func TestCloudFails(t *testing.T) {
 	codes := driver.Codes()
 	if testing.Short() {
@@ -96,8 +96,8 @@ func TestCloudFails(t *testing.T) {
 	}
 }
 
-// drainOutlasts has the names of volumes not be told while a Node is drained. The pods go all the same, what waits for a
-// name gets it soon after, and the VM goes when that volume is detached.
+// drainOutlasts makes requests for names of volumes fail while a Node is drained. The pods are evicted all the same, the step that
+// waits for a name gets it soon after, and the VM is deleted when that volume is detached.
 func (b *bench) drainOutlasts(fault testFault) {
 	b.Helper()
 	w := b.startsDrain(fault)
@@ -111,7 +111,7 @@ func (b *bench) drainOutlasts(fault testFault) {
 	w.works(longestStep(fault.code))
 }
 
-// startsDrain has a Node be drained of which a pod with a volume is held, while no name of a volume is told.
+// startsDrain drains a Node with a pod that has a volume and is blocked, while requests for names of volumes fail.
 func (b *bench) startsDrain(fault testFault) *workload {
 	b.Helper()
 	b.create()
@@ -123,21 +123,21 @@ func (b *bench) startsDrain(fault testFault) *workload {
 	return w
 }
 
-// works has the cloud tell names again, and the pod be held no longer. The workload looks that the VM stays until then.
+// works makes the cloud return names again, and unblocks the pod. The workload checks that the VM stays until then.
 func (w *workload) works(soon time.Duration) {
 	w.Helper()
 	w.cloud.works()
 	failed := len(w.cloud.log(driver.OpVolumeIDs))
 	w.pass(soon)
 	if reported := len(w.cloud.log(driver.OpVolumeIDs)) - failed; reported != 1 { // the other volume has moved, name or not
-		w.Errorf("the cloud was asked for %d names after it works again, want one", reported)
+		w.Errorf("the cloud got %d requests for names after it works again, want one", reported)
 	}
 	w.mu.Lock()
 	w.isHeld = ""
 	w.mu.Unlock()
 	w.pass(10 * time.Minute)
 	if w.get() != nil {
-		w.Errorf("the machine says %q", w.says())
+		w.Errorf("the machine reports %q", w.says())
 	}
 }
 
@@ -327,7 +327,7 @@ func TestTheWaitSurvivesAHandOver(t *testing.T) {
 		b.pass(7 * time.Minute) // 11:15, the second attempt was due at 10:00
 		b.cloud.fails(testFault{code: driver.ResourceExhausted, retryAfter: 25 * time.Minute}, driver.OpCreate)
 		b.pass(8 * time.Minute) // 19:15
-		b.takeOver(time.Minute) // nobody was there when the third attempt was due, at 20:00
+		b.takeOver(time.Minute) // no process ran when the third attempt was due, at 20:00
 		b.pass(time.Second)     // it came at 20:15, and the cloud wants to be left alone until 45:15
 		b.takeOver(time.Minute)
 		b.pass(20 * time.Minute)
@@ -340,7 +340,7 @@ func TestTheWaitSurvivesAHandOver(t *testing.T) {
 	})
 }
 
-// TestAnotherClassIsTriedAtOnce has a user mend what the cloud refuses, while somebody looks and while nobody does.
+// TestAnotherClassIsTriedAtOnce corrects a refused class, while a process runs and while none does.
 func TestAnotherClassIsTriedAtOnce(t *testing.T) {
 	for name, attended := range map[string]bool{"while the process lives": true, "between two processes": false} {
 		t.Run(name, func(t *testing.T) {
@@ -352,7 +352,7 @@ func TestAnotherClassIsTriedAtOnce(t *testing.T) {
 				b.takeOver(0)
 				b.pass(time.Second)
 				if got := len(b.cloud.log(driver.OpStatus)); got != tried {
-					t.Error("nothing has changed, and the cloud is asked again")
+					t.Error("nothing has changed, and the cloud got another request")
 				}
 				b.cloud.works()
 				if !attended {

@@ -109,7 +109,7 @@ func TestASecretOfAnotherNamespaceIsNotUsed(t *testing.T) {
 					t.Errorf("%s as %s: %+v, want PermissionDenied that names the annotation", name, ref, got)
 				}
 				if len(b.cloud.log("")) > 0 {
-					t.Errorf("%s as %s: the cloud was asked", name, ref)
+					t.Errorf("%s as %s: the cloud got a request", name, ref)
 				}
 			})
 		}
@@ -117,7 +117,7 @@ func TestASecretOfAnotherNamespaceIsNotUsed(t *testing.T) {
 }
 
 // A Secret is used from when it is shared, and no longer when it is not.
-func TestASecretIsSharedForAsLongAsItSays(t *testing.T) {
+func TestSecretIsSharedWhileItsAnnotationAllowsIt(t *testing.T) {
 	onBench(t, func(b *bench) {
 		b.putForeign(foreign(""))
 		b.patchClass(`{"secretRef":{"namespace":"victim","name":"admin"}}`)
@@ -154,7 +154,7 @@ func TestASecretIsSharedForAsLongAsItSays(t *testing.T) {
 	})
 }
 
-// The credentials are the data of one Secret: nothing of it goes where another one says.
+// The credentials are the data of one Secret: they are not sent where the data of another Secret points.
 func TestCredentialsComeFromOneSecret(t *testing.T) {
 	type data = map[string][]byte
 	secret := func(d data) *corev1.Secret { return &corev1.Secret{Data: d} }
@@ -180,7 +180,7 @@ func TestCredentialsComeFromOneSecret(t *testing.T) {
 }
 
 // What is no name of a Secret is one that is missing, and becomes part of no request: clients of metadata join it with the path.
-func TestNoRequestIsMadeForWhatIsNoName(t *testing.T) {
+func TestNoRequestIsMadeForAnInvalidName(t *testing.T) {
 	for _, tc := range []struct {
 		namespace, name string
 		want            driver.Code

@@ -51,7 +51,7 @@ func TestANodeOfADriverThatCannotLook(t *testing.T) {
 				b.delete()
 				b.pass(time.Hour)
 				if now, _ := b.cloud.counts(); b.get() != nil || now > 0 {
-					t.Errorf("%d VMs are left; the machine: %s", now, b.says())
+					t.Errorf("%d VMs are left; the machine reports: %s", now, b.says())
 				}
 			})
 		})

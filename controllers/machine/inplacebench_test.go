@@ -15,7 +15,7 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/driver"
 )
 
-// labelNode has somebody put a label on the machine's Node; "" takes it off.
+// labelNode sets a label on the machine's Node, as a user or the agent; "" removes it.
 func (b *bench) labelNode(key, value string) {
 	b.Helper()
 	b.changeNode(func(n *corev1.Node) {
@@ -25,7 +25,7 @@ func (b *bench) labelNode(key, value string) {
 	})
 }
 
-// selects has somebody select the Node of a machine that runs to be updated in place.
+// selects selects the Node of a running machine for an update in place, as a user.
 func (b *bench) selects() {
 	b.Helper()
 	b.labelNode(v1alpha1.LabelCandidateForUpdate, "true")
@@ -169,11 +169,11 @@ func TestTheLabelForcesTheDrainBeforeAnUpdate(t *testing.T) {
 			fmt.Appendf(nil, `{"metadata":{"labels":{%q:"True"}}}`, v1alpha1.LabelForceDrain), metav1.PatchOptions{})
 		b.must(err)
 		b.becomes(v1alpha1.MachineInPlaceUpdating, time.Minute)
-		b.saysSoon("because a label of the machine asks for that")
+		b.saysSoon("because the machine has the label force-deletion")
 	})
 }
 
-func TestASelectionThatIsTakenBackEndsTheDrain(t *testing.T) {
+func TestWithdrawnSelectionEndsTheDrain(t *testing.T) {
 	onBench(t, func(b *bench) {
 		b.held()
 		b.create()
@@ -197,16 +197,16 @@ func TestASelectionThatIsTakenBackEndsTheDrain(t *testing.T) {
 	})
 }
 
-func TestAMachineWhoseUpdateHasFailedIsGivenUpAndDoesNotComeBack(t *testing.T) {
+func TestMachineWithFailedUpdateIsReplacedAndStaysFailed(t *testing.T) {
 	for name, fails := range map[string]func(b *bench){
-		"the agent says so": func(b *bench) {
+		"the agent reports it": func(b *bench) {
 			b.annotateNode(v1alpha1.AnnotationUpdateFailedReason, "the disk is full")
 			b.labelNode(v1alpha1.LabelUpdateResult, v1alpha1.UpdateResultFailed)
 			b.becomes(v1alpha1.MachineInPlaceUpdateFailed, time.Second)
 			b.stageIs(v1alpha1.NodeReasonUpdateFailed)
 			b.saysSoon("could not be updated in place: the disk is full")
 		},
-		"the agent says nothing": func(b *bench) {
+		"the agent reports nothing": func(b *bench) {
 			if took := b.becomes(v1alpha1.MachineInPlaceUpdateFailed, 21*time.Minute); took < 19*time.Minute {
 				b.Errorf("the update has failed after %s", took)
 			}
@@ -231,7 +231,7 @@ func TestAMachineWhoseUpdateHasFailedIsGivenUpAndDoesNotComeBack(t *testing.T) {
 	}
 }
 
-// The agent says nothing in time, and then that it has succeeded: the user has mended it.
+// The agent reports nothing in time, and then a success: a user has corrected the failure.
 func TestAnUpdateThatSucceedsLateCounts(t *testing.T) {
 	onBench(t, func(b *bench) {
 		b.isUpdated()

@@ -32,7 +32,7 @@ const (
 	whatever = ""
 )
 
-// joins makes a machine that asks something of its Node.
+// joins creates a machine whose template changes its Node.
 func joins(b *bench) {
 	b.create(func(m *v1alpha1.Machine) {
 		m.Spec.NodeTemplateSpec.Labels = map[string]string{"pool": "a"}
@@ -77,7 +77,7 @@ var lives = []struct {
 		{func(b *bench) { b.cloud.made = func(vm *testVM) { b.loseClass(); b.delete(); b.boots(vm) }; joins(b) }, time.Minute, whatever},
 		{func(b *bench) { b.createClass() }, time.Minute, thatIs},
 	}},
-	{"goes with its Node", []chapter{
+	{"deleted with its Node", []chapter{
 		{joins, time.Minute, "Running" + oneVM + ", Node held" + asked},
 		{func(b *bench) { b.works(); b.deletes("m") }, 20 * time.Minute, thatIs},
 	}},
@@ -131,8 +131,8 @@ var everyCall = []string{
 	"patch machines", "patch machines/status", "patch nodes", "patch nodes/status", "patch poddisruptionbudgets/status", "update secrets",
 }
 
-// TestKilledAtEveryCall goes through each life again and again, and kills the process at each write and at each call of
-// the cloud, one after the other, before it arrives and after it took effect. The next process always comes to the same.
+// TestKilledAtEveryCall runs each life many times, and kills the process at each write and at each call of
+// the cloud, one after the other, before it arrives and after it took effect. The next process always reaches the same end.
 func TestKilledAtEveryCall(t *testing.T) {
 	seen, lived, stride := map[string]bool{}, 0, 1
 	if testing.Short() {
@@ -182,7 +182,7 @@ func TestKilledOften(t *testing.T) {
 	}
 }
 
-// live goes through a life in which processes die as they are told to. It returns the calls that they have made, and
+// live runs a life in which processes die at the given calls. It returns the calls that they have made, and
 // whether one was killed.
 func live(t *testing.T, chapters []chapter, dies func(call int) moment) (calls []string, killed bool) {
 	t.Helper()
@@ -214,14 +214,14 @@ func live(t *testing.T, chapters []chapter, dies func(call int) moment) (calls [
 	return calls, killed
 }
 
-// loseClass has somebody remove the class in spite of its finalizer.
+// loseClass removes the class in spite of its finalizer.
 func (b *bench) loseClass() {
 	b.Helper()
 	b.must(b.server.Client().MachineClasses("n").Delete(b.Context(), "c", metav1.DeleteOptions{}))
 	b.patchClass(`{"metadata":{"finalizers":null}}`)
 }
 
-// deletes has somebody delete the machine's Node.
+// deletes deletes the machine's Node.
 func (b *bench) deletes(node string) {
 	b.Helper()
 	b.must(b.target.CoreV1().Nodes().Delete(b.Context(), node, metav1.DeleteOptions{}))
@@ -273,7 +273,7 @@ func (b *bench) free() (free []string) {
 	return free
 }
 
-// says is what a Node has of its machine.
+// says returns the description of the machine on its Node.
 func says(n *corev1.Node) []string {
 	words := []string{"Node"}
 	if slices.Contains(n.Finalizers, v1alpha1.NodeFinalizerName) {

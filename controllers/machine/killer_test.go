@@ -28,14 +28,14 @@ const (
 	after  moment = "after it took effect, with its answer lost"
 )
 
-// absence is how long there is nobody after a death.
+// absence is the time without a process after a death.
 const absence = 2 * time.Second
 
 // errDead is what a dead process gets. It is one of the few errors that client-go's reflectors do not report to a handler
 // that is the same for all bubbles, and sleeps by the time of the last one.
 var errDead = apierrors.NewResourceExpired("the process is dead")
 
-// killer ends processes at their writes and at their calls of the cloud. Nothing that a dead process asks for arrives, and
+// killer ends processes at their writes and at their calls of the cloud. No request of a dead process arrives, and
 // it learns nothing more.
 type killer struct {
 	*bench
@@ -68,7 +68,7 @@ func newKiller(b *bench, dies func(call int) moment) *killer {
 	return k
 }
 
-// call counts a call and says how its process dies of it, if it does.
+// call counts a call and returns how its process dies of it, if it does.
 func (k *killer) call(what string) moment {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -80,7 +80,7 @@ func (k *killer) call(what string) moment {
 	return m
 }
 
-// pass lets time pass, in which another process starts after each death.
+// pass advances the time, in which another process starts after each death.
 func (k *killer) pass(d time.Duration) {
 	k.Helper()
 	end := time.NewTimer(d)

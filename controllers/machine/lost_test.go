@@ -14,7 +14,7 @@ import (
 )
 
 // loses has the process die at its write of machines with that number, counted from now: neither that nor anything after it
-// arrives. Another process goes on at once. It says whether there were so many writes in the time.
+// arrives. Another process continues at once. It reports whether there were so many writes in the time.
 func (b *bench) loses(write int, within time.Duration) bool {
 	b.Helper()
 	var left atomic.Int64
@@ -41,7 +41,7 @@ func (b *bench) loses(write int, within time.Duration) bool {
 }
 
 // TestFailureIsReportedByAnyReplica has a cloud fail, and the process die at each of its writes: the next one says what has
-// failed, with an Event, before it asks the cloud again.
+// failed, with an Event, before it sends another request to the cloud.
 func TestFailureIsReportedByAnyReplica(t *testing.T) {
 	for _, tc := range []struct {
 		op       driver.Op
@@ -74,12 +74,12 @@ func TestFailureIsReportedByAnyReplica(t *testing.T) {
 						t.Errorf("the last operation is %+v, want a failed %s with %s", last, tc.last, tc.code)
 					}
 					if !slices.Contains(b.reported.List(), "Warning "+tc.reported) {
-						t.Errorf("told %v, want %s", b.reported.List(), tc.reported)
+						t.Errorf("Events %v, want %s", b.reported.List(), tc.reported)
 					}
 					asked := len(b.cloud.log(tc.op))
 					b.pass(tc.again - 2*time.Second)
 					if again := len(b.cloud.log(tc.op)) - asked; again > 0 {
-						t.Errorf("the cloud was asked %d times when it was to be left alone", again)
+						t.Errorf("the cloud got %d requests during the pause", again)
 					}
 					b.cloud.works()
 					b.pass(5 * time.Second)

@@ -31,7 +31,7 @@ func onRolledBench(t *testing.T, test func(b rolledBench)) {
 	})
 }
 
-// says has the set say what Nodes of its machines are to carry, and returns the requests for Nodes that come of it.
+// says sets what the Nodes of the set's machines are to carry, and returns the resulting requests for Nodes.
 func (b rolledBench) says(preferNoSchedule, rolling string) (requests []string) {
 	b.Helper()
 	b.target.ClearActions()
@@ -54,7 +54,7 @@ func (b rolledBench) says(preferNoSchedule, rolling string) (requests []string) 
 	return requests
 }
 
-// carries says what of a rollout is on the Node.
+// carries returns the marks of a rollout on the Node.
 func (b rolledBench) carries() string {
 	b.Helper()
 	node := b.node()
@@ -90,8 +90,8 @@ func TestNodesOfARolloutAreWrittenOnlyWhereTheyChange(t *testing.T) {
 	})
 }
 
-// TestWhatAUserSaysToTheAutoscalerStays also when a rollout has ended.
-func TestWhatAUserSaysToTheAutoscalerStays(t *testing.T) {
+// TestUsersAutoscalerAnnotationIsKept also when a rollout has ended.
+func TestUsersAutoscalerAnnotationIsKept(t *testing.T) {
 	onRolledBench(t, func(b rolledBench) {
 		b.annotateNode(v1alpha1.AnnotationScaleDownDisabled, "true")
 		for _, rolling := range []string{v1alpha1.RollingTrue, v1alpha1.RollingFalse} {

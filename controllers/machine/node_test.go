@@ -81,7 +81,7 @@ func TestAClaimedNodeIsKnownAtOnce(t *testing.T) {
 	expect("shown by the cache", lifecycle.NodePresent)
 }
 
-// claimPatch is what lifecycle has claimed a Node with that its machine asks nothing of.
+// claimPatch is the patch with which lifecycle has claimed a Node whose machine has an empty template.
 func claimPatch(p *pass) *nodesync.Patch {
 	m := p.world.Machine
 	node := p.world.Node.Node
@@ -90,7 +90,7 @@ func claimPatch(p *pass) *nodesync.Patch {
 }
 
 // A VM may become a Node between the look for its Node and its own end.
-func TestANodeThatComesWhileItsVMGoesIsDeleted(t *testing.T) {
+func TestNodeThatJoinsWhileItsVMIsDeletedIsDeleted(t *testing.T) {
 	onBench(t, func(b *bench) {
 		var booting *testVM
 		b.cloud.made = func(vm *testVM) { booting = vm }

@@ -21,7 +21,7 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machine/nodesync"
 )
 
-// nodeBench is a pass over machine m, which asks for a label, and its Node.
+// nodeBench returns a pass over machine m, whose template has a label, and its Node.
 func nodeBench(t *testing.T) (c *Controller, p *pass, cluster *fake.Clientset) {
 	t.Helper()
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "m", UID: "node", ResourceVersion: "5"}}
@@ -32,12 +32,12 @@ func nodeBench(t *testing.T) (c *Controller, p *pass, cluster *fake.Clientset) {
 	return c, p, cluster
 }
 
-// nodePatch is a patch of the Node that says nothing of importance.
+// nodePatch is a patch of the Node without effect on the test.
 func nodePatch(asRead, status bool) *nodesync.Patch {
 	return &nodesync.Patch{Body: map[string]any{"metadata": map[string]any{"labels": map[string]any{"pool": "a"}}}, AsRead: asRead, Status: status}
 }
 
-func TestAPatchSaysWhichNodeItIsFor(t *testing.T) {
+func TestPatchNamesTheUIDOfItsNode(t *testing.T) {
 	for _, tc := range []struct {
 		patch *nodesync.Patch
 		want  string
@@ -65,7 +65,7 @@ func TestAPatchSaysWhichNodeItIsFor(t *testing.T) {
 }
 
 // A Node that has changed is read anew, and nothing else happens.
-func TestAConflictReadsTheNodeAnew(t *testing.T) {
+func TestConflictReadsTheNodeAgain(t *testing.T) {
 	c, p, cluster := nodeBench(t)
 	gone := false
 	cluster.PrependReactor("patch", "nodes", func(clienttesting.Action) (bool, runtime.Object, error) {
@@ -148,7 +148,7 @@ func TestDisruptionChecks(t *testing.T) {
 	}
 }
 
-func TestWhatConcernsTheMachine(t *testing.T) {
+func TestNodeChangesThatEnqueueTheMachine(t *testing.T) {
 	was := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "m", Labels: map[string]string{"a": "b"}}}
 	was.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}
 	for name, tc := range map[string]struct {

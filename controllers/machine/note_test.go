@@ -8,7 +8,7 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/driver"
 )
 
-// What a driver leaves itself with an answer, it has back with its next call, whoever makes that.
+// A driver gets the note of its last answer with its next call, whichever process makes that.
 func TestADriverHasItsNoteBack(t *testing.T) {
 	for name, tc := range map[string]struct {
 		op    driver.Op
@@ -50,7 +50,7 @@ func TestADriverHasItsNoteBack(t *testing.T) {
 	}
 }
 
-// A note that comes with a VM stays, also when setting it up fails.
+// A note of a created VM is kept, also if its initialization fails.
 func TestADriverHasTheNoteOfItsVMBack(t *testing.T) {
 	onBench(t, func(b *bench) {
 		b.cloud.notes = true

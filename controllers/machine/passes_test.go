@@ -15,13 +15,13 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/runner"
 )
 
-// hurried lets in whoever comes, and ends one pass, before its next step, after so many steps of all.
+// hurried admits every key, and ends one pass, before its next step, after a number of steps of all.
 type hurried struct {
 	left  atomic.Int64
 	ended atomic.Bool
 }
 
-// over says that a pass has to end.
+// over reports whether a pass has to end.
 type over struct{}
 
 func (over) Error() string { return "others wait" }
@@ -39,7 +39,7 @@ func (h *hurried) Admit(ctx context.Context, _ types.NamespacedName) (context.Co
 
 func (*hurried) Group(types.NamespacedName) int { return 0 }
 
-// A slot that is handed over has its passes end after the step that they are at; whoever is next goes on from there.
+// The passes of a slot that is handed over end after their current step; the next holder continues from there.
 func TestAPassMayEndBeforeEachOfItsSteps(t *testing.T) {
 	steps := 0
 	for ended := true; ended; steps++ {
@@ -66,7 +66,7 @@ func TestAPassMayEndBeforeEachOfItsSteps(t *testing.T) {
 		}
 	}
 	if steps < 10 {
-		t.Errorf("the life of a machine has %d steps; does anybody ask?", steps)
+		t.Errorf("the life of a machine has %d steps; expected the passes to check the gate", steps)
 	}
 }
 

@@ -30,7 +30,7 @@ func (b *bench) deadlocks(status corev1.ConditionStatus) {
 	b.setNode(node)
 }
 
-// preserved is what the Node says of that it is preserved.
+// preserved returns the Node's condition Preserved.
 func (b *bench) preserved() string {
 	b.Helper()
 	for _, c := range b.node().Status.Conditions {
@@ -49,7 +49,7 @@ func (b *bench) preservedSoon(text string) {
 			return
 		}
 	}
-	b.Fatalf("the Node says %q, want %q", b.preserved(), text)
+	b.Fatalf("the Node has %q, want %q", b.preserved(), text)
 }
 
 // failsPreserved makes a machine with pods whose kernel deadlocks, and waits until it has failed. It is preserved then.
@@ -77,10 +77,10 @@ func TestPodsLeaveTheNodeOfAPreservedMachine(t *testing.T) {
 		b.takeOver(time.Second)
 		b.preservedSoon("True: " + v1alpha1.PreservedNodeDrained)
 		if b.node().Spec.Unschedulable || b.evicted["web"] != 1 || b.evicted["proxy"] != 0 {
-			t.Errorf("cordoned: %t, evicted: %v; want a taint only, and the pod gone", b.node().Spec.Unschedulable, b.evicted)
+			t.Errorf("cordoned: %t, evicted: %v; want a taint only, and the pod deleted", b.node().Spec.Unschedulable, b.evicted)
 		}
 
-		// That the Node was drained once does not mean that it is empty when its VM is to go.
+		// That the Node was drained once does not mean that it is empty when its VM is to be deleted.
 		b.pod("tolerant")
 		b.pass(time.Hour)
 		if b.evicted["tolerant"] != 0 || len(b.cloud.log(driver.OpDelete)) > 0 {
@@ -117,12 +117,12 @@ func TestTheLabelForcesTheDrainOfAPreservedMachine(t *testing.T) {
 		_, err := b.server.Client().Machines("n").Patch(b.Context(), "m", types.MergePatchType,
 			fmt.Appendf(nil, `{"metadata":{"labels":{%q:"True"}}}`, v1alpha1.LabelForceDrain), metav1.PatchOptions{})
 		b.must(err)
-		b.preservedSoon("True: " + v1alpha1.PreservedNodeForced + " The cause: a label of the machine asks for that.")
+		b.preservedSoon("True: " + v1alpha1.PreservedNodeForced + " The cause: the machine has the label force-deletion.")
 	})
 }
 
-// The pods that are left stay, and nobody looks after them any more.
-func TestTheDrainOfAMachineThatRecoversIsBrokenOff(t *testing.T) {
+// The remaining pods stay, and are no longer drained.
+func TestDrainOfARecoveredMachineIsCancelled(t *testing.T) {
 	onBench(t, func(b *bench) {
 		b.held()
 		b.failsPreserved(20*time.Minute, func() { b.pod("web", labelled("held")) })

@@ -71,7 +71,7 @@ func TestANodeOfMachineControllerManagerIsTheOldestMachines(t *testing.T) {
 					t.Errorf("the Node is bound to %s, touched: %t; want %s, and not touched", ref, isTouched, v1alpha1.RefOf(victim))
 				}
 				if asked := len(b.cloud.log("")) - calls; forger == "" && asked > 0 {
-					t.Errorf("the cloud was asked %d times for a Node that is taken over", asked)
+					t.Errorf("the cloud got %d requests for a Node that is taken over", asked)
 				}
 			})
 		})
@@ -112,7 +112,7 @@ func TestAnOlderMachineKeepsANodeOnlyFromItsNamesakes(t *testing.T) {
 }
 
 // The victim is younger, or is not there: the forger gets nothing that does not have its name.
-func TestANodeOfAnotherMachineIsLeftAlone(t *testing.T) {
+func TestNodeOfAnotherMachineIsNotChanged(t *testing.T) {
 	onBench(t, func(b *bench) {
 		forger := b.runsSince("n", "m")
 		b.ofMCM("victim")
@@ -123,7 +123,7 @@ func TestANodeOfAnotherMachineIsLeftAlone(t *testing.T) {
 			t.Errorf("the Node is bound to %s, touched: %t", ref, isTouched)
 		}
 		if b.get() != nil {
-			t.Errorf("the forger's machine is there: %s", b.says())
+			t.Errorf("the forger's machine still exists: %s", b.says())
 		}
 	})
 }
@@ -141,7 +141,7 @@ func TestAVMOfMachineControllerManagerIsDeletedWithItsMachine(t *testing.T) {
 				b.must(b.server.Client().Machines("n").Delete(b.Context(), "m", metav1.DeleteOptions{}))
 				b.pass(time.Hour)
 				if b.get() != nil {
-					t.Errorf("the machine is there: %s", b.says())
+					t.Errorf("the machine still exists: %s", b.says())
 				}
 				if left := len(b.cloud.bare); (left > 0) != older {
 					t.Errorf("%d VMs are left, after %d calls", left, len(b.cloud.log(driver.OpDelete)))
@@ -160,7 +160,7 @@ func TestAVMOfMachineControllerManagerIsDeletedWithItsMachine(t *testing.T) {
 	}
 }
 
-// The list is of all namespaces, and each change of a Node by its kubelet is looked at.
+// The list is of all namespaces, and each change of a Node by its kubelet starts a pass.
 func TestAKubeletThatTakesItsBindingOffCausesFewLists(t *testing.T) {
 	onBench(t, func(b *bench) {
 		b.runsSince("n", "m")

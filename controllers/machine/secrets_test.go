@@ -16,14 +16,14 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/driver"
 )
 
-// patchSecret has somebody change the class' Secret.
+// patchSecret changes the class' Secret, as a user.
 func (b *bench) patchSecret(patch string) {
 	b.Helper()
 	_, err := b.secrets.CoreV1().Secrets("n").Patch(b.Context(), "s", types.MergePatchType, []byte(patch), metav1.PatchOptions{})
 	b.must(err)
 }
 
-// asked counts the requests of a kind that were made for Secrets since the last time.
+// asked counts the requests of a kind for Secrets since the last call.
 func (b *bench) asked(verb string) (n int) {
 	for _, a := range b.secrets.Actions() {
 		if a.GetVerb() == verb {
@@ -34,7 +34,7 @@ func (b *bench) asked(verb string) (n int) {
 	return n
 }
 
-// TestOtherCredentialsAreTriedAtOnce has a user mend what the cloud refuses, while somebody looks and while nobody does.
+// TestOtherCredentialsAreTriedAtOnce corrects refused credentials, while a process runs and while none does.
 func TestOtherCredentialsAreTriedAtOnce(t *testing.T) {
 	for _, op := range []driver.Op{driver.OpCreate, driver.OpDelete} {
 		for name, attended := range map[string]bool{"while the process lives": true, "between two processes": false} {
@@ -53,7 +53,7 @@ func TestOtherCredentialsAreTriedAtOnce(t *testing.T) {
 					b.takeOver(0)
 					b.pass(time.Second)
 					if got := len(b.cloud.log(op)); got != tried || tried == 0 {
-						t.Errorf("nothing has changed, and the cloud is asked again: %d times, %d before", got, tried)
+						t.Errorf("nothing has changed, and the cloud got %d requests, %d before", got, tried)
 					}
 					b.cloud.works()
 					if !attended {
@@ -77,7 +77,7 @@ func TestOtherCredentialsAreTriedAtOnce(t *testing.T) {
 	}
 }
 
-// A Secret's labels and finalizers are nothing that the cloud is asked with.
+// A Secret's labels and finalizers are not sent to the cloud.
 func TestOtherMetadataOfASecretEndsNoWait(t *testing.T) {
 	onBench(t, func(b *bench) {
 		b.cloud.fails(testFault{code: driver.ResourceExhausted}, driver.OpCreate)
@@ -85,10 +85,10 @@ func TestOtherMetadataOfASecretEndsNoWait(t *testing.T) {
 		b.pass(time.Minute)
 		b.patchSecret(`{"metadata":{"resourceVersion":"77","labels":{"a":"b"},"finalizers":["x","machine.sapcloud.io/machine-controller"]}}`)
 		b.pass(time.Minute)
-		b.takeOver(0) // whoever reads it anew sees the same data
+		b.takeOver(0) // the next process reads the same data
 		b.pass(time.Minute)
 		if got := len(b.cloud.log(driver.OpCreate)); got != 1 {
-			t.Errorf("the cloud was asked %d times within 3 min, want once", got)
+			t.Errorf("the cloud got %d requests within 3 min, want 1", got)
 		}
 	})
 }
@@ -127,10 +127,10 @@ func TestAMissingSecretIsAwaited(t *testing.T) {
 			t.Errorf("the Secret was read %d times by all of them", got)
 		}
 		if got := b.process.awaited.Len(); got > 0 {
-			t.Errorf("%d watches, and nobody waits", got)
+			t.Errorf("%d watches without a waiting machine", got)
 		}
 		b.must(b.secrets.CoreV1().Secrets("n").Delete(t.Context(), "s", metav1.DeleteOptions{}))
-		b.pass(time.Minute) // nobody remembers it
+		b.pass(time.Minute) // no process remembers it
 		b.must(b.server.Client().Machines("n").Delete(t.Context(), "m0", metav1.DeleteOptions{}))
 		b.pass(time.Hour)
 		if m, _ := b.server.Object("machines", "n", "m0").(*v1alpha1.Machine); m == nil || m.Status.LastOperation.ErrorCode != driver.NotFound.String() {
@@ -150,7 +150,7 @@ func (b *bench) createSecret(s *corev1.Secret) {
 	b.must(err)
 }
 
-// A machine that is gone, or somebody else's, waits for nothing.
+// A machine that was deleted, or is held by another replica, waits for nothing.
 func TestNothingIsWatchedForAMachineThatIsGone(t *testing.T) {
 	onBench(t, func(b *bench) {
 		b.cloud.fails(testFault{code: driver.Unauthenticated}, driver.OpStatus)
@@ -164,11 +164,11 @@ func TestNothingIsWatchedForAMachineThatIsGone(t *testing.T) {
 		b.must(b.process.readSecret(b.Context(), late))
 		b.process.cfg.View.Machines.Remove(types.NamespacedName{Namespace: "n", Name: "m"}, "")
 		if got := b.process.awaited.Len(); got > 0 {
-			t.Errorf("%d watches, and the machine is gone", got)
+			t.Errorf("%d watches after the deletion of the machine", got)
 		}
 		b.process.awaitSecrets(late, lifecycle.Verdict{Do: lifecycle.Rest}) // a pass that had begun before that
 		if got := b.process.awaited.Len(); got > 0 {
-			t.Errorf("%d watches after a pass that comes late", got)
+			t.Errorf("%d watches after a late pass", got)
 		}
 	})
 }

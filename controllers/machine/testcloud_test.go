@@ -14,14 +14,14 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/driver"
 )
 
-// testCloud is a cloud in memory that fails as it is told to.
+// testCloud is a cloud in memory with configurable faults.
 type testCloud struct {
-	made    func(*testVM) // hears of every new VM
-	deletes func()        // hears of every VM that is about to go; nil for nobody
+	made    func(*testVM) // called for every new VM
+	deletes func()        // called before a VM is deleted; nil without a callback
 	stops   time.Duration // that a VM takes from its deletion to its end
 	notes   bool          // leaves a note with each answer to a create or a delete, an error too, and wants it back
-	// remembers has creates find the VM that there is. Without, each makes another one, so that nobody relies on that who
-	// can look.
+	// remembers makes creates find the existing VM. Without it, each creates another one, so that drivers that can list VMs do not
+	// depend on it.
 	remembers bool
 
 	// leaves has creates that fail leave a network interface, until the machine's DeleteMachine.
@@ -42,18 +42,18 @@ type testVM struct {
 	driver.VM
 
 	ready bool      // set up
-	ends  time.Time // when it has stopped; zero while nobody has deleted it
+	ends  time.Time // when it has stopped; zero before its deletion
 }
 
 // testFault is how a call fails.
 type testFault struct {
 	code       driver.Code
 	retryAfter time.Duration
-	// takesEffect says that the call does what it should, and fails all the same.
+	// takesEffect reports whether the call does what it should, and fails all the same.
 	takesEffect bool
-	// hangs says that nobody answers, and that the caller has to give up by itself.
+	// hangs reports whether the call gets no answer, so that the caller has to time out by itself.
 	hangs bool
-	// isBare says that the driver passes on what its HTTP client says, and no code.
+	// isBare reports whether the driver returns the error of its HTTP client, without a code.
 	isBare bool
 }
 
@@ -121,7 +121,7 @@ func (c *testCloud) counts() (now, ever int) {
 	return len(c.vms), c.ever
 }
 
-// areReady says that all VMs are set up.
+// areReady reports whether all VMs are set up.
 func (c *testCloud) areReady() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -133,7 +133,7 @@ func (c *testCloud) areReady() bool {
 	return true
 }
 
-// boots says whether the VM is still there when it has booted.
+// boots reports whether the VM is still there when it has booted.
 func (c *testCloud) boots(vm *testVM) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -152,7 +152,7 @@ func (c *testCloud) call(ctx context.Context, op driver.Op, userData []byte, eff
 		<-ctx.Done()
 		return &driver.Error{Code: driver.DeadlineExceeded, Op: op, Err: ctx.Err()}
 	}
-	return &driver.Error{Code: fault.code, Op: op, RetryAfter: fault.retryAfter, Err: errors.New("so it was told")}
+	return &driver.Error{Code: fault.code, Op: op, RetryAfter: fault.retryAfter, Err: errors.New("injected by the test")}
 }
 
 func (c *testCloud) carryOut(op driver.Op, userData []byte, effect func() error) (*testFault, error) {
@@ -278,7 +278,7 @@ func (c *testCloud) GetMachineStatus(ctx context.Context, req driver.GetMachineS
 
 // ListMachines is driver.Driver's.
 func (c *testCloud) ListMachines(context.Context, driver.ListMachinesRequest) (driver.ListMachinesResponse, error) {
-	return driver.ListMachinesResponse{}, driver.Errorf(driver.OpList, driver.Unimplemented, "nobody asks")
+	return driver.ListMachinesResponse{}, driver.Errorf(driver.OpList, driver.Unimplemented, "not called")
 }
 
 // GetVolumeIDs is driver.Driver's. The cloud knows its own volumes, which are attached without CSI.

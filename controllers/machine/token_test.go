@@ -141,7 +141,7 @@ func TestTokensAreNotRead(t *testing.T) {
 	}
 }
 
-func TestSigningTokensAreAskedFor(t *testing.T) {
+func TestSigningTokensAreRequested(t *testing.T) {
 	c, p := tokenBench(t, fake.NewClientset(), "u")
 	c.cfg.BootstrapTokenSigning = true
 	if got := c.tokenSecret(p.world.Machine, "abcdef").Data["usage-bootstrap-signing"]; string(got) != "true" {
@@ -149,7 +149,7 @@ func TestSigningTokensAreAskedFor(t *testing.T) {
 	}
 }
 
-func TestATokenOfAnotherIsLeftAlone(t *testing.T) {
+func TestTokenOfAnotherMachineIsNotChanged(t *testing.T) {
 	cluster := fake.NewClientset()
 	c, p := tokenBench(t, cluster, "u")
 	foreign := c.tokenSecret(p.world.Machine, tokenID("u", 0))
@@ -171,7 +171,7 @@ func TestATokenOfAnotherIsLeftAlone(t *testing.T) {
 	}
 }
 
-// The other's token, which had our first ID, is gone by the time that another process looks for ours.
+// The token of the other machine, which had our first ID, is deleted by the time that another process looks for ours.
 func TestATokenIsFoundBehindAFreeID(t *testing.T) {
 	for _, isMadeAnew := range []bool{false, true} {
 		cluster := fake.NewClientset()

@@ -25,7 +25,7 @@ func (b *bench) expiryOfToken() time.Time {
 	return expiryOf(&list.Items[0])
 }
 
-// strip removes the machine's finalizer by hand, so that it goes with its deletion.
+// strip removes the machine's finalizer by hand, so that its deletion is immediate.
 func (b *bench) strip() {
 	b.Helper()
 	_, err := b.server.Client().Machines("n").Patch(b.Context(), "m", types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`), metav1.PatchOptions{})
@@ -33,7 +33,7 @@ func (b *bench) strip() {
 }
 
 // A token lives for an hour at most, whatever the machine's annotations ask for, and for as long as the VM may still join.
-func TestATokenOfAPatientMachineExpiresInAnHour(t *testing.T) {
+func TestTokenOfAMachineWithALongTimeoutExpiresInAnHour(t *testing.T) {
 	onBench(t, func(b *bench) {
 		b.cloud.made = func(*testVM) {}
 		b.create(patient, func(m *v1alpha1.Machine) {
@@ -58,7 +58,7 @@ func TestATokenOfAPatientMachineExpiresInAnHour(t *testing.T) {
 	})
 }
 
-// Another process goes on with the token.
+// Another process continues with the token.
 func TestTokenIsProlongedAfterATakeOver(t *testing.T) {
 	onBench(t, func(b *bench) {
 		b.cloud.made = func(*testVM) {}
@@ -89,7 +89,7 @@ func TestNoTokenIsMadeWithoutAPlaceForIt(t *testing.T) {
 	})
 }
 
-func TestATokenGoesWithAMachineWhoseFinalizerWasRemoved(t *testing.T) {
+func TestTokenIsDeletedWithAMachineWhoseFinalizerWasRemoved(t *testing.T) {
 	onBench(t, func(b *bench) {
 		b.cloud.made = func(*testVM) {}
 		b.create()
@@ -118,7 +118,7 @@ func TestATokenGoesWithAMachineWhoseFinalizerWasRemoved(t *testing.T) {
 }
 
 // What a cache does not show any more may have moved to another replica.
-func TestATokenStaysWithAMachineThatIsOnlyNotShown(t *testing.T) {
+func TestTokenOfAnUncachedMachineIsKept(t *testing.T) {
 	onBench(t, func(b *bench) {
 		b.cloud.made = func(*testVM) {}
 		b.create()

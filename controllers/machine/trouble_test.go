@@ -39,7 +39,7 @@ func (b *bench) runs() {
 	b.becomes(v1alpha1.MachineRunning, time.Minute)
 }
 
-// TestRefusedWritesAreReported has an API server refuse each of a machine's steps, a hundred times, and then no more.
+// TestRefusedWritesAreReported makes an API server refuse each of a machine's steps, a hundred times, and then none.
 func TestRefusedWritesAreReported(t *testing.T) {
 	const create, deletion, update = v1alpha1.MachineOperationCreate, v1alpha1.MachineOperationDelete, v1alpha1.MachineOperationUpdate
 	refusesControl := func(b *bench, verb, resource string) func() {
@@ -115,14 +115,14 @@ func TestRefusedWritesAreReported(t *testing.T) {
 				}
 				b.touches()
 				if again := b.get(); again.Status.LastOperation != m.Status.LastOperation {
-					t.Errorf("it says something else when it is tried again:\n%+v\n%+v", m.Status.LastOperation, again.Status.LastOperation)
+					t.Errorf("it reports something else when it is tried again:\n%+v\n%+v", m.Status.LastOperation, again.Status.LastOperation)
 				}
 				want := []string{}
 				if tc.event != "" {
 					want = append(want, "Warning "+tc.event)
 				}
 				if got := b.reported.List()[reported:]; fmt.Sprint(got) != fmt.Sprint(want) {
-					t.Errorf("told %v, want %v", got, want)
+					t.Errorf("Events %v, want %v", got, want)
 				}
 				mend()
 				b.pass(2 * time.Minute)
@@ -130,14 +130,14 @@ func TestRefusedWritesAreReported(t *testing.T) {
 					t.Errorf("when that is mended it is %+v", m)
 				}
 				if m := b.get(); m != nil && m.Status.LastOperation.State != v1alpha1.MachineStateSuccessful {
-					t.Errorf("when that is mended it says %+v", m.Status.LastOperation)
+					t.Errorf("after the correction it reports %+v", m.Status.LastOperation)
 				}
 			})
 		})
 	}
 }
 
-// A blip is tried again, and nobody hears of it.
+// A short failure is retried, and not reported.
 func TestShortOutageOfAnAPIServerIsNotReported(t *testing.T) {
 	onBench(t, func(b *bench) {
 		mend := refuses(b.target, "create", "secrets", errors.New("no route to host"))
@@ -160,7 +160,7 @@ func refusesInTurns(cluster *fake.Clientset, verb, resource string, all ...error
 	})
 }
 
-// An API server that is in trouble answers in several ways. Each is told once, also by those who take the machine over.
+// A failing API server answers in several ways. Each is reported once, also by processes that take over.
 func TestAlternatingErrorsAreReportedOnceEach(t *testing.T) {
 	for name, tc := range map[string]struct {
 		before func(b *bench)
@@ -180,7 +180,7 @@ func TestAlternatingErrorsAreReportedOnceEach(t *testing.T) {
 			refuse: func(b *bench, all ...error) { refusesInTurns(b.target, "patch", "nodes", all...) },
 			then:   func(*bench) {}, event: v1alpha1.EventCreateFailed,
 		},
-		"of a machine that goes": {
+		"of a machine that is being deleted": {
 			before: (*bench).runs, refuse: func(b *bench, all ...error) { refusesInTurns(b.target, "delete", "nodes", all...) },
 			then: (*bench).delete, event: v1alpha1.EventDeleteFailed,
 		},
@@ -197,14 +197,14 @@ func TestAlternatingErrorsAreReportedOnceEach(t *testing.T) {
 				b.touches()
 				want := slices.Repeat([]string{"Warning " + tc.event}, 3)
 				if got := b.reported.List()[reported:]; !slices.Equal(got, want) {
-					t.Errorf("told %v, want %v", got, want)
+					t.Errorf("Events %v, want %v", got, want)
 				}
 			})
 		})
 	}
 }
 
-// The autoscaler reads that there is no quota. A machine that waits for that says so until it asks again.
+// The autoscaler reads that there is no quota. A machine that waits for quota reports that until its next attempt.
 func TestLackOfQuotaIsReportedUntilTheNextAttempt(t *testing.T) {
 	onBench(t, func(b *bench) {
 		b.limits.ResourceExhaustedRetry = time.Hour
@@ -218,27 +218,27 @@ func TestLackOfQuotaIsReportedUntilTheNextAttempt(t *testing.T) {
 			b.patchMachine(`{"metadata":{"annotations":{"touched":"` + time.Now().String() + `"}}}`)
 			b.pass(time.Minute)
 			if last := b.get().Status.LastOperation; last != first || last.ErrorCode != driver.ResourceExhausted.String() {
-				t.Fatalf("it says %+v, want %+v", last, first)
+				t.Fatalf("it reports %+v, want %+v", last, first)
 			}
 		}
 		b.pass(time.Hour)
 		if last := b.get().Status.LastOperation; last.ErrorCode != driver.PermissionDenied.String() {
-			t.Errorf("when it is time to ask again it says %+v", last)
+			t.Errorf("at the time of the next attempt it reports %+v", last)
 		}
 		mend()
 		b.pass(2 * time.Minute)
 		if last := b.get().Status.LastOperation; last.ErrorCode != driver.ResourceExhausted.String() {
-			t.Errorf("when it has asked again it says %+v", last)
+			t.Errorf("after the next attempt it reports %+v", last)
 		}
 		if got, want := b.reported.List(), slices.Repeat([]string{"Warning " + v1alpha1.EventCreateFailed}, 2); !slices.Equal(got, want) {
-			t.Errorf("told %v, want %v", got, want)
+			t.Errorf("Events %v, want %v", got, want)
 		}
 	})
 }
 
 // What an API server says may differ each time, as by the port of a connection. A text that is written brings the machine
 // back, and that must not have it tried at once.
-func TestWordsThatDifferAreWrittenOnceAMinute(t *testing.T) {
+func TestChangingErrorTextsAreWrittenOnceAMinute(t *testing.T) {
 	onBench(t, func(b *bench) {
 		var tries, writes atomic.Int64
 		react(b.target, "patch", "nodes", func(clienttesting.Action) (bool, runtime.Object, error) {

@@ -49,7 +49,7 @@ func (b *bench) patchMachine(patch string) {
 	b.must(err)
 }
 
-// What has ended by force ends once: the target cluster is not asked again, and the user is not told again, however often the
+// A drain that has ended by force ends once: there is no further request to the target cluster, and no further Event, however often the
 // cloud fails to delete the VM.
 func TestUnansweredDrainIsGivenUpOnce(t *testing.T) {
 	for name, handOvers := range map[string]bool{"by one process": false, "by process after process": true} {
@@ -70,20 +70,20 @@ func TestUnansweredDrainIsGivenUpOnce(t *testing.T) {
 					"Normal " + v1alpha1.EventCreated, "Normal " + v1alpha1.EventJoined, "Warning " + v1alpha1.EventDrainBlocked, "Warning " + v1alpha1.EventDrainForced, "Warning " + v1alpha1.EventDeleteFailed,
 				}
 				if reported := b.reported.List(); !slices.Equal(reported, want) {
-					t.Errorf("told %q, want %q", reported, want)
+					t.Errorf("Events %q, want %q", reported, want)
 				}
 				if again := len(b.target.Actions()) - asked; again > 0 && !handOvers {
-					t.Errorf("the target cluster was asked %d times more", again)
+					t.Errorf("the target cluster got %d more requests", again)
 				}
 				if last := b.get().Status.LastOperation; last.Type != v1alpha1.MachineOperationDelete || last.ErrorCode != driver.Unavailable.String() {
-					t.Errorf("in the end it says %+v", last)
+					t.Errorf("in the end it reports %+v", last)
 				}
 			})
 		})
 	}
 }
 
-// Nobody needs the token of a machine that goes. Its user, and its VM, do not wait for the cluster that has it.
+// The token of a machine that is being deleted is not needed. Its user, and its VM, do not wait for the cluster that has it.
 func TestATokenThatCannotBeRemovedHoldsNothingUp(t *testing.T) {
 	const force = `{"metadata":{"labels":{"` + v1alpha1.LabelForceDeletion + `":"true"}}}`
 	for name, tc := range map[string]struct {
@@ -93,11 +93,11 @@ func TestATokenThatCannotBeRemovedHoldsNothingUp(t *testing.T) {
 		vms   int // that are left then
 		gone  bool
 	}{
-		"its Node may have pods":    {begin: (*bench).neverJoins, first: func(b *bench) { b.pass(time.Hour) }, vms: 1},
-		"its drain has timed out":   {begin: (*bench).neverJoins, first: func(b *bench) { b.pass(3 * time.Hour) }},
-		"it is deleted by force":    {begin: (*bench).neverJoins, first: func(b *bench) { b.patchMachine(force) }},
-		"it has no VM":              {begin: (*bench).cannotBeMade, first: func(*bench) {}},
-		"it has none, and is to go": {begin: (*bench).cannotBeMade, first: func(b *bench) { b.patchMachine(force) }, gone: true},
+		"its Node may have pods":            {begin: (*bench).neverJoins, first: func(b *bench) { b.pass(time.Hour) }, vms: 1},
+		"its drain has timed out":           {begin: (*bench).neverJoins, first: func(b *bench) { b.pass(3 * time.Hour) }},
+		"it is deleted by force":            {begin: (*bench).neverJoins, first: func(b *bench) { b.patchMachine(force) }},
+		"it has no VM":                      {begin: (*bench).cannotBeMade, first: func(*bench) {}},
+		"it has none, and is to be deleted": {begin: (*bench).cannotBeMade, first: func(b *bench) { b.patchMachine(force) }, gone: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			onBench(t, func(b *bench) {
@@ -107,7 +107,7 @@ func TestATokenThatCannotBeRemovedHoldsNothingUp(t *testing.T) {
 				b.pass(2 * patience)
 				if m := b.get(); m.Status.CurrentStatus.Phase != v1alpha1.MachineTerminating ||
 					m.Status.LastOperation.State != v1alpha1.MachineStateFailed || !strings.Contains(m.Status.LastOperation.Description, "no route to host") {
-					t.Errorf("after some seconds it says nothing: %+v", m.Status)
+					t.Errorf("after some seconds it reports nothing: %+v", m.Status)
 				}
 				tc.first(b)
 				b.takeOver(time.Second)

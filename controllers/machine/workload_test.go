@@ -26,7 +26,7 @@ var (
 const (
 	// moves is how long kubelet, attacher and scheduler take for each of their steps.
 	moves = time.Second
-	// expires is when a disruption that was taken, and not used, is given back.
+	// expires is when a disruption that was taken, and not used, is returned.
 	expires = 2 * time.Minute
 	// elsewhere is the Node that pods go to.
 	elsewhere = "other"
@@ -48,7 +48,7 @@ func (b *bench) works() *workload {
 	w := &workload{bench: b}
 	b.cloud.deletes = func() {
 		if left := w.left(); len(left) > 0 {
-			b.Errorf("the VM is deleted while its Node has %v; the machine says %q", left, b.says())
+			b.Errorf("the VM is deleted while its Node has %v; the machine reports %q", left, b.says())
 		}
 	}
 	react(b.target, "delete", "pods", w.deletePod)
@@ -113,7 +113,7 @@ func (w *workload) attach(volume, node string) {
 	}))
 }
 
-// detach has the Node have a volume no more; where something makes its pod anew, it is attached elsewhere then.
+// detach detaches a volume from the Node; if a controller creates its pod anew, it is then attached to another Node.
 func (w *workload) detach(volume string) {
 	w.changeNode(func(n *corev1.Node) {
 		n.Status.VolumesAttached = slices.DeleteFunc(n.Status.VolumesAttached, func(a corev1.AttachedVolume) bool {
@@ -167,7 +167,7 @@ func (w *workload) podEnds(p *corev1.Pod) {
 	time.AfterFunc(10*moves, func() { w.replenish(p.Labels["app"]) }) // another one is ready by then
 }
 
-// refuses is what the eviction API says to a pod.
+// refuses returns the answer of the eviction API for a pod.
 func (w *workload) refuses(pod string) error {
 	w.mu.Lock()
 	isHeld := w.isHeld == pod
@@ -202,7 +202,7 @@ func (w *workload) write(b *policyv1.PodDisruptionBudget) error {
 }
 
 // budgetWritten is what the controller of budgets does about what others write: one that is marked is counted soon, and what
-// was taken and not used is given back after some time.
+// was taken and not used is returned after some time.
 func (w *workload) budgetWritten(action clienttesting.Action) (bool, runtime.Object, error) {
 	patch, _ := action.(clienttesting.PatchAction)
 	time.AfterFunc(moves, func() {
@@ -225,7 +225,7 @@ func (w *workload) replenish(app string) {
 	}
 }
 
-// left is what the Node still has of what has to leave it before its VM goes.
+// left returns what still has to leave the Node before its VM is deleted.
 func (w *workload) left() (left []string) {
 	w.Helper()
 	listed, err := w.tracker.List(pods, corev1.SchemeGroupVersion.WithKind("Pod"), "")
@@ -244,7 +244,7 @@ func (w *workload) left() (left []string) {
 			left = append(left, "attachment "+a.Name)
 		}
 	}
-	if found, err := w.tracker.Get(nodes, "", "m"); err == nil && !w.isKubeletDead { // else nobody detaches those without an attachment
+	if found, err := w.tracker.Get(nodes, "", "m"); err == nil && !w.isKubeletDead { // otherwise volumes without an attachment are not detached
 		node, _ := found.(*corev1.Node)
 		for _, v := range node.Status.VolumesAttached {
 			left = append(left, "volume "+string(v.Name))

@@ -31,14 +31,14 @@ const (
 	SecretName = "machineclass-secret"
 )
 
-// Config is what the controller needs. All but Gate, Workers, Metrics and Tracer are required.
+// Config is the configuration of the controller. All fields but Gate, Workers, Metrics and Tracer are required.
 type Config struct {
-	// Machines and Secrets read and write in the control cluster, past all caches.
+	// Machines and Secrets read and write in the control cluster, without a cache.
 	Machines machineclient.MachineV1alpha1Interface
 	Secrets  corev1client.SecretsGetter
 	Metadata metadata.Interface
 	View     *objectcache.View
-	// Namespace is the only one that is served; "" means all.
+	// Namespace is the only namespace that is served; "" means all.
 	Namespace string
 	Clock     clock.WithTicker
 	Gate      runner.Gate[types.NamespacedName]
@@ -47,17 +47,17 @@ type Config struct {
 	Tracer    trace.Tracer
 }
 
-// Controller reconciles MachineClasses, and Secrets that a class has stopped to name. Make one with New, before
-// anything is fed to the View.
+// Controller reconciles MachineClasses, and Secrets that a class has ceased to name. New returns one; call it before the View is
+// filled.
 type Controller struct {
 	cfg     Config
 	classes *patch.Committer[*v1alpha1.MachineClass]
 	byClass *runner.Runner[types.NamespacedName]
 	secrets *runner.Runner[types.NamespacedName]
-	opened  chan struct{} // holds one when slots were
+	opened  chan struct{} // has an element after slots were opened
 }
 
-// New makes the controller and has the View enqueue what concerns it.
+// New returns the controller and registers its handlers with the View.
 func New(cfg Config) (*Controller, error) {
 	c := &Controller{
 		cfg:     cfg,
@@ -78,7 +78,7 @@ func New(cfg Config) (*Controller, error) {
 	return c, c.watch()
 }
 
-// Enqueue has a MachineClass reconciled soon, for those who open the gate.
+// Enqueue enqueues a MachineClass; those who open the gate call it.
 func (c *Controller) Enqueue(class types.NamespacedName) { c.byClass.Enqueue(class) }
 
 // Run reconciles until ctx ends.
@@ -90,7 +90,7 @@ func (c *Controller) Run(ctx context.Context) {
 	running.Wait()
 }
 
-// reconcileClass lets a class go that no machine uses, and keeps one that is needed.
+// reconcileClass releases a class that no machine uses, and adds finalizers to one that machines need.
 func (c *Controller) reconcileClass(ctx context.Context, key types.NamespacedName) (runner.Result, error) {
 	class, err := c.find(ctx, key)
 	if err != nil || class == nil {
@@ -98,7 +98,7 @@ func (c *Controller) reconcileClass(ctx context.Context, key types.NamespacedNam
 	}
 	held := slices.Contains(class.Finalizers, v1alpha1.FinalizerName)
 	if !held && class.DeletionTimestamp != nil {
-		return runner.Result{}, nil // and cannot be held any more
+		return runner.Result{}, nil // a finalizer can no longer be added
 	}
 	found, here, err := c.use(ctx, key)
 	if err != nil {
@@ -121,19 +121,19 @@ func (c *Controller) reconcileClass(ctx context.Context, key types.NamespacedNam
 	released.Finalizers = slices.DeleteFunc(released.Finalizers, func(f string) bool { return f == v1alpha1.FinalizerName })
 	_, err = c.classes.Commit(ctx, class, released)
 	if err != nil && !apierrors.IsNotFound(err) {
-		return runner.Result{}, fmt.Errorf("take our finalizer off the MachineClass: %w", err)
+		return runner.Result{}, fmt.Errorf("remove our finalizer from the MachineClass: %w", err)
 	}
 	return runner.Result{}, nil
 }
 
-// userPoll is how often it is asked whether machines still use a class that is to go, and calmPoll whether other replicas'
-// machines use one that is not. Nobody tells when the last of these has gone.
+// userPoll is the interval at which live lists check whether machines still use a class that is being deleted, and calmPoll the
+// interval for the machines of other replicas if it is not. No event reports the deletion of the last of these.
 const (
 	userPoll = 5 * time.Second
 	calmPoll = time.Minute
 )
 
-// waitForUsers says when to look again at a class that is used: by machines that are shown here, or only elsewhere.
+// waitForUsers returns when to check a class again that is used: by machines that are cached here, or only by others.
 func waitForUsers(class *v1alpha1.MachineClass, here bool) runner.Result {
 	switch {
 	case class.DeletionTimestamp != nil:
@@ -144,17 +144,17 @@ func waitForUsers(class *v1alpha1.MachineClass, here bool) runner.Result {
 	return runner.Result{RequeueAfter: calmPoll}
 }
 
-// find returns a class; nil when there is none, or none that can be decoded. Its content is shown only where this process has machines.
+// find returns a class; nil if there is none, or none that can be decoded. Its content is cached only where this process has machines.
 func (c *Controller) find(ctx context.Context, key types.NamespacedName) (*v1alpha1.MachineClass, error) {
 	if cached, known := c.cfg.View.Classes.Get(key); known {
 		return c.classes.Newest(cached), nil
 	}
-	if !v1alpha1.MayExist(key) { // the key is what a machine names
+	if !v1alpha1.MayExist(key) { // the key comes from the spec of a machine
 		return nil, nil
 	}
 	live, err := c.cfg.Machines.MachineClasses(key.Namespace).Get(ctx, key.Name, metav1.GetOptions{})
 	if _, undecodable := decode.FailureOf(err); apierrors.IsNotFound(err) || undecodable {
-		return nil, nil // what cannot be decoded is looked at when it has changed
+		return nil, nil // a class that cannot be decoded is reconciled when it has changed
 	}
 	if err != nil {
 		return nil, fmt.Errorf("read MachineClass %s: %w", key, err)
@@ -162,17 +162,17 @@ func (c *Controller) find(ctx context.Context, key types.NamespacedName) (*v1alp
 	return live, nil
 }
 
-// keep puts our finalizers back on a class with VMs, and on the Secrets that it names by now: somebody has taken them off,
-// or the class names another Secret than when its machines were made.
+// keep adds our finalizers again to a class with VMs, and to the Secrets that it names now: another client has removed them, or
+// the class names another Secret than when its machines were created.
 func (c *Controller) keep(ctx context.Context, class *v1alpha1.MachineClass) error {
 	if class.DeletionTimestamp != nil {
-		return nil // nothing can be held any more, and what is, is
+		return nil // no finalizer can be added any more, and existing ones are kept
 	}
 	if !slices.Contains(class.Finalizers, v1alpha1.FinalizerName) {
 		held := class.DeepCopy()
 		held.Finalizers = append(held.Finalizers, v1alpha1.FinalizerName)
 		if _, err := c.classes.Commit(ctx, class, held); err != nil {
-			return fmt.Errorf("put our finalizer back on the MachineClass: %w", err)
+			return fmt.Errorf("add our finalizer to the MachineClass again: %w", err)
 		}
 	}
 	for _, key := range class.SecretKeys() {
@@ -183,7 +183,7 @@ func (c *Controller) keep(ctx context.Context, class *v1alpha1.MachineClass) err
 	return nil
 }
 
-// use says who uses a class.
+// use is how a class is used.
 type use int
 
 const (
@@ -192,7 +192,7 @@ const (
 	needed     // machines with a VM, which cannot be deleted without class and Secrets
 )
 
-// by is the use of a class that a machine uses, too.
+// by returns the use of a class with one more machine.
 func (u use) by(m *v1alpha1.Machine) use {
 	if m.Spec.ProviderID != "" {
 		return needed
@@ -200,7 +200,7 @@ func (u use) by(m *v1alpha1.Machine) use {
 	return max(u, used)
 }
 
-// useBy is the use of a class by a machine that cannot be decoded. Where not even its class can be, it may be this one.
+// useBy returns the use of a class by a machine that cannot be decoded. If its class cannot be decoded either, it may be this one.
 func useBy(f *decode.Failure, class string) use {
 	var m struct {
 		Spec struct {
@@ -219,11 +219,11 @@ func useBy(f *decode.Failure, class string) use {
 	return used
 }
 
-// usersPage is how many machines are read at a time. The first ones nearly always tell.
+// usersPage is the number of machines in one page of a list. The first page nearly always suffices.
 const usersPage = 50
 
-// use says who uses a class: by the cache, which shows machines that are here, and where that shows none by live lists, of other
-// replicas' machines.
+// use returns how a class is used: by the cache, which has this replica's machines, and if that has none, by live lists, which
+// include other replicas' machines.
 func (c *Controller) use(ctx context.Context, class types.NamespacedName) (found use, here bool, err error) {
 	for _, m := range c.cfg.View.Machines.By(indexUsers, class.String()) {
 		found = found.by(m)
@@ -272,7 +272,7 @@ func (c *Controller) watch() error {
 	return nil
 }
 
-// machineChanged has a class looked at whose last machine, as it is shown here, is gone.
+// machineChanged enqueues a class whose last cached machine was removed.
 func (c *Controller) machineChanged(before, after *v1alpha1.Machine) {
 	if after != nil {
 		return
@@ -283,7 +283,7 @@ func (c *Controller) machineChanged(before, after *v1alpha1.Machine) {
 	}
 }
 
-// classChanged looks at a class, and at the Secrets that it named before and does not name any more.
+// classChanged enqueues a class, and the Secrets that it named before and no longer names.
 func (c *Controller) classChanged(before, after *v1alpha1.MachineClass) {
 	var named []types.NamespacedName
 	if after != nil {

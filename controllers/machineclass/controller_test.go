@@ -26,7 +26,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// bench is a controller before a cluster with the objects.
+// bench is a controller with a cluster that has the objects.
 func bench(t *testing.T, secrets *fake.Clientset, metadata metadata.Interface, objs ...runtime.Object) (*Controller, *machinefake.Clientset) {
 	t.Helper()
 	if metadata == nil {
@@ -43,32 +43,32 @@ func bench(t *testing.T, secrets *fake.Clientset, metadata metadata.Interface, o
 	return c, machines
 }
 
-// Another replica's machines may use a class. Nobody tells that the last of them has gone.
-func TestAClassWaitsForUsersElsewhere(t *testing.T) {
+// Machines of another replica may use a class. No event reports the deletion of the last of them.
+func TestClassIsKeptForMachinesOfOtherReplicas(t *testing.T) {
 	key := types.NamespacedName{Namespace: "n", Name: "c"}
 	for name, tc := range map[string]struct {
-		goes bool
-		wait time.Duration
+		deleted bool
+		wait    time.Duration
 	}{
-		"it is to go": {goes: true, wait: userPoll},
-		"it stays":    {wait: calmPoll},
+		"it is being deleted":     {deleted: true, wait: userPoll},
+		"it is not being deleted": {wait: calmPoll},
 	} {
 		t.Run(name, func(t *testing.T) {
 			class := &v1alpha1.MachineClass{ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: "c", Finalizers: []string{v1alpha1.FinalizerName}}}
-			if tc.goes {
+			if tc.deleted {
 				class.DeletionTimestamp = &metav1.Time{Time: time.Unix(1, 0)}
 			}
 			c, machines := bench(t, fake.NewClientset(), nil, class, machine("m", "c", ""))
 			defer end(c)
 			if result, err := c.reconcileClass(t.Context(), key); err != nil || result.RequeueAfter != tc.wait {
-				t.Errorf("looked at again after %v (%v), want %v", result.RequeueAfter, err, tc.wait)
+				t.Errorf("requeued after %v (%v), want %v", result.RequeueAfter, err, tc.wait)
 			}
 			api := machines.MachineV1alpha1()
 			if err := api.Machines("n").Delete(t.Context(), "m", metav1.DeleteOptions{}); err != nil {
 				t.Fatal(err)
 			}
 			if result, err := c.reconcileClass(t.Context(), key); err != nil || result.RequeueAfter != 0 {
-				t.Errorf("looked at again after %v (%v), want never", result.RequeueAfter, err)
+				t.Errorf("requeued after %v (%v), want never", result.RequeueAfter, err)
 			}
 			if left, err := api.MachineClasses("n").Get(t.Context(), "c", metav1.GetOptions{}); err != nil || len(left.Finalizers) > 0 {
 				t.Errorf("finalizers %v (%v), want none", left.Finalizers, err)
@@ -77,8 +77,8 @@ func TestAClassWaitsForUsersElsewhere(t *testing.T) {
 	}
 }
 
-// Somebody takes our finalizers off. The class' holder hears of it, also when all machines are other replicas'.
-func TestAClassWithVMsElsewhereIsHeldAgain(t *testing.T) {
+// Another client removes our finalizers. The class' holder adds them again, also if all machines are other replicas'.
+func TestFinalizerIsAddedAgainToAClassWithVMs(t *testing.T) {
 	key := types.NamespacedName{Namespace: "n", Name: "c"}
 	for name, tc := range map[string]struct {
 		machines []*v1alpha1.Machine
@@ -102,10 +102,10 @@ func TestAClassWithVMsElsewhereIsHeldAgain(t *testing.T) {
 			defer end(c)
 			wait := time.Duration(0)
 			if tc.want {
-				wait = calmPoll // until they are gone
+				wait = calmPoll // until the machines are deleted
 			}
 			if result, err := c.reconcileClass(t.Context(), key); err != nil || result.RequeueAfter != wait {
-				t.Errorf("looked at again after %v (%v), want %v", result.RequeueAfter, err, wait)
+				t.Errorf("requeued after %v (%v), want %v", result.RequeueAfter, err, wait)
 			}
 			class, err1 := machines.MachineV1alpha1().MachineClasses("n").Get(t.Context(), "c", metav1.GetOptions{})
 			secret, err2 := secrets.CoreV1().Secrets("n").Get(t.Context(), "s", metav1.GetOptions{})
@@ -113,17 +113,18 @@ func TestAClassWithVMsElsewhereIsHeldAgain(t *testing.T) {
 				t.Fatal(err)
 			}
 			if held := len(class.Finalizers) > 0; held != tc.want {
-				t.Errorf("the class is held: %t, want %t", held, tc.want)
+				t.Errorf("the class has our finalizer: %t, want %t", held, tc.want)
 			}
 			if held := len(secret.Finalizers) > 0; held != tc.want {
-				t.Errorf("the Secret is held: %t, want %t", held, tc.want)
+				t.Errorf("the Secret has our finalizer: %t, want %t", held, tc.want)
 			}
 		})
 	}
 }
 
-// A class may name a Secret of another namespace that is shared with its own. It goes with the last class that names it, wherever that one is.
-func TestASecretIsHeldByClassesOfAllNamespaces(t *testing.T) {
+// A class may name a Secret of another namespace that is shared with its own. The Secret is released with the last class that names
+// it, in any namespace.
+func TestSecretIsKeptForClassesOfAllNamespaces(t *testing.T) {
 	class := func(namespace string) *v1alpha1.MachineClass {
 		return &v1alpha1.MachineClass{
 			ObjectMeta: metav1.ObjectMeta{
@@ -134,12 +135,12 @@ func TestASecretIsHeldByClassesOfAllNamespaces(t *testing.T) {
 		}
 	}
 	for name, tc := range map[string]struct {
-		served string
-		goes   []string // the classes' namespaces, one after the other
-		want   []bool   // whether the Secret is held after each
+		served  string
+		deleted []string // namespaces of the classes, in the order of their deletion
+		want    []bool   // whether the Secret has our finalizer after each
 	}{
-		"all namespaces are served": {goes: []string{"first", "second"}, want: []bool{true, false}},
-		"one is":                    {served: "first", goes: []string{"first"}, want: []bool{false}},
+		"all namespaces are served": {deleted: []string{"first", "second"}, want: []bool{true, false}},
+		"one namespace is served":   {served: "first", deleted: []string{"first"}, want: []bool{false}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			secrets := fake.NewClientset(&corev1.Secret{
@@ -151,7 +152,7 @@ func TestASecretIsHeldByClassesOfAllNamespaces(t *testing.T) {
 			c, machines := bench(t, secrets, nil, class("first"), class("second"))
 			defer end(c)
 			c.cfg.Namespace = tc.served
-			for i, namespace := range tc.goes {
+			for i, namespace := range tc.deleted {
 				_, err1 := c.reconcileSecret(t.Context(), types.NamespacedName{Namespace: "third", Name: "s"})
 				_, err2 := c.reconcileClass(t.Context(), types.NamespacedName{Namespace: namespace, Name: "c"})
 				left, err3 := machines.MachineV1alpha1().MachineClasses(namespace).Get(t.Context(), "c", metav1.GetOptions{})
@@ -163,7 +164,7 @@ func TestASecretIsHeldByClassesOfAllNamespaces(t *testing.T) {
 					t.Errorf("the class of %s still has %v", namespace, left.Finalizers)
 				}
 				if held := len(secret.Finalizers) > 0; held != tc.want[i] {
-					t.Errorf("without the class of %s the Secret is held: %t, want %t", namespace, held, tc.want[i])
+					t.Errorf("after the deletion of the class in %s the Secret has our finalizer: %t, want %t", namespace, held, tc.want[i])
 				}
 			}
 		})
@@ -221,7 +222,7 @@ func TestSecretsAreSweptWhenSlotsWereOpened(t *testing.T) {
 			}
 			sweeps = nil
 		}
-		expect(5 * time.Second) // nothing at the start: no slot is held
+		expect(5 * time.Second) // no sweep at the start: no slot is held
 		for range 3 {
 			c.Opened()
 			time.Sleep(sweepGather / 4)

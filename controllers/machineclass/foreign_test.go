@@ -19,7 +19,7 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/testkit/apitest"
 )
 
-// foreignClass is a class of namespace n that names the Secret of another namespace.
+// foreignClass returns a class of namespace n that names a Secret of another namespace.
 func foreignClass(finalizers ...string) *v1alpha1.MachineClass {
 	return &v1alpha1.MachineClass{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: "c", UID: "class", Finalizers: finalizers},
@@ -45,8 +45,8 @@ func heldSecret(t *testing.T, secrets *fake.Clientset) bool {
 	return slices.Contains(secret.Finalizers, v1alpha1.SecretFinalizerName)
 }
 
-// A class with VMs holds a Secret of another namespace only if that is shared with its own; the data of others are not read.
-func TestOnlySharedSecretsOfOtherNamespacesAreHeld(t *testing.T) {
+// A class with VMs keeps a Secret of another namespace only if it is shared with its own; the data of other Secrets are not read.
+func TestOnlySharedSecretsOfOtherNamespacesAreKept(t *testing.T) {
 	for shared, want := range map[string]bool{"": false, "other": false, "n": true, "other , n": true, "*": false, "nn": false} {
 		secrets := fake.NewClientset(foreignSecret(shared))
 		c, _ := bench(t, secrets, nil, foreignClass(), machine("m", "c", "vm"))
@@ -54,7 +54,7 @@ func TestOnlySharedSecretsOfOtherNamespacesAreHeld(t *testing.T) {
 			t.Fatal(err)
 		}
 		if got := heldSecret(t, secrets); got != want {
-			t.Errorf("shared with %q: held: %t, want %t", shared, got, want)
+			t.Errorf("shared with %q: kept: %t, want %t", shared, got, want)
 		}
 		if asked := len(secrets.Actions()) > 0; asked != want {
 			t.Errorf("shared with %q: the requests for it were %v", shared, secrets.Actions())
@@ -63,9 +63,9 @@ func TestOnlySharedSecretsOfOtherNamespacesAreHeld(t *testing.T) {
 	}
 }
 
-// The end of a class leaves a Secret of another namespace as it is that is not shared, and does not wait for it: the finalizer
-// may be that of Machine Controller Manager, for a class of its own.
-func TestTheEndOfAClassLeavesOthersSecretsAlone(t *testing.T) {
+// The release of a class does not change a Secret of another namespace that is not shared, and does not depend on it: the
+// finalizer may be that of Machine Controller Manager, for a class of its own.
+func TestReleaseOfAClassDoesNotChangeSecretsOfOtherNamespaces(t *testing.T) {
 	for name, tc := range map[string]struct {
 		shared  string
 		refuses bool
@@ -95,14 +95,14 @@ func TestTheEndOfAClassLeavesOthersSecretsAlone(t *testing.T) {
 				t.Errorf("the class has the finalizers %v (%v), want none", left.Finalizers, err)
 			}
 			if got := heldSecret(t, secrets); got != tc.held {
-				t.Errorf("the Secret is held: %t, want %t", got, tc.held)
+				t.Errorf("the Secret has our finalizer: %t, want %t", got, tc.held)
 			}
 		})
 	}
 }
 
-// A class that may not use a Secret does not keep its owner from deleting it, not even one that cannot be decoded.
-func TestAClassOfAnotherNamespaceHoldsNoSecret(t *testing.T) {
+// A class that may not use a Secret does not prevent its owner from deleting it, even if the class cannot be decoded.
+func TestClassThatMayNotUseASecretDoesNotKeepIt(t *testing.T) {
 	key := types.NamespacedName{Namespace: "victim", Name: "s"}
 	undecodable := `{"apiVersion":"machine.sapcloud.io/v1alpha1","kind":"MachineClass","metadata":{"namespace":"n","name":"c","uid":"u","finalizers":["` +
 		v1alpha1.FinalizerName + `"]},"nodeTemplate":{"capacity":{"cpu":"many"}},"secretRef":"s"}`
@@ -113,7 +113,7 @@ func TestAClassOfAnotherNamespaceHoldsNoSecret(t *testing.T) {
 			t.Fatal(err)
 		}
 		if got := heldSecret(t, secrets); got != want {
-			t.Errorf("shared with %q: held: %t, want %t", shared, got, want)
+			t.Errorf("shared with %q: kept: %t, want %t", shared, got, want)
 		}
 		end(c)
 
@@ -129,14 +129,14 @@ func TestAClassOfAnotherNamespaceHoldsNoSecret(t *testing.T) {
 			t.Fatal(err)
 		}
 		if got := heldSecret(t, secrets); got != want {
-			t.Errorf("shared with %q, and the class cannot be decoded: held: %t, want %t", shared, got, want)
+			t.Errorf("shared with %q, and the class cannot be decoded: kept: %t, want %t", shared, got, want)
 		}
 		end(c)
 	}
 }
 
-// What is no name of a Secret becomes part of no request: clients of metadata join it with the path.
-func TestNoRequestIsMadeForWhatIsNoName(t *testing.T) {
+// An invalid name of a Secret must not become part of a request: metadata clients join it with the path.
+func TestNoRequestIsMadeForAnInvalidName(t *testing.T) {
 	for _, key := range []types.NamespacedName{
 		{Namespace: "x", Name: "../../../watch/secrets"}, {Namespace: "..", Name: "s"}, {Namespace: "n", Name: ".."}, {Namespace: "n", Name: "%2e%2e"},
 	} {
@@ -161,7 +161,7 @@ func TestNoRequestIsMadeForWhatIsNoName(t *testing.T) {
 		}
 		machines.ClearActions()
 		if _, err := c.reconcileClass(t.Context(), types.NamespacedName{Namespace: "n", Name: "../c"}); err != nil || len(machines.Actions()) > 0 {
-			t.Errorf("a class that is no name: %v, requests %v", err, machines.Actions())
+			t.Errorf("a class with an invalid name: %v, requests %v", err, machines.Actions())
 		}
 		end(c)
 	}

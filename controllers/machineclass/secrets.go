@@ -15,8 +15,8 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/runner"
 )
 
-// about returns the metadata of a Secret as a class of a namespace may see them; nil when there is none that it may use. Those
-// of other namespaces, which this fleet may not even read, are no concern of the class.
+// about returns the metadata of a Secret if a class of a namespace may use it; nil otherwise. Secrets of other namespaces, which
+// this fleet may not be allowed to read, do not concern the class.
 func (c *Controller) about(ctx context.Context, key types.NamespacedName, by string) (*metav1.PartialObjectMetadata, error) {
 	if !v1alpha1.MayExist(key) {
 		return nil, nil
@@ -34,7 +34,7 @@ func (c *Controller) about(ctx context.Context, key types.NamespacedName, by str
 	return about, nil
 }
 
-// keepSecret puts our finalizer on a Secret that a class of a namespace uses.
+// keepSecret adds our finalizer to a Secret that a class of a namespace uses.
 func (c *Controller) keepSecret(ctx context.Context, key types.NamespacedName, by string) error {
 	about, err := c.about(ctx, key, by)
 	if err != nil || about == nil || about.DeletionTimestamp != nil || slices.Contains(about.Finalizers, v1alpha1.SecretFinalizerName) {
@@ -45,13 +45,13 @@ func (c *Controller) keepSecret(ctx context.Context, key types.NamespacedName, b
 	})
 }
 
-// reconcileSecret lets a Secret go that no class may use and names any more.
+// reconcileSecret releases a Secret that no class may use and names any more.
 func (c *Controller) reconcileSecret(ctx context.Context, key types.NamespacedName) (runner.Result, error) {
 	return runner.Result{}, c.releaseSecret(ctx, key, key.Namespace, "")
 }
 
-// releaseSecret takes our finalizer off a Secret, for the classes of a namespace, unless a class other than the given one holds
-// it. One that is not, or no longer, shared with that namespace is left as it is: it is let go under its own key.
+// releaseSecret removes our finalizer from a Secret, for the classes of a namespace, unless a class other than the given one keeps
+// it. A Secret that is not, or no longer, shared with that namespace is not changed: it is released under its own key.
 func (c *Controller) releaseSecret(ctx context.Context, key types.NamespacedName, by string, except types.UID) error {
 	about, err := c.about(ctx, key, by)
 	if err != nil || about == nil || !slices.Contains(about.Finalizers, v1alpha1.SecretFinalizerName) {
@@ -70,7 +70,7 @@ func (c *Controller) releaseSecret(ctx context.Context, key types.NamespacedName
 	})
 }
 
-// holders selects the classes that hold a Secret, except one of them. A class that may not use a Secret does not hold it: otherwise
+// holders selects the classes that keep a Secret, except one of them. A class that may not use a Secret does not keep it: otherwise
 // the Secret's owner could not delete it.
 type holders struct {
 	secret metav1.Object
@@ -83,7 +83,7 @@ func (h holders) holds(class *v1alpha1.MachineClass) bool {
 		slices.Contains(class.SecretKeys(), key) && v1alpha1.SharedWith(h.secret, class.Namespace)
 }
 
-// mayHold reports whether a class that cannot be decoded holds the Secret; where its references cannot be either, it may.
+// mayHold reports whether a class that cannot be decoded keeps the Secret; if its references cannot be decoded either, it may.
 func (h holders) mayHold(f *decode.Failure) bool {
 	var refs struct {
 		SecretRef            *corev1.SecretReference `json:"secretRef"`
@@ -95,11 +95,11 @@ func (h holders) mayHold(f *decode.Failure) bool {
 	return h.holds(&v1alpha1.MachineClass{ObjectMeta: f.ObjectMeta, SecretRef: refs.SecretRef, CredentialsSecretRef: refs.CredentialsSecretRef})
 }
 
-// classesPage is how many classes are read at a time: a landscape has thousands, and one that holds ends the search.
+// classesPage is the number of classes in one page of a list: a landscape has thousands, and one that keeps the Secret ends the search.
 const classesPage = 100
 
-// isHeld reports, by live lists, whether a class holds a Secret. That is one of its own namespace, nearly always; where the
-// Secret is shared, any served namespace may have it.
+// isHeld reports, by live lists, whether a class keeps a Secret. Nearly always that is a class of its own namespace; if the Secret
+// is shared, it may be in any served namespace.
 func (c *Controller) isHeld(ctx context.Context, h holders) (bool, error) {
 	places := []string{c.cfg.Namespace}
 	if c.cfg.Namespace == metav1.NamespaceAll {
@@ -126,12 +126,12 @@ func (c *Controller) isHeld(ctx context.Context, h holders) (bool, error) {
 	return false, nil
 }
 
-// updateSecret changes a Secret that is still as its metadata say. A Secret that was deleted meanwhile needs no change.
+// updateSecret changes a Secret that still has the given metadata. A Secret that was deleted meanwhile needs no change.
 func (c *Controller) updateSecret(ctx context.Context, about *metav1.PartialObjectMetadata, change func(*corev1.Secret)) error {
 	client := c.cfg.Secrets.Secrets(about.Namespace)
 	secret, err := client.Get(ctx, about.Name, metav1.GetOptions{})
 	if err == nil {
-		secret.UID, secret.ResourceVersion = about.UID, about.ResourceVersion // or else the write is refused
+		secret.UID, secret.ResourceVersion = about.UID, about.ResourceVersion // the write fails if the Secret has changed
 		change(secret)
 		_, err = client.Update(ctx, secret, metav1.UpdateOptions{})
 	}

@@ -15,16 +15,16 @@ import (
 )
 
 const (
-	// sweepGather is how long slots that are opened are collected for one sweep.
+	// sweepGather is how long opened slots are collected for one sweep.
 	sweepGather = time.Second
-	// sweepPause is the least time between two sweeps, each of which lists the names of all Secrets.
+	// sweepPause is the minimum time between two sweeps, each of which lists the names of all Secrets.
 	sweepPause = time.Minute
-	// sweepEvery is how long a Secret may wait of which no event has told that no class names it any more.
+	// sweepEvery is how long the release of a Secret may be delayed if no event has reported that no class names it any more.
 	sweepEvery = time.Hour
 )
 
-// Opened has the Secrets looked at that carry our finalizer, soon: while the slots that have come here were elsewhere, or
-// nowhere, a class may have stopped to name one of theirs. It returns at once.
+// Opened enqueues the Secrets that carry our finalizer, soon: while the opened slots had another holder, or none, a class may
+// have ceased to name one of their Secrets. It returns at once.
 func (c *Controller) Opened() {
 	select {
 	case c.opened <- struct{}{}:
@@ -32,7 +32,7 @@ func (c *Controller) Opened() {
 	}
 }
 
-// runSweeps sweeps when slots were opened, and from time to time, until ctx ends.
+// runSweeps sweeps after slots were opened, and periodically, until ctx ends.
 func (c *Controller) runSweeps(ctx context.Context) {
 	var last time.Time
 	for {
@@ -42,18 +42,18 @@ func (c *Controller) runSweeps(ctx context.Context) {
 			return
 		}
 		select {
-		case <-c.opened: // this sweep is for them too
+		case <-c.opened: // this sweep covers them, too
 		default:
 		}
 		last = c.cfg.Clock.Now()
 		if err := c.sweep(ctx); err != nil && ctx.Err() == nil {
-			klog.FromContext(ctx).Error(err, "Secrets that no class names may keep our finalizer for a while")
+			klog.FromContext(ctx).Error(err, "Failed to sweep Secrets that no class names; retrying")
 			c.Opened()
 		}
 	}
 }
 
-// wait waits for a time, for news, or for the end of ctx.
+// wait waits for a time, for a signal, or for the end of ctx.
 func (c *Controller) wait(ctx context.Context, d time.Duration, news <-chan struct{}) {
 	timer := c.cfg.Clock.NewTimer(d)
 	defer timer.Stop()
@@ -64,14 +64,14 @@ func (c *Controller) wait(ctx context.Context, d time.Duration, news <-chan stru
 	}
 }
 
-// sweep has every Secret looked at that carries our finalizer; the gate lets those in whose slot is held.
+// sweep enqueues every Secret that carries our finalizer; the gate admits those whose slot is held.
 func (c *Controller) sweep(ctx context.Context) error {
 	secrets := c.cfg.Metadata.Resource(corev1.SchemeGroupVersion.WithResource("secrets")).Namespace(c.cfg.Namespace)
 	options := metav1.ListOptions{Limit: 500}
 	for {
 		list, err := secrets.List(ctx, options)
 		if err != nil {
-			return fmt.Errorf("look for Secrets that no class names any more: %w", err)
+			return fmt.Errorf("list Secrets with our finalizer: %w", err)
 		}
 		for i := range list.Items {
 			if slices.Contains(list.Items[i].Finalizers, v1alpha1.SecretFinalizerName) {

@@ -18,15 +18,15 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/testkit/apitest"
 )
 
-// lacks has a list be answered without an object that cannot be decoded.
+// lacks answers a list without an object that cannot be decoded.
 func lacks(machines *machinefake.Clientset, resource string, list runtime.Object, f *decode.Failure) {
 	machines.PrependReactor("list", resource, func(clienttesting.Action) (bool, runtime.Object, error) {
 		return true, list, &decode.ListError{Failures: []*decode.Failure{f}}
 	})
 }
 
-// A class is kept for a machine of it that cannot be decoded, and none is kept for machines of others.
-func TestAClassIsKeptForAMachineThatCannotBeDecoded(t *testing.T) {
+// A class is kept for a machine of it that cannot be decoded, and not for machines of other classes.
+func TestClassIsKeptForAnUndecodableMachine(t *testing.T) {
 	machine := func(spec string) string {
 		return `{"apiVersion":"machine.sapcloud.io/v1alpha1","kind":"Machine","metadata":{"namespace":"n","name":"m"},"spec":` + spec + `}`
 	}
@@ -34,10 +34,10 @@ func TestAClassIsKeptForAMachineThatCannotBeDecoded(t *testing.T) {
 		spec string
 		held bool
 	}{
-		"it has a VM":          {`{"class":{"name":"c"},"providerID":"vm","drainTimeout":"soon"}`, true},
-		"it has none":          {`{"class":{"name":"c"},"drainTimeout":"soon"}`, true},
-		"it is of another one": {`{"class":{"name":"other"},"providerID":"vm","drainTimeout":"soon"}`, false},
-		"its class is unknown": {`{"class":["c"],"drainTimeout":"soon"}`, true},
+		"it has a VM":            {`{"class":{"name":"c"},"providerID":"vm","drainTimeout":"soon"}`, true},
+		"it has none":            {`{"class":{"name":"c"},"drainTimeout":"soon"}`, true},
+		"it is of another class": {`{"class":{"name":"other"},"providerID":"vm","drainTimeout":"soon"}`, false},
+		"its class is unknown":   {`{"class":["c"],"drainTimeout":"soon"}`, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			class := &v1alpha1.MachineClass{ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: "c", Finalizers: []string{v1alpha1.FinalizerName}}}
@@ -49,13 +49,13 @@ func TestAClassIsKeptForAMachineThatCannotBeDecoded(t *testing.T) {
 			}
 			left, err := machines.MachineV1alpha1().MachineClasses("n").Get(t.Context(), "c", metav1.GetOptions{})
 			if err != nil || len(left.Finalizers) > 0 != tc.held {
-				t.Errorf("finalizers %v (%v), want it held: %t", left.Finalizers, err, tc.held)
+				t.Errorf("finalizers %v (%v), want ours kept: %t", left.Finalizers, err, tc.held)
 			}
 		})
 	}
 }
 
-func TestASecretIsKeptForAClassThatCannotBeDecoded(t *testing.T) {
+func TestSecretIsKeptForAnUndecodableClass(t *testing.T) {
 	class := func(content string) string {
 		return `{"apiVersion":"machine.sapcloud.io/v1alpha1","kind":"MachineClass","metadata":{"namespace":"n","name":"c","uid":"u","finalizers":["` +
 			v1alpha1.FinalizerName + `"]},"nodeTemplate":{"capacity":{"cpu":"many"}},` + content + `}`
@@ -64,10 +64,10 @@ func TestASecretIsKeptForAClassThatCannotBeDecoded(t *testing.T) {
 		content string
 		held    bool
 	}{
-		"it names the Secret":        {`"secretRef":{"namespace":"n","name":"s"}`, true},
-		"as that of the credentials": {`"credentialsSecretRef":{"namespace":"n","name":"s"}`, true},
-		"it names another one":       {`"secretRef":{"namespace":"n","name":"other"}`, false},
-		"what it names is unknown":   {`"secretRef":"s"`, true},
+		"it names the Secret":                 {`"secretRef":{"namespace":"n","name":"s"}`, true},
+		"it names the Secret as credentials":  {`"credentialsSecretRef":{"namespace":"n","name":"s"}`, true},
+		"it names another Secret":             {`"secretRef":{"namespace":"n","name":"other"}`, false},
+		"the Secret that it names is unknown": {`"secretRef":"s"`, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			secrets := fake.NewClientset(&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: "s", Finalizers: []string{v1alpha1.SecretFinalizerName}}})
@@ -79,14 +79,14 @@ func TestASecretIsKeptForAClassThatCannotBeDecoded(t *testing.T) {
 			}
 			secret, err := secrets.CoreV1().Secrets("n").Get(t.Context(), "s", metav1.GetOptions{})
 			if err != nil || slices.Contains(secret.Finalizers, v1alpha1.SecretFinalizerName) != tc.held {
-				t.Errorf("finalizers %v (%v), want it held: %t", secret.Finalizers, err, tc.held)
+				t.Errorf("finalizers %v (%v), want ours kept: %t", secret.Finalizers, err, tc.held)
 			}
 		})
 	}
 }
 
-// Nothing is to be done about a class that cannot be decoded until it changes.
-func TestAClassThatCannotBeDecodedIsLeftAlone(t *testing.T) {
+// A class that cannot be decoded is not reconciled until it changes.
+func TestUndecodableClassIsNotChanged(t *testing.T) {
 	c, machines := bench(t, fake.NewClientset(), nil)
 	defer end(c)
 	machines.PrependReactor("get", "machineclasses", func(clienttesting.Action) (bool, runtime.Object, error) {
@@ -94,6 +94,6 @@ func TestAClassThatCannotBeDecodedIsLeftAlone(t *testing.T) {
 	})
 	result, err := c.reconcileClass(t.Context(), types.NamespacedName{Namespace: "n", Name: "c"})
 	if err != nil || result.RequeueAfter > time.Duration(0) {
-		t.Errorf("looked at again after %v (%v), want when it changes", result.RequeueAfter, err)
+		t.Errorf("requeued after %v (%v), want when it changes", result.RequeueAfter, err)
 	}
 }

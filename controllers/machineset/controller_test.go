@@ -15,7 +15,7 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/testkit/apitest"
 )
 
-// put makes a machine that nobody has made, with the labels of the set's machines.
+// put creates a machine without an owner, with the labels of the set's machines.
 func (b *bench) put(name string, changes ...func(*v1alpha1.Machine)) {
 	b.Helper()
 	m := &v1alpha1.Machine{ObjectMeta: metav1.ObjectMeta{
@@ -45,8 +45,8 @@ func (b *bench) delete(name string) {
 	}
 }
 
-// A machine whose class is there is born with the note that the cloud is asked for its VM: its controller need not write it.
-func TestMachinesAreBornWithTheNote(t *testing.T) {
+// If its class exists, a machine is created with the note that its VM may have been requested: its controller need not write it.
+func TestMachinesAreCreatedWithTheCreateNote(t *testing.T) {
 	for _, isThere := range []bool{true, false} {
 		onBench(t, func(b *bench) {
 			if isThere {
@@ -58,7 +58,7 @@ func TestMachinesAreBornWithTheNote(t *testing.T) {
 			b.create(2)
 			for _, m := range b.machines() {
 				if noted := m.Annotations[v1alpha1.AnnotationCreateSent] != ""; noted != isThere {
-					b.Errorf("the class is there: %t, and it is noted: %t", isThere, noted)
+					b.Errorf("the class exists: %t, and the create note: %t", isThere, noted)
 				}
 			}
 		})
@@ -83,9 +83,9 @@ func TestAdoption(t *testing.T) {
 	}{
 		{"an orphan", func(*v1alpha1.Machine) {}, false, true},
 		{"one with an owner that does not control it", owned(false), false, true},
-		{"somebody else's", owned(true), false, false},
+		{"owned by another controller", owned(true), false, false},
 		{"with other labels", labelled("other"), false, false},
-		{"on its way out", func(*v1alpha1.Machine) {}, true, false},
+		{"being deleted", func(*v1alpha1.Machine) {}, true, false},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			onBench(t, func(b *bench) {
@@ -126,7 +126,7 @@ func TestAnOrphanThatHasChangedIsAdopted(t *testing.T) {
 	}, func(cfg *Config) { view = cfg.View })
 }
 
-// What is adopted beyond what is wanted makes others go, or goes.
+// Adopting more machines than desired leads to the deletion of surplus ones.
 func TestAdoptionOfTooMany(t *testing.T) {
 	onBench(t, func(b *bench) {
 		b.create(2)
@@ -164,8 +164,8 @@ func TestAnEndingSetAdoptsNothing(t *testing.T) {
 	})
 }
 
-// A machine whose labels do not match any more is let go, with its slot, and another one is made in its place; when they
-// match again it is adopted once more.
+// A machine whose labels do not match any more is released, with its slot, and another one is created instead; when they
+// match again it is adopted again.
 func TestRelease(t *testing.T) {
 	onBench(t, func(b *bench) {
 		b.create(2)
@@ -174,7 +174,7 @@ func TestRelease(t *testing.T) {
 		b.pass(time.Minute)
 		m = b.machine(m.Name)
 		if m.DeletionTimestamp != nil || len(m.OwnerReferences) > 0 || m.Labels[v1alpha1.LabelSlot] != "" {
-			t.Errorf("it was not let go: %+v", m.ObjectMeta)
+			t.Errorf("it was not released: %+v", m.ObjectMeta)
 		}
 		if got := len(b.machines()); got != 3 || b.set().Status.Replicas != 2 {
 			t.Errorf("%d machines, want 3; the set counts %d", got, b.set().Status.Replicas)
@@ -196,7 +196,7 @@ func TestHotSync(t *testing.T) {
 		b.patchMachine(failed, `{"status":{"currentStatus":{"phase":"Failed"}}}`, "status")
 		b.pass(time.Minute)
 		conflicts := 0
-		b.server.Refuse(func(r apitest.Request) error { // somebody writes at the same time
+		b.server.Refuse(func(r apitest.Request) error { // another client writes at the same time
 			if r.Resource == "machines" && r.Verb == "patch" && conflicts < 3 {
 				conflicts++
 				return errors.New("not now")
@@ -224,8 +224,8 @@ func TestHotSync(t *testing.T) {
 	})
 }
 
-// What minReadySeconds means is said by the flag, or by the root, which goes before.
-func TestWhereMinReadySecondsCounts(t *testing.T) {
+// The meaning of minReadySeconds is set by the flag, or by the root, which has precedence.
+func TestMinReadySecondsByFlagAndRoot(t *testing.T) {
 	for _, tc := range []struct {
 		name  string
 		flag  bool
@@ -265,7 +265,7 @@ func (b *bench) runs(name string) {
 	b.patchMachine(name, fmt.Sprintf(`{"status":{"currentStatus":{"phase":"Running","lastUpdateTime":%q}}}`, now), "status")
 }
 
-// The MachineDeployment says it for all of its sets, and what it says is heard at once.
+// The annotation of the MachineDeployment applies to all of its sets, at once.
 func TestMinReadySecondsOfADeployment(t *testing.T) {
 	onBench(t, func(b *bench) {
 		d := &v1alpha1.MachineDeployment{ObjectMeta: metav1.ObjectMeta{Name: "d", Namespace: "n", UID: "d-uid"}}

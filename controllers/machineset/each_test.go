@@ -54,7 +54,7 @@ func TestSlowStart(t *testing.T) {
 					t.Errorf("batches of %v, want %v", batches, tc.want)
 				}
 				if said := text(err); said != tc.says {
-					t.Errorf("said %q, want %q", said, tc.says)
+					t.Errorf("reported %q, want %q", said, tc.says)
 				}
 			})
 		})

@@ -19,10 +19,11 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/testkit/apitest"
 )
 
-// manyTimes is how often something is tried that is told once.
+// manyTimes is how often an action is repeated that must be reported once.
 const manyTimes = 100
 
-// bench is a whole controller before an API server in memory, in a bubble, where time passes when everybody rests.
+// bench is a whole controller with an API server in memory, in a bubble of synctest, where time advances when no goroutine can
+// continue.
 type bench struct {
 	*testing.T
 
@@ -94,7 +95,7 @@ func (b *bench) set() *v1alpha1.MachineSet {
 	b.Helper()
 	set, ok := b.server.Object("machinesets", "n", "set").(*v1alpha1.MachineSet)
 	if !ok {
-		b.Fatal("the set is gone")
+		b.Fatal("the set was deleted")
 	}
 	return set
 }
@@ -117,7 +118,7 @@ func (b *bench) patchMachine(name, patch string, subresource ...string) {
 	}
 }
 
-// touches has the set looked at manyTimes.
+// touches enqueues the set manyTimes.
 func (b *bench) touches() {
 	b.Helper()
 	for i := range manyTimes {
@@ -144,7 +145,7 @@ func (b *bench) refuses(verb string, do func()) {
 	}
 }
 
-// plays have each Event of a MachineSet told, and then have whatever led to it happen again, manyTimes.
+// plays lead to each Event of a MachineSet, and then repeat what led to it, manyTimes.
 var plays = map[string]func(b *bench){
 	v1alpha1.EventSuccessfulCreate: func(b *bench) {
 		b.create(3)
@@ -178,7 +179,7 @@ var plays = map[string]func(b *bench){
 	},
 }
 
-// reportedByOthers are Events of MachineSets that other packages tell.
+// reportedByOthers are Events of MachineSets that other packages emit.
 var reportedByOthers = []string{
 	v1alpha1.EventNotAlone, v1alpha1.EventSlotUnowned, v1alpha1.EventUndecodable, v1alpha1.EventCircuitBreakerOpen, v1alpha1.EventReplacementResumed,
 }
@@ -197,14 +198,14 @@ func TestEachEventIsEmittedOnce(t *testing.T) {
 			onBench(t, func(b *bench) {
 				play(b)
 				if n := b.reported.Count(row); n != 1 {
-					t.Errorf("told %d times, want once; all that was told: %v", n, b.reported.List())
+					t.Errorf("emitted %d times, want once; all Events: %v", n, b.reported.List())
 				}
 			})
 		})
 	}
 }
 
-// TestEachMistakeIsReported: a spec that is wrong in another way than before is told of, also where the condition says the same.
+// TestEachMistakeIsReported: a spec that is wrong in another way than before is reported, also if the condition is unchanged.
 func TestEachMistakeIsReported(t *testing.T) {
 	onBench(t, func(b *bench) {
 		b.create(1, func(set *v1alpha1.MachineSet) { set.Spec.Template.Spec.Class.Name = "" })
@@ -217,7 +218,7 @@ func TestEachMistakeIsReported(t *testing.T) {
 		invalid := "Warning " + v1alpha1.ReasonInvalidSpec
 		want := []string{invalid, invalid, "Normal " + v1alpha1.EventSuccessfulCreate, invalid}
 		if got := b.reported.List(); !slices.Equal(got, want) {
-			b.Errorf("told %v, want %v", got, want)
+			b.Errorf("Events %v, want %v", got, want)
 		}
 	})
 }

@@ -69,7 +69,7 @@ func (b *bench) standing() (n int) {
 	return n
 }
 
-// What somebody decides about at this moment is not foreseen.
+// A set that is being reconciled at this moment is not foreseen.
 func TestASetThatIsBusyIsNotForeseen(t *testing.T) {
 	onBench(t, func(b *bench) {
 		b.create(2)
@@ -81,20 +81,20 @@ func TestASetThatIsBusyIsNotForeseen(t *testing.T) {
 		}
 		release()
 		if got := b.controller.Foresee(b.Context(), set, false); got == set {
-			t.Error("nothing is foreseen when nobody decides about it any more")
+			t.Error("nothing is foreseen after its pass has ended")
 		}
 	})
 }
 
-// TestIntentsOfASetThatIsRolledAreStruckOffLater: with the next ones, or after a while.
-func TestIntentsOfASetThatIsRolledAreStruckOffLater(t *testing.T) {
+// TestIntentsOfASetInARolloutAreRemovedLater: with the next ones, or after a while.
+func TestIntentsOfASetInARolloutAreRemovedLater(t *testing.T) {
 	for name, tc := range map[string]struct {
 		rolling string
 		stand   bool // after a moment
 	}{
-		"rolled":         {v1alpha1.RollingTrue, true},
-		"rolled before":  {v1alpha1.RollingFalse, false},
-		"nobody said it": {"", false},
+		"rolled":              {v1alpha1.RollingTrue, true},
+		"rolled before":       {v1alpha1.RollingFalse, false},
+		"it was not declared": {"", false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			onBench(t, func(b *bench) {
@@ -110,7 +110,7 @@ func TestIntentsOfASetThatIsRolledAreStruckOffLater(t *testing.T) {
 				ended := b.set().DeepCopy()
 				ended.Annotations[v1alpha1.AnnotationRolling] = v1alpha1.RollingFalse
 				if foreseen := b.controller.Foresee(b.Context(), ended, false); strings.Contains(foreseen.Annotations[v1alpha1.AnnotationIntents], "create") {
-					t.Errorf("they are not struck off with the end of the rollout: %s", foreseen.Annotations[v1alpha1.AnnotationIntents])
+					t.Errorf("they are not removed at the end of the rollout: %s", foreseen.Annotations[v1alpha1.AnnotationIntents])
 				}
 				b.pass(tidyAfter)
 				if stand() {
@@ -121,8 +121,8 @@ func TestIntentsOfASetThatIsRolledAreStruckOffLater(t *testing.T) {
 	}
 }
 
-// TestAMachineOfASetThatIsRolledGoesAtOnce: another one comes, and not the same once more.
-func TestAMachineOfASetThatIsRolledGoesAtOnce(t *testing.T) {
+// TestMachineOfASetInARolloutIsDeletedAtOnce: another one is created, and not the same one again.
+func TestMachineOfASetInARolloutIsDeletedAtOnce(t *testing.T) {
 	onBench(t, func(b *bench) {
 		b.create(0, func(s *v1alpha1.MachineSet) {
 			s.Annotations = map[string]string{v1alpha1.AnnotationRolling: v1alpha1.RollingTrue}

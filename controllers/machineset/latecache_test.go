@@ -42,14 +42,14 @@ type lateWorld struct {
 	asked  map[string]int // how often, by request
 	story  []string
 
-	// most and fewest are how many machines were ever wanted since the last time that all was quiet; lost is how many others
-	// have taken away since.
+	// most and fewest are the extremes of the desired number of machines since the last time without changes; lost is the number of
+	// machines that others have deleted since.
 	most, fewest, lost int
 }
 
 // However late each cache is, whatever the API server refuses or does not answer, and wherever a process ends: there are
-// never more machines than were wanted, never fewer than were wanted and are left, and in the end as many as are wanted.
-func TestTheLatestCache(t *testing.T) {
+// never more machines than desired, never fewer than desired and left, and in the end as many as desired.
+func TestSetConvergesWithALateCache(t *testing.T) {
 	for seed := range uint64(worlds.Some(lateWorlds)) {
 		t.Run(fmt.Sprintf("seed %d", seed+1), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -108,7 +108,7 @@ func (w *lateWorld) note(format string, args ...any) {
 	w.story = append(w.story, fmt.Sprintf(format, args...))
 }
 
-// fault draws whether something happens to a request. Which one it is decides, and not when it comes: requests of one batch
+// fault draws whether a request fails. It depends on the request, and not on its time: requests of one batch
 // are in no order.
 func (w *lateWorld) fault(r apitest.Request, what string) error {
 	w.mu.Lock()
@@ -137,7 +137,7 @@ func (w *lateWorld) look(r apitest.Request) {
 	case r.Verb == "create" && standing > w.most:
 		w.Errorf("%d machines stand, and never more than %d were wanted", standing, w.most)
 	case r.Verb == "delete" && standing < w.fewest-w.lost:
-		w.Errorf("%d machines stand, never fewer than %d were wanted, and %d were taken away", standing, w.fewest, w.lost)
+		w.Errorf("%d machines exist, never fewer than %d were desired, and %d were deleted by others", standing, w.fewest, w.lost)
 	}
 }
 
@@ -150,7 +150,7 @@ func (w *lateWorld) standing() (machines []*v1alpha1.Machine) {
 	return machines
 }
 
-// step has one thing happen while nobody works, and then the caches move on, and the time.
+// step does one random thing while no pass runs, and then advances the caches and the time.
 func (w *lateWorld) step() {
 	w.setFaults(0)
 	switch w.dice.IntN(10) {
@@ -192,11 +192,11 @@ func (w *lateWorld) scale(replicas int) {
 	w.patch(`{"spec":{"replicas":%d}}`, replicas)
 }
 
-// disturb has somebody else delete a machine.
+// disturb deletes a machine, as another client.
 func (w *lateWorld) disturb() {
 	if standing := w.standing(); len(standing) > 0 {
 		m := standing[w.dice.IntN(len(standing))]
-		w.note("%s is deleted by somebody else", m.Name)
+		w.note("%s is deleted by another client", m.Name)
 		w.lost++
 		if err := w.server.Client().Machines("n").Delete(w.Context(), m.Name, metav1.DeleteOptions{}); err != nil {
 			w.Fatal(err)
@@ -204,8 +204,8 @@ func (w *lateWorld) disturb() {
 	}
 }
 
-// orphan has somebody else take a machine from the set, which is to take it back as it is, and make none in its place; or
-// change one that has none.
+// orphan removes a machine from the set as another client; the set must adopt it unchanged, and create none instead; or it
+// changes one that has no controller.
 func (w *lateWorld) orphan() {
 	standing := w.standing()
 	if len(standing) == 0 {
@@ -220,7 +220,7 @@ func (w *lateWorld) orphan() {
 	w.patchMachine(m.Name, patch)
 }
 
-// fail has a machine fail, with a permit to be replaced; or one that has failed recover.
+// fail makes a machine fail, with a disruption; or makes a failed one recover.
 func (w *lateWorld) fail() {
 	standing := w.standing()
 	if len(standing) == 0 {
@@ -239,7 +239,7 @@ func (w *lateWorld) fail() {
 	w.patch(`{"metadata":{"annotations":{%q:%q}}}`, v1alpha1.AnnotationDisruptions, root.Annotations[v1alpha1.AnnotationDisruptions])
 }
 
-// clean lets about one of n machines go that are ending.
+// clean releases about one of n machines that are ending.
 func (w *lateWorld) clean(n int) {
 	for _, m := range w.machines() {
 		if m.DeletionTimestamp != nil && w.dice.IntN(n) == 0 {
@@ -248,7 +248,7 @@ func (w *lateWorld) clean(n int) {
 	}
 }
 
-// quiet lets all that has begun end.
+// quiet waits until all that has begun has ended.
 func (w *lateWorld) quiet() {
 	for range 12 {
 		w.backlog.Show("machinesets", w.backlog.Len("machinesets"))
@@ -266,7 +266,7 @@ func (w *lateWorld) quiet() {
 	}
 }
 
-// settle lets all end, and looks at what the set comes to.
+// settle waits until all has ended, and checks the set's final state.
 func (w *lateWorld) settle() {
 	w.setFaults(0)
 	w.patch(`{"metadata":{"labels":{%q:null}}}`, v1alpha1.LabelFreeze)
@@ -284,7 +284,7 @@ func (w *lateWorld) settle() {
 	}
 	for _, m := range w.standing() {
 		if m.Status.CurrentStatus.Phase == v1alpha1.MachineFailed && disruption.Allows(disruptionsOf(w.T, set), m) {
-			w.Errorf("%s has failed, has a permit, and was not replaced", m.Name)
+			w.Errorf("%s has failed, has a disruption, and was not replaced", m.Name)
 		}
 	}
 }

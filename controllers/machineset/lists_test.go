@@ -47,9 +47,9 @@ func (l *countingLister) List(ctx context.Context, options metav1.ListOptions) (
 	return l.ResourceInterface.List(ctx, options)
 }
 
-// A replica that takes a set over sees its machines come one by one. What it asks the API server meanwhile does not grow
-// with their number, and it makes none.
-func TestMachinesThatAreOnTheirWayAreAskedForOnce(t *testing.T) {
+// A replica that takes a set over gets its machines one by one. The number of its requests to the API server meanwhile does not
+// grow with their number, and it creates none.
+func TestPendingMachinesAreListedOnce(t *testing.T) {
 	const machines = 50
 	onBench(t, func(b *bench) {
 		b.create(machines)

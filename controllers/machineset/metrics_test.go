@@ -16,7 +16,7 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/objectcache"
 )
 
-// reported is what a scrape of one set with everything tells.
+// reported is a scrape of one set with all fields.
 const reported = `
 # HELP mcm_machine_set_failed_machines A machine whose last operation failed.
 # TYPE mcm_machine_set_failed_machines gauge
@@ -74,14 +74,14 @@ func TestMetrics(t *testing.T) {
 	}}
 	set.Spec.Replicas, set.Spec.MinReadySeconds = 6, 500
 	set.Spec.Template.Spec.Class = v1alpha1.ClassSpec{APIGroup: "g", Kind: "MachineClass", Name: "c"}
-	set.Spec.MachineClass.Name = "nobody reads this"
+	set.Spec.MachineClass.Name = "not read"
 	set.Status = v1alpha1.MachineSetStatus{
 		Replicas: 5, FullyLabeledReplicas: 4, AvailableReplicas: 3, ReadyReplicas: 2,
 		Conditions: []v1alpha1.MachineSetCondition{
 			{Type: v1alpha1.MachineSetReplicaFailure, Status: "True"},
 			{Type: v1alpha1.MachineSetValid, Status: "False"},
 			{Type: v1alpha1.MachineSetFrozen, Status: "Unknown"},
-			{Type: v1alpha1.MachineSetFrozen, Status: "True"}, // that somebody has written
+			{Type: v1alpha1.MachineSetFrozen, Status: "True"}, // written by another client
 		},
 		FailedMachines: &[]v1alpha1.MachineSummary{{
 			Name: "m", ProviderID: "cloud:///1", OwnerRef: "set",
@@ -99,7 +99,7 @@ mcm_machine_stale_machines_total 0
 `)
 	acts = true
 
-	// It is gone, or another replica's.
+	// It was deleted, or another replica holds it.
 	view.Sets.Remove(objectcache.Key(set), "")
 	expect(`
 # HELP mcm_machine_set_items_total MachineSets.

@@ -60,7 +60,7 @@ func TestAMachineThatCannotBeDecodedCounts(t *testing.T) {
 	})
 }
 
-func TestAMachineThatCannotBeDecodedIsDeletedWhereAllGo(t *testing.T) {
+func TestUndecodableMachineIsDeletedWithAllOthers(t *testing.T) {
 	for name, end := range map[string]func(b *bench){
 		"scaled to zero": func(b *bench) { b.patch(`{"spec":{"replicas":0}}`) },
 		"deleted": func(b *bench) {
@@ -83,15 +83,15 @@ func TestAMachineThatCannotBeDecodedIsDeletedWhereAllGo(t *testing.T) {
 					t.Errorf("its finalizers are %v: its VM would be forgotten", left.Finalizers)
 				}
 				if set := b.set(); set.DeletionTimestamp != nil && !slices.Contains(set.Finalizers, v1alpha1.FinalizerName) {
-					t.Errorf("the set is let go before its machine")
+					t.Errorf("the set is released before its machine")
 				}
 			})
 		})
 	}
 }
 
-// Whoever lowers the replicas names the machine that is to go.
-func TestAMachineThatIsNamedAndCannotBeDecodedGoesFirst(t *testing.T) {
+// A client that lowers the replicas names the machine to delete.
+func TestNamedUndecodableMachineIsDeletedFirst(t *testing.T) {
 	onBench(t, func(b *bench) {
 		b.create(3)
 		b.pass(time.Minute)
@@ -125,8 +125,8 @@ func TestAMachineThatCannotBeDecodedIsNotWritten(t *testing.T) {
 	})
 }
 
-// A machine that belongs to nobody and cannot be decoded is adopted by its metadata, and none is made in its place; it keeps
-// no set of the namespace from being served.
+// A machine without an owner that cannot be decoded is adopted by its metadata, and none is created instead; it prevents
+// no set of the namespace from being reconciled.
 func TestAnOrphanThatCannotBeDecodedIsAdopted(t *testing.T) {
 	for name, tc := range map[string]struct {
 		label   string
@@ -154,7 +154,7 @@ func TestAnOrphanThatCannotBeDecodedIsAdopted(t *testing.T) {
 }
 
 // The name of a machine that is about to be made can belong to one that cannot be decoded and is not the set's.
-func TestANameIsTakenByAMachineThatCannotBeDecoded(t *testing.T) {
+func TestNameIsInUseByAnUndecodableMachine(t *testing.T) {
 	onBench(t, func(b *bench) {
 		b.create(0)
 		b.pass(time.Minute)
@@ -169,8 +169,8 @@ func TestANameIsTakenByAMachineThatCannotBeDecoded(t *testing.T) {
 	})
 }
 
-// What somebody has changed on it may not be all that is wrong with it.
-func TestAMachineThatCannotBeDecodedIsNeitherReleasedNorPreservedLess(t *testing.T) {
+// The part of it that another client has changed may not be all that is invalid.
+func TestUndecodableMachineIsNeitherReleasedNorUnpreserved(t *testing.T) {
 	for name, patch := range map[string]string{
 		"it does not match any more": `{"metadata":{"labels":null}}`,
 		"it is preserved":            `{"metadata":{"annotations":{"` + v1alpha1.AnnotationPreserve + `":"` + v1alpha1.PreserveAuto + `"}}}`,

@@ -27,17 +27,17 @@ import (
 // Name of the controller in metrics, logs and spans.
 const Name = "node"
 
-// machinePoll is how often it is asked whether a Node that is to go still has a machine which is not shown here: nobody tells
-// when it goes.
+// machinePoll is the interval at which live reads check whether a Node that is being deleted still has a machine which is not
+// cached here: no event reports its deletion.
 const machinePoll = time.Minute
 
-// Config is what the controller needs. All but Gate, Workers, Metrics and Tracer are required.
+// Config is the configuration of the controller. All fields but Gate, Workers, Metrics and Tracer are required.
 type Config struct {
-	// Metadata lists in the control cluster, past all caches.
+	// Metadata lists in the control cluster, without a cache.
 	Metadata metadata.Interface
 	View     *objectcache.View
 	Cluster  *target.Cluster
-	// Namespace is the only one that is served; "" means all.
+	// Namespace is the only namespace that is served; "" means all.
 	Namespace string
 	Clock     clock.WithTicker
 	Gate      runner.Gate[types.NamespacedName]
@@ -46,13 +46,13 @@ type Config struct {
 	Tracer    trace.Tracer
 }
 
-// Controller reconciles Nodes that are to go. Make one with New, before anything is fed to the View and the Cluster.
+// Controller reconciles Nodes that are being deleted. New returns one; call it before the View and the Cluster are filled.
 type Controller struct {
 	cfg    Config
 	runner *runner.Runner[types.NamespacedName]
 }
 
-// New makes the controller and has it hear of Nodes and machines.
+// New returns the controller and registers its handlers for Nodes and machines.
 func New(cfg Config) (*Controller, error) {
 	c := &Controller{cfg: cfg}
 	var err error
@@ -77,7 +77,7 @@ func (c *Controller) Run(ctx context.Context) { c.runner.Run(ctx) }
 // indexMachines is the index of the machines by the name of their Node.
 const indexMachines = "node-machines"
 
-// isHeldBack says that a Node would go, but for our finalizer.
+// isHeldBack reports whether a Node is being deleted and has our finalizer.
 func isHeldBack(node *corev1.Node) bool {
 	return node != nil && node.DeletionTimestamp != nil && slices.Contains(node.Finalizers, v1alpha1.NodeFinalizerName)
 }
@@ -88,7 +88,7 @@ func (c *Controller) nodeChanged(before, after *corev1.Node) {
 	}
 }
 
-// machineChanged looks at the Node of a machine that is gone, as it is shown here.
+// machineChanged enqueues the Node of a machine that was removed from the cache.
 func (c *Controller) machineChanged(before, after *v1alpha1.Machine) {
 	if after != nil {
 		return
@@ -101,11 +101,11 @@ func (c *Controller) machineChanged(before, after *v1alpha1.Machine) {
 	}
 }
 
-// reconcile lets a Node go that has no machine.
+// reconcile removes our finalizer from a Node without a machine.
 func (c *Controller) reconcile(ctx context.Context, key types.NamespacedName) (runner.Result, error) {
 	node, known := c.cfg.Cluster.Nodes.Get(key)
 	if !known || !isHeldBack(node) || slices.ContainsFunc(c.cfg.View.Machines.By(indexMachines, node.Name), mayHave(node)) {
-		return runner.Result{}, nil // the machine's controller sees to it
+		return runner.Result{}, nil // the machine controller removes the finalizer
 	}
 	hasMachine, err := c.hasMachine(ctx, node)
 	if err != nil {
@@ -117,31 +117,31 @@ func (c *Controller) reconcile(ctx context.Context, key types.NamespacedName) (r
 	return runner.Result{}, c.release(ctx, node)
 }
 
-// mayHave returns whether a machine that names the Node may have it: of a Node that is bound that is the machine of the same
-// namespace and name alone.
+// mayHave returns a function that reports whether a Node may belong to a machine that names it: a bound Node belongs only to the
+// machine of the same namespace and name.
 func mayHave(node *corev1.Node) func(m *v1alpha1.Machine) bool {
 	ref, bound := v1alpha1.MachineOf(node)
 	return func(m *v1alpha1.Machine) bool { return !bound || m.Namespace == ref.Namespace && m.Name == ref.Name }
 }
 
-// hasMachine reports, by live reads of metadata, which show a machine that cannot be decoded, too, whether there is the machine
-// that the Node is bound to; or, of a Node that is bound to none, one that names the Node, or that the Node names.
+// hasMachine reports, by live reads of metadata, which also return machines that cannot be decoded, whether the machine exists
+// that the Node is bound to; or, for a Node that is bound to none, a machine that names the Node, or that the Node names.
 func (c *Controller) hasMachine(ctx context.Context, node *corev1.Node) (bool, error) {
 	all := c.cfg.Metadata.Resource(v1alpha1.SchemeGroupVersion.WithResource("machines"))
 	if ref, bound := v1alpha1.MachineOf(node); bound {
 		if c.cfg.Namespace != "" && ref.Namespace != c.cfg.Namespace {
-			return true, nil // it is not served here, and its Node is left to the fleet that serves it
+			return true, nil // the namespace is not served; the fleet that serves it removes the finalizer
 		}
 		_, err := all.Namespace(ref.Namespace).Get(ctx, ref.Name, metav1.GetOptions{})
 		if err != nil && !apierrors.IsNotFound(err) {
-			return false, fmt.Errorf("look for machine %s/%s of Node %s: %w", ref.Namespace, ref.Name, node.Name, err)
+			return false, fmt.Errorf("read machine %s/%s of Node %s: %w", ref.Namespace, ref.Name, node.Name, err)
 		}
 		return err == nil, nil
 	}
 	machines := all.Namespace(c.cfg.Namespace)
 	named, err := machines.List(ctx, metav1.ListOptions{LabelSelector: labels.Set{v1alpha1.LabelNode: node.Name}.String(), Limit: 1})
 	if err != nil {
-		return false, fmt.Errorf("look for the machine of Node %s: %w", node.Name, err)
+		return false, fmt.Errorf("list the machines of Node %s: %w", node.Name, err)
 	}
 	name := node.Labels[v1alpha1.LabelMachineName]
 	if name == "" || len(named.Items) > 0 {
@@ -150,12 +150,12 @@ func (c *Controller) hasMachine(ctx context.Context, node *corev1.Node) (bool, e
 	selector := fields.OneTermEqualSelector(metav1.ObjectNameField, name).String()
 	list, err := machines.List(ctx, metav1.ListOptions{FieldSelector: selector})
 	if err != nil {
-		return false, fmt.Errorf("look for machine %s of Node %s: %w", name, node.Name, err)
+		return false, fmt.Errorf("list machine %s of Node %s: %w", name, node.Name, err)
 	}
 	return slices.ContainsFunc(list.Items, func(m metav1.PartialObjectMetadata) bool { return m.Name == name }), nil
 }
 
-// release takes our finalizer off the Node, as it was seen.
+// release removes our finalizer from the Node, if the Node is unchanged.
 func (c *Controller) release(ctx context.Context, node *corev1.Node) error {
 	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{
 		"uid": node.UID, "resourceVersion": node.ResourceVersion,
@@ -169,8 +169,8 @@ func (c *Controller) release(ctx context.Context, node *corev1.Node) error {
 		return nil
 	}
 	if err != nil {
-		return fmt.Errorf("take our finalizer off Node %s, which has no machine: %w", node.Name, err)
+		return fmt.Errorf("remove our finalizer from Node %s without machine: %w", node.Name, err)
 	}
-	klog.FromContext(ctx).Info("A Node that is to go has no machine any more, and is let go", "node", node.Name)
+	klog.FromContext(ctx).Info("Removed finalizer from Node without machine", "node", node.Name)
 	return nil
 }

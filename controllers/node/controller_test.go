@@ -44,34 +44,34 @@ func machine(namespace, name, nodeName string) *v1alpha1.Machine {
 	}}
 }
 
-func TestNodesThatHaveNoMachineAreLetGo(t *testing.T) {
+func TestFinalizerIsRemovedFromNodesWithoutMachine(t *testing.T) {
 	for name, tc := range map[string]struct {
 		change func(*corev1.Node)
 		served string
-		// live are the machines that there are, and shown those of them that the cache shows.
+		// live are the existing machines, and shown those of them that the cache has.
 		live, shown []*v1alpha1.Machine
-		// forged are shown, and not the Node's.
-		forged []*v1alpha1.Machine
-		goes   bool
+		// forged are cached machines that name the Node and that it does not belong to.
+		forged   []*v1alpha1.Machine
+		released bool
 	}{
-		"its machine is gone":                                {goes: true},
-		"there are others":                                   {live: []*v1alpha1.Machine{machine("n", "other", "other")}, goes: true},
-		"it is not to be deleted":                            {change: func(n *corev1.Node) { n.DeletionTimestamp = nil }},
-		"its machine is here":                                {live: []*v1alpha1.Machine{machine("n", "m", "m")}, shown: []*v1alpha1.Machine{machine("n", "m", "m")}},
-		"its machine is not shown here":                      {live: []*v1alpha1.Machine{machine("elsewhere", "m", "m")}},
-		"its machine has another name":                       {live: []*v1alpha1.Machine{machine("n", "a", "m")}},
-		"its machine does not name it any more":              {live: []*v1alpha1.Machine{machine("n", "m", "")}},
-		"it names none, and one names it":                    {change: func(n *corev1.Node) { n.Labels = nil }, live: []*v1alpha1.Machine{machine("n", "a", "m")}},
-		"it names none, and none names it":                   {change: func(n *corev1.Node) { n.Labels = nil }, goes: true},
-		"one of that name is in none of ours":                {served: "n", live: []*v1alpha1.Machine{machine("elsewhere", "m", "m")}, goes: true},
-		"the machine that it is bound to is gone":            {change: boundTo("n/m/u"), goes: true},
-		"the machine that it is bound to is there":           {change: boundTo("n/m/u"), live: []*v1alpha1.Machine{machine("n", "m", "other")}},
-		"the machine that it is bound to was made anew":      {change: boundTo("n/m/before"), live: []*v1alpha1.Machine{machine("n", "m", "m")}},
-		"the machine that it is bound to is here":            {change: boundTo("n/m/u"), live: []*v1alpha1.Machine{machine("n", "m", "m")}, shown: []*v1alpha1.Machine{machine("n", "m", "m")}},
-		"it is bound, and one of another namespace names it": {change: boundTo("n/m/u"), live: []*v1alpha1.Machine{machine("forger", "m", "m")}, goes: true},
-		"it is bound, and one that names it is shown":        {change: boundTo("n/m/u"), live: []*v1alpha1.Machine{machine("forger", "m", "m")}, forged: []*v1alpha1.Machine{machine("forger", "m", "m")}, goes: true},
-		"it is bound to a machine of a namespace not served": {change: boundTo("elsewhere/m/u"), served: "n"},
-		"another client has removed the finalizer":           {change: func(n *corev1.Node) { n.Finalizers = []string{others} }, goes: true},
+		"its machine was deleted":                                     {released: true},
+		"only other machines exist":                                   {live: []*v1alpha1.Machine{machine("n", "other", "other")}, released: true},
+		"it is not being deleted":                                     {change: func(n *corev1.Node) { n.DeletionTimestamp = nil }},
+		"its machine is cached":                                       {live: []*v1alpha1.Machine{machine("n", "m", "m")}, shown: []*v1alpha1.Machine{machine("n", "m", "m")}},
+		"its machine is not cached":                                   {live: []*v1alpha1.Machine{machine("elsewhere", "m", "m")}},
+		"its machine has another name":                                {live: []*v1alpha1.Machine{machine("n", "a", "m")}},
+		"its machine no longer names it":                              {live: []*v1alpha1.Machine{machine("n", "m", "")}},
+		"it names no machine, and a machine names it":                 {change: func(n *corev1.Node) { n.Labels = nil }, live: []*v1alpha1.Machine{machine("n", "a", "m")}},
+		"it names no machine, and no machine names it":                {change: func(n *corev1.Node) { n.Labels = nil }, released: true},
+		"a machine of that name is in a namespace that is not served": {served: "n", live: []*v1alpha1.Machine{machine("elsewhere", "m", "m")}, released: true},
+		"the machine that it is bound to was deleted":                 {change: boundTo("n/m/u"), released: true},
+		"the machine that it is bound to exists":                      {change: boundTo("n/m/u"), live: []*v1alpha1.Machine{machine("n", "m", "other")}},
+		"the machine that it is bound to was created anew":            {change: boundTo("n/m/before"), live: []*v1alpha1.Machine{machine("n", "m", "m")}},
+		"the machine that it is bound to is cached":                   {change: boundTo("n/m/u"), live: []*v1alpha1.Machine{machine("n", "m", "m")}, shown: []*v1alpha1.Machine{machine("n", "m", "m")}},
+		"it is bound, and one of another namespace names it":          {change: boundTo("n/m/u"), live: []*v1alpha1.Machine{machine("forger", "m", "m")}, released: true},
+		"it is bound, and another machine that names it is cached":    {change: boundTo("n/m/u"), live: []*v1alpha1.Machine{machine("forger", "m", "m")}, forged: []*v1alpha1.Machine{machine("forger", "m", "m")}, released: true},
+		"it is bound to a machine in a namespace that is not served":  {change: boundTo("elsewhere/m/u"), served: "n"},
+		"another client has removed the finalizer":                    {change: func(n *corev1.Node) { n.Finalizers = []string{others} }, released: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -80,18 +80,18 @@ func TestNodesThatHaveNoMachineAreLetGo(t *testing.T) {
 					b.view.Machines.Apply(m, false)
 				}
 				b.cluster.Nodes.Apply(node(tc.change), false)
-				b.expect(tc.goes)
+				b.expect(tc.released)
 				if asked := b.machines.Actions(); tc.shown != nil && len(asked) > 0 {
-					t.Errorf("asked %v for a machine that is shown", asked)
+					t.Errorf("requests %v for a cached machine, want none", asked)
 				}
 			})
 		})
 	}
 }
 
-// The last machine goes while its Node waits for that: one that is shown here tells, and of another one nobody does.
-func TestTheEndOfTheMachineIsHeardOf(t *testing.T) {
-	for name, shown := range map[string]bool{"shown here": true, "not shown": false} {
+// The machine of a Node that waits is deleted: a handler is called if it was cached; otherwise the controller polls.
+func TestFinalizerIsRemovedWhenTheMachineIsDeleted(t *testing.T) {
+	for name, shown := range map[string]bool{"cached": true, "not cached": false} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				m := machine("n", "m", "m")
@@ -115,7 +115,7 @@ func TestTheEndOfTheMachineIsHeardOf(t *testing.T) {
 	}
 }
 
-// bench is a controller before two clusters.
+// bench is a controller with two clusters.
 type bench struct {
 	*testing.T
 
@@ -148,15 +148,15 @@ func newBench(t *testing.T, served string, n *corev1.Node, machines ...*v1alpha1
 	return b
 }
 
-// expect waits until everybody rests, and looks at the Node: nobody but us may have touched it.
-func (b *bench) expect(goes bool) {
+// expect waits until no goroutine can continue, and checks that no other finalizer of the Node was changed.
+func (b *bench) expect(released bool) {
 	b.Helper()
 	synctest.Wait()
 	n, err := b.target.CoreV1().Nodes().Get(b.Context(), "m", metav1.GetOptions{})
 	if err != nil {
 		b.Fatal(err)
 	}
-	if held := slices.Contains(n.Finalizers, v1alpha1.NodeFinalizerName); held == goes || !slices.Contains(n.Finalizers, others) {
-		b.Errorf("its finalizers are %v, and it is to go: %t", n.Finalizers, goes)
+	if held := slices.Contains(n.Finalizers, v1alpha1.NodeFinalizerName); held == released || !slices.Contains(n.Finalizers, others) {
+		b.Errorf("its finalizers are %v, want ours removed: %t", n.Finalizers, released)
 	}
 }

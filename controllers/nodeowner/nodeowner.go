@@ -7,24 +7,24 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 )
 
-// Relation is how a Node stands to a Machine.
+// Relation is the relation of a Node to a Machine.
 type Relation int
 
 const (
-	// Foreign is the zero value: the Node is not the Machine's, and nothing makes it so.
+	// Foreign is the zero value: the Node does not belong to the Machine, and no further check can change that.
 	Foreign Relation = iota
-	// Own means that the Node is the Machine's.
+	// Own means that the Node belongs to the Machine.
 	Own
-	// Tied means that the Node is bound to no Machine, and carries this one's name, from Machine Controller Manager or an
-	// earlier version of the fleet. Names are unique within a namespace only: it is the Machine's if Rivals finds none.
+	// Tied means that the Node is bound to no Machine, and carries this Machine's name, from Machine Controller Manager or an
+	// earlier version of the fleet. Names are unique within a namespace only: it belongs to the Machine if Rivals returns none.
 	Tied
-	// Unproven means that the Node is bound to no Machine, and has the Machine's provider ID. It is the Machine's if the cloud
+	// Unproven means that the Node is bound to no Machine, and has the Machine's provider ID. It belongs to the Machine if the cloud
 	// has a VM of that provider ID with the Machine's UID.
 	Unproven
 )
 
-// Relate returns how a Node stands to a Machine. A Node that is bound to a Machine of the same namespace and name with another
-// UID is its own: that Machine is gone, and no other can have been meant.
+// Relate returns the relation of a Node to a Machine. A Node that is bound to a Machine of the same namespace and name with another
+// UID is Own: that Machine was deleted, and no other can have been meant.
 func Relate(m *v1alpha1.Machine, node *corev1.Node) Relation {
 	ref, bound := v1alpha1.MachineOf(node)
 	vm := m.Spec.ProviderID
@@ -35,7 +35,7 @@ func Relate(m *v1alpha1.Machine, node *corev1.Node) Relation {
 		return Foreign
 	case bound && ref.UID == m.UID:
 		return Own
-	case vm == "": // nothing of the cloud's is the Machine's yet
+	case vm == "": // the Machine has no VM yet
 		return Foreign
 	case bound:
 		return Own
@@ -47,15 +47,15 @@ func Relate(m *v1alpha1.Machine, node *corev1.Node) Relation {
 	return Unproven
 }
 
-// IsBound reports whether the Node is bound to this very Machine.
+// IsBound reports whether the Node is bound to the Machine with its UID.
 func IsBound(m, node metav1.Object) bool {
-	ref, _ := v1alpha1.MachineOf(node) // the zero reference is no Machine's
+	ref, _ := v1alpha1.MachineOf(node) // the zero reference equals that of no Machine
 	return ref == v1alpha1.RefOf(m)
 }
 
-// Rivals returns those of some Machines that may keep a Machine from what is tied to it by its name: those of the same name,
-// which no edit of an older Machine gives it, that are not younger, as a Machine is that is made to get at what another one
-// has. Times of creation are the API server's. A rival whose provider ID does not fit has no claim.
+// Rivals returns the Machines, of the given ones, that may prevent a Machine from owning a Node or VM that carries its name: those
+// of the same name, which no edit of an older Machine changes, that are not younger, because a Machine that is created to obtain
+// another one's Node is younger. Creation times are set by the API server. A rival whose provider ID does not fit has no claim.
 func Rivals[M metav1.Object](m metav1.Object, machines []M) (rivals []M) {
 	for _, other := range machines {
 		created, mine := other.GetCreationTimestamp(), m.GetCreationTimestamp()

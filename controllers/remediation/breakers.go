@@ -13,15 +13,15 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/disruption"
 )
 
-// spacing is the least time between two counts. Machines change one after the other, and one count tells of many.
+// spacing is the minimum time between two counts. Machines change one after the other, and one count covers many changes.
 const spacing = time.Second
 
-// Breakers counts the machines of this process, tells and hears what others have counted, and knows where replacement is
-// halted. It is safe for concurrent use.
+// Breakers counts the machines of this process, exchanges counts with other replicas, and determines which circuit breakers are
+// open. It is safe for concurrent use.
 type Breakers struct {
 	cfg  Config
 	tree *tree
-	// changed has the roots of a namespace looked at; with "" those of all namespaces.
+	// changed enqueues the roots of a namespace; with "" those of all namespaces.
 	changed func(namespace string)
 	dirty   chan struct{}
 
@@ -37,8 +37,8 @@ func newBreakers(cfg Config, t *tree) *Breakers {
 	return &Breakers{cfg: cfg, tree: t, dirty: make(chan struct{}, 1)}
 }
 
-// Report returns what there is to tell the other replicas; ok is false before anything was counted. It returns at once, and
-// has everything counted anew, so that nothing is missed for long.
+// Report returns the report for the other replicas; ok is false before the first count. It returns at once, and requests a new
+// count, so that no change is missed for long.
 func (h *Breakers) Report() (text string, ok bool) {
 	h.recount()
 	h.mu.Lock()
@@ -46,8 +46,8 @@ func (h *Breakers) Report() (text string, ok bool) {
 	return h.said, h.said != ""
 }
 
-// Receive takes in what the replicas tell, by their names, this one among them, and which of them holds each slot; "" is
-// nobody. It returns at once.
+// Receive stores the reports of the replicas, by their names, this one among them, and which of them holds each slot; "" means no
+// replica. It returns at once.
 func (h *Breakers) Receive(texts map[string]string, holders []string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -58,14 +58,14 @@ func (h *Breakers) Receive(texts map[string]string, holders []string) {
 	h.recount()
 }
 
-// Snapshot returns where replacement is halted.
+// Snapshot returns the open circuit breakers.
 func (h *Breakers) Snapshot() disruption.Snapshot {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.standing
 }
 
-// remember takes in that a root's status says, for a reason, that its replacement is halted; "" says that it is not.
+// remember records that the status of a root has an open circuit breaker, with the given reason; "" means that it has none.
 func (h *Breakers) remember(reason string, machines []disruption.Member) {
 	if reason == "" {
 		return
@@ -91,15 +91,15 @@ func (h *Breakers) remember(reason string, machines []disruption.Member) {
 	}
 }
 
-// announce has the roots looked at for which two standings differ.
+// announce enqueues the roots that the difference between two snapshots affects.
 func (h *Breakers) announce(before, after disruption.Snapshot) {
 	for _, namespace := range concerned(before, after) {
 		h.changed(namespace)
 	}
 }
 
-// concerned returns the namespaces for whose roots two standings differ; only "" when it may be any of them. A tenant can have scopes
-// halted in his own namespace, again and again, and that is no reason to look at the roots of others.
+// concerned returns the namespaces whose roots the difference between two snapshots affects; only "" if it may affect all. A tenant
+// can open circuit breakers for its own namespace again and again, which must not enqueue the roots of other namespaces.
 func concerned(before, after disruption.Snapshot) []string {
 	if before.Complete != after.Complete {
 		return []string{""}
@@ -118,7 +118,7 @@ func concerned(before, after disruption.Snapshot) []string {
 	return slices.Sorted(maps.Keys(namespaces))
 }
 
-// recount has everything counted soon.
+// recount requests a count.
 func (h *Breakers) recount() {
 	select {
 	case h.dirty <- struct{}{}:
@@ -126,7 +126,7 @@ func (h *Breakers) recount() {
 	}
 }
 
-// run counts whenever something has changed, or has lasted long enough, until ctx ends.
+// run counts after each change, and when time may have changed the result, until ctx ends.
 func (h *Breakers) run(ctx context.Context) {
 	for {
 		again := h.count(ctx)
@@ -160,14 +160,14 @@ func (h *Breakers) wait(ctx context.Context, again time.Time) bool {
 	return true
 }
 
-// count counts our own machines, adds what others have told, and notes what follows. It returns when to do so again if
-// nothing changes.
+// count counts the machines of this replica, adds the reports of others, and stores the result. It returns when to count again
+// without a change.
 func (h *Breakers) count(ctx context.Context) (again time.Time) {
 	h.mu.Lock()
 	texts, holders := h.texts, h.holders
 	h.mu.Unlock()
 	if holders == nil {
-		return time.Time{} // nobody has said which slots there are
+		return time.Time{} // the number of slots is not known yet
 	}
 	reported, own := disruption.ParseReports(texts, holders), h.own(len(holders))
 	total, complete := disruption.Sum(own, reported)
@@ -184,7 +184,7 @@ func (h *Breakers) count(ctx context.Context) (again time.Time) {
 	return again
 }
 
-// own counts the machines of the slots that we hold and whose objects are all here.
+// own counts the machines of the slots that this replica holds and whose objects are all cached.
 func (h *Breakers) own(slots int) disruption.Own {
 	own := disruption.Own{}
 	for slot := range slots {
@@ -205,16 +205,16 @@ func (h *Breakers) own(slots int) disruption.Own {
 	return own
 }
 
-// log says what has changed, for those who look for the reason of what happened.
+// log logs the circuit breakers that were opened and closed.
 func log(ctx context.Context, before, after disruption.Snapshot) {
 	for scope, n := range after.Open {
 		if _, was := before.Open[scope]; !was {
-			klog.FromContext(ctx).Info("Replacement is halted", "where", scope.String(), "ready", n.Ready, "notReady", n.NotReady)
+			klog.FromContext(ctx).Info("Opened circuit breaker", "scope", scope.String(), "ready", n.Ready, "notReady", n.NotReady)
 		}
 	}
 	for scope, n := range before.Open {
 		if _, is := after.Open[scope]; !is {
-			klog.FromContext(ctx).Info("Replacement goes on", "where", scope.String(), "ready", n.Ready, "notReady", n.NotReady)
+			klog.FromContext(ctx).Info("Closed circuit breaker", "scope", scope.String(), "ready", n.Ready, "notReady", n.NotReady)
 		}
 	}
 }

@@ -24,19 +24,19 @@ const (
 	NameOfSets = "replacement-machinesets"
 )
 
-// Config is what the controller needs. All but the Gates, Workers, Metrics and Tracer are required.
+// Config is the configuration of the controller. All fields but the Gates, Workers, Metrics and Tracer are required.
 type Config struct {
 	// Machines writes to the control cluster.
 	Machines machineclient.MachineV1alpha1Interface
-	// View shows the objects of the control cluster that are this process's to work on.
+	// View has the objects of the control cluster in this process's slots.
 	View    *objectcache.View
 	Targets target.Resolver
-	// DeploymentEvents and SetEvents tell users.
+	// DeploymentEvents and SetEvents record Events of MachineDeployments and MachineSets.
 	DeploymentEvents, SetEvents events.EventRecorder
 	Limits                      disruption.Limits
-	// Replica is the name under which this process tells its counts.
+	// Replica is the name under which this process reports its counts.
 	Replica string
-	// SlotOf reads the slot of an object's labels. Holds says that the slot is ours and its objects are all in the View.
+	// SlotOf returns the slot in an object's labels. Holds reports whether the slot is held and its objects are all in the View.
 	SlotOf func(labels map[string]string) (slot int, ok bool)
 	Holds  func(slot int) bool
 	// Gates for the keys of both kinds.
@@ -47,7 +47,7 @@ type Config struct {
 	Tracer                  trace.Tracer
 }
 
-// Controller gives permits. Make one with New, before the View is fed.
+// Controller records disruptions. New returns one; call it before the View is filled.
 type Controller struct {
 	cfg         Config
 	tree        *tree
@@ -56,7 +56,7 @@ type Controller struct {
 	sets        *roots[*v1alpha1.MachineSet]
 }
 
-// New makes the controller and has the View enqueue what concerns it.
+// New returns the controller and registers its handlers with the View.
 func New(cfg Config) (*Controller, error) {
 	c := &Controller{cfg: cfg, tree: &tree{view: cfg.View, targets: cfg.Targets}}
 	c.breakers = newBreakers(cfg, c.tree)
@@ -70,13 +70,13 @@ func New(cfg Config) (*Controller, error) {
 	return c, errors.Join(err1, err2, c.watch())
 }
 
-// EnqueueDeployment has a MachineDeployment reconciled soon, for those who open the gate.
+// EnqueueDeployment enqueues a MachineDeployment; those who open the gate call it.
 func (c *Controller) EnqueueDeployment(key types.NamespacedName) { c.deployments.runner.Enqueue(key) }
 
-// EnqueueSet has a MachineSet reconciled soon.
+// EnqueueSet enqueues a MachineSet.
 func (c *Controller) EnqueueSet(key types.NamespacedName) { c.sets.runner.Enqueue(key) }
 
-// Breakers tells and hears what was counted.
+// Breakers returns the circuit breakers of this process.
 func (c *Controller) Breakers() *Breakers { return c.breakers }
 
 // Run reconciles until ctx ends.

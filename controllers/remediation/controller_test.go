@@ -29,7 +29,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// bench is a controller, alone in its fleet with one slot, before an API server whose changes it sees at once.
+// bench is a controller, the only one in a fleet with one slot, with an API server whose changes it receives at once.
 type bench struct {
 	*testing.T
 
@@ -43,7 +43,7 @@ type bench struct {
 	reported []string
 }
 
-// Eventf keeps what users are told.
+// Eventf records Events.
 func (b *bench) Eventf(about, _ runtime.Object, eventtype, reason, _, note string, args ...any) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -78,7 +78,7 @@ func newBench(t *testing.T, roots ...runtime.Object) *bench {
 	return b
 }
 
-// patch is what an API server does with a patch: there is a new version, which the watch shows.
+// patch applies a patch as an API server does: the object gets a new version, which the watch shows.
 func (b *bench) patch(action clienttesting.Action) (handled bool, obj runtime.Object, err error) {
 	handled, obj, err = clienttesting.ObjectReaction(b.api.Tracker())(action)
 	if err == nil {
@@ -87,7 +87,7 @@ func (b *bench) patch(action clienttesting.Action) (handled bool, obj runtime.Ob
 	return handled, obj, err
 }
 
-// feed shows a new version of an object. The test feeds, and so does what the controller writes.
+// feed stores a new version of an object in the View. The test calls it, and each write of the controller does.
 func (b *bench) feed(obj any) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -107,11 +107,11 @@ func (b *bench) feed(obj any) {
 	case *corev1.Node:
 		b.cluster.Nodes.Apply(o, false)
 	default:
-		b.Fatalf("what is a %T?", obj)
+		b.Fatalf("unexpected type %T", obj)
 	}
 }
 
-// join shows a machine whose Node is bound to it.
+// join stores a machine whose Node is bound to it.
 func (b *bench) join(m *v1alpha1.Machine) {
 	b.feed(nodeOf(m))
 	b.feed(m)
@@ -140,7 +140,7 @@ func set(name string, owner *v1alpha1.MachineDeployment, replicas int32) *v1alph
 	return s
 }
 
-// machine is a machine of a class in zone z1.
+// machine returns a machine of a class in zone z1.
 func machine(s *v1alpha1.MachineSet, i int, phase v1alpha1.MachinePhase, since time.Time) *v1alpha1.Machine {
 	m := &v1alpha1.Machine{ObjectMeta: meta(fmt.Sprint(s.Name, "-", i))}
 	m.Labels[v1alpha1.LabelNode] = m.Name
@@ -155,7 +155,7 @@ func class() *v1alpha1.MachineClass {
 	return &v1alpha1.MachineClass{ObjectMeta: meta("c"), NodeTemplate: &v1alpha1.NodeTemplate{Zone: "z1"}}
 }
 
-// during runs the controller while f does something, in a bubble in which time passes as soon as nothing else happens.
+// during runs the controller while f runs, in a bubble of synctest, in which time advances as soon as no goroutine can continue.
 func during(t *testing.T, roots []runtime.Object, f func(*bench)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -198,8 +198,8 @@ func disruptions(t *testing.T, root metav1.Object) (names []string) {
 	return names
 }
 
-// A zone goes dark and comes back: the deployment says so and says when it is over, and nobody gets a permit. After that one
-// machine dies, and does.
+// A zone fails and recovers: the deployment gets the condition and loses it, and no machine gets a disruption meanwhile. Then one
+// machine becomes unhealthy, and gets one.
 func TestDarkZoneOpensTheBreaker(t *testing.T) {
 	d := deployment()
 	s := set("s", d, 10)
@@ -220,7 +220,7 @@ func TestDarkZoneOpensTheBreaker(t *testing.T) {
 		b.Breakers().Receive(nil, []string{"r"})
 		b.wait(time.Minute)
 		if text, ok := b.Breakers().Report(); !ok || text != `{"counts":{"/z1":{"0":[10,0]}}}` {
-			t.Errorf("told %q (%v)", text, ok)
+			t.Errorf("reported %q (%v)", text, ok)
 		}
 		show(6)
 		b.wait(30 * time.Minute)
@@ -229,12 +229,12 @@ func TestDarkZoneOpensTheBreaker(t *testing.T) {
 			t.Errorf("conditions %+v", c)
 		}
 		if got := disruptions(t, b.deployment()); len(got) > 0 {
-			t.Errorf("permits for %v in the dark", got)
+			t.Errorf("disruptions for %v while the zone is not Ready", got)
 		}
 		show(0)
 		b.wait(4*time.Minute + 50*time.Second)
 		if len(b.deployment().Status.Conditions) != 1 {
-			t.Error("it goes on too early")
+			t.Error("the circuit breaker closed too early")
 		}
 		b.wait(20 * time.Second)
 		if c := b.deployment().Status.Conditions; len(c) > 0 {
@@ -243,11 +243,11 @@ func TestDarkZoneOpensTheBreaker(t *testing.T) {
 		show(1)
 		b.wait(9*time.Minute + 59*time.Second)
 		if got := disruptions(t, b.deployment()); len(got) > 0 {
-			t.Errorf("permits for %v before the timeout", got)
+			t.Errorf("disruptions for %v before the timeout", got)
 		}
 		b.wait(2 * time.Second)
 		if got := disruptions(t, b.deployment()); !slices.Equal(got, []string{"s-0"}) {
-			t.Errorf("permits for %v, want s-0", got)
+			t.Errorf("disruptions for %v, want s-0", got)
 		}
 		show(0)
 		b.wait(time.Second)
@@ -257,25 +257,25 @@ func TestDarkZoneOpensTheBreaker(t *testing.T) {
 		events := b.events()
 		if len(events) != 2 || !strings.HasPrefix(events[0], "d Warning CircuitBreakerOpen: Unhealthy machines are not replaced for now: 6 of 10 machines in the target cluster are not Ready") ||
 			!strings.HasPrefix(events[1], "d Normal ReplacementResumed") {
-			t.Errorf("told %q", events)
+			t.Errorf("Events %q", events)
 		}
 	})
 }
 
-// A new owner cannot know since when a zone is well that its deployment says was halted. It waits for all of the time, also
-// where it would not halt the zone itself.
-func TestANewOwnerRemembers(t *testing.T) {
+// A new holder cannot know since when a zone has been well whose circuit breaker is open according to the deployment. It waits for
+// the whole time, also if the zone would not open the breaker again.
+func TestNewHolderKeepsTheBreakerOpen(t *testing.T) {
 	for name, tc := range map[string]struct {
 		condition string
 		unhealthy int
 		after     time.Duration
-		goesOn    bool
+		closes    bool
 	}{
-		"halted, and well since we know it":    {v1alpha1.ReasonZoneNotReady, 2, 5*time.Minute + 2*time.Second, true},
-		"halted, and well for less":            {v1alpha1.ReasonZoneNotReady, 2, 4*time.Minute + 50*time.Second, false},
-		"halted, and not well enough":          {v1alpha1.ReasonZoneNotReady, 4, time.Hour, false},
-		"its cluster halted, not well enough":  {v1alpha1.ReasonTargetNotReady, 4, time.Hour, false},
-		"not halted, and not well enough then": {"", 4, 2 * time.Second, true},
+		"open, and well since the start":        {v1alpha1.ReasonZoneNotReady, 2, 5*time.Minute + 2*time.Second, true},
+		"open, and well for a shorter time":     {v1alpha1.ReasonZoneNotReady, 2, 4*time.Minute + 50*time.Second, false},
+		"open, and not well enough":             {v1alpha1.ReasonZoneNotReady, 4, time.Hour, false},
+		"open for its cluster, not well enough": {v1alpha1.ReasonTargetNotReady, 4, time.Hour, false},
+		"not open, and not well enough then":    {"", 4, 2 * time.Second, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			d := deployment()
@@ -296,12 +296,12 @@ func TestANewOwnerRemembers(t *testing.T) {
 					b.join(machine(s, i, phase, time.Now().Add(-time.Hour)))
 				}
 				b.wait(2 * time.Second)
-				b.feed(d) // the last, as if its slot were opened now
+				b.feed(d) // last, as if its slot were opened now
 				b.wait(tc.after)
-				if got := len(disruptions(t, b.deployment())) > 0; got != tc.goesOn {
-					t.Errorf("a permit is given: %v, want %v; conditions %+v", got, tc.goesOn, b.deployment().Status.Conditions)
+				if got := len(disruptions(t, b.deployment())) > 0; got != tc.closes {
+					t.Errorf("disruption: %v, want %v; conditions %+v", got, tc.closes, b.deployment().Status.Conditions)
 				}
-				if got := len(b.deployment().Status.Conditions) == 0; got != tc.goesOn {
+				if got := len(b.deployment().Status.Conditions) == 0; got != tc.closes {
 					t.Errorf("conditions %+v", b.deployment().Status.Conditions)
 				}
 			})
@@ -335,7 +335,7 @@ func TestSetsWithoutControllerAreRoots(t *testing.T) {
 			"alone-0": disruptions(t, root("alone")), "owned-0": disruptions(t, b.deployment()), "": disruptions(t, root("owned")),
 		} {
 			if strings.Join(got, ",") != name {
-				t.Errorf("permits for %v, want %q", got, name)
+				t.Errorf("disruptions for %v, want %q", got, name)
 			}
 		}
 		for i := range 6 {
@@ -346,13 +346,13 @@ func TestSetsWithoutControllerAreRoots(t *testing.T) {
 			t.Errorf("conditions %+v", c)
 		}
 		if c := root("owned").Status.Conditions; len(c) > 0 {
-			t.Errorf("conditions %+v on a set that is no root", c)
+			t.Errorf("conditions %+v on a set that is not a root", c)
 		}
 	})
 }
 
-// Nobody gets a permit while there are slots that nobody has counted: their machines may be in the same trouble.
-func TestNothingIsReplacedBeforeAllAreCounted(t *testing.T) {
+// No machine gets a disruption while slots have not been counted: their machines may have the same problem.
+func TestNoDisruptionBeforeAllSlotsAreCounted(t *testing.T) {
 	d := deployment()
 	s := set("s", d, 2)
 	during(t, []runtime.Object{d}, func(b *bench) {
@@ -362,18 +362,18 @@ func TestNothingIsReplacedBeforeAllAreCounted(t *testing.T) {
 		}
 		b.wait(time.Hour)
 		if got := disruptions(t, b.deployment()); len(got) > 0 {
-			t.Errorf("permits for %v", got)
+			t.Errorf("disruptions for %v", got)
 		}
 		b.Breakers().Receive(map[string]string{"other": `{"empty":[1]}`}, []string{"r", "other"})
 		b.wait(2 * time.Second)
 		if got := disruptions(t, b.deployment()); len(got) != 1 {
-			t.Errorf("permits for %v, want one", got)
+			t.Errorf("disruptions for %v, want one", got)
 		}
 	})
 }
 
-// What others tell counts: a zone that is dark where others own it is halted here as well.
-func TestOthersCountAsWell(t *testing.T) {
+// Reports of other replicas count: a zone that is not Ready in their slots has an open circuit breaker here as well.
+func TestReportsOfOtherReplicasCount(t *testing.T) {
 	d := deployment()
 	s := set("s", d, 2)
 	during(t, []runtime.Object{d}, func(b *bench) {
@@ -386,8 +386,8 @@ func TestOthersCountAsWell(t *testing.T) {
 	})
 }
 
-// An annotation that somebody else has written is no reason to replace machines without end.
-func TestDisruptionsThatCannotBeRead(t *testing.T) {
+// An annotation that another client has written must not cause unlimited replacements.
+func TestInvalidDisruptionsAreNotOverwritten(t *testing.T) {
 	d := deployment()
 	d.Annotations = map[string]string{v1alpha1.AnnotationDisruptions: "nonsense"}
 	s := set("s", d, 1)
@@ -407,41 +407,41 @@ func TestDisruptionsThatCannotBeRead(t *testing.T) {
 	})
 }
 
-func TestWhereAMachineIs(t *testing.T) {
+func TestScopeOfAMachine(t *testing.T) {
 	b := newBench(t)
 	defer b.end()
 	s := set("s", nil, 1)
 	m := machine(s, 0, v1alpha1.MachineRunning, time.Now())
 	if got := b.tree.scopeOf(m); got != (disruption.Scope{}) {
-		t.Errorf("nothing is known, and it is in %s", got)
+		t.Errorf("without Node and class its scope is %s", got)
 	}
 	b.cluster.Name = "shoot"
 	b.feed(class())
 	if got := b.tree.scopeOf(m); got != (disruption.Scope{Target: "shoot", Zone: "z1"}) {
-		t.Errorf("it is in %s, want the zone of its class", got)
+		t.Errorf("its scope is %s, want the zone of its class", got)
 	}
 	long := class()
 	long.NodeTemplate.Zone = strings.Repeat("z", 64)
 	b.feed(long)
 	if got := b.tree.scopeOf(m); got != (disruption.Scope{Target: "shoot"}) {
-		t.Errorf("it is in %s, and its class names no zone", got)
+		t.Errorf("its scope is %s, and its class names no zone", got)
 	}
 	b.feed(class())
 	for name, tc := range map[string]struct {
 		change func(*corev1.Node)
 		want   string
 	}{
-		"bound to it":                            {func(*corev1.Node) {}, "z2"},
-		"bound to none":                          {func(n *corev1.Node) { n.Annotations = nil }, "z1"},
-		"bound to another machine":               {func(n *corev1.Node) { n.Annotations[v1alpha1.AnnotationMachine] = "n/other/uid" }, "z1"},
-		"bound to it, and another VM's than its": {func(n *corev1.Node) { n.Spec.ProviderID = "cloud:///other" }, "z1"},
+		"bound to it":                    {func(*corev1.Node) {}, "z2"},
+		"bound to none":                  {func(n *corev1.Node) { n.Annotations = nil }, "z1"},
+		"bound to another machine":       {func(n *corev1.Node) { n.Annotations[v1alpha1.AnnotationMachine] = "n/other/uid" }, "z1"},
+		"bound to it, and of another VM": {func(n *corev1.Node) { n.Spec.ProviderID = "cloud:///other" }, "z1"},
 	} {
 		node := nodeOf(m)
 		node.Labels = map[string]string{corev1.LabelTopologyZone: "z2"}
 		tc.change(node)
 		b.feed(node)
 		if got := b.tree.scopeOf(m); got != (disruption.Scope{Target: "shoot", Zone: tc.want}) {
-			t.Errorf("its Node is %s, and it is in %s, want %s", name, got, tc.want)
+			t.Errorf("Node %s: its scope is %s, want %s", name, got, tc.want)
 		}
 	}
 }

@@ -1,10 +1,11 @@
-// Package replacement is the controller that lets unhealthy machines be replaced: it carries out what brake decides.
+// Package remediation is the controller that allows unhealthy machines to be replaced, as package disruption decides.
 //
-// A pass observes one root with the machines below it, and writes on the root what brake.Decide says: permits into an
-// annotation, and into the status whether replacement is halted. Whoever works on the machines acts on the permits. Halts
-// counts the machines of this process, tells and hears what others have counted, and knows where replacement is halted.
+// A pass observes one root with the machines below it, and writes the result of disruption.Decide to the root: disruptions to an
+// annotation, and open circuit breakers to the status. The machine and MachineSet controllers act on the disruptions. Breakers
+// counts the machines of this process, exchanges counts with other replicas, and determines which circuit breakers are open.
 //
-// Guarantees: a permit is written with the resourceVersion of the root that it was decided on, before anything follows from
-// it; of a root only metadata and status are written.
-// Not guaranteed: that the Events tell of every halt. They are told after the status was written, by whoever wrote it.
+// Guarantees: a disruption is written with the resourceVersion of the root that it was decided for, before it has any effect; only
+// metadata and status of a root are written.
+// Not guaranteed: an Event for every open circuit breaker. Events are emitted after the status was written, by the replica that
+// wrote it.
 package remediation

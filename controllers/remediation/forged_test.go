@@ -13,7 +13,7 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/disruption"
 )
 
-// withSet runs f with a MachineDeployment and its set of six machines, none of which has been fed yet.
+// withSet runs f with a MachineDeployment and its set of six machines, none of which is in the View yet.
 func withSet(t *testing.T, f func(b *bench, s *v1alpha1.MachineSet)) {
 	t.Helper()
 	d := deployment()
@@ -27,29 +27,29 @@ func withSet(t *testing.T, f func(b *bench, s *v1alpha1.MachineSet)) {
 	})
 }
 
-// expectOpen reports an error unless no machine has a permit, and the condition says why.
+// expectOpen reports an error unless no machine has a disruption, and the condition has the reason.
 func (b *bench) expectOpen() {
 	b.Helper()
 	d := b.deployment()
 	if got := disruptions(b.T, d); len(got) > 0 || len(d.Status.Conditions) != 1 {
-		b.Errorf("permits for %v, conditions %+v", got, d.Status.Conditions)
+		b.Errorf("disruptions for %v, conditions %+v", got, d.Status.Conditions)
 	}
 }
 
-// A client that may write Machines in one namespace can report them as Running, on any Node, in any zone. A dark zone is halted all
-// the same.
+// A client that may write Machines in one namespace can report them as Running, on any Node, in any zone. The circuit breaker of a
+// zone that is not Ready opens all the same.
 func TestForgedMachinesDoNotKeepTheBreakerClosed(t *testing.T) {
 	for name, node := range map[string]func(i int) string{
-		"they name no Node":                        func(int) string { return "" },
-		"they name Nodes that are not there":       func(i int) string { return fmt.Sprint("made-up-", i) },
-		"they name the Nodes of others, which are": func(i int) string { return fmt.Sprint("s-", i%6) },
+		"they name no Node":                 func(int) string { return "" },
+		"they name Nodes that do not exist": func(i int) string { return fmt.Sprint("made-up-", i) },
+		"they name Nodes of other machines": func(i int) string { return fmt.Sprint("s-", i%6) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			withSet(t, func(b *bench, s *v1alpha1.MachineSet) {
 				for i := range 6 {
 					b.join(machine(s, i, v1alpha1.MachineUnknown, time.Now()))
 				}
-				theirs := class() // in zone z1, too
+				theirs := class() // also in zone z1
 				theirs.Namespace = "tenant"
 				b.feed(theirs)
 				for i := range 100 {
@@ -65,8 +65,8 @@ func TestForgedMachinesDoNotKeepTheBreakerClosed(t *testing.T) {
 	}
 }
 
-// Nodes go with their VMs where a cloud has lost them. Their machines are not Ready, and still in the zone of their class.
-func TestMachinesWhoseNodesAreGoneAreNotReady(t *testing.T) {
+// Nodes are deleted with their VMs if a cloud has lost these. Their machines are not Ready, and still in the zone of their class.
+func TestMachinesWithDeletedNodesAreNotReady(t *testing.T) {
 	withSet(t, func(b *bench, s *v1alpha1.MachineSet) {
 		for i := range 6 {
 			b.feed(machine(s, i, v1alpha1.MachineUnknown, time.Now()))
@@ -79,7 +79,7 @@ func TestMachinesWhoseNodesAreGoneAreNotReady(t *testing.T) {
 	})
 }
 
-// A tenant can write on its roots that they are halted. The fleet then looks at the roots of that tenant, and at no others.
+// A tenant can write open circuit breakers to the status of its roots. The fleet then reconciles the roots of that tenant, and no others.
 func TestBreakersEnqueueTheirRoots(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t)
@@ -92,13 +92,13 @@ func TestBreakersEnqueueTheirRoots(t *testing.T) {
 		m := machine(set("s", nil, 1), 0, v1alpha1.MachineRunning, time.Now())
 		b.breakers.remember(v1alpha1.ReasonZoneNotReady, []disruption.Member{{Machine: m, Scope: disruption.Scope{Zone: "z1"}}})
 		if !slices.Equal(looked, []string{"n"}) {
-			t.Errorf("a forged halt has roots of %q looked at, want n", looked)
+			t.Errorf("a forged open breaker enqueues roots of %q, want n", looked)
 		}
 		b.breakers.count(t.Context())
 		b.wait(6 * time.Minute)
 		b.breakers.count(t.Context())
 		if !slices.Equal(looked, []string{"n", "n"}) {
-			t.Errorf("its end has roots of %q looked at, want n once more", looked)
+			t.Errorf("its end enqueues roots of %q, want n once more", looked)
 		}
 	})
 }
@@ -116,12 +116,12 @@ func TestConcerned(t *testing.T) {
 		before, after disruption.Snapshot
 		want          []string
 	}{
-		"nothing changes":             {standing(true, one), standing(true, one), nil},
-		"all is counted":              {standing(false, one), standing(true, one), []string{""}},
-		"a zone is halted":            {standing(true), standing(true, all, one), []string{""}},
-		"a zone is halted no longer":  {standing(true, all), standing(true, one), []string{""}},
-		"one begins, another ends":    {standing(true, one), standing(true, other), []string{"m", "n"}},
-		"one begins in one namespace": {standing(true, one), standing(true, one, other), []string{"m"}},
+		"no change":                  {standing(true, one), standing(true, one), nil},
+		"all slots are counted":      {standing(false, one), standing(true, one), []string{""}},
+		"a breaker opens":            {standing(true), standing(true, all, one), []string{""}},
+		"a breaker closes":           {standing(true, all), standing(true, one), []string{""}},
+		"one opens, another closes":  {standing(true, one), standing(true, other), []string{"m", "n"}},
+		"one opens in one namespace": {standing(true, one), standing(true, one, other), []string{"m"}},
 	} {
 		if got := concerned(tc.before, tc.after); !slices.Equal(got, tc.want) {
 			t.Errorf("%s: %q, want %q", name, got, tc.want)

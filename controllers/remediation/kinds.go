@@ -73,7 +73,7 @@ func reportOnSet(s *v1alpha1.MachineSet, now time.Time, reason, message string) 
 	}, now)
 }
 
-// reasonOf is the reason for which scopes halt a root; "" when there are none.
+// reasonOf returns the reason for the open circuit breakers of a root; "" if there are none.
 func reasonOf(open []disruption.Scope) string {
 	switch {
 	case len(open) == 0:
@@ -84,7 +84,7 @@ func reasonOf(open []disruption.Scope) string {
 	return v1alpha1.ReasonZoneNotReady
 }
 
-// message says in the status what is halted and when it goes on. It has no numbers of machines: those change all the time.
+// message returns the message of the condition, with the scopes and when they close. It has no numbers of machines, which change often.
 func message(open []disruption.Scope, t disruption.Thresholds) string {
 	names := make([]string, len(open))
 	for i, scope := range open {
@@ -94,12 +94,12 @@ func message(open []disruption.Scope, t disruption.Thresholds) string {
 		strings.Join(names, ", "), t.NotReady, t.Percent, t.ClosePercent, t.CloseAfter)
 }
 
-// numbers says in an Event how many machines are not Ready.
+// numbers returns the part of an Event with the numbers of machines that are not Ready.
 func numbers(open []disruption.Scope, standing disruption.Snapshot) string {
 	parts := make([]string, len(open))
 	for i, scope := range open {
 		n := standing.Open[scope]
-		scope.Namespace = "" // what was counted is in all namespaces
+		scope.Namespace = "" // the count is of all namespaces
 		parts[i] = fmt.Sprintf("%d of %d machines in %s are not Ready", n.NotReady, n.Ready+n.NotReady, scope)
 	}
 	return strings.Join(parts, ", ")

@@ -20,17 +20,17 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/telemetry"
 )
 
-// kind is what the roots of one kind differ in.
+// kind is the difference between the kinds of roots.
 type kind[T ownerref.Object[T]] struct {
 	name string
 	all  *objectcache.Objects[T]
-	// isRoot says that an object of the kind is a root.
+	// isRoot reports whether an object of the kind is a root.
 	isRoot func(T) bool
-	// sets of a root, and how many machines it is to have.
+	// sets returns the MachineSets of a root, and wanted its desired number of machines.
 	sets   func(T) []*v1alpha1.MachineSet
 	wanted func(T) int32
-	// reported is the reason for which the root's status says that replacement is halted; "" when it does not. tell has it say
-	// so, or, with "", not.
+	// reported returns the reason in the root's status for an open circuit breaker; "" if it has none. report sets it, or, with "",
+	// removes it.
 	reported func(T) string
 	report   func(root T, now time.Time, reason, message string)
 	events   events.EventRecorder
@@ -45,7 +45,7 @@ type roots[T ownerref.Object[T]] struct {
 	breakers *Breakers
 	commit   *patch.Committer[T]
 	runner   *runner.Runner[types.NamespacedName]
-	seen     sync.Map // roots whose status was looked at, by UID
+	seen     sync.Map // roots whose status was read, by UID
 }
 
 func newRoots[T ownerref.Object[T]](
@@ -59,7 +59,7 @@ func newRoots[T ownerref.Object[T]](
 	return r, err
 }
 
-// enqueueIn has all roots of a namespace looked at; with "" those of all namespaces.
+// enqueueIn enqueues all roots of a namespace; with "" those of all namespaces.
 func (r *roots[T]) enqueueIn(namespace string) {
 	all := r.all.All
 	if namespace != "" {
@@ -72,7 +72,7 @@ func (r *roots[T]) enqueueIn(namespace string) {
 	}
 }
 
-// watch has roots looked at that appear or change, and drops what is remembered of those that are gone.
+// watch enqueues roots that appear or change, and removes the state of those that were deleted.
 func (r *roots[T]) watch() {
 	var none T
 	r.all.OnChange(func(before, after T) {
@@ -95,7 +95,7 @@ func (r *roots[T]) reconcile(ctx context.Context, key types.NamespacedName) (run
 	}
 	root := r.commit.Newest(cached)
 	if root.GetDeletionTimestamp() != nil || root.GetLabels()[v1alpha1.LabelSlot] == "" {
-		return runner.Result{}, nil // its machines go with it; or it is in no slot, and so nobody's
+		return runner.Result{}, nil // its machines are deleted with it; or it is unlabeled, and has no holder
 	}
 	world, err := r.observe(root)
 	if err != nil {
@@ -123,7 +123,7 @@ func (r *roots[T]) reconcile(ctx context.Context, key types.NamespacedName) (run
 	return runner.Result{RequeueAfter: verdict.Wake}, nil
 }
 
-// observe gathers what is known of a root. A root that is new to this process may have been halted by whoever had it before.
+// observe collects the input of a decision about a root. The previous holder of a root may have opened a circuit breaker for it.
 func (r *roots[T]) observe(root T) (w disruption.World, err error) {
 	w = disruption.World{Now: r.cfg.Clock.Now(), Limits: r.cfg.Limits, Wanted: r.wanted(root)}
 	if w.Disruptions, err = disruption.ReadDisruptions(root); err != nil {
@@ -146,7 +146,7 @@ func (r *roots[T]) observe(root T) (w disruption.World, err error) {
 	return w, nil
 }
 
-// announce tells the user that replacement is halted, for another reason than before, or goes on.
+// announce emits an Event when a circuit breaker opens, opens for another reason, or closes.
 func (r *roots[T]) announce(root T, reason string, open []disruption.Scope, standing disruption.Snapshot) {
 	about, ok := any(root).(runtime.Object)
 	switch {

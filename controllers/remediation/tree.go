@@ -13,13 +13,13 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/target"
 )
 
-// tree finds what is below a root, and where it is.
+// tree finds the machines below a root and their scopes.
 type tree struct {
 	view    *objectcache.View
 	targets target.Resolver
 }
 
-// members returns the machines of sets, and where each is.
+// members returns the machines of sets with their scopes.
 func (t *tree) members(sets []*v1alpha1.MachineSet) (members []disruption.Member) {
 	for _, set := range sets {
 		for _, m := range t.view.Machines.Under(set) {
@@ -29,7 +29,7 @@ func (t *tree) members(sets []*v1alpha1.MachineSet) (members []disruption.Member
 	return members
 }
 
-// scopeOf says where a machine is: in the zone that its Node is labelled with, else in that of its class.
+// scopeOf returns the scope of a machine: the zone in the label of its Node, otherwise that of its class.
 func (t *tree) scopeOf(m *v1alpha1.Machine) disruption.Scope {
 	scope := disruption.Scope{}
 	if cluster, err := t.targets.For(m.Namespace); err == nil && cluster != nil {

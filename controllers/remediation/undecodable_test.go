@@ -13,7 +13,7 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/objectcache"
 )
 
-// A machine that cannot be decoded is there: it is none that is on its way in, for which others would have to wait.
+// A machine that cannot be decoded exists: it does not count as one that is being created, for which others would have to wait.
 func TestUndecodableMachineDelaysNoRemediation(t *testing.T) {
 	d := deployment()
 	s := set("s", d, 6)
@@ -31,12 +31,12 @@ func TestUndecodableMachineDelaysNoRemediation(t *testing.T) {
 		b.feed(machine(s, 1, v1alpha1.MachineUnknown, time.Now()))
 		b.wait(30 * time.Minute)
 		if got := disruptions(t, b.deployment()); len(got) > 0 {
-			t.Errorf("permits %v while a machine is missing", got)
+			t.Errorf("disruptions %v while a machine is missing", got)
 		}
 		b.view.Undecodable.Machines.Apply(&decode.Failure{PartialObjectMetadata: metav1.PartialObjectMetadata{ObjectMeta: bad.ObjectMeta}}, false)
 		b.wait(time.Minute)
 		if got := disruptions(t, b.deployment()); !slices.Equal(got, []string{"s-1"}) {
-			t.Errorf("permits %v, want one for the machine that is unhealthy", got)
+			t.Errorf("disruptions %v, want one for the machine that is unhealthy", got)
 		}
 	})
 }

@@ -32,7 +32,7 @@ func (c *Controller) watch() error {
 	})
 	cluster, err := c.cfg.Targets.For("")
 	if err != nil {
-		return fmt.Errorf("replacement: find the target cluster: %w", err)
+		return fmt.Errorf("remediation: find the target cluster: %w", err)
 	}
 	if cluster == nil {
 		return nil
@@ -45,7 +45,7 @@ func (c *Controller) watch() error {
 	return nil
 }
 
-// place is what counts rest on, of one Node.
+// place is the part of a Node that counts depend on.
 type place struct {
 	zone, provider string
 	machine        v1alpha1.MachineRef
@@ -60,8 +60,7 @@ func placeOf(node *corev1.Node) (is place) {
 	return is
 }
 
-// machineChanged has everything counted anew and the machine's root looked at, if the machine has changed in what they rest
-// on.
+// machineChanged requests a count and enqueues the machine's root, if the part of the machine changed that they depend on.
 func (c *Controller) machineChanged(before, after *v1alpha1.Machine) {
 	if before != nil && after != nil && concernOf(before) == concernOf(after) {
 		return
@@ -74,14 +73,14 @@ func (c *Controller) machineChanged(before, after *v1alpha1.Machine) {
 	}
 }
 
-// concern is what decisions rest on, of one machine.
+// concern is the part of a machine that decisions depend on.
 type concern struct {
 	set         types.UID
 	slot, node  string
 	phase       v1alpha1.MachinePhase
 	operation   v1alpha1.MachineOperationType
 	since, kept int64
-	asked       string // to be preserved
+	asked       string // requested preservation
 	generation  int64
 	deleted     bool
 }
@@ -102,7 +101,7 @@ func concernOf(m *v1alpha1.Machine) concern {
 	return is
 }
 
-// enqueueRootOf has a root looked at, if there is one.
+// enqueueRootOf enqueues the root of a machine, if there is one.
 func (c *Controller) enqueueRootOf(root metav1.Object, ok bool) {
 	if !ok {
 		return

@@ -24,40 +24,40 @@ import (
 )
 
 const (
-	// page is how many objects are read at a time, and parallel how many are written at a time.
+	// page is the number of objects in one page of a list, and parallel the number of concurrent writes.
 	page, parallel = 1000, 32
-	// rounds is how often what has changed meanwhile is tried again.
+	// rounds is the number of attempts for objects that have changed meanwhile.
 	rounds = 5
 )
 
-// Config says what to leave. All but Namespace, Target and OnWait are required.
+// Config is the configuration of Leave. All fields but Namespace, Target and OnWait are required.
 type Config struct {
-	// Client and Metadata are connections to the control cluster, Target to the target cluster; nil when there is none.
+	// Client and Metadata are connections to the control cluster, Target to the target cluster; nil if there is none.
 	Client           kubernetes.Interface
 	Metadata, Target metadata.Interface
 	// Fleet is the fleet's name, FleetNamespace where its Leases are, and Identity its holderIdentity on the Leases of
 	// Machine Controller Manager.
 	Fleet, FleetNamespace, Identity string
-	// Namespace is the only one to leave; "" means all.
+	// Namespace is the only namespace to leave; "" means all.
 	Namespace string
 	Clock     clock.Clock
-	// OnWait is called before Leave waits for sessions that may live, with how long; nil means not.
+	// OnWait is called with the time that Leave waits for sessions that may live; nil means no call.
 	OnWait func(time.Duration)
 }
 
-// Report is what was done.
+// Report is the result of Leave.
 type Report struct {
-	// Objects that carried something of the fleet, and Leases of Machine Controller Manager that were given up.
+	// Objects is the number of objects with labels or annotations of the fleet, and Leases that of released Leases.
 	Objects, Leases int
 }
 
-// LivingError says that the fleet has not been stopped.
+// LivingError reports that the fleet has not been stopped.
 type LivingError struct {
 	// Sessions that live, by the names of their Leases.
 	Sessions []string
 }
 
-// Error names the sessions, and what to do.
+// Error returns the sessions and what to do.
 func (e *LivingError) Error() string {
 	return fmt.Sprintf("expected the fleet to be stopped, but these sessions renew their Leases: %s; scale the fleet to 0 replicas and try again", strings.Join(e.Sessions, ", "))
 }
@@ -76,29 +76,29 @@ func Leave(ctx context.Context, cfg Config) (report Report, err error) {
 	for _, kind := range kinds {
 		n, err := clean(ctx, cfg.Metadata.Resource(kind).Namespace(cfg.Namespace), cfg.Metadata.Resource(kind), false)
 		if report.Objects += n; err != nil {
-			return report, fmt.Errorf("clean the %s: %w", kind.Resource, err)
+			return report, fmt.Errorf("remove the fleet's labels and annotations from %s: %w", kind.Resource, err)
 		}
 	}
-	if cfg.Namespace == "" && cfg.Target != nil { // a Node does not say which namespace its machine is in
+	if cfg.Namespace == "" && cfg.Target != nil { // a Node has no reference to the namespace of its machine
 		nodes := cfg.Target.Resource(corev1.SchemeGroupVersion.WithResource("nodes"))
 		n, err := clean(ctx, nodes, nodes, true)
 		if report.Objects += n; err != nil {
-			return report, fmt.Errorf("clean the nodes: %w", err)
+			return report, fmt.Errorf("remove the fleet's label from nodes: %w", err)
 		}
 	}
 	report.Leases, err = giveUp(ctx, cfg)
 	return report, err
 }
 
-// endSessions sees to it that no session of the fleet lives: what is left of a dead one is taken from it, as another
-// session would.
+// endSessions ensures that no session of the fleet lives: it clears the holder of dead sessions' Leases, as another session
+// would.
 func endSessions(ctx context.Context, cfg Config) error {
 	leases := cfg.Client.CoordinationV1().Leases(cfg.FleetNamespace)
 	selector := labels.Set{v1alpha1.LabelFleet: cfg.Fleet, v1alpha1.LabelLease: v1alpha1.LeaseOfSession}.String()
 	held := func() (held []coordinationv1.Lease, err error) {
 		list, err := leases.List(ctx, metav1.ListOptions{LabelSelector: selector})
 		if err != nil {
-			return nil, fmt.Errorf("list the session Leases of fleet %s in namespace %s: %w", cfg.Fleet, cfg.FleetNamespace, err)
+			return nil, fmt.Errorf("list session Leases of fleet %s in namespace %s: %w", cfg.Fleet, cfg.FleetNamespace, err)
 		}
 		for _, lease := range list.Items {
 			if holder := lease.Spec.HolderIdentity; holder != nil && *holder != "" {
@@ -127,25 +127,26 @@ func endSessions(ctx context.Context, cfg Config) error {
 	for _, lease := range before {
 		none := ""
 		lease.Spec.HolderIdentity = &none
-		_, err := leases.Update(ctx, &lease, metav1.UpdateOptions{}) // as it was before the wait, or not at all
+		_, err := leases.Update(ctx, &lease, metav1.UpdateOptions{}) // fails if the Lease has changed since before the wait
 		switch {
 		case apierrors.IsConflict(err):
 			living = append(living, lease.Name)
 		case err != nil && !apierrors.IsNotFound(err):
-			return fmt.Errorf("empty session Lease %s, which nobody renews: %w", lease.Name, err)
+			return fmt.Errorf("clear the holder of session Lease %s, which is not renewed: %w", lease.Name, err)
 		}
 	}
 	if living == nil {
 		return nil
 	}
-	after, err := held() // those that were emptied in the meantime have changed, too
+	after, err := held() // Leases that were cleared meanwhile have changed, too
 	if err != nil || len(after) == 0 {
 		return err
 	}
 	return &LivingError{Sessions: living}
 }
 
-// clean takes what is the fleet's off all objects of a kind, and returns of how many. Of a Node only the label is.
+// clean removes the fleet's labels and annotations from all objects of a kind, and returns their number. Of a Node only the label is
+// removed.
 func clean(ctx context.Context, list metadata.ResourceInterface, write metadata.Getter, isNode bool) (cleaned int, err error) {
 	for range rounds {
 		left, err := marked(ctx, list, isNode)
@@ -157,10 +158,10 @@ func clean(ctx context.Context, list metadata.ResourceInterface, write metadata.
 			return cleaned, err
 		}
 	}
-	return cleaned, fmt.Errorf("some objects have changed at each of %d tries; somebody else writes them: try again", rounds)
+	return cleaned, fmt.Errorf("expected objects to be unchanged while they are written, but another client changed some at each of %d attempts; try again", rounds)
 }
 
-// marked lists the objects that carry something of the fleet.
+// marked lists the objects with labels or annotations of the fleet.
 func marked(ctx context.Context, list metadata.ResourceInterface, isNode bool) (found []metav1.PartialObjectMetadata, err error) {
 	options := metav1.ListOptions{Limit: page}
 	if isNode {
@@ -185,7 +186,7 @@ func marked(ctx context.Context, list metadata.ResourceInterface, isNode bool) (
 	}
 }
 
-// marks is the patch of metadata that takes off what is the fleet's; nil when there is nothing.
+// marks returns the metadata patch that removes the fleet's labels and annotations; nil if there are none.
 func marks(o metav1.Object) map[string]any {
 	patch := map[string]any{}
 	for field, values := range map[string]map[string]string{"labels": o.GetLabels(), "annotations": o.GetAnnotations()} {
@@ -220,7 +221,7 @@ func cleanAll(ctx context.Context, objects []metav1.PartialObjectMetadata, write
 			switch {
 			case err == nil:
 				done++
-			case !apierrors.IsConflict(err) && !apierrors.IsNotFound(err): // those are for the next round
+			case !apierrors.IsConflict(err) && !apierrors.IsNotFound(err): // these are tried again in the next round
 				errs = append(errs, fmt.Errorf("%s/%s: %w", objects[i].Namespace, objects[i].Name, err))
 			}
 		})
@@ -246,11 +247,11 @@ func cleanOne(ctx context.Context, o *metav1.PartialObjectMetadata, write metada
 	return err
 }
 
-// giveUp empties the Leases of Machine Controller Manager that the fleet holds.
+// giveUp releases the Leases of Machine Controller Manager that the fleet holds.
 func giveUp(ctx context.Context, cfg Config) (given int, err error) {
 	list, err := cfg.Client.CoordinationV1().Leases(cfg.Namespace).List(ctx, metav1.ListOptions{})
 	if err != nil {
-		return 0, fmt.Errorf("list the Leases: %w", err)
+		return 0, fmt.Errorf("list Leases: %w", err)
 	}
 	for _, lease := range list.Items {
 		ofMCM := lease.Name == v1alpha1.LeaseManager || lease.Name == v1alpha1.LeaseMachineController
@@ -260,7 +261,7 @@ func giveUp(ctx context.Context, cfg Config) (given int, err error) {
 		none, second := "", int32(1)
 		lease.Spec.HolderIdentity, lease.Spec.LeaseDurationSeconds = &none, &second
 		if _, err := cfg.Client.CoordinationV1().Leases(lease.Namespace).Update(ctx, &lease, metav1.UpdateOptions{}); err != nil {
-			return given, fmt.Errorf("give up Lease %s/%s: %w", lease.Namespace, lease.Name, err)
+			return given, fmt.Errorf("release Lease %s/%s: %w", lease.Namespace, lease.Name, err)
 		}
 		given++
 	}

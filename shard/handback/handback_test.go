@@ -29,7 +29,7 @@ func cluster(t *testing.T, objects ...runtime.Object) *metadatafake.FakeMetadata
 	return metadatafake.NewSimpleMetadataClient(scheme, objects...)
 }
 
-// object carries what the fleet has put on it, and what is not the fleet's.
+// object returns an object with labels and annotations of the fleet and of others.
 func object(apiVersion, kind, namespace string) *metav1.PartialObjectMetadata {
 	return &metav1.PartialObjectMetadata{
 		TypeMeta: metav1.TypeMeta{APIVersion: apiVersion, Kind: kind},
@@ -68,7 +68,7 @@ func TestLeaveWithoutATargetCluster(t *testing.T) {
 	}
 }
 
-func TestNothingOfTheFleetIsLeft(t *testing.T) {
+func TestAllLabelsAndAnnotationsOfTheFleetAreRemoved(t *testing.T) {
 	cfg := config(t, lease("n", v1alpha1.LeaseManager, "us", nil), lease("other", v1alpha1.LeaseManager, "them", nil), lease("n", "unrelated", "us", nil))
 	report, err := Leave(t.Context(), cfg)
 	if want := (Report{Objects: 4, Leases: 1}); err != nil || report != want {
@@ -105,11 +105,11 @@ func TestNothingOfTheFleetIsLeft(t *testing.T) {
 		}
 	}
 	if report, err := Leave(t.Context(), cfg); err != nil || report != (Report{}) {
-		t.Errorf("once more: %+v, %v", report, err)
+		t.Errorf("the second time: %+v, %v", report, err)
 	}
 }
 
-func TestAFleetThatLivesIsNotLeft(t *testing.T) {
+func TestLeaveRefusesWhileASessionLives(t *testing.T) {
 	ofSession := map[string]string{v1alpha1.LabelFleet: "fleet", v1alpha1.LabelLease: v1alpha1.LeaseOfSession}
 	for _, tc := range []struct {
 		name   string

@@ -18,7 +18,7 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 )
 
-// records returns a Lease that records a take-over; none where the value is empty.
+// records returns a Lease that records a take-over; without the record if the value is empty.
 func records(name, holder, takeOver string, labels map[string]string) *coordinationv1.Lease {
 	l := lease("home", name, holder, labels)
 	if takeOver != "" {
@@ -27,8 +27,8 @@ func records(name, holder, takeOver string, labels map[string]string) *coordinat
 	return l
 }
 
-// TestLeaveWaitsForTheTakeOverOfTheFleet: a session with --lease-take-over=1m is not dead after 15 s, and one with 5 s is not
-// waited for longer than that.
+// TestLeaveWaitsForTheTakeOverOfTheFleet: a session with --lease-take-over=1m is not dead after 15 s, and for one with 5 s the
+// wait is no longer than that.
 func TestLeaveWaitsForTheTakeOverOfTheFleet(t *testing.T) {
 	ofSession := map[string]string{v1alpha1.LabelFleet: "fleet", v1alpha1.LabelLease: v1alpha1.LeaseOfSession}
 	for _, tc := range []struct {
@@ -64,7 +64,7 @@ func TestLeaveWaitsForTheTakeOverOfTheFleet(t *testing.T) {
 	}
 }
 
-func TestLeaveRefusesATakeOverThatItCannotRead(t *testing.T) {
+func TestLeaveRefusesAnInvalidTakeOver(t *testing.T) {
 	ofSession := map[string]string{v1alpha1.LabelFleet: "fleet", v1alpha1.LabelLease: v1alpha1.LeaseOfSession}
 	for _, value := range []string{"a minute", "0s", "-1s"} {
 		report, err := Leave(t.Context(), config(t, records("fleet-leader", "", value, nil), records("fleet-session-a", "a_1", "", ofSession)))
@@ -79,14 +79,14 @@ func TestLeaveRefusesWithoutTheLeaderLease(t *testing.T) {
 	cfg := config(t, records("fleet-session-a", "a_1", "5s", ofSession))
 	client, _ := cfg.Client.(*fake.Clientset)
 	client.PrependReactor("get", "leases", func(clienttesting.Action) (bool, runtime.Object, error) {
-		return true, nil, apierrors.NewInternalError(errors.New("the store is away"))
+		return true, nil, apierrors.NewInternalError(errors.New("the store is unavailable"))
 	})
 	if report, err := Leave(t.Context(), cfg); err == nil || report != (Report{}) {
 		t.Errorf("%+v, %v, want the error of the API server", report, err)
 	}
 }
 
-// leaveStepping leaves while the clock moves on by one step whenever Leave waits for it.
+// leaveStepping calls Leave, and advances the clock by one step whenever it waits.
 func leaveStepping(t *testing.T, cfg Config, clock *clocktesting.FakeClock, step time.Duration) (Report, error) {
 	t.Helper()
 	ctx, stop := context.WithCancel(t.Context())

@@ -30,17 +30,17 @@ import (
 )
 
 // Name of the runner in metrics, logs and spans.
-const Name = "alone"
+const Name = "namespace-leases"
 
 const (
-	// forGood is the duration that the fleet claims a Lease for. It is written once, and ends when the fleet gives it up.
+	// forGood is the duration in a Lease of the fleet. It is written once: the fleet does not renew, and releases the Lease.
 	forGood = math.MaxInt32 * time.Second
-	// retry is when to decide again after a write that came too late, and lookAgain when to try again to make a Lease where
-	// the namespace was ending: it may be another one of that name.
+	// retry is when to decide again after a write that conflicted, and lookAgain when to try again to create a Lease after the
+	// namespace was terminating: it may have been created anew.
 	retry, lookAgain = time.Second, 5 * time.Second
 )
 
-// names of the two Leases, in the order of policy.World.
+// names returns the names of the two Leases, in the order of policy.World.
 func names() [2]string {
 	return [2]string{v1alpha1.LeaseManager, v1alpha1.LeaseMachineController}
 }
@@ -51,41 +51,41 @@ type Key struct {
 	Slot      int
 }
 
-// String is the key in logs and traces.
+// String returns the key for logs and traces.
 func (k Key) String() string { return k.Namespace + "/slot " + strconv.Itoa(k.Slot) }
 
-// Config is what Alone needs. All but Namespace, Metrics and Tracer are required.
+// Config is the configuration of NamespaceLeases. All fields but Namespace, Metrics and Tracer are required.
 type Config struct {
 	// Client reads and writes Leases, Metadata lists roots, in the control cluster.
 	Client   kubernetes.Interface
 	Metadata metadata.Interface
-	// Namespace is the only one that is served; "" means all.
+	// Namespace is the only namespace that is served; "" means all.
 	Namespace string
-	// Fleet is the holderIdentity of the fleet: the same for all replicas, and no other fleet's.
+	// Fleet is the holderIdentity of the fleet: the same for all replicas, and different from that of any other fleet.
 	Fleet string
 	// SlotOf returns the slot of a namespace's name.
 	SlotOf func(namespace string) int
 	// Gate admits the work of a slot, with its ownership in the context.
 	Gate runner.Gate[Key]
-	// Changed is told of every namespace whose Leases have changed hands: it may be served now, or not any more.
+	// Changed is called with every namespace whose Leases have changed hands: it may be served now, or not any more.
 	Changed func(namespace string)
-	// Refused is told, once for each, of a slot with roots in a namespace that another holder keeps us out of.
+	// Refused is called once for each slot with roots in a namespace whose Leases another manager holds, with that holder.
 	Refused func(refused Key, other string)
 	Clock   clock.WithTicker
 	Metrics *runner.Metrics
 	Tracer  trace.Tracer
 }
 
-// NamespaceLeases sees to the Leases. Make one with New.
+// NamespaceLeases acquires and releases the Leases. New returns one.
 type NamespaceLeases struct {
 	cfg       Config
 	runner    *runner.Runner[Key]
 	informers [2]cache.SharedIndexInformer
 
 	mu       sync.Mutex
-	since    [2]map[string]sighting // when each Lease was first seen as it is, by namespace
-	reported map[Key]string         // who keeps us out of a namespace, by the slots that had something to do there
-	// ending are the namespaces in which nothing can be made any more, as far as we have tried.
+	since    [2]map[string]sighting // when the current version of each Lease was first seen, by namespace
+	reported map[Key]string         // the holder of a namespace's Leases, by slots with work there
+	// ending are the namespaces in which nothing can be created, according to the last attempt.
 	ending map[string]bool
 }
 
@@ -95,7 +95,7 @@ type sighting struct {
 	at      time.Time
 }
 
-// New makes an Alone, which watches from Start on.
+// New returns NamespaceLeases, which watch from Start on.
 func New(cfg Config) (*NamespaceLeases, error) {
 	a := &NamespaceLeases{cfg: cfg, reported: map[Key]string{}, ending: map[string]bool{}}
 	var errs []error
@@ -120,7 +120,7 @@ func New(cfg Config) (*NamespaceLeases, error) {
 	return a, errors.Join(append(errs, err)...)
 }
 
-// Start begins to watch, until ctx ends. It returns when the Leases are known, or ctx has ended.
+// Start begins to watch, until ctx ends. It returns when the Leases are listed, or ctx has ended.
 func (a *NamespaceLeases) Start(ctx context.Context) error {
 	for _, informer := range a.informers {
 		go informer.RunWithContext(ctx)
@@ -133,10 +133,10 @@ func (a *NamespaceLeases) Start(ctx context.Context) error {
 	return nil
 }
 
-// Run takes and gives up Leases until ctx ends.
+// Run acquires and releases Leases until ctx ends.
 func (a *NamespaceLeases) Run(ctx context.Context) { a.runner.Run(ctx) }
 
-// Opened has the namespaces looked at whose slots this replica has begun to serve.
+// Opened enqueues the namespaces whose slots this replica has begun to serve.
 func (a *NamespaceLeases) Opened(slots []int) {
 	opened := map[int]bool{}
 	for _, slot := range slots {
@@ -151,8 +151,8 @@ func (a *NamespaceLeases) Opened(slots []int) {
 	}
 }
 
-// Served reports whether the fleet may work in a namespace. slot is the one in which there is something to do: while the
-// namespace is not served, its holder takes the Leases as soon as nobody else has them, without being asked again.
+// Served reports whether the fleet may work in a namespace. slot is the one in which there is work: while the namespace is
+// not served, its holder acquires the Leases as soon as they are free, without another call.
 func (a *NamespaceLeases) Served(namespace string, slot int) bool {
 	leases, _ := a.see(namespace)
 	key := Key{namespace, slot}
@@ -169,8 +169,8 @@ func (a *NamespaceLeases) Served(namespace string, slot int) bool {
 	return false
 }
 
-// KeptOut says whether another serves a namespace, or may do so: the Leases are not known yet. Where nobody does, there may
-// be work without any root, such as a MachineClass to let go.
+// KeptOut reports whether another manager serves a namespace, or may do so because the Leases are not listed yet. If no other
+// does, there may be work without any root, such as the release of a MachineClass.
 func (a *NamespaceLeases) KeptOut(namespace string) bool {
 	for _, informer := range a.informers {
 		if !informer.HasSynced() {
@@ -181,12 +181,12 @@ func (a *NamespaceLeases) KeptOut(namespace string) bool {
 	return a.keptOut(leases).Other != ""
 }
 
-// keptOut returns a verdict that says who keeps us out, and for how long at the least; "" is nobody.
+// keptOut returns a verdict with the holder that keeps the fleet out, and the minimum time; "" means no other holder.
 func (a *NamespaceLeases) keptOut(leases [2]policy.Lease) policy.Verdict {
 	return policy.Decide(policy.World{Now: a.cfg.Clock.Now(), Fleet: a.cfg.Fleet, Leases: leases})
 }
 
-// report says once who keeps us out; "" means nobody any more.
+// report reports a holder that keeps the fleet out once; "" means that there is none any more.
 func (a *NamespaceLeases) report(refused Key, other string) {
 	a.mu.Lock()
 	known := a.reported[refused]
@@ -201,12 +201,12 @@ func (a *NamespaceLeases) report(refused Key, other string) {
 	}
 }
 
-// forget drops who has kept us out of a namespace. The caller holds the lock.
+// forget removes the reported holders of a namespace. The caller holds the lock.
 func (a *NamespaceLeases) forget(namespace string) {
 	maps.DeleteFunc(a.reported, func(key Key, _ string) bool { return key.Namespace == namespace })
 }
 
-// CountRefused returns how many namespaces with roots of ours others keep us out of.
+// CountRefused returns the number of namespaces with roots of this replica whose Leases another manager holds.
 func (a *NamespaceLeases) CountRefused() (count int) {
 	a.mu.Lock()
 	namespaces := map[string]bool{}
@@ -222,8 +222,8 @@ func (a *NamespaceLeases) CountRefused() (count int) {
 	return count
 }
 
-// changed notes when a Lease was seen to change. A renewal starts the time anew; more is looked at only when the Lease
-// came, went, or changed hands.
+// changed records when a Lease changed. A renewal starts the time again; keys are enqueued only when the Lease was created,
+// deleted, or changed hands.
 func (a *NamespaceLeases) changed(which int, before, after any) {
 	was, is := leaseOf(before), leaseOf(after)
 	if was == nil && is == nil {
@@ -241,7 +241,7 @@ func (a *NamespaceLeases) changed(which int, before, after any) {
 	case was == nil || was.ResourceVersion != is.ResourceVersion:
 		a.since[which][namespace] = sighting{is.ResourceVersion, a.cfg.Clock.Now()}
 		if was == nil {
-			delete(a.ending, namespace) // what can be made is in another namespace of that name
+			delete(a.ending, namespace) // the namespace was created anew with that name
 		}
 	}
 	a.mu.Unlock()
@@ -266,7 +266,7 @@ func holderOf(lease *coordinationv1.Lease) string {
 	return *lease.Spec.HolderIdentity
 }
 
-// cached returns a Lease as the watch shows it; nil when it shows none.
+// cached returns a Lease from the watch's cache; nil if there is none.
 func (a *NamespaceLeases) cached(which int, namespace string) *coordinationv1.Lease {
 	obj, _, err := a.informers[which].GetStore().GetByKey(namespace + "/" + names()[which])
 	if err != nil {
@@ -275,7 +275,7 @@ func (a *NamespaceLeases) cached(which int, namespace string) *coordinationv1.Le
 	return leaseOf(obj)
 }
 
-// see returns the Leases of a namespace as the watch shows them, for a decision and for the writes that follow from it.
+// see returns the cached Leases of a namespace, for a decision and for the writes that follow from it.
 func (a *NamespaceLeases) see(namespace string) (leases [2]policy.Lease, cached [2]*coordinationv1.Lease) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -286,7 +286,7 @@ func (a *NamespaceLeases) see(namespace string) (leases [2]policy.Lease, cached 
 		}
 		cached[i] = lease
 		leases[i] = policy.Lease{Exists: true, Holder: holderOf(lease), Since: a.cfg.Clock.Now()}
-		if seen := a.since[i][namespace]; seen.version == lease.ResourceVersion { // else the handler is about to hear of it
+		if seen := a.since[i][namespace]; seen.version == lease.ResourceVersion { // otherwise the handler has not run for this version yet
 			leases[i].Since = seen.at
 		}
 		if lease.Spec.LeaseDurationSeconds != nil {
@@ -296,8 +296,8 @@ func (a *NamespaceLeases) see(namespace string) (leases [2]policy.Lease, cached 
 	return leases, cached
 }
 
-// reconcile takes the Leases of a namespace for the holder of a slot with something to do there, and takes them or gives
-// them up for the holder of the slot of the namespace's name.
+// reconcile acquires the Leases of a namespace for the holder of a slot with work there, and acquires or releases them for
+// the holder of the slot of the namespace's name.
 func (a *NamespaceLeases) reconcile(ctx context.Context, key Key) (runner.Result, error) {
 	leases, cached := a.see(key.Namespace)
 	w := policy.World{Now: a.cfg.Clock.Now(), Fleet: a.cfg.Fleet, Leases: leases, MayGive: key.Slot == a.cfg.SlotOf(key.Namespace)}
@@ -314,13 +314,13 @@ func (a *NamespaceLeases) reconcile(ctx context.Context, key Key) (runner.Result
 			continue
 		}
 		if done, err := a.write(ctx, i, key.Namespace, cached[i], verdict.Do); err != nil || !done {
-			return runner.Result{RequeueAfter: retry}, err // without the first one the second is not taken either
+			return runner.Result{RequeueAfter: retry}, err // without the first Lease the second is not acquired either
 		}
 	}
 	return runner.Result{RequeueAfter: verdict.Wake}, nil
 }
 
-// ends notes that nothing can be made in a namespace any more.
+// ends records that nothing can be created in a namespace any more.
 func (a *NamespaceLeases) ends(namespace string) {
 	a.mu.Lock()
 	news := !a.ending[namespace]
@@ -337,8 +337,8 @@ func (a *NamespaceLeases) isEnding(namespace string) bool {
 	return a.ending[namespace]
 }
 
-// write takes a Lease or gives it up; done is false when it has changed since it was seen. cached is how it was seen, and
-// nil when there was none.
+// write acquires or releases a Lease; done is false if it has changed since it was read. cached is the version that was read,
+// nil if there was none.
 func (a *NamespaceLeases) write(ctx context.Context, which int, namespace string, cached *coordinationv1.Lease, do policy.Action) (done bool, err error) {
 	name := names()[which]
 	lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
@@ -347,7 +347,7 @@ func (a *NamespaceLeases) write(ctx context.Context, which int, namespace string
 	}
 	holder, duration, now := a.cfg.Fleet, int32(forGood/time.Second), metav1.NewMicroTime(a.cfg.Clock.Now())
 	if do == policy.Give {
-		holder, duration = "", 1 // as Machine Controller Manager's own elector leaves it
+		holder, duration = "", 1 // as the elector of Machine Controller Manager releases it
 	}
 	lease.Spec.HolderIdentity, lease.Spec.LeaseDurationSeconds = &holder, &duration
 	lease.Spec.AcquireTime, lease.Spec.RenewTime = &now, &now
@@ -359,18 +359,18 @@ func (a *NamespaceLeases) write(ctx context.Context, which int, namespace string
 	}
 	switch {
 	case apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) || apierrors.IsNotFound(err):
-		return false, nil // the watch is about to show it
+		return false, nil // the watch will show the change
 	case apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause):
 		a.ends(namespace)
 		return true, nil
 	case err != nil:
 		return false, fmt.Errorf("write Lease %s/%s: %w", namespace, name, err)
 	}
-	klog.FromContext(ctx).Info("A Lease of Machine Controller Manager has changed hands", "namespace", namespace, "lease", name, "holder", holder)
+	klog.FromContext(ctx).Info("Changed holder of Machine Controller Manager's Lease", "namespace", namespace, "lease", name, "holder", holder)
 	return true, nil
 }
 
-// lookForRoots lists whether there is anything in a namespace that has or is a root.
+// lookForRoots lists whether a namespace has any root or any descendant of one.
 func (a *NamespaceLeases) lookForRoots(ctx context.Context, namespace string) (policy.Roots, error) {
 	for _, resource := range []string{"machinedeployments", "machinesets", "machines"} {
 		list, err := a.cfg.Metadata.Resource(v1alpha1.SchemeGroupVersion.WithResource(resource)).Namespace(namespace).

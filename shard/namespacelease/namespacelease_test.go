@@ -30,18 +30,18 @@ import (
 
 func TestMain(m *testing.M) { bubbles.Main(m) }
 
-// bench is an Alone before an API server with Leases that obeys field selectors and resourceVersions.
+// bench is NamespaceLeases with an API server for Leases that implements field selectors and resourceVersions.
 type bench struct {
 	t        *testing.T
 	client   *fake.Clientset
 	metadata *metadatafake.FakeMetadataClient
 	clock    *clocktesting.FakeClock
-	alone    *NamespaceLeases
+	leases   *NamespaceLeases
 
 	mu      sync.Mutex
 	version int
 	refused []string
-	closed  map[int]bool // slots that this replica does not hold
+	closed  map[int]bool // slots not held by this replica
 }
 
 func (b *bench) Admit(ctx context.Context, key Key) (context.Context, func(), bool) {
@@ -55,7 +55,7 @@ func nameOf(obj runtime.Object) fields.Set {
 	return fields.Set{metav1.ObjectNameField: lease.Name}
 }
 
-// serve makes the fake clientset behave, of Leases, as an API server does.
+// serve makes the fake clientset handle Leases as an API server does.
 func (b *bench) serve() {
 	b.client.PrependReactor("list", "leases", func(action clienttesting.Action) (bool, runtime.Object, error) {
 		list, _ := action.(clienttesting.ListAction)
@@ -74,7 +74,7 @@ func (b *bench) serve() {
 	versioned := func(action clienttesting.Action) (bool, runtime.Object, error) {
 		b.mu.Lock()
 		defer b.mu.Unlock()
-		write, _ := action.(clienttesting.UpdateAction) // a create is shaped alike
+		write, _ := action.(clienttesting.UpdateAction) // a create has the same methods
 		lease, _ := write.GetObject().(*coordinationv1.Lease)
 		stored, err := b.client.Tracker().Get(action.GetResource(), lease.Namespace, lease.Name)
 		if old, ok := stored.(*coordinationv1.Lease); err == nil && ok && old.ResourceVersion != lease.ResourceVersion {
@@ -88,8 +88,8 @@ func (b *bench) serve() {
 	b.client.PrependReactor("create", "leases", versioned)
 }
 
-// filtered is a watch of what the selector matches, each event of which comes as late as lag says. That of apimachinery
-// never ends if nobody takes its last event.
+// filtered is a watch of the objects that the selector matches, each event of which is delayed by lag. The watch of apimachinery
+// does not end while its last event is not received.
 func filtered(in watch.Interface, selector fields.Selector, lag func() time.Duration) watch.Interface {
 	events := make(chan watch.Event)
 	out := watch.NewProxyWatcher(events)
@@ -130,7 +130,7 @@ func newBench(t *testing.T, roots ...string) *bench {
 	}
 	b.serve()
 	var err error
-	b.alone, err = New(Config{
+	b.leases, err = New(Config{
 		Client: b.client, Metadata: b.metadata, Fleet: "fleet", SlotOf: func(string) int { return 3 }, Gate: b, Clock: b.clock,
 		Changed: func(string) {}, Refused: func(refused Key, other string) {
 			b.mu.Lock()
@@ -142,16 +142,16 @@ func newBench(t *testing.T, roots ...string) *bench {
 		t.Fatal(err)
 	}
 	ctx, stop := context.WithCancel(t.Context())
-	if err := b.alone.Start(ctx); err != nil {
+	if err := b.leases.Start(ctx); err != nil {
 		t.Fatal(err)
 	}
 	var running sync.WaitGroup
-	running.Go(func() { b.alone.Run(ctx) })
+	running.Go(func() { b.leases.Run(ctx) })
 	t.Cleanup(func() { stop(); running.Wait() })
 	return b
 }
 
-// root makes a root in the namespace n.
+// root creates a root in the namespace n.
 func (b *bench) root(name string) {
 	b.t.Helper()
 	meta := &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: name}}
@@ -160,22 +160,22 @@ func (b *bench) root(name string) {
 	}
 }
 
-// sees returns the Leases of n as the watch shows them.
+// sees returns the Leases of n in the watch's cache.
 func (b *bench) sees() [2]policy.Lease {
-	leases, _ := b.alone.see("n")
+	leases, _ := b.leases.see("n")
 	return leases
 }
 
-// served asks for slot 7 of n, and waits until nothing happens any more. It is for tests in a bubble.
+// served calls Served for slot 7 of n, and waits until no goroutine can continue. It is for tests in a bubble of synctest.
 func (b *bench) served(want bool) {
 	b.t.Helper()
-	if got := b.alone.Served("n", 7); got != want {
+	if got := b.leases.Served("n", 7); got != want {
 		b.t.Errorf("served: %t, want %t", got, want)
 	}
 	synctest.Wait()
 }
 
-// holds has somebody hold a Lease, or renew it.
+// holds makes a holder hold a Lease, or renew it.
 func (b *bench) holds(name, holder string) {
 	b.t.Helper()
 	leases, duration := b.client.CoordinationV1().Leases("n"), int32(15)
@@ -202,7 +202,7 @@ func (b *bench) holders() (holders [2]string) {
 	return holders
 }
 
-// becomes waits for a condition, and lets no time pass by the fleet's clock.
+// becomes waits for a condition, without advancing the fleet's clock.
 func (b *bench) becomes(what string, condition func() bool) {
 	b.t.Helper()
 	for end := time.Now().Add(10 * time.Second); !condition(); time.Sleep(time.Millisecond) {
@@ -212,16 +212,16 @@ func (b *bench) becomes(what string, condition func() bool) {
 	}
 }
 
-func TestAnEmptyNamespaceIsAskedForAndTaken(t *testing.T) {
+func TestFreeLeasesOfANamespaceAreAcquired(t *testing.T) {
 	b := newBench(t, "root")
-	if b.alone.Served("n", 7) {
-		t.Error("served before the Leases are ours")
+	if b.leases.Served("n", 7) {
+		t.Error("served before the fleet holds the Leases")
 	}
-	b.becomes("served", func() bool { return b.alone.Served("n", 7) })
+	b.becomes("served", func() bool { return b.leases.Served("n", 7) })
 	if got := b.holders(); got != [2]string{"fleet", "fleet"} {
 		t.Errorf("holders %q", got)
 	}
-	if len(b.refused) > 0 || b.alone.KeptOut("n") || b.alone.KeptOut("without-leases") {
+	if len(b.refused) > 0 || b.leases.KeptOut("n") || b.leases.KeptOut("without-leases") {
 		t.Errorf("refused: %v, or kept out", b.refused)
 	}
 }
@@ -234,24 +234,24 @@ func TestLiveHolderKeepsTheNamespace(t *testing.T) {
 		b.holds(v1alpha1.LeaseManager, "mcm")
 		version := strconv.Itoa(b.version)
 		b.becomes("the renewal", func() bool {
-			lease := b.alone.cached(0, "n")
+			lease := b.leases.cached(0, "n")
 			return lease.ResourceVersion == version && b.sees()[0].Since.Equal(b.clock.Now())
 		})
-		if b.clock.Step(2 * time.Second); b.alone.Served("n", 7) || !b.alone.KeptOut("n") {
-			t.Fatal("served beside another, or not kept out")
+		if b.clock.Step(2 * time.Second); b.leases.Served("n", 7) || !b.leases.KeptOut("n") {
+			t.Fatal("served although another manager holds the Leases, or not kept out")
 		}
 	}
-	b.alone.Served("n", 8) // another slot with a root
-	if want := []string{"n/slot 7 by mcm", "n/slot 8 by mcm"}; !slices.Equal(b.refused, want) || b.alone.CountRefused() != 1 {
+	b.leases.Served("n", 8) // another slot with a root
+	if want := []string{"n/slot 7 by mcm", "n/slot 8 by mcm"}; !slices.Equal(b.refused, want) || b.leases.CountRefused() != 1 {
 		t.Errorf("refused %v, want %v", b.refused, want)
 	}
 	b.becomes("taken when it has died", func() bool {
 		b.clock.Step(100 * time.Millisecond)
-		return b.alone.Served("n", 7)
+		return b.leases.Served("n", 7)
 	})
 }
 
-func TestANamespaceThatWasGivenUpIsServedAgain(t *testing.T) {
+func TestReleasedNamespaceIsServedAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t)
 		for _, name := range names() {
@@ -276,14 +276,14 @@ func TestANamespaceThatWasGivenUpIsServedAgain(t *testing.T) {
 	})
 }
 
-func TestANamespaceWhoseManagerDiedBeforeItHadRootsIsServed(t *testing.T) {
+func TestNamespaceWhoseManagerDiedBeforeItHadRootsIsServed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t)
 		for _, name := range names() {
 			b.holds(name, "mcm")
 		}
 		synctest.Wait()
-		b.clock.Step(policy.Unchanged) // the holder of the namespace's slot looks, and finds no roots
+		b.clock.Step(policy.Unchanged) // the holder of the namespace's slot lists roots and finds none
 		synctest.Wait()
 		if got := b.holders(); got != [2]string{"mcm", "mcm"} {
 			t.Errorf("taken without roots, by %q", got)
@@ -297,9 +297,9 @@ func TestANamespaceWhoseManagerDiedBeforeItHadRootsIsServed(t *testing.T) {
 	})
 }
 
-// Whoever has something to do in a namespace takes it when the other manager has died, although nothing changes then, it
-// does not ask again, and nobody holds the slot of the namespace's name.
-func TestTheLeasesOfAManagerThatDiesAreTakenAtTheirDeadline(t *testing.T) {
+// A replica with work in a namespace acquires its Leases when the other manager has died, although no event arrives then, Served is
+// not called again, and no replica holds the slot of the namespace's name.
+func TestLeasesOfADeadManagerAreAcquiredAtTheirDeadline(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t, "root")
 		b.mu.Lock()
@@ -308,7 +308,7 @@ func TestTheLeasesOfAManagerThatDiesAreTakenAtTheirDeadline(t *testing.T) {
 		b.holds(v1alpha1.LeaseManager, "mcm")
 		synctest.Wait()
 		b.served(false)
-		if b.alone.CountRefused() != 1 {
+		if b.leases.CountRefused() != 1 {
 			t.Error("not counted as refused")
 		}
 		b.clock.Step(policy.Unchanged - time.Millisecond)
@@ -321,29 +321,29 @@ func TestTheLeasesOfAManagerThatDiesAreTakenAtTheirDeadline(t *testing.T) {
 		if got := b.holders(); got != [2]string{"fleet", "fleet"} {
 			t.Errorf("holders at the deadline: %q", got)
 		}
-		if b.alone.CountRefused() > 0 {
+		if b.leases.CountRefused() > 0 {
 			t.Error("still counted as refused")
 		}
 	})
 }
 
-// Of a Lease that the watch has just shown nobody knows yet since when it is so.
-func TestALeaseThatWasRenewedThisMomentIsNotExpired(t *testing.T) {
+// The handler may not have recorded yet when a Lease was renewed that the cache already shows.
+func TestLeaseRenewedBeforeItsHandlerRunsIsNotExpired(t *testing.T) {
 	b := newBench(t)
 	b.holds(v1alpha1.LeaseManager, "mcm")
 	b.becomes("the Lease", func() bool { return b.sees()[0].Exists })
 	b.clock.Step(time.Hour)
-	renewed := b.alone.cached(0, "n").DeepCopy()
+	renewed := b.leases.cached(0, "n").DeepCopy()
 	renewed.ResourceVersion = "renewed"
-	if err := b.alone.informers[0].GetStore().Update(renewed); err != nil { // its handler has not run yet
+	if err := b.leases.informers[0].GetStore().Update(renewed); err != nil { // its handler has not run yet
 		t.Fatal(err)
 	}
-	if !b.alone.KeptOut("n") {
+	if !b.leases.KeptOut("n") {
 		t.Error("the Lease counts as expired")
 	}
 }
 
-func TestANamespaceOfTheSameNameAsOneThatEndedIsTaken(t *testing.T) {
+func TestNamespaceCreatedAnewIsServed(t *testing.T) {
 	b := newBench(t, "root")
 	ends := true
 	b.client.PrependReactor("create", "leases", func(clienttesting.Action) (bool, runtime.Object, error) {
@@ -353,7 +353,7 @@ func TestANamespaceOfTheSameNameAsOneThatEndedIsTaken(t *testing.T) {
 		refused.ErrStatus.Details.Causes = []metav1.StatusCause{{Type: corev1.NamespaceTerminatingCause}}
 		return ends, nil, refused
 	})
-	b.becomes("served to its end", func() bool { return b.alone.Served("n", 7) })
+	b.becomes("served to its end", func() bool { return b.leases.Served("n", 7) })
 	if got := b.holders(); got != [2]string{"", ""} {
 		t.Errorf("Leases were made where the namespace ends: %q", got)
 	}
@@ -361,21 +361,21 @@ func TestANamespaceOfTheSameNameAsOneThatEndedIsTaken(t *testing.T) {
 	ends = false
 	b.mu.Unlock()
 	b.becomes("taken", func() bool {
-		b.alone.Served("n", 7) // for as long as there is something to do
+		b.leases.Served("n", 7) // as long as there is work
 		b.clock.Step(time.Second)
 		return b.holders() == [2]string{"fleet", "fleet"}
 	})
 }
 
-func TestANamespaceWithoutRootsIsGivenUp(t *testing.T) {
+func TestNamespaceWithoutRootsIsReleased(t *testing.T) {
 	b := newBench(t)
 	for _, name := range names() {
 		b.holds(name, "fleet")
 	}
 	b.becomes("given up", func() bool { return b.holders() == [2]string{"", ""} })
-	b.becomes("seen to be given up", func() bool { return !b.alone.Served("n", 7) })
+	b.becomes("seen to be given up", func() bool { return !b.leases.Served("n", 7) })
 	b.clock.Step(time.Hour)
-	if b.alone.Served("n", 7) {
+	if b.leases.Served("n", 7) {
 		t.Error("served without Leases")
 	}
 }

@@ -29,15 +29,15 @@ import (
 )
 
 const (
-	// leaseWorlds is how many are generated, with the seeds 1, 2, 3 …: a failure names its own.
+	// leaseWorlds is the number of generated worlds, with the seeds 1, 2, 3 …: a failure names its own.
 	leaseWorlds = 200
 	worldSlots  = 4
-	// prompt is within what time a namespace is served whose Leases are free: watches lag by at most a second each.
+	// prompt is the time within which a namespace is served whose Leases are free: watches lag by at most a second each.
 	prompt = 5 * time.Second
 )
 
-// leaseWorld is a fleet of replicas, two namespaces with roots that come and go, a manager in each that comes and goes, and
-// hands that edit Leases.
+// leaseWorld is a fleet of replicas, two namespaces with roots that are created and deleted, a manager in each that starts and
+// stops, and a user who edits Leases.
 type leaseWorld struct {
 	t        *testing.T
 	dice     *rand.Rand
@@ -45,20 +45,20 @@ type leaseWorld struct {
 	metadata *metadatafake.FakeMetadataClient
 	replicas []*replica
 	roots    map[Key]bool
-	managers map[string]bool // the namespaces in which one lives
+	managers map[string]bool // the namespaces with a live manager
 
 	mu      sync.Mutex
 	version int
-	changed map[string]time.Time // of each Lease
-	writes  int                  // of the fleet
+	changed map[string]time.Time // time of the last change of each Lease
+	writes  int                  // number of writes of the fleet
 }
 
-// replica is what a process of the fleet does around an Alone: each root is asked for once, and again only after it was
-// turned away and the Leases have changed hands, or when its slot is opened.
+// replica is the caller of NamespaceLeases in a process of the fleet: it calls Served once for each root, and again only after
+// the root was rejected and the Leases have changed hands, or when its slot is opened.
 type replica struct {
 	world  *leaseWorld
 	client *fake.Clientset
-	alone  *NamespaceLeases
+	leases *NamespaceLeases
 
 	mu        sync.Mutex
 	open      map[int]bool
@@ -73,15 +73,15 @@ func (r *replica) Admit(ctx context.Context, key Key) (context.Context, func(), 
 	return ctx, func() {}, r.open[key.Slot] && !r.suspended
 }
 
-// enter is a pass of a root.
+// enter is a pass for a root.
 func (r *replica) enter(root Key) {
 	if _, _, ok := r.Admit(r.world.t.Context(), root); !ok {
 		return
 	}
 	r.mu.Lock()
-	r.waiting[root] = true // before it asks: what it waits for may come while it does
+	r.waiting[root] = true // before the call: the awaited change may happen during it
 	r.mu.Unlock()
-	if r.alone.Served(root.Namespace, root.Slot) {
+	if r.leases.Served(root.Namespace, root.Slot) {
 		r.mu.Lock()
 		delete(r.waiting, root)
 		r.served[root] = true
@@ -89,7 +89,7 @@ func (r *replica) enter(root Key) {
 	}
 }
 
-// handsChanged has the roots enter again that were turned away.
+// handsChanged enters the roots again that were rejected.
 func (r *replica) handsChanged(namespace string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -101,14 +101,14 @@ func (r *replica) handsChanged(namespace string) {
 	}
 }
 
-// opened has the roots of slots enter. The caller may hold no lock.
+// opened enters the roots of slots. The caller must not hold a lock.
 func (r *replica) opened(slots ...int) {
 	for root := range r.world.roots {
 		if slices.Contains(slots, root.Slot) {
 			go r.enter(root)
 		}
 	}
-	r.alone.Opened(slots)
+	r.leases.Opened(slots)
 }
 
 func (w *leaseWorld) holder(slot int) *replica {
@@ -122,7 +122,7 @@ func (w *leaseWorld) holder(slot int) *replica {
 
 func (w *leaseWorld) namespaces() []string { return []string{"0", "1"} } // each in the slot of that number
 
-// as is a client of the API server, whose watches lag.
+// as returns a client of the API server, whose watches lag.
 func (w *leaseWorld) as(who string, lag func() time.Duration) *fake.Clientset {
 	client := &fake.Clientset{}
 	client.PrependReactor("*", "leases", func(action clienttesting.Action) (bool, runtime.Object, error) {
@@ -136,7 +136,7 @@ func (w *leaseWorld) as(who string, lag func() time.Duration) *fake.Clientset {
 	return client
 }
 
-// answer is what the API server does with a request about Leases. A live manager is never to lose one.
+// answer is what the API server does with a request for Leases. A live manager must never lose one.
 func (w *leaseWorld) answer(who string, action clienttesting.Action) (bool, runtime.Object, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -148,7 +148,7 @@ func (w *leaseWorld) answer(who string, action clienttesting.Action) (bool, runt
 		})
 		return true, leases, err
 	}
-	if write, ok := action.(clienttesting.UpdateAction); ok { // a create is shaped alike
+	if write, ok := action.(clienttesting.UpdateAction); ok { // a create has the same methods
 		lease, _ := write.GetObject().(*coordinationv1.Lease)
 		name := lease.Namespace + "/" + lease.Name
 		stored, err := w.server.Get(action.GetResource(), lease.Namespace, lease.Name)
@@ -191,7 +191,7 @@ func newLeaseWorld(t *testing.T, seed uint64) *leaseWorld {
 		lag := time.Duration(w.dice.IntN(1000)) * time.Millisecond
 		r.client = w.as("fleet", func() time.Duration { return lag })
 		var err error
-		r.alone, err = New(Config{
+		r.leases, err = New(Config{
 			Client: r.client, Metadata: w.metadata, Fleet: "fleet", Gate: r, Clock: clock.RealClock{}, Changed: r.handsChanged,
 			SlotOf: func(namespace string) int { return int(namespace[0] - '0') },
 			Refused: func(refused Key, other string) {
@@ -203,10 +203,10 @@ func newLeaseWorld(t *testing.T, seed uint64) *leaseWorld {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := r.alone.Start(ctx); err != nil {
+		if err := r.leases.Start(ctx); err != nil {
 			t.Fatal(err)
 		}
-		running.Go(func() { r.alone.Run(ctx) })
+		running.Go(func() { r.leases.Run(ctx) })
 		w.replicas = append(w.replicas, r)
 	}
 	for slot := range worldSlots {
@@ -248,7 +248,7 @@ func (w *leaseWorld) manage(ctx context.Context, namespace string) {
 	}
 }
 
-// setManager has the manager of a namespace live or not. One that ends releases its Leases; one that dies does not.
+// setManager starts or stops the manager of a namespace. One that stops releases its Leases; one that dies does not.
 func (w *leaseWorld) setManager(namespace string, lives, releases bool) {
 	w.mu.Lock()
 	w.managers[namespace] = lives
@@ -258,7 +258,7 @@ func (w *leaseWorld) setManager(namespace string, lives, releases bool) {
 	}
 }
 
-// byHand empties Leases.
+// byHand clears the holder of Leases.
 func (w *leaseWorld) byHand(namespace string, which func(*coordinationv1.Lease) bool) {
 	leases, none := w.as("hand", nil).CoordinationV1().Leases(namespace), ""
 	for _, name := range names() {
@@ -271,7 +271,7 @@ func (w *leaseWorld) byHand(namespace string, which func(*coordinationv1.Lease) 
 	}
 }
 
-// handOver gives a slot to some replica, or to the same one once more.
+// handOver hands a slot over to some replica, or to the same one again.
 func (w *leaseWorld) handOver(slot int) {
 	next := w.replicas[w.dice.IntN(len(w.replicas))]
 	for _, r := range w.replicas {
@@ -287,7 +287,7 @@ func (w *leaseWorld) handOver(slot int) {
 	next.opened(slot)
 }
 
-// suspend has a replica do nothing for a while.
+// suspend stops a replica for a while.
 func (w *leaseWorld) suspend(r *replica, d time.Duration) {
 	set := func(suspended bool) (open []int) {
 		r.mu.Lock()
@@ -305,7 +305,7 @@ func (w *leaseWorld) suspend(r *replica, d time.Duration) {
 	r.opened(set(false)...)
 }
 
-// setRoot makes or deletes a root. Nobody learns of one that goes.
+// setRoot creates or deletes a root. No replica is notified of a deletion.
 func (w *leaseWorld) setRoot(root Key, exists bool) {
 	if w.roots[root] == exists {
 		return
@@ -331,7 +331,7 @@ func (w *leaseWorld) setRoot(root Key, exists bool) {
 	}
 }
 
-// act has something happen.
+// act executes a random action.
 func (w *leaseWorld) act() {
 	namespace := w.namespaces()[w.dice.IntN(2)]
 	switch root := (Key{namespace, w.dice.IntN(worldSlots)}); w.dice.IntN(8) {
@@ -351,7 +351,7 @@ func (w *leaseWorld) act() {
 		w.byHand(namespace, func(*coordinationv1.Lease) bool { return w.dice.IntN(2) == 0 })
 	case 7:
 		for _, name := range names() {
-			if w.dice.IntN(2) == 0 { // it may be missing
+			if w.dice.IntN(2) == 0 { // the Lease may be missing
 				_ = w.as("hand", nil).CoordinationV1().Leases(namespace).Delete(w.t.Context(), name, metav1.DeleteOptions{})
 			}
 		}
@@ -360,7 +360,7 @@ func (w *leaseWorld) act() {
 	time.Sleep(pause[w.dice.IntN(len(pause))])
 }
 
-// isServed fails unless namespaces with roots are the fleet's, for whoever holds the slots of the roots.
+// isServed fails unless the fleet holds the Leases of all namespaces with roots, and the holders of the roots' slots serve them.
 func (w *leaseWorld) isServed(when string) {
 	synctest.Wait()
 	for root := range w.roots {
@@ -385,8 +385,8 @@ func (w *leaseWorld) holders(namespace string) (holders [2]string) {
 	return holders
 }
 
-// Whatever has become of Leases, roots, slots and managers: once it is quiet a namespace with roots is served within seconds,
-// one without them is given up within ten minutes, and nothing is written but for that.
+// Whatever happens to Leases, roots, slots and managers: when changes stop, a namespace with roots is served within seconds, the
+// Leases of one without roots are released within ten minutes, and nothing else is written.
 func TestEveryNamespaceWithRootsIsServedInTheEnd(t *testing.T) {
 	for seed := range uint64(worlds.Some(leaseWorlds)) {
 		t.Run(fmt.Sprintf("seed %d", seed+1), func(t *testing.T) {
@@ -407,13 +407,13 @@ func TestEveryNamespaceWithRootsIsServedInTheEnd(t *testing.T) {
 						free = free && !w.roots[Key{namespace, slot}]
 					}
 					if got := w.holders(namespace); free && slices.Contains(got[:], "fleet") {
-						t.Errorf("namespace %s has no roots, and its Leases the holders %q", namespace, got)
+						t.Errorf("namespace %s has no roots, and its Leases have the holders %q", namespace, got)
 					}
 				}
 				before := w.writes
 				time.Sleep(time.Hour)
 				if w.writes != before {
-					t.Errorf("%d writes of Leases in an hour in which nothing happens", w.writes-before)
+					t.Errorf("%d writes of Leases in an hour without changes", w.writes-before)
 				}
 				for _, namespace := range w.namespaces() {
 					w.setRoot(Key{namespace, w.dice.IntN(worldSlots)}, true)

@@ -32,18 +32,19 @@ func inSlot(slot int) *metav1.ObjectMeta {
 	return &metav1.ObjectMeta{Labels: map[string]string{v1alpha1.LabelSlot: strconv.Itoa(slot)}}
 }
 
-// ledger is what handlers have heard of machines. It finds fault with what does not follow from what they knew.
+// ledger records the events that handlers received for machines. It fails the test for an event that does not follow from the
+// known version.
 type ledger struct {
 	t        *testing.T
 	mu       sync.Mutex
 	notes    []string
 	known    map[string]string // versions by name
-	gone     map[string]string // last versions of those that went although nobody dropped their slot
+	gone     map[string]string // last versions of machines that were removed although their slot was not dropped
 	dropping bool
-	mayLag   func(name string) bool // says of which objects old versions may come back; nil means of none
+	mayLag   func(name string) bool // reports whether an old version of an object may be cached again; nil means never
 }
 
-func (l *ledger) hear(before, after *v1alpha1.Machine) {
+func (l *ledger) record(before, after *v1alpha1.Machine) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	name, was, is := "", "", ""
@@ -74,7 +75,7 @@ func (l *ledger) hear(before, after *v1alpha1.Machine) {
 	}
 }
 
-// expect compares with what was heard since the last time, in no order.
+// expect compares the events since the last call, in any order.
 func (l *ledger) expect(want ...string) {
 	l.t.Helper()
 	l.mu.Lock()
@@ -82,30 +83,30 @@ func (l *ledger) expect(want ...string) {
 	slices.Sort(l.notes)
 	slices.Sort(want)
 	if diff := cmp.Diff(want, l.notes); diff != "" {
-		l.t.Errorf("heard: -want +got:\n%s", diff)
+		l.t.Errorf("received: -want +got:\n%s", diff)
 	}
 	l.notes = nil
 }
 
-// bench is a Set in front of a server, in a bubble.
+// bench is a Set with a server, in a bubble of synctest.
 type bench struct {
 	*testing.T
 	*server
 
-	set   *Set
-	view  *objectcache.View
-	heard *ledger
-	ready []int // slots that were told to be ready; read after synctest.Wait
+	set    *Set
+	view   *objectcache.View
+	events *ledger
+	ready  []int // slots that were reported as ready; read after synctest.Wait
 }
 
-// inBubble runs a test with machines and MachineSets.
+// inBubble runs a test with Machines and MachineSets.
 func inBubble(t *testing.T, f func(b *bench)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		s, client, _ := newServer(t)
 		b := &bench{T: t, server: s, view: objectcache.NewView()}
-		b.heard = &ledger{t: t, known: map[string]string{}, gone: map[string]string{}}
-		b.view.Machines.OnChange(b.heard.hear)
+		b.events = &ledger{t: t, known: map[string]string{}, gone: map[string]string{}}
+		b.view.Machines.OnChange(b.events.record)
 		api := client.MachineV1alpha1()
 		b.set = New(
 			clock.RealClock{},
@@ -132,12 +133,12 @@ func (b *bench) add(slots ...int) {
 	})
 }
 
-// drop loses slots.
+// drop drops slots.
 func (b *bench) drop(slots ...int) {
 	dropping := func(yes bool) {
-		b.heard.mu.Lock()
-		defer b.heard.mu.Unlock()
-		b.heard.dropping = yes
+		b.events.mu.Lock()
+		defer b.events.mu.Unlock()
+		b.events.dropping = yes
 	}
 	dropping(true)
 	b.set.Drop(slots)

@@ -17,34 +17,34 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/objectcache"
 )
 
-// lookAgain is how often every MachineClass is looked at that carries our finalizer: nobody tells the holder of a class
-// that another replica's last machine of it is gone.
+// lookAgain is the interval at which every MachineClass with our finalizer is reconciled: no event reports to the holder of
+// the class that the last machine of it on another replica was deleted.
 const lookAgain = 10 * time.Minute
 
-// ClassesConfig is what Classes need. All but Namespace are required.
+// ClassesConfig is the configuration of Classes. All fields but Namespace are required.
 type ClassesConfig struct {
 	Machines machineclient.MachineV1alpha1Interface
 	Metadata metadata.Interface
-	// View tells where objects are, and is given the classes.
+	// View has the objects of this replica, and stores the classes.
 	View *objectcache.View
-	// Namespace is the only one that is served; "" means all.
+	// Namespace is the only namespace that is served; "" means all.
 	Namespace string
-	// Look has a MachineClass reconciled soon, if its slot is held here.
+	// Look enqueues a MachineClass, if its slot is held by this replica.
 	Look  func(class types.NamespacedName)
 	Clock clock.WithTicker
 }
 
-// Classes shows a replica the MachineClasses of the namespaces in which it has objects, and has those looked at whose slot
-// it may hold: of all others that carry our finalizer it knows the names. Make one with NewClasses.
+// Classes caches the MachineClasses of the namespaces in which the replica has objects, and enqueues those whose slot it may
+// hold. Of all other classes that carry our finalizer it stores the names. NewClasses returns one.
 type Classes struct {
 	cfg   ClassesConfig
 	kick  chan struct{}
 	names *objectcache.Objects[*metav1.PartialObjectMetadata] // of all classes that carry our finalizer
 
 	mu      sync.Mutex
-	watched map[string]*classWatch // by namespace; changed by Run alone
-	changed map[string]bool        // namespaces whose first object may have come, or the last one gone
-	opened  bool                   // slots were, and their classes have not been looked at
+	watched map[string]*classWatch // by namespace; only Run changes it
+	changed map[string]bool        // namespaces whose first object may have been added, or the last one removed
+	opened  bool                   // slots were opened, and their classes have not been enqueued
 }
 
 // classWatch is the watch of a namespace's classes.
@@ -53,7 +53,7 @@ type classWatch struct {
 	ended chan struct{}
 }
 
-// NewClasses makes Classes. It is called before anything is fed to the View.
+// NewClasses returns Classes. It must be called before anything is stored in the View.
 func NewClasses(cfg ClassesConfig) *Classes {
 	c := &Classes{
 		cfg: cfg, kick: make(chan struct{}, 1), names: objectcache.New[*metav1.PartialObjectMetadata](),
@@ -71,7 +71,7 @@ func NewClasses(cfg ClassesConfig) *Classes {
 	return c
 }
 
-// follow notes the namespaces in which objects of a kind appear or go.
+// follow records the namespaces in which objects of a kind appear or are removed.
 func follow[T interface {
 	comparable
 	metav1.Object
@@ -104,7 +104,7 @@ func (c *Classes) note(namespace string) {
 	again(c.kick)
 }
 
-// Opened has all classes looked at: slots were opened, and the gate lets those in whose slot is held.
+// Opened enqueues all classes: slots were opened, and the gate admits the classes whose slot is held.
 func (c *Classes) Opened() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -112,7 +112,7 @@ func (c *Classes) Opened() {
 	again(c.kick)
 }
 
-// NamespaceChanged has the classes of a namespace looked at: the gate may let them in now.
+// NamespaceChanged enqueues the classes of a namespace: the gate may admit them now.
 func (c *Classes) NamespaceChanged(namespace string) {
 	for _, class := range c.names.In(namespace) {
 		c.cfg.Look(objectcache.Key(class))
@@ -144,15 +144,15 @@ func (c *Classes) Run(ctx context.Context) {
 	}
 }
 
-// nameOf keeps little more of a class than its name, and nothing of one that does not carry our finalizer.
+// nameOf keeps little more of a class than its name. A class without our finalizer is not stored.
 func nameOf(class *metav1.PartialObjectMetadata) (*metav1.PartialObjectMetadata, bool) {
 	return &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{
 		Namespace: class.Namespace, Name: class.Name, ResourceVersion: class.ResourceVersion,
 	}}, slices.Contains(class.Finalizers, v1alpha1.FinalizerName)
 }
 
-// lookAtAll has all classes looked at; the gate lets those in whose slot is held. Namespaces are looked at too: of
-// objects that go before anybody heard of them nothing is told.
+// lookAtAll enqueues all classes; the gate admits those whose slot is held. It also checks the namespaces again: no handler
+// is called for objects that are removed before their slot was opened.
 func (c *Classes) lookAtAll() {
 	c.mu.Lock()
 	c.opened = true
@@ -162,7 +162,7 @@ func (c *Classes) lookAtAll() {
 	c.mu.Unlock()
 }
 
-// step does what was noted.
+// step handles the recorded changes.
 func (c *Classes) step(ctx context.Context, running *sync.WaitGroup) {
 	c.mu.Lock()
 	changed, opened := c.changed, c.opened
@@ -183,7 +183,7 @@ func (c *Classes) step(ctx context.Context, running *sync.WaitGroup) {
 	}
 }
 
-// isServed says whether this replica has objects in a namespace.
+// isServed reports whether this replica has objects in a namespace.
 func (c *Classes) isServed(namespace string) bool {
 	view := c.cfg.View
 	return len(view.Deployments.In(namespace)) > 0 || len(view.Sets.In(namespace)) > 0 || len(view.Machines.In(namespace)) > 0
@@ -203,12 +203,12 @@ func (c *Classes) enter(ctx context.Context, namespace string, running *sync.Wai
 	})
 }
 
-// classes is where MachineClasses are put.
+// classes returns the store of MachineClasses.
 func (c *Classes) classes() shelf[*v1alpha1.MachineClass] {
 	return shelf[*v1alpha1.MachineClass]{all: c.cfg.View.Classes, undecodable: c.cfg.View.Undecodable.Classes}
 }
 
-// leave forgets the classes of a namespace.
+// leave removes the classes of a namespace.
 func (c *Classes) leave(namespace string) {
 	w := c.watched[namespace]
 	w.stop()
@@ -219,7 +219,7 @@ func (c *Classes) leave(namespace string) {
 	c.mu.Lock()
 	delete(c.watched, namespace)
 	c.mu.Unlock()
-	if c.isServed(namespace) { // it came back meanwhile, when it was still watched
+	if c.isServed(namespace) { // an object was added again while the watch still ran
 		c.note(namespace)
 	}
 }

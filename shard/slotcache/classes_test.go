@@ -17,15 +17,15 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/objectcache"
 )
 
-// classBench is Classes in front of a server, in a bubble.
+// classBench is Classes with a server, in a bubble of synctest.
 type classBench struct {
 	*testing.T
 	*server
 
-	classes *Classes
-	view    *objectcache.View
-	mu      sync.Mutex
-	looked  []string
+	classes  *Classes
+	view     *objectcache.View
+	mu       sync.Mutex
+	enqueued []string
 }
 
 func withClasses(t *testing.T, f func(b *classBench)) {
@@ -52,22 +52,22 @@ func withClasses(t *testing.T, f func(b *classBench)) {
 func (b *classBench) look(class types.NamespacedName) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.looked = append(b.looked, class.String())
+	b.enqueued = append(b.enqueued, class.String())
 }
 
-func (b *classBench) expectLooked(want ...string) {
+func (b *classBench) expectEnqueued(want ...string) {
 	b.Helper()
 	synctest.Wait()
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	slices.Sort(b.looked)
-	if !slices.Equal(b.looked, want) {
-		b.Errorf("looked at %v, want %v", b.looked, want)
+	slices.Sort(b.enqueued)
+	if !slices.Equal(b.enqueued, want) {
+		b.Errorf("enqueued %v, want %v", b.enqueued, want)
 	}
-	b.looked = nil
+	b.enqueued = nil
 }
 
-func (b *classBench) expectShown(want ...string) {
+func (b *classBench) expectStored(want ...string) {
 	b.Helper()
 	synctest.Wait()
 	var got []string
@@ -75,7 +75,7 @@ func (b *classBench) expectShown(want ...string) {
 		got = append(got, objectcache.Key(class).String())
 	}
 	if slices.Sort(got); !slices.Equal(got, want) {
-		b.Errorf("shown: %v, want %v", got, want)
+		b.Errorf("stored: %v, want %v", got, want)
 	}
 }
 
@@ -96,28 +96,28 @@ func TestClassesOfNamespacesWithObjects(t *testing.T) {
 	withClasses(t, func(b *classBench) {
 		b.putClass("a", false)
 		b.putClass("b", false)
-		b.expectShown()
+		b.expectStored()
 		b.view.Deployments.Apply(&v1alpha1.MachineDeployment{ObjectMeta: in("a")}, false)
-		b.expectShown("a/c")
+		b.expectStored("a/c")
 		b.view.Machines.Apply(&v1alpha1.Machine{ObjectMeta: in("a")}, false)
 		b.view.Sets.Apply(&v1alpha1.MachineSet{ObjectMeta: in("b")}, false)
-		b.expectShown("a/c", "b/c")
+		b.expectStored("a/c", "b/c")
 		b.view.Deployments.Remove(types.NamespacedName{Namespace: "a", Name: "x"}, "")
-		b.expectShown("a/c", "b/c")
+		b.expectStored("a/c", "b/c")
 		b.view.Machines.Remove(types.NamespacedName{Namespace: "a", Name: "x"}, "")
-		b.expectShown("b/c")
+		b.expectStored("b/c")
 		b.putClass("a", false)
-		b.expectShown("b/c")
+		b.expectStored("b/c")
 		b.view.Machines.Apply(&v1alpha1.Machine{ObjectMeta: in("a")}, false)
-		b.expectShown("a/c", "b/c")
+		b.expectStored("a/c", "b/c")
 		if got := b.watches()["machineclasses"]; got != 3 {
 			b.Errorf("%d watches, want one for each of 2 namespaces, and one for the names", got)
 		}
 	})
 }
 
-// Readers may have a class as soon as it is in the view: a list must not write to it after that.
-func TestAListDoesNotWriteToWhatItHasShown(t *testing.T) {
+// Readers may get a class as soon as it is in the view: a list must not write to it after that.
+func TestListDoesNotWriteToStoredObjects(t *testing.T) {
 	view := objectcache.NewView()
 	view.Classes.OnChange(func(_, after *v1alpha1.MachineClass) {
 		after.ManagedFields = []metav1.ManagedFieldsEntry{{Manager: "the reader"}}
@@ -131,52 +131,52 @@ func TestAListDoesNotWriteToWhatItHasShown(t *testing.T) {
 		t.Fatal(err)
 	}
 	if len(class.ManagedFields) != 1 {
-		t.Error("the list has written to the class after readers had it")
+		t.Error("the list wrote to the class after it was in the view")
 	}
 }
 
-// A slot may be lost before anybody has heard of its objects, after they have kept a namespace.
-func TestASilentObjectGoes(t *testing.T) {
+// A slot may be dropped before handlers were called for its objects, which were already the reason to watch a namespace.
+func TestNamespaceIsReleasedWhenAnObjectOfAnUnopenedSlotIsRemoved(t *testing.T) {
 	withClasses(t, func(b *classBench) {
 		b.putClass("a", false)
 		b.view.Sets.Apply(&v1alpha1.MachineSet{ObjectMeta: in("a")}, true)
 		b.view.Machines.Apply(&v1alpha1.Machine{ObjectMeta: in("a")}, false)
-		b.expectShown("a/c")
+		b.expectStored("a/c")
 		b.view.Machines.Remove(types.NamespacedName{Namespace: "a", Name: "x"}, "")
-		b.expectShown("a/c")
+		b.expectStored("a/c")
 		b.view.Sets.Remove(types.NamespacedName{Namespace: "a", Name: "x"}, "")
 		time.Sleep(lookAgain)
-		b.expectShown()
+		b.expectStored()
 	})
 }
 
-func TestClassesAreLookedAt(t *testing.T) {
+func TestClassesAreEnqueued(t *testing.T) {
 	withClasses(t, func(b *classBench) {
 		b.putClass("a", true)
 		b.putClass("b", false)
-		b.expectLooked("a/c")
+		b.expectEnqueued("a/c")
 		b.putClass("a", true)
-		b.expectLooked("a/c")
+		b.expectEnqueued("a/c")
 		b.classes.Opened()
-		b.expectLooked("a/c")
+		b.expectEnqueued("a/c")
 		time.Sleep(lookAgain)
-		b.expectLooked("a/c")
+		b.expectEnqueued("a/c")
 		b.putClass("a", false)
-		b.expectLooked("a/c")
+		b.expectEnqueued("a/c")
 		b.classes.Opened()
-		b.expectLooked()
+		b.expectEnqueued()
 		b.putClass("b", true)
-		b.expectLooked("b/c")
+		b.expectEnqueued("b/c")
 		b.classes.NamespaceChanged("a")
-		b.expectLooked()
+		b.expectEnqueued()
 		b.classes.NamespaceChanged("b")
-		b.expectLooked("b/c")
+		b.expectEnqueued("b/c")
 		names := b.classes.names.All()
 		if len(names) != 1 || len(names[0].Labels)+len(names[0].Finalizers) > 0 {
-			b.Errorf("kept: %v, want a name alone", names)
+			b.Errorf("stored: %v, want only a name", names)
 		}
 		b.put("machineclasses", types.NamespacedName{Namespace: "b", Name: "c"}, nil)
-		b.expectLooked("b/c")
-		b.expectShown()
+		b.expectEnqueued("b/c")
+		b.expectStored()
 	})
 }

@@ -15,20 +15,20 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/objectcache"
 )
 
-// grant is slots with one set of watches.
+// grant is a set of slots with one watch for each kind.
 type grant struct {
-	id   int   // tells grants apart, for ever
-	from []int // those that it takes over from
+	id   int   // unique in the process
+	from []int // IDs of the grants that it takes over from
 
 	// Guarded by the Set's mu:
-	slots    map[int]bool // that are still held
-	size     int          // how many there were
-	calls    []call       // to be told when it is ready
-	unsynced []string     // kinds that were not listed yet
+	slots    map[int]bool // slots that have not been dropped
+	size     int          // number of slots when the watches began
+	calls    []call       // called when the grant is ready
+	unsynced []string     // kinds that have not been listed yet
 	stop     context.CancelFunc
 }
 
-// call is the wish to be told when slots are ready.
+// call is a callback for when slots are ready.
 type call struct {
 	slots []int
 	ready func(slots []int)
@@ -49,10 +49,10 @@ func newGrant(id int, calls []call, from []*grant) *grant {
 	return g
 }
 
-// replaces says that the grant takes over from another one.
+// replaces reports whether the grant takes over from another one.
 func (g *grant) replaces(other *grant) bool { return slices.Contains(g.from, other.id) }
 
-// isThin says that a tenth of what the watches select is not ours any more.
+// isThin reports whether at least a tenth of the slots that the watches select have been dropped.
 func (g *grant) isThin() bool {
 	return len(g.slots) > 0 && (g.size-len(g.slots))*10 >= g.size && len(g.slots) < g.size
 }
@@ -66,15 +66,15 @@ func selector(slots map[int]bool) string {
 	return fmt.Sprintf("%s in (%s)", v1alpha1.LabelSlot, strings.Join(values, ","))
 }
 
-// backoff of a watch that fails: an API server that was away for a minute is looked at again after seconds.
+// backoff returns the backoff of a failing watch: an API server that was unavailable for a minute is tried again within seconds.
 func backoff() *wait.Backoff {
 	return &wait.Backoff{Duration: 100 * time.Millisecond, Factor: 2, Jitter: 0.5, Steps: 10, Cap: 5 * time.Second}
 }
 
-// page is how many objects a list asks for at a time.
+// page is the number of objects in one page of a list.
 const page = 500
 
-// watchOne lists and watches until ctx ends. All lists are in pages, those after a watch has broken off too.
+// watchOne lists and watches until ctx ends. All lists are paged, including those after a watch has ended.
 func watchOne(ctx context.Context, name string, from objectcache.Source, selector string, into cache.ReflectorStore) {
 	lists := &objectcache.ListerWatcher{Source: from, Selector: selector}
 	defer lists.End()

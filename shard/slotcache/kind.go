@@ -14,30 +14,30 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/objectversion"
 )
 
-// Kind is a kind of objects that grants watch. Make one with KindOf.
+// Kind is a kind of objects that grants watch. KindOf returns one.
 type Kind interface {
-	// watch lists and watches the objects of a grant until ctx ends; synced is called after the first list. It begins at
-	// once: from then on the events of a grant that takes over from none are those that count.
+	// watch lists and watches the objects of a grant until ctx ends; synced is called after the first list. If the grant takes
+	// over from no other, its events are used from the start.
 	watch(ctx context.Context, g *grant, synced func(), running *sync.WaitGroup)
 	open(slots []int)
 	drop(slots []int)
-	// called is the kind's name.
+	// called returns the kind's name.
 	called() string
 }
 
-// kind feeds the objects of one kind from all grants. Every object that it has fed is in a slot with a holder.
+// kind stores the objects of one kind from all grants. Every object that it has stored is in a slot with a holder.
 type kind[T metav1.Object] struct {
 	name string
 	from objectcache.Source
 	shelf[T]
 
 	mu     sync.Mutex
-	holder map[int]*sink[T] // whose events of a slot count
+	holder map[int]*sink[T] // the sink whose events are used, by slot
 	opened map[int]bool
 }
 
-// KindOf makes a Kind whose objects go to all, and those that cannot be decoded to undecodable; nobody else feeds these. The
-// name is for logs.
+// KindOf returns a Kind that stores its objects in all, and those that cannot be decoded in undecodable. There must be no
+// other writer of these. The name is for logs.
 func KindOf[T metav1.Object](name string, from objectcache.Source, all *objectcache.Objects[T], undecodable *objectcache.Objects[*decode.Failure]) Kind {
 	return &kind[T]{
 		name: name, from: from, shelf: shelf[T]{all: all, undecodable: undecodable}, holder: map[int]*sink[T]{}, opened: map[int]bool{},
@@ -83,18 +83,18 @@ func (k *kind[T]) drop(slots []int) {
 	}
 }
 
-// sink takes what one grant's reflector of the kind sees. Its fields are guarded by the kind's mu.
+// sink receives the events of one grant's reflector of the kind. Its fields are guarded by the kind's mu.
 type sink[T metav1.Object] struct {
 	*kind[T]
 	grant  *grant
 	synced func()
-	upTo   string // the newest version that it has seen
-	// past is, by slot, what the grant had seen that this one took over from. An event that is not newer was heard already,
-	// and what it shows may have gone since.
+	upTo   string // the newest version that it has received
+	// past is, by slot, the newest version that the previous grant had received when this one took over. An event that is not
+	// newer was handled already, and its object may have been deleted since.
 	past map[int]string
 }
 
-// slotOf reads the slot label; -1 is none.
+// slotOf returns the slot in the label; -1 if there is none.
 func slotOf(obj metav1.Object) int {
 	slot, err := strconv.Atoi(obj.GetLabels()[v1alpha1.LabelSlot])
 	if err != nil {
@@ -103,10 +103,10 @@ func slotOf(obj metav1.Object) int {
 	return slot
 }
 
-// Add takes in an object.
+// Add stores an object.
 func (s *sink[T]) Add(obj any) error { return s.Update(obj) }
 
-// Update takes in an object.
+// Update stores an object.
 func (s *sink[T]) Update(obj any) error {
 	seen, err := seenOf[T](obj)
 	if err != nil {
@@ -119,7 +119,7 @@ func (s *sink[T]) Update(obj any) error {
 	return nil
 }
 
-// apply takes in an object of one of the grant's slots, if it is still this grant that counts for it; s.mu is held.
+// apply stores an object of one of the grant's slots, if the events of that slot are taken from this grant; s.mu is held.
 func (s *sink[T]) apply(obj metav1.Object) {
 	slot := slotOf(obj)
 	past, tookOver := s.past[slot]
@@ -129,7 +129,7 @@ func (s *sink[T]) apply(obj metav1.Object) {
 	s.put(obj, !s.opened[slot])
 }
 
-// Delete takes in that an object was deleted, or left the grant's slots.
+// Delete removes an object that was deleted, or left the grant's slots.
 func (s *sink[T]) Delete(obj any) error {
 	seen, err := seenOf[T](obj)
 	if err != nil {
@@ -139,13 +139,13 @@ func (s *sink[T]) Delete(obj any) error {
 	defer s.mu.Unlock()
 	s.upTo = seen.GetResourceVersion()
 	key := objectcache.Key(seen)
-	if known, ok := s.get(key); ok && s.holder[slotOf(known)] == s { // else it is in another grant's slot by now
+	if known, ok := s.get(key); ok && s.holder[slotOf(known)] == s { // otherwise it is in a slot of another grant
 		s.remove(key, s.upTo)
 	}
 	return nil
 }
 
-// Replace takes in a list. What it does not have has gone, unless we know it to be newer than the list.
+// Replace stores a list. Objects that are not in it are removed, unless the stored version is newer than the list.
 func (s *sink[T]) Replace(list []any, version string) error {
 	seen := make([]metav1.Object, 0, len(list))
 	for _, obj := range list {
@@ -182,8 +182,8 @@ func (s *sink[T]) replace(list []metav1.Object, version string) {
 	}
 }
 
-// takeOver has the events of a merged grant count from now on, instead of those of the grants that it is made of. What
-// these have taken over themselves is older than its list, which began when they were ready.
+// takeOver switches to the events of a merged grant, from those of the grants that it replaces. The grants that these have
+// replaced are older than its list, which began after they were ready.
 func (s *sink[T]) takeOver() {
 	for slot, old := range s.holder {
 		if s.grant.replaces(old.grant) {

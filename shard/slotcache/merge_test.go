@@ -11,7 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// threeGrants are merged when nothing happens for a moment. Their slots are 1, 2 and 3, each with a machine.
+// threeGrants adds three grants, which are merged after a while without changes. Their slots are 1, 2 and 3, each with a machine.
 func (b *bench) threeGrants() {
 	for slot := 1; slot <= 3; slot++ {
 		b.put("machines", key(fmt.Sprint("m", slot)), inSlot(slot))
@@ -19,13 +19,13 @@ func (b *bench) threeGrants() {
 		within(moment)
 	}
 	b.expectWatches(3)
-	b.heard.expect("m1 >1", "m2 >2", "m3 >3")
+	b.events.expect("m1 >1", "m2 >2", "m3 >3")
 }
 
-const ofThree = "in (1,2,3)" // in the selector of the merged grant
+const ofThree = "in (1,2,3)" // part of the selector of the merged grant
 
-// The list of a merged grant may be older than what the grants that it takes over from have seen, and its watch begins
-// there.
+// The list of a merged grant may be older than what the grants that it replaces have received, and its watch begins at that
+// version.
 func TestAMergedGrantIsBehind(t *testing.T) {
 	inBubble(t, func(b *bench) {
 		b.threeGrants()
@@ -38,24 +38,24 @@ func TestAMergedGrantIsBehind(t *testing.T) {
 		b.put("machines", key("m3"), inSlot(1))
 		b.put("machines", key("m4"), inSlot(1))
 		synctest.Wait()
-		b.heard.notes = nil // they have heard all of it
+		b.events.notes = nil // the handlers have received all of these events
 		b.expectMachines(1, 2, 3)
 		release()
 		synctest.Wait()
 		b.expectWatches(1)
-		b.heard.expect()
+		b.events.expect()
 		releaseWatch()
 		synctest.Wait()
-		b.heard.expect()
+		b.events.expect()
 		b.put("machines", key("m2"), inSlot(2))
 		b.put("machines", key("m4"), nil)
 		synctest.Wait()
-		b.heard.expect("m2 6>9", "m4 8>")
+		b.events.expect("m2 6>9", "m4 8>")
 		b.expectMachines(1, 2, 3)
 	})
 }
 
-// The grants may be behind the list of the merged one that takes over from them.
+// The grants may be behind the list of the merged grant that replaces them.
 func TestAMergedGrantIsAhead(t *testing.T) {
 	inBubble(t, func(b *bench) {
 		b.threeGrants()
@@ -64,7 +64,7 @@ func TestAMergedGrantIsAhead(t *testing.T) {
 		b.put("machines", key("m1"), nil)
 		b.put("machines", key("m2"), inSlot(3))
 		within(settle + moment)
-		b.heard.expect("m1 1>", "m2 2>5")
+		b.events.expect("m1 1>", "m2 2>5")
 		b.expectMachines(1, 2, 3)
 	})
 }
@@ -77,7 +77,7 @@ func TestDroppedAndAddedWhileMerging(t *testing.T) {
 		b.drop(2)
 		b.add(2)
 		within(moment)
-		b.heard.expect("m2 2>", "m2 >2")
+		b.events.expect("m2 2>", "m2 >2")
 		b.put("machines", key("m2"), inSlot(2))
 		synctest.Wait()
 		release()
@@ -85,10 +85,10 @@ func TestDroppedAndAddedWhileMerging(t *testing.T) {
 		b.put("machines", key("m1"), inSlot(1))
 		b.put("machines", key("m2"), inSlot(2))
 		synctest.Wait()
-		b.heard.expect("m1 1>5", "m2 2>4", "m2 4>6")
+		b.events.expect("m1 1>5", "m2 2>4", "m2 4>6")
 		b.expectMachines(1, 2, 3)
 		within(2 * calm)
-		b.heard.expect()
+		b.events.expect()
 		b.expectWatches(1)
 		if want := []int{1, 2, 3, 2}; !slices.Equal(b.ready, want) {
 			b.Errorf("ready: %v, want %v", b.ready, want)
@@ -116,7 +116,7 @@ func TestAllDroppedWhileMerging(t *testing.T) {
 	})
 }
 
-func TestTheServerIsAwayWhileMerging(t *testing.T) {
+func TestServerIsUnavailableWhileMerging(t *testing.T) {
 	inBubble(t, func(b *bench) {
 		b.threeGrants()
 		b.change(func() { b.away = true })
@@ -125,22 +125,22 @@ func TestTheServerIsAwayWhileMerging(t *testing.T) {
 		b.drop(3)
 		b.add(3, 4)
 		within(time.Minute)
-		b.heard.expect("m3 3>")
+		b.events.expect("m3 3>")
 		b.put("machines", key("m1"), nil)
 		b.put("machines", key("m4"), inSlot(4))
 		b.change(func() { b.away = false })
 		within(time.Minute)
 		b.expectMachines(1, 2, 3, 4)
-		b.heard.expect("m1 1>", "m3 >3", "m4 >5")
+		b.events.expect("m1 1>", "m3 >3", "m4 >5")
 		within(2 * calm)
-		b.heard.expect()
+		b.events.expect()
 		b.expectWatches(1)
 	})
 }
 
-// Slots come and go while grants merge, machines are written all the time, and everything takes its time on the wire.
-// The ledger finds what is doubled; what is lost is missing in the end.
-func TestUnderLoad(t *testing.T) {
+// Slots are acquired and dropped while grants merge, machines are written all the time, and every answer is delayed. The ledger
+// finds duplicate events; missing events are found by the comparison at the end.
+func TestCacheIsCompleteUnderLoad(t *testing.T) {
 	for seed := range uint64(20) {
 		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
 			inBubble(t, func(b *bench) { b.load(rand.New(rand.NewPCG(seed, 0))) })
@@ -152,7 +152,7 @@ const loadSlots, loadMachines = 24, 60
 
 func (b *bench) load(random *rand.Rand) {
 	b.delay = func() time.Duration { return rand.N(60 * time.Millisecond) }
-	b.heard.mayLag = func(name string) bool { return name[0] == 'w' }
+	b.events.mayLag = func(name string) bool { return name[0] == 'w' }
 	held, exists := map[int]bool{}, map[types.NamespacedName]bool{}
 	for range 1500 {
 		machine := random.IntN(loadMachines)

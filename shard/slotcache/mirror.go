@@ -7,24 +7,24 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/objectcache"
 )
 
-// mirror takes in what one watch shows, whatever its slot.
+// mirror stores the objects of one watch, whatever their slots.
 type mirror[T metav1.Object] struct {
 	shelf[T]
 
-	mine func() []metav1.Object        // those that this watch shows
-	keep func(obj T) (kept T, is bool) // makes an object small, and says whether it is kept; nil keeps all
+	mine func() []metav1.Object        // the stored objects of this watch
+	keep func(obj T) (kept T, is bool) // returns a reduced object and whether it is stored; nil stores all
 }
 
-// Add takes in an object.
+// Add stores an object.
 func (m *mirror[T]) Add(obj any) error { return m.Update(obj) }
 
-// Update takes in an object.
+// Update stores an object.
 func (m *mirror[T]) Update(obj any) error {
 	_, err := m.take(obj)
 	return err
 }
 
-// take takes in an object and returns its key. The object is not touched afterwards: others read it from then on.
+// take stores an object and returns its key. The object is not changed afterwards, because others read it from then on.
 func (m *mirror[T]) take(obj any) (types.NamespacedName, error) {
 	seen, err := seenOf[T](obj)
 	if err != nil {
@@ -43,7 +43,7 @@ func (m *mirror[T]) take(obj any) (types.NamespacedName, error) {
 	return key, nil
 }
 
-// Delete takes in that an object has gone.
+// Delete removes an object.
 func (m *mirror[T]) Delete(obj any) error {
 	seen, err := seenOf[T](obj)
 	if err != nil {
@@ -53,7 +53,7 @@ func (m *mirror[T]) Delete(obj any) error {
 	return nil
 }
 
-// Replace takes in a list.
+// Replace stores a list, and removes the objects that are not in it.
 func (m *mirror[T]) Replace(list []any, _ string) error {
 	listed := map[types.NamespacedName]bool{}
 	for _, obj := range list {

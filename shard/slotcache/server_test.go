@@ -28,32 +28,32 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/decode"
 )
 
-// server is as much of an API server as grants need: lists in pages, watches, label selectors. Of the objects it knows the
-// metadata, and keeps a spec. It refuses streaming lists. Its network is in memory, so that it can be in a bubble of synctest.
+// server implements the parts of the API server that grants need: paged lists, watches, label selectors. It stores the metadata
+// and the spec of objects. It rejects streaming lists. Its network is in memory, so that it can run in a bubble of synctest.
 type server struct {
-	// delay, if set, is how long an answer or an event is on its way.
+	// delay, if set, returns the delay of an answer or an event.
 	delay func() time.Duration
 
 	mu      sync.Mutex
 	now     map[string]map[types.NamespacedName]*stored // objects by kind
-	history []change                                    // what led there; the version after change i is i+1
+	history []change                                    // all changes; the version after change i is i+1
 	news    chan struct{}                               // closed when something has changed
-	old     int                                         // version of lists that may be old; 0 means none is
+	old     int                                         // version of lists that need not be consistent; 0 means the newest
 	away    bool
-	held    map[string]bool // verb and selector of what does not get through
+	held    map[string]bool // verb and selector of requests that are blocked
 	open    map[string]int  // watches, by kind
 	most    int             // watches at a time, of all kinds
-	lists   int             // pages that were asked for
-	streams int             // lists that were to be streamed
+	lists   int             // requested pages
+	streams int             // requested streaming lists
 	closed  chan struct{}   // ends the watches
 }
 
-// stored is an object. Its spec is whatever was written.
+// stored is an object. Its spec is stored as it was written.
 type stored struct {
 	metav1.PartialObjectMetadata
 
 	Spec json.RawMessage `json:"spec,omitempty"`
-	// NodeTemplate is of MachineClasses, which have no spec.
+	// NodeTemplate is set for MachineClasses, which have no spec.
 	NodeTemplate json.RawMessage `json:"nodeTemplate,omitempty"`
 }
 
@@ -111,12 +111,12 @@ func newServer(t *testing.T) (*server, machineclientset.Interface, metadata.Inte
 	return s, machineclientset.New(machines), names
 }
 
-// put writes an object, or deletes it when there is no content, and returns the version.
+// put writes an object, or deletes it if there is no content, and returns the version.
 func (s *server) put(kind string, key types.NamespacedName, content *metav1.ObjectMeta) int {
 	return s.putSpec(kind, key, content, "{}")
 }
 
-// putSpec is put with a spec, or of a MachineClass with a nodeTemplate, which is not looked at.
+// putSpec is put with a spec, or with a nodeTemplate for a MachineClass. Neither is validated.
 func (s *server) putSpec(kind string, key types.NamespacedName, content *metav1.ObjectMeta, spec string) int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -138,7 +138,7 @@ func (s *server) putSpec(kind string, key types.NamespacedName, content *metav1.
 	return len(s.history)
 }
 
-// wake has everybody who waits look again; s.mu is held.
+// wake wakes all waiting requests; s.mu is held.
 func (s *server) wake() {
 	close(s.news)
 	s.news = make(chan struct{})
@@ -152,7 +152,7 @@ func (s *server) change(f func()) {
 	s.wake()
 }
 
-// hold keeps from getting through what has the verb and a selector with the text, until release is called.
+// hold blocks requests with the verb and with a selector that contains the text, until release is called.
 func (s *server) hold(verb, selector string) (release func()) {
 	s.change(func() { s.held[verb+" "+selector] = true })
 	return func() { s.change(func() { delete(s.held, verb+" "+selector) }) }
@@ -166,7 +166,7 @@ func (s *server) breakOff() {
 	})
 }
 
-// state is what there was of a kind at a version; s.mu is held.
+// state returns the objects of a kind at a version; s.mu is held.
 func (s *server) state(kind string, version int) map[types.NamespacedName]*stored {
 	objs := map[types.NamespacedName]*stored{}
 	for _, c := range s.history[:version] {
@@ -181,7 +181,7 @@ func (s *server) state(kind string, version int) map[types.NamespacedName]*store
 	return objs
 }
 
-// truth is the versions of all objects of a kind that are in the slots: of those that decode, and of the others.
+// truth returns the versions of all objects of a kind in the slots: of those that can be decoded, and of the others.
 func (s *server) truth(kind string, slots ...int) (versions, bad map[string]string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -198,7 +198,7 @@ func (s *server) truth(kind string, slots ...int) (versions, bad map[string]stri
 	return versions, bad
 }
 
-// watches says how many are open.
+// watches returns the number of open watches by kind.
 func (s *server) watches() map[string]int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -223,7 +223,7 @@ func (r *request) refuse(code int, reason metav1.StatusReason) {
 	r.send(metav1.Status{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Status"}, Status: "Failure", Code: int32(code), Reason: reason})
 }
 
-// Header is that of the answer.
+// Header returns the header of the answer.
 func (r *request) Header() http.Header { return r.ResponseWriter.Header() }
 
 func (r *request) send(answer any) {
@@ -262,7 +262,7 @@ func (s *server) ServeHTTP(w http.ResponseWriter, web *http.Request) {
 	}
 }
 
-// list answers with a page. Its continue token is a version, and the offset in it.
+// list answers with a page. Its continue token is a version and the offset.
 func (s *server) list(r *request) {
 	query := r.URL.Query()
 	limit, _ := strconv.Atoi(query.Get("limit"))
@@ -306,7 +306,7 @@ func (s *server) list(r *request) {
 	r.send(answer)
 }
 
-// getThrough waits until an answer has got through; false means that the request has ended.
+// getThrough waits until an answer may be sent; false means that the request has ended.
 func (s *server) getThrough(r *request, verb string) bool {
 	if s.delay != nil {
 		select {
@@ -335,7 +335,7 @@ func (s *server) getThrough(r *request, verb string) bool {
 	}
 }
 
-// count notes how many watches there are.
+// count updates the largest number of watches.
 func (s *server) count() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -346,14 +346,14 @@ func (s *server) count() {
 	s.most = max(s.most, all)
 }
 
-// watch sends what has changed since a version, and then what changes.
+// watch sends the changes since a version, and then each new change.
 func (s *server) watch(r *request) {
 	seen, _ := strconv.Atoi(r.URL.Query().Get("resourceVersion"))
 	s.mu.Lock()
 	s.open[r.kind]++
 	closed := s.closed
 	s.mu.Unlock()
-	time.AfterFunc(1, s.count) // in a bubble: when those that were given up for this one have ended
+	time.AfterFunc(1, s.count) // in a bubble: after the watches that this one replaces have ended
 	defer func() {
 		s.mu.Lock()
 		defer s.mu.Unlock()
@@ -384,7 +384,7 @@ func (s *server) watch(r *request) {
 	}
 }
 
-// event is what a watch hears of a change: an object that leaves is shown as it was before, with the new version.
+// event returns what a watch sends for a change: an object that leaves is sent in its old state with the new version.
 func (r *request) event(c change, version int) (what string, obj *stored) {
 	if c.kind != r.kind {
 		return "", nil

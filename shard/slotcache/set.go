@@ -12,41 +12,41 @@ import (
 )
 
 const (
-	// gather is how long slots that are acquired are collected for one grant: long enough for those that come together,
-	// and little of the half second that a hand-over may take.
+	// gather is how long acquired slots are collected for one grant: long enough for slots that are acquired together, and
+	// short compared with the half second that a hand-over may take.
 	gather = 25 * time.Millisecond
-	// settle is for how long nothing is acquired or lost before grants are merged, so that one merge does for a whole move.
+	// settle is the time without acquired or lost slots before grants are merged, so that one merge suffices for a rebalancing.
 	settle = time.Second
-	// calm is for how long nothing is acquired or lost before all grants become one, which costs a list of everything.
+	// calm is the time without acquired or lost slots before all grants become one, which costs a list of all objects.
 	calm = time.Minute
-	// most is how many grants there are at a time, a merged one that is not ready yet included.
+	// most is the maximum number of grants at a time, including a merged one that is not ready yet.
 	most = 8
-	// mergeAt is from how many grants on they are merged before that.
+	// mergeAt is the number of grants from which they are merged before that.
 	mergeAt = 3
 )
 
-// Set is all grants of a replica. Make one with New.
+// Set is all grants of a replica. New returns one.
 type Set struct {
 	kinds []Kind
 	clock clock.WithTicker
 	kick  chan struct{}
 
 	mu      sync.Mutex
-	made    int // grants, ever
+	made    int // number of grants so far
 	grants  []*grant
-	merged  *grant    // that is not ready yet; it is among grants
+	merged  *grant    // not ready yet; it is also in grants
 	pending []call    // slots that have no grant yet
-	since   time.Time // of the first of them
+	since   time.Time // when the first of them was added
 	changed time.Time // when slots were last acquired or lost
 }
 
-// New makes a Set without slots.
+// New returns a Set without slots.
 func New(c clock.WithTicker, kinds ...Kind) *Set {
 	return &Set{kinds: kinds, clock: c, kick: make(chan struct{}, 1)}
 }
 
-// Add begins to watch the objects of slots, and returns at once. ready is called when all of them are there, with those
-// of the slots that were not dropped meanwhile.
+// Add begins to watch the objects of slots, and returns at once. ready is called when all of them are cached, with those of
+// the slots that were not dropped meanwhile.
 func (s *Set) Add(slots []int, ready func(slots []int)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -58,14 +58,14 @@ func (s *Set) Add(slots []int, ready func(slots []int)) {
 	again(s.kick)
 }
 
-// Open has the handlers hear of the objects of the slots, and of what becomes of them from now on.
+// Open calls the handlers for the objects of the slots, and for their changes from now on.
 func (s *Set) Open(slots []int) {
 	for _, k := range s.kinds {
 		k.open(slots)
 	}
 }
 
-// Drop forgets the objects of slots. When it returns they are gone.
+// Drop removes the objects of slots, before it returns.
 func (s *Set) Drop(slots []int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -91,7 +91,7 @@ func without(slots, lost []int) []int {
 	return slices.DeleteFunc(slots, func(slot int) bool { return slices.Contains(lost, slot) })
 }
 
-// Grants returns the slots of each grant, for people to look at.
+// Grants returns the slots of each grant, for debugging.
 func (s *Set) Grants() [][]int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -102,8 +102,8 @@ func (s *Set) Grants() [][]int {
 	return all
 }
 
-// Unlisted returns, by slot that is not ready yet, a kind of objects that was not listed; "" while the list of all kinds has
-// not begun.
+// Unlisted returns, for each slot that is not ready yet, a kind of objects that has not been listed; "" while no list has
+// begun.
 func (s *Set) Unlisted() map[int]string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -124,7 +124,7 @@ func (s *Set) Unlisted() map[int]string {
 	return unlisted
 }
 
-// again wakes who waits for kick, now or when it waits again.
+// again wakes the receiver of kick, now or when it waits the next time.
 func again(kick chan<- struct{}) {
 	select {
 	case kick <- struct{}{}:
@@ -150,7 +150,7 @@ func (s *Set) Run(ctx context.Context) {
 	}
 }
 
-// step does what is due, and says after what time there may be more to do.
+// step does what is due, and returns the time until the next step.
 func (s *Set) step(ctx context.Context, running *sync.WaitGroup) (wake time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -166,7 +166,7 @@ func (s *Set) step(ctx context.Context, running *sync.WaitGroup) (wake time.Dura
 		}
 	}
 	if s.merged != nil {
-		return wake // what comes next is done when it is ready
+		return wake // the next step follows when it is ready
 	}
 	quiet := now.Sub(s.changed)
 	from := s.mergeable(quiet >= calm)
@@ -196,12 +196,11 @@ func (s *Set) endIdle() {
 	})
 }
 
-// mergeable returns the grants that should become one, if there are any: thin ones, and small ones where there are many;
-// or all.
+// mergeable returns the grants that should become one, if any: thin ones, and small ones if there are many grants; or all.
 func (s *Set) mergeable(all bool) (from []*grant) {
 	ready := slices.DeleteFunc(slices.Clone(s.grants), func(g *grant) bool { return len(g.unsynced) > 0 })
 	slices.SortStableFunc(ready, func(a, b *grant) int { return cmp.Compare(len(a.slots), len(b.slots)) })
-	small := 0 // how many of the smallest are merged: the next one is spared while it is larger than all of them
+	small := 0 // number of the smallest that are merged; the next one is excluded while it is larger than all of them
 	switch {
 	case all && len(ready) > 1:
 		small = len(ready)
@@ -228,7 +227,7 @@ func (s *Set) newGrant(calls []call, from []*grant) *grant {
 	return newGrant(s.made, calls, from)
 }
 
-// start begins to watch for a grant, unless all of its slots were dropped again; s.mu is held.
+// start begins the watches of a grant, unless all of its slots were dropped; s.mu is held.
 func (s *Set) start(ctx context.Context, g *grant, running *sync.WaitGroup) {
 	if len(g.slots) == 0 {
 		return
@@ -243,8 +242,8 @@ func (s *Set) start(ctx context.Context, g *grant, running *sync.WaitGroup) {
 	}
 }
 
-// synced takes in that one more kind of a grant was listed. When it was the last one, the slots are ready, or the grants
-// that it takes over from end.
+// synced records that one more kind of a grant was listed. After the last one, the slots are ready, or the grants that it
+// takes over from end.
 func (s *Set) synced(g *grant, kind string) {
 	s.mu.Lock()
 	g.unsynced = slices.DeleteFunc(g.unsynced, func(other string) bool { return other == kind })

@@ -11,13 +11,13 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// within lets time go by, and everything that is due happen.
+// within advances the time, and waits until everything that is due has happened.
 func within(d time.Duration) {
 	time.Sleep(d)
 	synctest.Wait()
 }
 
-// moment is enough for a grant to come up where nothing is delayed.
+// moment is enough time for a grant to become ready where nothing is delayed.
 const moment = 2 * gather
 
 func (b *bench) expectMachines(slots ...int) {
@@ -30,7 +30,7 @@ func (b *bench) expectMachines(slots ...int) {
 	if diff := cmp.Diff(want, got); diff != "" {
 		b.Errorf("machines: -want +got:\n%s", diff)
 	}
-	if diff := cmp.Diff(want, b.heard.known); diff != "" {
+	if diff := cmp.Diff(want, b.events.known); diff != "" {
 		b.Errorf("known to handlers: -want +got:\n%s", diff)
 	}
 	got = map[string]string{}
@@ -49,7 +49,7 @@ func (b *bench) expectWatches(want int) {
 	}
 }
 
-// An API server may answer from a cache that is behind, unless it is asked for what is true now.
+// An API server may answer a list from a cache that is behind, unless the list is consistent.
 func TestListsAreConsistent(t *testing.T) {
 	inBubble(t, func(b *bench) {
 		b.old = b.put("machines", key("deleted"), inSlot(1))
@@ -59,7 +59,7 @@ func TestListsAreConsistent(t *testing.T) {
 		b.add(1)
 		within(moment)
 		b.expectMachines(1)
-		b.heard.expect("m >3")
+		b.events.expect("m >3")
 		b.put("machines", key("m"), inSlot(1))
 		b.change(func() { b.away = true })
 		b.breakOff()
@@ -69,13 +69,13 @@ func TestListsAreConsistent(t *testing.T) {
 		within(time.Minute)
 		b.expectMachines(1)
 		if b.streams > 0 {
-			b.Errorf("%d lists were to be streamed", b.streams)
+			b.Errorf("%d streaming lists were requested, want none", b.streams)
 		}
 	})
 }
 
-// Those of a grant whose first list was short, too.
-func TestListsComeInPages(t *testing.T) {
+// This includes the lists of a grant whose first list was short.
+func TestListsArePaged(t *testing.T) {
 	inBubble(t, func(b *bench) {
 		b.put("machines", key("first"), inSlot(1))
 		b.add(1)
@@ -115,7 +115,7 @@ func TestManagedFieldsAreDropped(t *testing.T) {
 	})
 }
 
-func TestSilentUntilOpen(t *testing.T) {
+func TestHandlersAreNotCalledBeforeOpen(t *testing.T) {
 	inBubble(t, func(b *bench) {
 		b.put("machines", key("m"), inSlot(1))
 		b.set.Add([]int{1}, func([]int) {})
@@ -123,34 +123,34 @@ func TestSilentUntilOpen(t *testing.T) {
 		b.put("machines", key("m"), inSlot(1))
 		b.put("machines", key("new"), inSlot(1))
 		synctest.Wait()
-		b.heard.expect()
+		b.events.expect()
 		if len(b.view.Machines.Of(1)) != 2 {
-			b.Error("what is silent cannot be read")
+			b.Error("an object of a slot that is not open cannot be read")
 		}
 		b.set.Open([]int{1})
-		b.heard.expect("m >2", "new >3")
+		b.events.expect("m >2", "new >3")
 		b.set.Open([]int{1})
-		b.heard.expect("m >2", "new >3")
+		b.events.expect("m >2", "new >3")
 		b.put("machines", key("m"), inSlot(1))
 		synctest.Wait()
-		b.heard.expect("m 2>4")
+		b.events.expect("m 2>4")
 		b.expectMachines(1)
 	})
 }
 
-func TestDropIsImmediate(t *testing.T) {
+func TestDropRemovesObjectsAtOnce(t *testing.T) {
 	inBubble(t, func(b *bench) {
 		b.put("machines", key("a"), inSlot(1))
 		b.put("machines", key("b"), inSlot(2))
 		b.add(1, 2)
 		within(moment)
-		b.heard.expect("a >1", "b >2")
+		b.events.expect("a >1", "b >2")
 		b.drop(1)
-		b.heard.expect("a 1>")
+		b.events.expect("a 1>")
 		b.expectMachines(2)
 		b.put("machines", key("a"), inSlot(1))
 		synctest.Wait()
-		b.heard.expect()
+		b.events.expect()
 		b.drop(2)
 		b.expectMachines()
 		within(moment)
@@ -158,8 +158,8 @@ func TestDropIsImmediate(t *testing.T) {
 	})
 }
 
-// Those who drop slots do not want to hear that these are ready.
-func TestDroppedBeforeReady(t *testing.T) {
+// The callback of Add must not get slots that were dropped meanwhile.
+func TestSlotsDroppedBeforeReadyAreNotReported(t *testing.T) {
 	inBubble(t, func(b *bench) {
 		release := b.hold("list", "")
 		b.add(1, 2, 3)
@@ -180,14 +180,14 @@ func TestDroppedBeforeReady(t *testing.T) {
 	})
 }
 
-// An object is given to another slot of ours, and the watches of the two grants show it in either order.
-func TestMovesBetweenGrants(t *testing.T) {
+// An object moves to another slot of this replica, and the watches of the two grants show it in either order.
+func TestObjectMovesBetweenGrants(t *testing.T) {
 	for name, tc := range map[string]struct {
-		late  int
-		heard []string
+		late   int
+		events []string
 	}{
-		"it leaves first":  {late: 2, heard: []string{"m 1>", "m >2"}},
-		"it appears first": {late: 1, heard: []string{"m 1>2"}},
+		"it leaves first":  {late: 2, events: []string{"m 1>", "m >2"}},
+		"it appears first": {late: 1, events: []string{"m 1>2"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, func(b *bench) {
@@ -197,46 +197,46 @@ func TestMovesBetweenGrants(t *testing.T) {
 				b.add(2)
 				within(moment)
 				b.expectWatches(2)
-				b.heard.expect("m >1")
+				b.events.expect("m >1")
 				release := b.hold("watch", fmt.Sprintf("in (%d)", tc.late))
 				b.put("machines", key("m"), inSlot(2))
 				synctest.Wait()
 				release()
 				synctest.Wait()
-				b.heard.expect(tc.heard...)
+				b.events.expect(tc.events...)
 				b.expectMachines(1, 2)
 			})
 		})
 	}
 }
 
-// Nobody hears of an object in a slot that is not open, even if it was in one that is, and the other way round.
-func TestMovesBetweenOpenAndSilent(t *testing.T) {
+// Handlers get no event for an object in a slot that is not open, even if it was in an open slot before, and vice versa.
+func TestObjectMovesBetweenOpenAndUnopenedSlots(t *testing.T) {
 	inBubble(t, func(b *bench) {
 		b.add(1)
 		within(moment)
 		b.set.Add([]int{2}, func([]int) {})
-		b.put("machines", key("goes"), inSlot(1))
-		b.put("machines", key("comes"), inSlot(2))
+		b.put("machines", key("leaves"), inSlot(1))
+		b.put("machines", key("enters"), inSlot(2))
 		within(moment)
-		b.heard.expect("goes >1")
+		b.events.expect("leaves >1")
 		release := b.hold("watch", "in (1)") // appears in the other before it leaves
-		b.put("machines", key("goes"), inSlot(2))
+		b.put("machines", key("leaves"), inSlot(2))
 		synctest.Wait()
 		release()
 		release = b.hold("watch", "in (2)")
-		b.put("machines", key("comes"), inSlot(1))
+		b.put("machines", key("enters"), inSlot(1))
 		synctest.Wait()
 		release()
 		synctest.Wait()
-		b.heard.expect("goes 1>", "comes >4")
+		b.events.expect("leaves 1>", "enters >4")
 		b.set.Open([]int{2})
-		b.heard.expect("goes >3")
+		b.events.expect("leaves >3")
 		b.expectMachines(1, 2)
 	})
 }
 
-func TestWhatComesWithinAMomentIsOneGrant(t *testing.T) {
+func TestSlotsAcquiredTogetherShareAGrant(t *testing.T) {
 	inBubble(t, func(b *bench) {
 		b.add(1)
 		within(gather - time.Millisecond)
@@ -249,7 +249,7 @@ func TestWhatComesWithinAMomentIsOneGrant(t *testing.T) {
 	})
 }
 
-func TestSlotsOneByOne(t *testing.T) {
+func TestSlotsAcquiredOneByOneAreMerged(t *testing.T) {
 	const slots = 256
 	inBubble(t, func(b *bench) {
 		var all []int
@@ -277,13 +277,13 @@ func TestSlotsOneByOne(t *testing.T) {
 			b.Errorf("%d watches at a time, want at most %d of each of 2 kinds", b.most, most)
 		}
 		b.expectMachines(all...)
-		if len(b.heard.notes) != slots {
-			b.Errorf("%d events, want one for each machine", len(b.heard.notes))
+		if len(b.events.notes) != slots {
+			b.Errorf("%d events, want one for each machine", len(b.events.notes))
 		}
 	})
 }
 
-func TestATenthIsLost(t *testing.T) {
+func TestGrantIsReplacedWhenATenthOfItsSlotsIsDropped(t *testing.T) {
 	inBubble(t, func(b *bench) {
 		slots := make([]int, 20)
 		for slot := range slots {
@@ -296,12 +296,12 @@ func TestATenthIsLost(t *testing.T) {
 		b.drop(0)
 		within(2 * calm)
 		if b.lists != lists {
-			b.Error("one of 20 is no reason to list anything")
+			b.Error("dropping 1 of 20 slots caused a list, want none")
 		}
 		b.drop(1)
 		within(settle + moment)
 		if b.lists != lists+2 {
-			b.Errorf("%d lists more, want one of each of 2 kinds", b.lists-lists)
+			b.Errorf("%d more lists, want one of each of 2 kinds", b.lists-lists)
 		}
 		b.expectWatches(1)
 		b.expectMachines(slots[2:]...)

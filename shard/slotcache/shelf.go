@@ -11,14 +11,14 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/objectversion"
 )
 
-// shelf is where the objects of a kind are put: those that can be decoded, and the others. An object is in one of both at
-// the most, in the newest version that was put.
+// shelf stores the objects of a kind: those that can be decoded, and the others. An object is in at most one of the two, in
+// the newest version that was put.
 type shelf[T metav1.Object] struct {
 	all         *objectcache.Objects[T]
 	undecodable *objectcache.Objects[*decode.Failure]
 }
 
-// put takes in a version of an object, which is a T or a *decode.Failure, unless there is a newer one already.
+// put stores a version of an object, which is a T or a *decode.Failure, unless a newer version is stored.
 func (s shelf[T]) put(obj metav1.Object, silent bool) {
 	key := objectcache.Key(obj)
 	switch seen := obj.(type) {
@@ -49,7 +49,7 @@ func (s shelf[T]) get(key types.NamespacedName) (obj metav1.Object, ok bool) {
 	return s.all.Get(key)
 }
 
-// remove forgets an object, unless there is a newer version of it than the given one, which may be "".
+// remove deletes an object from the cache, unless a newer version than the given one is stored. The version may be "".
 func (s shelf[T]) remove(key types.NamespacedName, version string) {
 	s.all.Remove(key, version)
 	s.undecodable.Remove(key, version)
@@ -76,8 +76,8 @@ func together[T metav1.Object](decoded []T, failures []*decode.Failure) []metav1
 	return all
 }
 
-// seenOf is what a watch shows, a T or a *decode.Failure, without what is not needed and is half of it. Errors: it is of
-// another kind.
+// seenOf returns an object from a watch, a T or a *decode.Failure, without its managed fields, which are not needed and are
+// about half of its size. Errors: the object is of another type.
 func seenOf[T metav1.Object](obj any) (metav1.Object, error) {
 	switch seen := obj.(type) {
 	case *decode.Failure:

@@ -14,10 +14,10 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/decode"
 )
 
-// undecodable is a spec that MCM's CRD permits and the Go type refuses.
+// undecodable is a spec that MCM's CRD allows and the Go type cannot decode.
 const undecodable = `{"drainTimeout":"soon"}`
 
-// reported notes the objects that handlers hear of as undecodable, with their versions. It is called before anything is fed.
+// reported records the objects that handlers receive as undecodable, with their versions. It is called before anything is stored.
 func (b *bench) reported() func() []string {
 	var notes []string
 	b.view.Undecodable.Machines.OnChange(func(before, after *decode.Failure) {
@@ -44,7 +44,7 @@ func expect(t *testing.T, got []string, want ...string) {
 	}
 }
 
-func TestAListServesTheObjectsBesideOneThatDoesNotDecode(t *testing.T) {
+func TestListStoresObjectsBesideAnUndecodableOne(t *testing.T) {
 	inBubble(t, func(b *bench) {
 		reported := b.reported()
 		b.put("machines", key("a"), inSlot(1))
@@ -53,7 +53,7 @@ func TestAListServesTheObjectsBesideOneThatDoesNotDecode(t *testing.T) {
 		b.put("machines", key("other"), inSlot(2))
 		b.add(1, 2)
 		within(moment)
-		b.heard.expect("a >1", "c >3", "other >4")
+		b.events.expect("a >1", "c >3", "other >4")
 		expect(t, reported(), ">bad2")
 		f, ok := b.view.Undecodable.Machines.Get(key("bad"))
 		if want := `spec.drainTimeout: time: invalid duration "soon"`; !ok || f.Cause != want || f.Labels[v1alpha1.LabelSlot] != "1" {
@@ -65,7 +65,7 @@ func TestAListServesTheObjectsBesideOneThatDoesNotDecode(t *testing.T) {
 	})
 }
 
-func TestAWatchGoesOnAfterAnObjectThatDoesNotDecode(t *testing.T) {
+func TestWatchContinuesAfterAnUndecodableObject(t *testing.T) {
 	inBubble(t, func(b *bench) {
 		reported := b.reported()
 		b.put("machines", key("a"), inSlot(1))
@@ -73,29 +73,29 @@ func TestAWatchGoesOnAfterAnObjectThatDoesNotDecode(t *testing.T) {
 		b.add(1)
 		within(moment)
 		b.change(func() { b.lists = 0 })
-		b.heard.expect("a >1", "b >2")
+		b.events.expect("a >1", "b >2")
 		b.putSpec("machines", key("a"), inSlot(1), undecodable)
 		b.put("machines", key("b"), inSlot(1))
 		b.putSpec("machines", key("new"), inSlot(1), undecodable)
 		expect(t, reported(), ">a3", ">new5")
-		b.heard.expect("a 1>", "b 2>4")
-		delete(b.heard.gone, "a")
+		b.events.expect("a 1>", "b 2>4")
+		delete(b.events.gone, "a")
 		b.put("machines", key("a"), inSlot(1)) // repaired
 		b.putSpec("machines", key("new"), inSlot(1), undecodable)
 		expect(t, reported(), "a3>", "new5>new7")
-		b.heard.expect("a >6")
+		b.events.expect("a >6")
 		b.put("machines", key("new"), nil)
 		expect(t, reported(), "new7>")
 		if b.lists > 0 {
 			t.Errorf("%d lists after the first, want none: a watch broke", b.lists)
 		}
 		if n := b.view.Undecodable.Machines.Len(); n > 0 {
-			t.Errorf("%d objects are left as undecodable", n)
+			t.Errorf("%d objects are still stored as undecodable", n)
 		}
 	})
 }
 
-func TestAnUndecodableObjectIsReportedOncePerVersion(t *testing.T) {
+func TestUndecodableObjectIsReportedOncePerVersion(t *testing.T) {
 	inBubble(t, func(b *bench) {
 		reported := b.reported()
 		b.putSpec("machines", key("bad"), inSlot(1), undecodable)
@@ -111,7 +111,7 @@ func TestAnUndecodableObjectIsReportedOncePerVersion(t *testing.T) {
 		}
 		expect(t, reported())
 		b.add(2)
-		within(2 * calm) // the grants become one
+		within(2 * calm) // all grants are merged
 		expect(t, reported())
 		b.change(func() { b.away = true })
 		b.breakOff()
@@ -123,7 +123,7 @@ func TestAnUndecodableObjectIsReportedOncePerVersion(t *testing.T) {
 	})
 }
 
-func TestAnUndecodableObjectLeavesWithItsSlot(t *testing.T) {
+func TestUndecodableObjectIsRemovedWithItsSlot(t *testing.T) {
 	inBubble(t, func(b *bench) {
 		reported := b.reported()
 		b.putSpec("machines", key("bad"), inSlot(1), undecodable)
@@ -142,7 +142,7 @@ func TestAnUndecodableObjectLeavesWithItsSlot(t *testing.T) {
 	})
 }
 
-func TestAPageKeepsItsPlaceBesideObjectsThatDoNotDecode(t *testing.T) {
+func TestPagingContinuesAfterUndecodableObjects(t *testing.T) {
 	inBubble(t, func(b *bench) {
 		b.add(1)
 		within(moment)
@@ -168,13 +168,13 @@ func TestAPageKeepsItsPlaceBesideObjectsThatDoNotDecode(t *testing.T) {
 		b.put("machines", key("m0000"), inSlot(1))
 		synctest.Wait()
 		if b.view.Undecodable.Machines.Len() != 12 {
-			t.Error("the watch does not go on from the list")
+			t.Error("the watch does not continue from the list")
 		}
 	})
 }
 
-// What a late watch of a merged grant shows does not undo what the grants before it have shown.
-func TestAnOlderVersionThatDecodesReplacesNothing(t *testing.T) {
+// An event of a late watch of a merged grant must not overwrite newer versions from the grants that it replaces.
+func TestOlderDecodableVersionIsIgnored(t *testing.T) {
 	inBubble(t, func(b *bench) {
 		b.threeGrants()
 		release := b.hold("list", ofThree)
@@ -191,12 +191,12 @@ func TestAnOlderVersionThatDecodesReplacesNothing(t *testing.T) {
 			t.Errorf("undecodable: %v, want version 5", f)
 		}
 		if _, ok := b.view.Machines.Get(key("m1")); ok {
-			t.Error("it is among those that decode, too")
+			t.Error("it is also stored as decodable")
 		}
 	})
 }
 
-func TestClassesAreShownBesideOneThatDoesNotDecode(t *testing.T) {
+func TestClassesAreStoredBesideAnUndecodableOne(t *testing.T) {
 	withClasses(t, func(b *classBench) {
 		bad := types.NamespacedName{Namespace: "a", Name: "bad"}
 		content := inSlot(1)
@@ -209,18 +209,18 @@ func TestClassesAreShownBesideOneThatDoesNotDecode(t *testing.T) {
 		}
 		b.putClass("a", true)
 		b.putSpec("machineclasses", bad, content, `{"capacity":{"cpu":"many"}}`)
-		b.expectLooked("a/bad", "a/c")
+		b.expectEnqueued("a/bad", "a/c")
 		b.view.Deployments.Apply(&v1alpha1.MachineDeployment{ObjectMeta: in("a")}, false)
-		b.expectShown("a/c")
+		b.expectStored("a/c")
 		expectUndecodable(1)
 		b.putSpec("machineclasses", bad, content, `{}`)
-		b.expectShown("a/bad", "a/c")
+		b.expectStored("a/bad", "a/c")
 		expectUndecodable(0)
 		b.putSpec("machineclasses", bad, content, `{"capacity":7}`)
-		b.expectShown("a/c")
+		b.expectStored("a/c")
 		expectUndecodable(1)
 		b.view.Deployments.Remove(types.NamespacedName{Namespace: "a", Name: "x"}, "")
-		b.expectShown()
+		b.expectStored()
 		expectUndecodable(0)
 	})
 }

@@ -12,16 +12,16 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/shard/slotlabel/policy"
 )
 
-// Doors stand before the gates of the controllers. They keep closed what must not be reconciled although its slot is
-// held, and remember who has knocked. The zero value is not ready: make them with NewDoors.
+// Doors wrap the gates of the controllers. They reject objects that must not be reconciled although their slot is held, and
+// remember rejected keys. The zero value cannot be used: NewDoors returns one that can.
 type Doors struct {
-	// mayEnter says whether an object may be reconciled; it is asked without any lock held.
+	// mayEnter reports whether an object may be reconciled; it is called without any lock held.
 	mayEnter func(kind policy.Kind, key types.NamespacedName) bool
 
 	mu      sync.Mutex
-	inside  map[object]int              // passes that run
-	closed  map[object]func()           // what to call when the last pass has ended; nil when nobody waits
-	knocked map[object]map[*gate]func() // enqueues the key again, of each controller that was turned away
+	inside  map[object]int              // number of running passes
+	closed  map[object]func()           // called after the last pass has ended; nil without a callback
+	knocked map[object]map[*gate]func() // enqueues the key again, for each controller whose pass was rejected
 }
 
 type object struct {
@@ -29,12 +29,12 @@ type object struct {
 	key  types.NamespacedName
 }
 
-// NewDoors makes Doors that let nobody in whom mayEnter refuses.
+// NewDoors returns Doors that reject what mayEnter rejects.
 func NewDoors(mayEnter func(kind policy.Kind, key types.NamespacedName) bool) *Doors {
 	return &Doors{mayEnter: mayEnter, inside: map[object]int{}, closed: map[object]func(){}, knocked: map[object]map[*gate]func(){}}
 }
 
-// Gate puts the doors of a kind before a gate. enqueue has a key looked at again that was turned away.
+// Gate wraps the gate of a kind. enqueue is called with each rejected key when it may be admitted.
 func (d *Doors) Gate(kind policy.Kind, inner runner.Gate[types.NamespacedName], enqueue func(types.NamespacedName)) runner.Gate[types.NamespacedName] {
 	return &gate{doors: d, kind: kind, inner: inner, enqueue: enqueue}
 }
@@ -46,7 +46,7 @@ type gate struct {
 	enqueue func(types.NamespacedName)
 }
 
-// Admit asks the inner gate, and then the doors.
+// Admit calls the inner gate, and then checks the doors.
 func (g *gate) Admit(ctx context.Context, key types.NamespacedName) (context.Context, func(), bool) {
 	owned, done, ok := g.inner.Admit(ctx, key)
 	if !ok {
@@ -63,7 +63,7 @@ func (g *gate) Admit(ctx context.Context, key types.NamespacedName) (context.Con
 	}, true
 }
 
-// Group is that of the inner gate, if it knows any.
+// Group returns the group of the inner gate, if it has any.
 func (g *gate) Group(key types.NamespacedName) int {
 	if grouper, ok := g.inner.(runner.Grouper[types.NamespacedName]); ok {
 		return grouper.Group(key)
@@ -76,7 +76,7 @@ func (d *Doors) enter(o object, by *gate) bool {
 	if d.knocked[o] == nil {
 		d.knocked[o] = map[*gate]func(){}
 	}
-	d.knocked[o][by] = func() { by.enqueue(o.key) } // before mayEnter: what it waits for may come while it answers
+	d.knocked[o][by] = func() { by.enqueue(o.key) } // before mayEnter: the awaited change may happen during the call
 	d.mu.Unlock()
 	may := d.mayEnter(o.kind, o.key)
 	d.mu.Lock()
@@ -108,8 +108,8 @@ func (d *Doors) leave(o object) {
 	}
 }
 
-// Close keeps an object from being reconciled until Open, and says whether no pass of it runs. If one does, empty is
-// called when it has ended.
+// Close prevents an object from being reconciled until Open, and reports whether no pass of it runs. If one does, empty is
+// called after it has ended.
 func (d *Doors) Close(kind policy.Kind, key types.NamespacedName, empty func()) (isEmpty bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -134,7 +134,7 @@ func (d *Doors) Open(kind policy.Kind, key types.NamespacedName) {
 	}
 }
 
-// again has everybody looked at again who was turned away from an object.
+// again enqueues an object for all controllers whose passes of it were rejected.
 func (d *Doors) again(o object) {
 	d.mu.Lock()
 	knocks := d.knocked[o]
@@ -145,12 +145,12 @@ func (d *Doors) again(o object) {
 	}
 }
 
-// Retry has everybody of a namespace looked at again who was turned away.
+// Retry enqueues all rejected objects of a namespace.
 func (d *Doors) Retry(namespace string) {
 	d.retry(func(o object) bool { return o.key.Namespace == namespace })
 }
 
-// Forget drops what is remembered of an object that is gone, or has left the slots of this replica.
+// Forget removes the state of an object that was deleted, or has left the slots of this replica.
 func (d *Doors) Forget(kind policy.Kind, key types.NamespacedName) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

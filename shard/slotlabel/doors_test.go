@@ -11,7 +11,7 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/shard/slotlabel/policy"
 )
 
-// hall is a gate behind doors, and who was asked to come again.
+// hall is a gate with doors, and the keys that were enqueued again.
 type hall struct {
 	doors *Doors
 	open  bool
@@ -33,7 +33,7 @@ func (h *hall) admit(name string) (done func(), ok bool) {
 	return done, ok
 }
 
-func TestWhoIsTurnedAwayIsAskedAgain(t *testing.T) {
+func TestRejectedKeyIsEnqueuedAgain(t *testing.T) {
 	h := newHall()
 	h.open = false
 	if _, ok := h.admit("a"); ok {
@@ -41,18 +41,18 @@ func TestWhoIsTurnedAwayIsAskedAgain(t *testing.T) {
 	}
 	h.doors.Retry("other")
 	if len(h.again) > 0 {
-		t.Errorf("asked again: %v", h.again)
+		t.Errorf("enqueued again: %v, want none", h.again)
 	}
 	h.open = true
 	h.doors.Retry("n")
 	h.doors.Retry("n")
 	if !slices.Equal(h.again, []string{"a"}) {
-		t.Errorf("asked again: %v, want a once", h.again)
+		t.Errorf("enqueued again: %v, want a once", h.again)
 	}
 }
 
-// Several controllers have a gate for one kind, and none takes the place of another.
-func TestEachWhoIsTurnedAwayIsAskedAgain(t *testing.T) {
+// Several controllers have a gate for one kind; each of them is remembered.
+func TestRejectedKeyIsEnqueuedAgainForEachController(t *testing.T) {
 	h := newHall()
 	other := h.doors.Gate(policy.Machine, runner.Open[types.NamespacedName]{}, func(key types.NamespacedName) {
 		h.again = append(h.again, "other "+key.Name)
@@ -71,11 +71,11 @@ func TestEachWhoIsTurnedAwayIsAskedAgain(t *testing.T) {
 	h.doors.Retry("n")
 	slices.Sort(h.again)
 	if !slices.Equal(h.again, []string{"a", "other a"}) {
-		t.Errorf("asked again: %v, want each once", h.again)
+		t.Errorf("enqueued again: %v, want each once", h.again)
 	}
 }
 
-func TestADoorIsClosedWhenTheRoomIsEmpty(t *testing.T) {
+func TestCloseReportsTheEndOfTheLastPass(t *testing.T) {
 	h := newHall()
 	first, _ := h.admit("a")
 	second, ok := h.admit("a")
@@ -85,25 +85,25 @@ func TestADoorIsClosedWhenTheRoomIsEmpty(t *testing.T) {
 	emptied := 0
 	key := types.NamespacedName{Namespace: "n", Name: "a"}
 	if h.doors.Close(policy.Machine, key, func() { emptied++ }) {
-		t.Error("two are inside, and it is said to be empty")
+		t.Error("reported as empty while two passes run")
 	}
 	if first(); emptied != 0 {
-		t.Error("one is inside, and it is said to be empty")
+		t.Error("reported as empty while one pass runs")
 	}
 	if _, ok := h.admit("a"); ok {
 		t.Error("admitted through a closed door")
 	}
 	if _, ok := h.admit("b"); !ok {
-		t.Error("the door of another is closed")
+		t.Error("another object is rejected")
 	}
 	if second(); emptied != 1 {
-		t.Errorf("told %d times that it is empty", emptied)
+		t.Errorf("the callback was called %d times, want once", emptied)
 	}
 	if !h.doors.Close(policy.Machine, key, nil) {
-		t.Error("nobody is inside, and it is not said to be empty")
+		t.Error("no pass runs, and it is not reported as empty")
 	}
 	h.doors.Open(policy.Machine, key)
 	if _, ok := h.admit("a"); !ok || !slices.Equal(h.again, []string{"a"}) {
-		t.Errorf("opened: admitted %v, asked again %v", ok, h.again)
+		t.Errorf("opened: admitted %v, enqueued again %v", ok, h.again)
 	}
 }

@@ -12,7 +12,7 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/shard/slotlabel/policy"
 )
 
-// Every replica sees all Nodes that nobody manages, and all that is in no slot: what it keeps of them has to be little.
+// Every replica caches all Nodes without a machine and all unlabeled objects, so the transform must keep little of each.
 func TestLittleIsKeptOfUnlabeledObjects(t *testing.T) {
 	large := func(m *metav1.PartialObjectMetadata) *metav1.PartialObjectMetadata {
 		m.Labels["zone"] = "z"
@@ -22,7 +22,7 @@ func TestLittleIsKeptOfUnlabeledObjects(t *testing.T) {
 		m.ManagedFields = []metav1.ManagedFieldsEntry{{Manager: "kubelet", FieldsV1: metav1.NewFieldsV1("{}")}}
 		return m
 	}
-	// bare is an object with nothing but what decides its slot: its identity, its parent, and of its labels the slot and, of
+	// bare is an object with only what decides its slot: its identity, its parent, and of its labels the slot and, of
 	// a machine, the name of its Node, and of a Node the machine that it is bound to.
 	bare := func(kind policy.Kind, name, slot, parent string) *metav1.PartialObjectMetadata {
 		m := meta(kind, name, slot, parent)
@@ -37,7 +37,7 @@ func TestLittleIsKeptOfUnlabeledObjects(t *testing.T) {
 		object, slot, parent string
 	}{
 		{"a foreign Node", policy.Node, "foreign", "", ""},
-		{"a Node with a nonsensical slot", policy.Node, "odd", "9", ""},
+		{"a Node with a invalid slot", policy.Node, "odd", "9", ""},
 		{"a Node that is bound", policy.Node, "node-m", "", ""},
 		{"a machine", policy.Machine, "m", "", "s"},
 		{"a MachineSet", policy.Set, "s", "", "1"},

@@ -25,38 +25,38 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/shard/slotlabel/policy"
 )
 
-// treeWorlds is how many are generated, with the seeds 1, 2, 3 …: a failure names its own.
+// treeWorlds is the number of generated worlds, with the seeds 1, 2, 3 …: a failure names its own.
 const treeWorlds = 300
 
-// stuck is the end of the name of what cannot be labelled.
+// stuck is the suffix of the names of objects whose label cannot be written.
 const stuck = "-stuck"
 
-// treeWorld is a namespace in which somebody edits labels, and replicas of which each sees strays, and the objects of its own
-// slots only.
+// treeWorld is a namespace in which a client edits labels, and replicas of which each caches all unlabeled objects, but
+// labeled ones of its own slots only.
 type treeWorld struct {
 	t        *testing.T
 	dice     *rand.Rand
 	control  *metadatafake.FakeMetadataClient
 	replicas []*bench
-	reported []map[object]string // of each replica, the labels that it was told of
+	reported []map[object]string // of each replica, the labels that were reported to it
 	objects  []object
 	roots    []string // of each object
 	desks    []*desk  // of each replica
 	visits   int
 }
 
-// desk is the controllers of a replica that come to its doors. Keys come when the caches show a change of an object, and when
-// the doors say so, and else never.
+// desk is the controllers of a replica behind its doors. Keys are enqueued when the caches show a change of an object, and
+// when the doors enqueue them, and at no other time.
 type desk struct {
 	*bench
 
 	runners map[policy.Kind]*runner.Runner[types.NamespacedName]
 
 	mu      sync.Mutex
-	waiting map[object]bool // keys that were enqueued, and of which no pass has begun
+	waiting map[object]bool // keys that were enqueued, and whose pass has not begun
 }
 
-// inner is the gate of a kind without doors: it admits what the caches show.
+// inner is the gate of a kind without doors: it admits the objects in the caches.
 type inner struct {
 	*desk
 	kind policy.Kind
@@ -98,7 +98,7 @@ func (d *desk) enqueue(o object) {
 	d.runners[o.kind].Enqueue(o.key)
 }
 
-// pass fails for a root that names another slot than its own: it may be in work in that one.
+// pass fails for a root that names another slot than its own: a pass in its own slot may still run.
 func (d *desk) pass(o object) {
 	d.mu.Lock()
 	delete(d.waiting, o)
@@ -111,7 +111,7 @@ func (d *desk) pass(o object) {
 	time.Sleep(100 * time.Millisecond)
 }
 
-// forgotten returns the keys that the caches show and that wait for ever.
+// forgotten returns the keys of cached objects that were rejected and are never enqueued again.
 func (d *desk) forgotten() (keys []string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -123,8 +123,9 @@ func (d *desk) forgotten() (keys []string) {
 	return keys
 }
 
-// Whatever labels are edited, whatever comes and goes without one, and whichever slots change hands: in the end every tree
-// fits, although nobody sees all of it, and everything in it is reconciled, beside something that cannot be labelled.
+// Whatever labels are edited, whatever unlabeled objects are created and deleted, and whichever slots change hands: in the end
+// every tree fits, although no replica sees all of it, and all of its objects are reconciled, beside an object whose label
+// cannot be written.
 func TestEveryTreeFitsInTheEnd(t *testing.T) {
 	for seed := range uint64(worlds.Some(treeWorlds)) {
 		t.Run(fmt.Sprintf("seed %d", seed+1), func(t *testing.T) {
@@ -166,13 +167,13 @@ func newTreeWorld(t *testing.T, seed uint64) *treeWorld {
 	var all []*metav1.PartialObjectMetadata
 	add := func(kind policy.Kind, name, parent, root string) string {
 		o := meta(kind, name, w.value(), parent)
-		o.Labels["pool"] = "b" // nobody adopts it
+		o.Labels["pool"] = "b" // no parent adopts it
 		all = append(all, o)
 		w.objects = append(w.objects, object{kind, types.NamespacedName{Namespace: "n", Name: name}})
 		w.roots = append(w.roots, root)
 		return name
 	}
-	for d := range 1 + w.dice.IntN(2) { // what is done for one tree may do for another
+	for d := range 1 + w.dice.IntN(2) { // work for one tree may be a trigger for another
 		root := add(policy.Deployment, strconv.Itoa(d), "", strconv.Itoa(d))
 		for s := range w.dice.IntN(3) {
 			set := add(policy.Set, fmt.Sprintf("%d-%d", w.dice.IntN(4), d*10+s), root, root)
@@ -213,7 +214,7 @@ func (w *treeWorld) value() string {
 	return []string{"", "0", "1", "2", "3", "4", "nonsense"}[w.dice.IntN(7)]
 }
 
-// pass has time pass, in which the caches show what happens.
+// pass advances the time, in which the caches show the changes.
 func (w *treeWorld) pass(d time.Duration) {
 	for end := time.Now().Add(d); ; time.Sleep(500 * time.Millisecond) {
 		synctest.Wait()
@@ -226,7 +227,7 @@ func (w *treeWorld) pass(d time.Duration) {
 	}
 }
 
-// show tells a replica what has changed in its slots.
+// show updates a replica with the changes in its slots.
 func (w *treeWorld) show(replica int) {
 	b, reported := w.replicas[replica], w.reported[replica]
 	for _, o := range w.objects {
@@ -243,7 +244,7 @@ func (w *treeWorld) show(replica int) {
 	}
 }
 
-// comeAndGo has a MachineSet below a root come without a label, and go. It may be labelled in between.
+// comeAndGo creates an unlabeled MachineSet below a root, and deletes one. It may be labeled in between.
 func (w *treeWorld) comeAndGo() {
 	w.visits++
 	root := w.roots[w.dice.IntN(len(w.roots))]
@@ -258,7 +259,7 @@ func (w *treeWorld) comeAndGo() {
 	}
 }
 
-// handOver gives a slot to another replica, or to the same one once more.
+// handOver hands a slot over to another replica, or to the same one again.
 func (w *treeWorld) handOver(slot int) {
 	for i, b := range w.replicas {
 		b.hold(slot, false)
@@ -270,7 +271,7 @@ func (w *treeWorld) handOver(slot int) {
 	w.replicas[next].labeler.Opened([]int{slot})
 }
 
-// edit writes a label when nothing else is about to happen, so that what a pass finds when it begins is what it was admitted with.
+// edit writes a label when nothing else is due, so that the label that a pass finds when it begins is the one it was admitted with.
 func (w *treeWorld) edit(o object, value string) {
 	synctest.Wait()
 	data := []byte(`{"metadata":{"labels":{"` + v1alpha1.LabelSlot + `":"` + value + `"}}}`)

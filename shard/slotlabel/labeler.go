@@ -25,57 +25,57 @@ import (
 const Name = "slot-labels"
 
 const (
-	// DefaultPace is how many labels a replica writes in a second: 10,000 machines with their Nodes are 20,000 writes, which
-	// are to be done within a minute.
+	// DefaultPace is the number of labels that a replica writes per second: 10,000 machines with their Nodes are 20,000 writes,
+	// which should take less than a minute.
 	DefaultPace = 500
-	// defaultWorkers is how many slots of a replica are labelled at a time in one namespace: they share what is read of a namespace. parallel
-	// is how many writes of all of them are on their way.
+	// defaultWorkers is the number of slots of a replica that are labeled at a time in one namespace: they share one read of the
+	// namespace. parallel is the number of concurrent writes of all of them.
 	defaultWorkers, parallel = 256, 64
-	// lookAgain is when a tree is read again for which other holders have to act first, should no event tell.
+	// lookAgain is when a tree for which other holders must act first is read again, in case no event arrives.
 	lookAgain = 5 * time.Second
 )
 
-// Config is what a Labeler needs. All but Served, Workers, Pace, Metrics and Tracer are required.
+// Config is the configuration of a Labeler. All fields but Served, Workers, Pace, Metrics and Tracer are required.
 type Config struct {
-	// Control and Target read and write metadata of the two clusters, of which there may be no Target; Machines lists parents
-	// with their selectors.
+	// Control and Target read and write metadata in the two clusters; Target may be nil. Machines lists parents with their
+	// selectors.
 	Control, Target metadata.Interface
 	Machines        machineclient.MachineV1alpha1Interface
 	Watch           *Watch
 	Slots           policy.Slots
-	// Known returns an object of the slots of this replica, as its caches show it.
+	// Known returns a cached object of the slots of this replica.
 	Known func(kind policy.Kind, key types.NamespacedName) (metav1.Object, bool)
-	// Served says whether a namespace may be touched, and is told in which of our slots there is something to do; nil means
-	// every one.
+	// Served reports whether a namespace may be changed, and receives the slot of this replica in which there is work; nil
+	// means that every namespace is served.
 	Served func(namespace string, slot int) bool
-	// Gate admits the work of a slot, with its ownership in the context. Holds says whether it still would: labelling ends
-	// when a slot is to be handed over.
+	// Gate admits the work of a slot, with its ownership in the context. Holds reports whether it still would: labeling ends
+	// when a slot is about to be handed over.
 	Gate  runner.Gate[Key]
 	Holds func(slot int) bool
-	// Workers is how many slots are labelled at a time in one namespace; default 256. Pace is writes a second; default DefaultPace.
+	// Workers is the number of slots that are labeled at a time in one namespace; default 256. Pace is writes per second; default DefaultPace.
 	Workers, Pace int
 	Clock         clock.WithTicker
 	Metrics       *runner.Metrics
 	Tracer        trace.Tracer
 }
 
-// Labeler labels strays, and gives misfits to the slots that they belong to. Make one with New, before the Watch starts.
+// Labeler labels unlabeled objects, and hands mislabeled ones over to their slots. New returns one; call it before the Watch starts.
 type Labeler struct {
 	cfg    Config
 	doors  *Doors
 	runner *runner.Runner[Key]
 	reader *reader
 	pace   flowcontrol.RateLimiter
-	turns  chan struct{} // of the writes
+	turns  chan struct{} // tokens of concurrent writes
 
 	mu       sync.Mutex
-	suspects map[Key]map[object]bool // own objects that seem to name the wrong slot
-	closing  map[Key]map[object]bool // those behind closed doors
-	given    map[object]int          // those that are given away, and from which slot, until the caches show that
+	suspects map[Key]map[object]bool // objects of this replica that seem to be mislabeled
+	closing  map[Key]map[object]bool // objects whose doors are closed
+	given    map[object]int          // objects being handed over, by the slot that they leave, until the caches show the new label
 	waits    waits
 }
 
-// New makes a Labeler.
+// New returns a Labeler.
 func New(cfg Config) (*Labeler, error) {
 	if cfg.Workers == 0 {
 		cfg.Workers = defaultWorkers
@@ -103,18 +103,18 @@ func New(cfg Config) (*Labeler, error) {
 	return l, cfg.Watch.OnChange(l.unlabeledChanged)
 }
 
-// Doors returns the doors that the gates of the controllers of MachineDeployments, MachineSets and Machines go through.
+// Doors returns the Doors for the gates of the controllers of MachineDeployments, MachineSets and Machines.
 func (l *Labeler) Doors() *Doors { return l.doors }
 
-// Run watches and labels until ctx ends. Errors: ctx has ended before all strays were known.
+// Run watches and labels until ctx ends. Errors: ctx ended before all unlabeled objects were listed.
 func (l *Labeler) Run(ctx context.Context) error {
-	everybody := func(object) bool { return true } // that has come too early
-	err := l.cfg.Watch.Start(ctx, func() { l.doors.retry(everybody) })
+	all := func(object) bool { return true } // passes were rejected while the objects were unknown
+	err := l.cfg.Watch.Start(ctx, func() { l.doors.retry(all) })
 	l.runner.Run(ctx)
 	return err
 }
 
-// Opened has the strays of slots looked at that this replica has begun to serve.
+// Opened enqueues the unlabeled objects of slots that this replica has begun to serve.
 func (l *Labeler) Opened(slots []int) {
 	for _, kind := range policy.Kinds() {
 		if kind == policy.Node {
@@ -130,7 +130,7 @@ func (l *Labeler) Opened(slots []int) {
 	}
 }
 
-// NamespaceChanged has a namespace looked at that may be served now.
+// NamespaceChanged enqueues the work in a namespace that may be served now.
 func (l *Labeler) NamespaceChanged(namespace string) {
 	for unlabeled := range l.cfg.Watch.in(namespace) {
 		l.unlabeledChanged(unlabeled, false)
@@ -145,17 +145,17 @@ func (l *Labeler) NamespaceChanged(namespace string) {
 	l.doors.Retry(namespace)
 }
 
-// Seen is told of every object of the slots of this replica that appears or changes.
+// Seen is called for every object of the slots of this replica that appears or changes.
 func (l *Labeler) Seen(kind policy.Kind, meta metav1.Object) {
 	o := policy.Of(kind, meta)
 	root, known := l.root(o)
-	named, labelled := policy.Read(o.Slot, l.cfg.Slots.Count)
-	if labelled && l.arrived(object{kind, o.Key()}, named) {
-		l.doors.Open(kind, o.Key()) // whether or not its root is known by now
+	named, labeled := policy.Read(o.Slot, l.cfg.Slots.Count)
+	if labeled && l.arrived(object{kind, o.Key()}, named) {
+		l.doors.Open(kind, o.Key()) // even if its root is not cached yet
 	}
 	switch {
-	case !labelled:
-		return // its slot was lost; the Watch tells of it
+	case !labeled:
+		return // its slot was lost; the Watch reports the object
 	case known && l.cfg.Slots.Of(root.Namespace, root.Name) == named:
 		l.doors.Open(kind, o.Key())
 	default:
@@ -166,10 +166,10 @@ func (l *Labeler) Seen(kind policy.Kind, meta metav1.Object) {
 		if known {
 			l.runner.Enqueue(key)
 		} else {
-			l.runner.EnqueueAfter(key, time.Second) // its parent may come into the cache a moment later
+			l.runner.EnqueueAfter(key, time.Second) // its parent may be cached shortly afterwards
 		}
 	}
-	if kind == policy.Set { // the parent without which nothing was known of a stray
+	if kind == policy.Set { // unlabeled children whose parent was not cached before
 		for unlabeled := range l.cfg.Watch.in(o.Namespace) {
 			if unlabeled.Parent == o.UID {
 				l.unlabeledChanged(unlabeled, false)
@@ -178,7 +178,7 @@ func (l *Labeler) Seen(kind policy.Kind, meta metav1.Object) {
 	}
 }
 
-// Left is told of every object of the slots of this replica that is gone or has left them.
+// Left is called for every object of the slots of this replica that was deleted or has left them.
 func (l *Labeler) Left(kind policy.Kind, key types.NamespacedName) {
 	l.mu.Lock()
 	delete(l.waits, object{kind, key})
@@ -195,7 +195,7 @@ func note(in map[Key]map[object]bool, key Key, o object) {
 	in[key][o] = true
 }
 
-// unlabeledChanged has a stray labelled by whoever may have to. Nodes are labelled with their machines.
+// unlabeledChanged enqueues an unlabeled object for the slots whose holder may have to label it. Nodes are labeled with their machines.
 func (l *Labeler) unlabeledChanged(unlabeled policy.Object, gone bool) {
 	if unlabeled.Kind == policy.Node {
 		return
@@ -209,8 +209,8 @@ func (l *Labeler) unlabeledChanged(unlabeled policy.Object, gone bool) {
 	}
 }
 
-// keys are the slots whose holder may have to label a stray: that of its root. While the caches do not show a parent,
-// which then is in the slot of another replica or gone, the holder of the slot of the stray's own name looks, live.
+// keys returns the slots whose holder may have to label an unlabeled object: that of its root. While the caches do not show a
+// parent, which then is in the slot of another replica or deleted, the holder of the slot of the object's own name reads live.
 func (l *Labeler) keys(unlabeled policy.Object) []Key {
 	own := Key{unlabeled.Namespace, l.cfg.Slots.Of(unlabeled.Namespace, unlabeled.Name)}
 	root, known := l.root(unlabeled)
@@ -226,7 +226,7 @@ func (l *Labeler) keys(unlabeled policy.Object) []Key {
 	return keys
 }
 
-// root climbs to the root of an object, as far as the caches show it. The name of a MachineDeployment is known without.
+// root returns the root of an object, as far as the caches show it. A MachineDeployment need not be cached: its name suffices.
 func (l *Labeler) root(o policy.Object) (root types.NamespacedName, known bool) {
 	parent := types.NamespacedName{Namespace: o.Namespace, Name: o.ParentName}
 	switch {
@@ -254,8 +254,8 @@ func (l *Labeler) find(kind policy.Kind, key types.NamespacedName, uid types.UID
 	return o, o.UID == uid
 }
 
-// mayEnter keeps controllers out of namespaces that are not served, from roots that name another slot than their own, and
-// from roots with strays below: all, as long as strays may be there that are not known.
+// mayEnter rejects objects in namespaces that are not served, roots that name another slot than their own, and roots with
+// unlabeled objects below: all roots until the unlabeled objects are listed.
 func (l *Labeler) mayEnter(kind policy.Kind, key types.NamespacedName) bool {
 	if kind != policy.Machine && !l.cfg.Watch.knowsTrees() {
 		return false
@@ -265,23 +265,23 @@ func (l *Labeler) mayEnter(kind policy.Kind, key types.NamespacedName) bool {
 	if meta, known := l.cfg.Known(kind, key); known {
 		found := policy.Of(kind, meta)
 		isRoot = found.Parent == ""
-		if named, labelled := policy.Read(found.Slot, l.cfg.Slots.Count); labelled {
+		if named, labeled := policy.Read(found.Slot, l.cfg.Slots.Count); labeled {
 			slot = named
 		}
 	}
 	if l.cfg.Served != nil && !l.cfg.Served(key.Namespace, slot) {
 		return false
 	}
-	if isRoot && slot != own { // its own slot's holder may still be at work on it, until it is given back
+	if isRoot && slot != own { // the holder of its own slot may still reconcile it, until it is handed back
 		return false
 	}
-	if kind == policy.Machine || !isRoot { // a machine labels its Node itself
+	if kind == policy.Machine || !isRoot { // the machine controller labels the Node of a machine
 		return true
 	}
 	return !l.isBlocked(object{kind, key})
 }
 
-// concerns says whether the caches show anything that the holder of the slot may have to label.
+// concerns reports whether the caches show anything that the holder of the slot may have to label.
 func (l *Labeler) concerns(key Key) bool {
 	l.mu.Lock()
 	suspects := slices.Collect(maps.Keys(l.suspects[key]))
@@ -298,7 +298,7 @@ func (l *Labeler) concerns(key Key) bool {
 	return false
 }
 
-// seemsMislabeled says that the caches show an object, and not that its label fits.
+// seemsMislabeled reports whether an object is cached and its label is not known to fit.
 func (l *Labeler) seemsMislabeled(o object) bool {
 	meta, known := l.cfg.Known(o.kind, o.key)
 	if !known {
@@ -309,21 +309,21 @@ func (l *Labeler) seemsMislabeled(o object) bool {
 	return !known || policy.Value(l.cfg.Slots.Of(root.Namespace, root.Name)) != found.Slot
 }
 
-// clear drops the suspicion of all objects of a key.
+// clear removes the suspects of a key.
 func (l *Labeler) clear(key Key) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	delete(l.suspects, key)
 }
 
-// reconcile labels what the holder of a slot has to label in a namespace.
+// reconcile labels the objects in a namespace that the holder of a slot has to label.
 func (l *Labeler) reconcile(ctx context.Context, key Key) (runner.Result, error) {
 	if !l.concerns(key) {
 		l.closeDoors(key, nil)
 		return runner.Result{}, nil
 	}
 	if l.cfg.Served != nil && !l.cfg.Served(key.Namespace, key.Slot) {
-		return runner.Result{}, nil // NamespaceChanged tells when it is
+		return runner.Result{}, nil // NamespaceChanged enqueues the key when it is served
 	}
 	found, err := l.reader.read(ctx, key.Namespace)
 	if err != nil {
@@ -331,7 +331,7 @@ func (l *Labeler) reconcile(ctx context.Context, key Key) (runner.Result, error)
 	}
 	adopted, err := l.offer(ctx, found.forest.Offered(l.cfg.Slots, key.Slot))
 	if err != nil || adopted {
-		return runner.Result{RequeueAfter: time.Millisecond}, err // what is adopted belongs to another tree now
+		return runner.Result{RequeueAfter: time.Millisecond}, err // adopted objects belong to another tree now
 	}
 	var trees []policy.Tree
 	for _, tree := range found.trees {
@@ -340,12 +340,12 @@ func (l *Labeler) reconcile(ctx context.Context, key Key) (runner.Result, error)
 		}
 	}
 	if len(trees) == 0 {
-		l.clear(key) // whatever the caches made of it
+		l.clear(key) // the live read has replaced the suspicion
 	}
 	if !l.closeDoors(key, trees) {
-		return runner.Result{RequeueAfter: lookAgain}, nil // the end of the passes that run wakes us
+		return runner.Result{RequeueAfter: lookAgain}, nil // the end of the running passes enqueues the key
 	}
-	again, err := l.labelTrees(ctx, key, trees) // the watches show it to the roots that wait for it
+	again, err := l.labelTrees(ctx, key, trees) // the watches enqueue the roots that wait for it
 	return runner.Result{RequeueAfter: again}, err
 }
 
@@ -354,7 +354,7 @@ func (l *Labeler) plant(objects []policy.Object) *snapshot {
 	return &snapshot{forest: forest, trees: forest.Trees(l.cfg.Slots)}
 }
 
-// nodes returns the Nodes that Machines name and that may have to be labelled: strays, and those of our own slots.
+// nodes returns the Nodes that Machines name and that may have to be labeled: unlabeled ones, and those of this replica's slots.
 func (l *Labeler) nodes(objects []policy.Object) (nodes []policy.Object) {
 	for _, o := range objects {
 		if o.NodeName == "" {
@@ -370,8 +370,8 @@ func (l *Labeler) nodes(objects []policy.Object) (nodes []policy.Object) {
 	return nodes
 }
 
-// closeDoors keeps passes from what the holder of the slot gives to others, and says whether none runs. What it had
-// closed before and does not give any more is opened again.
+// closeDoors prevents passes of the objects that the holder of the slot hands over to others, and reports whether none runs.
+// Doors that it had closed before for other objects are opened.
 func (l *Labeler) closeDoors(key Key, trees []policy.Tree) (quiet bool) {
 	l.mu.Lock()
 	before := l.closing[key]
@@ -385,7 +385,7 @@ func (l *Labeler) closeDoors(key Key, trees []policy.Tree) (quiet bool) {
 	now := maps.Clone(l.closing[key])
 	var opened []object
 	for o := range before {
-		if !now[o] && l.given[o] == key.Slot { // else it is given away from another slot by now
+		if !now[o] && l.given[o] == key.Slot { // otherwise it is being handed over from another slot
 			delete(l.given, o)
 			opened = append(opened, o)
 		}
@@ -401,8 +401,8 @@ func (l *Labeler) closeDoors(key Key, trees []policy.Tree) (quiet bool) {
 	return quiet
 }
 
-// labelTrees labels the trees, all at the same time: what fits is reconciled at once, and those that came later would have
-// to share the API server with that. again is when to look again; 0 when all is done.
+// labelTrees labels the trees, all at the same time: a tree that fits is reconciled at once, and its requests would compete
+// with the writes for later trees. again is when to read again; 0 when all is done.
 func (l *Labeler) labelTrees(ctx context.Context, key Key, trees []policy.Tree) (again time.Duration, err error) {
 	fits, errs := make([]bool, len(trees)), make([]error, len(trees))
 	var running sync.WaitGroup
@@ -416,7 +416,7 @@ func (l *Labeler) labelTrees(ctx context.Context, key Key, trees []policy.Tree) 
 	return again, errors.Join(errs...)
 }
 
-// labelTree labels a tree, from its leaves, and says whether it fits then.
+// labelTree labels a tree, from its leaves, and reports whether it fits then.
 func (l *Labeler) labelTree(ctx context.Context, key Key, tree policy.Tree) (fits bool, err error) {
 	var errs []error
 	for next := tree.Next(key.Slot); len(next) > 0; next = tree.Next(key.Slot) {
@@ -433,15 +433,15 @@ func (l *Labeler) labelTree(ctx context.Context, key Key, tree policy.Tree) (fit
 	return tree.Fits(), errors.Join(errs...)
 }
 
-// moved leaves the door of an object closed that belongs to another slot now, until the caches show that.
+// moved keeps the door of an object closed that belongs to another slot now, until the caches show the new label.
 func (l *Labeler) moved(key Key, o object) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	delete(l.closing[key], o)
 }
 
-// arrived reports whether the caches show, for the first time, that an object was given to another slot. That slot may be
-// one of ours, too.
+// arrived reports whether the caches show, for the first time, that an object was handed over to another slot. That slot may
+// be held by this replica, too.
 func (l *Labeler) arrived(o object, slot int) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -453,7 +453,7 @@ func (l *Labeler) arrived(o object, slot int) bool {
 	return true
 }
 
-// write labels objects with a slot, some at a time, while the acting one is held, and returns those that need it no more.
+// write labels objects with a slot, several at a time, while the acting slot is held, and returns those that are labeled or deleted.
 func (l *Labeler) write(ctx context.Context, acting int, objects []policy.Object, slot int) (done []policy.Object, err error) {
 	var mu sync.Mutex
 	var errs []error
@@ -477,7 +477,7 @@ func (l *Labeler) write(ctx context.Context, acting int, objects []policy.Object
 		})
 	}
 	running.Wait()
-	if len(errs) > 1 { // what fails for many fails for one reason
+	if len(errs) > 1 { // many failures usually have one cause
 		return done, fmt.Errorf("%w (and %d more like it)", errs[0], len(errs)-1)
 	}
 	return done, errors.Join(errs...)

@@ -30,12 +30,12 @@ import (
 
 func TestMain(m *testing.M) { bubbles.Main(m) }
 
-// slots of four; a root has that of the digit that it is named after.
+// slots has four slots; a root has the slot of the first digit of its name.
 func slots() policy.Slots {
 	return policy.Slots{Count: 4, Of: func(_, root string) int { return int(root[0]-'0') % 4 }}
 }
 
-// bench is a Labeler between two clusters, for a replica that holds the slots in held.
+// bench is a Labeler with two clusters, for a replica that holds the slots in held.
 type bench struct {
 	t       *testing.T
 	control *metadatafake.FakeMetadataClient
@@ -46,7 +46,7 @@ type bench struct {
 
 	mu     sync.Mutex
 	held   map[int]bool
-	order  []string // of the writes
+	order  []string // names of the objects in the order of the writes
 	served atomic.Bool
 }
 
@@ -56,7 +56,7 @@ func (b *bench) Admit(ctx context.Context, key Key) (context.Context, func(), bo
 	return ctx, func() {}, b.held[key.Slot]
 }
 
-// meta makes the metadata of an object; parent is of the kind above.
+// meta returns the metadata of an object; parent is of the kind above.
 func meta(kind policy.Kind, name, slot, parent string) *metav1.PartialObjectMetadata {
 	m := &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{
 		Namespace: "n", Name: name, UID: types.UID(name), ResourceVersion: "1", Labels: map[string]string{"pool": "a"},
@@ -86,7 +86,7 @@ func fakeCluster(objects ...*metav1.PartialObjectMetadata) *metadatafake.FakeMet
 	return laggingCluster(0, objects...)
 }
 
-// laggingCluster is a fakeCluster whose watches show each event some time after the one before.
+// laggingCluster is a fakeCluster whose watches show each event with a delay after the one before.
 func laggingCluster(lag time.Duration, objects ...*metav1.PartialObjectMetadata) *metadatafake.FakeMetadataClient {
 	scheme := metadatafake.NewTestScheme()
 	if err := metav1.AddMetaToScheme(scheme); err != nil {
@@ -105,8 +105,8 @@ func laggingCluster(lag time.Duration, objects ...*metav1.PartialObjectMetadata)
 	return client
 }
 
-// filtered is a watch that shows as deleted what the selector does not match. That of apimachinery never ends if nobody
-// takes its last event.
+// filtered is a watch that shows objects that the selector does not match as deleted. The watch of apimachinery does not end
+// while its last event is not received.
 func filtered(in watch.Interface, selector labels.Selector, lag time.Duration) watch.Interface {
 	events := make(chan watch.Event)
 	out := watch.NewProxyWatcher(events)
@@ -137,12 +137,12 @@ func newBench(t *testing.T, held []int, objects ...*metav1.PartialObjectMetadata
 	b := stillBench(t, held, objects...)
 	b.run()
 	if !cache.WaitForCacheSync(t.Context().Done(), b.labeler.cfg.Watch.knowsTrees) {
-		t.Fatal("the strays are not known in time")
+		t.Fatal("the unlabeled objects were not listed in time")
 	}
 	return b
 }
 
-// run has the labeler at work until the test is over.
+// run runs the labeler until the end of the test.
 func (b *bench) run() {
 	ctx, stop := context.WithCancel(b.t.Context())
 	var running sync.WaitGroup
@@ -150,7 +150,7 @@ func (b *bench) run() {
 	b.t.Cleanup(func() { stop(); running.Wait() })
 }
 
-// stillBench is a bench whose labeler does not run yet.
+// stillBench returns a bench whose labeler does not run yet.
 func stillBench(t *testing.T, held []int, objects ...*metav1.PartialObjectMetadata) *bench {
 	t.Helper()
 	var control, nodes []*metav1.PartialObjectMetadata
@@ -168,7 +168,7 @@ func stillBench(t *testing.T, held []int, objects ...*metav1.PartialObjectMetada
 	return b
 }
 
-// benchBetween is a bench between two clusters that others may use, too. It holds no slot.
+// benchBetween returns a bench with two clusters that others may use, too. It holds no slot.
 func benchBetween(t *testing.T, control, target *metadatafake.FakeMetadataClient) *bench {
 	t.Helper()
 	b := &bench{t: t, control: control, target: target, held: map[int]bool{}}
@@ -212,7 +212,7 @@ func (b *bench) hold(slot int, holds bool) {
 	b.held[slot] = holds
 }
 
-// known shows what the replica's caches would: the objects in the slots that it holds.
+// known returns an object as the replica's caches would: of the slots that it holds.
 func (b *bench) known(kind policy.Kind, key types.NamespacedName) (metav1.Object, bool) {
 	client := b.control
 	if kind == policy.Node {
@@ -273,7 +273,7 @@ func TestTreeIsLabeledByTheHolderOfItsSlot(t *testing.T) {
 	b.becomes(map[string]string{"1": "1", "s": "1", "m": "1", "node-m": "1", "2": "2", "foreign": ""})
 }
 
-func TestRootsWaitUntilAllUnlabeledObjectsAreKnown(t *testing.T) {
+func TestRootsAreRejectedUntilAllUnlabeledObjectsAreKnown(t *testing.T) {
 	b := stillBench(t, nil, meta(policy.Deployment, "1", "1", ""))
 	listed := make(chan struct{})
 	b.control.PrependReactor("list", policy.Set.Resource(), func(clienttesting.Action) (bool, runtime.Object, error) {
@@ -285,18 +285,18 @@ func TestRootsWaitUntilAllUnlabeledObjectsAreKnown(t *testing.T) {
 	root := types.NamespacedName{Namespace: "n", Name: "1"}
 	b.run()
 	if _, _, ok := gate.Admit(t.Context(), root); ok {
-		t.Error("a root is reconciled while nobody knows what is below it")
+		t.Error("a root is reconciled before the unlabeled objects below it are known")
 	}
 	close(listed)
 	if key := <-again; key != root {
-		t.Errorf("%s is asked to come again, want %s", key, root)
+		t.Errorf("%s is enqueued, want %s", key, root)
 	}
 	if _, _, ok := gate.Admit(t.Context(), root); !ok {
-		t.Error("it is not let in when all is known")
+		t.Error("the root is not admitted although all unlabeled objects are known")
 	}
 }
 
-func TestARootWaitsUntilItsTreeFits(t *testing.T) {
+func TestRootIsRejectedUntilItsTreeFits(t *testing.T) {
 	b := newBench(t, nil, meta(policy.Deployment, "1", "1", ""), meta(policy.Set, "s", "", "1"))
 	if b.labeler.mayEnter(policy.Deployment, types.NamespacedName{Namespace: "n", Name: "1"}) {
 		t.Error("the root may be reconciled although its set is in no slot")
@@ -310,13 +310,13 @@ func TestARootWaitsUntilItsTreeFits(t *testing.T) {
 	}
 }
 
-func TestAnOrphanIsOfferedBeforeItIsARoot(t *testing.T) {
-	stranger := meta(policy.Machine, "3-stranger", "", "")
-	stranger.Labels["pool"] = "b"
+func TestOrphanIsAdoptedBeforeItIsLabeledAsRoot(t *testing.T) {
+	foreign := meta(policy.Machine, "3-foreign", "", "")
+	foreign.Labels["pool"] = "b"
 	lost := meta(policy.Machine, "2-lost", "3", "") // its parent was in slot 3
-	b := newBench(t, []int{1, 2, 3}, meta(policy.Set, "1-set", "1", ""), meta(policy.Machine, "2-orphan", "", ""), lost, stranger)
+	b := newBench(t, []int{1, 2, 3}, meta(policy.Set, "1-set", "1", ""), meta(policy.Machine, "2-orphan", "", ""), lost, foreign)
 	b.labeler.Seen(policy.Machine, lost)
-	b.becomes(map[string]string{"1-set": "1", "2-orphan": "1", "2-lost": "1", "3-stranger": "3"})
+	b.becomes(map[string]string{"1-set": "1", "2-orphan": "1", "2-lost": "1", "3-foreign": "3"})
 	for _, name := range []string{"2-orphan", "2-lost"} {
 		orphan, ok := b.known(policy.Machine, types.NamespacedName{Namespace: "n", Name: name})
 		if !ok || metav1.GetControllerOf(orphan) == nil || metav1.GetControllerOf(orphan).UID != "1-set" {
@@ -325,8 +325,8 @@ func TestAnOrphanIsOfferedBeforeItIsARoot(t *testing.T) {
 	}
 }
 
-// A parent that cannot be decoded adopts when it can be, and keeps no other from it.
-func TestAnOrphanIsOfferedBesideAParentThatCannotBeDecoded(t *testing.T) {
+// A parent that cannot be decoded adopts when it can be decoded, and does not prevent other parents from adopting.
+func TestOrphanIsAdoptedBesideAnUndecodableParent(t *testing.T) {
 	b := stillBench(t, []int{1, 2, 3}, meta(policy.Set, "1-set", "1", ""), meta(policy.Machine, "2-orphan", "", ""))
 	for _, resource := range []string{"machinesets", "machinedeployments"} {
 		b.machines.PrependReactor("list", resource, func(action clienttesting.Action) (bool, runtime.Object, error) {
@@ -361,12 +361,12 @@ func TestMislabeledObjectIsHandedOverWhenNothingIsInFlight(t *testing.T) {
 		}
 	}
 	if got := b.labels()["m"]; got != "2" {
-		t.Errorf("the machine was given to slot %s while a pass of it runs", got)
+		t.Errorf("the machine was handed over to slot %s while a pass of it runs", got)
 	}
 	done()
 	b.becomes(map[string]string{"1": "1", "s": "1", "m": "1", "node-m": "1"})
 	if _, _, ok := gate.Admit(t.Context(), key); ok {
-		t.Error("the machine is another's, and admitted before the caches show it")
+		t.Error("the machine is admitted although the caches do not show its new slot")
 	}
 }
 
@@ -376,7 +376,7 @@ func (openGate) Admit(ctx context.Context, _ types.NamespacedName) (context.Cont
 	return ctx, func() {}, true
 }
 
-func TestReadsAreSharedButNeverOlderThanTheQuestion(t *testing.T) {
+func TestReadsAreSharedButNeverBeginBeforeTheCall(t *testing.T) {
 	client := fakeCluster(meta(policy.Deployment, "1", "", ""))
 	var mu sync.Mutex
 	lists := 0
@@ -407,15 +407,15 @@ func TestReadsAreSharedButNeverOlderThanTheQuestion(t *testing.T) {
 	close(hold)
 	running.Wait()
 	if lists > 3 {
-		t.Errorf("%d lists for 20 who asked at once", lists)
+		t.Errorf("%d lists for 20 concurrent reads", lists)
 	}
 	if len(r.rounds) > 0 {
-		t.Error("a round is left")
+		t.Error("a round is still stored")
 	}
 }
 
-// A machine and its set that are made while a namespace is read show as a machine without a parent, at first.
-func TestAParentThatIsMadeDuringAReadIsFound(t *testing.T) {
+// A machine and its set that are created while a namespace is read appear as a machine without a parent, at first.
+func TestParentCreatedDuringAReadIsFound(t *testing.T) {
 	set, machine := meta(policy.Set, "set", "", ""), meta(policy.Machine, "machine", "", "set")
 	client := fakeCluster(set, machine)
 	first := true

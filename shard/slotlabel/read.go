@@ -13,19 +13,18 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/shard/slotlabel/policy"
 )
 
-// page is how many objects one request of a list asks for.
+// page is the number of objects in one page of a list.
 const page = 1000
 
-// reader reads the objects of namespaces from the API server. Many who ask for one namespace at a time share a read, so
-// that a namespace with objects of all slots is not read for each of them; but nobody gets a read that had begun before
-// he asked.
+// reader reads the objects of namespaces from the API server. Concurrent callers for one namespace share a read, so that a
+// namespace with objects of all slots is not read for each of them; but no caller gets a read that began before its call.
 type reader struct {
 	metadata metadata.Interface
-	// plant makes of the objects what all who ask for them share.
+	// plant computes from the objects what all callers share.
 	plant func(objects []policy.Object) *snapshot
 
 	mu     sync.Mutex
-	rounds map[string]*round // the last of each namespace, which may not have begun
+	rounds map[string]*round // the last round of each namespace; it may not have begun
 }
 
 // round is one read of a namespace.
@@ -36,10 +35,10 @@ type round struct {
 	err   error
 }
 
-// snapshot is a namespace as one read showed it. It is not changed any more.
+// snapshot is a namespace as one read returned it. It is immutable.
 type snapshot struct {
 	forest policy.Forest
-	trees  []policy.Tree // that do not fit
+	trees  []policy.Tree // trees that do not fit
 }
 
 // read returns the MachineDeployments, MachineSets and Machines of a namespace as they were after the call.
@@ -53,7 +52,7 @@ func (r *reader) read(ctx context.Context, namespace string) (*snapshot, error) 
 	mine := &round{done: make(chan struct{})}
 	r.rounds[namespace] = mine
 	r.mu.Unlock()
-	if last != nil { // meanwhile others may join
+	if last != nil { // meanwhile other callers may join
 		_, _ = last.wait(ctx)
 	}
 	r.mu.Lock()
@@ -81,8 +80,8 @@ func (r *round) wait(ctx context.Context) (*snapshot, error) {
 	}
 }
 
-// list lists the three kinds at the same time: each list waits until the API server's cache has caught up. A parent that is
-// missing then may have been made in between; so all is listed once more, children before parents.
+// list lists the three kinds at the same time: each list waits until the API server's cache is up to date. A parent that is
+// missing then may have been created in between, so all is listed once more, children before parents.
 func (r *reader) list(ctx context.Context, namespace string) ([]policy.Object, error) {
 	kinds := []policy.Kind{policy.Machine, policy.Set, policy.Deployment}
 	found, errs := make([][]policy.Object, len(kinds)), make([]error, len(kinds))

@@ -9,7 +9,7 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/shard/slotlabel/policy"
 )
 
-// Without a target cluster there are no Nodes, and everything else is as ever.
+// Without a target cluster there are no Nodes; all else is unchanged.
 func TestNoTargetCluster(t *testing.T) {
 	w, err := NewWatch(fakeCluster(meta(policy.Machine, "1", "", "")), nil, "", 4)
 	if err != nil {
@@ -19,9 +19,9 @@ func TestNoTargetCluster(t *testing.T) {
 		t.Fatal(err)
 	}
 	if w.Has(policy.Node, types.NamespacedName{Name: "node-1"}) || w.Count(policy.Node) != 0 {
-		t.Error("it knows Nodes")
+		t.Error("the Nodes count as listed")
 	}
 	if !w.Has(policy.Machine, types.NamespacedName{Namespace: "n", Name: "1"}) || len(slices.Collect(w.in("n"))) != 1 {
-		t.Error("it does not know the machine")
+		t.Error("the machine is not cached")
 	}
 }

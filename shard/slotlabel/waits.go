@@ -6,11 +6,11 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/shard/slotlabel/policy"
 )
 
-// waits has, for each root that is turned away for what is below it, one stray for which, and that one's parent: unless one
-// of the two changes or goes, the root would be turned away again. Whatever else comes and goes beside them does not matter.
+// waits has, for each root that is rejected because of objects below it, one of these unlabeled objects, and its parent: unless
+// one of the two changes or is deleted, the root would be rejected again. Changes of other objects do not matter.
 type waits map[object][2]object
 
-// isBlocked reports whether a root has strays below it, and notes one for which it waits.
+// isBlocked reports whether a root has unlabeled objects below it, and records one for which it waits.
 func (l *Labeler) isBlocked(root object) bool {
 	for {
 		unlabeled, found := l.unlabeledBelow(root.key)
@@ -22,20 +22,20 @@ func (l *Labeler) isBlocked(root object) bool {
 		}
 		l.mu.Unlock()
 		if !found {
-			if waited { // another controller, which would not hear that the stray has gone: the cache shows it before the handler does
+			if waited { // another controller, which would not be notified of the deletion: the cache shows it before the handler runs
 				l.doors.again(root)
 			}
 			return false
 		}
-		if l.isBelow(unlabeled, root.key) { // else it has changed before it was noted
+		if l.isBelow(unlabeled, root.key) { // otherwise it changed before it was recorded
 			return true
 		}
 	}
 }
 
-// unlabeledBelow returns a stray whose root is a certain one, as far as the caches show it.
+// unlabeledBelow returns an unlabeled object with the given root, as far as the caches show it.
 func (l *Labeler) unlabeledBelow(root types.NamespacedName) (unlabeled policy.Object, found bool) {
-	elsewhere := map[types.UID]bool{} // parents whose root is another one, or not known
+	elsewhere := map[types.UID]bool{} // parents whose root is another one or unknown
 	for unlabeled := range l.cfg.Watch.in(root.Namespace) {
 		if unlabeled.Parent != "" && elsewhere[unlabeled.Parent] {
 			continue
@@ -48,7 +48,7 @@ func (l *Labeler) unlabeledBelow(root types.NamespacedName) (unlabeled policy.Ob
 	return policy.Object{}, false
 }
 
-// isBelow reports whether a stray still is one, unchanged, and below a root.
+// isBelow reports whether an unlabeled object is unchanged, and below a root.
 func (l *Labeler) isBelow(unlabeled policy.Object, root types.NamespacedName) bool {
 	now, found := l.cfg.Watch.get(unlabeled.Kind, unlabeled.Key())
 	if !found || now.UID != unlabeled.UID || now.ResourceVersion != unlabeled.ResourceVersion {
@@ -62,7 +62,7 @@ func parentOf(o policy.Object) types.NamespacedName {
 	return types.NamespacedName{Namespace: o.Namespace, Name: o.ParentName}
 }
 
-// changed has the roots looked at again that wait for an object which has changed or is gone.
+// changed enqueues the roots that wait for an object that has changed or was deleted.
 func (l *Labeler) changed(o object) {
 	var again []object
 	l.mu.Lock()

@@ -12,13 +12,13 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/shard/slotlabel/policy"
 )
 
-// A root whose label was edited may be in work in its own slot until it is back there.
+// A root whose label was edited may still be reconciled in its own slot, until it is handed back to that slot.
 func TestAMislabeledRootIsNotReconciledInTheSlotThatItNames(t *testing.T) {
 	for _, kind := range []policy.Kind{policy.Deployment, policy.Set, policy.Machine} {
 		t.Run(kind.String(), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				root := meta(kind, "1", "2", "")
-				root.Labels["pool"] = "b" // nobody adopts it
+				root.Labels["pool"] = "b" // no parent adopts it
 				b := newBench(t, []int{2}, root)
 				key := types.NamespacedName{Namespace: "n", Name: "1"}
 				gate := b.labeler.Doors().Gate(kind, openGate{}, func(types.NamespacedName) {})
@@ -26,7 +26,7 @@ func TestAMislabeledRootIsNotReconciledInTheSlotThatItNames(t *testing.T) {
 					t.Error("admitted in the slot that it names")
 				}
 				b.labeler.Seen(kind, root)
-				synctest.Wait() // and not a second later
+				synctest.Wait() // without advancing the time
 				if got := b.labels()["1"]; got != "1" {
 					t.Errorf("it is in slot %s, want 1", got)
 				}
@@ -35,8 +35,8 @@ func TestAMislabeledRootIsNotReconciledInTheSlotThatItNames(t *testing.T) {
 	}
 }
 
-// turnedAway has a MachineDeployment turned away, and counts how often it is asked to come again.
-func (b *bench) turnedAway(name string) (again *int) {
+// rejected asserts that a MachineDeployment is rejected, and counts how often it is enqueued again.
+func (b *bench) rejected(name string) (again *int) {
 	b.t.Helper()
 	again = new(int)
 	gate := b.labeler.Doors().Gate(policy.Deployment, openGate{}, func(types.NamespacedName) { *again++ })
@@ -46,18 +46,18 @@ func (b *bench) turnedAway(name string) (again *int) {
 	return again
 }
 
-func TestARootWaitsForNothingButWhatIsBelowIt(t *testing.T) {
+func TestRootWaitsOnlyForObjectsBelowIt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		set := meta(policy.Set, "s", "", "1")
 		b := newBench(t, nil, meta(policy.Deployment, "1", "1", ""), set, meta(policy.Deployment, "3", "", ""))
-		again := b.turnedAway("1")
+		again := b.rejected("1")
 		sets := b.control.Tracker()
 		if err := sets.Delete(resource(policy.Set), "n", "s"); err != nil {
 			t.Fatal(err)
 		}
 		synctest.Wait()
 		if *again != 1 {
-			t.Errorf("asked again %d times when the MachineSet is gone, beside a stray that stays", *again)
+			t.Errorf("enqueued %d times after the MachineSet was deleted, beside an unlabeled object that stays", *again)
 		}
 	})
 }
@@ -67,7 +67,7 @@ func TestRootIsReconciledAgainWhenAnUnlabeledChildGetsAnotherRoot(t *testing.T) 
 		set := meta(policy.Set, "s", "1", "1")
 		b := newBench(t, nil, meta(policy.Deployment, "1", "1", ""), set, meta(policy.Machine, "m", "", "s"))
 		b.hold(1, true)
-		again := b.turnedAway("1")
+		again := b.rejected("1")
 		set = set.DeepCopy()
 		set.OwnerReferences[0].Name, set.OwnerReferences[0].UID = "3", "3"
 		if err := b.control.Tracker().Update(resource(policy.Set), set, "n"); err != nil {
@@ -76,12 +76,12 @@ func TestRootIsReconciledAgainWhenAnUnlabeledChildGetsAnotherRoot(t *testing.T) 
 		b.labeler.Seen(policy.Set, set)
 		synctest.Wait()
 		if *again != 1 {
-			t.Errorf("asked again %d times when the MachineSet belongs to another", *again)
+			t.Errorf("enqueued %d times after the MachineSet got another root", *again)
 		}
 	})
 }
 
-func TestARootIsAdmittedWhenWhatIsBelowItGoesWhileItIsAsked(t *testing.T) {
+func TestRootIsAdmittedOrEnqueuedWhenItsUnlabeledChildIsDeletedDuringAdmit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t, []int{1}, meta(policy.Deployment, "1", "1", ""), meta(policy.Set, "s", "1", "1"))
 		if err := b.control.Tracker().Create(resource(policy.Machine), meta(policy.Machine, "m", "", "s"), "n"); err != nil {
@@ -94,7 +94,7 @@ func TestARootIsAdmittedWhenWhatIsBelowItGoesWhileItIsAsked(t *testing.T) {
 		b.labeler.cfg.Known = func(kind policy.Kind, key types.NamespacedName) (metav1.Object, bool) {
 			if kind == policy.Set && !asked {
 				asked = true
-				_ = b.control.Tracker().Delete(resource(policy.Machine), "n", "m") // it may have been labelled and gone
+				_ = b.control.Tracker().Delete(resource(policy.Machine), "n", "m") // it may have been labeled and deleted
 				synctest.Wait()
 			}
 			return known(kind, key)
@@ -102,14 +102,14 @@ func TestARootIsAdmittedWhenWhatIsBelowItGoesWhileItIsAsked(t *testing.T) {
 		again := 0
 		gate := b.labeler.Doors().Gate(policy.Deployment, openGate{}, func(types.NamespacedName) { again++ })
 		if _, _, ok := gate.Admit(t.Context(), types.NamespacedName{Namespace: "n", Name: "1"}); !ok && again == 0 {
-			t.Error("turned away, and nothing will ask again")
+			t.Error("rejected, and not enqueued again")
 		}
 	})
 }
 
-// The cache shows that a stray has gone before the handler is called. A controller that is admitted in between leaves none waiting
-// that was turned away before.
-func TestARootIsLookedAtAgainByAllControllersWhenOneFindsItsTreeFit(t *testing.T) {
+// The cache shows that an unlabeled object was deleted before the handler is called. A controller that is admitted in between must
+// not leave other controllers unnotified that were rejected before.
+func TestRootIsEnqueuedForAllControllersWhenOneFindsThatItsTreeFits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t, []int{1}, meta(policy.Deployment, "1", "1", ""), meta(policy.Set, "s", "1", "1"))
 		b.hold(1, false)
@@ -123,7 +123,7 @@ func TestARootIsLookedAtAgainByAllControllersWhenOneFindsItsTreeFit(t *testing.T
 		second := b.labeler.Doors().Gate(policy.Deployment, openGate{}, func(types.NamespacedName) {})
 		key := types.NamespacedName{Namespace: "n", Name: "1"}
 		if _, _, ok := first.Admit(t.Context(), key); ok {
-			t.Fatal("admitted although there is a stray below it")
+			t.Fatal("admitted although there is an unlabeled object below it")
 		}
 		store := b.labeler.cfg.Watch.informers[policy.Machine].GetStore()
 		for _, unlabeled := range store.List() {
@@ -133,16 +133,16 @@ func TestARootIsLookedAtAgainByAllControllersWhenOneFindsItsTreeFit(t *testing.T
 		}
 		_, done, ok := second.Admit(t.Context(), key)
 		if !ok {
-			t.Fatal("turned away although there is no stray below it")
+			t.Fatal("rejected although there is no unlabeled object below it")
 		}
 		done()
 		if again != 1 {
-			t.Errorf("the first is asked to look again %d times, want once", again)
+			t.Errorf("the first controller's key is enqueued %d times, want once", again)
 		}
 	})
 }
 
-func TestAMislabeledObjectIsGivenAwayWhenItsNamespaceIsServed(t *testing.T) {
+func TestMislabeledObjectIsHandedOverWhenItsNamespaceIsServed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		machine := meta(policy.Machine, "m", "2", "s")
 		b := newBench(t, []int{2}, meta(policy.Deployment, "1", "1", ""), meta(policy.Set, "s", "1", "1"), machine)
@@ -150,7 +150,7 @@ func TestAMislabeledObjectIsGivenAwayWhenItsNamespaceIsServed(t *testing.T) {
 		b.labeler.Seen(policy.Machine, machine)
 		time.Sleep(time.Minute)
 		if got := b.labels()["m"]; got != "2" {
-			t.Errorf("given to slot %s in a namespace that is not served", got)
+			t.Errorf("handed over to slot %s in a namespace that is not served", got)
 		}
 		b.served.Store(true)
 		b.labeler.NamespaceChanged("n")
@@ -161,8 +161,8 @@ func TestAMislabeledObjectIsGivenAwayWhenItsNamespaceIsServed(t *testing.T) {
 	})
 }
 
-// Both slots are this replica's, and the machine is shown before its MachineSet.
-func TestAMachineThatMovesWithinAReplicaIsAdmittedInItsNewSlot(t *testing.T) {
+// Both slots are held by this replica, and the machine is cached before its MachineSet.
+func TestMachineMovedWithinAReplicaIsAdmittedInItsNewSlot(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t, []int{1, 2}, meta(policy.Deployment, "1", "1", ""), meta(policy.Set, "s", "1", "1"), meta(policy.Machine, "m", "2", "s"))
 		key := types.NamespacedName{Namespace: "n", Name: "m"}
@@ -171,7 +171,7 @@ func TestAMachineThatMovesWithinAReplicaIsAdmittedInItsNewSlot(t *testing.T) {
 		time.Sleep(time.Minute)
 		gate := b.labeler.Doors().Gate(policy.Machine, openGate{}, func(types.NamespacedName) {})
 		if _, _, ok := gate.Admit(t.Context(), key); ok {
-			t.Error("admitted before the caches show where it is")
+			t.Error("admitted before the caches show its root")
 		}
 		known := b.labeler.cfg.Known
 		b.labeler.cfg.Known = func(kind policy.Kind, key types.NamespacedName) (metav1.Object, bool) {
@@ -188,7 +188,7 @@ func TestAMachineThatMovesWithinAReplicaIsAdmittedInItsNewSlot(t *testing.T) {
 	})
 }
 
-// An object is edited from slot 2 to slot 3, while the holder of both is about to give it to slot 1.
+// An object is edited from slot 2 to slot 3, while the holder of both is about to hand it over to slot 1.
 func TestDoorStaysClosedForTheReplicaThatHandsOver(t *testing.T) {
 	b := newBench(t, []int{2, 3})
 	machine := types.NamespacedName{Namespace: "n", Name: "m"}
@@ -204,16 +204,16 @@ func TestDoorStaysClosedForTheReplicaThatHandsOver(t *testing.T) {
 	b.labeler.closeDoors(before, nil)
 	gate := b.labeler.Doors().Gate(policy.Machine, openGate{}, func(types.NamespacedName) {})
 	if _, _, ok := gate.Admit(t.Context(), machine); ok {
-		t.Error("admitted while it is given away from the other slot")
+		t.Error("admitted while it is being handed over from the other slot")
 	}
 	b.labeler.closeDoors(now, nil)
 	if _, _, ok := gate.Admit(t.Context(), machine); !ok {
-		t.Error("not admitted when it is not given away any more")
+		t.Error("not admitted after the hand-over was cancelled")
 	}
 }
 
-// The slot of a machine's own name may be another replica's, which knows nothing of it.
-func TestAMachineAsksForItsNamespaceInTheSlotOfItsRoot(t *testing.T) {
+// The slot of a machine's own name may be held by another replica, which has no cache of the machine.
+func TestMachineRequestsItsNamespaceInTheSlotOfItsRoot(t *testing.T) {
 	b := newBench(t, []int{1}, meta(policy.Set, "s", "1", "1"), meta(policy.Machine, "2-m", "1", "s"))
 	asked := -1
 	b.labeler.cfg.Served = func(_ string, slot int) bool {

@@ -20,13 +20,13 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/shard/slotlabel/policy"
 )
 
-// Watch follows the objects that are in no slot. Make one with NewWatch.
+// Watch caches the unlabeled objects. NewWatch returns one.
 type Watch struct {
 	informers map[policy.Kind]cache.SharedIndexInformer
 }
 
-// NewWatch makes a Watch of a fleet with so many slots. control is the cluster of the Machines, of which namespace is the
-// only one that is served, "" means all; target is the cluster of the Nodes, nil when there is none.
+// NewWatch returns a Watch of a fleet with the given number of slots. control is the cluster of the Machines, of which only
+// namespace is served, "" means all; target is the cluster of the Nodes, nil if there is none.
 func NewWatch(control, target metadata.Interface, namespace string, slots int) (*Watch, error) {
 	w := &Watch{informers: map[policy.Kind]cache.SharedIndexInformer{}}
 	selector := inNoSlot(slots)
@@ -46,12 +46,12 @@ func NewWatch(control, target metadata.Interface, namespace string, slots int) (
 		w.informers[kind] = informer
 	}
 	if err := errors.Join(errs...); err != nil {
-		return nil, fmt.Errorf("watch what is in no slot: %w", err)
+		return nil, fmt.Errorf("watch unlabeled objects: %w", err)
 	}
 	return w, nil
 }
 
-// inNoSlot is the selector of what has no slot label, or one that none of so many slots has.
+// inNoSlot returns the selector of objects without a slot label, or with a label that names no slot of the fleet.
 func inNoSlot(slots int) string {
 	values := make([]string, slots)
 	for i := range values {
@@ -67,8 +67,8 @@ func resource(kind policy.Kind) schema.GroupVersionResource {
 	return v1alpha1.SchemeGroupVersion.WithResource(kind.Resource())
 }
 
-// essential is the informers' transform: it keeps what decides the slot. Of a Node that is its name, and the Machine that it is
-// bound to.
+// essential is the informers' transform: it keeps the fields that decide the slot. Of a Node these are its name and the Machine
+// that it is bound to.
 func essential(obj any) (any, error) {
 	whole, ok := obj.(*metav1.PartialObjectMetadata)
 	if !ok {
@@ -79,7 +79,7 @@ func essential(obj any) (any, error) {
 		DeletionTimestamp: whole.DeletionTimestamp, OwnerReferences: whole.OwnerReferences,
 	}}
 	for _, key := range []string{v1alpha1.LabelSlot, v1alpha1.LabelNode} {
-		if value, labelled := whole.Labels[key]; labelled {
+		if value, labeled := whole.Labels[key]; labeled {
 			if kept.Labels == nil {
 				kept.Labels = map[string]string{}
 			}
@@ -92,8 +92,8 @@ func essential(obj any) (any, error) {
 	return kept, nil
 }
 
-// OnChange has f called with every stray that appears or changes, and, with gone set, that goes: it was labelled, or
-// deleted. It is called before Run.
+// OnChange registers f for every unlabeled object that appears or changes, and, with gone set, that is removed: it was labeled
+// or deleted. It is called before Run.
 func (w *Watch) OnChange(f func(o policy.Object, gone bool)) error {
 	var errs []error
 	for kind, informer := range w.informers {
@@ -113,28 +113,28 @@ func (w *Watch) OnChange(f func(o policy.Object, gone bool)) error {
 		errs = append(errs, err)
 	}
 	if err := errors.Join(errs...); err != nil {
-		return fmt.Errorf("watch what is in no slot: %w", err)
+		return fmt.Errorf("watch unlabeled objects: %w", err)
 	}
 	return nil
 }
 
-// Start begins to watch, until ctx ends. It calls known when all strays of the control cluster are known, and returns when
-// those of the target cluster are, too, or ctx has ended.
+// Start begins to watch, until ctx ends. It calls known when all unlabeled objects of the control cluster are listed, and
+// returns when those of the target cluster are listed, too, or ctx has ended.
 func (w *Watch) Start(ctx context.Context, known func()) error {
 	for _, informer := range w.informers {
 		go informer.RunWithContext(ctx)
 	}
 	if !cache.WaitForCacheSync(ctx.Done(), w.knowsTrees) {
-		return errors.New("what is in no slot could not be listed in time")
+		return errors.New("unlabeled objects could not be listed in time")
 	}
 	known()
 	if nodes, watched := w.informers[policy.Node]; watched && !cache.WaitForCacheSync(ctx.Done(), nodes.HasSynced) {
-		return errors.New("the Nodes in no slot could not be listed in time")
+		return errors.New("unlabeled Nodes could not be listed in time")
 	}
 	return nil
 }
 
-// knowsTrees says that all strays are known but Nodes, which are in another cluster and below no root.
+// knowsTrees reports whether all unlabeled objects but Nodes are listed. Nodes are in another cluster and below no root.
 func (w *Watch) knowsTrees() bool {
 	for kind, informer := range w.informers {
 		if kind != policy.Node && !informer.HasSynced() {
@@ -144,7 +144,7 @@ func (w *Watch) knowsTrees() bool {
 	return true
 }
 
-// Has says whether there is a stray of that kind, namespace and name.
+// Has reports whether there is an unlabeled object of that kind, namespace and name.
 func (w *Watch) Has(kind policy.Kind, key types.NamespacedName) bool {
 	_, ok := w.get(kind, key)
 	return ok
@@ -167,7 +167,7 @@ func (w *Watch) get(kind policy.Kind, key types.NamespacedName) (o policy.Object
 	return policy.Of(kind, meta), true
 }
 
-// in are the strays of a namespace, without Nodes. There may be many, and it is asked often.
+// in returns the unlabeled objects of a namespace, without Nodes. There may be many, and it is called often.
 func (w *Watch) in(namespace string) iter.Seq[policy.Object] {
 	return func(yield func(policy.Object) bool) {
 		for _, kind := range policy.Kinds() {
@@ -187,7 +187,7 @@ func (w *Watch) in(namespace string) iter.Seq[policy.Object] {
 	}
 }
 
-// all are all strays of a kind.
+// all returns all unlabeled objects of a kind.
 func (w *Watch) all(kind policy.Kind) iter.Seq[policy.Object] {
 	return objects(kind, w.informers[kind].GetStore().List())
 }
@@ -202,7 +202,7 @@ func objects(kind policy.Kind, objs []any) iter.Seq[policy.Object] {
 	}
 }
 
-// Roots returns references to the roots of a namespace that are in no slot.
+// Roots returns references to the unlabeled roots of a namespace.
 func (w *Watch) Roots(namespace string) (refs []corev1.ObjectReference) {
 	for unlabeled := range w.in(namespace) {
 		if unlabeled.Parent == "" && unlabeled.Kind != policy.Node {
@@ -215,7 +215,7 @@ func (w *Watch) Roots(namespace string) (refs []corev1.ObjectReference) {
 	return refs
 }
 
-// Count returns how many strays of a kind there are. All Nodes that nobody manages count.
+// Count returns the number of unlabeled objects of a kind, including all Nodes without a machine.
 func (w *Watch) Count(kind policy.Kind) int {
 	informer, watched := w.informers[kind]
 	if !watched {
@@ -230,5 +230,5 @@ type Key struct {
 	Slot      int
 }
 
-// String is the key in logs and traces.
+// String returns the key for logs and traces.
 func (k Key) String() string { return k.Namespace + "/slot " + strconv.Itoa(k.Slot) }

@@ -15,7 +15,7 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/shard/slotlabel/policy"
 )
 
-// writeOne labels one object; done is true also when it is gone. One that has changed is left for the next pass.
+// writeOne labels one object; done is also true if it was deleted. An object that has changed is left for the next pass.
 func (l *Labeler) writeOne(ctx context.Context, o policy.Object, slot int) (done bool, err error) {
 	metadata := map[string]any{"labels": map[string]string{v1alpha1.LabelSlot: policy.Value(slot)}}
 	err = l.patch(ctx, o, metadata)
@@ -28,7 +28,8 @@ func (l *Labeler) writeOne(ctx context.Context, o policy.Object, slot int) (done
 	return err == nil, err
 }
 
-// patch changes the metadata of an object that is as it was read: of a Node, which many write, that it is the same one.
+// patch changes the metadata of an object if it is unchanged since it was read. For a Node, which has many writers, only the
+// identity is checked.
 func (l *Labeler) patch(ctx context.Context, o policy.Object, metadata map[string]any) error {
 	client := l.cfg.Control
 	metadata["uid"] = o.UID
@@ -46,19 +47,19 @@ func (l *Labeler) patch(ctx context.Context, o policy.Object, metadata map[strin
 	return err
 }
 
-// offer has orphans adopted by parents that match them, read live, and says whether any was.
+// offer lets parents that match orphans adopt them. It reads the parents live, and reports whether any orphan was adopted.
 func (l *Labeler) offer(ctx context.Context, orphans []policy.Object) (adopted bool, err error) {
 	if len(orphans) == 0 {
 		return false, nil
 	}
 	namespace := orphans[0].Namespace
 	sets, err := l.cfg.Machines.MachineSets(namespace).List(ctx, metav1.ListOptions{})
-	if _, err = decode.Missing(err); err != nil { // what cannot be decoded adopts when it can be
-		return false, fmt.Errorf("list the MachineSets that may adopt: %w", err)
+	if _, err = decode.Missing(err); err != nil { // a parent that cannot be decoded adopts when it can be decoded
+		return false, fmt.Errorf("list MachineSets for adoption: %w", err)
 	}
 	deployments, err := l.cfg.Machines.MachineDeployments(namespace).List(ctx, metav1.ListOptions{})
 	if _, err = decode.Missing(err); err != nil {
-		return false, fmt.Errorf("list the MachineDeployments that may adopt: %w", err)
+		return false, fmt.Errorf("list MachineDeployments for adoption: %w", err)
 	}
 	for _, orphan := range orphans {
 		var parent metav1.Object
@@ -72,7 +73,7 @@ func (l *Labeler) offer(ctx context.Context, orphans []policy.Object) (adopted b
 			continue
 		}
 		if err := l.adopt(ctx, orphan, parent); err != nil {
-			return adopted, fmt.Errorf("have %s %s adopted by %s: %w", orphan.Kind, orphan.Key(), parent.GetName(), err)
+			return adopted, fmt.Errorf("adopt %s %s by %s: %w", orphan.Kind, orphan.Key(), parent.GetName(), err)
 		}
 		adopted = true
 	}
@@ -87,7 +88,7 @@ func pointers[T any](items []T) []*T {
 	return all
 }
 
-// adopt makes a parent the controller of an orphan, unless that has changed since it was read.
+// adopt makes a parent the controller of an orphan, unless the orphan has changed since it was read.
 func (l *Labeler) adopt(ctx context.Context, orphan policy.Object, parent metav1.Object) error {
 	live, err := l.cfg.Control.Resource(resource(orphan.Kind)).Namespace(orphan.Namespace).Get(ctx, orphan.Name, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {

@@ -35,14 +35,14 @@ func TestOnChange(t *testing.T) {
 		t.Errorf("nothing has changed: reported %v", got)
 	}
 	if got := show("3", "b"); !slices.Equal(got, []string{"a", "b"}) {
-		t.Errorf("a has none any more, and b has one: reported %v", got)
+		t.Errorf("a has no disruption any more, and b has one: reported %v", got)
 	}
 	if got := show("4"); !slices.Equal(got, []string{"b"}) {
-		t.Errorf("b has none any more: reported %v", got)
+		t.Errorf("b has no disruption any more: reported %v", got)
 	}
 	reported = nil
 	view.Deployments.Remove(types.NamespacedName{Namespace: "n", Name: "d"}, "")
 	if len(reported) > 0 {
-		t.Errorf("the root is gone: reported %v", reported)
+		t.Errorf("the root was deleted: reported %v", reported)
 	}
 }

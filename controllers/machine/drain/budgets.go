@@ -10,8 +10,8 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 )
 
-// guards returns the budgets that the eviction of a pod is measured by, by name. As at the API server, a pod that does
-// not run is guarded by none.
+// guards returns the budgets that apply to the eviction of a pod, by name. As at the API server, none applies to a pod that does
+// not run.
 func guards(f Facts, pod *corev1.Pod) []*policyv1.PodDisruptionBudget {
 	if pod.Status.Phase == corev1.PodPending || hasEnded(pod) || pod.DeletionTimestamp != nil {
 		return nil
@@ -27,7 +27,7 @@ func guards(f Facts, pod *corev1.Pod) []*policyv1.PodDisruptionBudget {
 	return found
 }
 
-// isFree says that a pod may go without a disruption of the budget: it is not ready, and the budget does not mind.
+// isFree reports whether a pod can be evicted without a disruption of the budget: it is not ready, and the budget allows that.
 func isFree(pod *corev1.Pod, b *policyv1.PodDisruptionBudget) bool {
 	if isReady(pod) {
 		return false
@@ -36,22 +36,22 @@ func isFree(pod *corev1.Pod, b *policyv1.PodDisruptionBudget) bool {
 	return always || b.Status.CurrentHealthy >= b.Status.DesiredHealthy && b.Status.DesiredHealthy > 0
 }
 
-// isStale says that the budget is about to be counted: its spec has changed, or it was marked.
+// isStale reports whether the budget is about to be counted: its spec has changed, or it was marked.
 func isStale(b *policyv1.PodDisruptionBudget) bool { return b.Status.ObservedGeneration < b.Generation }
 
-// allows says that a budget has a disruption left.
+// allows reports whether a budget has a disruption left.
 func allows(b *policyv1.PodDisruptionBudget) bool {
 	return !isStale(b) && b.Status.DisruptionsAllowed > 0
 }
 
-// isTaken says that a disruption of the budget stands for this pod already: its removal was broken off before all of its
-// budgets had given one. Only where there are several it need not give another: the eviction API asks for one each time.
+// isTaken reports whether a disruption of the budget is recorded for this pod already: its removal was interrupted before all of
+// its budgets had one. Only with several budgets it needs no second one: the eviction API takes one each time.
 func isTaken(pod *corev1.Pod, b *policyv1.PodDisruptionBudget) bool {
 	_, is := b.Status.DisruptedPods[pod.Name]
 	return is && !isStale(b)
 }
 
-// holding returns those of a pod's budgets that do not let it go now.
+// holding returns those of a pod's budgets that do not allow its eviction now.
 func holding(pod *corev1.Pod, guards []*policyv1.PodDisruptionBudget) []*policyv1.PodDisruptionBudget {
 	var held []*policyv1.PodDisruptionBudget
 	for _, b := range guards {
@@ -62,10 +62,10 @@ func holding(pod *corev1.Pod, guards []*policyv1.PodDisruptionBudget) []*policyv
 	return held
 }
 
-// isMisconfigured says that a budget holds its pods although all of them are healthy, so that waiting does not help.
+// isMisconfigured reports whether a budget blocks its pods although all of them are healthy, so that waiting does not help.
 func isMisconfigured(b *policyv1.PodDisruptionBudget) bool {
 	s := b.Status
-	isMarked := s.ObservedGeneration == 0 // the rest is what was counted before
+	isMarked := s.ObservedGeneration == 0 // the rest of the status is from the previous count
 	return (isMarked || !isStale(b)) && s.ExpectedPods > 0 && s.CurrentHealthy >= s.ExpectedPods &&
 		len(s.DisruptedPods) == 0 && s.DisruptionsAllowed == 0
 }

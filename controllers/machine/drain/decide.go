@@ -7,10 +7,10 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// batch is how many pods are removed before the pass looks again whether something else is more urgent.
+// batch is the number of pods that are removed before the pass checks again for more urgent work.
 const batch = 20
 
-// Decide says what to do next. It is total: all facts have a verdict.
+// Decide returns the next actions. It is total: all facts have a verdict.
 func Decide(f Facts) Verdict {
 	force, next := forced(f)
 	v := decide(f, force, next)
@@ -46,7 +46,7 @@ func decide(f Facts, force *force, next time.Time) Verdict {
 	case force != nil:
 		return finish(f, *force, left)
 	case len(left) == 0 && len(f.Node.Status.VolumesAttached) == 0 && f.Sight < Watched:
-		return Verdict{Do: Rest, State: Drained} // nothing was there, and nobody need watch for it
+		return Verdict{Do: Rest, State: Drained} // there was nothing to drain, and no watch is needed
 	case f.Sight == Listed:
 		return do(Watch)
 	case f.Sight == Awaited:
@@ -55,16 +55,16 @@ func decide(f Facts, force *force, next time.Time) Verdict {
 	return empty(f, left, next)
 }
 
-// MayRelease says of a Node of which these are all pods, listed after it was cordoned, that it need not be held by our finalizer
-// any more: it is empty, and nobody has asked to delete it.
+// MayRelease reports whether a Node, of which these are all pods, listed after it was cordoned, no longer needs our finalizer: it is
+// empty, and it is not being deleted.
 func MayRelease(node *corev1.Node, pods []*corev1.Pod) bool {
 	return node.Spec.Unschedulable && len(leaving(pods)) == 0 && len(node.Status.VolumesAttached) == 0 && node.DeletionTimestamp == nil
 }
 
-// blindTime is how long something may not be seen before the user is told: a blip passes.
+// blindTime is how long objects may not be watchable before it is reported: a short interruption is not.
 const blindTime = 5 * time.Second
 
-// reportBlind adds to what a drain that waits says of itself that something cannot be seen, when that has lasted.
+// reportBlind adds to the report of a drain that objects cannot be watched, if that has lasted long enough.
 func (f Facts) reportBlind(v *Verdict) {
 	if f.Blind == "" {
 		return
@@ -84,12 +84,12 @@ func (f Facts) reportBlind(v *Verdict) {
 	}
 }
 
-// wait rests until something happens, at the latest until next.
+// wait rests until an event arrives, at the latest until next.
 func (f Facts) wait(p Progress, next time.Time) Verdict {
 	return Verdict{Do: Rest, State: Draining, Progress: p, Wake: f.until(next)}
 }
 
-// until is the time left to t, and at least a moment, so that a deadline is never slept over; 0 for none.
+// until returns the time until t, and at least a moment, so that a deadline is not missed; 0 for the zero time.
 func (f Facts) until(t time.Time) time.Duration {
 	if t.IsZero() {
 		return 0
@@ -105,7 +105,7 @@ func empty(f Facts, left []*corev1.Pod, next time.Time) Verdict {
 	}
 	r.verdict.Memory = Memory{Attempts: f.remembered(), HeldSince: r.heldSince, Recounts: r.recounts, Volumes: r.traffic.memory}
 	switch {
-	case len(r.verdict.Budgets) > 0: // the pods are decided on anew after that
+	case len(r.verdict.Budgets) > 0: // the next decision on the pods follows after that
 		r.verdict.Do, r.verdict.Pods = Mark, nil
 		return r.verdict
 	case r.verdict.Do == Remove:
@@ -137,7 +137,7 @@ func latest(times map[string]time.Time) (last time.Time) {
 	return last
 }
 
-// remembered are the attempts at what is still there.
+// remembered returns the attempts for objects that still exist.
 func (f Facts) remembered() map[types.UID]Attempt {
 	kept := map[types.UID]Attempt{}
 	for _, pod := range f.Pods {

@@ -16,12 +16,12 @@ func TestMayRelease(t *testing.T) {
 		pods   []*corev1.Pod
 		want   bool
 	}{
-		"nothing is there":        {want: true},
-		"what ends with it":       {pods: []*corev1.Pod{pod("DaemonSet")}, want: true},
-		"a pod has to leave":      {pods: []*corev1.Pod{pod("DaemonSet"), pod("ReplicaSet")}},
-		"a volume is attached":    {change: func(n *corev1.Node) { n.Status.VolumesAttached = []corev1.AttachedVolume{{Name: "v"}} }},
-		"pods can come":           {change: func(n *corev1.Node) { n.Spec.Unschedulable = false }},
-		"somebody has deleted it": {change: func(n *corev1.Node) { n.DeletionTimestamp = new(metav1.Now()) }},
+		"nothing is there":     {want: true},
+		"what ends with it":    {pods: []*corev1.Pod{pod("DaemonSet")}, want: true},
+		"a pod has to leave":   {pods: []*corev1.Pod{pod("DaemonSet"), pod("ReplicaSet")}},
+		"a volume is attached": {change: func(n *corev1.Node) { n.Status.VolumesAttached = []corev1.AttachedVolume{{Name: "v"}} }},
+		"pods can come":        {change: func(n *corev1.Node) { n.Spec.Unschedulable = false }},
+		"it is being deleted":  {change: func(n *corev1.Node) { n.DeletionTimestamp = new(metav1.Now()) }},
 	} {
 		t.Run(name, func(t *testing.T) {
 			node := &corev1.Node{Spec: corev1.NodeSpec{Unschedulable: true}}

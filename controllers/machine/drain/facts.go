@@ -12,19 +12,19 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 )
 
-// Facts are all that a decision about one drain rests on. Everything in them is read only.
+// Facts are the input of a decision about one drain. All of it is read only.
 type Facts struct {
 	// Now is the time of the decision.
 	Now      time.Time
 	Settings Settings
 	Order    Order
-	// Node as it stands.
+	// Node in its current state.
 	Node *corev1.Node
-	// Sight is how much was seen of what follows.
+	// Sight is the completeness of the following facts.
 	Sight Sight
-	// Blind says why some of what follows cannot be watched now, so that it is missing or may be old; "" when all is well.
+	// Blind is why some of the following cannot be watched now, so that it is missing or may be old; "" if all can.
 	Blind string
-	// Live says that the pods come from a read of this pass, past all caches: what is missing is not there.
+	// Live reports whether the pods come from a live read of this pass: a missing pod does not exist.
 	Live bool
 	// Pods of the Node, all of them.
 	Pods []*corev1.Pod
@@ -34,43 +34,43 @@ type Facts struct {
 	Volumes Volumes
 	// Memory of this process.
 	Memory Memory
-	// FreeDetaches is how many volumes more may begin to move in the target cluster, as far as this process decides.
+	// FreeDetaches is how many more volumes may begin to move in the target cluster, as far as this process decides.
 	FreeDetaches int
 }
 
-// Settings are the fleet's settings for drains, some of them overridden by a machine's own.
+// Settings are the fleet's settings for drains, some of them overridden by the machine.
 type Settings struct {
 	// Timeout is how long the pods have to leave before they are deleted without grace.
 	Timeout time.Duration
-	// MaxEvictRetries says for how long the eviction of a pod is tried before it is deleted without grace: 20 s for each.
+	// MaxEvictRetries is how long the eviction of a pod is tried before it is deleted without grace: 20 s for each.
 	MaxEvictRetries int
-	// DetachTimeout is how long a volume that no pod uses any more may stay attached.
+	// DetachTimeout is how long a volume without a pod may stay attached.
 	DetachTimeout time.Duration
-	// ReattachTimeout is how long the next pod with a volume waits for a detached one to be attached elsewhere.
+	// ReattachTimeout is how long the next pod with a volume waits for a detached one to be attached to another Node.
 	ReattachTimeout time.Duration
-	// VolumeParallelism is how many volumes of a Node move at a time before the next pod with volumes waits. Where it
-	// cannot be known when they are detached, it is one.
+	// VolumeParallelism is how many volumes of a Node move at a time before the next pod with volumes waits. If their detachment
+	// cannot be observed, it is one.
 	VolumeParallelism int
 }
 
-// Order says what is wanted of a drain.
+// Order is the request for a drain.
 type Order struct {
-	// Since is when the drain was asked for; its deadlines count from it.
+	// Since is when the drain was requested; its deadlines count from it.
 	Since time.Time
 	// Timeout is how long pods have from then on.
 	Timeout time.Duration
-	// EvictTime is how long a pod is asked for in good, from the first time that it may not be evicted.
+	// EvictTime is how long the eviction of a pod is tried, from the first time that it is refused.
 	EvictTime time.Duration
 	// Force deletes all pods at once and without grace.
 	Force bool
-	// Stays says that the VM goes on running. Then attachments are not deleted, because nobody knows whether the VM still
-	// writes to their volumes.
+	// Stays reports whether the VM continues to run. Then attachments are not deleted, because the VM may still write to their
+	// volumes.
 	Stays bool
-	// IsShut says that something else keeps new pods away, so that the Node is not cordoned.
+	// IsShut reports whether new pods are kept away by other means, so that the Node is not cordoned.
 	IsShut bool
 }
 
-// ForDeletion is the order to empty the Node of a machine that is being deleted.
+// ForDeletion returns the order to empty the Node of a machine that is being deleted.
 func ForDeletion(m *v1alpha1.Machine, settings Settings) Order {
 	order := orderFor(m, settings)
 	if m.DeletionTimestamp != nil {
@@ -80,7 +80,7 @@ func ForDeletion(m *v1alpha1.Machine, settings Settings) Order {
 	return order
 }
 
-// ForPreservation is the order to empty the Node of a machine that has failed and is preserved.
+// ForPreservation returns the order to empty the Node of a machine that has failed and is preserved.
 func ForPreservation(m *v1alpha1.Machine, settings Settings) Order {
 	order := orderFor(m, settings)
 	order.Since, order.Stays, order.IsShut = m.Status.CurrentStatus.LastUpdateTime.Time, true, true
@@ -88,7 +88,7 @@ func ForPreservation(m *v1alpha1.Machine, settings Settings) Order {
 	return order
 }
 
-// ForUpdate is the order to empty a Node that is to be updated in place, and was selected for that at a time.
+// ForUpdate returns the order to empty a Node that is to be updated in place, and was selected at a time.
 func ForUpdate(m *v1alpha1.Machine, selected time.Time, settings Settings) Order {
 	order := orderFor(m, settings)
 	order.Since, order.Stays = selected, true
@@ -100,7 +100,7 @@ func ForUpdate(m *v1alpha1.Machine, selected time.Time, settings Settings) Order
 // 2147483647 retries is more than a time.Duration holds.
 const mostEvictRetries = 1_000_000
 
-// orderFor is what a machine's own configuration says of drains, or else the settings.
+// orderFor returns the order from a machine's own configuration, or else from the settings.
 func orderFor(m *v1alpha1.Machine, settings Settings) Order {
 	order, retries := Order{Timeout: settings.Timeout}, settings.MaxEvictRetries
 	if c := m.Spec.MachineConfiguration; c != nil {
@@ -115,17 +115,17 @@ func orderFor(m *v1alpha1.Machine, settings Settings) Order {
 	return order
 }
 
-// deadline is when the time of the pods is over.
+// deadline returns when the time of the pods is over.
 func (o Order) deadline() time.Time { return o.Since.Add(o.Timeout) }
 
-// Sight is how much was seen of a Node.
+// Sight is the completeness of the facts about a Node.
 type Sight int
 
-// The sights, each more than the one before.
+// The values, each more than the one before.
 const (
-	// Unseen means that nobody has looked.
+	// Unseen means that nothing was read.
 	Unseen Sight = iota
-	// Listed means that the pods were listed, and that nothing else is known.
+	// Listed means that the pods were listed, and nothing else.
 	Listed
 	// Awaited is Listed, while the watches begin.
 	Awaited
@@ -142,15 +142,15 @@ type Volumes struct {
 	Attachments []*storagev1.VolumeAttachment
 	// CSIDrivers of the cluster, by name.
 	CSIDrivers map[string]*storagev1.CSIDriver
-	// IDs are the cloud's names of volumes, by PV, of those that the machine's driver knows.
+	// IDs are the cloud's names of volumes, by PV, as far as the machine's driver knows them.
 	IDs map[string]string
 }
 
-// Memory is what a process remembers of a drain. The zero value is that of a process that has just come to it.
+// Memory is the state of a drain in a process. The zero value is that of a process that has just taken over.
 type Memory struct {
 	// Attempts at pods and attachments, by UID.
 	Attempts map[types.UID]Attempt
-	// HeldSince is since when pods could have gone, had it not been for a budget or the API server, by UID.
+	// HeldSince is since when the removal of pods is blocked only by a budget or the API server, by UID.
 	HeldSince map[types.UID]time.Time
 	// Recounts of the budgets of pods that have several, by the pod's UID.
 	Recounts map[types.UID]Recount
@@ -160,16 +160,16 @@ type Memory struct {
 	BlindSince time.Time
 }
 
-// Attempt is the last attempt to remove something, and what came of it.
+// Attempt is the last attempt to remove an object, and its result.
 type Attempt struct {
 	At time.Time
-	// Forced says that it was a deletion without grace.
+	// Forced reports whether it was a deletion without grace.
 	Forced bool
-	// Accepted says that the API server has accepted it; else the rest says why not.
+	// Accepted reports whether the API server has accepted it; otherwise the other fields have the refusal.
 	Accepted bool
-	// NotBefore is when the server may be asked again at the earliest.
+	// NotBefore is the earliest time of the next request.
 	NotBefore time.Time
-	// Why the server refused, for people.
+	// Why is the reason of the server.
 	Why string
 }
 
@@ -178,8 +178,8 @@ func Accepted(now time.Time, how How) Attempt {
 	return Attempt{At: now, Forced: how == Delete, Accepted: true}
 }
 
-// Refused is an attempt that the API server has refused. isFull says that there was no room for it now, as a budget says
-// it, or a server with too much to do; retryAfter is what it asks for, 0 when it does not.
+// Refused is an attempt that the API server has refused. isFull reports whether that is temporary: a budget is exhausted, or the
+// server is overloaded; retryAfter is the server's request to wait, 0 without one.
 func Refused(now time.Time, how How, isFull bool, retryAfter time.Duration, why string) Attempt {
 	pause := evictAgain
 	switch {
@@ -191,9 +191,9 @@ func Refused(now time.Time, how How, isFull bool, retryAfter time.Duration, why 
 	return Attempt{At: now, Forced: how == Delete, NotBefore: now.Add(max(pause, retryAfter)), Why: why}
 }
 
-// VolumeMemory is what is remembered of a volume that is, or was, attached to the Node.
+// VolumeMemory is the state of a volume that is, or was, attached to the Node.
 type VolumeMemory struct {
-	// Recreated says that something makes its pod anew, so that it will be attached elsewhere.
+	// Recreated reports whether a controller creates its pod anew, so that it will be attached to another Node.
 	Recreated bool
 	// IdleSince is since when no pod of the Node uses it although it is attached; zero while one does.
 	IdleSince time.Time

@@ -7,7 +7,7 @@ import (
 	storagev1 "k8s.io/api/storage/v1"
 )
 
-// finish ends a drain by force: pods are deleted without grace, and nobody waits for them.
+// finish ends a drain by force: pods are deleted without grace, and their end is not awaited.
 func finish(f Facts, by force, left []*corev1.Pod) Verdict {
 	v, r := Verdict{Do: Rest, State: Draining}, newRemoval(f)
 	if by.cause == CauseTimeout {
@@ -18,8 +18,8 @@ func finish(f Facts, by force, left []*corev1.Pod) Verdict {
 	for _, pod := range left {
 		switch a := f.Memory.Attempts[pod.UID]; {
 		case wasForced(pod), a.Forced && a.Accepted:
-		case a.Forced && !f.Now.Before(over): // the server does not want to, and that was tried for long enough
-		case pod.CreationTimestamp.After(by.since) && !f.Now.Before(over): // something makes them faster than they go
+		case a.Forced && !f.Now.Before(over): // the server refuses, and that was tried for long enough
+		case pod.CreationTimestamp.After(by.since) && !f.Now.Before(over): // a controller creates them faster than they are deleted
 		case a.Forced && f.Now.Before(a.NotBefore):
 			next, refused = earliest(next, a.NotBefore), refused+1
 			v.Progress = hold(v.Progress, pod, nil, a.Why)
@@ -46,9 +46,9 @@ func finish(f Facts, by force, left []*corev1.Pod) Verdict {
 	return detach(f, by, follow(f, func(*corev1.Pod) bool { return true }))
 }
 
-// force says how many volumes begin to move when a pod is deleted without grace, and whether they may. A drain whose time is
-// over waits for that as any other, but not for longer than for what the API server refuses. One that is forced for another
-// reason does not wait: somebody wants that, or a Node that is not ready detaches nothing by itself.
+// force returns how many volumes begin to move when a pod is deleted without grace, and whether they may. A drain whose timeout has
+// passed waits for that like any other, but not longer than for a refusal of the API server. A drain that is forced for another
+// reason does not wait: the force was requested, or a Node that is not ready detaches nothing by itself.
 func (r *removal) force(pod *corev1.Pod, by force) (moves int, mayMove bool) {
 	if by.cause != CauseTimeout || r.going[pod.UID] || !r.facts.Now.Before(by.since.Add(forceTime)) {
 		return 0, true
@@ -62,7 +62,7 @@ func (r *removal) force(pod *corev1.Pod, by force) (moves int, mayMove bool) {
 	return moves, true
 }
 
-// leave waits for a while for pods that were deleted from a Node that stays, and leaves its volumes to the cluster.
+// leave waits for a while for pods that were deleted from a Node that stays, and does not touch its volumes.
 func leave(f Facts, by force, left []*corev1.Pod) Verdict {
 	over := by.since
 	for _, pod := range left {
@@ -80,7 +80,7 @@ func leave(f Facts, by force, left []*corev1.Pod) Verdict {
 	return f.wait(Progress{Left: len(left), Ending: len(left)}, over)
 }
 
-// detach deletes attachments, so that the volumes are free before the VM is gone, and waits for them for a while.
+// detach deletes attachments, so that the volumes are free before the VM is deleted, and waits for them for a while.
 func detach(f Facts, by force, t traffic) Verdict {
 	over := by.since.Add(forceTime + f.Settings.DetachTimeout)
 	switch {
@@ -94,7 +94,7 @@ func detach(f Facts, by force, t traffic) Verdict {
 	}
 	v := Verdict{Do: Rest, State: Draining}
 	attached := detachable(f, by, t)
-	// On a Node that works, volumes are unmounted in good once their pods are gone.
+	// On a working Node, volumes are unmounted normally once their pods have left.
 	if until := by.since.Add(f.Settings.DetachTimeout); by.cause == CauseTimeout && isReadyNode(f.Node) && f.Now.Before(until) && len(attached) > 0 {
 		var volumes []string
 		for _, a := range attached {
@@ -129,7 +129,7 @@ func detach(f Facts, by force, t traffic) Verdict {
 	return Verdict{Do: Rest, State: GivenUp}
 }
 
-// detachable are the attachments that have to go: where the Node works, those of pods that stay are left alone.
+// detachable returns the attachments to delete: if the Node works, those of pods that stay are excluded.
 func detachable(f Facts, by force, t traffic) []*storagev1.VolumeAttachment {
 	isFine := by.cause == CauseTimeout || by.cause == CauseVolumes
 	var found []*storagev1.VolumeAttachment
@@ -145,8 +145,8 @@ func detachable(f Facts, by force, t traffic) []*storagev1.VolumeAttachment {
 	return found
 }
 
-// detachAt says whether an attachment is to be deleted now, or until when it is waited for; a zero time means that it is
-// not waited for any more.
+// detachAt reports whether an attachment is to be deleted now, or returns until when it is awaited; a zero time means that it is
+// no longer awaited.
 func detachAt(f Facts, a *storagev1.VolumeAttachment, over time.Time) (until time.Time, isDue bool) {
 	tried, isTried := f.Memory.Attempts[a.UID]
 	switch {

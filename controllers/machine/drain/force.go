@@ -7,42 +7,42 @@ import (
 )
 
 const (
-	// unhealthyTime is for how long a Node is not ready, or its file system read only, before its pods are deleted without
-	// grace: nobody there can end them well.
+	// unhealthyTime is how long a Node may be not ready, or its file system read only, before its pods are deleted without
+	// grace: its kubelet cannot end them properly.
 	unhealthyTime = 5 * time.Minute
-	// forceTime is how long deletions without grace are tried that the API server refuses.
+	// forceTime is how long refused deletions without grace are tried.
 	forceTime = time.Minute
-	// forceAgain is the time between them.
+	// forceAgain is the time between these attempts.
 	forceAgain = 5 * time.Second
 )
 
 // conditionReadonly is set by the node problem detector.
 const conditionReadonly corev1.NodeConditionType = "ReadonlyFilesystem"
 
-// Cause is why a drain is forced.
+// Cause is the reason why a drain is forced.
 type Cause string
 
 // The causes.
 const (
-	// CauseOrder means that somebody wants it at once.
+	// CauseOrder means that the force was requested.
 	CauseOrder Cause = "Order"
-	// CauseTimeout means that the pods' time is over.
+	// CauseTimeout means that the timeout of the pods has passed.
 	CauseTimeout Cause = "Timeout"
-	// CauseNotReady means that the Node has not been ready for long.
+	// CauseNotReady means that the Node has not been ready for too long.
 	CauseNotReady Cause = "NotReady"
-	// CauseReadonly means that the Node's file system has been read only for long.
+	// CauseReadonly means that the Node's file system has been read only for too long.
 	CauseReadonly Cause = "ReadonlyFilesystem"
 	// CauseVolumes means that all pods have left, and that a volume did not detach in time.
 	CauseVolumes Cause = "Volumes"
 )
 
-// force is a cause, and since when there is one.
+// force is a cause, and its start.
 type force struct {
 	cause Cause
 	since time.Time
 }
 
-// forced says whether the drain is forced now, and otherwise at which time it will be unless something changes.
+// forced returns the force of the drain, and otherwise the time at which it will be forced without a change.
 func forced(f Facts) (is *force, next time.Time) {
 	next = f.Order.deadline()
 	if f.Order.Force {
@@ -70,7 +70,7 @@ func forced(f Facts) (is *force, next time.Time) {
 	return nil, next
 }
 
-// isReadyNode says that the Node's kubelet does its work.
+// isReadyNode reports whether the Node's kubelet works.
 func isReadyNode(node *corev1.Node) bool {
 	for _, c := range node.Status.Conditions {
 		if c.Type == corev1.NodeReady {
@@ -80,7 +80,7 @@ func isReadyNode(node *corev1.Node) bool {
 	return false
 }
 
-// earliest returns the earlier of two times, of which a zero one does not count.
+// earliest returns the earlier of two times; a zero time does not count.
 func earliest(a, b time.Time) time.Time {
 	if a.IsZero() || !b.IsZero() && b.Before(a) {
 		return b

@@ -9,7 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// leaving are the pods that have to leave, those of high priority first.
+// leaving returns the pods that have to leave, those of high priority first.
 func leaving(pods []*corev1.Pod) []*corev1.Pod {
 	var left []*corev1.Pod
 	for _, pod := range pods {
@@ -23,7 +23,7 @@ func leaving(pods []*corev1.Pod) []*corev1.Pod {
 	return left
 }
 
-// stays says that a pod ends with its Node: a mirror pod cannot be evicted, and one of a DaemonSet would come back.
+// stays reports whether a pod ends with its Node: a mirror pod cannot be evicted, and one of a DaemonSet would be created again.
 func stays(pod *corev1.Pod) bool {
 	if _, mirror := pod.Annotations[corev1.MirrorPodAnnotationKey]; mirror {
 		return true
@@ -32,12 +32,12 @@ func stays(pod *corev1.Pod) bool {
 	return owner != nil && owner.Kind == "DaemonSet"
 }
 
-// isRecreated says that something makes the pod anew when it is gone.
+// isRecreated reports whether a controller creates the pod anew after its deletion.
 func isRecreated(pod *corev1.Pod) bool {
 	return metav1.GetControllerOfNoCopy(pod) != nil && !hasEnded(pod)
 }
 
-// hasEnded says that all containers of the pod have exited for good.
+// hasEnded reports whether all containers of the pod have terminated finally.
 func hasEnded(pod *corev1.Pod) bool {
 	return pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
 }
@@ -55,7 +55,7 @@ func isReady(pod *corev1.Pod) bool {
 	})
 }
 
-// wasForced says that the pod is being deleted without grace, and is only held by its finalizers.
+// wasForced reports whether the pod is being deleted without grace, and only its finalizers delay that.
 func wasForced(pod *corev1.Pod) bool {
 	return pod.DeletionTimestamp != nil && pod.DeletionGracePeriodSeconds != nil && *pod.DeletionGracePeriodSeconds == 0
 }

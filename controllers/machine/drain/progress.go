@@ -11,21 +11,21 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// named is how many of a kind are named; the rest is counted.
+// named is how many objects of a kind are named; the rest is counted.
 const named = 3
 
-// Progress is how far a drain is, for people.
+// Progress is the progress of a drain, for messages.
 type Progress struct {
-	// IsUnknown says that not everything was seen yet, and that nothing can be told of the pods.
+	// IsUnknown reports whether facts are missing, so that nothing is known of the pods.
 	IsUnknown bool
-	// Blind says why not everything can be seen; "" while it can, or that has not lasted long.
+	// Blind is why facts are missing; "" while none are, or not for long.
 	Blind string
 	Node  string
-	// Left is how many pods have to leave, those included that are ending or waiting.
+	// Left is how many pods have to leave, including those that are ending or waiting.
 	Left int
-	// Ending pods were asked to end.
+	// Ending pods were evicted or deleted, and still exist.
 	Ending int
-	// Late pods are those of them whose grace was over some time ago.
+	// Late pods are those of them whose grace period ended some time ago.
 	Late []string
 	// Waiting pods, or volumes of which all pods have left, wait until others have moved.
 	Waiting []string
@@ -33,7 +33,7 @@ type Progress struct {
 	Detaching []string
 	// Held pods could not be removed.
 	Held []Blocked
-	// Deadline is when what is left is deleted without grace.
+	// Deadline is when the remaining pods are deleted without grace.
 	Deadline time.Time
 	// Cause of the force, if the drain is forced.
 	Cause Cause
@@ -42,11 +42,11 @@ type Progress struct {
 // Blocked is a pod that could not be removed.
 type Blocked struct {
 	Pod types.NamespacedName
-	// Budgets that do not let it go, by namespace and name.
+	// Budgets that do not allow its eviction, by namespace and name.
 	Budgets []string
-	// IsMisconfigured says that one of them never will: all of its pods are healthy.
+	// IsMisconfigured reports whether one of them never will: all of its pods are healthy.
 	IsMisconfigured bool
-	// Why the API server refused, where it was no budget that is known.
+	// Why is the refusal of the API server, if no known budget is the reason.
 	Why string
 }
 
@@ -61,7 +61,7 @@ func hold(p Progress, pod *corev1.Pod, by []*policyv1.PodDisruptionBudget, why s
 	return p
 }
 
-// IsStuck says that somebody has to change something, or the drain will be forced.
+// IsStuck reports whether a user has to change something, or the drain will be forced.
 func (p Progress) IsStuck() bool {
 	if p.Blind != "" {
 		return true
@@ -74,7 +74,7 @@ func (p Progress) IsStuck() bool {
 	return false
 }
 
-// String tells the progress in a sentence that does not change while nothing happens.
+// String returns the progress as a sentence that is the same while nothing changes.
 func (p Progress) String() string {
 	blind := "what it depends on cannot be watched: " + p.Blind
 	switch {
@@ -103,7 +103,7 @@ func (p Progress) String() string {
 	return p.until(parts)
 }
 
-// until ends the sentence with what follows if nothing happens.
+// until completes the sentence with what follows without a change.
 func (p Progress) until(parts []string) string {
 	if p.Cause != "" {
 		return strings.Join(append(parts, "no grace is given: "+p.Cause.String()), "; ")
@@ -111,7 +111,7 @@ func (p Progress) until(parts []string) string {
 	return strings.Join(append(parts, "what is left at "+p.Deadline.UTC().Format(time.RFC3339)+" is deleted without grace"), "; ")
 }
 
-// held tells what holds the pods, those together that are held by the same: first what somebody has to change.
+// held returns what blocks the pods, grouped by reason: first the reasons that a user has to remove.
 func (p Progress) held() []string {
 	var causes []string
 	pods := map[string][]string{}
@@ -142,7 +142,7 @@ func stuckFirst(a, b Blocked) int {
 	return 1
 }
 
-// cause tells what holds the pod.
+// cause returns what blocks the pod.
 func (h Blocked) cause() string {
 	kind := "PodDisruptionBudget "
 	if len(h.Budgets) > 1 {
@@ -159,7 +159,7 @@ func (h Blocked) cause() string {
 	return "tried again soon"
 }
 
-// list joins names, the first ones.
+// list joins the first of the names.
 func list(names []string) string {
 	if len(names) > named {
 		return fmt.Sprintf("%s and %d more", strings.Join(names[:named], ", "), len(names)-named)
@@ -167,11 +167,11 @@ func list(names []string) string {
 	return strings.Join(names, " and ")
 }
 
-// String tells the cause in words.
+// String returns the cause as text.
 func (c Cause) String() string {
 	switch c {
 	case CauseOrder:
-		return "a label of the machine asks for that"
+		return "the machine has the label force-deletion"
 	case CauseTimeout:
 		return "the time for the drain is over"
 	case CauseNotReady:

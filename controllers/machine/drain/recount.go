@@ -11,24 +11,24 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// Recount is what is remembered of the budgets of a pod that has several. The disruption controller follows such a pod for
-// one of them only, an arbitrary one each time: what the others say of it may have been wrong for long. So they are marked,
-// which has them counted anew, and believed until one of them says something else.
+// Recount is the state of the budgets of a pod that has several. The disruption controller updates such a pod in one of them only,
+// an arbitrary one each time: the status of the others may be wrong for long. So they are marked, which makes the controller count
+// them again, and trusted until the status of one of them changes.
 type Recount struct {
-	// At is when that was asked for.
+	// At is when the count was requested.
 	At time.Time
-	// Marked are the versions of the budgets that were marked, by UID. Newer ones are the answer.
+	// Marked are the versions of the budgets that were marked, by UID. Newer versions are the result.
 	Marked map[types.UID]string
-	// Tally is what the budgets said when all of them had answered; "" before.
+	// Tally is the status of the budgets after all of them were counted; "" before.
 	Tally string
-	// Why the server does not let one of them be marked.
+	// Why is the server's reason for refusing to mark one of them.
 	Why string
 }
 
-// unmarked is the tally of budgets of which one could not be marked. They never say that, so it is tried again soon.
+// unmarked is the tally if one of the budgets could not be marked. No status equals it, so it is tried again soon.
 const unmarked = "unmarked"
 
-// Unmarked returns the memory after a budget could not be marked. why is "" when it has just been written by somebody else.
+// Unmarked returns the memory after a budget could not be marked. why is "" if another client has just written it.
 func (m Memory) Unmarked(budget types.UID, why string) Memory {
 	recounts := map[types.UID]Recount{}
 	for pod, one := range m.Recounts {
@@ -41,14 +41,14 @@ func (m Memory) Unmarked(budget types.UID, why string) Memory {
 	return m
 }
 
-// isCounted says that what the budgets of a pod say can be believed. Where it cannot, it has them marked when it is time.
+// isCounted reports whether the status of a pod's budgets can be trusted. If it cannot, it marks them when it is time.
 func (r *removal) isCounted(pod *corev1.Pod, guards []*policyv1.PodDisruptionBudget) bool {
 	one, tally := r.facts.Memory.Recounts[pod.UID], tallyOf(guards)
 	switch isCounted := !slices.ContainsFunc(guards, isStale); {
 	case one.At.IsZero():
 	case isCounted && one.Tally == "" && one.isAnswered(guards):
 		one.Tally = tally
-	case !isCounted && one.Tally != "" && one.Tally != unmarked: // somebody else has marked some, or has changed their spec
+	case !isCounted && one.Tally != "" && one.Tally != unmarked: // another client has marked some, or has changed their spec
 		one = r.marked(slices.DeleteFunc(slices.Clone(guards), func(b *policyv1.PodDisruptionBudget) bool { return !isStale(b) }))
 	}
 	isNews := one.Tally != "" && one.Tally != tally
@@ -70,7 +70,7 @@ func (r *removal) isCounted(pod *corev1.Pod, guards []*policyv1.PodDisruptionBud
 	return one.Tally == tally
 }
 
-// marked is what is remembered of budgets that are marked now.
+// marked returns the state of budgets that are marked now.
 func (r *removal) marked(guards []*policyv1.PodDisruptionBudget) Recount {
 	one := Recount{At: r.facts.Now, Marked: map[types.UID]string{}}
 	for _, b := range guards {
@@ -79,8 +79,7 @@ func (r *removal) marked(guards []*policyv1.PodDisruptionBudget) Recount {
 	return one
 }
 
-// awaitCount has a pod wait until its budgets have been counted. That takes a moment; when it takes long, it is a reason
-// to tell.
+// awaitCount makes a pod wait until its budgets have been counted. That takes a moment; if it takes long, it is reported.
 func (r *removal) awaitCount(pod *corev1.Pod, held []*policyv1.PodDisruptionBudget) {
 	one := r.recounts[pod.UID]
 	if late := one.At.Add(lateWatch); one.Tally == "" && r.facts.Now.Before(late) {
@@ -99,12 +98,12 @@ func (r *removal) awaitCount(pod *corev1.Pod, held []*policyv1.PodDisruptionBudg
 	r.progress = hold(r.progress, pod, held, one.Why)
 }
 
-// isAnswered says that all budgets have been written since they were marked.
+// isAnswered reports whether all budgets have been written since they were marked.
 func (one Recount) isAnswered(guards []*policyv1.PodDisruptionBudget) bool {
 	return !slices.ContainsFunc(guards, func(b *policyv1.PodDisruptionBudget) bool { return b.ResourceVersion == one.Marked[b.UID] })
 }
 
-// tallyOf is what budgets say of their pods. Who counts them, and how often, makes no difference.
+// tallyOf returns the status of budgets for their pods. By whom and how often they were counted makes no difference.
 func tallyOf(guards []*policyv1.PodDisruptionBudget) string {
 	var text strings.Builder
 	for _, b := range guards {

@@ -9,28 +9,28 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// MaxDetaches is how many volumes of a target cluster one process has moving at a time.
+// MaxDetaches is the maximum number of moving volumes of a target cluster for one process.
 const MaxDetaches = 50
 
-// MaxDetachesOfOne is how many of them are of machines of one namespace. The others are a reserve, so that volumes of one tenant that
-// never detach do not stop the drains of others.
+// MaxDetachesOfOne is how many of them may belong to machines of one namespace. The others are a reserve, so that volumes of one
+// tenant that never detach do not stop the drains of others.
 const MaxDetachesOfOne = 40
 
 const (
-	// evictAgain is when a pod is tried again that was refused for a reason that nobody tells of when it ends.
+	// evictAgain is when a pod is tried again that was refused for a reason whose end no event reports.
 	evictAgain = 20 * time.Second
-	// evictSeldom is when a pod is tried again although the budgets that hold it have not changed.
+	// evictSeldom is when a pod is tried again although the budgets that block it have not changed.
 	evictSeldom = 2 * time.Minute
-	// evictPause is how long a pod is left alone at least: news of budgets reach many drains at the same time.
+	// evictPause is the minimum time between two attempts: changes of budgets reach many drains at the same time.
 	evictPause = 2 * time.Second
-	// lateWatch is how late a watch may be with what the API server has accepted. What it does not show by then is tried
+	// lateWatch is how late a watch may show what the API server has accepted. What it does not show by then is tried
 	// again.
 	lateWatch = 10 * time.Second
-	// lateEnd is how long the grace of a pod is over before it is named. Until then its kubelet may just be slow.
+	// lateEnd is how long the grace period of a pod is over before it is named. Until then its kubelet may just be slow.
 	lateEnd = 30 * time.Second
 )
 
-// removal gathers which pods may be removed now, and why the others may not.
+// removal collects which pods may be removed now, and why the others may not.
 type removal struct {
 	facts    Facts
 	traffic  traffic
@@ -114,7 +114,7 @@ func (r *removal) consider(pod *corev1.Pod) {
 	}
 }
 
-// noteLate names a pod that has not ended although its grace is over, or looks again when it should have.
+// noteLate names a pod that has not ended although its grace period is over, or sets the time to check it again.
 func (r *removal) noteLate(pod *corev1.Pod) {
 	if pod.DeletionTimestamp == nil {
 		return
@@ -126,7 +126,7 @@ func (r *removal) noteLate(pod *corev1.Pod) {
 	r.progress.Late = append(r.progress.Late, podKey(pod).String())
 }
 
-// how says how a pod is to be removed; "" means that its budgets have to change first.
+// how returns how a pod is removed; "" means that its budgets have to change first.
 func (r *removal) how(pod *corev1.Pod, guards, held int) How {
 	_, isHeld := r.heldSince[pod.UID]
 	switch isLate := !r.facts.Now.Before(r.evictUntil(pod)); {
@@ -140,8 +140,8 @@ func (r *removal) how(pod *corev1.Pod, guards, held int) How {
 	return Take
 }
 
-// due says whether the API server may be asked for a pod now, or when at the latest. A pod that was refused is tried again
-// when its budgets allow it, and else after some time; after the time for evictions it is not asked for, but deleted.
+// due reports whether the API server may be asked for a pod now, or when at the latest. A pod that was refused is tried again
+// when its budgets allow it, and otherwise after some time; after the time for evictions it is deleted instead.
 func (r *removal) due(pod *corev1.Pod, isAllowed bool) (at time.Time, isDue bool) {
 	a, tried := r.facts.Memory.Attempts[pod.UID]
 	if !tried || a.Accepted {
@@ -154,13 +154,13 @@ func (r *removal) due(pod *corev1.Pod, isAllowed bool) (at time.Time, isDue bool
 	return at, !r.facts.Now.Before(at)
 }
 
-// evictUntil is when a pod is deleted without grace that may still not be evicted. Each has its own time, which begins when
+// evictUntil returns when a pod that still may not be evicted is deleted without grace. Each has its own time, which begins when
 // it is its turn: a pod with volumes may wait for hours until those of others have moved.
 func (r *removal) evictUntil(pod *corev1.Pod) time.Time {
 	return r.since(pod).Add(r.facts.Order.EvictTime)
 }
 
-// since is since when a pod is held: from now on, if it was not before.
+// since returns since when a pod is blocked: now, if it was not before.
 func (r *removal) since(pod *corev1.Pod) time.Time {
 	if since, isHeld := r.heldSince[pod.UID]; isHeld {
 		return since
@@ -168,7 +168,7 @@ func (r *removal) since(pod *corev1.Pod) time.Time {
 	return r.facts.Now
 }
 
-// volumesWith returns the volumes that begin to move when this pod goes: nobody else stays with them.
+// volumesWith returns the volumes that begin to move with this pod: no other pod uses them.
 func (r *removal) volumesWith(pod *corev1.Pod) []volume {
 	var with []volume
 	for _, v := range volumesOf(r.facts, pod) {
@@ -179,8 +179,8 @@ func (r *removal) volumesWith(pod *corev1.Pod) []volume {
 	return with
 }
 
-// mayMove says whether volumes may begin to move. When those of a pod may not, those of the pods after it wait, too: it
-// would never have its turn.
+// mayMove reports whether volumes may begin to move. If those of a pod may not, those of the pods after it wait, too: otherwise
+// it would never have its turn.
 func (r *removal) mayMove(volumes []volume) bool {
 	most := max(r.facts.Settings.VolumeParallelism, 1)
 	for _, v := range volumes {

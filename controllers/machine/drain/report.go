@@ -6,39 +6,39 @@ import (
 )
 
 const (
-	// reportPause is how long a change of the progress waits at least after the one before. Each costs a write.
+	// reportPause is the minimum time between two changed reports. Each costs a write.
 	reportPause = 5 * time.Second
-	// askAgain is when a target cluster is asked again that does not answer.
+	// askAgain is when a target cluster that does not answer is tried again.
 	askAgain = 10 * time.Second
 )
 
-// Report is what the rest of a machine's life has to know of its drain.
+// Report is what the other steps of a machine's life need of its drain.
 type Report struct {
 	State State
-	// Text for people; "" when there is nothing to say yet.
+	// Text for messages; "" if there is none yet.
 	Text string
-	// IsStuck says that somebody has to change something, or the drain will be forced.
+	// IsStuck reports whether a user has to change something, or the drain will be forced.
 	IsStuck bool
-	// Ending says that the drain has ended just now, and that there was something to drain.
+	// Ending reports whether the drain has just ended, and there was something to drain.
 	Ending bool
-	// Wake is when to look again at the latest, while State is Draining; 0 means when something happens.
+	// Wake is when to decide again at the latest, while State is Draining; 0 means when an event arrives.
 	Wake time.Duration
 }
 
-// Reported is the progress that was told last, and when. The zero value is that of a process that has told nothing yet.
+// Reported is the last reported progress, and its time. The zero value is that of a process without a report.
 type Reported struct {
 	text    string
 	isStuck bool
 	at      time.Time
 }
 
-// Next returns the report of a drain that goes on. It tells what was told before while that is not long ago, and has the
-// drain looked at when there may be news; that it is stuck is told at once.
+// Next returns the report of a drain that continues. It repeats the last one while that is recent, and sets the time of the next;
+// that the drain is stuck is reported at once.
 func (t Reported) Next(now time.Time, v Verdict) (Reported, Report) {
 	return t.report(now, Report{State: Draining, Text: v.Progress.String(), IsStuck: v.Progress.IsStuck(), Wake: v.Wake})
 }
 
-// Unanswered returns the report of a drain that goes on when the target cluster answers again. Node is "" for a machine that
+// Unanswered returns the report of a drain that continues when the target cluster answers again. Node is "" for a machine that
 // has none.
 func (t Reported) Unanswered(now time.Time, node string, why error) (Reported, Report) {
 	text := fmt.Sprintf("The target cluster does not answer: %v", why)
@@ -62,12 +62,12 @@ func (t Reported) report(now time.Time, r Report) (Reported, Report) {
 	return Reported{text: r.Text, isStuck: r.IsStuck, at: now}, r
 }
 
-// Again returns the report of a drain that goes on at once, when others have had their turn.
+// Again returns the report of a drain that continues at once, after other keys.
 func (t Reported) Again() Report {
 	return Report{State: Draining, Text: t.text, IsStuck: t.isStuck, Wake: time.Millisecond}
 }
 
-// End returns the report of a drain that has ended. wasThere says that there was something to drain.
+// End returns the report of a drain that has ended. wasThere reports whether there was something to drain.
 func End(v Verdict, wasThere bool) Report {
 	r := Report{State: v.State, Ending: wasThere, Text: fmt.Sprintf("Node %s is drained; its VM is deleted now", v.Progress.Node)}
 	if v.State != Drained {
@@ -85,11 +85,11 @@ func EndForUpdate(v Verdict) Report {
 	return r
 }
 
-// GiveUp is the report of a drain that is forced while the target cluster does not answer, so that nothing can be drained.
+// GiveUp returns the report of a drain that is forced while the target cluster does not answer, so that nothing can be drained.
 func GiveUp(node string) Report {
-	text := "The drain of Node %s was ended by force, because nobody waits for it any longer and the target cluster does not answer; its VM is deleted now"
+	text := "The drain of Node %s was ended by force, because the target cluster does not answer and the drain timeout is over or the deletion is forced; its VM is deleted now"
 	return Report{State: GivenUp, Ending: true, Text: fmt.Sprintf(text, node)}
 }
 
-// IsOver says that nobody waits for the pods any longer, whatever goes on at the Node.
+// IsOver reports whether the pods are no longer awaited, whatever happens on the Node.
 func (o Order) IsOver(now time.Time) bool { return o.Force || !now.Before(o.deadline()) }

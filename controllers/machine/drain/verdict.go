@@ -8,32 +8,32 @@ import (
 	storagev1 "k8s.io/api/storage/v1"
 )
 
-// Action is one thing to do.
+// Action is one action of a drain.
 type Action string
 
 // The actions.
 const (
-	// Rest means that nothing is to be done before something happens, or Verdict.Wake is over; or that the drain has ended.
+	// Rest means that nothing is to be done before an event arrives, or Verdict.Wake is over; or that the drain has ended.
 	Rest Action = "Rest"
-	// Cordon marks the Node as unschedulable. What was seen of its pods before is not live any more.
+	// Cordon marks the Node as unschedulable. The pods that were read before are not live any more.
 	Cordon Action = "Cordon"
-	// List reads the Node's pods past all caches.
+	// List reads the Node's pods without a cache.
 	List Action = "List"
 	// Watch begins to watch what the drain depends on.
 	Watch Action = "Watch"
-	// Mark writes on budgets that their status is older than their spec, which has the disruption controller count anew.
-	// Until it has, they let no pod go. Those that could not be marked go to Memory.Unmarked.
+	// Mark writes to budgets that their status is older than their spec, which makes the disruption controller count them again.
+	// Until then they allow no eviction. Those that could not be marked are recorded with Memory.Unmarked.
 	Mark Action = "Mark"
-	// Remove removes pods and attachments, in the order given.
+	// Remove removes pods and attachments, in the given order.
 	Remove Action = "Remove"
 )
 
-// How says how a pod is removed.
+// How is the way in which a pod is removed.
 type How string
 
-// The ways.
+// The values.
 const (
-	// Evict asks the eviction API, which asks the pod's budget.
+	// Evict uses the eviction API, which checks the pod's budget.
 	Evict How = "Evict"
 	// Take takes a disruption from each of several budgets, which the eviction API cannot do, and deletes the pod.
 	Take How = "Take"
@@ -47,17 +47,17 @@ type Removal struct {
 	How How
 	// Budgets from each of which a disruption is to be taken, with Take.
 	Budgets []*policyv1.PodDisruptionBudget
-	// Moves is how many volumes begin to move when the pod goes.
+	// Moves is how many volumes begin to move with the pod.
 	Moves int
 }
 
-// State is how far a drain is.
+// State is the state of a drain.
 type State int
 
-// The states. Unknown is the zero value: nobody has looked yet.
+// The states. Unknown is the zero value: nothing was read yet.
 const (
 	Unknown State = iota
-	// Draining means that something is still to leave.
+	// Draining means that pods or volumes still have to leave.
 	Draining
 	// Drained means that all have left, and that their volumes are detached.
 	Drained
@@ -65,10 +65,10 @@ const (
 	GivenUp
 )
 
-// Ended says that the VM may go.
+// Ended reports whether the VM may be deleted.
 func (s State) Ended() bool { return s == Drained || s == GivenUp }
 
-// Verdict is a decision.
+// Verdict is the result of a decision.
 type Verdict struct {
 	Do Action
 	// Pods to remove, the most important first.
@@ -77,17 +77,17 @@ type Verdict struct {
 	Budgets []*policyv1.PodDisruptionBudget
 	// Attachments to delete.
 	Attachments []*storagev1.VolumeAttachment
-	// Wake is when to look again at the latest; 0 means when something happens.
+	// Wake is when to decide again at the latest; 0 means when an event arrives.
 	Wake time.Duration
-	// Moving is how many volumes of the Node move already.
+	// Moving is how many volumes of the Node are moving.
 	Moving int
 	// State of the drain, with Rest.
 	State State
 	// Cause of the force, when the drain is forced or was given up; else "".
 	Cause Cause
-	// Progress for people.
+	// Progress for messages.
 	Progress Progress
-	// Memory to come with next time, with the attempts that follow from this verdict still to be noted.
+	// Memory for the next decision, without the attempts that follow from this verdict.
 	Memory Memory
 }
 
@@ -97,5 +97,5 @@ func (v Verdict) with(moving int) Verdict {
 	return v
 }
 
-// do names an action.
+// do returns an action.
 func do(action Action) Verdict { return Verdict{Do: action, State: Draining} }

@@ -12,7 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// decide says what follows from the facts.
+// decide returns the decision on the facts.
 func (s *story) decide() []string {
 	v := Decide(s.facts)
 	s.last, s.facts.Memory = v, v.Memory
@@ -68,8 +68,8 @@ func budgetNames(budgets []*policyv1.PodDisruptionBudget) (names []string) {
 	return names
 }
 
-// do carries out the last verdict. What is refused is named: refuse=pod,pod. The server's wish comes with after=30s, and
-// reason=webhook says that it was no budget. shown=no leaves the watches behind.
+// do executes the last verdict. Refused objects are named: refuse=pod,pod. after=30s is the retryAfter of the server, and
+// reason=webhook means that it was no budget. shown=no delays the watches.
 func (s *story) do(o options) {
 	refused := strings.Split(o["refuse"], ",")
 	attempts := maps.Clone(s.facts.Memory.Attempts)

@@ -10,17 +10,17 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// volume is one that is attached to Nodes. Its key is the name of its PersistentVolume.
+// volume is attached to Nodes. Its key is the name of its PersistentVolume.
 type volume struct {
 	key string
-	// known says that it can be known when it is detached: the cluster knows its CSI driver, or the cloud's driver knows
+	// known reports whether its detachment can be observed: the cluster knows its CSI driver, or the cloud's driver knows
 	// the volume.
 	known bool
-	// recreated says that it will be attached elsewhere.
+	// recreated reports whether it will be attached to another Node.
 	recreated bool
 }
 
-// ClaimsOf names the claims of a pod, those of its generic ephemeral volumes, too.
+// ClaimsOf returns the claims of a pod, including those of its generic ephemeral volumes.
 func ClaimsOf(pod *corev1.Pod) []types.NamespacedName {
 	var claims []types.NamespacedName
 	for _, v := range pod.Spec.Volumes {
@@ -61,7 +61,7 @@ func volumesOf(f Facts, pod *corev1.Pod) []volume {
 	return found
 }
 
-// judge says whether a volume is attached to Nodes at all, and whether it can be known when it is not any more.
+// judge reports whether a volume is attached to Nodes at all, and whether its detachment can be observed.
 func judge(f Facts, key string) (known, attachable bool) {
 	pv := f.Volumes.PVs[key]
 	switch {
@@ -78,15 +78,15 @@ func judge(f Facts, key string) (known, attachable bool) {
 	return false, !isMounted
 }
 
-// IsInline says that a pod's volume is attached to its Node without a PersistentVolume. These are all that there are: what
-// CSI drivers have inline is not attached.
+// IsInline reports whether a pod's volume is attached to its Node without a PersistentVolume. There are no other kinds: inline
+// volumes of CSI drivers are not attached.
 func IsInline(v corev1.Volume) bool {
 	s := v.VolumeSource
 	return s.AWSElasticBlockStore != nil || s.GCEPersistentDisk != nil || s.AzureDisk != nil || s.Cinder != nil ||
 		s.VsphereVolume != nil || s.PortworxVolume != nil
 }
 
-// inlineUsers are the pods that may use the attachments of inline volumes. Which of them uses which, nobody says.
+// inlineUsers returns the pods that may use the attachments of inline volumes. Which of them uses which is not recorded.
 func inlineUsers(f Facts) []*corev1.Pod {
 	var users []*corev1.Pod
 	for _, pod := range f.Pods {
@@ -105,7 +105,7 @@ func attachmentKey(a *storagev1.VolumeAttachment) string {
 	return "attachment/" + a.Name // of an inline volume of a pod, which has no PersistentVolume
 }
 
-// isAttached says that the volume is attached to the Node, or on its way there or away.
+// isAttached reports whether the volume is attached to the Node, or being attached or detached.
 func isAttached(f Facts, key string) bool {
 	for _, a := range f.Volumes.Attachments {
 		if a.Spec.NodeName == f.Node.Name && attachmentKey(a) == key {
@@ -125,13 +125,13 @@ func isAttached(f Facts, key string) bool {
 	return false
 }
 
-// endsWith says that the last part of a volume's name is the cloud's ID. What is before it differs from plugin to plugin.
+// endsWith reports whether the last part of a volume's name is the cloud's ID. The part before it depends on the plugin.
 func endsWith(name, id string) bool {
 	before, found := strings.CutSuffix(name, id)
 	return found && (before == "" || strings.ContainsAny(before[len(before)-1:], "/^: "))
 }
 
-// isElsewhere says that the volume is attached to another Node.
+// isElsewhere reports whether the volume is attached to another Node.
 func isElsewhere(f Facts, key string) bool {
 	for _, a := range f.Volumes.Attachments {
 		if a.Spec.NodeName != f.Node.Name && attachmentKey(a) == key && a.Status.Attached && a.DeletionTimestamp == nil {
@@ -141,18 +141,18 @@ func isElsewhere(f Facts, key string) bool {
 	return false
 }
 
-// traffic is what goes on with the volumes of a Node.
+// traffic is the movement of the volumes of a Node.
 type traffic struct {
 	users  map[string][]*corev1.Pod // of each volume
 	moving map[string]bool          // whether each volume that moves is known
-	// detaching are those of them that nobody uses any more and that are still attached.
+	// detaching are those of them that no pod uses any more and that are still attached.
 	detaching []string
-	stuck     map[string]time.Time // volumes that nobody uses and that do not detach; since when they should have
+	stuck     map[string]time.Time // volumes that no pod uses and that do not detach; since when they should be detached
 	memory    map[string]VolumeMemory
 	next      time.Time // when this may be different, with nothing else happening
 }
 
-// follow finds out what the volumes do, and what to remember of them. isGoing says which pods are on their way.
+// follow returns the movement of the volumes, and what to remember of it. isGoing reports which pods are leaving.
 func follow(f Facts, isGoing func(*corev1.Pod) bool) traffic {
 	t := traffic{users: map[string][]*corev1.Pod{}, moving: map[string]bool{}, stuck: map[string]time.Time{}, memory: map[string]VolumeMemory{}}
 	for _, pod := range f.Pods {
@@ -195,7 +195,7 @@ func goAll(pods []*corev1.Pod, isGoing func(*corev1.Pod) bool) bool {
 	return true
 }
 
-// idle follows a volume that no pod of the Node uses: it is detached, and then attached elsewhere.
+// idle handles a volume that no pod of the Node uses: it is detached, and then attached to another Node.
 func (t *traffic) idle(f Facts, key string) {
 	if _, done := t.memory[key]; done { // also if it is in use
 		return
@@ -215,7 +215,7 @@ func (t *traffic) idle(f Facts, key string) {
 			t.stuck[key] = until
 		}
 	case !m.Recreated || isElsewhere(f, key):
-		return // nothing more comes of it
+		return // no further change is expected
 	default:
 		if m.DetachedSince.IsZero() {
 			m.DetachedSince = now

@@ -158,7 +158,7 @@ func (w *world) pass() time.Duration {
 	return 0
 }
 
-// check says which promise the verdict breaks.
+// check returns the guarantee that the verdict breaks.
 func (w *world) check(f Facts, v Verdict) string {
 	isForced := f.Order.Force || !f.Now.Before(f.Order.deadline()) ||
 		!isReadyNode(f.Node) && !f.Now.Before(born.Add(unhealthyTime))
@@ -196,9 +196,9 @@ func (w *world) check(f Facts, v Verdict) string {
 	if f.Blind != "" && v.Do == Rest && v.State == Draining {
 		switch since := f.Memory.BlindSince; {
 		case since.IsZero() && v.Wake > blindTime:
-			return "nobody looks again whether it stays blind"
+			return "no later check whether objects can be watched again"
 		case !since.IsZero() && !f.Now.Before(since.Add(blindTime)) && (!v.Progress.IsStuck() || v.Progress.String() == ""):
-			return "it is blind and does not say so"
+			return "objects cannot be watched, and that is not reported"
 		}
 	}
 	if diff := checkHeld(f, v); diff != "" {
@@ -207,7 +207,7 @@ func (w *world) check(f Facts, v Verdict) string {
 	return w.checkRemovals(f, v, isForced)
 }
 
-// checkHeld looks at what is said to hold pods: never a disruption that was taken for the pod itself. A budget that is about
+// checkHeld checks the reported reasons that block pods: never a disruption that was taken for the pod itself. A budget that is about
 // to be counted holds all of its pods, whatever was taken from it.
 func checkHeld(f Facts, v Verdict) string {
 	for _, h := range v.Progress.Held {
@@ -231,11 +231,11 @@ func (w *world) checkRemovals(f Facts, v Verdict, isForced bool) string {
 		case r.How != Delete && isForced:
 			return r.Pod.Name + " is given grace"
 		case r.How != Delete && f.Now.Before(f.Memory.Attempts[r.Pod.UID].NotBefore):
-			return r.Pod.Name + " is asked for before the server wants it"
+			return r.Pod.Name + " is tried again before the retryAfter of the server"
 		case slices.ContainsFunc(r.Budgets, func(b *policyv1.PodDisruptionBudget) bool { return !w.counted[b.UID] }):
-			return r.Pod.Name + " goes before all of its budgets were counted"
+			return r.Pod.Name + " is removed before all of its budgets were counted"
 		case priority(r.Pod) > last:
-			return r.Pod.Name + " comes after one of less priority"
+			return r.Pod.Name + " is removed after one of lower priority"
 		case r.How == Delete: // it waits for no volume but for all those that move in the cluster
 		case r.Moves > 0 && moving >= f.Settings.VolumeParallelism:
 			return fmt.Sprintf("%s begins to move volumes while %d do", r.Pod.Name, moving)
@@ -253,7 +253,7 @@ func (w *world) checkRemovals(f Facts, v Verdict, isForced bool) string {
 	return checkOverdue(f, v)
 }
 
-// isEarly says that a pod has not been refused for as long as its machine says. One with several budgets is not asked for.
+// isEarly reports whether a pod has been refused for a shorter time than its machine allows. One with several budgets is not evicted.
 func (w *world) isEarly(f Facts, pod *corev1.Pod) bool {
 	since, isRefused := w.refused[pod.UID]
 	if len(guards(f, pod)) > 1 { // it may have been held before it was asked for

@@ -19,7 +19,7 @@ const (
 	byVolume = "volume" // the PersistentVolume
 )
 
-// cluster is what the drains of one target cluster share, from the first one until the last one ends.
+// cluster is shared by the drains of one target cluster, from the begin of the first to the end of the last.
 type cluster struct {
 	client kubernetes.Interface
 
@@ -73,7 +73,7 @@ func volumeOf(a *storagev1.VolumeAttachment) string {
 	return *a.Spec.Source.PersistentVolumeName
 }
 
-// synced takes in that one more kind was listed.
+// synced records that one more kind was listed.
 func (c *cluster) synced() {
 	c.mu.Lock()
 	c.unsynced--
@@ -90,7 +90,7 @@ func (c *cluster) isSynced() bool {
 	return c.unsynced == 0
 }
 
-// wake has those drains looked at that something concerns.
+// wake wakes the drains that a change affects.
 func (c *cluster) wake(concerns func(*Session) bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -111,7 +111,7 @@ func (c *cluster) budgetChanged(before, after *policyv1.PodDisruptionBudget) {
 	c.wake(func(s *Session) bool { return len(s.pods.In(after.Namespace)) > 0 })
 }
 
-// differs says whether something about a budget has changed that a drain asks for.
+// differs reports whether a field of a budget has changed that drains depend on.
 func differs(a, b *policyv1.PodDisruptionBudget) bool {
 	return a.Generation != b.Generation || a.Status.ObservedGeneration != b.Status.ObservedGeneration ||
 		a.Status.DisruptionsAllowed != b.Status.DisruptionsAllowed || a.Status.CurrentHealthy != b.Status.CurrentHealthy ||

@@ -18,7 +18,7 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/objectcache"
 )
 
-// Session is what one drain sees, from its begin to its end.
+// Session is the view of one drain, from its begin to its end.
 type Session struct {
 	set     *Set
 	cluster *cluster
@@ -39,8 +39,8 @@ func OfNode(node string) metav1.ListOptions {
 	return metav1.ListOptions{FieldSelector: fields.OneTermEqualSelector("spec.nodeName", node).String()}
 }
 
-// Begin begins to watch for the drain of a Node. wake is called, and must return soon, whenever something has changed for
-// it, until it ends.
+// Begin begins to watch for the drain of a Node. wake is called, and must return soon, after each change that affects the
+// drain, until it ends.
 func (s *Set) Begin(client kubernetes.Interface, node string, wake func()) *Session {
 	session := &Session{set: s, node: node, wake: wake, pods: objectcache.New[*corev1.Pod](), awaited: map[string]bool{}}
 	session.pods.OnChange(func(before, after *corev1.Pod) {
@@ -57,7 +57,7 @@ func (s *Set) Begin(client kubernetes.Interface, node string, wake func()) *Sess
 	return session
 }
 
-// End ends the session. When it was the last one in its cluster, nothing is watched there any more.
+// End ends the session. After the last one in its cluster, nothing is watched there any more.
 func (s *Session) End() {
 	s.end()
 	s.set.leave(s.cluster, s)
@@ -79,7 +79,7 @@ func podsOf(client kubernetes.Interface, node string) objectcache.Source {
 	}
 }
 
-// concerns leaves out what pods do all the time.
+// concerns excludes frequent changes of pods that do not affect a drain.
 func concerns(before, after *corev1.Pod) bool {
 	isReady := func(p *corev1.Pod) bool {
 		return len(p.Status.Conditions) > 0 && p.Status.Conditions[0].Status == corev1.ConditionTrue
@@ -95,7 +95,7 @@ func (s *Session) podsSynced() {
 	s.wake()
 }
 
-// Await has the drain woken when one of these volumes is attached elsewhere.
+// Await wakes the drain when one of these volumes is attached to another Node.
 func (s *Session) Await(volumes map[string]bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -108,8 +108,8 @@ func (s *Session) awaits(volume string) bool {
 	return s.awaited[volume]
 }
 
-// Show puts what is seen into the facts; the cloud's names of volumes are left to the caller. It shows nothing, and
-// returns false, before everything was listed. Pods that come from a live read of this pass are left as they are.
+// Show adds the cached objects to the facts, without the cloud's names of volumes. Before everything was listed it adds nothing,
+// and returns false. Pods that come from a live read of this pass are not replaced.
 func (s *Session) Show(f *drain.Facts) bool {
 	s.mu.Lock()
 	synced := s.synced
@@ -126,7 +126,7 @@ func (s *Session) Show(f *drain.Facts) bool {
 	return true
 }
 
-// show puts what concerns the pods in the facts there, too.
+// show adds the objects to the facts that the pods depend on.
 func (c *cluster) show(f *drain.Facts, node string) {
 	f.Budgets = nil
 	f.Volumes = drain.Volumes{

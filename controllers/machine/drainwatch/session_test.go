@@ -88,7 +88,7 @@ func attachment(volume, node string) *storagev1.VolumeAttachment {
 	return a
 }
 
-func TestASessionShowsWhatADrainDependsOn(t *testing.T) {
+func TestSessionReturnsWhatADrainDependsOn(t *testing.T) {
 	others := claim("other")
 	others.Namespace = "b"
 	db := pod("db-0", "n", "data")
@@ -108,7 +108,7 @@ func TestASessionShowsWhatADrainDependsOn(t *testing.T) {
 		f := drain.Facts{Memory: drain.Memory{Volumes: map[string]drain.VolumeMemory{"pv-left": {}}}}
 		synctest.Wait()
 		if woken.Load() == 0 {
-			b.Error("nobody is woken when everything is there")
+			b.Error("no drain is woken when everything is listed")
 		}
 		if !s.Show(&f) || f.Sight != drain.Watched {
 			b.Fatal("it shows nothing")
@@ -137,7 +137,7 @@ func TestASessionShowsWhatADrainDependsOn(t *testing.T) {
 }
 
 // A pod would seem to have no budget where budgets are only late.
-func TestNothingIsShownBeforeAllIsThere(t *testing.T) {
+func TestNothingIsReturnedBeforeAllIsListed(t *testing.T) {
 	inBench(t, []runtime.Object{pod("p", "n")}, func(b *bench) {
 		var there atomic.Bool
 		b.client.PrependReactor("list", "poddisruptionbudgets", func(clienttesting.Action) (bool, runtime.Object, error) {
@@ -150,7 +150,7 @@ func TestNothingIsShownBeforeAllIsThere(t *testing.T) {
 			b.Error("it shows pods without budgets")
 		}
 		if s.Trouble() != "not yet" {
-			b.Errorf("it does not tell why: %q", s.Trouble())
+			b.Errorf("it does not report why: %q", s.Trouble())
 		}
 		before := woken.Load()
 		there.Store(true)
@@ -158,17 +158,17 @@ func TestNothingIsShownBeforeAllIsThere(t *testing.T) {
 		// the process' own.
 		time.Sleep(100 * 365 * 24 * time.Hour)
 		if woken.Load() == before || !s.Show(&drain.Facts{}) {
-			b.Error("it does not tell when the last kind is there")
+			b.Error("it does not report when the last kind is listed")
 		}
 		if s.Trouble() != "" {
-			b.Errorf("all is there, and it tells %q", s.Trouble())
+			b.Errorf("everything is listed, and it reports %q", s.Trouble())
 		}
 		s.End()
 	})
 }
 
 // A drain is woken by trouble, with its own pods and with what it shares, and when that is over; once for each.
-func TestTroubleWakes(t *testing.T) {
+func TestWatchErrorsWakeTheDrain(t *testing.T) {
 	inBench(t, nil, func(b *bench) {
 		s, woken := b.drainOf("n")
 		synctest.Wait()
@@ -185,11 +185,11 @@ func TestTroubleWakes(t *testing.T) {
 		}{
 			{"its pods cannot be watched", s.troubles, []string{"n"}, "pods watch", down, down.Error()},
 			{"and cannot be listed", s.troubles, []string{"n"}, "pods list", errors.New("forbidden"), "forbidden"},
-			{"which goes on", s.troubles, nil, "pods list", errors.New("forbidden"), "forbidden"},
+			{"which persists", s.troubles, nil, "pods list", errors.New("forbidden"), "forbidden"},
 			{"they can be listed again", s.troubles, []string{"n"}, "pods list", nil, down.Error()},
 			{"and watched", s.troubles, []string{"n"}, "pods watch", nil, ""},
 			{"all is well", s.troubles, nil, "pods watch", nil, ""},
-			{"nobody's budgets can be watched", s.cluster.troubles, []string{"n", "m"}, "budgets watch", down, down.Error()},
+			{"no budgets can be watched", s.cluster.troubles, []string{"n", "m"}, "budgets watch", down, down.Error()},
 			{"now they can", s.cluster.troubles, []string{"n", "m"}, "budgets watch", nil, ""},
 		} {
 			before := map[string]int32{"n": woken.Load(), "m": unconcerned.Load()}
@@ -200,14 +200,14 @@ func TestTroubleWakes(t *testing.T) {
 				}
 			}
 			if got := s.Trouble(); got != tc.trouble {
-				b.Errorf("%s: it tells %q, want %q", tc.name, got, tc.trouble)
+				b.Errorf("%s: it reports %q, want %q", tc.name, got, tc.trouble)
 			}
 		}
 		ended, end := context.WithCancel(b.Context())
 		end()
 		s.troubles.note(ended, "pods watch", down)
 		if s.Trouble() != "" {
-			b.Errorf("nobody watches any more, and it tells %q", s.Trouble())
+			b.Errorf("no watch runs any more, and it reports %q", s.Trouble())
 		}
 		s.End()
 		other.End()
@@ -215,7 +215,7 @@ func TestTroubleWakes(t *testing.T) {
 }
 
 // The fake cluster selects nothing by fields; that only pods of the Node are asked for is seen in the request.
-func TestOnlyPodsOfTheNodeAreAskedFor(t *testing.T) {
+func TestOnlyPodsOfTheNodeAreListed(t *testing.T) {
 	inBench(t, nil, func(b *bench) {
 		s, _ := b.drainOf("n")
 		synctest.Wait()
@@ -264,7 +264,7 @@ func TestDrainsOfAClusterShareWatchesWhileThereAreAny(t *testing.T) {
 		b.create(pod("new", "m"))
 		synctest.Wait()
 		if woken.Load() == before {
-			b.Error("the second drain hears nothing any more when the first one has ended")
+			b.Error("the second drain gets no events after the first one has ended")
 		}
 		second.End()
 		synctest.Wait()
@@ -274,7 +274,7 @@ func TestDrainsOfAClusterShareWatchesWhileThereAreAny(t *testing.T) {
 		third, _ := b.drainOf("n")
 		synctest.Wait()
 		if got := b.lists()["poddisruptionbudgets"]; got != 2 {
-			b.Errorf("budgets were listed %d times, want once more for a drain that comes later", got)
+			b.Errorf("budgets were listed %d times, want once more for a later drain", got)
 		}
 		third.End()
 	})
@@ -286,7 +286,7 @@ func (b *bench) create(p *corev1.Pod) {
 	}
 }
 
-func TestDrainsAreWokenByWhatConcernsThem(t *testing.T) {
+func TestDrainsAreWokenByChangesThatAffectThem(t *testing.T) {
 	budget := &policyv1.PodDisruptionBudget{ObjectMeta: metav1.ObjectMeta{Name: "b", Namespace: "a"}}
 	strange := &policyv1.PodDisruptionBudget{ObjectMeta: metav1.ObjectMeta{Name: "b", Namespace: "strange"}}
 	inBench(t, []runtime.Object{pod("p", "n"), budget, strange, attachment("pv", "n")}, func(b *bench) {
@@ -330,10 +330,10 @@ func TestDrainsAreWokenByWhatConcernsThem(t *testing.T) {
 			strange.Status.DisruptionsAllowed = 1
 			must(budgets.PodDisruptionBudgets("strange").Update(ctx, strange, metav1.UpdateOptions{}))
 		})
-		wakes("an attachment that goes", true, func() { must(nil, attachments.Delete(ctx, "pv-n", metav1.DeleteOptions{})) })
+		wakes("an attachment that is deleted", true, func() { must(nil, attachments.Delete(ctx, "pv-n", metav1.DeleteOptions{})) })
 		wakes("an attachment of another Node", false, func() { must(attachments.Create(ctx, attachment("pv", "m"), metav1.CreateOptions{})) })
 		wakes("an awaited volume on another Node", true, func() { must(attachments.Create(ctx, attachment("awaited", "m"), metav1.CreateOptions{})) })
-		wakes("a pod that goes", true, func() { must(nil, pods.Delete(ctx, "p", metav1.DeleteOptions{})) })
+		wakes("a pod that is deleted", true, func() { must(nil, pods.Delete(ctx, "p", metav1.DeleteOptions{})) })
 		s.End()
 	})
 }

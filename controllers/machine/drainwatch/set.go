@@ -13,10 +13,10 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/tasks"
 )
 
-// page is how many objects a list asks for at a time.
+// page is the number of objects in one page of a list.
 const page = 500
 
-// Set is all watches of all target clusters. Make one with New.
+// Set is all watches of all target clusters. New returns one.
 type Set struct {
 	watches *tasks.Set
 
@@ -24,7 +24,7 @@ type Set struct {
 	clusters map[kubernetes.Interface]*cluster
 }
 
-// New makes a Set in which nothing is drained.
+// New returns a Set without drains.
 func New() *Set {
 	return &Set{watches: tasks.New(), clusters: map[kubernetes.Interface]*cluster{}}
 }

@@ -9,17 +9,17 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/objectcache"
 )
 
-// sink takes in what one watch shows of one kind. It is the only one that feeds all.
+// sink stores the objects of one kind from one watch. It is the only writer of all.
 type sink[T metav1.Object] struct {
 	all    *objectcache.Objects[T]
-	trim   func(T) T // makes an object small
+	trim   func(T) T // removes fields that are not needed
 	synced func()    // is called after each list
 }
 
-// Add takes in an object.
+// Add stores an object.
 func (s *sink[T]) Add(obj any) error { return s.Update(obj) }
 
-// Update takes in an object.
+// Update stores an object.
 func (s *sink[T]) Update(obj any) error {
 	seen, err := s.object(obj)
 	if err != nil {
@@ -29,7 +29,7 @@ func (s *sink[T]) Update(obj any) error {
 	return nil
 }
 
-// Delete takes in that an object has gone.
+// Delete removes an object.
 func (s *sink[T]) Delete(obj any) error {
 	seen, err := s.object(obj)
 	if err != nil {
@@ -39,7 +39,7 @@ func (s *sink[T]) Delete(obj any) error {
 	return nil
 }
 
-// Replace takes in a list.
+// Replace stores a list, and removes the objects that are not in it.
 func (s *sink[T]) Replace(list []any, _ string) error {
 	listed := map[types.NamespacedName]bool{}
 	for _, obj := range list {

@@ -9,7 +9,7 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machine/drain"
 )
 
-// meta is what of the metadata is looked at.
+// meta returns the metadata that drains need.
 func meta(m metav1.ObjectMeta) metav1.ObjectMeta {
 	return metav1.ObjectMeta{
 		Name: m.Name, Namespace: m.Namespace, UID: m.UID, ResourceVersion: m.ResourceVersion, Generation: m.Generation,

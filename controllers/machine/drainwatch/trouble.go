@@ -14,23 +14,23 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/objectcache"
 )
 
-// troubles are the last errors of sources that cannot be listed, or watched, now.
+// troubles are the current errors of sources that cannot be listed or watched.
 type troubles struct {
-	// changed is called when there is the first trouble with something, or none any more.
+	// changed is called at the first error of a source, and when it has none any more.
 	changed func()
 
 	mu   sync.Mutex
-	errs map[string]error // by what could not be done
+	errs map[string]error // by operation
 }
 
 func newTroubles(changed func()) *troubles {
 	return &troubles{changed: changed, errs: map[string]error{}}
 }
 
-// note takes in how it went.
+// note records the result of an operation.
 func (t *troubles) note(ctx context.Context, what string, err error) {
 	if ctx.Err() != nil {
-		return // we have ended it
+		return // the session has ended
 	}
 	t.mu.Lock()
 	_, was := t.errs[what]
@@ -45,7 +45,7 @@ func (t *troubles) note(ctx context.Context, what string, err error) {
 	}
 }
 
-// say names one of the errors, the same while they stay; "" when there is none.
+// say returns one of the errors, the same while they persist; "" if there is none.
 func (t *troubles) say() string {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -55,7 +55,7 @@ func (t *troubles) say() string {
 	return ""
 }
 
-// follow has the errors of a source noted, and what it lists and watches is the same.
+// follow wraps a source to record its errors.
 func (t *troubles) follow(name string, from objectcache.Source) objectcache.Source {
 	return objectcache.Source{
 		List: func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
@@ -71,5 +71,5 @@ func (t *troubles) follow(name string, from objectcache.Source) objectcache.Sour
 	}
 }
 
-// Trouble says why what the session shows is not complete, or may be old; "" while all goes well.
+// Trouble returns why the objects of the session are incomplete or may be old; "" if they are neither.
 func (s *Session) Trouble() string { return cmp.Or(s.troubles.say(), s.cluster.troubles.say()) }

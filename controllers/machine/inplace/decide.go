@@ -10,30 +10,30 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machinefacts"
 )
 
-// World is what the decision rests on. Everything in it is read only.
+// World is the input of the decision. All of it is read only.
 type World struct {
 	Now time.Time
-	// Machine as it stands, or as it is about to be written.
+	// Machine in its current state, or as it is about to be written.
 	Machine *v1alpha1.Machine
 	// Node of the machine. It is claimed.
 	Node *corev1.Node
-	// InOldSet says that the machine's MachineSet is one that updated machines leave, or is not seen.
+	// InOldSet reports whether the machine's MachineSet is one that updated machines leave, or is not seen.
 	InOldSet bool
-	// NoComponentsTaint has a Node that was updated go without the taint critical-components-not-ready.
+	// NoComponentsTaint omits the taint critical-components-not-ready from a Node that was updated.
 	NoComponentsTaint bool
-	// Drained says how the drain of the Node has ended, for people; "" while it has not.
+	// Drained is the text on how the drain of the Node has ended; "" while it has not.
 	Drained string
 }
 
-// Verdict is a decision.
+// Verdict is the result of a decision.
 type Verdict struct {
-	// Node as it should stand. The decision is taken anew after each write of its metadata and spec, or its status.
+	// Node to be written. Decide is called again after each write of its metadata and spec, or its status.
 	Node *corev1.Node
-	// Drain says that the Node has to be drained now.
+	// Drain reports whether the Node has to be drained now.
 	Drain bool
 }
 
-// Decide says what the Node should carry. It is total, and on what it says it says the same again.
+// Decide returns the Node to be written. It is total, and idempotent.
 func Decide(w World) Verdict {
 	is := machinefacts.InPlaceStage(w.Node)
 	if !takesPart(w.Machine) || is == "" && !machinefacts.IsInPlaceCandidate(w.Node) {
@@ -53,9 +53,9 @@ func Decide(w World) Verdict {
 	return Verdict{Node: n, Drain: stage == v1alpha1.NodeReasonSelectedForUpdate}
 }
 
-// takesPart says that the machine has run and is not given up.
+// takesPart reports whether the machine has run and is not given up.
 func takesPart(m *v1alpha1.Machine) bool {
-	switch m.Status.CurrentStatus.Phase { //nolint:exhaustive // all others have no Node that works, or are given up
+	switch m.Status.CurrentStatus.Phase { //nolint:exhaustive // all others have no working Node, or have failed
 	case v1alpha1.MachineRunning, v1alpha1.MachineUnknown, v1alpha1.MachineInPlaceUpdating, v1alpha1.MachineInPlaceUpdateSuccessful,
 		v1alpha1.MachineInPlaceUpdateFailed:
 		return true
@@ -63,7 +63,7 @@ func takesPart(m *v1alpha1.Machine) bool {
 	return false
 }
 
-// SelectedAt is since when the Node is to be drained, if it is.
+// SelectedAt returns since when the Node is to be drained, if it is.
 func SelectedAt(n *corev1.Node) time.Time {
 	if c := machinefacts.InPlaceCondition(n); c != nil {
 		return c.LastTransitionTime.Time
@@ -71,7 +71,7 @@ func SelectedAt(n *corev1.Node) time.Time {
 	return time.Time{}
 }
 
-// Result is what the agent says of an update that was asked for; "" when it says nothing, or nothing that is known.
+// Result returns the result of an update that the agent has reported; "" if it has reported none, or an unknown one.
 func Result(n *corev1.Node) string {
 	result := n.Labels[v1alpha1.LabelUpdateResult]
 	if (result == v1alpha1.UpdateResultSuccessful || result == v1alpha1.UpdateResultFailed) && (machinefacts.IsInPlaceCandidate(n) || machinefacts.InPlaceStage(n) != "") {
@@ -80,12 +80,12 @@ func Result(n *corev1.Node) string {
 	return ""
 }
 
-// IsDrained says that the Node was drained for its update, is wanted for it still, and has no result yet.
+// IsDrained reports whether the Node was drained for its update, is still to be updated, and has no result yet.
 func IsDrained(n *corev1.Node) bool {
 	return machinefacts.InPlaceStage(n) == v1alpha1.NodeReasonDrainSuccessful && machinefacts.IsInPlaceSelected(n) && Result(n) == ""
 }
 
-// IsShut says that the Node is to get no pods: it is emptied for an update, or the update is not over.
+// IsShut reports whether the Node must get no pods: it is drained for an update, or the update is not over.
 func IsShut(n *corev1.Node) bool {
 	switch machinefacts.InPlaceStage(n) {
 	case v1alpha1.NodeReasonSelectedForUpdate, v1alpha1.NodeReasonDrainSuccessful, v1alpha1.NodeReasonReadyForUpdate, v1alpha1.NodeReasonUpdateFailed:
@@ -94,7 +94,7 @@ func IsShut(n *corev1.Node) bool {
 	return Result(n) != ""
 }
 
-// IsUnfinished says that the agent was told to begin and has not succeeded, or says that it cannot.
+// IsUnfinished reports whether the agent may have begun and has not succeeded, or has reported a failure.
 func IsUnfinished(n *corev1.Node) bool {
 	result := Result(n)
 	return result == v1alpha1.UpdateResultFailed || result == "" && machinefacts.InPlaceStage(n) == v1alpha1.NodeReasonReadyForUpdate
@@ -105,7 +105,7 @@ func hasBegun(w World) bool {
 	return w.Machine.Status.CurrentStatus.Phase == v1alpha1.MachineInPlaceUpdating
 }
 
-// next returns the stage that the Node has reached, and what there is to say of it.
+// next returns the stage that the Node has reached, and its message.
 func next(w World, is string) (stage, message string) {
 	switch Result(w.Node) {
 	case v1alpha1.UpdateResultSuccessful:
@@ -130,24 +130,24 @@ func next(w World, is string) (stage, message string) {
 	return is, message
 }
 
-// isIdle says that nothing goes on: no update was asked for, or the last one has ended and its result was taken away.
+// isIdle reports whether no update is in progress: none was requested, or the last one has ended and its result was removed.
 func isIdle(stage string) bool {
 	return stage == "" || stage == v1alpha1.NodeReasonUpdateSuccessful || stage == v1alpha1.NodeReasonUpdateFailed
 }
 
-// isTakenBack says that somebody wants the Node not to be updated now, and that this is possible still.
+// isTakenBack reports whether the update was withdrawn while that is still possible.
 func isTakenBack(w World, is string) bool {
 	isOnItsWay := is == v1alpha1.NodeReasonSelectedForUpdate || is == v1alpha1.NodeReasonDrainSuccessful
 	return isOnItsWay && !machinefacts.IsInPlaceSelected(w.Node) && !hasBegun(w) && Result(w.Node) == ""
 }
 
-// isOver says that the update has succeeded and that nobody needs its traces any more.
+// isOver reports whether the update has succeeded and its labels are no longer needed.
 func isOver(w World, is string) bool {
 	return is == v1alpha1.NodeReasonUpdateSuccessful && Result(w.Node) == v1alpha1.UpdateResultSuccessful &&
 		w.Machine.Status.CurrentStatus.Phase == v1alpha1.MachineRunning && !w.InOldSet
 }
 
-// WhyFailed is what the agent says of a failure, to follow other words; "" when it says nothing.
+// WhyFailed returns the agent's reason for a failure, to be appended to a sentence; "" if there is none.
 func WhyFailed(n *corev1.Node) string {
 	if why := n.Annotations[v1alpha1.AnnotationUpdateFailedReason]; why != "" {
 		return ": " + why
@@ -155,7 +155,7 @@ func WhyFailed(n *corev1.Node) string {
 	return ""
 }
 
-// setStage says on the Node how far it is. The time of transition is that of the stage: the status is always True.
+// setStage sets the stage in the Node's condition. The time of transition is that of the stage: the status is always True.
 func setStage(w World, n *corev1.Node, stage, message string) {
 	now := metav1.NewTime(w.Now)
 	next := corev1.NodeCondition{
@@ -175,7 +175,7 @@ func setStage(w World, n *corev1.Node, stage, message string) {
 	}
 }
 
-// Reported is what the condition says for people; "" without one.
+// Reported returns the message of the condition; "" without one.
 func Reported(n *corev1.Node) string {
 	if c := machinefacts.InPlaceCondition(n); c != nil {
 		return c.Message

@@ -23,7 +23,7 @@ var update = flag.Bool("update", false, "write the verdicts in testdata anew; re
 
 var now = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 
-// running is a machine that runs, in a set that is no old one, with a Node of which nobody says anything.
+// running is a machine that runs, in a set that is not an old one, with a Node without requests.
 func running() World {
 	return World{
 		Now: now,
@@ -38,14 +38,14 @@ func running() World {
 	}
 }
 
-// TestScenarios tells in testdata what becomes of Nodes. Each line of what is given changes running():
+// TestScenarios runs the scenarios in testdata. Each fact changes running():
 //
 //	phase: InPlaceUpdating         of the machine
 //	set: old                       the machine is in an old set, or its set is not seen
 //	labels: candidate selected     of the Node; and successful, failed, or any other result
 //	stage: SelectedForUpdate       the reason of the Node's condition, since an hour
-//	why: the disk is full          what the agent says of a failure
-//	cordoned                       the Node is, with the taint that comes with it
+//	why: the disk is full          the agent's reason for a failure
+//	cordoned                       the Node is cordoned, with the taint that Kubernetes adds
 //	drained: Node m is drained     how the drain has ended
 //	no taint                       a Node that was updated gets no taint critical-components-not-ready
 //	awaits components              the Node has that taint already
@@ -66,7 +66,7 @@ func TestScenarios(t *testing.T) {
 			t.Errorf("Decide has changed the Node that it was given:\n%s", diff)
 		}
 		if again := Decide(w); !reflect.DeepEqual(v, again) {
-			t.Errorf("Decide says something else the second time: %+v and %+v", v, again)
+			t.Errorf("the second call of Decide returns another result: %+v and %+v", v, again)
 		}
 		return describe(w, v)
 	})

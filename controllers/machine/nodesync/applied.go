@@ -11,8 +11,8 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 )
 
-// Applied is what of a template the fleet has put on a Node, as far as a kubelet must not change it: labels of the domains of
-// Kubernetes, which NodeRestriction keeps a kubelet from changing, and taints.
+// Applied is the part of a template that the fleet has added to a Node and that a kubelet must not change: labels of the domains of
+// Kubernetes, which NodeRestriction prevents a kubelet from changing, and taints.
 type Applied struct {
 	// Labels are keys.
 	Labels []string `json:"labels,omitempty"`
@@ -20,7 +20,7 @@ type Applied struct {
 	Taints []string `json:"taints,omitempty"`
 }
 
-// AppliedOf returns what a machine says. Nothing, where it says nothing or what cannot be read.
+// AppliedOf returns the record of a machine; the zero value if there is none, or an invalid one.
 func AppliedOf(m *v1alpha1.Machine) (a Applied) {
 	if err := json.Unmarshal([]byte(m.Annotations[v1alpha1.AnnotationApplied]), &a); err != nil {
 		return Applied{}
@@ -28,7 +28,7 @@ func AppliedOf(m *v1alpha1.Machine) (a Applied) {
 	return a
 }
 
-// Restricted returns what of a template a kubelet must not change.
+// Restricted returns the part of a template that a kubelet must not change.
 func Restricted(template *v1alpha1.NodeTemplateSpec) (a Applied) {
 	for key := range template.Labels {
 		if isRestricted(key) {
@@ -41,10 +41,10 @@ func Restricted(template *v1alpha1.NodeTemplateSpec) (a Applied) {
 	return a.With(Applied{})
 }
 
-// Asked returns what of a template, as far as a kubelet must not change it, is the fleet's to put on a Node and to take off again.
-// What is there already, and was not put there by the fleet, is not: an administrator's taint must not become a tenant's by being
-// asked for. What Machine Controller Manager has put there is the fleet's. Its note is believed on a Node that is bound to no
-// machine, of a machine that does not say anything yet.
+// Asked returns the restricted part of a template that the fleet may add to a Node and remove again. Values that exist already and
+// were not added by the fleet are excluded: an administrator's taint must not come under a tenant's control because the template has
+// it. Values that Machine Controller Manager has added belong to the fleet. Its record is trusted on a Node that is bound to no
+// machine, for a machine without a record.
 func (a Applied) Asked(node *corev1.Node, template *v1alpha1.NodeTemplateSpec) Applied {
 	ours := a
 	if _, bound := v1alpha1.MachineOf(node); !bound && a.IsEmpty() {
@@ -63,7 +63,7 @@ func (a Applied) Asked(node *corev1.Node, template *v1alpha1.NodeTemplateSpec) A
 	return asked
 }
 
-// of returns a template without what a kubelet must not change, but for that of a.
+// of returns a template without its restricted part, except for that of a.
 func (a Applied) of(template *v1alpha1.NodeTemplateSpec) *v1alpha1.NodeTemplateSpec {
 	if a.Covers(Restricted(template)) {
 		return template
@@ -74,7 +74,7 @@ func (a Applied) of(template *v1alpha1.NodeTemplateSpec) *v1alpha1.NodeTemplateS
 	return t
 }
 
-// With returns both, in order and each once.
+// With returns the union of both, sorted and without duplicates.
 func (a Applied) With(b Applied) Applied {
 	all := Applied{Labels: slices.Concat(a.Labels, b.Labels), Taints: slices.Concat(a.Taints, b.Taints)}
 	slices.Sort(all.Labels)
@@ -88,19 +88,19 @@ func (a Applied) Covers(b Applied) bool {
 		!slices.ContainsFunc(b.Taints, func(id string) bool { return !slices.Contains(a.Taints, id) })
 }
 
-// IsEmpty reports whether there is nothing.
+// IsEmpty reports whether a is empty.
 func (a Applied) IsEmpty() bool { return len(a.Labels) == 0 && len(a.Taints) == 0 }
 
-// String returns a as a machine has it.
+// String returns the value of the machine's annotation.
 func (a Applied) String() string {
 	text, err := json.Marshal(a)
 	if err != nil {
-		return "" // strings always encode
+		return "" // strings can always be encoded
 	}
 	return string(text)
 }
 
-// in returns what was asked for last, from what the Node says of it: without what a kubelet must not change, which is that of a.
+// in returns the last applied template from the Node's record: without its restricted part, which is that of a.
 func (a Applied) in(last v1alpha1.NodeTemplateSpec) (merged v1alpha1.NodeTemplateSpec) {
 	merged.Labels, merged.Annotations = map[string]string{}, last.Annotations
 	for key := range last.Labels {
@@ -120,7 +120,7 @@ func (a Applied) in(last v1alpha1.NodeTemplateSpec) (merged v1alpha1.NodeTemplat
 
 func idOf(t corev1.Taint) string { return t.Key + ":" + string(t.Effect) }
 
-// isRestricted reports whether a label is of the domains of Kubernetes. Some of these a kubelet may set; that does not matter.
+// isRestricted reports whether a label is of the domains of Kubernetes. A kubelet may set some of these; that does no harm.
 func isRestricted(key string) bool {
 	domain, _, _ := strings.Cut(key, "/")
 	return slices.ContainsFunc([]string{"kubernetes.io", "k8s.io"}, func(of string) bool {

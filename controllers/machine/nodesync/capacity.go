@@ -9,7 +9,7 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 )
 
-// virtualCapacity is what the class adds to the capacity of its Nodes.
+// virtualCapacity returns the capacity that the class adds to that of its Nodes.
 func virtualCapacity(class *v1alpha1.MachineClass) corev1.ResourceList {
 	if class.NodeTemplate == nil {
 		return nil
@@ -17,7 +17,7 @@ func virtualCapacity(class *v1alpha1.MachineClass) corev1.ResourceList {
 	return class.NodeTemplate.VirtualCapacity
 }
 
-// applyCapacity merges the virtual capacity. It is noted before it is there, and as long as it is there: annotation and
+// applyCapacity merges the virtual capacity. It is recorded before it is added, and as long as it exists: annotation and
 // status are two requests, and between them the process may die and the class may change.
 func applyCapacity(n *corev1.Node, want corev1.ResourceList) {
 	last, known := lastCapacity(n)
@@ -46,7 +46,7 @@ func applyCapacity(n *corev1.Node, want corev1.ResourceList) {
 	note(n, v1alpha1.AnnotationLastAppliedVirtualCapacity, owned)
 }
 
-// lastCapacity reads what was asked for last, as lastTemplate does.
+// lastCapacity returns the last applied capacity, as lastTemplate does.
 func lastCapacity(n *corev1.Node) (last corev1.ResourceList, known bool) {
 	text, noted := n.Annotations[v1alpha1.AnnotationLastAppliedVirtualCapacity]
 	if err := json.Unmarshal([]byte(text), &last); !noted || err != nil {

@@ -9,21 +9,20 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 )
 
-// Patch is one strategic merge patch of a Node. It names what differs and nothing else, so that whatever other writers
-// put beside it stays.
+// Patch is one strategic merge patch of a Node. It has only differences, so that values of other writers are kept.
 type Patch struct {
 	// Body is the patch, without UID and resourceVersion.
 	Body map[string]any `json:"body"`
-	// Status says that it is of the subresource status.
+	// Status reports whether it is for the subresource status.
 	Status bool `json:"status,omitempty"`
-	// AsRead says that the patch is right only for the Node as it was read. A late one would bring back what is not asked for
-	// any more, and what nobody remembers to have asked for. A Node that nobody has claimed is known to nobody else, and it
-	// is a busy one, which has just joined: for it a patch is right whatever its version, unless it replaces a list.
+	// AsRead reports whether the patch is valid only for the Node as it was read. A late one could add values that are no longer
+	// desired or recorded. A Node that is not claimed has no other writer in the fleet, and changes often because it has just joined:
+	// for it a patch is valid for any version, unless it replaces a list.
 	AsRead bool `json:"asRead,omitempty"`
 }
 
-// Diff returns what leads from one version of a Node to another: of metadata and spec, and of the status. Nil means that
-// there is no difference. It sees labels, annotations, finalizers, taints, the cordon, capacity and conditions.
+// Diff returns the patches that lead from one version of a Node to another: of metadata and spec, and of the status. Nil means no
+// difference. It compares labels, annotations, finalizers, taints, the cordon, capacity and conditions.
 func Diff(before, after *corev1.Node) (main, status *Patch) {
 	isClaimed := slices.Contains(before.Finalizers, v1alpha1.NodeFinalizerName)
 	metadata := map[string]any{}
@@ -79,7 +78,7 @@ func diffStatus(before, after *corev1.NodeStatus) map[string]any {
 	return body
 }
 
-// diffMap is the merge patch between two maps.
+// diffMap returns the merge patch between two maps.
 func diffMap(before, after map[string]string) map[string]any {
 	patch := map[string]any{}
 	for key := range before {
@@ -101,7 +100,7 @@ func put(into map[string]any, key string, part map[string]any) {
 	}
 }
 
-// without returns the items that others does not have.
+// without returns the items that others does not contain.
 func without(items, others []string) []string {
 	return slices.DeleteFunc(slices.Clone(items), func(item string) bool { return slices.Contains(others, item) })
 }

@@ -8,30 +8,30 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 )
 
-// Marks are what a Node carries while the machines of its deployment are replaced.
+// Marks are set on Nodes while the machines of their deployment are replaced.
 type Marks struct {
-	// PreferNoSchedule has new pods keep off the Node where they can.
+	// PreferNoSchedule makes the scheduler avoid the Node for new pods.
 	PreferNoSchedule bool
-	// Autoscaler says whether the cluster-autoscaler is kept from removing the Node.
+	// Autoscaler is the change of the annotation that prevents the cluster-autoscaler from removing the Node.
 	Autoscaler Autoscaler
-	// IsOld says that the set is an old one, which its machines leave: what an update in place has left on a Node stays there
-	// until its machine has another set.
+	// IsOld reports whether the set is an old one, whose machines are replaced: marks of an update in place stay on the Node until
+	// its machine has another set.
 	IsOld bool
 }
 
-// Autoscaler says whether the cluster-autoscaler is kept from removing a Node.
+// Autoscaler is a change of the annotation that prevents the cluster-autoscaler from removing a Node.
 type Autoscaler int
 
-// The values. AutoscalerAsIs is the zero value: nothing about it is changed.
+// The values. AutoscalerAsIs is the zero value: no change.
 const (
 	AutoscalerAsIs Autoscaler = iota
-	// AutoscalerKept keeps it from removing the Node.
+	// AutoscalerKept adds the annotation.
 	AutoscalerKept
-	// AutoscalerFree does so no longer. What a user has said stays.
+	// AutoscalerFree removes the annotation. One that a user has set stays.
 	AutoscalerFree
 )
 
-// MarksOf reads what the Nodes of a set's machines are to carry.
+// MarksOf returns the marks of the Nodes of a set's machines.
 func MarksOf(set *v1alpha1.MachineSet) Marks {
 	m := Marks{PreferNoSchedule: set.Annotations[v1alpha1.AnnotationPreferNoSchedule] == v1alpha1.PreferNoScheduleTrue}
 	_, isClosed := set.Labels[v1alpha1.LabelScaleUpDisabled]
@@ -45,7 +45,7 @@ func MarksOf(set *v1alpha1.MachineSet) Marks {
 	return m
 }
 
-// apply puts the marks on a Node, and takes those off that are not asked for.
+// apply adds the marks to a Node, and removes those that are not desired.
 func (m Marks) apply(n *corev1.Node) {
 	taint := corev1.Taint{
 		Key: v1alpha1.TaintPreferNoSchedule, Value: v1alpha1.PreferNoScheduleTrue, Effect: corev1.TaintEffectPreferNoSchedule,
@@ -65,8 +65,8 @@ func (m Marks) apply(n *corev1.Node) {
 	}
 }
 
-// KeepFromAutoscaler sets the annotation that the autoscaler reads, and beside it that it is ours. One that a user has set
-// is his, and stays when nobody else needs it any more.
+// KeepFromAutoscaler sets the annotation for the autoscaler, and another that records that the fleet has set it. One that a user has
+// set is the user's, and is not removed when the fleet no longer needs it.
 func KeepFromAutoscaler(n *corev1.Node) {
 	if n.Annotations[v1alpha1.AnnotationScaleDownDisabled] == "true" {
 		return
@@ -76,7 +76,7 @@ func KeepFromAutoscaler(n *corev1.Node) {
 	n.Annotations[v1alpha1.AnnotationScaleDownDisabledByUs] = "true"
 }
 
-// LeaveToAutoscaler takes the annotation off that KeepFromAutoscaler has set.
+// LeaveToAutoscaler removes the annotation that KeepFromAutoscaler has set.
 func LeaveToAutoscaler(n *corev1.Node) {
 	if n.Annotations[v1alpha1.AnnotationScaleDownDisabledByUs] == "true" {
 		delete(n.Annotations, v1alpha1.AnnotationScaleDownDisabled)

@@ -28,22 +28,22 @@ func given() (*corev1.Node, Wanted) {
 	return node, Wanted{Machine: v1alpha1.MachineRef{Namespace: "n", Name: "m", UID: "u"}, Slot: "7", Template: &v1alpha1.NodeTemplateSpec{}, Class: &v1alpha1.MachineClass{}}
 }
 
-// TestScenarios tells in testdata what is written to Nodes. Each line of what is given changes given(), and is YAML:
+// TestScenarios runs the scenarios in testdata. Each fact changes given(), and is YAML:
 //
-//	new:                                     the Node has just joined, and carries nothing of ours
+//	new:                                     the Node has just joined, and was never written
 //	node: {metadata: {labels: {a: b}}}       merged into the Node
-//	asked: {metadata: {labels: {a: b}}}      the Node says that its machine has asked for this
-//	capacity asked: {a: 1}                   and its class for this
-//	applied: {taints: ["a:NoSchedule"]}      the machine says that the fleet has put this on the Node, which a kubelet must not change
-//	template: {metadata: {labels: {a: b}}}   what the machine asks for; unknown: nothing is known of it
+//	asked: {metadata: {labels: {a: b}}}      the last applied template in the record of the Node
+//	capacity asked: {a: 1}                   the last applied capacity
+//	applied: {taints: ["a:NoSchedule"]}      the record of the machine: restricted values that the fleet has added to the Node
+//	template: {metadata: {labels: {a: b}}}   the template of the machine; unknown: it is not known
 //	class: {virtualCapacity: {a: 1}}         the class' nodeTemplate; unknown: the class is not known
-//	marks: tainted kept                      what its set says while machines are replaced: tainted, and kept or free; unknown: the
+//	marks: tainted kept                      the marks of its set while machines are replaced: tainted, and kept or free; unknown: the
 //	                                         set is not seen; without this line it is not known either
-//	uncordon:                                it is to get pods again
+//	uncordon:                                the cordon is to be removed
 //	slot: 8                                  of the machine; - means that it is in none
 //
-// The verdict is every request, one after the other, until there is nothing left to write: "if as read" stands where it is
-// for this version of the Node only.
+// The verdict is every request, one after the other, until there is nothing left to write: "if as read" marks a patch that
+// is valid for this version of the Node only.
 func TestScenarios(t *testing.T) {
 	scenario.Run(t, "testdata/*.txt", *update, func(t *testing.T, s scenario.Scenario) string {
 		t.Helper()
@@ -55,7 +55,7 @@ func TestScenarios(t *testing.T) {
 		}
 		var out strings.Builder
 		for range 5 {
-			if wanted.Template != nil { // the machine says first what goes on the Node
+			if wanted.Template != nil { // the record of the machine is written before the Node
 				wanted.Applied = wanted.Applied.With(wanted.Applied.Asked(node, wanted.Template))
 			}
 			patch := next(node, wanted)
@@ -114,7 +114,7 @@ func report(node *corev1.Node, wanted *Wanted, fact scenario.Fact) error {
 	return nil
 }
 
-// marks reads what a set says of the Nodes of its machines.
+// marks reads the marks of a set for the Nodes of its machines.
 func marks(words []string) *Marks {
 	set := &v1alpha1.MachineSet{}
 	for _, word := range words {

@@ -10,26 +10,26 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 )
 
-// Wanted is what a Node is to carry.
+// Wanted is the desired state of a Node.
 type Wanted struct {
 	// Machine that the Node is bound to.
 	Machine v1alpha1.MachineRef
-	// Slot of the machine; "" means that it is in none.
+	// Slot of the machine; "" if it has none.
 	Slot string
-	// Template is what the machine asks for. Nil means that it is not known, and nothing of it is changed.
+	// Template of the machine. Nil means that it is not known, and none of its contents are changed.
 	Template *v1alpha1.NodeTemplateSpec
-	// Applied is what the machine says that the fleet has put on the Node.
+	// Applied is the machine's record of what the fleet has added to the Node.
 	Applied Applied
-	// Marks that the Node carries while machines are replaced. Nil means that they are not known, and none is changed.
+	// Marks of the Node while machines are replaced. Nil means that they are not known, and none is changed.
 	Marks *Marks
-	// Uncordon removes the cordon of the Node, which has to be the cluster-autoscaler's.
+	// Uncordon removes the cordon of the Node, which must be the cluster-autoscaler's.
 	Uncordon bool
 	// Class of the machine, for its virtual capacity. Nil means that it is not known, and the capacity is not changed.
 	Class *v1alpha1.MachineClass
 }
 
-// Apply returns the Node as it should stand after the next request for its metadata and spec, and the next one for its
-// status. The Node that is given is not changed. When nothing is left to do, the two are equal.
+// Apply returns the Node after the next request for its metadata and spec, and the next one for its status. The given Node is not
+// changed. When nothing is left to do, the two are equal.
 func (w Wanted) Apply(node *corev1.Node) *corev1.Node {
 	n := node.DeepCopy()
 	n.Labels, n.Annotations = orEmpty(n.Labels), orEmpty(n.Annotations)
@@ -55,7 +55,7 @@ func (w Wanted) IsTied(node *corev1.Node) bool {
 		slices.Contains(node.Finalizers, v1alpha1.NodeFinalizerName)
 }
 
-// tie puts on the Node what makes it the machine's.
+// tie adds the binding to the machine.
 func (w Wanted) tie(n *corev1.Node) {
 	n.Annotations[v1alpha1.AnnotationMachine] = w.Machine.String()
 	n.Labels[v1alpha1.LabelMachineName] = w.Machine.Name
@@ -70,8 +70,8 @@ func (w Wanted) tie(n *corev1.Node) {
 	delete(n.Annotations, v1alpha1.AnnotationNotManaged) // it has a machine
 }
 
-// isReserved says that a label, annotation or taint of that name is the controller's own, whatever a template says: it
-// would be taken away and put back without end.
+// isReserved reports whether a label, annotation or taint of that name is controlled by the fleet, whatever a template has: it
+// would be removed and added forever.
 func isReserved(key string) bool {
 	switch key {
 	case v1alpha1.LabelMachineName, v1alpha1.LabelSlot, v1alpha1.AnnotationMachine, v1alpha1.AnnotationNotManaged,
@@ -83,8 +83,8 @@ func isReserved(key string) bool {
 	return false
 }
 
-// applyTemplate merges labels, annotations and taints, and notes what was asked for. What the Node says that was asked for last
-// is believed only where its kubelet could take it off by itself; the rest is what the machine says.
+// applyTemplate merges labels, annotations and taints, and records the desired ones. The Node's record of the last applied values is
+// trusted only for what its kubelet could remove itself; for the rest the machine's record is used.
 func applyTemplate(n *corev1.Node, template *v1alpha1.NodeTemplateSpec, applied Applied) {
 	last, known := lastTemplate(n)
 	merged := applied.in(last)
@@ -92,13 +92,13 @@ func applyTemplate(n *corev1.Node, template *v1alpha1.NodeTemplateSpec, applied 
 	mergeMap(n.Annotations, merged.Annotations, template.Annotations)
 	n.Spec.Taints = mergeTaints(n.Spec.Taints, merged.Spec.Taints, template.Spec.Taints)
 	if sameTemplate(&last, template) && (known || isEmpty(template)) {
-		return // as it is noted, in whatever words
+		return // equal to the record, in whatever form
 	}
 	note(n, v1alpha1.AnnotationLastAppliedNodeTemplate, template)
 }
 
-// lastTemplate reads what was asked for last; known is false when that is not noted, or cannot be read. Then nothing is
-// taken away, and it is noted anew.
+// lastTemplate returns the last applied template; known is false if the record is missing or invalid. Then nothing is removed, and
+// a new record is written.
 func lastTemplate(n *corev1.Node) (last v1alpha1.NodeTemplateSpec, known bool) {
 	text, noted := n.Annotations[v1alpha1.AnnotationLastAppliedNodeTemplate]
 	if err := json.Unmarshal([]byte(text), &last); !noted || err != nil {
@@ -111,13 +111,13 @@ func isEmpty(t *v1alpha1.NodeTemplateSpec) bool {
 	return len(t.Labels) == 0 && len(t.Annotations) == 0 && len(t.Spec.Taints) == 0
 }
 
-// sameTemplate compares what of two templates reaches a Node.
+// sameTemplate compares the parts of two templates that are applied to a Node.
 func sameTemplate(a, b *v1alpha1.NodeTemplateSpec) bool {
 	return maps.Equal(a.Labels, b.Labels) && maps.Equal(a.Annotations, b.Annotations) &&
 		slices.EqualFunc(a.Spec.Taints, b.Spec.Taints, sameTaint)
 }
 
-// mergeMap takes from have what was wanted last and is not any more, and puts in what is wanted.
+// mergeMap removes from have the values that were applied and are no longer desired, and adds the desired ones.
 func mergeMap(have, last, want map[string]string) {
 	for key := range last {
 		if _, still := want[key]; !still && !isReserved(key) {
@@ -148,17 +148,17 @@ func mergeTaints(have, last, want []corev1.Taint) []corev1.Taint {
 	return merged
 }
 
-// find returns the place of the taint with the key and effect of t; -1 when there is none.
+// find returns the index of the taint with the key and effect of t; -1 if there is none.
 func find(taints []corev1.Taint, t corev1.Taint) int {
 	return slices.IndexFunc(taints, func(other corev1.Taint) bool { return other.Key == t.Key && other.Effect == t.Effect })
 }
 
-// sameTaint leaves the time out: others set it when they act on a taint.
+// sameTaint ignores the time: other controllers set it when they act on a taint.
 func sameTaint(a, b corev1.Taint) bool {
 	return a.Key == b.Key && a.Effect == b.Effect && a.Value == b.Value
 }
 
-// note writes a value as JSON. Templates and resource lists came from JSON and always encode.
+// note returns a value as JSON. Templates and resource lists were decoded from JSON and can always be encoded.
 func note(n *corev1.Node, key string, value any) {
 	if text, err := json.Marshal(value); err == nil {
 		n.Annotations[key] = string(text)

@@ -20,9 +20,9 @@ import (
 // nodeWorlds is how many are generated, with the seeds 1, 2, 3 …: a failure names its own.
 const nodeWorlds = 2000
 
-// world is a Node that several write: we, who want what machine and class ask for; and somebody else, who has keys of his
-// own, and now and then changes what is ours; and those of us who were stopped before they sent. Keys that begin with "his" are his, those that begin with "asked" may be
-// asked for.
+// world is a Node with several writers: the fleet, which applies what machine and class desire; another client, which has keys
+// of its own, and sometimes changes those of the fleet; and processes of the fleet that were stopped before they sent. Keys that
+// begin with "his" are the other client's, those that begin with "asked" may be desired.
 type world struct {
 	*testing.T
 
@@ -30,8 +30,8 @@ type world struct {
 	node    *corev1.Node
 	version int
 	wanted  Wanted
-	his     *corev1.Node // what he has put on the Node and not taken away again
-	late    []request    // of ours, from before, on their way
+	his     *corev1.Node // what the other client has added to the Node and not removed
+	late    []request    // earlier requests of the fleet that have not arrived
 }
 
 // request is a patch and the version of the Node that it was made for.
@@ -40,9 +40,9 @@ type request struct {
 	version int
 }
 
-// TestTheNodeGetsWhatIsAskedForAndKeepsWhatIsNot lets everybody write for a while, and us die between our writes; and then
-// us alone, until we have nothing to write any more.
-func TestTheNodeGetsWhatIsAskedForAndKeepsWhatIsNot(t *testing.T) {
+// TestNodeGetsDesiredValuesAndKeepsOthers lets all clients write for a while, while processes of the fleet die between
+// writes; and then the fleet alone, until it has nothing left to write.
+func TestNodeGetsDesiredValuesAndKeepsOthers(t *testing.T) {
 	for seed := range uint64(worlds.Some(nodeWorlds)) {
 		t.Run(fmt.Sprintf("seed %d", seed+1), func(t *testing.T) {
 			w := &world{T: t, random: rand.New(rand.NewPCG(seed+1, 0)), his: empty(), node: empty()}
@@ -77,7 +77,7 @@ func (w *world) step() {
 }
 
 // hesitate has a process of ours be stopped before it sends, and perhaps one of before go on. Of the first request for a
-// Node there is only one: until then nobody else knows it.
+// Node there is only one: until then it has no other writer in the fleet.
 func (w *world) hesitate() {
 	if patch := next(w.node, w.wanted); patch != nil && len(w.node.Finalizers) > 0 {
 		w.late = append(w.late, request{patch, w.version})
@@ -119,7 +119,7 @@ func (w *world) askAnew() {
 	w.remember()
 }
 
-// remember has the machine say what goes on the Node that a kubelet must not change, before it does.
+// remember records restricted values on the machine before they are added to the Node.
 func (w *world) remember() {
 	w.wanted.Applied = w.wanted.Applied.With(Restricted(w.wanted.Template))
 }
@@ -143,7 +143,7 @@ func (w *world) he(key string, isHis bool) {
 	}
 	what, off, value, effect := w.random.IntN(4), w.random.IntN(3) == 0, w.value(), w.effect()
 	if !isHis && what == 3 {
-		off = false // he cannot have taken away a taint of ours and put back another: that would be his
+		off = false // the other client cannot have replaced a taint of the fleet: the new one would be its own
 	}
 	for _, n := range on {
 		switch taint := (corev1.Taint{Key: key, Value: value, Effect: effect}); what {
@@ -181,7 +181,7 @@ func change(m map[string]string, key, value string, off, isHis bool) {
 	}
 }
 
-// write sends our next request, and says whether there was one.
+// write sends the fleet's next request, and reports whether there was one.
 func (w *world) write() bool {
 	patch := next(w.node, w.wanted)
 	if patch == nil {

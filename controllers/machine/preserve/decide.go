@@ -13,52 +13,52 @@ import (
 // World is what the decision rests on. Everything in it is read only.
 type World struct {
 	Now time.Time
-	// Timeout is for how long a machine is preserved that does not say itself.
+	// Timeout is how long a machine is preserved without a timeout of its own.
 	Timeout time.Duration
-	// Machine as it stands, or as it is about to be written.
+	// Machine in its current state, or as it is about to be written.
 	Machine *v1alpha1.Machine
-	// Node of the machine; nil when it has none. A Node that was only not seen is not none.
+	// Node of the machine; nil if it has none. A Node that was not read is not nil.
 	Node *corev1.Node
-	// Rolling says that the Node is kept from the autoscaler anyway, because machines are replaced.
+	// Rolling reports whether the Node has the autoscaler's annotation anyway, because machines are being replaced.
 	Rolling bool
-	// Drain of the Node, and DrainText what is to be said of it.
+	// Drain of the Node, and DrainText its message.
 	Drain     Drain
 	DrainText string
 }
 
-// Drain is how far the drain of the Node has come, as far as that is not to be seen on the Node.
+// Drain is the progress of the Node's drain, as far as the Node does not show it.
 type Drain int
 
-// The values. DrainUnknown is the zero value: nobody has looked.
+// The values. DrainUnknown is the zero value: the drain was not checked.
 const (
 	DrainUnknown Drain = iota
 	// DrainRunning means that there are pods left.
 	DrainRunning
-	// DrainDone means that all pods have gone that have to.
+	// DrainDone means that all pods that must leave have left.
 	DrainDone
-	// DrainFailed means that some pods could not be evicted, and that it is tried again.
+	// DrainFailed means that some pods could not be evicted, and that this is tried again.
 	DrainFailed
-	// DrainForced means that all pods have gone, but not all of them in good.
+	// DrainForced means that all pods have left, some of them by force.
 	DrainForced
 )
 
-// Verdict is a decision.
+// Verdict is the result of a decision.
 type Verdict struct {
-	// Machine as it should stand. It is written before the Node, and the decision taken anew after each write.
+	// Machine to be written. It is written before the Node, and Decide is called again after each write.
 	Machine *v1alpha1.Machine
-	// Node as it should stand; nil when there is none.
+	// Node to be written; nil if there is none.
 	Node *corev1.Node
-	// Drain says that the Node has to be drained now.
+	// Drain reports whether the Node has to be drained now.
 	Drain bool
-	// Until is when the time of the machine is over; zero when it is not preserved.
+	// Until is when the preservation of the machine ends; zero if it is not preserved.
 	Until time.Time
-	// Began and Ended say that with this verdict the preservation begins, or is over.
+	// Began and Ended report whether the preservation begins, or has ended, with this verdict.
 	Began, Ended bool
-	// Unknown is a value of the annotation that means nothing; "" when there is none.
+	// Unknown is an invalid value of the annotation; "" if there is none.
 	Unknown string
 }
 
-// Decide says what machine and Node should carry. It is total, and on what it says it says the same again.
+// Decide returns the machine and Node to be written. It is total, and idempotent.
 func Decide(w World) Verdict {
 	a := read(w)
 	expired, failed := machinefacts.IsPreservationOver(w.Machine, w.Now), machinefacts.HasFailed(w.Machine)
@@ -84,9 +84,9 @@ func Decide(w World) Verdict {
 	return keep(w, a)
 }
 
-// unknown leaves it as it is until the time is over: a slip of the pen must not cost a machine.
+// unknown leaves the preservation unchanged until its time is over: a typo must not delete a machine.
 func unknown(w World, a asked, expired bool) Verdict {
-	a.byNode, a.byMachine = false, false // a value that means nothing is not noted
+	a.byNode, a.byMachine = false, false // an invalid value is not recorded
 	if expired {
 		return stop(w, a, true, false)
 	}
@@ -98,15 +98,15 @@ func unknown(w World, a asked, expired bool) Verdict {
 	return v
 }
 
-// asked is what the annotations say.
+// asked is the request in the annotations.
 type asked struct {
-	// value that counts.
+	// value that has precedence.
 	value string
-	// byNode says that the Node has the say, byMachine that the machine has it because the Node is gone.
+	// byNode reports whether it is the Node's, byMachine whether it is the machine's because the Node was deleted.
 	byNode, byMachine bool
 }
 
-// read finds out who has the say. A Node that is gone has left its word behind.
+// read returns the request that has precedence. The last value of a deleted Node is recorded on the machine.
 func read(w World) asked {
 	own, annotated := w.Machine.Annotations[v1alpha1.AnnotationPreserve]
 	last := w.Machine.Annotations[v1alpha1.AnnotationLastAppliedNodePreserveValue]
@@ -122,8 +122,8 @@ func read(w World) asked {
 	return asked{value: own}
 }
 
-// obey notes on the machine what its Node says, in the place of what the machine says itself; or forgets what a Node has
-// said that is gone, where the machine says something itself. Whoever sees the machine only has to know what counts.
+// obey records on the machine the value of its Node, which replaces the machine's own; or removes the recorded value of a deleted
+// Node, if the machine has its own. So the machine always shows the value that has precedence.
 func (a asked) obey(w World, m *v1alpha1.Machine) {
 	switch {
 	case a.byNode:
@@ -146,7 +146,7 @@ func annotate(m *v1alpha1.Machine, key, value string) {
 	}
 }
 
-// keep preserves the machine, or goes on to.
+// keep begins or continues the preservation of the machine.
 func keep(w World, a asked) Verdict {
 	m := w.Machine.DeepCopy()
 	a.obey(w, m)
@@ -173,7 +173,7 @@ func stop(w World, a asked, begun, forget bool) Verdict {
 		return v
 	}
 	if w.Node != nil {
-		_, lasting := w.Machine.Spec.NodeTemplateSpec.Annotations[v1alpha1.AnnotationPreserve] // it would be put back
+		_, lasting := w.Machine.Spec.NodeTemplateSpec.Annotations[v1alpha1.AnnotationPreserve] // it would be added again
 		v.Node = unmark(w, forget && a.byNode && !lasting)
 		if !sameMarks(w.Node, v.Node) {
 			return v
@@ -194,7 +194,7 @@ func stop(w World, a asked, begun, forget bool) Verdict {
 	return v
 }
 
-// Matters says that preservation may have something to do with the machine whatever its Node says.
+// Matters reports whether preservation may concern the machine whatever the annotation of its Node.
 func Matters(m *v1alpha1.Machine) bool {
 	_, asks := m.Annotations[v1alpha1.AnnotationPreserve]
 	_, noted := m.Annotations[v1alpha1.AnnotationLastAppliedNodePreserveValue]

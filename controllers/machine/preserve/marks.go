@@ -21,7 +21,7 @@ const (
 	toBeDrained = "The Node of the failed machine is not drained yet."
 )
 
-// isMarked says that the Node carries what a preserved one does. The annotations for the autoscaler are not proof of it:
+// isMarked reports whether the Node has the marks of a preserved one. The annotations for the autoscaler are not sufficient:
 // rollouts set them, too.
 func isMarked(n *corev1.Node) bool {
 	if n == nil {
@@ -31,7 +31,7 @@ func isMarked(n *corev1.Node) bool {
 	return isTainted(n) || c != nil && c.Status == corev1.ConditionTrue
 }
 
-// mark returns the Node as the next write should leave it, and whether it has to be drained now.
+// mark returns the Node as the next write leaves it, and whether it has to be drained now.
 func mark(w World, a asked, until time.Time) (node *corev1.Node, drain bool) {
 	n := w.Node.DeepCopy()
 	nodesync.KeepFromAutoscaler(n)
@@ -50,7 +50,7 @@ func mark(w World, a asked, until time.Time) (node *corev1.Node, drain bool) {
 	case w.Machine.Status.CurrentStatus.Phase != v1alpha1.MachineFailed:
 		untaint(n)
 		set(corev1.ConditionTrue)
-	case !isTainted(n) && isTrue: // from before it failed; under the taint it would say that the Node is drained
+	case !isTainted(n) && isTrue: // from before it failed; with the taint it would mean that the Node is drained
 		set(corev1.ConditionFalse, toBeDrained)
 	case !isTainted(n):
 		n.Spec.Taints = append(n.Spec.Taints, corev1.Taint{
@@ -73,7 +73,7 @@ func mark(w World, a asked, until time.Time) (node *corev1.Node, drain bool) {
 	return n, drain
 }
 
-// unmark takes off what mark has put on, and with forget what has asked for it.
+// unmark removes the marks, and with forget also the request.
 func unmark(w World, forget bool) *corev1.Node {
 	n := w.Node.DeepCopy()
 	if !w.Rolling {
@@ -97,13 +97,13 @@ func isTainted(n *corev1.Node) bool { return slices.ContainsFunc(n.Spec.Taints, 
 
 func untaint(n *corev1.Node) { n.Spec.Taints = slices.DeleteFunc(n.Spec.Taints, isPreservedTaint) }
 
-// condition returns the Node's condition; nil when it has none.
+// condition returns the Node's condition; nil if there is none.
 func condition(n *corev1.Node) *corev1.NodeCondition {
 	return machinefacts.NodeCondition(n, v1alpha1.NodePreserved)
 }
 
-// setCondition says how it stands; the time of transition is kept while the status is, and nothing changes that says the
-// same.
+// setCondition sets the condition; the time of transition is kept while the status is unchanged, and an equal condition is not
+// changed.
 func setCondition(w World, n *corev1.Node, status corev1.ConditionStatus, reason, message string) {
 	now := metav1.NewTime(w.Now)
 	next := corev1.NodeCondition{
@@ -122,7 +122,7 @@ func setCondition(w World, n *corev1.Node, status corev1.ConditionStatus, reason
 	}
 }
 
-// sameMarks says that two versions of a Node carry the same.
+// sameMarks reports whether two versions of a Node have the same marks.
 func sameMarks(a, b *corev1.Node) bool {
 	return apiequality.Semantic.DeepEqual(a.Annotations, b.Annotations) &&
 		apiequality.Semantic.DeepEqual(a.Spec.Taints, b.Spec.Taints) &&

@@ -22,7 +22,7 @@ var update = flag.Bool("update", false, "write the verdicts in testdata anew; re
 
 var now = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 
-// running is a machine that runs, with a Node, of which nobody says anything.
+// running is a machine that runs, with a Node, without the annotation.
 func running() World {
 	return World{
 		Now: now, Timeout: 96 * time.Hour,
@@ -34,19 +34,19 @@ func running() World {
 	}
 }
 
-// TestScenarios tells in testdata what becomes of machines. Each line of what is given changes running():
+// TestScenarios runs the scenarios in testdata. Each fact changes running():
 //
 //	phase: Failed                   of the machine
 //	machine: now                    the annotation on the Machine; - means that it has none, "" that it is empty
 //	node: now                       that on its Node; none means that there is no Node
-//	noted: now                      what the Machine has noted of its Node
+//	noted: now                      the value of the Node that is recorded on the Machine
 //	template: now                   that in the machine's nodeTemplate
 //	expiry: 96h                     when the machine's time is over, from now
 //	timeout: 1h                     the machine's own machinePreserveTimeout
 //	tainted                         the Node has the taint
 //	condition: True                 of the Node; reason and message as they were; stopped: as at the end
-//	autoscaler: ours                the Node keeps the autoscaler away; or: users, or -
-//	drain: done                     unknown, running, done, failed, forced; and what is to be said of it
+//	autoscaler: ours                who has set the annotation for the autoscaler; or: users, or -
+//	drain: done                     unknown, running, done, failed, forced; and its message
 //
 // The verdict is what changes in Machine and Node; "drain" if the Node is to be drained; and when to look again.
 func TestScenarios(t *testing.T) {
@@ -61,10 +61,10 @@ func TestScenarios(t *testing.T) {
 		machine, node := w.Machine.DeepCopy(), w.Node.DeepCopy()
 		v := Decide(w)
 		if diff := cmp.Diff(machine, w.Machine) + cmp.Diff(node, w.Node); diff != "" {
-			t.Errorf("Decide has changed what it was given:\n%s", diff)
+			t.Errorf("Decide has changed its input:\n%s", diff)
 		}
 		if again := Decide(w); !reflect.DeepEqual(v, again) {
-			t.Errorf("Decide says something else the second time: %+v and %+v", v, again)
+			t.Errorf("the second call of Decide returns another result: %+v and %+v", v, again)
 		}
 		return describe(w, v)
 	})

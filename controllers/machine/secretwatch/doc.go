@@ -1,14 +1,14 @@
-// Package secretwatch sees the Secrets that machines wait for, while they do.
+// Package secretwatch watches the Secrets that machines wait for.
 //
-// Each Secret has a watch of its own, by name, from the first machine that waits for it until the last one. It asks for no
-// list, and so for no right to list. What it holds of a Secret is a short print of its data.
+// Each Secret has its own watch, by name, while a machine waits for it. It sends no list request, and so needs no permission to
+// list. Of a Secret only a checksum of its data is stored.
 //
 // The number of watched Secrets of a namespace is bounded, however many its machines name. For a Secret beyond that bound, Await
 // returns the time after which the machine has to look for the Secret itself.
 //
-// Guarantees: a machine that waits for a watched Secret is woken when the data is, or may be, different from what the machine has
-// seen, also if the data changed before the machine began to wait; other changes wake no machine; no Secret is watched for which no
-// machine waits.
-// Not guaranteed: that the deletion of a Secret while its watch is interrupted is noticed before a machine looks for the Secret.
-// While a Secret cannot be watched, the machines that wait for it are woken from time to time instead.
+// Guarantees: a machine that waits for a watched Secret is woken when the data differs, or may differ, from the data that the
+// machine has read, also if it changed before the machine began to wait; other changes wake no machine; a Secret is watched only
+// while a machine waits for it.
+// Not guaranteed: that the deletion of a Secret while its watch is interrupted is noticed before a machine reads the Secret.
+// While a Secret cannot be watched, the machines that wait for it are woken periodically instead.
 package secretwatch

@@ -20,8 +20,8 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 )
 
-// Pauses between two watches of a Secret: the first, doubled with each failure, up to the longest; and up to half of it
-// more, so that not all come back at the same time.
+// Pauses between two watches of a Secret: the first, doubled with each failure, up to the longest; and a jitter of up to half of it,
+// so that watches do not begin at the same time.
 const (
 	firstPause   = time.Second
 	longestPause = 30 * time.Second
@@ -31,15 +31,15 @@ const (
 // printLength of the checksum, in bytes.
 const printLength = 8
 
-// Print is short for the data of a Secret; "" for none, and for one that is going and cannot be held any more. It may be
-// shown: salted with the UID, it tells nobody of the data who may not read the Secret.
+// Print returns a checksum of the data of a Secret; "" for none, and for one that is being deleted and cannot get our finalizer any
+// more. It may be published: it is salted with the UID, so that it reveals nothing of the data.
 func Print(s *corev1.Secret) string {
 	if s == nil || s.DeletionTimestamp != nil && !slices.Contains(s.Finalizers, v1alpha1.SecretFinalizerName) {
 		return ""
 	}
 	sum := sha256.New()
 	sum.Write([]byte(s.UID))
-	_ = json.NewEncoder(sum).Encode(s.Data) // bytes always encode, in the order of their keys
+	_ = json.NewEncoder(sum).Encode(s.Data) // bytes can always be encoded, in the order of their keys
 	return hex.EncodeToString(sum.Sum(nil)[:printLength])
 }
 
@@ -54,7 +54,7 @@ func (w *Watches) run(ctx context.Context, s *watched) {
 		if err == nil {
 			pause = firstPause
 		} else {
-			klog.FromContext(ctx).Error(err, "A Secret that machines wait for cannot be watched, and is read now and then", "secret", s.key)
+			klog.FromContext(ctx).Error(err, "Failed to watch Secret; reading it periodically", "secret", s.key)
 			w.lost(s)
 		}
 		timer := w.cfg.Clock.NewTimer(wait.Jitter(pause, jitter))
@@ -68,8 +68,8 @@ func (w *Watches) run(ctx context.Context, s *watched) {
 	}
 }
 
-// follow watches a Secret until the API server ends that. A watch that is asked for without a version begins with what is
-// there, if there is something.
+// follow watches a Secret until the API server ends the watch. A watch without a version begins with the current object, if it
+// exists.
 func (w *Watches) follow(ctx context.Context, s *watched) error {
 	options := metav1.ListOptions{FieldSelector: fields.OneTermEqualSelector(metav1.ObjectNameField, s.key.Name).String()}
 	watcher, err := w.cfg.Client.Secrets(s.key.Namespace).Watch(ctx, options)
@@ -93,7 +93,7 @@ func (w *Watches) follow(ctx context.Context, s *watched) error {
 	}
 }
 
-// take takes an event in.
+// take handles an event.
 func (w *Watches) take(s *watched, event watch.Event) {
 	secret, ok := event.Object.(*corev1.Secret)
 	if !ok || secret.Name != s.key.Name {

@@ -12,55 +12,55 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/tasks"
 )
 
-// mostWatched is how many Secrets of a namespace are watched at a time. The machines of a namespace use one or two, as a rule; each
-// watch is a request that the API server holds open.
+// mostWatched is the maximum number of watched Secrets of a namespace. The machines of a namespace usually use one or two; each
+// watch is an open request at the API server.
 const mostWatched = 50
 
-// Of a Secret that is not watched, a machine is to look for itself: after a quarter of the time that it has waited so far, in these
+// A machine reads a Secret that is not watched periodically: after a quarter of the time that it has waited so far, within these
 // bounds.
 const (
 	shortestPoll = time.Minute
 	longestPoll  = 15 * time.Minute
 )
 
-// Config is what Watches need.
+// Config is the configuration of Watches.
 type Config struct {
 	Client corev1client.SecretsGetter
 	Clock  clock.WithTicker
-	// Changed is called when a Secret is, or may be, another, before anybody is woken for it.
+	// Changed is called when a Secret differs, or may differ, before any machine is woken for it.
 	Changed func(secret types.NamespacedName)
 }
 
-// Watches are the watches of Secrets that are waited for. Make one with New.
+// Watches are the watches of awaited Secrets. New returns one.
 type Watches struct {
 	cfg   Config
 	tasks *tasks.Set
 
 	mu      sync.Mutex
 	secrets map[types.NamespacedName]*watched
-	watched map[string]int                       // how many Secrets, by namespace
-	awaited map[types.UID][]types.NamespacedName // what each waits for
-	crowded map[types.UID]time.Time              // since when each waits for a Secret that is not watched
+	watched map[string]int                       // number of watched Secrets, by namespace
+	awaited map[types.UID][]types.NamespacedName // the Secrets that each machine waits for
+	crowded map[types.UID]time.Time              // since when each machine waits for a Secret that is not watched
 }
 
-// watched is one Secret that is waited for. All but its key belongs to Watches.mu.
+// watched is one awaited Secret. All fields but its key are guarded by Watches.mu.
 type watched struct {
 	key     types.NamespacedName
 	end     func() // of the watch
 	waiting map[types.UID]*waiter
 
-	news  int // how often it was seen to be another; 0 while nothing was seen
+	news  int // number of observed changes; 0 before the first event
 	print string
 }
 
-// waiter is one who waits for a Secret.
+// waiter is a machine that waits for a Secret.
 type waiter struct {
 	seen  string // print
-	heard int    // the last news that he was woken for
+	woken int    // the change that it was woken for last
 	wake  func()
 }
 
-// New makes Watches of nothing.
+// New returns Watches without Secrets.
 func New(cfg Config) *Watches {
 	return &Watches{
 		cfg: cfg, tasks: tasks.New(),
@@ -72,9 +72,9 @@ func New(cfg Config) *Watches {
 // Run watches until ctx ends, and returns when all watches have ended.
 func (w *Watches) Run(ctx context.Context) { w.tasks.Run(ctx) }
 
-// Await has a machine wait for these Secrets, and for no others, with the print that it has seen of each. wake must return soon. It is
-// called once for each change, until Forget. again is the time after which the machine has to read the Secrets and call Await again,
-// because too many Secrets of the namespace are watched already; 0 is never.
+// Await registers a machine for these Secrets, and for no others, with the print of each that it has read. wake must return soon. It
+// is called once for each change, until Forget. again is the time after which the machine has to read the Secrets and call Await
+// again, because too many Secrets of the namespace are watched already; 0 is never.
 func (w *Watches) Await(who types.UID, seen map[types.NamespacedName]string, wake func()) (again time.Duration) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -112,17 +112,17 @@ func (w *Watches) Await(who types.UID, seen map[types.NamespacedName]string, wak
 	return min(max(w.cfg.Clock.Since(since)/4, shortestPoll), longestPoll)
 }
 
-// Forget says that somebody waits no longer.
+// Forget removes a waiting machine.
 func (w *Watches) Forget(who types.UID) { w.Await(who, nil, nil) }
 
-// Len is how many Secrets are watched.
+// Len returns the number of watched Secrets.
 func (w *Watches) Len() int {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return len(w.secrets)
 }
 
-// watch returns a Secret, which is watched from now on; nil when too many of its namespace are. w.mu is held.
+// watch returns a Secret, which is watched from now on; nil if too many of its namespace are. w.mu is held.
 func (w *Watches) watch(key types.NamespacedName) *watched {
 	s, known := w.secrets[key]
 	if !known {
@@ -137,7 +137,7 @@ func (w *Watches) watch(key types.NamespacedName) *watched {
 	return s
 }
 
-// leave ends the watch with the last one who waits for it; w.mu is held.
+// leave ends the watch after the last waiter; w.mu is held.
 func (w *Watches) leave(who types.UID, key types.NamespacedName) {
 	s := w.secrets[key]
 	if delete(s.waiting, who); len(s.waiting) == 0 {
@@ -149,15 +149,15 @@ func (w *Watches) leave(who types.UID, key types.NamespacedName) {
 	}
 }
 
-// report wakes one who has seen something else, once.
+// report wakes a waiter that has read other data, once.
 func (s *watched) report(one *waiter) {
-	if one.heard < s.news && one.seen != s.print {
-		one.heard = s.news
+	if one.woken < s.news && one.seen != s.print {
+		one.woken = s.news
 		one.wake()
 	}
 }
 
-// saw takes in what a Secret is now. What is remembered of it elsewhere goes first: whoever is woken has to read it anew.
+// saw records the current print of a Secret. Cached copies are removed first: a machine that is woken must read it again.
 func (w *Watches) saw(s *watched, fingerprint string) {
 	w.mu.Lock()
 	isKnown := s.news > 0 && s.print == fingerprint
@@ -174,7 +174,7 @@ func (w *Watches) saw(s *watched, fingerprint string) {
 	}
 }
 
-// lost takes in that a Secret cannot be watched: whoever waits looks for himself.
+// lost records that a Secret cannot be watched: the waiting machines read it themselves.
 func (w *Watches) lost(s *watched) {
 	w.cfg.Changed(s.key)
 	w.mu.Lock()

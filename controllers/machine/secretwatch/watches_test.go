@@ -43,7 +43,7 @@ func going(finalizers ...string) func(*corev1.Secret) {
 	}
 }
 
-func TestAPrintIsThatOfTheData(t *testing.T) {
+func TestPrintDependsOnTheData(t *testing.T) {
 	one := Print(secret("one"))
 	for _, tc := range []struct {
 		name string
@@ -141,7 +141,7 @@ func (b *bench) becomes(s *corev1.Secret) {
 	}
 }
 
-// server has something happen at the API server of which no watch tells.
+// server changes the API server without an event of a watch.
 func (b *bench) server(f func()) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -167,7 +167,7 @@ func (b *bench) note(line string) {
 	b.happened = append(b.happened, line)
 }
 
-// expect says what has happened since the last time, once everybody rests.
+// expect compares what has happened since the last call, when no goroutine can continue.
 func (b *bench) expect(when string, want ...string) {
 	b.Helper()
 	synctest.Wait()
@@ -196,17 +196,17 @@ func TestWaitersAreNotifiedOfOtherData(t *testing.T) {
 		b.expect("he was woken and has not seen it yet")
 		b.await("a", secret("two"))
 		b.becomes(nil)
-		b.expect("it goes", "changed s", "wake a")
+		b.expect("it is deleted", "changed s", "wake a")
 		b.await("a", nil)
 		b.becomes(secret("three"))
-		b.expect("it comes back", "changed s", "wake a")
+		b.expect("it is created again", "changed s", "wake a")
 		if want := []string{"n: metadata.name=s"}; !slices.Equal(b.asked, want) {
 			t.Errorf("watches of %q, want %q", b.asked, want)
 		}
 	})
 }
 
-func TestWhatHasChangedBeforeCounts(t *testing.T) {
+func TestChangesBeforeTheWaitCount(t *testing.T) {
 	inBench(t, func(b *bench) {
 		b.there = secret("two")
 		b.await("a", secret("one"))
@@ -242,12 +242,12 @@ func TestWatchRunsWhileACallerWaits(t *testing.T) {
 		}
 		b.await("c", nil)
 		b.becomes(secret("two"))
-		b.expect("somebody comes later", "changed s", "wake c")
+		b.expect("another machine waits later", "changed s", "wake c")
 	})
 }
 
 // An API server ends watches after a while, and answers none while it is down or does not allow them.
-func TestAWatchThatEndsIsBegunAgain(t *testing.T) {
+func TestEndedWatchIsRestarted(t *testing.T) {
 	inBench(t, func(b *bench) {
 		b.there = secret("one")
 		b.await("a", secret("one"))

@@ -24,7 +24,7 @@ func balance(w World, in machinefacts.Intents) Verdict {
 		return Verdict{Do: Update, Machines: open} // before one of them is replaced
 	}
 	if w.Live == nil && anyChosen(w, all) {
-		return Verdict{Do: ListLive} // whoever is new here reads who is to go before the first of them goes
+		return Verdict{Do: ListLive} // a new holder reads the machines that are named before it deletes one
 	}
 	all = doom(w, &next, all, changing)
 	frozen := machinefacts.MakesNone(w.Set)
@@ -46,15 +46,15 @@ func balance(w World, in machinefacts.Intents) Verdict {
 		if sees(w) {
 			order(w, &next, min(missing, burst))
 		}
-	case excess > 0 && burst-len(next.Delete) >= min(excess, burst/2): // else what is on its way is seen first
+	case excess > 0 && burst-len(next.Delete) >= min(excess, burst/2): // otherwise pending changes are observed first
 		switch ranked := rank(w, own); {
 		case w.Fades && coming == 0:
 			discard(&next, ranked, excess)
 		case w.Live == nil:
-			return Verdict{Do: ListLive} // who goes first may have been said a moment ago
+			return Verdict{Do: ListLive} // the order of deletion may have changed a moment ago
 		case sees(w):
 			named := min(firstNamed(w, ranked), excess)
-			taken := withdraw(&next, excess-named, isUnmade(w)) // what is not there yet goes before what is and was not named
+			taken := withdraw(&next, excess-named, isUnmade(w)) // pending creations are withdrawn before existing machines that are not named are deleted
 			withdrawn += taken
 			discard(&next, ranked, excess-taken)
 		}
@@ -73,7 +73,7 @@ func balance(w World, in machinefacts.Intents) Verdict {
 	return v
 }
 
-// rest ends the pass with the status. While machines are known to be on their way into sight it would be wrong.
+// rest ends the pass with the status. While expected machines are not in the cache yet, the status would be wrong.
 func rest(w World) Verdict {
 	if w.Live != nil && !sees(w) {
 		return Verdict{Do: Rest, Wake: nextChange(w)}
@@ -98,7 +98,7 @@ func standing(w World, in machinefacts.Intents) (all []*v1alpha1.Machine) {
 	return all
 }
 
-// doom marks those of the standing machines for deletion that go whatever their number, and returns the others. Those go
+// doom marks those of the standing machines for deletion that are deleted whatever their number, and returns the others: those
 // that have failed and are to be replaced, and those that the cluster-autoscaler has chosen. A machine that is about to be
 // preserved does not go; whether that has worked shows in the next pass.
 func doom(w World, in *machinefacts.Intents, standing, changing []*v1alpha1.Machine) []*v1alpha1.Machine {
@@ -114,14 +114,14 @@ func doom(w World, in *machinefacts.Intents, standing, changing []*v1alpha1.Mach
 	})
 }
 
-// anyChosen says that the cluster-autoscaler has chosen one of the machines.
+// anyChosen reports whether the cluster-autoscaler has chosen one of the machines.
 func anyChosen(w World, machines []*v1alpha1.Machine) bool {
 	until := chosenUntil(w.Set)
 	return slices.ContainsFunc(machines, func(m *v1alpha1.Machine) bool { return isChosen(&m.ObjectMeta, until) })
 }
 
-// firstNamed is how many of the first machines, in the order in which they go, somebody wants to go: the cluster-autoscaler, which
-// has given them the priority and then lowered the replicas.
+// firstNamed returns the number of the first machines, in the order of deletion, that the cluster-autoscaler has named: it has
+// given them the priority and then lowered the replicas.
 func firstNamed(w World, ranked []*v1alpha1.Machine) (n int) {
 	for _, m := range ranked {
 		if w.newest(m).Annotations[v1alpha1.AnnotationPriority] != v1alpha1.PriorityTriggered {
@@ -132,14 +132,14 @@ func firstNamed(w World, ranked []*v1alpha1.Machine) (n int) {
 	return n
 }
 
-// isToBeReplaced reports whether the machine has failed, is not preserved, has its permit, and can be replaced: a frozen set makes
-// no machines, and would shrink below its replicas.
+// isToBeReplaced reports whether the machine has failed, is not preserved, has its disruption, and can be replaced: a frozen set
+// creates no machines, and would shrink below its replicas.
 func isToBeReplaced(w World, m *v1alpha1.Machine) bool {
 	return !machinefacts.IsFrozen(w.Set) && machinefacts.HasFailed(m) && !machinefacts.IsKept(m, w.Now) && disruption.Allows(w.Disruptions, m)
 }
 
-// isTransferred says that the machine was updated in place and has come from another set, which is about to give up a replica
-// for it. Until then it is no machine too many.
+// isTransferred reports whether the machine was updated in place and was transferred from another set, which is about to lower
+// its replicas for it. Until then it is not surplus.
 func isTransferred(w World, m *v1alpha1.Machine) bool {
 	return w.newest(m).Labels[v1alpha1.LabelUpdateResult] == v1alpha1.UpdateResultSuccessful
 }
@@ -170,11 +170,11 @@ func discard(in *machinefacts.Intents, ranked []*v1alpha1.Machine, count int) {
 	}
 }
 
-// sees says that the API server was asked, and that the cache shows all that it has said. Else that will come, and wake us;
-// meanwhile nothing is decided on it, which may be long ago by then.
+// sees reports whether the API server was read, and the cache has all that it returned. Otherwise an event will arrive and start
+// the next pass; until then nothing is decided on that list, which may be old by then.
 func sees(w World) bool { return w.Live != nil && len(Unseen(w)) == 0 }
 
-// Unseen are the set's machines that the API server knows and the cache does not show.
+// Unseen returns the set's machines that the API server has returned and the cache does not have.
 func Unseen(w World) map[types.UID]*metav1.ObjectMeta {
 	unseen := maps.Clone(w.Live.Owned)
 	for _, m := range w.Owned {

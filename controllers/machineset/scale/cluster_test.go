@@ -68,7 +68,7 @@ func (c *cluster) changeMachine(uid types.UID, f func(*v1alpha1.Machine)) {
 	})
 }
 
-// changeSet writes the set as somebody else does.
+// changeSet writes the set as another client.
 func (c *cluster) changeSet(f func(*v1alpha1.MachineSet)) {
 	set := c.set().DeepCopy()
 	f(set)
@@ -89,7 +89,7 @@ func (c *cluster) standing() (all, transferred int) {
 	return all, transferred
 }
 
-// observe lets the caches move on by as much as is drawn.
+// observe advances the caches by a drawn number of events.
 func (c *cluster) observe(current bool) World {
 	if current {
 		c.shown, c.shownSet = len(c.history)-1, len(c.sets)-1
@@ -104,7 +104,7 @@ func (c *cluster) observe(current bool) World {
 	for _, uid := range slices.Sorted(maps.Keys(c.history[c.shown])) {
 		m := c.history[c.shown][uid]
 		w.Owned = append(w.Owned, m)
-		if current || rapid.Bool().Draw(c.t, "permit") { // whoever gives them does so sooner or later
+		if current || rapid.Bool().Draw(c.t, "disruption") { // disruptions are recorded sooner or later
 			w.Disruptions = append(w.Disruptions, disruption.Disruption{UID: m.UID})
 		}
 	}
@@ -204,7 +204,7 @@ func (c *cluster) update(w *World, wanted *v1alpha1.Machine) {
 func (c *cluster) store(set *v1alpha1.MachineSet) {
 	if set.DeletionTimestamp != nil && len(set.Finalizers) == 0 {
 		if len(c.machines()) > 0 {
-			c.t.Fatalf("the set is let go and %d machines are left", len(c.machines()))
+			c.t.Fatalf("the set is released and %d machines are left", len(c.machines()))
 		}
 		set = nil
 	}
@@ -344,7 +344,7 @@ func (c *cluster) freeze() {
 	})
 }
 
-// quiet lets all that has begun end.
+// quiet completes everything that has begun.
 func (c *cluster) quiet() {
 	dying := c.dying
 	c.dying = false

@@ -13,10 +13,10 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machinefacts"
 )
 
-// Decide says what to do next. It is total: every world has a verdict.
+// Decide returns the next action. It is total: every world has a verdict.
 func Decide(w World) Verdict {
 	if w.Set.Labels[v1alpha1.LabelSlot] == "" {
-		return Verdict{Do: Rest} // in no slot, and so nobody's: its machines would be nobody's either
+		return Verdict{Do: Rest} // without a slot it has no holder, and neither would its machines
 	}
 	if w.Set.DeletionTimestamp != nil {
 		return decideDelete(w)
@@ -96,13 +96,13 @@ func untried(w World, machines []*v1alpha1.Machine) []*v1alpha1.Machine {
 	return slices.DeleteFunc(slices.Clone(machines), func(m *v1alpha1.Machine) bool { return w.Done.Refused[m.UID] })
 }
 
-// decideDelete deletes all machines, and lets the set go when a live list shows none.
+// decideDelete deletes all machines, and releases the set when a live list returns none.
 func decideDelete(w World) Verdict {
 	if !slices.Contains(w.Set.Finalizers, v1alpha1.FinalizerName) {
 		return Verdict{Do: Rest}
 	}
 	if slices.Contains(w.Set.Finalizers, metav1.FinalizerOrphanDependents) {
-		return letGo(w) // its machines are to stay: the garbage collector takes them from it before it goes
+		return letGo(w) // its machines are orphaned: the garbage collector removes their owner reference before it deletes the set
 	}
 	left := slices.DeleteFunc(slices.Clone(w.Owned), func(m *v1alpha1.Machine) bool {
 		return m.DeletionTimestamp != nil || w.Done.Deleted[m.UID]
@@ -115,19 +115,19 @@ func decideDelete(w World) Verdict {
 	case w.Live == nil:
 		return Verdict{Do: ListLive}
 	case len(w.Live.Owned) > 0:
-		return Verdict{Do: Rest} // the cache will show them, and wake us
+		return Verdict{Do: Rest} // the event of the cache starts the next pass
 	}
 	return letGo(w)
 }
 
-// letGo takes our finalizer off.
+// letGo removes our finalizer.
 func letGo(w World) Verdict {
 	set := w.Set.DeepCopy()
 	set.Finalizers = slices.DeleteFunc(set.Finalizers, func(f string) bool { return f == v1alpha1.FinalizerName })
 	return Verdict{Do: Rest, Set: set}
 }
 
-// invalid says what is wrong with the set, and touches nothing else.
+// invalid records what is wrong with the set, and changes nothing else.
 func invalid(w World, reason, problem string) Verdict {
 	set := w.Set.DeepCopy()
 	set.Status.ObservedGeneration = set.Generation

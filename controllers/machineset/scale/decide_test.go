@@ -18,7 +18,7 @@ import (
 
 var born = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 
-// A set that is deleted as kubectl delete --cascade=orphan does keeps its machines, and goes as soon as they were taken from
+// A set that is deleted as kubectl delete --cascade=orphan does keeps its machines, and is released as soon as they were released from
 // it: then the next one has its name, and selects them.
 func TestMachinesOfASetThatLeavesOrphansStay(t *testing.T) {
 	now := metav1.NewTime(born)
@@ -36,7 +36,7 @@ func TestMachinesOfASetThatLeavesOrphansStay(t *testing.T) {
 	}
 }
 
-// What has failed is replaced when it has its permit, and not before.
+// A failed machine is replaced when it has a disruption, and not before.
 func TestNothingIsReplacedWithoutADisruption(t *testing.T) {
 	for name, tc := range map[string]struct {
 		disruptions []disruption.Disruption
@@ -71,8 +71,8 @@ func TestNothingIsReplacedWithoutADisruption(t *testing.T) {
 }
 
 // A machine that was to go because it had failed stays if it recovers before it is deleted, and nothing is made in its place.
-// One that was to go because it was not wanted any more goes.
-func TestWhatRecoversStays(t *testing.T) {
+// A machine that was recorded for deletion as surplus is deleted.
+func TestRecoveredMachineIsNotDeleted(t *testing.T) {
 	machine := func(phase v1alpha1.MachinePhase) *v1alpha1.Machine {
 		m := &v1alpha1.Machine{ObjectMeta: metav1.ObjectMeta{Name: "m", UID: "m-uid", Labels: map[string]string{"a": "b"}}}
 		m.Status.CurrentStatus.Phase = phase

@@ -20,8 +20,8 @@ func number(t *rapid.T, name string) int32 {
 	return rapid.SampledFrom([]int32{math.MinInt32, -3, -1, 0, 1, 2, 5, math.MaxInt32 - 1, math.MaxInt32}).Draw(t, name)
 }
 
-// Every number that decodes gets a verdict, and no machine goes for a number that makes no sense.
-func TestAbsurdNumbers(t *testing.T) {
+// Every number that decodes gets a verdict, and no machine is deleted for an invalid number.
+func TestExtremeNumbers(t *testing.T) {
 	worlds.Check(t, 5, func(t *rapid.T) {
 		c := newCluster(t)
 		set := c.set()

@@ -7,7 +7,7 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machinefacts"
 )
 
-// unfreeze ends a freeze when somebody asks for it.
+// unfreeze ends a freeze when it is requested.
 func unfreeze(w World) (v Verdict, asked bool) {
 	if _, asked := w.Set.Annotations[v1alpha1.AnnotationUnfreeze]; !asked {
 		return Verdict{}, false
@@ -18,7 +18,7 @@ func unfreeze(w World) (v Verdict, asked bool) {
 	return Verdict{Do: Save, Set: set}, true
 }
 
-// setFrozen says that the set is frozen for as long as its label does. Whoever froze it may have said why.
+// setFrozen sets the condition while the set has the label. The controller that froze it may have written the reason.
 func setFrozen(w World, s *v1alpha1.MachineSetStatus) {
 	if !machinefacts.IsFrozen(w.Set) {
 		machinefacts.DropMachineSetCondition(s, v1alpha1.MachineSetFrozen)

@@ -11,8 +11,8 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machinefacts"
 )
 
-// TestFrozenLastsAsLongAsItsLabel: whoever froze the set may have said why, and that stands for as long as the label does.
-func TestFrozenLastsAsLongAsItsLabel(t *testing.T) {
+// TestFrozenConditionFollowsTheLabel: the reason of the controller that froze the set is kept as long as the label.
+func TestFrozenConditionFollowsTheLabel(t *testing.T) {
 	frozen := func(status corev1.ConditionStatus, reason string) *v1alpha1.MachineSetCondition {
 		return &v1alpha1.MachineSetCondition{Type: v1alpha1.MachineSetFrozen, Status: status, Reason: reason}
 	}
@@ -22,10 +22,10 @@ func TestFrozenLastsAsLongAsItsLabel(t *testing.T) {
 		before, want *v1alpha1.MachineSetCondition
 	}{
 		{"never", "", nil, nil},
-		{"somebody has said why", "True", said, said},
-		{"nobody has said why", "True", nil, frozen(corev1.ConditionTrue, v1alpha1.ReasonFreezeLabel)},
+		{"with a reason", "True", said, said},
+		{"without a reason", "True", nil, frozen(corev1.ConditionTrue, v1alpha1.ReasonFreezeLabel)},
 		{"again", "True", frozen(corev1.ConditionFalse, "Thawed"), frozen(corev1.ConditionTrue, v1alpha1.ReasonFreezeLabel)},
-		{"no more", "", said, nil},
+		{"no label any more", "", said, nil},
 		{"only True freezes", "true", said, nil},
 	} {
 		t.Run(tc.name, func(t *testing.T) {

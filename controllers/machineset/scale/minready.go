@@ -7,7 +7,7 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machinefacts"
 )
 
-// availability says whether a machine is available; and if nothing but time is missing, how much of it.
+// availability reports whether a machine is available; and if only time is missing, how much.
 func availability(w World, m *v1alpha1.Machine) (available bool, in time.Duration) {
 	return machinefacts.Available(m, machinefacts.MinReady(w.Set, w.CountMinReady), w.Now)
 }

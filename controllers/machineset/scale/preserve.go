@@ -8,9 +8,9 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machinefacts"
 )
 
-// autoPreserve returns failed machines that the set wants to have preserved although nobody has asked for it, as they
-// should stand: up to autoPreserveFailedMachineMax, the newest first. When there are too many, it is the oldest that it
-// does not want to have preserved any more.
+// autoPreserve returns the failed machines whose automatic preservation the set changes, in their new state: up to
+// autoPreserveFailedMachineMax are preserved without a request, the newest first. If there are too many, the oldest are no longer
+// preserved.
 func autoPreserve(w World, standing []*v1alpha1.Machine) (changed []*v1alpha1.Machine) {
 	var kept, free []*v1alpha1.Machine
 	for _, m := range standing {
@@ -22,7 +22,7 @@ func autoPreserve(w World, standing []*v1alpha1.Machine) (changed []*v1alpha1.Ma
 			free = append(free, m)
 		}
 	}
-	room := max(int(w.Set.Spec.AutoPreserveFailedMachineMax), 0) - len(kept) // MCM's own definition allows less than 0
+	room := max(int(w.Set.Spec.AutoPreserveFailedMachineMax), 0) - len(kept) // MCM's own CRD allows negative numbers
 	switch {
 	case room > 0:
 		newest := byAge(free)
@@ -42,8 +42,7 @@ func isAutoPreserved(m *v1alpha1.Machine) bool {
 	return m.DeletionTimestamp == nil && m.Annotations[v1alpha1.AnnotationPreserve] == v1alpha1.PreserveAuto
 }
 
-// mayBeAutoPreserved says that the machine has failed, that nobody has said what is to become of it, and that its time is
-// not over.
+// mayBeAutoPreserved reports whether the machine has failed, has no requested preservation, and its preservation has not expired.
 func mayBeAutoPreserved(w World, m *v1alpha1.Machine) bool {
 	if !machinefacts.HasFailed(m) || machinefacts.IsPreservationOver(m, w.Now) {
 		return false
@@ -55,7 +54,7 @@ func mayBeAutoPreserved(w World, m *v1alpha1.Machine) bool {
 	return true
 }
 
-// byAge returns machines, the oldest first.
+// byAge returns the machines, the oldest first.
 func byAge(machines []*v1alpha1.Machine) []*v1alpha1.Machine {
 	return slices.SortedFunc(slices.Values(machines), func(a, b *v1alpha1.Machine) int {
 		return cmp.Or(a.CreationTimestamp.Compare(b.CreationTimestamp.Time), cmp.Compare(a.Name, b.Name))
@@ -74,7 +73,7 @@ func withPreserve(m *v1alpha1.Machine, value string) *v1alpha1.Machine {
 	return changed
 }
 
-// untouched leaves out the machines that this pass has tried to change already.
+// untouched returns the machines without those that this pass has tried to change already.
 func untouched(w World, machines []*v1alpha1.Machine) []*v1alpha1.Machine {
 	return slices.DeleteFunc(slices.Clone(machines), func(m *v1alpha1.Machine) bool { return w.Done.Updated[m.UID] })
 }

@@ -57,11 +57,11 @@ func TestAutoPreserve(t *testing.T) {
 		{"too many: the oldest", 1, []*v1alpha1.Machine{failed(1, auto), failed(3, auto), failed(2, auto)}, map[string]string{"m3": "", "m2": ""}},
 		{"no more at all", 0, []*v1alpha1.Machine{failed(1, auto)}, map[string]string{"m1": ""}},
 		{"not failed", 1, []*v1alpha1.Machine{unhealthy}, nil},
-		{"asked for", 1, []*v1alpha1.Machine{failed(1, saying(v1alpha1.PreserveNow)), failed(2, saying(v1alpha1.PreserveWhenFailed))}, nil},
+		{"requested", 1, []*v1alpha1.Machine{failed(1, saying(v1alpha1.PreserveNow)), failed(2, saying(v1alpha1.PreserveWhenFailed))}, nil},
 		{"refused", 1, []*v1alpha1.Machine{failed(1, saying(v1alpha1.PreserveFalse))}, nil},
-		{"refused by the Node", 1, []*v1alpha1.Machine{failed(1, noted(v1alpha1.PreserveFalse))}, nil},
-		{"asked for by the Node", 1, []*v1alpha1.Machine{failed(1, noted(v1alpha1.PreserveNow))}, nil},
-		{"what was said means nothing", 1, []*v1alpha1.Machine{failed(1, saying("always"))}, map[string]string{"m1": v1alpha1.PreserveAuto}},
+		{"refused on the Node", 1, []*v1alpha1.Machine{failed(1, noted(v1alpha1.PreserveFalse))}, nil},
+		{"requested on the Node", 1, []*v1alpha1.Machine{failed(1, noted(v1alpha1.PreserveNow))}, nil},
+		{"the value is invalid", 1, []*v1alpha1.Machine{failed(1, saying("always"))}, map[string]string{"m1": v1alpha1.PreserveAuto}},
 		{"its time was over", 1, []*v1alpha1.Machine{until(failed(1, nil), 0)}, nil},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -89,7 +89,7 @@ func TestIsToBeReplaced(t *testing.T) {
 		{"runs, and its time is over", until(running.DeepCopy(), -time.Hour), false},
 		{"failed", failed(1, nil), true},
 		{"preserved", until(failed(1, nil), time.Hour), false},
-		{"preserved, and nobody asks for it any more: the Node comes first", until(failed(1, saying(v1alpha1.PreserveFalse)), time.Hour), false},
+		{"preserved, and no longer requested: the Node is changed first", until(failed(1, saying(v1alpha1.PreserveFalse)), time.Hour), false},
 		{"its time is over", until(failed(1, saying(v1alpha1.PreserveNow)), 0), true},
 		{"about to be preserved", failed(1, saying(v1alpha1.PreserveNow)), false},
 		{"about to be preserved when it fails", failed(1, saying(v1alpha1.PreserveWhenFailed)), false},
@@ -143,9 +143,9 @@ func TestAChosenMachineIsNotReplacedBeforeItIsMarked(t *testing.T) {
 // autoWorlds is how many are generated, with the seeds 1, 2, 3 …: a failure names its own.
 const autoWorlds = 1000
 
-// TestAutoPreservationKeepsWithinItsLimit has machines fail and recover, people ask for and against it, and the limit
-// change, while the set decides, and somebody in the place of the machine controller does what the annotations say.
-func TestAutoPreservationKeepsWithinItsLimit(t *testing.T) {
+// TestAutoPreservationStaysWithinItsLimit has machines fail and recover, users request and refuse preservation, and the limit
+// change, while the set decides, and a substitute of the machine controller follows the annotations.
+func TestAutoPreservationStaysWithinItsLimit(t *testing.T) {
 	for seed := range uint64(worlds.Some(autoWorlds)) {
 		t.Run(fmt.Sprintf("seed %d", seed+1), func(t *testing.T) {
 			random := rand.New(rand.NewPCG(seed+1, 0))
@@ -227,7 +227,7 @@ func (f *flock) preserve() {
 	}
 }
 
-// decide carries out what the set says of preserving and replacing, and looks at what that does.
+// decide executes the decisions of the set on preservation and replacement, and checks their effect.
 func (f *flock) decide() {
 	w := World{Now: f.now, Set: &v1alpha1.MachineSet{Spec: v1alpha1.MachineSetSpec{AutoPreserveFailedMachineMax: f.most}}}
 	for _, changed := range autoPreserve(w, f.machines) {

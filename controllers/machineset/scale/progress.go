@@ -26,7 +26,7 @@ func awaited(w World, in machinefacts.Intents) []int64 {
 	return machinefacts.Awaited(in, w.Set, w.Owned)
 }
 
-// isUnmade says of an ordinal that the API server, which was asked, has no machine for it.
+// isUnmade reports whether the API server, which was read, has no machine for an ordinal.
 func isUnmade(w World) func(ordinal int64) bool {
 	made := map[int64]bool{}
 	for _, m := range w.Live.Owned {

@@ -16,9 +16,9 @@ import (
 // defaultPriority of a machine without a valid priority annotation.
 const defaultPriority = 3
 
-// rankKey is all that the order of deletion depends on, worked out once for each machine.
+// rankKey is the input of the order of deletion, computed once for each machine.
 type rankKey struct {
-	preserved int // 0 not, 1 automatically, 2 by somebody, 3 unknown, because it cannot be decoded and is not named
+	preserved int // 0 not, 1 automatically, 2 by request, 3 unknown, because it cannot be decoded and is not named
 	expiry    time.Time
 	priority  int
 	marked    time.Time // zero: not marked
@@ -27,16 +27,16 @@ type rankKey struct {
 	name      string
 }
 
-// rule is one line of the order. It returns a negative number when a goes before b.
+// rule is one criterion of the order. It returns a negative number when a is deleted before b.
 type rule struct {
 	name    string
 	compare func(a, b rankKey) int
 }
 
-// rules are the order of deletion: the first rule that tells two machines apart decides.
+// rules are the order of deletion: the first rule that distinguishes two machines decides.
 func rules() []rule {
 	return []rule{
-		{"1 not preserved, then preserved automatically, then preserved by somebody", func(a, b rankKey) int { return cmp.Compare(a.preserved, b.preserved) }},
+		{"1 not preserved, then preserved automatically, then preserved by request", func(a, b rankKey) int { return cmp.Compare(a.preserved, b.preserved) }},
 		{"2 preservation that ends earlier", func(a, b rankKey) int { return a.expiry.Compare(b.expiry) }},
 		{"3 lower priority annotation", func(a, b rankKey) int { return cmp.Compare(a.priority, b.priority) }},
 		{"4 marked for deletion, the earlier mark first", compareMarks},
@@ -101,7 +101,7 @@ func keyOf(w World, m *v1alpha1.Machine) rankKey {
 	return key
 }
 
-// timeIn reads a time; what is none is the zero time.
+// timeIn parses a time; an invalid one is the zero time.
 func timeIn(annotations map[string]string, name string) time.Time {
 	t, err := time.Parse(time.RFC3339, annotations[name])
 	if err != nil {
@@ -110,14 +110,14 @@ func timeIn(annotations map[string]string, name string) time.Time {
 	return t
 }
 
-// chosenUntil is up to when the cluster-autoscaler's choices are known to the set together with the replicas that they
-// belong to.
+// chosenUntil returns the time up to which the set knows the choices of the cluster-autoscaler together with the replicas that
+// belong to them.
 func chosenUntil(set *v1alpha1.MachineSet) time.Time {
 	return timeIn(set.Annotations, v1alpha1.AnnotationLastReplicaChangeByScaler)
 }
 
-// isChosen says that the cluster-autoscaler has chosen the machine for deletion, and that the set has the replicas of after
-// that: before, it would be replaced.
+// isChosen reports whether the cluster-autoscaler has chosen the machine for deletion, and the set has the replicas that were
+// written afterwards: with earlier replicas, the machine would be replaced.
 func isChosen(m *metav1.ObjectMeta, until time.Time) bool {
 	marked := timeIn(m.Annotations, v1alpha1.AnnotationMarkedForDeletionTime)
 	return m.Annotations[v1alpha1.AnnotationPriority] == v1alpha1.PriorityTriggered && !marked.IsZero() && !marked.After(until)

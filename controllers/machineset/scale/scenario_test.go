@@ -20,29 +20,29 @@ import (
 
 var update = flag.Bool("update", false, "write the verdicts in testdata anew; read what has changed")
 
-// bench is a set and its machines, as a scenario tells of them.
+// bench is a set and its machines, as described by a scenario.
 type bench struct {
 	*testing.T
 
 	World
 }
 
-// newBench reads what is given:
+// newBench reads the facts of a scenario:
 //
-//	replicas: 3            that are wanted
+//	replicas: 3            desired
 //	label: freeze=True     on the set
 //	chosen-until: 5m       ago: the autoscaler's last change of the replicas, as the set has it
 //	preserve-at-most: 1    autoPreserveFailedMachineMax
-//	intends: create 1-3 5  ordinals that are noted
-//	intends: delete a      machines that are noted; with ! because they have failed
-//	machine: a Running     its name and phase, "-" for none; then any words of tell
+//	intends: create 1-3 5  recorded ordinals
+//	intends: delete a      recorded machines; with ! because they have failed
+//	machine: a Running     its name and phase, "-" for none; then any words of report
 //	machine: n1-2 Running  machines n1 and n2
-//	live: a b              the API server was asked, and shows these, or all; a word of tell after a colon is what it
-//	                       shows of it: "b:priority=1"
+//	live: a b              the API server was read, and returned these, or all; a word of report after a colon is
+//	                       the state there: "b:priority=1"
 //	refused                the API server refuses to create machines; not-deleted: to delete them
-//	minReadySeconds: 90    which counts
-//	tidy-later             what is seen done may stand for a while
-//	fades                  a rollout goes on to take all machines
+//	minReadySeconds: 90    which is applied
+//	tidy-later             observed intents may stay recorded for a while
+//	fades                  a rollout is replacing all machines
 func newBench(t *testing.T, s scenario.Scenario) *bench {
 	t.Helper()
 	b := &bench{T: t, World: World{Now: born, Set: &v1alpha1.MachineSet{ObjectMeta: metav1.ObjectMeta{
@@ -139,7 +139,7 @@ func (b *bench) intend(in *machinefacts.Intents, words []string) {
 	}
 }
 
-// addMachines adds one machine, or several that are alike: "n1-3" is n1, n2 and n3. The later it is told of, the younger.
+// addMachines adds one machine, or several equal ones: "n1-3" is n1, n2 and n3. A later one is younger.
 func (b *bench) addMachines(words []string) {
 	b.Helper()
 	letters := strings.TrimRight(words[0], "0123456789-")
@@ -161,7 +161,7 @@ func (b *bench) addMachines(words []string) {
 	b.Owned = append(b.Owned, m)
 }
 
-// report tells one thing of a machine.
+// report sets one property of a machine.
 func (b *bench) report(m *v1alpha1.Machine, word string) {
 	b.Helper()
 	key, value, _ := strings.Cut(word, "=")
@@ -220,8 +220,8 @@ func (b *bench) addLive(words []string) {
 	}
 }
 
-// TestOrder sorts the machines that testdata/order.txt tells of. The verdict is the order in which they go, and the rule by
-// which each goes after the one before.
+// TestOrder sorts the machines of testdata/order.txt. The result is the order of their deletion, and the rule by which
+// each follows the one before.
 func TestOrder(t *testing.T) {
 	scenario.Run(t, "testdata/order.txt", *update, func(t *testing.T, s scenario.Scenario) string {
 		t.Helper()
@@ -249,8 +249,8 @@ func decidingRule(w World, a, b *v1alpha1.Machine) string {
 	return "none"
 }
 
-// TestBalance decides on what testdata/balance.txt tells. The verdict is the action, and what is noted then: what is new
-// with a plus, what was struck off or taken back with a minus.
+// TestBalance decides on the scenarios in testdata/balance.txt. The result is the action and the intents: new ones with a
+// plus, removed or withdrawn ones with a minus.
 func TestBalance(t *testing.T) {
 	scenario.Run(t, "testdata/balance.txt", *update, func(t *testing.T, s scenario.Scenario) string {
 		t.Helper()
@@ -284,11 +284,11 @@ func (b *bench) describe(v Verdict) string {
 		lines = append(lines, differ("delete", names(before.Delete), names(after.Delete))...)
 	case Rest:
 		if v.Set == nil {
-			lines[0] += ": nothing is said of the machines"
+			lines[0] += ": the status is not written"
 			break
 		}
 		if v.Untidy {
-			lines = append(lines, "what is done stands still")
+			lines = append(lines, "observed intents are still recorded")
 		}
 		lines[0] += fmt.Sprintf(": %d there, %d ready, %d available", v.Set.Status.Replicas, v.Set.Status.ReadyReplicas, v.Set.Status.AvailableReplicas)
 		if v.Wake > 0 {
@@ -313,7 +313,7 @@ func names(doomed []machinefacts.Doomed) (texts []string) {
 	return texts
 }
 
-// differ tells what was added and what was taken away.
+// differ returns what was added and what was removed.
 func differ(what string, before, after []string) (lines []string) {
 	for _, part := range []struct {
 		sign    string

@@ -14,7 +14,7 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machinefacts"
 )
 
-// status works out the set's status from its machines.
+// status computes the set's status from its machines.
 func status(w World) v1alpha1.MachineSetStatus {
 	s := *w.Set.Status.DeepCopy()
 	s.ObservedGeneration = w.Set.Generation
@@ -62,8 +62,8 @@ func status(w World) v1alpha1.MachineSetStatus {
 	return s
 }
 
-// setReplicaFailure records what the API server refuses. What a cloud refuses is not part of it: clients such as Gardener's health
-// check take ReplicaFailure for a defect of the MachineSet.
+// setReplicaFailure records what the API server rejects. Errors of a cloud are not part of it: clients such as Gardener's health
+// check interpret ReplicaFailure as a defect of the MachineSet.
 func setReplicaFailure(w World, s *v1alpha1.MachineSetStatus) {
 	condition := v1alpha1.MachineSetCondition{Type: v1alpha1.MachineSetReplicaFailure, Status: corev1.ConditionTrue}
 	switch {

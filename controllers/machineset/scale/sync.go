@@ -10,8 +10,8 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machinefacts"
 )
 
-// outOfStep returns machines whose set has changed what needs no new machine, as they should stand: nodeTemplate, machine
-// configuration and kind of class. Machines that have failed stay as they are: they are on their way out, or looked at.
+// outOfStep returns machines that differ from their set in fields that can change without a new machine, in their new state:
+// nodeTemplate, machine configuration and kind of class. Failed machines are not changed: they are deleted or inspected.
 func outOfStep(w World, standing []*v1alpha1.Machine) (changed []*v1alpha1.Machine) {
 	template := &w.Set.Spec.Template.Spec
 	for _, m := range standing {

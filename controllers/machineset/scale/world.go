@@ -10,37 +10,37 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/disruption"
 )
 
-// World is all that a decision about one set rests on. Everything in it is read only.
+// World is the input of a decision about one set. All of it is read only.
 type World struct {
 	Now time.Time
 	Set *v1alpha1.MachineSet
-	// Owned are the machines, as the cache shows them, whose controller is the set.
+	// Owned are the cached machines whose controller is the set.
 	Owned []*v1alpha1.Machine
 	// Undecodable are those of Owned that exist and of which only the metadata is known: the rest cannot be decoded. They
-	// count, are not available, and are neither changed nor released. They are deleted only where nothing of what is not known
-	// matters: because they are named for that, or because all go.
+	// count, are not available, and are neither changed nor released. They are deleted only where the unknown fields do not matter:
+	// because they are named, or because all are deleted.
 	Undecodable map[types.UID]bool
-	// Orphans are the machines of the namespace, as the cache shows them, that have no controller.
+	// Orphans are the cached machines of the namespace without a controller.
 	Orphans []*v1alpha1.Machine
-	// MustLook says that the set is new or has changed its selector: orphans may match that are in other slots.
+	// MustLook reports whether the set is new or has changed its selector: orphans may match that are in other slots.
 	MustLook bool
-	// Disruptions stand on the set's root: the machines that may be replaced when they have failed.
+	// Disruptions on the set's root: the machines that may be replaced when they have failed.
 	Disruptions []disruption.Disruption
-	// CountMinReady says that a machine is available only after it has been so for the set's minReadySeconds.
+	// CountMinReady reports whether a machine is available only after it has been so for the set's minReadySeconds.
 	CountMinReady bool
-	// TidyLater says that intents which are all seen done are struck off with the next ones, or when this does not hold any more:
-	// a set whose machines are replaced one by one has new ones every few seconds.
+	// TidyLater reports whether intents that are all observed are removed with the next ones, or when this is no longer true: a set
+	// whose machines are replaced one by one has new ones every few seconds.
 	TidyLater bool
-	// Fades says that a rollout takes machines of the set and goes on to take all of them: which go first makes no difference, so that the
-	// API server is not asked for it.
+	// Fades reports whether a rollout is replacing all machines of the set: the order of their deletion makes no difference, so
+	// that the API server is not read for it.
 	Fades bool
-	// Live is what the API server itself says; nil when it was not asked in this pass.
+	// Live is the answer of the API server; nil if it was not read in this pass.
 	Live *Live
 	// Done is what this pass has done.
 	Done Done
 }
 
-// Live is a list of the API server, past all caches.
+// Live is a list of the API server, without a cache.
 type Live struct {
 	// Owned is the metadata of all machines whose controller is the set and that match its selector, by UID.
 	Owned map[types.UID]*metav1.ObjectMeta
@@ -56,14 +56,14 @@ type Done struct {
 	Taken map[int64]bool
 	// Deleted are the machines whose deletion the API server has accepted.
 	Deleted map[types.UID]bool
-	// Refused are the machines whose deletion the API server has refused because they have changed since they were
-	// looked at. The event of that change starts the next pass.
+	// Refused are the machines whose deletion the API server has rejected because they have changed since they were
+	// read. The event of that change starts the next pass.
 	Refused map[types.UID]bool
-	// Adopted are the orphans that were tried; whether it worked shows in the cache.
+	// Adopted are the orphans whose adoption was tried; the cache shows whether it succeeded.
 	Adopted map[types.UID]bool
-	// Updated are the machines that were to be changed, whether or not the API server has accepted it.
+	// Updated are the machines whose update was tried, whether or not the API server has accepted it.
 	Updated map[types.UID]bool
-	// CreateError and DeleteError say why not all of it worked; "" when it did.
+	// CreateError and DeleteError are the errors of creations and deletions; "" if there was none.
 	CreateError, DeleteError string
 }
 
@@ -72,36 +72,36 @@ type Action string
 
 // The actions.
 const (
-	// Rest ends the pass: the set is written as Verdict.Set says.
+	// Rest ends the pass: Verdict.Set is written.
 	Rest Action = "Rest"
-	// Save writes the set as Verdict.Set says, because what follows needs it written.
+	// Save writes Verdict.Set, because the following actions depend on it.
 	Save Action = "Save"
-	// ListLive asks the API server for the set's machines.
+	// ListLive lists the set's machines from the API server.
 	ListLive Action = "ListLive"
 	// Adopt makes the set the controller of Verdict.Machines.
 	Adopt Action = "Adopt"
-	// Release takes Verdict.Machines, which do not match the selector any more, from the set.
+	// Release removes the set's owner reference from Verdict.Machines, which do not match the selector any more.
 	Release Action = "Release"
-	// Create makes the machines of Verdict.Ordinals.
+	// Create creates the machines of Verdict.Ordinals.
 	Create Action = "Create"
 	// Delete deletes Verdict.Machines.
 	Delete Action = "Delete"
-	// Update writes Verdict.Machines, which are as they should stand.
+	// Update writes Verdict.Machines, which are in their desired state.
 	Update Action = "Update"
 )
 
-// Verdict is a decision.
+// Verdict is the result of a decision.
 type Verdict struct {
 	Do Action
-	// Set as it should stand, with Rest and Save; nil means as it is.
+	// Set to be written, with Rest and Save; nil means unchanged.
 	Set *v1alpha1.MachineSet
-	// Machines that the action is about.
+	// Machines of the action.
 	Machines []*v1alpha1.Machine
-	// Ordinals of the machines to make.
+	// Ordinals of the machines to create.
 	Ordinals []int64
-	// Wake is when, from now, another verdict is due although nothing happens, with Rest; 0 means never.
+	// Wake is the time until the next verdict without an event, with Rest; 0 means never.
 	Wake time.Duration
-	// Untidy says that all intents are seen done and stand on the set still, with Rest.
+	// Untidy reports whether all intents are observed and still recorded on the set, with Rest.
 	Untidy bool
 	// Events report what has changed with the status of Set, with Rest.
 	Events []Event
@@ -126,7 +126,7 @@ func (w World) live(m *v1alpha1.Machine) (meta *metav1.ObjectMeta, asked bool) {
 	return w.Live.Owned[m.UID], true
 }
 
-// newest is the newest metadata that is known of a machine.
+// newest returns the newest known metadata of a machine.
 func (w World) newest(m *v1alpha1.Machine) *metav1.ObjectMeta {
 	if meta, _ := w.live(m); meta != nil {
 		return meta

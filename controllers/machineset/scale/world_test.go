@@ -44,7 +44,7 @@ func TestScaling(t *testing.T) {
 	})
 }
 
-// settle lets all disturbance end, and looks at what the set comes to.
+// settle ends all disturbance, and checks the final state of the set.
 func (c *cluster) settle() {
 	c.dying = false
 	if machinefacts.MakesNone(c.set()) {
@@ -73,13 +73,13 @@ func (c *cluster) settle() {
 	c.fewest = 0
 	c.quiet()
 	if c.set() != nil {
-		c.t.Fatalf("the set is not let go, %d machines are left", len(c.machines()))
+		c.t.Fatalf("the set is not released, %d machines are left", len(c.machines()))
 	}
 }
 
-// Which machines go depends on what was said of them before their number was, however late the caches hear of either, and
+// Which machines are deleted depends on the annotations that were written before the replicas, however late the caches are, and
 // wherever processes die.
-func TestTheSameGoFromEveryInterleaving(t *testing.T) {
+func TestTheSameMachinesAreDeletedInEveryInterleaving(t *testing.T) {
 	worlds.Check(t, rounds/4, func(t *rapid.T) {
 		c := newCluster(t)
 		c.dying = false
@@ -109,7 +109,7 @@ func TestTheSameGoFromEveryInterleaving(t *testing.T) {
 	})
 }
 
-// say says something about who should go first.
+// say writes an annotation that changes the order of deletion.
 func (c *cluster) say(uid types.UID) {
 	c.changeMachine(uid, func(m *v1alpha1.Machine) {
 		m.Annotations[v1alpha1.AnnotationPriority] = rapid.SampledFrom([]string{"1", "3", "x", "7"}).Draw(c.t, "priority")
@@ -119,7 +119,7 @@ func (c *cluster) say(uid types.UID) {
 	})
 }
 
-// survivors are those that should be left, found in another way: whoever is worse than all others goes, again and again.
+// survivors are those that should be left, computed in another way: the last by the rules is removed, again and again.
 func (c *cluster) survivors(count int) []types.UID {
 	left := maps.Clone(c.machines())
 	priority := map[string]int{"1": 1, "3": 3, "x": 3, "7": 7}

@@ -4,38 +4,38 @@ import (
 	"time"
 )
 
-// Unchanged is how long a Lease that names another holder has to be unchanged, at the least, before it is taken.
+// Unchanged is the minimum time for which a Lease that names another holder must be unchanged before it is acquired.
 const Unchanged = 15 * time.Second
 
-// Lease is one of the two Leases of a namespace, as it is seen.
+// Lease is one of the two Leases of a namespace, as it was seen.
 type Lease struct {
-	// Exists is false when there is none of that name; then all else is zero.
+	// Exists is false if there is no Lease of that name; then all other fields are zero.
 	Exists bool
-	// Holder is its holderIdentity; "" when it has no holder.
+	// Holder is its holderIdentity; "" if it has no holder.
 	Holder string
-	// Since is when, by our own clock, it was first seen as it is now.
+	// Since is when, by the replica's own clock, the current version was first seen.
 	Since time.Time
-	// Duration is for how long its holder claims it after a change. Machine Controller Manager says 15 s and renews; a
-	// fleet says once that it stays.
+	// Duration is its duration, from the last change. Machine Controller Manager writes 15 s and renews; a fleet writes a
+	// duration without practical end, once.
 	Duration time.Duration
 }
 
-// LookAgain is how often a namespace that is served is looked at for whether it still has a root.
+// LookAgain is the interval at which a served namespace is checked for roots.
 const LookAgain = 10 * time.Minute
 
-// Roots is what is known about the roots of a namespace.
+// Roots is the knowledge about the roots of a namespace.
 type Roots int
 
-// What can be known about roots.
+// The values of Roots.
 const (
 	// Unknown means that they were not listed for this decision.
 	Unknown Roots = iota
-	// None and Some are what a live list has shown.
+	// None and Some are the results of a live list.
 	None
 	Some
 )
 
-// World is what a decision about one namespace rests on.
+// World is the input of a decision about one namespace.
 type World struct {
 	Now time.Time
 	// Fleet is the holderIdentity of the fleet; not "".
@@ -43,18 +43,18 @@ type World struct {
 	// Leases are the two, in any order.
 	Leases [2]Lease
 	Roots  Roots
-	// MayGive is true for the holder of the slot of the namespace's name. Only that one gives Leases up; all may take them.
+	// MayGive is true for the holder of the slot of the namespace's name. Only that one releases Leases; all may acquire them.
 	MayGive bool
 }
 
-// Action is what to do with the Leases.
+// Action is an action on the Leases.
 type Action int
 
 // The actions.
 const (
-	// Rest leaves them as they are.
+	// Rest leaves them unchanged.
 	Rest Action = iota
-	// Look lists roots, and decides again with what the list shows.
+	// Look lists roots, and decides again with the result.
 	Look
 	// Take makes the fleet the holder of those in Verdict.Which.
 	Take
@@ -62,27 +62,26 @@ const (
 	Give
 )
 
-// Verdict is a decision.
+// Verdict is the result of a decision.
 type Verdict struct {
 	Do Action
-	// Which of the two Leases the action is about.
+	// Which of the two Leases the action applies to.
 	Which [2]bool
-	// Other is the holder that keeps the fleet out; "" when nobody does.
+	// Other is the holder that keeps the fleet out; "" if there is none.
 	Other string
-	// Wake is when to decide again, from now; 0 means when a Lease changes, or when there is something to do in the
-	// namespace.
+	// Wake is the time until the next decision; 0 means when a Lease changes, or when there is work in the namespace.
 	Wake time.Duration
 }
 
-// Served says whether the fleet may work in the namespace: it holds both Leases. In a namespace that is ending those that
-// are gone count as ours: nobody can make them again, and what is left there has to be taken apart.
+// Served reports whether the fleet may work in the namespace: it holds both Leases. In a namespace that is terminating, Leases
+// that are gone count as the fleet's: no client can create them again, and the objects that are left must be deleted.
 func Served(fleet string, leases [2]Lease, ending bool) bool {
 	mine := func(l Lease) bool { return l.Holder == fleet || ending && !l.Exists }
 	return mine(leases[0]) && mine(leases[1])
 }
 
-// Decide says what to do with the Leases of a namespace. Whoever has something to do there decides, and the holder of the
-// slot of the namespace's name: both are there when roots come while the Leases are free, whoever had them before.
+// Decide returns the action for the Leases of a namespace. Replicas with work there decide, and the holder of the slot of the
+// namespace's name: together they cover roots that are created while the Leases are free, whichever manager held them before.
 func Decide(w World) Verdict {
 	var v Verdict
 	var held [2]bool

@@ -30,21 +30,21 @@ func TestDecide(t *testing.T) {
 		{name: "given up, one deleted", leases: [2]Lease{empty, absent}, roots: Some, want: Verdict{Do: Take, Which: both}},
 		{name: "roots are not known", leases: [2]Lease{empty, empty}, want: Verdict{Do: Look}},
 		{name: "served", leases: [2]Lease{ours, ours}},
-		{name: "served, by the one who gives up", leases: [2]Lease{ours, ours}, mayGive: true, want: Verdict{Do: Look}},
+		{name: "served, by the replica that may release", leases: [2]Lease{ours, ours}, mayGive: true, want: Verdict{Do: Look}},
 		{name: "served, with roots", leases: [2]Lease{ours, ours}, roots: Some, mayGive: true, want: Verdict{Wake: 10 * time.Minute}},
 		{name: "half taken", leases: [2]Lease{ours, absent}, roots: Some, want: Verdict{Do: Take, Which: second}},
-		{name: "another lives", leases: [2]Lease{since(time.Second), absent}, want: Verdict{Other: "mcm", Wake: 14 * time.Second}},
+		{name: "another manager lives", leases: [2]Lease{since(time.Second), absent}, want: Verdict{Other: "mcm", Wake: 14 * time.Second}},
 		{name: "one of two lives", leases: [2]Lease{since(time.Hour), since(0)}, want: Verdict{Other: "mcm", Wake: 15 * time.Second}},
 		{name: "both live", leases: [2]Lease{since(0), since(5 * time.Second)}, want: Verdict{Other: "mcm", Wake: 15 * time.Second}},
-		{name: "another has died", leases: [2]Lease{since(15 * time.Second), since(time.Hour)}, roots: Some, want: Verdict{Do: Take, Which: both}},
-		{name: "another has died, roots are not known", leases: [2]Lease{since(15 * time.Second), empty}, want: Verdict{Do: Look}},
-		{name: "another came between", leases: [2]Lease{ours, since(0)}, mayGive: true, want: Verdict{Do: Give, Which: first, Other: "mcm", Wake: 15 * time.Second}},
-		{name: "another came between, and this one may not give up", leases: [2]Lease{ours, since(0)}, want: Verdict{Other: "mcm", Wake: 15 * time.Second}},
+		{name: "another manager has died", leases: [2]Lease{since(15 * time.Second), since(time.Hour)}, roots: Some, want: Verdict{Do: Take, Which: both}},
+		{name: "another manager has died, roots are not known", leases: [2]Lease{since(15 * time.Second), empty}, want: Verdict{Do: Look}},
+		{name: "another manager holds the second Lease", leases: [2]Lease{ours, since(0)}, mayGive: true, want: Verdict{Do: Give, Which: first, Other: "mcm", Wake: 15 * time.Second}},
+		{name: "another manager holds the second Lease, and this replica may not release", leases: [2]Lease{ours, since(0)}, want: Verdict{Other: "mcm", Wake: 15 * time.Second}},
 		{name: "another fleet, which renews nothing", leases: [2]Lease{fleet, fleet}, want: Verdict{Other: "second", Wake: 9 * time.Hour}},
 		{name: "no root", leases: [2]Lease{absent, absent}, roots: None, mayGive: true},
 		{name: "no root any more", leases: [2]Lease{ours, ours}, roots: None, mayGive: true, want: Verdict{Do: Give, Which: both}},
 		{name: "no root any more, half taken", leases: [2]Lease{empty, ours}, roots: None, mayGive: true, want: Verdict{Do: Give, Which: second}},
-		{name: "no root any more, and this one may not give up", leases: [2]Lease{empty, ours}, roots: None},
+		{name: "no root any more, and this replica may not release", leases: [2]Lease{empty, ours}, roots: None},
 	} {
 		w := World{Now: now, Fleet: "fleet", Leases: tc.leases, Roots: tc.roots, MayGive: tc.mayGive}
 		if got := Decide(w); got != tc.want {
@@ -53,8 +53,8 @@ func TestDecide(t *testing.T) {
 	}
 }
 
-// What follows from a decision, whatever the two Leases are, whoever decides and whatever is known of roots.
-func TestEveryCombinationEndsWithTheLeasesTakenOrGivenUp(t *testing.T) {
+// The consequences of a decision, for all states of the two Leases, all deciding replicas and all knowledge of roots.
+func TestEveryCombinationEndsWithTheLeasesAcquiredOrReleased(t *testing.T) {
 	states := map[string]Lease{
 		"absent": {}, "empty": {Exists: true, Since: now}, "ours": {Exists: true, Holder: "fleet", Since: now.Add(-time.Hour)},
 		"live":    {Exists: true, Holder: "mcm", Since: now.Add(-5 * time.Second)},
@@ -66,7 +66,7 @@ func TestEveryCombinationEndsWithTheLeasesTakenOrGivenUp(t *testing.T) {
 				for _, mayGive := range []bool{false, true} {
 					name := fmt.Sprintf("%s, %s, roots %d, may give %t", a, b, roots, mayGive)
 					v := Decide(World{Now: now, Fleet: "fleet", Leases: [2]Lease{first, second}, Roots: roots, MayGive: mayGive})
-					held := [2]bool{a == "ours", b == "ours"} // once the verdict is carried out
+					held := [2]bool{a == "ours", b == "ours"} // after the verdict is executed
 					for i, concerned := range v.Which {
 						if concerned {
 							held[i] = v.Do == Take
@@ -89,7 +89,7 @@ func TestEveryCombinationEndsWithTheLeasesTakenOrGivenUp(t *testing.T) {
 					case !lives && roots == Some && held != [2]bool{true, true}:
 						t.Errorf("%s: %v are taken, want both", name, held)
 					case v.Do == Take && (lives || roots != Some):
-						t.Errorf("%s: taken although another lives, or without roots", name)
+						t.Errorf("%s: taken although another manager lives, or without roots", name)
 					case v.Do == Give && !mayGive:
 						t.Errorf("%s: given up by a replica that may not", name)
 					}
@@ -99,8 +99,8 @@ func TestEveryCombinationEndsWithTheLeasesTakenOrGivenUp(t *testing.T) {
 	}
 }
 
-// Two fleets and MCM, all at it at the same time: whoever is served is alone.
-func TestOneIsServed(t *testing.T) {
+// Two fleets and MCM decide at the same time: at most one manager serves the namespace.
+func TestAtMostOneManagerServesANamespace(t *testing.T) {
 	worlds.Check(t, 1, func(t *rapid.T) {
 		var leases [2]Lease
 		clock := now
@@ -123,13 +123,13 @@ func TestOneIsServed(t *testing.T) {
 				}
 			}
 			if Served("one", leases, false) && Served("two", leases, false) {
-				t.Fatal("two are served")
+				t.Fatal("both fleets serve the namespace")
 			}
 		}
 	})
 }
 
-func TestAnEndingNamespaceIsServedWithoutLeases(t *testing.T) {
+func TestTerminatingNamespaceIsServedWithoutLeases(t *testing.T) {
 	ours, other, empty := Lease{Exists: true, Holder: "fleet"}, Lease{Exists: true, Holder: "other"}, Lease{Exists: true}
 	for _, tc := range []struct {
 		name         string
@@ -143,7 +143,7 @@ func TestAnEndingNamespaceIsServedWithoutLeases(t *testing.T) {
 		{"nobody's", [2]Lease{empty, {}}, false, false},
 	} {
 		if Served("fleet", tc.leases, true) != tc.ends || Served("fleet", tc.leases, false) != tc.stands {
-			t.Errorf("%s: not served as it should be", tc.name)
+			t.Errorf("%s: Served returned the wrong result", tc.name)
 		}
 	}
 }

@@ -9,7 +9,7 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 )
 
-// Kind of an object that carries the label. Their order is that in which a tree is labelled.
+// Kind of an object that carries the label. The kinds are ordered as a tree is labeled.
 type Kind int
 
 // The kinds, bottom-up.
@@ -23,7 +23,7 @@ const (
 // Kinds are all kinds, bottom-up.
 func Kinds() []Kind { return []Kind{Node, Machine, Set, Deployment} }
 
-// String is the kind as the API has it.
+// String returns the kind as in the API.
 func (k Kind) String() string {
 	switch k {
 	case Node:
@@ -38,7 +38,7 @@ func (k Kind) String() string {
 	return "Kind" + strconv.Itoa(int(k))
 }
 
-// Resource is the kind in the paths of the API.
+// Resource returns the resource of the kind in paths of the API.
 func (k Kind) Resource() string {
 	switch k {
 	case Node:
@@ -53,19 +53,19 @@ func (k Kind) Resource() string {
 	return ""
 }
 
-// Object is what of an object decides its slot.
+// Object is the part of an object that decides its slot.
 type Object struct {
 	Kind            Kind
 	Namespace, Name string
 	UID             types.UID
 	ResourceVersion string
-	// Slot is the label as it stands; "" when there is none.
+	// Slot is the value of the label; "" if there is none.
 	Slot string
 	// Parent is the UID of the parent, and ParentName its name, when the controller of the object is of the kind above;
 	// "" when it has none, and is a root.
 	Parent     types.UID
 	ParentName string
-	// Orphan says that a MachineSet or Machine has no controller at all, so that a parent may adopt it by its Labels,
+	// Orphan is true for a MachineSet or Machine without any controller, so that a parent may adopt it by its Labels,
 	// which are kept for orphans only.
 	Orphan bool
 	Labels map[string]string
@@ -73,11 +73,11 @@ type Object struct {
 	NodeName string
 	// Machine, of a Node, is the Machine that it is bound to; the zero value when it is bound to none.
 	Machine v1alpha1.MachineRef
-	// Deleting says that the object is on its way out.
+	// Deleting is true for an object with a deletionTimestamp.
 	Deleting bool
 }
 
-// Of reads an object of the kind.
+// Of returns the Object of the metadata.
 func Of(kind Kind, meta metav1.Object) Object {
 	o := Object{
 		Kind: kind, Namespace: meta.GetNamespace(), Name: meta.GetName(), UID: meta.GetUID(),
@@ -100,12 +100,12 @@ func Of(kind Kind, meta metav1.Object) Object {
 	return o
 }
 
-// Key is the object's namespace and name.
+// Key returns the object's namespace and name.
 func (o Object) Key() types.NamespacedName {
 	return types.NamespacedName{Namespace: o.Namespace, Name: o.Name}
 }
 
-// Read returns the slot that a label names; ok is false for one that none of so many slots has.
+// Read returns the slot that a label names; ok is false for a label that names none of the given number of slots.
 func Read(value string, slots int) (slot int, ok bool) {
 	slot, err := strconv.Atoi(value)
 	if err != nil || slot < 0 || slot >= slots || Value(slot) != value {
@@ -114,5 +114,5 @@ func Read(value string, slots int) (slot int, ok bool) {
 	return slot, true
 }
 
-// Value is the label of a slot: decimal, without padding.
+// Value returns the label of a slot: decimal, without padding.
 func Value(slot int) string { return strconv.Itoa(slot) }

@@ -8,8 +8,8 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 )
 
-// Offered returns the orphans that the holder of the acting slot offers to parents before it labels them as roots: strays,
-// and those that still name the slot of a parent that they have lost.
+// Offered returns the orphans that the holder of the acting slot offers to parents before it labels them as roots: unlabeled
+// ones, and those that still name the slot of a parent that they have lost.
 func (f Forest) Offered(slots Slots, acting int) []Object {
 	var offered []Object
 	for _, o := range f.objects {
@@ -24,8 +24,8 @@ func (f Forest) Offered(slots Slots, acting int) []Object {
 	return offered
 }
 
-// Adopter returns the parent for an orphan: of those of the kind above that stay, and whose selector matches it, the
-// first by name. ok is false when there is none. A selector that matches everything, or cannot be read, adopts nothing.
+// Adopter returns the parent for an orphan: of the parents of the kind above that are not being deleted, and whose selector
+// matches it, the first by name. ok is false if there is none. A selector that matches everything, or is invalid, adopts nothing.
 func Adopter[T metav1.Object](orphan Object, parents []T, selectorOf func(T) *metav1.LabelSelector) (parent T, ok bool) {
 	var matching []T
 	for _, p := range parents {

@@ -9,10 +9,10 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 )
 
-func TestWhoIsOffered(t *testing.T) {
+func TestOffered(t *testing.T) {
 	f := Plant([]Object{
 		{Kind: Machine, Name: "1-orphan", Orphan: true},
-		{Kind: Machine, Name: "1-labelled", Orphan: true, Slot: "1"},
+		{Kind: Machine, Name: "1-labeled", Orphan: true, Slot: "1"},
 		{Kind: Machine, Name: "1-deleting", Orphan: true, Deleting: true},
 		{Kind: Machine, Name: "1-child", Parent: "p"},
 		{Kind: Set, Name: "2-orphan", Orphan: true},
@@ -28,7 +28,7 @@ func TestWhoIsOffered(t *testing.T) {
 	}
 }
 
-func TestWhoAdopts(t *testing.T) {
+func TestAdopter(t *testing.T) {
 	set := func(name string, selector *metav1.LabelSelector) *v1alpha1.MachineSet {
 		return &v1alpha1.MachineSet{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: v1alpha1.MachineSetSpec{Selector: selector}}
 	}
@@ -37,7 +37,7 @@ func TestWhoAdopts(t *testing.T) {
 	ending.DeletionTimestamp = &metav1.Time{}
 	parents := []*v1alpha1.MachineSet{
 		ending, set("none", nil), set("everything", &metav1.LabelSelector{}), set("second", a), set("first", a),
-		set("senseless", &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "a", Operator: "Near"}}}),
+		set("invalid", &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "a", Operator: "Near"}}}),
 	}
 	selectorOf := func(s *v1alpha1.MachineSet) *metav1.LabelSelector { return s.Spec.Selector }
 	got, ok := Adopter(Object{Labels: map[string]string{"a": "b"}}, parents, selectorOf)

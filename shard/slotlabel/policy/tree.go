@@ -9,7 +9,7 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 )
 
-// Slots is how keys fall into slots.
+// Slots maps keys to slots.
 type Slots struct {
 	// Count of the slots.
 	Count int
@@ -17,15 +17,15 @@ type Slots struct {
 	Of func(namespace, root string) int
 }
 
-// Fit says how an object's label stands to the slot of its root.
+// Fit is the relation of an object's label to the slot of its root.
 type Fit int
 
-// The fits.
+// The values of Fit.
 const (
 	Fits Fit = iota
-	// Unlabeled has no label, or one that no slot has.
+	// Unlabeled: the object has no label, or one that names no slot.
 	Unlabeled
-	// Mislabeled names another slot.
+	// Mislabeled: the label names another slot.
 	Mislabeled
 )
 
@@ -40,14 +40,14 @@ func (s Slots) Judge(value string, want int) Fit {
 	return Fits
 }
 
-// Forest is what one live read showed of a namespace, with the Nodes of its Machines.
+// Forest is the objects of a namespace from one live read, with the Nodes of its Machines.
 type Forest struct {
 	objects []Object
 	byUID   map[types.UID]Object
 	nodes   map[string]Object
 }
 
-// Plant makes a Forest of the objects of a namespace and of Nodes, of which those that no Machine names are left out.
+// Plant returns the Forest of the objects of a namespace and of Nodes. Nodes that no Machine names are excluded.
 func Plant(objects, nodes []Object) Forest {
 	f := Forest{objects: objects, byUID: map[types.UID]Object{}, nodes: map[string]Object{}}
 	for _, o := range objects {
@@ -60,7 +60,7 @@ func Plant(objects, nodes []Object) Forest {
 }
 
 // Root returns the root of an object of the forest. ok is false when a parent is missing: the garbage collector is about
-// to take such an object apart or to make a root of it, and until then whatever label it has is good.
+// to delete such an object or to make a root of it, and until then any label is accepted.
 func (f Forest) Root(o Object) (root Object, ok bool) {
 	for range Kinds() {
 		if o.Parent == "" {
@@ -75,9 +75,9 @@ func (f Forest) Root(o Object) (root Object, ok bool) {
 	return o, false // more levels than there are kinds
 }
 
-// actor returns the slot whose holder may label an object of the forest: the one that it names; while it names none, the one
-// that the nearest above it names, whose holder sees that one and so knows of what is below; else the one that it should
-// name.
+// actor returns the slot whose holder may label an object of the forest: the slot that it names; if it names none, the slot
+// that its nearest labeled ancestor names, whose holder caches that ancestor and so finds the objects below it; else the slot
+// that it should name.
 func (f Forest) actor(o Object, slots Slots, want int) int {
 	for range Kinds() {
 		if named, ok := Read(o.Slot, slots.Count); ok {
@@ -92,7 +92,7 @@ func (f Forest) actor(o Object, slots Slots, want int) int {
 	return want
 }
 
-// IsWhole says that no object names a parent that is not in the forest.
+// IsWhole reports whether every parent that is named is in the forest.
 func (f Forest) IsWhole() bool {
 	return !slices.ContainsFunc(f.objects, func(o Object) bool {
 		_, known := f.byUID[o.Parent]
@@ -100,9 +100,9 @@ func (f Forest) IsWhole() bool {
 	})
 }
 
-// Tree is what of a root and of all below it does not fit.
+// Tree is the objects of a root's tree that do not fit.
 type Tree struct {
-	// Root of the tree. A MachineDeployment, MachineSet and Machine of one name are one tree: they share a slot.
+	// Root of the tree. A MachineDeployment, a MachineSet and a Machine of the same name are one tree: they share a slot.
 	Root types.NamespacedName
 	// Slot that all of the tree should name.
 	Slot  int
@@ -112,10 +112,10 @@ type Tree struct {
 type unfit struct {
 	Object
 	actor int  // the slot whose holder labels it
-	moves bool // from one slot to another
+	moves bool // the label changes from one slot to another
 }
 
-// Trees returns the trees of the forest that do not fit, in the order of their roots.
+// Trees returns the trees of the forest that do not fit, ordered by their roots.
 func (f Forest) Trees(slots Slots) []Tree {
 	byRoot := map[types.NamespacedName]*Tree{}
 	for _, o := range f.objects {
@@ -133,9 +133,9 @@ func (f Forest) Trees(slots Slots) []Tree {
 		if fit != Fits {
 			tree.unfit = append(tree.unfit, unfit{Object: o, actor: actor, moves: fit == Mislabeled})
 		}
-		// Only the holder of a Node's Machine acts on the Node, whatever slot the Node names: that holder labels it. That a Machine
-		// names a Node does not make the Node the Machine's: a Node that is not bound to the Machine is left unchanged. It is
-		// labelled when it is claimed.
+		// Only the holder of a Node's Machine acts on the Node, whatever slot the Node names: that holder labels it. A Machine that
+		// names a Node does not own it for that reason: a Node that is not bound to the Machine is left unchanged. It is labeled
+		// when it is claimed.
 		if node, known := f.nodes[o.NodeName]; known && o.Kind == Machine && node.isOf(o) && node.Slot != Value(want) {
 			tree.unfit = append(tree.unfit, unfit{Object: node, actor: actor})
 		}
@@ -155,7 +155,7 @@ func (o Object) isOf(m Object) bool {
 	return o.Machine == v1alpha1.MachineRef{Namespace: m.Namespace, Name: m.Name, UID: m.UID}
 }
 
-// Done returns the tree without objects that were labelled.
+// Done returns the tree without the given objects, which were labeled.
 func (t Tree) Done(objects ...Object) Tree {
 	type name struct {
 		kind Kind
@@ -169,11 +169,11 @@ func (t Tree) Done(objects ...Object) Tree {
 	return t
 }
 
-// Fits says that nothing is left to be labelled.
+// Fits reports whether no object is left to be labeled.
 func (t Tree) Fits() bool { return len(t.unfit) == 0 }
 
-// Next returns what the holder of the acting slot labels now: its objects of the lowest kind that has any to be labelled,
-// in any order. There are none when the tree fits, and when other holders have to act first.
+// Next returns the objects that the holder of the acting slot labels now: of its objects, those of the lowest kind, in any
+// order. There are none when the tree fits, and when other holders must act first.
 func (t Tree) Next(acting int) []Object {
 	for _, kind := range Kinds() {
 		var mine []Object
@@ -193,8 +193,8 @@ func (t Tree) Next(acting int) []Object {
 	return nil
 }
 
-// Moving returns what the holder of the acting slot gives to another: it has to see to it that nothing is in flight for
-// these objects before it labels anything of the tree.
+// Moving returns the objects that the holder of the acting slot hands over to another: nothing may be in flight for these
+// objects before that holder labels anything of the tree.
 func (t Tree) Moving(acting int) []Object {
 	var moving []Object
 	for _, o := range t.unfit {
@@ -205,7 +205,7 @@ func (t Tree) Moving(acting int) []Object {
 	return moving
 }
 
-// Actors returns the slots whose holders have something to label, in order.
+// Actors returns the slots whose holders have objects to label, in order.
 func (t Tree) Actors() []int {
 	var actors []int
 	for _, o := range t.unfit {

@@ -40,10 +40,10 @@ func TestOf(t *testing.T) {
 		want  types.UID
 	}{
 		{"machine of a set", Machine, "MachineSet", "p"},
-		{"machine of a stranger", Machine, "Worker", ""},
+		{"machine of another kind", Machine, "Worker", ""},
 		{"set of a deployment", Set, "MachineDeployment", "p"},
 		{"set of a set", Set, "MachineSet", ""},
-		{"deployment of a stranger", Deployment, "Worker", ""},
+		{"deployment of another kind", Deployment, "Worker", ""},
 	} {
 		meta := &metav1.ObjectMeta{Name: "n", OwnerReferences: owner(tc.owner), Labels: map[string]string{
 			v1alpha1.LabelNode: "node", v1alpha1.LabelSlot: "3",
@@ -55,12 +55,12 @@ func TestOf(t *testing.T) {
 	}
 }
 
-// slots of four, in which every root that is named after a digit has that slot.
+// slots has four slots; a root whose name is a digit has that slot.
 func slots() Slots {
 	return Slots{Count: 4, Of: func(_, root string) int { return int(root[0]-'0') % 4 }}
 }
 
-// tree returns the tree of a root, which is empty when it fits.
+// tree returns the tree of a root, which is empty if it fits.
 func tree(f Forest, root string) Tree {
 	for _, t := range f.Trees(slots()) {
 		if t.Root.Name == root {
@@ -70,7 +70,7 @@ func tree(f Forest, root string) Tree {
 	return Tree{}
 }
 
-func TestATreeIsLabelledBottomUp(t *testing.T) {
+func TestTreeIsLabeledBottomUp(t *testing.T) {
 	objects := []Object{
 		{Kind: Deployment, Name: "1", UID: "d"},
 		{Kind: Set, Name: "s", UID: "s", Parent: "d"},
@@ -84,7 +84,7 @@ func TestATreeIsLabelledBottomUp(t *testing.T) {
 	}
 	for _, tc := range []struct {
 		name         string
-		labelled     []string
+		labeled      []string
 		acting       int
 		want, moving []string
 	}{
@@ -95,7 +95,7 @@ func TestATreeIsLabelledBottomUp(t *testing.T) {
 		{"the root's holder waits for it", []string{"n", "m"}, 1, nil, nil},
 		{"the set", []string{"n", "m", "old"}, 1, []string{"s"}, nil},
 		{"the root", []string{"n", "m", "old", "s"}, 1, []string{"1"}, nil},
-		{"all fits", []string{"n", "m", "old", "s", "1"}, 1, nil, nil},
+		{"all fit", []string{"n", "m", "old", "s", "1"}, 1, nil, nil},
 	} {
 		names := func(objects []Object) (names []string) {
 			for _, o := range objects {
@@ -106,7 +106,7 @@ func TestATreeIsLabelledBottomUp(t *testing.T) {
 		label := func(objects []Object) []Object {
 			objects = slices.Clone(objects)
 			for i, o := range objects {
-				if slices.Contains(tc.labelled, o.Name) {
+				if slices.Contains(tc.labeled, o.Name) {
 					objects[i].Slot = "1"
 				}
 			}
@@ -119,14 +119,14 @@ func TestATreeIsLabelledBottomUp(t *testing.T) {
 		if diff := cmp.Diff(tc.moving, names(tree.Moving(tc.acting))); diff != "" {
 			t.Errorf("%s, moving: %s", tc.name, diff)
 		}
-		if tree.Fits() != (len(tc.labelled) == 5) {
+		if tree.Fits() != (len(tc.labeled) == 5) {
 			t.Errorf("%s: fits %v", tc.name, tree.Fits())
 		}
 	}
 }
 
 // A client that may write a Machine can write the name of any Node into it.
-func TestANodeThatIsNotBoundToTheMachineIsLeftAlone(t *testing.T) {
+func TestNodeNotBoundToTheMachineIsLeftUnchanged(t *testing.T) {
 	machine := Object{Kind: Machine, Namespace: "ns", Name: "1", UID: "u", Slot: "1", NodeName: "n"}
 	for _, bound := range []v1alpha1.MachineRef{
 		{}, {Namespace: "other", Name: "1", UID: "u"}, {Namespace: "ns", Name: "2", UID: "u"}, {Namespace: "ns", Name: "1", UID: "before"},
@@ -134,17 +134,17 @@ func TestANodeThatIsNotBoundToTheMachineIsLeftAlone(t *testing.T) {
 		for _, slot := range []string{"", "2"} {
 			f := Plant([]Object{machine}, []Object{{Kind: Node, Name: "n", Machine: bound, Slot: slot}})
 			if trees := f.Trees(slots()); len(trees) > 0 {
-				t.Errorf("Node in slot %q, bound to %s: %+v is to be labelled", slot, bound, trees)
+				t.Errorf("Node in slot %q, bound to %s: %+v would be labeled", slot, bound, trees)
 			}
 		}
 	}
 	f := Plant([]Object{machine}, []Object{{Kind: Node, Name: "n", Machine: v1alpha1.MachineRef{Namespace: "ns", Name: "1", UID: "u"}, Slot: "2"}})
 	if trees := f.Trees(slots()); len(trees) != 1 {
-		t.Errorf("the machine's own Node is not labelled: %+v", trees)
+		t.Errorf("the machine's own Node is not labeled: %+v", trees)
 	}
 }
 
-// The holder of slot 1 does not see the set, and thus not that the machine is below its root.
+// The holder of slot 1 does not cache the set, and so cannot find that the machine is below its root.
 func TestUnlabeledObjectsBelowAMislabeledOneAreLabeledByItsObserver(t *testing.T) {
 	objects := []Object{
 		{Kind: Deployment, Name: "1", UID: "d", Slot: "1"},
@@ -164,18 +164,18 @@ func TestUnlabeledObjectsBelowAMislabeledOneAreLabeledByItsObserver(t *testing.T
 	}
 }
 
-func TestWhatHasLostItsParentStaysOrIsLabelledByItsName(t *testing.T) {
+func TestObjectWithoutItsParentKeepsItsLabelOrIsLabeledByItsName(t *testing.T) {
 	dangling := Object{Kind: Machine, Name: "3", UID: "x", Parent: "gone"}
 	if got := tree(Plant([]Object{dangling}, nil), dangling.Name).Next(3); len(got) != 1 {
-		t.Errorf("without a label: %v, want it labelled, or nobody would delete it", got)
+		t.Errorf("without a label: %v, want it labeled, otherwise no replica would delete it", got)
 	}
 	dangling.Slot = "1"
 	if len(Plant([]Object{dangling}, nil).Trees(slots())) > 0 {
-		t.Error("with one: it is moved, although its parent is not known")
+		t.Error("with a label: it is relabeled although its parent is not known")
 	}
 }
 
-func TestParentsInACircleEnd(t *testing.T) {
+func TestParentsInACycleHaveNoRoot(t *testing.T) {
 	f := Plant([]Object{{Kind: Machine, UID: "a", Parent: "b"}, {Kind: Set, UID: "b", Parent: "a"}}, nil)
 	if _, ok := f.Root(f.objects[0]); ok {
 		t.Error("a root was found")
@@ -216,7 +216,7 @@ func draw(t *rapid.T) *world {
 // write labels an object as the holder of the acting slot, and checks that it may.
 func (w *world) write(t *rapid.T, o Object, acting, want int) {
 	if named, ok := Read(o.Slot, 4); ok && named != acting && o.Kind != Node {
-		t.Fatalf("the holder of slot %d takes %s %s from slot %d", acting, o.Kind, o.Name, named)
+		t.Fatalf("the holder of slot %d relabels %s %s of slot %d", acting, o.Kind, o.Name, named)
 	}
 	for _, set := range [][]Object{w.objects, w.nodes} {
 		for i := range set {
@@ -229,7 +229,7 @@ func (w *world) write(t *rapid.T, o Object, acting, want int) {
 		return
 	}
 	if !tree(Plant(w.objects, w.nodes), o.Name).Fits() {
-		t.Fatalf("root %s is labelled before its tree fits", o.Name)
+		t.Fatalf("root %s is labeled before its tree fits", o.Name)
 	}
 }
 
