@@ -8,7 +8,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
-	"github.com/machine-controller-fleet/machine-controller-fleet/shard"
+	"github.com/machine-controller-fleet/machine-controller-fleet/shard/fence"
 	"github.com/machine-controller-fleet/machine-controller-fleet/shard/namespacelease"
 	"github.com/machine-controller-fleet/machine-controller-fleet/shard/ring"
 	"github.com/machine-controller-fleet/machine-controller-fleet/shard/slotlabel/policy"
@@ -25,7 +25,7 @@ func newAlone(o options, f *fleet, s *slots) (*namespacelease.NamespaceLeases, e
 	return namespacelease.New(namespacelease.Config{
 		Client: f.control, Metadata: f.metadata, Namespace: o.namespace, Fleet: fleetIdentity(o.fleet.namespace, o.fleet.name),
 		SlotOf: func(namespace string) int { return byNamespace.Of(namespace, "") },
-		Gate:   shard.NewGate(f.session.fence, func(key namespacelease.Key) (int, bool) { return key.Slot, true }),
+		Gate:   fence.NewGate(f.session.fence, func(key namespacelease.Key) (int, bool) { return key.Slot, true }),
 		Changed: func(namespace string) {
 			s.labeler.NamespaceChanged(namespace)
 			s.classes.NamespaceChanged(namespace)

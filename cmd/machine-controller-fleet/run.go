@@ -33,7 +33,7 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/objectcache"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/patch"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/runner"
-	"github.com/machine-controller-fleet/machine-controller-fleet/shard"
+	"github.com/machine-controller-fleet/machine-controller-fleet/shard/fence"
 	"github.com/machine-controller-fleet/machine-controller-fleet/shard/slotlabel/policy"
 	"github.com/machine-controller-fleet/machine-controller-fleet/target"
 	"github.com/machine-controller-fleet/machine-controller-fleet/telemetry"
@@ -64,7 +64,7 @@ func run(ctx context.Context, o options) error {
 		}
 	}()
 	around := environment{
-		drivers: func(fence *shard.Fence) (map[string]driver.Driver, error) { return makeDrivers(o, fence) },
+		drivers: func(fence *fence.Fence) (map[string]driver.Driver, error) { return makeDrivers(o, fence) },
 		tracer:  provider.Tracer(tracerName), registry: registry, die: die,
 	}
 	if around.control, around.target, err = clusters(o); err != nil {
@@ -94,7 +94,7 @@ type environment struct {
 	control, target *rest.Config
 	// drivers returns the drivers by provider, without the Fence before them; those that have clients of their own put the
 	// Fence below these.
-	drivers  func(fence *shard.Fence) (map[string]driver.Driver, error)
+	drivers  func(fence *fence.Fence) (map[string]driver.Driver, error)
 	tracer   trace.Tracer
 	registry *prometheus.Registry
 	// die ends the process at once.
@@ -136,7 +136,7 @@ func wire(o options, around environment) (*fleet, []controller, error) {
 }
 
 // makeDrivers makes the drivers that the flags ask for.
-func makeDrivers(o options, fence *shard.Fence) (map[string]driver.Driver, error) {
+func makeDrivers(o options, fence *fence.Fence) (map[string]driver.Driver, error) {
 	if len(o.simulatedCloudEndpoints) == 0 {
 		return map[string]driver.Driver{}, nil
 	}

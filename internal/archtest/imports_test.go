@@ -47,6 +47,8 @@ func importsPointOneWay(files []goFile) (findings []string) {
 		switch {
 		case f.inside("shard") && controllers, f.inside("membership") && controllers:
 			return "sharding knows nothing of controllers"
+		case f.inside("shard/fence") && within(imported, "./shard"):
+			return "the fence permits and refuses what a session decides, and knows no session"
 		case f.inside("membership") && within(imported, "./shard"):
 			return "membership knows nothing of slots"
 		case f.inside("internal") && !f.inside("internal/machinesim") && (controllers || within(imported, "./shard") || within(imported, "./membership")):
