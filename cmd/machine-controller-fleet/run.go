@@ -34,6 +34,7 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/patch"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/runner"
 	"github.com/machine-controller-fleet/machine-controller-fleet/shard/fence"
+	shardsession "github.com/machine-controller-fleet/machine-controller-fleet/shard/session"
 	"github.com/machine-controller-fleet/machine-controller-fleet/shard/slotlabel/policy"
 	"github.com/machine-controller-fleet/machine-controller-fleet/target"
 	"github.com/machine-controller-fleet/machine-controller-fleet/telemetry"
@@ -129,7 +130,10 @@ func wire(o options, around environment) (*fleet, []controller, error) {
 	registry.MustRegister(f.collectors...)
 	f.slots.count(registry)
 	countBreakers(registry, f.breakers)
-	if err := f.session.protocol(f.clients, f.slots, f.breakers, newUnowned(o, f), f.tracer); err != nil {
+	reporter := &shardsession.Reporter{
+		Settings: f.session.settings, Metadata: f.metadata, Namespace: o.namespace, Events: f.recorder(v1alpha1.EventSourceMachineDeployment),
+	}
+	if err := f.session.protocol(f.clients, f.slots, f.breakers, reporter, f.tracer); err != nil {
 		return nil, nil, err
 	}
 	return f, running, nil

@@ -69,7 +69,7 @@ func randomSuffix() string {
 }
 
 // protocol makes the replica that the session is of. Errors: settings that are not valid.
-func (s *session) protocol(c clients, slots *slots, breakers *remediation.Breakers, unowned *unowned, tracer trace.Tracer) error {
+func (s *session) protocol(c clients, slots *slots, breakers *remediation.Breakers, reporter *shardsession.Reporter, tracer trace.Tracer) error {
 	durations := s.settings.Config
 	store, err := leases.NewStore(leases.Config{
 		Client: c.leases, Namespace: s.settings.Namespace, Fleet: s.settings.Fleet, Timeout: durations.RequestTimeout,
@@ -80,7 +80,7 @@ func (s *session) protocol(c clients, slots *slots, breakers *remediation.Breake
 	}
 	s.replica, err = shardsession.New(shardsession.Config{
 		Settings: s.settings, Leases: store, Fence: s.fence, Time: s.time, Grants: slots, Metrics: s.metrics,
-		Weigh: slots.weigh, Unowned: unowned.report, Unfit: unowned.reportUnfit, Tracer: tracer,
+		Weigh: slots.weigh, Unowned: reporter.ReportUnowned, Unfit: reporter.ReportUnfit, Tracer: tracer,
 		Count: breakers.Report, Heard: func(reported protocol.Reports) { breakers.Receive(reported.Counts, reported.Holders) },
 	})
 	return err

@@ -187,29 +187,9 @@ func (s *slots) gate(kind policy.Kind, enqueue func(types.NamespacedName)) runne
 	return s.labeler.Doors().Gate(kind, inner, enqueue)
 }
 
-// changing is what a machine weighs while it is made, deleted or unhealthy: it is worked on several times, and a quiet one
-// hardly ever.
-const changing = 4
-
-// weigh tells the weights of our slots.
+// weigh returns the weights of our slots.
 func (s *slots) weigh() map[int]int64 {
-	weights := map[int]int64{}
-	for slot := range s.spread.Count() {
-		if s.fence.Holds(slot) {
-			weights[slot] = 0 // said aloud: what is not said was not weighed yet
-		}
-	}
-	for _, m := range s.view.Machines.All() {
-		slot, labelled := policy.Read(m.Labels[v1alpha1.LabelSlot], s.spread.Count())
-		switch {
-		case !labelled:
-		case m.DeletionTimestamp != nil || m.Status.CurrentStatus.Phase != v1alpha1.MachineRunning:
-			weights[slot] += changing
-		default:
-			weights[slot]++
-		}
-	}
-	return weights
+	return slotcache.Weights(s.spread.Count(), s.fence.Holds, s.view.Machines.All())
 }
 
 // sharedGate admits keys of objects that several roots share: their own key decides their slot. They are nobody's business

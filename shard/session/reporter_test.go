@@ -1,4 +1,4 @@
-package main
+package session
 
 import (
 	"errors"
@@ -16,7 +16,7 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/shard/protocol"
 )
 
-// reported keeps whom Events are about.
+// reported keeps the objects of Events.
 type reported []string
 
 // Eventf is events.EventRecorder's.
@@ -28,8 +28,8 @@ func (e *reported) Eventf(about, _ runtime.Object, eventtype, reason, _, _ strin
 
 func TestAReplicaThatIsUnfitIsReportedOnItsSessionLease(t *testing.T) {
 	var got reported
-	u := &unowned{events: &got, fleetNamespace: "n", sessionLease: func(replica string) string { return "fleet-session-" + replica }}
-	if err := u.reportUnfit(t.Context(), []protocol.SessionFacts{{Replica: "fleet-1", Session: "fleet-1_abcde"}}); err != nil {
+	r := &Reporter{Events: &got, Settings: protocol.Settings{Fleet: "fleet", Namespace: "n"}}
+	if err := r.ReportUnfit(t.Context(), []protocol.SessionFacts{{Replica: "fleet-1", Session: "fleet-1_abcde"}}); err != nil {
 		t.Fatal(err)
 	}
 	if diff := cmp.Diff(reported{"Warning ReplicaUnfit: Lease/fleet-session-fleet-1"}, got); diff != "" {
@@ -59,22 +59,22 @@ func TestRootsOfUnownedSlotsAreReported(t *testing.T) {
 		object("MachineSet", "d-set", "3", "d"), object("MachineSet", "alone", "3"),
 		object("Machine", "d-set-m", "3", "d-set"), object("Machine", "alone", "5"), object("Machine", "held", "33"),
 	)
-	failures := 100 // of the last list: those who were told of by the others are not told again and again
+	failures := 100 // of the last list: no Event is emitted for the roots that the other lists returned
 	client.PrependReactor("list", "machines", func(clienttesting.Action) (bool, runtime.Object, error) {
 		failures--
 		return failures >= 0, nil, errors.New("not now")
 	})
-	u := &unowned{metadata: client, events: &got, leaseOf: func(slot string) string { return "fleet-slot-" + slot }}
+	r := &Reporter{Metadata: client, Events: &got, Settings: protocol.Settings{Fleet: "fleet", Namespace: "n", Slots: 100}}
 	for failures > 0 {
-		if err := u.report(t.Context(), []int{3, 5}); err == nil {
-			t.Error("the list failed, and nobody says so")
+		if err := r.ReportUnowned(t.Context(), []int{3, 5}); err == nil {
+			t.Error("the list failed without an error")
 		}
 	}
-	if err := u.report(t.Context(), []int{3, 5}); err != nil {
+	if err := r.ReportUnowned(t.Context(), []int{3, 5}); err != nil {
 		t.Fatal(err)
 	}
 	want := reported{"Warning SlotUnowned: MachineDeployment/d", "Warning SlotUnowned: MachineSet/alone", "Warning SlotUnowned: Machine/alone"}
 	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("told (-want +got):\n%s", diff)
+		t.Errorf("Events (-want +got):\n%s", diff)
 	}
 }
