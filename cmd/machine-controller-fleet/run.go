@@ -13,7 +13,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"go.opentelemetry.io/otel/trace"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/klog/v2"
@@ -196,34 +195,28 @@ func (f *fleet) controllers(o options) ([]controller, error) {
 		return nil, err
 	}
 	api, wall := f.machines.MachineV1alpha1(), clock.RealClock{}
-	var deployments *machinedeployment.Controller
-	var sets *machineset.Controller
-	var machines *machine.Controller
 	replacements, err5 := newRemediation(o, f)
 	written := patch.NewLatest[*v1alpha1.MachineSet]()
-	deployments, err1 := machinedeployment.New(machinedeployment.Config{
-		Machines: api, Metadata: f.metadata, View: f.view, Targets: f.targets, Events: f.recorder(v1alpha1.EventSourceMachineDeployment),
-		Gate:  f.slots.gate(policy.Deployment, func(key types.NamespacedName) { deployments.Enqueue(key) }),
-		Clock: wall, Workers: o.concurrentSyncs, KeepFromAutoscaler: o.machine.scaleDownAnnotation, CountMinReady: o.machine.countMinReady,
-		NoComponentsTaint: !o.machine.componentsTaint,
-		Foresee: func(ctx context.Context, set *v1alpha1.MachineSet, fades bool) *v1alpha1.MachineSet {
-			return sets.Foresee(ctx, set, fades)
-		},
-		Written: written,
-		Metrics: f.metrics, Tracer: f.tracer,
-	})
 	sets, err2 := machineset.New(machineset.Config{
 		Machines: api, Metadata: f.metadata, View: f.view, Events: f.recorder(v1alpha1.EventSourceMachineSet),
-		Gate:  f.slots.gate(policy.Set, func(key types.NamespacedName) { sets.Enqueue(key) }),
+		Gate:  f.slots.gate(policy.Set),
 		Clock: wall, Workers: o.concurrentSyncs, Metrics: f.metrics, Tracer: f.tracer, CountMinReady: o.machine.countMinReady,
 		Written: written,
+	})
+	deployments, err1 := machinedeployment.New(machinedeployment.Config{
+		Machines: api, Metadata: f.metadata, View: f.view, Targets: f.targets, Events: f.recorder(v1alpha1.EventSourceMachineDeployment),
+		Gate:  f.slots.gate(policy.Deployment),
+		Clock: wall, Workers: o.concurrentSyncs, KeepFromAutoscaler: o.machine.scaleDownAnnotation, CountMinReady: o.machine.countMinReady,
+		NoComponentsTaint: !o.machine.componentsTaint,
+		Foresee:           sets.Foresee, Written: written,
+		Metrics: f.metrics, Tracer: f.tracer,
 	})
 	machines, err3 := machine.New(machine.Config{
 		Machines: api, Secrets: f.control.CoreV1(), Metadata: f.metadata, Namespace: o.namespace, View: f.view, Targets: f.targets,
 		Drivers: f.drivers, Events: f.recorder(v1alpha1.EventSourceMachine), Limits: o.limits(), IsUnlabeled: f.slots.unlabeledNode,
 		BootstrapTokenGroups: strings.Join(o.machine.bootstrapTokenGroups, ","), BootstrapTokenSigning: o.machine.bootstrapTokenSigning,
 		NoComponentsTaint: !o.machine.componentsTaint,
-		Gate:              f.slots.gate(policy.Machine, func(key types.NamespacedName) { machines.Enqueue(key) }),
+		Gate:              f.slots.gate(policy.Machine),
 		GoneGate:          f.slots.goneGate(),
 		Clock:             wall, Workers: o.concurrentSyncs, Metrics: f.metrics, Tracer: f.tracer,
 	})

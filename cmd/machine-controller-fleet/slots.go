@@ -175,8 +175,8 @@ func (s *slots) known(kind policy.Kind, key types.NamespacedName) (metav1.Object
 	return nil, false
 }
 
-// gate admits keys of a kind whose objects say by their label in which slot they are. enqueue has a key looked at again.
-func (s *slots) gate(kind policy.Kind, enqueue func(types.NamespacedName)) runner.Gate[types.NamespacedName] {
+// gate admits keys of a kind by the slot labels of their objects.
+func (s *slots) gate(kind policy.Kind) runner.Gate[types.NamespacedName] {
 	inner := fence.NewGate(s.fence, func(key types.NamespacedName) (int, bool) {
 		obj, known := s.known(kind, key)
 		if !known {
@@ -184,7 +184,7 @@ func (s *slots) gate(kind policy.Kind, enqueue func(types.NamespacedName)) runne
 		}
 		return policy.Read(obj.GetLabels()[v1alpha1.LabelSlot], s.spread.Count())
 	})
-	return s.labeler.Doors().Gate(kind, inner, enqueue)
+	return s.labeler.Doors().Gate(kind, inner)
 }
 
 // weigh returns the weights of our slots.

@@ -70,12 +70,6 @@ func New(cfg Config) (*Controller, error) {
 	return c, errors.Join(err1, err2, c.watch())
 }
 
-// EnqueueDeployment has a MachineDeployment reconciled soon, for those who open the gate.
-func (c *Controller) EnqueueDeployment(key types.NamespacedName) { c.deployments.runner.Enqueue(key) }
-
-// EnqueueSet has a MachineSet reconciled soon.
-func (c *Controller) EnqueueSet(key types.NamespacedName) { c.sets.runner.Enqueue(key) }
-
 // Breakers tells and hears what was counted.
 func (c *Controller) Breakers() *Breakers { return c.breakers }
 
