@@ -192,8 +192,8 @@ func (s *slots) weigh() map[int]int64 {
 	return slotcache.Weights(s.spread.Count(), s.fence.Holds, s.view.Machines.All())
 }
 
-// sharedGate admits keys of objects that several roots share: their own key decides their slot. They are nobody's business
-// where another serves the namespace.
+// sharedGate admits keys of objects that several roots share: their own key decides their slot. None is
+// admitted where another manager serves the namespace.
 func (s *slots) sharedGate() runner.Gate[types.NamespacedName] {
 	return fence.NewGate(s.fence, func(key types.NamespacedName) (int, bool) {
 		return s.spread.Of(key.Namespace, key.Name), !s.alone.KeptOut(key.Namespace)
@@ -216,12 +216,12 @@ func (s *slots) goneGate() runner.Gate[machine.Gone] {
 	return fence.NewGate(s.fence, func(gone machine.Gone) (int, bool) { return policy.Read(gone.Slot, s.spread.Count()) })
 }
 
-// unlabeledNode says whether the target cluster has a Node of that name that is in no slot.
+// unlabeledNode reports whether the target cluster has a Node of that name that is in no slot.
 func (s *slots) unlabeledNode(name string) bool {
 	return s.unlabeled.Has(policy.Node, types.NamespacedName{Name: name})
 }
 
-// onUnlabeledNode has f told of every Node in no slot that appears or changes.
+// onUnlabeledNode calls f for every Node in no slot that appears or changes.
 func (s *slots) onUnlabeledNode(f func(name string, uid types.UID)) error {
 	return s.unlabeled.OnChange(func(o policy.Object, gone bool) {
 		if o.Kind == policy.Node && !gone {

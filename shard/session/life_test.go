@@ -160,7 +160,7 @@ type network struct {
 	next http.RoundTripper
 }
 
-// CloseIdleConnections is for whoever wants a new connection.
+// CloseIdleConnections does nothing: there are no connections.
 func (*network) CloseIdleConnections() {}
 
 func (n *network) RoundTrip(r *http.Request) (*http.Response, error) {

@@ -203,7 +203,7 @@ func TestANewcomerGetsItsShareAndALeaverHandsItOver(t *testing.T) {
 		wantAll(t, 25*time.Second, a)
 		server.Fault(func(r *http.Request) error {
 			if r.Method == http.MethodPut {
-				time.Sleep(time.Millisecond) // or slots are free before the newcomer's first list, and seen to come from nobody
+				time.Sleep(time.Millisecond) // or slots are free before the newcomer's first list, and seen without a former holder
 			}
 			return nil
 		})
@@ -352,7 +352,7 @@ func TestAbsentServerDeclaresNoSessionDead(t *testing.T) {
 }
 
 // wantLeaderless checks, now and then for a time, that replicas have the same slots open as before, and that after the fence
-// of the last leader nobody leads.
+// of the last leader none of them leads.
 func wantLeaderless(t *testing.T, within time.Duration, before map[*process][]int) {
 	t.Helper()
 	for begun := time.Now(); time.Since(begun) < within; time.Sleep(50 * time.Millisecond) {

@@ -207,7 +207,7 @@ func (r *trial) judge(l *life) {
 	}
 }
 
-// missing says what of a fleet at rest there is not: each slot open once, and nobody suspended.
+// missing returns what a fleet at rest lacks: each slot open once, and no process suspended.
 func (r *trial) missing() string {
 	for slot := range trialSlots {
 		var open []string

@@ -48,7 +48,7 @@ func unreachableFor(replica string) func(*http.Request) error {
 	}
 }
 
-// noLeader is the fault that nobody can become the leader or stay it.
+// noLeader is the fault that no replica can become the leader or stay it.
 func noLeader(r *http.Request) error {
 	if r.Method == http.MethodPut && strings.HasSuffix(r.URL.Path, "/fleet-leader") {
 		return errors.New("refused")
