@@ -3,16 +3,13 @@ package main
 import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/tools/events"
-	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
-	"github.com/machine-controller-fleet/machine-controller-fleet/shard"
+	"github.com/machine-controller-fleet/machine-controller-fleet/shard/fence"
 	"github.com/machine-controller-fleet/machine-controller-fleet/shard/namespacelease"
 	"github.com/machine-controller-fleet/machine-controller-fleet/shard/ring"
 	"github.com/machine-controller-fleet/machine-controller-fleet/shard/slotlabel/policy"
-	"github.com/machine-controller-fleet/machine-controller-fleet/telemetry"
 )
 
 // newAlone wires the exclusion of namespaces that other managers serve.
@@ -21,17 +18,19 @@ func newAlone(o options, f *fleet, s *slots) (*namespacelease.NamespaceLeases, e
 	if err != nil {
 		return nil, err
 	}
-	recorder := f.recorder(v1alpha1.EventSourceMachineDeployment)
+	reporter := &namespacelease.Reporter{
+		Events: f.recorder(v1alpha1.EventSourceMachineDeployment), Holds: f.session.fence.Holds, Roots: s.roots, SlotOf: s.spread.Of,
+	}
 	return namespacelease.New(namespacelease.Config{
 		Client: f.control, Metadata: f.metadata, Namespace: o.namespace, Fleet: fleetIdentity(o.fleet.namespace, o.fleet.name),
 		SlotOf: func(namespace string) int { return byNamespace.Of(namespace, "") },
-		Gate:   shard.NewGate(f.session.fence, func(key namespacelease.Key) (int, bool) { return key.Slot, true }),
+		Gate:   fence.NewGate(f.session.fence, func(key namespacelease.Key) (int, bool) { return key.Slot, true }),
 		Changed: func(namespace string) {
 			s.labeler.NamespaceChanged(namespace)
 			s.classes.NamespaceChanged(namespace)
 			s.ofClasses.Opened()
 		},
-		Refused: func(refused namespacelease.Key, other string) { s.refused(recorder, refused, other) },
+		Refused: reporter.Refused,
 		Clock:   clock.RealClock{}, Metrics: f.metrics, Tracer: f.tracer,
 	})
 }
@@ -41,39 +40,20 @@ func fleetIdentity(namespace, fleet string) string {
 	return "machine-controller-fleet/" + namespace + "/" + fleet
 }
 
-// refused emits an Event on the roots of a slot of this replica whose namespace another client controls.
-func (s *slots) refused(recorder events.EventRecorder, refused namespacelease.Key, other string) {
-	if !s.fence.Holds(refused.Slot) {
-		return
-	}
-	namespace := refused.Namespace
-	klog.Background().Info("Namespace skipped because another controller holds MCM's Leases",
-		"namespace", namespace, "slot", refused.Slot, "holder", other)
+// roots returns references to the roots of a namespace that this replica knows: those of its slots, and those in none.
+func (s *slots) roots(namespace string) []corev1.ObjectReference {
 	refs := s.unlabeled.Roots(namespace)
 	refs = append(refs, rootsAmong(policy.Deployment, s.view.Deployments.In(namespace))...)
 	refs = append(refs, rootsAmong(policy.Set, s.view.Sets.In(namespace))...)
-	refs = append(refs, rootsAmong(policy.Machine, s.view.Machines.In(namespace))...)
-	for i := range refs {
-		if s.spread.Of(refs[i].Namespace, refs[i].Name) == refused.Slot {
-			telemetry.Emit(recorder, &refs[i], v1alpha1.EventNotAlone,
-				"The namespace is not served: "+other+" holds the Leases "+v1alpha1.LeaseManager+" and "+v1alpha1.LeaseMachineController+
-					" there; stop it and wait 15 s, or keep the fleet out with --namespace")
-		}
-	}
+	return append(refs, rootsAmong(policy.Machine, s.view.Machines.In(namespace))...)
 }
 
 // rootsAmong returns references to those objects that have no controller.
 func rootsAmong[T metav1.Object](kind policy.Kind, objects []T) (refs []corev1.ObjectReference) {
 	for _, o := range objects {
 		if metav1.GetControllerOf(o) == nil {
-			refs = append(refs, rootRef(kind, o))
+			refs = append(refs, policy.Ref(kind, o))
 		}
 	}
 	return refs
-}
-
-func rootRef(kind policy.Kind, o metav1.Object) corev1.ObjectReference {
-	return corev1.ObjectReference{
-		APIVersion: v1alpha1.SchemeGroupVersion.String(), Kind: kind.String(), Namespace: o.GetNamespace(), Name: o.GetName(), UID: o.GetUID(),
-	}
 }

@@ -15,7 +15,7 @@ import (
 
 	machineclientset "github.com/machine-controller-fleet/machine-controller-fleet/client/clientset/versioned"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/decode"
-	"github.com/machine-controller-fleet/machine-controller-fleet/shard"
+	"github.com/machine-controller-fleet/machine-controller-fleet/shard/fence"
 	"github.com/machine-controller-fleet/machine-controller-fleet/target"
 )
 
@@ -57,7 +57,7 @@ func noticeDeadConnections() error {
 }
 
 // connect makes the clients. target is nil when there is no target cluster. Errors: invalid configurations.
-func connect(control, target *rest.Config, fence *shard.Fence) (clients, error) {
+func connect(control, target *rest.Config, fence *fence.Fence) (clients, error) {
 	control, err := fence.Guard(control)
 	if err != nil {
 		return clients{}, fmt.Errorf("control cluster: %w", err)
@@ -82,7 +82,7 @@ func machineClient(config *rest.Config) (machineclientset.Interface, error) {
 	return machineclientset.New(client), nil
 }
 
-func (c *clients) connectTarget(config *rest.Config, fence *shard.Fence) error {
+func (c *clients) connectTarget(config *rest.Config, fence *fence.Fence) error {
 	if config == nil {
 		return nil
 	}

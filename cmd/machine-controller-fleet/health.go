@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/utils/clock"
 
@@ -50,8 +49,7 @@ func (o *healthOptions) validate() error {
 
 // newRemediation wires the remediation of unhealthy machines.
 func newRemediation(o options, f *fleet) (*remediation.Controller, error) {
-	var c *remediation.Controller
-	c, err := remediation.New(remediation.Config{
+	return remediation.New(remediation.Config{
 		Machines: f.machines.MachineV1alpha1(), View: f.view, Targets: f.targets,
 		DeploymentEvents: f.recorder(v1alpha1.EventSourceMachineDeployment), SetEvents: f.recorder(v1alpha1.EventSourceMachineSet),
 		Limits: disruption.Limits{
@@ -61,11 +59,10 @@ func newRemediation(o options, f *fleet) (*remediation.Controller, error) {
 		SlotOf: func(labels map[string]string) (int, bool) {
 			return policy.Read(labels[v1alpha1.LabelSlot], f.slots.spread.Count())
 		},
-		DeploymentGate: f.slots.gate(policy.Deployment, func(key types.NamespacedName) { c.EnqueueDeployment(key) }),
-		SetGate:        f.slots.gate(policy.Set, func(key types.NamespacedName) { c.EnqueueSet(key) }),
+		DeploymentGate: f.slots.gate(policy.Deployment),
+		SetGate:        f.slots.gate(policy.Set),
 		Clock:          clock.RealClock{}, Workers: o.concurrentSyncs, Metrics: f.metrics, Tracer: f.tracer,
 	})
-	return c, err
 }
 
 // countBreakers registers a metric of the open circuit breakers.

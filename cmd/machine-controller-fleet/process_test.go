@@ -13,7 +13,7 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/driver"
 	"github.com/machine-controller-fleet/machine-controller-fleet/driver/simulated"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/testkit/apiserver"
-	"github.com/machine-controller-fleet/machine-controller-fleet/shard"
+	"github.com/machine-controller-fleet/machine-controller-fleet/shard/fence"
 )
 
 // process is one process of a replica, wired as the binary wires it.
@@ -65,7 +65,7 @@ func (t *trial) start(replica string) *process {
 	var err error
 	p.fleet, controllers, err = wire(o, environment{
 		control: reach(atControl, t.control), target: reach(atTarget, t.target), tracer: noop.NewTracerProvider().Tracer(""), registry: p.registry,
-		drivers: func(*shard.Fence) (map[string]driver.Driver, error) {
+		drivers: func(*fence.Fence) (map[string]driver.Driver, error) {
 			return map[string]driver.Driver{simulated.Provider: &driverOf{t.cloud, p}}, nil
 		},
 		die: p.die,

@@ -13,7 +13,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"go.opentelemetry.io/otel/trace"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/klog/v2"
@@ -33,7 +32,8 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/objectcache"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/patch"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/runner"
-	"github.com/machine-controller-fleet/machine-controller-fleet/shard"
+	"github.com/machine-controller-fleet/machine-controller-fleet/shard/fence"
+	shardsession "github.com/machine-controller-fleet/machine-controller-fleet/shard/session"
 	"github.com/machine-controller-fleet/machine-controller-fleet/shard/slotlabel/policy"
 	"github.com/machine-controller-fleet/machine-controller-fleet/target"
 	"github.com/machine-controller-fleet/machine-controller-fleet/telemetry"
@@ -64,7 +64,7 @@ func run(ctx context.Context, o options) error {
 		}
 	}()
 	around := environment{
-		drivers: func(fence *shard.Fence) (map[string]driver.Driver, error) { return makeDrivers(o, fence) },
+		drivers: func(fence *fence.Fence) (map[string]driver.Driver, error) { return makeDrivers(o, fence) },
 		tracer:  provider.Tracer(tracerName), registry: registry, die: die,
 	}
 	if around.control, around.target, err = clusters(o); err != nil {
@@ -94,7 +94,7 @@ type environment struct {
 	control, target *rest.Config
 	// drivers returns the drivers by provider, without the Fence before them; those that have clients of their own put the
 	// Fence below these.
-	drivers  func(fence *shard.Fence) (map[string]driver.Driver, error)
+	drivers  func(fence *fence.Fence) (map[string]driver.Driver, error)
 	tracer   trace.Tracer
 	registry *prometheus.Registry
 	// die ends the process at once.
@@ -129,14 +129,17 @@ func wire(o options, around environment) (*fleet, []controller, error) {
 	registry.MustRegister(f.collectors...)
 	f.slots.count(registry)
 	countBreakers(registry, f.breakers)
-	if err := f.session.protocol(f.clients, f.slots, f.breakers, newUnowned(o, f), f.tracer); err != nil {
+	reporter := &shardsession.Reporter{
+		Settings: f.session.settings, Metadata: f.metadata, Namespace: o.namespace, Events: f.recorder(v1alpha1.EventSourceMachineDeployment),
+	}
+	if err := f.session.protocol(f.clients, f.slots, f.breakers, reporter, f.tracer); err != nil {
 		return nil, nil, err
 	}
 	return f, running, nil
 }
 
 // makeDrivers makes the drivers that the flags ask for.
-func makeDrivers(o options, fence *shard.Fence) (map[string]driver.Driver, error) {
+func makeDrivers(o options, fence *fence.Fence) (map[string]driver.Driver, error) {
 	if len(o.simulatedCloudEndpoints) == 0 {
 		return map[string]driver.Driver{}, nil
 	}
@@ -192,34 +195,28 @@ func (f *fleet) controllers(o options) ([]controller, error) {
 		return nil, err
 	}
 	api, wall := f.machines.MachineV1alpha1(), clock.RealClock{}
-	var deployments *machinedeployment.Controller
-	var sets *machineset.Controller
-	var machines *machine.Controller
 	replacements, err5 := newRemediation(o, f)
 	written := patch.NewLatest[*v1alpha1.MachineSet]()
-	deployments, err1 := machinedeployment.New(machinedeployment.Config{
-		Machines: api, Metadata: f.metadata, View: f.view, Targets: f.targets, Events: f.recorder(v1alpha1.EventSourceMachineDeployment),
-		Gate:  f.slots.gate(policy.Deployment, func(key types.NamespacedName) { deployments.Enqueue(key) }),
-		Clock: wall, Workers: o.concurrentSyncs, KeepFromAutoscaler: o.machine.scaleDownAnnotation, CountMinReady: o.machine.countMinReady,
-		NoComponentsTaint: !o.machine.componentsTaint,
-		Foresee: func(ctx context.Context, set *v1alpha1.MachineSet, fades bool) *v1alpha1.MachineSet {
-			return sets.Foresee(ctx, set, fades)
-		},
-		Written: written,
-		Metrics: f.metrics, Tracer: f.tracer,
-	})
 	sets, err2 := machineset.New(machineset.Config{
 		Machines: api, Metadata: f.metadata, View: f.view, Events: f.recorder(v1alpha1.EventSourceMachineSet),
-		Gate:  f.slots.gate(policy.Set, func(key types.NamespacedName) { sets.Enqueue(key) }),
+		Gate:  f.slots.gate(policy.Set),
 		Clock: wall, Workers: o.concurrentSyncs, Metrics: f.metrics, Tracer: f.tracer, CountMinReady: o.machine.countMinReady,
 		Written: written,
+	})
+	deployments, err1 := machinedeployment.New(machinedeployment.Config{
+		Machines: api, Metadata: f.metadata, View: f.view, Targets: f.targets, Events: f.recorder(v1alpha1.EventSourceMachineDeployment),
+		Gate:  f.slots.gate(policy.Deployment),
+		Clock: wall, Workers: o.concurrentSyncs, KeepFromAutoscaler: o.machine.scaleDownAnnotation, CountMinReady: o.machine.countMinReady,
+		NoComponentsTaint: !o.machine.componentsTaint,
+		Foresee:           sets.Foresee, Written: written,
+		Metrics: f.metrics, Tracer: f.tracer,
 	})
 	machines, err3 := machine.New(machine.Config{
 		Machines: api, Secrets: f.control.CoreV1(), Metadata: f.metadata, Namespace: o.namespace, View: f.view, Targets: f.targets,
 		Drivers: f.drivers, Events: f.recorder(v1alpha1.EventSourceMachine), Limits: o.limits(), IsUnlabeled: f.slots.unlabeledNode,
 		BootstrapTokenGroups: strings.Join(o.machine.bootstrapTokenGroups, ","), BootstrapTokenSigning: o.machine.bootstrapTokenSigning,
 		NoComponentsTaint: !o.machine.componentsTaint,
-		Gate:              f.slots.gate(policy.Machine, func(key types.NamespacedName) { machines.Enqueue(key) }),
+		Gate:              f.slots.gate(policy.Machine),
 		GoneGate:          f.slots.goneGate(),
 		Clock:             wall, Workers: o.concurrentSyncs, Metrics: f.metrics, Tracer: f.tracer,
 	})

@@ -16,8 +16,9 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/remediation"
 	member "github.com/machine-controller-fleet/machine-controller-fleet/membership"
 	"github.com/machine-controller-fleet/machine-controller-fleet/membership/leases"
-	"github.com/machine-controller-fleet/machine-controller-fleet/shard"
+	"github.com/machine-controller-fleet/machine-controller-fleet/shard/fence"
 	"github.com/machine-controller-fleet/machine-controller-fleet/shard/protocol"
+	shardsession "github.com/machine-controller-fleet/machine-controller-fleet/shard/session"
 )
 
 const (
@@ -30,18 +31,18 @@ const (
 // session is one session of this replica.
 type session struct {
 	settings   protocol.Settings
-	time       *shard.Time
-	metrics    *shard.Metrics
-	fence      *shard.Fence
-	faultPoint *shard.FaultPoint // nil without --debug-hooks
+	time       *fence.Time
+	metrics    *shardsession.Metrics
+	fence      *fence.Fence
+	faultPoint *fence.FaultPoint // nil without --debug-hooks
 	lock       *leases.Lock
-	replica    *shard.Replica
+	replica    *shardsession.Replica
 	die        func(reason string) // ends the process at once
 }
 
 // newSession begins to prepare a session: nothing may be done under it before it runs. Errors: the state folder.
 func newSession(o options, registry prometheus.Registerer, die func(reason string)) (*session, error) {
-	s := &session{time: shard.NewTime(clock.RealClock{}), metrics: shard.NewMetrics(registry), die: die}
+	s := &session{time: fence.NewTime(clock.RealClock{}), metrics: shardsession.NewMetrics(registry), die: die}
 	if o.fleet.stateDir != "" {
 		var err error
 		if s.lock, err = leases.TakeLock(o.fleet.stateDir); err != nil {
@@ -49,11 +50,11 @@ func newSession(o options, registry prometheus.Registerer, die func(reason strin
 		}
 	}
 	if o.fleet.debugHooks {
-		s.faultPoint = shard.NewFaultPoint(o.fleet.debugFaultPoint)
+		s.faultPoint = fence.NewFaultPoint(o.fleet.debugFaultPoint)
 	}
 	identity := member.Identity(o.replicaName, randomSuffix())
 	s.settings = o.fleet.settings(o.replicaName, identity, s.lock != nil)
-	s.fence = shard.NewFence(o.replicaName, identity, o.fleet.slots, s.time, s.metrics, s.faultPoint)
+	s.fence = fence.New(o.replicaName, identity, o.fleet.slots, s.time, registry, s.faultPoint)
 	return s, nil
 }
 
@@ -68,7 +69,7 @@ func randomSuffix() string {
 }
 
 // protocol returns the replica of the session. Errors: settings that are not valid.
-func (s *session) protocol(c clients, slots *slots, breakers *remediation.Breakers, unowned *unowned, tracer trace.Tracer) error {
+func (s *session) protocol(c clients, slots *slots, breakers *remediation.Breakers, reporter *shardsession.Reporter, tracer trace.Tracer) error {
 	durations := s.settings.Config
 	store, err := leases.NewStore(leases.Config{
 		Client: c.leases, Namespace: s.settings.Namespace, Fleet: s.settings.Fleet, Timeout: durations.RequestTimeout,
@@ -77,9 +78,9 @@ func (s *session) protocol(c clients, slots *slots, breakers *remediation.Breake
 	if err != nil {
 		return err
 	}
-	s.replica, err = shard.New(shard.Config{
+	s.replica, err = shardsession.New(shardsession.Config{
 		Settings: s.settings, Leases: store, Fence: s.fence, Time: s.time, Grants: slots, Metrics: s.metrics,
-		Weigh: slots.weigh, Unowned: unowned.report, Unfit: unowned.reportUnfit, Tracer: tracer,
+		Weigh: slots.weigh, Unowned: reporter.ReportUnowned, Unfit: reporter.ReportUnfit, Tracer: tracer,
 		Count: breakers.Report, Heard: func(reported protocol.Reports) { breakers.Receive(reported.Counts, reported.Holders) },
 	})
 	return err
@@ -98,7 +99,7 @@ func (s *session) watch(ctx context.Context) {
 func (s *session) run(ctx context.Context, leave <-chan struct{}) error {
 	klog.FromContext(ctx).Info("Session started", "session", s.settings.Session, "slots", s.settings.Slots, "shardBy", s.settings.ShardBy, "fileLock", s.lock != nil)
 	err := s.replica.Run(ctx, leave)
-	exit, ended := errors.AsType[*shard.ExitError](err)
+	exit, ended := errors.AsType[*shardsession.ExitError](err)
 	if ended && exit.Reason == protocol.ReasonInFlight {
 		s.die(exit.Error()) // what is in flight ends with the process, and so nothing is waited for
 	}

@@ -17,9 +17,10 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/decode"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/objectcache"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/runner"
-	"github.com/machine-controller-fleet/machine-controller-fleet/shard"
+	"github.com/machine-controller-fleet/machine-controller-fleet/shard/fence"
 	"github.com/machine-controller-fleet/machine-controller-fleet/shard/namespacelease"
 	"github.com/machine-controller-fleet/machine-controller-fleet/shard/ring"
+	shardsession "github.com/machine-controller-fleet/machine-controller-fleet/shard/session"
 	"github.com/machine-controller-fleet/machine-controller-fleet/shard/slotcache"
 	"github.com/machine-controller-fleet/machine-controller-fleet/shard/slotlabel"
 	"github.com/machine-controller-fleet/machine-controller-fleet/shard/slotlabel/policy"
@@ -31,7 +32,7 @@ type slots struct {
 	*watched
 
 	spread    ring.Slots
-	fence     *shard.Fence
+	fence     *fence.Fence
 	view      *objectcache.View
 	nodes     *objectcache.Nodes
 	unlabeled *slotlabel.Watch
@@ -44,7 +45,7 @@ type slots struct {
 	ofClasses *machineclass.Controller
 }
 
-var _ shard.Grants = (*slots)(nil)
+var _ shardsession.Grants = (*slots)(nil)
 
 // newSlots wires what feeds the view. Errors: watches that cannot be prepared.
 func newSlots(o options, f *fleet, spread ring.Slots) (*slots, error) {
@@ -76,7 +77,7 @@ func newSlots(o options, f *fleet, spread ring.Slots) (*slots, error) {
 		Control: f.metadata, Target: f.targetMetadata, Machines: api, Watch: s.unlabeled,
 		Slots: policy.Slots{Count: spread.Count(), Of: spread.Of}, Known: s.known,
 		Served: func(namespace string, slot int) bool { return s.alone.Served(namespace, slot) },
-		Gate:   shard.NewGate(f.session.fence, func(key slotlabel.Key) (int, bool) { return key.Slot, true }),
+		Gate:   fence.NewGate(f.session.fence, func(key slotlabel.Key) (int, bool) { return key.Slot, true }),
 		Holds:  f.session.fence.Holds,
 		Clock:  clock.RealClock{}, Metrics: f.metrics, Tracer: f.tracer,
 	})
@@ -174,54 +175,34 @@ func (s *slots) known(kind policy.Kind, key types.NamespacedName) (metav1.Object
 	return nil, false
 }
 
-// gate admits keys of a kind whose objects say by their label in which slot they are. enqueue has a key looked at again.
-func (s *slots) gate(kind policy.Kind, enqueue func(types.NamespacedName)) runner.Gate[types.NamespacedName] {
-	inner := shard.NewGate(s.fence, func(key types.NamespacedName) (int, bool) {
+// gate admits keys of a kind by the slot labels of their objects.
+func (s *slots) gate(kind policy.Kind) runner.Gate[types.NamespacedName] {
+	inner := fence.NewGate(s.fence, func(key types.NamespacedName) (int, bool) {
 		obj, known := s.known(kind, key)
 		if !known {
 			return 0, false
 		}
 		return policy.Read(obj.GetLabels()[v1alpha1.LabelSlot], s.spread.Count())
 	})
-	return s.labeler.Doors().Gate(kind, inner, enqueue)
+	return s.labeler.Doors().Gate(kind, inner)
 }
 
-// changing is what a machine weighs while it is made, deleted or unhealthy: it is worked on several times, and a quiet one
-// hardly ever.
-const changing = 4
-
-// weigh tells the weights of our slots.
+// weigh returns the weights of our slots.
 func (s *slots) weigh() map[int]int64 {
-	weights := map[int]int64{}
-	for slot := range s.spread.Count() {
-		if s.fence.Holds(slot) {
-			weights[slot] = 0 // said aloud: what is not said was not weighed yet
-		}
-	}
-	for _, m := range s.view.Machines.All() {
-		slot, labelled := policy.Read(m.Labels[v1alpha1.LabelSlot], s.spread.Count())
-		switch {
-		case !labelled:
-		case m.DeletionTimestamp != nil || m.Status.CurrentStatus.Phase != v1alpha1.MachineRunning:
-			weights[slot] += changing
-		default:
-			weights[slot]++
-		}
-	}
-	return weights
+	return slotcache.Weights(s.spread.Count(), s.fence.Holds, s.view.Machines.All())
 }
 
-// sharedGate admits keys of objects that several roots share: their own key decides their slot. They are nobody's business
-// where another serves the namespace.
+// sharedGate admits keys of objects that several roots share: their own key decides their slot. None is
+// admitted where another manager serves the namespace.
 func (s *slots) sharedGate() runner.Gate[types.NamespacedName] {
-	return shard.NewGate(s.fence, func(key types.NamespacedName) (int, bool) {
+	return fence.NewGate(s.fence, func(key types.NamespacedName) (int, bool) {
 		return s.spread.Of(key.Namespace, key.Name), !s.alone.KeptOut(key.Namespace)
 	})
 }
 
 // nodeGate admits Nodes by their label. Their machines may be gone, and with them who serves their namespace.
 func (s *slots) nodeGate() runner.Gate[types.NamespacedName] {
-	return shard.NewGate(s.fence, func(key types.NamespacedName) (int, bool) {
+	return fence.NewGate(s.fence, func(key types.NamespacedName) (int, bool) {
 		node, known := s.nodes.Get(key)
 		if !known {
 			return 0, false
@@ -232,15 +213,15 @@ func (s *slots) nodeGate() runner.Gate[types.NamespacedName] {
 
 // goneGate admits machines that are gone, by the slot that they had.
 func (s *slots) goneGate() runner.Gate[machine.Gone] {
-	return shard.NewGate(s.fence, func(gone machine.Gone) (int, bool) { return policy.Read(gone.Slot, s.spread.Count()) })
+	return fence.NewGate(s.fence, func(gone machine.Gone) (int, bool) { return policy.Read(gone.Slot, s.spread.Count()) })
 }
 
-// unlabeledNode says whether the target cluster has a Node of that name that is in no slot.
+// unlabeledNode reports whether the target cluster has a Node of that name that is in no slot.
 func (s *slots) unlabeledNode(name string) bool {
 	return s.unlabeled.Has(policy.Node, types.NamespacedName{Name: name})
 }
 
-// onUnlabeledNode has f told of every Node in no slot that appears or changes.
+// onUnlabeledNode calls f for every Node in no slot that appears or changes.
 func (s *slots) onUnlabeledNode(f func(name string, uid types.UID)) error {
 	return s.unlabeled.OnChange(func(o policy.Object, gone bool) {
 		if o.Kind == policy.Node && !gone {

@@ -136,9 +136,6 @@ func New(cfg Config) (*Controller, error) {
 	return c, nil
 }
 
-// Enqueue has a key reconciled soon, for those who open the gate.
-func (c *Controller) Enqueue(key types.NamespacedName) { c.runner.Enqueue(key) }
-
 // Run reconciles until ctx ends.
 func (c *Controller) Run(ctx context.Context) { c.runner.Run(ctx) }
 

@@ -70,12 +70,6 @@ func New(cfg Config) (*Controller, error) {
 	return c, errors.Join(err1, err2, c.watch())
 }
 
-// EnqueueDeployment enqueues a MachineDeployment; those who open the gate call it.
-func (c *Controller) EnqueueDeployment(key types.NamespacedName) { c.deployments.runner.Enqueue(key) }
-
-// EnqueueSet enqueues a MachineSet.
-func (c *Controller) EnqueueSet(key types.NamespacedName) { c.sets.runner.Enqueue(key) }
-
 // Breakers returns the circuit breakers of this process.
 func (c *Controller) Breakers() *Breakers { return c.breakers }
 

@@ -12,7 +12,7 @@ import (
 	"testing"
 )
 
-// process answers as a replica with fault points does; see Hold in shard.
+// process answers as a replica with fault points does; see FaultPoint in shard/fence.
 type process struct {
 	mu            sync.Mutex
 	session       string

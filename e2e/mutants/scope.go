@@ -41,7 +41,7 @@ func areas(seeds, first string) []area {
 	protocol := []net{
 		{name: "shard/protocol", pkg: "shard/protocol", level: quick},
 		{name: "simulation", pkg: "shard/simulation", level: quick, args: []string{"-seeds=200", "-test.run=" + worlds}},
-		{name: "shard", pkg: "shard", level: ci, args: []string{"-test.short"}},
+		{name: "shard/session", pkg: "shard/session", level: ci, args: []string{"-test.short"}},
 		{name: "shard/assignment", pkg: "shard/assignment", level: ci},
 		{name: "simulation", pkg: "shard/simulation", level: ci, args: []string{"-seeds=2000", "-test.run=" + worlds}},
 		fleet,
@@ -50,13 +50,14 @@ func areas(seeds, first string) []area {
 	minutesOfFleets := "^(TestReplicasUnderFaults|TestSlotsThatDoNotOpenGoToOthers|TestAReplicaThatCannotAcquireIsTriedLessAndLessOften|" +
 		"TestTheSlotsOfAReplicaThatSeesNothingGoToOthers)$"
 	fence := []net{
-		{name: "shard, what takes below a second", pkg: "shard", level: quick, args: []string{"-test.short", "-test.skip=" + minutesOfFleets}},
-		{name: "shard", pkg: "shard", level: ci, args: []string{"-test.short"}},
+		{name: "shard/fence", pkg: "shard/fence", level: quick},
+		{name: "shard/session, what takes below a second", pkg: "shard/session", level: quick, args: []string{"-test.short", "-test.skip=" + minutesOfFleets}},
+		{name: "shard/session", pkg: "shard/session", level: ci, args: []string{"-test.short"}},
 		{name: "shard/namespacelease", pkg: "shard/namespacelease", level: ci, args: []string{"-test.short"}},
 		{name: "shard/slotlabel", pkg: "shard/slotlabel", level: ci, args: []string{"-test.short"}},
 		{name: "shard/handback", pkg: "shard/handback", level: ci, args: []string{"-test.short"}},
 		fleet,
-		{name: "shard (long)", pkg: "shard", level: nightly},
+		{name: "shard/session (long)", pkg: "shard/session", level: nightly},
 		{name: "shard/slotlabel (long)", pkg: "shard/slotlabel", level: nightly},
 	}
 	intents := []net{
@@ -85,8 +86,8 @@ func areas(seeds, first string) []area {
 			"shard/assignment/assign.go",
 		}, protocol},
 		{"fence", []string{
-			"shard/fence.go", "shard/holding.go", "shard/gate.go", "shard/transport.go", "shard/drivers.go", "shard/replica.go:Replica.carryOut",
-			"shard/candidacy.go", "shard/namespacelease/policy/decide.go",
+			"shard/fence/fence.go", "shard/fence/holding.go", "shard/fence/gate.go", "shard/fence/transport.go", "shard/fence/drivers.go",
+			"shard/session/replica.go:Replica.carryOut", "shard/session/candidacy.go", "shard/namespacelease/policy/decide.go",
 		}, fence},
 		{"intents", []string{
 			"controllers/machinefacts/intents.go", "controllers/machineset/scale/intents.go", "controllers/machineset/scale/progress.go", "controllers/machineset/act.go",

@@ -47,6 +47,8 @@ func importsPointOneWay(files []goFile) (findings []string) {
 		switch {
 		case f.inside("shard") && controllers, f.inside("membership") && controllers:
 			return "sharding must not import controllers"
+		case f.inside("shard/fence") && within(imported, "./shard"):
+			return "shard/fence must not import the session that decides what it permits"
 		case f.inside("membership") && within(imported, "./shard"):
 			return "membership must not import slots"
 		case f.inside("internal") && !f.inside("internal/machinesim") && (controllers || within(imported, "./shard") || within(imported, "./membership")):

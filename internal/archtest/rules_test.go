@@ -25,6 +25,7 @@ func rules() []rule {
 		{"imports point one way", importsPointOneWay, []snippet{
 			{"shard/slotlabel/a.go", importing("slotlabel", module+"/controllers/machine")},
 			{"membership/a.go", importing("membership", module+"/shard/ring")},
+			{"shard/fence/a.go", importing("fence", module+"/shard/session")},
 			{"internal/runner/a.go", importing("runner", module+"/controllers/machine")},
 			{"internal/runner/a.go", importing("runner", module+"/membership/leases")},
 		}},

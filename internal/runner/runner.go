@@ -47,6 +47,13 @@ type Grouper[K comparable] interface {
 	Group(key K) int
 }
 
+// Notifier is a Gate of one Runner that enqueues keys which it has refused, when it may admit them. New passes it the function,
+// which may be called from then on.
+type Notifier[K comparable] interface {
+	Gate[K]
+	Notify(enqueue func(key K))
+}
+
 // Open is the gate that admits every key.
 type Open[K comparable] struct{}
 
@@ -135,6 +142,9 @@ func New[K comparable](cfg Config[K]) (*Runner[K], error) {
 	}
 	r := &Runner[K]{cfg: cfg, waiting: newFairQueue(cfg.Tenant, cfg.Group, cfg.WorkersPerTenant, cfg.Clock), failing: map[K]time.Time{}}
 	r.queue = r.newQueue()
+	if notifier, ok := cfg.Gate.(Notifier[K]); ok {
+		notifier.Notify(r.Enqueue)
+	}
 	return r, nil
 }
 

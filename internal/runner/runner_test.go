@@ -205,6 +205,43 @@ func TestTheGateIsAskedBeforeEachKey(t *testing.T) {
 	})
 }
 
+// lateGate refuses until it opens, and then has refused keys enqueued again.
+type lateGate struct {
+	open    bool
+	refused []string
+	enqueue func(string)
+}
+
+func (g *lateGate) Notify(enqueue func(string)) { g.enqueue = enqueue }
+
+func (g *lateGate) Admit(ctx context.Context, key string) (context.Context, func(), bool) {
+	if !g.open {
+		g.refused = append(g.refused, key)
+	}
+	return ctx, func() {}, g.open
+}
+
+func TestNotifier_EnqueuesRefusedKeys(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		gate, passes := &lateGate{}, 0
+		r := start(t, Config[string]{Gate: gate, Reconcile: func(context.Context, string) (Result, error) {
+			passes++
+			return Result{}, nil
+		}})
+		r.Enqueue("key")
+		elapse(time.Hour)
+		if passes > 0 || len(gate.refused) != 1 {
+			t.Fatalf("%d passes behind a closed gate, refused: %q", passes, gate.refused)
+		}
+		gate.open = true
+		gate.enqueue(gate.refused[0])
+		elapse(time.Second)
+		if passes != 1 {
+			t.Errorf("%d passes after the gate opened, want 1", passes)
+		}
+	})
+}
+
 // notOursError is what a fence answers.
 type notOursError struct{}
 

@@ -34,9 +34,9 @@ func NewDoors(mayEnter func(kind policy.Kind, key types.NamespacedName) bool) *D
 	return &Doors{mayEnter: mayEnter, inside: map[object]int{}, closed: map[object]func(){}, knocked: map[object]map[*gate]func(){}}
 }
 
-// Gate wraps the gate of a kind. enqueue is called with each rejected key when it may be admitted.
-func (d *Doors) Gate(kind policy.Kind, inner runner.Gate[types.NamespacedName], enqueue func(types.NamespacedName)) runner.Gate[types.NamespacedName] {
-	return &gate{doors: d, kind: kind, inner: inner, enqueue: enqueue}
+// Gate puts the doors of a kind before a gate. The gate that it returns is for one Runner, which Notify makes known to it.
+func (d *Doors) Gate(kind policy.Kind, inner runner.Gate[types.NamespacedName]) runner.Notifier[types.NamespacedName] {
+	return &gate{doors: d, kind: kind, inner: inner, enqueue: func(types.NamespacedName) {}}
 }
 
 type gate struct {
@@ -45,6 +45,9 @@ type gate struct {
 	inner   runner.Gate[types.NamespacedName]
 	enqueue func(types.NamespacedName)
 }
+
+// Notify sets the function that enqueues rejected keys again. It is called before Admit.
+func (g *gate) Notify(enqueue func(types.NamespacedName)) { g.enqueue = enqueue }
 
 // Admit calls the inner gate, and then checks the doors.
 func (g *gate) Admit(ctx context.Context, key types.NamespacedName) (context.Context, func(), bool) {

@@ -22,10 +22,17 @@ type hall struct {
 func newHall() *hall {
 	h := &hall{open: true}
 	h.doors = NewDoors(func(policy.Kind, types.NamespacedName) bool { return h.open })
-	h.gate = h.doors.Gate(policy.Machine, runner.Open[types.NamespacedName]{}, func(key types.NamespacedName) {
+	h.gate = gateOf(h.doors, policy.Machine, runner.Open[types.NamespacedName]{}, func(key types.NamespacedName) {
 		h.again = append(h.again, key.Name)
 	})
 	return h
+}
+
+// gateOf returns a gate of a kind that enqueues refused keys with a function.
+func gateOf(d *Doors, kind policy.Kind, inner runner.Gate[types.NamespacedName], enqueue func(types.NamespacedName)) runner.Gate[types.NamespacedName] {
+	gate := d.Gate(kind, inner)
+	gate.Notify(enqueue)
+	return gate
 }
 
 func (h *hall) admit(name string) (done func(), ok bool) {
@@ -54,7 +61,7 @@ func TestRejectedKeyIsEnqueuedAgain(t *testing.T) {
 // Several controllers have a gate for one kind; each of them is remembered.
 func TestRejectedKeyIsEnqueuedAgainForEachController(t *testing.T) {
 	h := newHall()
-	other := h.doors.Gate(policy.Machine, runner.Open[types.NamespacedName]{}, func(key types.NamespacedName) {
+	other := gateOf(h.doors, policy.Machine, runner.Open[types.NamespacedName]{}, func(key types.NamespacedName) {
 		h.again = append(h.again, "other "+key.Name)
 	})
 	h.open = false

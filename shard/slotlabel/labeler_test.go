@@ -281,7 +281,7 @@ func TestRootsAreRejectedUntilAllUnlabeledObjectsAreKnown(t *testing.T) {
 		return false, nil, nil
 	})
 	again := make(chan types.NamespacedName, 1)
-	gate := b.labeler.Doors().Gate(policy.Deployment, runner.Open[types.NamespacedName]{}, func(key types.NamespacedName) { again <- key })
+	gate := gateOf(b.labeler.Doors(), policy.Deployment, runner.Open[types.NamespacedName]{}, func(key types.NamespacedName) { again <- key })
 	root := types.NamespacedName{Namespace: "n", Name: "1"}
 	b.run()
 	if _, _, ok := gate.Admit(t.Context(), root); ok {
@@ -346,7 +346,7 @@ func TestMislabeledObjectIsHandedOverWhenNothingIsInFlight(t *testing.T) {
 		meta(policy.Deployment, "1", "1", ""), meta(policy.Set, "s", "1", "1"), meta(policy.Machine, "m", "2", "s"),
 		meta(policy.Node, "node-m", "2", ""))
 	key := types.NamespacedName{Namespace: "n", Name: "m"}
-	gate := b.labeler.Doors().Gate(policy.Machine, openGate{}, func(types.NamespacedName) {})
+	gate := gateOf(b.labeler.Doors(), policy.Machine, openGate{}, func(types.NamespacedName) {})
 	_, done, ok := gate.Admit(t.Context(), key)
 	if !ok {
 		t.Fatal("not admitted")

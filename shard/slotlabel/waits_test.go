@@ -21,7 +21,7 @@ func TestAMislabeledRootIsNotReconciledInTheSlotThatItNames(t *testing.T) {
 				root.Labels["pool"] = "b" // no parent adopts it
 				b := newBench(t, []int{2}, root)
 				key := types.NamespacedName{Namespace: "n", Name: "1"}
-				gate := b.labeler.Doors().Gate(kind, openGate{}, func(types.NamespacedName) {})
+				gate := gateOf(b.labeler.Doors(), kind, openGate{}, func(types.NamespacedName) {})
 				if _, _, ok := gate.Admit(t.Context(), key); ok {
 					t.Error("admitted in the slot that it names")
 				}
@@ -39,7 +39,7 @@ func TestAMislabeledRootIsNotReconciledInTheSlotThatItNames(t *testing.T) {
 func (b *bench) rejected(name string) (again *int) {
 	b.t.Helper()
 	again = new(int)
-	gate := b.labeler.Doors().Gate(policy.Deployment, openGate{}, func(types.NamespacedName) { *again++ })
+	gate := gateOf(b.labeler.Doors(), policy.Deployment, openGate{}, func(types.NamespacedName) { *again++ })
 	if _, _, ok := gate.Admit(b.t.Context(), types.NamespacedName{Namespace: "n", Name: name}); ok {
 		b.t.Errorf("%s is admitted", name)
 	}
@@ -100,7 +100,7 @@ func TestRootIsAdmittedOrEnqueuedWhenItsUnlabeledChildIsDeletedDuringAdmit(t *te
 			return known(kind, key)
 		}
 		again := 0
-		gate := b.labeler.Doors().Gate(policy.Deployment, openGate{}, func(types.NamespacedName) { again++ })
+		gate := gateOf(b.labeler.Doors(), policy.Deployment, openGate{}, func(types.NamespacedName) { again++ })
 		if _, _, ok := gate.Admit(t.Context(), types.NamespacedName{Namespace: "n", Name: "1"}); !ok && again == 0 {
 			t.Error("rejected, and not enqueued again")
 		}
@@ -119,8 +119,8 @@ func TestRootIsEnqueuedForAllControllersWhenOneFindsThatItsTreeFits(t *testing.T
 		synctest.Wait()
 		b.hold(1, true)
 		again := 0
-		first := b.labeler.Doors().Gate(policy.Deployment, openGate{}, func(types.NamespacedName) { again++ })
-		second := b.labeler.Doors().Gate(policy.Deployment, openGate{}, func(types.NamespacedName) {})
+		first := gateOf(b.labeler.Doors(), policy.Deployment, openGate{}, func(types.NamespacedName) { again++ })
+		second := gateOf(b.labeler.Doors(), policy.Deployment, openGate{}, func(types.NamespacedName) {})
 		key := types.NamespacedName{Namespace: "n", Name: "1"}
 		if _, _, ok := first.Admit(t.Context(), key); ok {
 			t.Fatal("admitted although there is an unlabeled object below it")
@@ -169,7 +169,7 @@ func TestMachineMovedWithinAReplicaIsAdmittedInItsNewSlot(t *testing.T) {
 		machine, _ := b.known(policy.Machine, key)
 		b.labeler.Seen(policy.Machine, machine)
 		time.Sleep(time.Minute)
-		gate := b.labeler.Doors().Gate(policy.Machine, openGate{}, func(types.NamespacedName) {})
+		gate := gateOf(b.labeler.Doors(), policy.Machine, openGate{}, func(types.NamespacedName) {})
 		if _, _, ok := gate.Admit(t.Context(), key); ok {
 			t.Error("admitted before the caches show its root")
 		}
@@ -202,7 +202,7 @@ func TestDoorStaysClosedForTheReplicaThatHandsOver(t *testing.T) {
 	b.labeler.closeDoors(before, trees("2"))
 	b.labeler.closeDoors(now, trees("3"))
 	b.labeler.closeDoors(before, nil)
-	gate := b.labeler.Doors().Gate(policy.Machine, openGate{}, func(types.NamespacedName) {})
+	gate := gateOf(b.labeler.Doors(), policy.Machine, openGate{}, func(types.NamespacedName) {})
 	if _, _, ok := gate.Admit(t.Context(), machine); ok {
 		t.Error("admitted while it is being handed over from the other slot")
 	}

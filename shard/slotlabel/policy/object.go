@@ -3,6 +3,7 @@ package policy
 import (
 	"strconv"
 
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -98,6 +99,13 @@ func Of(kind Kind, meta metav1.Object) Object {
 		o.Parent, o.ParentName = owner.UID, owner.Name
 	}
 	return o
+}
+
+// Ref returns a reference to an object of one of the fleet's kinds, for Events.
+func Ref(kind Kind, o metav1.Object) corev1.ObjectReference {
+	return corev1.ObjectReference{
+		APIVersion: v1alpha1.SchemeGroupVersion.String(), Kind: kind.String(), Namespace: o.GetNamespace(), Name: o.GetName(), UID: o.GetUID(),
+	}
 }
 
 // Key returns the object's namespace and name.

@@ -1,0 +1,77 @@
+package fence
+
+import (
+	"context"
+
+	"github.com/machine-controller-fleet/machine-controller-fleet/driver"
+)
+
+// Driver puts the Fence before every call of a driver. What is refused is driver.Canceled, with a *RefusedError as its
+// cause. A call that only reads may be made under no ownership; under one it is counted, and refused, like the others.
+func (f *Fence) Driver(d driver.Driver) driver.Driver { return &fencedDriver{fence: f, next: d} }
+
+type fencedDriver struct {
+	fence *Fence
+	next  driver.Driver
+}
+
+var _ driver.Driver = (*fencedDriver)(nil)
+
+// fenced makes one call of a driver if it may be made.
+func fenced[Req, Resp any](ctx context.Context, f *Fence, op driver.Op, a action, machine string, do func(context.Context, Req) (Resp, error), req Req) (Resp, error) {
+	owned := ownershipOf(ctx)
+	if owned.kind == none && a == read {
+		return do(ctx, req)
+	}
+	what := string(op)
+	if machine != "" {
+		what += " " + machine
+	}
+	done, why := f.begin(owned, a)
+	if why != "" {
+		var nothing Resp
+		return nothing, &driver.Error{Code: driver.Canceled, Op: op, Err: f.refuse(what, owned, why)}
+	}
+	defer done()
+	late, answered := f.faultPoint.here(ctx, what, owned)
+	resp, err := do(late, req)
+	answered()
+	return resp, err
+}
+
+func nameOf(t driver.Target) string {
+	if t.Machine == nil {
+		return ""
+	}
+	return t.Machine.Namespace + "/" + t.Machine.Name
+}
+
+// CreateMachine calls the driver if there is enough time before the fence.
+func (d *fencedDriver) CreateMachine(ctx context.Context, req driver.CreateMachineRequest) (driver.CreateMachineResponse, error) {
+	return fenced(ctx, d.fence, driver.OpCreate, create, nameOf(req.Target), d.next.CreateMachine, req)
+}
+
+// InitializeMachine calls the driver under an ownership.
+func (d *fencedDriver) InitializeMachine(ctx context.Context, req driver.InitializeMachineRequest) (driver.InitializeMachineResponse, error) {
+	return fenced(ctx, d.fence, driver.OpInitialize, call, nameOf(req.Target), d.next.InitializeMachine, req)
+}
+
+// DeleteMachine calls the driver under an ownership.
+func (d *fencedDriver) DeleteMachine(ctx context.Context, req driver.DeleteMachineRequest) (driver.DeleteMachineResponse, error) {
+	return fenced(ctx, d.fence, driver.OpDelete, call, nameOf(req.Target), d.next.DeleteMachine, req)
+}
+
+// GetMachineStatus calls the driver.
+func (d *fencedDriver) GetMachineStatus(ctx context.Context, req driver.GetMachineStatusRequest) (driver.GetMachineStatusResponse, error) {
+	return fenced(ctx, d.fence, driver.OpStatus, read, nameOf(req.Target), d.next.GetMachineStatus, req)
+}
+
+// ListMachines calls the driver.
+func (d *fencedDriver) ListMachines(ctx context.Context, req driver.ListMachinesRequest) (driver.ListMachinesResponse, error) {
+	return fenced(ctx, d.fence, driver.OpList, read, "", d.next.ListMachines, req)
+}
+
+// GetVolumeIDs calls the driver.
+func (d *fencedDriver) GetVolumeIDs(ctx context.Context, req driver.GetVolumeIDsRequest) (driver.GetVolumeIDsResponse, error) {
+	return fenced(ctx, d.fence, driver.OpVolumeIDs, read, "", d.next.GetVolumeIDs, req)
+}

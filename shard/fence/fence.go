@@ -1,0 +1,227 @@
+package fence
+
+import (
+	"slices"
+	"sync/atomic"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/machine-controller-fleet/machine-controller-fleet/membership"
+)
+
+// createMargin is how much time a create at a cloud must have before the fence: a cloud takes seconds to accept one, and
+// what it accepts after the fence is found by the next owner only by the machine's UID.
+const createMargin = 3 * time.Second
+
+// Fence knows what this session owns, and permits or refuses what is about to begin. It is safe for concurrent use. Make one
+// with New; package session keeps it current.
+type Fence struct {
+	replica, session string
+	time             *Time
+	refusals         *prometheus.CounterVec
+	faultPoint       *FaultPoint // nil without --debug-hooks
+
+	until       atomic.Pointer[membership.Moment] // the session's fence
+	leaderUntil atomic.Pointer[membership.Moment] // the leadership's; the session's applies to it too
+	slots       []*holding
+	leadership  *holding
+	turnedAway  atomic.Bool // a key of a slot was refused at a fence that had passed before the session noticed it
+}
+
+// Entitlement is what the protocol permits a session.
+type Entitlement interface {
+	// Suspended reports whether the fence has passed.
+	Suspended() bool
+	// Fence is the moment after which the session may begin nothing more.
+	Fence() membership.Moment
+	// Entitled returns the epoch under which the session holds a slot; ok is false if it does not.
+	Entitled(slot int) (epoch int64, ok bool)
+}
+
+// action is something that is about to begin.
+type action uint8
+
+const (
+	pass   action = iota // a key of a runner
+	write                // a mutating request
+	read                 // a call of a driver that changes nothing
+	call                 // any other call of a driver
+	create               // a call of a driver that makes something
+)
+
+// New returns a Fence under which nothing is allowed yet, and registers its counter of refusals. The fault point may be nil.
+func New(replica, session string, slots int, t *Time, registerer prometheus.Registerer, point *FaultPoint) *Fence {
+	f := &Fence{replica: replica, session: session, time: t, refusals: newRefusals(registerer), faultPoint: point, leadership: &holding{}}
+	f.until.Store(&membership.Moment{})
+	f.leaderUntil.Store(&membership.Moment{})
+	for range slots {
+		f.slots = append(f.slots, &holding{})
+	}
+	return f
+}
+
+// newRefusals returns the counter of refusals, registered.
+func newRefusals(registerer prometheus.Registerer) *prometheus.CounterVec {
+	refusals := prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "mcf_refused_total", Help: "Requests and calls of drivers that were not begun, by reason: unowned, lost, stopping or fenced.",
+	}, []string{"reason"})
+	registerer.MustRegister(refusals)
+	return refusals
+}
+
+// holding returns what an ownership is about; nil for none, and for a slot that the fleet does not have.
+func (f *Fence) holding(o Ownership) *holding {
+	switch {
+	case o.kind == ofLeader:
+		return f.leadership
+	case o.kind == ofSlot && o.slot >= 0 && o.slot < len(f.slots):
+		return f.slots[o.slot]
+	}
+	return nil
+}
+
+// begin counts something in flight, if it may begin now. done has to be called when it has ended.
+func (f *Fence) begin(o Ownership, a action) (done func(), why Refusal) {
+	if o.kind == ofProtocol {
+		return func() {}, f.mayAsk(o.need)
+	}
+	h := f.holding(o)
+	if h == nil {
+		return nil, Unowned
+	}
+	if f.passed(o.kind, a) {
+		return nil, Fenced
+	}
+	return h.begin(o.epoch, a)
+}
+
+// passed reports whether the fence of an ownership has passed, or is too near.
+func (f *Fence) passed(k kind, a action) bool {
+	now := f.time.Moment()
+	if a == create {
+		now = now.Add(createMargin)
+	}
+	return now.Reached(*f.until.Load()) || k == ofLeader && now.Reached(*f.leaderUntil.Load())
+}
+
+// mayAsk checks a request about Leases; "" means that it may be sent.
+func (f *Fence) mayAsk(need membership.Need) Refusal {
+	switch need {
+	case membership.NeedNothing:
+		return ""
+	case membership.NeedFence:
+		if f.passed(ofProtocol, write) {
+			return Fenced
+		}
+		return ""
+	case membership.NeedLeadership:
+		if f.passed(ofLeader, write) {
+			return Fenced
+		}
+		if !f.leadership.isHeld() {
+			return Lost
+		}
+		return ""
+	}
+	return Unowned
+}
+
+// Follow takes over the session's fence, and what the session is entitled to of the slots given. missed reports that keys were
+// refused at a fence that has moved on since, without a suspension from which slots resume: they have to be enqueued again.
+func (f *Fence) Follow(e Entitlement, slots []int) (missed bool) {
+	until := membership.Moment{}
+	if !e.Suspended() {
+		until = e.Fence()
+		f.leadership.resume()
+	}
+	f.until.Store(&until)
+	for _, slot := range slots {
+		f.slots[slot].set(e.Entitled(slot))
+	}
+	return !e.Suspended() && f.turnedAway.Swap(false)
+}
+
+// Suspend stops everything, and ends the contexts of all passes.
+func (f *Fence) Suspend() {
+	f.until.Store(&membership.Moment{})
+	for _, h := range f.all() {
+		h.stop()
+		h.cancel(Fenced)
+	}
+}
+
+// Close ends all ownership, for good.
+func (f *Fence) Close() {
+	f.Suspend()
+	for _, h := range f.all() {
+		h.set(0, false)
+	}
+}
+
+// Stop keeps passes and calls of drivers for a slot from beginning. Passes that were admitted may still write.
+func (f *Fence) Stop(slot int) { f.slots[slot].stop() }
+
+// Cancel stops a slot, and ends the contexts of its passes.
+func (f *Fence) Cancel(slot int) {
+	f.slots[slot].stop()
+	f.slots[slot].cancel(Stopping)
+}
+
+// Resume undoes Stop.
+func (f *Fence) Resume(slot int) { f.slots[slot].resume() }
+
+// Open admits passes of a slot as long as it is held under this epoch.
+func (f *Fence) Open(slot int, epoch int64) { f.slots[slot].letIn(epoch, f.time.Now()) }
+
+// Shut admits no pass of a slot until Open, and ends the contexts of its passes because the slot is lost.
+func (f *Fence) Shut(slot int) {
+	f.slots[slot].shut()
+	f.slots[slot].cancel(Lost)
+}
+
+// BeginLeading gives the session the leadership. The leader may begin work when MoveLeaderFence has moved its fence, too.
+func (f *Fence) BeginLeading() { f.leadership.renew(f.time.Now()) }
+
+// EndLeading takes the leadership from the session.
+func (f *Fence) EndLeading() {
+	f.leadership.set(0, false)
+	f.MoveLeaderFence(membership.Moment{})
+}
+
+// MoveLeaderFence sets the moment after which the leader may begin nothing more; the zero Moment is now.
+func (f *Fence) MoveLeaderFence(until membership.Moment) { f.leaderUntil.Store(&until) }
+
+// OnIdle calls idle once when nothing of a slot is in flight.
+func (f *Fence) OnIdle(slot int, idle func()) { f.slots[slot].onIdle(idle) }
+
+// OnAllIdle calls idle once when nothing of any slot, and nothing of the leader, is in flight.
+func (f *Fence) OnAllIdle(idle func()) {
+	all := f.all()
+	left := atomic.Int64{}
+	left.Store(int64(len(all)))
+	for _, h := range all {
+		h.onIdle(func() {
+			if left.Add(-1) == 0 {
+				idle()
+			}
+		})
+	}
+}
+
+func (f *Fence) all() []*holding { return append(slices.Clone(f.slots), f.leadership) }
+
+// Busy counts what is in flight.
+func (f *Fence) Busy() int {
+	busy := 0
+	for _, h := range f.all() {
+		busy += h.busy()
+	}
+	return busy
+}
+
+// Acts reports whether the session's fence has not passed: until then no other session has what this one holds.
+func (f *Fence) Acts() bool { return !f.passed(ofSlot, write) }
+
+// Until is the session's fence; the zero Moment while it may begin nothing.
+func (f *Fence) Until() membership.Moment { return *f.until.Load() }

@@ -1,0 +1,91 @@
+package fence
+
+import (
+	"context"
+
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/runner"
+	"github.com/machine-controller-fleet/machine-controller-fleet/telemetry"
+)
+
+// Gate admits keys of one kind to a runner.
+type Gate[K comparable] struct {
+	fence  *Fence
+	slotOf func(key K) (slot int, ok bool)
+}
+
+// NewGate returns a Gate. slotOf returns the slot of a key's object; if it is not ok, the object has no slot yet or is unknown
+// to this replica, and the key is not admitted.
+func NewGate[K comparable](f *Fence, slotOf func(key K) (slot int, ok bool)) *Gate[K] {
+	return &Gate[K]{fence: f, slotOf: slotOf}
+}
+
+// Admit admits a key whose slot is held and open, while the fence has not passed. The context carries the ownership. It
+// ends when the slot is lost, when a hand-over has lasted too long, and at the fence; the slot is not idle before done.
+func (g *Gate[K]) Admit(ctx context.Context, key K) (context.Context, func(), bool) {
+	slot, ok := g.slotOf(key)
+	if !ok {
+		return nil, nil, false
+	}
+	return g.fence.Admit(ctx, slot)
+}
+
+// Group is the slot of a key, so that slots take turns; keys without a slot are one group.
+func (g *Gate[K]) Group(key K) int {
+	if slot, ok := g.slotOf(key); ok {
+		return slot
+	}
+	return -1
+}
+
+// Admit begins work of a slot outside of a runner, as a Gate does.
+func (f *Fence) Admit(ctx context.Context, slot int) (context.Context, func(), bool) {
+	return f.admit(ctx, Ownership{kind: ofSlot, slot: slot})
+}
+
+// Lead begins work of the leader.
+func (f *Fence) Lead(ctx context.Context) (context.Context, func(), bool) {
+	return f.admit(ctx, Ownership{kind: ofLeader})
+}
+
+func (f *Fence) admit(ctx context.Context, o Ownership) (context.Context, func(), bool) {
+	h := f.holding(o)
+	if h == nil {
+		return nil, nil, false
+	}
+	if f.passed(o.kind, pass) {
+		if o.kind == ofSlot { // callers of Lead ask again by themselves
+			f.turnedAway.Store(true)
+		}
+		return nil, nil, false
+	}
+	owned, cancel := context.WithCancelCause(ctx)
+	o, ok := h.admit(o, &cancel)
+	if !ok {
+		cancel(nil)
+		return nil, nil, false
+	}
+	owned = telemetry.WithOwner(withOwnership(owned, o), telemetry.Owner{
+		Replica: f.replica, Session: f.session, Slot: o.slot, Epoch: o.epoch, Leader: o.kind == ofLeader,
+	})
+	owned = runner.WithMayGoOn(owned, func() error {
+		if why := h.mayGoOn(o.epoch); why != "" {
+			return &RefusedError{What: "another step", Under: o.String(), Why: why}
+		}
+		return nil
+	})
+	return owned, func() {
+		cancel(nil)
+		h.leave(&cancel, f.time.Now())
+	}, true
+}
+
+// Holds reports whether a slot is held and open, and is not being handed over.
+func (f *Fence) Holds(slot int) bool {
+	h := f.holding(Ownership{kind: ofSlot, slot: slot})
+	if h == nil {
+		return false
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.isOpen()
+}

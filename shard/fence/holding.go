@@ -1,0 +1,187 @@
+package fence
+
+import (
+	"context"
+	"sync"
+	"time"
+)
+
+// holding is a slot, or the leadership, as this session has it.
+type holding struct {
+	mu       sync.Mutex
+	epoch    int64
+	held     bool // the protocol entitles the session to it
+	open     bool // its objects, as it was acquired under openAt, are known
+	openAt   int64
+	stopping bool // no pass and no call of a driver begins
+
+	// For people and measurements: when it was last opened, and when the first pass after that had ended.
+	opened, served time.Time
+
+	inFlight int
+	whenIdle []func() // called once when nothing is in flight
+	passes   map[*context.CancelCauseFunc]Ownership
+}
+
+func (h *holding) begin(epoch int64, a action) (done func(), why Refusal) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	switch {
+	case !h.held || h.epoch != epoch:
+		return nil, Lost
+	case h.stopping && a != write:
+		return nil, Stopping
+	}
+	h.inFlight++
+	return sync.OnceFunc(h.done), ""
+}
+
+// mayGoOn returns why a pass of that epoch has to end after its present step; "" if it may go on.
+func (h *holding) mayGoOn(epoch int64) Refusal {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	switch {
+	case !h.held || h.epoch != epoch:
+		return Lost
+	case h.stopping:
+		return Stopping
+	}
+	return ""
+}
+
+func (h *holding) done() {
+	h.mu.Lock()
+	h.inFlight--
+	var waiting []func()
+	if h.inFlight == 0 {
+		waiting, h.whenIdle = h.whenIdle, nil
+	}
+	h.mu.Unlock()
+	for _, idle := range waiting {
+		idle()
+	}
+}
+
+// admit begins a pass, and returns its ownership, of the epoch that the slot has. cancel is called with the reason when the
+// pass may not go on.
+func (h *holding) admit(o Ownership, cancel *context.CancelCauseFunc) (owned Ownership, ok bool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if !h.isOpen() {
+		return o, false
+	}
+	o.epoch = h.epoch
+	h.inFlight++
+	if h.passes == nil {
+		h.passes = map[*context.CancelCauseFunc]Ownership{}
+	}
+	h.passes[cancel] = o
+	return o, true
+}
+
+// leave ends a pass.
+func (h *holding) leave(cancel *context.CancelCauseFunc, now time.Time) {
+	h.mu.Lock()
+	delete(h.passes, cancel)
+	if h.served.IsZero() {
+		h.served = now
+	}
+	h.mu.Unlock()
+	h.done()
+}
+
+// isKnown reports whether the objects are known; h.mu is held.
+func (h *holding) isKnown() bool { return h.held && h.open && h.openAt == h.epoch }
+
+// isOpen reports whether passes are admitted; h.mu is held.
+func (h *holding) isOpen() bool { return h.isKnown() && !h.stopping }
+
+// set records whether the slot is held and under which epoch. Passes that were admitted before are cancelled. A slot that is
+// doubted for a moment and then confirmed under the same epoch is as open as it was; so is one that was acquired, and letIn,
+// while the session was suspended.
+func (h *holding) set(epoch int64, held bool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.held == held && h.epoch == epoch {
+		return
+	}
+	h.cancelLocked(Lost)
+	if h.held = held; held && h.epoch != epoch {
+		h.epoch, h.stopping = epoch, false
+	}
+}
+
+// letIn admits passes as long as the slot is held under this epoch.
+func (h *holding) letIn(epoch int64, now time.Time) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.open, h.openAt, h.opened, h.served = true, epoch, now, time.Time{}
+}
+
+// shut admits no pass until letIn.
+func (h *holding) shut() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.open, h.opened, h.served = false, time.Time{}, time.Time{}
+}
+
+// stop admits no more passes.
+func (h *holding) stop() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.stopping = true
+}
+
+// onIdle calls idle once, as soon as nothing is in flight.
+func (h *holding) onIdle(idle func()) {
+	h.mu.Lock()
+	now := h.inFlight == 0
+	if !now {
+		h.whenIdle = append(h.whenIdle, idle)
+	}
+	h.mu.Unlock()
+	if now {
+		idle()
+	}
+}
+
+// resume undoes stop.
+func (h *holding) resume() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.stopping = false
+}
+
+// renew holds and opens it under the next epoch.
+func (h *holding) renew(now time.Time) {
+	h.mu.Lock()
+	next := h.epoch + 1
+	h.mu.Unlock()
+	h.set(next, true)
+	h.letIn(next, now)
+}
+
+// cancel ends the contexts of all passes.
+func (h *holding) cancel(why Refusal) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.cancelLocked(why)
+}
+
+func (h *holding) cancelLocked(why Refusal) {
+	for cancel, o := range h.passes {
+		(*cancel)(&RefusedError{What: "the rest of a pass", Under: o.String(), Why: why})
+	}
+}
+
+func (h *holding) isHeld() bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.held
+}
+
+func (h *holding) busy() int {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.inFlight
+}

@@ -1,0 +1,93 @@
+package fence
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/machine-controller-fleet/machine-controller-fleet/membership"
+)
+
+// kind of an ownership. The set is closed.
+type kind uint8
+
+const (
+	none       kind = iota
+	ofSlot          // a slot
+	ofLeader        // the leadership
+	ofProtocol      // requests about Leases, each with what it needs
+)
+
+// Ownership is the permission under which something is done. The context carries it, and it is valid only as long as the
+// Fence accepts it.
+type Ownership struct {
+	kind  kind
+	slot  int
+	epoch int64
+	need  membership.Need
+}
+
+type ownershipKey struct{}
+
+// withOwnership returns a context under an ownership.
+func withOwnership(ctx context.Context, o Ownership) context.Context {
+	return context.WithValue(ctx, ownershipKey{}, o)
+}
+
+// WithNeed returns a context for a request about a Lease, with what the request needs.
+func WithNeed(ctx context.Context, need membership.Need) context.Context {
+	return withOwnership(ctx, Ownership{kind: ofProtocol, need: need})
+}
+
+// ownershipOf returns the ownership in a context; the zero value allows nothing.
+func ownershipOf(ctx context.Context) Ownership {
+	o, _ := ctx.Value(ownershipKey{}).(Ownership)
+	return o
+}
+
+// String is the ownership as it stands in a User-Agent, after the session; "" for none.
+func (o Ownership) String() string {
+	switch o.kind {
+	case ofSlot:
+		return fmt.Sprintf("slot=%d; epoch=%d", o.slot, o.epoch)
+	case ofLeader:
+		return "leader"
+	case ofProtocol:
+		if o.need == membership.NeedLeadership {
+			return "leader"
+		}
+	case none:
+	}
+	return ""
+}
+
+// RefusedError is the Fence's answer to work that is not, or no longer, permitted to this session.
+type RefusedError struct {
+	// What was about to begin.
+	What string
+	// Under is the ownership that it had.
+	Under string
+	// Why it was refused.
+	Why Refusal
+}
+
+// Refusal is why the Fence refused.
+type Refusal string
+
+// The reasons.
+const (
+	Unowned  Refusal = "unowned"  // no ownership in the context: a defect of the caller
+	Lost     Refusal = "lost"     // the slot or the leadership is no longer held
+	Stopping Refusal = "stopping" // the slot is being handed over, and no call of a driver begins
+	Fenced   Refusal = "fenced"   // the fence has passed, or is too near for a create
+)
+
+// Error names what was refused, under which ownership, and why.
+func (e *RefusedError) Error() string {
+	return fmt.Sprintf("%s was not begun: ownership %q is %s", e.What, e.Under, e.Why)
+}
+
+// NotOurs reports whether a runner should not count the refusal as a failure: the key's owner reconciles it.
+func (e *RefusedError) NotOurs() bool { return e.Why != Unowned }
+
+// NotSent reports that the request has certainly had no effect.
+func (*RefusedError) NotSent() bool { return true }

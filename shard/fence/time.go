@@ -1,0 +1,25 @@
+package fence
+
+import (
+	"time"
+
+	"k8s.io/utils/clock"
+
+	"github.com/machine-controller-fleet/machine-controller-fleet/membership"
+)
+
+// Time reads both clocks of the machine: the time since the process started, and the wall clock.
+type Time struct {
+	clock.WithTicker
+
+	start time.Time
+}
+
+// NewTime returns a Time whose monotonic clock starts now.
+func NewTime(c clock.WithTicker) *Time { return &Time{WithTicker: c, start: c.Now()} }
+
+// Moment is now.
+func (t *Time) Moment() membership.Moment {
+	now := t.Now()
+	return membership.Moment{Monotonic: now.Sub(t.start), Wall: now.Round(0)}
+}

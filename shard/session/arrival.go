@@ -1,0 +1,96 @@
+package session
+
+import (
+	"context"
+
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/trace"
+	coordinationv1 "k8s.io/api/coordination/v1"
+
+	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
+	member "github.com/machine-controller-fleet/machine-controller-fleet/membership"
+	"github.com/machine-controller-fleet/machine-controller-fleet/shard/protocol"
+)
+
+// arrivals measures how long slots take to come here, from the Leases as the watch shows them: a hand-over from when this
+// replica was assigned, a take-over from the last sign of life of the dead holder. No decision depends on it.
+type arrivals struct {
+	settings protocol.Settings
+	tracer   trace.Tracer
+	metrics  *Metrics
+
+	alive map[string]member.Moment // last sign of life, by session
+	slots map[int]arrival          // those on their way here, and those whose objects are not complete yet
+}
+
+// arrival is a slot that comes here.
+type arrival struct {
+	since  member.Moment // when this replica was first seen to be assigned
+	holder string        // which session was seen to hold it then
+	freed  bool          // that holder was seen to give it up
+	epoch  int64         // 0 until it is acquired
+}
+
+func newArrivals(s protocol.Settings, tracer trace.Tracer, m *Metrics) *arrivals {
+	return &arrivals{settings: s, tracer: tracer, metrics: m, alive: map[string]member.Moment{}, slots: map[int]arrival{}}
+}
+
+// seen takes in a Lease that the watch showed.
+func (a *arrivals) seen(lease *coordinationv1.Lease, at member.Moment) {
+	holder := member.Holder(lease)
+	if _, isSession := member.ReplicaOfLease(a.settings.Fleet, lease.Name); isSession && holder != "" {
+		a.alive[holder] = at
+		return
+	}
+	slot, isSlot := member.SlotOfLease(a.settings.Fleet, lease.Name, a.settings.Slots)
+	if !isSlot || holder == a.settings.Session {
+		return
+	}
+	if lease.Annotations[v1alpha1.AnnotationAssignedReplica] != a.settings.Replica {
+		delete(a.slots, slot)
+		return
+	}
+	coming, known := a.slots[slot]
+	if !known {
+		coming = arrival{since: at, holder: holder}
+	}
+	coming.freed = coming.holder != "" && holder == ""
+	a.slots[slot] = coming
+}
+
+// acquired notes the epoch of a slot that has come.
+func (a *arrivals) acquired(slot int, epoch int64) {
+	coming := a.slots[slot]
+	coming.epoch = epoch
+	a.slots[slot] = coming
+}
+
+func (a *arrivals) forget(slot int) { delete(a.slots, slot) }
+
+// opened ends the arrival of a slot, and records how long it took. A slot that had no holder before is not measured.
+func (a *arrivals) opened(ctx context.Context, slot int, now member.Moment) {
+	coming, known := a.slots[slot]
+	delete(a.slots, slot)
+	if !known || coming.holder == "" || coming.since.IsZero() {
+		return
+	}
+	name, since, histogram := "hand-over", coming.since, a.metrics.handOver
+	if last, heard := a.alive[coming.holder]; !coming.freed && heard {
+		name, since, histogram = "take-over", last, a.metrics.takeOver
+	}
+	took := now.Since(since)
+	histogram.Observe(took.Seconds())
+	_, span := a.tracer.Start(ctx, name, trace.WithNewRoot(), trace.WithTimestamp(now.Wall.Add(-took)), trace.WithAttributes(
+		attribute.String("replica", a.settings.Replica), attribute.String("session", a.settings.Session),
+		attribute.Int("slot", slot), attribute.Int64("epoch", coming.epoch), attribute.String("from", coming.holder)))
+	span.End(trace.WithTimestamp(now.Wall))
+}
+
+// prune forgets sessions without a sign of life for so long that their slots have another holder.
+func (a *arrivals) prune(now member.Moment) {
+	for session, last := range a.alive {
+		if now.Since(last) > 20*a.settings.Config.TakeOver {
+			delete(a.alive, session)
+		}
+	}
+}

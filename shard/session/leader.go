@@ -1,0 +1,283 @@
+package session
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"math"
+	"sync"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/tools/leaderelection"
+	"k8s.io/client-go/tools/leaderelection/resourcelock"
+	"k8s.io/klog/v2"
+
+	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
+	member "github.com/machine-controller-fleet/machine-controller-fleet/membership"
+	"github.com/machine-controller-fleet/machine-controller-fleet/shard/protocol"
+)
+
+// leaderLock is the leader Lease for client-go's election. It differs from client-go's own lock in what a fence needs: an
+// update carries the UID, the fence counts from the send and not from the answer, a session that may start nothing does not
+// stand for election, and only the holder releases the Lease.
+type leaderLock struct {
+	*Replica
+
+	mu       sync.Mutex
+	lease    *coordinationv1.Lease // as last read or written
+	reported string                // the difference between settings that was last logged
+}
+
+var _ resourcelock.Interface = (*leaderLock)(nil)
+
+// elect stands for election until ctx ends, again after each time in office. It begins when the session may act, resigns when
+// the session can no longer observe the fleet, and stands again when it can.
+func (r *Replica) elect(ctx context.Context) {
+	select {
+	case <-r.held:
+	case <-ctx.Done():
+		return
+	}
+	lock := &leaderLock{Replica: r}
+	durations := r.cfg.Settings.Config
+	// client-go's election logs each attempt, and refusals as errors; changes are logged here.
+	quiet := klog.NewContext(ctx, klog.Logger{})
+	for r.office.wait(ctx, true) {
+		term, end := context.WithCancel(quiet)
+		office := &office{Replica: r}
+		elector, err := leaderelection.NewLeaderElector(leaderelection.LeaderElectionConfig{
+			Lock: lock, Name: member.LeaderLeaseName(r.cfg.Settings.Fleet), ReleaseOnCancel: true,
+			LeaseDuration: durations.TakeOver, RenewDeadline: durations.Fence, RetryPeriod: durations.RenewEvery / 2,
+			Callbacks: leaderelection.LeaderCallbacks{
+				OnStartedLeading: office.take,
+				OnStoppedLeading: func() { office.leave(ctx) },
+				OnNewLeader:      func(identity string) { r.leaderIs(ctx, identity) },
+			},
+		})
+		if err != nil { // Config.Validate is stricter
+			end()
+			klog.FromContext(ctx).Error(err, "Failed to stand for election")
+			return
+		}
+		go func() {
+			if r.office.wait(term, false) {
+				klog.FromContext(ctx).Info("Resigning: this session cannot observe the fleet")
+				end()
+			}
+		}()
+		elector.Run(term)
+		end()
+	}
+}
+
+// leaderIs logs which session leads.
+func (r *Replica) leaderIs(ctx context.Context, identity string) {
+	klog.FromContext(ctx).Info("Observed leader", "leader", identity, "self", identity == r.cfg.Settings.Session)
+}
+
+// office is one time as leader. The callbacks come in any order.
+type office struct {
+	*Replica
+
+	mu sync.Mutex
+	in bool
+}
+
+// take begins the time in office, unless it is over already.
+func (o *office) take(ctx context.Context) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if ctx.Err() != nil {
+		return
+	}
+	o.in = true
+	o.cfg.Fence.BeginLeading()
+	o.post(protocol.Elected{})
+}
+
+// leave ends it.
+func (o *office) leave(ctx context.Context) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if !o.in {
+		return
+	}
+	o.in = false
+	o.cfg.Fence.EndLeading()
+	o.post(protocol.Deposed{})
+	klog.FromContext(ctx).Info("Stopped leading")
+}
+
+// Get reads the leader Lease. This session's settings were compared with those of the fleet before it acted, so other
+// settings on the Lease are an edit, which the next write of the leader replaces.
+func (l *leaderLock) Get(ctx context.Context) (*resourcelock.LeaderElectionRecord, []byte, error) {
+	lease, err := l.readLeader(ctx)
+	if err != nil {
+		return nil, nil, err
+	}
+	l.remember(lease)
+	l.compare(ctx, lease)
+	// Any write is a sign of life, also one that leaves the record as it is.
+	return resourcelock.LeaseSpecToLeaderElectionRecord(&lease.Spec), []byte(string(lease.UID) + "/" + lease.ResourceVersion), nil
+}
+
+// Create makes the leader Lease, with our settings on it.
+func (l *leaderLock) Create(ctx context.Context, record resourcelock.LeaderElectionRecord) error {
+	lease := &coordinationv1.Lease{
+		ObjectMeta: metav1.ObjectMeta{
+			Name: member.LeaderLeaseName(l.cfg.Settings.Fleet), Namespace: l.cfg.Settings.Namespace,
+			Labels:      map[string]string{v1alpha1.LabelFleet: l.cfg.Settings.Fleet},
+			Annotations: protocol.Record(l.cfg.Settings),
+		},
+		Spec: resourcelock.LeaderElectionRecordToLeaseSpec(&record),
+	}
+	return l.write(ctx, member.Create, lease)
+}
+
+// errNotHolder is returned instead of releasing a Lease of another session.
+var errNotHolder = errors.New("expected this session to hold the leader Lease, got another holder: it is not released")
+
+// compare logs that the leader Lease records other settings, once for each difference.
+func (l *leaderLock) compare(ctx context.Context, lease *coordinationv1.Lease) {
+	differs := ""
+	err := protocol.CheckLease(l.cfg.Settings, lease)
+	if err != nil {
+		differs = err.Error()
+	}
+	if err != nil && differs != l.reported {
+		klog.FromContext(ctx).Error(err, "Leader Lease records other settings than those of the running fleet; the leader replaces them")
+	}
+	l.reported = differs
+}
+
+// Update writes the leader Lease as it was last read. It does not release a Lease that another session holds: after its last
+// renewal has failed, client-go reads the Lease anew and releases it although the holder may have changed meanwhile.
+// Errors: errNotHolder, and those of write.
+func (l *leaderLock) Update(ctx context.Context, record resourcelock.LeaderElectionRecord) error {
+	l.mu.Lock()
+	last := l.lease
+	l.mu.Unlock()
+	if last == nil {
+		return errors.New("expected the leader Lease to be read before it is updated")
+	}
+	if record.HolderIdentity == "" && member.Holder(last) != l.cfg.Settings.Session {
+		return errNotHolder
+	}
+	if record.LeaderTransitions > math.MaxInt32 {
+		record.LeaderTransitions = 1 // the API server refuses what does not fit
+	}
+	lease := last.DeepCopy()
+	lease.Spec = resourcelock.LeaderElectionRecordToLeaseSpec(&record)
+	if lease.Annotations == nil {
+		lease.Annotations = map[string]string{}
+	}
+	maps.Copy(lease.Annotations, protocol.Record(l.cfg.Settings))
+	return l.write(ctx, member.Update, lease)
+}
+
+// write sends a leader Lease and, when that makes this session the leader or keeps it so, moves the leadership's fence.
+func (l *leaderLock) write(ctx context.Context, verb member.Verb, lease *coordinationv1.Lease) error {
+	need := member.NeedFence
+	holder := lease.Spec.HolderIdentity
+	if holder == nil || *holder == "" {
+		need = member.NeedNothing // giving it up does no harm, and from its send the session no longer leads
+		l.cfg.Fence.MoveLeaderFence(member.Moment{})
+	}
+	reply := l.ask(ctx, member.Request{Verb: verb, Name: lease.Name, Lease: lease, Need: need})
+	if reply.Outcome != member.Done {
+		return l.failure(verb, reply.Outcome)
+	}
+	l.remember(reply.Lease)
+	if need == member.NeedFence {
+		l.cfg.Fence.MoveLeaderFence(reply.Sent.Add(l.cfg.Settings.Config.Fence))
+	}
+	return nil
+}
+
+func (l *leaderLock) remember(lease *coordinationv1.Lease) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.lease = lease
+}
+
+// failure returns the errors that client-go's election distinguishes.
+func (r *Replica) failure(verb member.Verb, outcome member.Outcome) error {
+	name, resource := member.LeaderLeaseName(r.cfg.Settings.Fleet), coordinationv1.Resource("leases")
+	switch outcome { //nolint:exhaustive // the others are all the same to it
+	case member.NotFound:
+		return apierrors.NewNotFound(resource, name)
+	case member.Conflict:
+		return apierrors.NewConflict(resource, name, errors.New("another writer changed it"))
+	case member.Exists:
+		return apierrors.NewAlreadyExists(resource, name)
+	}
+	return fmt.Errorf("%s of leader Lease %s/%s: %s", verb, r.cfg.Settings.Namespace, name, outcome)
+}
+
+// RecordEvent does nothing: elections are logged.
+func (*leaderLock) RecordEvent(string) {}
+
+// Identity is the session's.
+func (l *leaderLock) Identity() string { return l.cfg.Settings.Session }
+
+// Describe names the Lease in client-go's logs.
+func (l *leaderLock) Describe() string {
+	return l.cfg.Settings.Namespace + "/" + member.LeaderLeaseName(l.cfg.Settings.Fleet)
+}
+
+// readLeader reads the leader Lease live. Errors: what client-go's election distinguishes.
+func (r *Replica) readLeader(ctx context.Context) (*coordinationv1.Lease, error) {
+	reply := r.ask(ctx, member.Request{Verb: member.Get, Name: member.LeaderLeaseName(r.cfg.Settings.Fleet), Need: member.NeedNothing})
+	if reply.Outcome != member.Done {
+		return nil, r.failure(member.Get, reply.Outcome)
+	}
+	return reply.Lease, nil
+}
+
+// checkSettings compares the settings with those that the leader Lease and the session Leases record, for as long as it takes
+// to read them. Errors: a *ExitError if a setting differs, or that of ctx.
+func (r *Replica) checkSettings(ctx context.Context) error {
+	for first := true; ; first = false {
+		err := r.compareSettings(ctx)
+		if _, differs := errors.AsType[*ExitError](err); differs || err == nil {
+			return err
+		}
+		if first {
+			klog.FromContext(ctx).Error(err, "The Leases of the fleet cannot be read yet; retrying")
+		}
+		now := r.cfg.Time.Moment()
+		r.beaten.Store(&now) // the server does not answer; the loop does
+		timer := r.cfg.Time.NewTimer(r.cfg.Settings.Config.RenewEvery)
+		select {
+		case <-timer.C():
+		case <-ctx.Done():
+			timer.Stop()
+			return ctx.Err()
+		}
+	}
+}
+
+// compareSettings reads the Leases once. The leader Lease is read by its name: it may have lost the label that it is listed by.
+func (r *Replica) compareSettings(ctx context.Context) error {
+	var leases []*coordinationv1.Lease
+	leader, err := r.readLeader(ctx)
+	switch {
+	case err == nil:
+		leases = append(leases, leader)
+	case !apierrors.IsNotFound(err):
+		return err
+	}
+	listed := r.ask(ctx, member.Request{Verb: member.List, Need: member.NeedNothing})
+	if listed.Outcome != member.Done {
+		return fmt.Errorf("list of the Leases of fleet %s: %s", r.cfg.Settings.Fleet, listed.Outcome)
+	}
+	for _, lease := range append(leases, listed.Leases...) {
+		if err := protocol.CheckLease(r.cfg.Settings, lease); err != nil {
+			return &ExitError{protocol.Exit{Reason: protocol.ReasonMismatch, Message: err.Error()}}
+		}
+	}
+	return nil
+}

@@ -1,0 +1,113 @@
+package session
+
+import (
+	"maps"
+	"slices"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	member "github.com/machine-controller-fleet/machine-controller-fleet/membership"
+	"github.com/machine-controller-fleet/machine-controller-fleet/shard/protocol"
+)
+
+// Metrics of one replica's part in the fleet.
+type Metrics struct {
+	owned, unowned, leads, suspended prometheus.Gauge
+	imbalance, sessions, inFlight    prometheus.Gauge
+	suspensions                      prometheus.Counter
+	handOver, takeOver               prometheus.Histogram
+	fit, unopened                    *prometheus.GaugeVec
+}
+
+// NewMetrics returns the metrics, registered.
+func NewMetrics(registerer prometheus.Registerer) *Metrics {
+	gauge := func(name, help string) prometheus.Gauge {
+		return prometheus.NewGauge(prometheus.GaugeOpts{Name: name, Help: help})
+	}
+	seconds := func(name, help string) prometheus.Histogram {
+		return prometheus.NewHistogram(prometheus.HistogramOpts{Name: name, Help: help, Buckets: prometheus.ExponentialBuckets(0.01, 2, 14)})
+	}
+	m := &Metrics{
+		owned:     gauge("mcf_owned_slots", "Slots that this replica holds."),
+		unowned:   gauge("mcf_unowned_slots", "Slots without a holder, as this replica sees it: their objects are not reconciled."),
+		leads:     gauge("mcf_leader", "1 if this replica leads the fleet."),
+		suspended: gauge("mcf_suspended", "1 if this replica may begin nothing, because its fence has passed."),
+		imbalance: gauge("mcf_imbalance_ratio", "Weight of the busiest replica divided by that of the average one, as this replica sees it."),
+		sessions:  gauge("mcf_sessions", "Sessions that live, as this replica sees it."),
+		inFlight:  gauge("mcf_in_flight", "Passes, requests and calls of drivers that are in flight under an ownership."),
+		suspensions: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "mcf_suspensions_total", Help: "How often the fence passed.",
+		}),
+		fit: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+			Name: "mcf_fit", Help: "1 if this replica can do its work, by aspect: acts (it has read all Leases, and its fence has not passed), " +
+				"observes (its renewals come back through its watch), serves (the slots that it acquires open, and their objects are watched).",
+		}, []string{"aspect"}),
+		unopened: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+			Name: "mcf_unopened_slots", Help: "Slots that this replica holds and whose objects it does not know yet, so that they are not reconciled, " +
+				"by reason: the kind of objects that was not listed, or Pending.",
+		}, []string{"reason"}),
+		handOver: seconds("mcf_hand_over_seconds", "From this replica being assigned a slot of a live session to the slot being open here."),
+		takeOver: seconds("mcf_take_over_seconds", "From the last sign of life of a dead session to its slot being open here."),
+	}
+	registerer.MustRegister(m.fit, m.unopened, m.owned, m.unowned, m.leads, m.suspended, m.imbalance, m.sessions, m.inFlight,
+		m.suspensions, m.handOver, m.takeOver)
+	return m
+}
+
+// observe takes over what the session knows.
+func (m *Metrics) observe(facts *protocol.Facts, inFlight int) {
+	owned, unowned := 0, 0
+	weights := map[string]float64{}
+	for _, slot := range facts.Slots {
+		switch {
+		case !slot.Owned:
+			unowned++
+		case slot.Holder == facts.Session:
+			owned++
+		}
+		if slot.Owned {
+			weights[slot.Holder] += float64(slot.Weight)
+		}
+	}
+	m.owned.Set(float64(owned))
+	m.unowned.Set(float64(unowned))
+	m.leads.Set(number(facts.Leads))
+	m.suspended.Set(number(facts.Suspended))
+	m.inFlight.Set(float64(inFlight))
+	live := slices.DeleteFunc(slices.Clone(facts.Sessions), func(s protocol.SessionFacts) bool { return s.Session == "" })
+	m.sessions.Set(float64(len(live)))
+	m.imbalance.Set(imbalance(live, weights))
+}
+
+// observeFitness takes over what the session reports, and how many of its slots are not open, by reason.
+func (m *Metrics) observeFitness(f member.Fitness, unopened map[string]int) {
+	serves := !slices.Contains(slices.Collect(maps.Values(f.Serves)), member.Failing)
+	for aspect, is := range map[string]bool{"acts": f.Acts, "observes": f.Observes, "serves": serves} {
+		m.fit.WithLabelValues(aspect).Set(number(is))
+	}
+	m.unopened.Reset()
+	for reason, count := range unopened {
+		m.unopened.WithLabelValues(reason).Set(float64(count))
+	}
+}
+
+// imbalance is the weight that the busiest session carries for its capacity, by what all would carry if they carried the
+// same; 0 if there is no weight.
+func imbalance(live []protocol.SessionFacts, weights map[string]float64) float64 {
+	total, capacity, busiest := 0.0, 0.0, 0.0
+	for _, s := range live {
+		total, capacity = total+weights[s.Session], capacity+s.Capacity
+		busiest = max(busiest, weights[s.Session]/s.Capacity)
+	}
+	if total == 0 {
+		return 0
+	}
+	return busiest * capacity / total
+}
+
+func number(yes bool) float64 {
+	if yes {
+		return 1
+	}
+	return 0
+}

@@ -1,0 +1,162 @@
+package session
+
+import (
+	"errors"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/prometheus/client_golang/prometheus"
+	"k8s.io/client-go/tools/leaderelection/resourcelock"
+	"k8s.io/utils/clock"
+
+	member "github.com/machine-controller-fleet/machine-controller-fleet/membership"
+	"github.com/machine-controller-fleet/machine-controller-fleet/membership/leases/leasetest"
+	"github.com/machine-controller-fleet/machine-controller-fleet/shard/assignment"
+	"github.com/machine-controller-fleet/machine-controller-fleet/shard/fence"
+	"github.com/machine-controller-fleet/machine-controller-fleet/shard/protocol"
+	"github.com/machine-controller-fleet/machine-controller-fleet/shard/ring"
+)
+
+// openings notes what is opened, and knows all objects at once.
+type openings struct {
+	instantGrants
+
+	calls [][]int
+}
+
+func (o *openings) Open(slots []int) { o.calls = append(o.calls, slices.Clone(slots)) }
+
+// The labeler looks at all unlabeled objects for each opening: that has to be once, and not once for each of hundreds of slots.
+func TestSlotsThatComeTogetherAreOpenedTogether(t *testing.T) {
+	registry := prometheus.NewRegistry()
+	now, metrics, opened := fence.NewTime(clock.RealClock{}), NewMetrics(registry), &openings{}
+	f := fence.New("fleet-0", "fleet-0_abcde", fleetSlots, now, registry, nil)
+	store := storeOn(t, leasetest.NewServer().Config(), f, now)
+	r, err := New(Config{Fence: f, Leases: store, Time: now, Metrics: metrics, Grants: opened, Settings: protocol.Settings{
+		Config: member.DefaultConfig(), Assignment: assignment.DefaultConfig(), Fleet: "fleet", Namespace: "fleet-system",
+		Replica: "fleet-0", Session: "fleet-0_abcde", Capacity: 1, Slots: fleetSlots, ShardBy: string(ring.Deployment), RingVersion: ring.Version,
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	step := func(changes ...protocol.Change) {
+		r.carryOut(t.Context(), protocol.Output{Changes: changes})
+		if _, ended, err := r.work(t.Context()); ended || err != nil {
+			t.Fatalf("ended: %v", err)
+		}
+	}
+	step(protocol.Change{Slot: 3, Epoch: 1, Kind: protocol.Acquired}, protocol.Change{Slot: 4, Epoch: 1, Kind: protocol.Acquired})
+	step(protocol.Change{Slot: 3, Kind: protocol.Resumed}, protocol.Change{Slot: 4, Kind: protocol.Resumed}, protocol.Change{Slot: 4, Kind: protocol.Lost})
+	r.sent.Wait()
+	if diff := cmp.Diff([][]int{{3, 4}, {3}}, opened.calls); diff != "" {
+		t.Errorf("opened (-want +got):\n%s", diff)
+	}
+}
+
+// behind is an entitlement whose fence has passed, and that is not suspended.
+type behind struct{ fence member.Moment }
+
+func (behind) Suspended() bool                     { return false }
+func (b behind) Fence() member.Moment              { return b.fence }
+func (behind) Entitled(int) (epoch int64, ok bool) { return 0, false }
+
+// A renewal may be answered after the fence has passed and before the Replica has looked at the clock: nothing is suspended
+// then, and so nothing resumes, but keys were turned away.
+func TestKeysThatAMovedFenceTurnedAwayAreLetInAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := begin(t, leasetest.NewServer(), "fleet-0")
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		p.fence.Follow(behind{p.cfg.Time.Moment()}, nil)
+		if _, _, ok := p.fence.Admit(t.Context(), 3); ok {
+			t.Fatal("admitted behind the fence")
+		}
+		p.carryOut(t.Context(), protocol.Output{})
+		if len(p.news) != fleetSlots {
+			t.Errorf("%d slots are announced again, want %d", len(p.news), fleetSlots)
+		}
+		p.news = nil
+		if p.carryOut(t.Context(), protocol.Output{}); len(p.news) > 0 {
+			t.Errorf("slots %v are announced once more", p.news)
+		}
+	})
+}
+
+// All replicas ask again and again whether they lead. That most of them do not has turned no key away: else all keys of all
+// slots would be looked at anew with each renewal.
+func TestWhoDoesNotLeadHasTurnedNoKeyAway(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := begin(t, leasetest.NewServer(), "fleet-0")
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		p.fence.MoveLeaderFence(p.cfg.Time.Moment())
+		if _, _, leads := p.fence.Lead(t.Context()); leads {
+			t.Fatal("it leads behind the fence of the leadership")
+		}
+		if missed := p.fence.Follow(p.machine, nil); missed {
+			t.Error("keys are enqueued again that were not refused")
+		}
+	})
+}
+
+// TestASuspensionOfTheLeadershipEnds with that of the session.
+func TestASuspensionOfTheLeadershipEnds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := begin(t, leasetest.NewServer(), "fleet-0")
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		p.fence.Suspend()
+		p.fence.Follow(p.machine, nil)
+		_, done, leads := p.fence.Lead(t.Context())
+		if !leads {
+			t.Fatal("the leader does not lead after the suspension")
+		}
+		done()
+	})
+}
+
+func TestResignedLeaderDoesNotLead(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		server := leasetest.NewServer()
+		p := begin(t, server, "fleet-0")
+		time.Sleep(5 * time.Second)
+		synctest.Wait() // its own renewal of this second is over
+		if why := p.mayAsk(t, member.NeedLeadership); why != "" {
+			t.Fatalf("the only one does not lead: %s", why)
+		}
+		var during []fence.Refusal
+		server.Fault(func(r *http.Request) error {
+			if r.Method == http.MethodPut && strings.HasSuffix(r.URL.Path, "/fleet-leader") {
+				during = append(during, p.mayAsk(t, member.NeedLeadership))
+			}
+			return nil
+		})
+		lock := &leaderLock{Replica: p.Replica}
+		if _, _, err := lock.Get(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if err := lock.Update(t.Context(), resourcelock.LeaderElectionRecord{LeaseDurationSeconds: 1}); err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff([]fence.Refusal{fence.Fenced}, during); diff != "" {
+			t.Errorf("requests of the leader while it resigns (-want +got):\n%s", diff)
+		}
+	})
+}
+
+func TestAServerThatIsAwayAtTheStartIsNoSilence(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		server := leasetest.NewServer()
+		server.Fault(func(*http.Request) error { return errors.New("away") })
+		p := begin(t, server, "fleet-0")
+		time.Sleep(time.Minute)
+		if silence := p.cfg.Time.Moment().Since(p.Beat()); silence > 5*time.Second {
+			t.Errorf("the loop has not answered for %s", silence)
+		}
+	})
+}

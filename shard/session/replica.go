@@ -1,0 +1,431 @@
+package session
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"go.opentelemetry.io/otel/trace"
+	"go.opentelemetry.io/otel/trace/noop"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	"k8s.io/klog/v2"
+
+	member "github.com/machine-controller-fleet/machine-controller-fleet/membership"
+	"github.com/machine-controller-fleet/machine-controller-fleet/membership/leases"
+	"github.com/machine-controller-fleet/machine-controller-fleet/shard/fence"
+	"github.com/machine-controller-fleet/machine-controller-fleet/shard/protocol"
+)
+
+// beat is the longest time between two steps, so that a wall clock that was set is noticed, and so is a loop that hangs.
+const beat = time.Second
+
+// Grants caches the objects of this replica's slots. Its methods return at once.
+type Grants interface {
+	// Add begins to list and watch the objects of slots that were just acquired, and calls ready once when all of them are
+	// cached. They are not announced until Open.
+	Add(slots []int, ready func(slots []int))
+	// Drop removes the objects of slots that were lost. ready is no longer called for them.
+	Drop(slots []int)
+	// Open announces the objects of the slots as additions, each time that it is called.
+	Open(slots []int)
+	// Unlisted returns, by slot that is not ready, a kind of objects that is missing; "" while none was asked for.
+	Unlisted() map[int]string
+	// Broken returns, by target cluster, what has not been delivered for long.
+	Broken() map[string]string
+}
+
+// Config describes a Replica. All but Weigh, Count, Heard, Unowned, Unfit and Tracer are required.
+type Config struct {
+	Settings protocol.Settings
+	Leases   *leases.Store
+	Fence    *fence.Fence
+	Time     *fence.Time
+	Grants   Grants
+	Metrics  *Metrics
+	// Weigh returns the weights of slots by number, of those that are held and maybe others; a missing slot weighs 1, and nil
+	// means that all do. The loop calls it, and it has to be quick.
+	Weigh func() map[int]int64
+	// Count returns what this replica reports to the others of its machines, at the same times; ok is false while it does not
+	// know. The text is passed on unread. Heard receives about every second what all replicas report, while the session may act.
+	// The loop calls both, and they have to be quick; either may be nil.
+	Count func() (text string, ok bool)
+	Heard func(protocol.Reports)
+	// Unowned reports slots that have had no holder for 30 s. The leader calls it once for each time that a slot is without a
+	// holder, with the leadership in the context, and again after an error.
+	Unowned func(ctx context.Context, slots []int) error
+	// Unfit reports replicas that renew their Leases and have been unable for some time to do their work. The leader calls it
+	// once for each time, with the leadership in the context, and again after an error.
+	Unfit func(ctx context.Context, unfit []protocol.SessionFacts) error
+	// Tracer for the spans of hand-overs and take-overs.
+	Tracer trace.Tracer
+}
+
+// Replica runs the protocol. Make one with New, and run it once.
+type Replica struct {
+	cfg     Config
+	machine *protocol.Session
+	mail    *mailbox
+
+	// Of the loop alone:
+	opening map[int]*opening // slots that are held
+	news    []int            // slots whose objects have to be announced
+	arrival *arrivals
+	changes changeLog
+	outages outages[int]
+	ailing  outages[string]   // sessions that are unfit, while this one leads
+	broken  map[string]string // as the protocol was last given it
+	office  *candidacy
+	wakeAt  member.Moment // when the protocol's next step is due; zero: none
+	begun   bool          // held is closed
+	ticked  time.Duration // when tick was last due
+	weighed time.Duration // when the weights were last taken
+
+	beaten atomic.Pointer[member.Moment]
+	held   chan struct{} // closed when the session has its Lease
+	sent   sync.WaitGroup
+}
+
+// opening is a slot from its acquisition to its loss. It is ready when its objects are known.
+type opening struct {
+	epoch int64
+	ready bool
+}
+
+// New checks the settings. Errors: what is wrong with them.
+func New(cfg Config) (*Replica, error) {
+	if cfg.Tracer == nil {
+		cfg.Tracer = noop.NewTracerProvider().Tracer("")
+	}
+	machine, err := protocol.NewSession(cfg.Settings)
+	if err != nil {
+		return nil, fmt.Errorf("settings of the fleet: %w", err)
+	}
+	r := &Replica{
+		cfg: cfg, machine: machine, mail: newMailbox(), held: make(chan struct{}),
+		opening: map[int]*opening{}, arrival: newArrivals(cfg.Settings, cfg.Tracer, cfg.Metrics), changes: changeLog{},
+		outages: outages[int]{}, ailing: outages[string]{}, office: newCandidacy(),
+	}
+	now := cfg.Time.Moment()
+	r.beaten.Store(&now)
+	return r, nil
+}
+
+// ExitError is why a session has ended that was not asked to leave.
+type ExitError struct{ protocol.Exit }
+
+// Error is the reason and the message.
+func (e *ExitError) Error() string {
+	return fmt.Sprintf("the session has ended (%s): %s", e.Reason, e.Message)
+}
+
+// Run begins a session, and returns when it has ended: nil when it has left because leave was closed, a *ExitError when
+// it cannot go on and the process has to start anew, and the error of ctx when that ended it halfway. Whatever it
+// returns, nothing may begin afterwards.
+func (r *Replica) Run(ctx context.Context, leave <-chan struct{}) error {
+	if err := r.checkSettings(ctx); err != nil {
+		return err
+	}
+	inner, cancel := context.WithCancel(ctx)
+	var around sync.WaitGroup
+	defer func() {
+		cancel()
+		around.Wait()
+		r.sent.Wait()
+	}()
+	around.Go(func() { r.cfg.Leases.Watch(inner, observer{r}) })
+	around.Go(func() { r.elect(inner) })
+	r.post(protocol.Started{})
+	timer := r.cfg.Time.NewTimer(0)
+	defer timer.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			r.cfg.Fence.Close()
+			return ctx.Err()
+		case <-leave:
+			leave = nil
+			klog.FromContext(ctx).Info("Handing over slots before leaving")
+			r.post(protocol.Leaving{})
+		case <-r.mail.filled:
+		case <-timer.C():
+			r.post(protocol.Woke{})
+		}
+		wake, ended, err := r.work(inner)
+		if ended {
+			r.cfg.Fence.Close()
+			return err
+		}
+		timer.Stop()
+		timer.Reset(wake)
+	}
+}
+
+// work takes the mail, and returns the time after which it is due without any, or how the session has ended.
+func (r *Replica) work(ctx context.Context) (wake time.Duration, ended bool, err error) {
+	for _, l := range r.mail.take() {
+		switch {
+		case l.do != nil:
+			l.do()
+		default:
+			out := r.machine.Step(r.cfg.Time.Moment(), l.event)
+			r.wakeAt = out.WakeAt
+			r.carryOut(ctx, out)
+			if out.Exit != nil && out.Exit.Reason == protocol.ReasonLeft {
+				return 0, true, nil
+			}
+			if out.Exit != nil {
+				return 0, true, &ExitError{*out.Exit}
+			}
+		}
+	}
+	if len(r.news) > 0 { // all at once: each time, the labeler looks at much more than these slots
+		r.cfg.Grants.Open(r.news)
+		r.news = nil
+	}
+	now := r.cfg.Time.Moment()
+	r.beaten.Store(&now)
+	r.office.set(r.machine.MayLead(now))
+	r.tick(ctx, now)
+	wake = beat
+	if !r.wakeAt.IsZero() {
+		wake = min(wake, max(r.wakeAt.Since(now), 0))
+	}
+	return wake, false, nil
+}
+
+// carryOut does what a step asks for: first what ends, then what the session is entitled to, and only then what is sent.
+// One step may resume a slot and stop it again: the last change of a slot decides, and only what is in flight after that
+// answers its ticket.
+func (r *Replica) carryOut(ctx context.Context, out protocol.Output) {
+	for _, change := range out.Changes {
+		r.end(change)
+	}
+	if missed := r.cfg.Fence.Follow(r.machine, out.Slots); missed {
+		r.openAgain()
+	}
+	if !r.machine.Suspended() && !r.begun {
+		r.begun = true
+		close(r.held)
+	}
+	for _, change := range out.Changes {
+		r.show(ctx, change)
+	}
+	for i, change := range out.Changes {
+		isLast := !slices.ContainsFunc(out.Changes[i+1:], func(later protocol.Change) bool { return later.Slot == change.Slot })
+		if isLast && change.Slot != protocol.Everything {
+			r.end(change)
+		}
+		if change.Ticket != 0 {
+			r.onIdle(change.Slot, func() { r.post(protocol.Idle{Slot: change.Slot, Ticket: change.Ticket}) })
+		}
+	}
+	for _, request := range out.Requests {
+		r.sent.Go(func() {
+			reply := r.ask(ctx, request)
+			if reply.Lease != nil { // it may be acted on before the watch shows it
+				observer{r}.note(reply.Lease)
+			}
+			r.post(protocol.Replied{Reply: reply})
+		})
+	}
+}
+
+// ask sends a request about a Lease.
+func (r *Replica) ask(ctx context.Context, req member.Request) member.Reply {
+	return r.cfg.Leases.Do(fence.WithNeed(ctx, req.Need), req)
+}
+
+// onIdle calls idle once when nothing of a slot, or of everything, is in flight.
+func (r *Replica) onIdle(slot int, idle func()) {
+	if slot == protocol.Everything {
+		r.cfg.Fence.OnAllIdle(idle)
+		return
+	}
+	r.cfg.Fence.OnIdle(slot, idle)
+}
+
+// end carries out the part of a change that stops something.
+func (r *Replica) end(change protocol.Change) {
+	switch change.Kind {
+	case protocol.Stopped:
+		r.cfg.Fence.Stop(change.Slot)
+	case protocol.Cancelled:
+		r.cfg.Fence.Cancel(change.Slot)
+	case protocol.Suspended:
+		r.cfg.Fence.Suspend()
+		r.cfg.Metrics.suspensions.Inc()
+	case protocol.Lost:
+		r.cfg.Fence.Shut(change.Slot)
+	case protocol.Acquired, protocol.Resumed:
+	}
+}
+
+// show carries out the part of a change that concerns the objects of a slot.
+func (r *Replica) show(ctx context.Context, change protocol.Change) {
+	r.changes.add(change)
+	switch change.Kind {
+	case protocol.Acquired:
+		o := &opening{epoch: change.Epoch}
+		r.opening[change.Slot] = o
+		r.cfg.Fence.Resume(change.Slot)
+		r.arrival.acquired(change.Slot, change.Epoch)
+		r.cfg.Grants.Add([]int{change.Slot}, func(slots []int) {
+			r.mail.put(letter{do: func() {
+				for _, slot := range slots {
+					if r.opening[slot] == o {
+						r.open(ctx, slot)
+					}
+				}
+			}})
+		})
+	case protocol.Lost:
+		delete(r.opening, change.Slot)
+		r.news = slices.DeleteFunc(r.news, func(slot int) bool { return slot == change.Slot })
+		r.arrival.forget(change.Slot)
+		r.cfg.Grants.Drop([]int{change.Slot})
+	case protocol.Resumed:
+		r.resume(change.Slot)
+	case protocol.Stopped, protocol.Cancelled, protocol.Suspended:
+	}
+}
+
+// open admits keys of a slot whose objects are all known.
+func (r *Replica) open(ctx context.Context, slot int) {
+	o := r.opening[slot]
+	o.ready = true
+	r.cfg.Fence.Open(slot, o.epoch)
+	r.news = append(r.news, slot)
+	r.arrival.opened(ctx, slot, r.cfg.Time.Moment())
+	r.post(protocol.Opened{Slot: slot, Epoch: o.epoch})
+}
+
+// resume admits a slot's keys again, and has those enqueued that were refused meanwhile.
+func (r *Replica) resume(slot int) {
+	if slot == protocol.Everything {
+		for slot := range r.opening {
+			r.resume(slot)
+		}
+		return
+	}
+	r.cfg.Fence.Resume(slot)
+	if o := r.opening[slot]; o != nil && o.ready {
+		r.news = append(r.news, slot)
+	}
+}
+
+// openAgain has all keys enqueued once more. Slots that are being handed over refuse them as before.
+func (r *Replica) openAgain() {
+	for slot, o := range r.opening {
+		if o.ready && !slices.Contains(r.news, slot) {
+			r.news = append(r.news, slot)
+		}
+	}
+}
+
+// tick does what is due once a second.
+func (r *Replica) tick(ctx context.Context, now member.Moment) {
+	if now.Monotonic-r.ticked < beat {
+		return
+	}
+	r.ticked = now.Monotonic
+	r.changes.flush(ctx)
+	r.arrival.prune(now)
+	if broken := r.cfg.Grants.Broken(); !maps.Equal(broken, r.broken) {
+		r.broken = broken
+		r.post(protocol.Watched{Broken: broken})
+	}
+	facts := r.machine.Facts(now)
+	r.cfg.Metrics.observe(&facts, r.cfg.Fence.Busy())
+	r.cfg.Metrics.observeFitness(facts.Fitness, r.unopened())
+	r.report(ctx, now, &facts)
+	if now.Monotonic-r.weighed >= r.cfg.Settings.Config.WeighEvery {
+		r.weighed = now.Monotonic
+		r.post(r.weigh())
+	}
+	if reported, ok := r.machine.Reports(); ok && r.cfg.Heard != nil {
+		r.cfg.Heard(reported)
+	}
+}
+
+// weigh returns the weights of our slots and what to report of our machines.
+func (r *Replica) weigh() (weighed protocol.Weighed) {
+	if r.cfg.Weigh != nil {
+		weighed.Weights = r.cfg.Weigh()
+	}
+	if r.cfg.Count != nil {
+		if text, ok := r.cfg.Count(); ok {
+			weighed.Counts = &text
+		}
+	}
+	return weighed
+}
+
+func (r *Replica) post(event protocol.Event) { r.mail.put(letter{event: event}) }
+
+// Beat is when the loop last answered.
+func (r *Replica) Beat() member.Moment { return *r.beaten.Load() }
+
+// Ready returns nil if the session may act and the objects of its slots are known. Errors: what is missing.
+func (r *Replica) Ready(ctx context.Context) error {
+	return r.inLoop(ctx, func() error {
+		if r.machine.Suspended() {
+			return errors.New("the session does not hold its Lease, or its fence has passed")
+		}
+		if reason := r.machine.Fitness().Reason; reason != "" {
+			return errors.New("the replica cannot do its work: " + reason)
+		}
+		for slot, o := range r.opening {
+			if !o.ready {
+				return fmt.Errorf("the objects of slot %d are not complete yet", slot)
+			}
+		}
+		return nil
+	})
+}
+
+// inLoop has the loop run f and waits for it. Errors: those of f, or that the loop does not answer.
+func (r *Replica) inLoop(ctx context.Context, f func() error) error {
+	answer := make(chan error, 1)
+	r.mail.put(letter{do: func() { answer <- f() }})
+	select {
+	case err := <-answer:
+		return err
+	case <-ctx.Done():
+		return fmt.Errorf("the loop of the session does not answer: %w", ctx.Err())
+	}
+}
+
+// observer turns what the watch shows into events.
+type observer struct{ *Replica }
+
+var _ leases.Observer = observer{}
+
+// Listed is an event.
+func (o observer) Listed(leases []*coordinationv1.Lease) {
+	o.note(leases...)
+	o.post(protocol.Listed{Leases: leases})
+}
+
+// Seen is an event.
+func (o observer) Seen(lease *coordinationv1.Lease) {
+	o.note(lease)
+	o.post(protocol.Seen{Lease: lease})
+}
+
+// note measures arrivals by Leases.
+func (o observer) note(leases ...*coordinationv1.Lease) {
+	at := o.cfg.Time.Moment()
+	o.mail.put(letter{do: func() {
+		for _, lease := range leases {
+			o.arrival.seen(lease, at)
+		}
+	}})
+}
+
+// Gone is an event.
+func (o observer) Gone(lease *coordinationv1.Lease) { o.post(protocol.Gone{Lease: lease}) }

@@ -1,0 +1,486 @@
+package session
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"net/http"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+	"k8s.io/client-go/rest"
+	"k8s.io/utils/clock"
+
+	member "github.com/machine-controller-fleet/machine-controller-fleet/membership"
+	"github.com/machine-controller-fleet/machine-controller-fleet/membership/leases/leasetest"
+	"github.com/machine-controller-fleet/machine-controller-fleet/shard/assignment"
+	"github.com/machine-controller-fleet/machine-controller-fleet/shard/fence"
+	"github.com/machine-controller-fleet/machine-controller-fleet/shard/protocol"
+	"github.com/machine-controller-fleet/machine-controller-fleet/shard/ring"
+)
+
+const fleetSlots = 16
+
+// process is a replica that runs.
+type process struct {
+	*Replica
+
+	fence    *fence.Fence
+	metrics  *Metrics
+	registry *prometheus.Registry
+	leave    chan struct{}
+	kill     context.CancelFunc
+	ended    chan error
+	reported chan unowned
+	unfit    chan []protocol.SessionFacts
+	server   *leasetest.Server                // if begin was given one
+	heard    atomic.Pointer[protocol.Reports] // what was heard last
+}
+
+// hearUnfit is given unfit replicas, and fails the first time.
+func (p *process) hearUnfit(_ context.Context, unfit []protocol.SessionFacts) error {
+	p.unfit <- unfit
+	if len(p.unfit) == 1 {
+		return errors.New("not now")
+	}
+	return nil
+}
+
+// counted is how often a histogram has observed something.
+func (p *process) counted(t *testing.T, histogram string) uint64 {
+	t.Helper()
+	families, err := p.registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, family := range families {
+		if family.GetName() == histogram {
+			return family.GetMetric()[0].GetHistogram().GetSampleCount()
+		}
+	}
+	t.Fatalf("no metric %s", histogram)
+	return 0
+}
+
+// instantGrants knows all there is to know at once.
+type instantGrants struct{}
+
+func (instantGrants) Add(slots []int, ready func([]int)) { ready(slots) }
+func (instantGrants) Drop([]int)                         {}
+func (instantGrants) Open([]int)                         {}
+
+func (instantGrants) Unlisted() map[int]string { return nil }
+
+func (instantGrants) Broken() map[string]string { return nil }
+
+// Grants tells of some, which /debug/slots has to show.
+func (instantGrants) Grants() [][]int { return [][]int{{1, 2}, {3}} }
+
+// begin starts a replica; change may change its settings. It is killed when the test is over.
+func begin(t *testing.T, server *leasetest.Server, name string, change ...func(*protocol.Settings)) *process {
+	t.Helper()
+	p := beginOn(t.Context(), t, server.Config(), name, change...)
+	p.server = server
+	return p
+}
+
+// beginOn starts a replica under a context, with a way of its own to the API server.
+func beginOn(ctx context.Context, t *testing.T, way *rest.Config, name string, change ...func(*protocol.Settings)) *process {
+	t.Helper()
+	return beginWith(ctx, t, way, name, instantGrants{}, change...)
+}
+
+// beginWith starts a replica that sees objects by grants of its own.
+func beginWith(ctx context.Context, t *testing.T, way *rest.Config, name string, grants Grants, change ...func(*protocol.Settings)) *process {
+	t.Helper()
+	settings := protocol.Settings{
+		Config: member.DefaultConfig(), Assignment: assignment.DefaultConfig(), Fleet: "fleet", Namespace: "fleet-system",
+		Replica: name, Session: member.Identity(name, "abcde"), Capacity: 1, Slots: fleetSlots,
+		ShardBy: string(ring.Deployment), RingVersion: ring.Version,
+	}
+	for _, f := range change {
+		f(&settings)
+	}
+	registry := prometheus.NewRegistry()
+	now, metrics := fence.NewTime(clock.RealClock{}), NewMetrics(registry)
+	p := &process{
+		fence: fence.New(name, settings.Session, settings.Slots, now, registry, nil), metrics: metrics, registry: registry,
+		leave: make(chan struct{}), ended: make(chan error, 1), reported: make(chan unowned, 16), unfit: make(chan []protocol.SessionFacts, 16),
+	}
+	var err error
+	p.Replica, err = New(Config{
+		Settings: settings, Leases: storeOn(t, way, p.fence, now), Fence: p.fence, Time: now, Grants: grants, Metrics: metrics, Unowned: p.hear, Unfit: p.hearUnfit,
+		Weigh: func() map[int]int64 {
+			weights := map[int]int64{}
+			for slot := range settings.Slots {
+				weights[slot] = 5
+			}
+			return weights
+		},
+		Count: func() (string, bool) { return "counted by " + name, len(p.open()) > 0 },
+		Heard: func(reported protocol.Reports) { p.heard.Store(&reported) },
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, p.kill = context.WithCancel(ctx)
+	ended := make(chan struct{})
+	go func() {
+		p.ended <- p.Run(ctx, p.leave)
+		close(ended)
+	}()
+	t.Cleanup(func() {
+		p.kill()
+		<-ended
+	})
+	return p
+}
+
+// open are the slots of which a replica takes keys.
+func (p *process) open() []int {
+	var open []int
+	for slot := range p.cfg.Settings.Slots {
+		_, done, ok := p.fence.Admit(context.Background(), slot)
+		if ok {
+			done()
+			open = append(open, slot)
+		}
+	}
+	return open
+}
+
+// wantAll checks, now and then for a time, that no slot is open twice, and at its end that each is open once.
+func wantAll(t *testing.T, within time.Duration, processes ...*process) {
+	t.Helper()
+	for begun := time.Now(); time.Since(begun) < within; time.Sleep(50 * time.Millisecond) {
+		wantOnce(t, processes...)
+	}
+	if n := wantOnce(t, processes...); n != fleetSlots {
+		t.Fatalf("%d slots are open after %s, want all %d", n, within, fleetSlots)
+	}
+}
+
+func wantOnce(t *testing.T, processes ...*process) int {
+	t.Helper()
+	synctest.Wait() // in the middle of a hand-over one could be asked before it, and the other after it
+	by := map[int]string{}
+	for _, p := range processes {
+		for _, slot := range p.open() {
+			if other, taken := by[slot]; taken {
+				t.Fatalf("slot %d is open at %s and at %s", slot, other, p.cfg.Settings.Replica)
+			}
+			by[slot] = p.cfg.Settings.Replica
+		}
+	}
+	return len(by)
+}
+
+func TestAFreshFleetHoldsAllSlots(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		server := leasetest.NewServer()
+		a := begin(t, server, "fleet-0")
+		wantAll(t, 25*time.Second, a)
+		if err := a.Ready(t.Context()); err != nil {
+			t.Errorf("it holds all and is not ready: %v", err)
+		}
+		time.Sleep(2 * time.Second)
+		if owned, leads := testutil.ToFloat64(a.metrics.owned), testutil.ToFloat64(a.metrics.leads); owned != fleetSlots || leads != 1 {
+			t.Errorf("metrics: %v slots owned, leader %v", owned, leads)
+		}
+	})
+}
+
+func TestANewcomerGetsItsShareAndALeaverHandsItOver(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		server := leasetest.NewServer()
+		a := begin(t, server, "fleet-0")
+		wantAll(t, 25*time.Second, a)
+		server.Fault(func(r *http.Request) error {
+			if r.Method == http.MethodPut {
+				time.Sleep(time.Millisecond) // or slots are free before the newcomer's first list, and seen without a former holder
+			}
+			return nil
+		})
+		b := begin(t, server, "fleet-1")
+		wantAll(t, 3*time.Minute, a, b)
+		if n := len(b.open()); n < fleetSlots/4 {
+			t.Errorf("the newcomer has %d of %d slots", n, fleetSlots)
+		}
+		if moved, want := b.counted(t, "mcf_hand_over_seconds"), uint64(len(b.open())); moved != want {
+			t.Errorf("%d hand-overs were measured, want %d", moved, want)
+		}
+		close(a.leave)
+		select {
+		case err := <-a.ended:
+			if err != nil {
+				t.Errorf("it was asked to leave, and ended with: %v", err)
+			}
+		case <-time.After(30 * time.Second):
+			t.Fatal("it was asked to leave, and has not after 30 s")
+		}
+		wantAll(t, 25*time.Second, b)
+		if holder := member.Holder(server.Leases()["fleet-session-fleet-0"]); holder != "" {
+			t.Errorf("the session Lease of the leaver is held by %q", holder)
+		}
+	})
+}
+
+// What a replica has counted reaches the others within seconds, and stays its last word when it has left.
+func TestReplicasHearOfEachOther(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		server := leasetest.NewServer()
+		a, b := begin(t, server, "fleet-0"), begin(t, server, "fleet-1")
+		wantAll(t, time.Minute, a, b)
+		want := map[string]string{"fleet-0": "counted by fleet-0", "fleet-1": "counted by fleet-1"}
+		hears := func(p *process, holders ...string) {
+			t.Helper()
+			reported := p.heard.Load()
+			if reported == nil || !maps.Equal(reported.Counts, want) {
+				t.Fatalf("heard %+v, want %v", reported, want)
+			}
+			for slot, holder := range reported.Holders {
+				if !slices.Contains(holders, holder) {
+					t.Errorf("slot %d is held by %q, want one of %v", slot, holder, holders)
+				}
+			}
+		}
+		hears(a, "fleet-0", "fleet-1")
+		hears(b, "fleet-0", "fleet-1")
+		close(a.leave)
+		if err := <-a.ended; err != nil {
+			t.Error(err)
+		}
+		time.Sleep(2 * time.Second)
+		hears(b, "fleet-1")
+	})
+}
+
+func TestALeaverWaitsForWhatIsInFlight(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		server := leasetest.NewServer()
+		a, b := begin(t, server, "fleet-0"), begin(t, server, "fleet-1")
+		wantAll(t, time.Minute, a, b)
+		slot := a.open()[0]
+		ctx, done, ok := a.fence.Admit(t.Context(), slot)
+		if !ok {
+			t.Fatal("an open slot admits no pass")
+		}
+		close(a.leave)
+		time.Sleep(20 * time.Second)
+		if open := b.open(); len(open) != fleetSlots-1 || ctx.Err() != nil {
+			t.Errorf("%d slots were handed over while one has work in flight; the work ended: %v", len(open), ctx.Err())
+		}
+		done()
+		time.Sleep(time.Second)
+		if n := len(b.open()); n != fleetSlots {
+			t.Errorf("%d slots were handed over when nothing was in flight any more, want all", n)
+		}
+		if err := <-a.ended; err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+func TestTheSlotsOfADeadReplicaAreTakenOver(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		server := leasetest.NewServer()
+		a, b := begin(t, server, "fleet-0"), begin(t, server, "fleet-1")
+		wantAll(t, time.Minute, a, b)
+		mine := len(a.open())
+		cut(server, "fleet-0")
+		begun := time.Now()
+		for len(b.open()) < fleetSlots && time.Since(begun) < time.Minute {
+			time.Sleep(50 * time.Millisecond)
+			wantOnce(t, a, b)
+		}
+		if took := time.Since(begun); took > 22*time.Second {
+			t.Errorf("the take-over took %s", took)
+		}
+		if n := len(a.open()); n > 0 {
+			t.Errorf("the dead replica has %d open slots", n)
+		}
+		if taken := b.counted(t, "mcf_take_over_seconds"); taken != uint64(mine) {
+			t.Errorf("%d take-overs were measured, want %d", taken, mine)
+		}
+		server.Fault(nil)
+		err := <-a.ended
+		if exit, ok := errors.AsType[*ExitError](err); !ok || exit.Reason != protocol.ReasonLost {
+			t.Errorf("the replica whose session Lease was taken ended with: %v", err)
+		}
+	})
+}
+
+func TestAbsentServerDeclaresNoSessionDead(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		server := leasetest.NewServer()
+		a, b := begin(t, server, "fleet-0"), begin(t, server, "fleet-1")
+		wantAll(t, time.Minute, a, b)
+		taken := a.counted(t, "mcf_take_over_seconds") + b.counted(t, "mcf_take_over_seconds")
+		ctx, done, ok := a.fence.Admit(t.Context(), a.open()[0])
+		if !ok {
+			t.Fatal("an open slot admits no pass")
+		}
+		server.Away(true)
+		time.Sleep(9 * time.Second)
+		synctest.Wait()
+		if ctx.Err() == nil {
+			t.Error("the fence has passed and a pass has not been cancelled")
+		}
+		done()
+		time.Sleep(50 * time.Second)
+		if n := len(a.open()) + len(b.open()); n > 0 {
+			t.Errorf("%d slots are open after the fence", n)
+		}
+		server.Away(false)
+		wantAll(t, 30*time.Second, a, b)
+		if len(a.ended) > 0 || len(b.ended) > 0 {
+			t.Error("a session has ended")
+		}
+		if n := a.counted(t, "mcf_take_over_seconds") + b.counted(t, "mcf_take_over_seconds"); n != taken {
+			t.Errorf("%d slots were taken over", n-taken)
+		}
+		if n := testutil.ToFloat64(a.metrics.suspensions); n != 1 {
+			t.Errorf("%v suspensions counted, want 1", n)
+		}
+	})
+}
+
+// wantLeaderless checks, now and then for a time, that replicas have the same slots open as before, and that after the fence
+// of the last leader none of them leads.
+func wantLeaderless(t *testing.T, within time.Duration, before map[*process][]int) {
+	t.Helper()
+	for begun := time.Now(); time.Since(begun) < within; time.Sleep(50 * time.Millisecond) {
+		for p, slots := range before {
+			if open := p.open(); !slices.Equal(open, slots) {
+				t.Fatalf("%s had the slots %v open, and has %v after %s", p.cfg.Settings.Replica, slots, open, time.Since(begun))
+			}
+			if why := p.mayAsk(t, member.NeedLeadership); why == "" && time.Since(begun) > member.DefaultConfig().Fence {
+				t.Fatalf("%s leads after %s", p.cfg.Settings.Replica, time.Since(begun))
+			}
+		}
+	}
+}
+
+func TestWithoutALeaderOwnersGoOnAndALeaverLetsGo(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		server := leasetest.NewServer()
+		a, b := begin(t, server, "fleet-0"), begin(t, server, "fleet-1")
+		wantAll(t, time.Minute, a, b)
+		ofA, ofB := a.open(), b.open()
+		server.Fault(noLeader)
+		wantLeaderless(t, time.Minute, map[*process][]int{a: ofA, b: ofB})
+
+		begun := time.Now()
+		close(b.leave)
+		if err := <-b.ended; err != nil {
+			t.Errorf("it was asked to leave, and ended with: %v", err)
+		}
+		if took := time.Since(begun); took < 5*time.Second || took > 6*time.Second {
+			t.Errorf("it left after %s, want it to wait 5 s for a leader and no longer", took)
+		}
+		for _, slot := range ofB {
+			lease := server.Leases()[member.SlotLeaseName("fleet", slot, fleetSlots)]
+			if holder := member.Holder(lease); holder != "" {
+				t.Errorf("slot %d of the leaver is held by %q", slot, holder)
+			}
+		}
+		wantLeaderless(t, time.Minute, map[*process][]int{a: ofA})
+		if unowned := testutil.ToFloat64(a.metrics.unowned); unowned != float64(len(ofB)) || len(a.reported) > 0 {
+			t.Errorf("%v slots show as unowned, want %d; %d reports, which only a leader makes", unowned, len(ofB), len(a.reported))
+		}
+		server.Fault(nil)
+		wantAll(t, 30*time.Second, a)
+	})
+}
+
+func TestWithoutALeaderNothingIsTakenFromTheDead(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		server := leasetest.NewServer()
+		a, b := begin(t, server, "fleet-0"), begin(t, server, "fleet-1")
+		wantAll(t, time.Minute, a, b)
+		dead := unreachableFor("fleet-1")
+		server.Fault(func(r *http.Request) error { return errors.Join(noLeader(r), dead(r)) })
+		wantLeaderless(t, time.Minute, map[*process][]int{a: a.open()})
+		if open := b.open(); len(open) > 0 {
+			t.Errorf("a replica that cannot renew has the slots %v open", open)
+		}
+		server.Fault(dead)
+		wantAll(t, 30*time.Second, a)
+	})
+}
+
+func TestOtherSettingsThanTheFleetsAreRefused(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		server := leasetest.NewServer()
+		a := begin(t, server, "fleet-0")
+		wantAll(t, 25*time.Second, a)
+		for name, change := range map[string]func(*protocol.Settings){
+			"slots":    func(s *protocol.Settings) { s.Slots = 2 * fleetSlots },
+			"shard-by": func(s *protocol.Settings) { s.ShardBy = string(ring.Namespace) },
+		} {
+			b := begin(t, server, "fleet-1", change)
+			err := <-b.ended
+			exit, ok := errors.AsType[*ExitError](err)
+			if !ok || exit.Reason != protocol.ReasonMismatch || !strings.Contains(exit.Message, name) {
+				t.Errorf("other %s: ended with %v", name, err)
+			}
+		}
+	})
+}
+
+// A step may resume a slot and stop it again. What it says last holds, or keys would be let in while the slot is given up.
+func TestTheLastChangeOfASlotHasTheLastWord(t *testing.T) {
+	for _, tc := range []struct {
+		name    string
+		changes []protocol.Change
+		want    bool // the slot is stopped
+	}{
+		{"resumed and stopped", []protocol.Change{{Slot: 3, Kind: protocol.Resumed}, {Slot: 3, Kind: protocol.Stopped, Ticket: 9}}, true},
+		{"acquired and stopped", []protocol.Change{{Slot: 3, Epoch: 1, Kind: protocol.Acquired}, {Slot: 3, Epoch: 1, Kind: protocol.Stopped, Ticket: 9}}, true},
+		{"stopped and resumed", []protocol.Change{{Slot: 3, Kind: protocol.Stopped, Ticket: 9}, {Slot: 3, Kind: protocol.Resumed}}, false},
+		{"resumed and stopped, and then another slot", []protocol.Change{
+			{Slot: 3, Kind: protocol.Resumed}, {Slot: 3, Kind: protocol.Stopped, Ticket: 9}, {Slot: 4, Kind: protocol.Resumed},
+		}, true},
+		{"another slot", []protocol.Change{{Slot: 3, Kind: protocol.Resumed}, {Slot: 4, Kind: protocol.Stopped, Ticket: 9}}, false},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			registry := prometheus.NewRegistry()
+			now, metrics := fence.NewTime(clock.RealClock{}), NewMetrics(registry)
+			f := fence.New("fleet-0", "fleet-0_abcde", fleetSlots, now, registry, nil)
+			r, err := New(Config{Fence: f, Time: now, Metrics: metrics, Grants: instantGrants{}, Settings: protocol.Settings{
+				Config: member.DefaultConfig(), Assignment: assignment.DefaultConfig(), Fleet: "fleet", Namespace: "fleet-system",
+				Replica: "fleet-0", Session: "fleet-0_abcde", Capacity: 1, Slots: fleetSlots, ShardBy: string(ring.Deployment), RingVersion: ring.Version,
+			}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			r.carryOut(t.Context(), protocol.Output{Changes: tc.changes})
+			select {
+			case <-r.held:
+				t.Error("a suspended session stands for election")
+			default:
+			}
+			if got := f.Slot(3).Stopping; got != tc.want {
+				t.Errorf("the slot is stopped: %t, want %t", got, tc.want)
+			}
+			answers := 0
+			for _, l := range r.mail.take() {
+				switch idle, ok := l.event.(protocol.Idle); {
+				case ok && idle.Ticket == 9:
+					answers++
+				case ok:
+					t.Errorf("a change without a ticket was answered: %+v", idle)
+				}
+			}
+			if answers != 1 {
+				t.Errorf("the ticket was answered %d times", answers)
+			}
+		})
+	}
+}

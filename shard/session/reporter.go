@@ -1,0 +1,92 @@
+package session
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/metadata"
+	"k8s.io/client-go/tools/events"
+
+	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
+	member "github.com/machine-controller-fleet/machine-controller-fleet/membership"
+	"github.com/machine-controller-fleet/machine-controller-fleet/shard/protocol"
+	"github.com/machine-controller-fleet/machine-controller-fleet/shard/slotlabel/policy"
+	"github.com/machine-controller-fleet/machine-controller-fleet/telemetry"
+)
+
+// rootsPage is how many objects one request of a list returns.
+const rootsPage = 500
+
+// Reporter emits Events about slots without a holder and about unfit replicas: its methods are Unowned and Unfit of Config. All
+// fields but Namespace are required.
+type Reporter struct {
+	Settings protocol.Settings
+	// Metadata lists roots in the control cluster.
+	Metadata metadata.Interface
+	// Namespace is the only one that is served; "" means all.
+	Namespace string
+	Events    events.EventRecorder
+}
+
+// ReportUnfit emits an Event on the session Lease of each replica that cannot do its work.
+func (r *Reporter) ReportUnfit(_ context.Context, unfit []protocol.SessionFacts) error {
+	for _, s := range unfit {
+		telemetry.Emit(r.Events, &corev1.ObjectReference{
+			APIVersion: coordinationv1.SchemeGroupVersion.String(), Kind: "Lease", Namespace: r.Settings.Namespace,
+			Name: member.SessionLeaseName(r.Settings.Fleet, s.Replica),
+		}, v1alpha1.EventReplicaUnfit, "Replica "+s.Replica+" renews its Lease and cannot do its work: "+s.Fitness.Reason+
+			"; its slots are assigned to replicas that can; check its log and its connections to both clusters")
+	}
+	return nil
+}
+
+// ReportUnowned emits an Event on each root of slots without a holder, or on none of them if a list fails. The leader calls it. Roots
+// without a slot label are not among them: they count as unlabeled. Errors: those of the list.
+func (r *Reporter) ReportUnowned(ctx context.Context, slots []int) error {
+	roots, err := r.rootsOf(ctx, slots)
+	if err != nil {
+		return err
+	}
+	for _, slot := range slots {
+		lease := r.Settings.Namespace + "/" + member.SlotLeaseName(r.Settings.Fleet, slot, r.Settings.Slots)
+		for i := range roots[policy.Value(slot)] {
+			telemetry.Emit(r.Events, &roots[policy.Value(slot)][i], v1alpha1.EventSlotUnowned, "Slot "+policy.Value(slot)+
+				" has had no holder for 30 s, so that this object is not reconciled; Lease "+lease+" names the replica assigned to it")
+		}
+	}
+	return nil
+}
+
+// rootsOf lists the roots of slots, by slot label.
+func (r *Reporter) rootsOf(ctx context.Context, slots []int) (map[string][]corev1.ObjectReference, error) {
+	values := make([]string, len(slots))
+	for i, slot := range slots {
+		values[i] = policy.Value(slot)
+	}
+	roots := map[string][]corev1.ObjectReference{}
+	selector := v1alpha1.LabelSlot + " in (" + strings.Join(values, ",") + ")"
+	for _, kind := range []policy.Kind{policy.Deployment, policy.Set, policy.Machine} {
+		list := r.Metadata.Resource(v1alpha1.SchemeGroupVersion.WithResource(kind.Resource())).Namespace(r.Namespace)
+		options := metav1.ListOptions{LabelSelector: selector, Limit: rootsPage}
+		for {
+			found, err := list.List(ctx, options)
+			if err != nil {
+				return nil, fmt.Errorf("list the %s of slots without a holder: %w", kind.Resource(), err)
+			}
+			for i := range found.Items {
+				if o := &found.Items[i]; metav1.GetControllerOf(o) == nil {
+					slot := o.Labels[v1alpha1.LabelSlot]
+					roots[slot] = append(roots[slot], policy.Ref(kind, o))
+				}
+			}
+			if options.Continue = found.Continue; options.Continue == "" {
+				break
+			}
+		}
+	}
+	return roots, nil
+}

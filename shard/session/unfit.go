@@ -1,0 +1,85 @@
+package session
+
+import (
+	"context"
+	"time"
+
+	"k8s.io/klog/v2"
+
+	member "github.com/machine-controller-fleet/machine-controller-fleet/membership"
+	"github.com/machine-controller-fleet/machine-controller-fleet/shard/protocol"
+)
+
+// longUnfit is for how long a session may report that it cannot do its work before that is reported: a session that has just
+// begun, or was suspended, needs a moment.
+const longUnfit = 10 * time.Second
+
+// pending is the reason of slots whose objects have not been requested yet.
+const pending = "Pending"
+
+// waiting returns the slots that are held and not open, with the kind of objects that is missing.
+func (r *Replica) waiting() map[int]string {
+	slots := map[int]string{}
+	unlisted := r.cfg.Grants.Unlisted()
+	for slot, o := range r.opening {
+		if o.ready {
+			continue
+		}
+		if slots[slot] = unlisted[slot]; slots[slot] == "" {
+			slots[slot] = pending
+		}
+	}
+	return slots
+}
+
+// unopened counts those slots by what is missing.
+func (r *Replica) unopened() map[string]int {
+	counts := map[string]int{}
+	for _, reason := range r.waiting() {
+		counts[reason]++
+	}
+	return counts
+}
+
+// report reports, if this session leads, slots without a holder and unfit replicas.
+func (r *Replica) report(ctx context.Context, now member.Moment, facts *protocol.Facts) {
+	r.reportUnowned(ctx, now, facts.Slots)
+	r.reportUnfit(ctx, now, facts.Sessions)
+}
+
+// reportUnfit reports, under the leadership, sessions that cannot do their work.
+func (r *Replica) reportUnfit(ctx context.Context, now member.Moment, sessions []protocol.SessionFacts) {
+	if r.cfg.Unfit == nil {
+		return
+	}
+	owned, done, leads := r.cfg.Fence.Lead(ctx)
+	if !leads {
+		clear(r.ailing)
+		return
+	}
+	unfit := map[string]protocol.SessionFacts{}
+	for _, s := range sessions {
+		if s.Session != "" && !s.Fitness.IsFit() {
+			unfit[s.Session] = s
+		}
+	}
+	late := lateOf(r.ailing, now, longUnfit, unfit)
+	if len(late) == 0 {
+		done()
+		return
+	}
+	var about []protocol.SessionFacts
+	for _, session := range late {
+		about = append(about, unfit[session])
+	}
+	r.sent.Go(func() {
+		defer done()
+		for _, s := range about {
+			klog.FromContext(owned).Info("Replica is unfit", "session", s.Session, "reason", s.Fitness.Reason)
+		}
+		if err := r.cfg.Unfit(owned, about); err != nil {
+			klog.FromContext(owned).Error(err, "Failed to report unfit replicas; retrying")
+			r.mail.put(letter{do: func() { r.ailing.unreported(late) }})
+		}
+	})
+}

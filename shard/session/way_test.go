@@ -1,0 +1,85 @@
+package session
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"k8s.io/client-go/rest"
+
+	member "github.com/machine-controller-fleet/machine-controller-fleet/membership"
+	"github.com/machine-controller-fleet/machine-controller-fleet/membership/leases"
+	"github.com/machine-controller-fleet/machine-controller-fleet/membership/leases/leasetest"
+	"github.com/machine-controller-fleet/machine-controller-fleet/shard/fence"
+)
+
+// storeOn makes a Store of the Leases behind a Fence.
+func storeOn(t *testing.T, way *rest.Config, f *fence.Fence, now *fence.Time) *leases.Store {
+	t.Helper()
+	config, err := f.Guard(way)
+	if err != nil {
+		t.Fatal(err)
+	}
+	store, err := leases.NewStore(leases.Config{
+		Client: config, Namespace: "fleet-system", Fleet: "fleet", Timeout: 2 * time.Second, Quiet: 6 * time.Second,
+		Clock: now, Now: now.Moment,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return store
+}
+
+// cut keeps a replica's requests from the server.
+func cut(server *leasetest.Server, replica string) { server.Fault(unreachableFor(replica)) }
+
+// unreachableFor is the fault that a replica's requests get no answer.
+func unreachableFor(replica string) func(*http.Request) error {
+	return func(r *http.Request) error {
+		if strings.Contains(r.Header.Get("User-Agent"), "/"+replica+" ") {
+			<-r.Context().Done()
+			return r.Context().Err()
+		}
+		return nil
+	}
+}
+
+// noLeader is the fault that no replica can become the leader or stay it.
+func noLeader(r *http.Request) error {
+	if r.Method == http.MethodPut && strings.HasSuffix(r.URL.Path, "/fleet-leader") {
+		return errors.New("refused")
+	}
+	return nil
+}
+
+// mayAsk returns why the Fence refuses a request about a Lease; "" if it does not.
+func (p *process) mayAsk(t *testing.T, need member.Need) fence.Refusal {
+	t.Helper()
+	_, why := p.send(fence.WithNeed(t.Context(), need), t)
+	return why
+}
+
+// send sends a request through the Fence, and returns the User-Agent that it arrived with, or why it was refused.
+func (p *process) send(ctx context.Context, t *testing.T) (agent string, why fence.Refusal) {
+	t.Helper()
+	request, err := http.NewRequestWithContext(ctx, http.MethodPut, "http://api/", http.NoBody)
+	if err != nil {
+		t.Fatal(err)
+	}
+	answer, err := p.fence.Transport(roundTrip(func(r *http.Request) (*http.Response, error) {
+		agent = r.Header.Get("User-Agent")
+		return &http.Response{StatusCode: http.StatusOK, Body: io.NopCloser(strings.NewReader("")), Request: r}, nil
+	})).RoundTrip(request)
+	if refused, ok := errors.AsType[*fence.RefusedError](err); ok {
+		return "", refused.Why
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = answer.Body.Close()
+	return agent, ""
+}
