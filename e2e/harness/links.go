@@ -31,7 +31,7 @@ type Direction string
 const (
 	Both     Direction = ""
 	Requests Direction = "requests"
-	// Only Answers cut: requests take effect, and their answers are lost.
+	// Answers are cut alone: requests take effect, and their answers are lost.
 	Answers Direction = "answers"
 )
 
