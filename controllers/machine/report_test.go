@@ -107,7 +107,7 @@ func TestEachStepOfALifeIsOneLineAndOneEvent(t *testing.T) {
 				"node=m reason=Created message=VM test:///i-1 exists and is set up; waiting for Node \"m\" to join",
 				"node=m reason=Joined message=Node \"m\" has joined and is healthy",
 				"node=m reason=NodeUnhealthy message=Node \"m\" is not healthy: Ready is Unknown",
-				"node=m reason=HealthTimedOut message=Node \"m\" is not healthy: Ready is Unknown, and for longer than the health timeout; the machine is given up",
+				"node=m reason=HealthTimedOut message=Node \"m\" is not healthy: Ready is Unknown, for longer than the health timeout; the machine has failed",
 			},
 		},
 	} {
