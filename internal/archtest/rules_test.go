@@ -71,6 +71,9 @@ func rules() []rule {
 		{"names of packages are specific", packagesHaveNames, []snippet{
 			{"target/util/a.go", "package util\n"},
 		}},
+		{"packages are used", packagesAreUsed, []snippet{
+			{"internal/unused/a.go", "package unused\nfunc F() {}\n"},
+		}},
 		{"packages have a comment", packagesHaveComments, []snippet{
 			{"target/a.go", "package target\n"},
 		}},
