@@ -76,7 +76,7 @@ func TestALifeTakesFewWrites(t *testing.T) {
 	})
 }
 
-// Nobody knows of a VM that its driver cannot look for, but the driver itself.
+// A VM that its driver cannot look for is known to the driver only.
 func TestDriverWithoutMachineStatus(t *testing.T) {
 	cannotLook := func(op driver.Op) *testFault {
 		if op == driver.OpStatus {

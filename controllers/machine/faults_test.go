@@ -62,7 +62,7 @@ func harmless(op driver.Op, code driver.Code) bool {
 	return false
 }
 
-// operations are the calls that the controller makes. Nobody lists VMs yet.
+// operations are the calls that the controller makes. It does not list VMs yet.
 var operations = []driver.Op{driver.OpStatus, driver.OpCreate, driver.OpInitialize, driver.OpDelete, driver.OpVolumeIDs}
 
 // TestCloudFails has each call fail in each way for a while, without effect and with it. There is one VM all the time or,

@@ -46,7 +46,7 @@ func TestANodeIsNotDeletedWithOurFinalizer(t *testing.T) {
 	}
 }
 
-// Whoever has claimed a Node need not wait until the cache, which follows labelled Nodes only, shows it.
+// The replica that has claimed a Node need not wait until the cache, which follows labelled Nodes only, shows it.
 func TestAClaimedNodeIsKnownAtOnce(t *testing.T) {
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "m", UID: "node"}}
 	cluster := fake.NewClientset(node)

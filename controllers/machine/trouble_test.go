@@ -147,7 +147,7 @@ func TestShortOutageOfAnAPIServerIsNotReported(t *testing.T) {
 		b.becomes(v1alpha1.MachineRunning, time.Minute)
 		want := []string{"Normal " + v1alpha1.EventCreated, "Normal " + v1alpha1.EventJoined}
 		if reported := b.reported.List(); !slices.Equal(reported, want) {
-			t.Errorf("told %v, want %v", reported, want)
+			t.Errorf("reported %v, want %v", reported, want)
 		}
 	})
 }

@@ -71,6 +71,10 @@ func rules() []rule {
 		{"names of packages are specific", packagesHaveNames, []snippet{
 			{"target/util/a.go", "package util\n"},
 		}},
+		{"comments and texts are plain", plainWords, []snippet{
+			{"target/a.go", "package target\n// nobody waits\nfunc F() {}\n"},
+			{"target/a.go", "package target\nconst text = \"the user is told\"\n"},
+		}},
 		{"packages are used", packagesAreUsed, []snippet{
 			{"internal/unused/a.go", "package unused\nfunc F() {}\n"},
 		}},

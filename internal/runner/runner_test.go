@@ -197,7 +197,7 @@ func TestTheGateIsAskedBeforeEachKey(t *testing.T) {
 		gate.mu.Lock()
 		gate.open = true
 		gate.mu.Unlock()
-		r.Enqueue("key") // whoever opens the gate does this
+		r.Enqueue("key") // as the code that opens the gate does
 		elapse(time.Hour)
 		if gate.admitted != 2 || gate.in != 0 || runs.Load() != 2 {
 			t.Errorf("admitted %d, still in %d, runs %d", gate.admitted, gate.in, runs.Load())

@@ -79,7 +79,7 @@ func (instantGrants) Unlisted() map[int]string { return nil }
 
 func (instantGrants) Broken() map[string]string { return nil }
 
-// Grants tells of some, which /debug/slots has to show.
+// Grants returns grants that /debug/slots has to show.
 func (instantGrants) Grants() [][]int { return [][]int{{1, 2}, {3}} }
 
 // begin starts a replica; change may change its settings. It is killed when the test is over.

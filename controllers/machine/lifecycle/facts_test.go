@@ -135,7 +135,7 @@ func setClass(w *World, value string) error {
 	case "being deleted":
 		w.Class.Class.DeletionTimestamp = &metav1.Time{Time: born}
 	case "without a driver":
-		w.Class.ProviderError = errors.New(`unknown provider "nobody"`)
+		w.Class.ProviderError = errors.New(`unknown provider "absent"`)
 	default:
 		return merge(w.Class.Class, value)
 	}

@@ -54,7 +54,7 @@ func (s *story) reportNames(was, is *v1alpha1.MachineDeployment) {
 	now, has := is.Annotations[v1alpha1.AnnotationTriggerDeletion]
 	switch {
 	case had && !has:
-		s.report("  nobody is named any more")
+		s.report("  no machine is named any more")
 	case before != now:
 		var entries []string
 		for entry := range strings.SplitSeq(now, ",") {
