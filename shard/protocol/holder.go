@@ -33,11 +33,12 @@ func (r *Session) takeSlot(now member.Moment, s *slot, l *coordinationv1.Lease, 
 func (r *Session) confirm(now member.Moment, s *slot) {
 	for _, acquired := range s.attempts {
 		if s.lease != nil && s.lease.UID == s.attempted.UID && s.isOurs(r.settings.Session, acquired) {
+			from := member.Holder(s.attempted)
 			s.phase, s.busy, s.attempts = held, true, nil
 			s.uid, s.acquired, s.epoch = s.lease.UID, acquired, member.Transitions(s.lease)
 			s.opened = false
 			r.opens(now, s)
-			r.change(Change{Slot: s.number, Epoch: s.epoch, Kind: Acquired})
+			r.change(Change{Slot: s.number, Epoch: s.epoch, Kind: Acquired, From: from})
 			return
 		}
 	}

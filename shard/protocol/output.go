@@ -49,6 +49,8 @@ type Change struct {
 	Epoch int64
 	// Kind is what changes.
 	Kind Kind
+	// From is the session that held an acquired slot and did not release it; "" if the slot was released or never held.
+	From string
 	// Ticket is the one that the answering Idle has to carry; 0 if no answer is expected.
 	Ticket uint64
 }

@@ -27,7 +27,7 @@ type arrivals struct {
 type arrival struct {
 	since  member.Moment // when this replica was first seen to be assigned
 	holder string        // which session was seen to hold it then
-	freed  bool          // that holder was seen to give it up
+	freed  bool          // the slot had no holder when it was acquired
 	epoch  int64         // 0 until it is acquired
 }
 
@@ -54,15 +54,15 @@ func (a *arrivals) seen(lease *coordinationv1.Lease, at member.Moment) {
 	if !known {
 		coming = arrival{since: at, holder: holder}
 	}
-	coming.freed = coming.holder != "" && holder == ""
 	a.slots[slot] = coming
 }
 
-// acquired notes the epoch of a slot that has come.
-func (a *arrivals) acquired(slot int, epoch int64) {
-	coming := a.slots[slot]
-	coming.epoch = epoch
-	a.slots[slot] = coming
+// acquired records the epoch of a slot that has come, and whether its holder had released it. The watch may not have shown the
+// release: the Lease may have been read instead.
+func (a *arrivals) acquired(change protocol.Change) {
+	coming := a.slots[change.Slot]
+	coming.epoch, coming.freed = change.Epoch, change.From == ""
+	a.slots[change.Slot] = coming
 }
 
 func (a *arrivals) forget(slot int) { delete(a.slots, slot) }

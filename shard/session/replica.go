@@ -273,7 +273,7 @@ func (r *Replica) show(ctx context.Context, change protocol.Change) {
 		o := &opening{epoch: change.Epoch}
 		r.opening[change.Slot] = o
 		r.cfg.Fence.Resume(change.Slot)
-		r.arrival.acquired(change.Slot, change.Epoch)
+		r.arrival.acquired(change)
 		r.cfg.Grants.Add([]int{change.Slot}, func(slots []int) {
 			r.mail.put(letter{do: func() {
 				for _, slot := range slots {
