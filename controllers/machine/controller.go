@@ -184,7 +184,7 @@ func (c *Controller) step(ctx context.Context, p *pass, verdict lifecycle.Verdic
 	if wait := c.heldBack(p, verdict); wait > 0 {
 		return wait, nil
 	}
-	if verdict.Do != lifecycle.Save { // the result of the step before is always written: it would be lost
+	if verdict.Do != lifecycle.Save { // the result of the step before is always written: otherwise it would be lost
 		if err := runner.MayGoOn(ctx); err != nil {
 			return 0, err
 		}

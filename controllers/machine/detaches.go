@@ -58,7 +58,7 @@ func (d *detaches) set(cluster *target.Cluster, machine metav1.Object, volumes i
 }
 
 // take adds volumes to those that move for a drain, and reports whether they may begin to move; otherwise it adds none. A pod may have
-// more volumes than one namespace may ever move: for it, room for drain.MaxDetachesOfOne suffices, or it could never be removed.
+// more volumes than one namespace may ever move: for it, room for drain.MaxDetachesOfOne suffices; otherwise it could never be removed.
 func (d *detaches) take(cluster *target.Cluster, machine metav1.Object, volumes int) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()

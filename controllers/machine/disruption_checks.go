@@ -9,7 +9,7 @@ import (
 
 // A Node is written a few times when its machine joins, changes, or is preserved, and seven times when it is updated in place. More
 // writes mean that another client undoes each write of the fleet. At most disruptionWrites are then sent in each disruptionWindow:
-// otherwise both would write without end.
+// otherwise the two clients would undo each other's writes without a pause.
 const (
 	disruptionWrites = 12
 	disruptionWindow = 30 * time.Second

@@ -10,8 +10,8 @@ import (
 )
 
 // heldBack returns for how long a write of the machine is held back; 0 means not at all. The status of a machine with a VM follows from
-// its Node, which the kubelet can change at any rate: without a bound, each change would become a write to the control cluster. A
-// verdict that is held back is dropped, and the next pass observes anew.
+// its Node, which the kubelet can change many times per second: without a limit, each change would become a write to the control
+// cluster. A verdict that is held back is dropped, and the next pass observes anew.
 func (c *Controller) heldBack(p *pass, verdict lifecycle.Verdict) time.Duration {
 	m := p.world.Machine
 	if verdict.Machine == nil || !followsNode(m) || apiequality.Semantic.DeepEqual(m, verdict.Machine) {

@@ -18,8 +18,8 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/decode"
 )
 
-// rivalsKept is for how long the rivals for a Node are remembered. The kubelet can remove the Node's binding at any rate; without a
-// bound, each removal would cost a list of the machines of all namespaces.
+// rivalsKept is for how long the rivals for a Node are remembered. The kubelet can remove the Node's binding without limit; if rivals
+// were not remembered, each removal would cost a list of the machines of all namespaces.
 const rivalsKept = 30 * time.Second
 
 // nodeRivals are the rivals for a Node as they were found.

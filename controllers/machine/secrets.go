@@ -54,7 +54,7 @@ type secretReader struct {
 	clock    clock.PassiveClock
 
 	// asking is held during a request and until its answer is remembered. Machines that are created together need the same Secret,
-	// which is so read once; and an answer from before a change must not be remembered after it.
+	// which is read only once in this way; and an answer from before a change must not be remembered after it.
 	asking turns.Mutex
 
 	mu   sync.Mutex
@@ -93,7 +93,7 @@ func newSecretReader(client corev1client.SecretsGetter, metadata metadata.Interf
 	return &secretReader{client: client, metadata: metadata, served: served, clock: clock, read: map[secretUse]secretAt{}}
 }
 
-// cached returns the class' Secrets, and reports whether all of them were read within secretTTL.
+// cached returns the class' Secrets up to the first one that is missing, and reports whether all of these were read within secretTTL.
 func (r *secretReader) cached(class *v1alpha1.MachineClass) (classSecrets, bool) {
 	if class == nil {
 		return classSecrets{}, false
