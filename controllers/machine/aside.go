@@ -15,7 +15,8 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/runner"
 )
 
-// panicked sets a machine aside whose pass has panicked. What it writes depends on nothing but the machine's metadata.
+// panicked sets a machine aside after a panic in its pass. It reads nothing but the machine's metadata, because whatever else the
+// pass reads may make it panic, too.
 func (c *Controller) panicked(ctx context.Context, key types.NamespacedName, fault *runner.PanicError) {
 	m, known := c.cfg.View.Machines.Get(key)
 	if !known {
@@ -31,7 +32,7 @@ func (c *Controller) panicked(ctx context.Context, key types.NamespacedName, fau
 		m, err = c.cfg.Machines.Machines(key.Namespace).Patch(ctx, key.Name, types.MergePatchType, patch, metav1.PatchOptions{})
 	}
 	if err != nil {
-		klog.FromContext(ctx).Error(err, "Failed to set the machine aside; its processing is tried again after the back-off")
+		klog.FromContext(ctx).Error(err, "Failed to set machine aside; retrying after back-off")
 		return
 	}
 	c.machines.Wrote(m)
@@ -40,7 +41,8 @@ func (c *Controller) panicked(ctx context.Context, key types.NamespacedName, fau
 	}
 }
 
-// aside returns for how long a machine is set aside, 0 if it is not. Its status says so.
+// aside returns for how long a machine remains set aside, 0 if it is not, and records that in the machine's status. Errors: the
+// write.
 func (c *Controller) aside(ctx context.Context, m *v1alpha1.Machine) (wait time.Duration, err error) {
 	now := c.cfg.Clock.Now()
 	trouble, wait := lifecycle.Aside(m, now)

@@ -9,15 +9,15 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 )
 
-// crowdedPause is how long a machine waits whose cloud is not asked because too many ask it already.
+// crowdedPause is the time from errCrowded to the next pass of the machine.
 const crowdedPause = time.Second
 
-// errCrowded ends a pass in which the cloud was to be asked and too many calls with the same credentials are in flight. It is no
-// failure: the pass is made again after crowdedPause.
+// errCrowded ends a pass that needs a call of the driver while too many calls with the same credentials are in flight. It is not a
+// failure: the machine is reconciled again after crowdedPause.
 var errCrowded = errors.New("too many calls of the driver are in flight with the same credentials")
 
-// calls bounds how many calls of drivers are in flight with one set of credentials. Namespaces can share them, and a cloud that
-// answers one of them late answers all late.
+// calls bounds how many calls of drivers are in flight with one set of credentials. Namespaces can share credentials, so the runner's
+// bound for each namespace does not suffice: a cloud that answers slowly could occupy the workers of all namespaces.
 type calls struct {
 	most int
 
@@ -27,7 +27,7 @@ type calls struct {
 
 func newCalls(most int) *calls { return &calls{most: max(most, 1), inFlight: map[string]int{}} }
 
-// begin reports whether a call may begin now. If so it is ended by end.
+// begin reports whether a call may begin now. If so, the caller calls end after it.
 func (c *calls) begin(credentials string) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()

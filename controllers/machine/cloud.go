@@ -12,8 +12,8 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/runner"
 )
 
-// callDriver makes one call of the driver and notes the answer in the world. An error of the cloud is a fact like any
-// other; the end of our own context is not, and ends the pass.
+// callDriver makes one call of the driver and records the answer in the world. An error of the cloud is recorded there, too, as a
+// Failure. Errors, which end the pass: errCrowded, the end of ctx or of the ownership.
 func (c *Controller) callDriver(ctx context.Context, p *pass, action lifecycle.Action) error {
 	credentials := credentialsOf(p.world.Class.Class)
 	if !c.calls.begin(credentials) {
@@ -25,7 +25,7 @@ func (c *Controller) callDriver(ctx context.Context, p *pass, action lifecycle.A
 	target := driver.Target{Machine: p.world.Machine, Class: p.world.Class.Class, Secret: p.credentials, Adopt: lifecycle.MayAdopt(p.world)}
 	var op driver.Op
 	var err error
-	switch action { //nolint:exhaustive // only the driver's actions come here
+	switch action { //nolint:exhaustive // act passes only actions of the driver
 	case lifecycle.FindVM:
 		op, err = driver.OpStatus, c.findVM(call, p, target)
 	case lifecycle.CreateVM:
@@ -36,7 +36,7 @@ func (c *Controller) callDriver(ctx context.Context, p *pass, action lifecycle.A
 		op, err = driver.OpDelete, c.deleteVM(call, p, target)
 	}
 	if p.world.VM.State == lifecycle.VMAbsent && p.world.Node.State == lifecycle.NodeAbsent {
-		p.world.Node = lifecycle.NodeFact{} // the VM may have joined since, before it went
+		p.world.Node = lifecycle.NodeFact{} // unknown again: the VM may have joined before it was deleted
 	}
 	if err == nil {
 		return nil
@@ -47,7 +47,7 @@ func (c *Controller) callDriver(ctx context.Context, p *pass, action lifecycle.A
 	if runner.NotOurs(err) {
 		return fmt.Errorf("%s: %w", action, err)
 	}
-	klog.FromContext(ctx).V(2).Info("The cloud failed", "action", action, "code", driver.CodeOf(err), "message", driver.MessageOf(err))
+	klog.FromContext(ctx).V(2).Info("Driver call failed", "action", action, "code", driver.CodeOf(err), "message", driver.MessageOf(err))
 	p.world.Failure = &lifecycle.Failure{Code: driver.CodeOf(err), Op: op, RetryAfter: driver.RetryAfterOf(err), Message: driver.MessageOf(err)}
 	return nil
 }
@@ -110,7 +110,8 @@ func (c *Controller) deleteVM(ctx context.Context, p *pass, target driver.Target
 	return nil
 }
 
-// noteVM puts the VM into the world, with the Node that has its name. What the driver has found or made has the machine's UID.
+// noteVM records the VM in the world, and the Node that has its name. A VM that the driver has found or created has the machine's
+// UID, so its provider ID is remembered as proven.
 func (c *Controller) noteVM(p *pass, fact lifecycle.VMFact) error {
 	p.world.VM = fact
 	if fact.State == lifecycle.VMPresent || fact.State == lifecycle.VMUninitialized {

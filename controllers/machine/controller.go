@@ -32,13 +32,14 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/telemetry"
 )
 
-// Names of the two runners in metrics, logs and spans: of machines, and of what machines that are gone have left.
+// Names of the two runners in metrics, logs and spans. The one called Name reconciles machines; the one called GoneName deletes the
+// bootstrap tokens of machines that do not exist any more.
 const (
 	Name     = "machine"
 	GoneName = "machine-gone"
 )
 
-// driverTimeout bounds one call of a driver. Clouds answer in seconds; one that does not is asked again later.
+// driverTimeout bounds one call of a driver. Clouds answer in seconds; a longer call would occupy a worker, and is made again later.
 const driverTimeout = time.Minute
 
 // Config is what the controller needs. All but Gate, GoneGate, Workers, NoComponentsTaint, Metrics and Tracer are required.
@@ -46,38 +47,39 @@ type Config struct {
 	// Machines and Secrets write to the control cluster.
 	Machines machineclient.MachineV1alpha1Interface
 	Secrets  corev1client.SecretsGetter
-	// Metadata reads who may use a Secret, and lists machines of all namespaces, past all caches; or of Namespace alone, if that is
-	// the only one that is served.
+	// Metadata reads which namespaces may use a Secret, and lists machines, both past all caches. Namespace is the only namespace
+	// whose machines are listed; "" means all.
 	Metadata  metadata.Interface
 	Namespace string
-	// View shows the objects of the control cluster that are this process's to work on.
+	// View has the objects of the control cluster that this process reconciles.
 	View    *objectcache.View
 	Targets target.Resolver
 	Drivers *driver.Registry
 	Events  events.EventRecorder
 	Limits  lifecycle.Limits
-	// IsUnlabeled says whether the target cluster has a Node of that name that is in no slot; nil means that there never is.
-	// Whoever knows tells of such a Node by NodeAppeared.
+	// IsUnlabeled reports whether the target cluster has a Node of that name without a valid slot label, which Targets does not show;
+	// nil means that it never has. The component that detects such a Node calls NodeAppeared.
 	IsUnlabeled func(node string) bool
-	// NoComponentsTaint has Nodes that were updated in place go without the taint critical-components-not-ready, where the root of
-	// their machine does not say whether they do.
+	// NoComponentsTaint reports whether Nodes that were updated in place do not get the taint critical-components-not-ready. The
+	// annotation of a machine's root overrides it.
 	NoComponentsTaint bool
 	// BootstrapTokenGroups are the auth-extra-groups of bootstrap tokens; "" means none.
 	BootstrapTokenGroups string
-	// BootstrapTokenSigning lets bootstrap tokens sign, too, which a VM needs that discovers its cluster by its token.
+	// BootstrapTokenSigning reports whether bootstrap tokens may be used for signing, too. VMs need that if they discover their
+	// cluster by the token.
 	BootstrapTokenSigning bool
 	Clock                 clock.WithTicker
 	Gate                  runner.Gate[types.NamespacedName]
 	// GoneGate admits machines that are gone; nil admits all.
 	GoneGate runner.Gate[Gone]
-	// Workers is how many machines of a namespace are worked on at the same time, and how many calls of a driver are in flight with
-	// one set of credentials. In all namespaces together it is runner.TenantsAtOnce times as many.
+	// Workers is how many machines of a namespace are reconciled at the same time, and how many calls of a driver are in flight with
+	// one set of credentials. Of all namespaces together, runner.TenantsAtOnce times as many machines are reconciled.
 	Workers int
 	Metrics *runner.Metrics
 	Tracer  trace.Tracer
 }
 
-// Controller reconciles Machines. Make one with New, before the View is fed.
+// Controller reconciles Machines. Create it with New before the View receives objects, because New registers the event handlers.
 type Controller struct {
 	cfg      Config
 	runner   *runner.Runner[types.NamespacedName]
@@ -94,11 +96,12 @@ type Controller struct {
 	writes           *rates.Rates[types.UID]
 	memory           *memory[types.UID, remembered] // of machines, by their UID
 	claims           *memory[string, claim]         // of Nodes that this process has claimed and the cache does not show yet, by name
-	holding          turns.Mutex                    // one at a time puts finalizers on classes and secrets
+	holding          turns.Mutex                    // held while finalizers are added to a class and its Secrets
 	disruptionChecks *disruptionChecks              // on writes of Nodes
 }
 
-// New makes the controller and has the View enqueue what concerns it.
+// New returns the controller, and registers its indexes and event handlers. Errors: the configuration of a runner, an index, the
+// target cluster.
 func New(cfg Config) (*Controller, error) {
 	c := &Controller{
 		cfg:              cfg,
@@ -167,19 +170,21 @@ func (c *Controller) reconcile(ctx context.Context, key types.NamespacedName) (r
 	return c.pass.Run(ctx, p)
 }
 
-// decide returns the verdict on a pass. What the cloud has answered is decided on once.
+// decide returns the verdict on a pass. It removes the failure of the last driver call from the world: a later decision of the pass
+// must not count it again.
 func decide(p *pass) lifecycle.Verdict {
 	verdict := lifecycle.Decide(p.world)
 	p.world.Failure = nil
 	return verdict
 }
 
-// step takes the action of a verdict, unless that has to wait.
+// step carries out the action of a verdict. A wait greater than 0 means that it was not carried out: its write is held back, or too
+// many calls of the driver are in flight.
 func (c *Controller) step(ctx context.Context, p *pass, verdict lifecycle.Verdict) (wait time.Duration, err error) {
 	if wait := c.heldBack(p, verdict); wait > 0 {
 		return wait, nil
 	}
-	if verdict.Do != lifecycle.Save { // what has come of the step before is always written
+	if verdict.Do != lifecycle.Save { // the result of the step before is always written: otherwise it would be lost
 		if err := runner.MayGoOn(ctx); err != nil {
 			return 0, err
 		}
@@ -195,7 +200,7 @@ func (c *Controller) step(ctx context.Context, p *pass, verdict lifecycle.Verdic
 	return 0, nil
 }
 
-// rest ends a pass: the machine is written as the verdict has it, unless that is held back.
+// rest ends a pass: it writes the machine of the verdict, unless that write is held back.
 func (c *Controller) rest(ctx context.Context, p *pass, verdict lifecycle.Verdict) (runner.Result, error) {
 	verdict = lifecycle.EndAside(p.world, verdict)
 	if wait := c.heldBack(p, verdict); wait > 0 {
@@ -211,7 +216,7 @@ func (c *Controller) rest(ctx context.Context, p *pass, verdict lifecycle.Verdic
 	return runner.Result{RequeueAfter: machinefacts.Sooner(verdict.Wake, again)}, nil
 }
 
-// save writes the machine as the verdict has it, and then emits the Events of that.
+// save writes the machine of the verdict, and then emits the Events of the verdict: none is emitted for a state that was not written.
 func (c *Controller) save(ctx context.Context, p *pass, verdict lifecycle.Verdict) error {
 	if verdict.Machine != nil {
 		before := p.world.Machine
@@ -221,7 +226,7 @@ func (c *Controller) save(ctx context.Context, p *pass, verdict lifecycle.Verdic
 			c.writes.Count(before.UID, c.cfg.Clock.Now())
 		}
 		if apierrors.IsNotFound(err) {
-			return nil // it is gone, and with it all that was to be said of it
+			return nil // the machine is gone: there is no object for the Events
 		}
 		if err != nil {
 			return err
@@ -231,7 +236,7 @@ func (c *Controller) save(ctx context.Context, p *pass, verdict lifecycle.Verdic
 	return nil
 }
 
-// report emits Events on a machine, each with one line of the log.
+// report emits Events on a machine, and logs each of them.
 func (c *Controller) report(ctx context.Context, m *v1alpha1.Machine, events ...lifecycle.Event) {
 	owner, _ := telemetry.OwnerFrom(ctx)
 	for _, event := range events {
@@ -241,8 +246,8 @@ func (c *Controller) report(ctx context.Context, m *v1alpha1.Machine, events ...
 	}
 }
 
-// act carries one action out and notes in the world what came of it. Errors are those of API servers; a cloud's are
-// facts, and go into the world.
+// act carries out one action and records its result in the world. Errors of a cloud are part of that result. Errors: those of API
+// servers and of callDriver.
 func (c *Controller) act(ctx context.Context, p *pass, verdict lifecycle.Verdict) error {
 	switch verdict.Do {
 	case lifecycle.Rest:

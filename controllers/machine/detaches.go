@@ -10,7 +10,7 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/target"
 )
 
-// detaches counts the volumes that this process has moving, so that a cloud is not asked to detach hundreds at a time.
+// detaches counts the volumes that are moving for drains of this process, to bound how many a cloud has to detach at the same time.
 type detaches struct {
 	mu       sync.Mutex
 	clusters map[*target.Cluster]*moving
@@ -20,8 +20,8 @@ type detaches struct {
 type moving struct {
 	namespaces map[string]int         // of machines
 	drains     map[types.UID]movingOf // by machine
-	waiting    map[types.UID]func()   // drains that are to be woken when there is room
-	freed      int                    // how often there was more room than before
+	waiting    map[types.UID]func()   // called when more volumes may move, by machine
+	freed      int                    // how often the number of moving volumes has decreased
 }
 
 // movingOf are the volumes that move for a drain.
@@ -32,7 +32,7 @@ type movingOf struct {
 
 func newDetaches() *detaches { return &detaches{clusters: map[*target.Cluster]*moving{}} }
 
-// in returns the volumes of a cluster; d.mu is held.
+// in returns the moving volumes of a cluster. The caller holds d.mu.
 func (d *detaches) in(cluster *target.Cluster) *moving {
 	m, ok := d.clusters[cluster]
 	if !ok {
@@ -42,8 +42,7 @@ func (d *detaches) in(cluster *target.Cluster) *moving {
 	return m
 }
 
-// free returns how many volumes more of machines of a namespace may begin to move. A caller that has to wait for more passes freed
-// to await.
+// free returns how many more volumes of machines of a namespace may begin to move. A caller that needs more passes freed to await.
 func (d *detaches) free(cluster *target.Cluster, namespace string) (volumes, freed int) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -51,14 +50,15 @@ func (d *detaches) free(cluster *target.Cluster, namespace string) (volumes, fre
 	return m.free(namespace), m.freed
 }
 
-// set says how many volumes move for the drain of a machine.
+// set records how many volumes move for the drain of a machine.
 func (d *detaches) set(cluster *target.Cluster, machine metav1.Object, volumes int) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.in(cluster).set(machine.GetUID(), movingOf{machine.GetNamespace(), volumes})
 }
 
-// take has further volumes of a drain begin to move, if there is room for all of them.
+// take adds volumes to those that move for a drain, and reports whether they may begin to move; otherwise it adds none. A pod may have
+// more volumes than one namespace may ever move: for it, room for drain.MaxDetachesOfOne suffices; otherwise it could never be removed.
 func (d *detaches) take(cluster *target.Cluster, machine metav1.Object, volumes int) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -70,7 +70,8 @@ func (d *detaches) take(cluster *target.Cluster, machine metav1.Object, volumes 
 	return true
 }
 
-// await has a drain woken, once, when there is more room than free has said: at once if there was meanwhile.
+// await calls wake once, when the number of moving volumes has decreased since free returned freed; at once if it has already. wake
+// is called with d.mu held and must not use detaches.
 func (d *detaches) await(cluster *target.Cluster, machine types.UID, freed int, wake func()) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -82,7 +83,7 @@ func (d *detaches) await(cluster *target.Cluster, machine types.UID, freed int, 
 	m.waiting[machine] = wake
 }
 
-// forget says that a drain has ended.
+// forget records that a drain has ended: it moves no volumes, and waits for none.
 func (d *detaches) forget(machine types.UID) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -92,9 +93,10 @@ func (d *detaches) forget(machine types.UID) {
 	}
 }
 
-// free is how many volumes more of machines of a namespace may begin to move. A namespace may have as many times what is left free as
-// one alone: with 40 of 50, four times. So one that is alone has 40, two that want all they can get have 22 each, five have 9 each, and
-// another one always finds room for some. What drains that do not wait have moving beyond that does not count for others.
+// free returns how many more volumes of machines of a namespace may begin to move. A namespace may have a fixed multiple of what is
+// then left free: with 40 of 50 for one namespace, four times as many. So a namespace that is alone has 40, two that need all they can
+// get have 22 each, five have 9 each, and for a further one some are always left. Drains that do not wait may move more than
+// drain.MaxDetachesOfOne for a namespace; the excess does not reduce what others get.
 func (m *moving) free(namespace string) int {
 	const times = drain.MaxDetachesOfOne / (drain.MaxDetaches - drain.MaxDetachesOfOne)
 	left := drain.MaxDetaches

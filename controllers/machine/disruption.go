@@ -8,7 +8,7 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machine/lifecycle"
 )
 
-// disruption says whether the machine may be given up for its health: that stands on its root.
+// disruption returns whether the machine may be replaced because it is unhealthy, as recorded on its root.
 func (c *Controller) disruption(m *v1alpha1.Machine) lifecycle.DisruptionFact {
 	switch {
 	case metav1.GetControllerOfNoCopy(m) == nil:

@@ -7,15 +7,15 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// A Node is written a few times when its machine joins, changes, or is preserved, and seven times when it is updated in
-// place. One that is written more often is fought
-// over: somebody else undoes each time what its machine asks for. Then it is written every now and then.
+// A Node is written a few times when its machine joins, changes, or is preserved, and seven times when it is updated in place. More
+// writes mean that another client undoes each write of the fleet. At most disruptionWrites are then sent in each disruptionWindow:
+// otherwise the two clients would undo each other's writes without a pause.
 const (
 	disruptionWrites = 12
 	disruptionWindow = 30 * time.Second
 )
 
-// disruptionChecks remembers when objects were written last. Make one with newDisruptionChecks.
+// disruptionChecks remembers when objects were last written. Create it with newDisruptionChecks; it is safe for concurrent use.
 type disruptionChecks struct {
 	mu     sync.Mutex
 	writes map[types.UID][]time.Time // the last disruptionWrites of each
@@ -25,7 +25,7 @@ func newDisruptionChecks() *disruptionChecks {
 	return &disruptionChecks{writes: map[types.UID][]time.Time{}}
 }
 
-// wrote notes a write.
+// wrote records a write.
 func (b *disruptionChecks) wrote(uid types.UID, now time.Time) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -35,7 +35,7 @@ func (b *disruptionChecks) wrote(uid types.UID, now time.Time) {
 	}
 }
 
-// until is until when the object is to be left alone; zero when it may be written now.
+// until returns the time before which the object must not be written; the zero Time when it may be written now.
 func (b *disruptionChecks) until(uid types.UID, now time.Time) time.Time {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -24,10 +24,10 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/target"
 )
 
-// maxDrainSteps bounds what one pass does for a drain, so that others have their turn.
+// maxDrainSteps bounds how many actions one pass carries out for a drain, so that the worker can process other machines.
 const maxDrainSteps = 8
 
-// drainNode goes on with the drain of the Node of a machine that is being deleted.
+// drainNode continues the drain of the Node of a machine that is being deleted. It drops the drains of that Node for other aims.
 func (c *Controller) drainNode(ctx context.Context, p *pass) error {
 	m, node := p.world.Machine, p.world.Node.Node
 	c.drains.drop(m.UID, forPreservation)
@@ -48,7 +48,7 @@ func (c *Controller) drainNode(ctx context.Context, p *pass) error {
 	return nil
 }
 
-// drainPreserved goes on with the drain of the Node of a failed machine that is preserved.
+// drainPreserved continues the drain of the Node of a failed machine that is preserved.
 func (c *Controller) drainPreserved(ctx context.Context, p *pass) error {
 	m, node := p.world.Machine, p.world.Node.Node
 	d := c.drains.with(m.UID, forPreservation)
@@ -63,7 +63,7 @@ func (c *Controller) drainPreserved(ctx context.Context, p *pass) error {
 	return nil
 }
 
-// drainForUpdate goes on with the drain of the Node that is to be updated in place.
+// drainForUpdate continues the drain of a Node that will be updated in place.
 func (c *Controller) drainForUpdate(ctx context.Context, p *pass) error {
 	m, node := p.world.Machine, p.world.Node.Node
 	d := c.drains.with(m.UID, forUpdate)
@@ -78,7 +78,7 @@ func (c *Controller) drainForUpdate(ctx context.Context, p *pass) error {
 	return nil
 }
 
-// dropUnwanted drops drains that nobody has asked for in a pass.
+// dropUnwanted drops the drains that no decision of this pass has continued.
 func (c *Controller) dropUnwanted(p *pass) {
 	m := p.world.Machine.UID
 	if p.world.PreservedDrain.State == preserve.DrainUnknown {
@@ -89,22 +89,23 @@ func (c *Controller) dropUnwanted(p *pass) {
 	}
 }
 
-// isAt says that the pass is still about this Node. It may go while it is drained, and another VM's may have its name then:
-// whether that is to be drained, too, is decided anew.
+// isAt reports whether the pass is still about this Node. The Node may be deleted while it is drained, and the Node of another VM may
+// then have its name: whether that one is drained, too, is a new decision.
 func isAt(p *pass, node *corev1.Node) bool {
 	return p.world.Node.State == lifecycle.NodePresent && p.world.Node.Node.UID == node.UID
 }
 
-// goOn drains the Node as far as it goes now. It waits for nothing: whatever it depends on is watched, and wakes it. It
-// returns an action that was left undone if others are to have their turn. It is one action of a pass, and not a runner.Pass of its own:
-// to run out of steps is no defect here, and its result is a verdict for the machine's own decisions.
+// goOn carries out the actions of a drain that are possible now. It does not wait: what the drain depends on is watched, and a change
+// enqueues the machine. It returns a verdict whose action was not carried out if the drain has used up maxDrainSteps. It is one action
+// of a pass and not a runner.Pass of its own: running out of steps is not a defect here, and its result is a verdict that
+// lifecycle.Decide decides on.
 func (c *Controller) goOn(ctx context.Context, p *pass, d *draining, order drain.Order) (v drain.Verdict, err error) {
 	m := p.world.Machine
 	facts := drain.Facts{Settings: c.cfg.Limits.Drain, Order: order, Node: p.world.Node.Node, Memory: d.memory}
 	if seen := p.listed; seen != nil && seen.node == facts.Node.UID {
 		facts.Live, facts.Sight, facts.Pods = true, drain.Listed, seen.pods
 	}
-	p.listed = nil // it is of the moment
+	p.listed = nil // it is valid for one decision only
 	for range maxDrainSteps {
 		facts.Now = c.cfg.Clock.Now()
 		freed := c.look(ctx, p, d, &facts)
@@ -130,7 +131,7 @@ func (c *Controller) goOn(ctx context.Context, p *pass, d *draining, order drain
 	return v, nil
 }
 
-// look puts what is seen into the facts. What it returns is for whoever has to wait until more volumes may move.
+// look records in the facts what the watches show. A drain that waits until more volumes may move passes freed to detaches.await.
 func (c *Controller) look(ctx context.Context, p *pass, d *draining, facts *drain.Facts) (freed int) {
 	facts.FreeDetaches, freed = c.drains.detaches.free(p.cluster, p.world.Machine.Namespace)
 	session := d.seen()
@@ -144,7 +145,8 @@ func (c *Controller) look(ctx context.Context, p *pass, d *draining, facts *drai
 	return freed
 }
 
-// drainStep carries out one action of a drain. An API server that has too much to do does not hold the worker.
+// drainStep carries out one action of a drain. It sends each request once: retries against an overloaded API server would occupy the
+// worker.
 func (c *Controller) drainStep(ctx context.Context, p *pass, d *draining, facts *drain.Facts, v drain.Verdict) error {
 	ctx = target.Once(ctx)
 	switch v.Do {
@@ -185,8 +187,8 @@ func listPods(ctx context.Context, p *pass) (pods []*corev1.Pod, err error) {
 	return pods, nil
 }
 
-// cordon marks the Node as unschedulable. The taint goes with the mark: the cluster's node controller would set it, by a read
-// and a write of its own.
+// cordon marks the Node as unschedulable and adds the taint in the same write; otherwise the node lifecycle controller of the target
+// cluster would add it by a read and a write of its own.
 func (c *Controller) cordon(ctx context.Context, p *pass) error {
 	spec, taints := map[string]any{"unschedulable": true}, p.world.Node.Node.Spec.Taints
 	cordoned := corev1.Taint{Key: corev1.TaintNodeUnschedulable, Effect: corev1.TaintEffectNoSchedule}
@@ -195,14 +197,14 @@ func (c *Controller) cordon(ctx context.Context, p *pass) error {
 		spec["taints"] = append(slices.Clone(taints), cordoned)
 	}
 	body := map[string]any{"spec": spec}
-	if m := p.world.Machine; !nodeowner.IsBound(m, p.world.Node.Node) { // never claimed: with this, no later pass has to find its owner
+	if m := p.world.Machine; !nodeowner.IsBound(m, p.world.Node.Node) { // never claimed: the annotation spares later passes the search for its owner
 		body["metadata"] = map[string]any{"annotations": map[string]any{v1alpha1.AnnotationMachine: v1alpha1.RefOf(m).String()}}
 	}
 	_, err := c.patchNode(ctx, p, &nodesync.Patch{Body: body, AsRead: !isTainted})
 	return err
 }
 
-// await notes what the drain waits for.
+// await registers what the drain waits for; after its end, nothing.
 func (c *Controller) await(p *pass, d *draining, v drain.Verdict, freed int) {
 	if v.State.Ended() {
 		c.drains.detaches.forget(p.world.Machine.UID)
@@ -221,9 +223,9 @@ func (c *Controller) await(p *pass, d *draining, v drain.Verdict, freed int) {
 	}
 }
 
-// markNode says on the Node that its machine is being deleted, and why. Before that, in a step of its own, it is cordoned, and
-// then its pods are listed: where it is empty, our finalizer goes with the same write, and the drain need not look again in
-// this pass. Where they cannot be listed, the drain meets that.
+// markNode sets the condition NodeTerminating on the Node, with the reason for the deletion of its machine. Before that, in a step of
+// its own, it cordons the Node. It lists the pods for the drain of this pass; if the Node is empty, the same write removes our
+// finalizer. If the list fails, the Node is marked all the same, and the drain reports the error if it persists.
 func (c *Controller) markNode(ctx context.Context, p *pass) error {
 	node := p.world.Node.Node
 	if !node.Spec.Unschedulable {
@@ -231,7 +233,7 @@ func (c *Controller) markNode(ctx context.Context, p *pass) error {
 	}
 	pods, err := listPods(ctx, p)
 	if err != nil {
-		klog.FromContext(ctx).V(2).Info("The Node is marked before its pods are seen", "node", node.Name, "err", err)
+		klog.FromContext(ctx).V(2).Info("Failed to list pods of Node; marking Node without removing its finalizer", "node", node.Name, "err", err)
 	} else {
 		p.listed = &sighting{node: node.UID, pods: pods}
 	}
@@ -243,7 +245,8 @@ func (c *Controller) markNode(ctx context.Context, p *pass) error {
 	patch := &nodesync.Patch{Body: map[string]any{"status": map[string]any{"conditions": []corev1.NodeCondition{condition}}}, Status: true}
 	release := err == nil && drain.MayRelease(node, pods)
 	if release {
-		// Whatever its version: others answer to a cordon at once. Whoever deletes the Node in this moment has it go before its VM.
+		// Without resourceVersion: other controllers write the Node right after the cordon, and the patch would conflict. If a client
+		// deletes the Node between this write and the deletion of the VM, the Node is gone before its VM.
 		patch.Body["metadata"] = withoutFinalizer()
 	}
 	patched, err := c.patchNode(ctx, p, patch)
@@ -253,7 +256,7 @@ func (c *Controller) markNode(ctx context.Context, p *pass) error {
 	return err
 }
 
-// findNodeByMachine looks for the Node of a machine that does not know its name, by what the Node says.
+// findNodeByMachine looks for the Node of a machine for which no Node name is known, by the label on the Node that names its machine.
 func (c *Controller) findNodeByMachine(ctx context.Context, p *pass) error {
 	m := p.world.Machine
 	list, err := p.cluster.Client.CoreV1().Nodes().List(ctx, metav1.ListOptions{LabelSelector: v1alpha1.LabelMachineName + "=" + m.Name})
@@ -269,11 +272,12 @@ func (c *Controller) findNodeByMachine(ctx context.Context, p *pass) error {
 	return nil
 }
 
-// patience is how long a target cluster may fail before the machine tells of it.
+// patience is how long requests to an API server may fail before the machine's status reports the error.
 const patience = 5 * time.Second
 
-// unanswered takes an error of the target cluster for a fact about the drain of a machine that is being deleted: its user
-// is told, and a VM that nobody waits for any longer does not live on because its cluster does not answer.
+// unanswered records an error of the target cluster as a fact about the drain of a machine that is being deleted: after patience, the
+// machine's status reports the error; after the time for the drain, the drain is given up. Otherwise the VM would remain for as long
+// as its cluster does not answer. Errors: those that are not recorded.
 func (c *Controller) unanswered(ctx context.Context, p *pass, err error) error {
 	m := p.world.Machine
 	if m.DeletionTimestamp == nil || p.world.Drain.State.Ended() {
@@ -287,7 +291,7 @@ func (c *Controller) unanswered(ctx context.Context, p *pass, err error) error {
 	case ctx.Err() != nil || runner.NotOurs(err) || apierrors.IsConflict(err):
 		return err
 	case drain.ForDeletion(m, c.cfg.Limits.Drain).IsOver(now):
-		klog.FromContext(ctx).Error(err, "The Node cannot be drained any more, and its VM is deleted all the same", "node", lifecycle.NodeName(m))
+		klog.FromContext(ctx).Error(err, "Drain timed out while requests to the target cluster fail; deleting VM", "node", lifecycle.NodeName(m))
 		p.world.Drain = drain.GiveUp(lifecycle.NodeName(m))
 		d.end(p.world.Drain.State)
 		c.drains.detaches.forget(m.UID)
@@ -296,9 +300,9 @@ func (c *Controller) unanswered(ctx context.Context, p *pass, err error) error {
 		d.failing = now
 	}
 	if now.Sub(d.failing) < patience {
-		return err // it is tried again soon
+		return err // retried after the back-off
 	}
-	klog.FromContext(ctx).V(1).Info("The Node cannot be drained now", "node", lifecycle.NodeName(m), "err", err)
+	klog.FromContext(ctx).V(1).Info("Failed to drain Node; retrying", "node", lifecycle.NodeName(m), "err", err)
 	d.reported, p.world.Drain = d.reported.Unanswered(now, lifecycle.NodeName(m), err)
 	return nil
 }

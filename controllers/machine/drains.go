@@ -10,7 +10,8 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machine/drainwatch"
 )
 
-// drains are the drains that this process is about. What is in here may be lost at any time.
+// drains holds the drains of this process. Its content may be lost at any time; a drain then continues with what the target cluster
+// shows.
 type drains struct {
 	watches  *drainwatch.Set
 	detaches *detaches
@@ -19,7 +20,8 @@ type drains struct {
 	known map[errand]*draining
 }
 
-// errand is what a drain is for. That a Node was drained whose VM stays says nothing when its VM is to go.
+// errand identifies a drain. The result of a drain for one aim is not used for another one: a Node that was drained while its VM stays
+// is drained again before its VM is deleted.
 type errand struct {
 	machine types.UID
 	aim     aim
@@ -38,25 +40,25 @@ func newDrains() *drains {
 	return &drains{watches: drainwatch.New(), detaches: newDetaches(), known: map[errand]*draining{}}
 }
 
-// draining is one drain. Its fields belong to the pass of the machine, except where that is said.
+// draining is one drain. Only the pass of the machine uses the fields above mu.
 type draining struct {
 	memory   drain.Memory
 	ids      volumeIDs
 	reported drain.Reported
-	removed  bool      // something was removed
+	removed  bool      // the removal of a pod or an attachment was requested
 	failing  time.Time // since when the target cluster has not answered; zero while it does
 
-	mu       sync.Mutex // for what follows, which others may end
+	mu       sync.Mutex // guards what follows: a drain may be ended from outside of the pass
 	session  *drainwatch.Session
 	ended    drain.State
-	isOver   bool      // nobody may begin a session any more
-	released types.UID // the Node that our finalizer was taken off
+	isOver   bool      // no further session may begin
+	released types.UID // the Node from which this process has removed our finalizer
 }
 
 // of returns the drain of a machine that is being deleted.
 func (d *drains) of(machine types.UID) *draining { return d.with(machine, forDeletion) }
 
-// with returns the drain of a machine that has an aim.
+// with returns the drain of a machine for an aim, and begins to remember it if it is not known yet.
 func (d *drains) with(machine types.UID, aim aim) *draining {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -79,7 +81,7 @@ func (d *drains) state(machine types.UID) drain.State {
 	return drain.Unknown
 }
 
-// over notes that the VM goes: there is nothing to drain any more, if there was.
+// over records that the VM is being deleted and nothing is left to drain, unless the drain has a result already.
 func (d *drains) over(machine types.UID) {
 	if d.state(machine) == drain.Unknown {
 		d.of(machine).end(drain.Drained)
@@ -87,14 +89,14 @@ func (d *drains) over(machine types.UID) {
 	}
 }
 
-// forget drops what is known of a machine that is gone, or somebody else's.
+// forget drops what is known of a machine that is gone or that another replica reconciles now.
 func (d *drains) forget(machine types.UID) {
 	for _, aim := range []aim{forDeletion, forPreservation, forUpdate} {
 		d.drop(machine, aim)
 	}
 }
 
-// drop drops what is known of a drain that has ended or is not wanted any more.
+// drop ends a drain whose result has been used or that is not wanted any more, and drops what is known of it.
 func (d *drains) drop(machine types.UID, aim aim) {
 	e := errand{machine, aim}
 	d.mu.Lock()
@@ -113,7 +115,7 @@ func (d *draining) state() drain.State {
 	return d.ended
 }
 
-// end notes how the drain has ended, and watches nothing for it any more.
+// end records how the drain has ended, and ends its session.
 func (d *draining) end(state drain.State) {
 	d.mu.Lock()
 	session := d.session
@@ -124,7 +126,7 @@ func (d *draining) end(state drain.State) {
 	}
 }
 
-// begin begins a session, unless the drain has ended meanwhile.
+// begin begins a session, unless the drain has one or has ended in the meantime.
 func (d *draining) begin(session func() *drainwatch.Session) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -133,7 +135,7 @@ func (d *draining) begin(session func() *drainwatch.Session) {
 	}
 }
 
-// wasThere says that there was something to drain.
+// wasThere reports whether there was something to drain.
 func (d *draining) wasThere() bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -147,15 +149,15 @@ func (d *draining) seen() *drainwatch.Session {
 	return d.session
 }
 
-// release notes that our finalizer is off the Node.
+// release records that this process has removed our finalizer from the Node.
 func (d *draining) release(node types.UID) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.released = node
 }
 
-// isReleased says that this process has taken our finalizer off the Node when it marked it. Nobody puts it on again:
-// only Nodes of machines that stay get it.
+// isReleased reports whether this process has removed our finalizer from the Node when it marked the Node. No replica adds it again:
+// only Nodes of machines that are not being deleted get it.
 func (d *drains) isReleased(machine, node types.UID) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()

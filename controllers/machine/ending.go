@@ -8,20 +8,20 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machine/lifecycle"
 )
 
-// ending is a VM that the cloud is deleting, as this process has seen it. Whoever does not know asks once more.
+// ending is what this process knows of a VM that the cloud is deleting. A process without that knowledge calls the driver once more.
 type ending struct {
 	since, asked time.Time
-	adopting     bool // it has no UID, and counts as the machine's
+	adopting     bool // the VM has no UID of a machine, and counts as this machine's
 }
 
-// observeEnding puts a VM that is ending into the world, so that the cloud is left alone for a while.
+// observeEnding records in the world a VM that the cloud is deleting; otherwise each pass would call the driver for it.
 func (c *Controller) observeEnding(p *pass) {
 	if e := c.memory.of(p.world.Machine.UID).ending; !e.since.IsZero() {
 		p.world.VM = e.fact()
 	}
 }
 
-// noteEnding notes that the cloud goes on deleting a VM.
+// noteEnding remembers that the cloud has not finished deleting a VM, and since when.
 func (c *Controller) noteEnding(machine types.UID, adopting bool) lifecycle.VMFact {
 	e := ending{since: c.cfg.Clock.Now(), asked: c.cfg.Clock.Now(), adopting: adopting}
 	c.memory.change(machine, func(is *remembered) {

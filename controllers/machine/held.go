@@ -9,9 +9,9 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machine/lifecycle"
 )
 
-// heldBack returns for how long a write of the machine is held back; 0 means not at all. What a machine says that has a VM follows
-// from its Node, which its kubelet can change as often as it likes. Nothing is decided on what is held back: the next pass looks
-// anew.
+// heldBack returns for how long a write of the machine is held back; 0 means not at all. The status of a machine with a VM follows from
+// its Node, which the kubelet can change many times per second: without a limit, each change would become a write to the control
+// cluster. A verdict that is held back is dropped, and the next pass observes anew.
 func (c *Controller) heldBack(p *pass, verdict lifecycle.Verdict) time.Duration {
 	m := p.world.Machine
 	if verdict.Machine == nil || !followsNode(m) || apiequality.Semantic.DeepEqual(m, verdict.Machine) {
@@ -20,10 +20,10 @@ func (c *Controller) heldBack(p *pass, verdict lifecycle.Verdict) time.Duration 
 	return c.writes.Wait(m.UID, p.world.Now)
 }
 
-// followsNode reports whether what a machine says follows from its Node and nothing else: it has a VM, which is neither being deleted
-// nor updated in place.
+// followsNode reports whether the status of a machine follows from its Node and nothing else: the machine has a VM, which is neither
+// being deleted nor updated in place.
 func followsNode(m *v1alpha1.Machine) bool {
-	switch m.Status.CurrentStatus.Phase { //nolint:exhaustive // in all others something is done to the VM
+	switch m.Status.CurrentStatus.Phase { //nolint:exhaustive // in all others an action on the VM is due
 	case v1alpha1.MachinePending, v1alpha1.MachineRunning, v1alpha1.MachineUnknown, v1alpha1.MachineFailed:
 		return m.DeletionTimestamp == nil
 	}

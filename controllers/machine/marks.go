@@ -7,7 +7,8 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/ownerref"
 )
 
-// marks are what the machine's Node is to carry while machines are replaced, as its set says; nil when that is not seen.
+// marks returns what the machine's Node must carry while machines are replaced, as derived from its set; nil when the cache does not
+// show the set.
 func (c *Controller) marks(m *v1alpha1.Machine) *nodesync.Marks {
 	set, ok := ownerref.SetOf(c.cfg.View, m)
 	if !ok {
@@ -17,8 +18,8 @@ func (c *Controller) marks(m *v1alpha1.Machine) *nodesync.Marks {
 	return &marks
 }
 
-// omitsComponentsTaint reports whether the machine's Node goes without the taint critical-components-not-ready when it was updated
-// in place. A machine without a root, or whose root is not seen, has the fleet's setting.
+// omitsComponentsTaint reports whether the machine's Node does not get the taint critical-components-not-ready after it was updated in
+// place. The fleet's setting applies to a machine without a root, or with one that the cache does not show.
 func (c *Controller) omitsComponentsTaint(m *v1alpha1.Machine) bool {
 	if root, ok := ownerref.RootOf(c.cfg.View, m); ok {
 		return ownerref.OmitsComponentsTaint(root, c.cfg.NoComponentsTaint)
@@ -26,7 +27,7 @@ func (c *Controller) omitsComponentsTaint(m *v1alpha1.Machine) bool {
 	return c.cfg.NoComponentsTaint
 }
 
-// setChanged has the machines of a set looked at whose Nodes are to carry something else than before.
+// setChanged enqueues the machines of a set when what their Nodes must carry has changed.
 func (c *Controller) setChanged(before, after *v1alpha1.MachineSet) {
 	var was, is nodesync.Marks
 	if before != nil {

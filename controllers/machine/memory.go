@@ -12,18 +12,18 @@ import (
 )
 
 // remembered is what this process remembers of one machine. Each field may be lost at any time, which costs a request; its zero value
-// means that nothing is known.
+// means unknown.
 type remembered struct {
 	trouble trouble        // the errors of API servers that keep the machine from its next step
 	ending  ending         // its VM, which the cloud is deleting
 	proven  string         // the provider ID of a VM that the cloud has shown to have the machine's UID
 	rivals  nodeRivals     // what a live list has shown of other machines that name its Node
-	token   *corev1.Secret // the bootstrap token that this process has made or read
-	refused refusal        // what the API server has refused to have its Node carry
+	token   *corev1.Secret // the bootstrap token that this process has created or read
+	refused refusal        // the API server's rejection of a patch of its Node
 }
 
-// memory has an entry of typed fields for each of many keys. An entry whose fields are all zero takes no room. Make one with newMemory;
-// it is safe for concurrent use.
+// memory has an entry of typed fields for each of many keys. An entry whose fields are all zero is not stored. Create it with
+// newMemory; it is safe for concurrent use.
 type memory[K, E comparable] struct {
 	mu      sync.Mutex
 	entries map[K]E
@@ -38,7 +38,7 @@ func (m *memory[K, E]) of(key K) E {
 	return m.entries[key]
 }
 
-// change has f change the entry of a key. f must not use the memory.
+// change calls f, which may change the entry of a key. f must not use the memory, whose lock is held.
 func (m *memory[K, E]) change(key K, f func(*E)) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -65,13 +65,14 @@ func (m *memory[K, E]) size() int {
 	return len(m.entries)
 }
 
-// claim is a Node as it came back from being claimed. It stands in for the cache, which follows a Node only from then on.
+// claim is a Node as the API server returned it when it was claimed. It is used until the cache shows the Node, which it does only
+// after the claim.
 type claim struct {
 	node *corev1.Node
 	at   time.Time
 }
 
-// forget drops all that this process remembers of a machine that is gone. It is the only place that does.
+// forget drops all that this process remembers of a machine that is gone. No other function does.
 func (c *Controller) forget(m *v1alpha1.Machine) {
 	c.memory.forget(m.UID)
 	c.claims.forget(lifecycle.NodeName(m))
@@ -81,8 +82,8 @@ func (c *Controller) forget(m *v1alpha1.Machine) {
 	c.writes.Forget(m.UID)
 }
 
-// forgetIfGone forgets a machine at the end of its pass if it is not known any more: the pass may have remembered something after the
-// event that the machine is gone, which is the last one.
+// forgetIfGone forgets a machine at the end of its pass if the cache does not show it any more: the pass may have remembered something
+// after the event that the machine is gone, and no later event would drop it.
 func (c *Controller) forgetIfGone(key types.NamespacedName, m *v1alpha1.Machine) {
 	if now, known := c.cfg.View.Machines.Get(key); !known || now.UID != m.UID {
 		c.forget(m)

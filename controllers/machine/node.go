@@ -13,7 +13,7 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machine/nodesync"
 )
 
-// findNode reads the Node past the cache.
+// findNode reads the Node past the cache: by its name, or by its machine if no name is known.
 func (c *Controller) findNode(ctx context.Context, p *pass) error {
 	name := cmp.Or(lifecycle.NodeName(p.world.Machine), p.world.VM.NodeName)
 	if name == "" {
@@ -33,9 +33,9 @@ func (c *Controller) findNode(ctx context.Context, p *pass) error {
 	return nil
 }
 
-// deleteNode lets the Node go and deletes it. Our finalizer is taken off unasked, unless that was done when the Node was
-// marked: a cache that does not show it yet is no proof that it is not there, and a Node that is deleted with it would
-// stay for ever.
+// deleteNode removes our finalizer from the Node and deletes the Node. It removes the finalizer whether or not the cache shows it,
+// unless that was done when the Node was marked: a cache that does not show it yet does not prove its absence, and a Node that is
+// deleted with it would remain for ever.
 func (c *Controller) deleteNode(ctx context.Context, p *pass) error {
 	node := p.world.Node.Node
 	if !c.drains.isReleased(p.world.Machine.UID, node.UID) {
@@ -55,12 +55,13 @@ func (c *Controller) deleteNode(ctx context.Context, p *pass) error {
 	return nil
 }
 
-// withoutFinalizer is the metadata of a patch that takes our finalizer off a Node, if it is there.
+// withoutFinalizer returns the metadata of a patch that removes our finalizer from a Node, if it is there.
 func withoutFinalizer() map[string]any {
 	return map[string]any{"$deleteFromPrimitiveList/finalizers": []string{v1alpha1.NodeFinalizerName}}
 }
 
-// deleteMachine deletes the Machine object, and reports why; what follows takes it apart.
+// deleteMachine deletes the Machine object, and emits why. Its finalizer keeps the object, which is read with its deletion timestamp,
+// so that this pass continues with the deletion of VM and Node.
 func (c *Controller) deleteMachine(ctx context.Context, p *pass, why []lifecycle.Event) error {
 	m := p.world.Machine
 	err := c.cfg.Machines.Machines(m.Namespace).Delete(ctx, m.Name, metav1.DeleteOptions{

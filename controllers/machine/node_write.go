@@ -17,17 +17,18 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machine/nodesync"
 )
 
-// refusedRetry is when the API server is asked again for what it has refused. A change of machine or class is tried at once.
+// refusedRetry is the time after which values that the API server has rejected are sent again. After a change of the machine or the
+// class they are sent at once.
 const refusedRetry = 10 * time.Minute
 
-// refusal is what the API server has refused to have a Node carry.
+// refusal is the API server's rejection of the values of machine and class for a Node.
 type refusal struct {
 	generation int64 // of the machine
 	why        string
 	until      time.Time
 }
 
-// noteNode puts the Node into the world, with what this process remembers of writing it.
+// noteNode records the Node in the world, with what this process remembers of writing it.
 func (c *Controller) noteNode(p *pass, node *corev1.Node) {
 	now := c.cfg.Clock.Now()
 	fact := lifecycle.NodeFact{State: lifecycle.NodePresent, Node: node, RestUntil: c.disruptionChecks.until(node.UID, now)}
@@ -37,7 +38,7 @@ func (c *Controller) noteNode(p *pass, node *corev1.Node) {
 	p.world.Node = fact
 }
 
-// claimNode makes the Node the machine's. The answer is the Node, so nobody waits for the cache.
+// claimNode binds the Node to the machine. It remembers the Node as returned, so that later passes need not wait for the cache.
 func (c *Controller) claimNode(ctx context.Context, p *pass, patch *nodesync.Patch) error {
 	name := p.world.Node.Node.Name
 	written, err := c.writeNodeIfFit(ctx, p, patch)
@@ -47,24 +48,25 @@ func (c *Controller) claimNode(ctx context.Context, p *pass, patch *nodesync.Pat
 	return err
 }
 
-// writeNode has the Node carry what it is to.
+// writeNode patches the Node with the values of machine and class.
 func (c *Controller) writeNode(ctx context.Context, p *pass, patch *nodesync.Patch) error {
 	_, err := c.writeNodeIfFit(ctx, p, patch)
 	return err
 }
 
-// writeNodeIfFit patches the Node. That what machine and class ask for cannot be is a fact, and goes into the world: the
-// Node then does without. Only a refusal of what remains is an error.
+// writeNodeIfFit patches the Node; written reports whether it did. If the API server rejects the patch as not valid or not allowed,
+// that is recorded in the world, and lifecycle.Decide leaves the values of machine and class out of the next patch. Only the rejection
+// of that patch is an error.
 func (c *Controller) writeNodeIfFit(ctx context.Context, p *pass, patch *nodesync.Patch) (written bool, err error) {
 	written, err = c.patchNode(ctx, p, patch)
 	unfit := apierrors.IsInvalid(err) || apierrors.IsForbidden(err) || apierrors.IsBadRequest(err)
 	if unfit && p.world.Node.Refused != "" {
-		c.memory.change(p.world.Machine.UID, func(is *remembered) { is.refused = refusal{} }) // it was not that
+		c.memory.change(p.world.Machine.UID, func(is *remembered) { is.refused = refusal{} }) // those values were not the reason
 	}
 	if !unfit || p.world.Node.Refused != "" {
 		return written, err
 	}
-	klog.FromContext(ctx).V(2).Info("The Node was refused what its machine asks for", "node", p.world.Node.Node.Name, "err", err)
+	klog.FromContext(ctx).V(2).Info("API server rejected Node patch", "node", p.world.Node.Node.Name, "err", err)
 	m := p.world.Machine
 	r := refusal{generation: m.Generation, why: err.Error(), until: c.cfg.Clock.Now().Add(refusedRetry)}
 	c.memory.change(m.UID, func(is *remembered) { is.refused = r })
@@ -72,10 +74,10 @@ func (c *Controller) writeNodeIfFit(ctx context.Context, p *pass, patch *nodesyn
 	return false, nil
 }
 
-// patchNode sends a patch, by strategic merge, which adds and removes single labels, finalizers and conditions: a Node has
-// many writers, and whatever else they write may stay. It is for this Node only, not for a later one of the same name, and
-// for no other version of it where it rests on what was read. Where that does not hold, the Node is read anew, the world is
-// told, and patched is false.
+// patchNode sends a patch by strategic merge, which adds and removes single labels, finalizers and conditions: a Node has many writers,
+// and the values of the others remain. The patch is for the Node with this UID, not for a later one of the same name, and with AsRead
+// for the version that was read. If the API server has another Node or version, the Node is read anew and recorded in the world; if it
+// has none, that is recorded. patched is then false.
 func (c *Controller) patchNode(ctx context.Context, p *pass, patch *nodesync.Patch) (patched bool, err error) {
 	node := p.world.Node.Node
 	data, err := encode(node, patch)
@@ -104,7 +106,8 @@ func (c *Controller) patchNode(ctx context.Context, p *pass, patch *nodesync.Pat
 	return true, nil
 }
 
-// encode adds to a patch which Node it is for.
+// encode returns a patch as JSON, with the UID of its Node and, with AsRead, the resourceVersion: the API server then rejects it for
+// any other.
 func encode(node *corev1.Node, patch *nodesync.Patch) ([]byte, error) {
 	metadata := map[string]any{}
 	if given, ok := patch.Body["metadata"].(map[string]any); ok {

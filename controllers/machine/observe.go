@@ -19,25 +19,25 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/target"
 )
 
-// pass is one pass over one machine: the world, and what only the hands need.
+// pass is one pass over one machine: the world, which decisions are made on, and what only actions need.
 type pass struct {
 	world   lifecycle.World
 	cluster *target.Cluster
 	driver  driver.Driver
-	// credentials for the cloud: the data of one secret of the class
+	// credentials for the cloud: the data of one Secret of the class
 	credentials map[string][]byte
-	prints      map[types.NamespacedName]string // of the secrets that the class names
+	prints      map[types.NamespacedName]string // of the Secrets that the class names
 	token       string                          // bootstrap token for the user data
-	listed      *sighting                       // nil until it was done, or when it was used
+	listed      *sighting                       // nil before the pods are listed, and after the drain has used the list
 }
 
-// sighting is what was seen of a Node: its pods, as they were read in this pass, past all caches and after it was cordoned.
+// sighting has the pods of a Node as they were read in this pass, past all caches and after the Node was cordoned.
 type sighting struct {
 	node types.UID
 	pods []*corev1.Pod
 }
 
-// observe gathers what is known without asking anybody.
+// observe returns a pass with what this process knows of the machine without a request. Errors: the target cluster.
 func (c *Controller) observe(m *v1alpha1.Machine) (*pass, error) {
 	cluster, err := c.cfg.Targets.For(m.Namespace)
 	if err != nil {
@@ -66,13 +66,14 @@ func classKey(m *v1alpha1.Machine) types.NamespacedName {
 	return types.NamespacedName{Namespace: m.Namespace, Name: m.Spec.Class.Name}
 }
 
-// noteClass puts the class into the world, and its driver into the hands.
+// noteClass records the class in the world, and its driver in the pass.
 func (c *Controller) noteClass(p *pass, class *v1alpha1.MachineClass) {
 	p.world.Class.Class = class
 	p.driver, p.world.Class.ProviderError = c.cfg.Drivers.Get(class.Provider)
 }
 
-// findClass reads the class past the cache, which begins to show the classes of a namespace when it shows its machines.
+// findClass reads the class past the cache: the cache begins to show the classes of a namespace only when it shows its machines, and
+// may not have this one yet.
 func (c *Controller) findClass(ctx context.Context, p *pass) error {
 	m := p.world.Machine
 	if !v1alpha1.MayExist(classKey(m)) {
@@ -96,7 +97,7 @@ func (c *Controller) findClass(ctx context.Context, p *pass) error {
 	return nil
 }
 
-// observeNode looks the Node up in the cache.
+// observeNode records the Node in the world as the cache shows it or, until then, as it was claimed.
 func (c *Controller) observeNode(p *pass, name string) {
 	p.world.Node = lifecycle.NodeFact{}
 	if name == "" || p.cluster == nil {
@@ -119,10 +120,10 @@ func (c *Controller) observeNode(p *pass, name string) {
 	}
 }
 
-// lateCache is how late the cache may be with a Node that was claimed. What it does not show by then is gone again.
+// lateCache is how long the cache may take to show a Node that was claimed. A Node that it does not show by then is gone again.
 const lateCache = 30 * time.Second
 
-// noteSecrets puts what was read of the class' secrets into the world.
+// noteSecrets records what was read of the class' Secrets in the world and the pass.
 func (c *Controller) noteSecrets(p *pass, secrets classSecrets) {
 	class := p.world.Class.Class
 	p.credentials, p.prints = secrets.credentials(), secrets.prints

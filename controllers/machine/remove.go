@@ -19,8 +19,8 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/target"
 )
 
-// remove removes pods and attachments, and notes in the facts' memory what the API server said to each. Errors: our own
-// permission or time has ended.
+// remove removes pods and attachments, and records the API server's answer for each in the memory of the facts. Errors: the ownership
+// or ctx has ended.
 func (c *Controller) remove(ctx context.Context, p *pass, d *draining, facts *drain.Facts, v drain.Verdict) error {
 	attempts := maps.Clone(facts.Memory.Attempts)
 	if attempts == nil {
@@ -40,7 +40,7 @@ func (c *Controller) remove(ctx context.Context, p *pass, d *draining, facts *dr
 	}
 	for _, r := range v.Pods {
 		if r.Moves > 0 && !c.drains.detaches.take(p.cluster, p.world.Machine, r.Moves) {
-			return nil // others were faster; what is left is decided anew
+			return nil // other drains were faster; the next decision is about what is left
 		}
 		if err := note(r.Pod.UID, r.How, removePod(ctx, p.cluster, r, c.cfg.Clock.Now())); err != nil {
 			return err
@@ -57,7 +57,8 @@ func (c *Controller) remove(ctx context.Context, p *pass, d *draining, facts *dr
 	return nil
 }
 
-// mark has the disruption controller count budgets anew. Errors: our own permission or time has ended.
+// mark makes the disruption controller recount PodDisruptionBudgets, by an observedGeneration of 0. Errors: the ownership or ctx has
+// ended.
 func (c *Controller) mark(ctx context.Context, p *pass, d *draining, facts *drain.Facts, v drain.Verdict) error {
 	for _, b := range v.Budgets {
 		err := patchBudget(ctx, p.cluster.Client, b, map[string]any{"observedGeneration": 0})
@@ -77,7 +78,7 @@ func (c *Controller) mark(ctx context.Context, p *pass, d *draining, facts *drai
 	return nil
 }
 
-// patchBudget changes the status of a budget, if it is still the version that was seen.
+// patchBudget changes the status of a PodDisruptionBudget, if it still has the version that was read.
 func patchBudget(ctx context.Context, client kubernetes.Interface, b *policyv1.PodDisruptionBudget, status map[string]any) error {
 	patch, err := json.Marshal(map[string]any{
 		"metadata": map[string]any{"uid": b.UID, "resourceVersion": b.ResourceVersion}, "status": status,
@@ -92,8 +93,8 @@ func patchBudget(ctx context.Context, client kubernetes.Interface, b *policyv1.P
 	return nil
 }
 
-// attempt is what came of a request to remove something. What is not there any more, or is another of the same name, is
-// removed.
+// attempt returns the result of a request to remove an object. An object that does not exist any more, or whose name another object has
+// now, counts as removed.
 func (c *Controller) attempt(how drain.How, err error) drain.Attempt {
 	now := c.cfg.Clock.Now()
 	if err == nil || apierrors.IsNotFound(err) || how != drain.Take && apierrors.IsConflict(err) {
@@ -121,9 +122,9 @@ func removePod(ctx context.Context, cluster *target.Cluster, r drain.Removal, no
 	return fmt.Errorf("drain.Decide named a way to remove pods that the controller does not know: %s", r.How)
 }
 
-// take does for several budgets what the eviction API does for one: it takes a disruption from each, and deletes the pod.
-// When it is broken off, the disruptions that were taken stand for the pod until they expire, as those of the eviction API
-// do; the next attempt has their time begin anew.
+// take does for several PodDisruptionBudgets what the eviction API does for one: it takes a disruption from each, and deletes the pod.
+// If it fails before the deletion, the disruptions that it has taken remain reserved for the pod until they expire, as those of the
+// eviction API do; the next attempt starts their time anew.
 func take(ctx context.Context, client kubernetes.Interface, r drain.Removal, now time.Time) error {
 	for _, b := range r.Budgets {
 		allowed := b.Status.DisruptionsAllowed
@@ -137,7 +138,7 @@ func take(ctx context.Context, client kubernetes.Interface, r drain.Removal, now
 			return fmt.Errorf("take a disruption: %w", err)
 		}
 	}
-	// The version, too: a pod that has become ready meanwhile counts.
+	// With resourceVersion: a pod that was not ready may have become ready since, and its removal is then decided anew.
 	return client.CoreV1().Pods(r.Pod.Namespace).Delete(ctx, r.Pod.Name, metav1.DeleteOptions{
 		Preconditions: &metav1.Preconditions{UID: &r.Pod.UID, ResourceVersion: &r.Pod.ResourceVersion},
 	})

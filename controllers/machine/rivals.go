@@ -18,8 +18,8 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/decode"
 )
 
-// rivalsKept is for how long the rivals for a Node are remembered. Its kubelet can take the binding off as often as it likes,
-// and a list of machines of all namespaces must not follow each time.
+// rivalsKept is for how long the rivals for a Node are remembered. The kubelet can remove the Node's binding without limit; if rivals
+// were not remembered, each removal would cost a list of the machines of all namespaces.
 const rivalsKept = 30 * time.Second
 
 // nodeRivals are the rivals for a Node as they were found.
@@ -29,8 +29,8 @@ type nodeRivals struct {
 	found lifecycle.Rivals
 }
 
-// findNodeRivals looks, past all caches, which show only machines of our own slots, for machines with an older claim to the
-// Node: those that name it, and that it is tied to as it is to this one.
+// findNodeRivals looks for machines with an older claim to the Node: those that name the Node, and to which it is tied as it is to this
+// one. It reads past all caches, which show only machines in the slots of this process.
 func (c *Controller) findNodeRivals(ctx context.Context, p *pass) (err error) {
 	m, node := p.world.Machine, p.world.Node.Node
 	if known := c.memory.of(m.UID).rivals; known.node == node.UID && c.cfg.Clock.Since(known.at) < rivalsKept {
@@ -58,9 +58,9 @@ func (c *Controller) findVMRivals(ctx context.Context, p *pass) (err error) {
 	return nil
 }
 
-// findRivals looks for machines of the same name in other namespaces, by which Machine Controller Manager knows Nodes and VMs, that
-// are not younger and claim the same. A machine that cannot be decoded may do so. Their names are logged, and not reported on the
-// machine: they may be of namespaces that the machine's author must not see.
+// findRivals looks for machines of the same name in other namespaces that are not younger and claim the same Node or VM: Machine
+// Controller Manager identifies both by that name. A machine that cannot be decoded may claim it, and counts as a rival. The names of
+// rivals are logged, and not reported on the machine: its author may have no access to their namespaces.
 func (c *Controller) findRivals(ctx context.Context, m *v1alpha1.Machine, which labels.Set, claims func(*v1alpha1.Machine) bool) (lifecycle.Rivals, error) {
 	namesakes, err := c.listMachines(ctx, metav1.ListOptions{
 		LabelSelector: which.String(), FieldSelector: fields.OneTermEqualSelector(metav1.ObjectNameField, m.Name).String(),
@@ -81,12 +81,12 @@ func (c *Controller) findRivals(ctx context.Context, m *v1alpha1.Machine, which 
 		}
 	}
 	if len(found) > 0 {
-		klog.FromContext(ctx).Info("Other machines have an older claim", "number", len(found), "rivals", found[:min(len(found), rivalsLogged)])
+		klog.FromContext(ctx).Info("Found other machines with an older claim", "number", len(found), "rivals", found[:min(len(found), rivalsLogged)])
 	}
 	return lifecycle.Rivals{Read: true, Found: len(found) > 0}, nil
 }
 
-// rivalsLogged is how many are named in the log.
+// rivalsLogged is how many rivals a log line names.
 const rivalsLogged = 3
 
 // listMachines lists machines of all namespaces that are served.

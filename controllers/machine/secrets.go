@@ -27,34 +27,34 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/turns"
 )
 
-// secretTTL is how long a Secret that was read is used for further machines. Machines come in batches, and a change of
-// credentials should reach the cloud soon.
+// secretTTL is for how long a Secret that was read is used for further machines. Machines are created in batches, and a change of
+// credentials should be used soon.
 const secretTTL = 10 * time.Second
 
-// askingTime is how long the reads of a class' Secrets may take together, or a write of one. All machines whose class' Secrets
-// have to be read wait for it.
+// askingTime is how long the reads of a class' Secrets may take together, or the write of one. All machines whose class' Secrets have
+// to be read wait in the meantime.
 const askingTime = 10 * time.Second
 
-// mostRemembered is how many bytes of Secrets are remembered, by a replica. Each has some KiB, as a rule; the API server takes a MiB.
+// mostRemembered is how many bytes of Secrets one replica remembers. A Secret usually has some KiB; the API server accepts a MiB.
 const mostRemembered = 64 << 20
 
-// mostMissing is how much is shown of the name of a Secret that is missing: namespace, slash and name, if they are names.
+// mostMissing is how many bytes are shown of the name of a missing Secret: enough for each namespace, slash and name that are valid.
 const mostMissing = validation.DNS1123LabelMaxLength + 1 + validation.DNS1123SubdomainMaxLength
 
-// foreignPoll is how often a machine looks again that waits for a Secret of another namespace. A watch would end the wait
-// sooner for a Secret that exists than for one that does not.
+// foreignPoll is the time between two reads for a machine that waits for a Secret of another namespace. A watch would reveal whether
+// the Secret exists: it would end the wait for one that exists sooner.
 const foreignPoll = time.Minute
 
-// secretReader reads Secrets by name and remembers them for a moment, also that there is none. Secrets are not watched but
-// while machines wait for them: a fleet that serves a landscape would hold all of its credentials.
+// secretReader reads Secrets by name and remembers them for secretTTL, as well as that one does not exist. Secrets are watched only
+// while machines wait for them: otherwise a fleet that serves a landscape would have all of its credentials in memory.
 type secretReader struct {
 	client   corev1client.SecretsGetter
 	metadata metadata.Interface
 	served   string // the only namespace that is served; "" means all
 	clock    clock.PassiveClock
 
-	// asking has one request at a time, with what is remembered of its answer: machines come together and want the same
-	// Secret, and an answer from before a change must not be remembered after it.
+	// asking is held during a request and until its answer is remembered. Machines that are created together need the same Secret,
+	// which is read only once in this way; and an answer from before a change must not be remembered after it.
 	asking turns.Mutex
 
 	mu   sync.Mutex
@@ -62,7 +62,7 @@ type secretReader struct {
 }
 
 // secretUse is a Secret as the classes of one namespace use it. What is remembered for one namespace is not used for another:
-// otherwise an answer would come sooner where another namespace uses the Secret.
+// otherwise a faster answer would reveal that another namespace uses the Secret.
 type secretUse struct {
 	key types.NamespacedName
 	by  string // namespace of the class
@@ -78,12 +78,12 @@ type secretAt struct {
 	size   int // in bytes
 }
 
-// classSecrets are the secrets of a class as they were read.
+// classSecrets are the Secrets of a class as they were read.
 type classSecrets struct {
 	// found are in the order of SecretKeys.
 	found []*corev1.Secret
 	// missing names the first one that does not exist, that the class may not use, or that is being deleted without our
-	// finalizer: no finalizer can be added to it any more. Those after it were not looked for.
+	// finalizer: no finalizer can be added to it any more. Those after it were not read.
 	missing string
 	foreign bool // the missing one is of another namespace
 	prints  map[types.NamespacedName]string
@@ -93,7 +93,7 @@ func newSecretReader(client corev1client.SecretsGetter, metadata metadata.Interf
 	return &secretReader{client: client, metadata: metadata, served: served, clock: clock, read: map[secretUse]secretAt{}}
 }
 
-// cached returns the class' secrets if they were read a moment ago.
+// cached returns the class' Secrets up to the first one that is missing, and reports whether all of these were read within secretTTL.
 func (r *secretReader) cached(class *v1alpha1.MachineClass) (classSecrets, bool) {
 	if class == nil {
 		return classSecrets{}, false
@@ -112,7 +112,7 @@ func (r *secretReader) cached(class *v1alpha1.MachineClass) (classSecrets, bool)
 	return secrets, true
 }
 
-// get reads the class' secrets.
+// get returns the class' Secrets. It reads those that were not read within secretTTL.
 func (r *secretReader) get(ctx context.Context, class *v1alpha1.MachineClass) (secrets classSecrets, err error) {
 	if err := r.asking.LockContext(ctx); err != nil {
 		return classSecrets{}, fmt.Errorf("wait for others who read Secrets: %w", err)
@@ -137,9 +137,10 @@ func (r *secretReader) get(ctx context.Context, class *v1alpha1.MachineClass) (s
 	return secrets, nil
 }
 
-// ask reads a Secret; nil when there is none that may be used. Of one in another namespace the metadata are read first, and
-// nothing else unless they say that it is shared: what does not exist and what is not shared take the same one request. A fleet
-// that serves one namespace may not even read those, as a rule, and then none is shared with it.
+// ask reads a Secret; nil when there is none that may be used. For a Secret of another namespace it reads the metadata first, and the
+// Secret only if the metadata declare it as shared: a Secret that does not exist and one that is not shared take the same one request,
+// and cannot be distinguished by time. A fleet that serves one namespace usually has no right to read these metadata; then no Secret
+// is shared with it.
 func (r *secretReader) ask(ctx context.Context, use secretUse) (*corev1.Secret, error) {
 	if use.isForeign() {
 		about, err := r.metadata.Resource(corev1.SchemeGroupVersion.WithResource("secrets")).
@@ -162,7 +163,7 @@ func (r *secretReader) ask(ctx context.Context, use secretUse) (*corev1.Secret, 
 	return secret, nil
 }
 
-// update writes a Secret that the classes of a namespace use.
+// update writes a Secret that classes of the namespace by use.
 func (r *secretReader) update(ctx context.Context, secret *corev1.Secret, by string) (*corev1.Secret, error) {
 	if err := r.asking.LockContext(ctx); err != nil {
 		return nil, fmt.Errorf("wait for others who read Secrets: %w", err)
@@ -180,7 +181,7 @@ func (r *secretReader) update(ctx context.Context, secret *corev1.Secret, by str
 	return written, nil
 }
 
-// forget drops what was read of Secrets, also what is just being read.
+// forget drops what was read of Secrets, including the answer of a request that is in flight, for which it waits.
 func (r *secretReader) forget(keys ...types.NamespacedName) {
 	r.asking.Lock()
 	defer r.asking.Unlock()
@@ -193,7 +194,8 @@ func (r *secretReader) drop(keys ...types.NamespacedName) {
 	maps.DeleteFunc(r.read, func(use secretUse, _ secretAt) bool { return slices.Contains(keys, use.key) })
 }
 
-// known returns what was read of a Secret a moment ago. Of a name that no Secret can have that is always known: there is none.
+// known returns what was read of a Secret; fresh reports whether that was within secretTTL. For a name that no Secret can have it is
+// always true: there is no such Secret.
 func (r *secretReader) known(use secretUse) (secret secretAt, fresh bool) {
 	if !v1alpha1.MayExist(use.key) {
 		return secretAt{}, true
@@ -204,7 +206,7 @@ func (r *secretReader) known(use secretUse) (secret secretAt, fresh bool) {
 	return known, ok && r.clock.Since(known.at) <= secretTTL
 }
 
-// note remembers a Secret, and forgets those that were not asked for in a while, and those that are too many.
+// note remembers a Secret as read now. It drops those that were read before secretTTL, and those that exceed mostRemembered.
 func (r *secretReader) note(use secretUse, secret *corev1.Secret) secretAt {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -219,8 +221,8 @@ func (r *secretReader) note(use secretUse, secret *corev1.Secret) secretAt {
 	return noted
 }
 
-// tooMany returns the Secrets to forget so that the others have at most so many bytes: those of the namespace that has most, and of
-// these the ones that were read first. So no namespace has those of another forgotten that has less.
+// tooMany returns the Secrets to drop so that the others have at most that many bytes: those of the namespace that has most bytes, and
+// of these the ones that were read first. So a namespace cannot cause the Secrets of another one to be dropped that has fewer bytes.
 func tooMany(read map[secretUse]secretAt, most int) (drop []secretUse) {
 	total, sizes, uses := 0, map[string]int{}, map[string][]secretUse{}
 	for use, known := range read {
@@ -259,8 +261,8 @@ func (s *classSecrets) add(use secretUse, read secretAt) {
 	s.missing = bounded.Text(s.missing, mostMissing)
 }
 
-// credentials returns the data of the one Secret that has the credentials: the last one that the class names. Those of several
-// are not laid over each other: a class could have the token of one Secret sent to the endpoint in another.
+// credentials returns the data of the one Secret that has the credentials: the last one that the class names. The data of several
+// Secrets are not merged: otherwise a class could cause the token of one Secret to be sent to the endpoint in another.
 func (s *classSecrets) credentials() map[string][]byte {
 	if s.missing != "" || len(s.found) == 0 {
 		return nil
@@ -268,7 +270,7 @@ func (s *classSecrets) credentials() map[string][]byte {
 	return s.found[len(s.found)-1].Data
 }
 
-// userData returns what a VM boots with: that of the last Secret which has some.
+// userData returns the user data that a VM boots with: that of the last Secret that has some.
 func (s *classSecrets) userData() []byte {
 	for _, secret := range slices.Backward(s.found) {
 		if userData, has := secret.Data[v1alpha1.SecretKeyUserData]; has {
@@ -287,8 +289,8 @@ func (c *Controller) readSecret(ctx context.Context, p *pass) error {
 	return nil
 }
 
-// awaitSecrets has the machine woken when its class' secrets change, if it waits for that. Those of other namespaces are not
-// watched, nor are too many of one: again is when to look at them again, 0 for never.
+// awaitSecrets watches the class' Secrets of a machine that waits for them: a change enqueues the machine. Those of other namespaces
+// are not watched, nor are too many of one: again is the time after which to read these again, 0 for never.
 func (c *Controller) awaitSecrets(p *pass, verdict lifecycle.Verdict) (again time.Duration) {
 	m := p.world.Machine
 	if !lifecycle.AwaitsSecrets(p.world, verdict) {
@@ -304,14 +306,14 @@ func (c *Controller) awaitSecrets(p *pass, verdict lifecycle.Verdict) (again tim
 	}
 	key := objectcache.Key(m)
 	again = machinefacts.Sooner(again, c.awaited.Await(m.UID, own, func() { c.runner.Enqueue(key) }))
-	if _, known := c.cfg.View.Machines.Get(key); !known { // it is somebody else's since, and nobody would forget it
+	if _, known := c.cfg.View.Machines.Get(key); !known { // the machine is gone or another replica's: no later event would end the watch
 		c.awaited.Forget(m.UID)
 	}
 	return again
 }
 
-// hold puts our finalizers on class and secrets. One pass at a time does so: the machines of a new class come together,
-// and would only run into each other's writes.
+// hold adds our finalizers to the class and its Secrets. One pass at a time does so: the machines of a new class are created together,
+// and their writes would conflict.
 func (c *Controller) hold(ctx context.Context, p *pass) error {
 	if err := c.holding.LockContext(ctx); err != nil {
 		return fmt.Errorf("wait for others who hold classes and Secrets: %w", err)
@@ -321,13 +323,13 @@ func (c *Controller) hold(ctx context.Context, p *pass) error {
 	if cached, known := c.cfg.View.Classes.Get(classKey(p.world.Machine)); known {
 		class = cached
 	}
-	class = c.classes.Newest(class) // others may have held it while this pass waited
+	class = c.classes.Newest(class) // another pass may have added the finalizer while this one waited
 	if !slices.Contains(class.Finalizers, v1alpha1.FinalizerName) {
 		live, err := c.cfg.Machines.MachineClasses(class.Namespace).Get(ctx, class.Name, metav1.GetOptions{})
 		if err != nil {
 			return fmt.Errorf("read MachineClass %s before it is held: %w", class.Name, err)
 		}
-		class = live // machines of other replicas use it, too
+		class = live // other replicas, which reconcile other machines of the class, may have added it
 	}
 	if !slices.Contains(class.Finalizers, v1alpha1.FinalizerName) {
 		held := class.DeepCopy()
@@ -337,7 +339,7 @@ func (c *Controller) hold(ctx context.Context, p *pass) error {
 			return fmt.Errorf("put our finalizer on MachineClass: %w", err)
 		}
 		class = written
-		c.secrets.forget(class.SecretKeys()...) // they were let go before the class was
+		c.secrets.forget(class.SecretKeys()...) // remembered ones may show finalizers that were removed before that of the class
 	}
 	p.world.Class.Class = class
 	secrets, fresh := c.secrets.cached(class)

@@ -26,7 +26,7 @@ import (
 const (
 	// tokenNamespace is where the API server looks for bootstrap tokens.
 	tokenNamespace = metav1.NamespaceSystem
-	// tokenPrefix and the ID of a token are the name of its Secret, and tokenExpiration is the key of its end.
+	// tokenPrefix and the ID of a token are the name of its Secret, and tokenExpiration is the key of its expiration.
 	tokenPrefix     = "bootstrap-token-"
 	tokenExpiration = "expiration"
 	// tokenAlphabet and the lengths of the two parts are the API server's format of a token, "id.secret".
@@ -34,13 +34,13 @@ const (
 	tokenIDLength   = 6
 	tokenKeyLength  = 16
 	tokenIDAttempts = 8
-	// freeTokenIDs is how many IDs without a token end the search for the machine's: one may have been another's when its was
-	// made.
+	// freeTokenIDs is how many IDs without a token end the search for the machine's token: the token of another machine, which is gone
+	// now, may have had the first ID when the machine's was created.
 	freeTokenIDs = 2
 )
 
-// tokenID derives the ID of a machine's bootstrap token from its UID, so that a process that takes the machine over
-// finds the token again. Another machine may, once in two billion, have the same; then the next try gives another.
+// tokenID derives the ID of a machine's bootstrap token from its UID, so that a process that takes over the machine finds the token.
+// Two machines have the same ID with a probability of one in two billion; the next try then gives another ID.
 func tokenID(uid types.UID, try int) string {
 	h := fnv.New64a()
 	fmt.Fprintf(h, "%s/%d", uid, try)
@@ -69,7 +69,7 @@ func newTokenKey() string {
 	return string(key)
 }
 
-// makeToken makes the machine's bootstrap token, or finds the one that it has.
+// makeToken creates the machine's bootstrap token, or finds the one that it has.
 func (c *Controller) makeToken(ctx context.Context, p *pass) error {
 	m := p.world.Machine
 	secrets := p.cluster.Client.CoreV1().Secrets(tokenNamespace)
@@ -83,7 +83,7 @@ func (c *Controller) makeToken(ctx context.Context, p *pass) error {
 			return fmt.Errorf("make bootstrap token %s: %w", wanted.Name, err)
 		}
 		if secret.Annotations[v1alpha1.AnnotationMachineUID] != string(m.UID) {
-			continue // somebody else's
+			continue // the token of another machine
 		}
 		if err := c.keepValid(ctx, p, secret); err != nil {
 			return err
@@ -94,8 +94,8 @@ func (c *Controller) makeToken(ctx context.Context, p *pass) error {
 	return fmt.Errorf("make bootstrap token: the %d IDs of machine %s/%s all belong to other tokens", tokenIDAttempts, m.Namespace, m.Name)
 }
 
-// readToken reads a bootstrap token by a patch that changes nothing: so the fleet needs no right to read the Secrets of
-// kube-system, which no rule could limit to bootstrap tokens. A patch passes the admission policy of the chart, which does.
+// readToken reads a bootstrap token by a patch that changes nothing. RBAC cannot limit a right to read the Secrets of kube-system to
+// bootstrap tokens, so the fleet does without it; the admission policy of the chart limits its patches to bootstrap tokens.
 func readToken(ctx context.Context, secrets corev1client.SecretInterface, name string) (*corev1.Secret, error) {
 	return secrets.Patch(ctx, name, types.MergePatchType, []byte("{}"), metav1.PatchOptions{})
 }
@@ -138,7 +138,7 @@ func (c *Controller) keepValid(ctx context.Context, p *pass, secret *corev1.Secr
 		}
 		secrets := p.cluster.Client.CoreV1().Secrets(tokenNamespace)
 		secret, err = secrets.Patch(ctx, secret.Name, types.MergePatchType, patch, metav1.PatchOptions{})
-		if apierrors.IsNotFound(err) || apierrors.IsConflict(err) { // it is gone, or another one by now
+		if apierrors.IsNotFound(err) || apierrors.IsConflict(err) { // the Secret is gone, or another one has its name
 			c.memory.change(m.UID, func(is *remembered) { is.token = nil })
 		}
 		if err != nil {
@@ -150,8 +150,8 @@ func (c *Controller) keepValid(ctx context.Context, p *pass, secret *corev1.Secr
 	return nil
 }
 
-// tokenExpiry returns when the bootstrap token expires that this process has made or read for a machine; the zero Time when it
-// has not.
+// tokenExpiry returns when the bootstrap token expires that this process has created or read for a machine; the zero Time when it has
+// not.
 func (c *Controller) tokenExpiry(machine types.UID) time.Time {
 	if secret := c.memory.of(machine).token; secret != nil {
 		return expiryOf(secret)
@@ -159,7 +159,7 @@ func (c *Controller) tokenExpiry(machine types.UID) time.Time {
 	return time.Time{}
 }
 
-// expiryOf reads when a token expires; the zero Time when that cannot be read.
+// expiryOf returns when a token expires; the zero Time when its Secret has no valid time.
 func expiryOf(secret *corev1.Secret) time.Time {
 	expiry, err := time.Parse(time.RFC3339, string(secret.Data[tokenExpiration]))
 	if err != nil {
@@ -199,11 +199,11 @@ func (c *Controller) tokenSecret(m *v1alpha1.Machine, id string) *corev1.Secret 
 	return secret
 }
 
-// dropToken removes the machine's bootstrap token, if there is one.
+// dropToken deletes the machine's bootstrap token, if there is one.
 func (c *Controller) dropToken(ctx context.Context, p *pass) error {
 	m := p.world.Machine
 	secrets := p.cluster.Client.CoreV1().Secrets(tokenNamespace)
-	if secret := c.memory.of(m.UID).token; secret != nil { // this process has made it, and need not look for it
+	if secret := c.memory.of(m.UID).token; secret != nil { // known to this process: no search is necessary
 		c.memory.change(m.UID, func(is *remembered) { is.token = nil })
 		err := secrets.Delete(ctx, secret.Name, metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &secret.UID}})
 		if err == nil {
@@ -218,8 +218,8 @@ func (c *Controller) dropToken(ctx context.Context, p *pass) error {
 	return nil
 }
 
-// findTokens returns the bootstrap tokens of the machine with that UID. There is one, or none; two at most, where the ID
-// of the first was another's while one of them was made.
+// findTokens returns the bootstrap tokens of the machine with that UID. Usually there is one, or none; there are two if the token of
+// another machine had the first ID when one of them was created.
 func findTokens(ctx context.Context, secrets corev1client.SecretInterface, machine types.UID) (found []*corev1.Secret, err error) {
 	free := 0
 	for try := 0; try < tokenIDAttempts && free < freeTokenIDs; try++ {
@@ -254,14 +254,14 @@ func deleteTokens(ctx context.Context, secrets corev1client.SecretInterface, mac
 	return nil
 }
 
-// leaveToken leaves the token of a machine that nobody waits for any longer to its own end, if it cannot be removed: it
-// expires, and its cluster may be gone for good.
+// leaveToken ignores an error of deleting the token of a machine when the time for its drain is over: the token expires, and a target
+// cluster that does not exist any more would otherwise block the deletion of the machine.
 func (c *Controller) leaveToken(ctx context.Context, p *pass, err error) error {
 	m := p.world.Machine
 	if err == nil || ctx.Err() != nil || runner.NotOurs(err) || m.DeletionTimestamp == nil || !drain.ForDeletion(m, c.cfg.Limits.Drain).IsOver(c.cfg.Clock.Now()) {
 		return err
 	}
-	klog.FromContext(ctx).Error(err, "The bootstrap token cannot be removed, and is left until it expires")
+	klog.FromContext(ctx).Error(err, "Failed to delete bootstrap token; leaving it until it expires")
 	p.world.Token = lifecycle.TokenAbsent
 	return nil
 }
@@ -274,7 +274,7 @@ func fillUserData(userData []byte, token, machine string) []byte {
 		v1alpha1.PlaceholderMachineName:    machine,
 	} {
 		if value == "" {
-			continue // without a target cluster, or a place for it, there is no token
+			continue // there is no token without a target cluster, or without its placeholder
 		}
 		pairs = append(pairs, placeholder, value, url.QueryEscape(placeholder), url.QueryEscape(value))
 	}

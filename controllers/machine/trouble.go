@@ -12,18 +12,18 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/runner"
 )
 
-// troublePause is how long what a machine tells of its trouble stands at least. Each text is a write, which brings the machine
-// back at once: errors that differ each time would have it tried without end.
+// troublePause is the time between two reports of errors in the status of a machine. Each report is a write, which enqueues the machine
+// at once: without a pause, errors whose texts differ each time would cause passes without end.
 const troublePause = time.Minute
 
-// trouble is what keeps a machine from getting on.
+// trouble is for how long errors of API servers have kept a machine from its next step.
 type trouble struct {
 	since    time.Time
 	reported time.Time // last; zero for not yet
 }
 
-// complain returns an error of an API server, so that the pass ends with it and is tried again. If that has gone on for a
-// while, the machine tells of it first.
+// complain returns an error of an API server, so that the pass ends with it and is retried. If errors have lasted for patience, it
+// reports the error in the machine's status first.
 func (c *Controller) complain(ctx context.Context, p *pass, err error) error {
 	if err == nil || ctx.Err() != nil || runner.NotOurs(err) || apierrors.IsConflict(err) {
 		return err
@@ -48,7 +48,7 @@ func (c *Controller) complain(ctx context.Context, p *pass, err error) error {
 	return err
 }
 
-// codeOfAPI is an error of an API server in the words that machines have for those of clouds.
+// codeOfAPI returns the code that a driver has for an error like this one of an API server.
 func codeOfAPI(err error) driver.Code {
 	switch {
 	case apierrors.IsForbidden(err):

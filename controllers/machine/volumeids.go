@@ -15,20 +15,20 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/runner"
 )
 
-// volumeIDsTimeout bounds how long a pass asks for names. Drivers mostly know them without their cloud, and the pass has pods
-// to remove; what was not told by then is asked for again.
+// volumeIDsTimeout bounds how long one pass requests names of volumes. Most drivers know them without a call of their cloud, and the
+// pass has pods to remove; names that are missing then are requested again.
 const volumeIDsTimeout = 5 * time.Second
 
-// volumeIDs are the cloud's names of the volumes of a Node that is drained. A volume whose name the cloud did not tell
-// counts as one that its driver does not know, and is asked for again: the pods do not wait for a cloud that fails.
+// volumeIDs are the cloud's names of the volumes of a Node that is being drained. A volume without an answer counts as one that the
+// driver does not know, and its name is requested again: the removal of pods must not depend on a cloud that fails.
 type volumeIDs struct {
 	reported map[string]string // by PersistentVolume; "" where the driver knows none
-	lacks    bool              // some are still to be told
-	next     time.Time         // when the cloud may be asked again after a failure
-	step     time.Duration     // that led to next
+	lacks    bool              // some have no answer yet
+	next     time.Time         // when the driver may be called again after a failure
+	step     time.Duration     // the back-off of which next is the end
 }
 
-// wait is until the cloud is asked again; 0 when it is not.
+// wait returns the time after which the driver is called again; 0 when it is not.
 func (v *volumeIDs) wait(now time.Time) time.Duration {
 	if !v.lacks {
 		return 0
@@ -36,8 +36,8 @@ func (v *volumeIDs) wait(now time.Time) time.Duration {
 	return max(v.next.Sub(now), time.Millisecond)
 }
 
-// volumeIDs returns what is known of the names of the volumes, and asks for the others. Each is asked for by itself, because
-// the answer does not say which volume it is for, and after a failure none for a while: the worker has others to serve.
+// volumeIDs returns the names of the volumes that are known, and requests the others: one name in each call, because an answer does
+// not contain the volume that it is for. After a failure it makes no call for a while, because a call that fails occupies the worker.
 func (c *Controller) volumeIDs(ctx context.Context, p *pass, d *draining, facts *drain.Facts) map[string]string {
 	d.ids.lacks = false
 	if p.driver == nil {
@@ -57,7 +57,7 @@ func (c *Controller) volumeIDs(ctx context.Context, p *pass, d *draining, facts 
 	return d.ids.reported
 }
 
-// askVolumeID asks for one name; false means that the cloud has failed.
+// askVolumeID requests the name of one volume, and reports whether the driver answered.
 func (c *Controller) askVolumeID(ctx context.Context, p *pass, d *draining, pv *corev1.PersistentVolume) bool {
 	answer, err := p.driver.GetVolumeIDs(ctx, driver.GetVolumeIDsRequest{Volumes: []*corev1.PersistentVolumeSpec{&pv.Spec}})
 	switch code := driver.CodeOf(err); {
@@ -65,14 +65,14 @@ func (c *Controller) askVolumeID(ctx context.Context, p *pass, d *draining, pv *
 		d.ids.reported[pv.Name] = ""
 	case err == nil:
 		d.ids.reported[pv.Name] = answer.IDs[0]
-	case runner.NotOurs(err): // whoever owns the machine now asks anew
+	case runner.NotOurs(err): // the replica that reconciles the machine now requests it
 		d.ids.next = time.Time{}
 		return false
 	default:
 		var wait time.Duration
 		d.ids.step, wait = lifecycle.NextWait(d.ids.step, code, driver.RetryAfterOf(err), c.cfg.Limits)
 		d.ids.next = c.cfg.Clock.Now().Add(wait)
-		klog.FromContext(ctx).V(2).Info("The cloud failed", "action", driver.OpVolumeIDs, "volume", pv.Name, "err", err)
+		klog.FromContext(ctx).V(2).Info("Driver call failed", "action", driver.OpVolumeIDs, "volume", pv.Name, "err", err)
 		return false
 	}
 	d.ids.step, d.ids.next = 0, time.Time{}

@@ -23,7 +23,7 @@ const (
 	indexByNode  = "machine-node"  // name of the Node
 )
 
-// watch adds the indexes and the event handlers.
+// watch adds the indexes and the event handlers. Errors: an index that exists, the target cluster.
 func (c *Controller) watch() error {
 	machines := c.cfg.View.Machines
 	err1 := machines.AddIndex(indexByClass, func(m *v1alpha1.Machine) []string { return []string{classKey(m).String()} })
@@ -42,7 +42,7 @@ func (c *Controller) watch() error {
 	return nil
 }
 
-// changed has a machine looked at, or drops what is remembered of one that is gone.
+// changed enqueues a machine, or drops what is remembered of one that is gone.
 func (c *Controller) changed(before, after *v1alpha1.Machine) {
 	if after != nil {
 		c.runner.Enqueue(objectcache.Key(after))
@@ -52,7 +52,7 @@ func (c *Controller) changed(before, after *v1alpha1.Machine) {
 	c.forget(before)
 }
 
-// classChanged has the machines of a class looked at: they may have waited for it.
+// classChanged enqueues the machines of a class that is new or has a new generation: they may have waited for it.
 func (c *Controller) classChanged(before, after *v1alpha1.MachineClass) {
 	if after == nil || before != nil && before.Generation == after.Generation {
 		return
@@ -69,16 +69,16 @@ func (c *Controller) enqueueIndexed(index, value string) {
 	}
 }
 
-// NodeAppeared has the machine looked at whose Node, by its name, is one that is in no slot.
+// NodeAppeared enqueues the machine to which a Node without a valid slot label belongs by its name.
 func (c *Controller) NodeAppeared(name string, uid types.UID) {
 	if claim := c.claims.of(name); claim.node != nil && claim.node.UID == uid {
-		return // late news of a Node that was claimed since
+		return // the Node was claimed after the event
 	}
 	c.claims.forget(name)
 	c.enqueueIndexed(indexByNode, name)
 }
 
-// nodeChanged has the machine of a Node looked at when anything changed that it is judged by.
+// nodeChanged enqueues the machine of a Node when a change can alter the decisions on the machine or its drain.
 func (c *Controller) nodeChanged(before, after *corev1.Node) {
 	switch {
 	case after == nil:
@@ -91,7 +91,8 @@ func (c *Controller) nodeChanged(before, after *corev1.Node) {
 	}
 }
 
-// concernsMachine leaves out what every Node does all the time, above all heartbeats.
+// concernsMachine reports whether a change of a Node can alter the decisions on its machine. It ignores what changes on each Node all
+// the time, above all heartbeats: otherwise each of them would cause a pass.
 func concernsMachine(before, after *corev1.Node) bool {
 	if before.Spec.ProviderID != after.Spec.ProviderID ||
 		(before.DeletionTimestamp == nil) != (after.DeletionTimestamp == nil) ||
@@ -111,7 +112,8 @@ func concernsMachine(before, after *corev1.Node) bool {
 	return false
 }
 
-// concernsDrain is what changes on a Node while it is drained, and hardly ever else.
+// concernsDrain reports whether the cordon or the attached volumes have changed of a Node that is terminating or selected for an update
+// in place. On other Nodes volumes are attached all the time, and each would cause a pass.
 func concernsDrain(before, after *corev1.Node) bool {
 	return (machinefacts.IsTerminating(after) || machinefacts.InPlaceStage(after) == v1alpha1.NodeReasonSelectedForUpdate) && (before.Spec.Unschedulable != after.Spec.Unschedulable || !slices.Equal(before.Status.VolumesAttached, after.Status.VolumesAttached))
 }
