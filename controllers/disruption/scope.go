@@ -115,8 +115,9 @@ func (t Tally) evidence(namespace string) Count {
 // everywhere must not cause the replacement of all machines.
 //
 // hasNode reports whether a Node is bound to the machine. Any author of Machines can write a phase, and a Ready machine counts
-// against an open circuit breaker in all namespaces, so without a Node it does not count. One that is not Ready counts without
-// a Node, too: it may have lost the Node with its VM, and the machines of one namespace open no circuit breaker for others.
+// against opening a circuit breaker in all namespaces, so without a Node it does not count. One that is not Ready counts
+// without a Node, too: it may have lost the Node with its VM, and the machines of one namespace open no circuit breaker for
+// others.
 func Of(m *v1alpha1.Machine, hasNode bool, now time.Time) Count {
 	switch {
 	case m.DeletionTimestamp != nil:

@@ -184,8 +184,8 @@ func (c *Controller) write(ctx context.Context, w scale.World, verdict scale.Ver
 	return machinefacts.Sooner(wait, verdict.Wake), err
 }
 
-// change classifies how a status differs from the previous one. Conditions and failed machines are written without delay;
-// counts are delayed while machines are replaced.
+// change classifies how a status differs from the previous one. While machines are replaced, counts are written at the slow
+// pace; conditions and failed machines are not.
 func change(set *v1alpha1.MachineSet, after v1alpha1.MachineSetStatus) patch.Change {
 	before := set.Status
 	switch {
