@@ -24,7 +24,7 @@ type Intents struct {
 	// Set is the UID of the set whose decisions these are. On another set they are a copy without effect: the set was restored
 	// from a backup, or cloned.
 	Set types.UID `json:"set,omitempty"`
-	// Next is the ordinal that the next new machine gets. It only grows.
+	// Next is the ordinal that the next new machine gets. It only increases.
 	Next int64 `json:"next"`
 	// Create holds the ordinals of the machines that must be created.
 	Create []int64 `json:"create,omitempty"`

@@ -65,7 +65,7 @@ func (p Pass[W, V]) Run(ctx context.Context, world W) (Result, error) {
 
 type key struct{}
 
-// WithMayGoOn returns a context for a pass that may go on while mayGoOn returns nil. It is called from the pass and must not block.
+// WithMayGoOn returns a context for a pass that may continue while mayGoOn returns nil. It is called from the pass and must not block.
 func WithMayGoOn(ctx context.Context, mayGoOn func() error) context.Context {
 	return context.WithValue(ctx, key{}, mayGoOn)
 }

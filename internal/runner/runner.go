@@ -23,7 +23,7 @@ import (
 )
 
 // Back-off of failing keys, unless Config has another. Most failures are conflicts caused by a cache that is slightly out of
-// date, so the first step is short. The maximum is short enough that a key which keeps failing is seen to be tried.
+// date, so the first step is short. The maximum is short enough that a key which keeps failing is still tried regularly.
 const (
 	DefaultMinBackoff = 20 * time.Millisecond
 	DefaultMaxBackoff = time.Minute
@@ -74,7 +74,7 @@ type Config[K comparable] struct {
 	// Reconcile brings the object of one key closer to its desired state.
 	Reconcile func(ctx context.Context, key K) (Result, error)
 	// Panicked is called when a pass has panicked, with the context of the pass, before the key is tried again; nil if no function
-	// is to be called. A panic of Panicked itself is dropped.
+	// has to be called. A panic of Panicked itself is dropped.
 	Panicked func(ctx context.Context, key K, fault *PanicError)
 	// Workers is how many keys are reconciled at the same time; default 1. A worker is a goroutine that costs nothing while it
 	// is idle, and a key occupies it for at most one request to a cloud.
@@ -335,7 +335,7 @@ func isConflict(err error) bool {
 	return apierrors.IsConflict(err)
 }
 
-// PanicError is a panic of a reconcile function, made an error.
+// PanicError is a panic of a reconcile function, as an error.
 type PanicError struct {
 	Value any
 	Stack []byte

@@ -14,7 +14,7 @@ import (
 // moment. A nil FaultPoint stops nothing.
 //
 //	POST   /debug/faultpoints {"match": "DELETE /apis/"}   the next work whose name contains the text stops
-//	GET    /debug/faultpoints                              the texts that are waited for, and the work that is stopped
+//	GET    /debug/faultpoints                              the texts that no work has matched yet, and the work that is stopped
 //	PUT    /debug/faultpoints {"answer": true}             the first work that is stopped continues; with answer, its answer stops
 //	DELETE /debug/faultpoints                              all work that is stopped continues, also without its ownership, and
 //	                                                       no more work stops
@@ -127,7 +127,7 @@ func (p *FaultPoint) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Content-Type", "application/json")
 	encoder := json.NewEncoder(w)
 	encoder.SetIndent("", "  ")
-	_ = encoder.Encode(map[string][]string{"matches": p.matches, "held": p.names()}) // an error means that the client has gone
+	_ = encoder.Encode(map[string][]string{"matches": p.matches, "held": p.names()}) // an error means that the client has disconnected
 }
 
 // names returns the names of what is stopped, in the order in which it was stopped. The caller must hold p.mu.

@@ -33,7 +33,7 @@ type Fence struct {
 type Entitlement interface {
 	// Suspended reports whether the fence has passed.
 	Suspended() bool
-	// Fence is the moment after which the session may begin nothing more.
+	// Fence is the moment after which the session may begin no work.
 	Fence() membership.Moment
 	// Entitled returns the epoch under which the session holds a slot; ok is false if it does not.
 	Entitled(slot int) (epoch int64, ok bool)
@@ -127,7 +127,7 @@ func (f *Fence) mayAsk(need membership.Need) Refusal {
 	return Unowned
 }
 
-// Follow copies the session's fence, and to which of the slots given it is entitled. missed reports whether keys were refused
+// Follow records the session's fence, and to which of the slots given it is entitled. missed reports whether keys were refused
 // because of a fence that has moved since, without a suspension from which slots resume: they have to be enqueued again.
 func (f *Fence) Follow(e Entitlement, slots []int) (missed bool) {
 	until := membership.Moment{}
@@ -159,7 +159,7 @@ func (f *Fence) Close() {
 	}
 }
 
-// Stop keeps passes and calls of drivers for a slot from beginning. Passes that were admitted may still write.
+// Stop permits no more passes and calls of drivers for a slot. Passes that were admitted may still write.
 func (f *Fence) Stop(slot int) { f.slots[slot].stop() }
 
 // Cancel stops a slot, and ends the contexts of its passes.

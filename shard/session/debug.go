@@ -48,5 +48,5 @@ func (r *Replica) ServeSlots(w http.ResponseWriter, request *http.Request) {
 	w.Header().Set("Content-Type", "application/json")
 	encoder := json.NewEncoder(w)
 	encoder.SetIndent("", "  ")
-	_ = encoder.Encode(view) // an error means that the client has gone
+	_ = encoder.Encode(view) // an error means that the client has disconnected
 }

@@ -8,7 +8,7 @@
 //
 //   - The fence counts from before the send of the renewal that moved it, never from the answer.
 //   - In each step, work that has to end is stopped before the requests of that step are sent.
-//   - A session that cannot observe the fleet does not stand for election.
+//   - A session that cannot observe the fleet is no candidate in the election of the leader.
 //
 // Not guaranteed: that a slot is served. Slots without a holder and replicas that cannot do their work are reported.
 package session

@@ -154,7 +154,7 @@ func (l *leaderLock) compare(ctx context.Context, lease *coordinationv1.Lease) {
 }
 
 // Update writes the leader Lease as it was last read. It does not release a Lease that another session holds: after its last
-// renewal has failed, client-go reads the Lease anew and releases it although the holder may have changed meanwhile.
+// renewal has failed, client-go reads the Lease again and releases it although the holder may have changed meanwhile.
 // Errors: errNotHolder, and those of write.
 func (l *leaderLock) Update(ctx context.Context, record resourcelock.LeaderElectionRecord) error {
 	l.mu.Lock()

@@ -33,7 +33,7 @@ type Grants interface {
 	Drop(slots []int)
 	// Open announces the objects of the slots as additions, each time that it is called.
 	Open(slots []int)
-	// Unlisted returns, by slot that is not ready, a kind of objects that is missing; "" while none was asked for.
+	// Unlisted returns, by slot that is not ready, a kind of objects that is missing; "" while none was requested.
 	Unlisted() map[int]string
 	// Broken returns, by target cluster, what has not been delivered for a long time.
 	Broken() map[string]string

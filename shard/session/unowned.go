@@ -69,7 +69,7 @@ func (r *Replica) reportUnowned(ctx context.Context, now member.Moment, slots []
 	}
 	owned, done, leads := r.cfg.Fence.Lead(ctx)
 	if !leads {
-		clear(r.outages) // the next leader begins anew
+		clear(r.outages) // an outage is reported again the next time that this session leads
 		return
 	}
 	late := lateOf(r.outages, now, longUnowned, unownedAmong(slots))
