@@ -135,7 +135,7 @@ func (c *Controller) create(ctx context.Context, w *scale.World, ordinals []int6
 func (c *Controller) createOne(ctx context.Context, set *v1alpha1.MachineSet, ordinal int64) (taken bool, err error) {
 	machine := newMachine(ctx, set, ordinal)
 	if _, known := c.cfg.View.Classes.Get(types.NamespacedName{Namespace: set.Namespace, Name: machine.Spec.Class.Name}); known {
-		machine.Annotations[v1alpha1.AnnotationCreateSent] = "true" // otherwise the machine controller would need a write for it before it creates the VM
+		machine.Annotations[v1alpha1.AnnotationCreateSent] = "true" // it saves the machine controller a write before it creates the VM
 	}
 	_, err = c.cfg.Machines.Machines(set.Namespace).Create(ctx, machine, metav1.CreateOptions{})
 	if err == nil {

@@ -212,7 +212,7 @@ func (c *Controller) observe(set *v1alpha1.MachineSet) scale.World {
 	for i, m := range w.Owned {
 		w.Owned[i] = c.machines.Newest(m)
 	}
-	w.Owned = slices.DeleteFunc(w.Owned, func(m *v1alpha1.Machine) bool { return !metav1.IsControlledBy(m, set) }) // released by a write that the cache does not show yet
+	w.Owned = slices.DeleteFunc(w.Owned, func(m *v1alpha1.Machine) bool { return !metav1.IsControlledBy(m, set) }) // released
 	for _, m := range c.cfg.View.UndecodableMachines(set) {
 		w.Owned = append(w.Owned, m)
 		w.Undecodable[m.UID] = true
