@@ -40,7 +40,7 @@ func fleetIdentity(namespace, fleet string) string {
 	return "machine-controller-fleet/" + namespace + "/" + fleet
 }
 
-// roots returns references to the roots of a namespace that this replica knows: those of its slots, and those in none.
+// roots returns references to the roots of a namespace that this replica has cached: those in its slots, and those in none.
 func (s *slots) roots(namespace string) []corev1.ObjectReference {
 	refs := s.unlabeled.Roots(namespace)
 	refs = append(refs, rootsAmong(policy.Deployment, s.view.Deployments.In(namespace))...)

@@ -42,10 +42,10 @@ import (
 // tracerName names the fleet's spans.
 const tracerName = "github.com/machine-controller-fleet/machine-controller-fleet"
 
-// flushTimeout bounds how long the end waits for the last spans to be sent.
+// flushTimeout is how long the process waits at its end for the last spans to be sent.
 const flushTimeout = 3 * time.Second
 
-// run connects, wires and runs the replica until it has left, which it does when ctx ends.
+// run connects, wires and runs the replica until it has left, which begins when ctx ends.
 func run(ctx context.Context, o options) error {
 	o.reportRemarks(klog.FromContext(ctx))
 	registry := prometheus.NewRegistry()
@@ -60,7 +60,7 @@ func run(ctx context.Context, o options) error {
 		last, cancel := context.WithTimeout(context.WithoutCancel(ctx), flushTimeout)
 		defer cancel()
 		if err := flush(last); err != nil {
-			klog.FromContext(ctx).Error(err, "The last spans were not sent")
+			klog.FromContext(ctx).Error(err, "Failed to send the last spans")
 		}
 	}()
 	around := environment{
@@ -84,24 +84,24 @@ func run(ctx context.Context, o options) error {
 		return err
 	}
 	defer server.close()
-	// What the session needs to hand its slots over goes on after it was asked to leave.
+	// The hand-over of slots needs a context that outlives the request to leave.
 	return f.run(context.WithoutCancel(ctx), ctx.Done(), running)
 }
 
-// environment is what a replica needs that depends on where it runs. All fields but target are required.
+// environment has what differs by where a replica runs. All fields but target are required.
 type environment struct {
-	// control and target reach the clusters; target is nil when there is no target cluster.
+	// control and target are the connections to the clusters; target is nil when there is no target cluster.
 	control, target *rest.Config
-	// drivers returns the drivers by provider, without the Fence before them; those that have clients of their own put the
+	// drivers returns the drivers by provider, without the Fence before them; drivers that have clients of their own put the
 	// Fence below these.
 	drivers  func(fence *fence.Fence) (map[string]driver.Driver, error)
 	tracer   trace.Tracer
 	registry *prometheus.Registry
-	// die ends the process at once.
+	// die terminates the process immediately.
 	die func(reason string)
 }
 
-// wire makes a replica, which has not begun to run. Errors: settings or configurations that are not valid.
+// wire returns a replica that has not begun to run, and its controllers. Errors: invalid settings or configurations.
 func wire(o options, around environment) (*fleet, []controller, error) {
 	registry := around.registry
 	f := &fleet{metrics: runner.NewMetrics(registry), tracer: around.tracer}
@@ -138,7 +138,7 @@ func wire(o options, around environment) (*fleet, []controller, error) {
 	return f, running, nil
 }
 
-// makeDrivers makes the drivers that the flags ask for.
+// makeDrivers returns the drivers that the flags enable.
 func makeDrivers(o options, fence *fence.Fence) (map[string]driver.Driver, error) {
 	if len(o.simulatedCloudEndpoints) == 0 {
 		return map[string]driver.Driver{}, nil
@@ -172,7 +172,7 @@ type fleet struct {
 	view        *objectcache.View
 	drivers     *driver.Registry
 	metrics     *runner.Metrics
-	collectors  []prometheus.Collector // of the objects that are ours
+	collectors  []prometheus.Collector // of the objects in this replica's slots
 	tracer      trace.Tracer
 	cluster     *target.Cluster // nil when there is none
 	targets     target.Resolver
@@ -185,7 +185,7 @@ func (f *fleet) recorder(source string) events.EventRecorder {
 
 type controller interface{ Run(ctx context.Context) }
 
-// controllers makes all controllers; their order does not matter.
+// controllers returns all controllers; their order does not matter.
 func (f *fleet) controllers(o options) ([]controller, error) {
 	spread, err := o.fleet.spread()
 	if err != nil {
@@ -245,11 +245,11 @@ func (f *fleet) controllers(o options) ([]controller, error) {
 	return all, f.slots.onUnlabeledNode(machines.NodeAppeared)
 }
 
-// run lives the session, with the watches and the controllers around it, until it has left, which it does when leave is closed,
-// or cannot go on. The end of ctx ends everything halfway.
+// run runs the session, with the watches and the controllers around it, until the session has left, which begins when leave is
+// closed, or cannot continue. The end of ctx ends all of them without a hand-over.
 func (f *fleet) run(ctx context.Context, leave <-chan struct{}, controllers []controller) error {
 	working, stop := context.WithCancel(ctx)
-	// It outlives everything: what does not end with the session ends with the process.
+	// The watchdog runs until run returns: work that does not end with the session has to end with the process.
 	watching, unwatch := context.WithCancel(ctx)
 	defer unwatch()
 	go f.session.watch(watching)

@@ -37,10 +37,10 @@ type session struct {
 	faultPoint *fence.FaultPoint // nil without --debug-hooks
 	lock       *leases.Lock
 	replica    *shardsession.Replica
-	die        func(reason string) // ends the process at once
+	die        func(reason string) // terminates the process immediately
 }
 
-// newSession begins to prepare a session: nothing may be done under it before it runs. Errors: the state folder.
+// newSession prepares a session: no work may be done under it before it runs. Errors: the state folder.
 func newSession(o options, registry prometheus.Registerer, die func(reason string)) (*session, error) {
 	s := &session{time: fence.NewTime(clock.RealClock{}), metrics: shardsession.NewMetrics(registry), die: die}
 	if o.fleet.stateDir != "" {
@@ -63,12 +63,12 @@ func randomSuffix() string {
 	const letters = "abcdefghijklmnopqrstuvwxyz0123456789"
 	suffix := make([]byte, 5)
 	for i := range suffix {
-		suffix[i] = letters[rand.IntN(len(letters))] //nolint:gosec // it is a name, and no secret
+		suffix[i] = letters[rand.IntN(len(letters))] //nolint:gosec // it is a name, not a secret
 	}
 	return string(suffix)
 }
 
-// protocol returns the replica of the session. Errors: settings that are not valid.
+// protocol creates the replica of the session. Errors: invalid settings.
 func (s *session) protocol(c clients, slots *slots, breakers *remediation.Breakers, reporter *shardsession.Reporter, tracer trace.Tracer) error {
 	durations := s.settings.Config
 	store, err := leases.NewStore(leases.Config{
@@ -86,7 +86,7 @@ func (s *session) protocol(c clients, slots *slots, breakers *remediation.Breake
 	return err
 }
 
-// watch ends the process when work continues that should have ended.
+// watch terminates the process when work continues that should have ended.
 func (s *session) watch(ctx context.Context) {
 	dog := leases.Watchdog{
 		Clock: s.time, Now: s.time.Moment, Fence: s.fence.Until, Busy: s.fence.Busy, Beat: s.replica.Beat,
@@ -101,12 +101,12 @@ func (s *session) run(ctx context.Context, leave <-chan struct{}) error {
 	err := s.replica.Run(ctx, leave)
 	exit, ended := errors.AsType[*shardsession.ExitError](err)
 	if ended && exit.Reason == protocol.ReasonInFlight {
-		s.die(exit.Error()) // what is in flight ends with the process, and so nothing is waited for
+		s.die(exit.Error()) // requests and calls in flight end with the process: it does not wait for them
 	}
 	return err
 }
 
-// pause waits before the process ends, and is started again; a process that hands over its slots does not wait.
+// pause waits before the process ends and is restarted; a process that hands over its slots does not wait.
 func (s *session) pause(leave <-chan struct{}) {
 	timer := s.time.NewTimer(rand.N(restartDelay)) //nolint:gosec // it spreads restarts
 	defer timer.Stop()
@@ -118,7 +118,7 @@ func (s *session) pause(leave <-chan struct{}) {
 
 func (s *session) close() { _ = s.lock.Close() }
 
-// die ends the process at once.
+// die terminates the process immediately.
 func die(reason string) {
 	klog.Background().Error(nil, "Terminating process immediately", "reason", reason)
 	klog.Flush()
@@ -136,7 +136,7 @@ func (s *session) alive() error {
 	return nil
 }
 
-// handlers are the pages for debugging.
+// handlers returns the debug pages.
 func (s *session) handlers() map[string]http.Handler {
 	pages := map[string]http.Handler{"/debug/slots": http.HandlerFunc(s.replica.ServeSlots)}
 	if s.faultPoint != nil {

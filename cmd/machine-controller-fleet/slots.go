@@ -26,7 +26,7 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/shard/slotlabel/policy"
 )
 
-// slots is what this replica sees of the slots that it holds, and of what is in none.
+// slots has the caches of the slots that this replica holds, and of the objects in no slot.
 type slots struct {
 	*slotcache.Set
 	*watched
@@ -47,7 +47,7 @@ type slots struct {
 
 var _ shardsession.Grants = (*slots)(nil)
 
-// newSlots wires what feeds the view. Errors: watches that cannot be prepared.
+// newSlots wires the sources of the view. Errors: watches that cannot be prepared.
 func newSlots(o options, f *fleet, spread ring.Slots) (*slots, error) {
 	api := f.machines.MachineV1alpha1()
 	s := &slots{
@@ -89,7 +89,7 @@ func newSlots(o options, f *fleet, spread ring.Slots) (*slots, error) {
 	return s, errors.Join(err2, err3)
 }
 
-// reportLabeler shows the labeler the objects of our slots.
+// reportLabeler reports changes of the objects in this replica's slots to the labeler.
 func reportLabeler[T interface {
 	comparable
 	metav1.Object
@@ -104,7 +104,8 @@ func reportLabeler[T interface {
 	})
 }
 
-// Open has the controllers hear of the objects of slots, and the labeler of what should be in them.
+// Open announces the objects of slots to the controllers, and reports the slots to the labeler and to the exclusion of
+// namespaces.
 func (s *slots) Open(slots []int) {
 	s.Set.Open(slots)
 	s.labeler.Opened(slots)
@@ -112,13 +113,13 @@ func (s *slots) Open(slots []int) {
 	s.lookAtClasses()
 }
 
-// lookAtClasses has MachineClasses and Secrets looked at that may be worked on now.
+// lookAtClasses enqueues the MachineClasses and Secrets that this replica may reconcile now.
 func (s *slots) lookAtClasses() {
 	s.classes.Opened()
 	s.ofClasses.Opened()
 }
 
-// showClasses has the controller of MachineClasses see them.
+// showClasses connects the controller of MachineClasses to the cache of their references.
 func (s *slots) showClasses(o options, f *fleet, controller *machineclass.Controller) {
 	s.ofClasses = controller
 	s.classes = slotcache.NewClasses(slotcache.ClassesConfig{
@@ -136,13 +137,13 @@ func (s *slots) Run(ctx context.Context) {
 		if err := s.alone.Start(ctx); err == nil {
 			s.lookAtClasses()
 		}
-		s.alone.Run(ctx) // also when ctx has ended, which ends its queue
+		s.alone.Run(ctx) // also after ctx has ended: Run then shuts down its queue
 	})
 	running.Go(func() { _ = s.labeler.Run(ctx) }) // it ends when ctx does
 	running.Wait()
 }
 
-// count registers metrics of what is not looked after although it is there.
+// count registers metrics of objects that exist and are not reconciled.
 func (s *slots) count(registerer prometheus.Registerer) {
 	gauge := func(name, help string, labels prometheus.Labels, count func() int) {
 		registerer.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help, ConstLabels: labels},
@@ -157,7 +158,7 @@ func (s *slots) count(registerer prometheus.Registerer) {
 		nil, s.alone.CountRefused)
 }
 
-// known finds the metadata of an object of our slots.
+// known returns the metadata of an object in this replica's slots.
 func (s *slots) known(kind policy.Kind, key types.NamespacedName) (metav1.Object, bool) {
 	if failure, known := s.undecodable.find(kind, key); known {
 		return failure, true
@@ -175,7 +176,7 @@ func (s *slots) known(kind policy.Kind, key types.NamespacedName) (metav1.Object
 	return nil, false
 }
 
-// gate admits keys of a kind by the slot labels of their objects.
+// gate returns a Gate that admits keys of a kind by the slot labels of their objects.
 func (s *slots) gate(kind policy.Kind) runner.Gate[types.NamespacedName] {
 	inner := fence.NewGate(s.fence, func(key types.NamespacedName) (int, bool) {
 		obj, known := s.known(kind, key)
@@ -187,20 +188,21 @@ func (s *slots) gate(kind policy.Kind) runner.Gate[types.NamespacedName] {
 	return s.labeler.Doors().Gate(kind, inner)
 }
 
-// weigh returns the weights of our slots.
+// weigh returns the weights of this replica's slots.
 func (s *slots) weigh() map[int]int64 {
 	return slotcache.Weights(s.spread.Count(), s.fence.Holds, s.view.Machines.All())
 }
 
-// sharedGate admits keys of objects that several roots share: their own key decides their slot. None is
-// admitted where another manager serves the namespace.
+// sharedGate returns a Gate for objects that several roots share: their own key decides their slot. No key is admitted in a
+// namespace that another manager serves.
 func (s *slots) sharedGate() runner.Gate[types.NamespacedName] {
 	return fence.NewGate(s.fence, func(key types.NamespacedName) (int, bool) {
 		return s.spread.Of(key.Namespace, key.Name), !s.alone.KeptOut(key.Namespace)
 	})
 }
 
-// nodeGate admits Nodes by their label. Their machines may be gone, and with them who serves their namespace.
+// nodeGate returns a Gate that admits Nodes by their slot label. A Node's machine may be deleted, so its namespace may be
+// unknown.
 func (s *slots) nodeGate() runner.Gate[types.NamespacedName] {
 	return fence.NewGate(s.fence, func(key types.NamespacedName) (int, bool) {
 		node, known := s.nodes.Get(key)
@@ -211,7 +213,7 @@ func (s *slots) nodeGate() runner.Gate[types.NamespacedName] {
 	})
 }
 
-// goneGate admits machines that are gone, by the slot that they had.
+// goneGate returns a Gate that admits deleted machines, by their last slot.
 func (s *slots) goneGate() runner.Gate[machine.Gone] {
 	return fence.NewGate(s.fence, func(gone machine.Gone) (int, bool) { return policy.Read(gone.Slot, s.spread.Count()) })
 }

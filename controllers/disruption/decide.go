@@ -37,7 +37,7 @@ type World struct {
 type Limits struct {
 	// HealthTimeout is how long a machine may be unhealthy. A machine's own timeout has precedence.
 	HealthTimeout time.Duration
-	// Replacements is how many machines of a root may be deleted or created at a time while others are replaced: a
+	// Budget is how many machines of a root may be deleted or created at a time while others are replaced: a
 	// number, or a percentage of the desired ones, rounded down, and at least 1.
 	Budget intstr.IntOrString
 	// Thresholds of zones and clusters; and of a root, for machines that never became healthy.

@@ -75,8 +75,8 @@ func Allows(disruptions []Disruption, m *v1alpha1.Machine) bool {
 	return slices.ContainsFunc(disruptions, func(p Disruption) bool { return p.UID == m.UID && p.appliesTo(m) })
 }
 
-// appliesTo reports whether the disruption is valid for the machine, which has the disruption's UID, in its current state: in the
-// phase in which it got it, or failed, which the disruption allows.
+// appliesTo reports whether the disruption is valid for the machine, which has the disruption's UID, in its current state: in
+// the phase in which the machine got it, or in the phase Failed, which the disruption allows.
 func (p Disruption) appliesTo(m *v1alpha1.Machine) bool {
 	switch m.Status.CurrentStatus.Phase { //nolint:exhaustive // in all other phases it is not replaced
 	case v1alpha1.MachineUnknown, v1alpha1.MachineInPlaceUpdateFailed:

@@ -15,7 +15,7 @@ const (
 	steady stage = iota
 	// failed: it has failed, and its replacement has not begun.
 	failed
-	// coming: it is to become a healthy Node, for the first time or after its update in place.
+	// coming: it has to become a healthy Node, for the first time or after its update in place.
 	coming
 	// leaving: it is being deleted.
 	leaving

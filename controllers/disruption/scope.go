@@ -114,9 +114,10 @@ func (t Tally) evidence(namespace string) Count {
 // was never healthy is no evidence about its scope. One whose update in place has failed is not Ready: an update that fails
 // everywhere must not cause the replacement of all machines.
 //
-// hasNode reports whether there is a Node that is bound to the machine. A phase is what any author of Machines can write, and a
-// Ready machine counts against a halt in all namespaces. So without a Node it does not count. One that is not Ready counts
-// without a Node, too: it may have lost it with its VM; and those of one namespace halt no other.
+// hasNode reports whether a Node is bound to the machine. Any author of Machines can write a phase, and a Ready machine counts
+// against opening a circuit breaker in all namespaces, so without a Node it does not count. One that is not Ready counts
+// without a Node, too: it may have lost the Node with its VM, and the machines of one namespace open no circuit breaker for
+// others.
 func Of(m *v1alpha1.Machine, hasNode bool, now time.Time) Count {
 	switch {
 	case m.DeletionTimestamp != nil:

@@ -18,7 +18,7 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/telemetry"
 )
 
-// act carries one action out and notes in the world what came of it.
+// act takes one action and records its result in the world.
 func (c *Controller) act(ctx context.Context, w *rollout.World, verdict rollout.Verdict) error {
 	switch verdict.Do {
 	case rollout.Rest:
@@ -58,7 +58,7 @@ func (c *Controller) act(ctx context.Context, w *rollout.World, verdict rollout.
 	return errors.New("rollout.Decide named an action that the controller does not know: " + string(verdict.Do))
 }
 
-// listLive asks the API server for the deployment's sets.
+// listLive lists the deployment's sets from the API server.
 func (c *Controller) listLive(ctx context.Context, w *rollout.World) error {
 	list, err := c.cfg.Metadata.Resource(v1alpha1.SchemeGroupVersion.WithResource("machinesets")).Namespace(w.Deployment.Namespace).
 		List(ctx, metav1.ListOptions{})
@@ -83,7 +83,7 @@ func (c *Controller) listLive(ctx context.Context, w *rollout.World) error {
 	return nil
 }
 
-// countOld asks the API server for the machines of the deployment's old sets: one list of metadata, whatever their number.
+// countOld counts the machines of the deployment's old sets at the API server: one list of metadata, whatever their number.
 func (c *Controller) countOld(ctx context.Context, w *rollout.World) error {
 	list, err := c.listMachines(ctx, w.Deployment.Namespace, metav1.ListOptions{})
 	if err != nil {
@@ -103,11 +103,11 @@ func (c *Controller) countOld(ctx context.Context, w *rollout.World) error {
 	return nil
 }
 
-// lookAgain has the deployment adopt a set without a controller as it is now.
+// lookAgain reads a set without a controller again, so that the deployment adopts its current version.
 func (c *Controller) lookAgain(ctx context.Context, w *rollout.World, found metav1.Object) error {
 	selector, err := metav1.LabelSelectorAsSelector(w.Deployment.Spec.Selector)
 	if err != nil || !selector.Matches(labels.Set(found.GetLabels())) || w.Deployment.DeletionTimestamp != nil {
-		return nil //nolint:nilerr // a selector that cannot be read is told of elsewhere
+		return nil //nolint:nilerr // an invalid selector is reported by rollout.Decide
 	}
 	w.Orphans, err = ownerref.LookAgain(w.Orphans, w.Done.Moved, found, func(name string) (*v1alpha1.MachineSet, error) {
 		set, err := c.cfg.Machines.MachineSets(w.Deployment.Namespace).Get(ctx, name, metav1.GetOptions{})
@@ -119,8 +119,8 @@ func (c *Controller) lookAgain(ctx context.Context, w *rollout.World, found meta
 	return err
 }
 
-// create makes the new set. A set of the deployment that has the name and the template already was made by a pass that did
-// not live to see it; any other set with the name is a collision.
+// create creates the new set. A set of the deployment that has the name and the template already was created by an earlier pass
+// that has not observed it; any other set with the name is a collision.
 func (c *Controller) create(ctx context.Context, w *rollout.World, set *v1alpha1.MachineSet) error {
 	if parent := telemetry.Traceparent(ctx); parent != "" {
 		set.Annotations[v1alpha1.AnnotationTraceparent] = parent
@@ -147,7 +147,7 @@ func (c *Controller) create(ctx context.Context, w *rollout.World, set *v1alpha1
 	return nil
 }
 
-// update writes sets as they should stand.
+// update writes sets.
 func (c *Controller) update(ctx context.Context, w *rollout.World, wanted []*v1alpha1.MachineSet) error {
 	for _, set := range wanted {
 		i := slices.IndexFunc(w.Owned, func(s *v1alpha1.MachineSet) bool { return s.UID == set.UID })
@@ -163,18 +163,18 @@ func (c *Controller) update(ctx context.Context, w *rollout.World, wanted []*v1a
 		}
 		w.Owned[i] = written
 	}
-	c.observeMachines(w) // intents that were struck off with it rest on no older view
+	c.observeMachines(w) // w.Machines must not be older than the machines for which Foresee has removed intents
 	return nil
 }
 
-// concerns says that the set's own controller has something to write, too, when it is told what is new: machines that are to
-// come or go, or that no more of them do for now.
+// concerns reports whether the set's own controller has to write intents for the change, too: the replicas have changed, or the
+// machines have begun or ended to be replaced.
 func concerns(before, after *v1alpha1.MachineSet) bool {
 	return before.Spec.Replicas != after.Spec.Replicas ||
 		before.Annotations[v1alpha1.AnnotationRolling] != after.Annotations[v1alpha1.AnnotationRolling]
 }
 
-// delete deletes sets. One that has changed since it was looked at is left for the next pass.
+// delete deletes sets. A set that has changed since it was observed is left to the next pass.
 func (c *Controller) delete(ctx context.Context, w *rollout.World, sets []*v1alpha1.MachineSet) error {
 	for _, set := range sets {
 		err := c.cfg.Machines.MachineSets(set.Namespace).Delete(ctx, set.Name, metav1.DeleteOptions{
@@ -183,12 +183,12 @@ func (c *Controller) delete(ctx context.Context, w *rollout.World, sets []*v1alp
 		if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
 			return fmt.Errorf("delete MachineSet %s: %w", set.Name, err)
 		}
-		w.Done.Deleted[set.UID] = true // or tried: the event of what has changed starts the next pass
+		w.Done.Deleted[set.UID] = true // also when it was rejected because the set has changed: the event of that change starts the next pass
 	}
 	return nil
 }
 
-// adopt makes the deployment the controller of sets, after a live read has shown that it is still there.
+// adopt makes the deployment the controller of sets, after a live read has confirmed that the deployment exists.
 func (c *Controller) adopt(ctx context.Context, w *rollout.World, sets []*v1alpha1.MachineSet) error {
 	live, err := c.cfg.Machines.MachineDeployments(w.Deployment.Namespace).Get(ctx, w.Deployment.Name, metav1.GetOptions{})
 	if err != nil {
@@ -197,13 +197,13 @@ func (c *Controller) adopt(ctx context.Context, w *rollout.World, sets []*v1alph
 	if err := ownerref.MayAdopt(w.Deployment, live); err != nil {
 		return err
 	}
-	w.Live = nil // from before they were the deployment's
+	w.Live = nil // the list is older than the adoptions
 	return ownerref.Rewrite(ctx, c.sets.Commit, sets, w.Done.Moved, func(s *v1alpha1.MachineSet) {
 		ownerref.Adopt(s, w.Deployment, v1alpha1.SchemeGroupVersion.WithKind("MachineDeployment"))
 	})
 }
 
-// release takes sets from the deployment.
+// release removes the deployment's owner reference from sets.
 func (c *Controller) release(ctx context.Context, w *rollout.World, sets []*v1alpha1.MachineSet) error {
 	return ownerref.Rewrite(ctx, c.sets.Commit, sets, w.Done.Moved, func(s *v1alpha1.MachineSet) { ownerref.Release(s, w.Deployment.UID) })
 }

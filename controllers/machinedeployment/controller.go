@@ -32,8 +32,8 @@ import (
 // Name of the controller in metrics, logs and spans.
 const Name = "machinedeployment"
 
-// The status may lag behind the machines: by the pace, which is longer than a set's so that the sets are sized before it is
-// told of, and while machines are replaced one by one, by the slow pace.
+// The status may be older than the machines by statusPace, which is longer than that of a set, so that the sets are sized
+// before the status is written; and by the slow pace while machines are replaced one by one.
 const (
 	statusPace     = time.Second
 	slowStatusPace = 10 * time.Second
@@ -44,32 +44,33 @@ type Config struct {
 	// Machines writes to the control cluster; Metadata lists there, past all caches.
 	Machines machineclient.MachineV1alpha1Interface
 	Metadata metadata.Interface
-	// View shows the objects of the control cluster that are this process's to work on.
+	// View shows the objects of the control cluster that this replica may reconcile.
 	View *objectcache.View
 	// Targets find the Nodes that are updated in place. Nil means that there are none.
 	Targets target.Resolver
 	Events  events.EventRecorder
 	Clock   clock.WithTicker
 	Gate    runner.Gate[types.NamespacedName]
-	// Workers is how many keys of a namespace are worked on at the same time; in all it is runner.TenantsAtOnce times as many.
+	// Workers is how many keys of one namespace are reconciled at the same time; of all namespaces, runner.TenantsAtOnce times
+	// as many.
 	Workers int
-	// Foresee returns a set, as it is about to be written, with what its own controller would write on it next, so that both are one
-	// write. fades says what rollout.Fades does of it. Nil leaves it to that controller.
+	// Foresee returns a set that is about to be written, with what its own controller would write on it next, so that both are
+	// one write. fades is the result of rollout.Fades for it. With nil, the set's own controller writes that itself.
 	Foresee func(ctx context.Context, set *v1alpha1.MachineSet, fades bool) *v1alpha1.MachineSet
 	// Written is what this process has written of sets. Nil leaves out what their own controller has.
 	Written *patch.Latest[*v1alpha1.MachineSet]
-	// CountMinReady has minReadySeconds count for deployments that do not say whether it does.
+	// CountMinReady applies minReadySeconds to deployments that do not specify whether it applies.
 	CountMinReady bool
-	// NoComponentsTaint has Nodes that were updated in place go without the taint critical-components-not-ready, where their
-	// deployment does not say whether they do.
+	// NoComponentsTaint omits the taint critical-components-not-ready from Nodes that were updated in place, where their
+	// deployment does not specify whether they have it.
 	NoComponentsTaint bool
-	// KeepFromAutoscaler has the cluster-autoscaler kept from removing Nodes of a deployment while its machines are replaced.
+	// KeepFromAutoscaler prevents the cluster-autoscaler from removing Nodes of a deployment while its machines are replaced.
 	KeepFromAutoscaler bool
 	Metrics            *runner.Metrics
 	Tracer             trace.Tracer
 }
 
-// Controller reconciles MachineDeployments. Make one with New, before the View is fed.
+// Controller reconciles MachineDeployments. Create it with New, before the View has objects.
 type Controller struct {
 	cfg         Config
 	runner      *runner.Runner[types.NamespacedName]
@@ -81,10 +82,10 @@ type Controller struct {
 	pace        *patch.Pace
 	children    *ownerref.Children[*v1alpha1.MachineSet]
 	looked      sync.Map // selectors for which orphans of any slot were looked for, by UID of the deployment
-	unseen      sync.Map // what sees goes by, by UID of the deployment
+	unseen      sync.Map // sets that the cache does not show yet, by UID of the deployment; see sees
 }
 
-// New makes the controller and has the View enqueue what concerns it.
+// New returns a Controller, and registers its event handlers at the View.
 func New(cfg Config) (*Controller, error) {
 	if cfg.Written == nil {
 		cfg.Written = patch.NewLatest[*v1alpha1.MachineSet]()
@@ -148,7 +149,7 @@ func (c *Controller) report(d *v1alpha1.MachineDeployment, events []rollout.Even
 	}
 }
 
-// rest writes what the pass came to, the status when its time has come.
+// rest writes the result of the pass, with the status when the pace allows it.
 func (c *Controller) rest(ctx context.Context, w *rollout.World, verdict rollout.Verdict) (runner.Result, error) {
 	again := runner.Result{RequeueAfter: verdict.Wake}
 	if verdict.Deployment == nil {
@@ -156,13 +157,13 @@ func (c *Controller) rest(ctx context.Context, w *rollout.World, verdict rollout
 	}
 	wanted := verdict.Deployment
 	if wait := c.pace.Wait(w.Deployment, change(w.Deployment, wanted, verdict.Replacing), c.cfg.Clock.Now()); wait > 0 {
-		// The names of machines that have gone wait with it: whatever else is written on a deployment may be a conflict to the
-		// cluster-autoscaler, which tries again seconds later.
+		// The names of deleted machines are written with the status: any other write of a deployment may cause a conflict for
+		// the cluster-autoscaler, which tries again seconds later.
 		return runner.Result{RequeueAfter: machinefacts.Sooner(wait, verdict.Wake)}, nil
 	}
 	_, err := c.deployments.Commit(ctx, w.Deployment, wanted)
 	if apierrors.IsNotFound(err) {
-		return runner.Result{}, nil // its last finalizer is gone, and it with it
+		return runner.Result{}, nil // the removal of the last finalizer has deleted the deployment
 	}
 	if err != nil {
 		return runner.Result{}, err
@@ -171,8 +172,8 @@ func (c *Controller) rest(ctx context.Context, w *rollout.World, verdict rollout
 	return again, nil
 }
 
-// change says how a deployment differs from before. A condition, or a machine that has failed, does not wait for what is counted
-// while machines are replaced. Names of machines that have gone do not, either.
+// change classifies how a deployment differs from its previous version. While machines are replaced, counts are written at the
+// slow pace; conditions, failed machines and the names of deleted machines are not.
 func change(was, is *v1alpha1.MachineDeployment, replacing bool) patch.Change {
 	before, after := was.Status, is.Status
 	if was.Annotations[v1alpha1.AnnotationTriggerDeletion] != is.Annotations[v1alpha1.AnnotationTriggerDeletion] {
@@ -191,7 +192,7 @@ func change(was, is *v1alpha1.MachineDeployment, replacing bool) patch.Change {
 	return patch.Counted
 }
 
-// observe gathers what the caches know of a deployment.
+// observe returns the world of a deployment, from the caches.
 func (c *Controller) observe(d *v1alpha1.MachineDeployment) (rollout.World, error) {
 	w := rollout.World{
 		Now: c.cfg.Clock.Now(), Deployment: d, KeepFromAutoscaler: c.cfg.KeepFromAutoscaler,
@@ -208,7 +209,7 @@ func (c *Controller) observe(d *v1alpha1.MachineDeployment) (rollout.World, erro
 	c.observeMachines(&w)
 	w.Confirmed = c.sees(d.UID, w.Owned)
 	selector := metav1.FormatLabelSelector(d.Spec.Selector)
-	if d.Generation == d.Status.ObservedGeneration { // whoever wrote that has looked
+	if d.Generation == d.Status.ObservedGeneration { // the writer of that status has looked for orphans
 		c.looked.Store(d.UID, selector)
 	}
 	w.MustLook = c.mustLook(d)
@@ -216,7 +217,7 @@ func (c *Controller) observe(d *v1alpha1.MachineDeployment) (rollout.World, erro
 	return w, c.observeNodes(&w)
 }
 
-// observeMachines gathers what the caches know of the machines of a deployment's sets.
+// observeMachines adds to the world the machines of the deployment's sets, from the caches.
 func (c *Controller) observeMachines(w *rollout.World) {
 	w.Machines = map[types.UID][]*v1alpha1.Machine{}
 	for _, set := range w.Owned {
@@ -229,13 +230,13 @@ func (c *Controller) observeMachines(w *rollout.World) {
 	}
 }
 
-// mustLook says that the deployment is new, or has another selector than when orphans were looked for.
+// mustLook reports whether the deployment is new, or has another selector than when orphans were looked for.
 func (c *Controller) mustLook(d *v1alpha1.MachineDeployment) bool {
 	last, _ := c.looked.Load(d.UID)
 	return last != metav1.FormatLabelSelector(d.Spec.Selector)
 }
 
-// asked notes which sets of the deployment the API server has.
+// asked records which sets of the deployment the API server has.
 func (c *Controller) asked(w *rollout.World) {
 	unseen := maps.Clone(w.Live)
 	for _, set := range w.Owned {
@@ -248,15 +249,15 @@ func (c *Controller) asked(w *rollout.World) {
 	c.unseen.Store(w.Deployment.UID, unseen)
 }
 
-// made notes a set that there is from now on.
+// made records a set that was created.
 func (c *Controller) made(deployment, set types.UID) {
 	if unseen, asked := c.unseenOf(deployment); asked {
 		unseen[set] = true
 	}
 }
 
-// sees says that the API server was asked for the deployment's sets, and that these, which the cache shows, are all that there
-// were and all that were made since.
+// sees reports whether the API server was read for the deployment's sets, and the given ones, which the cache shows, are all
+// that existed then and all that were created since.
 func (c *Controller) sees(deployment types.UID, shown []*v1alpha1.MachineSet) bool {
 	unseen, asked := c.unseenOf(deployment)
 	for _, set := range shown {
@@ -265,8 +266,8 @@ func (c *Controller) sees(deployment types.UID, shown []*v1alpha1.MachineSet) bo
 	return asked && len(unseen) == 0
 }
 
-// unseenOf returns the sets that there are and that the cache has not shown yet; asked is false where that is not known. A
-// deployment is reconciled by one worker at a time, which may change them.
+// unseenOf returns the sets that exist and that the cache has not shown yet; asked is false if that is not known. One worker at
+// a time reconciles a deployment, and it may change the result.
 func (c *Controller) unseenOf(deployment types.UID) (unseen map[types.UID]bool, asked bool) {
 	found, asked := c.unseen.Load(deployment)
 	unseen, _ = found.(map[types.UID]bool)

@@ -50,7 +50,7 @@ func (c *Controller) observeNodes(w *rollout.World) error {
 				continue
 			}
 			if node = c.nodes.Newest(node); nodeowner.Relate(m, node) != nodeowner.Own {
-				continue // it is another machine's or VM's, or not claimed yet
+				continue // it belongs to another machine or VM, or is not claimed yet
 			}
 			if isInPlace(w.Deployment) || isMarked(node) {
 				w.Nodes[node.Name] = node
@@ -119,7 +119,7 @@ func (c *Controller) writeNodes(ctx context.Context, w *rollout.World, wanted []
 		case err != nil:
 			return fmt.Errorf("write Node %s: %w", node.Name, err)
 		case written.Annotations[v1alpha1.AnnotationMachine] != node.Annotations[v1alpha1.AnnotationMachine]:
-			delete(w.Nodes, node.Name) // it is another machine's now
+			delete(w.Nodes, node.Name) // it belongs to another machine now
 			continue
 		}
 		c.nodes.Wrote(written)
@@ -128,7 +128,7 @@ func (c *Controller) writeNodes(ctx context.Context, w *rollout.World, wanted []
 	return nil
 }
 
-// nodePatch is the merge patch from a Node as it was observed to what is wanted, for this version of it only.
+// nodePatch returns the merge patch from an observed Node to the wanted one, for the observed version only.
 func nodePatch(observed, wanted *corev1.Node) ([]byte, error) {
 	labels, annotations := updateMarks()
 	metadata := map[string]any{
@@ -148,7 +148,7 @@ func nodePatch(observed, wanted *corev1.Node) ([]byte, error) {
 	return json.Marshal(patch)
 }
 
-// values are those of some keys, nil for those that are not there.
+// values returns the values of some keys; nil for a key that is missing.
 func values(of map[string]string, keys []string) map[string]any {
 	found := map[string]any{}
 	for _, key := range keys {
@@ -159,10 +159,10 @@ func values(of map[string]string, keys []string) map[string]any {
 	return found
 }
 
-// writeMachines writes machines as they should stand, each in one write. A machine that has changed since it was observed is
-// read again, and the next decision is about what was read.
+// writeMachines writes machines, each in one write. A machine that has changed since it was observed is read again, and the
+// next decision is about what was read.
 func (c *Controller) writeMachines(ctx context.Context, w *rollout.World, wanted []*v1alpha1.Machine) error {
-	w.Held = nil // from before
+	w.Held = nil // the list is older than these writes
 	for _, m := range wanted {
 		observed := take(w.Machines, m.UID)
 		if observed == nil {
@@ -189,14 +189,14 @@ func (c *Controller) writeMachines(ctx context.Context, w *rollout.World, wanted
 	return nil
 }
 
-// put puts a machine to those of its set.
+// put adds a machine to those of its set.
 func put(machines map[types.UID][]*v1alpha1.Machine, m *v1alpha1.Machine) {
 	if set := metav1.GetControllerOfNoCopy(m); set != nil {
 		machines[set.UID] = append(machines[set.UID], m)
 	}
 }
 
-// take takes a machine from those of its set; nil when it is not there.
+// take removes a machine from those of its set and returns it; nil if it is not there.
 func take(machines map[types.UID][]*v1alpha1.Machine, uid types.UID) *v1alpha1.Machine {
 	for set, all := range machines {
 		if i := slices.IndexFunc(all, func(m *v1alpha1.Machine) bool { return m.UID == uid }); i >= 0 {
@@ -208,7 +208,7 @@ func take(machines map[types.UID][]*v1alpha1.Machine, uid types.UID) *v1alpha1.M
 	return nil
 }
 
-// listHeld asks the API server which machines the sets have: one list of metadata, whatever their number.
+// listHeld lists the machines of the sets from the API server: one list of metadata, whatever their number.
 func (c *Controller) listHeld(ctx context.Context, w *rollout.World) error {
 	list, err := c.listMachines(ctx, w.Deployment.Namespace, metav1.ListOptions{})
 	if err != nil {

@@ -13,7 +13,7 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machinedeployment/rollout"
 )
 
-// listMachines asks the API server for the metadata of machines.
+// listMachines lists the metadata of machines from the API server.
 func (c *Controller) listMachines(ctx context.Context, namespace string, options metav1.ListOptions) (*metav1.PartialObjectMetadataList, error) {
 	list, err := c.cfg.Metadata.Resource(v1alpha1.SchemeGroupVersion.WithResource("machines")).Namespace(namespace).List(ctx, options)
 	if err != nil {
@@ -22,9 +22,9 @@ func (c *Controller) listMachines(ctx context.Context, namespace string, options
 	return list, nil
 }
 
-// readLive asks the API server for the deployment and for the machines of its sets, whatever their number by one list. What is
-// done about machines that were named rests on that: the caches may show other replicas than those that belong to the
-// names.
+// readLive reads the deployment, and the machines of its sets in one list whatever their number, from the API server. Actions
+// on machines that the cluster-autoscaler has named are decided on that: the caches may show other replicas than those that
+// belong to the names.
 func (c *Controller) readLive(ctx context.Context, w *rollout.World) error {
 	live, err := c.cfg.Machines.MachineDeployments(w.Deployment.Namespace).Get(ctx, w.Deployment.Name, metav1.GetOptions{})
 	if err != nil {

@@ -79,7 +79,7 @@ func optional(name, help string, of func(d *v1alpha1.MachineDeployment) *int32) 
 	})
 }
 
-// ofRollingUpdate is a gauge of what a rolling update has to keep, in machines.
+// ofRollingUpdate returns a gauge of a limit of rolling updates, in machines.
 func ofRollingUpdate(name, help string, of func(surge, unavailable int32) int32) telemetry.Gauge[*v1alpha1.MachineDeployment] {
 	return telemetry.OfEach(name, help, func(d *v1alpha1.MachineDeployment, report telemetry.Measure) {
 		if surge, unavailable, ok := rollout.Limits(d); ok {

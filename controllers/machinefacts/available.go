@@ -27,7 +27,7 @@ func MinReady(set *v1alpha1.MachineSet, counts bool) time.Duration {
 	return time.Duration(set.Spec.MinReadySeconds) * time.Second
 }
 
-// Sooner returns the shorter one of two waits, of which 0 has no end.
+// Sooner returns the shorter of two waits; a wait of 0 has no end.
 func Sooner(a, b time.Duration) time.Duration {
 	if a == 0 || b > 0 && b < a {
 		return b

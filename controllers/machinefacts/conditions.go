@@ -89,7 +89,7 @@ func first[C any](conditions []C, matches func(*C) bool) *C {
 	return nil
 }
 
-// without removes the conditions that match; of none left it returns nil, as the API server reads it.
+// without removes the conditions that match. If none is left it returns nil, as a read from the API server does.
 func without[C any](conditions []C, matches func(C) bool) []C {
 	conditions = slices.DeleteFunc(conditions, matches)
 	if len(conditions) == 0 {

@@ -6,8 +6,8 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 )
 
-// CreationTimeout returns how long the machine may take to become a healthy Node. The machine's annotation goes before its
-// spec, and that before the fleet's timeout.
+// CreationTimeout returns how long the machine may take to become a healthy Node. The machine's annotation has precedence over
+// its spec, and its spec over the fleet's timeout.
 func CreationTimeout(m *v1alpha1.Machine, timeout time.Duration) time.Duration {
 	if d, err := time.ParseDuration(m.Annotations[v1alpha1.AnnotationEffectiveCreationTimeout]); err == nil {
 		return d
@@ -18,13 +18,13 @@ func CreationTimeout(m *v1alpha1.Machine, timeout time.Duration) time.Duration {
 	return timeout
 }
 
-// CreationDeadline returns when a machine has failed that is not a healthy Node by then.
+// CreationDeadline returns the time at which a machine has failed if it is not a healthy Node.
 func CreationDeadline(m *v1alpha1.Machine, timeout time.Duration) time.Time {
 	return m.CreationTimestamp.Add(CreationTimeout(m, timeout))
 }
 
-// HealthDeadline returns when a machine that is unhealthy has been so for longer than it may. The machine's own timeout goes before
-// the fleet's. ok is false while it is not unhealthy, or where its health has no timeout.
+// HealthDeadline returns the time at which an unhealthy machine has been so for too long. The machine's own timeout has
+// precedence over the fleet's. ok is false if it is not unhealthy, or if its health has no timeout.
 func HealthDeadline(m *v1alpha1.Machine, timeout time.Duration) (deadline time.Time, ok bool) {
 	if !IsUnhealthy(m) || HasNoHealthTimeout(m) {
 		return time.Time{}, false
@@ -35,14 +35,14 @@ func HealthDeadline(m *v1alpha1.Machine, timeout time.Duration) (deadline time.T
 	return m.Status.CurrentStatus.LastUpdateTime.Add(timeout), true
 }
 
-// HasNoHealthTimeout reports whether the machine may be unhealthy for any time.
+// HasNoHealthTimeout reports whether the machine may be unhealthy without a limit of time.
 func HasNoHealthTimeout(m *v1alpha1.Machine) bool {
 	c := m.Spec.MachineConfiguration
 	return c != nil && c.DisableHealthTimeout != nil && *c.DisableHealthTimeout
 }
 
 // InPlaceUpdateTimeout returns how long an update in place of the machine, and then the return of its Node, may each take. The
-// machine's own timeout goes before the fleet's.
+// machine's own timeout has precedence over the fleet's.
 func InPlaceUpdateTimeout(m *v1alpha1.Machine, timeout time.Duration) time.Duration {
 	if c := m.Spec.MachineConfiguration; c != nil && c.MachineInPlaceUpdateTimeout != nil {
 		return c.MachineInPlaceUpdateTimeout.Duration
@@ -55,7 +55,7 @@ func InPlaceUpdateDeadline(m *v1alpha1.Machine, timeout time.Duration) time.Time
 	return m.Status.CurrentStatus.LastUpdateTime.Add(InPlaceUpdateTimeout(m, timeout))
 }
 
-// PreserveTimeout returns for how long the machine is preserved. The machine's own timeout goes before the fleet's.
+// PreserveTimeout returns for how long the machine is preserved. The machine's own timeout has precedence over the fleet's.
 func PreserveTimeout(m *v1alpha1.Machine, timeout time.Duration) time.Duration {
 	if c := m.Spec.MachineConfiguration; c != nil && c.MachinePreserveTimeout != nil {
 		return c.MachinePreserveTimeout.Duration

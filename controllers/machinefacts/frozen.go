@@ -2,7 +2,7 @@ package machinefacts
 
 import "github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 
-// MakesNone reports whether a set must not make machines: it is frozen, or not to be scaled up.
+// MakesNone reports whether a set must not create machines: it is frozen, or must not be scaled up.
 func MakesNone(set *v1alpha1.MachineSet) bool {
 	_, disabled := set.Labels[v1alpha1.LabelScaleUpDisabled]
 	return disabled || IsFrozen(set)

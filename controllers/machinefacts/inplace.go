@@ -22,12 +22,12 @@ func InPlaceStage(n *corev1.Node) string {
 	return ""
 }
 
-// IsInPlaceCandidate reports whether the Node is to be updated in place.
+// IsInPlaceCandidate reports whether the Node has the label of a candidate for an update in place.
 func IsInPlaceCandidate(n *corev1.Node) bool {
 	return n.Labels[v1alpha1.LabelCandidateForUpdate] == "true"
 }
 
-// IsInPlaceSelected reports whether the Node has the label that it is its turn to be updated in place.
+// IsInPlaceSelected reports whether the Node has the label that selects it for its update in place.
 func IsInPlaceSelected(n *corev1.Node) bool {
 	return n.Labels[v1alpha1.LabelSelectedForUpdate] == "true"
 }

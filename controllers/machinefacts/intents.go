@@ -12,40 +12,40 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/bounded"
 )
 
-// MostIntents is how many machines a set has decided to make, and how many to delete, at the most before the first of them are seen
-// done. An annotation with more was not written by a MachineSet controller.
+// MostIntents is the maximum number of machines that a set has recorded for creation, and of those for deletion, that are not
+// observed yet. An annotation with more was not written by a MachineSet controller.
 const MostIntents = 100
 
-// shown is how many bytes of an annotation that cannot be read are shown.
+// shown is the number of bytes of an invalid annotation in an error.
 const shown = 256
 
-// Intents are the decisions of a set that are not seen done yet. They are kept in one annotation of the set.
+// Intents are the decisions of a set that are not observed yet. They are recorded in one annotation of the set.
 type Intents struct {
-	// Set is the UID of the set whose decisions these are. On another one they are a copy, and no intents: the set was
-	// restored from a backup, or cloned.
+	// Set is the UID of the set whose decisions these are. On another set they are a copy without effect: the set was restored
+	// from a backup, or cloned.
 	Set types.UID `json:"set,omitempty"`
-	// Next is the ordinal that the next new machine gets. It only grows.
+	// Next is the ordinal that the next new machine gets. It only increases.
 	Next int64 `json:"next"`
-	// Create holds the ordinals of machines that are to exist.
+	// Create holds the ordinals of the machines that must be created.
 	Create []int64 `json:"create,omitempty"`
-	// Delete holds the machines that are to be deleted.
+	// Delete holds the machines that must be deleted.
 	Delete []Doomed `json:"delete,omitempty"`
 }
 
-// Doomed names a machine that is to be deleted.
+// Doomed identifies a machine that is recorded for deletion.
 type Doomed struct {
 	Name string    `json:"name"`
 	UID  types.UID `json:"uid"`
-	// Failed says that it is to be deleted because it has failed. If it recovers before it is deleted it stays: then it has no
+	// Failed reports whether it is deleted because it has failed. If it recovers before, it is not deleted: then it has no
 	// disruption any more, and another machine may have one.
 	Failed bool `json:"failed,omitempty"`
 }
 
-// ReadIntents reads the intents of a set; a set without any, or with those of another, has the zero value.
+// ReadIntents returns the intents of a set; the zero value for a set without any, or with those of another set.
 //
-// Errors: an annotation that was not written by a MachineSet controller, as tenants can. A reader must not take that for no intents:
-// what the set is about to make or delete is not known then. The MachineSet controller leaves such a set as it is, and a
-// MachineDeployment with such a set is not resized, until the annotation is corrected or removed.
+// Errors: an annotation that was not written by a MachineSet controller; tenants can write one. A caller must not treat that as
+// no intents: what the set is about to create or delete is not known. The MachineSet controller does not act on such a set, and
+// a MachineDeployment with such a set is not resized, until the annotation is corrected or removed.
 func ReadIntents(set *v1alpha1.MachineSet) (Intents, error) {
 	var in Intents
 	text, ok := set.Annotations[v1alpha1.AnnotationIntents]
@@ -70,7 +70,7 @@ func ReadIntents(set *v1alpha1.MachineSet) (Intents, error) {
 	return in, nil
 }
 
-// Write puts the intents on a set.
+// Write records the intents on a set.
 func (in Intents) Write(set *v1alpha1.MachineSet) {
 	in.Set = set.UID
 	text, err := json.Marshal(in)
@@ -88,13 +88,13 @@ func (in Intents) Clone() Intents {
 	return Intents{Set: in.Set, Next: in.Next, Create: slices.Clone(in.Create), Delete: slices.Clone(in.Delete)}
 }
 
-// Dooms reports whether a machine is to be deleted.
+// Dooms reports whether a machine is recorded for deletion.
 func (in Intents) Dooms(uid types.UID) bool {
 	return slices.ContainsFunc(in.Delete, func(d Doomed) bool { return d.UID == uid })
 }
 
-// Awaited returns the ordinals of the machines that are to exist and are not among those that are seen. They will be made even if
-// the set is to be smaller by now, and deleted after that.
+// Awaited returns the ordinals of the machines that are recorded for creation and are not among those that are seen. They are
+// created even if the set has fewer replicas by now, and deleted after that.
 func Awaited[T metav1.Object](in Intents, set *v1alpha1.MachineSet, seen []T) []int64 {
 	if len(in.Create) == 0 {
 		return nil
@@ -103,7 +103,7 @@ func Awaited[T metav1.Object](in Intents, set *v1alpha1.MachineSet, seen []T) []
 	return slices.DeleteFunc(slices.Clone(in.Create), func(o int64) bool { return made[o] })
 }
 
-// SeenOrdinals returns the ordinals of those of the machines that the set has made.
+// SeenOrdinals returns the ordinals of those of the machines that the set has created.
 func SeenOrdinals[T metav1.Object](set *v1alpha1.MachineSet, seen []T) map[int64]bool {
 	ordinals := make(map[int64]bool, len(seen))
 	for _, m := range seen {

@@ -7,7 +7,7 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 )
 
-// IsPreserved reports whether the machine is preserved: it has an expiry time that has not come, and is not being deleted.
+// IsPreserved reports whether the machine is preserved: its expiry time is in the future, and it is not being deleted.
 func IsPreserved(m *v1alpha1.Machine, now time.Time) bool {
 	expiry := m.Status.CurrentStatus.PreserveExpiryTime
 	return m.DeletionTimestamp == nil && expiry != nil && expiry.After(now)
@@ -18,8 +18,8 @@ func IsPreservedFailed(m *v1alpha1.Machine, now time.Time) bool {
 	return HasFailed(m) && IsPreserved(m, now)
 }
 
-// IsPreservationOver reports whether the expiry time of the machine has come. A machine that stays failed keeps the time, so that
-// its preservation does not begin anew.
+// IsPreservationOver reports whether the expiry time of the machine has passed. A machine that stays failed keeps the time, so
+// that its preservation does not begin again.
 func IsPreservationOver(m *v1alpha1.Machine, now time.Time) bool {
 	expiry := m.Status.CurrentStatus.PreserveExpiryTime
 	return expiry != nil && !expiry.After(now)
@@ -38,8 +38,8 @@ func IsKept(m *v1alpha1.Machine, now time.Time) bool {
 	return false
 }
 
-// PreserveValue returns the value of the annotation preserve that counts for the machine; "" without one. The value of its Node, as
-// it is noted on the machine, goes before the machine's own.
+// PreserveValue returns the value of the annotation preserve that applies to the machine; "" without one. The value of its
+// Node, as it is recorded on the machine, has precedence over the machine's own.
 func PreserveValue(m *v1alpha1.Machine) string {
 	return cmp.Or(m.Annotations[v1alpha1.AnnotationLastAppliedNodePreserveValue], m.Annotations[v1alpha1.AnnotationPreserve])
 }

@@ -20,11 +20,12 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/telemetry"
 )
 
-// listLive asks the API server for the machines that match the set's selector: one list of metadata, whatever their
-// number. A set that is being deleted asks for all of the namespace, so that it leaves none that has lost its labels.
+// listLive lists the machines that match the set's selector from the API server: one list of metadata, whatever their number.
+// For a set that is being deleted it lists all machines of the namespace, so that those which have lost their labels are
+// deleted, too.
 //
-// While the cache does not show yet what the last list has, that list will do: it says to wait, and news of each of a hundred
-// machines is no reason to ask a hundred times.
+// While the cache does not have all machines of the last list, that list is used again: otherwise the events of a hundred new
+// machines would cause a hundred lists.
 func (c *Controller) listLive(ctx context.Context, w *scale.World) error {
 	if live := c.lastList(w); live != nil {
 		w.Live = live
@@ -80,7 +81,7 @@ func (c *Controller) lastList(w *scale.World) *scale.Live {
 	return known.live
 }
 
-// lookAgain has the set adopt a machine without a controller as it is now.
+// lookAgain reads a machine without a controller again, so that the set adopts its current version.
 func (c *Controller) lookAgain(ctx context.Context, w *scale.World, found metav1.Object) (err error) {
 	if w.Set.DeletionTimestamp != nil {
 		return nil
@@ -91,7 +92,7 @@ func (c *Controller) lookAgain(ctx context.Context, w *scale.World, found metav1
 	return err
 }
 
-// read reads a machine from the API server; one that cannot be decoded has its metadata alone.
+// read reads a machine from the API server. Of one that cannot be decoded it returns the metadata only.
 func (c *Controller) read(ctx context.Context, namespace, name string) (*v1alpha1.Machine, error) {
 	m, err := c.cfg.Machines.Machines(namespace).Get(ctx, name, metav1.GetOptions{})
 	if failure, undecodable := decode.FailureOf(err); undecodable {
@@ -100,7 +101,7 @@ func (c *Controller) read(ctx context.Context, namespace, name string) (*v1alpha
 	return m, err
 }
 
-// create makes the machines of the ordinals.
+// create creates the machines of the ordinals.
 func (c *Controller) create(ctx context.Context, w *scale.World, ordinals []int64) error {
 	var mu sync.Mutex
 	made := 0
@@ -124,17 +125,17 @@ func (c *Controller) create(ctx context.Context, w *scale.World, ordinals []int6
 	}
 	if err != nil {
 		w.Done.CreateError = err.Error()
-		w.Live = nil // from before: a create without an answer may have taken effect
+		w.Live = nil // the list is older than the creations, and one without an answer may have taken effect
 	}
 	return err
 }
 
-// createOne makes one machine; taken is true when its name belongs to another. A machine that is there already with this
-// set and ordinal was made by a pass that did not live to see it.
+// createOne creates one machine. taken reports whether its name belongs to another machine. A machine that exists with this set
+// and ordinal was created by an earlier pass that has not observed it.
 func (c *Controller) createOne(ctx context.Context, set *v1alpha1.MachineSet, ordinal int64) (taken bool, err error) {
 	machine := newMachine(ctx, set, ordinal)
 	if _, known := c.cfg.View.Classes.Get(types.NamespacedName{Namespace: set.Namespace, Name: machine.Spec.Class.Name}); known {
-		machine.Annotations[v1alpha1.AnnotationCreateSent] = "true" // or its controller would write that before it makes the VM
+		machine.Annotations[v1alpha1.AnnotationCreateSent] = "true" // it saves the machine controller a write before it creates the VM
 	}
 	_, err = c.cfg.Machines.Machines(set.Namespace).Create(ctx, machine, metav1.CreateOptions{})
 	if err == nil {
@@ -152,7 +153,7 @@ func (c *Controller) createOne(ctx context.Context, set *v1alpha1.MachineSet, or
 	return owner == nil || owner.UID != set.UID || !known || theirs != ordinal, nil
 }
 
-// newMachine makes the object of a machine.
+// newMachine returns the object of a new machine.
 func newMachine(ctx context.Context, set *v1alpha1.MachineSet, ordinal int64) *v1alpha1.Machine {
 	template := set.Spec.Template.DeepCopy()
 	m := &v1alpha1.Machine{
@@ -185,7 +186,7 @@ func newMachine(ctx context.Context, set *v1alpha1.MachineSet, ordinal int64) *v
 	return m
 }
 
-// delete deletes machines. One that has changed since it was looked at is left for the next pass.
+// delete deletes machines. A machine that has changed since it was observed is left to the next pass.
 func (c *Controller) delete(ctx context.Context, w *scale.World, machines []*v1alpha1.Machine) error {
 	var mu sync.Mutex
 	deleted := 0
@@ -218,7 +219,7 @@ func (c *Controller) delete(ctx context.Context, w *scale.World, machines []*v1a
 	return err
 }
 
-// update writes machines. One that has changed since it was looked at is left for the next pass.
+// update writes machines. A machine that has changed since it was observed is left to the next pass.
 func (c *Controller) update(ctx context.Context, w *scale.World, wanted []*v1alpha1.Machine) error {
 	place := make(map[types.UID]int, len(w.Owned))
 	for i, m := range w.Owned {
@@ -230,7 +231,7 @@ func (c *Controller) update(ctx context.Context, w *scale.World, wanted []*v1alp
 	return each(wanted, func(m *v1alpha1.Machine) error {
 		i := place[m.UID]
 		written, err := c.machines.Commit(ctx, w.Owned[i], m)
-		w.Owned[i] = written // its own place, and nobody else's
+		w.Owned[i] = written // no other goroutine writes this element
 		if apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
 			return nil
 		}
@@ -238,7 +239,7 @@ func (c *Controller) update(ctx context.Context, w *scale.World, wanted []*v1alp
 	})
 }
 
-// adopt makes the set the controller of machines, after a live read has shown that the set is still there.
+// adopt makes the set the controller of machines, after a live read has confirmed that the set exists.
 func (c *Controller) adopt(ctx context.Context, w *scale.World, machines []*v1alpha1.Machine) error {
 	live, err := c.cfg.Machines.MachineSets(w.Set.Namespace).Get(ctx, w.Set.Name, metav1.GetOptions{})
 	if err != nil {
@@ -247,13 +248,13 @@ func (c *Controller) adopt(ctx context.Context, w *scale.World, machines []*v1al
 	if err := ownerref.MayAdopt(w.Set, live); err != nil {
 		return err
 	}
-	w.Live = nil // from before they were the set's
+	w.Live = nil // the list is older than the adoptions
 	return ownerref.Rewrite(ctx, c.machines.Commit, machines, w.Done.Adopted, func(m *v1alpha1.Machine) {
 		ownerref.Adopt(m, w.Set, v1alpha1.SchemeGroupVersion.WithKind("MachineSet"))
 	})
 }
 
-// release takes machines from the set.
+// release removes the set's owner reference from machines.
 func (c *Controller) release(ctx context.Context, w *scale.World, machines []*v1alpha1.Machine) error {
 	return ownerref.Rewrite(ctx, c.machines.Commit, machines, w.Done.Adopted, func(m *v1alpha1.Machine) { ownerref.Release(m, w.Set.UID) })
 }

@@ -34,14 +34,14 @@ import (
 // Name of the controller in metrics, logs and spans.
 const Name = "machineset"
 
-// The status may lag behind the machines: by the pace, and while they are replaced one by one, by the slow pace.
+// The status may be older than the machines by statusPace and, while they are replaced one by one, by slowStatusPace.
 const (
 	statusPace     = 500 * time.Millisecond
 	slowStatusPace = 10 * time.Second
 )
 
-// tidyAfter is how long intents that are seen done may stand on a set whose machines are replaced, to be struck off with the
-// next ones.
+// tidyAfter is how long intents that are all observed may remain on a set whose machines are being replaced, to be removed
+// together with the next ones.
 const tidyAfter = 10 * time.Second
 
 // Config is what the controller needs. All but Gate, Workers, Metrics and Tracer are required.
@@ -49,22 +49,23 @@ type Config struct {
 	// Machines writes to the control cluster; Metadata lists there, past all caches.
 	Machines machineclient.MachineV1alpha1Interface
 	Metadata metadata.Interface
-	// View shows the objects of the control cluster that are this process's to work on.
+	// View shows the objects of the control cluster that this replica may reconcile.
 	View   *objectcache.View
 	Events events.EventRecorder
 	Clock  clock.WithTicker
 	Gate   runner.Gate[types.NamespacedName]
-	// Workers is how many keys of a namespace are worked on at the same time; in all it is runner.TenantsAtOnce times as many.
+	// Workers is how many keys of one namespace are reconciled at the same time; of all namespaces, runner.TenantsAtOnce times
+	// as many.
 	Workers int
-	// Written is what this process has written of sets. Nil leaves out what others than this controller have.
+	// Written has the versions of sets that this process has written. With nil, it has only those of this controller.
 	Written *patch.Latest[*v1alpha1.MachineSet]
-	// CountMinReady has minReadySeconds count for sets whose root does not say whether it does.
+	// CountMinReady applies minReadySeconds to sets whose root does not specify whether it applies.
 	CountMinReady bool
 	Metrics       *runner.Metrics
 	Tracer        trace.Tracer
 }
 
-// Controller reconciles MachineSets. Make one with New, before the View is fed.
+// Controller reconciles MachineSets. Create it with New, before the View has objects.
 type Controller struct {
 	cfg      Config
 	runner   *runner.Runner[types.NamespacedName]
@@ -78,14 +79,14 @@ type Controller struct {
 	mu   sync.Mutex
 	done map[types.UID]*done
 
-	listing chan struct{} // has room for those who list
+	listing chan struct{} // its capacity limits concurrent lists
 }
 
-// done is what this process has done for a set and the cache does not show yet. It saves requests that would come to
-// nothing; that they would is taken care of by names and preconditions.
+// done is what this process has done for a set and the cache does not show yet. It only saves requests that would have no
+// effect: names and preconditions already prevent the effect.
 type done struct {
-	busy   turns.Mutex // while somebody decides about the set
-	untidy time.Time   // since when intents stand there that are all seen done; zero when there are none
+	busy   turns.Mutex // locked while a decision about the set is made
+	untidy time.Time   // since when the intents on the set are all observed; zero when it has none, or one is not observed
 
 	created map[int64]bool
 	since   map[int64]time.Time // of created
@@ -93,18 +94,19 @@ type done struct {
 	looked  string // selector for which orphans were looked for
 
 	live    *scale.Live                      // the last list
-	listed  time.Time                        // when it was begun
-	awaited map[types.UID]*metav1.ObjectMeta // what it had that the cache has not shown since
+	listed  time.Time                        // when its request began
+	awaited map[types.UID]*metav1.ObjectMeta // machines of the list that the cache has not shown since
 }
 
-// lists is how many lists of machines are asked for at a time. Each costs the API server a look at all machines of a
-// namespace: a replica that takes hundreds of sets over must not keep everybody from it.
+// lists is the maximum number of concurrent lists of machines. For each, the API server reads all machines of a namespace: a
+// replica that takes over hundreds of sets must not delay other clients.
 const lists = 4
 
-// lateCache is how late a cache may be. What it does not show by then has come and gone in between, and is looked at anew.
+// lateCache is the assumed maximum delay of a cache. A machine that it does not show by then was created and deleted in
+// between, and the API server is read again.
 const lateCache = 30 * time.Second
 
-// New makes the controller and has the View enqueue what concerns it.
+// New returns a Controller, and registers its event handlers at the View.
 func New(cfg Config) (*Controller, error) {
 	if cfg.Written == nil {
 		cfg.Written = patch.NewLatest[*v1alpha1.MachineSet]()
@@ -151,17 +153,17 @@ func (c *Controller) reconcile(ctx context.Context, key types.NamespacedName) (r
 	return c.pass.Run(ctx, &w)
 }
 
-// rest writes what the pass came to, and returns when to look again.
+// rest writes the result of the pass, and returns when the set is reconciled again.
 func (c *Controller) rest(ctx context.Context, w *scale.World, verdict scale.Verdict) (runner.Result, error) {
 	wait, err := c.write(ctx, *w, verdict)
 	wait = machinefacts.Sooner(wait, c.untidy(w.Set.UID, verdict.Untidy))
 	if len(w.Done.Created) > 0 || w.Live != nil && len(scale.Unseen(*w)) > 0 {
-		wait = machinefacts.Sooner(wait, lateCache+time.Second) // should the cache never show them
+		wait = machinefacts.Sooner(wait, lateCache+time.Second) // in case the cache never shows them
 	}
 	return runner.Result{RequeueAfter: wait}, err
 }
 
-// write writes the set, its status when its time has come.
+// write writes the set, and its status when the pace allows it.
 func (c *Controller) write(ctx context.Context, w scale.World, verdict scale.Verdict) (wait time.Duration, err error) {
 	if verdict.Set == nil {
 		return 0, nil
@@ -172,7 +174,7 @@ func (c *Controller) write(ctx context.Context, w scale.World, verdict scale.Ver
 	}
 	_, err = c.sets.Commit(ctx, w.Set, wanted)
 	if apierrors.IsNotFound(err) {
-		return 0, nil // its last finalizer is gone, and it with it
+		return 0, nil // the removal of the last finalizer has deleted the set
 	}
 	if err == nil && wait == 0 {
 		for _, event := range verdict.Events {
@@ -182,8 +184,8 @@ func (c *Controller) write(ctx context.Context, w scale.World, verdict scale.Ver
 	return machinefacts.Sooner(wait, verdict.Wake), err
 }
 
-// change says how a status differs from the one before. What is wrong does not wait for what is counted while machines are
-// replaced.
+// change classifies how a status differs from the previous one. While machines are replaced, counts are written at the slow
+// pace; conditions and failed machines are not.
 func change(set *v1alpha1.MachineSet, after v1alpha1.MachineSetStatus) patch.Change {
 	before := set.Status
 	switch {
@@ -196,12 +198,12 @@ func change(set *v1alpha1.MachineSet, after v1alpha1.MachineSetStatus) patch.Cha
 	return patch.Counted
 }
 
-// isRolling says that the machines of the set's deployment are being replaced.
+// isRolling reports whether the machines of the set's deployment are being replaced.
 func isRolling(set *v1alpha1.MachineSet) bool {
 	return set.Annotations[v1alpha1.AnnotationRolling] == v1alpha1.RollingTrue
 }
 
-// observe gathers what the caches and this process know of a set.
+// observe returns the world of a set, from the caches and from what this process has done.
 func (c *Controller) observe(set *v1alpha1.MachineSet) scale.World {
 	w := scale.World{Now: c.cfg.Clock.Now(), Set: set, Disruptions: recorded.Below(c.cfg.View, set), CountMinReady: c.countsMinReady(set), Undecodable: map[types.UID]bool{}, Done: scale.Done{
 		Taken: map[int64]bool{}, Refused: map[types.UID]bool{}, Adopted: map[types.UID]bool{}, Updated: map[types.UID]bool{},
@@ -210,7 +212,7 @@ func (c *Controller) observe(set *v1alpha1.MachineSet) scale.World {
 	for i, m := range w.Owned {
 		w.Owned[i] = c.machines.Newest(m)
 	}
-	w.Owned = slices.DeleteFunc(w.Owned, func(m *v1alpha1.Machine) bool { return !metav1.IsControlledBy(m, set) }) // let go since
+	w.Owned = slices.DeleteFunc(w.Owned, func(m *v1alpha1.Machine) bool { return !metav1.IsControlledBy(m, set) }) // released
 	for _, m := range c.cfg.View.UndecodableMachines(set) {
 		w.Owned = append(w.Owned, m)
 		w.Undecodable[m.UID] = true
@@ -219,14 +221,14 @@ func (c *Controller) observe(set *v1alpha1.MachineSet) scale.World {
 	w.Done.Created, w.Done.Deleted = known.created, known.deleted
 	w.TidyLater = isRolling(set) && (known.untidy.IsZero() || w.Now.Sub(known.untidy) < tidyAfter)
 	selector := metav1.FormatLabelSelector(set.Spec.Selector)
-	if set.Generation == set.Status.ObservedGeneration { // whoever wrote that has looked
+	if set.Generation == set.Status.ObservedGeneration { // the writer of that status has looked for orphans
 		known.looked = selector
 	}
 	w.MustLook = known.looked != selector
 	return w
 }
 
-// looked notes that the set's machines were listed, and with them orphans of any slot by its selector.
+// looked records that the set's machines were listed, and with them orphans of any slot that match its selector.
 func (c *Controller) looked(w *scale.World, begun time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -236,8 +238,8 @@ func (c *Controller) looked(w *scale.World, begun time.Time) {
 	}
 }
 
-// remember returns what this process has done for the set, without what the cache shows by now. A set is reconciled by
-// one worker at a time, which may go on to note in it what it does.
+// remember returns what this process has done for the set, without what the cache shows by now. One worker at a time reconciles
+// a set, and it records in the result what it does.
 func (c *Controller) remember(set *v1alpha1.MachineSet, owned []*v1alpha1.Machine) *done {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -263,7 +265,7 @@ func (c *Controller) remember(set *v1alpha1.MachineSet, owned []*v1alpha1.Machin
 	return known
 }
 
-// act carries one action out and notes in the world what came of it.
+// act takes one action and records its result in the world.
 func (c *Controller) act(ctx context.Context, w *scale.World, verdict scale.Verdict) error {
 	switch verdict.Do {
 	case scale.Rest:

@@ -7,11 +7,11 @@ import (
 	"sync"
 )
 
-// parallel bounds the requests that one set has on their way at a time.
+// parallel is the maximum number of concurrent requests for one set.
 const parallel = 32
 
-// slowStart runs f over the items in batches of 1, 2, 4, 8, …, and begins none after one in which something has failed: what
-// is refused to one machine is mostly refused to all, and a hundred refusals say no more than the first.
+// slowStart calls f for the items in batches of 1, 2, 4, 8, …, and begins no batch after a failure: what is rejected for one
+// machine is mostly rejected for all, and a hundred rejections contain no more information than the first.
 func slowStart[T any](items []T, f func(T) error) error {
 	for size := 1; len(items) > 0; size *= 2 {
 		batch := items[:min(size, len(items))]
@@ -28,8 +28,8 @@ func slowStart[T any](items []T, f func(T) error) error {
 	return nil
 }
 
-// each runs f over all items, some at a time, and returns the first error, with the number of the others: a hundred
-// machines that are refused are refused for the same reason.
+// each calls f for all items, at most parallel at a time, and returns the first error, with the number of the others: they
+// mostly have the same cause.
 func each[T any](items []T, f func(T) error) error {
 	errs := make([]error, len(items))
 	var running sync.WaitGroup
@@ -39,7 +39,7 @@ func each[T any](items []T, f func(T) error) error {
 		running.Go(func() {
 			defer func() { <-slots }()
 			defer func() {
-				if p := recover(); p != nil { // the runner sees to its own goroutine only
+				if p := recover(); p != nil { // the runner recovers panics of its own goroutine only
 					errs[i] = fmt.Errorf("panic: %v\n%s", p, debug.Stack())
 				}
 			}()

@@ -10,27 +10,28 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machineset/scale"
 )
 
-// Foresee returns a set, as somebody is about to write it, with the intents that this controller would write on it next. So a
-// new size and what follows from it are one write; it is as good as two, because it rests on the same version of the set.
-// Where it cannot be told yet what follows, the set is returned as it is given. fades is scale.World.Fades.
+// Foresee returns a set that is about to be written, with the intents that this controller would record on it next, so that new
+// replicas and the intents for them are one write. That is as safe as two writes, because the intents are based on the same
+// version of the set. The set is returned unchanged while another decision about it is in progress, and if the API server
+// cannot be read. fades is scale.World.Fades.
 func (c *Controller) Foresee(ctx context.Context, set *v1alpha1.MachineSet, fades bool) *v1alpha1.MachineSet {
 	c.mu.Lock()
 	known := c.known(set.UID)
 	c.mu.Unlock()
 	if !known.busy.TryLock() {
-		return set // it is being decided about
+		return set // another decision about it is in progress
 	}
 	defer known.busy.Unlock()
 	w := c.observe(set)
 	w.Fades = fades
 	for range 2 {
 		verdict := scale.Decide(w)
-		switch verdict.Do { //nolint:exhaustive // what else there is to do comes first, and is for the set's own pass
+		switch verdict.Do { //nolint:exhaustive // the other actions are left to the set's own pass
 		case scale.Save:
 			return verdict.Set
 		case scale.ListLive:
 			if err := c.listLive(ctx, &w); err != nil {
-				return set // it will be met again
+				return set // the set's own pass reports the error
 			}
 		default:
 			return set
@@ -39,7 +40,7 @@ func (c *Controller) Foresee(ctx context.Context, set *v1alpha1.MachineSet, fade
 	return set
 }
 
-// hold keeps others from deciding about a set until the function that it returns is called.
+// hold prevents other decisions about a set until the function that it returns is called.
 func (c *Controller) hold(set types.UID) (release func()) {
 	c.mu.Lock()
 	known := c.known(set)
@@ -48,7 +49,7 @@ func (c *Controller) hold(set types.UID) (release func()) {
 	return known.busy.Unlock
 }
 
-// known is what this process remembers of a set. The caller holds the lock.
+// known returns what this process has done for a set. The caller must hold c.mu.
 func (c *Controller) known(set types.UID) *done {
 	known := c.done[set]
 	if known == nil {
@@ -58,7 +59,7 @@ func (c *Controller) known(set types.UID) *done {
 	return known
 }
 
-// untidy notes whether intents that are all seen done stand on a set, and returns how long they may still; 0 where there are none.
+// untidy records whether the intents on a set are all observed, and returns how long they may remain; 0 when there are none.
 func (c *Controller) untidy(set types.UID, are bool) time.Duration {
 	c.mu.Lock()
 	defer c.mu.Unlock()

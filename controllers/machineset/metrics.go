@@ -9,21 +9,21 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/telemetry"
 )
 
-// Collectors return the metrics of MachineSets that dashboards know from Machine Controller Manager. They are worked out at
-// each scrape from the sets that are this process's, so that a set that is gone, or another's by now, has none.
-// While acts says no this process may have lost them without having heard of it, and none has.
+// Collectors return the metrics of MachineSets that dashboards know from Machine Controller Manager. They are calculated at
+// each scrape from the sets in this replica's slots, so that one that was deleted, or moved to another replica, has none. While
+// acts returns false this replica may have lost its slots without a notice, and reports none.
 func (c *Controller) Collectors(acts func() bool) []prometheus.Collector {
 	return []prometheus.Collector{c.stale, telemetry.NewGauges(acts, c.cfg.View.Sets.All, gauges()...)}
 }
 
-// newStale makes the counter of machines that were replaced for their health.
+// newStale returns the counter of machines that were replaced for their health.
 func newStale() prometheus.Counter {
 	return prometheus.NewCounter(prometheus.CounterOpts{
 		Name: "mcm_machine_stale_machines_total", Help: "Failed machines that were deleted because their health had timed out.",
 	})
 }
 
-// isStale says that the machine has failed for its health.
+// isStale reports whether the machine has failed for its health.
 func isStale(m *v1alpha1.Machine) bool {
 	return m.Status.CurrentStatus.Phase == v1alpha1.MachineFailed && m.Status.LastOperation.Type == v1alpha1.MachineOperationHealthCheck
 }

@@ -8,7 +8,7 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/ownerref"
 )
 
-// countsMinReady says whether minReadySeconds counts for a set.
+// countsMinReady reports whether minReadySeconds applies to a set.
 func (c *Controller) countsMinReady(set *v1alpha1.MachineSet) bool {
 	if root, known := ownerref.RootOfSet(c.cfg.View, set); known {
 		return ownerref.CountsMinReady(root, c.cfg.CountMinReady)
@@ -16,7 +16,7 @@ func (c *Controller) countsMinReady(set *v1alpha1.MachineSet) bool {
 	return c.cfg.CountMinReady
 }
 
-// deploymentChanged has the sets of a deployment looked at when it says something else of minReadySeconds.
+// deploymentChanged enqueues the sets of a deployment when its annotation about minReadySeconds has changed.
 func (c *Controller) deploymentChanged(before, after *v1alpha1.MachineDeployment) {
 	if after == nil || says(before) == says(after) {
 		return

@@ -21,7 +21,7 @@ func (c *Controller) watch() {
 	ownerref.OnUndecodable(c.cfg.View.Undecodable.Machines, c.runner.Enqueue)
 }
 
-// allowed has the set of a machine looked at that has a permit: it may have failed already.
+// allowed enqueues the set of a machine that has got a disruption: the machine may have failed already.
 func (c *Controller) allowed(machine types.NamespacedName) {
 	if m, known := c.cfg.View.Machines.Get(machine); known {
 		if set := metav1.GetControllerOfNoCopy(m); set != nil {
@@ -39,7 +39,7 @@ func (c *Controller) selectors(namespace string) map[string]*metav1.LabelSelecto
 	return selectors
 }
 
-// changed has a set looked at, or drops what is remembered of one that is gone.
+// changed enqueues a set, or drops what is remembered of one that was deleted.
 func (c *Controller) changed(before, after *v1alpha1.MachineSet) {
 	if after != nil {
 		c.runner.Enqueue(objectcache.Key(after))

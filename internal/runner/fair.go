@@ -8,9 +8,9 @@ import (
 	"k8s.io/utils/clock"
 )
 
-// fairQueue keeps the keys of each group of a tenant in the order in which they came. It takes the next key from each tenant in
-// turn, and from the tenant's groups in turn: a tenant or a group with thousands of keys delays a key of another by one of its own.
-// While as many keys of a tenant are in work as may be, its others wait, and hold no worker.
+// fairQueue keeps the keys of each group of a tenant in the order in which they were added. It takes the next key from each
+// tenant in turn, and from the tenant's groups in turn: a tenant or a group with thousands of keys delays a key of another by
+// one of its own. While the maximum number of a tenant's keys is in work, its other keys wait without a worker.
 type fairQueue[K comparable] struct {
 	tenant func(K) string
 	group  func(K) int
@@ -23,7 +23,7 @@ type fairQueue[K comparable] struct {
 	ready   int        // keys that may be taken
 }
 
-// line is what waits of a tenant.
+// line is the waiting keys of a tenant.
 type line[K comparable] struct {
 	groups          map[int][]waitingKey[K]
 	turns           []int // groups that have keys, the next one first
@@ -99,7 +99,7 @@ func (q *fairQueue[K]) change(tenant string, f func(*line[K])) {
 	}
 }
 
-// readyIn returns how many keys of a tenant may be taken. It shrinks by Pop alone, so that a tenant whose turn it is has one.
+// readyIn returns how many keys of a tenant may be taken. Only Pop reduces it, so that a tenant whose turn it is has one.
 func (q *fairQueue[K]) readyIn(l *line[K]) int {
 	if q.most == 0 {
 		return l.waiting
@@ -127,7 +127,7 @@ func (l *line[K]) pop() {
 	l.waiting--
 }
 
-// oldest returns how long the key has waited that has done so for longest; 0 when none waits.
+// oldest returns how long the oldest waiting key has waited; 0 when none waits.
 func (q *fairQueue[K]) oldest() time.Duration {
 	q.mu.Lock()
 	defer q.mu.Unlock()

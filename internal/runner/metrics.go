@@ -18,7 +18,7 @@ type Metrics struct {
 	maxConcurrent, busy              *prometheus.GaugeVec
 }
 
-// NewMetrics makes the metrics and registers them.
+// NewMetrics returns the metrics, registered.
 func NewMetrics(registerer prometheus.Registerer) *Metrics {
 	byController := []string{"controller"}
 	m := &Metrics{
@@ -58,7 +58,7 @@ func NewMetrics(registerer prometheus.Registerer) *Metrics {
 	return m
 }
 
-// watch makes the gauges of one runner. failure and waiting are asked at each scrape.
+// watch registers the gauges of one runner. failure and waiting are called at each scrape.
 func (m *Metrics) watch(controller string, workers int, failure func() (age time.Duration, keys int), waiting func() time.Duration) {
 	m.maxConcurrent.WithLabelValues(controller).Set(float64(workers))
 	labels := prometheus.Labels{"controller": controller}
@@ -103,7 +103,7 @@ func (m *Metrics) observe(controller string, took time.Duration, result Result, 
 	m.total.WithLabelValues(controller, outcome).Inc()
 }
 
-// active counts a worker in (+1) or out (-1).
+// active adds a worker with a key (+1), or removes one (-1).
 func (m *Metrics) active(controller string, delta float64) {
 	if m != nil {
 		m.busy.WithLabelValues(controller).Add(delta)

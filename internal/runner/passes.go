@@ -18,9 +18,9 @@ type Verdict interface {
 	Next() (action string, rest bool)
 }
 
-// Pass carries out the decisions of a controller about one key: it decides, acts, and decides anew on what came of the action, until
-// a verdict rests. W is the world that the decisions are made on; the functions share it, so it is a pointer. Decide, Act and Rest are
-// required.
+// Pass takes the actions that a controller decides on for one key: it decides, acts, and decides again on the result of the
+// action, until a verdict rests. W is the world that the decisions are made on; the functions share it, so it is a pointer.
+// Decide, Act and Rest are required.
 type Pass[W any, V Verdict] struct {
 	// Decide returns the verdict on a world.
 	Decide func(world W) V
@@ -65,13 +65,13 @@ func (p Pass[W, V]) Run(ctx context.Context, world W) (Result, error) {
 
 type key struct{}
 
-// WithMayGoOn returns a context for a pass that may go on while mayGoOn returns nil. It is called from the pass and must not block.
+// WithMayGoOn returns a context for a pass that may continue while mayGoOn returns nil. It is called from the pass and must not block.
 func WithMayGoOn(ctx context.Context, mayGoOn func() error) context.Context {
 	return context.WithValue(ctx, key{}, mayGoOn)
 }
 
-// MayGoOn is to be asked between two steps of a pass, when nothing is left half done. An error says why the pass has to end
-// with it; what is left is done by whoever is admitted next.
+// MayGoOn returns nil if a pass may continue. It is called between two steps of a pass, when no step is incomplete. Errors: why
+// the pass has to end, with that error; the holder that admits the key next does the rest.
 func MayGoOn(ctx context.Context) error {
 	if mayGoOn, ok := ctx.Value(key{}).(func() error); ok {
 		return mayGoOn()

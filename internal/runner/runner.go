@@ -22,26 +22,26 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/telemetry"
 )
 
-// Back-off of failing keys, where Config leaves it out. Most failures are conflicts with a cache that is a moment late,
-// so the first step is short; the cap keeps a key that cannot succeed from being seen as forgotten.
+// Back-off of failing keys, unless Config has another. Most failures are conflicts caused by a cache that is slightly out of
+// date, so the first step is short. The maximum is short enough that a key which keeps failing is still tried regularly.
 const (
 	DefaultMinBackoff = 20 * time.Millisecond
 	DefaultMaxBackoff = time.Minute
 )
 
-// Result says when a key that was reconciled without an error is looked at again.
+// Result specifies when a key that was reconciled without an error is reconciled again.
 type Result struct {
-	// RequeueAfter is when, from now; 0 means when something enqueues it.
+	// RequeueAfter is the time until then; 0 means when an event enqueues the key.
 	RequeueAfter time.Duration
 }
 
-// Gate decides whether a key may be reconciled now. The runner calls done, once, when the work of an admitted key has
-// ended. owned carries whatever the work needs to be allowed to act; it ends when the permission does.
+// Gate decides whether a key may be reconciled now. The runner calls done, once, when the work of an admitted key has ended.
+// owned carries the permission under which the work acts; it ends with the permission.
 type Gate[K comparable] interface {
 	Admit(ctx context.Context, key K) (owned context.Context, done func(), ok bool)
 }
 
-// Grouper is a Gate that knows what work belongs together.
+// Grouper is a Gate that assigns keys to groups, which take turns.
 type Grouper[K comparable] interface {
 	Gate[K]
 	Group(key K) int
@@ -57,34 +57,35 @@ type Notifier[K comparable] interface {
 // Open is the gate that admits every key.
 type Open[K comparable] struct{}
 
-// Admit admits.
+// Admit admits every key.
 func (Open[K]) Admit(ctx context.Context, _ K) (context.Context, func(), bool) {
 	return ctx, func() {}, true
 }
 
-// TenantsAtOnce is how many tenants can have all the workers that one may have at the same time. What is slow for one tenant, such as a
-// cloud that never answers, holds a worker for each of its keys; that of a few tenants does not hold all workers.
+// TenantsAtOnce is how many tenants can each have their maximum number of workers at the same time. What is slow for one
+// tenant, such as a cloud that never answers, occupies a worker for each of its keys; a few such tenants do not occupy all
+// workers.
 const TenantsAtOnce = 4
 
 // Config describes a Runner. Name and Reconcile are required.
 type Config[K comparable] struct {
 	// Name of the controller in metrics, logs and spans.
 	Name string
-	// Reconcile brings the object of one key closer to what is wanted.
+	// Reconcile brings the object of one key closer to its desired state.
 	Reconcile func(ctx context.Context, key K) (Result, error)
 	// Panicked is called when a pass has panicked, with the context of the pass, before the key is tried again; nil if no function
-	// is to be called. A panic of Panicked itself is dropped.
+	// has to be called. A panic of Panicked itself is dropped.
 	Panicked func(ctx context.Context, key K, fault *PanicError)
-	// Workers is how many keys are reconciled at the same time; default 1. A worker is a goroutine that costs nothing
-	// while it is idle and is held by a key for one request to a cloud at the longest.
+	// Workers is how many keys are reconciled at the same time; default 1. A worker is a goroutine that costs nothing while it
+	// is idle, and a key occupies it for at most one request to a cloud.
 	Workers int
 	// WorkersPerTenant is how many keys of one tenant are reconciled at the same time. The others wait without a worker, so
-	// that a tenant whose keys take long keeps none from another. Default: Workers divided by TenantsAtOnce, rounded up; any
-	// number where all keys are of one tenant.
+	// that a tenant whose keys take long does not delay others. Default: Workers divided by TenantsAtOnce, rounded up;
+	// unlimited if all keys belong to one tenant.
 	WorkersPerTenant int
 	// Tenant of a key: tenants take turns, too. Default: the namespace of a types.NamespacedName, else all are one.
 	Tenant func(key K) string
-	// Gate is asked before each key; default Open.
+	// Gate admits each key before it is reconciled; default Open.
 	Gate Gate[K]
 	// Group of a key: groups take turns, so that a lot of work in one does not delay another. Default: that of the Gate if
 	// it is a Grouper, else all are one.
@@ -99,17 +100,17 @@ type Config[K comparable] struct {
 	Tracer trace.Tracer
 }
 
-// Runner is a queue of keys with workers. Make one with New.
+// Runner is a queue of keys with workers. Create it with New.
 type Runner[K comparable] struct {
 	cfg     Config[K]
 	queue   workqueue.TypedRateLimitingInterface[K]
-	waiting *fairQueue[K] // what queue keeps its keys in
+	waiting *fairQueue[K] // stores the keys of queue
 
 	mu      sync.Mutex
 	failing map[K]time.Time // since when
 }
 
-// New checks the configuration and makes a Runner, which takes keys at once and works on them when Run is called.
+// New returns a Runner, which accepts keys at once and reconciles them when Run is called. Errors: an invalid configuration.
 func New[K comparable](cfg Config[K]) (*Runner[K], error) {
 	if cfg.Name == "" || cfg.Reconcile == nil {
 		return nil, fmt.Errorf("runner: Name and Reconcile are required, got Name %q", cfg.Name)
@@ -188,10 +189,10 @@ func (r *Runner[K]) newQueue() workqueue.TypedRateLimitingInterface[K] {
 	})
 }
 
-// Enqueue has the key reconciled soon. Keys that wait already are not doubled.
+// Enqueue has the key reconciled soon. A key that waits already is not added again.
 func (r *Runner[K]) Enqueue(key K) { r.queue.Add(key) }
 
-// EnqueueAfter has the key reconciled after d, or sooner if something else enqueues it for sooner.
+// EnqueueAfter enqueues the key after d. If it is enqueued for an earlier time, too, the earlier time applies.
 func (r *Runner[K]) EnqueueAfter(key K, d time.Duration) { r.queue.AddAfter(key, d) }
 
 // Run works on keys until ctx ends, then finishes those in work and returns. It is called once.
@@ -208,7 +209,7 @@ func (r *Runner[K]) Run(ctx context.Context) {
 	workers.Wait()
 }
 
-// next takes one key and reconciles it; false means that the queue has been shut down.
+// next takes one key and reconciles it. It returns false if the queue has been shut down.
 func (r *Runner[K]) next(ctx context.Context) bool {
 	key, down := r.queue.Get()
 	if down {
@@ -234,10 +235,10 @@ func (r *Runner[K]) next(ctx context.Context) bool {
 		if result.RequeueAfter > 0 {
 			r.queue.AddAfter(key, result.RequeueAfter)
 		}
-	case ctx.Err() != nil: // shutting down: the next process starts from the objects
-	case owned.Err() != nil: // whoever owns the key now goes on; if that is us again, it is enqueued again
+	case ctx.Err() != nil: // shutting down: the next holder continues from the objects
+	case owned.Err() != nil: // the next holder of the key continues; if that is this replica, the key is enqueued again
 		r.forget(key)
-	case NotOurs(err): // nobody has told that the key is another's: it may be ours still, and the Gate knows
+	case NotOurs(err): // the key may still be this replica's, and no event reports otherwise: the Gate decides at the next attempt
 		r.queue.AddRateLimited(key)
 	default:
 		r.fail(key)
@@ -268,11 +269,11 @@ func (r *Runner[K]) reconcile(ctx context.Context, key K) (result Result, err er
 		case err == nil, errors.Is(err, context.Canceled), NotOurs(err):
 		case isConflict(err):
 			span.RecordError(err)
-			logger.V(4).Info("Reconcile met a conflict, will be tried again", "err", err)
+			logger.V(4).Info("Reconcile hit a conflict; retrying", "err", err)
 		default:
 			span.RecordError(err)
 			span.SetStatus(codes.Error, err.Error())
-			logger.Error(err, "Reconcile failed, will be tried again")
+			logger.Error(err, "Reconcile failed; retrying")
 		}
 	}()
 	r.cfg.Metrics.active(r.cfg.Name, 1)
@@ -282,7 +283,7 @@ func (r *Runner[K]) reconcile(ctx context.Context, key K) (result Result, err er
 
 // panicked calls Config.Panicked with a panic, if the function is set.
 func (r *Runner[K]) panicked(ctx context.Context, key K, fault *PanicError) {
-	defer func() { _ = recover() }() // the panic of the pass is the one to be logged
+	defer func() { _ = recover() }() // the panic of the pass is the one that is logged
 	if r.cfg.Panicked != nil {
 		r.cfg.Panicked(ctx, key, fault)
 	}
@@ -303,7 +304,7 @@ func (r *Runner[K]) forget(key K) {
 	delete(r.failing, key)
 }
 
-// oldestFailure returns how long the key that has failed for longest has done so, and how many keys fail.
+// oldestFailure returns how long the key that has been failing for longest has been failing, and how many keys fail.
 func (r *Runner[K]) oldestFailure() (age time.Duration, keys int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -313,8 +314,8 @@ func (r *Runner[K]) oldestFailure() (age time.Duration, keys int) {
 	return age, len(r.failing)
 }
 
-// NotOurs says whether an error, or one that it wraps, tells that work was not begun because it is somebody else's now: such
-// an error has a method NotOurs that returns true. It is no failure of the key.
+// NotOurs reports whether an error, or one that it wraps, means that the work was not begun because another replica may own it:
+// such an error has a method NotOurs that returns true. It is no failure of the key.
 func NotOurs(err error) bool {
 	refusal, ok := errors.AsType[interface {
 		error
@@ -334,11 +335,11 @@ func isConflict(err error) bool {
 	return apierrors.IsConflict(err)
 }
 
-// PanicError is a panic of a reconcile function, made an error.
+// PanicError is a panic of a reconcile function, as an error.
 type PanicError struct {
 	Value any
 	Stack []byte
 }
 
-// Error tells the panic's value and where it happened.
+// Error returns the panic's value and its stack.
 func (e *PanicError) Error() string { return fmt.Sprintf("panic: %v\n%s", e.Value, e.Stack) }

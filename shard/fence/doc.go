@@ -1,5 +1,5 @@
-// Package fence permits what this session begins: it is below every client and every driver, and checks each mutating request
-// and each call immediately before it is sent.
+// Package fence permits or refuses the work that this session begins: it is below every client and every driver, and checks
+// each mutating request and each call immediately before it is sent.
 //
 // The parts, from the outside in:
 //
@@ -9,12 +9,12 @@
 //   - FaultPoint delays what has passed that check, for tests.
 //
 // The package decides nothing about slots: package session moves the fence, and opens, stops and shuts slots, as the protocol
-// says.
+// decides.
 //
 // Guarantees:
 //
-//   - Nothing that changes anything is begun without an ownership that holds at that moment. Exempt are Events and
-//     reviews of access, on which no decision depends.
+//   - No mutating request and no call of a driver is begun without an ownership that is valid at that moment. Exempt are Events
+//     and reviews of access, on which no decision depends, and calls of a driver that only read.
 //   - A slot is reported idle only when every admitted pass has ended, every request's body is closed, and every call of
 //     a driver has returned.
 //

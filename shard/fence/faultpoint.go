@@ -14,7 +14,7 @@ import (
 // moment. A nil FaultPoint stops nothing.
 //
 //	POST   /debug/faultpoints {"match": "DELETE /apis/"}   the next work whose name contains the text stops
-//	GET    /debug/faultpoints                              the texts that are waited for, and the work that is stopped
+//	GET    /debug/faultpoints                              the texts that no work has matched yet, and the work that is stopped
 //	PUT    /debug/faultpoints {"answer": true}             the first work that is stopped continues; with answer, its answer stops
 //	DELETE /debug/faultpoints                              all work that is stopped continues, also without its ownership, and
 //	                                                       no more work stops
@@ -31,14 +31,14 @@ type FaultPoint struct {
 // stopped is work, or the answer to it, that waits to continue.
 type stopped struct {
 	what string
-	goes chan bool // receives when it continues, and then whether its answer is to stop
+	goes chan bool // receives when the work continues: true if its answer must stop
 }
 
-// NewFaultPoint returns a FaultPoint that stops all work whose name contains every; "" means none.
+// NewFaultPoint returns a FaultPoint that stops all work whose name contains every; "" stops none.
 func NewFaultPoint(every string) *FaultPoint { return &FaultPoint{every: every} }
 
-// here is called between a check and a send. Work that was stopped continues under a context that does not end: it has to be
-// sent later than the end of its ownership. answered has to be called when there is an answer.
+// here is called between a check and a send. Work that was stopped continues under a context that does not end, so that it is
+// sent after the end of its ownership. answered has to be called when there is an answer.
 func (p *FaultPoint) here(ctx context.Context, what string, under Ownership) (late context.Context, answered func()) {
 	answered = func() {}
 	if p == nil {
@@ -71,7 +71,7 @@ func (p *FaultPoint) stop(what string) (goes chan bool) {
 	return p.add(what)
 }
 
-// add records something as stopped; p.mu is held.
+// add records work or an answer as stopped. The caller must hold p.mu.
 func (p *FaultPoint) add(what string) (goes chan bool) {
 	one := &stopped{what: what, goes: make(chan bool, 1)}
 	p.held = append(p.held, one)
@@ -96,7 +96,7 @@ func (p *FaultPoint) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	if r.Method == http.MethodPost || r.Method == http.MethodPut {
 		if err := json.NewDecoder(http.MaxBytesReader(w, r.Body, 1<<12)).Decode(&order); err != nil {
-			http.Error(w, fmt.Sprintf("the order cannot be read: %v", err), http.StatusBadRequest)
+			http.Error(w, fmt.Sprintf("expected a JSON object with match or answer: %v", err), http.StatusBadRequest)
 			return
 		}
 	}
@@ -127,10 +127,10 @@ func (p *FaultPoint) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Content-Type", "application/json")
 	encoder := json.NewEncoder(w)
 	encoder.SetIndent("", "  ")
-	_ = encoder.Encode(map[string][]string{"matches": p.matches, "held": p.names()}) // an error means that the client has gone
+	_ = encoder.Encode(map[string][]string{"matches": p.matches, "held": p.names()}) // an error means that the client has disconnected
 }
 
-// names are those of what is stopped, in the order in which it came; p.mu is held.
+// names returns the names of what is stopped, in the order in which it was stopped. The caller must hold p.mu.
 func (p *FaultPoint) names() (names []string) {
 	for _, one := range p.held {
 		names = append(names, one.what)

@@ -14,8 +14,8 @@ import (
 // what it accepts after the fence is found by the next owner only by the machine's UID.
 const createMargin = 3 * time.Second
 
-// Fence knows what this session owns, and permits or refuses what is about to begin. It is safe for concurrent use. Make one
-// with New; package session keeps it current.
+// Fence records what this session owns, and permits or refuses the work that is about to begin. It is safe for concurrent use.
+// Create it with New; package session keeps it current.
 type Fence struct {
 	replica, session string
 	time             *Time
@@ -23,31 +23,31 @@ type Fence struct {
 	faultPoint       *FaultPoint // nil without --debug-hooks
 
 	until       atomic.Pointer[membership.Moment] // the session's fence
-	leaderUntil atomic.Pointer[membership.Moment] // the leadership's; the session's applies to it too
+	leaderUntil atomic.Pointer[membership.Moment] // the leadership's fence; the session's fence applies to the leadership, too
 	slots       []*holding
 	leadership  *holding
-	turnedAway  atomic.Bool // a key of a slot was refused at a fence that had passed before the session noticed it
+	turnedAway  atomic.Bool // a key of a slot was refused because of a fence that had passed before the session noticed it
 }
 
 // Entitlement is what the protocol permits a session.
 type Entitlement interface {
 	// Suspended reports whether the fence has passed.
 	Suspended() bool
-	// Fence is the moment after which the session may begin nothing more.
+	// Fence is the moment after which the session may begin no work.
 	Fence() membership.Moment
 	// Entitled returns the epoch under which the session holds a slot; ok is false if it does not.
 	Entitled(slot int) (epoch int64, ok bool)
 }
 
-// action is something that is about to begin.
+// action is the kind of work that is about to begin.
 type action uint8
 
 const (
 	pass   action = iota // a key of a runner
 	write                // a mutating request
-	read                 // a call of a driver that changes nothing
+	read                 // a call of a driver that only reads
 	call                 // any other call of a driver
-	create               // a call of a driver that makes something
+	create               // a call of a driver that creates a VM
 )
 
 // New returns a Fence under which nothing is allowed yet, and registers its counter of refusals. The fault point may be nil.
@@ -70,7 +70,7 @@ func newRefusals(registerer prometheus.Registerer) *prometheus.CounterVec {
 	return refusals
 }
 
-// holding returns what an ownership is about; nil for none, and for a slot that the fleet does not have.
+// holding returns the holding of an ownership; nil for none, and for a slot that the fleet does not have.
 func (f *Fence) holding(o Ownership) *holding {
 	switch {
 	case o.kind == ofLeader:
@@ -81,7 +81,7 @@ func (f *Fence) holding(o Ownership) *holding {
 	return nil
 }
 
-// begin counts something in flight, if it may begin now. done has to be called when it has ended.
+// begin counts work as in flight, if it may begin now. done has to be called when the work has ended.
 func (f *Fence) begin(o Ownership, a action) (done func(), why Refusal) {
 	if o.kind == ofProtocol {
 		return func() {}, f.mayAsk(o.need)
@@ -96,7 +96,7 @@ func (f *Fence) begin(o Ownership, a action) (done func(), why Refusal) {
 	return h.begin(o.epoch, a)
 }
 
-// passed reports whether the fence of an ownership has passed, or is too near.
+// passed reports whether the fence of an ownership has passed, or is too near for the action.
 func (f *Fence) passed(k kind, a action) bool {
 	now := f.time.Moment()
 	if a == create {
@@ -127,8 +127,8 @@ func (f *Fence) mayAsk(need membership.Need) Refusal {
 	return Unowned
 }
 
-// Follow takes over the session's fence, and what the session is entitled to of the slots given. missed reports that keys were
-// refused at a fence that has moved on since, without a suspension from which slots resume: they have to be enqueued again.
+// Follow records the session's fence, and to which of the slots given it is entitled. missed reports whether keys were refused
+// because of a fence that has moved since, without a suspension from which slots resume: they have to be enqueued again.
 func (f *Fence) Follow(e Entitlement, slots []int) (missed bool) {
 	until := membership.Moment{}
 	if !e.Suspended() {
@@ -142,7 +142,7 @@ func (f *Fence) Follow(e Entitlement, slots []int) (missed bool) {
 	return !e.Suspended() && f.turnedAway.Swap(false)
 }
 
-// Suspend stops everything, and ends the contexts of all passes.
+// Suspend permits no work until Follow, and ends the contexts of all passes.
 func (f *Fence) Suspend() {
 	f.until.Store(&membership.Moment{})
 	for _, h := range f.all() {
@@ -151,7 +151,7 @@ func (f *Fence) Suspend() {
 	}
 }
 
-// Close ends all ownership, for good.
+// Close ends all ownership permanently.
 func (f *Fence) Close() {
 	f.Suspend()
 	for _, h := range f.all() {
@@ -159,7 +159,7 @@ func (f *Fence) Close() {
 	}
 }
 
-// Stop keeps passes and calls of drivers for a slot from beginning. Passes that were admitted may still write.
+// Stop permits no more passes and calls of drivers for a slot. Passes that were admitted may still write.
 func (f *Fence) Stop(slot int) { f.slots[slot].stop() }
 
 // Cancel stops a slot, and ends the contexts of its passes.
@@ -183,19 +183,19 @@ func (f *Fence) Shut(slot int) {
 // BeginLeading gives the session the leadership. The leader may begin work when MoveLeaderFence has moved its fence, too.
 func (f *Fence) BeginLeading() { f.leadership.renew(f.time.Now()) }
 
-// EndLeading takes the leadership from the session.
+// EndLeading removes the leadership from the session.
 func (f *Fence) EndLeading() {
 	f.leadership.set(0, false)
 	f.MoveLeaderFence(membership.Moment{})
 }
 
-// MoveLeaderFence sets the moment after which the leader may begin nothing more; the zero Moment is now.
+// MoveLeaderFence sets the moment after which the leader may begin no work; the zero Moment has passed already.
 func (f *Fence) MoveLeaderFence(until membership.Moment) { f.leaderUntil.Store(&until) }
 
-// OnIdle calls idle once when nothing of a slot is in flight.
+// OnIdle calls idle once when no work of a slot is in flight.
 func (f *Fence) OnIdle(slot int, idle func()) { f.slots[slot].onIdle(idle) }
 
-// OnAllIdle calls idle once when nothing of any slot, and nothing of the leader, is in flight.
+// OnAllIdle calls idle once when no work of any slot, or of the leader, is in flight.
 func (f *Fence) OnAllIdle(idle func()) {
 	all := f.all()
 	left := atomic.Int64{}
@@ -211,7 +211,7 @@ func (f *Fence) OnAllIdle(idle func()) {
 
 func (f *Fence) all() []*holding { return append(slices.Clone(f.slots), f.leadership) }
 
-// Busy counts what is in flight.
+// Busy returns how much work is in flight.
 func (f *Fence) Busy() int {
 	busy := 0
 	for _, h := range f.all() {
@@ -220,8 +220,9 @@ func (f *Fence) Busy() int {
 	return busy
 }
 
-// Acts reports whether the session's fence has not passed: until then no other session has what this one holds.
+// Acts reports whether the session's fence has not passed: until then no other session can have acquired the slots that this
+// one holds.
 func (f *Fence) Acts() bool { return !f.passed(ofSlot, write) }
 
-// Until is the session's fence; the zero Moment while it may begin nothing.
+// Until returns the session's fence; the zero Moment while no work may begin.
 func (f *Fence) Until() membership.Moment { return *f.until.Load() }

@@ -19,8 +19,8 @@ func NewGate[K comparable](f *Fence, slotOf func(key K) (slot int, ok bool)) *Ga
 	return &Gate[K]{fence: f, slotOf: slotOf}
 }
 
-// Admit admits a key whose slot is held and open, while the fence has not passed. The context carries the ownership. It
-// ends when the slot is lost, when a hand-over has lasted too long, and at the fence; the slot is not idle before done.
+// Admit admits a key whose slot is held and open, while the fence has not passed. The context carries the ownership. It ends
+// when the slot is lost, when a hand-over has taken too long, and at the fence; the slot is not idle before done is called.
 func (g *Gate[K]) Admit(ctx context.Context, key K) (context.Context, func(), bool) {
 	slot, ok := g.slotOf(key)
 	if !ok {
@@ -29,7 +29,7 @@ func (g *Gate[K]) Admit(ctx context.Context, key K) (context.Context, func(), bo
 	return g.fence.Admit(ctx, slot)
 }
 
-// Group is the slot of a key, so that slots take turns; keys without a slot are one group.
+// Group returns the slot of a key, so that slots take turns; keys without a slot are one group.
 func (g *Gate[K]) Group(key K) int {
 	if slot, ok := g.slotOf(key); ok {
 		return slot
@@ -37,7 +37,7 @@ func (g *Gate[K]) Group(key K) int {
 	return -1
 }
 
-// Admit begins work of a slot outside of a runner, as a Gate does.
+// Admit begins work of a slot outside of a runner, like Gate.Admit.
 func (f *Fence) Admit(ctx context.Context, slot int) (context.Context, func(), bool) {
 	return f.admit(ctx, Ownership{kind: ofSlot, slot: slot})
 }
@@ -53,7 +53,7 @@ func (f *Fence) admit(ctx context.Context, o Ownership) (context.Context, func()
 		return nil, nil, false
 	}
 	if f.passed(o.kind, pass) {
-		if o.kind == ofSlot { // callers of Lead ask again by themselves
+		if o.kind == ofSlot { // callers of Lead try again by themselves
 			f.turnedAway.Store(true)
 		}
 		return nil, nil, false

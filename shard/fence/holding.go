@@ -6,16 +6,16 @@ import (
 	"time"
 )
 
-// holding is a slot, or the leadership, as this session has it.
+// holding is the state of a slot, or of the leadership, in this session.
 type holding struct {
 	mu       sync.Mutex
 	epoch    int64
 	held     bool // the protocol entitles the session to it
-	open     bool // its objects, as it was acquired under openAt, are known
+	open     bool // its objects are complete, for the epoch openAt
 	openAt   int64
-	stopping bool // no pass and no call of a driver begins
+	stopping bool // no pass and no call of a driver may begin
 
-	// For people and measurements: when it was last opened, and when the first pass after that had ended.
+	// For debugging and measurements: when it was last opened, and when the first pass after that had ended.
 	opened, served time.Time
 
 	inFlight int
@@ -36,7 +36,7 @@ func (h *holding) begin(epoch int64, a action) (done func(), why Refusal) {
 	return sync.OnceFunc(h.done), ""
 }
 
-// mayGoOn returns why a pass of that epoch has to end after its present step; "" if it may go on.
+// mayGoOn returns why a pass of that epoch has to end after its current step; "" if it may continue.
 func (h *holding) mayGoOn(epoch int64) Refusal {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -62,8 +62,8 @@ func (h *holding) done() {
 	}
 }
 
-// admit begins a pass, and returns its ownership, of the epoch that the slot has. cancel is called with the reason when the
-// pass may not go on.
+// admit begins a pass, and returns its ownership with the epoch of the slot. cancel is called with the reason when the pass
+// must not continue.
 func (h *holding) admit(o Ownership, cancel *context.CancelCauseFunc) (owned Ownership, ok bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -90,15 +90,15 @@ func (h *holding) leave(cancel *context.CancelCauseFunc, now time.Time) {
 	h.done()
 }
 
-// isKnown reports whether the objects are known; h.mu is held.
+// isKnown reports whether the objects are complete. The caller must hold h.mu.
 func (h *holding) isKnown() bool { return h.held && h.open && h.openAt == h.epoch }
 
-// isOpen reports whether passes are admitted; h.mu is held.
+// isOpen reports whether passes are admitted. The caller must hold h.mu.
 func (h *holding) isOpen() bool { return h.isKnown() && !h.stopping }
 
 // set records whether the slot is held and under which epoch. Passes that were admitted before are cancelled. A slot that is
-// doubted for a moment and then confirmed under the same epoch is as open as it was; so is one that was acquired, and letIn,
-// while the session was suspended.
+// not held for a moment and is then confirmed under the same epoch is as open as before; so is one that was acquired, and
+// opened with letIn, while the session was suspended.
 func (h *holding) set(epoch int64, held bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -152,7 +152,7 @@ func (h *holding) resume() {
 	h.stopping = false
 }
 
-// renew holds and opens it under the next epoch.
+// renew records the leadership as held and open under the next epoch.
 func (h *holding) renew(now time.Time) {
 	h.mu.Lock()
 	next := h.epoch + 1

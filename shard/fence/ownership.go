@@ -7,18 +7,18 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/membership"
 )
 
-// kind of an ownership. The set is closed.
+// kind is the kind of an ownership. The set of kinds is closed.
 type kind uint8
 
 const (
 	none       kind = iota
 	ofSlot          // a slot
 	ofLeader        // the leadership
-	ofProtocol      // requests about Leases, each with what it needs
+	ofProtocol      // requests about Leases, each with its own requirement
 )
 
-// Ownership is the permission under which something is done. The context carries it, and it is valid only as long as the
-// Fence accepts it.
+// Ownership is the permission under which work is done. The context carries it, and it is valid only as long as the Fence
+// accepts it.
 type Ownership struct {
 	kind  kind
 	slot  int
@@ -28,12 +28,12 @@ type Ownership struct {
 
 type ownershipKey struct{}
 
-// withOwnership returns a context under an ownership.
+// withOwnership returns a context that carries an ownership.
 func withOwnership(ctx context.Context, o Ownership) context.Context {
 	return context.WithValue(ctx, ownershipKey{}, o)
 }
 
-// WithNeed returns a context for a request about a Lease, with what the request needs.
+// WithNeed returns a context for a request about a Lease, with the requirement of the request.
 func WithNeed(ctx context.Context, need membership.Need) context.Context {
 	return withOwnership(ctx, Ownership{kind: ofProtocol, need: need})
 }
@@ -44,7 +44,7 @@ func ownershipOf(ctx context.Context) Ownership {
 	return o
 }
 
-// String is the ownership as it stands in a User-Agent, after the session; "" for none.
+// String returns the ownership as part of a User-Agent, after the session; "" for none.
 func (o Ownership) String() string {
 	switch o.kind {
 	case ofSlot:
@@ -62,15 +62,15 @@ func (o Ownership) String() string {
 
 // RefusedError is the Fence's answer to work that is not, or no longer, permitted to this session.
 type RefusedError struct {
-	// What was about to begin.
+	// What is the work that was about to begin.
 	What string
-	// Under is the ownership that it had.
+	// Under is the ownership of the work.
 	Under string
-	// Why it was refused.
+	// Why is the reason of the refusal.
 	Why Refusal
 }
 
-// Refusal is why the Fence refused.
+// Refusal is the reason why the Fence refused work.
 type Refusal string
 
 // The reasons.
@@ -81,7 +81,7 @@ const (
 	Fenced   Refusal = "fenced"   // the fence has passed, or is too near for a create
 )
 
-// Error names what was refused, under which ownership, and why.
+// Error returns what was refused, under which ownership, and why.
 func (e *RefusedError) Error() string {
 	return fmt.Sprintf("%s was not begun: ownership %q is %s", e.What, e.Under, e.Why)
 }
@@ -89,5 +89,5 @@ func (e *RefusedError) Error() string {
 // NotOurs reports whether a runner should not count the refusal as a failure: the key's owner reconciles it.
 func (e *RefusedError) NotOurs() bool { return e.Why != Unowned }
 
-// NotSent reports that the request has certainly had no effect.
+// NotSent reports whether the request has certainly had no effect. It returns true.
 func (*RefusedError) NotSent() bool { return true }

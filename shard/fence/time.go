@@ -18,7 +18,7 @@ type Time struct {
 // NewTime returns a Time whose monotonic clock starts now.
 func NewTime(c clock.WithTicker) *Time { return &Time{WithTicker: c, start: c.Now()} }
 
-// Moment is now.
+// Moment returns the current time on both clocks.
 func (t *Time) Moment() membership.Moment {
 	now := t.Now()
 	return membership.Moment{Monotonic: now.Sub(t.start), Wall: now.Round(0)}

@@ -11,9 +11,10 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// Guard returns a configuration whose clients check their ownership before each mutating request. It must be the last
-// wrapper that is added: the nearer to the wire, the less time between the check and the send.
-// Errors: an address that cannot be read.
+// Guard returns a configuration whose clients check their ownership before each mutating request. It must be the last wrapper
+// that is added, so that as little time as possible passes between the check and the send.
+//
+// Errors: an invalid address.
 func (f *Fence) Guard(config *rest.Config) (*rest.Config, error) {
 	server, _, err := rest.DefaultServerUrlFor(config)
 	if err != nil {
@@ -44,7 +45,7 @@ type guard struct {
 	exempt func(r *http.Request) bool
 }
 
-// RoundTrip sends a request if it may be sent. Errors: a *RefusedError, or those of the transport below.
+// RoundTrip sends a request if its ownership permits it. Errors: a *RefusedError, or those of the transport below.
 func (g *guard) RoundTrip(r *http.Request) (*http.Response, error) {
 	owned := ownershipOf(r.Context())
 	sent := r.Clone(r.Context()) // the caller may send the request again
@@ -80,7 +81,7 @@ func (f *Fence) refuse(what string, under Ownership, why Refusal) *RefusedError 
 	return &RefusedError{What: what, Under: under.String(), Why: why}
 }
 
-// userAgent names the replica, its session, and the ownership.
+// userAgent returns the User-Agent: the replica, its session, and the ownership.
 func (f *Fence) userAgent(o Ownership) string {
 	detail := o.String()
 	if detail != "" {

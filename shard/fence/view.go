@@ -2,7 +2,7 @@ package fence
 
 import "time"
 
-// SlotView is a slot, or the leadership, as the Fence has it, for /debug/slots.
+// SlotView is the state of a slot, or of the leadership, in the Fence, for /debug/slots.
 type SlotView struct {
 	Slot     int   `json:"slot"`
 	Epoch    int64 `json:"epoch"`
@@ -10,15 +10,15 @@ type SlotView struct {
 	Open     bool  `json:"open"`
 	Stopping bool  `json:"stopping"`
 	InFlight int   `json:"inFlight"`
-	// Opened is when the objects of the slot were all known, Served when the first pass after that had ended.
+	// Opened is when the objects of the slot were complete, Served when the first pass after that had ended.
 	Opened time.Time `json:"opened,omitzero"`
 	Served time.Time `json:"served,omitzero"`
 }
 
-// Slot is how the Fence has a slot.
+// Slot returns the state of a slot.
 func (f *Fence) Slot(slot int) SlotView { return f.slots[slot].view(slot) }
 
-// Leadership is how the Fence has the leadership, as slot -1.
+// Leadership returns the state of the leadership, as slot -1.
 func (f *Fence) Leadership() SlotView { return f.leadership.view(-1) }
 
 func (h *holding) view(slot int) SlotView {

@@ -12,18 +12,18 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/shard/protocol"
 )
 
-// arrivals measures how long slots take to come here, from the Leases as the watch shows them: a hand-over from when this
-// replica was assigned, a take-over from the last sign of life of the dead holder. No decision depends on it.
+// arrivals measures how long slots take to arrive at this replica, from the Leases as the watch shows them: a hand-over from
+// the assignment to this replica, a take-over from the last sign of life of the dead holder. No decision depends on it.
 type arrivals struct {
 	settings protocol.Settings
 	tracer   trace.Tracer
 	metrics  *Metrics
 
 	alive map[string]member.Moment // last sign of life, by session
-	slots map[int]arrival          // those on their way here, and those whose objects are not complete yet
+	slots map[int]arrival          // slots assigned to this replica that it has not acquired, or whose objects are not complete yet
 }
 
-// arrival is a slot that comes here.
+// arrival is a slot that is assigned to this replica and is not open here yet.
 type arrival struct {
 	since  member.Moment // when this replica was first seen to be assigned
 	holder string        // which session was seen to hold it then
@@ -35,7 +35,7 @@ func newArrivals(s protocol.Settings, tracer trace.Tracer, m *Metrics) *arrivals
 	return &arrivals{settings: s, tracer: tracer, metrics: m, alive: map[string]member.Moment{}, slots: map[int]arrival{}}
 }
 
-// seen takes in a Lease that the watch showed.
+// seen records a Lease that the watch showed.
 func (a *arrivals) seen(lease *coordinationv1.Lease, at member.Moment) {
 	holder := member.Holder(lease)
 	if _, isSession := member.ReplicaOfLease(a.settings.Fleet, lease.Name); isSession && holder != "" {
@@ -86,7 +86,7 @@ func (a *arrivals) opened(ctx context.Context, slot int, now member.Moment) {
 	span.End(trace.WithTimestamp(now.Wall))
 }
 
-// prune forgets sessions without a sign of life for so long that their slots have another holder.
+// prune drops sessions without a sign of life for so long that their slots have another holder.
 func (a *arrivals) prune(now member.Moment) {
 	for session, last := range a.alive {
 		if now.Since(last) > 20*a.settings.Config.TakeOver {

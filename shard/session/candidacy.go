@@ -5,7 +5,7 @@ import (
 	"sync"
 )
 
-// candidacy is whether the session may lead. The loop sets it, and the election waits for it.
+// candidacy records whether the session may lead. The loop sets it, and the election waits for it.
 type candidacy struct {
 	mu      sync.Mutex
 	may     bool
@@ -24,7 +24,7 @@ func (c *candidacy) set(may bool) {
 	}
 }
 
-// wait returns when the session may lead, or may not. It reports whether that is so; it is not when ctx has ended.
+// wait returns true when the session may lead or, with may false, when it may not; it returns false when ctx has ended.
 func (c *candidacy) wait(ctx context.Context, may bool) bool {
 	for {
 		c.mu.Lock()

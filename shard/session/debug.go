@@ -9,19 +9,19 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/shard/protocol"
 )
 
-// View is what /debug/slots shows: what the session knows, and how its Fence has the slots.
+// View is the answer of /debug/slots: the state of the session, and of the slots in its Fence.
 type View struct {
 	protocol.Facts
 
 	// Now is the time to compare the fence with.
 	Now member.Moment `json:"now"`
-	// Here are the slots that this session holds or has work in flight for.
+	// Here are the slots that this session holds, or under which work is in flight.
 	Here []fence.SlotView `json:"here"`
 	// Unopened are the slots that are held and not open, with the kind of objects that is missing.
 	Unopened map[int]string `json:"unopened,omitempty"`
 	// Grants are the slots of each grant, if Config.Grants reports them.
 	Grants [][]int `json:"grants,omitempty"`
-	// Leadership is what is in flight for the leader.
+	// Leadership is the work in flight under the leadership.
 	Leadership fence.SlotView `json:"leadership"`
 }
 
@@ -48,5 +48,5 @@ func (r *Replica) ServeSlots(w http.ResponseWriter, request *http.Request) {
 	w.Header().Set("Content-Type", "application/json")
 	encoder := json.NewEncoder(w)
 	encoder.SetIndent("", "  ")
-	_ = encoder.Encode(view) // an error means that the client has gone
+	_ = encoder.Encode(view) // an error means that the client has disconnected
 }

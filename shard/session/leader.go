@@ -21,8 +21,8 @@ import (
 )
 
 // leaderLock is the leader Lease for client-go's election. It differs from client-go's own lock in what a fence needs: an
-// update carries the UID, the fence counts from the send and not from the answer, a session that may start nothing does not
-// stand for election, and only the holder releases the Lease.
+// update carries the UID, the fence counts from the send and not from the answer, a session that may begin nothing is no
+// candidate, and only the holder releases the Lease.
 type leaderLock struct {
 	*Replica
 
@@ -33,8 +33,8 @@ type leaderLock struct {
 
 var _ resourcelock.Interface = (*leaderLock)(nil)
 
-// elect stands for election until ctx ends, again after each time in office. It begins when the session may act, resigns when
-// the session can no longer observe the fleet, and stands again when it can.
+// elect takes part in the election until ctx ends, again after each time as leader. It begins when the session may act, resigns
+// when the session can no longer observe the fleet, and takes part again when it can.
 func (r *Replica) elect(ctx context.Context) {
 	select {
 	case <-r.held:
@@ -43,7 +43,7 @@ func (r *Replica) elect(ctx context.Context) {
 	}
 	lock := &leaderLock{Replica: r}
 	durations := r.cfg.Settings.Config
-	// client-go's election logs each attempt, and refusals as errors; changes are logged here.
+	// client-go's election logs each attempt, and rejections as errors; changes are logged here.
 	quiet := klog.NewContext(ctx, klog.Logger{})
 	for r.office.wait(ctx, true) {
 		term, end := context.WithCancel(quiet)
@@ -59,7 +59,7 @@ func (r *Replica) elect(ctx context.Context) {
 		})
 		if err != nil { // Config.Validate is stricter
 			end()
-			klog.FromContext(ctx).Error(err, "Failed to stand for election")
+			klog.FromContext(ctx).Error(err, "Failed to start leader election")
 			return
 		}
 		go func() {
@@ -78,7 +78,7 @@ func (r *Replica) leaderIs(ctx context.Context, identity string) {
 	klog.FromContext(ctx).Info("Observed leader", "leader", identity, "self", identity == r.cfg.Settings.Session)
 }
 
-// office is one time as leader. The callbacks come in any order.
+// office is one time as leader. The callbacks arrive in any order.
 type office struct {
 	*Replica
 
@@ -86,7 +86,7 @@ type office struct {
 	in bool
 }
 
-// take begins the time in office, unless it is over already.
+// take begins the time as leader, unless it is over already.
 func (o *office) take(ctx context.Context) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -98,7 +98,7 @@ func (o *office) take(ctx context.Context) {
 	o.post(protocol.Elected{})
 }
 
-// leave ends it.
+// leave ends the time as leader.
 func (o *office) leave(ctx context.Context) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -120,11 +120,11 @@ func (l *leaderLock) Get(ctx context.Context) (*resourcelock.LeaderElectionRecor
 	}
 	l.remember(lease)
 	l.compare(ctx, lease)
-	// Any write is a sign of life, also one that leaves the record as it is.
+	// Any write is a sign of life, also one that does not change the record.
 	return resourcelock.LeaseSpecToLeaderElectionRecord(&lease.Spec), []byte(string(lease.UID) + "/" + lease.ResourceVersion), nil
 }
 
-// Create makes the leader Lease, with our settings on it.
+// Create creates the leader Lease, with this session's settings on it.
 func (l *leaderLock) Create(ctx context.Context, record resourcelock.LeaderElectionRecord) error {
 	lease := &coordinationv1.Lease{
 		ObjectMeta: metav1.ObjectMeta{
@@ -154,7 +154,7 @@ func (l *leaderLock) compare(ctx context.Context, lease *coordinationv1.Lease) {
 }
 
 // Update writes the leader Lease as it was last read. It does not release a Lease that another session holds: after its last
-// renewal has failed, client-go reads the Lease anew and releases it although the holder may have changed meanwhile.
+// renewal has failed, client-go reads the Lease again and releases it although the holder may have changed meanwhile.
 // Errors: errNotHolder, and those of write.
 func (l *leaderLock) Update(ctx context.Context, record resourcelock.LeaderElectionRecord) error {
 	l.mu.Lock()
@@ -167,7 +167,7 @@ func (l *leaderLock) Update(ctx context.Context, record resourcelock.LeaderElect
 		return errNotHolder
 	}
 	if record.LeaderTransitions > math.MaxInt32 {
-		record.LeaderTransitions = 1 // the API server refuses what does not fit
+		record.LeaderTransitions = 1 // the API server rejects numbers that are too large
 	}
 	lease := last.DeepCopy()
 	lease.Spec = resourcelock.LeaderElectionRecordToLeaseSpec(&record)
@@ -178,12 +178,12 @@ func (l *leaderLock) Update(ctx context.Context, record resourcelock.LeaderElect
 	return l.write(ctx, member.Update, lease)
 }
 
-// write sends a leader Lease and, when that makes this session the leader or keeps it so, moves the leadership's fence.
+// write sends a leader Lease and, when that gives this session the leadership or renews it, moves the leadership's fence.
 func (l *leaderLock) write(ctx context.Context, verb member.Verb, lease *coordinationv1.Lease) error {
 	need := member.NeedFence
 	holder := lease.Spec.HolderIdentity
 	if holder == nil || *holder == "" {
-		need = member.NeedNothing // giving it up does no harm, and from its send the session no longer leads
+		need = member.NeedNothing // releasing it is harmless, and from the send on the session no longer leads
 		l.cfg.Fence.MoveLeaderFence(member.Moment{})
 	}
 	reply := l.ask(ctx, member.Request{Verb: verb, Name: lease.Name, Lease: lease, Need: need})
@@ -206,7 +206,7 @@ func (l *leaderLock) remember(lease *coordinationv1.Lease) {
 // failure returns the errors that client-go's election distinguishes.
 func (r *Replica) failure(verb member.Verb, outcome member.Outcome) error {
 	name, resource := member.LeaderLeaseName(r.cfg.Settings.Fleet), coordinationv1.Resource("leases")
-	switch outcome { //nolint:exhaustive // the others are all the same to it
+	switch outcome { //nolint:exhaustive // client-go's election treats all others alike
 	case member.NotFound:
 		return apierrors.NewNotFound(resource, name)
 	case member.Conflict:
@@ -220,10 +220,10 @@ func (r *Replica) failure(verb member.Verb, outcome member.Outcome) error {
 // RecordEvent does nothing: elections are logged.
 func (*leaderLock) RecordEvent(string) {}
 
-// Identity is the session's.
+// Identity returns the session.
 func (l *leaderLock) Identity() string { return l.cfg.Settings.Session }
 
-// Describe names the Lease in client-go's logs.
+// Describe returns the name of the Lease for client-go's logs.
 func (l *leaderLock) Describe() string {
 	return l.cfg.Settings.Namespace + "/" + member.LeaderLeaseName(l.cfg.Settings.Fleet)
 }
@@ -237,8 +237,8 @@ func (r *Replica) readLeader(ctx context.Context) (*coordinationv1.Lease, error)
 	return reply.Lease, nil
 }
 
-// checkSettings compares the settings with those that the leader Lease and the session Leases record, for as long as it takes
-// to read them. Errors: a *ExitError if a setting differs, or that of ctx.
+// checkSettings compares the settings with those that the leader Lease and the session Leases record, and retries until they
+// can be read. Errors: a *ExitError if a setting differs, or that of ctx.
 func (r *Replica) checkSettings(ctx context.Context) error {
 	for first := true; ; first = false {
 		err := r.compareSettings(ctx)
@@ -249,7 +249,7 @@ func (r *Replica) checkSettings(ctx context.Context) error {
 			klog.FromContext(ctx).Error(err, "The Leases of the fleet cannot be read yet; retrying")
 		}
 		now := r.cfg.Time.Moment()
-		r.beaten.Store(&now) // the server does not answer; the loop does
+		r.beaten.Store(&now) // Beat is about this process, not about the API server
 		timer := r.cfg.Time.NewTimer(r.cfg.Settings.Config.RenewEvery)
 		select {
 		case <-timer.C():

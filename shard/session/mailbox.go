@@ -6,15 +6,15 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/shard/protocol"
 )
 
-// letter is one input of the loop: an event, or a function to call there.
+// letter is one input of the loop: an event, or a function to call in the loop.
 type letter struct {
 	event protocol.Event
 	do    func()
 }
 
-// mailbox holds letters in their order. Putting one in never waits: the caller may hold a lock that the loop needs.
+// mailbox holds letters in their order. Adding one never waits: the caller may hold a lock that the loop needs.
 type mailbox struct {
-	filled chan struct{} // has something in it after letters came
+	filled chan struct{} // receives when letters were added
 
 	mu      sync.Mutex
 	letters []letter

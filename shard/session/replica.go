@@ -21,7 +21,7 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/shard/protocol"
 )
 
-// beat is the longest time between two steps, so that a wall clock that was set is noticed, and so is a loop that hangs.
+// beat is the maximum time between two steps, so that a wall clock that was set is detected, and so is a loop that blocks.
 const beat = time.Second
 
 // Grants caches the objects of this replica's slots. Its methods return at once.
@@ -33,9 +33,9 @@ type Grants interface {
 	Drop(slots []int)
 	// Open announces the objects of the slots as additions, each time that it is called.
 	Open(slots []int)
-	// Unlisted returns, by slot that is not ready, a kind of objects that is missing; "" while none was asked for.
+	// Unlisted returns, by slot that is not ready, a kind of objects that is missing; "" while none was requested.
 	Unlisted() map[int]string
-	// Broken returns, by target cluster, what has not been delivered for long.
+	// Broken returns, by target cluster, what has not been delivered for a long time.
 	Broken() map[string]string
 }
 
@@ -47,38 +47,38 @@ type Config struct {
 	Time     *fence.Time
 	Grants   Grants
 	Metrics  *Metrics
-	// Weigh returns the weights of slots by number, of those that are held and maybe others; a missing slot weighs 1, and nil
-	// means that all do. The loop calls it, and it has to be quick.
+	// Weigh returns the weights of slots by number, of those that are held and possibly others; a missing slot weighs 1, and
+	// with nil all do. The loop calls it, so it must return at once.
 	Weigh func() map[int]int64
-	// Count returns what this replica reports to the others of its machines, at the same times; ok is false while it does not
-	// know. The text is passed on unread. Heard receives about every second what all replicas report, while the session may act.
-	// The loop calls both, and they have to be quick; either may be nil.
+	// Count returns the report of this replica about its machines, at the same times; ok is false while the machines were not
+	// counted yet. The text is passed on without being parsed. Heard receives about every second the reports of all replicas,
+	// while the session may act. The loop calls both, so they must return at once; either may be nil.
 	Count func() (text string, ok bool)
 	Heard func(protocol.Reports)
 	// Unowned reports slots that have had no holder for 30 s. The leader calls it once for each time that a slot is without a
 	// holder, with the leadership in the context, and again after an error.
 	Unowned func(ctx context.Context, slots []int) error
 	// Unfit reports replicas that renew their Leases and have been unable for some time to do their work. The leader calls it
-	// once for each time, with the leadership in the context, and again after an error.
+	// once for each such time, with the leadership in the context, and again after an error.
 	Unfit func(ctx context.Context, unfit []protocol.SessionFacts) error
 	// Tracer for the spans of hand-overs and take-overs.
 	Tracer trace.Tracer
 }
 
-// Replica runs the protocol. Make one with New, and run it once.
+// Replica runs the protocol. Create it with New, and run it once.
 type Replica struct {
 	cfg     Config
 	machine *protocol.Session
 	mail    *mailbox
 
-	// Of the loop alone:
+	// Used by the loop only:
 	opening map[int]*opening // slots that are held
 	news    []int            // slots whose objects have to be announced
 	arrival *arrivals
 	changes changeLog
 	outages outages[int]
 	ailing  outages[string]   // sessions that are unfit, while this one leads
-	broken  map[string]string // as the protocol was last given it
+	broken  map[string]string // as it was last reported to the protocol
 	office  *candidacy
 	wakeAt  member.Moment // when the protocol's next step is due; zero: none
 	begun   bool          // held is closed
@@ -96,7 +96,7 @@ type opening struct {
 	ready bool
 }
 
-// New checks the settings. Errors: what is wrong with them.
+// New returns a Replica. Errors: invalid settings.
 func New(cfg Config) (*Replica, error) {
 	if cfg.Tracer == nil {
 		cfg.Tracer = noop.NewTracerProvider().Tracer("")
@@ -115,17 +115,17 @@ func New(cfg Config) (*Replica, error) {
 	return r, nil
 }
 
-// ExitError is why a session has ended that was not asked to leave.
+// ExitError is the reason why a session has ended without a request to leave.
 type ExitError struct{ protocol.Exit }
 
-// Error is the reason and the message.
+// Error returns the reason and the message.
 func (e *ExitError) Error() string {
 	return fmt.Sprintf("the session has ended (%s): %s", e.Reason, e.Message)
 }
 
-// Run begins a session, and returns when it has ended: nil when it has left because leave was closed, a *ExitError when
-// it cannot go on and the process has to start anew, and the error of ctx when that ended it halfway. Whatever it
-// returns, nothing may begin afterwards.
+// Run runs a session until it has ended. It returns nil when the session has left because leave was closed, a *ExitError when
+// the session cannot continue and the process has to be restarted, and the error of ctx when ctx has ended, without a
+// hand-over. In all cases, no work may begin afterwards.
 func (r *Replica) Run(ctx context.Context, leave <-chan struct{}) error {
 	if err := r.checkSettings(ctx); err != nil {
 		return err
@@ -165,7 +165,8 @@ func (r *Replica) Run(ctx context.Context, leave <-chan struct{}) error {
 	}
 }
 
-// work takes the mail, and returns the time after which it is due without any, or how the session has ended.
+// work processes the mailbox, and returns the time after which it must be called again without a letter, or how the session has
+// ended.
 func (r *Replica) work(ctx context.Context) (wake time.Duration, ended bool, err error) {
 	for _, l := range r.mail.take() {
 		switch {
@@ -183,7 +184,7 @@ func (r *Replica) work(ctx context.Context) (wake time.Duration, ended bool, err
 			}
 		}
 	}
-	if len(r.news) > 0 { // all at once: each time, the labeler looks at much more than these slots
+	if len(r.news) > 0 { // in one call: for each, the labeler reads much more than these slots
 		r.cfg.Grants.Open(r.news)
 		r.news = nil
 	}
@@ -198,9 +199,9 @@ func (r *Replica) work(ctx context.Context) (wake time.Duration, ended bool, err
 	return wake, false, nil
 }
 
-// carryOut does what a step asks for: first what ends, then what the session is entitled to, and only then what is sent.
-// One step may resume a slot and stop it again: the last change of a slot decides, and only what is in flight after that
-// answers its ticket.
+// carryOut executes the result of a step: first it stops what ends, then it updates what the session is entitled to, and only
+// then it sends requests. One step may resume a slot and stop it again: the last change of a slot decides, and a ticket is
+// answered when nothing that is in flight after that is left.
 func (r *Replica) carryOut(ctx context.Context, out protocol.Output) {
 	for _, change := range out.Changes {
 		r.end(change)
@@ -227,7 +228,7 @@ func (r *Replica) carryOut(ctx context.Context, out protocol.Output) {
 	for _, request := range out.Requests {
 		r.sent.Go(func() {
 			reply := r.ask(ctx, request)
-			if reply.Lease != nil { // it may be acted on before the watch shows it
+			if reply.Lease != nil { // the protocol may act on it before the watch shows it
 				observer{r}.note(reply.Lease)
 			}
 			r.post(protocol.Replied{Reply: reply})
@@ -235,7 +236,7 @@ func (r *Replica) carryOut(ctx context.Context, out protocol.Output) {
 	}
 }
 
-// ask sends a request about a Lease.
+// ask sends a request about a Lease, and returns the reply.
 func (r *Replica) ask(ctx context.Context, req member.Request) member.Reply {
 	return r.cfg.Leases.Do(fence.WithNeed(ctx, req.Need), req)
 }
@@ -249,7 +250,7 @@ func (r *Replica) onIdle(slot int, idle func()) {
 	r.cfg.Fence.OnIdle(slot, idle)
 }
 
-// end carries out the part of a change that stops something.
+// end executes the part of a change that stops work.
 func (r *Replica) end(change protocol.Change) {
 	switch change.Kind {
 	case protocol.Stopped:
@@ -265,7 +266,7 @@ func (r *Replica) end(change protocol.Change) {
 	}
 }
 
-// show carries out the part of a change that concerns the objects of a slot.
+// show executes the part of a change that concerns the objects of a slot.
 func (r *Replica) show(ctx context.Context, change protocol.Change) {
 	r.changes.add(change)
 	switch change.Kind {
@@ -294,7 +295,7 @@ func (r *Replica) show(ctx context.Context, change protocol.Change) {
 	}
 }
 
-// open admits keys of a slot whose objects are all known.
+// open admits keys of a slot whose objects are complete.
 func (r *Replica) open(ctx context.Context, slot int) {
 	o := r.opening[slot]
 	o.ready = true
@@ -318,7 +319,7 @@ func (r *Replica) resume(slot int) {
 	}
 }
 
-// openAgain has all keys enqueued once more. Slots that are being handed over refuse them as before.
+// openAgain has all keys enqueued again. Slots that are being handed over still refuse them.
 func (r *Replica) openAgain() {
 	for slot, o := range r.opening {
 		if o.ready && !slices.Contains(r.news, slot) {
@@ -327,7 +328,7 @@ func (r *Replica) openAgain() {
 	}
 }
 
-// tick does what is due once a second.
+// tick does the work that is due once a second.
 func (r *Replica) tick(ctx context.Context, now member.Moment) {
 	if now.Monotonic-r.ticked < beat {
 		return
@@ -352,7 +353,7 @@ func (r *Replica) tick(ctx context.Context, now member.Moment) {
 	}
 }
 
-// weigh returns the weights of our slots and what to report of our machines.
+// weigh returns the weights of this replica's slots, and its report about its machines.
 func (r *Replica) weigh() (weighed protocol.Weighed) {
 	if r.cfg.Weigh != nil {
 		weighed.Weights = r.cfg.Weigh()
@@ -367,10 +368,10 @@ func (r *Replica) weigh() (weighed protocol.Weighed) {
 
 func (r *Replica) post(event protocol.Event) { r.mail.put(letter{event: event}) }
 
-// Beat is when the loop last answered.
+// Beat returns when the loop last finished a step.
 func (r *Replica) Beat() member.Moment { return *r.beaten.Load() }
 
-// Ready returns nil if the session may act and the objects of its slots are known. Errors: what is missing.
+// Ready returns nil if the session may act and the objects of its slots are complete. Errors: what is missing.
 func (r *Replica) Ready(ctx context.Context) error {
 	return r.inLoop(ctx, func() error {
 		if r.machine.Suspended() {
@@ -388,7 +389,7 @@ func (r *Replica) Ready(ctx context.Context) error {
 	})
 }
 
-// inLoop has the loop run f and waits for it. Errors: those of f, or that the loop does not answer.
+// inLoop runs f in the loop and waits for it. Errors: those of f, or that the loop does not answer.
 func (r *Replica) inLoop(ctx context.Context, f func() error) error {
 	answer := make(chan error, 1)
 	r.mail.put(letter{do: func() { answer <- f() }})
@@ -400,24 +401,24 @@ func (r *Replica) inLoop(ctx context.Context, f func() error) error {
 	}
 }
 
-// observer turns what the watch shows into events.
+// observer posts what the watch shows as events.
 type observer struct{ *Replica }
 
 var _ leases.Observer = observer{}
 
-// Listed is an event.
+// Listed posts a protocol.Listed.
 func (o observer) Listed(leases []*coordinationv1.Lease) {
 	o.note(leases...)
 	o.post(protocol.Listed{Leases: leases})
 }
 
-// Seen is an event.
+// Seen posts a protocol.Seen.
 func (o observer) Seen(lease *coordinationv1.Lease) {
 	o.note(lease)
 	o.post(protocol.Seen{Lease: lease})
 }
 
-// note measures arrivals by Leases.
+// note updates the measurement of arrivals with Leases.
 func (o observer) note(leases ...*coordinationv1.Lease) {
 	at := o.cfg.Time.Moment()
 	o.mail.put(letter{do: func() {
@@ -427,5 +428,5 @@ func (o observer) note(leases ...*coordinationv1.Lease) {
 	}})
 }
 
-// Gone is an event.
+// Gone posts a protocol.Gone.
 func (o observer) Gone(lease *coordinationv1.Lease) { o.post(protocol.Gone{Lease: lease}) }

@@ -10,8 +10,8 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/shard/protocol"
 )
 
-// longUnfit is for how long a session may report that it cannot do its work before that is reported: a session that has just
-// begun, or was suspended, needs a moment.
+// longUnfit is for how long a session may report that it cannot do its work before the leader reports it: a session that has
+// just begun, or was suspended, needs some time.
 const longUnfit = 10 * time.Second
 
 // pending is the reason of slots whose objects have not been requested yet.
@@ -32,7 +32,7 @@ func (r *Replica) waiting() map[int]string {
 	return slots
 }
 
-// unopened counts those slots by what is missing.
+// unopened counts these slots by the kind of objects that is missing.
 func (r *Replica) unopened() map[string]int {
 	counts := map[string]int{}
 	for _, reason := range r.waiting() {

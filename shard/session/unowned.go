@@ -13,7 +13,7 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/shard/protocol"
 )
 
-// longUnowned is for how long a slot may have no holder before that is reported. Hand-overs, take-overs and a quarantine
+// longUnowned is for how long a slot may have no holder before the leader reports it. Hand-overs, take-overs and a quarantine
 // normally take less.
 const longUnowned = 30 * time.Second
 
@@ -25,8 +25,8 @@ type outage struct {
 	reported bool
 }
 
-// lateOf returns, sorted, the keys that have been in wrong for longer than a duration, each once in an outage. wrong has those of
-// now.
+// lateOf returns, sorted, the keys that have been in wrong for longer than a duration, each once in an outage. wrong has the
+// keys that are out of order now.
 func lateOf[K cmp.Ordered, V any](o outages[K], now member.Moment, after time.Duration, wrong map[K]V) (late []K) {
 	maps.DeleteFunc(o, func(key K, _ outage) bool { _, is := wrong[key]; return !is })
 	for _, key := range slices.Sorted(maps.Keys(wrong)) {
@@ -69,7 +69,7 @@ func (r *Replica) reportUnowned(ctx context.Context, now member.Moment, slots []
 	}
 	owned, done, leads := r.cfg.Fence.Lead(ctx)
 	if !leads {
-		clear(r.outages) // the next leader begins anew
+		clear(r.outages) // an outage is reported again the next time that this session leads
 		return
 	}
 	late := lateOf(r.outages, now, longUnowned, unownedAmong(slots))

@@ -63,7 +63,7 @@ func takesPart(m *v1alpha1.Machine) bool {
 	return false
 }
 
-// SelectedAt returns since when the Node is to be drained, if it is.
+// SelectedAt returns since when the Node has been selected and has to be drained; the zero time if it was not.
 func SelectedAt(n *corev1.Node) time.Time {
 	if c := machinefacts.InPlaceCondition(n); c != nil {
 		return c.LastTransitionTime.Time
@@ -100,7 +100,7 @@ func IsUnfinished(n *corev1.Node) bool {
 	return result == v1alpha1.UpdateResultFailed || result == "" && machinefacts.InPlaceStage(n) == v1alpha1.NodeReasonReadyForUpdate
 }
 
-// hasBegun says that the agent was told to begin, or is about to be.
+// hasBegun reports whether the agent was requested to begin, or is about to be.
 func hasBegun(w World) bool {
 	return w.Machine.Status.CurrentStatus.Phase == v1alpha1.MachineInPlaceUpdating
 }

@@ -1,5 +1,5 @@
 // Package inplace decides what a Node carries while it is updated in place: its VM stays, and an agent on it does the update.
-// It is pure: Decide is a function from Node, machine and time to the Node as it should stand.
+// It is pure: Decide is a function from Node, machine and time to the Node to be written.
 //
 // Labels on the Node are requests: the controllers of MachineDeployments, or a user, set them, and the agent sets the result. The
 // condition InPlaceUpdate is the response: its reason is the stage that the Node has reached, and its time of transition is the

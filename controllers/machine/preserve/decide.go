@@ -10,7 +10,7 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machinefacts"
 )
 
-// World is what the decision rests on. Everything in it is read only.
+// World is the input of the decision. All of it is read only.
 type World struct {
 	Now time.Time
 	// Timeout is how long a machine is preserved without a timeout of its own.
@@ -163,8 +163,8 @@ func keep(w World, a asked) Verdict {
 	return v
 }
 
-// stop ends the preservation, if it has begun: first on the Node, and, when nothing is left there, on the machine. With
-// forget, what has asked for it goes as well, so that it does not begin anew.
+// stop ends the preservation, if it has begun: first on the Node, and, when nothing is left there, on the machine. With forget,
+// the request is removed as well, so that the preservation does not begin again.
 func stop(w World, a asked, begun, forget bool) Verdict {
 	m := w.Machine.DeepCopy()
 	a.obey(w, m)

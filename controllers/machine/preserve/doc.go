@@ -13,12 +13,12 @@
 //	false, ""        never
 //	anything else    as before                                its time is over
 //
-// A machine is preserved while status.currentStatus.preserveExpiryTime is set and has not come. Its Node has the condition
-// Preserved, an annotation for the autoscaler, and, if the machine has failed, a taint, and is drained. The order of the writes
-// makes the progress readable from the objects:
+// A machine is preserved while status.currentStatus.preserveExpiryTime is in the future. Its Node has the condition Preserved,
+// an annotation for the autoscaler, and, if the machine has failed, a taint, and is drained. The order of the writes makes the
+// progress readable from the objects:
 //
 //   - The expiry time is set first, in the same write as the phase Failed, and cleared last. So a MachineSet never sees a
-//     failed machine that is to be preserved and is not.
+//     failed machine whose preservation was requested and has not begun.
 //   - The taint is added only while the condition is not True, and the condition becomes True with the taint only when the
 //     drain has ended. So a failed machine whose Node has both has been drained.
 //   - While a machine stays failed, an expiry time in the past is kept: its time must not begin again.

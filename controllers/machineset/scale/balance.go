@@ -12,10 +12,11 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machinefacts"
 )
 
-// burst is how many machines a set has decided to make, or to delete, at the most before the first of them are seen done.
+// burst is the maximum number of recorded creations, and of recorded deletions, that are not observed yet.
 const burst = machinefacts.MostIntents
 
-// balance compares what there will be with what is wanted, and writes new intents or the status.
+// balance compares the expected number of machines with the desired one, and returns new intents, a correction of machines, or
+// the status.
 func balance(w World, in machinefacts.Intents) Verdict {
 	next := settle(w, in)
 	all := standing(w, next)
@@ -83,8 +84,8 @@ func rest(w World) Verdict {
 	return Verdict{Do: Rest, Set: set, Wake: nextChange(w), Events: news(w, set.Status)}
 }
 
-// standing are the machines that neither end nor are about to. What the API server itself has said goes before the cache:
-// a machine that it does not show as the set's any more is gone, or has another set by now.
+// standing returns the machines that are neither being deleted nor recorded for deletion. The answer of the API server has
+// precedence over the cache: a machine that it does not return for the set was deleted, or belongs to another set by now.
 func standing(w World, in machinefacts.Intents) (all []*v1alpha1.Machine) {
 	for _, m := range w.Owned {
 		if m.DeletionTimestamp != nil || in.Dooms(m.UID) || w.Done.Deleted[m.UID] {
@@ -98,9 +99,9 @@ func standing(w World, in machinefacts.Intents) (all []*v1alpha1.Machine) {
 	return all
 }
 
-// doom marks those of the standing machines for deletion that are deleted whatever their number, and returns the others: those
-// that have failed and are to be replaced, and those that the cluster-autoscaler has chosen. A machine that is about to be
-// preserved does not go; whether that has worked shows in the next pass.
+// doom records for deletion those of the standing machines that are deleted whatever their number: those that have failed and
+// must be replaced, and those that the cluster-autoscaler has chosen. It returns the others. A machine that is about to be
+// preserved is not deleted; the next pass observes whether it is preserved.
 func doom(w World, in *machinefacts.Intents, standing, changing []*v1alpha1.Machine) []*v1alpha1.Machine {
 	until := chosenUntil(w.Set)
 	return slices.DeleteFunc(standing, func(m *v1alpha1.Machine) bool {
@@ -144,14 +145,14 @@ func isTransferred(w World, m *v1alpha1.Machine) bool {
 	return w.newest(m).Labels[v1alpha1.LabelUpdateResult] == v1alpha1.UpdateResultSuccessful
 }
 
-// hasRoomFor says that so many machines may be ordered now. When they are more than a batch holds beside what is on its
-// way, all of that is seen first: each batch costs a write of the set, and a look at the API server.
+// hasRoomFor reports whether so many creations may be recorded now. If they do not fit into a batch beside the pending ones,
+// all pending ones are observed first: each batch costs a write of the set and a list of the API server.
 func hasRoomFor(missing int, in machinefacts.Intents) bool {
 	return len(in.Create) == 0 || missing <= burst-len(in.Create)
 }
 
-// order notes machines that are to be made. The ordinal of one whose name is taken, by a machine that is ending or is not
-// the set's, is left out.
+// order records machines for creation. It skips the ordinal of a machine whose name is taken: by a machine that is being
+// deleted, or that does not belong to the set.
 func order(w World, in *machinefacts.Intents, count int) {
 	in.Next = max(in.Next, highestOrdinal(w.Owned)+1)
 	for range count {
@@ -163,7 +164,7 @@ func order(w World, in *machinefacts.Intents, count int) {
 	}
 }
 
-// discard notes the first of the machines for deletion, as many as are too many and fit into a batch.
+// discard records the first of the machines for deletion: count, or fewer if they do not fit into a batch.
 func discard(in *machinefacts.Intents, ranked []*v1alpha1.Machine, count int) {
 	for _, m := range ranked[:min(count, burst-len(in.Delete), len(ranked))] {
 		in.Delete = append(in.Delete, machinefacts.Doomed{Name: m.Name, UID: m.UID})

@@ -69,8 +69,8 @@ func adopt(w World, selector labels.Selector) (Verdict, bool) {
 	return Verdict{}, false
 }
 
-// carryOut does what was decided and is not seen done. Whoever finds an intent completes it. What is to go goes before
-// what is to come: until then the two together would be more than wanted.
+// carryOut returns the action for recorded intents that are not observed yet. Any holder that finds an intent completes it.
+// Machines are deleted before others are created: otherwise there would be more than desired in between.
 func carryOut(w World, in machinefacts.Intents) (Verdict, bool) {
 	doomed := slices.DeleteFunc(slices.Clone(w.Owned), func(m *v1alpha1.Machine) bool {
 		return m.DeletionTimestamp != nil || w.Done.Deleted[m.UID] || !in.Dooms(m.UID) || spares(in, w.Set, m)
@@ -91,7 +91,7 @@ func carryOut(w World, in machinefacts.Intents) (Verdict, bool) {
 	return Verdict{Do: Create, Ordinals: missing}, len(missing) > 0
 }
 
-// untried leaves out the machines whose deletion was refused in this pass because they have changed.
+// untried returns the machines without those whose deletion was rejected in this pass because they have changed.
 func untried(w World, machines []*v1alpha1.Machine) []*v1alpha1.Machine {
 	return slices.DeleteFunc(slices.Clone(machines), func(m *v1alpha1.Machine) bool { return w.Done.Refused[m.UID] })
 }
@@ -120,7 +120,7 @@ func decideDelete(w World) Verdict {
 	return letGo(w)
 }
 
-// letGo removes our finalizer.
+// letGo removes the fleet's finalizer.
 func letGo(w World) Verdict {
 	set := w.Set.DeepCopy()
 	set.Finalizers = slices.DeleteFunc(set.Finalizers, func(f string) bool { return f == v1alpha1.FinalizerName })

@@ -7,8 +7,8 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machinefacts"
 )
 
-// settle strikes off what is seen done: machines that the cache shows, and machines that are ending or gone; and machines
-// that were to be deleted because they had failed, and are spared.
+// settle removes the intents that are observed: for machines that the cache shows, and for machines that are being deleted or
+// do not exist. It also removes those for machines that were recorded for deletion because they had failed, and are spared.
 func settle(w World, in machinefacts.Intents) machinefacts.Intents {
 	out := in.Clone()
 	seen := machinefacts.SeenOrdinals(w.Set, w.Owned)
@@ -21,7 +21,7 @@ func settle(w World, in machinefacts.Intents) machinefacts.Intents {
 	return out
 }
 
-// awaited are the ordinals that count although the cache does not show their machines.
+// awaited returns the ordinals that count although the cache does not show their machines.
 func awaited(w World, in machinefacts.Intents) []int64 {
 	return machinefacts.Awaited(in, w.Set, w.Owned)
 }
@@ -37,8 +37,8 @@ func isUnmade(w World) func(ordinal int64) bool {
 	return func(ordinal int64) bool { return !made[ordinal] && !w.Done.Created[ordinal] }
 }
 
-// withdraw takes back up to most of the creates that may be, the last first, and returns how many. Their ordinals are not
-// used again, so that one which takes effect late is a machine too many, and goes.
+// withdraw removes up to most of the creations for which may returns true, the last ones first, and returns how many. Their
+// ordinals are not used again: a creation that takes effect late is a surplus machine, and is deleted.
 func withdraw(in *machinefacts.Intents, most int, may func(ordinal int64) bool) (withdrawn int) {
 	for i := len(in.Create) - 1; i >= 0 && withdrawn < most; i-- {
 		if may(in.Create[i]) {
@@ -49,7 +49,7 @@ func withdraw(in *machinefacts.Intents, most int, may func(ordinal int64) bool) 
 	return withdrawn
 }
 
-// spared counts the machines that were to be deleted because they had failed, and are spared.
+// spared returns how many machines were recorded for deletion because they had failed, and are spared.
 func spared(w World, in machinefacts.Intents) (n int) {
 	for _, m := range w.Owned {
 		if spares(in, w.Set, m) {
@@ -59,14 +59,15 @@ func spared(w World, in machinefacts.Intents) (n int) {
 	return n
 }
 
-// grew says that something new was decided.
+// grew reports whether a new intent was added.
 func grew(before, after machinefacts.Intents) bool {
 	return after.Next != before.Next ||
 		slices.ContainsFunc(after.Delete, func(d machinefacts.Doomed) bool { return !before.Dooms(d.UID) })
 }
 
-// isStale says that an intent's machine is ending already: struck off late, its ordinal would be used again. Otherwise
-// what is done is struck off when all of it is, or along with something new, so that a batch costs two writes.
+// isStale reports whether the machine of a recorded creation is being deleted already. Such an intent is removed at once:
+// otherwise the machine would be created again under its ordinal. Other observed intents are removed when all are observed, or
+// together with new ones, so that a batch costs two writes.
 func isStale(w World, in machinefacts.Intents) bool {
 	return slices.ContainsFunc(w.Owned, func(m *v1alpha1.Machine) bool {
 		o, ok := machinefacts.OrdinalIn(w.Set, m)
@@ -74,7 +75,7 @@ func isStale(w World, in machinefacts.Intents) bool {
 	})
 }
 
-// settled says that nothing is left to be seen done.
+// settled reports whether no intent is left to be observed.
 func settled(in machinefacts.Intents) bool { return len(in.Create) == 0 && len(in.Delete) == 0 }
 
 func highestOrdinal(machines []*v1alpha1.Machine) int64 {

@@ -110,7 +110,7 @@ func timeIn(annotations map[string]string, name string) time.Time {
 	return t
 }
 
-// chosenUntil returns the time up to which the set knows the choices of the cluster-autoscaler together with the replicas that
+// chosenUntil returns the time up to which the set has the choices of the cluster-autoscaler together with the replicas that
 // belong to them.
 func chosenUntil(set *v1alpha1.MachineSet) time.Time {
 	return timeIn(set.Annotations, v1alpha1.AnnotationLastReplicaChangeByScaler)
@@ -123,8 +123,8 @@ func isChosen(m *metav1.ObjectMeta, until time.Time) bool {
 	return m.Annotations[v1alpha1.AnnotationPriority] == v1alpha1.PriorityTriggered && !marked.IsZero() && !marked.After(until)
 }
 
-// phaseRank orders phases by how useful the machine is. A machine that has no phase yet has no VM and goes early, before
-// one that is being made; one that is updated in place is as good as one that waits for its Node.
+// phaseRank orders phases by how useful the machine is. A machine without a phase has no VM and is deleted before one that is
+// being created; one that is being updated in place ranks like one that waits for its Node.
 func phaseRank(phase v1alpha1.MachinePhase) int {
 	switch phase {
 	case v1alpha1.MachineTerminating:

@@ -91,9 +91,9 @@ func setCreateFailure(w World, s *v1alpha1.MachineSetStatus, failed *v1alpha1.Ma
 	}, w.Now)
 }
 
-// news returns the Events of a status that is about to be written: what is wrong with the set, or all that the API server has refused
-// in this pass. What the status before says is not reported again. ReplicaFailure has room for one reason, so that a second one is
-// reported when the first one is, and not again while that lasts.
+// news returns the Events of a status that is about to be written: what is wrong with the set, or all that the API server has
+// rejected in this pass. What the previous status contains is not reported again. ReplicaFailure has room for one reason, so
+// that a second one is reported together with the first one, and not again while that lasts.
 func news(w World, written v1alpha1.MachineSetStatus) (events []Event) {
 	if is := machinefacts.MachineSetCondition(&written, v1alpha1.MachineSetValid); is != nil {
 		if before := machinefacts.MachineSetCondition(&w.Set.Status, v1alpha1.MachineSetValid); before != nil && *before == *is {

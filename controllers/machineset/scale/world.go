@@ -117,8 +117,8 @@ type Event struct {
 // Next returns the name of the action, and whether the pass rests.
 func (v Verdict) Next() (action string, rest bool) { return string(v.Do), v.Do == Rest }
 
-// live is what the API server itself has said of a machine: nil that it is not the set's any more, or gone. asked is false
-// when it was not asked.
+// live returns what the API server has returned for a machine; nil means that it was deleted or no longer belongs to the set.
+// asked reports whether the API server was read.
 func (w World) live(m *v1alpha1.Machine) (meta *metav1.ObjectMeta, asked bool) {
 	if w.Live == nil {
 		return nil, false
