@@ -267,12 +267,19 @@ func checkFailed(m v1alpha1.Machine, code driver.Code, message string) error {
 // oneEvent checks that a machine has exactly one Event with the reason.
 func (s *space) oneEvent(machine types.UID, reason string) {
 	s.Helper()
+	s.emitsTimes(machine, reason, 1)
+}
+
+// emitsTimes waits for the Events with a reason on a machine, and reports an error if there are more than wanted.
+func (s *space) emitsTimes(machine types.UID, reason string, want int) {
+	s.Helper()
 	reported := 0
-	s.eventually(fmt.Sprintf("an Event %s is emitted on machine %s", reason, machine), func(ctx context.Context) error {
+	s.eventually(fmt.Sprintf("%d Events %s are emitted on machine %s", want, reason, machine), func(ctx context.Context) error {
 		list, err := s.lab.Control.EventsV1().Events(s.name).List(ctx, metav1.ListOptions{})
 		if err != nil {
 			return err
 		}
+		reported = 0
 		for _, e := range list.Items {
 			if e.Regarding.UID == machine && e.Reason == reason {
 				reported++
@@ -281,12 +288,12 @@ func (s *space) oneEvent(machine types.UID, reason string) {
 				}
 			}
 		}
-		if reported == 0 {
-			return fmt.Errorf("none of %d does", len(list.Items))
+		if reported < want {
+			return fmt.Errorf("%d of %d Events are", reported, len(list.Items))
 		}
 		return nil
 	})
-	if reported > 1 {
-		s.Errorf("%[3]s: %[1]d Events %[2]s, want one", reported, reason, machine)
+	if reported > want {
+		s.Errorf("%s: %d Events %s, want %d", machine, reported, reason, want)
 	}
 }

@@ -137,7 +137,7 @@ func TestPreserve(t *testing.T) {
 	if value, asks := after.Annotations[v1alpha1.AnnotationPreserve]; asks {
 		t.Errorf("its time was over, and the Node has the annotation %q", value)
 	}
-	s.oneEvent(first.UID, v1alpha1.EventPreserved) // the time before, the Event is that it has failed
+	s.emitsTimes(first.UID, v1alpha1.EventPreserved, 2) // when it failed, and when it was to be preserved at once
 	s.remove("machinedeployments", "pool")
 	s.gone()
 }

@@ -19,7 +19,7 @@ func lyingCloud(a *tenant) {
 		"endless":   {"Unknown", []string{"more than", "was not read"}},
 		"deep":      {"Unknown", []string{"the cloud's answer"}},
 		"verbose":   {"Internal", []string{"InternalError", "line"}},
-		"page":      {"Unknown", []string{"something that is not the cloud", "418"}},
+		"page":      {"Unknown", []string{"a server that is not the cloud answered", "418"}},
 		"redirect":  {"Unknown", []string{"redirect", "not followed"}},
 		"traversal": {"Internal", []string{"expected VM"}},
 		"thief":     {"", nil},
