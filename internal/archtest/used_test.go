@@ -29,7 +29,8 @@ func packagesAreUsed(files []goFile) (findings []string) {
 		}
 	}
 	for folder, f := range declaring {
-		if !imported[folder] && !(isForTests(f) && byTests[folder]) && !slices.Contains(usedByOwnTests, folder) {
+		isUsed := imported[folder] || isForTests(f) && byTests[folder] || slices.Contains(usedByOwnTests, folder)
+		if !isUsed {
 			findings = append(findings, fmt.Sprintf("%s: no code imports this package; remove it", folder))
 		}
 	}

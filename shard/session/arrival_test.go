@@ -8,7 +8,6 @@ import (
 	"go.opentelemetry.io/otel/trace/noop"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/utils/ptr"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 	member "github.com/machine-controller-fleet/machine-controller-fleet/membership"
@@ -34,7 +33,7 @@ func TestArrivalsAreMeasuredByTheHolderThatWasReplaced(t *testing.T) {
 			lease := func(name string, annotations map[string]string) *coordinationv1.Lease {
 				return &coordinationv1.Lease{
 					ObjectMeta: metav1.ObjectMeta{Name: name, Annotations: annotations},
-					Spec:       coordinationv1.LeaseSpec{HolderIdentity: ptr.To("fleet-0_abcde")},
+					Spec:       coordinationv1.LeaseSpec{HolderIdentity: new("fleet-0_abcde")},
 				}
 			}
 			a.seen(lease(member.SessionLeaseName("fleet", "fleet-0"), nil), at(1))
