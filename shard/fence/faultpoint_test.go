@@ -22,8 +22,8 @@ func TestStoppedRequestIsSentLate(t *testing.T) {
 			s.faultPoint.ServeHTTP(answer, httptest.NewRequest(method, "/debug/faultpoints", strings.NewReader(body)))
 			return answer.Body.String()
 		}
-		if got := ask(http.MethodPost, "nonsense"); !strings.Contains(got, "cannot be read") {
-			t.Errorf("nonsense was taken: %s", got)
+		if got := ask(http.MethodPost, "nonsense"); !strings.Contains(got, "expected a JSON object with match or answer") {
+			t.Errorf("an invalid body was accepted: %s", got)
 		}
 		ask(http.MethodPost, `{"match": "PATCH /apis/x/"}`)
 		ctx, done := s.own(t)
