@@ -21,6 +21,7 @@ import (
 	"k8s.io/client-go/kubernetes/scheme"
 	metadatafake "k8s.io/client-go/metadata/fake"
 	clienttesting "k8s.io/client-go/testing"
+	conflictretry "k8s.io/client-go/util/retry"
 	"k8s.io/utils/clock"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
@@ -262,11 +263,17 @@ func (w *leaseWorld) setManager(namespace string, lives, releases bool) {
 func (w *leaseWorld) byHand(namespace string, which func(*coordinationv1.Lease) bool) {
 	leases, none := w.as("hand", nil).CoordinationV1().Leases(namespace), ""
 	for _, name := range names() {
-		if lease, err := leases.Get(w.t.Context(), name, metav1.GetOptions{}); err == nil && which(lease) {
-			lease.Spec.HolderIdentity = &none
-			if _, err := leases.Update(w.t.Context(), lease, metav1.UpdateOptions{}); err != nil {
-				w.t.Error(err)
+		// Another goroutine of this instant may write the Lease between the two requests.
+		if err := conflictretry.RetryOnConflict(conflictretry.DefaultRetry, func() error {
+			lease, err := leases.Get(w.t.Context(), name, metav1.GetOptions{})
+			if err != nil || !which(lease) {
+				return nil //nolint:nilerr // there is no Lease to clear
 			}
+			lease.Spec.HolderIdentity = &none
+			_, err = leases.Update(w.t.Context(), lease, metav1.UpdateOptions{})
+			return err
+		}); err != nil {
+			w.t.Error(err)
 		}
 	}
 }
