@@ -91,30 +91,30 @@ type Controller struct {
 	secrets  *secretReader
 	awaited  *secretwatch.Watches
 
-	drains           *drains
-	calls            *calls // of drivers
-	writes           *rates.Rates[types.UID]
-	memory           *memory[types.UID, remembered] // of machines, by their UID
-	claims           *memory[string, claim]         // of Nodes that this process has claimed and the cache does not show yet, by name
-	holding          turns.Mutex                    // held while finalizers are added to a class and its Secrets
-	disruptionChecks *disruptionChecks              // on writes of Nodes
+	drains         *drains
+	calls          *calls // of drivers
+	writes         *rates.Rates[types.UID]
+	memory         *memory[types.UID, remembered] // of machines, by their UID
+	claims         *memory[string, claim]         // of Nodes that this process has claimed and the cache does not show yet, by name
+	holding        turns.Mutex                    // held while finalizers are added to a class and its Secrets
+	nodeWriteLimit *nodeWriteLimit                // on writes of Nodes
 }
 
 // New returns the controller, and registers its indexes and event handlers. Errors: the configuration of a runner, an index, the
 // target cluster.
 func New(cfg Config) (*Controller, error) {
 	c := &Controller{
-		cfg:              cfg,
-		machines:         patch.New(func(ns string) patch.Patcher[*v1alpha1.Machine] { return cfg.Machines.Machines(ns) }),
-		classes:          patch.New(func(ns string) patch.Patcher[*v1alpha1.MachineClass] { return cfg.Machines.MachineClasses(ns) }),
-		nodes:            patch.NewLatest[*corev1.Node](),
-		disruptionChecks: newDisruptionChecks(),
-		memory:           newMemory[types.UID, remembered](),
-		claims:           newMemory[string, claim](),
-		secrets:          newSecretReader(cfg.Secrets, cfg.Metadata, cfg.Namespace, cfg.Clock),
-		drains:           newDrains(),
-		calls:            newCalls(cfg.Workers),
-		writes:           rates.New[types.UID](rates.MachineBurst, rates.MachineInterval),
+		cfg:            cfg,
+		machines:       patch.New(func(ns string) patch.Patcher[*v1alpha1.Machine] { return cfg.Machines.Machines(ns) }),
+		classes:        patch.New(func(ns string) patch.Patcher[*v1alpha1.MachineClass] { return cfg.Machines.MachineClasses(ns) }),
+		nodes:          patch.NewLatest[*corev1.Node](),
+		nodeWriteLimit: newNodeWriteLimit(),
+		memory:         newMemory[types.UID, remembered](),
+		claims:         newMemory[string, claim](),
+		secrets:        newSecretReader(cfg.Secrets, cfg.Metadata, cfg.Namespace, cfg.Clock),
+		drains:         newDrains(),
+		calls:          newCalls(cfg.Workers),
+		writes:         rates.New[types.UID](rates.MachineBurst, rates.MachineInterval),
 	}
 	c.awaited = secretwatch.New(secretwatch.Config{
 		Client: cfg.Secrets, Clock: cfg.Clock, Changed: func(key types.NamespacedName) { c.secrets.forget(key) },

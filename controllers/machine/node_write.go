@@ -31,7 +31,7 @@ type refusal struct {
 // noteNode records the Node in the world, with what this process remembers of writing it.
 func (c *Controller) noteNode(p *pass, node *corev1.Node) {
 	now := c.cfg.Clock.Now()
-	fact := lifecycle.NodeFact{State: lifecycle.NodePresent, Node: node, RestUntil: c.disruptionChecks.until(node.UID, now)}
+	fact := lifecycle.NodeFact{State: lifecycle.NodePresent, Node: node, RestUntil: c.nodeWriteLimit.until(node.UID, now)}
 	if r := c.memory.of(p.world.Machine.UID).refused; r.generation == p.world.Machine.Generation && now.Before(r.until) {
 		fact.Refused, fact.RefusedUntil = r.why, r.until
 	}
@@ -99,7 +99,7 @@ func (c *Controller) patchNode(ctx context.Context, p *pass, patch *nodesync.Pat
 		return false, fmt.Errorf("patch Node %s: %w", node.Name, err)
 	}
 	c.nodes.Wrote(written)
-	c.disruptionChecks.wrote(written.UID, c.cfg.Clock.Now())
+	c.nodeWriteLimit.wrote(written.UID, c.cfg.Clock.Now())
 	wasWritten := p.world.Node.Written
 	c.noteNode(p, written)
 	p.world.Node.Written = wasWritten || !patch.Status

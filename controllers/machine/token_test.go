@@ -24,7 +24,7 @@ var now = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 // tokenBench is a controller with nothing but a target cluster, and a pass over the machine of that UID.
 func tokenBench(t *testing.T, cluster *fake.Clientset, uid types.UID) (*Controller, *pass) {
 	t.Helper()
-	c := &Controller{drains: newDrains(), nodes: patch.NewLatest[*corev1.Node](), disruptionChecks: newDisruptionChecks(), memory: newMemory[types.UID, remembered](), claims: newMemory[string, claim](), cfg: Config{Clock: clocktesting.NewFakeClock(now), Limits: lifecycle.Limits{CreationTimeout: 20 * time.Minute}}}
+	c := &Controller{drains: newDrains(), nodes: patch.NewLatest[*corev1.Node](), nodeWriteLimit: newNodeWriteLimit(), memory: newMemory[types.UID, remembered](), claims: newMemory[string, claim](), cfg: Config{Clock: clocktesting.NewFakeClock(now), Limits: lifecycle.Limits{CreationTimeout: 20 * time.Minute}}}
 	p := &pass{cluster: &target.Cluster{Client: cluster}}
 	p.world.Machine = &v1alpha1.Machine{ObjectMeta: metav1.ObjectMeta{Name: "m", Namespace: "n", UID: uid}}
 	return c, p

@@ -83,7 +83,7 @@ func (c *Controller) nodeChanged(before, after *corev1.Node) {
 	switch {
 	case after == nil:
 		c.nodes.Forget(before.UID)
-		c.disruptionChecks.forget(before.UID)
+		c.nodeWriteLimit.forget(before.UID)
 		c.claims.forget(before.Name)
 		c.enqueueIndexed(indexByNode, before.Name)
 	case before == nil || concernsMachine(before, after) || concernsDrain(before, after):

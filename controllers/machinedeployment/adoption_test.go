@@ -188,7 +188,7 @@ func TestASetThatHasChangedIsAdopted(t *testing.T) {
 	})
 }
 
-// TestRelease: a set whose labels do not match any more is let go as it is, with its slot, and another one is made in its place; when
+// TestRelease: a set whose labels do not match any more is released unchanged, with its slot, and another one is created in its place; when
 // they match again it is adopted once more.
 func TestRelease(t *testing.T) {
 	onBench(t, func(b *bench) {
@@ -204,7 +204,7 @@ func TestRelease(t *testing.T) {
 		b.pass(time.Minute)
 		set := b.set()
 		if set.DeletionTimestamp != nil || len(set.OwnerReferences) > 0 || set.Labels[v1alpha1.LabelSlot] != "" || set.Spec.Replicas != 2 {
-			t.Errorf("it was not let go as it is: %+v", set)
+			t.Errorf("it was not released unchanged: %+v", set)
 		}
 		mine := b.mine()
 		if len(mine) != 1 || mine[0].Name == "s" || mine[0].Spec.Replicas != 2 {

@@ -82,7 +82,7 @@ func TestASetThatCannotBeDecodedIsDeletedWithItsDeployment(t *testing.T) {
 			t.Errorf("the set is %v, want one that is being deleted", left)
 		}
 		if d := b.deployment(); !slices.Contains(d.Finalizers, v1alpha1.FinalizerName) {
-			t.Error("the deployment is let go before its set")
+			t.Error("the finalizer of the deployment is removed before that of its set")
 		}
 	})
 }

@@ -140,10 +140,10 @@ func (l *life) run() (wake time.Duration, ended bool) {
 func (l *life) store(m *v1alpha1.Machine) {
 	if m.DeletionTimestamp != nil && !slices.Contains(m.Finalizers, v1alpha1.FinalizerName) {
 		if l.vms > 0 || l.left {
-			l.t.Fatalf("the machine is let go and %d VMs are left; left-overs of a create: %t", l.vms, l.left)
+			l.t.Fatalf("the finalizer of the machine is removed and %d VMs are left; left-overs of a create: %t", l.vms, l.left)
 		}
 		if l.hasNode() && l.isKnown() {
-			l.t.Fatal("the machine is let go and its Node is left")
+			l.t.Fatal("the finalizer of the machine is removed and its Node is left")
 		}
 		l.machine = nil
 		return
