@@ -14,7 +14,6 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machine"
 	"github.com/machine-controller-fleet/machine-controller-fleet/controllers/machineclass"
-	"github.com/machine-controller-fleet/machine-controller-fleet/internal/decode"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/objectcache"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/runner"
 	"github.com/machine-controller-fleet/machine-controller-fleet/shard/fence"
@@ -56,16 +55,16 @@ func newSlots(o options, f *fleet, spread ring.Slots) (*slots, error) {
 		}},
 		spread: spread, fence: f.session.fence, view: f.view, nodes: objectcache.New[*corev1.Node](),
 	}
-	s.undecodable = &undecodable{Undecodable: f.view.Undecodable, events: f.recorder(v1alpha1.EventSourceMachineDeployment)}
+	s.undecodable = &undecodable{view: f.view, events: f.recorder(v1alpha1.EventSourceMachineDeployment)}
 	s.undecodable.watch()
 	kinds := []slotcache.Kind{
-		slotcache.KindOf("MachineDeployments", s.control("MachineDeployments", objectcache.FromEach(api.MachineDeployments(o.namespace))), f.view.Deployments, f.view.Undecodable.Deployments),
-		slotcache.KindOf("MachineSets", s.control("MachineSets", objectcache.FromEach(api.MachineSets(o.namespace))), f.view.Sets, f.view.Undecodable.Sets),
-		slotcache.KindOf("Machines", s.control("Machines", objectcache.FromEach(api.Machines(o.namespace))), f.view.Machines, f.view.Undecodable.Machines),
+		slotcache.KindOf("MachineDeployments", s.control("MachineDeployments", objectcache.FromEach(api.MachineDeployments(o.namespace))), f.view.Deployments),
+		slotcache.KindOf("MachineSets", s.control("MachineSets", objectcache.FromEach(api.MachineSets(o.namespace))), f.view.Sets),
+		slotcache.KindOf("Machines", s.control("Machines", objectcache.FromEach(api.Machines(o.namespace))), f.view.Machines),
 	}
 	if f.cluster != nil {
 		s.nodes = f.cluster.Nodes
-		kinds = append(kinds, slotcache.KindOf("Nodes", s.source("Nodes", "target", objectcache.From(f.target.CoreV1().Nodes())), s.nodes, objectcache.New[*decode.Failure]()))
+		kinds = append(kinds, slotcache.KindOf("Nodes", s.source("Nodes", "target", objectcache.From(f.target.CoreV1().Nodes())), objectcache.StoreOf(s.nodes)))
 	}
 	s.Set = slotcache.New(clock.RealClock{}, kinds...)
 	var err, err2, err3 error
@@ -81,9 +80,9 @@ func newSlots(o options, f *fleet, spread ring.Slots) (*slots, error) {
 		Holds:  f.session.fence.Holds,
 		Clock:  clock.RealClock{}, Metrics: f.metrics, Tracer: f.tracer,
 	})
-	reportLabeler(s.labeler, policy.Deployment, f.view.Deployments)
-	reportLabeler(s.labeler, policy.Set, f.view.Sets)
-	reportLabeler(s.labeler, policy.Machine, f.view.Machines)
+	reportLabeler(s.labeler, policy.Deployment, f.view.Deployments.Objects)
+	reportLabeler(s.labeler, policy.Set, f.view.Sets.Objects)
+	reportLabeler(s.labeler, policy.Machine, f.view.Machines.Objects)
 	s.undecodable.showLabeler(s.labeler)
 	s.alone, err3 = newAlone(o, f, s)
 	return s, errors.Join(err2, err3)

@@ -19,15 +19,15 @@ import (
 // undecodable reports the objects that this replica sees and that cannot be decoded: those of its slots, and MachineClasses
 // of namespaces in which it has objects, which each such replica reports.
 type undecodable struct {
-	objectcache.Undecodable
-
+	view   *objectcache.View
 	events events.EventRecorder
 }
 
 // byKind returns them by kind.
 func (u *undecodable) byKind() map[string]*objectcache.Objects[*decode.Failure] {
 	return map[string]*objectcache.Objects[*decode.Failure]{
-		policy.Deployment.String(): u.Deployments, policy.Set.String(): u.Sets, policy.Machine.String(): u.Machines, "MachineClass": u.Classes,
+		policy.Deployment.String(): u.view.Deployments.Undecodable, policy.Set.String(): u.view.Sets.Undecodable,
+		policy.Machine.String(): u.view.Machines.Undecodable, "MachineClass": u.view.Classes.Undecodable,
 	}
 }
 
@@ -63,9 +63,9 @@ func (u *undecodable) count(registerer prometheus.Registerer) {
 
 // showLabeler passes the undecodable objects of this replica's slots to the labeler, which uses their metadata.
 func (u *undecodable) showLabeler(labeler *slotlabel.Labeler) {
-	reportLabeler(labeler, policy.Deployment, u.Deployments)
-	reportLabeler(labeler, policy.Set, u.Sets)
-	reportLabeler(labeler, policy.Machine, u.Machines)
+	reportLabeler(labeler, policy.Deployment, u.view.Deployments.Undecodable)
+	reportLabeler(labeler, policy.Set, u.view.Sets.Undecodable)
+	reportLabeler(labeler, policy.Machine, u.view.Machines.Undecodable)
 }
 
 // find returns the metadata of an object that cannot be decoded.

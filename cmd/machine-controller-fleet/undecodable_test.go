@@ -43,18 +43,18 @@ func failure(kind, name, version string) *decode.Failure {
 func TestAnUndecodableObjectHasAnEventForEachVersion(t *testing.T) {
 	var got notes
 	view := objectcache.NewView()
-	u := &undecodable{Undecodable: view.Undecodable, events: &got}
+	u := &undecodable{view: view, events: &got}
 	u.watch()
 	key := types.NamespacedName{Namespace: "n", Name: "m"}
-	view.Undecodable.Machines.Apply(failure("Machine", "m", "5"), true)
+	view.Machines.Undecodable.Apply(failure("Machine", "m", "5"), true)
 	if len(got) > 0 {
 		t.Errorf("reported %v before the slot is open", got)
 	}
-	view.Undecodable.Machines.Announce(1)
-	view.Undecodable.Machines.Apply(failure("Machine", "m", "5"), false)
-	view.Undecodable.Classes.Apply(failure("MachineClass", "c", "6"), false)
-	view.Undecodable.Machines.Apply(failure("Machine", "m", "7"), false)
-	view.Undecodable.Machines.Remove(key, "")
+	view.Machines.Undecodable.Announce(1)
+	view.Machines.Undecodable.Apply(failure("Machine", "m", "5"), false)
+	view.Classes.Undecodable.Apply(failure("MachineClass", "c", "6"), false)
+	view.Machines.Undecodable.Apply(failure("Machine", "m", "7"), false)
+	view.Machines.Undecodable.Remove(key, "")
 	message := func(kind string) string {
 		return "The " + kind + ` cannot be decoded and is not reconciled: spec.drainTimeout: time: invalid duration "soon". ` +
 			"Correct the field, for example with kubectl edit; reconciliation goes on by itself"
@@ -70,7 +70,7 @@ func TestAnUndecodableObjectHasAnEventForEachVersion(t *testing.T) {
 
 func TestUndecodableObjectsAreCountedUntilTheyLeave(t *testing.T) {
 	view, registry := objectcache.NewView(), prometheus.NewRegistry()
-	u := &undecodable{Undecodable: view.Undecodable}
+	u := &undecodable{view: view}
 	u.count(registry)
 	expect := func(machines, classes string) {
 		t.Helper()
@@ -86,18 +86,18 @@ mcf_undecodable_objects{kind="MachineSet"} 0
 		}
 	}
 	expect("0", "0")
-	view.Undecodable.Machines.Apply(failure("Machine", "m", "5"), false)
-	view.Undecodable.Classes.Apply(failure("MachineClass", "c", "6"), false)
+	view.Machines.Undecodable.Apply(failure("Machine", "m", "5"), false)
+	view.Classes.Undecodable.Apply(failure("MachineClass", "c", "6"), false)
 	expect("1", "1")
-	view.Undecodable.Machines.Remove(types.NamespacedName{Namespace: "n", Name: "m"}, "")
+	view.Machines.Undecodable.Remove(types.NamespacedName{Namespace: "n", Name: "m"}, "")
 	expect("0", "1")
 }
 
 // The labeler uses metadata, and must not treat a set that cannot be decoded as a missing one.
 func TestTheMetadataOfAnUndecodableObjectIsKnown(t *testing.T) {
 	view := objectcache.NewView()
-	s := &slots{view: view, nodes: objectcache.New[*corev1.Node](), undecodable: &undecodable{Undecodable: view.Undecodable}}
-	view.Undecodable.Sets.Apply(failure("MachineSet", "s", "5"), false)
+	s := &slots{view: view, nodes: objectcache.New[*corev1.Node](), undecodable: &undecodable{view: view}}
+	view.Sets.Undecodable.Apply(failure("MachineSet", "s", "5"), false)
 	key := types.NamespacedName{Namespace: "n", Name: "s"}
 	if found, known := s.known(policy.Set, key); !known || found.GetLabels()[v1alpha1.LabelSlot] != "1" {
 		t.Errorf("known: %v (%t), want the set", found, known)

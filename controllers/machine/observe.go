@@ -47,7 +47,7 @@ func (c *Controller) observe(m *v1alpha1.Machine) (*pass, error) {
 	if class, known := c.cfg.View.Classes.Get(classKey(m)); known {
 		c.noteClass(p, c.classes.Newest(class))
 	}
-	if f, undecodable := c.cfg.View.Undecodable.Classes.Get(classKey(m)); undecodable {
+	if f, undecodable := c.cfg.View.Classes.Undecodable.Get(classKey(m)); undecodable {
 		p.world.Class.Undecodable = f.Cause
 	}
 	if secrets, ok := c.secrets.cached(p.world.Class.Class); ok {

@@ -200,10 +200,11 @@ func (c *Controller) observe(d *v1alpha1.MachineDeployment) (rollout.World, erro
 		NoComponentsTaint: ownerref.OmitsComponentsTaint(d, c.cfg.NoComponentsTaint),
 		Done:              rollout.Done{Moved: map[types.UID]bool{}, Deleted: map[types.UID]bool{}},
 	}
-	for _, set := range c.children.Of(d) {
+	owned, undecodable := c.cfg.View.Sets.Children(d)
+	for _, set := range owned {
 		w.Owned = append(w.Owned, c.sets.Newest(set))
 	}
-	for _, f := range c.cfg.View.Undecodable.Sets.Under(d) {
+	for _, f := range undecodable {
 		w.Undecodable = append(w.Undecodable, &v1alpha1.MachineSet{ObjectMeta: f.ObjectMeta})
 	}
 	c.observeMachines(&w)
@@ -221,10 +222,11 @@ func (c *Controller) observe(d *v1alpha1.MachineDeployment) (rollout.World, erro
 func (c *Controller) observeMachines(w *rollout.World) {
 	w.Machines = map[types.UID][]*v1alpha1.Machine{}
 	for _, set := range w.Owned {
-		for _, m := range c.cfg.View.Machines.Under(set) {
+		decoded, undecodable := c.cfg.View.MachinesOf(set)
+		for _, m := range decoded {
 			put(w.Machines, c.machines.Newest(m))
 		}
-		for _, m := range c.cfg.View.UndecodableMachines(set) {
+		for _, m := range undecodable {
 			put(w.Machines, m) // it counts, and is not available
 		}
 	}

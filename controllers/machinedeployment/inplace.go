@@ -168,7 +168,7 @@ func (c *Controller) writeMachines(ctx context.Context, w *rollout.World, wanted
 		if observed == nil {
 			continue
 		}
-		if f, undecodable := c.cfg.View.Undecodable.Machines.Get(objectcache.Key(m)); undecodable {
+		if f, undecodable := c.cfg.View.Machines.Undecodable.Get(objectcache.Key(m)); undecodable {
 			put(w.Machines, observed)
 			return fmt.Errorf("move an updated machine to its new MachineSet: %w", f)
 		}

@@ -17,11 +17,11 @@ const indexByNode = "machinedeployment-node"
 
 // watch adds the index and the event handlers.
 func (c *Controller) watch() error {
-	c.children = ownerref.Follow(c.cfg.View.Sets, ownerref.Parents{
+	c.children = ownerref.Follow(c.cfg.View.Sets.Objects, ownerref.Parents{
 		Enqueue: c.runner.Enqueue, Selectors: c.selectors, Gone: c.sets.Forget,
 	})
-	ownerref.OnUndecodable(c.cfg.View.Undecodable.Sets, c.runner.Enqueue)
-	ownerref.OnUndecodable(c.cfg.View.Undecodable.Machines, func(parent types.NamespacedName) {
+	ownerref.OnUndecodable(c.cfg.View.Sets.Undecodable, c.runner.Enqueue)
+	ownerref.OnUndecodable(c.cfg.View.Machines.Undecodable, func(parent types.NamespacedName) {
 		if set, known := c.cfg.View.Sets.Get(parent); known {
 			if root, known := ownerref.RootOfSet(c.cfg.View, set); known {
 				c.runner.Enqueue(objectcache.Key(root))

@@ -208,12 +208,14 @@ func (c *Controller) observe(set *v1alpha1.MachineSet) scale.World {
 	w := scale.World{Now: c.cfg.Clock.Now(), Set: set, Disruptions: recorded.Below(c.cfg.View, set), CountMinReady: c.countsMinReady(set), Undecodable: map[types.UID]bool{}, Done: scale.Done{
 		Taken: map[int64]bool{}, Refused: map[types.UID]bool{}, Adopted: map[types.UID]bool{}, Updated: map[types.UID]bool{},
 	}}
-	w.Owned, w.Orphans = c.children.Of(set), c.children.Orphans(set.Namespace)
+	var undecodable []*v1alpha1.Machine
+	w.Owned, undecodable = c.cfg.View.MachinesOf(set)
+	w.Orphans = c.children.Orphans(set.Namespace)
 	for i, m := range w.Owned {
 		w.Owned[i] = c.machines.Newest(m)
 	}
 	w.Owned = slices.DeleteFunc(w.Owned, func(m *v1alpha1.Machine) bool { return !metav1.IsControlledBy(m, set) }) // released
-	for _, m := range c.cfg.View.UndecodableMachines(set) {
+	for _, m := range undecodable {
 		w.Owned = append(w.Owned, m)
 		w.Undecodable[m.UID] = true
 	}

@@ -12,13 +12,13 @@ import (
 
 // watch adds the event handlers.
 func (c *Controller) watch() {
-	c.children = ownerref.Follow(c.cfg.View.Machines, ownerref.Parents{
+	c.children = ownerref.Follow(c.cfg.View.Machines.Objects, ownerref.Parents{
 		Enqueue: c.runner.Enqueue, Selectors: c.selectors, Gone: c.machines.Forget,
 	})
 	c.cfg.View.Sets.OnChange(c.changed)
 	c.cfg.View.Deployments.OnChange(c.deploymentChanged)
 	recorded.OnChange(c.cfg.View, c.allowed)
-	ownerref.OnUndecodable(c.cfg.View.Undecodable.Machines, c.runner.Enqueue)
+	ownerref.OnUndecodable(c.cfg.View.Machines.Undecodable, c.runner.Enqueue)
 }
 
 // allowed enqueues the set of a machine that has got a disruption: the machine may have failed already.

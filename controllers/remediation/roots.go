@@ -23,7 +23,7 @@ import (
 // kind is the difference between the kinds of roots.
 type kind[T ownerref.Object[T]] struct {
 	name string
-	all  *objectcache.Objects[T]
+	all  *objectcache.Store[T]
 	// isRoot reports whether an object of the kind is a root.
 	isRoot func(T) bool
 	// sets returns the MachineSets of a root, and wanted its desired number of machines.
@@ -135,10 +135,7 @@ func (r *roots[T]) observe(root T) (w disruption.World, err error) {
 			w.Sets = append(w.Sets, set)
 		}
 	}
-	w.Machines = r.tree.members(sets)
-	for _, set := range sets {
-		w.Undecodable = append(w.Undecodable, r.cfg.View.UndecodableMachines(set)...)
-	}
+	w.Machines, w.Undecodable = r.tree.members(sets)
 	if _, seen := r.seen.LoadOrStore(root.GetUID(), true); !seen {
 		r.breakers.remember(r.reported(root), w.Machines)
 	}

@@ -19,14 +19,16 @@ type tree struct {
 	targets target.Resolver
 }
 
-// members returns the machines of sets with their scopes.
-func (t *tree) members(sets []*v1alpha1.MachineSet) (members []disruption.Member) {
+// members returns the machines of sets with their scopes, and those that cannot be decoded.
+func (t *tree) members(sets []*v1alpha1.MachineSet) (members []disruption.Member, undecodable []*v1alpha1.Machine) {
 	for _, set := range sets {
-		for _, m := range t.view.Machines.Under(set) {
+		decoded, others := t.view.MachinesOf(set)
+		for _, m := range decoded {
 			members = append(members, disruption.Member{Machine: m, Scope: t.scopeOf(m)})
 		}
+		undecodable = append(undecodable, others...)
 	}
-	return members
+	return members, undecodable
 }
 
 // scopeOf returns the scope of a machine: the zone in the label of its Node, otherwise that of its class.

@@ -33,7 +33,7 @@ func TestUndecodableMachineDelaysNoRemediation(t *testing.T) {
 		if got := disruptions(t, b.deployment()); len(got) > 0 {
 			t.Errorf("disruptions %v while a machine is missing", got)
 		}
-		b.view.Undecodable.Machines.Apply(&decode.Failure{PartialObjectMetadata: metav1.PartialObjectMetadata{ObjectMeta: bad.ObjectMeta}}, false)
+		b.view.Machines.Undecodable.Apply(&decode.Failure{PartialObjectMetadata: metav1.PartialObjectMetadata{ObjectMeta: bad.ObjectMeta}}, false)
 		b.wait(time.Minute)
 		if got := disruptions(t, b.deployment()); !slices.Equal(got, []string{"s-1"}) {
 			t.Errorf("disruptions %v, want one for the machine that is unhealthy", got)

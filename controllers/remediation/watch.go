@@ -25,7 +25,7 @@ func (c *Controller) watch() error {
 		}
 	})
 	c.cfg.View.Machines.OnChange(c.machineChanged)
-	ownerref.OnUndecodable(c.cfg.View.Undecodable.Machines, func(parent types.NamespacedName) {
+	ownerref.OnUndecodable(c.cfg.View.Machines.Undecodable, func(parent types.NamespacedName) {
 		if set, known := c.cfg.View.Sets.Get(parent); known {
 			c.enqueueRootOf(ownerref.RootOfSet(c.cfg.View, set))
 		}

@@ -154,42 +154,53 @@ func (o *Objects[T]) Len() int { return len(o.indexer.ListKeys()) }
 func (o *Objects[T]) Apply(obj T, silent bool) {
 	o.feeding.Lock()
 	defer o.feeding.Unlock()
+	o.apply(obj, silent)()
+}
+
+// apply stores an object, and returns what calls the handlers. Its caller holds feeding until that was called.
+func (o *Objects[T]) apply(obj T, silent bool) (report func()) {
 	key := Key(obj)
 	before, known := o.Get(key)
 	if known && objectversion.Compare(obj.GetResourceVersion(), before.GetResourceVersion()) <= 0 {
-		return
+		return func() {}
 	}
 	_ = o.indexer.Add(obj) // never fails: the key of an object is its name
 	var none T
-	if o.silent[key] {
-		before = none
-	}
+	wasSilent := o.silent[key]
 	if !silent {
 		delete(o.silent, key)
-		o.report(before, obj)
-		return
-	}
-	if known && !o.silent[key] {
-		o.report(before, none)
+		if wasSilent {
+			before = none
+		}
+		return func() { o.report(before, obj) }
 	}
 	o.silent[key] = true
+	if !known || wasSilent {
+		return func() {}
+	}
+	return func() { o.report(before, none) }
 }
 
 // Remove forgets an object, unless there is a newer version of it than the given one, which may be "".
 func (o *Objects[T]) Remove(key types.NamespacedName, version string) {
 	o.feeding.Lock()
 	defer o.feeding.Unlock()
+	o.remove(key, version)()
+}
+
+// remove forgets an object, and returns what calls the handlers. Its caller holds feeding until that was called.
+func (o *Objects[T]) remove(key types.NamespacedName, version string) (report func()) {
 	before, known := o.Get(key)
 	if !known || version != "" && objectversion.Compare(version, before.GetResourceVersion()) < 0 {
-		return
+		return func() {}
 	}
 	_ = o.indexer.Delete(before) // never fails
 	if o.silent[key] {
 		delete(o.silent, key)
-		return
+		return func() {}
 	}
 	var none T
-	o.report(before, none)
+	return func() { o.report(before, none) }
 }
 
 // Announce calls the handlers with all objects of a slot, as with new ones: for the silent ones this is the first time.

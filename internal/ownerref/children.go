@@ -47,9 +47,6 @@ func OnUndecodable(children *objectcache.Objects[*decode.Failure], enqueue func(
 	})
 }
 
-// Of returns the children whose controller is the parent.
-func (c *Children[T]) Of(parent metav1.Object) []T { return c.all.Under(parent) }
-
 // Orphans returns the objects of a namespace that have no controller.
 func (c *Children[T]) Orphans(namespace string) []T { return c.all.Orphans(namespace) }
 

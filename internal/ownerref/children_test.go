@@ -84,7 +84,7 @@ func TestIndexes(t *testing.T) {
 	stranger := machine("d", one)
 	stranger.Namespace = "another"
 	c.all.Apply(stranger, false)
-	if owned, orphans := c.Of(one), c.Orphans("n"); len(owned) != 2 || len(orphans) != 1 {
+	if owned, orphans := c.all.Under(one), c.Orphans("n"); len(owned) != 2 || len(orphans) != 1 {
 		t.Errorf("%d children, %d orphans", len(owned), len(orphans))
 	}
 }

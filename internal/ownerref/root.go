@@ -49,7 +49,7 @@ func RootOfSet(view *objectcache.View, set *v1alpha1.MachineSet) (root metav1.Ob
 }
 
 // ownerIn finds the controller of an object.
-func ownerIn[T metav1.Object](owners *objectcache.Objects[T], child metav1.Object) (owner T, ok bool) {
+func ownerIn[T metav1.Object](owners *objectcache.Store[T], child metav1.Object) (owner T, ok bool) {
 	controller := metav1.GetControllerOfNoCopy(child)
 	if controller == nil {
 		return owner, false

@@ -110,8 +110,8 @@ func inBubble(t *testing.T, f func(b *bench)) {
 		api := client.MachineV1alpha1()
 		b.set = New(
 			clock.RealClock{},
-			KindOf("Machines", objectcache.FromEach(api.Machines("")), b.view.Machines, b.view.Undecodable.Machines),
-			KindOf("MachineSets", objectcache.FromEach(api.MachineSets("")), b.view.Sets, b.view.Undecodable.Sets),
+			KindOf("Machines", objectcache.FromEach(api.Machines("")), b.view.Machines),
+			KindOf("MachineSets", objectcache.FromEach(api.MachineSets("")), b.view.Sets),
 		)
 		ctx, stop := context.WithCancel(klog.NewContext(t.Context(), klog.Logger{}))
 		ended := make(chan struct{})

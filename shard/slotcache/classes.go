@@ -13,7 +13,6 @@ import (
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
 	machineclient "github.com/machine-controller-fleet/machine-controller-fleet/client/clientset/versioned/typed/machine/v1alpha1"
-	"github.com/machine-controller-fleet/machine-controller-fleet/internal/decode"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/objectcache"
 )
 
@@ -39,7 +38,7 @@ type ClassesConfig struct {
 type Classes struct {
 	cfg   ClassesConfig
 	kick  chan struct{}
-	names *objectcache.Objects[*metav1.PartialObjectMetadata] // of all classes that carry our finalizer
+	names *objectcache.Store[*metav1.PartialObjectMetadata] // of all classes that carry our finalizer
 
 	mu      sync.Mutex
 	watched map[string]*classWatch // by namespace; only Run changes it
@@ -56,7 +55,7 @@ type classWatch struct {
 // NewClasses returns Classes. It must be called before anything is stored in the View.
 func NewClasses(cfg ClassesConfig) *Classes {
 	c := &Classes{
-		cfg: cfg, kick: make(chan struct{}, 1), names: objectcache.New[*metav1.PartialObjectMetadata](),
+		cfg: cfg, kick: make(chan struct{}, 1), names: objectcache.NewStore[*metav1.PartialObjectMetadata](),
 		watched: map[string]*classWatch{}, changed: map[string]bool{},
 	}
 	follow(c, cfg.View.Deployments)
@@ -75,7 +74,7 @@ func NewClasses(cfg ClassesConfig) *Classes {
 func follow[T interface {
 	comparable
 	metav1.Object
-}](c *Classes, all *objectcache.Objects[T],
+}](c *Classes, all *objectcache.Store[T],
 ) {
 	var none T
 	all.OnChange(func(before, after T) {
@@ -125,9 +124,8 @@ func (c *Classes) Run(ctx context.Context) {
 	defer running.Wait()
 	names := c.cfg.Metadata.Resource(v1alpha1.SchemeGroupVersion.WithResource("machineclasses")).Namespace(c.cfg.Namespace)
 	running.Go(func() {
-		all := shelf[*metav1.PartialObjectMetadata]{all: c.names, undecodable: objectcache.New[*decode.Failure]()}
 		watchOne(ctx, "names of MachineClasses", objectcache.From(names), "", &mirror[*metav1.PartialObjectMetadata]{
-			shelf: all, mine: func() []metav1.Object { return together(c.names.All(), nil) }, keep: nameOf,
+			store: c.names, mine: c.names.Each, keep: nameOf,
 		})
 	})
 	ticker := c.cfg.Clock.NewTicker(lookAgain)
@@ -198,14 +196,9 @@ func (c *Classes) enter(ctx context.Context, namespace string, running *sync.Wai
 	running.Go(func() {
 		defer close(w.ended)
 		watchOne(inner, "MachineClasses of "+namespace, objectcache.FromEach(c.cfg.Machines.MachineClasses(namespace)), "", &mirror[*v1alpha1.MachineClass]{
-			shelf: c.classes(), mine: func() []metav1.Object { return c.classes().in(namespace) },
+			store: c.cfg.View.Classes, mine: func() []metav1.Object { return c.cfg.View.Classes.InNamespace(namespace) },
 		})
 	})
-}
-
-// classes returns the store of MachineClasses.
-func (c *Classes) classes() shelf[*v1alpha1.MachineClass] {
-	return shelf[*v1alpha1.MachineClass]{all: c.cfg.View.Classes, undecodable: c.cfg.View.Undecodable.Classes}
 }
 
 // leave removes the classes of a namespace.
@@ -213,8 +206,8 @@ func (c *Classes) leave(namespace string) {
 	w := c.watched[namespace]
 	w.stop()
 	<-w.ended
-	for _, class := range c.classes().in(namespace) {
-		c.classes().remove(objectcache.Key(class), "")
+	for _, class := range c.cfg.View.Classes.InNamespace(namespace) {
+		c.cfg.View.Classes.Delete(objectcache.Key(class), "")
 	}
 	c.mu.Lock()
 	delete(c.watched, namespace)

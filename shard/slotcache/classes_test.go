@@ -123,7 +123,7 @@ func TestListDoesNotWriteToStoredObjects(t *testing.T) {
 		after.ManagedFields = []metav1.ManagedFieldsEntry{{Manager: "the reader"}}
 	})
 	m := &mirror[*v1alpha1.MachineClass]{
-		shelf: shelf[*v1alpha1.MachineClass]{all: view.Classes, undecodable: view.Undecodable.Classes},
+		store: view.Classes,
 		mine:  func() []metav1.Object { return nil },
 	}
 	class := &v1alpha1.MachineClass{ObjectMeta: in("a")}

@@ -9,7 +9,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
-	"github.com/machine-controller-fleet/machine-controller-fleet/internal/decode"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/objectcache"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/objectversion"
 )
@@ -27,21 +26,18 @@ type Kind interface {
 
 // kind stores the objects of one kind from all grants. Every object that it has stored is in a slot with a holder.
 type kind[T metav1.Object] struct {
-	name string
-	from objectcache.Source
-	shelf[T]
+	name  string
+	from  objectcache.Source
+	store *objectcache.Store[T]
 
 	mu     sync.Mutex
 	holder map[int]*sink[T] // the sink whose events are used, by slot
 	opened map[int]bool
 }
 
-// KindOf returns a Kind that stores its objects in all, and those that cannot be decoded in undecodable. There must be no
-// other writer of these. The name is for logs.
-func KindOf[T metav1.Object](name string, from objectcache.Source, all *objectcache.Objects[T], undecodable *objectcache.Objects[*decode.Failure]) Kind {
-	return &kind[T]{
-		name: name, from: from, shelf: shelf[T]{all: all, undecodable: undecodable}, holder: map[int]*sink[T]{}, opened: map[int]bool{},
-	}
+// KindOf returns a Kind that stores its objects in the store, of which there must be no other writer. The name is for logs.
+func KindOf[T metav1.Object](name string, from objectcache.Source, store *objectcache.Store[T]) Kind {
+	return &kind[T]{name: name, from: from, store: store, holder: map[int]*sink[T]{}, opened: map[int]bool{}}
 }
 
 func (k *kind[T]) watch(ctx context.Context, g *grant, synced func(), running *sync.WaitGroup) {
@@ -65,8 +61,8 @@ func (k *kind[T]) open(slots []int) {
 	for _, slot := range slots {
 		if k.holder[slot] != nil {
 			k.opened[slot] = true
-			k.all.Announce(slot)
-			k.undecodable.Announce(slot)
+			k.store.Announce(slot)
+			k.store.Undecodable.Announce(slot)
 		}
 	}
 }
@@ -77,8 +73,8 @@ func (k *kind[T]) drop(slots []int) {
 	for _, slot := range slots {
 		delete(k.holder, slot)
 		delete(k.opened, slot)
-		for _, obj := range k.of(slot) {
-			k.remove(objectcache.Key(obj), "")
+		for _, obj := range k.store.InSlot(slot) {
+			k.store.Delete(objectcache.Key(obj), "")
 		}
 	}
 }
@@ -126,7 +122,7 @@ func (s *sink[T]) apply(obj metav1.Object) {
 	if s.holder[slot] != s || tookOver && objectversion.Compare(obj.GetResourceVersion(), past) <= 0 {
 		return
 	}
-	s.put(obj, !s.opened[slot])
+	s.store.Put(obj, !s.opened[slot])
 }
 
 // Delete removes an object that was deleted, or left the grant's slots.
@@ -139,8 +135,8 @@ func (s *sink[T]) Delete(obj any) error {
 	defer s.mu.Unlock()
 	s.upTo = seen.GetResourceVersion()
 	key := objectcache.Key(seen)
-	if known, ok := s.get(key); ok && s.holder[slotOf(known)] == s { // otherwise it is in a slot of another grant
-		s.remove(key, s.upTo)
+	if known, ok := s.store.Find(key); ok && s.holder[slotOf(known)] == s { // otherwise it is in a slot of another grant
+		s.store.Delete(key, s.upTo)
 	}
 	return nil
 }
@@ -174,9 +170,9 @@ func (s *sink[T]) replace(list []metav1.Object, version string) {
 		if holder != s {
 			continue
 		}
-		for _, obj := range s.of(slot) {
+		for _, obj := range s.store.InSlot(slot) {
 			if key := objectcache.Key(obj); !listed[key] && objectversion.Compare(version, obj.GetResourceVersion()) >= 0 {
-				s.remove(key, "")
+				s.store.Delete(key, "")
 			}
 		}
 	}

@@ -1,18 +1,20 @@
 package slotcache
 
 import (
+	"fmt"
+
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/machine-controller-fleet/machine-controller-fleet/internal/decode"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/objectcache"
 )
 
 // mirror stores the objects of one watch, whatever their slots.
 type mirror[T metav1.Object] struct {
-	shelf[T]
-
-	mine func() []metav1.Object        // the stored objects of this watch
-	keep func(obj T) (kept T, is bool) // returns a reduced object and whether it is stored; nil stores all
+	store *objectcache.Store[T]
+	mine  func() []metav1.Object        // the stored objects of this watch
+	keep  func(obj T) (kept T, is bool) // returns a reduced object and whether it is stored; nil stores all
 }
 
 // Add stores an object.
@@ -34,12 +36,12 @@ func (m *mirror[T]) take(obj any) (types.NamespacedName, error) {
 	if whole, decoded := seen.(T); decoded && m.keep != nil {
 		kept, is := m.keep(whole)
 		if !is {
-			m.remove(key, seen.GetResourceVersion())
+			m.store.Delete(key, seen.GetResourceVersion())
 			return key, nil
 		}
 		seen = kept
 	}
-	m.put(seen, false)
+	m.store.Put(seen, false)
 	return key, nil
 }
 
@@ -49,7 +51,7 @@ func (m *mirror[T]) Delete(obj any) error {
 	if err != nil {
 		return err
 	}
-	m.remove(objectcache.Key(seen), seen.GetResourceVersion())
+	m.store.Delete(objectcache.Key(seen), seen.GetResourceVersion())
 	return nil
 }
 
@@ -65,7 +67,7 @@ func (m *mirror[T]) Replace(list []any, _ string) error {
 	}
 	for _, obj := range m.mine() {
 		if !listed[objectcache.Key(obj)] {
-			m.remove(objectcache.Key(obj), "")
+			m.store.Delete(objectcache.Key(obj), "")
 		}
 	}
 	return nil
@@ -73,3 +75,17 @@ func (m *mirror[T]) Replace(list []any, _ string) error {
 
 // Resync does nothing.
 func (*mirror[T]) Resync() error { return nil }
+
+// seenOf returns an object from a watch, a T or a *decode.Failure, without its managed fields, which are not needed and are
+// about half of its size. Errors: the object is of another type.
+func seenOf[T metav1.Object](obj any) (metav1.Object, error) {
+	switch seen := obj.(type) {
+	case *decode.Failure:
+		return seen.Small(), nil
+	case T:
+		seen.SetManagedFields(nil)
+		return seen, nil
+	}
+	var want T
+	return nil, fmt.Errorf("watch: expected a %T, got %T", want, obj)
+}

@@ -34,7 +34,7 @@ func (b *bench) expectMachines(slots ...int) {
 		b.Errorf("known to handlers: -want +got:\n%s", diff)
 	}
 	got = map[string]string{}
-	for _, f := range b.view.Undecodable.Machines.All() {
+	for _, f := range b.view.Machines.Undecodable.All() {
 		got[f.Name] = f.ResourceVersion
 	}
 	if diff := cmp.Diff(bad, got); diff != "" {

@@ -20,7 +20,7 @@ const undecodable = `{"drainTimeout":"soon"}`
 // reported records the objects that handlers receive as undecodable, with their versions. It is called before anything is stored.
 func (b *bench) reported() func() []string {
 	var notes []string
-	b.view.Undecodable.Machines.OnChange(func(before, after *decode.Failure) {
+	b.view.Machines.Undecodable.OnChange(func(before, after *decode.Failure) {
 		version := func(f *decode.Failure) string {
 			if f == nil {
 				return ""
@@ -55,7 +55,7 @@ func TestListStoresObjectsBesideAnUndecodableOne(t *testing.T) {
 		within(moment)
 		b.events.expect("a >1", "c >3", "other >4")
 		expect(t, reported(), ">bad2")
-		f, ok := b.view.Undecodable.Machines.Get(key("bad"))
+		f, ok := b.view.Machines.Undecodable.Get(key("bad"))
 		if want := `spec.drainTimeout: time: invalid duration "soon"`; !ok || f.Cause != want || f.Labels[v1alpha1.LabelSlot] != "1" {
 			t.Errorf("undecodable: %+v, want the cause %q", f, want)
 		}
@@ -89,7 +89,7 @@ func TestWatchContinuesAfterAnUndecodableObject(t *testing.T) {
 		if b.lists > 0 {
 			t.Errorf("%d lists after the first, want none: a watch broke", b.lists)
 		}
-		if n := b.view.Undecodable.Machines.Len(); n > 0 {
+		if n := b.view.Machines.Undecodable.Len(); n > 0 {
 			t.Errorf("%d objects are still stored as undecodable", n)
 		}
 	})
@@ -159,7 +159,7 @@ func TestPagingContinuesAfterUndecodableObjects(t *testing.T) {
 		within(time.Second)
 		b.change(func() { b.away = false })
 		within(time.Minute)
-		if decoded, not := b.view.Machines.Len(), b.view.Undecodable.Machines.Len(); decoded != 2*page+page/2-13 || not != 13 {
+		if decoded, not := b.view.Machines.Len(), b.view.Machines.Undecodable.Len(); decoded != 2*page+page/2-13 || not != 13 {
 			t.Errorf("%d objects and %d undecodable ones, want 1237 and 13", decoded, not)
 		}
 		if b.lists != 3+1 {
@@ -167,7 +167,7 @@ func TestPagingContinuesAfterUndecodableObjects(t *testing.T) {
 		}
 		b.put("machines", key("m0000"), inSlot(1))
 		synctest.Wait()
-		if b.view.Undecodable.Machines.Len() != 12 {
+		if b.view.Machines.Undecodable.Len() != 12 {
 			t.Error("the watch does not continue from the list")
 		}
 	})
@@ -187,7 +187,7 @@ func TestOlderDecodableVersionIsIgnored(t *testing.T) {
 		synctest.Wait()
 		releaseWatch()
 		synctest.Wait()
-		if f, ok := b.view.Undecodable.Machines.Get(key("m1")); !ok || f.ResourceVersion != "5" {
+		if f, ok := b.view.Machines.Undecodable.Get(key("m1")); !ok || f.ResourceVersion != "5" {
 			t.Errorf("undecodable: %v, want version 5", f)
 		}
 		if _, ok := b.view.Machines.Get(key("m1")); ok {
@@ -203,7 +203,7 @@ func TestClassesAreStoredBesideAnUndecodableOne(t *testing.T) {
 		content.Finalizers = []string{v1alpha1.FinalizerName}
 		expectUndecodable := func(want int) {
 			t.Helper()
-			if n := b.view.Undecodable.Classes.Len(); n != want {
+			if n := b.view.Classes.Undecodable.Len(); n != want {
 				t.Errorf("%d classes cannot be decoded, want %d", n, want)
 			}
 		}

@@ -36,7 +36,7 @@ func OnChange(view *objectcache.View, f func(machine types.NamespacedName)) {
 	onChange(view.Sets, f)
 }
 
-func onChange[T ownerref.Object[T]](roots *objectcache.Objects[T], f func(machine types.NamespacedName)) {
+func onChange[T ownerref.Object[T]](roots *objectcache.Store[T], f func(machine types.NamespacedName)) {
 	var none T
 	text := func(root T) string {
 		if root == none {

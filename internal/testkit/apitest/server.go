@@ -13,7 +13,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/machine-controller-fleet/machine-controller-fleet/apis/machine/v1alpha1"
-	"github.com/machine-controller-fleet/machine-controller-fleet/internal/decode"
 	"github.com/machine-controller-fleet/machine-controller-fleet/internal/objectcache"
 )
 
@@ -67,10 +66,10 @@ func (s *Server) ShowIn(view *objectcache.View) {
 
 func (s *Server) showIn(view *objectcache.View) {
 	s.kinds = map[string]kind{
-		"machinedeployments": {func() object { return &v1alpha1.MachineDeployment{} }, shownIn(s, "machinedeployments", view.Deployments, view.Undecodable.Deployments)},
-		"machinesets":        {func() object { return &v1alpha1.MachineSet{} }, shownIn(s, "machinesets", view.Sets, view.Undecodable.Sets)},
-		"machines":           {func() object { return &v1alpha1.Machine{} }, shownIn(s, "machines", view.Machines, view.Undecodable.Machines)},
-		"machineclasses":     {func() object { return &v1alpha1.MachineClass{} }, shownIn(s, "machineclasses", view.Classes, view.Undecodable.Classes)},
+		"machinedeployments": {func() object { return &v1alpha1.MachineDeployment{} }, shownIn(s, "machinedeployments", view.Deployments)},
+		"machinesets":        {func() object { return &v1alpha1.MachineSet{} }, shownIn(s, "machinesets", view.Sets)},
+		"machines":           {func() object { return &v1alpha1.Machine{} }, shownIn(s, "machines", view.Machines)},
+		"machineclasses":     {func() object { return &v1alpha1.MachineClass{} }, shownIn(s, "machineclasses", view.Classes)},
 	}
 	for resource, all := range s.objects {
 		for _, o := range all {
@@ -79,22 +78,17 @@ func (s *Server) showIn(view *objectcache.View) {
 	}
 }
 
-func shownIn[T object](s *Server, resource string, view *objectcache.Objects[T], undecodable *objectcache.Objects[*decode.Failure]) func(object, bool) {
+func shownIn[T object](s *Server, resource string, store *objectcache.Store[T]) func(object, bool) {
 	return func(o object, gone bool) {
-		typed, ok := o.DeepCopyObject().(T)
-		f, failed := s.failure(key{resource, objectcache.Key(o)}, o)
-		if gone || failed {
-			view.Remove(objectcache.Key(o), "")
-		}
-		if gone || !failed {
-			undecodable.Remove(objectcache.Key(o), "")
-		}
-		switch {
-		case !ok || gone:
+		switch f, failed := s.failure(key{resource, objectcache.Key(o)}, o); {
+		case gone:
+			store.Delete(objectcache.Key(o), "")
 		case failed:
-			undecodable.Apply(f, false)
+			store.Put(f, false)
 		default:
-			view.Apply(typed, false)
+			if typed, ok := o.DeepCopyObject().(T); ok {
+				store.Put(typed, false)
+			}
 		}
 	}
 }
