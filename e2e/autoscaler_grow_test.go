@@ -33,6 +33,7 @@ const early = 5 * time.Second
 // autoscalerGrows scales a pool up by two machines, and observes them.
 func (s *space) autoscalerGrows() {
 	const pool = "pool"
+	s.proves("CA-04, while they have not joined", (*space).requestedUntilTheyJoin)
 	s.deploy(pool, 0)
 	s.progressing(corev1.ConditionTrue, v1alpha1.ReasonNewMachineSetAvailable)
 	a := s.scaler(3, pool)
@@ -40,19 +41,6 @@ func (s *space) autoscalerGrows() {
 	a.resize("increase-size", pool, 2, 2)
 
 	s.proves("CA-04", func(s *space) {
-		a := s.scaler(3, pool)
-		s.eventually("the machines are requested", func(ctx context.Context) error {
-			found, err := a.instances(ctx, pool)
-			if err != nil {
-				return err
-			}
-			var wrong complaints
-			wrong.unless(len(found) >= 2, "there are %d instances", len(found))
-			for name, i := range found { // its Node may have joined before the autoscaler looks
-				wrong.unless(i.Creating == (i.ID == "requested://"+name) && i.Error == nil, "%+v", i)
-			}
-			return wrong.err()
-		})
 		_, _, puts := s.deploymentWrites(mark)
 		if len(puts) != 1 {
 			s.Fatalf("the autoscaler has written the MachineDeployment at %v, want once", puts)
@@ -103,6 +91,45 @@ func (s *space) autoscalerGrows() {
 		}
 	})
 	s.proves("CA-09", func(s *space) { s.leavesCreate(film) })
+}
+
+// requestedUntilTheyJoin checks the instances of a pool whose VMs never join: their user data has no bootstrap token.
+func (s *space) requestedUntilTheyJoin() {
+	s.Helper()
+	const pool = "never-joins"
+	s.createSecret(pool, map[string]string{v1alpha1.SecretKeyUserData: "#!/bin/sh\n"})
+	s.createClass(pool)
+	s.deploy(pool, 2, func(d *v1alpha1.MachineDeployment) { d.Spec.Template.Spec.Class.Name = pool })
+	s.eventually("the VMs of "+pool+" are created", func(ctx context.Context) error {
+		machines, err := s.machines(ctx, pool)
+		if err != nil {
+			return err
+		}
+		var wrong complaints
+		wrong.unless(len(machines) == 2, "there are %d machines", len(machines))
+		for _, m := range machines {
+			wrong.unless(m.Spec.ProviderID != "", "machine %s has no VM", m.Name)
+		}
+		return wrong.err()
+	})
+	found, err := s.scaler(3, pool).instances(s.Context(), pool)
+	s.must(err)
+	if len(found) != 2 {
+		s.Errorf("there are %d instances, want 2", len(found))
+	}
+	for name, i := range found {
+		if i.ID != "requested://"+name || !i.Creating || i.Error != nil {
+			s.Errorf("the instance of machine %s is %+v, want requested://%s, which is being created", name, i, name)
+		}
+	}
+	s.remove("machinedeployments", pool)
+	s.eventually("the machines of "+pool+" are deleted", func(ctx context.Context) error {
+		machines, err := s.machines(ctx, pool)
+		if err == nil && len(machines) > 0 {
+			err = fmt.Errorf("%d are left", len(machines))
+		}
+		return err
+	})
 }
 
 // leavesCreate checks that the last operation of machines is Create until they run, and HealthCheck from then on.

@@ -87,7 +87,8 @@ func TestForeignNodeReplaced(t *testing.T) {
 	t.Parallel()
 	s := newSpace(t, shared(t), "foreign-replaced", "")
 	s.deploy("pool", 0, func(d *v1alpha1.MachineDeployment) {
-		d.Spec.Template.Spec.MachineConfiguration = &v1alpha1.MachineConfiguration{MachineCreationTimeout: &metav1.Duration{Duration: 15 * time.Second}}
+		// The next machine has to join within this time, also while other tests run.
+		d.Spec.Template.Spec.MachineConfiguration = &v1alpha1.MachineConfiguration{MachineCreationTimeout: &metav1.Duration{Duration: time.Minute}}
 	})
 	var unlucky string
 	s.eventually("the name of the first machine is known", func(ctx context.Context) error {
