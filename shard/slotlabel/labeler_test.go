@@ -142,6 +142,15 @@ func newBench(t *testing.T, held []int, objects ...*metav1.PartialObjectMetadata
 	return b
 }
 
+// settledBench returns a bench in a bubble whose labeler runs. The labeler polls its watch, so it may still wait for its next poll
+// when newBench returns.
+func settledBench(t *testing.T, held []int, objects ...*metav1.PartialObjectMetadata) *bench {
+	t.Helper()
+	b := newBench(t, held, objects...)
+	time.Sleep(time.Second)
+	return b
+}
+
 // run runs the labeler until the end of the test.
 func (b *bench) run() {
 	ctx, stop := context.WithCancel(b.t.Context())

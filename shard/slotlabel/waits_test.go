@@ -19,7 +19,7 @@ func TestAMislabeledRootIsNotReconciledInTheSlotThatItNames(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				root := meta(kind, "1", "2", "")
 				root.Labels["pool"] = "b" // no parent adopts it
-				b := newBench(t, []int{2}, root)
+				b := settledBench(t, []int{2}, root)
 				key := types.NamespacedName{Namespace: "n", Name: "1"}
 				gate := gateOf(b.labeler.Doors(), kind, openGate{}, func(types.NamespacedName) {})
 				if _, _, ok := gate.Admit(t.Context(), key); ok {
@@ -49,7 +49,7 @@ func (b *bench) rejected(name string) (again *int) {
 func TestRootWaitsOnlyForObjectsBelowIt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		set := meta(policy.Set, "s", "", "1")
-		b := newBench(t, nil, meta(policy.Deployment, "1", "1", ""), set, meta(policy.Deployment, "3", "", ""))
+		b := settledBench(t, nil, meta(policy.Deployment, "1", "1", ""), set, meta(policy.Deployment, "3", "", ""))
 		again := b.rejected("1")
 		sets := b.control.Tracker()
 		if err := sets.Delete(resource(policy.Set), "n", "s"); err != nil {
@@ -65,7 +65,7 @@ func TestRootWaitsOnlyForObjectsBelowIt(t *testing.T) {
 func TestRootIsReconciledAgainWhenAnUnlabeledChildGetsAnotherRoot(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		set := meta(policy.Set, "s", "1", "1")
-		b := newBench(t, nil, meta(policy.Deployment, "1", "1", ""), set, meta(policy.Machine, "m", "", "s"))
+		b := settledBench(t, nil, meta(policy.Deployment, "1", "1", ""), set, meta(policy.Machine, "m", "", "s"))
 		b.hold(1, true)
 		again := b.rejected("1")
 		set = set.DeepCopy()
@@ -83,7 +83,7 @@ func TestRootIsReconciledAgainWhenAnUnlabeledChildGetsAnotherRoot(t *testing.T) 
 
 func TestRootIsAdmittedOrEnqueuedWhenItsUnlabeledChildIsDeletedDuringAdmit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := newBench(t, []int{1}, meta(policy.Deployment, "1", "1", ""), meta(policy.Set, "s", "1", "1"))
+		b := settledBench(t, []int{1}, meta(policy.Deployment, "1", "1", ""), meta(policy.Set, "s", "1", "1"))
 		if err := b.control.Tracker().Create(resource(policy.Machine), meta(policy.Machine, "m", "", "s"), "n"); err != nil {
 			t.Fatal(err)
 		}
@@ -111,7 +111,7 @@ func TestRootIsAdmittedOrEnqueuedWhenItsUnlabeledChildIsDeletedDuringAdmit(t *te
 // not leave other controllers unnotified that were rejected before.
 func TestRootIsEnqueuedForAllControllersWhenOneFindsThatItsTreeFits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := newBench(t, []int{1}, meta(policy.Deployment, "1", "1", ""), meta(policy.Set, "s", "1", "1"))
+		b := settledBench(t, []int{1}, meta(policy.Deployment, "1", "1", ""), meta(policy.Set, "s", "1", "1"))
 		b.hold(1, false)
 		if err := b.control.Tracker().Create(resource(policy.Machine), meta(policy.Machine, "m", "", "s"), "n"); err != nil {
 			t.Fatal(err)
@@ -145,7 +145,7 @@ func TestRootIsEnqueuedForAllControllersWhenOneFindsThatItsTreeFits(t *testing.T
 func TestMislabeledObjectIsHandedOverWhenItsNamespaceIsServed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		machine := meta(policy.Machine, "m", "2", "s")
-		b := newBench(t, []int{2}, meta(policy.Deployment, "1", "1", ""), meta(policy.Set, "s", "1", "1"), machine)
+		b := settledBench(t, []int{2}, meta(policy.Deployment, "1", "1", ""), meta(policy.Set, "s", "1", "1"), machine)
 		b.served.Store(false)
 		b.labeler.Seen(policy.Machine, machine)
 		time.Sleep(time.Minute)
@@ -164,7 +164,7 @@ func TestMislabeledObjectIsHandedOverWhenItsNamespaceIsServed(t *testing.T) {
 // Both slots are held by this replica, and the machine is cached before its MachineSet.
 func TestMachineMovedWithinAReplicaIsAdmittedInItsNewSlot(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := newBench(t, []int{1, 2}, meta(policy.Deployment, "1", "1", ""), meta(policy.Set, "s", "1", "1"), meta(policy.Machine, "m", "2", "s"))
+		b := settledBench(t, []int{1, 2}, meta(policy.Deployment, "1", "1", ""), meta(policy.Set, "s", "1", "1"), meta(policy.Machine, "m", "2", "s"))
 		key := types.NamespacedName{Namespace: "n", Name: "m"}
 		machine, _ := b.known(policy.Machine, key)
 		b.labeler.Seen(policy.Machine, machine)
