@@ -30,13 +30,13 @@ type slots struct {
 	*slotcache.Set
 	*watched
 
-	spread    ring.Slots
-	fence     *fence.Fence
-	view      *objectcache.View
-	nodes     *objectcache.Nodes
-	unlabeled *slotlabel.Watch
-	labeler   *slotlabel.Labeler
-	alone     *namespacelease.NamespaceLeases
+	spread     ring.Slots
+	fence      *fence.Fence
+	view       *objectcache.View
+	nodes      *objectcache.Nodes
+	unlabeled  *slotlabel.Watch
+	labeler    *slotlabel.Labeler
+	namespaces *namespacelease.NamespaceLeases
 
 	undecodable *undecodable
 
@@ -75,7 +75,7 @@ func newSlots(o options, f *fleet, spread ring.Slots) (*slots, error) {
 	s.labeler, err2 = slotlabel.New(slotlabel.Config{
 		Control: f.metadata, Target: f.targetMetadata, Machines: api, Watch: s.unlabeled,
 		Slots: policy.Slots{Count: spread.Count(), Of: spread.Of}, Known: s.known,
-		Served: func(namespace string, slot int) bool { return s.alone.Served(namespace, slot) },
+		Served: func(namespace string, slot int) bool { return s.namespaces.Served(namespace, slot) },
 		Gate:   fence.NewGate(f.session.fence, func(key slotlabel.Key) (int, bool) { return key.Slot, true }),
 		Holds:  f.session.fence.Holds,
 		Clock:  clock.RealClock{}, Metrics: f.metrics, Tracer: f.tracer,
@@ -84,7 +84,7 @@ func newSlots(o options, f *fleet, spread ring.Slots) (*slots, error) {
 	reportLabeler(s.labeler, policy.Set, f.view.Sets.Objects)
 	reportLabeler(s.labeler, policy.Machine, f.view.Machines.Objects)
 	s.undecodable.showLabeler(s.labeler)
-	s.alone, err3 = newAlone(o, f, s)
+	s.namespaces, err3 = newNamespaceLeases(o, f, s)
 	return s, errors.Join(err2, err3)
 }
 
@@ -108,7 +108,7 @@ func reportLabeler[T interface {
 func (s *slots) Open(slots []int) {
 	s.Set.Open(slots)
 	s.labeler.Opened(slots)
-	s.alone.Opened(slots)
+	s.namespaces.Opened(slots)
 	s.lookAtClasses()
 }
 
@@ -133,10 +133,10 @@ func (s *slots) Run(ctx context.Context) {
 	running.Go(func() { s.Set.Run(ctx) })
 	running.Go(func() { s.classes.Run(ctx) })
 	running.Go(func() {
-		if err := s.alone.Start(ctx); err == nil {
+		if err := s.namespaces.Start(ctx); err == nil {
 			s.lookAtClasses()
 		}
-		s.alone.Run(ctx) // also after ctx has ended: Run then shuts down its queue
+		s.namespaces.Run(ctx) // also after ctx has ended: Run then shuts down its queue
 	})
 	running.Go(func() { _ = s.labeler.Run(ctx) }) // it ends when ctx does
 	running.Wait()
@@ -154,7 +154,7 @@ func (s *slots) count(registerer prometheus.Registerer) {
 	}
 	s.undecodable.count(registerer)
 	gauge("mcf_refused_namespaces", "Namespaces with something to do for this replica that another holder of MCM's Leases keeps it out of.",
-		nil, s.alone.CountRefused)
+		nil, s.namespaces.CountRefused)
 }
 
 // known returns the metadata of an object in this replica's slots.
@@ -184,7 +184,7 @@ func (s *slots) gate(kind policy.Kind) runner.Gate[types.NamespacedName] {
 		}
 		return policy.Read(obj.GetLabels()[v1alpha1.LabelSlot], s.spread.Count())
 	})
-	return s.labeler.Doors().Gate(kind, inner)
+	return s.labeler.Admission().Gate(kind, inner)
 }
 
 // weigh returns the weights of this replica's slots.
@@ -196,7 +196,7 @@ func (s *slots) weigh() map[int]int64 {
 // namespace that another manager serves.
 func (s *slots) sharedGate() runner.Gate[types.NamespacedName] {
 	return fence.NewGate(s.fence, func(key types.NamespacedName) (int, bool) {
-		return s.spread.Of(key.Namespace, key.Name), !s.alone.KeptOut(key.Namespace)
+		return s.spread.Of(key.Namespace, key.Name), !s.namespaces.KeptOut(key.Namespace)
 	})
 }
 

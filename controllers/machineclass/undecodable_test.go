@@ -47,9 +47,9 @@ func TestClassIsKeptForAnUndecodableMachine(t *testing.T) {
 			if _, err := c.reconcileClass(t.Context(), types.NamespacedName{Namespace: "n", Name: "c"}); err != nil {
 				t.Fatal(err)
 			}
-			left, err := machines.MachineV1alpha1().MachineClasses("n").Get(t.Context(), "c", metav1.GetOptions{})
-			if err != nil || len(left.Finalizers) > 0 != tc.held {
-				t.Errorf("finalizers %v (%v), want ours kept: %t", left.Finalizers, err, tc.held)
+			live, err := machines.MachineV1alpha1().MachineClasses("n").Get(t.Context(), "c", metav1.GetOptions{})
+			if err != nil || len(live.Finalizers) > 0 != tc.held {
+				t.Errorf("finalizers %v (%v), want ours kept: %t", live.Finalizers, err, tc.held)
 			}
 		})
 	}

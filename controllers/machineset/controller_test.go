@@ -278,8 +278,8 @@ func TestMinReadySecondsOfADeployment(t *testing.T) {
 		})
 		b.runs(b.machines()[0].Name)
 		var heard []int32
-		for _, says := range []string{"null", `"true"`, `"false"`, `"true"`, "null"} {
-			patch := fmt.Appendf(nil, `{"metadata":{"annotations":{%q:%s}}}`, v1alpha1.AnnotationCountMinReady, says)
+		for _, value := range []string{"null", `"true"`, `"false"`, `"true"`, "null"} {
+			patch := fmt.Appendf(nil, `{"metadata":{"annotations":{%q:%s}}}`, v1alpha1.AnnotationCountMinReady, value)
 			if _, err := b.server.Client().MachineDeployments("n").Patch(b.Context(), "d", types.MergePatchType, patch, metav1.PatchOptions{}); err != nil {
 				t.Fatal(err)
 			}

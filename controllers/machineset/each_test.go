@@ -53,8 +53,8 @@ func TestSlowStart(t *testing.T) {
 				if !slices.Equal(batches, tc.want) {
 					t.Errorf("batches of %v, want %v", batches, tc.want)
 				}
-				if said := text(err); said != tc.says {
-					t.Errorf("reported %q, want %q", said, tc.says)
+				if message := text(err); message != tc.says {
+					t.Errorf("reported %q, want %q", message, tc.says)
 				}
 			})
 		})

@@ -41,9 +41,9 @@ func TestOwnershipOfVMIsDecidedByTags(t *testing.T) {
 		found := vm(c.state)
 		found.Tags = c.tags
 		d, _ := against(t, answer{200, nil, found}, answer{200, nil, cloudapi.InstanceList{}})
-		asked := withID(target(""), found.ProviderID)
-		asked.Adopt = c.adopt
-		resp, err := d.GetMachineStatus(t.Context(), driver.GetMachineStatusRequest{Target: asked})
+		requested := withID(target(""), found.ProviderID)
+		requested.Adopt = c.adopt
+		resp, err := d.GetMachineStatus(t.Context(), driver.GetMachineStatusRequest{Target: requested})
 		if owns := err == nil && resp.ProviderID != ""; owns != c.owns || resp.Left != c.left || !owns && driver.CodeOf(err) != driver.NotFound {
 			t.Errorf("%s: %+v, %v; want it: %t, left: %t", name, resp, err, c.owns, c.left)
 		}
@@ -61,11 +61,11 @@ func TestAnswerWithAnotherVMIsRejected(t *testing.T) {
 }
 
 func TestMachineWithoutUIDMakesNoRequest(t *testing.T) {
-	asked := target("")
-	asked.Machine = &v1alpha1.Machine{ObjectMeta: metav1.ObjectMeta{Name: "a"}}
+	requested := target("")
+	requested.Machine = &v1alpha1.Machine{ObjectMeta: metav1.ObjectMeta{Name: "a"}}
 	d, cloud := against(t)
-	if _, err := d.GetMachineStatus(t.Context(), driver.GetMachineStatusRequest{Target: asked}); driver.CodeOf(err) != driver.InvalidArgument || len(cloud.asked) > 0 {
-		t.Errorf("%v after %d requests, want InvalidArgument after none", err, len(cloud.asked))
+	if _, err := d.GetMachineStatus(t.Context(), driver.GetMachineStatusRequest{Target: requested}); driver.CodeOf(err) != driver.InvalidArgument || len(cloud.requests) > 0 {
+		t.Errorf("%v after %d requests, want InvalidArgument after none", err, len(cloud.requests))
 	}
 }
 

@@ -66,7 +66,7 @@ type scene struct {
 	savedVersion uint8 // a set of Leases that still have the version of the snapshot
 	sessions     [maxSessions]watcher
 	wire         [maxWire]order
-	left         harm
+	remaining    harm
 }
 
 // watcher is a session and what it knows. All of its view was current at one moment.
@@ -165,7 +165,7 @@ func (f observed) inWorld(replica uint8) bool {
 const steadyUID = 1
 
 func (f observed) start() scene {
-	s := scene{left: f.faults}
+	s := scene{remaining: f.faults}
 	s.leases[slotAt], s.last[slotAt] = stored{uid: 1, acquired: true}, 1
 	for i, r := range f.replicas {
 		if f.isSteady(uint8(i + 1)) {

@@ -300,7 +300,7 @@ func (a *NamespaceLeases) see(namespace string) (leases [2]policy.Lease, cached 
 // the holder of the slot of the namespace's name.
 func (a *NamespaceLeases) reconcile(ctx context.Context, key Key) (runner.Result, error) {
 	leases, cached := a.see(key.Namespace)
-	w := policy.World{Now: a.cfg.Clock.Now(), Fleet: a.cfg.Fleet, Leases: leases, MayGive: key.Slot == a.cfg.SlotOf(key.Namespace)}
+	w := policy.World{Now: a.cfg.Clock.Now(), Fleet: a.cfg.Fleet, Leases: leases, MayRelease: key.Slot == a.cfg.SlotOf(key.Namespace)}
 	verdict := policy.Decide(w)
 	if verdict.Do == policy.Look {
 		var err error
@@ -346,7 +346,7 @@ func (a *NamespaceLeases) write(ctx context.Context, which int, namespace string
 		lease = cached.DeepCopy()
 	}
 	holder, duration, now := a.cfg.Fleet, int32(forGood/time.Second), metav1.NewMicroTime(a.cfg.Clock.Now())
-	if do == policy.Give {
+	if do == policy.Release {
 		holder, duration = "", 1 // as the elector of Machine Controller Manager releases it
 	}
 	lease.Spec.HolderIdentity, lease.Spec.LeaseDurationSeconds = &holder, &duration

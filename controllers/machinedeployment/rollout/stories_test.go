@@ -54,7 +54,7 @@ func TestStories(t *testing.T) {
 			case "set":
 				st.set(words)
 			case "left":
-				st.left, _ = strconv.Atoi(fact.Value)
+				st.untilEnd, _ = strconv.Atoi(fact.Value)
 			case "named", "changed":
 				st.name(fact.Key, fact.Value)
 			case "unseen":
@@ -74,7 +74,7 @@ type story struct {
 	*testing.T
 
 	w                World
-	left             int
+	untilEnd         int
 	unseen, vanished []string
 	reported         []string
 	orchestration    v1alpha1.OrchestrationType
@@ -232,8 +232,8 @@ func (s *story) machine(set *v1alpha1.MachineSet, phase string) {
 	if marked {
 		annotate(m, v1alpha1.AnnotationMarkedForDeletionTime, s.ago(mark))
 	}
-	phase, alone := strings.CutSuffix(phase, "!")
-	if marked && !without || alone {
+	phase, withoutTime := strings.CutSuffix(phase, "!")
+	if marked && !without || withoutTime {
 		annotate(m, v1alpha1.AnnotationPriority, v1alpha1.PriorityTriggered)
 	}
 	phase, age, _ := strings.Cut(phase, ":")
@@ -328,8 +328,8 @@ func (s *story) do(v Verdict) {
 			s.mark(m)
 		}
 	case CountOld:
-		s.report("count the old machines: %d", s.left)
-		s.w.OldMachines = &s.left
+		s.report("count the old machines: %d", s.untilEnd)
+		s.w.OldMachines = &s.untilEnd
 	case Create:
 		set := v.Sets[0].DeepCopy()
 		set.UID = types.UID(set.Spec.Template.Annotations["template"])

@@ -12,8 +12,8 @@ import (
 	"github.com/machine-controller-fleet/machine-controller-fleet/shard/slotlabel/policy"
 )
 
-// newAlone wires the exclusion of namespaces that other managers serve.
-func newAlone(o options, f *fleet, s *slots) (*namespacelease.NamespaceLeases, error) {
+// newNamespaceLeases wires the exclusion of namespaces that other managers serve.
+func newNamespaceLeases(o options, f *fleet, s *slots) (*namespacelease.NamespaceLeases, error) {
 	byNamespace, err := ring.NewSlots(s.spread.Count(), ring.Namespace)
 	if err != nil {
 		return nil, err
