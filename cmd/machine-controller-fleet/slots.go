@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"sync"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -67,25 +66,31 @@ func newSlots(o options, f *fleet, spread ring.Slots) (*slots, error) {
 		kinds = append(kinds, slotcache.KindOf("Nodes", s.source("Nodes", "target", objectcache.From(f.target.CoreV1().Nodes())), objectcache.StoreOf(s.nodes)))
 	}
 	s.Set = slotcache.New(clock.RealClock{}, kinds...)
-	var err, err2, err3 error
+	var err error
 	s.unlabeled, err = slotlabel.NewWatch(f.metadata, f.targetMetadata, o.namespace, spread.Count())
 	if err != nil {
 		return nil, err
 	}
-	s.labeler, err2 = slotlabel.New(slotlabel.Config{
+	if s.namespaces, err = newNamespaceLeases(o, f, spread, s.roots); err != nil {
+		return nil, err
+	}
+	s.labeler, err = slotlabel.New(slotlabel.Config{
 		Control: f.metadata, Target: f.targetMetadata, Machines: api, Watch: s.unlabeled,
 		Slots: policy.Slots{Count: spread.Count(), Of: spread.Of}, Known: s.known,
-		Served: func(namespace string, slot int) bool { return s.namespaces.Served(namespace, slot) },
+		Served: s.namespaces.Served,
 		Gate:   fence.NewGate(f.session.fence, func(key slotlabel.Key) (int, bool) { return key.Slot, true }),
 		Holds:  f.session.fence.Holds,
 		Clock:  clock.RealClock{}, Metrics: f.metrics, Tracer: f.tracer,
 	})
+	if err != nil {
+		return nil, err
+	}
+	s.namespaces.OnChange(s.labeler.NamespaceChanged)
 	reportLabeler(s.labeler, policy.Deployment, f.view.Deployments.Objects)
 	reportLabeler(s.labeler, policy.Set, f.view.Sets.Objects)
 	reportLabeler(s.labeler, policy.Machine, f.view.Machines.Objects)
 	s.undecodable.showLabeler(s.labeler)
-	s.namespaces, err3 = newNamespaceLeases(o, f, s)
-	return s, errors.Join(err2, err3)
+	return s, nil
 }
 
 // reportLabeler reports changes of the objects in this replica's slots to the labeler.
@@ -125,6 +130,8 @@ func (s *slots) showClasses(o options, f *fleet, controller *machineclass.Contro
 		Machines: f.machines.MachineV1alpha1(), Metadata: f.metadata, View: f.view, Namespace: o.namespace,
 		Look: controller.Enqueue, Clock: clock.RealClock{},
 	})
+	s.namespaces.OnChange(s.classes.NamespaceChanged)
+	s.namespaces.OnChange(func(string) { controller.Opened() })
 }
 
 // Run watches and labels until ctx ends.

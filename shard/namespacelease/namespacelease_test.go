@@ -132,7 +132,7 @@ func newBench(t *testing.T, roots ...string) *bench {
 	var err error
 	b.leases, err = New(Config{
 		Client: b.client, Metadata: b.metadata, Fleet: "fleet", SlotOf: func(string) int { return 3 }, Gate: b, Clock: b.clock,
-		Changed: func(string) {}, Refused: func(refused Key, other string) {
+		Refused: func(refused Key, other string) {
 			b.mu.Lock()
 			defer b.mu.Unlock()
 			b.refused = append(b.refused, fmt.Sprintf("%s by %s", refused, other))
