@@ -69,11 +69,11 @@ func TestReleaseOfAClassDoesNotChangeSecretsOfOtherNamespaces(t *testing.T) {
 	for name, tc := range map[string]struct {
 		shared  string
 		refuses bool
-		held    bool
+		kept    bool
 	}{
-		"not shared": {held: true},
+		"not shared": {kept: true},
 		"shared":     {shared: "n"},
-		"forbidden":  {shared: "n", refuses: true, held: true},
+		"forbidden":  {shared: "n", refuses: true, kept: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			class := foreignClass(v1alpha1.FinalizerName)
@@ -94,8 +94,8 @@ func TestReleaseOfAClassDoesNotChangeSecretsOfOtherNamespaces(t *testing.T) {
 			if err != nil || len(live.Finalizers) > 0 {
 				t.Errorf("the class has the finalizers %v (%v), want none", live.Finalizers, err)
 			}
-			if got := hasSecretFinalizer(t, secrets); got != tc.held {
-				t.Errorf("the Secret has our finalizer: %t, want %t", got, tc.held)
+			if got := hasSecretFinalizer(t, secrets); got != tc.kept {
+				t.Errorf("the Secret has our finalizer: %t, want %t", got, tc.kept)
 			}
 		})
 	}

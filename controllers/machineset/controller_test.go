@@ -229,7 +229,7 @@ func TestMinReadySecondsByFlagAndRoot(t *testing.T) {
 	for _, tc := range []struct {
 		name  string
 		flag  bool
-		says  string
+		value string
 		count bool
 	}{
 		{"as Machine Controller Manager has it", false, "", false},
@@ -242,7 +242,7 @@ func TestMinReadySecondsByFlagAndRoot(t *testing.T) {
 			onBench(t, func(b *bench) {
 				b.create(1, func(set *v1alpha1.MachineSet) {
 					set.Spec.MinReadySeconds = 500
-					set.Annotations = map[string]string{v1alpha1.AnnotationCountMinReady: tc.says}
+					set.Annotations = map[string]string{v1alpha1.AnnotationCountMinReady: tc.value}
 				})
 				b.runs(b.machines()[0].Name)
 				b.pass(499 * time.Second)

@@ -234,11 +234,11 @@ func TestDelete(t *testing.T) {
 	}
 	cleared := answer{200, nil, cloudapi.LeftoverList{Items: []cloudapi.Leftover{{ID: "left-1"}}}}
 	for name, c := range map[string]struct {
-		target  driver.Target
-		answers []answer
-		gone    bool
-		want    driver.Code
-		asked   int
+		target   driver.Target
+		answers  []answer
+		gone     bool
+		want     driver.Code
+		requests int
 	}{
 		"ends at once":      {withID(target(""), "simulated:///r/z/i-1"), []answer{{200, nil, vm(cloudapi.StateTerminated)}}, true, driver.OK, 1},
 		"takes time":        {withID(target(""), "simulated:///r/z/i-1"), []answer{{200, nil, vm(cloudapi.StateStopping)}}, false, driver.OK, 1},
@@ -255,8 +255,8 @@ func TestDelete(t *testing.T) {
 	} {
 		d, cloud := against(t, c.answers...)
 		resp, err := d.DeleteMachine(t.Context(), driver.DeleteMachineRequest{Target: c.target})
-		if resp.Gone != c.gone || driver.CodeOf(err) != c.want || len(cloud.requests) != c.asked {
-			t.Errorf("%s: gone=%t, %v, %d requests; want %t, %v, %d", name, resp.Gone, err, len(cloud.requests), c.gone, c.want, c.asked)
+		if resp.Gone != c.gone || driver.CodeOf(err) != c.want || len(cloud.requests) != c.requests {
+			t.Errorf("%s: gone=%t, %v, %d requests; want %t, %v, %d", name, resp.Gone, err, len(cloud.requests), c.gone, c.want, c.requests)
 		}
 	}
 }
@@ -276,7 +276,7 @@ func TestInitialize(t *testing.T) {
 		t.Error(err)
 	}
 	if got := cloud.requests[1] + " " + cloud.bodies[1]; got != `PATCH /v1/instances/i-1/attributes?ifTag=machine-uid%3Duid-a {"sourceDestCheck":false}` {
-		t.Errorf("asked %s", got)
+		t.Errorf("requested %s", got)
 	}
 }
 
@@ -319,11 +319,11 @@ func TestEndpoints(t *testing.T) {
 		allowed  []string
 		endpoint string
 	}{
-		"none is allowed":            {nil, ""},
-		"none is allowed, and asked": {nil, elsewhere.URL},
-		"nonsense":                   {[]string{unserved}, "nonsense"},
-		"another than is allowed":    {[]string{unserved}, elsewhere.URL},
-		"a user":                     {[]string{elsewhere.URL}, strings.Replace(elsewhere.URL, "http://", "http://user:secret@", 1)},
+		"none is allowed":                        {nil, ""},
+		"none is allowed, and one is configured": {nil, elsewhere.URL},
+		"nonsense":                               {[]string{unserved}, "nonsense"},
+		"another than is allowed":                {[]string{unserved}, elsewhere.URL},
+		"a user":                                 {[]string{elsewhere.URL}, strings.Replace(elsewhere.URL, "http://", "http://user:secret@", 1)},
 	} {
 		d, err := New(Config{Endpoints: c.allowed})
 		if err != nil {
