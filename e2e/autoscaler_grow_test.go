@@ -102,11 +102,11 @@ func (s *space) autoscalerGrows() {
 			}
 		}
 	})
-	s.proves("CA-09", func(s *space) { s.createIsNotRepeated(film) })
+	s.proves("CA-09", func(s *space) { s.lastOperations(film) })
 }
 
-// createIsNotRepeated checks that the last operation of machines is Create until they run, and HealthCheck from then on.
-func (s *space) createIsNotRepeated(film *recording) {
+// lastOperations checks that the last operation of machines is Create until they run, and HealthCheck from then on.
+func (s *space) lastOperations(film *recording) {
 	s.Helper()
 	machines, _ := shown[*v1alpha1.Machine](s, film)
 	created, joined := map[string]bool{}, map[string]bool{}

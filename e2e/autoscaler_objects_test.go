@@ -277,7 +277,7 @@ func (s *space) autoscalerMeetsALateFleet() {
 
 type refreshed struct{ Cordoned []string }
 
-// inOneGo checks that the autoscaler has written MachineDeployments so many times since the mark, within a short time.
+// inOneGo checks that the autoscaler has written MachineDeployments so many times since the position, within a short time.
 func (s *space) inOneGo(since harness.AuditPosition, writes int) {
 	s.Helper()
 	_, _, puts := s.deploymentWrites(since)

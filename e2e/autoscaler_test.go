@@ -305,7 +305,7 @@ func progress(d *v1alpha1.MachineDeployment) string {
 
 const progressDone = "True/" + v1alpha1.ReasonNewMachineSetAvailable
 
-// deploymentWrites counts the writes of MachineDeployments of the namespace since the mark, that were accepted: by the fleet,
+// deploymentWrites counts the writes of MachineDeployments of the namespace since the position, that were accepted: by the fleet,
 // without the status and of the status. Of those by the autoscaler it returns the times.
 func (s *space) deploymentWrites(since harness.AuditPosition) (main, status int, scaler []time.Time) {
 	s.Helper()

@@ -26,13 +26,13 @@ type invalidObject struct {
 	class string
 	// noSecret omits the Secret, noUserData its user data.
 	noSecret, noUserData bool
-	// again makes the mistake in another way: a merge patch of the class or, where there is none, of the Machine. "" skips it.
+	// again is another error: a merge patch of the class or, where there is none, of the Machine. "" skips it.
 	again string
 	// mend is a merge patch of the class; "" creates what was omitted.
 	mend string
 
 	code driver.Code
-	// message is part of the message; messageAgain is after the mistake was made in another way.
+	// message is part of the message; messageAgain is that after the other error.
 	message, messageAgain string
 }
 
@@ -75,7 +75,7 @@ var invalidObjects = []invalidObject{
 	},
 }
 
-// TestInvalidObjects makes all mistakes in one namespace, at the same time, beside valid objects.
+// TestInvalidObjects creates all invalid objects in one namespace, at the same time, beside valid objects.
 func TestInvalidObjects(t *testing.T) {
 	t.Parallel()
 	s := newSpace(t, shared(t), "mistakes", "")
@@ -102,7 +102,7 @@ func TestInvalidObjects(t *testing.T) {
 	s.gone()
 }
 
-// createInvalid creates all objects of a mistake, and checks what the fleet reports about it, before and after it was made again.
+// createInvalid creates all objects of a case, and checks what the fleet reports about it, before and after the other error.
 func (s *space) createInvalid(m invalidObject) {
 	switch {
 	case m.noUserData:
@@ -152,7 +152,7 @@ func (s *space) createClass(name string) {
 	s.must(err)
 }
 
-// correctInvalid deletes the stand-alone Machine, corrects the mistake, and waits until the machines that failed run, without having
+// correctInvalid deletes the stand-alone Machine, corrects the other objects, and waits until the machines that failed run, without having
 // been replaced. By then each was tried more than once, and one Event was emitted.
 func (s *space) correctInvalid(m invalidObject) {
 	s.remove("machines", s.invalidMachine(m))

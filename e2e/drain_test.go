@@ -216,7 +216,7 @@ func TestDrainIsForcedAtItsTimeout(t *testing.T) {
 	s.podsDeletedAfter(position, until, "db-", "stuck-", "forever")
 }
 
-// podsDeletedAfter checks that the fleet has deleted the test's pods with these prefixes since the mark, and that it has
+// podsDeletedAfter checks that the fleet has deleted the test's pods with these prefixes since the position, and that it has
 // deleted, and not evicted, none before a time.
 func (s *space) podsDeletedAfter(position harness.AuditPosition, early time.Time, prefixes ...string) {
 	s.Helper()

@@ -29,7 +29,7 @@ var invalid = []struct {
 	{"no-class", func(d *v1alpha1.MachineDeploymentSpec) { d.Template.Spec.Class.Name = "" }, v1alpha1.ReasonInvalidSpec},
 }
 
-// lenientInvalid makes the mistakes that only MCM's definitions allow, beside valid objects.
+// lenientInvalid creates the invalid objects that only MCM's definitions allow, beside valid objects.
 func (s *space) lenientInvalid() {
 	s.deploy("right", 1)
 	s.running("right", 1)

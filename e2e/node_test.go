@@ -62,7 +62,7 @@ func (s *space) patchNode(name, patch string, subresource ...string) {
 	s.must(err)
 }
 
-// nodeWrites counts the fleet's writes of Nodes since the mark, by Node and subresource.
+// nodeWrites counts the fleet's writes of Nodes since the position, by Node and subresource.
 func (s *space) nodeWrites(since harness.AuditPosition) map[string]int {
 	s.Helper()
 	requests, err := s.lab.Requests(since)

@@ -104,8 +104,8 @@ func (s *space) concludes(condition v1alpha1.MachineDeploymentConditionType, sta
 	})
 }
 
-// rolloutNodes returns the marks of a rollout on the Nodes of the namespace's machines, by the machine's name, without Nodes that have
-// none.
+// rolloutNodes returns what a rollout has written on the Nodes of the namespace's machines, by the machine's name, without Nodes that
+// carry nothing.
 func (s *space) rolloutNodes(ctx context.Context) (map[string]string, error) {
 	machines, err1 := s.machines(ctx, "")
 	nodes, err2 := s.lab.Target.CoreV1().Nodes().List(ctx, metav1.ListOptions{})
@@ -137,7 +137,7 @@ func (s *space) rolloutNodes(ctx context.Context) (map[string]string, error) {
 	return annotated, nil
 }
 
-// withoutRolloutNodes waits until no Node has a mark of a rollout.
+// withoutRolloutNodes waits until no Node carries anything of a rollout.
 func (s *space) withoutRolloutNodes() {
 	s.Helper()
 	s.eventually("Nodes are not marked any more", func(ctx context.Context) error {

@@ -70,7 +70,7 @@ func measureFleet(ctx context.Context, lab *harness.Lab, namespace string) (samp
 	return s, err
 }
 
-// count adds the fleet's writes since the mark, for each machine, and returns the next mark.
+// count adds the fleet's writes since the position, for each machine, and returns the next position.
 func count(ctx context.Context, lab *harness.Lab, position harness.AuditPosition, s sample, what string) (harness.AuditPosition, error) {
 	select {
 	case <-ctx.Done():

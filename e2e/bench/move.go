@@ -170,7 +170,7 @@ func settleAt(ctx context.Context, lab *harness.Lab, namespace string, size int)
 	})
 }
 
-// machineWrites counts the fleet's writes to Machines since the mark.
+// machineWrites counts the fleet's writes to Machines since the position.
 func machineWrites(lab *harness.Lab, position harness.AuditPosition) (n int, err error) {
 	requests, err := lab.Requests(position)
 	for _, r := range requests {

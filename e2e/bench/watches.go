@@ -20,7 +20,7 @@ import (
 // slotted are the resources whose objects are in slots.
 var slotted = []string{"machinedeployments", "machinesets", "machines", "nodes"}
 
-// ownWatches waits until each replica watches the objects of its slots, and few others; the mark precedes all watches.
+// ownWatches waits until each replica watches the objects of its slots, and few others; the position precedes all watches.
 func ownWatches(ctx context.Context, lab *harness.Lab, position harness.AuditPosition) error {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()

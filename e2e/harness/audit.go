@@ -86,13 +86,13 @@ const (
 	complete = "ResponseComplete"
 )
 
-// Requests returns the requests since the mark, of all API servers, that have been answered completely.
+// Requests returns the requests since the position, of all API servers, that have been answered completely.
 func (l *Lab) Requests(since AuditPosition) ([]Request, error) { return l.audited(since, complete) }
 
-// Watches returns the watches that were begun since the mark, at all API servers, also those that are still open.
+// Watches returns the watches that were begun since the position, at all API servers, also those that are still open.
 func (l *Lab) Watches(since AuditPosition) ([]Request, error) { return l.audited(since, started) }
 
-// OpenWatches returns the watches that were begun since the mark, and that have not ended.
+// OpenWatches returns the watches that were begun since the position, and that have not ended.
 func (l *Lab) OpenWatches(since AuditPosition) ([]Request, error) {
 	watches, err := l.Watches(since)
 	if err != nil {

@@ -17,7 +17,7 @@ const (
 	takeOverWithoutCompare    mutation = "take-over skips the compare and swap"
 	deathFromCache            mutation = "a holder is judged dead from a cached session Lease"
 	createdProvesDeath        mutation = "a created session Lease counts as proof of death"
-	annotationGoesWithSession mutation = "the mark of a created session Lease is removed when the next session acquires it"
+	annotationGoesWithSession mutation = "the annotation of a created session Lease is removed when the next session acquires it"
 	absenceProvesDeath        mutation = "a missing session Lease proves death at once"
 	absenceTimedByWatch       mutation = "a missing session Lease is timed by a watch, which may lag"
 	quarantineListsFromCache  mutation = "a quarantine lists from a cache"

@@ -23,7 +23,7 @@ const (
 // observed is the fleet under other rules, as a system to explore. A session's fence counts only from renewals that its watch has
 // shown to it, and one watch shows session Leases and slot Leases in the order of their changes. So a session that may act has
 // observed everything up to one fence ago, and one wait replaces what the product's rules require for Leases that were deleted:
-// the mark of a created session Lease, live reads as proofs, the list of a quarantine and its confirmations.
+// the annotation of a created session Lease, live reads as proofs, the list of a quarantine and its confirmations.
 type observed struct {
 	name       string
 	replicas   []uint8

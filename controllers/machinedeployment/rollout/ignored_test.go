@@ -62,7 +62,8 @@ func TestInvalidDeploymentGetsNoStrategy(t *testing.T) {
 	}
 }
 
-// TestDeploymentIgnoredByMCMIsNotReconciled: without a strategy, without sets, and older than the fleet's first pass or seen by another controller.
+// TestDeploymentIgnoredByMCMIsNotReconciled: without a strategy, without sets, and older than the fleet's first pass or seen by another
+// controller.
 func TestDeploymentIgnoredByMCMIsNotReconciled(t *testing.T) {
 	for name, tc := range map[string]struct {
 		change  func(w *World)

@@ -35,7 +35,7 @@ var update = flag.Bool("update", false, "write the verdicts in testdata anew; re
 //	                                  Running/selected where they have Nodes (see stories_inplace_test.go)
 //	left: 1                           machines of old sets that the API server has
 //	named: a-0~5m b-1                 machines that the autoscaler names, and how long ago; changed: 5m is when it changed the replicas.
-//	                                  A set has heard=5m; a machine is marked, Running@5m, without the priority, Running@5m-, or has that alone, Running!
+//	                                  A set has heard=5m; a machine is marked, Running@5m, without the priority, Running@5m-, or has only that, Running!
 //	unseen: a-3                       a machine that the cache does not show; vanished: a-0 one that only the cache shows
 //
 // The status of the deployment is that of its sets, which are right. The verdict is each action with what it writes,

@@ -28,7 +28,7 @@ type Events struct {
 	era      <-chan struct{}
 	until    time.Time // the end of the watch; zero for none
 	bookmark bool
-	// Lag returns when a change of that time has to be shown; nil shows it at once. Hold returns a channel that is closed
+	// Lag returns when a change of that time has to be shown; nil shows it at once. Delay returns a channel that is closed
 	// when reading may continue, and after what time the connection breaks; it returns nil when reading may continue now.
 	// Both are set before the body is read.
 	Lag   func(at time.Time) time.Time
